@@ -1,0 +1,25 @@
+"""The only file that BUILD files load."""
+
+load("//bazel:proto.bzl", _strata_proto_library = "strata_proto_library")
+
+strata_proto_library = _strata_proto_library
+
+# Warnings are errors in our code; system headers are exempt because they are system headers.
+_COPTS = ["-Wall", "-Wextra", "-Werror"]
+
+def strata_library(name, deps = [], copts = [], **kwargs):
+    """A C++ library of Strata. Abseil is always there: everything fallible returns absl::Status."""
+    native.cc_library(name = name, deps = deps + ["@system//:absl"], copts = _COPTS + copts, **kwargs)
+
+def strata_binary(name, deps = [], copts = [], **kwargs):
+    native.cc_binary(name = name, deps = deps + ["@system//:absl"], copts = _COPTS + copts, **kwargs)
+
+def strata_test(name, deps = [], copts = [], size = "small", **kwargs):
+    """A GoogleTest program. Tags `asan` and `tsan` put it among the tests that run under those sanitizers."""
+    native.cc_test(
+        name = name,
+        size = size,
+        deps = deps + ["@system//:absl", "@system//:gmock", "@system//:gtest", "@system//:gtest_main"],
+        copts = _COPTS + copts,
+        **kwargs
+    )

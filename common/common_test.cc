@@ -1,0 +1,48 @@
+#include <cmath>
+
+#include "common/digest.h"
+#include "common/rng.h"
+#include "common/units.h"
+#include "gtest/gtest.h"
+
+namespace strata::common {
+namespace {
+
+TEST(RngTest, PhiloxMatchesThePublishedVectors) {
+  // Known answers of Random123's kat_vectors for philox4x32 with 10 rounds.
+  EXPECT_EQ(Philox(0, 0, 0),
+            (std::array<uint32_t, 4>{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
+  EXPECT_EQ(Philox(~0ull, ~0ull, ~0ull),
+            (std::array<uint32_t, 4>{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}));
+}
+
+TEST(RngTest, NormalNumbersHaveUnitVariance) {
+  double sum = 0, squares = 0;
+  constexpr int kCount = 100000;
+  for (int i = 0; i < kCount; ++i) {
+    const double value = NormalAt(7, i);
+    sum += value;
+    squares += value * value;
+  }
+  EXPECT_NEAR(sum / kCount, 0, 0.02);
+  EXPECT_NEAR(squares / kCount, 1, 0.02);
+}
+
+TEST(DigestTest, StreamEqualsOneBuffer) {
+  Digester digester;
+  digester.Add("in the ", 7);
+  digester.Add("beginning", 9);
+  EXPECT_EQ(digester.Finish(), DigestOf("in the beginning"));
+  EXPECT_NE(digester.Finish(), DigestOf("in the beginninG"));
+}
+
+TEST(UnitsTest, PeopleCanReadThem) {
+  EXPECT_EQ(FormatBytes(640), "640 B");
+  EXPECT_EQ(FormatBytes(1.5 * kGiB), "1.50 GiB");
+  EXPECT_EQ(FormatDecimal(1.25e12, "FLOP"), "1.25 TFLOP");
+  EXPECT_EQ(FormatSeconds(200), "3 min 20 s");
+  EXPECT_EQ(RoundUp(65, 64), 128);
+}
+
+}  // namespace
+}  // namespace strata::common
