@@ -1,0 +1,74 @@
+// Step programs: a static list of instructions over slots, one list per pipeline stage and purpose.
+#ifndef STRATA_PROGRAM_IR_PROGRAM_H_
+#define STRATA_PROGRAM_IR_PROGRAM_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "program/ir/operand.h"
+#include "program/ir/parameter_set.h"
+#include "program/ir/scalars.h"
+#include "program/ir/template.h"
+
+namespace strata::program {
+
+// "Starts after that instruction has ended": of this step (steps_back 0) or of the one before (1).
+struct Dependency {
+  int instruction = -1;
+  int steps_back = 0;
+
+  bool operator==(const Dependency&) const = default;
+};
+
+// The instruction takes place only where the scalar is not zero (or, negated, where it is).
+struct Predicate {
+  Scalar scalar = Scalar::kApply;
+  bool negated = false;
+};
+
+struct Instruction {
+  Mechanism mechanism = Mechanism::kCall;
+  Purpose purpose = Purpose::kForward;
+  std::string label;  // for people: "forward block 3 micro 1"
+  Stream stream = Stream::kCompute;
+  // kCall: one per formal of the template, whole or part of a slot, with the access the template
+  // makes of it. Others: see Communication; kTransfer: source, destination; kSignal: what the host
+  // reads.
+  std::vector<Operand> operands;
+  int template_index = -1;               // kCall
+  Communication communication;           // kCollective, kSend, kReceive
+  std::vector<Dependency> dependencies;  // on other streams; a stream's own order is implied
+  std::optional<Predicate> predicate;
+};
+
+// Slots are numbered through: those of the set (persistent, shared by all programs) first, then the
+// program's own.
+struct Program {
+  std::string name;  // train, evaluate, prefill, decode
+  std::vector<Slot> slots;
+  std::vector<Instruction> instructions;
+};
+
+struct ProgramSet {
+  std::vector<Template> templates;
+  std::vector<ParameterSet> sets;
+  std::vector<Slot> slots;  // persistent
+  std::vector<Program> programs;
+
+  const Slot& slot(const Program& program, int index) const {
+    const int shared = static_cast<int>(slots.size());
+    return index < shared ? slots[index] : program.slots[index - shared];
+  }
+  const Program* find(const std::string& name) const {
+    for (const Program& program : programs) {
+      if (program.name == name) return &program;
+    }
+    return nullptr;
+  }
+};
+
+}  // namespace strata::program
+
+#endif  // STRATA_PROGRAM_IR_PROGRAM_H_

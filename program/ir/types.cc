@@ -1,0 +1,95 @@
+#include "program/ir/types.h"
+
+#include "program/ir/op.h"
+#include "program/ir/scalars.h"
+#include "program/ir/template.h"
+
+namespace strata::program {
+
+const char* Name(Tier tier) {
+  static constexpr const char* kNames[] = {"device", "host", "ssd"};
+  return kNames[static_cast<int>(tier)];
+}
+const char* Name(Stream stream) {
+  static constexpr const char* kNames[] = {"compute", "parameters", "gradients", "tensor",
+                                           "send",    "receive",    "fetch",     "evict",
+                                           "host",    "caller"};
+  return kNames[static_cast<int>(stream)];
+}
+const char* Name(Group group) {
+  static constexpr const char* kNames[] = {"none",    "world",    "data",     "tensor",
+                                           "context", "pipeline", "embedding"};
+  return kNames[static_cast<int>(group)];
+}
+const char* Name(Access access) {
+  static constexpr const char* kNames[] = {"read", "write", "accumulate"};
+  return kNames[static_cast<int>(access)];
+}
+const char* Name(DType dtype) {
+  static constexpr const char* kNames[] = {"f32", "f64", "bf16", "i32", "bytes"};
+  return kNames[static_cast<int>(dtype)];
+}
+const char* Name(Mechanism mechanism) {
+  static constexpr const char* kNames[] = {"call",    "collective", "send",
+                                           "receive", "transfer",   "signal"};
+  return kNames[static_cast<int>(mechanism)];
+}
+const char* Name(CollectiveOp op) {
+  static constexpr const char* kNames[] = {"all-gather", "reduce-scatter", "all-reduce",
+                                           "broadcast", "barrier"};
+  return kNames[static_cast<int>(op)];
+}
+const char* Name(Purpose purpose) {
+  static constexpr const char* kNames[] = {
+      "load",     "forward", "backward", "backward-input", "backward-weight", "recompute",
+      "gather",   "reduce",  "combine",  "norm",           "update",          "fix-up",
+      "pipeline", "fetch",   "stash",    "snapshot",       "report"};
+  return kNames[static_cast<int>(purpose)];
+}
+const char* Name(SlotClass klass) {
+  static constexpr const char* kNames[] = {
+      "parameters", "gradients", "optimizer", "activations", "workspace", "communication",
+      "batch",      "scalars",   "constants", "cache",       "staging"};
+  return kNames[static_cast<int>(klass)];
+}
+const char* Name(Scalar scalar) {
+  static constexpr const char* kNames[] = {
+      "step",         "applied", "learning_rate", "inverse_tokens", "position",
+      "valid_tokens", "loss",    "gradient_norm", "clip_factor",    "apply"};
+  return kNames[static_cast<int>(scalar)];
+}
+const char* Name(OpKind kind) {
+  static constexpr const char* kNames[] = {"load-batch",
+                                           "load-scalars",
+                                           "matmul",
+                                           "embedding-forward",
+                                           "embedding-backward",
+                                           "rmsnorm-forward",
+                                           "add-rmsnorm-forward",
+                                           "rmsnorm-backward",
+                                           "rope",
+                                           "attention-forward",
+                                           "attention-backward",
+                                           "attention-decode",
+                                           "swiglu-forward",
+                                           "swiglu-backward",
+                                           "cross-entropy",
+                                           "cross-entropy-loss",
+                                           "add",
+                                           "copy",
+                                           "zero",
+                                           "sum-squares",
+                                           "finish-step",
+                                           "adamw",
+                                           "collective"};
+  return kNames[static_cast<int>(kind)];
+}
+const char* Name(Role role) {
+  static constexpr const char* kNames[] = {
+      "input",   "output",     "gradient-stream", "output-gradient", "input-gradient", "saved",
+      "stash",   "parameters", "gradients",       "tokens",          "targets",        "loss",
+      "scalars", "constants",  "cache",           "logits",          "state",          "any"};
+  return kNames[static_cast<int>(role)];
+}
+
+}  // namespace strata::program
