@@ -1,0 +1,115 @@
+// What a checkpoint consists of: manifest.json, written last.
+//
+// It maps every logical tensor and state to element ranges of safetensors files, so that readers
+// ask for ranges and any layout loads any other. It carries the digests of all files, and of
+// itself: any changed bit of a checkpoint is found.
+#ifndef STRATA_CHECKPOINT_MANIFEST_H_
+#define STRATA_CHECKPOINT_MANIFEST_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "checkpoint/dtype.h"
+
+namespace strata::checkpoint {
+
+inline constexpr char kManifestName[] = "manifest.json";
+
+// A tensor of the model in one of its states: "param", or the optimizer's "adam.m", "adam.v".
+struct LogicalTensor {
+  std::string name;
+  std::string state;
+  std::vector<int64_t> shape;  // global, row-major
+  DType dtype = DType::kF32;
+  friend bool operator==(const LogicalTensor&, const LogicalTensor&) = default;
+};
+
+// One tensor of a safetensors file: elements [begin, end) of the flattened logical tensor.
+struct FileEntry {
+  std::string name;  // in the file
+  LogicalTensor tensor;
+  int64_t begin = 0;
+  int64_t end = 0;
+  std::string digest;  // of the entry's bytes
+};
+
+// A file as its writer describes it: what ranks send to the committer. Digests are XXH3-128 of what
+// was in the writer's memory.
+struct FileFragment {
+  std::string file;  // name within the checkpoint's folder: "rank-0.safetensors"
+  int64_t size_bytes = 0;
+  std::string digest;
+  std::string header_digest;  // of the safetensors length and header
+  std::vector<FileEntry> entries;
+
+  std::string ToJson() const;
+  static absl::StatusOr<FileFragment> FromJson(const std::string& text);
+};
+
+// Where a checkpoint stands in its job, and what made it.
+struct CheckpointInfo {
+  int64_t step = 0;               // steps done
+  int64_t applied_updates = 0;    // at most `step`: non-finite steps are not applied
+  int64_t next_sample_index = 0;  // the first global sample index not yet consumed
+  int64_t epoch = 0;              // the start of the job's ranks that wrote it
+  int64_t virtual_shards = 1;
+  uint64_t seed = 0;
+  std::string plan_digest;
+  std::string build;
+  std::string isa;
+  std::string device_kind;
+  std::string job_spec;  // the job file's text
+};
+
+// Elements [begin, end) of a logical tensor are elements [offset, offset + end - begin) of an
+// entry.
+struct Extent {
+  int64_t begin = 0;
+  int64_t end = 0;
+  int32_t file = 0;  // index into Manifest::files
+  std::string entry;
+  int64_t offset = 0;
+};
+
+struct ManifestTensor {
+  LogicalTensor tensor;
+  std::vector<Extent> extents;  // by begin; together exactly the tensor, no element twice
+};
+
+struct ManifestFileEntry {
+  std::string name;
+  std::string digest;
+};
+
+struct ManifestFile {
+  std::string name;
+  int64_t size_bytes = 0;
+  std::string digest;
+  std::string header_digest;
+  std::vector<ManifestFileEntry> entries;
+};
+
+struct Manifest {
+  CheckpointInfo info;
+  std::vector<ManifestFile> files;
+  std::vector<ManifestTensor> tensors;
+
+  // Null if there is none.
+  const ManifestTensor* Find(const std::string& name, const std::string& state) const;
+  // The text of manifest.json, which ends with a digest of all that stands before.
+  absl::StatusOr<std::string> ToJson() const;
+  // DataLoss: a digest that differs, or a text that no writer would have written.
+  static absl::StatusOr<Manifest> FromJson(const std::string& text);
+};
+
+// Joins the files of all ranks. FailedPrecondition names a tensor of which some elements are in no
+// file or in two, or on whose shape or type the ranks disagree.
+absl::StatusOr<Manifest> JoinFragments(const CheckpointInfo& info,
+                                       const std::vector<FileFragment>& fragments);
+
+}  // namespace strata::checkpoint
+
+#endif  // STRATA_CHECKPOINT_MANIFEST_H_

@@ -1,0 +1,96 @@
+// Reads checkpoints: which ones are intact, and any element range of any tensor, whatever layout
+// wrote it.
+#ifndef STRATA_CHECKPOINT_READER_H_
+#define STRATA_CHECKPOINT_READER_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "checkpoint/manifest.h"
+#include "checkpoint/safetensors.h"
+
+namespace strata::checkpoint {
+
+enum class Verification {
+  kEverything,  // every byte of every file, before anything is returned
+  kOnRead,      // sizes and headers at once, data when it is read: after somebody verified it all
+};
+
+// A damaged checkpoint; `what` is one line, "step-00000040/rank-0.safetensors: digest differs
+// (...)".
+struct Damage {
+  int64_t step = 0;
+  std::string folder;  // path
+  std::string what;
+};
+
+// A published checkpoint's folder.
+struct CheckpointFolder {
+  int64_t step = 0;
+  std::string path;
+};
+
+// An open checkpoint. Used by one thread at a time.
+class Checkpoint {
+ public:
+  // `folder` holds manifest.json. Errors are one line that names folder and file: NotFound (no such
+  // folder), DataLoss (damaged, incomplete).
+  static absl::StatusOr<std::unique_ptr<Checkpoint>> OpenFolder(const std::string& folder,
+                                                                Verification verification);
+
+  const std::string& folder() const { return folder_; }
+  const Manifest& manifest() const { return manifest_; }
+
+  // Elements [begin, end) of a tensor in row-major order, put together from the files that hold
+  // them, widened to float. The bytes are compared with their digests (once per stored piece)
+  // before this returns OK. NotFound: no such tensor or state; OutOfRange; DataLoss.
+  absl::Status ReadRange(const std::string& name, const std::string& state, int64_t begin,
+                         int64_t end, float* out);
+  // The same without conversion: (end - begin) elements of the stored type.
+  absl::Status ReadRangeBytes(const std::string& name, const std::string& state, int64_t begin,
+                              int64_t end, void* out);
+
+ private:
+  struct OpenFile {
+    std::unique_ptr<SafetensorsReader> reader;
+    // By entry, in the reader's order: what the manifest says, and whether the data was compared.
+    std::vector<std::string> digests;
+    std::vector<bool> verified;
+  };
+  Checkpoint() = default;
+  absl::Status OpenFiles(Verification verification);
+  absl::Status CheckExtents() const;
+  absl::Status ReadExtent(const Extent& extent, int64_t element_bytes, int64_t begin, int64_t end,
+                          char* out);
+  absl::Status ReadVerified(OpenFile& file, size_t entry, int64_t begin, int64_t size, char* out);
+
+  std::string folder_;
+  Manifest manifest_;
+  std::vector<OpenFile> files_;
+  std::vector<char> chunk_;
+};
+
+// The published checkpoints of a directory, oldest first; a folder without a manifest counts (its
+// manifest was lost). Empty if there is no such directory.
+absl::StatusOr<std::vector<CheckpointFolder>> ListCheckpoints(const std::string& directory);
+
+struct NewestIntact {
+  std::unique_ptr<Checkpoint> checkpoint;
+  std::vector<Damage> damaged;  // newer than it, newest first
+};
+
+// The newest checkpoint of which every byte is as it was written. NotFound: no checkpoint there.
+// DataLoss: only damaged ones, each named on a line of its own.
+absl::StatusOr<NewestIntact> FindNewestIntact(const std::string& directory);
+
+// CHECKPOINT of the command line: a checkpoint's folder, or a directory of them (its newest intact
+// one). Everything is verified.
+absl::StatusOr<NewestIntact> OpenCheckpoint(const std::string& path);
+
+}  // namespace strata::checkpoint
+
+#endif  // STRATA_CHECKPOINT_READER_H_
