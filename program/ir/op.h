@@ -14,9 +14,9 @@
 namespace strata::program {
 
 enum class OpKind : uint8_t {
-  // Host: performed by the trainer. Operands: tokens i32 [N] write, targets i32 [N] write (target <
-  // 0: not trained on).
-  // ints: {first sample of the rank's step batch, samples, T}
+  // Host: performed by the trainer, which knows which samples are this rank's. Operands: tokens i32
+  // [samples,T] write,
+  // targets i32 [samples,T] write (target < 0: not trained on). ints: {samples, T}
   kLoadBatch,
   // Host. Operands: scalars, the host-written part, write.
   kLoadScalars,
@@ -70,12 +70,14 @@ enum class OpKind : uint8_t {
   kZero,
   // x [count], out f64 write: Σ x². ints: {count}
   kSumSquares,
-  // Host. Last word of a step: losses f64 [V leaves], norms f64 [sets·V leaves, set-major], scalars
-  // (kInverseTokens) read,
-  // scalars results write. Sums leaves in the fixed tree (the sets' norms left to right), then
-  // kLoss, kGradientNorm,
-  // kClipFactor = min(1, clip / (norm + 1e-6)) (1 when clip is 0), kApply.
-  // ints: {virtual shards, sets}; floats: {gradient clip}. With 0 sets only kLoss is written.
+  // Last word of a step: leaves f64 [V virtual shards, 1 + sets] (each row: the shard's loss sum,
+  // then Σ gradient² of its
+  // range of each set), scalars (kInverseTokens) read, scalars results write. Sums each column in
+  // the fixed tree, the
+  // sets' norms left to right; then kLoss = Σ · kInverseTokens, kGradientNorm, kClipFactor = min(1,
+  // clip / (norm + 1e-6))
+  // (1 when clip is 0), kApply = loss and norm are finite. ints: {V, sets}; floats: {clip}. With 0
+  // sets only kLoss.
   kFinishStep,
   // Operands: param, m, v (read), gradient (read), scalars (kLearningRate, kApplied, kClipFactor),
   // then param, m, v (write;

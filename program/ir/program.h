@@ -2,6 +2,7 @@
 #ifndef STRATA_PROGRAM_IR_PROGRAM_H_
 #define STRATA_PROGRAM_IR_PROGRAM_H_
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -43,23 +44,56 @@ struct Instruction {
   std::optional<Predicate> predicate;
 };
 
+// `copies` of a versioned slot: 1 when versions s and s+1 may share bytes, 2 when both must exist
+// at once.
+struct Placement {
+  int64_t offset = 0;  // in the tier's arena
+  int copies = 1;
+  int64_t stride = 0;  // between copies
+
+  // Where version `version` (0 the step's own, 1 the next) lies when `applied` updates came before
+  // the step.
+  int64_t at(int64_t applied, int version) const {
+    return offset + (applied + version) % copies * stride;
+  }
+  bool operator==(const Placement&) const = default;
+};
+
 // Slots are numbered through: those of the set (persistent, shared by all programs) first, then the
 // program's own.
 struct Program {
   std::string name;  // train, evaluate, prefill, decode
   std::vector<Slot> slots;
   std::vector<Instruction> instructions;
+  std::vector<Placement> placements;  // of `slots`; filled by the layout
+};
+
+// Ranks per symbolic group, as far as operands and costs depend on them.
+struct GroupSizes {
+  int data = 1, tensor = 1, context = 1, pipeline = 1;
+
+  int of(Group group) const;
+  int world() const { return data * tensor * context * pipeline; }
 };
 
 struct ProgramSet {
+  GroupSizes groups;
   std::vector<Template> templates;
   std::vector<ParameterSet> sets;
   std::vector<Slot> slots;  // persistent
   std::vector<Program> programs;
 
+  // Filled by the layout. Placements of `slots`; arenas: the maximum over programs, whole pages.
+  std::vector<Placement> placements;
+  std::array<int64_t, kTierCount> arena_bytes{};
+
   const Slot& slot(const Program& program, int index) const {
     const int shared = static_cast<int>(slots.size());
     return index < shared ? slots[index] : program.slots[index - shared];
+  }
+  const Placement& placement(const Program& program, int index) const {
+    const int shared = static_cast<int>(slots.size());
+    return index < shared ? placements[index] : program.placements[index - shared];
   }
   const Program* find(const std::string& name) const {
     for (const Program& program : programs) {

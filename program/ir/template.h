@@ -51,6 +51,10 @@ struct Template {
   std::vector<Slot> locals;
   std::vector<Op> ops;
 
+  // Filled by the layout: where each local lies in the frame, and the frame's size.
+  std::vector<int64_t> local_offsets;
+  int64_t frame_bytes = 0;
+
   int slot_of_local(int local) const { return static_cast<int>(formals.size()) + local; }
   double flops() const {
     double sum = 0;

@@ -1,0 +1,33 @@
+// Layout: gives every slot its bytes and adds the dependencies that make the list order hold on
+// those bytes.
+#ifndef STRATA_PROGRAM_PASSES_LAYOUT_H_
+#define STRATA_PROGRAM_PASSES_LAYOUT_H_
+
+#include "absl/status/status.h"
+#include "program/ir/program.h"
+
+namespace strata::program {
+
+inline constexpr int64_t kPageBytes = 4096;
+
+// Builders list instructions in an order that gives the right result when executed one after the
+// other; streams may then run ahead of each other as far as dependencies let them. The layout, in
+// this order:
+//  1. lays out each template's locals in its frame, and orders ops that meet on the same bytes on
+//  different streams;
+//  2. adds a frame slot to every call;
+//  3. decides for each versioned slot whether versions s and s+1 share bytes: they do when every
+//  other use of version s
+//     ends before the write of s+1 begins;
+//  4. places persistent slots, then each program's transient ones: two may share bytes where their
+//  uses do not
+//     interleave in list order (best fit, larger slots first);
+//  5. adds the missing dependencies between instructions of different streams that meet on the same
+//  bytes, within the
+//     step and between consecutive steps.
+// Errors: InvalidArgument for operands outside their slots or templates.
+absl::Status LayOut(ProgramSet& set);
+
+}  // namespace strata::program
+
+#endif  // STRATA_PROGRAM_PASSES_LAYOUT_H_
