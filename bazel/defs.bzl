@@ -23,3 +23,14 @@ def strata_test(name, deps = [], copts = [], size = "small", **kwargs):
         copts = _COPTS + copts,
         **kwargs
     )
+
+def strata_python_test(name, script, data = [], size = "small", **kwargs):
+    """A Python program run with the distribution's python3; `data` are the files it reads."""
+    native.sh_test(
+        name = name,
+        size = size,
+        srcs = ["//bazel:python_test.sh"],
+        args = ["$(location %s)" % script],
+        data = [script] + data,
+        **kwargs
+    )
