@@ -25,9 +25,12 @@ enum class OpKind : uint8_t {
   // c[m,n] (+)= op(a)[m,k] · op(b)[k,n]. ints: {m, n, k, trans_a, trans_b, accumulate, lda, ldb,
   // ldc}
   kMatMul,
-  // tokens [N], table [V,C], y [N,C] write. ints: {N, V, C}
+  // tokens [N], table [V,C], y [N,C] write. ints: {N, V, C, group}. With a group (absent or 0:
+  // none)
+  // the table holds the V rows from (own index in the group) × V on; tokens outside give zeros.
   kEmbeddingForward,
-  // tokens [N], dy [N,C], dtable [V,C] accumulate. ints: {N, V, C}
+  // tokens [N], dy [N,C], dtable [V,C] accumulate. ints: {N, V, C, group}: as forward; tokens
+  // outside are passed over.
   kEmbeddingBackward,
   // x [N,C], w [C], y [N,C] write, rstd [N] write. ints: {N, C}; floats: {epsilon}
   kRmsNormForward,
@@ -62,6 +65,14 @@ enum class OpKind : uint8_t {
   kCrossEntropy,
   // logits [N,V] read, targets [N], loss f64 accumulate, workspace write. ints: {N, V}
   kCrossEntropyLoss,
+  // The same with the vocabulary cut over a group, V columns each, own index in it × V the first.
+  // logits [N,V] read, targets [N], statistics [N,3] write: the maximum, Σ exp(logit − maximum),
+  // the
+  // target's logit (0 where another part has it). ints: {N, V, group}
+  kCrossEntropyStatistics,
+  // logits [N,V] accumulate: become their gradient, targets [N], statistics [parts,N,3] of all
+  // parts, scalars, loss f64 accumulate (whole, the same on each rank). ints: {N, V, group, parts}
+  kCrossEntropyFinish,
   // dst accumulate, src. ints: {elements}. dst += src
   kAdd,
   // dst write, src. ints: {bytes}
@@ -91,7 +102,7 @@ enum class OpKind : uint8_t {
   // Collective or copy inside a template: `communication` says which. Operands: in, out, scratch.
   kCollective,
 };
-inline constexpr int kOpKindCount = 23;
+inline constexpr int kOpKindCount = 25;
 const char* Name(OpKind);
 
 // What a collective, send or receive needs beside operands. Operand order: collectives: in, out,

@@ -38,7 +38,8 @@ struct Instruction {
   // makes of it. Others: see Communication; kTransfer: source, destination; kSignal: what the host
   // reads.
   std::vector<Operand> operands;
-  int template_index = -1;               // kCall
+  int template_index = -1;  // kCall
+  int frame = -1;  // kCall: the slot of the template's locals, added by the layout; -1: it has none
   Communication communication;           // kCollective, kSend, kReceive
   std::vector<Dependency> dependencies;  // on other streams; a stream's own order is implied
   std::optional<Predicate> predicate;
@@ -78,9 +79,11 @@ struct GroupSizes {
 
 struct ProgramSet {
   GroupSizes groups;
+  Tier compute_tier = Tier::kHost;  // of calls' frames
   std::vector<Template> templates;
   std::vector<ParameterSet> sets;
   std::vector<Slot> slots;  // persistent
+  int scalars = -1;         // the slot of the scalar block, which predicates read
   std::vector<Program> programs;
 
   // Filled by the layout. Placements of `slots`; arenas: the maximum over programs, whole pages.

@@ -75,6 +75,8 @@ const char* Name(OpKind kind) {
                                            "swiglu-backward",
                                            "cross-entropy",
                                            "cross-entropy-loss",
+                                           "cross-entropy-statistics",
+                                           "cross-entropy-finish",
                                            "add",
                                            "copy",
                                            "zero",

@@ -1,0 +1,25 @@
+#include "program/ir/program.h"
+
+namespace strata::program {
+
+int GroupSizes::of(Group group) const {
+  switch (group) {
+    case Group::kNone:
+      return 1;
+    case Group::kWorld:
+      return world();
+    case Group::kData:
+      return data;
+    case Group::kTensor:
+      return tensor;
+    case Group::kContext:
+      return context;
+    case Group::kPipeline:
+      return pipeline;
+    case Group::kEmbedding:
+      return pipeline > 1 ? 2 : 1;  // the first and the last stage
+  }
+  return 1;
+}
+
+}  // namespace strata::program
