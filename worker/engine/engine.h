@@ -1,0 +1,115 @@
+// The engine of one rank: runs step programs on arenas.
+//
+//   ASSIGN_OR_RETURN(auto engine, Engine::Create(std::move(programs), options));
+//   engine->SlotBytes(slot, 0, applied)           // initialise or load what persists
+//   for (...) {
+//     RETURN_IF_ERROR(engine->RunStep(train, applied));
+//     applied += engine->scalar(Scalar::kApply) != 0;
+//   }
+//   RETURN_IF_ERROR(engine->Drain());             // before slots are read or written again
+//
+// Streams are queues, not threads: the thread that calls RunStep executes kCompute and kHost with
+// its pool; one progress thread serves all other streams, posting the head of each as soon as its
+// dependencies are met, and sleeps otherwise. RunStep returns when the main thread's streams have
+// ended; communication of the step may go on under the next one. Steps allocate nothing.
+#ifndef STRATA_WORKER_ENGINE_ENGINE_H_
+#define STRATA_WORKER_ENGINE_ENGINE_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "collectives/communicator.h"
+#include "common/clock.h"
+#include "device/thread_pool.h"
+#include "program/ir/program.h"
+#include "worker/engine/host_ops.h"
+#include "worker/engine/step_metrics.h"
+
+namespace strata::worker {
+
+// Pointers are borrowed and must outlive the engine.
+struct EngineOptions {
+  // World ranks of this rank's groups, in order of their members' coordinates; empty: a group of
+  // this rank alone. Index and size of the group follow from it.
+  std::array<std::vector<int>, program::kGroupCount> groups;
+  device::ThreadPool* pool = nullptr;  // constructed by the thread that will call RunStep
+  // Null in a world of one. From Create to the engine's end it belongs to the engine's progress
+  // thread, Cancel apart; see RunCollective. Create makes one communicator group for each symbolic
+  // group and stream, in a fixed order, so every rank of the world creates its engine.
+  collectives::Communicator* communicator = nullptr;
+  HostOps* host = nullptr;
+  const common::Clock* clock = nullptr;  // null: the monotonic clock
+  ProgressSink* progress = nullptr;      // optional
+  // Optional: the latest trace.size() actions are recorded here, record i at i modulo the size.
+  // Read it after Drain.
+  absl::Span<TraceRecord> trace;
+};
+
+class Engine {
+ public:
+  // `programs` has been laid out. Expands every program, makes one arena per tier in use with every
+  // page present, binds every action to its kernel or operation, starts the progress thread.
+  // Errors: InvalidArgument: operands outside their slots, attributes that disagree with operands,
+  // communication in a group this rank does not have; FailedPrecondition: a kernel or collective
+  // needs more workspace than its slot has; Unimplemented: what this engine cannot run (the SSD
+  // tier, collectives on the compute stream); ResourceExhausted: no memory.
+  static absl::StatusOr<std::unique_ptr<Engine>> Create(program::ProgramSet programs,
+                                                        const EngineOptions& options);
+  // Cancels what is still in flight.
+  ~Engine();
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  // Runs one step of program `index` (in ProgramSet::programs). `applied`: updates applied before
+  // it; says which copies of versioned slots are the step's own. Another program than before waits
+  // for the end of everything first. Returns the first error of the engine, from whichever thread;
+  // after an error every call returns it.
+  absl::Status RunStep(int index, int64_t applied);
+
+  // Waits for the end of all streams.
+  absl::Status Drain();
+
+  // Runs an operation of the caller's own on the communicator (in a group the caller made before
+  // Create) and waits for it. Not during RunStep; needs a communicator.
+  absl::Status RunCollective(const collectives::Operation& operation);
+
+  // From any thread: RunStep, Drain and RunCollective return `status` (not OK) as soon as the
+  // present kernel or host op has ended. The first error counts.
+  void Cancel(absl::Status status);
+
+  // Between steps, on the thread that calls RunStep.
+  double scalar(program::Scalar scalar) const;
+  // What the last RunStep took.
+  const StepMetrics& metrics() const;
+
+  // Bytes of a persistent slot (an index in ProgramSet::slots): version 0 is what a step that
+  // starts with `applied` updates reads, 1 what it writes. After Drain, or while the program keeps
+  // away from them.
+  absl::Span<std::byte> SlotBytes(int slot, int version, int64_t applied) const;
+
+  const program::ProgramSet& programs() const;
+  int64_t arena_bytes(program::Tier tier) const;
+  // The engine's copy of a program, and "instruction 12 (forward block 3), op 4 (matmul)".
+  int actions(int index) const;
+  std::string Describe(int index, int action) const;
+
+  // From any thread: where every stream with unfinished work stands, one sentence each, such as
+  // "rank 1 waits at instruction 17 (reduce block 3) in group data".
+  std::string DescribePosition() const;
+
+ private:
+  class Implementation;
+  explicit Engine(std::unique_ptr<Implementation> implementation);
+  std::unique_ptr<Implementation> implementation_;
+};
+
+}  // namespace strata::worker
+
+#endif  // STRATA_WORKER_ENGINE_ENGINE_H_

@@ -1,0 +1,36 @@
+// What a step asks of the process around it.
+#ifndef STRATA_WORKER_ENGINE_HOST_OPS_H_
+#define STRATA_WORKER_ENGINE_HOST_OPS_H_
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/status.h"
+#include "program/ir/types.h"
+
+namespace strata::worker {
+
+// Given by the trainer. An error ends the step and the engine. Allocating nothing is up to the
+// implementation.
+class HostOps {
+ public:
+  virtual ~HostOps() = default;
+
+  // Fills tokens and targets, each [samples, T]; a target < 0 is not trained on. Calls come in the
+  // program's order, on the thread that called RunStep. The engine checks the range of what it got.
+  virtual absl::Status LoadBatch(int32_t* tokens, int32_t* targets, int64_t samples,
+                                 int64_t sequence) = 0;
+
+  // Fills the host-written part of the scalar block: `scalars[static_cast<int>(Scalar::…)]`. Same
+  // thread.
+  virtual absl::Status LoadScalars(double* scalars) = 0;
+
+  // A signal instruction was reached; may block, and then must return when the engine is
+  // cancelled. On the thread that called RunStep for the streams kCompute and kHost, on the
+  // engine's progress thread for others.
+  virtual absl::Status Signal(program::Purpose purpose, const std::string& label) = 0;
+};
+
+}  // namespace strata::worker
+
+#endif  // STRATA_WORKER_ENGINE_HOST_OPS_H_

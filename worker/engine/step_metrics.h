@@ -1,0 +1,51 @@
+// What a step took, by purpose, and where its actions are recorded for others to see.
+#ifndef STRATA_WORKER_ENGINE_STEP_METRICS_H_
+#define STRATA_WORKER_ENGINE_STEP_METRICS_H_
+
+#include <array>
+#include <cstdint>
+
+#include "program/ir/types.h"
+
+namespace strata::worker {
+
+// Seconds by purpose, of one step.
+struct StepMetrics {
+  using ByPurpose = std::array<double, program::kPurposeCount>;
+
+  double total = 0;        // RunStep, begin to end
+  ByPurpose compute{};     // running on the main thread
+  ByPurpose exposed{};     // the main thread waited for an action of this purpose
+  ByPurpose background{};  // collectives, messages and transfers, start to end, on their streams;
+                           // what ends after its step counts in the step in which it ends
+
+  // Communication that nothing hid: all that the main thread waited.
+  double exposed_communication() const {
+    double sum = 0;
+    for (const double seconds : exposed) sum += seconds;
+    return sum;
+  }
+};
+
+// One executed action. Times are the engine's clock's.
+struct TraceRecord {
+  int32_t program = 0;
+  int32_t action = 0;  // index in the expanded program
+  int64_t step = 0;    // of the program, counted by the engine from 0
+  double begin = 0;
+  double end = 0;
+};
+
+// Told of every action as it happens, for the progress file that another process reads. Called on
+// the main thread and on the progress thread, each stream by one of them only. Must be cheap (a
+// relaxed store) and must not fail.
+class ProgressSink {
+ public:
+  virtual ~ProgressSink() = default;
+  virtual void Begin(program::Stream stream, int program, int action) = 0;
+  virtual void End(program::Stream stream, int program, int action) = 0;
+};
+
+}  // namespace strata::worker
+
+#endif  // STRATA_WORKER_ENGINE_STEP_METRICS_H_
