@@ -19,7 +19,8 @@ std::string FormatDecimal(double value, const char* unit) {
   static constexpr const char* kPrefixes[] = {"", "k", "M", "G", "T", "P", "E"};
   int prefix = 0;
   for (; std::abs(value) >= 1000 && prefix < 6; ++prefix) value /= 1000;
-  const std::string number = absl::StrFormat(prefix == 0 ? "%.0f" : "%.2f", value);
+  const std::string number =
+      prefix == 0 ? absl::StrFormat("%.0f", value) : absl::StrFormat("%.2f", value);
   const std::string suffix = absl::StrCat(kPrefixes[prefix], unit);
   return suffix.empty() ? number : absl::StrCat(number, " ", suffix);
 }

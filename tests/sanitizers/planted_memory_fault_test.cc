@@ -24,7 +24,7 @@ void WriteBehindTheEnd() {
 void ReadAfterFree() {
   int* value = Opaque(new int(3));
   delete value;
-  Opaque(*value);
+  Opaque(*value);  // NOLINT(clang-analyzer-cplusplus.NewDelete): planted
 }
 
 void Overflow() { Opaque(Opaque(std::numeric_limits<int>::max()) + Opaque(1)); }
