@@ -1,0 +1,537 @@
+#include "collectives/message_communicator.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "collectives/message_tag.h"
+#include "collectives/pieces.h"
+#include "collectives/tree_sum.h"
+#include "common/check.h"
+#include "common/rng.h"
+#include "common/status_macros.h"
+
+namespace strata::collectives {
+namespace {
+
+// Copying and adding in one Progress: about a tenth of a millisecond, so that messages keep
+// flowing.
+constexpr int64_t kBudgetBytes = 512 * common::kKiB;
+
+// Before Wait sleeps; a wakeup through the kernel costs about as much.
+constexpr auto kSpin = std::chrono::microseconds(20);
+
+int64_t NowNs() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+bool IsPointToPoint(OpKind kind) { return kind == OpKind::kSend || kind == OpKind::kReceive; }
+
+bool IsMisaligned(const void* address, int64_t alignment) {
+  return reinterpret_cast<uintptr_t>(address) % alignment != 0;
+}
+
+}  // namespace
+
+MessageCommunicator::MessageCommunicator(std::unique_ptr<Transport> transport, int max_operations)
+    : connected_(transport->size()), slots_(max_operations), transport_(std::move(transport)) {
+  active_.reserve(max_operations);
+  connected_[rank()] = true;
+}
+
+MessageCommunicator::~MessageCommunicator() {
+  if (!active_.empty()) Fail(absl::CancelledError("the communicator was destroyed"));
+}
+
+absl::StatusOr<GroupId> MessageCommunicator::CreateGroup(absl::Span<const int> world_ranks) {
+  auto group = std::make_unique<Group>();
+  group->ranks.assign(world_ranks.begin(), world_ranks.end());
+  std::vector<int> sorted = group->ranks;
+  std::sort(sorted.begin(), sorted.end());
+  const auto self = std::find(group->ranks.begin(), group->ranks.end(), rank());
+  if (self == group->ranks.end() || sorted.front() < 0 || sorted.back() >= size() ||
+      sorted.size() > static_cast<size_t>(kMaxGroupSize) ||
+      std::adjacent_find(sorted.begin(), sorted.end()) != sorted.end()) {
+    return absl::InvalidArgumentError(absl::StrCat("a group of rank ", rank(), " in a world of ",
+                                                   size(), " cannot be [",
+                                                   absl::StrJoin(world_ranks, ", "), "]"));
+  }
+  group->index = static_cast<int>(self - group->ranks.begin());
+  uint64_t hash = group->ranks.size();
+  for (const int member : group->ranks) hash = common::MixBits(hash, member);
+  for (const auto& other : groups_) group->occurrence += other->ranks == group->ranks;
+  hash = common::MixBits(hash, group->occurrence);
+  group->key = static_cast<uint32_t>(hash >> (64 - kGroupKeyBits));
+  for (const auto& other : groups_) {
+    // Keys may only coincide where no two members share both groups, for then no message can be
+    // mistaken.
+    if (other->key != group->key) continue;
+    const int64_t shared = std::count_if(group->ranks.begin(), group->ranks.end(), [&](int member) {
+      return std::find(other->ranks.begin(), other->ranks.end(), member) != other->ranks.end();
+    });
+    if (shared > 1) {
+      return absl::InternalError(
+          absl::StrCat("two groups of rank ", rank(), " have the same key ", group->key));
+    }
+  }
+  group->sends.resize(group->ranks.size());
+  group->receives.resize(group->ranks.size());
+  for (const int member : group->ranks) {
+    if (connected_[member]) continue;
+    RETURN_IF_ERROR(transport_->Connect(member));
+    connected_[member] = true;
+  }
+  leaves_.resize(std::max(leaves_.size(), group->ranks.size()));
+  nodes_.resize(leaves_.size());
+  groups_.push_back(std::move(group));
+  return GroupId{static_cast<int32_t>(groups_.size() - 1)};
+}
+
+int MessageCommunicator::GroupSize(GroupId group) const { return groups_.at(group.value)->size(); }
+int MessageCommunicator::GroupIndex(GroupId group) const { return groups_.at(group.value)->index; }
+
+absl::Status MessageCommunicator::Check(const Operation& operation) const {
+  if (operation.group.value < 0 || operation.group.value >= static_cast<int64_t>(groups_.size())) {
+    return absl::InvalidArgumentError(absl::StrCat("there is no group ", operation.group.value));
+  }
+  const Group& group = *groups_[operation.group.value];
+  const bool has_peer = IsPointToPoint(operation.kind) || operation.kind == OpKind::kBroadcast;
+  if (has_peer && (operation.peer < 0 || operation.peer >= group.size())) {
+    return absl::InvalidArgumentError(absl::StrCat("there is no member ", operation.peer));
+  }
+  if (IsPointToPoint(operation.kind) &&
+      (operation.peer == group.index || operation.tag >= kMaxTag)) {
+    return absl::InvalidArgumentError("a message goes to another member, with a tag below 1024");
+  }
+  return CheckAmounts(operation, group);
+}
+
+absl::Status MessageCommunicator::CheckAmounts(const Operation& operation,
+                                               const Group& group) const {
+  const int64_t element = ElementBytes(operation.type);
+  const bool sums =
+      operation.kind == OpKind::kReduceScatter || operation.kind == OpKind::kAllReduce;
+  if (element == 0 || operation.count < 0 || operation.count > (int64_t{1} << 50) / group.size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(operation.count, " elements of ", element, " bytes"));
+  }
+  if (sums && operation.type == DataType::kBytes)
+    return absl::InvalidArgumentError("bytes cannot be summed");
+  const bool reads = operation.kind != OpKind::kBroadcast && operation.kind != OpKind::kReceive;
+  const bool writes = operation.kind != OpKind::kSend;
+  if (operation.kind != OpKind::kBarrier && operation.count > 0 &&
+      ((reads && operation.in == nullptr) || (writes && operation.out == nullptr))) {
+    return absl::InvalidArgumentError("a buffer is missing");
+  }
+  if (IsMisaligned(operation.in, element) || IsMisaligned(operation.out, element)) {
+    return absl::InvalidArgumentError("a buffer is not aligned to its elements");
+  }
+  const int64_t scratch =
+      ScratchBytes(operation.kind, operation.type, operation.count, group.size());
+  if (operation.scratch_bytes < scratch || (scratch > 0 && operation.scratch == nullptr) ||
+      (scratch > 0 && IsMisaligned(operation.scratch, kScratchAlignment))) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("needs ", scratch, " bytes of scratch aligned to ", kScratchAlignment,
+                     ", not ", operation.scratch_bytes));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<OperationId> MessageCommunicator::Post(const Operation& operation) {
+  if (FailIfCancelled()) return failure_;
+  if (absl::Status status = Check(operation); !status.ok()) {
+    return absl::Status(status.code(),
+                        absl::StrCat(OpName(operation.kind), ": ", status.message()));
+  }
+  const auto free = std::find_if(slots_.begin(), slots_.end(),
+                                 [](const Slot& slot) { return slot.state == SlotState::kFree; });
+  if (free == slots_.end()) {
+    return absl::ResourceExhaustedError(absl::StrCat(slots_.size(), " operations are in flight"));
+  }
+  Slot& slot = *free;
+  slot.state = SlotState::kActive;
+  ++slot.generation;
+  slot.operation = operation;
+  slot.group = groups_[operation.group.value].get();
+  slot.sequence = operation.kind == OpKind::kSend      ? slot.group->sends[operation.peer]++
+                  : operation.kind == OpKind::kReceive ? slot.group->receives[operation.peer]++
+                                                       : slot.group->sequence++;
+  slot.stage = Stage::kExchange;
+  slot.position = slot.send_round = slot.receive_round = slot.in_flight = 0;
+  active_.push_back(static_cast<uint32_t>(free - slots_.begin()));
+  Record(slot);
+  const OperationId id{active_.back(), slot.generation};
+  int64_t no_budget = 0;  // posting starts messages; copying and adding are for Progress
+  Advance(slot, &no_budget);
+  if (!failure_.ok()) return failure_;
+  return id;
+}
+
+void MessageCommunicator::Record(Slot& slot) {
+  if (ring_ == nullptr) return;
+  const Operation& op = slot.operation;
+  const bool has_peer = IsPointToPoint(op.kind) || op.kind == OpKind::kBroadcast;
+  slot.ring_number = ring_->Begin({.number = 0,
+                                   .sequence = slot.sequence,
+                                   .group = op.group.value,
+                                   .op = static_cast<uint32_t>(op.kind),
+                                   .peer = has_peer ? slot.group->ranks[op.peer] : -1,
+                                   .state = static_cast<uint32_t>(OperationState::kPosted),
+                                   .bytes = op.count * ElementBytes(op.type),
+                                   .begin_ns = NowNs(),
+                                   .end_ns = 0});
+}
+
+uint64_t MessageCommunicator::TagOf(const Slot& slot, int source) const {
+  const Operation& op = slot.operation;
+  const bool point_to_point = IsPointToPoint(op.kind);
+  const uint64_t root = op.kind == OpKind::kBroadcast ? op.peer : 0;
+  const uint64_t size = point_to_point ? 0 : op.count;  // lengths tell it for single messages
+  const uint64_t hash = common::MixBits(size, root << 8 | static_cast<uint64_t>(op.type));
+  return MessageTag{.point_to_point = point_to_point,
+                    .group_key = slot.group->key,
+                    .source = source,
+                    .sequence_or_tag = point_to_point ? op.tag : slot.sequence,
+                    .phase = slot.stage == Stage::kGather,
+                    .kind = point_to_point ? OpKind::kSend : op.kind,
+                    .hash = static_cast<uint8_t>(hash >> 56)}
+      .Pack();
+}
+
+bool MessageCommunicator::Progress() {
+  transport_->Poll();
+  if (FailIfCancelled()) {
+    const bool news = finished_something_;
+    finished_something_ = false;
+    return news;
+  }
+  int64_t budget = kBudgetBytes;
+  bool more = false;
+  for (size_t i = 0; i < active_.size() && failure_.ok();) {
+    Slot& slot = slots_[active_[i]];
+    more |= Advance(slot, &budget);
+    // A finished operation has left the list, and the next one has its place.
+    if (slot.state == SlotState::kActive) ++i;
+  }
+  const bool news = finished_something_;
+  finished_something_ = false;
+  return news || more;
+}
+
+// Goes as far as messages and budget allow; true when budget is what stopped it.
+bool MessageCommunicator::Advance(Slot& slot, int64_t* budget) {
+  while (slot.state == SlotState::kActive) {
+    bool stage_done = false;
+    switch (slot.stage) {
+      case Stage::kCopyOwn:
+        stage_done = Copy(slot, budget);
+        if (!stage_done) return true;
+        break;
+      case Stage::kExchange:
+      case Stage::kGather:
+        stage_done = Exchange(slot);
+        if (!stage_done) return false;
+        break;
+      case Stage::kAdd:
+        stage_done = Add(slot, budget);
+        if (!stage_done) return true;
+        break;
+      case Stage::kFinished:
+        Finish(slot, SlotState::kDone);
+        return false;
+    }
+    NextStage(slot);
+  }
+  return false;
+}
+
+void MessageCommunicator::NextStage(Slot& slot) {
+  const OpKind kind = slot.operation.kind;
+  const bool sums = kind == OpKind::kReduceScatter || kind == OpKind::kAllReduce;
+  if (slot.stage == Stage::kExchange && kind == OpKind::kAllGather) {
+    slot.stage = Stage::kCopyOwn;
+  } else if (slot.stage == Stage::kExchange && sums) {
+    slot.stage = Stage::kAdd;
+  } else if (slot.stage == Stage::kAdd && kind == OpKind::kAllReduce && !SendsWhole(slot)) {
+    slot.stage = Stage::kGather;
+  } else {
+    slot.stage = Stage::kFinished;
+  }
+  slot.position = slot.send_round = slot.receive_round = 0;
+}
+
+// Posts what the window has room for and takes what has finished; true when all rounds are over.
+bool MessageCommunicator::Exchange(Slot& slot) {
+  const int sends = Rounds(slot, true);
+  const int receives = Rounds(slot, false);
+  const bool ordered = RoundsAreOrdered(slot);
+  for (;;) {
+    if (!Collect(slot)) return false;
+    bool posted = false;
+    // A broadcast's messages out wait for the one in; a barrier's rounds for the round before.
+    if (slot.receive_round < receives && (!ordered || slot.in_flight == 0)) {
+      const auto free = std::find_if(slot.receives.begin(), slot.receives.end(),
+                                     [](const Transfer& t) { return t.owner == nullptr; });
+      if (free != slot.receives.end()) {
+        PostReceive(slot, *free, ReceiveOf(slot, slot.receive_round++));
+        posted = true;
+      }
+    }
+    const bool waits = (slot.operation.kind == OpKind::kBroadcast && receives > 0 &&
+                        slot.in_flight > 0 && slot.send_round == 0) ||
+                       (ordered && slot.send_round >= slot.receive_round);
+    if (slot.send_round < sends && !waits) {
+      const auto free = std::find_if(slot.sends.begin(), slot.sends.end(),
+                                     [](const Transfer& t) { return t.owner == nullptr; });
+      if (free != slot.sends.end()) {
+        const Message message = SendOf(slot, slot.send_round++);
+        if (message.peer >= 0) PostSend(slot, *free, message);
+        posted = true;
+      }
+    }
+    if (!posted) break;
+  }
+  return slot.send_round == sends && slot.receive_round == receives && slot.in_flight == 0;
+}
+
+// Frees finished transfers; false when one of them failed, and with it everything.
+bool MessageCommunicator::Collect(Slot& slot) {
+  if (slot.in_flight == 0) return true;
+  for (auto* transfers : {&slot.sends, &slot.receives}) {
+    for (Transfer& transfer : *transfers) {
+      if (transfer.owner == nullptr || transfer.pending.load(std::memory_order_acquire)) continue;
+      transfer.owner = nullptr;
+      --slot.in_flight;
+      absl::Status status = transfer.status;
+      if (!status.ok()) {
+        status = absl::Status(status.code(), absl::StrCat(Describe(slot), ": ", status.message()));
+      } else if (transfers == &slot.receives) {
+        status = CheckArrival(slot, transfer);
+      }
+      if (!status.ok()) {
+        Fail(status);
+        return false;
+      }
+    }
+  }
+  return true;
+}
+
+void MessageCommunicator::PostSend(Slot& slot, Transfer& transfer, const Message& message) {
+  transfer.peer = slot.group->ranks[message.peer];
+  transfer.tag = TagOf(slot, slot.group->index);
+  transfer.from = message.from;
+  transfer.bytes = message.bytes;
+  transfer.owner = &slot;
+  transfer.status = absl::OkStatus();
+  transfer.pending.store(true, std::memory_order_relaxed);
+  ++slot.in_flight;
+  transport_->Send(&transfer);
+}
+
+void MessageCommunicator::PostReceive(Slot& slot, Transfer& transfer, const Message& message) {
+  transfer.peer = slot.group->ranks[message.peer];
+  transfer.tag = TagOf(slot, message.peer);
+  transfer.to = message.to;
+  transfer.bytes = message.bytes;
+  transfer.too_long = false;
+  transfer.owner = &slot;
+  transfer.status = absl::OkStatus();
+  transfer.pending.store(true, std::memory_order_relaxed);
+  ++slot.in_flight;
+  transport_->Receive(&transfer, kMatchedBits);
+}
+
+bool MessageCommunicator::Copy(Slot& slot, int64_t* budget) {
+  const Operation& op = slot.operation;
+  const int64_t bytes = op.count * ElementBytes(op.type);
+  auto* own = static_cast<std::byte*>(op.out) + slot.group->index * bytes;
+  if (own == op.in || bytes == 0) return true;
+  const int64_t step = std::min(std::max<int64_t>(*budget, 0), bytes - slot.position);
+  std::memcpy(own + slot.position, static_cast<const std::byte*>(op.in) + slot.position, step);
+  slot.position += step;
+  *budget -= step;
+  return slot.position == bytes;
+}
+
+int64_t MessageCommunicator::ElementsToAdd(const Slot& slot) const {
+  const Operation& op = slot.operation;
+  if (op.kind == OpKind::kReduceScatter || SendsWhole(slot)) return op.count;
+  const int n = slot.group->size();
+  return PieceAt(PieceCount(op.type, op.count, n), op.count, slot.group->index).count;
+}
+
+bool MessageCommunicator::Add(Slot& slot, int64_t* budget) {
+  const int64_t element = ElementBytes(slot.operation.type);
+  const int64_t total = ElementsToAdd(slot);
+  if (slot.position == total) return true;
+  const int64_t cost = element * slot.group->size();  // bytes read for one element of the sum
+  const int64_t step =
+      std::min(total - slot.position, common::CeilDivide(std::max<int64_t>(*budget, 0), cost));
+  const int64_t end = slot.position + step;
+  if (slot.operation.type == DataType::kF32) {
+    AddRange<float>(slot, slot.position, end);
+  } else {
+    AddRange<double>(slot, slot.position, end);
+  }
+  slot.position = end;
+  *budget -= step * cost;
+  return end == total;
+}
+
+template <typename T>
+void MessageCommunicator::AddRange(Slot& slot, int64_t begin, int64_t end) {
+  const Operation& op = slot.operation;
+  const int n = slot.group->size();
+  const int i = slot.group->index;
+  // The own leaf is only read, as TreeSum promises, so the cast writes nothing.
+  T* own = const_cast<T*>(static_cast<const T*>(op.in));
+  T* out = static_cast<T*>(op.out);
+  if (op.kind == OpKind::kReduceScatter) {
+    own += i * op.count;
+  } else if (!SendsWhole(slot)) {
+    const int64_t at = PieceAt(PieceCount(op.type, op.count, n), op.count, i).begin;
+    own += at;
+    out += at;
+  }
+  // Pointers of the right type in room that is kept for the widest group.
+  static_assert(sizeof(T*) == sizeof(void*));
+  auto* leaves = reinterpret_cast<T**>(leaves_.data());
+  for (int member = 0; member < n; ++member) {
+    leaves[member] = member == i ? own : reinterpret_cast<T*>(ScratchOf(slot, member));
+  }
+  TreeSum<T>(absl::MakeConstSpan(leaves, n), i, begin, end, out,
+             absl::MakeSpan(reinterpret_cast<T**>(nodes_.data()), n));
+}
+
+absl::StatusOr<bool> MessageCommunicator::Test(OperationId id) {
+  if (id.slot >= slots_.size() || slots_[id.slot].generation != id.generation ||
+      slots_[id.slot].state == SlotState::kFree) {
+    return absl::FailedPreconditionError("no such operation: it was already tested as done");
+  }
+  Slot& slot = slots_[id.slot];
+  if (slot.state == SlotState::kActive) return false;
+  const bool failed = slot.state == SlotState::kFailed;
+  slot.state = SlotState::kFree;
+  if (failed) return failure_;
+  return true;
+}
+
+void MessageCommunicator::Wait(absl::Duration timeout) {
+  const auto start = std::chrono::steady_clock::now();
+  while (std::chrono::steady_clock::now() - start < kSpin) {
+    if (cancelled_.load(std::memory_order_acquire) && failure_.ok()) return;
+    if (transport_->Poll()) return;
+    std::this_thread::yield();  // to ranks that share this core
+  }
+  if (failure_.ok()) CheckStrays();
+  if (finished_something_) return;
+  transport_->Wait(timeout);
+}
+
+void MessageCommunicator::Cancel(absl::Status status) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!cancellation_.ok()) return;
+    STRATA_CHECK(!status.ok());
+    cancellation_ = std::move(status);
+  }
+  cancelled_.store(true, std::memory_order_release);
+  transport_->Wake();
+}
+
+bool MessageCommunicator::FailIfCancelled() {
+  if (failure_.ok() && cancelled_.load(std::memory_order_acquire)) {
+    absl::Status status;
+    {
+      const std::lock_guard lock(mutex_);
+      status = cancellation_;
+    }
+    Fail(status);
+  }
+  return !failure_.ok();
+}
+
+void MessageCommunicator::Fail(const absl::Status& status) {
+  if (!failure_.ok()) return;
+  failure_ = status;
+  transport_->Abort();
+  while (!active_.empty()) Finish(slots_[active_.back()], SlotState::kFailed);
+  for (Slot& slot : slots_) {
+    for (Transfer& transfer : slot.sends) transfer.owner = nullptr;
+    for (Transfer& transfer : slot.receives) transfer.owner = nullptr;
+  }
+}
+
+void MessageCommunicator::Finish(Slot& slot, SlotState state) {
+  slot.state = state;
+  finished_something_ = true;
+  const auto index = static_cast<uint32_t>(&slot - slots_.data());
+  active_.erase(std::find(active_.begin(), active_.end(), index));
+  if (ring_ != nullptr && slot.ring_number != 0) {
+    const bool done = state == SlotState::kDone;
+    ring_->End(slot.ring_number, done ? OperationState::kDone : OperationState::kFailed, NowNs());
+  }
+}
+
+absl::Status MessageCommunicator::CheckArrival(const Slot& slot, const Transfer& transfer) const {
+  const auto source = std::find(slot.group->ranks.begin(), slot.group->ranks.end(), transfer.peer);
+  const uint64_t expected = TagOf(slot, static_cast<int>(source - slot.group->ranks.begin()));
+  std::string problem;
+  if (KindOf(transfer.tag) != KindOf(expected)) {
+    problem = absl::StrCat("is at ", OpName(KindOf(transfer.tag)));
+  } else if (transfer.too_long) {
+    problem = absl::StrCat("sent more than the ", transfer.bytes, " bytes expected");
+  } else if (transfer.arrived_bytes != transfer.bytes) {
+    problem = absl::StrCat("sent ", transfer.arrived_bytes, " bytes, not the ", transfer.bytes,
+                           " expected");
+  } else if (transfer.tag != expected) {
+    problem = "has another type, root or size";
+  } else {
+    return absl::OkStatus();
+  }
+  return absl::FailedPreconditionError(absl::StrCat(Describe(slot), ": ranks ", rank(), " and ",
+                                                    transfer.peer, " disagree: rank ",
+                                                    transfer.peer, " ", problem));
+}
+
+// A message of a collective in flight here that none of its receives is for: its sender is at
+// another operation.
+void MessageCommunicator::CheckStrays() {
+  for (const uint32_t index : active_) {
+    const Slot& slot = slots_[index];
+    uint64_t found = 0;
+    const uint64_t expected = TagOf(slot, 0);
+    if (IsPointToPoint(slot.operation.kind) ||
+        !transport_->Probe(expected, kCollectiveBits, &found) ||
+        (found & kCheckedBits) == (expected & kCheckedBits)) {
+      continue;
+    }
+    const int source = SourceOf(found);
+    const std::string from =
+        source < slot.group->size() ? absl::StrCat(slot.group->ranks[source]) : "?";
+    Fail(absl::FailedPreconditionError(
+        absl::StrCat(Describe(slot), ": ranks ", rank(), " and ", from, " disagree: rank ", from,
+                     " is at ", OpName(KindOf(found)), ", or has another type, root or size")));
+    return;
+  }
+}
+
+// "all-reduce 17 of group 2 (world ranks 0, 1, 2, 3), 4096 elements of 4 bytes"
+std::string MessageCommunicator::Describe(const Slot& slot) const {
+  constexpr size_t kMostRanks = 16;
+  const auto ranks = absl::MakeConstSpan(slot.group->ranks);
+  const Operation& op = slot.operation;
+  return absl::StrCat(OpName(op.kind), " ", slot.sequence, " of group ", op.group.value,
+                      " (world ranks ",
+                      absl::StrJoin(ranks.first(std::min(ranks.size(), kMostRanks)), ", "),
+                      ranks.size() > kMostRanks ? ", …" : "", "), ", op.count, " elements of ",
+                      ElementBytes(op.type), " bytes");
+}
+
+}  // namespace strata::collectives
