@@ -1,0 +1,91 @@
+#include "memory/arena.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+
+#include "common/units.h"
+#include "gtest/gtest.h"
+#include "memory/process_memory.h"
+
+namespace strata::memory {
+namespace {
+
+using common::kMiB;
+
+TEST(Arena, IsZeroedPageAlignedAndOfWholePages) {
+  auto arena = Arena::Create(10000);
+  ASSERT_TRUE(arena.ok()) << arena.status();
+  EXPECT_EQ(arena->bytes(), 3 * kPageBytes);
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(arena->data()) % kPageBytes, 0u);
+  EXPECT_TRUE(std::all_of(arena->data(), arena->data() + arena->bytes(),
+                          [](std::byte b) { return b == std::byte{0}; }));
+  std::fill(arena->data(), arena->data() + arena->bytes(), std::byte{7});
+}
+
+TEST(Arena, OfNoBytesHasNoMemory) {
+  auto arena = Arena::Create(0);
+  ASSERT_TRUE(arena.ok());
+  EXPECT_EQ(arena->bytes(), 0);
+  EXPECT_EQ(arena->data(), nullptr);
+}
+
+TEST(Arena, RefusesNegativeSizes) {
+  EXPECT_EQ(Arena::Create(-1).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST(Arena, NamesTheSizeWhenThereIsNoRoom) {
+  const int64_t bytes = int64_t{1} << 60;
+  const absl::Status status = Arena::Create(bytes).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_NE(status.message().find("1152921504606846976 bytes"), absl::string_view::npos) << status;
+}
+
+TEST(Arena, MovingPassesTheMemoryOn) {
+  auto arena = Arena::Create(kPageBytes);
+  ASSERT_TRUE(arena.ok());
+  std::byte* data = arena->data();
+  Arena other = *std::move(arena);
+  EXPECT_EQ(other.data(), data);
+  Arena third;
+  third = std::move(other);
+  EXPECT_EQ(third.data(), data);
+  EXPECT_EQ(third.bytes(), kPageBytes);
+}
+
+TEST(Arena, IsResidentAsSoonAsItExistsAndGoneWithIt) {
+  const int64_t bytes = 101 * kMiB + 3 * kPageBytes;
+  const int64_t slack = 2 * kMiB;  // per-thread counters, page tables of nobody's
+  auto before = ReadProcessMemory();
+  ASSERT_TRUE(before.ok()) << before.status();
+  {
+    auto arena = Arena::Create(bytes);
+    ASSERT_TRUE(arena.ok()) << arena.status();
+    auto with = ReadProcessMemory();
+    ASSERT_TRUE(with.ok());
+    EXPECT_NEAR(with->resident_bytes - before->resident_bytes, bytes, slack);
+    EXPECT_GE(with->high_water_bytes, with->resident_bytes - slack);
+  }
+  auto after = ReadProcessMemory();
+  ASSERT_TRUE(after.ok());
+  EXPECT_NEAR(after->resident_bytes, before->resident_bytes, slack);
+}
+
+TEST(ProcessMemory, ResetMakesTheHighWaterMarkForgetOrSaysThatItCannot) {
+  { ASSERT_TRUE(Arena::Create(64 * kMiB).ok()); }
+  auto high = ReadProcessMemory();
+  ASSERT_TRUE(high.ok());
+  ASSERT_GE(high->high_water_bytes - high->resident_bytes, 60 * kMiB);
+  const absl::Status reset = ResetHighWater();
+  auto now = ReadProcessMemory();
+  ASSERT_TRUE(now.ok());
+  if (reset.ok()) {
+    EXPECT_NEAR(now->high_water_bytes, now->resident_bytes, 2 * kMiB);
+  } else {
+    EXPECT_TRUE(absl::IsPermissionDenied(reset) || absl::IsUnavailable(reset)) << reset;
+    EXPECT_GE(now->high_water_bytes, high->high_water_bytes - 2 * kMiB);
+  }
+}
+
+}  // namespace
+}  // namespace strata::memory
