@@ -31,6 +31,11 @@ struct CommitRequest {
   int64_t keep = 0;                     // published checkpoints up to this one to keep; 0: all
 };
 
+struct Published {
+  std::string folder;    // the published folder
+  absl::Status cleanup;  // of deleting the oldest ones: the new one is there whatever this says
+};
+
 // One committer per directory at a time. Used by one thread.
 class Committer {
  public:
@@ -41,12 +46,12 @@ class Committer {
   // called before the first step. Errors name the directory.
   absl::Status PrepareDirectory();
 
-  // Commits; returns the published folder. Repeating a commit, also after a crash inside it, is OK.
+  // Commits. Repeating a commit, also after a crash inside it, is OK.
   // AlreadyExists: another checkpoint of that step is there; it is left alone.
-  absl::StatusOr<std::string> Commit(const CommitRequest& request);
+  absl::StatusOr<Published> Commit(const CommitRequest& request);
 
-  // Finishes what a crash interrupted, and removes what no epoch before `current_epoch` will
-  // finish. To be called before reading. Returns the steps that it published.
+  // Finishes what a crash interrupted, and removes what epochs before `current_epoch` left
+  // unfinished. To be called before reading. Returns the steps that it published.
   absl::StatusOr<std::vector<int64_t>> Recover(int64_t current_epoch);
 
   // Moves a damaged checkpoint out of the way, so that its step can be written again. Returns the
@@ -76,13 +81,13 @@ class AsyncCommitter {
   // FailedPrecondition while an earlier result has not been taken.
   absl::Status Begin(CommitRequest request);
   bool busy() const { return worker_.busy(); }
-  std::optional<absl::StatusOr<std::string>> Poll() { return worker_.Poll(); }
+  std::optional<absl::StatusOr<Published>> Poll() { return worker_.Poll(); }
   // FailedPrecondition when nothing was begun.
-  absl::StatusOr<std::string> Wait();
+  absl::StatusOr<Published> Wait();
 
  private:
   Committer* const committer_;
-  OneSlotWorker<absl::StatusOr<std::string>> worker_;
+  OneSlotWorker<absl::StatusOr<Published>> worker_;
 };
 
 }  // namespace strata::checkpoint
