@@ -5,7 +5,7 @@ load("//bazel:proto.bzl", _strata_proto_library = "strata_proto_library")
 strata_proto_library = _strata_proto_library
 
 # Warnings are errors in our code; system headers are exempt because they are system headers.
-_COPTS = ["-Wall", "-Wextra", "-Werror"]
+_COPTS = ["-Wall", "-Wextra", "-Werror", "-Wno-missing-field-initializers"]
 
 def strata_library(name, deps = [], copts = [], **kwargs):
     """A C++ library of Strata. Abseil is always there: everything fallible returns absl::Status."""

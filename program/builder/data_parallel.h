@@ -9,10 +9,13 @@
 #ifndef STRATA_PROGRAM_BUILDER_DATA_PARALLEL_H_
 #define STRATA_PROGRAM_BUILDER_DATA_PARALLEL_H_
 
+#include <array>
 #include <cstdint>
 #include <functional>
+#include <vector>
 
 #include "absl/status/statusor.h"
+#include "program/builder/assembler.h"
 #include "program/ir/layer_graph.h"
 #include "program/ir/program.h"
 
@@ -26,7 +29,16 @@ struct DataParallelOptions {
   bool shard_optimizer = false;  // ZeRO-1
   double gradient_clip = 0;      // 0: off
   Tier tier = Tier::kHost;       // of everything
+  ScratchBytes scratch;          // of the collective backend; required when data > 1
 };
+
+// Which validation sequences a virtual shard evaluates: [v · sequences, (v + 1) · sequences) of
+// those asked for, in `rows` rows of whole micro-batches; the rows beyond are masked.
+struct EvaluateShape {
+  int64_t sequences = 0;
+  int64_t rows = 0;
+};
+EvaluateShape ShapeOfEvaluation(int64_t evaluate_batch, int virtual_shards, int64_t micro_batch);
 
 // The update of one set over `count` elements (the whole flat layout, or one rank's range): formals
 // kParameters (0 in, 1 out by version), kState, kGradients, kScalars.
