@@ -1,0 +1,332 @@
+#include "model/emit/check.h"
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
+
+namespace strata::model {
+namespace {
+
+using program::Formal;
+using program::Layer;
+using program::LayerGraph;
+using program::Op;
+using program::Operand;
+using program::OpKind;
+using program::Role;
+using program::Template;
+
+// What op.h asks of the kinds that templates use: operands without the workspace, integers, floats.
+struct Arity {
+  size_t operands, ints, floats;
+};
+
+Arity ArityOf(OpKind kind) {
+  switch (kind) {
+    case OpKind::kMatMul:
+      return {3, 9, 0};
+    case OpKind::kEmbeddingForward:
+    case OpKind::kEmbeddingBackward:
+      return {3, 4, 0};
+    case OpKind::kRmsNormForward:
+      return {4, 2, 1};
+    case OpKind::kAddRmsNormForward:
+      return {6, 2, 1};
+    case OpKind::kRmsNormBackward:
+      return {6, 3, 0};
+    case OpKind::kRope:
+      return {2, 7, 0};
+    case OpKind::kAttentionForward:
+      return {3, 5, 0};
+    case OpKind::kAttentionBackward:
+    case OpKind::kAttentionDecode:
+      return {5, 5, 0};
+    case OpKind::kSwigluForward:
+      return {2, 2, 0};
+    case OpKind::kSwigluBackward:
+      return {3, 2, 0};
+    case OpKind::kCrossEntropy:
+      return {4, 2, 0};
+    case OpKind::kCrossEntropyLoss:
+      return {3, 2, 0};
+    case OpKind::kCrossEntropyStatistics:
+      return {3, 3, 0};
+    case OpKind::kCrossEntropyFinish:
+      return {5, 4, 0};
+    case OpKind::kAdd:
+    case OpKind::kCopy:
+      return {2, 1, 0};
+    case OpKind::kZero:
+      return {1, 1, 0};
+    case OpKind::kAdamW:
+      return {8, 1, 4};
+    case OpKind::kCollective:
+      return {2, 0, 0};
+    default:
+      return {0, 0, 0};
+  }
+}
+
+// The bytes of one slot that have been written, and what they are partial over.
+class Coverage {
+ public:
+  void Write(const Operand& operand) {
+    const int64_t begin = operand.offset;
+    const int64_t end = operand.offset + operand.bytes;
+    std::vector<Range> kept;
+    for (const Range& range : ranges_) {
+      if (range.begin < begin)
+        kept.push_back({range.begin, std::min(range.end, begin), range.mark});
+      if (range.end > end) kept.push_back({std::max(range.begin, end), range.end, range.mark});
+    }
+    kept.push_back({begin, end, operand.partial});
+    std::sort(kept.begin(), kept.end(),
+              [](const Range& a, const Range& b) { return a.begin < b.begin; });
+    ranges_ = std::move(kept);
+  }
+
+  bool Holds(const Operand& operand) const {
+    int64_t next = operand.offset;
+    const int64_t end = operand.offset + operand.bytes;
+    for (const Range& range : ranges_) {
+      if (range.end <= next || range.begin >= end) continue;
+      if (range.begin > next || range.mark != operand.partial) return false;
+      next = range.end;
+    }
+    return next >= end;
+  }
+
+ private:
+  struct Range {
+    int64_t begin, end;
+    program::Partial mark;
+  };
+  std::vector<Range> ranges_;  // disjoint, ascending
+};
+
+std::string Describe(const Template& checked, size_t op) {
+  return absl::StrCat("template ", checked.name, ", op ", op, " (", Name(checked.ops[op].kind),
+                      "): ");
+}
+
+const std::string& SlotName(const Template& checked, int slot) {
+  const int formals = static_cast<int>(checked.formals.size());
+  return slot < formals ? checked.formals[slot].name : checked.locals[slot - formals].name;
+}
+
+int64_t SlotBytes(const Template& checked, int slot) {
+  const int formals = static_cast<int>(checked.formals.size());
+  return slot < formals ? checked.formals[slot].bytes : checked.locals[slot - formals].bytes;
+}
+
+bool Overlap(const Operand& a, const Operand& b) {
+  return a.slot == b.slot && a.offset < b.offset + b.bytes && b.offset < a.offset + a.bytes;
+}
+
+// Formals that hold nothing when the template is called.
+bool BeginsEmpty(Role role) {
+  return role == Role::kOutput || role == Role::kInputGradient || role == Role::kLogits;
+}
+
+absl::Status CheckShape(const Template& checked, size_t index) {
+  const Op& op = checked.ops[index];
+  const std::string where = Describe(checked, index);
+  const Arity arity = ArityOf(op.kind);
+  if (op.operands.size() < arity.operands || op.ints.size() < arity.ints ||
+      op.floats.size() < arity.floats) {
+    return absl::InternalError(absl::StrCat(where, "operands or attributes are missing"));
+  }
+  const int slots = static_cast<int>(checked.formals.size() + checked.locals.size());
+  for (size_t i = 0; i < op.operands.size(); ++i) {
+    const Operand& operand = op.operands[i];
+    if (operand.slot < 0 || operand.slot >= slots || operand.offset < 0 || operand.bytes <= 0 ||
+        operand.offset + operand.bytes > SlotBytes(checked, operand.slot)) {
+      return absl::InternalError(absl::StrCat(where, "operand ", i, " leaves its slot"));
+    }
+    for (size_t j = 0; j < i; ++j) {
+      if (Overlap(operand, op.operands[j]) && (operand.writes() || op.operands[j].writes())) {
+        return absl::InternalError(absl::StrCat(where, "operands ", j, " and ", i, " overlap"));
+      }
+    }
+  }
+  for (const int dependency : op.dependencies) {
+    if (dependency < 0 || dependency >= static_cast<int>(index) ||
+        checked.ops[dependency].stream == op.stream) {
+      return absl::InternalError(absl::StrCat(where, "bad dependency ", dependency));
+    }
+  }
+  return absl::OkStatus();
+}
+
+const Formal* Find(const Template& searched, Role role, int index) {
+  for (const Formal& formal : searched.formals) {
+    if (formal.role == role && formal.index == index) return &formal;
+  }
+  return nullptr;
+}
+
+bool AccessAllowed(const Formal& formal, const Operand& operand, bool backward) {
+  switch (formal.role) {
+    case Role::kInput:
+    case Role::kOutputGradient:
+    case Role::kParameters:
+    case Role::kTokens:
+    case Role::kTargets:
+    case Role::kScalars:
+    case Role::kConstants:
+      return !operand.writes();
+    case Role::kSaved:
+      return !backward || !operand.writes();
+    case Role::kGradients:
+    case Role::kLoss:
+    case Role::kCache:
+      return operand.access == program::Access::kAccumulate;
+    case Role::kOutput:
+    case Role::kInputGradient:
+    case Role::kLogits:
+    case Role::kGradientStream:
+    case Role::kStash:
+      return true;
+    case Role::kState:
+    case Role::kAny:
+      return false;
+  }
+  return false;
+}
+
+absl::Status CheckRoles(const Template& checked, bool backward) {
+  for (size_t i = 0; i < checked.ops.size(); ++i) {
+    for (const Operand& operand : checked.ops[i].operands) {
+      if (operand.slot >= static_cast<int>(checked.formals.size())) continue;
+      const Formal& formal = checked.formals[operand.slot];
+      if (!AccessAllowed(formal, operand, backward)) {
+        return absl::InternalError(absl::StrCat(Describe(checked, i), Name(operand.access), " of ",
+                                                formal.name, " (", Name(formal.role), ")"));
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+// Every byte of the formals of `role` is written by `producer`, and `consumer` knows the same ones
+// at most.
+absl::Status CheckHandedOver(const Template& producer, const Template& consumer, Role role) {
+  for (const Formal& formal : consumer.formals) {
+    if (formal.role != role) continue;
+    const Formal* made = Find(producer, role, formal.index);
+    if (made == nullptr || made->bytes != formal.bytes) {
+      return absl::InternalError(
+          absl::StrCat(consumer.name, ": ", formal.name, " is not what ", producer.name, " makes"));
+    }
+  }
+  for (size_t i = 0; i < producer.formals.size(); ++i) {
+    const Formal& formal = producer.formals[i];
+    if (formal.role != role) continue;
+    Coverage coverage;
+    for (const Op& op : producer.ops) {
+      for (const Operand& operand : op.operands) {
+        if (operand.slot == static_cast<int>(i) && operand.writes()) coverage.Write(operand);
+      }
+    }
+    Operand whole;
+    whole.bytes = formal.bytes;
+    if (!coverage.Holds(whole)) {
+      return absl::InternalError(
+          absl::StrCat(producer.name, ": ", formal.name, " is not written whole"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+int64_t ExpectedBytes(const LayerGraph& graph, const Layer& layer, const Formal& formal,
+                      bool decodes) {
+  switch (formal.role) {
+    case Role::kInput:
+    case Role::kOutput:
+    case Role::kGradientStream:
+    case Role::kOutputGradient:
+    case Role::kInputGradient:
+      return decodes ? formal.bytes : graph.boundary_bytes;
+    case Role::kParameters:
+    case Role::kGradients:
+      return formal.index < static_cast<int>(layer.sets.size())
+                 ? graph.sets[layer.sets[formal.index]].bytes()
+                 : -1;
+    case Role::kConstants:
+      return formal.index < static_cast<int>(graph.constants.size())
+                 ? graph.constants[formal.index].bytes
+                 : -1;
+    case Role::kCache:
+      return layer.cache_bytes;
+    case Role::kTokens:
+    case Role::kTargets:
+      return decodes ? formal.bytes : graph.tokens() * 4;
+    default:
+      return formal.bytes;
+  }
+}
+
+absl::Status CheckLayer(const LayerGraph& graph, const Layer& layer) {
+  const program::LayerTemplates& t = layer.templates;
+  for (const int index : {t.forward, t.backward, t.backward_input, t.backward_weight, t.evaluate,
+                          t.prefill, t.decode}) {
+    if (index < 0) continue;
+    const Template& checked = graph.templates[index];
+    const bool decodes = index == t.prefill || index == t.decode;
+    const bool backward =
+        index == t.backward || index == t.backward_input || index == t.backward_weight;
+    RETURN_IF_ERROR(CheckRoles(checked, backward));
+    for (const Formal& formal : checked.formals) {
+      if (formal.bytes != ExpectedBytes(graph, layer, formal, decodes)) {
+        return absl::InternalError(absl::StrCat("layer ", layer.name, ", template ", checked.name,
+                                                ": ", formal.name, " has the wrong size"));
+      }
+    }
+  }
+  for (const int index : {t.backward, t.backward_input, t.backward_weight}) {
+    if (index < 0 || t.forward < 0) continue;
+    RETURN_IF_ERROR(
+        CheckHandedOver(graph.templates[t.forward], graph.templates[index], Role::kSaved));
+  }
+  if (t.backward_input >= 0 && t.backward_weight >= 0) {
+    RETURN_IF_ERROR(CheckHandedOver(graph.templates[t.backward_input],
+                                    graph.templates[t.backward_weight], Role::kStash));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status CheckTemplate(const Template& checked) {
+  std::map<int, Coverage> written;
+  for (size_t i = 0; i < checked.ops.size(); ++i) {
+    RETURN_IF_ERROR(CheckShape(checked, i));
+    for (const Operand& operand : checked.ops[i].operands) {
+      const bool is_formal = operand.slot < static_cast<int>(checked.formals.size());
+      const bool begins_empty = !is_formal || BeginsEmpty(checked.formals[operand.slot].role);
+      if (operand.reads() && begins_empty && !written[operand.slot].Holds(operand)) {
+        return absl::InternalError(absl::StrCat(Describe(checked, i),
+                                                SlotName(checked, operand.slot),
+                                                " is read before it is written, or as another "
+                                                "partial sum than was written"));
+      }
+    }
+    for (const Operand& operand : checked.ops[i].operands) {
+      if (operand.writes()) written[operand.slot].Write(operand);
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckGraph(const LayerGraph& graph) {
+  for (const Template& checked : graph.templates) RETURN_IF_ERROR(CheckTemplate(checked));
+  for (const Layer& layer : graph.layers) RETURN_IF_ERROR(CheckLayer(graph, layer));
+  return absl::OkStatus();
+}
+
+}  // namespace strata::model

@@ -1,0 +1,24 @@
+// Structural checks of what emitters make: a broken template is found where it is made, not when it
+// runs.
+#ifndef STRATA_MODEL_EMIT_CHECK_H_
+#define STRATA_MODEL_EMIT_CHECK_H_
+
+#include "absl/status/status.h"
+#include "program/ir/layer_graph.h"
+
+namespace strata::model {
+
+// Internal, naming the op, when an operand leaves its slot, overlaps another operand of the op that
+// it may not, a local is read before all of the bytes read have been written, a formal's role
+// forbids the access, an op lacks operands or attributes, or a dependency is not an earlier op of
+// another stream.
+absl::Status CheckTemplate(const program::Template& checked);
+
+// All templates, and that layers agree with each other: boundaries have the graph's size, backward
+// reads what forward saved (every saved byte was written), weight-backward what input-backward
+// stashed, parameters and gradients have their sets' sizes, constants and caches theirs.
+absl::Status CheckGraph(const program::LayerGraph& graph);
+
+}  // namespace strata::model
+
+#endif  // STRATA_MODEL_EMIT_CHECK_H_

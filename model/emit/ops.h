@@ -1,0 +1,95 @@
+// One function per kind of op: appends it to a template with its operands, attributes, workspace
+// and FLOPs.
+//
+// FLOPs are those of matrix products and attention, the work that a machine's GEMM rate is compared
+// with; elementwise ops, norms and losses count 0 (their time is bytes). A product counts 2mnk.
+// Causal attention has two products of 2·B·H·D·T² of which the mask leaves half: 2·B·H·D·T²
+// forward. Backward computes the scores again and four more products: 2.5 × forward (Dao,
+// "FlashAttention-2", 2023, §3.2). Decoding counts a full cache, the most it can be:
+// 4·T·context·H·D.
+//
+// Legend: B batch, T sequence, N = B·T rows, C hidden, H query heads, K kv heads, D head size,
+// F ffn, V vocab. Views must have exactly the sizes that shapes say.
+#ifndef STRATA_MODEL_EMIT_OPS_H_
+#define STRATA_MODEL_EMIT_OPS_H_
+
+#include <cstdint>
+
+#include "model/emit/template_builder.h"
+#include "program/ir/op.h"
+
+namespace strata::model {
+
+struct MatMulShape {
+  int64_t m = 0, n = 0, k = 0;
+  bool trans_a = false;  // a is stored [k, m]
+  bool trans_b = false;  // b is stored [n, k]
+};
+
+struct AttentionShape {
+  int64_t batch = 0, sequence = 0, heads = 0, kv_heads = 0, head_size = 0;
+
+  int64_t rows() const { return batch * sequence; }
+  int64_t qkv_width() const { return (heads + 2 * kv_heads) * head_size; }
+};
+
+// Of the vocabulary's rows: all of them, or those of this rank's part.
+struct VocabularyShape {
+  int64_t rows = 0;      // N
+  int64_t vocab = 0;     // V, of the part
+  int64_t channels = 0;  // C; embedding only
+  program::Group group = program::Group::kNone;
+  int64_t parts = 1;
+};
+
+void MatMul(TemplateBuilder& builder, const MatMulShape& shape, const View& a, const View& b,
+            const View& c, bool accumulate);
+void EmbeddingForward(TemplateBuilder& builder, const VocabularyShape& shape, const View& tokens,
+                      const View& table, const View& y);
+void EmbeddingBackward(TemplateBuilder& builder, const VocabularyShape& shape, const View& tokens,
+                       const View& dy, const View& dtable);
+void RmsNormForward(TemplateBuilder& builder, int64_t rows, int64_t channels, double epsilon,
+                    const View& x, const View& w, const View& y, const View& rstd);
+void AddRmsNormForward(TemplateBuilder& builder, int64_t rows, int64_t channels, double epsilon,
+                       const View& x, const View& branch, const View& w, const View& sum,
+                       const View& y, const View& rstd);
+void RmsNormBackward(TemplateBuilder& builder, int64_t rows, int64_t channels, const View& dy,
+                     const View& x, const View& w, const View& rstd, const View& dx,
+                     bool accumulate_dx, const View& dw);
+// `scalars` is empty (slot -1) unless rows start at kPosition.
+void Rope(TemplateBuilder& builder, const AttentionShape& shape, const View& qkv, const View& table,
+          bool inverse, const View& scalars);
+void AttentionForward(TemplateBuilder& builder, const AttentionShape& shape, const View& qkv,
+                      const View& out, const View& lse);
+void AttentionBackward(TemplateBuilder& builder, const AttentionShape& shape, const View& dout,
+                       const View& qkv, const View& out, const View& lse, const View& dqkv);
+void AttentionDecode(TemplateBuilder& builder, const AttentionShape& shape, int64_t context,
+                     const View& qkv, const View& k_cache, const View& v_cache, const View& scalars,
+                     const View& out);
+void SwigluForward(TemplateBuilder& builder, int64_t rows, int64_t ffn, const View& gate_up,
+                   const View& h);
+void SwigluBackward(TemplateBuilder& builder, int64_t rows, int64_t ffn, const View& dh,
+                    const View& gate_up, const View& dgate_up);
+// The logits become their gradient.
+void CrossEntropy(TemplateBuilder& builder, int64_t rows, int64_t vocab, const View& logits,
+                  const View& targets, const View& scalars, const View& loss);
+void CrossEntropyLoss(TemplateBuilder& builder, int64_t rows, int64_t vocab, const View& logits,
+                      const View& targets, const View& loss);
+void CrossEntropyStatistics(TemplateBuilder& builder, const VocabularyShape& shape,
+                            const View& logits, const View& targets, const View& statistics);
+void CrossEntropyFinish(TemplateBuilder& builder, const VocabularyShape& shape, const View& logits,
+                        const View& targets, const View& statistics, const View& scalars,
+                        const View& loss);
+void Add(TemplateBuilder& builder, const View& dst, const View& src);
+void Copy(TemplateBuilder& builder, const View& dst, const View& src);
+void Zero(TemplateBuilder& builder, const View& dst);
+
+// On Stream::kTensor, f32. All-gather: in is this member's part, out all parts. Reduce-scatter: in
+// is a partial sum of all parts, out this member's part; `scratch` holds as much as `in`.
+void AllGather(TemplateBuilder& builder, program::Group group, const View& in, const View& out);
+void ReduceScatter(TemplateBuilder& builder, program::Group group, const View& in, const View& out,
+                   const View& scratch);
+
+}  // namespace strata::model
+
+#endif  // STRATA_MODEL_EMIT_OPS_H_

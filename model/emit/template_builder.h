@@ -1,0 +1,58 @@
+// Building one template: formals, locals, ops in order.
+//
+// Ops are listed in an order that is right when executed one after the other; dependencies between
+// ops on different streams follow from the bytes they touch and are filled in here.
+#ifndef STRATA_MODEL_EMIT_TEMPLATE_BUILDER_H_
+#define STRATA_MODEL_EMIT_TEMPLATE_BUILDER_H_
+
+#include <cstdint>
+#include <string>
+
+#include "program/ir/template.h"
+
+namespace strata::model {
+
+// A byte range of a formal or local of the template being built.
+struct View {
+  int slot = -1;
+  int64_t offset = 0;
+  int64_t bytes = 0;
+  program::Partial partial = 0;
+
+  // `length` bytes from `start` on.
+  View Part(int64_t start, int64_t length) const;
+  // `count` rows of `width` f32 from row `first` on.
+  View Rows(int64_t first, int64_t count, int64_t width) const {
+    return Part(first * width * 4, count * width * 4);
+  }
+  View Marked(program::Partial mark) const {
+    View view = *this;
+    view.partial = mark;
+    return view;
+  }
+};
+
+program::Operand Read(const View& view);
+program::Operand Write(const View& view);
+program::Operand Accumulate(const View& view);
+
+class TemplateBuilder {
+ public:
+  explicit TemplateBuilder(std::string name) { result_.name = std::move(name); }
+
+  // The formal of this role and index; made at the first call. Later calls name the same bytes.
+  View Formal(program::Role role, int index, int64_t bytes, const std::string& name);
+  View Local(const std::string& name, int64_t bytes,
+             program::SlotClass klass = program::SlotClass::kActivations);
+  void Append(program::Op op);
+  program::Template Finish() &&;
+
+ private:
+  static constexpr int kFirstLocal = 1 << 20;  // locals are numbered behind the formals at the end
+
+  program::Template result_;
+};
+
+}  // namespace strata::model
+
+#endif  // STRATA_MODEL_EMIT_TEMPLATE_BUILDER_H_
