@@ -65,7 +65,6 @@ class Committer {
  private:
   absl::Status Publish(const std::string& from, int64_t step);
   absl::Status DeleteBeyond(int64_t keep, int64_t newest_step);
-  absl::Status Delete(const std::string& name);
 
   const std::string directory_;
   FileSystem* const files_;

@@ -6,6 +6,7 @@
 #ifndef STRATA_CHECKPOINT_MANIFEST_H_
 #define STRATA_CHECKPOINT_MANIFEST_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -17,6 +18,7 @@
 namespace strata::checkpoint {
 
 inline constexpr char kManifestName[] = "manifest.json";
+inline constexpr size_t kLargestManifestBytes = size_t{1} << 30;
 
 // A tensor of the model in one of its states: "param", or the optimizer's "adam.m", "adam.v".
 struct LogicalTensor {

@@ -37,8 +37,9 @@ struct CheckpointFolder {
 // An open checkpoint. Used by one thread at a time.
 class Checkpoint {
  public:
-  // `folder` holds manifest.json. Errors are one line that names folder and file: NotFound (no such
-  // folder), DataLoss (damaged, incomplete).
+  // Errors are one line that names folder and file: NotFound (no such folder), InvalidArgument (a
+  // file), PermissionDenied, Unimplemented (written by another version), DataLoss (damaged or
+  // incomplete; the first damage found).
   static absl::StatusOr<std::unique_ptr<Checkpoint>> OpenFolder(const std::string& folder,
                                                                 Verification verification);
 
@@ -57,16 +58,16 @@ class Checkpoint {
  private:
   struct OpenFile {
     std::unique_ptr<SafetensorsReader> reader;
-    // By entry, in the reader's order: what the manifest says, and whether the data was compared.
-    std::vector<std::string> digests;
-    std::vector<bool> verified;
+    std::vector<std::string> digests;  // by entry, in the reader's order, as the manifest says
+    std::vector<bool> verified;        // whether the entry's data was compared with it
   };
   Checkpoint() = default;
-  absl::Status OpenFiles(Verification verification);
+  absl::Status Open(const ManifestFile& file, Verification verification);
   absl::Status CheckExtents() const;
   absl::Status ReadExtent(const Extent& extent, int64_t element_bytes, int64_t begin, int64_t end,
                           char* out);
-  absl::Status ReadVerified(OpenFile& file, size_t entry, int64_t begin, int64_t size, char* out);
+  absl::Status ReadAndVerify(OpenFile& file, size_t entry, int64_t begin, int64_t size, char* out);
+  absl::Status Damaged(const std::string& file, const std::string& what) const;
 
   std::string folder_;
   Manifest manifest_;
@@ -84,7 +85,8 @@ struct NewestIntact {
 };
 
 // The newest checkpoint of which every byte is as it was written. NotFound: no checkpoint there.
-// DataLoss: only damaged ones, each named on a line of its own.
+// DataLoss: only damaged ones, each named on a line of its own. Whatever else keeps one from being
+// read (permission, another version) is returned as it is: that is no damage to fall back from.
 absl::StatusOr<NewestIntact> FindNewestIntact(const std::string& directory);
 
 // CHECKPOINT of the command line: a checkpoint's folder, or a directory of them (its newest intact

@@ -22,7 +22,8 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "the format is little-endian");
 
 constexpr int64_t kLengthBytes = 8;
-constexpr int64_t kLargestHeader = 100'000'000;  // as in the format's reference implementation
+constexpr int64_t kLargestHeader = 100'000'000;     // as in the format's reference implementation
+constexpr int64_t kLargestData = int64_t{1} << 62;  // beyond any file system
 constexpr int64_t kChunkBytes = 1 << 20;
 
 absl::Status ReadFully(int descriptor, const std::string& path, int64_t offset, int64_t size,
@@ -55,7 +56,7 @@ absl::StatusOr<int64_t> LayOut(std::vector<SafetensorsEntry>& entries) {
     ASSIGN_OR_RETURN(const int64_t count, ElementCount(entry.shape));
     entry.offset_bytes = end;
     if (__builtin_mul_overflow(count, SizeOf(entry.dtype), &entry.size_bytes) ||
-        __builtin_add_overflow(end, entry.size_bytes, &end)) {
+        __builtin_add_overflow(end, entry.size_bytes, &end) || end > kLargestData) {
       return absl::InvalidArgumentError(absl::StrCat("tensor ", entry.name, ": too large"));
     }
   }
