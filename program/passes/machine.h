@@ -1,0 +1,44 @@
+// A machine of ranks that walks their programs as the engine would: streams in order, dependencies,
+// collectives that start when all members have arrived, sends and receives that meet. With costs it
+// is the timeline; without, it finds deadlocks and disagreements.
+#ifndef STRATA_PROGRAM_PASSES_MACHINE_H_
+#define STRATA_PROGRAM_PASSES_MACHINE_H_
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "program/ir/mesh.h"
+#include "program/passes/expand.h"
+
+namespace strata::program {
+
+struct Span {
+  double begin = 0, end = 0;
+};
+
+// Times of every action of one rank over the steps walked: spans[step · actions + action].
+struct RankTimes {
+  const ExpandedProgram* expanded = nullptr;
+  const Program* program = nullptr;
+  std::vector<Span> spans;
+};
+
+struct MachineResult {
+  std::vector<ExpandedProgram> stages;  // owns what ranks point to
+  std::vector<RankTimes> ranks;
+};
+
+// Seconds of one action on one rank, all members having arrived.
+using ActionCost = std::function<double(const Program&, const Action&)>;
+
+// Errors: FailedPrecondition where members of a group disagree, messages do not match, or all wait
+// for each other; NotFound where a stage has no such program.
+absl::StatusOr<MachineResult> Walk(const std::vector<const ProgramSet*>& stages,
+                                   const std::string& program, const Mesh& mesh, int steps,
+                                   const ActionCost& cost);
+
+}  // namespace strata::program
+
+#endif  // STRATA_PROGRAM_PASSES_MACHINE_H_

@@ -1,0 +1,34 @@
+// The memory reader: exact bytes of a laid-out program set, per tier and class.
+#ifndef STRATA_PROGRAM_PASSES_MEMORY_H_
+#define STRATA_PROGRAM_PASSES_MEMORY_H_
+
+#include <array>
+#include <cstdint>
+#include <string>
+
+#include "program/ir/program.h"
+
+namespace strata::program {
+
+struct TierMemory {
+  int64_t arena_bytes = 0;       // what is allocated: whole pages
+  int64_t persistent_bytes = 0;  // state and constants, with both copies of what needs two
+  // Of the program whose transient slots need most, at the instruction where they are largest:
+  std::string peak_program;
+  int peak_instruction = -1;
+  int64_t peak_bytes = 0;  // persistent and transient slots alive there
+  std::array<int64_t, kSlotClassCount> peak_by_class{};  // sums to peak_bytes
+};
+
+struct MemoryReport {
+  std::array<TierMemory, kTierCount> tiers;
+
+  // A table for people; tiers that nothing uses are left out.
+  std::string ToText() const;
+};
+
+MemoryReport ReadMemory(const ProgramSet& set);
+
+}  // namespace strata::program
+
+#endif  // STRATA_PROGRAM_PASSES_MEMORY_H_

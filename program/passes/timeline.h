@@ -1,0 +1,71 @@
+// The timeline: a step predicted by walking the programs of all ranks with costs.
+#ifndef STRATA_PROGRAM_PASSES_TIMELINE_H_
+#define STRATA_PROGRAM_PASSES_TIMELINE_H_
+
+#include <array>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "program/passes/machine.h"
+
+namespace strata::program {
+
+// What things cost on some hardware. Streams do not disturb each other yet.
+class CostModel {
+ public:
+  virtual ~CostModel() = default;
+  virtual double OpSeconds(const Op& op) const = 0;
+  virtual double CollectiveSeconds(const Communication& communication, int group_size) const = 0;
+  virtual double MessageSeconds(const Communication& communication) const = 0;
+  virtual double TransferSeconds(Tier from, Tier to, int64_t bytes) const = 0;
+};
+
+// Rates alone: seconds = latency + work / rate. For tests, and until a machine has been measured.
+struct Rates {
+  double flops_per_second = 1e11;
+  double memory_bytes_per_second = 1e10;
+  double link_bytes_per_second = 1e9;
+  double link_latency_seconds = 1e-5;
+  double transfer_bytes_per_second = 1e9;
+};
+class RateCostModel final : public CostModel {
+ public:
+  explicit RateCostModel(const Rates& rates) : rates_(rates) {}
+  // The larger of arithmetic and memory traffic (roofline; Williams et al., CACM 2009).
+  double OpSeconds(const Op& op) const override;
+  // Rings: all-gather and reduce-scatter (n-1) parts, all-reduce 2(n-1)/n of the whole, broadcast
+  // the whole.
+  double CollectiveSeconds(const Communication& communication, int group_size) const override;
+  double MessageSeconds(const Communication& communication) const override;
+  double TransferSeconds(Tier from, Tier to, int64_t bytes) const override;
+
+ private:
+  const Rates rates_;
+};
+
+struct RankTimeline {
+  double step_seconds = 0;  // of a step in the steady state: the distance between two steps' ends
+  double compute_seconds = 0;  // the compute stream busy, per step
+  double exposed_seconds =
+      0;  // the compute stream idle, per step: communication and transfers that nothing hides
+  std::array<double, kPurposeCount> purpose_seconds{};  // busy, all streams, per step
+};
+
+struct Timeline {
+  MachineResult walked;
+  std::vector<RankTimeline> ranks;
+  double step_seconds = 0;  // of the slowest rank
+
+  // One row per stream of a rank, time to the right, each instruction's purpose by its first
+  // letter: for people.
+  std::string Draw(int rank, int columns) const;
+};
+
+absl::StatusOr<Timeline> PredictTimeline(const std::vector<const ProgramSet*>& stages,
+                                         const std::string& program, const Mesh& mesh,
+                                         const CostModel& costs);
+
+}  // namespace strata::program
+
+#endif  // STRATA_PROGRAM_PASSES_TIMELINE_H_

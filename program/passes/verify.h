@@ -1,0 +1,38 @@
+// The verifier: an independent check of laid-out programs, on addresses. It trusts neither builders
+// nor the layout.
+#ifndef STRATA_PROGRAM_PASSES_VERIFY_H_
+#define STRATA_PROGRAM_PASSES_VERIFY_H_
+
+#include <vector>
+
+#include "absl/status/status.h"
+#include "program/ir/mesh.h"
+#include "program/ir/program.h"
+
+namespace strata::program {
+
+// One rank's program over consecutive steps, for one index in the operands' shard groups. Refused,
+// each with the instructions, slots and bytes concerned:
+//  - races: two uses of the same bytes, one of them a write, that no stream order or dependency
+//  orders;
+//  - missing producers: bytes read that were never written in this step (or ever, for persistent
+//  slots), that another
+//    slot has overwritten, or whose version has been replaced;
+//  - missing reductions: bytes read as complete that are still partial sums over a group, or the
+//  reverse.
+absl::Status VerifyRank(const ProgramSet& set, const Program& program, int shard_index);
+
+// All of a mesh's ranks together, each running `programs[stage]`: groups' collectives agree in
+// order, op, type, bytes and root; sends and receives match in order and size; nobody waits for
+// ever (sends and receives meet, neither is buffered). Messages name ranks, instructions and
+// groups.
+absl::Status VerifyRanks(const std::vector<const ProgramSet*>& stages, const std::string& program,
+                         const Mesh& mesh);
+
+// VerifyRank for every stage and every (first, second, last) index, then VerifyRanks.
+absl::Status Verify(const std::vector<const ProgramSet*>& stages, const std::string& program,
+                    const Mesh& mesh);
+
+}  // namespace strata::program
+
+#endif  // STRATA_PROGRAM_PASSES_VERIFY_H_

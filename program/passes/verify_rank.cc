@@ -1,0 +1,220 @@
+#include <algorithm>
+#include <map>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
+#include "program/passes/expand.h"
+#include "program/passes/order.h"
+#include "program/passes/verify.h"
+
+namespace strata::program {
+namespace {
+
+std::string PartialText(Partial partial) {
+  std::string text;
+  for (int g = 0; g < kGroupCount; ++g) {
+    if (partial >> g & 1)
+      absl::StrAppend(&text, text.empty() ? "" : " and ", Name(static_cast<Group>(g)));
+  }
+  return partial == 0 ? "complete" : absl::StrCat("a partial sum over ", text);
+}
+
+// What is known of a run of bytes.
+struct Segment {
+  int64_t end = 0;
+  int slot = -1;
+  int64_t version = 0;  // absolute: updates before the first step count as 0
+  int copy = -1;        // step of the last write; -1: there before the first
+  Partial partial = 0;
+  int writer = -1;                          // node; -1: there before the first step
+  std::array<int, kStreamCount> readers{};  // the newest per stream since the write; -1: none
+};
+
+class RankVerifier {
+ public:
+  RankVerifier(const ProgramSet& set, const Program& program, int shard_index)
+      : set_(set), program_(program), expanded_(Expand(set, program)), shard_index_(shard_index) {}
+
+  absl::Status Run() {
+    int copies = 2;
+    for (const Placement& placement : set_.placements) {
+      if (placement.copies > 1) copies = 3;
+    }
+    for (size_t s = 0; s < set_.slots.size(); ++s) AddInitial(static_cast<int>(s));
+    for (copy_ = 0; copy_ < copies; ++copy_) {
+      for (size_t a = 0; a < expanded_.actions.size(); ++a)
+        RETURN_IF_ERROR(Visit(static_cast<int>(a)));
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  using Segments = std::map<int64_t, Segment>;
+
+  static std::array<int, kStreamCount> NoReaders() {
+    std::array<int, kStreamCount> readers;
+    readers.fill(-1);
+    return readers;
+  }
+
+  void AddInitial(int index) {
+    const Slot& slot = set_.slots[index];
+    if (slot.bytes == 0) return;
+    const int64_t begin = set_.placements[index].at(0, 0);
+    Segments& segments = tiers_[static_cast<int>(slot.tier)];
+    Cut(segments, begin, begin + slot.bytes);
+    segments[begin] = {.end = begin + slot.bytes, .slot = index, .readers = NoReaders()};
+  }
+
+  // Segment borders at begin and end.
+  static void Cut(Segments& segments, int64_t begin, int64_t end) {
+    for (const int64_t at : {begin, end}) {
+      auto next = segments.upper_bound(at);
+      if (next == segments.begin()) continue;
+      auto holder = std::prev(next);
+      if (holder->first == at || holder->second.end <= at) continue;
+      Segment right = holder->second;
+      holder->second.end = at;
+      segments.emplace_hint(next, at, right);
+    }
+  }
+
+  int count() const { return static_cast<int>(expanded_.actions.size()); }
+  std::string At(int node) const {
+    if (node < 0) return "what was there before the first step";
+    return absl::StrCat(expanded_.Describe(program_, node % count()), " on stream ",
+                        Name(expanded_.actions[node % count()].stream), " of step ",
+                        node / count());
+  }
+  std::string SlotText(int slot) const {
+    return absl::StrCat("slot '", set_.slot(program_, slot).name, "'");
+  }
+
+  absl::Status Refuse(int node, const Operand& operand, const std::string& what) const {
+    return absl::FailedPreconditionError(
+        absl::StrCat("program ", program_.name, ", shard index ", shard_index_, ": ", At(node), " ",
+                     Name(operand.access), "s ", SlotText(operand.slot), ": ", what));
+  }
+
+  absl::Status Visit(int index) {
+    const Action& action = expanded_.actions[index];
+    std::vector<int> before;
+    for (const ActionDependency& dependency : action.dependencies) {
+      if (copy_ >= dependency.steps_back)
+        before.push_back((copy_ - dependency.steps_back) * count() + dependency.action);
+    }
+    const int node = order_.Add(action.stream, before);
+    for (const Operand& operand : action.operands) {
+      if (operand.reads()) RETURN_IF_ERROR(Read(node, action.stream, operand));
+    }
+    for (const Operand& operand : action.operands) {
+      if (operand.writes()) RETURN_IF_ERROR(Write(node, operand));
+    }
+    return absl::OkStatus();
+  }
+
+  int64_t Begin(const Operand& operand) const {
+    const int index = std::min(shard_index_, set_.groups.of(operand.shard_group) - 1);
+    return set_.placement(program_, operand.slot).at(copy_, operand.version) + operand.offset +
+           operand.shard_stride * index;
+  }
+
+  absl::Status Read(int node, Stream stream, const Operand& operand) {
+    if (operand.bytes == 0) return absl::OkStatus();
+    const Slot& slot = set_.slot(program_, operand.slot);
+    Segments& segments = tiers_[static_cast<int>(slot.tier)];
+    const int64_t begin = Begin(operand), end = begin + operand.bytes;
+    Cut(segments, begin, end);
+    int64_t at = begin;
+    for (auto it = segments.lower_bound(begin); at < end; ++it) {
+      if (it == segments.end() || it->first != at) {
+        return Refuse(
+            node, operand,
+            absl::StrCat("nothing has produced its bytes from ", at - begin + operand.offset));
+      }
+      RETURN_IF_ERROR(CheckRead(node, operand, slot, it->second));
+      it->second.readers[static_cast<int>(stream)] = node;
+      at = it->second.end;
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status CheckRead(int node, const Operand& operand, const Slot& slot,
+                         const Segment& segment) const {
+    if (segment.slot != operand.slot) {
+      return Refuse(node, operand,
+                    absl::StrCat("its bytes were overwritten as ", SlotText(segment.slot), " by ",
+                                 At(segment.writer)));
+    }
+    if (!slot.persistent && segment.copy != copy_) {
+      return Refuse(node, operand,
+                    absl::StrCat("nothing has produced it in this step; last written by ",
+                                 At(segment.writer)));
+    }
+    if (slot.versioned && segment.version != copy_ + operand.version) {
+      return Refuse(node, operand,
+                    absl::StrCat("it holds version ", segment.version, ", not ",
+                                 copy_ + operand.version, ", since ", At(segment.writer)));
+    }
+    if (segment.partial != operand.partial) {
+      return Refuse(node, operand,
+                    absl::StrCat("it must be ", PartialText(operand.partial), " but is ",
+                                 PartialText(segment.partial), " since ", At(segment.writer)));
+    }
+    if (segment.writer >= 0 && !order_.HappensBefore(segment.writer, node)) {
+      return Refuse(
+          node, operand,
+          absl::StrCat("race: not ordered after ", At(segment.writer), ", which writes it"));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Write(int node, const Operand& operand) {
+    if (operand.bytes == 0) return absl::OkStatus();
+    Segments& segments = tiers_[static_cast<int>(set_.slot(program_, operand.slot).tier)];
+    const int64_t begin = Begin(operand), end = begin + operand.bytes;
+    Cut(segments, begin, end);
+    auto it = segments.lower_bound(begin);
+    for (; it != segments.end() && it->first < end; it = segments.erase(it)) {
+      const Segment& segment = it->second;
+      if (segment.writer >= 0 && !order_.HappensBefore(segment.writer, node)) {
+        return Refuse(
+            node, operand,
+            absl::StrCat("race: not ordered after ", At(segment.writer), ", which writes ",
+                         SlotText(segment.slot), " on the same bytes"));
+      }
+      for (const int reader : segment.readers) {
+        if (reader < 0 || order_.HappensBefore(reader, node)) continue;
+        return Refuse(node, operand,
+                      absl::StrCat("race: not ordered after ", At(reader), ", which reads ",
+                                   SlotText(segment.slot), " on the same bytes"));
+      }
+    }
+    segments[begin] = {.end = end,
+                       .slot = operand.slot,
+                       .version = copy_ + operand.version,
+                       .copy = copy_,
+                       .partial = operand.partial,
+                       .writer = node,
+                       .readers = NoReaders()};
+    return absl::OkStatus();
+  }
+
+  const ProgramSet& set_;
+  const Program& program_;
+  const ExpandedProgram expanded_;
+  const int shard_index_;
+  Order order_;
+  std::array<Segments, kTierCount> tiers_;
+  int copy_ = 0;
+};
+
+}  // namespace
+
+absl::Status VerifyRank(const ProgramSet& set, const Program& program, int shard_index) {
+  return RankVerifier(set, program, shard_index).Run();
+}
+
+}  // namespace strata::program
