@@ -42,7 +42,7 @@ int64_t ScratchBytes(OpKind kind, DataType type, int64_t count, int group_size) 
   return (group_size - 1) * ScratchStride(kind, type, count, group_size);
 }
 
-absl::Status Run(Communicator& communicator, const Operation& operation) {
+absl::Status RunOperation(Communicator& communicator, const Operation& operation) {
   ASSIGN_OR_RETURN(const OperationId id, communicator.Post(operation));
   for (;;) {
     const bool more = communicator.Progress();

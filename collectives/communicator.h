@@ -143,7 +143,7 @@ class Communicator {
 };
 
 // Posts, and drives the communicator until the operation is done: for joins, tests and tools.
-absl::Status Run(Communicator& communicator, const Operation& operation);
+absl::Status RunOperation(Communicator& communicator, const Operation& operation);
 
 }  // namespace strata::collectives
 

@@ -24,7 +24,7 @@ struct Mailbox {
 
 using World = std::vector<std::unique_ptr<Mailbox>>;
 
-Mailbox* SenderOf(const Transfer& send) { return static_cast<Mailbox*>(send.request); }
+Mailbox* SenderOf(const Transfer& send) { return static_cast<Mailbox*>(send.end); }
 
 void Announce(Mailbox& mailbox) {
   const std::lock_guard lock(mailbox.mutex);
@@ -59,7 +59,7 @@ class LoopbackTransport final : public Transport {
 
   void Send(Transfer* send) override {
     Mailbox& mailbox = *(*world_)[send->peer];
-    send->request = &own_;
+    send->end = &own_;
     bool delivered = false;
     {
       const std::lock_guard lock(mailbox.mutex);

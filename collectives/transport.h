@@ -29,8 +29,11 @@ struct Transfer {
   int64_t arrived_bytes = 0;  // receive
   bool too_long = false;      // receive: nothing beyond the room was written
 
+  void* owner = nullptr;  // the poster's own
+
+  // The transport's own.
   uint64_t mask = 0;
-  void* owner = nullptr;
+  void* end = nullptr;
   void* request = nullptr;
   Transfer* next = nullptr;
   Transfer* previous = nullptr;

@@ -26,7 +26,8 @@ class UcxEndpoint {
  public:
   virtual ~UcxEndpoint() = default;
 
-  // Opens UCX, which starts no thread and reads no UCX_* variable for what UcxOptions sets.
+  // Opens UCX. What UcxOptions sets overrides the environment's UCX_* variables; UCX itself keeps a
+  // thread for TCP timers, which sleeps.
   static absl::StatusOr<std::unique_ptr<UcxEndpoint>> Create(const UcxOptions& options);
 
   // This rank's worker address: opaque bytes of a few hundred, not text.
