@@ -1,0 +1,29 @@
+// AdamW (Loshchilov and Hutter, "Decoupled Weight Decay Regularization", ICLR 2019, algorithm 2) in
+// the order of operations of PyTorch's torch.optim.AdamW.
+#ifndef STRATA_KERNELS_ADAMW_H_
+#define STRATA_KERNELS_ADAMW_H_
+
+#include <cstdint>
+
+#include "kernels/context.h"
+
+namespace strata::kernels {
+
+struct AdamWParams {
+  double learning_rate = 0;
+  double beta1 = 0.9, beta2 = 0.95;
+  double epsilon = 1e-8;
+  double weight_decay = 0;  // decoupled, times the learning rate
+  int64_t step = 1;         // this update's number among those applied, from 1; for bias correction
+  double grad_factor = 1;   // multiplied into the gradient: the clip factor
+};
+
+// Reads version s of parameter and moments and the gradient, writes version s + 1. Each output may
+// be its own input.
+void AdamW(const Context& context, int64_t count, const AdamWParams& params, const float* grad,
+           const float* param_in, const float* m_in, const float* v_in, float* param_out,
+           float* m_out, float* v_out);
+
+}  // namespace strata::kernels
+
+#endif  // STRATA_KERNELS_ADAMW_H_

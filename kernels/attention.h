@@ -1,0 +1,57 @@
+// Causal grouped-query attention, softmax(q k^T / sqrt(D)) v, without a T x T matrix: tiles with a
+// running maximum and sum (Dao et al., "FlashAttention", NeurIPS 2022, algorithms 1 and 4; Dao,
+// "FlashAttention-2", 2023, for the backward with the log-sum-exp). Query head h reads key/value
+// head h / (H / K).
+#ifndef STRATA_KERNELS_ATTENTION_H_
+#define STRATA_KERNELS_ATTENTION_H_
+
+#include <cstdint>
+
+#include "kernels/context.h"
+
+namespace strata::kernels {
+
+struct AttentionShape {
+  int64_t batch = 0, sequence = 0;
+  int64_t heads = 0, kv_heads = 0, head_size = 0;  // kv_heads divides heads
+};
+
+int64_t AttentionForwardWorkspaceBytes(const AttentionShape& shape, int threads);
+
+// qkv[N, (H + 2K) * D], query heads first, then key heads, then value heads -> out[N, H * D] and
+// lse[B, H, T], the logarithm of each row's sum of exponentials.
+void AttentionForward(const Context& context, const AttentionShape& shape, const float* qkv,
+                      float* out, float* lse, void* workspace);
+
+int64_t AttentionBackwardWorkspaceBytes(const AttentionShape& shape, int threads);
+
+// dqkv[N, (H + 2K) * D] is written (not accumulated) from dout[N, H * D] and what forward saw and
+// made.
+void AttentionBackward(const Context& context, const AttentionShape& shape, const float* dout,
+                       const float* qkv, const float* out, const float* lse, float* dqkv,
+                       void* workspace);
+
+// Decoding with a cache of keys and values, each [B, context, K * D].
+struct DecodeShape {
+  int64_t batch = 0;
+  int64_t rows = 0;      // new rows per sequence
+  int64_t context = 0;   // capacity of the cache
+  int64_t position = 0;  // rows already in the cache; position + rows <= context
+  int64_t heads = 0, kv_heads = 0, head_size = 0;
+};
+
+// Copies the keys and values of qkv[B * rows, (H + 2K) * D] to cache rows [position, position +
+// rows).
+void AppendToCache(const Context& context, const DecodeShape& shape, const float* qkv,
+                   float* k_cache, float* v_cache);
+
+int64_t DecodeAttentionWorkspaceBytes(const DecodeShape& shape, int threads);
+
+// New row i of each sequence attends to cache rows [0, position + i], its own included (append
+// first) -> out[B * rows, H * D].
+void DecodeAttention(const Context& context, const DecodeShape& shape, const float* qkv,
+                     const float* k_cache, const float* v_cache, float* out, void* workspace);
+
+}  // namespace strata::kernels
+
+#endif  // STRATA_KERNELS_ATTENTION_H_

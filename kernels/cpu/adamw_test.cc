@@ -1,0 +1,74 @@
+#include "kernels/adamw.h"
+
+#include "kernels/cpu/test_util.h"
+
+namespace strata::kernels {
+namespace {
+
+using testing::Doubles;
+using testing::Floats;
+
+struct State {
+  Doubles param, m, v;
+};
+
+// torch.optim.AdamW's single-tensor update, in double precision.
+void Reference(const AdamWParams& p, const Doubles& grad, State* state) {
+  const double bias1 = 1 - std::pow(p.beta1, p.step), bias2 = 1 - std::pow(p.beta2, p.step);
+  for (size_t i = 0; i < grad.size(); ++i) {
+    const double g = grad[i] * p.grad_factor;
+    state->param[i] *= 1 - p.learning_rate * p.weight_decay;
+    state->m[i] += (g - state->m[i]) * (1 - p.beta1);
+    state->v[i] = state->v[i] * p.beta2 + (1 - p.beta2) * g * g;
+    const double denominator = std::sqrt(state->v[i]) / std::sqrt(bias2) + p.epsilon;
+    state->param[i] -= p.learning_rate / bias1 * state->m[i] / denominator;
+  }
+}
+
+TEST(AdamW, TwentyStepsMatchTheReferenceInPlaceAndOutOfPlace) {
+  for (const int64_t count : {1, 8, 1003, 20000}) {
+    const Floats start = testing::Random(count, 1);
+    State expected = {testing::Widen(start), Doubles(count), Doubles(count)};
+    AdamWParams params = {.learning_rate = 1e-2, .weight_decay = 0.1, .grad_factor = 0.7};
+    for (int64_t step = 1; step <= 20; ++step) {
+      params.step = step;
+      Reference(params, testing::Widen(testing::Random(count, 100 + step)), &expected);
+    }
+    const Floats result = testing::RunWithThreads([&](const Context& c) {
+      Floats param = start, m(count), v(count);
+      for (int64_t step = 1; step <= 20; ++step) {
+        params.step = step;
+        const Floats grad = testing::Random(count, 100 + step);
+        Floats param_out(count), m_out(count), v_out(count);
+        AdamW(c, count, params, grad.data(), param.data(), m.data(), v.data(), param_out.data(),
+              m_out.data(), v_out.data());
+        AdamW(c, count, params, grad.data(), param.data(), m.data(), v.data(), param.data(),
+              m.data(), v.data());
+        EXPECT_TRUE(testing::SameBits(testing::Concat({param, m, v}),
+                                      testing::Concat({param_out, m_out, v_out})));
+      }
+      return testing::Concat({param, m, v});
+    });
+    testing::ExpectClose(result, testing::Concat({expected.param, expected.m, expected.v}), 1e-6);
+  }
+}
+
+TEST(AdamW, AnElementIsTheSameBitsWhereverItsRangeBegins) {
+  const int64_t count = 37;
+  const AdamWParams params = {.learning_rate = 1e-2, .weight_decay = 0.1, .step = 3};
+  const Floats start = testing::Random(count, 1), grad = testing::Random(count, 2);
+  const auto run = [&](int64_t cut) {
+    device::ThreadPool pool(1);
+    Floats param = start, m = testing::Random(count, 3), v(count, 0.25f);
+    for (const auto& [begin, size] : {std::pair{int64_t{0}, cut}, std::pair{cut, count - cut}}) {
+      AdamW({&pool}, size, params, grad.data() + begin, param.data() + begin, m.data() + begin,
+            v.data() + begin, param.data() + begin, m.data() + begin, v.data() + begin);
+    }
+    return testing::Concat({param, m, v});
+  };
+  const Floats whole = run(0);
+  for (int64_t cut = 1; cut < count; ++cut) EXPECT_TRUE(testing::SameBits(whole, run(cut)));
+}
+
+}  // namespace
+}  // namespace strata::kernels

@@ -1,0 +1,232 @@
+#include "kernels/cpu/attention_forward.h"
+
+#include <cmath>
+#include <limits>
+
+#include "kernels/attention.h"
+#include "kernels/cpu/attention_tile.h"
+#include "kernels/cpu/packing.h"
+
+namespace strata::kernels {
+namespace {
+
+using simd::Vec;
+
+constexpr float kLowest = -std::numeric_limits<float>::infinity();
+
+struct Scratch {
+  float* keys;     // [Dp, kKeys], transposed
+  float* values;   // [kKeys, Dp]
+  float* queries;  // [rows, Dp], scaled
+  float* out;      // [rows, Dp], not yet divided by the sums
+  float* max;      // [rows]
+  float* sum;      // [rows]
+  float* scores;   // [6, kKeys]
+  int64_t floats;
+
+  Scratch(const QueryTiling& tiling, int64_t padded, float* memory) {
+    Carver carver(memory);
+    keys = carver.Take(padded * kKeys);
+    values = carver.Take(kKeys * padded);
+    queries = carver.Take(tiling.rows * padded);
+    out = carver.Take(tiling.rows * padded);
+    max = carver.Take(tiling.rows + simd::kLanes);
+    sum = carver.Take(tiling.rows + simd::kLanes);
+    scores = carver.Take(kTileRows * kKeys);
+    floats = carver.FloatsFrom(memory);
+  }
+};
+
+// scores[0, valid) become exponentials relative to the new running maximum, [valid, keys) zeros.
+// Returns their sum.
+float SoftmaxRow(int64_t valid, int64_t keys, float* scores, float* max) {
+  Vec highest = simd::Set(*max);
+  simd::ForEachVec(valid, [&](int64_t i, auto lanes) {
+    highest = _mm256_max_ps(lanes.LoadOr(scores + i, highest), highest);
+  });
+  *max = simd::Max(highest);
+  const Vec shift = simd::Set(*max);
+  Vec sum = simd::Zero();
+  simd::ForEachVec(valid, [&](int64_t i, auto lanes) {
+    const Vec score = _mm256_sub_ps(lanes.LoadOr(scores + i, simd::Set(kLowest)), shift);
+    const Vec value = simd::Exp(score);
+    lanes.Store(scores + i, value);
+    sum = _mm256_add_ps(sum, value);
+  });
+  ZeroRow(scores, valid, keys);
+  return simd::Sum(sum);
+}
+
+// One query tile of one group.
+class ForwardTile {
+ public:
+  ForwardTile(const AttentionProblem& problem, int64_t sequence, int64_t kv_head,
+              int64_t first_position, float* memory)
+      : problem_(problem),
+        tiling_(problem.heads, problem.kv_heads),
+        padded_(PaddedHeadSize(problem.head_size)),
+        scratch_(tiling_, padded_, memory),
+        sequence_(sequence),
+        kv_head_(kv_head),
+        first_(first_position),
+        rows_(std::min(tiling_.positions, problem.rows - first_position) * tiling_.group) {}
+
+  void Run() {
+    PackQueries();
+    const int64_t last = problem_.offset + first_ + (rows_ - 1) / tiling_.group;
+    for (int64_t key = 0; key <= last; key += kKeys) {
+      const int64_t keys = std::min(kKeys, last + 1 - key);
+      PackKeysAndValues(key, keys);
+      for (int64_t row = 0; row < rows_; row += kTileRows) Panel(row, key, keys);
+    }
+    for (int64_t row = 0; row < rows_; ++row) Finish(row);
+  }
+
+ private:
+  int64_t PositionInTile(int64_t row) const { return row / tiling_.group; }
+  int64_t Head(int64_t row) const { return kv_head_ * tiling_.group + row % tiling_.group; }
+
+  void PackQueries() {
+    const int64_t size = problem_.head_size;
+    const float scale = 1 / std::sqrt(static_cast<float>(size));
+    for (int64_t row = 0; row < RoundUp(rows_, kTileRows); ++row) {
+      float* to = scratch_.queries + row * padded_;
+      scratch_.max[row] = kLowest;
+      scratch_.sum[row] = 0;
+      if (row >= rows_) {
+        ZeroRow(to, 0, padded_);
+        continue;
+      }
+      const float* from = problem_.q + sequence_ * problem_.q_batch +
+                          (first_ + PositionInTile(row)) * problem_.q_row + Head(row) * size;
+      PackRow(size, padded_, scale, from, to);
+    }
+  }
+
+  void PackKeysAndValues(int64_t key, int64_t keys) {
+    const int64_t size = problem_.head_size;
+    const int64_t at = sequence_ * problem_.kv_batch + key * problem_.kv_row + kv_head_ * size;
+    if (keys < kKeys) ZeroRow(scratch_.keys, 0, padded_ * kKeys);
+    TransposeBlock(keys, size, problem_.k + at, problem_.kv_row, scratch_.keys, kKeys);
+    for (int64_t i = 0; i < keys; ++i) {
+      PackRow(size, padded_, 1.0f, problem_.v + at + i * problem_.kv_row,
+              scratch_.values + i * padded_);
+    }
+  }
+
+  // Six query rows against the key tile [key, key + keys).
+  void Panel(int64_t row, int64_t key, int64_t keys) {
+    const int64_t last_row = std::min(row + kTileRows, rows_) - 1;
+    const int64_t base = problem_.offset + first_ - key + 1;  // keys visible to tile position 0
+    keys = std::min(keys, base + PositionInTile(last_row));
+    if (keys <= 0) return;
+    PanelProduct(keys, problem_.head_size, scratch_.queries + row * padded_, padded_, 1,
+                 scratch_.keys, kKeys, scratch_.scores, kKeys, false);
+    const Vec max_before = _mm256_loadu_ps(scratch_.max + row);
+    for (int64_t i = 0; i < kTileRows; ++i) {
+      float* scores = scratch_.scores + i * kKeys;
+      const int64_t valid = std::clamp<int64_t>(base + PositionInTile(row + i), 0, keys);
+      if (row + i > last_row || valid == 0) {
+        ZeroRow(scores, 0, keys);
+        added_[i] = 0;
+      } else {
+        added_[i] = SoftmaxRow(valid, keys, scores, scratch_.max + row + i);
+      }
+    }
+    float* out = scratch_.out + row * padded_;
+    if (key > 0) Rescale(row, max_before, out);
+    for (int64_t i = 0; i < kTileRows; ++i) scratch_.sum[row + i] += added_[i];
+    PanelProduct(padded_, keys, scratch_.scores, kKeys, 1, scratch_.values, padded_, out, padded_,
+                 key > 0);
+  }
+
+  // What was summed so far is relative to the old maximum.
+  void Rescale(int64_t row, Vec max_before, float* out) {
+    alignas(32) float correction[simd::kLanes];
+    const Vec max_after = _mm256_loadu_ps(scratch_.max + row);
+    _mm256_store_ps(correction, simd::Exp(_mm256_sub_ps(max_before, max_after)));
+    for (int64_t i = 0; i < kTileRows && row + i < rows_; ++i) {
+      scratch_.sum[row + i] *= correction[i];
+      float* to = out + i * padded_;
+      for (int64_t d = 0; d < padded_; d += simd::kLanes) {
+        _mm256_storeu_ps(to + d, _mm256_mul_ps(_mm256_loadu_ps(to + d), simd::Set(correction[i])));
+      }
+    }
+  }
+
+  void Finish(int64_t row) {
+    const int64_t position = first_ + PositionInTile(row), head = Head(row);
+    const int64_t size = problem_.head_size;
+    const float* from = scratch_.out + row * padded_;
+    float* to =
+        problem_.out + ((sequence_ * problem_.rows + position) * problem_.heads + head) * size;
+    const Vec factor = simd::Set(1 / scratch_.sum[row]);
+    simd::ForEachVec(size, [=](int64_t i, auto lanes) {
+      lanes.Store(to + i, _mm256_mul_ps(lanes.Load(from + i), factor));
+    });
+    if (problem_.lse != nullptr) {
+      problem_.lse[(sequence_ * problem_.heads + head) * problem_.rows + position] =
+          scratch_.max[row] + std::log(scratch_.sum[row]);
+    }
+  }
+
+  const AttentionProblem& problem_;
+  const QueryTiling tiling_;
+  const int64_t padded_;
+  const Scratch scratch_;
+  const int64_t sequence_, kv_head_, first_, rows_;
+  float added_[kTileRows] = {};
+};
+
+}  // namespace
+
+int64_t AttentionForwardFloatsPerThread(int64_t heads, int64_t kv_heads, int64_t head_size) {
+  return Scratch(QueryTiling(heads, kv_heads), PaddedHeadSize(head_size), nullptr).floats;
+}
+
+void RunAttentionForward(const Context& context, const AttentionProblem& problem,
+                         float* workspace) {
+  const QueryTiling tiling(problem.heads, problem.kv_heads);
+  const int64_t tiles = CeilDiv(problem.rows, tiling.positions);
+  const int64_t groups = problem.batch * problem.kv_heads;
+  const int64_t floats =
+      AttentionForwardFloatsPerThread(problem.heads, problem.kv_heads, problem.head_size);
+  context.pool->ParallelFor(tiles * groups, [&](int64_t task, int thread) {
+    // The tiles at the end of the sequences see the most keys: they start first.
+    const int64_t tile = tiles - 1 - task / groups;
+    const int64_t group = task % groups;
+    ForwardTile(problem, group / problem.kv_heads, group % problem.kv_heads,
+                tile * tiling.positions, workspace + thread * floats)
+        .Run();
+  });
+}
+
+int64_t AttentionForwardWorkspaceBytes(const AttentionShape& shape, int threads) {
+  return AttentionForwardFloatsPerThread(shape.heads, shape.kv_heads, shape.head_size) * threads *
+         static_cast<int64_t>(sizeof(float));
+}
+
+void AttentionForward(const Context& context, const AttentionShape& shape, const float* qkv,
+                      float* out, float* lse, void* workspace) {
+  const int64_t row = (shape.heads + 2 * shape.kv_heads) * shape.head_size;
+  const float* k = qkv + shape.heads * shape.head_size;
+  const float* v = k + shape.kv_heads * shape.head_size;
+  const AttentionProblem problem = {.batch = shape.batch,
+                                    .rows = shape.sequence,
+                                    .offset = 0,
+                                    .heads = shape.heads,
+                                    .kv_heads = shape.kv_heads,
+                                    .head_size = shape.head_size,
+                                    .q = qkv,
+                                    .k = k,
+                                    .v = v,
+                                    .q_row = row,
+                                    .q_batch = shape.sequence * row,
+                                    .kv_row = row,
+                                    .kv_batch = shape.sequence * row,
+                                    .out = out,
+                                    .lse = lse};
+  RunAttentionForward(context, problem, static_cast<float*>(workspace));
+}
+
+}  // namespace strata::kernels

@@ -1,0 +1,193 @@
+#include "kernels/attention.h"
+
+#include "kernels/cpu/test_util.h"
+
+namespace strata::kernels {
+namespace {
+
+using testing::Doubles;
+using testing::Floats;
+
+int64_t QkvColumns(const AttentionShape& s) { return (s.heads + 2 * s.kv_heads) * s.head_size; }
+
+// out, then lse.
+Doubles ReferenceForward(const AttentionShape& s, const Doubles& qkv) {
+  const int64_t columns = QkvColumns(s), d = s.head_size;
+  Doubles out(s.batch * s.sequence * s.heads * d), lse(s.batch * s.heads * s.sequence);
+  for (int64_t b = 0; b < s.batch; ++b) {
+    for (int64_t h = 0; h < s.heads; ++h) {
+      const int64_t g = h / (s.heads / s.kv_heads);
+      for (int64_t t = 0; t < s.sequence; ++t) {
+        const double* q = &qkv[(b * s.sequence + t) * columns + h * d];
+        Doubles p(t + 1);
+        double sum = 0;
+        for (int64_t u = 0; u <= t; ++u) {
+          const double* k = &qkv[(b * s.sequence + u) * columns + (s.heads + g) * d];
+          for (int64_t i = 0; i < d; ++i) p[u] += q[i] * k[i];
+          p[u] = std::exp(p[u] / std::sqrt(static_cast<double>(d)));
+          sum += p[u];
+        }
+        for (int64_t u = 0; u <= t; ++u) {
+          const double* v = &qkv[(b * s.sequence + u) * columns + (s.heads + s.kv_heads + g) * d];
+          for (int64_t i = 0; i < d; ++i) {
+            out[((b * s.sequence + t) * s.heads + h) * d + i] += p[u] / sum * v[i];
+          }
+        }
+        lse[(b * s.heads + h) * s.sequence + t] = std::log(sum);
+      }
+    }
+  }
+  return testing::Concat({out, lse});
+}
+
+// dqkv from the textbook formulas with the full probabilities of each row.
+Doubles ReferenceBackward(const AttentionShape& s, const Doubles& qkv, const Doubles& dout) {
+  const int64_t columns = QkvColumns(s), d = s.head_size;
+  const double scale = 1 / std::sqrt(static_cast<double>(d));
+  Doubles dqkv(qkv.size());
+  for (int64_t b = 0; b < s.batch; ++b) {
+    for (int64_t h = 0; h < s.heads; ++h) {
+      const int64_t g = h / (s.heads / s.kv_heads);
+      const int64_t key = (s.heads + g) * d, value = (s.heads + s.kv_heads + g) * d;
+      for (int64_t t = 0; t < s.sequence; ++t) {
+        const int64_t row = (b * s.sequence + t) * columns;
+        const double* dy = &dout[((b * s.sequence + t) * s.heads + h) * d];
+        Doubles p(t + 1), dp(t + 1);
+        double sum = 0, mean = 0;
+        for (int64_t u = 0; u <= t; ++u) {
+          const int64_t other = (b * s.sequence + u) * columns;
+          for (int64_t i = 0; i < d; ++i) {
+            p[u] += qkv[row + h * d + i] * qkv[other + key + i] * scale;
+            dp[u] += dy[i] * qkv[other + value + i];
+          }
+          p[u] = std::exp(p[u]);
+          sum += p[u];
+        }
+        for (int64_t u = 0; u <= t; ++u) mean += (p[u] /= sum) * dp[u];
+        for (int64_t u = 0; u <= t; ++u) {
+          const int64_t other = (b * s.sequence + u) * columns;
+          const double ds = p[u] * (dp[u] - mean) * scale;
+          for (int64_t i = 0; i < d; ++i) {
+            dqkv[row + h * d + i] += ds * qkv[other + key + i];
+            dqkv[other + key + i] += ds * qkv[row + h * d + i];
+            dqkv[other + value + i] += p[u] * dy[i];
+          }
+        }
+      }
+    }
+  }
+  return dqkv;
+}
+
+Floats Forward(const Context& context, const AttentionShape& s, const Floats& qkv) {
+  Floats out(s.batch * s.sequence * s.heads * s.head_size), lse(s.batch * s.heads * s.sequence);
+  testing::Workspace workspace(AttentionForwardWorkspaceBytes(s, context.pool->threads()));
+  AttentionForward(context, s, qkv.data(), out.data(), lse.data(), workspace.get());
+  return testing::Concat({out, lse});
+}
+
+Floats Backward(const Context& context, const AttentionShape& s, const Floats& qkv,
+                const Floats& dout) {
+  const Floats forward = Forward(context, s, qkv);
+  Floats dqkv(qkv.size(), 7.0f);
+  testing::Workspace workspace(AttentionBackwardWorkspaceBytes(s, context.pool->threads()));
+  AttentionBackward(context, s, dout.data(), qkv.data(), forward.data(),
+                    forward.data() + dout.size(), dqkv.data(), workspace.get());
+  return dqkv;
+}
+
+const AttentionShape kShapes[] = {
+    {.batch = 1, .sequence = 1, .heads = 1, .kv_heads = 1, .head_size = 8},
+    {.batch = 2, .sequence = 7, .heads = 3, .kv_heads = 3, .head_size = 5},
+    {.batch = 2, .sequence = 97, .heads = 4, .kv_heads = 2, .head_size = 16},
+    {.batch = 1, .sequence = 96, .heads = 2, .kv_heads = 2, .head_size = 24},
+    {.batch = 1, .sequence = 211, .heads = 5, .kv_heads = 1, .head_size = 40},
+    {.batch = 1, .sequence = 300, .heads = 2, .kv_heads = 1, .head_size = 64},
+    {.batch = 1, .sequence = 5, .heads = 101, .kv_heads = 1, .head_size = 4},
+    {.batch = 3, .sequence = 130, .heads = 7, .kv_heads = 7, .head_size = 33},
+};
+
+TEST(Attention, ForwardMatchesTheReference) {
+  for (const AttentionShape& s : kShapes) {
+    SCOPED_TRACE(::testing::Message() << "T " << s.sequence << " H " << s.heads);
+    const Floats qkv = testing::Random(s.batch * s.sequence * QkvColumns(s), 1);
+    const Floats result =
+        testing::RunWithThreads([&](const Context& context) { return Forward(context, s, qkv); });
+    testing::ExpectClose(result, ReferenceForward(s, testing::Widen(qkv)), 2e-6);
+  }
+}
+
+TEST(Attention, BackwardMatchesTheReference) {
+  for (const AttentionShape& s : kShapes) {
+    SCOPED_TRACE(::testing::Message() << "T " << s.sequence << " H " << s.heads);
+    const Floats qkv = testing::Random(s.batch * s.sequence * QkvColumns(s), 1);
+    const Floats dout = testing::Random(s.batch * s.sequence * s.heads * s.head_size, 2);
+    const Floats result = testing::RunWithThreads(
+        [&](const Context& context) { return Backward(context, s, qkv, dout); });
+    testing::ExpectClose(result, ReferenceBackward(s, testing::Widen(qkv), testing::Widen(dout)),
+                         4e-6);
+  }
+}
+
+TEST(Attention, BackwardMatchesFiniteDifferences) {
+  const AttentionShape s = {.batch = 1, .sequence = 9, .heads = 4, .kv_heads = 2, .head_size = 6};
+  const Floats qkv = testing::Random(s.sequence * QkvColumns(s), 3);
+  const Floats dout = testing::Random(s.sequence * s.heads * s.head_size, 4);
+  const Doubles weights = testing::Widen(dout);
+  const Doubles expected = testing::FiniteDifferences(testing::Widen(qkv), [&](const Doubles& x) {
+    return testing::Dot(weights, ReferenceForward(s, x));
+  });
+  device::ThreadPool pool(1);
+  testing::ExpectClose(Backward({&pool}, s, qkv, dout), expected, 1e-5);
+}
+
+TEST(Attention, LargeScoresNeitherOverflowNorVanish) {
+  const AttentionShape s = {.batch = 1, .sequence = 120, .heads = 1, .kv_heads = 1, .head_size = 8};
+  const Floats qkv = testing::Random(s.sequence * QkvColumns(s), 5, 6.0f);
+  device::ThreadPool pool(1);
+  testing::ExpectClose(Forward({&pool}, s, qkv), ReferenceForward(s, testing::Widen(qkv)), 1e-5);
+}
+
+// Decodes a sequence in pieces and compares with attention over all of it.
+TEST(Attention, DecodingInPiecesMatchesTheWholeSequence) {
+  const AttentionShape s = {
+      .batch = 2, .sequence = 150, .heads = 6, .kv_heads = 2, .head_size = 20};
+  const int64_t columns = QkvColumns(s), out_columns = s.heads * s.head_size;
+  const Floats qkv = testing::Random(s.batch * s.sequence * columns, 1);
+  const Doubles expected = ReferenceForward(s, testing::Widen(qkv));
+  const Floats result = testing::RunWithThreads([&](const Context& context) {
+    constexpr int64_t kCapacity = 160;
+    Floats k_cache(s.batch * kCapacity * s.kv_heads * s.head_size, std::nanf(""));
+    Floats v_cache = k_cache, out(s.batch * s.sequence * out_columns);
+    int64_t position = 0;
+    for (const int64_t rows : {100, 1, 1, 37, 2, 1, 8}) {
+      const DecodeShape decode = {.batch = s.batch,
+                                  .rows = rows,
+                                  .context = kCapacity,
+                                  .position = position,
+                                  .heads = s.heads,
+                                  .kv_heads = s.kv_heads,
+                                  .head_size = s.head_size};
+      Floats piece(s.batch * rows * columns), piece_out(s.batch * rows * out_columns);
+      for (int64_t b = 0; b < s.batch; ++b) {
+        std::memcpy(&piece[b * rows * columns], &qkv[(b * s.sequence + position) * columns],
+                    rows * columns * sizeof(float));
+      }
+      testing::Workspace workspace(DecodeAttentionWorkspaceBytes(decode, context.pool->threads()));
+      AppendToCache(context, decode, piece.data(), k_cache.data(), v_cache.data());
+      DecodeAttention(context, decode, piece.data(), k_cache.data(), v_cache.data(),
+                      piece_out.data(), workspace.get());
+      for (int64_t b = 0; b < s.batch; ++b) {
+        std::memcpy(&out[(b * s.sequence + position) * out_columns],
+                    &piece_out[b * rows * out_columns], rows * out_columns * sizeof(float));
+      }
+      position += rows;
+    }
+    EXPECT_EQ(position, s.sequence);
+    return out;
+  });
+  testing::ExpectClose(result, Doubles(expected.begin(), expected.begin() + result.size()), 2e-6);
+}
+
+}  // namespace
+}  // namespace strata::kernels

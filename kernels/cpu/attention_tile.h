@@ -1,0 +1,76 @@
+// Tiles of attention. A query tile holds the rows of all query heads of one key/value head at some
+// consecutive positions, position by position (row = position * G + head, G heads per group), so
+// that a tile of keys and values is packed once for the whole group. Tiles are padded to whole
+// micro kernels.
+#ifndef STRATA_KERNELS_CPU_ATTENTION_TILE_H_
+#define STRATA_KERNELS_CPU_ATTENTION_TILE_H_
+
+#include <algorithm>
+#include <cstdint>
+
+#include "kernels/cpu/micro_kernel.h"
+#include "kernels/cpu/parallel.h"
+#include "kernels/cpu/simd.h"
+
+namespace strata::kernels {
+
+// Rows of a query tile unless a group is larger, and keys of a key tile: a multiple of both the
+// micro kernel's rows and columns.
+inline constexpr int64_t kQueryRows = 96;
+inline constexpr int64_t kKeys = 96;
+
+struct QueryTiling {
+  int64_t group;      // query heads per key/value head
+  int64_t positions;  // per tile
+  int64_t rows;       // per tile, padded to whole micro kernels
+
+  QueryTiling(int64_t heads, int64_t kv_heads)
+      : group(heads / kv_heads),
+        positions(std::max<int64_t>(1, kQueryRows / group)),
+        rows(RoundUp(group * positions, kTileRows)) {}
+};
+
+// Columns of packed rows.
+inline int64_t PaddedHeadSize(int64_t head_size) { return RoundUp(head_size, kTileColumns); }
+
+// to[0, padded) = scale * from[0, size), then zeros.
+inline void PackRow(int64_t size, int64_t padded, float scale, const float* from, float* to) {
+  simd::ForEachVec(size, [=](int64_t i, auto lanes) {
+    _mm256_storeu_ps(to + i, _mm256_mul_ps(lanes.Load(from + i), simd::Set(scale)));
+  });
+  for (int64_t i = RoundUp(size, simd::kLanes); i < padded; i += simd::kLanes) {
+    _mm256_storeu_ps(to + i, simd::Zero());
+  }
+}
+
+// row[from, to) = 0.
+inline void ZeroRow(float* row, int64_t from, int64_t to) {
+  for (int64_t i = from; i < to; ++i) row[i] = 0;
+}
+
+// Six rows of c[6, n] = (accumulate: +=) a b, n rounded up to whole micro kernels.
+inline void PanelProduct(int64_t n, int64_t k, const float* a, int64_t a_row, int64_t a_k,
+                         const float* b, int64_t ldb, float* c, int64_t ldc, bool accumulate) {
+  for (int64_t j = 0; j < n; j += kTileColumns) {
+    MicroKernel(k, a, a_row, a_k, b + j, ldb, c + j, ldc, accumulate);
+  }
+}
+
+// Hands out parts of a workspace, each aligned to a cache line.
+class Carver {
+ public:
+  explicit Carver(float* from) : next_(from) {}
+  float* Take(int64_t count) {
+    float* taken = next_;
+    next_ += RoundUp(count, 16);
+    return taken;
+  }
+  int64_t FloatsFrom(const float* from) const { return next_ - from; }
+
+ private:
+  float* next_;
+};
+
+}  // namespace strata::kernels
+
+#endif  // STRATA_KERNELS_CPU_ATTENTION_TILE_H_

@@ -1,0 +1,127 @@
+#include "kernels/cross_entropy.h"
+
+#include <limits>
+
+#include "kernels/cpu/test_util.h"
+
+namespace strata::kernels {
+namespace {
+
+using testing::Doubles;
+using testing::Floats;
+
+constexpr float kScale = 0.125f;
+
+std::vector<int32_t> Targets(int64_t rows, int64_t vocab) {
+  std::vector<int32_t> targets(rows);
+  for (int64_t row = 0; row < rows; ++row) targets[row] = row % 4 == 2 ? -1 : (row * 7) % vocab;
+  return targets;
+}
+
+double ReferenceLoss(int64_t vocab, const std::vector<int32_t>& targets, const Doubles& logits) {
+  double loss = 0;
+  for (size_t row = 0; row < targets.size(); ++row) {
+    if (targets[row] < 0) continue;
+    double sum = 0;
+    for (int64_t i = 0; i < vocab; ++i) sum += std::exp(logits[row * vocab + i]);
+    loss += std::log(sum) - logits[row * vocab + targets[row]];
+  }
+  return loss;
+}
+
+Floats RunBoth(const Context& c, int64_t rows, int64_t vocab, const int32_t* targets, Floats logits,
+               double* loss) {
+  testing::Workspace workspace(CrossEntropyWorkspaceBytes(rows));
+  double loss_only = *loss;
+  CrossEntropyForward(c, rows, vocab, targets, logits.data(), &loss_only, workspace.get());
+  CrossEntropyForwardBackward(c, rows, vocab, kScale, targets, logits.data(), loss,
+                              workspace.get());
+  EXPECT_EQ(loss_only, *loss);
+  return logits;
+}
+
+TEST(CrossEntropy, LossAndGradientMatchTheReference) {
+  constexpr struct {
+    int64_t rows, vocab;
+  } kShapes[] = {{1, 1}, {5, 3}, {7, 17}, {9, 64}, {21, 259}, {6, 40001}};
+  for (const auto [rows, vocab] : kShapes) {
+    const Floats logits = testing::Random(rows * vocab, 1, 4);
+    const auto targets = Targets(rows, vocab);
+    const double expected = ReferenceLoss(vocab, targets, testing::Widen(logits));
+    double first_loss = 0;
+    const Floats result = testing::RunWithThreads([&, r = rows, v = vocab](const Context& c) {
+      double loss = 2;
+      Floats gradient = RunBoth(c, r, v, targets.data(), logits, &loss);
+      EXPECT_NEAR(loss - 2, expected, 1e-6 * (1 + expected));
+      if (first_loss == 0) first_loss = loss;
+      EXPECT_EQ(loss, first_loss);
+      return gradient;
+    });
+    Doubles gradient(logits.size());
+    for (int64_t row = 0; row < rows; ++row) {
+      if (targets[row] < 0) continue;
+      double sum = 0;
+      for (int64_t i = 0; i < vocab; ++i) sum += std::exp(double{logits[row * vocab + i]});
+      for (int64_t i = 0; i < vocab; ++i) {
+        gradient[row * vocab + i] = kScale * (std::exp(double{logits[row * vocab + i]}) / sum -
+                                              (i == targets[row] ? 1 : 0));
+      }
+    }
+    testing::ExpectClose(result, gradient, 1e-6);
+    for (int64_t row = 2; row < rows; row += 4) {
+      for (int64_t i = 0; i < vocab; ++i) ASSERT_EQ(result[row * vocab + i], 0.0f);
+    }
+  }
+}
+
+TEST(CrossEntropy, GradientMatchesFiniteDifferences) {
+  const int64_t rows = 6, vocab = 11;
+  const Floats logits = testing::Random(rows * vocab, 2);
+  const auto targets = Targets(rows, vocab);
+  Doubles expected = testing::FiniteDifferences(testing::Widen(logits), [&](const Doubles& x) {
+    return kScale * ReferenceLoss(vocab, targets, x);
+  });
+  device::ThreadPool pool(1);
+  double loss = 0;
+  testing::ExpectClose(RunBoth({&pool}, rows, vocab, targets.data(), logits, &loss), expected,
+                       1e-6);
+}
+
+TEST(CrossEntropy, TheLossDoesNotDependOnTheChunks) {
+  const int64_t rows = 50, vocab = 70;
+  const Floats logits = testing::Random(rows * vocab, 3, 3);
+  const auto targets = Targets(rows, vocab);
+  device::ThreadPool pool(2);
+  double whole = 0, chunked = 0;
+  const Floats gradient = RunBoth({&pool}, rows, vocab, targets.data(), logits, &whole);
+  for (int64_t row = 0; row < rows; row += 13) {
+    const int64_t count = std::min<int64_t>(13, rows - row);
+    const Floats chunk(logits.begin() + row * vocab, logits.begin() + (row + count) * vocab);
+    const Floats part = RunBoth({&pool}, count, vocab, targets.data() + row, chunk, &chunked);
+    EXPECT_TRUE(std::equal(part.begin(), part.end(), gradient.begin() + row * vocab));
+  }
+  EXPECT_EQ(whole, chunked);
+}
+
+TEST(CrossEntropy, HugeLogitsStayFiniteAndNonFiniteOnesShow) {
+  const int32_t target = 0;
+  device::ThreadPool pool(1);
+  double loss = 0;
+  const Floats gradient = RunBoth({&pool}, 1, 3, &target, {1e30f, -1e30f, 1e30f}, &loss);
+  EXPECT_NEAR(loss, std::log(2), 1e-6);
+  EXPECT_EQ(gradient, (Floats{-kScale / 2, 0, kScale / 2}));
+  for (const float bad : {std::nanf(""), std::numeric_limits<float>::infinity()}) {
+    for (int64_t at = 0; at < 20; ++at) {
+      Floats logits = testing::Random(20, 4);
+      logits[at] = bad;
+      Floats workspace(8);
+      double sum = 0;
+      CrossEntropyForwardBackward({&pool}, 1, 20, kScale, &target, logits.data(), &sum,
+                                  workspace.data());
+      EXPECT_FALSE(std::isfinite(sum)) << bad << " at " << at;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace strata::kernels

@@ -1,0 +1,78 @@
+#include "kernels/elementwise.h"
+
+#include <limits>
+
+#include "kernels/cpu/simd.h"
+#include "kernels/cpu/test_util.h"
+
+namespace strata::kernels {
+namespace {
+
+using testing::Floats;
+
+constexpr int64_t kCounts[] = {0, 1, 7, 8, 9, 4095, 4096, 4097, 50001};
+
+TEST(Elementwise, OperationsEqualTheirDefinitions) {
+  for (const int64_t count : kCounts) {
+    const Floats src = testing::Random(count, 1), dst = testing::Random(count, 2);
+    const Floats result = testing::RunWithThreads([&](const Context& c) {
+      Floats sum = dst, copy = dst, zero = dst, fill = dst, scaled = dst;
+      Add(c, count, src.data(), sum.data());
+      Copy(c, count, src.data(), copy.data());
+      Zero(c, count, zero.data());
+      Fill(c, count, 3.5f, fill.data());
+      Scale(c, count, -0.3f, scaled.data());
+      return testing::Concat({sum, copy, zero, fill, scaled});
+    });
+    Floats sum = dst, scaled = dst;
+    for (int64_t i = 0; i < count; ++i) {
+      sum[i] += src[i];
+      scaled[i] *= -0.3f;
+    }
+    EXPECT_TRUE(testing::SameBits(
+        result, testing::Concat({sum, src, Floats(count, 0.0f), Floats(count, 3.5f), scaled})));
+  }
+}
+
+TEST(Elementwise, SumOfSquaresIsExactToDoublePrecisionAndTheSameForAnyThreads) {
+  for (const int64_t count : kCounts) {
+    const Floats x = testing::Random(count, 1, 100);
+    double expected = 0;
+    for (const float value : x) expected += static_cast<double>(value) * value;
+    testing::Workspace workspace(SumSquaresWorkspaceBytes(count));
+    device::ThreadPool one(1), three(3);
+    const double sum = SumSquares({&one}, count, x.data(), workspace.get());
+    EXPECT_NEAR(sum, expected, 1e-12 * expected);
+    EXPECT_EQ(sum, SumSquares({&three}, count, x.data(), workspace.get()));
+  }
+}
+
+TEST(Simd, ExpIsAccurateOverItsRange) {
+  double worst = 0;
+  for (double x = -86.5; x < 88.7; x += 0.00137) {
+    alignas(32) float out[8];
+    const float rounded = static_cast<float>(x);
+    _mm256_store_ps(out, simd::Exp(simd::Set(rounded)));
+    const double expected = std::exp(static_cast<double>(rounded));
+    worst = std::max(worst, std::abs(out[3] - expected) / expected);
+  }
+  EXPECT_LT(worst, 1.2e-7);  // one unit in the last place is between 0.6e-7 and 1.2e-7
+}
+
+TEST(Simd, ExpOfExtremeValues) {
+  alignas(32) float out[8];
+  const float infinity = std::numeric_limits<float>::infinity();
+  _mm256_store_ps(out, simd::Exp(_mm256_setr_ps(-infinity, infinity, std::nanf(""), 0, -0.0f, 89,
+                                                -100, 88.72f)));
+  EXPECT_EQ(out[0], 0);
+  EXPECT_EQ(out[1], infinity);
+  EXPECT_TRUE(std::isnan(out[2]));
+  EXPECT_EQ(out[3], 1);
+  EXPECT_EQ(out[4], 1);
+  EXPECT_EQ(out[5], infinity);
+  EXPECT_EQ(out[6], 0);
+  EXPECT_NEAR(out[7] / std::exp(double{88.72f}), 1, 1e-6);
+}
+
+}  // namespace
+}  // namespace strata::kernels

@@ -1,0 +1,69 @@
+#include "kernels/matmul.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "kernels/cpu/matmul_implementation.h"
+#include "kernels/isa.h"
+
+namespace strata::kernels {
+namespace {
+
+absl::StatusOr<MatmulShape> Complete(MatmulShape shape) {
+  if (shape.m < 1 || shape.n < 1 || shape.k < 1) {
+    return absl::InvalidArgumentError(absl::StrCat("matrix product of ", shape.m, " x ", shape.k,
+                                                   " and ", shape.k, " x ", shape.n,
+                                                   ": every size must be at least 1"));
+  }
+  const int64_t a_columns = shape.trans_a ? shape.m : shape.k;
+  const int64_t b_columns = shape.trans_b ? shape.k : shape.n;
+  if (shape.lda == 0) shape.lda = a_columns;
+  if (shape.ldb == 0) shape.ldb = b_columns;
+  if (shape.ldc == 0) shape.ldc = shape.n;
+  if (shape.lda < a_columns || shape.ldb < b_columns || shape.ldc < shape.n) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("matrix product: row distances ", shape.lda, ", ", shape.ldb, ", ", shape.ldc,
+                     " are below the rows' lengths ", a_columns, ", ", b_columns, ", ", shape.n));
+  }
+  return shape;
+}
+
+}  // namespace
+
+int64_t MatmulWorkspaceBytes(const MatmulShape& shape, int threads) {
+  return std::max(OwnMatmulWorkspaceBytes(shape), kOneDnnScratchBytes * threads);
+}
+
+absl::StatusOr<MatmulPlan> MatmulPlan::Create(const MatmulShape& shape, int threads,
+                                              MatmulBackend backend) {
+  const absl::StatusOr<MatmulShape> complete = Complete(shape);
+  if (!complete.ok()) return complete.status();
+  const bool automatic = backend == MatmulBackend::kAuto;
+  if (automatic) {
+    backend = DetectIsa() == Isa::kAvx512 ? MatmulBackend::kOneDnn : MatmulBackend::kOwn;
+  }
+  if (backend == MatmulBackend::kOneDnn) {
+    auto made = MakeOneDnnMatmul(*complete, threads);
+    if (made.ok()) return MatmulPlan(*std::move(made));
+    if (!automatic) return made.status();
+  }
+  return MatmulPlan(MakeOwnMatmul(*complete));
+}
+
+MatmulPlan::MatmulPlan(std::unique_ptr<Implementation> implementation)
+    : implementation_(std::move(implementation)) {}
+MatmulPlan::MatmulPlan(MatmulPlan&&) noexcept = default;
+MatmulPlan& MatmulPlan::operator=(MatmulPlan&&) noexcept = default;
+MatmulPlan::~MatmulPlan() = default;
+
+void MatmulPlan::Run(const Context& context, const float* a, const float* b, float* c,
+                     void* workspace) const {
+  implementation_->Run(context, a, b, c, workspace);
+}
+
+const MatmulShape& MatmulPlan::shape() const { return implementation_->shape(); }
+MatmulBackend MatmulPlan::backend() const { return implementation_->backend(); }
+
+}  // namespace strata::kernels

@@ -1,0 +1,37 @@
+// What the two matrix products share.
+#ifndef STRATA_KERNELS_CPU_MATMUL_IMPLEMENTATION_H_
+#define STRATA_KERNELS_CPU_MATMUL_IMPLEMENTATION_H_
+
+#include <cstdint>
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "kernels/matmul.h"
+
+namespace strata::kernels {
+
+class MatmulPlan::Implementation {
+ public:
+  explicit Implementation(const MatmulShape& shape) : shape_(shape) {}
+  virtual ~Implementation() = default;
+  virtual void Run(const Context& context, const float* a, const float* b, float* c,
+                   void* workspace) = 0;
+  virtual MatmulBackend backend() const = 0;
+  const MatmulShape& shape() const { return shape_; }
+
+ protected:
+  const MatmulShape shape_;  // with the leading dimensions filled in
+};
+
+// Workspace of our own product.
+int64_t OwnMatmulWorkspaceBytes(const MatmulShape& shape);
+std::unique_ptr<MatmulPlan::Implementation> MakeOwnMatmul(const MatmulShape& shape);
+
+// oneDNN's scratchpad per thread may be at most this.
+inline constexpr int64_t kOneDnnScratchBytes = int64_t{4} << 20;
+absl::StatusOr<std::unique_ptr<MatmulPlan::Implementation>> MakeOneDnnMatmul(
+    const MatmulShape& shape, int threads);
+
+}  // namespace strata::kernels
+
+#endif  // STRATA_KERNELS_CPU_MATMUL_IMPLEMENTATION_H_

@@ -1,0 +1,132 @@
+#include "kernels/matmul.h"
+
+#include <omp.h>
+
+#include <string>
+#include <tuple>
+
+#include "kernels/cpu/test_util.h"
+
+namespace strata::kernels {
+namespace {
+
+using testing::Doubles;
+using testing::Floats;
+
+Doubles Reference(const MatmulShape& s, const Floats& a, const Floats& b, const Floats& c,
+                  int64_t lda, int64_t ldb, int64_t ldc) {
+  Doubles result = testing::Widen(c);
+  for (int64_t i = 0; i < s.m; ++i) {
+    for (int64_t j = 0; j < s.n; ++j) {
+      double sum = s.accumulate ? result[i * ldc + j] : 0;
+      for (int64_t p = 0; p < s.k; ++p) {
+        const double x = s.trans_a ? a[p * lda + i] : a[i * lda + p];
+        const double y = s.trans_b ? b[j * ldb + p] : b[p * ldb + j];
+        sum += x * y;
+      }
+      result[i * ldc + j] = sum;
+    }
+  }
+  return result;
+}
+
+// extra: how much longer the stored rows are than the matrix. What lies between must stay.
+void Check(MatmulShape shape, MatmulBackend backend, int64_t extra) {
+  const int64_t lda = (shape.trans_a ? shape.m : shape.k) + extra;
+  const int64_t ldb = (shape.trans_b ? shape.k : shape.n) + extra;
+  const int64_t ldc = shape.n + extra;
+  if (extra > 0) shape.lda = lda, shape.ldb = ldb, shape.ldc = ldc;
+  const Floats a = testing::Random((shape.trans_a ? shape.k : shape.m) * lda, 1);
+  const Floats b = testing::Random((shape.trans_b ? shape.n : shape.k) * ldb, 2);
+  const Floats c = testing::Random(shape.m * ldc, 3);
+  const Floats result = testing::RunWithThreads([&](const Context& context) {
+    const int threads = context.pool->threads();
+    const auto plan = MatmulPlan::Create(shape, threads, backend);
+    EXPECT_TRUE(plan.ok()) << plan.status();
+    EXPECT_EQ(plan->backend(), backend);
+    Floats out = c;
+    testing::Workspace workspace(MatmulWorkspaceBytes(shape, threads));
+    plan->Run(context, a.data(), b.data(), out.data(), workspace.get());
+    Floats again = c;
+    plan->Run(context, a.data(), b.data(), again.data(), workspace.get());
+    EXPECT_TRUE(testing::SameBits(out, again));
+    return out;
+  });
+  const Doubles expected = Reference(shape, a, b, c, lda, ldb, ldc);
+  testing::ExpectClose(result, expected, 2e-6);
+  for (int64_t i = 0; i < shape.m; ++i) {
+    for (int64_t j = shape.n; j < ldc; ++j) EXPECT_EQ(result[i * ldc + j], c[i * ldc + j]);
+  }
+}
+
+class MatmulTest : public ::testing::TestWithParam<std::tuple<MatmulBackend, bool, bool, bool>> {
+ protected:
+  void CheckShape(int64_t m, int64_t n, int64_t k, int64_t extra) {
+    SCOPED_TRACE(::testing::Message() << m << " x " << n << " x " << k << " + " << extra);
+    const auto [backend, trans_a, trans_b, accumulate] = GetParam();
+    Check(
+        {.m = m, .n = n, .k = k, .trans_a = trans_a, .trans_b = trans_b, .accumulate = accumulate},
+        backend, extra);
+  }
+};
+
+TEST_P(MatmulTest, MatchesTheReferenceOnSmallAndRaggedShapes) {
+  for (const int64_t m : {1, 5, 6, 7, 13}) {
+    for (const int64_t n : {1, 8, 15, 16, 17, 33}) {
+      for (const int64_t k : {1, 7, 8, 9, 40}) CheckShape(m, n, k, (m + n + k) % 3);
+    }
+  }
+}
+
+TEST_P(MatmulTest, MatchesTheReferenceAcrossBlocks) {
+  CheckShape(101, 131, 300, 0);  // two blocks of K
+  CheckShape(200, 530, 520, 5);  // several tasks in both directions
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, MatmulTest,
+    ::testing::Combine(::testing::Values(MatmulBackend::kOwn, MatmulBackend::kOneDnn),
+                       ::testing::Bool(), ::testing::Bool(), ::testing::Bool()),
+    [](const auto& info) {
+      return std::string(std::get<0>(info.param) == MatmulBackend::kOwn ? "Own" : "OneDnn") +
+             (std::get<1>(info.param) ? "TransA" : "") + (std::get<2>(info.param) ? "TransB" : "") +
+             (std::get<3>(info.param) ? "Accumulate" : "");
+    });
+
+TEST(Matmul, BlocksOfRowsAndColumnsBeyondOnePackedBlock) {
+  Check({.m = 2200, .n = 40, .k = 24}, MatmulBackend::kOwn, 0);
+  Check({.m = 20, .n = 4200, .k = 24, .trans_b = true}, MatmulBackend::kOwn, 0);
+}
+
+TEST(Matmul, ImpossibleShapesAreRefused) {
+  EXPECT_EQ(MatmulPlan::Create({.m = 0, .n = 1, .k = 1}, 1).status().code(),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(MatmulPlan::Create({.m = 2, .n = 8, .k = 4, .ldc = 7}, 1).status().code(),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(
+      MatmulPlan::Create({.m = 2, .n = 8, .k = 4, .trans_a = true, .lda = 1}, 1).status().code(),
+      absl::StatusCode::kInvalidArgument);
+}
+
+TEST(Matmul, MakingAPlanLeavesTheCallersOpenMpThreadsAlone) {
+  omp_set_num_threads(2);
+  ASSERT_TRUE(MatmulPlan::Create({.m = 8, .n = 8, .k = 8}, 1, MatmulBackend::kOneDnn).ok());
+  EXPECT_EQ(omp_get_max_threads(), 2);
+  omp_set_num_threads(1);
+}
+
+TEST(Matmul, NonFiniteValuesComeThrough) {
+  Floats a = testing::Random(7 * 9, 1), b = testing::Random(9 * 5, 2), c(7 * 5);
+  a[3 * 9 + 4] = std::nanf("");
+  device::ThreadPool pool(1);
+  const MatmulShape shape = {.m = 7, .n = 5, .k = 9};
+  const auto plan = MatmulPlan::Create(shape, 1, MatmulBackend::kOwn);
+  testing::Workspace workspace(MatmulWorkspaceBytes(shape, 1));
+  plan->Run({&pool}, a.data(), b.data(), c.data(), workspace.get());
+  for (int64_t i = 0; i < 7; ++i) {
+    for (int64_t j = 0; j < 5; ++j) EXPECT_EQ(std::isnan(c[i * 5 + j]), i == 3);
+  }
+}
+
+}  // namespace
+}  // namespace strata::kernels

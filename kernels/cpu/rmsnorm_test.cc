@@ -1,0 +1,113 @@
+#include "kernels/rmsnorm.h"
+
+#include "kernels/cpu/test_util.h"
+
+namespace strata::kernels {
+namespace {
+
+using testing::Doubles;
+using testing::Floats;
+
+constexpr float kEpsilon = 1e-5f;
+constexpr struct {
+  int64_t rows, channels;
+} kShapes[] = {{1, 1}, {3, 7}, {5, 8}, {33, 50}, {70, 192}, {129, 100}};
+
+// y, then rstd.
+Doubles Reference(int64_t rows, int64_t channels, const Doubles& x, const Doubles& w) {
+  Doubles y(rows * channels), rstd(rows);
+  for (int64_t row = 0; row < rows; ++row) {
+    double squares = 0;
+    for (int64_t i = 0; i < channels; ++i) squares += x[row * channels + i] * x[row * channels + i];
+    rstd[row] = 1 / std::sqrt(squares / channels + kEpsilon);
+    for (int64_t i = 0; i < channels; ++i) {
+      y[row * channels + i] = x[row * channels + i] * rstd[row] * w[i];
+    }
+  }
+  return testing::Concat({y, rstd});
+}
+
+TEST(RmsNorm, ForwardMatchesTheReference) {
+  for (const auto [rows, channels] : kShapes) {
+    const Floats x = testing::Random(rows * channels, 1, 3), w = testing::Random(channels, 2);
+    const Floats result = testing::RunWithThreads([&, rows = rows, channels = channels](auto& c) {
+      Floats y(rows * channels), rstd(rows);
+      RmsNormForward(c, rows, channels, kEpsilon, x.data(), w.data(), y.data(), rstd.data());
+      return testing::Concat({y, rstd});
+    });
+    testing::ExpectClose(result, Reference(rows, channels, testing::Widen(x), testing::Widen(w)),
+                         5e-7);
+  }
+}
+
+TEST(RmsNorm, AddAndNormEqualsAddThenNormBitForBit) {
+  for (const auto [rows, channels] : kShapes) {
+    const Floats x = testing::Random(rows * channels, 1), branch = testing::Random(x.size(), 2);
+    const Floats w = testing::Random(channels, 3);
+    const Floats result = testing::RunWithThreads([&, rows = rows, channels = channels](auto& c) {
+      Floats sum = x, y(rows * channels), rstd(rows);
+      AddRmsNormForward(c, rows, channels, kEpsilon, sum.data(), branch.data(), w.data(),
+                        sum.data(), y.data(), rstd.data());
+      return testing::Concat({sum, y, rstd});
+    });
+    Floats sum = x, y(x.size()), rstd(rows);
+    for (size_t i = 0; i < x.size(); ++i) sum[i] += branch[i];
+    device::ThreadPool pool(1);
+    RmsNormForward({&pool}, rows, channels, kEpsilon, sum.data(), w.data(), y.data(), rstd.data());
+    EXPECT_TRUE(testing::SameBits(result, testing::Concat({sum, y, rstd})));
+  }
+}
+
+TEST(RmsNorm, BackwardMatchesFiniteDifferencesAndAccumulates) {
+  for (const auto [rows, channels] : kShapes) {
+    if (rows * channels > 2000) continue;
+    const Floats x = testing::Random(rows * channels, 1), w = testing::Random(channels, 2);
+    const Floats dy = testing::Random(x.size(), 3), before = testing::Random(x.size(), 4);
+    const Floats dw_before = testing::Random(channels, 5);
+    for (const bool accumulate : {false, true}) {
+      const Floats result =
+          testing::RunWithThreads([&, rows = rows, channels = channels](const Context& c) {
+            Floats y(x.size()), rstd(rows), dx = before, dw = dw_before;
+            RmsNormForward(c, rows, channels, kEpsilon, x.data(), w.data(), y.data(), rstd.data());
+            testing::Workspace workspace(RmsNormBackwardWorkspaceBytes(rows, channels));
+            RmsNormBackward(c, rows, channels, dy.data(), x.data(), w.data(), rstd.data(),
+                            accumulate, dx.data(), dw.data(), workspace.get());
+            return testing::Concat({dx, dw});
+          });
+      const Doubles wide_x = testing::Widen(x), wide_w = testing::Widen(w);
+      const Doubles weights = testing::Widen(dy);
+      Doubles dx =
+          testing::FiniteDifferences(wide_x, [&, r = rows, n = channels](const Doubles& v) {
+            return testing::Dot(weights, Reference(r, n, v, wide_w));
+          });
+      Doubles dw =
+          testing::FiniteDifferences(wide_w, [&, r = rows, n = channels](const Doubles& v) {
+            return testing::Dot(weights, Reference(r, n, wide_x, v));
+          });
+      for (size_t i = 0; accumulate && i < dx.size(); ++i) dx[i] += before[i];
+      for (size_t i = 0; i < dw.size(); ++i) dw[i] += dw_before[i];
+      testing::ExpectClose(result, testing::Concat({dx, dw}), 3e-6);
+    }
+  }
+}
+
+TEST(RmsNorm, WeightGradientOverManyBlocksOfRowsMatchesTheReference) {
+  const int64_t rows = 1000, channels = 70;
+  const Floats x = testing::Random(rows * channels, 1), dy = testing::Random(x.size(), 2);
+  const Floats w(channels, 1.0f), rstd = testing::Random(rows, 3);
+  const Floats result = testing::RunWithThreads([&](const Context& c) {
+    Floats dx = dy, dw(channels, 0.0f);
+    testing::Workspace workspace(RmsNormBackwardWorkspaceBytes(rows, channels));
+    RmsNormBackward(c, rows, channels, dx.data(), x.data(), w.data(), rstd.data(), false, dx.data(),
+                    dw.data(), workspace.get());
+    return dw;
+  });
+  Doubles dw(channels);
+  for (int64_t i = 0; i < rows * channels; ++i) {
+    dw[i % channels] += static_cast<double>(dy[i]) * x[i] * rstd[i / channels];
+  }
+  testing::ExpectClose(result, dw, 1e-6);
+}
+
+}  // namespace
+}  // namespace strata::kernels

@@ -1,0 +1,46 @@
+#include "kernels/rope.h"
+
+#include <cmath>
+
+#include "kernels/cpu/parallel.h"
+#include "kernels/cpu/simd.h"
+
+namespace strata::kernels {
+
+void BuildRopeTable(int64_t context, int64_t head_size, double theta, float* table) {
+  const int64_t half = head_size / 2;
+  for (int64_t position = 0; position < context; ++position) {
+    float* row = table + position * head_size;
+    for (int64_t i = 0; i < half; ++i) {
+      const double angle = position * std::pow(theta, -2.0 * i / head_size);
+      row[i] = static_cast<float>(std::cos(angle));
+      row[half + i] = static_cast<float>(std::sin(angle));
+    }
+  }
+}
+
+void RopeApply(const Context& context, const RopeShape& shape, const float* table, bool inverse,
+               float* qkv) {
+  const int64_t half = shape.head_size / 2;
+  const int64_t turned = shape.heads + shape.kv_heads;
+  const int64_t stride = (shape.heads + 2 * shape.kv_heads) * shape.head_size;
+  const simd::Vec sign = simd::Set(inverse ? -0.0f : 0.0f);
+  ForBlocks(context, shape.rows, RowsPerTask(stride), [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      const float* cosines = table + (shape.start + row % shape.sequence) * shape.head_size;
+      const float* sines = cosines + half;
+      for (int64_t head = 0; head < turned; ++head) {
+        float* x = qkv + row * stride + head * shape.head_size;
+        simd::ForEachVec(half, [=](int64_t i, auto lanes) {
+          const simd::Vec low = lanes.Load(x + i), high = lanes.Load(x + half + i);
+          const simd::Vec cosine = lanes.Load(cosines + i);
+          const simd::Vec sine = _mm256_xor_ps(lanes.Load(sines + i), sign);
+          lanes.Store(x + i, _mm256_fnmadd_ps(high, sine, _mm256_mul_ps(low, cosine)));
+          lanes.Store(x + half + i, _mm256_fmadd_ps(low, sine, _mm256_mul_ps(high, cosine)));
+        });
+      }
+    }
+  });
+}
+
+}  // namespace strata::kernels

@@ -1,0 +1,71 @@
+#include "kernels/swiglu.h"
+
+#include "kernels/cpu/test_util.h"
+
+namespace strata::kernels {
+namespace {
+
+using testing::Doubles;
+using testing::Floats;
+
+Doubles Reference(int64_t rows, int64_t ffn, const Doubles& gate_up) {
+  Doubles h(rows * ffn);
+  for (int64_t row = 0; row < rows; ++row) {
+    for (int64_t i = 0; i < ffn; ++i) {
+      const double gate = gate_up[row * 2 * ffn + i], up = gate_up[row * 2 * ffn + ffn + i];
+      h[row * ffn + i] = gate / (1 + std::exp(-gate)) * up;
+    }
+  }
+  return h;
+}
+
+constexpr struct { int64_t rows, ffn; } kShapes[] = {{1, 1}, {3, 13}, {2, 16}, {40, 101}};
+
+TEST(SwiGlu, ForwardMatchesTheReference) {
+  for (const auto [rows, ffn] : kShapes) {
+    const Floats gate_up = testing::Random(rows * 2 * ffn, 1, 4);
+    const Floats result = testing::RunWithThreads([&, rows = rows, ffn = ffn](const Context& c) {
+      Floats h(rows * ffn);
+      SwiGluForward(c, rows, ffn, gate_up.data(), h.data());
+      return h;
+    });
+    testing::ExpectClose(result, Reference(rows, ffn, testing::Widen(gate_up)), 4e-7);
+  }
+}
+
+TEST(SwiGlu, BackwardMatchesFiniteDifferencesAlsoInPlace) {
+  for (const auto [rows, ffn] : kShapes) {
+    if (rows * ffn > 1000) continue;
+    const Floats gate_up = testing::Random(rows * 2 * ffn, 1, 2),
+                 dh = testing::Random(rows * ffn, 2);
+    const Floats result = testing::RunWithThreads([&, rows = rows, ffn = ffn](const Context& c) {
+      Floats dgate_up(gate_up.size()), in_place = gate_up;
+      SwiGluBackward(c, rows, ffn, dh.data(), gate_up.data(), dgate_up.data());
+      SwiGluBackward(c, rows, ffn, dh.data(), in_place.data(), in_place.data());
+      EXPECT_TRUE(testing::SameBits(dgate_up, in_place));
+      return dgate_up;
+    });
+    const Doubles weights = testing::Widen(dh);
+    testing::ExpectClose(result,
+                         testing::FiniteDifferences(testing::Widen(gate_up),
+                                                    [&, r = rows, f = ffn](const Doubles& x) {
+                                                      return testing::Dot(weights,
+                                                                          Reference(r, f, x));
+                                                    }),
+                         1e-6);
+  }
+}
+
+TEST(SwiGlu, ExtremeGatesGiveTheirLimits) {
+  const Floats gate_up = {200, -200, 90, -90, 1, 1, 1, 1};
+  Floats h(4), dgate_up(8);
+  device::ThreadPool pool(1);
+  SwiGluForward({&pool}, 1, 4, gate_up.data(), h.data());
+  EXPECT_EQ(h, (Floats{200, 0, 90, 0}));
+  const Floats dh(4, 1.0f);
+  SwiGluBackward({&pool}, 1, 4, dh.data(), gate_up.data(), dgate_up.data());
+  EXPECT_EQ(dgate_up, (Floats{1, 0, 1, 0, 200, 0, 90, 0}));
+}
+
+}  // namespace
+}  // namespace strata::kernels

@@ -1,0 +1,37 @@
+// The instruction set that the kernels of this process use. Results differ in bits between
+// instruction sets, so checkpoints and records name it.
+#ifndef STRATA_KERNELS_ISA_H_
+#define STRATA_KERNELS_ISA_H_
+
+#include <string>
+
+#include "absl/status/status.h"
+
+namespace strata::kernels {
+
+enum class Isa {
+  kUnsupported,  // below AVX2 with FMA
+  kAvx2,         // AVX2 and FMA: every product is our own
+  kAvx512,       // AVX-512 F, BW, DQ and VL too: matrix products through oneDNN
+};
+
+// Found once; as the CPU says.
+Isa DetectIsa();
+
+// "avx2", "avx512" or "unsupported".
+std::string IsaName();
+
+// FAILED_PRECONDITION when this CPU cannot run the kernels; programs ask before they load anything.
+absl::Status CheckCpu();
+
+// True when AMX tile instructions really work: some hypervisors advertise AMX, yet the first tile
+// instruction is an illegal one. Tried once, in a forked child.
+bool AmxWorks();
+
+// Keeps oneDNN off instructions that AmxWorks() found broken. Called by everything in kernels/ that
+// uses oneDNN before its first use; other users of oneDNN in a process call it too. Idempotent.
+void PrepareOneDnn();
+
+}  // namespace strata::kernels
+
+#endif  // STRATA_KERNELS_ISA_H_

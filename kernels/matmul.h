@@ -1,0 +1,63 @@
+// Matrix product c = op(a) op(b), or c += op(a) op(b), where op is the identity or the transpose.
+//
+// A MatmulPlan is made once per shape when a program is loaded; running it allocates nothing of our
+// own. Two implementations: oneDNN's matmul on tiles of M x N (one thread per tile, K never split)
+// where the CPU has AVX-512, and our own packed AVX2 product elsewhere, after Goto and van de
+// Geijn, "Anatomy of High-Performance Matrix Multiplication", ACM TOMS 34(3), 2008.
+#ifndef STRATA_KERNELS_MATMUL_H_
+#define STRATA_KERNELS_MATMUL_H_
+
+#include <cstdint>
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "kernels/context.h"
+
+namespace strata::kernels {
+
+struct MatmulShape {
+  int64_t m = 0, n = 0, k = 0;  // op(a) is [m, k], op(b) [k, n], c [m, n]; all at least 1
+  bool trans_a = false;         // a is stored [k, m]
+  bool trans_b = false;         // b is stored [n, k]
+  // Distance between stored rows, in elements; 0 means dense.
+  int64_t lda = 0, ldb = 0, ldc = 0;
+  bool accumulate = false;
+};
+
+enum class MatmulBackend {
+  kAuto,    // oneDNN with AVX-512, else our own
+  kOwn,     // any CPU with AVX2
+  kOneDnn,  // any CPU
+};
+
+// An upper bound of what a plan of this shape needs with any backend, for `threads` threads. A few
+// MiB whatever the shape.
+int64_t MatmulWorkspaceBytes(const MatmulShape& shape, int threads);
+
+class MatmulPlan {
+ public:
+  // INVALID_ARGUMENT for impossible shapes, FAILED_PRECONDITION when kOneDnn was asked for and
+  // oneDNN cannot run the shape within MatmulWorkspaceBytes (kAuto then takes our own). `threads`
+  // is the size of the pool that Run will be given.
+  static absl::StatusOr<MatmulPlan> Create(const MatmulShape& shape, int threads,
+                                           MatmulBackend backend = MatmulBackend::kAuto);
+  MatmulPlan(MatmulPlan&&) noexcept;
+  MatmulPlan& operator=(MatmulPlan&&) noexcept;
+  ~MatmulPlan();
+
+  // `workspace` holds MatmulWorkspaceBytes(shape, threads). One caller at a time per plan.
+  void Run(const Context& context, const float* a, const float* b, float* c, void* workspace) const;
+
+  const MatmulShape& shape() const;
+  MatmulBackend backend() const;  // kOwn or kOneDnn
+
+  class Implementation;
+
+ private:
+  explicit MatmulPlan(std::unique_ptr<Implementation> implementation);
+  std::unique_ptr<Implementation> implementation_;
+};
+
+}  // namespace strata::kernels
+
+#endif  // STRATA_KERNELS_MATMUL_H_

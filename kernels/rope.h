@@ -1,0 +1,30 @@
+// Rotary position embedding (Su et al., "RoFormer", 2021, eq. 34) in the half-split convention of
+// Llama checkpoints in Hugging Face's layout: element i turns with element i + D/2.
+#ifndef STRATA_KERNELS_ROPE_H_
+#define STRATA_KERNELS_ROPE_H_
+
+#include <cstdint>
+
+#include "kernels/context.h"
+
+namespace strata::kernels {
+
+// table[context, D]: for each position the cosines of its D/2 angles, then their sines. Angle i of
+// position p is p * theta^(-2i/D), computed in double precision. D is even.
+void BuildRopeTable(int64_t context, int64_t head_size, double theta, float* table);
+
+struct RopeShape {
+  int64_t rows = 0;      // N
+  int64_t sequence = 0;  // T
+  int64_t heads = 0, kv_heads = 0, head_size = 0;
+  int64_t start = 0;  // row n stands at position start + n % T, which must lie in the table
+};
+
+// Turns the query and key heads of qkv[N, (H + 2K) * D] in place; values stay. `inverse` turns
+// back, which is also the gradient.
+void RopeApply(const Context& context, const RopeShape& shape, const float* table, bool inverse,
+               float* qkv);
+
+}  // namespace strata::kernels
+
+#endif  // STRATA_KERNELS_ROPE_H_
