@@ -1,0 +1,134 @@
+#include "spec/defaults.h"
+
+#include <algorithm>
+#include <cstdint>
+
+#include "absl/strings/ascii.h"
+
+namespace strata::spec {
+namespace {
+
+using strata::v1::JobSpec;
+using strata::v1::ModelSpec;
+using strata::v1::OptimizerSpec;
+using strata::v1::ParallelSpec;
+using strata::v1::ScheduleSpec;
+using strata::v1::TrainSpec;
+
+// Sets a field of a message when it is absent.
+#define STRATA_DEFAULT(message, field, value) \
+  if (!(message).has_##field()) (message).set_##field(value)
+
+constexpr int64_t kByteVocabulary = 256;
+
+void ModelDefaults(int64_t sequence, ModelSpec& model) {
+  if (model.has_from()) return;  // its config.json says everything
+  if (model.has_heads()) STRATA_DEFAULT(model, kv_heads, model.heads());
+  if (model.has_hidden() && model.has_heads() && model.hidden() % model.heads() == 0) {
+    STRATA_DEFAULT(model, head_size, model.hidden() / model.heads());
+  }
+  STRATA_DEFAULT(model, vocab, kByteVocabulary);
+  STRATA_DEFAULT(model, context, sequence);
+  STRATA_DEFAULT(model, tied_embeddings, model.family() == ModelSpec::FAMILY_GPT2);
+  STRATA_DEFAULT(*model.mutable_rope(), theta, 10000);
+  STRATA_DEFAULT(model, initial_std, 0.02);
+}
+
+// The largest divisor of `share` that is at most 4.
+int64_t DefaultMicroBatch(int64_t share) {
+  for (int64_t size = 4; size > 1; --size) {
+    if (share % size == 0) return size;
+  }
+  return 1;
+}
+
+void TrainDefaults(int64_t virtual_shards, TrainSpec& train) {
+  STRATA_DEFAULT(train, steps, 600);
+  STRATA_DEFAULT(train, sequence, 256);
+  STRATA_DEFAULT(train, global_batch, 32);
+  STRATA_DEFAULT(train, micro_batch, DefaultMicroBatch(train.global_batch() / virtual_shards));
+  STRATA_DEFAULT(train, seed, 1);
+  STRATA_DEFAULT(train, precision, TrainSpec::PRECISION_F32);
+  STRATA_DEFAULT(train, gradient_clip, 1.0);
+  STRATA_DEFAULT(train, method, TrainSpec::METHOD_FULL);
+  OptimizerSpec& optimizer = *train.mutable_optimizer();
+  STRATA_DEFAULT(optimizer, name, OptimizerSpec::NAME_ADAMW);
+  STRATA_DEFAULT(optimizer, learning_rate, 1e-3);
+  STRATA_DEFAULT(optimizer, beta1, 0.9);
+  STRATA_DEFAULT(optimizer, beta2, 0.95);
+  STRATA_DEFAULT(optimizer, epsilon, 1e-8);
+  STRATA_DEFAULT(optimizer, weight_decay, 0.1);
+  ScheduleSpec& schedule = *train.mutable_schedule();
+  STRATA_DEFAULT(schedule, name, ScheduleSpec::NAME_COSINE);
+  STRATA_DEFAULT(schedule, warmup_steps, 50);
+  STRATA_DEFAULT(schedule, final_fraction, 0.1);
+}
+
+void ParallelDefaults(ParallelSpec& parallel) {
+  if (parallel.automatic()) return;
+  STRATA_DEFAULT(parallel, data, 1);
+  STRATA_DEFAULT(parallel, tensor, 1);
+  STRATA_DEFAULT(parallel, context, 1);
+  STRATA_DEFAULT(parallel, pipeline, 1);
+  STRATA_DEFAULT(parallel, pipeline_schedule, ParallelSpec::PIPELINE_SCHEDULE_1F1B);
+  STRATA_DEFAULT(parallel, virtual_stages, 1);
+  STRATA_DEFAULT(parallel, shard, ParallelSpec::SHARD_NONE);
+  STRATA_DEFAULT(parallel, virtual_shards, parallel.data());
+  STRATA_DEFAULT(parallel, recompute, ParallelSpec::RECOMPUTE_NONE);
+  STRATA_DEFAULT(parallel, update_policy, ParallelSpec::UPDATE_POLICY_DEFERRED);
+}
+
+}  // namespace
+
+int64_t RanksOf(const ParallelSpec& parallel) {
+  // Degrees are at most 2^20 (schema.cc): the product saturates long before it could overflow.
+  constexpr int64_t kMost = int64_t{1} << 40;
+  int64_t ranks = 1;
+  for (const int64_t degree :
+       {parallel.data(), parallel.tensor(), parallel.context(), parallel.pipeline()}) {
+    ranks = std::min(kMost, ranks * std::max<int64_t>(1, degree));
+  }
+  return ranks;
+}
+
+std::string NameFromFile(absl::string_view file) {
+  const size_t slash = file.rfind('/');
+  if (slash != absl::string_view::npos) file.remove_prefix(slash + 1);
+  const size_t dot = file.rfind('.');
+  if (dot != absl::string_view::npos && dot > 0) file = file.substr(0, dot);
+  std::string name;
+  for (const char c : file) {
+    const bool plain = absl::ascii_isalnum(static_cast<unsigned char>(c));
+    if (!plain && name.empty()) continue;
+    name.push_back(plain || c == '.' || c == '_' || c == '-' ? c : '-');
+  }
+  return name.empty() ? "job" : name.substr(0, 63);
+}
+
+void ApplyDefaults(absl::string_view default_name, JobSpec& job) {
+  STRATA_DEFAULT(job, name, std::string(default_name));
+  STRATA_DEFAULT(job, project, "default");
+  ParallelDefaults(*job.mutable_parallel());
+  const int64_t virtual_shards = std::max<int64_t>(1, job.parallel().virtual_shards());
+  TrainDefaults(virtual_shards, *job.mutable_train());
+  ModelDefaults(job.train().sequence(), *job.mutable_model());
+  for (auto& file : *job.mutable_data()->mutable_train()) STRATA_DEFAULT(file, weight, 1);
+  STRATA_DEFAULT(*job.mutable_data(), shuffle, true);
+  auto& resources = *job.mutable_resources();
+  STRATA_DEFAULT(resources, device, "cpu");
+  STRATA_DEFAULT(resources, ranks, RanksOf(job.parallel()));
+  STRATA_DEFAULT(resources, priority, 0);
+  STRATA_DEFAULT(resources, queue, "default");
+  STRATA_DEFAULT(resources, spares, 0);
+  if (job.data().has_validation()) {
+    STRATA_DEFAULT(*job.mutable_evaluate(), every_steps, 100);
+    STRATA_DEFAULT(*job.mutable_evaluate(), sequences, 64);
+  }
+  STRATA_DEFAULT(*job.mutable_checkpoint(), every_steps, 100);
+  STRATA_DEFAULT(*job.mutable_checkpoint(), keep, 3);
+  STRATA_DEFAULT(*job.mutable_restart(), max_without_progress, 3);
+}
+
+#undef STRATA_DEFAULT
+
+}  // namespace strata::spec

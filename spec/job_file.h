@@ -1,0 +1,41 @@
+// The job file: YAML in, JobSpec out, with every problem at its place, and back.
+#ifndef STRATA_SPEC_JOB_FILE_H_
+#define STRATA_SPEC_JOB_FILE_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "proto/strata/v1/job.pb.h"
+#include "spec/position_map.h"
+#include "spec/problems.h"
+
+namespace strata::spec {
+
+struct JobFile {
+  strata::v1::JobSpec job;  // defaults applied; paths as written
+  PositionMap positions;    // of the fields that the file or a setting gave
+};
+
+struct ReadOptions {
+  std::string default_name = "job";   // used when the file has no `name` (NameFromFile)
+  std::vector<std::string> settings;  // --set PATH=VALUE, applied in this order
+  std::optional<int64_t> ranks;       // --ranks
+};
+
+// Reads, applies settings and defaults, and checks everything that needs no other file, except
+// whether Strata can do it yet (CheckSupported in validate.h). Problems are added to `problems`;
+// what could be read despite them is returned, so that the caller can look for further ones.
+// Outside input never crashes it, and time and memory are bounded by the 1 MiB that a file may
+// have.
+JobFile ReadJob(absl::string_view text, const ReadOptions& options, Problems& problems);
+
+// The job as a file that ReadJob reads back to an equal JobSpec. Only fields that are present are
+// written.
+std::string WriteJob(const strata::v1::JobSpec& job);
+
+}  // namespace strata::spec
+
+#endif  // STRATA_SPEC_JOB_FILE_H_

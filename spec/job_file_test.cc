@@ -1,0 +1,255 @@
+#include "spec/job_file.h"
+
+#include <gmock/gmock.h>
+#include <google/protobuf/util/message_differencer.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "spec/defaults.h"
+#include "spec/good_job.h"
+#include "spec/validate.h"
+
+namespace strata::spec {
+namespace {
+
+using google::protobuf::util::MessageDifferencer;
+using strata::v1::JobSpec;
+using strata::v1::ModelSpec;
+using strata::v1::ParallelSpec;
+using testing::HasSubstr;
+using testing::StartsWith;
+
+struct Outcome {
+  JobFile file;
+  std::string told;
+};
+
+Outcome Read(const std::string& text, const ReadOptions& options = {}) {
+  Problems problems("job.yaml");
+  Outcome outcome{ReadJob(text, options, problems), ""};
+  outcome.told = problems.ToString();
+  return outcome;
+}
+
+Outcome ReadSet(std::vector<std::string> settings) {
+  ReadOptions options;
+  options.settings = std::move(settings);
+  return Read(GoodJob(), options);
+}
+
+std::string Unsupported(const std::vector<std::string>& settings) {
+  Problems problems("job.yaml");
+  ReadOptions options;
+  options.settings = settings;
+  const JobFile file = ReadJob(GoodJob(), options, problems);
+  EXPECT_EQ(problems.ToString(), "");
+  CheckSupported(file.job, file.positions, problems);
+  return problems.ToString();
+}
+
+constexpr char kLeast[] =
+    "model: {family: llama, layers: 2, hidden: 64, heads: 4, ffn: 128}\n"
+    "data: {train: [{path: text.txt}]}\n";
+
+TEST(Defaults, FillInWhatTheFileLeftOut) {
+  ReadOptions options;
+  options.default_name = NameFromFile("/jobs/my job.yaml");
+  const Outcome read = Read(kLeast, options);
+  ASSERT_EQ(read.told, "");
+  const JobSpec& job = read.file.job;
+  EXPECT_EQ(job.name(), "my-job");
+  EXPECT_EQ(job.model().kv_heads(), 4);
+  EXPECT_EQ(job.model().head_size(), 16);
+  EXPECT_EQ(job.model().vocab(), 256);
+  EXPECT_EQ(job.model().context(), 256);
+  EXPECT_FALSE(job.model().tied_embeddings());
+  EXPECT_EQ(job.model().rope().theta(), 10000);
+  EXPECT_EQ(job.data().train(0).weight(), 1);
+  EXPECT_TRUE(job.data().shuffle());
+  EXPECT_EQ(job.train().optimizer().learning_rate(), 1e-3);
+  EXPECT_EQ(job.train().schedule().warmup_steps(), 50);
+  EXPECT_EQ(job.train().micro_batch(), 4);
+  EXPECT_EQ(job.parallel().data(), 1);
+  EXPECT_EQ(job.parallel().shard(), ParallelSpec::SHARD_NONE);
+  EXPECT_EQ(job.parallel().virtual_shards(), 1);
+  EXPECT_EQ(job.resources().ranks(), 1);
+  EXPECT_FALSE(job.has_evaluate());
+}
+
+TEST(Defaults, MicroBatchDividesEachVirtualShard) {
+  ReadOptions options;
+  options.settings = {"train.global_batch=12", "parallel.data=2"};
+  EXPECT_EQ(Read(kLeast, options).file.job.train().micro_batch(), 3);
+}
+
+TEST(NameFromFile, IsAlwaysAName) {
+  EXPECT_EQ(NameFromFile("a/bible.yaml"), "bible");
+  EXPECT_EQ(NameFromFile("bible.v2.yaml"), "bible.v2");
+  EXPECT_EQ(NameFromFile("../ä.yaml"), "job");
+  EXPECT_EQ(NameFromFile(""), "job");
+}
+
+TEST(Positions, PointToTheValueOrTheNearestSection) {
+  const PositionMap positions = Read(GoodJob()).file.positions;
+  EXPECT_EQ(positions.Of("data.train[0].path").line, 14);
+  EXPECT_EQ(positions.Of("data.train[0].path").column, 13);
+  EXPECT_EQ(positions.Of("data.train[0].weight").line, 14);
+  EXPECT_EQ(positions.Of("train.gradient_clip").line, 18);
+  EXPECT_EQ(positions.Of("nowhere.at.all").line, 1);
+}
+
+TEST(Setting, ReplacesAddsAndCreatesSections) {
+  const Outcome read =
+      ReadSet({"train.steps=7", "train.optimizer={learning_rate: 2e-3}", "data.train[0].weight=2",
+               "data.train[1]={path: more.txt}", "parallel.data=2", "name=other"});
+  ASSERT_EQ(read.told, "");
+  EXPECT_EQ(read.file.job.train().steps(), 7);
+  EXPECT_EQ(read.file.job.train().optimizer().learning_rate(), 2e-3);
+  EXPECT_EQ(read.file.job.data().train(0).weight(), 2);
+  EXPECT_EQ(read.file.job.data().train(1).path(), "more.txt");
+  EXPECT_EQ(read.file.job.parallel().virtual_shards(), 2);  // defaults come after settings
+  EXPECT_EQ(read.file.job.name(), "other");
+}
+
+TEST(Setting, CreatesSectionsThatTheFileLacks) {
+  ReadOptions options;
+  options.settings = {"parallel.data=2", "train.schedule.name=constant"};
+  const Outcome read = Read(kLeast, options);
+  ASSERT_EQ(read.told, "");
+  EXPECT_EQ(read.file.job.resources().ranks(), 2);
+}
+
+TEST(Setting, ProblemsStandInTheSetting) {
+  EXPECT_EQ(ReadSet({"train.stpes=5"}).told,
+            "--set:1:7: train.stpes: unknown field — did you mean steps?\n");
+  EXPECT_THAT(ReadSet({"train.steps=abc"}).told,
+              StartsWith("--set:1:13: train.steps: must be a whole number: abc"));
+  EXPECT_EQ(ReadSet({"train.steps"}).told,
+            "--set:1:12: train.steps: no value — write --set PATH=VALUE\n");
+  EXPECT_THAT(ReadSet({"train.steps="}).told,
+              StartsWith("--set:1:13: train.steps: must be a whole number, not nothing"));
+  EXPECT_THAT(ReadSet({"data.train[5].path=x"}).told,
+              StartsWith("--set:1:11: data.train[5].path: index 5 in a list of 1"));
+  EXPECT_THAT(ReadSet({"train.steps.more=1"}).told, HasSubstr("no section"));
+  EXPECT_THAT(ReadSet({"data.train={a: [}"}).told, StartsWith("--set:1:"));
+  EXPECT_THAT(ReadSet({"train.optimizer=name: adamw"}).told, HasSubstr("flow style"));
+  EXPECT_THAT(ReadSet({"train.steps=&a 1"}).told, HasSubstr("anchor"));
+  for (const char* bad :
+       {"=5", ".train=1", "train.=1", "train..steps=1", "[0]=1", "data.train[x]=1", "data.train[=1",
+        "data.train[99999999999999999999]=1", "tr ain=1"}) {
+    EXPECT_THAT(ReadSet({bad}).told, StartsWith("--set:1:")) << bad;
+  }
+}
+
+TEST(Ranks, SetParallelDataOnlyWhereParallelIsAbsent) {
+  ReadOptions options;
+  options.ranks = 4;
+  const Outcome absent = Read(kLeast, options);
+  EXPECT_EQ(absent.told, "");
+  EXPECT_EQ(absent.file.job.parallel().data(), 4);
+  EXPECT_EQ(absent.file.job.resources().ranks(), 4);
+  EXPECT_THAT(Read(GoodJob(), options).told,
+              StartsWith("job.yaml:33:9: parallel.data: --ranks 4 is not the product"));
+  options.ranks = 1;
+  EXPECT_EQ(Read(GoodJob(), options).told, "");
+}
+
+TEST(VirtualShards, MustBeAPowerOfTwoTimesDataAndDivideTheBatch) {
+  const auto told = [](int batch, int data, int shards) {
+    return ReadSet({"train.global_batch=" + std::to_string(batch),
+                    "parallel.data=" + std::to_string(data),
+                    "parallel.virtual_shards=" + std::to_string(shards)})
+        .told;
+  };
+  EXPECT_EQ(told(8, 1, 4), "");
+  EXPECT_EQ(told(8, 2, 4), "");
+  EXPECT_EQ(told(8, 4, 4), "");
+  EXPECT_EQ(told(24, 1, 3), "");  // one rank holds any tree
+  EXPECT_EQ(told(24, 3, 6), "");
+  EXPECT_THAT(told(24, 2, 6), HasSubstr("is no power of two times parallel.data 2"));
+  EXPECT_THAT(told(8, 4, 2), HasSubstr("not divisible by parallel.data 4"));
+  EXPECT_THAT(told(8, 1, 16), HasSubstr("not divisible by virtual_shards 16"));
+}
+
+TEST(MicroBatch, DividesTheShareOfAVirtualShard) {
+  EXPECT_EQ(ReadSet({"train.micro_batch=4", "parallel.data=2"}).told, "");
+  EXPECT_THAT(ReadSet({"train.micro_batch=8", "parallel.data=2"}).told,
+              HasSubstr("8 / 2 = 4 is not divisible by micro_batch 8"));
+}
+
+TEST(Layouts, ThatCannotBeAreInfeasibleNotInvalid) {
+  Problems problems("job.yaml");
+  ReadOptions options;
+  options.settings = {"parallel.tensor=3", "resources.ranks=3"};
+  ReadJob(GoodJob(), options, problems);
+  EXPECT_EQ(problems.ToStatus().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(problems.ToString(),
+              HasSubstr("tensor 3 does not divide the model's heads 4 and kv_heads 2 and ffn 128"));
+  problems.Add({Position{}, "x", "bad", ""});
+  EXPECT_EQ(problems.ToStatus().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST(Model, FromExcludesSizes) {
+  EXPECT_THAT(ReadSet({"model.from=dir"}).told,
+              HasSubstr("model.layers: given together with model.from"));
+}
+
+TEST(Evaluate, NeedsValidationData) {
+  EXPECT_THAT(Read(Changed("  validation:\n    fraction: 0.1\n", "")).told,
+              HasSubstr("evaluate: there is nothing to evaluate on"));
+  EXPECT_THAT(ReadSet({"data.validation.path=x.txt"}).told, HasSubstr("given together with"));
+}
+
+TEST(Unsupported, IsRefusedWithItsValue) {
+  const std::pair<std::vector<std::string>, const char*> cases[] = {
+      {{"model.family=gpt2"}, "model.family: gpt2 is not supported yet"},
+      {{"model.rope.scaling={rope_type: yarn}"}, "model.rope.scaling: scaling yarn is not"},
+      {{"train.precision=bf16"}, "train.precision: bf16 is"},
+      {{"train.method=lora"}, "train.method: lora is"},
+      {{"train.micro_batch=auto"}, "train.micro_batch: auto is"},
+      {{"train.start_from=other"}, "train.start_from: other is"},
+      {{"parallel.tensor=2"}, "parallel.tensor: 2 is"},
+      {{"parallel.context=2"}, "parallel.context: 2 is"},
+      {{"parallel.pipeline=2"}, "parallel.pipeline: 2 is"},
+      {{"parallel=auto"}, "parallel: auto is"},
+      {{"parallel.shard=zero2"}, "parallel.shard: zero2 is"},
+      {{"parallel.shard=zero3"}, "parallel.shard: zero3 is"},
+      {{"parallel.shard_group=1"}, "parallel.shard_group: 1 is"},
+      {{"parallel.recompute=full"}, "parallel.recompute: full is"},
+      {{"parallel.update_policy=spooled"}, "parallel.update_policy: spooled is"},
+      {{"resources.device=h100"}, "resources.device: h100 is"},
+      {{"resources.spares=1"}, "resources.spares: 1 is"},
+      {{"data.train[0].path=x.jsonl"}, "data.train[0].path: the kind of x.jsonl is"},
+      {{"data.validation={path: x.bin}"}, "data.validation.path: the kind of x.bin is"},
+  };
+  for (const auto& [settings, says] : cases) {
+    EXPECT_THAT(Unsupported(settings), HasSubstr(says)) << settings[0];
+  }
+  EXPECT_EQ(Unsupported({"parallel.shard=zero1", "parallel.data=2", "resources.priority=5",
+                         "train.schedule.name=wsd", "data.train[0].weight=0.5"}),
+            "");
+}
+
+TEST(WriteJob, ReadsBackAsTheSameJob) {
+  for (const std::vector<std::string>& settings : std::vector<std::vector<std::string>>{
+           {},
+           {"train.micro_batch=auto", "train.seed=123456789012345", "name=a.b-c"},
+           {"parallel=auto",
+            "data.train[1]={path: \"tricky: [name] #1 \\\"q\\\" \\\\ \\t é\", weight: 0.3}"},
+           {"data.train[0].path=\"null\"", "data.train[1]={path: \"123\"}",
+            "data.train[2]={path: ~x}"},
+           {"train.optimizer.learning_rate=0.1234567890123456789",
+            "model.rope.scaling={factor: 8}"}}) {
+    const Outcome first = ReadSet(settings);
+    ASSERT_EQ(first.told, "");
+    const std::string text = WriteJob(first.file.job);
+    const Outcome second = Read(text);
+    ASSERT_EQ(second.told, "") << text;
+    EXPECT_TRUE(MessageDifferencer::Equals(first.file.job, second.file.job)) << text;
+    EXPECT_EQ(WriteJob(second.file.job), text);
+  }
+}
+
+}  // namespace
+}  // namespace strata::spec

@@ -1,0 +1,26 @@
+// What can be refused about a YAML text before a YAML parser sees it, so that the parser's stack
+// and memory stay bounded and its positions mean something.
+#ifndef STRATA_SPEC_PRESCAN_H_
+#define STRATA_SPEC_PRESCAN_H_
+
+#include <cstddef>
+
+#include "absl/strings/string_view.h"
+#include "spec/problems.h"
+
+namespace strata::spec {
+
+inline constexpr size_t kMostBytes = size_t{1} << 20;
+inline constexpr int kDeepestNesting = 32;
+
+// Size, UTF-8, NUL and other control characters, tabs as indentation, nesting. Adds at most one
+// problem and returns whether the text may be parsed. The nesting found is exact for plain job
+// files; the YAML parser's own limit (yaml-cpp: 500) catches texts that hide it in unusual quoting.
+bool Prescan(absl::string_view text, Problems& problems);
+
+// Where byte `offset` of `text` stands.
+Position PositionOf(absl::string_view text, size_t offset);
+
+}  // namespace strata::spec
+
+#endif  // STRATA_SPEC_PRESCAN_H_

@@ -1,0 +1,33 @@
+// How numbers are written in the files of users. Stricter than YAML: one way to read each text.
+#ifndef STRATA_SPEC_SCALARS_H_
+#define STRATA_SPEC_SCALARS_H_
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace strata::spec {
+
+// All errors are InvalidArgument; the message says why the text is refused, without repeating it.
+
+// `128`, `-3`, `16k`, `1.5M` (decimal k M G T), `16Ki` (1024s: Ki Mi Gi Ti). The value must be a
+// whole number.
+absl::StatusOr<int64_t> ParseCount(absl::string_view text);
+
+// Bytes: `4096`, `64KiB`, `1.5GiB` (KiB MiB GiB TiB PiB), `10GB` (kB MB GB TB PB, powers of 1000).
+absl::StatusOr<int64_t> ParseSize(absl::string_view text);
+
+// `1`, `0.5`, `1e-3`; never NaN or infinite.
+absl::StatusOr<double> ParseNumber(absl::string_view text);
+
+// `true` or `false`.
+absl::StatusOr<bool> ParseFlag(absl::string_view text);
+
+// The shortest decimal text that reads back as the same double.
+std::string ShortestNumber(double value);
+
+}  // namespace strata::spec
+
+#endif  // STRATA_SPEC_SCALARS_H_

@@ -1,0 +1,205 @@
+#include "spec/schema.h"
+
+#include <map>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "proto/strata/v1/job.pb.h"
+#include "spec/scalars.h"
+#include "spec/suggest.h"
+
+namespace strata::spec {
+namespace {
+
+using google::protobuf::Descriptor;
+using google::protobuf::EnumDescriptor;
+using google::protobuf::EnumValueDescriptor;
+using google::protobuf::FieldDescriptor;
+
+constexpr double kMany = 1 << 20;  // layers, heads, ranks
+constexpr double kWide = 1 << 24;  // widths and vocabularies
+constexpr double kLong = 1 << 30;  // sequences, batches
+constexpr double kSteps = 1'000'000'000'000;
+constexpr double kInfinite = std::numeric_limits<double>::infinity();
+
+// Upper bounds of counts are far above anything built; they keep products inside 64-bit integers
+// and doubles.
+constexpr Bounds kBounds[] = {
+    {"model.layers", 1, kMany},
+    {"model.hidden", 1, kWide},
+    {"model.heads", 1, kMany},
+    {"model.kv_heads", 1, kMany},
+    {"model.head_size", 1, kWide},
+    {"model.ffn", 1, 4 * kWide},
+    {"model.vocab", 1, kWide},
+    {"model.context", 1, kLong},
+    {"model.rope.theta", 0, kInfinite, true},
+    {"model.rope.scaling.factor", 1, kInfinite},
+    {"model.rope.scaling.low_freq_factor", 0, kInfinite, true},
+    {"model.rope.scaling.high_freq_factor", 0, kInfinite, true},
+    {"model.rope.scaling.original_max_position_embeddings", 1, kLong},
+    {"model.initial_std", 0, kInfinite, true},
+    {"data.train.weight", 0, kInfinite, true},
+    {"data.validation.fraction", 0, 1, true, true},
+    {"train.steps", 1, kSteps},
+    {"train.sequence", 1, kLong},
+    {"train.global_batch", 1, kLong},
+    {"train.micro_batch", 1, kLong},
+    {"train.seed", 0, kInfinite},
+    {"train.optimizer.learning_rate", 0, kInfinite},
+    {"train.optimizer.beta1", 0, 1, false, true},
+    {"train.optimizer.beta2", 0, 1, false, true},
+    {"train.optimizer.epsilon", 0, kInfinite, true},
+    {"train.optimizer.weight_decay", 0, kInfinite},
+    {"train.schedule.warmup_steps", 0, kSteps},
+    {"train.schedule.final_fraction", 0, 1},
+    {"train.gradient_clip", 0, kInfinite},
+    {"parallel.data", 1, kMany},
+    {"parallel.tensor", 1, kMany},
+    {"parallel.context", 1, kMany},
+    {"parallel.pipeline", 1, kMany},
+    {"parallel.virtual_stages", 1, kMany},
+    {"parallel.shard_group", 1, kMany},
+    {"parallel.virtual_shards", 1, kLong},
+    {"resources.ranks", 1, kMany},
+    {"resources.priority", -1'000'000, 1'000'000},
+    {"resources.spares", 0, kMany},
+    {"evaluate.every_steps", 0, kSteps},
+    {"evaluate.sequences", 1, kLong},
+    {"checkpoint.every_steps", 0, kSteps},
+    {"checkpoint.keep", 1, kMany},
+    {"restart.max_without_progress", 0, kMany},
+};
+
+std::string WithoutIndices(absl::string_view path) {
+  std::string plain;
+  bool in_index = false;
+  for (const char c : path) {
+    in_index |= c == '[';
+    if (!in_index) plain.push_back(c);
+    in_index &= c != ']';
+  }
+  return plain;
+}
+
+// "SHARD_" of enum Shard, from its first value SHARD_UNSPECIFIED.
+absl::string_view PrefixOf(const EnumDescriptor& type) {
+  absl::string_view name = type.value(0)->name();
+  const absl::string_view kEnd = "UNSPECIFIED";
+  return name.substr(0, name.size() - kEnd.size());
+}
+
+struct Path {
+  std::string path;
+  std::string key;
+};
+
+void CollectPaths(const Descriptor& section, const std::string& at, std::vector<Path>& paths) {
+  for (const std::string& key : KeysOf(section)) {
+    const FieldDescriptor* field = FindKey(section, key);
+    std::string path = absl::StrCat(at, at.empty() ? "" : ".", key);
+    paths.push_back({path, key});
+    if (field->message_type() == nullptr) continue;
+    if (field->is_repeated()) path += "[0]";
+    CollectPaths(*field->message_type(), path, paths);
+  }
+}
+
+const std::vector<Path>& AllPaths() {
+  static const auto& paths = *[] {
+    auto* all = new std::vector<Path>;
+    CollectPaths(*strata::v1::JobSpec::descriptor(), "", *all);
+    return all;
+  }();
+  return paths;
+}
+
+// How near another level is: 0 inside the section, 1 elsewhere.
+int LevelsAway(absl::string_view section, absl::string_view candidate) {
+  return section.empty() || absl::StartsWith(candidate, absl::StrCat(section, ".")) ? 0 : 1;
+}
+
+}  // namespace
+
+const Bounds* FindBounds(absl::string_view path) {
+  const std::string plain = WithoutIndices(path);
+  for (const Bounds& bounds : kBounds) {
+    if (plain == bounds.path) return &bounds;
+  }
+  return nullptr;
+}
+
+std::string Describe(const Bounds& bounds, double value) {
+  std::string text;
+  if (bounds.least > -kInfinite) {
+    text = absl::StrCat(bounds.least_open ? "greater than " : "at least ",
+                        ShortestNumber(bounds.least));
+  }
+  if (bounds.most < kMany || value > bounds.most) {
+    const auto most = bounds.most >= kMany ? absl::StrCat(static_cast<int64_t>(bounds.most))
+                                           : ShortestNumber(bounds.most);
+    absl::StrAppend(&text, text.empty() ? "" : " and ",
+                    bounds.most_open ? "less than " : "at most ", most);
+  }
+  return text;
+}
+
+bool Within(const Bounds& bounds, double value) {
+  if (value < bounds.least || (bounds.least_open && value == bounds.least)) return false;
+  return value < bounds.most || (!bounds.most_open && value == bounds.most);
+}
+
+std::string WordOf(const EnumValueDescriptor& value) {
+  return absl::AsciiStrToLower(
+      absl::string_view(value.name()).substr(PrefixOf(*value.type()).size()));
+}
+
+std::vector<std::string> WordsOf(const EnumDescriptor& type) {
+  std::vector<std::string> words;
+  for (int i = 1; i < type.value_count(); ++i) words.push_back(WordOf(*type.value(i)));
+  return words;
+}
+
+const EnumValueDescriptor* FindWord(const EnumDescriptor& type, absl::string_view word) {
+  for (int i = 1; i < type.value_count(); ++i) {
+    if (WordOf(*type.value(i)) == word) return type.value(i);
+  }
+  return nullptr;
+}
+
+std::vector<std::string> KeysOf(const Descriptor& section) {
+  std::vector<std::string> keys;
+  for (int i = 0; i < section.field_count(); ++i) {
+    // `parallel: auto` is a word in the place of the section, not a key in it.
+    if (section.field(i)->name() != "automatic") keys.push_back(section.field(i)->name());
+  }
+  return keys;
+}
+
+const FieldDescriptor* FindKey(const Descriptor& section, absl::string_view key) {
+  if (key == "automatic") return nullptr;
+  return section.FindFieldByName(std::string(key));
+}
+
+Suggestion SuggestKey(const Descriptor& section, absl::string_view path, absl::string_view key) {
+  const std::string prefix = path.empty() ? "" : absl::StrCat(path, ".");
+  // The same letters at another level beat a misspelling at this one, which beats a misspelling
+  // elsewhere.
+  std::string near = Nearest(key, KeysOf(section));
+  int least = near.empty() ? std::numeric_limits<int>::max() : 8 * EditDistance(key, near);
+  Suggestion best{near, near.empty() ? "" : prefix + near};
+  const std::string plain = WithoutIndices(path);
+  for (const Path& candidate : AllPaths()) {
+    const int distance = EditDistance(key, candidate.key);
+    if (!IsNear(distance, candidate.key)) continue;
+    const int cost = 8 * distance + 1 + LevelsAway(plain, WithoutIndices(candidate.path));
+    if (cost >= least) continue;
+    least = cost;
+    best = {candidate.path, candidate.path};
+  }
+  return best;
+}
+
+}  // namespace strata::spec

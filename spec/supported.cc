@@ -1,0 +1,104 @@
+#include <string>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "spec/schema.h"
+#include "spec/validate.h"
+
+namespace strata::spec {
+namespace {
+
+using strata::v1::JobSpec;
+using strata::v1::ModelSpec;
+using strata::v1::ParallelSpec;
+using strata::v1::TrainSpec;
+
+class SupportCheck {
+ public:
+  SupportCheck(const PositionMap& positions, Problems& problems)
+      : positions_(positions), problems_(problems) {}
+
+  // `value` is what was asked for; `instead` what works today.
+  void Refuse(bool unsupported, const std::string& path, absl::string_view value,
+              absl::string_view instead) {
+    if (!unsupported || problems_.Concerns(path)) return;
+    problems_.Add({positions_.Of(path), path, absl::StrCat(Shown(value), " is not supported yet"),
+                   std::string(instead)});
+  }
+  void RefuseCount(bool unsupported, const std::string& path, int64_t value,
+                   absl::string_view instead) {
+    Refuse(unsupported, path, absl::StrCat(value), instead);
+  }
+  template <typename Enum>
+  void RefuseWord(bool unsupported, const std::string& path, Enum value,
+                  absl::string_view instead) {
+    const auto* type = google::protobuf::GetEnumDescriptor<Enum>();
+    Refuse(unsupported, path, WordOf(*type->FindValueByNumber(value)), instead);
+  }
+
+ private:
+  const PositionMap& positions_;
+  Problems& problems_;
+};
+
+void CheckModel(const ModelSpec& model, SupportCheck& check) {
+  check.Refuse(model.has_from(), "model.from", model.from(), "give family and sizes");
+  check.RefuseWord(model.has_family() && model.family() != ModelSpec::FAMILY_LLAMA, "model.family",
+                   model.family(), "use llama");
+  check.Refuse(model.rope().has_scaling(), "model.rope.scaling",
+               absl::StrCat("scaling ", model.rope().scaling().rope_type()), "remove it");
+}
+
+void CheckDataFile(const std::string& file, const std::string& path, SupportCheck& check) {
+  for (const char* ending : {".bin", ".idx", ".jsonl"}) {
+    check.Refuse(absl::EndsWith(file, ending), path, absl::StrCat("the kind of ", file),
+                 "use a text file");
+  }
+}
+
+void CheckTrain(const TrainSpec& train, SupportCheck& check) {
+  check.Refuse(train.micro_batch() == 0, "train.micro_batch", "auto", "give a number");
+  check.Refuse(train.has_start_from(), "train.start_from", train.start_from(), "remove it");
+  check.RefuseWord(train.precision() != TrainSpec::PRECISION_F32, "train.precision",
+                   train.precision(), "use f32");
+  check.RefuseWord(train.method() != TrainSpec::METHOD_FULL, "train.method", train.method(),
+                   "use full");
+}
+
+void CheckParallel(const ParallelSpec& parallel, SupportCheck& check) {
+  check.Refuse(parallel.automatic(), "parallel", "auto", "give the degrees, such as {data: 2}");
+  check.RefuseCount(parallel.tensor() > 1, "parallel.tensor", parallel.tensor(), "use 1");
+  check.RefuseCount(parallel.context() > 1, "parallel.context", parallel.context(), "use 1");
+  check.RefuseCount(parallel.pipeline() > 1, "parallel.pipeline", parallel.pipeline(), "use 1");
+  check.RefuseCount(parallel.virtual_stages() > 1, "parallel.virtual_stages",
+                    parallel.virtual_stages(), "use 1");
+  check.RefuseWord(parallel.shard() == ParallelSpec::SHARD_ZERO2 ||
+                       parallel.shard() == ParallelSpec::SHARD_ZERO3,
+                   "parallel.shard", parallel.shard(), "use none or zero1");
+  check.RefuseCount(parallel.has_shard_group(), "parallel.shard_group", parallel.shard_group(),
+                    "remove it");
+  if (parallel.automatic()) return;
+  check.RefuseWord(parallel.recompute() != ParallelSpec::RECOMPUTE_NONE, "parallel.recompute",
+                   parallel.recompute(), "use none");
+  check.RefuseWord(parallel.update_policy() != ParallelSpec::UPDATE_POLICY_DEFERRED,
+                   "parallel.update_policy", parallel.update_policy(), "use deferred");
+}
+
+}  // namespace
+
+void CheckSupported(const JobSpec& job, const PositionMap& positions, Problems& problems) {
+  SupportCheck check(positions, problems);
+  CheckModel(job.model(), check);
+  for (int i = 0; i < job.data().train_size(); ++i) {
+    CheckDataFile(job.data().train(i).path(), absl::StrCat("data.train[", i, "].path"), check);
+  }
+  CheckDataFile(job.data().validation().path(), "data.validation.path", check);
+  CheckTrain(job.train(), check);
+  CheckParallel(job.parallel(), check);
+  check.Refuse(job.resources().device() != "cpu", "resources.device", job.resources().device(),
+               "use cpu");
+  check.RefuseCount(job.resources().spares() != 0, "resources.spares", job.resources().spares(),
+                    "use 0");
+}
+
+}  // namespace strata::spec

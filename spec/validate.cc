@@ -1,0 +1,278 @@
+#include "spec/validate.h"
+
+#include <initializer_list>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "spec/defaults.h"
+
+namespace strata::spec {
+namespace {
+
+using strata::v1::JobSpec;
+using strata::v1::ModelSpec;
+using strata::v1::ParallelSpec;
+
+bool IsPowerOfTwo(int64_t value) { return value > 0 && (value & (value - 1)) == 0; }
+
+class Validator {
+ public:
+  Validator(const JobSpec& job, const PositionMap& positions, Problems& problems)
+      : job_(job), positions_(positions), problems_(problems) {}
+
+  void Name();
+  void Required();
+  void ModelShape();
+  void Data();
+  void Batch();
+  void Ranks(std::optional<int64_t> ranks);
+  void Tensor();
+  void OtherDegrees();
+
+ private:
+  // Whether nothing is wrong with these fields so far.
+  bool Sound(std::initializer_list<const char*> paths) const {
+    for (const char* path : paths) {
+      if (problems_.Concerns(path)) return false;
+    }
+    return true;
+  }
+  void Report(const std::string& path, std::string what, std::string remedy,
+              ProblemKind kind = ProblemKind::kInvalid) {
+    problems_.Add({positions_.Of(path), path, std::move(what), std::move(remedy), kind});
+  }
+  void Require(bool present, const char* path, const char* remedy) {
+    if (!present && !problems_.Concerns(path)) Report(path, "required key is missing", remedy);
+  }
+  void OnlyFrom();
+
+  const JobSpec& job_;
+  const PositionMap& positions_;
+  Problems& problems_;
+};
+
+void Validator::Name() {
+  if (!Sound({"name"})) return;
+  const std::string& name = job_.name();
+  bool good = name.size() <= 63 && absl::ascii_isalnum(static_cast<unsigned char>(name[0]));
+  for (const char c : name) {
+    good &= absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '.' || c == '_' || c == '-';
+  }
+  if (good) return;
+  Report("name", absl::StrCat("not a name: ", Shown(name), " (it becomes a folder's name)"),
+         "at most 63 letters, digits, '.', '_' and '-', beginning with a letter or digit");
+}
+
+void Validator::Required() {
+  if (!positions_.Has("model")) {
+    Require(false, "model", "give `from: DIR`, or family, layers, hidden, heads and ffn");
+  } else if (job_.model().has_from()) {
+    OnlyFrom();
+  } else if (Sound({"model.from"})) {
+    const ModelSpec& model = job_.model();
+    Require(model.has_family(), "model.family", "such as llama, or give model.from");
+    Require(model.has_layers(), "model.layers", "sizes have no defaults");
+    Require(model.has_hidden(), "model.hidden", "sizes have no defaults");
+    Require(model.has_heads(), "model.heads", "sizes have no defaults");
+    Require(model.has_ffn(), "model.ffn", "sizes have no defaults");
+  }
+  Require(job_.data().train_size() > 0, "data.train", "name the text: `train: [{path: FILE}]`");
+  for (int i = 0; i < job_.data().train_size(); ++i) {
+    const std::string path = absl::StrCat("data.train[", i, "].path");
+    Require(job_.data().train(i).has_path(), path.c_str(), "name the file");
+  }
+}
+
+void Validator::OnlyFrom() {
+  for (const char* key : {"family", "layers", "hidden", "heads", "kv_heads", "head_size", "ffn",
+                          "vocab", "context", "tied_embeddings", "rope", "initial_std"}) {
+    const std::string path = absl::StrCat("model.", key);
+    if (!positions_.Has(path) || problems_.Concerns(path)) continue;
+    Report(path, "given together with model.from (whose config.json says it)",
+           "remove one of the two");
+  }
+}
+
+void Validator::ModelShape() {
+  const ModelSpec& model = job_.model();
+  if (model.has_from()) return;
+  const int64_t hidden = model.hidden();
+  const int64_t heads = model.heads();
+  if (model.has_heads() && model.has_kv_heads() && Sound({"model.heads", "model.kv_heads"}) &&
+      heads % model.kv_heads() != 0) {
+    Report("model.kv_heads",
+           absl::StrCat("heads ", heads, " is not divisible by kv_heads ", model.kv_heads(),
+                        " (each key-value head serves equally many heads)"),
+           "choose a divisor of heads");
+  }
+  const bool given = positions_.Has("model.head_size");
+  if (model.has_hidden() && model.has_heads() && !given &&
+      Sound({"model.hidden", "model.heads", "model.head_size"}) && hidden % heads != 0) {
+    Report("model.hidden",
+           absl::StrCat("hidden ", hidden, " is not divisible by heads ", heads,
+                        " (the head size is hidden / heads)"),
+           "choose a multiple of heads, or give model.head_size");
+  }
+  if (model.has_head_size() && model.head_size() % 2 != 0 &&
+      Sound({"model.hidden", "model.heads", "model.head_size"})) {
+    Report(given ? "model.head_size" : "model.hidden",
+           absl::StrCat("head size ", model.head_size(), given ? "" : " (hidden / heads)",
+                        " is not even (rotary embeddings turn pairs of elements)"),
+           "choose an even head size");
+  }
+  if (Sound({"model.context", "train.sequence"}) && model.context() < job_.train().sequence()) {
+    Report("model.context",
+           absl::StrCat("context ", model.context(), " is shorter than train.sequence ",
+                        job_.train().sequence()),
+           "lengthen the context or shorten the sequence");
+  }
+  if (Sound({"model.vocab"}) && model.vocab() < 256) {
+    Report("model.vocab",
+           absl::StrCat("vocab ", model.vocab(), " is smaller than 256 (text is read as bytes)"),
+           "use 256");
+  }
+}
+
+void Validator::Data() {
+  if (job_.data().has_validation() &&
+      Sound({"data.validation", "data.validation.path", "data.validation.fraction"})) {
+    const auto& validation = job_.data().validation();
+    if (validation.has_path() && validation.has_fraction()) {
+      Report("data.validation.fraction", "given together with data.validation.path",
+             "remove one of the two");
+    } else if (!validation.has_path() && !validation.has_fraction()) {
+      Report("data.validation", "neither path nor fraction is given", "give one of the two");
+    }
+  }
+  if (positions_.Has("evaluate") && !job_.data().has_validation() &&
+      job_.evaluate().every_steps() != 0 && Sound({"evaluate", "data.validation"})) {
+    Report("evaluate", "there is nothing to evaluate on (data.validation is absent)",
+           "give data.validation, or remove this section");
+  }
+}
+
+void Validator::Batch() {
+  const ParallelSpec& parallel = job_.parallel();
+  if (parallel.automatic() || !Sound({"parallel.data", "parallel.virtual_shards"})) return;
+  const int64_t data = parallel.data();
+  const int64_t shards = parallel.virtual_shards();
+  const int64_t batch = job_.train().global_batch();
+  const bool given = positions_.Has("parallel.virtual_shards");
+  if (shards % data != 0 || (data != 1 && !IsPowerOfTwo(shards / data))) {
+    const char* why = shards % data != 0 ? "is not divisible by" : "is no power of two times";
+    return Report("parallel.virtual_shards",
+                  absl::StrCat("virtual_shards ", shards, " ", why, " parallel.data ", data,
+                               " (the reduction tree has one leaf per virtual shard)"),
+                  absl::StrCat("use ", data, " or ", data, " times 2, 4, 8, …"),
+                  ProblemKind::kInfeasible);
+  }
+  if (!Sound({"train.global_batch"})) return;
+  if (batch % shards != 0) {
+    return Report(
+        given ? "parallel.virtual_shards" : "parallel.data",
+        absl::StrCat("train.global_batch ", batch, " is not divisible by ",
+                     given ? "virtual_shards " : "", shards,
+                     given ? "" : " (every rank takes equally many sequences)"),
+        absl::StrCat("use a divisor of ", batch, ", or a batch that is a multiple of ", shards),
+        ProblemKind::kInfeasible);
+  }
+  const int64_t micro = job_.train().micro_batch();
+  if (!Sound({"train.micro_batch"}) || micro == 0 || batch / shards % micro == 0) return;
+  Report("train.micro_batch",
+         absl::StrCat("train.global_batch / virtual_shards = ", batch, " / ", shards, " = ",
+                      batch / shards, " is not divisible by micro_batch ", micro),
+         absl::StrCat("use a divisor of ", batch / shards), ProblemKind::kInfeasible);
+}
+
+void Validator::Ranks(std::optional<int64_t> ranks) {
+  const ParallelSpec& parallel = job_.parallel();
+  if (parallel.automatic() ||
+      !Sound({"parallel.data", "parallel.tensor", "parallel.context", "parallel.pipeline"})) {
+    return;
+  }
+  const int64_t product = RanksOf(parallel);
+  const std::string degrees =
+      absl::StrCat("data ", parallel.data(), " × tensor ", parallel.tensor(), " × context ",
+                   parallel.context(), " × pipeline ", parallel.pipeline(), " = ", product);
+  if (ranks.has_value() && *ranks != product) {
+    Report("parallel.data",
+           absl::StrCat("--ranks ", *ranks, " is not the product of the degrees (", degrees, ")"),
+           "change one of them, or remove the parallel section and give --ranks alone",
+           ProblemKind::kInfeasible);
+  }
+  if (Sound({"resources.ranks"}) && job_.resources().ranks() != product) {
+    Report("resources.ranks",
+           absl::StrCat("ranks ", job_.resources().ranks(), " is not the product of the degrees (",
+                        degrees, ")"),
+           absl::StrCat("use ", product, ", or change the degrees"), ProblemKind::kInfeasible);
+  }
+}
+
+void Validator::Tensor() {
+  const ParallelSpec& parallel = job_.parallel();
+  const ModelSpec& model = job_.model();
+  const int64_t tensor = parallel.tensor();
+  if (tensor <= 1 || model.has_from() || !Sound({"parallel.tensor"})) return;
+  std::vector<std::string> uneven;
+  const auto look = [&](const char* path, const char* key, int64_t value) {
+    if (value % tensor == 0 || problems_.Concerns(path)) return;
+    uneven.push_back(absl::StrCat(key, " ", value));
+  };
+  look("model.heads", "heads", model.heads());
+  look("model.kv_heads", "kv_heads", model.kv_heads());
+  look("model.ffn", "ffn", model.ffn());
+  if (uneven.empty()) return;
+  Report("parallel.tensor",
+         absl::StrCat("tensor ", tensor, " does not divide the model's ",
+                      absl::StrJoin(uneven, " and ")),
+         "use a common divisor of heads, kv_heads and ffn", ProblemKind::kInfeasible);
+}
+
+void Validator::OtherDegrees() {
+  const ParallelSpec& parallel = job_.parallel();
+  if (parallel.automatic()) return;
+  const int64_t stages = parallel.pipeline() * parallel.virtual_stages();
+  if (job_.model().has_layers() && stages > job_.model().layers() &&
+      Sound({"parallel.pipeline", "parallel.virtual_stages", "model.layers"})) {
+    Report("parallel.pipeline",
+           absl::StrCat("pipeline ", parallel.pipeline(), " × virtual_stages ",
+                        parallel.virtual_stages(), " is more than the model's layers (",
+                        job_.model().layers(), ")"),
+           "use fewer stages", ProblemKind::kInfeasible);
+  }
+  if (Sound({"parallel.context", "train.sequence"}) &&
+      job_.train().sequence() % parallel.context() != 0) {
+    Report("parallel.context",
+           absl::StrCat("train.sequence ", job_.train().sequence(), " is not divisible by context ",
+                        parallel.context()),
+           "use a divisor of the sequence", ProblemKind::kInfeasible);
+  }
+  if (parallel.has_shard_group() && Sound({"parallel.data", "parallel.shard_group"}) &&
+      parallel.data() % parallel.shard_group() != 0) {
+    Report("parallel.shard_group",
+           absl::StrCat("data ", parallel.data(), " is not divisible by shard_group ",
+                        parallel.shard_group()),
+           "use a divisor of data", ProblemKind::kInfeasible);
+  }
+}
+
+}  // namespace
+
+void Validate(const JobSpec& job, const PositionMap& positions, std::optional<int64_t> ranks,
+              Problems& problems) {
+  Validator validator(job, positions, problems);
+  validator.Name();
+  validator.Required();
+  validator.ModelShape();
+  validator.Data();
+  validator.Batch();
+  validator.Ranks(ranks);
+  validator.Tensor();
+  validator.OtherDegrees();
+}
+
+}  // namespace strata::spec

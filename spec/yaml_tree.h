@@ -1,0 +1,41 @@
+// A YAML text as a tree that remembers where everything stands. Only plain YAML: no anchors,
+// aliases, tags, second documents or duplicate keys.
+#ifndef STRATA_SPEC_YAML_TREE_H_
+#define STRATA_SPEC_YAML_TREE_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "spec/problems.h"
+
+namespace strata::spec {
+
+struct YamlNode {
+  enum class Kind { kNull, kScalar, kSequence, kMapping };
+  struct Child {
+    std::string key;  // empty in a sequence
+    Position key_position;
+    std::unique_ptr<YamlNode> node;
+  };
+
+  Kind kind = Kind::kNull;
+  Position position;
+  bool quoted = false;  // a scalar in quotes or a block scalar: always text
+  bool flow = false;    // a collection written as {…} or […]
+  std::string text;     // of a scalar
+  std::vector<Child> children;
+
+  // The child of a mapping with this key, or null.
+  Child* Find(absl::string_view key);
+  const Child* Find(absl::string_view key) const;
+};
+
+// Parses one document. Problems have their places; what could be read despite them is returned,
+// null when the text is not YAML at all. An empty text gives a kNull node.
+std::unique_ptr<YamlNode> ParseYaml(absl::string_view text, Problems& problems);
+
+}  // namespace strata::spec
+
+#endif  // STRATA_SPEC_YAML_TREE_H_
