@@ -96,8 +96,7 @@ absl::Status UcxTransport::StatusOf(const Transfer& transfer, ucs_status_t statu
                   failure != UCS_OK ? failure : status);
 }
 
-// Callbacks come from inside ucp_worker_progress or a cancellation, never from the posting call,
-// which reports a transfer that finishes at once through its result.
+// UCX calls back from inside progress and cancellation; for receives, from posting too.
 void UcxTransport::OnSent(void* request, ucs_status_t status, void* user_data) {
   auto* transfer = static_cast<Transfer*>(user_data);
   auto* transport = static_cast<UcxTransport*>(transfer->end);
@@ -138,28 +137,32 @@ void UcxTransport::OnReceived(void* request, ucs_status_t status, const ucp_tag_
                               void* user_data) {
   auto* transfer = static_cast<Transfer*>(user_data);
   auto* transport = static_cast<UcxTransport*>(transfer->end);
-  ucp_request_free(request);
   transport->receives_.Remove(transfer);
   transport->FinishReceive(transfer, status, *info);
+  ucp_request_free(request);  // last, as info lies in it
 }
 
 void UcxTransport::Receive(Transfer* transfer, uint64_t mask) {
-  ucp_tag_recv_info_t info = {};
   ucp_request_param_t parameters = {};
+  // UCX 1.13 does not tell the tag of a message that was there already, unless it goes through the
+  // callback.
   parameters.op_attr_mask =
-      UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_RECV_INFO;
+      UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FLAG_NO_IMM_CMPL;
   parameters.cb.recv = OnReceived;
   parameters.user_data = transfer;
-  parameters.recv_info.tag_info = &info;
   transfer->end = this;
-  transfer->request = ucp_tag_recv_nbx(worker_->worker(), transfer->to, transfer->bytes,
-                                       transfer->tag, mask, &parameters);
-  if (UCS_PTR_IS_PTR(transfer->request)) {
-    receives_.Append(transfer);
+  receives_.Append(transfer);
+  const ucs_status_ptr_t request = ucp_tag_recv_nbx(
+      worker_->worker(), transfer->to, transfer->bytes, transfer->tag, mask, &parameters);
+  if (!transfer->pending.load(std::memory_order_relaxed)) return;  // the callback ran
+  if (UCS_PTR_IS_PTR(request)) {
+    transfer->request = request;
     // A lost peer sends nothing more, but this may have taken what it sent before: Poll tells.
     lost_peer_ |= connections_[transfer->peer].failure != UCS_OK;
   } else {
-    FinishReceive(transfer, UCS_PTR_RAW_STATUS(transfer->request), info);
+    receives_.Remove(transfer);
+    FinishReceive(transfer, UCS_PTR_IS_ERR(request) ? UCS_PTR_STATUS(request) : UCS_ERR_NO_MESSAGE,
+                  {});
   }
 }
 
