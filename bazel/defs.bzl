@@ -15,7 +15,11 @@ def strata_binary(name, deps = [], copts = [], **kwargs):
     native.cc_binary(name = name, deps = deps + ["@system//:absl"], copts = _COPTS + copts, **kwargs)
 
 def strata_test(name, deps = [], copts = [], size = "small", **kwargs):
-    """A GoogleTest program. Tags `asan` and `tsan` put it among the tests that run under those sanitizers."""
+    """A GoogleTest program.
+
+    Tags `asan` and `tsan` put it among the tests that ./dev test repeats under those sanitizers; `asan-all` and
+    `tsan-all` are for long ones, which only ./dev test --all repeats.
+    """
     native.cc_test(
         name = name,
         size = size,
