@@ -50,7 +50,7 @@ void MatMul(TemplateBuilder& builder, const MatMulShape& shape, const View& a, c
   Op op = MakeOp(OpKind::kMatMul, {Read(a), Read(b), accumulate ? Accumulate(c) : Write(c)},
                  {m, n, k, trans_a, trans_b, accumulate, trans_a ? m : k, trans_b ? k : n, n});
   op.flops = 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
-  AppendWithWorkspace(builder, std::move(op), MatMulWorkspaceBytes(m, n, k));
+  AppendWithWorkspace(builder, std::move(op), MatMulWorkspaceBytes(shape, builder.threads()));
 }
 
 void EmbeddingForward(TemplateBuilder& builder, const VocabularyShape& shape, const View& tokens,
@@ -138,7 +138,8 @@ void AttentionForward(TemplateBuilder& builder, const AttentionShape& shape, con
   Op op =
       MakeOp(OpKind::kAttentionForward, {Read(qkv), Write(out), Write(lse)}, AttentionInts(shape));
   op.flops = AttentionFlops(shape);
-  AppendWithWorkspace(builder, std::move(op), AttentionForwardWorkspaceBytes(shape));
+  AppendWithWorkspace(builder, std::move(op),
+                      AttentionForwardWorkspaceBytes(shape, builder.threads()));
 }
 
 void AttentionBackward(TemplateBuilder& builder, const AttentionShape& shape, const View& dout,
@@ -149,7 +150,8 @@ void AttentionBackward(TemplateBuilder& builder, const AttentionShape& shape, co
   Op op = MakeOp(OpKind::kAttentionBackward,
                  {Read(dout), Read(qkv), Read(out), Read(lse), Write(dqkv)}, AttentionInts(shape));
   op.flops = 2.5 * AttentionFlops(shape);
-  AppendWithWorkspace(builder, std::move(op), AttentionBackwardWorkspaceBytes(shape));
+  AppendWithWorkspace(builder, std::move(op),
+                      AttentionBackwardWorkspaceBytes(shape, builder.threads()));
 }
 
 void AttentionDecode(TemplateBuilder& builder, const AttentionShape& shape, int64_t context,
@@ -165,7 +167,8 @@ void AttentionDecode(TemplateBuilder& builder, const AttentionShape& shape, int6
                  {shape.sequence, context, shape.heads, shape.kv_heads, shape.head_size});
   op.flops = 4.0 * static_cast<double>(shape.sequence) * static_cast<double>(context) *
              static_cast<double>(shape.heads * shape.head_size);
-  AppendWithWorkspace(builder, std::move(op), AttentionDecodeWorkspaceBytes(shape, context));
+  AppendWithWorkspace(builder, std::move(op),
+                      AttentionDecodeWorkspaceBytes(shape, builder.threads()));
 }
 
 void SwigluForward(TemplateBuilder& builder, int64_t rows, int64_t ffn, const View& gate_up,

@@ -85,7 +85,7 @@ void Copy(TemplateBuilder& builder, const View& dst, const View& src);
 void Zero(TemplateBuilder& builder, const View& dst);
 
 // On Stream::kTensor, f32. All-gather: in is this member's part, out all parts. Reduce-scatter: in
-// is a partial sum of all parts, out this member's part; `scratch` holds as much as `in`.
+// is a partial sum of all parts, out this member's part; `scratch` as workspace.h says.
 void AllGather(TemplateBuilder& builder, program::Group group, const View& in, const View& out);
 void ReduceScatter(TemplateBuilder& builder, program::Group group, const View& in, const View& out,
                    const View& scratch);

@@ -3,6 +3,7 @@
 #include <array>
 
 #include "model/emit/ops.h"
+#include "model/emit/workspace.h"
 
 namespace strata::model {
 
@@ -47,7 +48,8 @@ void ForEachScattered(
     buffer = builder.Local(name + " partial", bytes, SlotClass::kCommunication)
                  .Marked(program::PartialOver(Group::kTensor));
   }
-  const View scratch = builder.Local(name + " scratch", bytes, SlotClass::kCommunication);
+  const View scratch = builder.Local(
+      name + " scratch", ReduceScatterScratchBytes(bytes, split.degree), SlotClass::kCommunication);
   for (int64_t chunk = 0; chunk < split.chunks; ++chunk) {
     const View& partial = buffers[chunk % 2];
     make(chunk * split.chunk_rows(), split.chunk_rows(), partial);

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 
 #include "program/ir/template.h"
 
@@ -38,7 +39,12 @@ program::Operand Accumulate(const View& view);
 
 class TemplateBuilder {
  public:
-  explicit TemplateBuilder(std::string name) { result_.name = std::move(name); }
+  // `threads`: with how many a rank computes; workspaces are sized for them.
+  TemplateBuilder(std::string name, int64_t threads) : threads_(threads) {
+    result_.name = std::move(name);
+  }
+
+  int64_t threads() const { return threads_; }
 
   // The formal of this role and index; made at the first call. Later calls name the same bytes.
   View Formal(program::Role role, int index, int64_t bytes, const std::string& name);
@@ -50,6 +56,7 @@ class TemplateBuilder {
  private:
   static constexpr int kFirstLocal = 1 << 20;  // locals are numbered behind the formals at the end
 
+  const int64_t threads_;
   program::Template result_;
 };
 

@@ -27,7 +27,7 @@ absl::Status CheckOptions(const ModelSpec& spec, const EmitOptions& options) {
   constexpr int64_t kMostRows = int64_t{1} << 30;
   if (options.micro_batch < 1 || options.sequence < 1 || options.tensor_degree < 1 ||
       options.tensor_chunks < 1 || options.set_ranges < 1 || options.prefill_chunk < 0 ||
-      options.head_chunk_rows < 0) {
+      options.head_chunk_rows < 0 || options.threads < 1) {
     return absl::InvalidArgumentError("emit options: sizes must be positive");
   }
   if (options.sequence > spec.context || options.prefill_chunk > kMostRows) {

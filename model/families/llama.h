@@ -72,6 +72,7 @@ struct EmitOptions {
   int64_t tensor_degree = 1;    // t
   int64_t tensor_chunks = 4;    // into which collectives of the tensor group are cut
   bool split_backward = false;  // also backward_input and backward_weight
+  int64_t threads = 1;          // of a rank's pool at most; workspaces are sized for them
   int64_t set_ranges = 1;       // equal ranges that sets are padded to; see FlattenSet
 };
 

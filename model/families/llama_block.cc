@@ -33,7 +33,7 @@ class BlockEmitter {
         shard_(split_.shard_rows()),
         attention_(dims.attention_shape(pass)),
         sets_(BlockSets(dims, 0)),
-        b_(std::move(name)) {}
+        b_(std::move(name), dims.options.threads) {}
 
   Template Forward();
   Template Backward();

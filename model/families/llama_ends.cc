@@ -5,6 +5,7 @@
 
 #include "common/units.h"
 #include "model/emit/ops.h"
+#include "model/emit/workspace.h"
 #include "model/families/llama_dims.h"
 
 namespace strata::model {
@@ -57,7 +58,7 @@ class HeadEmitter {
         gradients_(gradients),
         split_(dims.split(Pass::kForward)),
         rows_(dims.rows(Pass::kForward)),
-        b_(name) {}
+        b_(name, dims.options.threads) {}
 
   Template Local();
   Template Parallel();
@@ -160,7 +161,8 @@ Template HeadEmitter::Parallel() {
     dnormed_ = b_.Local("dnormed", shard * hidden * 4);
     partial = b_.Local("dnormed partial", chunk * hidden * 4, program::SlotClass::kCommunication)
                   .Marked(program::PartialOver(Group::kTensor));
-    scratch = b_.Local("dnormed scratch", partial.bytes, program::SlotClass::kCommunication);
+    scratch = b_.Local("dnormed scratch", ReduceScatterScratchBytes(partial.bytes, split_.degree),
+                       program::SlotClass::kCommunication);
   }
   RmsNormForward(b_, shard, hidden, d_.spec.norm_epsilon, x_, norm_, normed_, rstd_);
   ForEachGathered(
@@ -182,7 +184,7 @@ Template HeadEmitter::Parallel() {
 Template EmitEmbedding(const LlamaDims& dims, Pass pass) {
   static constexpr const char* kNames[] = {"embedding forward", "embedding evaluate",
                                            "embedding prefill", "embedding decode"};
-  TemplateBuilder b(kNames[static_cast<int>(pass)]);
+  TemplateBuilder b(kNames[static_cast<int>(pass)], dims.options.threads);
   const RowSplit split = dims.split(pass);
   const View tokens = Tokens(b, Role::kTokens, split.rows);
   const View table = Table(b, dims, Role::kParameters, 0);
@@ -196,8 +198,9 @@ Template EmitEmbedding(const LlamaDims& dims, Pass pass) {
 }
 
 Template EmitEmbeddingBackward(const LlamaDims& dims, Role gradient) {
-  TemplateBuilder b(gradient == Role::kGradientStream ? "embedding backward"
-                                                      : "embedding backward-weight");
+  TemplateBuilder b(
+      gradient == Role::kGradientStream ? "embedding backward" : "embedding backward-weight",
+      dims.options.threads);
   const RowSplit split = dims.split(Pass::kForward);
   const View tokens = Tokens(b, Role::kTokens, split.rows);
   const View dy = b.Formal(gradient, 0, split.shard_rows() * dims.hidden * 4, "gradient");
@@ -215,7 +218,7 @@ Template EmitHead(const LlamaDims& dims, bool gradients) {
 }
 
 Template EmitHeadLogits(const LlamaDims& dims, Pass pass) {
-  TemplateBuilder b(pass == Pass::kPrefill ? "head prefill" : "head decode");
+  TemplateBuilder b(pass == Pass::kPrefill ? "head prefill" : "head decode", dims.options.threads);
   const int64_t rows = dims.rows(pass);
   const View x = b.Formal(Role::kInput, 0, rows * dims.hidden * 4, "input");
   const View norm = FinalNorm(b, dims, Role::kParameters);
