@@ -22,4 +22,13 @@ int GroupSizes::of(Group group) const {
   return 1;
 }
 
+bool AdvancesVersions(const Program& program) {
+  for (const Instruction& instruction : program.instructions) {
+    for (const Operand& operand : instruction.operands) {
+      if (operand.version > 0) return true;
+    }
+  }
+  return false;
+}
+
 }  // namespace strata::program

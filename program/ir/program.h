@@ -106,6 +106,10 @@ struct ProgramSet {
   }
 };
 
+// Whether a step of this program leaves versioned slots at their next version (training), or where
+// they were.
+bool AdvancesVersions(const Program& program);
+
 }  // namespace strata::program
 
 #endif  // STRATA_PROGRAM_IR_PROGRAM_H_

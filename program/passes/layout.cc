@@ -208,7 +208,8 @@ void PlaceTransient(ProgramSet& set) {
 // Adds the dependencies that make the list order hold, on real addresses, over consecutive steps.
 class DependencyAdder {
  public:
-  DependencyAdder(const ProgramSet& set, Program& program) : set_(set), program_(program) {}
+  DependencyAdder(const ProgramSet& set, Program& program)
+      : set_(set), program_(program), advances_(AdvancesVersions(program)) {}
 
   void Run() {
     int copies = 2;  // more of the same from then on, unless versions alternate between two places
@@ -227,7 +228,8 @@ class DependencyAdder {
   void Use(const Operand& operand, int node, Stream stream, std::vector<int>& conflicts) {
     const Slot& slot = set_.slot(program_, operand.slot);
     const int64_t begin =
-        set_.placement(program_, operand.slot).at(copy_, operand.version) + operand.offset;
+        set_.placement(program_, operand.slot).at(advances_ ? copy_ : 0, operand.version) +
+        operand.offset;
     const int64_t moved = operand.shard_stride * (set_.groups.of(operand.shard_group) - 1);
     map_.Use(static_cast<int>(slot.tier), begin, begin + moved + operand.bytes, operand.access,
              node, stream, conflicts);
@@ -264,6 +266,7 @@ class DependencyAdder {
 
   const ProgramSet& set_;
   Program& program_;
+  const bool advances_;
   HazardMap map_;
   Order order_;
   int copy_ = 0;

@@ -34,8 +34,12 @@ struct Segment {
 
 class RankVerifier {
  public:
-  RankVerifier(const ProgramSet& set, const Program& program, int shard_index)
-      : set_(set), program_(program), expanded_(Expand(set, program)), shard_index_(shard_index) {}
+  RankVerifier(const ProgramSet& set, const Program& program, int shard_index, bool applied)
+      : set_(set),
+        program_(program),
+        expanded_(Expand(set, program)),
+        shard_index_(shard_index),
+        applied_(applied) {}
 
   absl::Status Run() {
     int copies = 2;
@@ -44,6 +48,7 @@ class RankVerifier {
     }
     for (size_t s = 0; s < set_.slots.size(); ++s) AddInitial(static_cast<int>(s));
     for (copy_ = 0; copy_ < copies; ++copy_) {
+      version_ = applied_ && AdvancesVersions(program_) ? copy_ : 0;
       for (size_t a = 0; a < expanded_.actions.size(); ++a)
         RETURN_IF_ERROR(Visit(static_cast<int>(a)));
     }
@@ -106,6 +111,7 @@ class RankVerifier {
         before.push_back((copy_ - dependency.steps_back) * count() + dependency.action);
     }
     const int node = order_.Add(action.stream, before);
+    if (Skipped(action)) return absl::OkStatus();
     for (const Operand& operand : action.operands) {
       if (operand.reads()) RETURN_IF_ERROR(Read(node, action.stream, operand));
     }
@@ -115,9 +121,15 @@ class RankVerifier {
     return absl::OkStatus();
   }
 
+  // Steps whose gradient is not finite leave out what kApply guards, and versions stay.
+  bool Skipped(const Action& action) const {
+    return action.predicate.has_value() && action.predicate->scalar == Scalar::kApply &&
+           action.predicate->negated == applied_;
+  }
+
   int64_t Begin(const Operand& operand) const {
     const int index = std::min(shard_index_, set_.groups.of(operand.shard_group) - 1);
-    return set_.placement(program_, operand.slot).at(copy_, operand.version) + operand.offset +
+    return set_.placement(program_, operand.slot).at(version_, operand.version) + operand.offset +
            operand.shard_stride * index;
   }
 
@@ -153,10 +165,10 @@ class RankVerifier {
                     absl::StrCat("nothing has produced it in this step; last written by ",
                                  At(segment.writer)));
     }
-    if (slot.versioned && segment.version != copy_ + operand.version) {
+    if (slot.versioned && segment.version != version_ + operand.version) {
       return Refuse(node, operand,
                     absl::StrCat("it holds version ", segment.version, ", not ",
-                                 copy_ + operand.version, ", since ", At(segment.writer)));
+                                 version_ + operand.version, ", since ", At(segment.writer)));
     }
     if (segment.partial != operand.partial) {
       return Refuse(node, operand,
@@ -194,7 +206,7 @@ class RankVerifier {
     }
     segments[begin] = {.end = end,
                        .slot = operand.slot,
-                       .version = copy_ + operand.version,
+                       .version = version_ + operand.version,
                        .copy = copy_,
                        .partial = operand.partial,
                        .writer = node,
@@ -206,15 +218,18 @@ class RankVerifier {
   const Program& program_;
   const ExpandedProgram expanded_;
   const int shard_index_;
+  const bool applied_;
   Order order_;
   std::array<Segments, kTierCount> tiers_;
   int copy_ = 0;
+  int version_ = 0;  // absolute version that the step begins with
 };
 
 }  // namespace
 
 absl::Status VerifyRank(const ProgramSet& set, const Program& program, int shard_index) {
-  return RankVerifier(set, program, shard_index).Run();
+  RETURN_IF_ERROR(RankVerifier(set, program, shard_index, true).Run());
+  return RankVerifier(set, program, shard_index, false).Run();
 }
 
 }  // namespace strata::program
