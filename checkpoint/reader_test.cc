@@ -1,0 +1,229 @@
+#include "checkpoint/reader.h"
+
+#include <filesystem>
+#include <functional>
+
+#include "checkpoint/testing.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace strata::checkpoint {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::SizeIs;
+using ::testing::StartsWith;
+
+class ReaderTest : public ::testing::Test {
+ protected:
+  void Write(int64_t step, int ranks = 4) {
+    const auto published = WriteCheckpoint(&files_, folder_.path(), 1, step, ranks);
+    ASSERT_TRUE(published.ok()) << published.status();
+  }
+  std::string Step(int64_t step) const {
+    return folder_.path() + "/step-000000" + std::to_string(step);
+  }
+
+  const TemporaryFolder folder_;
+  FaultyFileSystem files_;  // fails nothing; spares the real syncs
+};
+
+TEST_F(ReaderTest, Read_WrittenBy4Ranks_IsTheSameForAnyNumberOfReaders) {
+  Write(20, 4);
+  for (const Verification verification : {Verification::kEverything, Verification::kOnRead}) {
+    for (const int readers : {1, 2, 3, 4, 7}) {
+      const auto checkpoint = Checkpoint::OpenFolder(Step(20), verification);
+      ASSERT_TRUE(checkpoint.ok()) << checkpoint.status();
+      EXPECT_EQ(Compare(**checkpoint, 20, readers), "");
+    }
+  }
+}
+
+TEST_F(ReaderTest, Read_EveryRangeOfATensor_IsExact) {
+  Write(20, 3);
+  const auto checkpoint = Checkpoint::OpenFolder(Step(20), Verification::kOnRead);
+  ASSERT_TRUE(checkpoint.ok());
+  const LogicalTensor tensor = SmallModel()[1];  // adam.m of 37 x 5, in three files
+  for (int64_t begin = 0; begin <= 185; begin += 3) {
+    for (int64_t end = begin; end <= 185; end += 7) {
+      std::vector<float> values(static_cast<size_t>(end - begin) + 1, -99.0f);
+      ASSERT_TRUE(
+          (*checkpoint)->ReadRange(tensor.name, tensor.state, begin, end, values.data()).ok());
+      for (int64_t i = begin; i < end; ++i) {
+        ASSERT_EQ(values[static_cast<size_t>(i - begin)], ValueAt(tensor, 20, i));
+      }
+      ASSERT_EQ(values.back(), -99.0f);
+    }
+  }
+}
+
+TEST_F(ReaderTest, Read_UnknownTensorOrRange_SaysWhich) {
+  Write(20, 1);
+  const auto checkpoint = Checkpoint::OpenFolder(Step(20), Verification::kEverything);
+  ASSERT_TRUE(checkpoint.ok());
+  float values[400];
+  const auto read = [&](const std::string& name, const std::string& state, int64_t begin,
+                        int64_t end) {
+    return (*checkpoint)->ReadRange(name, state, begin, end, values);
+  };
+  EXPECT_TRUE(absl::IsNotFound(read("nobody", "param", 0, 1)));
+  EXPECT_TRUE(absl::IsNotFound(read("embedding", "adam.x", 0, 1)));
+  EXPECT_THAT(std::string(read("nobody", "param", 0, 1).message()), HasSubstr("nobody (param)"));
+  EXPECT_TRUE(absl::IsOutOfRange(read("embedding", "param", 0, 186)));
+  EXPECT_TRUE(absl::IsOutOfRange(read("embedding", "param", -1, 1)));
+  EXPECT_TRUE(absl::IsOutOfRange(read("embedding", "param", 2, 1)));
+  EXPECT_TRUE(read("embedding", "param", 185, 185).ok());
+}
+
+TEST_F(ReaderTest, Read_BFloat16AndIntegers_WidenOrAreRefused) {
+  const uint16_t brain[] = {0x3f80, 0x4000, 0xc040};
+  const int32_t whole[] = {1, 2};
+  const SnapshotItem items[] = {{{"b", "param", {3}, DType::kBF16}, 0, 3, brain},
+                                {{"i", "param", {2}, DType::kI32}, 0, 2, whole}};
+  const auto fragment = WriteRankFile(&files_, {folder_.path(), 1, 0}, 30, items);
+  ASSERT_TRUE(fragment.ok()) << fragment.status();
+  LocalCommitAuthority authority;
+  Committer committer(folder_.path(), &files_, &authority);
+  ASSERT_TRUE(committer.Commit(RequestOf(1, 30, {*fragment})).ok());
+  const auto checkpoint = Checkpoint::OpenFolder(Step(30), Verification::kOnRead);
+  ASSERT_TRUE(checkpoint.ok()) << checkpoint.status();
+  float values[2];
+  ASSERT_TRUE((*checkpoint)->ReadRange("b", "param", 1, 3, values).ok());
+  EXPECT_THAT(values, ElementsAre(2.0f, -3.0f));
+  EXPECT_TRUE(absl::IsOutOfRange((*checkpoint)->ReadRange("b", "param", 2, 4, values)));
+  EXPECT_FALSE((*checkpoint)->ReadRange("i", "param", 0, 2, values).ok());
+  int32_t back[2];
+  ASSERT_TRUE((*checkpoint)->ReadRangeBytes("i", "param", 0, 2, back).ok());
+  EXPECT_THAT(back, ElementsAre(1, 2));
+}
+
+// Every damage of a checkpoint is found, named, and the one before it is used.
+TEST_F(ReaderTest, FindNewest_AnyDamage_NamesItAndTakesTheOneBefore) {
+  const auto flip = [](size_t (*where)(size_t)) {
+    return [where](const std::string& path) {
+      std::string content = ReadFile(path);
+      const size_t at = where(content.size());
+      content[at] = static_cast<char>(content[at] ^ 0x10);
+      WriteFile(path, content);
+    };
+  };
+  const auto cut = [](const std::string& path) {
+    std::filesystem::resize_file(path, std::filesystem::file_size(path) / 2);
+  };
+  const auto remove = [](const std::string& path) { std::filesystem::remove(path); };
+  struct {
+    std::string file;
+    std::function<void(const std::string&)> damage;
+    std::string says;
+  } const cases[] = {
+      {"rank-3.safetensors", flip([](size_t) { return size_t{20}; }), "header"},
+      {"rank-3.safetensors", flip([](size_t) { return size_t{0}; }), "safetensors"},
+      {"rank-2.safetensors", flip([](size_t size) { return size / 2; }), "digest"},
+      {"rank-3.safetensors", flip([](size_t size) { return size - 1; }), "digest differs"},
+      {"rank-0.safetensors", cut, "bytes"},
+      {"rank-1.safetensors", remove, "is missing"},
+      {"manifest.json", cut, "does not end as a manifest does"},
+      {"manifest.json", flip([](size_t size) { return size / 2; }), "digest differs"},
+      {"manifest.json", remove, "is missing"},
+  };
+  for (const auto& c : cases) {
+    std::filesystem::remove_all(Step(20)), std::filesystem::remove_all(Step(40));
+    Write(20), Write(40);
+    c.damage(Step(40) + "/" + c.file);
+    const auto found = FindNewestIntact(folder_.path());
+    ASSERT_TRUE(found.ok()) << c.file << c.says << found.status();
+    EXPECT_EQ(Compare(*found->checkpoint, 20, 2), "");
+    ASSERT_THAT(found->damaged, SizeIs(1));
+    EXPECT_EQ(found->damaged[0].step, 40);
+    EXPECT_EQ(found->damaged[0].folder, Step(40));
+    EXPECT_THAT(found->damaged[0].what,
+                AllOf(StartsWith(Step(40) + "/" + c.file), HasSubstr(c.says)));
+    EXPECT_EQ(found->damaged[0].what.find('\n'), std::string::npos);
+    // Named itself, it is refused in the same words, not replaced.
+    const absl::Status status = OpenCheckpoint(Step(40)).status();
+    EXPECT_TRUE(absl::IsDataLoss(status));
+    EXPECT_EQ(std::string(status.message()), found->damaged[0].what);
+  }
+}
+
+TEST_F(ReaderTest, Open_AnyBitOfAnyFileFlipped_IsDataLoss) {
+  Write(20, 1);
+  for (const char* name : {"rank-0.safetensors", "manifest.json"}) {
+    const std::string path = Step(20) + "/" + name, content = ReadFile(path);
+    // Every byte, with a bit that moves along.
+    for (size_t at = 0; at < content.size(); ++at) {
+      std::string changed = content;
+      changed[at] = static_cast<char>(changed[at] ^ (1 << at % 8));
+      WriteFile(path, changed);
+      const absl::Status status = OpenCheckpoint(folder_.path()).status();
+      ASSERT_TRUE(absl::IsDataLoss(status)) << name << " " << at << ": " << status;
+      ASSERT_THAT(std::string(status.message()), HasSubstr(path));
+    }
+    WriteFile(path, content);
+  }
+  EXPECT_TRUE(OpenCheckpoint(folder_.path()).ok());
+}
+
+TEST_F(ReaderTest, ReadRange_DataFlippedAfterOpen_IsDataLossForThatEntryOnly) {
+  Write(20, 1);
+  const std::string path = Step(20) + "/rank-0.safetensors";
+  std::string content = ReadFile(path);
+  content.back() = static_cast<char>(content.back() ^ 1);
+  WriteFile(path, content);
+  const auto checkpoint = Checkpoint::OpenFolder(Step(20), Verification::kOnRead);
+  ASSERT_TRUE(checkpoint.ok()) << checkpoint.status();
+  int refused = 0;
+  for (const LogicalTensor& tensor : SmallModel()) {
+    float value;
+    const absl::Status status = (*checkpoint)->ReadRange(tensor.name, tensor.state, 0, 1, &value);
+    if (status.ok()) continue;
+    ++refused;
+    EXPECT_TRUE(absl::IsDataLoss(status));
+    EXPECT_THAT(std::string(status.message()), HasSubstr("step-00000020/rank-0.safetensors"));
+  }
+  EXPECT_EQ(refused, 1);
+}
+
+TEST_F(ReaderTest, FindNewest_OnlyDamagedOnes_NamesEachOnItsLine) {
+  Write(20), Write(40);
+  for (const int64_t step : {20, 40}) {
+    std::filesystem::resize_file(Step(step) + "/rank-3.safetensors", 100);
+  }
+  const absl::Status status = FindNewestIntact(folder_.path()).status();
+  EXPECT_TRUE(absl::IsDataLoss(status));
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr("\n" + Step(40) + "/rank-3.safetensors: has 100 bytes"),
+                    HasSubstr("\n" + Step(20) + "/rank-3.safetensors: has 100 bytes")));
+}
+
+TEST_F(ReaderTest, Open_NothingThere_IsNotFoundAndNotDamage) {
+  EXPECT_TRUE(absl::IsNotFound(FindNewestIntact(folder_.path()).status()));
+  EXPECT_TRUE(absl::IsNotFound(FindNewestIntact(folder_.path() + "/none").status()));
+  EXPECT_TRUE(absl::IsNotFound(OpenCheckpoint(folder_.path()).status()));
+  EXPECT_TRUE(absl::IsNotFound(OpenCheckpoint(folder_.path() + "/none").status()));
+  WriteFile(folder_.path() + "/file", "x");
+  const absl::Status status = OpenCheckpoint(folder_.path() + "/file").status();
+  EXPECT_TRUE(absl::IsInvalidArgument(status));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("file: is a file"));
+  EXPECT_TRUE(ListCheckpoints(folder_.path() + "/none")->empty());
+}
+
+TEST_F(ReaderTest, OpenCheckpoint_FolderOrDirectory_OpensIt) {
+  Write(20), Write(40);
+  for (const std::string& path :
+       {Step(40), Step(40) + "/", folder_.path(), folder_.path() + "//"}) {
+    const auto found = OpenCheckpoint(path);
+    ASSERT_TRUE(found.ok()) << found.status();
+    EXPECT_EQ(found->checkpoint->manifest().info.step, 40);
+  }
+  EXPECT_EQ(OpenCheckpoint(Step(20))->checkpoint->manifest().info.step, 20);
+  const auto listed = ListCheckpoints(folder_.path());
+  ASSERT_THAT(*listed, SizeIs(2));
+  EXPECT_EQ((*listed)[0].step, 20);
+  EXPECT_EQ((*listed)[1].path, Step(40));
+}
+
+}  // namespace
+}  // namespace strata::checkpoint
