@@ -1,0 +1,45 @@
+#include "worker/agent/agreement.h"
+
+#include "gtest/gtest.h"
+
+namespace strata::worker {
+namespace {
+
+v1::Prepared Rank(const std::string& plan, std::vector<int> members, const std::string& digest) {
+  v1::Prepared prepared;
+  prepared.set_plan_digest(plan);
+  v1::GroupDigest* const group = prepared.add_groups();
+  group->set_group("data");
+  for (const int member : members) group->add_members(member);
+  group->set_digest(digest);
+  return prepared;
+}
+
+TEST(AgreementTest, EqualDigestsInsideEachGroupAreFine) {
+  EXPECT_TRUE(CheckAgreement("p", {Rank("p", {0, 1}, "a"), Rank("p", {0, 1}, "a"),
+                                   Rank("p", {2, 3}, "b"), Rank("p", {2, 3}, "b")})
+                  .ok());
+}
+
+TEST(AgreementTest, AnotherPlanIsRefusedAndItsRankNamed) {
+  const absl::Status status = CheckAgreement("p", {Rank("p", {0, 1}, "a"), Rank("q", {0, 1}, "a")});
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_NE(status.message().find("rank 1"), absl::string_view::npos);
+}
+
+TEST(AgreementTest, AnotherSequenceInsideAGroupIsRefused) {
+  EXPECT_EQ(CheckAgreement("p", {Rank("p", {0, 1}, "a"), Rank("p", {0, 1}, "b")}).code(),
+            absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(CheckAgreement("p", {Rank("p", {0, 1}, "a"), Rank("p", {1}, "a")}).code(),
+            absl::StatusCode::kFailedPrecondition);
+}
+
+TEST(AgreementTest, GroupsThatCannotBeAreRefused) {
+  EXPECT_EQ(CheckAgreement("p", {Rank("p", {1}, "a"), Rank("p", {1}, "a")}).code(),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(CheckAgreement("p", {Rank("p", {0, 7}, "a")}).code(),
+            absl::StatusCode::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace strata::worker

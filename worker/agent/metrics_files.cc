@@ -1,0 +1,168 @@
+#include "worker/agent/metrics_files.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <map>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "common/status_macros.h"
+#include "worker/agent/step_json.h"
+
+namespace strata::worker {
+namespace {
+
+absl::Status PathError(const std::string& path, const char* action) {
+  return absl::InvalidArgumentError(absl::StrCat(path, ": ", strerror(errno), " (", action, ")"));
+}
+
+absl::Status WriteAll(const Descriptor& file, const std::string& path, const std::string& text) {
+  size_t done = 0;
+  while (done < text.size()) {
+    const ssize_t written = write(file.get(), text.data() + done, text.size() - done);
+    if (written < 0 && errno != EINTR) return PathError(path, "write");
+    if (written > 0) done += static_cast<size_t>(written);
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::string> ReadAll(const std::string& path) {
+  const Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!file.is_open())
+    return errno == ENOENT ? absl::StatusOr<std::string>("") : PathError(path, "open");
+  std::string text;
+  char bytes[64 << 10];
+  for (;;) {
+    const ssize_t size = read(file.get(), bytes, sizeof(bytes));
+    if (size == 0) return text;
+    if (size > 0) {
+      text.append(bytes, static_cast<size_t>(size));
+    } else if (errno != EINTR) {
+      return PathError(path, "read");
+    }
+  }
+}
+
+absl::Status Replace(const std::string& path, const std::string& text) {
+  const std::string temporary = absl::StrCat(path, ".new");
+  {
+    const Descriptor file(open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+    if (!file.is_open()) return PathError(path, "create");
+    RETURN_IF_ERROR(WriteAll(file, temporary, text));
+    if (fsync(file.get()) != 0) return PathError(temporary, "fsync");
+  }
+  if (rename(temporary.c_str(), path.c_str()) != 0) return PathError(path, "rename");
+  return absl::OkStatus();
+}
+
+bool SameFile(const std::string& a, const std::string& b) {
+  struct stat first {
+  }, second{};
+  return stat(a.c_str(), &first) == 0 && stat(b.c_str(), &second) == 0 &&
+         first.st_dev == second.st_dev && first.st_ino == second.st_ino;
+}
+
+int64_t CountLines(const std::string& text) {
+  int64_t lines = 0;
+  for (const char c : text) lines += c == '\n';
+  return lines;
+}
+
+}  // namespace
+
+std::string CutAtStep(const std::string& text, int64_t step) {
+  std::map<int64_t, absl::string_view> lines;
+  for (size_t begin = 0, end; (end = text.find('\n', begin)) != std::string::npos;
+       begin = end + 1) {
+    const absl::string_view line = absl::string_view(text).substr(begin, end + 1 - begin);
+    const std::optional<int64_t> number = StepOfLine(line);
+    if (number.has_value() && *number >= 1 && *number <= step) lines[*number] = line;
+  }
+  std::string kept;
+  int64_t next = 1;
+  for (const auto& [number, line] : lines) {
+    if (number != next++) break;
+    absl::StrAppend(&kept, line);
+  }
+  return kept;
+}
+
+absl::StatusOr<std::string> CutFile(const std::string& path, int64_t step,
+                                    const std::string& fallback) {
+  struct stat info {};
+  if (stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode)) {
+    if (S_ISDIR(info.st_mode)) {
+      errno = EISDIR;
+      return PathError(path, "open");
+    }
+    return fallback;
+  }
+  std::string text;
+  if (step > 0) {
+    ASSIGN_OR_RETURN(text, ReadAll(path));
+  }
+  std::string kept = CutAtStep(text, step);
+  if (CountLines(kept) < CountLines(fallback)) kept = fallback;
+  RETURN_IF_ERROR(Replace(path, kept));
+  return kept;
+}
+
+absl::StatusOr<MetricsFiles::File> MetricsFiles::OpenFile(const std::string& path) {
+  File file{path, Descriptor(open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644))};
+  if (!file.descriptor.is_open()) return PathError(path, "open");
+  return file;
+}
+
+absl::StatusOr<MetricsFiles> MetricsFiles::Open(const std::string& job_directory,
+                                                const std::string& metrics_path,
+                                                const std::string& epoch_folder, int64_t start_step,
+                                                bool* missing) {
+  const std::string own = absl::StrCat(job_directory, "/metrics.jsonl");
+  std::vector<std::string> published = {own};
+  if (!metrics_path.empty() && metrics_path != own && !SameFile(metrics_path, own)) {
+    published.push_back(metrics_path);
+  }
+  // What any of them has of the records before the checkpoint, for those that lack some.
+  std::string records;
+  for (const std::string& path : published) {
+    struct stat info {};
+    if (start_step == 0 || stat(path.c_str(), &info) != 0 || !S_ISREG(info.st_mode)) continue;
+    ASSIGN_OR_RETURN(const std::string text, ReadAll(path));
+    const std::string kept = CutAtStep(text, start_step);
+    if (CountLines(kept) > CountLines(records)) records = kept;
+  }
+  *missing = CountLines(records) < start_step;
+  MetricsFiles files;
+  ASSIGN_OR_RETURN(File epoch, OpenFile(absl::StrCat(epoch_folder, "/metrics.jsonl")));
+  files.files_.push_back(std::move(epoch));
+  for (const std::string& path : published) {
+    RETURN_IF_ERROR(CutFile(path, start_step, records).status());
+    ASSIGN_OR_RETURN(File file, OpenFile(path));
+    files.files_.push_back(std::move(file));
+  }
+  return files;
+}
+
+absl::Status MetricsFiles::Append(const std::string& line) {
+  for (const File& file : files_) {
+    RETURN_IF_ERROR(WriteAll(file.descriptor, file.path, line));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status MetricsFiles::Sync() {
+  for (const File& file : files_) {
+    // EINVAL: a pipe or a terminal, which keeps nothing.
+    if (fdatasync(file.descriptor.get()) != 0 && errno != EINVAL && errno != EROFS) {
+      return PathError(file.path, "fdatasync");
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace strata::worker

@@ -1,0 +1,103 @@
+#include "worker/agent/standalone.h"
+
+#include <algorithm>
+#include <optional>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "worker/agent/epoch_folder.h"
+#include "worker/agent/job_task.h"
+#include "worker/agent/metrics_files.h"
+#include "worker/agent/plan_task.h"
+#include "worker/agent/request_check.h"
+#include "worker/agent/supervisor.h"
+
+namespace strata::worker {
+namespace {
+
+// Invalid files and folders are the user's (2), what breaks is the job's (1).
+v1::Finished FailedWith(const absl::Status& status) {
+  const bool usage = status.code() == absl::StatusCode::kInvalidArgument;
+  return Failed(usage ? 2 : 1, std::string(status.message()));
+}
+
+v1::TrainerTask MakeTask(const v1::StandaloneRequest& request) {
+  v1::TrainerTask task;
+  switch (request.task()) {
+    case v1::StandaloneRequest::TASK_EVALUATE:
+      task.set_kind(v1::TrainerTask::KIND_EVALUATE);
+      *task.mutable_request() = request;
+      break;
+    case v1::StandaloneRequest::TASK_GENERATE:
+      task.set_kind(v1::TrainerTask::KIND_GENERATE);
+      *task.mutable_request() = request;
+      break;
+    default:
+      task.set_kind(v1::TrainerTask::KIND_TRAIN);
+      *task.mutable_job() = request.job();
+      task.set_resume(request.resume());
+      task.set_job_directory(request.job_directory());
+  }
+  task.set_ranks(static_cast<int>(request.ranks()));
+  task.set_threads(static_cast<int>(request.threads_per_rank()));
+  return task;
+}
+
+// Starts a group for a task and sees it through.
+v1::Finished Supervise(const v1::TrainerTask& task, int ranks, const std::string& progress_folder,
+                       GroupTask& group_task, ClientLink& client, const common::Clock& clock) {
+  absl::StatusOr<TrainerGroup> group =
+      TrainerGroup::Start(ranks, task.job_directory(), progress_folder);
+  if (!group.ok()) return Failed(1, std::string(group.status().message()));
+  return Supervisor(&client, &*group, &group_task, &clock).Run();
+}
+
+// The job's directory and its records, made ready for this epoch.
+absl::StatusOr<MetricsFiles> OpenMetrics(const v1::StandaloneRequest& request,
+                                         const v1::JobPlan& plan, const std::string& epoch_folder,
+                                         ClientLink& client) {
+  bool missing = false;
+  absl::StatusOr<MetricsFiles> metrics = MetricsFiles::Open(
+      request.job_directory(), request.metrics_path(), epoch_folder, plan.start_step(), &missing);
+  if (metrics.ok() && missing) {
+    client.Notice(v1::Notice::SEVERITY_WARNING,
+                  absl::StrCat("some step records up to step ", plan.start_step(),
+                               " are no longer in ", request.job_directory(), "/metrics.jsonl"));
+  }
+  return metrics;
+}
+
+}  // namespace
+
+v1::Finished RunStandalone(const v1::StandaloneRequest& request, ClientLink& client,
+                           const common::Clock& clock) {
+  if (const absl::Status status = CheckRequest(request); !status.ok()) {
+    return Failed(2, absl::StrCat("standalone request: ", std::string(status.message())));
+  }
+  v1::TrainerTask task = MakeTask(request);
+  const bool train = task.kind() == v1::TrainerTask::KIND_TRAIN;
+  if (train) task.set_minimum_epoch(NewestEpoch(request.job_directory()) + 1);
+
+  PlanTask planning(task);
+  const v1::Finished planned = Supervise(task, 1, "", planning, client, clock);
+  if (planned.outcome() != v1::Finished::SUCCEEDED) return planned;
+  if (!planning.plan().has_value()) return Failed(1, "the planning process gave no plan");
+  *task.mutable_plan() = *planning.plan();
+  for (const v1::Notice& notice : task.plan().notices()) {
+    client.Notice(notice.severity(), notice.text());
+  }
+  task.mutable_plan()->clear_notices();
+  if (!train) {
+    JobTask job(task, &client, nullptr);
+    return Supervise(task, task.ranks(), "", job, client, clock);
+  }
+  const absl::StatusOr<std::string> folder =
+      MakeEpochFolder(request.job_directory(), task.plan().epoch());
+  if (!folder.ok()) return FailedWith(folder.status());
+  absl::StatusOr<MetricsFiles> metrics = OpenMetrics(request, task.plan(), *folder, client);
+  if (!metrics.ok()) return FailedWith(metrics.status());
+  JobTask job(task, &client, &*metrics);
+  return Supervise(task, task.ranks(), *folder, job, client, clock);
+}
+
+}  // namespace strata::worker

@@ -1,0 +1,81 @@
+#include "worker/agent/step_merger.h"
+
+#include "gtest/gtest.h"
+#include "worker/agent/checkpoint_gate.h"
+
+namespace strata::worker {
+namespace {
+
+v1::StepRecord Report(int64_t step, double loss, int64_t measured, int64_t overhead) {
+  v1::StepRecord record;
+  record.set_step(step);
+  record.set_loss(loss);
+  v1::TierMemory* const host = record.add_memory();
+  host->set_tier("host");
+  host->set_measured_bytes(measured);
+  host->set_overhead_bytes(overhead);
+  return record;
+}
+
+TEST(StepMergerTest, ARecordIsRankZerosWithTheWorstRanksMemory) {
+  for (const bool rank_zero_first : {true, false}) {
+    StepMerger merger(2, 4);
+    const v1::StepRecord zero = Report(5, 1.5, 100, 60), one = Report(5, 99, 90, 10);
+    const auto first = merger.Add(rank_zero_first ? 0 : 1, rank_zero_first ? zero : one);
+    ASSERT_TRUE(first.ok());
+    EXPECT_FALSE(first->has_value());
+    const auto second = merger.Add(rank_zero_first ? 1 : 0, rank_zero_first ? one : zero);
+    ASSERT_TRUE(second.ok() && second->has_value());
+    EXPECT_EQ((*second)->loss(), 1.5);
+    ASSERT_EQ((*second)->memory_size(), 1);
+    EXPECT_EQ((*second)->memory(0).measured_bytes(), 90);
+  }
+}
+
+TEST(StepMergerTest, AStepTwiceOrSkippedIsRefused) {
+  StepMerger merger(1, 0);
+  EXPECT_TRUE(merger.Add(0, Report(1, 1, 0, 0)).ok());
+  EXPECT_FALSE(merger.Add(0, Report(1, 1, 0, 0)).ok());
+  EXPECT_FALSE(merger.Add(0, Report(3, 1, 0, 0)).ok());
+}
+
+v1::CheckpointWritten Written(int64_t step, const std::string& fragment) {
+  v1::CheckpointWritten written;
+  written.set_step(step);
+  written.set_fragment(fragment);
+  return written;
+}
+
+TEST(CheckpointGateTest, ACheckpointWaitsForAllRanksAndForItsRecords) {
+  CheckpointGate gate(2, 0);
+  EXPECT_FALSE(gate.Next().has_value());
+  ASSERT_TRUE(gate.Written(1, Written(20, "b")).ok());
+  gate.Published(20);
+  EXPECT_FALSE(gate.Next().has_value());
+  ASSERT_TRUE(gate.Written(0, Written(20, "a")).ok());
+  const auto commit = gate.Next();
+  ASSERT_TRUE(commit.has_value());
+  EXPECT_EQ(commit->step(), 20);
+  ASSERT_EQ(commit->fragments_size(), 2);
+  EXPECT_EQ(commit->fragments(0), "a");
+  EXPECT_EQ(commit->fragments(1), "b");
+  EXPECT_FALSE(gate.Next().has_value());
+}
+
+TEST(CheckpointGateTest, RecordsThatAreNotPublishedHoldItBack) {
+  CheckpointGate gate(1, 0);
+  ASSERT_TRUE(gate.Written(0, Written(20, "a")).ok());
+  gate.Published(19);
+  EXPECT_FALSE(gate.Next().has_value());
+  gate.Published(20);
+  EXPECT_TRUE(gate.Next().has_value());
+}
+
+TEST(CheckpointGateTest, ASecondFileOfARankIsRefused) {
+  CheckpointGate gate(2, 0);
+  ASSERT_TRUE(gate.Written(0, Written(20, "a")).ok());
+  EXPECT_FALSE(gate.Written(0, Written(20, "a")).ok());
+}
+
+}  // namespace
+}  // namespace strata::worker

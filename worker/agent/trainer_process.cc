@@ -1,0 +1,165 @@
+#include "worker/agent/trainer_process.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
+
+extern char** environ;
+
+namespace strata::worker {
+namespace {
+
+absl::Status SystemError(const std::string& what) {
+  return absl::InternalError(absl::StrCat(what, ": ", strerror(errno)));
+}
+
+// A descriptor that no number in the child collides with.
+absl::StatusOr<Descriptor> MoveUp(Descriptor descriptor) {
+  if (descriptor.get() > kTrainerProgress) return descriptor;
+  Descriptor moved(fcntl(descriptor.get(), F_DUPFD_CLOEXEC, kTrainerProgress + 1));
+  if (!moved.is_open()) return SystemError("fcntl(F_DUPFD_CLOEXEC)");
+  return moved;
+}
+
+absl::StatusOr<Descriptor> OpenProgress(const std::string& path) {
+  Descriptor file(path.empty() ? memfd_create("strata-progress", MFD_CLOEXEC)
+                               : open(path.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+  if (!file.is_open()) return SystemError(path.empty() ? "memfd_create" : path);
+  return MoveUp(std::move(file));
+}
+
+// What the child becomes: nothing open but its descriptors, no signal blocked or ignored.
+class SpawnSettings {
+ public:
+  SpawnSettings(int socket, int progress) {
+    posix_spawn_file_actions_init(&actions_);
+    posix_spawn_file_actions_addopen(&actions_, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+    posix_spawn_file_actions_adddup2(&actions_, STDERR_FILENO, STDOUT_FILENO);
+    posix_spawn_file_actions_adddup2(&actions_, socket, kTrainerSocket);
+    posix_spawn_file_actions_adddup2(&actions_, progress, kTrainerProgress);
+    posix_spawnattr_init(&attributes_);
+    sigset_t none, defaults;
+    sigemptyset(&none);
+    sigfillset(&defaults);
+    posix_spawnattr_setsigmask(&attributes_, &none);
+    posix_spawnattr_setsigdefault(&attributes_, &defaults);
+    posix_spawnattr_setpgroup(&attributes_, 0);
+    posix_spawnattr_setflags(
+        &attributes_, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+  }
+  ~SpawnSettings() {
+    posix_spawn_file_actions_destroy(&actions_);
+    posix_spawnattr_destroy(&attributes_);
+  }
+  SpawnSettings(const SpawnSettings&) = delete;
+  SpawnSettings& operator=(const SpawnSettings&) = delete;
+
+  const posix_spawn_file_actions_t* actions() const { return &actions_; }
+  const posix_spawnattr_t* attributes() const { return &attributes_; }
+
+ private:
+  posix_spawn_file_actions_t actions_;
+  posix_spawnattr_t attributes_;
+};
+
+int OpenProcess(pid_t pid) { return static_cast<int>(syscall(SYS_pidfd_open, pid, 0)); }
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<TrainerProcess>> TrainerProcess::Start(const TrainerStart& start) {
+  int pair[2];
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0) {
+    return SystemError("socketpair");
+  }
+  Descriptor ours(pair[0]);
+  ASSIGN_OR_RETURN(const Descriptor theirs, MoveUp(Descriptor(pair[1])));
+  RETURN_IF_ERROR(SetNonBlocking(ours.get()));
+  ASSIGN_OR_RETURN(Descriptor progress, OpenProgress(start.progress_path));
+
+  std::vector<char*> argv = {const_cast<char*>(start.binary.c_str())};
+  for (const std::string& argument : start.arguments) {
+    argv.push_back(const_cast<char*>(argument.c_str()));
+  }
+  argv.push_back(nullptr);
+  const SpawnSettings settings(theirs.get(), progress.get());
+  pid_t pid = -1;
+  const int error = posix_spawn(&pid, start.binary.c_str(), settings.actions(),
+                                settings.attributes(), argv.data(), environ);
+  if (error != 0) {
+    return absl::NotFoundError(absl::StrCat(start.binary, ": ", strerror(error)));
+  }
+  Descriptor process(OpenProcess(pid));
+  if (!process.is_open()) {
+    const absl::Status status = SystemError("pidfd_open");
+    kill(pid, SIGKILL);
+    waitpid(pid, nullptr, 0);
+    return status;
+  }
+  return std::unique_ptr<TrainerProcess>(
+      new TrainerProcess(pid, std::move(process), std::move(ours), std::move(progress)));
+}
+
+TrainerProcess::TrainerProcess(pid_t pid, Descriptor process, Descriptor socket,
+                               Descriptor progress)
+    : pid_(pid),
+      process_(std::move(process)),
+      socket_(std::move(socket)),
+      progress_(std::move(progress)),
+      sender_(socket_.get()),
+      receiver_(socket_.get()) {}
+
+TrainerProcess::~TrainerProcess() {
+  if (reaped_) return;
+  Kill();
+  while (waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
+  }
+}
+
+void TrainerProcess::Hang() { shutdown(socket_.get(), SHUT_WR); }
+
+void TrainerProcess::Kill() {
+  if (reaped_) return;
+  killed_ = true;
+  kill(-pid_, SIGKILL);
+  kill(pid_, SIGKILL);  // also in the moment before it has its group
+}
+
+bool TrainerProcess::Reap() {
+  if (reaped_) return true;
+  int status = 0;
+  const pid_t found = waitpid(pid_, &status, WNOHANG);
+  if (found != pid_) return false;
+  reaped_ = true;
+  if (WIFSIGNALED(status)) {
+    signal_ = WTERMSIG(status);
+  } else {
+    exit_code_ = WEXITSTATUS(status);
+  }
+  return true;
+}
+
+std::string TrainerProcess::DescribeEnd() const {
+  if (signal_ != 0) {
+    return absl::StrCat("was killed by signal ", signal_, " (", strsignal(signal_), ")");
+  }
+  return absl::StrCat("exited with code ", exit_code_);
+}
+
+std::string TrainerProcess::DescribePosition() {
+  const absl::StatusOr<std::unique_ptr<ProgressReader>> reader =
+      ProgressReader::Open(progress_.get());
+  return reader.ok() ? (*reader)->DescribePosition() : "";
+}
+
+}  // namespace strata::worker

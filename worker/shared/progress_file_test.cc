@@ -1,0 +1,131 @@
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <string>
+
+#include "common/rng.h"
+#include "gtest/gtest.h"
+#include "worker/shared/progress_reader.h"
+#include "worker/shared/progress_writer.h"
+
+namespace strata::worker {
+namespace {
+
+constexpr ProgressSizes kSizes = {.label_capacity = 5, .ring_bytes = 300};
+
+class ProgressFileTest : public testing::Test {
+ protected:
+  ProgressFileTest() : descriptor_(memfd_create("progress", MFD_CLOEXEC)) {}
+  ~ProgressFileTest() override { close(descriptor_); }
+
+  void Overwrite(off_t at, const void* bytes, size_t size) {
+    ASSERT_EQ(pwrite(descriptor_, bytes, size, at), static_cast<ssize_t>(size));
+  }
+  void WriteRecord() { ASSERT_TRUE(ProgressWriter::Create(descriptor_, kSizes).ok()); }
+
+  const int descriptor_;
+};
+
+TEST_F(ProgressFileTest, TheReaderSeesWhatTheWriterIsAt) {
+  auto writer = ProgressWriter::Create(descriptor_, kSizes);
+  ASSERT_TRUE(writer.ok());
+  auto reader = ProgressReader::Open(descriptor_);
+  ASSERT_TRUE(reader.ok()) << reader.status();
+  EXPECT_EQ((*reader)->DescribePosition(), "");
+  EXPECT_EQ((*reader)->outcome().state, OutcomeState::kNone);
+
+  (*writer)->SetLabels({{"load", "forward block 0"}, {"load", "loss"}});
+  (*writer)->SetStep(17);
+  (*writer)->Begin(0, 0, 1);
+  (*writer)->Begin(2, 1, 1);
+  EXPECT_EQ((*reader)->step(), 17);
+  EXPECT_EQ((*reader)->Current(0), "forward block 0");
+  EXPECT_EQ((*reader)->Current(2), "loss");
+  EXPECT_EQ((*reader)->Current(1), "");
+  EXPECT_EQ((*reader)->DescribePosition(), "step 17, 'loss'");
+  const uint64_t ticks = (*reader)->ticks();
+  (*writer)->End(2);
+  EXPECT_EQ((*reader)->Current(2), "");
+  EXPECT_GT((*reader)->ticks(), ticks);
+  EXPECT_EQ((*reader)->Latest(), "loss");
+}
+
+TEST_F(ProgressFileTest, TheOutcomeOutlivesTheWriter) {
+  {
+    auto writer = ProgressWriter::Create(descriptor_, kSizes);
+    ASSERT_TRUE(writer.ok());
+    (*writer)->SetOutcome(OutcomeState::kFailed, 1, std::string(5000, 'x'));
+  }
+  auto reader = ProgressReader::Open(descriptor_);
+  ASSERT_TRUE(reader.ok());
+  EXPECT_EQ((*reader)->outcome().state, OutcomeState::kFailed);
+  EXPECT_EQ((*reader)->outcome().exit_code, 1);
+  EXPECT_EQ((*reader)->outcome().message, std::string(kOutcomeMessageBytes - 1, 'x'));
+}
+
+TEST_F(ProgressFileTest, LabelsBeyondTheCapacityAreCutOffAndNumbered) {
+  auto writer = ProgressWriter::Create(descriptor_, kSizes);
+  ASSERT_TRUE(writer.ok());
+  (*writer)->SetLabels({{"a", "b", std::string(100, 'c')}, {"d", "e", "f"}});
+  auto reader = ProgressReader::Open(descriptor_);
+  ASSERT_TRUE(reader.ok());
+  (*writer)->Begin(0, 0, 2);
+  EXPECT_EQ((*reader)->Current(0), std::string(kLabelBytes - 1, 'c'));
+  (*writer)->Begin(0, 1, 1);
+  EXPECT_EQ((*reader)->Current(0), "e");
+  (*writer)->Begin(0, 1, 2);
+  EXPECT_EQ((*reader)->Current(0), "instruction 2");
+}
+
+TEST_F(ProgressFileTest, TheRingIsSharedAndAligned) {
+  auto writer = ProgressWriter::Create(descriptor_, kSizes);
+  ASSERT_TRUE(writer.ok());
+  auto reader = ProgressReader::Open(descriptor_);
+  ASSERT_TRUE(reader.ok());
+  ASSERT_EQ((*writer)->ring().size(), 300u);
+  EXPECT_EQ(reinterpret_cast<uintptr_t>((*writer)->ring().data()) % 64, 0u);
+  (*writer)->ring()[299] = std::byte{42};
+  EXPECT_EQ((*reader)->ring()[299], std::byte{42});
+}
+
+TEST_F(ProgressFileTest, AFileWithoutARecordIsNotReadyYet) {
+  EXPECT_EQ(ProgressReader::Open(descriptor_).status().code(), absl::StatusCode::kUnavailable);
+  ASSERT_EQ(ftruncate(descriptor_, 8192), 0);
+  EXPECT_EQ(ProgressReader::Open(descriptor_).status().code(), absl::StatusCode::kUnavailable);
+}
+
+TEST_F(ProgressFileTest, AnotherMagicVersionOrSizeIsRefused) {
+  WriteRecord();
+  Overwrite(0, "X", 1);
+  EXPECT_EQ(ProgressReader::Open(descriptor_).status().code(), absl::StatusCode::kInvalidArgument);
+  WriteRecord();
+  const uint32_t version = kProgressVersion + 1;
+  Overwrite(offsetof(ProgressHeader, version), &version, sizeof(version));
+  EXPECT_EQ(ProgressReader::Open(descriptor_).status().code(), absl::StatusCode::kInvalidArgument);
+  WriteRecord();
+  ASSERT_EQ(ftruncate(descriptor_, 4096), 0);
+  EXPECT_EQ(ProgressReader::Open(descriptor_).status().code(), absl::StatusCode::kInvalidArgument);
+  ASSERT_EQ(ftruncate(descriptor_, 100), 0);
+  EXPECT_EQ(ProgressReader::Open(descriptor_).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST_F(ProgressFileTest, GarbageBehindAGoodStartIsReadWithoutHarm) {
+  for (uint64_t round = 0; round < 500; ++round) {
+    WriteRecord();
+    const size_t first = offsetof(ProgressHeader, first_label);
+    std::string garbage(ProgressFileBytes(kSizes) - first, '\0');
+    for (size_t i = 0; i < garbage.size(); ++i) {
+      garbage[i] = static_cast<char>(common::MixBits(round, i));
+    }
+    Overwrite(static_cast<off_t>(first), garbage.data(), garbage.size());
+    auto reader = ProgressReader::Open(descriptor_);
+    ASSERT_TRUE(reader.ok());
+    EXPECT_LT((*reader)->DescribePosition().size(), 200u);
+    EXPECT_LT((*reader)->outcome().message.size(), kOutcomeMessageBytes + 1);
+    for (int stream = -1; stream <= kProgressStreams; ++stream) (*reader)->Current(stream);
+  }
+}
+
+}  // namespace
+}  // namespace strata::worker

@@ -1,0 +1,115 @@
+#include "worker/shared/progress_reader.h"
+
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+
+namespace strata::worker {
+namespace {
+
+// Text of at most `capacity` bytes that should end with '\0' and perhaps does not.
+std::string TextOf(const char* bytes, size_t capacity) {
+  return std::string(bytes, strnlen(bytes, capacity));
+}
+
+absl::Status CheckHeader(const ProgressHeader& header, size_t size) {
+  if (std::memcmp(header.magic, kProgressMagic, sizeof(kProgressMagic)) != 0) {
+    static constexpr char kNothing[sizeof(kProgressMagic)] = {};
+    if (std::memcmp(header.magic, kNothing, sizeof(kNothing)) == 0) {
+      return absl::UnavailableError("progress file: not laid out yet");
+    }
+    return absl::InvalidArgumentError("progress file: wrong magic");
+  }
+  std::atomic_thread_fence(std::memory_order_acquire);
+  if (header.version != kProgressVersion || header.header_bytes != sizeof(ProgressHeader)) {
+    return absl::InvalidArgumentError(absl::StrCat("progress file: version ", header.version,
+                                                   ", this build reads ", kProgressVersion));
+  }
+  const ProgressSizes sizes{header.label_capacity, header.ring_bytes};
+  if (header.file_bytes != size || ProgressFileBytes(sizes) != size) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("progress file: ", size, " bytes, its header says ", header.file_bytes));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<ProgressReader>> ProgressReader::Open(int descriptor) {
+  struct stat info {};
+  if (fstat(descriptor, &info) != 0) {
+    return absl::InternalError(absl::StrCat("progress file: fstat: ", strerror(errno)));
+  }
+  const size_t size = static_cast<size_t>(info.st_size);
+  if (size == 0) return absl::UnavailableError("progress file: not laid out yet");
+  if (size < sizeof(ProgressHeader)) {
+    return absl::InvalidArgumentError(absl::StrCat("progress file: only ", size, " bytes"));
+  }
+  void* const bytes = mmap(nullptr, size, PROT_READ, MAP_SHARED, descriptor, 0);
+  if (bytes == MAP_FAILED) {
+    return absl::InternalError(absl::StrCat("progress file: mmap: ", strerror(errno)));
+  }
+  if (absl::Status status = CheckHeader(*static_cast<const ProgressHeader*>(bytes), size);
+      !status.ok()) {
+    munmap(bytes, size);
+    return status;
+  }
+  return std::unique_ptr<ProgressReader>(
+      new ProgressReader(static_cast<const std::byte*>(bytes), size));
+}
+
+ProgressReader::ProgressReader(const std::byte* bytes, size_t size)
+    : bytes_(bytes),
+      size_(size),
+      header_(reinterpret_cast<const ProgressHeader*>(bytes)),
+      sizes_{header_->label_capacity, header_->ring_bytes} {}
+
+ProgressReader::~ProgressReader() { munmap(const_cast<std::byte*>(bytes_), size_); }
+
+std::string ProgressReader::Label(uint64_t position) const {
+  if (position == 0) return "";
+  const uint64_t program = (position - 1) >> 32;
+  const uint32_t instruction = static_cast<uint32_t>(position - 1);
+  if (program < kProgressPrograms && header_->labels_ready.load(std::memory_order_acquire) != 0 &&
+      instruction < header_->label_count[program]) {
+    const uint64_t label = uint64_t{header_->first_label[program]} + instruction;
+    if (label < sizes_.label_capacity) {
+      return TextOf(
+          reinterpret_cast<const char*>(bytes_) + ProgressLabelsOffset() + label * kLabelBytes,
+          kLabelBytes);
+    }
+  }
+  return absl::StrCat("instruction ", instruction);
+}
+
+std::string ProgressReader::Current(int stream) const {
+  if (stream < 0 || stream >= kProgressStreams) return "";
+  return Label(header_->current[stream].load(std::memory_order_relaxed));
+}
+
+std::string ProgressReader::Latest() const {
+  return Label(header_->latest.load(std::memory_order_relaxed));
+}
+
+std::string ProgressReader::DescribePosition() const {
+  const std::string label = Latest();
+  if (label.empty()) return "";
+  return absl::StrCat("step ", step(), ", '", label, "'");
+}
+
+ProgressReader::Outcome ProgressReader::outcome() const {
+  const uint32_t state = header_->outcome.state.load(std::memory_order_acquire);
+  if (state == 0 || state > static_cast<uint32_t>(OutcomeState::kInterrupted)) return {};
+  return {static_cast<OutcomeState>(state), header_->outcome.exit_code,
+          TextOf(header_->outcome.message, kOutcomeMessageBytes)};
+}
+
+absl::Span<const std::byte> ProgressReader::ring() const {
+  return absl::MakeConstSpan(bytes_ + ProgressRingOffset(sizes_), sizes_.ring_bytes);
+}
+
+}  // namespace strata::worker

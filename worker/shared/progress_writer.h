@@ -1,0 +1,53 @@
+// The trainer's side of its progress file.
+#ifndef STRATA_WORKER_SHARED_PROGRESS_WRITER_H_
+#define STRATA_WORKER_SHARED_PROGRESS_WRITER_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "worker/shared/progress_layout.h"
+
+namespace strata::worker {
+
+// Owns a shared, writable map of the file. Begin and End may be called by several threads, each
+// stream by one of them; the rest by one thread.
+class ProgressWriter {
+ public:
+  // Sizes the file, which is empty or to be overwritten, and lays an empty record into it.
+  // `descriptor` stays the caller's. Errors: those of the system calls, as Internal.
+  static absl::StatusOr<std::unique_ptr<ProgressWriter>> Create(int descriptor,
+                                                                const ProgressSizes& sizes);
+  ~ProgressWriter();
+  ProgressWriter(const ProgressWriter&) = delete;
+  ProgressWriter& operator=(const ProgressWriter&) = delete;
+
+  // Labels of the instructions of each program; what exceeds the capacity has no label.
+  void SetLabels(const std::vector<std::vector<std::string>>& programs);
+
+  // Where collectives record their operations: ring_bytes, aligned to 64.
+  absl::Span<std::byte> ring() const;
+
+  void SetStep(int64_t step) { header_->step.store(step, std::memory_order_relaxed); }
+  void Begin(int stream, int program, int instruction);
+  void End(int stream);
+
+  // To be called once, before a voluntary exit.
+  void SetOutcome(OutcomeState state, int exit_code, const std::string& message);
+
+ private:
+  ProgressWriter(std::byte* bytes, size_t size, const ProgressSizes& sizes);
+
+  std::byte* const bytes_;
+  const size_t size_;
+  ProgressHeader* const header_;
+  const ProgressSizes sizes_;
+};
+
+}  // namespace strata::worker
+
+#endif  // STRATA_WORKER_SHARED_PROGRESS_WRITER_H_
