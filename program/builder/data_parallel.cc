@@ -289,7 +289,7 @@ class Builder {
                             sets > 0 ? "gather losses and norms" : "gather losses", own,
                             Whole(leaves_, leaves_bytes()), options_.scratch);
     }
-    const int64_t results = (sets > 0 ? 4 : 1) * 8;  // kLoss, or kLoss … kApply
+    const int64_t results = (sets > 0 ? 5 : 1) * 8;  // kLoss, or kLoss … kClipped
     assembler_.CallOp({.kind = OpKind::kFinishStep,
                        .ints = {options_.virtual_shards, sets},
                        .floats = {options_.gradient_clip}},

@@ -87,7 +87,8 @@ enum class OpKind : uint8_t {
   // the fixed tree, the
   // sets' norms left to right; then kLoss = Σ · kInverseTokens, kGradientNorm, kClipFactor = min(1,
   // clip / (norm + 1e-6))
-  // (1 when clip is 0), kApply = loss and norm are finite. ints: {V, sets}; floats: {clip}. With 0
+  // (1 when clip is 0), kClipped, kApply = loss and norm are finite. ints: {V, sets}; floats:
+  // {clip}. With 0
   // sets only kLoss.
   kFinishStep,
   // Operands: param, m, v (read), gradient (read), scalars (kLearningRate, kApplied, kClipFactor),

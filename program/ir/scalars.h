@@ -19,7 +19,8 @@ enum class Scalar : uint8_t {
   kLoss,
   kGradientNorm,  // before clipping
   kClipFactor,
-  kApply,  // 1: the update is applied; 0: the gradient was not finite
+  kApply,    // 1: the update is applied; 0: the gradient was not finite
+  kClipped,  // 1: the clip factor is below 1
 };
 inline constexpr int kScalarCount = 16;  // room to grow without changing plans
 inline constexpr int64_t kScalarBytes = kScalarCount * 8;

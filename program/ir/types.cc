@@ -13,7 +13,7 @@ const char* Name(Tier tier) {
 const char* Name(Stream stream) {
   static constexpr const char* kNames[] = {"compute", "parameters", "gradients", "tensor",
                                            "send",    "receive",    "fetch",     "evict",
-                                           "host",    "caller"};
+                                           "host",    "ssd-read",   "ssd-write", "caller"};
   return kNames[static_cast<int>(stream)];
 }
 const char* Name(Group group) {
@@ -54,8 +54,8 @@ const char* Name(SlotClass klass) {
 }
 const char* Name(Scalar scalar) {
   static constexpr const char* kNames[] = {
-      "step",         "applied", "learning_rate", "inverse_tokens", "position",
-      "valid_tokens", "loss",    "gradient_norm", "clip_factor",    "apply"};
+      "step", "applied",       "learning_rate", "inverse_tokens", "position", "valid_tokens",
+      "loss", "gradient_norm", "clip_factor",   "apply",          "clipped"};
   return kNames[static_cast<int>(scalar)];
 }
 const char* Name(OpKind kind) {

@@ -21,12 +21,14 @@ enum class Stream : uint8_t {
   kTensor,      // collectives inside a block (tensor, sequence and context parallelism)
   kSend,        // pipeline sends
   kReceive,     // pipeline receives
-  kFetch,       // towards the device: SSD reads, host-to-device copies
-  kEvict,       // away from the device: device-to-host copies, SSD writes
+  kFetch,       // host-to-device copies
+  kEvict,       // device-to-host copies
   kHost,        // kernels on the host: updates where the state lives
+  kSsdRead,
+  kSsdWrite,
   kCaller,
 };
-inline constexpr int kStreamCount = 9;
+inline constexpr int kStreamCount = 11;
 
 // Symbolic groups of ranks; which ranks they are is resolved when ranks join.
 enum class Group : uint8_t {
