@@ -18,6 +18,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -47,6 +48,9 @@ struct EngineOptions {
   HostOps* host = nullptr;
   const common::Clock* clock = nullptr;  // null: the monotonic clock
   ProgressSink* progress = nullptr;      // optional
+  // Optional: called by Create when all is open and bound but the arenas, so that the process's
+  // memory can be measured without them.
+  std::function<void()> before_arenas;
   // Optional: the latest trace.size() actions are recorded here, record i at i modulo the size.
   // Read it after Drain.
   absl::Span<TraceRecord> trace;
@@ -70,7 +74,7 @@ class Engine {
   // Runs one step of program `index` (in ProgramSet::programs). `applied`: updates applied before
   // it; says which copies of versioned slots are the step's own. Another program than before waits
   // for the end of everything first. Returns the first error of the engine, from whichever thread;
-  // after an error every call returns it.
+  // after an error every call returns it. InvalidArgument, without harm: no such program.
   absl::Status RunStep(int index, int64_t applied);
 
   // Waits for the end of all streams.

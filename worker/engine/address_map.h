@@ -1,0 +1,44 @@
+// Where a rank's slots lie: one arena per tier, and addresses in them.
+#ifndef STRATA_WORKER_ENGINE_ADDRESS_MAP_H_
+#define STRATA_WORKER_ENGINE_ADDRESS_MAP_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "memory/arena.h"
+#include "program/ir/program.h"
+#include "worker/engine/communication_binding.h"
+#include "worker/engine/op_binding.h"
+
+namespace strata::worker {
+
+class AddressMap {
+ public:
+  // `set` is borrowed. InvalidArgument: a laid-out set whose slots do not fit its arenas;
+  // Unimplemented: the SSD tier; ResourceExhausted: no memory.
+  static absl::StatusOr<AddressMap> Create(const program::ProgramSet& set);
+
+  // The operand's bytes on this rank, in a step that starts with `applied` updates.
+  // InvalidArgument: outside its slot, or in a group of another size than the program was made for.
+  absl::StatusOr<BoundOperand> Resolve(const program::Program& program,
+                                       const program::Operand& operand, const GroupTable& groups,
+                                       int64_t applied) const;
+
+  // A persistent slot's bytes.
+  absl::Span<std::byte> Bytes(int slot, int version, int64_t applied) const;
+  int64_t arena_bytes(program::Tier tier) const { return arenas_[static_cast<int>(tier)].bytes(); }
+
+ private:
+  explicit AddressMap(const program::ProgramSet& set) : set_(&set) {}
+
+  const program::ProgramSet* set_;
+  std::array<memory::Arena, program::kTierCount> arenas_;
+};
+
+}  // namespace strata::worker
+
+#endif  // STRATA_WORKER_ENGINE_ADDRESS_MAP_H_

@@ -1,0 +1,64 @@
+// From the program's communication to the communicator's operations.
+#ifndef STRATA_WORKER_ENGINE_COMMUNICATION_BINDING_H_
+#define STRATA_WORKER_ENGINE_COMMUNICATION_BINDING_H_
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "collectives/communicator.h"
+#include "program/passes/expand.h"
+#include "worker/engine/op_binding.h"
+
+namespace strata::worker {
+
+// Scratch that a program's collective needs, for builders: `bytes` as in program::Communication.
+int64_t CollectiveScratchBytes(program::CollectiveOp op, program::DType dtype, int64_t bytes,
+                               int group_size);
+
+// What this rank is in the symbolic groups, and their communicator groups.
+class GroupTable {
+ public:
+  // `groups`: world ranks per group, empty for this rank alone. Makes a communicator group for each
+  // group of more than one rank and each communication stream, so that the streams, which run ahead
+  // of each other differently on every rank, do not disturb each other's order; sends and receives
+  // share one. InvalidArgument: a group without this rank, or groups without a communicator.
+  static absl::StatusOr<GroupTable> Create(
+      const std::array<std::vector<int>, program::kGroupCount>& groups,
+      collectives::Communicator* communicator);
+
+  int size(program::Group group) const { return members_[static_cast<int>(group)].size; }
+  int index(program::Group group) const { return members_[static_cast<int>(group)].index; }
+  collectives::GroupId id(program::Group group, program::Stream stream) const {
+    return members_[static_cast<int>(group)].ids[static_cast<int>(stream)];
+  }
+
+ private:
+  struct Membership {
+    int size = 1;
+    int index = 0;
+    std::array<collectives::GroupId, program::kStreamCount> ids;
+  };
+  std::array<Membership, program::kGroupCount> members_;
+};
+
+// An operation for the communicator, or, in a group of one, what does the same here.
+struct BoundCommunication {
+  std::optional<collectives::Operation> operation;
+  BoundOp local;
+};
+
+// Binds a collective, send or receive. InvalidArgument: operands that do not hold what is moved, a
+// message to oneself; FailedPrecondition: the collective needs more scratch than it was given;
+// Unimplemented: sums of a type that cannot be added, streams that do not communicate.
+absl::StatusOr<BoundCommunication> BindCommunication(const program::Action& action,
+                                                     absl::Span<const BoundOperand> operands,
+                                                     const GroupTable& groups);
+
+}  // namespace strata::worker
+
+#endif  // STRATA_WORKER_ENGINE_COMMUNICATION_BINDING_H_

@@ -1,0 +1,22 @@
+// The last word of a step: loss, gradient norm, clip factor, and whether the update is applied.
+#ifndef STRATA_WORKER_ENGINE_FINISH_STEP_H_
+#define STRATA_WORKER_ENGINE_FINISH_STEP_H_
+
+#include <cstdint>
+
+namespace strata::worker {
+
+// Sum of values[0], values[stride], … values[(count - 1) · stride] in the fixed tree: leaves are
+// paired bottom-up, 2i with 2i + 1, an odd last one passes up unchanged. 0 for count 0.
+double TreeSum(const double* values, int64_t count, int64_t stride);
+
+// leaves[V, 1 + sets]: of each virtual shard the sum of its losses, then of each set the sum of the
+// squared gradients in the shard's range. Reads kInverseTokens of `read` and writes kLoss, and with
+// sets > 0 also kGradientNorm, kClipFactor and kApply of `written`; both are scalar blocks, and may
+// be the same. clip 0: no clipping.
+void FinishStep(const double* leaves, int64_t virtual_shards, int64_t sets, double clip,
+                const double* read, double* written);
+
+}  // namespace strata::worker
+
+#endif  // STRATA_WORKER_ENGINE_FINISH_STEP_H_
