@@ -1,0 +1,78 @@
+// What model/ reserves for kernels and collectives is at least what they ask for.
+#include "collectives/communicator.h"
+#include "gtest/gtest.h"
+#include "kernels/attention.h"
+#include "kernels/cross_entropy.h"
+#include "kernels/matmul.h"
+#include "kernels/rmsnorm.h"
+#include "model/emit/workspace.h"
+
+namespace strata::parity {
+namespace {
+
+constexpr int kThreads[] = {1, 2, 3, 16, 256};
+constexpr int64_t kSizes[] = {1, 5, 6, 7, 16, 37, 96, 255, 257, 768, 2048, 2113, 4224, 50257};
+
+TEST(WorkspaceBoundsTest, MatMul_IsEnoughAndNotWasteful) {
+  for (const int threads : kThreads) {
+    for (const int64_t m : kSizes) {
+      for (const int64_t n : kSizes) {
+        for (const int64_t k : kSizes) {
+          const int64_t needed = kernels::MatmulWorkspaceBytes({.m = m, .n = n, .k = k}, threads);
+          const int64_t given = model::MatMulWorkspaceBytes({.m = m, .n = n, .k = k}, threads);
+          ASSERT_GE(given, needed) << m << " " << n << " " << k << " threads " << threads;
+          ASSERT_LE(given, needed + (int64_t{2} << 20)) << m << " " << n << " " << k;
+        }
+      }
+    }
+  }
+}
+
+TEST(WorkspaceBoundsTest, Attention_IsEnoughAndNotWasteful) {
+  for (const int threads : kThreads) {
+    for (const int64_t kv_heads : {1, 2, 5, 8}) {
+      for (const int64_t group : {1, 2, 5, 16, 97, 200}) {
+        for (const int64_t head_size : {2, 10, 16, 64, 128, 130}) {
+          for (const int64_t sequence : {1, 33, 4096}) {
+            const kernels::AttentionShape kernel{3, sequence, kv_heads * group, kv_heads,
+                                                 head_size};
+            const model::AttentionShape shape{3, sequence, kv_heads * group, kv_heads, head_size};
+            const int64_t forward = kernels::AttentionForwardWorkspaceBytes(kernel, threads);
+            ASSERT_GE(model::AttentionForwardWorkspaceBytes(shape, threads), forward);
+            ASSERT_LE(model::AttentionForwardWorkspaceBytes(shape, threads), 2 * forward);
+            const int64_t backward = kernels::AttentionBackwardWorkspaceBytes(kernel, threads);
+            ASSERT_GE(model::AttentionBackwardWorkspaceBytes(shape, threads), backward);
+            ASSERT_LE(model::AttentionBackwardWorkspaceBytes(shape, threads), 2 * backward);
+            const kernels::DecodeShape decode{1,        sequence, sequence, 0, kv_heads * group,
+                                              kv_heads, head_size};
+            ASSERT_GE(model::AttentionDecodeWorkspaceBytes(shape, threads),
+                      kernels::DecodeAttentionWorkspaceBytes(decode, threads));
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(WorkspaceBoundsTest, NormsAndLosses_AreEnough) {
+  for (const int64_t rows : kSizes) {
+    EXPECT_GE(model::CrossEntropyWorkspaceBytes(rows), kernels::CrossEntropyWorkspaceBytes(rows));
+    for (const int64_t channels : kSizes) {
+      EXPECT_GE(model::RmsNormBackwardWorkspaceBytes(rows, channels),
+                kernels::RmsNormBackwardWorkspaceBytes(rows, channels));
+    }
+  }
+}
+
+TEST(WorkspaceBoundsTest, ReduceScatterScratch_IsEnough) {
+  for (const int members : {2, 3, 4, 8, 64}) {
+    for (const int64_t count : kSizes) {
+      EXPECT_GE(model::ReduceScatterScratchBytes(count * members * 4, members),
+                collectives::ScratchBytes(collectives::OpKind::kReduceScatter,
+                                          collectives::DataType::kF32, count, members));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace strata::parity
