@@ -1,0 +1,46 @@
+#include "client/checkpoint_source.h"
+
+#include <filesystem>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "client/job_loading.h"
+
+namespace strata::client {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool HoldsCheckpoints(const fs::path& folder) {
+  std::error_code error;
+  for (auto at = fs::directory_iterator(folder, error); !error && at != fs::directory_iterator();
+       at.increment(error)) {
+    if (absl::StartsWith(at->path().filename().string(), "step-")) return true;
+  }
+  return false;
+}
+
+absl::Status Refuse(const std::string& from, absl::string_view what) {
+  return absl::InvalidArgumentError(absl::StrCat("--from ", from, ": ", what, "\n"));
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> FindCheckpoint(const std::string& from) {
+  const fs::path path = Absolute(from);
+  std::error_code error;
+  if (!fs::exists(path, error)) return Refuse(from, "no such file or directory");
+  if (!fs::is_directory(path, error)) {
+    return Refuse(from, "not a directory — name a checkpoint's folder");
+  }
+  const bool is_one = absl::StartsWith(path.filename().string(), "step-") ||
+                      fs::exists(path / "manifest.json", error);
+  if (is_one || HoldsCheckpoints(path)) return path.string();
+  if (HoldsCheckpoints(path / "checkpoints")) return (path / "checkpoints").string();
+  if (fs::exists(path / "config.json", error)) {
+    return Refuse(from, "a Hugging Face directory is not supported yet — name a checkpoint");
+  }
+  return Refuse(from, "no checkpoint in it — name a step-N folder or a directory of them");
+}
+
+}  // namespace strata::client

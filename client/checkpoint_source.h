@@ -1,0 +1,18 @@
+// What `--from` names: a checkpoint to generate from or to evaluate.
+#ifndef STRATA_CLIENT_CHECKPOINT_SOURCE_H_
+#define STRATA_CLIENT_CHECKPOINT_SOURCE_H_
+
+#include <string>
+
+#include "absl/status/statusor.h"
+
+namespace strata::client {
+
+// The absolute path of a `step-N` folder, or of a directory of them, also as `checkpoints` in a
+// job's directory. Only looks whether one is there: damage is found, and named, by the worker that
+// reads it. InvalidArgument otherwise, naming the path.
+absl::StatusOr<std::string> FindCheckpoint(const std::string& from);
+
+}  // namespace strata::client
+
+#endif  // STRATA_CLIENT_CHECKPOINT_SOURCE_H_

@@ -1,0 +1,55 @@
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "client/commands/registry.h"
+#include "client/doctor/checks.h"
+#include "client/exit_codes.h"
+#include "client/terminal/table.h"
+
+namespace strata::client {
+namespace {
+
+std::string AsJson(const std::vector<Finding>& findings) {
+  nlohmann::json checks = nlohmann::json::array();
+  for (const Finding& finding : findings) {
+    checks.push_back({{"name", finding.name},
+                      {"status", NameOf(finding.health)},
+                      {"value", finding.value},
+                      {"advice", finding.advice}});
+  }
+  const nlohmann::json whole = {{"checks", checks}};
+  return whole.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+}
+
+int Doctor(const Arguments& arguments, Terminal& terminal) {
+  const std::vector<Finding> findings = Judge(ReadMachine());
+  bool failed = false;
+  std::vector<std::vector<std::string>> rows;
+  for (const Finding& finding : findings) {
+    failed |= finding.health == Health::kFailure;
+    const Style style = finding.health == Health::kOk        ? Style::kGood
+                        : finding.health == Health::kWarning ? Style::kWarning
+                                                             : Style::kBad;
+    rows.push_back({terminal.Paint(style, NameOf(finding.health)), finding.name, finding.value});
+    if (!finding.advice.empty()) rows.push_back({"", "", "→ " + finding.advice});
+  }
+  if (arguments.Text("--output") == "json") {
+    terminal.Out(AsJson(findings));
+  } else {
+    terminal.Out(FormatTable({"STATUS", "CHECK", "FOUND"}, rows));
+  }
+  return failed ? kExitFailed : kExitDone;
+}
+
+}  // namespace
+
+Command DoctorCommand() {
+  Command command;
+  command.name = "doctor";
+  command.summary = "Say what this machine has and lacks for Strata, and what to do about it";
+  command.run = Doctor;
+  return command;
+}
+
+}  // namespace strata::client

@@ -1,0 +1,57 @@
+#include "client/commands/registry.h"
+
+#include "absl/strings/str_cat.h"
+#include "client/command_line/parser.h"
+#include "client/exit_codes.h"
+
+namespace strata::client {
+namespace {
+
+constexpr char kVersion[] = "0.1.0";
+
+}  // namespace
+
+const std::vector<Command>& AllCommands() {
+  static const auto& commands = *[] {
+    auto* all =
+        new std::vector<Command>{RunCommand(), GenerateCommand(), EvalCommand(), DoctorCommand()};
+    for (Command& command : ClusterCommands()) all->push_back(std::move(command));
+    return all;
+  }();
+  return commands;
+}
+
+int Fail(const absl::Status& status, Terminal& terminal) {
+  terminal.Error(std::string(status.message()));
+  return ExitCodeOf(status);
+}
+
+int RunCommandLine(const std::vector<std::string>& typed, Terminal& terminal) {
+  if (typed.empty()) {
+    terminal.Error(HelpOf(AllCommands()));
+    return kExitUsage;
+  }
+  const std::string& name = typed[0];
+  if (name == "--help" || name == "-h" || name == "help") {
+    terminal.Out(HelpOf(AllCommands()));
+    return kExitDone;
+  }
+  if (name == "--version" || name == "version") {
+    terminal.Out(absl::StrCat("strata ", kVersion, "\n"));
+    return kExitDone;
+  }
+  const absl::StatusOr<const Command*> command = FindCommand(AllCommands(), name);
+  if (!command.ok()) return Fail(command.status(), terminal);
+  const absl::StatusOr<Arguments> arguments =
+      ParseArguments(**command, {typed.begin() + 1, typed.end()});
+  if (!arguments.ok()) return Fail(arguments.status(), terminal);
+  if (arguments->Has("--no-color")) terminal.set_colorless();
+  if (arguments->Has("--quiet")) terminal.set_quiet();
+  if (arguments->Has("--help")) {
+    terminal.Out(HelpOf(**command));
+    return kExitDone;
+  }
+  return (*command)->run(*arguments, terminal);
+}
+
+}  // namespace strata::client

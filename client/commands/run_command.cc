@@ -1,0 +1,86 @@
+#include <cstdint>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "client/commands/registry.h"
+#include "client/exit_codes.h"
+#include "client/job_loading.h"
+#include "client/machine.h"
+#include "client/run_presenter.h"
+#include "client/worker_process.h"
+#include "common/clock.h"
+#include "common/status_macros.h"
+#include "proto/strata/v1/standalone.pb.h"
+
+namespace strata::client {
+namespace {
+
+using strata::v1::Finished;
+using strata::v1::StandaloneEvent;
+using strata::v1::StandaloneRequest;
+
+// Everything that can be found wrong before a process starts.
+absl::StatusOr<StandaloneRequest> Prepare(const Arguments& arguments) {
+  spec::ReadOptions options;
+  options.settings = arguments.All("--set");
+  options.ranks = arguments.Count("--ranks");
+  ASSIGN_OR_RETURN(LoadedJob loaded, LoadJob(arguments.positional()[0], options, UsableMemory()));
+  const std::string metrics = arguments.Text("--metrics");
+  if (!metrics.empty()) RETURN_IF_ERROR(CheckWritableFile(metrics));
+  const std::string directory =
+      Absolute(arguments.Text("--dir", absl::StrCat("strata-runs/", loaded.file.job.name())));
+  const bool resume = arguments.Has("--resume");
+  RETURN_IF_ERROR(PrepareDirectories(directory, resume, loaded));
+  StandaloneRequest request;
+  request.set_task(StandaloneRequest::TASK_RUN);
+  *request.mutable_job() = loaded.file.job;
+  request.set_ranks(loaded.file.job.resources().ranks());
+  request.set_threads_per_rank(ThreadsPerRank(request.ranks()));
+  request.set_job_directory(directory);
+  if (!metrics.empty()) request.set_metrics_path(Absolute(metrics));
+  request.set_resume(resume);
+  return request;
+}
+
+int Run(const Arguments& arguments, Terminal& terminal) {
+  const absl::StatusOr<StandaloneRequest> request = Prepare(arguments);
+  if (!request.ok()) return Fail(request.status(), terminal);
+  const absl::StatusOr<std::string> worker = FindWorker();
+  if (!worker.ok()) return Fail(worker.status(), terminal);
+  const common::MonotonicClock clock;
+  RunPresenter presenter(request->job(), request->job_directory(), terminal, clock);
+  WorkerCallbacks callbacks;
+  callbacks.on_event = [&](const StandaloneEvent& event) { presenter.OnEvent(event); };
+  callbacks.on_idle = [&] { presenter.OnIdle(); };
+  callbacks.on_signal = [&](int) { presenter.OnSignal(); };
+  const absl::StatusOr<Finished> finished = RunWorker(*worker, *request, callbacks);
+  if (!finished.ok()) return Fail(finished.status(), terminal);
+  presenter.Conclude(*finished);
+  return finished->exit_code();
+}
+
+}  // namespace
+
+Command RunCommand() {
+  Command command;
+  command.name = "run";
+  command.usage =
+      "JOB.yaml [--ranks N] [--set PATH=VALUE] [--metrics F.jsonl] [--dir D] [--resume]";
+  command.summary = "Train a job in this terminal, without a cluster";
+  command.arguments = {"JOB.yaml"};
+  command.most_arguments = 1;
+  command.flags = {
+      {"--ranks", Flag::Kind::kCount, "N", "data-parallel ranks, where the file has no `parallel`",
+       "", 1, 1 << 20},
+      {"--set", Flag::Kind::kText, "PATH=VALUE", "change a key of the file; may be repeated"},
+      {"--metrics", Flag::Kind::kText, "F.jsonl", "write the step records there too"},
+      {"--dir", Flag::Kind::kText, "D", "the job's directory (default: ./strata-runs/NAME)"},
+      {"--resume", Flag::Kind::kSwitch, "", "go on from the newest intact checkpoint"},
+  };
+  command.flags[1].repeated = true;
+  command.run = Run;
+  return command;
+}
+
+}  // namespace strata::client

@@ -1,0 +1,223 @@
+#include "client/job_loading.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "absl/cleanup/cleanup.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "client/feasibility.h"
+#include "data/corpus.h"
+#include "spec/defaults.h"
+#include "spec/prescan.h"
+#include "spec/validate.h"
+
+namespace strata::client {
+namespace {
+
+namespace fs = std::filesystem;
+using strata::v1::JobSpec;
+
+absl::Status FileError(const std::string& path, absl::string_view what) {
+  return absl::InvalidArgumentError(absl::StrCat(path, ": ", what, "\n"));
+}
+
+// The text of a job file; at most one byte more than a job file may have.
+absl::StatusOr<std::string> ReadJobText(const std::string& path) {
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (fd < 0) {
+    return FileError(path,
+                     errno == ENOENT ? "no such file — name a job file" : std::strerror(errno));
+  }
+  const absl::Cleanup closer = [fd] { close(fd); };
+  struct stat info = {};
+  if (fstat(fd, &info) != 0) return FileError(path, std::strerror(errno));
+  if (S_ISDIR(info.st_mode)) return FileError(path, "is a directory — name a job file");
+  if (!S_ISREG(info.st_mode) && !S_ISFIFO(info.st_mode)) return FileError(path, "is not a file");
+  if (fcntl(fd, F_SETFL, 0) != 0) return FileError(path, std::strerror(errno));
+  std::string text;
+  std::vector<char> buffer(64 << 10);
+  while (text.size() <= spec::kMostBytes) {
+    const ssize_t got = read(fd, buffer.data(), buffer.size());
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return FileError(path, std::strerror(errno));
+    if (got == 0) break;
+    text.append(buffer.data(), static_cast<size_t>(got));
+  }
+  return text;
+}
+
+void ResolvePaths(const std::string& folder, JobSpec& job) {
+  const auto resolve = [&](std::string* path) { *path = Absolute(*path, folder); };
+  for (auto& file : *job.mutable_data()->mutable_train()) {
+    if (file.has_path()) resolve(file.mutable_path());
+  }
+  if (job.data().validation().has_path()) {
+    resolve(job.mutable_data()->mutable_validation()->mutable_path());
+  }
+  if (job.model().has_from()) resolve(job.mutable_model()->mutable_from());
+  if (job.train().has_start_from()) resolve(job.mutable_train()->mutable_start_from());
+  if (job.checkpoint().has_directory()) resolve(job.mutable_checkpoint()->mutable_directory());
+}
+
+class FileCheck {
+ public:
+  FileCheck(const spec::JobFile& file, spec::Problems& problems)
+      : job_(file.job), positions_(file.positions), problems_(problems) {}
+
+  void Report(const std::string& path, std::string what, std::string remedy) {
+    if (problems_.Concerns(path)) return;
+    problems_.Add({positions_.Of(path), path, std::move(what), std::move(remedy)});
+  }
+
+  void Folder(bool given, const std::string& path, const std::string& folder) {
+    std::error_code error;
+    if (!given || fs::is_directory(folder, error)) return;
+    const bool there = fs::exists(folder, error);
+    Report(path, absl::StrCat(folder, ": ", there ? "not a directory" : "no such directory"),
+           "correct the path");
+  }
+
+  void Data() {
+    data::CorpusSpec corpus;
+    std::vector<int> index;  // of corpus.train's files in the job
+    for (int i = 0; i < job_.data().train_size(); ++i) {
+      const auto& file = job_.data().train(i);
+      const std::string path = absl::StrCat("data.train[", i, "].path");
+      if (!file.has_path() || problems_.Concerns(path)) continue;
+      corpus.train.push_back({file.path(), file.weight()});
+      index.push_back(i);
+    }
+    const bool validates = !problems_.Concerns("data.validation");
+    if (validates) corpus.validation_path = job_.data().validation().path();
+    if (validates && corpus.validation_path.empty()) {
+      corpus.validation_fraction = job_.data().validation().fraction();
+    }
+    corpus.sequence = job_.train().sequence();
+    if (corpus.train.empty() || problems_.Concerns("train.sequence")) return;
+    std::vector<data::CorpusProblem> found;
+    const auto opened = data::OpenCorpus(corpus, &found);
+    static_cast<void>(opened.status());  // the first of `found`
+    for (const data::CorpusProblem& problem : found) {
+      std::string field = problem.field;
+      for (size_t i = 0; i < index.size(); ++i) {
+        const std::string prefix = absl::StrCat("train[", i, "]");
+        if (!absl::StartsWith(field, prefix)) continue;
+        field = absl::StrCat("train[", index[i], "]", field.substr(prefix.size()));
+        break;
+      }
+      Report("data." + field, std::string(problem.status.message()), "correct the path");
+    }
+  }
+
+ private:
+  const JobSpec& job_;
+  const spec::PositionMap& positions_;
+  spec::Problems& problems_;
+};
+
+// mkdir -p, and whether files can be made in it. An empty text when they can, else why not.
+std::string MakeFolder(const std::string& folder) {
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (error) return absl::StrCat("cannot be created (", error.message(), ")");
+  const std::string probe = absl::StrCat(folder, "/.probe-", getpid());
+  const int fd = open(probe.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  if (fd < 0) return absl::StrCat("cannot be written to (", std::strerror(errno), ")");
+  close(fd);
+  unlink(probe.c_str());
+  return "";
+}
+
+// Name of a checkpoint in the folder, or empty.
+std::string CheckpointIn(const std::string& folder) {
+  std::error_code error;
+  std::set<std::string> names;
+  for (auto at = fs::directory_iterator(folder, error); !error && at != fs::directory_iterator();
+       at.increment(error)) {
+    const std::string name = at->path().filename().string();
+    if (absl::StartsWith(name, "step-")) names.insert(name);
+  }
+  return names.empty() ? "" : *names.rbegin();
+}
+
+}  // namespace
+
+std::string Absolute(const std::string& path, const std::string& folder) {
+  fs::path joined(path);
+  if (joined.is_relative() && !folder.empty()) joined = fs::path(folder) / joined;
+  std::error_code error;
+  if (joined.is_relative()) joined = fs::current_path(error) / joined;
+  std::string text = joined.lexically_normal().string();
+  while (text.size() > 1 && text.back() == '/') text.pop_back();
+  return text;
+}
+
+absl::StatusOr<LoadedJob> LoadJob(const std::string& path, const spec::ReadOptions& options,
+                                  int64_t memory_bytes) {
+  const absl::StatusOr<std::string> text = ReadJobText(path);
+  if (!text.ok()) return text.status();
+  spec::ReadOptions named = options;
+  named.default_name = spec::NameFromFile(path);
+  spec::Problems problems(path);
+  LoadedJob loaded{spec::ReadJob(*text, named, problems), path};
+  JobSpec& job = loaded.file.job;
+  const bool sizes_known =
+      problems.empty() && !job.model().has_from() && !job.parallel().automatic();
+  ResolvePaths(fs::path(Absolute(path)).parent_path().string(), job);
+  FileCheck check(loaded.file, problems);
+  check.Folder(job.model().has_from(), "model.from", job.model().from());
+  check.Data();
+  if (const absl::Status fits = sizes_known ? CheckFits(job, memory_bytes) : absl::OkStatus();
+      !fits.ok()) {
+    problems.Add({loaded.file.positions.Of("model"), "model", std::string(fits.message()),
+                  "make the model smaller, or use more machines", spec::ProblemKind::kInfeasible});
+  }
+  spec::CheckSupported(job, loaded.file.positions, problems);
+  if (!problems.empty()) return problems.ToStatus();
+  return loaded;
+}
+
+absl::Status PrepareDirectories(const std::string& job_directory, bool resume, LoadedJob& loaded) {
+  JobSpec& job = loaded.file.job;
+  if (!job.checkpoint().has_directory()) {
+    job.mutable_checkpoint()->set_directory(job_directory + "/checkpoints");
+  }
+  const std::string& checkpoints = job.checkpoint().directory();
+  if (const std::string why = MakeFolder(job_directory); !why.empty()) {
+    return FileError(job_directory, why + " — choose another --dir");
+  }
+  spec::Problems problems(loaded.path);
+  const auto report = [&](std::string what, std::string remedy) {
+    problems.Add({loaded.file.positions.Of("checkpoint.directory"), "checkpoint.directory",
+                  std::move(what), std::move(remedy)});
+    return problems.ToStatus();
+  };
+  if (const std::string why = MakeFolder(checkpoints); !why.empty()) {
+    return report(absl::StrCat(checkpoints, ": ", why), "choose another folder");
+  }
+  const std::string found = resume ? "" : CheckpointIn(checkpoints);
+  if (found.empty()) return absl::OkStatus();
+  return report(absl::StrCat(checkpoints, " already holds checkpoints (", found, ")"),
+                "go on from them with --resume, or choose another --dir or folder");
+}
+
+absl::Status CheckWritableFile(const std::string& path) {
+  const bool existed = access(path.c_str(), F_OK) == 0;
+  const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0644);
+  if (fd < 0)
+    return FileError(path, absl::StrCat("cannot be written (", std::strerror(errno), ")"));
+  close(fd);
+  if (!existed) unlink(path.c_str());
+  return absl::OkStatus();
+}
+
+}  // namespace strata::client

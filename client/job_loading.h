@@ -1,0 +1,42 @@
+// From a job file's path to a job that can be started: read, checked against the files it names,
+// paths absolute.
+#ifndef STRATA_CLIENT_JOB_LOADING_H_
+#define STRATA_CLIENT_JOB_LOADING_H_
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "spec/job_file.h"
+
+namespace strata::client {
+
+struct LoadedJob {
+  spec::JobFile file;
+  std::string path;  // of the job file, as the user wrote it
+};
+
+// Reads the file, resolves its paths against its folder, opens what it names, checks that Strata
+// can do it and that it can fit into `memory_bytes` (0: unknown). InvalidArgument (exit 2) or
+// ResourceExhausted (exit 3) with every problem, one line each, ending in a newline. Creates
+// nothing.
+absl::StatusOr<LoadedJob> LoadJob(const std::string& path, const spec::ReadOptions& options,
+                                  int64_t memory_bytes);
+
+// Sets checkpoint.directory (default: `checkpoints` in `job_directory`), creates both folders,
+// checks that they can be written to, and refuses checkpoints that are already there unless
+// `resume`. Same errors.
+absl::Status PrepareDirectories(const std::string& job_directory, bool resume, LoadedJob& job);
+
+// Whether a file can be written at `path`; leaves nothing behind that was not there.
+// InvalidArgument otherwise.
+absl::Status CheckWritableFile(const std::string& path);
+
+// `path` made absolute against `folder` (itself absolute, or empty for the working directory),
+// without `.` and `..`.
+std::string Absolute(const std::string& path, const std::string& folder = "");
+
+}  // namespace strata::client
+
+#endif  // STRATA_CLIENT_JOB_LOADING_H_

@@ -1,0 +1,74 @@
+#include "client/machine.h"
+
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+
+namespace strata::client {
+
+int UsableCores() {
+  cpu_set_t cores;
+  CPU_ZERO(&cores);
+  if (sched_getaffinity(0, sizeof(cores), &cores) == 0) return std::max(1, CPU_COUNT(&cores));
+  return static_cast<int>(std::max(1L, sysconf(_SC_NPROCESSORS_ONLN)));
+}
+
+std::string ReadSmallFile(const std::string& path) {
+  std::ifstream stream(path);
+  std::ostringstream text;
+  text << stream.rdbuf();
+  return text.str();
+}
+
+int64_t FieldInKilobytes(absl::string_view text, absl::string_view name) {
+  for (absl::string_view line : absl::StrSplit(text, '\n')) {
+    if (!absl::StartsWith(line, name) || line.size() <= name.size() || line[name.size()] != ':') {
+      continue;
+    }
+    line = absl::StripAsciiWhitespace(line.substr(name.size() + 1));
+    int64_t value = 0;
+    if (absl::SimpleAtoi(line.substr(0, line.find(' ')), &value)) return value * 1024;
+  }
+  return 0;
+}
+
+int64_t UsableMemory() {
+  int64_t memory = FieldInKilobytes(ReadSmallFile("/proc/meminfo"), "MemTotal");
+  // cgroup v2, then v1; "max" and the huge v1 default are no limits.
+  for (const char* path :
+       {"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"}) {
+    int64_t limit = 0;
+    const std::string text = ReadSmallFile(path);
+    if (absl::SimpleAtoi(absl::StripAsciiWhitespace(text), &limit) && limit > 0) {
+      memory = memory == 0 ? limit : std::min(memory, limit);
+    }
+  }
+  return memory;
+}
+
+int64_t ThreadsPerRank(int64_t ranks) {
+  int64_t threads = 0;
+  const char* variable = std::getenv("OMP_NUM_THREADS");
+  if (variable != nullptr && absl::SimpleAtoi(variable, &threads) && threads > 0) return threads;
+  return std::max<int64_t>(1, UsableCores() / std::max<int64_t>(1, ranks));
+}
+
+std::string OwnFolder() {
+  std::string path(4096, '\0');
+  const ssize_t size = readlink("/proc/self/exe", path.data(), path.size());
+  if (size <= 0) return "";
+  path.resize(static_cast<size_t>(size));
+  return path.substr(0, path.rfind('/'));
+}
+
+}  // namespace strata::client

@@ -1,0 +1,36 @@
+// What this machine has: read from /proc, /sys and system calls. Every probe is safe to run
+// anywhere.
+#ifndef STRATA_CLIENT_MACHINE_H_
+#define STRATA_CLIENT_MACHINE_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+
+namespace strata::client {
+
+// Cores this process may run on, at least 1.
+int UsableCores();
+
+// Memory that processes may use, in bytes: MemTotal, or the control group's limit if that is less;
+// 0 when unknown.
+int64_t UsableMemory();
+
+// The value in bytes of a `NAME:   123 kB` line of /proc/meminfo or /proc/PID/status text, or 0.
+int64_t FieldInKilobytes(absl::string_view text, absl::string_view name);
+
+// The whole of a small text file; empty when it cannot be read.
+std::string ReadSmallFile(const std::string& path);
+
+// Threads of a rank when `ranks` share the machine: OMP_NUM_THREADS if it is set to a number, else
+// cores / ranks, at least 1.
+int64_t ThreadsPerRank(int64_t ranks);
+
+// The folder of this program's own binary; empty when unknown.
+std::string OwnFolder();
+
+}  // namespace strata::client
+
+#endif  // STRATA_CLIENT_MACHINE_H_

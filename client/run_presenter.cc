@@ -1,0 +1,134 @@
+#include "client/run_presenter.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "client/terminal/curve.h"
+#include "common/units.h"
+
+namespace strata::client {
+
+using strata::v1::Finished;
+using strata::v1::Notice;
+using strata::v1::StandaloneEvent;
+
+RunPresenter::RunPresenter(const strata::v1::JobSpec& job, const std::string& job_directory,
+                           Terminal& terminal, const common::Clock& clock)
+    : terminal_(terminal),
+      clock_(clock),
+      name_(job.name()),
+      job_directory_(job_directory),
+      steps_(job.train().steps()),
+      progress_(job.train().steps()),
+      began_(clock.Now()) {
+  terminal_.Say(absl::StrCat("job ", name_, ": starting ", job.resources().ranks(),
+                             job.resources().ranks() == 1 ? " rank" : " ranks", " in ",
+                             job_directory));
+}
+
+void RunPresenter::OnEvent(const StandaloneEvent& event) {
+  switch (event.event_case()) {
+    case StandaloneEvent::kStarted:
+      return OnStarted(event.started());
+    case StandaloneEvent::kStep:
+      return OnStep(event.step());
+    case StandaloneEvent::kEvaluation:
+      validation_loss_ = event.evaluation().validation_loss();
+      return terminal_.Say(absl::StrFormat("step %d  validation loss %.4f  (%s)",
+                                           event.evaluation().step(), *validation_loss_,
+                                           common::FormatSeconds(event.evaluation().seconds())));
+    case StandaloneEvent::kCheckpoint:
+      checkpoint_ = event.checkpoint().path();
+      return terminal_.Say(
+          absl::StrCat("step ", event.checkpoint().step(), "  checkpoint ", checkpoint_));
+    case StandaloneEvent::kNotice: {
+      const bool warning = event.notice().severity() == Notice::SEVERITY_WARNING;
+      const std::string text = absl::StrCat(warning ? "warning: " : "", event.notice().text());
+      if (warning) return terminal_.Error(terminal_.Paint(Style::kWarning, text));
+      return terminal_.Say(text);
+    }
+    default:
+      return;  // Finished is told by Conclude; other events belong to other tasks
+  }
+}
+
+void RunPresenter::OnStarted(const strata::v1::Started& started) {
+  started_ = true;
+  if (started.steps() > 0) steps_ = started.steps();
+  progress_ = Progress(steps_);
+  std::string memory;
+  for (const auto& tier : started.memory()) {
+    absl::StrAppend(&memory, ", ", tier.tier(), " memory ",
+                    common::FormatBytes(static_cast<double>(tier.predicted_bytes())), " per rank");
+  }
+  terminal_.Say(absl::StrCat(common::FormatDecimal(static_cast<double>(started.parameters()), ""),
+                             " parameters on ", started.ranks(),
+                             started.ranks() == 1 ? " rank" : " ranks", memory));
+  if (started.has_resumed_from()) {
+    terminal_.Say(absl::StrCat("resumed from the checkpoint of step ", started.resumed_from()));
+  }
+  for (const std::string& message : started.messages()) terminal_.Say(message);
+}
+
+void RunPresenter::OnStep(const strata::v1::StepRecord& record) {
+  progress_.Add(record);
+  if (losses_.empty()) first_step_ = record.step();
+  last_step_ = record.step();
+  losses_.push_back(record.loss());
+  if (record.has_validation_loss()) validation_loss_ = record.validation_loss();
+  if (progress_.DueAt(clock_.Now())) {
+    terminal_.Say(progress_.Line());
+  } else {
+    terminal_.Transient(progress_.Line());
+  }
+}
+
+void RunPresenter::OnIdle() {
+  if (!losses_.empty()) return;
+  terminal_.Transient(absl::StrCat(started_ ? "first step … " : "starting … ",
+                                   common::FormatSeconds(std::max(1.0, clock_.Now() - began_))));
+}
+
+void RunPresenter::OnSignal() {
+  terminal_.Say(++signals_ == 1 ? "interrupted: committing a checkpoint (again: end at once)"
+                                : "interrupted again: ending at once");
+}
+
+void RunPresenter::DrawLosses() {
+  if (losses_.size() < 2) return;
+  CurveOptions options;
+  options.width = std::min(72, terminal_.options().width - 12);
+  options.unicode = terminal_.options().unicode;
+  options.first_x = static_cast<double>(first_step_);
+  options.last_x = static_cast<double>(last_step_);
+  std::string text = "\nloss by step\n";
+  for (const std::string& line : DrawCurve(losses_, options)) absl::StrAppend(&text, line, "\n");
+  terminal_.Say(text);
+}
+
+void RunPresenter::Conclude(const Finished& finished) {
+  if (finished.outcome() != Finished::FAILED) DrawLosses();
+  const std::string took = common::FormatSeconds(clock_.Now() - began_);
+  if (finished.outcome() == Finished::FAILED) {
+    return terminal_.Error(terminal_.Paint(
+        Style::kBad,
+        absl::StrCat("job ", name_, " FAILED after ", took, ": ", finished.message())));
+  }
+  if (finished.outcome() == Finished::INTERRUPTED) {
+    return terminal_.Error(absl::StrCat("job ", name_, " interrupted at step ", last_step_,
+                                        " — go on with the same command and --resume"));
+  }
+  std::string text = terminal_.Paint(Style::kGood, absl::StrCat("job ", name_, " SUCCEEDED"));
+  absl::StrAppend(&text, " in ", took);
+  if (!losses_.empty()) absl::StrAppendFormat(&text, ", loss %.4f", losses_.back());
+  if (validation_loss_.has_value()) {
+    absl::StrAppendFormat(&text, ", validation loss %.4f", *validation_loss_);
+  }
+  terminal_.Say(text);
+  if (!checkpoint_.empty()) {
+    terminal_.Say(absl::StrCat("next: strata generate --from ", checkpoint_, " --prompt TEXT"));
+  }
+}
+
+}  // namespace strata::client

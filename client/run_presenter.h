@@ -1,0 +1,51 @@
+// What the user sees of a training run: its start, its progress, its checkpoints, its loss curve
+// and its end.
+#ifndef STRATA_CLIENT_RUN_PRESENTER_H_
+#define STRATA_CLIENT_RUN_PRESENTER_H_
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "client/terminal/progress.h"
+#include "client/terminal/terminal.h"
+#include "common/clock.h"
+#include "proto/strata/v1/standalone.pb.h"
+
+namespace strata::client {
+
+class RunPresenter {
+ public:
+  RunPresenter(const strata::v1::JobSpec& job, const std::string& job_directory, Terminal& terminal,
+               const common::Clock& clock);
+
+  void OnEvent(const strata::v1::StandaloneEvent& event);
+  void OnIdle();
+  void OnSignal();
+  // The curve, the outcome and what to do next.
+  void Conclude(const strata::v1::Finished& finished);
+
+ private:
+  void OnStarted(const strata::v1::Started& started);
+  void OnStep(const strata::v1::StepRecord& record);
+  void DrawLosses();
+
+  Terminal& terminal_;
+  const common::Clock& clock_;
+  std::string name_;
+  std::string job_directory_;
+  int64_t steps_;
+  Progress progress_;
+  double began_;
+  bool started_ = false;
+  int signals_ = 0;
+  int64_t first_step_ = 0;
+  int64_t last_step_ = 0;
+  std::vector<double> losses_;
+  std::optional<double> validation_loss_;
+  std::string checkpoint_;  // the newest one
+};
+
+}  // namespace strata::client
+
+#endif  // STRATA_CLIENT_RUN_PRESENTER_H_

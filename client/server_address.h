@@ -1,0 +1,37 @@
+// The address of the controller: where it is known from, and whether anything answers there.
+#ifndef STRATA_CLIENT_SERVER_ADDRESS_H_
+#define STRATA_CLIENT_SERVER_ADDRESS_H_
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+
+namespace strata::client {
+
+struct ServerAddress {
+  std::string host;
+  uint16_t port = 0;
+  std::string ToString() const;  // "127.0.0.1:7070", "[::1]:7070"
+};
+
+// HOST:PORT, [IPv6]:PORT. InvalidArgument, naming the text.
+absl::StatusOr<ServerAddress> ParseServerAddress(absl::string_view text);
+
+// The file below $XDG_STATE_HOME (else $HOME/.local/state) that remembers the last `strata up`;
+// empty when neither is set.
+std::string RememberedServerFile();
+
+// `flag` (--server) if not empty, else STRATA_SERVER, else the last `strata up`. Unavailable when
+// none is known.
+absl::StatusOr<ServerAddress> ResolveServer(absl::string_view flag);
+
+// Whether a TCP connection can be made within `deadline`. Unavailable, naming the address.
+absl::Status CheckReachable(const ServerAddress& address, absl::Duration deadline);
+
+}  // namespace strata::client
+
+#endif  // STRATA_CLIENT_SERVER_ADDRESS_H_
