@@ -47,12 +47,14 @@ namespace {
 template <typename T>
 constexpr DataType kTypeOf = sizeof(T) == 4 ? DataType::kF32 : DataType::kF64;
 
-// Values whose sum depends on the order of addition.
+// Values whose sum depends on the order of addition: a sign, 24 random bits and one of 24 scales.
 template <typename T>
 T ValueAt(int rank, int64_t index) {
-  const auto words = common::Philox(rank + 1, index, 0);
-  const int exponent = static_cast<int>(words[0] % 24) - 12;
-  return static_cast<T>(std::ldexp(common::ToUniform(words[1]) - 0.5, exponent));
+  uint64_t bits = (rank + 1) * 0x9e3779b97f4a7c15u + index * 0xbf58476d1ce4e5b9u;
+  bits = (bits ^ bits >> 31) * 0x94d049bb133111ebu;
+  bits ^= bits >> 29;
+  const T scale = static_cast<T>(uint32_t{1} << (bits >> 40) % 24) / 4096;
+  return (static_cast<T>(bits & 0xffffff) / 0x1000000 - T{0.5}) * scale;
 }
 
 template <typename T>
@@ -65,13 +67,11 @@ std::vector<T> ValuesOf(int rank, int64_t count) {
 // The tree written as the definition reads: pairs (2i, 2i + 1), an odd last one passes up.
 template <typename T>
 T TreeReference(int ranks, int64_t index) {
-  std::vector<T> level;
-  for (int rank = 0; rank < ranks; ++rank) level.push_back(ValueAt<T>(rank, index));
-  while (level.size() > 1) {
-    std::vector<T> up;
-    for (size_t i = 0; i + 1 < level.size(); i += 2) up.push_back(level[i] + level[i + 1]);
-    if (level.size() % 2 == 1) up.push_back(level.back());
-    level = up;
+  T level[8];
+  for (int rank = 0; rank < ranks; ++rank) level[rank] = ValueAt<T>(rank, index);
+  for (int nodes = ranks; nodes > 1; nodes = (nodes + 1) / 2) {
+    for (int i = 0; i < nodes / 2; ++i) level[i] = level[2 * i] + level[2 * i + 1];
+    if (nodes % 2 == 1) level[nodes / 2] = level[nodes - 1];
   }
   return level[0];
 }

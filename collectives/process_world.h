@@ -1,0 +1,24 @@
+// Worlds of forked processes on this machine, for tests and benchmarks of the ucx backend.
+#ifndef STRATA_COLLECTIVES_PROCESS_WORLD_H_
+#define STRATA_COLLECTIVES_PROCESS_WORLD_H_
+
+#include <functional>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "collectives/communicator.h"
+#include "collectives/ucx_communicator.h"
+
+namespace strata::collectives {
+
+// Runs `body` in a process for each rank, forked from this one (which must have opened no UCX and
+// run no other thread), and returns what each returned: kUnknown "died" for one that did not. When
+// one fails or dies, the others are cancelled with kAborted. A rank that is done stays connected
+// until all are. A process still there after `most_seconds` is ended by the kernel.
+std::vector<absl::Status> RunInProcesses(const UcxOptions& options, int size,
+                                         const std::function<absl::Status(Communicator&)>& body,
+                                         unsigned most_seconds);
+
+}  // namespace strata::collectives
+
+#endif  // STRATA_COLLECTIVES_PROCESS_WORLD_H_
