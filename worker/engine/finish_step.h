@@ -12,8 +12,8 @@ double TreeSum(const double* values, int64_t count, int64_t stride);
 
 // leaves[V, 1 + sets]: of each virtual shard the sum of its losses, then of each set the sum of the
 // squared gradients in the shard's range. Reads kInverseTokens of `read` and writes kLoss, and with
-// sets > 0 also kGradientNorm, kClipFactor and kApply of `written`; both are scalar blocks, and may
-// be the same. clip 0: no clipping.
+// sets > 0 also kGradientNorm, kClipFactor, kClipped and kApply of `written`; both are scalar
+// blocks, and may be the same. clip 0: no clipping.
 void FinishStep(const double* leaves, int64_t virtual_shards, int64_t sets, double clip,
                 const double* read, double* written);
 

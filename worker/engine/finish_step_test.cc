@@ -55,6 +55,7 @@ TEST(FinishStep, ScalesTheLossAndClipsByTheNorm) {
   EXPECT_EQ(At(written, Scalar::kLoss), 4.0);
   EXPECT_EQ(At(written, Scalar::kGradientNorm), 4.0);  // sqrt(4 + 7 + 1 + 4)
   EXPECT_EQ(At(written, Scalar::kClipFactor), 1.0 / (4.0 + 1e-6));
+  EXPECT_EQ(At(written, Scalar::kClipped), 1.0);
   EXPECT_EQ(At(written, Scalar::kApply), 1.0);
 }
 
@@ -64,6 +65,7 @@ TEST(FinishStep, LeavesSmallGradientsAndUnclippedOnesAlone) {
   Block written{};
   FinishStep(leaves.data(), 1, 1, 1.0, read.data(), written.data());
   EXPECT_EQ(At(written, Scalar::kClipFactor), 1.0);
+  EXPECT_EQ(At(written, Scalar::kClipped), 0.0);
   const std::vector<double> large = {1, 100};
   FinishStep(large.data(), 1, 1, 0.0, read.data(), written.data());
   EXPECT_EQ(At(written, Scalar::kClipFactor), 1.0);

@@ -139,7 +139,9 @@ class OpBinding : public testing::Test {
     }
     std::vector<BoundOperand> fewer = Operands();
     fewer.pop_back();
-    if (workspace < 0) EXPECT_FALSE(BindOp(op, fewer, environment_).ok());
+    if (workspace < 0) {
+      EXPECT_FALSE(BindOp(op, fewer, environment_).ok());
+    }
     Op without = op;
     if (without.ints.empty()) return;
     without.ints.clear();

@@ -177,7 +177,7 @@ class ToyBuilder {
                       {whole, Whole(scalars_, ScalarOffset(Scalar::kLoss)),
                        Write({.slot = scalars_,
                               .offset = ScalarOffset(Scalar::kLoss),
-                              .bytes = sets > 0 ? 32 : 8})});
+                              .bytes = sets > 0 ? 40 : 8})});
   }
 
   void Update() {
