@@ -2,8 +2,8 @@
 //
 // A MatmulPlan is made once per shape when a program is loaded; running it allocates nothing of our
 // own. Two implementations: oneDNN's matmul on tiles of M x N (one thread per tile, K never split)
-// where the CPU has AVX-512, and our own packed AVX2 product elsewhere, after Goto and van de
-// Geijn, "Anatomy of High-Performance Matrix Multiplication", ACM TOMS 34(3), 2008.
+// where the CPU has AVX-512, and our own AVX2 product elsewhere and for a few rows, after Goto and
+// van de Geijn, "Anatomy of High-Performance Matrix Multiplication", ACM TOMS 34(3), 2008.
 #ifndef STRATA_KERNELS_MATMUL_H_
 #define STRATA_KERNELS_MATMUL_H_
 
@@ -25,7 +25,7 @@ struct MatmulShape {
 };
 
 enum class MatmulBackend {
-  kAuto,    // oneDNN with AVX-512, else our own
+  kAuto,    // oneDNN with AVX-512 unless there are only a few rows, else our own
   kOwn,     // any CPU with AVX2
   kOneDnn,  // any CPU
 };

@@ -10,6 +10,9 @@ namespace {
 
 using simd::Vec;
 
+// With this many rows all tiles of a task (about 270 KiB at D = 64) fit a second-level cache.
+constexpr int64_t kQueryRows = 96;
+
 struct Scratch {
   float *keys, *keys_transposed;   // [kKeys, Dp], [Dp, kKeys]
   float* values_transposed;        // [Dp, kKeys]
@@ -43,7 +46,7 @@ class BackwardGroup {
   BackwardGroup(const Problem& problem, int64_t sequence, int64_t kv_head, float* memory)
       : problem_(problem),
         shape_(problem.shape),
-        tiling_(shape_.heads, shape_.kv_heads),
+        tiling_(shape_.heads, shape_.kv_heads, kQueryRows),
         size_(shape_.head_size),
         padded_(PaddedHeadSize(size_)),
         scratch_(tiling_, padded_, memory),
@@ -145,6 +148,7 @@ class BackwardGroup {
   // Six query rows: P = exp(S - lse), dS = P * (dP - delta), dQ += dS K.
   void QueryPanel(int64_t row, int64_t rows, int64_t first, int64_t key, int64_t keys) {
     const int64_t end = std::min(row + kTileRows, rows);
+    Prefetch(row, end, first);
     const int64_t seen = Visible(first + (end - 1) / tiling_.group, key, keys);
     if (seen == 0) return;
     float* p = scratch_.probabilities + row * kKeys;
@@ -172,6 +176,18 @@ class BackwardGroup {
         if (key > 0) value = _mm256_add_ps(value, lanes.Load(to + d));
         lanes.Store(to + d, value);
       });
+    }
+  }
+
+  // The rows of dQ that this panel adds to, and the same rows of the next query tile.
+  void Prefetch(int64_t row, int64_t end, int64_t first) const {
+    for (int64_t i = row; i < end; ++i) {
+      const int64_t position = first + i / tiling_.group, head = Head(i);
+      PrefetchRow(size_, problem_.dqkv + QueryAt(position, head));
+      const int64_t next = position + tiling_.positions;
+      if (next >= shape_.sequence) continue;
+      PrefetchRow(size_, problem_.qkv + QueryAt(next, head));
+      PrefetchRow(size_, problem_.dout + OutAt(next, head));
     }
   }
 
@@ -218,7 +234,8 @@ int64_t DeltaFloats(const AttentionShape& shape) {
 }
 
 int64_t FloatsPerThread(const AttentionShape& shape) {
-  return Scratch(QueryTiling(shape.heads, shape.kv_heads), PaddedHeadSize(shape.head_size), nullptr)
+  return Scratch(QueryTiling(shape.heads, shape.kv_heads, kQueryRows),
+                 PaddedHeadSize(shape.head_size), nullptr)
       .floats;
 }
 

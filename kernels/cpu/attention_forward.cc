@@ -12,6 +12,8 @@ namespace {
 
 using simd::Vec;
 
+// Many rows per packing of the keys and values; what a tile keeps per row is small.
+constexpr int64_t kQueryRows = 192;
 constexpr float kLowest = -std::numeric_limits<float>::infinity();
 
 struct Scratch {
@@ -63,7 +65,7 @@ class ForwardTile {
   ForwardTile(const AttentionProblem& problem, int64_t sequence, int64_t kv_head,
               int64_t first_position, float* memory)
       : problem_(problem),
-        tiling_(problem.heads, problem.kv_heads),
+        tiling_(problem.heads, problem.kv_heads, kQueryRows),
         padded_(PaddedHeadSize(problem.head_size)),
         scratch_(tiling_, padded_, memory),
         sequence_(sequence),
@@ -77,7 +79,10 @@ class ForwardTile {
     for (int64_t key = 0; key <= last; key += kKeys) {
       const int64_t keys = std::min(kKeys, last + 1 - key);
       PackKeysAndValues(key, keys);
-      for (int64_t row = 0; row < rows_; row += kTileRows) Panel(row, key, keys);
+      for (int64_t row = 0; row < rows_; row += kTileRows) {
+        PrefetchKeys(key + kKeys + row, std::min(last + 1, key + kKeys + row + kTileRows));
+        Panel(row, key, keys);
+      }
     }
     for (int64_t row = 0; row < rows_; ++row) Finish(row);
   }
@@ -103,14 +108,26 @@ class ForwardTile {
     }
   }
 
+  int64_t KeyAt(int64_t position) const {
+    return sequence_ * problem_.kv_batch + position * problem_.kv_row +
+           kv_head_ * problem_.head_size;
+  }
+
   void PackKeysAndValues(int64_t key, int64_t keys) {
     const int64_t size = problem_.head_size;
-    const int64_t at = sequence_ * problem_.kv_batch + key * problem_.kv_row + kv_head_ * size;
+    const int64_t at = KeyAt(key);
     if (keys < kKeys) ZeroRow(scratch_.keys, 0, padded_ * kKeys);
     TransposeBlock(keys, size, problem_.k + at, problem_.kv_row, scratch_.keys, kKeys);
     for (int64_t i = 0; i < keys; ++i) {
       PackRow(size, padded_, 1.0f, problem_.v + at + i * problem_.kv_row,
               scratch_.values + i * padded_);
+    }
+  }
+
+  void PrefetchKeys(int64_t begin, int64_t end) const {
+    for (int64_t key = begin; key < end; ++key) {
+      PrefetchRow(problem_.head_size, problem_.k + KeyAt(key));
+      PrefetchRow(problem_.head_size, problem_.v + KeyAt(key));
     }
   }
 
@@ -181,20 +198,21 @@ class ForwardTile {
 }  // namespace
 
 int64_t AttentionForwardFloatsPerThread(int64_t heads, int64_t kv_heads, int64_t head_size) {
-  return Scratch(QueryTiling(heads, kv_heads), PaddedHeadSize(head_size), nullptr).floats;
+  return Scratch(QueryTiling(heads, kv_heads, kQueryRows), PaddedHeadSize(head_size), nullptr)
+      .floats;
 }
 
 void RunAttentionForward(const Context& context, const AttentionProblem& problem,
                          float* workspace) {
-  const QueryTiling tiling(problem.heads, problem.kv_heads);
+  const QueryTiling tiling(problem.heads, problem.kv_heads, kQueryRows);
   const int64_t tiles = CeilDiv(problem.rows, tiling.positions);
   const int64_t groups = problem.batch * problem.kv_heads;
   const int64_t floats =
       AttentionForwardFloatsPerThread(problem.heads, problem.kv_heads, problem.head_size);
   context.pool->ParallelFor(tiles * groups, [&](int64_t task, int thread) {
-    // The tiles at the end of the sequences see the most keys: they start first.
-    const int64_t tile = tiles - 1 - task / groups;
-    const int64_t group = task % groups;
+    // Tasks that follow each other share keys and values; the tile that sees most of them is first.
+    const int64_t tile = tiles - 1 - task % tiles;
+    const int64_t group = task / tiles;
     ForwardTile(problem, group / problem.kv_heads, group % problem.kv_heads,
                 tile * tiling.positions, workspace + thread * floats)
         .Run();

@@ -14,9 +14,7 @@
 
 namespace strata::kernels {
 
-// Rows of a query tile unless a group is larger, and keys of a key tile: a multiple of both the
-// micro kernel's rows and columns.
-inline constexpr int64_t kQueryRows = 96;
+// Keys of a key tile: a multiple of both the micro kernel's rows and columns.
 inline constexpr int64_t kKeys = 96;
 
 struct QueryTiling {
@@ -24,9 +22,10 @@ struct QueryTiling {
   int64_t positions;  // per tile
   int64_t rows;       // per tile, padded to whole micro kernels
 
-  QueryTiling(int64_t heads, int64_t kv_heads)
+  // A tile has at most `most` rows unless a single position has more.
+  QueryTiling(int64_t heads, int64_t kv_heads, int64_t most)
       : group(heads / kv_heads),
-        positions(std::max<int64_t>(1, kQueryRows / group)),
+        positions(std::max<int64_t>(1, most / group)),
         rows(RoundUp(group * positions, kTileRows)) {}
 };
 
@@ -40,6 +39,14 @@ inline void PackRow(int64_t size, int64_t padded, float scale, const float* from
   });
   for (int64_t i = RoundUp(size, simd::kLanes); i < padded; i += simd::kLanes) {
     _mm256_storeu_ps(to + i, simd::Zero());
+  }
+}
+
+// Brings a row that is read (or added to) soon into the cache: rows lie a whole packed qkv apart,
+// too far for the hardware to guess.
+inline void PrefetchRow(int64_t size, const float* row) {
+  for (int64_t i = 0; i < size; i += 16) {
+    _mm_prefetch(reinterpret_cast<const char*>(row + i), _MM_HINT_T0);
   }
 }
 

@@ -41,6 +41,9 @@ absl::StatusOr<MatmulPlan> MatmulPlan::Create(const MatmulShape& shape, int thre
   const absl::StatusOr<MatmulShape> complete = Complete(shape);
   if (!complete.ok()) return complete.status();
   const bool automatic = backend == MatmulBackend::kAuto;
+  if (backend != MatmulBackend::kOneDnn && SuitsRowsMatmul(*complete)) {
+    return MatmulPlan(MakeRowsMatmul(*complete));
+  }
   if (automatic) {
     backend = DetectIsa() == Isa::kAvx512 ? MatmulBackend::kOneDnn : MatmulBackend::kOwn;
   }

@@ -27,6 +27,10 @@ class MatmulPlan::Implementation {
 int64_t OwnMatmulWorkspaceBytes(const MatmulShape& shape);
 std::unique_ptr<MatmulPlan::Implementation> MakeOwnMatmul(const MatmulShape& shape);
 
+// Few rows times a transposed matrix, as in decoding; needs no workspace.
+bool SuitsRowsMatmul(const MatmulShape& shape);
+std::unique_ptr<MatmulPlan::Implementation> MakeRowsMatmul(const MatmulShape& shape);
+
 // oneDNN's scratchpad per thread may be at most this.
 inline constexpr int64_t kOneDnnScratchBytes = int64_t{4} << 20;
 absl::StatusOr<std::unique_ptr<MatmulPlan::Implementation>> MakeOneDnnMatmul(

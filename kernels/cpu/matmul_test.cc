@@ -71,7 +71,7 @@ class MatmulTest : public ::testing::TestWithParam<std::tuple<MatmulBackend, boo
 };
 
 TEST_P(MatmulTest, MatchesTheReferenceOnSmallAndRaggedShapes) {
-  for (const int64_t m : {1, 5, 6, 7, 13}) {
+  for (const int64_t m : {1, 3, 4, 5, 6, 7, 13}) {
     for (const int64_t n : {1, 8, 15, 16, 17, 33}) {
       for (const int64_t k : {1, 7, 8, 9, 40}) CheckShape(m, n, k, (m + n + k) % 3);
     }
@@ -79,6 +79,7 @@ TEST_P(MatmulTest, MatchesTheReferenceOnSmallAndRaggedShapes) {
 }
 
 TEST_P(MatmulTest, MatchesTheReferenceAcrossBlocks) {
+  CheckShape(2, 1001, 333, 3);   // few rows, several tasks
   CheckShape(101, 131, 300, 0);  // two blocks of K
   CheckShape(200, 530, 520, 5);  // several tasks in both directions
 }

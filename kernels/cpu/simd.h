@@ -78,29 +78,32 @@ inline double Sum(__m256d v) {
   return _mm_cvtsd_f64(_mm_add_sd(x, _mm_unpackhi_pd(x, x)));
 }
 
-// e^x to about one unit in the last place. Below -86.6 the result is zero, above 88.73 infinity;
-// NaN stays NaN. x = n ln 2 + r with |r| <= ln 2 / 2, e^r by its Taylor polynomial to r^7/7! (the
-// rest is below 2^-27), ln 2 in two parts (Cody and Waite, 1980).
+// e^x to about one unit in the last place. Below -86.6 the result is zero, above 88.722 infinity;
+// NaN stays NaN. x = n ln 2 + r with |r| <= ln 2 / 2 and ln 2 in two parts (Cody and Waite, 1980);
+// e^r by a polynomial whose last five coefficients minimise the largest relative error (2^-28);
+// 2^n by adding n to the exponent.
 inline Vec Exp(Vec x) {
-  const Vec high = Set(88.8f), low = Set(-86.6f);
-  const __m256 underflow = _mm256_cmp_ps(x, low, _CMP_LT_OQ);
-  x = _mm256_max_ps(low, _mm256_min_ps(high, x));  // the second operand is what NaN keeps
-  const Vec n = _mm256_round_ps(_mm256_mul_ps(x, Set(1.44269504088896341f)),
-                                _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+  const Vec infinity = Set(__builtin_inff());
+  // Adding 1.5 * 2^23 rounds to the nearest integer and leaves it in the low bits.
+  const Vec shift = Set(12582912.0f);
+  const Vec shifted = _mm256_fmadd_ps(x, Set(1.44269504088896341f), shift);
+  const Vec n = _mm256_sub_ps(shifted, shift);
   Vec r = _mm256_fnmadd_ps(n, Set(0.693359375f), x);
   r = _mm256_fnmadd_ps(n, Set(-2.12194440e-4f), r);
-  Vec p = Set(1.0f / 5040);
-  p = _mm256_fmadd_ps(p, r, Set(1.0f / 720));
-  p = _mm256_fmadd_ps(p, r, Set(1.0f / 120));
-  p = _mm256_fmadd_ps(p, r, Set(1.0f / 24));
-  p = _mm256_fmadd_ps(p, r, Set(1.0f / 6));
-  p = _mm256_fmadd_ps(p, r, Set(0.5f));
+  Vec p = Set(0.001381454f);
+  p = _mm256_fmadd_ps(p, r, Set(0.00836874512f));
+  p = _mm256_fmadd_ps(p, r, Set(0.0416683908f));
+  p = _mm256_fmadd_ps(p, r, Set(0.166665204f));
+  p = _mm256_fmadd_ps(p, r, Set(0.499999934f));
   p = _mm256_fmadd_ps(p, r, Set(1.0f));
   p = _mm256_fmadd_ps(p, r, Set(1.0f));
-  // 2^n in two steps, since n reaches 128.
-  const __m256i exponent = _mm256_add_epi32(_mm256_cvtps_epi32(n), _mm256_set1_epi32(126));
-  p = _mm256_mul_ps(p, _mm256_castsi256_ps(_mm256_slli_epi32(exponent, 23)));
-  return _mm256_andnot_ps(underflow, _mm256_add_ps(p, p));
+  const __m256i exponent = _mm256_slli_epi32(_mm256_castps_si256(shifted), 23);
+  p = _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(p), exponent));
+  // Where the sum left the range of exponents, or x is NaN.
+  const Vec above = _mm256_cmp_ps(x, Set(88.722839f), _CMP_NLE_UQ);
+  const Vec below = _mm256_cmp_ps(x, Set(-86.6f), _CMP_LT_OQ);
+  p = _mm256_blendv_ps(p, _mm256_add_ps(x, infinity), above);
+  return _mm256_andnot_ps(below, p);
 }
 
 // Transposes an 8 x 8 tile held in rows.

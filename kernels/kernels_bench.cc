@@ -1,0 +1,437 @@
+// Measures every kernel on the shapes of two models and prints it beside the machine's limits of
+// the same run.
+//
+//   kernels_bench [--benchmark_filter REGEX] [--threads N] [--seconds S] [--clock wall|cpu]
+//                [--json FILE]
+//
+// Times are the fastest of the repetitions: other load on the machine can only add. --clock cpu
+// takes the process's processor time divided by the threads, for machines that others use too.
+// Bytes count each operand once, so a kernel whose operands fit the caches can exceed the memory's
+// rate.
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <ctime>
+#include <fstream>
+#include <functional>
+#include <memory>
+#include <new>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <regex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "common/check.h"
+#include "common/clock.h"
+#include "kernels/adamw.h"
+#include "kernels/attention.h"
+#include "kernels/cross_entropy.h"
+#include "kernels/elementwise.h"
+#include "kernels/embedding.h"
+#include "kernels/init.h"
+#include "kernels/isa.h"
+#include "kernels/machine_limits.h"
+#include "kernels/matmul.h"
+#include "kernels/rmsnorm.h"
+#include "kernels/rope.h"
+#include "kernels/swiglu.h"
+
+namespace strata::kernels {
+namespace {
+
+struct Options {
+  std::regex filter{""};
+  int threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  double seconds = 0.5;
+  bool cpu_clock = false;
+  std::string json;
+};
+
+// Processor seconds of the process per thread.
+class CpuClock final : public common::Clock {
+ public:
+  explicit CpuClock(int threads) : threads_(threads) {}
+  double Now() const override {
+    timespec now = {};
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+    return (now.tv_sec + 1e-9 * now.tv_nsec) / threads_;
+  }
+
+ private:
+  const int threads_;
+};
+
+std::unique_ptr<common::Clock> MakeClock(bool cpu, int threads) {
+  if (cpu) return std::make_unique<CpuClock>(threads);
+  return std::make_unique<common::MonotonicClock>();
+}
+
+struct Result {
+  std::string name;
+  double seconds, flops, bytes;
+};
+
+struct Model {
+  std::string name;
+  int64_t rows, sequence, hidden, heads, kv_heads, ffn, vocab;
+  int64_t head_size() const { return hidden / heads; }
+  int64_t qkv() const { return (heads + 2 * kv_heads) * head_size(); }
+};
+
+const Model kModels[] = {
+    {"124m", 2048, 512, 768, 12, 4, 2048, 32000},
+    {"small", 2048, 256, 192, 6, 2, 512, 256},
+};
+
+// Aligned floats that live as long as the benchmark of one kernel.
+class Buffers {
+ public:
+  float* Get(int64_t count, float value = 0.01f) {
+    const int64_t bytes = (count * 4 + 4095) / 4096 * 4096;
+    memory_.emplace_back(static_cast<float*>(std::aligned_alloc(4096, bytes)), &std::free);
+    float* floats = memory_.back().get();
+    STRATA_CHECK(floats != nullptr);
+    // Neither constant nor denormal.
+    for (int64_t i = 0; i < count; ++i) floats[i] = value * (1 + static_cast<float>(i % 97) / 97);
+    return floats;
+  }
+  void* Workspace(int64_t bytes) { return Get(bytes / 4 + 16); }
+
+ private:
+  std::vector<std::unique_ptr<float, void (*)(void*)>> memory_;
+};
+
+class Bench {
+ public:
+  explicit Bench(const Options& options)
+      : options_(options),
+        pool_(options.threads),
+        context_{&pool_},
+        clock_(MakeClock(options.cpu_clock, options.threads)) {}
+
+  void Run() {
+    limits_ = MeasureMachineLimits(&pool_, *clock_);
+    PrintLimits();
+    for (const Model& model : kModels) {
+      Matmuls(model);
+      Attention(model);
+      Rows(model);
+      CrossEntropies(model);
+    }
+    Flat();
+    Squares();
+  }
+
+  void WriteJson() const {
+    nlohmann::json kernels = nlohmann::json::array();
+    for (const Result& r : results_) {
+      kernels.push_back({{"name", r.name},
+                         {"seconds", r.seconds},
+                         {"flops_per_second", r.flops / r.seconds},
+                         {"bytes_per_second", r.bytes / r.seconds}});
+    }
+    const nlohmann::json all = {{"isa", IsaName()},
+                                {"threads", pool_.threads()},
+                                {"limits",
+                                 {{"core_flops_per_second", limits_.core_flops_per_second},
+                                  {"flops_per_second", limits_.flops_per_second},
+                                  {"read_bytes_per_second", limits_.read_bytes_per_second},
+                                  {"write_bytes_per_second", limits_.write_bytes_per_second},
+                                  {"copy_bytes_per_second", limits_.copy_bytes_per_second}}},
+                                {"kernels", kernels}};
+    std::ofstream(options_.json) << all.dump(2) << "\n";
+  }
+
+ private:
+  void PrintLimits() const {
+    std::printf(
+        "%s, %d threads. Limits: %.1f GFLOP/s per core, %.1f all; memory read %.1f, write "
+        "%.1f, copy %.1f GB/s\n\n",
+        IsaName().c_str(), pool_.threads(), limits_.core_flops_per_second * 1e-9,
+        limits_.flops_per_second * 1e-9, limits_.read_bytes_per_second * 1e-9,
+        limits_.write_bytes_per_second * 1e-9, limits_.copy_bytes_per_second * 1e-9);
+    std::printf("%-44s %10s %10s %6s %8s %6s\n", "kernel", "ms", "GFLOP/s", "peak", "GB/s", "copy");
+  }
+
+  bool Wanted(const std::string& name) const { return std::regex_search(name, options_.filter); }
+
+  void Measure(const std::string& name, double flops, double bytes,
+               const std::function<void()>& body) {
+    const common::MonotonicClock wall;
+    body();
+    double fastest = 1e30;
+    const double begin = wall.Now();
+    for (int repetition = 0; repetition < 3 || wall.Now() - begin < options_.seconds;
+         ++repetition) {
+      const double start = clock_->Now();
+      body();
+      fastest = std::min(fastest, clock_->Now() - start);
+    }
+    results_.push_back({name, fastest, flops, bytes});
+    std::printf("%-44s %10.3f %10.1f %5.0f%% %8.1f %5.0f%%\n", name.c_str(), fastest * 1e3,
+                flops / fastest * 1e-9, 100 * flops / fastest / limits_.flops_per_second,
+                bytes / fastest * 1e-9, 100 * bytes / fastest / limits_.copy_bytes_per_second);
+    std::fflush(stdout);
+  }
+
+  void Matmul(const std::string& name, const MatmulShape& shape, MatmulBackend backend) {
+    if (!Wanted(name)) return;
+    auto plan = MatmulPlan::Create(shape, pool_.threads(), backend);
+    STRATA_CHECK(plan.ok());
+    Buffers buffers;
+    const float* a = buffers.Get(shape.m * shape.k);
+    const float* b = buffers.Get(shape.k * shape.n);
+    float* c = buffers.Get(shape.m * shape.n);
+    void* workspace = buffers.Workspace(MatmulWorkspaceBytes(shape, pool_.threads()));
+    const double m = shape.m, n = shape.n, k = shape.k;
+    Measure(name, 2 * m * n * k, 4 * (m * k + k * n + m * n * (shape.accumulate ? 2 : 1)),
+            [&] { plan->Run(context_, a, b, c, workspace); });
+  }
+
+  // Forward x W^T, towards x dy W, towards W dy^T x.
+  void Projection(const Model& model, const std::string& what, int64_t in, int64_t out) {
+    const std::string name = "matmul/" + model.name + "/" + what;
+    const MatmulBackend backend = MatmulBackend::kAuto;
+    Matmul(name + "/forward", {.m = model.rows, .n = out, .k = in, .trans_b = true}, backend);
+    Matmul(name + "/dx", {.m = model.rows, .n = in, .k = out}, backend);
+    Matmul(name + "/dw", {.m = out, .n = in, .k = model.rows, .trans_a = true, .accumulate = true},
+           backend);
+  }
+
+  void Matmuls(const Model& model) {
+    Projection(model, "qkv", model.hidden, model.qkv());
+    Projection(model, "out", model.hidden, model.hidden);
+    Projection(model, "gate_up", model.hidden, 2 * model.ffn);
+    Projection(model, "down", model.ffn, model.hidden);
+    Model chunk = model;
+    chunk.rows = std::min<int64_t>(model.rows, 512);  // logits are made in chunks
+    Projection(chunk, "head", model.hidden, model.vocab);
+    Matmul("matmul/" + model.name + "/head/decode_1_row",
+           {.m = 1, .n = model.vocab, .k = model.hidden, .trans_b = true}, MatmulBackend::kAuto);
+  }
+
+  void Squares() {
+    for (const int64_t size : {256, 512, 1024, 2048, 4096}) {
+      const MatmulShape shape = {.m = size, .n = size, .k = size};
+      const std::string name = "matmul/square/" + std::to_string(size);
+      Matmul(name + "/own", shape, MatmulBackend::kOwn);
+      Matmul(name + "/onednn", shape, MatmulBackend::kOneDnn);
+    }
+  }
+
+  void Attention(const Model& model) {
+    for (const int64_t kv_heads : {model.kv_heads, model.heads}) {
+      Model m = model;
+      m.kv_heads = kv_heads;
+      const std::string name = "attention/" + m.name + "/kv" + std::to_string(kv_heads);
+      if (!Wanted(name)) continue;
+      const AttentionShape shape = {m.rows / m.sequence, m.sequence, m.heads, m.kv_heads,
+                                    m.head_size()};
+      Buffers buffers;
+      float* qkv = buffers.Get(m.rows * m.qkv(), 0.5f);
+      float* out = buffers.Get(m.rows * m.hidden);
+      float* lse = buffers.Get(m.rows * m.heads);
+      float* dqkv = buffers.Get(m.rows * m.qkv());
+      void* workspace =
+          buffers.Workspace(std::max(AttentionForwardWorkspaceBytes(shape, pool_.threads()),
+                                     AttentionBackwardWorkspaceBytes(shape, pool_.threads())));
+      // Two products over the causal half; five in the backward.
+      const double product = 1.0 * m.rows * (m.sequence + 1) * m.hidden;
+      const double bytes = 4.0 * m.rows * (m.qkv() + m.hidden);
+      Measure(name + "/forward", 2 * product, bytes,
+              [&] { AttentionForward(context_, shape, qkv, out, lse, workspace); });
+      Measure(name + "/backward", 5 * product, 2 * bytes,
+              [&] { AttentionBackward(context_, shape, out, qkv, out, lse, dqkv, workspace); });
+    }
+    Decode(model);
+  }
+
+  void Decode(const Model& m) {
+    const std::string name = "attention/" + m.name + "/decode_1_row";
+    if (!Wanted(name)) return;
+    const DecodeShape shape = {1,       1,          m.sequence,   m.sequence - 1,
+                               m.heads, m.kv_heads, m.head_size()};
+    Buffers buffers;
+    const int64_t cache = m.sequence * m.kv_heads * m.head_size();
+    float* qkv = buffers.Get(m.qkv());
+    float *k = buffers.Get(cache), *v = buffers.Get(cache), *out = buffers.Get(m.hidden);
+    void* workspace = buffers.Workspace(DecodeAttentionWorkspaceBytes(shape, pool_.threads()));
+    Measure(name, 4.0 * m.sequence * m.hidden, 8.0 * cache, [&] {
+      AppendToCache(context_, shape, qkv, k, v);
+      DecodeAttention(context_, shape, qkv, k, v, out, workspace);
+    });
+  }
+
+  void Rows(const Model& m) {
+    Norms(m);
+    const std::string end = "/" + m.name;
+    if (Wanted("rope" + end)) {
+      Buffers buffers;
+      float* qkv = buffers.Get(m.rows * m.qkv());
+      float* table = buffers.Get(m.sequence * m.head_size());
+      BuildRopeTable(m.sequence, m.head_size(), 10000, table);
+      const RopeShape shape = {m.rows, m.sequence, m.heads, m.kv_heads, m.head_size(), 0};
+      const double turned = 1.0 * m.rows * (m.heads + m.kv_heads) * m.head_size();
+      Measure("rope" + end, 3 * turned, 8 * turned,
+              [&] { RopeApply(context_, shape, table, false, qkv); });
+    }
+    if (Wanted("swiglu" + end)) {
+      Buffers buffers;
+      float* gate_up = buffers.Get(m.rows * 2 * m.ffn, 1.0f);
+      float* h = buffers.Get(m.rows * m.ffn);
+      float* dgate_up = buffers.Get(m.rows * 2 * m.ffn);
+      const double count = 1.0 * m.rows * m.ffn;
+      Measure("swiglu" + end + "/forward", 20 * count, 12 * count,
+              [&] { SwiGluForward(context_, m.rows, m.ffn, gate_up, h); });
+      Measure("swiglu" + end + "/backward", 28 * count, 20 * count,
+              [&] { SwiGluBackward(context_, m.rows, m.ffn, h, gate_up, dgate_up); });
+    }
+    if (Wanted("embedding" + end)) {
+      Buffers buffers;
+      std::vector<int32_t> tokens(m.rows);
+      for (int64_t i = 0; i < m.rows; ++i) tokens[i] = i * 7919 % m.vocab;
+      float* table = buffers.Get(m.vocab * m.hidden);
+      float* y = buffers.Get(m.rows * m.hidden);
+      const double count = 1.0 * m.rows * m.hidden;
+      Measure("embedding" + end + "/forward", 0, 8 * count,
+              [&] { EmbeddingForward(context_, m.rows, m.hidden, tokens.data(), table, y); });
+      Measure("embedding" + end + "/backward", count, 12 * count,
+              [&] { EmbeddingBackward(context_, m.rows, m.hidden, tokens.data(), y, table); });
+    }
+  }
+
+  void Norms(const Model& m) {
+    const std::string name = "rmsnorm/" + m.name;
+    if (!Wanted(name)) return;
+    Buffers buffers;
+    float* x = buffers.Get(m.rows * m.hidden);
+    float* branch = buffers.Get(m.rows * m.hidden);
+    float* sum = buffers.Get(m.rows * m.hidden);
+    float* y = buffers.Get(m.rows * m.hidden);
+    float* w = buffers.Get(m.hidden);
+    float* dw = buffers.Get(m.hidden);
+    float* rstd = buffers.Get(m.rows);
+    void* workspace = buffers.Workspace(RmsNormBackwardWorkspaceBytes(m.rows, m.hidden));
+    const double count = 1.0 * m.rows * m.hidden;
+    Measure(name + "/forward", 4 * count, 8 * count,
+            [&] { RmsNormForward(context_, m.rows, m.hidden, 1e-5f, x, w, y, rstd); });
+    Measure(name + "/add_forward", 5 * count, 16 * count, [&] {
+      AddRmsNormForward(context_, m.rows, m.hidden, 1e-5f, x, branch, w, sum, y, rstd);
+    });
+    Measure(name + "/backward", 9 * count, 12 * count, [&] {
+      RmsNormBackward(context_, m.rows, m.hidden, branch, x, w, rstd, false, y, dw, workspace);
+    });
+  }
+
+  void CrossEntropies(const Model& m) {
+    const std::string name = "cross_entropy/" + m.name;
+    if (!Wanted(name)) return;
+    const int64_t rows = std::min<int64_t>(m.rows, 512);
+    Buffers buffers;
+    float* logits = buffers.Get(rows * m.vocab, 1.0f);
+    std::vector<int32_t> targets(rows, 3);
+    void* workspace = buffers.Workspace(CrossEntropyWorkspaceBytes(rows));
+    double loss = 0;
+    const double count = 1.0 * rows * m.vocab;
+    Measure(name + "/forward_backward", 20 * count, 8 * count, [&] {
+      CrossEntropyForwardBackward(context_, rows, m.vocab, 1.0f, targets.data(), logits, &loss,
+                                  workspace);
+    });
+    Measure(name + "/forward", 18 * count, 4 * count, [&] {
+      CrossEntropyForward(context_, rows, m.vocab, targets.data(), logits, &loss, workspace);
+    });
+  }
+
+  void Flat() {
+    if (!Wanted("flat")) return;
+    constexpr int64_t kCount = int64_t{16} << 20;
+    constexpr double kBytes = 4.0 * kCount;
+    Buffers buffers;
+    float* a = buffers.Get(kCount);
+    float* b = buffers.Get(kCount);
+    float* m = buffers.Get(kCount);
+    float* v = buffers.Get(kCount);
+    void* workspace = buffers.Workspace(SumSquaresWorkspaceBytes(kCount));
+    Measure("flat/add", kCount, 3 * kBytes, [&] { Add(context_, kCount, a, b); });
+    Measure("flat/copy", 0, 2 * kBytes, [&] { Copy(context_, kCount, a, b); });
+    Measure("flat/zero", 0, kBytes, [&] { Zero(context_, kCount, b); });
+    Measure("flat/scale", kCount, 2 * kBytes, [&] { Scale(context_, kCount, 1.0f, b); });
+    Measure("flat/sum_squares", 2.0 * kCount, kBytes,
+            [&] { SumSquares(context_, kCount, a, workspace); });
+    AdamWParams params = {.learning_rate = 1e-3, .weight_decay = 0.1};
+    Measure("flat/adamw", 15.0 * kCount, 7 * kBytes, [&] {
+      AdamW(context_, kCount, params, a, b, m, v, b, m, v);
+      ++params.step;
+    });
+    Measure("flat/init_normal", 0, kBytes / 16,
+            [&] { InitNormal(context_, 1, 0.02f, 0, kCount / 16, a); });
+  }
+
+  const Options options_;
+  device::ThreadPool pool_;
+  const Context context_;
+  const std::unique_ptr<common::Clock> clock_;
+  MachineLimits limits_;
+  std::vector<Result> results_;
+};
+
+// Both --flag=value and --flag value.
+std::optional<Options> ParseOptions(int argc, char** argv) {
+  Options options;
+  for (int i = 1; i < argc; ++i) {
+    std::string flag = argv[i], value;
+    if (const size_t equals = flag.find('='); equals != std::string::npos) {
+      value = flag.substr(equals + 1);
+      flag.resize(equals);
+    } else if (i + 1 < argc) {
+      value = argv[++i];
+    } else {
+      return std::nullopt;
+    }
+    if (flag == "--benchmark_filter") {
+      try {
+        options.filter = std::regex(value);
+      } catch (const std::regex_error&) {
+        return std::nullopt;
+      }
+    } else if (flag == "--threads" && std::atoi(value.c_str()) > 0) {
+      options.threads = std::atoi(value.c_str());
+    } else if (flag == "--seconds" && std::atof(value.c_str()) > 0) {
+      options.seconds = std::atof(value.c_str());
+    } else if (flag == "--clock" && (value == "wall" || value == "cpu")) {
+      options.cpu_clock = value == "cpu";
+    } else if (flag == "--json") {
+      options.json = value;
+    } else {
+      return std::nullopt;
+    }
+  }
+  return options;
+}
+
+int Main(int argc, char** argv) {
+  const std::optional<Options> options = ParseOptions(argc, argv);
+  if (!options.has_value()) {
+    std::fprintf(stderr,
+                 "usage: kernels_bench [--benchmark_filter REGEX] [--threads N] [--seconds S] "
+                 "[--clock wall|cpu] [--json FILE]\n");
+    return 2;
+  }
+  if (const absl::Status cpu = CheckCpu(); !cpu.ok()) {
+    std::fprintf(stderr, "kernels_bench: %s\n", cpu.ToString().c_str());
+    return 1;
+  }
+  Bench bench(*options);
+  bench.Run();
+  if (!options->json.empty()) bench.WriteJson();
+  return 0;
+}
+
+}  // namespace
+}  // namespace strata::kernels
+
+int main(int argc, char** argv) { return strata::kernels::Main(argc, argv); }
