@@ -39,43 +39,50 @@ struct Buffers {
   }
 };
 
-// `bytes` are those of the whole vector; 0 seconds: the cell does not apply.
-absl::StatusOr<double> MedianSeconds(Communicator& communicator, GroupId group, OpKind kind,
-                                     int64_t bytes, Buffers& buffers) {
-  const int n = communicator.size();
-  const bool divides = kind == OpKind::kAllGather || kind == OpKind::kReduceScatter;
-  const int64_t count = std::max<int64_t>(1, bytes / 4 / (divides ? n : 1));
-  Operation op = {.kind = kind,
-                  .group = group,
-                  .type = DataType::kF32,
-                  .count = kind == OpKind::kBarrier ? 0 : count,
-                  .in = buffers.in.data(),
-                  .out = buffers.out.data(),
-                  .scratch = buffers.AlignedScratch(),
-                  .scratch_bytes = static_cast<int64_t>(buffers.scratch.size() * 4 - 64)};
-  const Operation barrier = {.kind = OpKind::kBarrier, .group = group};
-  // Ping-pong between members 0 and 1, of which half is one way.
-  const bool sends = kind == OpKind::kSend;
-  if (sends && communicator.rank() > 1) {
-    RETURN_IF_ERROR(RunOperation(communicator, barrier));
-    return 0.0;
-  }
-  const int repetitions = bytes >= 1 << 20 ? 12 : 60;
-  std::vector<double> seconds;
-  for (int i = 0; i < repetitions + 3; ++i) {
-    if (!sends && kind != OpKind::kBarrier) RETURN_IF_ERROR(RunOperation(communicator, barrier));
-    const double begin = Now();
-    if (sends) {
-      op.peer = 1 - communicator.rank();
-      op.kind = communicator.rank() == 0 ? OpKind::kSend : OpKind::kReceive;
+// Runs the operation `times` times. A send is a ping-pong of members 0 and 1; roots take turns.
+absl::Status Repeat(Communicator& communicator, Operation op, int times) {
+  const int rank = communicator.rank();
+  if (op.kind != OpKind::kSend) {
+    for (int i = 0; i < times; ++i) {
+      if (op.kind == OpKind::kBroadcast) op.peer = i % communicator.size();
       RETURN_IF_ERROR(RunOperation(communicator, op));
-      op.kind = communicator.rank() == 0 ? OpKind::kReceive : OpKind::kSend;
     }
-    RETURN_IF_ERROR(RunOperation(communicator, op));
-    if (i >= 3) seconds.push_back((Now() - begin) / (sends ? 2 : 1));
+    return absl::OkStatus();
   }
-  if (sends) RETURN_IF_ERROR(RunOperation(communicator, barrier));
-  std::nth_element(seconds.begin(), seconds.begin() + seconds.size() / 2, seconds.end());
+  if (rank > 1) return absl::OkStatus();
+  op.peer = 1 - rank;
+  for (int i = 0; i < times; ++i) {
+    op.kind = i % 2 == rank ? OpKind::kSend : OpKind::kReceive;
+    RETURN_IF_ERROR(RunOperation(communicator, op));
+  }
+  return absl::OkStatus();
+}
+
+// Median over a few batches, each between two barriers; `bytes` are those of the whole vector.
+absl::StatusOr<double> SecondsOf(Communicator& communicator, GroupId group, OpKind kind,
+                                 int64_t bytes, Buffers& buffers) {
+  const bool divides = kind == OpKind::kAllGather || kind == OpKind::kReduceScatter;
+  const int64_t count = std::max<int64_t>(1, bytes / 4 / (divides ? communicator.size() : 1));
+  const Operation op = {.kind = kind,
+                        .group = group,
+                        .type = DataType::kF32,
+                        .count = kind == OpKind::kBarrier ? 0 : count,
+                        .in = buffers.in.data(),
+                        .out = buffers.out.data(),
+                        .scratch = buffers.AlignedScratch(),
+                        .scratch_bytes = static_cast<int64_t>(buffers.scratch.size() * 4 - 64)};
+  const Operation barrier = {.kind = OpKind::kBarrier, .group = group};
+  const int times = bytes >= 4 << 20 ? 4 : bytes >= 256 << 10 ? 16 : 200;
+  RETURN_IF_ERROR(Repeat(communicator, op, 4));
+  std::vector<double> seconds;
+  for (int batch = 0; batch < 5; ++batch) {
+    RETURN_IF_ERROR(RunOperation(communicator, barrier));
+    const double begin = Now();
+    RETURN_IF_ERROR(Repeat(communicator, op, times));
+    RETURN_IF_ERROR(RunOperation(communicator, barrier));
+    seconds.push_back((Now() - begin) / times);
+  }
+  std::sort(seconds.begin(), seconds.end());
   return seconds[seconds.size() / 2];
 }
 
@@ -90,8 +97,7 @@ absl::Status Measure(Communicator& communicator, double* cells) {
   buffers.scratch.assign(most + 1024, 1);
   for (const OpKind kind : kKinds) {
     for (const int64_t bytes : kSizes) {
-      ASSIGN_OR_RETURN(const double seconds,
-                       MedianSeconds(communicator, group, kind, bytes, buffers));
+      ASSIGN_OR_RETURN(const double seconds, SecondsOf(communicator, group, kind, bytes, buffers));
       if (communicator.rank() == 0) *cells = seconds;
       ++cells;
       if (kind == OpKind::kBarrier) {

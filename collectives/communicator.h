@@ -56,6 +56,10 @@ enum class OpKind : uint8_t {
   kBarrier,
 };
 
+inline bool IsPointToPoint(OpKind kind) {
+  return kind == OpKind::kSend || kind == OpKind::kReceive;
+}
+
 // Sums add in a fixed tree over the members: leaves 0 … n−1 are paired bottom-up, 2i with 2i+1, an
 // odd last one passes up unchanged. So the bits of a sum depend neither on the backend nor on which
 // member arrives first. They are f32 or f64; kBytes cannot be summed.
@@ -134,7 +138,7 @@ class Communicator {
 
   // From any thread: every operation in flight or posted later fails with `status` (not OK); the
   // first call counts. Those in flight fail inside the next Progress, and Wait returns for it. From
-  // then on the transport no longer touches their buffers.
+  // then on nothing is written to their buffers, but a peer that was being sent to may still read.
   virtual void Cancel(absl::Status status) = 0;
 
   // Where operations are recorded for other processes to read; none when never set. Must outlive

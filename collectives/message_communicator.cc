@@ -2,24 +2,18 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstring>
 #include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "collectives/message_tag.h"
 #include "collectives/pieces.h"
-#include "collectives/tree_sum.h"
 #include "common/check.h"
 #include "common/rng.h"
 #include "common/status_macros.h"
 
 namespace strata::collectives {
 namespace {
-
-// Copying and adding in one Progress: about a tenth of a millisecond, so that messages keep
-// flowing.
-constexpr int64_t kBudgetBytes = 512 * common::kKiB;
 
 // Before Wait sleeps; a wakeup through the kernel costs about as much.
 constexpr auto kSpin = std::chrono::microseconds(20);
@@ -29,8 +23,6 @@ int64_t NowNs() {
              std::chrono::steady_clock::now().time_since_epoch())
       .count();
 }
-
-bool IsPointToPoint(OpKind kind) { return kind == OpKind::kSend || kind == OpKind::kReceive; }
 
 bool IsMisaligned(const void* address, int64_t alignment) {
   return reinterpret_cast<uintptr_t>(address) % alignment != 0;
@@ -187,228 +179,6 @@ void MessageCommunicator::Record(Slot& slot) {
                                    .end_ns = 0});
 }
 
-uint64_t MessageCommunicator::TagOf(const Slot& slot, int source) const {
-  const Operation& op = slot.operation;
-  const bool point_to_point = IsPointToPoint(op.kind);
-  const uint64_t root = op.kind == OpKind::kBroadcast ? op.peer : 0;
-  const uint64_t size = point_to_point ? 0 : op.count;  // lengths tell it for single messages
-  const uint64_t hash = common::MixBits(size, root << 8 | static_cast<uint64_t>(op.type));
-  return MessageTag{.point_to_point = point_to_point,
-                    .group_key = slot.group->key,
-                    .source = source,
-                    .sequence_or_tag = point_to_point ? op.tag : slot.sequence,
-                    .phase = slot.stage == Stage::kGather,
-                    .kind = point_to_point ? OpKind::kSend : op.kind,
-                    .hash = static_cast<uint8_t>(hash >> 56)}
-      .Pack();
-}
-
-bool MessageCommunicator::Progress() {
-  transport_->Poll();
-  if (FailIfCancelled()) {
-    const bool news = finished_something_;
-    finished_something_ = false;
-    return news;
-  }
-  int64_t budget = kBudgetBytes;
-  bool more = false;
-  for (size_t i = 0; i < active_.size() && failure_.ok();) {
-    Slot& slot = slots_[active_[i]];
-    more |= Advance(slot, &budget);
-    // A finished operation has left the list, and the next one has its place.
-    if (slot.state == SlotState::kActive) ++i;
-  }
-  const bool news = finished_something_;
-  finished_something_ = false;
-  return news || more;
-}
-
-// Goes as far as messages and budget allow; true when budget is what stopped it.
-bool MessageCommunicator::Advance(Slot& slot, int64_t* budget) {
-  while (slot.state == SlotState::kActive) {
-    bool stage_done = false;
-    switch (slot.stage) {
-      case Stage::kCopyOwn:
-        stage_done = Copy(slot, budget);
-        if (!stage_done) return true;
-        break;
-      case Stage::kExchange:
-      case Stage::kGather:
-        stage_done = Exchange(slot);
-        if (!stage_done) return false;
-        break;
-      case Stage::kAdd:
-        stage_done = Add(slot, budget);
-        if (!stage_done) return true;
-        break;
-      case Stage::kFinished:
-        Finish(slot, SlotState::kDone);
-        return false;
-    }
-    NextStage(slot);
-  }
-  return false;
-}
-
-void MessageCommunicator::NextStage(Slot& slot) {
-  const OpKind kind = slot.operation.kind;
-  const bool sums = kind == OpKind::kReduceScatter || kind == OpKind::kAllReduce;
-  if (slot.stage == Stage::kExchange && kind == OpKind::kAllGather) {
-    slot.stage = Stage::kCopyOwn;
-  } else if (slot.stage == Stage::kExchange && sums) {
-    slot.stage = Stage::kAdd;
-  } else if (slot.stage == Stage::kAdd && kind == OpKind::kAllReduce && !SendsWhole(slot)) {
-    slot.stage = Stage::kGather;
-  } else {
-    slot.stage = Stage::kFinished;
-  }
-  slot.position = slot.send_round = slot.receive_round = 0;
-}
-
-// Posts what the window has room for and takes what has finished; true when all rounds are over.
-bool MessageCommunicator::Exchange(Slot& slot) {
-  const int sends = Rounds(slot, true);
-  const int receives = Rounds(slot, false);
-  const bool ordered = RoundsAreOrdered(slot);
-  for (;;) {
-    if (!Collect(slot)) return false;
-    bool posted = false;
-    // A broadcast's messages out wait for the one in; a barrier's rounds for the round before.
-    if (slot.receive_round < receives && (!ordered || slot.in_flight == 0)) {
-      const auto free = std::find_if(slot.receives.begin(), slot.receives.end(),
-                                     [](const Transfer& t) { return t.owner == nullptr; });
-      if (free != slot.receives.end()) {
-        PostReceive(slot, *free, ReceiveOf(slot, slot.receive_round++));
-        posted = true;
-      }
-    }
-    const bool waits = (slot.operation.kind == OpKind::kBroadcast && receives > 0 &&
-                        slot.in_flight > 0 && slot.send_round == 0) ||
-                       (ordered && slot.send_round >= slot.receive_round);
-    if (slot.send_round < sends && !waits) {
-      const auto free = std::find_if(slot.sends.begin(), slot.sends.end(),
-                                     [](const Transfer& t) { return t.owner == nullptr; });
-      if (free != slot.sends.end()) {
-        const Message message = SendOf(slot, slot.send_round++);
-        if (message.peer >= 0) PostSend(slot, *free, message);
-        posted = true;
-      }
-    }
-    if (!posted) break;
-  }
-  return slot.send_round == sends && slot.receive_round == receives && slot.in_flight == 0;
-}
-
-// Frees finished transfers; false when one of them failed, and with it everything.
-bool MessageCommunicator::Collect(Slot& slot) {
-  if (slot.in_flight == 0) return true;
-  for (auto* transfers : {&slot.sends, &slot.receives}) {
-    for (Transfer& transfer : *transfers) {
-      if (transfer.owner == nullptr || transfer.pending.load(std::memory_order_acquire)) continue;
-      transfer.owner = nullptr;
-      --slot.in_flight;
-      absl::Status status = transfer.status;
-      if (!status.ok()) {
-        status = absl::Status(status.code(), absl::StrCat(Describe(slot), ": ", status.message()));
-      } else if (transfers == &slot.receives) {
-        status = CheckArrival(slot, transfer);
-      }
-      if (!status.ok()) {
-        Fail(status);
-        return false;
-      }
-    }
-  }
-  return true;
-}
-
-void MessageCommunicator::PostSend(Slot& slot, Transfer& transfer, const Message& message) {
-  transfer.peer = slot.group->ranks[message.peer];
-  transfer.tag = TagOf(slot, slot.group->index);
-  transfer.from = message.from;
-  transfer.bytes = message.bytes;
-  transfer.owner = &slot;
-  transfer.status = absl::OkStatus();
-  transfer.pending.store(true, std::memory_order_relaxed);
-  ++slot.in_flight;
-  transport_->Send(&transfer);
-}
-
-void MessageCommunicator::PostReceive(Slot& slot, Transfer& transfer, const Message& message) {
-  transfer.peer = slot.group->ranks[message.peer];
-  transfer.tag = TagOf(slot, message.peer);
-  transfer.to = message.to;
-  transfer.bytes = message.bytes;
-  transfer.too_long = false;
-  transfer.owner = &slot;
-  transfer.status = absl::OkStatus();
-  transfer.pending.store(true, std::memory_order_relaxed);
-  ++slot.in_flight;
-  transport_->Receive(&transfer, kMatchedBits);
-}
-
-bool MessageCommunicator::Copy(Slot& slot, int64_t* budget) {
-  const Operation& op = slot.operation;
-  const int64_t bytes = op.count * ElementBytes(op.type);
-  auto* own = static_cast<std::byte*>(op.out) + slot.group->index * bytes;
-  if (own == op.in || bytes == 0) return true;
-  const int64_t step = std::min(std::max<int64_t>(*budget, 0), bytes - slot.position);
-  std::memcpy(own + slot.position, static_cast<const std::byte*>(op.in) + slot.position, step);
-  slot.position += step;
-  *budget -= step;
-  return slot.position == bytes;
-}
-
-int64_t MessageCommunicator::ElementsToAdd(const Slot& slot) const {
-  const Operation& op = slot.operation;
-  if (op.kind == OpKind::kReduceScatter || SendsWhole(slot)) return op.count;
-  const int n = slot.group->size();
-  return PieceAt(PieceCount(op.type, op.count, n), op.count, slot.group->index).count;
-}
-
-bool MessageCommunicator::Add(Slot& slot, int64_t* budget) {
-  const int64_t element = ElementBytes(slot.operation.type);
-  const int64_t total = ElementsToAdd(slot);
-  if (slot.position == total) return true;
-  const int64_t cost = element * slot.group->size();  // bytes read for one element of the sum
-  const int64_t step =
-      std::min(total - slot.position, common::CeilDivide(std::max<int64_t>(*budget, 0), cost));
-  const int64_t end = slot.position + step;
-  if (slot.operation.type == DataType::kF32) {
-    AddRange<float>(slot, slot.position, end);
-  } else {
-    AddRange<double>(slot, slot.position, end);
-  }
-  slot.position = end;
-  *budget -= step * cost;
-  return end == total;
-}
-
-template <typename T>
-void MessageCommunicator::AddRange(Slot& slot, int64_t begin, int64_t end) {
-  const Operation& op = slot.operation;
-  const int n = slot.group->size();
-  const int i = slot.group->index;
-  // The own leaf is only read, as TreeSum promises, so the cast writes nothing.
-  T* own = const_cast<T*>(static_cast<const T*>(op.in));
-  T* out = static_cast<T*>(op.out);
-  if (op.kind == OpKind::kReduceScatter) {
-    own += i * op.count;
-  } else if (!SendsWhole(slot)) {
-    const int64_t at = PieceAt(PieceCount(op.type, op.count, n), op.count, i).begin;
-    own += at;
-    out += at;
-  }
-  // Pointers of the right type in room that is kept for the widest group.
-  static_assert(sizeof(T*) == sizeof(void*));
-  auto* leaves = reinterpret_cast<T**>(leaves_.data());
-  for (int member = 0; member < n; ++member) {
-    leaves[member] = member == i ? own : reinterpret_cast<T*>(ScratchOf(slot, member));
-  }
-  TreeSum<T>(absl::MakeConstSpan(leaves, n), i, begin, end, out,
-             absl::MakeSpan(reinterpret_cast<T**>(nodes_.data()), n));
-}
-
 absl::StatusOr<bool> MessageCommunicator::Test(OperationId id) {
   if (id.slot >= slots_.size() || slots_[id.slot].generation != id.generation ||
       slots_[id.slot].state == SlotState::kFree) {
@@ -477,27 +247,6 @@ void MessageCommunicator::Finish(Slot& slot, SlotState state) {
     const bool done = state == SlotState::kDone;
     ring_->End(slot.ring_number, done ? OperationState::kDone : OperationState::kFailed, NowNs());
   }
-}
-
-absl::Status MessageCommunicator::CheckArrival(const Slot& slot, const Transfer& transfer) const {
-  const auto source = std::find(slot.group->ranks.begin(), slot.group->ranks.end(), transfer.peer);
-  const uint64_t expected = TagOf(slot, static_cast<int>(source - slot.group->ranks.begin()));
-  std::string problem;
-  if (KindOf(transfer.tag) != KindOf(expected)) {
-    problem = absl::StrCat("is at ", OpName(KindOf(transfer.tag)));
-  } else if (transfer.too_long) {
-    problem = absl::StrCat("sent more than the ", transfer.bytes, " bytes expected");
-  } else if (transfer.arrived_bytes != transfer.bytes) {
-    problem = absl::StrCat("sent ", transfer.arrived_bytes, " bytes, not the ", transfer.bytes,
-                           " expected");
-  } else if (transfer.tag != expected) {
-    problem = "has another type, root or size";
-  } else {
-    return absl::OkStatus();
-  }
-  return absl::FailedPreconditionError(absl::StrCat(Describe(slot), ": ranks ", rank(), " and ",
-                                                    transfer.peer, " disagree: rank ",
-                                                    transfer.peer, " ", problem));
 }
 
 // A message of a collective in flight here that none of its receives is for: its sender is at
