@@ -102,6 +102,17 @@ int Assembler::Zero(Operand target, Purpose purpose, std::string label) {
                 {target});
 }
 
+int Assembler::Transfer(Stream stream, Purpose purpose, std::string label, Operand from,
+                        Operand to) {
+  from.access = Access::kRead;
+  to.access = Access::kWrite;
+  return Add({.mechanism = Mechanism::kTransfer,
+              .purpose = purpose,
+              .label = std::move(label),
+              .stream = stream,
+              .operands = {from, to}});
+}
+
 int Assembler::Collective(Communication communication, Purpose purpose, Stream stream,
                           std::string label, Operand in, Operand out, const ScratchBytes& scratch) {
   in.access = Access::kRead;

@@ -48,6 +48,7 @@ class Assembler {
   int CallOp(Op op, Purpose purpose, std::string label, std::vector<Operand> operands,
              Stream stream = Stream::kCompute);
   int Zero(Operand target, Purpose purpose, std::string label);
+  int Transfer(Stream stream, Purpose purpose, std::string label, Operand from, Operand to);
 
   // A collective whose communication.bytes is set; adds a scratch slot where the backend needs one.
   int Collective(Communication communication, Purpose purpose, Stream stream, std::string label,

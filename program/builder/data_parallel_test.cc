@@ -69,15 +69,14 @@ TEST(DataParallelTest, RefusesWhatDoesNotDivide) {
 TEST(DataParallelTest, PeakMemoryIsWhatOneWorksOutByHand) {
   // One rank, one micro-batch. State: scalars; parameters and two moments of table, 2 blocks, norm,
   // head.
-  using namespace toy;
-  const int64_t parameters = 2 * kTableSet + 2 * kBlockSet + kNormSet;
+  const int64_t parameters = 2 * toy::kTableSet + 2 * toy::kBlockSet + toy::kNormSet;
   const int64_t state = kScalarBytes + 3 * parameters;
   // Largest at the end of the step's backward: all gradients are alive until the update; with them
   // the batch (tokens and targets of 16 tokens), the leaves (6 columns), and, in the backward of
   // block 0, what that reads and its locals:
-  const int64_t alive = parameters - kTableSet + 16 * 4 /* tokens */ + 6 * 8 /* leaves */ +
-                        kBoundary /* input of block 0 */ + kSaved + kBackwardLocal +
-                        kBoundary /* gradient stream */;
+  const int64_t alive = parameters - toy::kTableSet + 16 * 4 /* tokens */ + 6 * 8 /* leaves */ +
+                        toy::kBoundary /* input of block 0 */ + toy::kSaved + toy::kBackwardLocal +
+                        toy::kBoundary /* gradient stream */;
   const DataParallelPrograms built = Build(1, 1, false, 1);
   const TierMemory memory = ReadMemory(built.set).tiers[static_cast<int>(Tier::kHost)];
   EXPECT_EQ(memory.persistent_bytes, state);

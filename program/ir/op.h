@@ -100,6 +100,12 @@ enum class OpKind : uint8_t {
   // floats: {beta1, beta2, epsilon, weight_decay}. The update's number for bias correction is
   // kApplied + 1.
   kAdamW,
+  // What a speculative update becomes when the norm clips: param, m, v of version s, m of version
+  // s+1, scalars; then param,
+  // m, v of version s+1, made again with the clipped gradient (possibly the bytes of version s's
+  // operands).
+  // ints: {count}. Not executed yet.
+  kAdamWFixUp,
   // Collective or copy inside a template: `communication` says which. Operands: in, out, scratch.
   kCollective,
 };

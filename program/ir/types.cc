@@ -83,6 +83,7 @@ const char* Name(OpKind kind) {
                                            "sum-squares",
                                            "finish-step",
                                            "adamw",
+                                           "adamw-fix-up",
                                            "collective"};
   return kNames[static_cast<int>(kind)];
 }

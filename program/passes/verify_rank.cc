@@ -32,14 +32,20 @@ struct Segment {
   std::array<int, kStreamCount> readers{};  // the newest per stream since the write; -1: none
 };
 
+// How every step ends in the case looked at.
+struct Outcome {
+  bool applied = true;
+  bool clipped = true;
+};
+
 class RankVerifier {
  public:
-  RankVerifier(const ProgramSet& set, const Program& program, int shard_index, bool applied)
+  RankVerifier(const ProgramSet& set, const Program& program, int shard_index, Outcome outcome)
       : set_(set),
         program_(program),
         expanded_(Expand(set, program)),
         shard_index_(shard_index),
-        applied_(applied) {}
+        outcome_(outcome) {}
 
   absl::Status Run() {
     int copies = 2;
@@ -48,7 +54,7 @@ class RankVerifier {
     }
     for (size_t s = 0; s < set_.slots.size(); ++s) AddInitial(static_cast<int>(s));
     for (copy_ = 0; copy_ < copies; ++copy_) {
-      version_ = applied_ && AdvancesVersions(program_) ? copy_ : 0;
+      version_ = outcome_.applied && AdvancesVersions(program_) ? copy_ : 0;
       for (size_t a = 0; a < expanded_.actions.size(); ++a)
         RETURN_IF_ERROR(Visit(static_cast<int>(a)));
     }
@@ -121,10 +127,14 @@ class RankVerifier {
     return absl::OkStatus();
   }
 
-  // Steps whose gradient is not finite leave out what kApply guards, and versions stay.
+  // Steps whose gradient is not finite leave out what kApply guards, and versions stay; likewise
+  // kClipped.
   bool Skipped(const Action& action) const {
-    return action.predicate.has_value() && action.predicate->scalar == Scalar::kApply &&
-           action.predicate->negated == applied_;
+    if (!action.predicate.has_value()) return false;
+    const Predicate& predicate = *action.predicate;
+    if (predicate.scalar == Scalar::kApply) return predicate.negated == outcome_.applied;
+    if (predicate.scalar == Scalar::kClipped) return predicate.negated == outcome_.clipped;
+    return false;
   }
 
   int64_t Begin(const Operand& operand) const {
@@ -218,7 +228,7 @@ class RankVerifier {
   const Program& program_;
   const ExpandedProgram expanded_;
   const int shard_index_;
-  const bool applied_;
+  const Outcome outcome_;
   Order order_;
   std::array<Segments, kTierCount> tiers_;
   int copy_ = 0;
@@ -228,8 +238,10 @@ class RankVerifier {
 }  // namespace
 
 absl::Status VerifyRank(const ProgramSet& set, const Program& program, int shard_index) {
-  RETURN_IF_ERROR(RankVerifier(set, program, shard_index, true).Run());
-  return RankVerifier(set, program, shard_index, false).Run();
+  for (const Outcome outcome : {Outcome{true, true}, Outcome{true, false}, Outcome{false, false}}) {
+    RETURN_IF_ERROR(RankVerifier(set, program, shard_index, outcome).Run());
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace strata::program
