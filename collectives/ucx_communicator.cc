@@ -1,8 +1,7 @@
 #include "collectives/ucx_communicator.h"
 
-#include <ucs/config/global_opts.h>
-
 #include <chrono>
+#include <mutex>
 
 #include "absl/strings/str_cat.h"
 #include "collectives/message_communicator.h"
@@ -54,7 +53,7 @@ class UcxTransport final : public Transport {
   void FinishReceive(Transfer* transfer, ucs_status_t status, const ucp_tag_recv_info_t& info);
   absl::Status StatusOf(const Transfer& transfer, ucs_status_t status) const;
   void CancelReceivesFromLostPeers();
-  void Close();
+  bool Close();
 
   std::unique_ptr<UcxWorker> worker_;
   const int rank_;
@@ -216,13 +215,15 @@ void UcxTransport::Abort() {
   aborted_ = true;
 }
 
-// Lets the last messages leave; they were reported as sent when UCX had taken them.
-void UcxTransport::Close() {
+// Lets the last messages leave, which were reported as sent when UCX had taken them; true when all
+// connections are closed.
+bool UcxTransport::Close() {
   const auto deadline = std::chrono::steady_clock::now() + kFlushTime;
+  bool closed = true;
   for (Connection& connection : connections_) {
     if (connection.endpoint == nullptr) continue;
     ucp_request_param_t parameters = {};
-    if (connection.failure != UCS_OK) {
+    if (connection.failure != UCS_OK && !connection.address.same_host) {
       parameters.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
       parameters.flags = UCP_EP_CLOSE_FLAG_FORCE;
     }
@@ -232,20 +233,24 @@ void UcxTransport::Close() {
            std::chrono::steady_clock::now() < deadline) {
       if (ucp_worker_progress(worker_->worker()) == 0) worker_->Wait(absl::Milliseconds(1));
     }
+    closed &= ucp_request_check_status(request) != UCS_INPROGRESS;
     ucp_request_free(request);
   }
+  return closed;
+}
+
+// UCX 1.13 ends the process when a worker is destroyed that has messages under way, and they cannot
+// be finished without writing to memory that is no longer ours. So a worker that was aborted is
+// kept until the process ends, which a rank that failed does soon.
+void Abandon(std::unique_ptr<UcxWorker> worker) {
+  static std::mutex mutex;
+  static auto* const abandoned = new std::vector<std::unique_ptr<UcxWorker>>;
+  const std::lock_guard lock(mutex);
+  abandoned->push_back(std::move(worker));
 }
 
 UcxTransport::~UcxTransport() {
-  if (!aborted_) {
-    Close();
-    return;
-  }
-  // UCX warns of every request that was given up, which is what aborting means.
-  const ucs_log_level_t level = ucs_global_opts.log_component.log_level;
-  ucs_global_opts.log_component.log_level = UCS_LOG_LEVEL_FATAL;
-  worker_.reset();
-  ucs_global_opts.log_component.log_level = level;
+  if (aborted_ || !Close()) Abandon(std::move(worker_));
 }
 
 }  // namespace
