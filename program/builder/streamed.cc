@@ -74,6 +74,7 @@ class Builder {
   // --- State and windows.
 
   void AddState(const UpdateEmitter& update) {
+    state_.emplace(assembler_, graph_, options_, update);
     result_.scalars = assembler_.AddPersistent(Slot{.name = "scalars",
                                                     .tier = state_->update_tier(),
                                                     .klass = SlotClass::kScalars,
@@ -82,7 +83,6 @@ class Builder {
       constants_.push_back(
           assembler_.AddPersistent(constant.name, SlotClass::kConstants, constant.bytes));
     }
-    state_.emplace(assembler_, graph_, options_, update);
     gradient_home_.assign(sets(), -1);
     contributions_.assign(sets(), 0);
     for (const Layer& layer : graph_.layers) {
