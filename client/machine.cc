@@ -1,10 +1,12 @@
 #include "client/machine.h"
 
 #include <sched.h>
+#include <sys/auxv.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 
@@ -15,6 +17,8 @@
 #include "absl/strings/str_split.h"
 
 namespace strata::client {
+
+namespace fs = std::filesystem;
 
 int UsableCores() {
   cpu_set_t cores;
@@ -63,12 +67,13 @@ int64_t ThreadsPerRank(int64_t ranks) {
   return std::max<int64_t>(1, UsableCores() / std::max<int64_t>(1, ranks));
 }
 
-std::string OwnFolder() {
-  std::string path(4096, '\0');
-  const ssize_t size = readlink("/proc/self/exe", path.data(), path.size());
-  if (size <= 0) return "";
-  path.resize(static_cast<size_t>(size));
-  return path.substr(0, path.rfind('/'));
+std::string BinaryFolder() {
+  std::error_code error;
+  const fs::path own = fs::read_symlink("/proc/self/exe", error).parent_path();
+  const auto* started_as = reinterpret_cast<const char*>(getauxval(AT_EXECFN));
+  if (started_as == nullptr || fs::exists(own / "strata-worker", error)) return own.string();
+  const fs::path beside = fs::absolute(started_as, error).parent_path();
+  return (fs::exists(beside / "strata-worker", error) ? beside : own).string();
 }
 
 }  // namespace strata::client

@@ -28,8 +28,9 @@ std::string ReadSmallFile(const std::string& path);
 // cores / ranks, at least 1.
 int64_t ThreadsPerRank(int64_t ranks);
 
-// The folder of this program's own binary; empty when unknown.
-std::string OwnFolder();
+// The folder of Strata's binaries: that of this program's own file, or, when strata-worker is not
+// in it but beside the link that the program was started through, that one.
+std::string BinaryFolder();
 
 }  // namespace strata::client
 

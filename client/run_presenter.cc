@@ -1,6 +1,7 @@
 #include "client/run_presenter.h"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -105,6 +106,20 @@ void RunPresenter::DrawLosses() {
   std::string text = "\nloss by step\n";
   for (const std::string& line : DrawCurve(losses_, options)) absl::StrAppend(&text, line, "\n");
   terminal_.Say(text);
+}
+
+std::string RunPresenter::Summary(const Finished& finished) const {
+  nlohmann::json summary = {{"name", name_},
+                            {"state", finished.outcome() == Finished::SUCCEEDED     ? "SUCCEEDED"
+                                      : finished.outcome() == Finished::INTERRUPTED ? "CANCELLED"
+                                                                                    : "FAILED"},
+                            {"step", last_step_},
+                            {"directory", job_directory_},
+                            {"checkpoint", checkpoint_},
+                            {"reason", finished.message()}};
+  if (!losses_.empty()) summary["loss"] = losses_.back();
+  if (validation_loss_.has_value()) summary["validation_loss"] = *validation_loss_;
+  return summary.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
 
 void RunPresenter::Conclude(const Finished& finished) {

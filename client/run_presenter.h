@@ -22,6 +22,8 @@ class RunPresenter {
   void OnEvent(const strata::v1::StandaloneEvent& event);
   void OnIdle();
   void OnSignal();
+  // The run's outcome for programs: one JSON object and a newline.
+  std::string Summary(const strata::v1::Finished& finished) const;
   // The curve, the outcome and what to do next.
   void Conclude(const strata::v1::Finished& finished);
 

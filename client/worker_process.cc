@@ -230,7 +230,7 @@ class Session {
 }  // namespace
 
 absl::StatusOr<std::string> FindWorker() {
-  const std::string path = OwnFolder() + "/strata-worker";
+  const std::string path = BinaryFolder() + "/strata-worker";
   if (access(path.c_str(), X_OK) == 0) return path;
   return absl::FailedPreconditionError(
       absl::StrCat(path, ": not there — the binaries belong in one folder (./dev build)"));

@@ -392,6 +392,15 @@ TEST(MalformedFile, IsRefusedAtAPlace) {
   }
 }
 
+TEST(TextThatIsNotYaml, HasThatOneProblem) {
+  for (const std::string& text :
+       {Changed("  layers: 2", "\tlayers: 2"), Changed("layers: 2", "layers: \"2"),
+        Changed("  layers: 2", "   layers: 2"), std::string("- model\n- data\n")}) {
+    const std::string told = ProblemsOf(text);
+    EXPECT_EQ(std::count(told.begin(), told.end(), '\n'), 1) << told;
+  }
+}
+
 TEST(FourProblems, AreToldAtOnceInTheirOrder) {
   std::string text = Changed("hidden: 64", "hiden: 64");
   for (const auto& [from, to] : {std::pair<std::string, std::string>{"  steps: 4", "  steps: -4"},

@@ -115,15 +115,15 @@ void ApplyRanks(const ReadOptions& options, const PositionMap& positions,
 JobFile ReadJob(absl::string_view text, const ReadOptions& options, Problems& problems) {
   JobFile file;
   std::unique_ptr<YamlNode> root = ParseYaml(text, problems);
-  if (root == nullptr) return file;
-  for (const std::string& setting : options.settings) ApplySetting(setting, *root, problems);
-  const bool readable =
-      root->kind == YamlNode::Kind::kMapping || root->kind == YamlNode::Kind::kNull;
-  ReadTree(*root, file.job, file.positions, problems);
-  if (!readable) return file;
-  ApplyRanks(options, file.positions, file.job);
+  if (root != nullptr) {
+    for (const std::string& setting : options.settings) ApplySetting(setting, *root, problems);
+    ReadTree(*root, file.job, file.positions, problems);
+    ApplyRanks(options, file.positions, file.job);
+  }
   ApplyDefaults(options.default_name, file.job);
-  Validate(file.job, file.positions, options.ranks, problems);
+  const bool readable = root != nullptr && (root->kind == YamlNode::Kind::kMapping ||
+                                            root->kind == YamlNode::Kind::kNull);
+  if (readable) Validate(file.job, file.positions, options.ranks, problems);
   return file;
 }
 

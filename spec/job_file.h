@@ -27,9 +27,9 @@ struct ReadOptions {
 
 // Reads, applies settings and defaults, and checks everything that needs no other file, except
 // whether Strata can do it yet (CheckSupported in validate.h). Problems are added to `problems`;
-// what could be read despite them is returned, so that the caller can look for further ones.
-// Outside input never crashes it, and time and memory are bounded by the 1 MiB that a file may
-// have.
+// what could be read despite them is returned (of a text that is not YAML: the defaults), so that
+// the caller can look for further ones. Outside input never crashes it, and time and memory are
+// bounded by the 1 MiB that a file may have.
 JobFile ReadJob(absl::string_view text, const ReadOptions& options, Problems& problems);
 
 // The job as a file that ReadJob reads back to an equal JobSpec. Only fields that are present are

@@ -58,6 +58,7 @@ struct Command {
   std::vector<std::string> arguments;  // names of those required, for messages
   size_t most_arguments = 0;
   std::vector<Flag> flags;
+  std::vector<std::string> outputs = {"table"};  // the values of -o that it knows
   int (*run)(const Arguments& arguments, Terminal& terminal) = nullptr;  // returns the exit code
 };
 

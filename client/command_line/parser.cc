@@ -152,6 +152,12 @@ class Parser {
     for (size_t i = command_.most_arguments; i < positional.size(); ++i) {
       Refuse(absl::StrCat("unexpected argument ", Shown(positional[i])));
     }
+    const std::string output = arguments_.Text("--output", command_.outputs[0]);
+    const auto& known = command_.outputs;
+    if (std::find(known.begin(), known.end(), output) == known.end()) {
+      Refuse(absl::StrCat("--output ", output, " is not supported here (the values are ",
+                          absl::StrJoin(known, ", "), ")"));
+    }
     for (const Flag& flag : command_.flags) {
       if (flag.required && !arguments_.Has(flag.name) && problems_.empty()) {
         problems_.push_back(MissingText(command_, flag.name));

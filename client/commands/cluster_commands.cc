@@ -126,6 +126,7 @@ Command Named(std::string name, std::string usage, std::string summary,
   command.arguments = std::move(arguments);
   command.most_arguments = most_arguments;
   command.flags = std::move(flags);
+  command.outputs = {"table", "json", "yaml", "name"};
   command.run = run;
   return command;
 }

@@ -48,6 +48,7 @@ Command DoctorCommand() {
   Command command;
   command.name = "doctor";
   command.summary = "Say what this machine has and lacks for Strata, and what to do about it";
+  command.outputs = {"table", "json"};
   command.run = Doctor;
   return command;
 }

@@ -90,6 +90,7 @@ Command EvalCommand() {
   };
   command.flags[0].required = true;
   command.flags[1].required = true;
+  command.outputs = {"table", "json", "yaml"};
   command.run = Evaluate;
   return command;
 }

@@ -73,6 +73,7 @@ Command GenerateCommand() {
   };
   command.flags[0].required = true;
   command.flags[1].required = true;
+  command.outputs = {"table", "json"};
   command.run = Generate;
   return command;
 }

@@ -9,6 +9,11 @@ namespace {
 
 constexpr char kVersion[] = "0.1.0";
 
+// Commands of the documentation that are not built yet: told apart from misspelt ones.
+constexpr const char* kLaterCommands[] = {"export",    "data",     "fit",   "plan",
+                                          "calibrate", "topology", "place", "simulate",
+                                          "trace",     "apply",    "drain", "resume"};
+
 }  // namespace
 
 const std::vector<Command>& AllCommands() {
@@ -39,6 +44,11 @@ int RunCommandLine(const std::vector<std::string>& typed, Terminal& terminal) {
   if (name == "--version" || name == "version") {
     terminal.Out(absl::StrCat("strata ", kVersion, "\n"));
     return kExitDone;
+  }
+  for (const char* later : kLaterCommands) {
+    if (name != later) continue;
+    terminal.Error(absl::StrCat("strata ", name, " is not supported yet"));
+    return kExitUsage;
   }
   const absl::StatusOr<const Command*> command = FindCommand(AllCommands(), name);
   if (!command.ok()) return Fail(command.status(), terminal);

@@ -57,6 +57,7 @@ int Run(const Arguments& arguments, Terminal& terminal) {
   const absl::StatusOr<Finished> finished = RunWorker(*worker, *request, callbacks);
   if (!finished.ok()) return Fail(finished.status(), terminal);
   presenter.Conclude(*finished);
+  if (arguments.Text("--output") == "json") terminal.Out(presenter.Summary(*finished));
   return finished->exit_code();
 }
 
@@ -79,6 +80,7 @@ Command RunCommand() {
       {"--resume", Flag::Kind::kSwitch, "", "go on from the newest intact checkpoint"},
   };
   command.flags[1].repeated = true;
+  command.outputs = {"table", "json"};
   command.run = Run;
   return command;
 }

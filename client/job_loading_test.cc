@@ -1,0 +1,157 @@
+#include "client/job_loading.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "client/feasibility.h"
+#include "spec/good_job.h"
+
+namespace strata::client {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::ContainsRegex;
+using testing::HasSubstr;
+using testing::StartsWith;
+
+class JobLoading : public testing::Test {
+ protected:
+  void SetUp() override {
+    const auto& test = *testing::UnitTest::GetInstance()->current_test_info();
+    folder_ = Absolute(test.name(), testing::TempDir());
+    fs::remove_all(folder_);
+    fs::create_directories(folder_ + "/folder");
+    Write("text.txt", std::string(20'000, 'x'));
+    Write("empty.txt", "");
+    Write("short.txt", "In the beginning");
+  }
+
+  void Write(const std::string& name, const std::string& text) {
+    std::ofstream(folder_ + "/" + name) << text;
+  }
+
+  // The good job with relative paths.
+  absl::StatusOr<LoadedJob> Load(std::vector<std::string> settings, int64_t memory = 0) {
+    Write("job.yaml", spec::Changed("/box/text.txt", "text.txt"));
+    spec::ReadOptions options;
+    options.settings = {"checkpoint.directory=saved"};
+    for (std::string& setting : settings) options.settings.push_back(std::move(setting));
+    return LoadJob(folder_ + "/job.yaml", options, memory);
+  }
+  std::string Told(std::vector<std::string> settings, int64_t memory = 0) {
+    return std::string(Load(std::move(settings), memory).status().message());
+  }
+
+  std::string folder_;
+};
+
+TEST_F(JobLoading, PathsResolveAgainstTheFilesFolder) {
+  const auto job = Load({});
+  ASSERT_TRUE(job.ok()) << job.status();
+  EXPECT_EQ(job->file.job.data().train(0).path(), folder_ + "/text.txt");
+  EXPECT_EQ(job->file.job.checkpoint().directory(), folder_ + "/saved");
+  EXPECT_FALSE(fs::exists(folder_ + "/saved"));  // loading creates nothing
+}
+
+TEST_F(JobLoading, UnusableDataFilesAreToldAtTheirPath) {
+  const auto told = [&](const std::string& file) { return Told({"data.train[0].path=" + file}); };
+  EXPECT_THAT(told("nowhere.txt"),
+              ContainsRegex("--set:1:20: data.train\\[0\\].path: .*nowhere.txt: .*no such file"));
+  EXPECT_THAT(told("folder"), ContainsRegex("data.train\\[0\\].path: .*directory"));
+  EXPECT_THAT(told("empty.txt"), HasSubstr("empty"));
+  EXPECT_THAT(told("short.txt"), HasSubstr("short"));
+  EXPECT_THAT(Told({"data.validation={path: nowhere.txt}"}),
+              ContainsRegex("data.validation.path: .*nowhere.txt"));
+}
+
+TEST_F(JobLoading, ProblemsOfTheFileAndOfWhatItNamesComeTogether) {
+  const std::string told =
+      Told({"train.steps=0", "data.train[0].path=nowhere.txt", "train.precision=bf16"});
+  EXPECT_THAT(told, HasSubstr("train.steps"));
+  EXPECT_THAT(told, HasSubstr("nowhere.txt"));
+  EXPECT_THAT(told, HasSubstr("bf16 is not supported yet"));
+}
+
+TEST_F(JobLoading, MissingModelDirectoryComesBeforeNotSupported) {
+  Write("from.yaml", "model: {from: no-model}\ndata: {train: [{path: text.txt}]}\n");
+  const auto job = LoadJob(folder_ + "/from.yaml", {}, 0);
+  EXPECT_THAT(std::string(job.status().message()),
+              ContainsRegex("from.yaml:1:15: model.from: .*/no-model: no such directory"));
+  fs::create_directories(folder_ + "/no-model");
+  EXPECT_THAT(std::string(LoadJob(folder_ + "/from.yaml", {}, 0).status().message()),
+              HasSubstr("not supported yet"));
+}
+
+TEST_F(JobLoading, ModelThatFitsNowhereIsInfeasibleWithTheBytes) {
+  const auto job = Load({"model.hidden=1048576"}, int64_t{64} << 30);
+  EXPECT_EQ(job.status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(job.status().message()),
+              ContainsRegex("model: does not fit: needs at least [0-9.]+ TiB"));
+  EXPECT_TRUE(Load({}, int64_t{64} << 30).ok());
+}
+
+TEST_F(JobLoading, DirectoriesAreMadeAndExistingCheckpointsRefused) {
+  auto job = Load({});
+  ASSERT_TRUE(job.ok());
+  ASSERT_TRUE(PrepareDirectories(folder_ + "/run", false, *job).ok());
+  EXPECT_TRUE(fs::is_empty(folder_ + "/saved"));
+  ASSERT_TRUE(PrepareDirectories(folder_ + "/run", false, *job).ok());
+  fs::create_directories(folder_ + "/saved/step-00000020");
+  const absl::Status refused = PrepareDirectories(folder_ + "/run", false, *job);
+  EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("step-00000020"));
+  EXPECT_TRUE(PrepareDirectories(folder_ + "/run", true, *job).ok());
+}
+
+TEST_F(JobLoading, CheckpointDirectoryThatCannotBeMadeIsToldAtItsKey) {
+  auto job = Load({"checkpoint.directory=text.txt/below-a-file"});
+  ASSERT_TRUE(job.ok());
+  EXPECT_THAT(std::string(PrepareDirectories(folder_ + "/run", false, *job).message()),
+              ContainsRegex("--set:1:22: checkpoint.directory: .*below-a-file: cannot be created"));
+}
+
+TEST_F(JobLoading, CheckpointsStandInTheJobsDirectoryByDefault) {
+  Write("least.yaml",
+        "model: {family: llama, layers: 1, hidden: 8, heads: 2, ffn: 8}\n"
+        "data: {train: [{path: text.txt}]}\n");
+  auto job = LoadJob(folder_ + "/least.yaml", {}, 0);
+  ASSERT_TRUE(job.ok()) << job.status();
+  ASSERT_TRUE(PrepareDirectories(folder_ + "/run", false, *job).ok());
+  EXPECT_EQ(job->file.job.checkpoint().directory(), folder_ + "/run/checkpoints");
+}
+
+TEST_F(JobLoading, WritableFileCheckLeavesNothingBehind) {
+  EXPECT_TRUE(CheckWritableFile(folder_ + "/m.jsonl").ok());
+  EXPECT_FALSE(fs::exists(folder_ + "/m.jsonl"));
+  EXPECT_TRUE(CheckWritableFile(folder_ + "/text.txt").ok());
+  EXPECT_EQ(fs::file_size(folder_ + "/text.txt"), 20'000u);
+  EXPECT_FALSE(CheckWritableFile(folder_ + "/text.txt/m.jsonl").ok());
+  EXPECT_FALSE(CheckWritableFile(folder_ + "/folder").ok());
+}
+
+TEST(Feasibility, CountsParametersAndBytes) {
+  strata::v1::JobSpec job;
+  auto& model = *job.mutable_model();
+  model.set_layers(2), model.set_hidden(64), model.set_heads(4), model.set_kv_heads(2);
+  model.set_head_size(16), model.set_ffn(128), model.set_vocab(256);
+  // Per layer: q and o 2 · 64 · 64, k and v 2 · 64 · 32, feed-forward 3 · 64 · 128, norms 128;
+  // final norm; two tables.
+  const double layer = 2 * 4096 + 2 * 2048 + 3 * 8192 + 128;
+  const double parameters = 2 * layer + 64 + 2 * 16384;
+  EXPECT_EQ(ParameterCount(model), parameters);
+  model.set_tied_embeddings(true);
+  EXPECT_EQ(ParameterCount(model), parameters - 16384);
+  job.mutable_parallel()->set_data(2);
+  job.mutable_parallel()->set_shard(strata::v1::ParallelSpec::SHARD_NONE);
+  EXPECT_EQ(LeastBytes(job), (parameters - 16384) * 32);
+  job.mutable_parallel()->set_shard(strata::v1::ParallelSpec::SHARD_ZERO1);
+  EXPECT_EQ(LeastBytes(job), (parameters - 16384) * 24);
+  EXPECT_TRUE(CheckFits(job, 0).ok());
+  EXPECT_FALSE(CheckFits(job, 1000).ok());
+}
+
+}  // namespace
+}  // namespace strata::client
