@@ -1,6 +1,7 @@
 #include "model/emit/check.h"
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <string>
 #include <utility>
@@ -163,6 +164,45 @@ absl::Status CheckShape(const Template& checked, size_t index) {
   return absl::OkStatus();
 }
 
+bool Conflict(const Op& a, const Op& b) {
+  for (const Operand& x : a.operands) {
+    for (const Operand& y : b.operands) {
+      if (Overlap(x, y) && (x.writes() || y.writes())) return true;
+    }
+  }
+  return false;
+}
+
+// Ops on different streams that meet on the same bytes are ordered by dependencies.
+absl::Status CheckOrder(const Template& checked) {
+  constexpr int kStreams = static_cast<int>(program::Stream::kCaller) + 1;
+  // Per op and stream: the last op of that stream that has ended when the op starts; -1: none.
+  std::vector<std::array<int, kStreams>> ended(checked.ops.size());
+  std::array<int, kStreams> newest;
+  newest.fill(-1);
+  const auto join = [&](size_t op, int earlier) {
+    for (int s = 0; s < kStreams; ++s) ended[op][s] = std::max(ended[op][s], ended[earlier][s]);
+    int& own = ended[op][static_cast<int>(checked.ops[earlier].stream)];
+    own = std::max(own, earlier);
+  };
+  for (size_t i = 0; i < checked.ops.size(); ++i) {
+    const Op& op = checked.ops[i];
+    int& before = newest[static_cast<int>(op.stream)];
+    ended[i].fill(-1);
+    if (before >= 0) join(i, before);
+    for (const int dependency : op.dependencies) join(i, dependency);
+    before = static_cast<int>(i);
+    for (size_t j = 0; j < i; ++j) {
+      if (ended[i][static_cast<int>(checked.ops[j].stream)] >= static_cast<int>(j)) continue;
+      if (Conflict(checked.ops[j], op)) {
+        return absl::InternalError(
+            absl::StrCat(Describe(checked, i), "may run while op ", j, " uses the same bytes"));
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
 const Formal* Find(const Template& searched, Role role, int index) {
   for (const Formal& formal : searched.formals) {
     if (formal.role == role && formal.index == index) return &formal;
@@ -320,7 +360,7 @@ absl::Status CheckTemplate(const Template& checked) {
       if (operand.writes()) written[operand.slot].Write(operand);
     }
   }
-  return absl::OkStatus();
+  return CheckOrder(checked);
 }
 
 absl::Status CheckGraph(const LayerGraph& graph) {

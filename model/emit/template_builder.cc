@@ -1,6 +1,6 @@
 #include "model/emit/template_builder.h"
 
-#include <array>
+#include <algorithm>
 #include <utility>
 
 #include "common/check.h"
@@ -71,18 +71,28 @@ View TemplateBuilder::Local(const std::string& name, int64_t bytes, program::Slo
 }
 
 void TemplateBuilder::Append(Op op) {
-  // Of each other stream only the last op that conflicts: those before it have ended by then.
-  std::array<int, program::kStreamCount> last;
-  last.fill(-1);
-  for (size_t i = 0; i < result_.ops.size(); ++i) {
+  const auto stream = [](const Op& of) { return static_cast<size_t>(of.stream); };
+  Ended ended;
+  ended.fill(-1);
+  const auto join = [&](int earlier) {
+    for (size_t s = 0; s < ended.size(); ++s) ended[s] = std::max(ended[s], ended_[earlier][s]);
+    int& own = ended[stream(result_.ops[earlier])];
+    own = std::max(own, earlier);
+  };
+  const int count = static_cast<int>(result_.ops.size());
+  for (int i = count; i-- > 0;) {
+    if (result_.ops[i].stream != op.stream) continue;
+    join(i);
+    break;
+  }
+  // Latest first: what an op waits for need not be waited for again.
+  for (int i = count; i-- > 0;) {
     const Op& earlier = result_.ops[i];
-    if (earlier.stream != op.stream && Conflict(earlier, op)) {
-      last[static_cast<int>(earlier.stream)] = static_cast<int>(i);
-    }
+    if (ended[stream(earlier)] >= i || !Conflict(earlier, op)) continue;
+    op.dependencies.push_back(i);
+    join(i);
   }
-  for (const int dependency : last) {
-    if (dependency >= 0) op.dependencies.push_back(dependency);
-  }
+  ended_.push_back(ended);
   result_.ops.push_back(std::move(op));
 }
 

@@ -1,13 +1,16 @@
 // Building one template: formals, locals, ops in order.
 //
 // Ops are listed in an order that is right when executed one after the other; dependencies between
-// ops on different streams follow from the bytes they touch and are filled in here.
+// ops on different streams follow from the bytes they touch and are filled in here; none is stated
+// that others imply.
 #ifndef STRATA_MODEL_EMIT_TEMPLATE_BUILDER_H_
 #define STRATA_MODEL_EMIT_TEMPLATE_BUILDER_H_
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "program/ir/template.h"
 
@@ -56,7 +59,12 @@ class TemplateBuilder {
  private:
   static constexpr int kFirstLocal = 1 << 20;  // locals are numbered behind the formals at the end
 
+  // Per stream (in templates kCaller, the last, is one too), the last op that has ended when an op
+  // starts; -1: none.
+  using Ended = std::array<int, static_cast<size_t>(program::Stream::kCaller) + 1>;
+
   const int64_t threads_;
+  std::vector<Ended> ended_;  // per op
   program::Template result_;
 };
 

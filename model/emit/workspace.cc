@@ -20,9 +20,10 @@ constexpr int64_t kBlockRows = 2112;
 constexpr int64_t kBlockColumns = 2048;
 constexpr int64_t kBlockDepth = 256;
 constexpr int64_t kLibraryScratchBytes = 4 * common::kMiB;
-// Attention's tiles.
+// Attention's tiles at most; kernels take somewhat fewer query rows.
 constexpr int64_t kKeys = 96;
-constexpr int64_t kQueryRows = 96;
+constexpr int64_t kForwardQueryRows = 256;
+constexpr int64_t kBackwardQueryRows = 128;
 constexpr int64_t kLanes = 8;
 // Rows of one partial gradient of norm weights.
 constexpr int64_t kNormRows = 32;
@@ -32,8 +33,8 @@ struct Tiles {
   int64_t rows;   // of queries
   int64_t width;  // of a head
 
-  explicit Tiles(const AttentionShape& shape)
-      : rows(RoundUp(std::max(kQueryRows, shape.heads / shape.kv_heads), kTileRows)),
+  Tiles(const AttentionShape& shape, int64_t query_rows)
+      : rows(RoundUp(std::max(query_rows, shape.heads / shape.kv_heads), kTileRows)),
         width(RoundUp(shape.head_size, kTileColumns)) {}
 };
 
@@ -41,7 +42,7 @@ struct Tiles {
 int64_t Part(int64_t floats) { return RoundUp(floats * kFloat, kLine); }
 
 int64_t ForwardBytesPerThread(const AttentionShape& shape) {
-  const Tiles tiles(shape);
+  const Tiles tiles(shape, kForwardQueryRows);
   return 2 * Part(kKeys * tiles.width) + 2 * Part(tiles.rows * tiles.width) +
          2 * Part(tiles.rows + kLanes) + Part(kTileRows * kKeys);
 }
@@ -64,7 +65,7 @@ int64_t AttentionForwardWorkspaceBytes(const AttentionShape& shape, int64_t thre
 }
 
 int64_t AttentionBackwardWorkspaceBytes(const AttentionShape& shape, int64_t threads) {
-  const Tiles tiles(shape);
+  const Tiles tiles(shape, kBackwardQueryRows);
   const int64_t per_thread = 5 * Part(kKeys * tiles.width) + 2 * Part(tiles.rows * tiles.width) +
                              2 * Part(tiles.rows * kKeys) + Part(kTileRows * tiles.width);
   return Part(shape.rows() * shape.heads) + per_thread * threads;

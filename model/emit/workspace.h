@@ -17,10 +17,10 @@ int64_t MatMulWorkspaceBytes(const MatMulShape& shape, int64_t threads);
 // A partial gradient of the weights per 32 rows.
 int64_t RmsNormBackwardWorkspaceBytes(int64_t rows, int64_t channels);
 
-// Per thread, tiles of 96 keys and of 96 query rows (or as many as a group has query heads):
-// forward keys, values, queries, outputs; backward keys and their transpose, values, their
-// gradients, queries, output gradients, probabilities and their gradients, and per row of the
-// batch and head the product of output and its gradient.
+// Per thread, tiles of 96 keys and of at most 256 (backward: 128) query rows, or as many as a group
+// has query heads: forward keys, values, queries, outputs; backward keys and their transpose,
+// values, their gradients, queries, output gradients, probabilities and their gradients, and per
+// row of the batch and head the product of output and its gradient.
 int64_t AttentionForwardWorkspaceBytes(const AttentionShape& shape, int64_t threads);
 int64_t AttentionBackwardWorkspaceBytes(const AttentionShape& shape, int64_t threads);
 // As forward.

@@ -66,8 +66,15 @@ absl::Status Interpreter::Call(const Template& called, const Bind& bind) {
   std::vector<Buffer> locals;
   for (const Formal& formal : called.formals) slots.push_back(bind(formal));
   for (const program::Slot& local : called.locals) {
-    locals.emplace_back(local.bytes, kNan);
-    slots.push_back(locals.back().data());
+    // Workspaces keep nothing from one op to the next, so all share one.
+    const bool shared = local.klass == program::SlotClass::kWorkspace;
+    if (shared && workspace_.bytes() < local.bytes) workspace_ = Buffer(local.bytes, kNan);
+    if (!shared) locals.emplace_back(local.bytes, kNan);
+    slots.push_back(shared ? nullptr : locals.back().data());
+  }
+  for (size_t i = 0; i < called.locals.size(); ++i) {
+    std::byte*& slot = slots[called.formals.size() + i];
+    if (slot == nullptr) slot = workspace_.data();
   }
   const worker::OpEnvironment environment{.context = {&pool_}, .plans = &plans_};
   for (const Op& op : called.ops) {

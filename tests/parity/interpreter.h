@@ -98,7 +98,7 @@ class Interpreter {
   std::vector<Buffer> parameters_, gradients_, first_moments_, second_moments_, constants_;
   std::vector<Buffer> caches_;    // per layer
   std::map<Key, Buffer> places_;  // saved, stash; activations by the layer that writes them
-  Buffer tokens_, targets_, loss_, scalars_, gradient_stream_, logits_;
+  Buffer tokens_, targets_, loss_, scalars_, gradient_stream_, logits_, workspace_;
   bool split_ = false;
 };
 

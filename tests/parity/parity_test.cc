@@ -247,7 +247,8 @@ TEST_P(ParityTest, DecodedLogits_AreThoseOfPyTorch) {
   const std::unique_ptr<Interpreter> interpreter = Make({});
   const std::vector<float> expected = golden_.Read<float>("logits");
   double largest = 0;
-  for (const float value : expected) largest = std::max(largest, static_cast<double>(std::abs(value)));
+  for (const float value : expected)
+    largest = std::max(largest, static_cast<double>(std::abs(value)));
   const int64_t prefilled = sequence_ - 4;
   size_t compared = 0;
   for (int64_t sample = 0; sample < batch_; ++sample) {
