@@ -1,0 +1,81 @@
+#include "worker/trainer/generate_task.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
+#include "worker/trainer/inference_session.h"
+#include "worker/trainer/sampling.h"
+
+namespace strata::worker {
+namespace {
+
+constexpr int64_t kPrefillChunk = 64;
+constexpr int64_t kByteTokens = 256;
+
+std::vector<int32_t> TokensOf(const std::string& prompt) {
+  const std::string text = prompt.empty() ? "\n" : prompt;
+  std::vector<int32_t> tokens;
+  for (const char c : text) tokens.push_back(static_cast<unsigned char>(c));
+  return tokens;
+}
+
+// Logits of the token after the prompt.
+absl::StatusOr<absl::Span<const float>> ReadPrompt(InferenceSession& session,
+                                                   const std::vector<int32_t>& prompt) {
+  absl::Span<const float> logits;
+  int64_t rows = 0;
+  for (size_t at = 0; at < prompt.size(); at += static_cast<size_t>(rows)) {
+    const auto chunk = absl::MakeConstSpan(prompt).subspan(at, session.chunk());
+    rows = static_cast<int64_t>(chunk.size());
+    ASSIGN_OR_RETURN(logits, session.Read(chunk, static_cast<int64_t>(at)));
+  }
+  return logits.subspan((rows - 1) * session.program().model.vocab);
+}
+
+}  // namespace
+
+absl::StatusOr<v1::JobPlan> PlanGeneration(const TaskContext& context) {
+  const v1::StandaloneRequest& request = context.task.request();
+  v1::JobSpec job;
+  ASSIGN_OR_RETURN(const v1::JobPlan plan,
+                   PlanInference(context, request.checkpoint_path(), kPrefillChunk, &job));
+  const int64_t prompt = static_cast<int64_t>(TokensOf(request.prompt()).size());
+  if (prompt > job.model().context()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--prompt: ", prompt, " tokens, the model's context holds ", job.model().context()));
+  }
+  return plan;
+}
+
+absl::Status RunGeneration(const TaskContext& context) {
+  const v1::StandaloneRequest& request = context.task.request();
+  ASSIGN_OR_RETURN(const std::unique_ptr<InferenceSession> session,
+                   InferenceSession::Open(context, kPrefillChunk));
+  const int64_t context_tokens = session->program().model.context;
+  const size_t choices =
+      static_cast<size_t>(std::min<int64_t>(kByteTokens, session->program().model.vocab));
+  const std::vector<int32_t> prompt = TokensOf(request.prompt());
+  ASSIGN_OR_RETURN(absl::Span<const float> logits, ReadPrompt(*session, prompt));
+  int64_t position = static_cast<int64_t>(prompt.size());  // of the token to choose
+  for (int64_t made = 0; made < request.tokens(); ++made, ++position) {
+    const int32_t token = SampleToken(logits.subspan(0, choices), request.temperature(),
+                                      static_cast<uint64_t>(request.seed()), position);
+    v1::TrainerEvent event;
+    event.mutable_text()->set_text(std::string(1, static_cast<char>(token)));
+    context.control->Send(event);
+    if (made + 1 == request.tokens()) break;
+    if (position >= context_tokens) {
+      context.control->Notice(
+          v1::Notice::SEVERITY_WARNING,
+          absl::StrCat("stopped after ", made + 1, " of ", request.tokens(),
+                       " tokens: the model's context of ", context_tokens, " is full"));
+      break;
+    }
+    ASSIGN_OR_RETURN(logits, session->Read(absl::MakeConstSpan(&token, 1), position));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace strata::worker

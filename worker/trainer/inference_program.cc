@@ -1,0 +1,48 @@
+#include "worker/trainer/inference_program.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
+#include "google/protobuf/util/json_util.h"
+#include "model/families/llama.h"
+#include "model/model_spec_proto.h"
+
+namespace strata::worker {
+
+absl::StatusOr<v1::JobSpec> JobOf(const checkpoint::Manifest& manifest) {
+  v1::JobSpec job;
+  const auto status = google::protobuf::util::JsonStringToMessage(manifest.info.job_spec, &job);
+  if (!status.ok()) {
+    return absl::DataLossError(
+        absl::StrCat(checkpoint::kManifestName, ": its job cannot be read: ", status.ToString()));
+  }
+  return job;
+}
+
+std::string JobText(const v1::JobSpec& job) {
+  google::protobuf::util::JsonPrintOptions options;
+  options.preserve_proto_field_names = true;
+  std::string text;
+  // Fails only for messages of other kinds (Any of an unknown type).
+  static_cast<void>(google::protobuf::util::MessageToJsonString(job, &text, options));
+  return text;
+}
+
+absl::StatusOr<InferenceProgram> CompileInference(const v1::JobSpec& job, int64_t largest_chunk,
+                                                  int threads) {
+  InferenceProgram result;
+  ASSIGN_OR_RETURN(result.model, model::FromProto(job.model()));
+  result.trained_sequence = job.train().sequence();
+  result.chunk = std::clamp<int64_t>(largest_chunk, 1, result.model.context);
+  model::EmitOptions emit;
+  emit.prefill_chunk = result.chunk;
+  emit.threads = threads;
+  ASSIGN_OR_RETURN(program::LayerGraph graph, model::EmitLlama(result.model, emit));
+  result.rope_rows = model::RopeTableRows(result.model, emit);
+  ASSIGN_OR_RETURN(result.programs, program::BuildDecode(std::move(graph), program::Tier::kHost));
+  return result;
+}
+
+}  // namespace strata::worker

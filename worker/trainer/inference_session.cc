@@ -1,0 +1,96 @@
+#include "worker/trainer/inference_session.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "checkpoint/reader.h"
+#include "common/check.h"
+#include "common/status_macros.h"
+#include "program/ir/scalars.h"
+#include "worker/trainer/program_digest.h"
+#include "worker/trainer/state_io.h"
+
+namespace strata::worker {
+namespace {
+
+constexpr int kPrefill = 0, kDecode = 1;  // programs, in the builder's order
+
+}  // namespace
+
+absl::Status InferenceSession::Host::LoadBatch(int32_t* tokens, int32_t* targets, int64_t samples,
+                                               int64_t sequence) {
+  std::fill_n(tokens, samples * sequence, 0);
+  std::fill_n(targets, samples * sequence, -1);
+  std::copy(tokens_.begin(), tokens_.end(), tokens);
+  return absl::OkStatus();
+}
+
+absl::Status InferenceSession::Host::LoadScalars(double* scalars) {
+  using program::Scalar;
+  const auto set = [&](Scalar scalar, double value) { scalars[static_cast<int>(scalar)] = value; };
+  set(Scalar::kStep, 0);
+  set(Scalar::kApplied, 0);
+  set(Scalar::kLearningRate, 0);
+  set(Scalar::kInverseTokens, 1);
+  set(Scalar::kPosition, static_cast<double>(position_));
+  set(Scalar::kValidTokens, static_cast<double>(tokens_.size()));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<InferenceSession>> InferenceSession::Open(const TaskContext& context,
+                                                                         int64_t largest_chunk) {
+  ASSIGN_OR_RETURN(const std::unique_ptr<checkpoint::Checkpoint> source,
+                   checkpoint::Checkpoint::OpenFolder(context.task.plan().checkpoint_folder(),
+                                                      checkpoint::Verification::kOnRead));
+  ASSIGN_OR_RETURN(const v1::JobSpec job, JobOf(source->manifest()));
+  ASSIGN_OR_RETURN(InferenceProgram program,
+                   CompileInference(job, largest_chunk, context.task.threads()));
+  std::unique_ptr<InferenceSession> session(new InferenceSession(std::move(program)));
+  const program::DecodePrograms& programs = session->program_.programs;
+  ASSIGN_OR_RETURN(session->rank_engine_,
+                   RankEngine::Create(context, programs.set, &session->host_));
+  Engine& engine = session->rank_engine_->engine();
+  FillRopeTable(engine, programs.slots.constants.at(0), session->program_.rope_rows,
+                session->program_.model.head_size, session->program_.model.rope_theta);
+  StateSlots slots;
+  slots.parameters = programs.slots.parameters;
+  RETURN_IF_ERROR(LoadState(engine, slots, 0, *source));
+  v1::TrainerEvent running;
+  session->rank_engine_->memory().Read(engine, running.mutable_running()->mutable_memory());
+  context.control->Send(running);
+  return session;
+}
+
+absl::StatusOr<absl::Span<const float>> InferenceSession::Read(absl::Span<const int32_t> tokens,
+                                                               int64_t position) {
+  const int64_t count = static_cast<int64_t>(tokens.size());
+  STRATA_CHECK(count >= 1 && count <= chunk());
+  STRATA_CHECK(position >= 0 && position + count <= program_.model.context);
+  host_.Set(tokens, position);
+  Engine& engine = rank_engine_->engine();
+  RETURN_IF_ERROR(engine.RunStep(count == 1 ? kDecode : kPrefill, 0));
+  const absl::Span<std::byte> bytes = engine.SlotBytes(program_.programs.slots.logits, 0, 0);
+  return absl::MakeConstSpan(reinterpret_cast<const float*>(bytes.data()),
+                             static_cast<size_t>(count * program_.model.vocab));
+}
+
+absl::StatusOr<v1::JobPlan> PlanInference(const TaskContext& context, const std::string& path,
+                                          int64_t largest_chunk, v1::JobSpec* job) {
+  ASSIGN_OR_RETURN(const checkpoint::NewestIntact found, checkpoint::OpenCheckpoint(path));
+  ASSIGN_OR_RETURN(*job, JobOf(found.checkpoint->manifest()));
+  v1::JobPlan plan;
+  plan.set_checkpoint_folder(found.checkpoint->folder());
+  for (const checkpoint::Damage& damage : found.damaged) {
+    v1::Notice* const notice = plan.add_notices();
+    notice->set_severity(v1::Notice::SEVERITY_WARNING);
+    notice->set_text(
+        absl::StrCat("damaged checkpoint: ", damage.what, " — using ", found.checkpoint->folder()));
+  }
+  ASSIGN_OR_RETURN(const InferenceProgram program,
+                   CompileInference(*job, largest_chunk, context.task.threads()));
+  DescribePrograms(program.programs.set, context.build, plan);
+  return plan;
+}
+
+}  // namespace strata::worker

@@ -1,0 +1,64 @@
+// A model from a checkpoint that reads tokens and says what may follow: prefill and decode over a
+// cache of keys and values.
+#ifndef STRATA_WORKER_TRAINER_INFERENCE_SESSION_H_
+#define STRATA_WORKER_TRAINER_INFERENCE_SESSION_H_
+
+#include <cstdint>
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "worker/engine/host_ops.h"
+#include "worker/trainer/inference_program.h"
+#include "worker/trainer/rank_engine.h"
+
+namespace strata::worker {
+
+// Used by one thread.
+class InferenceSession {
+ public:
+  // Opens the plan's checkpoint, joins (a world of one) and loads.
+  static absl::StatusOr<std::unique_ptr<InferenceSession>> Open(const TaskContext& context,
+                                                                int64_t largest_chunk);
+
+  const InferenceProgram& program() const { return program_; }
+  int64_t chunk() const { return program_.chunk; }
+  device::ThreadPool& pool() { return rank_engine_->pool(); }
+
+  // Reads tokens that stand at `position` and after; earlier positions have been read, later ones
+  // are forgotten. Returns the logits [tokens, vocab], valid until the next call. At most `chunk`
+  // tokens, which end within the context.
+  absl::StatusOr<absl::Span<const float>> Read(absl::Span<const int32_t> tokens, int64_t position);
+
+ private:
+  class Host final : public HostOps {
+   public:
+    void Set(absl::Span<const int32_t> tokens, int64_t position) {
+      tokens_ = tokens;
+      position_ = position;
+    }
+    absl::Status LoadBatch(int32_t* tokens, int32_t* targets, int64_t samples,
+                           int64_t sequence) override;
+    absl::Status LoadScalars(double* scalars) override;
+    absl::Status Signal(program::Purpose, const std::string&) override { return absl::OkStatus(); }
+
+   private:
+    absl::Span<const int32_t> tokens_;
+    int64_t position_ = 0;
+  };
+
+  explicit InferenceSession(InferenceProgram program) : program_(std::move(program)) {}
+
+  const InferenceProgram program_;
+  Host host_;
+  std::unique_ptr<RankEngine> rank_engine_;
+};
+
+// What is fixed before: the newest intact checkpoint at `path`, its program. NotFound and DataLoss
+// name folders and files. `job`: of the checkpoint.
+absl::StatusOr<v1::JobPlan> PlanInference(const TaskContext& context, const std::string& path,
+                                          int64_t largest_chunk, v1::JobSpec* job);
+
+}  // namespace strata::worker
+
+#endif  // STRATA_WORKER_TRAINER_INFERENCE_SESSION_H_

@@ -1,0 +1,22 @@
+// How a rank gets its peers: it tells the agent its address and digests, and is given everyone's.
+#ifndef STRATA_WORKER_TRAINER_JOIN_H_
+#define STRATA_WORKER_TRAINER_JOIN_H_
+
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "collectives/communicator.h"
+#include "proto/strata/v1/trainer.pb.h"
+#include "worker/trainer/control.h"
+
+namespace strata::worker {
+
+// Sends `prepared` with this rank's address, waits for the start, connects, and moves some bytes
+// over every connection, so that what the transport needs is there before memory is measured. Null
+// in a world of one. From here on the agent's end cancels the communicator.
+absl::StatusOr<std::unique_ptr<collectives::Communicator>> Join(Control& control, int rank,
+                                                                int ranks, v1::Prepared prepared);
+
+}  // namespace strata::worker
+
+#endif  // STRATA_WORKER_TRAINER_JOIN_H_

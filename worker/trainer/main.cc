@@ -1,0 +1,45 @@
+// strata-trainer: one process per rank, started by strata-worker with its socket as descriptor 3
+// and its progress file as descriptor 4 (trainer.proto).
+#include <fcntl.h>
+#include <signal.h>
+
+#include <cstdio>
+#include <cstring>
+
+#include "worker/shared/version.h"
+#include "worker/trainer/run_task.h"
+
+namespace {
+
+constexpr int kSocket = 3;
+constexpr int kProgressFile = 4;
+constexpr char kUsage[] =
+    "usage: strata-trainer --version | --help\n"
+    "One rank of a task. strata-worker starts it with the task on a socket; it is of no use\n"
+    "by itself.\n";
+
+bool IsOpen(int descriptor) { return fcntl(descriptor, F_GETFD) >= 0; }
+
+int Serve() {
+  signal(SIGPIPE, SIG_IGN);
+  for (const int descriptor : {kSocket, kProgressFile}) fcntl(descriptor, F_SETFD, FD_CLOEXEC);
+  strata::worker::CommitMailbox commits;
+  strata::worker::Control control(
+      kSocket, [&](const strata::v1::CommitCheckpoint& command) { commits.Deliver(command); });
+  return strata::worker::RunTask(control, commits, kProgressFile);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc == 2 && std::strcmp(argv[1], "--version") == 0) {
+    std::printf("strata-trainer %s\n", strata::worker::kVersion);
+    return 0;
+  }
+  const bool help = argc == 2 && std::strcmp(argv[1], "--help") == 0;
+  if (help || !IsOpen(kSocket) || !IsOpen(kProgressFile)) {
+    std::fputs(kUsage, help ? stdout : stderr);
+    return help ? 0 : 2;
+  }
+  return Serve();
+}

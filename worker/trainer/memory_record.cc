@@ -1,0 +1,56 @@
+#include "worker/trainer/memory_record.h"
+
+#include <malloc.h>
+
+#include "absl/strings/str_cat.h"
+#include "memory/process_memory.h"
+
+namespace strata::worker {
+namespace {
+
+program::Tier TierOf(const v1::TierBytes& bytes) {
+  for (int t = 0; t < program::kTierCount; ++t) {
+    const program::Tier tier = static_cast<program::Tier>(t);
+    if (bytes.tier() == program::Name(tier)) return tier;
+  }
+  return program::Tier::kHost;
+}
+
+}  // namespace
+
+void MemoryRecord::MarkOverhead() {
+  // What compiling left in the heap is given back, so that the overhead is what stays.
+  malloc_trim(0);
+  if (const auto now = memory::ReadProcessMemory(); now.ok()) {
+    overhead_bytes_ = now->resident_bytes;
+  }
+  // Where it is refused, the mark counts from the start of the process, which only makes the
+  // comparison stricter.
+  static_cast<void>(memory::ResetHighWater());
+}
+
+absl::Status MemoryRecord::CheckArenas(const Engine& engine) const {
+  for (const v1::TierBytes& tier : plan_.predicted()) {
+    const int64_t held = engine.arena_bytes(TierOf(tier));
+    if (held == tier.bytes()) continue;
+    return absl::FailedPreconditionError(absl::StrCat(
+        "tier ", tier.tier(), ": the arena holds ", held, " bytes, the plan says ", tier.bytes()));
+  }
+  return absl::OkStatus();
+}
+
+void MemoryRecord::Read(const Engine& engine,
+                        google::protobuf::RepeatedPtrField<v1::TierMemory>* memory) const {
+  const auto now = memory::ReadProcessMemory();
+  for (const v1::TierBytes& tier : plan_.predicted()) {
+    v1::TierMemory* const entry = memory->Add();
+    entry->set_tier(tier.tier());
+    entry->set_predicted_bytes(tier.bytes());
+    entry->set_arena_bytes(engine.arena_bytes(TierOf(tier)));
+    if (TierOf(tier) != program::Tier::kHost || !now.ok()) continue;
+    entry->set_measured_bytes(now->high_water_bytes);
+    entry->set_overhead_bytes(overhead_bytes_);
+  }
+}
+
+}  // namespace strata::worker

@@ -1,0 +1,22 @@
+// The parts of a plan that follow from compiled programs.
+#ifndef STRATA_WORKER_TRAINER_PROGRAM_DIGEST_H_
+#define STRATA_WORKER_TRAINER_PROGRAM_DIGEST_H_
+
+#include <string>
+
+#include "program/ir/mesh.h"
+#include "program/ir/program.h"
+#include "proto/strata/v1/trainer.pb.h"
+
+namespace strata::worker {
+
+// Digest, parameters and arenas of the set.
+void DescribePrograms(const program::ProgramSet& set, const std::string& build, v1::JobPlan& plan);
+
+// What this rank says to the agent before it starts, its address apart.
+v1::Prepared DescribeRank(const program::ProgramSet& set, const std::string& build,
+                          const program::Mesh& mesh, int rank);
+
+}  // namespace strata::worker
+
+#endif  // STRATA_WORKER_TRAINER_PROGRAM_DIGEST_H_

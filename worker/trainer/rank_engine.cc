@@ -1,0 +1,51 @@
+#include "worker/trainer/rank_engine.h"
+
+#include <utility>
+
+#include "common/status_macros.h"
+#include "program/ir/mesh.h"
+#include "worker/trainer/join.h"
+#include "worker/trainer/program_digest.h"
+
+namespace strata::worker {
+namespace {
+
+absl::StatusOr<collectives::OperationRing> MakeRing(ProgressWriter& progress) {
+  return collectives::OperationRing::Create(progress.ring(), kRingRecords);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<RankEngine>> RankEngine::Create(const TaskContext& context,
+                                                               const program::ProgramSet& programs,
+                                                               HostOps* host) {
+  const int rank = context.task.rank();
+  const program::Mesh mesh{programs.groups};
+  std::unique_ptr<RankEngine> made(new RankEngine(context));
+  made->sink_.emplace(programs, context.progress);
+  ASSIGN_OR_RETURN(made->communicator_, Join(*context.control, rank, context.task.ranks(),
+                                             DescribeRank(programs, context.build, mesh, rank)));
+  if (made->communicator_ != nullptr) {
+    ASSIGN_OR_RETURN(made->ring_, MakeRing(*context.progress));
+    made->communicator_->SetRing(&*made->ring_);
+  }
+  EngineOptions options;
+  for (int g = 0; g < program::kGroupCount; ++g) {
+    const program::Group group = static_cast<program::Group>(g);
+    if (group != program::Group::kNone) options.groups[g] = mesh.Members(group, rank);
+  }
+  options.pool = &made->pool_;
+  options.communicator = made->communicator_.get();
+  options.host = host;
+  options.progress = &*made->sink_;
+  options.before_arenas = [memory = &made->memory_] { memory->MarkOverhead(); };
+  ASSIGN_OR_RETURN(made->engine_, Engine::Create(programs, options));
+  context.control->SetCancel(
+      [engine = made->engine_.get()](const absl::Status& status) { engine->Cancel(status); });
+  RETURN_IF_ERROR(made->memory_.CheckArenas(*made->engine_));
+  return made;
+}
+
+RankEngine::~RankEngine() { control_->SetCancel(nullptr); }
+
+}  // namespace strata::worker

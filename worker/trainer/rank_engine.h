@@ -1,0 +1,52 @@
+// One rank, ready to run: joined with its peers, measured, its engine made.
+#ifndef STRATA_WORKER_TRAINER_RANK_ENGINE_H_
+#define STRATA_WORKER_TRAINER_RANK_ENGINE_H_
+
+#include <memory>
+#include <optional>
+
+#include "absl/status/statusor.h"
+#include "collectives/communicator.h"
+#include "collectives/operation_ring.h"
+#include "device/thread_pool.h"
+#include "program/ir/program.h"
+#include "worker/engine/engine.h"
+#include "worker/trainer/memory_record.h"
+#include "worker/trainer/progress_sink.h"
+#include "worker/trainer/task_context.h"
+
+namespace strata::worker {
+
+// Used by one thread, which runs the steps. While it lives, the agent's end cancels the engine.
+class RankEngine {
+ public:
+  // Tells the agent the digests of `programs` (which are laid out), joins, and makes the engine.
+  // FailedPrecondition: what is held is not what the plan says. Otherwise errors of Join and of
+  // Engine::Create.
+  static absl::StatusOr<std::unique_ptr<RankEngine>> Create(const TaskContext& context,
+                                                            const program::ProgramSet& programs,
+                                                            HostOps* host);
+  ~RankEngine();
+  RankEngine(const RankEngine&) = delete;
+  RankEngine& operator=(const RankEngine&) = delete;
+
+  Engine& engine() { return *engine_; }
+  device::ThreadPool& pool() { return pool_; }
+  const MemoryRecord& memory() const { return memory_; }
+
+ private:
+  explicit RankEngine(const TaskContext& context)
+      : control_(context.control), pool_(context.task.threads()), memory_(context.task.plan()) {}
+
+  Control* const control_;
+  device::ThreadPool pool_;
+  MemoryRecord memory_;
+  std::optional<FileProgressSink> sink_;
+  std::optional<collectives::OperationRing> ring_;
+  std::unique_ptr<collectives::Communicator> communicator_;
+  std::unique_ptr<Engine> engine_;
+};
+
+}  // namespace strata::worker
+
+#endif  // STRATA_WORKER_TRAINER_RANK_ENGINE_H_

@@ -1,0 +1,16 @@
+// A trainer process from its task to its last word.
+#ifndef STRATA_WORKER_TRAINER_RUN_TASK_H_
+#define STRATA_WORKER_TRAINER_RUN_TASK_H_
+
+#include "worker/trainer/commit_mailbox.h"
+#include "worker/trainer/control.h"
+
+namespace strata::worker {
+
+// Takes the task from the control socket and does it. `progress_descriptor`: the progress file.
+// Returns the process's exit status: 0, or Ended::exit_code.
+int RunTask(Control& control, CommitMailbox& commits, int progress_descriptor);
+
+}  // namespace strata::worker
+
+#endif  // STRATA_WORKER_TRAINER_RUN_TASK_H_

@@ -1,0 +1,91 @@
+#include "worker/trainer/starting_point.h"
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "checkpoint/commit_authority.h"
+#include "checkpoint/committer.h"
+#include "checkpoint/layout.h"
+#include "checkpoint/reader.h"
+#include "common/status_macros.h"
+#include "worker/trainer/inference_program.h"
+#include "worker/trainer/job_difference.h"
+
+namespace strata::worker {
+namespace {
+
+void AddNotice(v1::JobPlan& plan, v1::Notice::Severity severity, const std::string& text) {
+  v1::Notice* const notice = plan.add_notices();
+  notice->set_severity(severity);
+  notice->set_text(text);
+}
+
+absl::Status RefuseExisting(const std::string& directory) {
+  ASSIGN_OR_RETURN(const std::vector<checkpoint::CheckpointFolder> found,
+                   checkpoint::ListCheckpoints(directory));
+  if (found.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(directory, ": holds checkpoints already (the newest of step ", found.back().step,
+                   ") — go on with --resume, or choose another directory"));
+}
+
+absl::Status CheckSameJob(const v1::JobSpec& job, const checkpoint::Checkpoint& found,
+                          v1::JobPlan& plan) {
+  ASSIGN_OR_RETURN(const v1::JobSpec other, JobOf(found.manifest()));
+  const JobDifference difference = CompareJobs(job, other);
+  if (!difference.refused.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(found.folder(),
+                                                   ": the checkpoint of another job — ",
+                                                   absl::StrJoin(difference.refused, "; ")));
+  }
+  for (const std::string& told : difference.told) {
+    AddNotice(plan, v1::Notice::SEVERITY_WARNING,
+              absl::StrCat("changed since the checkpoint: ", told));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status UseNewest(const v1::TrainerTask& task, checkpoint::Committer& committer,
+                       v1::JobPlan& plan) {
+  const std::string& directory = task.job().checkpoint().directory();
+  absl::StatusOr<checkpoint::NewestIntact> newest = checkpoint::FindNewestIntact(directory);
+  if (absl::IsNotFound(newest.status())) {
+    AddNotice(plan, v1::Notice::SEVERITY_WARNING,
+              absl::StrCat("no checkpoint in ", directory, ": the job starts anew"));
+    return absl::OkStatus();
+  }
+  RETURN_IF_ERROR(newest.status());
+  const checkpoint::Checkpoint& found = *newest->checkpoint;
+  const int64_t step = found.manifest().info.step;
+  RETURN_IF_ERROR(CheckSameJob(task.job(), found, plan));
+  for (const checkpoint::Damage& damage : newest->damaged) {
+    ASSIGN_OR_RETURN(const std::string name, committer.SetAside(damage.step));
+    AddNotice(plan, v1::Notice::SEVERITY_WARNING,
+              absl::StrCat("damaged checkpoint: ", damage.what, " — set aside as ", name,
+                           ", using ", checkpoint::StepFolderName(step)));
+  }
+  plan.set_checkpoint_folder(found.folder());
+  plan.set_start_step(step);
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status FindStartingPoint(const v1::TrainerTask& task, v1::JobPlan& plan) {
+  const std::string& directory = task.job().checkpoint().directory();
+  checkpoint::LocalCommitAuthority authority;
+  checkpoint::Committer committer(directory, checkpoint::PosixFileSystem(), &authority);
+  if (const absl::Status status = committer.PrepareDirectory(); !status.ok()) {
+    return absl::InvalidArgumentError(std::string(status.message()));
+  }
+  ASSIGN_OR_RETURN(const int64_t next_epoch, committer.NextEpoch());
+  plan.set_epoch(task.resume() ? std::max(next_epoch, task.minimum_epoch()) : next_epoch);
+  if (!task.resume()) RETURN_IF_ERROR(RefuseExisting(directory));
+  RETURN_IF_ERROR(committer.Recover(plan.epoch()).status());
+  return task.resume() ? UseNewest(task, committer, plan) : RefuseExisting(directory);
+}
+
+}  // namespace strata::worker

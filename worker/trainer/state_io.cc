@@ -1,0 +1,132 @@
+#include "worker/trainer/state_io.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/check.h"
+#include "common/status_macros.h"
+#include "common/units.h"
+#include "kernels/rope.h"
+#include "model/initialize.h"
+#include "model/optimizer/adamw.h"
+#include "worker/trainer/logical_ranges.h"
+
+namespace strata::worker {
+namespace {
+
+constexpr char kParameterState[] = "param";
+constexpr int64_t kInitialisePiece = int64_t{1} << 16;  // elements
+
+// A slot's floats, with the flat range of the set that they are.
+struct FlatSpan {
+  absl::Span<float> values;
+  int64_t begin = 0;
+};
+
+absl::Span<float> Floats(const Engine& engine, int slot, int64_t applied) {
+  const absl::Span<std::byte> bytes = engine.SlotBytes(slot, 0, applied);
+  return absl::MakeSpan(reinterpret_cast<float*>(bytes.data()), bytes.size() / sizeof(float));
+}
+
+FlatSpan Parameters(const Engine& engine, const StateSlots& slots, int set, int64_t applied) {
+  return {Floats(engine, slots.parameters[set], applied), 0};
+}
+
+FlatSpan Moment(const Engine& engine, const StateSlots& slots, int set, int index,
+                int64_t applied) {
+  const absl::Span<float> values = Floats(engine, slots.moments[set][index], applied);
+  const int64_t size = static_cast<int64_t>(values.size());
+  return {values, slots.shard_moments ? slots.rank * size : 0};
+}
+
+bool HasMoments(const StateSlots& slots, int set) {
+  return !slots.moments.empty() && slots.moments[set][0] >= 0;
+}
+
+absl::Status LoadSpan(const program::ParameterSet& set, const char* state, FlatSpan span,
+                      checkpoint::Checkpoint& source) {
+  const int64_t end = span.begin + static_cast<int64_t>(span.values.size());
+  for (const LogicalRange& range : LogicalRanges(set, span.begin, end)) {
+    const checkpoint::ManifestTensor* const tensor = source.manifest().Find(range.name, state);
+    if (tensor != nullptr && tensor->tensor.shape != range.shape) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(source.folder(), ": ", range.name, " has the shape [",
+                       absl::StrJoin(tensor->tensor.shape, ", "), "], the model's has [",
+                       absl::StrJoin(range.shape, ", "), "]"));
+    }
+    RETURN_IF_ERROR(source.ReadRange(range.name, state, range.begin, range.end,
+                                     span.values.data() + (range.flat_begin - span.begin)));
+  }
+  return absl::OkStatus();
+}
+
+// The part of [begin, end) of the set's flat layout that lies in the span.
+void AddItems(const program::ParameterSet& set, const char* state, FlatSpan span, int64_t begin,
+              int64_t end, std::vector<checkpoint::SnapshotItem>& items) {
+  for (const LogicalRange& range : LogicalRanges(set, begin, end)) {
+    checkpoint::SnapshotItem item;
+    item.tensor = {range.name, state, range.shape, checkpoint::DType::kF32};
+    item.begin = range.begin;
+    item.end = range.end;
+    item.data = span.values.data() + (range.flat_begin - span.begin);
+    items.push_back(std::move(item));
+  }
+}
+
+}  // namespace
+
+void InitialiseState(const Engine& engine, const StateSlots& slots, uint64_t seed,
+                     device::ThreadPool& pool) {
+  const std::vector<program::ParameterSet>& sets = engine.programs().sets;
+  for (size_t s = 0; s < sets.size(); ++s) {
+    const FlatSpan span = Parameters(engine, slots, static_cast<int>(s), 0);
+    const int64_t size = static_cast<int64_t>(span.values.size());
+    pool.ParallelFor(common::CeilDivide(size, kInitialisePiece), [&](int64_t piece, int) {
+      const int64_t begin = piece * kInitialisePiece;
+      const int64_t count = std::min(kInitialisePiece, size - begin);
+      model::FillInitial(sets[s], seed, begin, span.values.subspan(begin, count));
+    });
+  }
+}
+
+absl::Status LoadState(const Engine& engine, const StateSlots& slots, int64_t applied,
+                       checkpoint::Checkpoint& source) {
+  const std::vector<program::ParameterSet>& sets = engine.programs().sets;
+  for (int s = 0; s < static_cast<int>(sets.size()); ++s) {
+    RETURN_IF_ERROR(
+        LoadSpan(sets[s], kParameterState, Parameters(engine, slots, s, applied), source));
+    for (int m = 0; m < 2 && HasMoments(slots, s); ++m) {
+      RETURN_IF_ERROR(
+          LoadSpan(sets[s], model::kAdamWStates[m], Moment(engine, slots, s, m, applied), source));
+    }
+  }
+  return absl::OkStatus();
+}
+
+std::vector<checkpoint::SnapshotItem> SnapshotItems(const Engine& engine, const StateSlots& slots,
+                                                    int64_t applied) {
+  const std::vector<program::ParameterSet>& sets = engine.programs().sets;
+  std::vector<checkpoint::SnapshotItem> items;
+  for (int s = 0; s < static_cast<int>(sets.size()); ++s) {
+    // Sets are padded to equal ranges of the virtual shards, which the ranks divide.
+    STRATA_CHECK(sets[s].elements % slots.ranks == 0);
+    const int64_t size = sets[s].elements / slots.ranks;
+    const int64_t begin = slots.rank * size;
+    AddItems(sets[s], kParameterState, Parameters(engine, slots, s, applied), begin, begin + size,
+             items);
+    for (int m = 0; m < 2 && HasMoments(slots, s); ++m) {
+      AddItems(sets[s], model::kAdamWStates[m], Moment(engine, slots, s, m, applied), begin,
+               begin + size, items);
+    }
+  }
+  return items;
+}
+
+void FillRopeTable(const Engine& engine, int slot, int64_t rows, int64_t head_size, double theta) {
+  const absl::Span<float> table = Floats(engine, slot, 0);
+  STRATA_CHECK(static_cast<int64_t>(table.size()) >= rows * head_size);
+  kernels::BuildRopeTable(rows, head_size, theta, table.data());
+}
+
+}  // namespace strata::worker

@@ -1,0 +1,28 @@
+// What every task of a trainer process works with.
+#ifndef STRATA_WORKER_TRAINER_TASK_CONTEXT_H_
+#define STRATA_WORKER_TRAINER_TASK_CONTEXT_H_
+
+#include <cstdint>
+#include <string>
+
+#include "proto/strata/v1/trainer.pb.h"
+#include "worker/shared/progress_writer.h"
+#include "worker/trainer/commit_mailbox.h"
+#include "worker/trainer/control.h"
+
+namespace strata::worker {
+
+inline constexpr uint32_t kRingRecords = 256;  // of the progress file's operation ring
+
+// Pointers are borrowed.
+struct TaskContext {
+  v1::TrainerTask task;
+  std::string build;
+  Control* control = nullptr;
+  CommitMailbox* commits = nullptr;  // where the agent's word on checkpoints arrives
+  ProgressWriter* progress = nullptr;
+};
+
+}  // namespace strata::worker
+
+#endif  // STRATA_WORKER_TRAINER_TASK_CONTEXT_H_

@@ -1,0 +1,238 @@
+#include "worker/trainer/train_task.h"
+
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "checkpoint/commit_authority.h"
+#include "checkpoint/committer.h"
+#include "checkpoint/reader.h"
+#include "common/clock.h"
+#include "common/status_macros.h"
+#include "kernels/isa.h"
+#include "worker/trainer/checkpointing.h"
+#include "worker/trainer/commit_queue.h"
+#include "worker/trainer/inference_program.h"
+#include "worker/trainer/program_digest.h"
+#include "worker/trainer/rank_engine.h"
+#include "worker/trainer/starting_point.h"
+#include "worker/trainer/state_io.h"
+#include "worker/trainer/training_host_ops.h"
+#include "worker/trainer/training_program.h"
+
+namespace strata::worker {
+namespace {
+
+using program::Scalar;
+
+StateSlots SlotsOf(const TrainingProgram& program, int rank) {
+  return {program.programs.slots.parameters, program.programs.slots.moments, rank,
+          program.data_degree, program.shard_optimizer && program.data_degree > 1};
+}
+
+// Rank 0's committing of checkpoints, for as long as the job trains.
+class Commits {
+ public:
+  explicit Commits(const TaskContext& context)
+      : mailbox_(context.commits),
+        committer_(context.task.job().checkpoint().directory(), checkpoint::PosixFileSystem(),
+                   &authority_),
+        queue_(
+            [this](const checkpoint::CommitRequest& request) { return committer_.Commit(request); },
+            [control = context.control](const v1::CheckpointCommitted& committed,
+                                        const absl::Status& cleanup) {
+              v1::TrainerEvent event;
+              *event.mutable_committed() = committed;
+              control->Send(event);
+              if (cleanup.ok()) return;
+              control->Notice(v1::Notice::SEVERITY_WARNING,
+                              absl::StrCat("old checkpoints: ", std::string(cleanup.message())));
+            }) {
+    mailbox_->SetReceiver(
+        [this](const v1::CommitCheckpoint& command) { queue_.Complete(command); });
+  }
+  ~Commits() { mailbox_->SetReceiver(nullptr); }
+
+  CommitQueue* queue() { return &queue_; }
+
+ private:
+  CommitMailbox* const mailbox_;
+  checkpoint::LocalCommitAuthority authority_;
+  checkpoint::Committer committer_;
+  CommitQueue queue_;
+};
+
+class Training {
+ public:
+  Training(const TaskContext& context, TrainingProgram program, const data::Corpus& corpus)
+      : context_(context),
+        job_(context.task.job()),
+        rank_(context.task.rank()),
+        program_(std::move(program)),
+        slots_(SlotsOf(program_, rank_)),
+        host_(&program_, corpus, static_cast<uint64_t>(job_.train().seed()), job_.data().shuffle(),
+              rank_, [this] { return checkpoints_->AtGate(); }),
+        step_(context.task.plan().start_step()),
+        job_text_(JobText(job_)) {
+    if (rank_ == 0) commits_.emplace(context_);
+    checkpoints_.emplace(context_.task, context_.control,
+                         commits_.has_value() ? commits_->queue() : nullptr);
+  }
+
+  ~Training() { context_.control->SetCancel(nullptr); }
+
+  absl::StatusOr<v1::Finished::Outcome> Run() {
+    ASSIGN_OR_RETURN(rank_engine_, RankEngine::Create(context_, program_.programs.set, &host_));
+    // Whoever waits for commits is released with the engine.
+    context_.control->SetCancel([this](const absl::Status& status) {
+      engine().Cancel(status);
+      if (commits_.has_value()) commits_->queue()->Cancel();
+    });
+    RETURN_IF_ERROR(LoadOrInitialise());
+    context_.control->gate().SetStart(step_);
+    v1::TrainerEvent running;
+    rank_engine_->memory().Read(engine(), running.mutable_running()->mutable_memory());
+    context_.control->Send(running);
+
+    const int64_t steps = job_.train().steps(), start = step_;
+    bool interrupted = false;
+    while (step_ < steps && !interrupted) {
+      if (context_.control->gate().Enter(step_ + 1)) {
+        RETURN_IF_ERROR(Step());
+      } else {
+        interrupted = true;
+      }
+    }
+    if (step_ > start && checkpoints_->newest_step() != step_) RETURN_IF_ERROR(BeginCheckpoint());
+    RETURN_IF_ERROR(checkpoints_->Finish());
+    RETURN_IF_ERROR(engine().Drain());
+    return interrupted ? v1::Finished::INTERRUPTED : v1::Finished::SUCCEEDED;
+  }
+
+ private:
+  Engine& engine() { return rank_engine_->engine(); }
+  double Get(Scalar scalar) { return engine().scalar(scalar); }
+  bool DueEvery(int64_t every) const {
+    return (every > 0 && step_ % every == 0) || step_ == job_.train().steps();
+  }
+
+  absl::Status LoadOrInitialise() {
+    FillRopeTable(engine(), program_.programs.slots.constants.at(0), program_.rope_rows,
+                  program_.model.head_size, program_.model.rope_theta);
+    const std::string& folder = context_.task.plan().checkpoint_folder();
+    if (folder.empty()) {
+      InitialiseState(engine(), slots_, static_cast<uint64_t>(job_.train().seed()),
+                      rank_engine_->pool());
+      return absl::OkStatus();
+    }
+    ASSIGN_OR_RETURN(const std::unique_ptr<checkpoint::Checkpoint> source,
+                     checkpoint::Checkpoint::OpenFolder(folder, checkpoint::Verification::kOnRead));
+    applied_ = source->manifest().info.applied_updates;
+    return LoadState(engine(), slots_, applied_, *source);
+  }
+
+  absl::Status Step() {
+    ++step_;
+    context_.progress->SetStep(step_);
+    host_.BeginStep(step_, applied_);
+    RETURN_IF_ERROR(engine().RunStep(train_, applied_));
+    v1::TrainerEvent event;
+    v1::StepRecord& record = *event.mutable_step();
+    record.set_step(step_);
+    record.set_loss(Get(Scalar::kLoss));
+    record.set_grad_norm(Get(Scalar::kGradientNorm));
+    record.set_learning_rate(host_.learning_rate());
+    record.set_tokens(host_.tokens());
+    record.set_seconds(engine().metrics().total);
+    record.set_epoch(context_.task.plan().epoch());
+    record.set_exposed_communication_seconds(engine().metrics().exposed_communication());
+    const bool applied = Get(Scalar::kApply) != 0;
+    applied_ += applied;
+    record.set_applied(applied_);
+    if (!applied && rank_ == 0) {
+      context_.control->Notice(v1::Notice::SEVERITY_WARNING,
+                               absl::StrCat("step ", step_, " was not applied: loss ",
+                                            record.loss(), ", gradient norm ", record.grad_norm()));
+    }
+    if (DueEvery(job_.checkpoint().every_steps())) RETURN_IF_ERROR(BeginCheckpoint());
+    if (program_.evaluate_sequences > 0 && DueEvery(job_.evaluate().every_steps())) {
+      RETURN_IF_ERROR(Evaluate(record));
+    }
+    rank_engine_->memory().Read(engine(), record.mutable_memory());
+    context_.control->Send(event);
+    return absl::OkStatus();
+  }
+
+  absl::Status Evaluate(v1::StepRecord& record) {
+    host_.BeginEvaluation(step_, applied_);
+    RETURN_IF_ERROR(engine().RunStep(evaluate_, applied_));
+    record.set_validation_loss(Get(Scalar::kLoss));
+    if (rank_ != 0) return absl::OkStatus();
+    v1::TrainerEvent event;
+    v1::Evaluation& evaluation = *event.mutable_evaluation();
+    evaluation.set_step(step_);
+    evaluation.set_validation_loss(record.validation_loss());
+    evaluation.set_tokens(host_.tokens());
+    evaluation.set_seconds(engine().metrics().total);
+    context_.control->Send(event);
+    return absl::OkStatus();
+  }
+
+  absl::Status BeginCheckpoint() {
+    checkpoint::CheckpointInfo info;
+    info.step = step_;
+    info.applied_updates = applied_;
+    info.next_sample_index = step_ * program_.global_batch;
+    info.epoch = context_.task.plan().epoch();
+    info.virtual_shards = program_.virtual_shards;
+    info.seed = static_cast<uint64_t>(job_.train().seed());
+    info.plan_digest = context_.task.plan().plan_digest();
+    info.build = context_.build;
+    info.isa = kernels::IsaName();
+    info.device_kind = "cpu";
+    info.job_spec = job_text_;
+    return checkpoints_->Begin(info, SnapshotItems(engine(), slots_, applied_));
+  }
+
+  const TaskContext& context_;
+  const v1::JobSpec& job_;
+  const int rank_;
+  const TrainingProgram program_;
+  const StateSlots slots_;
+  TrainingHostOps host_;
+  int64_t step_;  // done
+  int64_t applied_ = 0;
+  const std::string job_text_;
+  static constexpr int train_ = 0, evaluate_ = 1;  // programs, in the builder's order
+  std::unique_ptr<RankEngine> rank_engine_;
+  // Last: what they still write of the engine's memory is finished before it goes.
+  std::optional<Commits> commits_;
+  std::optional<Checkpointing> checkpoints_;
+};
+
+}  // namespace
+
+absl::StatusOr<v1::JobPlan> PlanTraining(const TaskContext& context) {
+  const v1::TrainerTask& task = context.task;
+  v1::JobPlan plan;
+  ASSIGN_OR_RETURN(const data::Corpus corpus, OpenJobCorpus(task.job()));
+  ASSIGN_OR_RETURN(const TrainingProgram program,
+                   CompileTraining(task.job(), corpus, task.threads()));
+  if (program.data_degree != task.ranks()) {
+    return absl::InvalidArgumentError(absl::StrCat("parallel.data: ", program.data_degree,
+                                                   " is not the number of ranks, ", task.ranks()));
+  }
+  DescribePrograms(program.programs.set, context.build, plan);
+  RETURN_IF_ERROR(FindStartingPoint(task, plan));
+  return plan;
+}
+
+absl::StatusOr<v1::Finished::Outcome> RunTraining(const TaskContext& context) {
+  ASSIGN_OR_RETURN(const data::Corpus corpus, OpenJobCorpus(context.task.job()));
+  ASSIGN_OR_RETURN(TrainingProgram program,
+                   CompileTraining(context.task.job(), corpus, context.task.threads()));
+  return Training(context, std::move(program), corpus).Run();
+}
+
+}  // namespace strata::worker

@@ -1,0 +1,90 @@
+#include "worker/trainer/training_host_ops.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "common/status_macros.h"
+#include "program/ir/scalars.h"
+
+namespace strata::worker {
+
+TrainingHostOps::TrainingHostOps(const TrainingProgram* program, const data::Corpus& corpus,
+                                 uint64_t seed, bool shuffle, int rank,
+                                 std::function<absl::Status()> at_snapshot_gate)
+    : program_(program),
+      rank_(rank),
+      at_snapshot_gate_(std::move(at_snapshot_gate)),
+      validation_split_(corpus.validation),
+      sampler_(corpus.train, seed, shuffle),
+      training_(corpus.train),
+      validation_(corpus.validation) {}
+
+void TrainingHostOps::BeginStep(int64_t step, int64_t applied) {
+  evaluating_ = false;
+  step_ = step;
+  applied_ = applied;
+  next_row_ = 0;
+  learning_rate_ = model::LearningRate(program_->schedule, step);
+  tokens_ = program_->global_batch * program_->sequence;
+}
+
+void TrainingHostOps::BeginEvaluation(int64_t step, int64_t applied) {
+  evaluating_ = true;
+  step_ = step;
+  applied_ = applied;
+  next_row_ = 0;
+  tokens_ = program_->evaluate_sequences * program_->sequence;
+}
+
+absl::Status TrainingHostOps::LoadBatch(int32_t* tokens, int32_t* targets, int64_t samples,
+                                        int64_t) {
+  const absl::Status status = evaluating_ ? LoadValidation(tokens, targets, samples)
+                                          : LoadTraining(tokens, targets, samples);
+  next_row_ += samples;
+  return status;
+}
+
+absl::Status TrainingHostOps::LoadTraining(int32_t* tokens, int32_t* targets, int64_t samples) {
+  const int64_t batch = program_->global_batch;
+  const int64_t first = (step_ - 1) * batch + rank_ * (batch / program_->data_degree) + next_row_;
+  return training_.ReadBatch(sampler_, first, samples, tokens, targets);
+}
+
+absl::Status TrainingHostOps::LoadValidation(int32_t* tokens, int32_t* targets, int64_t samples) {
+  const program::EvaluateShape& shape = program_->evaluate_shape;
+  const int64_t local_shards = program_->virtual_shards / program_->data_degree;
+  const int64_t length = program_->sequence;
+  for (int64_t row = 0; row < samples; ++row) {
+    int32_t* const row_tokens = tokens + row * length;
+    int32_t* const row_targets = targets + row * length;
+    const int64_t shard = rank_ * local_shards + (next_row_ + row) / shape.rows;
+    const int64_t place = (next_row_ + row) % shape.rows;
+    const int64_t index = shard * shape.sequences + place;
+    if (place < shape.sequences && index < program_->evaluate_sequences) {
+      RETURN_IF_ERROR(validation_.ReadWindow(
+          validation_split_.Spread(index, program_->evaluate_sequences), row_tokens, row_targets));
+    } else {
+      std::fill_n(row_tokens, length, 0);
+      std::fill_n(row_targets, length, -1);
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status TrainingHostOps::LoadScalars(double* scalars) {
+  using program::Scalar;
+  const auto set = [&](Scalar scalar, double value) { scalars[static_cast<int>(scalar)] = value; };
+  set(Scalar::kStep, static_cast<double>(step_));
+  set(Scalar::kApplied, static_cast<double>(applied_));
+  set(Scalar::kLearningRate, learning_rate_);
+  set(Scalar::kInverseTokens, 1.0 / static_cast<double>(tokens_));
+  set(Scalar::kPosition, 0);
+  set(Scalar::kValidTokens, 0);
+  return absl::OkStatus();
+}
+
+absl::Status TrainingHostOps::Signal(program::Purpose purpose, const std::string&) {
+  return purpose == program::Purpose::kSnapshot ? at_snapshot_gate_() : absl::OkStatus();
+}
+
+}  // namespace strata::worker

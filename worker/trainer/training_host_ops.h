@@ -1,0 +1,58 @@
+// What a training or evaluation step asks of its process: samples, scalars, and the wait at the
+// snapshot gate.
+#ifndef STRATA_WORKER_TRAINER_TRAINING_HOST_OPS_H_
+#define STRATA_WORKER_TRAINER_TRAINING_HOST_OPS_H_
+
+#include <cstdint>
+#include <functional>
+
+#include "data/batch_reader.h"
+#include "data/sampler.h"
+#include "worker/engine/host_ops.h"
+#include "worker/trainer/training_program.h"
+
+namespace strata::worker {
+
+// Used on the thread that runs steps.
+class TrainingHostOps final : public HostOps {
+ public:
+  // `program` is borrowed. `at_snapshot_gate`: nothing before the step's first update may still be
+  // read by others after it returns.
+  TrainingHostOps(const TrainingProgram* program, const data::Corpus& corpus, uint64_t seed,
+                  bool shuffle, int rank, std::function<absl::Status()> at_snapshot_gate);
+
+  // What the next RunStep is for.
+  void BeginStep(int64_t step, int64_t applied);
+  void BeginEvaluation(int64_t step, int64_t applied);
+
+  double learning_rate() const { return learning_rate_; }
+  // Trained tokens of the whole step or evaluation.
+  int64_t tokens() const { return tokens_; }
+
+  absl::Status LoadBatch(int32_t* tokens, int32_t* targets, int64_t samples,
+                         int64_t sequence) override;
+  absl::Status LoadScalars(double* scalars) override;
+  absl::Status Signal(program::Purpose purpose, const std::string& label) override;
+
+ private:
+  absl::Status LoadTraining(int32_t* tokens, int32_t* targets, int64_t samples);
+  absl::Status LoadValidation(int32_t* tokens, int32_t* targets, int64_t samples);
+
+  const TrainingProgram* const program_;
+  const int rank_;
+  const std::function<absl::Status()> at_snapshot_gate_;
+  const data::Split validation_split_;
+  const data::Sampler sampler_;
+  data::BatchReader training_;
+  data::BatchReader validation_;
+  bool evaluating_ = false;
+  int64_t step_ = 0;
+  int64_t applied_ = 0;
+  int64_t next_row_ = 0;  // of this rank's rows of the step
+  double learning_rate_ = 0;
+  int64_t tokens_ = 0;
+};
+
+}  // namespace strata::worker
+
+#endif  // STRATA_WORKER_TRAINER_TRAINING_HOST_OPS_H_

@@ -1,0 +1,42 @@
+// From a job file to the programs of its ranks.
+#ifndef STRATA_WORKER_TRAINER_TRAINING_PROGRAM_H_
+#define STRATA_WORKER_TRAINER_TRAINING_PROGRAM_H_
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "data/corpus.h"
+#include "model/model_spec.h"
+#include "model/optimizer/schedule.h"
+#include "program/builder/data_parallel.h"
+#include "proto/strata/v1/job.pb.h"
+
+namespace strata::worker {
+
+// Everything that follows from the job alone, the same on every rank.
+struct TrainingProgram {
+  model::ModelSpec model;
+  model::ScheduleSpec schedule;
+  int64_t sequence = 0;
+  int64_t global_batch = 0;
+  int data_degree = 1;
+  int virtual_shards = 1;
+  bool shard_optimizer = false;
+  int64_t evaluate_sequences = 0;         // 0: no validation
+  program::EvaluateShape evaluate_shape;  // how they are spread over virtual shards
+  int64_t rope_rows = 0;                  // of constant 0
+  program::DataParallelPrograms programs;
+};
+
+// The corpus of a job's data section.
+absl::StatusOr<data::Corpus> OpenJobCorpus(const v1::JobSpec& job);
+
+// Emits, builds and lays out. `threads`: of each rank. InvalidArgument names the field;
+// Unimplemented: what this build cannot train.
+absl::StatusOr<TrainingProgram> CompileTraining(const v1::JobSpec& job, const data::Corpus& corpus,
+                                                int threads);
+
+}  // namespace strata::worker
+
+#endif  // STRATA_WORKER_TRAINER_TRAINING_PROGRAM_H_
