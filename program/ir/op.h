@@ -109,7 +109,7 @@ enum class OpKind : uint8_t {
   // Collective or copy inside a template: `communication` says which. Operands: in, out, scratch.
   kCollective,
 };
-inline constexpr int kOpKindCount = 25;
+inline constexpr int kOpKindCount = 26;
 const char* Name(OpKind);
 
 // What a collective, send or receive needs beside operands. Operand order: collectives: in, out,
