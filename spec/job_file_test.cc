@@ -195,6 +195,14 @@ TEST(Model, FromExcludesSizes) {
               HasSubstr("model.layers: given together with model.from"));
 }
 
+TEST(MisspeltKey, HidesThatTheRightOneIsMissingOnlyIfItIs) {
+  EXPECT_EQ(Read(Changed("hidden: 64", "hiden: 66")).told,
+            "job.yaml:5:3: model.hiden: unknown field — did you mean hidden?\n");
+  const std::string both = Read(Changed("hidden: 64", "hiden: 64\n  hidden: 66")).told;
+  EXPECT_THAT(both, HasSubstr("did you mean hidden?"));
+  EXPECT_THAT(both, HasSubstr("hidden 66 is not divisible by heads 4"));
+}
+
 TEST(Evaluate, NeedsValidationData) {
   EXPECT_THAT(Read(Changed("  validation:\n    fraction: 0.1\n", "")).told,
               HasSubstr("evaluate: there is nothing to evaluate on"));

@@ -5,6 +5,8 @@
 
 #include <set>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -71,6 +73,13 @@ class Reader {
     }
   }
 
+  // What was misspelt is not missing as well, unless the right key is there too.
+  void MarkDoubtful() {
+    for (const std::string& path : meant_) {
+      if (!positions_.Has(path)) problems_.MarkDoubtful(path);
+    }
+  }
+
  private:
   void Report(const Position& position, const std::string& path, std::string what,
               std::string remedy = "") {
@@ -81,7 +90,7 @@ class Reader {
                      const YamlNode::Child& child) {
     if (problems_.full()) return Report(child.key_position, at, "unknown field");
     const Suggestion meant = SuggestKey(*section.GetDescriptor(), path, child.key);
-    if (!meant.path.empty()) problems_.MarkDoubtful(meant.path);
+    if (!meant.path.empty()) meant_.push_back(meant.path);
     Report(child.key_position, at, "unknown field",
            meant.text.empty() ? absl::StrCat("the keys here are ",
                                              absl::StrJoin(KeysOf(*section.GetDescriptor()), ", "))
@@ -194,6 +203,7 @@ class Reader {
 
   PositionMap& positions_;
   Problems& problems_;
+  std::vector<std::string> meant_;  // paths that unknown keys seem to stand for
 };
 
 }  // namespace
@@ -206,7 +216,9 @@ void ReadTree(const YamlNode& root, strata::v1::JobSpec& job, PositionMap& posit
                   "a job file begins like `model: {family: llama, …}`"});
     return;
   }
-  Reader(positions, problems).ReadSection(root, "", job);
+  Reader reader(positions, problems);
+  reader.ReadSection(root, "", job);
+  reader.MarkDoubtful();
 }
 
 }  // namespace strata::spec
