@@ -87,7 +87,16 @@ absl::Status FaultyFileSystem::Rename(const std::string& from, const std::string
   std::optional<std::string> replaced;
   if (!folder && Exists(to)) replaced = ReadFile(to);
   RETURN_IF_ERROR(folder ? real_->RenameFolder(from, to) : real_->RenameFile(from, to));
-  if (unsynced_.erase(from) > 0) unsynced_.insert(to);
+  // What is pending inside a folder moves along with it.
+  const auto moved = [&](const std::string& path) {
+    const bool inside = path == from || absl::StartsWith(path, from + "/");
+    return inside ? to + path.substr(from.size()) : path;
+  };
+  std::set<std::string> unsynced;
+  for (const std::string& path : unsynced_) unsynced.insert(moved(path));
+  unsynced_ = std::move(unsynced);
+  for (PendingRename& rename : renames_)
+    rename.from = moved(rename.from), rename.to = moved(rename.to);
   renames_.push_back({from, to, std::move(replaced)});
   return absl::OkStatus();
 }

@@ -82,6 +82,15 @@ TEST_F(WriterTest, Write_AnyOperationFails_NamesItAndLeavesNoHalfFile) {
   EXPECT_GT(failures, 15);
 }
 
+TEST_F(WriterTest, Write_PowerLostAfterIt_FileIsWhole) {
+  const Snapshot snapshot = SnapshotOf(20, 0, 1);
+  FaultyFileSystem files;
+  const auto fragment = WriteRankFile(&files, {folder_.path(), 2, 0}, 20, snapshot.items);
+  ASSERT_TRUE(fragment.ok()) << fragment.status();
+  files.LosePower();
+  EXPECT_EQ(common::DigestOf(ReadFile(step_folder_ + "/rank-0.safetensors")), fragment->digest);
+}
+
 TEST_F(WriterTest, Write_RangeOutsideItsTensor_IsRefused) {
   Snapshot snapshot = SnapshotOf(20, 0, 1);
   snapshot.items[0].end += 1;
