@@ -60,7 +60,8 @@ void ExpectClose(const Actual& actual, const Doubles& expected, double tolerance
 }
 
 inline bool SameBits(const Floats& a, const Floats& b) {
-  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+  return a.size() == b.size() &&
+         (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0);
 }
 
 // Runs the kernel, which returns all it computed, with 1, 2 and 3 threads; expects the same bits.
