@@ -76,20 +76,15 @@ void PackColumnsStoredAsRows(int64_t columns, int64_t k, const float* from, int6
 }  // namespace
 
 void PackA(int64_t rows, int64_t k, const float* from, int64_t ld, bool transposed, float* to) {
-  if (!transposed) {
-    for (int64_t row = 0; row < rows; row += kTileRows) {
-      PackRows(std::min(kTileRows, rows - row), k, from + row * ld, ld, to + row * k);
+  for (int64_t row = 0; row < rows; row += kTileRows, to += kTileRows * k) {
+    const int64_t panel_rows = std::min(kTileRows, rows - row);
+    if (!transposed) {
+      PackRows(panel_rows, k, from + row * ld, ld, to);
+      continue;
     }
-    return;
-  }
-  // Eight k at a time for all panels: a stored row's cache lines belong to several panels.
-  for (int64_t begin = 0; begin < k; begin += 8) {
-    const int64_t end = std::min(k, begin + 8);
-    for (int64_t row = 0; row < rows; row += kTileRows) {
-      const __m256i mask = FirstLanes(std::min(kTileRows, rows - row));
-      for (int64_t p = begin; p < end; ++p) {
-        StoreSix(_mm256_maskload_ps(from + p * ld + row, mask), to + row * k + p * kTileRows);
-      }
+    const __m256i mask = FirstLanes(panel_rows);
+    for (int64_t p = 0; p < k; ++p) {
+      StoreSix(_mm256_maskload_ps(from + p * ld + row, mask), to + p * kTileRows);
     }
   }
 }
