@@ -115,10 +115,12 @@ int RunTask(Control& control, CommitMailbox& commits, int progress_descriptor) {
   TaskContext context;
   context.control = &control;
   context.commits = &commits;
-  absl::StatusOr<v1::Finished::Outcome> outcome = progress.status();
+  absl::StatusOr<v1::Finished::Outcome> outcome = v1::Finished::FAILED;
   if (progress.ok()) {
     context.progress = progress->get();
     outcome = TakeAndPerform(context);
+  } else {
+    outcome = progress.status();
   }
   v1::TrainerEvent last;
   *last.mutable_ended() = Describe(outcome, context.task.ranks());
