@@ -17,6 +17,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "common/clock.h"
 #include "spec/problems.h"
 
 namespace strata::client {
@@ -28,7 +29,7 @@ std::string Variable(const char* name) {
 }
 
 // 0 when connected, else the reason.
-int ConnectTo(const addrinfo& target, absl::Time end) {
+int ConnectTo(const addrinfo& target, const common::Clock& clock, double end) {
   const int fd = socket(target.ai_family, target.ai_socktype | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
   if (fd < 0) return errno;
   const absl::Cleanup closer = [fd] { close(fd); };
@@ -36,7 +37,7 @@ int ConnectTo(const addrinfo& target, absl::Time end) {
   if (errno != EINPROGRESS) return errno;
   while (true) {
     pollfd wait = {fd, POLLOUT, 0};
-    const int64_t left_ms = absl::ToInt64Milliseconds(end - absl::Now());
+    const int64_t left_ms = static_cast<int64_t>((end - clock.Now()) * 1e3);
     if (left_ms <= 0) return ETIMEDOUT;
     const int ready = poll(&wait, 1, static_cast<int>(left_ms));
     if (ready < 0 && errno == EINTR) continue;
@@ -103,7 +104,8 @@ absl::StatusOr<ServerAddress> ResolveServer(absl::string_view flag) {
 }
 
 absl::Status CheckReachable(const ServerAddress& address, absl::Duration deadline) {
-  const absl::Time end = absl::Now() + deadline;
+  const common::MonotonicClock clock;
+  const double end = clock.Now() + absl::ToDoubleSeconds(deadline);
   addrinfo hints = {};
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* found = nullptr;
@@ -116,7 +118,7 @@ absl::Status CheckReachable(const ServerAddress& address, absl::Duration deadlin
   const std::unique_ptr<addrinfo, void (*)(addrinfo*)> owner(found, freeaddrinfo);
   int error = ECONNREFUSED;
   for (const addrinfo* target = found; target != nullptr; target = target->ai_next) {
-    error = ConnectTo(*target, end);
+    error = ConnectTo(*target, clock, end);
     if (error == 0) return absl::OkStatus();
   }
   return absl::UnavailableError(absl::StrCat(address.ToString(), " does not answer (",

@@ -208,7 +208,7 @@ class TreeBuilder final : public YAML::EventHandler {
 
 // What yaml-cpp's messages mean to somebody who does not know YAML's grammar.
 std::string Explain(const std::string& message) {
-  using namespace YAML;
+  namespace ErrorMsg = YAML::ErrorMsg;
   if (message == ErrorMsg::BAD_FILE) return "nested too deep";
   if (message == ErrorMsg::MAP_VALUE) {
     return "a ':' where none may stand (is the line before it indented differently or missing its "
