@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "worker/agent/epoch_folder.h"
 #include "worker/agent/job_task.h"
+#include "worker/agent/machine_memory.h"
 #include "worker/agent/metrics_files.h"
 #include "worker/agent/plan_task.h"
 #include "worker/agent/request_check.h"
@@ -15,10 +16,12 @@
 namespace strata::worker {
 namespace {
 
-// Invalid files and folders are the user's (2), what breaks is the job's (1).
+// Invalid files and folders are the user's (2), what fits nowhere is infeasible (3), what breaks is
+// the job's (1).
 v1::Finished FailedWith(const absl::Status& status) {
   const bool usage = status.code() == absl::StatusCode::kInvalidArgument;
-  return Failed(usage ? 2 : 1, std::string(status.message()));
+  const bool infeasible = status.code() == absl::StatusCode::kResourceExhausted;
+  return Failed(usage ? 2 : infeasible ? 3 : 1, std::string(status.message()));
 }
 
 v1::TrainerTask MakeTask(const v1::StandaloneRequest& request) {
@@ -87,6 +90,8 @@ v1::Finished RunStandalone(const v1::StandaloneRequest& request, ClientLink& cli
     client.Notice(notice.severity(), notice.text());
   }
   task.mutable_plan()->clear_notices();
+  const absl::Status fits = CheckMemory(task.plan(), task.ranks(), MachineMemoryBytes());
+  if (!fits.ok()) return FailedWith(fits);
   if (!train) {
     JobTask job(task, &client, nullptr);
     return Supervise(task, task.ranks(), "", job, client, clock);
