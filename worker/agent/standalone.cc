@@ -1,10 +1,15 @@
 #include "worker/agent/standalone.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
+#include "worker/agent/directory_lock.h"
 #include "worker/agent/epoch_folder.h"
 #include "worker/agent/job_task.h"
 #include "worker/agent/machine_memory.h"
@@ -55,6 +60,25 @@ v1::Finished Supervise(const v1::TrainerTask& task, int ranks, const std::string
   return Supervisor(&client, &*group, &group_task, &clock).Run();
 }
 
+constexpr double kLockPatienceSeconds = 3;  // the trainers of a killed run end within it
+
+// Two runs must not share the job's directory, nor that of its checkpoints.
+absl::Status LockDirectories(const v1::StandaloneRequest& request, const common::Clock& clock,
+                             std::vector<DirectoryLock>& locks) {
+  for (const std::string& directory :
+       {request.job_directory(), request.job().checkpoint().directory()}) {
+    std::error_code error;
+    if (directory.empty() || (!locks.empty() && std::filesystem::equivalent(
+                                                    directory, request.job_directory(), error))) {
+      continue;
+    }
+    ASSIGN_OR_RETURN(DirectoryLock lock,
+                     DirectoryLock::Acquire(directory, kLockPatienceSeconds, clock));
+    locks.push_back(std::move(lock));
+  }
+  return absl::OkStatus();
+}
+
 // The job's directory and its records, made ready for this epoch.
 absl::StatusOr<MetricsFiles> OpenMetrics(const v1::StandaloneRequest& request,
                                          const v1::JobPlan& plan, const std::string& epoch_folder,
@@ -79,6 +103,11 @@ v1::Finished RunStandalone(const v1::StandaloneRequest& request, ClientLink& cli
   }
   v1::TrainerTask task = MakeTask(request);
   const bool train = task.kind() == v1::TrainerTask::KIND_TRAIN;
+  std::vector<DirectoryLock> locks;
+  if (train) {
+    const absl::Status locked = LockDirectories(request, clock, locks);
+    if (!locked.ok()) return FailedWith(locked);
+  }
   if (train) task.set_minimum_epoch(NewestEpoch(request.job_directory()) + 1);
 
   PlanTask planning(task);
