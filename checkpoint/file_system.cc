@@ -184,7 +184,10 @@ absl::Status StatusFromErrno(int error, const std::string& path, const char* act
     case ENOSPC:
     case EDQUOT:
     case EFBIG:
-      return absl::ResourceExhaustedError(text);
+      return absl::ResourceExhaustedError(
+          absl::StrCat(text,
+                       " — make room there or choose another directory, then go on from the newest "
+                       "checkpoint with --resume"));
     case EACCES:
     case EPERM:
     case EROFS:
