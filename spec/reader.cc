@@ -158,12 +158,16 @@ class Reader {
       if (node.text.empty()) return Report(node.position, at, "an empty text");
       return reflection.SetString(&section, &field, node.text);
     }
+    // A word is the same text with and without quotes; a number in quotes is a text.
+    if (field.cpp_type() == FieldDescriptor::CPPTYPE_ENUM) {
+      return ReadWord(field, node, at, section);
+    }
+    if (at == "train.micro_batch" && node.text == "auto") {
+      return reflection.SetInt64(&section, &field, 0);
+    }
     if (node.quoted) return ReportKind(field, node, at);
     switch (field.cpp_type()) {
       case FieldDescriptor::CPPTYPE_INT64: {
-        if (at == "train.micro_batch" && node.text == "auto") {
-          return reflection.SetInt64(&section, &field, 0);
-        }
         const auto value = ParseCount(node.text);
         if (!value.ok()) return refuse(value.status());
         if (CheckBounds(node, at, static_cast<double>(*value))) {
@@ -182,8 +186,6 @@ class Reader {
         if (!value.ok()) return refuse(value.status());
         return reflection.SetBool(&section, &field, *value);
       }
-      case FieldDescriptor::CPPTYPE_ENUM:
-        return ReadWord(field, node, at, section);
       default:
         return;  // JobSpec has no other types; schema_test holds it to that
     }
