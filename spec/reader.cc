@@ -62,8 +62,8 @@ class Reader {
   void ReadSection(const YamlNode& node, const std::string& path, Message& section) {
     std::set<absl::string_view> seen;
     for (const YamlNode::Child& child : node.children) {
-      if (child.key.empty() || !seen.insert(child.key).second) continue;  // told by the parser
-      const std::string at = absl::StrCat(path, path.empty() ? "" : ".", Shown(child.key));
+      if (child.keyless || !seen.insert(child.key).second) continue;  // told by the parser
+      const std::string at = PathOf(path, child.key);
       const FieldDescriptor* field = FindKey(*section.GetDescriptor(), child.key);
       if (field == nullptr) {
         ReportUnknown(section, path, at, child);
@@ -89,7 +89,8 @@ class Reader {
   void ReportUnknown(const Message& section, const std::string& path, const std::string& at,
                      const YamlNode::Child& child) {
     if (problems_.full()) return Report(child.key_position, at, "unknown field");
-    const Suggestion meant = SuggestKey(*section.GetDescriptor(), path, child.key);
+    const Suggestion meant =
+        child.key.empty() ? Suggestion{} : SuggestKey(*section.GetDescriptor(), path, child.key);
     if (!meant.path.empty()) meant_.push_back(meant.path);
     Report(child.key_position, at, "unknown field",
            meant.text.empty() ? absl::StrCat("the keys here are ",
