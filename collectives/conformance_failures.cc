@@ -18,8 +18,9 @@ TEST_P(ConformanceTest,
   const RankBody body = [](Communicator& communicator) -> absl::Status {
     ASSIGN_OR_RETURN(const GroupId group, WorldGroup(communicator));
     RETURN_IF_ERROR(RunOperation(communicator, {.kind = OpKind::kBarrier, .group = group}));
-    // Large enough for a transport that waits for the receiver.
-    std::vector<float> in(1 << 20), out(1 << 20);
+    // Large enough for a transport that waits for the receiver, and there for as long as the rank:
+    // one that has not heard of the cancellation yet may still read from one that has.
+    thread_local std::vector<float> in(1 << 20), out(1 << 20);
     std::vector<OperationId> ids;
     Scratch scratch(OpKind::kAllReduce, DataType::kF32, in.size(), communicator.size());
     if (communicator.rank() != 0) {

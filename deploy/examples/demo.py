@@ -59,7 +59,7 @@ def sample():
     checkpoints = sorted(m.parent for m in RUN.rglob("step-*/manifest.json"))
     if not checkpoints:
         sys.exit(f"demo: no checkpoint below {RUN}")
-    command = [STRATA, "generate", "--from", checkpoints[-1], "--prompt", PROMPT, "--tokens", "400",
+    command = [STRATA, "generate", "--from", checkpoints[-1], "--prompt", PROMPT, "--tokens", "230",
                "--temperature", "0.7"]
     print(f"\nSampled text, after {PROMPT!r}:", flush=True)
     subprocess.run(command, cwd=ROOT, check=True)

@@ -4,6 +4,7 @@
 #define STRATA_WORKER_AGENT_PLAN_TASK_H_
 
 #include <optional>
+#include <string>
 
 #include "proto/strata/v1/trainer.pb.h"
 #include "worker/agent/trainer_group.h"
@@ -17,6 +18,7 @@ class PlanTask final : public GroupTask {
   void Begin(TrainerGroup& group) override;
   absl::Status OnEvent(TrainerGroup& group, int rank, const v1::TrainerEvent& event) override;
   bool OnInterrupt(TrainerGroup&) override { return false; }
+  std::string NameOf(int) const override { return "the planning process"; }
 
   // Present after success.
   const std::optional<v1::JobPlan>& plan() const { return plan_; }

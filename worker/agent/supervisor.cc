@@ -23,7 +23,9 @@ Supervisor::Supervisor(ClientLink* client, TrainerGroup* group, GroupTask* task,
       clock_(clock),
       ends_(group->size()),
       open_(group->size(), true),
-      interrupts_handled_(client->interrupts()) {}
+      interrupts_handled_(client->interrupts()) {
+  for (int rank = 0; rank < group->size(); ++rank) ends_[rank].name = task->NameOf(rank);
+}
 
 v1::Finished Supervisor::Run() {
   task_->Begin(*group_);
@@ -92,7 +94,7 @@ void Supervisor::Hear(int rank) {
     if (!whole.ok()) {
       open_[rank] = false;
       if (task_failure_.empty()) {
-        task_failure_ = absl::StrCat("rank ", rank, ": ", std::string(whole.status().message()));
+        task_failure_ = absl::StrCat(ends_[rank].name, ": ", std::string(whole.status().message()));
       }
       Stop();
       return;

@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
 #include "proto/strata/v1/trainer.pb.h"
 #include "worker/agent/trainer_process.h"
 
@@ -45,6 +46,8 @@ class GroupTask {
   // The user wants to stop. True: the trainers were asked to end in an orderly way; false: they
   // have nothing worth the wait.
   virtual bool OnInterrupt(TrainerGroup& group) = 0;
+  // What messages call the trainer.
+  virtual std::string NameOf(int rank) const { return absl::StrCat("rank ", rank); }
 };
 
 }  // namespace strata::worker

@@ -19,13 +19,12 @@ std::tuple<int, int> Weight(const RankEnd& end) {
   return {echo ? 1 : 0, end.order};
 }
 
-std::string Reason(int rank, int ranks, const RankEnd& end) {
+std::string Reason(bool alone, const RankEnd& end) {
   if (end.ended.has_value()) {
-    return ranks == 1 ? end.ended->message()
-                      : absl::StrCat("rank ", rank, ": ", end.ended->message());
+    return alone ? end.ended->message() : absl::StrCat(end.name, ": ", end.ended->message());
   }
   return absl::StrCat(
-      "rank ", rank, " ", end.how,
+      end.name, " ", end.how,
       end.position.empty() ? " before its first step" : absl::StrCat(" in ", end.position));
 }
 
@@ -64,7 +63,7 @@ v1::Finished Judge(const std::vector<RankEnd>& ends) {
   const RankEnd& end = ends[cause];
   const int code =
       end.ended.has_value() && end.ended->exit_code() != 0 ? end.ended->exit_code() : 1;
-  return Failed(code, Reason(cause, ranks, end));
+  return Failed(code, Reason(ranks == 1, end));
 }
 
 }  // namespace strata::worker

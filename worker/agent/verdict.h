@@ -12,6 +12,7 @@ namespace strata::worker {
 
 // How a rank ended, as seen from outside.
 struct RankEnd {
+  std::string name;                // "rank 3"
   std::optional<v1::Ended> ended;  // what it said
   bool killed_by_us = false;
   std::string how;       // "was killed by signal 9 (Killed)"

@@ -1,5 +1,8 @@
 #include "worker/agent/verdict.h"
 
+#include <vector>
+
+#include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 
 namespace strata::worker {
@@ -25,15 +28,20 @@ RankEnd Died(bool by_us, int order) {
   return end;
 }
 
+v1::Finished JudgeRanks(std::vector<RankEnd> ends) {
+  for (size_t rank = 0; rank < ends.size(); ++rank) ends[rank].name = absl::StrCat("rank ", rank);
+  return Judge(ends);
+}
+
 TEST(VerdictTest, AllRanksFineIsSuccess) {
   const RankEnd fine = Said(v1::Finished::SUCCEEDED, "", false, 1);
-  const v1::Finished finished = Judge({fine, fine});
+  const v1::Finished finished = JudgeRanks({fine, fine});
   EXPECT_EQ(finished.outcome(), v1::Finished::SUCCEEDED);
   EXPECT_EQ(finished.exit_code(), 0);
 }
 
 TEST(VerdictTest, AKilledRankIsTheCauseNotThoseThatMissIt) {
-  const v1::Finished finished = Judge(
+  const v1::Finished finished = JudgeRanks(
       {Said(v1::Finished::FAILED, "connection lost", true, 1), Died(false, 2), Died(true, 3)});
   EXPECT_EQ(finished.outcome(), v1::Finished::FAILED);
   EXPECT_EQ(finished.exit_code(), 1);
@@ -42,20 +50,20 @@ TEST(VerdictTest, AKilledRankIsTheCauseNotThoseThatMissIt) {
 }
 
 TEST(VerdictTest, ARankThatSaysWhyGoesBeforeAnEcho) {
-  const v1::Finished finished = Judge({Said(v1::Finished::FAILED, "connection lost", true, 1),
-                                       Said(v1::Finished::FAILED, "no space left", false, 2)});
+  const v1::Finished finished = JudgeRanks({Said(v1::Finished::FAILED, "connection lost", true, 1),
+                                            Said(v1::Finished::FAILED, "no space left", false, 2)});
   EXPECT_EQ(finished.message(), "rank 1: no space left");
 }
 
 TEST(VerdictTest, OnlyEchoesStillFail) {
   const v1::Finished finished =
-      Judge({Died(true, 2), Said(v1::Finished::FAILED, "connection lost", true, 1)});
+      JudgeRanks({Died(true, 2), Said(v1::Finished::FAILED, "connection lost", true, 1)});
   EXPECT_EQ(finished.message(), "rank 1: connection lost");
 }
 
 TEST(VerdictTest, AnOrderlyStopIsInterrupted) {
   const RankEnd stopped = Said(v1::Finished::INTERRUPTED, "", false, 1);
-  EXPECT_EQ(Judge({stopped, stopped}).exit_code(), 130);
+  EXPECT_EQ(JudgeRanks({stopped, stopped}).exit_code(), 130);
 }
 
 }  // namespace

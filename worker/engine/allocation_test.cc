@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "collectives/loopback.h"
+#include "common/check.h"
 #include "gtest/gtest.h"
 #include "worker/engine/toy_step.h"
 
@@ -20,7 +21,7 @@ void* Allocate(size_t size, size_t alignment) {
   }
   const size_t whole = (size + alignment) / alignment * alignment;
   void* memory = std::aligned_alloc(alignment, whole);
-  if (memory == nullptr) std::abort();
+  STRATA_CHECK(memory != nullptr);
   return memory;
 }
 }  // namespace
@@ -63,13 +64,13 @@ int64_t CountedAllocations(int ranks, bool sharded) {
   for (int r = 0; r < ranks; ++r) {
     threads.emplace_back([&, r] {
       auto rank = OpenToyRank(r, ranks, sharded, ranks > 1 ? std::move(world[r]) : nullptr);
-      if (!rank.ok()) std::abort();
+      STRATA_CHECK(rank.ok());
       opened[r] = *std::move(rank);
       const auto train = [&](int steps) {
         for (int step = 0; step < steps; ++step) {
-          if (!opened[r].Train().ok()) std::abort();
+          STRATA_CHECK(opened[r].Train().ok());
         }
-        if (!opened[r].engine->Drain().ok()) std::abort();
+        STRATA_CHECK(opened[r].engine->Drain().ok());
       };
       train(2);
       if (++warm == ranks) counting = true;

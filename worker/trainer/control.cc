@@ -74,12 +74,15 @@ void Control::Handle(const v1::TrainerCommand& command) {
 
 void Control::AgentGone(const std::string& why) {
   {
-    std::lock_guard<std::mutex> lock(mutex_);
+    const std::lock_guard<std::mutex> lock(mutex_);
     if (closing_) return;
+  }
+  gate_.Close();
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
     gone_ = true;
   }
   changed_.notify_all();
-  gate_.Close();
   {
     const std::lock_guard<std::mutex> lock(cancel_mutex_);
     if (cancel_) cancel_(absl::CancelledError(absl::StrCat("the agent is gone: ", why)));
