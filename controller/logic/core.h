@@ -27,21 +27,23 @@ struct Timing {
   double orphan_seconds = 600;   // agents without a controller
   double prepare_seconds = 60;   // an epoch that has not prepared by then is given up
   double stop_seconds = 5;       // agents have this long to confirm that an epoch's ranks are gone
-  double back_off_seconds =
-      0.2;  // before epoch + 1, doubled per restart without progress, at most 8 s
+  double cancel_seconds = 60;    // for the checkpoint of a cancelled job; then it ends without one
+  // Before epoch + 1, doubled per restart without progress, at most 8 s; none before the first.
+  double back_off_seconds = 0.2;
 };
 
 // Where ranks go. The scheduler's place: this first one takes free devices in the nodes' order.
 class Placer {
  public:
   struct Device {
-    std::string node;
+    std::string node;  // nodes/NAME
     int device = 0;
   };
   struct View {
     struct Node {
-      std::string name;
+      std::string name;  // nodes/NAME
       std::string kind;
+      int devices = 0;        // free or not
       std::vector<int> free;  // device indices
       std::vector<std::string> locality;
     };

@@ -15,17 +15,20 @@
 
 namespace strata::controller {
 
-// Upsert of one record. Tables: "jobs" (key: jobs/NAME, value: Job), "meta" (controller_term,
-// resource_version), "nodes" (key: nodes/NAME; what must survive: device, count, locality).
+// Upsert of one record, or its removal. Tables: "jobs" (key: jobs/NAME, value: Job), "meta"
+// (controller_term, resource_version), "nodes" (key: nodes/NAME; what must survive: device, count,
+// locality).
 struct Write {
   std::string table;
   std::string key;
-  std::string value;  // serialised
+  std::string value;   // serialised
+  bool erase = false;  // the record goes; value is empty
 };
 
 struct Outgoing {
   std::string node;          // nodes/NAME
   uint64_t incarnation = 0;  // of the session it is meant for; dropped when another has replaced it
+  uint64_t session = 0;      // that very session: what was meant for one that has ended is dropped
   v1::ControllerMessage message;
 };
 
