@@ -14,15 +14,21 @@ using strata::v1::Finished;
 using strata::v1::Notice;
 using strata::v1::StandaloneEvent;
 
-RunPresenter::RunPresenter(const strata::v1::JobSpec& job, const std::string& job_directory,
+RunPresenter::RunPresenter(std::string name, int64_t steps, std::string job_directory, Place place,
                            Terminal& terminal, const common::Clock& clock)
     : terminal_(terminal),
       clock_(clock),
-      name_(job.name()),
-      job_directory_(job_directory),
-      steps_(job.train().steps()),
-      progress_(job.train().steps()),
-      began_(clock.Now()) {
+      name_(std::move(name)),
+      steps_(steps),
+      job_directory_(std::move(job_directory)),
+      place_(place),
+      progress_(steps),
+      began_(clock.Now()) {}
+
+RunPresenter::RunPresenter(const strata::v1::JobSpec& job, const std::string& job_directory,
+                           Terminal& terminal, const common::Clock& clock)
+    : RunPresenter(job.name(), job.train().steps(), job_directory, Place::kTerminal, terminal,
+                   clock) {
   terminal_.Say(absl::StrCat("job ", name_, ": starting ", job.resources().ranks(),
                              job.resources().ranks() == 1 ? " rank" : " ranks", " in ",
                              job_directory));
@@ -74,6 +80,10 @@ void RunPresenter::OnStarted(const strata::v1::Started& started) {
 
 void RunPresenter::OnStep(const strata::v1::StepRecord& record) {
   progress_.Add(record);
+  // After a restart of the ranks the steps since the last checkpoint come again.
+  if (!losses_.empty() && record.step() <= last_step_) {
+    losses_.resize(static_cast<size_t>(std::max<int64_t>(0, record.step() - first_step_)));
+  }
   if (losses_.empty()) first_step_ = record.step();
   last_step_ = record.step();
   losses_.push_back(record.loss());
@@ -128,11 +138,16 @@ void RunPresenter::Conclude(const Finished& finished) {
   if (finished.outcome() == Finished::FAILED) {
     return terminal_.Error(terminal_.Paint(
         Style::kBad,
-        absl::StrCat("job ", name_, " FAILED after ", took, ": ", finished.message())));
+        absl::StrCat("job ", name_, " FAILED after ", took, ": ", finished.message(),
+                     place_ == Place::kCluster ? absl::StrCat(" — see strata logs ", name_,
+                                                              " and strata describe job ", name_)
+                                               : "")));
   }
   if (finished.outcome() == Finished::INTERRUPTED) {
-    return terminal_.Error(absl::StrCat("job ", name_, " interrupted at step ", last_step_,
-                                        " — go on with the same command and --resume"));
+    return terminal_.Error(place_ == Place::kCluster
+                               ? absl::StrCat("job ", name_, " CANCELLED at step ", last_step_)
+                               : absl::StrCat("job ", name_, " interrupted at step ", last_step_,
+                                              " — go on with the same command and --resume"));
   }
   std::string text = terminal_.Paint(Style::kGood, absl::StrCat("job ", name_, " SUCCEEDED"));
   absl::StrAppend(&text, " in ", took);

@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <memory>
 
@@ -87,17 +88,44 @@ std::string RememberedServerFile() {
   return state + "/strata/server";
 }
 
+RememberedCluster ReadRememberedCluster() {
+  RememberedCluster found;
+  std::ifstream stream(RememberedServerFile());
+  std::getline(stream, found.server);
+  std::getline(stream, found.directory);
+  found.server = std::string(absl::StripAsciiWhitespace(found.server));
+  return found;
+}
+
+absl::Status RememberCluster(const RememberedCluster& cluster) {
+  const std::string file = RememberedServerFile();
+  if (file.empty()) {
+    return absl::UnknownError("neither HOME nor XDG_STATE_HOME is set: use --server");
+  }
+  std::error_code error;
+  std::filesystem::create_directories(std::filesystem::path(file).parent_path(), error);
+  const std::string temporary = absl::StrCat(file, ".", getpid(), ".new");
+  std::ofstream stream(temporary, std::ios::trunc);
+  stream << cluster.server << "\n" << cluster.directory << "\n";
+  stream.close();
+  if (!stream.fail()) std::filesystem::rename(temporary, file, error);
+  if (!stream.fail() && !error) return absl::OkStatus();
+  return absl::UnknownError(
+      absl::StrCat(file, " could not be written: other commands need --server ", cluster.server));
+}
+
+void ForgetCluster() {
+  std::error_code error;
+  std::filesystem::remove(RememberedServerFile(), error);
+}
+
 absl::StatusOr<ServerAddress> ResolveServer(absl::string_view flag) {
   if (!flag.empty()) return ParseServerAddress(flag);
   if (const std::string variable = Variable("STRATA_SERVER"); !variable.empty()) {
     return ParseServerAddress(variable);
   }
-  const std::string file = RememberedServerFile();
-  std::ifstream stream(file);
-  std::string line;
-  if (!file.empty() && stream && std::getline(stream, line)) {
-    return ParseServerAddress(absl::StripAsciiWhitespace(line));
-  }
+  const RememberedCluster last = ReadRememberedCluster();
+  if (!last.server.empty()) return ParseServerAddress(last.server);
   return absl::UnavailableError(
       "no cluster is known — start one with `strata up`, or name one with --server HOST:PORT");
 }

@@ -25,6 +25,17 @@ absl::StatusOr<ServerAddress> ParseServerAddress(absl::string_view text);
 // empty when neither is set.
 std::string RememberedServerFile();
 
+// The last `strata up`: what ResolveServer falls back on, and what `strata down` ends.
+struct RememberedCluster {
+  std::string server;     // HOST:PORT
+  std::string directory;  // of its state
+};
+// Empty fields when there is none.
+RememberedCluster ReadRememberedCluster();
+// Unknown: the file could not be written; says which.
+absl::Status RememberCluster(const RememberedCluster& cluster);
+void ForgetCluster();
+
 // `flag` (--server) if not empty, else STRATA_SERVER, else the last `strata up`. Unavailable when
 // none is known.
 absl::StatusOr<ServerAddress> ResolveServer(absl::string_view flag);

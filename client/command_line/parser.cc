@@ -231,7 +231,7 @@ absl::StatusOr<const Command*> FindCommand(const std::vector<Command>& commands,
   std::vector<std::string> names;
   for (const Command& command : commands) {
     if (command.name == name) return &command;
-    names.push_back(command.name);
+    if (command.listed) names.push_back(command.name);
   }
   const std::string nearest = spec::Nearest(name, names);
   return absl::InvalidArgumentError(absl::StrCat("strata: unknown command ", Shown(name), " — ",
@@ -259,6 +259,7 @@ std::string HelpOf(const std::vector<Command>& commands) {
       "Strata trains language models that do not fit, on the cluster you have.\n\n"
       "Usage: strata COMMAND …\n\nCommands:\n";
   for (const Command& command : commands) {
+    if (!command.listed) continue;
     absl::StrAppendFormat(&text, "  %-10s %s\n", command.name, command.summary);
   }
   absl::StrAppend(&text,
