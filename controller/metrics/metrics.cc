@@ -53,7 +53,7 @@ class PrometheusMetrics final : public Metrics {
                      .Register(*registry_)),
         handling_(BuildHistogram()
                       .Name("strata_rpc_handling_seconds")
-                      .Help("From a call's arrival to its end; of unary methods.")
+                      .Help("From a call's arrival to its end; streams end late.")
                       .Register(*registry_)) {
     BuildGauge()
         .Name("strata_build_info")
