@@ -1,5 +1,7 @@
 #include "controller/logic/checkpoint_commits.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 
 namespace strata::controller {
@@ -40,6 +42,13 @@ std::optional<v1::WriteManifest> FragmentBook::Complete(const v1::JobEpoch& epoc
     }
   }
   return std::nullopt;
+}
+
+bool FragmentBook::Has(int64_t step, const std::vector<int>& ranks) const {
+  const auto found = by_step_.find(step);
+  return found != by_step_.end() && std::all_of(ranks.begin(), ranks.end(), [&](int rank) {
+           return found->second.contains(rank);
+         });
 }
 
 void FragmentBook::Forget(int64_t step) {

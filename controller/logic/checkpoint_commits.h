@@ -7,6 +7,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "proto/strata/v1/agent.pb.h"
 #include "proto/strata/v1/jobs.pb.h"
@@ -21,6 +22,8 @@ class FragmentBook {
   // Adds what one node wrote of a checkpoint; fragments of ranks beyond `ranks` are left out.
   // Returns the manifest's request when all are there, also when this is a repetition.
   std::optional<v1::WriteManifest> Add(const v1::CheckpointFragments& written, int ranks);
+  // Whether all of these ranks' fragments of the step are there.
+  bool Has(int64_t step, const std::vector<int>& ranks) const;
   // The newest complete one.
   std::optional<v1::WriteManifest> Complete(const v1::JobEpoch& epoch, int ranks) const;
   // Steps up to this one are done with.

@@ -151,7 +151,7 @@ TEST_F(TwoNodes, SpareDevicesAreTakenWhenAnOldNodeIsLost) {
   h.Join("n2");
   h.Run("a", {"n0", "n1"});
   h.Pass(3.5, {"n0", "n2"});
-  h.SayHang("n0", "a", 1, 1);
+  h.SayHang("n0", "a", 1, 1, {1});
   EXPECT_EQ(h.Job("a").state(), v1::RECOVERING);
   EXPECT_EQ(h.Job("a").events(0).cause(), "node_lost");
   EXPECT_THAT(h.Job("a").reason(), HasSubstr("rank 1 on n1"));
@@ -165,7 +165,7 @@ TEST_F(TwoNodes, SpareDevicesAreTakenWhenAnOldNodeIsLost) {
 TEST_F(TwoNodes, AFrozenNodesDeviceIsUsedAgainOnlyAfterItsWord) {
   h.Run("a", {"n0", "n1"});
   h.Pass(3.5, {"n0"});
-  h.SayHang("n0", "a", 1, 1);
+  h.SayHang("n0", "a", 1, 1, {1});
   h.SayEnded("n0", "a", 1, kInterrupted);
   h.Pass(120, {"n0"});
   EXPECT_EQ(h.Job("a").state(), v1::RECOVERING);
@@ -182,7 +182,7 @@ TEST_F(TwoNodes, AFrozenNodesDeviceIsUsedAgainOnlyAfterItsWord) {
 TEST_F(TwoNodes, AZombieIsToldToStopAndCommitsNothing) {
   h.Run("a", {"n0", "n1"});
   h.SayCommit("n0", "a", 1, 20, "m20");
-  h.SayHang("n0", "a", 1, 1);
+  h.SayHang("n0", "a", 1, 1, {1});
   h.Take("n0");
   h.SayCommit("n0", "a", 1, 40, "m40");
   const auto answers = h.Take("n0");
@@ -235,6 +235,7 @@ TEST_F(TwoNodes, FragmentsOfAllRanksMakeTheManifest) {
 
 TEST_F(TwoNodes, TheJobSucceedsWhenAllRanksEndAfterTheLastCommit) {
   h.Run("a", {"n0", "n1"});
+  h.SayWritten("n1", "a", 1, 100, {1});
   h.SayEnded("n1", "a", 1, kSucceeded);
   EXPECT_EQ(h.Job("a").state(), v1::RUNNING);
   h.SayCommit("n0", "a", 1, 100, "m100");
@@ -252,8 +253,17 @@ TEST_F(TwoNodes, ADeathAfterTheLastCommitDoesNotRestartFinishedWork) {
   EXPECT_EQ(h.Job("a").state(), v1::SUCCEEDED);
 }
 
+TEST_F(TwoNodes, AnEndWhoseLastFragmentsWereLostIsAFailure) {
+  h.Run("a", {"n0", "n1"});
+  h.SayEnded("n1", "a", 1, kSucceeded);
+  EXPECT_EQ(h.Job("a").state(), v1::RECOVERING);
+  EXPECT_EQ(h.Job("a").events(0).cause(), "commit_failed");
+}
+
 TEST_F(TwoNodes, SuccessWithoutTheLastCommitIsAFailure) {
   h.Run("a", {"n0", "n1"});
+  h.SayWritten("n1", "a", 1, 100, {1});
+  h.SayWritten("n0", "a", 1, 100, {0});
   h.SayEnded("n1", "a", 1, kSucceeded);
   h.SayEnded("n0", "a", 1, kSucceeded);
   EXPECT_EQ(h.Job("a").epoch(), 2);
@@ -265,6 +275,7 @@ TEST_F(TwoNodes, RestartsWithoutProgressAreBoundedAndBackOff) {
   for (int epoch = 1; epoch <= 4; ++epoch) {
     ASSERT_EQ(h.Job("a").epoch(), epoch);
     ASSERT_NE(h.Job("a").state(), v1::FAILED);
+    if (epoch > 1) Start("a");
     h.SayEnded("n0", "a", epoch, kFailed, "crash", 0);
     h.SayEnded("n1", "a", epoch, kInterrupted);
     if (epoch == 2) {
@@ -316,8 +327,10 @@ TEST_F(TwoNodes, SilenceBeyondTheLeaseIsAFailure) {
 TEST_F(TwoNodes, ANodeThatComesBackWithoutItsRanksIsAFailure) {
   h.Run("a", {"n0", "n1"});
   h.Join("n1");
-  EXPECT_EQ(h.Job("a").state(), v1::RECOVERING);
   EXPECT_EQ(h.LastWelcome("n1").keep_size(), 0);
+  EXPECT_EQ(h.Job("a").state(), v1::RUNNING);  // it may yet say how they ended
+  h.Pass(1.5, {"n0", "n1"});
+  EXPECT_EQ(h.Job("a").state(), v1::RECOVERING);
   h.SayEnded("n0", "a", 1, kInterrupted);
   EXPECT_EQ(h.Job("a").epoch(), 2);
 }
@@ -333,6 +346,51 @@ TEST_F(TwoNodes, ANodeThatComesBackWithSomeOfItsRanksIsAFailure) {
   h.Join("n2", {Held("a", 1, {2}, true)}, 2);
   EXPECT_EQ(h.Job("a").state(), v1::RECOVERING);
   EXPECT_THAT(h.Job("a").reason(), HasSubstr("rank 3 on n2 is gone"));
+}
+
+TEST_F(TwoNodes, AnEndSaidAgainAfterABrokenSessionIsNoFailure) {
+  h.Run("a", {"n0", "n1"});
+  h.SayWritten("n1", "a", 1, 100, {1});
+  h.Reconnect("n1", {});
+  h.SayEnded("n1", "a", 1, kSucceeded);
+  h.Pass(3, {"n0", "n1"});
+  EXPECT_EQ(h.Job("a").state(), v1::RUNNING);
+  h.SayCommit("n0", "a", 1, 100, "m100");
+  h.SayEnded("n0", "a", 1, kSucceeded);
+  EXPECT_EQ(h.Job("a").state(), v1::SUCCEEDED);
+}
+
+TEST_F(TwoNodes, AnEndBeforePreparationIsConfirmedBeforeTheDeviceIsFree) {
+  (void)h.Create(Harness::Request("a", 2));
+  h.Reconnect("n1", {});  // is asked once more
+  h.Take("n1");
+  h.SayEnded("n1", "a", 1, kFailed, "out of memory", 1);
+  h.SayEnded("n0", "a", 1, kInterrupted);
+  EXPECT_TRUE(h.Take("n1").back().has_stop());
+  EXPECT_EQ(h.Node("n1").free(), 0);
+  h.SayEnded("n0", "a", 1, kInterrupted);
+  h.SayEnded("n1", "a", 1, kInterrupted);
+  EXPECT_EQ(h.Job("a").epoch(), 2);
+}
+
+TEST_F(TwoNodes, OfSeveralMissingRanksTheOneThatIsElsewhereIsNamed) {
+  h.Join("n2");
+  h.Run("a", {"n0", "n1", "n2"});
+  h.SayBeat("n1", "a", 1, 1, "reduce block 1");
+  h.SayBeat("n2", "a", 1, 2, "forward block 0");
+  h.SayHang("n0", "a", 1, 1, {1, 2});
+  EXPECT_THAT(h.Job("a").reason(), HasSubstr("rank 2 on n2 is missing in group data"));
+  EXPECT_EQ(h.Job("a").events(0).cause(), "hang");
+}
+
+TEST_F(TwoNodes, AnUnsureBlameIsReplacedByTheCulpritsOwnAgent) {
+  h.Join("n2");
+  h.Run("a", {"n0", "n1", "n2"});
+  h.SayHang("n0", "a", 1, 1, {1, 2});
+  EXPECT_THAT(h.Job("a").reason(), HasSubstr("rank 1 on n1"));
+  h.SayHang("n2", "a", 1, 2);
+  EXPECT_EQ(h.Job("a").reason(),
+            "rank 2 on n2 has not moved for 3.5 s in group data, instruction reduce block 1");
 }
 
 TEST_F(TwoNodes, ALostPrepareIsSaidAgainToTheSameEpoch) {
@@ -378,6 +436,7 @@ TEST_F(TwoNodes, AfterAControllersRestartAnEpochThatNobodyHoldsIsStartedAnew) {
   h.Run("a", {"n0", "n1"});
   h.RestartController();
   h.Join("n0");
+  h.Pass(1.5, {"n0"});
   EXPECT_EQ(h.Job("a").state(), v1::RECOVERING);
   h.Join("n1");
   EXPECT_EQ(h.Job("a").state(), v1::STARTING);
@@ -463,7 +522,7 @@ TEST_F(TwoNodes, AStandstillOfTheControllerIsNoSilenceOfTheNodes) {
 TEST_F(TwoNodes, ARecoveringJobKeepsItsDevicesFromTheQueueForALease) {
   h.Run("a", {"n0", "n1"});
   h.Pass(3.5, {"n0"});
-  h.SayHang("n0", "a", 1, 1);
+  h.SayHang("n0", "a", 1, 1, {1});
   h.SayEnded("n0", "a", 1, kInterrupted);
   (void)h.Create(Harness::Request("b", 1));
   h.Pass(20, {"n0"});

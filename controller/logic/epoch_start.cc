@@ -67,6 +67,13 @@ void JobMachine::SendStart(const JobEntry& job, const NodeEntry& node) {
   Send(state_, node, std::move(message), effects_);
 }
 
+void JobMachine::SendStopAfter(const JobEntry& job, const NodeEntry& node) {
+  v1::ControllerMessage message;
+  *message.mutable_stop_after()->mutable_epoch() = ToProto(job.key());
+  message.mutable_stop_after()->set_step(*job.run.last_step);
+  Send(state_, node, std::move(message), effects_);
+}
+
 void JobMachine::SendManifest(const JobEntry& job, v1::WriteManifest manifest) {
   const NodeEntry* first = state_.nodes.Find(job.record.placement(0).node());
   v1::ControllerMessage message;

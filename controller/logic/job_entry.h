@@ -38,13 +38,16 @@ struct Member {
   std::vector<int> ranks;
   std::vector<int> devices;  // of each rank
   MemberState state = MemberState::kAsked;
+  // Its agent came back without it then, and may still say how it ended.
+  std::optional<double> missed_at;
+  std::optional<int64_t> stopping_at;  // step, in an orderly stop
 };
 
 // Why an epoch cannot go on.
 struct Failure {
   std::string reason;
   std::string cause;       // see v1::JobEvent
-  int rank = -1;           // the culprit; -1: not known
+  bool sure = true;        // this is the culprit; otherwise a better word may replace the reason
   bool permanent = false;  // trying again would not help
 };
 
@@ -57,6 +60,8 @@ struct EpochRun {
   bool start_sent = false;
   std::optional<Failure> failure;  // the first one
   std::optional<double> cancelled_at;
+  std::optional<int64_t> last_step;   // of an orderly stop, for all ranks
+  std::map<int, std::string> phases;  // by rank: the instruction it was in lately
   FragmentBook fragments;
 };
 

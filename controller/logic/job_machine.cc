@@ -85,10 +85,11 @@ void JobMachine::ReconcileEpoch(JobEntry& job) {
                absl::StrCat("finished all ", job.record.target_step(), " steps"), "");
   }
   if (job.record.cancel_requested()) return ReconcileCancel(job);
-  if (all_ended) {
+  if (all_ended && !job.run.failure.has_value()) {
     Report(job, {.reason = "its ranks ended before the checkpoint of the last step was committed",
                  .cause = "commit_failed"});
   }
+  ReportLostFragments(job);
   if (job.record.state() == v1::STARTING) {
     ReportLatePreparation(job);
     if (!job.run.failure.has_value()) AdvanceStart(job);
@@ -105,6 +106,7 @@ void JobMachine::ReconcileCancel(JobEntry& job) {
     run.cancelled_at = state_.now;
     StopAll(job, "cancelled", /*checkpoint=*/true);
   }
+  AdvanceStop(job);
   if (AllMembers(run, MemberState::kEnded)) {
     return End(job, v1::CANCELLED, "cancelled", "user");
   }
@@ -120,16 +122,48 @@ void JobMachine::ReconcileCancel(JobEntry& job) {
   }
 }
 
+// All ranks end after the same step: the greatest that one of them is in.
+void JobMachine::AdvanceStop(JobEntry& job) {
+  EpochRun& run = job.run;
+  if (run.last_step.has_value() || run.members.size() < 2) return;
+  int64_t last = 0;
+  for (const auto& [name, member] : run.members) {
+    if (member.state == MemberState::kEnded) continue;
+    if (!member.stopping_at.has_value()) return;
+    last = std::max(last, *member.stopping_at);
+  }
+  run.last_step = last;
+  for (const auto& [name, member] : run.members) SendStopAfter(job, *state_.nodes.Find(name));
+}
+
 void JobMachine::ReportSilentNodes(JobEntry& job) {
   for (const auto& [name, member] : job.run.members) {
     const NodeEntry* node = state_.nodes.Find(name);
-    if (member.state == MemberState::kEnded || !LeaseIsOver(state_, *node)) continue;
+    if (member.state == MemberState::kEnded) continue;
+    if (member.missed_at.has_value() &&
+        state_.now > *member.missed_at + state_.timing.heartbeat_seconds) {
+      Report(job, {.reason = absl::StrCat("the ranks on ", ShortName(name),
+                                          " are gone, as its agent found when it came back"),
+                   .cause = "node_lost"});
+    }
+    if (!LeaseIsOver(state_, *node)) continue;
     Report(job, {.reason = absl::StrFormat(
                      "%s has not been heard from for %.0f s (the lease of its "
                      "trainers is %g s)",
                      ShortName(name), state_.now - node->heard_at, state_.timing.lease_seconds),
-                 .cause = "node_lost",
-                 .rank = member.ranks.empty() ? -1 : member.ranks.front()});
+                 .cause = "node_lost"});
+  }
+}
+
+// Ranks that have ended cannot repeat what they wrote: without it the last checkpoint never comes.
+void JobMachine::ReportLostFragments(JobEntry& job) {
+  if (HasFinalCheckpoint(job.record)) return;
+  for (const auto& [name, member] : job.run.members) {
+    if (member.state != MemberState::kEnded) continue;
+    if (job.run.fragments.Has(job.record.target_step(), member.ranks)) continue;
+    Report(job, {.reason = absl::StrCat("the ranks on ", ShortName(name),
+                                        " ended, and what they wrote last did not arrive"),
+                 .cause = "commit_failed"});
   }
 }
 
@@ -189,7 +223,7 @@ void JobMachine::Fail(JobEntry& job) {
   job.run = {};
   job.failed_at = state_.now;
   job.next_start_at = state_.now + BackOff(without_progress, state_.timing.back_off_seconds);
-  job.culprit_known = failure.rank >= 0;
+  job.culprit_known = failure.sure;
   job.claim_over = job.tried = false;
   job.record.set_state(v1::RECOVERING);
   job.record.set_reason(failure.reason);

@@ -39,6 +39,8 @@ class JobMachine {
   void SendStop(NodeEntry& node, Hold& hold);
   void SendPrepare(const JobEntry& job, const NodeEntry& node, const Member& member);
   void SendStart(const JobEntry& job, const NodeEntry& node);
+  // The second half of an orderly stop.
+  void SendStopAfter(const JobEntry& job, const NodeEntry& node);
   void SendManifest(const JobEntry& job, v1::WriteManifest manifest);
   // The last event turns out to have another cause.
   void Attribute(JobEntry& job, const Failure& failure);
@@ -47,6 +49,8 @@ class JobMachine {
   void ReconcileEpoch(JobEntry& job);
   void ReconcileCancel(JobEntry& job);
   void ReportSilentNodes(JobEntry& job);
+  void ReportLostFragments(JobEntry& job);
+  void AdvanceStop(JobEntry& job);
   void ReportLatePreparation(JobEntry& job);
   void AdvanceStart(JobEntry& job);
   void Fail(JobEntry& job);

@@ -48,7 +48,7 @@ void SessionHandler::OnRegister(uint64_t session, uint64_t incarnation,
     if (found != before.end()) node.holds.insert(*found);
   }
   TakeHeld(node, message, welcome);
-  MissEpochs(node, before, restarted);
+  MissEpochs(node, before);
   Send(state_, node, std::move(answer), effects_);
   Repeat(node);
 }
@@ -121,16 +121,16 @@ void SessionHandler::TakeOver(JobEntry& job, Member& member, const NodeEntry& no
     JobMachine::Report(job,
                        {.reason = absl::StrCat("rank ", rank, " on ", ShortName(node.name),
                                                " is gone, as its agent found when it came back"),
-                        .cause = "trainer_died",
-                        .rank = rank});
+                        .cause = "trainer_died"});
   }
+  member.missed_at.reset();
   if (held.running()) member.state = MemberState::kRunning;
   ReachedStep(job, held.step());
 }
 
-// Epochs of which the node had a part when it was last heard of, and has none now.
-void SessionHandler::MissEpochs(NodeEntry& node, const std::map<EpochKey, Hold>& before,
-                                bool restarted) {
+// Epochs of which the node had a part when it was last heard of, and has none now. The agent may
+// be about to say how they ended: that is worth a moment.
+void SessionHandler::MissEpochs(NodeEntry& node, const std::map<EpochKey, Hold>& before) {
   for (const auto& [key, hold] : before) {
     if (node.holds.contains(key)) continue;
     JobEntry* job = Current(node, ToProto(key));
@@ -140,14 +140,7 @@ void SessionHandler::MissEpochs(NodeEntry& node, const std::map<EpochKey, Hold>&
       node.holds.insert({key, hold});  // it has not heard of it yet
       continue;
     }
-    member.state = MemberState::kEnded;
-    JobMachine::Report(*job,
-                       {.reason = absl::StrCat("the ranks on ", ShortName(node.name),
-                                               restarted ? " are gone: the node or its agent was "
-                                                           "started anew without them"
-                                                         : " ended while it was out of reach"),
-                        .cause = restarted ? "node_lost" : "trainer_died",
-                        .rank = member.ranks.front()});
+    member.missed_at = state_.now;
   }
 }
 
@@ -159,6 +152,8 @@ void SessionHandler::Repeat(NodeEntry& node) {
     Hold& hold = node.holds.at(key);
     if (hold.stop.has_value()) {
       machine_.SendStop(node, hold);
+      const JobEntry* job = Current(node, ToProto(key));
+      if (job != nullptr && job->run.last_step.has_value()) machine_.SendStopAfter(*job, node);
       continue;
     }
     if (Current(node, ToProto(key)) == nullptr) continue;

@@ -168,6 +168,12 @@ TEST(CancelJob, ARunningJobCommitsAndEndsWhenConfirmed) {
   ASSERT_TRUE(h.Cancel("a").ok());
   EXPECT_EQ(h.Job("a").state(), v1::RUNNING);
   EXPECT_TRUE(h.Take("n0").back().stop().checkpoint());
+  h.SayStopping("n0", "a", 1, 32);
+  h.SayStopping("n1", "a", 1, 33);
+  EXPECT_EQ(h.Take("n0").back().stop_after().step(), 33);
+  EXPECT_EQ(h.Take("n1").back().stop_after().step(), 33);
+  h.SayStopping("n0", "a", 1, 33);  // a repetition is answered
+  EXPECT_EQ(h.Take("n0").back().stop_after().step(), 33);
   h.SayCommit("n0", "a", 1, 33, "m33");
   EXPECT_EQ(h.Job("a").checkpoint().step(), 33);
   h.SayEnded("n0", "a", 1, kInterrupted);

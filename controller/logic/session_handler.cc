@@ -24,7 +24,7 @@ void SetMemory(v1::Job& job, const v1::JobPlan& plan) {
 
 Failure EndedFailure(const NodeEntry& node, const v1::EpochEnded& message) {
   Failure failure;
-  failure.rank = message.rank();
+  failure.sure = !message.echo() && message.rank() >= 0;
   failure.cause = message.cause().empty() ? "trainer_died" : message.cause();
   failure.reason = message.finished().message();
   if (failure.reason.empty()) {
@@ -56,6 +56,8 @@ void SessionHandler::OnMessage(uint64_t session, const v1::AgentMessage& message
       return OnProgress(*node, message.progress());
     case v1::AgentMessage::kEnded:
       return OnEnded(*node, message.ended());
+    case v1::AgentMessage::kStopping:
+      return OnStopping(*node, message.stopping());
     case v1::AgentMessage::kWritten:
       return OnWritten(*node, message.written());
     case v1::AgentMessage::kCommit:
@@ -125,7 +127,11 @@ void SessionHandler::ReachedStep(JobEntry& job, int64_t step) {
 void SessionHandler::OnHeartbeat(NodeEntry& node, const v1::Heartbeat& message) {
   for (const v1::Heartbeat::Rank& rank : message.ranks()) {
     JobEntry* job = CurrentOrStop(node, rank.epoch(), /*alive=*/true);
-    if (job != nullptr) ReachedStep(*job, rank.step());
+    if (job == nullptr) continue;
+    ReachedStep(*job, rank.step());
+    if (rank.rank() >= 0 && rank.rank() < job->record.placement_size()) {
+      job->run.phases[rank.rank()] = rank.phase();
+    }
   }
 }
 
@@ -139,7 +145,6 @@ void SessionHandler::OnPrepared(NodeEntry& node, const v1::EpochPrepared& messag
     JobMachine::Report(
         *job, {.reason = absl::StrCat(field, message.problem(), " (on ", ShortName(node.name), ")"),
                .cause = "start_failed",
-               .rank = member.ranks.front(),
                .permanent = message.permanent()});
     return machine_.Reconcile(*job);
   }
@@ -180,20 +185,33 @@ void SessionHandler::OnProgress(NodeEntry& node, const v1::EpochProgress& messag
 void SessionHandler::OnEnded(NodeEntry& node, const v1::EpochEnded& message) {
   const EpochKey key = ToKey(message.epoch());
   JobEntry* job = Current(node, message.epoch());
-  if (node.holds.erase(key) > 0) state_.capacity_changed = true;
+  const bool asked = job != nullptr && job->run.members.at(node.name).state == MemberState::kAsked;
+  if (!asked) {
+    if (node.holds.erase(key) > 0) state_.capacity_changed = true;
+  } else if (node.holds.contains(key)) {
+    // The request to prepare may be on its way a second time: its end is waited for.
+    machine_.Stop(node, key, "its ranks have ended", /*checkpoint=*/false);
+  }
   const v1::Finished::Outcome outcome = message.finished().outcome();
   if (job == nullptr) {
     job = state_.Find(key.job);
-    if (job != nullptr && job->record.state() == v1::RECOVERING && job->key() == key &&
-        outcome == v1::Finished::FAILED && message.rank() >= 0) {
-      machine_.Attribute(*job, EndedFailure(node, message));
-    }
+    if (job == nullptr || job->record.state() != v1::RECOVERING || job->key() != key) return;
+    const Failure failure = EndedFailure(node, message);
+    if (outcome == v1::Finished::FAILED && failure.sure) machine_.Attribute(*job, failure);
     return;
   }
   job->run.members.at(node.name).state = MemberState::kEnded;
   const bool expected = outcome == v1::Finished::SUCCEEDED ||
                         (outcome == v1::Finished::INTERRUPTED && job->record.cancel_requested());
   if (!expected) JobMachine::Report(*job, EndedFailure(node, message));
+  machine_.Reconcile(*job);
+}
+
+void SessionHandler::OnStopping(NodeEntry& node, const v1::EpochStopping& message) {
+  JobEntry* job = CurrentOrStop(node, message.epoch(), /*alive=*/false);
+  if (job == nullptr) return;
+  job->run.members.at(node.name).stopping_at = message.step();
+  if (job->run.last_step.has_value()) return machine_.SendStopAfter(*job, node);
   machine_.Reconcile(*job);
 }
 
@@ -235,33 +253,76 @@ void SessionHandler::OnCommit(NodeEntry& node, const v1::CommitRequest& message)
   Send(state_, node, std::move(answer), effects_);
 }
 
-void SessionHandler::OnHang(NodeEntry& node, const v1::HangReport& message) {
-  JobEntry* job = CurrentOrStop(node, message.epoch(), /*alive=*/false);
-  if (job == nullptr) return;
-  const v1::Job& record = job->record;
-  const bool known = message.rank() >= 0 && message.rank() < record.placement_size();
-  Failure failure = {.cause = "hang", .rank = known ? message.rank() : -1};
-  failure.reason = absl::StrCat("rank ", message.rank());
-  const NodeEntry* culprit =
-      known ? state_.nodes.Find(record.placement(message.rank()).node()) : nullptr;
-  if (culprit != nullptr) absl::StrAppend(&failure.reason, " on ", ShortName(culprit->name));
-  absl::StrAppend(&failure.reason, absl::StrFormat(" has not moved for %.1f s", message.seconds()));
-  if (!message.group().empty()) absl::StrAppend(&failure.reason, ", group ", message.group());
-  if (!message.instruction().empty()) {
-    absl::StrAppend(&failure.reason, ", instruction ", message.instruction());
+int SessionHandler::Suspect(const JobEntry& job, const NodeEntry& reporter,
+                            const v1::HangReport& message, bool& sure) const {
+  const v1::Job& record = job.record;
+  const auto known = [&](int rank) { return rank >= 0 && rank < record.placement_size(); };
+  sure = true;
+  if (message.local()) return known(message.rank()) ? message.rank() : -1;
+  std::vector<int> missing;
+  for (const int rank : message.missing()) {
+    if (known(rank)) missing.push_back(rank);
   }
-  if (culprit != nullptr && culprit != &node) {
-    absl::StrAppend(&failure.reason, "; ", ShortName(node.name), " misses it");
-    const double silence = state_.now - culprit->heard_at;
-    if (culprit->session == 0 || silence > 2 * state_.timing.heartbeat_seconds) {
-      failure.cause = "node_lost";
-      absl::StrAppend(&failure.reason,
-                      absl::StrFormat(", and %s has not been heard from for %.1f s",
-                                      ShortName(culprit->name), silence));
+  if (missing.empty() && known(message.rank())) missing.push_back(message.rank());
+  if (missing.size() == 1) return missing.front();
+  // Rather one on a silent node; else one that is not where the others wait.
+  std::vector<int> elsewhere;
+  for (const int rank : missing) {
+    const NodeEntry* node = state_.nodes.Find(record.placement(rank).node());
+    if (node != &reporter && IsSilent(*node)) return rank;
+    const auto phase = job.run.phases.find(rank);
+    if (phase != job.run.phases.end() && phase->second != message.instruction()) {
+      elsewhere.push_back(rank);
     }
   }
-  JobMachine::Report(*job, std::move(failure));
-  machine_.Reconcile(*job);
+  if (elsewhere.size() == 1) return elsewhere.front();
+  sure = false;
+  if (!elsewhere.empty()) return elsewhere.front();
+  return missing.empty() ? -1 : missing.front();
+}
+
+bool SessionHandler::IsSilent(const NodeEntry& node) const {
+  return node.session == 0 || state_.now - node.heard_at > 2 * state_.timing.heartbeat_seconds;
+}
+
+void SessionHandler::OnHang(NodeEntry& node, const v1::HangReport& message) {
+  JobEntry* job = Current(node, message.epoch());
+  JobEntry* known = state_.Find(message.epoch().job());
+  const bool late = known != nullptr && known->record.state() == v1::RECOVERING &&
+                    known->key() == ToKey(message.epoch());
+  if (job == nullptr && !late) return StopStale(node, message.epoch(), /*alive=*/false);
+  JobEntry& blamed = late ? *known : *job;
+  Failure failure = {.cause = "hang"};
+  const int rank = Suspect(blamed, node, message, failure.sure);
+  const NodeEntry* culprit =
+      rank < 0 ? nullptr : state_.nodes.Find(blamed.record.placement(rank).node());
+  failure.reason =
+      culprit == nullptr ? "a rank" : absl::StrCat("rank ", rank, " on ", ShortName(culprit->name));
+  std::string place = message.group().empty() ? "" : absl::StrCat("group ", message.group());
+  if (!message.instruction().empty()) {
+    absl::StrAppend(&place, place.empty() ? "" : ", ", "instruction ", message.instruction());
+  }
+  if (message.local()) {
+    absl::StrAppend(&failure.reason,
+                    absl::StrFormat(" has not moved for %.1f s", message.seconds()),
+                    place.empty() ? "" : " in ", place);
+  } else {
+    absl::StrAppend(&failure.reason, " is missing", place.empty() ? "" : " in ", place,
+                    absl::StrFormat(", where %s has waited for %.1f s", ShortName(node.name),
+                                    message.seconds()));
+    if (culprit != nullptr && culprit != &node && IsSilent(*culprit)) {
+      failure.cause = "node_lost";
+      absl::StrAppend(&failure.reason,
+                      absl::StrFormat("; %s has not been heard from for %.1f s",
+                                      ShortName(culprit->name), state_.now - culprit->heard_at));
+    }
+  }
+  if (late) {
+    if (failure.sure) machine_.Attribute(blamed, failure);
+    return;
+  }
+  JobMachine::Report(blamed, std::move(failure));
+  machine_.Reconcile(blamed);
 }
 
 }  // namespace strata::controller

@@ -25,7 +25,7 @@ class SessionHandler {
   bool Admit(uint64_t session, uint64_t incarnation, const v1::Register& message);
   void UpdateNode(NodeEntry& node, const v1::Register& message);
   void TakeHeld(NodeEntry& node, const v1::Register& message, v1::Welcome& welcome);
-  void MissEpochs(NodeEntry& node, const std::map<EpochKey, Hold>& before, bool restarted);
+  void MissEpochs(NodeEntry& node, const std::map<EpochKey, Hold>& before);
   void TakeOver(JobEntry& job, Member& member, const NodeEntry& node, const v1::HeldEpoch& held);
   void Repeat(NodeEntry& node);
 
@@ -36,6 +36,7 @@ class SessionHandler {
   void OnRunning(NodeEntry& node, const v1::EpochRunning& message);
   void OnProgress(NodeEntry& node, const v1::EpochProgress& message);
   void OnEnded(NodeEntry& node, const v1::EpochEnded& message);
+  void OnStopping(NodeEntry& node, const v1::EpochStopping& message);
   void OnWritten(NodeEntry& node, const v1::CheckpointFragments& message);
   void OnCommit(NodeEntry& node, const v1::CommitRequest& message);
   void OnHang(NodeEntry& node, const v1::HangReport& message);
@@ -46,6 +47,12 @@ class SessionHandler {
   // trainers hold devices.
   JobEntry* CurrentOrStop(NodeEntry& node, const v1::JobEpoch& epoch, bool alive);
   void StopStale(NodeEntry& node, const v1::JobEpoch& epoch, bool alive);
+  // Who is to blame for a hang, as far as one can tell; -1: nobody known. `sure`: there is no
+  // doubt.
+  int Suspect(const JobEntry& job, const NodeEntry& reporter, const v1::HangReport& message,
+              bool& sure) const;
+  // Not heard from for longer than heartbeats take.
+  bool IsSilent(const NodeEntry& node) const;
   void ReachedStep(JobEntry& job, int64_t step);
 
   ClusterState& state_;

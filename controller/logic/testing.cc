@@ -181,6 +181,7 @@ void Harness::SayEnded(const std::string& node, const std::string& job, int64_t 
   ended.mutable_finished()->set_outcome(outcome);
   ended.mutable_finished()->set_message(reason);
   ended.set_rank(rank);
+  ended.set_echo(rank < 0);
   ended.set_cause(outcome == v1::Finished::FAILED ? "trainer_died" : "");
   Say(node, std::move(message));
 }
@@ -208,7 +209,16 @@ void Harness::SayCommit(const std::string& node, const std::string& job, int64_t
   Say(node, std::move(message));
 }
 
-void Harness::SayHang(const std::string& node, const std::string& job, int64_t epoch, int rank) {
+void Harness::SayStopping(const std::string& node, const std::string& job, int64_t epoch,
+                          int64_t step) {
+  v1::AgentMessage message;
+  *message.mutable_stopping()->mutable_epoch() = Epoch(job, epoch);
+  message.mutable_stopping()->set_step(step);
+  Say(node, std::move(message));
+}
+
+void Harness::SayHang(const std::string& node, const std::string& job, int64_t epoch, int rank,
+                      const std::vector<int>& missing) {
   v1::AgentMessage message;
   v1::HangReport& hang = *message.mutable_hang();
   *hang.mutable_epoch() = Epoch(job, epoch);
@@ -216,6 +226,18 @@ void Harness::SayHang(const std::string& node, const std::string& job, int64_t e
   hang.set_group("data");
   hang.set_instruction("reduce block 1");
   hang.set_seconds(3.5);
+  hang.set_local(missing.empty());
+  hang.mutable_missing()->Add(missing.begin(), missing.end());
+  Say(node, std::move(message));
+}
+
+void Harness::SayBeat(const std::string& node, const std::string& job, int64_t epoch, int rank,
+                      const std::string& phase) {
+  v1::AgentMessage message;
+  v1::Heartbeat::Rank& beat = *message.mutable_heartbeat()->add_ranks();
+  *beat.mutable_epoch() = Epoch(job, epoch);
+  beat.set_rank(rank);
+  beat.set_phase(phase);
   Say(node, std::move(message));
 }
 

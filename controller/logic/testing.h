@@ -48,11 +48,16 @@ class Harness {
   void SayStep(const std::string& node, const std::string& job, int64_t epoch, int64_t step);
   void SayEnded(const std::string& node, const std::string& job, int64_t epoch,
                 v1::Finished::Outcome outcome, const std::string& reason = "", int rank = -1);
+  void SayStopping(const std::string& node, const std::string& job, int64_t epoch, int64_t step);
   void SayWritten(const std::string& node, const std::string& job, int64_t epoch, int64_t step,
                   const std::vector<int>& ranks);
   void SayCommit(const std::string& node, const std::string& job, int64_t epoch, int64_t step,
                  const std::string& digest);
-  void SayHang(const std::string& node, const std::string& job, int64_t epoch, int rank);
+  // `missing`: a report of another node's ranks; otherwise of the node's own.
+  void SayHang(const std::string& node, const std::string& job, int64_t epoch, int rank,
+               const std::vector<int>& missing = {});
+  void SayBeat(const std::string& node, const std::string& job, int64_t epoch, int rank,
+               const std::string& phase);
 
   // Job `name` of one rank per node of `nodes`, which have joined: RUNNING.
   void Run(const std::string& name, const std::vector<std::string>& nodes);
