@@ -1,23 +1,14 @@
 #include "client/server_address.h"
 
-#include <fcntl.h>
-#include <netdb.h>
-#include <poll.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
-#include <cerrno>
 #include <cstdlib>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <memory>
 
-#include "absl/cleanup/cleanup.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "spec/problems.h"
 
 namespace strata::client {
@@ -26,27 +17,6 @@ namespace {
 std::string Variable(const char* name) {
   const char* value = std::getenv(name);
   return value == nullptr ? "" : value;
-}
-
-// 0 when connected, else the reason.
-int ConnectTo(const addrinfo& target, absl::Time end) {
-  const int fd = socket(target.ai_family, target.ai_socktype | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-  if (fd < 0) return errno;
-  const absl::Cleanup closer = [fd] { close(fd); };
-  if (connect(fd, target.ai_addr, target.ai_addrlen) == 0) return 0;
-  if (errno != EINPROGRESS) return errno;
-  while (true) {
-    pollfd wait = {fd, POLLOUT, 0};
-    const int64_t left_ms = absl::ToInt64Milliseconds(end - absl::Now());
-    if (left_ms <= 0) return ETIMEDOUT;
-    const int ready = poll(&wait, 1, static_cast<int>(left_ms));
-    if (ready < 0 && errno == EINTR) continue;
-    if (ready <= 0) return ready == 0 ? ETIMEDOUT : errno;
-    int error = 0;
-    socklen_t size = sizeof(error);
-    if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size) != 0) return errno;
-    return error;
-  }
 }
 
 }  // namespace
@@ -128,28 +98,6 @@ absl::StatusOr<ServerAddress> ResolveServer(absl::string_view flag) {
   if (!last.server.empty()) return ParseServerAddress(last.server);
   return absl::UnavailableError(
       "no cluster is known — start one with `strata up`, or name one with --server HOST:PORT");
-}
-
-absl::Status CheckReachable(const ServerAddress& address, absl::Duration deadline) {
-  const absl::Time end = absl::Now() + deadline;
-  addrinfo hints = {};
-  hints.ai_socktype = SOCK_STREAM;
-  addrinfo* found = nullptr;
-  const int failed =
-      getaddrinfo(address.host.c_str(), absl::StrCat(address.port).c_str(), &hints, &found);
-  if (failed != 0) {
-    return absl::UnavailableError(absl::StrCat(address.ToString(), ": ", gai_strerror(failed),
-                                               " — is the host's name right?"));
-  }
-  const std::unique_ptr<addrinfo, void (*)(addrinfo*)> owner(found, freeaddrinfo);
-  int error = ECONNREFUSED;
-  for (const addrinfo* target = found; target != nullptr; target = target->ai_next) {
-    error = ConnectTo(*target, end);
-    if (error == 0) return absl::OkStatus();
-  }
-  return absl::UnavailableError(absl::StrCat(address.ToString(), " does not answer (",
-                                             std::strerror(error),
-                                             ") — is the cluster up? (strata up)"));
 }
 
 }  // namespace strata::client

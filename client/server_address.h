@@ -1,4 +1,4 @@
-// The address of the controller: where it is known from, and whether anything answers there.
+// The address of the controller, and where it is known from.
 #ifndef STRATA_CLIENT_SERVER_ADDRESS_H_
 #define STRATA_CLIENT_SERVER_ADDRESS_H_
 
@@ -8,7 +8,6 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "absl/time/time.h"
 
 namespace strata::client {
 
@@ -39,9 +38,6 @@ void ForgetCluster();
 // `flag` (--server) if not empty, else STRATA_SERVER, else the last `strata up`. Unavailable when
 // none is known.
 absl::StatusOr<ServerAddress> ResolveServer(absl::string_view flag);
-
-// Whether a TCP connection can be made within `deadline`. Unavailable, naming the address.
-absl::Status CheckReachable(const ServerAddress& address, absl::Duration deadline);
 
 }  // namespace strata::client
 

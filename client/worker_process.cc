@@ -14,10 +14,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "client/exit_codes.h"
 #include "client/frames.h"
 #include "client/machine.h"
+#include "common/clock.h"
 #include "common/status_macros.h"
 
 extern char** environ;
@@ -146,7 +146,7 @@ class Session {
     pollfd watched[] = {{events_, POLLIN, 0}, {signals_.fd(), POLLIN, 0}};
     const int ready = poll(watched, 2, kIdleMs);
     if (ready == 0) callbacks_.on_idle();
-    if (kill_at_.has_value() && absl::Now() >= *kill_at_) {
+    if (kill_at_.has_value() && clock_.Now() >= *kill_at_) {
       killpg(pid_, SIGKILL);
       kill_at_.reset();
     }
@@ -160,7 +160,7 @@ class Session {
     while (read(signals_.fd(), &info, sizeof(info)) == static_cast<ssize_t>(sizeof(info))) {
       const int number = static_cast<int>(info.ssi_signo);
       kill(pid_, number);
-      if (++signals_seen_ == 2) kill_at_ = absl::Now() + patience_;
+      if (++signals_seen_ == 2) kill_at_ = clock_.Now() + absl::ToDoubleSeconds(patience_);
       callbacks_.on_signal(number);
     }
   }
@@ -183,14 +183,14 @@ class Session {
   // when it broke the protocol.
   int Reap() {
     if (!trouble_.empty()) killpg(pid_, SIGKILL);
-    const absl::Time end = absl::Now() + patience_;
+    const double end = clock_.Now() + absl::ToDoubleSeconds(patience_);
     bool killed = false;
     while (true) {
       int status = 0;
       const pid_t ended = waitpid(pid_, &status, WNOHANG);
       if (ended == pid_) return status;
       if (ended < 0 && errno != EINTR) return 0;
-      if (!killed && absl::Now() >= end) {
+      if (!killed && clock_.Now() >= end) {
         killpg(pid_, SIGKILL);
         killed = true;
       }
@@ -222,7 +222,8 @@ class Session {
   absl::Duration patience_;
   FrameReader reader_;
   int signals_seen_ = 0;
-  std::optional<absl::Time> kill_at_;
+  const common::MonotonicClock clock_;
+  std::optional<double> kill_at_;
   std::optional<Finished> finished_;
   std::string trouble_;  // the protocol was broken
 };

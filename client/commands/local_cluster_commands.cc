@@ -113,6 +113,7 @@ absl::StatusOr<UpOptions> ReadUpOptions(const Arguments& arguments) {
     if (!listen.ok()) return listen.status();
     options.listen = *listen;
   }
+  options.insecure_listen = arguments.Has("--insecure-listen");
   const std::vector<std::string> nodes = arguments.All("--no-restart");
   options.no_restart = {nodes.begin(), nodes.end()};
   options.binaries = BinaryFolder();
@@ -221,6 +222,8 @@ std::vector<Command> LocalClusterCommands() {
                      {{"--agents", Flag::Kind::kCount, "N", "nodes, n0, n1, …", "", 1, 1024},
                       {"--topology", kText, "F", "the topology file"},
                       {"--listen", kText, "HOST:PORT", "where the controller listens"},
+                      {"--insecure-listen", Flag::Kind::kSwitch, "",
+                       "allow an address that other machines reach: nothing is encrypted"},
                       no_restart,
                       dir},
                      Up),

@@ -102,6 +102,9 @@ absl::StatusOr<ClusterShape> ClusterFolder::ReadShape() const {
   }
   shape.listen = *listen;
   shape.metrics = *metrics;
+  const auto insecure = stored.find("insecure_listen");
+  shape.insecure_listen =
+      insecure != stored.end() && insecure->is_boolean() && insecure->get<bool>();
   const auto no_restart = stored.find("no_restart");
   if (no_restart != stored.end() && no_restart->is_array()) {
     for (const json& node : *no_restart) {
@@ -116,6 +119,7 @@ absl::Status ClusterFolder::WriteShape(const ClusterShape& shape) const {
                        {"listen", shape.listen.ToString()},
                        {"metrics", shape.metrics.ToString()},
                        {"no_restart", shape.no_restart},
+                       {"insecure_listen", shape.insecure_listen},
                        {"threads_per_agent", shape.threads_per_agent},
                        {"binaries", shape.binaries}};
   return ReplaceFile(path_ + "/cluster.json",

@@ -30,7 +30,8 @@ struct ClusterShape {
   ServerAddress metrics;
   std::set<std::string> no_restart;  // nodes whose agents stay dead
   int threads_per_agent = 1;
-  std::string binaries;  // the folder of strata-controller and strata-worker
+  bool insecure_listen = false;  // the controller may listen where other machines reach it
+  std::string binaries;          // the folder of strata-controller and strata-worker
 };
 
 struct RunningProcess {

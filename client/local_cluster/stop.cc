@@ -14,6 +14,7 @@
 namespace strata::client {
 namespace {
 
+constexpr char kSupervisor[] = "strata";
 constexpr char kPrograms[] = "strata-";  // what the names of all members' programs begin with
 
 // Waits until all are gone or the time is over; returns those that stayed.
@@ -88,19 +89,25 @@ absl::Status StopMembers(const ClusterFolder& folder, const StopPatience& patien
 absl::StatusOr<bool> StopCluster(const ClusterFolder& folder, const StopPatience& patience,
                                  const std::function<void()>& on_wait, const common::Clock& clock) {
   const Processes recorded = folder.ReadProcesses();
-  const bool ran = std::any_of(recorded.begin(), recorded.end(),
-                               [](const auto& entry) { return entry.second.id.pid != 0; }) ||
-                   !ProcessesWith(folder.Mark(), kPrograms).empty();
-  const auto supervisor = recorded.find("supervisor");
-  if (supervisor != recorded.end() && supervisor->second.id.pid != 0) {
-    const auto stayed = End({supervisor->second.id}, patience.supervisor_seconds, on_wait, clock);
-    if (!stayed.empty()) {
-      return absl::UnknownError(
-          absl::StrCat("the supervisor, process ", stayed.front().pid, ", does not end"));
-    }
+  const std::vector<ProcessId> members = ProcessesWith(folder.Mark(), kPrograms);
+  bool ran = !members.empty();
+  for (const auto& [name, process] : recorded) ran |= process.id.pid != 0;
+  // Also one that has not recorded itself yet.
+  std::vector<ProcessId> supervisors = ProcessesWith(folder.Mark(), kSupervisor);
+  supervisors.erase(std::remove_if(supervisors.begin(), supervisors.end(),
+                                   [&](const ProcessId& process) {
+                                     return std::find(members.begin(), members.end(), process) !=
+                                            members.end();
+                                   }),
+                    supervisors.end());
+  ran |= !supervisors.empty();
+  const auto stayed = End(supervisors, patience.supervisor_seconds, on_wait, clock);
+  if (!stayed.empty()) {
+    return absl::UnknownError(
+        absl::StrCat("the supervisor, process ", stayed.front().pid, ", does not end"));
   }
   RETURN_IF_ERROR(StopMembers(folder, patience, clock));
-  RETURN_IF_ERROR(folder.WriteProcesses({}));
+  if (!recorded.empty()) RETURN_IF_ERROR(folder.WriteProcesses({}));
   return ran;
 }
 

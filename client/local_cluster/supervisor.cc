@@ -63,6 +63,7 @@ class Supervisor {
          {shape.binaries + "/strata-controller", "--listen", shape.listen.ToString(),
           "--metrics-listen", shape.metrics.ToString(), "--dir", folder.ControllerFolder(),
           "--ready-file", folder.ControllerFolder() + "/ready"}});
+    if (shape.insecure_listen) members_.back().arguments.push_back("--insecure-listen");
     ServerAddress reached = shape.listen;  // from this machine
     if (reached.host == "0.0.0.0") reached.host = "127.0.0.1";
     if (reached.host == "::") reached.host = "::1";

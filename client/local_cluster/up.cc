@@ -100,6 +100,7 @@ class Up {
     if (options_.agents.has_value()) shape.agents = *options_.agents;
     if (shape.agents == 0) shape.agents = 1;
     shape.no_restart = options_.no_restart;
+    shape.insecure_listen = options_.insecure_listen;
     shape.binaries = options_.binaries;
     shape.threads_per_agent = static_cast<int>(ThreadsPerRank(shape.agents));
     for (const std::string& node : shape.no_restart) {
