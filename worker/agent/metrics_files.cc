@@ -5,13 +5,13 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
 #include <map>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "common/status_macros.h"
+#include "worker/agent/small_file.h"
 #include "worker/agent/step_json.h"
 
 namespace strata::worker {
@@ -31,33 +31,10 @@ absl::Status WriteAll(const Descriptor& file, const std::string& path, const std
   return absl::OkStatus();
 }
 
+// Nothing where there is no file yet.
 absl::StatusOr<std::string> ReadAll(const std::string& path) {
-  const Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!file.is_open())
-    return errno == ENOENT ? absl::StatusOr<std::string>("") : PathError(path, "open");
-  std::string text;
-  char bytes[64 << 10];
-  for (;;) {
-    const ssize_t size = read(file.get(), bytes, sizeof(bytes));
-    if (size == 0) return text;
-    if (size > 0) {
-      text.append(bytes, static_cast<size_t>(size));
-    } else if (errno != EINTR) {
-      return PathError(path, "read");
-    }
-  }
-}
-
-absl::Status Replace(const std::string& path, const std::string& text) {
-  const std::string temporary = absl::StrCat(path, ".new");
-  {
-    const Descriptor file(open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
-    if (!file.is_open()) return PathError(path, "create");
-    RETURN_IF_ERROR(WriteAll(file, temporary, text));
-    if (fsync(file.get()) != 0) return PathError(temporary, "fsync");
-  }
-  if (rename(temporary.c_str(), path.c_str()) != 0) return PathError(path, "rename");
-  return absl::OkStatus();
+  absl::StatusOr<std::string> text = ReadFile(path);
+  return absl::IsNotFound(text.status()) ? "" : text;
 }
 
 bool SameFile(const std::string& a, const std::string& b) {
@@ -108,7 +85,7 @@ absl::StatusOr<std::string> CutFile(const std::string& path, int64_t step,
   }
   std::string kept = CutAtStep(text, step);
   if (CountLines(kept) < CountLines(fallback)) kept = fallback;
-  RETURN_IF_ERROR(Replace(path, kept));
+  RETURN_IF_ERROR(ReplaceFile(path, kept, /*durable=*/true));
   return kept;
 }
 

@@ -1,6 +1,7 @@
 #include "worker/trainer/starting_point.h"
 
 #include <algorithm>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -10,7 +11,9 @@
 #include "checkpoint/committer.h"
 #include "checkpoint/layout.h"
 #include "checkpoint/reader.h"
+#include "common/digest.h"
 #include "common/status_macros.h"
+#include "worker/trainer/agent_commit_authority.h"
 #include "worker/trainer/inference_program.h"
 #include "worker/trainer/job_difference.h"
 
@@ -72,9 +75,44 @@ absl::Status UseNewest(const v1::TrainerTask& task, checkpoint::Committer& commi
   return absl::OkStatus();
 }
 
+// The controller has named epoch and checkpoint.
+absl::Status FindControlledStart(const v1::TrainerTask& task, v1::JobPlan& plan) {
+  const v1::Controlled& controlled = task.controlled();
+  const std::string& directory = task.job().checkpoint().directory();
+  RecordedAuthority authority(controlled);
+  checkpoint::Committer committer(directory, checkpoint::PosixFileSystem(), &authority);
+  if (const absl::Status status = committer.PrepareDirectory(); !status.ok()) {
+    return absl::InvalidArgumentError(std::string(status.message()));
+  }
+  plan.set_epoch(controlled.epoch());
+  if (controlled.recover()) {
+    RETURN_IF_ERROR(committer.Recover(plan.epoch()).status());
+    if (!controlled.has_checkpoint()) return RefuseExisting(directory);
+  }
+  if (!controlled.has_checkpoint()) return absl::OkStatus();
+  const v1::RecordedCheckpoint& recorded = controlled.checkpoint();
+  plan.set_checkpoint_folder(
+      absl::StrCat(directory, "/", checkpoint::StepFolderName(recorded.step())));
+  plan.set_start_step(recorded.step());
+  if (!controlled.recover()) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const std::unique_ptr<checkpoint::Checkpoint> found,
+                   checkpoint::Checkpoint::OpenFolder(plan.checkpoint_folder(),
+                                                      checkpoint::Verification::kOnRead));
+  ASSIGN_OR_RETURN(const std::string text,
+                   checkpoint::PosixFileSystem()->ReadWhole(
+                       absl::StrCat(plan.checkpoint_folder(), "/", checkpoint::kManifestName),
+                       checkpoint::kLargestManifestBytes));
+  if (common::DigestOf(text) != recorded.manifest_digest()) {
+    return absl::DataLossError(
+        absl::StrCat(plan.checkpoint_folder(), ": not the manifest that the controller recorded"));
+  }
+  return CheckSameJob(task.job(), *found, plan);
+}
+
 }  // namespace
 
 absl::Status FindStartingPoint(const v1::TrainerTask& task, v1::JobPlan& plan) {
+  if (task.has_controlled()) return FindControlledStart(task, plan);
   const std::string& directory = task.job().checkpoint().directory();
   checkpoint::LocalCommitAuthority authority;
   checkpoint::Committer committer(directory, checkpoint::PosixFileSystem(), &authority);
