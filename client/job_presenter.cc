@@ -96,12 +96,12 @@ void JobPresenter::OnTick() {
   terminal_.Say(line);
 }
 
-void JobPresenter::OnLost(const absl::Status& why) {
+void JobPresenter::OnLost() {
   lost_ = true;
   since_ = told_ = clock_.Now();
-  terminal_.Error(terminal_.Paint(
-      Style::kWarning,
-      absl::StrCat(absl::string_view(why.message()), "; the job does not need it, waiting")));
+  terminal_.Error(terminal_.Paint(Style::kWarning,
+                                  absl::StrCat("the controller does not answer; job ", name_,
+                                               " does not need it, waiting until it is back")));
 }
 
 void JobPresenter::OnBack() {

@@ -5,7 +5,6 @@
 
 #include <string>
 
-#include "absl/status/status.h"
 #include "client/run_presenter.h"
 #include "client/terminal/terminal.h"
 #include "common/clock.h"
@@ -20,7 +19,7 @@ class JobPresenter {
   void OnProgress(const v1::JobProgress& progress);
   // Often: shows that waiting goes on.
   void OnTick();
-  void OnLost(const absl::Status& why);
+  void OnLost();
   void OnBack();
   // Of its end: the curve, the outcome, what to do next. Returns the outcome as an exit code.
   int Conclude(const v1::Job& job);

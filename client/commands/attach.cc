@@ -69,7 +69,7 @@ int Attach(ApiClient& client, const v1::Job& job, const AttachOptions& options,
     presenter.OnTick();
     return !interrupts.interrupted();
   };
-  callbacks.on_lost = [&](const absl::Status& why) { presenter.OnLost(why); };
+  callbacks.on_lost = [&](const absl::Status&) { presenter.OnLost(); };
   callbacks.on_back = [&] { presenter.OnBack(); };
   const absl::StatusOr<v1::Job> ended = FollowJob(client, job.name(), follow, callbacks, clock);
   const std::string name = PlainName(job.name());

@@ -26,8 +26,7 @@ double SecondsOf(const Timestamp& time) {
 }
 
 std::string Ago(bool known, const Timestamp& time, double wall_seconds) {
-  if (!known) return "-";
-  return common::FormatSeconds(std::max(0.0, std::floor(wall_seconds - SecondsOf(time))));
+  return known ? AgeText(wall_seconds - SecondsOf(time)) : "-";
 }
 
 std::string Shortened(const std::string& text) {

@@ -1,14 +1,11 @@
 #include "client/views/node_view.h"
 
-#include <algorithm>
-#include <cmath>
 #include <map>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "client/terminal/table.h"
 #include "client/views/job_view.h"
-#include "common/units.h"
 
 namespace strata::client {
 
@@ -41,13 +38,10 @@ std::string NodeTable(const std::vector<v1::Node>& nodes, double wall_seconds) {
     std::vector<std::string> jobs;
     for (const std::string& job : node.jobs()) jobs.push_back(PlainName(job));
     const double silence = wall_seconds - static_cast<double>(node.last_heartbeat_time().seconds());
-    rows.push_back(
-        {PlainName(node.name()), v1::NodeState_Name(node.state()), node.device(),
-         absl::StrCat(node.devices()), absl::StrCat(node.free()),
-         jobs.empty() ? "-" : absl::StrJoin(jobs, ","),
-         node.has_last_heartbeat_time()
-             ? absl::StrCat(common::FormatSeconds(std::max(0.0, std::floor(silence))), " ago")
-             : "-"});
+    rows.push_back({PlainName(node.name()), v1::NodeState_Name(node.state()), node.device(),
+                    absl::StrCat(node.devices()), absl::StrCat(node.free()),
+                    jobs.empty() ? "-" : absl::StrJoin(jobs, ","),
+                    node.has_last_heartbeat_time() ? absl::StrCat(AgeText(silence), " ago") : "-"});
   }
   return FormatTable({"NAME", "STATE", "DEVICE", "DEVICES", "FREE", "JOBS", "HEARD"}, rows);
 }

@@ -2,8 +2,11 @@
 
 #include <google/protobuf/util/time_util.h>
 
+#include <cmath>
+
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "common/units.h"
 
 namespace strata::client {
 namespace {
@@ -78,6 +81,10 @@ std::string ToYamlText(const Json& value) {
 
 std::string TimeText(const google::protobuf::Timestamp& time) {
   return google::protobuf::util::TimeUtil::ToString(time);
+}
+
+std::string AgeText(double seconds) {
+  return seconds < 1 ? "0 s" : common::FormatSeconds(std::floor(seconds));
 }
 
 std::string ToText(const Json& value, absl::string_view output) {

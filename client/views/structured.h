@@ -26,6 +26,9 @@ std::string ToText(const Json& value, absl::string_view output);
 // "2026-11-21T11:14:38Z"; "InvalidTime" for what is none.
 std::string TimeText(const google::protobuf::Timestamp& time);
 
+// "0 s", "35 s", "2 h 5 min": whole seconds; clocks that differ make no negative ages.
+std::string AgeText(double seconds);
+
 }  // namespace strata::client
 
 #endif  // STRATA_CLIENT_VIEWS_STRUCTURED_H_

@@ -18,14 +18,14 @@ class Core::Impl {
     state.timing = timing;
   }
 
-  // Time passes. While this process itself stood still nobody could be heard: that is no silence.
+  // Time passes. While this process itself stood still nobody could be heard and nothing be done:
+  // that is nobody's silence and no deadline's time.
   void Advance() {
     const double now = clock_->Now();
     const double gap = now - last_input_;
-    if (gap > state.timing.heartbeat_seconds) {
-      for (auto& [name, node] : state.nodes.all()) node.heard_at += gap;
-    }
-    last_input_ = state.now = now;
+    if (gap > state.timing.heartbeat_seconds) standstill_ += gap;
+    last_input_ = now;
+    state.now = now - standstill_;
   }
 
   // After each input: what waits is placed, and the version counter is kept.
@@ -34,13 +34,17 @@ class Core::Impl {
     SaveVersion(state, effects);
   }
 
-  void Start() { last_input_ = state.now = clock_->Now(); }
+  void Start() {
+    last_input_ = state.now = clock_->Now();
+    standstill_ = 0;
+  }
 
   ClusterState state;
 
  private:
   const common::Clock* clock_;
   double last_input_ = 0;
+  double standstill_ = 0;  // seconds, all together
 };
 
 Core::Core(const common::Clock* clock, const Placer* placer, const Timing& timing)

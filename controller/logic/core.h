@@ -84,8 +84,8 @@ class Core {
   void OnAgent(uint64_t session, const v1::AgentMessage& message, Effects& effects);
   void OnSessionEnd(uint64_t session, Effects& effects);
   // Call at least every heartbeat_seconds / 4, with the wall clock for display. Time in which no
-  // input comes for longer than heartbeat_seconds counts as a standstill of the controller, and
-  // not as silence of nodes.
+  // input comes for longer than heartbeat_seconds counts as a standstill of the controller: not as
+  // silence of nodes, nor towards any deadline.
   void OnTick(double wall_seconds, Effects& effects);
 
  private:

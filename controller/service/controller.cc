@@ -33,7 +33,8 @@ constexpr int kKeepaliveMs = 10'000;
 constexpr int kKeepaliveTimeoutMs = 5'000;
 constexpr int kLeastPingIntervalMs = 5'000;
 constexpr int kHandshakeMs = 10'000;
-constexpr auto kShutdown = std::chrono::seconds(2);
+// For the last words to get through; idle connections would hold it up for as long as it may take.
+constexpr auto kShutdown = std::chrono::milliseconds(300);
 // New jobs are refused below this, so that what runs can still be recorded.
 constexpr uint64_t kReservedBytes = uint64_t{32} << 20;
 
@@ -101,7 +102,10 @@ class ControllerImpl final : public Controller {
   }
 
   ~ControllerImpl() override {
-    if (server_ != nullptr) Shutdown();
+    if (server_ == nullptr) return;
+    // Calls may wait already when a start fails: without their answers the server would not end.
+    reactor_.Close(absl::UnavailableError("the controller is shutting down"));
+    Shutdown();
   }
 
   absl::Status Begin();

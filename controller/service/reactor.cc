@@ -130,13 +130,13 @@ absl::Status Reactor::Run(const std::atomic<bool>& stop) {
       status = Process(std::move(batch));
     }
   }
-  Stop(status.ok() ? absl::UnavailableError("the controller is shutting down")
-                   : absl::UnavailableError(
-                         absl::StrCat("the controller ends: ", std::string(status.message()))));
+  Close(status.ok() ? absl::UnavailableError("the controller is shutting down")
+                    : absl::UnavailableError(
+                          absl::StrCat("the controller ends: ", std::string(status.message()))));
   return status;
 }
 
-void Reactor::Stop(const absl::Status& status) {
+void Reactor::Close(const absl::Status& status) {
   ready_ = false;
   std::deque<Input> left;
   {

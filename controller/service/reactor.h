@@ -65,6 +65,9 @@ class Reactor {
   // Runs until `stop` is set (noticed within tick_seconds; a signal handler may set it) or nothing
   // can be made durable any more: then returns why. Inputs that wait are released with Unavailable.
   absl::Status Run(const std::atomic<bool>& stop);
+  // What Run does at its end, for reactors that never ran: refuses all further inputs, releases
+  // those that wait with `status`, tells the listeners. Not beside Run.
+  void Close(const absl::Status& status);
 
   // From any thread. Not OK: the input was refused and neither of its functions will be called.
   // ResourceExhausted: too many wait. Unavailable: the reactor has ended.
@@ -88,7 +91,6 @@ class Reactor {
   // After a commit that the disk had no room for: forgets what was not made durable.
   absl::Status Reload();
   absl::Status CommitTerm();
-  void Stop(const absl::Status& status);
 
   Store* const store_;
   const MakeCore make_core_;
