@@ -194,7 +194,7 @@ class AgentTest : public testing::Test {
         "parallel: {data: ",
         ranks, ", shard: zero1, virtual_shards: 4}\ncheckpoint: {every_steps: ", every,
         ", keep: 3, directory: ", (folder_ / "job" / "checkpoints").string(), "}\n");
-    spec::Problems problems;
+    spec::Problems problems("job.yaml");
     spec::ReadOptions options;
     options.default_name = "tiny";
     v1::JobSpec job = spec::ReadJob(text, options, problems).job;

@@ -43,7 +43,7 @@ void SimNode::Beat() {
 // The verdict on ranks that do not move.
 void SimNode::Watch(Part& part) {
   const EpochWorld& epoch = cluster_.epochs[part.key()];
-  if (part.killing || part.outcome != v1::Finished::OUTCOME_UNSPECIFIED || part.stopping) return;
+  if (part.killing) return;
   v1::AgentMessage message;
   v1::HangReport& hang = *message.mutable_hang();
   *hang.mutable_epoch() = part.prepare.epoch();
@@ -58,6 +58,7 @@ void SimNode::Watch(Part& part) {
     Say(message);
     return EndPart(part, Ended(part.key(), v1::Finished::FAILED, rank, false));
   }
+  if (part.outcome != v1::Finished::OUTCOME_UNSPECIFIED || part.stopping) return;
   if (!part.started || now < since + (epoch.moved ? kHangSeconds : kFirstStepSeconds)) return;
   part.moved_at = now;  // again in a while
   for (int rank = 0; rank < part.prepare.ranks(); ++rank) {

@@ -171,7 +171,7 @@ absl::Status HeldEpoch::StartRanks() {
   v1::Lease& lease = *task.mutable_controlled()->mutable_lease();
   lease.set_seconds(environment_->lease_seconds);
   lease.set_socket(environment_->folder->SocketPath());
-  job_task_.emplace(std::move(task), options.ranks, this);
+  job_task_.emplace(std::move(task), options.ranks, static_cast<Overseer*>(this));
   rank_watch_.emplace(std::move(group), &*job_task_, environment_->clock, /*leased=*/true);
   hang_watch_.emplace(record_.trainers_size(), environment_->clock);
   stage_ = Stage::kHolding;
@@ -195,7 +195,7 @@ std::unique_ptr<HeldEpoch> HeldEpoch::Adopt(EpochEnvironment* environment,
                                 /*from_end=*/true));
   }
   const std::vector<int> ranks = epoch.own();
-  epoch.job_task_.emplace(epoch.MakeTask(), ranks, &epoch);
+  epoch.job_task_.emplace(epoch.MakeTask(), ranks, static_cast<Overseer*>(&epoch));
   epoch.hang_watch_.emplace(static_cast<int>(ranks.size()), environment->clock);
   for (int place = 0; place < record.prepared().ranks_size(); ++place) {
     epoch.hang_watch_->SetGroups(place, record.prepared().ranks(place).prepared());
