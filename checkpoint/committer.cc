@@ -16,6 +16,13 @@ std::string WithoutTrailingSlashes(std::string path) {
   return path;
 }
 
+// Whether something is at the place of a checkpoint; a crash may have left an empty folder there.
+bool IsTaken(FileSystem* files, const std::string& folder) {
+  if (!files->Exists(folder)) return false;
+  const auto names = files->List(folder);
+  return !names.ok() || !names->empty();
+}
+
 }  // namespace
 
 Committer::Committer(std::string directory, FileSystem* files, CommitAuthority* authority)
@@ -43,7 +50,7 @@ absl::StatusOr<Published> Committer::Commit(const CommitRequest& request) {
   const std::string working = absl::StrCat(directory_, "/", EpochFolderName(info.epoch), "/", name);
   ASSIGN_OR_RETURN(const Manifest manifest, JoinFragments(info, request.fragments));
   ASSIGN_OR_RETURN(const std::string text, manifest.ToJson());
-  if (files_->Exists(folder)) {
+  if (IsTaken(files_, folder)) {
     // By an earlier try, or not ours.
     const auto there = files_->ReadWhole(folder + "/" + kManifestName, text.size());
     if (!there.ok() || *there != text) {
@@ -66,7 +73,7 @@ absl::StatusOr<Published> Committer::Commit(const CommitRequest& request) {
 }
 
 absl::Status Committer::Publish(const std::string& from, int64_t step) {
-  RETURN_IF_ERROR(files_->RenameFolder(from, directory_ + "/" + StepFolderName(step)));
+  RETURN_IF_ERROR(files_->PublishFolder(from, directory_ + "/" + StepFolderName(step)));
   return files_->SyncFolder(directory_);
 }
 
@@ -108,7 +115,7 @@ absl::StatusOr<std::vector<int64_t>> Committer::Recover(int64_t current_epoch) {
       const std::optional<int64_t> step = StepFromFolderName(step_name);
       const std::string folder = epoch_folder + "/" + step_name;
       if (!step.has_value() || !files_->Exists(folder + "/" + kManifestName)) continue;
-      if (files_->Exists(directory_ + "/" + step_name)) continue;
+      if (IsTaken(files_, directory_ + "/" + step_name)) continue;
       ASSIGN_OR_RETURN(const bool recorded, authority_->IsRecorded(*epoch, *step, folder));
       if (!recorded) continue;
       RETURN_IF_ERROR(Publish(folder, *step));

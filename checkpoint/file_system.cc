@@ -91,6 +91,24 @@ class Posix final : public FileSystem {
     return RenameFile(from, to);
   }
 
+  absl::Status PublishFolder(const std::string& from, const std::string& to) override {
+    if (mkdir(to.c_str(), 0755) != 0) {
+      if (errno != EEXIST) return StatusFromErrno(errno, to, "create folder");
+      ASSIGN_OR_RETURN(const std::vector<std::string> names, List(to));
+      if (!names.empty()) return StatusFromErrno(EEXIST, to, "rename");
+    }
+    if (renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_EXCHANGE) == 0) {
+      return absl::OkStatus();
+    }
+    int error = errno;
+    if (error == EINVAL || error == ENOSYS) {  // a file system without the flag
+      if (rename(from.c_str(), to.c_str()) == 0) return absl::OkStatus();
+      error = errno;
+    }
+    rmdir(to.c_str());
+    return StatusFromErrno(error, to, "rename");
+  }
+
   absl::Status SyncFolder(const std::string& path) override {
     const int descriptor = open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (descriptor < 0) return StatusFromErrno(errno, path, "open folder");
@@ -166,7 +184,10 @@ absl::Status StatusFromErrno(int error, const std::string& path, const char* act
     case ENOSPC:
     case EDQUOT:
     case EFBIG:
-      return absl::ResourceExhaustedError(text);
+      return absl::ResourceExhaustedError(
+          absl::StrCat(text,
+                       " — make room there or choose another directory, then go on from the newest "
+                       "checkpoint with --resume"));
     case EACCES:
     case EPERM:
     case EROFS:

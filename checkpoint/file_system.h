@@ -40,6 +40,11 @@ class FileSystem {
   virtual absl::Status RenameFile(const std::string& from, const std::string& to) = 0;
   // Renames a folder. AlreadyExists, and nothing done, when `to` exists.
   virtual absl::Status RenameFolder(const std::string& from, const std::string& to) = 0;
+  // Moves a folder to a place where there is nothing, or an empty folder. AlreadyExists, and
+  // nothing done, otherwise. Where the system can exchange folders, an empty one stays at `from`:
+  // programs that walk the tree meanwhile (backups, monitors) do not find a folder gone that they
+  // just listed. A crash inside may leave an empty folder at `to`.
+  virtual absl::Status PublishFolder(const std::string& from, const std::string& to) = 0;
   // Makes the entries of a folder durable.
   virtual absl::Status SyncFolder(const std::string& path) = 0;
   // Removes a file, or a folder with all that is in it; OK if there is none. Follows no links.

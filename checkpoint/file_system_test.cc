@@ -54,6 +54,27 @@ TEST_F(FileSystemTest, CreateFile_UnwritableFolder_IsPermissionDenied) {
   EXPECT_TRUE(absl::IsPermissionDenied(status)) << status;
 }
 
+TEST_F(FileSystemTest, PublishFolder_NothingOrAnEmptyFolderThere_Moves) {
+  for (const char* to : {"/none", "/empty"}) {
+    ASSERT_TRUE(files_->CreateFolder(path_ + "/empty").ok());
+    ASSERT_TRUE(files_->CreateFolder(path_ + "/from").ok());
+    WriteFile(path_ + "/from/file", "x");
+    ASSERT_TRUE(files_->PublishFolder(path_ + "/from", path_ + to).ok());
+    EXPECT_EQ(ReadFile(path_ + to + "/file"), "x");
+    EXPECT_FALSE(files_->Exists(path_ + "/from/file"));
+  }
+}
+
+TEST_F(FileSystemTest, PublishFolder_OntoSomethingOrFromNothing_ChangesNothing) {
+  ASSERT_TRUE(files_->CreateFolder(path_ + "/from").ok());
+  ASSERT_TRUE(files_->CreateFolder(path_ + "/to").ok());
+  WriteFile(path_ + "/to/file", "x");
+  EXPECT_TRUE(absl::IsAlreadyExists(files_->PublishFolder(path_ + "/from", path_ + "/to")));
+  EXPECT_EQ(ReadFile(path_ + "/to/file"), "x");
+  EXPECT_TRUE(absl::IsNotFound(files_->PublishFolder(path_ + "/gone", path_ + "/none")));
+  EXPECT_FALSE(files_->Exists(path_ + "/none"));
+}
+
 TEST_F(FileSystemTest, RenameFolder_OntoSomething_LeavesBoth) {
   ASSERT_TRUE(CreateFolders(files_, path_ + "/a").ok());
   ASSERT_TRUE(CreateFolders(files_, path_ + "/b").ok());

@@ -82,11 +82,13 @@ absl::StatusOr<std::unique_ptr<WritableFile>> FaultyFileSystem::CreateFile(
   return std::make_unique<FaultyFile>(this, path, std::move(real));
 }
 
-absl::Status FaultyFileSystem::Rename(const std::string& from, const std::string& to, bool folder) {
+absl::Status FaultyFileSystem::Rename(const std::string& from, const std::string& to, Move move) {
   RETURN_IF_ERROR(Step(to, "rename"));
   std::optional<std::string> replaced;
-  if (!folder && Exists(to)) replaced = ReadFile(to);
-  RETURN_IF_ERROR(folder ? real_->RenameFolder(from, to) : real_->RenameFile(from, to));
+  if (move == Move::kFile && Exists(to)) replaced = ReadFile(to);
+  RETURN_IF_ERROR(move == Move::kFile     ? real_->RenameFile(from, to)
+                  : move == Move::kFolder ? real_->RenameFolder(from, to)
+                                          : real_->PublishFolder(from, to));
   // What is pending inside a folder moves along with it.
   const auto moved = [&](const std::string& path) {
     const bool inside = path == from || absl::StartsWith(path, from + "/");
@@ -101,10 +103,18 @@ absl::Status FaultyFileSystem::Rename(const std::string& from, const std::string
   return absl::OkStatus();
 }
 absl::Status FaultyFileSystem::RenameFile(const std::string& from, const std::string& to) {
-  return Rename(from, to, false);
+  return Rename(from, to, Move::kFile);
 }
 absl::Status FaultyFileSystem::RenameFolder(const std::string& from, const std::string& to) {
-  return Rename(from, to, true);
+  return Rename(from, to, Move::kFolder);
+}
+absl::Status FaultyFileSystem::PublishFolder(const std::string& from, const std::string& to) {
+  const absl::Status status = Rename(from, to, Move::kPublish);
+  // The place is made, and nothing has moved there.
+  if (!status.ok() && fault_ == Fault::kCrash && done_ == at_) {
+    std::filesystem::create_directory(to);
+  }
+  return status;
 }
 
 absl::Status FaultyFileSystem::SyncFolder(const std::string& path) {

@@ -53,6 +53,7 @@ class FaultyFileSystem final : public FileSystem {
   absl::StatusOr<std::unique_ptr<WritableFile>> CreateFile(const std::string& path) override;
   absl::Status RenameFile(const std::string& from, const std::string& to) override;
   absl::Status RenameFolder(const std::string& from, const std::string& to) override;
+  absl::Status PublishFolder(const std::string& from, const std::string& to) override;
   absl::Status SyncFolder(const std::string& path) override;
   absl::Status RemoveAll(const std::string& path) override;
   bool Exists(const std::string& path) override { return real_->Exists(path); }
@@ -66,7 +67,8 @@ class FaultyFileSystem final : public FileSystem {
  private:
   friend class FaultyFile;
   absl::Status Step(const std::string& path, const char* action);
-  absl::Status Rename(const std::string& from, const std::string& to, bool folder);
+  enum class Move { kFile, kFolder, kPublish };
+  absl::Status Rename(const std::string& from, const std::string& to, Move move);
 
   FileSystem* const real_ = PosixFileSystem();
   const Fault fault_;

@@ -1,7 +1,6 @@
 #include "collectives/message_communicator.h"
 
 #include <algorithm>
-#include <chrono>
 #include <thread>
 
 #include "absl/strings/str_cat.h"
@@ -9,6 +8,7 @@
 #include "collectives/message_tag.h"
 #include "collectives/pieces.h"
 #include "common/check.h"
+#include "common/clock.h"
 #include "common/rng.h"
 #include "common/status_macros.h"
 
@@ -16,13 +16,9 @@ namespace strata::collectives {
 namespace {
 
 // Before Wait sleeps; a wakeup through the kernel costs about as much.
-constexpr auto kSpin = std::chrono::microseconds(20);
+constexpr double kSpinSeconds = 20e-6;
 
-int64_t NowNs() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(
-             std::chrono::steady_clock::now().time_since_epoch())
-      .count();
-}
+int64_t NowNs() { return static_cast<int64_t>(common::MonotonicClock().Now() * 1e9); }
 
 bool IsMisaligned(const void* address, int64_t alignment) {
   return reinterpret_cast<uintptr_t>(address) % alignment != 0;
@@ -193,8 +189,9 @@ absl::StatusOr<bool> MessageCommunicator::Test(OperationId id) {
 }
 
 void MessageCommunicator::Wait(absl::Duration timeout) {
-  const auto start = std::chrono::steady_clock::now();
-  while (std::chrono::steady_clock::now() - start < kSpin) {
+  const common::MonotonicClock clock;
+  const double end = clock.Now() + kSpinSeconds;
+  while (clock.Now() < end) {
     if (cancelled_.load(std::memory_order_acquire) && failure_.ok()) return;
     if (transport_->Poll()) return;
     std::this_thread::yield();  // to ranks that share this core

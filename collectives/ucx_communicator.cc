@@ -1,19 +1,19 @@
 #include "collectives/ucx_communicator.h"
 
-#include <chrono>
 #include <mutex>
 
 #include "absl/strings/str_cat.h"
 #include "collectives/message_communicator.h"
 #include "collectives/transport.h"
 #include "collectives/ucx_worker.h"
+#include "common/clock.h"
 #include "common/status_macros.h"
 
 namespace strata::collectives {
 namespace {
 
 // How long a rank that leaves waits for its last bytes to reach the kernel.
-constexpr auto kFlushTime = std::chrono::seconds(2);
+constexpr double kFlushSeconds = 2;
 
 class UcxTransport final : public Transport {
  public:
@@ -218,7 +218,8 @@ void UcxTransport::Abort() {
 // Lets the last messages leave, which were reported as sent when UCX had taken them; true when all
 // connections are closed.
 bool UcxTransport::Close() {
-  const auto deadline = std::chrono::steady_clock::now() + kFlushTime;
+  const common::MonotonicClock clock;
+  const double deadline = clock.Now() + kFlushSeconds;
   bool closed = true;
   for (Connection& connection : connections_) {
     if (connection.endpoint == nullptr) continue;
@@ -229,8 +230,7 @@ bool UcxTransport::Close() {
     }
     const ucs_status_ptr_t request = ucp_ep_close_nbx(connection.endpoint, &parameters);
     if (!UCS_PTR_IS_PTR(request)) continue;
-    while (ucp_request_check_status(request) == UCS_INPROGRESS &&
-           std::chrono::steady_clock::now() < deadline) {
+    while (ucp_request_check_status(request) == UCS_INPROGRESS && clock.Now() < deadline) {
       if (ucp_worker_progress(worker_->worker()) == 0) worker_->Wait(absl::Milliseconds(1));
     }
     closed &= ucp_request_check_status(request) != UCS_INPROGRESS;

@@ -9,6 +9,7 @@
 #include <new>
 #include <numeric>
 
+#include "common/check.h"
 #include "common/units.h"
 #include "data/testing.h"
 #include "gmock/gmock.h"
@@ -22,7 +23,7 @@ std::atomic<int64_t> allocations = 0;
 void* operator new(size_t size) {
   allocations.fetch_add(1);
   void* const memory = std::malloc(size);
-  if (memory == nullptr) std::abort();
+  STRATA_CHECK(memory != nullptr);
   return memory;
 }
 void operator delete(void* memory) noexcept { std::free(memory); }

@@ -9,6 +9,8 @@
 #include <fstream>
 #include <string>
 
+#include "common/check.h"
+
 namespace strata::data {
 
 // A folder that goes away with the test.
@@ -17,7 +19,7 @@ class TemporaryFolder {
   TemporaryFolder() {
     const char* base = std::getenv("TEST_TMPDIR");
     path_ = std::string(base != nullptr ? base : "/tmp") + "/strata-XXXXXX";
-    if (mkdtemp(path_.data()) == nullptr) std::abort();
+    STRATA_CHECK(mkdtemp(path_.data()) != nullptr);
   }
   ~TemporaryFolder() { std::filesystem::remove_all(path_); }
   TemporaryFolder(const TemporaryFolder&) = delete;

@@ -392,6 +392,16 @@ TEST(MalformedFile, IsRefusedAtAPlace) {
   }
 }
 
+TEST(EmptyKey, IsAnUnknownFieldAtEveryLevel) {
+  EXPECT_TRUE(Says(ProblemsOf(GoodJob() + "\"\": 1\n"), R"(:\d+:1: "": unknown field)"));
+  EXPECT_TRUE(Says(ProblemsOf(Changed("layers: 2", "layers: 2\n  '': 1")),
+                   R"(job\.yaml:5:3: model\."": unknown field.*the keys here are)"));
+  EXPECT_TRUE(Says(ProblemsOf(Changed("- path: /box/text.txt", "- {path: /box/text.txt, \"\": 1}")),
+                   R"(data\.train\[0\]\."": unknown field)"));
+  EXPECT_TRUE(Says(ProblemsOf(Changed("layers: 2", "layers: 2\n  '': 1\n  \"\": 1")),
+                   R"(job\.yaml:6:3: model\."": given twice \(first in line 5\))"));
+}
+
 TEST(TextThatIsNotYaml, HasThatOneProblem) {
   for (const std::string& text :
        {Changed("  layers: 2", "\tlayers: 2"), Changed("layers: 2", "layers: \"2"),

@@ -99,6 +99,31 @@ TEST(Positions, PointToTheValueOrTheNearestSection) {
   EXPECT_EQ(positions.Of("nowhere.at.all").line, 1);
 }
 
+TEST(QuotedWords, AreTheSameAsPlainOnes) {
+  const Outcome json = Read(R"({
+  "name": "bible",
+  "model": {"family": "llama", "layers": 2, "hidden": 64, "heads": 4, "ffn": 128},
+  "data": {"train": [{"path": "text.txt"}], "shuffle": false},
+  "train": {"precision": "f32", "micro_batch": "auto", "schedule": {"name": "wsd"}},
+  "parallel": {"shard": "zero1", "data": 2}
+})");
+  ASSERT_EQ(json.told, "");
+  EXPECT_EQ(json.file.job.model().family(), ModelSpec::FAMILY_LLAMA);
+  EXPECT_EQ(json.file.job.parallel().shard(), ParallelSpec::SHARD_ZERO1);
+  EXPECT_EQ(json.file.job.train().micro_batch(), 0);
+  EXPECT_EQ(Read(Changed("shard: none", "shard: 'none'")).told, "");
+  const Outcome folded = Read(Changed("name: bad", "name: >-\n  folded"));
+  EXPECT_EQ(folded.told, "");
+  EXPECT_EQ(folded.file.job.name(), "folded");
+  EXPECT_TRUE(ReadSet({"parallel=\"auto\""}).file.job.parallel().automatic());
+  EXPECT_THAT(Read(Changed("shard: none", "shard: 'zero9'")).told,
+              HasSubstr("unknown value zero9"));
+  EXPECT_THAT(Read(Changed("layers: 2", "layers: '2'")).told,
+              HasSubstr("must be a whole number, not the text \"2\""));
+  EXPECT_THAT(Read(Changed("fraction: 0.1", "fraction: \"0.1\"")).told,
+              HasSubstr("must be a number, not the text"));
+}
+
 TEST(Setting, ReplacesAddsAndCreatesSections) {
   const Outcome read =
       ReadSet({"train.steps=7", "train.optimizer={learning_rate: 2e-3}", "data.train[0].weight=2",

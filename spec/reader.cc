@@ -62,8 +62,8 @@ class Reader {
   void ReadSection(const YamlNode& node, const std::string& path, Message& section) {
     std::set<absl::string_view> seen;
     for (const YamlNode::Child& child : node.children) {
-      if (child.key.empty() || !seen.insert(child.key).second) continue;  // told by the parser
-      const std::string at = absl::StrCat(path, path.empty() ? "" : ".", Shown(child.key));
+      if (child.keyless || !seen.insert(child.key).second) continue;  // told by the parser
+      const std::string at = PathOf(path, child.key);
       const FieldDescriptor* field = FindKey(*section.GetDescriptor(), child.key);
       if (field == nullptr) {
         ReportUnknown(section, path, at, child);
@@ -89,7 +89,8 @@ class Reader {
   void ReportUnknown(const Message& section, const std::string& path, const std::string& at,
                      const YamlNode::Child& child) {
     if (problems_.full()) return Report(child.key_position, at, "unknown field");
-    const Suggestion meant = SuggestKey(*section.GetDescriptor(), path, child.key);
+    const Suggestion meant =
+        child.key.empty() ? Suggestion{} : SuggestKey(*section.GetDescriptor(), path, child.key);
     if (!meant.path.empty()) meant_.push_back(meant.path);
     Report(child.key_position, at, "unknown field",
            meant.text.empty() ? absl::StrCat("the keys here are ",
@@ -158,12 +159,16 @@ class Reader {
       if (node.text.empty()) return Report(node.position, at, "an empty text");
       return reflection.SetString(&section, &field, node.text);
     }
+    // A word is the same text with and without quotes; a number in quotes is a text.
+    if (field.cpp_type() == FieldDescriptor::CPPTYPE_ENUM) {
+      return ReadWord(field, node, at, section);
+    }
+    if (at == "train.micro_batch" && node.text == "auto") {
+      return reflection.SetInt64(&section, &field, 0);
+    }
     if (node.quoted) return ReportKind(field, node, at);
     switch (field.cpp_type()) {
       case FieldDescriptor::CPPTYPE_INT64: {
-        if (at == "train.micro_batch" && node.text == "auto") {
-          return reflection.SetInt64(&section, &field, 0);
-        }
         const auto value = ParseCount(node.text);
         if (!value.ok()) return refuse(value.status());
         if (CheckBounds(node, at, static_cast<double>(*value))) {
@@ -182,8 +187,6 @@ class Reader {
         if (!value.ok()) return refuse(value.status());
         return reflection.SetBool(&section, &field, *value);
       }
-      case FieldDescriptor::CPPTYPE_ENUM:
-        return ReadWord(field, node, at, section);
       default:
         return;  // JobSpec has no other types; schema_test holds it to that
     }

@@ -119,8 +119,8 @@ class TreeBuilder final : public YAML::EventHandler {
       return absl::StrCat(top.path, "[", top.node->children.size(), "]");
     }
     if (top.expects_key || top.node->children.empty()) return top.path;
-    return absl::StrCat(top.path, top.path.empty() ? "" : ".",
-                        Shown(top.node->children.back().key));
+    const YamlNode::Child& child = top.node->children.back();
+    return child.keyless ? top.path : PathOf(top.path, child.key);
   }
 
   bool AtKey() const { return !frames_.empty() && frames_.back().expects_key; }
@@ -129,7 +129,7 @@ class TreeBuilder final : public YAML::EventHandler {
     if (AtKey()) {
       if (kind == YamlNode::Kind::kNull)
         Report(mark, "a key is missing before ':'", "name the key");
-      AddKey(mark, text);
+      AddKey(mark, text, kind == YamlNode::Kind::kNull);
       return &scratch_;
     }
     YamlNode* node = Place(kind, mark);
@@ -137,16 +137,15 @@ class TreeBuilder final : public YAML::EventHandler {
     return node;
   }
 
-  void AddKey(const YAML::Mark& mark, const std::string& key) {
+  void AddKey(const YAML::Mark& mark, const std::string& key, bool keyless) {
     Frame& top = frames_.back();
-    if (!key.empty() && !top.keys.insert(key).second && !problems_.full()) {
+    if (!keyless && !top.keys.insert(key).second && !problems_.full()) {
       const YamlNode::Child* first = top.node->Find(key);
-      problems_.Add({ToPosition(mark),
-                     absl::StrCat(top.path, top.path.empty() ? "" : ".", Shown(key)),
+      problems_.Add({ToPosition(mark), PathOf(top.path, key),
                      absl::StrCat("given twice (first in line ", first->key_position.line, ")"),
                      "remove one of them"});
     }
-    top.node->children.push_back({key, ToPosition(mark), std::make_unique<YamlNode>()});
+    top.node->children.push_back({key, ToPosition(mark), std::make_unique<YamlNode>(), keyless});
     top.node->children.back().node->position = ToPosition(mark);
     top.expects_key = false;
   }
@@ -194,7 +193,7 @@ class TreeBuilder final : public YAML::EventHandler {
   void Close() {
     const bool was_key = frames_.back().is_key;
     frames_.pop_back();
-    if (was_key) AddKey(YAML::Mark::null_mark(), "");
+    if (was_key) AddKey(YAML::Mark::null_mark(), "", true);
   }
 
   absl::string_view text_;
@@ -208,7 +207,7 @@ class TreeBuilder final : public YAML::EventHandler {
 
 // What yaml-cpp's messages mean to somebody who does not know YAML's grammar.
 std::string Explain(const std::string& message) {
-  using namespace YAML;
+  namespace ErrorMsg = YAML::ErrorMsg;
   if (message == ErrorMsg::BAD_FILE) return "nested too deep";
   if (message == ErrorMsg::MAP_VALUE) {
     return "a ':' where none may stand (is the line before it indented differently or missing its "
@@ -234,9 +233,13 @@ Position Clamp(Position position, absl::string_view text) {
 
 }  // namespace
 
+std::string PathOf(absl::string_view section, absl::string_view key) {
+  return absl::StrCat(section, section.empty() ? "" : ".", key.empty() ? "\"\"" : Shown(key));
+}
+
 const YamlNode::Child* YamlNode::Find(absl::string_view key) const {
   for (const Child& child : children) {
-    if (child.key == key) return &child;
+    if (child.key == key && !child.keyless) return &child;
   }
   return nullptr;
 }

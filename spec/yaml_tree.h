@@ -18,6 +18,7 @@ struct YamlNode {
     std::string key;  // empty in a sequence
     Position key_position;
     std::unique_ptr<YamlNode> node;
+    bool keyless = false;  // no text stands where the key should (already a problem)
   };
 
   Kind kind = Kind::kNull;
@@ -31,6 +32,9 @@ struct YamlNode {
   Child* Find(absl::string_view key);
   const Child* Find(absl::string_view key) const;
 };
+
+// The path of a key in the section at `section`, as messages show it; an empty key is "".
+std::string PathOf(absl::string_view section, absl::string_view key);
 
 // Parses one document. Problems have their places; what could be read despite them is returned,
 // null when the text is not YAML at all. An empty text gives a kNull node.

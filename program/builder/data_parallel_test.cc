@@ -9,6 +9,7 @@
 #include "program/passes/memory.h"
 #include "program/passes/timeline.h"
 #include "program/passes/verify.h"
+#include "program/testing/golden.h"
 #include "program/testing/toy_graph.h"
 
 namespace strata::program {
@@ -54,6 +55,13 @@ TEST(DataParallelTest, EveryLayoutIsVerified) {
       }
     }
   }
+}
+
+TEST(DataParallelTest, DumpIsStable) {
+  const DataParallelPrograms built = Build(2, 4, true);
+  std::string text;
+  for (const Program& program : built.set.programs) text += Dump(built.set, program);
+  EXPECT_EQ(CompareWithGolden("program/builder/goldens/data_parallel.txt", text), "");
 }
 
 TEST(DataParallelTest, RefusesWhatDoesNotDivide) {

@@ -67,7 +67,12 @@ std::string SlotText(const Slot& slot, const Placement& placement) {
 }
 
 std::string TemplateText(const Template& tmpl) {
-  std::string text = absl::StrCat("template ", tmpl.name, " frame ", tmpl.frame_bytes, "\n");
+  std::string text = absl::StrCat("template ", tmpl.name, " frame ", tmpl.frame_bytes,
+                                  " locals at ", absl::StrJoin(tmpl.local_offsets, ","), "\n");
+  // Enough digits to tell any two numbers apart.
+  const auto append_exactly = [](std::string* out, double value) {
+    absl::StrAppendFormat(out, "%.17g", value);
+  };
   const int formals = static_cast<int>(tmpl.formals.size());
   for (const Op& op : tmpl.ops) {
     absl::StrAppend(&text, "  ", Name(op.stream), " ", Name(op.kind));
@@ -78,11 +83,12 @@ std::string TemplateText(const Template& tmpl) {
                                         : tmpl.formals[operand.slot].name,
                                   operand));
     }
-    absl::StrAppend(&text, " {", absl::StrJoin(op.ints, ","), ";", absl::StrJoin(op.floats, ","),
-                    "}");
+    absl::StrAppend(&text, " {", absl::StrJoin(op.ints, ","), ";",
+                    absl::StrJoin(op.floats, ",", append_exactly), "}");
     if (op.kind == OpKind::kCollective) {
       const Communication& c = op.communication;
-      absl::StrAppend(&text, " ", Name(c.op), " ", Name(c.group), " ", Name(c.dtype), " ", c.bytes);
+      absl::StrAppend(&text, " ", Name(c.op), " ", Name(c.group), " ", Name(c.dtype), " ", c.bytes,
+                      c.op == CollectiveOp::kBroadcast ? absl::StrCat(" root ", c.root) : "");
     }
     for (const int dependency : op.dependencies) absl::StrAppend(&text, " after ", dependency);
     absl::StrAppend(&text, "\n");

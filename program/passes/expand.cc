@@ -1,5 +1,6 @@
 #include "program/passes/expand.h"
 
+#include <algorithm>
 #include <array>
 #include <utility>
 
@@ -77,6 +78,8 @@ class Expander {
         }
         for (const Operand& operand : op.operands) {
           action.operands.push_back(Resolve(operand, tmpl, instruction));
+          action.locals.push_back(
+              std::max(-1, operand.slot - static_cast<int>(tmpl.formals.size())));
         }
         Push(std::move(action));
       }
@@ -86,6 +89,9 @@ class Expander {
       ends[static_cast<int>(result_.actions[a].stream)] = a;
     }
     ends_.push_back(ends);
+    if (first_.back() < static_cast<int>(result_.actions.size())) {
+      last_[static_cast<int>(instruction.stream)] = index;
+    }
   }
 
   void Push(Action action) {
@@ -93,7 +99,6 @@ class Expander {
       action.operands.push_back(
           {.slot = set_.scalars, .offset = ScalarOffset(action.predicate->scalar), .bytes = 8});
     }
-    last_of_step_[static_cast<int>(action.stream)] = static_cast<int>(result_.actions.size());
     result_.actions.push_back(std::move(action));
   }
 
@@ -107,66 +112,34 @@ class Expander {
     action.dependencies.push_back(dependency);
   }
 
-  // The instruction's own dependencies, and, for a call, its place on the caller's stream: forks
-  // and joins.
+  void DependOn(Action& action, const Ends& ends, int steps_back) const {
+    for (const int end : ends) DependOn(action, end, steps_back);
+  }
+
+  // What the instruction waits for as a whole holds for its first action on each stream: its own
+  // dependencies, and whatever the stream's instruction before it has begun on any stream; before
+  // the first of a step comes the last of the step before.
   void AddDependencies(int index) {
     const Instruction& instruction = program_.instructions[index];
     const int caller = static_cast<int>(instruction.stream);
+    const bool first_of_step = previous_[caller] < 0;
+    const int previous = first_of_step ? last_[caller] : previous_[caller];
     const int end = index + 1 < static_cast<int>(first_.size())
                         ? first_[index + 1]
                         : static_cast<int>(result_.actions.size());
-    Ends seen = NoEnds();
+    std::array<bool, kStreamCount> seen{};
     for (int a = first_[index]; a < end; ++a) {
       Action& action = result_.actions[a];
-      const int stream = static_cast<int>(action.stream);
       if (action.op != nullptr) {
         for (const int op : action.op->dependencies) DependOn(action, first_[index] + op, 0);
       }
-      if (seen[stream] < 0) {  // the call's first action on this stream
-        for (const Dependency& dependency : instruction.dependencies) {
-          for (const int other : ends_[dependency.instruction])
-            DependOn(action, other, dependency.steps_back);
-        }
-        if (stream == caller) {
-          for (const auto& [other, steps_back] : TakeJoins(caller))
-            DependOn(action, other, steps_back);
-        } else if (newest_[caller] >= 0) {
-          DependOn(action, newest_[caller], 0);
-        } else {
-          DependOn(action, last_of_step_[caller], 1);
-        }
+      if (std::exchange(seen[static_cast<int>(action.stream)], true)) continue;
+      for (const Dependency& dependency : instruction.dependencies) {
+        DependOn(action, ends_[dependency.instruction], dependency.steps_back);
       }
-      seen[stream] = a;
+      if (previous >= 0) DependOn(action, ends_[previous], first_of_step ? 1 : 0);
     }
-    if (seen[caller] >= 0) newest_[caller] = seen[caller];
-    for (int s = 0; s < kStreamCount; ++s) {
-      if (s != caller && seen[s] >= 0) joins_[caller].push_back(seen[s]);
-    }
-  }
-
-  // Actions that calls on this stream left running on others; for the stream's first action, those
-  // of the last step.
-  std::vector<std::pair<int, int>> TakeJoins(int caller) {
-    std::vector<std::pair<int, int>> joins;
-    if (newest_[caller] < 0) {
-      for (const int other : JoinsOfWholeStep(caller)) joins.emplace_back(other, 1);
-    }
-    for (const int other : joins_[caller]) joins.emplace_back(other, 0);
-    joins_[caller].clear();
-    return joins;
-  }
-
-  // What the last call of the step on this stream leaves open at the step's end.
-  std::vector<int> JoinsOfWholeStep(int caller) const {
-    std::vector<int> open;
-    for (int i = static_cast<int>(program_.instructions.size()) - 1; i >= 0; --i) {
-      if (static_cast<int>(program_.instructions[i].stream) != caller) continue;
-      for (int s = 0; s < kStreamCount; ++s) {
-        if (s != caller && ends_[i][s] >= 0) open.push_back(ends_[i][s]);
-      }
-      if (ends_[i][caller] >= 0) break;
-    }
-    return open;
+    if (end > first_[index]) previous_[caller] = index;
   }
 
   const ProgramSet& set_;
@@ -174,9 +147,10 @@ class Expander {
   ExpandedProgram result_;
   std::vector<int> first_;  // first action of each instruction
   std::vector<Ends> ends_;
-  Ends last_of_step_ = NoEnds();
-  Ends newest_ = NoEnds();
-  std::array<std::vector<int>, kStreamCount> joins_;
+  // Per stream: the instruction that came before on it in this step, and the last one of a step;
+  // -1: none. Instructions without actions are passed over.
+  Ends previous_ = NoEnds();
+  Ends last_ = NoEnds();
 };
 
 }  // namespace

@@ -27,6 +27,7 @@ struct Action {
   Mechanism mechanism = Mechanism::kCall;
   Stream stream = Stream::kCompute;
   std::vector<Operand> operands;
+  std::vector<int> locals;  // of a call, per operand: the template's local it is part of; -1: none
   Communication communication;                 // collective, send, receive
   std::vector<ActionDependency> dependencies;  // on other streams
   std::optional<Predicate> predicate;
@@ -35,11 +36,13 @@ struct Action {
     return mechanism == Mechanism::kCollective || mechanism == Mechanism::kSend ||
            mechanism == Mechanism::kReceive;
   }
+  int local(size_t operand) const { return operand < locals.size() ? locals[operand] : -1; }
 };
 
-// A call is a unit on its caller's stream: ops that it puts on other streams start after the
-// stream's earlier actions and the call's dependencies, and the stream goes on after they have
-// ended. A predicate adds a read of its scalar. Actions keep the list order of instructions, then
+// A call is a unit on its caller's stream: ops that it puts on other streams start after all that
+// the stream's earlier instructions began (on whatever streams) and after the call's dependencies,
+// and the stream goes on after they have ended; also from one step to the next. A predicate adds a
+// read of its scalar. Actions keep the list order of instructions, then
 // of ops.
 struct ExpandedProgram {
   std::vector<Action> actions;

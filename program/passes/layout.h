@@ -18,14 +18,17 @@ inline constexpr int64_t kPageBytes = 4096;
 //  2. adds a frame slot to every call;
 //  3. decides for each versioned slot whether versions s and s+1 share bytes: they do when every
 //  other use of version s
-//     ends before the write of s+1 begins;
+//     ends before the write of s+1 begins, and s+1 is written only where the step is applied;
 //  4. places persistent slots, then each program's transient ones: two may share bytes where their
 //  uses do not
 //     interleave in list order (best fit, larger slots first);
 //  5. adds the missing dependencies between instructions of different streams that meet on the same
 //  bytes, within the
-//     step and between consecutive steps.
-// Errors: InvalidArgument for operands outside their slots or templates.
+//     step and between consecutive steps, whether the steps are applied or not.
+// A template's formals are taken to be different bytes: a call that binds two of them to the same
+// ones must not use them on different streams (the verifier refuses it).
+// Errors: InvalidArgument for operands outside their slots or templates, and for references to what
+// does not exist or does not come before.
 absl::Status LayOut(ProgramSet& set);
 
 }  // namespace strata::program

@@ -147,6 +147,7 @@ class Machine {
     const Action& own = action(rank, node);
     const Communication& mine = own.communication;
     const std::vector<int> members = mesh_.Members(mine.group, rank);
+    RETURN_IF_ERROR(CheckMember(rank, node));
     std::vector<int> nodes;
     double begin = 0;
     for (const int member : members) {
@@ -176,6 +177,14 @@ class Machine {
     return true;
   }
 
+  absl::Status CheckMember(int rank, int node) const {
+    const Group group = action(rank, node).communication.group;
+    if (mesh_.IndexIn(group, rank) >= 0) return absl::OkStatus();
+    return absl::FailedPreconditionError(absl::StrCat(
+        At(rank, node), " communicates in group ", Name(group), " {",
+        absl::StrJoin(mesh_.Members(group, rank), ", "), "}, of which it is no member"));
+  }
+
   int Peer(int rank, const Communication& c) const {
     const std::vector<int> members = mesh_.Members(c.group, rank);
     const int size = static_cast<int>(members.size());
@@ -185,6 +194,7 @@ class Machine {
   // A send and its receive meet when each is at the head of its stream.
   absl::StatusOr<bool> TryMessage(int rank, int node) {
     const Action& own = action(rank, node);
+    RETURN_IF_ERROR(CheckMember(rank, node));
     const int peer = Peer(rank, own.communication);
     const Mechanism wanted =
         own.mechanism == Mechanism::kSend ? Mechanism::kReceive : Mechanism::kSend;

@@ -25,7 +25,12 @@ struct RankTimes {
   std::vector<Span> spans;
 };
 
+// Movable only: copies would point into the original.
 struct MachineResult {
+  MachineResult() = default;
+  MachineResult(MachineResult&&) = default;
+  MachineResult& operator=(MachineResult&&) = default;
+
   std::vector<ExpandedProgram> stages;  // owns what ranks point to
   std::vector<RankTimes> ranks;
 };

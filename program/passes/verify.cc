@@ -21,8 +21,7 @@ absl::Status Verify(const std::vector<const ProgramSet*>& stages, const std::str
     const Program* found = stage->find(program);
     if (found == nullptr)
       return absl::NotFoundError(absl::StrCat("a stage has no program ", program));
-    const GroupSizes& sizes = mesh.sizes;
-    const int largest = std::max({sizes.data, sizes.tensor, sizes.context});
+    const int largest = mesh.sizes.world();  // the index in smaller groups stops at their last
     for (const int index : std::set<int>{0, std::min(1, largest - 1), largest - 1}) {
       RETURN_IF_ERROR(VerifyRank(*stage, *found, index));
     }

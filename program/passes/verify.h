@@ -18,6 +18,8 @@ namespace strata::program {
 //  - missing producers: bytes read that were never written in this step (or ever, for persistent
 //  slots), that another
 //    slot has overwritten, or whose version has been replaced;
+//  - clashes inside an action: different slots or locals on the same bytes, one of them written;
+//  - places: misaligned, outside the arena, or persistent slots that share bytes with anything;
 //  - missing reductions: bytes read as complete that are still partial sums over a group, or the
 //  reverse.
 absl::Status VerifyRank(const ProgramSet& set, const Program& program, int shard_index);

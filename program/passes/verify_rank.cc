@@ -8,6 +8,7 @@
 #include "program/passes/expand.h"
 #include "program/passes/order.h"
 #include "program/passes/verify.h"
+#include "program/passes/verify_places.h"
 
 namespace strata::program {
 namespace {
@@ -25,6 +26,7 @@ std::string PartialText(Partial partial) {
 struct Segment {
   int64_t end = 0;
   int slot = -1;
+  int local = -1;       // of a call's frame: whose; -1: no frame
   int64_t version = 0;  // absolute: updates before the first step count as 0
   int copy = -1;        // step of the last write; -1: there before the first
   Partial partial = 0;
@@ -118,11 +120,47 @@ class RankVerifier {
     }
     const int node = order_.Add(action.stream, before);
     if (Skipped(action)) return absl::OkStatus();
-    for (const Operand& operand : action.operands) {
-      if (operand.reads()) RETURN_IF_ERROR(Read(node, action.stream, operand));
+    RETURN_IF_ERROR(CheckWithinAction(node, action));
+    for (size_t o = 0; o < action.operands.size(); ++o) {
+      if (action.operands[o].reads())
+        RETURN_IF_ERROR(Read(node, action.stream, action.operands[o], action.local(o)));
     }
-    for (const Operand& operand : action.operands) {
-      if (operand.writes()) RETURN_IF_ERROR(Write(node, operand));
+    for (size_t o = 0; o < action.operands.size(); ++o) {
+      if (action.operands[o].writes())
+        RETURN_IF_ERROR(Write(node, action.operands[o], action.local(o)));
+    }
+    return absl::OkStatus();
+  }
+
+  // Operands lie inside their slots, and different slots (or locals) of one action do not meet on
+  // bytes that it writes: nothing says in which order a kernel touches them.
+  absl::Status CheckWithinAction(int node, const Action& action) const {
+    for (size_t o = 0; o < action.operands.size(); ++o) {
+      const Operand& operand = action.operands[o];
+      const Slot& slot = set_.slot(program_, operand.slot);
+      const int64_t begin = Begin(operand);
+      const int64_t first = set_.placement(program_, operand.slot).at(version_, operand.version);
+      if (operand.bytes < 0 || begin < first || begin + operand.bytes > first + slot.bytes) {
+        return Refuse(node, operand,
+                      absl::StrCat("bytes [", begin - first, ", ", begin - first + operand.bytes,
+                                   ") of ", slot.bytes));
+      }
+      if (operand.version != 0 && (operand.version != 1 || !slot.versioned)) {
+        return Refuse(node, operand, absl::StrCat("it has no version ", operand.version));
+      }
+      if (operand.bytes == 0) continue;
+      for (size_t p = 0; p < o; ++p) {
+        const Operand& other = action.operands[p];
+        const bool same = other.slot == operand.slot && action.local(p) == action.local(o);
+        if (same || (!operand.writes() && !other.writes()) || other.bytes == 0 ||
+            set_.slot(program_, other.slot).tier != slot.tier ||
+            Begin(other) >= begin + operand.bytes || begin >= Begin(other) + other.bytes) {
+          continue;
+        }
+        return Refuse(node, operand,
+                      absl::StrCat("the same action ", Name(other.access), "s ",
+                                   SlotText(other.slot), " on the same bytes"));
+      }
     }
     return absl::OkStatus();
   }
@@ -143,7 +181,7 @@ class RankVerifier {
            operand.shard_stride * index;
   }
 
-  absl::Status Read(int node, Stream stream, const Operand& operand) {
+  absl::Status Read(int node, Stream stream, const Operand& operand, int local) {
     if (operand.bytes == 0) return absl::OkStatus();
     const Slot& slot = set_.slot(program_, operand.slot);
     Segments& segments = tiers_[static_cast<int>(slot.tier)];
@@ -156,19 +194,21 @@ class RankVerifier {
             node, operand,
             absl::StrCat("nothing has produced its bytes from ", at - begin + operand.offset));
       }
-      RETURN_IF_ERROR(CheckRead(node, operand, slot, it->second));
+      RETURN_IF_ERROR(CheckRead(node, operand, local, it->second));
       it->second.readers[static_cast<int>(stream)] = node;
       at = it->second.end;
     }
     return absl::OkStatus();
   }
 
-  absl::Status CheckRead(int node, const Operand& operand, const Slot& slot,
+  absl::Status CheckRead(int node, const Operand& operand, int local,
                          const Segment& segment) const {
-    if (segment.slot != operand.slot) {
+    const Slot& slot = set_.slot(program_, operand.slot);
+    if (segment.slot != operand.slot || segment.local != local) {
+      const std::string as = segment.local < 0 ? "" : absl::StrCat(", local ", segment.local, ",");
       return Refuse(node, operand,
-                    absl::StrCat("its bytes were overwritten as ", SlotText(segment.slot), " by ",
-                                 At(segment.writer)));
+                    absl::StrCat("its bytes were overwritten as ", SlotText(segment.slot), as,
+                                 " by ", At(segment.writer)));
     }
     if (!slot.persistent && segment.copy != copy_) {
       return Refuse(node, operand,
@@ -193,7 +233,7 @@ class RankVerifier {
     return absl::OkStatus();
   }
 
-  absl::Status Write(int node, const Operand& operand) {
+  absl::Status Write(int node, const Operand& operand, int local) {
     if (operand.bytes == 0) return absl::OkStatus();
     Segments& segments = tiers_[static_cast<int>(set_.slot(program_, operand.slot).tier)];
     const int64_t begin = Begin(operand), end = begin + operand.bytes;
@@ -216,6 +256,7 @@ class RankVerifier {
     }
     segments[begin] = {.end = end,
                        .slot = operand.slot,
+                       .local = local,
                        .version = version_ + operand.version,
                        .copy = copy_,
                        .partial = operand.partial,
@@ -238,6 +279,7 @@ class RankVerifier {
 }  // namespace
 
 absl::Status VerifyRank(const ProgramSet& set, const Program& program, int shard_index) {
+  RETURN_IF_ERROR(VerifyPlaces(set, program));
   for (const Outcome outcome : {Outcome{true, true}, Outcome{true, false}, Outcome{false, false}}) {
     RETURN_IF_ERROR(RankVerifier(set, program, shard_index, outcome).Run());
   }

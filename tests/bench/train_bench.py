@@ -73,7 +73,8 @@ def measure(name, options, folder, text, bench) -> dict:
               "model_flops_per_second": flops / seconds, "matmul_flops_per_second": [before, after],
               "share": flops / seconds / rate, "predicted_bytes": memory["predicted_bytes"],
               "arena_bytes": memory["arena_bytes"], "measured_less_overhead_bytes": seen}
-    purposes = [record.get("purpose_seconds", {}) for record in records[1:]]
+    purposes = [{key: sum(value.get(k, 0) for k in ("compute_seconds", "exposed_seconds"))
+                 for key, value in record.get("purposes", {}).items()} for record in records[1:]]
     keys = {key for found in purposes for key in found}
     result["purpose_seconds"] = {key: statistics.median(p.get(key, 0) for p in purposes) for key in sorted(keys)}
     print(f"{name}: {seconds:.3f} s a step, {result['tokens_per_second']:.0f} tokens/s, {flops / seconds / 1e9:.0f} of "

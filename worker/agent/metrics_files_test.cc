@@ -61,6 +61,9 @@ TEST(StepJsonTest, NumbersReadBackToTheSameBits) {
   v1::TierMemory* const host = record.add_memory();
   host->set_tier("host");
   host->set_predicted_bytes(1LL << 60);
+  v1::PurposeSeconds* const reduce = record.add_purposes();
+  reduce->set_purpose("reduce");
+  reduce->set_exposed_seconds(0.1);
   const nlohmann::json read = nlohmann::json::parse(StepLine(record));
   EXPECT_EQ(read["loss"].get<double>(), record.loss());
   EXPECT_EQ(read["grad_norm"].get<double>(), record.grad_norm());
@@ -68,6 +71,7 @@ TEST(StepJsonTest, NumbersReadBackToTheSameBits) {
   EXPECT_EQ(read["seconds"].get<double>(), record.seconds());
   EXPECT_EQ(read["validation_loss"].get<double>(), record.validation_loss());
   EXPECT_EQ(read["memory"]["host"]["predicted_bytes"].get<int64_t>(), 1LL << 60);
+  EXPECT_EQ(read["purposes"]["reduce"]["exposed_seconds"].get<double>(), 0.1);
   EXPECT_FALSE(read.contains("predicted_seconds"));
 }
 

@@ -1,13 +1,19 @@
 #include "worker/agent/standalone.h"
 
+#include <filesystem>
 #include <numeric>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
+#include "worker/agent/directory_lock.h"
 #include "worker/agent/epoch_folder.h"
 #include "worker/agent/job_task.h"
 #include "worker/agent/local_overseer.h"
+#include "worker/agent/machine_memory.h"
 #include "worker/agent/metrics_files.h"
 #include "worker/agent/plan_task.h"
 #include "worker/agent/request_check.h"
@@ -17,10 +23,12 @@
 namespace strata::worker {
 namespace {
 
-// Invalid files and folders are the user's (2), what breaks is the job's (1).
+// Invalid files and folders are the user's (2), what fits nowhere is infeasible (3), what breaks is
+// the job's (1).
 v1::Finished FailedWith(const absl::Status& status) {
   const bool usage = status.code() == absl::StatusCode::kInvalidArgument;
-  return Failed(usage ? 2 : 1, std::string(status.message()));
+  const bool infeasible = status.code() == absl::StatusCode::kResourceExhausted;
+  return Failed(usage ? 2 : infeasible ? 3 : 1, std::string(status.message()));
 }
 
 v1::TrainerTask MakeTask(const v1::StandaloneRequest& request) {
@@ -69,6 +77,25 @@ v1::Finished RunRanks(const v1::TrainerTask& task, const std::string& progress_f
   return Supervise(options, job, client, clock);
 }
 
+constexpr double kLockPatienceSeconds = 3;  // the trainers of a killed run end within it
+
+// Two runs must not share the job's directory, nor that of its checkpoints.
+absl::Status LockDirectories(const v1::StandaloneRequest& request, const common::Clock& clock,
+                             std::vector<DirectoryLock>& locks) {
+  for (const std::string& directory :
+       {request.job_directory(), request.job().checkpoint().directory()}) {
+    std::error_code error;
+    if (directory.empty() || (!locks.empty() && std::filesystem::equivalent(
+                                                    directory, request.job_directory(), error))) {
+      continue;
+    }
+    ASSIGN_OR_RETURN(DirectoryLock lock,
+                     DirectoryLock::Acquire(directory, kLockPatienceSeconds, clock));
+    locks.push_back(std::move(lock));
+  }
+  return absl::OkStatus();
+}
+
 // The job's directory and its records, made ready for this epoch.
 absl::StatusOr<MetricsFiles> OpenMetrics(const v1::StandaloneRequest& request,
                                          const v1::JobPlan& plan, const std::string& epoch_folder,
@@ -93,6 +120,11 @@ v1::Finished RunStandalone(const v1::StandaloneRequest& request, ClientLink& cli
   }
   v1::TrainerTask task = MakeTask(request);
   const bool train = task.kind() == v1::TrainerTask::KIND_TRAIN;
+  std::vector<DirectoryLock> locks;
+  if (train) {
+    const absl::Status locked = LockDirectories(request, clock, locks);
+    if (!locked.ok()) return FailedWith(locked);
+  }
   if (train) task.set_minimum_epoch(NewestEpoch(request.job_directory()) + 1);
 
   PlanTask planning(task);
@@ -104,6 +136,8 @@ v1::Finished RunStandalone(const v1::StandaloneRequest& request, ClientLink& cli
     client.Notice(notice.severity(), notice.text());
   }
   task.mutable_plan()->clear_notices();
+  const absl::Status fits = CheckMemory(task.plan(), task.ranks(), MachineMemoryBytes());
+  if (!fits.ok()) return FailedWith(fits);
   if (!train) return RunRanks(task, "", nullptr, client, clock);
   const absl::StatusOr<std::string> folder =
       MakeEpochFolder(request.job_directory(), task.plan().epoch());

@@ -43,6 +43,17 @@ std::optional<int64_t> IntegerOfLine(absl::string_view line, const char* key) {
   return found->get<int64_t>();
 }
 
+std::string PurposesObject(const v1::StepRecord& record) {
+  std::string text;
+  for (const v1::PurposeSeconds& purpose : record.purposes()) {
+    absl::StrAppend(&text, text.empty() ? "" : ", ", "\"", purpose.purpose(),
+                    "\": {\"compute_seconds\": ", Number(purpose.compute_seconds()),
+                    ", \"exposed_seconds\": ", Number(purpose.exposed_seconds()),
+                    ", \"background_seconds\": ", Number(purpose.background_seconds()), "}");
+  }
+  return absl::StrCat("{", text, "}");
+}
+
 }  // namespace
 
 std::string StepLine(const v1::StepRecord& record) {
@@ -60,7 +71,11 @@ std::string StepLine(const v1::StepRecord& record) {
   if (record.has_validation_loss()) {
     absl::StrAppend(&line, ", \"validation_loss\": ", Number(record.validation_loss()));
   }
-  absl::StrAppend(&line, ", \"memory\": ", MemoryObject(record), "}\n");
+  absl::StrAppend(&line, ", \"memory\": ", MemoryObject(record));
+  if (!record.purposes().empty()) {
+    absl::StrAppend(&line, ", \"purposes\": ", PurposesObject(record));
+  }
+  absl::StrAppend(&line, "}\n");
   return line;
 }
 

@@ -25,6 +25,17 @@
 namespace strata::worker {
 namespace {
 
+void AddPurposes(const StepMetrics& metrics, v1::StepRecord& record) {
+  for (int p = 0; p < program::kPurposeCount; ++p) {
+    if (metrics.compute[p] + metrics.exposed[p] + metrics.background[p] <= 0) continue;
+    v1::PurposeSeconds& seconds = *record.add_purposes();
+    seconds.set_purpose(program::Name(static_cast<program::Purpose>(p)));
+    seconds.set_compute_seconds(metrics.compute[p]);
+    seconds.set_exposed_seconds(metrics.exposed[p]);
+    seconds.set_background_seconds(metrics.background[p]);
+  }
+}
+
 using program::Scalar;
 
 StateSlots SlotsOf(const TrainingProgram& program, int rank) {
@@ -164,6 +175,7 @@ class Training {
     record.set_seconds(engine().metrics().total);
     record.set_epoch(context_.task.plan().epoch());
     record.set_exposed_communication_seconds(engine().metrics().exposed_communication());
+    if (rank_ == 0) AddPurposes(engine().metrics(), record);
     const bool applied = Get(Scalar::kApply) != 0;
     applied_ += applied;
     record.set_applied(applied_);

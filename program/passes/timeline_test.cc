@@ -1,0 +1,146 @@
+#include "program/passes/timeline.h"
+
+#include <string>
+#include <vector>
+
+#include "gtest/gtest.h"
+
+namespace strata::program {
+namespace {
+
+// Seconds: a call's FLOPs, a transfer's or message's bytes; a collective's bytes per member.
+class PlainCosts final : public CostModel {
+ public:
+  double OpSeconds(const Op& op) const override { return op.flops; }
+  double CollectiveSeconds(const Communication& communication, int group_size) const override {
+    return static_cast<double>(communication.bytes) * group_size;
+  }
+  double MessageSeconds(const Communication& communication) const override {
+    return static_cast<double>(communication.bytes);
+  }
+  double TransferSeconds(Tier from, Tier to, int64_t bytes) const override {
+    return from == Tier::kHost && to == Tier::kDevice ? static_cast<double>(bytes) : -1;
+  }
+};
+
+int AddTemplate(ProgramSet& set, double flops) {
+  set.templates.push_back({.ops = {{.flops = flops}}});
+  return static_cast<int>(set.templates.size()) - 1;
+}
+
+// Two seconds of forward; then, beside it, a transfer of three; one second of update. `waits`: the
+// next forward needs what the transfer brings.
+ProgramSet ThreeInstructions(bool waits) {
+  ProgramSet set;
+  Instruction forward{.purpose = Purpose::kForward, .label = "forward"};
+  forward.template_index = AddTemplate(set, 2);
+  if (waits) forward.dependencies = {{1, 1}};
+  Instruction fetch{
+      .mechanism = Mechanism::kTransfer, .purpose = Purpose::kGather, .stream = Stream::kFetch};
+  fetch.operands = {{.slot = 0, .bytes = 3}, {.slot = 1, .bytes = 3, .access = Access::kWrite}};
+  fetch.dependencies = {{0, 0}};
+  Instruction update{.purpose = Purpose::kUpdate, .label = "update"};
+  update.template_index = AddTemplate(set, 1);
+  Program program{.name = "train", .instructions = {forward, fetch, update}};
+  program.slots = {{.name = "from", .tier = Tier::kHost, .bytes = 3},
+                   {.name = "to", .tier = Tier::kDevice, .bytes = 3}};
+  set.programs.push_back(program);
+  return set;
+}
+
+Timeline Predict(const ProgramSet& set, const Mesh& mesh = {}) {
+  auto timeline = PredictTimeline({&set}, "train", mesh, PlainCosts());
+  EXPECT_TRUE(timeline.ok()) << timeline.status();
+  return *std::move(timeline);
+}
+
+double Of(const RankTimeline& rank, Purpose purpose) {
+  return rank.purpose_seconds[static_cast<int>(purpose)];
+}
+
+TEST(TimelineTest, WaitForTheTransferIsExposed) {
+  // Forward [0, 2), transfer [2, 5), update [2, 3); the next forward begins at 5.
+  const ProgramSet set = ThreeInstructions(true);
+  const Timeline timeline = Predict(set);
+  EXPECT_DOUBLE_EQ(timeline.step_seconds, 5);
+  const RankTimeline& rank = timeline.ranks[0];
+  EXPECT_DOUBLE_EQ(rank.compute_seconds, 3);
+  EXPECT_DOUBLE_EQ(rank.exposed_seconds, 2);
+  EXPECT_DOUBLE_EQ(Of(rank, Purpose::kForward), 2);
+  EXPECT_DOUBLE_EQ(Of(rank, Purpose::kGather), 3);
+  EXPECT_DOUBLE_EQ(Of(rank, Purpose::kUpdate), 1);
+  const std::vector<Span>& spans = timeline.walked.ranks[0].spans;
+  EXPECT_DOUBLE_EQ(spans[1].begin, 2);
+  EXPECT_DOUBLE_EQ(spans[1].end, 5);
+  EXPECT_DOUBLE_EQ(spans[3].begin, 5);
+  EXPECT_DOUBLE_EQ(spans[5].end, 8);
+}
+
+TEST(TimelineTest, TransferThatNothingWaitsForIsHidden) {
+  const ProgramSet set = ThreeInstructions(false);
+  const RankTimeline rank = Predict(set).ranks[0];
+  EXPECT_DOUBLE_EQ(rank.step_seconds, 3);
+  EXPECT_DOUBLE_EQ(rank.exposed_seconds, 0);
+}
+
+TEST(TimelineTest, DrawingShowsOneStepOfEachUsedStream) {
+  const ProgramSet set = ThreeInstructions(true);
+  EXPECT_EQ(Predict(set).Draw(0, 10),
+            "rank 0, one step of 5 s\n"
+            "compute    |....ffffuu|\n"
+            "fetch      |gggg....gg|\n");
+}
+
+TEST(TimelineTest, StepIsThatOfTheSlowestRankAndCollectivesKnowTheirGroup) {
+  ProgramSet set = ThreeInstructions(false);
+  set.groups.data = 2;
+  Instruction reduce{
+      .mechanism = Mechanism::kCollective, .purpose = Purpose::kReduce, .label = "reduce"};
+  reduce.communication = {.op = CollectiveOp::kAllReduce, .group = Group::kData, .bytes = 4};
+  set.programs[0].instructions.push_back(reduce);
+  const Timeline timeline = Predict(set, {.sizes = {.data = 2}});
+  ASSERT_EQ(timeline.ranks.size(), 2u);
+  for (const RankTimeline& rank : timeline.ranks) {
+    EXPECT_DOUBLE_EQ(Of(rank, Purpose::kReduce), 8);
+    EXPECT_DOUBLE_EQ(rank.step_seconds, 11);
+  }
+  EXPECT_DOUBLE_EQ(timeline.step_seconds, 11);
+}
+
+TEST(TimelineTest, TimelineCanBeMoved) {
+  const ProgramSet set = ThreeInstructions(true);
+  Timeline first = Predict(set);
+  const std::string drawn = first.Draw(0, 20);
+  const Timeline second = std::move(first);
+  EXPECT_EQ(second.Draw(0, 20), drawn);
+}
+
+TEST(TimelineTest, NoStagesIsAnError) {
+  EXPECT_FALSE(PredictTimeline({}, "train", Mesh{}, PlainCosts()).ok());
+}
+
+TEST(RateCostModelTest, SecondsFollowTheRates) {
+  const RateCostModel costs({.flops_per_second = 100,
+                             .memory_bytes_per_second = 10,
+                             .link_bytes_per_second = 20,
+                             .link_latency_seconds = 0.5,
+                             .transfer_bytes_per_second = 4});
+  Op op{.operands = {{.bytes = 30}, {.bytes = 10, .access = Access::kAccumulate}}, .flops = 400};
+  EXPECT_DOUBLE_EQ(costs.OpSeconds(op), 5);  // memory: 30 + 2 · 10 bytes
+  op.flops = 1000;
+  EXPECT_DOUBLE_EQ(costs.OpSeconds(op), 10);
+  const auto collective = [&](CollectiveOp kind, int ranks) {
+    return costs.CollectiveSeconds({.op = kind, .bytes = 40}, ranks);
+  };
+  EXPECT_DOUBLE_EQ(collective(CollectiveOp::kAllGather, 4), 3 * 0.5 + 3 * 2);
+  EXPECT_DOUBLE_EQ(collective(CollectiveOp::kReduceScatter, 4), 3 * 0.5 + 3 * 2);
+  EXPECT_DOUBLE_EQ(collective(CollectiveOp::kAllReduce, 4), 3 * 0.5 + 2 * 0.75 * 2);
+  EXPECT_DOUBLE_EQ(collective(CollectiveOp::kBroadcast, 4), 3 * 0.5 + 2);
+  EXPECT_DOUBLE_EQ(collective(CollectiveOp::kBarrier, 4), 3 * 0.5);
+  EXPECT_DOUBLE_EQ(collective(CollectiveOp::kAllReduce, 1), 0);
+  EXPECT_DOUBLE_EQ(costs.MessageSeconds({.bytes = 40}), 2.5);
+  EXPECT_DOUBLE_EQ(costs.TransferSeconds(Tier::kSsd, Tier::kHost, 40), 10);
+}
+
+}  // namespace
+}  // namespace strata::program
