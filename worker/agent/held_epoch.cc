@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "worker/agent/epoch_folder.h"
+#include "worker/agent/machine_memory.h"
 #include "worker/agent/process_stat.h"
 #include "worker/agent/verdict.h"
 
@@ -20,8 +21,6 @@ constexpr double kConfirmedSeconds = 5;
 // A rank elsewhere is reported again as long as it is missed.
 constexpr double kMissedEverySeconds = 2;
 constexpr int kPlanLog = -1;
-
-bool OnHost(const v1::TierBytes& tier) { return tier.tier() == "host"; }
 
 }  // namespace
 
@@ -125,7 +124,7 @@ void HeldEpoch::PlanningEnded() {
   }
   record_.mutable_plan()->clear_notices();
   bool permanent = false;
-  absl::Status status = CheckMemory(&permanent);
+  absl::Status status = CheckFits(&permanent);
   if (status.ok()) {
     status = StartRanks();
     permanent = absl::IsInvalidArgument(status);
@@ -134,20 +133,14 @@ void HeldEpoch::PlanningEnded() {
 }
 
 // What is free changes; what the machine has does not.
-absl::Status HeldEpoch::CheckMemory(bool* permanent) const {
+absl::Status HeldEpoch::CheckFits(bool* permanent) const {
   const std::optional<MachineMemory> memory = ReadMachineMemory();
   if (!memory.has_value()) return absl::OkStatus();
-  const auto& predicted = record_.plan().predicted();
-  const auto host = std::find_if(predicted.begin(), predicted.end(), OnHost);
-  if (host == predicted.end()) return absl::OkStatus();
-  const int64_t ranks = record_.prepare().own_size();
-  const int64_t needed = ranks * host->bytes();
-  if (needed <= memory->available_bytes) return absl::OkStatus();
-  *permanent = needed > memory->total_bytes;
-  return absl::ResourceExhaustedError(
-      absl::StrCat(ranks, ranks == 1 ? " rank" : " ranks", " of ", host->bytes(),
-                   " bytes of host memory need ", needed, " bytes; of this node's ",
-                   memory->total_bytes, " bytes ", memory->available_bytes, " are free"));
+  const int ranks = record_.prepare().own_size();
+  *permanent = true;
+  RETURN_IF_ERROR(CheckMemory(record_.plan(), ranks, memory->total_bytes, "this node has"));
+  *permanent = false;
+  return CheckMemory(record_.plan(), ranks, memory->available_bytes, "free on this node are");
 }
 
 absl::Status HeldEpoch::StartRanks() {

@@ -108,7 +108,7 @@ class HeldEpoch final : private Overseer {
   GroupWatch* watch();
   absl::Status StartPlanning();
   void PlanningEnded();
-  absl::Status CheckMemory(bool* permanent) const;
+  absl::Status CheckFits(bool* permanent) const;
   absl::Status StartRanks();
   absl::Status OpenMetrics();
   void DeliverStart();

@@ -23,16 +23,6 @@ std::optional<ProcessStat> ReadProcessStat(pid_t pid);
 // Differs from boot to boot; empty when it cannot be read.
 std::string BootId();
 
-// Memory that new processes can have now, and what the machine has in all, in bytes, from the text
-// of /proc/meminfo; nothing when it is no such text.
-struct MachineMemory {
-  int64_t available_bytes = 0;
-  int64_t total_bytes = 0;
-};
-std::optional<MachineMemory> ParseMemoryInfo(const std::string& text);
-// The machine's, or less where this process's control group has less.
-std::optional<MachineMemory> ReadMachineMemory();
-
 }  // namespace strata::worker
 
 #endif  // STRATA_WORKER_AGENT_PROCESS_STAT_H_

@@ -30,18 +30,5 @@ TEST(ProcessStatTest, ThisProcessIsThereAndAnImpossibleOneIsNot) {
   EXPECT_FALSE(ReadProcessStat(-1).has_value());
 }
 
-TEST(MachineMemoryTest, AvailableAndTotalAreRead) {
-  const auto memory =
-      ParseMemoryInfo("MemTotal:       2048 kB\nMemFree: 1 kB\nMemAvailable:    1024 kB\n");
-  ASSERT_TRUE(memory.has_value());
-  EXPECT_EQ(memory->available_bytes, 1024 * 1024);
-  EXPECT_EQ(memory->total_bytes, 2048 * 1024);
-}
-
-TEST(MachineMemoryTest, WithoutBothThereIsNothing) {
-  EXPECT_FALSE(ParseMemoryInfo("MemTotal: 2048 kB\n").has_value());
-  EXPECT_FALSE(ParseMemoryInfo("MemTotal: x kB\nMemAvailable: 1 kB\n").has_value());
-}
-
 }  // namespace
 }  // namespace strata::worker

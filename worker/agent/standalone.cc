@@ -136,8 +136,11 @@ v1::Finished RunStandalone(const v1::StandaloneRequest& request, ClientLink& cli
     client.Notice(notice.severity(), notice.text());
   }
   task.mutable_plan()->clear_notices();
-  const absl::Status fits = CheckMemory(task.plan(), task.ranks(), MachineMemoryBytes());
-  if (!fits.ok()) return FailedWith(fits);
+  if (const auto memory = ReadMachineMemory(); memory.has_value()) {
+    const absl::Status fits =
+        CheckMemory(task.plan(), task.ranks(), memory->total_bytes, "this machine has");
+    if (!fits.ok()) return FailedWith(fits);
+  }
   if (!train) return RunRanks(task, "", nullptr, client, clock);
   const absl::StatusOr<std::string> folder =
       MakeEpochFolder(request.job_directory(), task.plan().epoch());
