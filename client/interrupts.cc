@@ -25,11 +25,14 @@ InterruptScope::InterruptScope() {
   caught.sa_flags = SA_RESTART;
   sigaction(SIGINT, &caught, &int_before_);
   sigaction(SIGTERM, &caught, &term_before_);
+  sigaction(SIGHUP, nullptr, &hangup_before_);
+  if (hangup_before_.sa_handler != SIG_IGN) sigaction(SIGHUP, &caught, nullptr);  // else: nohup
 }
 
 InterruptScope::~InterruptScope() {
   sigaction(SIGINT, &int_before_, nullptr);
   sigaction(SIGTERM, &term_before_, nullptr);
+  sigaction(SIGHUP, &hangup_before_, nullptr);
 }
 
 bool InterruptScope::interrupted() const { return interrupts > 0; }

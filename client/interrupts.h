@@ -7,7 +7,8 @@
 
 namespace strata::client {
 
-// Catches SIGINT and SIGTERM while it lives; one at a time in a process.
+// Catches SIGINT, SIGTERM and, unless it is ignored, SIGHUP while it lives; one at a time in a
+// process.
 class InterruptScope {
  public:
   InterruptScope();
@@ -21,6 +22,7 @@ class InterruptScope {
  private:
   struct sigaction int_before_;
   struct sigaction term_before_;
+  struct sigaction hangup_before_;
 };
 
 }  // namespace strata::client

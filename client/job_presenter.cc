@@ -1,5 +1,7 @@
 #include "client/job_presenter.h"
 
+#include <google/protobuf/util/time_util.h>
+
 #include <algorithm>
 #include <cmath>
 #include <utility>
@@ -11,6 +13,7 @@
 
 namespace strata::client {
 
+using google::protobuf::util::TimeUtil;
 using strata::v1::Finished;
 using strata::v1::StandaloneEvent;
 
@@ -119,6 +122,10 @@ int JobPresenter::Conclude(const v1::Job& job) {
   finished.set_message(job.reason());
   if (job.has_checkpoint()) {
     run_.set_checkpoint(job.checkpoint().path());
+  }
+  if (job.has_create_time() && job.has_end_time()) {
+    const auto took = job.end_time() - job.create_time();
+    run_.set_took(static_cast<double>(TimeUtil::DurationToMicroseconds(took)) / 1e6);
   }
   run_.Conclude(finished);
   return finished.exit_code();

@@ -31,6 +31,8 @@ class RunPresenter {
   void OnSignal();
   bool has_steps() const { return !losses_.empty(); }
   void set_checkpoint(std::string path) { checkpoint_ = std::move(path); }
+  // How long it all took, where that is not the time since this was made.
+  void set_took(double seconds) { took_ = seconds; }
   // The run's outcome for programs: one JSON object and a newline.
   std::string Summary(const strata::v1::Finished& finished) const;
   // The curve, the outcome and what to do next.
@@ -40,6 +42,8 @@ class RunPresenter {
   void OnStarted(const strata::v1::Started& started);
   void OnStep(const strata::v1::StepRecord& record);
   void DrawLosses();
+  // Begins with a comma; empty when every step was applied.
+  std::string UnappliedSteps() const;
 
   Terminal& terminal_;
   const common::Clock& clock_;
@@ -49,11 +53,13 @@ class RunPresenter {
   Place place_;
   Progress progress_;
   double began_;
+  std::optional<double> took_;
   bool started_ = false;
   int signals_ = 0;
   int64_t first_step_ = 0;
   int64_t last_step_ = 0;
-  std::vector<double> losses_;  // of first_step_ and those after it
+  std::vector<double> losses_;      // of first_step_ and those after it
+  std::vector<int64_t> unapplied_;  // those of these steps whose loss or norm was not finite
   std::optional<double> validation_loss_;
   std::string checkpoint_;  // the newest one
 };

@@ -63,14 +63,17 @@ absl::StatusOr<Pipe> MakePipe() {
   return Pipe{Descriptor(ends[0]), Descriptor(ends[1])};
 }
 
-// SIGINT and SIGTERM come through a descriptor while this lives, and SIGPIPE does not end the
-// process.
+// SIGINT, SIGTERM and, unless it is ignored (nohup), SIGHUP come through a descriptor while this
+// lives, and SIGPIPE does not end the process.
 class SignalScope {
  public:
   SignalScope() {
     sigemptyset(&caught_);
     sigaddset(&caught_, SIGINT);
     sigaddset(&caught_, SIGTERM);
+    struct sigaction hangup = {};
+    sigaction(SIGHUP, nullptr, &hangup);
+    if (hangup.sa_handler != SIG_IGN) sigaddset(&caught_, SIGHUP);
     sigprocmask(SIG_BLOCK, &caught_, &before_);
     fd_ = Descriptor(signalfd(-1, &caught_, SFD_CLOEXEC | SFD_NONBLOCK));
     struct sigaction ignore = {};
@@ -158,7 +161,8 @@ class Session {
   void PassSignal() {
     signalfd_siginfo info;
     while (read(signals_.fd(), &info, sizeof(info)) == static_cast<ssize_t>(sizeof(info))) {
-      const int number = static_cast<int>(info.ssi_signo);
+      const bool hangup = info.ssi_signo == SIGHUP;  // the worker knows two signals
+      const int number = hangup ? SIGTERM : static_cast<int>(info.ssi_signo);
       kill(pid_, number);
       if (++signals_seen_ == 2) kill_at_ = clock_.Now() + absl::ToDoubleSeconds(patience_);
       callbacks_.on_signal(number);

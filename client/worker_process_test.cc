@@ -27,13 +27,13 @@ struct Outcome {
 };
 
 Outcome RunFake(const std::string& task, int signals_when_ready = 0,
-                absl::Duration patience = absl::Seconds(60)) {
+                absl::Duration patience = absl::Seconds(60), int signal = SIGINT) {
   StandaloneRequest request;
   request.set_prompt(task);
   Outcome run;
   WorkerCallbacks callbacks;
   const auto interrupt = [&] {
-    if (signals_when_ready-- > 0) kill(getpid(), SIGINT);
+    if (signals_when_ready-- > 0) kill(getpid(), signal);
   };
   callbacks.on_event = [&](const StandaloneEvent& event) {
     if (!event.has_notice()) return;
@@ -83,6 +83,20 @@ TEST(RunWorker, SignalsArePassedOn) {
   EXPECT_THAT(run.notices, ElementsAre("ready", "got SIGINT", "got SIGINT"));
   EXPECT_EQ(run.finished.outcome(), Finished::INTERRUPTED);
   EXPECT_EQ(run.finished.exit_code(), 130);
+}
+
+TEST(RunWorker, HangupsArePassedOnAsRequestsToEnd) {
+  const Outcome run = RunFake("obey signals", 2, absl::Seconds(60), SIGHUP);
+  EXPECT_THAT(run.notices, ElementsAre("ready", "got SIGTERM", "got SIGTERM"));
+  EXPECT_EQ(run.finished.exit_code(), 130);
+}
+
+TEST(RunWorker, HangupsThatAreIgnoredStayIgnored) {
+  const auto before = ::signal(SIGHUP, SIG_IGN);  // as nohup does
+  kill(getpid(), SIGHUP);
+  const Outcome run = RunFake("many events", 0);
+  ::signal(SIGHUP, before);
+  EXPECT_EQ(run.finished.outcome(), Finished::SUCCEEDED);
 }
 
 TEST(RunWorker, WorkerThatIgnoresTwoSignals_IsKilled) {

@@ -28,6 +28,7 @@ struct Flag {
   std::vector<std::string> words = {};  // of kWord
   bool repeated = false;
   bool required = false;
+  bool may_be_empty = false;  // of kText
 };
 
 // What was typed, checked against the command's flags.

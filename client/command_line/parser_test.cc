@@ -64,6 +64,21 @@ TEST(ParseArguments, ProblemsAreToldAllAtOnce) {
   EXPECT_THAT(told, HasSubstr("--dir needs a value"));
 }
 
+TEST(ParseArguments, OnlyAPromptMayBeEmpty) {
+  const Command generate = GenerateCommand();
+  for (const std::vector<std::string>& prompt :
+       {std::vector<std::string>{"--prompt", ""}, std::vector<std::string>{"--prompt="}}) {
+    std::vector<std::string> typed = {"--from", "x"};
+    typed.insert(typed.end(), prompt.begin(), prompt.end());
+    const auto arguments = ParseArguments(generate, typed);
+    ASSERT_TRUE(arguments.ok()) << arguments.status();
+    EXPECT_TRUE(arguments->Has("--prompt"));
+    EXPECT_EQ(arguments->Text("--prompt", "none"), "");
+  }
+  EXPECT_THAT(std::string(ParseArguments(generate, {"--from=", "--prompt=x"}).status().message()),
+              HasSubstr("--from needs a value"));
+}
+
 TEST(CommandLine, MistakesAreUsageErrorsThatSayWhatWasMeant) {
   const struct {
     std::vector<std::string> typed;
@@ -114,6 +129,20 @@ TEST(CommandLine, HelpAndVersionSucceed) {
     EXPECT_THAT(one.err, HasSubstr("Usage: strata " + command.name));
     for (const Flag& flag : command.flags) EXPECT_THAT(one.err, HasSubstr(flag.name));
   }
+}
+
+TEST(CommandLine, HelpOffersOnlyTheFormatsThatTheCommandAccepts) {
+  for (const Command& command : AllCommands()) {
+    std::vector<std::string> offered;
+    const std::string help = HelpOf(command);
+    const size_t begin = help.find("--output FORMAT");
+    const std::string line = help.substr(begin, help.find('\n', begin) - begin);
+    for (const char* format : {"table", "json", "yaml", "name"}) {
+      if (line.find(format) != std::string::npos) offered.push_back(format);
+    }
+    EXPECT_THAT(offered, testing::UnorderedElementsAreArray(command.outputs)) << command.name;
+  }
+  EXPECT_THAT(HelpOf(EvalCommand()), ContainsRegex("--output FORMAT +table, json or yaml\n"));
 }
 
 }  // namespace

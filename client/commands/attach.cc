@@ -67,7 +67,7 @@ int Attach(ApiClient& client, const v1::Job& job, const AttachOptions& options,
   };
   callbacks.on_tick = [&] {
     presenter.OnTick();
-    return !interrupts.interrupted();
+    return !interrupts.interrupted() && terminal.out_error() == 0;
   };
   callbacks.on_lost = [&](const absl::Status&) { presenter.OnLost(); };
   callbacks.on_back = [&] { presenter.OnBack(); };
@@ -78,6 +78,7 @@ int Attach(ApiClient& client, const v1::Job& job, const AttachOptions& options,
                                 name, ", end it with strata cancel ", name));
     return kExitInterrupted;
   }
+  if (!ended.ok() && terminal.out_error() != 0) return kExitFailed;  // told by the caller
   if (!ended.ok()) return FailCallAbout("job", name, ended.status(), terminal);
   const int code = presenter.Conclude(*ended);
   ShowOutcome(*ended, options.outcome, terminal);

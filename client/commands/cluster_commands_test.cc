@@ -46,14 +46,15 @@ train: {steps: 50, sequence: 64, global_batch: 8}
 )";
   }
 
-  Outcome Run(std::vector<std::string> typed) {
-    std::FILE* out = std::tmpfile();
+  Outcome Run(std::vector<std::string> typed, const char* out_path = nullptr) {
+    std::FILE* out = out_path == nullptr ? std::tmpfile() : std::fopen(out_path, "w");
     std::FILE* err = std::tmpfile();
     Terminal terminal(out, err, {});
     typed.insert(typed.end(), {"--server", server_.address().ToString()});
     Outcome outcome;
     outcome.code = RunCommandLine(typed, terminal);
-    outcome.out = Contents(out);
+    if (out_path == nullptr) outcome.out = Contents(out);
+    if (out_path != nullptr) std::fclose(out);
     outcome.err = Contents(err);
     return outcome;
   }
@@ -240,7 +241,9 @@ TEST_F(ClusterCommandsTest, WaitEndsAtOnceOnWhatIsTrueOrCannotBe) {
   EXPECT_EQ(never.code, 1);
   EXPECT_THAT(never.err, HasSubstr("cannot come true"));
   server_.Put(JobIn(v1::RUNNING, 10));
-  EXPECT_EQ(Run({"wait", "faulty", "--for=step=51"}).code, 1);  // it has 50
+  const Outcome beyond = Run({"wait", "faulty", "--for=step=51"});
+  EXPECT_EQ(beyond.code, 1);
+  EXPECT_THAT(beyond.err, HasSubstr("its last step is 50"));
   EXPECT_EQ(server_.calls("StreamProgress"), 0);
 }
 
@@ -295,6 +298,67 @@ TEST_F(ClusterCommandsTest, LogLinesComeOnceThoughTheControllerRestarts) {
   const Outcome got = Run({"logs", "faulty", "--rank", "1", "-f"});
   EXPECT_EQ(got.code, 0) << got.err;
   EXPECT_EQ(got.out, "[rank 1] one\n[rank 1] two\n[rank 1] three\n");
+}
+
+TEST_F(ClusterCommandsTest, LogsOfARankThatIsNoneAreAMistake) {
+  v1::Job job = JobIn(v1::SUCCEEDED, 50);
+  job.mutable_spec()->mutable_resources()->set_ranks(2);
+  server_.Put(job);
+  server_.logs = [](const auto&, const auto&) { return FakeAnswer(); };
+  const Outcome none = Run({"logs", "faulty", "--rank", "2"});
+  EXPECT_EQ(none.code, 2);
+  EXPECT_THAT(none.err, HasSubstr("has 2 ranks, 0 to 1"));
+  const Outcome silent = Run({"logs", "faulty", "--rank", "1"});
+  EXPECT_EQ(silent.code, 0);
+  EXPECT_THAT(silent.err, HasSubstr("SUCCEEDED; its rank 1 has written no lines"));
+}
+
+TEST_F(ClusterCommandsTest, ResultsThatCannotBeWrittenAreAFailure) {
+  server_.Put(JobIn(v1::RUNNING));
+  for (const std::vector<std::string>& command : {std::vector<std::string>{"get", "jobs"},
+                                                  {"watch", "faulty", "-o", "json"},
+                                                  {"logs", "faulty"}}) {
+    server_.progress = [](const auto&, const auto& send) -> FakeAnswer {
+      while (send(Step(1, 5.5))) {
+      }
+      return {};
+    };
+    server_.logs = [](const v1::StreamLogsRequest&, const auto& send) -> FakeAnswer {
+      v1::LogLine line;
+      line.set_text("a line");
+      while (send(line)) {
+      }
+      return {};
+    };
+    const Outcome got = Run(command, "/dev/full");
+    EXPECT_EQ(got.code, 1) << command[0];
+    EXPECT_THAT(got.err, HasSubstr("No space left on device")) << command[0];
+  }
+}
+
+TEST_F(ClusterCommandsTest, ATakenNameIsToldWithAWayOut) {
+  server_.create = [](const auto&, auto*) -> FakeAnswer {
+    google::rpc::ErrorInfo info;
+    info.set_reason("NAME_TAKEN");
+    google::rpc::Status status;
+    status.add_details()->PackFrom(info);
+    return {6, "there is a job faulty already", status.SerializeAsString()};
+  };
+  const Outcome got = Run({"submit", folder_ + "/job.yaml"});
+  EXPECT_EQ(got.code, 1);
+  EXPECT_THAT(got.err, HasSubstr("--set name=faulty-2"));
+}
+
+TEST_F(ClusterCommandsTest, AnEndedJobIsToldWithItsOwnDuration) {
+  v1::Job job = JobIn(v1::SUCCEEDED, 50);
+  job.mutable_create_time()->set_seconds(1000);
+  job.mutable_end_time()->set_seconds(1065);
+  server_.Put(job);
+  server_.progress = [&](const auto&, const auto& send) -> FakeAnswer {
+    send(Ending(job));
+    return {};
+  };
+  EXPECT_THAT(Run({"watch", "faulty"}).err, HasSubstr("SUCCEEDED in 1 min 5 s"));
 }
 
 TEST_F(ClusterCommandsTest, ExplainDescribeAndCancelSayWhatTheServerSays) {

@@ -39,6 +39,23 @@ int Watch(const Arguments& arguments, Terminal& terminal) {
   return Attach(*client, *job, options, terminal);
 }
 
+// Why nothing was printed: the job has no such rank (2), or nothing was written.
+int NoLines(ApiClient& client, const std::string& name, int32_t rank, Terminal& terminal) {
+  const absl::StatusOr<v1::Job> job = client.GetJob(JobResource(name));
+  if (!job.ok()) return FailCallAbout("job", name, job.status(), terminal);
+  const int64_t ranks = std::max<int64_t>(job->spec().resources().ranks(), 1);
+  if (rank >= ranks) {
+    terminal.Error(absl::StrCat("strata logs: --rank ", rank, ": job ", PlainName(name), " has ",
+                                ranks, ranks == 1 ? " rank, 0" : " ranks, 0 to ",
+                                ranks == 1 ? "" : absl::StrCat(ranks - 1)));
+    return kExitUsage;
+  }
+  const std::string who = rank < 0 ? "its ranks have" : absl::StrCat("its rank ", rank, " has");
+  terminal.Say(absl::StrCat("job ", PlainName(name), " is ", v1::JobState_Name(job->state()), "; ",
+                            who, " written no lines"));
+  return kExitDone;
+}
+
 int Logs(const Arguments& arguments, Terminal& terminal) {
   const std::string& name = arguments.positional()[0];
   int code = kExitDone;
@@ -51,12 +68,12 @@ int Logs(const Arguments& arguments, Terminal& terminal) {
   options.rank = static_cast<int32_t>(arguments.Count("--rank").value_or(-1));
   options.follow = arguments.Has("--follow");
   const absl::Status read = ReadLogs(
-      *client, JobResource(name), options, printer, [&] { return !interrupts.interrupted(); },
-      clock);
+      *client, JobResource(name), options, printer,
+      [&] { return !interrupts.interrupted() && terminal.out_error() == 0; }, clock);
   if (interrupts.interrupted()) return kExitInterrupted;
+  if (terminal.out_error() != 0) return kExitFailed;  // told by the caller
   if (!read.ok()) return FailCallAbout("job", name, read, terminal);
-  if (printer.lines() == 0) terminal.Say(absl::StrCat("job ", name, ": no log lines yet"));
-  return kExitDone;
+  return printer.lines() > 0 ? kExitDone : NoLines(*client, name, options.rank, terminal);
 }
 
 // The end of a wait, told.
@@ -70,8 +87,10 @@ int Ended(const v1::Job& job, const std::string& condition, Verdict verdict,
     terminal.Say(now);
     return kExitDone;
   }
-  terminal.Error(absl::StrCat(now, ": ", condition, " cannot come true",
-                              job.reason().empty() ? "" : " — ", job.reason()));
+  const std::string why =
+      IsTerminal(job.state()) ? job.reason() : absl::StrCat("its last step is ", job.target_step());
+  terminal.Error(
+      absl::StrCat(now, ": ", condition, " cannot come true", why.empty() ? "" : " — ", why));
   return kExitFailed;
 }
 

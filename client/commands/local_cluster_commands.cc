@@ -174,9 +174,8 @@ int Down(const Arguments& arguments, Terminal& terminal) {
   const absl::StatusOr<std::string> directory = ClusterDirectory(arguments, true);
   if (!directory.ok()) return Fail(directory.status(), terminal);
   const ClusterFolder folder(*directory);
-  if (const auto shape = folder.ReadShape(); absl::IsNotFound(shape.status())) {
-    return Fail(shape.status(), terminal);
-  }
+  // Its processes are ended also where the folder itself is gone.
+  const bool known = !absl::IsNotFound(folder.ReadShape().status());
   const common::MonotonicClock clock;
   const double began = clock.Now();
   double told = began;
@@ -192,9 +191,15 @@ int Down(const Arguments& arguments, Terminal& terminal) {
   const absl::StatusOr<bool> ran = StopCluster(folder, StopPatience(), waiting, clock);
   if (!ran.ok()) return Fail(ran.status(), terminal);
   if (ReadRememberedCluster().directory == *directory) ForgetCluster();
-  terminal.Say(*ran ? absl::StrCat("the cluster in ", *directory, " is down; strata up --dir ",
-                                   *directory, " goes on with it")
-                    : absl::StrCat("nothing ran in ", *directory));
+  if (!*ran && !known && arguments.Has("--dir")) {
+    return Fail(absl::NotFoundError(absl::StrCat(*directory, ": no cluster was started there")),
+                terminal);
+  }
+  const std::string next = known ? absl::StrCat("strata up --dir ", *directory, " goes on with it")
+                                 : std::string("its folder was gone already");
+  terminal.Say(!known && !*ran ? std::string("no cluster is up")
+               : *ran          ? absl::StrCat("the cluster in ", *directory, " is down; ", next)
+                               : absl::StrCat("nothing ran in ", *directory));
   return kExitDone;
 }
 

@@ -84,6 +84,12 @@ int Submit(const Arguments& arguments, Terminal& terminal) {
   if (!request.ok()) return Fail(request.status(), terminal);
   const auto client = MakeApiClient(*address, ApiOptions());
   const absl::StatusOr<v1::Job> job = client->CreateJob(*request);
+  if (ReasonOf(job.status()) == "NAME_TAKEN") {
+    return FailCall(absl::AlreadyExistsError(absl::StrCat(
+                        absl::string_view(job.status().message()),
+                        " — for example with --set name=", loaded->file.job.name(), "-2")),
+                    terminal);
+  }
   if (!job.ok()) {
     return FailCall(AtPositions(job.status(), loaded->path, loaded->file.positions), terminal);
   }

@@ -205,9 +205,33 @@ TEST_F(LocalClusterTest, DownEndsWhatAKilledSupervisorLeft) {
 
 TEST_F(LocalClusterTest, StoppedProcessesAreEndedToo) {
   ASSERT_TRUE(BringUp().ok());
-  ASSERT_TRUE(SendSignal(Of("n0"), SIGSTOP));
-  EXPECT_TRUE(Stop().ok());
+  for (const ProcessId& process : Marked()) ASSERT_TRUE(SendSignal(process, SIGSTOP));
+  StopPatience patience;
+  patience.supervisor_seconds = kLongEnough;  // it acts on SIGTERM all the same
+  EXPECT_TRUE(StopCluster(
+                  Folder(), patience, [] {}, clock_)
+                  .ok());
   EXPECT_TRUE(Marked().empty());
+}
+
+TEST_F(LocalClusterTest, ProcessesOfARemovedFolderAreEndedByDown) {
+  ASSERT_TRUE(BringUp().ok());
+  std::filesystem::remove_all(options_.directory);
+  const auto stopped = Stop();
+  ASSERT_TRUE(stopped.ok()) << stopped.status();
+  EXPECT_TRUE(*stopped);
+  EXPECT_TRUE(Marked().empty());
+}
+
+TEST_F(LocalClusterTest, ProcessesOfARemovedFolderAreEndedByTheNextUp) {
+  const auto first = BringUp();
+  ASSERT_TRUE(first.ok()) << first.status();
+  std::filesystem::remove_all(options_.directory);
+  const auto second = BringUp();
+  ASSERT_TRUE(second.ok()) << second.status();
+  EXPECT_FALSE(second->adopted);
+  for (const auto& [name, process] : first->processes) EXPECT_FALSE(IsAlive(process.id)) << name;
+  EXPECT_EQ(second->shape.listen.ToString(), first->shape.listen.ToString());
 }
 
 TEST_F(LocalClusterTest, PortAndNodesAreTheSameAfterDownAndUp) {

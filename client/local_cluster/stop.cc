@@ -37,11 +37,14 @@ std::vector<ProcessId> AwaitEnd(std::vector<ProcessId> processes, double seconds
   }
 }
 
-// SIGTERM, patience, SIGKILL.
+// SIGTERM (with SIGCONT: a stopped process could not act on it), patience, SIGKILL.
 std::vector<ProcessId> End(const std::vector<ProcessId>& processes, double patience_seconds,
                            const std::function<void()>& on_wait, const common::Clock& clock) {
   constexpr double kAfterKill = 5;  // a process in an uninterruptible wait takes its time
-  for (const ProcessId& process : processes) SendSignal(process, SIGTERM);
+  for (const ProcessId& process : processes) {
+    SendSignal(process, SIGTERM);
+    SendSignal(process, SIGCONT);
+  }
   const auto left = AwaitEnd(processes, patience_seconds, on_wait, clock);
   for (const ProcessId& process : left) SendSignal(process, SIGKILL);
   return AwaitEnd(left, kAfterKill, on_wait, clock);

@@ -58,6 +58,7 @@ class Up {
       RETURN_IF_ERROR(AwaitReady());
       return result_;
     }
+    if (!before.ok()) RETURN_IF_ERROR(EndStrays());
     const Processes left = before.ok() ? folder_.ReadProcesses() : Processes();
     RETURN_IF_ERROR(Shape(before, left));
     RETURN_IF_ERROR(folder_.Make(result_.shape.agents));
@@ -81,6 +82,18 @@ class Up {
     return absl::FailedPreconditionError(
         absl::StrCat("a cluster runs in ", folder_.path(), ", but ", contradiction,
                      " — strata down --dir ", folder_.path(), " first, or choose another --dir"));
+  }
+
+  // Processes of a cluster whose folder was removed under them: nothing can be adopted.
+  absl::Status EndStrays() {
+    const absl::StatusOr<bool> ran = StopCluster(
+        folder_, StopPatience(), [&] { hooks_.waiting("the end of an earlier cluster"); }, clock_);
+    if (!ran.ok()) return ran.status();
+    if (*ran) {
+      hooks_.say(absl::StrCat("ended the processes of an earlier cluster whose folder ",
+                              folder_.path(), " was removed"));
+    }
+    return absl::OkStatus();
   }
 
   // Decides how many agents there are and where the controller listens.
