@@ -114,8 +114,11 @@ class DaemonTest : public testing::Test {
     return status;
   }
 
+  // As the daemon writes it: TempDir may end in a slash.
   const std::string folder_ =
-      testing::TempDir() + "/" + testing::UnitTest::GetInstance()->current_test_info()->name();
+      (fs::path(testing::TempDir()) / testing::UnitTest::GetInstance()->current_test_info()->name())
+          .lexically_normal()
+          .string();
   std::vector<pid_t> running_;
 };
 
@@ -148,7 +151,8 @@ TEST_F(DaemonTest, DamagedStateIsRefused) {
   std::ofstream(folder_ + "/a/controller.db") << std::string(10000, 'x');
   const Outcome outcome = RunToEnd({"--dir", folder_ + "/a", "--listen", "127.0.0.1:0"});
   EXPECT_EQ(WEXITSTATUS(outcome.status), 1);
-  EXPECT_THAT(outcome.text, HasSubstr("controller.db is damaged"));
+  EXPECT_THAT(outcome.text, HasSubstr(folder_ + "/a/controller.db is damaged"));
+  EXPECT_THAT(outcome.text, HasSubstr("put back a copy"));
 }
 
 TEST_F(DaemonTest, OtherAddressesThanLoopbackNeedAWord) {

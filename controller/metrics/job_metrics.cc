@@ -22,6 +22,7 @@ const prometheus::Histogram::BucketBoundaries kWaitSeconds = {
     0.1, 1, 10, 60, 300, 1800, 3600, 4 * 3600.0, 24 * 3600.0, 7 * 24 * 3600.0};
 constexpr size_t kMostCauses = 16;
 constexpr size_t kMostTiers = 8;
+constexpr size_t kMostPhases = 24;
 
 prometheus::Family<prometheus::Counter>& Counter(prometheus::Registry& registry, const char* name,
                                                  const char* help) {
@@ -31,6 +32,8 @@ prometheus::Family<prometheus::Gauge>& Gauge(prometheus::Registry& registry, con
                                              const char* help) {
   return BuildGauge().Name(name).Help(help).Register(registry);
 }
+
+std::string IdOf(const std::string& job) { return job.substr(job.find('/') + 1); }
 
 double Seconds(const google::protobuf::Timestamp& time) {
   return static_cast<double>(time.seconds()) + 1e-9 * time.nanos();
@@ -61,8 +64,14 @@ JobMetrics::JobMetrics(prometheus::Registry& registry, size_t most_jobs)
       flops_(Counter(registry, "strata_job_model_flops_total",
                      "6 x parameters x tokens: what the model needs, recomputation left out.")),
       phase_seconds_(Counter(registry, "strata_job_phase_seconds_total",
-                             "Seconds by phase: step (the slowest rank), exposed_communication "
-                             "(inside step), evaluation, checkpoint.")),
+                             "Seconds by phase, of rank 0: a step's forward, backward, reduce, … "
+                             "(computed or waited for) and other (the rest of it); evaluation; "
+                             "checkpoint.")),
+      background_seconds_(Counter(registry, "strata_job_background_seconds_total",
+                                  "Seconds by phase of transfers and communication beside the "
+                                  "computation, of rank 0.")),
+      communication_seconds_(Counter(registry, "strata_job_exposed_communication_seconds_total",
+                                     "Seconds that steps waited for communication.")),
       checkpoints_(Counter(registry, "strata_job_checkpoints_total", "Checkpoints committed.")),
       checkpoint_bytes_(
           Counter(registry, "strata_job_checkpoint_bytes_total", "Bytes of these checkpoints.")),
@@ -79,6 +88,8 @@ JobMetrics::JobMetrics(prometheus::Registry& registry, size_t most_jobs)
       last_checkpoint_time_(Gauge(registry, "strata_job_checkpoint_last_success_timestamp_seconds",
                                   "When the last checkpoint was committed.")),
       target_steps_(Gauge(registry, "strata_job_target_steps", "Steps the job is to take.")),
+      predicted_step_(
+          Gauge(registry, "strata_job_predicted_step_seconds", "What the plan says a step takes.")),
       memory_(Gauge(registry, "strata_rank_memory_bytes",
                     "Memory of the worst rank by tier: predicted by the plan, held by arenas, "
                     "measured by the operating system, and the process's fixed overhead in it.")),
@@ -106,10 +117,10 @@ std::unique_ptr<JobMetrics::Series> JobMetrics::MakeSeries(const std::string& jo
   series->steps = add(steps_, id);
   series->tokens = add(tokens_, id);
   series->flops = add(flops_, id);
-  series->step_seconds = phase("step");
-  series->communication_seconds = phase("exposed_communication");
+  series->communication_seconds = add(communication_seconds_, id);
   series->evaluation_seconds = phase("evaluation");
   series->checkpoint_seconds = phase("checkpoint");
+  series->other_seconds = phase("other");
   series->checkpoints = add(checkpoints_, id);
   series->checkpoint_bytes = add(checkpoint_bytes_, id);
   series->lost_steps = add(lost_steps_, id);
@@ -129,11 +140,30 @@ JobMetrics::Series* JobMetrics::SeriesOf(const std::string& job) {
   const auto found = jobs_.find(job);
   if (found == jobs_.end()) return nullptr;
   Known& known = found->second;
-  if (known.series == nullptr && with_series_ < most_jobs_) {
-    known.series = MakeSeries(job.substr(job.find('/') + 1));
-    ++with_series_;
+  if (known.series != nullptr) return known.series.get();
+  if (with_series_ >= most_jobs_ && !ended_.empty() && known.ended_at < 0) {
+    const std::string oldest = ended_.begin()->second;
+    ended_.erase(ended_.begin());
+    Drop(jobs_.at(oldest));
   }
+  if (with_series_ >= most_jobs_) return nullptr;
+  known.series = MakeSeries(IdOf(job));
+  ++with_series_;
+  if (known.ended_at >= 0) ended_.insert({known.ended_at, job});
   return known.series.get();
+}
+
+void JobMetrics::Drop(Known& known) {
+  if (known.series == nullptr) return;
+  for (const auto& remove : known.series->removers) remove();
+  known.series = nullptr;
+  --with_series_;
+}
+
+void JobMetrics::SetEnded(const std::string& job, Known& known, double at) {
+  ended_.erase({known.ended_at, job});
+  known.ended_at = at;
+  if (at >= 0 && known.series != nullptr) ended_.insert({at, job});
 }
 
 void JobMetrics::Learn(const v1::Job& job, double now) {
@@ -142,7 +172,7 @@ void JobMetrics::Learn(const v1::Job& job, double now) {
   known.parameters = job.parameters();
   known.create_time = Seconds(job.create_time());
   known.waits = job.state() == v1::QUEUED && job.epoch() == 0;
-  known.ended_at = HasEnded(job.state()) ? now : -1;
+  SetEnded(job.name(), known, HasEnded(job.state()) ? now : -1);
   if (job.events_size() > 0) {
     known.last_event = job.events(job.events_size() - 1).SerializeAsString();
   }
@@ -161,8 +191,7 @@ void JobMetrics::CountEvents(const v1::Job& job, Known& known, Series* series) {
     if (fresh && series->restarts.size() >= kMostCauses) continue;
     prometheus::Counter*& counter = series->restarts[event.cause()];
     if (fresh) {
-      counter = &restarts_.Add(
-          {{"job_id", job.name().substr(job.name().find('/') + 1)}, {"cause", event.cause()}});
+      counter = &restarts_.Add({{"job_id", IdOf(job.name())}, {"cause", event.cause()}});
       series->removers.push_back([this, added = counter] { restarts_.Remove(added); });
     }
     counter->Increment();
@@ -187,10 +216,11 @@ void JobMetrics::Changed(const v1::Job& job, double now) {
   known.state = job.state();
   known.parameters = job.parameters();
   if (!HasEnded(job.state())) {
-    known.ended_at = -1;
+    SetEnded(job.name(), known, -1);
   } else if (known.ended_at < 0) {
-    known.ended_at = now;
+    SetEnded(job.name(), known, now);
   }
+  // A job that never ran has none.
   Series* series = job.epoch() > 0 ? SeriesOf(job.name()) : nullptr;
   if (series != nullptr) series->target_steps->Set(static_cast<double>(job.target_step()));
   CountEvents(job, known, series);
@@ -199,11 +229,37 @@ void JobMetrics::Changed(const v1::Job& job, double now) {
 void JobMetrics::Forget(const std::string& job) {
   const auto found = jobs_.find(job);
   if (found == jobs_.end()) return;
-  if (found->second.series != nullptr) {
-    for (const auto& remove : found->second.series->removers) remove();
-    --with_series_;
-  }
+  SetEnded(job, found->second, -1);
+  Drop(found->second);
   jobs_.erase(found);
+}
+
+// Phases and other together are the step's seconds, unless rank 0 was slower than it says.
+void JobMetrics::Phases(const v1::StepRecord& step, const std::string& job, Series& series) {
+  const auto count = [&](std::map<std::string, prometheus::Counter*>& known, Counters& family,
+                         const std::string& phase, double seconds) {
+    if (!std::isfinite(seconds) || seconds <= 0) return 0.0;
+    const auto found = known.find(phase);
+    prometheus::Counter* counter = found == known.end() ? nullptr : found->second;
+    if (counter == nullptr) {
+      if (known.size() >= kMostPhases) return 0.0;
+      counter = &family.Add({{"job_id", IdOf(job)}, {"phase", phase}});
+      // Phases of the same name as one of the fixed ones share its series.
+      const bool own = counter != series.evaluation_seconds &&
+                       counter != series.checkpoint_seconds && counter != series.other_seconds;
+      if (own) series.removers.push_back([&family, counter] { family.Remove(counter); });
+      known[phase] = counter;
+    }
+    counter->Increment(seconds);
+    return seconds;
+  };
+  double told = 0;
+  for (const v1::PurposeSeconds& purpose : step.purposes()) {
+    told += count(series.phases, phase_seconds_, purpose.purpose(),
+                  purpose.compute_seconds() + purpose.exposed_seconds());
+    count(series.background, background_seconds_, purpose.purpose(), purpose.background_seconds());
+  }
+  Add(series.other_seconds, step.seconds() - told);
 }
 
 void JobMetrics::Memory(const v1::StepRecord& step, const std::string& job, Series& series) {
@@ -214,8 +270,7 @@ void JobMetrics::Memory(const v1::StepRecord& step, const std::string& job, Seri
       if (fresh && series.memory.size() >= 4 * kMostTiers) return;
       prometheus::Gauge*& gauge = series.memory[key];
       if (fresh) {
-        gauge = &memory_.Add(
-            {{"job_id", job.substr(job.find('/') + 1)}, {"tier", tier.tier()}, {"kind", kind}});
+        gauge = &memory_.Add({{"job_id", IdOf(job)}, {"tier", tier.tier()}, {"kind", kind}});
         series.removers.push_back([this, added = gauge] { memory_.Remove(added); });
       }
       gauge->Set(static_cast<double>(bytes));
@@ -233,14 +288,24 @@ void JobMetrics::Step(const v1::StepRecord& step, int64_t parameters, const std:
   series.steps->Increment();
   Add(series.tokens, tokens);
   Add(series.flops, 6.0 * static_cast<double>(parameters) * tokens);
-  Add(series.step_seconds, step.seconds());
   Add(series.communication_seconds, step.exposed_communication_seconds());
   series.loss->Set(step.loss());
   series.grad_norm->Set(step.grad_norm());
   series.learning_rate->Set(step.learning_rate());
   series.last_step_time->Set(common::WallSeconds());
-  if (std::isfinite(step.seconds())) series.duration->Observe(step.seconds());
+  if (std::isfinite(step.seconds()) && step.seconds() >= 0) {
+    series.duration->Observe(step.seconds());
+  }
   if (step.has_validation_loss()) series.validation_loss->Set(step.validation_loss());
+  if (step.has_predicted_seconds()) {
+    if (series.predicted_step == nullptr) {
+      series.predicted_step = &predicted_step_.Add({{"job_id", IdOf(job)}});
+      series.removers.push_back(
+          [this, added = series.predicted_step] { predicted_step_.Remove(added); });
+    }
+    series.predicted_step->Set(step.predicted_seconds());
+  }
+  Phases(step, job, series);
   Memory(step, job, series);
 }
 
@@ -263,13 +328,10 @@ void JobMetrics::Progress(const Effects::Progress& progress) {
 
 void JobMetrics::Tick(double now, double keep_seconds) {
   std::map<v1::JobState, int64_t> counts;
-  for (auto& [name, known] : jobs_) {
-    ++counts[known.state];
-    const bool over = known.ended_at >= 0 && now > known.ended_at + keep_seconds;
-    if (!over || known.series == nullptr) continue;
-    for (const auto& remove : known.series->removers) remove();
-    known.series = nullptr;
-    --with_series_;
+  for (const auto& [name, known] : jobs_) ++counts[known.state];
+  while (!ended_.empty() && now > ended_.begin()->first + keep_seconds) {
+    Drop(jobs_.at(ended_.begin()->second));
+    ended_.erase(ended_.begin());
   }
   for (const auto& [state, gauge] : by_state_) gauge->Set(static_cast<double>(counts[state]));
 }

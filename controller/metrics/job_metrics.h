@@ -11,7 +11,10 @@
 #include <cstddef>
 #include <functional>
 #include <map>
+#include <memory>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "controller/logic/effects.h"
@@ -21,7 +24,7 @@ namespace strata::controller {
 // One thread uses it; scrapes may come from others at any time.
 class JobMetrics {
  public:
-  // At most `most_jobs` have series of their own.
+  // At most `most_jobs` have series of their own; one that ended makes room for one that runs.
   JobMetrics(prometheus::Registry& registry, size_t most_jobs);
 
   // A job as it was found when the controller started: nothing that happened before is counted.
@@ -42,10 +45,10 @@ class JobMetrics {
     prometheus::Counter* steps;
     prometheus::Counter* tokens;
     prometheus::Counter* flops;
-    prometheus::Counter* step_seconds;
     prometheus::Counter* communication_seconds;
     prometheus::Counter* evaluation_seconds;
     prometheus::Counter* checkpoint_seconds;
+    prometheus::Counter* other_seconds;  // of steps, in no phase
     prometheus::Counter* checkpoints;
     prometheus::Counter* checkpoint_bytes;
     prometheus::Counter* lost_steps;
@@ -57,8 +60,11 @@ class JobMetrics {
     prometheus::Gauge* last_checkpoint_time;
     prometheus::Gauge* target_steps;
     prometheus::Histogram* duration;
-    std::map<std::string, prometheus::Counter*> restarts;  // by cause
-    std::map<std::string, prometheus::Gauge*> memory;      // by tier/kind
+    prometheus::Gauge* predicted_step = nullptr;             // once there is one
+    std::map<std::string, prometheus::Counter*> phases;      // of steps
+    std::map<std::string, prometheus::Counter*> background;  // likewise, beside the computation
+    std::map<std::string, prometheus::Counter*> restarts;    // by cause
+    std::map<std::string, prometheus::Gauge*> memory;        // by tier/kind
     std::vector<std::function<void()>> removers;
   };
   struct Known {
@@ -72,14 +78,18 @@ class JobMetrics {
   };
 
   Series* SeriesOf(const std::string& job);
+  void Drop(Known& known);
+  void SetEnded(const std::string& job, Known& known, double at);  // below 0: it has not
   std::unique_ptr<Series> MakeSeries(const std::string& job);
   void CountEvents(const v1::Job& job, Known& known, Series* series);
   void Step(const v1::StepRecord& step, int64_t parameters, const std::string& job, Series& series);
+  void Phases(const v1::StepRecord& step, const std::string& job, Series& series);
   void Memory(const v1::StepRecord& step, const std::string& job, Series& series);
 
   const size_t most_jobs_;
   size_t with_series_ = 0;
   std::map<std::string, Known> jobs_;
+  std::set<std::pair<double, std::string>> ended_;  // by time
   std::map<v1::JobState, prometheus::Gauge*> by_state_;
 
   Gauges& jobs_by_state_;
@@ -88,6 +98,8 @@ class JobMetrics {
   Counters& tokens_;
   Counters& flops_;
   Counters& phase_seconds_;
+  Counters& background_seconds_;
+  Counters& communication_seconds_;
   Counters& checkpoints_;
   Counters& checkpoint_bytes_;
   Counters& restarts_;
@@ -99,6 +111,7 @@ class JobMetrics {
   Gauges& last_step_time_;
   Gauges& last_checkpoint_time_;
   Gauges& target_steps_;
+  Gauges& predicted_step_;
   Gauges& memory_;
   Histograms& duration_;
 };

@@ -30,6 +30,11 @@ absl::Status CheckDeadline(const grpc::ServerContextBase& context) {
   return absl::OkStatus();
 }
 
+absl::Status NeedName(const std::string& name, const char* form) {
+  if (!name.empty()) return absl::OkStatus();
+  return InvalidField("name", absl::StrCat("is missing — ", form));
+}
+
 absl::Status RefusedByReactor(const absl::Status& status) {
   if (absl::IsResourceExhausted(status)) {
     return WithRetry(Refusal(status.code(), "OVERLOADED", std::string(status.message())),

@@ -3,6 +3,7 @@
 #ifndef STRATA_CONTROLLER_SERVICE_CALLS_H_
 #define STRATA_CONTROLLER_SERVICE_CALLS_H_
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <string>
@@ -22,11 +23,14 @@ struct CallEnvironment {
   Reactor* reactor = nullptr;
   CallObserver* observer = nullptr;
   const common::Clock* clock = nullptr;
+  std::atomic<int>* open_streams = nullptr;  // server streams, of all methods
 };
 
 // InvalidArgument when the client gave no deadline, or one more than 10 minutes away;
 // DeadlineExceeded when it has passed.
 absl::Status CheckDeadline(const grpc::ServerContextBase& context);
+// InvalidArgument when the request names nothing; `form` is what it could name: "jobs/NAME".
+absl::Status NeedName(const std::string& name, const char* form);
 // InvalidArgument for bytes that are no `Message`.
 template <typename Message>
 absl::Status Parse(const grpc::ByteBuffer& bytes, Message* message) {

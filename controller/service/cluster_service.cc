@@ -65,11 +65,12 @@ class ClusterService final : public RawService {
   grpc::ServerUnaryReactor* GetNode(CallbackServerContext* context, const ByteBuffer* request,
                                     ByteBuffer* response) override {
     using Call = UnaryCall<v1::GetNodeRequest, v1::Node>;
-    return Call::Start(environment_, {"ClusterService/GetNode"}, context, request, response,
-                       nullptr,
-                       [](Core& core, Effects&, const v1::GetNodeRequest& asked, v1::Node* node) {
-                         return controller::GetNode(core, asked, node);
-                       });
+    return Call::Start(
+        environment_, {"ClusterService/GetNode"}, context, request, response,
+        [](v1::GetNodeRequest& asked) { return NeedName(asked.name(), "nodes/NAME"); },
+        [](Core& core, Effects&, const v1::GetNodeRequest& asked, v1::Node* node) {
+          return controller::GetNode(core, asked, node);
+        });
   }
 
   grpc::ServerUnaryReactor* ListNodes(CallbackServerContext* context, const ByteBuffer* request,

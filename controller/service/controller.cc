@@ -137,6 +137,7 @@ class ControllerImpl final : public Controller {
   ProgressHub progress_;
   LogBook logs_;
   SessionTable sessions_;
+  std::atomic<int> open_streams_{0};
   HealthReporter health_;
   std::vector<std::unique_ptr<grpc::Service>> services_;
   std::string address_;
@@ -148,7 +149,7 @@ absl::Status ControllerImpl::StartServer() {
   grpc::EnableDefaultHealthCheckService(true);
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();
   ASSIGN_OR_RETURN(ListenAddress listen, ParseListenAddress(options_.listen));
-  const CallEnvironment environment = {&reactor_, metrics_.get(), clock_};
+  const CallEnvironment environment = {&reactor_, metrics_.get(), clock_, &open_streams_};
   v1::Cluster about;
   about.set_version(options_.version);
   about.set_directory(options_.directory);

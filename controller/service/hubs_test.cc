@@ -343,7 +343,9 @@ TEST(StepLines, AreReadBackAndDamagedOnesRefused) {
       R"({"step": 7, "loss": 2.5, "grad_norm": null, "learning_rate": 1e-3, "tokens": 64,)"
       R"( "seconds": 0.25, "epoch": 3, "applied": 6, "exposed_communication_seconds": 0.125,)"
       R"( "validation_loss": 2.25, "memory": {"host": {"predicted_bytes": 10, "arena_bytes": 11,)"
-      R"( "measured_bytes": 12, "overhead_bytes": 13}}})");
+      R"( "measured_bytes": 12, "overhead_bytes": 13}},)"
+      R"( "purposes": {"reduce": {"compute_seconds": 0, "exposed_seconds": 0.5,)"
+      R"( "background_seconds": 1}, "forward": 7}})");
   ASSERT_TRUE(record.has_value());
   EXPECT_EQ(record->step(), 7);
   EXPECT_EQ(record->loss(), 2.5);
@@ -353,6 +355,9 @@ TEST(StepLines, AreReadBackAndDamagedOnesRefused) {
   EXPECT_FALSE(record->has_predicted_seconds());
   ASSERT_EQ(record->memory_size(), 1);
   EXPECT_EQ(record->memory(0).measured_bytes(), 12);
+  ASSERT_EQ(record->purposes_size(), 1);
+  EXPECT_EQ(record->purposes(0).purpose(), "reduce");
+  EXPECT_EQ(record->purposes(0).exposed_seconds(), 0.5);
   for (const char* bad : {"", "{", "[]", "7", "{\"step\": \"x\"}", "{\"loss\": 1}", "\xff\xfe",
                           "{\"step\": 1e400}"}) {
     EXPECT_FALSE(ParseStepLine(bad).has_value()) << bad;

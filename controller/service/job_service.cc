@@ -21,9 +21,7 @@ namespace {
 using grpc::ByteBuffer;
 using grpc::CallbackServerContext;
 
-absl::Status NeedName(const std::string& name) {
-  return name.empty() ? InvalidField("name", "is missing — jobs/NAME") : absl::OkStatus();
-}
+constexpr char kName[] = "jobs/NAME";
 
 absl::StatusOr<const v1::Job*> Find(const Core& core, const std::string& name) {
   const v1::Job* job = core.FindJob(name);
@@ -111,7 +109,7 @@ class JobService final : public RawService {
     using Call = UnaryCall<v1::GetJobRequest, v1::Job>;
     return Call::Start(
         parts_.environment, {"JobService/GetJob"}, context, request, response,
-        [](v1::GetJobRequest& asked) { return NeedName(asked.name()); },
+        [](v1::GetJobRequest& asked) { return NeedName(asked.name(), kName); },
         [](Core& core, Effects&, const v1::GetJobRequest& asked, v1::Job* job) -> absl::Status {
           ASSIGN_OR_RETURN(const v1::Job* found, Find(core, asked.name()));
           *job = *found;
@@ -134,7 +132,7 @@ class JobService final : public RawService {
     using Call = UnaryCall<v1::CancelJobRequest, v1::Job>;
     return Call::Start(
         parts_.environment, {"JobService/CancelJob", /*reads_only=*/false}, context, request,
-        response, [](v1::CancelJobRequest& asked) { return NeedName(asked.name()); },
+        response, [](v1::CancelJobRequest& asked) { return NeedName(asked.name(), kName); },
         [](Core& core, Effects& effects, const v1::CancelJobRequest& asked,
            v1::Job* job) -> absl::Status {
           ASSIGN_OR_RETURN(*job, core.CancelJob(asked.name(), effects));
@@ -147,7 +145,7 @@ class JobService final : public RawService {
     using Call = UnaryCall<v1::ExplainJobRequest, v1::ExplainJobResponse>;
     return Call::Start(
         parts_.environment, {"JobService/ExplainJob"}, context, request, response,
-        [](v1::ExplainJobRequest& asked) { return NeedName(asked.name()); },
+        [](v1::ExplainJobRequest& asked) { return NeedName(asked.name(), kName); },
         [](Core& core, Effects&, const v1::ExplainJobRequest& asked,
            v1::ExplainJobResponse* explained) -> absl::Status {
           ASSIGN_OR_RETURN(const std::vector<std::string> lines, core.ExplainJob(asked.name()));
@@ -176,14 +174,16 @@ class JobService final : public RawService {
     const auto call = StreamCall<v1::LogLine>::Make(parts_.environment, "JobService/StreamLogs");
     v1::StreamLogsRequest asked;
     absl::Status status = Parse(*request, &asked);
-    if (status.ok()) status = NeedName(asked.name());
+    if (status.ok()) status = NeedName(asked.name(), kName);
     if (!status.ok()) {
       call->End(status);
       return call.get();
     }
+    call->Hold();
     auto source = parts_.logs->Follow(asked.name(), asked.rank(), asked.follow() ? call : nullptr);
     if (!source.ok()) {
       call->End(source.status());
+      call->Replay(nullptr, nullptr);
       return call.get();
     }
     const bool follow = asked.follow();
@@ -199,7 +199,7 @@ class JobService final : public RawService {
         StreamCall<v1::JobProgress>::Make(parts_.environment, "JobService/StreamProgress");
     v1::StreamProgressRequest asked;
     absl::Status status = Parse(*request, &asked);
-    if (status.ok()) status = NeedName(asked.name());
+    if (status.ok()) status = NeedName(asked.name(), kName);
     if (!status.ok()) {
       call->End(status);
       return call.get();

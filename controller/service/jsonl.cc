@@ -39,6 +39,17 @@ void ReadMemory(const Json& tiers, v1::StepRecord& record) {
   }
 }
 
+void ReadPurposes(const Json& purposes, v1::StepRecord& record) {
+  for (const auto& [name, purpose] : purposes.items()) {
+    if (!purpose.is_object()) continue;
+    v1::PurposeSeconds& seconds = *record.add_purposes();
+    seconds.set_purpose(name);
+    seconds.set_compute_seconds(Number(purpose, "compute_seconds"));
+    seconds.set_exposed_seconds(Number(purpose, "exposed_seconds"));
+    seconds.set_background_seconds(Number(purpose, "background_seconds"));
+  }
+}
+
 }  // namespace
 
 std::optional<v1::StepRecord> ParseStepLine(const std::string& line) {
@@ -64,6 +75,9 @@ std::optional<v1::StepRecord> ParseStepLine(const std::string& line) {
   }
   if (const auto memory = object.find("memory"); memory != object.end() && memory->is_object()) {
     ReadMemory(*memory, record);
+  }
+  if (const auto found = object.find("purposes"); found != object.end() && found->is_object()) {
+    ReadPurposes(*found, record);
   }
   return record;
 }

@@ -85,8 +85,10 @@ absl::Status Reactor::Process(std::vector<Input> batch) {
   const absl::Status refused =
       absl::ResourceExhaustedError("nothing can be made durable: the controller's disk is full");
   if (status.ok()) Publish(effects);
+  // Before the refusals go out, so that whoever got one finds what it says.
+  const absl::Status after = absl::IsResourceExhausted(status) ? Reload() : status;
   for (size_t i = 0; i < batch.size(); ++i) batch[i].release(applied[i] ? status : refused);
-  return absl::IsResourceExhausted(status) ? Reload() : status;
+  return after;
 }
 
 absl::Status Reactor::Tick() {

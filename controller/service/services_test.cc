@@ -313,16 +313,26 @@ TEST_F(ServicesTest, LogsAreFollowedAndOutliveTheController) {
     ASSERT_TRUE(agent.Say(message));
     ASSERT_TRUE(reader->Read(&line));
     EXPECT_EQ(line.text(), "hello");
-    context.TryCancel();
+    ASSERT_TRUE(running.Cancel("jobs/a").ok());
+    v1::ControllerMessage said;
+    ASSERT_TRUE(agent.Await(MessageCase::kStop, &said));
+    v1::AgentMessage ended = About(epoch, "ended");
+    ended.mutable_ended()->mutable_finished()->set_outcome(v1::Finished::INTERRUPTED);
+    ended.mutable_ended()->set_rank(-1);
+    ASSERT_TRUE(agent.Say(ended));
+    EXPECT_FALSE(reader->Read(&line));  // it ends with the job
+    EXPECT_TRUE(reader->Finish().ok());
   }
   RunningController again(folder_);
-  request.set_follow(false);
-  Deadline context;
-  const auto reader = again.jobs->StreamLogs(&context, request);
-  ASSERT_TRUE(reader->Read(&line));
-  EXPECT_EQ(line.text(), "hello");
-  EXPECT_FALSE(reader->Read(&line));
-  EXPECT_TRUE(reader->Finish().ok());
+  for (const bool follow : {false, true}) {  // an ended job's lines are read before the end
+    request.set_follow(follow);
+    Deadline context;
+    const auto reader = again.jobs->StreamLogs(&context, request);
+    ASSERT_TRUE(reader->Read(&line)) << follow;
+    EXPECT_EQ(line.text(), "hello");
+    EXPECT_FALSE(reader->Read(&line));
+    EXPECT_TRUE(reader->Finish().ok());
+  }
 }
 
 TEST_F(ServicesTest, JobsAndTermsSurviveARestart) {
@@ -402,6 +412,7 @@ TEST_F(ServicesTest, SessionsOutOfOrderAreRefused) {
   v1::AgentMessage hello;
   hello.set_incarnation(7);
   hello.mutable_register_()->set_node("n0");
+  hello.mutable_register_()->set_devices(1);  // otherwise it is sent away for that
   v1::AgentMessage beat;
   beat.set_incarnation(7);
   beat.mutable_heartbeat();

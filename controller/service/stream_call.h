@@ -3,6 +3,7 @@
 #ifndef STRATA_CONTROLLER_SERVICE_STREAM_CALL_H_
 #define STRATA_CONTROLLER_SERVICE_STREAM_CALL_H_
 
+#include <atomic>
 #include <deque>
 #include <functional>
 #include <memory>
@@ -10,6 +11,7 @@
 #include <optional>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "controller/logic/refusal.h"
 #include "controller/service/calls.h"
 #include "controller/service/subscriber.h"
@@ -26,17 +28,35 @@ class StreamCall final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
   using Source = std::function<std::optional<Message>()>;
   static constexpr size_t kMostQueued = 4096;
   static constexpr size_t kMostBytes = size_t{32} << 20;
+  // Of all methods together. One that has ended counts until its client has taken the end, so that
+  // clients which never read cannot pile up their last messages.
+  static constexpr int kMostStreams = 8192;
 
+  // Refused at once when there are too many.
   static std::shared_ptr<StreamCall> Make(const CallEnvironment& environment, const char* method) {
     std::shared_ptr<StreamCall> call(new StreamCall(environment, method));
     call->self_ = call;
+    const int open = environment.open_streams->fetch_add(1);
+    if (open >= kMostStreams) {
+      call->End(Refusal(absl::StatusCode::kResourceExhausted, "TOO_MANY_STREAMS",
+                        absl::StrCat(open, " streams are open already")));
+    }
     return call;
+  }
+
+  // Until Replay nothing is sent, not even the end: whoever is to push or end it may be told of it
+  // before what came earlier is at hand.
+  void Hold() {
+    const std::lock_guard lock(mutex_);
+    held_ = true;
   }
 
   // Before the call's handler returns, at most once: `next` is asked on gRPC's threads, one message
   // at a time, before anything that was pushed is sent; `then` is called after its last one.
   void Replay(Source next, std::function<void()> then) {
     std::unique_lock lock(mutex_);
+    held_ = false;
+    if (finished_) return;
     next_ = std::move(next);
     then_ = std::move(then);
     Advance(lock);
@@ -90,6 +110,7 @@ class StreamCall final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
   }
 
   void OnDone() override {
+    environment_.open_streams->fetch_sub(1);
     const std::shared_ptr<StreamCall> self = std::move(self_);  // the last owner, perhaps
   }
 
@@ -104,7 +125,7 @@ class StreamCall final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
 
   // Starts whatever is next, unless something is under way.
   void Advance(std::unique_lock<std::mutex>& lock) {
-    while (!busy_ && !finished_) {
+    while (!busy_ && !finished_ && !held_) {
       if (cancelled_) return Close(absl::CancelledError("the client has gone"));
       if (next_) {
         ReadBack(lock);
@@ -173,6 +194,7 @@ class StreamCall final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
   std::function<void()> then_;
   grpc::ByteBuffer bytes_;
   bool busy_ = false;  // a write or a read-back is under way
+  bool held_ = false;
   bool cancelled_ = false;
   bool finished_ = false;
   std::optional<absl::Status> ending_;
