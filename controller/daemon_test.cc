@@ -2,6 +2,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <spawn.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -153,6 +154,43 @@ TEST_F(DaemonTest, DamagedStateIsRefused) {
   EXPECT_EQ(WEXITSTATUS(outcome.status), 1);
   EXPECT_THAT(outcome.text, HasSubstr(folder_ + "/a/controller.db is damaged"));
   EXPECT_THAT(outcome.text, HasSubstr("put back a copy"));
+}
+
+TEST_F(DaemonTest, EndsWithoutAcknowledgingWhatItCannotWrite) {
+  Process process = Start("a");
+  auto stub = v1::JobService::NewStub(
+      grpc::CreateChannel(process.address, grpc::InsecureChannelCredentials()));
+  const auto create = [&](int i) {
+    grpc::ClientContext context;
+    context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(60));
+    v1::Job job;
+    return stub->CreateJob(&context, GoodRequest("j" + std::to_string(i)), &job);
+  };
+  ASSERT_TRUE(create(0).ok());
+  const rlimit limit = {256 << 10, 256 << 10};  // of any file: soon no commit can be written
+  ASSERT_EQ(prlimit(process.pid, RLIMIT_FSIZE, &limit, nullptr), 0);
+  int acknowledged = 1;
+  grpc::Status status;
+  while ((status = create(acknowledged)).ok()) ++acknowledged;
+  EXPECT_EQ(status.error_code(), grpc::UNAVAILABLE) << status.error_message();
+  EXPECT_LT(acknowledged, 1000);
+  int ended = 0;
+  waitpid(process.pid, &ended, 0);
+  std::erase(running_, process.pid);
+  EXPECT_TRUE(WIFEXITED(ended));
+  EXPECT_EQ(WEXITSTATUS(ended), 1);
+  EXPECT_THAT(ReadFile(folder_ + "/a.output"), HasSubstr(folder_ + "/a/controller.db"));
+  process = Start("a");
+  stub = v1::JobService::NewStub(
+      grpc::CreateChannel(process.address, grpc::InsecureChannelCredentials()));
+  for (int i = 0; i < acknowledged; ++i) {
+    grpc::ClientContext context;
+    context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(60));
+    v1::GetJobRequest request;
+    request.set_name("jobs/j" + std::to_string(i));
+    v1::Job job;
+    ASSERT_TRUE(stub->GetJob(&context, request, &job).ok()) << i << " of " << acknowledged;
+  }
 }
 
 TEST_F(DaemonTest, OtherAddressesThanLoopbackNeedAWord) {

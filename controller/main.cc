@@ -46,6 +46,7 @@ void HandleSignals() {
   for (const int number : {SIGTERM, SIGINT}) sigaction(number, &action, nullptr);
   action.sa_handler = SIG_IGN;
   sigaction(SIGPIPE, &action, nullptr);
+  sigaction(SIGXFSZ, &action, nullptr);  // a write that fails is told by the store
 }
 
 // Whole or not at all: a temporary file, then a rename.
