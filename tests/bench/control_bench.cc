@@ -150,7 +150,7 @@ struct Client {
     const bool counts = phase->measured;
     const Clock::time_point begin = Clock::now();
     const grpc::Status status = call(context);
-    if (counts && !phase->over) seconds.push_back(Since(begin));
+    if (counts && !phase->over && status.ok()) seconds.push_back(Since(begin));
     if (!status.ok()) ++failures[status.error_message().substr(0, 200)];
     return status.ok();
   }
