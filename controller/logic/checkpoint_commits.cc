@@ -51,6 +51,11 @@ bool FragmentBook::Has(int64_t step, const std::vector<int>& ranks) const {
          });
 }
 
+bool FragmentBook::HasAllOf(const std::vector<int>& ranks) const {
+  return std::all_of(by_step_.begin(), by_step_.end(),
+                     [&](const auto& entry) { return Has(entry.first, ranks); });
+}
+
 void FragmentBook::Forget(int64_t step) {
   by_step_.erase(by_step_.begin(), by_step_.upper_bound(step));
 }

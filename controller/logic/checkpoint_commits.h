@@ -24,6 +24,8 @@ class FragmentBook {
   std::optional<v1::WriteManifest> Add(const v1::CheckpointFragments& written, int ranks);
   // Whether all of these ranks' fragments of the step are there.
   bool Has(int64_t step, const std::vector<int>& ranks) const;
+  // Whether all of these ranks' fragments are there of each step that any rank has written.
+  bool HasAllOf(const std::vector<int>& ranks) const;
   // The newest complete one.
   std::optional<v1::WriteManifest> Complete(const v1::JobEpoch& epoch, int ranks) const;
   // Steps up to this one are done with.

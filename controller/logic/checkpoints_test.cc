@@ -98,6 +98,26 @@ TEST_F(TwoNodes, AnEndWhoseLastFragmentsWereLostIsAFailure) {
   EXPECT_EQ(h.Job("a").events(0).cause(), "commit_failed");
 }
 
+// Rank 0 commits in order: without the earlier checkpoint the last one never comes.
+TEST_F(TwoNodes, AnEndWhoseEarlierFragmentsWereLostIsAFailure) {
+  h.Run("a", {"n0", "n1"});
+  h.SayWritten("n0", "a", 1, 90, {0});
+  h.SayWritten("n0", "a", 1, 100, {0});
+  h.SayWritten("n1", "a", 1, 100, {1});
+  h.SayEnded("n1", "a", 1, kSucceeded);
+  EXPECT_EQ(h.Job("a").state(), v1::RECOVERING);
+  EXPECT_EQ(h.Job("a").events(0).cause(), "commit_failed");
+}
+
+TEST_F(TwoNodes, WhatAnEndedEpochHadWrittenIsNotAnswered) {
+  h.Run("a", {"n0", "n1"});
+  h.SayWritten("n1", "a", 1, 100, {1});
+  h.SayEnded("n1", "a", 1, kSucceeded);
+  h.SayWritten("n1", "a", 1, 100, {1});
+  h.SayStep("n1", "a", 1, 100);
+  EXPECT_THAT(h.Take("n1"), IsEmpty());
+}
+
 TEST_F(TwoNodes, SuccessWithoutTheLastCommitIsAFailure) {
   h.Run("a", {"n0", "n1"});
   h.SayWritten("n1", "a", 1, 100, {1});

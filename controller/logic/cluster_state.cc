@@ -41,16 +41,18 @@ int64_t Number(const std::string& text) {
   return absl::SimpleAtoi(text, &number) ? number : 0;
 }
 
-// The epoch goes on as it was, as far as anybody knows: its agents will tell.
+// The epoch goes on as it was, as far as anybody knows: its agents will tell. Ranks that may have
+// been told to start are not prepared a second time in the same epoch.
 void RestoreEpoch(ClusterState& state, JobEntry& job) {
   job.run.begun_at = state.now;
   const bool running = job.record.state() == v1::RUNNING;
+  const MemberState before = job.record.start_sent() ? MemberState::kPrepared : MemberState::kAsked;
   job.run.start_sent = running;
   for (const v1::RankPlace& place : job.record.placement()) {
     Member& member = job.run.members[place.node()];
     member.ranks.push_back(place.rank());
     member.devices.push_back(place.device());
-    member.state = running ? MemberState::kRunning : MemberState::kAsked;
+    member.state = running ? MemberState::kRunning : before;
   }
   for (const auto& [name, member] : job.run.members) {
     NodeEntry& node = state.nodes.Ensure(name);

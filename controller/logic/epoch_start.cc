@@ -108,6 +108,7 @@ void JobMachine::Begin(JobEntry& job, const std::vector<Placer::Device>& ranks) 
   record.set_epoch(record.epoch() + 1);
   record.set_step(record.checkpoint().step());
   record.clear_placement();
+  record.clear_start_sent();
   for (size_t rank = 0; rank < ranks.size(); ++rank) {
     v1::RankPlace& place = *record.add_placement();
     place.set_rank(static_cast<int32_t>(rank));

@@ -160,7 +160,8 @@ void JobMachine::ReportLostFragments(JobEntry& job) {
   if (HasFinalCheckpoint(job.record)) return;
   for (const auto& [name, member] : job.run.members) {
     if (member.state != MemberState::kEnded) continue;
-    if (job.run.fragments.Has(job.record.target_step(), member.ranks)) continue;
+    const FragmentBook& book = job.run.fragments;
+    if (book.Has(job.record.target_step(), member.ranks) && book.HasAllOf(member.ranks)) continue;
     Report(job, {.reason = absl::StrCat("the ranks on ", ShortName(name),
                                         " ended, and what they wrote last did not arrive"),
                  .cause = "commit_failed"});
@@ -189,6 +190,10 @@ void JobMachine::AdvanceStart(JobEntry& job) {
           {.reason = std::string(agreed.message()), .cause = "start_failed", .permanent = true});
     }
     run.start_sent = true;
+    if (!job.record.start_sent()) {  // known to a later controller before any rank begins
+      job.record.set_start_sent(true);
+      SaveJob(state_, job, effects_);
+    }
     for (auto& [name, member] : run.members) {
       if (member.state >= MemberState::kRunning) continue;
       member.state = MemberState::kStarted;

@@ -58,7 +58,7 @@ NodeEntry* NodeTable::OfSession(uint64_t session) {
 
 void NodeTable::Attach(NodeEntry& node, uint64_t session) {
   Detach(node);
-  node.session = session;
+  node.session = node.newest_session = session;
   sessions_[session] = node.name;
 }
 

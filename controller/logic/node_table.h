@@ -37,6 +37,7 @@ struct NodeEntry {
   v1::NodeState state = v1::UNKNOWN;
   uint64_t incarnation = 0;
   uint64_t session = 0;  // 0: none
+  uint64_t newest_session = 0;
   double heard_at = 0;
   double heard_wall = 0;
   int64_t resource_version = 0;

@@ -67,16 +67,23 @@ bool SessionHandler::Admit(uint64_t session, uint64_t incarnation, const v1::Reg
     problem = "the node lists too much";
   } else if (const NodeEntry* node = state_.nodes.Find(name); node != nullptr) {
     const auto& gone = node->replaced;
-    if (std::find(gone.begin(), gone.end(), incarnation) != gone.end()) {
+    if (session < node->newest_session) {  // it was under way for longer than a newer one
+      problem = absl::StrCat("a newer session of ", ShortName(name), " has registered");
+    } else if (std::find(gone.begin(), gone.end(), incarnation) != gone.end()) {
       problem = absl::StrCat("another agent has registered as ", ShortName(name));
     }
   }
   if (problem.empty()) return true;
-  v1::ControllerMessage refusal;
-  refusal.set_controller_term(state_.term);
-  refusal.mutable_dismiss()->set_reason(problem);
-  effects_.messages.push_back({name, incarnation, session, std::move(refusal)});
+  Dismiss(name, incarnation, session, problem);
   return false;
+}
+
+void SessionHandler::Dismiss(const std::string& node, uint64_t incarnation, uint64_t session,
+                             const std::string& reason) {
+  v1::ControllerMessage message;
+  message.set_controller_term(state_.term);
+  message.mutable_dismiss()->set_reason(reason);
+  effects_.messages.push_back({node, incarnation, session, std::move(message)});
 }
 
 void SessionHandler::UpdateNode(NodeEntry& node, const v1::Register& message) {

@@ -43,7 +43,11 @@ void SessionHandler::OnMessage(uint64_t session, const v1::AgentMessage& message
     return OnRegister(session, message.incarnation(), message.register_());
   }
   NodeEntry* node = state_.nodes.OfSession(session);
-  if (node == nullptr || node->incarnation != message.incarnation()) return;  // replaced, or none
+  if (node == nullptr || node->incarnation != message.incarnation()) {
+    // Whoever still listens there believes to be at work: let it come anew.
+    return Dismiss("", message.incarnation(), session,
+                   "this session is not its node's present one");
+  }
   Hear(*node);
   switch (message.message_case()) {
     case v1::AgentMessage::kHeartbeat:
@@ -91,6 +95,14 @@ JobEntry* SessionHandler::Current(const NodeEntry& node, const v1::JobEpoch& epo
 JobEntry* SessionHandler::CurrentOrStop(NodeEntry& node, const v1::JobEpoch& epoch, bool alive) {
   JobEntry* job = Current(node, epoch);
   if (job == nullptr) StopStale(node, epoch, alive);
+  return job;
+}
+
+// Agents repeat these many at a time, also of epochs that have ended there: one answer to each
+// would be a storm.
+JobEntry* SessionHandler::CurrentOrOver(NodeEntry& node, const v1::JobEpoch& epoch) {
+  JobEntry* job = Current(node, epoch);
+  if (job == nullptr && node.holds.contains(ToKey(epoch))) StopStale(node, epoch, /*alive=*/false);
   return job;
 }
 
@@ -176,7 +188,7 @@ void SessionHandler::OnRunning(NodeEntry& node, const v1::EpochRunning& message)
 }
 
 void SessionHandler::OnProgress(NodeEntry& node, const v1::EpochProgress& message) {
-  JobEntry* job = CurrentOrStop(node, message.epoch(), /*alive=*/false);
+  JobEntry* job = CurrentOrOver(node, message.epoch());
   if (job == nullptr) return;
   if (message.progress().has_step()) ReachedStep(*job, message.progress().step().step());
   effects_.progress.push_back({job->record.name(), message.progress()});
@@ -216,7 +228,7 @@ void SessionHandler::OnStopping(NodeEntry& node, const v1::EpochStopping& messag
 }
 
 void SessionHandler::OnWritten(NodeEntry& node, const v1::CheckpointFragments& message) {
-  JobEntry* job = CurrentOrStop(node, message.epoch(), /*alive=*/false);
+  JobEntry* job = CurrentOrOver(node, message.epoch());
   if (job == nullptr) return;
   const v1::Job& record = job->record;
   if (message.step() <= record.checkpoint().step() || message.step() > record.target_step()) return;

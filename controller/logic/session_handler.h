@@ -23,6 +23,8 @@ class SessionHandler {
   // registration.cc
   void OnRegister(uint64_t session, uint64_t incarnation, const v1::Register& message);
   bool Admit(uint64_t session, uint64_t incarnation, const v1::Register& message);
+  void Dismiss(const std::string& node, uint64_t incarnation, uint64_t session,
+               const std::string& reason);
   void UpdateNode(NodeEntry& node, const v1::Register& message);
   void TakeHeld(NodeEntry& node, const v1::Register& message, v1::Welcome& welcome);
   void MissEpochs(NodeEntry& node, const std::map<EpochKey, Hold>& before);
@@ -46,6 +48,8 @@ class SessionHandler {
   // The same; otherwise the node is told to stop the epoch. `alive`: the message proves that its
   // trainers hold devices.
   JobEntry* CurrentOrStop(NodeEntry& node, const v1::JobEpoch& epoch, bool alive);
+  // The same, but what the node has let go of needs no answer.
+  JobEntry* CurrentOrOver(NodeEntry& node, const v1::JobEpoch& epoch);
   void StopStale(NodeEntry& node, const v1::JobEpoch& epoch, bool alive);
   // Who is to blame for a hang, as far as one can tell; -1: nobody known. `sure`: there is no
   // doubt.

@@ -10,6 +10,7 @@ namespace {
 using testing::Harness;
 using ::testing::HasSubstr;
 using testing::Held;
+using ::testing::IsEmpty;
 using testing::kInterrupted;
 using ::testing::SizeIs;
 using testing::TwoNodes;
@@ -90,6 +91,37 @@ TEST_F(TwoNodes, AfterAControllersRestartAnEpochThatNobodyHoldsIsStartedAnew) {
   EXPECT_EQ(h.Job("a").epoch(), 2);
 }
 
+// Its ranks may have trained: others of the same epoch may not begin beside them.
+TEST_F(TwoNodes, AfterAControllersRestartAStartedEpochIsNotPreparedAgain) {
+  (void)h.Create(Harness::Request("a", 2));
+  h.SayPrepared("n0", "a", 1, {0});
+  h.SayPrepared("n1", "a", 1, {1});
+  h.RestartController();
+  h.Take("n1");
+  h.Join("n1");
+  EXPECT_THAT(h.Take("n1"), IsEmpty());
+  h.Pass(1.5, {"n1"});
+  EXPECT_EQ(h.Job("a").state(), v1::RECOVERING);
+  h.Join("n0");
+  EXPECT_EQ(h.Job("a").epoch(), 2);
+}
+
+TEST_F(TwoNodes, AfterAControllersRestartAStartIsSaidAgainOnceAllHavePreparedAgain) {
+  (void)h.Create(Harness::Request("a", 2));
+  h.SayPrepared("n0", "a", 1, {0});
+  h.SayPrepared("n1", "a", 1, {1});
+  h.RestartController();
+  h.Reconnect("n0", {Held("a", 1, {0}, false)});
+  h.SayPrepared("n0", "a", 1, {0});
+  h.Take("n0");
+  h.Reconnect("n1", {Held("a", 1, {1}, true)});
+  h.SayPrepared("n1", "a", 1, {1});
+  EXPECT_THAT(h.Take("n0").back().start().addresses(), SizeIs(2));
+  h.SayRunning("n0", "a", 1);
+  EXPECT_EQ(h.Job("a").state(), v1::RUNNING);
+  EXPECT_EQ(h.Job("a").epoch(), 1);
+}
+
 TEST_F(TwoNodes, AfterAControllersRestartNodesHaveTheLeaseAndAGraceToComeBack) {
   h.Run("a", {"n0", "n1"});
   h.RestartController();
@@ -141,6 +173,38 @@ TEST_F(TwoNodes, WhatAReplacedSessionStillSaysIsIgnored) {
   h.core->OnSessionEnd(old_session, effects);
   EXPECT_EQ(h.Job("a").state(), v1::RUNNING);
   EXPECT_EQ(h.Node("n1").state(), v1::READY);
+}
+
+TEST_F(TwoNodes, ALateRegisterOfAnOlderSessionDoesNotReplaceTheNewer) {
+  h.Run("a", {"n0", "n1"});
+  v1::AgentMessage late;
+  late.set_incarnation(h.IncarnationOf("n1"));
+  late.mutable_register_()->set_node("n1");
+  late.mutable_register_()->set_devices(1);
+  const uint64_t older = h.SessionOf("n1");
+  h.Reconnect("n1", {Held("a", 1, {1}, true)});
+  Effects effects;
+  h.core->OnAgent(older, late, effects);
+  ASSERT_THAT(effects.messages, SizeIs(1));
+  EXPECT_EQ(effects.messages[0].session, older);
+  EXPECT_TRUE(effects.messages[0].message.has_dismiss());
+  h.core->OnSessionEnd(older, effects);
+  h.Pass(10, {"n0", "n1"});
+  EXPECT_EQ(h.Job("a").state(), v1::RUNNING);
+  EXPECT_EQ(h.Node("n1").state(), v1::READY);
+}
+
+TEST_F(TwoNodes, WhoSpeaksOnAReplacedSessionIsDismissed) {
+  const uint64_t older = h.SessionOf("n1");
+  h.Reconnect("n1", {});
+  v1::AgentMessage message;
+  message.set_incarnation(h.IncarnationOf("n1"));
+  message.mutable_heartbeat();
+  Effects effects;
+  h.core->OnAgent(older, message, effects);
+  ASSERT_THAT(effects.messages, SizeIs(1));
+  EXPECT_EQ(effects.messages[0].session, older);
+  EXPECT_TRUE(effects.messages[0].message.has_dismiss());
 }
 
 TEST_F(TwoNodes, AStandstillOfTheControllerIsNoSilenceOfTheNodes) {

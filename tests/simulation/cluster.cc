@@ -11,7 +11,7 @@ namespace {
 // After the last fault, for all jobs one after the other, with leases and back-off.
 constexpr double kPatienceSeconds = 600;
 constexpr double kCalmSeconds = 45;  // after the last job: longer than a lease
-constexpr int kMostEvents = 3'000'000;
+constexpr int kMostEvents = 300'000;
 
 }  // namespace
 
@@ -105,6 +105,7 @@ void Cluster::PlanFaults() {
 void Cluster::HarmlessFault(double at) {
   SimNode* node = nodes_[random.Below(static_cast<int>(nodes_.size()))].get();
   const double seconds = random.Between(0.1, 4);
+  const bool up = random.Chance(0.75), down = !up || random.Chance(0.67);
   faults_over_at = std::max(faults_over_at, at + seconds);
   switch (random.Below(6)) {
     case 0:
@@ -118,13 +119,14 @@ void Cluster::HarmlessFault(double at) {
     case 4:
       return events.At(at, [node] { node->BreakSession(); });
     default:
-      return events.At(at, [node, seconds] { node->Partition(seconds * 2); });
+      return events.At(at, [node, seconds, up, down] { node->Partition(seconds * 2, up, down); });
   }
 }
 
 void Cluster::HarshFault(double at) {
   SimNode* node = nodes_[random.Below(static_cast<int>(nodes_.size()))].get();
   const double seconds = random.Chance(0.6) ? random.Between(0.2, 10) : random.Between(10, 60);
+  const bool up = random.Chance(0.75), down = !up || random.Chance(0.67);
   faults_over_at = std::max(faults_over_at, at + seconds);
   switch (random.Below(9)) {
     case 0:
@@ -142,7 +144,7 @@ void Cluster::HarshFault(double at) {
     case 6:
       return events.At(at, [node, seconds] { node->KillAgent(seconds); });
     case 7:
-      return events.At(at, [node, seconds] { node->Partition(seconds); });
+      return events.At(at, [node, seconds, up, down] { node->Partition(seconds, up, down); });
     default:
       return events.At(at, [this, seconds] { controller.Kill(seconds); });
   }
@@ -175,11 +177,22 @@ bool Cluster::AllCompute(const EpochKey& key, std::vector<Part*>& parts) {
     if (part == nullptr) continue;
     parts.push_back(part);
     for (const auto& [rank, trainer] : part->trainers) {
-      if (!trainer.running || trainer.frozen || trainer.hung || trainer.last_word) return false;
+      if (!trainer.running || trainer.Still() || trainer.hung || trainer.last_word) return false;
       ++ranks;
     }
   }
   return ranks > 0 && ranks == epochs[key].ranks;
+}
+
+void Cluster::OnSpawn(const EpochKey& key, const v1::PrepareEpoch& prepare) {
+  EpochWorld& epoch = epochs[key];
+  oracle.OnBeginning(key, prepare);
+  if (epoch.moved) {
+    oracle.Violate(absl::StrCat("ranks of ", key.job, " epoch ", key.epoch,
+                                " begin when others have trained"));
+  }
+  epoch.ranks = prepare.ranks();
+  epoch.step = epoch.saved_step = prepare.checkpoint().step();
 }
 
 void Cluster::TryStep(const EpochKey& key) {
@@ -188,7 +201,8 @@ void Cluster::TryStep(const EpochKey& key) {
   if (epoch.in_step || !AllCompute(key, parts)) return;
   if (epoch.step >= parts.front()->prepare.spec().train().steps()) return;
   for (const Part* part : parts) {
-    if (part->stopping && (part->stop_after < 0 || epoch.step >= part->stop_after)) return;
+    if (part->asked_for_step || part->held_up) return;
+    if (part->last_step >= 0 && epoch.step >= part->last_step) return;
   }
   epoch.in_step = true;
   events.After(step_seconds * random.Between(0.8, 1.2), [this, key] { FinishStep(key); });
@@ -204,13 +218,17 @@ void Cluster::FinishStep(const EpochKey& key) {
   epoch.moved_at = events.Now();
   const v1::JobSpec& spec = parts.front()->prepare.spec();
   const bool final_step = step == spec.train().steps();
-  const bool last_asked = std::any_of(parts.begin(), parts.end(),
-                                      [&](const Part* part) { return part->stop_after == step; });
-  const bool save = final_step || last_asked || step % spec.checkpoint().every_steps() == 0;
+  const bool save = final_step || step % spec.checkpoint().every_steps() == 0;
   for (auto& node : nodes_) {
-    if (save) node->OnWritten(key, step);
+    const Part* part = node->Find(key);
+    if (part == nullptr) continue;
+    const bool last = part->last_step == step;
+    if (save || last) {
+      epoch.saved_step = step + 1;
+      node->OnWritten(key, step);
+    }
     if (final_step) node->OnFinalStep(key, v1::Finished::SUCCEEDED);
-    if (!final_step && last_asked) node->OnFinalStep(key, v1::Finished::INTERRUPTED);
+    if (!final_step && last) node->OnFinalStep(key, v1::Finished::INTERRUPTED);
   }
   TryStep(key);
 }

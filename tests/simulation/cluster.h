@@ -24,6 +24,7 @@ struct EpochWorld {
   bool in_step = false;
   double moved_at = 0;
   bool moved = false;
+  int64_t saved_step = 0;  // up to the one after it the disk may hold up anything
 };
 
 struct Options {
@@ -42,6 +43,8 @@ class Cluster {
   // Empty: all invariants held. Otherwise what was violated, and when.
   std::string Run();
 
+  // Ranks of the epoch come to life.
+  void OnSpawn(const EpochKey& key, const v1::PrepareEpoch& prepare);
   void TryStep(const EpochKey& key);
   // Ranks on a node of that epoch vanished; the others' connections break or stall.
   void LosePeer(const EpochKey& key, const SimNode* where);

@@ -58,6 +58,7 @@ void Oracle::CheckChange(const v1::Job& before, const v1::Job& after) {
     Violate(absl::StrCat("the epoch changed without a start of the ranks: ", Name(before), " to ",
                          Name(after)));
   }
+  if (starts) beginnings_[{after.name(), after.epoch()}] = after.checkpoint().SerializeAsString();
   const int64_t allowed = after.spec().restart().max_without_progress();
   if (after.restarts_without_progress() > allowed && after.state() != v1::FAILED) {
     Violate(absl::StrCat(Name(after), " goes on after ", after.restarts_without_progress(),
@@ -127,6 +128,18 @@ void Oracle::OnCommitAnswer(const v1::CommitAnswer& answer) {
   if (recorded.step() < answer.step() || recorded.epoch() < answer.epoch().epoch()) {
     Violate(absl::StrCat("the commit of step ", answer.step(), " of ", answer.epoch().job(),
                          " was confirmed before it was durable"));
+  }
+}
+
+void Oracle::OnBeginning(const controller::EpochKey& key, const v1::PrepareEpoch& prepare) {
+  const auto begun = beginnings_.find(key);
+  if (begun == beginnings_.end()) {
+    return Violate(absl::StrCat(key.job, " epoch ", key.epoch, " runs and is not recorded"));
+  }
+  if (begun->second != prepare.checkpoint().SerializeAsString()) {
+    Violate(absl::StrCat("ranks of ", key.job, " epoch ", key.epoch,
+                         " begin elsewhere than the others: at step ",
+                         prepare.checkpoint().step()));
   }
 }
 

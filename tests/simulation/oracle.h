@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "controller/logic/core.h"
+#include "controller/logic/job_entry.h"
 
 namespace strata::simulation {
 
@@ -31,6 +32,8 @@ class Oracle {
   // A checkpoint's manifest lies on disk, made of what all ranks of the epoch wrote.
   void OnManifest(int64_t epoch, int64_t step, const std::string& digest);
   void OnCommitAnswer(const v1::CommitAnswer& answer);
+  // Ranks of an epoch begin with what they were told.
+  void OnBeginning(const controller::EpochKey& key, const v1::PrepareEpoch& prepare);
   // A trainer begins to use a device, or has let go of it.
   void OnTrainer(int node, int device, const std::string& job, int64_t epoch);
   void OnTrainerGone(int node, int device, const std::string& job, int64_t epoch);
@@ -51,6 +54,8 @@ class Oracle {
   std::map<std::string, std::string> acknowledged_;  // name -> request_id
   std::map<std::pair<int, int>, std::pair<std::string, int64_t>> devices_;
   std::map<std::string, std::pair<int64_t, int64_t>> manifests_;  // digest -> epoch, step
+  // The checkpoint that an epoch was to begin with, as recorded when it began.
+  std::map<controller::EpochKey, std::string> beginnings_;
   int64_t last_term_ = 0;
 };
 

@@ -11,6 +11,7 @@ enum class PlantedBug {
   kForgetsTrainers,      // an agent comes back without the trainers that live
   kConfirmsTooEarly,     // an agent says that ranks have ended while they are being ended
   kIgnoresStop,          // an agent never ends ranks when told to
+  kSwallowsAnswers,      // an agent now and then takes no note of a commit's answer
   kInventsManifests,     // a commit is asked for before all ranks have written
 };
 

@@ -1,4 +1,5 @@
 // The agent's part of a node: its session with the controller.
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -10,9 +11,13 @@ namespace strata::simulation {
 namespace {
 
 constexpr double kHangSeconds = 3.5;
-constexpr double kFirstStepSeconds = 60;
+constexpr double kPatientSeconds = 60;  // before the first step, and while the disk is busy
 constexpr double kStopAnswerSeconds = 5;
-constexpr size_t kMostEnds = 16;
+constexpr size_t kMostPast = 16;
+
+std::vector<int> OwnRanks(const Part& part) {
+  return {part.prepare.own().begin(), part.prepare.own().end()};
+}
 
 }  // namespace
 
@@ -30,7 +35,7 @@ void SimNode::Beat() {
       }
     }
     message.mutable_heartbeat();
-    if (welcome_) Say(std::move(message));
+    if (welcomed_at_) Say(std::move(message));
     std::vector<EpochKey> keys;
     for (auto& [key, part] : parts_) keys.push_back(key);
     for (const EpochKey& key : keys) Watch(parts_.at(key));
@@ -43,24 +48,28 @@ void SimNode::Beat() {
 // The verdict on ranks that do not move.
 void SimNode::Watch(Part& part) {
   const EpochWorld& epoch = cluster_.epochs[part.key()];
-  if (part.killing) return;
+  if (part.killing || part.planning) return;
   v1::AgentMessage message;
   v1::HangReport& hang = *message.mutable_hang();
   *hang.mutable_epoch() = part.prepare.epoch();
   hang.set_group("data");
   hang.set_instruction("reduce");
   const double now = cluster_.events.Now();
-  const double since = std::max(epoch.moved_at, part.moved_at);
   for (const auto& [rank, trainer] : part.trainers) {
-    if (!trainer.frozen && !(trainer.hung && now > since + kHangSeconds)) continue;
+    const bool stuck = trainer.hung && trainer.running && now > epoch.moved_at + kHangSeconds;
+    if (!trainer.Still() && !stuck) continue;
     hang.set_local(true);
     hang.set_rank(rank);
     Say(message);
-    return EndPart(part, Ended(part.key(), v1::Finished::FAILED, rank, false));
+    return EndPart(part, Ended(part.key(), v1::Finished::FAILED, rank, false, "hang"));
   }
   if (part.outcome != v1::Finished::OUTCOME_UNSPECIFIED || part.stopping) return;
-  if (!part.started || now < since + (epoch.moved ? kHangSeconds : kFirstStepSeconds)) return;
-  part.moved_at = now;  // again in a while
+  if (!part.started || !welcomed_at_) return;
+  // Nobody elsewhere is missed before the controller could have told of its end.
+  const double since = std::max({epoch.moved_at, part.missed_at, *welcomed_at_});
+  const bool patient = !epoch.moved || epoch.step <= epoch.saved_step;
+  if (now < since + (patient ? kPatientSeconds : kHangSeconds)) return;
+  part.missed_at = now;  // again in a while
   for (int rank = 0; rank < part.prepare.ranks(); ++rank) {
     if (!part.trainers.contains(rank)) hang.add_missing(rank);
   }
@@ -76,7 +85,7 @@ void SimNode::Connect() {
       cluster_.controller.Reachable() && cluster_.events.Now() >= partitioned_until_;
   if (!reachable) return AgentAfter(cluster_.random.Between(0.1, 0.8), [this] { Connect(); });
   link_ = std::make_shared<Link>(cluster_.events, cluster_.random);
-  welcome_ = false;
+  welcomed_at_.reset();
   const Link* link = link_.get();
   link_->down.on_message = [this, link, life = life_](const v1::ControllerMessage& message) {
     if (life != life_) return;
@@ -89,11 +98,15 @@ void SimNode::Connect() {
     Agent([this, link] {
       if (link != link_.get()) return;
       link_ = nullptr;
-      welcome_ = false;
+      welcomed_at_.reset();
       AgentAfter(cluster_.random.Between(0.05, 0.5), [this] { Connect(); });
     });
   };
   cluster_.controller.Accept(link_);
+  Register();
+}
+
+void SimNode::Register() {
   v1::AgentMessage message;
   v1::Register& hello = *message.mutable_register_();
   hello.set_node(name());
@@ -107,11 +120,17 @@ void SimNode::Connect() {
     held.set_running(part.Running());
     held.set_step(cluster_.epochs[key].step);
   }
+  for (const Past& past : past_) {  // its end follows
+    v1::HeldEpoch& held = *hello.add_held();
+    *held.mutable_epoch() = past.ended.epoch();
+    held.mutable_ranks()->Add(past.ranks.begin(), past.ranks.end());
+    held.set_started(true);
+  }
   Say(std::move(message));
 }
 
 void SimNode::Say(v1::AgentMessage message) {
-  if (link_ == nullptr) return;
+  if (link_ == nullptr || (!welcomed_at_ && !message.has_register_())) return;
   message.set_incarnation(incarnation_);
   const bool twice = !message.has_register_() && cluster_.random.Chance(0.01);
   if (twice) link_->SendUp(message);
@@ -144,14 +163,15 @@ void SimNode::OnMessage(const v1::ControllerMessage& message) {
 }
 
 void SimNode::OnWelcome(const v1::Welcome& welcome) {
-  welcome_ = true;
+  welcomed_at_ = cluster_.events.Now();
   std::set<EpochKey> keep;
   for (const v1::JobEpoch& epoch : welcome.keep()) keep.insert(controller::ToKey(epoch));
-  const auto ended = ended_lately_;
-  for (const v1::EpochEnded& end : ended) {
-    v1::AgentMessage message;
-    *message.mutable_ended() = end;
-    Say(std::move(message));
+  // What ranks wrote comes before their end, which says that there will be no more of it.
+  for (const Past& past : past_) {
+    for (const int64_t step : past.written) {
+      SayWritten(controller::ToKey(past.ended.epoch()), past.ranks, step);
+    }
+    SayEnded(past.ended);
   }
   std::vector<EpochKey> keys;
   for (const auto& [key, part] : parts_) keys.push_back(key);
@@ -160,89 +180,89 @@ void SimNode::OnWelcome(const v1::Welcome& welcome) {
     if (keep.contains(key)) {
       Repeat(part);
     } else if (cluster_.options.bug != PlantedBug::kIgnoresStop) {
-      EndPart(part, Ended(key, v1::Finished::INTERRUPTED, -1, false));
+      EndPart(part, Ended(key, v1::Finished::FAILED, -1, false, "user"));
     }
   }
 }
 
 void SimNode::Repeat(Part& part) {
-  if (part.killing) return;
-  if (part.Prepared()) SayPrepared(part);
-  if (part.Running()) SayRunning(part);
-  for (const int64_t step : part.written) SayWritten(part, step);
-  if (part.asked.has_value()) SayCommit(part);
+  if (part.Prepared() && !part.killing) SayPrepared(part);
+  if (part.Running() && !part.killing) SayRunning(part);
+  for (const int64_t step : part.written) SayWritten(part.key(), OwnRanks(part), step);
+  if (part.asked.has_value() && !part.killing) SayCommit(part);
 }
 
 void SimNode::OnPrepare(const v1::PrepareEpoch& prepare) {
   const EpochKey key = controller::ToKey(prepare.epoch());
-  int64_t& highest = highest_epoch_[key.job];
-  if (key.epoch < highest) {
-    return SayEnded(Ended(key, v1::Finished::INTERRUPTED, -1, false));
-  }
-  highest = key.epoch;
   if (const Part* part = Find(key); part != nullptr) {
     if (part->Prepared() && !part->killing) SayPrepared(*part);
+    if (part->Running() && !part->killing) SayRunning(*part);
     return;
   }
+  if (FindPast(key) != nullptr) return SayGone(key);
+  int64_t& highest = highest_epoch_[key.job];
+  if (key.epoch <= highest) return SayProblem(key, "an older epoch");
   if (cluster_.random.Chance(cluster_.options.only_harmless ? 0 : 0.01)) {
-    v1::AgentMessage message;
-    *message.mutable_prepared()->mutable_epoch() = prepare.epoch();
-    message.mutable_prepared()->set_problem("no room on the disk");
-    return Say(std::move(message));
+    return SayProblem(key, "no room on the disk");
   }
-  Part& part = parts_[key];
-  part.prepare = prepare;
-  Spawn(part);
+  highest = key.epoch;
+  for (auto& [other, old] : parts_) {
+    const bool replaced = other.job == key.job && cluster_.options.bug != PlantedBug::kIgnoresStop;
+    if (replaced) EndPart(old, Ended(other, v1::Finished::FAILED, -1, false, "user"));
+  }
+  parts_[key].prepare = prepare;
+  AgentAfter(cluster_.random.Between(0.01, 0.3), [this, key] {
+    Part* planned = Find(key);
+    if (planned != nullptr && planned->planning && !planned->killing) Spawn(*planned);
+  });
 }
 
 void SimNode::OnStart(const v1::StartEpoch& start) {
   const EpochKey key = controller::ToKey(start.epoch());
   Part* part = Find(key);
-  if (part == nullptr || part->started || !part->Prepared()) return;
+  if (part == nullptr) return SayGone(key);
+  if (!part->Prepared() || part->killing) return;
   if (start.addresses_size() != part->prepare.ranks()) {
     cluster_.oracle.Violate(absl::StrCat(key.job, " was started without all addresses"));
   }
   part->started = true;
-  part->moved_at = cluster_.events.Now();
-  const double loading = cluster_.random.Between(0.05, 1);
-  cluster_.events.After(loading, [this, key] {
-    Part* mine = Find(key);
-    if (mine == nullptr) return;
-    for (auto& [rank, trainer] : mine->trainers) trainer.running = true;
-    Agent([this, key] {
-      const Part* ready = Find(key);
-      if (ready != nullptr && ready->Running()) SayRunning(*ready);
-    });
-    cluster_.TryStep(key);
+  part->missed_at = cluster_.events.Now();
+  AgentAfter(cluster_.random.Between(0.001, 0.05), [this, key] {
+    cluster_.events.After(cluster_.random.Between(0.05, 1), [this, key] { Load(key); });
   });
 }
 
 void SimNode::OnStop(const v1::StopEpoch& stop) {
   const EpochKey key = controller::ToKey(stop.epoch());
   Part* part = Find(key);
-  if (part == nullptr) return SayEnded(Ended(key, v1::Finished::INTERRUPTED, -1, false));
-  if (cluster_.options.bug == PlantedBug::kIgnoresStop) return;
+  if (part == nullptr) return SayGone(key);
+  if (part->killing || cluster_.options.bug == PlantedBug::kIgnoresStop) return;
   if (!stop.checkpoint() || !part->Running()) {
-    return EndPart(*part, Ended(key, v1::Finished::INTERRUPTED, -1, false));
+    return EndPart(*part, Ended(key, v1::Finished::FAILED, -1, false, "user"));
   }
-  if (part->killing || part->stop_after >= 0) return;
   part->stopping = true;
+  part->asked_for_step = part->last_step < 0;
+  if (part->stop_after < 0) SayStopping(key);
+}
+
+void SimNode::SayStopping(const EpochKey& key) {
+  const Part& part = *Find(key);
   const EpochWorld& epoch = cluster_.epochs[key];
   const int64_t step = epoch.step + (epoch.in_step ? 1 : 0);
-  if (part->prepare.own_size() == part->prepare.ranks()) {
+  if (part.prepare.own_size() == part.prepare.ranks()) {
     v1::StopEpochAfter after;
-    *after.mutable_epoch() = stop.epoch();
+    *after.mutable_epoch() = part.prepare.epoch();
     after.set_step(step);
     return OnStopAfter(after);
   }
   v1::AgentMessage message;
-  *message.mutable_stopping()->mutable_epoch() = stop.epoch();
+  *message.mutable_stopping()->mutable_epoch() = part.prepare.epoch();
   message.mutable_stopping()->set_step(step);
   Say(std::move(message));
   AgentAfter(kStopAnswerSeconds, [this, key] {
     Part* waiting = Find(key);
     if (waiting == nullptr || waiting->stop_after >= 0) return;
-    EndPart(*waiting, Ended(key, v1::Finished::INTERRUPTED, -1, false));
+    EndPart(*waiting, Ended(key, v1::Finished::FAILED, -1, false, "user"));
   });
 }
 
@@ -250,54 +270,33 @@ void SimNode::OnStopAfter(const v1::StopEpochAfter& stop) {
   const EpochKey key = controller::ToKey(stop.epoch());
   Part* part = Find(key);
   if (part == nullptr || part->killing || part->stop_after >= 0) return;
-  const int64_t step = cluster_.epochs[key].step;
-  if (stop.step() < step) {
-    cluster_.oracle.Violate(
-        absl::StrCat(key.job, " is to stop after step ", stop.step(), " and has finished ", step));
-  }
-  part->stop_after = stop.step();
-  if (step < stop.step()) return cluster_.TryStep(key);
-  if (part->outcome == v1::Finished::OUTCOME_UNSPECIFIED) {  // it is there already
-    if (step > part->committed && step > part->prepare.checkpoint().step()) OnWritten(key, step);
-    OnFinalStep(key, v1::Finished::INTERRUPTED);
-    if (part->HasRankZero() && !part->written.contains(step)) Finish(key);
-  }
+  part->stop_after = part->last_step = stop.step();
+  part->asked_for_step = false;
+  ObeyLastStep(key);
 }
 
 void SimNode::OnWriteManifest(const v1::WriteManifest& manifest) {
   const EpochKey key = controller::ToKey(manifest.epoch());
   const int64_t step = manifest.step();
-  AgentAfter(cluster_.random.Between(0.002, 0.1), [this, key, step] {
+  // Not before the steps up to it are in the job's folder.
+  AgentAfter(cluster_.random.Between(0.001, 0.05), [this, key, step] {
     Part* part = Find(key);
-    if (part == nullptr || part->killing || !part->trainers.contains(0)) return;
-    if (part->trainers.at(0).frozen || step <= part->committed) return;
-    if (!part->asked.has_value() || part->asked->step() != step) {
-      part->asked.emplace();
-      part->asked->set_epoch(key.epoch);
-      part->asked->set_step(step);
-      part->asked->set_path(absl::StrCat("/", key.job, "/.epoch-", key.epoch, "/step-", step));
-      part->asked->set_manifest_digest(absl::StrCat(key.job, "-", key.epoch, "-", step));
-      // All ranks have finished this step, or nobody could have written it.
-      if (step <= cluster_.epochs[key].step) {
-        cluster_.oracle.OnManifest(key.epoch, step, part->asked->manifest_digest());
-      }
-    }
-    SayCommit(*part);
+    if (part == nullptr || part->killing || !part->announced.contains(step)) return;
+    part->complete.insert(step);
+    AdvanceCommits(key);
   });
 }
 
 void SimNode::OnCommitAnswer(const v1::CommitAnswer& answer) {
   const EpochKey key = controller::ToKey(answer.epoch());
   Part* part = Find(key);
-  if (part == nullptr || !part->asked.has_value() || part->asked->step() != answer.step()) return;
-  part->asked.reset();
-  if (answer.accepted()) part->committed = answer.step();
-  while (!part->written.empty() && *part->written.begin() <= answer.step()) {
-    part->written.erase(part->written.begin());
+  if (part == nullptr || part->killing || !part->trainers.contains(0)) return;
+  if (cluster_.options.bug == PlantedBug::kSwallowsAnswers && cluster_.random.Chance(0.1)) {
+    part->asked.reset();
+    return;
   }
-  const int64_t last =
-      part->stop_after >= 0 ? part->stop_after : part->prepare.spec().train().steps();
-  if (answer.accepted() && answer.step() >= last) Finish(key);
+  part->answer = answer;
+  AdvanceCommits(key);
 }
 
 // ---- what it says
@@ -321,19 +320,24 @@ void SimNode::SayRunning(const Part& part) {
   Say(std::move(message));
 }
 
-void SimNode::SayWritten(const Part& part, int64_t step) {
+void SimNode::SayProblem(const EpochKey& key, const std::string& problem) {
   v1::AgentMessage message;
-  *message.mutable_written()->mutable_epoch() = part.prepare.epoch();
+  *message.mutable_prepared()->mutable_epoch() = controller::ToProto(key);
+  message.mutable_prepared()->set_problem(problem);
+  Say(std::move(message));
+}
+
+void SimNode::SayWritten(const EpochKey& key, const std::vector<int>& ranks, int64_t step) {
+  v1::AgentMessage message;
+  *message.mutable_written()->mutable_epoch() = controller::ToProto(key);
   message.mutable_written()->set_step(step);
-  for (const int rank : part.prepare.own()) {
+  for (const int rank : ranks) {
     (*message.mutable_written()->mutable_fragments())[rank] = absl::StrCat("f", rank);
   }
   Say(message);
-  if (cluster_.options.bug == PlantedBug::kInventsManifests && part.HasRankZero()) {
-    v1::WriteManifest early;
-    *early.mutable_epoch() = part.prepare.epoch();
-    early.set_step(step + 1);
-    OnWriteManifest(early);
+  if (cluster_.options.bug == PlantedBug::kInventsManifests && ranks.front() == 0) {
+    message.mutable_written()->set_step(step + 1);
+    if (Part* part = Find(key); part != nullptr && !part->asked) WriteManifest(key, step + 1);
   }
 }
 
@@ -345,11 +349,27 @@ void SimNode::SayCommit(const Part& part) {
 }
 
 void SimNode::SayEnded(const v1::EpochEnded& ended) {
-  ended_lately_.push_back(ended);
-  if (ended_lately_.size() > kMostEnds) ended_lately_.pop_front();
   v1::AgentMessage message;
   *message.mutable_ended() = ended;
   Say(std::move(message));
+}
+
+void SimNode::Remember(const Part& part, const v1::EpochEnded& ended) {
+  past_.push_back({part.written, OwnRanks(part), ended});
+  if (past_.size() > kMostPast) past_.pop_front();
+}
+
+const Past* SimNode::FindPast(const EpochKey& key) const {
+  const auto found = std::find_if(past_.begin(), past_.end(), [&](const Past& past) {
+    return controller::ToKey(past.ended.epoch()) == key;
+  });
+  return found == past_.end() ? nullptr : &*found;
+}
+
+// What is asked of an epoch that is not here any more has no trainers here.
+void SimNode::SayGone(const EpochKey& key) {
+  const Past* past = FindPast(key);
+  SayEnded(past != nullptr ? past->ended : Ended(key, v1::Finished::FAILED, -1, false));
 }
 
 }  // namespace strata::simulation

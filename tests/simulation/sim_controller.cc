@@ -1,5 +1,6 @@
 #include "tests/simulation/sim_controller.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <iterator>
 #include <string>
@@ -51,6 +52,7 @@ void SimController::Kill(double down_seconds) {
   ++life_;
   core_.reset();
   pending_ = {};
+  put_off_.clear();
   committing_ = false;
   paused_until_ = 0;
   for (auto& [session, link] : sessions_) {
@@ -64,17 +66,28 @@ void SimController::Kill(double down_seconds) {
 }
 
 void SimController::Pause(double seconds) {
-  if (core_ != nullptr) paused_until_ = events_.Now() + seconds;
+  if (core_ == nullptr) return;
+  paused_until_ = std::max(paused_until_, events_.Now() + seconds);
+  events_.At(paused_until_, [this, life = life_] {
+    if (life == life_) Drain();
+  });
 }
 
 void SimController::Run(std::function<void(Batch&)> input) {
   if (core_ == nullptr) return;
-  if (events_.Now() < paused_until_) {
-    events_.At(paused_until_, [this, life = life_, input = std::move(input)] {
-      if (life == life_) Run(input);
-    });
-    return;
+  put_off_.push_back(std::move(input));
+  Drain();
+}
+
+void SimController::Drain() {
+  while (!put_off_.empty() && events_.Now() >= paused_until_) {
+    const std::function<void(Batch&)> input = std::move(put_off_.front());
+    put_off_.pop_front();
+    Handle(input);
   }
+}
+
+void SimController::Handle(const std::function<void(Batch&)>& input) {
   Batch batch;
   input(batch);
   if (batch.effects.writes.empty() && !committing_) return Release(batch);

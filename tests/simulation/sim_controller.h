@@ -4,6 +4,7 @@
 #define STRATA_TESTS_SIMULATION_SIM_CONTROLLER_H_
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -51,8 +52,10 @@ class SimController {
     }
   };
 
-  // Hands an input to the logic, at once or when the process runs again.
+  // Hands an input to the logic, at once or when the process runs again; in their order.
   void Run(std::function<void(Batch&)> input);
+  void Handle(const std::function<void(Batch&)>& input);
+  void Drain();
   void Tick();
   void Commit();
   void Tell(const std::string& what) const;
@@ -74,6 +77,7 @@ class SimController {
   int commits_ = 0;
   std::map<int, bool> deaths_;
   bool committing_ = false;
+  std::deque<std::function<void(Batch&)>> put_off_;
   Batch pending_;
   uint64_t last_session_ = 0;
   std::map<uint64_t, std::shared_ptr<Link>> sessions_;
