@@ -316,7 +316,9 @@ void SessionHandler::OnHang(NodeEntry& node, const v1::HangReport& message) {
   }
   if (message.local()) {
     absl::StrAppend(&failure.reason,
-                    absl::StrFormat(" has not moved for %.1f s", message.seconds()),
+                    message.stopped()
+                        ? ": its process was stopped,"
+                        : absl::StrFormat(" has not moved for %.1f s", message.seconds()),
                     place.empty() ? "" : " in ", place);
   } else {
     absl::StrAppend(&failure.reason, " is missing", place.empty() ? "" : " in ", place,

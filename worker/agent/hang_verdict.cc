@@ -74,6 +74,7 @@ std::optional<HangVerdict> JudgeStopped(const std::vector<RankView>& ranks) {
     if (!rank.stopped) continue;
     const RankActivity* const own = rank.activities.empty() ? nullptr : &rank.activities.front();
     HangVerdict verdict = Local(rank, own, rank.quiet_seconds);
+    verdict.stopped = true;
     const RankActivity* const waited = LongestWait(ranks);
     if (verdict.group.empty() && waited != nullptr) verdict.group = waited->group;
     return verdict;
@@ -201,10 +202,10 @@ std::optional<HangVerdict> JudgeHang(const std::vector<RankView>& ranks, double 
 }
 
 std::string Describe(const HangVerdict& verdict) {
-  const std::string seconds = absl::StrFormat(" for %.1f s", verdict.seconds);
   std::string text = verdict.rank >= 0 ? absl::StrCat("rank ", verdict.rank, " has not moved")
                                        : "all ranks wait for each other";
-  absl::StrAppend(&text, seconds);
+  absl::StrAppendFormat(&text, " for %.1f s", verdict.seconds);
+  if (verdict.stopped) text = absl::StrCat("rank ", verdict.rank, "'s process was stopped");
   if (!verdict.instruction.empty()) absl::StrAppend(&text, ": '", verdict.instruction, "'");
   if (!verdict.group.empty()) absl::StrAppend(&text, ", group ", verdict.group);
   if (!verdict.waiting.empty()) {

@@ -45,8 +45,9 @@ struct RankView {
 };
 
 struct HangVerdict {
-  int rank = -1;       // the culprit; of several elsewhere the first; -1: not known
-  bool local = false;  // it is one of these
+  int rank = -1;         // the culprit; of several elsewhere the first; -1: not known
+  bool local = false;    // it is one of these
+  bool stopped = false;  // local: its process was stopped, by SIGSTOP or a debugger
   std::string group;
   std::string instruction;
   double seconds = 0;

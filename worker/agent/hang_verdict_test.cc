@@ -57,6 +57,8 @@ TEST(HangVerdictTest, AStoppedRankIsNamedAtOnceWithWhatItHoldsUp) {
   EXPECT_TRUE(verdict->local);
   EXPECT_EQ(verdict->group, "data");
   EXPECT_EQ(verdict->instruction, "forward block 3");
+  EXPECT_TRUE(verdict->stopped);
+  EXPECT_THAT(Describe(*verdict), HasSubstr("'s process was stopped"));
 }
 
 TEST(HangVerdictTest, ARankStuckInItsOwnWorkIsTheCulpritNotTheOneThatWaits) {

@@ -192,6 +192,7 @@ void HeldEpoch::Report(const HangVerdict& verdict) {
   hang.set_instruction(verdict.instruction);
   hang.set_seconds(verdict.seconds);
   hang.set_local(verdict.local);
+  hang.set_stopped(verdict.stopped);
   hang.set_sequence(verdict.sequence);
   for (const int rank : verdict.waiting) hang.add_waiting(rank);
   for (const int rank : verdict.missing) hang.add_missing(rank);

@@ -74,6 +74,7 @@ int ExitCodeOf(const absl::Status& status) {
     case absl::StatusCode::kNotFound:
     case absl::StatusCode::kPermissionDenied:
     case absl::StatusCode::kUnimplemented:
+    case absl::StatusCode::kDataLoss:  // a damaged checkpoint or weights file
       return 2;
     default:
       return 1;
