@@ -10,6 +10,7 @@ namespace {
 
 // After the last fault, for all jobs one after the other, with leases and back-off.
 constexpr double kPatienceSeconds = 600;
+constexpr double kTidySeconds = 15;  // after the last trainer, for the last words
 constexpr double kCalmSeconds = 45;  // after the last job: longer than a lease
 constexpr int kMostEvents = 300'000;
 
@@ -20,7 +21,7 @@ Cluster::Cluster(const Options& options)
       options(options),
       controller(events, random, oracle, options.bug, options.trace) {
   step_seconds = random.Between(0.02, 0.25);
-  keeps_ends_on_disk = options.only_harmless || random.Chance(0.5);
+  keeps_ends_on_disk = options.only_harmless || options.calm || random.Chance(0.5);
   controller.set_sync_seconds(random.Chance(0.2) ? random.Between(0.01, 0.3) : 0.004);
   const int count = random.Within(1, 4);
   for (int node = 0; node < count; ++node) {
@@ -88,8 +89,8 @@ void Cluster::Cancel(const std::string& name) {
 void Cluster::PlanFaults() {
   if (options.die_at_commit > 0) {
     controller.DieAtCommit(options.die_at_commit, options.die_after);
-    return;
   }
+  if (options.calm) return;
   const int faults = random.Within(0, 8);
   for (int i = 0; i < faults; ++i) {
     const double at = random.Between(1, 45);
@@ -158,11 +159,12 @@ std::string Cluster::Run() {
     const bool done = unsubmitted_ == 0 && oracle.AllEnded() && events.Now() > faults_over_at;
     if (!done) calm_since = -1;
     if (done && calm_since < 0) calm_since = events.Now();
-    const bool calm =
-        done && events.Now() > calm_since + (oracle.trainers() == 0 ? 1 : kCalmSeconds);
+    const bool tidy = done && oracle.trainers() == 0 && events.Now() > calm_since + kTidySeconds &&
+                      controller.core() != nullptr && Oracle::HeldNode(*controller.core()).empty();
+    const bool calm = tidy || (done && events.Now() > calm_since + kCalmSeconds);
     if (calm || events.Now() > faults_over_at + kPatienceSeconds) {
       if (controller.core() == nullptr) continue;
-      oracle.AtEnd(*controller.core(), options.only_harmless || options.die_at_commit > 0);
+      oracle.AtEnd(*controller.core(), options.only_harmless || options.calm);
       break;
     }
   }

@@ -31,7 +31,8 @@ struct Options {
   uint64_t seed = 1;
   PlantedBug bug = PlantedBug::kNone;
   bool only_harmless = false;  // faults that may not interrupt training
-  int die_at_commit = 0;       // and nothing else goes wrong; 0: random faults
+  bool calm = false;           // no faults at all, but the next
+  int die_at_commit = 0;       // the controller, at its n-th commit; 0: it need not
   bool die_after = false;
   bool trace = false;  // tell the story on stdout
 };

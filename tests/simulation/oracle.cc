@@ -118,6 +118,14 @@ void Oracle::OnAcknowledged(const v1::Job& job) {
   acknowledged_[job.name()] = job.request_id();
 }
 
+void Oracle::OnWords(double now) {
+  constexpr int kMost = 2000;
+  const auto second = static_cast<int64_t>(now);
+  words_ = second == second_ ? words_ + 1 : 1;
+  second_ = second;
+  if (words_ > kMost) Violate("the controller says too much");
+}
+
 void Oracle::OnManifest(int64_t epoch, int64_t step, const std::string& digest) {
   manifests_[digest] = {epoch, step};
 }
@@ -163,6 +171,13 @@ bool Oracle::AllEnded() const {
   return true;
 }
 
+std::string Oracle::HeldNode(const controller::Core& core) {
+  for (const v1::Node& node : core.Nodes()) {
+    if (node.state() == v1::READY && node.jobs_size() > 0) return node.name();
+  }
+  return "";
+}
+
 void Oracle::AtEnd(const controller::Core& core, bool harmless) {
   for (const auto& [name, request] : acknowledged_) {
     const v1::Job* job = core.FindJob(name);
@@ -177,6 +192,8 @@ void Oracle::AtEnd(const controller::Core& core, bool harmless) {
     }
     if (harmless && job.state() == v1::FAILED) Violate(absl::StrCat(Name(job), ": ", job.reason()));
   }
+  const std::string held = HeldNode(core);
+  if (!held.empty()) Violate(absl::StrCat(held, " counts as held when all is over"));
   if (!devices_.empty()) {
     const auto& [place, user] = *devices_.begin();
     Violate(absl::StrCat("an orphan of ", user.first, " epoch ", user.second, " on node ",

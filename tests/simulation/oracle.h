@@ -32,12 +32,16 @@ class Oracle {
   // A checkpoint's manifest lies on disk, made of what all ranks of the epoch wrote.
   void OnManifest(int64_t epoch, int64_t step, const std::string& digest);
   void OnCommitAnswer(const v1::CommitAnswer& answer);
+  // The controller says something, at that time.
+  void OnWords(double now);
   // Ranks of an epoch begin with what they were told.
   void OnBeginning(const controller::EpochKey& key, const v1::PrepareEpoch& prepare);
   // A trainer begins to use a device, or has let go of it.
   void OnTrainer(int node, int device, const std::string& job, int64_t epoch);
   void OnTrainerGone(int node, int device, const std::string& job, int64_t epoch);
 
+  // A node of which the controller believes that ranks use devices; empty: there is none.
+  static std::string HeldNode(const controller::Core& core);
   // Once all faults are over and everything has had its time.
   void AtEnd(const controller::Core& core, bool harmless);
   bool AllEnded() const;
@@ -57,6 +61,8 @@ class Oracle {
   // The checkpoint that an epoch was to begin with, as recorded when it began.
   std::map<controller::EpochKey, std::string> beginnings_;
   int64_t last_term_ = 0;
+  int64_t second_ = 0;
+  int words_ = 0;  // in that second
 };
 
 }  // namespace strata::simulation

@@ -8,6 +8,7 @@ enum class PlantedBug {
   kNone,
   kSpeaksBeforeDurable,  // messages and answers are released before their transaction
   kLosesAWrite,          // a transaction now and then misses a job's record
+  kForgetsItsTerm,       // a controller's term is not stored
   kForgetsTrainers,      // an agent comes back without the trainers that live
   kConfirmsTooEarly,     // an agent says that ranks have ended while they are being ended
   kIgnoresStop,          // an agent never ends ranks when told to

@@ -202,7 +202,7 @@ void SimNode::OnPrepare(const v1::PrepareEpoch& prepare) {
   if (FindPast(key) != nullptr) return SayGone(key);
   int64_t& highest = highest_epoch_[key.job];
   if (key.epoch <= highest) return SayProblem(key, "an older epoch");
-  if (cluster_.random.Chance(cluster_.options.only_harmless ? 0 : 0.01)) {
+  if (cluster_.random.Chance(cluster_.options.only_harmless || cluster_.options.calm ? 0 : 0.01)) {
     return SayProblem(key, "no room on the disk");
   }
   highest = key.epoch;

@@ -132,7 +132,10 @@ void SimController::Apply(const Batch& batch) {
   const bool torn = bug_ == PlantedBug::kLosesAWrite && random_.Chance(0.2);
   for (const controller::Write& write : batch.effects.writes) {
     if (torn && write.table == "jobs") continue;
-    if (write.key == "controller_term") oracle_.OnTerm(std::stoll(write.value));
+    if (write.key == "controller_term") {
+      oracle_.OnTerm(std::stoll(write.value));
+      if (bug_ == PlantedBug::kForgetsItsTerm) continue;
+    }
     if (write.erase) {
       store_.erase({write.table, write.key});
     } else {
@@ -147,6 +150,7 @@ void SimController::Apply(const Batch& batch) {
 
 void SimController::Release(const Batch& batch) {
   for (const controller::Outgoing& out : batch.effects.messages) {
+    oracle_.OnWords(events_.Now());
     if (out.message.has_commit()) oracle_.OnCommitAnswer(out.message.commit());
     if (trace_) Tell("to " + out.node, out.message);
     const auto link = sessions_.find(out.session);
