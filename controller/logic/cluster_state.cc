@@ -25,6 +25,12 @@ void Index(ClusterState& state, JobEntry& job) {
     state.queue.erase(QueuePlace(job));
     job.queue_version = 0;
   }
+  if (IsTerminal(record.state())) {
+    state.folders.Remove(record);
+  } else if (!job.has_folders) {
+    job.has_folders = true;
+    state.folders.Add(record);
+  }
   if (queued) {
     if (job.queue_version == 0) job.queue_version = record.resource_version();
     state.queue.insert(QueuePlace(job));

@@ -12,6 +12,7 @@
 
 #include "controller/logic/core.h"
 #include "controller/logic/job_entry.h"
+#include "controller/logic/job_folders.h"
 #include "controller/logic/node_table.h"
 
 namespace strata::controller {
@@ -30,6 +31,7 @@ struct ClusterState {
   // QUEUED, as they are tried: priority, then age.
   std::set<std::tuple<int64_t, int64_t, std::string>> queue;  // (-priority, created version, name)
   std::set<std::pair<int64_t, std::string>> finished;         // (resource_version of the end, name)
+  JobFolders folders;                                         // of jobs that are not over
   NodeTable nodes;
   // A device has become free, or a node usable: jobs that wait are looked at again.
   bool capacity_changed = false;

@@ -76,6 +76,7 @@ struct JobEntry {
   bool claim_over = false;     // it no longer keeps the devices it had
   bool tried = false;          // it was due and no place was found; again when capacity changes
 
+  bool has_folders = false;  // they were taken for it
   int64_t queue_version = 0;  // its version when it joined the queue; 0: not in it
 
   EpochKey key() const { return {record.name(), record.epoch()}; }

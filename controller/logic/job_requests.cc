@@ -51,6 +51,19 @@ absl::Status CheckRequest(const v1::CreateJobRequest& request) {
   return absl::OkStatus();
 }
 
+absl::Status CheckFolders(const ClusterState& state, const v1::Job& asked) {
+  const auto overlap = state.folders.Find(asked);
+  if (!overlap.has_value()) return absl::OkStatus();
+  const std::string what = absl::StrCat(
+      overlap->folder, " belongs to job ", ShortName(overlap->job),
+      ", which is not over, and each job deletes old checkpoints in its own folders: choose a "
+      "folder apart from it, or wait for that job or cancel it");
+  absl::Status status = Refusal(absl::StatusCode::kFailedPrecondition, "DIRECTORY_IN_USE",
+                                absl::StrCat(overlap->field, ": ", what));
+  SetField(status, overlap->field, what);
+  return status;
+}
+
 absl::Status CheckFeasible(ClusterState& state, const v1::JobSpec& spec) {
   const Placer::Decision decision = state.placer->Place(spec, ViewFor(state, nullptr, {}));
   if (!decision.infeasible) return absl::OkStatus();
@@ -95,6 +108,7 @@ absl::StatusOr<v1::Job> CreateJob(ClusterState& state, JobMachine& machine,
                    absl::StrCat("there is a job ", ShortName(asked.name()), " already (", outcome,
                                 "): choose another name"));
   }
+  RETURN_IF_ERROR(CheckFolders(state, asked));
   RETURN_IF_ERROR(CheckFeasible(state, asked.spec()));
   RETURN_IF_ERROR(MakeRoom(state, request.validate_only(), effects));
 

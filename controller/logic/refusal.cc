@@ -18,12 +18,16 @@ absl::Status Refusal(absl::StatusCode code, const std::string& reason, const std
 absl::Status InvalidField(const std::string& field, const std::string& what) {
   absl::Status status =
       Refusal(absl::StatusCode::kInvalidArgument, "INVALID_FIELD", absl::StrCat(field, ": ", what));
+  SetField(status, field, what);
+  return status;
+}
+
+void SetField(absl::Status& status, const std::string& field, const std::string& what) {
   google::rpc::BadRequest request;
   google::rpc::BadRequest::FieldViolation* violation = request.add_field_violations();
   violation->set_field(field);
   violation->set_description(what);
   status.SetPayload(kBadRequestUrl, absl::Cord(request.SerializeAsString()));
-  return status;
 }
 
 std::string ReasonOf(const absl::Status& status) {

@@ -16,6 +16,8 @@ inline constexpr char kBadRequestUrl[] = "type.googleapis.com/google.rpc.BadRequ
 absl::Status Refusal(absl::StatusCode code, const std::string& reason, const std::string& message);
 // INVALID_ARGUMENT with reason INVALID_FIELD and one field violation.
 absl::Status InvalidField(const std::string& field, const std::string& what);
+// Adds a field violation to a refusal that has none.
+void SetField(absl::Status& status, const std::string& field, const std::string& what);
 
 // The reason of a refusal's ErrorInfo; empty where there is none.
 std::string ReasonOf(const absl::Status& status);

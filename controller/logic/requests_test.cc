@@ -6,6 +6,7 @@
 #include "absl/strings/str_join.h"
 #include "controller/logic/refusal.h"
 #include "controller/logic/testing.h"
+#include "proto/google/rpc/error_details.pb.h"
 
 namespace strata::controller {
 namespace {
@@ -14,6 +15,13 @@ using ::testing::Contains;
 using testing::Harness;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
+
+std::string FieldOf(const absl::Status& status) {
+  google::rpc::BadRequest request;
+  const auto payload = status.GetPayload(kBadRequestUrl);
+  if (!payload.has_value() || !request.ParseFromString(std::string(*payload))) return "";
+  return request.field_violations_size() == 1 ? request.field_violations(0).field() : "";
+}
 
 constexpr auto kInterrupted = v1::Finished::INTERRUPTED;
 
@@ -108,6 +116,60 @@ TEST(CreateJob, WhatNoStateOfTheClusterCanRunIsRefusedWithTheArithmetic) {
   EXPECT_EQ(
       std::string(status.message()),
       "the job needs 5 cpu devices; the cluster has 3 cpu devices (n0: 1, n1: 2) — 2 too few");
+}
+
+v1::CreateJobRequest In(const std::string& name, const std::string& directory,
+                        const std::string& checkpoints) {
+  v1::CreateJobRequest request = Harness::Request(name, 1);
+  request.mutable_job()->set_directory(directory);
+  if (!checkpoints.empty()) {
+    request.mutable_job()->mutable_spec()->mutable_checkpoint()->set_directory(checkpoints);
+  }
+  return request;
+}
+
+TEST(CreateJob, FoldersThatOverlapThoseOfALiveJobAreRefusedWithTheirField) {
+  Harness h;
+  ASSERT_TRUE(h.Create(In("a", "/runs/a", "/fast/a")).ok());
+  struct Case {
+    const char *directory, *checkpoints, *field;
+  };
+  const Case cases[] = {
+      {"/runs/a", "/other", "directory"},
+      {"/runs/./x/..//a/", "/other", "directory"},
+      {"/runs/a/deeper", "/other", "directory"},
+      {"/runs", "/other", "directory"},
+      {"/", "/other", "directory"},
+      {"/runs/b", "/fast/a", "checkpoint.directory"},
+      {"/runs/b", "/fast/a/deeper", "checkpoint.directory"},
+      {"/runs/b", "/fast", "checkpoint.directory"},
+      {"/runs/b", "/runs/a/checkpoints", "checkpoint.directory"},
+      {"/runs/b", "../a", "checkpoint.directory"},
+      {"/fast/a", "/other", "directory"},
+  };
+  for (const bool only_check : {true, false}) {
+    for (const Case& bad : cases) {
+      v1::CreateJobRequest request = In("b", bad.directory, bad.checkpoints);
+      request.set_validate_only(only_check);
+      const absl::Status status = h.Create(request).status();
+      EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << bad.directory;
+      EXPECT_EQ(ReasonOf(status), "DIRECTORY_IN_USE");
+      EXPECT_EQ(FieldOf(status), bad.field) << bad.directory << " " << bad.checkpoints;
+      EXPECT_THAT(std::string(status.message()), HasSubstr("belongs to job a"));
+    }
+  }
+  EXPECT_TRUE(h.Create(In("b", "/runs/ab", "/fast/ab")).ok());
+  EXPECT_TRUE(h.Create(In("c", "/runs/c", "")).ok());
+}
+
+TEST(CreateJob, TheFoldersOfAnEndedJobMayBeUsedAgain) {
+  Harness h;
+  (void)h.Create(In("a", "/runs/a", ""));
+  h.RestartController();
+  EXPECT_EQ(ReasonOf(h.Create(In("b", "/runs/a", "")).status()), "DIRECTORY_IN_USE");
+  (void)h.Cancel("a");
+  EXPECT_TRUE(h.Create(In("b", "/runs/a", "")).ok());
+  EXPECT_EQ(ReasonOf(h.Create(In("c", "/runs/a", "")).status()), "DIRECTORY_IN_USE");
 }
 
 TEST(CreateJob, ValidateOnlyChangesNothing) {

@@ -308,6 +308,7 @@ void SessionHandler::OnHang(NodeEntry& node, const v1::HangReport& message) {
   const int rank = Suspect(blamed, node, message, failure.sure);
   const NodeEntry* culprit =
       rank < 0 ? nullptr : state_.nodes.Find(blamed.record.placement(rank).node());
+  if (message.tentative() && (culprit == nullptr || !IsSilent(*culprit))) return;
   failure.reason =
       culprit == nullptr ? "a rank" : absl::StrCat("rank ", rank, " on ", ShortName(culprit->name));
   std::string place = message.group().empty() ? "" : absl::StrCat("group ", message.group());
