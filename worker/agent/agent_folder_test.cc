@@ -16,6 +16,7 @@ namespace strata::worker {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 namespace fs = std::filesystem;
 
@@ -122,6 +123,35 @@ TEST_F(AgentFolderTest, ALineWithoutEndIsCut) {
   for (int i = 0; i < 10 && lines.empty(); ++i) lines = tail.Read(10);
   ASSERT_FALSE(lines.empty());
   EXPECT_EQ(lines[0].size(), LogTail::kLongestLine);
+}
+
+TEST_F(AgentFolderTest, OfALogThatGrowsTooFastTheNewestLinesComeAndTheGapIsTold) {
+  const std::string path = path_ + "/log";
+  LogTail tail(path, /*from_end=*/false);
+  std::ofstream file(path);
+  for (int i = 0; i < 40'000; ++i) file << "line number " << i << '\n';
+  file << "FATAL: the end" << std::flush;
+  std::vector<std::string> lines = tail.Read(20'000, /*last=*/true);
+  ASSERT_FALSE(lines.empty());
+  EXPECT_THAT(lines.front(), HasSubstr("bytes of log left out"));
+  EXPECT_EQ(lines.back(), "FATAL: the end");
+}
+
+TEST_F(AgentFolderTest, ALogThatWasReadBeginsAnewAtItsLargest) {
+  const std::string path = path_ + "/log";
+  LogTail tail(path, /*from_end=*/false);
+  std::ofstream file(path, std::ios::app);
+  const std::string piece(LogTail::kMostBehind / 2 - 1, 'x');
+  int64_t written = 0;
+  while (written <= LogTail::kLargestFile) {
+    file << piece << '\n' << std::flush;
+    written += static_cast<int64_t>(piece.size()) + 1;
+    while (!tail.Read(100).empty()) {
+    }
+  }
+  EXPECT_LT(std::filesystem::file_size(path), static_cast<uint64_t>(LogTail::kLargestFile));
+  file << "on\n" << std::flush;
+  EXPECT_THAT(tail.Read(10), ElementsAre("on"));
 }
 
 }  // namespace

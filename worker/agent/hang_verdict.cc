@@ -27,6 +27,11 @@ double Limit(const RankView& rank, const RankActivity& activity) {
   return std::max(patient ? kPatientSeconds : kLeastSeconds, kTimesSlowest * activity.slowest);
 }
 
+// Without any patience for what is done rarely.
+double LeastLimit(const RankActivity& activity) {
+  return std::max(kLeastSeconds, kTimesSlowest * activity.slowest);
+}
+
 double PhaseLimit(Phase phase) {
   switch (phase) {
     case Phase::kStarting:
@@ -143,7 +148,8 @@ class WaitJudge {
     }
     verdict.rank = missing_.front();
     verdict.seconds = std::min(wait_.seconds, connected_seconds_);
-    if (verdict.seconds <= limit) return std::nullopt;
+    if (verdict.seconds <= LeastLimit(wait_)) return std::nullopt;
+    verdict.tentative = verdict.seconds <= limit;
     return verdict;
   }
 
@@ -189,7 +195,7 @@ std::optional<HangVerdict> JudgeHang(const std::vector<RankView>& ranks, double 
   std::optional<HangVerdict> elsewhere;
   for (const RankView& rank : ranks) {
     for (const RankActivity& activity : rank.activities) {
-      if (activity.group.empty() || activity.seconds <= Limit(rank, activity)) continue;
+      if (activity.group.empty() || activity.seconds <= LeastLimit(activity)) continue;
       std::optional<HangVerdict> verdict =
           WaitJudge(ranks, rank, activity, connected_seconds).Judge();
       if (!verdict.has_value()) continue;

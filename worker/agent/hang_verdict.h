@@ -48,6 +48,8 @@ struct HangVerdict {
   int rank = -1;         // the culprit; of several elsewhere the first; -1: not known
   bool local = false;    // it is one of these
   bool stopped = false;  // local: its process was stopped, by SIGSTOP or a debugger
+  // Not local: a rank elsewhere may have reason to be late; only a silent node is no such reason.
+  bool tentative = false;
   std::string group;
   std::string instruction;
   double seconds = 0;

@@ -173,5 +173,24 @@ TEST(HangVerdictTest, AWaitInAGroupNobodyToldOfIsNotJudged) {
   EXPECT_FALSE(JudgeHang({a}, kConnected).has_value());
 }
 
+TEST(HangVerdictTest, AMissingRankElsewhereIsToldTentativelyWhileItMayHaveReasonToBeLate) {
+  RankView a = Training(0);
+  a.groups["data"] = {0, 1};
+  a.activities = {Wait(4, 0.05)};
+  a.begun[{"data", a.activities[0].stream}] = a.activities[0].sequence;
+  a.checkpointing = true;
+  auto verdict = JudgeHang({a}, kConnected);
+  ASSERT_TRUE(verdict.has_value());
+  EXPECT_FALSE(verdict->local);
+  EXPECT_EQ(verdict->rank, 1);
+  EXPECT_TRUE(verdict->tentative);
+  a.checkpointing = false;
+  verdict = JudgeHang({a}, kConnected);
+  ASSERT_TRUE(verdict.has_value());
+  EXPECT_FALSE(verdict->tentative);
+  a.activities[0].seconds = 2;
+  EXPECT_FALSE(JudgeHang({a}, kConnected).has_value());
+}
+
 }  // namespace
 }  // namespace strata::worker

@@ -20,7 +20,10 @@ RankView HangWatch::ViewOf(TrainerGroup& group, int place, double now) {
   const auto age = [&](double begin) { return now - std::clamp(begin, since_, now); };
   RankView view;
   view.rank = group.rank(place);
-  view.stopped = group[place].IsStopped();
+  // On two looks without a gap: whoever continues a whole node does it process by process.
+  const bool stopped = group[place].IsStopped();
+  view.stopped = stopped && places_[place].stopped && looked_ > since_;
+  places_[place].stopped = stopped;
   view.groups = places_[place].groups;
   Place& at = places_[place];
   const ProgressReader* const progress = group[place].progress();

@@ -44,7 +44,8 @@ class HangWatch {
   struct Place {
     std::map<std::string, std::vector<int>> groups;
     uint64_t ticks = 0;
-    double changed = 0;  // clock time
+    double changed = 0;    // clock time
+    bool stopped = false;  // at the last look
   };
   RankView ViewOf(TrainerGroup& group, int place, double now);
 

@@ -19,7 +19,7 @@ namespace {
 // A session that has stood so long has carried what was said at its beginning.
 constexpr double kConfirmedSeconds = 5;
 // A rank elsewhere is reported again as long as it is missed.
-constexpr double kMissedEverySeconds = 2;
+constexpr double kMissedEverySeconds = 1;
 constexpr int kPlanLog = -1;
 
 }  // namespace
@@ -74,23 +74,41 @@ TrainerGroup::Options HeldEpoch::MakeOptions() const {
   const AgentFolder* const folder = environment_->folder;
   options.progress_path = [this, folder](int rank) { return folder->ProgressPath(epoch(), rank); };
   options.log_path = [this, folder](int rank) { return folder->LogPath(epoch(), rank); };
+  for (const DirectoryLock& lock : locks_) options.locks.push_back(lock.descriptor());
   return options;
 }
 
 void HeldEpoch::Begin() {
   stage_ = Stage::kPlanning;
   if (const absl::Status status = StartPlanning(); !status.ok()) {
-    Refuse(std::string(status.message()), absl::IsInvalidArgument(status));
+    Refuse(std::string(status.message()), IsPermanent(status));
   }
 }
 
-absl::Status HeldEpoch::StartPlanning() {
+// What cannot be at the first start will not be at the next. A job that has trained here already
+// was right once: what it misses may come back, and its restarts are counted.
+bool HeldEpoch::IsPermanent(const absl::Status& status) const {
+  return absl::IsInvalidArgument(status) && !record_.prepare().has_checkpoint();
+}
+
+// Neither a run in somebody's terminal nor a job of another cluster writes there meanwhile.
+absl::Status HeldEpoch::LockDirectories() {
+  const v1::PrepareEpoch& prepare = record_.prepare();
   std::error_code error;
-  std::filesystem::create_directories(record_.prepare().directory(), error);
-  if (error) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(record_.prepare().directory(), ": ", error.message()));
+  for (const std::string& directory :
+       {prepare.directory(), prepare.spec().checkpoint().directory()}) {
+    if (directory.empty() ||
+        (!locks_.empty() && std::filesystem::equivalent(directory, prepare.directory(), error))) {
+      continue;
+    }
+    ASSIGN_OR_RETURN(DirectoryLock lock, DirectoryLock::AcquireForJob(directory, prepare.owner()));
+    locks_.push_back(std::move(lock));
   }
+  return absl::OkStatus();
+}
+
+absl::Status HeldEpoch::StartPlanning() {
+  RETURN_IF_ERROR(LockDirectories());
   environment_->folder->PruneLogs();
   TrainerGroup::Options options = MakeOptions();
   options.ranks.resize(1);
@@ -113,7 +131,8 @@ void HeldEpoch::PlanningEnded() {
   if (!killed_reason_.empty()) return Finish();
   if (judgement.finished.outcome() != v1::Finished::SUCCEEDED) {
     const int code = judgement.finished.exit_code();
-    return Refuse(judgement.finished.message(), code == 2 || code == 3);
+    return Refuse(judgement.finished.message(),
+                  (code == 2 || code == 3) && !record_.prepare().has_checkpoint());
   }
   if (!plan_task_->plan().has_value()) return Refuse("the planning process gave no plan", false);
   *record_.mutable_plan() = *plan_task_->plan();
@@ -127,7 +146,7 @@ void HeldEpoch::PlanningEnded() {
   absl::Status status = CheckFits(&permanent);
   if (status.ok()) {
     status = StartRanks();
-    permanent = absl::IsInvalidArgument(status);
+    permanent = IsPermanent(status);
   }
   if (!status.ok()) Refuse(std::string(status.message()), permanent);
 }
@@ -334,6 +353,7 @@ void HeldEpoch::Refuse(const std::string& problem, bool permanent) {
 void HeldEpoch::Finish() {
   ForwardLogs(/*last=*/true);
   stage_ = Stage::kEnded;
+  locks_.clear();
   environment_->folder->RemoveRecord(record_);
   final_.emplace();
   if (problem_.has_value()) {

@@ -19,6 +19,7 @@
 #include "proto/strata/v1/agent.pb.h"
 #include "proto/strata/v1/agent_files.pb.h"
 #include "worker/agent/agent_folder.h"
+#include "worker/agent/directory_lock.h"
 #include "worker/agent/group_watch.h"
 #include "worker/agent/hang_watch.h"
 #include "worker/agent/job_task.h"
@@ -108,7 +109,9 @@ class HeldEpoch final : private Overseer {
   GroupWatch* watch();
   absl::Status StartPlanning();
   void PlanningEnded();
+  bool IsPermanent(const absl::Status& status) const;
   absl::Status CheckFits(bool* permanent) const;
+  absl::Status LockDirectories();
   absl::Status StartRanks();
   absl::Status OpenMetrics();
   void DeliverStart();
@@ -133,6 +136,7 @@ class HeldEpoch final : private Overseer {
   std::optional<MetricsFiles> metrics_;
   std::optional<GroupWatch> plan_watch_, rank_watch_;  // after the tasks: they use them
   std::optional<HangWatch> hang_watch_;
+  std::vector<DirectoryLock> locks_;
   std::map<int, LogTail> logs_;  // by rank; -1: the planning process
 
   std::optional<v1::StartEpoch> start_;

@@ -17,7 +17,8 @@ constexpr size_t kProgressKept = 256;
 constexpr size_t kFragmentsKept = 4;
 // The controller answers with the last step of all ranks within so long.
 constexpr double kStopAnswerSeconds = 5;
-constexpr size_t kLinesAtOnce = 64;
+constexpr size_t kLinesAtOnce = 256;
+constexpr size_t kLastLines = 6000;
 
 google::protobuf::Timestamp Now() {
   const double seconds = common::WallSeconds();
@@ -193,6 +194,7 @@ void HeldEpoch::Report(const HangVerdict& verdict) {
   hang.set_seconds(verdict.seconds);
   hang.set_local(verdict.local);
   hang.set_stopped(verdict.stopped);
+  hang.set_tentative(verdict.tentative);
   hang.set_sequence(verdict.sequence);
   for (const int rank : verdict.waiting) hang.add_waiting(rank);
   for (const int rank : verdict.missing) hang.add_missing(rank);
@@ -202,7 +204,7 @@ void HeldEpoch::Report(const HangVerdict& verdict) {
 void HeldEpoch::ForwardLogs(bool last) {
   if (environment_->connected_since < 0) return;  // they wait in their files
   for (auto& [rank, log] : logs_) {
-    for (std::string& line : log.Read(kLinesAtOnce, last)) {
+    for (std::string& line : log.Read(last ? kLastLines : kLinesAtOnce, last)) {
       v1::AgentMessage message;
       message.mutable_log()->set_job(epoch().job());
       v1::LogLine& said = *message.mutable_log()->mutable_line();

@@ -13,6 +13,8 @@ class LogTail {
  public:
   static constexpr size_t kLongestLine = 4096;                // the rest is left out
   static constexpr int64_t kLargestFile = int64_t{16} << 20;  // then it begins anew
+  // A reader further behind leaves lines out, and says so in their place: the newest tell more.
+  static constexpr int64_t kMostBehind = int64_t{256} << 10;
 
   // `from_end`: what is in the file already was told by somebody else.
   LogTail(std::string path, bool from_end);
@@ -22,7 +24,9 @@ class LogTail {
   std::vector<std::string> Read(size_t most, bool last = false);
 
  private:
-  void ReadMore();
+  // False: nothing more is there now.
+  bool ReadMore();
+  void LeaveOut(int64_t bytes);
 
   const std::string path_;
   int64_t offset_ = 0;

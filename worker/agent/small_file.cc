@@ -15,7 +15,7 @@ namespace strata::worker {
 namespace {
 
 absl::Status PathError(const std::string& path, const char* action) {
-  return absl::InvalidArgumentError(absl::StrCat(path, ": ", strerror(errno), " (", action, ")"));
+  return FileError(path, action, errno);
 }
 
 absl::Status SyncFolderOf(const std::string& path) {
@@ -27,6 +27,22 @@ absl::Status SyncFolderOf(const std::string& path) {
 }
 
 }  // namespace
+
+absl::Status FileError(const std::string& path, const char* action, int error) {
+  const std::string text = absl::StrCat(path, ": ", strerror(error), " (", action, ")");
+  switch (error) {
+    case EACCES:
+    case EISDIR:
+    case ELOOP:
+    case ENAMETOOLONG:
+    case ENOTDIR:
+    case EPERM:
+    case EROFS:
+      return absl::InvalidArgumentError(text);
+    default:
+      return absl::UnavailableError(text);
+  }
+}
 
 absl::StatusOr<std::string> ReadFile(const std::string& path) {
   const Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));

@@ -9,6 +9,10 @@
 
 namespace strata::worker {
 
+// InvalidArgument for what a person must change: a path that is no path, or may not be used;
+// Unavailable for what may pass, such as a full disk. "PATH: No space left on device (write)".
+absl::Status FileError(const std::string& path, const char* action, int error);
+
 // The file's bytes; also of /proc, whose files tell no size. NotFound: there is none. Other errors
 // name the path.
 absl::StatusOr<std::string> ReadFile(const std::string& path);

@@ -68,8 +68,10 @@ TrainerGroup::Options OptionsFor(const v1::TrainerTask& task, int ranks,
 }
 
 v1::Finished RunRanks(const v1::TrainerTask& task, const std::string& progress_folder,
-                      MetricsFiles* metrics, ClientLink& client, const common::Clock& clock) {
-  const TrainerGroup::Options options = OptionsFor(task, task.ranks(), progress_folder);
+                      const std::vector<DirectoryLock>& locks, MetricsFiles* metrics,
+                      ClientLink& client, const common::Clock& clock) {
+  TrainerGroup::Options options = OptionsFor(task, task.ranks(), progress_folder);
+  for (const DirectoryLock& lock : locks) options.locks.push_back(lock.descriptor());
   LocalOverseer overseer(task, &client);
   JobTask job(task, options.ranks, &overseer);
   overseer.SetTask(&job);
@@ -141,13 +143,13 @@ v1::Finished RunStandalone(const v1::StandaloneRequest& request, ClientLink& cli
         CheckMemory(task.plan(), task.ranks(), memory->total_bytes, "this machine has");
     if (!fits.ok()) return FailedWith(fits);
   }
-  if (!train) return RunRanks(task, "", nullptr, client, clock);
+  if (!train) return RunRanks(task, "", locks, nullptr, client, clock);
   const absl::StatusOr<std::string> folder =
       MakeEpochFolder(request.job_directory(), task.plan().epoch());
   if (!folder.ok()) return FailedWith(folder.status());
   absl::StatusOr<MetricsFiles> metrics = OpenMetrics(request, task.plan(), *folder, client);
   if (!metrics.ok()) return FailedWith(metrics.status());
-  return RunRanks(task, *folder, &*metrics, client, clock);
+  return RunRanks(task, *folder, locks, &*metrics, client, clock);
 }
 
 }  // namespace strata::worker

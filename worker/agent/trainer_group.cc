@@ -38,6 +38,7 @@ absl::StatusOr<TrainerGroup> TrainerGroup::Start(const Options& options) {
     }
     if (options.progress_path) start.progress_path = options.progress_path(rank);
     if (options.log_path) start.log_path = options.log_path(rank);
+    start.locks = options.locks;
     ASSIGN_OR_RETURN(std::unique_ptr<TrainerProcess> trainer, TrainerProcess::Start(start));
     group.ranks_.push_back(rank);
     group.trainers_.push_back(std::move(trainer));

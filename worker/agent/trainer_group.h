@@ -24,6 +24,7 @@ class TrainerGroup {
     // Path of a rank's progress file and of its log; null: files without a name, our stderr.
     std::function<std::string(int rank)> progress_path;
     std::function<std::string(int rank)> log_path;
+    std::vector<int> locks;  // descriptors that they keep open; numbers from 16 on
   };
 
   // Starts trainers from the binary beside this process's own.

@@ -45,7 +45,8 @@ absl::StatusOr<Descriptor> OpenProgress(const std::string& path) {
 // What the child becomes: nothing open but its descriptors, no signal blocked or ignored.
 class SpawnSettings {
  public:
-  SpawnSettings(int socket, int progress, const std::string& log_path) {
+  SpawnSettings(int socket, int progress, const TrainerStart& start) {
+    const std::string& log_path = start.log_path;
     posix_spawn_file_actions_init(&actions_);
     posix_spawn_file_actions_addopen(&actions_, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
     if (!log_path.empty()) {
@@ -55,6 +56,8 @@ class SpawnSettings {
     posix_spawn_file_actions_adddup2(&actions_, STDERR_FILENO, STDOUT_FILENO);
     posix_spawn_file_actions_adddup2(&actions_, socket, kTrainerSocket);
     posix_spawn_file_actions_adddup2(&actions_, progress, kTrainerProgress);
+    int next = kTrainerProgress + 1;
+    for (const int lock : start.locks) posix_spawn_file_actions_adddup2(&actions_, lock, next++);
     posix_spawnattr_init(&attributes_);
     sigset_t none, defaults;
     sigemptyset(&none);
@@ -99,7 +102,7 @@ absl::StatusOr<std::unique_ptr<TrainerProcess>> TrainerProcess::Start(const Trai
     argv.push_back(const_cast<char*>(argument.c_str()));
   }
   argv.push_back(nullptr);
-  const SpawnSettings settings(theirs.get(), progress.get(), start.log_path);
+  const SpawnSettings settings(theirs.get(), progress.get(), start);
   pid_t pid = -1;
   const int error = posix_spawn(&pid, start.binary.c_str(), settings.actions(),
                                 settings.attributes(), argv.data(), environ);

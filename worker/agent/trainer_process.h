@@ -28,6 +28,7 @@ struct TrainerStart {
   std::vector<std::string> arguments;  // after the name; told to people who look at processes
   std::string progress_path;           // made anew; empty: a file without a name
   std::string log_path;                // what it says is added there; empty: to our stderr
+  std::vector<int> locks;              // descriptors that it keeps open; numbers from 16 on
 };
 
 // In a process group of its own, with this process's environment. Used by one thread. Destruction

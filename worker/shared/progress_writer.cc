@@ -1,5 +1,6 @@
 #include "worker/shared/progress_writer.h"
 
+#include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -19,6 +20,10 @@ absl::StatusOr<std::unique_ptr<ProgressWriter>> ProgressWriter::Create(int descr
   // Cut to nothing first: all bytes are zero afterwards.
   if (ftruncate(descriptor, 0) != 0 || ftruncate(descriptor, static_cast<off_t>(size)) != 0) {
     return absl::InternalError(absl::StrCat("progress file: ftruncate: ", strerror(errno)));
+  }
+  // On disk now: a full one is told here, not by a signal in the middle of a step.
+  if (const int error = posix_fallocate(descriptor, 0, static_cast<off_t>(size)); error != 0) {
+    return absl::InternalError(absl::StrCat("progress file: ", strerror(error)));
   }
   void* const bytes = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
   if (bytes == MAP_FAILED) {
