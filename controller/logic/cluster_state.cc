@@ -33,7 +33,7 @@ void Index(ClusterState& state, JobEntry& job) {
   }
   if (queued) {
     if (job.queue_version == 0) job.queue_version = record.resource_version();
-    state.queue.insert(QueuePlace(job));
+    state.queue.try_emplace(QueuePlace(job), &job);
   } else if (IsTerminal(record.state())) {
     state.live.erase(record.name());
     state.finished.insert({record.resource_version(), record.name()});

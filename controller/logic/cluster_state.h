@@ -22,6 +22,7 @@ struct ClusterState {
   Timing timing;
   double now = 0;   // of the input being handled
   double wall = 0;  // for display
+  double started_wall = 0;
   int64_t term = 0;
   int64_t resource_version = 0;
 
@@ -29,12 +30,20 @@ struct ClusterState {
   std::map<std::string, std::string> by_request;  // request_id -> jobs/NAME
   std::set<std::string> live;                     // STARTING, RUNNING, RECOVERING
   // QUEUED, as they are tried: priority, then age.
-  std::set<std::tuple<int64_t, int64_t, std::string>> queue;  // (-priority, created version, name)
-  std::set<std::pair<int64_t, std::string>> finished;         // (resource_version of the end, name)
-  JobFolders folders;                                         // of jobs that are not over
+  // (-priority, created version, name) -> the entry in `jobs`
+  std::map<std::tuple<int64_t, int64_t, std::string>, JobEntry*> queue;
+  std::set<std::pair<int64_t, std::string>> finished;  // (resource_version of the end, name)
+  JobFolders folders;                                  // of jobs that are not over
   NodeTable nodes;
   // A device has become free, or a node usable: jobs that wait are looked at again.
   bool capacity_changed = false;
+  // A node counts or no longer counts as one of the cluster: what could run at all has changed.
+  bool cluster_changed = false;
+  bool cluster_shrunk = false;  // it may have become less
+
+  // Known from before this controller's start, and not heard from since, for longer than its lease:
+  // it is no longer one of the cluster's nodes until it is back.
+  bool IsAway(const NodeEntry& node) const { return !node.met && node.state == v1::LOST; }
 
   JobEntry* Find(const std::string& job);
 };

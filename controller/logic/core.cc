@@ -57,7 +57,8 @@ Core::~Core() = default;
 Effects Core::Load(const std::vector<Write>& records, double wall_seconds) {
   impl_->Start();
   ClusterState& state = impl_->state;
-  state.wall = wall_seconds;
+  state.wall = state.started_wall = wall_seconds;
+  state.cluster_changed = true;
   state.term = Restore(state, records) + 1;
   Effects effects;
   effects.writes.push_back({"meta", "controller_term", absl::StrCat(state.term)});

@@ -46,13 +46,15 @@ class Placer {
       int devices = 0;        // free or not
       std::vector<int> free;  // device indices
       std::vector<std::string> locality;
+      // Not empty: it has been gone for so long that its devices do not count; "not heard from …".
+      std::string away;
     };
     std::vector<Node> nodes;  // in topology order
-    int total_devices = 0;    // of all nodes, free or not
+    int total_devices = 0;    // of all nodes that are not away, free or not
   };
   struct Decision {
     std::vector<Device> ranks;  // empty: it waits
-    bool infeasible = false;    // no state of this cluster could run it
+    bool infeasible = false;    // no state of this cluster, as long as none joins, could run it
     std::string reason;
   };
   virtual ~Placer() = default;

@@ -96,8 +96,7 @@ bool JobMachine::MayStart(const JobEntry& job) const {
                       });
 }
 
-bool JobMachine::TryStart(JobEntry& job, const DeviceClaims& claims) {
-  const Placer::View view = ViewFor(state_, &job, claims);
+bool JobMachine::TryStart(JobEntry& job, const Placer::View& view) {
   const Placer::Decision decision = state_.placer->Place(job.record.spec(), view);
   if (decision.ranks.empty() || !Sound(decision, job, view)) return false;
   Begin(job, decision.ranks);
@@ -134,6 +133,7 @@ void JobMachine::Begin(JobEntry& job, const std::vector<Placer::Device>& ranks) 
 void JobMachine::Schedule(JobEntry* fresh) {
   const bool changed = state_.capacity_changed;
   state_.capacity_changed = false;
+  if (state_.cluster_changed) TellFeasibility();
   std::vector<std::tuple<double, std::string>> recovering;
   for (const std::string& name : state_.live) {
     JobEntry& job = state_.jobs.at(name);
@@ -146,18 +146,41 @@ void JobMachine::Schedule(JobEntry* fresh) {
   bool released = false;
   for (const auto& [failed_at, name] : recovering) {
     JobEntry& job = state_.jobs.at(name);
-    job.tried = !TryStart(job, claims);
+    job.tried = !TryStart(job, ViewFor(state_, &job, claims));
     released = released || !job.tried;
     if (!job.tried) claims = ClaimsOfRecovering(state_);
   }
-  if (!changed && !released) {
-    if (fresh != nullptr) TryStart(*fresh, claims);
-    return;
+  if (changed || released) return ScheduleQueue(claims);
+  if (fresh != nullptr) TryStart(*fresh, ViewFor(state_, fresh, claims));
+}
+
+// Thousands may wait when one device becomes free: the view is made anew only when a job has taken
+// something, jobs that need more than is free are not tried, and all is over when nothing is.
+void JobMachine::ScheduleQueue(const DeviceClaims& claims) {
+  Placer::View view = ViewFor(state_, nullptr, claims);
+  int free = FreeIn(view);
+  for (auto next = state_.queue.begin(); next != state_.queue.end() && free > 0;) {
+    JobEntry& job = *next->second;
+    ++next;  // a job that starts leaves the queue
+    if (RanksOf(job.record.spec()) > free || !TryStart(job, view)) continue;
+    view = ViewFor(state_, nullptr, claims);
+    free = FreeIn(view);
   }
-  const auto queue = state_.queue;
-  for (const auto& [priority, version, name] : queue) {
-    if (!AnyFree(state_, claims)) return;
-    TryStart(state_.jobs.at(name), claims);
+}
+
+// Jobs that wait say whether the cluster, as it is now, could run them at all; they wait on either
+// way, for nodes may come back.
+void JobMachine::TellFeasibility() {
+  const bool shrunk = state_.cluster_shrunk;
+  state_.cluster_changed = state_.cluster_shrunk = false;
+  const Placer::View view = ViewFor(state_, nullptr, {});
+  for (const auto& [place, job] : state_.queue) {
+    if (!shrunk && job->record.reason() == kWaitsForDevices) continue;
+    const Placer::Decision decision = state_.placer->Place(job->record.spec(), view);
+    const std::string reason = decision.infeasible ? decision.reason : kWaitsForDevices;
+    if (job->record.reason() == reason) continue;
+    job->record.set_reason(reason);
+    SaveJob(state_, *job, effects_);
   }
 }
 

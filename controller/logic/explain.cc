@@ -36,6 +36,36 @@ void ExplainPlacement(const v1::Job& job, Lines& lines) {
       absl::StrCat("Epoch ", job.epoch(), " of its ranks is on ", absl::StrJoin(parts, ", "), "."));
 }
 
+// The placer's rule, and which nodes it passed over: their devices were not to be had.
+void ExplainChoice(ClusterState& state, const v1::Job& job, Lines& lines) {
+  std::set<std::string> used;
+  for (const v1::RankPlace& place : job.placement()) used.insert(place.node());
+  const NodeEntry* some = used.empty() ? nullptr : state.nodes.Find(*used.begin());
+  if (some == nullptr) return;
+  std::vector<std::string> passed, candidates;  // before the last one used
+  for (const NodeEntry* node : state.nodes.Ordered()) {
+    if (node->kind != some->kind) continue;
+    if (used.contains(node->name)) {
+      passed.insert(passed.end(), candidates.begin(), candidates.end());
+      candidates.clear();
+    } else {
+      candidates.push_back(ShortName(node->name));
+    }
+  }
+  if (passed.size() > kMostNodes) {
+    const size_t more = passed.size() - kMostNodes;
+    passed.resize(kMostNodes);
+    passed.push_back(absl::StrCat(more, " more"));
+  }
+  lines.push_back(absl::StrCat(
+      "Its devices were the first of their kind, in the order of the nodes, that were free when "
+      "this epoch began",
+      passed.empty() ? "."
+                     : absl::StrCat("; passed over, as in use, kept for another job or not there "
+                                    "then: ",
+                                    absl::StrJoin(passed, ", "), ".")));
+}
+
 void ExplainNodes(const ClusterState& state, const v1::Job& job, Lines& lines) {
   std::set<std::string> names;
   for (const v1::RankPlace& place : job.placement()) names.insert(place.node());
@@ -110,8 +140,7 @@ std::vector<std::string> Explain(ClusterState& state, const JobEntry& job) {
     case v1::STARTING:
     case v1::RUNNING:
       ExplainPlacement(record, lines);
-      lines.push_back(
-          "Its devices were the first free ones of their kind, in the order of the nodes.");
+      ExplainChoice(state, record, lines);
       ExplainNodes(state, record, lines);
       break;
     case v1::RECOVERING:

@@ -41,6 +41,25 @@ std::string Arithmetic(const std::map<std::string, Kind>& kinds) {
   return parts.empty() ? "no device of that kind" : absl::StrJoin(parts, " and ");
 }
 
+// "; away: n1: 1 device, not heard from …", or nothing.
+std::string Away(const Placer::View& view, const std::string& asked) {
+  constexpr size_t kNamed = 4;
+  std::vector<std::string> parts;
+  size_t away = 0;
+  for (const Placer::View::Node& node : view.nodes) {
+    if (node.away.empty() || !Matches(asked, node.kind) || ++away > kNamed) continue;
+    parts.push_back(absl::StrCat(ShortName(node.name), ": ", node.devices,
+                                 node.devices == 1 ? " device, " : " devices, ", node.away));
+  }
+  if (away > kNamed) parts.push_back(absl::StrCat(away - kNamed, " more"));
+  return parts.empty() ? "" : absl::StrCat("; away: ", absl::StrJoin(parts, "; "));
+}
+
+bool NobodyIsThere(const Placer::View& view) {
+  return std::none_of(view.nodes.begin(), view.nodes.end(),
+                      [](const Placer::View::Node& node) { return node.away.empty(); });
+}
+
 class InOrder final : public Placer {
  public:
   Decision Place(const v1::JobSpec& spec, const View& view) const override {
@@ -49,7 +68,7 @@ class InOrder final : public Placer {
     std::map<std::string, Kind> kinds;
     std::vector<std::string> order;  // of kinds, as the nodes come
     for (const View::Node& node : view.nodes) {
-      if (!Matches(asked, node.kind)) continue;
+      if (!Matches(asked, node.kind) || !node.away.empty()) continue;
       if (kinds.find(node.kind) == kinds.end()) order.push_back(node.kind);
       Kind& kind = kinds[node.kind];
       kind.devices += node.devices;
@@ -60,9 +79,9 @@ class InOrder final : public Placer {
       if (kinds[kind].free >= ranks) return {.ranks = Take(view, kind, ranks)};
     }
     Decision decision;
-    if (view.nodes.empty()) {
+    if (NobodyIsThere(view)) {
       decision.reason = absl::StrCat("the job needs ", Devices(ranks, asked),
-                                     "; no node has joined the cluster yet");
+                                     "; no node has joined the cluster yet", Away(view, asked));
       return decision;
     }
     int most = 0, most_free = 0;
@@ -73,9 +92,9 @@ class InOrder final : public Placer {
     decision.infeasible = most < ranks;
     decision.reason =
         decision.infeasible
-            ? absl::StrCat("the job needs ", Devices(ranks, asked), "; the cluster has ",
-                           Arithmetic(kinds),
-                           most > 0 ? absl::StrCat(" — ", ranks - most, " too few") : "")
+            ? absl::StrCat(
+                  "the job needs ", Devices(ranks, asked), "; the cluster has ", Arithmetic(kinds),
+                  most > 0 ? absl::StrCat(" — ", ranks - most, " too few") : "", Away(view, asked))
             : absl::StrCat("the job needs ", Devices(ranks, asked), "; ", most_free, " of ", most,
                            most_free == 1 ? " is free" : " are free");
     return decision;

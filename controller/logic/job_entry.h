@@ -40,6 +40,7 @@ struct Member {
   MemberState state = MemberState::kAsked;
   // Its agent came back without it then, and may still say how it ended.
   std::optional<double> missed_at;
+  bool missed_first = false;           // when it was first heard of in this controller's term
   std::optional<int64_t> stopping_at;  // step, in an orderly stop
 };
 
@@ -49,6 +50,7 @@ struct Failure {
   std::string cause;       // see v1::JobEvent
   bool sure = true;        // this is the culprit; otherwise a better word may replace the reason
   bool permanent = false;  // trying again would not help
+  bool counts = true;      // towards restart.max_without_progress: see restart_policy.h
 };
 
 // The current epoch, from its Prepare on. Facts come in from messages; reconciling draws the
@@ -73,10 +75,11 @@ struct JobEntry {
   double failed_at = 0;
   double next_start_at = 0;    // back-off
   bool culprit_known = false;  // the last event names it
+  bool counted = false;        // the last end was counted as one without progress
   bool claim_over = false;     // it no longer keeps the devices it had
   bool tried = false;          // it was due and no place was found; again when capacity changes
 
-  bool has_folders = false;  // they were taken for it
+  bool has_folders = false;   // they were taken for it
   int64_t queue_version = 0;  // its version when it joined the queue; 0: not in it
 
   EpochKey key() const { return {record.name(), record.epoch()}; }

@@ -20,17 +20,37 @@ bool AllMembers(const EpochRun& run, MemberState at_least) {
                      [&](const auto& member) { return member.second.state >= at_least; });
 }
 
-// Of this failure and the restarts before it, newest first, each once.
+std::string Times(int64_t count) {
+  return count == 1 ? "once" : absl::StrCat(count, " times in a row");
+}
+
+// Of this failure and the restarts before it, newest first; the same ones in a row are said once,
+// with their epochs.
 std::string LastReasons(const v1::Job& job, const Failure& failure) {
   constexpr size_t kMost = 3;
-  std::vector<std::string> reasons = {failure.reason};
-  for (int i = job.events_size() - 1; i >= 0 && reasons.size() < kMost; --i) {
-    const std::string& reason = job.events(i).reason();
-    if (std::find(reasons.begin(), reasons.end(), reason) == reasons.end()) {
-      reasons.push_back(reason);
+  struct Reason {
+    std::string text;
+    int64_t first = 0, last = 0;  // epochs
+  };
+  std::vector<Reason> reasons = {{failure.reason, job.epoch(), job.epoch()}};
+  for (int i = job.events_size() - 1; i >= 0; --i) {
+    const v1::JobEvent& event = job.events(i);
+    if (event.reason() == reasons.back().text) {
+      reasons.back().first = event.epoch();
+    } else if (reasons.size() < kMost) {
+      reasons.push_back({event.reason(), event.epoch(), event.epoch()});
+    } else {
+      break;
     }
   }
-  return absl::StrJoin(reasons, "; before that: ");
+  std::vector<std::string> parts;
+  for (const Reason& reason : reasons) {
+    parts.push_back(
+        reason.first == reason.last
+            ? reason.text
+            : absl::StrCat(reason.text, " (epochs ", reason.first, "–", reason.last, ")"));
+  }
+  return absl::StrJoin(parts, "; before that: ");
 }
 
 }  // namespace
@@ -142,16 +162,20 @@ void JobMachine::ReportSilentNodes(JobEntry& job) {
     if (member.state == MemberState::kEnded) continue;
     if (member.missed_at.has_value() &&
         state_.now > *member.missed_at + state_.timing.heartbeat_seconds) {
-      Report(job, {.reason = absl::StrCat("the ranks on ", ShortName(name),
-                                          " are gone, as its agent found when it came back"),
-                   .cause = "node_lost"});
+      Report(job, {.reason = absl::StrCat("the ranks on ", ShortName(name), " are gone, as ",
+                                          member.missed_first
+                                              ? "was found when the controller had been restarted"
+                                              : "its agent found when it came back"),
+                   .cause = member.missed_first ? "cluster_restart" : "node_lost",
+                   .counts = !member.missed_first});
     }
     if (!LeaseIsOver(state_, *node)) continue;
     Report(job, {.reason = absl::StrFormat(
                      "%s has not been heard from for %.0f s (the lease of its "
                      "trainers is %g s)",
                      ShortName(name), state_.now - node->heard_at, state_.timing.lease_seconds),
-                 .cause = "node_lost"});
+                 .cause = node->met ? "node_lost" : "cluster_restart",
+                 .counts = node->met});
   }
 }
 
@@ -214,12 +238,12 @@ void JobMachine::Fail(JobEntry& job) {
     return End(job, v1::SUCCEEDED,
                absl::StrCat("finished all ", job.record.target_step(), " steps"), "");
   }
-  const int64_t without_progress = WithoutProgressAfter(job.record);
+  const int64_t without_progress = WithoutProgressAfter(job.record, failure.counts);
   job.record.set_restarts_without_progress(without_progress);
-  if (!MayRestart(job.record, without_progress)) {
+  if (failure.counts && !MayRestart(job.record, without_progress)) {
     return End(job, v1::FAILED,
-               absl::StrCat("its ranks ended ", without_progress, " times in a row without a new ",
-                            "checkpoint (restart.max_without_progress); last: ",
+               absl::StrCat("its ranks ended ", Times(without_progress),
+                            " without a new checkpoint (restart.max_without_progress); last: ",
                             LastReasons(job.record, failure)),
                failure.cause);
   }
@@ -227,7 +251,9 @@ void JobMachine::Fail(JobEntry& job) {
   StopAll(job, failure.reason, /*checkpoint=*/false);
   job.run = {};
   job.failed_at = state_.now;
-  job.next_start_at = state_.now + BackOff(without_progress, state_.timing.back_off_seconds);
+  const double back_off = BackOff(without_progress, state_.timing.back_off_seconds);
+  job.next_start_at = state_.now + (failure.counts ? back_off : 0);
+  job.counted = failure.counts && without_progress > 0;
   job.culprit_known = failure.sure;
   job.claim_over = job.tried = false;
   job.record.set_state(v1::RECOVERING);
@@ -238,6 +264,11 @@ void JobMachine::Fail(JobEntry& job) {
 void JobMachine::Attribute(JobEntry& job, const Failure& failure) {
   if (job.culprit_known || job.record.events_size() == 0) return;
   job.culprit_known = true;
+  if (job.counted && !failure.counts) {
+    job.counted = false;
+    job.record.set_restarts_without_progress(job.record.restarts_without_progress() - 1);
+    job.next_start_at = state_.now;
+  }
   v1::JobEvent& event = *job.record.mutable_events(job.record.events_size() - 1);
   event.set_reason(failure.reason);
   event.set_cause(failure.cause);
@@ -284,7 +315,11 @@ void JobMachine::Tick() {
     const double silence = state_.now - node.heard_at;
     const bool lost = node.state == v1::UNKNOWN ? LeaseIsOver(state_, node)
                                                 : silence > state_.timing.node_lost_seconds;
+    const bool was_away = state_.IsAway(node);
     if (lost) node.state = v1::LOST;
+    if (state_.IsAway(node) != was_away) state_.cluster_changed = state_.cluster_shrunk = true;
+    // Its trainers have ended themselves, and who comes back says first what it holds.
+    if (node.session == 0 && LeaseIsOver(state_, node)) node.holds.clear();
     for (auto& [key, hold] : node.holds) {
       if (hold.stop.has_value() && !hold.stop->checkpoint() && node.Usable() &&
           state_.now > hold.stop_sent_at + state_.timing.stop_seconds) {

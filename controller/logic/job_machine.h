@@ -19,6 +19,8 @@
 
 namespace strata::controller {
 
+inline constexpr char kWaitsForDevices[] = "waits for devices";
+
 // Made for each input; borrows both.
 class JobMachine {
  public:
@@ -60,7 +62,9 @@ class JobMachine {
   void AddEvent(JobEntry& job, const std::string& reason, const std::string& cause);
 
   bool MayStart(const JobEntry& job) const;
-  bool TryStart(JobEntry& job, const DeviceClaims& claims);
+  bool TryStart(JobEntry& job, const Placer::View& view);
+  void ScheduleQueue(const DeviceClaims& claims);
+  void TellFeasibility();
   void Begin(JobEntry& job, const std::vector<Placer::Device>& ranks);
 
   ClusterState& state_;

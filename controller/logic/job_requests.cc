@@ -118,7 +118,7 @@ absl::StatusOr<v1::Job> CreateJob(ClusterState& state, JobMachine& machine,
   record.set_directory(asked.directory());
   record.set_state(v1::QUEUED);
   record.set_target_step(asked.spec().train().steps());
-  record.set_reason("waits for devices");
+  record.set_reason(kWaitsForDevices);
   if (request.validate_only()) return record;
   record.set_request_id(request.request_id());
   *record.mutable_create_time() = ToTimestamp(state.wall);

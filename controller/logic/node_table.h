@@ -1,9 +1,11 @@
 // Nodes, their sessions, and which epoch holds which of their devices.
 //
-// A hold begins before the node is asked to prepare an epoch and ends only with the node's own
-// word: EpochEnded, or a Register that no longer lists the epoch. A node that is silent gives no
-// devices to anybody, however long it is silent; so two epochs never share a device, and no clock
-// decides about it.
+// A hold begins before the node is asked to prepare an epoch and ends with the node's own word:
+// EpochEnded, or a Register that no longer lists the epoch. It also ends with the lease of a node
+// that has no session: its trainers have ended themselves. Such a node can only come back with a
+// Register, which lists what is nevertheless alive there; one that is silent in its session keeps
+// its holds. A silent node gives no devices to anybody, however long it is silent; so two epochs
+// never share a device, and no clock decides about it.
 #ifndef STRATA_CONTROLLER_LOGIC_NODE_TABLE_H_
 #define STRATA_CONTROLLER_LOGIC_NODE_TABLE_H_
 
@@ -38,6 +40,7 @@ struct NodeEntry {
   uint64_t incarnation = 0;
   uint64_t session = 0;  // 0: none
   uint64_t newest_session = 0;
+  bool met = false;  // heard from in this controller's term
   double heard_at = 0;
   double heard_wall = 0;
   int64_t resource_version = 0;

@@ -1,5 +1,8 @@
 #include "controller/logic/placement_view.h"
 
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+
 namespace strata::controller {
 
 DeviceClaims ClaimsOfRecovering(const ClusterState& state) {
@@ -16,13 +19,22 @@ DeviceClaims ClaimsOfRecovering(const ClusterState& state) {
 
 Placer::View ViewFor(ClusterState& state, const JobEntry* job, const DeviceClaims& claims) {
   Placer::View view;
+  const std::string away =
+      absl::StrCat("not heard from since this controller's start at ",
+                   absl::FormatTime("%Y-%m-%d %H:%M:%S UTC",
+                                    absl::FromUnixSeconds(static_cast<int64_t>(state.started_wall)),
+                                    absl::UTCTimeZone()));
   for (const NodeEntry* node : state.nodes.Ordered()) {
-    view.total_devices += node->devices;
     Placer::View::Node& shown = view.nodes.emplace_back();
     shown.name = node->name;
     shown.kind = node->kind;
     shown.devices = node->devices;
     shown.locality = LocalityPath(*node);
+    if (state.IsAway(*node)) {
+      shown.away = away;
+    } else {
+      view.total_devices += node->devices;
+    }
     if (!node->Usable()) continue;
     for (const int device : node->FreeDevices()) {
       const auto claim = claims.find({node->name, device});
@@ -32,14 +44,10 @@ Placer::View ViewFor(ClusterState& state, const JobEntry* job, const DeviceClaim
   return view;
 }
 
-bool AnyFree(const ClusterState& state, const DeviceClaims& claims) {
-  for (const auto& [name, node] : state.nodes.all()) {
-    if (!node.Usable()) continue;
-    for (const int device : node.FreeDevices()) {
-      if (!claims.contains({name, device})) return true;
-    }
-  }
-  return false;
+int FreeIn(const Placer::View& view) {
+  int free = 0;
+  for (const Placer::View::Node& node : view.nodes) free += static_cast<int>(node.free.size());
+  return free;
 }
 
 }  // namespace strata::controller

@@ -17,12 +17,12 @@ using DeviceClaims = std::map<std::pair<std::string, int>, const JobEntry*>;
 // the last of its nodes is back.
 DeviceClaims ClaimsOfRecovering(const ClusterState& state);
 
-// All nodes in topology order. Free are devices of usable nodes that no epoch holds and no other
-// job claims; `job` may be null.
+// All nodes in topology order, those that are away too. Free are devices of usable nodes that no
+// epoch holds and no other job claims; `job` may be null.
 Placer::View ViewFor(ClusterState& state, const JobEntry* job, const DeviceClaims& claims);
 
-// Whether any device is free for a job without claims.
-bool AnyFree(const ClusterState& state, const DeviceClaims& claims);
+// Free devices of all kinds together.
+int FreeIn(const Placer::View& view);
 
 }  // namespace strata::controller
 

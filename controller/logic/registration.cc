@@ -33,6 +33,7 @@ void SessionHandler::OnRegister(uint64_t session, uint64_t incarnation,
   state_.nodes.Attach(node, session);
   node.incarnation = incarnation;
   UpdateNode(node, message);
+  const bool first = !node.met;
   Hear(node);
   state_.capacity_changed = true;
 
@@ -48,7 +49,7 @@ void SessionHandler::OnRegister(uint64_t session, uint64_t incarnation,
     if (found != before.end()) node.holds.insert(*found);
   }
   TakeHeld(node, message, welcome);
-  MissEpochs(node, before);
+  MissEpochs(node, before, first);
   Send(state_, node, std::move(answer), effects_);
   Repeat(node);
 }
@@ -92,6 +93,7 @@ void SessionHandler::UpdateNode(NodeEntry& node, const v1::Register& message) {
   const bool same = node.resource_version != 0 && node.kind == message.device() &&
                     node.devices == message.devices() && node.locality == locality;
   if (same) return;
+  if (node.resource_version != 0) state_.cluster_changed = state_.cluster_shrunk = true;
   node.kind = message.device();
   node.devices = message.devices();
   node.locality = locality;
@@ -137,7 +139,8 @@ void SessionHandler::TakeOver(JobEntry& job, Member& member, const NodeEntry& no
 
 // Epochs of which the node had a part when it was last heard of, and has none now. The agent may
 // be about to say how they ended: that is worth a moment.
-void SessionHandler::MissEpochs(NodeEntry& node, const std::map<EpochKey, Hold>& before) {
+void SessionHandler::MissEpochs(NodeEntry& node, const std::map<EpochKey, Hold>& before,
+                                bool first) {
   for (const auto& [key, hold] : before) {
     if (node.holds.contains(key)) continue;
     JobEntry* job = Current(node, ToProto(key));
@@ -148,6 +151,7 @@ void SessionHandler::MissEpochs(NodeEntry& node, const std::map<EpochKey, Hold>&
       continue;
     }
     member.missed_at = state_.now;
+    member.missed_first = first;
   }
 }
 

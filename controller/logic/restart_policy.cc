@@ -4,9 +4,9 @@
 
 namespace strata::controller {
 
-int64_t WithoutProgressAfter(const v1::Job& job) {
+int64_t WithoutProgressAfter(const v1::Job& job, bool counts) {
   const bool progress = job.has_checkpoint() && job.checkpoint().epoch() == job.epoch();
-  return progress ? 0 : job.restarts_without_progress() + 1;
+  return progress ? 0 : job.restarts_without_progress() + (counts ? 1 : 0);
 }
 
 bool MayRestart(const v1::Job& job, int64_t without_progress) {

@@ -26,6 +26,7 @@ Failure EndedFailure(const NodeEntry& node, const v1::EpochEnded& message) {
   Failure failure;
   failure.sure = !message.echo() && message.rank() >= 0;
   failure.cause = message.cause().empty() ? "trainer_died" : message.cause();
+  failure.counts = failure.cause != "node_lost";
   failure.reason = message.finished().message();
   if (failure.reason.empty()) {
     failure.reason =
@@ -74,6 +75,8 @@ void SessionHandler::OnMessage(uint64_t session, const v1::AgentMessage& message
 }
 
 void SessionHandler::Hear(NodeEntry& node) {
+  if (!node.met) state_.cluster_changed = true;
+  node.met = true;
   node.heard_at = state_.now;
   node.heard_wall = state_.wall;
   if (node.state == v1::READY) return;

@@ -27,7 +27,7 @@ class SessionHandler {
                const std::string& reason);
   void UpdateNode(NodeEntry& node, const v1::Register& message);
   void TakeHeld(NodeEntry& node, const v1::Register& message, v1::Welcome& welcome);
-  void MissEpochs(NodeEntry& node, const std::map<EpochKey, Hold>& before);
+  void MissEpochs(NodeEntry& node, const std::map<EpochKey, Hold>& before, bool first);
   void TakeOver(JobEntry& job, Member& member, const NodeEntry& node, const v1::HeldEpoch& held);
   void Repeat(NodeEntry& node);
 
