@@ -84,7 +84,9 @@ void ExplainWaiting(ClusterState& state, const JobEntry& job, Lines& lines) {
   const DeviceClaims claims = ClaimsOfRecovering(state);
   const Placer::Decision decision =
       state.placer->Place(job.record.spec(), ViewFor(state, &job, claims));
-  if (!decision.reason.empty()) lines.push_back(absl::StrCat("It waits: ", decision.reason, "."));
+  const bool said = decision.reason == job.record.reason();  // in the first line
+  if (!decision.reason.empty() && !said)
+    lines.push_back(absl::StrCat("It waits: ", decision.reason, "."));
   std::map<std::string, std::set<std::string>> holders;  // node -> jobs
   for (const auto& [name, node] : state.nodes.all()) {
     for (const auto& [key, hold] : node.holds) {
