@@ -97,7 +97,9 @@ class Session final : public grpc::ServerBidiReactor<ByteBuffer, ByteBuffer>,
 
   void OnDone() override {
     Leave();
-    const std::shared_ptr<Session> self = std::move(self_);  // the last owner, perhaps
+    std::shared_ptr<Session> self;  // the last owner, perhaps: goes after the lock
+    const std::lock_guard lock(mutex_);
+    self = std::move(self_);
   }
 
  private:

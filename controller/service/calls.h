@@ -74,7 +74,11 @@ class UnaryCall final : public grpc::ServerUnaryReactor {
     return call;
   }
 
-  void OnDone() override { delete this; }
+  void OnDone() override {
+    // Whatever orders the threads inside gRPC, what End did comes before.
+    static_cast<void>(ended_.load(std::memory_order_acquire));
+    delete this;
+  }
 
  private:
   UnaryCall(const CallEnvironment& environment, const Method& method,
@@ -110,6 +114,7 @@ class UnaryCall final : public grpc::ServerUnaryReactor {
     const grpc::Status result = ToGrpc(status);
     environment_.observer->OnCall(method_.name, CodeName(result.error_code()),
                                   environment_.clock->Now() - began_);
+    ended_.store(true, std::memory_order_release);
     Finish(result);
   }
 
@@ -122,6 +127,7 @@ class UnaryCall final : public grpc::ServerUnaryReactor {
   Request request_;
   Response response_;
   absl::Status outcome_;
+  std::atomic<bool> ended_{false};
 };
 
 }  // namespace strata::controller

@@ -30,7 +30,7 @@ class ReactorTest : public testing::Test, public Reactor::Listener {
     ASSERT_TRUE(reactor_->Load().ok());
     thread_ = std::thread([this] { result_ = reactor_->Run(stop_); });
   }
-  ~ReactorTest() override { Stop(); }
+  void TearDown() override { Stop(); }  // while it is still the listener it was
   void Stop() {
     stop_ = true;
     if (thread_.joinable()) thread_.join();

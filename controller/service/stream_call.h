@@ -111,7 +111,9 @@ class StreamCall final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
 
   void OnDone() override {
     environment_.open_streams->fetch_sub(1);
-    const std::shared_ptr<StreamCall> self = std::move(self_);  // the last owner, perhaps
+    std::shared_ptr<StreamCall> self;  // the last owner, perhaps: goes after the lock
+    const std::lock_guard lock(mutex_);
+    self = std::move(self_);
   }
 
  private:
