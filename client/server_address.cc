@@ -7,6 +7,7 @@
 #include <fstream>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "spec/problems.h"
@@ -24,6 +25,10 @@ std::string Variable(const char* name) {
 std::string ServerAddress::ToString() const {
   const bool v6 = host.find(':') != std::string::npos;
   return absl::StrCat(v6 ? "[" : "", host, v6 ? "]" : "", ":", port);
+}
+
+bool ServerAddress::is_loopback() const {
+  return host == "localhost" || host == "::1" || absl::StartsWith(host, "127.");
 }
 
 absl::StatusOr<ServerAddress> ParseServerAddress(absl::string_view text) {

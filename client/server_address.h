@@ -15,6 +15,7 @@ struct ServerAddress {
   std::string host;
   uint16_t port = 0;
   std::string ToString() const;  // "127.0.0.1:7070", "[::1]:7070"
+  bool is_loopback() const;      // only this machine reaches it
 };
 
 // HOST:PORT, [IPv6]:PORT. InvalidArgument, naming the text.

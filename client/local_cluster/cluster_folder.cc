@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -63,6 +64,48 @@ std::string Text(const json& object, const char* key) {
   return found != object.end() && found->is_string() ? found->get<std::string>() : "";
 }
 
+// Which folder a path leads to. A copy has another one, and a renamed folder or a link the same.
+json Identity(const std::string& path) {
+  struct stat info = {};
+  if (stat(path.c_str(), &info) != 0) return nullptr;
+  return {{"device", info.st_dev}, {"inode", info.st_ino}};
+}
+
+json ReadRecord(const std::string& path) {
+  json stored = ReadJson(path + "/processes.json");
+  return stored.is_object() && Text(stored, "boot_id") == BootId() ? stored : json::object();
+}
+
+bool IsOwn(const json& record, const std::string& path) {
+  const auto identity = record.find("identity");
+  return identity != record.end() && identity->is_object() && *identity == Identity(path);
+}
+
+Processes ProcessesOf(const json& record) {
+  Processes found;
+  const auto list = record.find("processes");
+  if (list == record.end() || !list->is_object()) return found;
+  for (const auto& [name, entry] : list->items()) {
+    if (!entry.is_object()) continue;
+    const ProcessId id = {static_cast<pid_t>(Integer(entry, "pid")),
+                          static_cast<uint64_t>(Integer(entry, "start"))};
+    found[name] = {IsAlive(id) ? id : ProcessId(), static_cast<int>(Integer(entry, "restarts"))};
+  }
+  return found;
+}
+
+// A descriptor that holds the lock of `file`. AlreadyExists, with `held`: another process does.
+absl::StatusOr<int> LockFile(const std::string& file, const std::string& held) {
+  const int fd = open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+  if (fd < 0) return SystemError("cannot be opened", file);
+  if (flock(fd, LOCK_EX | LOCK_NB) == 0) return fd;
+  const int error = errno;
+  close(fd);
+  if (error == EWOULDBLOCK) return absl::AlreadyExistsError(held);
+  errno = error;
+  return SystemError("cannot be locked", file);
+}
+
 }  // namespace
 
 std::string ClusterFolder::Mark() const { return absl::StrCat(kClusterVariable, "=", path_); }
@@ -83,12 +126,15 @@ absl::Status ClusterFolder::Make(int agents) const {
 
 absl::StatusOr<ClusterShape> ClusterFolder::ReadShape() const {
   const std::string file = path_ + "/cluster.json";
-  if (access(file.c_str(), F_OK) != 0) {
+  if (!IsCluster()) {
     return absl::NotFoundError(absl::StrCat(path_, ": no cluster was started there"));
   }
   const json stored = ReadJson(file);
   const auto broken = [&] {
-    return absl::DataLossError(absl::StrCat(file, ": not a cluster's description"));
+    return absl::DataLossError(
+        absl::StrCat(file, ": damaged, not a cluster's description — strata down --dir ", path_,
+                     ", remove this file, then strata up --dir ", path_,
+                     " --agents N with as many agents as before: jobs and checkpoints are kept"));
   };
   if (!stored.is_object()) return broken();
   ClusterShape shape;
@@ -127,39 +173,53 @@ absl::Status ClusterFolder::WriteShape(const ClusterShape& shape) const {
 }
 
 Processes ClusterFolder::ReadProcesses() const {
-  Processes found;
-  const json stored = ReadJson(path_ + "/processes.json");
-  if (!stored.is_object() || Text(stored, "boot_id") != BootId()) return found;
-  const auto list = stored.find("processes");
-  if (list == stored.end() || !list->is_object()) return found;
-  for (const auto& [name, entry] : list->items()) {
-    if (!entry.is_object()) continue;
-    const ProcessId id = {static_cast<pid_t>(Integer(entry, "pid")),
-                          static_cast<uint64_t>(Integer(entry, "start"))};
-    found[name] = {IsAlive(id) ? id : ProcessId(), static_cast<int>(Integer(entry, "restarts"))};
-  }
-  return found;
+  const json record = ReadRecord(path_);
+  return IsOwn(record, path_) ? ProcessesOf(record) : Processes();
 }
 
-absl::Status ClusterFolder::WriteProcesses(const Processes& processes) const {
+absl::Status ClusterFolder::WriteProcesses(const Processes& processes, bool stopping) const {
   json list = json::object();
   for (const auto& [name, process] : processes) {
     list[name] = {
         {"pid", process.id.pid}, {"start", process.id.start}, {"restarts", process.restarts}};
   }
-  const json stored = {{"boot_id", BootId()}, {"processes", list}};
-  return ReplaceFile(path_ + "/processes.json", stored.dump(2) + "\n");
+  const json stored = {{"boot_id", BootId()},
+                       {"folder", path_},
+                       {"identity", Identity(path_)},
+                       {"stopping", stopping},
+                       {"processes", list}};
+  return ReplaceFile(path_ + "/processes.json",
+                     stored.dump(2, ' ', false, json::error_handler_t::replace) + "\n");
+}
+
+std::string ClusterFolder::RunningOriginal() const {
+  const json record = ReadRecord(path_);
+  if (IsOwn(record, path_)) return "";
+  const Processes processes = ProcessesOf(record);
+  const bool any = std::any_of(processes.begin(), processes.end(),
+                               [](const auto& entry) { return entry.second.id.pid != 0; });
+  return any ? Text(record, "folder") : "";
+}
+
+bool ClusterFolder::IsStopping() const {
+  const json record = ReadRecord(path_);
+  const auto stopping = record.find("stopping");
+  if (!IsOwn(record, path_) || stopping == record.end() || *stopping != true) return false;
+  const Processes processes = ProcessesOf(record);
+  const auto supervisor = processes.find("supervisor");
+  return supervisor != processes.end() && supervisor->second.id.pid != 0;
 }
 
 absl::StatusOr<int> ClusterFolder::Lock() const {
-  const std::string file = path_ + "/supervisor.lock";
-  const int fd = open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-  if (fd < 0) return SystemError("cannot be opened", file);
-  if (flock(fd, LOCK_EX | LOCK_NB) == 0) return fd;
-  const bool held = errno == EWOULDBLOCK;
-  close(fd);
-  if (held) return absl::AlreadyExistsError(absl::StrCat(path_, " has a supervisor"));
-  return SystemError("cannot be locked", file);
+  return LockFile(path_ + "/supervisor.lock", absl::StrCat(path_, " has a supervisor"));
+}
+
+absl::StatusOr<int> ClusterFolder::LockChanges() const {
+  return LockFile(path_ + "/change.lock", "another strata up or strata down of " + path_);
+}
+
+bool ClusterFolder::IsCluster() const {
+  return access((path_ + "/cluster.json").c_str(), F_OK) == 0;
 }
 
 bool ClusterFolder::HasSupervisor() const {

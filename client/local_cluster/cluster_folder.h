@@ -1,9 +1,9 @@
 // The folder of a local cluster: what it consists of, and which processes it has now.
 //
 //   cluster.json       its shape; written by `up`
-//   processes.json     who runs, by pid and start time; written by the supervisor
-//   supervisor.lock    locked by the supervisor as long as it lives
-//   controller/        the controller's state
+//   processes.json     who runs, by pid and start time, and of which folder; written by the
+//   supervisor supervisor.lock    locked by the supervisor as long as it lives change.lock locked
+//   by whoever starts or ends the cluster, while it does controller/        the controller's state
 //   nodes/nK/          the agents' state
 //   log/               what each of them says
 #ifndef STRATA_CLIENT_LOCAL_CLUSTER_CLUSTER_FOLDER_H_
@@ -37,6 +37,7 @@ struct ClusterShape {
 struct RunningProcess {
   ProcessId id;
   int restarts = 0;  // since the supervisor began
+  bool operator==(const RunningProcess& other) const = default;
 };
 
 // By name: "supervisor", "controller", "n0", …
@@ -61,13 +62,23 @@ class ClusterFolder {
   absl::StatusOr<ClusterShape> ReadShape() const;
   absl::Status WriteShape(const ClusterShape& shape) const;
 
-  // What processes.json lists; those that have ended have the pid 0.
+  // What processes.json lists; those that have ended have the pid 0. Empty in a copy of another
+  // cluster's folder: what its file lists is not its own.
   Processes ReadProcesses() const;
-  absl::Status WriteProcesses(const Processes& processes) const;
+  // `stopping`: they are being ended.
+  absl::Status WriteProcesses(const Processes& processes, bool stopping = false) const;
+  // The folder that this one was copied from, if processes of that cluster still run; else empty.
+  std::string RunningOriginal() const;
+  // The supervisor lives, and ends everything.
+  bool IsStopping() const;
 
   // A descriptor that holds the supervisor's lock. AlreadyExists: another process holds it.
   absl::StatusOr<int> Lock() const;
   bool HasSupervisor() const;
+  // The same of change.lock. Creates nothing but this file.
+  absl::StatusOr<int> LockChanges() const;
+  // Whether a cluster was started here, however its description is by now.
+  bool IsCluster() const;
 
  private:
   std::string path_;

@@ -13,6 +13,9 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
+#include <thread>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "client/local_cluster/back_off.h"
@@ -38,6 +41,25 @@ constexpr char kController[] =
     "#!/bin/bash\n"
     "echo \"$@\" > \"$6/arguments\"\n"
     "exec -a strata-controller sleep 1000\n";
+
+// Takes its time to end.
+constexpr char kSlowAgent[] =
+    "#!/bin/bash\n"
+    "sleep 1000 &\n"
+    "trap 'kill $!; sleep 0.5; exit 0' TERM\n"
+    "wait\n";
+
+// A socket that listens there.
+int Occupy(const ServerAddress& address) {
+  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in name = {};
+  name.sin_family = AF_INET;
+  name.sin_port = htons(address.port);
+  name.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  EXPECT_EQ(bind(fd, reinterpret_cast<sockaddr*>(&name), sizeof(name)), 0);
+  EXPECT_EQ(listen(fd, 1), 0);
+  return fd;
+}
 
 class LocalClusterTest : public testing::Test {
  protected:
@@ -234,6 +256,118 @@ TEST_F(LocalClusterTest, ProcessesOfARemovedFolderAreEndedByTheNextUp) {
   EXPECT_EQ(second->shape.listen.ToString(), first->shape.listen.ToString());
 }
 
+// A copied folder lists the original's processes in its files.
+TEST_F(LocalClusterTest, ACopyOfALiveFolderIsAClusterThatIsDown) {
+  const auto first = BringUp();
+  ASSERT_TRUE(first.ok()) << first.status();
+  const Processes before = Folder().ReadProcesses();
+  const std::string original = options_.directory;
+  options_.directory = root_ + "/copy";
+  std::filesystem::copy(original, options_.directory, std::filesystem::copy_options::recursive);
+  EXPECT_TRUE(Folder().ReadProcesses().empty());
+  EXPECT_EQ(Folder().RunningOriginal(), original);
+  const auto stopped = Stop();
+  ASSERT_TRUE(stopped.ok()) << stopped.status();
+  EXPECT_FALSE(*stopped);
+  for (const auto& [name, process] : before) EXPECT_TRUE(IsAlive(process.id)) << name;
+
+  const int fd = Occupy(first->shape.listen);  // as the original's controller does
+  std::string said;
+  hooks_.say = [&](const std::string& text) { said += text + "\n"; };
+  const auto second = BringUp();
+  ASSERT_TRUE(second.ok()) << second.status();
+  EXPECT_FALSE(second->adopted);
+  EXPECT_THAT(said, HasSubstr("is a copy of " + original));
+  EXPECT_NE(second->shape.listen.port, first->shape.listen.port);
+  for (const auto& [name, process] : before) {
+    EXPECT_TRUE(IsAlive(process.id)) << name;
+    EXPECT_FALSE(second->processes.at(name).id == process.id) << name;
+  }
+  EXPECT_EQ(Folder().RunningOriginal(), "");
+  ASSERT_TRUE(Stop().ok());
+  for (const auto& [name, process] : before) EXPECT_TRUE(IsAlive(process.id)) << name;
+  close(fd);
+  options_.directory = original;
+}
+
+TEST_F(LocalClusterTest, ARenamedFolderKeepsItsProcesses) {
+  const auto first = BringUp();
+  ASSERT_TRUE(first.ok()) << first.status();
+  const std::string before = options_.directory;
+  std::filesystem::rename(before, before + "-renamed");
+  EXPECT_EQ(ClusterFolder(before + "-renamed").ReadProcesses(), first->processes);
+  EXPECT_EQ(ClusterFolder(before + "-renamed").RunningOriginal(), "");
+  std::filesystem::rename(before + "-renamed", before);
+}
+
+TEST_F(LocalClusterTest, UpDuringDownWaitsForItsEndAndStartsAnew) {
+  Install("strata-worker", kSlowAgent);
+  const auto first = BringUp();
+  ASSERT_TRUE(first.ok()) << first.status();
+  absl::StatusOr<bool> stopped = false;
+  std::thread down([&] { stopped = Stop(); });
+  EXPECT_TRUE(Eventually([&] { return Folder().IsStopping(); }));
+  const auto second = BringUp();
+  down.join();
+  ASSERT_TRUE(stopped.ok()) << stopped.status();
+  ASSERT_TRUE(second.ok()) << second.status();
+  EXPECT_FALSE(second->adopted);
+  for (const auto& [name, process] : first->processes) EXPECT_FALSE(IsAlive(process.id)) << name;
+  for (const auto& [name, process] : second->processes) EXPECT_TRUE(IsAlive(process.id)) << name;
+}
+
+TEST_F(LocalClusterTest, ASupervisorThatIsAskedToStopWhileItIsAdoptedIsReplaced) {
+  Install("strata-worker", kSlowAgent);
+  const auto first = BringUp();
+  ASSERT_TRUE(first.ok()) << first.status();
+  const auto all_are_there = hooks_.probe;
+  bool asked = false;
+  hooks_.probe = [&](const ClusterShape& shape) {
+    if (!asked) asked = SendSignal(Of("supervisor"), SIGTERM);
+    return IsAlive(first->processes.at("supervisor").id) ? absl::UnavailableError("nodes")
+                                                         : all_are_there(shape);
+  };
+  const auto second = BringUp();
+  ASSERT_TRUE(second.ok()) << second.status();
+  EXPECT_FALSE(second->adopted);
+  for (const auto& [name, process] : second->processes) EXPECT_TRUE(IsAlive(process.id)) << name;
+}
+
+TEST_F(LocalClusterTest, AStoppedSupervisorWhoseAgentsWereKilledEndsWhenItIsTold) {
+  ASSERT_TRUE(BringUp().ok());
+  ASSERT_TRUE(SendSignal(Of("supervisor"), SIGSTOP));
+  for (const char* name : {"n0", "n1"}) ASSERT_TRUE(SendSignal(Of(name), SIGKILL));
+  StopPatience patience;
+  patience.supervisor_seconds = kLongEnough;
+  EXPECT_TRUE(StopCluster(
+                  Folder(), patience, [] {}, clock_)
+                  .ok());
+  EXPECT_TRUE(Marked().empty());
+  std::ifstream log(Folder().LogOf("supervisor"));
+  EXPECT_THAT(std::string(std::istreambuf_iterator<char>(log), {}),
+              HasSubstr("all processes have ended"));
+}
+
+TEST_F(LocalClusterTest, AnAddressThatOthersReachIsRefusedBeforeAnythingIsMade) {
+  options_.listen = ServerAddress{"0.0.0.0", 31'999};
+  const auto up = BringUp();
+  EXPECT_TRUE(absl::IsInvalidArgument(up.status())) << up.status();
+  EXPECT_THAT(std::string(up.status().message()), HasSubstr("--insecure-listen"));
+  EXPECT_FALSE(std::filesystem::exists(options_.directory));
+}
+
+TEST_F(LocalClusterTest, ADamagedDescriptionSaysWhatToDoAboutIt) {
+  ASSERT_TRUE(BringUp().ok());
+  ASSERT_TRUE(Stop().ok());
+  const std::string file = options_.directory + "/cluster.json";
+  std::ofstream(file) << "{";
+  const auto up = BringUp();
+  EXPECT_THAT(std::string(up.status().message()), HasSubstr(file));
+  EXPECT_THAT(std::string(up.status().message()), HasSubstr("remove this file"));
+  std::filesystem::remove(file);
+  EXPECT_TRUE(BringUp().ok());
+}
+
 TEST_F(LocalClusterTest, PortAndNodesAreTheSameAfterDownAndUp) {
   const auto first = BringUp();
   ASSERT_TRUE(first.ok()) << first.status();
@@ -248,13 +382,7 @@ TEST_F(LocalClusterTest, PortAndNodesAreTheSameAfterDownAndUp) {
 TEST_F(LocalClusterTest, ATakenPortIsToldAndNothingRuns) {
   const auto taken = ChoosePort("127.0.0.1", 7, {});
   ASSERT_TRUE(taken.ok());
-  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in name = {};
-  name.sin_family = AF_INET;
-  name.sin_port = htons(taken->port);
-  name.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  ASSERT_EQ(bind(fd, reinterpret_cast<sockaddr*>(&name), sizeof(name)), 0);
-  ASSERT_EQ(listen(fd, 1), 0);
+  const int fd = Occupy(*taken);
   options_.listen = *taken;
   const auto up = BringUp();
   EXPECT_TRUE(absl::IsAlreadyExists(up.status()));

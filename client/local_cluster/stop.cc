@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 
@@ -59,6 +60,27 @@ std::vector<ProcessId> Recorded(const ClusterFolder& folder, bool controller) {
   return found;
 }
 
+// An `up` holds it until it has a supervisor, another `down` to its end. -1: there is none to hold
+// (a folder that cannot be written to), and the processes are to be ended all the same.
+absl::StatusOr<int> AwaitChangeLock(const ClusterFolder& folder,
+                                    const std::function<void()>& on_wait,
+                                    const common::Clock& clock) {
+  constexpr double kPatience = 60;
+  constexpr int kTickMs = 50;
+  const double end = clock.Now() + kPatience;
+  while (true) {
+    const absl::StatusOr<int> lock = folder.LockChanges();
+    if (lock.ok()) return *lock;
+    if (!absl::IsAlreadyExists(lock.status())) return -1;
+    if (clock.Now() > end) {
+      return absl::UnavailableError(
+          absl::StrCat(absl::string_view(lock.status().message()), " does not end"));
+    }
+    on_wait();
+    poll(nullptr, 0, kTickMs);
+  }
+}
+
 void Reap() {
   while (waitpid(-1, nullptr, WNOHANG) > 0) {
   }
@@ -91,6 +113,13 @@ absl::Status StopMembers(const ClusterFolder& folder, const StopPatience& patien
 
 absl::StatusOr<bool> StopCluster(const ClusterFolder& folder, const StopPatience& patience,
                                  const std::function<void()>& on_wait, const common::Clock& clock) {
+  int lock = -1;
+  const absl::Cleanup unlock = [&] {
+    if (lock >= 0) close(lock);
+  };
+  if (folder.IsCluster()) {
+    ASSIGN_OR_RETURN(lock, AwaitChangeLock(folder, on_wait, clock));
+  }
   const Processes recorded = folder.ReadProcesses();
   const std::vector<ProcessId> members = ProcessesWith(folder.Mark(), kPrograms);
   bool ran = !members.empty();

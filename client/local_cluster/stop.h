@@ -23,8 +23,9 @@ struct StopPatience {
 absl::Status StopMembers(const ClusterFolder& folder, const StopPatience& patience,
                          const common::Clock& clock);
 
-// The supervisor first, however it is; then what it left. `on_wait` is called several times a
-// second. True when anything was running.
+// The supervisor first, however it is; then what it left. Waits for an `up` that is starting a
+// supervisor, and keeps others from it. `on_wait` is called several times a second. True when
+// anything was running.
 absl::StatusOr<bool> StopCluster(const ClusterFolder& folder, const StopPatience& patience,
                                  const std::function<void()>& on_wait, const common::Clock& clock);
 

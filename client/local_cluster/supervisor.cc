@@ -91,8 +91,9 @@ class Supervisor {
     do {
       StartDue();
     } while (Wait());
-    Log("asked to stop");
+    stopping_ = true;
     Record();
+    Log("asked to stop");
     const absl::Status stopped = StopMembers(folder_, StopPatience(), clock_);
     Log(stopped.ok() ? "all processes have ended" : std::string(stopped.message()));
     return stopped.ok() ? 0 : 1;
@@ -188,7 +189,7 @@ class Supervisor {
     for (const Member& member : members_) {
       processes[member.name] = {member.id, member.restarts};
     }
-    const absl::Status written = folder_.WriteProcesses(processes);
+    const absl::Status written = folder_.WriteProcesses(processes, stopping_);
     if (!written.ok()) Log(written.message());
   }
 
@@ -196,6 +197,7 @@ class Supervisor {
   const common::Clock& clock_;
   std::vector<Member> members_;
   int signals_ = -1;
+  bool stopping_ = false;
 };
 
 }  // namespace

@@ -7,8 +7,10 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <filesystem>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "client/local_cluster/ports.h"
 #include "client/local_cluster/spawn.h"
@@ -22,6 +24,8 @@ namespace {
 
 constexpr int kMostRestarts = 5;  // of one process before the cluster was ready: it never will be
 constexpr int kTailLines = 5;
+constexpr int kTickMs = 50;
+constexpr int kStartTickMs = 10;
 
 bool IsRunning(const Processes& processes, const std::string& name) {
   const auto found = processes.find(name);
@@ -42,21 +46,49 @@ std::string Contradiction(const UpOptions& options, const ClusterShape& shape) {
   return "";
 }
 
+// There is no TLS: only this machine may connect, unless the owner insists (as the controller
+// itself would say).
+absl::Status CheckReach(const ServerAddress& listen, bool insecure) {
+  if (insecure || listen.host.empty() || listen.is_loopback()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("--listen ", listen.ToString(),
+                   ": everybody who reaches this address could run jobs (connections are neither "
+                   "encrypted nor authenticated) — listen on 127.0.0.1, or add --insecure-listen"));
+}
+
 class Up {
  public:
   Up(const UpOptions& options, const UpHooks& hooks, const common::Clock& clock)
       : options_(options), hooks_(hooks), clock_(clock), folder_(options.directory) {}
 
   absl::StatusOr<UpResult> Run() {
+    if (options_.listen.has_value()) {
+      RETURN_IF_ERROR(CheckReach(*options_.listen, options_.insecure_listen));
+    }
+    while (true) {
+      const absl::Status up = Once();
+      if (up.ok()) return result_;
+      if (!absl::IsAborted(up)) return up;
+      result_ = {};  // what was adopted is being ended: once more, after that
+    }
+  }
+
+ private:
+  // Aborted: the cluster's supervisor ends or has ended, and it was not this one's.
+  absl::Status Once() {
+    int lock = -1;
+    const absl::Cleanup unlock = [&] { Unlock(lock); };
+    RETURN_IF_ERROR(AwaitTurn(lock));
     const absl::StatusOr<ClusterShape> before = folder_.ReadShape();
     if (!before.ok() && !absl::IsNotFound(before.status())) return before.status();
     if (before.ok() && folder_.HasSupervisor()) {
       RETURN_IF_ERROR(CheckSame(*before));
       result_.adopted = true;
       result_.shape = *before;
-      hooks_.say(absl::StrCat("a cluster runs in ", folder_.path(), " already"));
-      RETURN_IF_ERROR(AwaitReady());
-      return result_;
+      Unlock(lock);
+      const absl::Status ready = AwaitReady();
+      if (ready.ok()) hooks_.say(absl::StrCat("a cluster runs in ", folder_.path(), " already"));
+      return ready;
     }
     if (!before.ok()) RETURN_IF_ERROR(EndStrays());
     const Processes left = before.ok() ? folder_.ReadProcesses() : Processes();
@@ -64,18 +96,53 @@ class Up {
     RETURN_IF_ERROR(folder_.Make(result_.shape.agents));
     RETURN_IF_ERROR(folder_.WriteShape(result_.shape));
     const absl::Status started = Start();
+    Unlock(lock);
     const absl::Status ready = started.ok() ? AwaitReady() : started;
-    if (ready.ok()) return result_;
+    if (ready.ok() || absl::IsAborted(ready)) return ready;
+    return EndStarted(ready);
+  }
+
+  static void Unlock(int& lock) {
+    if (lock >= 0) close(std::exchange(lock, -1));
+  }
+
+  // Until nobody else starts or ends the cluster: then `lock` keeps others from it.
+  absl::Status AwaitTurn(int& lock) {
+    std::error_code error;
+    std::filesystem::create_directories(folder_.path(), error);
+    if (error) return folder_.Make(0);  // says why
+    const double end = clock_.Now() + options_.ready_seconds;
+    while (true) {
+      const absl::StatusOr<int> mine = folder_.LockChanges();
+      if (!mine.ok() && !absl::IsAlreadyExists(mine.status())) return mine.status();
+      std::string missing = "the end of the supervisor, which was asked to stop";
+      if (mine.ok()) {
+        lock = *mine;
+        if (!folder_.IsStopping()) return absl::OkStatus();
+        Unlock(lock);
+      } else {
+        missing = absl::StrCat("the end of ", absl::string_view(mine.status().message()));
+      }
+      if (!hooks_.go_on()) return absl::CancelledError("interrupted");
+      if (clock_.Now() > end) {
+        return absl::UnavailableError(absl::StrCat("gave up waiting for ", missing, " after ",
+                                                   static_cast<int>(options_.ready_seconds), " s"));
+      }
+      hooks_.waiting(missing);
+      poll(nullptr, 0, kTickMs);
+    }
+  }
+
+  // Why it is not ready, once nothing of what was started is left.
+  absl::Status EndStarted(const absl::Status& why) {
     hooks_.waiting("ending what was started");
     const auto stopped = StopCluster(
         folder_, StopPatience(), [] {}, clock_);
     if (supervisor_ > 0) waitpid(supervisor_, nullptr, WNOHANG);
-    return stopped.ok() ? ready
-                        : absl::Status(ready.code(), absl::StrCat(ready.message(), "; ",
-                                                                  stopped.status().message()));
+    if (stopped.ok()) return why;
+    return absl::Status(why.code(), absl::StrCat(why.message(), "; ", stopped.status().message()));
   }
 
- private:
   absl::Status CheckSame(const ClusterShape& shape) const {
     const std::string contradiction = Contradiction(options_, shape);
     if (contradiction.empty()) return absl::OkStatus();
@@ -108,6 +175,10 @@ class Up {
       if (!IsRunning(left, "controller")) return CheckPortFree(before->listen);
       return absl::OkStatus();
     }
+    if (const std::string original = folder_.RunningOriginal(); !original.empty()) {
+      hooks_.say(absl::StrCat(folder_.path(), " is a copy of ", original,
+                              ", whose cluster runs: this is another cluster, that one stays"));
+    }
     ClusterShape& shape = result_.shape;
     if (before.ok()) shape = *before;
     if (options_.agents.has_value()) shape.agents = *options_.agents;
@@ -124,6 +195,8 @@ class Up {
             absl::StrCat("--no-restart ", node, ": no such node (n0 to n", shape.agents - 1, ")"));
       }
     }
+    const ServerAddress& listen = options_.listen.has_value() ? *options_.listen : shape.listen;
+    RETURN_IF_ERROR(CheckReach(listen, shape.insecure_listen));
     return ChooseAddresses(before.ok());
   }
 
@@ -164,12 +237,20 @@ class Up {
       processes["supervisor"] = {*id, 0};
       result_.processes = processes;
     }
+    // It has the folder's lock before the others have their turn.
+    while (!folder_.HasSupervisor() && ProcessWithPid(supervisor_).has_value()) {
+      if (!hooks_.go_on()) return absl::CancelledError("interrupted");
+      hooks_.waiting("the supervisor");
+      poll(nullptr, 0, kStartTickMs);
+    }
     return absl::OkStatus();
   }
 
   // Why it never will be ready; OK while it may.
   absl::Status CheckHopeful() {
     if (supervisor_ > 0 && waitpid(supervisor_, nullptr, WNOHANG) == supervisor_) {
+      supervisor_ = 0;
+      if (folder_.HasSupervisor()) return absl::AbortedError("another one is faster");
       return absl::UnknownError(absl::StrCat("the supervisor has ended:\n",
                                              TailOf(folder_.LogOf("supervisor"), kTailLines)));
     }
@@ -183,15 +264,17 @@ class Up {
   }
 
   absl::Status AwaitReady() {
-    constexpr int kTickMs = 50;
     const double end = clock_.Now() + options_.ready_seconds;
     while (true) {
       const absl::Status ready = hooks_.probe(result_.shape);
       const Processes processes = folder_.ReadProcesses();
-      if (ready.ok() && IsRunning(processes, "controller") && IsRunning(processes, "supervisor")) {
+      const bool stays = !folder_.IsStopping() && (supervisor_ > 0 || folder_.HasSupervisor());
+      if (stays && ready.ok() && IsRunning(processes, "controller") &&
+          IsRunning(processes, "supervisor")) {
         result_.processes = processes;
         return absl::OkStatus();
       }
+      if (!stays && result_.adopted) return absl::AbortedError("it is being ended");
       RETURN_IF_ERROR(CheckHopeful());
       if (!hooks_.go_on()) return absl::CancelledError("interrupted");
       const std::string missing(ready.ok() ? "the supervisor" : ready.message());

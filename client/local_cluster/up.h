@@ -43,7 +43,9 @@ struct UpResult {
   Processes processes;
 };
 
-// AlreadyExists: the port is in use. FailedPrecondition: what runs there differs from what is asked
+// Waits for a `down` or another `up` of the folder that is in progress. InvalidArgument: other
+// machines would reach the address, and insecure_listen is not set. AlreadyExists: the port is in
+// use. FailedPrecondition: what runs there differs from what is asked
 // for. Unavailable: not ready in time. When it fails, nothing that it started is left.
 absl::StatusOr<UpResult> BringUp(const UpOptions& options, const UpHooks& hooks,
                                  const common::Clock& clock);
