@@ -52,6 +52,7 @@ TEST_F(AgentTest, TrainersTrainOnWithoutTheirAgentAndTheNextOneMissesNothing) {
   for (const v1::CommittedCheckpoint& one : controller_->Recorded()) recorded.insert(one.step());
   EXPECT_EQ(recorded.size(), 20u);
   EXPECT_TRUE(Trainers().empty());
+  EndAgent("n0", SIGTERM);
   EXPECT_TRUE(fs::is_empty(folder_ / "n0" / "epochs"));
 }
 

@@ -57,6 +57,7 @@ TEST_F(AgentTest, AKilledTrainerIsNamedAndTheNextEpochGoesOnAsIfNothingHadHappen
   size_t from = controller_->count();
   RunEpoch(2, Spec(2, 40, 4));
   ASSERT_TRUE(controller_->WaitFor(StepFrom(6), kWaitSeconds, from).has_value());
+  ASSERT_TRUE(Wait([&] { return controller_->Recorded().back().epoch() == 2; }));
   kill(Trainers().at(1), SIGKILL);
   const v1::EpochEnded died = EndOf("n1", 2);
   Stop(2, false);  // as a controller does
@@ -195,6 +196,7 @@ TEST_F(AgentTest, WhatOnlyTheNodeCanSeeIsRefusedWithItsReason) {
   Stop(1, false);
   EXPECT_EQ(EndOf("n0", 1).cause(), "start_failed");
 
+  fs::remove_all(folder_ / "job" / "checkpoints");
   std::ofstream(folder_ / "job" / "checkpoints") << "a file";
   Prepare(2, Spec(1, 3, 0));
   prepared = controller_->WaitFor(PreparedOf("n0", 2), kWaitSeconds);

@@ -138,7 +138,11 @@ class ClusterAgent {
 
   // Epochs that are over make room; those that wait for it begin.
   void Settle(double now) {
-    std::erase_if(epochs_, [now](const auto& epoch) { return epoch->Confirmed(now); });
+    std::erase_if(epochs_, [now](const auto& epoch) {
+      if (!epoch->Confirmed(now)) return false;
+      epoch->Forget();
+      return true;
+    });
     for (const auto& epoch : epochs_) {
       if (epoch->begun()) continue;
       const bool free = std::all_of(epochs_.begin(), epochs_.end(), [&](const auto& other) {
@@ -362,6 +366,9 @@ class ClusterAgent {
                          [](const auto& epoch) { return epoch->ended(); });
     };
     while (!over() && clock_.Now() < by) Turn();
+    for (const auto& epoch : epochs_) {
+      if (epoch->ended()) epoch->Forget();
+    }
     link_->Flush(kEndSeconds / 5);
     return over() ? 0 : 1;
   }

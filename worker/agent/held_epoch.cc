@@ -17,7 +17,8 @@ namespace strata::worker {
 namespace {
 
 // A session that has stood so long has carried what was said at its beginning.
-constexpr double kConfirmedSeconds = 5;
+// A controller that restarts meanwhile hears it again.
+constexpr double kConfirmedSeconds = 60;
 // A rank elsewhere is reported again as long as it is missed.
 constexpr double kMissedEverySeconds = 1;
 constexpr int kPlanLog = -1;
@@ -354,7 +355,6 @@ void HeldEpoch::Finish() {
   ForwardLogs(/*last=*/true);
   stage_ = Stage::kEnded;
   locks_.clear();
-  environment_->folder->RemoveRecord(record_);
   final_.emplace();
   if (problem_.has_value()) {
     *final_->mutable_prepared() = *problem_;
@@ -364,6 +364,8 @@ void HeldEpoch::Finish() {
   }
   SayFinal();
 }
+
+void HeldEpoch::Forget() { environment_->folder->RemoveRecord(record_); }
 
 bool HeldEpoch::Confirmed(double now) const {
   return ended() && said_at_ >= 0 && now - said_at_ > kConfirmedSeconds;

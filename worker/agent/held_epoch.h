@@ -58,6 +58,8 @@ class HeldEpoch final : private Overseer {
   bool ended() const { return stage_ == Stage::kEnded; }
   // The controller has had time to hear how it ended.
   bool Confirmed(double now) const;
+  // No later agent needs to find it again: it was told, or its ranks were ended with the agent.
+  void Forget();
 
   // The controller's words.
   void OnPrepare();  // again

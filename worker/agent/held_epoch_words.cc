@@ -247,7 +247,11 @@ std::optional<v1::HeldEpoch> HeldEpoch::Held() {
 }
 
 void HeldEpoch::SayAgain() {
-  if (ended()) return SayFinal();
+  if (ended()) {
+    // The last checkpoint may still lack them.
+    for (const auto& [step, fragments] : fragments_) SayFragments(step);
+    return SayFinal();
+  }
   OnPrepare();
   const std::deque<v1::JobProgress> progress = std::exchange(progress_, {});
   for (const v1::JobProgress& each : progress) OnProgress(each);
