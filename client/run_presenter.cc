@@ -149,13 +149,16 @@ void RunPresenter::Conclude(const Finished& finished) {
   if (finished.outcome() != Finished::FAILED) DrawLosses();
   const std::string took = common::FormatSeconds(took_.value_or(clock_.Now() - began_));
   if (finished.outcome() == Finished::FAILED) {
+    std::string next;
+    if (place_ == Place::kCluster) {
+      next = absl::StrCat(" — see strata logs ", name_, " and strata describe job ", name_);
+    } else if (!checkpoint_.empty()) {
+      next = absl::StrCat(" — its newest checkpoint is ", checkpoint_,
+                          ": go on with the same command and --resume");
+    }
     return terminal_.Error(terminal_.Paint(
-        Style::kBad,
-        absl::StrCat(
-            "job ", name_, " FAILED after ", took, UnappliedSteps(), ": ", finished.message(),
-            place_ == Place::kCluster
-                ? absl::StrCat(" — see strata logs ", name_, " and strata describe job ", name_)
-                : "")));
+        Style::kBad, absl::StrCat("job ", name_, " FAILED after ", took, UnappliedSteps(), ": ",
+                                  finished.message(), next)));
   }
   if (finished.outcome() == Finished::INTERRUPTED && place_ == Place::kTerminal &&
       losses_.empty()) {

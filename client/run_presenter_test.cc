@@ -147,6 +147,27 @@ TEST_F(Presenter, InterruptionBeforeTheFirstStepPromisesNoCheckpoint) {
   EXPECT_THAT(Printed(), Not(HasSubstr("--resume")));
 }
 
+TEST_F(Presenter, FailureAfterACheckpointSaysHowToGoOnFromIt) {
+  RunPresenter presenter(job_, "/runs/bible", terminal_, clock_);
+  presenter.OnEvent(Step(1, 5.5));
+  StandaloneEvent committed;
+  committed.mutable_checkpoint()->set_step(1);
+  committed.mutable_checkpoint()->set_path("/runs/bible/checkpoints/step-00000001");
+  presenter.OnEvent(committed);
+  Forget();
+  presenter.Conclude(End(Finished::FAILED, "no space left — make room there"));
+  EXPECT_THAT(Printed(), HasSubstr("make room there"));
+  EXPECT_THAT(Printed(), HasSubstr("/runs/bible/checkpoints/step-00000001: go on with"));
+  EXPECT_THAT(Printed(), HasSubstr("--resume"));
+}
+
+TEST_F(Presenter, FailureBeforeACheckpointPromisesNone) {
+  RunPresenter presenter(job_, "/runs/bible", terminal_, clock_);
+  presenter.OnEvent(Step(1, 5.5));
+  presenter.Conclude(End(Finished::FAILED, "no space left"));
+  EXPECT_THAT(Printed(), Not(HasSubstr("--resume")));
+}
+
 TEST_F(Presenter, StepsThatComeAgainAreCountedOnce) {
   RunPresenter presenter("bible", 100, "/runs/bible", RunPresenter::Place::kCluster, terminal_,
                          clock_);

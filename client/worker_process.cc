@@ -134,8 +134,9 @@ class Session {
 
   // Until the events end or the last one came; then waits for the process.
   Finished Follow(Descriptor& to_worker) {
-    while (!finished_.has_value() && trouble_.empty() && Wait()) {
+    while (!finished_.has_value() && trouble_.empty() && !unwanted_ && Wait()) {
     }
+    if (unwanted_ && !finished_.has_value()) kill(pid_, SIGTERM);
     to_worker.Close();
     const int status = Reap();
     if (finished_.has_value()) return *finished_;
@@ -172,13 +173,14 @@ class Session {
   bool ReadEvents() {
     const absl::StatusOr<bool> more = reader_.Fill(events_);
     if (!more.ok()) trouble_ = std::string(more.status().message());
-    while (trouble_.empty()) {
+    while (trouble_.empty() && !unwanted_) {
       StandaloneEvent event;
       const absl::StatusOr<bool> whole = reader_.Next(event);
       if (!whole.ok()) trouble_ = std::string(whole.status().message());
       if (!whole.ok() || !*whole) break;
       callbacks_.on_event(event);
       if (event.has_finished()) finished_ = event.finished();
+      unwanted_ = !callbacks_.go_on();
     }
     return more.ok() && *more;
   }
@@ -229,7 +231,8 @@ class Session {
   const common::MonotonicClock clock_;
   std::optional<double> kill_at_;
   std::optional<Finished> finished_;
-  std::string trouble_;  // the protocol was broken
+  std::string trouble_;    // the protocol was broken
+  bool unwanted_ = false;  // nobody wants more of its events
 };
 
 }  // namespace

@@ -78,6 +78,20 @@ TEST(RunWorker, WorkerThatLingersAfterItsLastEvent_IsKilled) {
   EXPECT_EQ(run.finished.outcome(), Finished::SUCCEEDED);
 }
 
+TEST(RunWorker, WorkerWhoseEventsNobodyWantsAnyMore_IsEndedAtOnce) {
+  StandaloneRequest request;
+  request.set_prompt("events without end");
+  int events = 0;
+  WorkerCallbacks callbacks;
+  callbacks.on_event = [&](const StandaloneEvent&) { ++events; };
+  callbacks.go_on = [&] { return events < 3; };
+  const auto finished = RunWorker(kFakeWorker, request, callbacks, absl::Seconds(60));
+  ASSERT_TRUE(finished.ok()) << finished.status();
+  EXPECT_EQ(finished->outcome(), Finished::FAILED);
+  EXPECT_THAT(finished->message(), HasSubstr("signal 15"));  // it had no need to be killed
+  EXPECT_EQ(events, 3);
+}
+
 TEST(RunWorker, SignalsArePassedOn) {
   const Outcome run = RunFake("obey signals", 2);
   EXPECT_THAT(run.notices, ElementsAre("ready", "got SIGINT", "got SIGINT"));

@@ -20,19 +20,23 @@
 namespace strata::worker {
 namespace {
 
+constexpr char kAdvice[] = "go on with --resume, or choose another directory";
+constexpr char kControlledAdvice[] = "choose another checkpoint.directory";
+
 void AddNotice(v1::JobPlan& plan, v1::Notice::Severity severity, const std::string& text) {
   v1::Notice* const notice = plan.add_notices();
   notice->set_severity(severity);
   notice->set_text(text);
 }
 
-absl::Status RefuseExisting(const std::string& directory) {
+// `advice`: what the one who started the job can do.
+absl::Status RefuseExisting(const std::string& directory, const char* advice) {
   ASSIGN_OR_RETURN(const std::vector<checkpoint::CheckpointFolder> found,
                    checkpoint::ListCheckpoints(directory));
   if (found.empty()) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat(directory, ": holds checkpoints already (the newest of step ", found.back().step,
-                   ") — go on with --resume, or choose another directory"));
+  return absl::InvalidArgumentError(absl::StrCat(directory,
+                                                 ": holds checkpoints already (the newest of step ",
+                                                 found.back().step, ") — ", advice));
 }
 
 absl::Status CheckSameJob(const v1::JobSpec& job, const checkpoint::Checkpoint& found,
@@ -87,7 +91,7 @@ absl::Status FindControlledStart(const v1::TrainerTask& task, v1::JobPlan& plan)
   plan.set_epoch(controlled.epoch());
   if (controlled.recover()) {
     RETURN_IF_ERROR(committer.Recover(plan.epoch()).status());
-    if (!controlled.has_checkpoint()) return RefuseExisting(directory);
+    if (!controlled.has_checkpoint()) return RefuseExisting(directory, kControlledAdvice);
   }
   if (!controlled.has_checkpoint()) return absl::OkStatus();
   const v1::RecordedCheckpoint& recorded = controlled.checkpoint();
@@ -121,9 +125,9 @@ absl::Status FindStartingPoint(const v1::TrainerTask& task, v1::JobPlan& plan) {
   }
   ASSIGN_OR_RETURN(const int64_t next_epoch, committer.NextEpoch());
   plan.set_epoch(task.resume() ? std::max(next_epoch, task.minimum_epoch()) : next_epoch);
-  if (!task.resume()) RETURN_IF_ERROR(RefuseExisting(directory));
+  if (!task.resume()) RETURN_IF_ERROR(RefuseExisting(directory, kAdvice));
   RETURN_IF_ERROR(committer.Recover(plan.epoch()).status());
-  return task.resume() ? UseNewest(task, committer, plan) : RefuseExisting(directory);
+  return task.resume() ? UseNewest(task, committer, plan) : RefuseExisting(directory, kAdvice);
 }
 
 }  // namespace strata::worker
