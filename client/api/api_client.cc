@@ -8,6 +8,7 @@
 #include <thread>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "client/api/errors.h"
 #include "client/api/grpc_stream.h"
@@ -21,9 +22,11 @@ namespace {
 
 constexpr int kMostMessageBytes = 4 << 20;
 constexpr int kPageSize = 1000;
+constexpr double kLeastConnectSeconds = 10;
 constexpr int kMostPages = 10'000;  // a server that never ends its list is not followed forever
 
-std::shared_ptr<grpc::Channel> OpenChannel(const ServerAddress& address) {
+std::shared_ptr<grpc::Channel> OpenChannel(const ServerAddress& address,
+                                           const ApiOptions& options) {
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(kMostMessageBytes);
   arguments.SetMaxSendMessageSize(kMostMessageBytes);
@@ -31,7 +34,10 @@ std::shared_ptr<grpc::Channel> OpenChannel(const ServerAddress& address) {
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 5'000);
   arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);  // any number: streams may be silent
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
-  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 1'000);  // also a connection's time limit
+  // In spite of its name, a connection's time limit, handshake included: it may use what its call
+  // has. Pauses between refused ones have the limits above and below.
+  const double connect_seconds = std::max(options.deadline_seconds, kLeastConnectSeconds);
+  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, static_cast<int>(1e3 * connect_seconds));
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1'000);
   arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);     // this file decides what is repeated
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);  // a controller is reached directly
@@ -45,12 +51,22 @@ std::string LastReason(const std::string& message) {
   return colon == std::string::npos ? message : message.substr(colon + 2);
 }
 
+// Whether a connection was there or on its way, so that somebody listens: otherwise it was refused,
+// or the server itself said that it is unavailable.
+bool BrokeOnTheWay(const std::string& message) {
+  for (const char* sign : {"Timeout", "timed out", "timeout", "Socket closed", "reset by peer",
+                           "Broken pipe", "Connection closed", "FD Shutdown"}) {
+    if (absl::StrContains(message, sign)) return true;
+  }
+  return false;
+}
+
 class GrpcApiClient final : public ApiClient {
  public:
   GrpcApiClient(const ServerAddress& address, const ApiOptions& options)
       : address_(address),
         options_(options),
-        channel_(OpenChannel(address)),
+        channel_(OpenChannel(address, options)),
         jobs_(v1::JobService::NewStub(channel_)),
         cluster_(v1::ClusterService::NewStub(channel_)) {}
 
@@ -139,17 +155,24 @@ class GrpcApiClient final : public ApiClient {
                                                              Response*),
                                 const Request& request) {
     constexpr double kFirstPause = 0.1;
+    constexpr double kLongestPause = 1;
     const gpr_timespec deadline = SecondsFromNow(options_.deadline_seconds);
-    const double give_up = clock_.Now() + options_.patience_seconds;
-    for (double pause = kFirstPause;; pause *= 2) {
+    const double end = clock_.Now() + options_.deadline_seconds;
+    double give_up = end;
+    bool was_refused = false;
+    for (double pause = kFirstPause;; pause = std::min(2 * pause, kLongestPause)) {
       grpc::ClientContext context;
       context.set_deadline(deadline);
       Response response;
       const grpc::Status status = (stub.*method)(&context, request, &response);
       if (status.ok()) return response;
-      const bool again =
-          status.error_code() == grpc::StatusCode::UNAVAILABLE && clock_.Now() + pause < give_up;
-      if (!again) return Translate(status);
+      if (status.error_code() != grpc::StatusCode::UNAVAILABLE) return Translate(status);
+      const double now = clock_.Now();
+      const bool refused = !BrokeOnTheWay(status.error_message());
+      if (refused && !was_refused) give_up = std::min(end, now + options_.patience_seconds);
+      if (!refused) give_up = end;
+      was_refused = refused;
+      if (now + pause >= give_up) return Translate(status);
       std::this_thread::sleep_for(std::chrono::duration<double>(pause));
     }
   }

@@ -1,7 +1,8 @@
 // The controller's services as plain calls. Every call has a deadline; messages are at most 4 MiB;
 // connections that die without a word are noticed by keepalive (a ping after 10 s of silence, 5 s
 // for the answer). Calls that change nothing, or nothing twice, are tried again while the
-// controller cannot be reached.
+// controller cannot be reached: briefly where a connection is refused, up to the deadline where it
+// is slow or breaks, which a busy machine's connections do.
 //
 // Failures are statuses of the call's code with its details (api/errors.h). Unavailable and
 // DeadlineExceeded name the address. Names of resources are those of the API: jobs/NAME.
@@ -38,7 +39,7 @@ class Stream {
 
 struct ApiOptions {
   double deadline_seconds = 10;   // of each call, repetitions included
-  double patience_seconds = 1.5;  // a controller that cannot be reached is asked again this long
+  double patience_seconds = 1.5;  // a controller that refuses is asked again this long
 };
 
 // Calls may come from any thread; a stream belongs to one.

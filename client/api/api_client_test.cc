@@ -2,6 +2,9 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <cmath>
 
@@ -110,6 +113,44 @@ TEST_F(ApiClientTest, AServerThatIsGoneIsUnavailableAndNamed) {
   EXPECT_EQ(ExitCodeOfCall(job.status()), 6);
   EXPECT_THAT(std::string(job.status().message()), HasSubstr(address));
   server_.Start();
+}
+
+// The kernel accepts for it, and nobody shakes hands: as on a machine that is too busy.
+TEST(ApiClientConnection, OneThatIsInProgressHasTheWholeDeadline) {
+  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in name = {};
+  name.sin_family = AF_INET;
+  name.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof(name);
+  ASSERT_EQ(bind(fd, reinterpret_cast<sockaddr*>(&name), size), 0);
+  ASSERT_EQ(listen(fd, 8), 0);
+  ASSERT_EQ(getsockname(fd, reinterpret_cast<sockaddr*>(&name), &size), 0);
+  ApiOptions options;
+  options.deadline_seconds = 2.5;  // longer than the patience with refusals
+  const ServerAddress address = {"127.0.0.1", ntohs(name.sin_port)};
+  const auto job = MakeApiClient(address, options)->GetJob("jobs/a");
+  EXPECT_TRUE(absl::IsDeadlineExceeded(job.status())) << job.status();
+  EXPECT_EQ(ExitCodeOfCall(job.status()), 6);
+  EXPECT_THAT(std::string(job.status().message()), HasSubstr(address.ToString()));
+  close(fd);
+}
+
+TEST_F(ApiClientTest, CallsWhoseConnectionBreaksAreRepeatedLongerThanRefusedOnes) {
+  ApiOptions options;
+  options.patience_seconds = 0;
+  const auto client = MakeApiClient(server_.address(), options);
+  int left = 3;
+  server_.before = [&](const auto&, double) -> FakeAnswer {
+    if (left-- > 0) return {kUnavailable, "Socket closed"};
+    return {};
+  };
+  EXPECT_TRUE(client->GetCluster().ok());
+  left = 1;
+  server_.before = [&](const auto&, double) -> FakeAnswer {
+    if (left-- > 0) return {kUnavailable, "Connection refused"};
+    return {};
+  };
+  EXPECT_TRUE(absl::IsUnavailable(client->GetCluster().status()));
 }
 
 TEST_F(ApiClientTest, AServerThatDoesNotAnswerInTimeIsNamed) {

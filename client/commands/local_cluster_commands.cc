@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <memory>
 #include <set>
 #include <string>
 #include <vector>
@@ -41,17 +42,23 @@ absl::StatusOr<std::string> ClusterDirectory(const Arguments& arguments, bool la
   return absl::InvalidArgumentError("neither HOME nor XDG_STATE_HOME is set — name a --dir");
 }
 
-// The controller answers and nodes n0 … are READY.
-absl::Status Probe(const ClusterShape& shape) {
+// The controller answers and nodes n0 … are READY. `client` is kept while a connection is on its
+// way, which on a busy machine takes longer than one call.
+absl::Status Probe(const ClusterShape& shape, std::unique_ptr<ApiClient>& client) {
   ServerAddress address = shape.listen;
   if (address.host == "0.0.0.0") address.host = "127.0.0.1";
   if (address.host == "::") address.host = "::1";
   ApiOptions options;
   options.deadline_seconds = 1;
   options.patience_seconds = 0;
-  const auto client = MakeApiClient(address, options);
+  if (client == nullptr || client->address().ToString() != address.ToString()) {
+    client = MakeApiClient(address, options);
+  }
   const absl::StatusOr<std::vector<v1::Node>> nodes = client->ListNodes();
-  if (!nodes.ok()) return absl::UnavailableError("the controller");
+  if (!nodes.ok()) {
+    if (!absl::IsDeadlineExceeded(nodes.status())) client.reset();
+    return absl::UnavailableError("the controller");
+  }
   std::vector<std::string> missing;
   for (int i = 0; i < shape.agents; ++i) {
     const std::string name = absl::StrCat("n", i);
@@ -143,7 +150,8 @@ int Up(const Arguments& arguments, Terminal& terminal) {
   const double began = clock.Now();
   double told = began;
   UpHooks hooks;
-  hooks.probe = Probe;
+  std::unique_ptr<ApiClient> client;
+  hooks.probe = [&](const ClusterShape& shape) { return Probe(shape, client); };
   hooks.say = [&](const std::string& text) { terminal.Say(text); };
   hooks.go_on = [&] { return !interrupts.interrupted(); };
   hooks.waiting = [&](const std::string& what) {
@@ -175,7 +183,8 @@ int Down(const Arguments& arguments, Terminal& terminal) {
   if (!directory.ok()) return Fail(directory.status(), terminal);
   const ClusterFolder folder(*directory);
   // Its processes are ended also where the folder itself is gone.
-  const bool known = !absl::IsNotFound(folder.ReadShape().status());
+  const absl::StatusOr<ClusterShape> shape = folder.ReadShape();
+  const bool known = !absl::IsNotFound(shape.status());
   const common::MonotonicClock clock;
   const double began = clock.Now();
   double told = began;
@@ -195,8 +204,14 @@ int Down(const Arguments& arguments, Terminal& terminal) {
     return Fail(absl::NotFoundError(absl::StrCat(*directory, ": no cluster was started there")),
                 terminal);
   }
-  const std::string next = known ? absl::StrCat("strata up --dir ", *directory, " goes on with it")
-                                 : std::string("its folder was gone already");
+  std::string next = absl::StrCat("strata up --dir ", *directory, " goes on with it");
+  if (!known) next = "its folder was gone already";
+  if (known && !shape.ok()) next = std::string(shape.status().message());
+  if (const std::string original = folder.RunningOriginal(); !original.empty()) {
+    terminal.Say(absl::StrCat(*directory, " is a copy of ", original,
+                              ", whose cluster goes on: strata down --dir ", original,
+                              " would end that one"));
+  }
   terminal.Say(!known && !*ran ? std::string("no cluster is up")
                : *ran          ? absl::StrCat("the cluster in ", *directory, " is down; ", next)
                                : absl::StrCat("nothing ran in ", *directory));
