@@ -62,7 +62,8 @@ class RunningController {
     thread_ = std::thread([this] { result_ = controller_->Run(stop_); });
     grpc::ChannelArguments arguments;
     arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-    // A client takes what HTTP/2's first window holds, not as much as gRPC finds the line can carry.
+    // A client takes what the first window holds, not as much as gRPC finds the line can carry.
+    // carry.
     arguments.SetInt(GRPC_ARG_HTTP2_BDP_PROBE, 0);
     channel_ = grpc::CreateCustomChannel(controller_->address(), grpc::InsecureChannelCredentials(),
                                          arguments);
