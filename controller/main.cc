@@ -109,8 +109,9 @@ int Serve(const Flags& flags) {
   const auto controller = Controller::Start(options, &clock);
   if (!controller.ok()) return Fail(controller.status());
   if (!flags.ready_file.empty()) {
+    // A full disk is no reason not to serve what is running.
     const absl::Status written = WriteReadyFile(flags.ready_file, **controller);
-    if (!written.ok()) return Fail(written);
+    if (!written.ok()) Fail(written);
   }
   std::printf("strata-controller %s: serving on %s, metrics on http://%s/metrics, state in %s\n",
               kVersion, (*controller)->address().c_str(), (*controller)->metrics_address().c_str(),
