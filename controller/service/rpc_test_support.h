@@ -63,7 +63,6 @@ class RunningController {
     grpc::ChannelArguments arguments;
     arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
     // A client takes what the first window holds, not as much as gRPC finds the line can carry.
-    // carry.
     arguments.SetInt(GRPC_ARG_HTTP2_BDP_PROBE, 0);
     channel_ = grpc::CreateCustomChannel(controller_->address(), grpc::InsecureChannelCredentials(),
                                          arguments);
