@@ -56,6 +56,22 @@ TEST_F(AgentTest, TrainersTrainOnWithoutTheirAgentAndTheNextOneMissesNothing) {
   EXPECT_TRUE(fs::is_empty(folder_ / "n0" / "epochs"));
 }
 
+TEST_F(AgentTest, AnEndedEpochIsToldByTheNextAgentAndDoesNotDisturbTheOneThatRuns) {
+  StartCluster({{"n0", {0, 1}}});
+  RunEpoch(1, Spec(2, 400, 20));
+  ASSERT_TRUE(Wait([&] { return !controller_->Recorded().empty(); }));
+  Stop(1, false);
+  EXPECT_NE(EndOf("n0", 1).finished().outcome(), v1::Finished::SUCCEEDED);
+  const v1::CommittedCheckpoint checkpoint = controller_->Recorded().back();
+  RunEpoch(2, Spec(2, 400, 20), &checkpoint);
+  const size_t from = controller_->count();
+  EndAgent("n0", SIGKILL);
+  StartAgent("n0", 2);
+  EXPECT_NE(EndOf("n0", 1, kWaitSeconds, from).finished().outcome(), v1::Finished::SUCCEEDED);
+  EXPECT_EQ(EndOf("n0", 2).finished().outcome(), v1::Finished::SUCCEEDED);
+  ExpectStepsOnce(400);
+}
+
 TEST_F(AgentTest, ATrainerThatDiesWithoutAnAgentIsReportedByTheNextOne) {
   StartCluster({{"n0", {0, 1}}});
   RunEpoch(1, Spec(2, kLong, 0));

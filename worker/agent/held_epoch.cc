@@ -197,6 +197,11 @@ std::unique_ptr<HeldEpoch> HeldEpoch::Adopt(EpochEnvironment* environment,
   auto adopted = std::make_unique<HeldEpoch>(environment, record.prepare());
   HeldEpoch& epoch = *adopted;
   epoch.record_ = record;
+  if (record.has_final()) {
+    epoch.stage_ = Stage::kEnded;
+    epoch.final_ = record.final();
+    return adopted;
+  }
   std::vector<std::unique_ptr<TrainerProcess>> trainers;
   for (const v1::HeldEpochRecord::Trainer& trainer : record.trainers()) {
     const std::string progress = environment->folder->ProgressPath(epoch.epoch(), trainer.rank());
@@ -361,6 +366,11 @@ void HeldEpoch::Finish() {
     *final_->mutable_prepared()->mutable_epoch() = epoch();
   } else {
     *final_->mutable_ended() = HowItEnded();
+  }
+  if (record_.trainers_size() > 0) {
+    *record_.mutable_final() = *final_;
+    const absl::Status saved = environment_->folder->SaveRecord(record_);
+    if (!saved.ok()) Forget();  // else it would be taken for one with ranks to be found
   }
   SayFinal();
 }

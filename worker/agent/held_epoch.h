@@ -45,7 +45,8 @@ struct EpochEnvironment {
 class HeldEpoch final : private Overseer {
  public:
   HeldEpoch(EpochEnvironment* environment, v1::PrepareEpoch prepare);
-  // Of an earlier agent: its trainers live on, or have left behind how they ended.
+  // Of an earlier agent: its trainers live on, or have left behind how they ended, or it had ended
+  // already and is to be told again.
   static std::unique_ptr<HeldEpoch> Adopt(EpochEnvironment* environment,
                                           const v1::HeldEpochRecord& record);
   ~HeldEpoch() override;

@@ -162,7 +162,7 @@ void HeldEpoch::OnAnswer(const v1::CommitAnswer& answer) {
 
 void HeldEpoch::OnStop(const v1::StopEpoch& stop) {
   if (ended()) {
-    *final_->mutable_ended() = HowItEnded();  // also of one that could not be prepared
+    if (!final_->has_ended()) *final_->mutable_ended() = HowItEnded();  // it could not be prepared
     return SayFinal();
   }
   const bool orderly = stop.checkpoint() && rank_watch_.has_value() && !rank_watch_->stopping() &&
