@@ -32,11 +32,13 @@ class Session final : public grpc::ServerBidiReactor<ByteBuffer, ByteBuffer>,
       : parts_(parts), id_(id), context_(context), began_(parts.environment.clock->Now()) {}
 
   void Begin() {
+    const std::lock_guard lock(mutex_);
     self_ = shared_from_this();
     StartRead(&incoming_);
   }
 
   void OnReadDone(bool ok) override {
+    FollowEarlier();
     if (!ok) return End(absl::OkStatus());
     auto message = std::make_shared<v1::AgentMessage>();
     absl::Status status = Parse(incoming_, message.get());
@@ -96,6 +98,7 @@ class Session final : public grpc::ServerBidiReactor<ByteBuffer, ByteBuffer>,
   }
 
   void OnDone() override {
+    FollowEarlier();
     Leave();
     std::shared_ptr<Session> self;  // the last owner, perhaps: goes after the lock
     const std::lock_guard lock(mutex_);
@@ -103,6 +106,10 @@ class Session final : public grpc::ServerBidiReactor<ByteBuffer, ByteBuffer>,
   }
 
  private:
+  // gRPC calls from any of its threads, one after the other: what the call before wrote without the
+  // lock is seen after this, whatever orders gRPC's threads.
+  void FollowEarlier() { const std::lock_guard lock(mutex_); }
+
   // The first message registers, no later one does, and all come from one agent process.
   absl::Status CheckOrder(const v1::AgentMessage& message) {
     if (node_.empty()) {

@@ -174,7 +174,7 @@ TEST_F(ServicesTest, WatchFromAnUnknownVersionIsOutOfRange) {
 
 TEST_F(ServicesTest, SlowWatcherIsEndedAndDisturbsNobody) {
   RunningController running;
-  Deadline context;
+  Deadline context(10 * kPatience);
   const auto slow = running.jobs->WatchJobs(&context, {});
   v1::WatchJobsResponse change;
   v1::Job job;

@@ -110,9 +110,9 @@ class StreamCall final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
   }
 
   void OnDone() override {
-    environment_.open_streams->fetch_sub(1);
     std::shared_ptr<StreamCall> self;  // the last owner, perhaps: goes after the lock
     const std::lock_guard lock(mutex_);
+    environment_.open_streams->fetch_sub(1);
     self = std::move(self_);
   }
 
