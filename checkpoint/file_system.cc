@@ -185,9 +185,7 @@ absl::Status StatusFromErrno(int error, const std::string& path, const char* act
     case EDQUOT:
     case EFBIG:
       return absl::ResourceExhaustedError(
-          absl::StrCat(text,
-                       " — make room there or choose another directory, then go on from the newest "
-                       "checkpoint with --resume"));
+          absl::StrCat(text, " — make room there, or choose another directory"));
     case EACCES:
     case EPERM:
     case EROFS:

@@ -5,6 +5,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "client/job_loading.h"
+#include "common/status_macros.h"
 
 namespace strata::client {
 namespace {
@@ -28,6 +29,7 @@ absl::Status Refuse(const std::string& from, absl::string_view what) {
 
 absl::StatusOr<std::string> FindCheckpoint(const std::string& from) {
   const fs::path path = Absolute(from);
+  RETURN_IF_ERROR(CheckPathText("--from", path.string()));
   std::error_code error;
   if (!fs::exists(path, error)) return Refuse(from, "no such file or directory");
   if (!fs::is_directory(path, error)) {

@@ -62,6 +62,8 @@ int main(int argc, char** argv) {
   if (task == "many events") {
     for (int i = 0; i < 1000; ++i) Say(std::to_string(i));
     Finish(Finished::SUCCEEDED, 0);
+  } else if (task == "events without end") {
+    while (true) Say("one more");
   } else if (task == "until the client is gone") {
     char byte = 0;
     Say("ready");

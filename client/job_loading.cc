@@ -12,9 +12,11 @@
 #include <vector>
 
 #include "absl/cleanup/cleanup.h"
+#include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "client/feasibility.h"
+#include "common/status_macros.h"
 #include "data/corpus.h"
 #include "spec/defaults.h"
 #include "spec/prescan.h"
@@ -163,6 +165,7 @@ std::string Absolute(const std::string& path, const std::string& folder) {
 
 absl::StatusOr<LoadedJob> LoadJob(const std::string& path, const spec::ReadOptions& options,
                                   int64_t memory_bytes) {
+  RETURN_IF_ERROR(CheckPathText("the job file", Absolute(path)));
   const absl::StatusOr<std::string> text = ReadJobText(path);
   if (!text.ok()) return text.status();
   spec::ReadOptions named = options;
@@ -208,6 +211,12 @@ absl::Status PrepareDirectories(const std::string& job_directory, bool resume, L
   if (found.empty()) return absl::OkStatus();
   return report(absl::StrCat(checkpoints, " already holds checkpoints (", found, ")"),
                 "go on from them with --resume, or choose another --dir or folder");
+}
+
+absl::Status CheckPathText(absl::string_view what, const std::string& path) {
+  if (spec::IsUtf8(path)) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(what, " ", absl::CHexEscape(path),
+                                                 ": not UTF-8 — rename it, or choose another\n"));
 }
 
 absl::Status CheckWritableFile(const std::string& path) {

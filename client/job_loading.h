@@ -29,6 +29,10 @@ absl::StatusOr<LoadedJob> LoadJob(const std::string& path, const spec::ReadOptio
 // `resume`. Same errors.
 absl::Status PrepareDirectories(const std::string& job_directory, bool resume, LoadedJob& job);
 
+// Refuses a path that is not UTF-8, which no request could carry; `what` names it ("--dir").
+// InvalidArgument. To be asked before anything is created.
+absl::Status CheckPathText(absl::string_view what, const std::string& path);
+
 // Whether a file can be written at `path`; leaves nothing behind that was not there.
 // InvalidArgument otherwise.
 absl::Status CheckWritableFile(const std::string& path);

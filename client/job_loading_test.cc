@@ -6,7 +6,9 @@
 #include <filesystem>
 #include <fstream>
 
+#include "client/checkpoint_source.h"
 #include "client/feasibility.h"
+#include "client/metrics_path.h"
 #include "spec/good_job.h"
 
 namespace strata::client {
@@ -121,6 +123,68 @@ TEST_F(JobLoading, CheckpointsStandInTheJobsDirectoryByDefault) {
   ASSERT_TRUE(job.ok()) << job.status();
   ASSERT_TRUE(PrepareDirectories(folder_ + "/run", false, *job).ok());
   EXPECT_EQ(job->file.job.checkpoint().directory(), folder_ + "/run/checkpoints");
+}
+
+TEST_F(JobLoading, PathsThatAreNotUtf8AreRefused) {
+  EXPECT_TRUE(CheckPathText("--dir", "/runs/é 漢").ok());
+  const absl::Status refused = CheckPathText("--dir", "/runs/caf\xe9");
+  EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(std::string(refused.message()),
+            "--dir /runs/caf\\xe9: not UTF-8 — rename it, or choose another\n");
+  Write("caf\xe9.yaml", spec::Changed("/box/text.txt", folder_ + "/text.txt"));
+  EXPECT_THAT(std::string(LoadJob(folder_ + "/caf\xe9.yaml", {}, 0).status().message()),
+              HasSubstr("not UTF-8"));
+  fs::create_directories(folder_ + "/caf\xe9/step-00000001");
+  EXPECT_THAT(std::string(FindCheckpoint(folder_ + "/caf\xe9").status().message()),
+              HasSubstr("not UTF-8"));
+}
+
+TEST_F(JobLoading, MetricsThatAreNoFileOfTheirOwnAreRefused) {
+  Write("text2.txt", std::string(20'000, 'y'));
+  const auto job = Load({"data.validation={path: text2.txt}"});
+  ASSERT_TRUE(job.ok()) << job.status();
+  const auto told = [&](const std::string& path) {
+    return std::string(CheckMetricsPath(path, *job).message());
+  };
+  fs::create_symlink("/dev/stdout", folder_ + "/out");
+  for (const std::string& path :
+       {std::string("/dev/stdout"), std::string("/dev/fd/1"), std::string("/dev/fd/77"),
+        std::string("/proc/self/fd/1"), std::string("/dev/../proc/thread-self/fd/1"),
+        std::string("-"), folder_ + "/out"}) {
+    EXPECT_THAT(told(path), HasSubstr("name a file of its own")) << path;
+  }
+  fs::create_hard_link(folder_ + "/text.txt", folder_ + "/same.txt");
+  fs::create_symlink("text2.txt", folder_ + "/linked.txt");
+  EXPECT_THAT(told(folder_ + "/job.yaml"), HasSubstr("is the job file"));
+  EXPECT_THAT(told(folder_ + "/same.txt"), HasSubstr("data files"));
+  EXPECT_THAT(told(folder_ + "/linked.txt"), HasSubstr("data files"));
+  EXPECT_THAT(told(folder_ + "/m\xff.jsonl"), HasSubstr("not UTF-8"));
+  for (const char* good : {"/m.jsonl", "/empty.txt"}) EXPECT_EQ(told(folder_ + good), "");
+  EXPECT_EQ(told("/dev/null"), "");
+}
+
+TEST_F(JobLoading, MetricsReplaceOnlyStepRecords) {
+  const auto job = Load({});
+  ASSERT_TRUE(job.ok()) << job.status();
+  const struct {
+    std::string text;
+    bool taken;
+  } cases[] = {{"", true},
+               {"{\"applied\":1,\"loss\":5.5,\"step\":1}\n{\"st", true},
+               {"{\"applied\":1,\"step\":1,\"lo", true},  // killed while it was written
+               {"the only copy of a thesis\n", false},
+               {"no newline", false},
+               {"{\"name\": \"strata\"}\n", false},
+               {"[{\"step\": 1}]\n", false},
+               {std::string(100'000, '{'), false}};
+  for (const auto& [text, taken] : cases) {
+    Write("m.jsonl", text);
+    const absl::Status status = CheckMetricsPath(folder_ + "/m.jsonl", *job);
+    EXPECT_EQ(status.ok(), taken) << text.substr(0, 50) << status;
+    EXPECT_EQ(fs::file_size(folder_ + "/m.jsonl"), text.size());
+  }
+  EXPECT_THAT(std::string(CheckMetricsPath(folder_ + "/none/m.jsonl", *job).message()),
+              HasSubstr("cannot be written"));
 }
 
 TEST_F(JobLoading, WritableFileCheckLeavesNothingBehind) {

@@ -1,6 +1,7 @@
 // `strata`, the command line.
 #include <fcntl.h>
 
+#include <csignal>
 #include <cstdio>
 #include <string>
 #include <vector>
@@ -22,6 +23,7 @@ void OpenStandardStreams() {
 }  // namespace
 
 int main(int argc, char** argv) {
+  std::signal(SIGPIPE, SIG_IGN);  // a reader that is gone is told like a full disk
   OpenStandardStreams();
   const std::vector<std::string> typed(argv + (argc > 0 ? 1 : 0), argv + argc);
   strata::client::Terminal terminal(stdout, stderr, strata::client::DetectTerminal());

@@ -1,6 +1,7 @@
 #include "client/run_presenter.h"
 
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
@@ -14,15 +15,21 @@ using strata::v1::Finished;
 using strata::v1::Notice;
 using strata::v1::StandaloneEvent;
 
-RunPresenter::RunPresenter(const strata::v1::JobSpec& job, const std::string& job_directory,
+RunPresenter::RunPresenter(std::string name, int64_t steps, std::string job_directory, Place place,
                            Terminal& terminal, const common::Clock& clock)
     : terminal_(terminal),
       clock_(clock),
-      name_(job.name()),
-      job_directory_(job_directory),
-      steps_(job.train().steps()),
-      progress_(job.train().steps()),
-      began_(clock.Now()) {
+      name_(std::move(name)),
+      steps_(steps),
+      job_directory_(std::move(job_directory)),
+      place_(place),
+      progress_(steps),
+      began_(clock.Now()) {}
+
+RunPresenter::RunPresenter(const strata::v1::JobSpec& job, const std::string& job_directory,
+                           Terminal& terminal, const common::Clock& clock)
+    : RunPresenter(job.name(), job.train().steps(), job_directory, Place::kTerminal, terminal,
+                   clock) {
   terminal_.Say(absl::StrCat("job ", name_, ": starting ", job.resources().ranks(),
                              job.resources().ranks() == 1 ? " rank" : " ranks", " in ",
                              job_directory));
@@ -36,8 +43,8 @@ void RunPresenter::OnEvent(const StandaloneEvent& event) {
       return OnStep(event.step());
     case StandaloneEvent::kEvaluation:
       validation_loss_ = event.evaluation().validation_loss();
-      return terminal_.Say(absl::StrFormat("step %d  validation loss %.4f  (%s)",
-                                           event.evaluation().step(), *validation_loss_,
+      return terminal_.Say(absl::StrFormat("step %d  validation loss %s  (%s)",
+                                           event.evaluation().step(), FormatLoss(*validation_loss_),
                                            common::FormatSeconds(event.evaluation().seconds())));
     case StandaloneEvent::kCheckpoint:
       checkpoint_ = event.checkpoint().path();
@@ -74,9 +81,17 @@ void RunPresenter::OnStarted(const strata::v1::Started& started) {
 
 void RunPresenter::OnStep(const strata::v1::StepRecord& record) {
   progress_.Add(record);
+  // After a restart of the ranks the steps since the last checkpoint come again.
+  if (!losses_.empty() && record.step() <= last_step_) {
+    losses_.resize(static_cast<size_t>(std::max<int64_t>(0, record.step() - first_step_)));
+    while (!unapplied_.empty() && unapplied_.back() >= record.step()) unapplied_.pop_back();
+  }
   if (losses_.empty()) first_step_ = record.step();
   last_step_ = record.step();
   losses_.push_back(record.loss());
+  if (!std::isfinite(record.loss()) || !std::isfinite(record.grad_norm())) {
+    unapplied_.push_back(record.step());
+  }
   if (record.has_validation_loss()) validation_loss_ = record.validation_loss();
   if (progress_.DueAt(clock_.Now())) {
     terminal_.Say(progress_.Line());
@@ -92,8 +107,10 @@ void RunPresenter::OnIdle() {
 }
 
 void RunPresenter::OnSignal() {
-  terminal_.Say(++signals_ == 1 ? "interrupted: committing a checkpoint (again: end at once)"
-                                : "interrupted again: ending at once");
+  ++signals_;
+  terminal_.Say(signals_ > 1      ? "interrupted again: ending at once"
+                : losses_.empty() ? "interrupted before the first step: ending"
+                                  : "interrupted: committing a checkpoint (again: end at once)");
 }
 
 void RunPresenter::DrawLosses() {
@@ -106,6 +123,12 @@ void RunPresenter::DrawLosses() {
   std::string text = "\nloss by step\n";
   for (const std::string& line : DrawCurve(losses_, options)) absl::StrAppend(&text, line, "\n");
   terminal_.Say(text);
+}
+
+std::string RunPresenter::UnappliedSteps() const {
+  if (unapplied_.empty()) return "";
+  return absl::StrCat(", ", unapplied_.size(), " of ", losses_.size(),
+                      " steps were not applied (not finite)");
 }
 
 std::string RunPresenter::Summary(const Finished& finished) const {
@@ -124,22 +147,38 @@ std::string RunPresenter::Summary(const Finished& finished) const {
 
 void RunPresenter::Conclude(const Finished& finished) {
   if (finished.outcome() != Finished::FAILED) DrawLosses();
-  const std::string took = common::FormatSeconds(clock_.Now() - began_);
+  const std::string took = common::FormatSeconds(took_.value_or(clock_.Now() - began_));
   if (finished.outcome() == Finished::FAILED) {
+    std::string next;
+    if (place_ == Place::kCluster) {
+      next = absl::StrCat(" — see strata logs ", name_, " and strata describe job ", name_);
+    } else if (!checkpoint_.empty()) {
+      next = absl::StrCat(" — its newest checkpoint is ", checkpoint_,
+                          ": go on with the same command and --resume");
+    }
     return terminal_.Error(terminal_.Paint(
-        Style::kBad,
-        absl::StrCat("job ", name_, " FAILED after ", took, ": ", finished.message())));
+        Style::kBad, absl::StrCat("job ", name_, " FAILED after ", took, UnappliedSteps(), ": ",
+                                  finished.message(), next)));
+  }
+  if (finished.outcome() == Finished::INTERRUPTED && place_ == Place::kTerminal &&
+      losses_.empty()) {
+    return terminal_.Error(absl::StrCat("job ", name_, " interrupted before its first step, with ",
+                                        "nothing to commit — start it with the same command"));
   }
   if (finished.outcome() == Finished::INTERRUPTED) {
-    return terminal_.Error(absl::StrCat("job ", name_, " interrupted at step ", last_step_,
-                                        " — go on with the same command and --resume"));
+    return terminal_.Error(
+        place_ == Place::kCluster
+            ? absl::StrCat("job ", name_, " CANCELLED at step ", last_step_, UnappliedSteps())
+            : absl::StrCat("job ", name_, " interrupted at step ", last_step_, UnappliedSteps(),
+                           " — go on with the same command and --resume"));
   }
   std::string text = terminal_.Paint(Style::kGood, absl::StrCat("job ", name_, " SUCCEEDED"));
   absl::StrAppend(&text, " in ", took);
-  if (!losses_.empty()) absl::StrAppendFormat(&text, ", loss %.4f", losses_.back());
+  if (!losses_.empty()) absl::StrAppend(&text, ", loss ", FormatLoss(losses_.back()));
   if (validation_loss_.has_value()) {
-    absl::StrAppendFormat(&text, ", validation loss %.4f", *validation_loss_);
+    absl::StrAppend(&text, ", validation loss ", FormatLoss(*validation_loss_));
   }
+  absl::StrAppend(&text, UnappliedSteps());
   terminal_.Say(text);
   if (!checkpoint_.empty()) {
     terminal_.Say(absl::StrCat("next: strata generate --from ", checkpoint_, " --prompt TEXT"));

@@ -2,8 +2,10 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cstdio>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <string>
 
@@ -32,6 +34,11 @@ class Presenter : public testing::Test {
     std::string text(10'000, '\0');
     text.resize(std::fread(text.data(), 1, text.size(), err_));
     return text;
+  }
+  void Forget() {
+    std::fflush(err_);
+    ASSERT_EQ(ftruncate(fileno(err_), 0), 0);
+    std::rewind(err_);
   }
   static StandaloneEvent Step(int64_t step, double loss) {
     StandaloneEvent event;
@@ -93,6 +100,28 @@ TEST_F(Presenter, WholeRunIsTold) {
   EXPECT_EQ(summary["validation_loss"], 1.5);
 }
 
+TEST_F(Presenter, StepsThatWereNotAppliedAreCountedAtTheEnd) {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  for (const auto outcome : {Finished::SUCCEEDED, Finished::INTERRUPTED, Finished::FAILED}) {
+    RunPresenter presenter(job_, "/runs/bible", terminal_, clock_);
+    presenter.OnEvent(Step(1, 5.5));
+    presenter.OnEvent(Step(2, nan));
+    StandaloneEvent step = Step(3, 5.5);
+    step.mutable_step()->set_grad_norm(std::numeric_limits<double>::infinity());
+    presenter.OnEvent(step);
+    presenter.OnEvent(Step(4, nan));
+    Forget();
+    presenter.Conclude(End(outcome));
+    EXPECT_THAT(Printed(), HasSubstr(", 3 of 4 steps were not applied (not finite)"));
+    EXPECT_THAT(Printed(), Not(HasSubstr("nan")));
+  }
+  RunPresenter clean(job_, "/runs/bible", terminal_, clock_);
+  Forget();
+  clean.OnEvent(Step(1, 5.5));
+  clean.Conclude(End(Finished::SUCCEEDED));
+  EXPECT_THAT(Printed(), Not(HasSubstr("not applied")));
+}
+
 TEST_F(Presenter, FailureIsToldWithItsReasonAlsoWhenQuiet) {
   terminal_.set_quiet();
   RunPresenter presenter(job_, "/runs/bible", terminal_, clock_);
@@ -106,6 +135,48 @@ TEST_F(Presenter, FailureIsToldWithItsReasonAlsoWhenQuiet) {
   EXPECT_THAT(Printed(), HasSubstr("rank 1 died"));
   EXPECT_THAT(Printed(), HasSubstr("warning: checkpoint step-00000020 is damaged"));
   EXPECT_THAT(Printed(), Not(HasSubstr("loss 5.5")));
+}
+
+TEST_F(Presenter, InterruptionBeforeTheFirstStepPromisesNoCheckpoint) {
+  RunPresenter presenter(job_, "/runs/bible", terminal_, clock_);
+  presenter.OnSignal();
+  presenter.Conclude(End(Finished::INTERRUPTED));
+  EXPECT_THAT(Printed(), HasSubstr("interrupted before the first step"));
+  EXPECT_THAT(Printed(), HasSubstr("start it with the same command"));
+  EXPECT_THAT(Printed(), Not(HasSubstr("committing")));
+  EXPECT_THAT(Printed(), Not(HasSubstr("--resume")));
+}
+
+TEST_F(Presenter, FailureAfterACheckpointSaysHowToGoOnFromIt) {
+  RunPresenter presenter(job_, "/runs/bible", terminal_, clock_);
+  presenter.OnEvent(Step(1, 5.5));
+  StandaloneEvent committed;
+  committed.mutable_checkpoint()->set_step(1);
+  committed.mutable_checkpoint()->set_path("/runs/bible/checkpoints/step-00000001");
+  presenter.OnEvent(committed);
+  Forget();
+  presenter.Conclude(End(Finished::FAILED, "no space left — make room there"));
+  EXPECT_THAT(Printed(), HasSubstr("make room there"));
+  EXPECT_THAT(Printed(), HasSubstr("/runs/bible/checkpoints/step-00000001: go on with"));
+  EXPECT_THAT(Printed(), HasSubstr("--resume"));
+}
+
+TEST_F(Presenter, FailureBeforeACheckpointPromisesNone) {
+  RunPresenter presenter(job_, "/runs/bible", terminal_, clock_);
+  presenter.OnEvent(Step(1, 5.5));
+  presenter.Conclude(End(Finished::FAILED, "no space left"));
+  EXPECT_THAT(Printed(), Not(HasSubstr("--resume")));
+}
+
+TEST_F(Presenter, StepsThatComeAgainAreCountedOnce) {
+  RunPresenter presenter("bible", 100, "/runs/bible", RunPresenter::Place::kCluster, terminal_,
+                         clock_);
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  for (const int64_t step : {1, 2, 3, 2, 3}) presenter.OnEvent(Step(step, step == 2 ? nan : 1.0));
+  presenter.set_took(65);
+  presenter.Conclude(End(Finished::SUCCEEDED));
+  EXPECT_THAT(Printed(), HasSubstr("1 of 3 steps were not applied"));
+  EXPECT_THAT(Printed(), HasSubstr("SUCCEEDED in 1 min 5 s"));
 }
 
 TEST_F(Presenter, InterruptionSaysHowToGoOn) {

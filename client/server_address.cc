@@ -1,23 +1,15 @@
 #include "client/server_address.h"
 
-#include <fcntl.h>
-#include <netdb.h>
-#include <poll.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
-#include <cerrno>
 #include <cstdlib>
-#include <cstring>
+#include <filesystem>
 #include <fstream>
-#include <memory>
 
-#include "absl/cleanup/cleanup.h"
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
-#include "common/clock.h"
 #include "spec/problems.h"
 
 namespace strata::client {
@@ -28,32 +20,15 @@ std::string Variable(const char* name) {
   return value == nullptr ? "" : value;
 }
 
-// 0 when connected, else the reason.
-int ConnectTo(const addrinfo& target, const common::Clock& clock, double end) {
-  const int fd = socket(target.ai_family, target.ai_socktype | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-  if (fd < 0) return errno;
-  const absl::Cleanup closer = [fd] { close(fd); };
-  if (connect(fd, target.ai_addr, target.ai_addrlen) == 0) return 0;
-  if (errno != EINPROGRESS) return errno;
-  while (true) {
-    pollfd wait = {fd, POLLOUT, 0};
-    const int64_t left_ms = static_cast<int64_t>((end - clock.Now()) * 1e3);
-    if (left_ms <= 0) return ETIMEDOUT;
-    const int ready = poll(&wait, 1, static_cast<int>(left_ms));
-    if (ready < 0 && errno == EINTR) continue;
-    if (ready <= 0) return ready == 0 ? ETIMEDOUT : errno;
-    int error = 0;
-    socklen_t size = sizeof(error);
-    if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size) != 0) return errno;
-    return error;
-  }
-}
-
 }  // namespace
 
 std::string ServerAddress::ToString() const {
   const bool v6 = host.find(':') != std::string::npos;
   return absl::StrCat(v6 ? "[" : "", host, v6 ? "]" : "", ":", port);
+}
+
+bool ServerAddress::is_loopback() const {
+  return host == "localhost" || host == "::1" || absl::StartsWith(host, "127.");
 }
 
 absl::StatusOr<ServerAddress> ParseServerAddress(absl::string_view text) {
@@ -88,42 +63,46 @@ std::string RememberedServerFile() {
   return state + "/strata/server";
 }
 
+RememberedCluster ReadRememberedCluster() {
+  RememberedCluster found;
+  std::ifstream stream(RememberedServerFile());
+  std::getline(stream, found.server);
+  std::getline(stream, found.directory);
+  found.server = std::string(absl::StripAsciiWhitespace(found.server));
+  return found;
+}
+
+absl::Status RememberCluster(const RememberedCluster& cluster) {
+  const std::string file = RememberedServerFile();
+  if (file.empty()) {
+    return absl::UnknownError("neither HOME nor XDG_STATE_HOME is set: use --server");
+  }
+  std::error_code error;
+  std::filesystem::create_directories(std::filesystem::path(file).parent_path(), error);
+  const std::string temporary = absl::StrCat(file, ".", getpid(), ".new");
+  std::ofstream stream(temporary, std::ios::trunc);
+  stream << cluster.server << "\n" << cluster.directory << "\n";
+  stream.close();
+  if (!stream.fail()) std::filesystem::rename(temporary, file, error);
+  if (!stream.fail() && !error) return absl::OkStatus();
+  return absl::UnknownError(
+      absl::StrCat(file, " could not be written: other commands need --server ", cluster.server));
+}
+
+void ForgetCluster() {
+  std::error_code error;
+  std::filesystem::remove(RememberedServerFile(), error);
+}
+
 absl::StatusOr<ServerAddress> ResolveServer(absl::string_view flag) {
   if (!flag.empty()) return ParseServerAddress(flag);
   if (const std::string variable = Variable("STRATA_SERVER"); !variable.empty()) {
     return ParseServerAddress(variable);
   }
-  const std::string file = RememberedServerFile();
-  std::ifstream stream(file);
-  std::string line;
-  if (!file.empty() && stream && std::getline(stream, line)) {
-    return ParseServerAddress(absl::StripAsciiWhitespace(line));
-  }
+  const RememberedCluster last = ReadRememberedCluster();
+  if (!last.server.empty()) return ParseServerAddress(last.server);
   return absl::UnavailableError(
       "no cluster is known — start one with `strata up`, or name one with --server HOST:PORT");
-}
-
-absl::Status CheckReachable(const ServerAddress& address, absl::Duration deadline) {
-  const common::MonotonicClock clock;
-  const double end = clock.Now() + absl::ToDoubleSeconds(deadline);
-  addrinfo hints = {};
-  hints.ai_socktype = SOCK_STREAM;
-  addrinfo* found = nullptr;
-  const int failed =
-      getaddrinfo(address.host.c_str(), absl::StrCat(address.port).c_str(), &hints, &found);
-  if (failed != 0) {
-    return absl::UnavailableError(absl::StrCat(address.ToString(), ": ", gai_strerror(failed),
-                                               " — is the host's name right?"));
-  }
-  const std::unique_ptr<addrinfo, void (*)(addrinfo*)> owner(found, freeaddrinfo);
-  int error = ECONNREFUSED;
-  for (const addrinfo* target = found; target != nullptr; target = target->ai_next) {
-    error = ConnectTo(*target, clock, end);
-    if (error == 0) return absl::OkStatus();
-  }
-  return absl::UnavailableError(absl::StrCat(address.ToString(), " does not answer (",
-                                             std::strerror(error),
-                                             ") — is the cluster up? (strata up)"));
 }
 
 }  // namespace strata::client

@@ -1,4 +1,4 @@
-// The address of the controller: where it is known from, and whether anything answers there.
+// The address of the controller, and where it is known from.
 #ifndef STRATA_CLIENT_SERVER_ADDRESS_H_
 #define STRATA_CLIENT_SERVER_ADDRESS_H_
 
@@ -8,7 +8,6 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "absl/time/time.h"
 
 namespace strata::client {
 
@@ -16,6 +15,7 @@ struct ServerAddress {
   std::string host;
   uint16_t port = 0;
   std::string ToString() const;  // "127.0.0.1:7070", "[::1]:7070"
+  bool is_loopback() const;      // only this machine reaches it
 };
 
 // HOST:PORT, [IPv6]:PORT. InvalidArgument, naming the text.
@@ -25,12 +25,20 @@ absl::StatusOr<ServerAddress> ParseServerAddress(absl::string_view text);
 // empty when neither is set.
 std::string RememberedServerFile();
 
+// The last `strata up`: what ResolveServer falls back on, and what `strata down` ends.
+struct RememberedCluster {
+  std::string server;     // HOST:PORT
+  std::string directory;  // of its state
+};
+// Empty fields when there is none.
+RememberedCluster ReadRememberedCluster();
+// Unknown: the file could not be written; says which.
+absl::Status RememberCluster(const RememberedCluster& cluster);
+void ForgetCluster();
+
 // `flag` (--server) if not empty, else STRATA_SERVER, else the last `strata up`. Unavailable when
 // none is known.
 absl::StatusOr<ServerAddress> ResolveServer(absl::string_view flag);
-
-// Whether a TCP connection can be made within `deadline`. Unavailable, naming the address.
-absl::Status CheckReachable(const ServerAddress& address, absl::Duration deadline);
 
 }  // namespace strata::client
 

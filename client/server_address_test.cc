@@ -1,11 +1,7 @@
 #include "client/server_address.h"
 
-#include <arpa/inet.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include <cstdlib>
 #include <filesystem>
@@ -51,22 +47,15 @@ TEST(ResolveServer, FlagThenVariableThenRememberedThenNone) {
   EXPECT_EQ(ResolveServer("127.0.0.1:1")->port, 1);
 }
 
-TEST(CheckReachable, ListenerAnswersAndClosedPortDoesNot) {
-  const int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  ASSERT_GE(listener, 0);
-  sockaddr_in address = {};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof(address);
-  ASSERT_EQ(bind(listener, reinterpret_cast<sockaddr*>(&address), size), 0);
-  ASSERT_EQ(listen(listener, 1), 0);
-  ASSERT_EQ(getsockname(listener, reinterpret_cast<sockaddr*>(&address), &size), 0);
-  const ServerAddress server{"127.0.0.1", ntohs(address.sin_port)};
-  EXPECT_TRUE(CheckReachable(server, absl::Seconds(60)).ok());
-  close(listener);
-  const absl::Status gone = CheckReachable(server, absl::Seconds(60));
-  EXPECT_EQ(gone.code(), absl::StatusCode::kUnavailable);
-  EXPECT_THAT(std::string(gone.message()), HasSubstr(server.ToString()));
+TEST(RememberCluster, IsReadBackUntilForgotten) {
+  setenv("XDG_STATE_HOME", (testing::TempDir() + "/remembered").c_str(), 1);
+  unsetenv("STRATA_SERVER");
+  ASSERT_TRUE(RememberCluster({"127.0.0.1:4", "/some/folder"}).ok());
+  EXPECT_EQ(ReadRememberedCluster().directory, "/some/folder");
+  EXPECT_EQ(ResolveServer("")->port, 4);
+  ForgetCluster();
+  EXPECT_EQ(ReadRememberedCluster().server, "");
+  EXPECT_FALSE(ResolveServer("").ok());
 }
 
 }  // namespace

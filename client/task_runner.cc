@@ -32,11 +32,13 @@ int RunTask(const strata::v1::StandaloneRequest& request, Terminal& terminal,
     }
     on_event(event);
   };
+  callbacks.go_on = [&] { return terminal.out_error() == 0; };
   const absl::StatusOr<Finished> finished = RunWorker(*worker, request, callbacks);
   if (!finished.ok()) {
     terminal.Error(std::string(finished.status().message()));
     return ExitCodeOf(finished.status());
   }
+  if (terminal.out_error() != 0) return kExitFailed;  // told by the caller
   if (finished->outcome() == Finished::FAILED) terminal.Error(finished->message());
   return finished->exit_code();
 }

@@ -63,14 +63,17 @@ absl::StatusOr<Pipe> MakePipe() {
   return Pipe{Descriptor(ends[0]), Descriptor(ends[1])};
 }
 
-// SIGINT and SIGTERM come through a descriptor while this lives, and SIGPIPE does not end the
-// process.
+// SIGINT, SIGTERM and, unless it is ignored (nohup), SIGHUP come through a descriptor while this
+// lives, and SIGPIPE does not end the process.
 class SignalScope {
  public:
   SignalScope() {
     sigemptyset(&caught_);
     sigaddset(&caught_, SIGINT);
     sigaddset(&caught_, SIGTERM);
+    struct sigaction hangup = {};
+    sigaction(SIGHUP, nullptr, &hangup);
+    if (hangup.sa_handler != SIG_IGN) sigaddset(&caught_, SIGHUP);
     sigprocmask(SIG_BLOCK, &caught_, &before_);
     fd_ = Descriptor(signalfd(-1, &caught_, SFD_CLOEXEC | SFD_NONBLOCK));
     struct sigaction ignore = {};
@@ -131,8 +134,9 @@ class Session {
 
   // Until the events end or the last one came; then waits for the process.
   Finished Follow(Descriptor& to_worker) {
-    while (!finished_.has_value() && trouble_.empty() && Wait()) {
+    while (!finished_.has_value() && trouble_.empty() && !unwanted_ && Wait()) {
     }
+    if (unwanted_ && !finished_.has_value()) kill(pid_, SIGTERM);
     to_worker.Close();
     const int status = Reap();
     if (finished_.has_value()) return *finished_;
@@ -158,7 +162,8 @@ class Session {
   void PassSignal() {
     signalfd_siginfo info;
     while (read(signals_.fd(), &info, sizeof(info)) == static_cast<ssize_t>(sizeof(info))) {
-      const int number = static_cast<int>(info.ssi_signo);
+      const bool hangup = info.ssi_signo == SIGHUP;  // the worker knows two signals
+      const int number = hangup ? SIGTERM : static_cast<int>(info.ssi_signo);
       kill(pid_, number);
       if (++signals_seen_ == 2) kill_at_ = clock_.Now() + absl::ToDoubleSeconds(patience_);
       callbacks_.on_signal(number);
@@ -168,13 +173,14 @@ class Session {
   bool ReadEvents() {
     const absl::StatusOr<bool> more = reader_.Fill(events_);
     if (!more.ok()) trouble_ = std::string(more.status().message());
-    while (trouble_.empty()) {
+    while (trouble_.empty() && !unwanted_) {
       StandaloneEvent event;
       const absl::StatusOr<bool> whole = reader_.Next(event);
       if (!whole.ok()) trouble_ = std::string(whole.status().message());
       if (!whole.ok() || !*whole) break;
       callbacks_.on_event(event);
       if (event.has_finished()) finished_ = event.finished();
+      unwanted_ = !callbacks_.go_on();
     }
     return more.ok() && *more;
   }
@@ -225,7 +231,8 @@ class Session {
   const common::MonotonicClock clock_;
   std::optional<double> kill_at_;
   std::optional<Finished> finished_;
-  std::string trouble_;  // the protocol was broken
+  std::string trouble_;    // the protocol was broken
+  bool unwanted_ = false;  // nobody wants more of its events
 };
 
 }  // namespace

@@ -13,9 +13,10 @@ namespace strata::client {
 
 struct WorkerCallbacks {
   std::function<void(const strata::v1::StandaloneEvent&)> on_event;  // every event, in order
-  std::function<void()> on_idle = [] {};  // about twice a second while nothing comes
+  std::function<void()> on_idle = [] {};              // about twice a second while nothing comes
+  std::function<bool()> go_on = [] { return true; };  // after every event: false ends the worker
   std::function<void(int signal)> on_signal = [](int) {
-  };  // SIGINT or SIGTERM, after it was passed on
+  };  // SIGINT or SIGTERM, after it was passed on; SIGHUP is passed on as SIGTERM
 };
 
 // The path of strata-worker beside this program. FailedPrecondition when it is not there.
@@ -23,9 +24,10 @@ absl::StatusOr<std::string> FindWorker();
 
 // Runs `binary --standalone` with `request` until it ends, and returns its last event. The
 // protocol, signals included, is described in standalone.proto. A worker that ends without Finished
-// gives one with FAILED that says how it ended (or INTERRUPTED after a second signal); after a
+// gives one with FAILED that says how it ended (or INTERRUPTED after a second signal), and one
+// that is ended since `go_on` says so gives one with FAILED; after a
 // second signal it has `patience` before it is killed. An error is returned only when it cannot be
-// started. SIGINT and SIGTERM are blocked meanwhile. Call from a process with one thread.
+// started. SIGINT, SIGTERM and SIGHUP are blocked meanwhile. Call from a process with one thread.
 absl::StatusOr<strata::v1::Finished> RunWorker(const std::string& binary,
                                                const strata::v1::StandaloneRequest& request,
                                                const WorkerCallbacks& callbacks,

@@ -27,13 +27,13 @@ struct Outcome {
 };
 
 Outcome RunFake(const std::string& task, int signals_when_ready = 0,
-                absl::Duration patience = absl::Seconds(60)) {
+                absl::Duration patience = absl::Seconds(60), int signal = SIGINT) {
   StandaloneRequest request;
   request.set_prompt(task);
   Outcome run;
   WorkerCallbacks callbacks;
   const auto interrupt = [&] {
-    if (signals_when_ready-- > 0) kill(getpid(), SIGINT);
+    if (signals_when_ready-- > 0) kill(getpid(), signal);
   };
   callbacks.on_event = [&](const StandaloneEvent& event) {
     if (!event.has_notice()) return;
@@ -78,11 +78,39 @@ TEST(RunWorker, WorkerThatLingersAfterItsLastEvent_IsKilled) {
   EXPECT_EQ(run.finished.outcome(), Finished::SUCCEEDED);
 }
 
+TEST(RunWorker, WorkerWhoseEventsNobodyWantsAnyMore_IsEndedAtOnce) {
+  StandaloneRequest request;
+  request.set_prompt("events without end");
+  int events = 0;
+  WorkerCallbacks callbacks;
+  callbacks.on_event = [&](const StandaloneEvent&) { ++events; };
+  callbacks.go_on = [&] { return events < 3; };
+  const auto finished = RunWorker(kFakeWorker, request, callbacks, absl::Seconds(60));
+  ASSERT_TRUE(finished.ok()) << finished.status();
+  EXPECT_EQ(finished->outcome(), Finished::FAILED);
+  EXPECT_THAT(finished->message(), HasSubstr("signal 15"));  // it had no need to be killed
+  EXPECT_EQ(events, 3);
+}
+
 TEST(RunWorker, SignalsArePassedOn) {
   const Outcome run = RunFake("obey signals", 2);
   EXPECT_THAT(run.notices, ElementsAre("ready", "got SIGINT", "got SIGINT"));
   EXPECT_EQ(run.finished.outcome(), Finished::INTERRUPTED);
   EXPECT_EQ(run.finished.exit_code(), 130);
+}
+
+TEST(RunWorker, HangupsArePassedOnAsRequestsToEnd) {
+  const Outcome run = RunFake("obey signals", 2, absl::Seconds(60), SIGHUP);
+  EXPECT_THAT(run.notices, ElementsAre("ready", "got SIGTERM", "got SIGTERM"));
+  EXPECT_EQ(run.finished.exit_code(), 130);
+}
+
+TEST(RunWorker, HangupsThatAreIgnoredStayIgnored) {
+  const auto before = ::signal(SIGHUP, SIG_IGN);  // as nohup does
+  kill(getpid(), SIGHUP);
+  const Outcome run = RunFake("many events", 0);
+  ::signal(SIGHUP, before);
+  EXPECT_EQ(run.finished.outcome(), Finished::SUCCEEDED);
 }
 
 TEST(RunWorker, WorkerThatIgnoresTwoSignals_IsKilled) {

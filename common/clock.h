@@ -31,6 +31,12 @@ class ManualClock final : public Clock {
   double now_ = 0;
 };
 
+// Seconds since 1970 by the machine's calendar, for display and for deadlines that peers gave as
+// moments; may jump in both directions.
+inline double WallSeconds() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
 }  // namespace strata::common
 
 #endif  // STRATA_COMMON_CLOCK_H_

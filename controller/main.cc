@@ -1,28 +1,151 @@
-// strata-controller: the daemon that will hold a cluster's jobs and nodes. This build has the
-// binary, so that installations are complete, and not yet the control plane.
-#include <cstdio>
-#include <cstring>
+// strata-controller: the daemon that holds a cluster's jobs and nodes.
+#include <fcntl.h>
+#include <signal.h>
+#include <unistd.h>
 
+#include <atomic>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <system_error>
+
+#include "CLI/CLI.hpp"
+#include "absl/strings/str_cat.h"
+#include "common/clock.h"
+#include "controller/service/controller.h"
+#include "controller/service/listen_address.h"
+#include "nlohmann/json.hpp"
+
+namespace strata::controller {
 namespace {
 
 constexpr char kVersion[] = "0.1.0";
-constexpr char kUsage[] =
-    "usage: strata-controller --version | --help\n"
-    "The control plane is not part of this build yet; `strata run` trains without it.\n";
+constexpr int kFailed = 1;
+constexpr int kUsage = 2;
+
+std::atomic<bool> stop_asked{false};
+static_assert(std::atomic<bool>::is_always_lock_free, "a signal handler sets it");
+
+struct Flags {
+  std::string listen = "127.0.0.1:7070";
+  std::string metrics_listen = "127.0.0.1:0";
+  std::string directory;
+  std::string ready_file;
+  bool insecure_listen = false;
+};
+
+void HandleSignals() {
+  struct sigaction action = {};
+  action.sa_handler = [](int) { stop_asked = true; };
+  sigemptyset(&action.sa_mask);
+  for (const int number : {SIGTERM, SIGINT}) sigaction(number, &action, nullptr);
+  action.sa_handler = SIG_IGN;
+  sigaction(SIGPIPE, &action, nullptr);
+  sigaction(SIGXFSZ, &action, nullptr);  // a write that fails is told by the store
+}
+
+// Whole or not at all: a temporary file, then a rename.
+absl::Status WriteReadyFile(const std::string& path, const Controller& controller) {
+  const nlohmann::json content = {{"pid", getpid()},
+                                  {"address", controller.address()},
+                                  {"metrics_address", controller.metrics_address()}};
+  const std::string text = content.dump() + "\n";
+  const std::string temporary = absl::StrCat(path, ".", getpid());
+  const int file = open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  if (file < 0) return absl::InternalError(absl::StrCat(temporary, ": ", strerror(errno)));
+  const bool written = write(file, text.data(), text.size()) == static_cast<ssize_t>(text.size());
+  close(file);
+  if (!written || rename(temporary.c_str(), path.c_str()) != 0) {
+    const int error = errno;
+    unlink(temporary.c_str());
+    return absl::InternalError(absl::StrCat(path, ": ", strerror(error)));
+  }
+  return absl::OkStatus();
+}
+
+int Fail(const absl::Status& status) {
+  std::fprintf(stderr, "strata-controller: %s\n", std::string(status.message()).c_str());
+  return kFailed;
+}
+
+// There is no TLS: only this machine may connect, unless its owner insists.
+absl::Status CheckLoopback(const std::string& text, const char* flag, bool insecure) {
+  const auto address = ParseListenAddress(text);
+  if (!address.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat(flag, ": ", address.status().message()));
+  }
+  if (insecure || address->is_loopback()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(flag, " ", text,
+                   ": everybody who reaches this address could run jobs (connections are neither "
+                   "encrypted nor authenticated): listen on 127.0.0.1, or add --insecure-listen"));
+}
+
+int Serve(const Flags& flags) {
+  for (const auto& [text, flag] :
+       {std::pair(flags.listen, "--listen"), std::pair(flags.metrics_listen, "--metrics-listen")}) {
+    const absl::Status allowed = CheckLoopback(text, flag, flags.insecure_listen);
+    if (allowed.ok()) continue;
+    Fail(allowed);
+    return kUsage;
+  }
+  HandleSignals();
+  // gRPC's own words would stand before ours about a taken port.
+  setenv("GRPC_VERBOSITY", "NONE", /*overwrite=*/0);
+  std::error_code error;
+  Controller::Options options;
+  options.listen = flags.listen;
+  options.metrics_listen = flags.metrics_listen;
+  options.directory = std::filesystem::absolute(flags.directory, error).lexically_normal().string();
+  options.version = kVersion;
+  if (error) return Fail(absl::InternalError(absl::StrCat(flags.directory, ": ", error.message())));
+
+  const common::MonotonicClock clock;
+  const auto controller = Controller::Start(options, &clock);
+  if (!controller.ok()) return Fail(controller.status());
+  if (!flags.ready_file.empty()) {
+    // A full disk is no reason not to serve what is running.
+    const absl::Status written = WriteReadyFile(flags.ready_file, **controller);
+    if (!written.ok()) Fail(written);
+  }
+  std::printf("strata-controller %s: serving on %s, metrics on http://%s/metrics, state in %s\n",
+              kVersion, (*controller)->address().c_str(), (*controller)->metrics_address().c_str(),
+              options.directory.c_str());
+  std::fflush(stdout);
+  const absl::Status status = (*controller)->Run(stop_asked);
+  if (!flags.ready_file.empty()) unlink(flags.ready_file.c_str());
+  return status.ok() ? 0 : Fail(status);
+}
+
+int Main(int argc, char** argv) {
+  Flags flags;
+  CLI::App app("Holds a Strata cluster's jobs and nodes: the API for users, sessions for agents.",
+               "strata-controller");
+  app.add_option("--listen", flags.listen, "HOST:PORT of the API; port 0: any free one")
+      ->capture_default_str();
+  app.add_option("--metrics-listen", flags.metrics_listen, "HOST:PORT of the Prometheus page")
+      ->capture_default_str();
+  app.add_option("--dir", flags.directory, "where state is kept; made when it is missing")
+      ->required();
+  app.add_option("--ready-file", flags.ready_file,
+                 "JSON written once serving: {pid, address, metrics_address}");
+  app.add_flag("--insecure-listen", flags.insecure_listen,
+               "allow addresses that other machines can reach, without any protection");
+  app.set_version_flag("--version", std::string("strata-controller ") + kVersion);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : kUsage;
+  }
+  return Serve(flags);
+}
 
 }  // namespace
+}  // namespace strata::controller
 
-int main(int argc, char** argv) {
-  if (argc == 2 && std::strcmp(argv[1], "--version") == 0) {
-    std::printf("strata-controller %s\n", kVersion);
-    return 0;
-  }
-  if (argc == 2 && std::strcmp(argv[1], "--help") == 0) {
-    std::fputs(kUsage, stdout);
-    return 0;
-  }
-  std::fputs(
-      "strata-controller: the control plane is not part of this build yet; use `strata run`\n",
-      stderr);
-  return 2;
-}
+int main(int argc, char** argv) { return strata::controller::Main(argc, argv); }

@@ -164,6 +164,15 @@ Position PositionOf(absl::string_view text, size_t offset) {
   return position;
 }
 
+bool IsUtf8(absl::string_view text) {
+  for (size_t i = 0; i < text.size();) {
+    const size_t length = CharacterLength(text, i);
+    if (length == 0) return false;
+    i += length;
+  }
+  return true;
+}
+
 bool Prescan(absl::string_view text, Problems& problems) {
   if (text.size() > kMostBytes) {
     problems.Add({Position{}, "",

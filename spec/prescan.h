@@ -18,6 +18,9 @@ inline constexpr int kDeepestNesting = 32;
 // files; the YAML parser's own limit (yaml-cpp: 500) catches texts that hide it in unusual quoting.
 bool Prescan(absl::string_view text, Problems& problems);
 
+// Whether all of `text` is well-formed UTF-8.
+bool IsUtf8(absl::string_view text);
+
 // Where byte `offset` of `text` stands.
 Position PositionOf(absl::string_view text, size_t offset);
 

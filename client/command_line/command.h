@@ -28,6 +28,7 @@ struct Flag {
   std::vector<std::string> words = {};  // of kWord
   bool repeated = false;
   bool required = false;
+  bool may_be_empty = false;  // of kText
 };
 
 // What was typed, checked against the command's flags.
@@ -59,6 +60,7 @@ struct Command {
   size_t most_arguments = 0;
   std::vector<Flag> flags;
   std::vector<std::string> outputs = {"table"};  // the values of -o that it knows
+  bool listed = true;  // in the help of all commands, and among what a misspelt one may have meant
   int (*run)(const Arguments& arguments, Terminal& terminal) = nullptr;  // returns the exit code
 };
 

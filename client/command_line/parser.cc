@@ -113,8 +113,9 @@ class Parser {
     double number = 0;
     const std::string given = absl::StrCat(flag.name, " ", Shown(value));
     if (flag.kind == Flag::Kind::kText) {
-      if (value.empty()) Refuse(absl::StrCat(flag.name, " needs a value"));
-      return !value.empty();
+      const bool good = flag.may_be_empty || !value.empty();
+      if (!good) Refuse(absl::StrCat(flag.name, " needs a value"));
+      return good;
     }
     if (flag.kind == Flag::Kind::kWord) {
       if (std::find(flag.words.begin(), flag.words.end(), value) != flag.words.end()) return true;
@@ -171,6 +172,15 @@ class Parser {
   Arguments arguments_;
   std::vector<std::string> problems_;
 };
+
+// "a, b or c"
+std::string Alternatives(const std::vector<std::string>& words) {
+  std::string text;
+  for (size_t i = 0; i < words.size(); ++i) {
+    absl::StrAppend(&text, i == 0 ? "" : i + 1 == words.size() ? " or " : ", ", words[i]);
+  }
+  return text;
+}
 
 std::string FlagLine(const Flag& flag) {
   std::string left = flag.short_name.empty() ? "" : flag.short_name + ", ";
@@ -231,7 +241,7 @@ absl::StatusOr<const Command*> FindCommand(const std::vector<Command>& commands,
   std::vector<std::string> names;
   for (const Command& command : commands) {
     if (command.name == name) return &command;
-    names.push_back(command.name);
+    if (command.listed) names.push_back(command.name);
   }
   const std::string nearest = spec::Nearest(name, names);
   return absl::InvalidArgumentError(absl::StrCat("strata: unknown command ", Shown(name), " — ",
@@ -250,7 +260,10 @@ std::string HelpOf(const Command& command) {
   if (!command.flags.empty()) absl::StrAppend(&text, "\nFlags:\n");
   for (const Flag& flag : command.flags) absl::StrAppend(&text, FlagLine(flag));
   absl::StrAppend(&text, "\nCommon flags:\n");
-  for (const Flag& flag : CommonFlags()) absl::StrAppend(&text, FlagLine(flag));
+  for (Flag flag : CommonFlags()) {
+    if (flag.name == "--output") flag.help = Alternatives(command.outputs);
+    absl::StrAppend(&text, FlagLine(flag));
+  }
   return text;
 }
 
@@ -259,6 +272,7 @@ std::string HelpOf(const std::vector<Command>& commands) {
       "Strata trains language models that do not fit, on the cluster you have.\n\n"
       "Usage: strata COMMAND …\n\nCommands:\n";
   for (const Command& command : commands) {
+    if (!command.listed) continue;
     absl::StrAppendFormat(&text, "  %-10s %s\n", command.name, command.summary);
   }
   absl::StrAppend(&text,

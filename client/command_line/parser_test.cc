@@ -64,6 +64,21 @@ TEST(ParseArguments, ProblemsAreToldAllAtOnce) {
   EXPECT_THAT(told, HasSubstr("--dir needs a value"));
 }
 
+TEST(ParseArguments, OnlyAPromptMayBeEmpty) {
+  const Command generate = GenerateCommand();
+  for (const std::vector<std::string>& prompt :
+       {std::vector<std::string>{"--prompt", ""}, std::vector<std::string>{"--prompt="}}) {
+    std::vector<std::string> typed = {"--from", "x"};
+    typed.insert(typed.end(), prompt.begin(), prompt.end());
+    const auto arguments = ParseArguments(generate, typed);
+    ASSERT_TRUE(arguments.ok()) << arguments.status();
+    EXPECT_TRUE(arguments->Has("--prompt"));
+    EXPECT_EQ(arguments->Text("--prompt", "none"), "");
+  }
+  EXPECT_THAT(std::string(ParseArguments(generate, {"--from=", "--prompt=x"}).status().message()),
+              HasSubstr("--from needs a value"));
+}
+
 TEST(CommandLine, MistakesAreUsageErrorsThatSayWhatWasMeant) {
   const struct {
     std::vector<std::string> typed;
@@ -87,7 +102,7 @@ TEST(CommandLine, MistakesAreUsageErrorsThatSayWhatWasMeant) {
       {{"wait", "x"}, kExitUsage, "--for is missing"},
       {{"get", "jobs", "--server", "127.0.0.1:1"}, kExitUnavailable, "127.0.0.1:1 "},
       {{"get", "jobs", "--server", "nowhere:port"}, kExitUsage, "nowhere:port"},
-      {{"up"}, kExitUsage, "not supported yet"},
+      {{"up", "--topology", "f.yaml"}, kExitUsage, "f.yaml is not supported yet"},
       {{"export", "x", "-o", "y"}, kExitUsage, "export is not supported yet"},
       {{"doctor", "-o", "yaml"}, kExitUsage, "yaml.*json"},
       {{"generate", "--from", "/no/such", "--prompt", "x"}, kExitUsage, "/no/such"},
@@ -108,12 +123,26 @@ TEST(CommandLine, HelpAndVersionSucceed) {
   const Ended all = Strata({"--help"});
   EXPECT_EQ(all.code, kExitDone);
   for (const Command& command : AllCommands()) {
-    EXPECT_THAT(all.err, HasSubstr(command.name));
+    EXPECT_EQ(all.err.find("  " + command.name + " ") != std::string::npos, command.listed);
     const Ended one = Strata({command.name, "--help"});
     EXPECT_EQ(one.code, kExitDone);
     EXPECT_THAT(one.err, HasSubstr("Usage: strata " + command.name));
     for (const Flag& flag : command.flags) EXPECT_THAT(one.err, HasSubstr(flag.name));
   }
+}
+
+TEST(CommandLine, HelpOffersOnlyTheFormatsThatTheCommandAccepts) {
+  for (const Command& command : AllCommands()) {
+    std::vector<std::string> offered;
+    const std::string help = HelpOf(command);
+    const size_t begin = help.find("--output FORMAT");
+    const std::string line = help.substr(begin, help.find('\n', begin) - begin);
+    for (const char* format : {"table", "json", "yaml", "name"}) {
+      if (line.find(format) != std::string::npos) offered.push_back(format);
+    }
+    EXPECT_THAT(offered, testing::UnorderedElementsAreArray(command.outputs)) << command.name;
+  }
+  EXPECT_THAT(HelpOf(EvalCommand()), ContainsRegex("--output FORMAT +table, json or yaml\n"));
 }
 
 }  // namespace

@@ -1,7 +1,11 @@
+#include <unistd.h>
+
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "client/checkpoint_source.h"
@@ -17,23 +21,52 @@
 namespace strata::client {
 namespace {
 
+namespace fs = std::filesystem;
 using strata::v1::EvalResult;
 using strata::v1::StandaloneEvent;
 using strata::v1::StandaloneRequest;
+
+// The file that takes the place of `path` once it is complete; `path` itself when that is no
+// regular file.
+std::string WrittenFirst(const std::string& path) {
+  std::error_code error;
+  if (fs::exists(path, error) && !fs::is_regular_file(path, error)) return path;
+  const fs::path target = fs::weakly_canonical(path, error);  // a link stays one
+  return absl::StrCat(error ? path : target.string(), ".", getpid(), ".partial");
+}
+
+// Puts the complete file in its place, or takes away what there is of it. Returns the exit code.
+int Finish(const std::string& written, int code, Terminal& terminal) {
+  const std::string suffix = absl::StrCat(".", getpid(), ".partial");
+  if (!absl::EndsWith(written, suffix)) return code;
+  const std::string path = written.substr(0, written.size() - suffix.size());
+  std::error_code error;
+  if (code == kExitDone) fs::rename(written, path, error);
+  if (code == kExitDone && !error) return code;
+  std::error_code ignored;
+  fs::remove(written, ignored);
+  if (code != kExitDone) return code;
+  terminal.Error(absl::StrCat(path, ": cannot be replaced (", error.message(), ")"));
+  return kExitFailed;
+}
 
 absl::StatusOr<StandaloneRequest> Prepare(const Arguments& arguments) {
   StandaloneRequest request;
   request.set_task(StandaloneRequest::TASK_EVALUATE);
   ASSIGN_OR_RETURN(*request.mutable_checkpoint_path(), FindCheckpoint(arguments.Text("--from")));
-  request.set_data_path(Absolute(arguments.Text("--data")));
+  const std::string text = Absolute(arguments.Text("--data"));
+  RETURN_IF_ERROR(CheckPathText("--data", text));
+  request.set_data_path(text);
   if (const auto source = data::OpenTokenSource(request.data_path()); !source.ok()) {
     return absl::InvalidArgumentError(
         absl::StrCat("--data ", absl::string_view(source.status().message())));
   }
   const std::string logits = arguments.Text("--dump-logits");
   if (!logits.empty()) {
+    RETURN_IF_ERROR(CheckPathText("--dump-logits", Absolute(logits)));
     RETURN_IF_ERROR(CheckWritableFile(logits));
-    request.set_dump_logits_path(Absolute(logits));
+    request.set_dump_logits_path(WrittenFirst(Absolute(logits)));
+    RETURN_IF_ERROR(CheckWritableFile(request.dump_logits_path()));
   }
   request.set_ranks(1);
   request.set_threads_per_rank(ThreadsPerRank(1));
@@ -59,11 +92,12 @@ std::string Format(const EvalResult& result, const std::string& output) {
 int Evaluate(const Arguments& arguments, Terminal& terminal) {
   const absl::StatusOr<StandaloneRequest> request = Prepare(arguments);
   if (!request.ok()) return Fail(request.status(), terminal);
-  return RunTask(*request, terminal, [&](const StandaloneEvent& event) {
+  const int code = RunTask(*request, terminal, [&](const StandaloneEvent& event) {
     if (event.has_result()) {
       terminal.Out(Format(event.result(), arguments.Text("--output", "table")));
     }
   });
+  return Finish(request->dump_logits_path(), code, terminal);
 }
 
 }  // namespace

@@ -1,5 +1,7 @@
 #include "client/commands/registry.h"
 
+#include <cstring>
+
 #include "absl/strings/str_cat.h"
 #include "client/command_line/parser.h"
 #include "client/exit_codes.h"
@@ -61,7 +63,11 @@ int RunCommandLine(const std::vector<std::string>& typed, Terminal& terminal) {
     terminal.Out(HelpOf(**command));
     return kExitDone;
   }
-  return (*command)->run(*arguments, terminal);
+  const int code = (*command)->run(*arguments, terminal);
+  if (terminal.out_error() == 0) return code;
+  terminal.Error(absl::StrCat("strata ", name, ": standard output could not be written (",
+                              std::strerror(terminal.out_error()), "): it is incomplete"));
+  return code == kExitDone ? kExitFailed : code;
 }
 
 }  // namespace strata::client

@@ -7,6 +7,7 @@
 #include "client/exit_codes.h"
 #include "client/job_loading.h"
 #include "client/machine.h"
+#include "client/metrics_path.h"
 #include "client/run_presenter.h"
 #include "client/worker_process.h"
 #include "common/clock.h"
@@ -20,6 +21,19 @@ using strata::v1::Finished;
 using strata::v1::StandaloneEvent;
 using strata::v1::StandaloneRequest;
 
+// One machine runs so many processes at most, as the worker has it.
+absl::Status CheckRanks(const LoadedJob& loaded) {
+  constexpr int64_t kMostRanks = 1024;
+  const int64_t ranks = loaded.file.job.resources().ranks();
+  if (ranks <= kMostRanks) return absl::OkStatus();
+  spec::Problems problems(loaded.path);
+  problems.Add({loaded.file.positions.Of("resources.ranks"), "resources.ranks",
+                absl::StrCat(ranks, " ranks: strata run starts at most ", kMostRanks,
+                             ", all on this machine"),
+                "submit the job to a cluster, or lower parallel's degrees"});
+  return problems.ToStatus();
+}
+
 // Everything that can be found wrong before a process starts.
 absl::StatusOr<StandaloneRequest> Prepare(const Arguments& arguments) {
   spec::ReadOptions options;
@@ -27,9 +41,11 @@ absl::StatusOr<StandaloneRequest> Prepare(const Arguments& arguments) {
   options.ranks = arguments.Count("--ranks");
   ASSIGN_OR_RETURN(LoadedJob loaded, LoadJob(arguments.positional()[0], options, UsableMemory()));
   const std::string metrics = arguments.Text("--metrics");
-  if (!metrics.empty()) RETURN_IF_ERROR(CheckWritableFile(metrics));
   const std::string directory =
       Absolute(arguments.Text("--dir", absl::StrCat("strata-runs/", loaded.file.job.name())));
+  RETURN_IF_ERROR(CheckPathText("--dir", directory));
+  RETURN_IF_ERROR(CheckRanks(loaded));
+  if (!metrics.empty()) RETURN_IF_ERROR(CheckMetricsPath(metrics, loaded));
   const bool resume = arguments.Has("--resume");
   RETURN_IF_ERROR(PrepareDirectories(directory, resume, loaded));
   StandaloneRequest request;

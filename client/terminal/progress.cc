@@ -1,6 +1,7 @@
 #include "client/terminal/progress.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -12,6 +13,14 @@ std::string FormatRate(double tokens_per_second) {
   if (tokens_per_second < 1000) return absl::StrFormat("%.0f tok/s", tokens_per_second);
   if (tokens_per_second < 1e6) return absl::StrFormat("%.1fk tok/s", tokens_per_second / 1e3);
   return absl::StrFormat("%.2fM tok/s", tokens_per_second / 1e6);
+}
+
+std::string FormatLoss(double loss) {
+  return std::isfinite(loss) ? absl::StrFormat("%.4f", loss) : "not finite";
+}
+
+std::string FormatNorm(double norm) {
+  return std::isfinite(norm) ? absl::StrFormat("%.2f", norm) : "not finite";
 }
 
 void Progress::Add(const strata::v1::StepRecord& record) {
@@ -26,17 +35,17 @@ void Progress::Add(const strata::v1::StepRecord& record) {
 }
 
 std::string Progress::Line() const {
-  std::string line = absl::StrFormat("step %d/%d  loss %.4f  norm %.2f", last_.step(), steps_,
-                                     last_.loss(), last_.grad_norm());
+  std::string line = absl::StrFormat("step %d/%d  loss %s  norm %s", last_.step(), steps_,
+                                     FormatLoss(last_.loss()), FormatNorm(last_.grad_norm()));
   if (mean_seconds_ > 0) {
     absl::StrAppend(&line, "  ", FormatRate(static_cast<double>(last_.tokens()) / mean_seconds_));
   }
   if (last_.has_validation_loss()) {
-    absl::StrAppendFormat(&line, "  validation loss %.4f", last_.validation_loss());
+    absl::StrAppend(&line, "  validation loss ", FormatLoss(last_.validation_loss()));
   }
   const auto left = static_cast<double>(steps_ - last_.step());
   if (left > 0 && mean_seconds_ > 0) {
-    absl::StrAppend(&line, "  ETA ", common::FormatSeconds(left * mean_seconds_));
+    absl::StrAppend(&line, "  ETA ", common::FormatSeconds(std::ceil(left * mean_seconds_)));
   }
   return line;
 }

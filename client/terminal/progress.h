@@ -13,6 +13,10 @@ namespace strata::client {
 // "4.1k tok/s"; "312 tok/s"; "2.35M tok/s".
 std::string FormatRate(double tokens_per_second);
 
+// A loss with four digits, a norm with two; "not finite" for a value that is not.
+std::string FormatLoss(double loss);
+std::string FormatNorm(double norm);
+
 // Follows the steps of one run.
 class Progress {
  public:

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdlib>
 
 #include "absl/strings/ascii.h"
@@ -13,8 +14,8 @@
 namespace strata::client {
 namespace {
 
-void Put(std::FILE* file, absl::string_view text) {
-  std::fwrite(text.data(), 1, text.size(), file);
+bool Put(std::FILE* file, absl::string_view text) {
+  return std::fwrite(text.data(), 1, text.size(), file) == text.size();
 }
 
 // The environment variable's value; empty when it is not set.
@@ -40,8 +41,10 @@ void Terminal::Line(absl::string_view text) {
 void Terminal::Out(absl::string_view text) {
   ClearTransient();
   std::fflush(err_);
-  Put(out_, text);
-  std::fflush(out_);
+  errno = 0;
+  const bool written = Put(out_, text);
+  const bool flushed = std::fflush(out_) == 0;
+  if ((!written || !flushed) && out_error_ == 0) out_error_ = errno != 0 ? errno : EIO;
 }
 
 void Terminal::Error(absl::string_view text) { Line(text); }

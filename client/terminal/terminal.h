@@ -31,6 +31,8 @@ class Terminal {
 
   // A result, as it is.
   void Out(absl::string_view text);
+  // Why a result could not be written, as an errno; 0: all were.
+  int out_error() const { return out_error_; }
   // An error: always shown. Adds a missing newline.
   void Error(absl::string_view text);
   // A message for people: not shown with -q. Adds a missing newline.
@@ -47,6 +49,7 @@ class Terminal {
   std::FILE* out_;
   std::FILE* err_;
   Options options_;
+  int out_error_ = 0;
   bool transient_ = false;  // such a line stands there now
 };
 

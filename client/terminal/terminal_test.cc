@@ -3,7 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cerrno>
 #include <cmath>
+#include <cstdio>
 #include <limits>
 
 #include "client/terminal/curve.h"
@@ -25,6 +27,19 @@ CurveOptions Ascii(int width, int height) {
   options.unicode = false;
   options.last_x = 5;
   return options;
+}
+
+TEST(Output, AFullDiskIsNoticed) {
+  std::FILE* full = std::fopen("/dev/full", "w");
+  std::FILE* err = std::tmpfile();
+  Terminal terminal(full, err, {});
+  EXPECT_EQ(terminal.out_error(), 0);
+  terminal.Error("messages are no results");
+  EXPECT_EQ(terminal.out_error(), 0);
+  terminal.Out("a result\n");
+  EXPECT_EQ(terminal.out_error(), ENOSPC);
+  std::fclose(full);
+  std::fclose(err);
 }
 
 TEST(DrawCurve, FallingLineInAscii) {
@@ -104,6 +119,15 @@ TEST(Progress, LastStepHasNoEta) {
   progress.Add(last);
   EXPECT_EQ(progress.Line(),
             "step 10/10  loss 5.5452  norm 1.23  8.2k tok/s  validation loss 1.5000");
+}
+
+TEST(Progress, ValuesThatAreNotFiniteAreSaidSo) {
+  Progress progress(10);
+  StepRecord last = Step(10, 1.0);
+  last.set_loss(-std::numeric_limits<double>::quiet_NaN());
+  last.set_grad_norm(std::numeric_limits<double>::infinity());
+  progress.Add(last);
+  EXPECT_EQ(progress.Line(), "step 10/10  loss not finite  norm not finite  8.2k tok/s");
 }
 
 TEST(Progress, LinesAreDueAtTheFirstTheLastAndEvenSteps) {

@@ -1,23 +1,30 @@
-"""The demo: trains deploy/examples/bible.yaml on real text with two local ranks, then lets the model write.
+"""The demo: a local cluster of two nodes trains deploy/examples/bible.yaml on real text, then the model writes.
 
-Run by ./dev demo, after the build. Leaves in out/demo: bible.txt, metrics.jsonl, run/ (the job's directory with
-its checkpoints) and summary.json.
+Run by ./dev demo, after the build. Leaves in out/demo: bible.txt, run/ (the job's directory with metrics.jsonl and
+checkpoints), cluster/ (the cluster's state and logs) and summary.json.
 """
 
+import contextlib
 import json
 import pathlib
 import re
 import shutil
 import subprocess
 import sys
+import threading
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 STRATA = ROOT / "out/bin/strata"
 JOB = ROOT / "deploy/examples/bible.yaml"
 FOLDER = ROOT / "out/demo"
-TEXT, RUN, METRICS, SUMMARY = (FOLDER / n for n in ("bible.txt", "run", "metrics.jsonl", "summary.json"))
+TEXT, RUN, CLUSTER, SUMMARY = (FOLDER / n for n in ("bible.txt", "run", "cluster", "summary.json"))
+METRICS = RUN / "metrics.jsonl"
 PROMPT = "And the LORD said unto "
+
+
+def shown(command) -> str:
+    return " ".join(str(c.relative_to(ROOT)) if isinstance(c, pathlib.Path) else c for c in command)
 
 
 def write_text():
@@ -39,57 +46,98 @@ def records() -> list:
         return []
 
 
-def train(began: float):
-    """Runs the job in this terminal; returns (exit status, seconds from the start to the first step's record)."""
-    command = [STRATA, "run", JOB, "--ranks", "2", "--dir", RUN, "--metrics", METRICS]
-    print("$", *(c if isinstance(c, str) else c.relative_to(ROOT) for c in command), flush=True)
-    job, first = subprocess.Popen(command, cwd=ROOT), None
-    try:
-        while job.poll() is None:
-            if first is None and METRICS.exists() and METRICS.stat().st_size > 0:
-                first = time.monotonic() - began
+def up() -> dict:
+    """Starts the cluster; its addresses and processes."""
+    command = [STRATA, "up", "--agents", "2", "--dir", CLUSTER]
+    print("$", shown(command), flush=True)
+    answer = subprocess.run([*command, "-o", "json"], cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)
+    cluster = json.loads(answer.stdout)
+    print(f"Controller {cluster['server']}, metrics {cluster['metrics_address']}", flush=True)
+    return cluster
+
+
+def down():
+    print("$", shown([STRATA, "down", "--dir", CLUSTER]), flush=True)
+    subprocess.run([STRATA, "down", "--dir", CLUSTER], cwd=ROOT, check=True)
+
+
+class FirstStep(threading.Thread):
+    """Notes when the first step's record is there."""
+
+    def __init__(self, began: float):
+        super().__init__(daemon=True)
+        self.began, self.seconds, self.running = began, None, True
+
+    def run(self):
+        while self.running and self.seconds is None:
+            if METRICS.exists() and METRICS.stat().st_size > 0:
+                self.seconds = time.monotonic() - self.began
             time.sleep(0.05)
-    except KeyboardInterrupt:  # the terminal told the job too: it commits a checkpoint first
-        job.wait()
-    return job.returncode, first
 
 
-def sample():
+def train(server: str) -> int:
+    """Submits the job and follows it; the exit status."""
+    command = [STRATA, "submit", JOB, "--attach", "--dir", RUN]
+    print("$", shown(command), flush=True)
+    job = subprocess.Popen([*command, "--server", server], cwd=ROOT)
+    try:
+        return job.wait()
+    except KeyboardInterrupt:  # the terminal told the command too: it detaches
+        return job.wait()
+
+
+def job_now(server: str) -> dict:
+    answer = subprocess.run([STRATA, "get", "job", "bible", "-o", "json", "--server", server], cwd=ROOT,
+                            capture_output=True, text=True, check=True)
+    return json.loads(answer.stdout)
+
+
+def sample(checkpoint: str):
     """Lets the newest checkpoint write."""
-    checkpoints = sorted(m.parent for m in RUN.rglob("step-*/manifest.json"))
-    if not checkpoints:
-        sys.exit(f"demo: no checkpoint below {RUN}")
-    command = [STRATA, "generate", "--from", checkpoints[-1], "--prompt", PROMPT, "--tokens", "230",
-               "--temperature", "0.7"]
     print(f"\nSampled text, after {PROMPT!r}:", flush=True)
-    subprocess.run(command, cwd=ROOT, check=True)
+    subprocess.run([STRATA, "generate", "--from", checkpoint, "--prompt", PROMPT, "--tokens", "230",
+                    "--temperature", "0.7"], cwd=ROOT, check=True)
+
+
+def clean():
+    """What an earlier demo left, processes included."""
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    if (CLUSTER / "cluster.json").exists():
+        subprocess.run([STRATA, "down", "--dir", CLUSTER, "-q"], cwd=ROOT, check=True)
+    for folder in (RUN, CLUSTER):
+        shutil.rmtree(folder, ignore_errors=True)
+    SUMMARY.unlink(missing_ok=True)
 
 
 def main() -> int:
     began = time.monotonic()
-    shutil.rmtree(RUN, ignore_errors=True)
-    for old in (METRICS, SUMMARY):
-        old.unlink(missing_ok=True)
-    FOLDER.mkdir(parents=True, exist_ok=True)
+    clean()
     write_text()
-    status, first = train(began)
-    state = {0: "SUCCEEDED", 130: "CANCELLED"}.get(status, "FAILED")
-    if status == 0:
-        sample()
+    first = FirstStep(began)
+    with contextlib.ExitStack() as at_end:
+        cluster = up()
+        at_end.callback(down)
+        first.start()
+        status = train(cluster["server"])
+        first.running = False
+        job = job_now(cluster["server"])
+        if status == 0:
+            sample(job["checkpoint"])
     steps = records()
     validation = [step["validation_loss"] for step in steps if "validation_loss" in step]
     summary = {
-        "state": state,
+        "state": job["state"],
         "validation_loss": validation[-1] if validation else None,
         "steps": steps[-1]["step"] if steps else 0,
         "text": str(TEXT.relative_to(ROOT)),
         "metrics_jsonl": str(METRICS.relative_to(ROOT)),
-        "seconds_to_first_step": first,
+        "metrics_address": cluster["metrics_address"],
+        "seconds_to_first_step": first.seconds,
         "seconds_total": time.monotonic() - began,
     }
     SUMMARY.write_text(json.dumps(summary, indent=1) + "\n")
     loss = f"validation loss {validation[-1]:.3f} nats per byte" if validation else "no validation loss"
-    print(f"\nThe job {state}: {loss}, {summary['seconds_total']:.0f} s; {SUMMARY.relative_to(ROOT)}", flush=True)
+    print(f"\nThe job {job['state']}: {loss}, {summary['seconds_total']:.0f} s; {SUMMARY.relative_to(ROOT)}", flush=True)
     return status
 
 

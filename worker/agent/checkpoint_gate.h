@@ -7,28 +7,42 @@
 #include <map>
 #include <optional>
 #include <string>
-#include <vector>
 
-#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "proto/strata/v1/trainer.pb.h"
 
 namespace strata::worker {
 
+// Gathers what the ranks' writers say of their files.
+class FragmentBook {
+ public:
+  explicit FragmentBook(int ranks) : ranks_(ranks) {}
+
+  // Gives the checkpoint once all ranks have written it. InvalidArgument: a second file of the same
+  // rank and step.
+  absl::StatusOr<std::optional<v1::CommitCheckpoint>> Written(int rank,
+                                                              const v1::CheckpointWritten& written);
+
+ private:
+  const int ranks_;
+  std::map<int64_t, std::map<int, std::string>> fragments_;  // step, rank
+};
+
 class CheckpointGate {
  public:
-  CheckpointGate(int ranks, int64_t start_step) : ranks_(ranks), published_(start_step) {}
+  explicit CheckpointGate(int64_t start_step) : published_(start_step) {}
 
-  // InvalidArgument: a second file of the same rank and step.
-  absl::Status Written(int rank, const v1::CheckpointWritten& written);
+  // The files of all ranks are there. What was given already is not given again.
+  void Complete(v1::CommitCheckpoint commit);
   void Published(int64_t step) { published_ = step; }
 
   // The next checkpoint to commit, each given once; oldest first.
   std::optional<v1::CommitCheckpoint> Next();
 
  private:
-  const int ranks_;
   int64_t published_;
-  std::map<int64_t, std::map<int, std::string>> fragments_;  // step, rank
+  int64_t given_ = 0;  // step
+  std::map<int64_t, v1::CommitCheckpoint> complete_;
 };
 
 }  // namespace strata::worker

@@ -55,6 +55,29 @@ TEST(DirectoryLockTest, AChildThatOutlivesTheHolderStillHoldsIt) {
   EXPECT_TRUE(DirectoryLock::Acquire(Folder("c"), 0, clock).ok());
 }
 
+TEST(DirectoryLockTest, TheNodesOfOneJobShareItAndNobodyElseMayHaveIt) {
+  const common::MonotonicClock clock;
+  {
+    const auto first = DirectoryLock::AcquireForJob(Folder("d"), "jobs/a of 1.5");
+    ASSERT_TRUE(first.ok()) << first.status();
+    EXPECT_GE(first->descriptor(), 16);
+    EXPECT_TRUE(DirectoryLock::AcquireForJob(Folder("d"), "jobs/a of 1.5").ok());
+    EXPECT_FALSE(DirectoryLock::AcquireForJob(Folder("d"), "jobs/b of 1.5").ok());
+    const auto run = DirectoryLock::Acquire(Folder("d"), 0, clock);
+    EXPECT_THAT(std::string(run.status().message()), ::testing::HasSubstr("jobs/a of 1.5"));
+  }
+  EXPECT_TRUE(DirectoryLock::AcquireForJob(Folder("d"), "jobs/b of 1.5").ok());
+  EXPECT_TRUE(DirectoryLock::Acquire(Folder("d"), 0, clock).ok());
+}
+
+TEST(DirectoryLockTest, WhatARunHoldsNoJobMayHave) {
+  const common::MonotonicClock clock;
+  const auto run = DirectoryLock::Acquire(Folder("e"), 0, clock);
+  ASSERT_TRUE(run.ok());
+  EXPECT_EQ(DirectoryLock::AcquireForJob(Folder("e"), "jobs/a of 1.5").status().code(),
+            absl::StatusCode::kInvalidArgument);
+}
+
 TEST(DirectoryLockTest, AFileInTheWayIsTheUsersError) {
   const common::MonotonicClock clock;
   EXPECT_EQ(DirectoryLock::Acquire("/dev/null/x", 0, clock).status().code(),

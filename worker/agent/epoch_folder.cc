@@ -8,6 +8,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "worker/agent/small_file.h"
 
 namespace strata::worker {
 namespace {
@@ -43,7 +44,7 @@ absl::StatusOr<std::string> MakeEpochFolder(const std::string& directory, int64_
   const std::string folder = absl::StrCat(directory, "/", kPrefix, epoch);
   std::error_code error;
   fs::create_directories(folder, error);
-  if (error) return absl::InvalidArgumentError(absl::StrCat(folder, ": ", error.message()));
+  if (error) return FileError(folder, "create", error.value());
   for (const auto& [earlier, path] : EpochFolders(directory)) {
     if (earlier < epoch) fs::remove_all(path, error);  // what stays behind harms nobody
   }

@@ -1,15 +1,19 @@
-// The ranks of a training job, an evaluation or a generation, from their task to their last event:
-// two-phase start, step records, checkpoints, orderly stop.
+// The ranks of a training job on this node (or an evaluation, or a generation) from their task to
+// their last event: two-phase start, step records, checkpoints, orderly stop. What is decided for
+// all ranks of the job is the overseer's.
 #ifndef STRATA_WORKER_AGENT_JOB_TASK_H_
 #define STRATA_WORKER_AGENT_JOB_TASK_H_
 
 #include <cstdint>
+#include <deque>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "proto/strata/v1/trainer.pb.h"
 #include "worker/agent/checkpoint_gate.h"
-#include "worker/agent/client_link.h"
 #include "worker/agent/metrics_files.h"
+#include "worker/agent/overseer.h"
 #include "worker/agent/step_merger.h"
 #include "worker/agent/trainer_group.h"
 
@@ -17,31 +21,51 @@ namespace strata::worker {
 
 class JobTask final : public GroupTask {
  public:
-  // `task`: with its plan; each rank gets it with its own number. `metrics` is null for tasks
-  // without steps. Pointers are borrowed.
-  JobTask(v1::TrainerTask task, ClientLink* client, MetricsFiles* metrics);
+  // `task`: with its plan; each rank gets it with its own number. `ranks`: those here. `overseer`
+  // is borrowed.
+  JobTask(v1::TrainerTask task, std::vector<int> ranks, Overseer* overseer);
 
   void Begin(TrainerGroup& group) override;
-  absl::Status OnEvent(TrainerGroup& group, int rank, const v1::TrainerEvent& event) override;
+  absl::Status OnEvent(TrainerGroup& group, int place, const v1::TrainerEvent& event) override;
   bool OnInterrupt(TrainerGroup& group) override;
+  uint64_t Settled(int place, uint64_t heard) const override;
+
+  // Step records go there (borrowed), and to the overseer as they do; without, steps are not told.
+  // `published`: the last step that is there already.
+  void Publish(MetricsFiles* metrics, int64_t published);
+  void Start(TrainerGroup& group, const std::vector<std::string>& addresses);
+  // Rank 0's agent: the files of all ranks are there.
+  absl::Status Commit(TrainerGroup& group, v1::CommitCheckpoint commit);
+  void StopAfter(TrainerGroup& group, int64_t step);
+
+  const v1::TrainerTask& task() const { return task_; }
+  bool running() const { return running_count_ == places(); }
 
  private:
-  absl::Status OnPrepared(TrainerGroup& group, int rank, const v1::Prepared& prepared);
-  void OnRunning();
-  absl::Status OnStep(TrainerGroup& group, int rank, const v1::StepRecord& report);
-  void OnStopping(TrainerGroup& group, int64_t step);
+  absl::Status OnPrepared(TrainerGroup& group, int place, const v1::Prepared& prepared);
+  void OnRunning(int place);
+  absl::Status OnStep(TrainerGroup& group, int place, uint64_t sequence,
+                      const v1::StepRecord& report);
+  void OnStopping(TrainerGroup& group, int place, int64_t step);
   absl::Status CommitWhatIsReady(TrainerGroup& group);
-  int ranks() const { return task_.ranks(); }
+  int places() const { return static_cast<int>(ranks_.size()); }
+
+  struct Report {
+    uint64_t sequence = 0;
+    int64_t step = 0;
+  };
 
   const v1::TrainerTask task_;
-  ClientLink* const client_;
-  MetricsFiles* const metrics_;
-  std::vector<v1::Prepared> prepared_;  // by rank
-  int prepared_count_ = 0;
-  int running_ = 0;
+  const std::vector<int> ranks_;
+  Overseer* const overseer_;
+  MetricsFiles* metrics_ = nullptr;
+  std::vector<std::optional<v1::Prepared>> prepared_;
+  std::vector<bool> running_, stopping_;
+  int running_count_ = 0, stopping_count_ = 0;
   StepMerger merger_;
+  std::vector<std::deque<Report>> unpublished_;  // by place
+  int64_t published_;
   CheckpointGate gate_;
-  int stopping_ = 0;  // ranks that have answered
   int64_t stop_after_ = 0;
 };
 

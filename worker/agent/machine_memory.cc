@@ -1,34 +1,79 @@
 #include "worker/agent/machine_memory.h"
 
-#include <fstream>
-#include <string>
+#include <algorithm>
+#include <sstream>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "common/units.h"
+#include "worker/agent/small_file.h"
 
 namespace strata::worker {
+namespace {
 
-int64_t MachineMemoryBytes() {
-  std::ifstream file("/proc/meminfo");
-  std::string key, unit;
-  int64_t kilobytes = 0;
-  while (file >> key >> kilobytes) {
-    if (key == "MemTotal:") return kilobytes * common::kKiB;
-    std::getline(file, unit);
-  }
-  return 0;
+std::string TextOf(const std::string& path) { return ReadFile(path).value_or(""); }
+
+// A limit that a control group's file holds; nothing for "max" and for files that are not there.
+std::optional<int64_t> LimitIn(const std::string& path) {
+  int64_t bytes = 0;
+  const std::string text = TextOf(path);
+  if (!absl::SimpleAtoi(text, &bytes) || bytes < 0) return std::nullopt;
+  return bytes;
 }
 
-absl::Status CheckMemory(const v1::JobPlan& plan, int ranks, int64_t machine_bytes) {
-  if (machine_bytes == 0) return absl::OkStatus();
+// Of the control group as this process sees it mounted: version 2, then version 1.
+void ApplyControlGroup(MachineMemory& memory) {
+  static constexpr const char* kFiles[][2] = {
+      {"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"},
+      {"/sys/fs/cgroup/memory/memory.limit_in_bytes",
+       "/sys/fs/cgroup/memory/memory.usage_in_bytes"}};
+  for (const auto& files : kFiles) {
+    const std::optional<int64_t> limit = LimitIn(files[0]), used = LimitIn(files[1]);
+    if (!limit.has_value() || !used.has_value() || *limit >= memory.total_bytes) continue;
+    memory.total_bytes = *limit;
+    memory.available_bytes = std::min(memory.available_bytes, std::max<int64_t>(0, *limit - *used));
+  }
+}
+
+}  // namespace
+
+std::optional<MachineMemory> ParseMemoryInfo(const std::string& text) {
+  MachineMemory memory;
+  bool available = false, total = false;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream fields(line);
+    std::string name, unit;
+    int64_t kilobytes = 0;
+    if (!(fields >> name >> kilobytes >> unit) || unit != "kB" || kilobytes < 0) continue;
+    if (name == "MemAvailable:") {
+      memory.available_bytes = kilobytes * 1024;
+      available = true;
+    } else if (name == "MemTotal:") {
+      memory.total_bytes = kilobytes * 1024;
+      total = true;
+    }
+  }
+  if (!available || !total) return std::nullopt;
+  return memory;
+}
+
+std::optional<MachineMemory> ReadMachineMemory() {
+  std::optional<MachineMemory> memory = ParseMemoryInfo(TextOf("/proc/meminfo"));
+  if (memory.has_value()) ApplyControlGroup(*memory);
+  return memory;
+}
+
+absl::Status CheckMemory(const v1::JobPlan& plan, int ranks, int64_t memory_bytes,
+                         absl::string_view whose) {
   for (const v1::TierBytes& tier : plan.predicted()) {
     const double needed = static_cast<double>(tier.bytes()) * ranks;
-    if (tier.tier() != "host" || needed <= static_cast<double>(machine_bytes)) continue;
+    if (tier.tier() != "host" || needed <= static_cast<double>(memory_bytes)) continue;
     const auto text = [](double bytes) { return common::FormatBytes(bytes); };
     return absl::ResourceExhaustedError(
         absl::StrCat("does not fit: ", ranks, ranks == 1 ? " rank x " : " ranks x ",
                      text(static_cast<double>(tier.bytes())), " of host memory = ", text(needed),
-                     ", but this machine has ", text(static_cast<double>(machine_bytes)),
+                     ", but ", whose, " ", text(static_cast<double>(memory_bytes)),
                      " — make train.micro_batch, train.sequence or the model smaller"));
   }
   return absl::OkStatus();

@@ -1,18 +1,23 @@
-// strata-worker: one daemon per node. This build runs single tasks for a client (--standalone).
+// strata-worker: one agent per node of a cluster, or the worker of a single task (--standalone).
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <string>
+#include <vector>
 
 #include "common/clock.h"
+#include "worker/agent/agent_options.h"
 #include "worker/agent/client_link.h"
+#include "worker/agent/cluster_agent.h"
 #include "worker/agent/standalone.h"
 #include "worker/shared/version.h"
 
 namespace {
 
 constexpr char kUsage[] =
-    "usage: strata-worker --standalone | --version | --help\n"
+    "usage: strata-worker --standalone | --controller HOST:PORT … | --version | --help\n"
     "  --standalone   run one task: a StandaloneRequest on stdin, StandaloneEvents on stdout;\n"
     "                 started by strata run, eval and generate\n";
 
@@ -34,6 +39,17 @@ int Serve() {
   return finished.exit_code();
 }
 
+int ServeCluster(const std::vector<std::string>& arguments) {
+  const auto options = strata::worker::ParseClusterOptions(arguments);
+  if (!options.ok()) {
+    std::fprintf(stderr, "strata-worker: %s\n%s%s", std::string(options.status().message()).c_str(),
+                 kUsage, strata::worker::kClusterUsage);
+    return 2;
+  }
+  const strata::common::MonotonicClock clock;
+  return strata::worker::RunClusterAgent(*options, clock);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -42,7 +58,11 @@ int main(int argc, char** argv) {
     std::printf("strata-worker %s\n", strata::worker::kVersion);
     return 0;
   }
+  const std::vector<std::string> arguments(argv + 1, argv + argc);
+  if (std::find(arguments.begin(), arguments.end(), "--controller") != arguments.end()) {
+    return ServeCluster(arguments);
+  }
   const bool help = argc == 2 && std::strcmp(argv[1], "--help") == 0;
-  std::fputs(kUsage, help ? stdout : stderr);
+  std::fprintf(help ? stdout : stderr, "%s%s", kUsage, strata::worker::kClusterUsage);
   return help ? 0 : 2;
 }

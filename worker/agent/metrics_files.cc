@@ -4,14 +4,16 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
 #include <map>
+#include <optional>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "common/status_macros.h"
+#include "worker/agent/small_file.h"
 #include "worker/agent/step_json.h"
 
 namespace strata::worker {
@@ -31,33 +33,10 @@ absl::Status WriteAll(const Descriptor& file, const std::string& path, const std
   return absl::OkStatus();
 }
 
+// Nothing where there is no file yet.
 absl::StatusOr<std::string> ReadAll(const std::string& path) {
-  const Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!file.is_open())
-    return errno == ENOENT ? absl::StatusOr<std::string>("") : PathError(path, "open");
-  std::string text;
-  char bytes[64 << 10];
-  for (;;) {
-    const ssize_t size = read(file.get(), bytes, sizeof(bytes));
-    if (size == 0) return text;
-    if (size > 0) {
-      text.append(bytes, static_cast<size_t>(size));
-    } else if (errno != EINTR) {
-      return PathError(path, "read");
-    }
-  }
-}
-
-absl::Status Replace(const std::string& path, const std::string& text) {
-  const std::string temporary = absl::StrCat(path, ".new");
-  {
-    const Descriptor file(open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
-    if (!file.is_open()) return PathError(path, "create");
-    RETURN_IF_ERROR(WriteAll(file, temporary, text));
-    if (fsync(file.get()) != 0) return PathError(temporary, "fsync");
-  }
-  if (rename(temporary.c_str(), path.c_str()) != 0) return PathError(path, "rename");
-  return absl::OkStatus();
+  absl::StatusOr<std::string> text = ReadFile(path);
+  return absl::IsNotFound(text.status()) ? "" : text;
 }
 
 bool SameFile(const std::string& a, const std::string& b) {
@@ -74,6 +53,22 @@ int64_t CountLines(const std::string& text) {
 }
 
 }  // namespace
+
+int64_t PublishedStep(const std::string& text, int64_t epoch, int64_t start_step) {
+  std::map<int64_t, std::optional<int64_t>> epochs;  // by step, of its last line
+  for (size_t begin = 0, end; (end = text.find('\n', begin)) != std::string::npos;
+       begin = end + 1) {
+    const absl::string_view line = absl::string_view(text).substr(begin, end + 1 - begin);
+    const std::optional<int64_t> step = StepOfLine(line);
+    if (step.has_value() && *step > start_step) epochs[*step] = EpochOfLine(line);
+  }
+  int64_t published = start_step;
+  for (const auto& [step, of] : epochs) {
+    if (step != published + 1 || of != epoch) break;
+    published = step;
+  }
+  return published;
+}
 
 std::string CutAtStep(const std::string& text, int64_t step) {
   std::map<int64_t, absl::string_view> lines;
@@ -108,7 +103,7 @@ absl::StatusOr<std::string> CutFile(const std::string& path, int64_t step,
   }
   std::string kept = CutAtStep(text, step);
   if (CountLines(kept) < CountLines(fallback)) kept = fallback;
-  RETURN_IF_ERROR(Replace(path, kept));
+  RETURN_IF_ERROR(ReplaceFile(path, kept, /*durable=*/true));
   return kept;
 }
 
@@ -146,6 +141,19 @@ absl::StatusOr<MetricsFiles> MetricsFiles::Open(const std::string& job_directory
     files.files_.push_back(std::move(file));
   }
   return files;
+}
+
+absl::StatusOr<MetricsFiles> MetricsFiles::Continue(const std::string& job_directory,
+                                                    const std::string& epoch_folder, int64_t epoch,
+                                                    int64_t start_step, int64_t* published,
+                                                    bool* missing) {
+  ASSIGN_OR_RETURN(const std::string text, ReadAll(absl::StrCat(job_directory, "/metrics.jsonl")));
+  *published = PublishedStep(text, epoch, start_step);
+  const std::string before = CutAtStep(text, start_step), all = CutAtStep(text, *published);
+  RETURN_IF_ERROR(ReplaceFile(absl::StrCat(epoch_folder, "/metrics.jsonl"),
+                              all.substr(std::min(before.size(), all.size())),
+                              /*durable=*/false));
+  return Open(job_directory, "", epoch_folder, *published, missing);
 }
 
 absl::Status MetricsFiles::Append(const std::string& line) {

@@ -19,6 +19,10 @@ namespace strata::worker {
 // when some are missing, up to the first gap.
 std::string CutAtStep(const std::string& text, int64_t step);
 
+// The step up to which the job's records in `text` count for this epoch: those up to `start_step`,
+// and further ones as far as this epoch wrote them without a gap.
+int64_t PublishedStep(const std::string& text, int64_t epoch, int64_t start_step);
+
 // Cuts the file at `step`, which is started anew for 0. Where records 1 … `step` are not all in it
 // but in `fallback` (a text cut already; may be empty), it gets those. Returns what it holds now. A
 // path that is no regular file (a pipe) is left as it is. Errors name the path.
@@ -34,6 +38,13 @@ class MetricsFiles {
                                            const std::string& metrics_path,
                                            const std::string& epoch_folder, int64_t start_step,
                                            bool* missing);
+
+  // As Open, for an epoch that may have published records already, by an agent that is gone.
+  // `published`: set to the step up to which the records are there.
+  static absl::StatusOr<MetricsFiles> Continue(const std::string& job_directory,
+                                               const std::string& epoch_folder, int64_t epoch,
+                                               int64_t start_step, int64_t* published,
+                                               bool* missing);
 
   // Appends a line to each file, each in one write, so that readers see whole lines. Errors name
   // the path.

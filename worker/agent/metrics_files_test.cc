@@ -98,6 +98,47 @@ TEST(CutAtStepTest, StopsAtAGapAndPassesOverGarbage) {
   EXPECT_EQ(CutAtStep(Line(1, 0.1) + "garbage\n[1]\n{}\n" + Line(3, 0.3), 3), Line(1, 0.1));
 }
 
+std::string LineOf(int64_t step, int64_t epoch) {
+  v1::StepRecord record;
+  record.set_step(step);
+  record.set_epoch(epoch);
+  return StepLine(record);
+}
+
+TEST(PublishedStepTest, OnlyWhatThisEpochWroteWithoutAGapCountsBeyondItsStart) {
+  const std::string text = LineOf(1, 1) + LineOf(2, 1) + LineOf(3, 2) + LineOf(4, 2);
+  EXPECT_EQ(PublishedStep(text, 2, 2), 4);
+  EXPECT_EQ(PublishedStep(text + "{\"step\": 5, \"epoch\": 2", 2, 2), 4);
+  EXPECT_EQ(PublishedStep(text + LineOf(6, 2), 2, 2), 4);
+  EXPECT_EQ(PublishedStep(text, 3, 2), 2);  // what follows is of an epoch that is over
+  EXPECT_EQ(PublishedStep(LineOf(3, 1) + LineOf(3, 2), 2, 2), 3);
+  EXPECT_EQ(PublishedStep("", 2, 0), 0);
+}
+
+TEST_F(MetricsFilesTest, AnAgentThatComesAfterOneThatDiedGoesOnBehindItsLastWholeLine) {
+  const std::string kept = LineOf(1, 1) + LineOf(2, 2) + LineOf(3, 2);
+  Write("metrics.jsonl", kept + "{\"step\": 4, \"ep");
+  Write("epoch/metrics.jsonl", LineOf(2, 2) + LineOf(3, 2) + LineOf(4, 2));
+  int64_t published = 0;
+  auto files = MetricsFiles::Continue(folder_, Path("epoch"), 2, 1, &published, &missing_);
+  ASSERT_TRUE(files.ok()) << files.status();
+  EXPECT_EQ(published, 3);
+  EXPECT_FALSE(missing_);
+  ASSERT_TRUE(files->Append(LineOf(4, 2)).ok());
+  EXPECT_EQ(Read("metrics.jsonl"), kept + LineOf(4, 2));
+  EXPECT_EQ(Read("epoch/metrics.jsonl"), LineOf(2, 2) + LineOf(3, 2) + LineOf(4, 2));
+}
+
+TEST_F(MetricsFilesTest, ANewEpochCutsWhatTheOneBeforeItWroteBeyondTheCheckpoint) {
+  Write("metrics.jsonl", LineOf(1, 1) + LineOf(2, 1) + LineOf(3, 1));
+  int64_t published = 0;
+  auto files = MetricsFiles::Continue(folder_, Path("epoch"), 2, 2, &published, &missing_);
+  ASSERT_TRUE(files.ok()) << files.status();
+  EXPECT_EQ(published, 2);
+  EXPECT_EQ(Read("metrics.jsonl"), LineOf(1, 1) + LineOf(2, 1));
+  EXPECT_EQ(Read("epoch/metrics.jsonl"), "");
+}
+
 TEST_F(MetricsFilesTest, AFreshStartEmptiesWhatIsThere) {
   Write("metrics.jsonl", Line(1, 9));
   Write("user.jsonl", Line(1, 9));

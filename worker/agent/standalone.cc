@@ -1,7 +1,7 @@
 #include "worker/agent/standalone.h"
 
-#include <algorithm>
 #include <filesystem>
+#include <numeric>
 #include <optional>
 #include <string>
 #include <utility>
@@ -12,11 +12,13 @@
 #include "worker/agent/directory_lock.h"
 #include "worker/agent/epoch_folder.h"
 #include "worker/agent/job_task.h"
+#include "worker/agent/local_overseer.h"
 #include "worker/agent/machine_memory.h"
 #include "worker/agent/metrics_files.h"
 #include "worker/agent/plan_task.h"
 #include "worker/agent/request_check.h"
-#include "worker/agent/supervisor.h"
+#include "worker/agent/supervise.h"
+#include "worker/agent/verdict.h"
 
 namespace strata::worker {
 namespace {
@@ -51,13 +53,30 @@ v1::TrainerTask MakeTask(const v1::StandaloneRequest& request) {
   return task;
 }
 
-// Starts a group for a task and sees it through.
-v1::Finished Supervise(const v1::TrainerTask& task, int ranks, const std::string& progress_folder,
-                       GroupTask& group_task, ClientLink& client, const common::Clock& clock) {
-  absl::StatusOr<TrainerGroup> group =
-      TrainerGroup::Start(ranks, task.job_directory(), progress_folder);
-  if (!group.ok()) return Failed(1, std::string(group.status().message()));
-  return Supervisor(&client, &*group, &group_task, &clock).Run();
+TrainerGroup::Options OptionsFor(const v1::TrainerTask& task, int ranks,
+                                 const std::string& progress_folder) {
+  TrainerGroup::Options options;
+  options.ranks.resize(ranks);
+  std::iota(options.ranks.begin(), options.ranks.end(), 0);
+  options.job_directory = task.job_directory();
+  if (!progress_folder.empty()) {
+    options.progress_path = [progress_folder](int rank) {
+      return absl::StrCat(progress_folder, "/rank-", rank, ".progress");
+    };
+  }
+  return options;
+}
+
+v1::Finished RunRanks(const v1::TrainerTask& task, const std::string& progress_folder,
+                      const std::vector<DirectoryLock>& locks, MetricsFiles* metrics,
+                      ClientLink& client, const common::Clock& clock) {
+  TrainerGroup::Options options = OptionsFor(task, task.ranks(), progress_folder);
+  for (const DirectoryLock& lock : locks) options.locks.push_back(lock.descriptor());
+  LocalOverseer overseer(task, &client);
+  JobTask job(task, options.ranks, &overseer);
+  overseer.SetTask(&job);
+  if (metrics != nullptr) job.Publish(metrics, task.plan().start_step());
+  return Supervise(options, job, client, clock);
 }
 
 constexpr double kLockPatienceSeconds = 3;  // the trainers of a killed run end within it
@@ -111,7 +130,7 @@ v1::Finished RunStandalone(const v1::StandaloneRequest& request, ClientLink& cli
   if (train) task.set_minimum_epoch(NewestEpoch(request.job_directory()) + 1);
 
   PlanTask planning(task);
-  const v1::Finished planned = Supervise(task, 1, "", planning, client, clock);
+  const v1::Finished planned = Supervise(OptionsFor(task, 1, ""), planning, client, clock);
   if (planned.outcome() != v1::Finished::SUCCEEDED) return planned;
   if (!planning.plan().has_value()) return Failed(1, "the planning process gave no plan");
   *task.mutable_plan() = *planning.plan();
@@ -119,19 +138,18 @@ v1::Finished RunStandalone(const v1::StandaloneRequest& request, ClientLink& cli
     client.Notice(notice.severity(), notice.text());
   }
   task.mutable_plan()->clear_notices();
-  const absl::Status fits = CheckMemory(task.plan(), task.ranks(), MachineMemoryBytes());
-  if (!fits.ok()) return FailedWith(fits);
-  if (!train) {
-    JobTask job(task, &client, nullptr);
-    return Supervise(task, task.ranks(), "", job, client, clock);
+  if (const auto memory = ReadMachineMemory(); memory.has_value()) {
+    const absl::Status fits =
+        CheckMemory(task.plan(), task.ranks(), memory->total_bytes, "this machine has");
+    if (!fits.ok()) return FailedWith(fits);
   }
+  if (!train) return RunRanks(task, "", locks, nullptr, client, clock);
   const absl::StatusOr<std::string> folder =
       MakeEpochFolder(request.job_directory(), task.plan().epoch());
   if (!folder.ok()) return FailedWith(folder.status());
   absl::StatusOr<MetricsFiles> metrics = OpenMetrics(request, task.plan(), *folder, client);
   if (!metrics.ok()) return FailedWith(metrics.status());
-  JobTask job(task, &client, &*metrics);
-  return Supervise(task, task.ranks(), *folder, job, client, clock);
+  return RunRanks(task, *folder, locks, &*metrics, client, clock);
 }
 
 }  // namespace strata::worker

@@ -34,6 +34,15 @@ std::string MemoryObject(const v1::StepRecord& record) {
   return absl::StrCat("{", text, "}");
 }
 
+std::optional<int64_t> IntegerOfLine(absl::string_view line, const char* key) {
+  const nlohmann::json record = nlohmann::json::parse(line.data(), line.data() + line.size(),
+                                                      /*cb=*/nullptr, /*allow_exceptions=*/false);
+  if (!record.is_object()) return std::nullopt;
+  const auto found = record.find(key);
+  if (found == record.end() || !found->is_number_integer()) return std::nullopt;
+  return found->get<int64_t>();
+}
+
 std::string PurposesObject(const v1::StepRecord& record) {
   std::string text;
   for (const v1::PurposeSeconds& purpose : record.purposes()) {
@@ -70,13 +79,8 @@ std::string StepLine(const v1::StepRecord& record) {
   return line;
 }
 
-std::optional<int64_t> StepOfLine(absl::string_view line) {
-  const nlohmann::json record = nlohmann::json::parse(line.data(), line.data() + line.size(),
-                                                      /*cb=*/nullptr, /*allow_exceptions=*/false);
-  if (!record.is_object()) return std::nullopt;
-  const auto step = record.find("step");
-  if (step == record.end() || !step->is_number_integer()) return std::nullopt;
-  return step->get<int64_t>();
-}
+std::optional<int64_t> StepOfLine(absl::string_view line) { return IntegerOfLine(line, "step"); }
+
+std::optional<int64_t> EpochOfLine(absl::string_view line) { return IntegerOfLine(line, "epoch"); }
 
 }  // namespace strata::worker

@@ -18,6 +18,9 @@ std::string StepLine(const v1::StepRecord& record);
 // The step of such a line; nothing when it is no complete record.
 std::optional<int64_t> StepOfLine(absl::string_view line);
 
+// Its epoch, likewise.
+std::optional<int64_t> EpochOfLine(absl::string_view line);
+
 }  // namespace strata::worker
 
 #endif  // STRATA_WORKER_AGENT_STEP_JSON_H_

@@ -46,35 +46,52 @@ v1::CheckpointWritten Written(int64_t step, const std::string& fragment) {
   return written;
 }
 
-TEST(CheckpointGateTest, ACheckpointWaitsForAllRanksAndForItsRecords) {
-  CheckpointGate gate(2, 0);
-  EXPECT_FALSE(gate.Next().has_value());
-  ASSERT_TRUE(gate.Written(1, Written(20, "b")).ok());
-  gate.Published(20);
-  EXPECT_FALSE(gate.Next().has_value());
-  ASSERT_TRUE(gate.Written(0, Written(20, "a")).ok());
-  const auto commit = gate.Next();
-  ASSERT_TRUE(commit.has_value());
-  EXPECT_EQ(commit->step(), 20);
-  ASSERT_EQ(commit->fragments_size(), 2);
-  EXPECT_EQ(commit->fragments(0), "a");
-  EXPECT_EQ(commit->fragments(1), "b");
-  EXPECT_FALSE(gate.Next().has_value());
+TEST(FragmentBookTest, ACheckpointIsCompleteOnceAllRanksHaveWritten) {
+  FragmentBook book(2);
+  const auto first = book.Written(1, Written(20, "b"));
+  ASSERT_TRUE(first.ok());
+  EXPECT_FALSE(first->has_value());
+  const auto second = book.Written(0, Written(20, "a"));
+  ASSERT_TRUE(second.ok());
+  ASSERT_TRUE(second->has_value());
+  EXPECT_EQ((*second)->step(), 20);
+  ASSERT_EQ((*second)->fragments_size(), 2);
+  EXPECT_EQ((*second)->fragments(0), "a");
+  EXPECT_EQ((*second)->fragments(1), "b");
 }
 
-TEST(CheckpointGateTest, RecordsThatAreNotPublishedHoldItBack) {
-  CheckpointGate gate(1, 0);
-  ASSERT_TRUE(gate.Written(0, Written(20, "a")).ok());
+TEST(FragmentBookTest, ASecondFileOfARankIsRefused) {
+  FragmentBook book(2);
+  ASSERT_TRUE(book.Written(0, Written(20, "a")).ok());
+  EXPECT_FALSE(book.Written(0, Written(20, "a")).ok());
+}
+
+v1::CommitCheckpoint Complete(int64_t step) {
+  v1::CommitCheckpoint commit;
+  commit.set_step(step);
+  return commit;
+}
+
+TEST(CheckpointGateTest, RecordsThatAreNotPublishedHoldACheckpointBack) {
+  CheckpointGate gate(0);
+  EXPECT_FALSE(gate.Next().has_value());
+  gate.Complete(Complete(20));
   gate.Published(19);
   EXPECT_FALSE(gate.Next().has_value());
   gate.Published(20);
-  EXPECT_TRUE(gate.Next().has_value());
+  ASSERT_TRUE(gate.Next().has_value());
+  EXPECT_FALSE(gate.Next().has_value());
 }
 
-TEST(CheckpointGateTest, ASecondFileOfARankIsRefused) {
-  CheckpointGate gate(2, 0);
-  ASSERT_TRUE(gate.Written(0, Written(20, "a")).ok());
-  EXPECT_FALSE(gate.Written(0, Written(20, "a")).ok());
+TEST(CheckpointGateTest, WhatWasGivenOnceIsNotGivenAgain) {
+  CheckpointGate gate(0);
+  gate.Published(40);
+  gate.Complete(Complete(20));
+  ASSERT_TRUE(gate.Next().has_value());
+  gate.Complete(Complete(20));
+  EXPECT_FALSE(gate.Next().has_value());
+  gate.Complete(Complete(40));
+  EXPECT_EQ(gate.Next()->step(), 40);
 }
 
 }  // namespace

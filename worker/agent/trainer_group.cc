@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <climits>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
@@ -25,36 +26,49 @@ absl::StatusOr<std::string> TrainerBinary() {
 
 }  // namespace
 
-absl::StatusOr<TrainerGroup> TrainerGroup::Start(int ranks, const std::string& job_directory,
-                                                 const std::string& progress_folder) {
+absl::StatusOr<TrainerGroup> TrainerGroup::Start(const Options& options) {
   ASSIGN_OR_RETURN(const std::string binary, TrainerBinary());
   TrainerGroup group;
-  for (int rank = 0; rank < ranks; ++rank) {
+  for (const int rank : options.ranks) {
     TrainerStart start;
     start.binary = binary;
     start.arguments = {"--rank", absl::StrCat(rank)};
-    if (!job_directory.empty()) {
-      start.arguments.insert(start.arguments.end(), {"--dir", job_directory});
+    if (!options.job_directory.empty()) {
+      start.arguments.insert(start.arguments.end(), {"--dir", options.job_directory});
     }
-    if (!progress_folder.empty()) {
-      start.progress_path = absl::StrCat(progress_folder, "/rank-", rank, ".progress");
-    }
+    if (options.progress_path) start.progress_path = options.progress_path(rank);
+    if (options.log_path) start.log_path = options.log_path(rank);
+    start.locks = options.locks;
     ASSIGN_OR_RETURN(std::unique_ptr<TrainerProcess> trainer, TrainerProcess::Start(start));
+    group.ranks_.push_back(rank);
     group.trainers_.push_back(std::move(trainer));
   }
   return group;
 }
 
-void TrainerGroup::Send(int rank, const v1::TrainerCommand& command) {
-  static_cast<void>(trainers_[rank]->sender().Send(command));
+TrainerGroup::TrainerGroup(std::vector<int> ranks,
+                           std::vector<std::unique_ptr<TrainerProcess>> trainers)
+    : ranks_(std::move(ranks)), trainers_(std::move(trainers)) {}
+
+void TrainerGroup::Send(int place, const v1::TrainerCommand& command) {
+  if (trainers_[place]->connected()) {
+    static_cast<void>(trainers_[place]->sender().Send(command));
+  }
 }
 
 void TrainerGroup::SendAll(const v1::TrainerCommand& command) {
-  for (int rank = 0; rank < size(); ++rank) Send(rank, command);
+  for (int place = 0; place < size(); ++place) Send(place, command);
 }
 
-void TrainerGroup::HangAll() {
+void TrainerGroup::EndAll(const std::string& reason) {
+  v1::TrainerCommand command;
+  command.mutable_end()->set_reason(reason);
+  SendAll(command);
   for (const auto& trainer : trainers_) trainer->Hang();
+}
+
+void TrainerGroup::LetGo() {
+  for (const auto& trainer : trainers_) trainer->LetGo();
 }
 
 void TrainerGroup::KillAll() {

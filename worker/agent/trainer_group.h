@@ -1,7 +1,9 @@
-// The trainers of one task, by rank.
+// The trainers of one task on this node, by place: the place of a rank in `ranks`.
 #ifndef STRATA_WORKER_AGENT_TRAINER_GROUP_H_
 #define STRATA_WORKER_AGENT_TRAINER_GROUP_H_
 
+#include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -16,22 +18,38 @@ namespace strata::worker {
 
 class TrainerGroup {
  public:
-  // Starts `ranks` trainers from the binary beside this process's own. `job_directory` stands in
-  // their command lines; their progress files are `progress_folder`/rank-K.progress (or nameless).
-  static absl::StatusOr<TrainerGroup> Start(int ranks, const std::string& job_directory,
-                                            const std::string& progress_folder);
+  struct Options {
+    std::vector<int> ranks;
+    std::string job_directory;  // stands in their command lines; may be empty
+    // Path of a rank's progress file and of its log; null: files without a name, our stderr.
+    std::function<std::string(int rank)> progress_path;
+    std::function<std::string(int rank)> log_path;
+    std::vector<int> locks;  // descriptors that they keep open; numbers from 16 on
+  };
+
+  // Starts trainers from the binary beside this process's own.
+  static absl::StatusOr<TrainerGroup> Start(const Options& options);
+  // Trainers that exist.
+  TrainerGroup(std::vector<int> ranks, std::vector<std::unique_ptr<TrainerProcess>> trainers);
 
   int size() const { return static_cast<int>(trainers_.size()); }
-  TrainerProcess& operator[](int rank) { return *trainers_[rank]; }
+  const std::vector<int>& ranks() const { return ranks_; }
+  int rank(int place) const { return ranks_[place]; }
+  TrainerProcess& operator[](int place) { return *trainers_[place]; }
 
   // A trainer that no longer listens is noticed by its end, not here.
-  void Send(int rank, const v1::TrainerCommand& command);
+  void Send(int place, const v1::TrainerCommand& command);
   void SendAll(const v1::TrainerCommand& command);
-  void HangAll();
+  // Tells all to end at once, in a command and by the end of the socket.
+  void EndAll(const std::string& reason);
   void KillAll();
+  void LetGo();
   bool AllReaped() const;
 
  private:
+  TrainerGroup() = default;
+
+  std::vector<int> ranks_;
   std::vector<std::unique_ptr<TrainerProcess>> trainers_;
 };
 
@@ -42,10 +60,12 @@ class GroupTask {
   // Once, with the trainers just started.
   virtual void Begin(TrainerGroup& group) = 0;
   // An event other than `ended`. An error ends the group; its message is the reason.
-  virtual absl::Status OnEvent(TrainerGroup& group, int rank, const v1::TrainerEvent& event) = 0;
+  virtual absl::Status OnEvent(TrainerGroup& group, int place, const v1::TrainerEvent& event) = 0;
   // The user wants to stop. True: the trainers were asked to end in an orderly way; false: they
   // have nothing worth the wait.
   virtual bool OnInterrupt(TrainerGroup& group) = 0;
+  // Up to which of its events the trainer need not keep them, `heard` being the last.
+  virtual uint64_t Settled(int /*place*/, uint64_t heard) const { return heard; }
   // What messages call the trainer.
   virtual std::string NameOf(int rank) const { return absl::StrCat("rank ", rank); }
 };

@@ -1,6 +1,7 @@
 #include "worker/agent/trainer_process.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <spawn.h>
 #include <sys/mman.h>
@@ -11,9 +12,11 @@
 
 #include <cerrno>
 #include <cstring>
+#include <optional>
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
+#include "worker/agent/process_stat.h"
 
 extern char** environ;
 
@@ -42,12 +45,19 @@ absl::StatusOr<Descriptor> OpenProgress(const std::string& path) {
 // What the child becomes: nothing open but its descriptors, no signal blocked or ignored.
 class SpawnSettings {
  public:
-  SpawnSettings(int socket, int progress) {
+  SpawnSettings(int socket, int progress, const TrainerStart& start) {
+    const std::string& log_path = start.log_path;
     posix_spawn_file_actions_init(&actions_);
     posix_spawn_file_actions_addopen(&actions_, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+    if (!log_path.empty()) {
+      posix_spawn_file_actions_addopen(&actions_, STDERR_FILENO, log_path.c_str(),
+                                       O_WRONLY | O_CREAT | O_APPEND, 0644);
+    }
     posix_spawn_file_actions_adddup2(&actions_, STDERR_FILENO, STDOUT_FILENO);
     posix_spawn_file_actions_adddup2(&actions_, socket, kTrainerSocket);
     posix_spawn_file_actions_adddup2(&actions_, progress, kTrainerProgress);
+    int next = kTrainerProgress + 1;
+    for (const int lock : start.locks) posix_spawn_file_actions_adddup2(&actions_, lock, next++);
     posix_spawnattr_init(&attributes_);
     sigset_t none, defaults;
     sigemptyset(&none);
@@ -92,7 +102,7 @@ absl::StatusOr<std::unique_ptr<TrainerProcess>> TrainerProcess::Start(const Trai
     argv.push_back(const_cast<char*>(argument.c_str()));
   }
   argv.push_back(nullptr);
-  const SpawnSettings settings(theirs.get(), progress.get());
+  const SpawnSettings settings(theirs.get(), progress.get(), start);
   pid_t pid = -1;
   const int error = posix_spawn(&pid, start.binary.c_str(), settings.actions(),
                                 settings.attributes(), argv.data(), environ);
@@ -107,36 +117,81 @@ absl::StatusOr<std::unique_ptr<TrainerProcess>> TrainerProcess::Start(const Trai
     return status;
   }
   return std::unique_ptr<TrainerProcess>(
-      new TrainerProcess(pid, std::move(process), std::move(ours), std::move(progress)));
+      new TrainerProcess(pid, true, std::move(process), std::move(ours), std::move(progress)));
 }
 
-TrainerProcess::TrainerProcess(pid_t pid, Descriptor process, Descriptor socket,
+absl::StatusOr<std::unique_ptr<TrainerProcess>> TrainerProcess::Adopt(
+    pid_t pid, uint64_t start_time, const std::string& progress_path) {
+  // The descriptor first: what is found afterwards under that number is what it stands for.
+  Descriptor process(OpenProcess(pid));
+  const std::optional<ProcessStat> stat = ReadProcessStat(pid);
+  if (!process.is_open() || !stat.has_value() || stat->start_time != start_time) {
+    return absl::NotFoundError(absl::StrCat("process ", pid, " is gone"));
+  }
+  Descriptor progress(open(progress_path.c_str(), O_RDONLY | O_CLOEXEC));
+  return std::unique_ptr<TrainerProcess>(
+      new TrainerProcess(pid, false, std::move(process), Descriptor(), std::move(progress)));
+}
+
+std::unique_ptr<TrainerProcess> TrainerProcess::Remains(const std::string& progress_path) {
+  Descriptor progress(open(progress_path.c_str(), O_RDONLY | O_CLOEXEC));
+  std::unique_ptr<TrainerProcess> remains(
+      new TrainerProcess(-1, false, Descriptor(), Descriptor(), std::move(progress)));
+  remains->reaped_ = true;
+  remains->ReadOutcome();
+  return remains;
+}
+
+TrainerProcess::TrainerProcess(pid_t pid, bool child, Descriptor process, Descriptor socket,
                                Descriptor progress)
     : pid_(pid),
+      child_(child),
       process_(std::move(process)),
       socket_(std::move(socket)),
       progress_(std::move(progress)),
       sender_(socket_.get()),
-      receiver_(socket_.get()) {}
+      receiver_(socket_.get()) {
+  if (const std::optional<ProcessStat> stat = ReadProcessStat(pid_)) start_time_ = stat->start_time;
+}
 
 TrainerProcess::~TrainerProcess() {
   if (reaped_) return;
   Kill();
-  while (waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
+  while (child_ && waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
   }
 }
 
-void TrainerProcess::Hang() { shutdown(socket_.get(), SHUT_WR); }
+void TrainerProcess::Attach(Descriptor socket, FrameReceiver receiver) {
+  socket_ = std::move(socket);
+  sender_ = FrameSender(socket_.get());
+  receiver_ = std::move(receiver);
+}
+
+void TrainerProcess::Hang() {
+  if (socket_.is_open()) shutdown(socket_.get(), SHUT_WR);
+}
 
 void TrainerProcess::Kill() {
-  if (reaped_) return;
+  // One that is gone and not our child may have left its number to others.
+  if (reaped_ || (!child_ && Ended())) return;
   killed_ = true;
   kill(-pid_, SIGKILL);
-  kill(pid_, SIGKILL);  // also in the moment before it has its group
+  syscall(SYS_pidfd_send_signal, process_.get(), SIGKILL, nullptr,
+          0);  // also before it has a group
+}
+
+bool TrainerProcess::Ended() const {
+  pollfd waiting{process_.get(), POLLIN, 0};
+  return poll(&waiting, 1, 0) == 1;
 }
 
 bool TrainerProcess::Reap() {
   if (reaped_) return true;
+  if (!child_) {
+    reaped_ = Ended();
+    if (reaped_) ReadOutcome();
+    return reaped_;
+  }
   int status = 0;
   const pid_t found = waitpid(pid_, &status, WNOHANG);
   if (found != pid_) return false;
@@ -149,17 +204,61 @@ bool TrainerProcess::Reap() {
   return true;
 }
 
+// The exit status of a process that is not our child is its parent's to know. It writes its outcome
+// before it exits of its own will.
+void TrainerProcess::ReadOutcome() {
+  ProgressReader::Outcome outcome;
+  if (ProgressReader* const reader = progress()) outcome = reader->outcome();
+  exit_code_ = outcome.exit_code;
+  if (outcome.state == OutcomeState::kNone) signal_ = killed_ ? SIGKILL : -1;
+}
+
+std::optional<v1::Ended> TrainerProcess::Outcome() {
+  ProgressReader* const reader = child_ ? nullptr : progress();
+  if (reader == nullptr || reader->outcome().state == OutcomeState::kNone) return std::nullopt;
+  const ProgressReader::Outcome outcome = reader->outcome();
+  v1::Ended ended;
+  switch (outcome.state) {
+    case OutcomeState::kSucceeded:
+      ended.set_outcome(v1::Finished::SUCCEEDED);
+      break;
+    case OutcomeState::kInterrupted:
+      ended.set_outcome(v1::Finished::INTERRUPTED);
+      break;
+    default:
+      ended.set_outcome(v1::Finished::FAILED);
+  }
+  ended.set_exit_code(outcome.exit_code);
+  ended.set_message(outcome.message);
+  ended.set_echo(outcome.state == OutcomeState::kEcho);
+  return ended;
+}
+
+bool TrainerProcess::IsStopped() const {
+  if (reaped_) return false;
+  const std::optional<ProcessStat> stat = ReadProcessStat(pid_);
+  return stat.has_value() && (stat->state == 'T' || stat->state == 't');
+}
+
 std::string TrainerProcess::DescribeEnd() const {
+  if (signal_ < 0) return "was killed";
   if (signal_ != 0) {
     return absl::StrCat("was killed by signal ", signal_, " (", strsignal(signal_), ")");
   }
   return absl::StrCat("exited with code ", exit_code_);
 }
 
+ProgressReader* TrainerProcess::progress() {
+  if (reader_ == nullptr && progress_.is_open()) {
+    absl::StatusOr<std::unique_ptr<ProgressReader>> reader = ProgressReader::Open(progress_.get());
+    if (reader.ok()) reader_ = *std::move(reader);
+  }
+  return reader_.get();
+}
+
 std::string TrainerProcess::DescribePosition() {
-  const absl::StatusOr<std::unique_ptr<ProgressReader>> reader =
-      ProgressReader::Open(progress_.get());
-  return reader.ok() ? (*reader)->DescribePosition() : "";
+  ProgressReader* const reader = progress();
+  return reader != nullptr ? reader->DescribePosition() : "";
 }
 
 }  // namespace strata::worker

@@ -46,7 +46,7 @@ v1::Finished Interrupted() {
   return finished;
 }
 
-v1::Finished Judge(const std::vector<RankEnd>& ends) {
+Judgement Judge(const std::vector<RankEnd>& ends) {
   const int ranks = static_cast<int>(ends.size());
   int cause = -1;
   v1::Finished finished;
@@ -59,11 +59,11 @@ v1::Finished Judge(const std::vector<RankEnd>& ends) {
       finished = Interrupted();
     }
   }
-  if (cause < 0) return finished;
+  if (cause < 0) return {finished, -1, false};
   const RankEnd& end = ends[cause];
   const int code =
       end.ended.has_value() && end.ended->exit_code() != 0 ? end.ended->exit_code() : 1;
-  return Failed(code, Reason(ranks == 1, end));
+  return {Failed(code, Reason(ranks == 1, end)), cause, end.ended.has_value() && end.ended->echo()};
 }
 
 }  // namespace strata::worker

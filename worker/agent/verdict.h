@@ -20,10 +20,16 @@ struct RankEnd {
   int order = 0;         // of being noticed
 };
 
+struct Judgement {
+  v1::Finished finished;
+  int cause = -1;     // index of the end that is the cause of a failure
+  bool echo = false;  // and it only echoes another rank's, which is not among these
+};
+
 // The outcome of the group. The cause is, in this order: a rank that died without a word, or said
 // why it failed; a rank that failed because another one was gone (an echo). Among equals the one
 // noticed first.
-v1::Finished Judge(const std::vector<RankEnd>& ends);
+Judgement Judge(const std::vector<RankEnd>& ends);
 
 v1::Finished Failed(int exit_code, const std::string& message);
 v1::Finished Interrupted();

@@ -30,7 +30,7 @@ RankEnd Died(bool by_us, int order) {
 
 v1::Finished JudgeRanks(std::vector<RankEnd> ends) {
   for (size_t rank = 0; rank < ends.size(); ++rank) ends[rank].name = absl::StrCat("rank ", rank);
-  return Judge(ends);
+  return Judge(ends).finished;
 }
 
 TEST(VerdictTest, AllRanksFineIsSuccess) {

@@ -1,9 +1,12 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <cmath>
 #include <cstring>
 #include <string>
+#include <vector>
 
+#include "common/clock.h"
 #include "common/rng.h"
 #include "gtest/gtest.h"
 #include "worker/shared/progress_reader.h"
@@ -22,13 +25,14 @@ class ProgressFileTest : public testing::Test {
   void Overwrite(off_t at, const void* bytes, size_t size) {
     ASSERT_EQ(pwrite(descriptor_, bytes, size, at), static_cast<ssize_t>(size));
   }
-  void WriteRecord() { ASSERT_TRUE(ProgressWriter::Create(descriptor_, kSizes).ok()); }
+  void WriteRecord() { ASSERT_TRUE(ProgressWriter::Create(descriptor_, kSizes, &clock_).ok()); }
 
   const int descriptor_;
+  common::ManualClock clock_;
 };
 
 TEST_F(ProgressFileTest, TheReaderSeesWhatTheWriterIsAt) {
-  auto writer = ProgressWriter::Create(descriptor_, kSizes);
+  auto writer = ProgressWriter::Create(descriptor_, kSizes, &clock_);
   ASSERT_TRUE(writer.ok());
   auto reader = ProgressReader::Open(descriptor_);
   ASSERT_TRUE(reader.ok()) << reader.status();
@@ -37,8 +41,8 @@ TEST_F(ProgressFileTest, TheReaderSeesWhatTheWriterIsAt) {
 
   (*writer)->SetLabels({{"load", "forward block 0"}, {"load", "loss"}});
   (*writer)->SetStep(17);
-  (*writer)->Begin(0, 0, 1);
-  (*writer)->Begin(2, 1, 1);
+  (*writer)->Begin(0, 0, 1, {});
+  (*writer)->Begin(2, 1, 1, {});
   EXPECT_EQ((*reader)->step(), 17);
   EXPECT_EQ((*reader)->Current(0), "forward block 0");
   EXPECT_EQ((*reader)->Current(2), "loss");
@@ -51,9 +55,68 @@ TEST_F(ProgressFileTest, TheReaderSeesWhatTheWriterIsAt) {
   EXPECT_EQ((*reader)->Latest(), "loss");
 }
 
+TEST_F(ProgressFileTest, WhatIsInFlightHasItsAgeItsGroupAndItsPlaceInTheGroup) {
+  auto writer = ProgressWriter::Create(descriptor_, kSizes, &clock_);
+  ASSERT_TRUE(writer.ok());
+  auto reader = ProgressReader::Open(descriptor_);
+  ASSERT_TRUE(reader.ok());
+  (*writer)->SetLabels({{"forward", "reduce"}});
+  (*writer)->SetGroups({"world", "data"});
+  (*writer)->SetPhase(Phase::kTraining);
+  clock_.Advance(5);
+  (*writer)->Begin(0, 0, 0, {});
+  clock_.Advance(1);
+  (*writer)->Begin(2, 0, 1, {.group = 1});
+  clock_.Advance(1);
+  (*writer)->End(2);
+  (*writer)->Begin(2, 0, 1, {.group = 1});
+  EXPECT_EQ((*reader)->phase(), Phase::kTraining);
+  EXPECT_EQ((*reader)->phase_begin(), 0);
+  const std::vector<ProgressReader::Activity> found = (*reader)->Activities();
+  ASSERT_EQ(found.size(), 2u);
+  EXPECT_EQ(found[0].label, "forward");
+  EXPECT_EQ(found[0].group, "");
+  EXPECT_EQ(found[0].begin, 5);
+  EXPECT_EQ(found[0].slowest, 0);
+  EXPECT_EQ(found[1].label, "reduce");
+  EXPECT_EQ(found[1].group, "data");
+  EXPECT_EQ(found[1].begin, 7);
+  EXPECT_EQ(found[1].slowest, 1);
+  EXPECT_EQ(found[1].sequence, 2u);
+  EXPECT_EQ((*reader)->Begun("data", 2), 2u);
+  EXPECT_EQ((*reader)->Begun("data", 1), 0u);
+  EXPECT_EQ((*reader)->Begun("nobody", 2), 0u);
+}
+
+TEST_F(ProgressFileTest, AnInstructionsSlowestExecutionIsForgottenAfterTwoWindows) {
+  auto writer = ProgressWriter::Create(descriptor_, kSizes, &clock_);
+  ASSERT_TRUE(writer.ok());
+  auto reader = ProgressReader::Open(descriptor_);
+  ASSERT_TRUE(reader.ok());
+  (*writer)->SetLabels({{"forward"}});
+  const auto run = [&](int64_t step, double seconds) {
+    (*writer)->SetStep(step);
+    (*writer)->Begin(0, 0, 0, {});
+    clock_.Advance(seconds);
+    (*writer)->End(0);
+  };
+  const auto slowest = [&] {
+    (*writer)->Begin(1, 0, 0, {});
+    return (*reader)->Activities().at(0).slowest;
+  };
+  run(1, 8);
+  EXPECT_EQ(slowest(), 8);
+  for (int64_t step = 2; step < kSlowestWindowSteps; ++step) run(step, 0.5);
+  EXPECT_EQ(slowest(), 8);
+  run(kSlowestWindowSteps, 0.5);
+  EXPECT_EQ(slowest(), 8);
+  run(2 * kSlowestWindowSteps, 0.25);
+  EXPECT_EQ(slowest(), 0.5);
+}
+
 TEST_F(ProgressFileTest, TheOutcomeOutlivesTheWriter) {
   {
-    auto writer = ProgressWriter::Create(descriptor_, kSizes);
+    auto writer = ProgressWriter::Create(descriptor_, kSizes, &clock_);
     ASSERT_TRUE(writer.ok());
     (*writer)->SetOutcome(OutcomeState::kFailed, 1, std::string(5000, 'x'));
   }
@@ -65,21 +128,21 @@ TEST_F(ProgressFileTest, TheOutcomeOutlivesTheWriter) {
 }
 
 TEST_F(ProgressFileTest, LabelsBeyondTheCapacityAreCutOffAndNumbered) {
-  auto writer = ProgressWriter::Create(descriptor_, kSizes);
+  auto writer = ProgressWriter::Create(descriptor_, kSizes, &clock_);
   ASSERT_TRUE(writer.ok());
   (*writer)->SetLabels({{"a", "b", std::string(100, 'c')}, {"d", "e", "f"}});
   auto reader = ProgressReader::Open(descriptor_);
   ASSERT_TRUE(reader.ok());
-  (*writer)->Begin(0, 0, 2);
+  (*writer)->Begin(0, 0, 2, {});
   EXPECT_EQ((*reader)->Current(0), std::string(kLabelBytes - 1, 'c'));
-  (*writer)->Begin(0, 1, 1);
+  (*writer)->Begin(0, 1, 1, {});
   EXPECT_EQ((*reader)->Current(0), "e");
-  (*writer)->Begin(0, 1, 2);
+  (*writer)->Begin(0, 1, 2, {});
   EXPECT_EQ((*reader)->Current(0), "instruction 2");
 }
 
 TEST_F(ProgressFileTest, TheRingIsSharedAndAligned) {
-  auto writer = ProgressWriter::Create(descriptor_, kSizes);
+  auto writer = ProgressWriter::Create(descriptor_, kSizes, &clock_);
   ASSERT_TRUE(writer.ok());
   auto reader = ProgressReader::Open(descriptor_);
   ASSERT_TRUE(reader.ok());
@@ -123,6 +186,12 @@ TEST_F(ProgressFileTest, GarbageBehindAGoodStartIsReadWithoutHarm) {
     ASSERT_TRUE(reader.ok());
     EXPECT_LT((*reader)->DescribePosition().size(), 200u);
     EXPECT_LT((*reader)->outcome().message.size(), kOutcomeMessageBytes + 1);
+    for (const auto& activity : (*reader)->Activities()) {
+      EXPECT_LE(activity.label.size(), kLabelBytes);
+      EXPECT_LE(activity.group.size(), kGroupNameBytes);
+      EXPECT_TRUE(std::isfinite(activity.begin) && std::isfinite(activity.slowest));
+    }
+    EXPECT_STRNE(Name((*reader)->phase()), "");
     for (int stream = -1; stream <= kProgressStreams; ++stream) (*reader)->Current(stream);
   }
 }

@@ -3,18 +3,46 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <cmath>
 #include <cstring>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 
 namespace strata::worker {
+
+const char* Name(Phase phase) {
+  switch (phase) {
+    case Phase::kStarting:
+      return "starting";
+    case Phase::kJoining:
+      return "waiting for the other ranks";
+    case Phase::kConnecting:
+      return "connecting";
+    case Phase::kLoading:
+      return "loading";
+    case Phase::kTraining:
+      return "training";
+    case Phase::kEvaluating:
+      return "evaluating";
+    case Phase::kCommitting:
+      return "waiting for a checkpoint's commit";
+    case Phase::kEnding:
+      return "ending";
+  }
+  return "";
+}
+
 namespace {
 
 // Text of at most `capacity` bytes that should end with '\0' and perhaps does not.
 std::string TextOf(const char* bytes, size_t capacity) {
   return std::string(bytes, strnlen(bytes, capacity));
 }
+
+double FiniteOr0(double value) { return std::isfinite(value) ? value : 0; }
 
 absl::Status CheckHeader(const ProgressHeader& header, size_t size) {
   if (std::memcmp(header.magic, kProgressMagic, sizeof(kProgressMagic)) != 0) {
@@ -70,25 +98,82 @@ ProgressReader::ProgressReader(const std::byte* bytes, size_t size)
 
 ProgressReader::~ProgressReader() { munmap(const_cast<std::byte*>(bytes_), size_); }
 
-std::string ProgressReader::Label(uint64_t position) const {
-  if (position == 0) return "";
+const ProgressInstruction* ProgressReader::Instruction(uint64_t position) const {
+  if (position == 0) return nullptr;
   const uint64_t program = (position - 1) >> 32;
   const uint32_t instruction = static_cast<uint32_t>(position - 1);
-  if (program < kProgressPrograms && header_->labels_ready.load(std::memory_order_acquire) != 0 &&
-      instruction < header_->label_count[program]) {
-    const uint64_t label = uint64_t{header_->first_label[program]} + instruction;
-    if (label < sizes_.label_capacity) {
-      return TextOf(
-          reinterpret_cast<const char*>(bytes_) + ProgressLabelsOffset() + label * kLabelBytes,
-          kLabelBytes);
-    }
+  if (program >= kProgressPrograms || header_->labels_ready.load(std::memory_order_acquire) == 0 ||
+      instruction >= header_->label_count[program]) {
+    return nullptr;
   }
-  return absl::StrCat("instruction ", instruction);
+  const uint64_t label = uint64_t{header_->first_label[program]} + instruction;
+  if (label >= sizes_.label_capacity) return nullptr;
+  return reinterpret_cast<const ProgressInstruction*>(bytes_ + ProgressLabelsOffset()) + label;
+}
+
+std::string ProgressReader::Label(uint64_t position) const {
+  if (position == 0) return "";
+  const ProgressInstruction* const instruction = Instruction(position);
+  if (instruction != nullptr) return TextOf(instruction->label, kLabelBytes);
+  return absl::StrCat("instruction ", static_cast<uint32_t>(position - 1));
 }
 
 std::string ProgressReader::Current(int stream) const {
   if (stream < 0 || stream >= kProgressStreams) return "";
-  return Label(header_->current[stream].load(std::memory_order_relaxed));
+  return Label(header_->streams[stream].current.load(std::memory_order_relaxed));
+}
+
+uint32_t ProgressReader::group_count() const {
+  return std::min<uint32_t>(header_->group_count, kProgressGroups);
+}
+
+std::string ProgressReader::GroupName(uint32_t group) const {
+  return group < group_count() ? TextOf(header_->group_names[group], kGroupNameBytes) : "";
+}
+
+Phase ProgressReader::phase() const {
+  const uint32_t phase = header_->phase.load(std::memory_order_acquire);
+  return phase <= static_cast<uint32_t>(Phase::kEnding) ? static_cast<Phase>(phase)
+                                                        : Phase::kStarting;
+}
+
+double ProgressReader::phase_begin() const {
+  return FiniteOr0(header_->phase_begin.load(std::memory_order_relaxed));
+}
+
+std::vector<ProgressReader::Activity> ProgressReader::Activities() const {
+  std::vector<Activity> activities;
+  for (int s = 0; s < kProgressStreams; ++s) {
+    const ProgressStream& stream = header_->streams[s];
+    const uint64_t position = stream.current.load(std::memory_order_acquire);
+    if (position == 0) continue;
+    Activity activity;
+    activity.stream = s;
+    activity.label = Label(position);
+    activity.begin = FiniteOr0(stream.begin.load(std::memory_order_relaxed));
+    if (const ProgressInstruction* const instruction = Instruction(position)) {
+      for (const std::atomic<double>& slowest : instruction->slowest) {
+        activity.slowest =
+            std::max(activity.slowest, FiniteOr0(slowest.load(std::memory_order_relaxed)));
+      }
+    }
+    const uint32_t group = stream.group.load(std::memory_order_relaxed);
+    if (group > 0) activity.group = GroupName(group - 1);
+    activity.pair = stream.pair.load(std::memory_order_relaxed) != 0;
+    activity.sequence = stream.sequence.load(std::memory_order_acquire);
+    const bool same = stream.current.load(std::memory_order_relaxed) == position &&
+                      stream.begin.load(std::memory_order_relaxed) == activity.begin;
+    if (same) activities.push_back(std::move(activity));
+  }
+  return activities;
+}
+
+uint64_t ProgressReader::Begun(const std::string& group, int stream) const {
+  if (stream < 0 || stream >= kProgressStreams) return 0;
+  for (uint32_t g = 0; g < group_count(); ++g) {
+    if (GroupName(g) == group) return header_->begun[g][stream].load(std::memory_order_relaxed);
+  }
+  return 0;
 }
 
 std::string ProgressReader::Latest() const {
@@ -103,7 +188,7 @@ std::string ProgressReader::DescribePosition() const {
 
 ProgressReader::Outcome ProgressReader::outcome() const {
   const uint32_t state = header_->outcome.state.load(std::memory_order_acquire);
-  if (state == 0 || state > static_cast<uint32_t>(OutcomeState::kInterrupted)) return {};
+  if (state == 0 || state > static_cast<uint32_t>(OutcomeState::kEcho)) return {};
   return {static_cast<OutcomeState>(state), header_->outcome.exit_code,
           TextOf(header_->outcome.message, kOutcomeMessageBytes)};
 }

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
@@ -23,6 +24,17 @@ class ProgressReader {
     std::string message;
   };
 
+  // An instruction in flight.
+  struct Activity {
+    int stream = 0;
+    std::string label;
+    double begin = 0;       // clock time
+    double slowest = 0;     // seconds of its slowest execution lately; 0: not executed yet
+    std::string group;      // that it communicates in; empty: it computes
+    bool pair = false;      // with one member of the group
+    uint64_t sequence = 0;  // collectives: counts the group's on this stream from 1
+  };
+
   // `descriptor` stays the caller's. Unavailable: not laid out yet; InvalidArgument: another
   // magic, version or size; Internal: system calls. A file that its writer shortens later ends a
   // reader with SIGBUS, which no writer of ours does after laying it out.
@@ -33,6 +45,16 @@ class ProgressReader {
 
   int64_t step() const { return header_->step.load(std::memory_order_relaxed); }
   uint64_t ticks() const { return header_->ticks.load(std::memory_order_relaxed); }
+  Phase phase() const;
+  double phase_begin() const;  // clock time
+  // A checkpoint is being written while steps up to this one run.
+  int64_t checkpoint_step() const {
+    return header_->checkpoint_step.load(std::memory_order_relaxed);
+  }
+  // What is in flight, by stream. What changes during the call may be left out.
+  std::vector<Activity> Activities() const;
+  // Collectives of the group that this rank has begun on the stream; 0 for what it does not know.
+  uint64_t Begun(const std::string& group, int stream) const;
   // The label of what the stream is at; empty when idle, "instruction 7" without a label.
   std::string Current(int stream) const;
   // The label of the instruction that began last; empty before the first.
@@ -45,7 +67,10 @@ class ProgressReader {
 
  private:
   ProgressReader(const std::byte* bytes, size_t size);
+  const ProgressInstruction* Instruction(uint64_t position) const;
   std::string Label(uint64_t position) const;
+  std::string GroupName(uint32_t group) const;
+  uint32_t group_count() const;
 
   const std::byte* const bytes_;
   const size_t size_;

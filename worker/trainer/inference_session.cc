@@ -56,6 +56,7 @@ absl::StatusOr<std::unique_ptr<InferenceSession>> InferenceSession::Open(const T
   StateSlots slots;
   slots.parameters = programs.slots.parameters;
   RETURN_IF_ERROR(LoadState(engine, slots, 0, *source));
+  context.progress->SetPhase(Phase::kEvaluating);
   v1::TrainerEvent running;
   session->rank_engine_->memory().Read(engine, running.mutable_running()->mutable_memory());
   context.control->Send(running);

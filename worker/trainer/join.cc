@@ -55,7 +55,8 @@ absl::Status WarmUp(collectives::Communicator& communicator) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<collectives::Communicator>> Join(Control& control, int rank,
+absl::StatusOr<std::unique_ptr<collectives::Communicator>> Join(Control& control,
+                                                                ProgressWriter& progress, int rank,
                                                                 int ranks, v1::Prepared prepared) {
   std::unique_ptr<collectives::UcxEndpoint> endpoint;
   if (ranks > 1) {
@@ -66,6 +67,7 @@ absl::StatusOr<std::unique_ptr<collectives::Communicator>> Join(Control& control
   *event.mutable_prepared() = std::move(prepared);
   control.Send(event);
   ASSIGN_OR_RETURN(const std::vector<std::string> addresses, WaitForStart(control, ranks));
+  progress.SetPhase(Phase::kConnecting);
   if (ranks == 1) return std::unique_ptr<collectives::Communicator>();
   ASSIGN_OR_RETURN(std::unique_ptr<collectives::Communicator> communicator,
                    collectives::UcxEndpoint::Connect(std::move(endpoint), rank, addresses));

@@ -7,6 +7,7 @@
 #include "absl/status/statusor.h"
 #include "collectives/communicator.h"
 #include "proto/strata/v1/trainer.pb.h"
+#include "worker/shared/progress_writer.h"
 #include "worker/trainer/control.h"
 
 namespace strata::worker {
@@ -14,7 +15,8 @@ namespace strata::worker {
 // Sends `prepared` with this rank's address, waits for the start, connects, and moves some bytes
 // over every connection, so that what the transport needs is there before memory is measured. Null
 // in a world of one. From here on the agent's end cancels the communicator.
-absl::StatusOr<std::unique_ptr<collectives::Communicator>> Join(Control& control, int rank,
+absl::StatusOr<std::unique_ptr<collectives::Communicator>> Join(Control& control,
+                                                                ProgressWriter& progress, int rank,
                                                                 int ranks, v1::Prepared prepared);
 
 }  // namespace strata::worker

@@ -23,10 +23,9 @@ bool IsOpen(int descriptor) { return fcntl(descriptor, F_GETFD) >= 0; }
 int Serve() {
   signal(SIGPIPE, SIG_IGN);
   for (const int descriptor : {kSocket, kProgressFile}) fcntl(descriptor, F_SETFD, FD_CLOEXEC);
-  strata::worker::CommitMailbox commits;
-  strata::worker::Control control(
-      kSocket, [&](const strata::v1::CommitCheckpoint& command) { commits.Deliver(command); });
-  return strata::worker::RunTask(control, commits, kProgressFile);
+  strata::worker::CheckpointMail mail;
+  strata::worker::Control control(kSocket, &mail);
+  return strata::worker::RunTask(control, mail, kProgressFile);
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 namespace strata::worker {
 
 static_assert(program::kStreamCount <= kProgressStreams);
+static_assert(program::kGroupCount <= kProgressGroups);
 
 FileProgressSink::FileProgressSink(const program::ProgramSet& set, ProgressWriter* writer)
     : writer_(writer) {
@@ -17,16 +18,26 @@ FileProgressSink::FileProgressSink(const program::ProgramSet& set, ProgressWrite
     for (const program::Instruction& instruction : program.instructions) {
       names.push_back(instruction.label);
     }
-    std::vector<int32_t>& instructions = instruction_of_.emplace_back();
+    std::vector<Action>& actions = actions_.emplace_back();
     for (const program::Action& action : program::Expand(set, program).actions) {
-      instructions.push_back(action.instruction);
+      Action& added = actions.emplace_back();
+      added.instruction = action.instruction;
+      if (!action.is_communication()) continue;
+      added.operation.group = static_cast<int>(action.communication.group);
+      added.operation.pair = action.mechanism != program::Mechanism::kCollective;
     }
   }
+  std::vector<std::string> groups;
+  for (int g = 0; g < program::kGroupCount; ++g) {
+    groups.push_back(program::Name(static_cast<program::Group>(g)));
+  }
+  writer_->SetGroups(groups);
   writer_->SetLabels(labels);
 }
 
 void FileProgressSink::Begin(program::Stream stream, int program, int action) {
-  writer_->Begin(static_cast<int>(stream), program, instruction_of_[program][action]);
+  const Action& at = actions_[program][action];
+  writer_->Begin(static_cast<int>(stream), program, at.instruction, at.operation);
 }
 
 void FileProgressSink::End(program::Stream stream, int, int) {

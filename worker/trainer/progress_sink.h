@@ -24,7 +24,11 @@ class FileProgressSink final : public ProgressSink {
 
  private:
   ProgressWriter* const writer_;
-  std::vector<std::vector<int32_t>> instruction_of_;  // [program][action]
+  struct Action {
+    int32_t instruction = 0;
+    ProgressOperation operation;
+  };
+  std::vector<std::vector<Action>> actions_;  // [program]
 };
 
 }  // namespace strata::worker

@@ -23,12 +23,15 @@ absl::StatusOr<std::unique_ptr<RankEngine>> RankEngine::Create(const TaskContext
   const program::Mesh mesh{programs.groups};
   std::unique_ptr<RankEngine> made(new RankEngine(context));
   made->sink_.emplace(programs, context.progress);
-  ASSIGN_OR_RETURN(made->communicator_, Join(*context.control, rank, context.task.ranks(),
-                                             DescribeRank(programs, context.build, mesh, rank)));
+  context.progress->SetPhase(Phase::kJoining);
+  ASSIGN_OR_RETURN(made->communicator_,
+                   Join(*context.control, *context.progress, rank, context.task.ranks(),
+                        DescribeRank(programs, context.build, mesh, rank)));
   if (made->communicator_ != nullptr) {
     ASSIGN_OR_RETURN(made->ring_, MakeRing(*context.progress));
     made->communicator_->SetRing(&*made->ring_);
   }
+  context.progress->SetPhase(Phase::kLoading);
   EngineOptions options;
   for (int g = 0; g < program::kGroupCount; ++g) {
     const program::Group group = static_cast<program::Group>(g);

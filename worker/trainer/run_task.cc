@@ -5,6 +5,7 @@
 
 #include "absl/status/statusor.h"
 #include "collectives/operation_ring.h"
+#include "common/clock.h"
 #include "common/status_macros.h"
 #include "kernels/isa.h"
 #include "worker/shared/progress_writer.h"
@@ -73,6 +74,7 @@ int ExitCodeOf(const absl::Status& status) {
     case absl::StatusCode::kNotFound:
     case absl::StatusCode::kPermissionDenied:
     case absl::StatusCode::kUnimplemented:
+    case absl::StatusCode::kDataLoss:  // a damaged checkpoint or weights file
       return 2;
     default:
       return 1;
@@ -101,20 +103,21 @@ OutcomeState StateOf(const v1::Ended& ended) {
     case v1::Finished::INTERRUPTED:
       return OutcomeState::kInterrupted;
     default:
-      return OutcomeState::kFailed;
+      return ended.echo() ? OutcomeState::kEcho : OutcomeState::kFailed;
   }
 }
 
 }  // namespace
 
-int RunTask(Control& control, CommitMailbox& commits, int progress_descriptor) {
+int RunTask(Control& control, CheckpointMail& mail, int progress_descriptor) {
+  const common::MonotonicClock clock;
   const ProgressSizes sizes{
       kLabelCapacity, static_cast<uint32_t>(collectives::OperationRing::RegionBytes(kRingRecords))};
   const absl::StatusOr<std::unique_ptr<ProgressWriter>> progress =
-      ProgressWriter::Create(progress_descriptor, sizes);
+      ProgressWriter::Create(progress_descriptor, sizes, &clock);
   TaskContext context;
   context.control = &control;
-  context.commits = &commits;
+  context.mail = &mail;
   absl::StatusOr<v1::Finished::Outcome> outcome = v1::Finished::FAILED;
   if (progress.ok()) {
     context.progress = progress->get();
@@ -125,6 +128,7 @@ int RunTask(Control& control, CommitMailbox& commits, int progress_descriptor) {
   v1::TrainerEvent last;
   *last.mutable_ended() = Describe(outcome, context.task.ranks());
   if (progress.ok()) {
+    (*progress)->SetPhase(Phase::kEnding);
     (*progress)->SetOutcome(StateOf(last.ended()), last.ended().exit_code(),
                             last.ended().message());
   }

@@ -2,14 +2,14 @@
 #ifndef STRATA_WORKER_TRAINER_RUN_TASK_H_
 #define STRATA_WORKER_TRAINER_RUN_TASK_H_
 
-#include "worker/trainer/commit_mailbox.h"
 #include "worker/trainer/control.h"
+#include "worker/trainer/mailbox.h"
 
 namespace strata::worker {
 
 // Takes the task from the control socket and does it. `progress_descriptor`: the progress file.
 // Returns the process's exit status: 0, or Ended::exit_code.
-int RunTask(Control& control, CommitMailbox& commits, int progress_descriptor);
+int RunTask(Control& control, CheckpointMail& mail, int progress_descriptor);
 
 }  // namespace strata::worker
 

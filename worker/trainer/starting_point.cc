@@ -1,6 +1,7 @@
 #include "worker/trainer/starting_point.h"
 
 #include <algorithm>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -10,12 +11,17 @@
 #include "checkpoint/committer.h"
 #include "checkpoint/layout.h"
 #include "checkpoint/reader.h"
+#include "common/digest.h"
 #include "common/status_macros.h"
+#include "worker/trainer/agent_commit_authority.h"
 #include "worker/trainer/inference_program.h"
 #include "worker/trainer/job_difference.h"
 
 namespace strata::worker {
 namespace {
+
+constexpr char kAdvice[] = "go on with --resume, or choose another directory";
+constexpr char kControlledAdvice[] = "choose another checkpoint.directory";
 
 void AddNotice(v1::JobPlan& plan, v1::Notice::Severity severity, const std::string& text) {
   v1::Notice* const notice = plan.add_notices();
@@ -23,13 +29,14 @@ void AddNotice(v1::JobPlan& plan, v1::Notice::Severity severity, const std::stri
   notice->set_text(text);
 }
 
-absl::Status RefuseExisting(const std::string& directory) {
+// `advice`: what the one who started the job can do.
+absl::Status RefuseExisting(const std::string& directory, const char* advice) {
   ASSIGN_OR_RETURN(const std::vector<checkpoint::CheckpointFolder> found,
                    checkpoint::ListCheckpoints(directory));
   if (found.empty()) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat(directory, ": holds checkpoints already (the newest of step ", found.back().step,
-                   ") — go on with --resume, or choose another directory"));
+  return absl::InvalidArgumentError(absl::StrCat(directory,
+                                                 ": holds checkpoints already (the newest of step ",
+                                                 found.back().step, ") — ", advice));
 }
 
 absl::Status CheckSameJob(const v1::JobSpec& job, const checkpoint::Checkpoint& found,
@@ -72,9 +79,44 @@ absl::Status UseNewest(const v1::TrainerTask& task, checkpoint::Committer& commi
   return absl::OkStatus();
 }
 
+// The controller has named epoch and checkpoint.
+absl::Status FindControlledStart(const v1::TrainerTask& task, v1::JobPlan& plan) {
+  const v1::Controlled& controlled = task.controlled();
+  const std::string& directory = task.job().checkpoint().directory();
+  RecordedAuthority authority(controlled);
+  checkpoint::Committer committer(directory, checkpoint::PosixFileSystem(), &authority);
+  if (const absl::Status status = committer.PrepareDirectory(); !status.ok()) {
+    return absl::InvalidArgumentError(std::string(status.message()));
+  }
+  plan.set_epoch(controlled.epoch());
+  if (controlled.recover()) {
+    RETURN_IF_ERROR(committer.Recover(plan.epoch()).status());
+    if (!controlled.has_checkpoint()) return RefuseExisting(directory, kControlledAdvice);
+  }
+  if (!controlled.has_checkpoint()) return absl::OkStatus();
+  const v1::RecordedCheckpoint& recorded = controlled.checkpoint();
+  plan.set_checkpoint_folder(
+      absl::StrCat(directory, "/", checkpoint::StepFolderName(recorded.step())));
+  plan.set_start_step(recorded.step());
+  if (!controlled.recover()) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const std::unique_ptr<checkpoint::Checkpoint> found,
+                   checkpoint::Checkpoint::OpenFolder(plan.checkpoint_folder(),
+                                                      checkpoint::Verification::kOnRead));
+  ASSIGN_OR_RETURN(const std::string text,
+                   checkpoint::PosixFileSystem()->ReadWhole(
+                       absl::StrCat(plan.checkpoint_folder(), "/", checkpoint::kManifestName),
+                       checkpoint::kLargestManifestBytes));
+  if (common::DigestOf(text) != recorded.manifest_digest()) {
+    return absl::DataLossError(
+        absl::StrCat(plan.checkpoint_folder(), ": not the manifest that the controller recorded"));
+  }
+  return CheckSameJob(task.job(), *found, plan);
+}
+
 }  // namespace
 
 absl::Status FindStartingPoint(const v1::TrainerTask& task, v1::JobPlan& plan) {
+  if (task.has_controlled()) return FindControlledStart(task, plan);
   const std::string& directory = task.job().checkpoint().directory();
   checkpoint::LocalCommitAuthority authority;
   checkpoint::Committer committer(directory, checkpoint::PosixFileSystem(), &authority);
@@ -83,9 +125,9 @@ absl::Status FindStartingPoint(const v1::TrainerTask& task, v1::JobPlan& plan) {
   }
   ASSIGN_OR_RETURN(const int64_t next_epoch, committer.NextEpoch());
   plan.set_epoch(task.resume() ? std::max(next_epoch, task.minimum_epoch()) : next_epoch);
-  if (!task.resume()) RETURN_IF_ERROR(RefuseExisting(directory));
+  if (!task.resume()) RETURN_IF_ERROR(RefuseExisting(directory, kAdvice));
   RETURN_IF_ERROR(committer.Recover(plan.epoch()).status());
-  return task.resume() ? UseNewest(task, committer, plan) : RefuseExisting(directory);
+  return task.resume() ? UseNewest(task, committer, plan) : RefuseExisting(directory, kAdvice);
 }
 
 }  // namespace strata::worker

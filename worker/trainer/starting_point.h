@@ -11,7 +11,8 @@ namespace strata::worker {
 // checkpoint, start step and notices of the plan. Damaged checkpoints newer than the one used are
 // named in notices and set aside. Errors: InvalidArgument: the directory cannot be used, holds
 // checkpoints of a job that is not to be resumed, or of a job that differs; DataLoss: only damaged
-// checkpoints, each named on a line of its own (nothing was changed).
+// checkpoints, each named on a line of its own (nothing was changed). Under a controller, which
+// names epoch and checkpoint, only what it recorded counts; DataLoss: that is not what is there.
 absl::Status FindStartingPoint(const v1::TrainerTask& task, v1::JobPlan& plan);
 
 }  // namespace strata::worker

@@ -7,8 +7,8 @@
 
 #include "proto/strata/v1/trainer.pb.h"
 #include "worker/shared/progress_writer.h"
-#include "worker/trainer/commit_mailbox.h"
 #include "worker/trainer/control.h"
+#include "worker/trainer/mailbox.h"
 
 namespace strata::worker {
 
@@ -19,7 +19,7 @@ struct TaskContext {
   v1::TrainerTask task;
   std::string build;
   Control* control = nullptr;
-  CommitMailbox* commits = nullptr;  // where the agent's word on checkpoints arrives
+  CheckpointMail* mail = nullptr;  // where the agent's word on checkpoints arrives
   ProgressWriter* progress = nullptr;
 };
 

@@ -11,6 +11,7 @@
 #include "common/clock.h"
 #include "common/status_macros.h"
 #include "kernels/isa.h"
+#include "worker/trainer/agent_commit_authority.h"
 #include "worker/trainer/checkpointing.h"
 #include "worker/trainer/commit_queue.h"
 #include "worker/trainer/inference_program.h"
@@ -46,9 +47,12 @@ StateSlots SlotsOf(const TrainingProgram& program, int rank) {
 class Commits {
  public:
   explicit Commits(const TaskContext& context)
-      : mailbox_(context.commits),
+      : mail_(context.mail),
+        agent_(context.control),
         committer_(context.task.job().checkpoint().directory(), checkpoint::PosixFileSystem(),
-                   &authority_),
+                   context.task.has_controlled()
+                       ? static_cast<checkpoint::CommitAuthority*>(&agent_)
+                       : &local_),
         queue_(
             [this](const checkpoint::CommitRequest& request) { return committer_.Commit(request); },
             [control = context.control](const v1::CheckpointCommitted& committed,
@@ -60,16 +64,27 @@ class Commits {
               control->Notice(v1::Notice::SEVERITY_WARNING,
                               absl::StrCat("old checkpoints: ", std::string(cleanup.message())));
             }) {
-    mailbox_->SetReceiver(
+    mail_->commits.SetReceiver(
         [this](const v1::CommitCheckpoint& command) { queue_.Complete(command); });
+    mail_->answers.SetReceiver(
+        [this](const v1::CheckpointAnswer& answer) { agent_.Answer(answer); });
   }
-  ~Commits() { mailbox_->SetReceiver(nullptr); }
+  ~Commits() {
+    mail_->commits.SetReceiver(nullptr);
+    mail_->answers.SetReceiver(nullptr);
+    agent_.Cancel();  // the queue ends what it has begun
+  }
 
   CommitQueue* queue() { return &queue_; }
+  void Cancel() {
+    queue_.Cancel();
+    agent_.Cancel();
+  }
 
  private:
-  CommitMailbox* const mailbox_;
-  checkpoint::LocalCommitAuthority authority_;
+  CheckpointMail* const mail_;
+  checkpoint::LocalCommitAuthority local_;
+  AgentCommitAuthority agent_;
   checkpoint::Committer committer_;
   CommitQueue queue_;
 };
@@ -98,7 +113,7 @@ class Training {
     // Whoever waits for commits is released with the engine.
     context_.control->SetCancel([this](const absl::Status& status) {
       engine().Cancel(status);
-      if (commits_.has_value()) commits_->queue()->Cancel();
+      if (commits_.has_value()) commits_->Cancel();
     });
     RETURN_IF_ERROR(LoadOrInitialise());
     context_.control->gate().SetStart(step_);
@@ -106,6 +121,7 @@ class Training {
     rank_engine_->memory().Read(engine(), running.mutable_running()->mutable_memory());
     context_.control->Send(running);
 
+    context_.progress->SetPhase(Phase::kTraining);
     const int64_t steps = job_.train().steps(), start = step_;
     bool interrupted = false;
     while (step_ < steps && !interrupted) {
@@ -116,6 +132,7 @@ class Training {
       }
     }
     if (step_ > start && checkpoints_->newest_step() != step_) RETURN_IF_ERROR(BeginCheckpoint());
+    context_.progress->SetPhase(Phase::kCommitting);
     RETURN_IF_ERROR(checkpoints_->Finish());
     RETURN_IF_ERROR(engine().Drain());
     return interrupted ? v1::Finished::INTERRUPTED : v1::Finished::SUCCEEDED;
@@ -177,8 +194,10 @@ class Training {
   }
 
   absl::Status Evaluate(v1::StepRecord& record) {
+    context_.progress->SetPhase(Phase::kEvaluating);
     host_.BeginEvaluation(step_, applied_);
     RETURN_IF_ERROR(engine().RunStep(evaluate_, applied_));
+    context_.progress->SetPhase(Phase::kTraining);
     record.set_validation_loss(Get(Scalar::kLoss));
     if (rank_ != 0) return absl::OkStatus();
     v1::TrainerEvent event;
@@ -204,7 +223,13 @@ class Training {
     info.isa = kernels::IsaName();
     info.device_kind = "cpu";
     info.job_spec = job_text_;
-    return checkpoints_->Begin(info, SnapshotItems(engine(), slots_, applied_));
+    // The next step waits for the disk where it changes what is being written.
+    context_.progress->SetCheckpointStep(step_ + 1);
+    context_.progress->SetPhase(Phase::kCommitting);
+    const absl::Status status =
+        checkpoints_->Begin(info, SnapshotItems(engine(), slots_, applied_));
+    context_.progress->SetPhase(Phase::kTraining);
+    return status;
   }
 
   const TaskContext& context_;

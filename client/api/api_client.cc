@@ -1,0 +1,226 @@
+#include "client/api/api_client.h"
+
+#include <grpcpp/grpcpp.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "client/api/errors.h"
+#include "client/api/grpc_stream.h"
+#include "common/clock.h"
+#include "common/status_macros.h"
+#include "proto/strata/v1/cluster.grpc.pb.h"
+#include "proto/strata/v1/jobs.grpc.pb.h"
+
+namespace strata::client {
+namespace {
+
+constexpr int kMostMessageBytes = 4 << 20;
+constexpr int kPageSize = 1000;
+constexpr double kLeastConnectSeconds = 10;
+constexpr int kMostPages = 10'000;  // a server that never ends its list is not followed forever
+
+std::shared_ptr<grpc::Channel> OpenChannel(const ServerAddress& address,
+                                           const ApiOptions& options) {
+  grpc::ChannelArguments arguments;
+  arguments.SetMaxReceiveMessageSize(kMostMessageBytes);
+  arguments.SetMaxSendMessageSize(kMostMessageBytes);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 10'000);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 5'000);
+  arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);  // any number: streams may be silent
+  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
+  // In spite of its name, a connection's time limit, handshake included: it may use what its call
+  // has. Pauses between refused ones have the limits above and below.
+  const double connect_seconds = std::max(options.deadline_seconds, kLeastConnectSeconds);
+  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, static_cast<int>(1e3 * connect_seconds));
+  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1'000);
+  arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);     // this file decides what is repeated
+  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);  // a controller is reached directly
+  return grpc::CreateCustomChannel(address.ToString(), grpc::InsecureChannelCredentials(),
+                                   arguments);
+}
+
+// gRPC puts its reasons one before the other; the last one is the operating system's.
+std::string LastReason(const std::string& message) {
+  const size_t colon = message.rfind(": ");
+  return colon == std::string::npos ? message : message.substr(colon + 2);
+}
+
+// Whether a connection was there or on its way, so that somebody listens: otherwise it was refused,
+// or the server itself said that it is unavailable.
+bool BrokeOnTheWay(const std::string& message) {
+  for (const char* sign : {"Timeout", "timed out", "timeout", "Socket closed", "reset by peer",
+                           "Broken pipe", "Connection closed", "FD Shutdown"}) {
+    if (absl::StrContains(message, sign)) return true;
+  }
+  return false;
+}
+
+class GrpcApiClient final : public ApiClient {
+ public:
+  GrpcApiClient(const ServerAddress& address, const ApiOptions& options)
+      : address_(address),
+        options_(options),
+        channel_(OpenChannel(address, options)),
+        jobs_(v1::JobService::NewStub(channel_)),
+        cluster_(v1::ClusterService::NewStub(channel_)) {}
+
+  const ServerAddress& address() const override { return address_; }
+
+  absl::StatusOr<v1::Job> CreateJob(const v1::CreateJobRequest& request) override {
+    return Call<v1::Job>(*jobs_, &v1::JobService::Stub::CreateJob, request);
+  }
+
+  absl::StatusOr<v1::Job> GetJob(const std::string& name) override {
+    v1::GetJobRequest request;
+    request.set_name(name);
+    return Call<v1::Job>(*jobs_, &v1::JobService::Stub::GetJob, request);
+  }
+
+  absl::StatusOr<std::vector<v1::Job>> ListJobs() override {
+    return ListAll<v1::Job, v1::ListJobsResponse>(
+        *jobs_, &v1::JobService::Stub::ListJobs, v1::ListJobsRequest(),
+        [](v1::ListJobsResponse& page) { return page.mutable_jobs(); });
+  }
+
+  absl::StatusOr<v1::Job> CancelJob(const std::string& name) override {
+    v1::CancelJobRequest request;
+    request.set_name(name);
+    return Call<v1::Job>(*jobs_, &v1::JobService::Stub::CancelJob, request);
+  }
+
+  absl::StatusOr<std::vector<std::string>> ExplainJob(const std::string& name) override {
+    v1::ExplainJobRequest request;
+    request.set_name(name);
+    ASSIGN_OR_RETURN(
+        const v1::ExplainJobResponse answer,
+        Call<v1::ExplainJobResponse>(*jobs_, &v1::JobService::Stub::ExplainJob, request));
+    return std::vector<std::string>(answer.lines().begin(), answer.lines().end());
+  }
+
+  absl::StatusOr<v1::Node> GetNode(const std::string& name) override {
+    v1::GetNodeRequest request;
+    request.set_name(name);
+    return Call<v1::Node>(*cluster_, &v1::ClusterService::Stub::GetNode, request);
+  }
+
+  absl::StatusOr<std::vector<v1::Node>> ListNodes() override {
+    return ListAll<v1::Node, v1::ListNodesResponse>(
+        *cluster_, &v1::ClusterService::Stub::ListNodes, v1::ListNodesRequest(),
+        [](v1::ListNodesResponse& page) { return page.mutable_nodes(); });
+  }
+
+  absl::StatusOr<v1::Cluster> GetCluster() override {
+    return Call<v1::Cluster>(*cluster_, &v1::ClusterService::Stub::GetCluster,
+                             v1::GetClusterRequest());
+  }
+
+  std::unique_ptr<Stream<v1::JobProgress>> StreamProgress(const std::string& name,
+                                                          int64_t after_step) override {
+    v1::StreamProgressRequest request;
+    request.set_name(name);
+    request.set_after_step(after_step);
+    return Open<v1::JobProgress>([&](grpc::ClientContext* context, grpc::CompletionQueue* queue) {
+      return jobs_->PrepareAsyncStreamProgress(context, request, queue);
+    });
+  }
+
+  std::unique_ptr<Stream<v1::LogLine>> StreamLogs(const std::string& name, int32_t rank,
+                                                  bool follow) override {
+    v1::StreamLogsRequest request;
+    request.set_name(name);
+    request.set_rank(rank);
+    request.set_follow(follow);
+    return Open<v1::LogLine>([&](grpc::ClientContext* context, grpc::CompletionQueue* queue) {
+      return jobs_->PrepareAsyncStreamLogs(context, request, queue);
+    });
+  }
+
+ private:
+  template <typename Message>
+  std::unique_ptr<Stream<Message>> Open(const typename GrpcStream<Message>::Prepare& prepare) {
+    return std::make_unique<GrpcStream<Message>>(
+        prepare, [this](const grpc::Status& status) { return Translate(status); });
+  }
+
+  // All calls may be repeated: they read, or are idempotent by name or request_id.
+  template <typename Response, typename Stub, typename Request>
+  absl::StatusOr<Response> Call(Stub& stub,
+                                grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&,
+                                                             Response*),
+                                const Request& request) {
+    constexpr double kFirstPause = 0.1;
+    constexpr double kLongestPause = 1;
+    const gpr_timespec deadline = SecondsFromNow(options_.deadline_seconds);
+    const double end = clock_.Now() + options_.deadline_seconds;
+    double give_up = end;
+    bool was_refused = false;
+    for (double pause = kFirstPause;; pause = std::min(2 * pause, kLongestPause)) {
+      grpc::ClientContext context;
+      context.set_deadline(deadline);
+      Response response;
+      const grpc::Status status = (stub.*method)(&context, request, &response);
+      if (status.ok()) return response;
+      if (status.error_code() != grpc::StatusCode::UNAVAILABLE) return Translate(status);
+      const double now = clock_.Now();
+      const bool refused = !BrokeOnTheWay(status.error_message());
+      if (refused && !was_refused) give_up = std::min(end, now + options_.patience_seconds);
+      if (!refused) give_up = end;
+      was_refused = refused;
+      if (now + pause >= give_up) return Translate(status);
+      std::this_thread::sleep_for(std::chrono::duration<double>(pause));
+    }
+  }
+
+  template <typename Item, typename Response, typename Stub, typename Request, typename Items>
+  absl::StatusOr<std::vector<Item>> ListAll(Stub& stub,
+                                            grpc::Status (Stub::*method)(grpc::ClientContext*,
+                                                                         const Request&, Response*),
+                                            Request request, const Items& items) {
+    std::vector<Item> all;
+    request.set_page_size(kPageSize);
+    for (int pages = 0; pages < kMostPages; ++pages) {
+      ASSIGN_OR_RETURN(Response page, Call<Response>(stub, method, request));
+      for (Item& item : *items(page)) all.push_back(std::move(item));
+      if (page.next_page_token().empty()) return all;
+      request.set_page_token(page.next_page_token());
+    }
+    return absl::InternalError(absl::StrCat(address_.ToString(), ": the list does not end"));
+  }
+
+  absl::Status Translate(const grpc::Status& status) const {
+    const auto code = static_cast<absl::StatusCode>(status.error_code());
+    std::string message = status.error_message();
+    if (code == absl::StatusCode::kUnavailable) {
+      message = absl::StrCat(address_.ToString(), " does not answer (", LastReason(message),
+                             ") — is the cluster up? (strata up)");
+    } else if (code == absl::StatusCode::kDeadlineExceeded) {
+      message = absl::StrCat(address_.ToString(), " did not answer in time (", message, ")");
+    } else if (code == absl::StatusCode::kUnimplemented) {
+      message = absl::StrCat(address_.ToString(), " does not know this call (",
+                             message.empty() ? "unimplemented" : message,
+                             ") — is it a Strata controller of this version?");
+    }
+    return WithDetails(code, message, status.error_details());
+  }
+
+  ServerAddress address_;
+  ApiOptions options_;
+  common::MonotonicClock clock_;
+  std::shared_ptr<grpc::Channel> channel_;
+  std::unique_ptr<v1::JobService::Stub> jobs_;
+  std::unique_ptr<v1::ClusterService::Stub> cluster_;
+};
+
+}  // namespace
+
+std::unique_ptr<ApiClient> MakeApiClient(const ServerAddress& address, const ApiOptions& options) {
+  return std::make_unique<GrpcApiClient>(address, options);
+}
+
+}  // namespace strata::client

@@ -1,0 +1,75 @@
+// The controller's services as plain calls. Every call has a deadline; messages are at most 4 MiB;
+// connections that die without a word are noticed by keepalive (a ping after 10 s of silence, 5 s
+// for the answer). Calls that change nothing, or nothing twice, are tried again while the
+// controller cannot be reached: briefly where a connection is refused, up to the deadline where it
+// is slow or breaks, which a busy machine's connections do.
+//
+// Failures are statuses of the call's code with its details (api/errors.h). Unavailable and
+// DeadlineExceeded name the address. Names of resources are those of the API: jobs/NAME.
+#ifndef STRATA_CLIENT_API_API_CLIENT_H_
+#define STRATA_CLIENT_API_API_CLIENT_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "client/server_address.h"
+#include "proto/strata/v1/cluster.pb.h"
+#include "proto/strata/v1/jobs.pb.h"
+
+namespace strata::client {
+
+// What a server sends over time. Destroying it ends the call.
+template <typename Message>
+class Stream {
+ public:
+  enum class Event {
+    kMessage,  // `message` is the next one
+    kIdle,     // nothing came within the time
+    kEnd,      // nothing more will come: see status()
+  };
+  virtual ~Stream() = default;
+  // Waits at most `seconds` (signals do not cut that short: keep it small where they matter).
+  virtual Event Next(double seconds, Message* message) = 0;
+  // After kEnd.
+  virtual const absl::Status& status() const = 0;
+};
+
+struct ApiOptions {
+  double deadline_seconds = 10;   // of each call, repetitions included
+  double patience_seconds = 1.5;  // a controller that refuses is asked again this long
+};
+
+// Calls may come from any thread; a stream belongs to one.
+class ApiClient {
+ public:
+  virtual ~ApiClient() = default;
+
+  virtual const ServerAddress& address() const = 0;
+
+  // `request` needs a request_id: then the call can be repeated.
+  virtual absl::StatusOr<v1::Job> CreateJob(const v1::CreateJobRequest& request) = 0;
+  virtual absl::StatusOr<v1::Job> GetJob(const std::string& name) = 0;
+  virtual absl::StatusOr<std::vector<v1::Job>> ListJobs() = 0;  // all pages
+  virtual absl::StatusOr<v1::Job> CancelJob(const std::string& name) = 0;
+  virtual absl::StatusOr<std::vector<std::string>> ExplainJob(const std::string& name) = 0;
+  virtual absl::StatusOr<v1::Node> GetNode(const std::string& name) = 0;
+  virtual absl::StatusOr<std::vector<v1::Node>> ListNodes() = 0;  // all pages
+  virtual absl::StatusOr<v1::Cluster> GetCluster() = 0;
+
+  // Streams have no deadline: they live as long as what they tell about.
+  virtual std::unique_ptr<Stream<v1::JobProgress>> StreamProgress(const std::string& name,
+                                                                  int64_t after_step) = 0;
+  // rank -1: all.
+  virtual std::unique_ptr<Stream<v1::LogLine>> StreamLogs(const std::string& name, int32_t rank,
+                                                          bool follow) = 0;
+};
+
+// Connects with the first call, not here.
+std::unique_ptr<ApiClient> MakeApiClient(const ServerAddress& address, const ApiOptions& options);
+
+}  // namespace strata::client
+
+#endif  // STRATA_CLIENT_API_API_CLIENT_H_

@@ -1,0 +1,217 @@
+#include "client/api/fake_server.h"
+
+#include <grpcpp/grpcpp.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "common/check.h"
+#include "proto/strata/v1/cluster.grpc.pb.h"
+#include "proto/strata/v1/jobs.grpc.pb.h"
+
+namespace strata::client {
+namespace {
+
+grpc::Status ToGrpc(const FakeAnswer& answer) {
+  return grpc::Status(static_cast<grpc::StatusCode>(answer.code), answer.message, answer.details);
+}
+
+grpc::Status Unknown(const std::string& name) {
+  return grpc::Status(grpc::StatusCode::NOT_FOUND, absl::StrCat(name, " not found"));
+}
+
+}  // namespace
+
+class FakeServer::Services final : public v1::JobService::Service,
+                                   public v1::ClusterService::Service {
+ public:
+  explicit Services(FakeServer& script) : script_(script) {}
+
+  void Start() {
+    grpc::ServerBuilder builder;
+    builder.AddListeningPort(absl::StrCat("127.0.0.1:", port_), grpc::InsecureServerCredentials(),
+                             &port_);
+    builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+    builder.RegisterService(static_cast<v1::JobService::Service*>(this));
+    builder.RegisterService(static_cast<v1::ClusterService::Service*>(this));
+    server_ = builder.BuildAndStart();
+    STRATA_CHECK(server_ != nullptr);
+  }
+
+  void Stop() {
+    server_->Shutdown(gpr_now(GPR_CLOCK_MONOTONIC));
+    server_->Wait();
+    server_.reset();
+  }
+
+  int port() const { return port_; }
+
+  grpc::Status CreateJob(grpc::ServerContext* context, const v1::CreateJobRequest* request,
+                         v1::Job* response) override {
+    if (const auto refused = Before(context, "CreateJob"); !refused.ok()) return refused;
+    if (script_.create) return ToGrpc(script_.create(*request, response));
+    *response = request->job();
+    response->set_state(v1::QUEUED);
+    if (!request->validate_only()) Put(*response);
+    return grpc::Status::OK;
+  }
+
+  grpc::Status GetJob(grpc::ServerContext* context, const v1::GetJobRequest* request,
+                      v1::Job* response) override {
+    if (const auto refused = Before(context, "GetJob"); !refused.ok()) return refused;
+    return Find(request->name(), response);
+  }
+
+  grpc::Status CancelJob(grpc::ServerContext* context, const v1::CancelJobRequest* request,
+                         v1::Job* response) override {
+    if (const auto refused = Before(context, "CancelJob"); !refused.ok()) return refused;
+    return Find(request->name(), response);
+  }
+
+  grpc::Status ExplainJob(grpc::ServerContext* context, const v1::ExplainJobRequest* request,
+                          v1::ExplainJobResponse* response) override {
+    if (const auto refused = Before(context, "ExplainJob"); !refused.ok()) return refused;
+    response->add_lines("it waits for 2 devices");
+    response->add_lines("1 is free");
+    v1::Job job;
+    return Find(request->name(), &job);
+  }
+
+  grpc::Status ListJobs(grpc::ServerContext* context, const v1::ListJobsRequest* request,
+                        v1::ListJobsResponse* response) override {
+    if (const auto refused = Before(context, "ListJobs"); !refused.ok()) return refused;
+    return List(jobs_, request->page_token(), response,
+                [&](const v1::Job& job) { *response->add_jobs() = job; });
+  }
+
+  grpc::Status GetNode(grpc::ServerContext* context, const v1::GetNodeRequest* request,
+                       v1::Node* response) override {
+    if (const auto refused = Before(context, "GetNode"); !refused.ok()) return refused;
+    const std::lock_guard<std::mutex> lock(mutex_);
+    const auto found = nodes_.find(request->name());
+    if (found == nodes_.end()) return Unknown(request->name());
+    *response = found->second;
+    return grpc::Status::OK;
+  }
+
+  grpc::Status ListNodes(grpc::ServerContext* context, const v1::ListNodesRequest* request,
+                         v1::ListNodesResponse* response) override {
+    if (const auto refused = Before(context, "ListNodes"); !refused.ok()) return refused;
+    return List(nodes_, request->page_token(), response,
+                [&](const v1::Node& node) { *response->add_nodes() = node; });
+  }
+
+  grpc::Status GetCluster(grpc::ServerContext* context, const v1::GetClusterRequest*,
+                          v1::Cluster* response) override {
+    if (const auto refused = Before(context, "GetCluster"); !refused.ok()) return refused;
+    response->set_version("fake");
+    return grpc::Status::OK;
+  }
+
+  grpc::Status StreamProgress(grpc::ServerContext* context,
+                              const v1::StreamProgressRequest* request,
+                              grpc::ServerWriter<v1::JobProgress>* writer) override {
+    if (const auto refused = Before(context, "StreamProgress"); !refused.ok()) return refused;
+    return ToGrpc(script_.progress(
+        *request, [&](const v1::JobProgress& p) { return Send(context, writer, p); }));
+  }
+
+  grpc::Status StreamLogs(grpc::ServerContext* context, const v1::StreamLogsRequest* request,
+                          grpc::ServerWriter<v1::LogLine>* writer) override {
+    if (const auto refused = Before(context, "StreamLogs"); !refused.ok()) return refused;
+    v1::Job job;
+    if (const auto found = Find(request->name(), &job); !found.ok()) return found;
+    return ToGrpc(
+        script_.logs(*request, [&](const v1::LogLine& l) { return Send(context, writer, l); }));
+  }
+
+  void Put(const v1::Job& job) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    jobs_[job.name()] = job;
+    jobs_[job.name()].set_resource_version(++version_);
+  }
+
+  void Put(const v1::Node& node) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    nodes_[node.name()] = node;
+  }
+
+  int calls(const std::string& method) const {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    const auto found = calls_.find(method);
+    return found == calls_.end() ? 0 : found->second;
+  }
+
+ private:
+  template <typename Message>
+  static bool Send(grpc::ServerContext* context, grpc::ServerWriter<Message>* writer,
+                   const Message& message) {
+    return !context->IsCancelled() && writer->Write(message);
+  }
+
+  grpc::Status Before(grpc::ServerContext* context, const std::string& method) {
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      ++calls_[method];
+    }
+    if (!script_.before) return grpc::Status::OK;
+    const gpr_timespec deadline = context->raw_deadline();
+    const bool endless = gpr_time_cmp(deadline, gpr_inf_future(deadline.clock_type)) == 0;
+    const gpr_timespec left = gpr_time_sub(deadline, gpr_now(deadline.clock_type));
+    const double seconds = endless ? std::numeric_limits<double>::infinity()
+                                   : static_cast<double>(gpr_time_to_millis(left)) / 1e3;
+    return ToGrpc(script_.before(method, seconds));
+  }
+
+  grpc::Status Find(const std::string& name, v1::Job* job) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    const auto found = jobs_.find(name);
+    if (found == jobs_.end()) return Unknown(name);
+    *job = found->second;
+    return grpc::Status::OK;
+  }
+
+  // page_size items from the token on, which is an index.
+  template <typename Item, typename Response, typename Add>
+  grpc::Status List(const std::map<std::string, Item>& items, const std::string& token,
+                    Response* response, const Add& add) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    int from = 0;
+    if (!token.empty() && !absl::SimpleAtoi(token, &from)) {
+      return grpc::Status(grpc::StatusCode::INVALID_ARGUMENT, "page_token");
+    }
+    int index = 0;
+    for (const auto& [name, item] : items) {
+      if (index >= from && index < from + script_.page_size) add(item);
+      ++index;
+    }
+    if (from + script_.page_size < index) {
+      response->set_next_page_token(absl::StrCat(from + script_.page_size));
+    }
+    return grpc::Status::OK;
+  }
+
+  FakeServer& script_;
+  int port_ = 0;
+  std::unique_ptr<grpc::Server> server_;
+  mutable std::mutex mutex_;
+  std::map<std::string, v1::Job> jobs_;
+  std::map<std::string, v1::Node> nodes_;
+  std::map<std::string, int> calls_;
+  int64_t version_ = 0;
+};
+
+FakeServer::FakeServer() : services_(std::make_unique<Services>(*this)) { Start(); }
+FakeServer::~FakeServer() { Stop(); }
+ServerAddress FakeServer::address() const {
+  return {"127.0.0.1", static_cast<uint16_t>(services_->port())};
+}
+void FakeServer::Stop() { services_->Stop(); }
+void FakeServer::Start() { services_->Start(); }
+void FakeServer::Put(const v1::Job& job) { services_->Put(job); }
+void FakeServer::Put(const v1::Node& node) { services_->Put(node); }
+int FakeServer::calls(const std::string& method) const { return services_->calls(method); }
+
+}  // namespace strata::client

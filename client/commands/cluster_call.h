@@ -1,0 +1,43 @@
+// What the commands that speak to a controller share.
+#ifndef STRATA_CLIENT_COMMANDS_CLUSTER_CALL_H_
+#define STRATA_CLIENT_COMMANDS_CLUSTER_CALL_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "client/api/api_client.h"
+#include "client/command_line/command.h"
+
+namespace strata::client {
+
+// The controller that --server, STRATA_SERVER or the last `strata up` names. Prints what is wrong
+// and returns null with its exit code in `code` otherwise.
+std::unique_ptr<ApiClient> Reach(const Arguments& arguments, Terminal& terminal, int& code);
+
+// Prints why a call failed and returns the exit code.
+int FailCall(const absl::Status& status, Terminal& terminal);
+// The same; a job or node that does not exist is named as the user typed it. `kind`: "job", "node".
+int FailCallAbout(absl::string_view kind, absl::string_view name, const absl::Status& status,
+                  Terminal& terminal);
+
+// "faulty" and "jobs/faulty" are both jobs/faulty.
+std::string JobResource(absl::string_view typed);
+std::string NodeResource(absl::string_view typed);
+
+// The pieces of the table of commands.
+Command ClusterCommand(std::string name, std::string usage, std::string summary,
+                       std::vector<std::string> arguments, size_t most_arguments,
+                       std::vector<Flag> flags, int (*run)(const Arguments&, Terminal&));
+
+Command SubmitCommand();
+std::vector<Command> QueryCommands();         // get, describe, explain, cancel
+std::vector<Command> FollowCommands();        // watch, logs, wait
+std::vector<Command> LocalClusterCommands();  // up, down
+
+}  // namespace strata::client
+
+#endif  // STRATA_CLIENT_COMMANDS_CLUSTER_CALL_H_

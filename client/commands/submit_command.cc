@@ -1,0 +1,123 @@
+#include <sys/random.h>
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "client/api/errors.h"
+#include "client/commands/attach.h"
+#include "client/commands/cluster_call.h"
+#include "client/commands/registry.h"
+#include "client/exit_codes.h"
+#include "client/job_loading.h"
+#include "client/machine.h"
+#include "client/server_address.h"
+#include "client/views/job_view.h"
+#include "common/status_macros.h"
+
+namespace strata::client {
+namespace {
+
+// For calls that may have to be repeated: the same job again, never a second one.
+absl::StatusOr<std::string> DrawRequestId() {
+  uint64_t words[2];
+  if (getrandom(words, sizeof(words), 0) != sizeof(words)) {
+    return absl::InternalError("cannot draw a request id — give one with --request-id");
+  }
+  return absl::StrCat(absl::Hex(words[0], absl::kZeroPad16), absl::Hex(words[1], absl::kZeroPad16));
+}
+
+absl::StatusOr<v1::CreateJobRequest> MakeRequest(const Arguments& arguments,
+                                                 const LoadedJob& loaded) {
+  v1::CreateJobRequest request;
+  v1::Job& job = *request.mutable_job();
+  job.set_name(JobResource(loaded.file.job.name()));
+  *job.mutable_spec() = loaded.file.job;
+  const std::string directory = arguments.Text("--dir");
+  if (!directory.empty()) job.set_directory(Absolute(directory));
+  request.set_validate_only(arguments.Has("--validate-only"));
+  request.set_request_id(arguments.Text("--request-id"));
+  if (request.request_id().empty()) {
+    ASSIGN_OR_RETURN(*request.mutable_request_id(), DrawRequestId());
+  }
+  return request;
+}
+
+bool IsLoopback(const absl::StatusOr<ServerAddress>& address) {
+  return address.ok() && (address->host == "localhost" || address->host == "::1" ||
+                          address->host.substr(0, 4) == "127.");
+}
+
+// --validate-only where no cluster is known: what this machine can tell.
+int ValidatedHere(const LoadedJob& job, const std::string& output, Terminal& terminal) {
+  if (output == "yaml") terminal.Out(spec::WriteJob(job.file.job));
+  terminal.Say(absl::StrCat(job.path, ": no problem found"));
+  return kExitDone;
+}
+
+int Submitted(const v1::Job& job, const std::string& output, Terminal& terminal) {
+  const std::string name = PlainName(job.name());
+  if (output == "json" || output == "yaml") terminal.Out(ToText(ToJsonWithSpec(job), output));
+  if (output == "name") terminal.Out(name + "\n");
+  terminal.Say(absl::StrCat("job ", name, " submitted: ", v1::JobState_Name(job.state()),
+                            job.reason().empty() ? "" : ", ", job.reason()));
+  terminal.Say(absl::StrCat("next: strata watch ", name, ", strata describe job ", name));
+  return kExitDone;
+}
+
+int Submit(const Arguments& arguments, Terminal& terminal) {
+  const absl::StatusOr<ServerAddress> address = ResolveServer(arguments.Text("--server"));
+  spec::ReadOptions options;
+  options.settings = arguments.All("--set");
+  // A cluster's memory is the controller's to judge, unless the cluster is this machine.
+  const int64_t memory = IsLoopback(address) || !address.ok() ? UsableMemory() : 0;
+  const absl::StatusOr<LoadedJob> loaded = LoadJob(arguments.positional()[0], options, memory);
+  if (!loaded.ok()) return Fail(loaded.status(), terminal);
+  const bool only_validate = arguments.Has("--validate-only");
+  const std::string output = arguments.Text("--output", "table");
+  if (!address.ok() && only_validate && absl::IsUnavailable(address.status())) {
+    return ValidatedHere(*loaded, output, terminal);
+  }
+  if (!address.ok()) return Fail(address.status(), terminal);
+  const absl::StatusOr<v1::CreateJobRequest> request = MakeRequest(arguments, *loaded);
+  if (!request.ok()) return Fail(request.status(), terminal);
+  const auto client = MakeApiClient(*address, ApiOptions());
+  const absl::StatusOr<v1::Job> job = client->CreateJob(*request);
+  if (ReasonOf(job.status()) == "NAME_TAKEN") {
+    return FailCall(absl::AlreadyExistsError(absl::StrCat(
+                        absl::string_view(job.status().message()),
+                        " — for example with --set name=", loaded->file.job.name(), "-2")),
+                    terminal);
+  }
+  if (!job.ok()) {
+    return FailCall(AtPositions(job.status(), loaded->path, loaded->file.positions), terminal);
+  }
+  if (only_validate) return ValidatedHere(*loaded, output, terminal);
+  if (!arguments.Has("--attach")) return Submitted(*job, output, terminal);
+  terminal.Say(
+      absl::StrCat("job ", PlainName(job->name()), " submitted; Ctrl-C detaches, the job goes on"));
+  AttachOptions attach;
+  attach.outcome = output;
+  return Attach(*client, *job, attach, terminal);
+}
+
+}  // namespace
+
+Command SubmitCommand() {
+  constexpr auto kText = Flag::Kind::kText;
+  constexpr auto kSwitch = Flag::Kind::kSwitch;
+  Flag set = {"--set", kText, "PATH=VALUE", "change a key of the file; may be repeated"};
+  set.repeated = true;
+  return ClusterCommand(
+      "submit", "JOB.yaml [--attach] [--validate-only] [--request-id ID] [--set PATH=VALUE]",
+      "Hand a job to the cluster", {"JOB.yaml"}, 1,
+      {{"--attach", kSwitch, "", "follow it and return its outcome"},
+       {"--validate-only", kSwitch, "", "only check it; with -o yaml, print it completed"},
+       {"--request-id", kText, "ID", "submitting again with the same one changes nothing"},
+       {"--dir", kText, "D", "the job's directory, on all its nodes (default: the cluster's)"},
+       set},
+      Submit);
+}
+
+}  // namespace strata::client

@@ -1,0 +1,228 @@
+#include "client/views/job_view.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "client/terminal/table.h"
+#include "common/units.h"
+#include "spec/job_file.h"
+#include "spec/scalars.h"
+#include "spec/yaml_tree.h"
+
+namespace strata::client {
+namespace {
+
+using google::protobuf::Timestamp;
+
+constexpr size_t kMostReason = 60;  // characters of a reason in a table
+
+double SecondsOf(const Timestamp& time) {
+  return static_cast<double>(time.seconds()) + 1e-9 * time.nanos();
+}
+
+std::string Ago(bool known, const Timestamp& time, double wall_seconds) {
+  return known ? AgeText(wall_seconds - SecondsOf(time)) : "-";
+}
+
+std::string Shortened(const std::string& text) {
+  const std::string line = text.substr(0, text.find('\n'));
+  if (line.size() <= kMostReason) return line;
+  size_t cut = kMostReason - 3;
+  while (cut > 0 && (static_cast<unsigned char>(line[cut]) & 0xc0) == 0x80) --cut;  // of UTF-8
+  return line.substr(0, cut) + "...";
+}
+
+Json Events(const v1::Job& job) {
+  Json events = Json::array();
+  for (const v1::JobEvent& event : job.events()) {
+    events.push_back({{"time", TimeText(event.time())},
+                      {"epoch", event.epoch()},
+                      {"step", event.step()},
+                      {"cause", event.cause()},
+                      {"reason", event.reason()},
+                      {"lost_steps", event.lost_steps()}});
+  }
+  return events;
+}
+
+Json Memory(const v1::Job& job) {
+  Json tiers = Json::object();
+  for (const v1::TierMemory& tier : job.predicted_memory()) {
+    tiers[tier.tier()] = {{"predicted_bytes", tier.predicted_bytes()}};
+  }
+  return tiers;
+}
+
+// What spec::WriteJob wrote, as JSON.
+Json ToJson(const spec::YamlNode& node) {
+  switch (node.kind) {
+    case spec::YamlNode::Kind::kNull:
+      return nullptr;
+    case spec::YamlNode::Kind::kSequence: {
+      Json list = Json::array();
+      for (const auto& child : node.children) list.push_back(ToJson(*child.node));
+      return list;
+    }
+    case spec::YamlNode::Kind::kMapping: {
+      Json object = Json::object();
+      for (const auto& child : node.children) object[child.key] = ToJson(*child.node);
+      return object;
+    }
+    case spec::YamlNode::Kind::kScalar:
+      break;
+  }
+  if (node.quoted) return node.text;
+  if (const auto count = spec::ParseCount(node.text); count.ok()) return *count;
+  if (const auto number = spec::ParseNumber(node.text); number.ok()) return *number;
+  if (const auto flag = spec::ParseFlag(node.text); flag.ok()) return *flag;
+  return node.text;
+}
+
+std::string StepText(const v1::Job& job) {
+  return job.target_step() > 0 ? absl::StrCat(job.step(), "/", job.target_step())
+                               : absl::StrCat(job.step());
+}
+
+class Description {
+ public:
+  void Add(absl::string_view label, absl::string_view value) {
+    if (!value.empty()) {
+      absl::StrAppendFormat(&text_, "%-14s %s\n", absl::StrCat(label, ":"), value);
+    }
+  }
+  std::string Take() { return std::move(text_); }
+
+ private:
+  std::string text_;
+};
+
+}  // namespace
+
+std::string PlainName(absl::string_view name) {
+  const size_t slash = name.rfind('/');
+  return std::string(slash == absl::string_view::npos ? name : name.substr(slash + 1));
+}
+
+bool IsTerminal(v1::JobState state) {
+  return state == v1::SUCCEEDED || state == v1::FAILED || state == v1::CANCELLED;
+}
+
+std::string PlacementText(const v1::Job& job) {
+  std::vector<std::pair<std::string, std::vector<int>>> nodes;
+  for (const v1::RankPlace& place : job.placement()) {
+    const std::string node = PlainName(place.node());
+    auto at = std::find_if(nodes.begin(), nodes.end(), [&](auto& n) { return n.first == node; });
+    if (at == nodes.end()) at = nodes.insert(at, {node, {}});
+    at->second.push_back(place.rank());
+  }
+  std::vector<std::string> parts;
+  for (auto& [node, ranks] : nodes) {
+    std::sort(ranks.begin(), ranks.end());
+    const bool whole = ranks.back() - ranks.front() + 1 == static_cast<int>(ranks.size());
+    const std::string list = ranks.size() == 1 ? absl::StrCat("rank ", ranks[0])
+                             : whole ? absl::StrCat("ranks ", ranks.front(), "-", ranks.back())
+                                     : absl::StrCat("ranks ", absl::StrJoin(ranks, ","));
+    parts.push_back(absl::StrCat(node, " (", list, ")"));
+  }
+  return absl::StrJoin(parts, ", ");
+}
+
+Json ToJson(const v1::Job& job) {
+  Json ranks = Json::array();
+  for (const v1::RankPlace& place : job.placement()) {
+    ranks.push_back(
+        {{"rank", place.rank()}, {"node", PlainName(place.node())}, {"device", place.device()}});
+  }
+  Json json = {{"name", PlainName(job.name())},
+               {"state", v1::JobState_Name(job.state())},
+               {"epoch", job.epoch()},
+               {"step", job.step()},
+               {"target_step", job.target_step()},
+               {"checkpoint_step", job.checkpoint().step()},
+               {"checkpoint", job.checkpoint().path()},
+               {"directory", job.directory()},
+               {"reason", job.reason()},
+               {"ranks", ranks},
+               {"parameters", job.parameters()},
+               {"predicted_memory", Memory(job)},
+               {"restarts_without_progress", job.restarts_without_progress()},
+               {"cancel_requested", job.cancel_requested()},
+               {"resource_version", job.resource_version()}};
+  if (job.has_create_time()) json["create_time"] = TimeText(job.create_time());
+  if (job.has_start_time()) json["start_time"] = TimeText(job.start_time());
+  if (job.has_end_time()) json["end_time"] = TimeText(job.end_time());
+  json["events"] = Events(job);
+  return json;
+}
+
+Json ToJsonWithSpec(const v1::Job& job) {
+  Json json = ToJson(job);
+  spec::Problems problems("spec");
+  const auto tree = spec::ParseYaml(spec::WriteJob(job.spec()), problems);
+  if (tree != nullptr && problems.empty()) json["spec"] = ToJson(*tree);
+  return json;
+}
+
+std::string JobTable(const std::vector<v1::Job>& jobs, double wall_seconds) {
+  std::vector<std::vector<std::string>> rows;
+  for (const v1::Job& job : jobs) {
+    rows.push_back({PlainName(job.name()), v1::JobState_Name(job.state()), StepText(job),
+                    job.has_checkpoint() ? absl::StrCat(job.checkpoint().step()) : "-",
+                    absl::StrCat(job.epoch()), absl::StrCat(job.spec().resources().ranks()),
+                    Ago(job.has_create_time(), job.create_time(), wall_seconds),
+                    Shortened(job.reason())});
+  }
+  return FormatTable({"NAME", "STATE", "STEP", "CHECKPOINT", "EPOCH", "RANKS", "AGE", "REASON"},
+                     rows);
+}
+
+std::string DescribeJob(const v1::Job& job, double wall_seconds) {
+  Description text;
+  text.Add("Name", PlainName(job.name()));
+  text.Add("State", v1::JobState_Name(job.state()));
+  text.Add("Reason", job.reason());
+  text.Add("Step", StepText(job));
+  text.Add("Epoch", absl::StrCat(job.epoch()));
+  text.Add("Checkpoint", job.has_checkpoint() ? absl::StrCat("step ", job.checkpoint().step(), "  ",
+                                                             job.checkpoint().path())
+                                              : "none yet");
+  text.Add("Placement", PlacementText(job));
+  if (job.parameters() > 0) {
+    text.Add("Parameters", common::FormatDecimal(static_cast<double>(job.parameters()), ""));
+  }
+  for (const v1::TierMemory& tier : job.predicted_memory()) {
+    text.Add("Memory",
+             absl::StrCat(tier.tier(), " ",
+                          common::FormatBytes(static_cast<double>(tier.predicted_bytes())),
+                          " per rank, predicted"));
+  }
+  text.Add("Directory", job.directory());
+  const auto when = [&](bool known, const Timestamp& time) {
+    return known ? absl::StrCat(TimeText(time), "  (", Ago(known, time, wall_seconds), " ago)")
+                 : "";
+  };
+  text.Add("Created", when(job.has_create_time(), job.create_time()));
+  text.Add("First step", when(job.has_start_time(), job.start_time()));
+  text.Add("Ended", when(job.has_end_time(), job.end_time()));
+  std::string result = text.Take();
+  if (!job.events().empty()) absl::StrAppend(&result, "Events:\n");
+  for (const v1::JobEvent& event : job.events()) {
+    absl::StrAppend(&result, "  ", TimeText(event.time()), "  epoch ", event.epoch(), "  step ",
+                    event.step(), "  ", event.reason());
+    if (event.lost_steps() > 0) {
+      absl::StrAppend(&result, "  (", event.lost_steps(), " steps again)");
+    }
+    absl::StrAppend(&result, "\n");
+  }
+  return absl::StrCat(
+      result, "Spec:\n  ",
+      absl::StrJoin(absl::StrSplit(spec::WriteJob(job.spec()), '\n', absl::SkipEmpty()), "\n  "),
+      "\n");
+}
+
+}  // namespace strata::client

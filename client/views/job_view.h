@@ -1,0 +1,37 @@
+// Jobs as people and programs see them. Names are plain here (`faulty`), the API's are
+// `jobs/faulty`.
+#ifndef STRATA_CLIENT_VIEWS_JOB_VIEW_H_
+#define STRATA_CLIENT_VIEWS_JOB_VIEW_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "client/views/structured.h"
+#include "proto/strata/v1/jobs.pb.h"
+
+namespace strata::client {
+
+// `jobs/faulty` and `nodes/n0` without what stands before the slash.
+std::string PlainName(absl::string_view name);
+
+bool IsTerminal(v1::JobState state);
+
+// name, state, epoch, step, target_step, checkpoint_step (0: none), checkpoint, directory, reason,
+// ranks, times, restarts, and the last events.
+Json ToJson(const v1::Job& job);
+// The same and the job's spec, spelt as in a job file.
+Json ToJsonWithSpec(const v1::Job& job);
+
+// NAME STATE STEP CHECKPOINT EPOCH RANKS AGE REASON. `wall_seconds`: now, since 1970.
+std::string JobTable(const std::vector<v1::Job>& jobs, double wall_seconds);
+
+// Everything, for people.
+std::string DescribeJob(const v1::Job& job, double wall_seconds);
+
+// "n0 (rank 0), n1 (ranks 1-2)"; empty when it runs nowhere.
+std::string PlacementText(const v1::Job& job);
+
+}  // namespace strata::client
+
+#endif  // STRATA_CLIENT_VIEWS_JOB_VIEW_H_

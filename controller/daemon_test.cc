@@ -1,0 +1,248 @@
+// The daemon as a process: its flags, its end, and what survives its death.
+#include <fcntl.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "controller/service/test_support.h"
+#include "gmock/gmock.h"
+#include "grpcpp/grpcpp.h"
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+#include "proto/strata/v1/jobs.grpc.pb.h"
+
+extern char** environ;
+
+namespace strata::controller {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+
+constexpr char kProgram[] = "controller/strata-controller";
+
+std::string ReadFile(const std::string& path) {
+  std::ifstream file(path);
+  std::stringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+class DaemonTest : public testing::Test {
+ protected:
+  struct Process {
+    pid_t pid = -1;
+    std::string address;  // once ready
+    std::string metrics;
+  };
+  struct Outcome {
+    int status = 0;
+    std::string text;  // stdout and stderr
+  };
+
+  DaemonTest() {
+    fs::remove_all(folder_);
+    fs::create_directories(folder_);
+  }
+  ~DaemonTest() override {
+    for (const pid_t pid : running_) {
+      kill(pid, SIGKILL);
+      waitpid(pid, nullptr, 0);
+    }
+    fs::remove_all(folder_);
+  }
+
+  pid_t Spawn(const std::vector<std::string>& arguments, const std::string& output) {
+    std::vector<char*> argv = {const_cast<char*>(kProgram)};
+    for (const std::string& word : arguments) argv.push_back(const_cast<char*>(word.c_str()));
+    argv.push_back(nullptr);
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_addopen(&actions, 1, output.c_str(), O_WRONLY | O_CREAT | O_TRUNC,
+                                     0644);
+    posix_spawn_file_actions_adddup2(&actions, 1, 2);
+    pid_t pid = -1;
+    EXPECT_EQ(posix_spawn(&pid, kProgram, &actions, nullptr, argv.data(), environ), 0);
+    posix_spawn_file_actions_destroy(&actions);
+    return pid;
+  }
+  // Runs it to its end.
+  Outcome RunToEnd(const std::vector<std::string>& arguments) {
+    const std::string output = folder_ + "/output";
+    const pid_t pid = Spawn(arguments, output);
+    Outcome outcome;
+    waitpid(pid, &outcome.status, 0);
+    outcome.text = ReadFile(output);
+    return outcome;
+  }
+  // Starts it and waits until it serves.
+  Process Start(const std::string& name, const std::string& listen = "127.0.0.1:0") {
+    const std::string ready = folder_ + "/" + name + ".ready";
+    fs::remove(ready);
+    Process process;
+    process.pid = Spawn({"--dir", folder_ + "/" + name, "--listen", listen, "--ready-file", ready},
+                        folder_ + "/" + name + ".output");
+    running_.push_back(process.pid);
+    int status = 0;
+    while (!fs::exists(ready) && waitpid(process.pid, &status, WNOHANG) == 0) {
+      std::this_thread::yield();
+    }
+    const auto content = nlohmann::json::parse(ReadFile(ready), nullptr, false);
+    EXPECT_TRUE(content.is_object()) << ReadFile(folder_ + "/" + name + ".output");
+    if (!content.is_object()) return process;
+    EXPECT_EQ(content["pid"], process.pid);
+    process.address = content["address"];
+    process.metrics = content["metrics_address"];
+    return process;
+  }
+  int End(const Process& process, int signal) {
+    kill(process.pid, signal);
+    int status = 0;
+    waitpid(process.pid, &status, 0);
+    std::erase(running_, process.pid);
+    return status;
+  }
+
+  // As the daemon writes it: TempDir may end in a slash.
+  const std::string folder_ =
+      (fs::path(testing::TempDir()) / testing::UnitTest::GetInstance()->current_test_info()->name())
+          .lexically_normal()
+          .string();
+  std::vector<pid_t> running_;
+};
+
+TEST_F(DaemonTest, EndsInOrderOnSigterm) {
+  const Process process = Start("a");
+  EXPECT_THAT(process.address, testing::MatchesRegex("127\\.0\\.0\\.1:[1-9][0-9]*"));
+  EXPECT_NE(process.address, process.metrics);
+  const int status = End(process, SIGTERM);
+  EXPECT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+  EXPECT_FALSE(fs::exists(folder_ + "/a.ready"));
+}
+
+TEST_F(DaemonTest, TakenPortsAndDirectoriesAreNamed) {
+  const Process process = Start("a");
+  const Outcome port = RunToEnd({"--dir", folder_ + "/b", "--listen", process.address});
+  EXPECT_EQ(WEXITSTATUS(port.status), 1);
+  EXPECT_EQ(port.text, "strata-controller: " + process.address + " is in use\n");
+  const Outcome directory = RunToEnd({"--dir", folder_ + "/a", "--listen", "127.0.0.1:0"});
+  EXPECT_EQ(WEXITSTATUS(directory.status), 1);
+  EXPECT_THAT(directory.text, HasSubstr(folder_ + "/a is in use by another controller"));
+  const Outcome metrics = RunToEnd(
+      {"--dir", folder_ + "/b", "--listen", "127.0.0.1:0", "--metrics-listen", process.metrics});
+  EXPECT_EQ(WEXITSTATUS(metrics.status), 1);
+  EXPECT_THAT(metrics.text, HasSubstr(process.metrics + " is in use"));
+}
+
+TEST_F(DaemonTest, DamagedStateIsRefused) {
+  fs::create_directories(folder_ + "/a");
+  std::ofstream(folder_ + "/a/controller.db") << std::string(10000, 'x');
+  const Outcome outcome = RunToEnd({"--dir", folder_ + "/a", "--listen", "127.0.0.1:0"});
+  EXPECT_EQ(WEXITSTATUS(outcome.status), 1);
+  EXPECT_THAT(outcome.text, HasSubstr(folder_ + "/a/controller.db is damaged"));
+  EXPECT_THAT(outcome.text, HasSubstr("put back a copy"));
+}
+
+TEST_F(DaemonTest, EndsWithoutAcknowledgingWhatItCannotWrite) {
+  Process process = Start("a");
+  auto stub = v1::JobService::NewStub(
+      grpc::CreateChannel(process.address, grpc::InsecureChannelCredentials()));
+  const auto create = [&](int i) {
+    grpc::ClientContext context;
+    context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(60));
+    v1::Job job;
+    return stub->CreateJob(&context, GoodRequest("j" + std::to_string(i)), &job);
+  };
+  ASSERT_TRUE(create(0).ok());
+  const rlimit limit = {256 << 10, 256 << 10};  // of any file: soon no commit can be written
+  ASSERT_EQ(prlimit(process.pid, RLIMIT_FSIZE, &limit, nullptr), 0);
+  int acknowledged = 1;
+  grpc::Status status;
+  while ((status = create(acknowledged)).ok()) ++acknowledged;
+  EXPECT_EQ(status.error_code(), grpc::UNAVAILABLE) << status.error_message();
+  EXPECT_LT(acknowledged, 1000);
+  int ended = 0;
+  waitpid(process.pid, &ended, 0);
+  std::erase(running_, process.pid);
+  EXPECT_TRUE(WIFEXITED(ended));
+  EXPECT_EQ(WEXITSTATUS(ended), 1);
+  EXPECT_THAT(ReadFile(folder_ + "/a.output"), HasSubstr(folder_ + "/a/controller.db"));
+  process = Start("a");
+  stub = v1::JobService::NewStub(
+      grpc::CreateChannel(process.address, grpc::InsecureChannelCredentials()));
+  for (int i = 0; i < acknowledged; ++i) {
+    grpc::ClientContext context;
+    context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(60));
+    v1::GetJobRequest request;
+    request.set_name("jobs/j" + std::to_string(i));
+    v1::Job job;
+    ASSERT_TRUE(stub->GetJob(&context, request, &job).ok()) << i << " of " << acknowledged;
+  }
+}
+
+TEST_F(DaemonTest, OtherAddressesThanLoopbackNeedAWord) {
+  for (const char* flag : {"--listen", "--metrics-listen"}) {
+    const Outcome outcome = RunToEnd({"--dir", folder_ + "/a", flag, "0.0.0.0:0"});
+    EXPECT_EQ(WEXITSTATUS(outcome.status), 2);
+    EXPECT_THAT(outcome.text, HasSubstr("--insecure-listen"));
+  }
+  EXPECT_EQ(WEXITSTATUS(RunToEnd({"--dir", folder_ + "/a", "--listen", "nowhere"}).status), 2);
+  EXPECT_EQ(WEXITSTATUS(RunToEnd({}).status), 2);
+  EXPECT_EQ(WEXITSTATUS(RunToEnd({"--version"}).status), 0);
+}
+
+TEST_F(DaemonTest, AcknowledgedJobsSurviveKill) {
+  int acknowledged = 0;
+  std::string listen = "127.0.0.1:0";
+  for (int round = 0; round < 3; ++round) {
+    const Process process = Start("a", listen);
+    listen = process.address;  // the same port at once, as clients expect
+    const auto stub = v1::JobService::NewStub(
+        grpc::CreateChannel(process.address, grpc::InsecureChannelCredentials()));
+    const auto deadline = [](grpc::ClientContext& context) {
+      context.set_wait_for_ready(true);
+      context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(60));
+    };
+    for (int i = 0; i < acknowledged; ++i) {
+      grpc::ClientContext context;
+      deadline(context);
+      v1::GetJobRequest request;
+      request.set_name("jobs/j" + std::to_string(i));
+      v1::Job job;
+      ASSERT_TRUE(stub->GetJob(&context, request, &job).ok()) << i << " of " << acknowledged;
+    }
+    for (int i = 0; i < 20; ++i) {
+      grpc::ClientContext context;
+      deadline(context);
+      v1::Job job;
+      const auto request = GoodRequest("j" + std::to_string(acknowledged));
+      ASSERT_TRUE(stub->CreateJob(&context, request, &job).ok());
+      ++acknowledged;
+    }
+    // One more is under way when it dies; it may be there or not.
+    std::thread late([&] {
+      grpc::ClientContext context;
+      context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(5));
+      v1::Job job;
+      static_cast<void>(stub->CreateJob(&context, GoodRequest("late"), &job).ok());
+    });
+    EXPECT_TRUE(WIFSIGNALED(End(process, SIGKILL)));
+    late.join();
+  }
+}
+
+}  // namespace
+}  // namespace strata::controller

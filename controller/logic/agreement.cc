@@ -1,0 +1,60 @@
+#include "controller/logic/agreement.h"
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+
+namespace strata::controller {
+namespace {
+
+// A group by its name and members. Of its members: who named it, and with which digest first.
+using GroupKey = std::pair<std::string, std::vector<int>>;
+struct Group {
+  int first_rank = 0;
+  std::string digest;
+  std::map<int, bool> listed_by;
+};
+
+absl::Status Differ(int a, int b, const GroupKey& group) {
+  return absl::FailedPreconditionError(
+      absl::StrCat("ranks ", a, " and ", b, " disagree about the collectives of group ",
+                   group.first, " (ranks ", absl::StrJoin(group.second, ", "), ")"));
+}
+
+}  // namespace
+
+absl::Status CheckAgreement(const std::map<int, v1::Prepared>& prepared) {
+  std::map<GroupKey, Group> groups;
+  for (const auto& [rank, answer] : prepared) {
+    const auto& [first, model] = *prepared.begin();
+    if (answer.plan_digest() != model.plan_digest()) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          "ranks ", first, " and ", rank, " made different programs (", model.plan_digest(),
+          " and ", answer.plan_digest(), "): are their nodes of the same build?"));
+    }
+    for (const v1::GroupDigest& group : answer.groups()) {
+      const GroupKey key(group.group(), {group.members().begin(), group.members().end()});
+      const auto [found, added] = groups.try_emplace(key, Group{rank, group.digest(), {}});
+      if (found->second.digest != group.digest()) {
+        return Differ(found->second.first_rank, rank, key);
+      }
+      found->second.listed_by[rank] = true;
+    }
+  }
+  for (const auto& [key, group] : groups) {
+    for (const int member : key.second) {
+      if (!group.listed_by.contains(member)) return Differ(group.first_rank, member, key);
+    }
+    if (group.listed_by.size() != key.second.size()) {
+      return absl::FailedPreconditionError(absl::StrCat("a rank lists group ", key.first,
+                                                        " (ranks ", absl::StrJoin(key.second, ", "),
+                                                        ") without being in it"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace strata::controller

@@ -1,0 +1,210 @@
+// A cluster that is ended and started again, whole or with fewer nodes.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "controller/logic/refusal.h"
+#include "controller/logic/two_nodes.h"
+
+namespace strata::controller {
+namespace {
+
+using testing::Harness;
+using ::testing::HasSubstr;
+using testing::Held;
+using testing::kFailed;
+using testing::kInterrupted;
+using testing::TwoNodes;
+
+void SayStoppedByAgent(Harness& h, const std::string& node, const std::string& job, int64_t epoch) {
+  v1::AgentMessage message;
+  v1::EpochEnded& ended = *message.mutable_ended();
+  ended.mutable_epoch()->set_job("jobs/" + job);
+  ended.mutable_epoch()->set_epoch(epoch);
+  ended.mutable_finished()->set_outcome(v1::Finished::FAILED);
+  ended.mutable_finished()->set_message("the agent of " + node + " was told to stop");
+  ended.set_cause("node_lost");
+  ended.set_rank(1);
+  h.Say(node, std::move(message));
+}
+
+TEST_F(TwoNodes, RestartsOfTheWholeClusterUseUpNoneOfTheBudget) {
+  h.Run("a", {"n0", "n1"});
+  for (int64_t epoch = 1; epoch <= 8; ++epoch) {
+    ASSERT_EQ(h.Job("a").epoch(), epoch);
+    Start("a");
+    h.RestartController();
+    h.Join("n0");
+    h.Join("n1");
+    h.Pass(1.5, {"n0", "n1"});
+    ASSERT_EQ(h.Job("a").state(), v1::STARTING) << h.Job("a").reason();  // no back-off
+    EXPECT_EQ(h.Job("a").restarts_without_progress(), 0);
+    EXPECT_EQ(h.Job("a").events(static_cast<int>(epoch) - 1).cause(), "cluster_restart");
+  }
+  EXPECT_THAT(h.Job("a").events(0).reason(),
+              HasSubstr("are gone, as was found when the controller had been restarted"));
+}
+
+TEST_F(TwoNodes, RanksThatDieUnderARestartedControllerCount) {
+  h.Run("a", {"n0", "n1"});
+  h.RestartController();
+  h.Reconnect("n0", {Held("a", 1, {0}, true)});
+  h.Reconnect("n1", {});
+  h.SayEnded("n1", "a", 1, kFailed, "rank 1 crashed", 1);  // while nobody was there to hear it
+  EXPECT_EQ(h.Job("a").restarts_without_progress(), 1);
+  EXPECT_EQ(h.Job("a").events(0).cause(), "trainer_died");
+}
+
+TEST_F(TwoNodes, RanksThatAreGoneWhenTheirNodeComesBackTheSecondTimeCount) {
+  h.Run("a", {"n0", "n1"});
+  h.RestartController();
+  h.Reconnect("n0", {Held("a", 1, {0}, true)});
+  h.Reconnect("n1", {Held("a", 1, {1}, true)});
+  h.Join("n1");
+  h.Pass(1.5, {"n0", "n1"});
+  EXPECT_EQ(h.Job("a").restarts_without_progress(), 1);
+  EXPECT_EQ(h.Job("a").events(0).cause(), "node_lost");
+}
+
+TEST_F(TwoNodes, AnAgentThatIsToldToStopUsesUpNoneOfTheBudget) {
+  h.Run("a", {"n0", "n1"});
+  SayStoppedByAgent(h, "n1", "a", 1);
+  EXPECT_EQ(h.Job("a").state(), v1::RECOVERING);
+  EXPECT_EQ(h.Job("a").restarts_without_progress(), 0);
+  EXPECT_EQ(h.Job("a").events(0).cause(), "node_lost");
+}
+
+TEST_F(TwoNodes, AnEchoOfAnOrderlyStopIsTakenBack) {
+  h.Run("a", {"n0", "n1"});
+  h.SayEnded("n0", "a", 1, kFailed, "the connection to rank 1 broke", -1);
+  EXPECT_EQ(h.Job("a").restarts_without_progress(), 1);
+  SayStoppedByAgent(h, "n1", "a", 1);
+  EXPECT_EQ(h.Job("a").restarts_without_progress(), 0);
+  EXPECT_EQ(h.Job("a").events(0).reason(), "the agent of n1 was told to stop");
+}
+
+TEST_F(TwoNodes, AnEndForWantOfProgressSaysEachReasonOnceWithItsEpochs) {
+  h.Run("a", {"n0", "n1"});
+  for (int64_t epoch = 1; epoch <= 4; ++epoch) {
+    if (epoch > 1) Start("a");
+    h.SayEnded("n0", "a", epoch, kFailed, epoch == 1 ? "no memory" : "crash", 0);
+    h.SayEnded("n1", "a", epoch, kInterrupted);
+    h.Pass(0.5, {"n0", "n1"});
+  }
+  EXPECT_EQ(h.Job("a").reason(),
+            "its ranks ended 4 times in a row without a new checkpoint "
+            "(restart.max_without_progress); last: crash (epochs 2–4); before that: no memory");
+}
+
+TEST_F(TwoNodes, AJobWithoutRestartsEndsOnce) {
+  v1::CreateJobRequest request = Harness::Request("a", 2);
+  request.mutable_job()->mutable_spec()->mutable_restart()->set_max_without_progress(0);
+  (void)h.Create(request);
+  Start("a");
+  h.SayEnded("n0", "a", 1, kFailed, "crash", 0);
+  EXPECT_EQ(h.Job("a").state(), v1::FAILED);
+  EXPECT_THAT(h.Job("a").reason(), HasSubstr("its ranks ended once without a new checkpoint"));
+}
+
+TEST_F(TwoNodes, ANodeThatIsNotStartedAgainHoldsNothingAfterItsLease) {
+  h.Run("a", {"n0", "n1"});
+  h.RestartController();
+  h.Join("n0");
+  h.Pass(20, {"n0"});
+  EXPECT_EQ(h.Job("a").state(), v1::RECOVERING);
+  EXPECT_EQ(h.Node("n1").jobs_size(), 1);
+  h.Pass(15, {"n0"});
+  EXPECT_EQ(h.Node("n1").jobs_size(), 0);
+  EXPECT_EQ(h.Node("n1").free(), 0);
+  EXPECT_EQ(h.Job("a").state(), v1::RECOVERING);
+  EXPECT_EQ(h.Job("a").restarts_without_progress(), 0);
+  h.Join("n1", {Held("a", 1, {1}, true)});  // its clock was slow: what it holds blocks its device
+  EXPECT_EQ(h.Node("n1").free(), 0);
+  h.SayEnded("n1", "a", 1, kInterrupted);
+  EXPECT_EQ(h.Job("a").state(), v1::STARTING);
+}
+
+TEST_F(TwoNodes, NodesNotHeardOfSinceTheControllersStartCountForTheirLeaseOnly) {
+  h.RestartController();
+  h.Join("n0");
+  h.Pass(20, {"n0"});
+  ASSERT_TRUE(h.Create(Harness::Request("waits", 2)).ok());
+  EXPECT_EQ(h.Job("waits").reason(), "waits for devices");
+  h.Pass(20, {"n0"});
+  const absl::Status status = h.Create(Harness::Request("late", 2)).status();
+  EXPECT_EQ(ReasonOf(status), "INFEASIBLE");
+  EXPECT_EQ(std::string(status.message()),
+            "the job needs 2 cpu devices; the cluster has 1 cpu device (n0: 1) — 1 too few; away: "
+            "n1: 1 device, not heard from since this controller's start at 2023-11-14 22:13:20 "
+            "UTC");
+  EXPECT_EQ(h.Job("waits").state(), v1::QUEUED);
+  EXPECT_EQ(h.Job("waits").reason(), std::string(status.message()));
+  h.RestartController();
+  h.Join("n0");
+  EXPECT_EQ(h.Job("waits").reason(), "waits for devices");
+  h.Pass(40, {"n0"});
+  EXPECT_THAT(h.Job("waits").reason(), HasSubstr("away: n1"));
+  const std::string lines = absl::StrJoin(*h.core->ExplainJob("jobs/waits"), "\n");
+  EXPECT_EQ(lines.find("away: n1"), lines.rfind("away: n1"));  // said once
+  h.Join("n1");
+  EXPECT_EQ(h.Job("waits").state(), v1::STARTING);
+}
+
+TEST_F(TwoNodes, ANodeLostUnderALivingControllerStillCounts) {
+  h.EndSession("n1");
+  h.Pass(60, {"n0"});
+  EXPECT_TRUE(h.Create(Harness::Request("a", 2)).ok());
+}
+
+TEST_F(TwoNodes, ExplainNamesTheNodesThatWerePassedOver) {
+  h.Join("n2");
+  h.EndSession("n1");
+  h.Pass(5, {"n0", "n2"});
+  h.Run("a", {"n0", "n2"});
+  const std::string lines = absl::StrJoin(*h.core->ExplainJob("jobs/a"), "\n");
+  EXPECT_THAT(lines, HasSubstr("that were free when this epoch began; passed over, as in use, kept "
+                               "for another job or not there then: n1."));
+}
+
+TEST_F(TwoNodes, ExplainSpeaksOfNoPassedOverNodesWhereThereWereNone) {
+  h.Join("n2");
+  h.Run("a", {"n0", "n1"});
+  const std::string lines = absl::StrJoin(*h.core->ExplainJob("jobs/a"), "\n");
+  EXPECT_THAT(lines, HasSubstr("that were free when this epoch began."));
+}
+
+class CountingPlacer final : public Placer {
+ public:
+  Decision Place(const v1::JobSpec& spec, const View& view) const override {
+    ++calls;
+    return placer_->Place(spec, view);
+  }
+  mutable int calls = 0;
+
+ private:
+  std::unique_ptr<Placer> placer_ = InOrderPlacer();
+};
+
+TEST(Schedule, OfManyWaitingJobsOnlyThoseThatMayFitAreTried) {
+  common::ManualClock clock;
+  CountingPlacer placer;
+  Core core(&clock, &placer, Timing());
+  Effects effects;
+  core.Load({}, 1);
+  for (int i = 0; i < 500; ++i) {
+    (void)core.CreateJob(Harness::Request(absl::StrCat("j", i), i < 250 ? 2 : 1), effects);
+  }
+  placer.calls = 0;
+  v1::AgentMessage message;
+  message.set_incarnation(1);
+  message.mutable_register_()->set_node("n0");
+  message.mutable_register_()->set_device("cpu");
+  message.mutable_register_()->set_devices(1);
+  core.OnAgent(1, message, effects);
+  EXPECT_EQ(core.FindJob("jobs/j250")->state(), v1::STARTING);
+  EXPECT_EQ(placer.calls, 1);
+}
+
+}  // namespace
+}  // namespace strata::controller

@@ -1,0 +1,162 @@
+#include "controller/logic/cluster_state.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+
+namespace strata::controller {
+namespace {
+
+constexpr char kVersionKey[] = "resource_version";
+
+std::tuple<int64_t, int64_t, std::string> QueuePlace(const JobEntry& job) {
+  const v1::Job& record = job.record;
+  return {-record.spec().resources().priority(), job.queue_version, record.name()};
+}
+
+// Keeps the state's indices right after a change.
+void Index(ClusterState& state, JobEntry& job) {
+  const v1::Job& record = job.record;
+  const bool queued = record.state() == v1::QUEUED;
+  if (job.queue_version != 0 && !queued) {
+    state.queue.erase(QueuePlace(job));
+    job.queue_version = 0;
+  }
+  if (IsTerminal(record.state())) {
+    state.folders.Remove(record);
+  } else if (!job.has_folders) {
+    job.has_folders = true;
+    state.folders.Add(record);
+  }
+  if (queued) {
+    if (job.queue_version == 0) job.queue_version = record.resource_version();
+    state.queue.try_emplace(QueuePlace(job), &job);
+  } else if (IsTerminal(record.state())) {
+    state.live.erase(record.name());
+    state.finished.insert({record.resource_version(), record.name()});
+  } else {
+    state.live.insert(record.name());
+  }
+}
+
+int64_t Number(const std::string& text) {
+  int64_t number = 0;
+  return absl::SimpleAtoi(text, &number) ? number : 0;
+}
+
+// The epoch goes on as it was, as far as anybody knows: its agents will tell. Ranks that may have
+// been told to start are not prepared a second time in the same epoch.
+void RestoreEpoch(ClusterState& state, JobEntry& job) {
+  job.run.begun_at = state.now;
+  const bool running = job.record.state() == v1::RUNNING;
+  const MemberState before = job.record.start_sent() ? MemberState::kPrepared : MemberState::kAsked;
+  job.run.start_sent = running;
+  for (const v1::RankPlace& place : job.record.placement()) {
+    Member& member = job.run.members[place.node()];
+    member.ranks.push_back(place.rank());
+    member.devices.push_back(place.device());
+    member.state = running ? MemberState::kRunning : before;
+  }
+  for (const auto& [name, member] : job.run.members) {
+    NodeEntry& node = state.nodes.Ensure(name);
+    node.heard_at = state.now;
+    node.holds[job.key()].devices = member.devices;
+  }
+}
+
+void RestoreJob(ClusterState& state, const Write& write) {
+  v1::Job record;
+  if (!record.ParseFromString(write.value) || record.name() != write.key) return;
+  JobEntry& job = state.jobs[write.key];
+  job.record = std::move(record);
+  state.resource_version = std::max(state.resource_version, job.record.resource_version());
+  if (!job.record.request_id().empty()) state.by_request[job.record.request_id()] = write.key;
+  Index(state, job);
+  if (HasEpoch(job.record.state())) RestoreEpoch(state, job);
+  job.failed_at = job.next_start_at = state.now;
+  job.culprit_known = true;
+}
+
+void RestoreNode(ClusterState& state, const Write& write) {
+  v1::Node record;
+  if (!record.ParseFromString(write.value) || record.name() != write.key) return;
+  NodeEntry& node = state.nodes.Ensure(write.key);
+  node.kind = record.device();
+  node.devices = record.devices();
+  node.locality = {record.locality().begin(), record.locality().end()};
+  node.resource_version = record.resource_version();
+  node.heard_at = state.now;
+}
+
+}  // namespace
+
+JobEntry* ClusterState::Find(const std::string& job) {
+  const auto found = jobs.find(job);
+  return found == jobs.end() ? nullptr : &found->second;
+}
+
+void SaveJob(ClusterState& state, JobEntry& job, Effects& effects) {
+  job.record.set_resource_version(++state.resource_version);
+  Index(state, job);
+  effects.writes.push_back({"jobs", job.record.name(), job.record.SerializeAsString()});
+  effects.changed.push_back(job.record);
+}
+
+void ForgetJob(ClusterState& state, const std::string& name, Effects& effects) {
+  const JobEntry& job = state.jobs.at(name);
+  state.finished.erase({job.record.resource_version(), name});
+  state.by_request.erase(job.record.request_id());
+  state.jobs.erase(name);
+  effects.writes.push_back({"jobs", name, "", true});
+}
+
+void SaveNode(ClusterState& state, NodeEntry& node, Effects& effects) {
+  node.resource_version = ++state.resource_version;
+  v1::Node record;
+  record.set_name(node.name);
+  record.set_device(node.kind);
+  record.set_devices(node.devices);
+  record.mutable_locality()->insert(node.locality.begin(), node.locality.end());
+  record.set_resource_version(node.resource_version);
+  effects.writes.push_back({"nodes", node.name, record.SerializeAsString()});
+}
+
+void SaveVersion(const ClusterState& state, Effects& effects) {
+  if (effects.writes.empty()) return;
+  effects.writes.push_back({"meta", kVersionKey, absl::StrCat(state.resource_version)});
+}
+
+int64_t Restore(ClusterState& state, const std::vector<Write>& records) {
+  int64_t term = 0;
+  for (const Write& write : records) {
+    if (write.table == "nodes") RestoreNode(state, write);
+    if (write.table == "meta" && write.key == "controller_term") term = Number(write.value);
+    if (write.table == "meta" && write.key == kVersionKey) {
+      state.resource_version = std::max(state.resource_version, Number(write.value));
+    }
+  }
+  for (const Write& write : records) {
+    if (write.table == "jobs") RestoreJob(state, write);
+  }
+  return term;
+}
+
+void Send(const ClusterState& state, const NodeEntry& node, v1::ControllerMessage message,
+          Effects& effects) {
+  if (node.session == 0) return;  // said again when the node is back
+  message.set_controller_term(state.term);
+  effects.messages.push_back({node.name, node.incarnation, node.session, std::move(message)});
+}
+
+google::protobuf::Timestamp ToTimestamp(double wall_seconds) {
+  google::protobuf::Timestamp time;
+  const double seconds = std::floor(wall_seconds);
+  time.set_seconds(static_cast<int64_t>(seconds));
+  time.set_nanos(static_cast<int32_t>((wall_seconds - seconds) * 1e9));
+  return time;
+}
+
+}  // namespace strata::controller

@@ -1,0 +1,69 @@
+// All that the controller knows, and how it becomes durable.
+#ifndef STRATA_CONTROLLER_LOGIC_CLUSTER_STATE_H_
+#define STRATA_CONTROLLER_LOGIC_CLUSTER_STATE_H_
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "controller/logic/core.h"
+#include "controller/logic/job_entry.h"
+#include "controller/logic/job_folders.h"
+#include "controller/logic/node_table.h"
+
+namespace strata::controller {
+
+struct ClusterState {
+  const Placer* placer = nullptr;
+  Timing timing;
+  double now = 0;   // of the input being handled
+  double wall = 0;  // for display
+  double started_wall = 0;
+  int64_t term = 0;
+  int64_t resource_version = 0;
+
+  std::map<std::string, JobEntry> jobs;           // by jobs/NAME
+  std::map<std::string, std::string> by_request;  // request_id -> jobs/NAME
+  std::set<std::string> live;                     // STARTING, RUNNING, RECOVERING
+  // QUEUED, as they are tried: priority, then age.
+  // (-priority, created version, name) -> the entry in `jobs`
+  std::map<std::tuple<int64_t, int64_t, std::string>, JobEntry*> queue;
+  std::set<std::pair<int64_t, std::string>> finished;  // (resource_version of the end, name)
+  JobFolders folders;                                  // of jobs that are not over
+  NodeTable nodes;
+  // A device has become free, or a node usable: jobs that wait are looked at again.
+  bool capacity_changed = false;
+  // A node counts or no longer counts as one of the cluster: what could run at all has changed.
+  bool cluster_changed = false;
+  bool cluster_shrunk = false;  // it may have become less
+
+  // Known from before this controller's start, and not heard from since, for longer than its lease:
+  // it is no longer one of the cluster's nodes until it is back.
+  bool IsAway(const NodeEntry& node) const { return !node.met && node.state == v1::LOST; }
+
+  JobEntry* Find(const std::string& job);
+};
+
+// Gives the record a new version, writes it, tells watchers, and keeps the indices above right.
+void SaveJob(ClusterState& state, JobEntry& job, Effects& effects);
+// Removes a finished job.
+void ForgetJob(ClusterState& state, const std::string& name, Effects& effects);
+void SaveNode(ClusterState& state, NodeEntry& node, Effects& effects);
+// To be called once after each input: the version counter survives with what used it.
+void SaveVersion(const ClusterState& state, Effects& effects);
+
+// Fills an empty state from the store, as of `state.now`. Returns the term before.
+int64_t Restore(ClusterState& state, const std::vector<Write>& records);
+
+void Send(const ClusterState& state, const NodeEntry& node, v1::ControllerMessage message,
+          Effects& effects);
+
+google::protobuf::Timestamp ToTimestamp(double wall_seconds);
+
+}  // namespace strata::controller
+
+#endif  // STRATA_CONTROLLER_LOGIC_CLUSTER_STATE_H_

@@ -1,0 +1,150 @@
+#include "controller/logic/core.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "controller/logic/cluster_state.h"
+#include "controller/logic/explain.h"
+#include "controller/logic/job_machine.h"
+#include "controller/logic/job_requests.h"
+#include "controller/logic/session_handler.h"
+
+namespace strata::controller {
+
+class Core::Impl {
+ public:
+  Impl(const common::Clock* clock, const Placer* placer, const Timing& timing) : clock_(clock) {
+    state.placer = placer;
+    state.timing = timing;
+  }
+
+  // Time passes. While this process itself stood still nobody could be heard and nothing be done:
+  // that is nobody's silence and no deadline's time.
+  void Advance() {
+    const double now = clock_->Now();
+    const double gap = now - last_input_;
+    if (gap > state.timing.heartbeat_seconds) standstill_ += gap;
+    last_input_ = now;
+    state.now = now - standstill_;
+  }
+
+  // After each input: what waits is placed, and the version counter is kept.
+  void Finish(JobMachine& machine, Effects& effects) {
+    machine.Schedule(nullptr);
+    SaveVersion(state, effects);
+  }
+
+  void Start() {
+    last_input_ = state.now = clock_->Now();
+    standstill_ = 0;
+  }
+
+  ClusterState state;
+
+ private:
+  const common::Clock* clock_;
+  double last_input_ = 0;
+  double standstill_ = 0;  // seconds, all together
+};
+
+Core::Core(const common::Clock* clock, const Placer* placer, const Timing& timing)
+    : impl_(std::make_unique<Impl>(clock, placer, timing)) {
+  impl_->Start();
+}
+
+Core::~Core() = default;
+
+Effects Core::Load(const std::vector<Write>& records, double wall_seconds) {
+  impl_->Start();
+  ClusterState& state = impl_->state;
+  state.wall = state.started_wall = wall_seconds;
+  state.cluster_changed = true;
+  state.term = Restore(state, records) + 1;
+  Effects effects;
+  effects.writes.push_back({"meta", "controller_term", absl::StrCat(state.term)});
+  return effects;
+}
+
+absl::StatusOr<v1::Job> Core::CreateJob(const v1::CreateJobRequest& request, Effects& effects) {
+  impl_->Advance();
+  JobMachine machine(impl_->state, effects);
+  absl::StatusOr<v1::Job> job = controller::CreateJob(impl_->state, machine, request, effects);
+  impl_->Finish(machine, effects);
+  return job;
+}
+
+absl::StatusOr<v1::Job> Core::CancelJob(const std::string& name, Effects& effects) {
+  impl_->Advance();
+  JobMachine machine(impl_->state, effects);
+  absl::StatusOr<v1::Job> job = controller::CancelJob(impl_->state, machine, name, effects);
+  impl_->Finish(machine, effects);
+  return job;
+}
+
+absl::StatusOr<std::vector<std::string>> Core::ExplainJob(const std::string& name) const {
+  const JobEntry* job = impl_->state.Find(name);
+  if (job == nullptr) return NoSuchJob(name);
+  return Explain(impl_->state, *job);
+}
+
+const v1::Job* Core::FindJob(const std::string& name) const {
+  const JobEntry* job = impl_->state.Find(name);
+  return job == nullptr ? nullptr : &job->record;
+}
+
+std::vector<const v1::Job*> Core::Jobs() const {
+  std::vector<const v1::Job*> jobs;
+  jobs.reserve(impl_->state.jobs.size());
+  for (const auto& [name, job] : impl_->state.jobs) jobs.push_back(&job.record);
+  return jobs;
+}
+
+std::vector<v1::Node> Core::Nodes() const {
+  std::vector<v1::Node> nodes;
+  for (const NodeEntry* node : impl_->state.nodes.Ordered()) {
+    v1::Node& shown = nodes.emplace_back();
+    shown.set_name(node->name);
+    shown.set_state(node->state);
+    shown.set_device(node->kind);
+    shown.set_devices(node->devices);
+    shown.set_free(node->Usable() ? static_cast<int32_t>(node->FreeDevices().size()) : 0);
+    shown.mutable_locality()->insert(node->locality.begin(), node->locality.end());
+    shown.set_incarnation(node->incarnation);
+    if (node->heard_wall > 0) {
+      *shown.mutable_last_heartbeat_time() = ToTimestamp(node->heard_wall);
+    }
+    for (const auto& [key, hold] : node->holds) {
+      if (shown.jobs_size() == 0 || shown.jobs(shown.jobs_size() - 1) != key.job) {
+        shown.add_jobs(key.job);
+      }
+    }
+    shown.set_resource_version(node->resource_version);
+  }
+  return nodes;
+}
+
+int64_t Core::controller_term() const { return impl_->state.term; }
+int64_t Core::resource_version() const { return impl_->state.resource_version; }
+
+void Core::OnAgent(uint64_t session, const v1::AgentMessage& message, Effects& effects) {
+  impl_->Advance();
+  JobMachine machine(impl_->state, effects);
+  SessionHandler(impl_->state, machine, effects).OnMessage(session, message);
+  impl_->Finish(machine, effects);
+}
+
+void Core::OnSessionEnd(uint64_t session, Effects&) {
+  impl_->Advance();
+  NodeEntry* node = impl_->state.nodes.OfSession(session);
+  if (node != nullptr) impl_->state.nodes.Detach(*node);
+}
+
+void Core::OnTick(double wall_seconds, Effects& effects) {
+  impl_->Advance();
+  impl_->state.wall = wall_seconds;
+  JobMachine machine(impl_->state, effects);
+  machine.Tick();
+  impl_->Finish(machine, effects);
+}
+
+}  // namespace strata::controller

@@ -1,0 +1,100 @@
+// The controller's logic: jobs, nodes, epochs. No gRPC, no SQLite, no threads, no clock of its own.
+//
+// One reconcile function decides everything: after each input it looks at every job whose state may
+// have changed and takes the steps that are due. All failures (a trainer's death, a hang, a lost
+// node, an epoch that does not start) come to the same place: epoch + 1.
+#ifndef STRATA_CONTROLLER_LOGIC_CORE_H_
+#define STRATA_CONTROLLER_LOGIC_CORE_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/clock.h"
+#include "controller/logic/effects.h"
+#include "proto/strata/v1/cluster.pb.h"
+
+namespace strata::controller {
+
+struct Timing {
+  double heartbeat_seconds = 1;
+  double node_lost_seconds = 4;  // of silence; alone it changes nothing for a running job
+  double lease_seconds = 30;     // trainers without their agent end after this
+  double orphan_seconds = 600;   // agents without a controller
+  double prepare_seconds = 60;   // an epoch that has not prepared by then is given up
+  double stop_seconds = 5;       // agents have this long to confirm that an epoch's ranks are gone
+  double cancel_seconds = 60;    // for the checkpoint of a cancelled job; then it ends without one
+  // Before epoch + 1, doubled per restart without progress, at most 8 s; none before the first.
+  double back_off_seconds = 0.2;
+};
+
+// Where ranks go. The scheduler's place: this first one takes free devices in the nodes' order.
+class Placer {
+ public:
+  struct Device {
+    std::string node;  // nodes/NAME
+    int device = 0;
+  };
+  struct View {
+    struct Node {
+      std::string name;  // nodes/NAME
+      std::string kind;
+      int devices = 0;        // free or not
+      std::vector<int> free;  // device indices
+      std::vector<std::string> locality;
+      // Not empty: it has been gone for so long that its devices do not count; "not heard from …".
+      std::string away;
+    };
+    std::vector<Node> nodes;  // in topology order
+    int total_devices = 0;    // of all nodes that are not away, free or not
+  };
+  struct Decision {
+    std::vector<Device> ranks;  // empty: it waits
+    bool infeasible = false;    // no state of this cluster, as long as none joins, could run it
+    std::string reason;
+  };
+  virtual ~Placer() = default;
+  virtual Decision Place(const v1::JobSpec& spec, const View& view) const = 0;
+};
+std::unique_ptr<Placer> InOrderPlacer();
+
+class Core {
+ public:
+  // Borrowed: clock, placer. `wall_seconds`: for display only.
+  Core(const common::Clock* clock, const Placer* placer, const Timing& timing);
+  ~Core();
+
+  // Once, with everything the store holds; begins a new controller_term (in the effects' writes).
+  // Jobs that were RUNNING or STARTING stay so until their agents come back or the lease is over.
+  Effects Load(const std::vector<Write>& records, double wall_seconds);
+
+  // Requests. What is returned is for the client once the effects' writes are durable.
+  absl::StatusOr<v1::Job> CreateJob(const v1::CreateJobRequest& request, Effects& effects);
+  absl::StatusOr<v1::Job> CancelJob(const std::string& name, Effects& effects);
+  absl::StatusOr<std::vector<std::string>> ExplainJob(const std::string& name) const;
+  const v1::Job* FindJob(const std::string& name) const;
+  std::vector<const v1::Job*> Jobs() const;  // by name
+  std::vector<v1::Node> Nodes() const;
+  int64_t controller_term() const;
+  int64_t resource_version() const;
+
+  // A session's messages; its first is Register. `session` tells sessions of one node apart.
+  void OnAgent(uint64_t session, const v1::AgentMessage& message, Effects& effects);
+  void OnSessionEnd(uint64_t session, Effects& effects);
+  // Call at least every heartbeat_seconds / 4, with the wall clock for display. Time in which no
+  // input comes for longer than heartbeat_seconds counts as a standstill of the controller: not as
+  // silence of nodes, nor towards any deadline.
+  void OnTick(double wall_seconds, Effects& effects);
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace strata::controller
+
+#endif  // STRATA_CONTROLLER_LOGIC_CORE_H_

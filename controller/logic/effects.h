@@ -1,0 +1,48 @@
+// What the controller's logic asks the world to do: writes first, then words.
+//
+// The daemon hands inputs to the core one at a time, collects effects of a batch of inputs, makes
+// all its writes durable in one transaction, and only then releases messages and replies, in order.
+// So nothing is said or done that a crash could undo.
+#ifndef STRATA_CONTROLLER_LOGIC_EFFECTS_H_
+#define STRATA_CONTROLLER_LOGIC_EFFECTS_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "proto/strata/v1/agent.pb.h"
+#include "proto/strata/v1/jobs.pb.h"
+
+namespace strata::controller {
+
+// Upsert of one record, or its removal. Tables: "jobs" (key: jobs/NAME, value: Job), "meta"
+// (controller_term, resource_version), "nodes" (key: nodes/NAME; what must survive: device, count,
+// locality).
+struct Write {
+  std::string table;
+  std::string key;
+  std::string value;   // serialised
+  bool erase = false;  // the record goes; value is empty
+};
+
+struct Outgoing {
+  std::string node;          // nodes/NAME
+  uint64_t incarnation = 0;  // of the session it is meant for; dropped when another has replaced it
+  uint64_t session = 0;      // that very session: what was meant for one that has ended is dropped
+  v1::ControllerMessage message;
+};
+
+struct Effects {
+  std::vector<Write> writes;
+  std::vector<Outgoing> messages;
+  std::vector<v1::Job> changed;  // for watches, in order of resource_version
+  struct Progress {
+    std::string job;
+    v1::JobProgress progress;
+  };
+  std::vector<Progress> progress;  // live only, for StreamProgress
+};
+
+}  // namespace strata::controller
+
+#endif  // STRATA_CONTROLLER_LOGIC_EFFECTS_H_

@@ -1,0 +1,147 @@
+// How an epoch begins: placing, preparing, agreeing, starting.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "controller/logic/two_nodes.h"
+
+namespace strata::controller {
+namespace {
+
+using ::testing::ElementsAre;
+using testing::Harness;
+using ::testing::HasSubstr;
+using testing::Held;
+using ::testing::IsEmpty;
+using testing::kFailed;
+using testing::kInterrupted;
+using ::testing::SizeIs;
+using testing::TwoNodes;
+
+TEST_F(TwoNodes, ANewJobIsPreparedOnFreeDevicesInTheNodesOrder) {
+  ASSERT_TRUE(h.Create(Harness::Request("a", 2)).ok());
+  EXPECT_EQ(h.Job("a").state(), v1::STARTING);
+  EXPECT_EQ(h.Job("a").epoch(), 1);
+  const auto first = h.Take("n0"), second = h.Take("n1");
+  ASSERT_THAT(first, SizeIs(1));
+  ASSERT_THAT(second, SizeIs(1));
+  EXPECT_THAT(first[0].prepare().own(), ElementsAre(0));
+  EXPECT_THAT(second[0].prepare().own(), ElementsAre(1));
+  EXPECT_EQ(second[0].prepare().ranks(), 2);
+  EXPECT_FALSE(first[0].prepare().has_checkpoint());
+  EXPECT_EQ(h.Node("n0").free(), 0);
+}
+
+TEST_F(TwoNodes, AllPreparedStartsAllWithAddressesByRank) {
+  (void)h.Create(Harness::Request("a", 2));
+  h.Take("n0");
+  h.SayPrepared("n1", "a", 1, {1});
+  EXPECT_THAT(h.Take("n0"), IsEmpty());
+  h.SayPrepared("n0", "a", 1, {0});
+  const auto start = h.Take("n0");
+  ASSERT_THAT(start, SizeIs(1));
+  EXPECT_THAT(start[0].start().addresses(), ElementsAre("address-0", "address-1"));
+  EXPECT_EQ(h.Job("a").state(), v1::STARTING);
+  h.SayRunning("n0", "a", 1);
+  EXPECT_EQ(h.Job("a").state(), v1::STARTING);
+  h.SayRunning("n1", "a", 1);
+  EXPECT_EQ(h.Job("a").state(), v1::RUNNING);
+  EXPECT_EQ(h.Job("a").parameters(), 7);
+}
+
+TEST_F(TwoNodes, PreparedTwiceStartsOnce) {
+  (void)h.Create(Harness::Request("a", 2));
+  h.SayPrepared("n1", "a", 1, {1});
+  h.SayPrepared("n1", "a", 1, {1});
+  h.SayPrepared("n0", "a", 1, {0});
+  h.Take("n0");
+  h.SayPrepared("n1", "a", 1, {1});
+  EXPECT_THAT(h.Take("n0"), IsEmpty());
+}
+
+TEST_F(TwoNodes, DifferentProgramsFailTheJobAndNameTheRanks) {
+  (void)h.Create(Harness::Request("a", 2));
+  h.SayPrepared("n0", "a", 1, {0}, "one");
+  h.SayPrepared("n1", "a", 1, {1}, "other");
+  EXPECT_EQ(h.Job("a").state(), v1::FAILED);
+  EXPECT_THAT(h.Job("a").reason(), HasSubstr("ranks 0 and 1 made different programs"));
+  EXPECT_TRUE(h.Take("n0").back().has_stop());
+  EXPECT_TRUE(h.Take("n1").back().has_stop());
+}
+
+TEST_F(TwoNodes, APermanentProblemFailsTheJobWithItsField) {
+  (void)h.Create(Harness::Request("a", 2));
+  h.SayProblem("n1", "a", 1, /*permanent=*/true);
+  EXPECT_EQ(h.Job("a").state(), v1::FAILED);
+  EXPECT_EQ(h.Job("a").reason(), "data.train[0].path: no such file (on n1)");
+}
+
+TEST_F(TwoNodes, APassingProblemIsTriedAgain) {
+  (void)h.Create(Harness::Request("a", 2));
+  h.SayProblem("n1", "a", 1, /*permanent=*/false);
+  EXPECT_EQ(h.Job("a").state(), v1::RECOVERING);
+  EXPECT_EQ(h.Job("a").events(0).cause(), "start_failed");
+  h.SayEnded("n0", "a", 1, kInterrupted);
+  h.SayEnded("n1", "a", 1, kInterrupted);
+  EXPECT_EQ(h.Job("a").state(), v1::STARTING);
+  EXPECT_EQ(h.Job("a").epoch(), 2);
+}
+
+TEST_F(TwoNodes, AnEpochThatDoesNotPrepareInTimeIsGivenUp) {
+  (void)h.Create(Harness::Request("a", 2));
+  h.SayPrepared("n0", "a", 1, {0});
+  h.Pass(60, {"n0", "n1"});
+  EXPECT_EQ(h.Job("a").state(), v1::STARTING);
+  h.Pass(1, {"n0", "n1"});
+  EXPECT_EQ(h.Job("a").state(), v1::RECOVERING);
+  EXPECT_EQ(h.Job("a").reason(), "n1 did not prepare its ranks within 60 s");
+}
+
+TEST_F(TwoNodes, AnEndBeforePreparationIsConfirmedBeforeTheDeviceIsFree) {
+  (void)h.Create(Harness::Request("a", 2));
+  h.Reconnect("n1", {});  // is asked once more
+  h.Take("n1");
+  h.SayEnded("n1", "a", 1, kFailed, "out of memory", 1);
+  h.SayEnded("n0", "a", 1, kInterrupted);
+  EXPECT_TRUE(h.Take("n1").back().has_stop());
+  EXPECT_EQ(h.Node("n1").free(), 0);
+  h.SayEnded("n0", "a", 1, kInterrupted);
+  h.SayEnded("n1", "a", 1, kInterrupted);
+  EXPECT_EQ(h.Job("a").epoch(), 2);
+}
+
+TEST_F(TwoNodes, ALostPrepareIsSaidAgainToTheSameEpoch) {
+  (void)h.Create(Harness::Request("a", 2));
+  h.Take("n1");
+  h.Reconnect("n1", {});
+  const auto again = h.Take("n1");
+  ASSERT_THAT(again, SizeIs(1));
+  EXPECT_EQ(again[0].prepare().epoch().epoch(), 1);
+  EXPECT_EQ(h.Job("a").epoch(), 1);
+  EXPECT_EQ(h.Node("n1").free(), 0);
+}
+
+TEST_F(TwoNodes, ALostStartIsSaidAgain) {
+  (void)h.Create(Harness::Request("a", 2));
+  h.SayPrepared("n0", "a", 1, {0});
+  h.SayPrepared("n1", "a", 1, {1});
+  h.Take("n1");
+  h.Reconnect("n1", {Held("a", 1, {1}, false)});
+  EXPECT_THAT(h.Take("n1").back().start().addresses(), SizeIs(2));
+}
+
+TEST_F(TwoNodes, AStartGoesOnAfterAControllersRestart) {
+  (void)h.Create(Harness::Request("a", 2));
+  h.SayPrepared("n0", "a", 1, {0});
+  h.RestartController();
+  h.Take("n0");
+  h.Reconnect("n0", {Held("a", 1, {0}, false)});
+  EXPECT_TRUE(h.Take("n0").back().has_prepare());
+  h.Reconnect("n1", {});
+  EXPECT_TRUE(h.Take("n1").back().has_prepare());
+  Start("a");
+  EXPECT_EQ(h.Job("a").state(), v1::RUNNING);
+  EXPECT_EQ(h.Job("a").epoch(), 1);
+}
+
+}  // namespace
+}  // namespace strata::controller

@@ -1,0 +1,112 @@
+// One job as the controller holds it: the record, and what is known only while it runs.
+#ifndef STRATA_CONTROLLER_LOGIC_JOB_ENTRY_H_
+#define STRATA_CONTROLLER_LOGIC_JOB_ENTRY_H_
+
+#include <algorithm>
+#include <compare>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "controller/logic/checkpoint_commits.h"
+#include "proto/strata/v1/agent.pb.h"
+#include "proto/strata/v1/jobs.pb.h"
+#include "proto/strata/v1/trainer.pb.h"
+
+namespace strata::controller {
+
+struct EpochKey {
+  std::string job;  // jobs/NAME
+  int64_t epoch = 0;
+  auto operator<=>(const EpochKey&) const = default;
+};
+
+inline EpochKey ToKey(const v1::JobEpoch& epoch) { return {epoch.job(), epoch.epoch()}; }
+inline v1::JobEpoch ToProto(const EpochKey& key) {
+  v1::JobEpoch epoch;
+  epoch.set_job(key.job);
+  epoch.set_epoch(key.epoch);
+  return epoch;
+}
+
+// How far a node is with its part of an epoch.
+enum class MemberState { kAsked, kPrepared, kStarted, kRunning, kEnded };
+
+struct Member {
+  std::vector<int> ranks;
+  std::vector<int> devices;  // of each rank
+  MemberState state = MemberState::kAsked;
+  // Its agent came back without it then, and may still say how it ended.
+  std::optional<double> missed_at;
+  bool missed_first = false;           // when it was first heard of in this controller's term
+  std::optional<int64_t> stopping_at;  // step, in an orderly stop
+};
+
+// Why an epoch cannot go on.
+struct Failure {
+  std::string reason;
+  std::string cause;       // see v1::JobEvent
+  bool sure = true;        // this is the culprit; otherwise a better word may replace the reason
+  bool permanent = false;  // trying again would not help
+  bool counts = true;      // towards restart.max_without_progress: see restart_policy.h
+};
+
+// The current epoch, from its Prepare on. Facts come in from messages; reconciling draws the
+// conclusions.
+struct EpochRun {
+  std::map<std::string, Member> members;  // by node
+  std::map<int, v1::Prepared> prepared;   // by rank
+  double begun_at = 0;
+  bool start_sent = false;
+  std::optional<Failure> failure;  // the first one
+  std::optional<double> cancelled_at;
+  std::optional<int64_t> last_step;   // of an orderly stop, for all ranks
+  std::map<int, std::string> phases;  // by rank: the instruction it was in lately
+  FragmentBook fragments;
+};
+
+struct JobEntry {
+  v1::Job record;
+  EpochRun run;  // while STARTING or RUNNING
+
+  // While RECOVERING.
+  double failed_at = 0;
+  double next_start_at = 0;    // back-off
+  bool culprit_known = false;  // the last event names it
+  bool counted = false;        // the last end was counted as one without progress
+  bool claim_over = false;     // it no longer keeps the devices it had
+  bool tried = false;          // it was due and no place was found; again when capacity changes
+
+  bool has_folders = false;   // they were taken for it
+  int64_t queue_version = 0;  // its version when it joined the queue; 0: not in it
+
+  EpochKey key() const { return {record.name(), record.epoch()}; }
+};
+
+inline bool HasEpoch(v1::JobState state) { return state == v1::STARTING || state == v1::RUNNING; }
+inline bool IsTerminal(v1::JobState state) {
+  return state == v1::SUCCEEDED || state == v1::FAILED || state == v1::CANCELLED;
+}
+
+// resources.ranks; absent: the product of parallel's degrees.
+inline int64_t RanksOf(const v1::JobSpec& spec) {
+  if (spec.resources().has_ranks()) return spec.resources().ranks();
+  const v1::ParallelSpec& parallel = spec.parallel();
+  int64_t ranks = 1;
+  for (const int64_t degree :
+       {parallel.data(), parallel.tensor(), parallel.context(), parallel.pipeline()}) {
+    ranks *= std::clamp<int64_t>(degree, 1, 1 << 15);
+  }
+  return ranks;
+}
+
+// Whether the checkpoint of its last step is recorded: nothing is left to do.
+inline bool HasFinalCheckpoint(const v1::Job& job) {
+  return job.has_checkpoint() && job.checkpoint().step() >= job.target_step();
+}
+
+}  // namespace strata::controller
+
+#endif  // STRATA_CONTROLLER_LOGIC_JOB_ENTRY_H_

@@ -1,0 +1,342 @@
+#include "controller/logic/job_machine.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "controller/logic/agreement.h"
+#include "controller/logic/names.h"
+#include "controller/logic/restart_policy.h"
+
+namespace strata::controller {
+namespace {
+
+constexpr int kMostEvents = 50;
+
+bool AllMembers(const EpochRun& run, MemberState at_least) {
+  return std::all_of(run.members.begin(), run.members.end(),
+                     [&](const auto& member) { return member.second.state >= at_least; });
+}
+
+std::string Times(int64_t count) {
+  return count == 1 ? "once" : absl::StrCat(count, " times in a row");
+}
+
+// Of this failure and the restarts before it, newest first; the same ones in a row are said once,
+// with their epochs.
+std::string LastReasons(const v1::Job& job, const Failure& failure) {
+  constexpr size_t kMost = 3;
+  struct Reason {
+    std::string text;
+    int64_t first = 0, last = 0;  // epochs
+  };
+  std::vector<Reason> reasons = {{failure.reason, job.epoch(), job.epoch()}};
+  for (int i = job.events_size() - 1; i >= 0; --i) {
+    const v1::JobEvent& event = job.events(i);
+    if (event.reason() == reasons.back().text) {
+      reasons.back().first = event.epoch();
+    } else if (reasons.size() < kMost) {
+      reasons.push_back({event.reason(), event.epoch(), event.epoch()});
+    } else {
+      break;
+    }
+  }
+  std::vector<std::string> parts;
+  for (const Reason& reason : reasons) {
+    parts.push_back(
+        reason.first == reason.last
+            ? reason.text
+            : absl::StrCat(reason.text, " (epochs ", reason.first, "–", reason.last, ")"));
+  }
+  return absl::StrJoin(parts, "; before that: ");
+}
+
+}  // namespace
+
+bool LeaseIsOver(const ClusterState& state, const NodeEntry& node) {
+  // A controller that has just started gives agents some more time to find it.
+  const double grace = node.state == v1::UNKNOWN ? state.timing.node_lost_seconds : 0;
+  return state.now - node.heard_at > state.timing.lease_seconds + grace;
+}
+
+std::string NodeList(const std::map<std::string, Member>& members) {
+  constexpr size_t kMost = 4;
+  std::vector<std::string> names;
+  for (const auto& [name, member] : members) {
+    if (names.size() < kMost) names.push_back(ShortName(name));
+  }
+  if (members.size() > kMost)
+    return absl::StrCat(absl::StrJoin(names, ", "), " and ", members.size() - kMost, " more");
+  if (names.size() < 2) return absl::StrJoin(names, "");
+  const std::string last = names.back();
+  names.pop_back();
+  return absl::StrCat(absl::StrJoin(names, ", "), " and ", last);
+}
+
+void JobMachine::Report(JobEntry& job, Failure failure) {
+  if (!job.run.failure.has_value()) job.run.failure = std::move(failure);
+}
+
+void JobMachine::Reconcile(JobEntry& job) {
+  const bool cancel = job.record.cancel_requested();
+  switch (job.record.state()) {
+    case v1::QUEUED:
+      if (cancel) End(job, v1::CANCELLED, "cancelled before it began", "user");
+      break;
+    case v1::STARTING:
+    case v1::RUNNING:
+      ReconcileEpoch(job);
+      break;
+    case v1::RECOVERING:
+      if (cancel) End(job, v1::CANCELLED, "cancelled between two starts of its ranks", "user");
+      break;
+    default:
+      break;
+  }
+}
+
+void JobMachine::ReconcileEpoch(JobEntry& job) {
+  ReportSilentNodes(job);
+  const bool all_ended = AllMembers(job.run, MemberState::kEnded);
+  if (all_ended && !job.run.failure.has_value() && HasFinalCheckpoint(job.record)) {
+    return End(job, v1::SUCCEEDED,
+               absl::StrCat("finished all ", job.record.target_step(), " steps"), "");
+  }
+  if (job.record.cancel_requested()) return ReconcileCancel(job);
+  if (all_ended && !job.run.failure.has_value()) {
+    Report(job, {.reason = "its ranks ended before the checkpoint of the last step was committed",
+                 .cause = "commit_failed"});
+  }
+  ReportLostFragments(job);
+  if (job.record.state() == v1::STARTING) {
+    ReportLatePreparation(job);
+    if (!job.run.failure.has_value()) AdvanceStart(job);
+  }
+  if (job.run.failure.has_value()) Fail(job);
+}
+
+void JobMachine::ReconcileCancel(JobEntry& job) {
+  EpochRun& run = job.run;
+  if (job.record.state() == v1::STARTING) {
+    return End(job, v1::CANCELLED, "cancelled while its ranks were being started", "user");
+  }
+  if (!run.cancelled_at.has_value()) {
+    run.cancelled_at = state_.now;
+    StopAll(job, "cancelled", /*checkpoint=*/true);
+  }
+  AdvanceStop(job);
+  if (AllMembers(run, MemberState::kEnded)) {
+    return End(job, v1::CANCELLED, "cancelled", "user");
+  }
+  if (run.failure.has_value()) {
+    return End(job, v1::CANCELLED,
+               absl::StrCat("cancelled, without a last checkpoint: ", run.failure->reason), "user");
+  }
+  if (state_.now > *run.cancelled_at + state_.timing.cancel_seconds) {
+    End(job, v1::CANCELLED,
+        absl::StrFormat("cancelled, without a last checkpoint: it was not written within %g s",
+                        state_.timing.cancel_seconds),
+        "user");
+  }
+}
+
+// All ranks end after the same step: the greatest that one of them is in.
+void JobMachine::AdvanceStop(JobEntry& job) {
+  EpochRun& run = job.run;
+  if (run.last_step.has_value() || run.members.size() < 2) return;
+  int64_t last = 0;
+  for (const auto& [name, member] : run.members) {
+    if (member.state == MemberState::kEnded) continue;
+    if (!member.stopping_at.has_value()) return;
+    last = std::max(last, *member.stopping_at);
+  }
+  run.last_step = last;
+  for (const auto& [name, member] : run.members) SendStopAfter(job, *state_.nodes.Find(name));
+}
+
+void JobMachine::ReportSilentNodes(JobEntry& job) {
+  for (const auto& [name, member] : job.run.members) {
+    const NodeEntry* node = state_.nodes.Find(name);
+    if (member.state == MemberState::kEnded) continue;
+    if (member.missed_at.has_value() &&
+        state_.now > *member.missed_at + state_.timing.heartbeat_seconds) {
+      Report(job, {.reason = absl::StrCat("the ranks on ", ShortName(name), " are gone, as ",
+                                          member.missed_first
+                                              ? "was found when the controller had been restarted"
+                                              : "its agent found when it came back"),
+                   .cause = member.missed_first ? "cluster_restart" : "node_lost",
+                   .counts = !member.missed_first});
+    }
+    if (!LeaseIsOver(state_, *node)) continue;
+    Report(job, {.reason = absl::StrFormat(
+                     "%s has not been heard from for %.0f s (the lease of its "
+                     "trainers is %g s)",
+                     ShortName(name), state_.now - node->heard_at, state_.timing.lease_seconds),
+                 .cause = node->met ? "node_lost" : "cluster_restart",
+                 .counts = node->met});
+  }
+}
+
+// Ranks that have ended cannot repeat what they wrote: without it the last checkpoint never comes.
+void JobMachine::ReportLostFragments(JobEntry& job) {
+  if (HasFinalCheckpoint(job.record)) return;
+  for (const auto& [name, member] : job.run.members) {
+    if (member.state != MemberState::kEnded) continue;
+    const FragmentBook& book = job.run.fragments;
+    if (book.Has(job.record.target_step(), member.ranks) && book.HasAllOf(member.ranks)) continue;
+    Report(job, {.reason = absl::StrCat("the ranks on ", ShortName(name),
+                                        " ended, and what they wrote last did not arrive"),
+                 .cause = "commit_failed"});
+  }
+}
+
+void JobMachine::ReportLatePreparation(JobEntry& job) {
+  if (job.run.start_sent || state_.now <= job.run.begun_at + state_.timing.prepare_seconds) return;
+  std::map<std::string, Member> late;
+  for (const auto& [name, member] : job.run.members) {
+    if (member.state == MemberState::kAsked) late.emplace(name, member);
+  }
+  Report(job, {.reason = absl::StrFormat("%s did not prepare its ranks within %g s",
+                                         late.empty() ? "the job" : NodeList(late),
+                                         state_.timing.prepare_seconds),
+               .cause = "start_failed"});
+}
+
+// Two phases: when all ranks are prepared and agree, all are given each other's addresses.
+void JobMachine::AdvanceStart(JobEntry& job) {
+  EpochRun& run = job.run;
+  if (!run.start_sent && static_cast<int>(run.prepared.size()) == job.record.placement_size()) {
+    if (const absl::Status agreed = CheckAgreement(run.prepared); !agreed.ok()) {
+      return Report(
+          job,
+          {.reason = std::string(agreed.message()), .cause = "start_failed", .permanent = true});
+    }
+    run.start_sent = true;
+    if (!job.record.start_sent()) {  // known to a later controller before any rank begins
+      job.record.set_start_sent(true);
+      SaveJob(state_, job, effects_);
+    }
+    for (auto& [name, member] : run.members) {
+      if (member.state >= MemberState::kRunning) continue;
+      member.state = MemberState::kStarted;
+      SendStart(job, *state_.nodes.Find(name));
+    }
+  }
+  if (!AllMembers(run, MemberState::kRunning)) return;
+  job.record.set_state(v1::RUNNING);
+  job.record.set_reason(absl::StrCat("trains on ", NodeList(run.members)));
+  SaveJob(state_, job, effects_);
+}
+
+void JobMachine::Fail(JobEntry& job) {
+  const Failure failure = *job.run.failure;
+  if (failure.permanent) return End(job, v1::FAILED, failure.reason, failure.cause);
+  // All steps are done and their result counts: whatever broke broke after the work.
+  if (HasFinalCheckpoint(job.record)) {
+    return End(job, v1::SUCCEEDED,
+               absl::StrCat("finished all ", job.record.target_step(), " steps"), "");
+  }
+  const int64_t without_progress = WithoutProgressAfter(job.record, failure.counts);
+  job.record.set_restarts_without_progress(without_progress);
+  if (failure.counts && !MayRestart(job.record, without_progress)) {
+    return End(job, v1::FAILED,
+               absl::StrCat("its ranks ended ", Times(without_progress),
+                            " without a new checkpoint (restart.max_without_progress); last: ",
+                            LastReasons(job.record, failure)),
+               failure.cause);
+  }
+  AddEvent(job, failure.reason, failure.cause);
+  StopAll(job, failure.reason, /*checkpoint=*/false);
+  job.run = {};
+  job.failed_at = state_.now;
+  const double back_off = BackOff(without_progress, state_.timing.back_off_seconds);
+  job.next_start_at = state_.now + (failure.counts ? back_off : 0);
+  job.counted = failure.counts && without_progress > 0;
+  job.culprit_known = failure.sure;
+  job.claim_over = job.tried = false;
+  job.record.set_state(v1::RECOVERING);
+  job.record.set_reason(failure.reason);
+  SaveJob(state_, job, effects_);
+}
+
+void JobMachine::Attribute(JobEntry& job, const Failure& failure) {
+  if (job.culprit_known || job.record.events_size() == 0) return;
+  job.culprit_known = true;
+  if (job.counted && !failure.counts) {
+    job.counted = false;
+    job.record.set_restarts_without_progress(job.record.restarts_without_progress() - 1);
+    job.next_start_at = state_.now;
+  }
+  v1::JobEvent& event = *job.record.mutable_events(job.record.events_size() - 1);
+  event.set_reason(failure.reason);
+  event.set_cause(failure.cause);
+  job.record.set_reason(failure.reason);
+  SaveJob(state_, job, effects_);
+}
+
+void JobMachine::End(JobEntry& job, v1::JobState outcome, const std::string& reason,
+                     const std::string& cause) {
+  StopAll(job, reason, /*checkpoint=*/false);
+  job.run = {};
+  AddEvent(job, reason, cause);
+  if (outcome == v1::SUCCEEDED) job.record.set_step(job.record.target_step());
+  job.record.set_state(outcome);
+  job.record.set_reason(reason);
+  *job.record.mutable_end_time() = ToTimestamp(state_.wall);
+  SaveJob(state_, job, effects_);
+  state_.capacity_changed = true;  // what it claimed
+}
+
+void JobMachine::AddEvent(JobEntry& job, const std::string& reason, const std::string& cause) {
+  v1::Job& record = job.record;
+  v1::JobEvent& event = *record.add_events();
+  *event.mutable_time() = ToTimestamp(state_.wall);
+  event.set_epoch(record.epoch());
+  event.set_reason(reason);
+  event.set_cause(cause);
+  event.set_step(record.step());
+  event.set_lost_steps(std::max<int64_t>(0, record.step() - record.checkpoint().step()));
+  if (record.events_size() > kMostEvents) {
+    record.mutable_events()->DeleteSubrange(0, record.events_size() - kMostEvents);
+  }
+}
+
+void JobMachine::StopAll(const JobEntry& job, const std::string& reason, bool checkpoint) {
+  for (const auto& [name, member] : job.run.members) {
+    NodeEntry* node = state_.nodes.Find(name);
+    if (node->holds.contains(job.key())) Stop(*node, job.key(), reason, checkpoint);
+  }
+}
+
+void JobMachine::Tick() {
+  for (auto& [name, node] : state_.nodes.all()) {
+    const double silence = state_.now - node.heard_at;
+    const bool lost = node.state == v1::UNKNOWN ? LeaseIsOver(state_, node)
+                                                : silence > state_.timing.node_lost_seconds;
+    const bool was_away = state_.IsAway(node);
+    if (lost) node.state = v1::LOST;
+    if (state_.IsAway(node) != was_away) state_.cluster_changed = state_.cluster_shrunk = true;
+    // Its trainers have ended themselves, and who comes back says first what it holds.
+    if (node.session == 0 && LeaseIsOver(state_, node)) node.holds.clear();
+    for (auto& [key, hold] : node.holds) {
+      if (hold.stop.has_value() && !hold.stop->checkpoint() && node.Usable() &&
+          state_.now > hold.stop_sent_at + state_.timing.stop_seconds) {
+        SendStop(node, hold);
+      }
+    }
+  }
+  const std::vector<std::string> live(state_.live.begin(), state_.live.end());
+  for (const std::string& name : live) {
+    JobEntry& job = state_.jobs.at(name);
+    Reconcile(job);
+    if (job.record.state() == v1::RECOVERING && !job.claim_over &&
+        state_.now > job.failed_at + state_.timing.lease_seconds) {
+      job.claim_over = true;
+      state_.capacity_changed = true;
+    }
+  }
+}
+
+}  // namespace strata::controller

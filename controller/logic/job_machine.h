@@ -1,0 +1,82 @@
+// The one place where jobs change their state.
+//
+//   QUEUED ──> STARTING ──> RUNNING ──> SUCCEEDED, FAILED or CANCELLED
+//                  ^  └────────┤
+//                  └─ RECOVERING <┘
+//
+// Inputs only leave facts in an entry (a member is prepared, a failure, a wish to cancel);
+// Reconcile draws the conclusions. A step of an epoch is taken when its facts are complete, so
+// facts may come in any order and any number of times.
+#ifndef STRATA_CONTROLLER_LOGIC_JOB_MACHINE_H_
+#define STRATA_CONTROLLER_LOGIC_JOB_MACHINE_H_
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "controller/logic/cluster_state.h"
+#include "controller/logic/placement_view.h"
+
+namespace strata::controller {
+
+inline constexpr char kWaitsForDevices[] = "waits for devices";
+
+// Made for each input; borrows both.
+class JobMachine {
+ public:
+  JobMachine(ClusterState& state, Effects& effects) : state_(state), effects_(effects) {}
+
+  // Takes all steps that are due for this job, but placing it.
+  void Reconcile(JobEntry& job);
+  // Places what waits: first what recovers, then the queue, if capacity has changed. `fresh`: a job
+  // that has not been tried yet.
+  void Schedule(JobEntry* fresh);
+  // What time alone brings: silent nodes, deadlines, repeated requests to stop.
+  void Tick();
+
+  // The first failure of an epoch is the one that counts.
+  static void Report(JobEntry& job, Failure failure);
+  // Asks a node to end an epoch's trainers, and keeps asking until it confirms.
+  void Stop(NodeEntry& node, const EpochKey& key, const std::string& reason, bool checkpoint);
+  void SendStop(NodeEntry& node, Hold& hold);
+  void SendPrepare(const JobEntry& job, const NodeEntry& node, const Member& member);
+  void SendStart(const JobEntry& job, const NodeEntry& node);
+  // The second half of an orderly stop.
+  void SendStopAfter(const JobEntry& job, const NodeEntry& node);
+  void SendManifest(const JobEntry& job, v1::WriteManifest manifest);
+  // The last event turns out to have another cause.
+  void Attribute(JobEntry& job, const Failure& failure);
+
+ private:
+  void ReconcileEpoch(JobEntry& job);
+  void ReconcileCancel(JobEntry& job);
+  void ReportSilentNodes(JobEntry& job);
+  void ReportLostFragments(JobEntry& job);
+  void AdvanceStop(JobEntry& job);
+  void ReportLatePreparation(JobEntry& job);
+  void AdvanceStart(JobEntry& job);
+  void Fail(JobEntry& job);
+  void End(JobEntry& job, v1::JobState outcome, const std::string& reason,
+           const std::string& cause);
+  void StopAll(const JobEntry& job, const std::string& reason, bool checkpoint);
+  void AddEvent(JobEntry& job, const std::string& reason, const std::string& cause);
+
+  bool MayStart(const JobEntry& job) const;
+  bool TryStart(JobEntry& job, const Placer::View& view);
+  void ScheduleQueue(const DeviceClaims& claims);
+  void TellFeasibility();
+  void Begin(JobEntry& job, const std::vector<Placer::Device>& ranks);
+
+  ClusterState& state_;
+  Effects& effects_;
+};
+
+// Whether nothing has been heard of the node for so long that its trainers have ended themselves.
+bool LeaseIsOver(const ClusterState& state, const NodeEntry& node);
+
+// "n0 and n1", "n0, n1 and 6 more".
+std::string NodeList(const std::map<std::string, Member>& members);
+
+}  // namespace strata::controller
+
+#endif  // STRATA_CONTROLLER_LOGIC_JOB_MACHINE_H_

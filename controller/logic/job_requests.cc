@@ -1,0 +1,148 @@
+#include "controller/logic/job_requests.h"
+
+#include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
+#include "controller/logic/names.h"
+#include "controller/logic/refusal.h"
+#include "google/protobuf/io/coded_stream.h"
+#include "google/protobuf/io/zero_copy_stream_impl_lite.h"
+
+namespace strata::controller {
+namespace {
+
+// Equal for equal messages, within one build.
+std::string Canonical(const v1::JobSpec& spec) {
+  std::string bytes;
+  {
+    google::protobuf::io::StringOutputStream out(&bytes);
+    google::protobuf::io::CodedOutputStream coded(&out);
+    coded.SetSerializationDeterministic(true);
+    spec.SerializeToCodedStream(&coded);
+  }
+  return bytes;
+}
+
+bool SameRequest(const v1::Job& kept, const v1::Job& asked) {
+  return kept.name() == asked.name() && kept.directory() == asked.directory() &&
+         Canonical(kept.spec()) == Canonical(asked.spec());
+}
+
+absl::Status CheckRequest(const v1::CreateJobRequest& request) {
+  const v1::Job& job = request.job();
+  RETURN_IF_ERROR(CheckJobName(job.name()));
+  if (request.request_id().size() > kMostRequestIdBytes) {
+    return InvalidField("request_id", absl::StrCat("at most ", kMostRequestIdBytes, " bytes"));
+  }
+  if (!job.has_spec() || !job.spec().has_model()) return InvalidField("spec", "a job needs one");
+  if (job.spec().ByteSizeLong() > kMostSpecBytes) {
+    return InvalidField("spec", absl::StrCat("at most ", kMostSpecBytes, " bytes"));
+  }
+  if (job.directory().empty() || job.directory()[0] != '/') {
+    return InvalidField("directory", "an absolute path is needed");
+  }
+  if (job.spec().train().steps() < 1) return InvalidField("train.steps", "at least 1 is needed");
+  const int64_t ranks = RanksOf(job.spec());
+  if (ranks < 1 || ranks > kMostRanks) {
+    return InvalidField("resources.ranks", absl::StrCat(ranks, " is not from 1 to ", kMostRanks));
+  }
+  if (job.spec().restart().max_without_progress() < 0) {
+    return InvalidField("restart.max_without_progress", "at least 0 is needed");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckFolders(const ClusterState& state, const v1::Job& asked) {
+  const auto overlap = state.folders.Find(asked);
+  if (!overlap.has_value()) return absl::OkStatus();
+  const std::string what = absl::StrCat(
+      overlap->folder, " belongs to job ", ShortName(overlap->job),
+      ", which is not over, and each job deletes old checkpoints in its own folders: choose a "
+      "folder apart from it, or wait for that job or cancel it");
+  absl::Status status = Refusal(absl::StatusCode::kFailedPrecondition, "DIRECTORY_IN_USE",
+                                absl::StrCat(overlap->field, ": ", what));
+  SetField(status, overlap->field, what);
+  return status;
+}
+
+absl::Status CheckFeasible(ClusterState& state, const v1::JobSpec& spec) {
+  const Placer::Decision decision = state.placer->Place(spec, ViewFor(state, nullptr, {}));
+  if (!decision.infeasible) return absl::OkStatus();
+  return Refusal(absl::StatusCode::kFailedPrecondition, "INFEASIBLE", decision.reason);
+}
+
+absl::Status MakeRoom(ClusterState& state, bool only_check, Effects& effects) {
+  if (state.jobs.size() < kMostJobs) return absl::OkStatus();
+  if (state.finished.empty()) {
+    return Refusal(absl::StatusCode::kResourceExhausted, "TOO_MANY_JOBS",
+                   absl::StrCat(state.jobs.size(), " jobs wait or run, and no more than ",
+                                kMostJobs, " are kept"));
+  }
+  const std::string oldest = state.finished.begin()->second;
+  if (!only_check) ForgetJob(state, oldest, effects);
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status NoSuchJob(const std::string& name) {
+  return Refusal(absl::StatusCode::kNotFound, "JOB_NOT_FOUND",
+                 absl::StrCat("there is no job ", ShortName(name)));
+}
+
+absl::StatusOr<v1::Job> CreateJob(ClusterState& state, JobMachine& machine,
+                                  const v1::CreateJobRequest& request, Effects& effects) {
+  RETURN_IF_ERROR(CheckRequest(request));
+  const v1::Job& asked = request.job();
+  const auto repeated = request.request_id().empty() ? state.by_request.end()
+                                                     : state.by_request.find(request.request_id());
+  if (repeated != state.by_request.end()) {
+    const v1::Job& kept = state.jobs.at(repeated->second).record;
+    if (SameRequest(kept, asked)) return kept;
+    return Refusal(absl::StatusCode::kAlreadyExists, "REQUEST_ID_REUSED",
+                   absl::StrCat("request_id ", request.request_id(), " made ", kept.name(),
+                                ", of another content"));
+  }
+  if (const JobEntry* taken = state.Find(asked.name()); taken != nullptr) {
+    const std::string outcome = v1::JobState_Name(taken->record.state());
+    return Refusal(absl::StatusCode::kAlreadyExists, "NAME_TAKEN",
+                   absl::StrCat("there is a job ", ShortName(asked.name()), " already (", outcome,
+                                "): choose another name"));
+  }
+  RETURN_IF_ERROR(CheckFolders(state, asked));
+  RETURN_IF_ERROR(CheckFeasible(state, asked.spec()));
+  RETURN_IF_ERROR(MakeRoom(state, request.validate_only(), effects));
+
+  v1::Job record;
+  record.set_name(asked.name());
+  *record.mutable_spec() = asked.spec();
+  record.set_directory(asked.directory());
+  record.set_state(v1::QUEUED);
+  record.set_target_step(asked.spec().train().steps());
+  record.set_reason(kWaitsForDevices);
+  if (request.validate_only()) return record;
+  record.set_request_id(request.request_id());
+  *record.mutable_create_time() = ToTimestamp(state.wall);
+  if (!request.request_id().empty()) state.by_request[request.request_id()] = asked.name();
+  JobEntry& job = state.jobs[asked.name()];
+  job.record = std::move(record);
+  SaveJob(state, job, effects);
+  machine.Schedule(&job);
+  return job.record;
+}
+
+absl::StatusOr<v1::Job> CancelJob(ClusterState& state, JobMachine& machine, const std::string& name,
+                                  Effects& effects) {
+  JobEntry* job = state.Find(name);
+  if (job == nullptr) return NoSuchJob(name);
+  v1::Job& record = job->record;
+  if (IsTerminal(record.state()) || record.cancel_requested()) return record;
+  record.set_cancel_requested(true);
+  if (record.state() == v1::RUNNING) {
+    record.set_reason("is being cancelled: its ranks write a last checkpoint");
+    SaveJob(state, *job, effects);
+  }
+  machine.Reconcile(*job);
+  return record;
+}
+
+}  // namespace strata::controller

@@ -1,0 +1,87 @@
+#include "controller/logic/names.h"
+
+#include <algorithm>
+#include <cctype>
+
+#include "absl/strings/str_cat.h"
+#include "controller/logic/refusal.h"
+
+namespace strata::controller {
+namespace {
+
+constexpr size_t kLongest = 63;
+
+bool IsDigit(char c) { return c >= '0' && c <= '9'; }
+bool IsLower(char c) { return c >= 'a' && c <= 'z'; }
+
+bool IsJobId(const std::string& id) {
+  if (id.empty() || id.size() > kLongest || id.front() == '-' || id.back() == '-') return false;
+  return std::all_of(id.begin(), id.end(),
+                     [](char c) { return IsLower(c) || IsDigit(c) || c == '-'; });
+}
+
+// The nearest legal name; empty where nothing is left.
+std::string Nearest(const std::string& id) {
+  std::string near;
+  for (const char c : id) {
+    if (near.size() == kLongest) break;
+    const char lower = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+    const bool fine = IsLower(lower) || IsDigit(lower);
+    if (fine || (!near.empty() && near.back() != '-')) near += fine ? lower : '-';
+  }
+  while (!near.empty() && near.back() == '-') near.pop_back();
+  return near;
+}
+
+}  // namespace
+
+absl::Status CheckJobName(const std::string& name) {
+  const std::string id = ShortName(name);
+  if (name.rfind("jobs/", 0) == 0 && IsJobId(id)) return absl::OkStatus();
+  const std::string near = Nearest(id);
+  return InvalidField(
+      "name", absl::StrCat("a job is named jobs/NAME with 1 to 63 of a-z, 0-9 and '-', not '-' at "
+                           "its ends",
+                           near.empty() ? "" : absl::StrCat(" — jobs/", near, " would do")));
+}
+
+std::string NodeName(const std::string& name) {
+  const std::string id = ShortName(name);
+  if (id.empty() || id.size() > kLongest || !std::isalnum(static_cast<unsigned char>(id[0]))) {
+    return "";
+  }
+  const bool fine = std::all_of(id.begin(), id.end(), [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '.' || c == '_';
+  });
+  return fine ? absl::StrCat("nodes/", id) : "";
+}
+
+std::string ShortName(const std::string& resource) {
+  for (const char* prefix : {"jobs/", "nodes/"}) {
+    if (resource.rfind(prefix, 0) == 0) return resource.substr(std::string(prefix).size());
+  }
+  return resource;
+}
+
+bool NaturalLess(const std::string& a, const std::string& b) {
+  size_t i = 0, j = 0;
+  while (i < a.size() && j < b.size()) {
+    if (!IsDigit(a[i]) || !IsDigit(b[j])) {
+      if (a[i] != b[j]) return a[i] < b[j];
+      ++i, ++j;
+      continue;
+    }
+    size_t i_end = i, j_end = j;
+    while (i_end < a.size() && IsDigit(a[i_end])) ++i_end;
+    while (j_end < b.size() && IsDigit(b[j_end])) ++j_end;
+    while (i + 1 < i_end && a[i] == '0') ++i;  // leading zeros do not count
+    while (j + 1 < j_end && b[j] == '0') ++j;
+    if (i_end - i != j_end - j) return i_end - i < j_end - j;
+    if (const int order = a.compare(i, i_end - i, b, j, j_end - j)) return order < 0;
+    i = i_end, j = j_end;
+  }
+  if ((i < a.size()) != (j < b.size())) return j < b.size();
+  return a < b;  // equal but for leading zeros
+}
+
+}  // namespace strata::controller

@@ -1,0 +1,91 @@
+#include "controller/logic/node_table.h"
+
+#include <algorithm>
+#include <set>
+
+#include "controller/logic/names.h"
+
+namespace strata::controller {
+namespace {
+
+bool Before(const NodeEntry* a, const NodeEntry* b) {
+  const std::vector<std::string> path_a = LocalityPath(*a), path_b = LocalityPath(*b);
+  if (path_a != path_b) {
+    return std::lexicographical_compare(path_a.begin(), path_a.end(), path_b.begin(), path_b.end(),
+                                        NaturalLess);
+  }
+  return NaturalLess(a->name, b->name);
+}
+
+}  // namespace
+
+std::vector<int> NodeEntry::FreeDevices() const {
+  std::set<int> held;
+  for (const auto& [key, hold] : holds) {
+    if (hold.all_devices) return {};
+    held.insert(hold.devices.begin(), hold.devices.end());
+  }
+  std::vector<int> free;
+  for (int device = 0; device < devices; ++device) {
+    if (!held.contains(device)) free.push_back(device);
+  }
+  return free;
+}
+
+NodeEntry& NodeTable::Ensure(const std::string& name) {
+  const auto [found, added] = nodes_.try_emplace(name);
+  if (added) {
+    found->second.name = name;
+    Reorder();
+  }
+  return found->second;
+}
+
+NodeEntry* NodeTable::Find(const std::string& name) {
+  const auto found = nodes_.find(name);
+  return found == nodes_.end() ? nullptr : &found->second;
+}
+
+const NodeEntry* NodeTable::Find(const std::string& name) const {
+  const auto found = nodes_.find(name);
+  return found == nodes_.end() ? nullptr : &found->second;
+}
+
+NodeEntry* NodeTable::OfSession(uint64_t session) {
+  const auto found = sessions_.find(session);
+  return found == sessions_.end() ? nullptr : Find(found->second);
+}
+
+void NodeTable::Attach(NodeEntry& node, uint64_t session) {
+  Detach(node);
+  node.session = node.newest_session = session;
+  sessions_[session] = node.name;
+}
+
+void NodeTable::Detach(NodeEntry& node) {
+  sessions_.erase(node.session);
+  node.session = 0;
+}
+
+const std::vector<NodeEntry*>& NodeTable::Ordered() {
+  if (ordered_.empty()) {
+    for (auto& [name, node] : nodes_) ordered_.push_back(&node);
+    std::sort(ordered_.begin(), ordered_.end(), Before);
+  }
+  return ordered_;
+}
+
+std::vector<std::string> LocalityPath(const NodeEntry& node) {
+  std::vector<std::string> path;
+  const std::vector<std::string> known = {"region", "zone", "rack", "domain"};
+  for (const std::string& level : known) {
+    const auto found = node.locality.find(level);
+    if (found != node.locality.end()) path.push_back(found->second);
+  }
+  for (const auto& [level, value] : node.locality) {
+    if (std::find(known.begin(), known.end(), level) == known.end()) path.push_back(value);
+  }
+  return path;
+}
+
+}  // namespace strata::controller

@@ -1,0 +1,84 @@
+// Nodes, their sessions, and which epoch holds which of their devices.
+//
+// A hold begins before the node is asked to prepare an epoch and ends with the node's own word:
+// EpochEnded, or a Register that no longer lists the epoch. It also ends with the lease of a node
+// that has no session: its trainers have ended themselves. Such a node can only come back with a
+// Register, which lists what is nevertheless alive there; one that is silent in its session keeps
+// its holds. A silent node gives no devices to anybody, however long it is silent; so two epochs
+// never share a device, and no clock decides about it.
+#ifndef STRATA_CONTROLLER_LOGIC_NODE_TABLE_H_
+#define STRATA_CONTROLLER_LOGIC_NODE_TABLE_H_
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "controller/logic/job_entry.h"
+#include "proto/strata/v1/agent.pb.h"
+#include "proto/strata/v1/cluster.pb.h"
+
+namespace strata::controller {
+
+struct Hold {
+  std::vector<int> devices;
+  bool all_devices = false;           // which ones is not known: none of the node's is free
+  std::optional<v1::StopEpoch> stop;  // asked for
+  double stop_sent_at = 0;
+};
+
+struct NodeEntry {
+  static constexpr size_t kMostReplaced = 16;
+
+  std::string name;  // nodes/NAME
+  std::string kind;
+  int devices = 0;
+  std::map<std::string, std::string> locality;
+  v1::NodeState state = v1::UNKNOWN;
+  uint64_t incarnation = 0;
+  uint64_t session = 0;  // 0: none
+  uint64_t newest_session = 0;
+  bool met = false;  // heard from in this controller's term
+  double heard_at = 0;
+  double heard_wall = 0;
+  int64_t resource_version = 0;
+  std::map<EpochKey, Hold> holds;
+  std::deque<uint64_t> replaced;  // incarnations that may not come back
+
+  bool Usable() const { return state == v1::READY && session != 0; }
+  std::vector<int> FreeDevices() const;  // whether usable or not
+};
+
+class NodeTable {
+ public:
+  NodeEntry& Ensure(const std::string& name);
+  NodeEntry* Find(const std::string& name);
+  const NodeEntry* Find(const std::string& name) const;
+  NodeEntry* OfSession(uint64_t session);
+
+  // The node's session from now on is this one.
+  void Attach(NodeEntry& node, uint64_t session);
+  void Detach(NodeEntry& node);
+
+  // In topology order: neighbours are close.
+  const std::vector<NodeEntry*>& Ordered();
+  // Localities or names have changed.
+  void Reorder() { ordered_.clear(); }
+  const std::map<std::string, NodeEntry>& all() const { return nodes_; }
+  std::map<std::string, NodeEntry>& all() { return nodes_; }
+
+ private:
+  std::map<std::string, NodeEntry> nodes_;
+  std::map<uint64_t, std::string> sessions_;
+  std::vector<NodeEntry*> ordered_;  // empty: to be made
+};
+
+// The node's locality, outermost level first: region, zone, rack, domain, then other levels by
+// name.
+std::vector<std::string> LocalityPath(const NodeEntry& node);
+
+}  // namespace strata::controller
+
+#endif  // STRATA_CONTROLLER_LOGIC_NODE_TABLE_H_

@@ -1,0 +1,328 @@
+// What users ask for: new jobs, cancellations, explanations.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "controller/logic/refusal.h"
+#include "controller/logic/testing.h"
+#include "proto/google/rpc/error_details.pb.h"
+
+namespace strata::controller {
+namespace {
+
+using ::testing::Contains;
+using testing::Harness;
+using ::testing::HasSubstr;
+using ::testing::SizeIs;
+
+std::string FieldOf(const absl::Status& status) {
+  google::rpc::BadRequest request;
+  const auto payload = status.GetPayload(kBadRequestUrl);
+  if (!payload.has_value() || !request.ParseFromString(std::string(*payload))) return "";
+  return request.field_violations_size() == 1 ? request.field_violations(0).field() : "";
+}
+
+constexpr auto kInterrupted = v1::Finished::INTERRUPTED;
+
+TEST(CreateJob, ARepeatedRequestGivesTheSameJob) {
+  Harness h;
+  ASSERT_TRUE(h.Create(Harness::Request("a", 2)).ok());
+  const int64_t version = h.core->resource_version();
+  const auto again = h.Create(Harness::Request("a", 2));
+  ASSERT_TRUE(again.ok());
+  EXPECT_EQ(again->name(), "jobs/a");
+  EXPECT_EQ(h.core->resource_version(), version);
+  EXPECT_THAT(h.core->Jobs(), SizeIs(1));
+  h.RestartController();
+  EXPECT_TRUE(h.Create(Harness::Request("a", 2)).ok());
+}
+
+TEST(CreateJob, ARequestIdWithOtherContentIsRefused) {
+  Harness h;
+  (void)h.Create(Harness::Request("a", 2));
+  v1::CreateJobRequest other = Harness::Request("a", 1);
+  const absl::Status status = h.Create(other).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_EQ(ReasonOf(status), "REQUEST_ID_REUSED");
+}
+
+TEST(CreateJob, ATakenNameIsRefusedAlsoWhenItsJobIsFinished) {
+  Harness h;
+  (void)h.Create(Harness::Request("a", 2));
+  (void)h.Cancel("a");
+  v1::CreateJobRequest request = Harness::Request("a", 2);
+  request.set_request_id("another");
+  const absl::Status status = h.Create(request).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_EQ(ReasonOf(status), "NAME_TAKEN");
+  EXPECT_THAT(std::string(status.message()), HasSubstr("CANCELLED"));
+}
+
+TEST(CreateJob, BadRequestsNameTheirField) {
+  struct Case {
+    const char* field;
+    void (*spoil)(v1::CreateJobRequest&);
+  };
+  const Case cases[] = {
+      {"name", [](v1::CreateJobRequest& r) { r.mutable_job()->set_name("a"); }},
+      {"name", [](v1::CreateJobRequest& r) { r.mutable_job()->set_name("jobs/A_b"); }},
+      {"name", [](v1::CreateJobRequest& r) { r.mutable_job()->set_name("jobs/-a"); }},
+      {"name",
+       [](v1::CreateJobRequest& r) { r.mutable_job()->set_name("jobs/" + std::string(64, 'a')); }},
+      {"name", [](v1::CreateJobRequest& r) { r.mutable_job()->set_name("jobs/../x"); }},
+      {"spec", [](v1::CreateJobRequest& r) { r.mutable_job()->clear_spec(); }},
+      {"spec",
+       [](v1::CreateJobRequest& r) {
+         r.mutable_job()->mutable_spec()->set_name(std::string(2 << 20, 'x'));
+       }},
+      {"directory", [](v1::CreateJobRequest& r) { r.mutable_job()->set_directory("here"); }},
+      {"train.steps",
+       [](v1::CreateJobRequest& r) {
+         r.mutable_job()->mutable_spec()->mutable_train()->set_steps(0);
+       }},
+      {"resources.ranks",
+       [](v1::CreateJobRequest& r) {
+         r.mutable_job()->mutable_spec()->mutable_resources()->set_ranks(0);
+       }},
+      {"request_id", [](v1::CreateJobRequest& r) { r.set_request_id(std::string(200, 'x')); }},
+  };
+  for (const Case& bad : cases) {
+    Harness h;
+    v1::CreateJobRequest request = Harness::Request("a", 1);
+    bad.spoil(request);
+    const absl::Status status = h.Create(request).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << bad.field;
+    EXPECT_THAT(std::string(status.message()), HasSubstr(bad.field));
+    EXPECT_TRUE(status.GetPayload(kBadRequestUrl).has_value());
+    EXPECT_THAT(h.core->Jobs(), SizeIs(0));
+  }
+}
+
+TEST(CreateJob, ABadNameIsAnsweredWithTheNearestGoodOne) {
+  Harness h;
+  v1::CreateJobRequest request = Harness::Request("a", 1);
+  request.mutable_job()->set_name("jobs/My_Bible.v2");
+  EXPECT_THAT(std::string(h.Create(request).status().message()), HasSubstr("jobs/my-bible-v2"));
+}
+
+TEST(CreateJob, WhatNoStateOfTheClusterCanRunIsRefusedWithTheArithmetic) {
+  Harness h;
+  h.Join("n0");
+  h.Join("n1", {}, 2);
+  const absl::Status status = h.Create(Harness::Request("a", 5)).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(ReasonOf(status), "INFEASIBLE");
+  EXPECT_EQ(
+      std::string(status.message()),
+      "the job needs 5 cpu devices; the cluster has 3 cpu devices (n0: 1, n1: 2) — 2 too few");
+}
+
+v1::CreateJobRequest In(const std::string& name, const std::string& directory,
+                        const std::string& checkpoints) {
+  v1::CreateJobRequest request = Harness::Request(name, 1);
+  request.mutable_job()->set_directory(directory);
+  if (!checkpoints.empty()) {
+    request.mutable_job()->mutable_spec()->mutable_checkpoint()->set_directory(checkpoints);
+  }
+  return request;
+}
+
+TEST(CreateJob, FoldersThatOverlapThoseOfALiveJobAreRefusedWithTheirField) {
+  Harness h;
+  ASSERT_TRUE(h.Create(In("a", "/runs/a", "/fast/a")).ok());
+  struct Case {
+    const char *directory, *checkpoints, *field;
+  };
+  const Case cases[] = {
+      {"/runs/a", "/other", "directory"},
+      {"/runs/./x/..//a/", "/other", "directory"},
+      {"/runs/a/deeper", "/other", "directory"},
+      {"/runs", "/other", "directory"},
+      {"/", "/other", "directory"},
+      {"/runs/b", "/fast/a", "checkpoint.directory"},
+      {"/runs/b", "/fast/a/deeper", "checkpoint.directory"},
+      {"/runs/b", "/fast", "checkpoint.directory"},
+      {"/runs/b", "/runs/a/checkpoints", "checkpoint.directory"},
+      {"/runs/b", "../a", "checkpoint.directory"},
+      {"/fast/a", "/other", "directory"},
+  };
+  for (const bool only_check : {true, false}) {
+    for (const Case& bad : cases) {
+      v1::CreateJobRequest request = In("b", bad.directory, bad.checkpoints);
+      request.set_validate_only(only_check);
+      const absl::Status status = h.Create(request).status();
+      EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << bad.directory;
+      EXPECT_EQ(ReasonOf(status), "DIRECTORY_IN_USE");
+      EXPECT_EQ(FieldOf(status), bad.field) << bad.directory << " " << bad.checkpoints;
+      EXPECT_THAT(std::string(status.message()), HasSubstr("belongs to job a"));
+    }
+  }
+  EXPECT_TRUE(h.Create(In("b", "/runs/ab", "/fast/ab")).ok());
+  EXPECT_TRUE(h.Create(In("c", "/runs/c", "")).ok());
+}
+
+TEST(CreateJob, TheFoldersOfAnEndedJobMayBeUsedAgain) {
+  Harness h;
+  (void)h.Create(In("a", "/runs/a", ""));
+  h.RestartController();
+  EXPECT_EQ(ReasonOf(h.Create(In("b", "/runs/a", "")).status()), "DIRECTORY_IN_USE");
+  (void)h.Cancel("a");
+  EXPECT_TRUE(h.Create(In("b", "/runs/a", "")).ok());
+  EXPECT_EQ(ReasonOf(h.Create(In("c", "/runs/a", "")).status()), "DIRECTORY_IN_USE");
+}
+
+TEST(CreateJob, ValidateOnlyChangesNothing) {
+  Harness h;
+  h.Join("n0");
+  v1::CreateJobRequest request = Harness::Request("a", 1);
+  request.set_validate_only(true);
+  EXPECT_TRUE(h.Create(request).ok());
+  EXPECT_THAT(h.core->Jobs(), SizeIs(0));
+  request.mutable_job()->mutable_spec()->mutable_resources()->set_ranks(2);
+  EXPECT_EQ(ReasonOf(h.Create(request).status()), "INFEASIBLE");
+}
+
+TEST(CreateJob, TheOldestFinishedJobMakesRoom) {
+  Harness h;
+  for (int i = 0; i < 10000; ++i) {
+    ASSERT_TRUE(h.Create(Harness::Request(absl::StrCat("j", i), 1)).ok());
+  }
+  EXPECT_EQ(ReasonOf(h.Create(Harness::Request("more", 1)).status()), "TOO_MANY_JOBS");
+  (void)h.Cancel("j7");
+  (void)h.Cancel("j3");
+  EXPECT_TRUE(h.Create(Harness::Request("more", 1)).ok());
+  EXPECT_EQ(h.core->FindJob("jobs/j7"), nullptr);
+  EXPECT_NE(h.core->FindJob("jobs/j3"), nullptr);
+  h.RestartController();
+  EXPECT_EQ(h.core->FindJob("jobs/j7"), nullptr);
+  EXPECT_NE(h.core->FindJob("jobs/more"), nullptr);
+}
+
+TEST(CreateJob, PriorityThenAgeDecidesWhoIsPlacedFirst) {
+  Harness h;
+  (void)h.Create(Harness::Request("old", 1));
+  (void)h.Create(Harness::Request("young", 1));
+  v1::CreateJobRequest request = Harness::Request("urgent", 1);
+  request.mutable_job()->mutable_spec()->mutable_resources()->set_priority(5);
+  (void)h.Create(request);
+  h.Join("n0");
+  EXPECT_EQ(h.Job("urgent").state(), v1::STARTING);
+  EXPECT_EQ(h.Job("old").state(), v1::QUEUED);
+  h.Join("n1");
+  EXPECT_EQ(h.Job("old").state(), v1::STARTING);
+  EXPECT_EQ(h.Job("young").state(), v1::QUEUED);
+}
+
+TEST(CancelJob, AQueuedJobEndsAtOnce) {
+  Harness h;
+  (void)h.Create(Harness::Request("a", 1));
+  const auto job = h.Cancel("a");
+  ASSERT_TRUE(job.ok());
+  EXPECT_EQ(job->state(), v1::CANCELLED);
+}
+
+TEST(CancelJob, ARunningJobCommitsAndEndsWhenConfirmed) {
+  Harness h;
+  h.Join("n0");
+  h.Join("n1");
+  h.Run("a", {"n0", "n1"});
+  ASSERT_TRUE(h.Cancel("a").ok());
+  EXPECT_EQ(h.Job("a").state(), v1::RUNNING);
+  EXPECT_TRUE(h.Take("n0").back().stop().checkpoint());
+  h.SayStopping("n0", "a", 1, 32);
+  h.SayStopping("n1", "a", 1, 33);
+  EXPECT_EQ(h.Take("n0").back().stop_after().step(), 33);
+  EXPECT_EQ(h.Take("n1").back().stop_after().step(), 33);
+  h.SayStopping("n0", "a", 1, 33);  // a repetition is answered
+  EXPECT_EQ(h.Take("n0").back().stop_after().step(), 33);
+  h.SayCommit("n0", "a", 1, 33, "m33");
+  EXPECT_EQ(h.Job("a").checkpoint().step(), 33);
+  h.SayEnded("n0", "a", 1, kInterrupted);
+  EXPECT_EQ(h.Job("a").state(), v1::RUNNING);
+  h.SayEnded("n1", "a", 1, kInterrupted);
+  EXPECT_EQ(h.Job("a").state(), v1::CANCELLED);
+  EXPECT_EQ(h.Job("a").events(0).cause(), "user");
+}
+
+TEST(CancelJob, ARunningJobThatCannotCommitEndsAfterABound) {
+  Harness h;
+  h.Join("n0");
+  h.Run("a", {"n0"});
+  (void)h.Cancel("a");
+  h.Pass(59, {"n0"});
+  EXPECT_EQ(h.Job("a").state(), v1::RUNNING);
+  h.Take("n0");
+  h.Pass(2, {"n0"});
+  EXPECT_EQ(h.Job("a").state(), v1::CANCELLED);
+  EXPECT_FALSE(h.Take("n0").front().stop().checkpoint());
+  EXPECT_EQ(h.Node("n0").free(), 0);  // until it says that the ranks are gone
+}
+
+TEST(CancelJob, AWishSurvivesTheController) {
+  Harness h;
+  h.Join("n0");
+  h.Run("a", {"n0"});
+  (void)h.Cancel("a");
+  h.RestartController();
+  h.Take("n0");
+  h.Reconnect("n0", {testing::Held("a", 1, {0}, true)});
+  EXPECT_TRUE(h.Take("n0").back().stop().checkpoint());
+  h.SayEnded("n0", "a", 1, kInterrupted);
+  EXPECT_EQ(h.Job("a").state(), v1::CANCELLED);
+}
+
+TEST(CancelJob, AFailureWhileBeingCancelledIsTheEnd) {
+  Harness h;
+  h.Join("n0");
+  h.Join("n1");
+  h.Run("a", {"n0", "n1"});
+  (void)h.Cancel("a");
+  h.SayEnded("n0", "a", 1, v1::Finished::FAILED, "crash", 0);
+  EXPECT_EQ(h.Job("a").state(), v1::CANCELLED);
+  EXPECT_FALSE(h.Take("n1").back().stop().checkpoint());
+}
+
+TEST(CancelJob, AFinishedJobIsReturnedUnchanged) {
+  Harness h;
+  (void)h.Create(Harness::Request("a", 1));
+  (void)h.Cancel("a");
+  const int64_t version = h.core->resource_version();
+  const auto again = h.Cancel("a");
+  ASSERT_TRUE(again.ok());
+  EXPECT_EQ(again->resource_version(), version);
+  EXPECT_EQ(h.Cancel("nobody").status().code(), absl::StatusCode::kNotFound);
+}
+
+TEST(CancelJob, AStartingJobEndsAtOnceAndItsDevicesAreFreeWhenConfirmed) {
+  Harness h;
+  h.Join("n0");
+  (void)h.Create(Harness::Request("a", 1));
+  EXPECT_EQ(h.Cancel("a")->state(), v1::CANCELLED);
+  EXPECT_TRUE(h.Take("n0").back().has_stop());
+  EXPECT_EQ(h.Node("n0").free(), 0);
+  h.SayEnded("n0", "a", 1, kInterrupted);
+  EXPECT_EQ(h.Node("n0").free(), 1);
+}
+
+TEST(ExplainJob, SaysWhyItWaitsAndWhereItRuns) {
+  Harness h;
+  h.Join("n0");
+  h.Join("n1");
+  h.Run("a", {"n0", "n1"});
+  (void)h.Create(Harness::Request("b", 1));
+  const auto waits = h.core->ExplainJob("jobs/b");
+  ASSERT_TRUE(waits.ok());
+  EXPECT_THAT(*waits, Contains("It waits: the job needs 1 cpu device; 0 of 2 are free."));
+  EXPECT_THAT(*waits, Contains("n0 is used by a."));
+  const auto runs = h.core->ExplainJob("jobs/a");
+  EXPECT_THAT(*runs, Contains("Epoch 1 of its ranks is on n0 (rank 0), n1 (rank 1)."));
+  h.EndSession("n1");
+  h.Pass(5, {"n0"});
+  EXPECT_THAT(absl::StrJoin(*h.core->ExplainJob("jobs/a"), "\n"),
+              HasSubstr("n1 has not been heard from"));
+  EXPECT_EQ(h.core->ExplainJob("jobs/nobody").status().code(), absl::StatusCode::kNotFound);
+}
+
+}  // namespace
+}  // namespace strata::controller

@@ -1,0 +1,346 @@
+#include "controller/logic/session_handler.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "controller/logic/names.h"
+
+namespace strata::controller {
+namespace {
+
+// Epochs that one node may be said to hold: far more than devices, and yet bounded.
+constexpr size_t kMostHolds = 1024;
+
+void SetMemory(v1::Job& job, const v1::JobPlan& plan) {
+  job.set_parameters(plan.parameters());
+  job.clear_predicted_memory();
+  for (const v1::TierBytes& tier : plan.predicted()) {
+    v1::TierMemory& memory = *job.add_predicted_memory();
+    memory.set_tier(tier.tier());
+    memory.set_predicted_bytes(tier.bytes());
+  }
+}
+
+Failure EndedFailure(const NodeEntry& node, const v1::EpochEnded& message) {
+  Failure failure;
+  failure.sure = !message.echo() && message.rank() >= 0;
+  failure.cause = message.cause().empty() ? "trainer_died" : message.cause();
+  failure.counts = failure.cause != "node_lost";
+  failure.reason = message.finished().message();
+  if (failure.reason.empty()) {
+    failure.reason =
+        message.rank() < 0
+            ? absl::StrCat("the ranks on ", ShortName(node.name), " ended")
+            : absl::StrCat("rank ", message.rank(), " on ", ShortName(node.name), " ended");
+  }
+  return failure;
+}
+
+}  // namespace
+
+void SessionHandler::OnMessage(uint64_t session, const v1::AgentMessage& message) {
+  if (message.has_register_()) {
+    return OnRegister(session, message.incarnation(), message.register_());
+  }
+  NodeEntry* node = state_.nodes.OfSession(session);
+  if (node == nullptr || node->incarnation != message.incarnation()) {
+    // Whoever still listens there believes to be at work: let it come anew.
+    return Dismiss("", message.incarnation(), session,
+                   "this session is not its node's present one");
+  }
+  Hear(*node);
+  switch (message.message_case()) {
+    case v1::AgentMessage::kHeartbeat:
+      return OnHeartbeat(*node, message.heartbeat());
+    case v1::AgentMessage::kPrepared:
+      return OnPrepared(*node, message.prepared());
+    case v1::AgentMessage::kRunning:
+      return OnRunning(*node, message.running());
+    case v1::AgentMessage::kProgress:
+      return OnProgress(*node, message.progress());
+    case v1::AgentMessage::kEnded:
+      return OnEnded(*node, message.ended());
+    case v1::AgentMessage::kStopping:
+      return OnStopping(*node, message.stopping());
+    case v1::AgentMessage::kWritten:
+      return OnWritten(*node, message.written());
+    case v1::AgentMessage::kCommit:
+      return OnCommit(*node, message.commit());
+    case v1::AgentMessage::kHang:
+      return OnHang(*node, message.hang());
+    default:
+      return;  // logs are not the logic's business
+  }
+}
+
+void SessionHandler::Hear(NodeEntry& node) {
+  if (!node.met) state_.cluster_changed = true;
+  node.met = true;
+  node.heard_at = state_.now;
+  node.heard_wall = state_.wall;
+  if (node.state == v1::READY) return;
+  node.state = v1::READY;
+  state_.capacity_changed = true;
+}
+
+JobEntry* SessionHandler::Current(const NodeEntry& node, const v1::JobEpoch& epoch) {
+  JobEntry* job = state_.Find(epoch.job());
+  if (job == nullptr || !HasEpoch(job->record.state()) || job->record.epoch() != epoch.epoch()) {
+    return nullptr;
+  }
+  const auto member = job->run.members.find(node.name);
+  const bool there =
+      member != job->run.members.end() && member->second.state != MemberState::kEnded;
+  return there ? job : nullptr;
+}
+
+JobEntry* SessionHandler::CurrentOrStop(NodeEntry& node, const v1::JobEpoch& epoch, bool alive) {
+  JobEntry* job = Current(node, epoch);
+  if (job == nullptr) StopStale(node, epoch, alive);
+  return job;
+}
+
+// Agents repeat these many at a time, also of epochs that have ended there: one answer to each
+// would be a storm.
+JobEntry* SessionHandler::CurrentOrOver(NodeEntry& node, const v1::JobEpoch& epoch) {
+  JobEntry* job = Current(node, epoch);
+  if (job == nullptr && node.holds.contains(ToKey(epoch))) StopStale(node, epoch, /*alive=*/false);
+  return job;
+}
+
+void SessionHandler::StopStale(NodeEntry& node, const v1::JobEpoch& epoch, bool alive) {
+  const EpochKey key = ToKey(epoch);
+  const auto found = node.holds.find(key);
+  if (found != node.holds.end() && found->second.stop.has_value()) {
+    if (state_.now > found->second.stop_sent_at + state_.timing.heartbeat_seconds) {
+      machine_.SendStop(node, found->second);
+    }
+    return;
+  }
+  const std::string reason = absl::StrCat("epoch ", key.epoch, " of ", key.job, " is over");
+  if (alive && found == node.holds.end() && node.holds.size() < kMostHolds) {
+    node.holds[key].all_devices = true;
+  }
+  if (node.holds.contains(key)) return machine_.Stop(node, key, reason, /*checkpoint=*/false);
+  Hold none;
+  none.stop.emplace();
+  *none.stop->mutable_epoch() = epoch;
+  none.stop->set_reason(reason);
+  machine_.SendStop(node, none);
+}
+
+// A step is told live and becomes durable with the record's next change.
+void SessionHandler::ReachedStep(JobEntry& job, int64_t step) {
+  v1::Job& record = job.record;
+  record.set_step(std::clamp(step, record.step(), std::max(record.step(), record.target_step())));
+  if (record.step() == 0 || record.has_start_time()) return;
+  *record.mutable_start_time() = ToTimestamp(state_.wall);
+  SaveJob(state_, job, effects_);
+}
+
+void SessionHandler::OnHeartbeat(NodeEntry& node, const v1::Heartbeat& message) {
+  for (const v1::Heartbeat::Rank& rank : message.ranks()) {
+    JobEntry* job = CurrentOrStop(node, rank.epoch(), /*alive=*/true);
+    if (job == nullptr) continue;
+    ReachedStep(*job, rank.step());
+    if (rank.rank() >= 0 && rank.rank() < job->record.placement_size()) {
+      job->run.phases[rank.rank()] = rank.phase();
+    }
+  }
+}
+
+void SessionHandler::OnPrepared(NodeEntry& node, const v1::EpochPrepared& message) {
+  JobEntry* job = CurrentOrStop(node, message.epoch(), /*alive=*/message.problem().empty());
+  if (job == nullptr || job->record.state() != v1::STARTING) return;
+  Member& member = job->run.members.at(node.name);
+  if (!message.problem().empty()) {
+    const std::string field =
+        message.problem_field().empty() ? "" : absl::StrCat(message.problem_field(), ": ");
+    JobMachine::Report(
+        *job, {.reason = absl::StrCat(field, message.problem(), " (on ", ShortName(node.name), ")"),
+               .cause = "start_failed",
+               .permanent = message.permanent()});
+    return machine_.Reconcile(*job);
+  }
+  std::map<int, v1::Prepared> answers;
+  for (const v1::EpochPrepared::Rank& rank : message.ranks()) {
+    answers[rank.rank()] = rank.prepared();
+  }
+  const bool complete = answers.size() == member.ranks.size() &&
+                        std::all_of(member.ranks.begin(), member.ranks.end(),
+                                    [&](int rank) { return answers.contains(rank); });
+  if (!complete) {
+    JobMachine::Report(*job, {.reason = absl::StrCat(ShortName(node.name),
+                                                     " prepared other ranks than it was asked for"),
+                              .cause = "start_failed"});
+    return machine_.Reconcile(*job);
+  }
+  if (job->run.start_sent) return;  // a late repetition
+  for (auto& [rank, prepared] : answers) job->run.prepared[rank] = std::move(prepared);
+  if (member.state == MemberState::kAsked) member.state = MemberState::kPrepared;
+  if (message.has_plan()) SetMemory(job->record, message.plan());
+  machine_.Reconcile(*job);
+}
+
+void SessionHandler::OnRunning(NodeEntry& node, const v1::EpochRunning& message) {
+  JobEntry* job = CurrentOrStop(node, message.epoch(), /*alive=*/true);
+  if (job == nullptr) return;
+  job->run.members.at(node.name).state = MemberState::kRunning;
+  machine_.Reconcile(*job);
+}
+
+void SessionHandler::OnProgress(NodeEntry& node, const v1::EpochProgress& message) {
+  JobEntry* job = CurrentOrOver(node, message.epoch());
+  if (job == nullptr) return;
+  if (message.progress().has_step()) ReachedStep(*job, message.progress().step().step());
+  effects_.progress.push_back({job->record.name(), message.progress()});
+}
+
+void SessionHandler::OnEnded(NodeEntry& node, const v1::EpochEnded& message) {
+  const EpochKey key = ToKey(message.epoch());
+  JobEntry* job = Current(node, message.epoch());
+  const bool asked = job != nullptr && job->run.members.at(node.name).state == MemberState::kAsked;
+  if (!asked) {
+    if (node.holds.erase(key) > 0) state_.capacity_changed = true;
+  } else if (node.holds.contains(key)) {
+    // The request to prepare may be on its way a second time: its end is waited for.
+    machine_.Stop(node, key, "its ranks have ended", /*checkpoint=*/false);
+  }
+  const v1::Finished::Outcome outcome = message.finished().outcome();
+  if (job == nullptr) {
+    job = state_.Find(key.job);
+    if (job == nullptr || job->record.state() != v1::RECOVERING || job->key() != key) return;
+    const Failure failure = EndedFailure(node, message);
+    if (outcome == v1::Finished::FAILED && failure.sure) machine_.Attribute(*job, failure);
+    return;
+  }
+  job->run.members.at(node.name).state = MemberState::kEnded;
+  const bool expected = outcome == v1::Finished::SUCCEEDED ||
+                        (outcome == v1::Finished::INTERRUPTED && job->record.cancel_requested());
+  if (!expected) JobMachine::Report(*job, EndedFailure(node, message));
+  machine_.Reconcile(*job);
+}
+
+void SessionHandler::OnStopping(NodeEntry& node, const v1::EpochStopping& message) {
+  JobEntry* job = CurrentOrStop(node, message.epoch(), /*alive=*/false);
+  if (job == nullptr) return;
+  job->run.members.at(node.name).stopping_at = message.step();
+  if (job->run.last_step.has_value()) return machine_.SendStopAfter(*job, node);
+  machine_.Reconcile(*job);
+}
+
+void SessionHandler::OnWritten(NodeEntry& node, const v1::CheckpointFragments& message) {
+  JobEntry* job = CurrentOrOver(node, message.epoch());
+  if (job == nullptr) return;
+  const v1::Job& record = job->record;
+  if (message.step() <= record.checkpoint().step() || message.step() > record.target_step()) return;
+  auto manifest = job->run.fragments.Add(message, record.placement_size());
+  if (manifest.has_value()) machine_.SendManifest(*job, *std::move(manifest));
+}
+
+void SessionHandler::OnCommit(NodeEntry& node, const v1::CommitRequest& message) {
+  JobEntry* job = state_.Find(message.epoch().job());
+  CommitJudgement judgement;
+  if (job == nullptr) {
+    judgement.reason = absl::StrCat("there is no ", message.epoch().job());
+  } else {
+    judgement = JudgeCommit(job->record, message);
+  }
+  const bool current = CurrentOrStop(node, message.epoch(), /*alive=*/false) != nullptr;
+  if (judgement.verdict == CommitVerdict::kRecord && !current) {
+    judgement = {CommitVerdict::kRefused, "its ranks on this node have ended"};
+  }
+  if (judgement.verdict == CommitVerdict::kRecord) {
+    v1::CommittedCheckpoint& checkpoint = *job->record.mutable_checkpoint();
+    checkpoint = message.checkpoint();
+    checkpoint.set_epoch(message.epoch().epoch());
+    job->record.set_restarts_without_progress(0);
+    job->record.set_step(std::max(job->record.step(), checkpoint.step()));
+    job->run.fragments.Forget(checkpoint.step());
+    SaveJob(state_, *job, effects_);
+  }
+  v1::ControllerMessage answer;
+  *answer.mutable_commit()->mutable_epoch() = message.epoch();
+  answer.mutable_commit()->set_step(message.checkpoint().step());
+  answer.mutable_commit()->set_accepted(judgement.verdict != CommitVerdict::kRefused);
+  answer.mutable_commit()->set_reason(judgement.reason);
+  Send(state_, node, std::move(answer), effects_);
+}
+
+int SessionHandler::Suspect(const JobEntry& job, const NodeEntry& reporter,
+                            const v1::HangReport& message, bool& sure) const {
+  const v1::Job& record = job.record;
+  const auto known = [&](int rank) { return rank >= 0 && rank < record.placement_size(); };
+  sure = true;
+  if (message.local()) return known(message.rank()) ? message.rank() : -1;
+  std::vector<int> missing;
+  for (const int rank : message.missing()) {
+    if (known(rank)) missing.push_back(rank);
+  }
+  if (missing.empty() && known(message.rank())) missing.push_back(message.rank());
+  if (missing.size() == 1) return missing.front();
+  // Rather one on a silent node; else one that is not where the others wait.
+  std::vector<int> elsewhere;
+  for (const int rank : missing) {
+    const NodeEntry* node = state_.nodes.Find(record.placement(rank).node());
+    if (node != &reporter && IsSilent(*node)) return rank;
+    const auto phase = job.run.phases.find(rank);
+    if (phase != job.run.phases.end() && phase->second != message.instruction()) {
+      elsewhere.push_back(rank);
+    }
+  }
+  if (elsewhere.size() == 1) return elsewhere.front();
+  sure = false;
+  if (!elsewhere.empty()) return elsewhere.front();
+  return missing.empty() ? -1 : missing.front();
+}
+
+bool SessionHandler::IsSilent(const NodeEntry& node) const {
+  return node.session == 0 || state_.now - node.heard_at > 2 * state_.timing.heartbeat_seconds;
+}
+
+void SessionHandler::OnHang(NodeEntry& node, const v1::HangReport& message) {
+  JobEntry* job = Current(node, message.epoch());
+  JobEntry* known = state_.Find(message.epoch().job());
+  const bool late = known != nullptr && known->record.state() == v1::RECOVERING &&
+                    known->key() == ToKey(message.epoch());
+  if (job == nullptr && !late) return StopStale(node, message.epoch(), /*alive=*/false);
+  JobEntry& blamed = late ? *known : *job;
+  Failure failure = {.cause = "hang"};
+  const int rank = Suspect(blamed, node, message, failure.sure);
+  const NodeEntry* culprit =
+      rank < 0 ? nullptr : state_.nodes.Find(blamed.record.placement(rank).node());
+  if (message.tentative() && (culprit == nullptr || !IsSilent(*culprit))) return;
+  failure.reason =
+      culprit == nullptr ? "a rank" : absl::StrCat("rank ", rank, " on ", ShortName(culprit->name));
+  std::string place = message.group().empty() ? "" : absl::StrCat("group ", message.group());
+  if (!message.instruction().empty()) {
+    absl::StrAppend(&place, place.empty() ? "" : ", ", "instruction ", message.instruction());
+  }
+  if (message.local()) {
+    absl::StrAppend(&failure.reason,
+                    message.stopped()
+                        ? ": its process was stopped,"
+                        : absl::StrFormat(" has not moved for %.1f s", message.seconds()),
+                    place.empty() ? "" : " in ", place);
+  } else {
+    absl::StrAppend(&failure.reason, " is missing", place.empty() ? "" : " in ", place,
+                    absl::StrFormat(", where %s has waited for %.1f s", ShortName(node.name),
+                                    message.seconds()));
+    if (culprit != nullptr && culprit != &node && IsSilent(*culprit)) {
+      failure.cause = "node_lost";
+      absl::StrAppend(&failure.reason,
+                      absl::StrFormat("; %s has not been heard from for %.1f s",
+                                      ShortName(culprit->name), state_.now - culprit->heard_at));
+    }
+  }
+  if (late) {
+    if (failure.sure) machine_.Attribute(blamed, failure);
+    return;
+  }
+  JobMachine::Report(blamed, std::move(failure));
+  machine_.Reconcile(blamed);
+}
+
+}  // namespace strata::controller

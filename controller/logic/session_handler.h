@@ -1,0 +1,69 @@
+// What agents say, turned into facts about nodes and epochs.
+#ifndef STRATA_CONTROLLER_LOGIC_SESSION_HANDLER_H_
+#define STRATA_CONTROLLER_LOGIC_SESSION_HANDLER_H_
+
+#include <cstdint>
+#include <map>
+
+#include "controller/logic/cluster_state.h"
+#include "controller/logic/job_machine.h"
+#include "proto/strata/v1/agent.pb.h"
+
+namespace strata::controller {
+
+// Made for each input; borrows all.
+class SessionHandler {
+ public:
+  SessionHandler(ClusterState& state, JobMachine& machine, Effects& effects)
+      : state_(state), machine_(machine), effects_(effects) {}
+
+  void OnMessage(uint64_t session, const v1::AgentMessage& message);
+
+ private:
+  // registration.cc
+  void OnRegister(uint64_t session, uint64_t incarnation, const v1::Register& message);
+  bool Admit(uint64_t session, uint64_t incarnation, const v1::Register& message);
+  void Dismiss(const std::string& node, uint64_t incarnation, uint64_t session,
+               const std::string& reason);
+  void UpdateNode(NodeEntry& node, const v1::Register& message);
+  void TakeHeld(NodeEntry& node, const v1::Register& message, v1::Welcome& welcome);
+  void MissEpochs(NodeEntry& node, const std::map<EpochKey, Hold>& before, bool first);
+  void TakeOver(JobEntry& job, Member& member, const NodeEntry& node, const v1::HeldEpoch& held);
+  void Repeat(NodeEntry& node);
+
+  // session_handler.cc
+  void Hear(NodeEntry& node);
+  void OnHeartbeat(NodeEntry& node, const v1::Heartbeat& message);
+  void OnPrepared(NodeEntry& node, const v1::EpochPrepared& message);
+  void OnRunning(NodeEntry& node, const v1::EpochRunning& message);
+  void OnProgress(NodeEntry& node, const v1::EpochProgress& message);
+  void OnEnded(NodeEntry& node, const v1::EpochEnded& message);
+  void OnStopping(NodeEntry& node, const v1::EpochStopping& message);
+  void OnWritten(NodeEntry& node, const v1::CheckpointFragments& message);
+  void OnCommit(NodeEntry& node, const v1::CommitRequest& message);
+  void OnHang(NodeEntry& node, const v1::HangReport& message);
+
+  // The job, if this epoch is the current one, has ranks on the node, and these have not ended.
+  JobEntry* Current(const NodeEntry& node, const v1::JobEpoch& epoch);
+  // The same; otherwise the node is told to stop the epoch. `alive`: the message proves that its
+  // trainers hold devices.
+  JobEntry* CurrentOrStop(NodeEntry& node, const v1::JobEpoch& epoch, bool alive);
+  // The same, but what the node has let go of needs no answer.
+  JobEntry* CurrentOrOver(NodeEntry& node, const v1::JobEpoch& epoch);
+  void StopStale(NodeEntry& node, const v1::JobEpoch& epoch, bool alive);
+  // Who is to blame for a hang, as far as one can tell; -1: nobody known. `sure`: there is no
+  // doubt.
+  int Suspect(const JobEntry& job, const NodeEntry& reporter, const v1::HangReport& message,
+              bool& sure) const;
+  // Not heard from for longer than heartbeats take.
+  bool IsSilent(const NodeEntry& node) const;
+  void ReachedStep(JobEntry& job, int64_t step);
+
+  ClusterState& state_;
+  JobMachine& machine_;
+  Effects& effects_;
+};
+
+}  // namespace strata::controller
+
+#endif  // STRATA_CONTROLLER_LOGIC_SESSION_HANDLER_H_

@@ -1,0 +1,101 @@
+// A core with a clock, a store and hand-driven agents, for tests of single transitions.
+#ifndef STRATA_CONTROLLER_LOGIC_TESTING_H_
+#define STRATA_CONTROLLER_LOGIC_TESTING_H_
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/clock.h"
+#include "controller/logic/core.h"
+
+namespace strata::controller::testing {
+
+class Harness {
+ public:
+  explicit Harness(Timing timing = {});
+
+  // A job of that many cpu ranks and 100 steps.
+  static v1::CreateJobRequest Request(const std::string& name, int ranks);
+
+  // The controller dies and starts again with what was written.
+  void RestartController();
+  // Ticks as the daemon does; nodes named in `beating` send heartbeats.
+  void Pass(double seconds, const std::vector<std::string>& beating = {});
+
+  // The controller's process is stopped for so long.
+  void StandStill(double seconds) { clock_.Advance(seconds); }
+
+  absl::StatusOr<v1::Job> Create(const v1::CreateJobRequest& request);
+  absl::StatusOr<v1::Job> Cancel(const std::string& name);
+
+  // A new agent process on the node, or (Reconnect) the same one with a new session.
+  void Join(const std::string& node, const std::vector<v1::HeldEpoch>& held = {}, int devices = 1);
+  void Reconnect(const std::string& node, const std::vector<v1::HeldEpoch>& held);
+  void EndSession(const std::string& node);
+  void Say(const std::string& node, v1::AgentMessage message);
+  uint64_t SessionOf(const std::string& node) const { return agents_.at(node).session; }
+  uint64_t IncarnationOf(const std::string& node) const { return agents_.at(node).incarnation; }
+
+  // What agents say.
+  void SayPrepared(const std::string& node, const std::string& job, int64_t epoch,
+                   const std::vector<int>& ranks, const std::string& digest = "d");
+  void SayProblem(const std::string& node, const std::string& job, int64_t epoch, bool permanent);
+  void SayRunning(const std::string& node, const std::string& job, int64_t epoch);
+  void SayStep(const std::string& node, const std::string& job, int64_t epoch, int64_t step);
+  void SayEnded(const std::string& node, const std::string& job, int64_t epoch,
+                v1::Finished::Outcome outcome, const std::string& reason = "", int rank = -1);
+  void SayStopping(const std::string& node, const std::string& job, int64_t epoch, int64_t step);
+  void SayWritten(const std::string& node, const std::string& job, int64_t epoch, int64_t step,
+                  const std::vector<int>& ranks);
+  void SayCommit(const std::string& node, const std::string& job, int64_t epoch, int64_t step,
+                 const std::string& digest);
+  // `missing`: a report of another node's ranks; otherwise of the node's own.
+  void SayHang(const std::string& node, const std::string& job, int64_t epoch, int rank,
+               const std::vector<int>& missing = {});
+  void SayBeat(const std::string& node, const std::string& job, int64_t epoch, int rank,
+               const std::string& phase);
+
+  // Job `name` of one rank per node of `nodes`, which have joined: RUNNING.
+  void Run(const std::string& name, const std::vector<std::string>& nodes);
+
+  const v1::Job& Job(const std::string& name) const { return *core->FindJob("jobs/" + name); }
+  v1::Node Node(const std::string& name) const;
+  // Takes the messages to that node since the last call, without Welcome.
+  std::vector<v1::ControllerMessage> Take(const std::string& node);
+  // The last Welcome to that node.
+  v1::Welcome LastWelcome(const std::string& node) const { return welcomes_.at(node); }
+
+  std::unique_ptr<Core> core;
+  std::vector<v1::Job> changed;
+  std::vector<Effects::Progress> progress;
+  std::vector<Outgoing> dismissed;
+  std::map<std::pair<std::string, std::string>, Write> records;  // (table, key)
+
+ private:
+  struct Agent {
+    uint64_t session = 0;
+    uint64_t incarnation = 0;
+    int devices = 1;
+  };
+  void Apply(const Effects& effects);
+  void Register(const std::string& node, const std::vector<v1::HeldEpoch>& held);
+
+  Timing timing_;
+  common::ManualClock clock_;
+  std::unique_ptr<Placer> placer_ = InOrderPlacer();
+  std::map<std::string, Agent> agents_;
+  std::map<std::string, std::vector<v1::ControllerMessage>> inbox_;
+  std::map<std::string, v1::Welcome> welcomes_;
+  uint64_t last_number_ = 0;
+};
+
+v1::HeldEpoch Held(const std::string& job, int64_t epoch, const std::vector<int>& ranks,
+                   bool running);
+
+}  // namespace strata::controller::testing
+
+#endif  // STRATA_CONTROLLER_LOGIC_TESTING_H_

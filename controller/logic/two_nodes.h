@@ -1,0 +1,39 @@
+// The cluster of most transitions' tests.
+#ifndef STRATA_CONTROLLER_LOGIC_TWO_NODES_H_
+#define STRATA_CONTROLLER_LOGIC_TWO_NODES_H_
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "controller/logic/testing.h"
+
+namespace strata::controller::testing {
+
+constexpr auto kSucceeded = v1::Finished::SUCCEEDED;
+constexpr auto kFailed = v1::Finished::FAILED;
+constexpr auto kInterrupted = v1::Finished::INTERRUPTED;
+
+// Two nodes of one device each, for a job on both.
+class TwoNodes : public ::testing::Test {
+ protected:
+  TwoNodes() {
+    h.Join("n0");
+    h.Join("n1");
+  }
+  // Both nodes start the job's present epoch.
+  void Start(const std::string& job) {
+    const int64_t epoch = h.Job(job).epoch();
+    h.SayPrepared("n0", job, epoch, {0});
+    h.SayPrepared("n1", job, epoch, {1});
+    h.SayRunning("n0", job, epoch);
+    h.SayRunning("n1", job, epoch);
+    h.Take("n0");
+    h.Take("n1");
+  }
+  Harness h;
+};
+
+}  // namespace strata::controller::testing
+
+#endif  // STRATA_CONTROLLER_LOGIC_TWO_NODES_H_

@@ -1,0 +1,39 @@
+// What Prometheus can scrape from the controller: GET /metrics on a port of its own, names with the
+// prefix strata_.
+//
+// Labels have few values: jobs are the only open set, named by job_id; the series of a job go an
+// hour after its end, or earlier when they make room for a job that runs; at most kMostJobs have
+// any.
+#ifndef STRATA_CONTROLLER_METRICS_METRICS_H_
+#define STRATA_CONTROLLER_METRICS_METRICS_H_
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "common/clock.h"
+#include "controller/service/call_observer.h"
+#include "controller/service/reactor.h"
+#include "controller/service/session_table.h"
+
+namespace strata::controller {
+
+class Metrics : public Reactor::Listener, public CallObserver, public AgentObserver {
+ public:
+  static constexpr size_t kMostJobs = 500;
+  static constexpr double kKeepSeconds = 3600;
+
+  // Borrowed: clock. `heartbeat_seconds`: what agents are told.
+  static std::unique_ptr<Metrics> Make(const std::string& version, double heartbeat_seconds,
+                                       const common::Clock* clock);
+
+  // Serves on HOST:PORT (port 0: any) until this ends; returns the address. FailedPrecondition: it
+  // is in use or cannot be had.
+  virtual absl::StatusOr<std::string> Serve(const std::string& address) = 0;
+  // The page, as it is now.
+  virtual std::string Text() const = 0;
+};
+
+}  // namespace strata::controller
+
+#endif  // STRATA_CONTROLLER_METRICS_METRICS_H_

@@ -1,0 +1,270 @@
+#include "controller/metrics/metrics.h"
+
+#include <limits>
+#include <memory>
+#include <string>
+
+#include "common/clock.h"
+#include "controller/metrics/exposition_check.h"
+#include "controller/service/test_support.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace strata::controller {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+class MetricsTest : public testing::Test {
+ protected:
+  MetricsTest() { static_cast<void>(core_.Load({}, 0)); }
+
+  static v1::Job Running(const std::string& name) {
+    v1::Job job;
+    job.set_name("jobs/" + name);
+    job.set_state(v1::RUNNING);
+    job.set_epoch(1);
+    job.set_parameters(10);
+    job.set_target_step(100);
+    return job;
+  }
+  void Change(const v1::Job& job) {
+    Effects effects;
+    effects.changed.push_back(job);
+    metrics_->OnEffects(core_, effects);
+  }
+  void Step(const std::string& name, double seconds) {
+    Effects effects;
+    effects.progress.push_back({"jobs/" + name, {}});
+    v1::StepRecord& step = *effects.progress[0].progress.mutable_step();
+    step.set_step(1);
+    step.set_loss(2.5);
+    step.set_grad_norm(0.5);
+    step.set_learning_rate(0.25);
+    step.set_tokens(64);
+    step.set_seconds(seconds);
+    step.set_exposed_communication_seconds(0.125);
+    step.set_validation_loss(3.5);
+    step.set_predicted_seconds(0.5);
+    auto& forward = *step.add_purposes();
+    forward.set_purpose("forward");
+    forward.set_compute_seconds(0.125);
+    auto& reduce = *step.add_purposes();
+    reduce.set_purpose("reduce");
+    reduce.set_exposed_seconds(0.0625);
+    reduce.set_background_seconds(1);
+    auto& memory = *step.add_memory();
+    memory.set_tier("host");
+    memory.set_predicted_bytes(100);
+    memory.set_measured_bytes(99);
+    metrics_->OnEffects(core_, effects);
+  }
+  std::string Text() {
+    clock_.Advance(1.5);
+    metrics_->OnTick(core_);
+    return metrics_->Text();
+  }
+
+  common::ManualClock clock_;
+  const std::unique_ptr<Placer> placer_ = InOrderPlacer();
+  Core core_{&clock_, placer_.get(), Timing()};
+  const std::unique_ptr<Metrics> metrics_ = Metrics::Make("1.2.3", 1, &clock_);
+};
+
+TEST_F(MetricsTest, StepsAddUp) {
+  Change(Running("a"));
+  Step("a", 0.5);
+  Step("a", 0.25);
+  Step("a", -1e9);
+  const std::string text = Text();
+  for (const char* line :
+       {"strata_build_info{component=\"controller\",version=\"1.2.3\"} 1\n",
+        "strata_jobs{state=\"RUNNING\"} 1\n",
+        "strata_jobs{state=\"QUEUED\"} 0\n",
+        "strata_job_steps_total{job_id=\"a\"} 3\n",
+        "strata_job_tokens_total{job_id=\"a\"} 192\n",
+        "strata_job_model_flops_total{job_id=\"a\"} 11520\n",
+        "strata_job_loss{job_id=\"a\"} 2.5\n",
+        "strata_job_grad_norm{job_id=\"a\"} 0.5\n",
+        "strata_job_learning_rate{job_id=\"a\"} 0.25\n",
+        "strata_job_validation_loss{job_id=\"a\"} 3.5\n",
+        "strata_job_target_steps{job_id=\"a\"} 100\n",
+        "strata_job_phase_seconds_total{job_id=\"a\",phase=\"forward\"} 0.375\n",
+        "strata_job_phase_seconds_total{job_id=\"a\",phase=\"reduce\"} 0.1875\n",
+        "strata_job_phase_seconds_total{job_id=\"a\",phase=\"other\"} 0.375\n",
+        "strata_job_background_seconds_total{job_id=\"a\",phase=\"reduce\"} 3\n",
+        "strata_job_exposed_communication_seconds_total{job_id=\"a\"} 0.375\n",
+        "strata_job_predicted_step_seconds{job_id=\"a\"} 0.5\n",
+        "strata_rank_memory_bytes{job_id=\"a\",kind=\"predicted\",tier=\"host\"} 100\n",
+        "strata_rank_memory_bytes{job_id=\"a\",kind=\"measured\",tier=\"host\"} 99\n",
+        "strata_job_step_duration_seconds_count{job_id=\"a\"} 2\n"}) {
+    EXPECT_THAT(text, HasSubstr(line));
+  }
+}
+
+TEST_F(MetricsTest, RestartsAreCountedOnceByCause) {
+  v1::Job job = Running("a");
+  Change(job);
+  v1::JobEvent& event = *job.add_events();
+  event.set_epoch(1);
+  event.set_cause("trainer_died");
+  event.set_lost_steps(7);
+  Change(job);
+  Change(job);
+  *job.add_events() = event;
+  job.mutable_events(1)->set_epoch(2);
+  job.mutable_events(1)->set_cause("hang");
+  Change(job);
+  const std::string text = Text();
+  EXPECT_THAT(text,
+              HasSubstr("strata_job_restarts_total{cause=\"trainer_died\",job_id=\"a\"} 1\n"));
+  EXPECT_THAT(text, HasSubstr("strata_job_restarts_total{cause=\"hang\",job_id=\"a\"} 1\n"));
+  EXPECT_THAT(text, HasSubstr("strata_job_lost_steps_total{job_id=\"a\"} 14\n"));
+}
+
+TEST_F(MetricsTest, SeriesGoAnHourAfterTheJobsEnd) {
+  v1::Job job = Running("a");
+  Change(job);
+  Step("a", 1);
+  job.set_state(v1::SUCCEEDED);
+  Change(job);
+  clock_.Advance(Metrics::kKeepSeconds - 10);
+  EXPECT_THAT(Text(), HasSubstr("job_id=\"a\""));
+  clock_.Advance(20);
+  const std::string text = Text();
+  EXPECT_THAT(text, Not(HasSubstr("job_id=\"a\"")));
+  EXPECT_THAT(text, HasSubstr("strata_jobs{state=\"SUCCEEDED\"} 1\n"));
+  Effects effects;
+  effects.writes.push_back({"jobs", "jobs/a", "", /*erase=*/true});
+  metrics_->OnEffects(core_, effects);
+  EXPECT_THAT(Text(), HasSubstr("strata_jobs{state=\"SUCCEEDED\"} 0\n"));
+}
+
+TEST_F(MetricsTest, OnlySoManyJobsHaveSeries) {
+  for (size_t i = 0; i < Metrics::kMostJobs + 10; ++i) Change(Running(std::to_string(i)));
+  const std::string text = Text();
+  size_t series = 0;
+  for (size_t at = 0; (at = text.find("strata_job_loss{", at)) != std::string::npos; ++at) ++series;
+  EXPECT_EQ(series, Metrics::kMostJobs);
+}
+
+TEST_F(MetricsTest, JobsThatEndedMakeRoomForThoseThatRun) {
+  for (size_t i = 0; i < Metrics::kMostJobs; ++i) Change(Running(std::to_string(i)));
+  for (const char* name : {"7", "3"}) {
+    v1::Job job = Running(name);
+    job.set_state(v1::FAILED);
+    clock_.Advance(1);
+    Change(job);
+  }
+  Change(Running("new"));
+  const std::string text = Text();
+  EXPECT_THAT(text, HasSubstr("strata_job_loss{job_id=\"new\"}"));
+  EXPECT_THAT(text, HasSubstr("strata_job_loss{job_id=\"3\"}"));
+  EXPECT_THAT(text, Not(HasSubstr("job_id=\"7\"")));
+  // Late words of a job that has ended take nothing from the others.
+  Step("7", 1);
+  EXPECT_THAT(Text(), Not(HasSubstr("job_id=\"7\"")));
+}
+
+TEST_F(MetricsTest, PhasesOfOneJobAreLimited) {
+  Change(Running("a"));
+  Effects effects;
+  for (int i = 0; i < 1000; ++i) {
+    effects.progress.push_back({"jobs/a", {}});
+    auto& purpose = *effects.progress.back().progress.mutable_step()->add_purposes();
+    purpose.set_purpose("phase" + std::to_string(i));
+    purpose.set_compute_seconds(1);
+    auto& memory = *effects.progress.back().progress.mutable_step()->add_memory();
+    memory.set_tier("tier" + std::to_string(i));
+  }
+  metrics_->OnEffects(core_, effects);
+  const std::string text = Text();
+  EXPECT_THAT(text, HasSubstr("phase=\"phase0\""));
+  EXPECT_THAT(text, HasSubstr("tier=\"tier0\""));
+  EXPECT_THAT(text, Not(HasSubstr("phase=\"phase100\"")));
+  EXPECT_THAT(text, Not(HasSubstr("tier=\"tier100\"")));
+}
+
+TEST_F(MetricsTest, PageIsInPrometheusFormat) {
+  EXPECT_THAT(ExpositionProblems(Text()), testing::IsEmpty());
+  v1::Job job = Running("a");
+  job.add_events()->set_cause("odd \"cause\"\n\\");
+  Change(Running("a"));
+  Change(job);
+  Step("a", 0.5);
+  Step("a", std::numeric_limits<double>::quiet_NaN());
+  metrics_->OnCall("JobService/GetJob", "OK", 0.002);
+  v1::AgentMessage beat;
+  beat.mutable_heartbeat();
+  metrics_->OnAgentMessage("nodes/n0", beat);
+  EXPECT_THAT(ExpositionProblems(Text()), testing::IsEmpty());
+}
+
+TEST(ExpositionProblems, AreFound) {
+  const std::string good =
+      "# HELP strata_a_total Help.\n# TYPE strata_a_total counter\nstrata_a_total{b=\"c\"} 1\n"
+      "# HELP strata_s_seconds Help.\n# TYPE strata_s_seconds histogram\n"
+      "strata_s_seconds_count 2\nstrata_s_seconds_sum 1.5\n"
+      "strata_s_seconds_bucket{le=\"1\"} 1\nstrata_s_seconds_bucket{le=\"+Inf\"} 2\n";
+  EXPECT_THAT(ExpositionProblems(good), testing::IsEmpty());
+  const auto with = [&](const std::string& part, const std::string& other) {
+    std::string page = good;
+    for (size_t at = 0; (at = page.find(part, at)) != std::string::npos; at += other.size()) {
+      page.replace(at, part.size(), other);
+    }
+    return ExpositionProblems(page);
+  };
+  EXPECT_THAT(with("strata_a", "other_a"), Not(testing::IsEmpty()));
+  EXPECT_THAT(with("_total", ""), Not(testing::IsEmpty()));
+  EXPECT_THAT(with(" counter", " gauge"), Not(testing::IsEmpty()));
+  EXPECT_THAT(with("_seconds", "_ms"), Not(testing::IsEmpty()));
+  EXPECT_THAT(with("\"c\"", "\"c"), Not(testing::IsEmpty()));
+  EXPECT_THAT(with("_count 2", "_count 3"), Not(testing::IsEmpty()));
+  EXPECT_THAT(with("le=\"1\"} 1", "le=\"1\"} 3"), Not(testing::IsEmpty()));
+  EXPECT_THAT(with("strata_s_seconds_sum 1.5\n", ""), Not(testing::IsEmpty()));
+  EXPECT_THAT(ExpositionProblems(good + good), Not(testing::IsEmpty()));
+}
+
+TEST_F(MetricsTest, WaitsForTheFirstStartAreObserved) {
+  v1::Job job = Running("a");
+  job.set_state(v1::QUEUED);
+  job.set_epoch(0);
+  Change(job);
+  EXPECT_THAT(Text(), HasSubstr("strata_job_queue_wait_seconds_count 0\n"));
+  Change(Running("a"));
+  Change(Running("a"));
+  EXPECT_THAT(Text(), HasSubstr("strata_job_queue_wait_seconds_count 1\n"));
+}
+
+TEST_F(MetricsTest, HeartbeatsAndCallsAreObserved) {
+  v1::AgentMessage hello;
+  hello.mutable_register_();
+  v1::AgentMessage beat;
+  beat.mutable_heartbeat();
+  metrics_->OnAgentMessage("nodes/n0", hello);
+  clock_.Advance(3);
+  metrics_->OnAgentMessage("nodes/n0", beat);
+  metrics_->OnCall("JobService/GetJob", "NOT_FOUND", 0.002);
+  metrics_->OnCall("JobService/GetJob", "OK", 0.002);
+  const std::string text = Text();
+  EXPECT_THAT(text, HasSubstr("strata_worker_last_heartbeat_timestamp_seconds{node=\"n0\"} "));
+  EXPECT_THAT(text, HasSubstr("strata_heartbeat_lag_seconds_sum 2\n"));
+  EXPECT_THAT(
+      text,
+      HasSubstr("strata_rpc_handled_total{code=\"NOT_FOUND\",method=\"JobService/GetJob\"} 1\n"));
+  EXPECT_THAT(text,
+              HasSubstr("strata_rpc_handling_seconds_count{method=\"JobService/GetJob\"} 2\n"));
+}
+
+TEST_F(MetricsTest, PageIsServedOnAnyFreePort) {
+  const auto address = metrics_->Serve("127.0.0.1:0");
+  ASSERT_TRUE(address.ok()) << address.status();
+  EXPECT_THAT(*address, testing::MatchesRegex("127\\.0\\.0\\.1:[1-9][0-9]*"));
+  const auto other = Metrics::Make("x", 1, &clock_);
+  const auto taken = other->Serve(*address);
+  EXPECT_THAT(std::string(taken.status().message()), HasSubstr(*address + " is in use"));
+}
+
+}  // namespace
+}  // namespace strata::controller

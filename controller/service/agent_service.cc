@@ -1,0 +1,256 @@
+#include "controller/service/agent_service.h"
+
+#include <atomic>
+#include <deque>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "controller/logic/names.h"
+#include "controller/logic/refusal.h"
+#include "proto/strata/v1/agent.grpc.pb.h"
+
+namespace strata::controller {
+namespace {
+
+using grpc::ByteBuffer;
+
+constexpr char kMethod[] = "AgentService/Session";
+// Messages of one session that wait for the reactor; then nothing more is read from it.
+constexpr int kMostWaiting = 64;
+// Messages to an agent that it has not taken.
+constexpr size_t kMostUnsent = 1024;
+constexpr size_t kMostUnsentBytes = size_t{64} << 20;
+
+// Keeps itself alive until gRPC is done with it.
+class Session final : public grpc::ServerBidiReactor<ByteBuffer, ByteBuffer>,
+                      public AgentLink,
+                      public std::enable_shared_from_this<Session> {
+ public:
+  Session(const AgentServiceParts& parts, uint64_t id, grpc::CallbackServerContext* context)
+      : parts_(parts), id_(id), context_(context), began_(parts.environment.clock->Now()) {}
+
+  void Begin() {
+    const std::lock_guard lock(mutex_);
+    self_ = shared_from_this();
+    StartRead(&incoming_);
+  }
+
+  void OnReadDone(bool ok) override {
+    FollowEarlier();
+    if (!ok) return End(absl::OkStatus());
+    auto message = std::make_shared<v1::AgentMessage>();
+    absl::Status status = Parse(incoming_, message.get());
+    if (status.ok()) status = CheckOrder(*message);
+    if (!status.ok()) return End(status);
+    if (message->has_log()) {
+      parts_.logs->Append(message->log().job(), std::move(*message->mutable_log()->mutable_line()));
+      return ReadOn(/*read_done=*/true);
+    }
+    Forward(std::move(message));
+  }
+
+  void Send(const v1::ControllerMessage& message) override {
+    const std::lock_guard lock(mutex_);
+    if (ending_.has_value()) return;
+    ByteBuffer bytes = Serialize(message);
+    unsent_bytes_ += bytes.Length();
+    unsent_.push_back(std::move(bytes));
+    if (unsent_.size() > kMostUnsent || unsent_bytes_ > kMostUnsentBytes) {
+      unsent_.clear();
+      ending_ = Refusal(absl::StatusCode::kResourceExhausted, "SLOW_READER",
+                        "the agent does not take its messages");
+      if (writing_) context_->TryCancel();  // or the write that is stuck would never end
+    } else if (message.has_dismiss()) {
+      ending_ = Refusal(absl::StatusCode::kAborted, "DISMISSED", message.dismiss().reason());
+    }
+    Advance();
+  }
+
+  void End(const absl::Status& status) override {
+    {
+      const std::lock_guard lock(mutex_);
+      if (!ending_.has_value()) ending_ = status;
+      Advance();
+    }
+    Leave();
+  }
+
+  void OnWriteDone(bool ok) override {
+    const std::lock_guard lock(mutex_);
+    writing_ = false;
+    if (!ok) {
+      unsent_.clear();
+      if (!ending_.has_value()) ending_ = absl::CancelledError("the agent has gone");
+    }
+    Advance();
+  }
+
+  void OnCancel() override {
+    {
+      const std::lock_guard lock(mutex_);
+      unsent_.clear();
+      if (!ending_.has_value()) ending_ = absl::CancelledError("the agent has gone");
+      Advance();
+    }
+    Leave();
+  }
+
+  void OnDone() override {
+    FollowEarlier();
+    Leave();
+    std::shared_ptr<Session> self;  // the last owner, perhaps: goes after the lock
+    const std::lock_guard lock(mutex_);
+    self = std::move(self_);
+  }
+
+ private:
+  // gRPC calls from any of its threads, one after the other: what the call before wrote without the
+  // lock is seen after this, whatever orders gRPC's threads.
+  void FollowEarlier() { const std::lock_guard lock(mutex_); }
+
+  // The first message registers, no later one does, and all come from one agent process.
+  absl::Status CheckOrder(const v1::AgentMessage& message) {
+    if (node_.empty()) {
+      if (!message.has_register_()) {
+        return InvalidField("register", "must be a session's first message");
+      }
+      node_ = NodeName(message.register_().node());
+      if (node_.empty()) return InvalidField("register.node", "is no node's name");
+      incarnation_ = message.incarnation();
+      return absl::OkStatus();
+    }
+    if (message.has_register_()) return InvalidField("register", "comes a second time");
+    if (message.message_case() == v1::AgentMessage::MESSAGE_NOT_SET) {
+      return InvalidField("message", "is missing, or of a newer version");
+    }
+    if (message.incarnation() != incarnation_) {
+      return InvalidField("incarnation", "is not the one that registered");
+    }
+    return absl::OkStatus();
+  }
+
+  void Forward(std::shared_ptr<const v1::AgentMessage> message) {
+    Reactor::Input input;
+    input.apply = [self = shared_from_this(), message](Core& core, Effects& effects) {
+      self->Apply(*message, core, effects);
+    };
+    input.release = [self = shared_from_this()](const absl::Status& durable) {
+      if (!durable.ok()) self->End(absl::UnavailableError(durable.message()));
+      self->ReadOn(/*read_done=*/false);
+    };
+    {
+      const std::lock_guard lock(mutex_);
+      ++waiting_;
+    }
+    const absl::Status posted = parts_.environment.reactor->PostUnlimited(std::move(input));
+    if (!posted.ok()) return End(posted);
+    ReadOn(/*read_done=*/true);
+  }
+
+  // On the reactor's thread. What a session says after its end, or after the logic was loaded anew,
+  // is not heard.
+  void Apply(const v1::AgentMessage& message, Core& core, Effects& effects) {
+    if (message.has_register_()) {
+      const absl::Status added = parts_.sessions->Add(id_, shared_from_this());
+      if (!added.ok()) return End(added);
+    } else if (!parts_.sessions->Has(id_)) {
+      return;
+    }
+    core.OnAgent(id_, message, effects);
+    parts_.observer->OnAgentMessage(node_, message);
+  }
+
+  // After a read was dealt with, or the reactor has taken a message: goes on reading unless it is
+  // doing so already or too many messages wait.
+  void ReadOn(bool read_done) {
+    const std::lock_guard lock(mutex_);
+    if (read_done) {
+      reading_ = false;
+    } else {
+      --waiting_;
+    }
+    if (reading_ || waiting_ >= kMostWaiting || ending_.has_value()) return;
+    reading_ = true;
+    StartRead(&incoming_);
+  }
+
+  // With mutex_ held: starts whatever is next.
+  void Advance() {
+    if (writing_ || finished_) return;
+    if (!unsent_.empty()) {
+      writing_ = true;
+      outgoing_ = std::move(unsent_.front());
+      unsent_bytes_ -= outgoing_.Length();
+      unsent_.pop_front();
+      return StartWrite(&outgoing_);
+    }
+    if (!ending_.has_value()) return;
+    finished_ = true;
+    const grpc::Status result = ToGrpc(*ending_);
+    const CallEnvironment& environment = parts_.environment;
+    environment.observer->OnCall(kMethod, CodeName(result.error_code()),
+                                 environment.clock->Now() - began_);
+    Finish(result);
+  }
+
+  // Tells the logic, once.
+  void Leave() {
+    if (left_.exchange(true)) return;
+    Reactor::Input input;
+    input.apply = [sessions = parts_.sessions, id = id_](Core& core, Effects& effects) {
+      if (!sessions->Has(id)) return;
+      sessions->Remove(id);
+      core.OnSessionEnd(id, effects);
+    };
+    input.release = [](const absl::Status&) {};
+    // Refused only when the reactor has ended, and the logic with it.
+    static_cast<void>(parts_.environment.reactor->PostUnlimited(std::move(input)).ok());
+  }
+
+  const AgentServiceParts parts_;
+  const uint64_t id_;
+  grpc::CallbackServerContext* const context_;
+  const double began_;
+  std::shared_ptr<Session> self_;
+  ByteBuffer incoming_;  // of the read that is under way
+  std::string node_;     // once registered; written by the first read's callback only
+  uint64_t incarnation_ = 0;
+  std::atomic<bool> left_{false};
+
+  std::mutex mutex_;     // guards what follows
+  int waiting_ = 0;      // for the reactor
+  bool reading_ = true;  // until what was read is dealt with
+  std::deque<ByteBuffer> unsent_;
+  size_t unsent_bytes_ = 0;
+  ByteBuffer outgoing_;
+  bool writing_ = false;
+  bool finished_ = false;
+  std::optional<absl::Status> ending_;
+};
+
+class AgentService final
+    : public v1::AgentService::WithRawCallbackMethod_Session<v1::AgentService::Service> {
+ public:
+  explicit AgentService(const AgentServiceParts& parts) : parts_(parts) {}
+
+  grpc::ServerBidiReactor<ByteBuffer, ByteBuffer>* Session(
+      grpc::CallbackServerContext* context) override {
+    const auto session = std::make_shared<controller::Session>(parts_, ++last_id_, context);
+    session->Begin();
+    return session.get();
+  }
+
+ private:
+  const AgentServiceParts parts_;
+  std::atomic<uint64_t> last_id_{0};
+};
+
+}  // namespace
+
+std::unique_ptr<grpc::Service> MakeAgentService(const AgentServiceParts& parts) {
+  return std::make_unique<AgentService>(parts);
+}
+
+}  // namespace strata::controller

@@ -1,0 +1,26 @@
+// strata.v1.AgentService over gRPC: one bidirectional stream per agent.
+#ifndef STRATA_CONTROLLER_SERVICE_AGENT_SERVICE_H_
+#define STRATA_CONTROLLER_SERVICE_AGENT_SERVICE_H_
+
+#include <memory>
+
+#include "controller/service/calls.h"
+#include "controller/service/log_book.h"
+#include "controller/service/session_table.h"
+#include "grpcpp/impl/service_type.h"
+
+namespace strata::controller {
+
+// Borrowed.
+struct AgentServiceParts {
+  CallEnvironment environment;
+  SessionTable* sessions = nullptr;
+  LogBook* logs = nullptr;
+  AgentObserver* observer = nullptr;
+};
+
+std::unique_ptr<grpc::Service> MakeAgentService(const AgentServiceParts& parts);
+
+}  // namespace strata::controller
+
+#endif  // STRATA_CONTROLLER_SERVICE_AGENT_SERVICE_H_

@@ -1,0 +1,135 @@
+// What every call has in common: bytes are parsed here (so that malformed ones get a proper
+// status), deadlines are demanded, the request goes to the reactor, the outcome is counted.
+#ifndef STRATA_CONTROLLER_SERVICE_CALLS_H_
+#define STRATA_CONTROLLER_SERVICE_CALLS_H_
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "common/clock.h"
+#include "controller/service/call_observer.h"
+#include "controller/service/errors.h"
+#include "controller/service/reactor.h"
+#include "grpcpp/grpcpp.h"
+
+namespace strata::controller {
+
+// What calls need of their surroundings; all borrowed.
+struct CallEnvironment {
+  Reactor* reactor = nullptr;
+  CallObserver* observer = nullptr;
+  const common::Clock* clock = nullptr;
+  std::atomic<int>* open_streams = nullptr;  // server streams, of all methods
+};
+
+// InvalidArgument when the client gave no deadline, or one more than 10 minutes away;
+// DeadlineExceeded when it has passed.
+absl::Status CheckDeadline(const grpc::ServerContextBase& context);
+// InvalidArgument when the request names nothing; `form` is what it could name: "jobs/NAME".
+absl::Status NeedName(const std::string& name, const char* form);
+// InvalidArgument for bytes that are no `Message`.
+template <typename Message>
+absl::Status Parse(const grpc::ByteBuffer& bytes, Message* message) {
+  grpc::ByteBuffer copy(bytes);
+  if (grpc::SerializationTraits<Message>::Deserialize(&copy, message).ok()) return absl::OkStatus();
+  return absl::InvalidArgumentError("the request's bytes are no message of type " +
+                                    Message::descriptor()->full_name());
+}
+template <typename Message>
+grpc::ByteBuffer Serialize(const Message& message) {
+  grpc::ByteBuffer bytes;
+  bool own = false;
+  static_cast<void>(grpc::SerializationTraits<Message>::Serialize(message, &bytes, &own).ok());
+  return bytes;
+}
+// A refusal by Reactor::Post or a commit, as clients get it.
+absl::Status RefusedByReactor(const absl::Status& status);
+
+// One unary call; deletes itself.
+template <typename Request, typename Response>
+class UnaryCall final : public grpc::ServerUnaryReactor {
+ public:
+  // On a gRPC thread, before the reactor's: checks that need nothing but the request.
+  using Prepare = std::function<absl::Status(Request&)>;
+  // On the reactor's thread.
+  using Handle =
+      std::function<absl::Status(Core&, Effects&, const Request& request, Response* response)>;
+
+  struct Method {
+    const char* name;  // "JobService/GetJob"
+    bool reads_only = true;
+  };
+
+  static grpc::ServerUnaryReactor* Start(const CallEnvironment& environment, const Method& method,
+                                         grpc::CallbackServerContext* context,
+                                         const grpc::ByteBuffer* request,
+                                         grpc::ByteBuffer* response, const Prepare& prepare,
+                                         Handle handle) {
+    auto* call = new UnaryCall(environment, method, context, response, std::move(handle));
+    call->Begin(*request, prepare);
+    return call;
+  }
+
+  void OnDone() override {
+    // Whatever orders the threads inside gRPC, what End did comes before.
+    static_cast<void>(ended_.load(std::memory_order_acquire));
+    delete this;
+  }
+
+ private:
+  UnaryCall(const CallEnvironment& environment, const Method& method,
+            grpc::CallbackServerContext* context, grpc::ByteBuffer* response, Handle handle)
+      : environment_(environment),
+        method_(method),
+        context_(context),
+        bytes_(response),
+        handle_(std::move(handle)),
+        began_(environment.clock->Now()) {}
+
+  void Begin(const grpc::ByteBuffer& bytes, const Prepare& prepare) {
+    absl::Status status = CheckDeadline(*context_);
+    if (status.ok()) status = Parse(bytes, &request_);
+    if (status.ok() && prepare) status = prepare(request_);
+    if (!status.ok()) return End(status);
+    Reactor::Input input;
+    input.reads_only = method_.reads_only;
+    input.apply = [this](Core& core, Effects& effects) {
+      // Nobody waits for the answer any more: then nothing is to happen either.
+      outcome_ = context_->IsCancelled() ? absl::CancelledError("the client has gone")
+                                         : handle_(core, effects, request_, &response_);
+    };
+    input.release = [this](const absl::Status& durable) {
+      End(durable.ok() ? outcome_ : RefusedByReactor(durable));
+    };
+    status = environment_.reactor->Post(std::move(input));
+    if (!status.ok()) End(RefusedByReactor(status));
+  }
+
+  void End(const absl::Status& status) {
+    if (status.ok()) *bytes_ = Serialize(response_);
+    const grpc::Status result = ToGrpc(status);
+    environment_.observer->OnCall(method_.name, CodeName(result.error_code()),
+                                  environment_.clock->Now() - began_);
+    ended_.store(true, std::memory_order_release);
+    Finish(result);
+  }
+
+  const CallEnvironment environment_;
+  const Method method_;
+  grpc::CallbackServerContext* const context_;
+  grpc::ByteBuffer* const bytes_;
+  const Handle handle_;
+  const double began_;
+  Request request_;
+  Response response_;
+  absl::Status outcome_;
+  std::atomic<bool> ended_{false};
+};
+
+}  // namespace strata::controller
+
+#endif  // STRATA_CONTROLLER_SERVICE_CALLS_H_

@@ -1,0 +1,110 @@
+#include "controller/service/cluster_service.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
+#include "controller/logic/names.h"
+#include "controller/logic/refusal.h"
+#include "controller/service/pages.h"
+#include "proto/strata/v1/cluster.grpc.pb.h"
+
+namespace strata::controller {
+namespace {
+
+using grpc::ByteBuffer;
+using grpc::CallbackServerContext;
+
+absl::Status GetNode(const Core& core, const v1::GetNodeRequest& request, v1::Node* node) {
+  const std::string name = NodeName(request.name());
+  for (v1::Node& known : core.Nodes()) {
+    if (known.name() != name) continue;
+    *node = std::move(known);
+    return absl::OkStatus();
+  }
+  return Refusal(absl::StatusCode::kNotFound, "NODE_NOT_FOUND",
+                 absl::StrCat("there is no node ", ShortName(request.name())));
+}
+
+// Pages go by the nodes' own order; the token names the last one shown.
+absl::Status ListNodes(const Core& core, const v1::ListNodesRequest& request,
+                       v1::ListNodesResponse* response) {
+  ASSIGN_OR_RETURN(const Page page, ReadPage("nodes", request.page_size(), request.page_token()));
+  std::vector<v1::Node> nodes = core.Nodes();
+  auto next = nodes.begin();
+  if (!page.after.empty()) {
+    next = std::find_if(nodes.begin(), nodes.end(),
+                        [&](const v1::Node& node) { return node.name() == page.after; });
+    if (next == nodes.end()) {
+      return InvalidField("page_token", "names a node that has gone — begin without one");
+    }
+    ++next;
+  }
+  for (; next != nodes.end() && response->nodes_size() < page.size; ++next) {
+    *response->add_nodes() = std::move(*next);
+  }
+  if (next != nodes.end()) {
+    const auto& last = response->nodes(response->nodes_size() - 1);
+    response->set_next_page_token(PageToken("nodes", last.name()));
+  }
+  return absl::OkStatus();
+}
+
+using RawService = v1::ClusterService::WithRawCallbackMethod_GetNode<
+    v1::ClusterService::WithRawCallbackMethod_ListNodes<
+        v1::ClusterService::WithRawCallbackMethod_GetCluster<v1::ClusterService::Service>>>;
+
+class ClusterService final : public RawService {
+ public:
+  ClusterService(const CallEnvironment& environment, const v1::Cluster& about)
+      : environment_(environment), about_(about) {}
+
+  grpc::ServerUnaryReactor* GetNode(CallbackServerContext* context, const ByteBuffer* request,
+                                    ByteBuffer* response) override {
+    using Call = UnaryCall<v1::GetNodeRequest, v1::Node>;
+    return Call::Start(
+        environment_, {"ClusterService/GetNode"}, context, request, response,
+        [](v1::GetNodeRequest& asked) { return NeedName(asked.name(), "nodes/NAME"); },
+        [](Core& core, Effects&, const v1::GetNodeRequest& asked, v1::Node* node) {
+          return controller::GetNode(core, asked, node);
+        });
+  }
+
+  grpc::ServerUnaryReactor* ListNodes(CallbackServerContext* context, const ByteBuffer* request,
+                                      ByteBuffer* response) override {
+    using Call = UnaryCall<v1::ListNodesRequest, v1::ListNodesResponse>;
+    return Call::Start(
+        environment_, {"ClusterService/ListNodes"}, context, request, response, nullptr,
+        [](Core& core, Effects&, const v1::ListNodesRequest& asked, v1::ListNodesResponse* listed) {
+          return controller::ListNodes(core, asked, listed);
+        });
+  }
+
+  grpc::ServerUnaryReactor* GetCluster(CallbackServerContext* context, const ByteBuffer* request,
+                                       ByteBuffer* response) override {
+    using Call = UnaryCall<v1::GetClusterRequest, v1::Cluster>;
+    return Call::Start(
+        environment_, {"ClusterService/GetCluster"}, context, request, response, nullptr,
+        [this](Core& core, Effects&, const v1::GetClusterRequest&, v1::Cluster* cluster) {
+          *cluster = about_;
+          cluster->set_controller_term(core.controller_term());
+          return absl::OkStatus();
+        });
+  }
+
+ private:
+  const CallEnvironment environment_;
+  const v1::Cluster about_;
+};
+
+}  // namespace
+
+std::unique_ptr<grpc::Service> MakeClusterService(const CallEnvironment& environment,
+                                                  const v1::Cluster& about) {
+  return std::make_unique<ClusterService>(environment, about);
+}
+
+}  // namespace strata::controller

@@ -1,0 +1,210 @@
+#include "controller/service/controller.h"
+
+#include <sys/statvfs.h>
+
+#include <chrono>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
+#include "controller/metrics/metrics.h"
+#include "controller/service/agent_service.h"
+#include "controller/service/calls.h"
+#include "controller/service/cluster_service.h"
+#include "controller/service/job_service.h"
+#include "controller/service/listen_address.h"
+#include "controller/service/log_book.h"
+#include "controller/service/progress_hub.h"
+#include "controller/service/session_table.h"
+#include "controller/service/watch_hub.h"
+#include "grpcpp/ext/proto_server_reflection_plugin.h"
+#include "grpcpp/grpcpp.h"
+#include "grpcpp/health_check_service_interface.h"
+
+namespace strata::controller {
+namespace {
+
+constexpr int kMessageBytes = 4 << 20;
+constexpr int kMetadataBytes = 16 << 10;
+constexpr int kStreamsPerConnection = 256;
+constexpr size_t kTransportBytes = size_t{512} << 20;
+constexpr int kKeepaliveMs = 10'000;
+constexpr int kKeepaliveTimeoutMs = 5'000;
+constexpr int kLeastPingIntervalMs = 5'000;
+constexpr int kHandshakeMs = 10'000;
+// For the last words to get through; idle connections would hold it up for as long as it may take.
+constexpr auto kShutdown = std::chrono::milliseconds(300);
+// New jobs are refused below this, so that what runs can still be recorded.
+constexpr uint64_t kReservedBytes = uint64_t{32} << 20;
+
+bool HasRoom(const std::string& directory) {
+  struct statvfs info = {};
+  if (statvfs(directory.c_str(), &info) != 0) return true;  // a commit will tell
+  return uint64_t{info.f_bavail} * info.f_frsize >= kReservedBytes;
+}
+
+Reactor::Options WithRoom(Reactor::Options options, const std::string& directory, bool asks_disk) {
+  if (asks_disk) options.has_room = [directory] { return HasRoom(directory); };
+  return options;
+}
+
+// Tells health checks whether changes can be made durable.
+class HealthReporter final : public Reactor::Listener {
+ public:
+  explicit HealthReporter(const Reactor* reactor) : reactor_(reactor) {}
+  void set_server(grpc::Server* server) {
+    service_ = server->GetHealthCheckService();
+    Report(false);
+  }
+  void OnEffects(const Core& /*core*/, const Effects& /*effects*/) override { Refresh(); }
+  void OnLoad(const Core& /*core*/) override { Refresh(); }
+  void OnStop() override { Report(false); }
+
+ private:
+  void Refresh() {
+    if (reactor_->ready() != serving_) Report(!serving_);
+  }
+  void Report(bool serving) {
+    serving_ = serving;
+    service_->SetServingStatus(serving);
+    for (const char* name :
+         {"strata.v1.JobService", "strata.v1.ClusterService", "strata.v1.AgentService"}) {
+      service_->SetServingStatus(name, serving);
+    }
+  }
+
+  const Reactor* const reactor_;
+  grpc::HealthCheckServiceInterface* service_ = nullptr;
+  bool serving_ = false;
+};
+
+class ControllerImpl final : public Controller {
+ public:
+  ControllerImpl(const Options& options, const common::Clock* clock, std::unique_ptr<Store> store,
+                 bool asks_disk)
+      : options_(options),
+        clock_(clock),
+        store_(std::move(store)),
+        placer_(InOrderPlacer()),
+        reactor_(
+            store_.get(),
+            [this] { return std::make_unique<Core>(clock_, placer_.get(), options_.timing); },
+            clock, WithRoom(options.reactor, options.directory, asks_disk)),
+        metrics_(Metrics::Make(options.version, options.timing.heartbeat_seconds, clock)),
+        watches_(clock, {}),
+        progress_(clock, {}),
+        logs_({}),
+        health_(&reactor_) {
+    const std::vector<Reactor::Listener*> listeners = {metrics_.get(), &logs_,     &watches_,
+                                                       &progress_,     &sessions_, &health_};
+    for (Reactor::Listener* listener : listeners) reactor_.AddListener(listener);
+  }
+
+  ~ControllerImpl() override {
+    if (server_ == nullptr) return;
+    // Calls may wait already when a start fails: without their answers the server would not end.
+    reactor_.Close(absl::UnavailableError("the controller is shutting down"));
+    Shutdown();
+  }
+
+  absl::Status Begin();
+  const std::string& address() const override { return address_; }
+  const std::string& metrics_address() const override { return metrics_address_; }
+  const Reactor& reactor() const override { return reactor_; }
+  absl::Status Run(const std::atomic<bool>& stop) override {
+    const absl::Status status = reactor_.Run(stop);
+    Shutdown();
+    return status;
+  }
+
+ private:
+  absl::Status StartServer();
+  void Shutdown() {
+    server_->Shutdown(std::chrono::system_clock::time_point(
+        std::chrono::duration_cast<std::chrono::system_clock::duration>(
+            std::chrono::duration<double>(common::WallSeconds()) + kShutdown)));
+    server_->Wait();
+  }
+
+  const Options options_;
+  const common::Clock* const clock_;
+  const std::unique_ptr<Store> store_;
+  const std::unique_ptr<Placer> placer_;
+  Reactor reactor_;
+  const std::unique_ptr<Metrics> metrics_;
+  WatchHub watches_;
+  ProgressHub progress_;
+  LogBook logs_;
+  SessionTable sessions_;
+  std::atomic<int> open_streams_{0};
+  HealthReporter health_;
+  std::vector<std::unique_ptr<grpc::Service>> services_;
+  std::string address_;
+  std::string metrics_address_;
+  std::unique_ptr<grpc::Server> server_;  // last: ends before what its calls use
+};
+
+absl::Status ControllerImpl::StartServer() {
+  grpc::EnableDefaultHealthCheckService(true);
+  grpc::reflection::InitProtoReflectionServerBuilderPlugin();
+  ASSIGN_OR_RETURN(ListenAddress listen, ParseListenAddress(options_.listen));
+  const CallEnvironment environment = {&reactor_, metrics_.get(), clock_, &open_streams_};
+  v1::Cluster about;
+  about.set_version(options_.version);
+  about.set_directory(options_.directory);
+  about.set_metrics_address(metrics_address_);
+  about.mutable_start_time()->set_seconds(static_cast<int64_t>(common::WallSeconds()));
+  services_.push_back(
+      MakeJobService({environment, &watches_, &progress_, &logs_, options_.directory}));
+  services_.push_back(MakeClusterService(environment, about));
+  services_.push_back(MakeAgentService({environment, &sessions_, &logs_, metrics_.get()}));
+
+  grpc::ServerBuilder builder;
+  int port = 0;
+  builder.AddListeningPort(listen.ToString(), grpc::InsecureServerCredentials(), &port);
+  for (const auto& service : services_) builder.RegisterService(service.get());
+  builder.SetMaxReceiveMessageSize(kMessageBytes);
+  builder.SetMaxSendMessageSize(kMessageBytes);
+  builder.SetResourceQuota(grpc::ResourceQuota("controller").Resize(kTransportBytes));
+  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+  builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, kMetadataBytes);
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kStreamsPerConnection);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveMs);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveTimeoutMs);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS,
+                             kLeastPingIntervalMs);
+  builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, kHandshakeMs);
+  server_ = builder.BuildAndStart();
+  if (server_ == nullptr || port == 0) return WhyNot(listen);
+  listen.port = port;
+  address_ = listen.ToString();
+  health_.set_server(server_.get());
+  return absl::OkStatus();
+}
+
+absl::Status ControllerImpl::Begin() {
+  if (!options_.metrics_listen.empty()) {
+    ASSIGN_OR_RETURN(metrics_address_, metrics_->Serve(options_.metrics_listen));
+  }
+  // Before loading begins a new term: a second controller on the port changes nothing.
+  RETURN_IF_ERROR(StartServer());
+  return reactor_.Load();
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Controller>> Controller::Start(const Options& options,
+                                                              const common::Clock* clock,
+                                                              std::unique_ptr<Store> store) {
+  const bool asks_disk = store == nullptr;
+  if (store == nullptr) {
+    ASSIGN_OR_RETURN(store, Store::Open(options.directory));
+  }
+  auto controller = std::make_unique<ControllerImpl>(options, clock, std::move(store), asks_disk);
+  RETURN_IF_ERROR(controller->Begin());
+  return std::unique_ptr<Controller>(std::move(controller));
+}
+
+}  // namespace strata::controller

@@ -1,0 +1,46 @@
+// The controller, put together: store, logic, reactor, services, metrics, one gRPC server.
+#ifndef STRATA_CONTROLLER_SERVICE_CONTROLLER_H_
+#define STRATA_CONTROLLER_SERVICE_CONTROLLER_H_
+
+#include <atomic>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/clock.h"
+#include "controller/logic/core.h"
+#include "controller/service/reactor.h"
+#include "controller/store/store.h"
+
+namespace strata::controller {
+
+class Controller {
+ public:
+  struct Options {
+    std::string listen = "127.0.0.1:0";          // HOST:PORT, port 0: any
+    std::string metrics_listen = "127.0.0.1:0";  // empty: none
+    std::string directory;                       // absolute; the store, and jobs without their own
+    std::string version;
+    Timing timing;
+    Reactor::Options reactor;
+  };
+
+  // Opens, loads and serves. `store`: null, or one for tests in place of the directory's. Errors
+  // name the address ("in use") or the file.
+  static absl::StatusOr<std::unique_ptr<Controller>> Start(const Options& options,
+                                                           const common::Clock* clock,
+                                                           std::unique_ptr<Store> store = nullptr);
+  virtual ~Controller() = default;
+
+  virtual const std::string& address() const = 0;
+  virtual const std::string& metrics_address() const = 0;  // empty: none
+  virtual const Reactor& reactor() const = 0;
+  // Works until `stop` is set (a signal handler may set it), then ends calls and streams and
+  // returns; or earlier, with the reason, when nothing can be made durable any more. Call it once.
+  virtual absl::Status Run(const std::atomic<bool>& stop) = 0;
+};
+
+}  // namespace strata::controller
+
+#endif  // STRATA_CONTROLLER_SERVICE_CONTROLLER_H_

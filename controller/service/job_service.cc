@@ -1,0 +1,271 @@
+#include "controller/service/job_service.h"
+
+#include <filesystem>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
+#include "controller/logic/names.h"
+#include "controller/logic/refusal.h"
+#include "controller/service/jsonl.h"
+#include "controller/service/line_reader.h"
+#include "controller/service/pages.h"
+#include "controller/service/spec_check.h"
+#include "controller/service/stream_call.h"
+#include "proto/strata/v1/jobs.grpc.pb.h"
+
+namespace strata::controller {
+namespace {
+
+using grpc::ByteBuffer;
+using grpc::CallbackServerContext;
+
+constexpr char kName[] = "jobs/NAME";
+
+absl::StatusOr<const v1::Job*> Find(const Core& core, const std::string& name) {
+  const v1::Job* job = core.FindJob(name);
+  if (job == nullptr) {
+    return Refusal(absl::StatusCode::kNotFound, "JOB_NOT_FOUND",
+                   absl::StrCat("there is no job ", ShortName(name)));
+  }
+  return job;
+}
+
+// Everything about a request that needs no other job: name, folders, the whole spec.
+absl::Status PrepareJob(const std::string& controller_directory, v1::CreateJobRequest& request) {
+  v1::Job& job = *request.mutable_job();
+  if (job.name().empty()) job.set_name(absl::StrCat("jobs/", job.spec().name()));
+  RETURN_IF_ERROR(CheckJobName(job.name()));
+  const std::string id = ShortName(job.name());
+  if (job.directory().empty()) {
+    job.set_directory(absl::StrCat(controller_directory, "/jobs/", id));
+  } else if (job.directory()[0] != '/' || job.directory().find('\0') != std::string::npos) {
+    return InvalidField("directory", "is no absolute path (every node must find it)");
+  } else {
+    job.set_directory(std::filesystem::path(job.directory()).lexically_normal().string());
+  }
+  RETURN_IF_ERROR(CheckSpec(id, *job.mutable_spec()));
+  v1::CheckpointSpec& checkpoint = *job.mutable_spec()->mutable_checkpoint();
+  if (!checkpoint.has_directory()) {
+    checkpoint.set_directory(job.directory() + "/checkpoints");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ListJobs(const Core& core, const v1::ListJobsRequest& request,
+                      v1::ListJobsResponse* response) {
+  ASSIGN_OR_RETURN(const Page page, ReadPage("jobs", request.page_size(), request.page_token()));
+  response->set_resource_version(core.resource_version());
+  size_t bytes = 0;
+  for (const v1::Job* job : core.Jobs()) {
+    if (job->name() <= page.after) continue;
+    if (response->jobs_size() == page.size || bytes > kMostPageBytes) {
+      const auto& last = response->jobs(response->jobs_size() - 1);
+      response->set_next_page_token(PageToken("jobs", last.name()));
+      break;
+    }
+    bytes += job->ByteSizeLong();
+    *response->add_jobs() = *job;
+  }
+  return absl::OkStatus();
+}
+
+// With every call's bytes unparsed, so that what cannot be parsed gets a status of ours.
+using RawService = v1::JobService::WithRawCallbackMethod_CreateJob<
+    v1::JobService::WithRawCallbackMethod_GetJob<v1::JobService::WithRawCallbackMethod_ListJobs<
+        v1::JobService::WithRawCallbackMethod_WatchJobs<
+            v1::JobService::WithRawCallbackMethod_CancelJob<
+                v1::JobService::WithRawCallbackMethod_ExplainJob<
+                    v1::JobService::WithRawCallbackMethod_StreamLogs<
+                        v1::JobService::WithRawCallbackMethod_StreamProgress<
+                            v1::JobService::Service>>>>>>>>;
+
+class JobService final : public RawService {
+ public:
+  explicit JobService(const JobServiceParts& parts) : parts_(parts) {}
+
+  grpc::ServerUnaryReactor* CreateJob(CallbackServerContext* context, const ByteBuffer* request,
+                                      ByteBuffer* response) override {
+    using Call = UnaryCall<v1::CreateJobRequest, v1::Job>;
+    return Call::Start(
+        parts_.environment, {"JobService/CreateJob", /*reads_only=*/false}, context, request,
+        response,
+        [this](v1::CreateJobRequest& asked) { return PrepareJob(parts_.directory, asked); },
+        [this](Core& core, Effects& effects, const v1::CreateJobRequest& asked,
+               v1::Job* job) -> absl::Status {
+          if (!asked.validate_only() && !parts_.environment.reactor->has_room()) {
+            return WithRetry(Refusal(absl::StatusCode::kResourceExhausted, "DISK_FULL",
+                                     "the controller's disk has no room for more jobs"),
+                             10);
+          }
+          ASSIGN_OR_RETURN(*job, core.CreateJob(asked, effects));
+          return absl::OkStatus();
+        });
+  }
+
+  grpc::ServerUnaryReactor* GetJob(CallbackServerContext* context, const ByteBuffer* request,
+                                   ByteBuffer* response) override {
+    using Call = UnaryCall<v1::GetJobRequest, v1::Job>;
+    return Call::Start(
+        parts_.environment, {"JobService/GetJob"}, context, request, response,
+        [](v1::GetJobRequest& asked) { return NeedName(asked.name(), kName); },
+        [](Core& core, Effects&, const v1::GetJobRequest& asked, v1::Job* job) -> absl::Status {
+          ASSIGN_OR_RETURN(const v1::Job* found, Find(core, asked.name()));
+          *job = *found;
+          return absl::OkStatus();
+        });
+  }
+
+  grpc::ServerUnaryReactor* ListJobs(CallbackServerContext* context, const ByteBuffer* request,
+                                     ByteBuffer* response) override {
+    using Call = UnaryCall<v1::ListJobsRequest, v1::ListJobsResponse>;
+    return Call::Start(
+        parts_.environment, {"JobService/ListJobs"}, context, request, response, nullptr,
+        [](Core& core, Effects&, const v1::ListJobsRequest& asked, v1::ListJobsResponse* listed) {
+          return controller::ListJobs(core, asked, listed);
+        });
+  }
+
+  grpc::ServerUnaryReactor* CancelJob(CallbackServerContext* context, const ByteBuffer* request,
+                                      ByteBuffer* response) override {
+    using Call = UnaryCall<v1::CancelJobRequest, v1::Job>;
+    return Call::Start(
+        parts_.environment, {"JobService/CancelJob", /*reads_only=*/false}, context, request,
+        response, [](v1::CancelJobRequest& asked) { return NeedName(asked.name(), kName); },
+        [](Core& core, Effects& effects, const v1::CancelJobRequest& asked,
+           v1::Job* job) -> absl::Status {
+          ASSIGN_OR_RETURN(*job, core.CancelJob(asked.name(), effects));
+          return absl::OkStatus();
+        });
+  }
+
+  grpc::ServerUnaryReactor* ExplainJob(CallbackServerContext* context, const ByteBuffer* request,
+                                       ByteBuffer* response) override {
+    using Call = UnaryCall<v1::ExplainJobRequest, v1::ExplainJobResponse>;
+    return Call::Start(
+        parts_.environment, {"JobService/ExplainJob"}, context, request, response,
+        [](v1::ExplainJobRequest& asked) { return NeedName(asked.name(), kName); },
+        [](Core& core, Effects&, const v1::ExplainJobRequest& asked,
+           v1::ExplainJobResponse* explained) -> absl::Status {
+          ASSIGN_OR_RETURN(const std::vector<std::string> lines, core.ExplainJob(asked.name()));
+          explained->mutable_lines()->Assign(lines.begin(), lines.end());
+          return absl::OkStatus();
+        });
+  }
+
+  grpc::ServerWriteReactor<ByteBuffer>* WatchJobs(CallbackServerContext* /*context*/,
+                                                  const ByteBuffer* request) override {
+    const auto call =
+        StreamCall<v1::WatchJobsResponse>::Make(parts_.environment, "JobService/WatchJobs");
+    v1::WatchJobsRequest asked;
+    if (absl::Status status = Parse(*request, &asked); !status.ok()) {
+      call->End(status);
+      return call.get();
+    }
+    Ask(call, [this, call, asked](const Core& core) {
+      parts_.watches->Subscribe(core, asked.name(), asked.resource_version(), call);
+    });
+    return call.get();
+  }
+
+  grpc::ServerWriteReactor<ByteBuffer>* StreamLogs(CallbackServerContext* /*context*/,
+                                                   const ByteBuffer* request) override {
+    const auto call = StreamCall<v1::LogLine>::Make(parts_.environment, "JobService/StreamLogs");
+    v1::StreamLogsRequest asked;
+    absl::Status status = Parse(*request, &asked);
+    if (status.ok()) status = NeedName(asked.name(), kName);
+    if (!status.ok()) {
+      call->End(status);
+      return call.get();
+    }
+    call->Hold();
+    auto source = parts_.logs->Follow(asked.name(), asked.rank(), asked.follow() ? call : nullptr);
+    if (!source.ok()) {
+      call->End(source.status());
+      call->Replay(nullptr, nullptr);
+      return call.get();
+    }
+    const bool follow = asked.follow();
+    call->Replay(*std::move(source), [call = call.get(), follow] {
+      if (!follow) call->End(absl::OkStatus());
+    });
+    return call.get();
+  }
+
+  grpc::ServerWriteReactor<ByteBuffer>* StreamProgress(CallbackServerContext* /*context*/,
+                                                       const ByteBuffer* request) override {
+    const auto call =
+        StreamCall<v1::JobProgress>::Make(parts_.environment, "JobService/StreamProgress");
+    v1::StreamProgressRequest asked;
+    absl::Status status = Parse(*request, &asked);
+    if (status.ok()) status = NeedName(asked.name(), kName);
+    if (!status.ok()) {
+      call->End(status);
+      return call.get();
+    }
+    const auto directory = parts_.logs->DirectoryOf(asked.name());
+    if (directory.ok()) {
+      ReplayMetrics(call.get(), asked, *directory);
+    } else {
+      call->End(directory.status());
+    }
+    return call.get();
+  }
+
+ private:
+  // Runs `question` on the reactor's thread once what it sees is durable.
+  template <typename Message>
+  void Ask(const std::shared_ptr<StreamCall<Message>>& call,
+           std::function<void(const Core&)> question) {
+    Reactor::Input input;
+    input.reads_only = true;
+    const auto core = std::make_shared<const Core*>(nullptr);
+    input.apply = [core](Core& now, Effects&) { *core = &now; };
+    input.release = [call, core, question = std::move(question)](const absl::Status& durable) {
+      if (!durable.ok() || *core == nullptr) return call->End(RefusedByReactor(durable));
+      question(**core);
+    };
+    const absl::Status posted = parts_.environment.reactor->Post(std::move(input));
+    if (!posted.ok()) call->End(RefusedByReactor(posted));
+  }
+
+  // The records in the job's file, then whatever is newer.
+  void ReplayMetrics(StreamCall<v1::JobProgress>* call, const v1::StreamProgressRequest& asked,
+                     const std::string& directory) {
+    struct Replay {
+      LineReader reader;
+      ProgressPosition position;
+    };
+    const auto replay = std::make_shared<Replay>();
+    replay->position.step = asked.after_step();
+    replay->reader.Add(directory + "/metrics.jsonl");
+    const auto next = [replay, after = asked.after_step()]() -> std::optional<v1::JobProgress> {
+      while (const std::optional<std::string> line = replay->reader.Next()) {
+        std::optional<v1::StepRecord> record = ParseStepLine(*line);
+        if (!record.has_value() || record->step() <= after) continue;
+        replay->position = {record->epoch(), record->step()};
+        v1::JobProgress progress;
+        *progress.mutable_step() = *std::move(record);
+        return progress;
+      }
+      return std::nullopt;
+    };
+    call->Replay(next, [this, call, replay, name = asked.name()] {
+      Ask(call->shared_from_this(),
+          [this, self = call->shared_from_this(), replay, name](const Core& core) {
+            parts_.progress->Subscribe(core, name, replay->position, self);
+          });
+    });
+  }
+
+  const JobServiceParts parts_;
+};
+
+}  // namespace
+
+std::unique_ptr<grpc::Service> MakeJobService(const JobServiceParts& parts) {
+  return std::make_unique<JobService>(parts);
+}
+
+}  // namespace strata::controller

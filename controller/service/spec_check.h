@@ -1,0 +1,20 @@
+// A job's spec as it comes over the wire: everything that a job file's reader checks, and what only
+// a file's reader can be sure of (paths are absolute, enum values exist).
+#ifndef STRATA_CONTROLLER_SERVICE_SPEC_CHECK_H_
+#define STRATA_CONTROLLER_SERVICE_SPEC_CHECK_H_
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "proto/strata/v1/job.pb.h"
+
+namespace strata::controller {
+
+// Fills in the defaults. Otherwise all problems at once, by path: InvalidArgument (INVALID_JOB)
+// when the job must change, FailedPrecondition (INFEASIBLE) when no layout or machine can do it.
+// `default_name`: of the job when the spec gives none. Time and memory are bounded by the 1 MiB
+// that a spec may have.
+absl::Status CheckSpec(absl::string_view default_name, v1::JobSpec& spec);
+
+}  // namespace strata::controller
+
+#endif  // STRATA_CONTROLLER_SERVICE_SPEC_CHECK_H_

@@ -1,0 +1,127 @@
+#include "tests/bench/simulated_agents.h"
+
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+#include <utility>
+
+#include "grpcpp/grpcpp.h"
+#include "proto/strata/v1/agent.grpc.pb.h"
+
+namespace strata::bench {
+
+// One session on a connection of its own.
+class SimulatedAgents::Agent final
+    : public grpc::ClientBidiReactor<v1::AgentMessage, v1::ControllerMessage> {
+ public:
+  Agent(SimulatedAgents* all, const std::string& address, int number)
+      : all_(all), incarnation_(1000 + static_cast<uint64_t>(number)) {
+    grpc::ChannelArguments arguments;
+    arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+    channel_ = grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
+    stub_ = v1::AgentService::NewStub(channel_);
+    v1::AgentMessage hello;
+    hello.mutable_register_()->set_node("n" + std::to_string(number));
+    hello.mutable_register_()->set_device("cpu");
+    hello.mutable_register_()->set_devices(1);
+    stub_->async()->Session(&context_, this);
+    Say(std::move(hello));
+    StartRead(&incoming_);
+    StartCall();
+  }
+
+  void Say(v1::AgentMessage message) {
+    message.set_incarnation(incarnation_);
+    const std::lock_guard lock(mutex_);
+    unsent_.push_back(std::move(message));
+    Write();
+  }
+
+  void OnReadDone(bool ok) override {
+    if (!ok) return;
+    if (incoming_.has_welcome()) ++all_->welcomed_;
+    if (incoming_.has_prepare()) ++all_->prepared_;
+    if (incoming_.has_stop()) {
+      v1::AgentMessage ended;
+      *ended.mutable_ended()->mutable_epoch() = incoming_.stop().epoch();
+      ended.mutable_ended()->mutable_finished()->set_outcome(v1::Finished::INTERRUPTED);
+      ended.mutable_ended()->set_rank(-1);
+      Say(std::move(ended));
+    }
+    StartRead(&incoming_);
+  }
+  void OnWriteDone(bool /*ok*/) override {
+    const std::lock_guard lock(mutex_);
+    writing_ = false;
+    Write();
+  }
+  void OnDone(const grpc::Status& /*status*/) override {
+    ++all_->ended_;
+    const std::lock_guard lock(mutex_);
+    done_ = true;
+    changed_.notify_all();
+  }
+  void EndAndWait() {
+    context_.TryCancel();
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return done_; });
+  }
+
+ private:
+  void Write() {
+    if (writing_ || unsent_.empty() || done_) return;
+    writing_ = true;
+    outgoing_ = std::move(unsent_.front());
+    unsent_.pop_front();
+    StartWrite(&outgoing_);
+  }
+
+  SimulatedAgents* const all_;
+  const uint64_t incarnation_;
+  std::shared_ptr<grpc::Channel> channel_;
+  std::unique_ptr<v1::AgentService::Stub> stub_;
+  grpc::ClientContext context_;
+  v1::ControllerMessage incoming_;
+  std::mutex mutex_;  // guards what follows
+  std::condition_variable changed_;
+  std::deque<v1::AgentMessage> unsent_;
+  v1::AgentMessage outgoing_;
+  bool writing_ = false;
+  bool done_ = false;
+};
+
+SimulatedAgents::SimulatedAgents(const std::string& address, int count) {
+  for (int i = 0; i < count; ++i) agents_.push_back(std::make_unique<Agent>(this, address, i));
+  beats_ = std::thread([this] { BeatUntilStopped(); });
+}
+
+SimulatedAgents::~SimulatedAgents() {
+  stop_ = true;
+  beats_.join();
+  for (const auto& agent : agents_) agent->EndAndWait();
+}
+
+bool SimulatedAgents::AwaitWelcome() {
+  while (welcomed_ < static_cast<int>(agents_.size()) && ended_ == 0) std::this_thread::yield();
+  return ended_ == 0;
+}
+
+// Spreads a second's heartbeats over the second, as real nodes do.
+void SimulatedAgents::BeatUntilStopped() {
+  const auto second = std::chrono::nanoseconds(std::chrono::seconds(1));
+  auto next = std::chrono::steady_clock::now();
+  std::mutex mutex;
+  std::condition_variable never;
+  for (size_t i = 0; !stop_; i = (i + 1) % agents_.size()) {
+    std::unique_lock lock(mutex);
+    next += second / static_cast<int64_t>(agents_.size());
+    never.wait_until(lock, next, [this] { return stop_.load(); });
+    v1::AgentMessage beat;
+    beat.mutable_heartbeat();
+    agents_[i]->Say(std::move(beat));
+    ++heartbeats_;
+  }
+}
+
+}  // namespace strata::bench

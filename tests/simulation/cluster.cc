@@ -1,0 +1,246 @@
+#include "tests/simulation/cluster.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+
+namespace strata::simulation {
+namespace {
+
+// After the last fault, for all jobs one after the other, with leases and back-off.
+constexpr double kPatienceSeconds = 600;
+constexpr double kTidySeconds = 15;  // after the last trainer, for the last words
+constexpr double kCalmSeconds = 45;  // after the last job: longer than a lease
+constexpr int kMostEvents = 300'000;
+
+}  // namespace
+
+Cluster::Cluster(const Options& options)
+    : random(options.seed * 0x2545f4914f6cdd1d + 1),
+      options(options),
+      controller(events, random, oracle, options.bug, options.trace) {
+  step_seconds = random.Between(0.02, 0.25);
+  keeps_ends_on_disk = options.only_harmless || options.calm || random.Chance(0.5);
+  controller.set_sync_seconds(random.Chance(0.2) ? random.Between(0.01, 0.3) : 0.004);
+  const int count = random.Within(1, 4);
+  for (int node = 0; node < count; ++node) {
+    nodes_.push_back(std::make_unique<SimNode>(*this, node, random.Within(1, 2)));
+  }
+  controller.Start();
+  for (auto& node : nodes_) {
+    SimNode* born = node.get();
+    events.After(random.Between(0, 0.5), [born] { born->Boot(); });
+  }
+  PlanJobs();
+  PlanFaults();
+}
+
+void Cluster::PlanJobs() {
+  const int jobs = random.Within(1, 4);
+  unsubmitted_ = static_cast<size_t>(jobs);
+  for (int i = 0; i < jobs; ++i) {
+    v1::CreateJobRequest request;
+    v1::Job& job = *request.mutable_job();
+    job.set_name(absl::StrCat("jobs/j", i));
+    job.set_directory(absl::StrCat("/d/j", i));
+    job.mutable_spec()->mutable_model()->set_layers(1);
+    job.mutable_spec()->mutable_train()->set_steps(random.Within(1, 60));
+    job.mutable_spec()->mutable_checkpoint()->set_every_steps(random.Within(3, 15));
+    job.mutable_spec()->mutable_resources()->set_device("cpu");
+    // Never more than the nodes have, if each had one device.
+    job.mutable_spec()->mutable_resources()->set_ranks(
+        random.Within(1, static_cast<int>(nodes_.size())));
+    job.mutable_spec()->mutable_restart()->set_max_without_progress(
+        random.Chance(0.7) ? 3 : random.Below(6));
+    request.set_request_id(absl::StrCat("r", i));
+    // After the nodes have joined: what is feasible is known then.
+    events.After(random.Between(2, 20), [this, request] { Submit(request); });
+    if (random.Chance(0.15)) {
+      events.After(random.Between(3, 40), [this, name = job.name()] { Cancel(name); });
+    }
+  }
+}
+
+// Users repeat what is not answered, with the same request id.
+void Cluster::Submit(const v1::CreateJobRequest& request) {
+  auto answered = std::make_shared<bool>(false);
+  controller.Create(request, [this, answered](const absl::StatusOr<v1::Job>& job) {
+    if (*answered) return;
+    // Only nodes that have not come back yet make a job look too big.
+    if (!job.ok() && job.status().code() == absl::StatusCode::kFailedPrecondition) return;
+    if (!job.ok()) oracle.Violate(absl::StrCat("CreateJob: ", std::string(job.status().message())));
+    *answered = true;
+    --unsubmitted_;
+  });
+  events.After(random.Between(0.5, 2), [this, request, answered] {
+    if (!*answered) Submit(request);
+  });
+}
+
+void Cluster::Cancel(const std::string& name) {
+  auto answered = std::make_shared<bool>(false);
+  controller.Cancel(name, [answered](const absl::StatusOr<v1::Job>&) { *answered = true; });
+  events.After(1, [this, name, answered] {
+    if (!*answered) Cancel(name);
+  });
+}
+
+void Cluster::PlanFaults() {
+  if (options.die_at_commit > 0) {
+    controller.DieAtCommit(options.die_at_commit, options.die_after);
+  }
+  if (options.calm) return;
+  const int faults = random.Within(0, 8);
+  for (int i = 0; i < faults; ++i) {
+    const double at = random.Between(1, 45);
+    if (options.only_harmless || random.Chance(0.4)) {
+      HarmlessFault(at);
+    } else {
+      HarshFault(at);
+    }
+  }
+}
+
+// None of these may interrupt training.
+void Cluster::HarmlessFault(double at) {
+  SimNode* node = nodes_[random.Below(static_cast<int>(nodes_.size()))].get();
+  const double seconds = random.Between(0.1, 4);
+  const bool up = random.Chance(0.75), down = !up || random.Chance(0.67);
+  faults_over_at = std::max(faults_over_at, at + seconds);
+  switch (random.Below(6)) {
+    case 0:
+      return controller.DieAtCommit(random.Within(1, 60), random.Chance(0.5));
+    case 1:
+      return events.At(at, [this, seconds] { controller.Kill(seconds); });
+    case 2:
+      return events.At(at, [this, seconds] { controller.Pause(seconds * 8); });
+    case 3:
+      return events.At(at, [node, seconds] { node->KillAgent(seconds); });
+    case 4:
+      return events.At(at, [node] { node->BreakSession(); });
+    default:
+      return events.At(at, [node, seconds, up, down] { node->Partition(seconds * 2, up, down); });
+  }
+}
+
+void Cluster::HarshFault(double at) {
+  SimNode* node = nodes_[random.Below(static_cast<int>(nodes_.size()))].get();
+  const double seconds = random.Chance(0.6) ? random.Between(0.2, 10) : random.Between(10, 60);
+  const bool up = random.Chance(0.75), down = !up || random.Chance(0.67);
+  faults_over_at = std::max(faults_over_at, at + seconds);
+  switch (random.Below(9)) {
+    case 0:
+      return events.At(at, [node] { node->KillTrainer(); });
+    case 1:
+      return events.At(at, [node] { node->HangTrainer(); });
+    case 2:
+      return events.At(at, [node] { node->StopTrainer(); });
+    case 3:
+      return events.At(at, [node, seconds] { node->Freeze(seconds, /*trainers=*/true); });
+    case 4:
+      return events.At(at, [node, seconds] { node->Freeze(seconds, /*trainers=*/false); });
+    case 5:
+      return events.At(at, [node, seconds] { node->Reboot(seconds); });
+    case 6:
+      return events.At(at, [node, seconds] { node->KillAgent(seconds); });
+    case 7:
+      return events.At(at, [node, seconds, up, down] { node->Partition(seconds, up, down); });
+    default:
+      return events.At(at, [this, seconds] { controller.Kill(seconds); });
+  }
+}
+
+std::string Cluster::Run() {
+  int count = 0;
+  double calm_since = -1;
+  while (oracle.violation().empty() && events.RunNext()) {
+    if (++count > kMostEvents) oracle.Violate("the events do not end");
+    const bool done = unsubmitted_ == 0 && oracle.AllEnded() && events.Now() > faults_over_at;
+    if (!done) calm_since = -1;
+    if (done && calm_since < 0) calm_since = events.Now();
+    const bool tidy = done && oracle.trainers() == 0 && events.Now() > calm_since + kTidySeconds &&
+                      controller.core() != nullptr && Oracle::HeldNode(*controller.core()).empty();
+    const bool calm = tidy || (done && events.Now() > calm_since + kCalmSeconds);
+    if (calm || events.Now() > faults_over_at + kPatienceSeconds) {
+      if (controller.core() == nullptr) continue;
+      oracle.AtEnd(*controller.core(), options.only_harmless || options.calm);
+      break;
+    }
+  }
+  if (oracle.violation().empty()) return "";
+  return absl::StrFormat("at %.3f s: %s", events.Now(), oracle.violation());
+}
+
+bool Cluster::AllCompute(const EpochKey& key, std::vector<Part*>& parts) {
+  int ranks = 0;
+  for (auto& node : nodes_) {
+    Part* part = node->Find(key);
+    if (part == nullptr) continue;
+    parts.push_back(part);
+    for (const auto& [rank, trainer] : part->trainers) {
+      if (!trainer.running || trainer.Still() || trainer.hung || trainer.last_word) return false;
+      ++ranks;
+    }
+  }
+  return ranks > 0 && ranks == epochs[key].ranks;
+}
+
+void Cluster::OnSpawn(const EpochKey& key, const v1::PrepareEpoch& prepare) {
+  EpochWorld& epoch = epochs[key];
+  oracle.OnBeginning(key, prepare);
+  if (epoch.moved) {
+    oracle.Violate(absl::StrCat("ranks of ", key.job, " epoch ", key.epoch,
+                                " begin when others have trained"));
+  }
+  epoch.ranks = prepare.ranks();
+  epoch.step = epoch.saved_step = prepare.checkpoint().step();
+}
+
+void Cluster::TryStep(const EpochKey& key) {
+  EpochWorld& epoch = epochs[key];
+  std::vector<Part*> parts;
+  if (epoch.in_step || !AllCompute(key, parts)) return;
+  if (epoch.step >= parts.front()->prepare.spec().train().steps()) return;
+  for (const Part* part : parts) {
+    if (part->asked_for_step || part->held_up) return;
+    if (part->last_step >= 0 && epoch.step >= part->last_step) return;
+  }
+  epoch.in_step = true;
+  events.After(step_seconds * random.Between(0.8, 1.2), [this, key] { FinishStep(key); });
+}
+
+void Cluster::FinishStep(const EpochKey& key) {
+  EpochWorld& epoch = epochs[key];
+  epoch.in_step = false;
+  std::vector<Part*> parts;
+  if (!AllCompute(key, parts)) return;  // nobody finishes a step without the others
+  const int64_t step = ++epoch.step;
+  epoch.moved = true;
+  epoch.moved_at = events.Now();
+  const v1::JobSpec& spec = parts.front()->prepare.spec();
+  const bool final_step = step == spec.train().steps();
+  const bool save = final_step || step % spec.checkpoint().every_steps() == 0;
+  for (auto& node : nodes_) {
+    const Part* part = node->Find(key);
+    if (part == nullptr) continue;
+    const bool last = part->last_step == step;
+    if (save || last) {
+      epoch.saved_step = step + 1;
+      node->OnWritten(key, step);
+    }
+    if (final_step) node->OnFinalStep(key, v1::Finished::SUCCEEDED);
+    if (!final_step && last) node->OnFinalStep(key, v1::Finished::INTERRUPTED);
+  }
+  TryStep(key);
+}
+
+void Cluster::LosePeer(const EpochKey& key, const SimNode* where) {
+  for (auto& node : nodes_) {
+    SimNode* peer = node.get();
+    if (peer == where || peer->Find(key) == nullptr || random.Chance(0.5)) continue;
+    events.After(random.Between(0.01, 0.3), [peer, key] { peer->OnPeerLost(key); });
+  }
+}
+
+}  // namespace strata::simulation

@@ -1,0 +1,204 @@
+#include "tests/simulation/oracle.h"
+
+#include "absl/strings/str_cat.h"
+
+namespace strata::simulation {
+namespace {
+
+bool Terminal(v1::JobState state) {
+  return state == v1::SUCCEEDED || state == v1::FAILED || state == v1::CANCELLED;
+}
+
+bool Legal(v1::JobState from, v1::JobState to) {
+  if (from == to) return !Terminal(from);
+  switch (from) {
+    case v1::JOB_STATE_UNSPECIFIED:
+      return to == v1::QUEUED;
+    case v1::QUEUED:
+      return to == v1::STARTING || to == v1::CANCELLED;
+    case v1::STARTING:
+      return to == v1::RUNNING || to == v1::RECOVERING || Terminal(to);
+    case v1::RUNNING:
+      return to == v1::RECOVERING || Terminal(to);
+    case v1::RECOVERING:
+      return to == v1::STARTING || to == v1::CANCELLED;
+    default:
+      return false;
+  }
+}
+
+std::string Name(const v1::Job& job) {
+  return absl::StrCat(job.name(), " epoch ", job.epoch(), " (", v1::JobState_Name(job.state()),
+                      ")");
+}
+
+}  // namespace
+
+void Oracle::Violate(const std::string& what) {
+  if (violation_.empty()) violation_ = what;
+}
+
+void Oracle::OnDurable(const std::vector<v1::Job>& changed) {
+  for (const v1::Job& job : changed) {
+    if (job.resource_version() <= last_version_) {
+      Violate(absl::StrCat("resource_version ", job.resource_version(), " after ", last_version_));
+    }
+    last_version_ = job.resource_version();
+    CheckChange(durable_[job.name()], job);
+    durable_[job.name()] = job;
+  }
+}
+
+void Oracle::CheckChange(const v1::Job& before, const v1::Job& after) {
+  if (!Legal(before.state(), after.state())) {
+    Violate(absl::StrCat(Name(before), " became ", Name(after)));
+  }
+  const bool starts = after.state() == v1::STARTING && before.state() != v1::STARTING;
+  if (after.epoch() != before.epoch() + (starts ? 1 : 0)) {
+    Violate(absl::StrCat("the epoch changed without a start of the ranks: ", Name(before), " to ",
+                         Name(after)));
+  }
+  if (starts) beginnings_[{after.name(), after.epoch()}] = after.checkpoint().SerializeAsString();
+  const int64_t allowed = after.spec().restart().max_without_progress();
+  if (after.restarts_without_progress() > allowed && after.state() != v1::FAILED) {
+    Violate(absl::StrCat(Name(after), " goes on after ", after.restarts_without_progress(),
+                         " ends without progress"));
+  }
+  if (after.state() == v1::SUCCEEDED && after.checkpoint().step() != after.target_step()) {
+    Violate(absl::StrCat(Name(after), " without the checkpoint of its last step"));
+  }
+  std::set<std::pair<std::string, int>> places;
+  for (const v1::RankPlace& place : after.placement()) {
+    places.insert({place.node(), place.device()});
+  }
+  if (places.size() != static_cast<size_t>(after.placement_size())) {
+    Violate(absl::StrCat(Name(after), " has two ranks on one device"));
+  }
+  CheckCheckpoint(before, after);
+}
+
+void Oracle::CheckCheckpoint(const v1::Job& before, const v1::Job& after) {
+  const v1::CommittedCheckpoint &was = before.checkpoint(), &is = after.checkpoint();
+  if (was.SerializeAsString() == is.SerializeAsString()) return;
+  if (is.step() <= was.step() || is.epoch() < was.epoch()) {
+    Violate(absl::StrCat(after.name(), ": checkpoint ", is.step(), " of epoch ", is.epoch(),
+                         " after ", was.step(), " of epoch ", was.epoch()));
+  }
+  if (is.epoch() != before.epoch() || is.epoch() != after.epoch() ||
+      (before.state() != v1::RUNNING && before.state() != v1::STARTING)) {
+    Violate(absl::StrCat("epoch ", is.epoch(), " committed to ", Name(before)));
+  }
+  const auto made = manifests_.find(is.manifest_digest());
+  if (made == manifests_.end() || made->second != std::make_pair(is.epoch(), is.step())) {
+    Violate(absl::StrCat(after.name(), ": checkpoint ", is.step(), " was never written"));
+  }
+}
+
+void Oracle::OnTerm(int64_t term) {
+  if (term <= last_term_) Violate("the controller's term did not grow");
+  last_term_ = term;
+}
+
+void Oracle::OnLoaded(const controller::Core& core) {
+  if (core.controller_term() <= last_term_) Violate("a controller begins a term that was begun");
+  if (core.resource_version() < last_version_) Violate("the version counter went back");
+  for (const auto& [name, job] : durable_) {
+    const v1::Job* found = core.FindJob(name);
+    if (found == nullptr || found->SerializeAsString() != job.SerializeAsString()) {
+      Violate(absl::StrCat(name, " is not what was made durable"));
+    }
+  }
+}
+
+void Oracle::OnAcknowledged(const v1::Job& job) {
+  const auto found = durable_.find(job.name());
+  if (found == durable_.end() || found->second.request_id() != job.request_id()) {
+    return Violate(absl::StrCat(job.name(), " was acknowledged and is not durable"));
+  }
+  acknowledged_[job.name()] = job.request_id();
+}
+
+void Oracle::OnWords(double now) {
+  constexpr int kMost = 2000;
+  const auto second = static_cast<int64_t>(now);
+  words_ = second == second_ ? words_ + 1 : 1;
+  second_ = second;
+  if (words_ > kMost) Violate("the controller says too much");
+}
+
+void Oracle::OnManifest(int64_t epoch, int64_t step, const std::string& digest) {
+  manifests_[digest] = {epoch, step};
+}
+
+void Oracle::OnCommitAnswer(const v1::CommitAnswer& answer) {
+  if (!answer.accepted()) return;
+  const v1::CommittedCheckpoint& recorded = durable_[answer.epoch().job()].checkpoint();
+  if (recorded.step() < answer.step() || recorded.epoch() < answer.epoch().epoch()) {
+    Violate(absl::StrCat("the commit of step ", answer.step(), " of ", answer.epoch().job(),
+                         " was confirmed before it was durable"));
+  }
+}
+
+void Oracle::OnBeginning(const controller::EpochKey& key, const v1::PrepareEpoch& prepare) {
+  const auto begun = beginnings_.find(key);
+  if (begun == beginnings_.end()) {
+    return Violate(absl::StrCat(key.job, " epoch ", key.epoch, " runs and is not recorded"));
+  }
+  if (begun->second != prepare.checkpoint().SerializeAsString()) {
+    Violate(absl::StrCat("ranks of ", key.job, " epoch ", key.epoch,
+                         " begin elsewhere than the others: at step ",
+                         prepare.checkpoint().step()));
+  }
+}
+
+void Oracle::OnTrainer(int node, int device, const std::string& job, int64_t epoch) {
+  const auto [place, free] = devices_.try_emplace({node, device}, job, epoch);
+  if (!free) {
+    Violate(absl::StrCat("node ", node, " device ", device, " is used by ", place->second.first,
+                         " epoch ", place->second.second, " and by ", job, " epoch ", epoch));
+  }
+}
+
+void Oracle::OnTrainerGone(int node, int device, const std::string& job, int64_t epoch) {
+  const auto place = devices_.find({node, device});
+  if (place != devices_.end() && place->second == std::make_pair(job, epoch)) devices_.erase(place);
+}
+
+bool Oracle::AllEnded() const {
+  for (const auto& [name, job] : durable_) {
+    if (!Terminal(job.state())) return false;
+  }
+  return true;
+}
+
+std::string Oracle::HeldNode(const controller::Core& core) {
+  for (const v1::Node& node : core.Nodes()) {
+    if (node.state() == v1::READY && node.jobs_size() > 0) return node.name();
+  }
+  return "";
+}
+
+void Oracle::AtEnd(const controller::Core& core, bool harmless) {
+  for (const auto& [name, request] : acknowledged_) {
+    const v1::Job* job = core.FindJob(name);
+    if (job == nullptr || job->request_id() != request) Violate(absl::StrCat(name, " is lost"));
+  }
+  for (const auto& [name, job] : durable_) {
+    if (!Terminal(job.state())) {
+      Violate(absl::StrCat(Name(job), " has not ended: ", job.reason()));
+    }
+    if (harmless && job.epoch() > 1) {
+      Violate(absl::StrCat(Name(job), " was disturbed: ", job.events(0).reason()));
+    }
+    if (harmless && job.state() == v1::FAILED) Violate(absl::StrCat(Name(job), ": ", job.reason()));
+  }
+  const std::string held = HeldNode(core);
+  if (!held.empty()) Violate(absl::StrCat(held, " counts as held when all is over"));
+  if (!devices_.empty()) {
+    const auto& [place, user] = *devices_.begin();
+    Violate(absl::StrCat("an orphan of ", user.first, " epoch ", user.second, " on node ",
+                         place.first));
+  }
+}
+
+}  // namespace strata::simulation

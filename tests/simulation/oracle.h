@@ -1,0 +1,70 @@
+// What must hold whatever happens. Told everything that becomes durable, is said or starts to run.
+#ifndef STRATA_TESTS_SIMULATION_ORACLE_H_
+#define STRATA_TESTS_SIMULATION_ORACLE_H_
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "controller/logic/core.h"
+#include "controller/logic/job_entry.h"
+
+namespace strata::simulation {
+
+using Records = std::map<std::pair<std::string, std::string>, controller::Write>;
+
+class Oracle {
+ public:
+  // The first thing that went wrong; empty: nothing has.
+  const std::string& violation() const { return violation_; }
+  void Violate(const std::string& what);
+
+  // Changes that a transaction has made durable, and what was then released to watchers.
+  void OnDurable(const std::vector<v1::Job>& changed);
+  // A controller's term has become durable.
+  void OnTerm(int64_t term);
+  // A controller has loaded what the store holds.
+  void OnLoaded(const controller::Core& core);
+  void OnAcknowledged(const v1::Job& job);
+  // A checkpoint's manifest lies on disk, made of what all ranks of the epoch wrote.
+  void OnManifest(int64_t epoch, int64_t step, const std::string& digest);
+  void OnCommitAnswer(const v1::CommitAnswer& answer);
+  // The controller says something, at that time.
+  void OnWords(double now);
+  // Ranks of an epoch begin with what they were told.
+  void OnBeginning(const controller::EpochKey& key, const v1::PrepareEpoch& prepare);
+  // A trainer begins to use a device, or has let go of it.
+  void OnTrainer(int node, int device, const std::string& job, int64_t epoch);
+  void OnTrainerGone(int node, int device, const std::string& job, int64_t epoch);
+
+  // A node of which the controller believes that ranks use devices; empty: there is none.
+  static std::string HeldNode(const controller::Core& core);
+  // Once all faults are over and everything has had its time.
+  void AtEnd(const controller::Core& core, bool harmless);
+  bool AllEnded() const;
+  size_t trainers() const { return devices_.size(); }
+  const std::map<std::string, v1::Job>& durable() const { return durable_; }
+
+ private:
+  void CheckChange(const v1::Job& before, const v1::Job& after);
+  void CheckCheckpoint(const v1::Job& before, const v1::Job& after);
+
+  std::string violation_;
+  int64_t last_version_ = 0;
+  std::map<std::string, v1::Job> durable_;           // by name
+  std::map<std::string, std::string> acknowledged_;  // name -> request_id
+  std::map<std::pair<int, int>, std::pair<std::string, int64_t>> devices_;
+  std::map<std::string, std::pair<int64_t, int64_t>> manifests_;  // digest -> epoch, step
+  // The checkpoint that an epoch was to begin with, as recorded when it began.
+  std::map<controller::EpochKey, std::string> beginnings_;
+  int64_t last_term_ = 0;
+  int64_t second_ = 0;
+  int words_ = 0;  // in that second
+};
+
+}  // namespace strata::simulation
+
+#endif  // STRATA_TESTS_SIMULATION_ORACLE_H_

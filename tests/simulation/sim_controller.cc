@@ -1,0 +1,197 @@
+#include "tests/simulation/sim_controller.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <iterator>
+#include <string>
+#include <utility>
+
+namespace strata::simulation {
+namespace {
+
+constexpr double kTickSeconds = 0.25;
+constexpr double kWall = 1.7e9;
+
+template <typename T>
+void Append(std::vector<T>& to, std::vector<T>& from) {
+  to.insert(to.end(), std::make_move_iterator(from.begin()), std::make_move_iterator(from.end()));
+}
+
+}  // namespace
+
+SimController::SimController(Events& events, Random& random, Oracle& oracle, PlantedBug bug,
+                             bool trace)
+    : events_(events), random_(random), oracle_(oracle), bug_(bug), trace_(trace) {}
+
+void SimController::Tell(const std::string& what) const {
+  std::printf("%9.3f  %s\n", events_.Now(), what.c_str());
+}
+
+void SimController::Tell(const std::string& what, const google::protobuf::Message& message) const {
+  std::string text = message.ShortDebugString();
+  if (text.size() > 220) text = text.substr(0, 220) + "…";
+  Tell(what + ": " + text);
+}
+
+void SimController::Start() {
+  if (trace_) Tell("the controller starts");
+  ++life_;
+  core_ = std::make_unique<controller::Core>(&events_, placer_.get(), controller::Timing{});
+  std::vector<controller::Write> records;
+  for (const auto& [key, write] : store_) records.push_back(write);
+  Run([this, &records](Batch& batch) {
+    batch.effects = core_->Load(records, kWall + events_.Now());
+  });
+  oracle_.OnLoaded(*core_);
+  Tick();
+}
+
+void SimController::Kill(double down_seconds) {
+  if (core_ == nullptr) return;
+  if (trace_) Tell("the controller dies");
+  ++life_;
+  core_.reset();
+  pending_ = {};
+  put_off_.clear();
+  committing_ = false;
+  paused_until_ = 0;
+  for (auto& [session, link] : sessions_) {
+    link->up.Close();
+    link->Break();
+  }
+  sessions_.clear();
+  events_.After(down_seconds, [this] {
+    if (core_ == nullptr) Start();
+  });
+}
+
+void SimController::Pause(double seconds) {
+  if (core_ == nullptr) return;
+  paused_until_ = std::max(paused_until_, events_.Now() + seconds);
+  events_.At(paused_until_, [this, life = life_] {
+    if (life == life_) Drain();
+  });
+}
+
+void SimController::Run(std::function<void(Batch&)> input) {
+  if (core_ == nullptr) return;
+  put_off_.push_back(std::move(input));
+  Drain();
+}
+
+void SimController::Drain() {
+  while (!put_off_.empty() && events_.Now() >= paused_until_) {
+    const std::function<void(Batch&)> input = std::move(put_off_.front());
+    put_off_.pop_front();
+    Handle(input);
+  }
+}
+
+void SimController::Handle(const std::function<void(Batch&)>& input) {
+  Batch batch;
+  input(batch);
+  if (batch.effects.writes.empty() && !committing_) return Release(batch);
+  if (bug_ == PlantedBug::kSpeaksBeforeDurable) {
+    Release(batch);
+    batch.effects.messages.clear();
+    batch.replies.clear();
+  }
+  Append(pending_.effects.writes, batch.effects.writes);
+  Append(pending_.effects.messages, batch.effects.messages);
+  Append(pending_.effects.changed, batch.effects.changed);
+  Append(pending_.replies, batch.replies);
+  if (!committing_) Commit();
+}
+
+void SimController::Tick() {
+  Run([this](Batch& batch) { core_->OnTick(kWall + events_.Now(), batch.effects); });
+  events_.After(kTickSeconds, [this, life = life_] {
+    if (life == life_) Tick();
+  });
+}
+
+void SimController::Commit() {
+  committing_ = true;
+  auto batch = std::make_shared<Batch>(std::move(pending_));
+  pending_ = {};
+  const int commit = ++commits_;
+  events_.After(random_.Between(0.3, 2) * sync_seconds_, [this, life = life_, commit, batch] {
+    if (life != life_) return;  // died meanwhile: nothing of it has happened
+    const auto death = deaths_.find(commit);
+    const double down = random_.Between(0.05, 3);
+    if (death != deaths_.end() && !death->second) return Kill(down);
+    Apply(*batch);
+    if (death != deaths_.end()) return Kill(down);
+    Release(*batch);
+    committing_ = false;
+    if (!pending_.empty()) Commit();
+  });
+}
+
+void SimController::Apply(const Batch& batch) {
+  const bool torn = bug_ == PlantedBug::kLosesAWrite && random_.Chance(0.2);
+  for (const controller::Write& write : batch.effects.writes) {
+    if (torn && write.table == "jobs") continue;
+    if (write.key == "controller_term") {
+      oracle_.OnTerm(std::stoll(write.value));
+      if (bug_ == PlantedBug::kForgetsItsTerm) continue;
+    }
+    if (write.erase) {
+      store_.erase({write.table, write.key});
+    } else {
+      store_[{write.table, write.key}] = write;
+    }
+  }
+  for (const v1::Job& job : batch.effects.changed) {
+    if (trace_) Tell(job.name() + " " + v1::JobState_Name(job.state()) + ": " + job.reason());
+  }
+  oracle_.OnDurable(batch.effects.changed);
+}
+
+void SimController::Release(const Batch& batch) {
+  for (const controller::Outgoing& out : batch.effects.messages) {
+    oracle_.OnWords(events_.Now());
+    if (out.message.has_commit()) oracle_.OnCommitAnswer(out.message.commit());
+    if (trace_) Tell("to " + out.node, out.message);
+    const auto link = sessions_.find(out.session);
+    if (link != sessions_.end()) link->second->SendDown(out.message);
+  }
+  for (const auto& reply : batch.replies) reply();
+}
+
+void SimController::Accept(const std::shared_ptr<Link>& link) {
+  const uint64_t session = ++last_session_;
+  sessions_[session] = link;
+  link->up.on_message = [this, session, life = life_](const v1::AgentMessage& message) {
+    if (life != life_) return;
+    Run([this, session, message](Batch& batch) {
+      if (trace_ && !message.has_heartbeat()) Tell("on " + std::to_string(session), message);
+      if (sessions_.contains(session)) core_->OnAgent(session, message, batch.effects);
+    });
+  };
+  link->up.on_end = [this, session, life = life_] {
+    if (life != life_) return;
+    Run([this, session](Batch& batch) {
+      if (sessions_.erase(session) > 0) core_->OnSessionEnd(session, batch.effects);
+    });
+  };
+}
+
+void SimController::Create(const v1::CreateJobRequest& request, Reply reply) {
+  Run([this, request, reply](Batch& batch) {
+    auto job = core_->CreateJob(request, batch.effects);
+    batch.replies.push_back([this, job, reply] {
+      if (job.ok()) oracle_.OnAcknowledged(*job);
+      reply(job);
+    });
+  });
+}
+
+void SimController::Cancel(const std::string& name, Reply reply) {
+  Run([this, name, reply](Batch& batch) {
+    auto job = core_->CancelJob(name, batch.effects);
+    batch.replies.push_back([job, reply] { reply(job); });
+  });
+}
+
+}  // namespace strata::simulation

@@ -1,0 +1,88 @@
+// The controller's process around the real logic: one input at a time, group commit to a store that
+// survives, and only then words. It may die at any commit, before it or after it.
+#ifndef STRATA_TESTS_SIMULATION_SIM_CONTROLLER_H_
+#define STRATA_TESTS_SIMULATION_SIM_CONTROLLER_H_
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "controller/logic/core.h"
+#include "tests/simulation/events.h"
+#include "tests/simulation/link.h"
+#include "tests/simulation/oracle.h"
+#include "tests/simulation/planted_bug.h"
+#include "tests/simulation/random.h"
+
+namespace strata::simulation {
+
+class SimController {
+ public:
+  using Reply = std::function<void(const absl::StatusOr<v1::Job>&)>;
+
+  SimController(Events& events, Random& random, Oracle& oracle, PlantedBug bug, bool trace);
+
+  void Start();
+  void Kill(double down_seconds);
+  void Pause(double seconds);
+  // The n-th commit from the beginning kills the process, just before or just after it.
+  void DieAtCommit(int commit, bool after) { deaths_[commit] = after; }
+  void set_sync_seconds(double seconds) { sync_seconds_ = seconds; }
+
+  bool Reachable() const { return core_ != nullptr; }
+  // A node's agent opens a session.
+  void Accept(const std::shared_ptr<Link>& link);
+  // Without an answer when the process dies before.
+  void Create(const v1::CreateJobRequest& request, Reply reply);
+  void Cancel(const std::string& name, Reply reply);
+
+  const controller::Core* core() const { return core_.get(); }
+  int commits() const { return commits_; }
+
+ private:
+  struct Batch {
+    controller::Effects effects;
+    std::vector<std::function<void()>> replies;
+    bool empty() const {
+      return effects.writes.empty() && effects.messages.empty() && replies.empty();
+    }
+  };
+
+  // Hands an input to the logic, at once or when the process runs again; in their order.
+  void Run(std::function<void(Batch&)> input);
+  void Handle(const std::function<void(Batch&)>& input);
+  void Drain();
+  void Tick();
+  void Commit();
+  void Tell(const std::string& what) const;
+  void Tell(const std::string& what, const google::protobuf::Message& message) const;
+  void Apply(const Batch& batch);
+  void Release(const Batch& batch);
+
+  Events& events_;
+  Random& random_;
+  Oracle& oracle_;
+  const PlantedBug bug_;
+  const bool trace_;
+  std::unique_ptr<controller::Placer> placer_ = controller::InOrderPlacer();
+  Records store_;
+  std::unique_ptr<controller::Core> core_;
+  uint64_t life_ = 0;
+  double paused_until_ = 0;
+  double sync_seconds_ = 0.004;
+  int commits_ = 0;
+  std::map<int, bool> deaths_;
+  bool committing_ = false;
+  std::deque<std::function<void(Batch&)>> put_off_;
+  Batch pending_;
+  uint64_t last_session_ = 0;
+  std::map<uint64_t, std::shared_ptr<Link>> sessions_;
+};
+
+}  // namespace strata::simulation
+
+#endif  // STRATA_TESTS_SIMULATION_SIM_CONTROLLER_H_

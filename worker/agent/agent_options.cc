@@ -1,0 +1,85 @@
+#include "worker/agent/agent_options.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "common/status_macros.h"
+
+namespace strata::worker {
+namespace {
+
+constexpr int kMostDevices = 1024;
+constexpr int kMostThreads = 1024;
+
+absl::Status Number(const std::string& flag, const std::string& text, int most, int* number) {
+  if (absl::SimpleAtoi(text, number) && *number >= 1 && *number <= most) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(flag, ": '", text, "' is no number from 1 to ", most));
+}
+
+absl::Status Locality(const std::string& text, std::map<std::string, std::string>* locality) {
+  for (const std::string& part : std::vector<std::string>(absl::StrSplit(text, ','))) {
+    const std::pair<std::string, std::string> level = absl::StrSplit(part, absl::MaxSplits('=', 1));
+    if (level.first.empty() || level.second.empty()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--locality: '", part, "' is not LEVEL=VALUE"));
+    }
+    if (!locality->insert(level).second) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--locality: ", level.first, " is given twice"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<ClusterAgentOptions> ParseClusterOptions(const std::vector<std::string>& arguments) {
+  ClusterAgentOptions options;
+  options.threads_per_device = 0;
+  for (size_t i = 0; i < arguments.size(); i += 2) {
+    const std::string& flag = arguments[i];
+    if (i + 1 == arguments.size()) {
+      return absl::InvalidArgumentError(absl::StrCat(flag, ": its value is missing"));
+    }
+    const std::string& value = arguments[i + 1];
+    if (flag == "--controller") {
+      options.controller = value;
+    } else if (flag == "--node") {
+      options.node = value;
+    } else if (flag == "--dir") {
+      options.directory = value;
+    } else if (flag == "--devices") {
+      RETURN_IF_ERROR(Number(flag, value, kMostDevices, &options.devices));
+    } else if (flag == "--threads-per-device") {
+      RETURN_IF_ERROR(Number(flag, value, kMostThreads, &options.threads_per_device));
+    } else if (flag == "--locality") {
+      RETURN_IF_ERROR(Locality(value, &options.locality));
+    } else {
+      return absl::InvalidArgumentError(absl::StrCat(flag, ": unknown"));
+    }
+  }
+  const std::pair<const char*, const std::string*> required[] = {
+      {"--controller", &options.controller},
+      {"--node", &options.node},
+      {"--dir", &options.directory}};
+  for (const auto& [flag, value] : required) {
+    if (value->empty()) return absl::InvalidArgumentError(absl::StrCat(flag, ": missing"));
+  }
+  if (options.controller.find(':') == std::string::npos) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--controller: '", options.controller, "' is not HOST:PORT"));
+  }
+  if (options.threads_per_device == 0) {
+    const int processors = static_cast<int>(std::thread::hardware_concurrency());
+    options.threads_per_device = std::clamp(processors / options.devices, 1, kMostThreads);
+  }
+  return options;
+}
+
+}  // namespace strata::worker

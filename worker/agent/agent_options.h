@@ -1,0 +1,26 @@
+// The command line of strata-worker.
+#ifndef STRATA_WORKER_AGENT_AGENT_OPTIONS_H_
+#define STRATA_WORKER_AGENT_AGENT_OPTIONS_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "worker/agent/cluster_agent.h"
+
+namespace strata::worker {
+
+inline constexpr char kClusterUsage[] =
+    "  --controller HOST:PORT   serve a cluster's controller until SIGTERM, with\n"
+    "      --node NAME                 this node's name in the cluster\n"
+    "      --dir DIR                   for what the agent keeps; one agent at a time\n"
+    "      [--devices N]               ranks at the same time (1)\n"
+    "      [--threads-per-device T]    (this machine's processors / N)\n"
+    "      [--locality LEVEL=VALUE,…]  where the node stands, outermost level first\n";
+
+// Arguments after the program's name. InvalidArgument: what is wrong.
+absl::StatusOr<ClusterAgentOptions> ParseClusterOptions(const std::vector<std::string>& arguments);
+
+}  // namespace strata::worker
+
+#endif  // STRATA_WORKER_AGENT_AGENT_OPTIONS_H_

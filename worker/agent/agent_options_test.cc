@@ -1,0 +1,50 @@
+#include "worker/agent/agent_options.h"
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace strata::worker {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Pair;
+
+std::string ProblemOf(const std::vector<std::string>& arguments) {
+  return std::string(ParseClusterOptions(arguments).status().message());
+}
+
+TEST(AgentOptionsTest, AllThatIsGivenIsTaken) {
+  const auto options =
+      ParseClusterOptions({"--controller", "host:7070", "--node", "n1", "--dir", "/d", "--devices",
+                           "4", "--threads-per-device", "2", "--locality", "region=eu,zone=a"});
+  ASSERT_TRUE(options.ok()) << options.status();
+  EXPECT_EQ(options->controller, "host:7070");
+  EXPECT_EQ(options->node, "n1");
+  EXPECT_EQ(options->directory, "/d");
+  EXPECT_EQ(options->devices, 4);
+  EXPECT_EQ(options->threads_per_device, 2);
+  EXPECT_THAT(options->locality, ElementsAre(Pair("region", "eu"), Pair("zone", "a")));
+}
+
+TEST(AgentOptionsTest, WhatIsNotGivenHasADefault) {
+  const auto options = ParseClusterOptions({"--controller", "h:1", "--node", "n", "--dir", "d"});
+  ASSERT_TRUE(options.ok()) << options.status();
+  EXPECT_EQ(options->devices, 1);
+  EXPECT_GE(options->threads_per_device, 1);
+  EXPECT_TRUE(options->locality.empty());
+}
+
+TEST(AgentOptionsTest, WhatIsWrongIsNamed) {
+  EXPECT_THAT(ProblemOf({"--controller", "h:1", "--node", "n"}), HasSubstr("--dir: missing"));
+  EXPECT_THAT(ProblemOf({"--controller", "h", "--node", "n", "--dir", "d"}),
+              HasSubstr("HOST:PORT"));
+  EXPECT_THAT(ProblemOf({"--devices", "0"}), HasSubstr("--devices: '0'"));
+  EXPECT_THAT(ProblemOf({"--devices"}), HasSubstr("--devices: its value is missing"));
+  EXPECT_THAT(ProblemOf({"--locality", "zone"}), HasSubstr("'zone' is not LEVEL=VALUE"));
+  EXPECT_THAT(ProblemOf({"--locality", "a=1,a=2"}), HasSubstr("a is given twice"));
+  EXPECT_THAT(ProblemOf({"--nodes", "x"}), HasSubstr("--nodes: unknown"));
+}
+
+}  // namespace
+}  // namespace strata::worker

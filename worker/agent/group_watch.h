@@ -1,0 +1,77 @@
+// Watches over a group of trainers until all of them have ended: hears what they say, notices when
+// one dies, and leaves no process behind. Never blocks: it has its part in a poll loop.
+#ifndef STRATA_WORKER_AGENT_GROUP_WATCH_H_
+#define STRATA_WORKER_AGENT_GROUP_WATCH_H_
+
+#include <poll.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "common/clock.h"
+#include "proto/strata/v1/trainer.pb.h"
+#include "worker/agent/trainer_group.h"
+#include "worker/agent/verdict.h"
+
+namespace strata::worker {
+
+// For one group. Used by one thread.
+class GroupWatch {
+ public:
+  // `leased`: the trainers go on without a socket, and want their events acknowledged. `task` and
+  // `clock` are borrowed.
+  GroupWatch(TrainerGroup group, GroupTask* task, const common::Clock* clock, bool leased);
+
+  // Hands the task to trainers just started.
+  void Begin() { task_->Begin(group_); }
+  TrainerGroup& group() { return group_; }
+  // The trainer of a place is back, on another socket.
+  void Attach(int place, Descriptor socket, FrameReceiver receiver);
+
+  // For a poll loop: adds what to wait for; then, with what poll found at the same place, looks at
+  // it all. `hear`: false leaves what trainers say where it is, until there is room for it.
+  void AddTo(std::vector<pollfd>& waiting, bool hear);
+  void Handle(const pollfd* found);
+  int polled() const { return 2 * group_.size(); }
+  // Clock time at which HandleDeadline has something to do; negative: none.
+  double deadline() const { return kill_at_; }
+  void HandleDeadline();
+
+  // The group cannot go on: every trainer is told to end, and killed if it does not do so soon.
+  void Stop(const std::string& reason);
+  void KillAll();
+  bool stopping() const { return stopping_; }
+  // Signs of life to trainers with a lease, and what they need not keep.
+  void Acknowledge();
+
+  bool done() const { return group_.AllReaped(); }
+  // How the group ended; once it is done.
+  Judgement Verdict() const;
+
+ private:
+  // Reads once; hands whole messages on.
+  void Hear(int place);
+  // Hands on whole messages that were read.
+  void Listen(int place);
+  void HandleEvent(int place, const v1::TrainerEvent& event);
+  void Disconnected(int place, const std::string& problem);
+  void NoteEnd(int place);
+  void AcknowledgeOne(int place, bool always);
+
+  TrainerGroup group_;
+  GroupTask* const task_;
+  const common::Clock* const clock_;
+  const bool leased_;
+  std::vector<RankEnd> ends_;
+  std::vector<bool> open_;  // there is more to hear from that place
+  std::vector<uint64_t> heard_, acknowledged_;
+  int noticed_ = 0;
+  std::string task_failure_;  // the task's own reason to stop
+  bool stopping_ = false;
+  double kill_at_ = -1;  // clock time; negative: not set
+};
+
+}  // namespace strata::worker
+
+#endif  // STRATA_WORKER_AGENT_GROUP_WATCH_H_

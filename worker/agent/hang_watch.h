@@ -1,0 +1,61 @@
+// Reads the progress files of a group of trainers over and over, and judges whether one hangs.
+#ifndef STRATA_WORKER_AGENT_HANG_WATCH_H_
+#define STRATA_WORKER_AGENT_HANG_WATCH_H_
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/clock.h"
+#include "proto/strata/v1/trainer.pb.h"
+#include "worker/agent/hang_verdict.h"
+#include "worker/agent/trainer_group.h"
+
+namespace strata::worker {
+
+// What a rank is at, for heartbeats.
+struct RankPosition {
+  int64_t step = 0;
+  std::string phase;  // the label of its oldest instruction in flight, or its phase's name
+  double phase_seconds = 0;
+};
+
+// Used by one thread.
+class HangWatch {
+ public:
+  // Between two looks that are further apart this process stood still, and knows nothing of the
+  // time between.
+  static constexpr double kGapSeconds = 1;
+
+  // `clock` is that of the trainers, borrowed.
+  HangWatch(int places, const common::Clock* clock);
+
+  // The groups of a rank, from what it said when it was prepared.
+  void SetGroups(int place, const v1::Prepared& prepared);
+  // To be called several times a second. `connected_since`: clock time; negative: not connected.
+  std::optional<HangVerdict> Look(TrainerGroup& group, double connected_since);
+  RankPosition PositionOf(TrainerGroup& group, int place) const;
+
+ private:
+  struct Place {
+    std::map<std::string, std::vector<int>> groups;
+    uint64_t ticks = 0;
+    double changed = 0;    // clock time
+    bool stopped = false;  // at the last look
+  };
+  RankView ViewOf(TrainerGroup& group, int place, double now);
+
+  const common::Clock* const clock_;
+  std::vector<Place> places_;
+  std::set<std::pair<std::string, int>> asked_;  // group and stream of what is waited in
+  double looked_;                                // clock time
+  double since_;                                 // ages count from here at most
+};
+
+}  // namespace strata::worker
+
+#endif  // STRATA_WORKER_AGENT_HANG_WATCH_H_

@@ -1,0 +1,384 @@
+// The life of an epoch's trainers.
+#include "worker/agent/held_epoch.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
+#include "worker/agent/epoch_folder.h"
+#include "worker/agent/machine_memory.h"
+#include "worker/agent/process_stat.h"
+#include "worker/agent/verdict.h"
+
+namespace strata::worker {
+namespace {
+
+// A session that has stood so long has carried what was said at its beginning.
+// A controller that restarts meanwhile hears it again.
+constexpr double kConfirmedSeconds = 60;
+// A rank elsewhere is reported again as long as it is missed.
+constexpr double kMissedEverySeconds = 1;
+constexpr int kPlanLog = -1;
+
+}  // namespace
+
+HeldEpoch::HeldEpoch(EpochEnvironment* environment, v1::PrepareEpoch prepare)
+    : environment_(environment) {
+  *record_.mutable_prepare() = std::move(prepare);
+  record_.set_boot_id(BootId());
+}
+
+HeldEpoch::~HeldEpoch() = default;
+
+std::vector<int> HeldEpoch::own() const {
+  return {record_.prepare().own().begin(), record_.prepare().own().end()};
+}
+
+bool HeldEpoch::first() const {
+  const std::vector<int> ranks = own();
+  return std::find(ranks.begin(), ranks.end(), 0) != ranks.end();
+}
+
+GroupWatch* HeldEpoch::watch() {
+  if (rank_watch_.has_value()) return &*rank_watch_;
+  return plan_watch_.has_value() ? &*plan_watch_ : nullptr;
+}
+
+v1::TrainerTask HeldEpoch::MakeTask() const {
+  const v1::PrepareEpoch& prepare = record_.prepare();
+  v1::TrainerTask task;
+  task.set_kind(v1::TrainerTask::KIND_TRAIN);
+  *task.mutable_job() = prepare.spec();
+  task.set_job_directory(prepare.directory());
+  task.set_ranks(prepare.ranks());
+  task.set_threads(environment_->threads_per_device);
+  v1::Controlled& controlled = *task.mutable_controlled();
+  controlled.set_job(prepare.epoch().job());
+  controlled.set_epoch(prepare.epoch().epoch());
+  controlled.set_recover(first());
+  if (prepare.has_checkpoint()) {
+    controlled.mutable_checkpoint()->set_epoch(prepare.checkpoint().epoch());
+    controlled.mutable_checkpoint()->set_step(prepare.checkpoint().step());
+    controlled.mutable_checkpoint()->set_manifest_digest(prepare.checkpoint().manifest_digest());
+  }
+  *task.mutable_plan() = record_.plan();
+  return task;
+}
+
+TrainerGroup::Options HeldEpoch::MakeOptions() const {
+  TrainerGroup::Options options;
+  options.ranks = own();
+  options.job_directory = record_.prepare().directory();
+  const AgentFolder* const folder = environment_->folder;
+  options.progress_path = [this, folder](int rank) { return folder->ProgressPath(epoch(), rank); };
+  options.log_path = [this, folder](int rank) { return folder->LogPath(epoch(), rank); };
+  for (const DirectoryLock& lock : locks_) options.locks.push_back(lock.descriptor());
+  return options;
+}
+
+void HeldEpoch::Begin() {
+  stage_ = Stage::kPlanning;
+  if (const absl::Status status = StartPlanning(); !status.ok()) {
+    Refuse(std::string(status.message()), IsPermanent(status));
+  }
+}
+
+// What cannot be at the first start will not be at the next. A job that has trained here already
+// was right once: what it misses may come back, and its restarts are counted.
+bool HeldEpoch::IsPermanent(const absl::Status& status) const {
+  return absl::IsInvalidArgument(status) && !record_.prepare().has_checkpoint();
+}
+
+// Neither a run in somebody's terminal nor a job of another cluster writes there meanwhile.
+absl::Status HeldEpoch::LockDirectories() {
+  const v1::PrepareEpoch& prepare = record_.prepare();
+  std::error_code error;
+  for (const std::string& directory :
+       {prepare.directory(), prepare.spec().checkpoint().directory()}) {
+    if (directory.empty() ||
+        (!locks_.empty() && std::filesystem::equivalent(directory, prepare.directory(), error))) {
+      continue;
+    }
+    ASSIGN_OR_RETURN(DirectoryLock lock, DirectoryLock::AcquireForJob(directory, prepare.owner()));
+    locks_.push_back(std::move(lock));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status HeldEpoch::StartPlanning() {
+  RETURN_IF_ERROR(LockDirectories());
+  environment_->folder->PruneLogs();
+  TrainerGroup::Options options = MakeOptions();
+  options.ranks.resize(1);
+  options.progress_path = nullptr;
+  const std::string log = environment_->folder->PlanLogPath(epoch());
+  options.log_path = [log](int) { return log; };
+  logs_.emplace(kPlanLog, LogTail(log, /*from_end=*/true));
+  ASSIGN_OR_RETURN(TrainerGroup group, TrainerGroup::Start(options));
+  plan_task_.emplace(MakeTask());
+  plan_watch_.emplace(std::move(group), &*plan_task_, environment_->clock, /*leased=*/false);
+  plan_watch_->Begin();
+  return absl::OkStatus();
+}
+
+void HeldEpoch::PlanningEnded() {
+  const Judgement judgement = plan_watch_->Verdict();
+  ForwardLogs(/*last=*/true);
+  plan_watch_.reset();
+  logs_.clear();
+  if (!killed_reason_.empty()) return Finish();
+  if (judgement.finished.outcome() != v1::Finished::SUCCEEDED) {
+    const int code = judgement.finished.exit_code();
+    return Refuse(judgement.finished.message(),
+                  (code == 2 || code == 3) && !record_.prepare().has_checkpoint());
+  }
+  if (!plan_task_->plan().has_value()) return Refuse("the planning process gave no plan", false);
+  *record_.mutable_plan() = *plan_task_->plan();
+  for (const v1::Notice& notice : record_.plan().notices()) {
+    v1::JobProgress progress;
+    *progress.mutable_notice() = notice;
+    OnProgress(progress);
+  }
+  record_.mutable_plan()->clear_notices();
+  bool permanent = false;
+  absl::Status status = CheckFits(&permanent);
+  if (status.ok()) {
+    status = StartRanks();
+    permanent = IsPermanent(status);
+  }
+  if (!status.ok()) Refuse(std::string(status.message()), permanent);
+}
+
+// What is free changes; what the machine has does not.
+absl::Status HeldEpoch::CheckFits(bool* permanent) const {
+  const std::optional<MachineMemory> memory = ReadMachineMemory();
+  if (!memory.has_value()) return absl::OkStatus();
+  const int ranks = record_.prepare().own_size();
+  *permanent = true;
+  RETURN_IF_ERROR(CheckMemory(record_.plan(), ranks, memory->total_bytes, "this node has"));
+  *permanent = false;
+  return CheckMemory(record_.plan(), ranks, memory->available_bytes, "free on this node are");
+}
+
+absl::Status HeldEpoch::StartRanks() {
+  if (first()) {
+    RETURN_IF_ERROR(MakeEpochFolder(record_.prepare().directory(), epoch().epoch()).status());
+  }
+  const TrainerGroup::Options options = MakeOptions();
+  for (const int rank : options.ranks) {
+    logs_.emplace(rank, LogTail(options.log_path(rank), /*from_end=*/true));
+  }
+  ASSIGN_OR_RETURN(TrainerGroup group, TrainerGroup::Start(options));
+  for (int place = 0; place < group.size(); ++place) {
+    v1::HeldEpochRecord::Trainer* const trainer = record_.add_trainers();
+    trainer->set_rank(group.rank(place));
+    trainer->set_pid(group[place].pid());
+    trainer->set_start_time(group[place].start_time());
+  }
+  // Before they get their lease: until then they end with this process.
+  RETURN_IF_ERROR(environment_->folder->SaveRecord(record_));
+  v1::TrainerTask task = MakeTask();
+  v1::Lease& lease = *task.mutable_controlled()->mutable_lease();
+  lease.set_seconds(environment_->lease_seconds);
+  lease.set_socket(environment_->folder->SocketPath());
+  job_task_.emplace(std::move(task), options.ranks, static_cast<Overseer*>(this));
+  rank_watch_.emplace(std::move(group), &*job_task_, environment_->clock, /*leased=*/true);
+  hang_watch_.emplace(record_.trainers_size(), environment_->clock);
+  stage_ = Stage::kHolding;
+  rank_watch_->Begin();
+  return absl::OkStatus();
+}
+
+std::unique_ptr<HeldEpoch> HeldEpoch::Adopt(EpochEnvironment* environment,
+                                            const v1::HeldEpochRecord& record) {
+  auto adopted = std::make_unique<HeldEpoch>(environment, record.prepare());
+  HeldEpoch& epoch = *adopted;
+  epoch.record_ = record;
+  if (record.has_final()) {
+    epoch.stage_ = Stage::kEnded;
+    epoch.final_ = record.final();
+    return adopted;
+  }
+  std::vector<std::unique_ptr<TrainerProcess>> trainers;
+  for (const v1::HeldEpochRecord::Trainer& trainer : record.trainers()) {
+    const std::string progress = environment->folder->ProgressPath(epoch.epoch(), trainer.rank());
+    absl::StatusOr<std::unique_ptr<TrainerProcess>> process =
+        TrainerProcess::Adopt(static_cast<pid_t>(trainer.pid()), trainer.start_time(), progress);
+    trainers.push_back(process.ok() ? *std::move(process) : TrainerProcess::Remains(progress));
+    epoch.logs_.emplace(trainer.rank(),
+                        LogTail(environment->folder->LogPath(epoch.epoch(), trainer.rank()),
+                                /*from_end=*/true));
+  }
+  const std::vector<int> ranks = epoch.own();
+  epoch.job_task_.emplace(epoch.MakeTask(), ranks, static_cast<Overseer*>(&epoch));
+  epoch.hang_watch_.emplace(static_cast<int>(ranks.size()), environment->clock);
+  for (int place = 0; place < record.prepared().ranks_size(); ++place) {
+    epoch.hang_watch_->SetGroups(place, record.prepared().ranks(place).prepared());
+  }
+  epoch.stage_ = Stage::kHolding;
+  epoch.rank_watch_.emplace(TrainerGroup(ranks, std::move(trainers)), &*epoch.job_task_,
+                            environment->clock, /*leased=*/true);
+  epoch.back_by_ = environment->clock->Now() + environment->lease_seconds;
+  if (const absl::Status status = epoch.OpenMetrics(); !status.ok()) {
+    epoch.Kill("trainer_died", std::string(status.message()));
+  }
+  if (epoch.rank_watch_->done() && !epoch.ended()) epoch.Finish();
+  return adopted;
+}
+
+// The holder of the current epoch publishes: from its start on, not before.
+absl::Status HeldEpoch::OpenMetrics() {
+  if (!first() || !record_.started() || metrics_.has_value()) return absl::OkStatus();
+  const std::string& directory = record_.prepare().directory();
+  ASSIGN_OR_RETURN(const std::string folder, MakeEpochFolder(directory, epoch().epoch()));
+  int64_t published = 0;
+  bool missing = false;
+  ASSIGN_OR_RETURN(MetricsFiles metrics,
+                   MetricsFiles::Continue(directory, folder, epoch().epoch(),
+                                          record_.plan().start_step(), &published, &missing));
+  metrics_.emplace(std::move(metrics));
+  job_task_->Publish(&*metrics_, published);
+  if (!missing) return absl::OkStatus();
+  v1::JobProgress progress;
+  progress.mutable_notice()->set_severity(v1::Notice::SEVERITY_WARNING);
+  progress.mutable_notice()->set_text(absl::StrCat("some step records up to step ", published,
+                                                   " are no longer in ", directory,
+                                                   "/metrics.jsonl"));
+  OnProgress(progress);
+  return absl::OkStatus();
+}
+
+bool HeldEpoch::Attach(int rank, pid_t pid, Descriptor& socket, FrameReceiver& receiver) {
+  if (!rank_watch_.has_value()) return false;
+  TrainerGroup& group = rank_watch_->group();
+  for (int place = 0; place < group.size(); ++place) {
+    if (group.rank(place) != rank || group[place].reaped() || group[place].pid() != pid) continue;
+    rank_watch_->Attach(place, std::move(socket), std::move(receiver));
+    DeliverStart();
+    return true;
+  }
+  return false;
+}
+
+void HeldEpoch::AddTo(std::vector<pollfd>& waiting) {
+  if (GroupWatch* const group = watch()) group->AddTo(waiting, /*hear=*/true);
+}
+
+int HeldEpoch::polled() const {
+  if (rank_watch_.has_value()) return rank_watch_->polled();
+  return plan_watch_.has_value() ? plan_watch_->polled() : 0;
+}
+
+void HeldEpoch::Handle(const pollfd* found) {
+  GroupWatch* const group = watch();
+  if (group == nullptr) return;
+  group->Handle(found);
+  HandleDeadlines();
+}
+
+double HeldEpoch::deadline() const {
+  if (rank_watch_.has_value()) return rank_watch_->deadline();
+  return plan_watch_.has_value() ? plan_watch_->deadline() : -1;
+}
+
+void HeldEpoch::HandleDeadlines() {
+  GroupWatch* const group = watch();
+  if (group == nullptr || ended()) return;
+  group->HandleDeadline();
+  if (!group->done()) return;
+  if (plan_watch_.has_value()) return PlanningEnded();
+  Finish();
+}
+
+void HeldEpoch::Tick() {
+  HandleDeadlines();
+  if (!rank_watch_.has_value() || ended()) return ForwardLogs(/*last=*/false);
+  const double now = environment_->clock->Now();
+  rank_watch_->Acknowledge();
+  if (back_by_ >= 0 && now > back_by_) {
+    back_by_ = -1;
+    TrainerGroup& group = rank_watch_->group();
+    for (int place = 0; place < group.size(); ++place) {
+      if (group[place].reaped() || group[place].connected()) continue;
+      Kill("trainer_died", absl::StrCat("rank ", group.rank(place),
+                                        " did not find the agent that was started again"));
+    }
+  }
+  if (stop_by_ >= 0 && now > stop_by_) {
+    Kill("user", "the other nodes' last step did not become known in time");
+  }
+  WatchForHangs();
+  ForwardLogs(/*last=*/false);
+}
+
+void HeldEpoch::WatchForHangs() {
+  if (rank_watch_->stopping()) return;
+  const std::optional<HangVerdict> verdict =
+      hang_watch_->Look(rank_watch_->group(), environment_->connected_since);
+  if (!verdict.has_value()) return;
+  const double now = environment_->clock->Now();
+  if (!verdict->local && missed_at_ >= 0 && now - missed_at_ < kMissedEverySeconds) return;
+  missed_at_ = now;
+  Report(*verdict);
+  if (!verdict->local) return;
+  hang_ = verdict;
+  rank_watch_->KillAll();
+}
+
+void HeldEpoch::Kill(const std::string& cause, const std::string& reason) {
+  if (ended()) return;
+  if (killed_reason_.empty()) {
+    killed_cause_ = cause;
+    killed_reason_ = reason;
+  }
+  GroupWatch* const group = watch();
+  if (group == nullptr || group->done()) return Finish();
+  group->KillAll();
+}
+
+void HeldEpoch::LetGo() {
+  if (rank_watch_.has_value()) rank_watch_->group().LetGo();
+}
+
+void HeldEpoch::SaveRecord() {
+  if (const absl::Status status = environment_->folder->SaveRecord(record_); !status.ok()) {
+    Kill("trainer_died", std::string(status.message()));
+  }
+}
+
+void HeldEpoch::Refuse(const std::string& problem, bool permanent) {
+  problem_.emplace();
+  problem_->set_problem(problem);
+  problem_->set_permanent(permanent);
+  Kill("start_failed", problem);
+}
+
+void HeldEpoch::Finish() {
+  ForwardLogs(/*last=*/true);
+  stage_ = Stage::kEnded;
+  locks_.clear();
+  final_.emplace();
+  if (problem_.has_value()) {
+    *final_->mutable_prepared() = *problem_;
+    *final_->mutable_prepared()->mutable_epoch() = epoch();
+  } else {
+    *final_->mutable_ended() = HowItEnded();
+  }
+  if (record_.trainers_size() > 0) {
+    *record_.mutable_final() = *final_;
+    const absl::Status saved = environment_->folder->SaveRecord(record_);
+    if (!saved.ok()) Forget();  // else it would be taken for one with ranks to be found
+  }
+  SayFinal();
+}
+
+void HeldEpoch::Forget() { environment_->folder->RemoveRecord(record_); }
+
+bool HeldEpoch::Confirmed(double now) const {
+  return ended() && said_at_ >= 0 && now - said_at_ > kConfirmedSeconds;
+}
+
+}  // namespace strata::worker

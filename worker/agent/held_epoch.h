@@ -1,0 +1,162 @@
+// One start of a job's ranks on this node, under a controller: planning, preparing, training, end.
+// It is also what an agent finds again of an earlier agent's trainers.
+#ifndef STRATA_WORKER_AGENT_HELD_EPOCH_H_
+#define STRATA_WORKER_AGENT_HELD_EPOCH_H_
+
+#include <poll.h>
+#include <sys/types.h>
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/clock.h"
+#include "proto/strata/v1/agent.pb.h"
+#include "proto/strata/v1/agent_files.pb.h"
+#include "worker/agent/agent_folder.h"
+#include "worker/agent/directory_lock.h"
+#include "worker/agent/group_watch.h"
+#include "worker/agent/hang_watch.h"
+#include "worker/agent/job_task.h"
+#include "worker/agent/log_tail.h"
+#include "worker/agent/metrics_files.h"
+#include "worker/agent/plan_task.h"
+
+namespace strata::worker {
+
+// What epochs share. Borrowed by them.
+struct EpochEnvironment {
+  AgentFolder* folder = nullptr;
+  const common::Clock* clock = nullptr;
+  int devices = 1;
+  int threads_per_device = 1;
+  double lease_seconds = 30;
+  // To the controller, while it is there; what it must know is said again when it is back.
+  std::function<void(const v1::AgentMessage&)> say;
+  double connected_since = -1;  // clock time at which the controller welcomed us; negative: away
+};
+
+// Used by one thread.
+class HeldEpoch final : private Overseer {
+ public:
+  HeldEpoch(EpochEnvironment* environment, v1::PrepareEpoch prepare);
+  // Of an earlier agent: its trainers live on, or have left behind how they ended, or it had ended
+  // already and is to be told again.
+  static std::unique_ptr<HeldEpoch> Adopt(EpochEnvironment* environment,
+                                          const v1::HeldEpochRecord& record);
+  ~HeldEpoch() override;
+
+  const v1::JobEpoch& epoch() const { return record_.prepare().epoch(); }
+  // Starts to plan. Once, when the devices are free.
+  void Begin();
+  bool begun() const { return stage_ != Stage::kWaiting; }
+  // No trainer exists any more.
+  bool ended() const { return stage_ == Stage::kEnded; }
+  // The controller has had time to hear how it ended.
+  bool Confirmed(double now) const;
+  // No later agent needs to find it again: it was told, or its ranks were ended with the agent.
+  void Forget();
+
+  // The controller's words.
+  void OnPrepare();  // again
+  void OnStart(const v1::StartEpoch& start);
+  void OnStop(const v1::StopEpoch& stop);
+  void OnStopAfter(int64_t step);
+  void OnManifest(const v1::WriteManifest& manifest);
+  void OnAnswer(const v1::CommitAnswer& answer);
+  // Ends all trainers at once.
+  void Kill(const std::string& cause, const std::string& reason);
+
+  // For Register; nothing when there is nothing left to hold.
+  std::optional<v1::HeldEpoch> Held();
+  // The controller is back: what it may have missed.
+  void SayAgain();
+  // The session is gone: what was said in the last moments may be lost.
+  void OnDisconnect() { said_at_ = -1; }
+  void AddHeartbeats(v1::Heartbeat& heartbeat);
+
+  // A trainer says hello on a socket of its own; false when it is none of these.
+  bool Attach(int rank, pid_t pid, Descriptor& socket, FrameReceiver& receiver);
+
+  // For a poll loop, as GroupWatch.
+  void AddTo(std::vector<pollfd>& waiting);
+  void Handle(const pollfd* found);
+  int polled() const;
+  double deadline() const;
+  // Several times a second.
+  void Tick();
+  // The trainers go on without this process.
+  void LetGo();
+
+ private:
+  enum class Stage { kWaiting, kPlanning, kHolding, kEnded };
+
+  // Overseer
+  absl::Status OnPrepared(TrainerGroup& group, const std::vector<v1::Prepared>& prepared) override;
+  void OnRunning() override;
+  void OnProgress(const v1::JobProgress& progress) override;
+  absl::Status OnWritten(TrainerGroup& group, int rank,
+                         const v1::CheckpointWritten& written) override;
+  absl::Status OnRecord(TrainerGroup& group, const v1::RecordCheckpoint& record) override;
+  void OnStopping(TrainerGroup& group, int64_t step) override;
+
+  std::vector<int> own() const;
+  bool first() const;  // rank 0 is here
+  v1::TrainerTask MakeTask() const;
+  TrainerGroup::Options MakeOptions() const;
+  GroupWatch* watch();
+  absl::Status StartPlanning();
+  void PlanningEnded();
+  bool IsPermanent(const absl::Status& status) const;
+  absl::Status CheckFits(bool* permanent) const;
+  absl::Status LockDirectories();
+  absl::Status StartRanks();
+  absl::Status OpenMetrics();
+  void DeliverStart();
+  void HandleDeadlines();
+  void WatchForHangs();
+  void Report(const HangVerdict& verdict);
+  void ForwardLogs(bool last);
+  void SaveRecord();
+  // It cannot be: the controller is told so once nothing runs.
+  void Refuse(const std::string& problem, bool permanent);
+  void Finish();
+  v1::EpochEnded HowItEnded() const;
+  void SayFragments(int64_t step);
+  void SayCommit();
+  void SayFinal();
+
+  EpochEnvironment* const environment_;
+  v1::HeldEpochRecord record_;
+  Stage stage_ = Stage::kWaiting;
+  std::optional<PlanTask> plan_task_;
+  std::optional<JobTask> job_task_;
+  std::optional<MetricsFiles> metrics_;
+  std::optional<GroupWatch> plan_watch_, rank_watch_;  // after the tasks: they use them
+  std::optional<HangWatch> hang_watch_;
+  std::vector<DirectoryLock> locks_;
+  std::map<int, LogTail> logs_;  // by rank; -1: the planning process
+
+  std::optional<v1::StartEpoch> start_;
+  std::deque<v1::JobProgress> progress_;                     // the newest
+  std::map<int64_t, std::map<int, std::string>> fragments_;  // step, rank; the newest
+  std::optional<v1::RecordCheckpoint> commit_;               // unanswered
+  bool refused_commit_ = false;
+  double back_by_ = -1;    // clock time: adopted trainers have found us by then
+  double stop_by_ = -1;    // clock time: the second half of an orderly stop has come by then
+  double missed_at_ = -1;  // clock time of the last report of a rank elsewhere
+  std::optional<HangVerdict> hang_;  // of a rank here, which was ended
+  std::string killed_cause_, killed_reason_;
+  std::optional<v1::EpochPrepared> problem_;
+  std::optional<v1::AgentMessage> final_;
+  double said_at_ = -1;  // clock time at which final_ was said; negative: not in this session
+};
+
+}  // namespace strata::worker
+
+#endif  // STRATA_WORKER_AGENT_HELD_EPOCH_H_

@@ -1,0 +1,19 @@
+// Sees one group of trainers through for one client.
+#ifndef STRATA_WORKER_AGENT_SUPERVISE_H_
+#define STRATA_WORKER_AGENT_SUPERVISE_H_
+
+#include "common/clock.h"
+#include "proto/strata/v1/standalone.pb.h"
+#include "worker/agent/client_link.h"
+#include "worker/agent/trainer_group.h"
+
+namespace strata::worker {
+
+// Starts the trainers, hands them the task, and returns when none of them exists any more: when all
+// have ended, the client has interrupted or gone away, or the group cannot go on.
+v1::Finished Supervise(const TrainerGroup::Options& options, GroupTask& task, ClientLink& client,
+                       const common::Clock& clock);
+
+}  // namespace strata::worker
+
+#endif  // STRATA_WORKER_AGENT_SUPERVISE_H_
