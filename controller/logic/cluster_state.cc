@@ -11,6 +11,7 @@ namespace strata::controller {
 namespace {
 
 constexpr char kVersionKey[] = "resource_version";
+constexpr char kPolicyKey[] = "policy";
 
 std::tuple<int64_t, int64_t, std::string> QueuePlace(const JobEntry& job) {
   const v1::Job& record = job.record;
@@ -88,7 +89,15 @@ void RestoreNode(ClusterState& state, const Write& write) {
   node.devices = record.devices();
   node.locality = {record.locality().begin(), record.locality().end()};
   node.resource_version = record.resource_version();
+  node.drained = record.drained();
+  node.quarantined = record.quarantined();
+  node.quarantine_reason = record.quarantine_reason();
   node.heard_at = state.now;
+}
+
+void RestorePolicy(ClusterState& state, const Write& write) {
+  v1::Policy policy;
+  if (policy.ParseFromString(write.value)) state.policy = spec::CompletePolicy(std::move(policy));
 }
 
 }  // namespace
@@ -121,7 +130,14 @@ void SaveNode(ClusterState& state, NodeEntry& node, Effects& effects) {
   record.set_devices(node.devices);
   record.mutable_locality()->insert(node.locality.begin(), node.locality.end());
   record.set_resource_version(node.resource_version);
+  record.set_drained(node.drained);
+  record.set_quarantined(node.quarantined);
+  record.set_quarantine_reason(node.quarantine_reason);
   effects.writes.push_back({"nodes", node.name, record.SerializeAsString()});
+}
+
+void SavePolicy(const ClusterState& state, Effects& effects) {
+  effects.writes.push_back({"meta", kPolicyKey, state.policy.SerializeAsString()});
 }
 
 void SaveVersion(const ClusterState& state, Effects& effects) {
@@ -134,6 +150,7 @@ int64_t Restore(ClusterState& state, const std::vector<Write>& records) {
   for (const Write& write : records) {
     if (write.table == "nodes") RestoreNode(state, write);
     if (write.table == "meta" && write.key == "controller_term") term = Number(write.value);
+    if (write.table == "meta" && write.key == kPolicyKey) RestorePolicy(state, write);
     if (write.table == "meta" && write.key == kVersionKey) {
       state.resource_version = std::max(state.resource_version, Number(write.value));
     }

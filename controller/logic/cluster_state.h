@@ -14,6 +14,9 @@
 #include "controller/logic/job_entry.h"
 #include "controller/logic/job_folders.h"
 #include "controller/logic/node_table.h"
+#include "proto/strata/v1/policy.pb.h"
+#include "spec/policy_defaults.h"
+#include "topology/cluster.h"
 
 namespace strata::controller {
 
@@ -35,7 +38,11 @@ struct ClusterState {
   std::set<std::pair<int64_t, std::string>> finished;  // (resource_version of the end, name)
   JobFolders folders;                                  // of jobs that are not over
   NodeTable nodes;
-  // A device has become free, or a node usable: jobs that wait are looked at again.
+  // The levels and links that the cluster was described with, without nodes; see cluster_map.h.
+  topology::Description map;
+  v1::Policy policy = spec::CompletePolicy({});  // complete; durable
+  // A device has become free, a node usable, or the policy another: jobs that wait are looked at
+  // again.
   bool capacity_changed = false;
   // A node counts or no longer counts as one of the cluster: what could run at all has changed.
   bool cluster_changed = false;
@@ -53,6 +60,7 @@ void SaveJob(ClusterState& state, JobEntry& job, Effects& effects);
 // Removes a finished job.
 void ForgetJob(ClusterState& state, const std::string& name, Effects& effects);
 void SaveNode(ClusterState& state, NodeEntry& node, Effects& effects);
+void SavePolicy(const ClusterState& state, Effects& effects);
 // To be called once after each input: the version counter survives with what used it.
 void SaveVersion(const ClusterState& state, Effects& effects);
 

@@ -3,6 +3,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "controller/logic/cluster_map.h"
+#include "controller/logic/cluster_requests.h"
 #include "controller/logic/cluster_state.h"
 #include "controller/logic/explain.h"
 #include "controller/logic/job_machine.h"
@@ -13,8 +15,11 @@ namespace strata::controller {
 
 class Core::Impl {
  public:
-  Impl(const common::Clock* clock, const Placer* placer, const Timing& timing) : clock_(clock) {
+  Impl(const common::Clock* clock, const Placer* placer, const Timing& timing,
+       topology::Description map)
+      : clock_(clock) {
     state.placer = placer;
+    state.map = std::move(map);
     state.timing = timing;
   }
 
@@ -47,8 +52,9 @@ class Core::Impl {
   double standstill_ = 0;  // seconds, all together
 };
 
-Core::Core(const common::Clock* clock, const Placer* placer, const Timing& timing)
-    : impl_(std::make_unique<Impl>(clock, placer, timing)) {
+Core::Core(const common::Clock* clock, const Placer* placer, const Timing& timing,
+           topology::Description map)
+    : impl_(std::make_unique<Impl>(clock, placer, timing, std::move(map))) {
   impl_->Start();
 }
 
@@ -101,26 +107,30 @@ std::vector<const v1::Job*> Core::Jobs() const {
 
 std::vector<v1::Node> Core::Nodes() const {
   std::vector<v1::Node> nodes;
-  for (const NodeEntry* node : impl_->state.nodes.Ordered()) {
-    v1::Node& shown = nodes.emplace_back();
-    shown.set_name(node->name);
-    shown.set_state(node->state);
-    shown.set_device(node->kind);
-    shown.set_devices(node->devices);
-    shown.set_free(node->Usable() ? static_cast<int32_t>(node->FreeDevices().size()) : 0);
-    shown.mutable_locality()->insert(node->locality.begin(), node->locality.end());
-    shown.set_incarnation(node->incarnation);
-    if (node->heard_wall > 0) {
-      *shown.mutable_last_heartbeat_time() = ToTimestamp(node->heard_wall);
-    }
-    for (const auto& [key, hold] : node->holds) {
-      if (shown.jobs_size() == 0 || shown.jobs(shown.jobs_size() - 1) != key.job) {
-        shown.add_jobs(key.job);
-      }
-    }
-    shown.set_resource_version(node->resource_version);
-  }
+  for (const NodeEntry* node : impl_->state.nodes.Ordered()) nodes.push_back(ShowNode(*node));
   return nodes;
+}
+
+v1::Topology Core::Topology() const { return ShowTopology(impl_->state); }
+
+absl::StatusOr<v1::ApplyPolicyResponse> Core::ApplyPolicy(const v1::ApplyPolicyRequest& request,
+                                                          Effects& effects) {
+  impl_->Advance();
+  JobMachine machine(impl_->state, effects);
+  auto response = controller::ApplyPolicy(impl_->state, request, effects);
+  impl_->Finish(machine, effects);
+  return response;
+}
+
+v1::GetPolicyResponse Core::PolicyInUse() const { return controller::PolicyInUse(impl_->state); }
+const v1::Policy& Core::policy() const { return impl_->state.policy; }
+
+absl::StatusOr<v1::Node> Core::DrainNode(const std::string& name, bool drain, Effects& effects) {
+  impl_->Advance();
+  JobMachine machine(impl_->state, effects);
+  absl::StatusOr<v1::Node> node = controller::DrainNode(impl_->state, name, drain, effects);
+  impl_->Finish(machine, effects);
+  return node;
 }
 
 int64_t Core::controller_term() const { return impl_->state.term; }

@@ -17,6 +17,7 @@
 #include "common/clock.h"
 #include "controller/logic/effects.h"
 #include "proto/strata/v1/cluster.pb.h"
+#include "topology/cluster.h"
 
 namespace strata::controller {
 
@@ -64,8 +65,10 @@ std::unique_ptr<Placer> InOrderPlacer();
 
 class Core {
  public:
-  // Borrowed: clock, placer. `wall_seconds`: for display only.
-  Core(const common::Clock* clock, const Placer* placer, const Timing& timing);
+  // Borrowed: clock, placer. `map`: levels and links of the cluster, without nodes; without levels
+  // those of the nodes' localities are taken. `wall_seconds`: for display only.
+  Core(const common::Clock* clock, const Placer* placer, const Timing& timing,
+       topology::Description map = {});
   ~Core();
 
   // Once, with everything the store holds; begins a new controller_term (in the effects' writes).
@@ -79,6 +82,13 @@ class Core {
   const v1::Job* FindJob(const std::string& name) const;
   std::vector<const v1::Job*> Jobs() const;  // by name
   std::vector<v1::Node> Nodes() const;
+  v1::Topology Topology() const;
+  // As ClusterService's methods of these names.
+  absl::StatusOr<v1::ApplyPolicyResponse> ApplyPolicy(const v1::ApplyPolicyRequest& request,
+                                                      Effects& effects);
+  v1::GetPolicyResponse PolicyInUse() const;
+  const v1::Policy& policy() const;  // complete
+  absl::StatusOr<v1::Node> DrainNode(const std::string& name, bool drain, Effects& effects);
   int64_t controller_term() const;
   int64_t resource_version() const;
 

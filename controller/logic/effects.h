@@ -16,8 +16,8 @@
 namespace strata::controller {
 
 // Upsert of one record, or its removal. Tables: "jobs" (key: jobs/NAME, value: Job), "meta"
-// (controller_term, resource_version), "nodes" (key: nodes/NAME; what must survive: device, count,
-// locality).
+// (controller_term, resource_version, policy), "nodes" (key: nodes/NAME; what must survive: device,
+// count, locality, drained, quarantined).
 struct Write {
   std::string table;
   std::string key;

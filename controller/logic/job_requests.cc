@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
+#include "controller/logic/cluster_requests.h"
 #include "controller/logic/names.h"
 #include "controller/logic/refusal.h"
 #include "google/protobuf/io/coded_stream.h"
@@ -108,6 +109,7 @@ absl::StatusOr<v1::Job> CreateJob(ClusterState& state, JobMachine& machine,
                    absl::StrCat("there is a job ", ShortName(asked.name()), " already (", outcome,
                                 "): choose another name"));
   }
+  RETURN_IF_ERROR(CheckProjectAndQueue(state.policy, asked.spec()));
   RETURN_IF_ERROR(CheckFolders(state, asked));
   RETURN_IF_ERROR(CheckFeasible(state, asked.spec()));
   RETURN_IF_ERROR(MakeRoom(state, request.validate_only(), effects));

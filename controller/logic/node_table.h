@@ -44,10 +44,15 @@ struct NodeEntry {
   double heard_at = 0;
   double heard_wall = 0;
   int64_t resource_version = 0;
+  // Durable, with the node's record; either way it takes no new ranks until it is resumed.
+  bool drained = false;      // by an operator
+  bool quarantined = false;  // by the controller: it was to blame too often
+  std::string quarantine_reason;
   std::map<EpochKey, Hold> holds;
   std::deque<uint64_t> replaced;  // incarnations that may not come back
 
   bool Usable() const { return state == v1::READY && session != 0; }
+  bool TakesRanks() const { return Usable() && !drained && !quarantined; }
   std::vector<int> FreeDevices() const;  // whether usable or not
 };
 

@@ -35,7 +35,7 @@ Placer::View ViewFor(ClusterState& state, const JobEntry* job, const DeviceClaim
     } else {
       view.total_devices += node->devices;
     }
-    if (!node->Usable()) continue;
+    if (!node->TakesRanks()) continue;
     for (const int device : node->FreeDevices()) {
       const auto claim = claims.find({node->name, device});
       if (claim == claims.end() || claim->second == job) shown.free.push_back(device);

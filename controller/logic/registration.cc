@@ -9,7 +9,6 @@
 namespace strata::controller {
 namespace {
 
-constexpr int kMostDevices = 1024;
 constexpr int kMostHeld = 1024;
 constexpr int kMostLevels = 16;
 
@@ -62,8 +61,11 @@ bool SessionHandler::Admit(uint64_t session, uint64_t incarnation, const v1::Reg
     problem = "a node's name is 1 to 63 letters, digits, '-', '.' and '_'";
   } else if (incarnation == 0) {
     problem = "an incarnation is not 0";
-  } else if (message.devices() < 1 || message.devices() > kMostDevices) {
-    problem = absl::StrCat("a node has 1 to ", kMostDevices, " devices, not ", message.devices());
+  } else if (message.devices() < 1 || message.devices() > topology::kMostDevices) {
+    problem = absl::StrCat("a node has 1 to ", topology::kMostDevices, " devices, not ",
+                           message.devices());
+  } else if (message.device().empty()) {
+    problem = "a node's devices are of a kind, such as cpu";
   } else if (message.held_size() > kMostHeld || message.locality_size() > kMostLevels) {
     problem = "the node lists too much";
   } else if (const NodeEntry* node = state_.nodes.Find(name); node != nullptr) {

@@ -78,9 +78,29 @@ absl::StatusOr<v1::Job> Harness::Cancel(const std::string& name) {
   return job;
 }
 
-void Harness::Join(const std::string& node, const std::vector<v1::HeldEpoch>& held, int devices) {
+absl::StatusOr<v1::ApplyPolicyResponse> Harness::ApplyPolicy(const v1::Policy& policy,
+                                                             bool validate_only) {
+  v1::ApplyPolicyRequest request;
+  *request.mutable_policy() = policy;
+  request.set_validate_only(validate_only);
+  Effects effects;
+  auto response = core->ApplyPolicy(request, effects);
+  Apply(effects);
+  return response;
+}
+
+absl::StatusOr<v1::Node> Harness::Drain(const std::string& node, bool drain) {
+  Effects effects;
+  absl::StatusOr<v1::Node> shown = core->DrainNode(node, drain, effects);
+  Apply(effects);
+  return shown;
+}
+
+void Harness::Join(const std::string& node, const std::vector<v1::HeldEpoch>& held, int devices,
+                   const std::map<std::string, std::string>& locality) {
   agents_[node].incarnation = ++last_number_;
   agents_[node].devices = devices;
+  agents_[node].locality = locality;
   Register(node, held);
 }
 
@@ -96,6 +116,7 @@ void Harness::Register(const std::string& node, const std::vector<v1::HeldEpoch>
   hello.set_node(node);
   hello.set_device("cpu");
   hello.set_devices(agent.devices);
+  hello.mutable_locality()->insert(agent.locality.begin(), agent.locality.end());
   for (const v1::HeldEpoch& epoch : held) *hello.add_held() = epoch;
   Say(node, std::move(message));
 }

@@ -31,9 +31,13 @@ class Harness {
 
   absl::StatusOr<v1::Job> Create(const v1::CreateJobRequest& request);
   absl::StatusOr<v1::Job> Cancel(const std::string& name);
+  absl::StatusOr<v1::ApplyPolicyResponse> ApplyPolicy(const v1::Policy& policy,
+                                                      bool validate_only = false);
+  absl::StatusOr<v1::Node> Drain(const std::string& node, bool drain = true);
 
   // A new agent process on the node, or (Reconnect) the same one with a new session.
-  void Join(const std::string& node, const std::vector<v1::HeldEpoch>& held = {}, int devices = 1);
+  void Join(const std::string& node, const std::vector<v1::HeldEpoch>& held = {}, int devices = 1,
+            const std::map<std::string, std::string>& locality = {});
   void Reconnect(const std::string& node, const std::vector<v1::HeldEpoch>& held);
   void EndSession(const std::string& node);
   void Say(const std::string& node, v1::AgentMessage message);
@@ -80,6 +84,7 @@ class Harness {
     uint64_t session = 0;
     uint64_t incarnation = 0;
     int devices = 1;
+    std::map<std::string, std::string> locality = {};
   };
   void Apply(const Effects& effects);
   void Register(const std::string& node, const std::vector<v1::HeldEpoch>& held);

@@ -55,7 +55,21 @@ absl::Status ListNodes(const Core& core, const v1::ListNodesRequest& request,
 
 using RawService = v1::ClusterService::WithRawCallbackMethod_GetNode<
     v1::ClusterService::WithRawCallbackMethod_ListNodes<
-        v1::ClusterService::WithRawCallbackMethod_GetCluster<v1::ClusterService::Service>>>;
+        v1::ClusterService::WithRawCallbackMethod_GetCluster<
+            v1::ClusterService::WithRawCallbackMethod_GetTopology<
+                v1::ClusterService::WithRawCallbackMethod_DrainNode<
+                    v1::ClusterService::WithRawCallbackMethod_ResumeNode<
+                        v1::ClusterService::WithRawCallbackMethod_ApplyPolicy<
+                            v1::ClusterService::WithRawCallbackMethod_GetPolicy<
+                                v1::ClusterService::Service>>>>>>>>;
+
+// For calls that answer with a message or a status.
+template <typename Response>
+absl::Status Answer(absl::StatusOr<Response> result, Response* response) {
+  RETURN_IF_ERROR(result.status());
+  *response = *std::move(result);
+  return absl::OkStatus();
+}
 
 class ClusterService final : public RawService {
  public:
@@ -91,6 +105,61 @@ class ClusterService final : public RawService {
         [this](Core& core, Effects&, const v1::GetClusterRequest&, v1::Cluster* cluster) {
           *cluster = about_;
           cluster->set_controller_term(core.controller_term());
+          return absl::OkStatus();
+        });
+  }
+
+  grpc::ServerUnaryReactor* GetTopology(CallbackServerContext* context, const ByteBuffer* request,
+                                        ByteBuffer* response) override {
+    using Call = UnaryCall<v1::GetTopologyRequest, v1::Topology>;
+    return Call::Start(
+        environment_, {"ClusterService/GetTopology"}, context, request, response, nullptr,
+        [](Core& core, Effects&, const v1::GetTopologyRequest&, v1::Topology* topology) {
+          *topology = core.Topology();
+          return absl::OkStatus();
+        });
+  }
+
+  grpc::ServerUnaryReactor* DrainNode(CallbackServerContext* context, const ByteBuffer* request,
+                                      ByteBuffer* response) override {
+    using Call = UnaryCall<v1::DrainNodeRequest, v1::Node>;
+    return Call::Start(
+        environment_, {"ClusterService/DrainNode", false}, context, request, response,
+        [](v1::DrainNodeRequest& asked) { return NeedName(asked.name(), "nodes/NAME"); },
+        [](Core& core, Effects& effects, const v1::DrainNodeRequest& asked, v1::Node* node) {
+          return Answer(core.DrainNode(asked.name(), true, effects), node);
+        });
+  }
+
+  grpc::ServerUnaryReactor* ResumeNode(CallbackServerContext* context, const ByteBuffer* request,
+                                       ByteBuffer* response) override {
+    using Call = UnaryCall<v1::ResumeNodeRequest, v1::Node>;
+    return Call::Start(
+        environment_, {"ClusterService/ResumeNode", false}, context, request, response,
+        [](v1::ResumeNodeRequest& asked) { return NeedName(asked.name(), "nodes/NAME"); },
+        [](Core& core, Effects& effects, const v1::ResumeNodeRequest& asked, v1::Node* node) {
+          return Answer(core.DrainNode(asked.name(), false, effects), node);
+        });
+  }
+
+  grpc::ServerUnaryReactor* ApplyPolicy(CallbackServerContext* context, const ByteBuffer* request,
+                                        ByteBuffer* response) override {
+    using Call = UnaryCall<v1::ApplyPolicyRequest, v1::ApplyPolicyResponse>;
+    return Call::Start(environment_, {"ClusterService/ApplyPolicy", false}, context, request,
+                       response, nullptr,
+                       [](Core& core, Effects& effects, const v1::ApplyPolicyRequest& asked,
+                          v1::ApplyPolicyResponse* applied) {
+                         return Answer(core.ApplyPolicy(asked, effects), applied);
+                       });
+  }
+
+  grpc::ServerUnaryReactor* GetPolicy(CallbackServerContext* context, const ByteBuffer* request,
+                                      ByteBuffer* response) override {
+    using Call = UnaryCall<v1::GetPolicyRequest, v1::GetPolicyResponse>;
+    return Call::Start(
+        environment_, {"ClusterService/GetPolicy"}, context, request, response, nullptr,
+        [](Core& core, Effects&, const v1::GetPolicyRequest&, v1::GetPolicyResponse* policy) {
+          *policy = core.PolicyInUse();
           return absl::OkStatus();
         });
   }

@@ -412,7 +412,8 @@ TEST_F(ServicesTest, SessionsOutOfOrderAreRefused) {
   v1::AgentMessage hello;
   hello.set_incarnation(7);
   hello.mutable_register_()->set_node("n0");
-  hello.mutable_register_()->set_devices(1);  // otherwise it is sent away for that
+  hello.mutable_register_()->set_device("cpu");  // otherwise it is sent away for that
+  hello.mutable_register_()->set_devices(1);     // or for that
   v1::AgentMessage beat;
   beat.set_incarnation(7);
   beat.mutable_heartbeat();

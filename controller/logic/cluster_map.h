@@ -1,0 +1,24 @@
+// The cluster as a tree, from what the controller was told of its levels and what nodes say of
+// their places.
+#ifndef STRATA_CONTROLLER_LOGIC_CLUSTER_MAP_H_
+#define STRATA_CONTROLLER_LOGIC_CLUSTER_MAP_H_
+
+#include <string>
+
+#include "controller/logic/cluster_state.h"
+#include "proto/strata/v1/cluster.pb.h"
+#include "topology/cluster.h"
+
+namespace strata::controller {
+
+// All nodes that have told their devices, by their short names (n0), with what is free now; those
+// that take no new ranks are not healthy. Levels and links are state.map's. Where that has no
+// levels: those of the nodes' localities (region, zone, rack, domain, then others by name), and a
+// node that names no domain is one by itself.
+topology::Description DescribeCluster(const ClusterState& state);
+
+v1::Topology ShowTopology(const ClusterState& state);
+
+}  // namespace strata::controller
+
+#endif  // STRATA_CONTROLLER_LOGIC_CLUSTER_MAP_H_

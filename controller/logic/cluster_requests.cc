@@ -1,0 +1,175 @@
+#include "controller/logic/cluster_requests.h"
+
+#include <map>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/status_macros.h"
+#include "controller/logic/names.h"
+#include "controller/logic/policy_changes.h"
+#include "controller/logic/refusal.h"
+
+namespace strata::controller {
+namespace {
+
+using Chosen = std::string (*)(const v1::JobSpec&);  // ProjectOf or QueueOf
+
+template <typename Entries>
+std::vector<std::string> NamesOf(const Entries& entries) {
+  std::vector<std::string> names;
+  for (const auto& entry : entries) names.push_back(entry.name());
+  return names;
+}
+
+template <typename Entries>
+absl::Status CheckKnown(const Entries& entries, const std::string& kind, const std::string& field,
+                        const std::string& name) {
+  const std::vector<std::string> known = NamesOf(entries);
+  for (const std::string& one : known) {
+    if (one == name) return absl::OkStatus();
+  }
+  return InvalidField(field,
+                      absl::StrCat("there is no ", kind, " ", name, " — the ", kind, "s here are ",
+                                   absl::StrJoin(known, ", "), "; strata apply declares others"));
+}
+
+// Refused while it has jobs that are not over.
+template <typename Entries>
+absl::Status CheckUnused(const ClusterState& state, const Entries& kept, const std::string& kind,
+                         Chosen chosen) {
+  constexpr size_t kNamed = 8;
+  const std::vector<std::string> names = NamesOf(kept);
+  const std::set<std::string> known(names.begin(), names.end());
+  std::map<std::string, std::vector<std::string>> jobs;  // by what would go
+  for (const auto& [name, job] : state.jobs) {
+    if (IsTerminal(job.record.state())) continue;
+    const std::string of = chosen(job.record.spec());
+    if (!known.contains(of)) jobs[of].push_back(ShortName(name));
+  }
+  if (jobs.empty()) return absl::OkStatus();
+  std::vector<std::string> parts;
+  for (auto& [name, its] : jobs) {
+    const size_t more = its.size() > kNamed ? its.size() - kNamed : 0;
+    its.resize(its.size() - more);
+    if (more > 0) its.push_back(absl::StrCat(more, " more"));
+    parts.push_back(
+        absl::StrCat(kind, " ", name, " has jobs that are not over: ", absl::StrJoin(its, ", ")));
+  }
+  return Refusal(absl::StatusCode::kFailedPrecondition, "IN_USE",
+                 absl::StrCat(absl::StrJoin(parts, "; "),
+                              " — keep it in the file, or wait for them or cancel them"));
+}
+
+// One per entry, in their order.
+template <typename Entries, typename Usages>
+void CountUsage(const ClusterState& state, const Entries& entries, Chosen chosen, Usages& usages) {
+  std::map<std::string, v1::PolicyUsage*> by_name;
+  usages.Reserve(entries.size());
+  for (const auto& entry : entries) {
+    v1::PolicyUsage* usage = usages.Add();
+    usage->set_name(entry.name());
+    by_name[entry.name()] = usage;
+  }
+  for (const auto& [name, job] : state.jobs) {
+    if (IsTerminal(job.record.state())) continue;
+    const auto found = by_name.find(chosen(job.record.spec()));
+    if (found == by_name.end()) continue;
+    v1::PolicyUsage& usage = *found->second;
+    if (job.record.state() == v1::QUEUED) {
+      usage.set_queued_jobs(usage.queued_jobs() + 1);
+      continue;
+    }
+    usage.set_active_jobs(usage.active_jobs() + 1);
+    for (const v1::RankPlace& place : job.record.placement()) {
+      const NodeEntry* node = state.nodes.Find(place.node());
+      const std::string kind =
+          node == nullptr ? job.record.spec().resources().device() : node->kind;
+      ++(*usage.mutable_devices())[kind];
+    }
+  }
+}
+
+std::string OrDefault(const std::string& name) { return name.empty() ? spec::kDefaultName : name; }
+
+}  // namespace
+
+std::string ProjectOf(const v1::JobSpec& spec) { return OrDefault(spec.project()); }
+std::string QueueOf(const v1::JobSpec& spec) { return OrDefault(spec.resources().queue()); }
+
+absl::Status CheckProjectAndQueue(const v1::Policy& policy, const v1::JobSpec& spec) {
+  RETURN_IF_ERROR(CheckKnown(policy.projects(), "project", "project", ProjectOf(spec)));
+  return CheckKnown(policy.queues(), "queue", "resources.queue", QueueOf(spec));
+}
+
+absl::StatusOr<v1::ApplyPolicyResponse> ApplyPolicy(ClusterState& state,
+                                                    const v1::ApplyPolicyRequest& request,
+                                                    Effects& effects) {
+  v1::ApplyPolicyResponse response;
+  v1::Policy& policy = *response.mutable_policy() = spec::CompletePolicy(request.policy());
+  RETURN_IF_ERROR(CheckUnused(state, policy.projects(), "project", &ProjectOf));
+  RETURN_IF_ERROR(CheckUnused(state, policy.queues(), "queue", &QueueOf));
+  bool changed = false;
+  for (v1::PolicyChange& change : ChangesBetween(state.policy, policy)) {
+    changed |= change.action() != v1::PolicyChange::UNCHANGED;
+    *response.add_changes() = std::move(change);
+  }
+  if (request.validate_only() || !changed) return response;
+  state.policy = policy;
+  state.capacity_changed = true;
+  SavePolicy(state, effects);
+  return response;
+}
+
+v1::GetPolicyResponse PolicyInUse(const ClusterState& state) {
+  v1::GetPolicyResponse response;
+  *response.mutable_policy() = state.policy;
+  CountUsage(state, state.policy.projects(), &ProjectOf, *response.mutable_projects());
+  CountUsage(state, state.policy.queues(), &QueueOf, *response.mutable_queues());
+  return response;
+}
+
+absl::StatusOr<v1::Node> DrainNode(ClusterState& state, const std::string& name, bool drain,
+                                   Effects& effects) {
+  NodeEntry* node = state.nodes.Find(NodeName(name));
+  if (node == nullptr) {
+    return Refusal(absl::StatusCode::kNotFound, "NODE_NOT_FOUND",
+                   absl::StrCat("there is no node ", ShortName(name)));
+  }
+  const bool same = node->drained == drain && (drain || !node->quarantined);
+  if (same) return ShowNode(*node);
+  node->drained = drain;
+  if (!drain) {
+    node->quarantined = false;
+    node->quarantine_reason.clear();
+  }
+  state.capacity_changed = true;
+  SaveNode(state, *node, effects);
+  return ShowNode(*node);
+}
+
+v1::Node ShowNode(const NodeEntry& node) {
+  v1::Node shown;
+  shown.set_name(node.name);
+  shown.set_state(node.state);
+  shown.set_device(node.kind);
+  shown.set_devices(node.devices);
+  shown.set_free(node.TakesRanks() ? static_cast<int32_t>(node.FreeDevices().size()) : 0);
+  shown.mutable_locality()->insert(node.locality.begin(), node.locality.end());
+  shown.set_incarnation(node.incarnation);
+  if (node.heard_wall > 0) *shown.mutable_last_heartbeat_time() = ToTimestamp(node.heard_wall);
+  for (const auto& [key, hold] : node.holds) {
+    if (shown.jobs_size() == 0 || shown.jobs(shown.jobs_size() - 1) != key.job) {
+      shown.add_jobs(key.job);
+    }
+  }
+  shown.set_resource_version(node.resource_version);
+  shown.set_drained(node.drained);
+  shown.set_quarantined(node.quarantined);
+  shown.set_quarantine_reason(node.quarantine_reason);
+  return shown;
+}
+
+}  // namespace strata::controller

@@ -1,0 +1,119 @@
+#include "controller/logic/policy_changes.h"
+
+#include <google/protobuf/descriptor.h>
+#include <google/protobuf/message.h>
+
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+
+namespace strata::controller {
+namespace {
+
+using google::protobuf::FieldDescriptor;
+using google::protobuf::Message;
+using Values = std::map<std::string, std::string>;  // key -> what people read
+
+std::string Text(const Message& message, const FieldDescriptor& field) {
+  const auto& reflection = *message.GetReflection();
+  switch (field.cpp_type()) {
+    case FieldDescriptor::CPPTYPE_INT64:
+      return absl::StrCat(reflection.GetInt64(message, &field));
+    case FieldDescriptor::CPPTYPE_DOUBLE:
+      return absl::StrCat(reflection.GetDouble(message, &field));
+    case FieldDescriptor::CPPTYPE_BOOL:
+      return reflection.GetBool(message, &field) ? "true" : "false";
+    default: {
+      const std::string text = reflection.GetString(message, &field);
+      return text.empty() ? "none" : text;
+    }
+  }
+}
+
+// The single values of an entry, by their keys; quotas are quota.KIND.
+Values ValuesOf(const Message& entry) {
+  Values values;
+  for (int i = 0; i < entry.GetDescriptor()->field_count(); ++i) {
+    const FieldDescriptor& field = *entry.GetDescriptor()->field(i);
+    if (!field.is_repeated() && field.name() != "name") {
+      values[field.name()] = Text(entry, field);
+    }
+  }
+  if (entry.GetDescriptor() == v1::ProjectPolicy::descriptor()) {
+    for (const auto& [kind, devices] : static_cast<const v1::ProjectPolicy&>(entry).quota()) {
+      values[absl::StrCat("quota.", kind)] = absl::StrCat(devices);
+    }
+  }
+  return values;
+}
+
+// "priority 0 -> 5, quota.h100 none -> 8"; empty when both are the same.
+std::string Difference(const Message& before, const Message& after) {
+  Values old_values = ValuesOf(before), new_values = ValuesOf(after);
+  std::set<std::string> keys;
+  for (const Values* values : {&old_values, &new_values}) {
+    for (const auto& [key, value] : *values) keys.insert(key);
+  }
+  std::vector<std::string> parts;
+  for (const std::string& key : keys) {
+    const auto value = [&key](const Values& values) {
+      const auto found = values.find(key);
+      return found == values.end() ? std::string("none") : found->second;
+    };
+    if (value(old_values) == value(new_values)) continue;
+    parts.push_back(absl::StrCat(key, " ", value(old_values), " -> ", value(new_values)));
+  }
+  return absl::StrJoin(parts, ", ");
+}
+
+v1::PolicyChange Change(const std::string& kind, const std::string& name,
+                        v1::PolicyChange::Action action, std::string detail = "") {
+  v1::PolicyChange change;
+  change.set_kind(kind);
+  change.set_name(name);
+  change.set_action(action);
+  change.set_detail(std::move(detail));
+  return change;
+}
+
+v1::PolicyChange Compared(const std::string& kind, const std::string& name, const Message& before,
+                          const Message& after) {
+  std::string detail = Difference(before, after);
+  const auto action = detail.empty() ? v1::PolicyChange::UNCHANGED : v1::PolicyChange::CHANGED;
+  return Change(kind, name, action, std::move(detail));
+}
+
+// In the order of names.
+template <typename Entries>
+void CompareEntries(const std::string& kind, const Entries& before, const Entries& after,
+                    std::vector<v1::PolicyChange>& changes) {
+  std::map<std::string, std::pair<const Message*, const Message*>> pairs;
+  for (const auto& entry : before) pairs[entry.name()].first = &entry;
+  for (const auto& entry : after) pairs[entry.name()].second = &entry;
+  for (const auto& [name, pair] : pairs) {
+    const auto& [was, is] = pair;
+    if (was == nullptr) {
+      changes.push_back(Change(kind, name, v1::PolicyChange::CREATED));
+    } else if (is == nullptr) {
+      changes.push_back(Change(kind, name, v1::PolicyChange::REMOVED));
+    } else {
+      changes.push_back(Compared(kind, name, *was, *is));
+    }
+  }
+}
+
+}  // namespace
+
+std::vector<v1::PolicyChange> ChangesBetween(const v1::Policy& before, const v1::Policy& after) {
+  std::vector<v1::PolicyChange> changes;
+  CompareEntries("project", before.projects(), after.projects(), changes);
+  CompareEntries("queue", before.queues(), after.queues(), changes);
+  changes.push_back(Compared("scheduling", "", before.scheduling(), after.scheduling()));
+  return changes;
+}
+
+}  // namespace strata::controller

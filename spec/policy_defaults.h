@@ -1,0 +1,19 @@
+// What a policy says where nobody has said anything.
+#ifndef STRATA_SPEC_POLICY_DEFAULTS_H_
+#define STRATA_SPEC_POLICY_DEFAULTS_H_
+
+#include <string>
+
+#include "proto/strata/v1/policy.pb.h"
+
+namespace strata::spec {
+
+// The project and the queue that always exist, and that jobs belong to which name none.
+inline constexpr char kDefaultName[] = "default";
+
+// Every field is present, "default" exists, projects and queues are in the order of their names.
+v1::Policy CompletePolicy(v1::Policy policy);
+
+}  // namespace strata::spec
+
+#endif  // STRATA_SPEC_POLICY_DEFAULTS_H_
