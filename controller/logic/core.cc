@@ -15,12 +15,11 @@ namespace strata::controller {
 
 class Core::Impl {
  public:
-  Impl(const common::Clock* clock, const Placer* placer, const Timing& timing,
-       topology::Description map)
-      : clock_(clock) {
-    state.placer = placer;
-    state.map = std::move(map);
+  Impl(const common::Clock* clock, const Timing& timing, topology::Description map)
+      : clock_(clock), placer_(InOrderPlacer()) {
+    state.placer = placer_.get();
     state.timing = timing;
+    state.map = std::move(map);
   }
 
   // Time passes. While this process itself stood still nobody could be heard and nothing be done:
@@ -48,13 +47,13 @@ class Core::Impl {
 
  private:
   const common::Clock* clock_;
+  const std::unique_ptr<Placer> placer_;
   double last_input_ = 0;
   double standstill_ = 0;  // seconds, all together
 };
 
-Core::Core(const common::Clock* clock, const Placer* placer, const Timing& timing,
-           topology::Description map)
-    : impl_(std::make_unique<Impl>(clock, placer, timing, std::move(map))) {
+Core::Core(const common::Clock* clock, const Timing& timing, topology::Description map)
+    : impl_(std::make_unique<Impl>(clock, timing, std::move(map))) {
   impl_->Start();
 }
 

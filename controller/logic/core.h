@@ -65,10 +65,11 @@ std::unique_ptr<Placer> InOrderPlacer();
 
 class Core {
  public:
-  // Borrowed: clock, placer. `map`: levels and links of the cluster, without nodes; without levels
-  // those of the nodes' localities are taken. `wall_seconds`: for display only.
-  Core(const common::Clock* clock, const Placer* placer, const Timing& timing,
-       topology::Description map = {});
+  // Borrowed: clock. `map`: the cluster's levels and links; nodes join by themselves. Without
+  // levels it has those that the nodes' localities name: region, zone, rack and domain, in this
+  // order, then others by name. The domain's level is the named one, else `domain`, else each node
+  // is a domain of its own.
+  Core(const common::Clock* clock, const Timing& timing, topology::Description map = {});
   ~Core();
 
   // Once, with everything the store holds; begins a new controller_term (in the effects' writes).

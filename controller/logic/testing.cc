@@ -43,7 +43,7 @@ v1::CreateJobRequest Harness::Request(const std::string& name, int ranks) {
 }
 
 void Harness::RestartController() {
-  core = std::make_unique<Core>(&clock_, placer_.get(), timing_);
+  core = std::make_unique<Core>(&clock_, timing_);
   std::vector<Write> all;
   for (const auto& [key, write] : records) all.push_back(write);
   for (auto& [name, agent] : agents_) agent.session = 0;

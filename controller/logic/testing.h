@@ -91,7 +91,6 @@ class Harness {
 
   Timing timing_;
   common::ManualClock clock_;
-  std::unique_ptr<Placer> placer_ = InOrderPlacer();
   std::map<std::string, Agent> agents_;
   std::map<std::string, std::vector<v1::ControllerMessage>> inbox_;
   std::map<std::string, v1::Welcome> welcomes_;

@@ -67,8 +67,7 @@ class MetricsTest : public testing::Test {
   }
 
   common::ManualClock clock_;
-  const std::unique_ptr<Placer> placer_ = InOrderPlacer();
-  Core core_{&clock_, placer_.get(), Timing()};
+  Core core_{&clock_, Timing()};
   const std::unique_ptr<Metrics> metrics_ = Metrics::Make("1.2.3", 1, &clock_);
 };
 

@@ -86,11 +86,10 @@ class ControllerImpl final : public Controller {
       : options_(options),
         clock_(clock),
         store_(std::move(store)),
-        placer_(InOrderPlacer()),
         reactor_(
             store_.get(),
-            [this] { return std::make_unique<Core>(clock_, placer_.get(), options_.timing); },
-            clock, WithRoom(options.reactor, options.directory, asks_disk)),
+            [this] { return std::make_unique<Core>(clock_, options_.timing, options_.map); }, clock,
+            WithRoom(options.reactor, options.directory, asks_disk)),
         metrics_(Metrics::Make(options.version, options.timing.heartbeat_seconds, clock)),
         watches_(clock, {}),
         progress_(clock, {}),
@@ -130,7 +129,6 @@ class ControllerImpl final : public Controller {
   const Options options_;
   const common::Clock* const clock_;
   const std::unique_ptr<Store> store_;
-  const std::unique_ptr<Placer> placer_;
   Reactor reactor_;
   const std::unique_ptr<Metrics> metrics_;
   WatchHub watches_;

@@ -23,6 +23,8 @@ class Controller {
     std::string directory;                       // absolute; the store, and jobs without their own
     std::string version;
     Timing timing;
+    topology::Description
+        map;  // levels and links of the cluster, as Core's; nodes join by themselves
     Reactor::Options reactor;
   };
 

@@ -58,8 +58,7 @@ class HubTest : public testing::Test {
   const std::string folder_ = absl::StrCat(
       testing::TempDir(), "/", testing::UnitTest::GetInstance()->current_test_info()->name());
   common::ManualClock clock_;
-  const std::unique_ptr<Placer> placer_ = InOrderPlacer();
-  Core core_{&clock_, placer_.get(), Timing()};
+  Core core_{&clock_, Timing()};
 };
 
 using Watching = Listening<v1::WatchJobsResponse>;

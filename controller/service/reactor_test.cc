@@ -24,8 +24,7 @@ class ReactorTest : public testing::Test, public Reactor::Listener {
   void Start(Reactor::Options options = {}) {
     options.tick_seconds = 0.02;
     reactor_ = std::make_unique<Reactor>(
-        &store_, [this] { return std::make_unique<Core>(&clock_, placer_.get(), Timing()); },
-        &clock_, options);
+        &store_, [this] { return std::make_unique<Core>(&clock_, Timing()); }, &clock_, options);
     reactor_->AddListener(this);
     ASSERT_TRUE(reactor_->Load().ok());
     thread_ = std::thread([this] { result_ = reactor_->Run(stop_); });
@@ -86,7 +85,6 @@ class ReactorTest : public testing::Test, public Reactor::Listener {
   }
 
   const common::MonotonicClock clock_;
-  const std::unique_ptr<Placer> placer_ = InOrderPlacer();
   InMemoryStore store_;
   Gate reached_;
   Gate gate_;
@@ -205,9 +203,8 @@ TEST_F(ReactorTest, StopReleasesWhatWaits) {
 
 TEST_F(ReactorTest, EveryLoadBeginsANewTerm) {
   for (int64_t term = 1; term <= 3; ++term) {
-    Reactor reactor(&store_,
-                    [this] { return std::make_unique<Core>(&clock_, placer_.get(), Timing()); },
-                    &clock_, {});
+    Reactor reactor(&store_, [this] { return std::make_unique<Core>(&clock_, Timing()); }, &clock_,
+                    {});
     struct Terms : Reactor::Listener {
       void OnLoad(const Core& core) override { seen = core.controller_term(); }
       int64_t seen = 0;

@@ -68,7 +68,6 @@ class SimController {
   Oracle& oracle_;
   const PlantedBug bug_;
   const bool trace_;
-  std::unique_ptr<controller::Placer> placer_ = controller::InOrderPlacer();
   Records store_;
   std::unique_ptr<controller::Core> core_;
   uint64_t life_ = 0;
