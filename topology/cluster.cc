@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cmath>
+#include <cstdint>
 #include <numeric>
 #include <set>
 #include <utility>
@@ -44,8 +46,10 @@ absl::Status CheckLevels(const Description& description) {
     if (level != "node" && level != "root" && DepthOf(description.levels, level) == 0) {
       return Invalid(absl::StrCat("links.", level, ": there is no level ", level));
     }
-    if (!(link.bytes_per_second > 0) || !(link.latency_seconds >= 0) ||
-        !(link.oversubscription >= 1)) {
+    const bool finite = std::isfinite(link.bytes_per_second) &&
+                        std::isfinite(link.latency_seconds) && std::isfinite(link.oversubscription);
+    if (!finite || link.bytes_per_second <= 0 || link.latency_seconds < 0 ||
+        link.oversubscription < 1) {
       return Invalid(absl::StrCat("links.", level,
                                   ": bytes_per_second must be greater than 0, latency_seconds at "
                                   "least 0, oversubscription at least 1"));
@@ -106,7 +110,7 @@ bool NaturalLess(absl::string_view a, absl::string_view b) {
   size_t i = 0, j = 0;
   while (i < a.size() && j < b.size()) {
     if (!digit(a[i]) || !digit(b[j])) {
-      if (a[i] != b[j]) return a[i] < b[j];
+      if (a[i] != b[j]) return static_cast<uint8_t>(a[i]) < static_cast<uint8_t>(b[j]);
       ++i, ++j;
       continue;
     }
