@@ -173,11 +173,12 @@ bool IsUtf8(absl::string_view text) {
   return true;
 }
 
-bool Prescan(absl::string_view text, Problems& problems) {
-  if (text.size() > kMostBytes) {
+bool Prescan(absl::string_view text, Problems& problems, const FileKind& kind) {
+  if (text.size() > kind.most_bytes) {
     problems.Add({Position{}, "",
-                  absl::StrCat("too large (at most ", common::FormatBytes(kMostBytes), ")"),
-                  "name the job file, not the data"});
+                  absl::StrCat("too large (at most ",
+                               common::FormatBytes(static_cast<double>(kind.most_bytes)), ")"),
+                  kind.when_too_large});
     return false;
   }
   if (!CheckCharacters(text, problems) || !CheckTabs(text, problems)) return false;
@@ -185,7 +186,7 @@ bool Prescan(absl::string_view text, Problems& problems) {
   if (deep == absl::string_view::npos) return true;
   problems.Add({PositionOf(text, deep), "",
                 absl::StrCat("nested too deep (more than ", kDeepestNesting, " levels)"),
-                "no job file needs that"});
+                absl::StrCat("no ", kind.name, " file needs that")});
   return false;
 }
 

@@ -22,21 +22,6 @@ using google::protobuf::EnumValueDescriptor;
 using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
 
-std::string KindOf(const YamlNode& node) {
-  switch (node.kind) {
-    case YamlNode::Kind::kNull:
-      return "nothing (null)";
-    case YamlNode::Kind::kScalar:
-      return absl::StrCat(node.quoted ? "the text \"" : "", Shown(node.text),
-                          node.quoted ? "\"" : "");
-    case YamlNode::Kind::kSequence:
-      return "a list";
-    case YamlNode::Kind::kMapping:
-      return "a section";
-  }
-  return "";
-}
-
 std::string Expected(const FieldDescriptor& field) {
   if (field.is_repeated()) return "a list";
   switch (field.cpp_type()) {

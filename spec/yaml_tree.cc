@@ -27,7 +27,8 @@ Position ToPosition(const YAML::Mark& mark) {
 // Builds the tree from the parser's events. `frames_` is the path of open collections.
 class TreeBuilder final : public YAML::EventHandler {
  public:
-  TreeBuilder(absl::string_view text, Problems& problems) : text_(text), problems_(problems) {}
+  TreeBuilder(absl::string_view text, const FileKind& kind, Problems& problems)
+      : text_(text), kind_(kind), problems_(problems) {}
 
   std::unique_ptr<YamlNode> TakeRoot() { return std::move(root_); }
   const Position& start() const { return start_; }
@@ -43,8 +44,9 @@ class TreeBuilder final : public YAML::EventHandler {
   }
 
   void OnAlias(const YAML::Mark& mark, YAML::anchor_t) override {
-    Report(mark, "an alias (*name)",
-           "write the value itself: job files have no aliases and anchors");
+    Report(
+        mark, "an alias (*name)",
+        absl::StrCat("write the value itself: ", kind_.name, " files have no aliases and anchors"));
     Leaf(YamlNode::Kind::kNull, mark, "");
   }
 
@@ -87,12 +89,14 @@ class TreeBuilder final : public YAML::EventHandler {
 
   void RefuseAnchor(const YAML::Mark& mark, YAML::anchor_t anchor) {
     if (anchor == 0) return;
-    Report(mark, "an anchor (&name)", "remove it: job files have no aliases and anchors");
+    Report(mark, "an anchor (&name)",
+           absl::StrCat("remove it: ", kind_.name, " files have no aliases and anchors"));
   }
 
   void RefuseTag(const YAML::Mark& mark, const std::string& tag) {
     if (tag.empty() || tag == "?") return;
-    Report(mark, absl::StrCat("a tag (", Shown(tag), ")"), "remove it: job files have no tags");
+    Report(mark, absl::StrCat("a tag (", Shown(tag), ")"),
+           absl::StrCat("remove it: ", kind_.name, " files have no tags"));
   }
 
   // Whether the quoted scalar that begins at `mark` ends in a quote. True for block scalars.
@@ -197,6 +201,7 @@ class TreeBuilder final : public YAML::EventHandler {
   }
 
   absl::string_view text_;
+  const FileKind& kind_;
   Problems& problems_;
   Position start_;
   bool open_quote_ = false;
@@ -237,6 +242,21 @@ std::string PathOf(absl::string_view section, absl::string_view key) {
   return absl::StrCat(section, section.empty() ? "" : ".", key.empty() ? "\"\"" : Shown(key));
 }
 
+std::string KindOf(const YamlNode& node) {
+  switch (node.kind) {
+    case YamlNode::Kind::kNull:
+      return "nothing (null)";
+    case YamlNode::Kind::kScalar:
+      return absl::StrCat(node.quoted ? "the text \"" : "", Shown(node.text),
+                          node.quoted ? "\"" : "");
+    case YamlNode::Kind::kSequence:
+      return "a list";
+    case YamlNode::Kind::kMapping:
+      return "a section";
+  }
+  return "";
+}
+
 const YamlNode::Child* YamlNode::Find(absl::string_view key) const {
   for (const Child& child : children) {
     if (child.key == key && !child.keyless) return &child;
@@ -248,10 +268,11 @@ YamlNode::Child* YamlNode::Find(absl::string_view key) {
   return const_cast<Child*>(static_cast<const YamlNode*>(this)->Find(key));
 }
 
-std::unique_ptr<YamlNode> ParseYaml(absl::string_view text, Problems& problems) {
-  if (!Prescan(text, problems)) return nullptr;
+std::unique_ptr<YamlNode> ParseYaml(absl::string_view text, Problems& problems,
+                                    const FileKind& kind) {
+  if (!Prescan(text, problems, kind)) return nullptr;
   if (absl::StartsWith(text, "\xef\xbb\xbf")) text.remove_prefix(3);  // a byte order mark
-  TreeBuilder builder(text, problems);
+  TreeBuilder builder(text, kind, problems);
   std::istringstream stream{std::string(text)};
   try {
     YAML::Parser parser(stream);
@@ -259,7 +280,7 @@ std::unique_ptr<YamlNode> ParseYaml(absl::string_view text, Problems& problems) 
     if (builder.open_quote()) return nullptr;
     std::unique_ptr<YamlNode> root = builder.TakeRoot();
     Problems ignored(problems.file());
-    TreeBuilder rest(text, ignored);
+    TreeBuilder rest(text, kind, ignored);
     bool second = false;
     try {
       second = parser.HandleNextDocument(rest);
@@ -269,7 +290,8 @@ std::unique_ptr<YamlNode> ParseYaml(absl::string_view text, Problems& problems) 
                     "correct it"});
     }
     if (second) {
-      problems.Add({Clamp(rest.start(), text), "", "a second document", "put one job in one file"});
+      problems.Add({Clamp(rest.start(), text), "", "a second document",
+                    absl::StrCat("put one ", kind.name, " in one file")});
     }
     return root == nullptr ? std::make_unique<YamlNode>() : std::move(root);
   } catch (const YAML::Exception& error) {

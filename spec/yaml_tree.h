@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
+#include "spec/prescan.h"
 #include "spec/problems.h"
 
 namespace strata::spec {
@@ -38,7 +39,11 @@ std::string PathOf(absl::string_view section, absl::string_view key);
 
 // Parses one document. Problems have their places; what could be read despite them is returned,
 // null when the text is not YAML at all. An empty text gives a kNull node.
-std::unique_ptr<YamlNode> ParseYaml(absl::string_view text, Problems& problems);
+std::unique_ptr<YamlNode> ParseYaml(absl::string_view text, Problems& problems,
+                                    const FileKind& kind = {});
+
+// "a list", "the text \"8\"", …: what stands there instead of what should.
+std::string KindOf(const YamlNode& node);
 
 }  // namespace strata::spec
 
