@@ -36,6 +36,8 @@ struct EdgeTraffic {
   Pattern pattern = Pattern::kRing;
   double next_bytes = 0;
   double previous_bytes = 0;
+  // kRing: what the edges between the last rank and the first carry, as a share of the others'.
+  double closing = 1;
   double messages = 0;  // per edge, for latencies
   // Of the time this takes, the part that computation does not hide, in [0, 1].
   double exposed = 1;

@@ -54,6 +54,9 @@ struct Cost {
   int64_t split_contexts = 0;   // context groups likewise
 };
 
+// Whether `a` is the better one by the order above; costs of one shape on one cluster.
+bool Better(const Cost& a, const Cost& b);
+
 struct Placement {
   // Innermost first; all six, those of degree 1 too (they stand where the canonical order has
   // them). rank = Σ coordinate · product of the degrees of the dimensions before it.
