@@ -55,13 +55,18 @@ struct JobView {
   double started_at = 0;     // its present epoch's beginning
   double checkpoint_at = 0;  // of the newest checkpoint, or started_at: work since then is lost
   double failed_at = 0;      // kRecovering
+  // The job that this one was preempted for (see Preemption::by), until it starts again: while that
+  // one waits too, it goes first.
+  std::string preempted_by;
   std::optional<double> seconds_left;  // by its steps' pace; absent: not known
   // kRunning, kStopping: what it holds. kRecovering: where its ranks were.
   std::optional<Placement> held;
 };
 
 struct View {
-  const topology::Cluster* cluster = nullptr;  // health and drain: see unusable
+  // A node that is not healthy in it takes no new ranks, whatever the reason: silent, drained,
+  // quarantined. Its free devices are not looked at: see occupancy.
+  const topology::Cluster* cluster = nullptr;
   Occupancy occupancy;  // devices that no job holds or keeps, on nodes that may take new ranks
   std::vector<JobView> jobs;
   Policy policy;
