@@ -63,7 +63,7 @@ void RestoreEpoch(ClusterState& state, JobEntry& job) {
   }
   for (const auto& [name, member] : job.run.members) {
     NodeEntry& node = state.nodes.Ensure(name);
-    node.heard_at = state.now;
+    node.heard_at = state.ListeningNow();
     node.holds[job.key()].devices = member.devices;
   }
 }
@@ -92,7 +92,7 @@ void RestoreNode(ClusterState& state, const Write& write) {
   node.drained = record.drained();
   node.quarantined = record.quarantined();
   node.quarantine_reason = record.quarantine_reason();
-  node.heard_at = state.now;
+  node.heard_at = state.ListeningNow();
 }
 
 void RestorePolicy(ClusterState& state, const Write& write) {
@@ -163,9 +163,17 @@ int64_t Restore(ClusterState& state, const std::vector<Write>& records) {
 
 void Send(const ClusterState& state, const NodeEntry& node, v1::ControllerMessage message,
           Effects& effects) {
-  if (node.session == 0) return;  // said again when the node is back
+  if (node.session != 0) Send(node, Share(state, std::move(message)), effects);
+}
+
+SharedMessage Share(const ClusterState& state, v1::ControllerMessage message) {
   message.set_controller_term(state.term);
-  effects.messages.push_back({node.name, node.incarnation, node.session, std::move(message)});
+  return std::make_shared<const v1::ControllerMessage>(std::move(message));
+}
+
+void Send(const NodeEntry& node, const SharedMessage& message, Effects& effects) {
+  if (node.session == 0) return;  // said again when the node is back
+  effects.messages.push_back({node.name, node.incarnation, node.session, message});
 }
 
 google::protobuf::Timestamp ToTimestamp(double wall_seconds) {

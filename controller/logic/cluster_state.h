@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <set>
 #include <string>
 #include <tuple>
@@ -24,6 +25,8 @@ struct ClusterState {
   const Placer* placer = nullptr;
   Timing timing;
   double now = 0;   // of the input being handled
+  // Of `now`: how much passed while everybody was heard from (Core::OnHeard), in nobody's silence.
+  double heard_seconds = 0;
   double wall = 0;  // for display
   double started_wall = 0;
   int64_t term = 0;
@@ -52,6 +55,10 @@ struct ClusterState {
   // it is no longer one of the cluster's nodes until it is back.
   bool IsAway(const NodeEntry& node) const { return !node.met && node.state == v1::LOST; }
 
+  // Nodes' silence is counted on a clock of its own, which stands while all are heard from.
+  double ListeningNow() const { return now - heard_seconds; }
+  double SilenceOf(const NodeEntry& node) const { return ListeningNow() - node.heard_at; }
+
   JobEntry* Find(const std::string& job);
 };
 
@@ -69,6 +76,10 @@ int64_t Restore(ClusterState& state, const std::vector<Write>& records);
 
 void Send(const ClusterState& state, const NodeEntry& node, v1::ControllerMessage message,
           Effects& effects);
+// The same to many nodes: made once. To be sent in this controller's term.
+using SharedMessage = std::shared_ptr<const v1::ControllerMessage>;
+SharedMessage Share(const ClusterState& state, v1::ControllerMessage message);
+void Send(const NodeEntry& node, const SharedMessage& message, Effects& effects);
 
 google::protobuf::Timestamp ToTimestamp(double wall_seconds);
 

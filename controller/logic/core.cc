@@ -32,6 +32,15 @@ class Core::Impl {
     state.now = now - standstill_;
   }
 
+  void AdvanceHeard(absl::Span<const uint64_t> silent) {
+    const double now = clock_->Now();
+    const double seconds = now - last_input_;
+    last_input_ = now;
+    state.now = now - standstill_;
+    state.heard_seconds += seconds;
+    state.nodes.AddSilence(silent, seconds);
+  }
+
   // After each input: what waits is placed, and the version counter is kept.
   void Finish(JobMachine& machine, Effects& effects) {
     machine.Schedule(nullptr);
@@ -40,7 +49,7 @@ class Core::Impl {
 
   void Start() {
     last_input_ = state.now = clock_->Now();
-    standstill_ = 0;
+    standstill_ = state.heard_seconds = 0;
   }
 
   ClusterState state;
@@ -147,6 +156,8 @@ void Core::OnSessionEnd(uint64_t session, Effects&) {
   NodeEntry* node = impl_->state.nodes.OfSession(session);
   if (node != nullptr) impl_->state.nodes.Detach(*node);
 }
+
+void Core::OnHeard(absl::Span<const uint64_t> silent) { impl_->AdvanceHeard(silent); }
 
 void Core::OnTick(double wall_seconds, Effects& effects) {
   impl_->Advance();

@@ -14,6 +14,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "common/clock.h"
 #include "controller/logic/effects.h"
 #include "proto/strata/v1/cluster.pb.h"
@@ -96,6 +97,11 @@ class Core {
   // A session's messages; its first is Register. `session` tells sessions of one node apart.
   void OnAgent(uint64_t session, const v1::AgentMessage& message, Effects& effects);
   void OnSessionEnd(uint64_t session, Effects& effects);
+  // For a layer that listens on the core's behalf and does not pass on heartbeats that say nothing
+  // new: since the last input every session but `silent` was heard from as often as it should be.
+  // That time, however long, is no standstill: it counts towards all deadlines, but only for the
+  // silent ones, and for nodes without a session, as silence. Takes time in proportion to these.
+  void OnHeard(absl::Span<const uint64_t> silent);
   // Call at least every heartbeat_seconds / 4, with the wall clock for display. Time in which no
   // input comes for longer than heartbeat_seconds counts as a standstill of the controller: not as
   // silence of nodes, nor towards any deadline.

@@ -7,6 +7,7 @@
 #define STRATA_CONTROLLER_LOGIC_EFFECTS_H_
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -29,7 +30,8 @@ struct Outgoing {
   std::string node;          // nodes/NAME
   uint64_t incarnation = 0;  // of the session it is meant for; dropped when another has replaced it
   uint64_t session = 0;      // that very session: what was meant for one that has ended is dropped
-  v1::ControllerMessage message;
+  // Shared: a start tells every node of a job the addresses of all ranks.
+  std::shared_ptr<const v1::ControllerMessage> message;
 };
 
 struct Effects {

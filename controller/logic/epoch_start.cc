@@ -61,13 +61,13 @@ void JobMachine::SendPrepare(const JobEntry& job, const NodeEntry& node, const M
   Send(state_, node, std::move(message), effects_);
 }
 
-void JobMachine::SendStart(const JobEntry& job, const NodeEntry& node) {
+SharedMessage JobMachine::StartMessage(const JobEntry& job) const {
   v1::ControllerMessage message;
   *message.mutable_start()->mutable_epoch() = ToProto(job.key());
   for (const auto& [rank, prepared] : job.run.prepared) {
     message.mutable_start()->add_addresses(prepared.address());
   }
-  Send(state_, node, std::move(message), effects_);
+  return Share(state_, std::move(message));
 }
 
 void JobMachine::SendStopAfter(const JobEntry& job, const NodeEntry& node) {

@@ -75,7 +75,7 @@ void ExplainNodes(const ClusterState& state, const v1::Job& job, Lines& lines) {
     lines.push_back(absl::StrFormat(
         "%s has not been heard from for %.0f s; its ranks may go on without it until their lease "
         "of %g s is over.",
-        ShortName(name), state.now - node->heard_at, state.timing.lease_seconds));
+        ShortName(name), state.SilenceOf(*node), state.timing.lease_seconds));
   }
 }
 
@@ -108,7 +108,7 @@ void ExplainWaiting(ClusterState& state, const JobEntry& job, Lines& lines) {
   for (const auto& [name, node] : state.nodes.all()) {
     if (node.Usable() || told++ >= 2 * kMostNodes) continue;
     lines.push_back(absl::StrFormat("%s is not usable: not heard from for %.0f s.", ShortName(name),
-                                    state.now - node.heard_at));
+                                    state.SilenceOf(node)));
   }
 }
 

@@ -58,7 +58,7 @@ std::string LastReasons(const v1::Job& job, const Failure& failure) {
 bool LeaseIsOver(const ClusterState& state, const NodeEntry& node) {
   // A controller that has just started gives agents some more time to find it.
   const double grace = node.state == v1::UNKNOWN ? state.timing.node_lost_seconds : 0;
-  return state.now - node.heard_at > state.timing.lease_seconds + grace;
+  return state.SilenceOf(node) > state.timing.lease_seconds + grace;
 }
 
 std::string NodeList(const std::map<std::string, Member>& members) {
@@ -98,7 +98,6 @@ void JobMachine::Reconcile(JobEntry& job) {
 }
 
 void JobMachine::ReconcileEpoch(JobEntry& job) {
-  ReportSilentNodes(job);
   const bool all_ended = AllMembers(job.run, MemberState::kEnded);
   if (all_ended && !job.run.failure.has_value() && HasFinalCheckpoint(job.record)) {
     return End(job, v1::SUCCEEDED,
@@ -173,7 +172,7 @@ void JobMachine::ReportSilentNodes(JobEntry& job) {
     Report(job, {.reason = absl::StrFormat(
                      "%s has not been heard from for %.0f s (the lease of its "
                      "trainers is %g s)",
-                     ShortName(name), state_.now - node->heard_at, state_.timing.lease_seconds),
+                     ShortName(name), state_.SilenceOf(*node), state_.timing.lease_seconds),
                  .cause = node->met ? "node_lost" : "cluster_restart",
                  .counts = node->met});
   }
@@ -218,10 +217,11 @@ void JobMachine::AdvanceStart(JobEntry& job) {
       job.record.set_start_sent(true);
       SaveJob(state_, job, effects_);
     }
+    const SharedMessage start = StartMessage(job);
     for (auto& [name, member] : run.members) {
       if (member.state >= MemberState::kRunning) continue;
       member.state = MemberState::kStarted;
-      SendStart(job, *state_.nodes.Find(name));
+      Send(*state_.nodes.Find(name), start, effects_);
     }
   }
   if (!AllMembers(run, MemberState::kRunning)) return;
@@ -312,7 +312,7 @@ void JobMachine::StopAll(const JobEntry& job, const std::string& reason, bool ch
 
 void JobMachine::Tick() {
   for (auto& [name, node] : state_.nodes.all()) {
-    const double silence = state_.now - node.heard_at;
+    const double silence = state_.SilenceOf(node);
     const bool lost = node.state == v1::UNKNOWN ? LeaseIsOver(state_, node)
                                                 : silence > state_.timing.node_lost_seconds;
     const bool was_away = state_.IsAway(node);
@@ -330,6 +330,7 @@ void JobMachine::Tick() {
   const std::vector<std::string> live(state_.live.begin(), state_.live.end());
   for (const std::string& name : live) {
     JobEntry& job = state_.jobs.at(name);
+    if (HasEpoch(job.record.state())) ReportSilentNodes(job);
     Reconcile(job);
     if (job.record.state() == v1::RECOVERING && !job.claim_over &&
         state_.now > job.failed_at + state_.timing.lease_seconds) {

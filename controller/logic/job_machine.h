@@ -40,7 +40,8 @@ class JobMachine {
   void Stop(NodeEntry& node, const EpochKey& key, const std::string& reason, bool checkpoint);
   void SendStop(NodeEntry& node, Hold& hold);
   void SendPrepare(const JobEntry& job, const NodeEntry& node, const Member& member);
-  void SendStart(const JobEntry& job, const NodeEntry& node);
+  // The same for all nodes: the addresses of all ranks.
+  SharedMessage StartMessage(const JobEntry& job) const;
   // The second half of an orderly stop.
   void SendStopAfter(const JobEntry& job, const NodeEntry& node);
   void SendManifest(const JobEntry& job, v1::WriteManifest manifest);

@@ -36,6 +36,7 @@ NodeEntry& NodeTable::Ensure(const std::string& name) {
   const auto [found, added] = nodes_.try_emplace(name);
   if (added) {
     found->second.name = name;
+    detached_.insert(&found->second);
     Reorder();
   }
   return found->second;
@@ -60,11 +61,20 @@ void NodeTable::Attach(NodeEntry& node, uint64_t session) {
   Detach(node);
   node.session = node.newest_session = session;
   sessions_[session] = node.name;
+  detached_.erase(&node);
 }
 
 void NodeTable::Detach(NodeEntry& node) {
   sessions_.erase(node.session);
   node.session = 0;
+  detached_.insert(&node);
+}
+
+void NodeTable::AddSilence(absl::Span<const uint64_t> sessions, double seconds) {
+  for (NodeEntry* node : detached_) node->heard_at -= seconds;
+  for (const uint64_t session : sessions) {
+    if (NodeEntry* node = OfSession(session); node != nullptr) node->heard_at -= seconds;
+  }
 }
 
 const std::vector<NodeEntry*>& NodeTable::Ordered() {

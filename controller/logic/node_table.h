@@ -13,9 +13,11 @@
 #include <deque>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
+#include "absl/types/span.h"
 #include "controller/logic/job_entry.h"
 #include "proto/strata/v1/agent.pb.h"
 #include "proto/strata/v1/cluster.pb.h"
@@ -41,7 +43,7 @@ struct NodeEntry {
   uint64_t session = 0;  // 0: none
   uint64_t newest_session = 0;
   bool met = false;  // heard from in this controller's term
-  double heard_at = 0;
+  double heard_at = 0;  // see ClusterState::ListeningNow
   double heard_wall = 0;
   int64_t resource_version = 0;
   // Durable, with the node's record; either way it takes no new ranks until it is resumed.
@@ -66,6 +68,8 @@ class NodeTable {
   // The node's session from now on is this one.
   void Attach(NodeEntry& node, uint64_t session);
   void Detach(NodeEntry& node);
+  // These nodes, and all that have no session, were not heard from for so much longer.
+  void AddSilence(absl::Span<const uint64_t> sessions, double seconds);
 
   // In topology order: neighbours are close.
   const std::vector<NodeEntry*>& Ordered();
@@ -77,6 +81,7 @@ class NodeTable {
  private:
   std::map<std::string, NodeEntry> nodes_;
   std::map<uint64_t, std::string> sessions_;
+  std::set<NodeEntry*> detached_;  // without a session; their order means nothing
   std::vector<NodeEntry*> ordered_;  // empty: to be made
 };
 

@@ -84,9 +84,8 @@ bool SessionHandler::Admit(uint64_t session, uint64_t incarnation, const v1::Reg
 void SessionHandler::Dismiss(const std::string& node, uint64_t incarnation, uint64_t session,
                              const std::string& reason) {
   v1::ControllerMessage message;
-  message.set_controller_term(state_.term);
   message.mutable_dismiss()->set_reason(reason);
-  effects_.messages.push_back({node, incarnation, session, std::move(message)});
+  effects_.messages.push_back({node, incarnation, session, Share(state_, std::move(message))});
 }
 
 void SessionHandler::UpdateNode(NodeEntry& node, const v1::Register& message) {
@@ -174,7 +173,7 @@ void SessionHandler::Repeat(NodeEntry& node) {
     const Member& member = job.run.members.at(node.name);
     if (job.record.state() == v1::STARTING && !job.run.failure.has_value()) {
       if (job.run.start_sent) {
-        machine_.SendStart(job, node);
+        Send(node, machine_.StartMessage(job), effects_);
       } else if (!std::all_of(member.ranks.begin(), member.ranks.end(),
                               [&](int rank) { return job.run.prepared.contains(rank); })) {
         machine_.SendPrepare(job, node, member);

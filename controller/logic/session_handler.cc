@@ -77,7 +77,7 @@ void SessionHandler::OnMessage(uint64_t session, const v1::AgentMessage& message
 void SessionHandler::Hear(NodeEntry& node) {
   if (!node.met) state_.cluster_changed = true;
   node.met = true;
-  node.heard_at = state_.now;
+  node.heard_at = state_.ListeningNow();
   node.heard_wall = state_.wall;
   if (node.state == v1::READY) return;
   node.state = v1::READY;
@@ -297,7 +297,7 @@ int SessionHandler::Suspect(const JobEntry& job, const NodeEntry& reporter,
 }
 
 bool SessionHandler::IsSilent(const NodeEntry& node) const {
-  return node.session == 0 || state_.now - node.heard_at > 2 * state_.timing.heartbeat_seconds;
+  return node.session == 0 || state_.SilenceOf(node) > 2 * state_.timing.heartbeat_seconds;
 }
 
 void SessionHandler::OnHang(NodeEntry& node, const v1::HangReport& message) {
@@ -332,7 +332,7 @@ void SessionHandler::OnHang(NodeEntry& node, const v1::HangReport& message) {
       failure.cause = "node_lost";
       absl::StrAppend(&failure.reason,
                       absl::StrFormat("; %s has not been heard from for %.1f s",
-                                      ShortName(culprit->name), state_.now - culprit->heard_at));
+                                      ShortName(culprit->name), state_.SilenceOf(*culprit)));
     }
   }
   if (late) {

@@ -37,6 +37,33 @@ TEST_F(TwoNodes, SilenceBeyondTheLeaseIsAFailure) {
   EXPECT_EQ(h.Job("a").events(0).cause(), "node_lost");
 }
 
+TEST_F(TwoNodes, HoursInWhichAllWereHeardFromAreNobodysSilence) {
+  h.Run("a", {"n0", "n1"});
+  h.PassHeard(7200, {});
+  EXPECT_EQ(h.Job("a").state(), v1::RUNNING);
+  EXPECT_EQ(h.Node("n1").state(), v1::READY);
+}
+
+TEST_F(TwoNodes, TimeInWhichAllButOneWereHeardFromIsThatOnesSilence) {
+  h.Run("a", {"n0", "n1"});
+  h.PassHeard(7200, {});
+  h.PassHeard(29, {"n1"});
+  EXPECT_EQ(h.Node("n0").state(), v1::READY);
+  EXPECT_EQ(h.Node("n1").state(), v1::LOST);
+  EXPECT_EQ(h.Job("a").state(), v1::RUNNING);
+  h.PassHeard(2, {"n1"});
+  EXPECT_EQ(h.Job("a").state(), v1::RECOVERING);
+  EXPECT_EQ(h.Job("a").events(0).cause(), "node_lost");
+}
+
+TEST_F(TwoNodes, ANodeWithoutASessionIsSilentAlthoughNobodySaysSo) {
+  h.Run("a", {"n0", "n1"});
+  h.EndSession("n1");
+  h.PassHeard(31, {});
+  EXPECT_EQ(h.Node("n0").state(), v1::READY);
+  EXPECT_EQ(h.Job("a").state(), v1::RECOVERING);
+}
+
 TEST_F(TwoNodes, ANodeThatComesBackWithoutItsRanksIsAFailure) {
   h.Run("a", {"n0", "n1"});
   h.Join("n1");
@@ -156,7 +183,7 @@ TEST_F(TwoNodes, OfTwoAgentsOfANodeTheOlderIsDismissedForGood) {
   Effects effects;
   h.core->OnAgent(99, message, effects);
   ASSERT_THAT(effects.messages, SizeIs(1));
-  EXPECT_TRUE(effects.messages[0].message.has_dismiss());
+  EXPECT_TRUE(effects.messages[0].message->has_dismiss());
   EXPECT_EQ(h.Node("n1").incarnation(), h.IncarnationOf("n1"));
 }
 
@@ -187,7 +214,7 @@ TEST_F(TwoNodes, ALateRegisterOfAnOlderSessionDoesNotReplaceTheNewer) {
   h.core->OnAgent(older, late, effects);
   ASSERT_THAT(effects.messages, SizeIs(1));
   EXPECT_EQ(effects.messages[0].session, older);
-  EXPECT_TRUE(effects.messages[0].message.has_dismiss());
+  EXPECT_TRUE(effects.messages[0].message->has_dismiss());
   h.core->OnSessionEnd(older, effects);
   h.Pass(10, {"n0", "n1"});
   EXPECT_EQ(h.Job("a").state(), v1::RUNNING);
@@ -204,7 +231,7 @@ TEST_F(TwoNodes, WhoSpeaksOnAReplacedSessionIsDismissed) {
   h.core->OnAgent(older, message, effects);
   ASSERT_THAT(effects.messages, SizeIs(1));
   EXPECT_EQ(effects.messages[0].session, older);
-  EXPECT_TRUE(effects.messages[0].message.has_dismiss());
+  EXPECT_TRUE(effects.messages[0].message->has_dismiss());
 }
 
 TEST_F(TwoNodes, AStandstillOfTheControllerIsNoSilenceOfTheNodes) {

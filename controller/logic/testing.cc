@@ -64,6 +64,16 @@ void Harness::Pass(double seconds, const std::vector<std::string>& beating) {
   }
 }
 
+void Harness::PassHeard(double seconds, const std::vector<std::string>& silent) {
+  clock_.Advance(seconds);
+  std::vector<uint64_t> sessions;
+  for (const std::string& node : silent) sessions.push_back(SessionOf(node));
+  core->OnHeard(sessions);
+  Effects effects;
+  core->OnTick(kWall + clock_.Now(), effects);
+  Apply(effects);
+}
+
 absl::StatusOr<v1::Job> Harness::Create(const v1::CreateJobRequest& request) {
   Effects effects;
   absl::StatusOr<v1::Job> job = core->CreateJob(request, effects);
@@ -146,11 +156,11 @@ void Harness::Apply(const Effects& effects) {
   for (const Effects::Progress& step : effects.progress) progress.push_back(step);
   for (const Outgoing& out : effects.messages) {
     const std::string node = out.node.substr(out.node.find('/') + 1);
-    if (out.message.has_dismiss()) dismissed.push_back(out);
-    if (out.message.has_welcome()) {
-      welcomes_[node] = out.message.welcome();
-    } else if (!out.message.has_dismiss()) {
-      inbox_[node].push_back(out.message);
+    if (out.message->has_dismiss()) dismissed.push_back(out);
+    if (out.message->has_welcome()) {
+      welcomes_[node] = out.message->welcome();
+    } else if (!out.message->has_dismiss()) {
+      inbox_[node].push_back(*out.message);
     }
   }
 }

@@ -26,6 +26,9 @@ class Harness {
   // Ticks as the daemon does; nodes named in `beating` send heartbeats.
   void Pass(double seconds, const std::vector<std::string>& beating = {});
 
+  // So much time at once, of which only these nodes were silent (Core::OnHeard); then a tick.
+  void PassHeard(double seconds, const std::vector<std::string>& silent);
+
   // The controller's process is stopped for so long.
   void StandStill(double seconds) { clock_.Advance(seconds); }
 

@@ -151,10 +151,10 @@ void SimController::Apply(const Batch& batch) {
 void SimController::Release(const Batch& batch) {
   for (const controller::Outgoing& out : batch.effects.messages) {
     oracle_.OnWords(events_.Now());
-    if (out.message.has_commit()) oracle_.OnCommitAnswer(out.message.commit());
-    if (trace_) Tell("to " + out.node, out.message);
+    if (out.message->has_commit()) oracle_.OnCommitAnswer(out.message->commit());
+    if (trace_) Tell("to " + out.node, *out.message);
     const auto link = sessions_.find(out.session);
-    if (link != sessions_.end()) link->second->SendDown(out.message);
+    if (link != sessions_.end()) link->second->SendDown(*out.message);
   }
   for (const auto& reply : batch.replies) reply();
 }
