@@ -24,7 +24,7 @@ namespace strata::controller {
 struct ClusterState {
   const Placer* placer = nullptr;
   Timing timing;
-  double now = 0;   // of the input being handled
+  double now = 0;  // of the input being handled
   // Of `now`: how much passed while everybody was heard from (Core::OnHeard), in nobody's silence.
   double heard_seconds = 0;
   double wall = 0;  // for display

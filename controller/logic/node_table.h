@@ -42,7 +42,7 @@ struct NodeEntry {
   uint64_t incarnation = 0;
   uint64_t session = 0;  // 0: none
   uint64_t newest_session = 0;
-  bool met = false;  // heard from in this controller's term
+  bool met = false;     // heard from in this controller's term
   double heard_at = 0;  // see ClusterState::ListeningNow
   double heard_wall = 0;
   int64_t resource_version = 0;
@@ -81,7 +81,7 @@ class NodeTable {
  private:
   std::map<std::string, NodeEntry> nodes_;
   std::map<uint64_t, std::string> sessions_;
-  std::set<NodeEntry*> detached_;  // without a session; their order means nothing
+  std::set<NodeEntry*> detached_;    // without a session; their order means nothing
   std::vector<NodeEntry*> ordered_;  // empty: to be made
 };
 
