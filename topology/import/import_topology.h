@@ -43,9 +43,6 @@ struct ImportOptions {
 absl::StatusOr<Description> ImportTopology(const std::string& file, absl::string_view text,
                                            const ImportOptions& options = {});
 
-// "NVIDIA-H100-80GB-HBM3" is h100, "Tesla V100-SXM2" v100, "NVIDIA RTX A6000" rtx-a6000.
-std::string KindOfProduct(absl::string_view product);
-
 }  // namespace strata::topology
 
 #endif  // STRATA_TOPOLOGY_IMPORT_IMPORT_TOPOLOGY_H_

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "topology/device_kind.h"
 #include "topology/import/name_range.h"
 
 namespace strata::topology {

@@ -1,12 +1,9 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
-#include "absl/strings/str_split.h"
-#include "common/status_macros.h"
+#include "topology/device_kind.h"
 #include "topology/import/fabric.h"
 
 namespace strata::topology {
