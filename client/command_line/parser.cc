@@ -221,7 +221,7 @@ const std::vector<Flag>& CommonFlags() {
        "-o",
        0,
        0,
-       {"table", "json", "yaml", "name"}},
+       {"table", "json", "yaml", "name", "tree"}},
       {"--server", Flag::Kind::kText, "ADDR",
        "the controller, HOST:PORT (else STRATA_SERVER, else the last `strata up`)"},
       {"--no-color", Flag::Kind::kSwitch, "", "no colours (also NO_COLOR)"},

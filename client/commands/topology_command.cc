@@ -1,0 +1,116 @@
+// strata topology: the map of a cluster, from a file or from the one that runs.
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "client/commands/cluster_call.h"
+#include "client/commands/registry.h"
+#include "client/exit_codes.h"
+#include "client/server_address.h"
+#include "client/views/machine_view.h"
+#include "client/views/topology_view.h"
+#include "topology/import/import_topology.h"
+#include "topology/import/topology_file.h"
+#include "topology/probe/probe.h"
+
+namespace strata::client {
+namespace {
+
+absl::StatusOr<topology::Description> FromFile(const Arguments& arguments) {
+  topology::ImportOptions options;
+  options.format = arguments.Text("--format");
+  options.device = arguments.Text("--device");
+  options.devices = static_cast<int>(arguments.Count("--devices").value_or(0));
+  if (arguments.Has("--label")) {
+    absl::StatusOr<topology::LevelLabels> labels = topology::ParseLabels(arguments.All("--label"));
+    if (!labels.ok()) return labels.status();
+    options.labels = *std::move(labels);
+  }
+  const std::string path = arguments.Text("--from");
+  const absl::StatusOr<std::string> text = topology::ReadTopologyText(path);
+  if (!text.ok()) return text.status();
+  return topology::ImportTopology(path, *text, options);
+}
+
+int Show(topology::Description description, const Arguments& arguments, Terminal& terminal) {
+  const absl::StatusOr<topology::Cluster> cluster = topology::Cluster::Make(std::move(description));
+  if (!cluster.ok()) return Fail(cluster.status(), terminal);
+  const std::string output = arguments.Text("--output", "tree");
+  if (output == "yaml") {
+    terminal.Out(topology::WriteTopologyFile(cluster->ToDescription()));
+  } else if (output == "json") {
+    terminal.Out(ToJsonText(ToJson(*cluster)));
+  } else if (output == "table") {
+    terminal.Out(TopologyTable(*cluster));
+  } else {
+    terminal.Out(TopologyTree(*cluster, terminal.options().unicode));
+  }
+  return kExitDone;
+}
+
+int ShowMachine(const Arguments& arguments, Terminal& terminal) {
+  const topology::Machine machine = topology::Probe(topology::ProbePaths()).Read();
+  const std::string output = arguments.Text("--output", "tree");
+  const bool structured = output == "json" || output == "yaml";
+  terminal.Out(structured ? ToText(ToJson(machine), output) : MachineText(machine));
+  return kExitDone;
+}
+
+int Topology(const Arguments& arguments, Terminal& terminal) {
+  if (arguments.Has("--probe") && arguments.Has("--from")) {
+    terminal.Error("--probe and --from: give one of them");
+    return kExitUsage;
+  }
+  if (arguments.Has("--probe")) return ShowMachine(arguments, terminal);
+  if (arguments.Has("--from")) {
+    absl::StatusOr<topology::Description> description = FromFile(arguments);
+    if (!description.ok()) return Fail(description.status(), terminal);
+    return Show(*std::move(description), arguments, terminal);
+  }
+  if (absl::IsUnavailable(ResolveServer(arguments.Text("--server")).status())) {
+    terminal.Say("no cluster is known here (--server, or strata up): this machine");
+    return ShowMachine(arguments, terminal);
+  }
+  int code = kExitDone;
+  const std::unique_ptr<ApiClient> client = Reach(arguments, terminal, code);
+  if (client == nullptr) return code;
+  const absl::StatusOr<std::vector<v1::Node>> nodes = client->ListNodes();
+  if (!nodes.ok()) return FailCall(nodes.status(), terminal);
+  if (nodes->empty() && !arguments.Has("--output")) {
+    terminal.Say("no nodes yet — their agents register with the controller as they start");
+    return kExitDone;
+  }
+  return Show(DescribeNodes(*nodes), arguments, terminal);
+}
+
+}  // namespace
+
+Command TopologyCommand() {
+  constexpr auto kText = Flag::Kind::kText;
+  Command command;
+  command.name = "topology";
+  command.summary = "Show a cluster's map: the running one's, or that in a file (--from)";
+  command.flags = {
+      {"--from", kText, "FILE",
+       "a topology file, kubectl get nodes -o json, Slurm's topology.conf or topology.yaml, or a "
+       "Topograph model"},
+      {"--format", kText, "FORMAT",
+       "topology, kubernetes, slurm, slurm-yaml or topograph (default: told from the file)"},
+      {"--device", kText, "KIND", "kind of devices, where the file says nothing about them"},
+      {"--devices", Flag::Kind::kCount, "N", "devices per node, likewise", "", 1,
+       topology::kMostDevices},
+      {"--probe", Flag::Kind::kSwitch, "", "what this machine has, instead of a cluster"},
+  };
+  Flag label = {"--label", kText, "LEVEL=LABEL",
+                "a level and its Kubernetes labels (LABEL|LABEL: the first there is), outermost "
+                "first; repeatable"};
+  label.repeated = true;
+  command.flags.push_back(label);
+  command.outputs = {"tree", "table", "json", "yaml"};
+  command.run = Topology;
+  return command;
+}
+
+}  // namespace strata::client

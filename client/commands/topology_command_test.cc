@@ -1,0 +1,165 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/str_cat.h"
+#include "client/api/fake_server.h"
+#include "client/commands/registry.h"
+
+namespace strata::client {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+struct Outcome {
+  int code = 0;
+  std::string out;
+  std::string err;
+};
+
+std::string Contents(std::FILE* file) {
+  std::string text;
+  std::rewind(file);
+  for (int c = std::fgetc(file); c != EOF; c = std::fgetc(file)) text += static_cast<char>(c);
+  std::fclose(file);
+  return text;
+}
+
+Outcome Topology(std::vector<std::string> typed) {
+  std::FILE* out = std::tmpfile();
+  std::FILE* err = std::tmpfile();
+  Terminal terminal(out, err, {});
+  typed.insert(typed.begin(), "topology");
+  const int code = RunCommandLine(typed, terminal);
+  return {code, Contents(out), Contents(err)};
+}
+
+std::string FileWith(const std::string& name, const std::string& text) {
+  const std::string path = testing::TempDir() + name;
+  std::ofstream(path) << text;
+  return path;
+}
+
+std::string Small() {
+  return FileWith("small.yaml", R"(levels: [zone, domain]
+links: {zone: {bytes_per_second: 7e9, latency_seconds: 2e-5, oversubscription: 7}}
+nodes:
+  - {name: n10, at: {zone: z0, domain: d1}, device: h100, devices: 8, free: 3}
+  - {name: n2, at: {zone: z0, domain: d0}, device: h100, devices: 8}
+  - {name: n3, at: {zone: z1}, device: a100, devices: 4, healthy: false}
+)");
+}
+
+TEST(TopologyCommand, DrawsATreeWithTotalsLevelsAndLinks) {
+  const Outcome got = Topology({"--from", Small()});
+  ASSERT_EQ(got.code, 0) << got.err;
+  EXPECT_THAT(got.out, HasSubstr("3 nodes, 4 a100 + 16 h100, 11 free, 1 node not healthy\n"));
+  EXPECT_THAT(got.out, HasSubstr("7.00 GB/s"));
+  EXPECT_THAT(got.out, HasSubstr("1:7"));
+  EXPECT_THAT(got.out, HasSubstr("├─ zone z0  2 nodes, 16 h100, 11 free\n"
+                                 "│  ├─ domain d0  1 node, 8 h100, all free\n"
+                                 "│  │  └─ n2  1 node, 8 h100, all free\n"));
+  EXPECT_THAT(got.out, HasSubstr("(no domain)"));
+}
+
+TEST(TopologyCommand, FoldsLargeClustersIntoAboutSixtyLines) {
+  const std::string path = FileWith("large.yaml", R"(levels: [zone, rack, domain]
+nodes:
+  - name: "n[0-12499]"
+    at: {zone: "z{i/384}", rack: "r{i/16}", domain: "d{i/2}"}
+    device: h100
+    devices: 8
+)");
+  for (const char* output : {"tree", "table"}) {
+    const Outcome got = Topology({"--from", path, "-o", output});
+    ASSERT_EQ(got.code, 0) << got.err;
+    EXPECT_LE(std::count(got.out.begin(), got.out.end(), '\n'), 60) << output;
+    EXPECT_THAT(got.out, HasSubstr("-o yaml lists all")) << output;
+  }
+  EXPECT_THAT(Topology({"--from", path}).out, HasSubstr("12500 nodes, 100000 h100, all free"));
+}
+
+TEST(TopologyCommand, YamlIsATopologyFileThatGivesTheSameMap) {
+  const Outcome first = Topology({"--from", Small(), "-o", "yaml"});
+  ASSERT_EQ(first.code, 0) << first.err;
+  const Outcome second = Topology({"--from", FileWith("again.yaml", first.out), "-o", "yaml"});
+  EXPECT_EQ(second.out, first.out);
+  EXPECT_EQ(Topology({"--from", FileWith("again.yaml", first.out)}).out,
+            Topology({"--from", Small()}).out);
+}
+
+TEST(TopologyCommand, JsonHasLevelsGroupsLinksAndNodes) {
+  const auto json = nlohmann::json::parse(Topology({"--from", Small(), "-o", "json"}).out);
+  EXPECT_EQ(json["levels"], nlohmann::json({"zone", "domain"}));
+  EXPECT_EQ(json["domain_level"], "domain");
+  EXPECT_EQ(json["pipeline_level"], "zone");
+  EXPECT_EQ(json["links"]["zone"]["oversubscription"], 7);
+  EXPECT_EQ(json["groups"]["zone"], 2);
+  EXPECT_EQ(json["groups"]["domain"], 3);
+  ASSERT_EQ(json["nodes"].size(), 3u);
+  EXPECT_EQ(json["nodes"][1]["name"], "n10");
+  EXPECT_EQ(json["nodes"][1]["free"], nlohmann::json({0, 1, 2}));
+  EXPECT_EQ(json["nodes"][2]["at"], nlohmann::json({{"zone", "z1"}}));
+  EXPECT_EQ(json["nodes"][2]["healthy"], false);
+}
+
+TEST(TopologyCommand, TakesWhatOtherSystemsWrite) {
+  const std::string path = FileWith("topology.conf", "SwitchName=s0 Nodes=n[0-3]\n");
+  const Outcome without = Topology({"--from", path});
+  EXPECT_EQ(without.code, 2);
+  EXPECT_THAT(without.err, HasSubstr("--device KIND --devices N"));
+  const Outcome got = Topology({"--from", path, "--device", "h100", "--devices", "8"});
+  EXPECT_EQ(got.code, 0) << got.err;
+  EXPECT_THAT(got.out, HasSubstr("tier0 s0  4 nodes, 32 h100, all free"));
+}
+
+TEST(TopologyCommand, ErrorsHaveTheContractsExitCodes) {
+  const Outcome invalid =
+      Topology({"--from", FileWith("bad.yaml", "nodes:\n- {name: a, device: b, devises: 1}\n")});
+  EXPECT_EQ(invalid.code, 2);
+  EXPECT_THAT(invalid.err, HasSubstr("bad.yaml:2:24: nodes[0].devises: unknown field"));
+  EXPECT_EQ(Topology({"--from", testing::TempDir() + "absent.yaml"}).code, 5);
+  EXPECT_EQ(Topology({"--server", "127.0.0.1:1"}).code, 6);
+  EXPECT_EQ(Topology({"--from", Small(), "-o", "name"}).code, 2);
+}
+
+TEST(TopologyCommand, ProbeShowsThisMachine) {
+  const Outcome got = Topology({"--probe"});
+  EXPECT_EQ(got.code, 0) << got.err;
+  EXPECT_THAT(got.out, HasSubstr("NUMA node"));
+  const auto json = nlohmann::json::parse(Topology({"--probe", "-o", "json"}).out);
+  EXPECT_TRUE(json["accelerators"].is_array());
+  EXPECT_TRUE(json["disks"].is_array());
+  EXPECT_EQ(Topology({"--probe", "--from", Small()}).code, 2);
+}
+
+TEST(TopologyCommand, WithoutAFileShowsTheRunningCluster) {
+  FakeServer server;
+  for (int i = 0; i < 3; ++i) {
+    v1::Node node;
+    node.set_name(absl::StrCat("nodes/n", i));
+    node.set_state(i == 2 ? v1::LOST : v1::READY);
+    node.set_device("cpu");
+    node.set_devices(2);
+    node.set_free(i);
+    (*node.mutable_locality())["rack"] = absl::StrCat("r", i);
+    (*node.mutable_locality())["zone"] = "a";
+    server.Put(node);
+  }
+  const Outcome got = Topology({"-o", "json", "--server", server.address().ToString()});
+  ASSERT_EQ(got.code, 0) << got.err;
+  const auto json = nlohmann::json::parse(got.out);
+  EXPECT_EQ(json["levels"], nlohmann::json({"zone", "rack"}));
+  ASSERT_EQ(json["nodes"].size(), 3u);
+  EXPECT_EQ(json["nodes"][1]["free"], nlohmann::json::array({0}));
+  EXPECT_EQ(json["nodes"][2]["healthy"], false);
+  EXPECT_EQ(json["nodes"][0]["at"]["rack"], "r0");
+}
+
+}  // namespace
+}  // namespace strata::client
