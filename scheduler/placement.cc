@@ -8,18 +8,16 @@
 
 #include "scheduler/assignment.h"
 #include "scheduler/cells.h"
+#include "scheduler/exact.h"
 #include "scheduler/grid.h"
+#include "scheduler/improve.h"
+#include "scheduler/rank_order.h"
 #include "scheduler/spares.h"
 
 namespace strata::scheduler {
 namespace {
 
-using planner::Dimension;
 using topology::Cluster;
-
-std::vector<Dimension> CanonicalOrder() {
-  return {planner::kAllDimensions.begin(), planner::kAllDimensions.end()};
-}
 
 // Devices of the cells that the grid's cells got, numbered in canonical order.
 std::vector<Device> RanksOf(const Cells& cells, const std::vector<int>& node_of) {
@@ -33,6 +31,87 @@ std::vector<Device> RanksOf(const Cells& cells, const std::vector<int>& node_of)
   }
   return ranks;
 }
+
+// On devices of one kind; canonically numbered.
+class Placer {
+ public:
+  Placer(const Cluster& cluster, const std::vector<uint64_t>& free, const Shape& shape)
+      : cluster_(cluster), free_(free), shape_(shape), grid_(GridOf(shape)) {}
+
+  // On the first rails, in order of preference, that give enough cells. Rails with equal chunks are
+  // as good as each other.
+  std::optional<Placement> Best(const std::vector<Rails>& all) {
+    std::optional<Placement> best;
+    int chunk = 0;
+    int cells_before = -1;  // with whole cells on nodes
+    for (const Rails& rails : all) {
+      if (best && rails.chunk != chunk) break;
+      const Cells cells = FormCells(cluster_, free_, rails);
+      if (!rails.spans) cells_before = cells.count();
+      if (cells.count() < grid_.cells) continue;
+      // Cells over several nodes are no gain where large jobs have as many cells without them.
+      if (best && cells.count() == cells_before && grid_.cells > kMostExactCells) continue;
+      Placement placement = OnCells(cells);
+      chunk = rails.chunk;
+      if (!best || Better(placement.cost, best->cost)) best = std::move(placement);
+    }
+    return best;
+  }
+
+ private:
+  static constexpr int kMostExactCells = 10;
+  static constexpr int kMostImprovedCells = 128;
+
+  Placement OnCells(const Cells& cells) const {
+    std::vector<int> node_of = AssignTopDown(cluster_, cells, grid_);
+    if (grid_.cells <= kMostImprovedCells) {
+      constexpr int64_t kExchanges = 20000;
+      Improve(cluster_, cells, grid_, kExchanges, node_of);
+    }
+    Placement placement;
+    placement.order = CanonicalOrder();
+    placement.ranks = RanksOf(cells, node_of);
+    if (grid_.cells <= kMostExactCells) SearchFrom(cells.rails, placement.ranks);
+    placement.cost = CostOf(cluster_, shape_, placement.order, placement.ranks);
+    return placement;
+  }
+
+  // Exactly over the whole of a small cluster; over the smallest group that holds the job, and
+  // others like it, of a large one.
+  void SearchFrom(const Rails& rails, std::vector<Device>& ranks) const {
+    constexpr int64_t kBudget = 200000;
+    constexpr int kMostNodes = 64;
+    constexpr int kMostGroups = 4;
+    int depth = cluster_.node_depth();
+    for (const Device& device : ranks) {
+      depth = std::min(depth, cluster_.MeetingDepth(ranks[0].node, device.node));
+    }
+    if (cluster_.AccountedDepth(depth) == cluster_.AccountedDepth(cluster_.node_depth())) return;
+    if (cluster_.nodes().size() <= kMostNodes) depth = 0;
+    std::vector<const topology::Group*> groups;
+    for (const topology::Group& group : cluster_.groups()) {
+      if (group.depth == depth && group.end_node - group.first_node <= kMostNodes) {
+        groups.push_back(&group);
+      }
+    }
+    const auto own = [&](const topology::Group* group) {
+      return group->first_node <= ranks[0].node && ranks[0].node < group->end_node;
+    };
+    std::stable_partition(groups.begin(), groups.end(), own);
+    if (groups.size() > kMostGroups) groups.resize(kMostGroups);
+    for (const topology::Group* group : groups) {
+      std::optional<std::vector<Device>> found =
+          SearchExactly(cluster_, free_, rails, shape_, ranks, *group,
+                        kBudget / static_cast<int64_t>(groups.size()));
+      if (found) ranks = *std::move(found);
+    }
+  }
+
+  const Cluster& cluster_;
+  const std::vector<uint64_t>& free_;
+  const Shape& shape_;
+  const Grid grid_;
+};
 
 }  // namespace
 
@@ -77,20 +156,17 @@ std::optional<Placement> Place(const Cluster& cluster, const Occupancy& occupanc
     int64_t devices = 0;
     for (const uint64_t mask : free) devices += std::popcount(mask);
     if (devices < needed) continue;
-    const Grid grid = GridOf(shape);
-    for (const Rails& rails : RailsToTry(cluster, kind, shape.degrees[0])) {
-      const Cells cells = FormCells(cluster, free, rails);
-      if (cells.count() < grid.cells) continue;
-      Placement placement;
-      placement.order = CanonicalOrder();
-      placement.kind = kind;
-      placement.ranks = RanksOf(cells, AssignTopDown(cluster, cells, grid));
-      placement.cost = CostOf(cluster, shape, placement.order, placement.ranks);
-      if (!best || Better(placement.cost, best->cost)) best = std::move(placement);
-      if (rails.spans) break;
-    }
+    Placer placer(cluster, free, shape);
+    std::optional<Placement> found = placer.Best(RailsToTry(cluster, kind, shape.degrees[0]));
+    if (!found || (best && !Better(found->cost, best->cost))) continue;
+    best = std::move(found);
+    best->kind = kind;
   }
-  if (best) ChooseSpares(cluster, occupancy, shape, *best);
+  if (!best) return best;
+  const std::vector<planner::Dimension> canonical = CanonicalOrder();
+  best->order = OrderOf(cluster, shape, best->ranks);
+  best->ranks = Renumbered(shape.degrees, best->ranks, canonical, best->order);
+  ChooseSpares(cluster, occupancy, shape, *best);
   return best;
 }
 
