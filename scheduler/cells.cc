@@ -130,7 +130,8 @@ std::vector<Rails> RailsToTry(const Cluster& cluster, const std::string& kind, i
   }
   std::vector<Rails> found;
   if (degree <= largest) found.push_back({degree, degree, 0, false});
-  if (!shared || degree == 1) return found;
+  // Other rails are no gain where a domain has one node and that no two devices on one rail.
+  if (degree == 1 || (!shared && largest <= degree)) return found;
   for (int chunk = std::min(degree, largest); chunk >= 1; --chunk) {
     if (degree % chunk != 0) continue;
     for (int first = 0; first + chunk <= std::min(degree, largest); first += chunk) {

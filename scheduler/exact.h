@@ -15,7 +15,7 @@ namespace strata::scheduler {
 
 // Ranks numbered canonically that cost less than `start` (canonical too), or nothing: there are
 // none among those on nodes of `range`, or not found within the budget. Cells may be formed of any
-// free devices that the rails allow, not only as FormCells does. `free` is of the wanted kind alone.
+// free devices that the rails allow, not only as FormCells does. `free`: of the wanted kind alone.
 std::optional<std::vector<Device>> SearchExactly(const topology::Cluster& cluster,
                                                  const std::vector<uint64_t>& free,
                                                  const Rails& rails, const Shape& shape,
