@@ -1,0 +1,104 @@
+#include "scheduler/queue_order.h"
+
+#include <algorithm>
+#include <tuple>
+
+#include "absl/strings/str_cat.h"
+
+namespace strata::scheduler {
+
+int64_t EffectivePriority(const Policy& policy, const JobView& job) {
+  const auto queue = policy.queues.find(job.queue);
+  return job.priority + (queue == policy.queues.end() ? 0 : queue->second.priority);
+}
+
+std::vector<Candidate> InOrder(const View& view) {
+  std::vector<Candidate> order;
+  for (const JobView& job : view.jobs) {
+    if (job.phase == JobPhase::kQueued || job.phase == JobPhase::kRecovering) {
+      order.push_back({&job, EffectivePriority(view.policy, job)});
+    }
+  }
+  const auto key = [](const Candidate& c) {
+    return std::tuple(c.job->phase == JobPhase::kQueued, -c.priority, c.job->order,
+                      absl::string_view(c.job->name));
+  };
+  std::sort(order.begin(), order.end(),
+            [&](const Candidate& a, const Candidate& b) { return key(a) < key(b); });
+  for (size_t i = order.size(); i-- > 0;) {
+    if (order[i].job->preempted_by.empty()) continue;
+    const auto by = std::find_if(order.begin() + static_cast<int64_t>(i), order.end(),
+                                 [&](const Candidate& candidate) {
+                                   return candidate.job->name == order[i].job->preempted_by;
+                                 });
+    // A recovering one that was preempted before still comes before what is queued.
+    if (by == order.end() || by->job->phase != order[i].job->phase) continue;
+    std::rotate(order.begin() + static_cast<int64_t>(i),
+                order.begin() + static_cast<int64_t>(i) + 1, by + 1);
+  }
+  return order;
+}
+
+Usage::Usage(const View& view) : policy_(view.policy) {
+  for (const JobView& job : view.jobs) {
+    if (job.phase != JobPhase::kQueued && job.held.has_value()) {
+      Set(job, job.held->kind, static_cast<int64_t>(job.held->ranks.size()));
+    }
+  }
+}
+
+void Usage::Count(const JobView& job, const Holding& holding, int64_t sign) {
+  Project& project = projects_[job.project];
+  project.by_kind[holding.kind] += sign * holding.devices;
+  project.all += sign * holding.devices;
+  queues_[job.queue] += sign * holding.devices;
+}
+
+void Usage::Set(const JobView& job, const std::string& kind, int64_t devices) {
+  Holding& holding = holdings_[&job];
+  Count(job, holding, -1);
+  holding = {kind, devices};
+  Count(job, holding, 1);
+}
+
+std::string Usage::Excess(const JobView& job, absl::string_view kind, int64_t devices) const {
+  const auto own = holdings_.find(&job);
+  const int64_t had = own == holdings_.end() ? 0 : own->second.devices;
+  const int64_t had_of_kind = had > 0 && own->second.kind == kind ? had : 0;
+  const auto over = [&](int64_t used, int64_t own_part, int64_t limit) {
+    // What it has it may keep, also when the limit was lowered since.
+    return devices > own_part && used - own_part + devices > limit;
+  };
+  const auto text = [&](absl::string_view of, int64_t used, int64_t limit, absl::string_view what) {
+    return absl::StrCat("over quota of ", of, ": ", used, " of ", limit, " ", what, " used, needs ",
+                        devices);
+  };
+  if (const auto policy = policy_.projects.find(job.project); policy != policy_.projects.end()) {
+    const auto used = projects_.find(job.project);
+    for (const auto& [of_kind, limit] : policy->second.device_quota) {
+      if (of_kind != kind && of_kind != "*") continue;
+      const bool all = of_kind == "*";
+      int64_t count = 0;
+      if (used != projects_.end()) {
+        const auto by_kind = used->second.by_kind.find(kind);
+        const bool some = by_kind != used->second.by_kind.end();
+        count = all ? used->second.all : some ? by_kind->second : 0;
+      }
+      if (over(count, all ? had : had_of_kind, limit)) {
+        return text(absl::StrCat("project ", job.project), count, limit,
+                    all ? "devices" : absl::StrCat(kind, " devices"));
+      }
+    }
+  }
+  if (const auto policy = policy_.queues.find(job.queue);
+      policy != policy_.queues.end() && policy->second.max_devices > 0) {
+    const auto used = queues_.find(job.queue);
+    const int64_t count = used == queues_.end() ? 0 : used->second;
+    if (over(count, had, policy->second.max_devices)) {
+      return text(absl::StrCat("queue ", job.queue), count, policy->second.max_devices, "devices");
+    }
+  }
+  return "";
+}
+
+}  // namespace strata::scheduler

@@ -1,0 +1,167 @@
+// What a decision costs on 12,500 nodes with 10,000 queued jobs. Prints the times; the ceilings
+// are far above them, since machines differ.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <deque>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "scheduler/queue.h"
+#include "scheduler/queue_test_support.h"
+
+namespace strata::scheduler {
+namespace {
+
+constexpr int kNodes = 12'500;
+constexpr int kDevices = 8;
+constexpr int kQueued = 10'000;
+
+class LargeScene {
+ public:
+  LargeScene() {
+    topology::Description description;
+    description.levels = {"zone", "rack", "domain"};
+    for (int n = 0; n < kNodes; ++n) {
+      topology::Node node;
+      node.name = absl::StrCat("n", n);
+      node.kind = "h100";
+      node.devices = kDevices;
+      for (int d = 0; d < kDevices; ++d) node.free.push_back(d);
+      node.at = {absl::StrCat("z", n / 400), absl::StrCat("r", n / 8), absl::StrCat("d", n)};
+      description.nodes.push_back(node);
+    }
+    cluster_ = *topology::Cluster::Make(description);
+    view.cluster = &cluster_;
+    view.occupancy = Occupancy::Now(cluster_);
+    view.now = 100'000;
+  }
+
+  Shape* MakeShape(int64_t tensor, int64_t pipeline, int64_t data) {
+    shapes_.emplace_back();
+    shapes_.back().degrees = {tensor, 1, 1, pipeline, data, 1};
+    shapes_.back().device = "h100";
+    return &shapes_.back();
+  }
+
+  // Running jobs of 8 nodes each on all nodes, the last `free` nodes apart.
+  void Fill(int free) {
+    for (int first = 0; first + 8 <= kNodes - free; first += 8) {
+      JobView job;
+      job.name = absl::StrCat("r", first);
+      job.shape = MakeShape(8, 1, 8);
+      job.phase = JobPhase::kRunning;
+      job.started_at = view.now - 5000 - first;
+      job.checkpoint_at = view.now - first % 700;
+      job.seconds_left = 1000 + first % 5000;
+      job.held.emplace();
+      job.held->kind = "h100";
+      job.held->order.assign(planner::kAllDimensions.begin(), planner::kAllDimensions.end());
+      for (int n = first; n < first + 8; ++n) {
+        view.occupancy.free[n] = 0;
+        for (int d = 0; d < kDevices; ++d) job.held->ranks.push_back({n, d});
+      }
+      view.jobs.push_back(job);
+    }
+    // What is left over beside whole jobs is taken too.
+    for (int n = (kNodes - free) / 8 * 8; n < kNodes - free; ++n) view.occupancy.free[n] = 0;
+  }
+
+  void Queue(int64_t priority, bool mixed) {
+    for (int j = 0; j < kQueued; ++j) {
+      JobView job;
+      job.name = absl::StrCat("q", j);
+      job.shape = MakeShape(8, mixed ? 1 << j % 3 : 1, mixed ? 8 + j % 64 : 8);
+      job.order = j;
+      job.priority = priority;
+      job.project = absl::StrCat("p", j % 10);
+      if (j % 2 == 0) job.seconds_left = 100 + j;
+      view.jobs.push_back(job);
+    }
+  }
+
+  View view;
+
+ private:
+  topology::Cluster cluster_;
+  std::deque<Shape> shapes_;
+};
+
+// Milliseconds of the middle one of some decisions.
+double Measure(const char* what, const View& view, Decisions* last) {
+  std::vector<double> times;
+  for (int i = 0; i < 5; ++i) {
+    const auto begin = std::chrono::steady_clock::now();
+    *last = Decide(view);
+    const auto end = std::chrono::steady_clock::now();
+    times.push_back(std::chrono::duration<double, std::milli>(end - begin).count());
+  }
+  std::sort(times.begin(), times.end());
+  std::printf("%-48s %8.2f ms, %zu starts, %zu preemptions, %zu wait\n", what, times[2],
+              last->starts.size(), last->preemptions.size(), last->waiting.size());
+  return times[2];
+}
+
+TEST(LargeCluster, NothingFree) {
+  LargeScene scene;
+  scene.Fill(0);
+  scene.Queue(0, true);
+  Decisions decisions;
+  EXPECT_LT(Measure("nothing free", scene.view, &decisions), 500);
+  EXPECT_TRUE(decisions.starts.empty());
+  EXPECT_EQ(Broken(scene.view, decisions), "");
+}
+
+TEST(LargeCluster, SomeFreeButTheHeadDoesNotFit) {
+  LargeScene scene;
+  scene.Fill(40);
+  scene.Queue(0, true);
+  for (JobView& job : scene.view.jobs) {
+    if (job.name == "q0") job.shape = scene.MakeShape(8, 16, 64);
+  }
+  Decisions decisions;
+  EXPECT_LT(Measure("40 nodes free, head of 8,192 waits, backfill", scene.view, &decisions), 5000);
+  EXPECT_FALSE(decisions.starts.empty());
+  EXPECT_EQ(Broken(scene.view, decisions), "");
+}
+
+TEST(LargeCluster, ManyPreempt) {
+  LargeScene scene;
+  scene.Fill(0);
+  scene.Queue(5, true);
+  Decisions decisions;
+  EXPECT_LT(Measure("10,000 of higher priority preempt", scene.view, &decisions), 20'000);
+  EXPECT_FALSE(decisions.preemptions.empty());
+  EXPECT_EQ(Broken(scene.view, decisions), "");
+}
+
+TEST(LargeCluster, EmptyAndManyStart) {
+  LargeScene scene;
+  scene.Queue(0, false);
+  Decisions decisions;
+  EXPECT_LT(Measure("empty, 1,562 start", scene.view, &decisions), 60'000);
+  EXPECT_EQ(decisions.starts.size(), 1562u);
+  EXPECT_EQ(Broken(scene.view, decisions), "");
+}
+
+TEST(LargeCluster, OneNodeFails) {
+  LargeScene scene;
+  scene.Fill(8);
+  scene.Queue(0, true);
+  for (JobView& job : scene.view.jobs) {
+    if (job.name != "r80") continue;
+    job.phase = JobPhase::kRecovering;
+    job.failed_at = scene.view.now;
+    for (int d = 0; d < kDevices; ++d) job.held->ranks[d].node = -1;
+  }
+  Decisions decisions;
+  EXPECT_LT(Measure("one job recovers", scene.view, &decisions), 2000);
+  EXPECT_NE(StartOf(decisions, "r80"), nullptr);
+  EXPECT_EQ(Broken(scene.view, decisions), "");
+}
+
+}  // namespace
+}  // namespace strata::scheduler
