@@ -12,31 +12,57 @@ int64_t EffectivePriority(const Policy& policy, const JobView& job) {
   return job.priority + (queue == policy.queues.end() ? 0 : queue->second.priority);
 }
 
+namespace {
+
+using Rank = std::tuple<bool, int64_t, int64_t, absl::string_view>;
+
+Rank RankOf(const Candidate& c) {
+  return {c.job->phase == JobPhase::kQueued, -c.priority, c.job->order, c.job->name};
+}
+
+// How many preempted ones may stand one behind the other.
+constexpr int kMostBehind = 8;
+
+}  // namespace
+
 std::vector<Candidate> InOrder(const View& view) {
-  std::vector<Candidate> order;
+  std::vector<Candidate> waiting;
+  std::map<absl::string_view, Candidate> by_name;  // filled when somebody made room for another
+  bool any_preempted = false;
   for (const JobView& job : view.jobs) {
-    if (job.phase == JobPhase::kQueued || job.phase == JobPhase::kRecovering) {
-      order.push_back({&job, EffectivePriority(view.policy, job)});
-    }
+    if (job.phase != JobPhase::kQueued && job.phase != JobPhase::kRecovering) continue;
+    waiting.push_back({&job, EffectivePriority(view.policy, job)});
+    any_preempted = any_preempted || !job.preempted_by.empty();
   }
-  const auto key = [](const Candidate& c) {
-    return std::tuple(c.job->phase == JobPhase::kQueued, -c.priority, c.job->order,
-                      absl::string_view(c.job->name));
+  if (any_preempted) {
+    for (const Candidate& c : waiting) by_name.emplace(c.job->name, c);
+  }
+  struct Place {
+    Rank rank;  // its own, or of the job behind which it stands
+    int behind = 0;
+    Rank own;
+    Candidate candidate;
   };
-  std::sort(order.begin(), order.end(),
-            [&](const Candidate& a, const Candidate& b) { return key(a) < key(b); });
-  for (size_t i = order.size(); i-- > 0;) {
-    if (order[i].job->preempted_by.empty()) continue;
-    const auto by = std::find_if(order.begin() + static_cast<int64_t>(i), order.end(),
-                                 [&](const Candidate& candidate) {
-                                   return candidate.job->name == order[i].job->preempted_by;
-                                 });
-    // A recovering one that was preempted before still comes before what is queued.
-    if (by == order.end() || by->job->phase != order[i].job->phase) continue;
-    std::rotate(order.begin() + static_cast<int64_t>(i),
-                order.begin() + static_cast<int64_t>(i) + 1, by + 1);
+  std::vector<Place> places;
+  places.reserve(waiting.size());
+  for (const Candidate& c : waiting) {
+    Place place{RankOf(c), 0, RankOf(c), c};
+    for (const JobView* at = c.job; !at->preempted_by.empty() && place.behind < kMostBehind;) {
+      const auto by = by_name.find(at->preempted_by);
+      if (by == by_name.end() || by->second.job->phase != c.job->phase) break;
+      const Rank rank = RankOf(by->second);
+      if (rank <= place.rank) break;  // it comes first anyway
+      place.rank = rank;
+      ++place.behind;
+      at = by->second.job;
+    }
+    places.push_back(place);
   }
-  return order;
+  std::sort(places.begin(), places.end(), [](const Place& a, const Place& b) {
+    return std::tie(a.rank, a.behind, a.own) < std::tie(b.rank, b.behind, b.own);
+  });
+  for (size_t i = 0; i < places.size(); ++i) waiting[i] = places[i].candidate;
+  return waiting;
 }
 
 Usage::Usage(const View& view) : policy_(view.policy) {

@@ -91,17 +91,25 @@ std::optional<Pass::Found> Pass::PlaceOn(Board& board, const Attempt& attempt, c
   return Found{*std::move(placement), ""};
 }
 
-bool Pass::EnoughByCount(const Attempt& attempt) {
-  const int64_t priority = attempt.candidate.priority;
-  if (!supply_.has_value() || supply_->below != priority) {
-    const int64_t gap = std::max<int64_t>(0, board_.view().policy.preemption_gap);
-    supply_ = {priority, board_.CountByKind(Union(board_.free(), board_.soon()))};
-    for (const Victim& victim :
-         VictimsOf(board_, [&](int64_t other) { return priority - other > gap; })) {
-      for (const Device& d : victim.holder->devices) ++supply_->by_kind[board_.KindOfNode(d.node)];
-    }
+const Pass::Supply& Pass::SupplyNow() {
+  if (!supply_.has_value()) {
+    supply_ = {board_.CountByKind(Union(board_.free(), board_.soon())), Stoppable(board_)};
   }
-  return Board::MostOf(supply_->by_kind, attempt.kinds) >= attempt.shape.ranks();
+  return *supply_;
+}
+
+int64_t Pass::SafeFrom(const Attempt& attempt) const {
+  return attempt.candidate.priority - std::max<int64_t>(0, board_.view().policy.preemption_gap);
+}
+
+bool Pass::EnoughByCount(const Attempt& attempt) {
+  const Supply& supply = SupplyNow();
+  if (Board::MostOf(supply.soon, attempt.kinds) >= attempt.shape.ranks()) return true;
+  const std::vector<int64_t>* stoppable = supply.stoppable.Below(SafeFrom(attempt));
+  if (stoppable == nullptr) return false;
+  std::vector<int64_t> all = supply.soon;
+  for (size_t k = 0; k < all.size(); ++k) all[k] += (*stoppable)[k];
+  return Board::MostOf(all, attempt.kinds) >= attempt.shape.ranks();
 }
 
 void Pass::Consider(const Candidate& candidate) {
@@ -237,11 +245,11 @@ bool Pass::StaysBehindHead(Board& then, const Attempt& attempt, const Eviction& 
 
 bool Pass::Preempt(const Attempt& attempt) {
   const View& view = board_.view();
-  const int64_t gap = std::max<int64_t>(0, view.policy.preemption_gap);
+  if (!board_.MaySearch() || SupplyNow().stoppable.Below(SafeFrom(attempt)) == nullptr)
+    return false;
   const int64_t priority = attempt.candidate.priority;
   const std::vector<Victim> victims =
-      VictimsOf(board_, [&](int64_t other) { return priority - other > gap; });
-  if (victims.empty() || !board_.MaySearch()) return false;
+      VictimsOf(board_, [&](int64_t other) { return other < SafeFrom(attempt); });
   const Occupancy* reserved = Reserved(attempt, kStopSeconds);
   Wanted wanted{.room = RoomFor(board_, attempt, true, reserved),
                 .forbidden = reserved == nullptr ? Occupancy{} : *reserved,

@@ -44,10 +44,19 @@ class Pass {
   // it would outlast the reservation when it starts now, or soon.
   using Key = std::tuple<planner::Degrees, KindSet, bool, bool>;
 
+  // Counted when needed, and again after the board has changed.
+  struct Supply {
+    std::vector<int64_t> soon;  // devices by kind that are free or come free soon
+    Stoppable stoppable;
+  };
+
   void Consider(const Candidate& candidate);
   Attempt AttemptOf(const Candidate& candidate) const;
   KindSet AllowedKinds(const JobView& job, const Shape& shape, std::string* excess) const;
   Key KeyOf(const Attempt& attempt) const;
+  const Supply& SupplyNow();
+  // Least priority that running jobs must have not to be stopped for the attempt's job.
+  int64_t SafeFrom(const Attempt& attempt) const;
   bool EnoughByCount(const Attempt& attempt);
 
   // Each of these tells whether the job's case is settled by it.
@@ -89,11 +98,6 @@ class Pass {
   std::set<Key> misses_;  // of queued jobs behind, since the board last gained devices
   // What no end of another job helps, by degrees and kinds.
   std::map<std::pair<planner::Degrees, KindSet>, Waiting> never_;
-  // Devices by kind that are free or soon free, and with victims of a priority; made when needed.
-  struct Supply {
-    int64_t below = 0;  // the priority it was counted for
-    std::vector<int64_t> by_kind;
-  };
   std::optional<Supply> supply_;
 };
 

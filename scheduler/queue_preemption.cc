@@ -236,6 +236,23 @@ class Search {
 
 }  // namespace
 
+Stoppable::Stoppable(const Board& board) {
+  std::vector<Victim> victims = VictimsOf(board, [](int64_t) { return true; });
+  std::stable_sort(victims.begin(), victims.end(),
+                   [](const Victim& a, const Victim& b) { return a.priority < b.priority; });
+  std::vector<int64_t> count(board.kinds().size(), 0);
+  for (const Victim& victim : victims) {
+    for (const Device& d : victim.holder->devices) ++count[board.KindOfNode(d.node)];
+    priorities_.push_back(victim.priority);
+    by_kind_.push_back(count);
+  }
+}
+
+const std::vector<int64_t>* Stoppable::Below(int64_t priority) const {
+  const auto end = std::lower_bound(priorities_.begin(), priorities_.end(), priority);
+  return end == priorities_.begin() ? nullptr : &by_kind_[end - priorities_.begin() - 1];
+}
+
 std::vector<Victim> VictimsOf(const Board& board, const std::function<bool(int64_t)>& may_stop) {
   const View& view = board.view();
   std::vector<Victim> victims;

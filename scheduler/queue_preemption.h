@@ -21,6 +21,19 @@ struct Victim {
 // min_run_seconds; cheapest work per device first, then younger, then by name.
 std::vector<Victim> VictimsOf(const Board& board, const std::function<bool(int64_t)>& may_stop);
 
+// Devices, by kind, of running jobs that may be stopped for a job of a priority: what a search can
+// hope for, told without one.
+class Stoppable {
+ public:
+  explicit Stoppable(const Board& board);
+  // Of jobs of a lower effective priority than this; by index into the board's kinds. Null: none.
+  const std::vector<int64_t>* Below(int64_t priority) const;
+
+ private:
+  std::vector<int64_t> priorities_;            // ascending
+  std::vector<std::vector<int64_t>> by_kind_;  // of the jobs up to the one of that index
+};
+
 struct Eviction {
   std::vector<const JobView*> victims;  // by name
   double device_seconds = 0;            // of work lost

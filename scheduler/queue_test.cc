@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "scheduler/queue_order.h"
 #include "scheduler/queue_test_support.h"
 
 namespace strata::scheduler {
@@ -48,6 +49,26 @@ TEST(Order, QueuesPriorityIsAdded) {
   const Decisions decisions = scene.Decide();
   EXPECT_THAT(Started(decisions), ElementsAre("b"));
   EXPECT_THAT(decisions.waiting.at("a").starts_when, HasSubstr("b"));
+}
+
+TEST(Order, WhoMadeRoomForAnotherComesAfterIt) {
+  Scene scene(1, 1, 1);
+  scene.Queue("a", 1).preempted_by = "c";
+  scene.Queue("b", 1);
+  scene.Queue("c", 1);
+  scene.Queue("d", 1).preempted_by = "gone";
+  std::vector<std::string> names;
+  for (const Candidate& candidate : InOrder(scene.Now())) names.push_back(candidate.job->name);
+  EXPECT_THAT(names, ElementsAre("b", "c", "a", "d"));
+}
+
+TEST(Order, PreemptedInACircleStillHasAnOrder) {
+  Scene scene(1, 1, 1);
+  scene.Queue("a", 1).preempted_by = "b";
+  scene.Queue("b", 1).preempted_by = "a";
+  std::vector<std::string> names;
+  for (const Candidate& candidate : InOrder(scene.Now())) names.push_back(candidate.job->name);
+  EXPECT_THAT(names, ElementsAre("b", "a"));
 }
 
 TEST(Order, OfTheViewDoesNotMatter) {
