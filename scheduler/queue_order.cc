@@ -65,6 +65,20 @@ std::vector<Candidate> InOrder(const View& view) {
   return waiting;
 }
 
+std::vector<Candidate> Merge(const std::vector<Candidate>& recovering,
+                             const std::vector<Candidate>& queued) {
+  std::vector<Candidate> merged;
+  auto next = recovering.begin();
+  for (const Candidate& candidate : queued) {
+    while (next != recovering.end() && next->priority >= candidate.priority) {
+      merged.push_back(*next++);
+    }
+    merged.push_back(candidate);
+  }
+  merged.insert(merged.end(), next, recovering.end());
+  return merged;
+}
+
 Usage::Usage(const View& view) : policy_(view.policy) {
   for (const JobView& job : view.jobs) {
     if (job.phase != JobPhase::kQueued && job.held.has_value()) {

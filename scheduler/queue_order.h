@@ -23,6 +23,10 @@ struct Candidate {
 // first, then order of submission, then name; a preempted one comes after the job that it made room
 // for. The order of the view's jobs does not matter.
 std::vector<Candidate> InOrder(const View& view);
+// The order in which those wait that could not start at once on what is free: by effective
+// priority, at equal ones recovering jobs first; else as they were.
+std::vector<Candidate> Merge(const std::vector<Candidate>& recovering,
+                             const std::vector<Candidate>& queued);
 
 // Devices that jobs hold or keep, by project and kind and by queue: what quotas count.
 class Usage {

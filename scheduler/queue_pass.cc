@@ -29,34 +29,61 @@ int64_t CountOf(const Occupancy& set) {
 }  // namespace
 
 Decisions Pass::Run() {
-  for (const Candidate& candidate : InOrder(board_.view())) Consider(candidate);
+  std::vector<Candidate> recovering;
+  std::vector<Candidate> queued;
+  for (const Candidate& candidate : InOrder(board_.view())) {
+    if (candidate.job->phase == JobPhase::kQueued) {
+      queued.push_back(candidate);
+    } else if (!RecoverAtOnce(candidate)) {
+      recovering.push_back(candidate);
+    }
+  }
+  for (const Candidate& candidate : Merge(recovering, queued)) Consider(candidate);
   if (board_.view().policy.defragment && reservation_.has_value()) Defragment();
   return std::move(decisions_);
 }
 
-KindSet Pass::AllowedKinds(const JobView& job, const Shape& shape, std::string* excess) const {
-  KindSet kinds = board_.Matching(shape);
-  for (size_t k = 0; k < kinds.size(); ++k) {
-    if (!kinds[k]) continue;
-    std::string why = usage_.Excess(job, board_.kinds()[k], shape.ranks());
+void Pass::FindKinds(Attempt& attempt) const {
+  attempt.kinds = board_.Matching(attempt.shape);
+  attempt.excess.clear();
+  for (size_t k = 0; k < attempt.kinds.size(); ++k) {
+    if (!attempt.kinds[k]) continue;
+    std::string why = usage_.Excess(attempt.job(), board_.kinds()[k], attempt.shape.ranks());
     if (why.empty()) continue;
-    kinds[k] = 0;
-    if (excess->empty()) *excess = std::move(why);
+    attempt.kinds[k] = 0;
+    if (attempt.excess.empty()) attempt.excess = std::move(why);
   }
-  return kinds;
 }
 
 Pass::Attempt Pass::AttemptOf(const Candidate& candidate) const {
   const JobView& job = *candidate.job;
   STRATA_CHECK(job.shape != nullptr);
-  Attempt attempt{candidate, *job.shape, {}, {}, SecondsLeft(board_.view(), job)};
+  Attempt attempt{.candidate = candidate,
+                  .shape = *job.shape,
+                  .kinds = {},
+                  .excess = "",
+                  .kept = {},
+                  .seconds = SecondsLeft(board_.view(), job)};
   if (attempt.recovering()) {
     attempt.kept.free.resize(board_.cluster().nodes().size(), 0);
     if (const Holder* holder = board_.HolderOf(job)) {
       Put(board_.cluster(), holder->devices, attempt.kept);
     }
   }
+  FindKinds(attempt);
   return attempt;
+}
+
+Pass::Attempt Pass::AsItRan(const Attempt& attempt) const {
+  Attempt fewer = attempt;
+  if (!attempt.recovering() || !attempt.job().held.has_value()) return fewer;
+  const int64_t asked = DataOf(attempt.shape);
+  const int64_t had = DataOf(attempt.shape, attempt.job().held->ranks.size());
+  if (had < 1 || had >= asked) return fewer;
+  fewer.seconds *= static_cast<double>(asked) / static_cast<double>(had);
+  fewer.shape = WithData(attempt.shape, had);
+  FindKinds(fewer);
+  return fewer;
 }
 
 bool Pass::Outlasts(const Attempt& attempt, double delay) const {
@@ -112,22 +139,16 @@ bool Pass::EnoughByCount(const Attempt& attempt) {
   return Board::MostOf(all, attempt.kinds) >= attempt.shape.ranks();
 }
 
+bool Pass::RecoverAtOnce(const Candidate& candidate) {
+  const Attempt attempt = AttemptOf(candidate);
+  if (StartNow(attempt)) return true;
+  const Attempt fewer = AsItRan(attempt);
+  return fewer.shape.ranks() < attempt.shape.ranks() && StartNow(fewer);
+}
+
 void Pass::Consider(const Candidate& candidate) {
-  Attempt attempt = AttemptOf(candidate);
-  std::string excess;
-  attempt.kinds = AllowedKinds(attempt.job(), attempt.shape, &excess);
-  if (attempt.recovering() && attempt.job().held.has_value()) {
-    // One that ran with fewer data ranks grows again where there is room for it at once.
-    const int64_t had = DataOf(attempt.shape, attempt.job().held->ranks.size());
-    if (had > 0 && had < DataOf(attempt.shape)) {
-      if (StartNow(attempt)) return;
-      excess.clear();
-      attempt.seconds *= static_cast<double>(DataOf(attempt.shape)) / static_cast<double>(had);
-      attempt.shape = WithData(attempt.shape, had);
-      attempt.kinds = AllowedKinds(attempt.job(), attempt.shape, &excess);
-    }
-  }
-  if (WaitForQuota(candidate, attempt, excess)) return;
+  const Attempt attempt = AsItRan(AttemptOf(candidate));
+  if (WaitForQuota(attempt)) return;
   if (!attempt.recovering()) {
     if (const auto never = never_.find({attempt.shape.degrees, attempt.kinds});
         never != never_.end()) {
@@ -140,10 +161,11 @@ void Pass::Consider(const Candidate& candidate) {
       }
       ++tried_behind_;
     }
+    if (StartNow(attempt)) return;
   }
-  if (StartNow(attempt) || WaitForStopping(attempt) || Preempt(attempt) || Shrink(attempt)) return;
+  if (WaitForStopping(attempt) || Preempt(attempt) || Shrink(attempt)) return;
   if (reservation_.has_value()) {
-    misses_.insert(KeyOf(attempt));
+    if (!attempt.recovering()) misses_.insert(KeyOf(attempt));
     return Wait(attempt.job(), behind_);
   }
   if (ReserveFor(attempt)) return;
@@ -152,13 +174,11 @@ void Pass::Consider(const Candidate& candidate) {
   Wait(attempt.job(), std::move(waiting));
 }
 
-bool Pass::WaitForQuota(const Candidate& candidate, const Attempt& attempt,
-                        const std::string& excess) {
-  if (excess.empty() ||
-      std::find(attempt.kinds.begin(), attempt.kinds.end(), 1) != attempt.kinds.end()) {
-    return false;
-  }
-  Wait(*candidate.job, {excess, "when other jobs that count there end, or when it is raised"});
+bool Pass::WaitForQuota(const Attempt& attempt) {
+  const bool some = std::find(attempt.kinds.begin(), attempt.kinds.end(), 1) != attempt.kinds.end();
+  if (attempt.excess.empty() || some) return false;
+  Wait(attempt.job(),
+       {attempt.excess, "when other jobs that count there end, or when it is raised"});
   return true;
 }
 
@@ -276,8 +296,8 @@ bool Pass::Preempt(const Attempt& attempt) {
   ClaimAt(attempt, eviction->placement, WaitsForVictims(eviction->victims));
   misses_.clear();
   if (reservation_.has_value()) {
-    reservation_ = ReservationFor(board_, *head_);
-    if (!reservation_.has_value()) head_.reset();
+    const Attempt head = *head_;
+    STRATA_CHECK(ReserveFor(head));  // see StaysBehindHead
   }
   return true;
 }
@@ -292,8 +312,7 @@ bool Pass::Shrink(const Attempt& attempt) {
   for (int64_t data : attempt.job().shape->fewer_data) {
     if (data < 1 || data >= DataOf(attempt.shape)) continue;
     fewer.shape = WithData(*attempt.job().shape, data);
-    std::string excess;
-    fewer.kinds = AllowedKinds(fewer.job(), fewer.shape, &excess);
+    FindKinds(fewer);
     const Occupancy room = RoomFor(board_, fewer, false, Reserved(attempt, 0));
     if (auto found = PlaceOn(board_, fewer, fewer.shape, room)) {
       StartAt(attempt, fewer.shape, *std::move(found));

@@ -28,9 +28,10 @@ class Pass {
   // A job being considered, with what it asks for in this try.
   struct Attempt {
     Candidate candidate;
-    Shape shape;  // the job's, or with the fewer data ranks that it had last
-    KindSet kinds;
-    Occupancy kept;  // recovering: what is kept for it and usable; else empty
+    Shape shape;         // the job's, or with the fewer data ranks that it had last
+    KindSet kinds;       // that quotas allow
+    std::string excess;  // which quota allows fewer kinds than asked for
+    Occupancy kept;      // recovering: what is kept for it and usable; else empty
     double seconds = 0;
 
     const JobView& job() const { return *candidate.job; }
@@ -50,9 +51,14 @@ class Pass {
     Stoppable stoppable;
   };
 
+  // Recovering jobs have the first choice of what is free; these are then tried here.
+  bool RecoverAtOnce(const Candidate& candidate);
+  // Everything else, for one job.
   void Consider(const Candidate& candidate);
   Attempt AttemptOf(const Candidate& candidate) const;
-  KindSet AllowedKinds(const JobView& job, const Shape& shape, std::string* excess) const;
+  // As above, for the data degree that a recovering job ran with last where that is smaller.
+  Attempt AsItRan(const Attempt& attempt) const;
+  void FindKinds(Attempt& attempt) const;
   Key KeyOf(const Attempt& attempt) const;
   const Supply& SupplyNow();
   // Least priority that running jobs must have not to be stopped for the attempt's job.
@@ -60,7 +66,7 @@ class Pass {
   bool EnoughByCount(const Attempt& attempt);
 
   // Each of these tells whether the job's case is settled by it.
-  bool WaitForQuota(const Candidate& candidate, const Attempt& attempt, const std::string& excess);
+  bool WaitForQuota(const Attempt& attempt);
   bool StartNow(const Attempt& attempt);
   bool WaitForStopping(const Attempt& attempt);
   bool Preempt(const Attempt& attempt);

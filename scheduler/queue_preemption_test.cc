@@ -267,6 +267,19 @@ TEST(Recover, MayPreempt) {
   EXPECT_SOUND(scene, decisions);
 }
 
+TEST(Recover, OneThatMustWaitKeepsNoMoreUrgentJobFromPreempting) {
+  // r lost a node and nobody may be stopped for it; the victim's devices would do for it too.
+  Scene scene(1, 4, 1);
+  scene.SetHealthy(1, false);
+  scene.Run("low", {{2, 0}, {3, 0}}).priority = 1;
+  scene.Recover("r", {{0, 0}, {1, 0}});
+  scene.Queue("high", 2).priority = 5;
+  const Decisions decisions = scene.Decide();
+  EXPECT_TRUE(Preempts(decisions, "low", "high"));
+  EXPECT_TRUE(decisions.waiting.contains("r"));
+  EXPECT_SOUND(scene, decisions);
+}
+
 TEST(Recover, KeptDevicesAreNotGivenToOthers) {
   Scene scene(1, 3, 1);
   scene.SetHealthy(1, false);

@@ -88,6 +88,7 @@ class RandomScene {
     job.priority = static_cast<int64_t>(Below(4));
     if (Chance(40)) job.project = "p";
     if (Chance(40)) job.queue = "q";
+    if (Chance(10)) job.preempted_by = absl::StrCat("j", Below(10));
     if (Chance(70)) job.seconds_left = static_cast<double>(Below(500));
     if (Chance(60)) Hold(job);
     view.jobs.push_back(job);
@@ -134,33 +135,55 @@ std::string TextOf(const Decisions& decisions) {
   return text;
 }
 
-// The first job in order that waits for devices although stopping lower ones that may be stopped
-// would give it a place; empty: there is none. Only the first is surely nobody's second.
+void Remove(const std::vector<Device>& devices, Occupancy& room) {
+  for (const Device& d : devices) {
+    if (d.node >= 0) room.free[d.node] &= ~(uint64_t{1} << d.device);
+  }
+}
+
+void Add(const View& view, const std::vector<Device>& devices, Occupancy& room) {
+  for (const Device& d : devices) {
+    if (d.node >= 0 && view.cluster->nodes()[d.node].healthy) {
+      room.free[d.node] |= uint64_t{1} << d.device;
+    }
+  }
+}
+
+// The most urgent job that waits for devices although stopping lower ones that may be stopped would
+// give it a place; empty: there is none. Only the most urgent one is surely nobody's second.
 std::string WaitsForLower(const View& view, const Decisions& decisions) {
   Occupancy room = view.occupancy;
+  std::vector<Candidate> recovering, queued;
   for (const Candidate& candidate : InOrder(view)) {
+    const Start* start = StartOf(decisions, candidate.job->name);
+    if (candidate.job->phase == JobPhase::kQueued) {
+      queued.push_back(candidate);
+    } else if (start == nullptr) {
+      recovering.push_back(candidate);
+    } else {
+      // One that shrinks may do so after the others' turn: what it leaves is theirs the next time.
+      const planner::Degrees& asked = candidate.job->shape->degrees;
+      if (start->data == asked[4] * asked[5]) Add(view, candidate.job->held->ranks, room);
+      Remove(start->placement.ranks, room);
+    }
+  }
+  for (const Candidate& candidate : Merge(recovering, queued)) {
     const JobView& job = *candidate.job;
     if (const Start* start = StartOf(decisions, job.name)) {
-      for (const Device& d : start->placement.ranks) {
-        room.free[d.node] &= ~(uint64_t{1} << d.device);
-      }
+      Remove(start->placement.ranks, room);
       continue;
     }
     const Waiting& waiting = decisions.waiting.at(job.name);
     if (waiting.infeasible || waiting.reason.starts_with("over quota")) continue;
-    if (job.phase == JobPhase::kRecovering || job.shape->device == "gpu") return "";
+    if (job.shape->device == "gpu") return "";
     for (const JobView& other : view.jobs) {
       if (!other.held.has_value()) continue;
       const bool lower =
           candidate.priority - EffectivePriority(view.policy, other) > view.policy.preemption_gap;
       const bool ran = view.now - other.started_at >= view.policy.min_run_seconds;
-      if (other.phase == JobPhase::kStopping ||
+      if (&other == &job || other.phase == JobPhase::kStopping ||
           (other.phase == JobPhase::kRunning && lower && ran)) {
-        for (const Device& d : other.held->ranks) {
-          if (view.cluster->nodes()[d.node].healthy) {
-            room.free[d.node] |= uint64_t{1} << d.device;
-          }
-        }
+        Add(view, other.held->ranks, room);
       }
     }
     const bool gets = std::any_of(decisions.preemptions.begin(), decisions.preemptions.end(),
@@ -168,6 +191,19 @@ std::string WaitsForLower(const View& view, const Decisions& decisions) {
                       waiting.reason.starts_with("has its place") ||
                       waiting.reason.starts_with("devices that another job gives up");
     return !gets && Place(*view.cluster, room, *job.shape).has_value() ? job.name : "";
+  }
+  return "";
+}
+
+// A recovering job of which nothing is lost starts, whatever else waits.
+std::string StaysDown(const View& view, const Decisions& decisions) {
+  for (const JobView& job : view.jobs) {
+    if (job.phase != JobPhase::kRecovering || StartOf(decisions, job.name) != nullptr) continue;
+    if (std::all_of(job.held->ranks.begin(), job.held->ranks.end(), [&](const Device& d) {
+          return d.node >= 0 && view.cluster->nodes()[d.node].healthy;
+        })) {
+      return job.name;
+    }
   }
   return "";
 }
@@ -187,6 +223,7 @@ TEST(AnyView, IsDecidedSoundly) {
     const std::string text = TextOf(decisions);
     ASSERT_EQ(Broken(scene.view, decisions), "") << "seed " << seed << "\n" << text;
     ASSERT_EQ(WaitsForLower(scene.view, decisions), "") << "seed " << seed << "\n" << text;
+    ASSERT_EQ(StaysDown(scene.view, decisions), "") << "seed " << seed << "\n" << text;
     ASSERT_EQ(TextOf(Decide(scene.view)), text) << "seed " << seed;
     scene.Shuffle();
     ASSERT_EQ(TextOf(Decide(scene.view)), text) << "seed " << seed << ", shuffled";
