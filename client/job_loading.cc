@@ -163,15 +163,32 @@ std::string Absolute(const std::string& path, const std::string& folder) {
   return text;
 }
 
-absl::StatusOr<LoadedJob> LoadJob(const std::string& path, const spec::ReadOptions& options,
-                                  int64_t memory_bytes) {
+namespace {
+
+// Problems of the file itself go to `problems`; an error is that there is no such file.
+absl::StatusOr<LoadedJob> Read(const std::string& path, const spec::ReadOptions& options,
+                               spec::Problems& problems) {
   RETURN_IF_ERROR(CheckPathText("the job file", Absolute(path)));
-  const absl::StatusOr<std::string> text = ReadJobText(path);
-  if (!text.ok()) return text.status();
+  ASSIGN_OR_RETURN(const std::string text, ReadJobText(path));
   spec::ReadOptions named = options;
   named.default_name = spec::NameFromFile(path);
+  return LoadedJob{spec::ReadJob(text, named, problems), path};
+}
+
+}  // namespace
+
+absl::StatusOr<LoadedJob> ReadJobAlone(const std::string& path, const spec::ReadOptions& options) {
   spec::Problems problems(path);
-  LoadedJob loaded{spec::ReadJob(*text, named, problems), path};
+  ASSIGN_OR_RETURN(LoadedJob loaded, Read(path, options, problems));
+  RETURN_IF_ERROR(problems.ToStatus());
+  ResolvePaths(fs::path(Absolute(path)).parent_path().string(), loaded.file.job);
+  return loaded;
+}
+
+absl::StatusOr<LoadedJob> LoadJob(const std::string& path, const spec::ReadOptions& options,
+                                  int64_t memory_bytes) {
+  spec::Problems problems(path);
+  ASSIGN_OR_RETURN(LoadedJob loaded, Read(path, options, problems));
   JobSpec& job = loaded.file.job;
   const bool sizes_known =
       problems.empty() && !job.model().has_from() && !job.parallel().automatic();

@@ -24,6 +24,10 @@ struct LoadedJob {
 absl::StatusOr<LoadedJob> LoadJob(const std::string& path, const spec::ReadOptions& options,
                                   int64_t memory_bytes);
 
+// Only the file itself, its paths resolved: nothing that it names need be there, and what Strata
+// cannot train yet is no problem. InvalidArgument as above.
+absl::StatusOr<LoadedJob> ReadJobAlone(const std::string& path, const spec::ReadOptions& options);
+
 // Sets checkpoint.directory (default: `checkpoints` in `job_directory`), creates both folders,
 // checks that they can be written to, and refuses checkpoints that are already there unless
 // `resume`. Same errors.

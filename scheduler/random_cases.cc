@@ -24,7 +24,7 @@ topology::Cluster Made(Description description) {
 Shape RandomTraffic(Draw& draw, Shape shape) {
   for (size_t i = 0; i < shape.traffic.size(); ++i) {
     EdgeTraffic& edge = shape.traffic[i];
-    edge.next_bytes = draw.Between(1, 40);
+    edge.next_bytes = 2 * draw.Between(1, 20);  // half of it is whole too
     edge.messages = draw.Below(3);
     edge.exposed = 0.25 * draw.Below(5);
     if (draw.Chance(30)) edge.previous_bytes = edge.next_bytes;

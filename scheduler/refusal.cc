@@ -299,12 +299,14 @@ class Explainer {
     return divisors;
   }
 
-  // Data degrees to try, descending: those the job may have anyway, then divisors of its own.
+  // Data degrees to try: those the job may have anyway, descending, then other divisors of its own.
   std::vector<Degrees> FewerData(const Degrees& degrees) const {
     const int64_t group = degrees[Index(Dimension::kData)];
     const int64_t all = group * degrees[Index(Dimension::kReplicate)];
-    const std::vector<int64_t> fewer =
-        shape_.fewer_data.empty() ? DivisorsBelow(all) : shape_.fewer_data;
+    std::vector<int64_t> fewer = shape_.fewer_data;
+    for (const int64_t divisor : DivisorsBelow(all)) {
+      if (std::find(fewer.begin(), fewer.end(), divisor) == fewer.end()) fewer.push_back(divisor);
+    }
     std::vector<Degrees> found;
     for (const int64_t data : fewer) {
       if (data > group && data % group != 0) continue;

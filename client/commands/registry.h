@@ -14,6 +14,7 @@ Command RunCommand();
 Command GenerateCommand();
 Command EvalCommand();
 Command DoctorCommand();
+Command PlaceCommand();
 Command TopologyCommand();
 // What needs a cluster: submit, get, describe, watch, logs, cancel, wait, explain, up, down.
 std::vector<Command> ClusterCommands();

@@ -1,0 +1,129 @@
+// strata place: where a job's ranks would go in a described cluster, without one that runs.
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "client/commands/registry.h"
+#include "client/exit_codes.h"
+#include "client/job_loading.h"
+#include "client/model_sizes.h"
+#include "client/views/placement_view.h"
+#include "common/clock.h"
+#include "common/status_macros.h"
+#include "model/model_spec_proto.h"
+#include "planner/traffic.h"
+#include "scheduler/placement.h"
+#include "topology/import/import_topology.h"
+#include "topology/import/topology_file.h"
+
+namespace strata::client {
+namespace {
+
+absl::StatusOr<topology::Cluster> ReadCluster(const std::string& path) {
+  ASSIGN_OR_RETURN(const std::string text, topology::ReadTopologyText(path));
+  ASSIGN_OR_RETURN(topology::Description description, topology::ImportTopology(path, text));
+  absl::StatusOr<topology::Cluster> cluster = topology::Cluster::Make(std::move(description));
+  if (cluster.ok()) return cluster;
+  return absl::InvalidArgumentError(absl::StrCat(path, ": ", cluster.status().message()));
+}
+
+absl::StatusOr<model::ModelSpec> ModelOf(const v1::JobSpec& job) {
+  if (job.model().has_from()) return ReadModelSizes(job.model().from());
+  v1::ModelSpec sizes = job.model();
+  sizes.clear_rope();  // traffic does not depend on it
+  return model::FromProto(sizes);
+}
+
+// Smaller data degrees with the same numbers: what is left of virtual_shards per rank is a power of
+// two (DESIGN, Determinism). Descending.
+std::vector<int64_t> FewerData(const v1::JobSpec& job) {
+  const int64_t data = std::max<int64_t>(1, job.parallel().data());
+  const int64_t shards =
+      job.parallel().has_virtual_shards() ? job.parallel().virtual_shards() : data;
+  std::vector<int64_t> fewer;
+  for (int64_t degree = shards; degree >= 1; degree /= 2) {
+    if (degree < data) fewer.push_back(degree);
+    if (degree % 2 != 0) break;
+  }
+  return fewer;
+}
+
+absl::StatusOr<scheduler::Shape> ShapeOf(const LoadedJob& loaded) {
+  const v1::JobSpec& job = loaded.file.job;
+  const auto refuse = [&](const char* field, const std::string& what, const char* remedy) {
+    spec::Problems problems(loaded.path);
+    problems.Add({loaded.file.positions.Of(field), field, what, remedy});
+    return problems.ToStatus();
+  };
+  if (job.parallel().automatic()) {
+    return refuse("parallel", "auto: a placement needs degrees", "give them, such as {data: 8}");
+  }
+  scheduler::Shape shape;
+  const auto degrees = planner::DegreesOf(job.parallel());
+  if (!degrees.ok()) {
+    return refuse("parallel.shard_group", std::string(degrees.status().message()), "");
+  }
+  const auto model = ModelOf(job);
+  if (!model.ok()) {
+    return refuse(job.model().has_from() ? "model.from" : "model",
+                  std::string(model.status().message()), "");
+  }
+  shape.degrees = *degrees;
+  shape.traffic = planner::TrafficOf(*model, job, *degrees);
+  shape.device = job.resources().device();
+  shape.spares = job.resources().spares();
+  shape.fewer_data = FewerData(job);
+  return shape;
+}
+
+int Place(const Arguments& arguments, Terminal& terminal) {
+  const absl::StatusOr<topology::Cluster> cluster = ReadCluster(arguments.Text("--topology"));
+  spec::ReadOptions options;
+  options.settings = arguments.All("--set");
+  const absl::StatusOr<LoadedJob> loaded = ReadJobAlone(arguments.Text("--job"), options);
+  if (!cluster.ok()) static_cast<void>(Fail(cluster.status(), terminal));
+  if (!loaded.ok()) static_cast<void>(Fail(loaded.status(), terminal));
+  if (!cluster.ok() || !loaded.ok()) return kExitUsage;
+  const absl::StatusOr<scheduler::Shape> shape = ShapeOf(*loaded);
+  if (!shape.ok()) return Fail(shape.status(), terminal);
+
+  PlacementAnswer answer;
+  const common::MonotonicClock clock;
+  const double begin = clock.Now();
+  const scheduler::Occupancy occupancy = scheduler::Occupancy::Now(*cluster);
+  answer.placement = scheduler::Place(*cluster, occupancy, *shape);
+  answer.seconds = clock.Now() - begin;
+  if (answer.placement) {
+    answer.compared = scheduler::CompareOrders(*cluster, *shape, *answer.placement);
+  } else {
+    answer.refusal = scheduler::WhyNot(*cluster, occupancy, *shape);
+  }
+  const std::string output = arguments.Text("--output", "table");
+  terminal.Out(output == "table" ? PlacementText(*cluster, *shape, answer)
+                                 : ToText(ToJson(*cluster, *shape, answer), output));
+  return !answer.placement && answer.refusal.infeasible ? kExitInfeasible : kExitDone;
+}
+
+}  // namespace
+
+Command PlaceCommand() {
+  constexpr auto kText = Flag::Kind::kText;
+  Command command;
+  command.name = "place";
+  command.usage = "--topology FILE --job JOB.yaml [--set PATH=VALUE]";
+  command.summary = "Where a job's ranks would go, and why, without a running cluster";
+  Flag topology = {"--topology", kText, "FILE", "the cluster, as strata topology --from reads it"};
+  topology.required = true;
+  Flag job = {"--job", kText, "JOB.yaml", "the job; its data and weights need not be there"};
+  job.required = true;
+  Flag set = {"--set", kText, "PATH=VALUE", "change a key of the job file; may be repeated"};
+  set.repeated = true;
+  command.flags = {topology, job, set};
+  command.outputs = {"table", "json", "yaml"};
+  command.run = Place;
+  return command;
+}
+
+}  // namespace strata::client

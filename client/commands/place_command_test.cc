@@ -1,0 +1,166 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "absl/strings/str_cat.h"
+#include "client/commands/registry.h"
+
+namespace strata::client {
+namespace {
+
+using nlohmann::json;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+struct Outcome {
+  int code = 0;
+  std::string out;
+  std::string err;
+};
+
+std::string Contents(std::FILE* file) {
+  std::string text;
+  std::rewind(file);
+  for (int c = std::fgetc(file); c != EOF; c = std::fgetc(file)) text += static_cast<char>(c);
+  std::fclose(file);
+  return text;
+}
+
+std::string FileWith(const std::string& name, const std::string& text) {
+  const std::string path = testing::TempDir() + "place_" + name;
+  std::ofstream(path) << text;
+  return path;
+}
+
+// Two zones of four nodes of eight; node 7 is not healthy.
+std::string Cluster() {
+  std::string text = R"(levels: [zone, domain]
+links:
+  zone: {bytes_per_second: 50e9, latency_seconds: 5e-6}
+  root: {bytes_per_second: 7e9, latency_seconds: 2e-5, oversubscription: 7}
+nodes:
+)";
+  for (int i = 0; i < 8; ++i) {
+    absl::StrAppend(&text, "  - {name: n", i, ", at: {zone: z", i / 4, ", domain: d", i,
+                    "}, device: h100, devices: 8", i == 7 ? ", healthy: false" : "", "}\n");
+  }
+  return FileWith("cluster.yaml", text);
+}
+
+std::string Job(const std::string& parallel, const std::string& more = "") {
+  return FileWith("job.yaml",
+                  absl::StrCat(R"(model: {family: llama, layers: 4, hidden: 64, heads: 8,
+  ffn: 128, vocab: 256, context: 64}
+data: {train: [{path: nowhere.txt}]}
+train: {sequence: 64, global_batch: 32, micro_batch: 1, precision: bf16}
+parallel: )",
+                               parallel, "\nresources: {device: gpu", more, "}\n"));
+}
+
+Outcome Place(const std::string& cluster, const std::string& job, const std::string& output) {
+  std::FILE* out = std::tmpfile();
+  std::FILE* err = std::tmpfile();
+  Terminal terminal(out, err, {});
+  const int code =
+      RunCommandLine({"place", "--topology", cluster, "--job", job, "-o", output}, terminal);
+  return {code, Contents(out), Contents(err)};
+}
+
+TEST(PlaceCommand, TellsRanksTrafficAndOtherOrders) {
+  const Outcome got =
+      Place(Cluster(), Job("{tensor: 8, pipeline: 2, data: 2}", ", spares: 1"), "json");
+  ASSERT_EQ(got.code, 0) << got.err;
+  const json told = json::parse(got.out);
+  EXPECT_EQ(told["decision"], "placed");
+  EXPECT_THAT(told["order"].get<std::vector<std::string>>(),
+              ElementsAre("tensor", "context", "pipeline", "data"));
+  ASSERT_EQ(told["ranks"].size(), 32);
+  std::set<std::pair<std::string, int>> devices;
+  for (const json& rank : told["ranks"]) {
+    devices.emplace(rank["node"].get<std::string>(), rank["device"].get<int>());
+    EXPECT_EQ(rank["device"], rank["tensor"]);
+  }
+  EXPECT_EQ(devices.size(), 32);
+  EXPECT_EQ(told["spares"].size(), 1);
+  std::vector<std::string> levels;
+  for (const auto& [level, bytes] : told["bytes_per_step"].items()) levels.push_back(level);
+  EXPECT_THAT(levels, testing::UnorderedElementsAre("domain", "zone", "root"));
+  EXPECT_EQ(told["bytes_per_step"]["root"], 0);  // four nodes fit into zone 0
+  for (const char* name : {"contiguous", "random", "hostname"}) {
+    EXPECT_TRUE(told["compared"][name].contains("root")) << name;
+    EXPECT_TRUE(told["compared"][name].contains("exposed_seconds")) << name;
+  }
+  EXPECT_EQ(told["traffic"]["pipeline"]["pattern"], "line");
+  EXPECT_GT(told["traffic"]["data"]["bytes_per_edge"], 0);
+}
+
+TEST(PlaceCommand, ForPeopleTellsZonesAndBytes) {
+  const Outcome got = Place(Cluster(), Job("{tensor: 8, pipeline: 2, data: 2}"), "table");
+  ASSERT_EQ(got.code, 0) << got.err;
+  EXPECT_THAT(got.out, HasSubstr("placed: 32 ranks on 4 nodes (h100)"));
+  EXPECT_THAT(got.out, HasSubstr("contiguous"));
+  EXPECT_THAT(got.out, HasSubstr("z0/d0/n0"));
+}
+
+TEST(PlaceCommand, OfShardGroupsTellsBothIndices) {
+  const Outcome got = Place(Cluster(), Job("{data: 4, shard: zero1, shard_group: 2}"), "json");
+  ASSERT_EQ(got.code, 0) << got.err;
+  for (const json& rank : json::parse(got.out)["ranks"]) {
+    EXPECT_EQ(rank["data"], rank["replicate"].get<int>() * 2 + rank["shard"].get<int>());
+  }
+}
+
+TEST(PlaceCommand, ThatMustWaitForAnUnhealthyNodeIsNoFailure) {
+  const Outcome got = Place(Cluster(), Job("{tensor: 8, data: 8}"), "json");
+  EXPECT_EQ(got.code, 0) << got.err;
+  const json told = json::parse(got.out);
+  EXPECT_EQ(told["decision"], "waiting");
+  EXPECT_THAT(told["reason"].get<std::string>(), HasSubstr("7 are free: n7 is not healthy"));
+  EXPECT_EQ(told["starts_when"], "starts when n7 is healthy again");
+}
+
+TEST(PlaceCommand, ThatNeverFitsEndsWithThreeAndTheNearest) {
+  const Outcome got = Place(Cluster(), Job("{tensor: 8, data: 16}"), "json");
+  EXPECT_EQ(got.code, 3);
+  const json told = json::parse(got.out);
+  EXPECT_EQ(told["decision"], "infeasible");
+  EXPECT_EQ(told["nearest"]["parallel"]["data"], 8);
+  EXPECT_EQ(told["nearest"]["ranks"], 64);
+}
+
+TEST(PlaceCommand, OfBadFilesTellsAllProblems) {
+  const Outcome got =
+      Place("/nowhere.yaml", FileWith("bad.yaml", "model: {famly: llama}\n"), "json");
+  EXPECT_EQ(got.code, 2);
+  EXPECT_THAT(got.err, HasSubstr("/nowhere.yaml"));
+  EXPECT_THAT(got.err, HasSubstr("famly"));
+  EXPECT_EQ(got.out, "");
+}
+
+TEST(PlaceCommand, ReadsOnlyTheSizesOfAModel) {
+  const std::string folder = testing::TempDir() + "place_model";
+  std::filesystem::create_directories(folder);
+  std::ofstream(folder + "/config.json")
+      << R"({"model_type": "gpt2", "n_embd": 64, "n_layer": 2, "n_head": 4, "n_positions": 64,
+             "vocab_size": 256})";
+  const std::string job = FileWith("from.yaml", absl::StrCat("model: {from: ", folder, R"(}
+data: {train: [{path: nowhere.txt}]}
+parallel: {data: 2}
+resources: {device: h100}
+)"));
+  EXPECT_EQ(Place(Cluster(), job, "json").code, 0);
+  const Outcome missing = Place(Cluster(), FileWith("gone.yaml", R"(model: {from: /nowhere}
+data: {train: [{path: nowhere.txt}]}
+)"),
+                                "json");
+  EXPECT_EQ(missing.code, 2);
+  EXPECT_THAT(missing.err, HasSubstr("/nowhere/config.json"));
+}
+
+}  // namespace
+}  // namespace strata::client

@@ -1,0 +1,33 @@
+// Placements as people and programs see them.
+#ifndef STRATA_CLIENT_VIEWS_PLACEMENT_VIEW_H_
+#define STRATA_CLIENT_VIEWS_PLACEMENT_VIEW_H_
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "client/views/structured.h"
+#include "scheduler/placement.h"
+#include "topology/cluster.h"
+
+namespace strata::client {
+
+// A job's place, or why it has none.
+struct PlacementAnswer {
+  std::optional<scheduler::Placement> placement;
+  std::vector<scheduler::Comparison> compared;
+  scheduler::Refusal refusal;  // without a placement
+  double seconds = 0;          // that finding it took
+};
+
+// CLI.md, "Placement".
+Json ToJson(const topology::Cluster& cluster, const scheduler::Shape& shape,
+            const PlacementAnswer& answer);
+
+// Where the ranks are, bytes per step by level against other orders, and why this order.
+std::string PlacementText(const topology::Cluster& cluster, const scheduler::Shape& shape,
+                          const PlacementAnswer& answer);
+
+}  // namespace strata::client
+
+#endif  // STRATA_CLIENT_VIEWS_PLACEMENT_VIEW_H_
