@@ -132,7 +132,7 @@ class TopDown {
   // How many divisions may be tried: the fewer the more children all boxes of this level have
   // together. One where all cost the same.
   int BudgetFor(Subtree at, const Box& box, const std::vector<Child>& children) const {
-    constexpr double kRunsPerLevel = 40000;
+    constexpr double kRunsPerLevel = 15000;
     if (at.depth + 1 == cluster_.node_depth() &&
         cluster_.AccountedDepth(cluster_.node_depth()) == at.depth) {
       return 1;

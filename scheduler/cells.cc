@@ -9,33 +9,34 @@ namespace {
 
 using topology::Cluster;
 
-// The lowest device of `mask` on the rail, or -1.
-int LowestOn(uint64_t mask, int rail, const Rails& rails) {
-  for (; mask != 0; mask &= mask - 1) {
-    const int device = std::countr_zero(mask);
-    if (rails.RailOf(device) == rail) return device;
+// Devices by rail.
+std::vector<uint64_t> RailMasks(const Rails& rails) {
+  std::vector<uint64_t> masks(rails.chunk, 0);
+  for (int device = 0; device < topology::kMostDevices; ++device) {
+    if (const int rail = rails.RailOf(device); rail >= 0) masks[rail] |= uint64_t{1} << device;
   }
-  return -1;
+  return masks;
 }
 
 // Takes whole chunks off a node's mask: one device of each rail.
-void TakeChunks(int node, const Rails& rails, uint64_t& mask, std::vector<Device>& chunks) {
+void TakeChunks(int node, const std::vector<uint64_t>& rails, uint64_t& mask,
+                std::vector<Device>& chunks) {
   while (mask != 0) {
     uint64_t taken = 0;
-    for (int rail = 0; rail < rails.chunk; ++rail) {
-      const int device = LowestOn(mask, rail, rails);
-      if (device < 0) return;
+    for (const uint64_t rail : rails) {
+      if ((mask & rail) == 0) return;
+      const int device = std::countr_zero(mask & rail);
       taken |= uint64_t{1} << device;
       chunks.push_back({node, device});
-      if (rail + 1 == rails.chunk) mask &= ~taken;
     }
+    mask &= ~taken;
   }
 }
 
 class Former {
  public:
   Former(const Cluster& cluster, const std::vector<uint64_t>& free, const Rails& rails)
-      : cluster_(cluster), free_(free), rails_(rails) {
+      : cluster_(cluster), free_(free), rails_(rails), masks_(RailMasks(rails)) {
     cells_.rails = rails;
   }
 
@@ -69,7 +70,7 @@ class Former {
  private:
   void TakeWhole(int node, uint64_t& mask) {
     const size_t before = cells_.devices.size();
-    TakeChunks(node, rails_, mask, cells_.devices);
+    TakeChunks(node, masks_, mask, cells_.devices);
     const size_t whole = (cells_.devices.size() - before) / rails_.tensor * rails_.tensor;
     cells_.devices.resize(before + whole);
   }
@@ -82,7 +83,7 @@ class Former {
     for (int node = first; node < end; ++node) {
       uint64_t mask = free_[node];
       const size_t before = chunks.size();
-      TakeChunks(node, rails_, mask, chunks);
+      TakeChunks(node, masks_, mask, chunks);
       chunks.resize(before + (chunks.size() - before) / rails_.chunk * rails_.chunk);
       for (; mask != 0; mask &= mask - 1) {
         const int device = std::countr_zero(mask);
@@ -113,6 +114,7 @@ class Former {
   const Cluster& cluster_;
   const std::vector<uint64_t>& free_;
   const Rails rails_;
+  const std::vector<uint64_t> masks_;  // by rail
   Cells cells_;
 };
 
@@ -133,7 +135,7 @@ std::vector<Rails> RailsToTry(const Cluster& cluster, const std::string& kind, i
   // Other rails are no gain where a domain has one node and that no two devices on one rail.
   if (degree == 1 || (!shared && largest <= degree)) return found;
   for (int chunk = std::min(degree, largest); chunk >= 1; --chunk) {
-    if (degree % chunk != 0) continue;
+    if (degree % chunk != 0 || (chunk == degree && !shared)) continue;
     for (int first = 0; first + chunk <= std::min(degree, largest); first += chunk) {
       found.push_back({degree, chunk, first, true});
     }

@@ -65,7 +65,7 @@ class Placer {
   Placement OnCells(const Cells& cells) const {
     std::vector<int> node_of = AssignTopDown(cluster_, cells, grid_);
     if (grid_.cells <= kMostImprovedCells) {
-      constexpr int64_t kExchanges = 20000;
+      constexpr int64_t kExchanges = 5000;
       Improve(cluster_, cells, grid_, kExchanges, node_of);
     }
     Placement placement;
@@ -79,7 +79,7 @@ class Placer {
   // Exactly over the whole of a small cluster; over the smallest group that holds the job, and
   // others like it, of a large one.
   void SearchFrom(const Rails& rails, std::vector<Device>& ranks) const {
-    constexpr int64_t kBudget = 200000;
+    constexpr int64_t kBudget = 40000;
     constexpr int kMostNodes = 64;
     constexpr int kMostGroups = 4;
     int depth = cluster_.node_depth();
