@@ -132,7 +132,7 @@ class TopDown {
   // How many divisions may be tried: the fewer the more children all boxes of this level have
   // together. One where all cost the same.
   int BudgetFor(Subtree at, const Box& box, const std::vector<Child>& children) const {
-    constexpr double kRunsPerLevel = 15000;
+    constexpr double kRunsPerLevel = 8000;
     if (at.depth + 1 == cluster_.node_depth() &&
         cluster_.AccountedDepth(cluster_.node_depth()) == at.depth) {
       return 1;
@@ -143,7 +143,7 @@ class TopDown {
     }
     if (largest <= 1) return 1;
     const double share = static_cast<double>(box.cells()) / grid_.cells;
-    return std::max(4,
+    return std::max(3,
                     static_cast<int>(kRunsPerLevel * share / static_cast<double>(children.size())));
   }
 

@@ -184,6 +184,7 @@ class Divider {
     }
     std::vector<Candidate> found;
     Axes tile = {1, 1, 1, 1, 1};
+    if (rules_.budget == 1) return {Judge(tile)};  // nothing to choose
     Extend(0, 1, largest, tile, found);
     std::stable_sort(found.begin(), found.end(), [](const Candidate& a, const Candidate& b) {
       if (a.breaks_pipelines != b.breaks_pipelines) return b.breaks_pipelines;
