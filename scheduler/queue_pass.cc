@@ -19,6 +19,8 @@ constexpr double kStopSeconds = 10;
 constexpr int kBackfilled = 200;
 // Running jobs that one defragmentation moves.
 constexpr size_t kMoved = 3;
+// Different shapes that fit at no time, of which the arithmetic is told.
+constexpr size_t kRefused = 10;
 
 int64_t CountOf(const Occupancy& set) {
   int64_t count = 0;
@@ -340,6 +342,10 @@ bool Pass::ReserveFor(const Attempt& attempt) {
 
 Waiting Pass::Refused(const Attempt& attempt) const {
   const Occupancy room = RoomFor(board_, attempt, false, nullptr);
+  if (never_.size() >= kRefused) {
+    return {CountText(board_, attempt.shape, room, attempt.kinds),
+            "when more nodes take ranks, if at all: too many jobs wait like this to look at each"};
+  }
   const Refusal refusal =
       WhyNot(board_.cluster(), board_.OfKinds(room, attempt.kinds), attempt.shape);
   Waiting waiting{refusal.reason, refusal.starts_when, refusal.infeasible};

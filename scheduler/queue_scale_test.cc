@@ -1,5 +1,5 @@
-// What a decision costs on 12,500 nodes with 10,000 queued jobs. Prints the times; the ceilings
-// are far above them, since machines differ.
+// What a decision costs on 12,500 nodes with 10,000 queued jobs, and on 200 nodes with 2,000.
+// Prints the times; the ceilings are far above them, since machines differ.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -16,16 +16,14 @@
 namespace strata::scheduler {
 namespace {
 
-constexpr int kNodes = 12'500;
 constexpr int kDevices = 8;
-constexpr int kQueued = 10'000;
 
 class LargeScene {
  public:
-  LargeScene() {
+  explicit LargeScene(int nodes = 12'500) : nodes_(nodes) {
     topology::Description description;
     description.levels = {"zone", "rack", "domain"};
-    for (int n = 0; n < kNodes; ++n) {
+    for (int n = 0; n < nodes_; ++n) {
       topology::Node node;
       node.name = absl::StrCat("n", n);
       node.kind = "h100";
@@ -49,7 +47,7 @@ class LargeScene {
 
   // Running jobs of 8 nodes each on all nodes, the last `free` nodes apart.
   void Fill(int free) {
-    for (int first = 0; first + 8 <= kNodes - free; first += 8) {
+    for (int first = 0; first + 8 <= nodes_ - free; first += 8) {
       JobView job;
       job.name = absl::StrCat("r", first);
       job.shape = MakeShape(8, 1, 8);
@@ -67,11 +65,11 @@ class LargeScene {
       view.jobs.push_back(job);
     }
     // What is left over beside whole jobs is taken too.
-    for (int n = (kNodes - free) / 8 * 8; n < kNodes - free; ++n) view.occupancy.free[n] = 0;
+    for (int n = (nodes_ - free) / 8 * 8; n < nodes_ - free; ++n) view.occupancy.free[n] = 0;
   }
 
-  void Queue(int64_t priority, bool mixed) {
-    for (int j = 0; j < kQueued; ++j) {
+  void Queue(int64_t priority, bool mixed, int jobs = 10'000) {
+    for (int j = 0; j < jobs; ++j) {
       JobView job;
       job.name = absl::StrCat("q", j);
       job.shape = MakeShape(8, mixed ? 1 << j % 3 : 1, mixed ? 8 + j % 64 : 8);
@@ -86,6 +84,7 @@ class LargeScene {
   View view;
 
  private:
+  int nodes_;
   topology::Cluster cluster_;
   std::deque<Shape> shapes_;
 };
@@ -130,6 +129,34 @@ TEST(LargeCluster, NothingFreeAndEveryPriorityDifferent) {
   Decisions decisions;
   EXPECT_LT(Measure("nothing free, all priorities differ", scene.view, &decisions), 500);
   EXPECT_EQ(Broken(scene.view, decisions), "");
+}
+
+TEST(LargeCluster, ManyShapesThatFitNowhere) {
+  LargeScene scene;
+  scene.Queue(0, false);
+  for (JobView& job : scene.view.jobs) job.shape = scene.MakeShape(8, 1, 12'501 + job.order);
+  Decisions decisions;
+  EXPECT_LT(Measure("10,000 different shapes fit nowhere", scene.view, &decisions), 5000);
+  EXPECT_TRUE(decisions.waiting.at("q0").infeasible);
+  EXPECT_EQ(Broken(scene.view, decisions), "");
+}
+
+TEST(SmallCluster, NothingFree) {
+  LargeScene scene(200);
+  scene.Fill(0);
+  scene.Queue(0, true, 2000);
+  Decisions decisions;
+  EXPECT_LT(Measure("200 nodes, nothing free, 2,000 queued", scene.view, &decisions), 100);
+  EXPECT_EQ(Broken(scene.view, decisions), "");
+}
+
+TEST(SmallCluster, OneJobIsQueuedAndFits) {
+  LargeScene scene(200);
+  scene.Fill(40);
+  scene.Queue(0, false, 1);
+  Decisions decisions;
+  EXPECT_LT(Measure("200 nodes, one job is queued and fits", scene.view, &decisions), 100);
+  EXPECT_EQ(decisions.starts.size(), 1u);
 }
 
 TEST(LargeCluster, SomeFreeButTheHeadDoesNotFit) {

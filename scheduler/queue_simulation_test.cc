@@ -57,7 +57,8 @@ Decisions FirstComeFirstServed(const View& view) {
     auto placement = Place(*view.cluster, room, *candidate.job->shape);
     if (!placement.has_value()) break;
     for (const Device& d : placement->ranks) room.free[d.node] &= ~(uint64_t{1} << d.device);
-    decisions.starts.push_back({candidate.job->name, *placement, 1, "in order"});
+    const int64_t data = candidate.job->shape->degrees[4];
+    decisions.starts.push_back({candidate.job->name, *placement, data, "in order"});
   }
   return decisions;
 }
@@ -67,13 +68,28 @@ struct Outcome {
   double utilization = 0;
   double mean_wait = 0;
   int preemptions = 0;
+  int failures = 0;
+  int shrunk = 0;
   std::set<std::string> finished;
   std::string broken;
 };
 
+// What else happens: nodes fail and come back, and a project may not have everything.
+struct Trouble {
+  uint64_t seed = 0;  // 0: none
+  double between = 40;
+  double for_seconds = 60;
+};
+
 class Loop {
  public:
-  Loop(std::vector<Arrival> arrivals, bool fifo) : fifo_(fifo), arrivals_(std::move(arrivals)) {
+  Loop(std::vector<Arrival> arrivals, bool fifo, Trouble trouble = {})
+      : fifo_(fifo), arrivals_(std::move(arrivals)), trouble_(trouble), random_(trouble.seed) {
+    if (trouble_.seed != 0) {
+      next_failure_ = trouble_.between;
+      scene_.view.policy.shrink_after_seconds = 15;
+      scene_.view.policy.projects["p"].device_quota["*"] = 24;
+    }
     scene_.view.now = 0;
     scene_.view.policy.min_run_seconds = 5;
   }
@@ -81,11 +97,14 @@ class Loop {
   Outcome Run() {
     for (int events = 0; events < 20'000; ++events) {
       Submit();
+      BreakAndMend();
       const View& view = scene_.Now();
       const Decisions decisions = fifo_ ? FirstComeFirstServed(view) : scheduler::Decide(view);
       if (!fifo_) Check(view, decisions);
       if (!outcome_.broken.empty()) return outcome_;
       for (const Start& start : decisions.starts) {
+        const Shape& shape = scene_.ShapeOf(start.job);
+        outcome_.shrunk += start.data < shape.degrees[4] * shape.degrees[5] ? 1 : 0;
         if (first_start_.insert({start.job, view.now}).second) {
           outcome_.mean_wait += view.now - scene_.Job(start.job).submitted_at;
         }
@@ -109,6 +128,13 @@ class Loop {
       JobView& job = scene_.Queue(arrival.name, arrival.ranks, arrival.tensor);
       job.seconds_left = arrival.seconds;
       job.priority = arrival.priority;
+      if (trouble_.seed != 0) {
+        job.project = arrival.ranks <= 24 && random_() % 2 == 0 ? "p" : "default";
+        const int64_t data = scene_.ShapeOf(arrival.name).degrees[4];
+        for (int64_t d = data / 2; d > 0; d /= 2) {
+          scene_.ShapeOf(arrival.name).fewer_data.push_back(d);
+        }
+      }
     }
   }
 
@@ -169,20 +195,47 @@ class Loop {
     return after;
   }
 
+  // Nodes that fail take the ranks on them along; others come back.
+  void BreakAndMend() {
+    if (trouble_.seed == 0) return;
+    for (auto broken = broken_.begin(); broken != broken_.end();) {
+      const bool mended = broken->second <= scene_.view.now;
+      if (mended) scene_.SetHealthy(broken->first, true);
+      broken = mended ? broken_.erase(broken) : std::next(broken);
+    }
+    if (scene_.view.now < next_failure_) return;
+    next_failure_ = scene_.view.now + trouble_.between;
+    const int node = static_cast<int>(random_() % 16);
+    if (!broken_.insert({node, scene_.view.now + trouble_.for_seconds}).second) return;
+    scene_.SetHealthy(node, false);
+    for (JobView& job : scene_.view.jobs) {
+      if (job.phase != JobPhase::kRunning) continue;
+      const std::vector<int> nodes = NodesOf(*job.held);
+      if (!std::binary_search(nodes.begin(), nodes.end(), node)) continue;
+      job.phase = JobPhase::kRecovering;
+      job.failed_at = scene_.view.now;
+      ++outcome_.failures;
+    }
+  }
+
   // To the next arrival or end; false when there is none.
   bool Advance() {
     double next = std::numeric_limits<double>::infinity();
     if (next_ < arrivals_.size()) next = arrivals_[next_].at;
     bool stopping = false;
+    bool waiting = false;
     double running = 0;
     for (JobView& job : scene_.view.jobs) {
       stopping = stopping || job.phase == JobPhase::kStopping;
+      waiting = waiting || job.phase != JobPhase::kRunning;
       if (job.phase != JobPhase::kRunning) continue;
       running += static_cast<double>(job.held->ranks.size());
       next = std::min(next, scene_.view.now + *job.seconds_left);
       job.checkpoint_at = scene_.view.now;
     }
     if (stopping) next = std::min(next, scene_.view.now + 1);
+    // Time alone helps too: nodes come back, jobs may be preempted or shrink.
+    if (trouble_.seed != 0 && waiting) next = std::min(next, scene_.view.now + 5);
     if (next == std::numeric_limits<double>::infinity()) return false;
     busy_ += running * (next - scene_.view.now);
     scene_.EndStopping();
@@ -198,6 +251,10 @@ class Loop {
 
   bool fifo_;
   std::vector<Arrival> arrivals_;
+  Trouble trouble_;
+  std::mt19937_64 random_;
+  double next_failure_ = 0;
+  std::map<int, double> broken_;  // until when, by node
   size_t next_ = 0;
   Scene scene_{4, 4, 4};
   double busy_ = 0;
@@ -207,8 +264,11 @@ class Loop {
 };
 
 void Print(const char* name, const Outcome& outcome) {
-  std::printf("%-12s makespan %.0f s, utilization %.3f, mean wait %.0f s, %d preemptions\n", name,
-              outcome.makespan, outcome.utilization, outcome.mean_wait, outcome.preemptions);
+  std::printf(
+      "%-10s makespan %.0f s, utilization %.3f, mean wait %.0f s, %d preemptions, %d failures, "
+      "%d shrunk starts\n",
+      name, outcome.makespan, outcome.utilization, outcome.mean_wait, outcome.preemptions,
+      outcome.failures, outcome.shrunk);
 }
 
 TEST(OverTime, HeadIsNeverDelayedAndNobodyStarves) {
@@ -237,6 +297,21 @@ TEST(OverTime, PreemptedJobsFinishInTheEnd) {
     preemptions += outcome.preemptions;
   }
   EXPECT_GT(preemptions, 0);
+}
+
+TEST(OverTime, JobsOnFailingNodesFinishInTheEnd) {
+  int failures = 0, shrunk = 0;
+  for (uint64_t seed = 1; seed <= 5; ++seed) {
+    const std::vector<Arrival> arrivals = Arrivals(seed, 100, 64, true);
+    const Outcome outcome = Loop(arrivals, false, {.seed = seed}).Run();
+    ASSERT_EQ(outcome.broken, "") << "seed " << seed;
+    EXPECT_EQ(outcome.finished.size(), arrivals.size()) << "seed " << seed;
+    Print("failures", outcome);
+    failures += outcome.failures;
+    shrunk += outcome.shrunk;
+  }
+  EXPECT_GT(failures, 0);
+  EXPECT_GT(shrunk, 0);
 }
 
 }  // namespace
