@@ -141,6 +141,15 @@ bool Pass::EnoughByCount(const Attempt& attempt) {
   return Board::MostOf(all, attempt.kinds) >= attempt.shape.ranks();
 }
 
+bool Pass::EnoughOnceAllEnded(const Attempt& attempt) {
+  if (in_all_.empty()) {
+    Occupancy all = Union(board_.free(), board_.soon());
+    for (const Holder& holder : board_.holders()) Put(board_.cluster(), holder.devices, all);
+    in_all_ = board_.CountByKind(all);
+  }
+  return Board::MostOf(in_all_, attempt.kinds) >= attempt.shape.ranks();
+}
+
 bool Pass::RecoverAtOnce(const Candidate& candidate) {
   const Attempt attempt = AttemptOf(candidate);
   if (StartNow(attempt)) return true;
@@ -156,6 +165,7 @@ void Pass::Consider(const Candidate& candidate) {
         never != never_.end()) {
       return Wait(attempt.job(), never->second);
     }
+    if (!EnoughOnceAllEnded(attempt)) return WaitForever(attempt);
     if (reservation_.has_value()) {
       if (!EnoughByCount(attempt) || misses_.contains(KeyOf(attempt)) ||
           tried_behind_ >= kBackfilled) {
@@ -171,6 +181,10 @@ void Pass::Consider(const Candidate& candidate) {
     return Wait(attempt.job(), behind_);
   }
   if (ReserveFor(attempt)) return;
+  WaitForever(attempt);
+}
+
+void Pass::WaitForever(const Attempt& attempt) {
   Waiting waiting = Refused(attempt);
   if (!attempt.recovering()) never_[{attempt.shape.degrees, attempt.kinds}] = waiting;
   Wait(attempt.job(), std::move(waiting));

@@ -64,6 +64,7 @@ class Pass {
   // Least priority that running jobs must have not to be stopped for the attempt's job.
   int64_t SafeFrom(const Attempt& attempt) const;
   bool EnoughByCount(const Attempt& attempt);
+  bool EnoughOnceAllEnded(const Attempt& attempt);
 
   // Each of these tells whether the job's case is settled by it.
   bool WaitForQuota(const Attempt& attempt);
@@ -72,6 +73,8 @@ class Pass {
   bool Preempt(const Attempt& attempt);
   bool Shrink(const Attempt& attempt);
   bool ReserveFor(const Attempt& attempt);
+  // No end of another job helps it; settled in any case.
+  void WaitForever(const Attempt& attempt);
   void Defragment();
 
   // Whether a start after `delay` seconds would run past the reservation's time.
@@ -105,6 +108,7 @@ class Pass {
   // What no end of another job helps, by degrees and kinds.
   std::map<std::pair<planner::Degrees, KindSet>, Waiting> never_;
   std::optional<Supply> supply_;
+  std::vector<int64_t> in_all_;  // devices of nodes that take ranks, by kind; empty: not counted
 };
 
 }  // namespace strata::scheduler

@@ -224,6 +224,16 @@ TEST(Backfill, InfeasibleJobsHoldNoReservation) {
   EXPECT_TRUE(decisions.waiting.at("huge").infeasible);
 }
 
+TEST(Backfill, InfeasibleJobsBehindTheHeadAreToldSo) {
+  Scene scene(1, 2, 4);
+  scene.RunOn("r", {0});
+  scene.Queue("head", 8);
+  scene.Queue("huge", 9);
+  const Decisions decisions = scene.Decide();
+  EXPECT_FALSE(decisions.waiting.at("head").infeasible);
+  EXPECT_TRUE(decisions.waiting.at("huge").infeasible);
+}
+
 TEST(Backfill, JobsThatWaitForNodesHoldNoReservation) {
   Scene scene(1, 2, 4);
   scene.SetHealthy(1, false);
