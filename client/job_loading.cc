@@ -1,7 +1,6 @@
 #include "client/job_loading.h"
 
 #include <fcntl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -11,11 +10,11 @@
 #include <utility>
 #include <vector>
 
-#include "absl/cleanup/cleanup.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "client/feasibility.h"
+#include "client/text_file.h"
 #include "common/status_macros.h"
 #include "data/corpus.h"
 #include "spec/defaults.h"
@@ -30,31 +29,6 @@ using strata::v1::JobSpec;
 
 absl::Status FileError(const std::string& path, absl::string_view what) {
   return absl::InvalidArgumentError(absl::StrCat(path, ": ", what, "\n"));
-}
-
-// The text of a job file; at most one byte more than a job file may have.
-absl::StatusOr<std::string> ReadJobText(const std::string& path) {
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (fd < 0) {
-    return FileError(path,
-                     errno == ENOENT ? "no such file — name a job file" : std::strerror(errno));
-  }
-  const absl::Cleanup closer = [fd] { close(fd); };
-  struct stat info = {};
-  if (fstat(fd, &info) != 0) return FileError(path, std::strerror(errno));
-  if (S_ISDIR(info.st_mode)) return FileError(path, "is a directory — name a job file");
-  if (!S_ISREG(info.st_mode) && !S_ISFIFO(info.st_mode)) return FileError(path, "is not a file");
-  if (fcntl(fd, F_SETFL, 0) != 0) return FileError(path, std::strerror(errno));
-  std::string text;
-  std::vector<char> buffer(64 << 10);
-  while (text.size() <= spec::kMostBytes) {
-    const ssize_t got = read(fd, buffer.data(), buffer.size());
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return FileError(path, std::strerror(errno));
-    if (got == 0) break;
-    text.append(buffer.data(), static_cast<size_t>(got));
-  }
-  return text;
 }
 
 void ResolvePaths(const std::string& folder, JobSpec& job) {
@@ -169,7 +143,7 @@ namespace {
 absl::StatusOr<LoadedJob> Read(const std::string& path, const spec::ReadOptions& options,
                                spec::Problems& problems) {
   RETURN_IF_ERROR(CheckPathText("the job file", Absolute(path)));
-  ASSIGN_OR_RETURN(const std::string text, ReadJobText(path));
+  ASSIGN_OR_RETURN(const std::string text, ReadTextFile(path, spec::kMostBytes, "job file"));
   spec::ReadOptions named = options;
   named.default_name = spec::NameFromFile(path);
   return LoadedJob{spec::ReadJob(text, named, problems), path};

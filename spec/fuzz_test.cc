@@ -8,6 +8,7 @@
 
 #include "spec/good_job.h"
 #include "spec/job_file.h"
+#include "spec/policy_file.h"
 #include "spec/validate.h"
 
 namespace strata::spec {
@@ -112,6 +113,30 @@ TEST(DamagedSetting, NeverCrashes) {
     ReadJob(GoodJob(), options, problems);
     for (const Problem& problem : problems.Sorted()) ASSERT_GE(problem.position.column, 1);
   }
+}
+
+TEST(DamagedPolicyFile, IsReadOrRefusedInsideTheFile) {
+  const std::string good = R"(projects:
+  - {name: nlp, description: language models, quota: {h100: 64, "*": 128}}
+  - name: vision
+queues:
+  - {name: urgent, priority: 10, max_devices: 16}
+scheduling:
+  min_run_seconds: 30
+  defragment: true
+)";
+  int refused = 0;
+  for (uint32_t seed = 0; seed < 1000; ++seed) {
+    Mutator mutator(seed);
+    const std::string text = mutator.Mutate(good);
+    Problems problems("policy.yaml");
+    ReadPolicy(text, problems);
+    CheckPlaces(problems, text, seed);
+    if (HasFatalFailure()) return;
+    refused += problems.empty() ? 0 : 1;
+  }
+  EXPECT_GT(refused, 300);
+  EXPECT_LT(refused, 1000);
 }
 
 TEST(RandomBytes, NeverCrash) {

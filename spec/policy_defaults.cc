@@ -16,9 +16,6 @@ void Complete(Entries& entries) {
   if (!has_default) entries.Add()->set_name(kDefaultName);
   std::stable_sort(entries.begin(), entries.end(),
                    [](const auto& a, const auto& b) { return a.name() < b.name(); });
-  for (auto& entry : entries) {
-    if (!entry.has_description()) entry.set_description("");
-  }
 }
 
 }  // namespace

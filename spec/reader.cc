@@ -8,9 +8,10 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/match.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "proto/strata/v1/job.pb.h"
 #include "spec/scalars.h"
 #include "spec/schema.h"
 #include "spec/suggest.h"
@@ -18,11 +19,13 @@
 namespace strata::spec {
 namespace {
 
+using google::protobuf::Descriptor;
 using google::protobuf::EnumValueDescriptor;
 using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
 
 std::string Expected(const FieldDescriptor& field) {
+  if (field.is_map()) return "a section such as {h100: 64}";
   if (field.is_repeated()) return "a list";
   switch (field.cpp_type()) {
     case FieldDescriptor::CPPTYPE_MESSAGE:
@@ -40,9 +43,16 @@ std::string Expected(const FieldDescriptor& field) {
   }
 }
 
+// {path: FILE}, {name: NAME}: what an element of a list begins with.
+std::string ExampleOf(const FieldDescriptor& list) {
+  const std::string& key = list.message_type()->field(0)->name();
+  return absl::StrCat("{", key, ": ", key == "path" ? "FILE" : absl::AsciiStrToUpper(key), "}");
+}
+
 class Reader {
  public:
-  Reader(PositionMap& positions, Problems& problems) : positions_(positions), problems_(problems) {}
+  Reader(const Descriptor& root, PositionMap& positions, Problems& problems)
+      : root_(root), positions_(positions), problems_(problems) {}
 
   void ReadSection(const YamlNode& node, const std::string& path, Message& section) {
     std::set<absl::string_view> seen;
@@ -74,8 +84,9 @@ class Reader {
   void ReportUnknown(const Message& section, const std::string& path, const std::string& at,
                      const YamlNode::Child& child) {
     if (problems_.full()) return Report(child.key_position, at, "unknown field");
-    const Suggestion meant =
-        child.key.empty() ? Suggestion{} : SuggestKey(*section.GetDescriptor(), path, child.key);
+    const Suggestion meant = child.key.empty()
+                                 ? Suggestion{}
+                                 : SuggestKey(root_, *section.GetDescriptor(), path, child.key);
     if (!meant.path.empty()) meant_.push_back(meant.path);
     Report(child.key_position, at, "unknown field",
            meant.text.empty() ? absl::StrCat("the keys here are ",
@@ -92,6 +103,7 @@ class Reader {
     const YamlNode& node = *child.node;
     const bool section_or_list = field.is_repeated() || field.message_type() != nullptr;
     positions_.Add(at, section_or_list ? child.key_position : node.position);
+    if (field.is_map()) return ReadMap(field, node, at, section);
     if (field.is_repeated()) return ReadList(field, node, at, section);
     if (field.message_type() != nullptr) {
       if (at == "parallel" && node.kind == YamlNode::Kind::kScalar && node.text == "auto") {
@@ -113,19 +125,59 @@ class Reader {
       const YamlNode& element = *node.children[i].node;
       const std::string path = absl::StrCat(at, "[", i, "]");
       positions_.Add(path, element.position);
+      // Also for what is no section: indices stay those of the file.
+      Message& added = *section.GetReflection()->AddMessage(&section, &field);
       if (element.kind != YamlNode::Kind::kMapping) {
         Report(element.position, path,
-               absl::StrCat("must be a section such as {path: FILE}, not ", KindOf(element)));
+               absl::StrCat("must be a section such as ", ExampleOf(field), ", not ",
+                            KindOf(element)));
         continue;
       }
-      ReadSection(element, path, *section.GetReflection()->AddMessage(&section, &field));
+      ReadSection(element, path, added);
     }
-    if (node.children.empty()) Report(node.position, at, "an empty list", "name at least one");
+    if (node.children.empty() && at == "data.train") {
+      Report(node.position, at, "an empty list", "name at least one");
+    }
   }
 
-  // Whether a count or number lies inside its bounds; tells if not.
-  bool CheckBounds(const YamlNode& node, const std::string& at, double value) {
-    const Bounds* bounds = FindBounds(at);
+  // Names with counts.
+  void ReadMap(const FieldDescriptor& field, const YamlNode& node, const std::string& at,
+               Message& section) {
+    if (node.kind != YamlNode::Kind::kMapping) return ReportKind(field, node, at);
+    const FieldDescriptor& key = *field.message_type()->map_key();
+    const FieldDescriptor& value = *field.message_type()->map_value();
+    std::set<absl::string_view> seen;
+    for (const YamlNode::Child& child : node.children) {
+      if (child.keyless || !seen.insert(child.key).second) continue;  // told by the parser
+      const std::string path = PathOf(at, child.key);
+      positions_.Add(path, child.key_position);
+      if (child.node->kind != YamlNode::Kind::kScalar || child.node->quoted) {
+        ReportKind(value, *child.node, path);
+        continue;
+      }
+      const auto count = ParseCount(child.node->text);
+      if (!count.ok()) {
+        Refuse(value, *child.node, path, count.status());
+      } else if (CheckBounds(*child.node, at, path, static_cast<double>(*count))) {
+        const auto& reflection = *section.GetReflection();
+        Message& entry = *reflection.AddMessage(&section, &field);
+        entry.GetReflection()->SetString(&entry, &key, child.key);
+        entry.GetReflection()->SetInt64(&entry, &value, *count);
+      }
+    }
+  }
+
+  void Refuse(const FieldDescriptor& field, const YamlNode& node, const std::string& at,
+              const absl::Status& why) {
+    Report(node.position, at,
+           absl::StrCat("must be ", Expected(field), ": ", Shown(node.text), " ",
+                        absl::string_view(why.message())));
+  }
+
+  // Whether a count or number lies inside the bounds of what is at `bounded`; tells if not.
+  bool CheckBounds(const YamlNode& node, const std::string& bounded, const std::string& at,
+                   double value) {
+    const Bounds* bounds = FindBounds(bounded);
     if (bounds == nullptr || Within(*bounds, value)) return true;
     Report(node.position, at,
            absl::StrCat("must be ", Describe(*bounds, value), ", not ", Shown(node.text)));
@@ -135,11 +187,7 @@ class Reader {
   void ReadScalar(const FieldDescriptor& field, const YamlNode& node, const std::string& at,
                   Message& section) {
     const auto& reflection = *section.GetReflection();
-    const auto refuse = [&](const absl::Status& why) {
-      Report(node.position, at,
-             absl::StrCat("must be ", Expected(field), ": ", Shown(node.text), " ",
-                          absl::string_view(why.message())));
-    };
+    const auto refuse = [&](const absl::Status& why) { Refuse(field, node, at, why); };
     if (field.cpp_type() == FieldDescriptor::CPPTYPE_STRING) {
       if (node.text.empty()) return Report(node.position, at, "an empty text");
       return reflection.SetString(&section, &field, node.text);
@@ -156,7 +204,7 @@ class Reader {
       case FieldDescriptor::CPPTYPE_INT64: {
         const auto value = ParseCount(node.text);
         if (!value.ok()) return refuse(value.status());
-        if (CheckBounds(node, at, static_cast<double>(*value))) {
+        if (CheckBounds(node, at, at, static_cast<double>(*value))) {
           reflection.SetInt64(&section, &field, *value);
         }
         return;
@@ -164,7 +212,7 @@ class Reader {
       case FieldDescriptor::CPPTYPE_DOUBLE: {
         const auto value = ParseNumber(node.text);
         if (!value.ok()) return refuse(value.status());
-        if (CheckBounds(node, at, *value)) reflection.SetDouble(&section, &field, *value);
+        if (CheckBounds(node, at, at, *value)) reflection.SetDouble(&section, &field, *value);
         return;
       }
       case FieldDescriptor::CPPTYPE_BOOL: {
@@ -173,7 +221,7 @@ class Reader {
         return reflection.SetBool(&section, &field, *value);
       }
       default:
-        return;  // JobSpec has no other types; schema_test holds it to that
+        return;  // files have no other types
     }
   }
 
@@ -189,6 +237,7 @@ class Reader {
            nearest.empty() ? "" : absl::StrCat("did you mean ", nearest, "?"));
   }
 
+  const Descriptor& root_;
   PositionMap& positions_;
   Problems& problems_;
   std::vector<std::string> meant_;  // paths that unknown keys seem to stand for
@@ -196,16 +245,16 @@ class Reader {
 
 }  // namespace
 
-void ReadTree(const YamlNode& root, strata::v1::JobSpec& job, PositionMap& positions,
-              Problems& problems) {
+void ReadTree(const YamlNode& root, absl::string_view example, Message& file,
+              PositionMap& positions, Problems& problems) {
   if (root.kind == YamlNode::Kind::kNull) return;  // the required keys are missing then
   if (root.kind != YamlNode::Kind::kMapping) {
     problems.Add({root.position, "", absl::StrCat("must be a section of keys, not ", KindOf(root)),
-                  "a job file begins like `model: {family: llama, …}`"});
+                  absl::StrCat("such a file begins like `", example, "`")});
     return;
   }
-  Reader reader(positions, problems);
-  reader.ReadSection(root, "", job);
+  Reader reader(*file.GetDescriptor(), positions, problems);
+  reader.ReadSection(root, "", file);
   reader.MarkDoubtful();
 }
 

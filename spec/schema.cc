@@ -6,7 +6,6 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
-#include "proto/strata/v1/job.pb.h"
 #include "spec/scalars.h"
 #include "spec/suggest.h"
 
@@ -71,6 +70,13 @@ constexpr Bounds kBounds[] = {
     {"checkpoint.every_steps", 0, kSteps},
     {"checkpoint.keep", 1, kMany},
     {"restart.max_without_progress", 0, kMany},
+    {"projects.quota", 0, kMany},
+    {"queues.priority", -1'000'000, 1'000'000},
+    {"queues.max_devices", 0, kMany},
+    {"scheduling.min_run_seconds", 0, kSteps},
+    {"scheduling.shrink_after_seconds", 0, kSteps},
+    {"scheduling.unknown_run_seconds", 0, kSteps, true},
+    {"scheduling.preemption_gap", 0, 1'000'000},
 };
 
 std::string WithoutIndices(absl::string_view path) {
@@ -101,19 +107,10 @@ void CollectPaths(const Descriptor& section, const std::string& at, std::vector<
     const FieldDescriptor* field = FindKey(section, key);
     std::string path = absl::StrCat(at, at.empty() ? "" : ".", key);
     paths.push_back({path, key});
-    if (field->message_type() == nullptr) continue;
+    if (field->message_type() == nullptr || field->is_map()) continue;
     if (field->is_repeated()) path += "[0]";
     CollectPaths(*field->message_type(), path, paths);
   }
-}
-
-const std::vector<Path>& AllPaths() {
-  static const auto& paths = *[] {
-    auto* all = new std::vector<Path>;
-    CollectPaths(*strata::v1::JobSpec::descriptor(), "", *all);
-    return all;
-  }();
-  return paths;
 }
 
 // How near another level is: 0 inside the section, 1 elsewhere.
@@ -183,7 +180,8 @@ const FieldDescriptor* FindKey(const Descriptor& section, absl::string_view key)
   return section.FindFieldByName(std::string(key));
 }
 
-Suggestion SuggestKey(const Descriptor& section, absl::string_view path, absl::string_view key) {
+Suggestion SuggestKey(const Descriptor& root, const Descriptor& section, absl::string_view path,
+                      absl::string_view key) {
   const std::string prefix = path.empty() ? "" : absl::StrCat(path, ".");
   // The same letters at another level beat a misspelling at this one, which beats a misspelling
   // elsewhere.
@@ -191,7 +189,9 @@ Suggestion SuggestKey(const Descriptor& section, absl::string_view path, absl::s
   int least = near.empty() ? std::numeric_limits<int>::max() : 8 * EditDistance(key, near);
   Suggestion best{near, near.empty() ? "" : prefix + near};
   const std::string plain = WithoutIndices(path);
-  for (const Path& candidate : AllPaths()) {
+  std::vector<Path> all;
+  CollectPaths(root, "", all);
+  for (const Path& candidate : all) {
     const int distance = EditDistance(key, candidate.key);
     if (!IsNear(distance, candidate.key)) continue;
     const int cost = 8 * distance + 1 + LevelsAway(plain, WithoutIndices(candidate.path));

@@ -1,5 +1,5 @@
-// What a job file may hold, read off the fields of JobSpec: a field's name is its key. Bounds stand
-// in a table here.
+// What a job or a policy file may hold, read off the fields of JobSpec and Policy: a field's name
+// is its key. Bounds stand in a table here.
 #ifndef STRATA_SPEC_SCHEMA_H_
 #define STRATA_SPEC_SCHEMA_H_
 
@@ -16,7 +16,7 @@ namespace strata::spec {
 
 // Allowed values of a count or a number. Bounds that are `open` are not themselves allowed.
 struct Bounds {
-  const char* path;  // without list indices: data.train.weight
+  const char* path;  // without list indices: data.train.weight; of a map's values, that of the map
   double least = -std::numeric_limits<double>::infinity();
   double most = std::numeric_limits<double>::infinity();
   bool least_open = false;
@@ -46,13 +46,14 @@ std::vector<std::string> KeysOf(const google::protobuf::Descriptor& section);
 const google::protobuf::FieldDescriptor* FindKey(const google::protobuf::Descriptor& section,
                                                  absl::string_view key);
 
-// What was meant by the unknown `key` in the section at `path`: a key of the same level, else the
-// whole path of one elsewhere; empty when nothing is near.
+// What was meant by the unknown `key` in the section at `path` of a `root`: a key of the same
+// level, else the whole path of one elsewhere; empty when nothing is near.
 struct Suggestion {
   std::string text;  // to print
   std::string path;  // of the field meant; empty when it lies in a list elsewhere
 };
-Suggestion SuggestKey(const google::protobuf::Descriptor& section, absl::string_view path,
+Suggestion SuggestKey(const google::protobuf::Descriptor& root,
+                      const google::protobuf::Descriptor& section, absl::string_view path,
                       absl::string_view key);
 
 }  // namespace strata::spec

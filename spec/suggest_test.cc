@@ -26,18 +26,20 @@ TEST(Nearest, OnlyWhatIsLikelyMeant) {
 TEST(SuggestKey, SameLevelByKeyOtherLevelByPath) {
   const auto& job = *strata::v1::JobSpec::descriptor();
   const auto& train = *strata::v1::TrainSpec::descriptor();
-  EXPECT_EQ(SuggestKey(job, "", "modle").text, "model");
-  EXPECT_EQ(SuggestKey(train, "train", "stpes").text, "steps");
-  EXPECT_EQ(SuggestKey(train, "train", "stpes").path, "train.steps");
-  EXPECT_EQ(SuggestKey(train, "train", "learning_rte").text, "train.optimizer.learning_rate");
-  EXPECT_EQ(SuggestKey(job, "", "learning_rate").text, "train.optimizer.learning_rate");
-  EXPECT_EQ(SuggestKey(train, "train", "kv_heads").text, "model.kv_heads");
-  EXPECT_EQ(SuggestKey(train, "train", "colour_of_paint").text, "");
+  EXPECT_EQ(SuggestKey(job, job, "", "modle").text, "model");
+  EXPECT_EQ(SuggestKey(job, train, "train", "stpes").text, "steps");
+  EXPECT_EQ(SuggestKey(job, train, "train", "stpes").path, "train.steps");
+  EXPECT_EQ(SuggestKey(job, train, "train", "learning_rte").text, "train.optimizer.learning_rate");
+  EXPECT_EQ(SuggestKey(job, job, "", "learning_rate").text, "train.optimizer.learning_rate");
+  EXPECT_EQ(SuggestKey(job, train, "train", "kv_heads").text, "model.kv_heads");
+  EXPECT_EQ(SuggestKey(job, train, "train", "colour_of_paint").text, "");
 }
 
 TEST(SuggestKey, OfSeveralLevelsTheOneBelowWins) {
   // `name` and `every_steps` exist in several sections.
-  EXPECT_EQ(SuggestKey(*strata::v1::TrainSpec::descriptor(), "train", "name").text,
+  EXPECT_EQ(SuggestKey(*strata::v1::JobSpec::descriptor(), *strata::v1::TrainSpec::descriptor(),
+                       "train", "name")
+                .text,
             "train.optimizer.name");
 }
 

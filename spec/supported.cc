@@ -97,8 +97,6 @@ void CheckSupported(const JobSpec& job, const PositionMap& positions, Problems& 
   CheckParallel(job.parallel(), check);
   check.Refuse(job.resources().device() != "cpu", "resources.device", job.resources().device(),
                "use cpu");
-  check.RefuseCount(job.resources().spares() != 0, "resources.spares", job.resources().spares(),
-                    "use 0");
 }
 
 }  // namespace strata::spec

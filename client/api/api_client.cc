@@ -120,6 +120,34 @@ class GrpcApiClient final : public ApiClient {
                              v1::GetClusterRequest());
   }
 
+  absl::StatusOr<v1::Topology> GetTopology() override {
+    return Call<v1::Topology>(*cluster_, &v1::ClusterService::Stub::GetTopology,
+                              v1::GetTopologyRequest());
+  }
+
+  absl::StatusOr<v1::Node> DrainNode(const std::string& name) override {
+    v1::DrainNodeRequest request;
+    request.set_name(name);
+    return Call<v1::Node>(*cluster_, &v1::ClusterService::Stub::DrainNode, request);
+  }
+
+  absl::StatusOr<v1::Node> ResumeNode(const std::string& name) override {
+    v1::ResumeNodeRequest request;
+    request.set_name(name);
+    return Call<v1::Node>(*cluster_, &v1::ClusterService::Stub::ResumeNode, request);
+  }
+
+  absl::StatusOr<v1::ApplyPolicyResponse> ApplyPolicy(
+      const v1::ApplyPolicyRequest& request) override {
+    return Call<v1::ApplyPolicyResponse>(*cluster_, &v1::ClusterService::Stub::ApplyPolicy,
+                                         request);
+  }
+
+  absl::StatusOr<v1::GetPolicyResponse> GetPolicy() override {
+    return Call<v1::GetPolicyResponse>(*cluster_, &v1::ClusterService::Stub::GetPolicy,
+                                       v1::GetPolicyRequest());
+  }
+
   std::unique_ptr<Stream<v1::JobProgress>> StreamProgress(const std::string& name,
                                                           int64_t after_step) override {
     v1::StreamProgressRequest request;

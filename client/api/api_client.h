@@ -58,6 +58,12 @@ class ApiClient {
   virtual absl::StatusOr<v1::Node> GetNode(const std::string& name) = 0;
   virtual absl::StatusOr<std::vector<v1::Node>> ListNodes() = 0;  // all pages
   virtual absl::StatusOr<v1::Cluster> GetCluster() = 0;
+  virtual absl::StatusOr<v1::Topology> GetTopology() = 0;
+  virtual absl::StatusOr<v1::Node> DrainNode(const std::string& name) = 0;
+  virtual absl::StatusOr<v1::Node> ResumeNode(const std::string& name) = 0;
+  virtual absl::StatusOr<v1::ApplyPolicyResponse> ApplyPolicy(
+      const v1::ApplyPolicyRequest& request) = 0;
+  virtual absl::StatusOr<v1::GetPolicyResponse> GetPolicy() = 0;
 
   // Streams have no deadline: they live as long as what they tell about.
   virtual std::unique_ptr<Stream<v1::JobProgress>> StreamProgress(const std::string& name,

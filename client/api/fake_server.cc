@@ -110,6 +110,40 @@ class FakeServer::Services final : public v1::JobService::Service,
     return grpc::Status::OK;
   }
 
+  grpc::Status GetTopology(grpc::ServerContext* context, const v1::GetTopologyRequest*,
+                           v1::Topology* response) override {
+    if (const auto refused = Before(context, "GetTopology"); !refused.ok()) return refused;
+    const std::lock_guard<std::mutex> lock(mutex_);
+    *response = map_;
+    return grpc::Status::OK;
+  }
+
+  grpc::Status DrainNode(grpc::ServerContext* context, const v1::DrainNodeRequest* request,
+                         v1::Node* response) override {
+    if (const auto refused = Before(context, "DrainNode"); !refused.ok()) return refused;
+    return SetDrained(request->name(), true, response);
+  }
+
+  grpc::Status ResumeNode(grpc::ServerContext* context, const v1::ResumeNodeRequest* request,
+                          v1::Node* response) override {
+    if (const auto refused = Before(context, "ResumeNode"); !refused.ok()) return refused;
+    return SetDrained(request->name(), false, response);
+  }
+
+  grpc::Status ApplyPolicy(grpc::ServerContext* context, const v1::ApplyPolicyRequest* request,
+                           v1::ApplyPolicyResponse* response) override {
+    if (const auto refused = Before(context, "ApplyPolicy"); !refused.ok()) return refused;
+    return ToGrpc(script_.apply(*request, response));
+  }
+
+  grpc::Status GetPolicy(grpc::ServerContext* context, const v1::GetPolicyRequest*,
+                         v1::GetPolicyResponse* response) override {
+    if (const auto refused = Before(context, "GetPolicy"); !refused.ok()) return refused;
+    const std::lock_guard<std::mutex> lock(mutex_);
+    *response = policy_;
+    return grpc::Status::OK;
+  }
+
   grpc::Status StreamProgress(grpc::ServerContext* context,
                               const v1::StreamProgressRequest* request,
                               grpc::ServerWriter<v1::JobProgress>* writer) override {
@@ -136,6 +170,16 @@ class FakeServer::Services final : public v1::JobService::Service,
   void Put(const v1::Node& node) {
     const std::lock_guard<std::mutex> lock(mutex_);
     nodes_[node.name()] = node;
+  }
+
+  void Put(const v1::GetPolicyResponse& policy) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    policy_ = policy;
+  }
+
+  void Put(const v1::Topology& map) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    map_ = map;
   }
 
   int calls(const std::string& method) const {
@@ -173,6 +217,15 @@ class FakeServer::Services final : public v1::JobService::Service,
     return grpc::Status::OK;
   }
 
+  grpc::Status SetDrained(const std::string& name, bool drained, v1::Node* node) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    const auto found = nodes_.find(name);
+    if (found == nodes_.end()) return Unknown(name);
+    found->second.set_drained(drained);
+    *node = found->second;
+    return grpc::Status::OK;
+  }
+
   // page_size items from the token on, which is an index.
   template <typename Item, typename Response, typename Add>
   grpc::Status List(const std::map<std::string, Item>& items, const std::string& token,
@@ -199,6 +252,8 @@ class FakeServer::Services final : public v1::JobService::Service,
   mutable std::mutex mutex_;
   std::map<std::string, v1::Job> jobs_;
   std::map<std::string, v1::Node> nodes_;
+  v1::GetPolicyResponse policy_;
+  v1::Topology map_;
   std::map<std::string, int> calls_;
   int64_t version_ = 0;
 };
@@ -212,6 +267,8 @@ void FakeServer::Stop() { services_->Stop(); }
 void FakeServer::Start() { services_->Start(); }
 void FakeServer::Put(const v1::Job& job) { services_->Put(job); }
 void FakeServer::Put(const v1::Node& node) { services_->Put(node); }
+void FakeServer::Put(const v1::GetPolicyResponse& policy) { services_->Put(policy); }
+void FakeServer::Put(const v1::Topology& map) { services_->Put(map); }
 int FakeServer::calls(const std::string& method) const { return services_->calls(method); }
 
 }  // namespace strata::client

@@ -42,6 +42,7 @@ class FakeServer {
 
   // Set before calls come. The defaults answer from what Put stored.
   Handler<v1::CreateJobRequest, v1::Job> create;
+  Handler<v1::ApplyPolicyRequest, v1::ApplyPolicyResponse> apply;
   StreamHandler<v1::StreamProgressRequest, v1::JobProgress> progress;
   StreamHandler<v1::StreamLogsRequest, v1::LogLine> logs;
   // Called first in every call; a code other than 0 is the answer. `deadline_seconds`: what the
@@ -50,6 +51,8 @@ class FakeServer {
 
   void Put(const v1::Job& job);
   void Put(const v1::Node& node);
+  void Put(const v1::GetPolicyResponse& policy);
+  void Put(const v1::Topology& map);
   int calls(const std::string& method) const;
   int page_size = 2;  // of lists
 

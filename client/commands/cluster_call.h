@@ -20,7 +20,7 @@ std::unique_ptr<ApiClient> Reach(const Arguments& arguments, Terminal& terminal,
 
 // Prints why a call failed and returns the exit code.
 int FailCall(const absl::Status& status, Terminal& terminal);
-// The same; a job or node that does not exist is named as the user typed it. `kind`: "job", "node".
+// The same; what does not exist is named as the user typed it. `kind`: "job", "node", ….
 int FailCallAbout(absl::string_view kind, absl::string_view name, const absl::Status& status,
                   Terminal& terminal);
 
@@ -33,7 +33,17 @@ Command ClusterCommand(std::string name, std::string usage, std::string summary,
                        std::vector<std::string> arguments, size_t most_arguments,
                        std::vector<Flag> flags, int (*run)(const Arguments&, Terminal&));
 
+inline bool IsStructured(absl::string_view output) { return output == "json" || output == "yaml"; }
+
+// `get projects|queues` and, with a name, `get project|queue NAME`.
+int GetProjects(ApiClient& client, const std::string& name, const std::string& output,
+                Terminal& terminal);
+int GetQueues(ApiClient& client, const std::string& name, const std::string& output,
+              Terminal& terminal);
+
 Command SubmitCommand();
+Command ApplyCommand();
+std::vector<Command> NodeCommands();          // drain, resume
 std::vector<Command> QueryCommands();         // get, describe, explain, cancel
 std::vector<Command> FollowCommands();        // watch, logs, wait
 std::vector<Command> LocalClusterCommands();  // up, down

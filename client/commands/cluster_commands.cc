@@ -61,7 +61,8 @@ Command ClusterCommand(std::string name, std::string usage, std::string summary,
 std::vector<Command> ClusterCommands() {
   std::vector<Command> all = LocalClusterCommands();
   all.push_back(SubmitCommand());
-  for (auto* more : {&QueryCommands, &FollowCommands}) {
+  all.push_back(ApplyCommand());
+  for (auto* more : {&QueryCommands, &FollowCommands, &NodeCommands}) {
     for (Command& command : (*more)()) all.push_back(std::move(command));
   }
   return all;

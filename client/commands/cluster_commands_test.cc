@@ -1,15 +1,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <thread>
 
 #include "absl/strings/str_cat.h"
-#include "client/api/fake_server.h"
-#include "client/commands/registry.h"
+#include "client/commands/fake_cluster.h"
 #include "proto/google/rpc/error_details.pb.h"
 
 namespace strata::client {
@@ -18,21 +16,7 @@ namespace {
 using testing::HasSubstr;
 using testing::Not;
 
-struct Outcome {
-  int code = 0;
-  std::string out;
-  std::string err;
-};
-
-std::string Contents(std::FILE* file) {
-  std::string text;
-  std::rewind(file);
-  for (int c = std::fgetc(file); c != EOF; c = std::fgetc(file)) text += static_cast<char>(c);
-  std::fclose(file);
-  return text;
-}
-
-class ClusterCommandsTest : public testing::Test {
+class ClusterCommandsTest : public FakeClusterTest {
  protected:
   void SetUp() override {
     folder_ = testing::TempDir() + "cluster-commands";
@@ -44,19 +28,6 @@ data:
   train: [{path: text.txt}]
 train: {steps: 50, sequence: 64, global_batch: 8}
 )";
-  }
-
-  Outcome Run(std::vector<std::string> typed, const char* out_path = nullptr) {
-    std::FILE* out = out_path == nullptr ? std::tmpfile() : std::fopen(out_path, "w");
-    std::FILE* err = std::tmpfile();
-    Terminal terminal(out, err, {});
-    typed.insert(typed.end(), {"--server", server_.address().ToString()});
-    Outcome outcome;
-    outcome.code = RunCommandLine(typed, terminal);
-    if (out_path == nullptr) outcome.out = Contents(out);
-    if (out_path != nullptr) std::fclose(out);
-    outcome.err = Contents(err);
-    return outcome;
   }
 
   static v1::Job JobIn(v1::JobState state, int64_t step = 0) {
@@ -87,7 +58,6 @@ train: {steps: 50, sequence: 64, global_batch: 8}
     return progress;
   }
 
-  FakeServer server_;
   std::string folder_;
 };
 

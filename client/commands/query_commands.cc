@@ -17,12 +17,10 @@
 namespace strata::client {
 namespace {
 
-bool Structured(const std::string& output) { return output == "json" || output == "yaml"; }
-
 int GetJobs(ApiClient& client, const std::string& output, Terminal& terminal) {
   const absl::StatusOr<std::vector<v1::Job>> jobs = client.ListJobs();
   if (!jobs.ok()) return FailCall(jobs.status(), terminal);
-  if (Structured(output)) {
+  if (IsStructured(output)) {
     Json list = Json::array();
     for (const v1::Job& job : *jobs) list.push_back(ToJson(job));
     terminal.Out(ToText(list, output));
@@ -50,24 +48,29 @@ int ShowNodes(const std::vector<v1::Node>& nodes, const std::string& output, Ter
 int GetNodes(ApiClient& client, const std::string& output, Terminal& terminal) {
   const absl::StatusOr<std::vector<v1::Node>> nodes = client.ListNodes();
   if (!nodes.ok()) return FailCall(nodes.status(), terminal);
-  if (!Structured(output)) return ShowNodes(*nodes, output, terminal);
+  if (!IsStructured(output)) return ShowNodes(*nodes, output, terminal);
   Json list = Json::array();
   for (const v1::Node& node : *nodes) list.push_back(ToJson(node));
   terminal.Out(ToText(list, output));
   return kExitDone;
 }
 
-int GetNode(ApiClient& client, const std::string& name, const std::string& output,
-            Terminal& terminal) {
+int GetOneNode(ApiClient& client, const std::string& name, const std::string& output,
+               bool described, Terminal& terminal) {
   const absl::StatusOr<v1::Node> node = client.GetNode(NodeResource(name));
   if (!node.ok()) return FailCallAbout("node", name, node.status(), terminal);
-  if (!Structured(output)) return ShowNodes({*node}, output, terminal);
-  terminal.Out(ToText(ToJson(*node), output));
+  if (IsStructured(output)) {
+    terminal.Out(ToText(ToJson(*node), output));
+  } else if (described && output == "table") {
+    terminal.Out(DescribeNode(*node, common::WallSeconds()));
+  } else {
+    return ShowNodes({*node}, output, terminal);
+  }
   return kExitDone;
 }
 
 int ShowJob(const v1::Job& job, const std::string& output, bool described, Terminal& terminal) {
-  if (Structured(output)) {
+  if (IsStructured(output)) {
     terminal.Out(ToText(ToJsonWithSpec(job), output));
   } else if (output == "name") {
     terminal.Out(PlainName(job.name()) + "\n");
@@ -85,18 +88,23 @@ int GetOneJob(ApiClient& client, const std::string& name, const std::string& out
   return ShowJob(*job, output, described, terminal);
 }
 
+// Whether `kind` is one of them; tells if not.
+bool CheckKind(const char* command, const std::string& kind, const std::vector<std::string>& kinds,
+               Terminal& terminal) {
+  if (std::find(kinds.begin(), kinds.end(), kind) != kinds.end()) return true;
+  const std::string nearest = spec::Nearest(kind, kinds);
+  terminal.Error(absl::StrCat("strata ", command, ": unknown kind ", spec::Shown(kind),
+                              " (the kinds are ", absl::StrJoin(kinds, ", "), ")",
+                              nearest.empty() ? "" : " — did you mean ", nearest,
+                              nearest.empty() ? "" : "?"));
+  return false;
+}
+
 int Get(const Arguments& arguments, Terminal& terminal) {
   const auto& words = arguments.positional();
-  static const auto& kinds = *new std::vector<std::string>{"jobs", "nodes", "job", "node"};
-  const bool known = std::find(kinds.begin(), kinds.end(), words[0]) != kinds.end();
-  if (!known) {
-    const std::string nearest = spec::Nearest(words[0], kinds);
-    terminal.Error(absl::StrCat("strata get: unknown kind ", spec::Shown(words[0]),
-                                " (the kinds are ", absl::StrJoin(kinds, ", "), ")",
-                                nearest.empty() ? "" : " — did you mean ", nearest,
-                                nearest.empty() ? "" : "?"));
-    return kExitUsage;
-  }
+  static const auto& kinds = *new std::vector<std::string>{"jobs", "nodes", "projects", "queues",
+                                                           "job",  "node",  "project",  "queue"};
+  if (!CheckKind("get", words[0], kinds, terminal)) return kExitUsage;
   const bool plural = absl::EndsWith(words[0], "s");
   if (plural != (words.size() == 1)) {
     terminal.Error(plural ? absl::StrCat("strata get: unexpected argument ", words[1])
@@ -107,24 +115,28 @@ int Get(const Arguments& arguments, Terminal& terminal) {
   const auto client = Reach(arguments, terminal, code);
   if (client == nullptr) return code;
   const std::string output = arguments.Text("--output", "table");
+  const std::string name = plural ? "" : words[1];
   if (words[0] == "jobs") return GetJobs(*client, output, terminal);
   if (words[0] == "nodes") return GetNodes(*client, output, terminal);
-  if (words[0] == "node") return GetNode(*client, words[1], output, terminal);
-  return GetOneJob(*client, words[1], output, /*described=*/false, terminal);
+  if (words[0] == "node") return GetOneNode(*client, name, output, /*described=*/false, terminal);
+  if (absl::StartsWith(words[0], "project")) return GetProjects(*client, name, output, terminal);
+  if (absl::StartsWith(words[0], "queue")) return GetQueues(*client, name, output, terminal);
+  return GetOneJob(*client, name, output, /*described=*/false, terminal);
 }
 
-// `describe job NAME` and `describe NAME`.
+// `describe job NAME`, `describe NAME` and `describe node NAME`.
 int Describe(const Arguments& arguments, Terminal& terminal) {
   const auto& words = arguments.positional();
-  if (words.size() == 2 && words[0] != "job") {
-    terminal.Error(absl::StrCat("unknown kind ", spec::Shown(words[0]), " — did you mean job?"));
+  if (words.size() == 2 && !CheckKind("describe", words[0], {"job", "node"}, terminal)) {
     return kExitUsage;
   }
   int code = kExitDone;
   const auto client = Reach(arguments, terminal, code);
   if (client == nullptr) return code;
-  return GetOneJob(*client, words.back(), arguments.Text("--output", "table"), /*described=*/true,
-                   terminal);
+  const std::string output = arguments.Text("--output", "table");
+  const bool node = words.size() == 2 && words[0] == "node";
+  return node ? GetOneNode(*client, words[1], output, /*described=*/true, terminal)
+              : GetOneJob(*client, words.back(), output, /*described=*/true, terminal);
 }
 
 int Explain(const Arguments& arguments, Terminal& terminal) {
@@ -135,7 +147,7 @@ int Explain(const Arguments& arguments, Terminal& terminal) {
   const auto lines = client->ExplainJob(JobResource(name));
   if (!lines.ok()) return FailCallAbout("job", name, lines.status(), terminal);
   const std::string output = arguments.Text("--output", "table");
-  if (Structured(output)) {
+  if (IsStructured(output)) {
     terminal.Out(ToText({{"name", PlainName(name)}, {"lines", *lines}}, output));
   } else if (output == "name") {
     terminal.Out(PlainName(name) + "\n");
@@ -170,10 +182,11 @@ int Cancel(const Arguments& arguments, Terminal& terminal) {
 
 std::vector<Command> QueryCommands() {
   return {
-      ClusterCommand("get", "jobs|nodes|job NAME|node NAME", "List what the cluster has",
-                     {"jobs, nodes or job NAME"}, 2, {}, Get),
-      ClusterCommand("describe", "job NAME", "Tell everything about a job", {"NAME"}, 2, {},
-                     Describe),
+      ClusterCommand("get", "jobs|nodes|projects|queues|job NAME|node NAME|…",
+                     "List what the cluster has", {"jobs, nodes, projects, queues or job NAME"}, 2,
+                     {}, Get),
+      ClusterCommand("describe", "job NAME|node NAME", "Tell everything about a job or a node",
+                     {"NAME"}, 2, {}, Describe),
       ClusterCommand("explain", "NAME", "Say why a job waits, or why it was placed where it is",
                      {"NAME"}, 1, {}, Explain),
       ClusterCommand("cancel", "NAME", "End a job", {"NAME"}, 1, {}, Cancel),

@@ -12,8 +12,8 @@ namespace {
 constexpr char kVersion[] = "0.1.0";
 
 // Commands of the documentation that are not built yet: told apart from misspelt ones.
-constexpr const char* kLaterCommands[] = {"export",   "data",  "fit",   "plan",  "calibrate",
-                                          "simulate", "trace", "apply", "drain", "resume"};
+constexpr const char* kLaterCommands[] = {"export",    "data",     "fit",  "plan",
+                                          "calibrate", "simulate", "trace"};
 
 }  // namespace
 

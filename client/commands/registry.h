@@ -16,7 +16,8 @@ Command EvalCommand();
 Command DoctorCommand();
 Command PlaceCommand();
 Command TopologyCommand();
-// What needs a cluster: submit, get, describe, watch, logs, cancel, wait, explain, up, down.
+// What needs a cluster: submit, apply, get, describe, watch, logs, cancel, wait, explain, drain,
+// resume, up, down.
 std::vector<Command> ClusterCommands();
 
 const std::vector<Command>& AllCommands();

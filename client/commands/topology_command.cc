@@ -76,13 +76,13 @@ int Topology(const Arguments& arguments, Terminal& terminal) {
   int code = kExitDone;
   const std::unique_ptr<ApiClient> client = Reach(arguments, terminal, code);
   if (client == nullptr) return code;
-  const absl::StatusOr<std::vector<v1::Node>> nodes = client->ListNodes();
-  if (!nodes.ok()) return FailCall(nodes.status(), terminal);
-  if (nodes->empty() && !arguments.Has("--output")) {
+  const absl::StatusOr<v1::Topology> map = client->GetTopology();
+  if (!map.ok()) return FailCall(map.status(), terminal);
+  if (map->nodes().empty() && !arguments.Has("--output")) {
     terminal.Say("no nodes yet — their agents register with the controller as they start");
     return kExitDone;
   }
-  return Show(DescribeNodes(*nodes), arguments, terminal);
+  return Show(DescribeTopology(*map), arguments, terminal);
 }
 
 }  // namespace

@@ -140,23 +140,31 @@ TEST(TopologyCommand, ProbeShowsThisMachine) {
 
 TEST(TopologyCommand, WithoutAFileShowsTheRunningCluster) {
   FakeServer server;
+  v1::Topology map;
+  map.add_levels("zone");
+  map.add_levels("rack");
+  map.set_domain_level("rack");
+  map.set_pipeline_level("zone");
+  (*map.mutable_links())["zone"].set_bytes_per_second(1e9);
+  (*map.mutable_links())["zone"].set_oversubscription(1);
   for (int i = 0; i < 3; ++i) {
-    v1::Node node;
-    node.set_name(absl::StrCat("nodes/n", i));
-    node.set_state(i == 2 ? v1::LOST : v1::READY);
+    v1::Topology::Node& node = *map.add_nodes();
+    node.set_name(absl::StrCat("n", i));
+    node.add_at("a");
+    node.add_at(absl::StrCat("r", i));
     node.set_device("cpu");
     node.set_devices(2);
-    node.set_free(i);
-    (*node.mutable_locality())["rack"] = absl::StrCat("r", i);
-    (*node.mutable_locality())["zone"] = "a";
-    server.Put(node);
+    node.add_free(1);
+    node.set_healthy(i != 2);
   }
+  server.Put(map);
   const Outcome got = Topology({"-o", "json", "--server", server.address().ToString()});
   ASSERT_EQ(got.code, 0) << got.err;
   const auto json = nlohmann::json::parse(got.out);
   EXPECT_EQ(json["levels"], nlohmann::json({"zone", "rack"}));
   ASSERT_EQ(json["nodes"].size(), 3u);
-  EXPECT_EQ(json["nodes"][1]["free"], nlohmann::json::array({0}));
+  EXPECT_EQ(json["links"]["zone"]["bytes_per_second"], 1e9);
+  EXPECT_EQ(json["nodes"][1]["free"], nlohmann::json::array({1}));
   EXPECT_EQ(json["nodes"][2]["healthy"], false);
   EXPECT_EQ(json["nodes"][0]["at"]["rack"], "r0");
 }

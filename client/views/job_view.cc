@@ -5,10 +5,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "client/terminal/table.h"
+#include "client/views/description.h"
 #include "common/units.h"
 #include "spec/job_file.h"
 #include "spec/scalars.h"
@@ -83,23 +83,12 @@ Json ToJson(const spec::YamlNode& node) {
   return node.text;
 }
 
+std::string OrDefault(const std::string& name) { return name.empty() ? "default" : name; }
+
 std::string StepText(const v1::Job& job) {
   return job.target_step() > 0 ? absl::StrCat(job.step(), "/", job.target_step())
                                : absl::StrCat(job.step());
 }
-
-class Description {
- public:
-  void Add(absl::string_view label, absl::string_view value) {
-    if (!value.empty()) {
-      absl::StrAppendFormat(&text_, "%-14s %s\n", absl::StrCat(label, ":"), value);
-    }
-  }
-  std::string Take() { return std::move(text_); }
-
- private:
-  std::string text_;
-};
 
 }  // namespace
 
@@ -147,6 +136,9 @@ Json ToJson(const v1::Job& job) {
                {"checkpoint", job.checkpoint().path()},
                {"directory", job.directory()},
                {"reason", job.reason()},
+               {"project", OrDefault(job.spec().project())},
+               {"queue", OrDefault(job.spec().resources().queue())},
+               {"priority", job.spec().resources().priority()},
                {"ranks", ranks},
                {"parameters", job.parameters()},
                {"predicted_memory", Memory(job)},
@@ -191,6 +183,9 @@ std::string DescribeJob(const v1::Job& job, double wall_seconds) {
   text.Add("Checkpoint", job.has_checkpoint() ? absl::StrCat("step ", job.checkpoint().step(), "  ",
                                                              job.checkpoint().path())
                                               : "none yet");
+  text.Add("Project", OrDefault(job.spec().project()));
+  text.Add("Queue", absl::StrCat(OrDefault(job.spec().resources().queue()), ", priority ",
+                                 job.spec().resources().priority()));
   text.Add("Placement", PlacementText(job));
   if (job.parameters() > 0) {
     text.Add("Parameters", common::FormatDecimal(static_cast<double>(job.parameters()), ""));

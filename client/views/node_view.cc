@@ -5,9 +5,28 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "client/terminal/table.h"
+#include "client/views/description.h"
 #include "client/views/job_view.h"
 
 namespace strata::client {
+
+namespace {
+
+std::string JobsText(const v1::Node& node, const char* separator) {
+  std::vector<std::string> jobs;
+  for (const std::string& job : node.jobs()) jobs.push_back(PlainName(job));
+  return absl::StrJoin(jobs, separator);
+}
+
+std::string HeardText(const v1::Node& node, double wall_seconds) {
+  if (!node.has_last_heartbeat_time()) return "";
+  const double silence = wall_seconds - static_cast<double>(node.last_heartbeat_time().seconds());
+  return absl::StrCat(AgeText(silence), " ago");
+}
+
+std::string OrDash(const std::string& text) { return text.empty() ? "-" : text; }
+
+}  // namespace
 
 Json ToJson(const v1::Node& node) {
   Json jobs = Json::array();
@@ -26,6 +45,9 @@ Json ToJson(const v1::Node& node) {
                {"locality", locality},
                {"address", node.address()},
                {"incarnation", absl::StrCat(absl::Hex(node.incarnation(), absl::kZeroPad16))}};
+  json["drained"] = node.drained();
+  json["quarantined"] = node.quarantined();
+  if (node.quarantined()) json["quarantine_reason"] = node.quarantine_reason();
   if (node.has_last_heartbeat_time()) {
     json["last_heartbeat_time"] = TimeText(node.last_heartbeat_time());
   }
@@ -35,15 +57,41 @@ Json ToJson(const v1::Node& node) {
 std::string NodeTable(const std::vector<v1::Node>& nodes, double wall_seconds) {
   std::vector<std::vector<std::string>> rows;
   for (const v1::Node& node : nodes) {
-    std::vector<std::string> jobs;
-    for (const std::string& job : node.jobs()) jobs.push_back(PlainName(job));
-    const double silence = wall_seconds - static_cast<double>(node.last_heartbeat_time().seconds());
-    rows.push_back({PlainName(node.name()), v1::NodeState_Name(node.state()), node.device(),
+    rows.push_back({PlainName(node.name()), NodeStateText(node), node.device(),
                     absl::StrCat(node.devices()), absl::StrCat(node.free()),
-                    jobs.empty() ? "-" : absl::StrJoin(jobs, ","),
-                    node.has_last_heartbeat_time() ? absl::StrCat(AgeText(silence), " ago") : "-"});
+                    OrDash(JobsText(node, ",")), OrDash(HeardText(node, wall_seconds))});
   }
   return FormatTable({"NAME", "STATE", "DEVICE", "DEVICES", "FREE", "JOBS", "HEARD"}, rows);
+}
+
+std::string NodeStateText(const v1::Node& node) {
+  return absl::StrCat(v1::NodeState_Name(node.state()), node.drained() ? ",DRAINED" : "",
+                      node.quarantined() ? ",QUARANTINED" : "");
+}
+
+std::string DescribeNode(const v1::Node& node, double wall_seconds) {
+  std::vector<std::string> locality;
+  for (const auto& [level, value] :
+       std::map<std::string, std::string>(node.locality().begin(), node.locality().end())) {
+    locality.push_back(absl::StrCat(level, " ", value));
+  }
+  const std::string name = PlainName(node.name());
+  Description text;
+  text.Add("Name", name);
+  text.Add("State", NodeStateText(node));
+  if (node.drained() || node.quarantined()) {
+    text.Add("New ranks", absl::StrCat("none, until strata resume ", name));
+  }
+  text.Add("Quarantined", node.quarantine_reason());
+  text.Add("Devices", absl::StrCat(node.devices(), " ", node.device(), ", ", node.free(),
+                                   node.free() == 1 ? " takes" : " take", " a new rank"));
+  text.Add("Jobs", node.jobs().empty() ? "none" : JobsText(node, ", "));
+  text.Add("Locality", absl::StrJoin(locality, ", "));
+  text.Add("Heard", node.has_last_heartbeat_time() ? HeardText(node, wall_seconds)
+                                                   : "not since the controller was started");
+  text.Add("Address", node.address());
+  text.Add("Incarnation", absl::StrCat(absl::Hex(node.incarnation(), absl::kZeroPad16)));
+  return text.Take();
 }
 
 }  // namespace strata::client

@@ -11,11 +11,17 @@
 namespace strata::client {
 
 // name, state, device, devices, free, jobs, locality, address, incarnation (hexadecimal), and when
-// its agent was last heard.
+// its agent was last heard; drained, quarantined, quarantine_reason.
 Json ToJson(const v1::Node& node);
 
 // NAME STATE DEVICE DEVICES FREE JOBS HEARD. `wall_seconds`: now, since 1970.
 std::string NodeTable(const std::vector<v1::Node>& nodes, double wall_seconds);
+
+// Everything, for people.
+std::string DescribeNode(const v1::Node& node, double wall_seconds);
+
+// "READY", "READY,DRAINED", "LOST,QUARANTINED".
+std::string NodeStateText(const v1::Node& node);
 
 }  // namespace strata::client
 

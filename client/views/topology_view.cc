@@ -2,15 +2,11 @@
 
 #include <algorithm>
 #include <map>
-#include <numeric>
-#include <set>
-#include <tuple>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "client/terminal/table.h"
-#include "client/views/job_view.h"
 #include "common/units.h"
 
 namespace strata::client {
@@ -215,33 +211,23 @@ Json ToJson(const Cluster& cluster) {
   return json;
 }
 
-topology::Description DescribeNodes(const std::vector<v1::Node>& nodes) {
-  static const auto& usual =
-      *new std::map<std::string, int>{{"region", 0}, {"zone", 1}, {"rack", 3}, {"domain", 4}};
-  std::map<std::string, std::set<std::string>> values;
-  for (const v1::Node& node : nodes) {
-    for (const auto& [level, value] : node.locality()) values[level].insert(value);
-  }
-  std::vector<std::tuple<int, size_t, std::string>> order;
-  for (const auto& [level, found] : values) {
-    const auto rank = usual.find(level);
-    order.emplace_back(rank == usual.end() ? 2 : rank->second, found.size(), level);
-  }
-  std::sort(order.begin(), order.end());
+topology::Description DescribeTopology(const v1::Topology& map) {
   topology::Description description;
-  for (const auto& [rank, count, level] : order) description.levels.push_back(level);
-  for (const v1::Node& from : nodes) {
-    topology::Node node{.name = PlainName(from.name()),
-                        .kind = from.device(),
-                        .devices = from.devices(),
-                        .healthy = from.state() == v1::READY};
-    node.free.resize(std::clamp(from.free(), 0, std::max(0, from.devices())));
-    std::iota(node.free.begin(), node.free.end(), 0);
-    for (const std::string& level : description.levels) {
-      const auto at = from.locality().find(level);
-      node.at.push_back(at == from.locality().end() ? "" : at->second);
-    }
-    description.nodes.push_back(std::move(node));
+  description.levels = {map.levels().begin(), map.levels().end()};
+  description.domain_level = map.domain_level();
+  description.pipeline_level = map.pipeline_level();
+  for (const auto& [level, link] : map.links()) {
+    description.links[level] = {.bytes_per_second = link.bytes_per_second(),
+                                .latency_seconds = link.latency_seconds(),
+                                .oversubscription = link.oversubscription()};
+  }
+  for (const v1::Topology::Node& node : map.nodes()) {
+    description.nodes.push_back({.name = node.name(),
+                                 .kind = node.device(),
+                                 .devices = node.devices(),
+                                 .free = {node.free().begin(), node.free().end()},
+                                 .healthy = node.healthy(),
+                                 .at = {node.at().begin(), node.at().end()}});
   }
   return description;
 }

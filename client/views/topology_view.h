@@ -3,7 +3,6 @@
 #define STRATA_CLIENT_VIEWS_TOPOLOGY_VIEW_H_
 
 #include <string>
-#include <vector>
 
 #include "client/views/structured.h"
 #include "proto/strata/v1/cluster.pb.h"
@@ -20,10 +19,8 @@ std::string TopologyTable(const topology::Cluster& cluster);
 // levels, domain_level, pipeline_level, links; `groups` counts per level; nodes as in the file.
 Json ToJson(const topology::Cluster& cluster);
 
-// What the nodes of a running cluster say about where they are. Levels are ordered by their names
-// where these are usual (region, zone, …, rack, domain), others lie between, fewer values further
-// out. Of `free`, only the count is known.
-topology::Description DescribeNodes(const std::vector<v1::Node>& nodes);
+// The map of a running cluster.
+topology::Description DescribeTopology(const v1::Topology& map);
 
 }  // namespace strata::client
 

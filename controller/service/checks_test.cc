@@ -145,6 +145,24 @@ TEST(CheckSpec, NoSpecCrashesItAndWhatPassesPassesAgain) {
   EXPECT_GT(passed, 30);
 }
 
+TEST(CheckPolicy, MeetsTheFilesChecks) {
+  v1::Policy policy;
+  EXPECT_TRUE(CheckPolicy(policy).ok());
+  policy.add_queues()->set_name("urgent");
+  policy.mutable_queues(0)->set_priority(5);
+  (*policy.add_projects()->mutable_quota())["h100"] = 8;
+  policy.mutable_projects(0)->set_name("nlp");
+  EXPECT_TRUE(CheckPolicy(policy).ok()) << CheckPolicy(policy);
+  (*policy.mutable_projects(0)->mutable_quota())[""] = 8;
+  policy.mutable_queues(0)->set_max_devices(-1);
+  policy.add_queues()->set_name("urgent");
+  policy.mutable_scheduling()->set_unknown_run_seconds(std::nan(""));
+  const absl::Status status = CheckPolicy(policy);
+  EXPECT_EQ(ReasonOf(status), "INVALID_POLICY");
+  EXPECT_THAT(FieldsOf(status), ElementsAre("projects[0].quota.\"\"", "queues[0].max_devices",
+                                            "queues[1].name", "scheduling.unknown_run_seconds"));
+}
+
 TEST(Pages, TokensComeBackAndOthersAreRefused) {
   const std::string token = PageToken("jobs", "jobs/a");
   const auto page = ReadPage("jobs", 0, token);

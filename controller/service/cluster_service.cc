@@ -10,6 +10,7 @@
 #include "controller/logic/names.h"
 #include "controller/logic/refusal.h"
 #include "controller/service/pages.h"
+#include "controller/service/spec_check.h"
 #include "proto/strata/v1/cluster.grpc.pb.h"
 
 namespace strata::controller {
@@ -145,12 +146,16 @@ class ClusterService final : public RawService {
   grpc::ServerUnaryReactor* ApplyPolicy(CallbackServerContext* context, const ByteBuffer* request,
                                         ByteBuffer* response) override {
     using Call = UnaryCall<v1::ApplyPolicyRequest, v1::ApplyPolicyResponse>;
-    return Call::Start(environment_, {"ClusterService/ApplyPolicy", false}, context, request,
-                       response, nullptr,
-                       [](Core& core, Effects& effects, const v1::ApplyPolicyRequest& asked,
-                          v1::ApplyPolicyResponse* applied) {
-                         return Answer(core.ApplyPolicy(asked, effects), applied);
-                       });
+    return Call::Start(
+        environment_, {"ClusterService/ApplyPolicy", false}, context, request, response,
+        [](v1::ApplyPolicyRequest& asked) {
+          if (!asked.has_policy()) return InvalidField("policy", "is missing");
+          return CheckPolicy(asked.policy());
+        },
+        [](Core& core, Effects& effects, const v1::ApplyPolicyRequest& asked,
+           v1::ApplyPolicyResponse* applied) {
+          return Answer(core.ApplyPolicy(asked, effects), applied);
+        });
   }
 
   grpc::ServerUnaryReactor* GetPolicy(CallbackServerContext* context, const ByteBuffer* request,

@@ -42,6 +42,11 @@ class AllMethods : public testing::Test {
   // What the method takes when the job `first` is there.
   std::string GoodBytes(const MethodDescriptor& method) {
     if (method.name() == "CreateJob") return GoodRequest("late").SerializeAsString();
+    if (method.name() == "ApplyPolicy") {
+      v1::ApplyPolicyRequest apply;
+      apply.mutable_policy();
+      return apply.SerializeAsString();
+    }
     const auto request = found_->Request(method);
     const auto* name = request->GetDescriptor()->FindFieldByName("name");
     if (name != nullptr) request->GetReflection()->SetString(request.get(), name, "jobs/first");

@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "controller/service/errors.h"
 #include "spec/job_file.h"
+#include "spec/policy_file.h"
 #include "spec/problems.h"
 #include "spec/validate.h"
 
@@ -83,7 +84,37 @@ void CheckPaths(const v1::JobSpec& spec, std::vector<FieldViolation>& found) {
             "checkpoint.directory", found);
 }
 
+// Adds them by their paths; returns whether any says that the file must change.
+bool AddProblems(const spec::Problems& problems, std::vector<FieldViolation>& found) {
+  bool invalid = false;
+  for (const spec::Problem& problem : problems.Sorted()) {
+    invalid |= problem.kind == spec::ProblemKind::kInvalid;
+    found.push_back({problem.path, problem.remedy.empty()
+                                       ? problem.what
+                                       : absl::StrCat(problem.what, " — ", problem.remedy)});
+  }
+  return invalid;
+}
+
 }  // namespace
+
+absl::Status CheckPolicy(const v1::Policy& policy) {
+  constexpr char kInvalidPolicy[] = "INVALID_POLICY";
+  if (policy.ByteSizeLong() > kMostBytes) {
+    return RefuseFields(absl::StatusCode::kInvalidArgument, kInvalidPolicy,
+                        {{"policy", absl::StrCat("has ", policy.ByteSizeLong(), " bytes, at most ",
+                                                 kMostBytes, " are allowed")}});
+  }
+  std::vector<FieldViolation> violations;
+  CheckKnown(policy, "", violations);
+  if (violations.empty()) {
+    spec::Problems problems("policy");
+    spec::ReadPolicy(spec::WritePolicy(policy), problems);
+    AddProblems(problems, violations);
+  }
+  if (violations.empty()) return absl::OkStatus();
+  return RefuseFields(absl::StatusCode::kInvalidArgument, kInvalidPolicy, violations);
+}
 
 absl::Status CheckSpec(absl::string_view default_name, v1::JobSpec& spec) {
   if (spec.ByteSizeLong() > kMostBytes) {
@@ -102,13 +133,7 @@ absl::Status CheckSpec(absl::string_view default_name, v1::JobSpec& spec) {
   options.default_name = std::string(default_name);
   const spec::JobFile file = spec::ReadJob(spec::WriteJob(spec), options, problems);
   if (problems.empty()) spec::CheckSupported(file.job, file.positions, problems);
-  bool invalid = false;
-  for (const spec::Problem& problem : problems.Sorted()) {
-    invalid |= problem.kind == spec::ProblemKind::kInvalid;
-    violations.push_back({problem.path, problem.remedy.empty()
-                                            ? problem.what
-                                            : absl::StrCat(problem.what, " — ", problem.remedy)});
-  }
+  bool invalid = AddProblems(problems, violations);
   const size_t before = violations.size();
   CheckPaths(spec, violations);
   invalid |= violations.size() > before;

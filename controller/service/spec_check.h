@@ -1,11 +1,12 @@
-// A job's spec as it comes over the wire: everything that a job file's reader checks, and what only
-// a file's reader can be sure of (paths are absolute, enum values exist).
+// A job's spec, or a policy, as it comes over the wire: everything that a job file's reader checks,
+// and what only a file's reader can be sure of (paths are absolute, enum values exist).
 #ifndef STRATA_CONTROLLER_SERVICE_SPEC_CHECK_H_
 #define STRATA_CONTROLLER_SERVICE_SPEC_CHECK_H_
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "proto/strata/v1/job.pb.h"
+#include "proto/strata/v1/policy.pb.h"
 
 namespace strata::controller {
 
@@ -14,6 +15,9 @@ namespace strata::controller {
 // `default_name`: of the job when the spec gives none. Time and memory are bounded by the 1 MiB
 // that a spec may have.
 absl::Status CheckSpec(absl::string_view default_name, v1::JobSpec& spec);
+
+// All problems of a policy at once, by the paths of its file: InvalidArgument (INVALID_POLICY).
+absl::Status CheckPolicy(const v1::Policy& policy);
 
 }  // namespace strata::controller
 

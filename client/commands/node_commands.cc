@@ -1,0 +1,166 @@
+// drain, resume: nodes that take no new ranks for a while.
+#include <algorithm>
+#include <chrono>
+#include <optional>
+#include <set>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "client/commands/cluster_call.h"
+#include "client/exit_codes.h"
+#include "client/interrupts.h"
+#include "client/views/job_view.h"
+#include "client/views/node_view.h"
+#include "common/clock.h"
+#include "common/units.h"
+
+namespace strata::client {
+namespace {
+
+constexpr size_t kMostNodes = 1000;
+constexpr double kPollSeconds = 0.25;
+
+// Before any is changed, so that a misspelt name changes nothing.
+int CheckNodes(ApiClient& client, const std::vector<std::string>& names, Terminal& terminal) {
+  for (const std::string& name : names) {
+    const absl::StatusOr<v1::Node> node = client.GetNode(NodeResource(name));
+    if (!node.ok()) return FailCallAbout("node", name, node.status(), terminal);
+  }
+  return kExitDone;
+}
+
+void ShowNodes(const std::vector<v1::Node>& nodes, const std::string& output, Terminal& terminal) {
+  if (IsStructured(output)) {
+    Json list = Json::array();
+    for (const v1::Node& node : nodes) list.push_back(ToJson(node));
+    terminal.Out(ToText(list, output));
+  } else if (output == "name") {
+    for (const v1::Node& node : nodes) terminal.Out(PlainName(node.name()) + "\n");
+  }
+}
+
+std::string JobsOf(const v1::Node& node) {
+  std::vector<std::string> jobs;
+  for (const std::string& job : node.jobs()) jobs.push_back(PlainName(job));
+  return absl::StrJoin(jobs, ", ");
+}
+
+// "n1 (a, b)", of those that still have ranks.
+std::vector<std::string> Occupied(const std::vector<v1::Node>& nodes) {
+  std::vector<std::string> texts;
+  for (const v1::Node& node : nodes) {
+    if (node.jobs().empty()) continue;
+    texts.push_back(absl::StrCat(PlainName(node.name()), " (", JobsOf(node), ")"));
+  }
+  return texts;
+}
+
+// Polls until no node has ranks. A controller that is away meanwhile is waited for, too.
+int WaitUntilEmpty(ApiClient& client, std::vector<v1::Node>& nodes, std::optional<double> timeout,
+                   Terminal& terminal) {
+  const common::MonotonicClock clock;
+  const InterruptScope interrupts;
+  const double began = clock.Now();
+  bool lost = false;
+  for (;;) {
+    const std::vector<std::string> occupied = Occupied(nodes);
+    if (occupied.empty()) return kExitDone;
+    const double waited = clock.Now() - began;
+    if (interrupts.interrupted()) return kExitInterrupted;
+    if (timeout.has_value() && waited >= *timeout) {
+      terminal.Error(absl::StrCat("after ", common::FormatSeconds(*timeout),
+                                  " there are still ranks on ", absl::StrJoin(occupied, ", "),
+                                  " — strata explain JOB tells what it waits for"));
+      return kExitUnavailable;
+    }
+    terminal.Transient(absl::StrCat("ranks on ", absl::StrJoin(occupied, ", "), " … ",
+                                    common::FormatSeconds(std::max(1.0, waited))));
+    std::this_thread::sleep_for(std::chrono::duration<double>(kPollSeconds));
+    for (v1::Node& node : nodes) {
+      absl::StatusOr<v1::Node> now = client.GetNode(node.name());
+      if (now.ok()) {
+        node = *std::move(now);
+        lost = false;
+      } else if (!absl::IsUnavailable(now.status()) && !absl::IsDeadlineExceeded(now.status())) {
+        return FailCallAbout("node", node.name(), now.status(), terminal);
+      } else if (!std::exchange(lost, true)) {
+        terminal.Say(absl::StrCat(absl::string_view(now.status().message()), "; waiting for it"));
+      }
+    }
+  }
+}
+
+std::vector<std::string> NamesOnce(const std::vector<std::string>& typed) {
+  std::set<std::string> seen;
+  std::vector<std::string> names;
+  for (const std::string& name : typed) {
+    if (seen.insert(NodeResource(name)).second) names.push_back(name);
+  }
+  return names;
+}
+
+int Drain(const Arguments& arguments, Terminal& terminal) {
+  int code = kExitDone;
+  const auto client = Reach(arguments, terminal, code);
+  if (client == nullptr) return code;
+  const std::vector<std::string> names = NamesOnce(arguments.positional());
+  code = CheckNodes(*client, names, terminal);
+  if (code != kExitDone) return code;
+  std::vector<v1::Node> nodes;
+  for (const std::string& name : names) {
+    absl::StatusOr<v1::Node> node = client->DrainNode(NodeResource(name));
+    if (!node.ok()) return FailCallAbout("node", name, node.status(), terminal);
+    const std::string jobs = JobsOf(*node);
+    terminal.Say(absl::StrCat("node ", PlainName(node->name()),
+                              " is drained: it takes no new ranks",
+                              jobs.empty() ? "" : absl::StrCat("; it has ranks of ", jobs)));
+    nodes.push_back(*std::move(node));
+  }
+  if (arguments.Has("--wait")) {
+    code = WaitUntilEmpty(*client, nodes, arguments.Number("--timeout"), terminal);
+    if (code == kExitDone) terminal.Say("no ranks are left there");
+  }
+  ShowNodes(nodes, arguments.Text("--output", "table"), terminal);
+  return code;
+}
+
+int Resume(const Arguments& arguments, Terminal& terminal) {
+  int code = kExitDone;
+  const auto client = Reach(arguments, terminal, code);
+  if (client == nullptr) return code;
+  const std::vector<std::string> names = NamesOnce(arguments.positional());
+  code = CheckNodes(*client, names, terminal);
+  if (code != kExitDone) return code;
+  std::vector<v1::Node> nodes;
+  for (const std::string& name : names) {
+    absl::StatusOr<v1::Node> node = client->ResumeNode(NodeResource(name));
+    if (!node.ok()) return FailCallAbout("node", name, node.status(), terminal);
+    terminal.Say(absl::StrCat("node ", PlainName(node->name()), " is ", NodeStateText(*node),
+                              ": it takes ranks ",
+                              node->state() == v1::READY ? "again" : "when it is READY"));
+    nodes.push_back(*std::move(node));
+  }
+  ShowNodes(nodes, arguments.Text("--output", "table"), terminal);
+  return kExitDone;
+}
+
+}  // namespace
+
+std::vector<Command> NodeCommands() {
+  return {
+      ClusterCommand(
+          "drain", "NODE… [--wait] [--timeout SECONDS]",
+          "Take no new ranks on nodes, and move those that are there", {"NODE"}, kMostNodes,
+          {{"--wait", Flag::Kind::kSwitch, "", "return when no ranks are left there"},
+           {"--timeout", Flag::Kind::kNumber, "SECONDS", "wait no longer than this", "", 0, 1e9}},
+          Drain),
+      ClusterCommand("resume", "NODE…", "Let drained or quarantined nodes take ranks again",
+                     {"NODE"}, kMostNodes, {}, Resume),
+  };
+}
+
+}  // namespace strata::client

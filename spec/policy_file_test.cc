@@ -1,0 +1,146 @@
+#include "spec/policy_file.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "spec/policy_defaults.h"
+
+namespace strata::spec {
+namespace {
+
+constexpr char kGood[] = R"(projects:
+  - {name: nlp, description: "language models: all", quota: {h100: 64, "*": 16k}}
+  - name: vision
+queues:
+  - name: urgent
+    priority: 10
+    max_devices: 16
+scheduling: {min_run_seconds: 0.5, preemption_gap: 2, defragment: true}
+)";
+
+v1::Policy Read(const std::string& text) {
+  Problems problems("policy.yaml");
+  const PolicyFile file = ReadPolicy(text, problems);
+  EXPECT_TRUE(problems.empty()) << problems.ToString();
+  return file.policy;
+}
+
+std::string ProblemsOf(const std::string& text) {
+  Problems problems("policy.yaml");
+  ReadPolicy(text, problems);
+  return problems.ToString();
+}
+
+TEST(ReadPolicy, ReadsEveryKey) {
+  const v1::Policy policy = Read(kGood);
+  ASSERT_EQ(policy.projects_size(), 2);
+  EXPECT_EQ(policy.projects(0).name(), "nlp");
+  EXPECT_EQ(policy.projects(0).description(), "language models: all");
+  EXPECT_EQ(policy.projects(0).quota().at("h100"), 64);
+  EXPECT_EQ(policy.projects(0).quota().at("*"), 16'000);
+  EXPECT_EQ(policy.projects(1).name(), "vision");
+  ASSERT_EQ(policy.queues_size(), 1);
+  EXPECT_EQ(policy.queues(0).priority(), 10);
+  EXPECT_EQ(policy.queues(0).max_devices(), 16);
+  EXPECT_EQ(policy.scheduling().min_run_seconds(), 0.5);
+  EXPECT_EQ(policy.scheduling().preemption_gap(), 2);
+  EXPECT_TRUE(policy.scheduling().defragment());
+  EXPECT_FALSE(policy.scheduling().has_shrink_after_seconds());
+}
+
+TEST(ReadPolicy, AnEmptyFileDeclaresNothing) {
+  EXPECT_EQ(Read("").ByteSizeLong(), 0u);
+  EXPECT_EQ(Read("projects: []\nqueues: []\n").ByteSizeLong(), 0u);
+}
+
+TEST(ReadPolicy, EveryProblemStandsAtItsPlace) {
+  EXPECT_EQ(ProblemsOf(R"(projects:
+  - {name: nlp, quta: {h100: 64}}
+  - {name: NLP}
+  - {description: nameless}
+  - text
+  - {name: nlp}
+queues:
+  - {name: a, priority: high, max_devices: -1}
+  - {name: b, quota: {"bad kind": 1}}
+scheduling: {min_run_seconds: -1, defragmnt: true, unknown_run_seconds: 0}
+)"),
+            "policy.yaml:2:17: projects[0].quta: unknown field — did you mean quota?\n"
+            "policy.yaml:3:12: projects[1].name: NLP is no name — use 1 to 63 of a-z, 0-9 and '-', "
+            "not '-' at its ends\n"
+            "policy.yaml:4:5: projects[2].name: required key is missing — give it a name, such as "
+            "{name: nlp}\n"
+            "policy.yaml:5:5: projects[3]: must be a section such as {name: NAME}, not text\n"
+            "policy.yaml:6:12: projects[4].name: nlp stands here twice (it is projects[0], too) — "
+            "remove one of them\n"
+            "policy.yaml:8:25: queues[0].priority: must be a whole number: high is not a whole "
+            "number such as 128 or 16k\n"
+            "policy.yaml:8:44: queues[0].max_devices: must be at least 0, not -1\n"
+            "policy.yaml:9:15: queues[1].quota: unknown field — did you mean "
+            "projects[0].quota?\n"
+            "policy.yaml:10:31: scheduling.min_run_seconds: must be at least 0, not -1\n"
+            "policy.yaml:10:35: scheduling.defragmnt: unknown field — did you mean defragment?\n"
+            "policy.yaml:10:73: scheduling.unknown_run_seconds: must be greater than 0, not 0\n");
+}
+
+TEST(ReadPolicy, QuotasAreCountsOfKinds) {
+  EXPECT_EQ(ProblemsOf(R"(projects:
+  - name: nlp
+    quota: {h100: many, a100: -1, "bad kind": 1, b200: "8", c: [1]}
+  - {name: vision, quota: 5}
+)"),
+            "policy.yaml:3:19: projects[0].quota.h100: must be a whole number: many is not a whole "
+            "number such as 128 or 16k\n"
+            "policy.yaml:3:31: projects[0].quota.a100: must be at least 0, not -1\n"
+            "policy.yaml:3:35: projects[0].quota.bad kind: bad kind is no kind of device — name "
+            "one, such as h100, or \"*\" for all kinds together\n"
+            "policy.yaml:3:56: projects[0].quota.b200: must be a whole number, not the text \"8\"\n"
+            "policy.yaml:3:64: projects[0].quota.c: must be a whole number, not a list\n"
+            "policy.yaml:4:27: projects[1].quota: must be a section such as {h100: 64}, not 5\n");
+}
+
+TEST(ReadPolicy, OtherThingsThanPoliciesAreRefused) {
+  EXPECT_EQ(ProblemsOf("- a\n"),
+            "policy.yaml:1:1: must be a section of keys, not a list — such a file begins like "
+            "`projects: [{name: nlp, quota: {h100: 64}}]`\n");
+  EXPECT_THAT(ProblemsOf("model: {layers: 2}\n"), testing::HasSubstr("model: unknown field"));
+}
+
+TEST(ReadPolicy, TheNumberOfEntriesIsBounded) {
+  std::string text = "queues:\n";
+  for (int i = 0; i <= 1000; ++i) absl::StrAppend(&text, "  - name: q", i, "\n");
+  EXPECT_EQ(ProblemsOf(text),
+            "policy.yaml:1:1: queues: has 1001 entries — at most 1000 are allowed\n");
+}
+
+TEST(WritePolicy, ReadsBackToTheSame) {
+  const v1::Policy policy = Read(kGood);
+  EXPECT_EQ(Read(WritePolicy(policy)).ShortDebugString(), policy.ShortDebugString());
+  const v1::Policy complete = CompletePolicy(policy);
+  EXPECT_EQ(Read(WritePolicy(complete)).ShortDebugString(), complete.ShortDebugString());
+  EXPECT_EQ(WritePolicy(complete).substr(0, 70), std::string(R"(projects:
+  - name: default
+  - name: nlp
+    description: "language models: all"
+)")
+                                                     .substr(0, 70));
+}
+
+TEST(CompletePolicy, KeepsWhatIsSaidAndAddsWhatIsNot) {
+  const v1::Policy complete = CompletePolicy(Read(kGood));
+  ASSERT_EQ(complete.projects_size(), 3);
+  EXPECT_EQ(complete.projects(0).name(), "default");
+  ASSERT_EQ(complete.queues_size(), 2);
+  EXPECT_EQ(complete.queues(0).name(), "default");
+  EXPECT_EQ(complete.queues(0).priority(), 0);
+  EXPECT_EQ(complete.scheduling().min_run_seconds(), 0.5);
+  EXPECT_EQ(complete.scheduling().shrink_after_seconds(), 60);
+  EXPECT_EQ(complete.scheduling().unknown_run_seconds(), 86400);
+  EXPECT_EQ(CompletePolicy(complete).ShortDebugString(), complete.ShortDebugString());
+}
+
+}  // namespace
+}  // namespace strata::spec

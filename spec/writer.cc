@@ -1,0 +1,133 @@
+#include "spec/writer.h"
+
+#include <google/protobuf/descriptor.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "proto/strata/v1/job.pb.h"
+#include "spec/scalars.h"
+#include "spec/schema.h"
+
+namespace strata::spec {
+namespace {
+
+using google::protobuf::FieldDescriptor;
+using google::protobuf::Message;
+
+// Text in a form that YAML reads back as the same text: plain where that is safe, else in double
+// quotes.
+std::string QuoteText(const std::string& text) {
+  const auto plain = [](char c) {
+    return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '/' || c == '.' || c == '_' ||
+           c == '-';
+  };
+  const bool safe = !text.empty() && std::all_of(text.begin(), text.end(), plain) &&
+                    (absl::ascii_isalpha(static_cast<unsigned char>(text[0])) || text[0] == '/') &&
+                    text != "null" && text != "Null" && text != "NULL";
+  if (safe) return text;
+  std::string quoted = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') {
+      absl::StrAppend(&quoted, "\\", std::string(1, c));
+    } else if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) {
+      absl::StrAppendFormat(&quoted, "\\x%02x", static_cast<unsigned char>(c));
+    } else {
+      quoted.push_back(c);
+    }
+  }
+  return quoted + "\"";
+}
+
+std::string ScalarText(const Message& section, const FieldDescriptor& field) {
+  const auto& reflection = *section.GetReflection();
+  switch (field.cpp_type()) {
+    case FieldDescriptor::CPPTYPE_INT64: {
+      const int64_t value = reflection.GetInt64(section, &field);
+      const bool automatic = value == 0 && field.name() == "micro_batch";
+      return automatic ? "auto" : absl::StrCat(value);
+    }
+    case FieldDescriptor::CPPTYPE_DOUBLE:
+      return ShortestNumber(reflection.GetDouble(section, &field));
+    case FieldDescriptor::CPPTYPE_BOOL:
+      return reflection.GetBool(section, &field) ? "true" : "false";
+    case FieldDescriptor::CPPTYPE_ENUM:
+      return WordOf(*reflection.GetEnum(section, &field));
+    default:
+      return QuoteText(reflection.GetString(section, &field));
+  }
+}
+
+// {h100: 64, "*": 128}, in the order of the keys.
+std::string MapText(const Message& section, const FieldDescriptor& field) {
+  const auto& reflection = *section.GetReflection();
+  const FieldDescriptor& key = *field.message_type()->map_key();
+  const FieldDescriptor& value = *field.message_type()->map_value();
+  std::map<std::string, int64_t> entries;
+  for (int i = 0; i < reflection.FieldSize(section, &field); ++i) {
+    const Message& entry = reflection.GetRepeatedMessage(section, &field, i);
+    entries[entry.GetReflection()->GetString(entry, &key)] =
+        entry.GetReflection()->GetInt64(entry, &value);
+  }
+  return absl::StrCat("{",
+                      absl::StrJoin(entries, ", ",
+                                    [](std::string* out, const auto& entry) {
+                                      absl::StrAppend(out, QuoteText(entry.first), ": ",
+                                                      entry.second);
+                                    }),
+                      "}");
+}
+
+// Appends `section`'s keys, the first one after `first_indent`, the others after `indent`.
+void WriteSection(const Message& section, const std::string& first_indent,
+                  const std::string& indent, std::string& out) {
+  const auto& reflection = *section.GetReflection();
+  bool first = true;
+  for (const std::string& key : KeysOf(*section.GetDescriptor())) {
+    const FieldDescriptor& field = *FindKey(*section.GetDescriptor(), key);
+    const std::string at = absl::StrCat(first ? first_indent : indent, key, ":");
+    if (field.is_map()) {
+      if (reflection.FieldSize(section, &field) == 0) continue;
+      absl::StrAppend(&out, at, " ", MapText(section, field), "\n");
+    } else if (field.is_repeated()) {
+      const int count = reflection.FieldSize(section, &field);
+      if (count == 0) continue;
+      absl::StrAppend(&out, at, "\n");
+      for (int i = 0; i < count; ++i) {
+        WriteSection(reflection.GetRepeatedMessage(section, &field, i), indent + "  - ",
+                     indent + "    ", out);
+      }
+    } else if (!reflection.HasField(section, &field)) {
+      continue;
+    } else if (field.message_type() == nullptr) {
+      absl::StrAppend(&out, at, " ", ScalarText(section, field), "\n");
+    } else {
+      const Message& child = reflection.GetMessage(section, &field);
+      std::string body;
+      WriteSection(child, indent + "  ", indent + "  ", body);
+      const bool automatic =
+          key == "parallel" && static_cast<const strata::v1::ParallelSpec&>(child).automatic();
+      absl::StrAppend(&out, at,
+                      automatic      ? " auto\n"
+                      : body.empty() ? " {}\n"
+                                     : "\n",
+                      automatic ? "" : body);
+    }
+    first = false;
+  }
+}
+
+}  // namespace
+
+std::string WriteFile(const Message& file) {
+  std::string text;
+  WriteSection(file, "", "", text);
+  return text.empty() ? "{}\n" : text;
+}
+
+}  // namespace strata::spec
