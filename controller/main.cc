@@ -17,9 +17,11 @@
 #include "CLI/CLI.hpp"
 #include "absl/strings/str_cat.h"
 #include "common/clock.h"
+#include "common/status_macros.h"
 #include "controller/service/controller.h"
 #include "controller/service/listen_address.h"
 #include "nlohmann/json.hpp"
+#include "topology/import/topology_file.h"
 
 namespace strata::controller {
 namespace {
@@ -36,6 +38,7 @@ struct Flags {
   std::string metrics_listen = "127.0.0.1:0";
   std::string directory;
   std::string ready_file;
+  std::string topology;
   bool insecure_listen = false;
 };
 
@@ -86,6 +89,15 @@ absl::Status CheckLoopback(const std::string& text, const char* flag, bool insec
                    "encrypted nor authenticated): listen on 127.0.0.1, or add --insecure-listen"));
 }
 
+// Levels and links of the file; its nodes say themselves where they are.
+absl::Status ReadMap(const std::string& file, topology::Description* map) {
+  if (file.empty()) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const std::string text, topology::ReadTopologyText(file));
+  ASSIGN_OR_RETURN(*map, topology::ReadTopologyFile(text, file));
+  map->nodes.clear();
+  return absl::OkStatus();
+}
+
 int Serve(const Flags& flags) {
   for (const auto& [text, flag] :
        {std::pair(flags.listen, "--listen"), std::pair(flags.metrics_listen, "--metrics-listen")}) {
@@ -94,11 +106,15 @@ int Serve(const Flags& flags) {
     Fail(allowed);
     return kUsage;
   }
+  Controller::Options options;
+  if (const absl::Status read = ReadMap(flags.topology, &options.map); !read.ok()) {
+    Fail(read);
+    return kUsage;
+  }
   HandleSignals();
   // gRPC's own words would stand before ours about a taken port.
   setenv("GRPC_VERBOSITY", "NONE", /*overwrite=*/0);
   std::error_code error;
-  Controller::Options options;
   options.listen = flags.listen;
   options.metrics_listen = flags.metrics_listen;
   options.directory = std::filesystem::absolute(flags.directory, error).lexically_normal().string();
@@ -134,6 +150,8 @@ int Main(int argc, char** argv) {
       ->required();
   app.add_option("--ready-file", flags.ready_file,
                  "JSON written once serving: {pid, address, metrics_address}");
+  app.add_option("--topology", flags.topology,
+                 "the cluster's levels and links: a topology file, whose nodes are not read");
   app.add_flag("--insecure-listen", flags.insecure_listen,
                "allow addresses that other machines can reach, without any protection");
   app.set_version_flag("--version", std::string("strata-controller ") + kVersion);

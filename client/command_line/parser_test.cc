@@ -102,7 +102,7 @@ TEST(CommandLine, MistakesAreUsageErrorsThatSayWhatWasMeant) {
       {{"wait", "x"}, kExitUsage, "--for is missing"},
       {{"get", "jobs", "--server", "127.0.0.1:1"}, kExitUnavailable, "127.0.0.1:1 "},
       {{"get", "jobs", "--server", "nowhere:port"}, kExitUsage, "nowhere:port"},
-      {{"up", "--topology", "f.yaml"}, kExitUsage, "f.yaml is not supported yet"},
+      {{"up", "--topology", "f.yaml"}, kExitUsage, "f.yaml: no such file"},
       {{"export", "x", "-o", "y"}, kExitUsage, "export is not supported yet"},
       {{"doctor", "-o", "yaml"}, kExitUsage, "yaml.*json"},
       {{"generate", "--from", "/no/such", "--prompt", "x"}, kExitUsage, "/no/such"},

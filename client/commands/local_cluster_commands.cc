@@ -25,6 +25,7 @@
 #include "client/terminal/table.h"
 #include "client/views/job_view.h"
 #include "common/clock.h"
+#include "common/status_macros.h"
 #include "common/units.h"
 
 namespace strata::client {
@@ -42,7 +43,7 @@ absl::StatusOr<std::string> ClusterDirectory(const Arguments& arguments, bool la
   return absl::InvalidArgumentError("neither HOME nor XDG_STATE_HOME is set — name a --dir");
 }
 
-// The controller answers and nodes n0 … are READY. `client` is kept while a connection is on its
+// The controller answers and all nodes are READY. `client` is kept while a connection is on its
 // way, which on a busy machine takes longer than one call.
 absl::Status Probe(const ClusterShape& shape, std::unique_ptr<ApiClient>& client) {
   ServerAddress address = shape.listen;
@@ -60,12 +61,11 @@ absl::Status Probe(const ClusterShape& shape, std::unique_ptr<ApiClient>& client
     return absl::UnavailableError("the controller");
   }
   std::vector<std::string> missing;
-  for (int i = 0; i < shape.agents; ++i) {
-    const std::string name = absl::StrCat("n", i);
+  for (const ClusterNode& wanted : shape.nodes) {
     const bool ready = std::any_of(nodes->begin(), nodes->end(), [&](const v1::Node& node) {
-      return PlainName(node.name()) == name && node.state() == v1::READY;
+      return PlainName(node.name()) == wanted.name && node.state() == v1::READY;
     });
-    if (!ready) missing.push_back(name);
+    if (!ready) missing.push_back(wanted.name);
   }
   if (missing.empty()) return absl::OkStatus();
   return absl::UnavailableError(absl::StrCat("node ", absl::StrJoin(missing, ", ")));
@@ -79,6 +79,7 @@ Json ToJson(const UpResult& result, const std::string& directory) {
   return {{"directory", directory},
           {"server", result.shape.listen.ToString()},
           {"metrics_address", absl::StrCat("http://", result.shape.metrics.ToString(), "/metrics")},
+          {"topology", result.shape.has_topology ? Json(directory + "/topology.yaml") : Json()},
           {"adopted", result.adopted},
           {"processes", processes}};
 }
@@ -100,15 +101,17 @@ void Show(const UpResult& result, const std::string& directory, const std::strin
   terminal.Out(FormatTable({"PROCESS", "PID", "LOG"}, rows));
   terminal.Out(absl::StrCat("server   ", result.shape.listen.ToString(), "\nmetrics  http://",
                             result.shape.metrics.ToString(), "/metrics\n"));
+  if (result.shape.has_topology) {
+    terminal.Out(absl::StrCat("topology ", directory, "/topology.yaml\n"));
+  }
   terminal.Say("next: strata submit JOB.yaml --attach; strata down ends all of it");
 }
 
 absl::StatusOr<UpOptions> ReadUpOptions(const Arguments& arguments) {
-  if (arguments.Has("--topology")) {
-    return absl::UnimplementedError(
-        absl::StrCat("--topology ", arguments.Text("--topology"), " is not supported yet"));
-  }
   UpOptions options;
+  if (arguments.Has("--topology")) {
+    ASSIGN_OR_RETURN(options.topology, ReadLocalTopology(arguments.Text("--topology")));
+  }
   const absl::StatusOr<std::string> directory = ClusterDirectory(arguments, false);
   if (!directory.ok()) return directory.status();
   options.directory = *directory;
@@ -171,9 +174,10 @@ int Up(const Arguments& arguments, Terminal& terminal) {
   const absl::Status remembered =
       RememberCluster({result->shape.listen.ToString(), options->directory});
   if (!remembered.ok()) terminal.Say(std::string(remembered.message()));
-  terminal.Say(absl::StrCat(
-      "cluster of ", result->shape.agents, result->shape.agents == 1 ? " node" : " nodes",
-      " ready after ", common::FormatSeconds(clock.Now() - began), ", in ", options->directory));
+  terminal.Say(absl::StrCat("cluster of ", result->shape.nodes.size(),
+                            result->shape.nodes.size() == 1 ? " node" : " nodes", " ready after ",
+                            common::FormatSeconds(clock.Now() - began), ", in ",
+                            options->directory));
   Show(*result, options->directory, arguments.Text("--output", "table"), terminal);
   return kExitDone;
 }
@@ -237,10 +241,11 @@ std::vector<Command> LocalClusterCommands() {
                                      0, {required_dir}, Supervise);
   supervise.listed = false;
   return {
-      ClusterCommand("up", "[--agents N] [--dir D] [--listen HOST:PORT]",
+      ClusterCommand("up", "[--agents N | --topology F] [--dir D] [--listen HOST:PORT]",
                      "Start a whole local cluster", {}, 0,
                      {{"--agents", Flag::Kind::kCount, "N", "nodes, n0, n1, …", "", 1, 1024},
-                      {"--topology", kText, "F", "the topology file"},
+                      {"--topology", kText, "F",
+                       "nodes, names and places of this topology file, with cpu devices"},
                       {"--listen", kText, "HOST:PORT", "where the controller listens"},
                       {"--insecure-listen", Flag::Kind::kSwitch, "",
                        "allow an address that other machines reach: nothing is encrypted"},

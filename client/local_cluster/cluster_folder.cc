@@ -64,6 +64,36 @@ std::string Text(const json& object, const char* key) {
   return found != object.end() && found->is_string() ? found->get<std::string>() : "";
 }
 
+bool Flag(const json& object, const char* key) {
+  const auto found = object.find(key);
+  return found != object.end() && found->is_boolean() && found->get<bool>();
+}
+
+// Empty: not readable. A description of an earlier version counts its nodes only.
+std::vector<ClusterNode> NodesOf(const json& stored) {
+  const int64_t count = Integer(stored, "agents");
+  const auto list = stored.find("nodes");
+  if (list == stored.end())
+    return PlainNodes(static_cast<int>(std::clamp<int64_t>(count, 0, 1024)));
+  std::vector<ClusterNode> nodes;
+  if (!list->is_array()) return nodes;
+  for (const json& entry : *list) {
+    if (!entry.is_object()) return {};
+    ClusterNode& node = nodes.emplace_back();
+    node.name = Text(entry, "name");
+    node.devices = static_cast<int>(Integer(entry, "devices"));
+    const auto locality = entry.find("locality");
+    if (node.name.empty() || node.devices < 1 || locality == entry.end() ||
+        !locality->is_object()) {
+      return {};
+    }
+    for (const auto& [level, value] : locality->items()) {
+      if (value.is_string()) node.locality[level] = value.get<std::string>();
+    }
+  }
+  return nodes;
+}
+
 // Which folder a path leads to. A copy has another one, and a renamed folder or a link the same.
 json Identity(const std::string& path) {
   struct stat info = {};
@@ -110,9 +140,9 @@ absl::StatusOr<int> LockFile(const std::string& file, const std::string& held) {
 
 std::string ClusterFolder::Mark() const { return absl::StrCat(kClusterVariable, "=", path_); }
 
-absl::Status ClusterFolder::Make(int agents) const {
+absl::Status ClusterFolder::Make(const std::vector<ClusterNode>& nodes) const {
   std::vector<std::string> folders = {path_ + "/log", ControllerFolder()};
-  for (int i = 0; i < agents; ++i) folders.push_back(NodeFolder(absl::StrCat("n", i)));
+  for (const ClusterNode& node : nodes) folders.push_back(NodeFolder(node.name));
   for (const std::string& folder : folders) {
     std::error_code error;
     fs::create_directories(folder, error);
@@ -138,19 +168,18 @@ absl::StatusOr<ClusterShape> ClusterFolder::ReadShape() const {
   };
   if (!stored.is_object()) return broken();
   ClusterShape shape;
-  shape.agents = static_cast<int>(Integer(stored, "agents"));
+  shape.nodes = NodesOf(stored);
+  shape.has_topology = Flag(stored, "topology");
   shape.threads_per_agent = static_cast<int>(Integer(stored, "threads_per_agent"));
   shape.binaries = Text(stored, "binaries");
   const auto listen = ParseServerAddress(Text(stored, "listen"));
   const auto metrics = ParseServerAddress(Text(stored, "metrics"));
-  if (shape.agents < 1 || shape.threads_per_agent < 1 || !listen.ok() || !metrics.ok()) {
+  if (shape.nodes.empty() || shape.threads_per_agent < 1 || !listen.ok() || !metrics.ok()) {
     return broken();
   }
   shape.listen = *listen;
   shape.metrics = *metrics;
-  const auto insecure = stored.find("insecure_listen");
-  shape.insecure_listen =
-      insecure != stored.end() && insecure->is_boolean() && insecure->get<bool>();
+  shape.insecure_listen = Flag(stored, "insecure_listen");
   const auto no_restart = stored.find("no_restart");
   if (no_restart != stored.end() && no_restart->is_array()) {
     for (const json& node : *no_restart) {
@@ -161,7 +190,13 @@ absl::StatusOr<ClusterShape> ClusterFolder::ReadShape() const {
 }
 
 absl::Status ClusterFolder::WriteShape(const ClusterShape& shape) const {
-  const json stored = {{"agents", shape.agents},
+  json nodes = json::array();
+  for (const ClusterNode& node : shape.nodes) {
+    nodes.push_back({{"name", node.name}, {"devices", node.devices}, {"locality", node.locality}});
+  }
+  const json stored = {{"agents", shape.nodes.size()},
+                       {"nodes", nodes},
+                       {"topology", shape.has_topology},
                        {"listen", shape.listen.ToString()},
                        {"metrics", shape.metrics.ToString()},
                        {"no_restart", shape.no_restart},
@@ -170,6 +205,10 @@ absl::Status ClusterFolder::WriteShape(const ClusterShape& shape) const {
                        {"binaries", shape.binaries}};
   return ReplaceFile(path_ + "/cluster.json",
                      stored.dump(2, ' ', false, json::error_handler_t::replace) + "\n");
+}
+
+absl::Status ClusterFolder::WriteTopology(const std::string& text) const {
+  return ReplaceFile(TopologyFile(), text);
 }
 
 Processes ClusterFolder::ReadProcesses() const {

@@ -1,6 +1,7 @@
 // The folder of a local cluster: what it consists of, and which processes it has now.
 //
 //   cluster.json       its shape; written by `up`
+//   topology.yaml      the map that `up --topology` was given, if it was
 //   processes.json     who runs, by pid and start time, and of which folder; written by the
 //   supervisor supervisor.lock    locked by the supervisor as long as it lives change.lock locked
 //   by whoever starts or ends the cluster, while it does controller/        the controller's state
@@ -13,9 +14,11 @@
 #include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "client/local_cluster/cluster_nodes.h"
 #include "client/local_cluster/process_id.h"
 #include "client/server_address.h"
 
@@ -25,13 +28,14 @@ namespace strata::client {
 inline constexpr char kClusterVariable[] = "STRATA_CLUSTER_DIR";
 
 struct ClusterShape {
-  int agents = 0;  // nodes n0, n1, …
+  std::vector<ClusterNode> nodes;
+  bool has_topology = false;  // the controller reads topology.yaml
   ServerAddress listen;
   ServerAddress metrics;
   std::set<std::string> no_restart;  // nodes whose agents stay dead
-  int threads_per_agent = 1;
-  bool insecure_listen = false;  // the controller may listen where other machines reach it
-  std::string binaries;          // the folder of strata-controller and strata-worker
+  int threads_per_agent = 1;         // of each of its devices
+  bool insecure_listen = false;      // the controller may listen where other machines reach it
+  std::string binaries;              // the folder of strata-controller and strata-worker
 };
 
 struct RunningProcess {
@@ -56,7 +60,10 @@ class ClusterFolder {
   std::string Mark() const;
 
   // The folders above. InvalidArgument: they cannot be made.
-  absl::Status Make(int agents) const;
+  absl::Status Make(const std::vector<ClusterNode>& nodes) const;
+
+  std::string TopologyFile() const { return path_ + "/topology.yaml"; }
+  absl::Status WriteTopology(const std::string& text) const;
 
   // NotFound: no cluster was ever started here. DataLoss: not readable as one.
   absl::StatusOr<ClusterShape> ReadShape() const;

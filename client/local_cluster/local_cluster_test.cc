@@ -17,6 +17,7 @@
 #include <thread>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "client/local_cluster/back_off.h"
 #include "client/local_cluster/cluster_folder.h"
@@ -76,8 +77,8 @@ class LocalClusterTest : public testing::Test {
     options_.ready_seconds = kLongEnough;
     hooks_.probe = [this](const ClusterShape& shape) {
       const Processes processes = Folder().ReadProcesses();
-      for (int i = 0; i < shape.agents; ++i) {
-        const auto found = processes.find(absl::StrCat("n", i));
+      for (const ClusterNode& node : shape.nodes) {
+        const auto found = processes.find(node.name);
         if (found == processes.end() || found->second.id.pid == 0) {
           return absl::UnavailableError("nodes");
         }
@@ -376,7 +377,86 @@ TEST_F(LocalClusterTest, PortAndNodesAreTheSameAfterDownAndUp) {
   const auto second = BringUp();
   ASSERT_TRUE(second.ok()) << second.status();
   EXPECT_EQ(second->shape.listen.ToString(), first->shape.listen.ToString());
-  EXPECT_EQ(second->shape.agents, 2);
+  EXPECT_EQ(second->shape.nodes, PlainNodes(2));
+}
+
+constexpr char kTwoZones[] = R"(levels: [zone, rack]
+nodes:
+  - {name: a1, at: {zone: z0, rack: r0}, device: cpu, devices: 2}
+  - {name: b1, at: {zone: z1}, device: cpu, devices: 1}
+)";
+
+class TopologyTest : public LocalClusterTest {
+ protected:
+  std::string Write(const std::string& text) {
+    const std::string file = root_ + "/map.yaml";
+    std::ofstream(file) << text;
+    return file;
+  }
+  // The next `up` is given that file.
+  void Give(const std::string& text) {
+    auto topology = ReadLocalTopology(Write(text));
+    ASSERT_TRUE(topology.ok()) << topology.status();
+    options_.topology = *std::move(topology);
+    options_.agents.reset();
+    hooks_.say = [this](const std::string& said) { said_ += said + "\n"; };
+  }
+  ::testing::AssertionResult HasArguments(const std::string& folder, const std::string& text) {
+    return Eventually([&] { return absl::StrContains(Arguments(folder), text); });
+  }
+  std::string said_;
+};
+
+TEST_F(TopologyTest, NodesHaveTheFilesNamesDevicesAndPlaces) {
+  Give(kTwoZones);
+  const auto up = BringUp();
+  ASSERT_TRUE(up.ok()) << up.status();
+  EXPECT_TRUE(HasArguments("controller", "--topology " + options_.directory + "/topology.yaml"));
+  EXPECT_TRUE(HasArguments("nodes/a1", "--node a1"));
+  EXPECT_TRUE(HasArguments("nodes/a1", "--devices 2"));
+  EXPECT_TRUE(HasArguments("nodes/a1", "--locality rack=r0 --locality zone=z0"));
+  EXPECT_TRUE(HasArguments("nodes/b1", "--devices 1"));
+  EXPECT_TRUE(HasArguments("nodes/b1", "--locality zone=z1"));
+  EXPECT_EQ(said_, "");
+}
+
+TEST_F(TopologyTest, TheMapStaysAfterDownAndUpAlsoWithoutTheFile) {
+  Give(kTwoZones);
+  ASSERT_TRUE(BringUp().ok());
+  ASSERT_TRUE(Stop().ok());
+  options_.topology.reset();
+  options_.agents = 3;
+  const auto three = BringUp();
+  EXPECT_TRUE(absl::IsInvalidArgument(three.status()));
+  EXPECT_THAT(std::string(three.status().message()), HasSubstr("topology.yaml has 2 nodes"));
+  options_.agents = 2;
+  const auto again = BringUp();
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_TRUE(HasArguments("nodes/a1", "--locality rack=r0"));
+  EXPECT_TRUE(HasArguments("controller", "--topology"));
+}
+
+TEST_F(TopologyTest, AChangedFileIsTakenOverAtTheNextUpOnly) {
+  Give(kTwoZones);
+  ASSERT_TRUE(BringUp().ok());
+  EXPECT_TRUE(BringUp().ok());  // the same file: the cluster is adopted
+  Give(absl::StrCat(kTwoZones, "  - {name: c1, device: cpu, devices: 1}\n"));
+  const auto live = BringUp();
+  EXPECT_TRUE(absl::IsFailedPrecondition(live.status()));
+  EXPECT_THAT(std::string(live.status().message()), HasSubstr("its topology is not that of"));
+  ASSERT_TRUE(Stop().ok());
+  said_.clear();
+  const auto up = BringUp();
+  ASSERT_TRUE(up.ok()) << up.status();
+  EXPECT_EQ(up->shape.nodes.size(), 3u);
+  EXPECT_THAT(said_, HasSubstr("the cluster's topology is now that of"));
+  EXPECT_THAT(said_, HasSubstr("(it has changed)"));
+}
+
+TEST_F(TopologyTest, WhatTheFileSaysOfTheMomentIsLeftOutAndTold) {
+  Give("nodes: [{name: n0, device: cpu, devices: 2, free: 1}]\n");
+  ASSERT_TRUE(BringUp().ok());
+  EXPECT_THAT(said_, HasSubstr("free and healthy of n0 mean nothing here"));
 }
 
 TEST_F(LocalClusterTest, ATakenPortIsToldAndNothingRuns) {

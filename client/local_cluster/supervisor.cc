@@ -64,16 +64,25 @@ class Supervisor {
           "--metrics-listen", shape.metrics.ToString(), "--dir", folder.ControllerFolder(),
           "--ready-file", folder.ControllerFolder() + "/ready"}});
     if (shape.insecure_listen) members_.back().arguments.push_back("--insecure-listen");
+    if (shape.has_topology) {
+      for (const std::string& word : {std::string("--topology"), folder.TopologyFile()}) {
+        members_.back().arguments.push_back(word);
+      }
+    }
     ServerAddress reached = shape.listen;  // from this machine
     if (reached.host == "0.0.0.0") reached.host = "127.0.0.1";
     if (reached.host == "::") reached.host = "::1";
-    for (int i = 0; i < shape.agents; ++i) {
-      const std::string node = absl::StrCat("n", i);
-      members_.push_back({node,
+    for (const ClusterNode& node : shape.nodes) {
+      members_.push_back({node.name,
                           {shape.binaries + "/strata-worker", "--controller", reached.ToString(),
-                           "--node", node, "--dir", folder.NodeFolder(node), "--devices", "1",
-                           "--threads-per-device", absl::StrCat(shape.threads_per_agent)},
-                          shape.no_restart.count(node) == 0});
+                           "--node", node.name, "--dir", folder.NodeFolder(node.name), "--devices",
+                           absl::StrCat(node.devices), "--threads-per-device",
+                           absl::StrCat(shape.threads_per_agent)},
+                          shape.no_restart.count(node.name) == 0});
+      for (const auto& [level, value] : node.locality) {
+        members_.back().arguments.push_back("--locality");
+        members_.back().arguments.push_back(absl::StrCat(level, "=", value));
+      }
     }
   }
 

@@ -16,6 +16,7 @@
 #include "client/local_cluster/spawn.h"
 #include "client/local_cluster/stop.h"
 #include "client/machine.h"
+#include "client/text_file.h"
 #include "common/digest.h"
 #include "common/status_macros.h"
 
@@ -32,10 +33,22 @@ bool IsRunning(const Processes& processes, const std::string& name) {
   return found != processes.end() && found->second.id.pid != 0;
 }
 
+bool HasTopology(const ClusterFolder& folder, const ClusterShape& shape,
+                 const LocalTopology& topology) {
+  if (!shape.has_topology) return false;
+  const auto text = ReadTextFile(folder.TopologyFile(), topology.text.size(), "topology file");
+  return text.ok() && *text == topology.text;
+}
+
 // What of a running cluster contradicts the options; empty when nothing does.
-std::string Contradiction(const UpOptions& options, const ClusterShape& shape) {
-  if (options.agents.has_value() && *options.agents != shape.agents) {
-    return absl::StrCat("it has ", shape.agents, " agents, not ", *options.agents);
+std::string Contradiction(const UpOptions& options, const ClusterFolder& folder,
+                          const ClusterShape& shape) {
+  const int agents = static_cast<int>(shape.nodes.size());
+  if (options.agents.has_value() && *options.agents != agents) {
+    return absl::StrCat("it has ", agents, " agents, not ", *options.agents);
+  }
+  if (options.topology.has_value() && !HasTopology(folder, shape, *options.topology)) {
+    return absl::StrCat("its topology is not that of ", options.topology->file);
   }
   if (options.listen.has_value() && options.listen->ToString() != shape.listen.ToString()) {
     return absl::StrCat("it listens on ", shape.listen.ToString());
@@ -93,7 +106,8 @@ class Up {
     if (!before.ok()) RETURN_IF_ERROR(EndStrays());
     const Processes left = before.ok() ? folder_.ReadProcesses() : Processes();
     RETURN_IF_ERROR(Shape(before, left));
-    RETURN_IF_ERROR(folder_.Make(result_.shape.agents));
+    RETURN_IF_ERROR(folder_.Make(result_.shape.nodes));
+    RETURN_IF_ERROR(TakeTopology(before));
     RETURN_IF_ERROR(folder_.WriteShape(result_.shape));
     const absl::Status started = Start();
     Unlock(lock);
@@ -110,7 +124,7 @@ class Up {
   absl::Status AwaitTurn(int& lock) {
     std::error_code error;
     std::filesystem::create_directories(folder_.path(), error);
-    if (error) return folder_.Make(0);  // says why
+    if (error) return folder_.Make({});  // says why
     const double end = clock_.Now() + options_.ready_seconds;
     while (true) {
       const absl::StatusOr<int> mine = folder_.LockChanges();
@@ -144,7 +158,7 @@ class Up {
   }
 
   absl::Status CheckSame(const ClusterShape& shape) const {
-    const std::string contradiction = Contradiction(options_, shape);
+    const std::string contradiction = Contradiction(options_, folder_, shape);
     if (contradiction.empty()) return absl::OkStatus();
     return absl::FailedPreconditionError(
         absl::StrCat("a cluster runs in ", folder_.path(), ", but ", contradiction,
@@ -163,7 +177,7 @@ class Up {
     return absl::OkStatus();
   }
 
-  // Decides how many agents there are and where the controller listens.
+  // Decides which nodes there are and where the controller listens.
   absl::Status Shape(const absl::StatusOr<ClusterShape>& before, const Processes& left) {
     const bool any_left = std::any_of(left.begin(), left.end(),
                                       [](const auto& entry) { return entry.second.id.pid != 0; });
@@ -181,23 +195,60 @@ class Up {
     }
     ClusterShape& shape = result_.shape;
     if (before.ok()) shape = *before;
-    if (options_.agents.has_value()) shape.agents = *options_.agents;
-    if (shape.agents == 0) shape.agents = 1;
+    RETURN_IF_ERROR(ChooseNodes());
     shape.no_restart = options_.no_restart;
     shape.insecure_listen = options_.insecure_listen;
     shape.binaries = options_.binaries;
-    shape.threads_per_agent = static_cast<int>(ThreadsPerRank(shape.agents));
-    for (const std::string& node : shape.no_restart) {
-      bool known = false;
-      for (int i = 0; i < shape.agents; ++i) known |= node == absl::StrCat("n", i);
+    int64_t devices = 0;
+    for (const ClusterNode& node : shape.nodes) devices += node.devices;
+    shape.threads_per_agent = static_cast<int>(ThreadsPerRank(devices));
+    for (const std::string& name : shape.no_restart) {
+      const bool known = std::any_of(shape.nodes.begin(), shape.nodes.end(),
+                                     [&](const ClusterNode& node) { return node.name == name; });
       if (!known) {
-        return absl::InvalidArgumentError(
-            absl::StrCat("--no-restart ", node, ": no such node (n0 to n", shape.agents - 1, ")"));
+        return absl::InvalidArgumentError(absl::StrCat("--no-restart ", name, ": no such node (",
+                                                       shape.nodes.front().name, " to ",
+                                                       shape.nodes.back().name, ")"));
       }
     }
     const ServerAddress& listen = options_.listen.has_value() ? *options_.listen : shape.listen;
     RETURN_IF_ERROR(CheckReach(listen, shape.insecure_listen));
     return ChooseAddresses(before.ok());
+  }
+
+  // Those of the options' topology, or as before where nothing else is asked for.
+  absl::Status ChooseNodes() {
+    ClusterShape& shape = result_.shape;
+    if (options_.topology.has_value()) {
+      shape.nodes = options_.topology->nodes;
+      shape.has_topology = true;
+    } else if (!shape.has_topology && options_.agents.has_value()) {
+      shape.nodes = PlainNodes(*options_.agents);
+    }
+    if (shape.nodes.empty()) shape.nodes = PlainNodes(1);
+    if (!options_.agents.has_value() || *options_.agents == static_cast<int>(shape.nodes.size())) {
+      return absl::OkStatus();
+    }
+    const std::string& file =
+        options_.topology.has_value() ? options_.topology->file : folder_.TopologyFile();
+    return absl::InvalidArgumentError(
+        absl::StrCat("--agents ", *options_.agents, ": ", file, " has ", shape.nodes.size(),
+                     shape.nodes.size() == 1 ? " node" : " nodes",
+                     " — leave --agents out, or name another --topology"));
+  }
+
+  // The cluster's own copy of the map: it stays when the file goes.
+  absl::Status TakeTopology(const absl::StatusOr<ClusterShape>& before) {
+    if (!options_.topology.has_value()) return absl::OkStatus();
+    const LocalTopology& topology = *options_.topology;
+    if (!topology.notice.empty()) hooks_.say(topology.notice);
+    if (before.ok() && HasTopology(folder_, *before, topology)) return absl::OkStatus();
+    RETURN_IF_ERROR(folder_.WriteTopology(topology.text));
+    if (before.ok()) {
+      hooks_.say(absl::StrCat("the cluster's topology is now that of ", topology.file, " (",
+                              before->has_topology ? "it has changed" : "it had none", ")"));
+    }
+    return absl::OkStatus();
   }
 
   absl::Status ChooseAddresses(bool had_some) {

@@ -16,14 +16,15 @@
 namespace strata::client {
 
 struct UpOptions {
-  std::string directory;                // absolute
-  std::optional<int> agents;            // else as before, else 1
-  std::optional<ServerAddress> listen;  // else as before, else a free port of 127.0.0.1
-  bool insecure_listen = false;         // as the controller's flag
-  std::set<std::string> no_restart;     // nodes
-  std::string binaries;                 // the folder of strata-controller and strata-worker
-  std::string program;                  // this one's file, for the supervisor
-  double ready_seconds = 45;            // given up after that
+  std::string directory;                  // absolute
+  std::optional<int> agents;              // else as before, else 1
+  std::optional<LocalTopology> topology;  // else as before, else none
+  std::optional<ServerAddress> listen;    // else as before, else a free port of 127.0.0.1
+  bool insecure_listen = false;           // as the controller's flag
+  std::set<std::string> no_restart;       // nodes
+  std::string binaries;                   // the folder of strata-controller and strata-worker
+  std::string program;                    // this one's file, for the supervisor
+  double ready_seconds = 45;              // given up after that
 };
 
 struct UpHooks {
@@ -44,7 +45,8 @@ struct UpResult {
 };
 
 // Waits for a `down` or another `up` of the folder that is in progress. InvalidArgument: other
-// machines would reach the address, and insecure_listen is not set. AlreadyExists: the port is in
+// machines would reach the address, and insecure_listen is not set; or agents and topology (of now
+// or before) disagree. AlreadyExists: the port is in
 // use. FailedPrecondition: what runs there differs from what is asked
 // for. Unavailable: not ready in time. When it fails, nothing that it started is left.
 absl::StatusOr<UpResult> BringUp(const UpOptions& options, const UpHooks& hooks,
