@@ -6,6 +6,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "controller/logic/job_shape.h"
 
 namespace strata::controller {
 namespace {
@@ -13,34 +14,34 @@ namespace {
 constexpr char kVersionKey[] = "resource_version";
 constexpr char kPolicyKey[] = "policy";
 
-std::tuple<int64_t, int64_t, std::string> QueuePlace(const JobEntry& job) {
-  const v1::Job& record = job.record;
-  return {-record.spec().resources().priority(), job.queue_version, record.name()};
-}
-
 // Keeps the state's indices right after a change.
 void Index(ClusterState& state, JobEntry& job) {
   const v1::Job& record = job.record;
-  const bool queued = record.state() == v1::QUEUED;
-  if (job.queue_version != 0 && !queued) {
-    state.queue.erase(QueuePlace(job));
-    job.queue_version = 0;
-  }
   if (IsTerminal(record.state())) {
     state.folders.Remove(record);
   } else if (!job.has_folders) {
     job.has_folders = true;
     state.folders.Add(record);
   }
+  // What stays where it is is not touched: somebody may be on his way through an index.
+  const std::pair place(record.created_version(), record.name());
+  const bool queued = record.state() == v1::QUEUED, over = IsTerminal(record.state());
   if (queued) {
-    if (job.queue_version == 0) job.queue_version = record.resource_version();
-    state.queue.try_emplace(QueuePlace(job), &job);
-  } else if (IsTerminal(record.state())) {
+    state.queue.try_emplace(place, &job);
+  } else {
+    state.queue.erase(place);
+  }
+  if (queued || over) {
     state.live.erase(record.name());
-    state.finished.insert({record.resource_version(), record.name()});
   } else {
     state.live.insert(record.name());
   }
+  if (record.state() == v1::RECOVERING) {
+    state.recovering.insert(record.name());
+  } else {
+    state.recovering.erase(record.name());
+  }
+  if (over) state.finished.insert({record.resource_version(), record.name()});
 }
 
 int64_t Number(const std::string& text) {
@@ -74,6 +75,11 @@ void RestoreJob(ClusterState& state, const Write& write) {
   JobEntry& job = state.jobs[write.key];
   job.record = std::move(record);
   state.resource_version = std::max(state.resource_version, job.record.resource_version());
+  // Records of before there was a scheduler have none.
+  if (job.record.created_version() == 0) {
+    job.record.set_created_version(job.record.resource_version());
+  }
+  job.shape = ShapeOf(job.record);
   if (!job.record.request_id().empty()) state.by_request[job.record.request_id()] = write.key;
   Index(state, job);
   if (HasEpoch(job.record.state())) RestoreEpoch(state, job);
@@ -92,6 +98,9 @@ void RestoreNode(ClusterState& state, const Write& write) {
   node.drained = record.drained();
   node.quarantined = record.quarantined();
   node.quarantine_reason = record.quarantine_reason();
+  for (const auto& time : record.failure_times()) {
+    node.failures.push_back(static_cast<double>(time.seconds()));
+  }
   node.heard_at = state.ListeningNow();
 }
 
@@ -109,6 +118,9 @@ JobEntry* ClusterState::Find(const std::string& job) {
 
 void SaveJob(ClusterState& state, JobEntry& job, Effects& effects) {
   job.record.set_resource_version(++state.resource_version);
+  if (job.record.created_version() == 0) {
+    job.record.set_created_version(job.record.resource_version());
+  }
   Index(state, job);
   effects.writes.push_back({"jobs", job.record.name(), job.record.SerializeAsString()});
   effects.changed.push_back(job.record);
@@ -133,6 +145,7 @@ void SaveNode(ClusterState& state, NodeEntry& node, Effects& effects) {
   record.set_drained(node.drained);
   record.set_quarantined(node.quarantined);
   record.set_quarantine_reason(node.quarantine_reason);
+  for (const double wall : node.failures) *record.add_failure_times() = ToTimestamp(wall);
   effects.writes.push_back({"nodes", node.name, record.SerializeAsString()});
 }
 

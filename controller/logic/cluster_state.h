@@ -7,7 +7,6 @@
 #include <memory>
 #include <set>
 #include <string>
-#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -15,6 +14,7 @@
 #include "controller/logic/job_entry.h"
 #include "controller/logic/job_folders.h"
 #include "controller/logic/node_table.h"
+#include "controller/logic/scheduler_state.h"
 #include "proto/strata/v1/policy.pb.h"
 #include "spec/policy_defaults.h"
 #include "topology/cluster.h"
@@ -22,7 +22,7 @@
 namespace strata::controller {
 
 struct ClusterState {
-  const Placer* placer = nullptr;
+  const common::Clock* clock = nullptr;  // of figures only: how long a decision took
   Timing timing;
   double now = 0;  // of the input being handled
   // Of `now`: how much passed while everybody was heard from (Core::OnHeard), in nobody's silence.
@@ -35,9 +35,9 @@ struct ClusterState {
   std::map<std::string, JobEntry> jobs;           // by jobs/NAME
   std::map<std::string, std::string> by_request;  // request_id -> jobs/NAME
   std::set<std::string> live;                     // STARTING, RUNNING, RECOVERING
-  // QUEUED, as they are tried: priority, then age.
-  // (-priority, created version, name) -> the entry in `jobs`
-  std::map<std::tuple<int64_t, int64_t, std::string>, JobEntry*> queue;
+  std::set<std::string> recovering;               // of these: RECOVERING
+  // QUEUED, by age: (created version, name) -> the entry in `jobs`.
+  std::map<std::pair<int64_t, std::string>, JobEntry*> queue;
   std::set<std::pair<int64_t, std::string>> finished;  // (resource_version of the end, name)
   JobFolders folders;                                  // of jobs that are not over
   NodeTable nodes;
@@ -49,7 +49,7 @@ struct ClusterState {
   bool capacity_changed = false;
   // A node counts or no longer counts as one of the cluster: what could run at all has changed.
   bool cluster_changed = false;
-  bool cluster_shrunk = false;  // it may have become less
+  SchedulerState scheduler;
 
   // Known from before this controller's start, and not heard from since, for longer than its lease:
   // it is no longer one of the cluster's nodes until it is back.

@@ -16,8 +16,8 @@ namespace strata::controller {
 class Core::Impl {
  public:
   Impl(const common::Clock* clock, const Timing& timing, topology::Description map)
-      : clock_(clock), placer_(InOrderPlacer()) {
-    state.placer = placer_.get();
+      : clock_(clock) {
+    state.clock = clock;
     state.timing = timing;
     state.map = std::move(map);
   }
@@ -56,7 +56,6 @@ class Core::Impl {
 
  private:
   const common::Clock* clock_;
-  const std::unique_ptr<Placer> placer_;
   double last_input_ = 0;
   double standstill_ = 0;  // seconds, all together
 };
@@ -141,6 +140,7 @@ absl::StatusOr<v1::Node> Core::DrainNode(const std::string& name, bool drain, Ef
   return node;
 }
 
+SchedulerFigures Core::scheduler_figures() const { return FiguresOf(impl_->state); }
 int64_t Core::controller_term() const { return impl_->state.term; }
 int64_t Core::resource_version() const { return impl_->state.resource_version; }
 

@@ -17,6 +17,7 @@
 #include "absl/types/span.h"
 #include "common/clock.h"
 #include "controller/logic/effects.h"
+#include "controller/logic/scheduler_figures.h"
 #include "proto/strata/v1/cluster.pb.h"
 #include "topology/cluster.h"
 
@@ -34,42 +35,11 @@ struct Timing {
   double back_off_seconds = 0.2;
 };
 
-// Where ranks go. The scheduler's place: this first one takes free devices in the nodes' order.
-class Placer {
- public:
-  struct Device {
-    std::string node;  // nodes/NAME
-    int device = 0;
-  };
-  struct View {
-    struct Node {
-      std::string name;  // nodes/NAME
-      std::string kind;
-      int devices = 0;        // free or not
-      std::vector<int> free;  // device indices
-      std::vector<std::string> locality;
-      // Not empty: it has been gone for so long that its devices do not count; "not heard from …".
-      std::string away;
-    };
-    std::vector<Node> nodes;  // in topology order
-    int total_devices = 0;    // of all nodes that are not away, free or not
-  };
-  struct Decision {
-    std::vector<Device> ranks;  // empty: it waits
-    bool infeasible = false;    // no state of this cluster, as long as none joins, could run it
-    std::string reason;
-  };
-  virtual ~Placer() = default;
-  virtual Decision Place(const v1::JobSpec& spec, const View& view) const = 0;
-};
-std::unique_ptr<Placer> InOrderPlacer();
-
 class Core {
  public:
   // Borrowed: clock. `map`: the cluster's levels and links; nodes join by themselves. Without
   // levels it has those that the nodes' localities name: region, zone, rack and domain, in this
-  // order, then others by name. The domain's level is the named one, else `domain`, else each node
-  // is a domain of its own.
+  // order, then others by name; a node that names no domain is then one by itself.
   Core(const common::Clock* clock, const Timing& timing, topology::Description map = {});
   ~Core();
 
@@ -91,6 +61,7 @@ class Core {
   v1::GetPolicyResponse PolicyInUse() const;
   const v1::Policy& policy() const;  // complete
   absl::StatusOr<v1::Node> DrainNode(const std::string& name, bool drain, Effects& effects);
+  SchedulerFigures scheduler_figures() const;
   int64_t controller_term() const;
   int64_t resource_version() const;
 

@@ -43,6 +43,14 @@ struct Effects {
     v1::JobProgress progress;
   };
   std::vector<Progress> progress;  // live only, for StreamProgress
+  // One decision of the scheduler, for metrics.
+  struct Decision {
+    double seconds = 0;  // it took
+    int64_t starts = 0;
+    int64_t preemptions = 0;   // jobs stopped for another one, or to be moved
+    int64_t replacements = 0;  // ranks of recovering jobs that were given another device
+  };
+  std::vector<Decision> decisions;
 };
 
 }  // namespace strata::controller

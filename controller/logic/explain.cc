@@ -4,12 +4,15 @@
 #include <map>
 #include <set>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "common/units.h"
 #include "controller/logic/job_machine.h"
+#include "controller/logic/job_shape.h"
 #include "controller/logic/names.h"
-#include "controller/logic/placement_view.h"
+#include "controller/logic/scheduler_view.h"
 
 namespace strata::controller {
 namespace {
@@ -17,6 +20,29 @@ namespace {
 constexpr size_t kMostNodes = 8;
 
 using Lines = std::vector<std::string>;
+
+// "a, b, c, 5 more".
+std::string Listed(std::vector<std::string> parts) {
+  if (parts.size() > kMostNodes) {
+    const size_t more = parts.size() - kMostNodes;
+    parts.resize(kMostNodes);
+    parts.push_back(absl::StrCat(more, " more"));
+  }
+  return absl::StrJoin(parts, ", ");
+}
+
+// "0-3, 7".
+std::string Ranges(const std::vector<int>& ranks) {
+  std::vector<std::string> parts;
+  for (size_t first = 0; first < ranks.size();) {
+    size_t last = first;
+    while (last + 1 < ranks.size() && ranks[last + 1] == ranks[last] + 1) ++last;
+    parts.push_back(last == first ? absl::StrCat(ranks[first])
+                                  : absl::StrCat(ranks[first], "-", ranks[last]));
+    first = last + 1;
+  }
+  return Listed(std::move(parts));
+}
 
 void ExplainPlacement(const v1::Job& job, Lines& lines) {
   std::map<std::string, std::vector<int>> ranks;
@@ -27,51 +53,95 @@ void ExplainPlacement(const v1::Job& job, Lines& lines) {
   }
   std::vector<std::string> parts;
   for (const std::string& node : order) {
-    if (parts.size() == kMostNodes) break;
+    const std::vector<int>& here = ranks[node];
     parts.push_back(
-        absl::StrCat(ShortName(node), " (rank ", absl::StrJoin(ranks[node], ", "), ")"));
+        absl::StrCat(ShortName(node), here.size() > 1 ? " (ranks " : " (rank ", Ranges(here), ")"));
   }
-  if (order.size() > kMostNodes) parts.push_back(absl::StrCat(order.size() - kMostNodes, " more"));
   lines.push_back(
-      absl::StrCat("Epoch ", job.epoch(), " of its ranks is on ", absl::StrJoin(parts, ", "), "."));
+      absl::StrCat("Epoch ", job.epoch(), " of its ranks is on ", Listed(std::move(parts)), "."));
+  const v1::RankLayout& layout = job.layout();
+  if (!layout.why().empty()) lines.push_back(absl::StrCat("It was started: ", layout.why(), "."));
+  const int64_t asked = DataDegree(job.spec());
+  if (layout.data() > 0 && layout.data() != asked) {
+    lines.push_back(absl::StrCat("It runs with a data degree of ", layout.data(), " instead of ",
+                                 asked, ", for devices were lost; its numbers are the same."));
+  }
+  std::vector<std::string> spares;
+  for (const std::string& spare : layout.spares()) spares.push_back(ShortName(spare));
+  if (!spares.empty()) {
+    lines.push_back(absl::StrCat("Spare nodes beside it: ", Listed(std::move(spares)), "."));
+  }
 }
 
-// The placer's rule, and which nodes it passed over: their devices were not to be had.
-void ExplainChoice(ClusterState& state, const v1::Job& job, Lines& lines) {
-  std::set<std::string> used;
-  for (const v1::RankPlace& place : job.placement()) used.insert(place.node());
-  const NodeEntry* some = used.empty() ? nullptr : state.nodes.Find(*used.begin());
-  if (some == nullptr) return;
-  std::vector<std::string> passed, candidates;  // before the last one used
-  for (const NodeEntry* node : state.nodes.Ordered()) {
-    if (node->kind != some->kind) continue;
-    if (used.contains(node->name)) {
-      passed.insert(passed.end(), candidates.begin(), candidates.end());
-      candidates.clear();
-    } else {
-      candidates.push_back(ShortName(node->name));
+// Which groups of each level of the map it lies in.
+void ExplainGroups(const ClusterState& state, const scheduler::Placement& placement, Lines& lines) {
+  const topology::Cluster& cluster = state.scheduler.cluster;
+  std::vector<std::string> parts;
+  for (int depth = 1; depth < cluster.node_depth(); ++depth) {
+    std::set<int> groups;
+    for (const scheduler::Device& rank : placement.ranks) {
+      groups.insert(cluster.GroupOf(rank.node, depth));
+    }
+    std::vector<std::string> names;
+    for (const int group : groups) {
+      if (!cluster.groups()[group].name.empty()) names.push_back(cluster.groups()[group].name);
+    }
+    if (!names.empty()) {
+      parts.push_back(absl::StrCat(cluster.DepthName(depth), " ", Listed(std::move(names))));
     }
   }
-  if (passed.size() > kMostNodes) {
-    const size_t more = passed.size() - kMostNodes;
-    passed.resize(kMostNodes);
-    passed.push_back(absl::StrCat(more, " more"));
-  }
-  lines.push_back(absl::StrCat(
-      "Its devices were the first of their kind, in the order of the nodes, that were free when "
-      "this epoch began",
-      passed.empty() ? "."
-                     : absl::StrCat("; passed over, as in use, kept for another job or not there "
-                                    "then: ",
-                                    absl::StrJoin(passed, ", "), ".")));
+  if (!parts.empty()) lines.push_back(absl::StrCat("It lies in ", absl::StrJoin(parts, "; "), "."));
 }
 
-void ExplainNodes(const ClusterState& state, const v1::Job& job, Lines& lines) {
+// "zone 1.5 GiB, domain 12 GiB", outermost first.
+std::string BytesByLevel(const topology::Cluster& cluster, const scheduler::Cost& cost) {
+  std::vector<std::string> parts;
+  for (size_t depth = 0; depth < cost.bytes.size(); ++depth) {
+    if (cost.bytes[depth] <= 0) continue;
+    parts.push_back(absl::StrCat(cluster.DepthName(static_cast<int>(depth)), " ",
+                                 common::FormatBytes(cost.bytes[depth])));
+  }
+  return parts.empty() ? "nothing" : absl::StrJoin(parts, ", ");
+}
+
+// Why the ranks are numbered as they are: what a step sends, against the orders of others.
+void ExplainOrder(const ClusterState& state, const v1::Job& job, Lines& lines) {
+  const scheduler::Placement placement = PlacementOf(state, job);
+  const bool known = std::all_of(placement.ranks.begin(), placement.ranks.end(),
+                                 [](const scheduler::Device& rank) { return rank.node >= 0; });
+  if (!known || placement.ranks.empty()) return;
+  ExplainGroups(state, placement, lines);
+  const scheduler::Shape shape = ShapeOf(job, job.layout().data());
+  if (static_cast<int64_t>(placement.ranks.size()) != shape.ranks() || shape.ranks() == 1) return;
+  const topology::Cluster& cluster = state.scheduler.cluster;
+  std::vector<std::string> order;
+  for (const planner::Dimension dimension : placement.order) {
+    if (shape.degrees[static_cast<size_t>(dimension)] > 1) {
+      order.push_back(planner::NameOf(dimension));
+    }
+  }
+  const scheduler::Cost cost = scheduler::CostOf(cluster, shape, placement.order, placement.ranks);
+  std::vector<std::string> others;
+  for (const scheduler::Comparison& other : scheduler::CompareOrders(cluster, shape, placement)) {
+    if (other.name == "random") continue;
+    others.push_back(absl::StrCat(other.name, " order: ", BytesByLevel(cluster, other.cost)));
+  }
+  lines.push_back(absl::StrCat(
+      "Its ranks are numbered ", absl::StrJoin(order, ", then "),
+      " (innermost first), so that a step sends as little as can be across the outer levels: ",
+      BytesByLevel(cluster, cost), " (", absl::StrJoin(others, "; "), ")."));
+}
+
+void ExplainNodes(const ClusterState& state, const JobEntry& job, Lines& lines) {
   std::set<std::string> names;
-  for (const v1::RankPlace& place : job.placement()) names.insert(place.node());
+  for (const v1::RankPlace& place : job.record.placement()) names.insert(place.node());
   for (const std::string& name : names) {
     const NodeEntry* node = state.nodes.Find(name);
-    if (node == nullptr || (node->session != 0 && node->state == v1::READY)) continue;
+    if (node == nullptr) continue;
+    if (node->drained && !job.record.has_preemption() && !job.waiting.reason.empty()) {
+      lines.push_back(absl::StrCat(ShortName(name), " is drained: ", job.waiting.reason, "."));
+    }
+    if (node->session != 0 && node->state == v1::READY) continue;
     lines.push_back(absl::StrFormat(
         "%s has not been heard from for %.0f s; its ranks may go on without it until their lease "
         "of %g s is over.",
@@ -79,14 +149,8 @@ void ExplainNodes(const ClusterState& state, const v1::Job& job, Lines& lines) {
   }
 }
 
-// Which devices are taken, and by whom.
-void ExplainWaiting(ClusterState& state, const JobEntry& job, Lines& lines) {
-  const DeviceClaims claims = ClaimsOfRecovering(state);
-  const Placer::Decision decision =
-      state.placer->Place(job.record.spec(), ViewFor(state, &job, claims));
-  const bool said = decision.reason == job.record.reason();  // in the first line
-  if (!decision.reason.empty() && !said)
-    lines.push_back(absl::StrCat("It waits: ", decision.reason, "."));
+// Who has the devices, by node.
+void ExplainUse(const ClusterState& state, const JobEntry& job, Lines& lines) {
   std::map<std::string, std::set<std::string>> holders;  // node -> jobs
   for (const auto& [name, node] : state.nodes.all()) {
     for (const auto& [key, hold] : node.holds) {
@@ -94,10 +158,11 @@ void ExplainWaiting(ClusterState& state, const JobEntry& job, Lines& lines) {
           absl::StrCat(ShortName(key.job), hold.stop.has_value() ? " (ending)" : ""));
     }
   }
-  for (const auto& [device, claimant] : claims) {
-    if (claimant != &job) {
-      holders[device.first].insert(
-          absl::StrCat(ShortName(claimant->record.name()), " (recovering)"));
+  for (const std::string& name : state.recovering) {
+    const JobEntry& other = state.jobs.at(name);
+    if (&other == &job || other.claim_over) continue;
+    for (const v1::RankPlace& place : other.record.placement()) {
+      holders[place.node()].insert(absl::StrCat(ShortName(name), " (recovering)"));
     }
   }
   size_t told = 0;
@@ -106,10 +171,37 @@ void ExplainWaiting(ClusterState& state, const JobEntry& job, Lines& lines) {
     lines.push_back(absl::StrCat(ShortName(name), " is used by ", absl::StrJoin(jobs, ", "), "."));
   }
   for (const auto& [name, node] : state.nodes.all()) {
-    if (node.Usable() || told++ >= 2 * kMostNodes) continue;
-    lines.push_back(absl::StrFormat("%s is not usable: not heard from for %.0f s.", ShortName(name),
-                                    state.SilenceOf(node)));
+    if (node.TakesRanks() || told++ >= 2 * kMostNodes) continue;
+    const std::string why =
+        !node.Usable() ? absl::StrFormat("not heard from for %.0f s", state.SilenceOf(node))
+        : node.drained ? "drained"
+                       : absl::StrCat("in quarantine, ", node.quarantine_reason);
+    lines.push_back(absl::StrCat(ShortName(name), " is not usable: ", why, "."));
   }
+}
+
+// As the scheduler would decide now.
+void ExplainWaiting(ClusterState& state, const JobEntry& job, Lines& lines) {
+  RefreshCluster(state);
+  const std::string never = WhyInfeasible(state, job.shape);
+  if (state.scheduler.nodes.empty()) {
+    lines.push_back("It waits: no node has joined the cluster yet.");
+  } else if (never.empty()) {
+    const scheduler::View view = MakeView(state);
+    const scheduler::Decisions decisions = scheduler::Decide(view);
+    const auto waiting = decisions.waiting.find(ShortName(job.record.name()));
+    if (waiting != decisions.waiting.end()) {
+      lines.push_back(absl::StrCat("It waits: ", waiting->second.reason, "."));
+      const std::string& when = waiting->second.starts_when;
+      if (!when.empty()) {
+        lines.push_back(
+            absl::StrCat(absl::StartsWith(when, "starts ") ? "It " : "It starts ", when, "."));
+      }
+    }
+  } else if (never != job.record.reason()) {  // the first line says it
+    lines.push_back(absl::StrCat("It waits: ", never, "."));
+  }
+  ExplainUse(state, job, lines);
 }
 
 void ExplainHistory(const v1::Job& job, Lines& lines) {
@@ -142,8 +234,8 @@ std::vector<std::string> Explain(ClusterState& state, const JobEntry& job) {
     case v1::STARTING:
     case v1::RUNNING:
       ExplainPlacement(record, lines);
-      ExplainChoice(state, record, lines);
-      ExplainNodes(state, record, lines);
+      ExplainOrder(state, record, lines);
+      ExplainNodes(state, job, lines);
       break;
     case v1::RECOVERING:
       if (state.now < job.next_start_at) {

@@ -14,6 +14,7 @@
 #include "proto/strata/v1/agent.pb.h"
 #include "proto/strata/v1/jobs.pb.h"
 #include "proto/strata/v1/trainer.pb.h"
+#include "scheduler/queue.h"
 
 namespace strata::controller {
 
@@ -51,6 +52,7 @@ struct Failure {
   bool sure = true;        // this is the culprit; otherwise a better word may replace the reason
   bool permanent = false;  // trying again would not help
   bool counts = true;      // towards restart.max_without_progress: see restart_policy.h
+  std::string node = {};   // nodes/NAME to blame; empty: none, or it is not known
 };
 
 // The current epoch, from its Prepare on. Facts come in from messages; reconciling draws the
@@ -60,16 +62,27 @@ struct EpochRun {
   std::map<int, v1::Prepared> prepared;   // by rank
   double begun_at = 0;
   bool start_sent = false;
-  std::optional<Failure> failure;  // the first one
-  std::optional<double> cancelled_at;
-  std::optional<int64_t> last_step;   // of an orderly stop, for all ranks
-  std::map<int, std::string> phases;  // by rank: the instruction it was in lately
+  std::optional<Failure> failure;       // the first one
+  std::optional<double> stop_asked_at;  // for an orderly stop: cancelled or preempted
+  std::optional<int64_t> last_step;     // of an orderly stop, for all ranks
+  std::map<int, std::string> phases;    // by rank: the instruction it was in lately
   FragmentBook fragments;
+
+  double checkpoint_at = 0;  // of its newest checkpoint; 0: none of its own
+  // Its pace: since `paced_at`, when it had done `pace_step`; the last step at `stepped_at`.
+  bool paced = false;
+  int64_t pace_step = 0;
+  double paced_at = 0;
+  double stepped_at = 0;
 };
 
 struct JobEntry {
   v1::Job record;
-  EpochRun run;  // while STARTING or RUNNING
+  EpochRun run;            // while STARTING or RUNNING
+  scheduler::Shape shape;  // as asked for
+  // While a drained node's ranks are stopped, and until they start again: devices kept for them.
+  std::vector<scheduler::Device> moving_to;
+  scheduler::Waiting waiting;  // as of the scheduler's last decision, while it waits
 
   // While RECOVERING.
   double failed_at = 0;
@@ -79,8 +92,7 @@ struct JobEntry {
   bool claim_over = false;     // it no longer keeps the devices it had
   bool tried = false;          // it was due and no place was found; again when capacity changes
 
-  bool has_folders = false;   // they were taken for it
-  int64_t queue_version = 0;  // its version when it joined the queue; 0: not in it
+  bool has_folders = false;  // they were taken for it
 
   EpochKey key() const { return {record.name(), record.epoch()}; }
 };

@@ -104,6 +104,7 @@ void JobMachine::ReconcileEpoch(JobEntry& job) {
                absl::StrCat("finished all ", job.record.target_step(), " steps"), "");
   }
   if (job.record.cancel_requested()) return ReconcileCancel(job);
+  if (job.record.has_preemption()) return ReconcilePreemption(job);
   if (all_ended && !job.run.failure.has_value()) {
     Report(job, {.reason = "its ranks ended before the checkpoint of the last step was committed",
                  .cause = "commit_failed"});
@@ -121,8 +122,9 @@ void JobMachine::ReconcileCancel(JobEntry& job) {
   if (job.record.state() == v1::STARTING) {
     return End(job, v1::CANCELLED, "cancelled while its ranks were being started", "user");
   }
-  if (!run.cancelled_at.has_value()) {
-    run.cancelled_at = state_.now;
+  if (!run.stop_asked_at.has_value() || job.record.has_preemption()) {
+    job.record.clear_preemption();
+    run.stop_asked_at = state_.now;
     StopAll(job, "cancelled", /*checkpoint=*/true);
   }
   AdvanceStop(job);
@@ -133,7 +135,7 @@ void JobMachine::ReconcileCancel(JobEntry& job) {
     return End(job, v1::CANCELLED,
                absl::StrCat("cancelled, without a last checkpoint: ", run.failure->reason), "user");
   }
-  if (state_.now > *run.cancelled_at + state_.timing.cancel_seconds) {
+  if (state_.now > *run.stop_asked_at + state_.timing.cancel_seconds) {
     End(job, v1::CANCELLED,
         absl::StrFormat("cancelled, without a last checkpoint: it was not written within %g s",
                         state_.timing.cancel_seconds),
@@ -166,7 +168,8 @@ void JobMachine::ReportSilentNodes(JobEntry& job) {
                                               ? "was found when the controller had been restarted"
                                               : "its agent found when it came back"),
                    .cause = member.missed_first ? "cluster_restart" : "node_lost",
-                   .counts = !member.missed_first});
+                   .counts = !member.missed_first,
+                   .node = member.missed_first ? "" : name});
     }
     if (!LeaseIsOver(state_, *node)) continue;
     Report(job, {.reason = absl::StrFormat(
@@ -174,7 +177,8 @@ void JobMachine::ReportSilentNodes(JobEntry& job) {
                      "trainers is %g s)",
                      ShortName(name), state_.SilenceOf(*node), state_.timing.lease_seconds),
                  .cause = node->met ? "node_lost" : "cluster_restart",
-                 .counts = node->met});
+                 .counts = node->met,
+                 .node = node->met ? name : ""});
   }
 }
 
@@ -248,6 +252,7 @@ void JobMachine::Fail(JobEntry& job) {
                failure.cause);
   }
   AddEvent(job, failure.reason, failure.cause);
+  Blame(job, failure);
   StopAll(job, failure.reason, /*checkpoint=*/false);
   job.run = {};
   job.failed_at = state_.now;
@@ -264,6 +269,7 @@ void JobMachine::Fail(JobEntry& job) {
 void JobMachine::Attribute(JobEntry& job, const Failure& failure) {
   if (job.culprit_known || job.record.events_size() == 0) return;
   job.culprit_known = true;
+  Blame(job, failure);
   if (job.counted && !failure.counts) {
     job.counted = false;
     job.record.set_restarts_without_progress(job.record.restarts_without_progress() - 1);
@@ -281,6 +287,8 @@ void JobMachine::End(JobEntry& job, v1::JobState outcome, const std::string& rea
   StopAll(job, reason, /*checkpoint=*/false);
   job.run = {};
   AddEvent(job, reason, cause);
+  job.record.clear_preemption();
+  job.moving_to.clear();
   if (outcome == v1::SUCCEEDED) job.record.set_step(job.record.target_step());
   job.record.set_state(outcome);
   job.record.set_reason(reason);
@@ -317,7 +325,7 @@ void JobMachine::Tick() {
                                                 : silence > state_.timing.node_lost_seconds;
     const bool was_away = state_.IsAway(node);
     if (lost) node.state = v1::LOST;
-    if (state_.IsAway(node) != was_away) state_.cluster_changed = state_.cluster_shrunk = true;
+    if (state_.IsAway(node) != was_away) state_.cluster_changed = true;
     // Its trainers have ended themselves, and who comes back says first what it holds.
     if (node.session == 0 && LeaseIsOver(state_, node)) node.holds.clear();
     for (auto& [key, hold] : node.holds) {

@@ -1,8 +1,9 @@
 // The one place where jobs change their state.
 //
 //   QUEUED ──> STARTING ──> RUNNING ──> SUCCEEDED, FAILED or CANCELLED
-//                  ^  └────────┤
-//                  └─ RECOVERING <┘
+//     ^            ^  └────────┤
+//     │            └─ RECOVERING <┤ a failure, or its node is drained
+//     └───────────────────────────┘ preempted
 //
 // Inputs only leave facts in an entry (a member is prepared, a failure, a wish to cancel);
 // Reconcile draws the conclusions. A step of an epoch is taken when its facts are complete, so
@@ -15,7 +16,7 @@
 #include <vector>
 
 #include "controller/logic/cluster_state.h"
-#include "controller/logic/placement_view.h"
+#include "controller/logic/scheduler_view.h"
 
 namespace strata::controller {
 
@@ -28,9 +29,9 @@ class JobMachine {
 
   // Takes all steps that are due for this job, but placing it.
   void Reconcile(JobEntry& job);
-  // Places what waits: first what recovers, then the queue, if capacity has changed. `fresh`: a job
-  // that has not been tried yet.
-  void Schedule(JobEntry* fresh);
+  // Asks the scheduler who runs where and acts on it, if anything has changed that it decides by.
+  // `fresh`: a job that has just joined the queue.
+  void Schedule(const JobEntry* fresh);
   // What time alone brings: silent nodes, deadlines, repeated requests to stop.
   void Tick();
 
@@ -62,11 +63,25 @@ class JobMachine {
   void StopAll(const JobEntry& job, const std::string& reason, bool checkpoint);
   void AddEvent(JobEntry& job, const std::string& reason, const std::string& cause);
 
-  bool MayStart(const JobEntry& job) const;
-  bool TryStart(JobEntry& job, const Placer::View& view);
-  void ScheduleQueue(const DeviceClaims& claims);
+  // preemption.cc
+  void Preempt(JobEntry& job, const std::string& by, const std::string& reason);
+  void ReconcilePreemption(JobEntry& job);
+  void LetGo(JobEntry& job, const std::string& how);
+  void MoveOffDrained();
+  bool MoveOff(JobEntry& job);
+
+  // scheduling.cc
+  bool MayFit(const JobEntry& fresh) const;
+  bool IsDue(const JobEntry* fresh) const;
+  bool Decide();
+  void Apply(const scheduler::Decisions& decisions);
+  void NoteSupply();
   void TellFeasibility();
-  void Begin(JobEntry& job, const std::vector<Placer::Device>& ranks);
+  void Begin(JobEntry& job, const scheduler::Start& start);
+
+  // quarantine.cc
+  void Blame(const JobEntry& job, const Failure& failure);
+  bool MayQuarantine(const JobEntry& job, const NodeEntry& node) const;
 
   ClusterState& state_;
   Effects& effects_;

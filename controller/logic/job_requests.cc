@@ -3,6 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "controller/logic/cluster_requests.h"
+#include "controller/logic/job_shape.h"
 #include "controller/logic/names.h"
 #include "controller/logic/refusal.h"
 #include "google/protobuf/io/coded_stream.h"
@@ -49,7 +50,7 @@ absl::Status CheckRequest(const v1::CreateJobRequest& request) {
   if (job.spec().restart().max_without_progress() < 0) {
     return InvalidField("restart.max_without_progress", "at least 0 is needed");
   }
-  return absl::OkStatus();
+  return CheckLayout(job.spec());
 }
 
 absl::Status CheckFolders(const ClusterState& state, const v1::Job& asked) {
@@ -65,10 +66,11 @@ absl::Status CheckFolders(const ClusterState& state, const v1::Job& asked) {
   return status;
 }
 
-absl::Status CheckFeasible(ClusterState& state, const v1::JobSpec& spec) {
-  const Placer::Decision decision = state.placer->Place(spec, ViewFor(state, nullptr, {}));
-  if (!decision.infeasible) return absl::OkStatus();
-  return Refusal(absl::StatusCode::kFailedPrecondition, "INFEASIBLE", decision.reason);
+absl::Status CheckFeasible(ClusterState& state, const scheduler::Shape& shape) {
+  if (state.cluster_changed) state.scheduler.made = false;
+  const std::string never = WhyInfeasible(state, shape);
+  if (never.empty()) return absl::OkStatus();
+  return Refusal(absl::StatusCode::kFailedPrecondition, "INFEASIBLE", never);
 }
 
 absl::Status MakeRoom(ClusterState& state, bool only_check, Effects& effects) {
@@ -111,12 +113,14 @@ absl::StatusOr<v1::Job> CreateJob(ClusterState& state, JobMachine& machine,
   }
   RETURN_IF_ERROR(CheckProjectAndQueue(state.policy, asked.spec()));
   RETURN_IF_ERROR(CheckFolders(state, asked));
-  RETURN_IF_ERROR(CheckFeasible(state, asked.spec()));
+  const scheduler::Shape shape = ShapeOf(asked);
+  RETURN_IF_ERROR(CheckFeasible(state, shape));
   RETURN_IF_ERROR(MakeRoom(state, request.validate_only(), effects));
 
   v1::Job record;
   record.set_name(asked.name());
   *record.mutable_spec() = asked.spec();
+  if (asked.has_model()) *record.mutable_model() = asked.model();
   record.set_directory(asked.directory());
   record.set_state(v1::QUEUED);
   record.set_target_step(asked.spec().train().steps());
@@ -127,6 +131,7 @@ absl::StatusOr<v1::Job> CreateJob(ClusterState& state, JobMachine& machine,
   if (!request.request_id().empty()) state.by_request[request.request_id()] = asked.name();
   JobEntry& job = state.jobs[asked.name()];
   job.record = std::move(record);
+  job.shape = shape;
   SaveJob(state, job, effects);
   machine.Schedule(&job);
   return job.record;
@@ -140,6 +145,7 @@ absl::StatusOr<v1::Job> CancelJob(ClusterState& state, JobMachine& machine, cons
   if (IsTerminal(record.state()) || record.cancel_requested()) return record;
   record.set_cancel_requested(true);
   if (record.state() == v1::RUNNING) {
+    record.clear_preemption();
     record.set_reason("is being cancelled: its ranks write a last checkpoint");
     SaveJob(state, *job, effects);
   }

@@ -1,9 +1,9 @@
 #include "controller/logic/node_table.h"
 
 #include <algorithm>
-#include <set>
 
 #include "controller/logic/names.h"
+#include "topology/cluster.h"
 
 namespace strata::controller {
 namespace {
@@ -19,15 +19,20 @@ bool Before(const NodeEntry* a, const NodeEntry* b) {
 
 }  // namespace
 
-std::vector<int> NodeEntry::FreeDevices() const {
-  std::set<int> held;
+uint64_t NodeEntry::FreeMask() const {
+  uint64_t free = devices >= topology::kMostDevices ? ~uint64_t{0} : (uint64_t{1} << devices) - 1;
   for (const auto& [key, hold] : holds) {
-    if (hold.all_devices) return {};
-    held.insert(hold.devices.begin(), hold.devices.end());
+    if (hold.all_devices) return 0;
+    for (const int device : hold.devices) free &= ~(uint64_t{1} << device);
   }
+  return free;
+}
+
+std::vector<int> NodeEntry::FreeDevices() const {
   std::vector<int> free;
-  for (int device = 0; device < devices; ++device) {
-    if (!held.contains(device)) free.push_back(device);
+  const uint64_t mask = FreeMask();
+  for (int device = 0; device < topology::kMostDevices; ++device) {
+    if ((mask >> device & 1) != 0) free.push_back(device);
   }
   return free;
 }

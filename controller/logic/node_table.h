@@ -50,12 +50,14 @@ struct NodeEntry {
   bool drained = false;      // by an operator
   bool quarantined = false;  // by the controller: it was to blame too often
   std::string quarantine_reason;
+  std::deque<double> failures;  // wall seconds: when it was to blame, of the last hour; durable
   std::map<EpochKey, Hold> holds;
   std::deque<uint64_t> replaced;  // incarnations that may not come back
 
   bool Usable() const { return state == v1::READY && session != 0; }
   bool TakesRanks() const { return Usable() && !drained && !quarantined; }
-  std::vector<int> FreeDevices() const;  // whether usable or not
+  uint64_t FreeMask() const;  // bit d: no epoch holds device d; whether usable or not
+  std::vector<int> FreeDevices() const;
 };
 
 class NodeTable {

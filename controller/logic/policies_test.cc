@@ -61,36 +61,5 @@ TEST(Names, NodesComeInTheOrderOfTheirNumbers) {
   EXPECT_TRUE(NaturalLess("a9b1", "a9b02"));
 }
 
-Placer::View::Node Free(const std::string& name, const std::string& kind, std::vector<int> free) {
-  return {.name = name, .kind = kind, .devices = static_cast<int>(free.size()), .free = free};
-}
-
-v1::JobSpec Asks(const std::string& device, int ranks) {
-  v1::JobSpec spec;
-  spec.mutable_resources()->set_device(device);
-  spec.mutable_resources()->set_ranks(ranks);
-  return spec;
-}
-
-TEST(InOrderPlacer, TakesTheFirstFreeDevicesOfTheKind) {
-  const Placer::View view = {.nodes = {Free("nodes/a", "cpu", {0}), Free("nodes/b", "h100", {1, 3}),
-                                       Free("nodes/c", "h100", {0})}};
-  const auto ranks = InOrderPlacer()->Place(Asks("h100", 3), view).ranks;
-  ASSERT_EQ(ranks.size(), 3u);
-  EXPECT_EQ(ranks[0].node, "nodes/b");
-  EXPECT_EQ(ranks[1].device, 3);
-  EXPECT_EQ(ranks[2].node, "nodes/c");
-}
-
-TEST(InOrderPlacer, GpuIsAnyOneKindForTheWholeJob) {
-  const Placer::View view = {.nodes = {Free("nodes/a", "a100", {0}),
-                                       Free("nodes/b", "h100", {0, 1}),
-                                       Free("nodes/c", "cpu", {0, 1, 2})}};
-  const auto ranks = InOrderPlacer()->Place(Asks("gpu", 2), view).ranks;
-  ASSERT_EQ(ranks.size(), 2u);
-  EXPECT_EQ(ranks[0].node, "nodes/b");
-  EXPECT_TRUE(InOrderPlacer()->Place(Asks("gpu", 3), view).infeasible);
-}
-
 }  // namespace
 }  // namespace strata::controller

@@ -58,6 +58,9 @@ TEST_F(TwoNodes, SpareDevicesAreTakenWhenAnOldNodeIsLost) {
 }
 
 TEST_F(TwoNodes, AFrozenNodesDeviceIsUsedAgainOnlyAfterItsWord) {
+  v1::Policy policy;
+  policy.mutable_scheduling()->set_shrink_after_seconds(1000);
+  ASSERT_TRUE(h.ApplyPolicy(policy).ok());
   h.Run("a", {"n0", "n1"});
   h.Pass(3.5, {"n0"});
   h.SayHang("n0", "a", 1, 1, {1});

@@ -94,7 +94,7 @@ void SessionHandler::UpdateNode(NodeEntry& node, const v1::Register& message) {
   const bool same = node.resource_version != 0 && node.kind == message.device() &&
                     node.devices == message.devices() && node.locality == locality;
   if (same) return;
-  if (node.resource_version != 0) state_.cluster_changed = state_.cluster_shrunk = true;
+  if (node.resource_version != 0) state_.cluster_changed = true;
   node.kind = message.device();
   node.devices = message.devices();
   node.locality = locality;
@@ -131,7 +131,8 @@ void SessionHandler::TakeOver(JobEntry& job, Member& member, const NodeEntry& no
     JobMachine::Report(job,
                        {.reason = absl::StrCat("rank ", rank, " on ", ShortName(node.name),
                                                " is gone, as its agent found when it came back"),
-                        .cause = "trainer_died"});
+                        .cause = "trainer_died",
+                        .node = node.name});
   }
   member.missed_at.reset();
   if (held.running()) member.state = MemberState::kRunning;

@@ -25,6 +25,7 @@ void SetMemory(v1::Job& job, const v1::JobPlan& plan) {
 Failure EndedFailure(const NodeEntry& node, const v1::EpochEnded& message) {
   Failure failure;
   failure.sure = !message.echo() && message.rank() >= 0;
+  if (failure.sure) failure.node = node.name;
   failure.cause = message.cause().empty() ? "trainer_died" : message.cause();
   failure.counts = failure.cause != "node_lost";
   failure.reason = message.finished().message();
@@ -133,10 +134,21 @@ void SessionHandler::StopStale(NodeEntry& node, const v1::JobEpoch& epoch, bool 
 // A step is told live and becomes durable with the record's next change.
 void SessionHandler::ReachedStep(JobEntry& job, int64_t step) {
   v1::Job& record = job.record;
-  record.set_step(std::clamp(step, record.step(), std::max(record.step(), record.target_step())));
+  const int64_t before = record.step();
+  record.set_step(std::clamp(step, before, std::max(before, record.target_step())));
+  KeepPace(job, before);
   if (record.step() == 0 || record.has_start_time()) return;
   *record.mutable_start_time() = ToTimestamp(state_.wall);
   SaveJob(state_, job, effects_);
+}
+
+void SessionHandler::KeepPace(JobEntry& job, int64_t before) const {
+  if (job.record.step() == before) return;
+  job.run.stepped_at = state_.now;
+  if (job.run.paced) return;
+  job.run.paced = true;
+  job.run.pace_step = job.record.step();
+  job.run.paced_at = state_.now;
 }
 
 void SessionHandler::OnHeartbeat(NodeEntry& node, const v1::Heartbeat& message) {
@@ -160,7 +172,8 @@ void SessionHandler::OnPrepared(NodeEntry& node, const v1::EpochPrepared& messag
     JobMachine::Report(
         *job, {.reason = absl::StrCat(field, message.problem(), " (on ", ShortName(node.name), ")"),
                .cause = "start_failed",
-               .permanent = message.permanent()});
+               .permanent = message.permanent(),
+               .node = node.name});
     return machine_.Reconcile(*job);
   }
   std::map<int, v1::Prepared> answers;
@@ -217,7 +230,8 @@ void SessionHandler::OnEnded(NodeEntry& node, const v1::EpochEnded& message) {
   }
   job->run.members.at(node.name).state = MemberState::kEnded;
   const bool expected = outcome == v1::Finished::SUCCEEDED ||
-                        (outcome == v1::Finished::INTERRUPTED && job->record.cancel_requested());
+                        (outcome == v1::Finished::INTERRUPTED &&
+                         (job->record.cancel_requested() || job->record.has_preemption()));
   if (!expected) JobMachine::Report(*job, EndedFailure(node, message));
   machine_.Reconcile(*job);
 }
@@ -258,6 +272,7 @@ void SessionHandler::OnCommit(NodeEntry& node, const v1::CommitRequest& message)
     job->record.set_restarts_without_progress(0);
     job->record.set_step(std::max(job->record.step(), checkpoint.step()));
     job->run.fragments.Forget(checkpoint.step());
+    job->run.checkpoint_at = state_.now;
     SaveJob(state_, *job, effects_);
   }
   v1::ControllerMessage answer;
@@ -312,6 +327,7 @@ void SessionHandler::OnHang(NodeEntry& node, const v1::HangReport& message) {
   const NodeEntry* culprit =
       rank < 0 ? nullptr : state_.nodes.Find(blamed.record.placement(rank).node());
   if (message.tentative() && (culprit == nullptr || !IsSilent(*culprit))) return;
+  if (culprit != nullptr && failure.sure) failure.node = culprit->name;
   failure.reason =
       culprit == nullptr ? "a rank" : absl::StrCat("rank ", rank, " on ", ShortName(culprit->name));
   std::string place = message.group().empty() ? "" : absl::StrCat("group ", message.group());

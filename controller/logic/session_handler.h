@@ -58,6 +58,8 @@ class SessionHandler {
   // Not heard from for longer than heartbeats take.
   bool IsSilent(const NodeEntry& node) const;
   void ReachedStep(JobEntry& job, int64_t step);
+  // Notes when steps are done, if one was done since `before`.
+  void KeepPace(JobEntry& job, int64_t before) const;
 
   ClusterState& state_;
   JobMachine& machine_;

@@ -154,6 +154,7 @@ void Harness::Apply(const Effects& effects) {
   }
   for (const v1::Job& job : effects.changed) changed.push_back(job);
   for (const Effects::Progress& step : effects.progress) progress.push_back(step);
+  decisions.insert(decisions.end(), effects.decisions.begin(), effects.decisions.end());
   for (const Outgoing& out : effects.messages) {
     const std::string node = out.node.substr(out.node.find('/') + 1);
     if (out.message->has_dismiss()) dismissed.push_back(out);

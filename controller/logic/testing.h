@@ -80,6 +80,7 @@ class Harness {
   std::vector<v1::Job> changed;
   std::vector<Effects::Progress> progress;
   std::vector<Outgoing> dismissed;
+  std::vector<Effects::Decision> decisions;
   std::map<std::pair<std::string, std::string>, Write> records;  // (table, key)
 
  private:

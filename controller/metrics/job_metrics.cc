@@ -21,6 +21,7 @@ const prometheus::Histogram::BucketBoundaries kStepSeconds = {0.01, 0.03, 0.1, 0
 const prometheus::Histogram::BucketBoundaries kWaitSeconds = {
     0.1, 1, 10, 60, 300, 1800, 3600, 4 * 3600.0, 24 * 3600.0, 7 * 24 * 3600.0};
 constexpr size_t kMostCauses = 16;
+constexpr size_t kMostQueues = 64;
 constexpr size_t kMostTiers = 8;
 constexpr size_t kMostPhases = 24;
 
@@ -55,9 +56,8 @@ JobMetrics::JobMetrics(prometheus::Registry& registry, size_t most_jobs)
       jobs_by_state_(Gauge(registry, "strata_jobs", "Jobs by state.")),
       queue_wait_(BuildHistogram()
                       .Name("strata_job_queue_wait_seconds")
-                      .Help("From a job's creation to its first start.")
-                      .Register(registry)
-                      .Add({}, kWaitSeconds)),
+                      .Help("From a job's creation to its first start, by queue.")
+                      .Register(registry)),
       steps_(Counter(registry, "strata_job_steps_total",
                      "Steps finished, those repeated after a restart included.")),
       tokens_(Counter(registry, "strata_job_tokens_total", "Tokens trained on.")),
@@ -201,6 +201,15 @@ void JobMetrics::CountEvents(const v1::Job& job, Known& known, Series* series) {
   }
 }
 
+void JobMetrics::ObserveWait(const v1::Job& job, const Known& known) {
+  const std::string asked = job.spec().resources().queue();
+  std::string queue = asked.empty() ? "default" : asked;
+  if (waits_.count(queue) == 0 && waits_.size() >= kMostQueues) queue = "other";
+  prometheus::Histogram*& histogram = waits_[queue];
+  if (histogram == nullptr) histogram = &queue_wait_.Add({{"queue", queue}}, kWaitSeconds);
+  histogram->Observe(std::max(0.0, common::WallSeconds() - known.create_time));
+}
+
 void JobMetrics::Changed(const v1::Job& job, double now) {
   if (jobs_.count(job.name()) == 0) {
     v1::Job bare = job;
@@ -211,7 +220,7 @@ void JobMetrics::Changed(const v1::Job& job, double now) {
   Known& known = jobs_[job.name()];
   const bool runs = job.state() == v1::STARTING || job.state() == v1::RUNNING;
   if (std::exchange(known.waits, known.waits && job.state() == v1::QUEUED) && runs) {
-    queue_wait_.Observe(std::max(0.0, common::WallSeconds() - known.create_time));
+    ObserveWait(job, known);
   }
   known.state = job.state();
   known.parameters = job.parameters();

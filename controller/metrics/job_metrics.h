@@ -79,6 +79,7 @@ class JobMetrics {
 
   Series* SeriesOf(const std::string& job);
   void Drop(Known& known);
+  void ObserveWait(const v1::Job& job, const Known& known);
   void SetEnded(const std::string& job, Known& known, double at);  // below 0: it has not
   std::unique_ptr<Series> MakeSeries(const std::string& job);
   void CountEvents(const v1::Job& job, Known& known, Series* series);
@@ -93,7 +94,8 @@ class JobMetrics {
   std::map<v1::JobState, prometheus::Gauge*> by_state_;
 
   Gauges& jobs_by_state_;
-  prometheus::Histogram& queue_wait_;
+  Histograms& queue_wait_;
+  std::map<std::string, prometheus::Histogram*> waits_;  // by queue
   Counters& steps_;
   Counters& tokens_;
   Counters& flops_;

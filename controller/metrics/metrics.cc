@@ -17,6 +17,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "controller/metrics/job_metrics.h"
+#include "controller/metrics/scheduler_metrics.h"
 
 namespace strata::controller {
 namespace {
@@ -40,6 +41,7 @@ class PrometheusMetrics final : public Metrics {
         heartbeat_seconds_(heartbeat_seconds),
         registry_(std::make_shared<prometheus::Registry>()),
         jobs_(*registry_, kMostJobs),
+        scheduler_(*registry_),
         nodes_(BuildGauge().Name("strata_nodes").Help("Nodes by state.").Register(*registry_)),
         devices_(BuildGauge()
                      .Name("strata_devices")
@@ -89,6 +91,7 @@ class PrometheusMetrics final : public Metrics {
   void OnEffects(const Core& /*core*/, const Effects& effects) override {
     for (const v1::Job& job : effects.changed) jobs_.Changed(job, clock_->Now());
     for (const Effects::Progress& progress : effects.progress) jobs_.Progress(progress);
+    for (const Effects::Decision& decision : effects.decisions) scheduler_.Decided(decision);
     for (const Write& write : effects.writes) {
       if (write.table == "jobs" && write.erase) jobs_.Forget(write.key);
     }
@@ -113,6 +116,7 @@ class PrometheusMetrics final : public Metrics {
   const double heartbeat_seconds_;
   const std::shared_ptr<prometheus::Registry> registry_;
   JobMetrics jobs_;
+  SchedulerMetrics scheduler_;
   prometheus::Family<prometheus::Gauge>& nodes_;
   prometheus::Family<prometheus::Gauge>& devices_;
   prometheus::Family<prometheus::Gauge>& heartbeat_time_;
@@ -194,6 +198,7 @@ void PrometheusMetrics::OnTick(const Core& core) {
   if (clock_->Now() < next_refresh_) return;
   next_refresh_ = clock_->Now() + kRefreshSeconds;
   jobs_.Tick(clock_->Now(), kKeepSeconds);
+  scheduler_.Show(core.scheduler_figures());
   std::map<v1::NodeState, int64_t> counts;
   int64_t devices = 0;
   int64_t free = 0;

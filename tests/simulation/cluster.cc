@@ -24,16 +24,90 @@ Cluster::Cluster(const Options& options)
   keeps_ends_on_disk = options.only_harmless || options.calm || random.Chance(0.5);
   controller.set_sync_seconds(random.Chance(0.2) ? random.Between(0.01, 0.3) : 0.004);
   const int count = random.Within(1, 4);
+  if (random.Chance(0.4)) tensor_ = 2;  // then every node holds a tensor group
+  const bool domains = random.Chance(0.4);
   for (int node = 0; node < count; ++node) {
-    nodes_.push_back(std::make_unique<SimNode>(*this, node, random.Within(1, 2)));
+    const int devices = tensor_ > 1 ? 2 : random.Within(1, 2);
+    const std::string domain = domains ? absl::StrCat("d", node / 2) : "";
+    nodes_.push_back(std::make_unique<SimNode>(*this, node, devices, domain));
+    oracle.OnNode(absl::StrCat("nodes/n", node), domain);
   }
   controller.Start();
+  PlanPolicy();
   for (auto& node : nodes_) {
     SimNode* born = node.get();
     events.After(random.Between(0, 0.5), [born] { born->Boot(); });
   }
   PlanJobs();
+  PlanDrains();
   PlanFaults();
+  events.After(random.Between(20, 40), [this] { ResumeQuarantined(); });
+}
+
+// One project has a quota that every job alone is within.
+void Cluster::PlanPolicy() {
+  v1::Policy policy;
+  v1::ProjectPolicy& project = *policy.add_projects();
+  project.set_name("limited");
+  const int most = static_cast<int>(nodes_.size()) * tensor_;
+  (*project.mutable_quota())["cpu"] = random.Within(most, most + 2);
+  oracle.OnQuota("limited", project.quota().at("cpu"));
+  v1::QueuePolicy& queue = *policy.add_queues();
+  queue.set_name("urgent");
+  queue.set_priority(random.Within(0, 2));
+  v1::SchedulingPolicy& scheduling = *policy.mutable_scheduling();
+  scheduling.set_min_run_seconds(random.Chance(0.5) ? 0 : random.Between(0, 10));
+  scheduling.set_shrink_after_seconds(random.Between(1, 60));
+  scheduling.set_unknown_run_seconds(random.Between(10, 100));
+  scheduling.set_defragment(random.Chance(0.3));
+  Apply(policy);
+}
+
+void Cluster::Apply(const v1::Policy& policy) {
+  controller.ApplyPolicy(policy, [this] { policy_applied_ = true; });
+  events.After(0.5, [this, policy] {
+    if (!policy_applied_) Apply(policy);
+  });
+}
+
+void Cluster::PlanDrains() {
+  const int drains = random.Chance(0.4) ? random.Within(1, 2) : 0;
+  for (int i = 0; i < drains; ++i) {
+    const std::string node = nodes_[random.Below(static_cast<int>(nodes_.size()))]->name();
+    const double at = random.Between(3, 30), until = at + random.Between(1, 40);
+    faults_over_at = std::max(faults_over_at, until);
+    events.At(at, [this, node] { Drain(node, true); });
+    events.At(until, [this, node] { Drain(node, false); });
+  }
+}
+
+void Cluster::Drain(const std::string& node, bool drain) {
+  const int wish = ++wish_;
+  newest_wish_[node] = wish;
+  if (!drain) oracle.OnDrained("nodes/" + node, false);
+  AskToDrain(node, drain, wish);
+}
+
+void Cluster::AskToDrain(const std::string& node, bool drain, int wish) {
+  const auto answered = std::make_shared<bool>(false);
+  controller.Drain(node, drain, [this, answered, node, drain, wish] {
+    *answered = true;
+    if (drain && newest_wish_[node] == wish) oracle.OnDrained("nodes/" + node, true);
+  });
+  events.After(1, [this, answered, node, drain, wish] {
+    if (!*answered && newest_wish_[node] == wish) AskToDrain(node, drain, wish);
+  });
+}
+
+void Cluster::ResumeQuarantined() {
+  if (controller.core() != nullptr) {
+    for (const v1::Node& node : controller.core()->Nodes()) {
+      if (node.quarantined() && !node.drained()) {
+        controller.Drain(node.name(), /*drain=*/false, [] {});
+      }
+    }
+  }
+  events.After(30, [this] { ResumeQuarantined(); });
 }
 
 void Cluster::PlanJobs() {
@@ -49,8 +123,16 @@ void Cluster::PlanJobs() {
     job.mutable_spec()->mutable_checkpoint()->set_every_steps(random.Within(3, 15));
     job.mutable_spec()->mutable_resources()->set_device("cpu");
     // Never more than the nodes have, if each had one device.
-    job.mutable_spec()->mutable_resources()->set_ranks(
-        random.Within(1, static_cast<int>(nodes_.size())));
+    v1::JobSpec& spec = *job.mutable_spec();
+    const int tensor = random.Chance(0.5) ? tensor_ : 1;
+    const int data = random.Within(1, static_cast<int>(nodes_.size()));
+    spec.mutable_parallel()->set_tensor(tensor);
+    spec.mutable_parallel()->set_data(data);
+    spec.mutable_resources()->set_ranks(tensor * data);
+    spec.mutable_resources()->set_priority(random.Within(0, 3));
+    spec.mutable_resources()->set_spares(random.Within(0, 1));
+    spec.mutable_resources()->set_queue(random.Chance(0.3) ? "urgent" : "default");
+    spec.set_project(random.Chance(0.4) ? "limited" : "default");
     job.mutable_spec()->mutable_restart()->set_max_without_progress(
         random.Chance(0.7) ? 3 : random.Below(6));
     request.set_request_id(absl::StrCat("r", i));
@@ -64,6 +146,7 @@ void Cluster::PlanJobs() {
 
 // Users repeat what is not answered, with the same request id.
 void Cluster::Submit(const v1::CreateJobRequest& request) {
+  if (!policy_applied_) return events.After(0.5, [this, request] { Submit(request); });
   auto answered = std::make_shared<bool>(false);
   controller.Create(request, [this, answered](const absl::StatusOr<v1::Job>& job) {
     if (*answered) return;

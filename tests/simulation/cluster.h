@@ -61,7 +61,15 @@ class Cluster {
   double faults_over_at = 0;
 
  private:
+  void PlanPolicy();
+  void Apply(const v1::Policy& policy);
   void PlanJobs();
+  void PlanDrains();
+  // Until it is acknowledged, or the operator wishes otherwise.
+  void Drain(const std::string& node, bool drain);
+  void AskToDrain(const std::string& node, bool drain, int wish);
+  // An operator gives nodes in quarantine another chance.
+  void ResumeQuarantined();
   void Submit(const v1::CreateJobRequest& request);
   void Cancel(const std::string& name);
   void PlanFaults();
@@ -73,7 +81,11 @@ class Cluster {
   bool AllCompute(const EpochKey& key, std::vector<Part*>& parts);
 
   std::vector<std::unique_ptr<SimNode>> nodes_;
+  int tensor_ = 1;  // ranks of a tensor group, of jobs that have any
   size_t unsubmitted_ = 0;
+  bool policy_applied_ = false;  // and acknowledged: its queues are there
+  int wish_ = 0;
+  std::map<std::string, int> newest_wish_;  // by node
 };
 
 }  // namespace strata::simulation

@@ -9,8 +9,11 @@ bool Terminal(v1::JobState state) {
   return state == v1::SUCCEEDED || state == v1::FAILED || state == v1::CANCELLED;
 }
 
-bool Legal(v1::JobState from, v1::JobState to) {
+bool Legal(const v1::Job& before, v1::JobState to) {
+  const v1::JobState from = before.state();
   if (from == to) return !Terminal(from);
+  const bool preempted = before.has_preemption() && before.preemption().by().starts_with("jobs/");
+  if (to == v1::QUEUED && preempted) return from == v1::STARTING || from == v1::RUNNING;
   switch (from) {
     case v1::JOB_STATE_UNSPECIFIED:
       return to == v1::QUEUED;
@@ -46,11 +49,53 @@ void Oracle::OnDurable(const std::vector<v1::Job>& changed) {
     last_version_ = job.resource_version();
     CheckChange(durable_[job.name()], job);
     durable_[job.name()] = job;
+    CheckQuotas();
+  }
+}
+
+void Oracle::OnDrained(const std::string& node, bool drained) {
+  if (drained) {
+    drained_.insert(node);
+  } else {
+    drained_.erase(node);
+  }
+}
+
+// All ranks or none, in the layout asked for or one of fewer data ranks; a tensor group inside one
+// domain; nobody on a drained node.
+void Oracle::CheckStart(const v1::Job& job) {
+  const int64_t tensor = job.spec().parallel().tensor(), data = job.layout().data();
+  const int64_t asked = job.spec().parallel().data();
+  const bool whole = data >= 1 && data <= asked && asked % data == 0;
+  if (!whole || job.placement_size() != tensor * data) {
+    return Violate(absl::StrCat(Name(job), " starts with ", job.placement_size(), " ranks"));
+  }
+  const bool tensor_first = tensor == 1 || job.layout().order(0) == "tensor";
+  for (int rank = 0; rank < job.placement_size(); ++rank) {
+    const std::string& node = job.placement(rank).node();
+    if (drained_.contains(node)) Violate(absl::StrCat(Name(job), " starts on a drained node"));
+    const std::string& first = job.placement(static_cast<int>(rank / tensor * tensor)).node();
+    const bool same_domain = !domains_[node].empty() && domains_[node] == domains_[first];
+    if (!tensor_first || (node != first && !same_domain)) {
+      Violate(absl::StrCat(Name(job), ": a tensor group lies in two domains"));
+    }
+  }
+}
+
+void Oracle::CheckQuotas() {
+  std::map<std::string, int64_t> used;
+  for (const auto& [name, job] : durable_) {
+    if (controller::HasEpoch(job.state())) used[job.spec().project()] += job.placement_size();
+  }
+  for (const auto& [project, quota] : quotas_) {
+    if (used[project] > quota) {
+      Violate(absl::StrCat("project ", project, " uses ", used[project], " devices of ", quota));
+    }
   }
 }
 
 void Oracle::CheckChange(const v1::Job& before, const v1::Job& after) {
-  if (!Legal(before.state(), after.state())) {
+  if (!Legal(before, after.state())) {
     Violate(absl::StrCat(Name(before), " became ", Name(after)));
   }
   const bool starts = after.state() == v1::STARTING && before.state() != v1::STARTING;
@@ -58,6 +103,7 @@ void Oracle::CheckChange(const v1::Job& before, const v1::Job& after) {
     Violate(absl::StrCat("the epoch changed without a start of the ranks: ", Name(before), " to ",
                          Name(after)));
   }
+  if (starts) CheckStart(after);
   if (starts) beginnings_[{after.name(), after.epoch()}] = after.checkpoint().SerializeAsString();
   const int64_t allowed = after.spec().restart().max_without_progress();
   if (after.restarts_without_progress() > allowed && after.state() != v1::FAILED) {
@@ -187,8 +233,10 @@ void Oracle::AtEnd(const controller::Core& core, bool harmless) {
     if (!Terminal(job.state())) {
       Violate(absl::StrCat(Name(job), " has not ended: ", job.reason()));
     }
-    if (harmless && job.epoch() > 1) {
-      Violate(absl::StrCat(Name(job), " was disturbed: ", job.events(0).reason()));
+    for (const v1::JobEvent& event : job.events()) {
+      const bool meant = event.cause().empty() || event.cause() == "user" ||
+                         event.cause() == "preempted" || event.cause() == "drained";
+      if (harmless && !meant) Violate(absl::StrCat(Name(job), " was disturbed: ", event.reason()));
     }
     if (harmless && job.state() == v1::FAILED) Violate(absl::StrCat(Name(job), ": ", job.reason()));
   }

@@ -22,6 +22,12 @@ class Oracle {
   const std::string& violation() const { return violation_; }
   void Violate(const std::string& what);
 
+  // What the cluster is like: a node with its domain, which may be empty; a project's quota.
+  void OnNode(const std::string& node, const std::string& domain) { domains_[node] = domain; }
+  void OnQuota(const std::string& project, int64_t devices) { quotas_[project] = devices; }
+  // Acknowledged to be drained; or about to be resumed.
+  void OnDrained(const std::string& node, bool drained);
+
   // Changes that a transaction has made durable, and what was then released to watchers.
   void OnDurable(const std::vector<v1::Job>& changed);
   // A controller's term has become durable.
@@ -50,9 +56,14 @@ class Oracle {
 
  private:
   void CheckChange(const v1::Job& before, const v1::Job& after);
+  void CheckStart(const v1::Job& job);
+  void CheckQuotas();
   void CheckCheckpoint(const v1::Job& before, const v1::Job& after);
 
   std::string violation_;
+  std::map<std::string, std::string> domains_;  // by node
+  std::map<std::string, int64_t> quotas_;       // by project
+  std::set<std::string> drained_;               // nodes
   int64_t last_version_ = 0;
   std::map<std::string, v1::Job> durable_;           // by name
   std::map<std::string, std::string> acknowledged_;  // name -> request_id

@@ -112,6 +112,7 @@ void SimNode::Register() {
   hello.set_node(name());
   hello.set_device("cpu");
   hello.set_devices(devices_);
+  if (!domain_.empty()) (*hello.mutable_locality())["domain"] = domain_;
   for (const auto& [key, part] : parts_) {
     v1::HeldEpoch& held = *hello.add_held();
     *held.mutable_epoch() = part.prepare.epoch();

@@ -194,4 +194,20 @@ void SimController::Cancel(const std::string& name, Reply reply) {
   });
 }
 
+void SimController::ApplyPolicy(const v1::Policy& policy, std::function<void()> done) {
+  Run([this, policy, done](Batch& batch) {
+    v1::ApplyPolicyRequest request;
+    *request.mutable_policy() = policy;
+    const auto applied = core_->ApplyPolicy(request, batch.effects);
+    if (applied.ok()) batch.replies.push_back(done);
+  });
+}
+
+void SimController::Drain(const std::string& node, bool drain, std::function<void()> done) {
+  Run([this, node, drain, done](Batch& batch) {
+    const auto drained = core_->DrainNode(node, drain, batch.effects);
+    if (drained.ok()) batch.replies.push_back(done);  // else it has not joined yet
+  });
+}
+
 }  // namespace strata::simulation

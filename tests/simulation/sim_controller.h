@@ -39,6 +39,8 @@ class SimController {
   // Without an answer when the process dies before.
   void Create(const v1::CreateJobRequest& request, Reply reply);
   void Cancel(const std::string& name, Reply reply);
+  void ApplyPolicy(const v1::Policy& policy, std::function<void()> done);
+  void Drain(const std::string& node, bool drain, std::function<void()> done);
 
   const controller::Core* core() const { return core_.get(); }
   int commits() const { return commits_; }

@@ -17,8 +17,8 @@ constexpr double kKeepaliveSeconds = 15;
 
 }  // namespace
 
-SimNode::SimNode(Cluster& cluster, int number, int devices)
-    : cluster_(cluster), number_(number), devices_(devices) {}
+SimNode::SimNode(Cluster& cluster, int number, int devices, const std::string& domain)
+    : cluster_(cluster), number_(number), devices_(devices), domain_(domain) {}
 
 std::string SimNode::name() const { return absl::StrCat("n", number_); }
 

@@ -85,7 +85,8 @@ struct Past {
 
 class SimNode {
  public:
-  SimNode(Cluster& cluster, int number, int devices);
+  // `domain`: of its locality; empty: it names none.
+  SimNode(Cluster& cluster, int number, int devices, const std::string& domain);
 
   // Faults. Durations in seconds; everything comes back.
   void KillAgent(double back_after);
@@ -169,6 +170,7 @@ class SimNode {
   Cluster& cluster_;
   const int number_;
   const int devices_;
+  const std::string domain_;
 
   std::map<EpochKey, Part> parts_;
   std::map<EpochKey, Part> parts_forgotten_;  // by a planted bug: they live on unseen

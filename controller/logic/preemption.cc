@@ -1,0 +1,126 @@
+// The half of the job machine that stops jobs with which nothing is wrong: for a more urgent one,
+// which sends them back to the queue, or because their node is drained, after which they recover
+// as after a failure, at the place that was found before.
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "controller/logic/job_machine.h"
+#include "controller/logic/job_shape.h"
+#include "controller/logic/names.h"
+
+namespace strata::controller {
+namespace {
+
+bool IsMove(const v1::Preemption& preemption) {
+  return absl::StrContains(preemption.by(), "nodes/");
+}
+
+}  // namespace
+
+// The wish is in the record before any rank hears of it, and outlives this controller.
+void JobMachine::Preempt(JobEntry& job, const std::string& by, const std::string& reason) {
+  v1::Job& record = job.record;
+  if (!HasEpoch(record.state()) || record.cancel_requested() || record.has_preemption()) return;
+  record.mutable_preemption()->set_by(by);
+  record.mutable_preemption()->set_reason(reason);
+  record.set_reason(
+      absl::StrCat("is being stopped: ", reason,
+                   record.state() == v1::RUNNING ? "; its ranks write a checkpoint" : ""));
+  SaveJob(state_, job, effects_);
+  Reconcile(job);
+}
+
+void JobMachine::ReconcilePreemption(JobEntry& job) {
+  EpochRun& run = job.run;
+  const bool trains = job.record.state() == v1::RUNNING;
+  if (!run.stop_asked_at.has_value()) {
+    run.stop_asked_at = state_.now;
+    StopAll(job, job.record.preemption().reason(), /*checkpoint=*/trains);
+  }
+  AdvanceStop(job);
+  const bool ended = std::all_of(run.members.begin(), run.members.end(), [](const auto& member) {
+    return member.second.state == MemberState::kEnded;
+  });
+  if (ended && !run.failure.has_value()) return LetGo(job, "");
+  if (run.failure.has_value()) {
+    return LetGo(job,
+                 trains ? absl::StrCat(", without a last checkpoint: ", run.failure->reason) : "");
+  }
+  if (state_.now > *run.stop_asked_at + state_.timing.cancel_seconds) {
+    LetGo(job, absl::StrFormat(", without a last checkpoint: it was not written within %g s",
+                               state_.timing.cancel_seconds));
+  }
+}
+
+// Its ranks have ended, or are being ended.
+void JobMachine::LetGo(JobEntry& job, const std::string& how) {
+  v1::Job& record = job.record;
+  const v1::Preemption preemption = record.preemption();
+  const bool move = IsMove(preemption);
+  const int64_t step = how.empty() ? record.step() : record.checkpoint().step();
+  const std::string reason = absl::StrCat(preemption.reason(), " at step ", step, how);
+  AddEvent(job, reason, move ? "drained" : "preempted");
+  StopAll(job, reason, /*checkpoint=*/false);
+  job.run = {};
+  record.set_reason(reason);
+  if (move) {
+    job.failed_at = job.next_start_at = state_.now;
+    job.counted = job.claim_over = job.tried = false;
+    job.culprit_known = true;
+    record.clear_preemption();
+    record.set_state(v1::RECOVERING);
+  } else {  // it still says for whom: that one goes first
+
+    record.clear_placement();
+    record.clear_layout();
+    record.clear_start_sent();
+    record.set_state(v1::QUEUED);
+  }
+  SaveJob(state_, job, effects_);
+  state_.capacity_changed = true;
+}
+
+void JobMachine::MoveOffDrained() {
+  const auto& nodes = state_.scheduler.nodes;
+  if (std::none_of(nodes.begin(), nodes.end(), [](auto* node) { return node->drained; })) return;
+  const std::vector<std::string> live(state_.live.begin(), state_.live.end());
+  for (const std::string& name : live) {
+    JobEntry& job = state_.jobs.at(name);
+    const bool stops = job.record.cancel_requested() || job.record.has_preemption();
+    if (HasEpoch(job.record.state()) && !stops && !MoveOff(job)) {
+      job.waiting.reason = "it stays on a drained node, for it fits nowhere else now";
+    }
+  }
+}
+
+// A job is not stopped before it has another place: its ranks elsewhere keep theirs where that can
+// be. False: there is none now.
+bool JobMachine::MoveOff(JobEntry& job) {
+  scheduler::Placement old = PlacementOf(state_, job.record);
+  scheduler::Occupancy free = FreeDevices(state_);
+  std::string drained;
+  for (scheduler::Device& rank : old.ranks) {
+    if (rank.node < 0) continue;
+    const NodeEntry& node = *state_.scheduler.nodes[rank.node];
+    if (node.TakesRanks()) {
+      free.free[rank.node] |= uint64_t{1} << rank.device;
+    } else {
+      if (node.drained) drained = node.name;
+      rank = {};
+    }
+  }
+  if (drained.empty()) return true;
+  const topology::Cluster& cluster = state_.scheduler.cluster;
+  const scheduler::Shape shape = ShapeOf(job.record, job.record.layout().data());
+  auto found = scheduler::Replace(cluster, free, shape, old, old.spares);
+  if (!found.has_value()) found = scheduler::Place(cluster, free, shape);
+  if (!found.has_value()) return false;
+  job.moving_to = found->ranks;
+  Preempt(job, drained, absl::StrCat("moved, for ", ShortName(drained), " is drained,"));
+  return true;
+}
+
+}  // namespace strata::controller

@@ -1,0 +1,30 @@
+// What metrics tell of the scheduler.
+#ifndef STRATA_CONTROLLER_LOGIC_SCHEDULER_FIGURES_H_
+#define STRATA_CONTROLLER_LOGIC_SCHEDULER_FIGURES_H_
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+namespace strata::controller {
+
+struct ClusterState;
+
+struct SchedulerFigures {
+  struct Kind {
+    int64_t free = 0;           // devices that a new rank may take
+    int64_t largest_block = 0;  // of these, most in one domain: the largest tensor group to place
+  };
+  int64_t pending_jobs = 0;  // QUEUED
+  int64_t drained_nodes = 0;
+  int64_t quarantined_nodes = 0;
+  int64_t spare_nodes = 0;            // kept in mind for running jobs, and wholly free
+  std::map<std::string, Kind> kinds;  // by kind of device
+};
+
+// Takes time in proportion to the nodes.
+SchedulerFigures FiguresOf(const ClusterState& state);
+
+}  // namespace strata::controller
+
+#endif  // STRATA_CONTROLLER_LOGIC_SCHEDULER_FIGURES_H_

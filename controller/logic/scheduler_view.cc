@@ -1,0 +1,306 @@
+#include "controller/logic/scheduler_view.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/time/time.h"
+#include "common/check.h"
+#include "controller/logic/cluster_map.h"
+#include "controller/logic/cluster_requests.h"
+#include "controller/logic/names.h"
+
+namespace strata::controller {
+namespace {
+
+using scheduler::Device;
+using scheduler::JobPhase;
+using scheduler::JobView;
+using scheduler::Occupancy;
+
+uint64_t Bit(int device) { return uint64_t{1} << device; }
+
+// What is kept for a job beside what its ranks hold: what it had, while it recovers, and where it
+// is about to move.
+std::vector<Device> KeptFor(const ClusterState& state, const JobEntry& job) {
+  if (HasEpoch(job.record.state())) return job.moving_to;
+  if (job.record.state() != v1::RECOVERING || job.claim_over) return {};
+  std::vector<Device> kept = PlacementOf(state, job.record).ranks;
+  kept.insert(kept.end(), job.moving_to.begin(), job.moving_to.end());
+  return kept;
+}
+
+// Indices into the cluster's nodes have another meaning after it was made anew.
+void ForgetMoves(ClusterState& state) {
+  for (const std::string& name : state.live) state.jobs.at(name).moving_to.clear();
+}
+
+std::vector<planner::Dimension> OrderOf(const v1::RankLayout& layout) {
+  std::vector<planner::Dimension> order;
+  for (const std::string& name : layout.order()) {
+    for (const planner::Dimension dimension : planner::kAllDimensions) {
+      if (planner::NameOf(dimension) == name) order.push_back(dimension);
+    }
+  }
+  if (order.size() != planner::kDimensions) {
+    order.assign(planner::kAllDimensions.begin(), planner::kAllDimensions.end());
+  }
+  return order;
+}
+
+// At the pace of this epoch's steps.
+std::optional<double> SecondsLeft(const ClusterState& state, const JobEntry& job) {
+  const int64_t steps = job.record.step() - job.run.pace_step;
+  if (!job.run.paced || steps < 2) return std::nullopt;
+  const double pace = (job.run.stepped_at - job.run.paced_at) / static_cast<double>(steps);
+  const double done =
+      job.run.stepped_at + pace * static_cast<double>(job.record.target_step() - job.record.step());
+  return std::max(0.0, done - state.now);
+}
+
+// Of a job that recovers: where its ranks were, and -1 for those that cannot go back there.
+scheduler::Placement Remains(const ClusterState& state, const JobEntry& job) {
+  scheduler::Placement placement = PlacementOf(state, job.record);
+  for (Device& rank : placement.ranks) {
+    if (rank.node < 0) continue;
+    const NodeEntry& node = *state.scheduler.nodes[rank.node];
+    const bool free = node.TakesRanks() && (node.FreeMask() & Bit(rank.device)) != 0;
+    if (!free || job.claim_over) rank = {};
+  }
+  return placement;
+}
+
+JobPhase PhaseOf(const ClusterState& state, const JobEntry& job) {
+  const v1::Job& record = job.record;
+  if (record.state() == v1::QUEUED) return JobPhase::kQueued;
+  if (record.state() == v1::RECOVERING) {
+    return MayStart(state, job) ? JobPhase::kRecovering : JobPhase::kStopping;
+  }
+  const bool stops = record.cancel_requested() || record.has_preemption();
+  return stops ? JobPhase::kStopping : JobPhase::kRunning;
+}
+
+JobView ViewOf(const ClusterState& state, const JobEntry& job) {
+  const v1::Job& record = job.record;
+  JobView view;
+  view.name = ShortName(record.name());
+  view.shape = &job.shape;
+  view.phase = PhaseOf(state, job);
+  view.priority = record.spec().resources().priority();
+  view.project = ProjectOf(record.spec());
+  view.queue = QueueOf(record.spec());
+  view.order = record.created_version();
+  view.submitted_at = state.now - state.wall + static_cast<double>(record.create_time().seconds());
+  if (record.has_preemption()) view.preempted_by = ShortName(record.preemption().by());
+  if (view.phase == JobPhase::kQueued) return view;
+  view.started_at = job.run.begun_at;
+  view.checkpoint_at = std::max(job.run.begun_at, job.run.checkpoint_at);
+  view.failed_at = job.failed_at;
+  view.seconds_left = SecondsLeft(state, job);
+  view.held =
+      view.phase == JobPhase::kRecovering ? Remains(state, job) : PlacementOf(state, record);
+  return view;
+}
+
+// Epochs that are over, and whose ranks their nodes have not ended yet: devices that come soon.
+void AddEnding(const ClusterState& state, std::map<EpochKey, scheduler::Shape>& shapes,
+               scheduler::View& view) {
+  std::map<EpochKey, scheduler::Placement> ending;
+  for (size_t i = 0; i < state.scheduler.nodes.size(); ++i) {
+    const NodeEntry& node = *state.scheduler.nodes[i];
+    if (!node.TakesRanks()) continue;
+    for (const auto& [key, hold] : node.holds) {
+      const auto job = state.jobs.find(key.job);
+      const bool counted = job != state.jobs.end() && !IsTerminal(job->second.record.state()) &&
+                           job->second.record.state() != v1::QUEUED && job->second.key() == key;
+      if (counted || hold.all_devices) continue;
+      scheduler::Placement& placement = ending[key];
+      placement.kind = node.kind;
+      for (const int device : hold.devices)
+        placement.ranks.push_back({static_cast<int>(i), device});
+    }
+  }
+  for (auto& [key, placement] : ending) {
+    JobView& job = view.jobs.emplace_back();
+    job.name = absl::StrCat(ShortName(key.job), " (epoch ", key.epoch, ")");
+    scheduler::Shape& shape = shapes[key];
+    shape.degrees[static_cast<size_t>(planner::Dimension::kData)] =
+        static_cast<int64_t>(placement.ranks.size());
+    shape.device = placement.kind;
+    job.shape = &shape;
+    job.phase = JobPhase::kStopping;
+    job.project = job.queue = "";  // of nobody's quota: the job itself is over
+    job.held = std::move(placement);
+  }
+}
+
+bool Matches(const std::string& asked, const std::string& kind) {
+  return asked == "gpu" ? kind != "cpu" : asked == kind;
+}
+
+// "; away: n1: 1 device, not heard from …", or nothing.
+std::string Away(const ClusterState& state, const std::string& asked) {
+  constexpr size_t kNamed = 4;
+  const std::string since =
+      absl::StrCat("not heard from since this controller's start at ",
+                   absl::FormatTime("%Y-%m-%d %H:%M:%S UTC",
+                                    absl::FromUnixSeconds(static_cast<int64_t>(state.started_wall)),
+                                    absl::UTCTimeZone()));
+  std::vector<std::string> parts;
+  size_t away = 0;
+  for (const auto& [name, node] : state.nodes.all()) {
+    if (!state.IsAway(node) || !Matches(asked, node.kind) || ++away > kNamed) continue;
+    parts.push_back(absl::StrCat(ShortName(name), ": ", node.devices,
+                                 node.devices == 1 ? " device, " : " devices, ", since));
+  }
+  if (away > kNamed) parts.push_back(absl::StrCat(away - kNamed, " more"));
+  return parts.empty() ? "" : absl::StrCat("; away: ", absl::StrJoin(parts, "; "));
+}
+
+}  // namespace
+
+void RefreshCluster(ClusterState& state) {
+  SchedulerState& made = state.scheduler;
+  if (!made.made) {
+    topology::Description description = DescribeCluster(state);
+    std::erase_if(description.nodes, [&](const topology::Node& node) {
+      return state.IsAway(*state.nodes.Find(NodeName(node.name)));
+    });
+    auto cluster = topology::Cluster::Make(std::move(description));
+    STRATA_CHECK(cluster.ok());  // no agent can bring that about: see Admit, FoundLevels
+    made.cluster = *std::move(cluster);
+    made.nodes.clear();
+    made.index.clear();
+    made.infeasible.clear();
+    for (const topology::Node& node : made.cluster.nodes()) {
+      NodeEntry* entry = state.nodes.Find(NodeName(node.name));
+      made.index[entry->name] = static_cast<int>(made.nodes.size());
+      made.nodes.push_back(entry);
+    }
+    made.made = true;
+    ForgetMoves(state);
+  }
+  for (size_t i = 0; i < made.nodes.size(); ++i) {
+    const NodeEntry& node = *made.nodes[i];
+    made.cluster.SetState(static_cast<int>(i), node.FreeDevices(), node.TakesRanks());
+  }
+}
+
+scheduler::Policy PolicyOf(const v1::Policy& policy) {
+  scheduler::Policy made;
+  for (const v1::ProjectPolicy& project : policy.projects()) {
+    made.projects[project.name()].device_quota = {project.quota().begin(), project.quota().end()};
+  }
+  for (const v1::QueuePolicy& queue : policy.queues()) {
+    made.queues[queue.name()] = {queue.priority(), queue.max_devices()};
+  }
+  const v1::SchedulingPolicy& scheduling = policy.scheduling();
+  made.min_run_seconds = scheduling.min_run_seconds();
+  made.shrink_after_seconds = scheduling.shrink_after_seconds();
+  made.unknown_run_seconds = scheduling.unknown_run_seconds();
+  made.preemption_gap = scheduling.preemption_gap();
+  made.defragment = scheduling.defragment();
+  return made;
+}
+
+int64_t EffectivePriority(const v1::Policy& policy, const v1::JobSpec& spec) {
+  const std::string name = QueueOf(spec);
+  for (const v1::QueuePolicy& queue : policy.queues()) {
+    if (queue.name() == name) return spec.resources().priority() + queue.priority();
+  }
+  return spec.resources().priority();
+}
+
+Occupancy FreeDevices(const ClusterState& state, const JobEntry* but) {
+  Occupancy free;
+  free.free.reserve(state.scheduler.nodes.size());
+  for (const NodeEntry* node : state.scheduler.nodes) {
+    free.free.push_back(node->TakesRanks() ? node->FreeMask() : 0);
+  }
+  for (const std::string& name : state.live) {
+    const JobEntry& job = state.jobs.at(name);
+    if (&job == but) continue;
+    for (const Device& device : KeptFor(state, job)) {
+      if (device.node >= 0) free.free[device.node] &= ~Bit(device.device);
+    }
+  }
+  return free;
+}
+
+scheduler::Placement PlacementOf(const ClusterState& state, const v1::Job& job) {
+  scheduler::Placement placement;
+  placement.order = OrderOf(job.layout());
+  placement.ranks.reserve(job.placement_size());
+  const std::string* last = nullptr;  // neighbours mostly share a node
+  int node = -1;
+  for (const v1::RankPlace& place : job.placement()) {
+    if (last == nullptr || *last != place.node()) {
+      last = &place.node();
+      const auto found = state.scheduler.index.find(place.node());
+      node = found == state.scheduler.index.end() ? -1 : found->second;
+    }
+    placement.ranks.push_back(node < 0 ? Device() : Device{node, place.device()});
+    if (node >= 0 && placement.kind.empty()) placement.kind = state.scheduler.nodes[node]->kind;
+  }
+  for (const std::string& spare : job.layout().spares()) {
+    const auto found = state.scheduler.index.find(spare);
+    if (found != state.scheduler.index.end()) placement.spares.push_back(found->second);
+  }
+  return placement;
+}
+
+bool MayStart(const ClusterState& state, const JobEntry& job) {
+  if (state.now < job.next_start_at) return false;
+  if (state.now > job.failed_at + state.timing.stop_seconds) return true;
+  // Nodes that are there will have ended the old ranks in a moment: then the new ones find their
+  // devices, and what is cached, where they were.
+  const EpochKey key = job.key();
+  const std::string* last = nullptr;
+  for (const v1::RankPlace& place : job.record.placement()) {
+    if (last != nullptr && *last == place.node()) continue;
+    last = &place.node();
+    const NodeEntry* node = state.nodes.Find(place.node());
+    if (node != nullptr && node->Usable() && node->holds.contains(key)) return false;
+  }
+  return true;
+}
+
+scheduler::View MakeView(ClusterState& state) {
+  scheduler::View view;
+  view.cluster = &state.scheduler.cluster;
+  view.occupancy = FreeDevices(state);
+  view.policy = PolicyOf(state.policy);
+  view.now = state.now;
+  view.jobs.reserve(state.live.size() + state.queue.size());
+  for (const std::string& name : state.live) {
+    view.jobs.push_back(ViewOf(state, state.jobs.at(name)));
+  }
+  for (const auto& [place, job] : state.queue) {
+    if (WhyInfeasible(state, job->shape).empty()) view.jobs.push_back(ViewOf(state, *job));
+  }
+  state.scheduler.ending.clear();
+  AddEnding(state, state.scheduler.ending, view);
+  return view;
+}
+
+std::string WhyInfeasible(ClusterState& state, const scheduler::Shape& shape) {
+  SchedulerState& made = state.scheduler;
+  if (!made.made) RefreshCluster(state);
+  if (made.nodes.empty()) return "";
+  const auto [found, unknown] = made.infeasible.try_emplace({shape.degrees, shape.device});
+  if (unknown) {
+    const Occupancy ideal = Occupancy::Ideal(made.cluster);
+    if (!scheduler::Place(made.cluster, ideal, shape).has_value()) {
+      const scheduler::Refusal refusal = scheduler::WhyNot(made.cluster, ideal, shape);
+      found->second = absl::StrCat(
+          refusal.reason,
+          refusal.nearest.has_value() ? absl::StrCat("; nearest: ", refusal.nearest->text) : "",
+          Away(state, shape.device));
+    }
+  }
+  return found->second;
+}
+
+}  // namespace strata::controller

@@ -1,0 +1,44 @@
+// The controller's state as the scheduler sees it, and back.
+#ifndef STRATA_CONTROLLER_LOGIC_SCHEDULER_VIEW_H_
+#define STRATA_CONTROLLER_LOGIC_SCHEDULER_VIEW_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "controller/logic/cluster_state.h"
+#include "scheduler/queue.h"
+
+namespace strata::controller {
+
+// Makes state.scheduler's cluster anew if the nodes have changed, and gives its nodes their health
+// of the moment. Cheap when nothing has changed.
+void RefreshCluster(ClusterState& state);
+
+scheduler::Policy PolicyOf(const v1::Policy& policy);
+// Its own priority and its queue's.
+int64_t EffectivePriority(const v1::Policy& policy, const v1::JobSpec& spec);
+
+// Devices that a new rank may take: of nodes that take ranks, held by no epoch, kept for no job
+// that recovers or moves; a job that recovers keeps the devices it had for as long as a lease, so
+// that it finds them when the last of its nodes is back. `but`: what is kept for this job is free.
+scheduler::Occupancy FreeDevices(const ClusterState& state, const JobEntry* but = nullptr);
+
+// By rank: where the job's ranks are, or were; node -1 where the node is no longer the cluster's.
+scheduler::Placement PlacementOf(const ClusterState& state, const v1::Job& job);
+
+// Whether the job's ranks may be started again now: its back-off is over and, for a moment, the
+// nodes that are there have ended the old ones.
+bool MayStart(const ClusterState& state, const JobEntry& job);
+
+// All jobs that wait, hold or keep devices; those that the cluster could never hold are left out.
+// Names are the short ones. Borrows the entries' shapes and the state's cluster.
+scheduler::View MakeView(ClusterState& state);
+
+// Why no state of the cluster could hold the shape, with what is away; empty: one could, or nobody
+// has joined yet.
+std::string WhyInfeasible(ClusterState& state, const scheduler::Shape& shape);
+
+}  // namespace strata::controller
+
+#endif  // STRATA_CONTROLLER_LOGIC_SCHEDULER_VIEW_H_
