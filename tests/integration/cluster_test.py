@@ -40,6 +40,7 @@ checkpoint: {{every_steps: {EVERY}}}
             before = self.processes(binary)
             os.kill(before[0], signal.SIGKILL)
             self.wait_for(lambda: set(self.processes(binary)) - set(before), f"another {binary}")
+        self.wait_for(self.answers, "the controller serves again")
         self.strata("wait", "job", "--for=state=SUCCEEDED")
         ended = self.get("job")
         self.assertEqual((ended["state"], ended["step"], ended["epoch"]), ("SUCCEEDED", STEPS, 2))

@@ -75,6 +75,11 @@ class RealCluster(unittest.TestCase):
         self.assertEqual(ended.returncode, code, f"{arguments}: {ended.stderr}\n{self.logs()}")
         return ended
 
+    def answers(self) -> bool:
+        """Whether the controller serves: a restarted process needs a moment until it does."""
+        return subprocess.run([self.folder / "bin" / "strata", "get", "nodes"], env=self.env, cwd=self.folder,
+                              stdin=subprocess.DEVNULL, capture_output=True, timeout=WAIT_SECONDS).returncode == 0
+
     def down(self):
         self.strata("down", "--dir", self.cluster)
         self.assertEqual(self.processes(), [])
