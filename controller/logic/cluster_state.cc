@@ -99,7 +99,7 @@ void RestoreNode(ClusterState& state, const Write& write) {
   node.quarantined = record.quarantined();
   node.quarantine_reason = record.quarantine_reason();
   for (const auto& time : record.failure_times()) {
-    node.failures.push_back(static_cast<double>(time.seconds()));
+    node.failures.push_back({static_cast<double>(time.seconds()), ""});
   }
   node.heard_at = state.ListeningNow();
 }
@@ -145,7 +145,7 @@ void SaveNode(ClusterState& state, NodeEntry& node, Effects& effects) {
   record.set_drained(node.drained);
   record.set_quarantined(node.quarantined);
   record.set_quarantine_reason(node.quarantine_reason);
-  for (const double wall : node.failures) *record.add_failure_times() = ToTimestamp(wall);
+  for (const auto& blame : node.failures) *record.add_failure_times() = ToTimestamp(blame.wall);
   effects.writes.push_back({"nodes", node.name, record.SerializeAsString()});
 }
 

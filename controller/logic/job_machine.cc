@@ -245,6 +245,7 @@ void JobMachine::Fail(JobEntry& job) {
   const int64_t without_progress = WithoutProgressAfter(job.record, failure.counts);
   job.record.set_restarts_without_progress(without_progress);
   if (failure.counts && !MayRestart(job.record, without_progress)) {
+    Exonerate(job, failure);
     return End(job, v1::FAILED,
                absl::StrCat("its ranks ended ", Times(without_progress),
                             " without a new checkpoint (restart.max_without_progress); last: ",

@@ -81,6 +81,7 @@ class JobMachine {
 
   // quarantine.cc
   void Blame(const JobEntry& job, const Failure& failure);
+  void Exonerate(const JobEntry& job, const Failure& last);
   bool MayQuarantine(const JobEntry& job, const NodeEntry& node) const;
 
   ClusterState& state_;

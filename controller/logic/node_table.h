@@ -50,7 +50,11 @@ struct NodeEntry {
   bool drained = false;      // by an operator
   bool quarantined = false;  // by the controller: it was to blame too often
   std::string quarantine_reason;
-  std::deque<double> failures;  // wall seconds: when it was to blame, of the last hour; durable
+  struct Blame {
+    double wall = 0;  // seconds; durable
+    std::string job;  // jobs/NAME; empty: of before this controller's start
+  };
+  std::deque<Blame> failures;  // it was to blame for, in the last hour
   std::map<EpochKey, Hold> holds;
   std::deque<uint64_t> replaced;  // incarnations that may not come back
 

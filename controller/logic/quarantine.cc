@@ -1,6 +1,8 @@
 // Nodes that are to blame again and again take no new ranks, but never more than a few nodes: when
 // much fails everywhere, it is not the nodes.
 #include <algorithm>
+#include <set>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "controller/logic/job_machine.h"
@@ -18,10 +20,10 @@ constexpr size_t kNodesPerQuarantine = 5;  // one of so many may be in quarantin
 void JobMachine::Blame(const JobEntry& job, const Failure& failure) {
   NodeEntry* node = failure.node.empty() ? nullptr : state_.nodes.Find(failure.node);
   if (node == nullptr || !failure.sure || !failure.counts || failure.permanent) return;
-  while (!node->failures.empty() && node->failures.front() + kWindowSeconds < state_.wall) {
+  while (!node->failures.empty() && node->failures.front().wall + kWindowSeconds < state_.wall) {
     node->failures.pop_front();
   }
-  node->failures.push_back(state_.wall);
+  node->failures.push_back({state_.wall, job.record.name()});
   while (node->failures.size() > kMostFailures) node->failures.pop_front();
   if (node->failures.size() == kMostFailures && MayQuarantine(job, *node)) {
     node->quarantined = true;
@@ -30,6 +32,24 @@ void JobMachine::Blame(const JobEntry& job, const Failure& failure) {
     state_.capacity_changed = true;
   }
   SaveNode(state_, *node, effects_);
+}
+
+// A job that has failed for good, on several nodes, was to blame itself.
+void JobMachine::Exonerate(const JobEntry& job, const Failure& last) {
+  const auto its = [&](const NodeEntry::Blame& blame) { return blame.job == job.record.name(); };
+  std::set<NodeEntry*> blamed;
+  for (auto& [name, node] : state_.nodes.all()) {
+    if (std::any_of(node.failures.begin(), node.failures.end(), its)) blamed.insert(&node);
+  }
+  const bool elsewhere = !last.node.empty() && !blamed.contains(state_.nodes.Find(last.node));
+  if (blamed.size() + (elsewhere ? 1 : 0) < 2) return;
+  for (auto& [name, node] : state_.nodes.all()) {
+    if (!blamed.contains(&node)) continue;
+    std::erase_if(node.failures, its);
+    if (std::exchange(node.quarantined, false)) state_.capacity_changed = true;
+    node.quarantine_reason.clear();
+    SaveNode(state_, node, effects_);
+  }
 }
 
 // Not when too many are already, and not when the job could run nowhere without it: a place that

@@ -210,6 +210,24 @@ TEST(Quarantine, ANodeThatIsToBlameThreeTimesTakesNoNewRanks) {
   EXPECT_FALSE(h.Node("n0").quarantined());
 }
 
+TEST(Quarantine, AJobThatFailsForGoodOnSeveralNodesWasToBlameItself) {
+  Harness h;
+  h.Join("n0");
+  h.Join("n1");
+  (void)h.Create(Harness::Request("a", 1));
+  for (int64_t epoch = 1; epoch <= 4; ++epoch) {
+    const std::string node = epoch < 4 ? "n0" : "n1";
+    ASSERT_EQ(Places(h.Job("a")), std::vector<std::string>{node + ".0"});
+    h.SayPrepared(node, "a", epoch, {0});
+    h.SayRunning(node, "a", epoch);
+    EXPECT_EQ(h.Node("n0").quarantined(), epoch == 4);
+    h.SayEnded(node, "a", epoch, kFailed, "crash", 0);
+    h.Pass(1, {"n0", "n1"});
+  }
+  EXPECT_EQ(h.Job("a").state(), v1::FAILED);
+  EXPECT_FALSE(h.Node("n0").quarantined());
+}
+
 TEST(Quarantine, ANodeWithoutWhichTheJobCouldNotRunIsLeft) {
   Harness h;
   h.Join("n0");
