@@ -15,6 +15,7 @@ Command GenerateCommand();
 Command EvalCommand();
 Command DoctorCommand();
 Command PlaceCommand();
+Command SimulateCommand();
 Command TopologyCommand();
 // What needs a cluster: submit, apply, get, describe, watch, logs, cancel, wait, explain, drain,
 // resume, up, down.

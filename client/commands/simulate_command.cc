@@ -1,0 +1,211 @@
+// strata simulate: a cluster on virtual time.
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "client/commands/registry.h"
+#include "client/exit_codes.h"
+#include "client/text_file.h"
+#include "client/views/simulation_view.h"
+#include "common/status_macros.h"
+#include "controller/simulator/simulator.h"
+#include "controller/simulator/trace_file.h"
+#include "topology/import/import_topology.h"
+#include "topology/import/topology_file.h"
+
+namespace strata::client {
+namespace {
+
+constexpr int kMostRealDevices = 1024;   // nodes up to which each device is a rank of its own
+constexpr int kMostFragmentNodes = 256;  // and up to which every checkpoint's messages are sent
+constexpr int64_t kDefaultNodes = 64;
+
+absl::StatusOr<topology::Description> ClusterOf(const Arguments& arguments, int devices) {
+  if (arguments.Has("--topology")) {
+    const std::string path = arguments.Text("--topology");
+    ASSIGN_OR_RETURN(const std::string text, topology::ReadTopologyText(path));
+    ASSIGN_OR_RETURN(topology::Description map, topology::ImportTopology(path, text, {}));
+    RETURN_IF_ERROR(topology::Cluster::Make(map).status());
+    return map;
+  }
+  return simulator::RegularCluster(
+      {.nodes = static_cast<int>(arguments.Count("--nodes").value_or(kDefaultNodes)),
+       .devices = devices});
+}
+
+absl::StatusOr<std::vector<simulator::SimJob>> JobsOf(const Arguments& arguments,
+                                                      const simulator::Options& options) {
+  const topology::Node& first = options.cluster.nodes.front();
+  const double interval = arguments.Number("--checkpoint-interval").value_or(300);
+  const double stall = arguments.Number("--checkpoint-stall").value_or(2);
+  const auto nodes = static_cast<int>(options.cluster.nodes.size());
+  if (arguments.Has("--trace")) {
+    const std::string path = arguments.Text("--trace");
+    ASSIGN_OR_RETURN(const std::string text, topology::ReadTopologyText(path));
+    return simulator::ReadTrace(path, text,
+                                {.devices = first.devices,
+                                 .device = first.kind,
+                                 .checkpoint_interval = interval,
+                                 .checkpoint_stall = stall});
+  }
+  if (const auto size = arguments.Count("--job-nodes"); size.has_value()) {
+    if (*size > nodes) {
+      return absl::ResourceExhaustedError(
+          absl::StrCat("--job-nodes ", *size, ": the cluster has ", nodes, " nodes"));
+    }
+    simulator::SimJob job =
+        simulator::BigJob(static_cast<int>(*size), first.devices, options.days, interval, stall);
+    job.device = first.kind;
+    return std::vector<simulator::SimJob>{job};
+  }
+  simulator::Random random(options.seed, simulator::Random::kWorkload);
+  return simulator::RandomJobs({.nodes = nodes,
+                                .devices = first.devices,
+                                .most_tensor = first.devices,
+                                .device = first.kind,
+                                .days = options.days,
+                                .load = arguments.Number("--load").value_or(0.8),
+                                .mean_hours = arguments.Number("--mean-hours").value_or(6),
+                                .checkpoint_interval = interval,
+                                .checkpoint_stall = stall},
+                               random);
+}
+
+absl::StatusOr<simulator::Options> OptionsOf(const Arguments& arguments, std::string& notice) {
+  const int64_t nodes = arguments.Count("--nodes").value_or(kDefaultNodes);
+  const bool whole = nodes > kMostRealDevices && !arguments.Has("--topology");
+  const auto devices = static_cast<int>(arguments.Count("--devices").value_or(whole ? 1 : 8));
+  simulator::Options options;
+  ASSIGN_OR_RETURN(options.cluster, ClusterOf(arguments, devices));
+  if (options.cluster.nodes.empty()) {
+    return absl::InvalidArgumentError("--topology: the cluster has no nodes");
+  }
+  options.days = arguments.Number("--days").value_or(1);
+  options.seed = static_cast<uint64_t>(arguments.Count("--seed").value_or(1));
+  options.failure_rate =
+      arguments.Has("--no-failures") ? 0 : arguments.Number("--failure-rate").value_or(1);
+  options.controller_ends_per_day = arguments.Number("--controller-restarts").value_or(0);
+  options.latencies.start = arguments.Number("--start-seconds").value_or(options.latencies.start);
+  options.latencies.load = arguments.Number("--load-seconds").value_or(options.latencies.load);
+  options.all_fragments = options.cluster.nodes.size() <= kMostFragmentNodes;
+  ASSIGN_OR_RETURN(options.jobs, JobsOf(arguments, options));
+  if (whole && !arguments.Has("--devices")) {
+    notice = "one rank per node stands for its eight devices (--devices 8: one per device)";
+  }
+  if (!options.all_fragments) {
+    absl::StrAppend(&notice, notice.empty() ? "" : "; ",
+                    "of a checkpoint's messages only the request to commit is simulated");
+  }
+  return options;
+}
+
+int RunOne(const Arguments& arguments, Terminal& terminal) {
+  std::string notice;
+  const absl::StatusOr<simulator::Options> options = OptionsOf(arguments, notice);
+  if (!options.ok()) return Fail(options.status(), terminal);
+  if (!notice.empty()) terminal.Say(notice);
+  const simulator::Report report = simulator::Simulate(*options, [&](double done) {
+    terminal.Transient(absl::StrFormat("%.1f of %g days", done * options->days, options->days));
+  });
+  const std::string output = arguments.Text("--output", "table");
+  terminal.Out(output == "table" ? SimulationText(report) : ToText(ToJson(report), output));
+  if (report.violation.empty()) return kExitDone;
+  terminal.Error(absl::StrCat("seed ", options->seed, ", event ", report.violation_event, ": ",
+                              report.violation, "\nagain: the same command with --seed ",
+                              options->seed));
+  return kExitFailed;
+}
+
+// Small clusters in great trouble, seed by seed.
+int RunSeeds(const Arguments& arguments, Terminal& terminal) {
+  const int64_t first = arguments.Count("--seed").value_or(1);
+  const int64_t count = *arguments.Count("--seeds");
+  int64_t failed = 0, events = 0, restarts = 0, preemptions = 0;
+  for (int64_t seed = first; seed < first + count; ++seed) {
+    const simulator::Report report =
+        simulator::Simulate(simulator::TroubledCluster(static_cast<uint64_t>(seed)));
+    events += report.events;
+    preemptions += report.preemptions;
+    for (const auto& [cause, times] : report.restarts_by_told_cause) restarts += times;
+    terminal.Transient(absl::StrFormat("%d of %d seeds", seed - first + 1, count));
+    if (report.violation.empty()) continue;
+    ++failed;
+    terminal.Error(absl::StrCat("seed ", seed, ", event ", report.violation_event, ": ",
+                                report.violation, "\nagain: strata simulate --seeds 1 --seed ",
+                                seed));
+  }
+  const Json json = {{"seeds", count},
+                     {"violations", failed},
+                     {"events", events},
+                     {"restarts", restarts},
+                     {"preemptions", preemptions}};
+  const std::string output = arguments.Text("--output", "table");
+  terminal.Out(output == "table"
+                   ? absl::StrFormat("%d seeds, %d events, %d restarts after failures, %d "
+                                     "preemptions and drains: %d violations\n",
+                                     count, events, restarts, preemptions, failed)
+                   : ToText(json, output));
+  return failed == 0 ? kExitDone : kExitFailed;
+}
+
+int Run(const Arguments& arguments, Terminal& terminal) {
+  if (arguments.Has("--explain")) {
+    terminal.Out(simulator::ExplainFailures());
+    return kExitDone;
+  }
+  std::vector<std::string> sources;
+  for (const char* flag : {"--trace", "--job-nodes", "--seeds"}) {
+    if (arguments.Has(flag)) sources.push_back(flag);
+  }
+  if (sources.size() > 1) {
+    terminal.Error(absl::StrCat(absl::StrJoin(sources, " and "), ": give one of them"));
+    return kExitUsage;
+  }
+  if (arguments.Has("--topology") && (arguments.Has("--nodes") || arguments.Has("--devices"))) {
+    terminal.Error("--topology: the file says the nodes and devices; leave out --nodes, --devices");
+    return kExitUsage;
+  }
+  return arguments.Has("--seeds") ? RunSeeds(arguments, terminal) : RunOne(arguments, terminal);
+}
+
+}  // namespace
+
+Command SimulateCommand() {
+  using Kind = Flag::Kind;
+  constexpr double kMost = 1e9;
+  Command command;
+  command.name = "simulate";
+  command.usage = "[--nodes N|--topology F] [--days D] [--job-nodes N|--trace F.csv|--seeds K]";
+  command.summary = "Run the controller and its scheduler on virtual time, with jobs and failures";
+  command.outputs = {"table", "json", "yaml"};
+  command.flags = {
+      {"--nodes", Kind::kCount, "N", "of a regular cluster (default: 64)", "", 1, 100'000},
+      {"--devices", Kind::kCount, "N", "per node (default: 8; above 1,024 nodes 1)", "", 1, 64},
+      {"--topology", Kind::kText, "F", "the cluster's map instead"},
+      {"--days", Kind::kNumber, "D", "of virtual time (default: 1)", "", 0.001, 10'000},
+      {"--seed", Kind::kCount, "S", "of all chance (default: 1)", "", 0, kMost},
+      {"--seeds", Kind::kCount, "K", "K small clusters in great trouble, from --seed on", "", 1,
+       kMost},
+      {"--job-nodes", Kind::kCount, "N", "one job on so many nodes", "", 1, 100'000},
+      {"--trace", Kind::kText, "F.csv", "the jobs, one a line (default: random ones)"},
+      {"--load", Kind::kNumber, "L", "of random jobs: device time asked for (default: 0.8)", "",
+       0.01, 10},
+      {"--mean-hours", Kind::kNumber, "H", "of random jobs (default: 6)", "", 0.01, 10'000},
+      {"--failure-rate", Kind::kNumber, "X", "times Llama 3's (default: 1)", "", 0, 1e6},
+      {"--no-failures", Kind::kSwitch, "", "nothing breaks"},
+      {"--controller-restarts", Kind::kNumber, "N", "a day (default: 0)", "", 0, 10'000},
+      {"--checkpoint-interval", Kind::kNumber, "S", "seconds of work (default: 300)", "", 0.1,
+       kMost},
+      {"--checkpoint-stall", Kind::kNumber, "S", "that each costs (default: 2)", "", 0, kMost},
+      {"--start-seconds", Kind::kNumber, "S", "until ranks are started (default: 15)", "", 0.1,
+       3600},
+      {"--load-seconds", Kind::kNumber, "S", "and have loaded (default: 45)", "", 0.1, 86'400},
+      {"--explain", Kind::kSwitch, "", "what fails, how often and how it is repaired"}};
+  command.run = Run;
+  return command;
+}
+
+}  // namespace strata::client

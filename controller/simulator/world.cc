@@ -1,0 +1,87 @@
+#include "controller/simulator/world.h"
+
+#include <utility>
+
+namespace strata::simulator {
+namespace {
+
+constexpr double kDaySeconds = 86400;
+constexpr double kFullCheckSeconds = 6 * 3600;
+constexpr double kStarvationSeconds = 600;
+constexpr int64_t kEventsPerWord = 1 << 14;  // between two words about the progress
+constexpr double kAskAgain = 2;              // a submission that found no controller
+
+}  // namespace
+
+World::World(const Options& asked)
+    : options(asked),
+      failures(asked.seed, Random::kFailures),
+      latencies(asked.seed, Random::kLatencies),
+      operators(asked.seed, Random::kOperators),
+      host(&events, asked.cluster, asked.waiting_tick_seconds, asked.bug),
+      invariants(*this),
+      statistics(*this),
+      training(*this),
+      fleet(*this),
+      faults(*this) {}
+
+void World::Submit(JobRun& run) {
+  const v1::CreateJobRequest request = RequestOf(run.job);
+  const absl::StatusOr<v1::Job> job = host.Create(request);
+  if (absl::IsUnavailable(job.status())) {
+    return events.After(kAskAgain, [this, &run] { Submit(run); });
+  }
+  if (!job.ok()) return statistics.OnRefused(run, job.status());
+  statistics.OnSubmitted(run);
+  if (run.job.cancel_seconds.has_value()) {
+    events.After(*run.job.cancel_seconds,
+                 [this, name = request.job().name()] { host.Cancel(name); });
+  }
+}
+
+void World::OnChanged(const v1::Job& job) {
+  JobRun* run = training.FindJob(job.name());
+  if (run == nullptr) return;
+  invariants.OnChanged(*run, job);
+  statistics.OnChanged(*run, job);
+}
+
+void World::Run(const std::function<void(double)>& on_progress) {
+  const double end = options.days * kDaySeconds;
+  host.set_listener(
+      {.on_changed = [this](const v1::Job& job) { OnChanged(job); },
+       .on_messages =
+           [this](std::vector<controller::Outgoing> messages) {
+             events.After(options.latencies.message,
+                          [this, messages = std::move(messages)] { fleet.OnMessages(messages); });
+           },
+       .on_start =
+           [this] {
+             invariants.OnControllerStart();
+             fleet.OnControllerStart();
+           }});
+  host.Start();
+  fleet.Begin();
+  host.Flush();
+  for (const SimJob& job : options.jobs) {
+    JobRun& run = training.AddJob(job);
+    events.At(job.submit_seconds, [this, &run] { Submit(run); });
+  }
+  faults.Begin();
+  double next_check = kFullCheckSeconds, next_starvation = kStarvationSeconds;
+  while (invariants.violation().empty() && events.RunNext(end)) {
+    host.Flush();
+    if (events.Now() >= next_starvation) {
+      invariants.CheckStarvation();
+      next_starvation = events.Now() + kStarvationSeconds;
+    }
+    if (events.Now() >= next_check) {
+      invariants.CheckAll();
+      next_check = events.Now() + kFullCheckSeconds;
+    }
+    if (on_progress && events.done() % kEventsPerWord == 0) on_progress(events.Now() / end);
+  }
+  if (invariants.violation().empty()) invariants.CheckAll();
+}
+
+}  // namespace strata::simulator
