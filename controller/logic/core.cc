@@ -105,6 +105,16 @@ const v1::Job* Core::FindJob(const std::string& name) const {
   return job == nullptr ? nullptr : &job->record;
 }
 
+v1::Job Core::ShowJob(const v1::Job& record) const {
+  v1::Job shown = record;
+  const JobEntry* job = impl_->state.Find(record.name());
+  const bool waits = record.state() == v1::QUEUED && record.reason() == kWaitsForDevices;
+  if (waits && job != nullptr && !job->waiting.reason.empty()) {
+    shown.set_reason(job->waiting.reason);
+  }
+  return shown;
+}
+
 std::vector<const v1::Job*> Core::Jobs() const {
   std::vector<const v1::Job*> jobs;
   jobs.reserve(impl_->state.jobs.size());

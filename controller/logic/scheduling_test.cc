@@ -112,6 +112,8 @@ TEST(Queued, AJobOverItsProjectsQuotaWaitsAndOthersPassIt) {
   EXPECT_EQ(h.Job("b").state(), v1::QUEUED);
   EXPECT_EQ(h.Job("c").state(), v1::STARTING);
   EXPECT_THAT(absl::StrJoin(*h.core->ExplainJob("jobs/b"), "\n"), HasSubstr("over quota"));
+  EXPECT_THAT(h.core->ShowJob(h.Job("b")).reason(), HasSubstr("over quota of project p"));
+  EXPECT_EQ(h.core->ShowJob(h.Job("a")).reason(), h.Job("a").reason());
 }
 
 TEST(Queued, ThousandsThatWaitAreDecidedAboutAFewTimesASecond) {

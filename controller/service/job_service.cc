@@ -66,7 +66,7 @@ absl::Status ListJobs(const Core& core, const v1::ListJobsRequest& request,
       break;
     }
     bytes += job->ByteSizeLong();
-    *response->add_jobs() = *job;
+    *response->add_jobs() = core.ShowJob(*job);
   }
   return absl::OkStatus();
 }
@@ -112,7 +112,7 @@ class JobService final : public RawService {
         [](v1::GetJobRequest& asked) { return NeedName(asked.name(), kName); },
         [](Core& core, Effects&, const v1::GetJobRequest& asked, v1::Job* job) -> absl::Status {
           ASSIGN_OR_RETURN(const v1::Job* found, Find(core, asked.name()));
-          *job = *found;
+          *job = core.ShowJob(*found);
           return absl::OkStatus();
         });
   }
