@@ -28,6 +28,9 @@ struct Shape {
   int64_t spares = 0;          // nodes beside the job's
   // Smaller data degrees (data · replicate) that it could run with too, descending.
   std::vector<int64_t> fewer_data = {};
+  // Smaller data degrees that its file may ask for instead, descending; empty: fewer_data and the
+  // divisors of its own.
+  std::vector<int64_t> other_data = {};
 
   int64_t ranks() const;
 };

@@ -83,6 +83,61 @@ TEST(Place, WithoutEnoughCellsIsNothing) {
   EXPECT_EQ(refusal.starts_when, "starts when 2 more devices of n3 become free");
 }
 
+TEST(WhyNot, NamesTheDevicesWhoseRailIsMissing) {
+  Cluster cluster = Tree(1, 1, 3, 8);
+  cluster.SetState(0, {0, 1, 2, 3, 4, 6}, true);  // with tensor 2: four even ones, two odd ones
+  cluster.SetState(1, {0, 2, 4}, true);
+  const Shape shape = MakeShape({2, 1, 1, 1, 7, 1});
+  const Refusal refusal = WhyNot(cluster, Occupancy::Now(cluster), shape);
+  EXPECT_EQ(refusal.starts_when,
+            "starts when one of devices 5, 7 of n0 becomes free or one of devices 1, 3, 5, 7 of n1 "
+            "becomes free");
+  cluster.SetState(0, {0, 1, 2, 3, 4, 5}, true);
+  cluster.SetState(1, {0, 1, 2, 3, 4, 5, 7}, true);
+  EXPECT_THAT(WhyNot(cluster, Occupancy::Now(cluster), MakeShape({2, 1, 1, 1, 11, 1})).starts_when,
+              testing::StartsWith("starts when 1 more device of n1 becomes free or 2 more devices "
+                                  "of n0 become free"));
+}
+
+TEST(WhyNot, DoesNotWaitForDevicesThatAreFreeAlready) {
+  Cluster cluster = Tree(1, 1, 4, 8);
+  cluster.SetState(1, {0, 1, 2, 3, 4, 5, 6, 7}, false);
+  cluster.SetState(2, {}, false);
+  const auto starts_when = [&](int64_t data) {
+    const Shape shape = MakeShape({1, 1, 1, 1, data, 1});
+    return WhyNot(cluster, Occupancy::Now(cluster), shape).starts_when;
+  };
+  EXPECT_EQ(starts_when(20), "starts when n1 is healthy again");
+  EXPECT_EQ(starts_when(32),
+            "starts when n1 is healthy again and n2 is healthy again with all 8 devices free");
+  cluster.SetState(0, {0, 1, 2, 3, 4, 5}, true);
+  EXPECT_EQ(starts_when(16), "starts when 2 more devices become free or n1 is healthy again");
+  EXPECT_EQ(starts_when(32),
+            "starts when n1 is healthy again and n2 is healthy again with all 8 devices free and 2 "
+            "more devices become free");
+}
+
+TEST(WhyNot, TellsDevicesThatAreLeftOverForTheirIndex) {
+  const Cluster cluster = Tree(1, 1, 2, 3);
+  Description description = cluster.ToDescription();
+  for (topology::Node& node : description.nodes) node.at.back() = "d";
+  const Cluster one = *Cluster::Make(description);  // four devices of even index, two of odd
+  const Refusal refusal = WhyNot(one, Occupancy::Now(one), MakeShape({2, 1, 1, 1, 3, 1}));
+  EXPECT_THAT(refusal.reason,
+              testing::HasSubstr("holds 2 (6 devices in 1 domain, 2 of them left over by rounding "
+                                 "down and because a tensor coordinate has one local index"));
+}
+
+TEST(WhyNot, NearestIsTheLargestDataDegreeThatTheJobMayHave) {
+  const Cluster cluster = Tree(1, 1, 7, 8);
+  Shape shape = MakeShape({8, 1, 1, 1, 12, 1});
+  EXPECT_EQ(WhyNot(cluster, Occupancy::Now(cluster), shape).nearest->text,
+            "data 6 instead of 12: 48 of 96 ranks");
+  shape.other_data = {8, 7, 1};
+  EXPECT_EQ(WhyNot(cluster, Occupancy::Now(cluster), shape).nearest->text,
+            "data 7 instead of 12: 56 of 96 ranks");
+}
+
 TEST(WhyNot, OfAJobThatNeverFitsTellsTheArithmeticAndWhatWould) {
   const Cluster cluster = Tree(1, 1, 3, 6);
   const Refusal refusal = WhyNot(cluster, Occupancy::Now(cluster), MakeShape({4, 1, 1, 1, 4, 1}));

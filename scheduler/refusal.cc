@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <bit>
 #include <functional>
+#include <map>
 #include <numeric>
 #include <utility>
 
@@ -47,19 +48,6 @@ Supply SupplyOf(const Cluster& cluster, const Occupancy& occupancy, const std::s
     }
   }
   return supply;
-}
-
-// Every cell of a grid may go anywhere: a job fits when there are as many cells as it needs.
-bool Fits(const Cluster& cluster, const Occupancy& occupancy, const std::string& device,
-          const Degrees& degrees) {
-  Shape shape;
-  shape.degrees = degrees;
-  const int64_t needed = shape.ranks();
-  for (const std::string& kind : KindsFor(cluster, device)) {
-    const Supply supply = SupplyOf(cluster, occupancy, kind, degrees[0]);
-    if (supply.devices >= needed && supply.count() * degrees[0] >= needed) return true;
-  }
-  return false;
 }
 
 class Explainer {
@@ -144,6 +132,7 @@ class Explainer {
       const std::vector<uint64_t> free = FreeOfKind(cluster_, ideal_, most_.kind);
       std::vector<std::string> rounded;
       size_t domains = 0;
+      int64_t by_rails = 0;  // cells that are lacking though there are devices enough
       for (const topology::Group& group : cluster_.groups()) {
         if (group.depth != cluster_.domain_depth()) continue;
         int64_t devices = 0;
@@ -153,13 +142,19 @@ class Explainer {
         const int64_t cells =
             count == 0 ? 0 : most_.cells.CountIn(group.first_node, group.end_node);
         domains += devices > 0;
+        by_rails += devices / tensor_ - cells;
         if (devices > cells * tensor_ && rounded.size() <= kMostNamed) {
-          rounded.push_back(absl::StrCat(NameOf(group), ": ", devices, " devices make ", cells));
+          rounded.push_back(absl::StrCat(
+              NameOf(group), ": ", Counted(devices, "device makes ", "devices make "), cells));
         }
       }
       if (rounded.size() > kMostNamed) rounded.back() = "…";
       absl::StrAppend(&text, " in ", domains, " ", DomainWord(domains), ", ", most_.devices - used,
-                      " of them left over by rounding down: ", absl::StrJoin(rounded, "; "));
+                      " of them left over by rounding down",
+                      by_rails == 0 ? ""
+                                    : " and because a tensor coordinate has one local index "
+                                      "(modulo the tensor degree) on all nodes",
+                      ": ", absl::StrJoin(rounded, "; "));
     }
     return absl::StrCat(text, "), even with every node healthy and free");
   }
@@ -220,26 +215,54 @@ class Explainer {
     return named.empty() ? "" : absl::StrCat(": ", absl::StrJoin(named, ", "));
   }
 
-  // Devices that would have to become free on the node for one more cell on it; all that are not,
-  // where cells span nodes.
-  int64_t NeededOn(int node) const {
-    if (now_.cells.first.empty() || now_.cells.rails.spans || tensor_ > 64) return Lacking(node);
-    std::vector<int> on_rail(tensor_, 0);
-    for (uint64_t mask = occupancy_.free[node]; mask != 0; mask &= mask - 1) {
-      ++on_rail[std::countr_zero(mask) % tensor_];
+  // The devices that would have to become free on a healthy node for one more cell on it, such as
+  // "device 1 and one of devices 3, 7 of n0 become free": which ones matters, for a tensor
+  // coordinate has one rail. Empty when nothing less than the whole node is known to be enough.
+  std::string OneMoreCellOn(int node) const {
+    if (now_.cells.first.empty() || now_.cells.rails.spans || tensor_ > 64) return "";
+    std::vector<int> free(tensor_, 0);
+    std::vector<std::vector<int>> busy(tensor_);
+    for (uint64_t mask = ideal_.free[node]; mask != 0; mask &= mask - 1) {
+      const int device = std::countr_zero(mask);
+      const bool is_free = (occupancy_.free[node] >> device & 1) != 0;
+      is_free ? void(++free[device % tensor_]) : busy[device % tensor_].push_back(device);
     }
     const int more = now_.cells.first[node + 1] - now_.cells.first[node] + 1;
-    int64_t lacking = 0;
-    for (const int count : on_rail) lacking += std::max(0, more - count);
-    return lacking;
+    size_t needed = 0;
+    std::vector<int> certain;
+    std::vector<std::string> parts;
+    for (size_t rail = 0; rail < busy.size(); ++rail) {
+      const auto lacking = static_cast<size_t>(std::max(0, more - free[rail]));
+      if (lacking > busy[rail].size()) return "";
+      needed += lacking;
+      if (lacking == busy[rail].size()) {
+        certain.insert(certain.end(), busy[rail].begin(), busy[rail].end());
+      } else if (lacking > 0) {
+        parts.push_back(absl::StrCat(lacking == 1 ? "one" : absl::StrCat(lacking), " of devices ",
+                                     absl::StrJoin(busy[rail], ", ")));
+      }
+    }
+    if (static_cast<int>(needed) == Lacking(node)) return "";
+    std::sort(certain.begin(), certain.end());
+    if (!certain.empty()) {
+      parts.insert(parts.begin(), absl::StrCat(certain.size() == 1 ? "device " : "devices ",
+                                               absl::StrJoin(certain, ", ")));
+    }
+    return absl::StrCat(absl::StrJoin(parts, " and "), " of ", cluster_.nodes()[node].name,
+                        needed == 1 ? " becomes free" : " become free");
   }
 
   std::string Change(int node, bool one_cell) const {
     const Node& described = cluster_.nodes()[node];
-    if (!described.healthy) return absl::StrCat(described.name, " is healthy again");
-    const int64_t lacking = one_cell ? NeededOn(node) : Lacking(node);
-    return absl::StrCat(lacking, lacking == 1 ? " more device of " : " more devices of ",
-                        described.name, lacking == 1 ? " becomes free" : " become free");
+    if (!described.healthy) {
+      const bool whole = static_cast<int>(described.free.size()) == described.devices;
+      return absl::StrCat(
+          described.name, " is healthy again",
+          whole ? "" : absl::StrCat(" with all ", described.devices, " devices free"));
+    }
+    if (std::string devices = one_cell ? OneMoreCellOn(node) : ""; !devices.empty()) return devices;
+    return absl::StrCat(Counted(Lacking(node), "more device", "more devices"), " of ",
+                        described.name, Lacking(node) == 1 ? " becomes free" : " become free");
   }
 
   std::string StartsWhen() const {
@@ -260,7 +283,8 @@ class Explainer {
       changes.push_back(Change(helpers_[i], false));
     }
     if (enough_ > kMostNamed) {
-      changes.push_back(absl::StrCat(enough_ - kMostNamed, " further nodes are whole"));
+      changes.push_back(Counted(static_cast<int64_t>(enough_ - kMostNamed), "further node is whole",
+                                "further nodes are whole"));
     }
     return absl::StrCat("starts when ", absl::StrJoin(changes, " and "), ", or as much elsewhere");
   }
@@ -278,17 +302,39 @@ class Explainer {
     }
   }
 
+  // Of a job that any devices suffice for.
   std::string DevicesMissing() const {
     const int64_t missing = needed_ - now_.count();
-    std::string text = absl::StrCat("starts when ", Counted(missing, "more device", "more devices"),
-                                    missing == 1 ? " becomes free" : " become free");
+    int64_t busy = 0;  // on healthy nodes
+    std::vector<int> ill;
     for (const int node : helpers_) {
-      const Node& described = cluster_.nodes()[node];
-      if (!described.healthy && Lacking(node) >= missing) {
-        return absl::StrCat(text, " or ", described.name, " is healthy again");
-      }
+      cluster_.nodes()[node].healthy ? void(busy += Lacking(node)) : ill.push_back(node);
     }
-    return text;
+    std::stable_sort(ill.begin(), ill.end(), [&](int a, int b) { return Lacking(a) > Lacking(b); });
+    const auto become_free = [](int64_t count) {
+      return absl::StrCat(Counted(count, "more device becomes", "more devices become"), " free");
+    };
+    if (missing <= busy) {
+      const bool repair = !ill.empty() && Lacking(ill[0]) >= missing;
+      return absl::StrCat("starts when ", become_free(missing),
+                          repair ? absl::StrCat(" or ", Change(ill[0], false)) : "");
+    }
+    std::vector<std::string> changes;
+    int64_t left = missing;
+    size_t repaired = 0;
+    for (; repaired < ill.size() && left > 0; ++repaired) {
+      left -= Lacking(ill[repaired]);
+      if (changes.size() < kMostNamed) changes.push_back(Change(ill[repaired], false));
+    }
+    if (repaired == 1 && left <= 0) return absl::StrCat("starts when ", changes[0]);
+    if (repaired > changes.size()) {
+      changes.push_back(Counted(static_cast<int64_t>(repaired - changes.size()),
+                                "further node is healthy again",
+                                "further nodes are healthy again"));
+    }
+    if (left > 0) changes.push_back(become_free(left));
+    return absl::StrCat("starts when ", absl::StrJoin(changes, " and "),
+                        repaired < ill.size() ? ", or as much elsewhere" : "");
   }
 
   static std::vector<int64_t> DivisorsBelow(int64_t value) {
@@ -299,23 +345,42 @@ class Explainer {
     return divisors;
   }
 
-  // Data degrees to try: those the job may have anyway, descending, then other divisors of its own.
+  // Data degrees to try, descending.
   std::vector<Degrees> FewerData(const Degrees& degrees) const {
     const int64_t group = degrees[Index(Dimension::kData)];
     const int64_t all = group * degrees[Index(Dimension::kReplicate)];
-    std::vector<int64_t> fewer = shape_.fewer_data;
-    for (const int64_t divisor : DivisorsBelow(all)) {
-      if (std::find(fewer.begin(), fewer.end(), divisor) == fewer.end()) fewer.push_back(divisor);
+    std::vector<int64_t> fewer = shape_.other_data;
+    if (fewer.empty()) {
+      fewer = DivisorsBelow(all);
+      fewer.insert(fewer.end(), shape_.fewer_data.begin(), shape_.fewer_data.end());
+      std::sort(fewer.begin(), fewer.end(), std::greater<>());
+      fewer.erase(std::unique(fewer.begin(), fewer.end()), fewer.end());
     }
     std::vector<Degrees> found;
     for (const int64_t data : fewer) {
-      if (data > group && data % group != 0) continue;
+      const bool groups = degrees[Index(Dimension::kReplicate)] > 1 && data > group;
+      if (groups && data % group != 0) continue;
       Degrees changed = degrees;
-      changed[Index(Dimension::kData)] = std::min(group, data);
-      changed[Index(Dimension::kReplicate)] = std::max<int64_t>(1, data / group);
+      changed[Index(Dimension::kData)] = groups ? group : data;
+      changed[Index(Dimension::kReplicate)] = groups ? data / group : 1;
       found.push_back(changed);
     }
     return found;
+  }
+
+  // On an empty cluster. Every cell of a grid may go anywhere: a job fits when there are as many
+  // cells as it needs.
+  bool Fits(const Degrees& degrees) const {
+    const auto [at, is_new] = most_ranks_.try_emplace(degrees[0], 0);
+    if (is_new) {
+      for (const std::string& kind : KindsFor(cluster_, shape_.device)) {
+        const Supply supply = SupplyOf(cluster_, ideal_, kind, degrees[0]);
+        at->second = std::max(at->second, supply.count() * degrees[0]);
+      }
+    }
+    Shape shape;
+    shape.degrees = degrees;
+    return shape.ranks() <= at->second;
   }
 
   // First fewer replicas; then with a smaller tensor degree, pipeline or context.
@@ -335,7 +400,7 @@ class Explainer {
       std::vector<Degrees> tried = FewerData(base);
       if (base != shape_.degrees) tried.insert(tried.begin(), base);
       for (const Degrees& degrees : tried) {
-        if (Fits(cluster_, ideal_, shape_.device, degrees)) return Told(degrees);
+        if (Fits(degrees)) return Told(degrees);
       }
     }
     return std::nullopt;
@@ -369,6 +434,7 @@ class Explainer {
   const int64_t tensor_;
   const int64_t needed_;  // cells
   Supply now_, most_;
+  mutable std::map<int64_t, int64_t> most_ranks_;  // of an empty cluster, by tensor degree
   std::vector<int> helpers_;
   size_t enough_ = 0;
 };

@@ -50,6 +50,22 @@ std::vector<int64_t> FewerData(const v1::JobSpec& job) {
   return fewer;
 }
 
+// Smaller data degrees that the file may ask for instead: batches divide by them, and a
+// virtual_shards that it names holds for them too. Descending.
+std::vector<int64_t> OtherData(const v1::JobSpec& job, bool shards_named) {
+  if (shards_named) {
+    std::vector<int64_t> same = FewerData(job);
+    if (job.parallel().data() > 1 && (same.empty() || same.back() != 1)) same.push_back(1);
+    return same;
+  }
+  const int64_t micro_batch = std::max<int64_t>(1, job.train().micro_batch());
+  std::vector<int64_t> fewer;
+  for (int64_t data = job.parallel().data() - 1; data >= 1; --data) {
+    if (job.train().global_batch() % (data * micro_batch) == 0) fewer.push_back(data);
+  }
+  return fewer;
+}
+
 absl::StatusOr<scheduler::Shape> ShapeOf(const LoadedJob& loaded) {
   const v1::JobSpec& job = loaded.file.job;
   const auto refuse = [&](const char* field, const std::string& what, const char* remedy) {
@@ -75,6 +91,7 @@ absl::StatusOr<scheduler::Shape> ShapeOf(const LoadedJob& loaded) {
   shape.device = job.resources().device();
   shape.spares = job.resources().spares();
   shape.fewer_data = FewerData(job);
+  shape.other_data = OtherData(job, loaded.file.positions.Has("parallel.virtual_shards"));
   return shape;
 }
 
@@ -83,13 +100,15 @@ int Place(const Arguments& arguments, Terminal& terminal) {
   spec::ReadOptions options;
   options.settings = arguments.All("--set");
   const absl::StatusOr<LoadedJob> loaded = ReadJobAlone(arguments.Text("--job"), options);
-  if (!cluster.ok()) static_cast<void>(Fail(cluster.status(), terminal));
-  if (!loaded.ok()) static_cast<void>(Fail(loaded.status(), terminal));
-  if (!cluster.ok() || !loaded.ok()) return kExitUsage;
+  const int cluster_code = cluster.ok() ? kExitDone : Fail(cluster.status(), terminal);
+  const int job_code = loaded.ok() ? kExitDone : Fail(loaded.status(), terminal);
+  if (cluster_code != kExitDone) return cluster_code;
+  if (job_code != kExitDone) return job_code;
   const absl::StatusOr<scheduler::Shape> shape = ShapeOf(*loaded);
   if (!shape.ok()) return Fail(shape.status(), terminal);
 
   PlacementAnswer answer;
+  answer.shard_groups = loaded->file.job.parallel().has_shard_group();
   const common::MonotonicClock clock;
   const double begin = clock.Now();
   const scheduler::Occupancy occupancy = scheduler::Occupancy::Now(*cluster);

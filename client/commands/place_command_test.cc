@@ -62,12 +62,14 @@ parallel: )",
                                parallel, "\nresources: {device: gpu", more, "}\n"));
 }
 
-Outcome Place(const std::string& cluster, const std::string& job, const std::string& output) {
+Outcome Place(const std::string& cluster, const std::string& job, const std::string& output,
+              const std::vector<std::string>& settings = {}) {
   std::FILE* out = std::tmpfile();
   std::FILE* err = std::tmpfile();
   Terminal terminal(out, err, {});
-  const int code =
-      RunCommandLine({"place", "--topology", cluster, "--job", job, "-o", output}, terminal);
+  std::vector<std::string> typed = {"place", "--topology", cluster, "--job", job, "-o", output};
+  for (const std::string& setting : settings) typed.insert(typed.end(), {"--set", setting});
+  const int code = RunCommandLine(typed, terminal);
   return {code, Contents(out), Contents(err)};
 }
 
@@ -92,8 +94,10 @@ TEST(PlaceCommand, TellsRanksTrafficAndOtherOrders) {
   EXPECT_THAT(levels, testing::UnorderedElementsAre("domain", "zone", "root"));
   EXPECT_EQ(told["bytes_per_step"]["root"], 0);  // four nodes fit into zone 0
   for (const char* name : {"contiguous", "random", "hostname"}) {
-    EXPECT_TRUE(told["compared"][name].contains("root")) << name;
-    EXPECT_TRUE(told["compared"][name].contains("exposed_seconds")) << name;
+    std::vector<std::string> same;
+    for (const auto& [level, bytes] : told["compared"][name].items()) same.push_back(level);
+    EXPECT_EQ(same, levels) << name;
+    EXPECT_TRUE(told["compared_exposed_seconds"].contains(name));
   }
   EXPECT_EQ(told["traffic"]["pipeline"]["pattern"], "line");
   EXPECT_GT(told["traffic"]["data"]["bytes_per_edge"], 0);
@@ -131,6 +135,37 @@ TEST(PlaceCommand, ThatNeverFitsEndsWithThreeAndTheNearest) {
   EXPECT_EQ(told["decision"], "infeasible");
   EXPECT_EQ(told["nearest"]["parallel"]["data"], 8);
   EXPECT_EQ(told["nearest"]["ranks"], 64);
+}
+
+TEST(PlaceCommand, NearestTakesAnyDataDegreeThatDividesTheBatch) {
+  const Outcome got = Place(Cluster(), Job("{tensor: 8, data: 12, shard: zero1, shard_group: 4}"),
+                            "json", {"train.global_batch=84"});
+  EXPECT_EQ(got.code, 3) << got.err;
+  const json nearest = json::parse(got.out)["nearest"];
+  EXPECT_EQ(nearest["parallel"]["data"], 4);
+  EXPECT_EQ(nearest["parallel"]["shard_group"], 4);
+  const Outcome whole =
+      Place(Cluster(), Job("{tensor: 8, data: 12}"), "json", {"train.global_batch=84"});
+  EXPECT_EQ(json::parse(whole.out)["nearest"]["parallel"]["data"], 7);
+  const Outcome named = Place(Cluster(), Job("{tensor: 8, data: 12, virtual_shards: 24}"), "json",
+                              {"train.global_batch=48"});
+  EXPECT_EQ(json::parse(named.out)["nearest"]["parallel"]["data"], 6);
+}
+
+TEST(PlaceCommand, OfAnImpossibleLayoutEndsWithThree) {
+  const Outcome got = Place(Cluster(), Job("{data: 5}"), "json");
+  EXPECT_EQ(got.code, 3);
+  EXPECT_THAT(got.err, HasSubstr("global_batch 32 is not divisible by 5"));
+}
+
+TEST(PlaceCommand, OfOneDimensionTellsWhatItLeaves) {
+  const std::string alone =
+      FileWith("alone.yaml", "nodes: [{name: n, device: h100, devices: 4}]\n");
+  EXPECT_THAT(Place(alone, Job("{data: 4}"), "table").out, HasSubstr("has no levels"));
+  EXPECT_THAT(Place(Cluster(), Job("{data: 4}"), "table").out,
+              HasSubstr("Nothing leaves one domain."));
+  EXPECT_THAT(Place(Cluster(), Job("{tensor: 8, data: 4}"), "table").out,
+              HasSubstr("Ranks count tensor, then data"));
 }
 
 TEST(PlaceCommand, OfBadFilesTellsAllProblems) {

@@ -131,7 +131,7 @@ Json RanksJson(const Cluster& cluster, const Shape& shape, const Placement& plac
   return ranks;
 }
 
-Json RefusalJson(const scheduler::Refusal& refusal) {
+Json RefusalJson(const scheduler::Refusal& refusal, bool shard_groups) {
   Json told = {{"decision", refusal.infeasible ? "infeasible" : "waiting"},
                {"reason", refusal.reason}};
   if (!refusal.infeasible) told["starts_when"] = refusal.starts_when;
@@ -144,7 +144,7 @@ Json RefusalJson(const scheduler::Refusal& refusal) {
   }
   const int64_t replicate = degrees[Index(Dimension::kReplicate)];
   parallel["data"] = degrees[Index(Dimension::kData)] * replicate;
-  if (replicate > 1) parallel["shard_group"] = degrees[Index(Dimension::kData)];
+  if (shard_groups || replicate > 1) parallel["shard_group"] = degrees[Index(Dimension::kData)];
   told["nearest"] = {
       {"parallel", parallel}, {"ranks", refusal.nearest->ranks}, {"text", refusal.nearest->text}};
   return told;
@@ -245,19 +245,28 @@ std::string Reason(const Cluster& cluster, const Shape& shape, const Placement& 
     if (Degree(shape, dimension) > 1) order.push_back(NameIn(shape, dimension));
   }
   const Cost& cost = placement.cost;
-  const std::string outermost = cluster.DepthName(OutermostUsed(cluster, cost));
-  std::string text =
-      order.size() < 2
-          ? absl::StrCat("Nothing leaves one ", outermost, ".")
-          : absl::StrCat("Ranks count ", absl::StrJoin(order, ", then "),
-                         ": what comes first stays nearest; of all arrangements tried this sends "
-                         "fewest bytes across the outermost level used (",
-                         outermost, ").");
-  if (outermost == "root" && order.size() < 2) text = "The ranks do not fit into one group.";
-  if (cost.split_pipelines > 0) {
-    absl::StrAppend(&text, " ", cost.split_pipelines, " pipelines lie across several groups of ",
-                    cluster.DepthName(cluster.pipeline_depth()), ", as few as fit.");
+  const int depth = OutermostUsed(cluster, cost);
+  const std::string outermost = cluster.DepthName(depth);
+  std::string text;
+  if (order.size() >= 2) {
+    text = absl::StrCat("Ranks count ", absl::StrJoin(order, ", then "),
+                        ": what comes first stays nearest; of all arrangements tried this sends "
+                        "fewest bytes across the outermost level used (",
+                        outermost, ").");
+  } else if (depth > 0) {
+    text = absl::StrCat("Nothing leaves one ", outermost, ".");
+  } else {
+    text = cluster.levels().empty()
+               ? "The cluster has no levels: all nodes are equally near to each other."
+               : absl::StrCat("The ranks do not fit into one ", cluster.levels()[0], ".");
   }
+  const auto split = [&](int64_t count, const char* one, const char* many) {
+    if (count == 0) return;
+    absl::StrAppend(&text, " ", count, count == 1 ? one : many, " across several groups of ",
+                    cluster.DepthName(cluster.pipeline_depth()), ", as few as fit.");
+  };
+  split(cost.split_pipelines, " pipeline lies", " pipelines lie");
+  split(cost.split_contexts, " context group lies", " context groups lie");
   return text + "\n";
 }
 
@@ -287,7 +296,7 @@ std::string PlacedText(const Cluster& cluster, const Shape& shape, const Placeme
 
 Json ToJson(const Cluster& cluster, const Shape& shape, const PlacementAnswer& answer) {
   if (!answer.placement) {
-    Json told = RefusalJson(answer.refusal);
+    Json told = RefusalJson(answer.refusal, answer.shard_groups);
     told["seconds"] = answer.seconds;
     return told;
   }
@@ -302,7 +311,10 @@ Json ToJson(const Cluster& cluster, const Shape& shape, const PlacementAnswer& a
   Json& compared = told["compared"] = Json::object();
   for (const scheduler::Comparison& other : answer.compared) {
     compared[other.name] = BytesByLevel(cluster, other.cost);
-    compared[other.name]["exposed_seconds"] = other.cost.exposed_seconds;
+  }
+  Json& exposed = told["compared_exposed_seconds"] = Json::object();
+  for (const scheduler::Comparison& other : answer.compared) {
+    exposed[other.name] = other.cost.exposed_seconds;
   }
   told["exposed_seconds"] = placement.cost.exposed_seconds;
   told["split_pipelines"] = placement.cost.split_pipelines;

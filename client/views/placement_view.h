@@ -18,6 +18,7 @@ struct PlacementAnswer {
   std::vector<scheduler::Comparison> compared;
   scheduler::Refusal refusal;  // without a placement
   double seconds = 0;          // that finding it took
+  bool shard_groups = false;   // the job names parallel.shard_group: so does what is nearest
 };
 
 // CLI.md, "Placement".

@@ -21,8 +21,10 @@ std::string FormatOf(absl::string_view text) {
   if (absl::StartsWith(text, "\xef\xbb\xbf")) text.remove_prefix(3);
   const bool json = absl::StartsWith(absl::StripLeadingAsciiWhitespace(text), "{");
   const absl::string_view start = text.substr(0, 4096);
-  if (json &&
-      (absl::StrContains(start, "\"apiVersion\"") || absl::StrContains(text, "\"items\""))) {
+  const bool described =
+      absl::StrContains(start, "\"levels\"") || absl::StrContains(start, "\"nodes\"");
+  if (json && (absl::StrContains(start, "\"apiVersion\"") ||
+               (absl::StrContains(text, "\"items\"") && !described))) {
     return "kubernetes";
   }
   for (absl::string_view line : absl::StrSplit(text, '\n')) {

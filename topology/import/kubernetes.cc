@@ -63,6 +63,7 @@ absl::StatusOr<Description> ReadKubernetes(const std::string& file, absl::string
   if (TextOf(Member(root, "kind")) == "Node") one.push_back(root);
   const Json& items = one.empty() ? Member(root, "items") : one;
   if (!items.is_array()) return invalid("items: must be the list of nodes");
+  if (items.empty()) return invalid("items: there are no nodes in it");
 
   Description description;
   for (const auto& [level, labels] : options.labels) description.levels.push_back(level);

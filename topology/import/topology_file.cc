@@ -437,7 +437,8 @@ absl::StatusOr<Description> ReadTopologyFile(absl::string_view text, const std::
 absl::StatusOr<std::string> ReadTopologyText(const std::string& path) {
   std::FILE* file = std::fopen(path.c_str(), "rb");
   const auto fail = [&](int error) {
-    return absl::ErrnoToStatus(error, absl::StrCat(path, ": cannot be read"));
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, ": cannot be read (", std::strerror(error), ")"));
   };
   if (file == nullptr) return fail(errno);
   std::string text;

@@ -35,8 +35,8 @@ absl::StatusOr<Description> ReadTopologyFile(absl::string_view text, const std::
 // The file that reads back as the same description: one line a node.
 std::string WriteTopologyFile(const Description& description);
 
-// The whole of a file of at most kMostTopologyBytes. NotFound, InvalidArgument (too large),
-// PermissionDenied, naming the path.
+// The whole of a file of at most kMostTopologyBytes. InvalidArgument, naming the path: it cannot be
+// read, or is too large.
 absl::StatusOr<std::string> ReadTopologyText(const std::string& path);
 
 }  // namespace strata::topology

@@ -215,9 +215,9 @@ TEST(TopologyErrors, OfFilesThatAreNoTopology) {
 TEST(TopologyText, NamesThePathThatCannotBeRead) {
   const std::string folder = testing::TempDir();
   const auto absent = ReadTopologyText(folder + "/absent.yaml");
-  EXPECT_EQ(absent.status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(absent.status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(absent.status().message()), HasSubstr("absent.yaml"));
-  EXPECT_FALSE(ReadTopologyText(folder).ok());
+  EXPECT_EQ(ReadTopologyText(folder).status().code(), absl::StatusCode::kInvalidArgument);
   std::ofstream(folder + "/topology.yaml") << kGood;
   EXPECT_EQ(*ReadTopologyText(folder + "/topology.yaml"), kGood);
 }
