@@ -14,7 +14,6 @@
 #include "controller/simulator/simulator.h"
 #include "controller/simulator/trace_file.h"
 #include "topology/import/import_topology.h"
-#include "topology/import/topology_file.h"
 
 namespace strata::client {
 namespace {
@@ -22,11 +21,12 @@ namespace {
 constexpr int kMostRealDevices = 1024;   // nodes up to which each device is a rank of its own
 constexpr int kMostFragmentNodes = 256;  // and up to which every checkpoint's messages are sent
 constexpr int64_t kDefaultNodes = 64;
+constexpr size_t kMostBytes = size_t{64} << 20;  // of a file
 
 absl::StatusOr<topology::Description> ClusterOf(const Arguments& arguments, int devices) {
   if (arguments.Has("--topology")) {
     const std::string path = arguments.Text("--topology");
-    ASSIGN_OR_RETURN(const std::string text, topology::ReadTopologyText(path));
+    ASSIGN_OR_RETURN(const std::string text, ReadTextFile(path, kMostBytes, "topology file"));
     ASSIGN_OR_RETURN(topology::Description map, topology::ImportTopology(path, text, {}));
     RETURN_IF_ERROR(topology::Cluster::Make(map).status());
     return map;
@@ -44,7 +44,7 @@ absl::StatusOr<std::vector<simulator::SimJob>> JobsOf(const Arguments& arguments
   const auto nodes = static_cast<int>(options.cluster.nodes.size());
   if (arguments.Has("--trace")) {
     const std::string path = arguments.Text("--trace");
-    ASSIGN_OR_RETURN(const std::string text, topology::ReadTopologyText(path));
+    ASSIGN_OR_RETURN(const std::string text, ReadTextFile(path, kMostBytes, "trace"));
     return simulator::ReadTrace(path, text,
                                 {.devices = first.devices,
                                  .device = first.kind,

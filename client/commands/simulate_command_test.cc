@@ -1,0 +1,104 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "client/commands/registry.h"
+
+namespace strata::client {
+namespace {
+
+using testing::HasSubstr;
+
+struct Outcome {
+  int code = 0;
+  std::string out;
+  std::string err;
+};
+
+std::string Contents(std::FILE* file) {
+  std::string text;
+  std::rewind(file);
+  for (int c = std::fgetc(file); c != EOF; c = std::fgetc(file)) text += static_cast<char>(c);
+  std::fclose(file);
+  return text;
+}
+
+Outcome Simulate(std::vector<std::string> typed) {
+  std::FILE* out = std::tmpfile();
+  std::FILE* err = std::tmpfile();
+  Terminal terminal(out, err, {});
+  typed.insert(typed.begin(), "simulate");
+  const int code = RunCommandLine(typed, terminal);
+  return {code, Contents(out), Contents(err)};
+}
+
+std::string FileWith(const std::string& name, const std::string& text) {
+  const std::string path = testing::TempDir() + name;
+  std::ofstream(path) << text;
+  return path;
+}
+
+TEST(SimulateCommand, GivesTheSameReportForTheSameSeed) {
+  const std::vector<std::string> typed = {"--nodes", "16",     "--days", "0.5", "--failure-rate",
+                                          "50",      "--seed", "3",      "-o",  "json"};
+  const Outcome got = Simulate(typed);
+  ASSERT_EQ(got.code, 0) << got.err;
+  const nlohmann::json report = nlohmann::json::parse(got.out);
+  EXPECT_EQ(report["nodes"], 16);
+  EXPECT_EQ(report["devices"], 128);
+  EXPECT_EQ(report["violation"], "");
+  EXPECT_GT(report["jobs_started"], 0);
+  EXPECT_GT(report["utilisation"], 0);
+  EXPECT_EQ(Simulate(typed).out, got.out);
+}
+
+TEST(SimulateCommand, RunsATraceOnATopologyFile) {
+  const std::string map = FileWith("sim.yaml", R"(levels: [zone]
+nodes:
+  - {name: "n[0-3]", at: {zone: "z{i/2}"}, device: a100, devices: 4}
+)");
+  const std::string trace = FileWith(
+      "sim.csv", "name,submit_seconds,nodes,tensor,steps,seconds_per_step\na,5,4,4,60,10\n");
+  const Outcome got =
+      Simulate({"--topology", map, "--trace", trace, "--no-failures", "-o", "json"});
+  ASSERT_EQ(got.code, 0) << got.err;
+  const nlohmann::json report = nlohmann::json::parse(got.out);
+  EXPECT_EQ(report["jobs"][0]["name"], "a");
+  EXPECT_EQ(report["jobs"][0]["state"], "SUCCEEDED");
+  EXPECT_EQ(report["jobs"][0]["productive_seconds"], 600);
+}
+
+TEST(SimulateCommand, TellsProblemsOfATraceAtTheirPlaces) {
+  const std::string trace =
+      FileWith("bad.csv", "name,submit_seconds,nodes,steps,seconds_per_step\na,x,1,1,1\n");
+  const Outcome got = Simulate({"--trace", trace});
+  EXPECT_EQ(got.code, 2);
+  EXPECT_THAT(got.err, HasSubstr("bad.csv:2:3: submit_seconds: x"));
+  EXPECT_EQ(Simulate({"--trace", "/nowhere.csv"}).code, 2);
+}
+
+TEST(SimulateCommand, RefusesWhatDoesNotFitTogether) {
+  EXPECT_EQ(Simulate({"--job-nodes", "100"}).code, 3);
+  EXPECT_EQ(Simulate({"--job-nodes", "1", "--seeds", "1"}).code, 2);
+  EXPECT_EQ(Simulate({"--topology", "x", "--nodes", "1"}).code, 2);
+}
+
+TEST(SimulateCommand, CountsViolationsOverSeeds) {
+  const Outcome got = Simulate({"--seeds", "3", "-o", "json"});
+  ASSERT_EQ(got.code, 0) << got.err;
+  EXPECT_EQ(nlohmann::json::parse(got.out)["seeds"], 3);
+  EXPECT_EQ(nlohmann::json::parse(got.out)["violations"], 0);
+}
+
+TEST(SimulateCommand, ExplainsItsAssumptions) {
+  const Outcome got = Simulate({"--explain"});
+  EXPECT_EQ(got.code, 0);
+  EXPECT_THAT(got.out, HasSubstr("3.79 per 1,000 node-days"));
+  EXPECT_THAT(got.out, HasSubstr("GPU HBM3 memory             72"));
+}
+
+}  // namespace
+}  // namespace strata::client
