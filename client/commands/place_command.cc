@@ -66,11 +66,29 @@ std::vector<int64_t> OtherData(const v1::JobSpec& job, bool shards_named) {
   return fewer;
 }
 
+// What job files with sizes of their own are checked for too: why no layout of these degrees holds
+// the model, or nothing.
+std::string WhyNoLayout(const model::ModelSpec& model, const v1::ParallelSpec& parallel) {
+  const int64_t tensor = std::max<int64_t>(1, parallel.tensor());
+  const int64_t stages =
+      std::max<int64_t>(1, parallel.pipeline()) * std::max<int64_t>(1, parallel.virtual_stages());
+  if (model.heads % tensor != 0 || model.kv_heads % tensor != 0 || model.ffn % tensor != 0) {
+    return absl::StrCat("tensor ", tensor, " does not divide all of heads ", model.heads,
+                        ", kv_heads ", model.kv_heads, " and ffn ", model.ffn);
+  }
+  if (stages > model.layers) {
+    return absl::StrCat(stages, " pipeline stages are more than the model's layers (", model.layers,
+                        ")");
+  }
+  return "";
+}
+
 absl::StatusOr<scheduler::Shape> ShapeOf(const LoadedJob& loaded) {
   const v1::JobSpec& job = loaded.file.job;
-  const auto refuse = [&](const char* field, const std::string& what, const char* remedy) {
+  const auto refuse = [&](const char* field, const std::string& what, const char* remedy,
+                          spec::ProblemKind kind = spec::ProblemKind::kInvalid) {
     spec::Problems problems(loaded.path);
-    problems.Add({loaded.file.positions.Of(field), field, what, remedy});
+    problems.Add({loaded.file.positions.Of(field), field, what, remedy, kind});
     return problems.ToStatus();
   };
   if (job.parallel().automatic()) {
@@ -85,6 +103,9 @@ absl::StatusOr<scheduler::Shape> ShapeOf(const LoadedJob& loaded) {
   if (!model.ok()) {
     return refuse(job.model().has_from() ? "model.from" : "model",
                   std::string(model.status().message()), "");
+  }
+  if (const std::string why = WhyNoLayout(*model, job.parallel()); !why.empty()) {
+    return refuse("parallel", why, "", spec::ProblemKind::kInfeasible);
   }
   shape.degrees = *degrees;
   shape.traffic = planner::TrafficOf(*model, job, *degrees);

@@ -189,6 +189,9 @@ parallel: {data: 2}
 resources: {device: h100}
 )"));
   EXPECT_EQ(Place(Cluster(), job, "json").code, 0);
+  for (const char* setting : {"parallel.tensor=8", "parallel.pipeline=4"}) {
+    EXPECT_EQ(Place(Cluster(), job, "json", {setting}).code, 3) << setting;  // 4 heads, 2 layers
+  }
   const Outcome missing = Place(Cluster(), FileWith("gone.yaml", R"(model: {from: /nowhere}
 data: {train: [{path: nowhere.txt}]}
 )"),

@@ -54,8 +54,10 @@ std::string TotalsText(const Totals& totals) {
 }
 
 std::string LinkText(const Link& link) {
-  std::string text = absl::StrCat(common::FormatDecimal(link.bytes_per_second, "B"), "/s, ",
-                                  common::FormatSeconds(link.latency_seconds));
+  std::string text = absl::StrCat(
+      common::FormatDecimal(link.bytes_per_second, "B"), "/s, ",
+      link.latency_seconds < 1e-3 ? absl::StrCat(absl::SixDigits(link.latency_seconds * 1e6), " µs")
+                                  : common::FormatSeconds(link.latency_seconds));
   if (link.oversubscription != 1) absl::StrAppend(&text, ", 1:", link.oversubscription);
   return text;
 }
