@@ -1,7 +1,10 @@
 #include "scheduler/assignment.h"
 
 #include <algorithm>
-#include <tuple>
+#include <array>
+#include <map>
+#include <utility>
+#include <vector>
 
 #include "common/check.h"
 #include "scheduler/partition.h"
@@ -124,9 +127,32 @@ class TopDown {
     });
     const PartitionRules rules = {.keep_whole = at.depth < cluster_.pipeline_depth(),
                                   .budget = BudgetFor(at, box, children)};
-    for (const Part& part : DividedAmong(grid_, box, children, rules)) {
-      for (const Box& piece : part.boxes) Place(piece, subtrees[part.child]);
+    for (const Part& part : Divided(Moved(box, box.from, -1), children, rules)) {
+      for (const Box& piece : part.boxes) Place(Moved(piece, box.from, 1), subtrees[part.child]);
     }
+  }
+
+  static Box Moved(Box box, const std::array<int, kAxes>& by, int sign) {
+    for (int i = 0; i < kAxes; ++i) {
+      box.from[i] += sign * by[i];
+      box.to[i] += sign * by[i];
+    }
+    return box;
+  }
+
+  // A large job meets the same division of a few cells among a few children thousands of times.
+  // What a division is worth depends on the box's extents, not on where it begins.
+  const std::vector<Part>& Divided(const Box& box, const std::vector<Child>& children,
+                                   const PartitionRules& rules) {
+    std::vector<int> key(box.to.begin(), box.to.end());
+    key.insert(key.end(), {rules.keep_whole ? 1 : 0, rules.budget});
+    for (const Child& child : children) {
+      key.push_back(-1);
+      key.insert(key.end(), child.pools.begin(), child.pools.end());
+    }
+    const auto [known, fresh] = divisions_.try_emplace(std::move(key));
+    if (fresh) known->second = DividedAmong(grid_, box, children, rules);
+    return known->second;  // stays where it is while others are added
   }
 
   // How many divisions may be tried: the fewer the more children all boxes of this level have
@@ -170,6 +196,7 @@ class TopDown {
   std::vector<int> left_in_group_;
   std::vector<int> left_in_node_;
   std::vector<int> node_of_;
+  std::map<std::vector<int>, std::vector<Part>> divisions_;
 };
 
 }  // namespace
