@@ -13,6 +13,7 @@
 #include "common/clock.h"
 #include "common/status_macros.h"
 #include "model/model_spec_proto.h"
+#include "planner/data_degrees.h"
 #include "planner/traffic.h"
 #include "scheduler/placement.h"
 #include "topology/import/import_topology.h"
@@ -36,28 +37,10 @@ absl::StatusOr<model::ModelSpec> ModelOf(const v1::JobSpec& job) {
   return model::FromProto(sizes);
 }
 
-// Smaller data degrees with the same numbers: what is left of virtual_shards per rank is a power of
-// two (DESIGN, Determinism). Descending.
-std::vector<int64_t> FewerData(const v1::JobSpec& job) {
-  const int64_t data = std::max<int64_t>(1, job.parallel().data());
-  const int64_t shards =
-      job.parallel().has_virtual_shards() ? job.parallel().virtual_shards() : data;
-  std::vector<int64_t> fewer;
-  for (int64_t degree = shards; degree >= 1; degree /= 2) {
-    if (degree < data) fewer.push_back(degree);
-    if (degree % 2 != 0) break;
-  }
-  return fewer;
-}
-
 // Smaller data degrees that the file may ask for instead: batches divide by them, and a
 // virtual_shards that it names holds for them too. Descending.
 std::vector<int64_t> OtherData(const v1::JobSpec& job, bool shards_named) {
-  if (shards_named) {
-    std::vector<int64_t> same = FewerData(job);
-    if (job.parallel().data() > 1 && (same.empty() || same.back() != 1)) same.push_back(1);
-    return same;
-  }
+  if (shards_named) return planner::FewerData(job.parallel(), job.parallel().data());
   const int64_t micro_batch = std::max<int64_t>(1, job.train().micro_batch());
   std::vector<int64_t> fewer;
   for (int64_t data = job.parallel().data() - 1; data >= 1; --data) {
@@ -111,7 +94,7 @@ absl::StatusOr<scheduler::Shape> ShapeOf(const LoadedJob& loaded) {
   shape.traffic = planner::TrafficOf(*model, job, *degrees);
   shape.device = job.resources().device();
   shape.spares = job.resources().spares();
-  shape.fewer_data = FewerData(job);
+  shape.fewer_data = planner::FewerData(job.parallel(), job.parallel().data());
   shape.other_data = OtherData(job, loaded.file.positions.Has("parallel.virtual_shards"));
   return shape;
 }

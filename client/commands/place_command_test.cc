@@ -8,7 +8,7 @@
 #include <set>
 
 #include "absl/strings/str_cat.h"
-#include "client/commands/registry.h"
+#include "client/commands/command_test_support.h"
 
 namespace strata::client {
 namespace {
@@ -16,26 +16,6 @@ namespace {
 using nlohmann::json;
 using testing::ElementsAre;
 using testing::HasSubstr;
-
-struct Outcome {
-  int code = 0;
-  std::string out;
-  std::string err;
-};
-
-std::string Contents(std::FILE* file) {
-  std::string text;
-  std::rewind(file);
-  for (int c = std::fgetc(file); c != EOF; c = std::fgetc(file)) text += static_cast<char>(c);
-  std::fclose(file);
-  return text;
-}
-
-std::string FileWith(const std::string& name, const std::string& text) {
-  const std::string path = testing::TempDir() + "place_" + name;
-  std::ofstream(path) << text;
-  return path;
-}
 
 // Two zones of four nodes of eight; node 7 is not healthy.
 std::string Cluster() {
@@ -64,13 +44,9 @@ parallel: )",
 
 Outcome Place(const std::string& cluster, const std::string& job, const std::string& output,
               const std::vector<std::string>& settings = {}) {
-  std::FILE* out = std::tmpfile();
-  std::FILE* err = std::tmpfile();
-  Terminal terminal(out, err, {});
   std::vector<std::string> typed = {"place", "--topology", cluster, "--job", job, "-o", output};
   for (const std::string& setting : settings) typed.insert(typed.end(), {"--set", setting});
-  const int code = RunCommandLine(typed, terminal);
-  return {code, Contents(out), Contents(err)};
+  return RunTyped(typed);
 }
 
 TEST(PlaceCommand, TellsRanksTrafficAndOtherOrders) {

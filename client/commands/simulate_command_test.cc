@@ -5,40 +5,16 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "client/commands/registry.h"
+#include "client/commands/command_test_support.h"
 
 namespace strata::client {
 namespace {
 
 using testing::HasSubstr;
 
-struct Outcome {
-  int code = 0;
-  std::string out;
-  std::string err;
-};
-
-std::string Contents(std::FILE* file) {
-  std::string text;
-  std::rewind(file);
-  for (int c = std::fgetc(file); c != EOF; c = std::fgetc(file)) text += static_cast<char>(c);
-  std::fclose(file);
-  return text;
-}
-
 Outcome Simulate(std::vector<std::string> typed) {
-  std::FILE* out = std::tmpfile();
-  std::FILE* err = std::tmpfile();
-  Terminal terminal(out, err, {});
   typed.insert(typed.begin(), "simulate");
-  const int code = RunCommandLine(typed, terminal);
-  return {code, Contents(out), Contents(err)};
-}
-
-std::string FileWith(const std::string& name, const std::string& text) {
-  const std::string path = testing::TempDir() + name;
-  std::ofstream(path) << text;
-  return path;
+  return RunTyped(typed);
 }
 
 TEST(SimulateCommand, GivesTheSameReportForTheSameSeed) {

@@ -8,7 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/api/fake_server.h"
-#include "client/commands/registry.h"
+#include "client/commands/command_test_support.h"
 
 namespace strata::client {
 namespace {
@@ -16,33 +16,9 @@ namespace {
 using testing::HasSubstr;
 using testing::Not;
 
-struct Outcome {
-  int code = 0;
-  std::string out;
-  std::string err;
-};
-
-std::string Contents(std::FILE* file) {
-  std::string text;
-  std::rewind(file);
-  for (int c = std::fgetc(file); c != EOF; c = std::fgetc(file)) text += static_cast<char>(c);
-  std::fclose(file);
-  return text;
-}
-
 Outcome Topology(std::vector<std::string> typed) {
-  std::FILE* out = std::tmpfile();
-  std::FILE* err = std::tmpfile();
-  Terminal terminal(out, err, {});
   typed.insert(typed.begin(), "topology");
-  const int code = RunCommandLine(typed, terminal);
-  return {code, Contents(out), Contents(err)};
-}
-
-std::string FileWith(const std::string& name, const std::string& text) {
-  const std::string path = testing::TempDir() + name;
-  std::ofstream(path) << text;
-  return path;
+  return RunTyped(typed);
 }
 
 std::string Small() {

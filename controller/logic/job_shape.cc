@@ -1,12 +1,12 @@
 #include "controller/logic/job_shape.h"
 
 #include <algorithm>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "controller/logic/job_entry.h"
 #include "controller/logic/refusal.h"
 #include "model/model_spec_proto.h"
+#include "planner/data_degrees.h"
 #include "planner/traffic.h"
 
 namespace strata::controller {
@@ -25,25 +25,6 @@ v1::ParallelSpec Layout(const v1::JobSpec& spec, int64_t data) {
   v1::ParallelSpec parallel = spec.parallel();
   parallel.set_data(data);
   return parallel;
-}
-
-int64_t VirtualShards(const v1::JobSpec& spec) {
-  return spec.parallel().virtual_shards() > 0 ? spec.parallel().virtual_shards() : DataDegree(spec);
-}
-
-// Smaller data degrees that give the same numbers (DESIGN, Determinism), descending: what is left
-// of virtual_shards per rank is a power of two, and whole shard groups remain.
-std::vector<int64_t> FewerData(const v1::JobSpec& spec, int64_t data) {
-  const int64_t shards = VirtualShards(spec);
-  const int64_t group = std::max<int64_t>(1, spec.parallel().shard_group());
-  std::vector<int64_t> fewer;
-  for (int64_t fraction = 1; fraction <= shards; fraction *= 2) {
-    const int64_t degree = shards / fraction;
-    if (shards % fraction != 0) break;
-    if (degree < data && degree % group == 0) fewer.push_back(degree);
-  }
-  if (data > 1 && group == 1 && (fewer.empty() || fewer.back() != 1)) fewer.push_back(1);
-  return fewer;
 }
 
 }  // namespace
@@ -75,7 +56,7 @@ scheduler::Shape ShapeOf(const v1::Job& job, int64_t data) {
   if (model.ok()) shape.traffic = planner::TrafficOf(*model, spec, shape.degrees);
   if (!spec.resources().device().empty()) shape.device = spec.resources().device();
   shape.spares = spec.resources().spares();
-  shape.fewer_data = FewerData(spec, data);
+  shape.fewer_data = planner::FewerData(spec.parallel(), data);
   return shape;
 }
 
@@ -83,7 +64,7 @@ v1::JobSpec SpecWithData(const v1::JobSpec& spec, int64_t data) {
   v1::JobSpec changed = spec;
   if (data == 0 || data == DataDegree(spec)) return changed;
   v1::ParallelSpec& parallel = *changed.mutable_parallel();
-  parallel.set_virtual_shards(VirtualShards(spec));
+  parallel.set_virtual_shards(planner::VirtualShards(parallel, DataDegree(spec)));
   parallel.set_data(data);
   changed.mutable_resources()->set_ranks(CellRanks(spec) * data);
   return changed;

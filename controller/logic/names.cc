@@ -63,25 +63,4 @@ std::string ShortName(const std::string& resource) {
   return resource;
 }
 
-bool NaturalLess(const std::string& a, const std::string& b) {
-  size_t i = 0, j = 0;
-  while (i < a.size() && j < b.size()) {
-    if (!IsDigit(a[i]) || !IsDigit(b[j])) {
-      if (a[i] != b[j]) return a[i] < b[j];
-      ++i, ++j;
-      continue;
-    }
-    size_t i_end = i, j_end = j;
-    while (i_end < a.size() && IsDigit(a[i_end])) ++i_end;
-    while (j_end < b.size() && IsDigit(b[j_end])) ++j_end;
-    while (i + 1 < i_end && a[i] == '0') ++i;  // leading zeros do not count
-    while (j + 1 < j_end && b[j] == '0') ++j;
-    if (i_end - i != j_end - j) return i_end - i < j_end - j;
-    if (const int order = a.compare(i, i_end - i, b, j, j_end - j)) return order < 0;
-    i = i_end, j = j_end;
-  }
-  if ((i < a.size()) != (j < b.size())) return j < b.size();
-  return a < b;  // equal but for leading zeros
-}
-
 }  // namespace strata::controller

@@ -17,9 +17,6 @@ std::string NodeName(const std::string& name);
 // What people call it: without jobs/ or nodes/.
 std::string ShortName(const std::string& resource);
 
-// Whether `a` comes before `b` for people: n2 before n10.
-bool NaturalLess(const std::string& a, const std::string& b);
-
 }  // namespace strata::controller
 
 #endif  // STRATA_CONTROLLER_LOGIC_NAMES_H_

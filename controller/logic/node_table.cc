@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "controller/logic/names.h"
 #include "topology/cluster.h"
 
 namespace strata::controller {
@@ -12,9 +11,9 @@ bool Before(const NodeEntry* a, const NodeEntry* b) {
   const std::vector<std::string> path_a = LocalityPath(*a), path_b = LocalityPath(*b);
   if (path_a != path_b) {
     return std::lexicographical_compare(path_a.begin(), path_a.end(), path_b.begin(), path_b.end(),
-                                        NaturalLess);
+                                        topology::NaturalLess);
   }
-  return NaturalLess(a->name, b->name);
+  return topology::NaturalLess(a->name, b->name);
 }
 
 }  // namespace

@@ -52,14 +52,5 @@ TEST(RestartPolicy, TheFirstRestartIsImmediateAndTheOthersBackOffToABound) {
   EXPECT_EQ(BackOff(100, 0.2), 8);
 }
 
-TEST(Names, NodesComeInTheOrderOfTheirNumbers) {
-  EXPECT_TRUE(NaturalLess("n2", "n10"));
-  EXPECT_FALSE(NaturalLess("n10", "n2"));
-  EXPECT_TRUE(NaturalLess("n", "n0"));
-  EXPECT_FALSE(NaturalLess("n1", "n1"));
-  EXPECT_NE(NaturalLess("n01", "n1"), NaturalLess("n1", "n01"));
-  EXPECT_TRUE(NaturalLess("a9b1", "a9b02"));
-}
-
 }  // namespace
 }  // namespace strata::controller

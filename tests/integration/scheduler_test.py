@@ -1,5 +1,5 @@
 """The scheduler with real processes, on a cluster of `strata up --topology`: zones, spare nodes, preemption, quotas and
-drained nodes; every job ends with the numbers of `strata run`, through the death of nodes and of the controller."""
+drained nodes, fewer ranks; every job ends with the numbers of `strata run`, through the death of nodes and of the controller."""
 
 import json
 import os
@@ -161,6 +161,18 @@ checkpoint: {{every_steps: {EVERY}}}
         self.strata("resume", left)
         self.assertNotIn("DRAINED", self.strata("get", "nodes").stdout)
         self.strata("apply", self.empty_policy())
+        self.down()
+
+    def test_a_job_that_lost_a_node_for_good_goes_on_with_fewer_ranks(self):
+        self.up(*(word for node in ZONES for word in ("--no-restart", node)))
+        self.apply("scheduling: {shrink_after_seconds: 1}\n")
+        self.submit("job", 4)
+        self.wait_for(lambda: self.steps("job") > EVERY, "a checkpoint's steps")
+        self.kill_node("n3")
+        self.strata("wait", "job", "--for=state=SUCCEEDED")
+        self.assertEqual(self.get("job")["epoch"], 2)
+        self.assertEqual(len(self.nodes_of("job")), 2)
+        self.assert_same_numbers("job")
         self.down()
 
     def empty_policy(self) -> pathlib.Path:
