@@ -90,7 +90,9 @@ TEST(PlaceCommand, ForPeopleTellsZonesAndBytes) {
 TEST(PlaceCommand, OfShardGroupsTellsBothIndices) {
   const Outcome got = Place(Cluster(), Job("{data: 4, shard: zero1, shard_group: 2}"), "json");
   ASSERT_EQ(got.code, 0) << got.err;
-  for (const json& rank : json::parse(got.out)["ranks"]) {
+  const json told = json::parse(got.out);
+  ASSERT_EQ(told["ranks"].size(), 4u);
+  for (const json& rank : told["ranks"]) {
     EXPECT_EQ(rank["data"], rank["replicate"].get<int>() * 2 + rank["shard"].get<int>());
   }
 }
