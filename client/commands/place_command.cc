@@ -15,7 +15,7 @@
 #include "model/model_spec_proto.h"
 #include "planner/data_degrees.h"
 #include "planner/traffic.h"
-#include "scheduler/placement.h"
+#include "scheduler/placement/placement.h"
 #include "topology/import/import_topology.h"
 #include "topology/import/topology_file.h"
 

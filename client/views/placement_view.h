@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "client/views/structured.h"
-#include "scheduler/placement.h"
+#include "scheduler/placement/placement.h"
 #include "topology/cluster.h"
 
 namespace strata::client {

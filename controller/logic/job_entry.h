@@ -14,7 +14,7 @@
 #include "proto/strata/v1/agent.pb.h"
 #include "proto/strata/v1/jobs.pb.h"
 #include "proto/strata/v1/trainer.pb.h"
-#include "scheduler/queue.h"
+#include "scheduler/queue/queue.h"
 
 namespace strata::controller {
 

@@ -6,7 +6,7 @@
 
 #include "absl/status/status.h"
 #include "proto/strata/v1/jobs.pb.h"
-#include "scheduler/placement.h"
+#include "scheduler/placement/placement.h"
 
 namespace strata::controller {
 

@@ -11,7 +11,7 @@
 
 #include "controller/logic/node_table.h"
 #include "planner/traffic.h"
-#include "scheduler/placement.h"
+#include "scheduler/placement/placement.h"
 #include "topology/cluster.h"
 
 namespace strata::controller {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "controller/logic/cluster_state.h"
-#include "scheduler/queue.h"
+#include "scheduler/queue/queue.h"
 
 namespace strata::controller {
 

@@ -5,7 +5,7 @@
 #include "absl/strings/str_join.h"
 #include "controller/simulator/invariants.h"
 #include "controller/simulator/world.h"
-#include "scheduler/placement.h"
+#include "scheduler/placement/placement.h"
 
 namespace strata::simulator {
 namespace {

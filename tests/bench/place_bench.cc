@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "CLI/CLI.hpp"
-#include "scheduler/llama3.h"
-#include "scheduler/placement.h"
-#include "scheduler/random_cases.h"
+#include "scheduler/placement/llama3.h"
+#include "scheduler/placement/placement.h"
+#include "scheduler/placement/random_cases.h"
 
 namespace strata::bench {
 namespace {

@@ -37,7 +37,8 @@ class Layers(unittest.TestCase):
                 ("model/llama.cc", "topology/graph.h"), ("kernels/a.cc", "memory/arena.h"),
                 ("planner/a.cc", "topology/probe/cpu.h"), ("controller/a.cc", "worker/shared/progress.h"),
                 ("worker/agent/a.cc", "controller/logic/job.h"), ("worker/agent/a.cc", "worker/engine/op.h"),
-                ("worker/engine/a.cc", "worker/trainer/main.h"), ("worker/trainer/a.cc", "scheduler/queue.h"),
+                ("worker/engine/a.cc", "worker/trainer/main.h"),
+                ("worker/trainer/a.cc", "scheduler/queue/queue.h"),
                 ("client/a.cc", "controller/store.h"), ("client/a.cc", "worker/engine/op.h"),
                 ("controller/a.cc", "checkpoint/safetensors.h"), ("data/a.cc", "tests/tidy/a.h"),
                 ("program/ir/a.cc", "program/layout.h")]:

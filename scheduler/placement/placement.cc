@@ -1,0 +1,173 @@
+#include "scheduler/placement/placement.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <numeric>
+#include <utility>
+
+#include "scheduler/placement/assignment.h"
+#include "scheduler/placement/cells.h"
+#include "scheduler/placement/exact.h"
+#include "scheduler/placement/grid.h"
+#include "scheduler/placement/improve.h"
+#include "scheduler/placement/rank_order.h"
+#include "scheduler/placement/spares.h"
+
+namespace strata::scheduler {
+namespace {
+
+using topology::Cluster;
+
+// Devices of the cells that the grid's cells got, numbered in canonical order.
+std::vector<Device> RanksOf(const Cells& cells, const std::vector<int>& node_of) {
+  const int tensor = cells.rails.tensor;
+  std::vector<int> next(cells.first.begin(), cells.first.end() - 1);
+  std::vector<Device> ranks;
+  ranks.reserve(node_of.size() * tensor);
+  for (const int node : node_of) {
+    const auto at = cells.devices.begin() + static_cast<ptrdiff_t>(next[node]++) * tensor;
+    ranks.insert(ranks.end(), at, at + tensor);
+  }
+  return ranks;
+}
+
+// On devices of one kind; canonically numbered.
+class Placer {
+ public:
+  Placer(const Cluster& cluster, const std::vector<uint64_t>& free, const Shape& shape)
+      : cluster_(cluster), free_(free), shape_(shape), grid_(GridOf(shape)) {}
+
+  // On the first rails, in order of preference, that give enough cells. Rails with equal chunks are
+  // as good as each other.
+  std::optional<Placement> Best(const std::vector<Rails>& all) {
+    std::optional<Placement> best;
+    int chunk = 0;
+    int cells_before = -1;  // with whole cells on nodes
+    for (const Rails& rails : all) {
+      if (best && rails.chunk != chunk) break;
+      const Cells cells = FormCells(cluster_, free_, rails);
+      if (!rails.spans) cells_before = cells.count();
+      if (cells.count() < grid_.cells) continue;
+      // Cells over several nodes are no gain where large jobs have as many cells without them.
+      if (best && cells.count() == cells_before && grid_.cells > kMostExactCells) continue;
+      Placement placement = OnCells(cells);
+      chunk = rails.chunk;
+      if (!best || Better(placement.cost, best->cost)) best = std::move(placement);
+    }
+    return best;
+  }
+
+ private:
+  static constexpr int kMostExactCells = 10;
+  static constexpr int kMostImprovedCells = 128;
+
+  Placement OnCells(const Cells& cells) const {
+    std::vector<int> node_of = AssignTopDown(cluster_, cells, grid_);
+    if (grid_.cells <= kMostImprovedCells) {
+      constexpr int64_t kExchanges = 5000;
+      Improve(cluster_, cells, grid_, kExchanges, node_of);
+    }
+    Placement placement;
+    placement.order = CanonicalOrder();
+    placement.ranks = RanksOf(cells, node_of);
+    if (grid_.cells <= kMostExactCells) SearchFrom(cells.rails, placement.ranks);
+    placement.cost = CostOf(cluster_, shape_, placement.order, placement.ranks);
+    return placement;
+  }
+
+  // Exactly over the whole of a small cluster; over the smallest group that holds the job, and
+  // others like it, of a large one.
+  void SearchFrom(const Rails& rails, std::vector<Device>& ranks) const {
+    constexpr int64_t kBudget = 40000;
+    constexpr int kMostNodes = 64;
+    constexpr int kMostGroups = 4;
+    int depth = cluster_.node_depth();
+    for (const Device& device : ranks) {
+      depth = std::min(depth, cluster_.MeetingDepth(ranks[0].node, device.node));
+    }
+    if (cluster_.AccountedDepth(depth) == cluster_.AccountedDepth(cluster_.node_depth())) return;
+    if (cluster_.nodes().size() <= kMostNodes) depth = 0;
+    std::vector<const topology::Group*> groups;
+    for (const topology::Group& group : cluster_.groups()) {
+      if (group.depth == depth && group.end_node - group.first_node <= kMostNodes) {
+        groups.push_back(&group);
+      }
+    }
+    const auto own = [&](const topology::Group* group) {
+      return group->first_node <= ranks[0].node && ranks[0].node < group->end_node;
+    };
+    std::stable_partition(groups.begin(), groups.end(), own);
+    if (groups.size() > kMostGroups) groups.resize(kMostGroups);
+    for (const topology::Group* group : groups) {
+      std::optional<std::vector<Device>> found =
+          SearchExactly(cluster_, free_, rails, shape_, ranks, *group,
+                        kBudget / static_cast<int64_t>(groups.size()));
+      if (found) ranks = *std::move(found);
+    }
+  }
+
+  const Cluster& cluster_;
+  const std::vector<uint64_t>& free_;
+  const Shape& shape_;
+  const Grid grid_;
+};
+
+}  // namespace
+
+Occupancy Occupancy::Now(const Cluster& cluster) {
+  Occupancy occupancy;
+  for (const topology::Node& node : cluster.nodes()) {
+    uint64_t mask = 0;
+    if (node.healthy) {
+      for (const int device : node.free) mask |= uint64_t{1} << device;
+    }
+    occupancy.free.push_back(mask);
+  }
+  return occupancy;
+}
+
+Occupancy Occupancy::Ideal(const Cluster& cluster) {
+  Occupancy occupancy;
+  for (const topology::Node& node : cluster.nodes()) {
+    occupancy.free.push_back(node.devices == 64 ? ~uint64_t{0} : (uint64_t{1} << node.devices) - 1);
+  }
+  return occupancy;
+}
+
+bool Better(const Cost& a, const Cost& b) {
+  if (a.split_pipelines != b.split_pipelines) return a.split_pipelines < b.split_pipelines;
+  if (a.split_contexts != b.split_contexts) return a.split_contexts < b.split_contexts;
+  const double whole = std::accumulate(a.bytes.begin(), a.bytes.end(), 0.0);
+  for (size_t depth = 0; depth < a.bytes.size(); ++depth) {
+    if (std::abs(a.bytes[depth] - b.bytes[depth]) > 1e-9 * whole) {
+      return a.bytes[depth] < b.bytes[depth];
+    }
+  }
+  return a.exposed_seconds < b.exposed_seconds * (1 - 1e-9);
+}
+
+std::optional<Placement> Place(const Cluster& cluster, const Occupancy& occupancy,
+                               const Shape& shape) {
+  std::optional<Placement> best;
+  const int64_t needed = shape.ranks();
+  for (const std::string& kind : KindsFor(cluster, shape.device)) {
+    const std::vector<uint64_t> free = FreeOfKind(cluster, occupancy, kind);
+    int64_t devices = 0;
+    for (const uint64_t mask : free) devices += std::popcount(mask);
+    if (devices < needed) continue;
+    Placer placer(cluster, free, shape);
+    std::optional<Placement> found = placer.Best(RailsToTry(cluster, kind, shape.degrees[0]));
+    if (!found || (best && !Better(found->cost, best->cost))) continue;
+    best = std::move(found);
+    best->kind = kind;
+  }
+  if (!best) return best;
+  const std::vector<planner::Dimension> canonical = CanonicalOrder();
+  best->order = OrderOf(cluster, shape, best->ranks);
+  best->ranks = Renumbered(shape.degrees, best->ranks, canonical, best->order);
+  ChooseSpares(cluster, occupancy, shape, *best);
+  return best;
+}
+
+}  // namespace strata::scheduler

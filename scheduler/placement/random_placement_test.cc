@@ -1,0 +1,108 @@
+// Random clusters and jobs: as cheap as exhaustive search where that is possible, valid everywhere.
+//   --cases=N    small cases against exhaustive search
+//   --valid=N    larger ones, only checked by the rules
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_join.h"
+#include "gtest/gtest.h"
+#include "scheduler/placement/brute_force.h"
+#include "scheduler/placement/placement.h"
+#include "scheduler/placement/random_cases.h"
+#include "scheduler/placement/validate.h"
+
+namespace strata::scheduler {
+namespace {
+
+int small_cases = 12000;
+int large_cases = 2000;
+
+std::string Described(const RandomCase& random) {
+  std::string text =
+      absl::StrCat("degrees ", absl::StrJoin(random.shape.degrees, " "), ", levels ",
+                   absl::StrJoin(random.cluster.levels(), "/"), ", domain ",
+                   random.cluster.domain_depth(), ", node link ", random.cluster.has_node_link());
+  for (const auto& edge : random.shape.traffic) {
+    absl::StrAppend(&text, "\n  traffic ", static_cast<int>(edge.pattern), " ", edge.next_bytes,
+                    " ", edge.previous_bytes, " ", edge.closing);
+  }
+  for (const topology::Node& node : random.cluster.nodes()) {
+    absl::StrAppend(&text, "\n  ", node.name, " ", absl::StrJoin(node.at, "/"), " ", node.devices,
+                    " {", absl::StrJoin(node.free, ","), "} ", node.kind, " ", node.healthy);
+  }
+  return text;
+}
+
+LeastCost Vector(const Cost& cost) {
+  LeastCost all = {static_cast<double>(cost.split_pipelines),
+                   static_cast<double>(cost.split_contexts)};
+  all.insert(all.end(), cost.bytes.begin(), cost.bytes.end());
+  return all;
+}
+
+TEST(Place, OnSmallClustersIsAsCheapAsExhaustiveSearch) {
+  int placed = 0;
+  for (int seed = 0; seed < small_cases; ++seed) {
+    const RandomCase random = SmallCase(seed);
+    const Occupancy occupancy = Occupancy::Now(random.cluster);
+    const auto least = LeastCostOf(random.cluster, occupancy, random.shape);
+    const auto placement = Place(random.cluster, occupancy, random.shape);
+    ASSERT_EQ(placement.has_value(), least.has_value())
+        << "seed " << seed << ": " << Described(random);
+    if (!least) continue;
+    ++placed;
+    const absl::Status valid = Validate(random.cluster, occupancy, random.shape, *placement);
+    ASSERT_TRUE(valid.ok()) << "seed " << seed << ": " << valid << "\n" << Described(random);
+    const LeastCost cost = Vector(placement->cost);
+    ASSERT_EQ(cost.size(), least->size());
+    for (size_t i = 0; i < cost.size(); ++i) {
+      ASSERT_NEAR(cost[i], (*least)[i], 1e-6)
+          << "seed " << seed << ": " << absl::StrJoin(cost, " ") << " instead of "
+          << absl::StrJoin(*least, " ") << "\n"
+          << Described(random);
+    }
+  }
+  EXPECT_GT(placed, small_cases / 3);
+}
+
+TEST(Place, OnLargerClustersObeysTheRules) {
+  int placed = 0;
+  for (int seed = 0; seed < large_cases; ++seed) {
+    const RandomCase random = LargeCase(seed);
+    const Occupancy occupancy = Occupancy::Now(random.cluster);
+    const auto placement = Place(random.cluster, occupancy, random.shape);
+    if (!placement) {
+      const Refusal refusal = WhyNot(random.cluster, occupancy, random.shape);
+      ASSERT_FALSE(refusal.reason.empty());
+      ASSERT_EQ(refusal.infeasible, refusal.starts_when.empty());
+      ASSERT_EQ(refusal.infeasible,
+                !Place(random.cluster, Occupancy::Ideal(random.cluster), random.shape).has_value());
+      continue;
+    }
+    ++placed;
+    const absl::Status valid = Validate(random.cluster, occupancy, random.shape, *placement);
+    ASSERT_TRUE(valid.ok()) << "seed " << seed << ": " << valid << "\n" << Described(random);
+  }
+  EXPECT_GT(placed, large_cases / 3);
+}
+
+}  // namespace
+}  // namespace strata::scheduler
+
+int main(int argc, char** argv) {
+  testing::InitGoogleTest(&argc, argv);
+  for (int i = 1; i < argc; ++i) {
+    const std::string word = argv[i];
+    int* const count = absl::StartsWith(word, "--cases=")   ? &strata::scheduler::small_cases
+                       : absl::StartsWith(word, "--valid=") ? &strata::scheduler::large_cases
+                                                            : nullptr;
+    if (count == nullptr || !absl::SimpleAtoi(word.substr(8), count)) {
+      std::fprintf(stderr, "unknown argument %s\n", argv[i]);
+      return 2;
+    }
+  }
+  return RUN_ALL_TESTS();
+}

@@ -1,0 +1,113 @@
+#include "scheduler/queue/reasons.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/units.h"
+
+namespace strata::scheduler {
+namespace {
+
+constexpr size_t kNamed = 3;  // more are counted, not named
+
+std::string Listed(std::vector<std::string> names) {
+  const size_t more = names.size() > kNamed ? names.size() - kNamed : 0;
+  names.resize(names.size() - more);
+  std::string text = absl::StrJoin(names, ", ");
+  if (more > 0) absl::StrAppend(&text, " and ", more, " more");
+  return text;
+}
+
+std::string Devices(size_t count) {
+  return absl::StrCat(count, count == 1 ? " device" : " devices");
+}
+
+std::string KindText(const Shape& shape) {
+  return shape.device == "gpu" ? "devices of one GPU kind" : absl::StrCat(shape.device, " devices");
+}
+
+}  // namespace
+
+std::string NodesText(const topology::Cluster& cluster, std::vector<int> nodes) {
+  std::sort(nodes.begin(), nodes.end());
+  nodes.erase(std::unique(nodes.begin(), nodes.end()), nodes.end());
+  std::vector<std::string> names;
+  for (int node : nodes) {
+    // Only the first few are named.
+    names.push_back(names.size() < kNamed ? cluster.nodes()[node].name : "");
+  }
+  return Listed(std::move(names));
+}
+
+std::string NodesText(const topology::Cluster& cluster, const Placement& placement) {
+  std::vector<int> nodes;
+  nodes.reserve(placement.ranks.size());
+  for (const Device& d : placement.ranks) nodes.push_back(d.node);
+  return NodesText(cluster, std::move(nodes));
+}
+
+std::string HoldersText(const Board& board, const std::vector<Holder>& holders) {
+  std::vector<std::string> texts;
+  for (const Holder& holder : holders) {
+    const double left = std::max(0.0, holder.until - board.view().now);
+    const bool known = holder.job->seconds_left.has_value();
+    texts.push_back(absl::StrCat(
+        holder.job->name, " (", Devices(holder.devices.size()), ", ",
+        known ? absl::StrCat("~", common::FormatSeconds(left), " left") : "time left unknown",
+        ")"));
+  }
+  return Listed(std::move(texts));
+}
+
+std::string CountText(const Board& board, const Shape& shape, const Occupancy& room,
+                      const KindSet& kinds) {
+  return absl::StrCat("needs ", shape.ranks(), " ", KindText(shape), ", ",
+                      Board::MostOf(board.CountByKind(room), kinds), " are free");
+}
+
+Waiting WaitsForStopping(const Board& board, const Placement& placement) {
+  Occupancy devices;
+  devices.free.resize(board.cluster().nodes().size(), 0);
+  Put(board.cluster(), placement.ranks, devices);
+  std::vector<std::string> names;
+  for (const Holder& holder : board.stopping()) {
+    if (Touches(holder.devices, devices)) names.push_back(holder.job->name);
+  }
+  if (names.empty()) {
+    return {"devices that another job gives up are not free yet", "when they are", false};
+  }
+  const std::string jobs = Listed(std::move(names));
+  return {absl::StrCat("has its place; ", jobs, " still stops there"),
+          absl::StrCat("when the ranks of ", jobs, " have ended"), false};
+}
+
+Waiting WaitsForVictims(const std::vector<const JobView*>& victims) {
+  std::vector<std::string> names;
+  for (const JobView* victim : victims) names.push_back(victim->name);
+  const bool one = names.size() == 1;
+  const std::string jobs = Listed(std::move(names));
+  return {absl::StrCat("preempts ", jobs, ", which ", one ? "stops at its" : "stop at their",
+                       " next checkpoint"),
+          absl::StrCat("when the ranks of ", jobs, " have ended"), false};
+}
+
+Waiting WaitsForReservation(const Board& board, const Reservation& reservation,
+                            std::string reason) {
+  absl::StrAppend(&reason, "; reserved on ", NodesText(board.cluster(), reservation.placement));
+  return {std::move(reason),
+          absl::StrCat("when ", HoldersText(board, reservation.needs),
+                       reservation.needs.size() == 1 ? " ends" : " end"),
+          false};
+}
+
+Waiting WaitsBehind(const Board& board, const Reservation& reservation) {
+  const std::string& head = reservation.job->name;
+  return {
+      absl::StrCat("behind ", head, " (priority ", reservation.priority, "), which is reserved on ",
+                   NodesText(board.cluster(), reservation.placement)),
+      absl::StrCat("when ", head, " has started, or when it fits beside that reservation"), false};
+}
+
+}  // namespace strata::scheduler
