@@ -25,11 +25,13 @@ struct Division {
   int64_t whole_pipelines = 0;         // cells of them
   int64_t whole_contexts = 0;
   int64_t inside = 0;
+  size_t pieces = 0;  // the fewer, the better they can be divided further
 
   bool operator<(const Division& other) const {  // worse than
     if (whole_pipelines != other.whole_pipelines) return whole_pipelines < other.whole_pipelines;
     if (whole_contexts != other.whole_contexts) return whole_contexts < other.whole_contexts;
-    return inside < other.inside;
+    if (inside != other.inside) return inside < other.inside;
+    return pieces > other.pieces;
   }
 };
 
@@ -57,6 +59,7 @@ class Dealer {
     STRATA_CHECK(at_ == tiling_.cells());
     for (const std::vector<Run>& runs : division_.runs) {
       if (!runs.empty()) division_.inside += tiling_.BytesInside(runs);
+      division_.pieces += runs.size();
     }
     return std::move(division_);
   }
@@ -247,12 +250,42 @@ class Divider {
     return orders;
   }
 
+  // Boxes that make up a larger one become it: what stays together is divided together further
+  // down.
+  static void JoinNeighbours(std::vector<Box>& boxes) {
+    for (size_t i = 0; i < boxes.size();) {
+      const auto joined = std::find_if(boxes.begin() + static_cast<ptrdiff_t>(i) + 1, boxes.end(),
+                                       [&](const Box& other) { return Join(boxes[i], other); });
+      if (joined == boxes.end()) {
+        ++i;
+      } else {
+        boxes.erase(joined);
+        i = 0;
+      }
+    }
+  }
+
+  // Extends `box` by `other` where both differ along one axis only and touch there.
+  static bool Join(Box& box, const Box& other) {
+    int axis = -1;
+    for (int i = 0; i < kAxes; ++i) {
+      if (box.from[i] == other.from[i] && box.to[i] == other.to[i]) continue;
+      if (axis >= 0 || (box.to[i] != other.from[i] && other.to[i] != box.from[i])) return false;
+      axis = i;
+    }
+    if (axis < 0) return false;
+    box.from[axis] = std::min(box.from[axis], other.from[axis]);
+    box.to[axis] = std::max(box.to[axis], other.to[axis]);
+    return true;
+  }
+
   static std::vector<Part> ToParts(const Division& division, const Tiling& tiling) {
     std::vector<Part> parts;
     for (size_t child = 0; child < division.runs.size(); ++child) {
       if (division.runs[child].empty()) continue;
       Part part = {static_cast<int>(child), {}};
       for (const Run& run : division.runs[child]) tiling.AppendBoxes(run, part.boxes);
+      JoinNeighbours(part.boxes);
       std::stable_sort(part.boxes.begin(), part.boxes.end(),
                        [](const Box& a, const Box& b) { return a.cells() > b.cells(); });
       parts.push_back(std::move(part));

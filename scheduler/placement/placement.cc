@@ -64,6 +64,18 @@ class Placer {
 
   Placement OnCells(const Cells& cells) const {
     std::vector<int> node_of = AssignTopDown(cluster_, cells, grid_);
+    Placement placement = OnNodes(cells, node_of);
+    // Among irregular leftovers the plain order of the tree may happen to be the better one.
+    std::sort(node_of.begin(), node_of.end());
+    Placement plain = OnNodes(cells, node_of);
+    if (Better(plain.cost, placement.cost)) placement = std::move(plain);
+    if (grid_.cells > kMostExactCells) return placement;
+    SearchFrom(cells.rails, placement.ranks);
+    placement.cost = CostOf(cluster_, shape_, placement.order, placement.ranks);
+    return placement;
+  }
+
+  Placement OnNodes(const Cells& cells, std::vector<int>& node_of) const {
     if (grid_.cells <= kMostImprovedCells) {
       constexpr int64_t kExchanges = 5000;
       Improve(cluster_, cells, grid_, kExchanges, node_of);
@@ -71,7 +83,6 @@ class Placer {
     Placement placement;
     placement.order = CanonicalOrder();
     placement.ranks = RanksOf(cells, node_of);
-    if (grid_.cells <= kMostExactCells) SearchFrom(cells.rails, placement.ranks);
     placement.cost = CostOf(cluster_, shape_, placement.order, placement.ranks);
     return placement;
   }

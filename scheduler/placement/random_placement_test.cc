@@ -68,6 +68,22 @@ TEST(Place, OnSmallClustersIsAsCheapAsExhaustiveSearch) {
   EXPECT_GT(placed, small_cases / 3);
 }
 
+// Of the same devices no plain order is better, irregular as the cluster may be.
+TEST(Place, OnLargerClustersIsNeverWorseThanTheOrderOfTheTree) {
+  for (int seed = 0; seed < large_cases; ++seed) {
+    const RandomCase random = LargeCase(seed);
+    const auto placement = Place(random.cluster, Occupancy::Now(random.cluster), random.shape);
+    if (!placement) continue;
+    for (const Comparison& plain : CompareOrders(random.cluster, random.shape, *placement)) {
+      if (plain.name != "contiguous") continue;
+      ASSERT_FALSE(Better(plain.cost, placement->cost))
+          << "seed " << seed << ": " << absl::StrJoin(Vector(placement->cost), " ") << " and "
+          << absl::StrJoin(Vector(plain.cost), " ") << "\n"
+          << Described(random);
+    }
+  }
+}
+
 TEST(Place, OnLargerClustersObeysTheRules) {
   int placed = 0;
   for (int seed = 0; seed < large_cases; ++seed) {
