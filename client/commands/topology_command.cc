@@ -51,10 +51,11 @@ int Show(topology::Description description, const Arguments& arguments, Terminal
 }
 
 int ShowMachine(const Arguments& arguments, Terminal& terminal) {
-  const topology::Machine machine = topology::Probe(topology::ProbePaths()).Read();
+  const auto machine = topology::Probe(topology::ProbePaths()).Read();
+  if (!machine.ok()) return Fail(machine.status(), terminal);
   const std::string output = arguments.Text("--output", "tree");
   const bool structured = output == "json" || output == "yaml";
-  terminal.Out(structured ? ToText(ToJson(machine), output) : MachineText(machine));
+  terminal.Out(structured ? ToText(ToJson(*machine), output) : MachineText(*machine));
   return kExitDone;
 }
 

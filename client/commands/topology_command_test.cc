@@ -111,6 +111,7 @@ TEST(TopologyCommand, ProbeShowsThisMachine) {
   const auto json = nlohmann::json::parse(Topology({"--probe", "-o", "json"}).out);
   EXPECT_TRUE(json["accelerators"].is_array());
   EXPECT_TRUE(json["disks"].is_array());
+  EXPECT_GE(json["numa_nodes"].size(), 1u);
   EXPECT_EQ(Topology({"--probe", "--from", Small()}).code, 2);
 }
 

@@ -22,8 +22,8 @@ std::string RateText(int64_t bits_per_second) {
 
 std::string NumaText(const Attachment& at) { return at.numa < 0 ? "-" : absl::StrCat(at.numa); }
 
-// The nearest RDMA adapter, else the nearest of all: "ib0 (one PCIe switch)".
-std::string NearestAdapter(const Machine& machine, const Attachment& at) {
+// The nearest RDMA adapter, else the nearest of all; null without any.
+const topology::NetworkAdapter* NearestAdapter(const Machine& machine, const Attachment& at) {
   const topology::NetworkAdapter* best = nullptr;
   const auto nearness = [&](const auto& adapter) { return NearnessOf(at, adapter.attachment); };
   for (const topology::NetworkAdapter& adapter : machine.adapters) {
@@ -33,27 +33,39 @@ std::string NearestAdapter(const Machine& machine, const Attachment& at) {
       best = &adapter;
     }
   }
-  return best == nullptr
-             ? ""
-             : absl::StrCat("nearest adapter ", best->name, " (", NameOf(nearness(*best)), ")");
+  return best;
+}
+
+std::string CoresText(const topology::NumaNode& node) {
+  return absl::StrCat(
+      node.cores, " core", node.cores == 1 ? "" : "s",
+      node.usable_cores < node.cores ? absl::StrCat(" (", node.usable_cores, " usable here)") : "",
+      ", ", common::FormatBytes(static_cast<double>(node.memory_bytes)));
 }
 
 }  // namespace
 
 std::string MachineText(const Machine& machine) {
   std::vector<std::vector<std::string>> rows;
+  for (const topology::NumaNode& node : machine.numa_nodes) {
+    const std::string index = absl::StrCat(node.index);
+    rows.push_back({"cores", "node " + index, index, CoresText(node)});
+  }
   for (const topology::Accelerator& gpu : machine.accelerators) {
     std::vector<std::string> details = {gpu.product};
     if (gpu.active_nvlinks > 0) details.push_back(absl::StrCat(gpu.active_nvlinks, " NVLinks"));
     if (!gpu.fabric_clique.empty()) details.push_back("NVLink domain " + gpu.fabric_clique);
-    const std::string adapter = NearestAdapter(machine, gpu.attachment);
-    if (!adapter.empty()) details.push_back(adapter);
+    if (const auto* adapter = NearestAdapter(machine, gpu.attachment)) {
+      details.push_back(absl::StrCat("nearest adapter ", adapter->name, " (",
+                                     NameOf(NearnessOf(gpu.attachment, adapter->attachment)), ")"));
+    }
     rows.push_back({"accelerator", absl::StrCat(gpu.index), NumaText(gpu.attachment),
                     absl::StrJoin(details, ", ")});
   }
   for (const topology::NetworkAdapter& adapter : machine.adapters) {
     rows.push_back({"network", adapter.name, NumaText(adapter.attachment),
-                    absl::StrCat(RateText(adapter.bits_per_second), ", ", adapter.state,
+                    absl::StrCat(RateText(adapter.bits_per_second), ", ",
+                                 adapter.state.empty() ? "state unknown" : adapter.state,
                                  adapter.rdma.empty() ? "" : ", RDMA as ", adapter.rdma)});
   }
   for (const topology::Disk& disk : machine.disks) {
@@ -62,9 +74,9 @@ std::string MachineText(const Machine& machine) {
                                  disk.rotational ? ", rotating" : ", solid state")});
   }
   std::string text =
-      absl::StrCat(machine.numa_nodes, " NUMA node", machine.numa_nodes == 1 ? "" : "s", ", ",
-                   machine.accelerators.size(), " NVIDIA accelerator",
-                   machine.accelerators.size() == 1 ? "" : "s", "\n\n",
+      absl::StrCat(machine.numa_nodes.size(), " NUMA node",
+                   machine.numa_nodes.size() == 1 ? "" : "s", ", ", machine.accelerators.size(),
+                   " NVIDIA accelerator", machine.accelerators.size() == 1 ? "" : "s", "\n\n",
                    FormatTable({"WHAT", "NAME", "NUMA", "DETAILS"}, rows));
   for (const std::string& note : machine.notes) absl::StrAppend(&text, "note: ", note, "\n");
   return text;
@@ -73,14 +85,21 @@ std::string MachineText(const Machine& machine) {
 Json ToJson(const Machine& machine) {
   const auto attach = [](Json json, const Attachment& at) {
     json["pci"] = at.pci;
+    json["bridges"] = at.bridges;
     json["numa"] = at.numa;
     return json;
   };
-  Json json = {{"numa_nodes", machine.numa_nodes},
+  Json json = {{"numa_nodes", Json::array()},
                {"accelerators", Json::array()},
                {"adapters", Json::array()},
                {"disks", Json::array()},
                {"notes", machine.notes}};
+  for (const topology::NumaNode& node : machine.numa_nodes) {
+    json["numa_nodes"].push_back({{"index", node.index},
+                                  {"cores", node.cores},
+                                  {"usable_cores", node.usable_cores},
+                                  {"memory_bytes", node.memory_bytes}});
+  }
   for (const topology::Accelerator& gpu : machine.accelerators) {
     json["accelerators"].push_back(attach({{"index", gpu.index},
                                            {"kind", gpu.kind},

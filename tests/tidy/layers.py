@@ -35,8 +35,8 @@ MAY_USE = {
     "worker/shared": [],
     "worker/agent": ["topology", "topology/probe", "worker/shared"],
     "worker/engine": ["checkpoint", "collectives", "data", "kernels", "memory", "model", "planner", "program",
-                      "topology/probe", "worker/shared"],
-    "worker/trainer": ["worker/engine", "topology/probe", "worker/shared"],
+                      "worker/shared"],
+    "worker/trainer": ["worker/engine", "worker/shared"],
     "client": ["spec", "planner", "data", "checkpoint", "scheduler", "controller/logic", "controller/simulator",
                "topology", "topology/import", "topology/probe"],
     "deploy": [],
@@ -58,6 +58,7 @@ SYSTEM_HEADERS = [
      ("controller", "worker/agent", "client", "tests", "proto"),
      "gRPC belongs to services and clients; logic classes know plain types"),
     (re.compile(r"sqlite3"), ("controller", "tests"), "durable state is the controller's store"),
+    (re.compile(r"hwloc"), ("topology/probe",), "only the probe reads the machine"),
 ]
 # Logic inside a folder whose services may use the above.
 NO_SERVICES = ("controller/logic", "controller/simulator")

@@ -37,7 +37,7 @@ class Layers(unittest.TestCase):
                 ("model/llama.cc", "topology/graph.h"), ("kernels/a.cc", "memory/arena.h"),
                 ("planner/a.cc", "topology/probe/cpu.h"), ("controller/a.cc", "worker/shared/progress.h"),
                 ("worker/agent/a.cc", "controller/logic/job.h"), ("worker/agent/a.cc", "worker/engine/op.h"),
-                ("worker/engine/a.cc", "worker/trainer/main.h"),
+                ("worker/engine/a.cc", "worker/trainer/main.h"), ("worker/trainer/a.cc", "topology/probe/probe.h"),
                 ("worker/trainer/a.cc", "scheduler/queue/queue.h"),
                 ("client/a.cc", "controller/store.h"), ("client/a.cc", "worker/engine/op.h"),
                 ("controller/a.cc", "checkpoint/safetensors.h"), ("data/a.cc", "tests/tidy/a.h"),
@@ -47,10 +47,12 @@ class Layers(unittest.TestCase):
     def test_libraries_stay_in_their_folders(self):
         for path, header in [("planner/a.cc", "cuda_runtime.h"), ("collectives/ucx/a.cc", "nccl.h"),
                              ("controller/logic/a.cc", "grpcpp/grpcpp.h"), ("scheduler/a.cc", "sqlite3.h"),
+                             ("worker/engine/a.cc", "hwloc.h"),
                              ("worker/engine/a.cc", "proto/strata/v1/worker.grpc.pb.h")]:
             self.assertTrue(self.includes(path, f"<{header}>"), f"{path} -> {header}")
         for path, header in [("device/cuda/a.cc", "cuda_runtime.h"), ("memory/a.cc", "cuda.h"),
-                             ("controller/job_service.cc", "grpcpp/grpcpp.h"), ("controller/a.cc", "sqlite3.h")]:
+                             ("controller/job_service.cc", "grpcpp/grpcpp.h"), ("controller/a.cc", "sqlite3.h"),
+                             ("topology/probe/a.cc", "hwloc.h")]:
             self.assertEqual(self.includes(path, f"<{header}>"), [], f"{path} -> {header}")
 
     def test_unknown_folders_are_refused(self):

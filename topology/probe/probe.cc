@@ -7,9 +7,9 @@
 #include <utility>
 
 #include "absl/strings/ascii.h"
-#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
 #include "topology/probe/nvml.h"
 
 namespace strata::topology {
@@ -41,48 +41,22 @@ std::vector<std::string> NamesIn(const fs::path& folder) {
   return names;
 }
 
-// 0000:3b:00.0
-bool IsPciAddress(absl::string_view text) {
-  return text.size() >= 12 && text[text.size() - 2] == '.' && text[text.size() - 5] == ':' &&
-         text[text.size() - 8] == ':';
-}
-
-// From the folder of a device, links followed: the PCI addresses in its path.
-Attachment AttachmentOf(const fs::path& device) {
-  Attachment attachment;
-  std::error_code error;
-  const fs::path real = fs::canonical(device, error);
-  if (error) return attachment;
-  fs::path folder;
-  for (const fs::path& part : real) {
-    folder /= part;
-    if (!IsPciAddress(part.string())) continue;
-    attachment.bridges.push_back(part.string());
-    attachment.pci = part.string();
-    attachment.numa = static_cast<int>(NumberIn(folder / "numa_node", -1));
-  }
-  if (!attachment.bridges.empty()) attachment.bridges.pop_back();  // the device itself
-  return attachment;
-}
-
-std::vector<NetworkAdapter> ReadAdapters(const fs::path& sys) {
+std::vector<NetworkAdapter> ReadAdapters(const fs::path& sys, const Hardware& hardware) {
   std::map<std::string, NetworkAdapter> found;
-  for (const std::string& name : NamesIn(sys / "class/net")) {
-    const fs::path folder = sys / "class/net" / name;
-    std::error_code error;
-    if (!fs::exists(folder / "device", error)) continue;  // loopback, bridges, tunnels
+  for (const Hardware::Device& device : hardware.NetworkInterfaces()) {
+    const fs::path folder = sys / "class/net" / device.name;
     const int64_t megabits = NumberIn(folder / "speed", 0);
-    found[name] = {.name = name,
-                   .state = FirstLine(folder / "operstate"),
-                   .bits_per_second = std::max<int64_t>(megabits, 0) * 1'000'000,
-                   .attachment = AttachmentOf(folder / "device")};
+    found[device.name] = {.name = device.name,
+                          .state = FirstLine(folder / "operstate"),
+                          .bits_per_second = std::max<int64_t>(megabits, 0) * 1'000'000,
+                          .attachment = device.attachment};
   }
-  for (const std::string& name : NamesIn(sys / "class/infiniband")) {
+  for (const auto& [name, attachment] : hardware.RdmaDevices()) {
     const fs::path folder = sys / "class/infiniband" / name;
-    const Attachment attachment = AttachmentOf(folder / "device");
+    const std::string& pci = attachment.pci;
     // An adapter's Ethernet or IPoIB interface and its RDMA device are one PCI function.
     auto at = std::find_if(found.begin(), found.end(), [&](const auto& entry) {
-      return !attachment.pci.empty() && entry.second.attachment.pci == attachment.pci;
+      return !pci.empty() && entry.second.attachment.pci == pci;
     });
     if (at == found.end()) {
       at = found.try_emplace(name, NetworkAdapter{.name = name, .attachment = attachment}).first;
@@ -105,69 +79,57 @@ std::vector<NetworkAdapter> ReadAdapters(const fs::path& sys) {
   return adapters;
 }
 
-std::vector<Disk> ReadDisks(const fs::path& sys) {
+std::vector<Disk> ReadDisks(const fs::path& sys, const Hardware& hardware) {
   std::vector<Disk> disks;
-  for (const std::string& name : NamesIn(sys / "block")) {
-    const fs::path folder = sys / "block" / name;
+  for (const Hardware::Device& device : hardware.Disks()) {
+    const fs::path folder = sys / "block" / device.name;
     const int64_t sectors = NumberIn(folder / "size", 0);
-    const bool is_virtual = absl::StartsWith(name, "loop") || absl::StartsWith(name, "ram") ||
-                            absl::StartsWith(name, "zram") || absl::StartsWith(name, "dm-");
-    if (sectors <= 0 || sectors > INT64_MAX / 512 || is_virtual) continue;
-    disks.push_back({.name = name,
+    if (sectors <= 0 || sectors > INT64_MAX / 512) continue;
+    disks.push_back({.name = device.name,
                      .bytes = sectors * 512,  // of 512 bytes whatever the disk's own sectors are
                      .rotational = NumberIn(folder / "queue/rotational", 0) == 1,
-                     .attachment = AttachmentOf(folder / "device")});
+                     .attachment = device.attachment});
   }
   return disks;
 }
 
+void NoteLimits(const Hardware& hardware, Machine& machine) {
+  int cores = 0;
+  int usable = 0;
+  for (const NumaNode& node : machine.numa_nodes) {
+    cores += node.cores;
+    usable += node.usable_cores;
+  }
+  if (usable < cores) {
+    machine.notes.push_back(absl::StrCat("this process may use ", usable, " of the ", cores,
+                                         " cores: a cpuset or its affinity keeps it there"));
+  }
+  if (!hardware.IsThisMachine()) {
+    machine.notes.push_back(
+        "hwloc was given another machine's description: cores and distances are that one's");
+  }
+}
+
 }  // namespace
 
-Machine Probe::Read() const {
+absl::StatusOr<Machine> Probe::Read() const {
+  ASSIGN_OR_RETURN(const Hardware hardware, Hardware::Load(paths_.hwloc_xml));
   Machine machine;
-  const fs::path sys = paths_.sys;
-  for (const std::string& name : NamesIn(sys / "devices/system/node")) {
-    int index = 0;
-    if (absl::StartsWith(name, "node") && absl::SimpleAtoi(name.substr(4), &index)) {
-      ++machine.numa_nodes;
-    }
-  }
+  machine.numa_nodes = hardware.NumaNodes();
+  NoteLimits(hardware, machine);
   machine.accelerators = ReadNvml(paths_.nvml, machine.notes);
   for (Accelerator& accelerator : machine.accelerators) {
-    const std::string pci = accelerator.attachment.pci;
-    if (!pci.empty()) accelerator.attachment = AttachmentOf(sys / "bus/pci/devices" / pci);
-    accelerator.attachment.pci = pci;
+    Attachment& at = accelerator.attachment;
+    if (!at.pci.empty()) at = hardware.OfPci(at.pci);
+    if (at.bridges.empty()) {
+      machine.notes.push_back(absl::StrCat("GPU ", accelerator.index, " (", at.pci,
+                                           ") is not among the PCI devices that /sys shows: what "
+                                           "is near it is not known"));
+    }
   }
-  machine.adapters = ReadAdapters(sys);
-  machine.disks = ReadDisks(sys);
+  machine.adapters = ReadAdapters(paths_.sys, hardware);
+  machine.disks = ReadDisks(paths_.sys, hardware);
   return machine;
-}
-
-Nearness NearnessOf(const Attachment& a, const Attachment& b) {
-  if (!a.bridges.empty() && !b.bridges.empty() && a.bridges[0] == b.bridges[0]) {
-    // Below one root port; with a bridge more in common, below one switch.
-    const bool below_switch =
-        a.bridges.size() > 1 && b.bridges.size() > 1 && a.bridges[1] == b.bridges[1];
-    return below_switch ? Nearness::kSameSwitch : Nearness::kSameRootPort;
-  }
-  if (a.numa < 0 || b.numa < 0) return Nearness::kUnknown;
-  return a.numa == b.numa ? Nearness::kSameNuma : Nearness::kAcrossNuma;
-}
-
-const char* NameOf(Nearness nearness) {
-  switch (nearness) {
-    case Nearness::kSameSwitch:
-      return "one PCIe switch";
-    case Nearness::kSameRootPort:
-      return "one PCIe root port";
-    case Nearness::kSameNuma:
-      return "one NUMA node";
-    case Nearness::kAcrossNuma:
-      return "across NUMA nodes";
-    case Nearness::kUnknown:
-      return "unknown";
-  }
-  return "unknown";
 }
 
 }  // namespace strata::topology

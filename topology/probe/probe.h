@@ -1,6 +1,6 @@
-// What this machine has for training: accelerators, network adapters, disks, and how near they are
-// to each other. NVIDIA's management library is looked for at run time; nothing of it is needed to
-// build or run.
+// What this machine has for training: cores, accelerators, network adapters, disks, and how near
+// they are to each other. Places come from hwloc, rates and states from /sys. NVIDIA's management
+// library is looked for at run time; nothing of it is needed to build or run.
 #ifndef STRATA_TOPOLOGY_PROBE_PROBE_H_
 #define STRATA_TOPOLOGY_PROBE_PROBE_H_
 
@@ -9,14 +9,10 @@
 #include <utility>
 #include <vector>
 
-namespace strata::topology {
+#include "absl/status/statusor.h"
+#include "topology/probe/hardware.h"
 
-// Where a device hangs. `pci` is its address, 0000:3b:00.0, or empty; `numa` -1 when unknown.
-struct Attachment {
-  std::string pci;
-  std::vector<std::string> bridges;  // PCI addresses from the root port down to the device
-  int numa = -1;
-};
+namespace strata::topology {
 
 struct Accelerator {
   int index = 0;
@@ -45,33 +41,29 @@ struct Disk {
 };
 
 struct Machine {
-  int numa_nodes = 0;
+  std::vector<NumaNode> numa_nodes;
   std::vector<Accelerator> accelerators;
   std::vector<NetworkAdapter> adapters;  // by name
   std::vector<Disk> disks;               // by name
-  std::vector<std::string> notes;        // what could not be read, for people
+  std::vector<std::string> notes;        // what could not be read or used, for people
 };
 
 struct ProbePaths {
   std::string sys = "/sys";
   std::string nvml = "libnvidia-ml.so.1";  // as dlopen takes it
+  std::string hwloc_xml;                   // as Hardware::Load takes it
 };
 
 class Probe {
  public:
   explicit Probe(ProbePaths paths) : paths_(std::move(paths)) {}
   // Reads everything anew. What is absent or unreadable is left out, and noted where it matters.
-  Machine Read() const;
+  // Fails when hwloc does.
+  absl::StatusOr<Machine> Read() const;
 
  private:
   ProbePaths paths_;
 };
-
-// How far apart two devices are: bytes take the shortest of these ways.
-enum class Nearness { kSameSwitch, kSameRootPort, kSameNuma, kAcrossNuma, kUnknown };
-Nearness NearnessOf(const Attachment& a, const Attachment& b);
-// "one PCIe switch", …
-const char* NameOf(Nearness nearness);
 
 }  // namespace strata::topology
 
