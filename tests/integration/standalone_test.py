@@ -5,18 +5,15 @@ import json
 import math
 import os
 import pathlib
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
-import time
 import unittest
 
-# As arguments, or where Bazel puts them.
-PROGRAMS = sys.argv[1:] or ["client/strata", "worker/agent/strata-worker", "worker/trainer/strata-trainer"]
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import real_processes
+
 SURVIVAL_SECONDS = 5  # after which no process may be left
-WAIT_SECONDS = 120    # for things that must happen at some time
 
 
 def job(folder: pathlib.Path, steps: int, ranks: int, batch: int = 8, **more) -> str:
@@ -31,45 +28,7 @@ checkpoint: {{keep: 3{extra["checkpoint"]}}}
 """
 
 
-class StandaloneTest(unittest.TestCase):
-    def setUp(self):
-        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="strata-standalone-"))
-        self.addCleanup(self.clean)
-        (self.folder / "bin").mkdir()
-        for path in PROGRAMS:  # one folder: programs find each other beside themselves
-            shutil.copy(path, self.folder / "bin")
-        words = ["river", "stone", "light", "under", "every", "house", "morning", "water"]
-        text = " ".join(words[i * i % 7] + words[i % 8] for i in range(4000))
-        (self.folder / "text.txt").write_text(text)
-        self.env = {**os.environ, "STRATA_STANDALONE_TEST": str(self.folder), "NO_COLOR": "1"}
-
-    def clean(self):
-        for pid in self.processes():
-            os.kill(pid, signal.SIGKILL)
-        shutil.rmtree(self.folder, ignore_errors=True)
-
-    def processes(self, name: str | None = None) -> list:
-        """Live processes of this test, by the mark in their environment; those of one program."""
-        mark, found = str(self.folder).encode(), []
-        for entry in pathlib.Path("/proc").iterdir():
-            if not entry.name.isdigit() or int(entry.name) == os.getpid():
-                continue
-            try:
-                program = pathlib.Path((entry / "cmdline").read_bytes().split(b"\0")[0].decode()).name
-                state = (entry / "stat").read_text().rpartition(")")[2].split()[0]
-                if mark in (entry / "environ").read_bytes() and state not in "ZX" and name in (None, program):
-                    found.append(int(entry.name))
-            except OSError:
-                continue
-        return sorted(found)
-
-    def wait_for(self, condition, what: str, within: float = WAIT_SECONDS):
-        end = time.monotonic() + within
-        while not (value := condition()):
-            self.assertLess(time.monotonic(), end, f"not within {within} s: {what}")
-            time.sleep(0.02)
-        return value
-
+class StandaloneTest(real_processes.RealProcesses):
     def start(self, *arguments) -> subprocess.Popen:
         child = subprocess.Popen([self.folder / "bin" / "strata", *map(str, arguments)], env=self.env,
                                  stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
@@ -79,7 +38,7 @@ class StandaloneTest(unittest.TestCase):
         return child
 
     def finish(self, child: subprocess.Popen) -> tuple:
-        out, err = child.communicate(timeout=WAIT_SECONDS)
+        out, err = child.communicate(timeout=real_processes.WAIT_SECONDS)
         return child.returncode, out, err
 
     def run_job(self, text: str, name: str, *arguments) -> tuple:
