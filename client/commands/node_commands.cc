@@ -103,7 +103,10 @@ std::vector<std::string> NamesOnce(const std::vector<std::string>& typed) {
   return names;
 }
 
-int Drain(const Arguments& arguments, Terminal& terminal) {
+using Change = absl::StatusOr<v1::Node> (ApiClient::*)(const std::string& name);
+using Told = std::string (*)(const v1::Node& changed);  // what it is now
+
+int ChangeNodes(const Arguments& arguments, Terminal& terminal, Change change, Told told) {
   int code = kExitDone;
   const auto client = Reach(arguments, terminal, code);
   if (client == nullptr) return code;
@@ -112,12 +115,9 @@ int Drain(const Arguments& arguments, Terminal& terminal) {
   if (code != kExitDone) return code;
   std::vector<v1::Node> nodes;
   for (const std::string& name : names) {
-    absl::StatusOr<v1::Node> node = client->DrainNode(NodeResource(name));
+    absl::StatusOr<v1::Node> node = ((*client).*change)(NodeResource(name));
     if (!node.ok()) return FailCallAbout("node", name, node.status(), terminal);
-    const std::string jobs = JobsOf(*node);
-    terminal.Say(absl::StrCat("node ", PlainName(node->name()),
-                              " is drained: it takes no new ranks",
-                              jobs.empty() ? "" : absl::StrCat("; it has ranks of ", jobs)));
+    terminal.Say(absl::StrCat("node ", PlainName(node->name()), " is ", told(*node)));
     nodes.push_back(*std::move(node));
   }
   if (arguments.Has("--wait")) {
@@ -128,24 +128,23 @@ int Drain(const Arguments& arguments, Terminal& terminal) {
   return code;
 }
 
+std::string DrainedText(const v1::Node& node) {
+  const std::string jobs = JobsOf(node);
+  return absl::StrCat("drained: it takes no new ranks",
+                      jobs.empty() ? "" : absl::StrCat("; it has ranks of ", jobs));
+}
+
+std::string ResumedText(const v1::Node& node) {
+  return absl::StrCat(NodeStateText(node), ": it takes ranks ",
+                      node.state() == v1::READY ? "again" : "when it is READY");
+}
+
+int Drain(const Arguments& arguments, Terminal& terminal) {
+  return ChangeNodes(arguments, terminal, &ApiClient::DrainNode, DrainedText);
+}
+
 int Resume(const Arguments& arguments, Terminal& terminal) {
-  int code = kExitDone;
-  const auto client = Reach(arguments, terminal, code);
-  if (client == nullptr) return code;
-  const std::vector<std::string> names = NamesOnce(arguments.positional());
-  code = CheckNodes(*client, names, terminal);
-  if (code != kExitDone) return code;
-  std::vector<v1::Node> nodes;
-  for (const std::string& name : names) {
-    absl::StatusOr<v1::Node> node = client->ResumeNode(NodeResource(name));
-    if (!node.ok()) return FailCallAbout("node", name, node.status(), terminal);
-    terminal.Say(absl::StrCat("node ", PlainName(node->name()), " is ", NodeStateText(*node),
-                              ": it takes ranks ",
-                              node->state() == v1::READY ? "again" : "when it is READY"));
-    nodes.push_back(*std::move(node));
-  }
-  ShowNodes(nodes, arguments.Text("--output", "table"), terminal);
-  return kExitDone;
+  return ChangeNodes(arguments, terminal, &ApiClient::ResumeNode, ResumedText);
 }
 
 }  // namespace
