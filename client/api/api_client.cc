@@ -121,8 +121,15 @@ class GrpcApiClient final : public ApiClient {
   }
 
   absl::StatusOr<v1::Topology> GetTopology() override {
-    return Call<v1::Topology>(*cluster_, &v1::ClusterService::Stub::GetTopology,
-                              v1::GetTopologyRequest());
+    v1::Topology map;
+    RETURN_IF_ERROR(ForEachPage<v1::Topology>(*cluster_, &v1::ClusterService::Stub::GetTopology,
+                                              v1::GetTopologyRequest(), [&map](v1::Topology page) {
+                                                if (map.nodes().empty()) return map.Swap(&page);
+                                                for (auto& node : *page.mutable_nodes())
+                                                  *map.add_nodes() = std::move(node);
+                                              }));
+    map.clear_next_page_token();
+    return map;
   }
 
   absl::StatusOr<v1::Node> DrainNode(const std::string& name) override {
@@ -205,6 +212,20 @@ class GrpcApiClient final : public ApiClient {
     }
   }
 
+  template <typename Response, typename Stub, typename Request, typename Visit>
+  absl::Status ForEachPage(Stub& stub,
+                           grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&,
+                                                        Response*),
+                           Request request, const Visit& visit) {
+    for (int pages = 0; pages < kMostPages; ++pages) {
+      ASSIGN_OR_RETURN(Response page, Call<Response>(stub, method, request));
+      request.set_page_token(page.next_page_token());
+      visit(std::move(page));
+      if (request.page_token().empty()) return absl::OkStatus();
+    }
+    return absl::InternalError(absl::StrCat(address_.ToString(), ": the list does not end"));
+  }
+
   template <typename Item, typename Response, typename Stub, typename Request, typename Items>
   absl::StatusOr<std::vector<Item>> ListAll(Stub& stub,
                                             grpc::Status (Stub::*method)(grpc::ClientContext*,
@@ -212,13 +233,10 @@ class GrpcApiClient final : public ApiClient {
                                             Request request, const Items& items) {
     std::vector<Item> all;
     request.set_page_size(kPageSize);
-    for (int pages = 0; pages < kMostPages; ++pages) {
-      ASSIGN_OR_RETURN(Response page, Call<Response>(stub, method, request));
+    RETURN_IF_ERROR(ForEachPage<Response>(stub, method, request, [&](Response page) {
       for (Item& item : *items(page)) all.push_back(std::move(item));
-      if (page.next_page_token().empty()) return all;
-      request.set_page_token(page.next_page_token());
-    }
-    return absl::InternalError(absl::StrCat(address_.ToString(), ": the list does not end"));
+    }));
+    return all;
   }
 
   absl::Status Translate(const grpc::Status& status) const {

@@ -110,11 +110,17 @@ class FakeServer::Services final : public v1::JobService::Service,
     return grpc::Status::OK;
   }
 
-  grpc::Status GetTopology(grpc::ServerContext* context, const v1::GetTopologyRequest*,
+  grpc::Status GetTopology(grpc::ServerContext* context, const v1::GetTopologyRequest* request,
                            v1::Topology* response) override {
     if (const auto refused = Before(context, "GetTopology"); !refused.ok()) return refused;
     const std::lock_guard<std::mutex> lock(mutex_);
+    int from = 0;
+    static_cast<void>(absl::SimpleAtoi(request->page_token(), &from));
+    const int end = std::min(from + script_.page_size, map_.nodes_size());
     *response = map_;
+    response->clear_nodes();
+    for (int i = from; i < end; ++i) *response->add_nodes() = map_.nodes(i);
+    if (end < map_.nodes_size()) response->set_next_page_token(absl::StrCat(end));
     return grpc::Status::OK;
   }
 

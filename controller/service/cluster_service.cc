@@ -1,11 +1,14 @@
 #include "controller/service/cluster_service.h"
 
 #include <algorithm>
+#include <cstdint>
+#include <limits>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "common/status_macros.h"
 #include "controller/logic/names.h"
 #include "controller/logic/refusal.h"
@@ -30,27 +33,51 @@ absl::Status GetNode(const Core& core, const v1::GetNodeRequest& request, v1::No
                  absl::StrCat("there is no node ", ShortName(request.name())));
 }
 
-// Pages go by the nodes' own order; the token names the last one shown.
-absl::Status ListNodes(const Core& core, const v1::ListNodesRequest& request,
-                       v1::ListNodesResponse* response) {
-  ASSIGN_OR_RETURN(const Page page, ReadPage("nodes", request.page_size(), request.page_token()));
-  std::vector<v1::Node> nodes = core.Nodes();
-  auto next = nodes.begin();
+// Moves one page of `all` to `shown`, in their order: the token names the last one shown. Returns
+// that of the next page, empty after the last.
+template <typename Nodes, typename Node>
+absl::StatusOr<std::string> TakePage(const std::string& list, const Page& page, Nodes& all,
+                                     google::protobuf::RepeatedPtrField<Node>& shown) {
+  auto next = all.begin();
   if (!page.after.empty()) {
-    next = std::find_if(nodes.begin(), nodes.end(),
-                        [&](const v1::Node& node) { return node.name() == page.after; });
-    if (next == nodes.end()) {
+    next = std::find_if(all.begin(), all.end(),
+                        [&](const Node& node) { return node.name() == page.after; });
+    if (next == all.end()) {
       return InvalidField("page_token", "names a node that has gone — begin without one");
     }
     ++next;
   }
-  for (; next != nodes.end() && response->nodes_size() < page.size; ++next) {
-    *response->add_nodes() = std::move(*next);
+  size_t bytes = 0;
+  for (; next != all.end() && shown.size() < page.size && bytes < kMostPageBytes; ++next) {
+    bytes += next->ByteSizeLong();
+    *shown.Add() = std::move(*next);
   }
-  if (next != nodes.end()) {
-    const auto& last = response->nodes(response->nodes_size() - 1);
-    response->set_next_page_token(PageToken("nodes", last.name()));
-  }
+  if (next == all.end()) return std::string();
+  return PageToken(list, shown.rbegin()->name());
+}
+
+absl::Status ListNodes(const Core& core, const v1::ListNodesRequest& request,
+                       v1::ListNodesResponse* response) {
+  ASSIGN_OR_RETURN(const Page page, ReadPage("nodes", request.page_size(), request.page_token()));
+  std::vector<v1::Node> nodes = core.Nodes();
+  ASSIGN_OR_RETURN(*response->mutable_next_page_token(),
+                   TakePage("nodes", page, nodes, *response->mutable_nodes()));
+  return absl::OkStatus();
+}
+
+// A page ends where a message would grow too large, sooner only if that is asked for: what one
+// message holds is of one moment.
+absl::Status GetTopology(const Core& core, const v1::GetTopologyRequest& request,
+                         v1::Topology* response) {
+  v1::Topology map = core.Topology();
+  google::protobuf::RepeatedPtrField<v1::Topology::Node> nodes;
+  nodes.Swap(map.mutable_nodes());
+  const std::string list = absl::StrCat("topology of ", absl::StrJoin(map.levels(), "/"));
+  ASSIGN_OR_RETURN(Page page, ReadPage(list, request.page_size(), request.page_token()));
+  if (request.page_size() == 0) page.size = std::numeric_limits<int32_t>::max();
+  *response = std::move(map);
+  ASSIGN_OR_RETURN(*response->mutable_next_page_token(),
+                   TakePage(list, page, nodes, *response->mutable_nodes()));
   return absl::OkStatus();
 }
 
@@ -115,9 +142,8 @@ class ClusterService final : public RawService {
     using Call = UnaryCall<v1::GetTopologyRequest, v1::Topology>;
     return Call::Start(
         environment_, {"ClusterService/GetTopology"}, context, request, response, nullptr,
-        [](Core& core, Effects&, const v1::GetTopologyRequest&, v1::Topology* topology) {
-          *topology = core.Topology();
-          return absl::OkStatus();
+        [](Core& core, Effects&, const v1::GetTopologyRequest& asked, v1::Topology* topology) {
+          return controller::GetTopology(core, asked, topology);
         });
   }
 

@@ -109,5 +109,36 @@ TEST_F(ClusterServiceTest, ADrainedNodeStaysSoUntilItIsResumed) {
   EXPECT_EQ(ReasonOf(unknown), "NODE_NOT_FOUND");
 }
 
+TEST_F(ClusterServiceTest, TheMapComesInPagesUntilItsLevelsChange) {
+  SimulatedAgent second(*running_, "n1");
+  SimulatedAgent first(*running_, "n0");
+  v1::ControllerMessage said;
+  ASSERT_TRUE(first.Await(MessageCase::kWelcome, &said));
+  ASSERT_TRUE(second.Await(MessageCase::kWelcome, &said));
+  v1::GetTopologyRequest request;
+  v1::Topology map;
+  const auto ask = [&] {
+    Deadline context;
+    return running_->cluster->GetTopology(&context, request, &map);
+  };
+  ASSERT_TRUE(ask().ok());
+  EXPECT_EQ(map.nodes_size(), 2);
+  EXPECT_TRUE(map.next_page_token().empty());
+  request.set_page_size(1);
+  ASSERT_TRUE(ask().ok());
+  ASSERT_EQ(map.nodes_size(), 1);
+  EXPECT_EQ(map.nodes(0).name(), "n0");
+  request.set_page_token(map.next_page_token());
+  ASSERT_TRUE(ask().ok());
+  ASSERT_EQ(map.nodes_size(), 1);
+  EXPECT_EQ(map.nodes(0).name(), "n1");
+  EXPECT_THAT(map.levels(), ElementsAre("domain"));
+  EXPECT_TRUE(map.next_page_token().empty());
+
+  SimulatedAgent elsewhere(*running_, "n2", 1, {{"zone", "z"}});
+  ASSERT_TRUE(elsewhere.Await(MessageCase::kWelcome, &said));
+  EXPECT_THAT(FieldsOf(ask()), ElementsAre("page_token"));
+}
+
 }  // namespace
 }  // namespace strata::controller

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <map>
 #include <memory>
 #include <string>
 #include <thread>
@@ -145,13 +146,15 @@ inline std::vector<std::string> FieldsOf(const grpc::Status& status) {
 // An agent's half of a session.
 class SimulatedAgent {
  public:
-  SimulatedAgent(RunningController& controller, const std::string& node, uint64_t incarnation = 1)
+  SimulatedAgent(RunningController& controller, const std::string& node, uint64_t incarnation = 1,
+                 const std::map<std::string, std::string>& locality = {})
       : incarnation_(incarnation), stream_(controller.agents->Session(&context_)) {
     v1::AgentMessage message;
     v1::Register& hello = *message.mutable_register_();
     hello.set_node(node);
     hello.set_device("cpu");
     hello.set_devices(1);
+    hello.mutable_locality()->insert(locality.begin(), locality.end());
     Say(message);
   }
   ~SimulatedAgent() { context_.TryCancel(); }
