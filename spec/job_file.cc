@@ -12,11 +12,15 @@
 namespace strata::spec {
 namespace {
 
-// `--ranks N` without a parallel section means N data-parallel ranks.
+// A number of ranks without a parallel section means so many data-parallel ones: `--ranks N`, else
+// the file's own.
 void ApplyRanks(const ReadOptions& options, const PositionMap& positions,
                 strata::v1::JobSpec& job) {
-  if (options.ranks.has_value() && !positions.Has("parallel")) {
+  if (positions.Has("parallel")) return;
+  if (options.ranks.has_value()) {
     job.mutable_parallel()->set_data(*options.ranks);
+  } else if (job.resources().has_ranks()) {
+    job.mutable_parallel()->set_data(job.resources().ranks());
   }
 }
 

@@ -180,6 +180,18 @@ TEST(Ranks, SetParallelDataOnlyWhereParallelIsAbsent) {
   EXPECT_EQ(Read(GoodJob(), options).told, "");
 }
 
+TEST(Ranks, OfTheFileAreDataParallelOnesWhereParallelIsAbsent) {
+  const std::string text = std::string(kLeast) + "resources: {ranks: 2}\n";
+  const Outcome alone = Read(text);
+  EXPECT_EQ(alone.told, "");
+  EXPECT_EQ(alone.file.job.parallel().data(), 2);
+  ReadOptions options;
+  options.ranks = 4;
+  EXPECT_THAT(Read(text, options).told, HasSubstr("ranks 2 is not the product"));
+  options.settings = {"parallel.tensor=1"};
+  EXPECT_THAT(Read(text, options).told, HasSubstr("is not the product"));
+}
+
 TEST(VirtualShards, MustBeAPowerOfTwoTimesDataAndDivideTheBatch) {
   const auto told = [](int batch, int data, int shards) {
     return ReadSet({"train.global_batch=" + std::to_string(batch),

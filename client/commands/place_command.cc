@@ -1,10 +1,12 @@
 // strata place: where a job's ranks would go in a described cluster, without one that runs.
 #include <cstdint>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "client/commands/map_file.h"
 #include "client/commands/registry.h"
 #include "client/exit_codes.h"
 #include "client/job_loading.h"
@@ -16,15 +18,13 @@
 #include "planner/data_degrees.h"
 #include "planner/traffic.h"
 #include "scheduler/placement/placement.h"
-#include "topology/import/import_topology.h"
-#include "topology/import/topology_file.h"
 
 namespace strata::client {
 namespace {
 
-absl::StatusOr<topology::Cluster> ReadCluster(const std::string& path) {
-  ASSIGN_OR_RETURN(const std::string text, topology::ReadTopologyText(path));
-  ASSIGN_OR_RETURN(topology::Description description, topology::ImportTopology(path, text));
+absl::StatusOr<topology::Cluster> ReadCluster(const Arguments& arguments) {
+  const std::string path = arguments.Text("--topology");
+  ASSIGN_OR_RETURN(topology::Description description, ReadMapFile(path, arguments));
   absl::StatusOr<topology::Cluster> cluster = topology::Cluster::Make(std::move(description));
   if (cluster.ok()) return cluster;
   return absl::InvalidArgumentError(absl::StrCat(path, ": ", cluster.status().message()));
@@ -99,8 +99,21 @@ absl::StatusOr<scheduler::Shape> ShapeOf(const LoadedJob& loaded) {
   return shape;
 }
 
+// The nodes of a placement in the order of their first ranks, as a host file lists them.
+void TellNames(const topology::Cluster& cluster, const PlacementAnswer& answer,
+               Terminal& terminal) {
+  if (!answer.placement) {
+    terminal.Error(answer.refusal.reason);
+    return;
+  }
+  std::set<int> told;
+  for (const scheduler::Device& device : answer.placement->ranks) {
+    if (told.insert(device.node).second) terminal.Out(cluster.nodes()[device.node].name + "\n");
+  }
+}
+
 int Place(const Arguments& arguments, Terminal& terminal) {
-  const absl::StatusOr<topology::Cluster> cluster = ReadCluster(arguments.Text("--topology"));
+  const absl::StatusOr<topology::Cluster> cluster = ReadCluster(arguments);
   spec::ReadOptions options;
   options.settings = arguments.All("--set");
   const absl::StatusOr<LoadedJob> loaded = ReadJobAlone(arguments.Text("--job"), options);
@@ -124,8 +137,12 @@ int Place(const Arguments& arguments, Terminal& terminal) {
     answer.refusal = scheduler::WhyNot(*cluster, occupancy, *shape);
   }
   const std::string output = arguments.Text("--output", "table");
-  terminal.Out(output == "table" ? PlacementText(*cluster, *shape, answer)
-                                 : ToText(ToJson(*cluster, *shape, answer), output));
+  if (output == "name") {
+    TellNames(*cluster, answer, terminal);
+  } else {
+    terminal.Out(output == "table" ? PlacementText(*cluster, *shape, answer)
+                                   : ToText(ToJson(*cluster, *shape, answer), output));
+  }
   return !answer.placement && answer.refusal.infeasible ? kExitInfeasible : kExitDone;
 }
 
@@ -144,7 +161,9 @@ Command PlaceCommand() {
   Flag set = {"--set", kText, "PATH=VALUE", "change a key of the job file; may be repeated"};
   set.repeated = true;
   command.flags = {topology, job, set};
-  command.outputs = {"table", "json", "yaml"};
+  const std::vector<Flag> map = MapFileFlags();
+  command.flags.insert(command.flags.end(), map.begin(), map.end());
+  command.outputs = {"table", "json", "yaml", "name"};
   command.run = Place;
   return command;
 }

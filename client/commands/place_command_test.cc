@@ -130,6 +130,42 @@ TEST(PlaceCommand, NearestTakesAnyDataDegreeThatDividesTheBatch) {
   EXPECT_EQ(json::parse(named.out)["nearest"]["parallel"]["data"], 6);
 }
 
+TEST(PlaceCommand, NamesItsNodesInTheOrderOfTheirRanks) {
+  const Outcome got = Place(Cluster(), Job("{tensor: 8, data: 2}"), "name");
+  EXPECT_EQ(got.code, 0) << got.err;
+  EXPECT_EQ(got.out, "n4\nn5\n");  // the tighter zone
+  const Outcome never = Place(Cluster(), Job("{tensor: 8, data: 16}"), "name");
+  EXPECT_EQ(never.code, 3);
+  EXPECT_EQ(never.out, "");
+  EXPECT_THAT(never.err, HasSubstr("needs 16 whole cells"));
+}
+
+TEST(PlaceCommand, ReadsMapsThatSayNothingAboutDevices) {
+  const std::string map = FileWith("topology.conf",
+                                   "SwitchName=s1 Nodes=a[1-2]\nSwitchName=s2 Nodes=a[3-4]\n"
+                                   "SwitchName=root Switches=s[1-2]\n");
+  const std::string job = Job("{tensor: 4, data: 2}");
+  const Outcome unsaid = Place(map, job, "name");
+  EXPECT_EQ(unsaid.code, 2);
+  EXPECT_THAT(unsaid.err, HasSubstr("add --device KIND --devices N"));
+  const Outcome got = RunTyped({"place", "--topology", map, "--job", job, "-o", "name", "--device",
+                                "h100", "--devices", "4"});
+  EXPECT_EQ(got.code, 0) << got.err;
+  EXPECT_EQ(got.out, "a1\na2\n");
+}
+
+TEST(PlaceCommand, TakesRanksWithoutDegreesAsDataParallel) {
+  const std::string job = FileWith("ranks.yaml", R"(model: {family: llama, layers: 4, hidden: 64,
+  heads: 8, ffn: 128, vocab: 256, context: 64}
+data: {train: [{path: nowhere.txt}]}
+train: {sequence: 64, global_batch: 32, micro_batch: 1}
+resources: {device: h100, ranks: 16}
+)");
+  const Outcome got = Place(Cluster(), job, "json");
+  ASSERT_EQ(got.code, 0) << got.err;
+  EXPECT_EQ(json::parse(got.out)["ranks"][15]["data"], 15);
+}
+
 TEST(PlaceCommand, OfAnImpossibleLayoutEndsWithThree) {
   const Outcome got = Place(Cluster(), Job("{data: 5}"), "json");
   EXPECT_EQ(got.code, 3);

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "client/commands/map_file.h"
 #include "client/commands/registry.h"
 #include "client/exit_codes.h"
 #include "client/text_file.h"
@@ -13,7 +14,6 @@
 #include "common/status_macros.h"
 #include "controller/simulator/simulator.h"
 #include "controller/simulator/trace_file.h"
-#include "topology/import/import_topology.h"
 
 namespace strata::client {
 namespace {
@@ -25,9 +25,8 @@ constexpr size_t kMostBytes = size_t{64} << 20;  // of a file
 
 absl::StatusOr<topology::Description> ClusterOf(const Arguments& arguments, int devices) {
   if (arguments.Has("--topology")) {
-    const std::string path = arguments.Text("--topology");
-    ASSIGN_OR_RETURN(const std::string text, ReadTextFile(path, kMostBytes, "topology file"));
-    ASSIGN_OR_RETURN(topology::Description map, topology::ImportTopology(path, text, {}));
+    ASSIGN_OR_RETURN(topology::Description map,
+                     ReadMapFile(arguments.Text("--topology"), arguments));
     RETURN_IF_ERROR(topology::Cluster::Make(map).status());
     return map;
   }
@@ -151,6 +150,17 @@ int RunSeeds(const Arguments& arguments, Terminal& terminal) {
   return failed == 0 ? kExitDone : kExitFailed;
 }
 
+// A flag that --seeds would not heed, or nothing.
+std::string IgnoredBySeeds(const Arguments& arguments) {
+  if (!arguments.Has("--seeds")) return "";
+  for (const Flag& flag : SimulateCommand().flags) {
+    if (flag.name != "--seeds" && flag.name != "--seed" && arguments.Has(flag.name)) {
+      return flag.name;
+    }
+  }
+  return "";
+}
+
 int Run(const Arguments& arguments, Terminal& terminal) {
   if (arguments.Has("--explain")) {
     terminal.Out(simulator::ExplainFailures());
@@ -164,8 +174,18 @@ int Run(const Arguments& arguments, Terminal& terminal) {
     terminal.Error(absl::StrCat(absl::StrJoin(sources, " and "), ": give one of them"));
     return kExitUsage;
   }
-  if (arguments.Has("--topology") && (arguments.Has("--nodes") || arguments.Has("--devices"))) {
-    terminal.Error("--topology: the file says the nodes and devices; leave out --nodes, --devices");
+  if (arguments.Has("--topology") && arguments.Has("--nodes")) {
+    terminal.Error("--topology: the file says the nodes; leave out --nodes");
+    return kExitUsage;
+  }
+  for (const char* flag : {"--format", "--device", "--label"}) {
+    if (!arguments.Has(flag) || arguments.Has("--topology")) continue;
+    terminal.Error(absl::StrCat(flag, ": is about the file of --topology; give that too"));
+    return kExitUsage;
+  }
+  if (const std::string flag = IgnoredBySeeds(arguments); !flag.empty()) {
+    terminal.Error(
+        absl::StrCat("--seeds: makes clusters, jobs and failures by itself; leave out ", flag));
     return kExitUsage;
   }
   return arguments.Has("--seeds") ? RunSeeds(arguments, terminal) : RunOne(arguments, terminal);
@@ -183,7 +203,6 @@ Command SimulateCommand() {
   command.outputs = {"table", "json", "yaml"};
   command.flags = {
       {"--nodes", Kind::kCount, "N", "of a regular cluster (default: 64)", "", 1, 100'000},
-      {"--devices", Kind::kCount, "N", "per node (default: 8; above 1,024 nodes 1)", "", 1, 64},
       {"--topology", Kind::kText, "F", "the cluster's map instead"},
       {"--days", Kind::kNumber, "D", "of virtual time (default: 1)", "", 0.001, 10'000},
       {"--seed", Kind::kCount, "S", "of all chance (default: 1)", "", 0, kMost},
@@ -204,6 +223,9 @@ Command SimulateCommand() {
        3600},
       {"--load-seconds", Kind::kNumber, "S", "and have loaded (default: 45)", "", 0.1, 86'400},
       {"--explain", Kind::kSwitch, "", "what fails, how often and how it is repaired"}};
+  const std::vector<Flag> map = MapFileFlags(
+      "per node (default: 8; above 1,024 nodes 1); of a map, where it says nothing about them");
+  command.flags.insert(command.flags.begin() + 2, map.begin(), map.end());
   command.run = Run;
   return command;
 }

@@ -47,6 +47,15 @@ nodes:
   EXPECT_EQ(report["jobs"][0]["productive_seconds"], 600);
 }
 
+TEST(SimulateCommand, RunsOnAMapThatSaysNothingAboutDevices) {
+  const std::string map = FileWith("block.conf", "BlockName=b1 Nodes=n[1-2]\nBlockSizes=2\n");
+  EXPECT_EQ(Simulate({"--topology", map}).code, 2);
+  const Outcome got = Simulate({"--topology", map, "--device", "h100", "--devices", "4", "--days",
+                                "0.01", "--no-failures", "-o", "json"});
+  ASSERT_EQ(got.code, 0) << got.err;
+  EXPECT_EQ(nlohmann::json::parse(got.out)["devices"], 8);
+}
+
 TEST(SimulateCommand, TellsProblemsOfATraceAtTheirPlaces) {
   const std::string trace =
       FileWith("bad.csv", "name,submit_seconds,nodes,steps,seconds_per_step\na,x,1,1,1\n");
@@ -60,6 +69,10 @@ TEST(SimulateCommand, RefusesWhatDoesNotFitTogether) {
   EXPECT_EQ(Simulate({"--job-nodes", "100"}).code, 3);
   EXPECT_EQ(Simulate({"--job-nodes", "1", "--seeds", "1"}).code, 2);
   EXPECT_EQ(Simulate({"--topology", "x", "--nodes", "1"}).code, 2);
+  EXPECT_EQ(Simulate({"--device", "h100"}).code, 2);
+  const Outcome unheeded = Simulate({"--seeds", "1", "--nodes", "9"});
+  EXPECT_EQ(unheeded.code, 2);
+  EXPECT_THAT(unheeded.err, HasSubstr("--nodes"));
 }
 
 TEST(SimulateCommand, CountsViolationsOverSeeds) {

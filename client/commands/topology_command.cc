@@ -6,33 +6,17 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/commands/cluster_call.h"
+#include "client/commands/map_file.h"
 #include "client/commands/registry.h"
 #include "client/exit_codes.h"
 #include "client/server_address.h"
 #include "client/views/machine_view.h"
 #include "client/views/topology_view.h"
-#include "topology/import/import_topology.h"
 #include "topology/import/topology_file.h"
 #include "topology/probe/probe.h"
 
 namespace strata::client {
 namespace {
-
-absl::StatusOr<topology::Description> FromFile(const Arguments& arguments) {
-  topology::ImportOptions options;
-  options.format = arguments.Text("--format");
-  options.device = arguments.Text("--device");
-  options.devices = static_cast<int>(arguments.Count("--devices").value_or(0));
-  if (arguments.Has("--label")) {
-    absl::StatusOr<topology::LevelLabels> labels = topology::ParseLabels(arguments.All("--label"));
-    if (!labels.ok()) return labels.status();
-    options.labels = *std::move(labels);
-  }
-  const std::string path = arguments.Text("--from");
-  const absl::StatusOr<std::string> text = topology::ReadTopologyText(path);
-  if (!text.ok()) return text.status();
-  return topology::ImportTopology(path, *text, options);
-}
 
 int Show(topology::Description description, const Arguments& arguments, Terminal& terminal) {
   const absl::StatusOr<topology::Cluster> cluster = topology::Cluster::Make(std::move(description));
@@ -44,6 +28,8 @@ int Show(topology::Description description, const Arguments& arguments, Terminal
     terminal.Out(ToJsonText(ToJson(*cluster)));
   } else if (output == "table") {
     terminal.Out(TopologyTable(*cluster));
+  } else if (output == "name") {
+    for (const topology::Node& node : cluster->nodes()) terminal.Out(node.name + "\n");
   } else {
     terminal.Out(TopologyTree(*cluster, terminal.options().unicode));
   }
@@ -66,7 +52,8 @@ int Topology(const Arguments& arguments, Terminal& terminal) {
   }
   if (arguments.Has("--probe")) return ShowMachine(arguments, terminal);
   if (arguments.Has("--from")) {
-    absl::StatusOr<topology::Description> description = FromFile(arguments);
+    absl::StatusOr<topology::Description> description =
+        ReadMapFile(arguments.Text("--from"), arguments);
     if (!description.ok()) return Fail(description.status(), terminal);
     return Show(*std::move(description), arguments, terminal);
   }
@@ -97,19 +84,11 @@ Command TopologyCommand() {
       {"--from", kText, "FILE",
        "a topology file, kubectl get nodes -o json, Slurm's topology.conf or topology.yaml, or a "
        "Topograph model"},
-      {"--format", kText, "FORMAT",
-       "topology, kubernetes, slurm, slurm-yaml or topograph (default: told from the file)"},
-      {"--device", kText, "KIND", "kind of devices, where the file says nothing about them"},
-      {"--devices", Flag::Kind::kCount, "N", "devices per node, likewise", "", 1,
-       topology::kMostDevices},
       {"--probe", Flag::Kind::kSwitch, "", "what this machine has, instead of a cluster"},
   };
-  Flag label = {"--label", kText, "LEVEL=LABEL",
-                "a level and its Kubernetes labels (LABEL|LABEL: the first there is), outermost "
-                "first; repeatable"};
-  label.repeated = true;
-  command.flags.push_back(label);
-  command.outputs = {"tree", "table", "json", "yaml"};
+  const std::vector<Flag> map = MapFileFlags();
+  command.flags.insert(command.flags.begin() + 1, map.begin(), map.end());
+  command.outputs = {"tree", "table", "json", "yaml", "name"};
   command.run = Topology;
   return command;
 }

@@ -43,6 +43,10 @@ TEST(TopologyCommand, DrawsATreeWithTotalsLevelsAndLinks) {
   EXPECT_THAT(got.out, HasSubstr("(no domain)"));
 }
 
+TEST(TopologyCommand, NamesNodesInTheOrderOfTheTree) {
+  EXPECT_EQ(Topology({"--from", Small(), "-o", "name"}).out, "n2\nn10\nn3\n");
+}
+
 TEST(TopologyCommand, FoldsLargeClustersIntoAboutSixtyLines) {
   const std::string path = FileWith("large.yaml", R"(levels: [zone, rack, domain]
 nodes:
@@ -101,7 +105,6 @@ TEST(TopologyCommand, ErrorsHaveTheContractsExitCodes) {
   EXPECT_THAT(invalid.err, HasSubstr("bad.yaml:2:24: nodes[0].devises: unknown field"));
   EXPECT_EQ(Topology({"--from", testing::TempDir() + "absent.yaml"}).code, 2);
   EXPECT_EQ(Topology({"--server", "127.0.0.1:1"}).code, 6);
-  EXPECT_EQ(Topology({"--from", Small(), "-o", "name"}).code, 2);
 }
 
 TEST(TopologyCommand, ProbeShowsThisMachine) {

@@ -33,8 +33,11 @@ class Describer {
     std::set<std::string> names;
     for (const auto& [node, at] : switch_of_) names.insert(node);
     for (const auto& [node, at] : block_of_) names.insert(node);
+    for (const auto& [node, kind] : fabric_.kinds) names.insert(node);
     for (const std::string& name : names) {
       Node node{.name = name, .kind = options_.device, .devices = options_.devices};
+      const auto kind = fabric_.kinds.find(name);
+      if (kind != fabric_.kinds.end() && !kind->second.empty()) node.kind = kind->second;
       for (int i = 0; i < node.devices; ++i) node.free.push_back(i);
       node.at.resize(description.levels.size());
       if (const auto at = switch_of_.find(name); at != switch_of_.end()) {

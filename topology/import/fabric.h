@@ -3,6 +3,7 @@
 #define STRATA_TOPOLOGY_IMPORT_FABRIC_H_
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -25,10 +26,12 @@ struct Fabric {
   std::vector<FabricGroup> switches;
   std::vector<FabricGroup> blocks;
   std::vector<int64_t> block_sizes;  // in nodes, the base first; may be empty
+  // By node, of those that the source lists: the kind of its devices, empty where it does not say.
+  std::map<std::string, std::string> kinds;
 };
 
 // Problems: two of one name, unknown children, two parents, circles, nodes in two places, sizes
-// that are no multiples. All nodes get options.device and options.devices.
+// that are no multiples. Nodes get options.devices, and options.device where no kind is named.
 Description DescribeFabric(const Fabric& fabric, const ImportOptions& options,
                            spec::Problems& problems);
 

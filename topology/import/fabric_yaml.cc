@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "spec/plain_yaml.h"
 #include "spec/yaml_tree.h"
+#include "topology/device_kind.h"
 #include "topology/import/fabric.h"
 #include "topology/import/name_range.h"
 #include "topology/import/topology_file.h"
@@ -92,6 +93,14 @@ class FabricReader {
     }
   }
 
+  // Whether a section, or a list of sections with names, has one of this name.
+  bool HasNamed(const YamlNode& groups, const std::string& name) {
+    for (const YamlNode::Child& child : groups.children) {
+      if ((child.key.empty() ? Text(*child.node, "name") : child.key) == name) return true;
+    }
+    return false;
+  }
+
   void SlurmTopology(const YamlNode& topology, Fabric& fabric) {
     if (const YamlNode::Child* tree = topology.Find("tree")) {
       Groups(*tree->node, "switches", "switch", [&](const YamlNode& node, FabricGroup group) {
@@ -141,6 +150,26 @@ void ReadSlurmYaml(absl::string_view text, Fabric& fabric, spec::Problems& probl
   reader.SlurmTopology(*chosen, fabric);
 }
 
+namespace {
+
+// The NVLink domain that a block's labels or annotations name, the innermost there is; else empty.
+std::string DomainOf(FabricReader& reader, const YamlNode& block) {
+  for (const char* key :
+       {"nvidia.com/gpu.clique", "accelerator.topograph.run/sub-domain",
+        "accelerator.topology.test/sub-domain", "accelerator.topograph.run/domain",
+        "accelerator.topology.test/domain", "network.topology.nvidia.com/accelerator",
+        "accelerated.topology.nvidia.com/level-0"}) {
+    for (const char* section : {"labels", "annotations"}) {
+      const YamlNode::Child* labels = block.Find(section);
+      if (labels == nullptr || labels->node->kind != Kind::kMapping) continue;
+      if (std::string name = reader.Text(*labels->node, key); !name.empty()) return name;
+    }
+  }
+  return "";
+}
+
+}  // namespace
+
 void ReadTopograph(absl::string_view text, Fabric& fabric, spec::Problems& problems) {
   const std::unique_ptr<YamlNode> root = Parse(text, "Topograph model", problems);
   if (root == nullptr) return;
@@ -158,8 +187,33 @@ void ReadTopograph(absl::string_view text, Fabric& fabric, spec::Problems& probl
   reader.Groups(*root, "capacity_blocks", "name", [&](const YamlNode& node, FabricGroup group) {
     group.nodes = reader.Names(node, "nodes");
     nodes_of[group.name] = group.nodes;
+    const std::string type = reader.Text(node, "type");
+    for (const std::string& name : group.nodes) {
+      fabric.kinds[name] = type.empty() ? "" : KindOfProduct(type);
+    }
     into_domain(reader.Text(node, "nvlink"), group);
   });
+  // Newer models: blocks without names below a switch.
+  std::map<std::string, std::vector<std::string>> nodes_below;
+  for (const YamlNode::Child& block : reader.List(*root, "blocks")) {
+    if (block.node->kind != Kind::kMapping) {
+      reader.Report(*block.node, "blocks",
+                    absl::StrCat("must be a section, not ", spec::KindOf(*block.node)));
+      continue;
+    }
+    const FabricGroup group = {.nodes = reader.Names(*block.node, "nodes"),
+                               .position = block.node->position};
+    for (const std::string& name : group.nodes) fabric.kinds.try_emplace(name);
+    into_domain(DomainOf(reader, *block.node), group);
+    const std::string above = reader.Text(*block.node, "switch");
+    if (above.empty()) continue;
+    const YamlNode::Child* switches = root->Find("switches");
+    if (switches == nullptr || !reader.HasNamed(*switches->node, above)) {
+      reader.Report(*block.node, "blocks", absl::StrCat("there is no switch ", above));
+    }
+    std::vector<std::string>& below = nodes_below[above];
+    below.insert(below.end(), group.nodes.begin(), group.nodes.end());
+  }
   reader.Groups(*root, "nodes", "name", [&](const YamlNode& node, FabricGroup group) {
     const YamlNode::Child* attributes = node.Find("attributes");
     group.nodes = {group.name};
@@ -168,6 +222,8 @@ void ReadTopograph(absl::string_view text, Fabric& fabric, spec::Problems& probl
   reader.Groups(*root, "switches", "name", [&](const YamlNode& node, FabricGroup group) {
     group.children = reader.Names(node, "switches");
     group.nodes = reader.Names(node, "nodes");
+    const std::vector<std::string>& below = nodes_below[group.name];
+    group.nodes.insert(group.nodes.end(), below.begin(), below.end());
     for (const std::string& block : reader.Names(node, "capacity_blocks")) {
       const auto at = nodes_of.find(block);
       if (at == nodes_of.end()) {

@@ -34,7 +34,8 @@ std::string FormatOf(absl::string_view text) {
       if (absl::StartsWith(lower, key)) return "slurm";
     }
     if (absl::StartsWith(line, "- topology:")) return "slurm-yaml";
-    for (absl::string_view key : {"switches:", "capacity_blocks:", "\"switches\":"}) {
+    for (absl::string_view key :
+         {"switches:", "capacity_blocks:", "blocks:", "topology:", "\"switches\":"}) {
       if (absl::StartsWith(line, key)) return "topograph";
     }
     // The first line that says something, for all other files.
@@ -104,11 +105,14 @@ absl::StatusOr<Description> ImportTopology(const std::string& file, absl::string
   if (description.nodes.empty()) {
     return absl::InvalidArgumentError(absl::StrCat(file, ": there are no nodes in it"));
   }
-  if (options.device.empty() || options.devices < 1 || options.devices > kMostDevices) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(file, ": a file of this format (", format,
-                     ") says nothing about devices — add --device KIND --devices N, such as "
-                     "--device h100 --devices 8"));
+  bool kinds_known = true;
+  for (const Node& node : description.nodes) kinds_known = kinds_known && !node.kind.empty();
+  if (!kinds_known || options.devices < 1 || options.devices > kMostDevices) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        file, ": a file of this format (", format, ") says nothing about ",
+        kinds_known
+            ? "the number of devices — add --devices N, such as --devices 8"
+            : "devices — add --device KIND --devices N, such as --device h100 --devices 8"));
   }
   return description;
 }

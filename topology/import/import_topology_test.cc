@@ -181,6 +181,57 @@ capacity_blocks:
               HasSubstr("there is no capacity block c"));
 }
 
+TEST(Topograph, ModelsOfNewerVersionsHaveBlocksBelowSwitches) {
+  const std::string model = R"(switches:
+  core:
+    labels:
+      topology.kubernetes.io/region: us-east
+    switches:
+    - leaf-1
+    - leaf-2
+  leaf-2: {}
+  leaf-1:
+    labels: {topology.kubernetes.io/zone: zone1}
+blocks:
+- switch: leaf-1
+  nodes:
+  - node[1117-1118]
+  - node1120
+  labels:
+    accelerated.topology.nvidia.com/level-0: nvl-1
+- switch: leaf-2
+  nodes: ["srv[01-02]"]
+  annotations:
+    accelerator.topology.test/domain: nvl-2
+    accelerator.topology.test/sub-domain: "rack02"
+- nodes: ["cpu-1"]
+)";
+  EXPECT_THAT(Places(Good(model)),
+              ElementsAre("cpu-1 //", "node1117 core/leaf-1/nvl-1", "node1118 core/leaf-1/nvl-1",
+                          "node1120 core/leaf-1/nvl-1", "srv01 core/leaf-2/rack02",
+                          "srv02 core/leaf-2/rack02"));
+  EXPECT_THAT(ErrorOf("blocks:\n- switch: leaf\n  nodes: [a]\n"),
+              HasSubstr("f:2:3: blocks: there is no switch leaf"));
+  EXPECT_THAT(ErrorOf("blocks:\n- a\n"), HasSubstr("f:2:3: blocks: must be a section"));
+}
+
+TEST(Topograph, TypesOfBlocksAreKindsOfDevices) {
+  const std::string model = R"(topology: "topology/tree"
+switches:
+- name: S1
+  capacity_blocks: [CB1, CB2]
+capacity_blocks:
+- {name: CB1, type: GB200, nvlink: nvl1, nodes: [a, b]}
+- {name: CB2, type: H100, nodes: [c]}
+)";
+  ImportOptions options;
+  EXPECT_THAT(ErrorOf(model, options), HasSubstr("the number of devices — add --devices N"));
+  options.devices = 4;
+  std::vector<std::string> kinds;
+  for (const Node& node : Good(model, options).nodes) kinds.push_back(node.kind);
+  EXPECT_THAT(kinds, ElementsAre("gb200", "gb200", "h100"));
+}
+
 std::string KubernetesNode(const char* name, const char* labels, const char* rest) {
   return absl::StrCat(R"({"apiVersion": "v1", "kind": "Node", "metadata": {"name": ")", name,
                       R"(", "labels": {)", labels, R"(}}, )", rest, "}");
@@ -223,6 +274,14 @@ TEST(Kubernetes, LevelsComeFromLabelsAndDevicesFromAllocatable) {
   std::vector<bool> healthy;
   for (const Node& node : description.nodes) healthy.push_back(node.healthy);
   EXPECT_THAT(healthy, ElementsAre(true, false, true, false));
+}
+
+TEST(Kubernetes, NodesThatSayTheyHaveNoDevicesGetNone) {
+  const std::string list = absl::StrCat(
+      R"({"apiVersion": "v1", "kind": "List", "items": [)",
+      KubernetesNode("mig", "", R"("status": {"allocatable": {"nvidia.com/gpu": "0"}})"), ",",
+      KubernetesNode("silent", "", R"("status": {"allocatable": {"cpu": "4"}})"), "]}");
+  EXPECT_THAT(Places(Good(list)), ElementsAre("silent "));
 }
 
 TEST(Kubernetes, LabelsMayBeNamed) {

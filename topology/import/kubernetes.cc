@@ -38,9 +38,10 @@ bool IsHealthy(const Json& node) {
   return false;  // nothing is known of it
 }
 
-absl::StatusOr<int> DevicesOf(const Json& node) {
+// `otherwise`: where the node says nothing about them.
+absl::StatusOr<int> DevicesOf(const Json& node, int otherwise) {
   const Json& text = Member(Member(Member(node, "status"), "allocatable"), kGpus);
-  if (text.is_null()) return 0;
+  if (text.is_null()) return otherwise;
   int devices = -1;
   const std::string digits = text.is_string() ? text.get<std::string>() : text.dump();
   if (!absl::SimpleAtoi(digits, &devices) || devices < 0 || devices > kMostDevices) {
@@ -73,15 +74,15 @@ absl::StatusOr<Description> ReadKubernetes(const std::string& file, absl::string
     const Json& metadata = Member(items[i], "metadata");
     Node node{.name = TextOf(Member(metadata, "name")), .kind = options.device};
     if (node.name.empty()) return invalid("items[", i, "].metadata.name: required key is missing");
-    const absl::StatusOr<int> devices = DevicesOf(items[i]);
+    const absl::StatusOr<int> devices = DevicesOf(items[i], options.devices);
     if (!devices.ok()) {
       return invalid("items[", i, "] (", node.name, "): ", devices.status().message());
     }
-    node.devices = *devices > 0 ? *devices : options.devices;
+    node.devices = *devices;
     if (node.devices == 0) continue;  // runs no ranks: control plane, storage
     const Json& labels = Member(metadata, "labels");
     const std::string product = TextOf(Member(labels, "nvidia.com/gpu.product"));
-    if (*devices > 0 && !product.empty()) node.kind = KindOfProduct(product);
+    if (!product.empty()) node.kind = KindOfProduct(product);
     if (node.kind.empty()) node.kind = "gpu";
     for (int device = 0; device < node.devices; ++device) node.free.push_back(device);
     node.healthy = IsHealthy(items[i]);
