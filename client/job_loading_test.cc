@@ -17,7 +17,6 @@ namespace {
 namespace fs = std::filesystem;
 using testing::ContainsRegex;
 using testing::HasSubstr;
-using testing::StartsWith;
 
 class JobLoading : public testing::Test {
  protected:

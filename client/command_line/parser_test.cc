@@ -138,7 +138,7 @@ TEST(CommandLine, HelpOffersOnlyTheFormatsThatTheCommandAccepts) {
     const size_t begin = help.find("--output FORMAT");
     const std::string line = help.substr(begin, help.find('\n', begin) - begin);
     for (const char* format : {"table", "json", "yaml", "name", "tree"}) {
-      if (line.find(format) != std::string::npos) offered.push_back(format);
+      if (line.find(format) != std::string::npos) offered.emplace_back(format);
     }
     EXPECT_THAT(offered, testing::UnorderedElementsAreArray(command.outputs)) << command.name;
   }

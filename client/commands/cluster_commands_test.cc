@@ -14,7 +14,6 @@ namespace strata::client {
 namespace {
 
 using testing::HasSubstr;
-using testing::Not;
 
 class ClusterCommandsTest : public FakeClusterTest {
  protected:

@@ -168,7 +168,7 @@ int Run(const Arguments& arguments, Terminal& terminal) {
   }
   std::vector<std::string> sources;
   for (const char* flag : {"--trace", "--job-nodes", "--seeds"}) {
-    if (arguments.Has(flag)) sources.push_back(flag);
+    if (arguments.Has(flag)) sources.emplace_back(flag);
   }
   if (sources.size() > 1) {
     terminal.Error(absl::StrCat(absl::StrJoin(sources, " and "), ": give one of them"));

@@ -14,7 +14,6 @@ namespace strata::client {
 namespace {
 
 using testing::HasSubstr;
-using testing::Not;
 
 Outcome Topology(std::vector<std::string> typed) {
   typed.insert(typed.begin(), "topology");

@@ -21,7 +21,7 @@ Finding JudgeCpu(const MachineFacts& facts) {
   Finding finding{"cpu", Health::kOk, "", ""};
   std::vector<std::string> sets;
   for (const char* name : {"avx2", "fma", "avx512f", "avx512_bf16", "amx_bf16"}) {
-    if (absl::StrContains(facts.cpu_flags, absl::StrCat(" ", name, " "))) sets.push_back(name);
+    if (absl::StrContains(facts.cpu_flags, absl::StrCat(" ", name, " "))) sets.emplace_back(name);
   }
   finding.value = absl::StrCat(facts.cpu_model.empty() ? "unknown" : facts.cpu_model, ", ",
                                facts.cores, facts.cores == 1 ? " core, " : " cores, ",

@@ -76,7 +76,7 @@ void ReadBinaries(MachineFacts& facts) {
   facts.binary_folder = BinaryFolder();
   for (const char* name : {"strata-worker", "strata-trainer", "strata-controller"}) {
     const std::string path = absl::StrCat(facts.binary_folder, "/", name);
-    if (access(path.c_str(), X_OK) != 0) facts.missing_binaries.push_back(name);
+    if (access(path.c_str(), X_OK) != 0) facts.missing_binaries.emplace_back(name);
   }
 }
 

@@ -129,7 +129,7 @@ class LocalClusterTest : public testing::Test {
     return line;
   }
 
-  const common::MonotonicClock clock_;
+  const common::MonotonicClock clock_{};
   std::string root_;
   UpOptions options_;
   UpHooks hooks_;

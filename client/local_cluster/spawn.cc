@@ -28,6 +28,7 @@ void PutLargeLogAside(const std::string& log) {
 
 std::vector<char*> Pointers(const std::vector<std::string>& texts) {
   std::vector<char*> pointers;
+  pointers.reserve(texts.size() + 1);
   for (const std::string& text : texts) pointers.push_back(const_cast<char*>(text.c_str()));
   pointers.push_back(nullptr);
   return pointers;
@@ -82,7 +83,7 @@ absl::StatusOr<pid_t> SpawnDetached(const std::string& program,
   const std::string name = variable.substr(0, variable.find('=') + 1);
   std::vector<std::string> variables = {variable};
   for (char** entry = environ; *entry != nullptr; ++entry) {
-    if (!absl::StartsWith(*entry, name)) variables.push_back(*entry);
+    if (!absl::StartsWith(*entry, name)) variables.emplace_back(*entry);
   }
   return Spawn(program, arguments, Pointers(variables).data(), folder, log, POSIX_SPAWN_SETSID);
 }

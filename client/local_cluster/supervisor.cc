@@ -63,7 +63,7 @@ class Supervisor {
          {shape.binaries + "/strata-controller", "--listen", shape.listen.ToString(),
           "--metrics-listen", shape.metrics.ToString(), "--dir", folder.ControllerFolder(),
           "--ready-file", folder.ControllerFolder() + "/ready"}});
-    if (shape.insecure_listen) members_.back().arguments.push_back("--insecure-listen");
+    if (shape.insecure_listen) members_.back().arguments.emplace_back("--insecure-listen");
     if (shape.has_topology) {
       for (const std::string& word : {std::string("--topology"), folder.TopologyFile()}) {
         members_.back().arguments.push_back(word);
@@ -80,7 +80,7 @@ class Supervisor {
                            absl::StrCat(shape.threads_per_agent)},
                           shape.no_restart.count(node.name) == 0});
       for (const auto& [level, value] : node.locality) {
-        members_.back().arguments.push_back("--locality");
+        members_.back().arguments.emplace_back("--locality");
         members_.back().arguments.push_back(absl::StrCat(level, "=", value));
       }
     }
