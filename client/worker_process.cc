@@ -228,7 +228,7 @@ class Session {
   absl::Duration patience_;
   FrameReader reader_;
   int signals_seen_ = 0;
-  const common::MonotonicClock clock_;
+  const common::MonotonicClock clock_{};
   std::optional<double> kill_at_;
   std::optional<Finished> finished_;
   std::string trouble_;    // the protocol was broken

@@ -189,7 +189,7 @@ absl::StatusOr<bool> MessageCommunicator::Test(OperationId id) {
 }
 
 void MessageCommunicator::Wait(absl::Duration timeout) {
-  const common::MonotonicClock clock;
+  const common::MonotonicClock clock{};
   const double end = clock.Now() + kSpinSeconds;
   while (clock.Now() < end) {
     if (cancelled_.load(std::memory_order_acquire) && failure_.ok()) return;

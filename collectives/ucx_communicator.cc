@@ -218,7 +218,7 @@ void UcxTransport::Abort() {
 // Lets the last messages leave, which were reported as sent when UCX had taken them; true when all
 // connections are closed.
 bool UcxTransport::Close() {
-  const common::MonotonicClock clock;
+  const common::MonotonicClock clock{};
   const double deadline = clock.Now() + kFlushSeconds;
   bool closed = true;
   for (Connection& connection : connections_) {

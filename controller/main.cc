@@ -121,7 +121,7 @@ int Serve(const Flags& flags) {
   options.version = kVersion;
   if (error) return Fail(absl::InternalError(absl::StrCat(flags.directory, ": ", error.message())));
 
-  const common::MonotonicClock clock;
+  const common::MonotonicClock clock{};
   const auto controller = Controller::Start(options, &clock);
   if (!controller.ok()) return Fail(controller.status());
   if (!flags.ready_file.empty()) {

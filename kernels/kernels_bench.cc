@@ -161,7 +161,7 @@ class Bench {
 
   void Measure(const std::string& name, double flops, double bytes,
                const std::function<void()>& body) {
-    const common::MonotonicClock wall;
+    const common::MonotonicClock wall{};
     body();
     double fastest = 1e30;
     const double begin = wall.Now();

@@ -55,7 +55,7 @@ void ShowOutcome(const v1::Job& job, const std::string& output, Terminal& termin
 
 int Attach(ApiClient& client, const v1::Job& job, const AttachOptions& options,
            Terminal& terminal) {
-  const common::MonotonicClock clock;
+  const common::MonotonicClock clock{};
   const InterruptScope interrupts;
   JobPresenter presenter(job, terminal, clock);
   FollowOptions follow;

@@ -62,7 +62,7 @@ int Logs(const Arguments& arguments, Terminal& terminal) {
   const auto client = Reach(arguments, terminal, code);
   if (client == nullptr) return code;
   const InterruptScope interrupts;
-  const common::MonotonicClock clock;
+  const common::MonotonicClock clock{};
   LogPrinter printer(arguments.Text("--output", "table") == "json", terminal);
   LogOptions options;
   options.rank = static_cast<int32_t>(arguments.Count("--rank").value_or(-1));
@@ -109,7 +109,7 @@ int Wait(const Arguments& arguments, Terminal& terminal) {
   Verdict verdict = condition->Of(job);
   if (verdict != Verdict::kOpen) return Ended(job, text, verdict, output, terminal);
 
-  const common::MonotonicClock clock;
+  const common::MonotonicClock clock{};
   const InterruptScope interrupts;
   const double began = clock.Now();
   const std::optional<double> timeout = arguments.Number("--timeout");

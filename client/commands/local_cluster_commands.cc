@@ -148,7 +148,7 @@ int UpExitCode(const absl::Status& status) {
 int Up(const Arguments& arguments, Terminal& terminal) {
   const absl::StatusOr<UpOptions> options = ReadUpOptions(arguments);
   if (!options.ok()) return Fail(options.status(), terminal);
-  const common::MonotonicClock clock;
+  const common::MonotonicClock clock{};
   const InterruptScope interrupts;
   const double began = clock.Now();
   double told = began;
@@ -189,7 +189,7 @@ int Down(const Arguments& arguments, Terminal& terminal) {
   // Its processes are ended also where the folder itself is gone.
   const absl::StatusOr<ClusterShape> shape = folder.ReadShape();
   const bool known = !absl::IsNotFound(shape.status());
-  const common::MonotonicClock clock;
+  const common::MonotonicClock clock{};
   const double began = clock.Now();
   double told = began;
   const auto waiting = [&] {
@@ -223,7 +223,7 @@ int Down(const Arguments& arguments, Terminal& terminal) {
 }
 
 int Supervise(const Arguments& arguments, Terminal&) {
-  const common::MonotonicClock clock;
+  const common::MonotonicClock clock{};
   return RunSupervisor(Absolute(arguments.Text("--dir")), clock);
 }
 

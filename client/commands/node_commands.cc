@@ -62,7 +62,7 @@ std::vector<std::string> Occupied(const std::vector<v1::Node>& nodes) {
 // Polls until no node has ranks. A controller that is away meanwhile is waited for, too.
 int WaitUntilEmpty(ApiClient& client, std::vector<v1::Node>& nodes, std::optional<double> timeout,
                    Terminal& terminal) {
-  const common::MonotonicClock clock;
+  const common::MonotonicClock clock{};
   const InterruptScope interrupts;
   const double began = clock.Now();
   bool lost = false;

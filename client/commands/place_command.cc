@@ -126,7 +126,7 @@ int Place(const Arguments& arguments, Terminal& terminal) {
 
   PlacementAnswer answer;
   answer.shard_groups = loaded->file.job.parallel().has_shard_group();
-  const common::MonotonicClock clock;
+  const common::MonotonicClock clock{};
   const double begin = clock.Now();
   const scheduler::Occupancy occupancy = scheduler::Occupancy::Now(*cluster);
   answer.placement = scheduler::Place(*cluster, occupancy, *shape);

@@ -64,7 +64,7 @@ int Run(const Arguments& arguments, Terminal& terminal) {
   if (!request.ok()) return Fail(request.status(), terminal);
   const absl::StatusOr<std::string> worker = FindWorker();
   if (!worker.ok()) return Fail(worker.status(), terminal);
-  const common::MonotonicClock clock;
+  const common::MonotonicClock clock{};
   RunPresenter presenter(request->job(), request->job_directory(), terminal, clock);
   WorkerCallbacks callbacks;
   callbacks.on_event = [&](const StandaloneEvent& event) { presenter.OnEvent(event); };

@@ -6,6 +6,6 @@
 
 int main(int argc, char** argv) {
   if (argc != 4 || std::strcmp(argv[1], "supervise") != 0) return 2;
-  const strata::common::MonotonicClock clock;
+  const strata::common::MonotonicClock clock{};
   return strata::client::RunSupervisor(argv[3], clock);
 }

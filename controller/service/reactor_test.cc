@@ -84,7 +84,7 @@ class ReactorTest : public testing::Test, public Reactor::Listener {
     return found;
   }
 
-  const common::MonotonicClock clock_;
+  const common::MonotonicClock clock_{};
   InMemoryStore store_;
   Gate reached_;
   Gate gate_;

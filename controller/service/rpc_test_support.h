@@ -112,7 +112,7 @@ class RunningController {
   std::unique_ptr<v1::AgentService::Stub> agents;
 
  private:
-  const common::MonotonicClock clock_;
+  const common::MonotonicClock clock_{};
   InMemoryStore* store_ = nullptr;
   std::atomic<bool> stop_{false};
   std::unique_ptr<Controller> controller_;

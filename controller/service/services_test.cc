@@ -449,7 +449,7 @@ TEST_F(ServicesTest, StopEndsStreamsAndSessions) {
 
 TEST_F(ServicesTest, DirectoryOrPortOfAnotherControllerIsRefused) {
   RunningController running(folder_);
-  const common::MonotonicClock clock;
+  const common::MonotonicClock clock{};
   Controller::Options options;
   options.directory = folder_;
   const auto same_directory = Controller::Start(options, &clock);

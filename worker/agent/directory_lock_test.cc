@@ -18,7 +18,7 @@ std::string Folder(const std::string& name) {
 }
 
 TEST(DirectoryLockTest, ASecondHolderIsRefusedAndToldOfTheFirst) {
-  const common::MonotonicClock clock;
+  const common::MonotonicClock clock{};
   const auto first = DirectoryLock::Acquire(Folder("a"), 0, clock);
   ASSERT_TRUE(first.ok()) << first.status();
   const auto second = DirectoryLock::Acquire(Folder("a"), 0, clock);
@@ -28,13 +28,13 @@ TEST(DirectoryLockTest, ASecondHolderIsRefusedAndToldOfTheFirst) {
 }
 
 TEST(DirectoryLockTest, IsFreeAgainWhenTheHolderEnds) {
-  const common::MonotonicClock clock;
+  const common::MonotonicClock clock{};
   EXPECT_TRUE(DirectoryLock::Acquire(Folder("a"), 0, clock).ok());
   EXPECT_TRUE(DirectoryLock::Acquire(Folder("a"), 0, clock).ok());
 }
 
 TEST(DirectoryLockTest, AChildThatOutlivesTheHolderStillHoldsIt) {
-  const common::MonotonicClock clock;
+  const common::MonotonicClock clock{};
   int pipe_ends[2];
   ASSERT_EQ(pipe(pipe_ends), 0);
   pid_t child = -1;
@@ -56,7 +56,7 @@ TEST(DirectoryLockTest, AChildThatOutlivesTheHolderStillHoldsIt) {
 }
 
 TEST(DirectoryLockTest, TheNodesOfOneJobShareItAndNobodyElseMayHaveIt) {
-  const common::MonotonicClock clock;
+  const common::MonotonicClock clock{};
   {
     const auto first = DirectoryLock::AcquireForJob(Folder("d"), "jobs/a of 1.5");
     ASSERT_TRUE(first.ok()) << first.status();
@@ -71,7 +71,7 @@ TEST(DirectoryLockTest, TheNodesOfOneJobShareItAndNobodyElseMayHaveIt) {
 }
 
 TEST(DirectoryLockTest, WhatARunHoldsNoJobMayHave) {
-  const common::MonotonicClock clock;
+  const common::MonotonicClock clock{};
   const auto run = DirectoryLock::Acquire(Folder("e"), 0, clock);
   ASSERT_TRUE(run.ok());
   EXPECT_EQ(DirectoryLock::AcquireForJob(Folder("e"), "jobs/a of 1.5").status().code(),
@@ -79,7 +79,7 @@ TEST(DirectoryLockTest, WhatARunHoldsNoJobMayHave) {
 }
 
 TEST(DirectoryLockTest, AFileInTheWayIsTheUsersError) {
-  const common::MonotonicClock clock;
+  const common::MonotonicClock clock{};
   EXPECT_EQ(DirectoryLock::Acquire("/dev/null/x", 0, clock).status().code(),
             absl::StatusCode::kInvalidArgument);
 }

@@ -33,7 +33,7 @@ int Serve() {
     std::fprintf(stderr, "strata-worker: %s\n", request.status().ToString().c_str());
     return (*client)->interrupts() > 0 ? 130 : 2;
   }
-  const strata::common::MonotonicClock clock;
+  const strata::common::MonotonicClock clock{};
   const strata::v1::Finished finished = strata::worker::RunStandalone(*request, **client, clock);
   (*client)->Finish(finished);
   return finished.exit_code();
@@ -46,7 +46,7 @@ int ServeCluster(const std::vector<std::string>& arguments) {
                  kUsage, strata::worker::kClusterUsage);
     return 2;
   }
-  const strata::common::MonotonicClock clock;
+  const strata::common::MonotonicClock clock{};
   return strata::worker::RunClusterAgent(*options, clock);
 }
 

@@ -76,7 +76,7 @@ void CommitQueue::Cancel() {
 }
 
 void CommitQueue::Work() {
-  const common::MonotonicClock clock;
+  const common::MonotonicClock clock{};
   std::unique_lock<std::mutex> lock(mutex_);
   for (;;) {
     changed_.wait(lock, [this] {

@@ -71,7 +71,7 @@ class Control {
   void AgentGone();
 
   // Of the control thread.
-  const common::MonotonicClock clock_;
+  const common::MonotonicClock clock_{};
   int socket_;
   FrameDecoder decoder_;
   v1::Lease lease_;

@@ -110,7 +110,7 @@ OutcomeState StateOf(const v1::Ended& ended) {
 }  // namespace
 
 int RunTask(Control& control, CheckpointMail& mail, int progress_descriptor) {
-  const common::MonotonicClock clock;
+  const common::MonotonicClock clock{};
   const ProgressSizes sizes{
       kLabelCapacity, static_cast<uint32_t>(collectives::OperationRing::RegionBytes(kRingRecords))};
   const absl::StatusOr<std::unique_ptr<ProgressWriter>> progress =
