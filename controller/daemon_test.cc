@@ -193,6 +193,18 @@ TEST_F(DaemonTest, EndsWithoutAcknowledgingWhatItCannotWrite) {
   }
 }
 
+TEST_F(DaemonTest, MayOpenAsManyFilesAsItsHardLimitAllows) {
+  rlimit before = {};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit few = {64, before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
+  const Process process = Start("a");
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+  rlimit now = {};
+  ASSERT_EQ(prlimit(process.pid, RLIMIT_NOFILE, nullptr, &now), 0);
+  EXPECT_EQ(now.rlim_cur, before.rlim_max);
+}
+
 TEST_F(DaemonTest, OtherAddressesThanLoopbackNeedAWord) {
   for (const char* flag : {"--listen", "--metrics-listen"}) {
     const Outcome outcome = RunToEnd({"--dir", folder_ + "/a", flag, "0.0.0.0:0"});

@@ -1,6 +1,7 @@
 // strata-controller: the daemon that holds a cluster's jobs and nodes.
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -16,6 +17,7 @@
 
 #include "CLI/CLI.hpp"
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
 #include "common/clock.h"
 #include "common/status_macros.h"
 #include "controller/service/controller.h"
@@ -50,6 +52,15 @@ void HandleSignals() {
   action.sa_handler = SIG_IGN;
   sigaction(SIGPIPE, &action, nullptr);
   sigaction(SIGXFSZ, &action, nullptr);  // a write that fails is told by the store
+}
+
+// Each agent and each client is a connection, and gRPC accepts no more once one was refused for
+// want of a file: so as many as this process may have at all.
+void RaiseOpenFiles() {
+  struct rlimit limit = {};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &limit);
 }
 
 // Whole or not at all: a temporary file, then a rename.
@@ -112,6 +123,10 @@ int Serve(const Flags& flags) {
     return kUsage;
   }
   HandleSignals();
+  RaiseOpenFiles();
+  // The distribution's Abseil looks for deadlocks at each of gRPC's locks: a tenth of what a
+  // heartbeat costs.
+  absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
   // gRPC's own words would stand before ours about a taken port.
   setenv("GRPC_VERBOSITY", "NONE", /*overwrite=*/0);
   std::error_code error;

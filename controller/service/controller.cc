@@ -27,6 +27,7 @@ namespace {
 
 constexpr int kMessageBytes = 4 << 20;
 constexpr int kMetadataBytes = 16 << 10;
+constexpr int kWindowBytes = 1 << 20;  // that a client may send before it is told to go on
 constexpr int kStreamsPerConnection = 256;
 constexpr size_t kTransportBytes = size_t{512} << 20;
 constexpr int kKeepaliveMs = 10'000;
@@ -167,6 +168,9 @@ absl::Status ControllerImpl::StartServer() {
   builder.SetResourceQuota(grpc::ResourceQuota("controller").Resize(kTransportBytes));
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
   builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, kMetadataBytes);
+  // Else gRPC answers each agent's heartbeat with a ping, to learn how much the line carries.
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_BDP_PROBE, 0);
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, kWindowBytes);
   builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kStreamsPerConnection);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveMs);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveTimeoutMs);

@@ -115,7 +115,8 @@ std::vector<Reactor::Input> Reactor::TakeBatch(double until) {
   const size_t size = std::min(queue_.size(), options_.batch);
   batch.reserve(size);
   for (size_t i = 0; i < size; ++i) {
-    batch.push_back(std::move(queue_.front()));
+    counted_ -= queue_.front().counts ? 1 : 0;
+    batch.push_back(std::move(queue_.front().input));
     queue_.pop_front();
   }
   return batch;
@@ -140,31 +141,32 @@ absl::Status Reactor::Run(const std::atomic<bool>& stop) {
 
 void Reactor::Close(const absl::Status& status) {
   ready_ = false;
-  std::deque<Input> left;
+  std::deque<Waiting> left;
   {
     const std::lock_guard lock(mutex_);
     closed_ = true;
     left.swap(queue_);
   }
-  for (const Input& input : left) input.release(status);
+  for (const Waiting& waiting : left) waiting.input.release(status);
   for (Listener* listener : listeners_) listener->OnStop();
 }
 
-absl::Status Reactor::Enqueue(Input input, size_t most) {
+absl::Status Reactor::Enqueue(Waiting waiting) {
   {
     const std::lock_guard lock(mutex_);
     if (closed_) return absl::UnavailableError("the controller is shutting down");
-    if (queue_.size() >= most) {
-      return absl::ResourceExhaustedError(absl::StrCat(queue_.size(), " requests wait already"));
+    if (waiting.counts && counted_ >= options_.most_queued) {
+      return absl::ResourceExhaustedError(absl::StrCat(counted_, " requests wait already"));
     }
-    queue_.push_back(std::move(input));
+    counted_ += waiting.counts ? 1 : 0;
+    queue_.push_back(std::move(waiting));
   }
   changed_.notify_one();
   return absl::OkStatus();
 }
 
-absl::Status Reactor::Post(Input input) { return Enqueue(std::move(input), options_.most_queued); }
+absl::Status Reactor::Post(Input input) { return Enqueue({std::move(input), true}); }
 
-absl::Status Reactor::PostUnlimited(Input input) { return Enqueue(std::move(input), SIZE_MAX); }
+absl::Status Reactor::PostUnlimited(Input input) { return Enqueue({std::move(input), false}); }
 
 }  // namespace strata::controller

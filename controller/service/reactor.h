@@ -24,7 +24,7 @@ namespace strata::controller {
 class Reactor {
  public:
   struct Options {
-    size_t most_queued = 4096;  // requests that wait; more are refused
+    size_t most_queued = 4096;  // requests that wait, by Post; more are refused
     size_t batch = 256;         // inputs that share a commit
     double tick_seconds = 0.25;
     // Whether the disk has room for more than what running jobs need; asked once per tick.
@@ -81,7 +81,11 @@ class Reactor {
   int64_t commits() const { return commits_; }
 
  private:
-  absl::Status Enqueue(Input input, size_t most);
+  struct Waiting {
+    Input input;
+    bool counts;  // among the most_queued
+  };
+  absl::Status Enqueue(Waiting waiting);
   std::vector<Input> TakeBatch(double until);
   // Runs one batch; an error is final.
   absl::Status Process(std::vector<Input> batch);
@@ -106,7 +110,8 @@ class Reactor {
 
   std::mutex mutex_;  // guards what follows
   std::condition_variable changed_;
-  std::deque<Input> queue_;
+  std::deque<Waiting> queue_;
+  size_t counted_ = 0;  // of the queue: those that count
   bool closed_ = false;
 };
 

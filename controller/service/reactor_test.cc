@@ -130,13 +130,17 @@ TEST_F(ReactorTest, BatchesAreLimited) {
   EXPECT_EQ(store_.commits() - before, 4);
 }
 
-TEST_F(ReactorTest, FullQueueRefusesRequestsButNotAgents) {
+TEST_F(ReactorTest, QueueFullOfRequestsRefusesFurtherOnesButNotAgents) {
   Reactor::Options options;
   options.most_queued = 3;
   Start(options);
   HoldCommits();
   ASSERT_TRUE(reactor_->Post(Creating("first")).ok());
   reached_.Wait();
+  for (const char* name :
+       {"p", "q", "r", "s"}) {  // of agents: nobody's request is refused for them
+    ASSERT_TRUE(reactor_->PostUnlimited(Creating(name)).ok());
+  }
   for (const char* name : {"a", "b", "c"}) ASSERT_TRUE(reactor_->Post(Creating(name)).ok());
   EXPECT_EQ(reactor_->Post(Creating("d")).code(), absl::StatusCode::kResourceExhausted);
   EXPECT_TRUE(reactor_->PostUnlimited(Creating("e")).ok());
@@ -145,6 +149,9 @@ TEST_F(ReactorTest, FullQueueRefusesRequestsButNotAgents) {
   EXPECT_TRUE(HasJob("c"));
   EXPECT_FALSE(HasJob("d"));
   EXPECT_TRUE(HasJob("e"));
+  for (const char* name : {"f", "g", "h"}) EXPECT_TRUE(reactor_->Post(Creating(name)).ok());
+  Flush();
+  EXPECT_TRUE(HasJob("h"));
 }
 
 TEST_F(ReactorTest, FullDiskUndoesTheBatchAndRefusesChangesUntilThereIsRoom) {
