@@ -1,13 +1,10 @@
-// The control plane under load, with the real controller on this machine's disk: durable submits
-// per second and their latency while agents' sessions beat, the controller's memory, and whether
-// what was acknowledged is there after kill -9.
-//
-// First the controller is filled with as many jobs as it keeps, because only then its memory may be
-// flat; then the load goes on as it is and is measured.
-#include <fcntl.h>
-#include <signal.h>
-#include <spawn.h>
-#include <sys/wait.h>
+// The control plane under load, with the real controller on this machine's disk, in turn:
+//   what thousands of agents' sessions cost it while nothing else happens;
+//   how long it takes to ask for all nodes and for the map;
+//   durable submits per second and their latency while the sessions beat. First the controller is
+//   filled with as many jobs as it keeps, because only then its memory may be flat;
+//   whether what was acknowledged is there after kill -9.
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -17,7 +14,6 @@
 #include <cstdio>
 #include <deque>
 #include <filesystem>
-#include <fstream>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -28,10 +24,10 @@
 #include "CLI/CLI.hpp"
 #include "grpcpp/grpcpp.h"
 #include "nlohmann/json.hpp"
+#include "proto/strata/v1/cluster.grpc.pb.h"
 #include "proto/strata/v1/jobs.grpc.pb.h"
+#include "tests/bench/controller_process.h"
 #include "tests/bench/simulated_agents.h"
-
-extern char** environ;
 
 namespace strata::bench {
 namespace {
@@ -43,6 +39,8 @@ struct Flags {
   std::string controller;
   std::string directory;
   int agents = 200;
+  int devices = 1;  // of each
+  double idle = 4;  // seconds of heartbeats alone
   int clients = 64;
   double seconds = 12;
   int fill = 10000;          // jobs before the measurement begins
@@ -60,63 +58,6 @@ struct Phase {
 double Since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
-
-// The daemon, in a process of its own.
-class Daemon {
- public:
-  Daemon(const Flags& flags, const std::string& directory) {
-    const std::string ready = directory + "/ready";
-    fs::create_directories(directory);
-    fs::remove(ready);
-    const std::vector<std::string> words = {
-        flags.controller, "--listen", "127.0.0.1:0", "--dir", directory, "--ready-file", ready};
-    std::vector<char*> argv;
-    for (const std::string& word : words) argv.push_back(const_cast<char*>(word.c_str()));
-    argv.push_back(nullptr);
-    posix_spawn_file_actions_t actions;
-    posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
-    if (posix_spawn(&pid_, words[0].c_str(), &actions, nullptr, argv.data(), environ) != 0) {
-      pid_ = -1;
-    }
-    posix_spawn_file_actions_destroy(&actions);
-    while (pid_ > 0 && waitpid(pid_, nullptr, WNOHANG) == 0) {
-      std::ifstream file(ready);
-      const auto content = nlohmann::json::parse(file, nullptr, /*allow_exceptions=*/false);
-      if (content.is_object()) {
-        address_ = content["address"].get<std::string>();
-        return;
-      }
-      std::this_thread::yield();
-    }
-    pid_ = -1;
-  }
-  ~Daemon() { Kill(); }
-  void Kill() { End(SIGKILL); }
-  // Sends the signal and waits for the end. Whether it ended by itself with exit code 0.
-  bool End(int signal) {
-    if (pid_ <= 0) return false;
-    kill(pid_, signal);
-    int status = 0;
-    waitpid(pid_, &status, 0);
-    pid_ = -1;
-    return WIFEXITED(status) && WEXITSTATUS(status) == 0;
-  }
-  bool runs() const { return pid_ > 0; }
-  const std::string& address() const { return address_; }
-  // Resident bytes.
-  int64_t memory() const {
-    std::ifstream file("/proc/" + std::to_string(pid_) + "/status");
-    for (std::string line; std::getline(file, line);) {
-      if (line.rfind("VmRSS:", 0) == 0) return std::stoll(line.substr(6)) * 1024;
-    }
-    return 0;
-  }
-
- private:
-  pid_t pid_ = -1;
-  std::string address_;
-};
 
 v1::CreateJobRequest Request(const std::string& name) {
   v1::CreateJobRequest request;
@@ -179,11 +120,10 @@ struct Client {
   }
 };
 
-std::unique_ptr<v1::JobService::Stub> Connect(const std::string& address) {
+std::shared_ptr<grpc::Channel> Connect(const std::string& address) {
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-  return v1::JobService::NewStub(
-      grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments));
+  return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
 }
 
 double Quantile(std::vector<double>& values, double q) {
@@ -193,9 +133,10 @@ double Quantile(std::vector<double>& values, double q) {
 }
 
 struct Afterwards {
-  int missing = 0;           // of the jobs that were acknowledged last
-  double start_seconds = 0;  // until it serves
-  double term_seconds = -1;  // from SIGTERM to its end with all agents connected; -1: it failed
+  int missing = 0;            // of the jobs that were acknowledged last
+  double start_seconds = 0;   // until it serves
+  double return_seconds = 0;  // from then until all agents are welcomed again
+  double term_seconds = -1;   // from SIGTERM to its end with all agents connected; -1: it failed
 };
 
 // The controller anew, on what the killed one has left.
@@ -203,12 +144,12 @@ Afterwards StartAgain(const Flags& flags, const std::string& directory,
                       const std::vector<Client>& clients) {
   Afterwards found;
   Clock::time_point begin = Clock::now();
-  Daemon daemon(flags, directory);
+  ControllerProcess daemon(flags.controller, directory);
   found.start_seconds = Since(begin);
   found.missing = static_cast<int>(clients.size());
   if (!daemon.runs()) return found;
   found.missing = 0;
-  const auto stub = Connect(daemon.address());
+  const auto stub = v1::JobService::NewStub(Connect(daemon.address()));
   for (const Client& client : clients) {
     if (client.last.empty()) continue;
     grpc::ClientContext context;
@@ -218,10 +159,12 @@ Afterwards StartAgain(const Flags& flags, const std::string& directory,
     v1::Job job;
     if (!stub->GetJob(&context, request, &job).ok()) ++found.missing;
   }
-  SimulatedAgents agents(daemon.address(), flags.agents);
-  if (!agents.AwaitWelcome()) return found;
   begin = Clock::now();
-  if (daemon.End(SIGTERM)) found.term_seconds = Since(begin);
+  SimulatedAgents agents(daemon.address(), flags.agents, flags.devices);
+  if (!agents.AwaitWelcome()) return found;
+  found.return_seconds = Since(begin);
+  begin = Clock::now();
+  if (daemon.Terminate()) found.term_seconds = Since(begin);
   return found;
 }
 
@@ -233,18 +176,76 @@ void PassTime(double seconds) {
   never.wait_for(lock, std::chrono::duration<double>(seconds), [] { return false; });
 }
 
+// Heartbeats and nothing else.
+struct Idle {
+  double seconds = 0;
+  int64_t heartbeats = 0;
+  double processor_seconds = 0;  // the controller's
+};
+
+Idle StayIdle(const Flags& flags, const ControllerProcess& daemon, const SimulatedAgents& agents) {
+  const Clock::time_point begin = Clock::now();
+  const int64_t heartbeats = agents.heartbeats();
+  const double used = daemon.processor_seconds();
+  PassTime(flags.idle);
+  Idle idle;
+  idle.processor_seconds = daemon.processor_seconds() - used;
+  idle.heartbeats = agents.heartbeats() - heartbeats;
+  idle.seconds = Since(begin);
+  return idle;
+}
+
+// Everything there is, as a client would ask for it.
+struct Question {
+  int nodes = 0;
+  int pages = 0;
+  size_t longest_bytes = 0;
+  double seconds = 0;
+};
+
+template <typename Request, typename Response>
+Question AskAll(v1::ClusterService::Stub& stub,
+                grpc::Status (v1::ClusterService::Stub::*method)(grpc::ClientContext*,
+                                                                 const Request&, Response*),
+                Request request) {
+  const Clock::time_point begin = Clock::now();
+  Question question;
+  for (bool more = true; more; more = !request.page_token().empty()) {
+    grpc::ClientContext context;
+    context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(10));
+    Response page;
+    const grpc::Status status = (stub.*method)(&context, request, &page);
+    if (!status.ok()) {
+      std::fprintf(stderr, "control_bench: %s\n", status.error_message().c_str());
+      return question;
+    }
+    ++question.pages;
+    question.nodes += page.nodes_size();
+    question.longest_bytes = std::max(question.longest_bytes, page.ByteSizeLong());
+    request.set_page_token(page.next_page_token());
+  }
+  question.seconds = Since(begin);
+  return question;
+}
+
+Question AskNodes(v1::ClusterService::Stub& stub) {
+  v1::ListNodesRequest request;
+  request.set_page_size(1000);
+  return AskAll(stub, &v1::ClusterService::Stub::ListNodes, request);
+}
+
 struct Load {
   double fill_seconds = 0;
   double seconds = 0;
   int64_t heartbeats = 0;
-  std::vector<int64_t> memory;  // at the start, full, halfway, at the end
+  // At the start, with all sessions, after a while of heartbeats, full of jobs, halfway, at the
+  // end.
+  std::vector<int64_t> memory;
 };
 
-Load PutLoad(const Flags& flags, const Daemon& daemon, const SimulatedAgents& agents,
-             std::vector<Client>& clients) {
+void PutLoad(const Flags& flags, const ControllerProcess& daemon, const SimulatedAgents& agents,
+             std::vector<Client>& clients, Load& load) {
   constexpr double kLookEvery = 0.05;
-  Load load;
-  load.memory.push_back(daemon.memory());
   Phase phase;
   Clock::time_point begin = Clock::now();
   std::vector<std::thread> threads;
@@ -253,57 +254,67 @@ Load PutLoad(const Flags& flags, const Daemon& daemon, const SimulatedAgents& ag
   }
   while (phase.acknowledged < flags.fill && agents.ended() == 0) PassTime(kLookEvery);
   load.fill_seconds = Since(begin);
-  load.memory.push_back(daemon.memory());
+  load.memory.push_back(daemon.resident_bytes());
   const int64_t heartbeats = agents.heartbeats();
   begin = Clock::now();
   phase.measured = true;
   for (int half = 0; half < 2; ++half) {
     PassTime(flags.seconds / 2);
-    load.memory.push_back(daemon.memory());
+    load.memory.push_back(daemon.resident_bytes());
   }
   phase.over = true;
   load.seconds = Since(begin);
   load.heartbeats = agents.heartbeats() - heartbeats;
   for (std::thread& thread : threads) thread.join();
-  return load;
 }
 
 void PrintTable(const nlohmann::json& result) {
   const auto number = [&](const char* key) { return result[key].get<double>(); };
   const auto mib = [&](int i) { return result["memory_bytes"][i].get<double>() / (1 << 20); };
-  std::printf("sessions of agents        %8.0f, %.0f heartbeats/s, %.0f lost\n", number("agents"),
-              number("heartbeats_per_second"), number("sessions_lost"));
-  std::printf("clients                   %8.0f, %.1f s after %.0f jobs in %.1f s\n",
-              number("clients"), number("seconds"), number("fill_jobs"), number("fill_seconds"));
+  std::printf("sessions of agents        %8.0f, welcome after %.1f s, %.0f lost\n",
+              number("agents"), number("welcome_seconds"), number("sessions_lost"));
+  std::printf(
+      "  heartbeats alone        %8.0f /s, each %.0f us of the controller's processor time\n",
+      number("idle_heartbeats_per_second"), number("heartbeat_processor_us"));
+  std::printf("  resident per session    %8.1f KiB\n", number("session_bytes") / 1024);
+  for (const char* what : {"nodes", "topology"}) {
+    const nlohmann::json& asked = result[what];
+    std::printf("all %-21s %8.1f ms, %d in %d messages of at most %.0f KiB\n", what,
+                asked["ms"].get<double>(), asked["nodes"].get<int>(), asked["pages"].get<int>(),
+                asked["longest_bytes"].get<double>() / 1024);
+  }
+  std::printf(
+      "clients                   %8.0f, %.1f s after %.0f jobs in %.1f s, %.0f heartbeats/s\n",
+      number("clients"), number("seconds"), number("fill_jobs"), number("fill_seconds"),
+      number("heartbeats_per_second"));
   std::printf("durable submits           %8.0f /s\n", number("submits_per_second"));
   std::printf("  p50, p99, longest       %8.1f, %.1f, %.1f ms\n", number("submit_p50_ms"),
               number("submit_p99_ms"), number("submit_max_ms"));
   std::printf("and as many cancellations %8.0f /s, p99 %.1f ms\n", number("cancels_per_second"),
               number("cancel_p99_ms"));
-  std::printf("resident: empty, full     %8.1f, %.1f MiB\n", mib(0), mib(1));
-  std::printf("  halfway, at the end     %8.1f, %.1f MiB\n", mib(2), mib(3));
+  std::printf(
+      "resident: at the start    %8.1f MiB, with all sessions %.1f, after the heartbeats %.1f\n",
+      mib(0), mib(1), mib(2));
+  std::printf("  full of jobs, halfway   %8.1f, %.1f MiB, at the end %.1f\n", mib(3), mib(4),
+              mib(5));
   std::printf("missing after kill -9     %8.0f of the last of each client\n",
               number("acknowledged_missing_after_kill"));
-  std::printf("then start; SIGTERM to end  %6.2f, %.2f s\n", number("start_seconds"),
-              number("term_seconds"));
+  std::printf("then starts in            %8.2f s, has all sessions after %.2f s, ends in %.2f s\n",
+              number("start_seconds"), number("return_seconds"), number("term_seconds"));
   for (const auto& [message, count] : result["failures"].items()) {
     std::printf("failed %d times: %s\n", count.get<int>(), message.c_str());
   }
 }
 
-int Run(const Flags& flags) {
-  const std::string directory = flags.directory + "/control_bench-" + std::to_string(getpid());
-  auto daemon = std::make_unique<Daemon>(flags, directory);
-  if (!daemon->runs()) {
-    std::fprintf(stderr, "control_bench: %s does not start\n", flags.controller.c_str());
-    return 1;
-  }
-  auto agents = std::make_unique<SimulatedAgents>(daemon->address(), flags.agents);
-  const bool welcome = agents->AwaitWelcome();
-  std::vector<Client> clients(flags.clients);
-  for (Client& client : clients) client.stub = Connect(daemon->address());
-  const Load load = PutLoad(flags, *daemon, *agents, clients);
+nlohmann::json ToJson(const Question& question) {
+  return {{"nodes", question.nodes},
+          {"pages", question.pages},
+          {"longest_bytes", question.longest_bytes},
+          {"ms", 1e3 * question.seconds}};
+}
 
+// What the clients found.
+nlohmann::json Summary(const Load& load, std::vector<Client>& clients) {
   std::vector<double> submits;
   std::vector<double> cancels;
   std::map<std::string, int> failures;
@@ -312,31 +323,82 @@ int Run(const Flags& flags) {
     cancels.insert(cancels.end(), client.cancel_seconds.begin(), client.cancel_seconds.end());
     for (const auto& [message, count] : client.failures) failures[message] += count;
   }
+  return {{"fill_seconds", load.fill_seconds},
+          {"seconds", load.seconds},
+          {"submits", submits.size()},
+          {"submits_per_second", static_cast<double>(submits.size()) / load.seconds},
+          {"submit_p50_ms", 1e3 * Quantile(submits, 0.5)},
+          {"submit_p99_ms", 1e3 * Quantile(submits, 0.99)},
+          {"submit_max_ms", 1e3 * Quantile(submits, 1)},
+          {"cancels_per_second", static_cast<double>(cancels.size()) / load.seconds},
+          {"cancel_p99_ms", 1e3 * Quantile(cancels, 0.99)},
+          {"heartbeats_per_second", static_cast<double>(load.heartbeats) / load.seconds},
+          {"memory_bytes", load.memory},
+          {"failures", failures}};
+}
+
+// Both ends of a connection are open files, those of the clients and agents here.
+bool RaiseOpenFiles(const Flags& flags) {
+  constexpr int kOthers = 64;
+  rlimit limit = {};
+  getrlimit(RLIMIT_NOFILE, &limit);
+  limit.rlim_cur = limit.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &limit);
+  const rlim_t needed = flags.agents + flags.clients + kOthers;
+  if (needed <= limit.rlim_max) return true;
+  std::fprintf(stderr, "control_bench: it may open %ju files, %ju are needed: see ulimit -Hn\n",
+               static_cast<uintmax_t>(limit.rlim_max), static_cast<uintmax_t>(needed));
+  return false;
+}
+
+int Run(const Flags& flags) {
+  if (!RaiseOpenFiles(flags)) return 1;
+  const std::string directory = flags.directory + "/control_bench-" + std::to_string(getpid());
+  ControllerProcess daemon(flags.controller, directory);
+  if (!daemon.runs()) {
+    std::fprintf(stderr, "control_bench: %s does not start\n", flags.controller.c_str());
+    return 1;
+  }
+  Load load;
+  load.memory.push_back(daemon.resident_bytes());
+  const Clock::time_point begin = Clock::now();
+  auto agents = std::make_unique<SimulatedAgents>(daemon.address(), flags.agents, flags.devices);
+  const bool welcome = agents->AwaitWelcome();
+  const double welcome_seconds = Since(begin);
+  load.memory.push_back(daemon.resident_bytes());
+  const Idle idle = StayIdle(flags, daemon, *agents);
+  load.memory.push_back(daemon.resident_bytes());
+  const auto stub = v1::ClusterService::NewStub(Connect(daemon.address()));
+  const Question nodes = AskNodes(*stub);
+  const Question topology =
+      AskAll(*stub, &v1::ClusterService::Stub::GetTopology, v1::GetTopologyRequest());
+  std::vector<Client> clients(flags.clients);
+  for (Client& client : clients) client.stub = v1::JobService::NewStub(Connect(daemon.address()));
+  PutLoad(flags, daemon, *agents, clients, load);
+
   const int sessions_lost = agents->ended();
-  daemon->Kill();
+  daemon.Kill();
   agents.reset();
   const Afterwards afterwards = StartAgain(flags, directory, clients);
-  const nlohmann::json result = {
-      {"agents", flags.agents},
-      {"agents_welcomed", welcome},
-      {"clients", flags.clients},
-      {"fill_jobs", flags.fill},
-      {"fill_seconds", load.fill_seconds},
-      {"seconds", load.seconds},
-      {"submits", submits.size()},
-      {"submits_per_second", static_cast<double>(submits.size()) / load.seconds},
-      {"submit_p50_ms", 1e3 * Quantile(submits, 0.5)},
-      {"submit_p99_ms", 1e3 * Quantile(submits, 0.99)},
-      {"submit_max_ms", 1e3 * Quantile(submits, 1)},
-      {"cancels_per_second", static_cast<double>(cancels.size()) / load.seconds},
-      {"cancel_p99_ms", 1e3 * Quantile(cancels, 0.99)},
-      {"heartbeats_per_second", static_cast<double>(load.heartbeats) / load.seconds},
-      {"sessions_lost", sessions_lost},
-      {"memory_bytes", load.memory},
-      {"failures", failures},
-      {"acknowledged_missing_after_kill", afterwards.missing},
-      {"start_seconds", afterwards.start_seconds},
-      {"term_seconds", afterwards.term_seconds}};
+  nlohmann::json result = Summary(load, clients);
+  result.update(
+      {{"agents", flags.agents},
+       {"devices", flags.devices},
+       {"agents_welcomed", welcome},
+       {"welcome_seconds", welcome_seconds},
+       {"idle_heartbeats_per_second", static_cast<double>(idle.heartbeats) / idle.seconds},
+       {"heartbeat_processor_us",
+        1e6 * idle.processor_seconds / static_cast<double>(idle.heartbeats)},
+       {"session_bytes", (load.memory[1] - load.memory[0]) / flags.agents},
+       {"nodes", ToJson(nodes)},
+       {"topology", ToJson(topology)},
+       {"clients", flags.clients},
+       {"fill_jobs", flags.fill},
+       {"sessions_lost", sessions_lost},
+       {"acknowledged_missing_after_kill", afterwards.missing},
+       {"start_seconds", afterwards.start_seconds},
+       {"return_seconds", afterwards.return_seconds},
+       {"term_seconds", afterwards.term_seconds}});
   if (flags.json) {
     std::printf("%s\n", result.dump(2).c_str());
   } else {
@@ -344,8 +406,9 @@ int Run(const Flags& flags) {
   }
   std::error_code error;
   fs::remove_all(directory, error);
-  const bool sound = welcome && failures.empty() && sessions_lost == 0 && afterwards.missing == 0 &&
-                     afterwards.term_seconds >= 0;
+  const bool sound = welcome && result["failures"].empty() && sessions_lost == 0 &&
+                     nodes.nodes == flags.agents && topology.nodes == flags.agents &&
+                     afterwards.missing == 0 && afterwards.term_seconds >= 0;
   return sound ? 0 : 1;
 }
 
@@ -363,6 +426,10 @@ int main(int argc, char** argv) {
   app.add_option("--controller", flags.controller, "the program")->capture_default_str();
   app.add_option("--dir", flags.directory, "on the disk to measure")->capture_default_str();
   app.add_option("--agents", flags.agents)->capture_default_str()->check(CLI::PositiveNumber);
+  app.add_option("--devices", flags.devices, "of each agent")
+      ->capture_default_str()
+      ->check(CLI::PositiveNumber);
+  app.add_option("--idle", flags.idle, "seconds of heartbeats alone")->capture_default_str();
   app.add_option("--clients", flags.clients)->capture_default_str()->check(CLI::PositiveNumber);
   app.add_option("--seconds", flags.seconds)->capture_default_str();
   app.add_option("--fill", flags.fill, "jobs before the measurement: as many as are kept")

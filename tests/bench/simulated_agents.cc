@@ -1,9 +1,7 @@
 #include "tests/bench/simulated_agents.h"
 
 #include <chrono>
-#include <condition_variable>
 #include <deque>
-#include <mutex>
 #include <utility>
 
 #include "grpcpp/grpcpp.h"
@@ -15,19 +13,23 @@ namespace strata::bench {
 class SimulatedAgents::Agent final
     : public grpc::ClientBidiReactor<v1::AgentMessage, v1::ControllerMessage> {
  public:
-  Agent(SimulatedAgents* all, const std::string& address, int number)
+  Agent(SimulatedAgents* all, const std::string& address, int number, int devices)
       : all_(all), incarnation_(1000 + static_cast<uint64_t>(number)) {
     grpc::ChannelArguments arguments;
     arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
     channel_ = grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
     stub_ = v1::AgentService::NewStub(channel_);
     v1::AgentMessage hello;
-    hello.mutable_register_()->set_node("n" + std::to_string(number));
-    hello.mutable_register_()->set_device("cpu");
-    hello.mutable_register_()->set_devices(1);
+    v1::Register& node = *hello.mutable_register_();
+    node.set_node("n" + std::to_string(number));
+    node.set_device("cpu");
+    node.set_devices(devices);
+    (*node.mutable_locality())["zone"] = "z" + std::to_string(number / 128);
+    (*node.mutable_locality())["rack"] = "r" + std::to_string(number / 8);
     stub_->async()->Session(&context_, this);
     Say(std::move(hello));
     StartRead(&incoming_);
+    AddHold();  // heartbeats are written from outside gRPC's calls, until EndAndWait
     StartCall();
   }
 
@@ -39,8 +41,8 @@ class SimulatedAgents::Agent final
   }
 
   void OnReadDone(bool ok) override {
-    if (!ok) return;
-    if (incoming_.has_welcome()) ++all_->welcomed_;
+    if (!ok) return all_->Count(0, 1);  // the session has ended
+    if (incoming_.has_welcome()) all_->Count(1, 0);
     if (incoming_.has_prepare()) ++all_->prepared_;
     if (incoming_.has_stop()) {
       v1::AgentMessage ended;
@@ -57,13 +59,13 @@ class SimulatedAgents::Agent final
     Write();
   }
   void OnDone(const grpc::Status& /*status*/) override {
-    ++all_->ended_;
     const std::lock_guard lock(mutex_);
     done_ = true;
     changed_.notify_all();
   }
   void EndAndWait() {
     context_.TryCancel();
+    RemoveHold();
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return done_; });
   }
@@ -91,8 +93,10 @@ class SimulatedAgents::Agent final
   bool done_ = false;
 };
 
-SimulatedAgents::SimulatedAgents(const std::string& address, int count) {
-  for (int i = 0; i < count; ++i) agents_.push_back(std::make_unique<Agent>(this, address, i));
+SimulatedAgents::SimulatedAgents(const std::string& address, int count, int devices) {
+  for (int i = 0; i < count; ++i) {
+    agents_.push_back(std::make_unique<Agent>(this, address, i, devices));
+  }
   beats_ = std::thread([this] { BeatUntilStopped(); });
 }
 
@@ -102,8 +106,17 @@ SimulatedAgents::~SimulatedAgents() {
   for (const auto& agent : agents_) agent->EndAndWait();
 }
 
+void SimulatedAgents::Count(int welcomed, int ended) {
+  const std::lock_guard lock(mutex_);
+  welcomed_ += welcomed;
+  ended_ += ended;
+  changed_.notify_all();
+}
+
 bool SimulatedAgents::AwaitWelcome() {
-  while (welcomed_ < static_cast<int>(agents_.size()) && ended_ == 0) std::this_thread::yield();
+  std::unique_lock lock(mutex_);
+  const int all = static_cast<int>(agents_.size());
+  changed_.wait(lock, [&] { return welcomed_ == all || ended_ > 0; });
   return ended_ == 0;
 }
 

@@ -4,8 +4,10 @@
 #define STRATA_TESTS_BENCH_SIMULATED_AGENTS_H_
 
 #include <atomic>
+#include <condition_variable>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
@@ -14,9 +16,9 @@ namespace strata::bench {
 
 class SimulatedAgents {
  public:
-  // `count` connections to the controller at `address`, each of a node with one cpu device and a
-  // heartbeat per second.
-  SimulatedAgents(const std::string& address, int count);
+  // `count` connections to the controller at `address`, each of a node with `devices` cpu devices
+  // and a heartbeat per second; eight nodes are a rack, and sixteen racks a zone.
+  SimulatedAgents(const std::string& address, int count, int devices);
   ~SimulatedAgents();  // ends the sessions
 
   // Blocks until every agent was welcomed, or a session has ended (false).
@@ -28,13 +30,16 @@ class SimulatedAgents {
  private:
   class Agent;
   void BeatUntilStopped();
+  void Count(int welcomed, int ended);
 
   std::vector<std::unique_ptr<Agent>> agents_;
   std::atomic<int64_t> heartbeats_{0};
   std::atomic<int64_t> prepared_{0};
-  std::atomic<int> welcomed_{0};
   std::atomic<int> ended_{0};
   std::atomic<bool> stop_{false};
+  std::mutex mutex_;  // guards what follows
+  std::condition_variable changed_;
+  int welcomed_ = 0;
   std::thread beats_;
 };
 
