@@ -249,6 +249,7 @@ void PutLoad(const Flags& flags, const ControllerProcess& daemon, const Simulate
   Phase phase;
   Clock::time_point begin = Clock::now();
   std::vector<std::thread> threads;
+  threads.reserve(flags.clients);
   for (int i = 0; i < flags.clients; ++i) {
     threads.emplace_back([&, i] { clients[i].Run(i, flags, phase); });
   }

@@ -24,6 +24,7 @@ ControllerProcess::ControllerProcess(const std::string& program, const std::stri
   const std::vector<std::string> words = {program,   "--listen",     "127.0.0.1:0", "--dir",
                                           directory, "--ready-file", ready};
   std::vector<char*> argv;
+  argv.reserve(words.size() + 1);
   for (const std::string& word : words) argv.push_back(const_cast<char*>(word.c_str()));
   argv.push_back(nullptr);
   posix_spawn_file_actions_t actions;

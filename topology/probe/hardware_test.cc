@@ -33,6 +33,7 @@ Hardware Make(const std::string& xml) {
 
 std::vector<std::string> NamesOf(const std::vector<Hardware::Device>& devices) {
   std::vector<std::string> names;
+  names.reserve(devices.size());
   for (const Hardware::Device& device : devices) names.push_back(device.name);
   return names;
 }

@@ -75,6 +75,7 @@ std::vector<NetworkAdapter> ReadAdapters(const fs::path& sys, const Hardware& ha
     }
   }
   std::vector<NetworkAdapter> adapters;
+  adapters.reserve(found.size());
   for (auto& [name, adapter] : found) adapters.push_back(std::move(adapter));
   return adapters;
 }
@@ -105,7 +106,7 @@ void NoteLimits(const Hardware& hardware, Machine& machine) {
                                          " cores: a cpuset or its affinity keeps it there"));
   }
   if (!hardware.IsThisMachine()) {
-    machine.notes.push_back(
+    machine.notes.emplace_back(
         "hwloc was given another machine's description: cores and distances are that one's");
   }
 }
