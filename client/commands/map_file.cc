@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "topology/import/import_topology.h"
 #include "topology/import/topology_file.h"
@@ -23,8 +24,7 @@ std::vector<Flag> MapFileFlags(const std::string& help_of_devices) {
   };
 }
 
-absl::StatusOr<topology::Description> ReadMapFile(const std::string& path,
-                                                  const Arguments& arguments) {
+absl::StatusOr<topology::Cluster> ReadMapFile(const std::string& path, const Arguments& arguments) {
   topology::ImportOptions options;
   options.format = arguments.Text("--format");
   options.device = arguments.Text("--device");
@@ -33,7 +33,11 @@ absl::StatusOr<topology::Description> ReadMapFile(const std::string& path,
     ASSIGN_OR_RETURN(options.labels, topology::ParseLabels(arguments.All("--label")));
   }
   ASSIGN_OR_RETURN(const std::string text, topology::ReadTopologyText(path));
-  return topology::ImportTopology(path, text, options);
+  ASSIGN_OR_RETURN(topology::Description description,
+                   topology::ImportTopology(path, text, options));
+  absl::StatusOr<topology::Cluster> cluster = topology::Cluster::Make(std::move(description));
+  if (cluster.ok()) return cluster;
+  return absl::InvalidArgumentError(absl::StrCat(path, ": ", cluster.status().message()));
 }
 
 }  // namespace strata::client

@@ -14,8 +14,7 @@ namespace strata::client {
 // --format, --device, --devices and --label: how to read it, and what it does not say.
 std::vector<Flag> MapFileFlags(const std::string& help_of_devices = "devices per node, likewise");
 
-absl::StatusOr<topology::Description> ReadMapFile(const std::string& path,
-                                                  const Arguments& arguments);
+absl::StatusOr<topology::Cluster> ReadMapFile(const std::string& path, const Arguments& arguments);
 
 }  // namespace strata::client
 

@@ -22,14 +22,6 @@
 namespace strata::client {
 namespace {
 
-absl::StatusOr<topology::Cluster> ReadCluster(const Arguments& arguments) {
-  const std::string path = arguments.Text("--topology");
-  ASSIGN_OR_RETURN(topology::Description description, ReadMapFile(path, arguments));
-  absl::StatusOr<topology::Cluster> cluster = topology::Cluster::Make(std::move(description));
-  if (cluster.ok()) return cluster;
-  return absl::InvalidArgumentError(absl::StrCat(path, ": ", cluster.status().message()));
-}
-
 absl::StatusOr<model::ModelSpec> ModelOf(const v1::JobSpec& job) {
   if (job.model().has_from()) return ReadModelSizes(job.model().from());
   v1::ModelSpec sizes = job.model();
@@ -113,7 +105,8 @@ void TellNames(const topology::Cluster& cluster, const PlacementAnswer& answer,
 }
 
 int Place(const Arguments& arguments, Terminal& terminal) {
-  const absl::StatusOr<topology::Cluster> cluster = ReadCluster(arguments);
+  const absl::StatusOr<topology::Cluster> cluster =
+      ReadMapFile(arguments.Text("--topology"), arguments);
   spec::ReadOptions options;
   options.settings = arguments.All("--set");
   const absl::StatusOr<LoadedJob> loaded = ReadJobAlone(arguments.Text("--job"), options);

@@ -25,10 +25,9 @@ constexpr size_t kMostBytes = size_t{64} << 20;  // of a file
 
 absl::StatusOr<topology::Description> ClusterOf(const Arguments& arguments, int devices) {
   if (arguments.Has("--topology")) {
-    ASSIGN_OR_RETURN(topology::Description map,
+    ASSIGN_OR_RETURN(const topology::Cluster map,
                      ReadMapFile(arguments.Text("--topology"), arguments));
-    RETURN_IF_ERROR(topology::Cluster::Make(map).status());
-    return map;
+    return map.ToDescription();
   }
   return simulator::RegularCluster(
       {.nodes = static_cast<int>(arguments.Count("--nodes").value_or(kDefaultNodes)),

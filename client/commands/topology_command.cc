@@ -18,8 +18,8 @@
 namespace strata::client {
 namespace {
 
-int Show(topology::Description description, const Arguments& arguments, Terminal& terminal) {
-  const absl::StatusOr<topology::Cluster> cluster = topology::Cluster::Make(std::move(description));
+int Show(const absl::StatusOr<topology::Cluster>& cluster, const Arguments& arguments,
+         Terminal& terminal) {
   if (!cluster.ok()) return Fail(cluster.status(), terminal);
   const std::string output = arguments.Text("--output", "tree");
   if (output == "yaml") {
@@ -52,10 +52,7 @@ int Topology(const Arguments& arguments, Terminal& terminal) {
   }
   if (arguments.Has("--probe")) return ShowMachine(arguments, terminal);
   if (arguments.Has("--from")) {
-    absl::StatusOr<topology::Description> description =
-        ReadMapFile(arguments.Text("--from"), arguments);
-    if (!description.ok()) return Fail(description.status(), terminal);
-    return Show(*std::move(description), arguments, terminal);
+    return Show(ReadMapFile(arguments.Text("--from"), arguments), arguments, terminal);
   }
   if (absl::IsUnavailable(ResolveServer(arguments.Text("--server")).status())) {
     terminal.Say("no cluster is known here (--server, or strata up): this machine");
@@ -70,7 +67,7 @@ int Topology(const Arguments& arguments, Terminal& terminal) {
     terminal.Say("no nodes yet — their agents register with the controller as they start");
     return kExitDone;
   }
-  return Show(DescribeTopology(*map), arguments, terminal);
+  return Show(topology::Cluster::Make(DescribeTopology(*map)), arguments, terminal);
 }
 
 }  // namespace

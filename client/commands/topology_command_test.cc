@@ -103,6 +103,12 @@ TEST(TopologyCommand, ErrorsHaveTheContractsExitCodes) {
   EXPECT_EQ(invalid.code, 2);
   EXPECT_THAT(invalid.err, HasSubstr("bad.yaml:2:24: nodes[0].devises: unknown field"));
   EXPECT_EQ(Topology({"--from", testing::TempDir() + "absent.yaml"}).code, 2);
+  const Outcome twice =
+      Topology({"--from", FileWith("twice.json", R"({"apiVersion": "v1", "items": [
+    {"metadata": {"name": "a"}}, {"metadata": {"name": "a"}}]})"),
+                "--device", "h100", "--devices", "8"});
+  EXPECT_EQ(twice.code, 2);
+  EXPECT_THAT(twice.err, HasSubstr("twice.json: a: two nodes have this name"));
   EXPECT_EQ(Topology({"--server", "127.0.0.1:1"}).code, 6);
 }
 

@@ -129,8 +129,7 @@ class Describer {
     for (size_t i = 0; i < all.size() && !fabric_.blocks.empty(); ++i) {
       if (all[i] < 1 || all[i] % all[0] != 0 || (i > 0 && all[i] <= all[i - 1])) {
         problems_.Add(
-            {{},
-             "BlockSizes",
+            {fabric_.block_sizes_at, "BlockSizes",
              absl::StrCat(all[i], " is not a larger multiple of the base block size ", all[0])});
         return {};
       }

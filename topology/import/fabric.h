@@ -26,6 +26,7 @@ struct Fabric {
   std::vector<FabricGroup> switches;
   std::vector<FabricGroup> blocks;
   std::vector<int64_t> block_sizes;  // in nodes, the base first; may be empty
+  spec::Position block_sizes_at;
   // By node, of those that the source lists: the kind of its devices, empty where it does not say.
   std::map<std::string, std::string> kinds;
 };

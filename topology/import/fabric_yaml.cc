@@ -3,6 +3,7 @@
 #include <memory>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "spec/plain_yaml.h"
@@ -76,7 +77,11 @@ class FabricReader {
   template <typename Add>
   void Groups(const YamlNode& section, const char* key, const char* name_key, Add add) {
     const YamlNode::Child* list = section.Find(key);
-    if (list == nullptr) return;
+    if (list == nullptr || list->node->kind == Kind::kNull) return;
+    if (list->node->kind == Kind::kScalar) {
+      return Report(*list->node, key,
+                    absl::StrCat("must be a list, not ", spec::KindOf(*list->node)));
+    }
     for (const YamlNode::Child& child : list->node->children) {
       if (child.node->kind != Kind::kMapping) {
         Report(*child.node, key,
@@ -93,6 +98,12 @@ class FabricReader {
     }
   }
 
+  bool IsSection(const YamlNode& node, const char* key) {
+    if (node.kind == Kind::kMapping) return true;
+    Report(node, key, absl::StrCat("must be a section, not ", spec::KindOf(node)));
+    return false;
+  }
+
   // Whether a section, or a list of sections with names, has one of this name.
   bool HasNamed(const YamlNode& groups, const std::string& name) {
     for (const YamlNode::Child& child : groups.children) {
@@ -103,6 +114,7 @@ class FabricReader {
 
   void SlurmTopology(const YamlNode& topology, Fabric& fabric) {
     if (const YamlNode::Child* tree = topology.Find("tree")) {
+      if (!IsSection(*tree->node, "tree")) return;
       Groups(*tree->node, "switches", "switch", [&](const YamlNode& node, FabricGroup group) {
         group.children = Names(node, "children");
         group.nodes = Names(node, "nodes");
@@ -111,12 +123,14 @@ class FabricReader {
       return;
     }
     const YamlNode& block = *topology.Find("block")->node;
+    if (!IsSection(block, "block")) return;
     Groups(block, "blocks", "block", [&](const YamlNode& node, FabricGroup group) {
       group.nodes = Names(node, "nodes");
       fabric.blocks.push_back(std::move(group));
     });
     for (const YamlNode::Child& size : List(block, "block_sizes")) {
       int64_t value = 0;
+      if (fabric.block_sizes.empty()) fabric.block_sizes_at = size.node->position;
       if (!absl::SimpleAtoi(size.node->text, &value) || value < 1) {
         Report(*size.node, "block_sizes", "must be a number of nodes");
       } else {
@@ -129,6 +143,12 @@ class FabricReader {
   spec::Problems& problems_;
 };
 
+// As Slurm reads it.
+bool IsTrue(absl::string_view text) {
+  const std::string lower = absl::AsciiStrToLower(text);
+  return lower == "true" || lower == "yes" || lower == "on" || lower == "1";
+}
+
 }  // namespace
 
 void ReadSlurmYaml(absl::string_view text, Fabric& fabric, spec::Problems& problems) {
@@ -140,7 +160,7 @@ void ReadSlurmYaml(absl::string_view text, Fabric& fabric, spec::Problems& probl
     if (child.node->Find("tree") == nullptr && child.node->Find("block") == nullptr) continue;
     const YamlNode::Child* is_default = child.node->Find("cluster_default");
     if (chosen == nullptr) chosen = child.node.get();
-    if (is_default == nullptr || is_default->node->text != "true") continue;
+    if (is_default == nullptr || !IsTrue(is_default->node->text)) continue;
     chosen = child.node.get();
     break;
   }

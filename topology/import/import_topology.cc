@@ -34,6 +34,7 @@ std::string FormatOf(absl::string_view text) {
       if (absl::StartsWith(lower, key)) return "slurm";
     }
     if (absl::StartsWith(line, "- topology:")) return "slurm-yaml";
+    if (absl::StartsWith(line, "apiVersion:")) return "kubernetes";  // told there to be no JSON
     for (absl::string_view key :
          {"switches:", "capacity_blocks:", "blocks:", "topology:", "\"switches\":"}) {
       if (absl::StartsWith(line, key)) return "topograph";

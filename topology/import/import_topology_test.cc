@@ -11,6 +11,7 @@
 namespace strata::topology {
 namespace {
 
+using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
@@ -89,13 +90,17 @@ BlockSizes=2,4
                           "a4 block4-1/b2", "a5 block4-1/b2"));
 }
 
-TEST(SlurmConf, ErrorsStandAtTheirLine) {
+TEST(SlurmConf, ErrorsStandAtTheirWord) {
+  EXPECT_THAT(ErrorOf("SwitchName=s \\\n  Nodes=a[3-1] Bad=1\n"),
+              AllOf(HasSubstr("f:2:3: Nodes: "), HasSubstr("f:2:16: Bad: unknown key")));
+  EXPECT_THAT(ErrorOf("BlockName=b Nodes=a[1-4]\nBlockSizes=3,4\n"),
+              HasSubstr("f:2:1: BlockSizes: 4 is not"));
   EXPECT_EQ(ErrorOf("SwitchName=a Nodes=n1\n\nSwitchName=b Nods=n2\n"),
-            "f:3:1: Nods: unknown key — did you mean nodes?\n");
+            "f:3:14: Nods: unknown key — did you mean nodes?\n");
   EXPECT_THAT(ErrorOf("SwitchName=a Nodes=n1 \\\n n2\nLinkSpeed=2"),
-              HasSubstr("f:1:1: n2: no KEY=VALUE"));
+              HasSubstr("f:2:2: n2: no KEY=VALUE"));
   EXPECT_THAT(ErrorOf("SwitchName=a Nodes=n[1-\n"),
-              HasSubstr("f:1:1: Nodes: n[1-: a '[' is never closed"));
+              HasSubstr("f:1:14: Nodes: n[1-: a '[' is never closed"));
   EXPECT_THAT(ErrorOf("SwitchName=a Nodes=n1\nSwitchName=b Nodes=n1"),
               HasSubstr("f:2:1: b: node n1 lies in switch a"));
   EXPECT_THAT(ErrorOf("SwitchName=a Switches=b"), HasSubstr("there is no switch b"));
@@ -307,6 +312,23 @@ TEST(Kubernetes, ErrorsNameTheNode) {
   ImportOptions kubernetes;
   kubernetes.format = "kubernetes";
   EXPECT_THAT(ErrorOf(std::string(100000, '['), kubernetes), HasSubstr("not JSON"));
+}
+
+TEST(Kubernetes, ErrorsOfOtherTextsHaveTheirPlaces) {
+  EXPECT_THAT(ErrorOf("{\"apiVersion\": \"v1\", \"items\": [\n  {},, {}]}"),
+              HasSubstr("f:2:6: not JSON"));
+  EXPECT_THAT(ErrorOf("apiVersion: v1\nitems: []\n"), HasSubstr("f:1:1: not JSON"));
+  EXPECT_THAT(
+      ErrorOf(R"({"apiVersion": "v1", "items": [{"kind": "Pod", "metadata": {"name": "p"}}]})"),
+      HasSubstr("items[0]: a Pod is no node"));
+}
+
+TEST(SlurmYaml, SectionsThatAreNoneAreRefused) {
+  EXPECT_THAT(ErrorOf("- topology: x\n  tree: 7\n"), HasSubstr("f:2:9: tree: must be a section"));
+  EXPECT_THAT(ErrorOf("- topology: x\n  block: [1]\n"), HasSubstr("f:2:10: block: must be"));
+  EXPECT_THAT(ErrorOf("- topology: x\n  tree: {switches: 9}\n"),
+              HasSubstr("f:2:20: switches: must be a list, not 9"));
+  EXPECT_THAT(ErrorOf("switches: 7\n"), HasSubstr("f:1:11: switches: must be a list, not 7"));
 }
 
 TEST(Format, IsToldFromTheTextOrGiven) {

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -51,6 +52,38 @@ absl::StatusOr<int> DevicesOf(const Json& node, int otherwise) {
   return devices;
 }
 
+// Where a text stops being JSON.
+struct ErrorFinder : nlohmann::json_sax<Json> {
+  size_t at = 0;
+
+  bool null() override { return true; }
+  bool boolean(bool) override { return true; }
+  bool number_integer(number_integer_t) override { return true; }
+  bool number_unsigned(number_unsigned_t) override { return true; }
+  bool number_float(number_float_t, const string_t&) override { return true; }
+  bool string(string_t&) override { return true; }
+  bool binary(binary_t&) override { return true; }
+  bool start_object(size_t) override { return true; }
+  bool key(string_t&) override { return true; }
+  bool end_object() override { return true; }
+  bool start_array(size_t) override { return true; }
+  bool end_array() override { return true; }
+  bool parse_error(size_t position, const std::string&, const Json::exception&) override {
+    at = position == 0 ? 0 : position - 1;
+    return false;
+  }
+};
+
+// "LINE:COLUMN" of the first byte that is no JSON.
+std::string PlaceOfError(absl::string_view text) {
+  ErrorFinder finder;
+  Json::sax_parse(text.begin(), text.end(), &finder);
+  const absl::string_view before = text.substr(0, std::min(finder.at, text.size()));
+  const size_t line_start = before.rfind('\n') + 1;  // 0 where there is none
+  return absl::StrCat(1 + std::count(before.begin(), before.end(), '\n'), ":",
+                      1 + before.size() - line_start);
+}
+
 }  // namespace
 
 absl::StatusOr<Description> ReadKubernetes(const std::string& file, absl::string_view text,
@@ -59,7 +92,11 @@ absl::StatusOr<Description> ReadKubernetes(const std::string& file, absl::string
     return absl::InvalidArgumentError(absl::StrCat(file, ": ", what...));
   };
   const Json root = Json::parse(text.begin(), text.end(), nullptr, false);
-  if (root.is_discarded()) return invalid("not JSON — kubectl get nodes -o json writes it");
+  if (root.is_discarded()) {
+    return absl::InvalidArgumentError(absl::StrCat(file, ":", PlaceOfError(text),
+                                                   ": not JSON — kubectl get nodes -o json "
+                                                   "writes it"));
+  }
   Json one = Json::array();
   if (TextOf(Member(root, "kind")) == "Node") one.push_back(root);
   const Json& items = one.empty() ? Member(root, "items") : one;
@@ -71,6 +108,11 @@ absl::StatusOr<Description> ReadKubernetes(const std::string& file, absl::string
   description.domain_level = description.levels.empty() ? "" : description.levels.back();
   std::vector<bool> used(description.levels.size(), false);
   for (size_t i = 0; i < items.size(); ++i) {
+    const std::string object = TextOf(Member(items[i], "kind"));
+    if (!object.empty() && object != "Node") {
+      return invalid("items[", i, "]: a ", object.substr(0, 40),
+                     " is no node — kubectl get nodes -o json lists them");
+    }
     const Json& metadata = Member(items[i], "metadata");
     Node node{.name = TextOf(Member(metadata, "name")), .kind = options.device};
     if (node.name.empty()) return invalid("items[", i, "].metadata.name: required key is missing");

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <map>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
@@ -25,20 +26,23 @@ class SlurmConf {
   SlurmConf(Fabric& fabric, spec::Problems& problems) : fabric_(fabric), problems_(problems) {}
 
   void Read(absl::string_view text) {
-    std::string statement;
     int line = 0;
     for (absl::string_view part : absl::StrSplit(text, '\n')) {
       ++line;
-      if (statement.empty()) position_ = {.line = line};
+      const absl::string_view whole = part;
       part = absl::StripTrailingAsciiWhitespace(part.substr(0, part.find('#')));
       const bool continues = !part.empty() && part.back() == '\\';
       if (continues) part.remove_suffix(1);
-      absl::StrAppend(&statement, part);
+      for (absl::string_view word :
+           absl::StrSplit(part, absl::ByAnyChar(" \t\r"), absl::SkipEmpty())) {
+        const auto column = static_cast<int>(word.data() - whole.data()) + 1;
+        words_.push_back({std::string(word), {.line = line, .column = column}});
+      }
       if (continues) continue;
-      Statement(statement);
-      statement.clear();
+      Statement();
+      words_.clear();
     }
-    if (!statement.empty()) Statement(statement);
+    Statement();
   }
 
  private:
@@ -46,10 +50,17 @@ class SlurmConf {
     problems_.Add({position_, spec::Shown(path), std::move(what), std::move(remedy)});
   }
 
-  void Statement(absl::string_view statement) {
+  struct Word {
+    std::string text;
+    spec::Position position;
+  };
+
+  void Statement() {
     std::map<std::string, std::string> values;
-    for (absl::string_view word :
-         absl::StrSplit(statement, absl::ByAnyChar(" \t\r"), absl::SkipEmpty())) {
+    std::map<std::string, spec::Position> positions;
+    for (const Word& at : words_) {
+      const absl::string_view word = at.text;
+      position_ = at.position;
       const size_t equals = word.find('=');
       const std::string key = absl::AsciiStrToLower(word.substr(0, equals));
       if (equals == absl::string_view::npos) {
@@ -64,15 +75,20 @@ class SlurmConf {
                              : absl::StrCat("did you mean ", meant, "?"));
       } else if (!values.try_emplace(key, word.substr(equals + 1)).second) {
         Report(word.substr(0, equals), "given twice", "remove one of them");
+      } else {
+        positions[key] = at.position;
       }
     }
     if (values.empty()) return;
+    position_ = words_[0].position;
     if (values.contains("blocksizes")) return BlockSizes(values["blocksizes"]);
     const bool block = values.contains("blockname");
     FabricGroup group{.name = values[block ? "blockname" : "switchname"], .position = position_};
     if (group.name.empty()) return Report("", "neither SwitchName, BlockName nor BlockSizes");
     if (block && values.contains("switches")) Report("Switches", "a block has no switches");
+    position_ = positions["switches"];
     group.children = Names("Switches", values["switches"]);
+    position_ = positions["nodes"];
     group.nodes = Names("Nodes", values["nodes"]);
     (block ? fabric_.blocks : fabric_.switches).push_back(std::move(group));
   }
@@ -89,6 +105,7 @@ class SlurmConf {
   }
 
   void BlockSizes(const std::string& list) {
+    fabric_.block_sizes_at = position_;
     for (absl::string_view text : absl::StrSplit(list, ',')) {
       int64_t size = 0;
       if (!absl::SimpleAtoi(text, &size) || size < 1) {
@@ -100,7 +117,8 @@ class SlurmConf {
 
   Fabric& fabric_;
   spec::Problems& problems_;
-  spec::Position position_;  // of the statement's first line
+  std::vector<Word> words_;  // of the statement
+  spec::Position position_;  // of what is looked at
 };
 
 }  // namespace
