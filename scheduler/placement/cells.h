@@ -16,7 +16,7 @@ namespace strata::scheduler {
 // of each of `chunk` rails.
 struct Rails {
   int tensor = 1;
-  int chunk = 1;  // divides tensor
+  int chunk = 1;  // divides tensor; 0: unequally many of the rails, see FormUnevenCells
   int first = 0;  // of the rails used
   bool spans =
       false;  // cells may lie on several nodes of a domain; else each on one (chunk = tensor)
@@ -47,6 +47,12 @@ struct Cells {
 // `free`: usable devices by node, of the wanted kind alone.
 Cells FormCells(const topology::Cluster& cluster, const std::vector<uint64_t>& free,
                 const Rails& rails);
+
+// Cells that take unequally many devices of the rails (rails.chunk is 0): more of them fit where
+// some devices of a domain are not free. Which rails and how many of each is searched for, within a
+// budget. None where they cannot be `at_least` so many.
+Cells FormUnevenCells(const topology::Cluster& cluster, const std::vector<uint64_t>& free,
+                      int64_t tensor, int64_t at_least);
 
 // The occupancy without nodes of other kinds.
 std::vector<uint64_t> FreeOfKind(const topology::Cluster& cluster, const Occupancy& occupancy,

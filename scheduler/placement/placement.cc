@@ -55,6 +55,9 @@ class Placer {
       chunk = rails.chunk;
       if (!best || Better(placement.cost, best->cost)) best = std::move(placement);
     }
+    if (best || shape_.degrees[0] == 1) return best;
+    const Cells uneven = FormUnevenCells(cluster_, free_, shape_.degrees[0], grid_.cells);
+    if (uneven.count() >= grid_.cells) best = OnCells(uneven);
     return best;
   }
 
@@ -69,7 +72,7 @@ class Placer {
     std::sort(node_of.begin(), node_of.end());
     Placement plain = OnNodes(cells, node_of);
     if (Better(plain.cost, placement.cost)) placement = std::move(plain);
-    if (grid_.cells > kMostExactCells) return placement;
+    if (grid_.cells > kMostExactCells || cells.rails.chunk == 0) return placement;
     SearchFrom(cells.rails, placement.ranks);
     placement.cost = CostOf(cluster_, shape_, placement.order, placement.ranks);
     return placement;

@@ -83,6 +83,43 @@ TEST(Place, WithoutEnoughCellsIsNothing) {
   EXPECT_EQ(refusal.starts_when, "starts when 2 more devices of n3 become free");
 }
 
+// An NVL72 rack of 18 trays; on ten of them the last device is broken.
+Cluster DegradedRack() {
+  const Cluster cluster = Tree(1, 1, 18, 4);
+  Description description = cluster.ToDescription();
+  for (size_t i = 0; i < description.nodes.size(); ++i) {
+    description.nodes[i].at.back() = "nvl";
+    if (i < 10) description.nodes[i].free = {0, 1, 2};
+  }
+  return *Cluster::Make(description);
+}
+
+TEST(Place, TakesRailsUnequallyWhereOneIsMostlyMissing) {
+  const Cluster rack = DegradedRack();
+  const Occupancy now = Occupancy::Now(rack);
+  // 18, 18, 18 and 8 of the four local indices: three, three, two and none of them make a cell.
+  for (const int64_t data : {4, 6}) {
+    const auto placement = Place(rack, now, MakeShape({8, 1, 1, 1, data, 1}));
+    ASSERT_TRUE(placement.has_value()) << data;
+    std::vector<int> index(8, -1);
+    for (size_t rank = 0; rank < placement->ranks.size(); ++rank) {
+      int& known = index[rank % 8];
+      if (known < 0) known = placement->ranks[rank].device;
+      EXPECT_EQ(placement->ranks[rank].device, known);
+    }
+  }
+  EXPECT_FALSE(Place(rack, now, MakeShape({8, 1, 1, 1, 7, 1})).has_value());
+  EXPECT_THAT(WhyNot(rack, now, MakeShape({8, 1, 1, 1, 7, 1})).reason,
+              testing::HasSubstr("6 are free"));
+}
+
+TEST(WhyNot, CountsCellsOfATensorDegreeThatDoesNotDivideTheNode) {
+  const Cluster rack = DegradedRack();  // when healthy, 18 of each index: two, one, one and one
+  const Refusal refusal = WhyNot(rack, Occupancy::Now(rack), MakeShape({5, 1, 1, 1, 10, 1}));
+  EXPECT_THAT(refusal.reason, testing::HasSubstr("the whole cluster holds 9 (72 devices"));
+  EXPECT_EQ(refusal.nearest->text, "data 5 instead of 10: 25 of 50 ranks");
+}
+
 TEST(WhyNot, NamesTheDevicesWhoseRailIsMissing) {
   Cluster cluster = Tree(1, 1, 3, 8);
   cluster.SetState(0, {0, 1, 2, 3, 4, 6}, true);  // with tensor 2: four even ones, two odd ones

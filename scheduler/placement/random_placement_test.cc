@@ -1,6 +1,7 @@
 // Random clusters and jobs: as cheap as exhaustive search where that is possible, valid everywhere.
 //   --cases=N    small cases against exhaustive search
 //   --valid=N    larger ones, only checked by the rules
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
@@ -43,6 +44,34 @@ LeastCost Vector(const Cost& cost) {
   return all;
 }
 
+// Whether the job fits with any local index for each tensor coordinate: all maps tried.
+bool HoldsUnevenly(const RandomCase& random) {
+  const int64_t tensor = random.shape.degrees[0];
+  const Occupancy occupancy = Occupancy::Now(random.cluster);
+  const int64_t cells = random.shape.ranks() / tensor;
+  int64_t maps = 1;
+  for (int64_t t = 0; t < tensor; ++t) maps *= tensor;
+  for (int64_t map = 0; map < maps; ++map) {
+    std::vector<int> needed(tensor, 0);
+    for (int64_t t = 0, rest = map; t < tensor; ++t, rest /= tensor) ++needed[rest % tensor];
+    int64_t held = 0;
+    for (const topology::Group& group : random.cluster.groups()) {
+      if (group.depth != random.cluster.domain_depth()) continue;
+      std::vector<int> free(tensor, 0);
+      for (int node = group.first_node; node < group.end_node; ++node) {
+        for (int d = 0; d < 64; ++d) free[d % tensor] += occupancy.free[node] >> d & 1;
+      }
+      int in_domain = 1000;
+      for (int64_t i = 0; i < tensor; ++i) {
+        if (needed[i] > 0) in_domain = std::min(in_domain, free[i] / needed[i]);
+      }
+      held += in_domain;
+    }
+    if (held >= cells) return true;
+  }
+  return false;
+}
+
 TEST(Place, OnSmallClustersIsAsCheapAsExhaustiveSearch) {
   int placed = 0;
   for (int seed = 0; seed < small_cases; ++seed) {
@@ -50,12 +79,13 @@ TEST(Place, OnSmallClustersIsAsCheapAsExhaustiveSearch) {
     const Occupancy occupancy = Occupancy::Now(random.cluster);
     const auto least = LeastCostOf(random.cluster, occupancy, random.shape);
     const auto placement = Place(random.cluster, occupancy, random.shape);
-    ASSERT_EQ(placement.has_value(), least.has_value())
+    ASSERT_EQ(placement.has_value(), least || HoldsUnevenly(random))
         << "seed " << seed << ": " << Described(random);
-    if (!least) continue;
-    ++placed;
+    if (!placement) continue;
     const absl::Status valid = Validate(random.cluster, occupancy, random.shape, *placement);
     ASSERT_TRUE(valid.ok()) << "seed " << seed << ": " << valid << "\n" << Described(random);
+    if (!least) continue;
+    ++placed;
     const LeastCost cost = Vector(placement->cost);
     ASSERT_EQ(cost.size(), least->size());
     for (size_t i = 0; i < cost.size(); ++i) {

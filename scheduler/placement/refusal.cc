@@ -47,6 +47,9 @@ Supply SupplyOf(const Cluster& cluster, const Occupancy& occupancy, const std::s
       supply.cells = std::move(cells);
     }
   }
+  if (tensor == 1) return supply;
+  Cells uneven = FormUnevenCells(cluster, free, tensor, supply.count() + 1);
+  if (uneven.count() > supply.count()) supply.cells = std::move(uneven);
   return supply;
 }
 
