@@ -69,9 +69,14 @@ class Placer {
     std::vector<int> node_of = AssignTopDown(cluster_, cells, grid_);
     Placement placement = OnNodes(cells, node_of);
     // Among irregular leftovers the plain order of the tree may happen to be the better one.
-    std::sort(node_of.begin(), node_of.end());
-    Placement plain = OnNodes(cells, node_of);
-    if (Better(plain.cost, placement.cost)) placement = std::move(plain);
+    constexpr int kMostRounds = 8;
+    bool better = true;
+    for (int round = 0; better && round < kMostRounds; ++round) {
+      std::sort(node_of.begin(), node_of.end());
+      Placement plain = OnNodes(cells, node_of);
+      better = Better(plain.cost, placement.cost);
+      if (better) placement = std::move(plain);
+    }
     if (grid_.cells > kMostExactCells || cells.rails.chunk == 0) return placement;
     SearchFrom(cells.rails, placement.ranks);
     placement.cost = CostOf(cluster_, shape_, placement.order, placement.ranks);
