@@ -16,6 +16,7 @@ namespace {
 using nlohmann::json;
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::Not;
 
 // Two zones of four nodes of eight; node 7 is not healthy.
 std::string Cluster() {
@@ -85,6 +86,25 @@ TEST(PlaceCommand, ForPeopleTellsZonesAndBytes) {
   EXPECT_THAT(got.out, HasSubstr("placed: 32 ranks on 4 nodes (h100)"));
   EXPECT_THAT(got.out, HasSubstr("contiguous"));
   EXPECT_THAT(got.out, HasSubstr("z0/d0/n0"));
+}
+
+TEST(PlaceCommand, TellsSplitsOfTheOtherOrdersToo) {
+  const std::string job = Job("{tensor: 8, pipeline: 2, data: 2}");
+  const json told = json::parse(Place(Cluster(), job, "json").out);
+  for (const char* name : {"contiguous", "random", "hostname"}) {
+    EXPECT_EQ(told["compared_split_pipelines"][name], 0);
+    EXPECT_EQ(told["compared_split_contexts"][name], 0);
+  }
+  EXPECT_THAT(Place(Cluster(), job, "table").out, Not(HasSubstr("split pipelines")));
+  // Three and five nodes: one of four pipelines of two must lie across.
+  const std::string map = FileWith("six.yaml", R"(levels: [zone, domain]
+nodes:
+  - {name: "a[0-2]", at: {zone: z0, domain: "d{i}"}, device: h100, devices: 8}
+  - {name: "b[0-4]", at: {zone: z1, domain: "d{i}"}, device: h100, devices: 8}
+)");
+  const std::string four = Job("{tensor: 8, pipeline: 2, data: 4}");
+  EXPECT_EQ(json::parse(Place(map, four, "json").out)["split_pipelines"], 1);
+  EXPECT_THAT(Place(map, four, "table").out, HasSubstr("split pipelines"));
 }
 
 TEST(PlaceCommand, OfShardGroupsTellsBothIndices) {

@@ -217,6 +217,15 @@ std::string BytesTable(const Cluster& cluster, const PlacementAnswer& answer) {
   std::vector<std::string> heading = {"BYTES PER STEP"};
   for (const int depth : AccountedDepths(cluster)) heading.push_back(cluster.DepthName(depth));
   heading.push_back("exposed");
+  // What counts before bytes, where there is any of it.
+  bool pipelines = answer.placement->cost.split_pipelines > 0;
+  bool contexts = answer.placement->cost.split_contexts > 0;
+  for (const scheduler::Comparison& other : answer.compared) {
+    pipelines = pipelines || other.cost.split_pipelines > 0;
+    contexts = contexts || other.cost.split_contexts > 0;
+  }
+  if (pipelines) heading.push_back("split pipelines");
+  if (contexts) heading.push_back("split contexts");
   std::vector<std::vector<std::string>> rows;
   const auto add = [&](const std::string& name, const Cost& cost) {
     std::vector<std::string> row = {name};
@@ -224,6 +233,8 @@ std::string BytesTable(const Cluster& cluster, const PlacementAnswer& answer) {
       row.push_back(common::FormatDecimal(cost.bytes[depth], "B"));
     }
     row.push_back(common::FormatSeconds(cost.exposed_seconds));
+    if (pipelines) row.push_back(absl::StrCat(cost.split_pipelines));
+    if (contexts) row.push_back(absl::StrCat(cost.split_contexts));
     rows.push_back(std::move(row));
   };
   add("placed", answer.placement->cost);
@@ -312,9 +323,10 @@ Json ToJson(const Cluster& cluster, const Shape& shape, const PlacementAnswer& a
   for (const scheduler::Comparison& other : answer.compared) {
     compared[other.name] = BytesByLevel(cluster, other.cost);
   }
-  Json& exposed = told["compared_exposed_seconds"] = Json::object();
   for (const scheduler::Comparison& other : answer.compared) {
-    exposed[other.name] = other.cost.exposed_seconds;
+    told["compared_exposed_seconds"][other.name] = other.cost.exposed_seconds;
+    told["compared_split_pipelines"][other.name] = other.cost.split_pipelines;
+    told["compared_split_contexts"][other.name] = other.cost.split_contexts;
   }
   told["exposed_seconds"] = placement.cost.exposed_seconds;
   told["split_pipelines"] = placement.cost.split_pipelines;
