@@ -1,6 +1,7 @@
 #include "controller/metrics/job_metrics.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <memory>
 #include <utility>
@@ -20,6 +21,11 @@ const prometheus::Histogram::BucketBoundaries kStepSeconds = {0.01, 0.03, 0.1, 0
                                                               3,    10,   30,  100, 300};
 const prometheus::Histogram::BucketBoundaries kWaitSeconds = {
     0.1, 1, 10, 60, 300, 1800, 3600, 4 * 3600.0, 24 * 3600.0, 7 * 24 * 3600.0};
+// See v1::JobEvent. These have a series from the job's first start on, so that a first restart is
+// an increase.
+constexpr std::array<const char*, 8> kCauses = {"trainer_died",  "hang",         "node_lost",
+                                                "commit_failed", "start_failed", "cluster_restart",
+                                                "preempted",     "drained"};
 constexpr size_t kMostCauses = 16;
 constexpr size_t kMostQueues = 64;
 constexpr size_t kMostTiers = 8;
@@ -124,14 +130,8 @@ std::unique_ptr<JobMetrics::Series> JobMetrics::MakeSeries(const std::string& jo
   series->checkpoints = add(checkpoints_, id);
   series->checkpoint_bytes = add(checkpoint_bytes_, id);
   series->lost_steps = add(lost_steps_, id);
-  series->loss = add(loss_, id);
-  series->validation_loss = add(validation_loss_, id);
-  series->grad_norm = add(grad_norm_, id);
-  series->learning_rate = add(learning_rate_, id);
-  series->last_step_time = add(last_step_time_, id);
-  series->last_checkpoint_time = add(last_checkpoint_time_, id);
-  series->target_steps = add(target_steps_, id);
   series->duration = add(duration_, id, kStepSeconds);
+  for (const char* cause : kCauses) RestartsBy(cause, job, *series);
   return series;
 }
 
@@ -173,32 +173,32 @@ void JobMetrics::Learn(const v1::Job& job, double now) {
   known.create_time = Seconds(job.create_time());
   known.waits = job.state() == v1::QUEUED && job.epoch() == 0;
   SetEnded(job.name(), known, HasEnded(job.state()) ? now : -1);
-  if (job.events_size() > 0) {
-    known.last_event = job.events(job.events_size() - 1).SerializeAsString();
-  }
+  known.counted_epoch = job.epoch() - 1;
+  if (!HasEnded(job.state())) Changed(job, now);
 }
 
-void JobMetrics::CountEvents(const v1::Job& job, Known& known, Series* series) {
-  int first = 0;
-  for (int i = job.events_size() - 1; i >= 0 && first == 0 && !known.last_event.empty(); --i) {
-    if (job.events(i).SerializeAsString() == known.last_event) first = i + 1;
-  }
-  for (int i = first; i < job.events_size(); ++i) {
-    const v1::JobEvent& event = job.events(i);
-    if (series == nullptr || event.cause().empty()) continue;
+// An event tells a restart once there is a newer epoch; before, its cause may still change, and
+// there may be none.
+void JobMetrics::CountRestarts(const v1::Job& job, Known& known, Series* series) {
+  for (const v1::JobEvent& event : job.events()) {
+    const bool due = event.epoch() > known.counted_epoch && event.epoch() < job.epoch();
+    if (!due || series == nullptr) continue;
     Add(series->lost_steps, static_cast<double>(event.lost_steps()));
-    const bool fresh = series->restarts.count(event.cause()) == 0;
-    if (fresh && series->restarts.size() >= kMostCauses) continue;
-    prometheus::Counter*& counter = series->restarts[event.cause()];
-    if (fresh) {
-      counter = &restarts_.Add({{"job_id", IdOf(job.name())}, {"cause", event.cause()}});
-      series->removers.push_back([this, added = counter] { restarts_.Remove(added); });
-    }
-    counter->Increment();
+    prometheus::Counter* counter = RestartsBy(event.cause(), IdOf(job.name()), *series);
+    if (counter != nullptr) counter->Increment();
   }
-  if (job.events_size() > 0) {
-    known.last_event = job.events(job.events_size() - 1).SerializeAsString();
-  }
+  known.counted_epoch = std::max(known.counted_epoch, job.epoch() - 1);
+}
+
+// Null: too many causes have one.
+prometheus::Counter* JobMetrics::RestartsBy(const std::string& cause, const std::string& job,
+                                            Series& series) {
+  const auto found = series.restarts.find(cause);
+  if (found != series.restarts.end()) return found->second;
+  if (series.restarts.size() >= kMostCauses) return nullptr;
+  prometheus::Counter* counter = &restarts_.Add({{"job_id", job}, {"cause", cause}});
+  series.removers.push_back([this, counter] { restarts_.Remove(counter); });
+  return series.restarts[cause] = counter;
 }
 
 void JobMetrics::ObserveWait(const v1::Job& job, const Known& known) {
@@ -212,10 +212,9 @@ void JobMetrics::ObserveWait(const v1::Job& job, const Known& known) {
 
 void JobMetrics::Changed(const v1::Job& job, double now) {
   if (jobs_.count(job.name()) == 0) {
-    v1::Job bare = job;
-    bare.clear_events();
-    Learn(bare, now);
-    jobs_[job.name()].waits = true;
+    Known& created = jobs_[job.name()];
+    created.create_time = Seconds(job.create_time());
+    created.waits = true;
   }
   Known& known = jobs_[job.name()];
   const bool runs = job.state() == v1::STARTING || job.state() == v1::RUNNING;
@@ -231,8 +230,10 @@ void JobMetrics::Changed(const v1::Job& job, double now) {
   }
   // A job that never ran has none.
   Series* series = job.epoch() > 0 ? SeriesOf(job.name()) : nullptr;
-  if (series != nullptr) series->target_steps->Set(static_cast<double>(job.target_step()));
-  CountEvents(job, known, series);
+  if (series != nullptr) {
+    Show(target_steps_, static_cast<double>(job.target_step()), job.name(), *series);
+  }
+  CountRestarts(job, known, series);
 }
 
 void JobMetrics::Forget(const std::string& job) {
@@ -291,6 +292,16 @@ void JobMetrics::Memory(const v1::StepRecord& step, const std::string& job, Seri
   }
 }
 
+// A gauge that nothing was measured for is absent, not 0.
+void JobMetrics::Show(Gauges& family, double value, const std::string& job, Series& series) {
+  prometheus::Gauge*& gauge = series.gauges[&family];
+  if (gauge == nullptr) {
+    gauge = &family.Add({{"job_id", IdOf(job)}});
+    series.removers.push_back([&family, added = gauge] { family.Remove(added); });
+  }
+  gauge->Set(value);
+}
+
 void JobMetrics::Step(const v1::StepRecord& step, int64_t parameters, const std::string& job,
                       Series& series) {
   const auto tokens = static_cast<double>(step.tokens());
@@ -298,21 +309,16 @@ void JobMetrics::Step(const v1::StepRecord& step, int64_t parameters, const std:
   Add(series.tokens, tokens);
   Add(series.flops, 6.0 * static_cast<double>(parameters) * tokens);
   Add(series.communication_seconds, step.exposed_communication_seconds());
-  series.loss->Set(step.loss());
-  series.grad_norm->Set(step.grad_norm());
-  series.learning_rate->Set(step.learning_rate());
-  series.last_step_time->Set(common::WallSeconds());
+  Show(loss_, step.loss(), job, series);
+  Show(grad_norm_, step.grad_norm(), job, series);
+  Show(learning_rate_, step.learning_rate(), job, series);
+  Show(last_step_time_, common::WallSeconds(), job, series);
   if (std::isfinite(step.seconds()) && step.seconds() >= 0) {
     series.duration->Observe(step.seconds());
   }
-  if (step.has_validation_loss()) series.validation_loss->Set(step.validation_loss());
+  if (step.has_validation_loss()) Show(validation_loss_, step.validation_loss(), job, series);
   if (step.has_predicted_seconds()) {
-    if (series.predicted_step == nullptr) {
-      series.predicted_step = &predicted_step_.Add({{"job_id", IdOf(job)}});
-      series.removers.push_back(
-          [this, added = series.predicted_step] { predicted_step_.Remove(added); });
-    }
-    series.predicted_step->Set(step.predicted_seconds());
+    Show(predicted_step_, step.predicted_seconds(), job, series);
   }
   Phases(step, job, series);
   Memory(step, job, series);
@@ -325,13 +331,13 @@ void JobMetrics::Progress(const Effects::Progress& progress) {
   if (what.has_step()) {
     Step(what.step(), jobs_[progress.job].parameters, progress.job, *series);
   } else if (what.has_evaluation()) {
-    series->validation_loss->Set(what.evaluation().validation_loss());
+    Show(validation_loss_, what.evaluation().validation_loss(), progress.job, *series);
     Add(series->evaluation_seconds, what.evaluation().seconds());
   } else if (what.has_checkpoint()) {
     series->checkpoints->Increment();
     Add(series->checkpoint_bytes, static_cast<double>(what.checkpoint().bytes()));
     Add(series->checkpoint_seconds, what.checkpoint().seconds());
-    series->last_checkpoint_time->Set(common::WallSeconds());
+    Show(last_checkpoint_time_, common::WallSeconds(), progress.job, *series);
   }
 }
 

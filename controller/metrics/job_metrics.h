@@ -52,15 +52,8 @@ class JobMetrics {
     prometheus::Counter* checkpoints;
     prometheus::Counter* checkpoint_bytes;
     prometheus::Counter* lost_steps;
-    prometheus::Gauge* loss;
-    prometheus::Gauge* validation_loss;
-    prometheus::Gauge* grad_norm;
-    prometheus::Gauge* learning_rate;
-    prometheus::Gauge* last_step_time;
-    prometheus::Gauge* last_checkpoint_time;
-    prometheus::Gauge* target_steps;
     prometheus::Histogram* duration;
-    prometheus::Gauge* predicted_step = nullptr;             // once there is one
+    std::map<const Gauges*, prometheus::Gauge*> gauges;      // once there is something to show
     std::map<std::string, prometheus::Counter*> phases;      // of steps
     std::map<std::string, prometheus::Counter*> background;  // likewise, beside the computation
     std::map<std::string, prometheus::Counter*> restarts;    // by cause
@@ -69,7 +62,7 @@ class JobMetrics {
   };
   struct Known {
     v1::JobState state = v1::JOB_STATE_UNSPECIFIED;
-    std::string last_event;  // serialised
+    int64_t counted_epoch = 0;  // up to it the restarts are counted
     int64_t parameters = 0;
     double ended_at = -1;
     bool waits = false;  // for the first time
@@ -82,7 +75,9 @@ class JobMetrics {
   void ObserveWait(const v1::Job& job, const Known& known);
   void SetEnded(const std::string& job, Known& known, double at);  // below 0: it has not
   std::unique_ptr<Series> MakeSeries(const std::string& job);
-  void CountEvents(const v1::Job& job, Known& known, Series* series);
+  void CountRestarts(const v1::Job& job, Known& known, Series* series);
+  prometheus::Counter* RestartsBy(const std::string& cause, const std::string& job, Series& series);
+  void Show(Gauges& family, double value, const std::string& job, Series& series);
   void Step(const v1::StepRecord& step, int64_t parameters, const std::string& job, Series& series);
   void Phases(const v1::StepRecord& step, const std::string& job, Series& series);
   void Memory(const v1::StepRecord& step, const std::string& job, Series& series);

@@ -102,24 +102,65 @@ TEST_F(MetricsTest, StepsAddUp) {
   }
 }
 
+v1::JobEvent Event(int64_t epoch, const std::string& cause) {
+  v1::JobEvent event;
+  event.set_epoch(epoch);
+  event.set_cause(cause);
+  event.set_lost_steps(7);
+  return event;
+}
+
 TEST_F(MetricsTest, RestartsAreCountedOnceByCause) {
   v1::Job job = Running("a");
   Change(job);
-  v1::JobEvent& event = *job.add_events();
-  event.set_epoch(1);
-  event.set_cause("trainer_died");
-  event.set_lost_steps(7);
+  EXPECT_THAT(Text(), HasSubstr("strata_job_restarts_total{cause=\"hang\",job_id=\"a\"} 0\n"));
+  job.set_state(v1::RECOVERING);
+  *job.add_events() = Event(1, "trainer_died");
+  Change(job);
+  job.mutable_events(0)->set_cause("node_lost");  // a better word of the same end
+  Change(job);
+  job.set_state(v1::STARTING);
+  job.set_epoch(2);
   Change(job);
   Change(job);
-  *job.add_events() = event;
-  job.mutable_events(1)->set_epoch(2);
-  job.mutable_events(1)->set_cause("hang");
+  *job.add_events() = Event(2, "hang");
+  job.set_epoch(3);
   Change(job);
   const std::string text = Text();
   EXPECT_THAT(text,
-              HasSubstr("strata_job_restarts_total{cause=\"trainer_died\",job_id=\"a\"} 1\n"));
+              HasSubstr("strata_job_restarts_total{cause=\"trainer_died\",job_id=\"a\"} 0\n"));
+  EXPECT_THAT(text, HasSubstr("strata_job_restarts_total{cause=\"node_lost\",job_id=\"a\"} 1\n"));
   EXPECT_THAT(text, HasSubstr("strata_job_restarts_total{cause=\"hang\",job_id=\"a\"} 1\n"));
   EXPECT_THAT(text, HasSubstr("strata_job_lost_steps_total{job_id=\"a\"} 14\n"));
+}
+
+TEST_F(MetricsTest, AnEndIsNoRestart) {
+  v1::Job job = Running("a");
+  Change(job);
+  job.set_state(v1::CANCELLED);
+  *job.add_events() = Event(1, "user");
+  Change(job);
+  const std::string text = Text();
+  EXPECT_THAT(text, Not(HasSubstr("cause=\"user\"")));
+  EXPECT_THAT(text, HasSubstr("strata_job_lost_steps_total{job_id=\"a\"} 0\n"));
+}
+
+TEST_F(MetricsTest, WhatWasNeverMeasuredIsAbsent) {
+  Change(Running("a"));
+  const std::string text = Text();
+  for (const char* name :
+       {"loss", "validation_loss", "grad_norm", "learning_rate", "last_step_timestamp_seconds",
+        "checkpoint_last_success_timestamp_seconds"}) {
+    EXPECT_THAT(text, Not(HasSubstr("\nstrata_job_" + std::string(name) + "{")));
+  }
+  EXPECT_THAT(text, HasSubstr("strata_job_steps_total{job_id=\"a\"} 0\n"));
+}
+
+TEST_F(MetricsTest, AfterARestartOfTheControllerAJobThatRunsHasItsSeriesAgain) {
+  Core again(&clock_, Timing());
+  static_cast<void>(again.Load({{"jobs", "jobs/a", Running("a").SerializeAsString()}}, 0));
+  metrics_->OnLoad(again);
+  EXPECT_THAT(Text(), HasSubstr("strata_job_target_steps{job_id=\"a\"} 100\n"));
 }
 
 TEST_F(MetricsTest, SeriesGoAnHourAfterTheJobsEnd) {
@@ -144,7 +185,8 @@ TEST_F(MetricsTest, OnlySoManyJobsHaveSeries) {
   for (size_t i = 0; i < Metrics::kMostJobs + 10; ++i) Change(Running(std::to_string(i)));
   const std::string text = Text();
   size_t series = 0;
-  for (size_t at = 0; (at = text.find("strata_job_loss{", at)) != std::string::npos; ++at) ++series;
+  for (size_t at = 0; (at = text.find("strata_job_steps_total{", at)) != std::string::npos; ++at)
+    ++series;
   EXPECT_EQ(series, Metrics::kMostJobs);
 }
 
@@ -158,8 +200,8 @@ TEST_F(MetricsTest, JobsThatEndedMakeRoomForThoseThatRun) {
   }
   Change(Running("new"));
   const std::string text = Text();
-  EXPECT_THAT(text, HasSubstr("strata_job_loss{job_id=\"new\"}"));
-  EXPECT_THAT(text, HasSubstr("strata_job_loss{job_id=\"3\"}"));
+  EXPECT_THAT(text, HasSubstr("strata_job_steps_total{job_id=\"new\"}"));
+  EXPECT_THAT(text, HasSubstr("strata_job_steps_total{job_id=\"3\"}"));
   EXPECT_THAT(text, Not(HasSubstr("job_id=\"7\"")));
   // Late words of a job that has ended take nothing from the others.
   Step("7", 1);
@@ -188,8 +230,9 @@ TEST_F(MetricsTest, PhasesOfOneJobAreLimited) {
 TEST_F(MetricsTest, PageIsInPrometheusFormat) {
   EXPECT_THAT(ExpositionProblems(Text()), testing::IsEmpty());
   v1::Job job = Running("a");
-  job.add_events()->set_cause("odd \"cause\"\n\\");
+  *job.add_events() = Event(1, "odd \"cause\"\n\\");
   Change(Running("a"));
+  job.set_epoch(2);
   Change(job);
   Step("a", 0.5);
   Step("a", std::numeric_limits<double>::quiet_NaN());
