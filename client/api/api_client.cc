@@ -183,6 +183,18 @@ class GrpcApiClient final : public ApiClient {
         prepare, [this](const grpc::Status& status) { return Translate(status); });
   }
 
+  // Returns when the connection stands or was refused; when it takes long that is said, and the
+  // call goes on waiting.
+  void AwaitConnection() {
+    if (!options_.on_silence) return;
+    const gpr_timespec patience = SecondsFromNow(options_.silence_seconds);
+    for (;;) {
+      const grpc_connectivity_state state = channel_->GetState(/*try_to_connect=*/true);
+      if (state != GRPC_CHANNEL_IDLE && state != GRPC_CHANNEL_CONNECTING) return;
+      if (!channel_->WaitForStateChange(state, patience)) return options_.on_silence();
+    }
+  }
+
   // All calls may be repeated: they read, or are idempotent by name or request_id.
   template <typename Response, typename Stub, typename Request>
   absl::StatusOr<Response> Call(Stub& stub,
@@ -193,6 +205,7 @@ class GrpcApiClient final : public ApiClient {
     constexpr double kLongestPause = 1;
     const gpr_timespec deadline = SecondsFromNow(options_.deadline_seconds);
     const double end = clock_.Now() + options_.deadline_seconds;
+    AwaitConnection();
     double give_up = end;
     bool was_refused = false;
     for (double pause = kFirstPause;; pause = std::min(2 * pause, kLongestPause)) {
@@ -246,7 +259,8 @@ class GrpcApiClient final : public ApiClient {
       message = absl::StrCat(address_.ToString(), " does not answer (", LastReason(message),
                              ") — is the cluster up? (strata up)");
     } else if (code == absl::StatusCode::kDeadlineExceeded) {
-      message = absl::StrCat(address_.ToString(), " did not answer in time (", message, ")");
+      message = absl::StrCat(address_.ToString(), " did not answer in time (", message,
+                             ") — is its process stopped, or the machine overloaded? try again");
     } else if (code == absl::StatusCode::kUnimplemented) {
       message = absl::StrCat(address_.ToString(), " does not know this call (",
                              message.empty() ? "unimplemented" : message,

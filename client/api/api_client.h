@@ -9,6 +9,7 @@
 #ifndef STRATA_CLIENT_API_API_CLIENT_H_
 #define STRATA_CLIENT_API_API_CLIENT_H_
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -40,6 +41,9 @@ class Stream {
 struct ApiOptions {
   double deadline_seconds = 10;   // of each call, repetitions included
   double patience_seconds = 1.5;  // a controller that refuses is asked again this long
+  // When a connection has taken `silence_seconds`, before a call, not a stream, waits on for it.
+  std::function<void()> on_silence = nullptr;
+  double silence_seconds = 0.9;
 };
 
 // Calls may come from any thread; a stream belongs to one.

@@ -127,11 +127,14 @@ TEST(ApiClientConnection, OneThatIsInProgressHasTheWholeDeadline) {
   ASSERT_EQ(getsockname(fd, reinterpret_cast<sockaddr*>(&name), &size), 0);
   ApiOptions options;
   options.deadline_seconds = 2.5;  // longer than the patience with refusals
+  int reminded = 0;
+  options.on_silence = [&] { ++reminded; };
   const ServerAddress address = {"127.0.0.1", ntohs(name.sin_port)};
   const auto job = MakeApiClient(address, options)->GetJob("jobs/a");
   EXPECT_TRUE(absl::IsDeadlineExceeded(job.status())) << job.status();
   EXPECT_EQ(ExitCodeOfCall(job.status()), 6);
   EXPECT_THAT(std::string(job.status().message()), HasSubstr(address.ToString()));
+  EXPECT_EQ(reminded, 1);
   close(fd);
 }
 

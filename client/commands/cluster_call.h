@@ -11,8 +11,12 @@
 #include "absl/strings/string_view.h"
 #include "client/api/api_client.h"
 #include "client/command_line/command.h"
+#include "client/server_address.h"
 
 namespace strata::client {
+
+// Says after a second of silence that it waits.
+std::unique_ptr<ApiClient> ClientOf(const ServerAddress& address, Terminal& terminal);
 
 // The controller that --server, STRATA_SERVER or the last `strata up` names. Prints what is wrong
 // and returns null with its exit code in `code` otherwise.

@@ -3,6 +3,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "client/api/errors.h"
 #include "client/commands/cluster_call.h"
 #include "client/commands/registry.h"
@@ -13,13 +14,21 @@
 
 namespace strata::client {
 
+std::unique_ptr<ApiClient> ClientOf(const ServerAddress& address, Terminal& terminal) {
+  ApiOptions options;
+  options.on_silence = [&terminal, name = address.ToString()] {
+    terminal.Say(absl::StrCat("waiting for ", name, " …"));
+  };
+  return MakeApiClient(address, options);
+}
+
 std::unique_ptr<ApiClient> Reach(const Arguments& arguments, Terminal& terminal, int& code) {
   const absl::StatusOr<ServerAddress> address = ResolveServer(arguments.Text("--server"));
   if (!address.ok()) {
     code = Fail(address.status(), terminal);
     return nullptr;
   }
-  return MakeApiClient(*address, ApiOptions());
+  return ClientOf(*address, terminal);
 }
 
 int FailCall(const absl::Status& status, Terminal& terminal) {
@@ -30,7 +39,8 @@ int FailCall(const absl::Status& status, Terminal& terminal) {
 int FailCallAbout(absl::string_view kind, absl::string_view name, const absl::Status& status,
                   Terminal& terminal) {
   if (!absl::IsNotFound(status)) return FailCall(status, terminal);
-  terminal.Error(absl::StrCat("no ", kind, " ", spec::Shown(PlainName(name)),
+  const absl::string_view plain = absl::StripPrefix(name, absl::StrCat(kind, "s/"));
+  terminal.Error(absl::StrCat("no ", kind, " ", spec::Shown(plain),
                               " on this cluster — strata get ", kind, "s lists them"));
   return ExitCodeOfCall(status);
 }

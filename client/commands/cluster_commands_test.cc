@@ -315,7 +315,43 @@ TEST_F(ClusterCommandsTest, ATakenNameIsToldWithAWayOut) {
   };
   const Outcome got = Run({"submit", folder_ + "/job.yaml"});
   EXPECT_EQ(got.code, 1);
+  EXPECT_THAT(got.err, HasSubstr("job.yaml:1:7: name: there is a job faulty already"));
   EXPECT_THAT(got.err, HasSubstr("--set name=faulty-2"));
+}
+
+TEST_F(ClusterCommandsTest, ASubmissionWithoutAnAnswerSaysHowToRepeatIt) {
+  server_.create = [](const auto&, auto*) -> FakeAnswer { return {4, "late", ""}; };
+  const Outcome got = Run({"submit", folder_ + "/job.yaml", "--request-id", "mine"});
+  EXPECT_EQ(got.code, 6);
+  EXPECT_THAT(got.err, HasSubstr("with --request-id mine it is submitted once at most"));
+}
+
+TEST_F(ClusterCommandsTest, AValidJobIsPrintedCompletedAsJsonToo) {
+  server_.create = [](const auto& request, v1::Job* job) -> FakeAnswer {
+    *job = request.job();
+    return {};
+  };
+  const Outcome got = Run({"submit", folder_ + "/job.yaml", "--validate-only", "-o", "json"});
+  EXPECT_EQ(got.code, 0) << got.err;
+  const auto json = nlohmann::json::parse(got.out, nullptr, /*allow_exceptions=*/false);
+  EXPECT_EQ(json.value("name", ""), "faulty") << got.out;
+}
+
+TEST_F(ClusterCommandsTest, AJobThatIsNotThereIsNamedAsItWasTyped) {
+  const Outcome got = Run({"get", "job", "other/faulty"});
+  EXPECT_EQ(got.code, 5);
+  EXPECT_THAT(got.err, HasSubstr("no job other/faulty"));
+}
+
+TEST_F(ClusterCommandsTest, DownSaysInJsonWhatItDid) {
+  const std::string folder = testing::TempDir() + "down_json";
+  std::filesystem::create_directories(folder);
+  std::ofstream(folder + "/cluster.json") << "{";
+  const Outcome got = Run({"down", "--dir", folder, "-o", "json"});
+  EXPECT_EQ(got.code, 0) << got.err;
+  const auto json = nlohmann::json::parse(got.out, nullptr, /*allow_exceptions=*/false);
+  EXPECT_EQ(json.value("directory", ""), folder) << got.out;
+  EXPECT_FALSE(json.value("was_running", true));
 }
 
 TEST_F(ClusterCommandsTest, AnEndedJobIsToldWithItsOwnDuration) {

@@ -182,6 +182,13 @@ int Up(const Arguments& arguments, Terminal& terminal) {
   return kExitDone;
 }
 
+void ShowDown(const std::string& directory, bool ran, const std::string& output,
+              Terminal& terminal) {
+  if (output == "name") return terminal.Out(directory + "\n");
+  if (output == "table") return;
+  terminal.Out(ToText({{"directory", directory}, {"was_running", ran}}, output));
+}
+
 int Down(const Arguments& arguments, Terminal& terminal) {
   const absl::StatusOr<std::string> directory = ClusterDirectory(arguments, true);
   if (!directory.ok()) return Fail(directory.status(), terminal);
@@ -219,6 +226,7 @@ int Down(const Arguments& arguments, Terminal& terminal) {
   terminal.Say(!known && !*ran ? std::string("no cluster is up")
                : *ran          ? absl::StrCat("the cluster in ", *directory, " is down; ", next)
                                : absl::StrCat("nothing ran in ", *directory));
+  ShowDown(*directory, *ran, arguments.Text("--output", "table"), terminal);
   return kExitDone;
 }
 

@@ -51,6 +51,7 @@ bool IsLoopback(const absl::StatusOr<ServerAddress>& address) {
 
 // --validate-only where no cluster is known: what this machine can tell.
 int ValidatedHere(const LoadedJob& job, const std::string& output, Terminal& terminal) {
+  if (output == "json") terminal.Out(ToJsonText(ToJson(job.file.job)));
   if (output == "yaml") terminal.Out(spec::WriteJob(job.file.job));
   terminal.Say(absl::StrCat(job.path, ": no problem found"));
   return kExitDone;
@@ -82,13 +83,19 @@ int Submit(const Arguments& arguments, Terminal& terminal) {
   if (!address.ok()) return Fail(address.status(), terminal);
   const absl::StatusOr<v1::CreateJobRequest> request = MakeRequest(arguments, *loaded);
   if (!request.ok()) return Fail(request.status(), terminal);
-  const auto client = MakeApiClient(*address, ApiOptions());
+  const auto client = ClientOf(*address, terminal);
   const absl::StatusOr<v1::Job> job = client->CreateJob(*request);
   if (ReasonOf(job.status()) == "NAME_TAKEN") {
-    return FailCall(absl::AlreadyExistsError(absl::StrCat(
-                        absl::string_view(job.status().message()),
-                        " — for example with --set name=", loaded->file.job.name(), "-2")),
-                    terminal);
+    spec::Problems problems(loaded->path);
+    problems.Add({loaded->file.positions.Of("name"), "name", std::string(job.status().message()),
+                  absl::StrCat("for example --set name=", loaded->file.job.name(), "-2")});
+    return FailCall(absl::AlreadyExistsError(problems.ToString()), terminal);
+  }
+  if (absl::IsUnavailable(job.status()) || absl::IsDeadlineExceeded(job.status())) {
+    const int code = FailCall(job.status(), terminal);
+    terminal.Say(absl::StrCat("whether the job was accepted is not known — with --request-id ",
+                              request->request_id(), " it is submitted once at most"));
+    return code;
   }
   if (!job.ok()) {
     return FailCall(AtPositions(job.status(), loaded->path, loaded->file.positions), terminal);
@@ -113,7 +120,7 @@ Command SubmitCommand() {
       "submit", "JOB.yaml [--attach] [--validate-only] [--request-id ID] [--set PATH=VALUE]",
       "Hand a job to the cluster", {"JOB.yaml"}, 1,
       {{"--attach", kSwitch, "", "follow it and return its outcome"},
-       {"--validate-only", kSwitch, "", "only check it; with -o yaml, print it completed"},
+       {"--validate-only", kSwitch, "", "only check it; with -o yaml or json, print it completed"},
        {"--request-id", kText, "ID", "submitting again with the same one changes nothing"},
        {"--dir", kText, "D", "the job's directory, on all its nodes (default: the cluster's)"},
        set},

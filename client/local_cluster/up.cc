@@ -271,7 +271,12 @@ class Up {
     const bool keep =
         had_some && shape.metrics.port != shape.listen.port && CheckPortFree(shape.metrics).ok();
     if (!keep) {
+      const std::string old = had_some ? shape.metrics.ToString() : "";
       ASSIGN_OR_RETURN(shape.metrics, ChoosePort("127.0.0.1", seed + 1, {shape.listen.port}));
+      if (had_some) {
+        hooks_.say(absl::StrCat(old, " is in use, so the metrics are on http://",
+                                shape.metrics.ToString(), "/metrics"));
+      }
     }
     return absl::OkStatus();
   }

@@ -93,7 +93,7 @@ std::string StepText(const v1::Job& job) {
 }  // namespace
 
 std::string PlainName(absl::string_view name) {
-  const size_t slash = name.rfind('/');
+  const size_t slash = name.find('/');
   return std::string(slash == absl::string_view::npos ? name : name.substr(slash + 1));
 }
 
@@ -152,11 +152,15 @@ Json ToJson(const v1::Job& job) {
   return json;
 }
 
+Json ToJson(const v1::JobSpec& job) {
+  spec::Problems problems("spec");
+  const auto tree = spec::ParseYaml(spec::WriteJob(job), problems);
+  return tree != nullptr && problems.empty() ? ToJson(*tree) : Json();
+}
+
 Json ToJsonWithSpec(const v1::Job& job) {
   Json json = ToJson(job);
-  spec::Problems problems("spec");
-  const auto tree = spec::ParseYaml(spec::WriteJob(job.spec()), problems);
-  if (tree != nullptr && problems.empty()) json["spec"] = ToJson(*tree);
+  if (Json spec = ToJson(job.spec()); !spec.is_null()) json["spec"] = std::move(spec);
   return json;
 }
 

@@ -20,7 +20,9 @@ bool IsTerminal(v1::JobState state);
 // name, state, epoch, step, target_step, checkpoint_step (0: none), checkpoint, directory, reason,
 // ranks, times, restarts, and the last events.
 Json ToJson(const v1::Job& job);
-// The same and the job's spec, spelt as in a job file.
+// Spelt as in a job file.
+Json ToJson(const v1::JobSpec& job);
+// Both.
 Json ToJsonWithSpec(const v1::Job& job);
 
 // NAME STATE STEP CHECKPOINT EPOCH RANKS AGE REASON. `wall_seconds`: now, since 1970.

@@ -12,6 +12,9 @@
 namespace strata::controller {
 namespace {
 
+// A name that is none may have any length, and is told in a header.
+constexpr size_t kMostNameBytes = 63;
+
 // Equal for equal messages, within one build.
 std::string Canonical(const v1::JobSpec& spec) {
   std::string bytes;
@@ -89,7 +92,7 @@ absl::Status MakeRoom(ClusterState& state, bool only_check, Effects& effects) {
 
 absl::Status NoSuchJob(const std::string& name) {
   return Refusal(absl::StatusCode::kNotFound, "JOB_NOT_FOUND",
-                 absl::StrCat("there is no job ", ShortName(name)));
+                 absl::StrCat("there is no job ", ShortName(name).substr(0, kMostNameBytes)));
 }
 
 absl::StatusOr<v1::Job> CreateJob(ClusterState& state, JobMachine& machine,

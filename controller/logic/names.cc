@@ -40,9 +40,9 @@ absl::Status CheckJobName(const std::string& name) {
   if (name.rfind("jobs/", 0) == 0 && IsJobId(id)) return absl::OkStatus();
   const std::string near = Nearest(id);
   return InvalidField(
-      "name", absl::StrCat("a job is named jobs/NAME with 1 to 63 of a-z, 0-9 and '-', not '-' at "
-                           "its ends",
-                           near.empty() ? "" : absl::StrCat(" — jobs/", near, " would do")));
+      "name", absl::StrCat("a job (jobs/NAME) is named with 1 to 63 of a-z, 0-9 and '-', not '-' "
+                           "at its ends",
+                           near.empty() ? "" : absl::StrCat(" — ", near, " would do")));
 }
 
 std::string NodeName(const std::string& name) {

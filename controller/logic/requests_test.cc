@@ -104,7 +104,8 @@ TEST(CreateJob, ABadNameIsAnsweredWithTheNearestGoodOne) {
   Harness h;
   v1::CreateJobRequest request = Harness::Request("a", 1);
   request.mutable_job()->set_name("jobs/My_Bible.v2");
-  EXPECT_THAT(std::string(h.Create(request).status().message()), HasSubstr("jobs/my-bible-v2"));
+  EXPECT_THAT(std::string(h.Create(request).status().message()),
+              HasSubstr("— my-bible-v2 would do"));
 }
 
 TEST(CreateJob, WhatNoStateOfTheClusterCanRunIsRefusedWithTheArithmetic) {
