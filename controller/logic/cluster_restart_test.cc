@@ -46,6 +46,51 @@ TEST_F(TwoNodes, RestartsOfTheWholeClusterUseUpNoneOfTheBudget) {
               HasSubstr("are gone, as was found when the controller had been restarted"));
 }
 
+void SayFoundDead(Harness& h, const std::string& node, int64_t epoch, int rank) {
+  v1::AgentMessage message;
+  v1::EpochEnded& ended = *message.mutable_ended();
+  ended.mutable_epoch()->set_job("jobs/a");
+  ended.mutable_epoch()->set_epoch(epoch);
+  ended.mutable_finished()->set_outcome(v1::Finished::FAILED);
+  ended.mutable_finished()->set_message(absl::StrCat("rank ", rank, " was killed in step 8"));
+  ended.set_cause("trainer_died");
+  ended.set_rank(rank);
+  ended.set_found(true);
+  h.Say(node, std::move(message));
+}
+
+TEST_F(TwoNodes, PowerCutsOfWhichTheAgentsFindRemainsUseUpNoneOfTheBudget) {
+  h.Run("a", {"n0", "n1"});
+  for (int64_t epoch = 1; epoch <= 8; ++epoch) {
+    ASSERT_EQ(h.Job("a").epoch(), epoch);
+    if (epoch > 1) Start("a");
+    h.RestartController();
+    v1::HeldEpoch held = Held("a", epoch, {0}, true);
+    held.set_step(7);
+    h.Join("n0", {held});
+    SayFoundDead(h, "n0", epoch, 0);
+    h.Join("n1", {Held("a", epoch, {1}, true)});
+    SayFoundDead(h, "n1", epoch, 1);
+    h.Pass(1.5, {"n0", "n1"});
+    ASSERT_EQ(h.Job("a").state(), v1::STARTING) << h.Job("a").reason();  // no back-off
+    EXPECT_EQ(h.Job("a").restarts_without_progress(), 0);
+    const v1::JobEvent& event = h.Job("a").events(static_cast<int>(epoch) - 1);
+    EXPECT_EQ(event.cause(), "cluster_restart");
+    EXPECT_EQ(event.lost_steps(), 7);
+  }
+  EXPECT_EQ(h.Job("a").events(0).reason(),
+            "rank 0 was killed in step 8, as was found when the controller had been restarted");
+  EXPECT_FALSE(h.Node("n0").quarantined());
+}
+
+TEST_F(TwoNodes, RanksAndAgentThatDieTogetherUnderALivingControllerCount) {
+  h.Run("a", {"n0", "n1"});
+  h.Join("n1", {Held("a", 1, {1}, true)});
+  SayFoundDead(h, "n1", 1, 1);
+  EXPECT_EQ(h.Job("a").restarts_without_progress(), 1);
+  EXPECT_EQ(h.Job("a").events(0).cause(), "trainer_died");
+}
+
 TEST_F(TwoNodes, RanksThatDieUnderARestartedControllerCount) {
   h.Run("a", {"n0", "n1"});
   h.RestartController();

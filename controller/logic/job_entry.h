@@ -41,7 +41,7 @@ struct Member {
   MemberState state = MemberState::kAsked;
   // Its agent came back without it then, and may still say how it ended.
   std::optional<double> missed_at;
-  bool missed_first = false;           // when it was first heard of in this controller's term
+  bool first_heard = false;  // of its node in this controller's term, by what it last registered
   std::optional<int64_t> stopping_at;  // step, in an orderly stop
 };
 
@@ -86,11 +86,13 @@ struct JobEntry {
 
   // While RECOVERING.
   double failed_at = 0;
-  double next_start_at = 0;    // back-off
-  bool culprit_known = false;  // the last event names it
-  bool counted = false;        // the last end was counted as one without progress
-  bool claim_over = false;     // it no longer keeps the devices it had
-  bool tried = false;          // it was due and no place was found; again when capacity changes
+  double next_start_at = 0;          // back-off
+  bool culprit_known = false;        // the last event names it
+  bool counted = false;              // the last end was counted as one without progress
+  std::optional<double> refused_at;  // the first time since its ranks last ran
+  int64_t refusals = 0;              // since then
+  bool claim_over = false;           // it no longer keeps the devices it had
+  bool tried = false;  // it was due and no place was found; again when capacity changes
 
   bool has_folders = false;  // they were taken for it
 

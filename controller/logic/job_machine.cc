@@ -164,12 +164,12 @@ void JobMachine::ReportSilentNodes(JobEntry& job) {
     if (member.missed_at.has_value() &&
         state_.now > *member.missed_at + state_.timing.heartbeat_seconds) {
       Report(job, {.reason = absl::StrCat("the ranks on ", ShortName(name), " are gone, as ",
-                                          member.missed_first
+                                          member.first_heard
                                               ? "was found when the controller had been restarted"
                                               : "its agent found when it came back"),
-                   .cause = member.missed_first ? "cluster_restart" : "node_lost",
-                   .counts = !member.missed_first,
-                   .node = member.missed_first ? "" : name});
+                   .cause = member.first_heard ? "cluster_restart" : "node_lost",
+                   .counts = !member.first_heard,
+                   .node = member.first_heard ? "" : name});
     }
     if (!LeaseIsOver(state_, *node)) continue;
     Report(job, {.reason = absl::StrFormat(

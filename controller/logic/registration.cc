@@ -47,7 +47,7 @@ void SessionHandler::OnRegister(uint64_t session, uint64_t incarnation,
     const auto found = before.find(ToKey(held.epoch()));
     if (found != before.end()) node.holds.insert(*found);
   }
-  TakeHeld(node, message, welcome);
+  TakeHeld(node, message, first, welcome);
   MissEpochs(node, before, first);
   Send(state_, node, std::move(answer), effects_);
   Repeat(node);
@@ -102,7 +102,8 @@ void SessionHandler::UpdateNode(NodeEntry& node, const v1::Register& message) {
   SaveNode(state_, node, effects_);
 }
 
-void SessionHandler::TakeHeld(NodeEntry& node, const v1::Register& message, v1::Welcome& welcome) {
+void SessionHandler::TakeHeld(NodeEntry& node, const v1::Register& message, bool first,
+                              v1::Welcome& welcome) {
   for (const v1::HeldEpoch& held : message.held()) {
     const EpochKey key = ToKey(held.epoch());
     const auto [hold, unknown] = node.holds.try_emplace(key);
@@ -119,6 +120,7 @@ void SessionHandler::TakeHeld(NodeEntry& node, const v1::Register& message, v1::
     hold->second.devices = member.devices;
     hold->second.all_devices = false;
     *welcome.add_keep() = held.epoch();
+    member.first_heard = first;
     TakeOver(*job, member, node, held);
   }
 }
@@ -153,7 +155,7 @@ void SessionHandler::MissEpochs(NodeEntry& node, const std::map<EpochKey, Hold>&
       continue;
     }
     member.missed_at = state_.now;
-    member.missed_first = first;
+    member.first_heard = first;
   }
 }
 

@@ -22,7 +22,8 @@ void SetMemory(v1::Job& job, const v1::JobPlan& plan) {
   }
 }
 
-Failure EndedFailure(const NodeEntry& node, const v1::EpochEnded& message) {
+// `first`: this is what the node said when it was first heard of in this controller's term.
+Failure EndedFailure(const NodeEntry& node, const v1::EpochEnded& message, bool first) {
   Failure failure;
   failure.sure = !message.echo() && message.rank() >= 0;
   if (failure.sure) failure.node = node.name;
@@ -34,6 +35,14 @@ Failure EndedFailure(const NodeEntry& node, const v1::EpochEnded& message) {
         message.rank() < 0
             ? absl::StrCat("the ranks on ", ShortName(node.name), " ended")
             : absl::StrCat("rank ", message.rank(), " on ", ShortName(node.name), " ended");
+  }
+  if (first && message.found()) {
+    // Controller, agent and ranks were all gone: see restart_policy.h.
+    failure.sure = true;
+    failure.node.clear();
+    failure.cause = "cluster_restart";
+    failure.counts = false;
+    absl::StrAppend(&failure.reason, ", as was found when the controller had been restarted");
   }
   return failure;
 }
@@ -224,15 +233,16 @@ void SessionHandler::OnEnded(NodeEntry& node, const v1::EpochEnded& message) {
   if (job == nullptr) {
     job = state_.Find(key.job);
     if (job == nullptr || job->record.state() != v1::RECOVERING || job->key() != key) return;
-    const Failure failure = EndedFailure(node, message);
+    const Failure failure = EndedFailure(node, message, /*first=*/false);
     if (outcome == v1::Finished::FAILED && failure.sure) machine_.Attribute(*job, failure);
     return;
   }
-  job->run.members.at(node.name).state = MemberState::kEnded;
+  Member& member = job->run.members.at(node.name);
+  member.state = MemberState::kEnded;
   const bool expected = outcome == v1::Finished::SUCCEEDED ||
                         (outcome == v1::Finished::INTERRUPTED &&
                          (job->record.cancel_requested() || job->record.has_preemption()));
-  if (!expected) JobMachine::Report(*job, EndedFailure(node, message));
+  if (!expected) JobMachine::Report(*job, EndedFailure(node, message, member.first_heard));
   machine_.Reconcile(*job);
 }
 

@@ -26,7 +26,7 @@ class SessionHandler {
   void Dismiss(const std::string& node, uint64_t incarnation, uint64_t session,
                const std::string& reason);
   void UpdateNode(NodeEntry& node, const v1::Register& message);
-  void TakeHeld(NodeEntry& node, const v1::Register& message, v1::Welcome& welcome);
+  void TakeHeld(NodeEntry& node, const v1::Register& message, bool first, v1::Welcome& welcome);
   void MissEpochs(NodeEntry& node, const std::map<EpochKey, Hold>& before, bool first);
   void TakeOver(JobEntry& job, Member& member, const NodeEntry& node, const v1::HeldEpoch& held);
   void Repeat(NodeEntry& node);

@@ -88,6 +88,23 @@ TEST_F(AgentTest, ATrainerThatDiesWithoutAnAgentIsReportedByTheNextOne) {
   EXPECT_TRUE(Trainers().empty());
 }
 
+TEST_F(AgentTest, ANodeWhoseAgentAndRanksWereKilledSaysThatItFoundThemAndHowFarTheyHadCome) {
+  StartCluster({{"n0", {0, 1}}});
+  RunEpoch(1, Spec(2, kLong, 0));
+  ASSERT_TRUE(controller_->WaitFor(StepFrom(5), kWaitSeconds).has_value());
+  const std::vector<pid_t> trainers = Trainers();
+  EndAgent("n0", SIGKILL);
+  for (const pid_t trainer : trainers) kill(trainer, SIGKILL);
+  ASSERT_TRUE(Wait([&] { return Trainers().empty(); }));
+  const size_t from = controller_->count();
+  StartAgent("n0", 2);
+  const v1::EpochEnded ended = EndOf("n0", 1, kWaitSeconds, from);
+  EXPECT_TRUE(ended.found());
+  const auto again = controller_->WaitFor(RegisterOf("n0"), kWaitSeconds, from);
+  ASSERT_EQ(again->message.register_().held_size(), 1);
+  EXPECT_GE(again->message.register_().held(0).step(), 5);
+}
+
 TEST_F(AgentTest, AControllerThatIsAwayDisturbsNothing) {
   StartCluster({{"n0", {0, 1}}}, {.answer_commits = false});
   RunEpoch(1, Spec(2, 300, 20));

@@ -221,6 +221,7 @@ std::unique_ptr<HeldEpoch> HeldEpoch::Adopt(EpochEnvironment* environment,
   epoch.stage_ = Stage::kHolding;
   epoch.rank_watch_.emplace(TrainerGroup(ranks, std::move(trainers)), &*epoch.job_task_,
                             environment->clock, /*leased=*/true);
+  epoch.found_ended_ = true;
   epoch.back_by_ = environment->clock->Now() + environment->lease_seconds;
   if (const absl::Status status = epoch.OpenMetrics(); !status.ok()) {
     epoch.Kill("trainer_died", std::string(status.message()));
@@ -257,6 +258,7 @@ bool HeldEpoch::Attach(int rank, pid_t pid, Descriptor& socket, FrameReceiver& r
   for (int place = 0; place < group.size(); ++place) {
     if (group.rank(place) != rank || group[place].reaped() || group[place].pid() != pid) continue;
     rank_watch_->Attach(place, std::move(socket), std::move(receiver));
+    found_ended_ = false;
     DeliverStart();
     return true;
   }

@@ -154,7 +154,8 @@ class HeldEpoch final : private Overseer {
   std::string killed_cause_, killed_reason_;
   std::optional<v1::EpochPrepared> problem_;
   std::optional<v1::AgentMessage> final_;
-  double said_at_ = -1;  // clock time at which final_ was said; negative: not in this session
+  bool found_ended_ = false;  // an earlier agent's, and none of them has said hello
+  double said_at_ = -1;       // clock time at which final_ was said; negative: not in this session
 };
 
 }  // namespace strata::worker

@@ -243,6 +243,13 @@ std::optional<v1::HeldEpoch> HeldEpoch::Held() {
   for (const v1::JobProgress& progress : progress_) {
     if (progress.has_step()) held.set_step(progress.step().step());
   }
+  if (rank_watch_.has_value()) {
+    TrainerGroup& group = rank_watch_->group();
+    for (int place = 0; place < group.size(); ++place) {
+      const int64_t done = hang_watch_->PositionOf(group, place).step - 1;
+      held.set_step(std::max(held.step(), done));
+    }
+  }
   return held;
 }
 
@@ -282,6 +289,7 @@ v1::EpochEnded HeldEpoch::HowItEnded() const {
   if (judgement.finished.outcome() == v1::Finished::INTERRUPTED) ended.set_cause("user");
   if (judgement.finished.outcome() != v1::Finished::FAILED) return ended;
   ended.set_echo(judgement.echo);
+  ended.set_found(found_ended_);
   ended.set_cause(refused_commit_     ? "commit_failed"
                   : record_.running() ? "trainer_died"
                                       : "start_failed");
