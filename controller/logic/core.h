@@ -29,6 +29,7 @@ struct Timing {
   double lease_seconds = 30;     // trainers without their agent end after this
   double orphan_seconds = 600;   // agents without a controller
   double prepare_seconds = 60;   // an epoch that has not prepared by then is given up
+  double refused_seconds = 60;   // what a node lacks for a job that trained before may come back
   double stop_seconds = 5;       // agents have this long to confirm that an epoch's ranks are gone
   double cancel_seconds = 60;    // for the checkpoint of a cancelled job; then it ends without one
   // Before epoch + 1, doubled per restart without progress, at most 8 s; none before the first.

@@ -86,6 +86,59 @@ TEST_F(TwoNodes, APassingProblemIsTriedAgain) {
   EXPECT_EQ(h.Job("a").epoch(), 2);
 }
 
+class Refusals : public TwoNodes {
+ protected:
+  // Each start of the job's ranks is refused, for so long or until it has failed.
+  void RefuseFor(double seconds) {
+    for (double passed = 0; passed < seconds && h.Job("a").state() != v1::FAILED; passed += 0.5) {
+      if (const int64_t epoch = h.Job("a").epoch(); h.Job("a").state() == v1::STARTING) {
+        h.SayProblem("n1", "a", epoch, /*permanent=*/false);
+        h.SayEnded("n0", "a", epoch, kInterrupted);
+        h.SayEnded("n1", "a", epoch, kInterrupted);
+      }
+      h.Pass(0.5, {"n0", "n1"});
+    }
+  }
+  void Crash() {
+    const int64_t epoch = h.Job("a").epoch();
+    h.SayEnded("n0", "a", epoch, kFailed, "crash", 0);
+    h.SayEnded("n1", "a", epoch, kInterrupted);
+  }
+};
+
+TEST_F(Refusals, OfAJobThatHasTrainedUseUpItsBudgetOnlyAfterAMinute) {
+  h.Run("a", {"n0", "n1"});
+  h.SayCommit("n0", "a", 1, 20, "digest");
+  Crash();
+  RefuseFor(55);
+  EXPECT_NE(h.Job("a").state(), v1::FAILED);
+  EXPECT_EQ(h.Job("a").restarts_without_progress(), 0);
+  EXPECT_LT(h.Job("a").epoch(), 20);
+  RefuseFor(60);
+  EXPECT_EQ(h.Job("a").state(), v1::FAILED);
+  EXPECT_THAT(h.Job("a").reason(), HasSubstr("no such file"));
+}
+
+TEST_F(Refusals, BeginAnewOnceTheRanksHaveRun) {
+  h.Run("a", {"n0", "n1"});
+  h.SayCommit("n0", "a", 1, 20, "digest");
+  Crash();
+  RefuseFor(55);
+  h.Pass(10, {"n0", "n1"});
+  Start("a");
+  EXPECT_EQ(h.Job("a").state(), v1::RUNNING);
+  Crash();
+  RefuseFor(55);
+  EXPECT_NE(h.Job("a").state(), v1::FAILED);
+  EXPECT_EQ(h.Job("a").restarts_without_progress(), 1);
+}
+
+TEST_F(Refusals, OfAJobThatNeverTrainedUseUpItsBudgetAtOnce) {
+  (void)h.Create(Harness::Request("a", 2));
+  RefuseFor(10);
+  EXPECT_EQ(h.Job("a").state(), v1::FAILED);
+}
+
 TEST_F(TwoNodes, AnEpochThatDoesNotPrepareInTimeIsGivenUp) {
   (void)h.Create(Harness::Request("a", 2));
   h.SayPrepared("n0", "a", 1, {0});

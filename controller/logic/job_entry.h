@@ -51,6 +51,7 @@ struct Failure {
   std::string cause;       // see v1::JobEvent
   bool sure = true;        // this is the culprit; otherwise a better word may replace the reason
   bool permanent = false;  // trying again would not help
+  bool refused = false;    // by a node, before any rank ran
   bool counts = true;      // towards restart.max_without_progress: see restart_policy.h
   std::string node = {};   // nodes/NAME to blame; empty: none, or it is not known
 };

@@ -229,9 +229,19 @@ void JobMachine::AdvanceStart(JobEntry& job) {
     }
   }
   if (!AllMembers(run, MemberState::kRunning)) return;
+  job.refused_at.reset();
+  job.refusals = 0;
   job.record.set_state(v1::RUNNING);
   job.record.set_reason(absl::StrCat("trains on ", NodeList(run.members)));
   SaveJob(state_, job, effects_);
+}
+
+// Room on a disk, or a data file: a job that trained before waits for it for a while.
+bool JobMachine::MayComeBack(JobEntry& job) const {
+  if (!job.refused_at.has_value()) job.refused_at = state_.now;
+  ++job.refusals;
+  return job.record.has_checkpoint() &&
+         state_.now <= *job.refused_at + state_.timing.refused_seconds;
 }
 
 void JobMachine::Fail(JobEntry& job) {
@@ -242,9 +252,10 @@ void JobMachine::Fail(JobEntry& job) {
     return End(job, v1::SUCCEEDED,
                absl::StrCat("finished all ", job.record.target_step(), " steps"), "");
   }
-  const int64_t without_progress = WithoutProgressAfter(job.record, failure.counts);
+  const bool counts = failure.counts && !(failure.refused && MayComeBack(job));
+  const int64_t without_progress = WithoutProgressAfter(job.record, counts);
   job.record.set_restarts_without_progress(without_progress);
-  if (failure.counts && !MayRestart(job.record, without_progress)) {
+  if (counts && !MayRestart(job.record, without_progress)) {
     Exonerate(job, failure);
     return End(job, v1::FAILED,
                absl::StrCat("its ranks ended ", Times(without_progress),
@@ -257,9 +268,10 @@ void JobMachine::Fail(JobEntry& job) {
   StopAll(job, failure.reason, /*checkpoint=*/false);
   job.run = {};
   job.failed_at = state_.now;
-  const double back_off = BackOff(without_progress, state_.timing.back_off_seconds);
+  const double back_off =
+      BackOff(std::max(without_progress, job.refusals), state_.timing.back_off_seconds);
   job.next_start_at = state_.now + (failure.counts ? back_off : 0);
-  job.counted = failure.counts && without_progress > 0;
+  job.counted = counts && without_progress > 0;
   job.culprit_known = failure.sure;
   job.claim_over = job.tried = false;
   job.record.set_state(v1::RECOVERING);

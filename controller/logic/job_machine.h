@@ -57,6 +57,7 @@ class JobMachine {
   void AdvanceStop(JobEntry& job);
   void ReportLatePreparation(JobEntry& job);
   void AdvanceStart(JobEntry& job);
+  bool MayComeBack(JobEntry& job) const;
   void Fail(JobEntry& job);
   void End(JobEntry& job, v1::JobState outcome, const std::string& reason,
            const std::string& cause);

@@ -182,6 +182,7 @@ void SessionHandler::OnPrepared(NodeEntry& node, const v1::EpochPrepared& messag
         *job, {.reason = absl::StrCat(field, message.problem(), " (on ", ShortName(node.name), ")"),
                .cause = "start_failed",
                .permanent = message.permanent(),
+               .refused = true,
                .node = node.name});
     return machine_.Reconcile(*job);
   }

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
+#include "worker/agent/disk_room.h"
 #include "worker/agent/epoch_folder.h"
 #include "worker/agent/machine_memory.h"
 #include "worker/agent/process_stat.h"
@@ -154,6 +155,11 @@ void HeldEpoch::PlanningEnded() {
 
 // What is free changes; what the machine has does not.
 absl::Status HeldEpoch::CheckFits(bool* permanent) const {
+  const std::string& directory = record_.prepare().spec().checkpoint().directory();
+  if (const auto room = FreeBytes(directory); first() && room.has_value()) {
+    *permanent = !record_.prepare().has_checkpoint();
+    RETURN_IF_ERROR(CheckRoom(record_.plan(), directory, *room));
+  }
   const std::optional<MachineMemory> memory = ReadMachineMemory();
   if (!memory.has_value()) return absl::OkStatus();
   const int ranks = record_.prepare().own_size();
