@@ -156,6 +156,16 @@ TEST_F(DaemonTest, DamagedStateIsRefused) {
   EXPECT_THAT(outcome.text, HasSubstr("put back a copy"));
 }
 
+TEST_F(DaemonTest, StateThatHasGoneFromBesideJobsIsNotTakenForANewCluster) {
+  fs::create_directories(folder_ + "/a/jobs/small");
+  std::ofstream(folder_ + "/a/controller.db") << "";
+  for (int start = 0; start < 2; ++start) {  // the first one has made nothing of it
+    const Outcome outcome = RunToEnd({"--dir", folder_ + "/a", "--listen", "127.0.0.1:0"});
+    EXPECT_EQ(WEXITSTATUS(outcome.status), 1);
+    EXPECT_THAT(outcome.text, HasSubstr(folder_ + "/a/controller.db is empty"));
+  }
+}
+
 TEST_F(DaemonTest, EndsWithoutAcknowledgingWhatItCannotWrite) {
   Process process = Start("a");
   auto stub = v1::JobService::NewStub(

@@ -3,6 +3,8 @@
 #include <sys/statvfs.h>
 
 #include <chrono>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -38,6 +40,20 @@ constexpr int kHandshakeMs = 10'000;
 constexpr auto kShutdown = std::chrono::milliseconds(300);
 // New jobs are refused below this, so that what runs can still be recorded.
 constexpr uint64_t kReservedBytes = uint64_t{32} << 20;
+
+// A store that was ever used holds the controller's term at least. What jobs left says that it was.
+absl::Status CheckNotLost(Store& store, const std::string& directory) {
+  ASSIGN_OR_RETURN(const std::vector<Write> records, store.Load());
+  std::error_code error;
+  const std::string jobs = directory + "/jobs";
+  const std::filesystem::directory_iterator left(jobs, error);
+  if (!records.empty() || error || left == std::filesystem::directory_iterator()) {
+    return absl::OkStatus();
+  }
+  return absl::DataLossError(
+      absl::StrCat(directory, "/controller.db is empty, though there are folders of jobs in ", jobs,
+                   " — put back a copy of it, or move both away to begin with an empty cluster"));
+}
 
 bool HasRoom(const std::string& directory) {
   struct statvfs info = {};
@@ -203,6 +219,7 @@ absl::StatusOr<std::unique_ptr<Controller>> Controller::Start(const Options& opt
   const bool asks_disk = store == nullptr;
   if (store == nullptr) {
     ASSIGN_OR_RETURN(store, Store::Open(options.directory));
+    RETURN_IF_ERROR(CheckNotLost(*store, options.directory));
   }
   auto controller = std::make_unique<ControllerImpl>(options, clock, std::move(store), asks_disk);
   RETURN_IF_ERROR(controller->Begin());
