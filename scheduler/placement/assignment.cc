@@ -2,7 +2,8 @@
 
 #include <algorithm>
 #include <array>
-#include <map>
+#include <cstdint>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -21,10 +22,21 @@ struct Subtree {
   int index = 0;  // into groups(), or nodes()
 };
 
+struct KeyHash {
+  size_t operator()(const std::vector<int>& key) const {
+    uint64_t hash = key.size();
+    for (const int value : key) hash = (hash ^ static_cast<uint64_t>(value)) * 0x9e3779b97f4a7c15;
+    return hash ^ hash >> 32;
+  }
+};
+
 class TopDown {
  public:
   TopDown(const Cluster& cluster, const Cells& cells, const Grid& grid)
-      : cluster_(cluster), grid_(grid), node_of_(grid.cells, -1) {
+      : cluster_(cluster),
+        grid_(grid),
+        node_of_(grid.cells, -1),
+        children_at_(cluster.node_depth()) {
     for (const Group& group : cluster.groups()) {
       left_in_group_.push_back(cells.CountIn(group.first_node, group.end_node));
     }
@@ -100,7 +112,9 @@ class TopDown {
   // The deepest, then tightest subtree that holds the box and splits no more of it than `at`.
   Subtree Smallest(Subtree at, const Ask& ask) const {
     Subtree best = at;
-    Descend(at, ask, Whole(at, ask), best);
+    // Deeper down everything lies inside one group of the pipeline level.
+    const bool splits = at.depth + 1 < cluster_.pipeline_depth();
+    Descend(at, ask, splits ? Whole(at, ask) : std::pair(0, 0), best);
     return best;
   }
   void Descend(Subtree at, const Ask& ask, const std::pair<int, int>& whole, Subtree& best) const {
@@ -118,21 +132,24 @@ class TopDown {
   void Place(const Box& box, Subtree outer) {
     const Subtree at = Smallest(outer, AskOf(box, outer));
     if (IsNode(at)) return Emit(box, at.index);
-    std::vector<Subtree> subtrees;
-    std::vector<Child> children;
+    std::vector<int>& subtrees = children_at_[at.depth];
+    Children& children = capacities_;
+    subtrees.clear();
+    children.pools.clear();
+    children.ends.clear();
     ForEachChild(at, [&](Subtree child) {
-      subtrees.push_back(child);
-      children.emplace_back();
-      AppendPools(child, children.back().pools);
+      subtrees.push_back(child.index);
+      AppendPools(child, children.pools);
+      children.ends.push_back(static_cast<int>(children.pools.size()));
     });
     const PartitionRules rules = {.keep_whole = at.depth < cluster_.pipeline_depth(),
                                   .budget = BudgetFor(at, box, children)};
     for (const Part& part : Divided(Moved(box, box.from, -1), children, rules)) {
-      for (const Box& piece : part.boxes) Place(Moved(piece, box.from, 1), subtrees[part.child]);
+      Place(Moved(part.box, box.from, 1), {at.depth + 1, subtrees[part.child]});
     }
   }
 
-  static Box Moved(Box box, const std::array<int, kAxes>& by, int sign) {
+  static Box Moved(Box box, const Axes& by, int sign) {
     for (int i = 0; i < kAxes; ++i) {
       box.from[i] += sign * by[i];
       box.to[i] += sign * by[i];
@@ -142,45 +159,43 @@ class TopDown {
 
   // A large job meets the same division of a few cells among a few children thousands of times.
   // What a division is worth depends on the box's extents, not on where it begins.
-  const std::vector<Part>& Divided(const Box& box, const std::vector<Child>& children,
+  const std::vector<Part>& Divided(const Box& box, const Children& children,
                                    const PartitionRules& rules) {
-    std::vector<int> key(box.to.begin(), box.to.end());
-    key.insert(key.end(), {rules.keep_whole ? 1 : 0, rules.budget});
-    for (const Child& child : children) {
-      key.push_back(-1);
-      key.insert(key.end(), child.pools.begin(), child.pools.end());
-    }
-    const auto [known, fresh] = divisions_.try_emplace(std::move(key));
+    key_.assign(box.to.begin(), box.to.end());
+    key_.insert(key_.end(), {rules.keep_whole ? 1 : 0, rules.budget});
+    key_.insert(key_.end(), children.ends.begin(), children.ends.end());
+    key_.insert(key_.end(), children.pools.begin(), children.pools.end());
+    const auto [known, fresh] = divisions_.try_emplace(key_);
     if (fresh) known->second = DividedAmong(grid_, box, children, rules);
     return known->second;  // stays where it is while others are added
   }
 
   // How many divisions may be tried: the fewer the more children all boxes of this level have
   // together. One where all cost the same.
-  int BudgetFor(Subtree at, const Box& box, const std::vector<Child>& children) const {
+  int BudgetFor(Subtree at, const Box& box, const Children& children) const {
     constexpr double kRunsPerLevel = 8000;
     if (at.depth + 1 == cluster_.node_depth() &&
         cluster_.AccountedDepth(cluster_.node_depth()) == at.depth) {
       return 1;
     }
     int largest = 0;
-    for (const Child& child : children) {
-      for (const int pool : child.pools) largest = std::max(largest, pool);
-    }
+    for (const int pool : children.pools) largest = std::max(largest, pool);
     if (largest <= 1) return 1;
     const double share = static_cast<double>(box.cells()) / grid_.cells;
-    return std::max(3,
-                    static_cast<int>(kRunsPerLevel * share / static_cast<double>(children.size())));
+    return std::max(3, static_cast<int>(kRunsPerLevel * share / children.count()));
   }
 
   void Emit(const Box& box, int node) {
-    std::array<int, kAxes> at = box.from;
+    Axes at = box.from;
+    int cell = 0;
+    for (int i = 0; i < kAxes; ++i) cell += at[i] * grid_.axes[i].stride;
     const int cells = box.cells();
     for (int i = 0; i < cells; ++i) {
-      int cell = 0;
-      for (int axis = 0; axis < kAxes; ++axis) cell += at[axis] * grid_.axes[axis].stride;
       node_of_[cell] = node;
-      for (int axis = 0; axis < kAxes && ++at[axis] == box.to[axis]; ++axis) {
+      for (int axis = 0; axis < kAxes; ++axis) {
+        cell += grid_.axes[axis].stride;
+        if (++at[axis] < box.to[axis]) break;
+        cell -= box.extent(axis) * grid_.axes[axis].stride;
         at[axis] = box.from[axis];
       }
     }
@@ -196,7 +211,11 @@ class TopDown {
   std::vector<int> left_in_group_;
   std::vector<int> left_in_node_;
   std::vector<int> node_of_;
-  std::map<std::vector<int>, std::vector<Part>> divisions_;
+  std::unordered_map<std::vector<int>, std::vector<Part>, KeyHash> divisions_;
+  // Reused: of what is being divided at each depth, and of the last division that was looked up.
+  std::vector<std::vector<int>> children_at_;
+  Children capacities_;
+  std::vector<int> key_;
 };
 
 }  // namespace

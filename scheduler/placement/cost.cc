@@ -56,28 +56,31 @@ Degrees CoordinatesOf(int64_t rank, const Degrees& degrees, const std::vector<Di
   return coordinates;
 }
 
-Cost CostOf(const Cluster& cluster, const Shape& shape, const std::vector<Dimension>& order,
-            const std::vector<Device>& ranks) {
+Cost CostOf(const Cluster& cluster, const Shape& shape, const RankMapCounts& counts) {
   Cost cost;
   cost.bytes.assign(static_cast<size_t>(cluster.node_depth()) + 1, 0);
-  const EdgeCounter counter(cluster, shape, order, ranks);
   for (int d = 0; d < kDimensions; ++d) {
     const EdgeTraffic& edge = shape.traffic[d];
     if (shape.degrees[d] == 1) continue;
-    const EdgeCounts counts = counter.Count(planner::kAllDimensions[d]);
+    const EdgeCounts& edges = counts.edges[d];
     const bool pairs = edge.pattern == EdgeTraffic::Pattern::kPairs;
     const double bytes = pairs ? 2 * edge.next_bytes : edge.next_bytes + edge.previous_bytes;
     const double closing = edge.pattern == EdgeTraffic::Pattern::kRing ? bytes * edge.closing : 0;
     for (int depth = 0; depth <= cluster.node_depth(); ++depth) {
       cost.bytes[cluster.AccountedDepth(depth)] +=
-          static_cast<double>(counts.between[depth]) * bytes +
-          static_cast<double>(counts.closing[depth]) * closing;
+          static_cast<double>(edges.between[depth]) * bytes +
+          static_cast<double>(edges.closing[depth]) * closing;
     }
-    cost.exposed_seconds += ExposedSeconds(cluster, edge, counts, shape.degrees[d]);
+    cost.exposed_seconds += ExposedSeconds(cluster, edge, edges, shape.degrees[d]);
   }
-  cost.split_pipelines = counter.CountSplit(Dimension::kPipeline);
-  cost.split_contexts = counter.CountSplit(Dimension::kContext);
+  cost.split_pipelines = counts.split_pipelines;
+  cost.split_contexts = counts.split_contexts;
   return cost;
+}
+
+Cost CostOf(const Cluster& cluster, const Shape& shape, const std::vector<Dimension>& order,
+            const std::vector<Device>& ranks) {
+  return CostOf(cluster, shape, CountsOf(cluster, shape, order, ranks));
 }
 
 }  // namespace strata::scheduler

@@ -2,20 +2,17 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <map>
 #include <numeric>
 #include <utility>
+
+#include "scheduler/placement/likeness.h"
 
 namespace strata::scheduler {
 namespace {
 
 using topology::Cluster;
-
-// Of what is placed so far: split pipelines, split context groups, bytes by accounted depth.
-using Costs = std::vector<int64_t>;
-constexpr int kSplitPipelines = 0;
-constexpr int kSplitContexts = 1;
-constexpr int kFirstBytes = 2;
 
 // What is placed as one: a whole cell on a node or, where cells may span nodes, one rank.
 struct Item {
@@ -27,53 +24,11 @@ struct Item {
   bool first_of_cell = true;
 };
 
-// Nodes that can be exchanged without changing any cost are tried once: a node or group that holds
-// nothing of the job yet is like its siblings with the same free devices in the same arrangement.
-class Likeness {
- public:
-  Likeness(const Cluster& cluster, const std::vector<std::vector<int>>& left, int first, int end)
-      : cluster_(cluster), first_(first), depths_(cluster.node_depth()) {
-    chain_.assign(depths_ + 1, std::vector<int>(end - first, 0));
-    std::map<std::vector<int>, int> known;
-    const auto id = [&](std::vector<int> what) {
-      return known.emplace(std::move(what), static_cast<int>(known.size())).first->second;
-    };
-    std::vector<int> shape(end - first);  // of the subtree that holds the node, by depth
-    for (int node = first; node < end; ++node) {
-      std::vector<int> what = {depths_};
-      what.insert(what.end(), left[node - first].begin(), left[node - first].end());
-      chain_[depths_][node - first] = shape[node - first] = id(std::move(what));
-    }
-    for (int depth = depths_ - 1; depth >= 0; --depth) {
-      for (int node = first; node < end;) {
-        const int stop = std::min(end, cluster.groups()[cluster.GroupOf(node, depth)].end_node);
-        std::vector<int> what(shape.begin() + (node - first), shape.begin() + (stop - first));
-        std::sort(what.begin(), what.end());
-        what.insert(what.begin(), depth);
-        const int group = id(std::move(what));
-        for (; node < stop; ++node) {
-          chain_[depth][node - first] = id({-1, group, chain_[depth + 1][node - first]});
-          shape[node - first] = group;
-        }
-      }
-    }
-  }
-
-  // Equal for nodes that are alike, given how much of the job each group and node holds.
-  std::pair<int, int> KeyOf(int node, const std::vector<int>& in_group, int in_node) const {
-    if (in_node > 0) return {-1, node};
-    int depth = depths_;
-    while (depth > 0 && in_group[cluster_.GroupOf(node, depth - 1)] == 0) --depth;
-    const int parent = depth == 0 ? -1 : cluster_.GroupOf(node, depth - 1);
-    return {parent + 1, chain_[depth][node - first_]};
-  }
-
- private:
-  const Cluster& cluster_;
-  const int first_;
-  const int depths_;
-  std::vector<std::vector<int>> chain_;  // by depth, node: the subtrees from there to the node
-};
+// Costs of what is placed so far: split pipelines, split context groups, bytes by accounted depth.
+// They are compared from the left.
+constexpr int kSplitPipelines = 0;
+constexpr int kSplitContexts = 1;
+constexpr int kFirstBytes = 2;
 
 class Search {
  public:
@@ -84,37 +39,60 @@ class Search {
         rails_(rails),
         shape_(shape),
         grid_(GridOf(shape)),
-        first_(range.first_node),
-        end_(range.end_node),
+        range_(cluster, range),
         budget_(budget),
         per_cell_(rails.spans ? rails.tensor : 1),
+        rails_count_(rails.spans ? rails.chunk : 1),
         left_(LeftByNode()),
-        like_(cluster, left_, first_, end_),
-        in_node_(end_ - first_, 0),
-        in_group_(cluster.groups().size(), 0) {
+        like_(range_, left_, rails_count_),
+        in_node_(range_.nodes(), 0),
+        in_group_(range_.groups(), 0),
+        left_in_node_(range_.nodes(), 0),
+        left_in_group_(range_.groups(), 0),
+        tried_(like_.Keys(), -1),
+        width_(kFirstBytes + range_.depths() + 1),
+        innermost_(kFirstBytes + cluster.AccountedDepth(cluster.node_depth())) {
     MakeItems();
+    FindRates();
+    groups_with_.assign((range_.depths() + 1) * (most_room_ + 1), 0);
+    for (int node = 0; node < range_.nodes(); ++node) {
+      for (int rail = 0; rail < rails_count_; ++rail) {
+        AddLeft(node, left_[node * rails_count_ + rail]);
+      }
+    }
   }
 
   std::optional<std::vector<Device>> Run(const std::vector<Device>& start) {
     node_of_.assign(items_.size(), -1);
-    Costs costs(kFirstBytes + cluster_.node_depth() + 1, 0);
+    zone_of_.assign(items_.size(), -1);
     best_ = CostsOf(start);
-    Extend(0, costs);
+    costs_.assign(width_, 0);
+    Extend(0, 0);
     if (found_.empty()) return std::nullopt;
     return RanksOf(found_);
   }
 
  private:
-  std::vector<std::vector<int>> LeftByNode() const {
-    std::vector<std::vector<int>> left;
-    for (int node = first_; node < end_; ++node) {
-      std::vector<int> on_rail(rails_.chunk, 0);
-      for (uint64_t mask = free_[node]; mask != 0; mask &= mask - 1) {
+  struct Choice {
+    int node = 0;
+    size_t costs = 0;  // into costs_
+  };
+
+  std::vector<int> LeftByNode() const {
+    std::vector<int> left(static_cast<size_t>(range_.nodes()) * rails_count_);
+    std::vector<int> on_rail(rails_.chunk);
+    for (int node = 0; node < range_.nodes(); ++node) {
+      std::fill(on_rail.begin(), on_rail.end(), 0);
+      for (uint64_t mask = free_[range_.first() + node]; mask != 0; mask &= mask - 1) {
         const int rail = rails_.RailOf(std::countr_zero(mask));
         if (rail >= 0) ++on_rail[rail];
       }
-      if (!rails_.spans) on_rail = {*std::min_element(on_rail.begin(), on_rail.end())};
-      left.push_back(std::move(on_rail));
+      int* const of_node = &left[node * rails_count_];
+      if (rails_.spans) {
+        std::copy(on_rail.begin(), on_rail.end(), of_node);
+      } else {
+        *of_node = *std::min_element(on_rail.begin(), on_rail.end());
+      }
     }
     return left;
   }
@@ -156,6 +134,10 @@ class Search {
       }
       first_item[cell] = first;
     }
+    open_bytes_.assign(items_.size(), 0);
+    for (const Item& item : items_) {
+      for (const auto& [other, bytes] : item.edges) open_bytes_[other] += bytes;
+    }
   }
 
   void AddGroup(int cell, int axis, const std::vector<int>& first_item,
@@ -184,81 +166,216 @@ class Search {
     }
   }
 
-  int ZoneOf(int node) const { return cluster_.GroupOf(node, cluster_.pipeline_depth()); }
-
-  // Whether placing an item on `node` makes a group split that was whole so far.
-  bool Splits(const std::vector<int>& members, int node) const {
-    if (members.empty()) return false;
-    const int zone = ZoneOf(node_of_[members[0]]);
-    for (const int member : members) {
-      if (ZoneOf(node_of_[member]) != zone) return false;
-    }
-    return ZoneOf(node) != zone;
+  // Whether an item in `zone` makes a group split that was whole so far.
+  static bool Splits(const std::vector<int>& members, const std::vector<int>& zone_of, int zone) {
+    if (members.empty() || zone_of[members[0]] == zone) return false;
+    return std::all_of(members.begin(), members.end(),
+                       [&](int member) { return zone_of[member] == zone_of[members[0]]; });
   }
 
-  void Add(const Item& item, int node, Costs& costs) const {
-    for (const auto& [other, bytes] : item.edges) {
-      const int depth = cluster_.MeetingDepth(node, node_of_[other]);
-      costs[kFirstBytes + cluster_.AccountedDepth(depth)] += bytes;
-    }
+  void AddSplits(const Item& item, const std::vector<int>& zone_of, int zone,
+                 int64_t* costs) const {
     if (!item.first_of_cell) return;
-    costs[kSplitPipelines] += Splits(item.pipeline, node);
-    costs[kSplitContexts] += Splits(item.context, node);
+    costs[kSplitPipelines] += Splits(item.pipeline, zone_of, zone);
+    costs[kSplitContexts] += Splits(item.context, zone_of, zone);
   }
 
-  Costs CostsOf(const std::vector<Device>& ranks) {
-    Costs costs(kFirstBytes + cluster_.node_depth() + 1, 0);
-    for (size_t i = 0; i < items_.size(); ++i) {
-      const int64_t t = per_cell_ > 1 ? static_cast<int64_t>(i) % per_cell_ : 0;
-      const int node = ranks[static_cast<int64_t>(items_[i].cell) * rails_.tensor + t].node;
-      Add(items_[i], node, costs);
-      node_of_[i] = node;
+  // Of ranks that need not lie in the range.
+  std::vector<int64_t> CostsOf(const std::vector<Device>& ranks) const {
+    std::vector<int64_t> costs(width_, 0);
+    std::vector<int> nodes, zones;
+    for (const Item& item : items_) {
+      const size_t t = nodes.size() % per_cell_;
+      const int node = ranks[static_cast<size_t>(item.cell) * rails_.tensor + t].node;
+      const int zone = cluster_.GroupOf(node, cluster_.pipeline_depth());
+      for (const auto& [other, bytes] : item.edges) {
+        const int depth = cluster_.MeetingDepth(node, nodes[other]);
+        costs[kFirstBytes + cluster_.AccountedDepth(depth)] += bytes;
+      }
+      AddSplits(item, zones, zone, costs.data());
+      nodes.push_back(node);
+      zones.push_back(zone);
     }
-    std::fill(node_of_.begin(), node_of_.end(), -1);
     return costs;
   }
 
-  void Extend(size_t at, const Costs& costs) {
-    if (at == items_.size()) {
-      best_ = costs;
-      found_ = node_of_;
-      return;
+  bool BeatsBest(const int64_t* costs) const {
+    return std::lexicographical_compare(costs, costs + width_, best_.begin(), best_.end());
+  }
+
+  // Whether the items from `at` on could still cost less than the best. Of the bytes that are not
+  // placed, those to a placed item meet no deeper than in the smallest group around that item that
+  // has room left; those between others meet outside the groups of a depth unless the room there
+  // holds them. All bytes together are always the same.
+  bool CanBeatBest(size_t at, size_t costs) {
+    bound_.assign(costs_.begin() + static_cast<ptrdiff_t>(costs),
+                  costs_.begin() + static_cast<ptrdiff_t>(costs + width_));
+    for (size_t i = 0; i < at; ++i) {
+      if (open_bytes_[i] == 0) continue;
+      const int node = node_of_[i];
+      int depth = range_.depths();
+      if (left_in_node_[node] == 0) {
+        do --depth;
+        while (depth > 0 && left_in_group_[range_.GroupOf(node, depth)] == 0);
+      }
+      bound_[kFirstBytes + cluster_.AccountedDepth(depth)] += open_bytes_[i];
     }
-    const Item& item = items_[at];
-    int first = first_, end = end_;
-    if (item.cell_first >= 0) {
-      const int domain = cluster_.GroupOf(node_of_[item.cell_first], cluster_.domain_depth());
-      first = std::max(first, cluster_.groups()[domain].first_node);
-      end = std::min(end, cluster_.groups()[domain].end_node);
+    for (int i = 0; i < kFirstBytes; ++i) {
+      if (bound_[i] != best_[i]) return bound_[i] < best_[i];
     }
-    std::vector<std::pair<Costs, int>> choices;
-    std::vector<std::pair<int, int>> tried;
-    for (int node = first; node < end; ++node) {
-      if (left_[node - first_][item.rail] == 0) continue;
-      const std::pair<int, int> key = like_.KeyOf(node, in_group_, in_node_[node - first_]);
-      if (std::find(tried.begin(), tried.end(), key) != tried.end()) continue;
-      tried.push_back(key);
-      if (--budget_ < 0) return;
-      Costs with = costs;
-      Add(item, node, with);
-      if (with < best_) choices.push_back({std::move(with), node});
+    int64_t least = 0, best = 0;  // bytes that meet at the depth or further out
+    for (int depth = 0; kFirstBytes + depth < innermost_; ++depth) {
+      least += bound_[kFirstBytes + depth];
+      best += best_[kFirstBytes + depth];
+      const int64_t with_loose = least + LooseOutside(at, depth + 1);
+      if (with_loose != best) return with_loose < best;
     }
-    std::stable_sort(choices.begin(), choices.end(),
-                     [](const auto& a, const auto& b) { return a.first < b.first; });
-    for (const auto& [with, node] : choices) {
-      if (!(with < best_) || budget_ < 0) return;
-      Put(at, node, 1);
-      Extend(at + 1, with);
-      Put(at, node, -1);
+    return false;
+  }
+
+  // Bytes among the items from `at` on that no arrangement keeps inside groups of `depth`.
+  int64_t LooseOutside(size_t at, int depth) const {
+    if (loose_bytes_[at] == 0) return 0;
+    double inside = 0;
+    int left = static_cast<int>(items_.size() - at);
+    for (int room = most_room_; room > 0 && left > 0; --room) {
+      const int taken = std::min(left, room * groups_with_[depth * (most_room_ + 1) + room]);
+      inside += taken * rates_[at * (most_room_ + 1) + room];
+      left -= taken;
+    }
+    constexpr double kRounding = 0.25;
+    return std::max<int64_t>(
+        0, loose_bytes_[at] - static_cast<int64_t>(std::floor(inside + kRounding)));
+  }
+
+  // For the items from each one on: their bytes among each other, and the most that any up to so
+  // many of them exchange, per item. Of many items nothing is known.
+  void FindRates() {
+    constexpr size_t kMostItems = 10;
+    const size_t count = items_.size();
+    loose_bytes_.assign(count + 1, 0);
+    most_room_ = static_cast<int>(count);
+    if (count > kMostItems) return;
+    rates_.assign((count + 1) * (count + 1), 0);
+    std::vector<std::vector<int64_t>> bytes(count, std::vector<int64_t>(count, 0));
+    for (size_t i = 0; i < count; ++i) {
+      for (const auto& [other, edge] : items_[i].edges) bytes[other][i] += edge;
+    }
+    std::vector<int64_t> inside(size_t{1} << count, 0);  // of sets
+    std::vector<int64_t> most(count + 1, 0);             // by size
+    for (size_t at = count; at-- > 0;) {
+      for (size_t rest = 0; rest < size_t{1} << (count - at - 1); ++rest) {
+        const size_t others = rest << (at + 1);
+        const size_t set = others | size_t{1} << at;
+        inside[set] = inside[others];
+        for (size_t left = others; left != 0; left &= left - 1) {
+          inside[set] += bytes[at][std::countr_zero(left)];
+        }
+        int64_t& of_size = most[std::popcount(set)];
+        of_size = std::max(of_size, inside[set]);
+        loose_bytes_[at] = inside[set];  // of the last set: all
+      }
+      double* const rates = &rates_[at * (count + 1)];
+      for (size_t size = 1; size <= count; ++size) {
+        rates[size] =
+            std::max(rates[size - 1], static_cast<double>(most[size]) / static_cast<double>(size));
+      }
     }
   }
 
+  // The choices of one item and their costs lie on two stacks.
+  void Extend(size_t at, size_t costs) {
+    const auto begin_of = [](auto& all, size_t i) {
+      return all.begin() + static_cast<ptrdiff_t>(i);
+    };
+    if (at == items_.size()) {
+      best_.assign(begin_of(costs_, costs), begin_of(costs_, costs + width_));
+      found_ = node_of_;
+      return;
+    }
+    if (!CanBeatBest(at, costs)) return;
+    const size_t first_choice = choices_.size();
+    const size_t first_costs = costs_.size();
+    if (!CollectChoices(at, costs)) return;
+    std::sort(
+        begin_of(choices_, first_choice), choices_.end(), [&](const Choice& a, const Choice& b) {
+          const int64_t* const x = &costs_[a.costs];
+          const int64_t* const y = &costs_[b.costs];
+          const auto differ = std::mismatch(x, x + width_, y);
+          return differ.first == x + width_ ? a.node < b.node : *differ.first < *differ.second;
+        });
+    const size_t end = choices_.size();
+    for (size_t i = first_choice; i < end && budget_ >= 0; ++i) {
+      const Choice choice = choices_[i];
+      if (!BeatsBest(&costs_[choice.costs])) break;
+      Put(at, choice.node, 1);
+      Extend(at + 1, choice.costs);
+      Put(at, choice.node, -1);
+    }
+    choices_.resize(first_choice);
+    costs_.resize(first_costs);
+  }
+
+  // False: the budget is used up.
+  bool CollectChoices(size_t at, size_t costs) {
+    const Item& item = items_[at];
+    int first = 0, end = range_.nodes();
+    if (item.cell_first >= 0) {
+      const int domain = range_.GroupOf(node_of_[item.cell_first], cluster_.domain_depth());
+      first = range_.FirstOf(domain);
+      end = range_.EndOf(domain);
+    }
+    ++round_;
+    for (int node = first; node < end; ++node) {
+      if (left_[node * rails_count_ + item.rail] == 0) continue;
+      int64_t& tried = tried_[like_.KeyOf(node, in_group_, in_node_[node])];
+      if (tried == round_) continue;
+      tried = round_;
+      if (--budget_ < 0) return false;
+      const size_t with = costs_.size();
+      costs_.resize(with + width_);
+      std::copy_n(&costs_[costs], width_, &costs_[with]);
+      for (const auto& [other, bytes] : item.edges) {
+        costs_[with + kFirstBytes + range_.Meeting(node, node_of_[other])] += bytes;
+      }
+      AddSplits(item, zone_of_, ZoneOf(node), &costs_[with]);
+      if (BeatsBest(&costs_[with])) {
+        choices_.push_back({node, with});
+      } else {
+        costs_.resize(with);
+      }
+    }
+    return true;
+  }
+
+  int ZoneOf(int node) const { return range_.GroupOf(node, cluster_.pipeline_depth()); }
+
+  void AddLeft(int node, int count) {
+    CountRoom(range_.depths(), left_in_node_[node], left_in_node_[node] + count);
+    left_in_node_[node] += count;
+    for (int depth = 0; depth < range_.depths(); ++depth) {
+      int& left = left_in_group_[range_.GroupOf(node, depth)];
+      CountRoom(depth, left, left + count);
+      left += count;
+    }
+  }
+
+  void CountRoom(int depth, int before, int after) {
+    int* const groups = &groups_with_[depth * (most_room_ + 1)];
+    --groups[std::min(before, most_room_)];
+    ++groups[std::min(after, most_room_)];
+  }
+
   void Put(size_t at, int node, int sign) {
+    const Item& item = items_[at];
     node_of_[at] = sign > 0 ? node : -1;
-    left_[node - first_][items_[at].rail] -= sign;
-    in_node_[node - first_] += sign;
-    for (int depth = 0; depth < cluster_.node_depth(); ++depth) {
-      in_group_[cluster_.GroupOf(node, depth)] += sign;
+    zone_of_[at] = ZoneOf(node);
+    for (const auto& [other, bytes] : item.edges) open_bytes_[other] -= sign * bytes;
+    left_[node * rails_count_ + item.rail] -= sign;
+    AddLeft(node, -sign);
+    in_node_[node] += sign;
+    for (int depth = 0; depth < range_.depths(); ++depth) {
+      in_group_[range_.GroupOf(node, depth)] += sign;
     }
   }
 
@@ -278,11 +395,12 @@ class Search {
     };
     for (size_t i = 0; i < items_.size(); ++i) {
       const size_t from = static_cast<size_t>(items_[i].cell) * rails_.tensor;
+      const int node = range_.first() + node_of[i];
       if (per_cell_ > 1) {
-        ranks[from + i % per_cell_] = take(node_of[i], items_[i].rail);
+        ranks[from + i % per_cell_] = take(node, items_[i].rail);
         continue;
       }
-      for (int t = 0; t < rails_.tensor; ++t) ranks[from + t] = take(node_of[i], t % rails_.chunk);
+      for (int t = 0; t < rails_.tensor; ++t) ranks[from + t] = take(node, t % rails_.chunk);
     }
     return ranks;
   }
@@ -292,15 +410,29 @@ class Search {
   const Rails rails_;
   const Shape& shape_;
   const Grid grid_;
-  const int first_, end_;               // nodes
-  int64_t budget_;                      // choices that may still be looked at
-  const int per_cell_;                  // items of a cell
-  std::vector<std::vector<int>> left_;  // by node, rail
+  const NodeRange range_;
+  int64_t budget_;      // choices that may still be looked at
+  const int per_cell_;  // items of a cell
+  const int rails_count_;
+  std::vector<int> left_;  // by node, rail
   const Likeness like_;
-  std::vector<int> in_node_, in_group_;  // items placed there
+  std::vector<int> in_node_, in_group_;            // items placed there
+  std::vector<int> left_in_node_, left_in_group_;  // of all rails
+  std::vector<int64_t> tried_;                     // by key: the last round in which it was
+  int64_t round_ = 0;
+  const int width_;      // of costs
+  const int innermost_;  // of them
   std::vector<Item> items_;
-  std::vector<int> node_of_;  // by item, -1: not yet
-  Costs best_;
+  std::vector<int64_t> loose_bytes_;  // see FindRates
+  std::vector<double> rates_;         // by first item, room
+  std::vector<int> groups_with_;      // by depth, room: room for more counts as for all items
+  int most_room_ = 0;
+  std::vector<int64_t> open_bytes_;  // by item: to those that are not placed
+  std::vector<int> node_of_;         // by item, -1: not yet
+  std::vector<int> zone_of_;
+  std::vector<int64_t> costs_;  // all that are under consideration, width_ each
+  std::vector<Choice> choices_;
+  std::vector<int64_t> best_, bound_;
   std::vector<int> found_;
 };
 

@@ -4,13 +4,10 @@
 #include <numeric>
 #include <optional>
 
-#include "common/check.h"
 #include "scheduler/placement/tiling.h"
 
 namespace strata::scheduler {
 namespace {
-
-using Axes = std::array<int, kAxes>;
 
 struct Candidate {
   Axes tile;
@@ -19,131 +16,20 @@ struct Candidate {
   double inside = 0;  // bytes inside a tile, per cell
 };
 
-// The runs that each child gets, and what that is worth.
-struct Division {
-  std::vector<std::vector<Run>> runs;  // by child
-  int64_t whole_pipelines = 0;         // cells of them
-  int64_t whole_contexts = 0;
-  int64_t inside = 0;
-  size_t pieces = 0;  // the fewer, the better they can be divided further
+// What a division is worth.
+struct Worth {
+  int whole_pipelines = 0;  // cells of them
+  int whole_contexts = 0;
+  int64_t bytes_inside = 0;
+  int64_t fewer_pieces = 0;  // negative: the fewer, the better they can be divided further
 
-  bool operator<(const Division& other) const {  // worse than
-    if (whole_pipelines != other.whole_pipelines) return whole_pipelines < other.whole_pipelines;
-    if (whole_contexts != other.whole_contexts) return whole_contexts < other.whole_contexts;
-    if (inside != other.inside) return inside < other.inside;
-    return pieces > other.pieces;
-  }
-};
-
-// Hands out runs of a numbering: first whole tiles, then ever smaller units.
-class Dealer {
- public:
-  Dealer(const Tiling& tiling, const std::vector<Child>& children, bool even)
-      : tiling_(tiling), children_(children), even_(even) {
-    division_.runs.resize(children.size());
-  }
-
-  Division Deal(bool keep_whole, bool has_pipelines, bool has_contexts) {
-    for (const int64_t unit : tiling_.units()) {
-      if (at_ == tiling_.cells()) break;
-      const int64_t before = at_;
-      DealUnits(unit);
-      if (!keep_whole) continue;
-      if (has_pipelines && tiling_.UnitHolds(unit, kPipelineAxis)) {
-        division_.whole_pipelines += at_ - before;
-      }
-      if (has_contexts && tiling_.UnitHolds(unit, kContextAxis)) {
-        division_.whole_contexts += at_ - before;
-      }
-    }
-    STRATA_CHECK(at_ == tiling_.cells());
-    for (const std::vector<Run>& runs : division_.runs) {
-      if (!runs.empty()) division_.inside += tiling_.BytesInside(runs);
-      division_.pieces += runs.size();
-    }
-    return std::move(division_);
-  }
-
- private:
-  int64_t Capacity(size_t child, int64_t unit) const {
-    int64_t units = 0;
-    for (const int pool : children_[child].pools) units += pool / unit;
-    return units;
-  }
-
-  void Take(size_t child, int64_t unit, int64_t units) {
-    if (units == 0) return;
-    std::vector<Run>& runs = division_.runs[child];
-    const Run run = {at_, at_ + units * unit};
-    if (!runs.empty() && runs.back().end == run.begin) {
-      runs.back().end = run.end;
-    } else {
-      runs.push_back(run);
-    }
-    at_ = run.end;
-    for (int& pool : children_[child].pools) {
-      const int64_t taken = std::min(units, pool / unit);
-      pool -= static_cast<int>(taken * unit);
-      units -= taken;
-    }
-  }
-
-  void DealUnits(int64_t unit) {
-    const int64_t needed = (tiling_.cells() - at_) / unit;
-    std::vector<int64_t> share(children_.size());
-    int64_t total = 0;
-    for (size_t child = 0; child < children_.size(); ++child) {
-      total += share[child] = Capacity(child, unit);
-    }
-    if (total > needed) Choose(needed, share);
-    for (size_t child = 0; child < children_.size(); ++child) Take(child, unit, share[child]);
-  }
-
-  // The fewest children: the largest first, the last one the tightest.
-  void Choose(int64_t needed, std::vector<int64_t>& share) const {
-    std::vector<int> order(share.size());
-    std::iota(order.begin(), order.end(), 0);
-    std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return share[a] > share[b]; });
-    std::vector<int64_t> chosen(share.size(), 0);
-    size_t used = 0;
-    int64_t left = needed;
-    for (; left > 0 && share[order[used]] < left; ++used) {
-      left -= chosen[order[used]] = share[order[used]];
-    }
-    size_t last = used;
-    while (last + 1 < order.size() && share[order[last + 1]] >= left) ++last;
-    while (last > used && share[order[last - 1]] == share[order[last]]) --last;
-    if (left > 0) chosen[order[last]] = left;
-    if (even_) Even(needed, share, chosen);
-    share = std::move(chosen);
-  }
-
-  // The same children, as equal as their capacities allow.
-  static void Even(int64_t needed, const std::vector<int64_t>& share,
-                   std::vector<int64_t>& chosen) {
-    std::vector<int> order;
-    for (size_t i = 0; i < chosen.size(); ++i) {
-      if (chosen[i] > 0) order.push_back(static_cast<int>(i));
-    }
-    std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return share[a] < share[b]; });
-    for (size_t i = 0; i < order.size(); ++i) {
-      const auto rest = static_cast<int64_t>(order.size() - i);
-      chosen[order[i]] = std::min(share[order[i]], (needed + rest - 1) / rest);
-      needed -= chosen[order[i]];
-    }
-  }
-
-  const Tiling& tiling_;
-  std::vector<Child> children_;
-  const bool even_;
-  int64_t at_ = 0;
-  Division division_;
+  Worth Whole() const { return {whole_pipelines, whole_contexts, 0, 0}; }
+  auto operator<=>(const Worth&) const = default;
 };
 
 class Divider {
  public:
-  Divider(const Grid& grid, const Box& box, const std::vector<Child>& children,
-          const PartitionRules& rules)
+  Divider(const Grid& grid, const Box& box, const Children& children, const PartitionRules& rules)
       : grid_(grid), box_(box), children_(children), rules_(rules) {
     for (int i = 0; i < kAxes; ++i) whole_[i] = box.extent(i) == grid.axes[i].degree;
     std::iota(by_weight_.begin(), by_weight_.end(), 0);
@@ -154,26 +40,35 @@ class Divider {
   }
 
   std::vector<Part> Best() {
-    std::optional<Division> best;
-    std::optional<Tiling> tiling;
+    std::optional<Worth> best;
+    std::optional<Tiling> best_tiling;
+    Shares shares;
+    Dealer uneven(children_), even(children_);
     int left = rules_.budget;
     for (const Candidate& candidate : Candidates()) {
       if (best && left <= 0) break;
-      for (const Axes& outer : OuterOrders(candidate.tile)) {
-        for (const bool even : {false, true}) {
-          if (best && left <= 0) break;
-          --left;
-          const Tiling tried(grid_, box_, candidate.tile, inner_, outer);
-          Division division =
-              Dealer(tried, children_, even)
-                  .Deal(rules_.keep_whole, HasWhole(kPipelineAxis), HasWhole(kContextAxis));
-          if (best && !(*best < division)) continue;
-          best = std::move(division);
-          tiling.emplace(tried);
+      const std::vector<Axes> orders = OuterOrders(candidate.tile);
+      Tiling tiling(grid_, box_, candidate.tile, inner_, orders[0]);
+      uneven.Deal(tiling, false);
+      const bool differ = uneven.chose() && left > 1;
+      if (differ) even.Deal(tiling, true);
+      for (const Axes& outer : orders) {
+        tiling.SetOuter(outer);
+        for (const Dealer* dealer : {&uneven, &even}) {
+          if (left-- <= 0 && best) return ToParts(shares, *best_tiling);
+          if (dealer == &even && !differ) continue;
+          Worth worth = WholeCells(tiling, *dealer);
+          if (best && worth < best->Whole()) continue;
+          worth.bytes_inside = BytesInside(tiling, *dealer);
+          worth.fewer_pieces = -static_cast<int64_t>(dealer->shares().runs.size());
+          if (best && worth <= *best) continue;
+          best = worth;
+          best_tiling.emplace(tiling);
+          shares = dealer->shares();
         }
       }
     }
-    return ToParts(*best, *tiling);
+    return ToParts(shares, *best_tiling);
   }
 
  private:
@@ -181,14 +76,14 @@ class Divider {
 
   // All tiles that some child holds, the most promising first.
   std::vector<Candidate> Candidates() const {
-    int64_t largest = 1;
-    for (const Child& child : children_) {
-      for (const int pool : child.pools) largest = std::max<int64_t>(largest, pool);
-    }
+    int largest = 1;
+    for (const int pool : children_.pools) largest = std::max(largest, pool);
     std::vector<Candidate> found;
     Axes tile = {1, 1, 1, 1, 1};
     if (rules_.budget == 1) return {Judge(tile)};  // nothing to choose
-    Extend(0, 1, largest, tile, found);
+    std::array<std::vector<int>, kAxes> divisors;  // of the extents, as far as children hold them
+    for (int i = 0; i < kAxes; ++i) divisors[i] = Divisors(box_.extent(i), largest);
+    Extend(0, 1, largest, divisors, tile, found);
     std::stable_sort(found.begin(), found.end(), [](const Candidate& a, const Candidate& b) {
       if (a.breaks_pipelines != b.breaks_pipelines) return b.breaks_pipelines;
       if (a.breaks_contexts != b.breaks_contexts) return b.breaks_contexts;
@@ -197,19 +92,27 @@ class Divider {
     return found;
   }
 
-  void Extend(int axis, int64_t cells, int64_t largest, Axes& tile,
-              std::vector<Candidate>& found) const {
+  // Ascending.
+  static std::vector<int> Divisors(int number, int most) {
+    std::vector<int> divisors;
+    for (int i = 1; i <= std::min(number, most); ++i) {
+      if (number % i == 0) divisors.push_back(i);
+    }
+    return divisors;
+  }
+
+  void Extend(int axis, int cells, int largest, const std::array<std::vector<int>, kAxes>& divisors,
+              Axes& tile, std::vector<Candidate>& found) const {
     constexpr size_t kMostTiles = 2000;
     if (found.size() >= kMostTiles) return;
     if (axis == kAxes) {
       found.push_back(Judge(tile));
       return;
     }
-    const int extent = box_.extent(axis);
-    for (int part = 1; part <= extent && cells * part <= largest; ++part) {
-      if (extent % part != 0) continue;
+    for (const int part : divisors[axis]) {
+      if (part > largest / cells) break;
       tile[axis] = part;
-      Extend(axis + 1, cells * part, largest, tile, found);
+      Extend(axis + 1, cells * part, largest, divisors, tile, found);
     }
     tile[axis] = 1;
   }
@@ -250,6 +153,29 @@ class Divider {
     return orders;
   }
 
+  Worth WholeCells(const Tiling& tiling, const Dealer& dealer) const {
+    Worth worth;
+    for (size_t i = 0; rules_.keep_whole && i < dealer.dealt().size(); ++i) {
+      const int unit = tiling.units()[i];
+      const int dealt = dealer.dealt()[i];
+      if (HasWhole(kPipelineAxis) && tiling.UnitHolds(unit, kPipelineAxis)) {
+        worth.whole_pipelines += dealt;
+      }
+      if (HasWhole(kContextAxis) && tiling.UnitHolds(unit, kContextAxis)) {
+        worth.whole_contexts += dealt;
+      }
+    }
+    return worth;
+  }
+
+  int64_t BytesInside(const Tiling& tiling, const Dealer& dealer) const {
+    int64_t bytes = 0;
+    for (int child = 0; child < children_.count(); ++child) {
+      bytes += tiling.BytesInside(dealer.shares().Of(child));
+    }
+    return bytes;
+  }
+
   // Boxes that make up a larger one become it: what stays together is divided together further
   // down.
   static void JoinNeighbours(std::vector<Box>& boxes) {
@@ -279,23 +205,25 @@ class Divider {
     return true;
   }
 
-  static std::vector<Part> ToParts(const Division& division, const Tiling& tiling) {
+  std::vector<Part> ToParts(const Shares& shares, const Tiling& tiling) const {
     std::vector<Part> parts;
-    for (size_t child = 0; child < division.runs.size(); ++child) {
-      if (division.runs[child].empty()) continue;
-      Part part = {static_cast<int>(child), {}};
-      for (const Run& run : division.runs[child]) tiling.AppendBoxes(run, part.boxes);
-      JoinNeighbours(part.boxes);
-      std::stable_sort(part.boxes.begin(), part.boxes.end(),
-                       [](const Box& a, const Box& b) { return a.cells() > b.cells(); });
-      parts.push_back(std::move(part));
+    std::vector<Box> boxes;
+    for (int child = 0; child < children_.count(); ++child) {
+      boxes.clear();
+      for (const Run& run : shares.Of(child)) tiling.AppendBoxes(run, boxes);
+      if (boxes.size() > 1) {
+        JoinNeighbours(boxes);
+        std::stable_sort(boxes.begin(), boxes.end(),
+                         [](const Box& a, const Box& b) { return a.cells() > b.cells(); });
+      }
+      for (const Box& box : boxes) parts.push_back({child, box});
     }
     return parts;
   }
 
   const Grid& grid_;
   const Box& box_;
-  const std::vector<Child>& children_;
+  const Children& children_;
   const PartitionRules& rules_;
   std::array<bool, kAxes> whole_ = {};  // the box has the axis' whole extent
   Axes by_weight_ = {};                 // heaviest first
@@ -304,13 +232,7 @@ class Divider {
 
 }  // namespace
 
-int Box::cells() const {
-  int cells = 1;
-  for (int i = 0; i < kAxes; ++i) cells *= extent(i);
-  return cells;
-}
-
-std::vector<Part> DividedAmong(const Grid& grid, const Box& box, const std::vector<Child>& children,
+std::vector<Part> DividedAmong(const Grid& grid, const Box& box, const Children& children,
                                const PartitionRules& rules) {
   return Divider(grid, box, children, rules).Best();
 }

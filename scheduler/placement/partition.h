@@ -10,31 +10,17 @@
 #ifndef STRATA_SCHEDULER_PLACEMENT_PARTITION_H_
 #define STRATA_SCHEDULER_PLACEMENT_PARTITION_H_
 
-#include <array>
-#include <cstdint>
 #include <vector>
 
+#include "scheduler/placement/dealing.h"
 #include "scheduler/placement/grid.h"
+#include "scheduler/placement/tiling.h"
 
 namespace strata::scheduler {
 
-struct Box {
-  std::array<int, kAxes> from = {};
-  std::array<int, kAxes> to = {};  // exclusive
-
-  int extent(int axis) const { return to[axis] - from[axis]; }
-  int cells() const;
-};
-
-// What a child can take: cells, in separate pools that nothing indivisible may span (the groups of
-// the pipeline level inside it; one pool where it lies inside such a group itself).
-struct Child {
-  std::vector<int> pools;
-};
-
 struct Part {
   int child = 0;
-  std::vector<Box> boxes;  // largest first
+  Box box;
 };
 
 struct PartitionRules {
@@ -43,8 +29,8 @@ struct PartitionRules {
   int budget = 1;  // numberings to count at most
 };
 
-// The children together hold the box. Parts by child, ascending; children without one are left out.
-std::vector<Part> DividedAmong(const Grid& grid, const Box& box, const std::vector<Child>& children,
+// The children together hold the box. Parts by child, ascending, the largest of a child first.
+std::vector<Part> DividedAmong(const Grid& grid, const Box& box, const Children& children,
                                const PartitionRules& rules);
 
 }  // namespace strata::scheduler

@@ -8,6 +8,7 @@
 
 #include "scheduler/placement/assignment.h"
 #include "scheduler/placement/cells.h"
+#include "scheduler/placement/edge_counts.h"
 #include "scheduler/placement/exact.h"
 #include "scheduler/placement/grid.h"
 #include "scheduler/placement/improve.h"
@@ -32,7 +33,14 @@ std::vector<Device> RanksOf(const Cells& cells, const std::vector<int>& node_of)
   return ranks;
 }
 
-// On devices of one kind; canonically numbered.
+// Canonically numbered.
+struct Found {
+  std::vector<Device> ranks;
+  RankMapCounts counts;
+  Cost cost;
+};
+
+// On devices of one kind.
 class Placer {
  public:
   Placer(const Cluster& cluster, const std::vector<uint64_t>& free, const Shape& shape)
@@ -40,8 +48,8 @@ class Placer {
 
   // On the first rails, in order of preference, that give enough cells. Rails with equal chunks are
   // as good as each other.
-  std::optional<Placement> Best(const std::vector<Rails>& all) {
-    std::optional<Placement> best;
+  std::optional<Found> Best(const std::vector<Rails>& all) {
+    std::optional<Found> best;
     int chunk = 0;
     int cells_before = -1;  // with whole cells on nodes
     for (const Rails& rails : all) {
@@ -51,9 +59,9 @@ class Placer {
       if (cells.count() < grid_.cells) continue;
       // Cells over several nodes are no gain where large jobs have as many cells without them.
       if (best && cells.count() == cells_before && grid_.cells > kMostExactCells) continue;
-      Placement placement = OnCells(cells);
+      Found found = OnCells(cells);
       chunk = rails.chunk;
-      if (!best || Better(placement.cost, best->cost)) best = std::move(placement);
+      if (!best || Better(found.cost, best->cost)) best = std::move(found);
     }
     if (best || shape_.degrees[0] == 1) return best;
     const Cells uneven = FormUnevenCells(cluster_, free_, shape_.degrees[0], grid_.cells);
@@ -65,34 +73,46 @@ class Placer {
   static constexpr int kMostExactCells = 10;
   static constexpr int kMostImprovedCells = 128;
 
-  Placement OnCells(const Cells& cells) const {
+  Found OnCells(const Cells& cells) const {
     std::vector<int> node_of = AssignTopDown(cluster_, cells, grid_);
-    Placement placement = OnNodes(cells, node_of);
+    Found found = OnNodes(cells, node_of);
     // Among irregular leftovers the plain order of the tree may happen to be the better one.
-    constexpr int kMostRounds = 8;
+    const int most_rounds = grid_.cells <= kMostImprovedCells ? 8 : 1;
     bool better = true;
-    for (int round = 0; better && round < kMostRounds; ++round) {
-      std::sort(node_of.begin(), node_of.end());
-      Placement plain = OnNodes(cells, node_of);
-      better = Better(plain.cost, placement.cost);
-      if (better) placement = std::move(plain);
+    for (int round = 0; better && round < most_rounds; ++round) {
+      SortByNode(node_of);
+      Found plain = OnNodes(cells, node_of);
+      better = Better(plain.cost, found.cost);
+      if (better) found = std::move(plain);
     }
-    if (grid_.cells > kMostExactCells || cells.rails.chunk == 0) return placement;
-    SearchFrom(cells.rails, placement.ranks);
-    placement.cost = CostOf(cluster_, shape_, placement.order, placement.ranks);
-    return placement;
+    if (grid_.cells > kMostExactCells || cells.rails.chunk == 0) return found;
+    SearchFrom(cells.rails, found.ranks);
+    Count(found);
+    return found;
   }
 
-  Placement OnNodes(const Cells& cells, std::vector<int>& node_of) const {
+  void SortByNode(std::vector<int>& node_of) const {
+    std::vector<int> cells(cluster_.nodes().size(), 0);
+    for (const int node : node_of) ++cells[node];
+    auto next = node_of.begin();
+    for (size_t node = 0; node < cells.size(); ++node) {
+      next = std::fill_n(next, cells[node], static_cast<int>(node));
+    }
+  }
+
+  Found OnNodes(const Cells& cells, std::vector<int>& node_of) const {
     if (grid_.cells <= kMostImprovedCells) {
       constexpr int64_t kExchanges = 5000;
       Improve(cluster_, cells, grid_, kExchanges, node_of);
     }
-    Placement placement;
-    placement.order = CanonicalOrder();
-    placement.ranks = RanksOf(cells, node_of);
-    placement.cost = CostOf(cluster_, shape_, placement.order, placement.ranks);
-    return placement;
+    Found found = {.ranks = RanksOf(cells, node_of)};
+    Count(found);
+    return found;
+  }
+
+  void Count(Found& found) const {
+    found.counts = CountsOf(cluster_, shape_, CanonicalOrder(), found.ranks);
+    found.cost = CostOf(cluster_, shape_, found.counts);
   }
 
   // Exactly over the whole of a small cluster; over the smallest group that holds the job, and
@@ -168,7 +188,8 @@ bool Better(const Cost& a, const Cost& b) {
 
 std::optional<Placement> Place(const Cluster& cluster, const Occupancy& occupancy,
                                const Shape& shape) {
-  std::optional<Placement> best;
+  std::optional<Found> best;
+  std::string best_kind;
   const int64_t needed = shape.ranks();
   for (const std::string& kind : KindsFor(cluster, shape.device)) {
     const std::vector<uint64_t> free = FreeOfKind(cluster, occupancy, kind);
@@ -176,17 +197,20 @@ std::optional<Placement> Place(const Cluster& cluster, const Occupancy& occupanc
     for (const uint64_t mask : free) devices += std::popcount(mask);
     if (devices < needed) continue;
     Placer placer(cluster, free, shape);
-    std::optional<Placement> found = placer.Best(RailsToTry(cluster, kind, shape.degrees[0]));
+    std::optional<Found> found = placer.Best(RailsToTry(cluster, kind, shape.degrees[0]));
     if (!found || (best && !Better(found->cost, best->cost))) continue;
     best = std::move(found);
-    best->kind = kind;
+    best_kind = kind;
   }
-  if (!best) return best;
-  const std::vector<planner::Dimension> canonical = CanonicalOrder();
-  best->order = OrderOf(cluster, shape, best->ranks);
-  best->ranks = Renumbered(shape.degrees, best->ranks, canonical, best->order);
-  ChooseSpares(cluster, occupancy, shape, *best);
-  return best;
+  if (!best) return std::nullopt;
+  Placement placement;
+  placement.kind = best_kind;
+  placement.order = OrderOf(shape, best->counts);
+  placement.ranks =
+      Renumbered(shape.degrees, std::move(best->ranks), CanonicalOrder(), placement.order);
+  placement.cost = std::move(best->cost);
+  ChooseSpares(cluster, occupancy, shape, placement);
+  return placement;
 }
 
 }  // namespace strata::scheduler

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <array>
 
-#include "scheduler/placement/edge_counts.h"
-
 namespace strata::scheduler {
 
 using planner::Degrees;
@@ -14,7 +12,7 @@ std::vector<Dimension> CanonicalOrder() {
   return {planner::kAllDimensions.begin(), planner::kAllDimensions.end()};
 }
 
-std::vector<Device> Renumbered(const Degrees& degrees, const std::vector<Device>& ranks,
+std::vector<Device> Renumbered(const Degrees& degrees, std::vector<Device> ranks,
                                const std::vector<Dimension>& from,
                                const std::vector<Dimension>& to) {
   if (from == to) return ranks;
@@ -42,10 +40,8 @@ std::vector<Device> Renumbered(const Degrees& degrees, const std::vector<Device>
   return found;
 }
 
-std::vector<Dimension> OrderOf(const topology::Cluster& cluster, const Shape& shape,
-                               const std::vector<Device>& ranks) {
+std::vector<Dimension> OrderOf(const Shape& shape, const RankMapCounts& counts) {
   std::vector<Dimension> order = CanonicalOrder();
-  const EdgeCounter counter(cluster, shape, order, ranks);
   struct Spread {
     Dimension dimension;
     std::vector<double> shares;  // of its edges, by depth
@@ -55,11 +51,11 @@ std::vector<Dimension> OrderOf(const topology::Cluster& cluster, const Shape& sh
     if (dimension == Dimension::kTensor || shape.degrees[static_cast<size_t>(dimension)] == 1) {
       continue;
     }
-    const EdgeCounts counts = counter.Count(dimension);
+    const std::vector<int64_t>& between = counts.edges[static_cast<size_t>(dimension)].between;
     double all = 0;
-    for (const int64_t count : counts.between) all += static_cast<double>(count);
+    for (const int64_t count : between) all += static_cast<double>(count);
     Spread spread = {dimension, {}};
-    for (const int64_t count : counts.between) {
+    for (const int64_t count : between) {
       spread.shares.push_back(static_cast<double>(count) / all);
     }
     spreads.push_back(std::move(spread));

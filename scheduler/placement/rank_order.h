@@ -4,8 +4,8 @@
 
 #include <vector>
 
+#include "scheduler/placement/edge_counts.h"
 #include "scheduler/placement/placement.h"
-#include "topology/cluster.h"
 
 namespace strata::scheduler {
 
@@ -13,14 +13,13 @@ namespace strata::scheduler {
 std::vector<planner::Dimension> CanonicalOrder();
 
 // The ranks of `from` numbered by `to`.
-std::vector<Device> Renumbered(const planner::Degrees& degrees, const std::vector<Device>& ranks,
+std::vector<Device> Renumbered(const planner::Degrees& degrees, std::vector<Device> ranks,
                                const std::vector<planner::Dimension>& from,
                                const std::vector<planner::Dimension>& to);
 
-// The order that follows how the ranks, numbered canonically, were nested: a dimension comes the
-// sooner the fewer of its edges meet at the root, then at the outermost level, and so on.
-std::vector<planner::Dimension> OrderOf(const topology::Cluster& cluster, const Shape& shape,
-                                        const std::vector<Device>& ranks);
+// The order that follows how ranks are nested: a dimension comes the sooner the fewer of its edges
+// meet at the root, then at the outermost level, and so on.
+std::vector<planner::Dimension> OrderOf(const Shape& shape, const RankMapCounts& counts);
 
 }  // namespace strata::scheduler
 

@@ -4,61 +4,89 @@
 
 #include <array>
 #include <cstdint>
+#include <span>
 #include <vector>
 
-#include "scheduler/placement/partition.h"
+#include "scheduler/placement/grid.h"
 
 namespace strata::scheduler {
 
+using Axes = std::array<int, kAxes>;  // a number for each, or an order of them
+
+struct Box {
+  Axes from = {};
+  Axes to = {};  // exclusive
+
+  int extent(int axis) const { return to[axis] - from[axis]; }
+  int cells() const {
+    int cells = 1;
+    for (int i = 0; i < kAxes; ++i) cells *= extent(i);
+    return cells;
+  }
+};
+
 // Positions [begin, end) of a numbering.
 struct Run {
-  int64_t begin = 0;
-  int64_t end = 0;
+  int begin = 0;
+  int end = 0;
+  friend bool operator==(const Run&, const Run&) = default;
 };
 
 class Tiling {
  public:
   // `tile`: divisors of the box's extents. `inner` and `outer`: the order of the axes inside a tile
   // and among tiles, fastest first.
-  Tiling(const Grid& grid, const Box& box, const std::array<int, kAxes>& tile,
-         const std::array<int, kAxes>& inner, const std::array<int, kAxes>& outer);
+  Tiling(const Grid& grid, const Box& box, const Axes& tile, const Axes& inner, const Axes& outer);
+  void SetOuter(const Axes& outer);
 
-  int64_t cells() const { return cells_; }
+  int cells() const { return cells_; }
   // Sizes of what may stay together, largest first: a tile, then fewer and fewer of its digits,
-  // down to 1.
-  const std::vector<int64_t>& units() const { return units_; }
+  // down to 1. The order among tiles does not change them.
+  std::span<const int> units() const { return {units_.data(), units_count_}; }
   // Whether a unit contains the box's whole extent of an axis.
-  bool UnitHolds(int64_t unit, int axis) const;
+  bool UnitHolds(int unit, int axis) const;
   // Bytes between cells of the same set of runs.
-  int64_t BytesInside(const std::vector<Run>& runs) const;
+  int64_t BytesInside(std::span<const Run> runs) const;
   // Boxes that make up a run.
   void AppendBoxes(const Run& run, std::vector<Box>& boxes) const;
 
  private:
   struct Digit {
     int axis = 0;
-    int64_t degree = 1;
-    int64_t stride = 1;  // in positions
-    int step = 1;        // of the coordinate
+    int degree = 1;
+    int stride = 1;  // in positions
+    int step = 1;    // of the coordinate
   };
-  // The two digits of an axis; of degree 1 where it has none.
-  struct Digits {
+  // Positions p and p + shift for each p whose low digit (of the axis, inside a tile) is the last
+  // one or not, and whose high digit (of the axis, among tiles) likewise.
+  struct Pairs {
+    int64_t bytes = 0;  // of each
+    int shift = 0;
+    bool within_tile = false;  // low not last, any high; else low last and
+    bool around = false;       // high last, or not
     Digit low, high;
+    int block = 0;  // p of one value of the high digit
   };
-  enum class Condition { kAny, kNotLast, kLast };
+  using Ranges = std::array<std::array<int, 2>, 2 * kAxes>;
 
-  int64_t Below(int64_t position, const Digits& digits, Condition low, Condition high) const;
-  int64_t Edges(const std::vector<Run>& runs, int64_t shift, const Digits& digits, Condition low,
-                Condition high) const;
-  void Decompose(int level, int64_t begin, int64_t end, std::vector<std::array<int64_t, 2>>& ranges,
-                 std::vector<Box>& boxes) const;
+  Digit Add(int axis, int degree, int step);
+  void FindPairs(int axis);
+  static int Below(int position, const Pairs& pairs);
+  static int Count(std::span<const Run> runs, const Pairs& pairs);
+  void Decompose(int level, int begin, int end, Ranges& ranges, std::vector<Box>& boxes) const;
 
   const Grid& grid_;
-  Box box_;
-  int64_t cells_ = 1;
-  std::vector<Digit> digits_;  // fastest first
-  std::array<Digits, kAxes> by_axis_;
-  std::vector<int64_t> units_;
+  const Box box_;
+  const Axes tile_;
+  int cells_ = 1;
+  std::array<Digit, 2 * kAxes> digits_;  // fastest first, those of a tile before the others
+  int digits_count_ = 0;
+  int tile_digits_ = 0;
+  std::array<Digit, kAxes> low_, high_;  // by axis; of degree 1 where it has none
+  std::array<Pairs, 3 * kAxes> pairs_;
+  int pairs_count_ = 0;
+  std::array<int, kAxes + 1> units_;
+  size_t units_count_ = 0;
 };
 
 }  // namespace strata::scheduler
