@@ -93,10 +93,12 @@ struct Comparison {
 std::vector<Comparison> CompareOrders(const topology::Cluster& cluster, const Shape& shape,
                                       const Placement& placement);
 
-// After ranks were lost: `old` is by rank, with node -1 for those that need a new device. All
-// others stay. Lost ranks go, together as they were on their nodes, to the same domain, else the
-// same group of the pipeline level, else anywhere that obeys the rules (`prefer`: nodes to try
-// first, the job's spares); else whole domains' worth of ranks move. Nothing: it cannot be done so.
+// After ranks were lost: `old` is by rank, with node -1 for those that need a new device. Lost
+// ranks go, together as they were on their nodes, to the same domain, else the same group of the
+// pipeline level (`prefer`: nodes to try first, the job's spares); all others stay. Where that has
+// no room, the smallest whole group goes elsewhere: the tensor group, else its pipeline, context
+// group, all pipelines of the context group, or all that the job has there. Nothing: there is no
+// room, or more pipelines would be split than in a placement anew.
 std::optional<Placement> Replace(const topology::Cluster& cluster, const Occupancy& occupancy,
                                  const Shape& shape, const Placement& old,
                                  const std::vector<int>& prefer);

@@ -1,13 +1,21 @@
 // New devices for lost ranks, near those that stay.
+//
+// Lost tensor groups stay in the group of the pipeline level ("zone" below) that the rest of their
+// pipeline is in as long as there is room. Where there is none, the smallest whole group that can
+// go elsewhere without anything being torn apart does so together: the tensor group, else its
+// pipeline, its context group, all pipelines of the context group, all that the job has in the
+// zone; of several such groups as few as make room for the others, those that lost most first.
+// Where every choice tears something, the one that tears least.
 #include <algorithm>
-#include <bit>
 #include <map>
-#include <numeric>
 #include <tuple>
 #include <utility>
 
+#include "scheduler/placement/assignment.h"
 #include "scheduler/placement/cells.h"
 #include "scheduler/placement/grid.h"
+#include "scheduler/placement/held_ranks.h"
+#include "scheduler/placement/lost_groups.h"
 #include "scheduler/placement/placement.h"
 #include "scheduler/placement/rank_order.h"
 
@@ -15,6 +23,7 @@ namespace strata::scheduler {
 namespace {
 
 using topology::Cluster;
+using topology::Group;
 
 // What a choice of a node for some cells costs, in the order of placement.h; smaller is better.
 struct Price {
@@ -29,196 +38,320 @@ struct Price {
   }
 };
 
-// For one choice of rails.
+// What moves as a whole: all that differs in some axes alone (a tensor group in none), or all that
+// the job has in a zone.
+struct Level {
+  std::vector<int> axes = {};
+  bool zone = false;
+};
+
+// For one choice of rails and one level.
 class Replacer {
  public:
-  Replacer(const Cluster& cluster, const Shape& shape, const Placement& old,
-           std::vector<uint64_t> free, const Rails& rails, const std::vector<int>& prefer)
+  // `held`: its tensor groups are whole or lost.
+  Replacer(const Cluster& cluster, const Shape& shape, const Rails& rails,
+           const std::vector<char>& preferred, HeldRanks held)
       : cluster_(cluster),
         grid_(GridOf(shape)),
         rails_(rails),
-        free_(std::move(free)),
-        preferred_(cluster.nodes().size(), 0),
-        ranks_(Renumbered(shape.degrees, old.ranks, old.order, CanonicalOrder())) {
-    for (const int node : prefer) preferred_[node] = 1;
+        preferred_(preferred),
+        held_(std::move(held)),
+        node_of_(grid_.cells) {
+    for (int cell = 0; cell < grid_.cells; ++cell) node_of_[cell] = held_.NodeOf(cell);
+    anchors_ = Groups().Anchors();
+    FormCellsAnew();
   }
 
-  // Canonically numbered, or empty: it cannot be done on these rails.
-  std::vector<Device> Run() {
-    if (!KeptRanksAreOnTheirRails()) return {};
-    RepairBrokenCells();
-    std::vector<int> lost;
-    node_of_.assign(grid_.cells, -1);
-    for (int cell = 0; cell < grid_.cells; ++cell) {
-      node_of_[cell] = ranks_[First(cell)].node;
-      if (node_of_[cell] < 0) lost.push_back(cell);
+  // False: there is not enough room, or the level has nothing that could move.
+  bool Run(const Level& level) {
+    std::vector<Block> moving;
+    if (level.zone) moving = BlocksToMove(Groups().ZonesThatLost(anchors_));
+    if (!level.axes.empty()) moving = BlocksToMove(Groups().ThatLost(level.axes));
+    if (moving.empty() && (level.zone || !level.axes.empty())) return false;
+    std::vector<char> moves(grid_.cells, 0);
+    for (const Block& block : moving) {
+      for (const int cell : block.cells) {
+        moves[cell] = 1;
+        held_.Lose(cell);
+        node_of_[cell] = -1;
+      }
     }
-    cells_ = FormCells(cluster_, free_, rails_);
-    if (cells_.count() < static_cast<int>(lost.size())) return {};
-    used_.assign(cluster_.nodes().size(), 0);
-    PlaceInBatches(lost);
-    return std::move(ranks_);
+    FormCellsAnew();
+    PlaceLostInTheirZones(moves);
+    for (const Block& block : moving) PlaceTogether(block, level);
+    PlaceAnywhere();
+    return std::find(node_of_.begin(), node_of_.end(), -1) == node_of_.end();
   }
+
+  // If there is room for every lost cell where it belongs; after Run as it is.
+  Splits LeastSplits() const { return Groups().LeastSplits(anchors_); }
+  const std::vector<Device>& ranks() const { return held_.ranks(); }  // canonically numbered
 
  private:
-  size_t First(int cell) const { return static_cast<size_t>(cell) * rails_.tensor; }
+  LostGroups Groups() const { return {cluster_, grid_, node_of_}; }
+  int ZoneOf(int node) const { return Groups().ZoneOf(node); }
+  const Group& GroupAt(int zone) const { return cluster_.groups()[zone]; }
 
-  bool KeptRanksAreOnTheirRails() const {
-    for (size_t rank = 0; rank < ranks_.size(); ++rank) {
-      if (ranks_[rank].node < 0) continue;
-      const int t = static_cast<int>(rank) % rails_.tensor;
-      if (rails_.RailOf(ranks_[rank].device) != t % rails_.chunk) return false;
-      // Rails of whole cells on nodes cannot complete a cell that lies on several.
-      const int node = ranks_[rank - t].node;
-      if (!rails_.spans && node >= 0 && node != ranks_[rank].node) return false;
-    }
-    return true;
+  void FormCellsAnew() {
+    cells_ = FormCells(cluster_, held_.free(), rails_);
+    used_.assign(cluster_.nodes().size(), 0);
   }
-
-  // Cells that lost some of their devices get others of the same node, then of the same domain;
-  // where there are none the whole cell moves.
-  void RepairBrokenCells() {
-    for (int cell = 0; cell < grid_.cells; ++cell) {
-      int kept = -1;
-      bool broken = false;
-      for (int t = 0; t < rails_.tensor; ++t) {
-        const int node = ranks_[First(cell) + t].node;
-        if (node >= 0) kept = node;
-        broken |= node < 0;
-      }
-      if (broken && kept >= 0 && !Repair(cell, kept)) Lose(cell);
-    }
-  }
-
-  bool Repair(int cell, int kept) {
-    const topology::Group& domain =
-        cluster_.groups()[cluster_.GroupOf(kept, cluster_.domain_depth())];
-    std::vector<int> nodes = {kept};
-    if (rails_.spans) {
-      for (int node = domain.first_node; node < domain.end_node; ++node) {
-        if (node != kept) nodes.push_back(node);
-      }
-      std::stable_sort(nodes.begin() + 1, nodes.end(),
-                       [&](int a, int b) { return preferred_[a] > preferred_[b]; });
-    }
-    const std::vector<uint64_t> before(free_.begin() + domain.first_node,
-                                       free_.begin() + domain.end_node);
-    std::vector<std::pair<size_t, Device>> found;
-    for (int t = 0; t < rails_.tensor; ++t) {
-      if (ranks_[First(cell) + t].node >= 0) continue;
-      const Device device = TakeFromRail(nodes, t % rails_.chunk);
-      if (device.node < 0) {
-        std::copy(before.begin(), before.end(), free_.begin() + domain.first_node);
-        return false;
-      }
-      found.push_back({First(cell) + t, device});
-    }
-    for (const auto& [rank, device] : found) ranks_[rank] = device;
-    return true;
-  }
-
-  Device TakeFromRail(const std::vector<int>& nodes, int rail) {
-    for (const int node : nodes) {
-      for (uint64_t mask = free_[node]; mask != 0; mask &= mask - 1) {
-        const int device = std::countr_zero(mask);
-        if (rails_.RailOf(device) != rail) continue;
-        free_[node] &= ~(uint64_t{1} << device);
-        return {node, device};
-      }
-    }
-    return {};
-  }
-
-  void Lose(int cell) {
-    for (int t = 0; t < rails_.tensor; ++t) {
-      Device& device = ranks_[First(cell) + t];
-      if (device.node >= 0) free_[device.node] |= uint64_t{1} << device.device;
-      device = {};
-    }
-  }
-
   int Left(int node) const { return cells_.first[node + 1] - cells_.first[node] - used_[node]; }
+  int LeftIn(int zone) const {
+    int left = 0;
+    for (int node = GroupAt(zone).first_node; node < GroupAt(zone).end_node; ++node) {
+      left += Left(node);
+    }
+    return left;
+  }
 
-  // As many consecutive lost cells together as a node can hold: they were together before.
-  void PlaceInBatches(const std::vector<int>& lost) {
+  // Blocks of which nothing is left, and those that have to leave their zone.
+  std::vector<Block> BlocksToMove(std::vector<Block> blocks) const {
+    std::vector<Block> moving;
+    std::map<int, int> room;  // by zone, beside what lost cells of blocks that stay need
+    for (const Group& group : cluster_.groups()) {
+      if (group.depth != cluster_.pipeline_depth()) continue;
+      const auto zone = static_cast<int>(&group - cluster_.groups().data());
+      room[zone] = LeftIn(zone);
+    }
+    std::stable_sort(blocks.begin(), blocks.end(),
+                     [](const Block& a, const Block& b) { return a.lost > b.lost; });
+    for (const Block& block : blocks) {
+      for (const int cell : block.cells) {
+        if (block.kept() > 0 && anchors_[cell] >= 0) --room[anchors_[cell]];
+      }
+    }
+    for (const Block& block : blocks) {
+      const bool stays = block.kept() > 0 && (block.zone < 0 || room[block.zone] >= 0);
+      if (stays || (!TakeRoom(block, room) && block.kept() > 0)) continue;
+      if (block.zone >= 0) room[block.zone] += block.size();
+      moving.push_back(block);
+    }
+    return moving;
+  }
+
+  // In any zone but its own.
+  static bool TakeRoom(const Block& block, std::map<int, int>& room) {
+    for (auto& [zone, left] : room) {
+      if (zone == block.zone || left < block.size()) continue;
+      left -= block.size();
+      return true;
+    }
+    return false;
+  }
+
+  void PlaceLostInTheirZones(const std::vector<char>& moves) {
+    std::map<int, std::vector<int>> lost;  // by zone
+    for (int cell = 0; cell < grid_.cells; ++cell) {
+      if (node_of_[cell] >= 0 || moves[cell]) continue;
+      if (anchors_[cell] >= 0) lost[anchors_[cell]].push_back(cell);
+    }
+    for (const auto& [zone, cells] : lost) PlaceInBatches(cells, GroupAt(zone));
+  }
+
+  void PlaceAnywhere() {
+    std::vector<int> lost;
+    for (int cell = 0; cell < grid_.cells; ++cell) {
+      if (node_of_[cell] < 0) lost.push_back(cell);
+    }
+    PlaceInBatches(lost, GroupAt(0));
+  }
+
+  // As many consecutive lost cells together as a node can hold: they were together before. Until
+  // the range is full.
+  void PlaceInBatches(const std::vector<int>& lost, const Group& range) {
     for (size_t at = 0; at < lost.size();) {
       int largest = 0;
-      for (size_t node = 0; node < used_.size(); ++node) {
-        largest = std::max(largest, Left(static_cast<int>(node)));
+      for (int node = range.first_node; node < range.end_node; ++node) {
+        largest = std::max(largest, Left(node));
       }
+      if (largest == 0) return;
       const size_t size = std::min(lost.size() - at, static_cast<size_t>(largest));
       const std::vector<int> batch(lost.begin() + static_cast<ptrdiff_t>(at),
                                    lost.begin() + static_cast<ptrdiff_t>(at + size));
-      Take(batch, BestNode(batch));
+      const int node = BestNode(batch, range);
+      for (const int cell : batch) Take(cell, node);
       at += size;
     }
   }
 
-  int BestNode(const std::vector<int>& batch) const {
+  int BestNode(const std::vector<int>& batch, const Group& range) const {
+    std::vector<int> pipeline_zones, context_zones;
+    for (const int cell : batch) {
+      pipeline_zones.push_back(ZoneOfGroup(cell, kPipelineAxis));
+      context_zones.push_back(ZoneOfGroup(cell, kContextAxis));
+    }
     int best = -1;
-    Price least;
-    for (size_t i = 0; i < used_.size(); ++i) {
-      const int node = static_cast<int>(i);
+    Price price, least;
+    for (int node = range.first_node; node < range.end_node; ++node) {
       if (Left(node) < static_cast<int>(batch.size())) continue;
-      Price price = PriceOf(batch, node);
+      price.split_pipelines = Others(pipeline_zones, ZoneOf(node));
+      price.split_contexts = Others(context_zones, ZoneOf(node));
+      price.not_preferred = !preferred_[node];
+      price.bytes.assign(static_cast<size_t>(cluster_.node_depth()) + 1, 0);
+      for (const int cell : batch) AddBytes(cell, node, price.bytes);
       if (best >= 0 && !(price < least)) continue;
-      least = std::move(price);
+      std::swap(least, price);
       best = node;
     }
     return best;
   }
 
-  Price PriceOf(const std::vector<int>& batch, int node) const {
-    Price price;
-    price.not_preferred = !preferred_[node];
-    price.bytes.assign(static_cast<size_t>(cluster_.node_depth()) + 1, 0);
-    for (const int cell : batch) {
-      grid_.ForEachNeighbour(cell, [&](int other, int64_t bytes) {
-        if (node_of_[other] < 0) return;
-        const int depth = cluster_.MeetingDepth(node, node_of_[other]);
-        price.bytes[cluster_.AccountedDepth(depth)] += bytes;
-      });
-      price.split_pipelines += WouldSplit(cell, kPipelineAxis, node);
-      price.split_contexts += WouldSplit(cell, kContextAxis, node);
-    }
-    return price;
+  // Where the others of a cell's group along an axis are; -1: nowhere, or they are split anyway.
+  int ZoneOfGroup(int cell, int axis) const {
+    return grid_.axes[axis].degree == 1 ? -1 : Groups().Around(cell, {axis}).zone;
   }
 
-  // Whether a group that is whole so far would no longer be.
-  bool WouldSplit(int cell, int axis, int node) const {
-    const Axis& of = grid_.axes[axis];
-    if (of.degree == 1) return false;
-    const int first = cell - grid_.Coordinate(cell, axis) * of.stride;
-    const int depth = cluster_.pipeline_depth();
-    int zone = -1;
-    for (int i = 0; i < of.degree; ++i) {
-      const int other = node_of_[first + i * of.stride];
-      if (other < 0) continue;
-      const int group = cluster_.GroupOf(other, depth);
-      if (zone >= 0 && group != zone) return false;  // it is split anyway
-      zone = group;
-    }
-    return zone >= 0 && zone != cluster_.GroupOf(node, depth);
+  static int64_t Others(const std::vector<int>& zones, int zone) {
+    return std::count_if(zones.begin(), zones.end(),
+                         [&](int other) { return other >= 0 && other != zone; });
   }
 
-  void Take(const std::vector<int>& batch, int node) {
-    for (const int cell : batch) {
-      const size_t from = static_cast<size_t>(cells_.first[node] + used_[node]++) * rails_.tensor;
-      for (int t = 0; t < rails_.tensor; ++t) ranks_[First(cell) + t] = cells_.devices[from + t];
-      node_of_[cell] = node;
+  void AddBytes(int cell, int node, std::vector<int64_t>& by_depth) const {
+    grid_.ForEachNeighbour(cell, [&](int other, int64_t bytes) {
+      if (node_of_[other] < 0) return;
+      const int depth = cluster_.MeetingDepth(node, node_of_[other]);
+      by_depth[cluster_.AccountedDepth(depth)] += bytes;
+    });
+  }
+
+  // In the zone where it costs least, and there in the smallest group that holds it.
+  void PlaceTogether(const Block& block, const Level& level) {
+    const std::vector<int> zones = BestZones(block);
+    if (zones.empty()) return;
+    if (level.zone) return PlaceInBatches(block.cells, GroupAt(zones[0]));
+    std::vector<int> best;
+    std::vector<int64_t> least, bytes;
+    for (const int zone : zones) {
+      const std::vector<int> nodes =
+          AssignTopDown(cluster_, CellsIn(GroupAt(zone)), GridOfBlock(level.axes));
+      bytes.assign(static_cast<size_t>(cluster_.node_depth()) + 1, 0);
+      for (size_t i = 0; i < nodes.size(); ++i) {
+        AddBytes(block.cells[i], nodes[i], bytes);
+        node_of_[block.cells[i]] = nodes[i];
+      }
+      for (const int cell : block.cells) node_of_[cell] = -1;
+      if (!best.empty() && least <= bytes) continue;
+      best = nodes;
+      std::swap(least, bytes);
     }
+    for (size_t i = 0; i < best.size(); ++i) Take(block.cells[i], best[i]);
+  }
+
+  // Those that have room for a block and cost least, as far as the zone decides.
+  std::vector<int> BestZones(const Block& block) const {
+    std::vector<int> context_zones;
+    for (const int cell : block.cells) context_zones.push_back(ZoneOfGroup(cell, kContextAxis));
+    std::vector<int> zones;
+    Price price, least;
+    for (const Group& group : cluster_.groups()) {
+      const auto zone = static_cast<int>(&group - cluster_.groups().data());
+      if (group.depth != cluster_.pipeline_depth() || LeftIn(zone) < block.size()) continue;
+      price.split_contexts = Others(context_zones, zone);
+      price.bytes.assign(static_cast<size_t>(cluster_.node_depth()) + 1, 0);
+      for (const int cell : block.cells) AddBytes(cell, group.first_node, price.bytes);
+      price.bytes.resize(cluster_.pipeline_depth());
+      if (!zones.empty() && least < price) continue;
+      if (!zones.empty() && price < least) zones.clear();
+      zones.push_back(zone);
+      least = price;
+    }
+    return zones;
+  }
+
+  // The grid of one block; its cells in the order of GroupOf.
+  Grid GridOfBlock(const std::vector<int>& axes) const {
+    Grid grid = grid_;
+    for (Axis& axis : grid.axes) axis = Axis{};
+    grid.cells = 1;
+    for (const int axis : axes) {
+      grid.axes[axis] = grid_.axes[axis];
+      grid.axes[axis].stride = grid.cells;
+      grid.cells *= grid.axes[axis].degree;
+    }
+    return grid;
+  }
+
+  // What is left of the cells of a group's nodes.
+  Cells CellsIn(const Group& group) const {
+    Cells left;
+    left.rails = cells_.rails;
+    left.first.push_back(0);
+    for (int node = 0; node < static_cast<int>(used_.size()); ++node) {
+      const bool inside = node >= group.first_node && node < group.end_node;
+      left.first.push_back(left.first.back() + (inside ? Left(node) : 0));
+    }
+    return left;
+  }
+
+  void Take(int cell, int node) {
+    const size_t from = static_cast<size_t>(cells_.first[node] + used_[node]++) * rails_.tensor;
+    held_.Put(cell, &cells_.devices[from]);
+    node_of_[cell] = node;
   }
 
   const Cluster& cluster_;
   const Grid grid_;
   const Rails rails_;
-  std::vector<uint64_t> free_;
-  std::vector<char> preferred_;
-  std::vector<Device> ranks_;  // canonically numbered
-  Cells cells_;
+  const std::vector<char>& preferred_;
+  HeldRanks held_;
   std::vector<int> node_of_;  // by cell; of cells on several nodes the first one's
-  std::vector<int> used_;     // cells of a node
+  std::vector<int> anchors_;  // as the ranks were lost
+  Cells cells_;
+  std::vector<int> used_;  // cells of a node
 };
+
+// Smaller groups first.
+std::vector<Level> LevelsOf(const Grid& grid) {
+  std::vector<Level> levels = {{}};
+  const bool pipelines = grid.axes[kPipelineAxis].degree > 1;
+  const bool contexts = grid.axes[kContextAxis].degree > 1;
+  if (pipelines) levels.push_back({{kPipelineAxis}});
+  if (contexts) levels.push_back({{kContextAxis}});
+  if (pipelines && contexts) levels.push_back({{kPipelineAxis, kContextAxis}});
+  if (pipelines || contexts) levels.push_back({{}, true});
+  return levels;
+}
+
+// Pipelines that no placement of the job keeps whole, not even one that moves all of it.
+int64_t SplitInAnyCase(const Cluster& cluster, const Grid& grid, const HeldRanks& held,
+                       const Rails& rails) {
+  HeldRanks none = held;
+  for (int cell = 0; cell < grid.cells; ++cell) none.Lose(cell);
+  const Cells cells = FormCells(cluster, none.free(), rails);
+  const int degree = grid.axes[kPipelineAxis].degree;
+  int64_t whole = 0;
+  for (const Group& group : cluster.groups()) {
+    if (group.depth != cluster.pipeline_depth()) continue;
+    whole += cells.CountIn(group.first_node, group.end_node) / degree;
+  }
+  return std::max<int64_t>(0, grid.cells / degree - whole);
+}
+
+// Canonically numbered: at the first level that splits no more than must be; else at the one that
+// splits least. Empty: it cannot be done on these rails.
+std::vector<Device> ReplaceOnRails(const Cluster& cluster, const Shape& shape, const Rails& rails,
+                                   const std::vector<char>& preferred, const HeldRanks& held) {
+  const Replacer replacer(cluster, shape, rails, preferred, held);
+  const Splits least = replacer.LeastSplits();
+  std::optional<Replacer> best;
+  Splits splits;
+  for (const Level& level : LevelsOf(GridOf(shape))) {
+    Replacer attempt = replacer;
+    if (!attempt.Run(level)) continue;
+    const Splits now = attempt.LeastSplits();
+    if (best && splits <= now) continue;
+    best.emplace(std::move(attempt));
+    splits = now;
+    if (splits <= least) return best->ranks();
+  }
+  if (!best) return {};
+  if (splits.first > least.first &&
+      splits.first > SplitInAnyCase(cluster, GridOf(shape), held, rails)) {
+    return {};
+  }
+  return best->ranks();
+}
 
 }  // namespace
 
@@ -229,14 +362,21 @@ std::optional<Placement> Replace(const Cluster& cluster, const Occupancy& occupa
   for (const Device& device : old.ranks) {
     if (device.node >= 0) free[device.node] &= ~(uint64_t{1} << device.device);
   }
+  std::vector<char> preferred(cluster.nodes().size(), 0);
+  for (const int node : prefer) preferred[node] = 1;
+  const std::vector<Device> ranks =
+      Renumbered(shape.degrees, old.ranks, old.order, CanonicalOrder());
   for (const Rails& rails : RailsToTry(cluster, old.kind, shape.degrees[0])) {
-    std::vector<Device> ranks = Replacer(cluster, shape, old, free, rails, prefer).Run();
-    if (ranks.empty()) continue;
+    HeldRanks held(cluster, rails, ranks, free);
+    if (!held.AreOnRails()) continue;
+    held.MendCells(preferred);
+    std::vector<Device> found = ReplaceOnRails(cluster, shape, rails, preferred, held);
+    if (found.empty()) continue;
     Placement placement = old;
-    placement.ranks = Renumbered(shape.degrees, ranks, CanonicalOrder(), old.order);
+    placement.ranks = Renumbered(shape.degrees, std::move(found), CanonicalOrder(), old.order);
     placement.cost = CostOf(cluster, shape, old.order, placement.ranks);
     std::erase_if(placement.spares, [&](int spare) {
-      return std::any_of(ranks.begin(), ranks.end(),
+      return std::any_of(placement.ranks.begin(), placement.ranks.end(),
                          [&](const Device& device) { return device.node == spare; });
     });
     return placement;

@@ -64,8 +64,16 @@ Shape RandomShape(const Occupancy& occupancy, Draw& draw) {
   return shape;
 }
 
+struct Round {
+  double milliseconds = 0;
+  int number = 0;
+  Shape shape;
+  bool placed = false;
+};
+
 struct Times {
   std::vector<double> place, replace;
+  std::vector<Round> rounds;
   int refused = 0;
   int kept = 0;  // replacements found
   int64_t largest = 0;
@@ -80,6 +88,7 @@ Times Measure(const Cluster& cluster, int rounds) {
     double begin = Milliseconds();
     const auto placement = scheduler::Place(cluster, occupancy, shape);
     times.place.push_back(Milliseconds() - begin);
+    times.rounds.push_back({times.place.back(), round, shape, placement.has_value()});
     if (!placement) {
       ++times.refused;
       continue;
@@ -101,12 +110,25 @@ Times Measure(const Cluster& cluster, int rounds) {
   return times;
 }
 
-void PrintTimes(const char* name, const Cluster& cluster, int rounds) {
+void PrintSlowest(std::vector<Round> rounds, int count) {
+  std::stable_sort(rounds.begin(), rounds.end(),
+                   [](const Round& a, const Round& b) { return a.milliseconds > b.milliseconds; });
+  for (int i = 0; i < std::min<int>(count, static_cast<int>(rounds.size())); ++i) {
+    const Round& round = rounds[i];
+    std::printf("  round %3d  %7.2f ms  tensor %d context %d pipeline %d data %d  %s\n",
+                round.number, round.milliseconds, static_cast<int>(round.shape.degrees[0]),
+                static_cast<int>(round.shape.degrees[1]), static_cast<int>(round.shape.degrees[3]),
+                static_cast<int>(round.shape.degrees[4]), round.placed ? "placed" : "refused");
+  }
+}
+
+void PrintTimes(const char* name, const Cluster& cluster, int rounds, int slowest) {
   const Times times = Measure(cluster, rounds);
   std::printf("%-8s %7zu  %6d %7d %8lld  %8.2f %8.2f %8.2f  %8.2f %8.2f\n", name,
               cluster.nodes().size(), rounds, times.refused, static_cast<long long>(times.largest),
               Quantile(times.place, 0.5), Quantile(times.place, 0.99), Quantile(times.place, 1),
               Quantile(times.replace, 0.5), Quantile(times.replace, 0.99));
+  PrintSlowest(times.rounds, slowest);
 }
 
 void PrintOrder(const char* name, const scheduler::Cost& cost) {
@@ -131,13 +153,13 @@ void PrintLlama3() {
   }
 }
 
-int Run(int rounds) {
+int Run(int rounds, int slowest) {
   std::printf(
       "devices    nodes  rounds refused  largest  place p50      p99      max  "
       "replace p50   p99 (ms)\n");
-  PrintTimes("1,024", scheduler::PodsOf(4, 16), rounds);
-  PrintTimes("16,384", scheduler::PodsOf(8, 128), rounds);
-  PrintTimes("100,000", scheduler::PodsOf(25, 250), rounds);
+  PrintTimes("1,024", scheduler::PodsOf(4, 16), rounds, slowest);
+  PrintTimes("16,384", scheduler::PodsOf(8, 128), rounds, slowest);
+  PrintTimes("100,000", scheduler::PodsOf(25, 250), rounds, slowest);
   PrintLlama3();
   return 0;
 }
@@ -151,10 +173,12 @@ int main(int argc, char** argv) {
   app.add_option("--rounds", rounds, "placements per cluster")
       ->capture_default_str()
       ->check(CLI::PositiveNumber);
+  int slowest = 0;
+  app.add_option("--slowest", slowest, "rounds of each cluster to show, the slowest first");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& problem) {
     return app.exit(problem);
   }
-  return strata::bench::Run(rounds);
+  return strata::bench::Run(rounds, slowest);
 }
