@@ -135,6 +135,19 @@ TEST(PlaceCommand, ThatNeverFitsEndsWithThreeAndTheNearest) {
   EXPECT_EQ(told["nearest"]["ranks"], 64);
 }
 
+TEST(PlaceCommand, OfAKindThatNoNodeHasTellsTheNearestOnAnother) {
+  const Outcome got =
+      Place(Cluster(), Job("{tensor: 8, data: 16}"), "json", {"resources.device=b200"});
+  EXPECT_EQ(got.code, 3);
+  const json told = json::parse(got.out);
+  EXPECT_EQ(told["decision"], "infeasible");
+  EXPECT_EQ(told["nearest"]["device"], "h100");
+  EXPECT_EQ(told["nearest"]["parallel"]["data"], 8);
+  EXPECT_EQ(told["nearest"]["ranks"], 64);
+  EXPECT_EQ(told["nearest"]["text"],
+            "device h100 instead of b200, data 8 instead of 16: 64 of 128 ranks");
+}
+
 TEST(PlaceCommand, NearestTakesAnyDataDegreeThatDividesTheBatch) {
   const Outcome got = Place(Cluster(), Job("{tensor: 8, data: 12, shard: zero1, shard_group: 4}"),
                             "json", {"train.global_batch=84"});

@@ -147,6 +147,7 @@ Json RefusalJson(const scheduler::Refusal& refusal, bool shard_groups) {
   if (shard_groups || replicate > 1) parallel["shard_group"] = degrees[Index(Dimension::kData)];
   told["nearest"] = {
       {"parallel", parallel}, {"ranks", refusal.nearest->ranks}, {"text", refusal.nearest->text}};
+  if (!refusal.nearest->device.empty()) told["nearest"]["device"] = refusal.nearest->device;
   return told;
 }
 

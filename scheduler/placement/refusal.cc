@@ -4,6 +4,7 @@
 #include <functional>
 #include <map>
 #include <numeric>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -69,6 +70,7 @@ class Explainer {
     if (now_.kind.empty() || most_.devices == 0) {
       refusal.infeasible = true;
       refusal.reason = NoSuchKind();
+      refusal.nearest = NearestOfOtherKind();
       return refusal;
     }
     refusal.infeasible = most_.count() < needed_;
@@ -100,13 +102,16 @@ class Explainer {
     }
   }
 
-  std::string NoSuchKind() const {
-    std::vector<std::string> kinds;
+  std::vector<std::string> KindsWithDevices() const {
+    std::set<std::string> kinds;
     for (const Node& node : cluster_.nodes()) {
-      if (node.devices > 0) kinds.push_back(node.kind);
+      if (node.devices > 0) kinds.insert(node.kind);
     }
-    std::sort(kinds.begin(), kinds.end());
-    kinds.erase(std::unique(kinds.begin(), kinds.end()), kinds.end());
+    return {kinds.begin(), kinds.end()};
+  }
+
+  std::string NoSuchKind() const {
+    const std::vector<std::string> kinds = KindsWithDevices();
     return absl::StrCat("no node has devices of kind ", shape_.device,
                         kinds.empty()
                             ? " (the cluster is empty)"
@@ -409,6 +414,26 @@ class Explainer {
     return std::nullopt;
   }
 
+  // Where no node has the kind: the kind on which most of the ranks fit, accelerators first.
+  std::optional<Refusal::Nearest> NearestOfOtherKind() const {
+    std::optional<Refusal::Nearest> best;
+    for (const std::string& device : {std::string("gpu"), std::string("cpu")}) {
+      for (const std::string& kind : KindsFor(cluster_, device)) {
+        Shape other = shape_;
+        other.device = kind;
+        const Explainer on_it(cluster_, occupancy_, other);
+        std::optional<Refusal::Nearest> nearest =
+            on_it.Fits(other.degrees) ? on_it.Told(other.degrees) : on_it.Nearest();
+        if (!nearest || (best && nearest->ranks <= best->ranks)) continue;
+        nearest->device = kind;
+        nearest->text = absl::StrCat("device ", kind, " instead of ", shape_.device,
+                                     nearest->degrees == other.degrees ? "" : ", ", nearest->text);
+        best = std::move(nearest);
+      }
+    }
+    return best;
+  }
+
   Refusal::Nearest Told(const Degrees& degrees) const {
     Shape shape;
     shape.degrees = degrees;
@@ -425,7 +450,7 @@ class Explainer {
       return all[Index(Dimension::kData)] * all[Index(Dimension::kReplicate)];
     };
     told("data", data(degrees), data(shape_.degrees));
-    return {degrees, shape.ranks(),
+    return {degrees, shape.ranks(), "",
             absl::StrCat(absl::StrJoin(changes, ", "), ": ", shape.ranks(), " of ", shape_.ranks(),
                          " ranks")};
   }
