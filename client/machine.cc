@@ -70,7 +70,6 @@ int64_t ThreadsPerRank(int64_t ranks) {
 std::string BinaryFolder() {
   std::error_code error;
   const fs::path own = fs::read_symlink("/proc/self/exe", error).parent_path();
-  // NOLINTNEXTLINE(performance-no-int-to-ptr): so the kernel hands it over
   const auto* started_as = reinterpret_cast<const char*>(getauxval(AT_EXECFN));
   if (started_as == nullptr || fs::exists(own / "strata-worker", error)) return own.string();
   const fs::path beside = fs::absolute(started_as, error).parent_path();

@@ -78,6 +78,7 @@ T TreeReference(int ranks, int64_t index) {
 
 template <typename T>
 bool SameBits(T a, T b) {
+  // NOLINTNEXTLINE(bugprone-suspicious-memory-comparison): bits are meant, of zeros and NaN too
   return std::memcmp(&a, &b, sizeof(T)) == 0;
 }
 

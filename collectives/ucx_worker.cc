@@ -166,7 +166,7 @@ void UcxWorker::Sleep(absl::Duration timeout, bool worker) {
   }
 }
 
-void UcxWorker::Wake() {
+void UcxWorker::Wake() const {
   const uint64_t one = 1;
   [[maybe_unused]] const ssize_t bytes = write(wake_fd_, &one, sizeof(one));
 }

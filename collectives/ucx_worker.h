@@ -39,7 +39,7 @@ class UcxWorker final : public UcxEndpoint {
   void Wait(absl::Duration timeout);
   // The same without regard to the worker.
   void WaitForWake(absl::Duration timeout);
-  void Wake();
+  void Wake() const;
 
  private:
   explicit UcxWorker(const UcxOptions& options) : options_(options) {}

@@ -35,7 +35,7 @@ v1::JobSpec SmallJob() {
   return job;
 }
 
-Traffic SmallTraffic(v1::JobSpec job) {
+Traffic SmallTraffic(const v1::JobSpec& job) {
   const auto degrees = DegreesOf(job.parallel());
   EXPECT_TRUE(degrees.ok()) << degrees.status();
   return TrafficOf(SmallModel(), job, *degrees);

@@ -191,7 +191,7 @@ class BackwardGroup {
     }
   }
 
-  void ScoreRow(int64_t valid, int64_t at, float* p, float* ds) {
+  void ScoreRow(int64_t valid, int64_t at, float* p, float* ds) const {
     const Vec lse = simd::Set(problem_.lse[at]), delta = simd::Set(problem_.delta[at]);
     simd::ForEachVec(valid, [=](int64_t j, auto lanes) {
       const Vec probability = simd::Exp(_mm256_sub_ps(lanes.Load(p + j), lse));

@@ -158,7 +158,7 @@ class ForwardTile {
   }
 
   // What was summed so far is relative to the old maximum.
-  void Rescale(int64_t row, Vec max_before, float* out) {
+  void Rescale(int64_t row, Vec max_before, float* out) const {
     alignas(32) float correction[simd::kLanes];
     const Vec max_after = _mm256_loadu_ps(scratch_.max + row);
     _mm256_store_ps(correction, simd::Exp(_mm256_sub_ps(max_before, max_after)));

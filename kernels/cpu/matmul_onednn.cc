@@ -45,7 +45,7 @@ struct TileProduct {
 
 class OneDnnMatmul final : public MatmulPlan::Implementation {
  public:
-  OneDnnMatmul(const MatmulShape& shape) : Implementation(shape) {
+  explicit OneDnnMatmul(const MatmulShape& shape) : Implementation(shape) {
     const int64_t tiles = CeilDiv(shape.m, kTileM) * CeilDiv(shape.n, kTileN);
     tile_m_ = tiles >= kEnoughTiles ? kTileM : kSmallTileM;
     tile_n_ = tiles >= kEnoughTiles ? kTileN : kSmallTileN;

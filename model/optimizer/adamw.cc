@@ -18,7 +18,7 @@ std::vector<std::pair<int64_t, int64_t>> DecayRanges(const program::ParameterSet
     if (!ranges.empty() && common::RoundUp(ranges.back().second, kPadding) == tensor.offset) {
       ranges.back().second = end;
     } else {
-      ranges.push_back({tensor.offset, end});
+      ranges.emplace_back(tensor.offset, end);
     }
   }
   return ranges;

@@ -114,7 +114,8 @@ int Assembler::Transfer(Stream stream, Purpose purpose, std::string label, Opera
 }
 
 int Assembler::Collective(Communication communication, Purpose purpose, Stream stream,
-                          std::string label, Operand in, Operand out, const ScratchBytes& scratch) {
+                          const std::string& label, Operand in, Operand out,
+                          const ScratchBytes& scratch) {
   in.access = Access::kRead;
   out.access = Access::kWrite;
   Instruction instruction{

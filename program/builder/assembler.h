@@ -51,8 +51,8 @@ class Assembler {
   int Transfer(Stream stream, Purpose purpose, std::string label, Operand from, Operand to);
 
   // A collective whose communication.bytes is set; adds a scratch slot where the backend needs one.
-  int Collective(Communication communication, Purpose purpose, Stream stream, std::string label,
-                 Operand in, Operand out, const ScratchBytes& scratch);
+  int Collective(Communication communication, Purpose purpose, Stream stream,
+                 const std::string& label, Operand in, Operand out, const ScratchBytes& scratch);
 
  private:
   ProgramSet& set_;

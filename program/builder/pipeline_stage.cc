@@ -116,7 +116,8 @@ PipelineStage::Work& PipelineStage::WorkOf(int chunk, int micro_batch) {
 }
 
 void PipelineStage::RunPass(const ScheduledPass& pass) {
-  const auto& [first, end] = plan_.layers[pass.virtual_stage(stage_, plan_.stages())];
+  const std::pair<int, int>& layers = plan_.layers[pass.virtual_stage(stage_, plan_.stages())];
+  const int first = layers.first, end = layers.second;
   Work& work = WorkOf(pass.chunk, pass.micro_batch);
   ++passes_;
   if (pass.kind == PassKind::kForward) {

@@ -71,7 +71,7 @@ TEST(StreamedTest, EveryProgramIsVerified) {
 }
 
 TEST(StreamedTest, RefusesOptionsThatDoNotGoTogether) {
-  const auto status = [](StreamedOptions options) {
+  const auto status = [](const StreamedOptions& options) {
     return BuildStreamed(ToyGraph({}), ToyUpdate, options).status();
   };
   EXPECT_FALSE(status({.home = Home::kHost, .resident = 1, .moved = 2}).ok());
@@ -103,7 +103,7 @@ TEST(StreamedTest, Zero3HidesGathersThatTheWindowAllowsToPrefetch) {
                              .memory_bytes_per_second = 1e12,
                              .link_bytes_per_second = 0.75 * toy::kBlockSet / 1e-3,
                              .link_latency_seconds = 0});
-  double exposed[2];
+  double exposed[2] = {};
   for (const int resident : {1, 3}) {
     StreamedOptions options = Zero3();
     options.resident = resident;
