@@ -113,7 +113,7 @@ struct Refusal {
     planner::Degrees degrees;
     int64_t ranks = 0;
     std::string device;  // of another kind than asked for, as no node has that; otherwise empty
-    std::string text;  // "data 6 instead of 8: 48 of 64 ranks"
+    std::string text;    // "data 6 instead of 8: 48 of 64 ranks"
   };
   std::optional<Nearest> nearest;
 };
