@@ -98,8 +98,11 @@ void RestoreNode(ClusterState& state, const Write& write) {
   node.drained = record.drained();
   node.quarantined = record.quarantined();
   node.quarantine_reason = record.quarantine_reason();
-  for (const auto& time : record.failure_times()) {
-    node.failures.push_back({static_cast<double>(time.seconds()), ""});
+  for (int i = 0; i < record.failure_times_size(); ++i) {
+    const google::protobuf::Timestamp& time = record.failure_times(i);
+    // Records of earlier releases do not say whose.
+    node.failures.push_back({static_cast<double>(time.seconds()) + 1e-9 * time.nanos(),
+                             i < record.failure_jobs_size() ? record.failure_jobs(i) : ""});
   }
   node.heard_at = state.ListeningNow();
 }
@@ -145,8 +148,15 @@ void SaveNode(ClusterState& state, NodeEntry& node, Effects& effects) {
   record.set_drained(node.drained);
   record.set_quarantined(node.quarantined);
   record.set_quarantine_reason(node.quarantine_reason);
-  for (const auto& blame : node.failures) *record.add_failure_times() = ToTimestamp(blame.wall);
+  AddFailures(node, record);
   effects.writes.push_back({"nodes", node.name, record.SerializeAsString()});
+}
+
+void AddFailures(const NodeEntry& node, v1::Node& record) {
+  for (const NodeEntry::Blame& blame : node.failures) {
+    *record.add_failure_times() = ToTimestamp(blame.wall);
+    record.add_failure_jobs(blame.job);
+  }
 }
 
 void SavePolicy(const ClusterState& state, Effects& effects) {

@@ -67,6 +67,8 @@ void SaveJob(ClusterState& state, JobEntry& job, Effects& effects);
 // Removes a finished job.
 void ForgetJob(ClusterState& state, const std::string& name, Effects& effects);
 void SaveNode(ClusterState& state, NodeEntry& node, Effects& effects);
+// What the node was to blame for, as its record says it.
+void AddFailures(const NodeEntry& node, v1::Node& record);
 void SavePolicy(const ClusterState& state, Effects& effects);
 // To be called once after each input: the version counter survives with what used it.
 void SaveVersion(const ClusterState& state, Effects& effects);

@@ -81,8 +81,6 @@ struct JobEntry {
   v1::Job record;
   EpochRun run;            // while STARTING or RUNNING
   scheduler::Shape shape;  // as asked for
-  // While a drained node's ranks are stopped, and until they start again: devices kept for them.
-  std::vector<scheduler::Device> moving_to;
   scheduler::Waiting waiting;  // as of the scheduler's last decision, while it waits
 
   // While RECOVERING.

@@ -301,7 +301,7 @@ void JobMachine::End(JobEntry& job, v1::JobState outcome, const std::string& rea
   job.run = {};
   AddEvent(job, reason, cause);
   job.record.clear_preemption();
-  job.moving_to.clear();
+  job.record.clear_moving_to();
   if (outcome == v1::SUCCEEDED) job.record.set_step(job.record.target_step());
   job.record.set_state(outcome);
   job.record.set_reason(reason);

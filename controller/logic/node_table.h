@@ -51,10 +51,10 @@ struct NodeEntry {
   bool quarantined = false;  // by the controller: it was to blame too often
   std::string quarantine_reason;
   struct Blame {
-    double wall = 0;  // seconds; durable
-    std::string job;  // jobs/NAME; empty: of before this controller's start
+    double wall = 0;  // seconds
+    std::string job;  // jobs/NAME; empty: not recorded (by an earlier release)
   };
-  std::deque<Blame> failures;  // it was to blame for, in the last hour
+  std::deque<Blame> failures;  // it was to blame for, in the last hour; durable too
   std::map<EpochKey, Hold> holds;
   std::deque<uint64_t> replaced;  // incarnations that may not come back
 

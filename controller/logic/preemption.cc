@@ -118,7 +118,16 @@ bool JobMachine::MoveOff(JobEntry& job) {
   auto found = scheduler::Replace(cluster, free, shape, old, old.spares);
   if (!found.has_value()) found = scheduler::Place(cluster, free, shape);
   if (!found.has_value()) return false;
-  job.moving_to = found->ranks;
+  v1::KeptPlace& kept = *job.record.mutable_moving_to();
+  for (const planner::Dimension dimension : found->order) {
+    kept.add_order(planner::NameOf(dimension));
+  }
+  for (size_t rank = 0; rank < found->ranks.size(); ++rank) {
+    v1::RankPlace& place = *kept.add_ranks();
+    place.set_rank(static_cast<int32_t>(rank));
+    place.set_node(state_.scheduler.nodes[found->ranks[rank].node]->name);
+    place.set_device(found->ranks[rank].device);
+  }
   Preempt(job, drained, absl::StrCat("moved, for ", ShortName(drained), " is drained,"));
   return true;
 }

@@ -181,6 +181,45 @@ TEST_F(Drained, ItsJobsMoveAtACheckpointAndItTakesNoNewRanks) {
   EXPECT_EQ(h.Job("b").state(), v1::STARTING);
 }
 
+TEST_F(Drained, ThePlaceThatIsKeptForAJobSurvivesTheController) {
+  h.Run("a", {"n0"});
+  ASSERT_TRUE(h.Drain("n0").ok());
+  (void)h.Create(Harness::Request("b", 1));
+  h.RestartController();
+  h.Reconnect("n1", {});
+  EXPECT_EQ(h.Job("b").state(), v1::QUEUED);
+  h.Reconnect("n0", {Held("a", 1, {0}, true)});
+  Stop("n0");
+  EXPECT_EQ(h.Job("a").state(), v1::STARTING);
+  EXPECT_EQ(h.Job("a").placement(0).node(), "nodes/n1");
+  EXPECT_EQ(h.Job("a").layout().why(), "moves to the place that was kept for it");
+  EXPECT_FALSE(h.Job("a").has_moving_to());
+  EXPECT_EQ(h.Job("b").state(), v1::QUEUED);
+}
+
+// Its old ranks are gone and its nodes come back one by one.
+TEST_F(Drained, ThePlaceThatIsKeptIsNotGivenAwayBeforeAllItsNodesAreBack) {
+  h.Run("a", {"n0", "n1"});
+  h.Join("n2");
+  ASSERT_TRUE(h.Drain("n0").ok());
+  (void)h.Create(Harness::Request("b", 1));
+  h.EndSession("n2");
+  h.Pass(5, {"n0", "n1"});
+  h.SayStopping("n0", "a", 1, 40);
+  h.SayStopping("n1", "a", 1, 40);
+  Stop("n0");
+  h.SayEnded("n1", "a", 1, kInterrupted);
+  ASSERT_EQ(h.Job("a").state(), v1::RECOVERING);
+  h.RestartController();
+  h.Reconnect("n2", {});
+  EXPECT_EQ(h.Job("b").state(), v1::QUEUED);
+  EXPECT_EQ(h.Job("a").state(), v1::RECOVERING);
+  h.Reconnect("n1", {});
+  EXPECT_EQ(h.Job("a").state(), v1::STARTING);
+  EXPECT_EQ(h.Job("a").placement(0).node(), "nodes/n2");
+  EXPECT_EQ(h.Job("b").state(), v1::QUEUED);
+}
+
 TEST_F(Drained, AJobThatFitsNowhereElseRunsOnUntilThereIsRoom) {
   h.Run("a", {"n0", "n1"});
   ASSERT_TRUE(h.Drain("n0").ok());

@@ -20,26 +20,25 @@ using scheduler::JobPhase;
 using scheduler::JobView;
 using scheduler::Occupancy;
 
+using Names = google::protobuf::RepeatedPtrField<std::string>;
+using Places = google::protobuf::RepeatedPtrField<v1::RankPlace>;
+
 uint64_t Bit(int device) { return uint64_t{1} << device; }
 
 // What is kept for a job beside what its ranks hold: what it had, while it recovers, and where it
 // is about to move.
 std::vector<Device> KeptFor(const ClusterState& state, const JobEntry& job) {
-  if (HasEpoch(job.record.state())) return job.moving_to;
+  std::vector<Device> kept = MovingTo(state, job.record).ranks;
+  if (HasEpoch(job.record.state())) return kept;
   if (job.record.state() != v1::RECOVERING || job.claim_over) return {};
-  std::vector<Device> kept = PlacementOf(state, job.record).ranks;
-  kept.insert(kept.end(), job.moving_to.begin(), job.moving_to.end());
+  const std::vector<Device> had = PlacementOf(state, job.record).ranks;
+  kept.insert(kept.end(), had.begin(), had.end());
   return kept;
 }
 
-// Indices into the cluster's nodes have another meaning after it was made anew.
-void ForgetMoves(ClusterState& state) {
-  for (const std::string& name : state.live) state.jobs.at(name).moving_to.clear();
-}
-
-std::vector<planner::Dimension> OrderOf(const v1::RankLayout& layout) {
+std::vector<planner::Dimension> OrderOf(const Names& names) {
   std::vector<planner::Dimension> order;
-  for (const std::string& name : layout.order()) {
+  for (const std::string& name : names) {
     for (const planner::Dimension dimension : planner::kAllDimensions) {
       if (planner::NameOf(dimension) == name) order.push_back(dimension);
     }
@@ -60,9 +59,11 @@ std::optional<double> SecondsLeft(const ClusterState& state, const JobEntry& job
   return std::max(0.0, done - state.now);
 }
 
-// Of a job that recovers: where its ranks were, and -1 for those that cannot go back there.
+// Of a job that recovers: where its ranks were, or are to move, and -1 for those that cannot go
+// there.
 scheduler::Placement Remains(const ClusterState& state, const JobEntry& job) {
-  scheduler::Placement placement = PlacementOf(state, job.record);
+  scheduler::Placement placement =
+      job.record.has_moving_to() ? MovingTo(state, job.record) : PlacementOf(state, job.record);
   for (Device& rank : placement.ranks) {
     if (rank.node < 0) continue;
     const NodeEntry& node = *state.scheduler.nodes[rank.node];
@@ -180,7 +181,6 @@ void RefreshCluster(ClusterState& state) {
       made.nodes.push_back(entry);
     }
     made.made = true;
-    ForgetMoves(state);
   }
   for (size_t i = 0; i < made.nodes.size(); ++i) {
     const NodeEntry& node = *made.nodes[i];
@@ -229,13 +229,15 @@ Occupancy FreeDevices(const ClusterState& state, const JobEntry* but) {
   return free;
 }
 
-scheduler::Placement PlacementOf(const ClusterState& state, const v1::Job& job) {
+namespace {
+
+scheduler::Placement Locate(const ClusterState& state, const Places& places, const Names& order) {
   scheduler::Placement placement;
-  placement.order = OrderOf(job.layout());
-  placement.ranks.reserve(job.placement_size());
+  placement.order = OrderOf(order);
+  placement.ranks.reserve(places.size());
   const std::string* last = nullptr;  // neighbours mostly share a node
   int node = -1;
-  for (const v1::RankPlace& place : job.placement()) {
+  for (const v1::RankPlace& place : places) {
     if (last == nullptr || *last != place.node()) {
       last = &place.node();
       const auto found = state.scheduler.index.find(place.node());
@@ -244,6 +246,17 @@ scheduler::Placement PlacementOf(const ClusterState& state, const v1::Job& job) 
     placement.ranks.push_back(node < 0 ? Device() : Device{node, place.device()});
     if (node >= 0 && placement.kind.empty()) placement.kind = state.scheduler.nodes[node]->kind;
   }
+  return placement;
+}
+
+}  // namespace
+
+scheduler::Placement MovingTo(const ClusterState& state, const v1::Job& job) {
+  return Locate(state, job.moving_to().ranks(), job.moving_to().order());
+}
+
+scheduler::Placement PlacementOf(const ClusterState& state, const v1::Job& job) {
+  scheduler::Placement placement = Locate(state, job.placement(), job.layout().order());
   for (const std::string& spare : job.layout().spares()) {
     const auto found = state.scheduler.index.find(spare);
     if (found != state.scheduler.index.end()) placement.spares.push_back(found->second);

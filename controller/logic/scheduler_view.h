@@ -26,6 +26,8 @@ scheduler::Occupancy FreeDevices(const ClusterState& state, const JobEntry* but 
 
 // By rank: where the job's ranks are, or were; node -1 where the node is no longer the cluster's.
 scheduler::Placement PlacementOf(const ClusterState& state, const v1::Job& job);
+// Likewise where they are to move; empty: they are not.
+scheduler::Placement MovingTo(const ClusterState& state, const v1::Job& job);
 
 // Whether the job's ranks may be started again now: its back-off is over and, for a moment, the
 // nodes that are there have ended the old ones.

@@ -92,10 +92,6 @@ bool JobMachine::Decide() {
     NoteSupply();
     return false;
   }
-  for (const std::string& name : state_.recovering) {  // it is about to go where it moves
-    JobEntry& job = state_.jobs.at(name);
-    if (MayStart(state_, job)) job.moving_to.clear();
-  }
   const double began = state_.clock->Now();
   const scheduler::View view = MakeView(state_);
   const scheduler::Decisions decisions = scheduler::Decide(view);
@@ -137,22 +133,24 @@ void JobMachine::Begin(JobEntry& job, const scheduler::Start& start) {
   for (const v1::RankPlace& place : record.placement()) {
     before.insert({place.node(), place.device()});
   }
+  const bool as_kept =
+      record.has_moving_to() && MovingTo(state_, record).ranks == start.placement.ranks;
   job.run = {};
   job.run.begun_at = state_.now;
-  job.moving_to.clear();
   job.waiting = {};
   record.set_epoch(record.epoch() + 1);
   record.set_step(record.checkpoint().step());
   record.clear_placement();
   record.clear_start_sent();
   record.clear_preemption();
+  record.clear_moving_to();
   v1::RankLayout& layout = *record.mutable_layout();
   layout.Clear();
   for (const planner::Dimension dimension : start.placement.order) {
     layout.add_order(planner::NameOf(dimension));
   }
   layout.set_data(start.data);
-  layout.set_why(start.why);
+  layout.set_why(as_kept ? "moves to the place that was kept for it" : start.why);
   for (const int spare : start.placement.spares) {
     layout.add_spares(state_.scheduler.nodes[spare]->name);
   }

@@ -230,6 +230,46 @@ TEST(Quarantine, AJobThatFailsForGoodOnSeveralNodesWasToBlameItself) {
   EXPECT_FALSE(h.Node("n0").quarantined());
 }
 
+TEST(Quarantine, WhoseAFailureWasSurvivesTheController) {
+  Harness h;
+  h.Join("n0");
+  h.Join("n1");
+  (void)h.Create(Harness::Request("a", 1));
+  for (int64_t epoch = 1; epoch <= 4; ++epoch) {
+    const std::string node = epoch < 4 ? "n0" : "n1";
+    h.SayPrepared(node, "a", epoch, {0});
+    h.SayRunning(node, "a", epoch);
+    h.RestartController();
+    for (const std::string other : {"n0", "n1"}) {
+      std::vector<v1::HeldEpoch> held;
+      if (other == node) held.push_back(testing::Held("a", epoch, {0}, true));
+      h.Reconnect(other, held);
+    }
+    EXPECT_EQ(h.Node("n0").quarantined(), epoch == 4);
+    h.SayEnded(node, "a", epoch, kFailed, "crash", 0);
+    h.Pass(1, {"n0", "n1"});
+  }
+  EXPECT_EQ(h.Job("a").state(), v1::FAILED);
+  EXPECT_FALSE(h.Node("n0").quarantined());
+  EXPECT_EQ(h.Node("n0").failure_jobs_size(), 0);
+}
+
+TEST(Quarantine, ARecordOfAnEarlierReleaseDoesNotSayWhoseAFailureWas) {
+  Harness h;
+  h.Join("n0");
+  h.Join("n1");
+  (void)h.Create(Harness::Request("a", 1));
+  Break(h, "a", {"n0", "n1"});
+  v1::Node record;
+  ASSERT_TRUE(record.ParseFromString(h.records[{"nodes", "nodes/n0"}].value));
+  ASSERT_EQ(record.failure_jobs_size(), 1);
+  record.clear_failure_jobs();
+  h.records[{"nodes", "nodes/n0"}].value = record.SerializeAsString();
+  h.RestartController();
+  EXPECT_EQ(h.Node("n0").failure_times_size(), 1);
+  EXPECT_EQ(h.Node("n0").failure_jobs(0), "");
+}
+
 TEST(Quarantine, ANodeWithoutWhichTheJobCouldNotRunIsLeft) {
   Harness h;
   h.Join("n0");
