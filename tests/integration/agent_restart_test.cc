@@ -105,6 +105,55 @@ TEST_F(AgentTest, ANodeWhoseAgentAndRanksWereKilledSaysThatItFoundThemAndHowFarT
   EXPECT_GE(again->message.register_().held(0).step(), 5);
 }
 
+// The trainers look for their agent ten times a second, so the stop is there before them.
+TEST_F(AgentTest, AStopThatComesBeforeTrainersHaveFoundTheNextAgentStillCommits) {
+  StartCluster({{"n0", {0, 1}}});
+  RunEpoch(1, Spec(2, kLong, 0));
+  ASSERT_TRUE(controller_->WaitFor(StepFrom(5), kWaitSeconds).has_value());
+  const size_t from = controller_->count();
+  EndAgent("n0", SIGKILL);
+  StartAgent("n0", 2);
+  ASSERT_TRUE(controller_->WaitFor(RegisterOf("n0"), kWaitSeconds, from).has_value());
+  Stop(1, true);
+  const v1::EpochEnded ended = EndOf("n0", 1, kWaitSeconds, from);
+  EXPECT_EQ(ended.finished().outcome(), v1::Finished::INTERRUPTED) << ended.finished().message();
+  ASSERT_EQ(controller_->Recorded().size(), 1u);
+  EXPECT_EQ(controller_->Recorded()[0].step(), LastStep());
+}
+
+// One agent restarts between the two halves of a stop, and hears both again before its rank does.
+TEST_F(AgentTest, AnAgentThatRestartsBetweenTheHalvesOfAStopLosesNoCheckpoint) {
+  StartCluster({{"n0", {0}}, {"n1", {1}}});
+  RunEpoch(1, Spec(2, kLong, 0));
+  ASSERT_TRUE(controller_->WaitFor(StepFrom(3), kWaitSeconds).has_value());
+  Stop(1, true);
+  int64_t last = 0;
+  for (const auto& [node, ranks] : nodes_) {
+    const auto stopping = controller_->WaitFor(
+        [&, name = node](const Said& said) {
+          return said.node == name && said.message.has_stopping();
+        },
+        kWaitSeconds);
+    ASSERT_TRUE(stopping.has_value()) << node;
+    last = std::max(last, stopping->message.stopping().step());
+  }
+  const size_t from = controller_->count();
+  EndAgent("n1", SIGKILL);
+  StartAgent("n1");
+  ASSERT_TRUE(controller_->WaitFor(RegisterOf("n1"), kWaitSeconds, from).has_value());
+  Stop(1, true);
+  v1::ControllerMessage message;
+  *message.mutable_stop_after()->mutable_epoch() = Epoch(1);
+  message.mutable_stop_after()->set_step(last);
+  for (const auto& [node, ranks] : nodes_) controller_->Send(node, message);
+  for (const auto& [node, ranks] : nodes_) {
+    const v1::EpochEnded ended = EndOf(node, 1);
+    EXPECT_EQ(ended.finished().outcome(), v1::Finished::INTERRUPTED) << ended.finished().message();
+  }
+  ASSERT_EQ(controller_->Recorded().size(), 1u);
+  EXPECT_EQ(controller_->Recorded()[0].step(), last);
+}
+
 TEST_F(AgentTest, AControllerThatIsAwayDisturbsNothing) {
   StartCluster({{"n0", {0, 1}}}, {.answer_commits = false});
   RunEpoch(1, Spec(2, 300, 20));

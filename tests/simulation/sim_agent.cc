@@ -12,7 +12,7 @@ namespace {
 
 constexpr double kHangSeconds = 3.5;
 constexpr double kPatientSeconds = 60;  // before the first step, and while the disk is busy
-constexpr double kStopAnswerSeconds = 5;
+constexpr double kStopAnswerSeconds = 60;
 constexpr size_t kMostPast = 16;
 
 std::vector<int> OwnRanks(const Part& part) {

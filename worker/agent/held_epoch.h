@@ -118,6 +118,8 @@ class HeldEpoch final : private Overseer {
   absl::Status StartRanks();
   absl::Status OpenMetrics();
   void DeliverStart();
+  // Found again after the agent's restart, and not all of its ranks have come back yet.
+  bool ComesBack() const;
   void HandleDeadlines();
   void WatchForHangs();
   void Report(const HangVerdict& verdict);
@@ -149,6 +151,9 @@ class HeldEpoch final : private Overseer {
   bool refused_commit_ = false;
   double back_by_ = -1;    // clock time: adopted trainers have found us by then
   double stop_by_ = -1;    // clock time: the second half of an orderly stop has come by then
+  // An orderly stop, and its second half, that wait until all ranks are back.
+  std::optional<v1::StopEpoch> stop_;
+  std::optional<int64_t> stop_after_;
   double missed_at_ = -1;  // clock time of the last report of a rank elsewhere
   std::optional<HangVerdict> hang_;  // of a rank here, which was ended
   std::string killed_cause_, killed_reason_;

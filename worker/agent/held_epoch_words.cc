@@ -15,8 +15,9 @@ namespace {
 constexpr size_t kProgressKept = 256;
 // Rank 0 has at most two checkpoints on their way.
 constexpr size_t kFragmentsKept = 4;
-// The controller answers with the last step of all ranks within so long.
-constexpr double kStopAnswerSeconds = 5;
+// The controller answers with the last step of all ranks within so long: another node's agent may be
+// restarting, and the controller itself gives up after as long.
+constexpr double kStopAnswerSeconds = 60;
 constexpr size_t kLinesAtOnce = 256;
 constexpr size_t kLastLines = 6000;
 
@@ -87,6 +88,15 @@ void HeldEpoch::OnRunning() {
   v1::AgentMessage message;
   *message.mutable_running()->mutable_epoch() = epoch();
   environment_->say(message);
+  if (!stop_.has_value()) return;
+  const v1::StopEpoch stop = *std::exchange(stop_, std::nullopt);
+  OnStop(stop);
+  if (stop_after_.has_value()) OnStopAfter(*stop_after_);
+}
+
+bool HeldEpoch::ComesBack() const {
+  return back_by_ >= 0 && record_.running() && rank_watch_.has_value() &&
+         !rank_watch_->stopping() && !job_task_->running();
 }
 
 void HeldEpoch::OnProgress(const v1::JobProgress& progress) {
@@ -165,6 +175,10 @@ void HeldEpoch::OnStop(const v1::StopEpoch& stop) {
     if (!final_->has_ended()) *final_->mutable_ended() = HowItEnded();  // it could not be prepared
     return SayFinal();
   }
+  if (stop.checkpoint() && ComesBack()) {  // ranks that cannot hear it yet would lose a checkpoint
+    stop_ = stop;
+    return;
+  }
   const bool orderly = stop.checkpoint() && rank_watch_.has_value() && !rank_watch_->stopping() &&
                        job_task_->OnInterrupt(rank_watch_->group());
   if (!orderly) Kill("user", stop.reason().empty() ? "stopped" : stop.reason());
@@ -180,6 +194,10 @@ void HeldEpoch::OnStopping(TrainerGroup& group, int64_t step) {
 }
 
 void HeldEpoch::OnStopAfter(int64_t step) {
+  if (stop_.has_value()) {
+    stop_after_ = step;
+    return;
+  }
   stop_by_ = -1;
   if (rank_watch_.has_value()) job_task_->StopAfter(rank_watch_->group(), step);
 }
