@@ -33,6 +33,9 @@ std::string DamagedFolderName(int64_t step, int count) {
   const std::string number = count == 1 ? "" : absl::StrCat(".", count);
   return absl::StrCat(".", StepFolderName(step), number, ".damaged");
 }
+bool IsDamagedFolderName(const std::string& name) {
+  return absl::StartsWith(name, ".step-") && absl::EndsWith(name, ".damaged");
+}
 std::string RankFileName(int rank) { return absl::StrCat("rank-", rank, ".safetensors"); }
 
 std::optional<int64_t> StepFromFolderName(const std::string& name) {

@@ -19,6 +19,7 @@ std::string RankFileName(int rank);          // "rank-0.safetensors"
 std::string DeletingFolderName(int64_t step);
 bool IsDeletingFolderName(const std::string& name);
 std::string DamagedFolderName(int64_t step, int count);  // count from 1
+bool IsDamagedFolderName(const std::string& name);
 std::optional<int64_t> StepFromFolderName(const std::string& name);
 std::optional<int64_t> EpochFromFolderName(const std::string& name);
 

@@ -35,6 +35,11 @@ absl::Status CheckFolder(const std::string& path) {
   return absl::InvalidArgumentError(absl::StrCat(path, ": is a file, not a checkpoint's folder"));
 }
 
+// What keeps a file from being read at present says nothing of its bytes; anything else does.
+bool IsOfTheMoment(const absl::Status& status) {
+  return absl::IsPermissionDenied(status) || absl::IsUnavailable(status);
+}
+
 }  // namespace
 
 absl::Status Checkpoint::Damaged(const std::string& file, const std::string& what) const {
@@ -50,8 +55,8 @@ absl::StatusOr<std::unique_ptr<Checkpoint>> Checkpoint::OpenFolder(const std::st
   const auto text = PosixFileSystem()->ReadWhole(path, kLargestManifestBytes);
   if (absl::IsNotFound(text.status())) return checkpoint->Damaged(kManifestName, "is missing");
   if (!text.ok()) {
-    return absl::IsPermissionDenied(text.status()) ? text.status()
-                                                   : absl::DataLossError(text.status().message());
+    return IsOfTheMoment(text.status()) ? text.status()
+                                        : absl::DataLossError(text.status().message());
   }
   absl::StatusOr<Manifest> manifest = Manifest::FromJson(*text);
   if (!manifest.ok()) {
@@ -71,14 +76,17 @@ absl::Status Checkpoint::Open(const ManifestFile& file, Verification verificatio
   const std::string path = folder_ + "/" + file.name;
   struct stat status;
   if (stat(path.c_str(), &status) != 0) {
-    return Damaged(file.name, errno == ENOENT ? "is missing" : strerror(errno));
+    const int error = errno;
+    const absl::Status failed = StatusFromErrno(error, path, "stat");
+    if (IsOfTheMoment(failed)) return failed;
+    return Damaged(file.name, error == ENOENT ? "is missing" : strerror(error));
   }
   if (status.st_size != file.size_bytes) {
     return Damaged(file.name, absl::StrCat("has ", status.st_size, " bytes, ", file.size_bytes,
                                            " were written"));
   }
   absl::StatusOr<std::unique_ptr<SafetensorsReader>> reader = SafetensorsReader::Open(path);
-  if (absl::IsPermissionDenied(reader.status())) return reader.status();
+  if (IsOfTheMoment(reader.status())) return reader.status();
   if (!reader.ok()) return absl::DataLossError(reader.status().message());
   if ((*reader)->header_digest() != file.header_digest) {
     return Damaged(file.name, "digest of its header differs from the one written");

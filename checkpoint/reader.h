@@ -38,8 +38,8 @@ struct CheckpointFolder {
 class Checkpoint {
  public:
   // Errors are one line that names folder and file: NotFound (no such folder), InvalidArgument (a
-  // file), PermissionDenied, Unimplemented (written by another version), DataLoss (damaged or
-  // incomplete; the first damage found).
+  // file), PermissionDenied, Unavailable (the storage failed, which may pass), Unimplemented
+  // (written by another version), DataLoss (damaged or incomplete; the first damage found).
   static absl::StatusOr<std::unique_ptr<Checkpoint>> OpenFolder(const std::string& folder,
                                                                 Verification verification);
 
@@ -48,7 +48,7 @@ class Checkpoint {
 
   // Elements [begin, end) of a tensor in row-major order, put together from the files that hold
   // them, widened to float. The bytes are compared with their digests (once per stored piece)
-  // before this returns OK. NotFound: no such tensor or state; OutOfRange; DataLoss.
+  // before this returns OK. NotFound: no such tensor or state; OutOfRange; DataLoss; Unavailable.
   absl::Status ReadRange(const std::string& name, const std::string& state, int64_t begin,
                          int64_t end, float* out);
   // The same without conversion: (end - begin) elements of the stored type.

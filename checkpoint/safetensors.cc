@@ -32,9 +32,10 @@ absl::Status ReadFully(int descriptor, const std::string& path, int64_t offset, 
   while (size > 0) {
     const ssize_t got = pread(descriptor, next, static_cast<size_t>(size), offset);
     if (got < 0 && errno == EINTR) continue;
-    if (got <= 0) {
-      return absl::DataLossError(absl::StrCat(path, ": cannot be read at byte ", offset, ": ",
-                                              got < 0 ? strerror(errno) : "the file ends there"));
+    if (got < 0) return StatusFromErrno(errno, path, "read");
+    if (got == 0) {
+      return absl::DataLossError(
+          absl::StrCat(path, ": cannot be read at byte ", offset, ": the file ends there"));
     }
     next += got, offset += got, size -= got;
   }

@@ -89,7 +89,7 @@ class SafetensorsReader {
   // Digest of length and header (8 + N bytes).
   const std::string& header_digest() const { return header_digest_; }
   int64_t size_bytes() const { return size_bytes_; }
-  // Reads the whole file. DataLoss if it cannot be read.
+  // Reads the whole file. DataLoss: it is shorter than it was; Unavailable: the storage failed.
   absl::StatusOr<std::string> DigestWholeFile() const;
 
  private:

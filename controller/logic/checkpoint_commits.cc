@@ -16,9 +16,34 @@ v1::WriteManifest Manifest(const v1::JobEpoch& epoch, int64_t step,
   return manifest;
 }
 
+constexpr int kMostOlder = 15;  // of a job's checkpoints, in its record
+
 CommitJudgement Refused(const std::string& reason) { return {CommitVerdict::kRefused, reason}; }
 
 }  // namespace
+
+void RecordCheckpoint(const v1::CommittedCheckpoint& checkpoint, v1::Job& job) {
+  if (job.has_checkpoint()) *job.add_older_checkpoints() = job.checkpoint();
+  *job.mutable_checkpoint() = checkpoint;
+  job.clear_damaged_checkpoints();
+  const int surplus = job.older_checkpoints_size() - kMostOlder;
+  if (surplus > 0) job.mutable_older_checkpoints()->DeleteSubrange(0, surplus);
+}
+
+void DiscardCheckpoint(const v1::CheckpointProblem& problem, v1::Job& job) {
+  *job.add_damaged_checkpoints() = job.checkpoint();
+  job.clear_checkpoint();
+  const auto& there = problem.older_steps();
+  auto& older = *job.mutable_older_checkpoints();
+  while (!older.empty() && !job.has_checkpoint()) {
+    const v1::CommittedCheckpoint& last = older[older.size() - 1];
+    // What is not there, retention has deleted.
+    if (std::find(there.begin(), there.end(), last.step()) != there.end()) {
+      *job.mutable_checkpoint() = last;
+    }
+    older.RemoveLast();
+  }
+}
 
 std::optional<v1::WriteManifest> FragmentBook::Add(const v1::CheckpointFragments& written,
                                                    int ranks) {

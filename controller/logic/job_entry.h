@@ -54,6 +54,8 @@ struct Failure {
   bool refused = false;    // by a node, before any rank ran
   bool counts = true;      // towards restart.max_without_progress: see restart_policy.h
   std::string node = {};   // nodes/NAME to blame; empty: none, or it is not known
+  // The checkpoint that its ranks were to begin with could not be read.
+  std::optional<v1::CheckpointProblem> checkpoint = {};
 };
 
 // The current epoch, from its Prepare on. Facts come in from messages; reconciling draws the
@@ -79,8 +81,8 @@ struct EpochRun {
 
 struct JobEntry {
   v1::Job record;
-  EpochRun run;            // while STARTING or RUNNING
-  scheduler::Shape shape;  // as asked for
+  EpochRun run;                // while STARTING or RUNNING
+  scheduler::Shape shape;      // as asked for
   scheduler::Waiting waiting;  // as of the scheduler's last decision, while it waits
 
   // While RECOVERING.

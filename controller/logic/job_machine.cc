@@ -20,6 +20,10 @@ bool AllMembers(const EpochRun& run, MemberState at_least) {
                      [&](const auto& member) { return member.second.state >= at_least; });
 }
 
+int64_t LostSteps(const v1::Job& job, int64_t step) {
+  return std::max<int64_t>(0, step - job.checkpoint().step());
+}
+
 std::string Times(int64_t count) {
   return count == 1 ? "once" : absl::StrCat(count, " times in a row");
 }
@@ -245,7 +249,8 @@ bool JobMachine::MayComeBack(JobEntry& job) const {
 }
 
 void JobMachine::Fail(JobEntry& job) {
-  const Failure failure = *job.run.failure;
+  Failure failure = *job.run.failure;
+  JudgeCheckpoint(job, failure);
   if (failure.permanent) return End(job, v1::FAILED, failure.reason, failure.cause);
   // All steps are done and their result counts: whatever broke broke after the work.
   if (HasFinalCheckpoint(job.record)) {
@@ -279,9 +284,10 @@ void JobMachine::Fail(JobEntry& job) {
   SaveJob(state_, job, effects_);
 }
 
-void JobMachine::Attribute(JobEntry& job, const Failure& failure) {
+void JobMachine::Attribute(JobEntry& job, Failure failure) {
   if (job.culprit_known || job.record.events_size() == 0) return;
   job.culprit_known = true;
+  JudgeCheckpoint(job, failure);
   Blame(job, failure);
   if (job.counted && !failure.counts) {
     job.counted = false;
@@ -291,6 +297,7 @@ void JobMachine::Attribute(JobEntry& job, const Failure& failure) {
   v1::JobEvent& event = *job.record.mutable_events(job.record.events_size() - 1);
   event.set_reason(failure.reason);
   event.set_cause(failure.cause);
+  event.set_lost_steps(LostSteps(job.record, event.step()));
   job.record.set_reason(failure.reason);
   SaveJob(state_, job, effects_);
 }
@@ -318,7 +325,7 @@ void JobMachine::AddEvent(JobEntry& job, const std::string& reason, const std::s
   event.set_reason(reason);
   event.set_cause(cause);
   event.set_step(record.step());
-  event.set_lost_steps(std::max<int64_t>(0, record.step() - record.checkpoint().step()));
+  event.set_lost_steps(LostSteps(record, record.step()));
   if (record.events_size() > kMostEvents) {
     record.mutable_events()->DeleteSubrange(0, record.events_size() - kMostEvents);
   }

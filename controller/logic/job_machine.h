@@ -47,7 +47,7 @@ class JobMachine {
   void SendStopAfter(const JobEntry& job, const NodeEntry& node);
   void SendManifest(const JobEntry& job, v1::WriteManifest manifest);
   // The last event turns out to have another cause.
-  void Attribute(JobEntry& job, const Failure& failure);
+  void Attribute(JobEntry& job, Failure failure);
 
  private:
   void ReconcileEpoch(JobEntry& job);
@@ -63,6 +63,9 @@ class JobMachine {
            const std::string& cause);
   void StopAll(const JobEntry& job, const std::string& reason, bool checkpoint);
   void AddEvent(JobEntry& job, const std::string& reason, const std::string& cause);
+
+  // checkpoint_fallback.cc
+  void JudgeCheckpoint(JobEntry& job, Failure& failure);
 
   // preemption.cc
   void Preempt(JobEntry& job, const std::string& by, const std::string& reason);

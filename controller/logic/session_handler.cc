@@ -1,6 +1,7 @@
 #include "controller/logic/session_handler.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -29,6 +30,7 @@ Failure EndedFailure(const NodeEntry& node, const v1::EpochEnded& message, bool 
   if (failure.sure) failure.node = node.name;
   failure.cause = message.cause().empty() ? "trainer_died" : message.cause();
   failure.counts = failure.cause != "node_lost";
+  if (message.has_checkpoint_problem()) failure.checkpoint = message.checkpoint_problem();
   failure.reason = message.finished().message();
   if (failure.reason.empty()) {
     failure.reason =
@@ -178,12 +180,14 @@ void SessionHandler::OnPrepared(NodeEntry& node, const v1::EpochPrepared& messag
   if (!message.problem().empty()) {
     const std::string field =
         message.problem_field().empty() ? "" : absl::StrCat(message.problem_field(), ": ");
-    JobMachine::Report(
-        *job, {.reason = absl::StrCat(field, message.problem(), " (on ", ShortName(node.name), ")"),
-               .cause = "start_failed",
-               .permanent = message.permanent(),
-               .refused = true,
-               .node = node.name});
+    Failure failure = {
+        .reason = absl::StrCat(field, message.problem(), " (on ", ShortName(node.name), ")"),
+        .cause = "start_failed",
+        .permanent = message.permanent(),
+        .refused = true,
+        .node = node.name};
+    if (message.has_checkpoint_problem()) failure.checkpoint = message.checkpoint_problem();
+    JobMachine::Report(*job, std::move(failure));
     return machine_.Reconcile(*job);
   }
   std::map<int, v1::Prepared> answers;
@@ -277,9 +281,9 @@ void SessionHandler::OnCommit(NodeEntry& node, const v1::CommitRequest& message)
     judgement = {CommitVerdict::kRefused, "its ranks on this node have ended"};
   }
   if (judgement.verdict == CommitVerdict::kRecord) {
-    v1::CommittedCheckpoint& checkpoint = *job->record.mutable_checkpoint();
-    checkpoint = message.checkpoint();
+    v1::CommittedCheckpoint checkpoint = message.checkpoint();
     checkpoint.set_epoch(message.epoch().epoch());
+    RecordCheckpoint(checkpoint, job->record);
     job->record.set_restarts_without_progress(0);
     job->record.set_step(std::max(job->record.step(), checkpoint.step()));
     job->run.fragments.Forget(checkpoint.step());

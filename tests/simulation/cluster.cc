@@ -121,6 +121,7 @@ void Cluster::PlanJobs() {
     job.mutable_spec()->mutable_model()->set_layers(1);
     job.mutable_spec()->mutable_train()->set_steps(random.Within(1, 60));
     job.mutable_spec()->mutable_checkpoint()->set_every_steps(random.Within(3, 15));
+    job.mutable_spec()->mutable_checkpoint()->set_keep(random.Within(0, 4));
     job.mutable_spec()->mutable_resources()->set_device("cpu");
     // Never more than the nodes have, if each had one device.
     v1::JobSpec& spec = *job.mutable_spec();
@@ -182,6 +183,42 @@ void Cluster::PlanFaults() {
     } else {
       HarshFault(at);
     }
+  }
+  if (!options.only_harmless && random.Chance(0.3)) PlanDamage();
+}
+
+void Cluster::PlanDamage() {
+  const std::string job = absl::StrCat("jobs/j", random.Below(2));
+  for (int i = random.Within(1, 4); i > 0; --i) {
+    const double at = random.Between(4, 45);
+    faults_over_at = std::max(faults_over_at, at + 10);
+    events.At(at, [this, job] { DamageCheckpoint(job); });
+  }
+}
+
+void Cluster::DamageCheckpoint(const std::string& job) {
+  const auto found = oracle.durable().find(job);
+  if (found == oracle.durable().end() || !found->second.has_checkpoint()) return;
+  const v1::Job& record = found->second;
+  Storage& storage = storages[job];
+  if (random.Chance(0.2)) {
+    storage.FailUntil(events.Now() + random.Between(0, 8));
+  } else {
+    const auto damage = static_cast<Damage>(random.Below(3));
+    const int older = random.Chance(0.3) ? random.Below(record.older_checkpoints_size() + 1) : 0;
+    std::vector<v1::CommittedCheckpoint> broken = {record.checkpoint()};
+    for (int i = 0; i < older; ++i) broken.push_back(record.older_checkpoints(i));
+    for (const v1::CommittedCheckpoint& checkpoint : broken) {
+      storage.Break(checkpoint.manifest_digest(), damage);
+      oracle.OnDamage(checkpoint.manifest_digest(), damage == Damage::kBadSector);
+    }
+  }
+  if (random.Chance(0.2) || record.placement().empty()) return;
+  const std::string place = record.placement(0).node();
+  for (auto& node : nodes_) {
+    SimNode* victim = node.get();
+    if ("nodes/" + victim->name() != place) continue;
+    events.After(random.Between(0, 2), [victim] { victim->KillTrainer(); });
   }
 }
 

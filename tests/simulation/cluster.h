@@ -14,6 +14,7 @@
 #include "tests/simulation/random.h"
 #include "tests/simulation/sim_controller.h"
 #include "tests/simulation/sim_node.h"
+#include "tests/simulation/storage.h"
 
 namespace strata::simulation {
 
@@ -56,6 +57,7 @@ class Cluster {
   const Options options;
   SimController controller;
   std::map<EpochKey, EpochWorld> epochs;
+  std::map<std::string, Storage> storages;  // by jobs/NAME
   double step_seconds = 0.1;
   bool keeps_ends_on_disk = false;  // an agent's successor knows how epochs ended lately
   double faults_over_at = 0;
@@ -76,6 +78,9 @@ class Cluster {
   void PlanFault(double at);
   void HarmlessFault(double at);
   void HarshFault(double at);
+  void PlanDamage();
+  // Of a checkpoint that counts, and mostly a rank's death soon after, so that it is needed.
+  void DamageCheckpoint(const std::string& job);
   void FinishStep(const EpochKey& key);
   // Whether all ranks are there and at work; the parts that there are.
   bool AllCompute(const EpochKey& key, std::vector<Part*>& parts);

@@ -5,6 +5,8 @@
 namespace strata::simulation {
 namespace {
 
+using controller::HasEpoch;
+
 bool Terminal(v1::JobState state) {
   return state == v1::SUCCEEDED || state == v1::FAILED || state == v1::CANCELLED;
 }
@@ -41,7 +43,8 @@ void Oracle::Violate(const std::string& what) {
   if (violation_.empty()) violation_ = what;
 }
 
-void Oracle::OnDurable(const std::vector<v1::Job>& changed) {
+void Oracle::OnDurable(const std::vector<v1::Job>& changed, double now) {
+  now_ = now;
   for (const v1::Job& job : changed) {
     if (job.resource_version() <= last_version_) {
       Violate(absl::StrCat("resource_version ", job.resource_version(), " after ", last_version_));
@@ -82,10 +85,24 @@ void Oracle::CheckStart(const v1::Job& job) {
   }
 }
 
+void Oracle::CheckKept(const v1::Job& job) {
+  constexpr double kKeptSeconds = 28;  // a little less than a lease
+  std::set<std::pair<std::string, int>> taken;
+  for (const v1::RankPlace& place : job.placement()) taken.insert({place.node(), place.device()});
+  for (const auto& [name, other] : durable_) {
+    const bool recovers = other.state() == v1::RECOVERING && now_ < let_go_[name] + kKeptSeconds;
+    if (name == job.name() || (!recovers && !HasEpoch(other.state()))) continue;
+    for (const v1::RankPlace& place : other.moving_to().ranks()) {
+      if (!taken.contains({place.node(), place.device()})) continue;
+      Violate(absl::StrCat(Name(job), " starts on ", place.node(), ", which is kept for ", name));
+    }
+  }
+}
+
 void Oracle::CheckQuotas() {
   std::map<std::string, int64_t> used;
   for (const auto& [name, job] : durable_) {
-    if (controller::HasEpoch(job.state())) used[job.spec().project()] += job.placement_size();
+    if (HasEpoch(job.state())) used[job.spec().project()] += job.placement_size();
   }
   for (const auto& [project, quota] : quotas_) {
     if (used[project] > quota) {
@@ -104,6 +121,13 @@ void Oracle::CheckChange(const v1::Job& before, const v1::Job& after) {
                          Name(after)));
   }
   if (starts) CheckStart(after);
+  if (starts) CheckKept(after);
+  if (after.has_moving_to() && HasEpoch(before.state()) && after.state() == v1::RECOVERING) {
+    let_go_[after.name()] = now_;
+  }
+  if (starts && given_up_.contains(after.checkpoint().manifest_digest())) {
+    Violate(absl::StrCat(Name(after), " begins with a checkpoint that it has given up"));
+  }
   if (starts) beginnings_[{after.name(), after.epoch()}] = after.checkpoint().SerializeAsString();
   const int64_t allowed = after.spec().restart().max_without_progress();
   if (after.restarts_without_progress() > allowed && after.state() != v1::FAILED) {
@@ -126,6 +150,9 @@ void Oracle::CheckChange(const v1::Job& before, const v1::Job& after) {
 void Oracle::CheckCheckpoint(const v1::Job& before, const v1::Job& after) {
   const v1::CommittedCheckpoint &was = before.checkpoint(), &is = after.checkpoint();
   if (was.SerializeAsString() == is.SerializeAsString()) return;
+  if (after.damaged_checkpoints_size() > before.damaged_checkpoints_size()) {
+    return CheckFallback(before, after);
+  }
   if (is.step() <= was.step() || is.epoch() < was.epoch()) {
     Violate(absl::StrCat(after.name(), ": checkpoint ", is.step(), " of epoch ", is.epoch(),
                          " after ", was.step(), " of epoch ", was.epoch()));
@@ -138,6 +165,44 @@ void Oracle::CheckCheckpoint(const v1::Job& before, const v1::Job& after) {
   if (made == manifests_.end() || made->second != std::make_pair(is.epoch(), is.step())) {
     Violate(absl::StrCat(after.name(), ": checkpoint ", is.step(), " was never written"));
   }
+  std::deque<v1::CommittedCheckpoint>& history = history_[after.name()];
+  history.push_back(is);
+  constexpr size_t kMostKept = 16;  // in a record, where all are kept on disk
+  if (history.size() > kMostKept) history.pop_front();
+}
+
+void Oracle::OnDeleted(const std::string& job, const std::string& digest) {
+  std::erase_if(history_[job],
+                [&](const auto& checkpoint) { return checkpoint.manifest_digest() == digest; });
+}
+
+// A checkpoint is given up when it is damaged and for nothing else, at the job's cost of nothing
+// but the steps since the one before, which takes its place.
+void Oracle::CheckFallback(const v1::Job& before, const v1::Job& after) {
+  const v1::CommittedCheckpoint &was = before.checkpoint(), &is = after.checkpoint();
+  std::deque<v1::CommittedCheckpoint>& history = history_[after.name()];
+  const std::string& digest = was.manifest_digest();
+  if (history.empty() || history.back().manifest_digest() != digest) {
+    return Violate(absl::StrCat(after.name(), " gives up a checkpoint that it does not have"));
+  }
+  history.pop_back();
+  given_up_.insert(digest);
+  if (!damaged_.contains(digest)) {
+    Violate(absl::StrCat(digest, " is given up, and is whole"));
+  }
+  const std::string newest = history.empty() ? "" : history.back().manifest_digest();
+  if (is.manifest_digest() != newest) {
+    Violate(absl::StrCat(after.name(), " goes back to '", is.manifest_digest(), "' instead of '",
+                         newest, "'"));
+  }
+  const bool starts = before.state() == v1::STARTING || before.state() == v1::RECOVERING;
+  const bool may_count = bad_sectors_.contains(digest);
+  if (!starts || (after.state() != v1::RECOVERING && !may_count)) {
+    Violate(absl::StrCat(Name(before), " gives up a checkpoint and is ", Name(after)));
+  }
+  if (!may_count && after.restarts_without_progress() > before.restarts_without_progress()) {
+    Violate(absl::StrCat(Name(after), ": damage counts against its budget"));
+  }
 }
 
 void Oracle::OnTerm(int64_t term) {
@@ -148,6 +213,12 @@ void Oracle::OnTerm(int64_t term) {
 void Oracle::OnLoaded(const controller::Core& core) {
   if (core.controller_term() <= last_term_) Violate("a controller begins a term that was begun");
   if (core.resource_version() < last_version_) Violate("the version counter went back");
+  for (const v1::Node& node : core.Nodes()) {
+    for (int i = 0; i < node.failure_times_size(); ++i) {
+      if (durable_.contains(node.failure_jobs(i))) continue;
+      Violate(absl::StrCat(node.name(), " was to blame, and for which job is lost"));
+    }
+  }
   for (const auto& [name, job] : durable_) {
     const v1::Job* found = core.FindJob(name);
     if (found == nullptr || found->SerializeAsString() != job.SerializeAsString()) {
@@ -238,6 +309,12 @@ void Oracle::AtEnd(const controller::Core& core, bool harmless) {
                          event.cause() == "preempted" || event.cause() == "drained";
       if (harmless && !meant) Violate(absl::StrCat(Name(job), " was disturbed: ", event.reason()));
     }
+    const auto& given_up = job.damaged_checkpoints();
+    const bool by_damage =
+        job.state() == v1::FAILED && !given_up.empty() &&
+        !bad_sectors_.contains(given_up[given_up.size() - 1].manifest_digest()) &&
+        job.events(job.events_size() - 1).cause() == "checkpoint_damaged";
+    if (by_damage) Violate(absl::StrCat(Name(job), " fails for damage: ", job.reason()));
     if (harmless && job.state() == v1::FAILED) Violate(absl::StrCat(Name(job), ": ", job.reason()));
   }
   const std::string held = HeldNode(core);

@@ -3,6 +3,7 @@
 #define STRATA_TESTS_SIMULATION_ORACLE_H_
 
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <set>
 #include <string>
@@ -29,7 +30,7 @@ class Oracle {
   void OnDrained(const std::string& node, bool drained);
 
   // Changes that a transaction has made durable, and what was then released to watchers.
-  void OnDurable(const std::vector<v1::Job>& changed);
+  void OnDurable(const std::vector<v1::Job>& changed, double now = 0);
   // A controller's term has become durable.
   void OnTerm(int64_t term);
   // A controller has loaded what the store holds.
@@ -38,6 +39,14 @@ class Oracle {
   // A checkpoint's manifest lies on disk, made of what all ranks of the epoch wrote.
   void OnManifest(int64_t epoch, int64_t step, const std::string& digest);
   void OnCommitAnswer(const v1::CommitAnswer& answer);
+  // A checkpoint can no longer be read as it was written.
+  // `bad_sector`: nobody can tell that from storage that is away for a while.
+  void OnDamage(const std::string& digest, bool bad_sector) {
+    damaged_.insert(digest);
+    if (bad_sector) bad_sectors_.insert(digest);
+  }
+  // Retention has deleted it.
+  void OnDeleted(const std::string& job, const std::string& digest);
   // The controller says something, at that time.
   void OnWords(double now);
   // Ranks of an epoch begin with what they were told.
@@ -57,18 +66,28 @@ class Oracle {
  private:
   void CheckChange(const v1::Job& before, const v1::Job& after);
   void CheckStart(const v1::Job& job);
+  // Nobody else starts on devices that are kept for a job that moves.
+  void CheckKept(const v1::Job& job);
   void CheckQuotas();
   void CheckCheckpoint(const v1::Job& before, const v1::Job& after);
+  void CheckFallback(const v1::Job& before, const v1::Job& after);
 
   std::string violation_;
   std::map<std::string, std::string> domains_;  // by node
   std::map<std::string, int64_t> quotas_;       // by project
   std::set<std::string> drained_;               // nodes
   int64_t last_version_ = 0;
+  double now_ = 0;  // of the last changes
+  // When a job that moves had let go of its old place.
+  std::map<std::string, double> let_go_;
   std::map<std::string, v1::Job> durable_;           // by name
   std::map<std::string, std::string> acknowledged_;  // name -> request_id
   std::map<std::pair<int, int>, std::pair<std::string, int64_t>> devices_;
   std::map<std::string, std::pair<int64_t, int64_t>> manifests_;  // digest -> epoch, step
+  std::set<std::string> damaged_, bad_sectors_;                   // digests
+  std::set<std::string> given_up_;                                // likewise, by their jobs
+  // What was committed to a job, and neither given up nor deleted since.
+  std::map<std::string, std::deque<v1::CommittedCheckpoint>> history_;
   // The checkpoint that an epoch was to begin with, as recorded when it began.
   std::map<controller::EpochKey, std::string> beginnings_;
   int64_t last_term_ = 0;

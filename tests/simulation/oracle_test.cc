@@ -83,6 +83,17 @@ TEST_F(OracleTest, SeesAStartOnADrainedNode) {
   EXPECT_THAT(oracle_.violation(), HasSubstr("on a drained node"));
 }
 
+TEST_F(OracleTest, SeesAStartWhereAnotherJobIsToMove) {
+  Start("a", {"n0", "n1"});
+  v1::Job job = oracle_.durable().at("jobs/a");
+  v1::RankPlace& place = *job.mutable_moving_to()->add_ranks();
+  place.set_node("nodes/n3");
+  Save(job);
+  EXPECT_EQ(oracle_.violation(), "");
+  Start("b", {"n3", "n3"});
+  EXPECT_THAT(oracle_.violation(), HasSubstr("starts on nodes/n3, which is kept for jobs/a"));
+}
+
 TEST_F(OracleTest, SeesARunningJobThatIsQueuedForNobody) {
   Start("a", {"n0", "n1"});
   v1::Job job = oracle_.durable().at("jobs/a");

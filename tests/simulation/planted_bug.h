@@ -14,6 +14,7 @@ enum class PlantedBug {
   kIgnoresStop,          // an agent never ends ranks when told to
   kSwallowsAnswers,      // an agent now and then takes no note of a commit's answer
   kInventsManifests,     // a commit is asked for before all ranks have written
+  kInventsDamage,        // ranks now and then say of a checkpoint that is whole that it is damaged
 };
 
 }  // namespace strata::simulation

@@ -214,8 +214,28 @@ void SimNode::OnPrepare(const v1::PrepareEpoch& prepare) {
   parts_[key].prepare = prepare;
   AgentAfter(cluster_.random.Between(0.01, 0.3), [this, key] {
     Part* planned = Find(key);
-    if (planned != nullptr && planned->planning && !planned->killing) Spawn(*planned);
+    if (planned != nullptr && planned->planning && !planned->killing) FinishPlan(*planned);
   });
+}
+
+// Rank 0's process finds out what lies on the disk.
+void SimNode::FinishPlan(Part& part) {
+  const EpochKey key = part.key();
+  if (!part.HasRankZero()) return Spawn(part);
+  Storage& storage = cluster_.storages[key.job];
+  const std::string beside = storage.Recover(part.prepare);
+  // One of a start that is over may find what later ones have written.
+  if (!beside.empty() && cluster_.oracle.durable().at(key.job).epoch() == key.epoch) {
+    cluster_.oracle.Violate(absl::StrCat(key.job, " starts anew beside ", beside));
+  }
+  const auto problem = storage.Check(part.prepare, /*planning=*/true, cluster_.events.Now());
+  if (!problem.has_value() && beside.empty()) return Spawn(part);
+  v1::AgentMessage message;
+  *message.mutable_prepared()->mutable_epoch() = part.prepare.epoch();
+  message.mutable_prepared()->set_problem(problem.has_value() ? problem->what() : beside);
+  if (problem.has_value()) *message.mutable_prepared()->mutable_checkpoint_problem() = *problem;
+  Say(std::move(message));
+  EndPart(part, Ended(key, v1::Finished::FAILED, -1, false, "start_failed"));
 }
 
 void SimNode::OnStart(const v1::StartEpoch& start) {

@@ -145,7 +145,7 @@ void SimController::Apply(const Batch& batch) {
   for (const v1::Job& job : batch.effects.changed) {
     if (trace_) Tell(job.name() + " " + v1::JobState_Name(job.state()) + ": " + job.reason());
   }
-  oracle_.OnDurable(batch.effects.changed);
+  oracle_.OnDurable(batch.effects.changed, events_.Now());
 }
 
 void SimController::Release(const Batch& batch) {

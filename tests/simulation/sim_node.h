@@ -142,10 +142,14 @@ class SimNode {
   const Past* FindPast(const EpochKey& key) const;
   void SayGone(const EpochKey& key);
 
+  void FinishPlan(Part& part);
+
   // The ranks (sim_ranks.cc).
   void Spawn(Part& part);
   void GetReady(const EpochKey& key, int rank);
   void Load(const EpochKey& key);
+  // Whether the checkpoint that it begins with can be read; the first of its ranks says if not.
+  bool LoadCheckpoint(Part& part);
   void Reap(Part& part, int rank);
   // A trainer is gone without a word; the agent sees it if it is there.
   void Die(const EpochKey& key, int rank);

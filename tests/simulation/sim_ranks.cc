@@ -56,12 +56,34 @@ void SimNode::Load(const EpochKey& key) {
   const bool still = std::any_of(part->trainers.begin(), part->trainers.end(),
                                  [](const auto& entry) { return entry.second.Still(); });
   if (still) return cluster_.events.After(0.5, [this, key] { Load(key); });
+  if (!LoadCheckpoint(*part)) return;
   for (auto& [rank, trainer] : part->trainers) trainer.running = true;
   Agent([this, key] {
     const Part* ready = Find(key);
     if (ready != nullptr && ready->Running() && !ready->killing) SayRunning(*ready);
   });
   cluster_.TryStep(key);
+}
+
+bool SimNode::LoadCheckpoint(Part& part) {
+  const EpochKey key = part.key();
+  if (part.trainers.empty()) return false;
+  Trainer& first = part.trainers.begin()->second;
+  if (first.last_word) return false;
+  auto problem =
+      cluster_.storages[key.job].Check(part.prepare, /*planning=*/false, cluster_.events.Now());
+  const bool invents = cluster_.options.bug == PlantedBug::kInventsDamage &&
+                       part.prepare.has_checkpoint() && cluster_.random.Chance(0.2);
+  if (invents && !problem.has_value()) {
+    problem.emplace();
+    problem->set_epoch(part.prepare.checkpoint().epoch());
+    problem->set_step(part.prepare.checkpoint().step());
+  }
+  if (!problem.has_value()) return true;
+  first.last_word = Ended(key, v1::Finished::FAILED, first.rank, false, "start_failed");
+  *first.last_word->mutable_checkpoint_problem() = *problem;
+  Agent([this, key] { TakeNote(key); });
+  return false;
 }
 
 // ---- checkpoints
@@ -125,11 +147,16 @@ void SimNode::ReadAnswer(Part& part) {
   part.answer.reset();
   if (!part.asked || part.asked->step() != answer.step()) return;
   const EpochKey key = part.key();
+  const std::string digest = part.asked->manifest_digest();
   part.asked.reset();
   if (!answer.accepted()) {
     part.trainers.at(0).last_word = Ended(key, v1::Finished::FAILED, 0, false, "commit_failed");
     Agent([this, key] { TakeNote(key); });
     return;
+  }
+  const int64_t keep = part.prepare.spec().checkpoint().keep();
+  for (const std::string& gone : cluster_.storages[key.job].Publish(answer.step(), digest, keep)) {
+    cluster_.oracle.OnDeleted(key.job, gone);
   }
   part.announced.erase(answer.step());
   part.complete.erase(answer.step());

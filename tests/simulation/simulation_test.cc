@@ -60,7 +60,8 @@ TEST(Simulation, InvariantsHoldForEverySeed) {
                   << " with --gtest_filter=Simulation.InvariantsHoldForEverySeed";
   }
   // What is to be tried is tried.
-  for (const char* cause : {"preempted", "drained", "fewer ranks", "node_lost", "trainer_died"}) {
+  for (const char* cause : {"preempted", "drained", "fewer ranks", "node_lost", "trainer_died",
+                            "checkpoint_damaged", "checkpoint_unreadable"}) {
     std::printf("%d times: %s\n", ends[cause], cause);
     EXPECT_TRUE(ends[cause] > 0 || seeds.last - seeds.first < 1000) << cause;
   }
@@ -155,7 +156,8 @@ INSTANTIATE_TEST_SUITE_P(
         Planted{PlantedBug::kConfirmsTooEarly, "ConfirmsTooEarly", "is used by"},
         Planted{PlantedBug::kIgnoresStop, "IgnoresStop", "has not ended|an orphan|counts as held"},
         Planted{PlantedBug::kSwallowsAnswers, "SwallowsAnswers", "has not ended"},
-        Planted{PlantedBug::kInventsManifests, "InventsManifests", "was never written"}),
+        Planted{PlantedBug::kInventsManifests, "InventsManifests", "was never written"},
+        Planted{PlantedBug::kInventsDamage, "InventsDamage", "given up, and is whole"}),
     [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace

@@ -24,6 +24,21 @@ constexpr double kConfirmedSeconds = 60;
 constexpr double kMissedEverySeconds = 1;
 constexpr int kPlanLog = -1;
 
+v1::RecordedCheckpoint Recorded(const v1::CommittedCheckpoint& checkpoint) {
+  v1::RecordedCheckpoint recorded;
+  recorded.set_epoch(checkpoint.epoch());
+  recorded.set_step(checkpoint.step());
+  recorded.set_manifest_digest(checkpoint.manifest_digest());
+  return recorded;
+}
+
+v1::EpochPrepared Problem(const std::string& what, bool permanent) {
+  v1::EpochPrepared problem;
+  problem.set_problem(what);
+  problem.set_permanent(permanent);
+  return problem;
+}
+
 }  // namespace
 
 HeldEpoch::HeldEpoch(EpochEnvironment* environment, v1::PrepareEpoch prepare)
@@ -61,9 +76,10 @@ v1::TrainerTask HeldEpoch::MakeTask() const {
   controlled.set_epoch(prepare.epoch().epoch());
   controlled.set_recover(first());
   if (prepare.has_checkpoint()) {
-    controlled.mutable_checkpoint()->set_epoch(prepare.checkpoint().epoch());
-    controlled.mutable_checkpoint()->set_step(prepare.checkpoint().step());
-    controlled.mutable_checkpoint()->set_manifest_digest(prepare.checkpoint().manifest_digest());
+    *controlled.mutable_checkpoint() = Recorded(prepare.checkpoint());
+  }
+  for (const v1::CommittedCheckpoint& damaged : prepare.damaged()) {
+    *controlled.add_damaged() = Recorded(damaged);
   }
   *task.mutable_plan() = record_.plan();
   return task;
@@ -83,14 +99,18 @@ TrainerGroup::Options HeldEpoch::MakeOptions() const {
 void HeldEpoch::Begin() {
   stage_ = Stage::kPlanning;
   if (const absl::Status status = StartPlanning(); !status.ok()) {
-    Refuse(std::string(status.message()), IsPermanent(status));
+    Refuse(Problem(std::string(status.message()), IsPermanent(status)));
   }
+}
+
+bool HeldEpoch::HasTrained() const {
+  return record_.prepare().has_checkpoint() || record_.prepare().damaged_size() > 0;
 }
 
 // What cannot be at the first start will not be at the next. A job that has trained here already
 // was right once: what it misses may come back, and its restarts are counted.
 bool HeldEpoch::IsPermanent(const absl::Status& status) const {
-  return absl::IsInvalidArgument(status) && !record_.prepare().has_checkpoint();
+  return absl::IsInvalidArgument(status) && !HasTrained();
 }
 
 // Neither a run in somebody's terminal nor a job of another cluster writes there meanwhile.
@@ -133,10 +153,16 @@ void HeldEpoch::PlanningEnded() {
   if (!killed_reason_.empty()) return Finish();
   if (judgement.finished.outcome() != v1::Finished::SUCCEEDED) {
     const int code = judgement.finished.exit_code();
-    return Refuse(judgement.finished.message(),
-                  (code == 2 || code == 3) && !record_.prepare().has_checkpoint());
+    v1::EpochPrepared problem =
+        Problem(judgement.finished.message(), (code == 2 || code == 3) && !HasTrained());
+    if (judgement.checkpoint_problem.has_value()) {
+      *problem.mutable_checkpoint_problem() = *judgement.checkpoint_problem;
+    }
+    return Refuse(std::move(problem));
   }
-  if (!plan_task_->plan().has_value()) return Refuse("the planning process gave no plan", false);
+  if (!plan_task_->plan().has_value()) {
+    return Refuse(Problem("the planning process gave no plan", /*permanent=*/false));
+  }
   *record_.mutable_plan() = *plan_task_->plan();
   for (const v1::Notice& notice : record_.plan().notices()) {
     v1::JobProgress progress;
@@ -150,14 +176,14 @@ void HeldEpoch::PlanningEnded() {
     status = StartRanks();
     permanent = IsPermanent(status);
   }
-  if (!status.ok()) Refuse(std::string(status.message()), permanent);
+  if (!status.ok()) Refuse(Problem(std::string(status.message()), permanent));
 }
 
 // What is free changes; what the machine has does not.
 absl::Status HeldEpoch::CheckFits(bool* permanent) const {
   const std::string& directory = record_.prepare().spec().checkpoint().directory();
   if (const auto room = FreeBytes(directory); first() && room.has_value()) {
-    *permanent = !record_.prepare().has_checkpoint();
+    *permanent = !HasTrained();
     RETURN_IF_ERROR(CheckRoom(record_.plan(), directory, *room));
   }
   const std::optional<MachineMemory> memory = ReadMachineMemory();
@@ -357,11 +383,9 @@ void HeldEpoch::SaveRecord() {
   }
 }
 
-void HeldEpoch::Refuse(const std::string& problem, bool permanent) {
-  problem_.emplace();
-  problem_->set_problem(problem);
-  problem_->set_permanent(permanent);
-  Kill("start_failed", problem);
+void HeldEpoch::Refuse(v1::EpochPrepared problem) {
+  problem_ = std::move(problem);
+  Kill("start_failed", problem_->problem());
 }
 
 void HeldEpoch::Finish() {

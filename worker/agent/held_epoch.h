@@ -112,6 +112,8 @@ class HeldEpoch final : private Overseer {
   GroupWatch* watch();
   absl::Status StartPlanning();
   void PlanningEnded();
+  // Whether its ranks can have trained before, from a checkpoint.
+  bool HasTrained() const;
   bool IsPermanent(const absl::Status& status) const;
   absl::Status CheckFits(bool* permanent) const;
   absl::Status LockDirectories();
@@ -126,7 +128,7 @@ class HeldEpoch final : private Overseer {
   void ForwardLogs(bool last);
   void SaveRecord();
   // It cannot be: the controller is told so once nothing runs.
-  void Refuse(const std::string& problem, bool permanent);
+  void Refuse(v1::EpochPrepared problem);
   void Finish();
   v1::EpochEnded HowItEnded() const;
   void SayFragments(int64_t step);
@@ -149,12 +151,12 @@ class HeldEpoch final : private Overseer {
   std::map<int64_t, std::map<int, std::string>> fragments_;  // step, rank; the newest
   std::optional<v1::RecordCheckpoint> commit_;               // unanswered
   bool refused_commit_ = false;
-  double back_by_ = -1;    // clock time: adopted trainers have found us by then
-  double stop_by_ = -1;    // clock time: the second half of an orderly stop has come by then
+  double back_by_ = -1;  // clock time: adopted trainers have found us by then
+  double stop_by_ = -1;  // clock time: the second half of an orderly stop has come by then
   // An orderly stop, and its second half, that wait until all ranks are back.
   std::optional<v1::StopEpoch> stop_;
   std::optional<int64_t> stop_after_;
-  double missed_at_ = -1;  // clock time of the last report of a rank elsewhere
+  double missed_at_ = -1;            // clock time of the last report of a rank elsewhere
   std::optional<HangVerdict> hang_;  // of a rank here, which was ended
   std::string killed_cause_, killed_reason_;
   std::optional<v1::EpochPrepared> problem_;

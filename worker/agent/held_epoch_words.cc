@@ -15,8 +15,8 @@ namespace {
 constexpr size_t kProgressKept = 256;
 // Rank 0 has at most two checkpoints on their way.
 constexpr size_t kFragmentsKept = 4;
-// The controller answers with the last step of all ranks within so long: another node's agent may be
-// restarting, and the controller itself gives up after as long.
+// The controller answers with the last step of all ranks within so long: another node's agent may
+// be restarting, and the controller itself gives up after as long.
 constexpr double kStopAnswerSeconds = 60;
 constexpr size_t kLinesAtOnce = 256;
 constexpr size_t kLastLines = 6000;
@@ -311,6 +311,9 @@ v1::EpochEnded HeldEpoch::HowItEnded() const {
   ended.set_cause(refused_commit_     ? "commit_failed"
                   : record_.running() ? "trainer_died"
                                       : "start_failed");
+  if (judgement.checkpoint_problem.has_value()) {
+    *ended.mutable_checkpoint_problem() = *judgement.checkpoint_problem;
+  }
   if (judgement.cause < 0) return ended;
   const int rank = record_.prepare().own(judgement.cause);
   const std::string name = absl::StrCat("rank ", rank);

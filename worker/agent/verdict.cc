@@ -63,7 +63,12 @@ Judgement Judge(const std::vector<RankEnd>& ends) {
   const RankEnd& end = ends[cause];
   const int code =
       end.ended.has_value() && end.ended->exit_code() != 0 ? end.ended->exit_code() : 1;
-  return {Failed(code, Reason(ranks == 1, end)), cause, end.ended.has_value() && end.ended->echo()};
+  Judgement judgement = {Failed(code, Reason(ranks == 1, end)), cause,
+                         end.ended.has_value() && end.ended->echo()};
+  if (end.ended.has_value() && end.ended->has_checkpoint_problem()) {
+    judgement.checkpoint_problem = end.ended->checkpoint_problem();
+  }
+  return judgement;
 }
 
 }  // namespace strata::worker

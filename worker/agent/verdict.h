@@ -24,6 +24,7 @@ struct Judgement {
   v1::Finished finished;
   int cause = -1;     // index of the end that is the cause of a failure
   bool echo = false;  // and it only echoes another rank's, which is not among these
+  std::optional<v1::CheckpointProblem> checkpoint_problem = {};  // that is why it failed
 };
 
 // The outcome of the group. The cause is, in this order: a rank that died without a word, or said

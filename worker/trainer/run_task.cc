@@ -1,6 +1,7 @@
 #include "worker/trainer/run_task.h"
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -12,6 +13,7 @@
 #include "worker/trainer/build_mark.h"
 #include "worker/trainer/evaluate_task.h"
 #include "worker/trainer/generate_task.h"
+#include "worker/trainer/recorded_checkpoint.h"
 #include "worker/trainer/train_task.h"
 
 namespace strata::worker {
@@ -91,8 +93,11 @@ v1::Ended Describe(const absl::StatusOr<v1::Finished::Outcome>& outcome, int ran
   ended.set_outcome(v1::Finished::FAILED);
   ended.set_exit_code(ExitCodeOf(status));
   ended.set_message(std::string(status.message()));
-  ended.set_echo(ranks > 1 && (absl::IsUnavailable(status) || absl::IsCancelled(status) ||
-                               absl::IsAborted(status)));
+  const std::optional<v1::CheckpointProblem> problem = ProblemOf(status);
+  if (problem.has_value()) *ended.mutable_checkpoint_problem() = *problem;
+  ended.set_echo(
+      ranks > 1 && !problem.has_value() &&
+      (absl::IsUnavailable(status) || absl::IsCancelled(status) || absl::IsAborted(status)));
   return ended;
 }
 

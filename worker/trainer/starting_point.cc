@@ -9,13 +9,15 @@
 #include "absl/strings/str_join.h"
 #include "checkpoint/commit_authority.h"
 #include "checkpoint/committer.h"
+#include "checkpoint/file_system.h"
 #include "checkpoint/layout.h"
+#include "checkpoint/manifest.h"
 #include "checkpoint/reader.h"
-#include "common/digest.h"
 #include "common/status_macros.h"
 #include "worker/trainer/agent_commit_authority.h"
 #include "worker/trainer/inference_program.h"
 #include "worker/trainer/job_difference.h"
+#include "worker/trainer/recorded_checkpoint.h"
 
 namespace strata::worker {
 namespace {
@@ -55,6 +57,16 @@ absl::Status CheckSameJob(const v1::JobSpec& job, const checkpoint::Checkpoint& 
   return absl::OkStatus();
 }
 
+// Moves a damaged checkpoint out of the way. `what`: it, and what is wrong with it where that has
+// not been told yet; `instead`: what the job goes on with.
+absl::Status SetAside(checkpoint::Committer& committer, int64_t step, const std::string& what,
+                      const std::string& instead, v1::JobPlan& plan) {
+  ASSIGN_OR_RETURN(const std::string name, committer.SetAside(step));
+  AddNotice(plan, v1::Notice::SEVERITY_WARNING,
+            absl::StrCat("damaged checkpoint: ", what, " — set aside as ", name, ", ", instead));
+  return absl::OkStatus();
+}
+
 absl::Status UseNewest(const v1::TrainerTask& task, checkpoint::Committer& committer,
                        v1::JobPlan& plan) {
   const std::string& directory = task.job().checkpoint().directory();
@@ -69,13 +81,37 @@ absl::Status UseNewest(const v1::TrainerTask& task, checkpoint::Committer& commi
   const int64_t step = found.manifest().info.step;
   RETURN_IF_ERROR(CheckSameJob(task.job(), found, plan));
   for (const checkpoint::Damage& damage : newest->damaged) {
-    ASSIGN_OR_RETURN(const std::string name, committer.SetAside(damage.step));
-    AddNotice(plan, v1::Notice::SEVERITY_WARNING,
-              absl::StrCat("damaged checkpoint: ", damage.what, " — set aside as ", name,
-                           ", using ", checkpoint::StepFolderName(step)));
+    RETURN_IF_ERROR(SetAside(committer, damage.step, damage.what,
+                             absl::StrCat("using ", checkpoint::StepFolderName(step)), plan));
   }
   plan.set_checkpoint_folder(found.folder());
   plan.set_start_step(step);
+  return absl::OkStatus();
+}
+
+// Whether a later epoch has written that step again. Only a process of a start that is over may
+// find that: its node stood still.
+bool IsReplaced(const std::string& folder, const v1::RecordedCheckpoint& damaged) {
+  const auto text = checkpoint::PosixFileSystem()->ReadWhole(
+      absl::StrCat(folder, "/", checkpoint::kManifestName), checkpoint::kLargestManifestBytes);
+  if (!text.ok()) return false;
+  const absl::StatusOr<checkpoint::Manifest> manifest = checkpoint::Manifest::FromJson(*text);
+  return manifest.ok() && manifest->info.epoch > damaged.epoch();
+}
+
+// Those that the controller knows to be damaged; again, if a start was interrupted in the middle.
+absl::Status SetAsideDamaged(const v1::Controlled& controlled, const std::string& directory,
+                             checkpoint::Committer& committer, v1::JobPlan& plan) {
+  const std::string instead =
+      controlled.has_checkpoint()
+          ? absl::StrCat("using ", checkpoint::StepFolderName(controlled.checkpoint().step()))
+          : "the job starts anew";
+  for (const v1::RecordedCheckpoint& damaged : controlled.damaged()) {
+    const std::string name = checkpoint::StepFolderName(damaged.step());
+    const std::string folder = absl::StrCat(directory, "/", name);
+    if (!checkpoint::PosixFileSystem()->Exists(folder) || IsReplaced(folder, damaged)) continue;
+    RETURN_IF_ERROR(SetAside(committer, damaged.step(), name, instead, plan));
+  }
   return absl::OkStatus();
 }
 
@@ -91,6 +127,7 @@ absl::Status FindControlledStart(const v1::TrainerTask& task, v1::JobPlan& plan)
   plan.set_epoch(controlled.epoch());
   if (controlled.recover()) {
     RETURN_IF_ERROR(committer.Recover(plan.epoch()).status());
+    RETURN_IF_ERROR(SetAsideDamaged(controlled, directory, committer, plan));
     if (!controlled.has_checkpoint()) return RefuseExisting(directory, kControlledAdvice);
   }
   if (!controlled.has_checkpoint()) return absl::OkStatus();
@@ -100,16 +137,7 @@ absl::Status FindControlledStart(const v1::TrainerTask& task, v1::JobPlan& plan)
   plan.set_start_step(recorded.step());
   if (!controlled.recover()) return absl::OkStatus();
   ASSIGN_OR_RETURN(const std::unique_ptr<checkpoint::Checkpoint> found,
-                   checkpoint::Checkpoint::OpenFolder(plan.checkpoint_folder(),
-                                                      checkpoint::Verification::kOnRead));
-  ASSIGN_OR_RETURN(const std::string text,
-                   checkpoint::PosixFileSystem()->ReadWhole(
-                       absl::StrCat(plan.checkpoint_folder(), "/", checkpoint::kManifestName),
-                       checkpoint::kLargestManifestBytes));
-  if (common::DigestOf(text) != recorded.manifest_digest()) {
-    return absl::DataLossError(
-        absl::StrCat(plan.checkpoint_folder(), ": not the manifest that the controller recorded"));
-  }
+                   OpenRecorded(directory, recorded));
   return CheckSameJob(task.job(), *found, plan);
 }
 

@@ -12,7 +12,7 @@ namespace strata::worker {
 // named in notices and set aside. Errors: InvalidArgument: the directory cannot be used, holds
 // checkpoints of a job that is not to be resumed, or of a job that differs; DataLoss: only damaged
 // checkpoints, each named on a line of its own (nothing was changed). Under a controller, which
-// names epoch and checkpoint, only what it recorded counts; DataLoss: that is not what is there.
+// names epoch and checkpoint, only what it recorded counts; errors of OpenRecorded.
 absl::Status FindStartingPoint(const v1::TrainerTask& task, v1::JobPlan& plan);
 
 }  // namespace strata::worker

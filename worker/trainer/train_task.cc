@@ -17,6 +17,7 @@
 #include "worker/trainer/inference_program.h"
 #include "worker/trainer/program_digest.h"
 #include "worker/trainer/rank_engine.h"
+#include "worker/trainer/recorded_checkpoint.h"
 #include "worker/trainer/starting_point.h"
 #include "worker/trainer/state_io.h"
 #include "worker/trainer/training_host_ops.h"
@@ -154,10 +155,20 @@ class Training {
                       rank_engine_->pool());
       return absl::OkStatus();
     }
-    ASSIGN_OR_RETURN(const std::unique_ptr<checkpoint::Checkpoint> source,
-                     checkpoint::Checkpoint::OpenFolder(folder, checkpoint::Verification::kOnRead));
+    ASSIGN_OR_RETURN(const std::unique_ptr<checkpoint::Checkpoint> source, OpenStart(folder));
     applied_ = source->manifest().info.applied_updates;
-    return LoadState(engine(), slots_, applied_, *source);
+    const absl::Status loaded = LoadState(engine(), slots_, applied_, *source);
+    if (!context_.task.has_controlled()) return loaded;
+    return WithProblem(job_.checkpoint().directory(), context_.task.controlled().checkpoint(),
+                       loaded);
+  }
+
+  absl::StatusOr<std::unique_ptr<checkpoint::Checkpoint>> OpenStart(
+      const std::string& folder) const {
+    if (context_.task.has_controlled()) {
+      return OpenRecorded(job_.checkpoint().directory(), context_.task.controlled().checkpoint());
+    }
+    return checkpoint::Checkpoint::OpenFolder(folder, checkpoint::Verification::kOnRead);
   }
 
   absl::Status Step() {
