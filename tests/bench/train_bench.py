@@ -32,9 +32,9 @@ def flops_per_token(model, sequence) -> float:
 
 
 def matmul_rate(bench) -> float:
-    """FLOP/s of square products of 1024 and 2048, with all threads: the better of the two."""
+    """FLOP/s of square products of 1024 and 2048, with all threads: the best, of our own and of the library's."""
     with tempfile.NamedTemporaryFile(suffix=".json") as file:
-        subprocess.run([bench, "--benchmark_filter", "matmul/square/(1024|2048)/own", "--seconds", "1", "--json",
+        subprocess.run([bench, "--benchmark_filter", "matmul/square/(1024|2048)/", "--seconds", "1", "--json",
                         file.name], check=True, stdout=subprocess.DEVNULL)
         found = json.loads(pathlib.Path(file.name).read_text())["kernels"]
     return max(kernel["flops_per_second"] for kernel in found)
