@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <utility>
 #include <vector>
 
@@ -23,12 +24,19 @@ class Events final : public common::Clock {
   }
   void After(double seconds, std::function<void()> what) { At(now_ + seconds, std::move(what)); }
 
+  // False: nothing is left to happen.
+  bool RunNext() { return RunNext(std::numeric_limits<double>::max()); }
+
   // False: nothing happens before `end`, which it is then.
+  bool RunNextBefore(double end) {
+    if (RunNext(end)) return true;
+    now_ = std::max(now_, end);
+    return false;
+  }
+
+ private:
   bool RunNext(double end) {
-    if (heap_.empty() || heap_.front().time > end) {
-      now_ = std::max(now_, end);
-      return false;
-    }
+    if (heap_.empty() || heap_.front().time > end) return false;
     std::pop_heap(heap_.begin(), heap_.end(), Later);
     Event event = std::move(heap_.back());
     heap_.pop_back();
@@ -38,7 +46,6 @@ class Events final : public common::Clock {
     return true;
   }
 
- private:
   struct Event {
     double time;
     uint64_t number;  // equal times: first put off, first done

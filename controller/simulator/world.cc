@@ -69,7 +69,7 @@ void World::Run(const std::function<void(double)>& on_progress) {
   }
   faults.Begin();
   double next_check = kFullCheckSeconds, next_starvation = kStarvationSeconds;
-  while (invariants.violation().empty() && events.RunNext(end)) {
+  while (invariants.violation().empty() && events.RunNextBefore(end)) {
     host.Flush();
     if (events.Now() >= next_starvation) {
       invariants.CheckStarvation();

@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 #include <fstream>
 #include <sstream>
@@ -262,6 +263,29 @@ void AgentTest::Stop(int64_t epoch, bool checkpoint) {
     message.mutable_stop()->set_reason("the test says so");
     controller_->Send(node, message);
   }
+}
+
+int64_t AgentTest::AskToStop(int64_t epoch) {
+  const size_t from = controller_->count();
+  Stop(epoch, true);
+  int64_t last = 0;
+  for (const auto& [node, ranks] : nodes_) {
+    const auto stopping = controller_->WaitFor(
+        [&, name = node](const Said& said) {
+          return said.node == name && said.message.has_stopping();
+        },
+        kWaitSeconds, from);
+    EXPECT_TRUE(stopping.has_value()) << node;
+    if (stopping.has_value()) last = std::max(last, stopping->message.stopping().step());
+  }
+  return last;
+}
+
+void AgentTest::StopAfter(int64_t epoch, int64_t step) {
+  v1::ControllerMessage message;
+  *message.mutable_stop_after()->mutable_epoch() = Epoch(epoch);
+  message.mutable_stop_after()->set_step(step);
+  for (const auto& [node, ranks] : nodes_) controller_->Send(node, message);
 }
 
 v1::EpochEnded AgentTest::EndOf(const std::string& node, int64_t epoch, double seconds,

@@ -70,6 +70,9 @@ class AgentTest : public testing::Test {
   void ExpectStepsOnce(int64_t steps) const;
   std::vector<double> Losses() const;
   void Stop(int64_t epoch, bool checkpoint);
+  // The two halves of an orderly stop: what all nodes must reach, and that they end after it.
+  int64_t AskToStop(int64_t epoch);
+  void StopAfter(int64_t epoch, int64_t step);
   v1::EpochEnded EndOf(const std::string& node, int64_t epoch, double seconds = kWaitSeconds,
                        size_t from = 0);
 

@@ -126,26 +126,13 @@ TEST_F(AgentTest, AnAgentThatRestartsBetweenTheHalvesOfAStopLosesNoCheckpoint) {
   StartCluster({{"n0", {0}}, {"n1", {1}}});
   RunEpoch(1, Spec(2, kLong, 0));
   ASSERT_TRUE(controller_->WaitFor(StepFrom(3), kWaitSeconds).has_value());
-  Stop(1, true);
-  int64_t last = 0;
-  for (const auto& [node, ranks] : nodes_) {
-    const auto stopping = controller_->WaitFor(
-        [&, name = node](const Said& said) {
-          return said.node == name && said.message.has_stopping();
-        },
-        kWaitSeconds);
-    ASSERT_TRUE(stopping.has_value()) << node;
-    last = std::max(last, stopping->message.stopping().step());
-  }
+  const int64_t last = AskToStop(1);
   const size_t from = controller_->count();
   EndAgent("n1", SIGKILL);
   StartAgent("n1");
   ASSERT_TRUE(controller_->WaitFor(RegisterOf("n1"), kWaitSeconds, from).has_value());
   Stop(1, true);
-  v1::ControllerMessage message;
-  *message.mutable_stop_after()->mutable_epoch() = Epoch(1);
-  message.mutable_stop_after()->set_step(last);
-  for (const auto& [node, ranks] : nodes_) controller_->Send(node, message);
+  StopAfter(1, last);
   for (const auto& [node, ranks] : nodes_) {
     const v1::EpochEnded ended = EndOf(node, 1);
     EXPECT_EQ(ended.finished().outcome(), v1::Finished::INTERRUPTED) << ended.finished().message();

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/simulation/events.h"
+#include "controller/simulator/events.h"
 #include "tests/simulation/oracle.h"
 #include "tests/simulation/planted_bug.h"
 #include "tests/simulation/random.h"
@@ -51,7 +51,7 @@ class Cluster {
   // Ranks on a node of that epoch vanished; the others' connections break or stall.
   void LosePeer(const EpochKey& key, const SimNode* where);
 
-  Events events;
+  simulator::Events events;
   Random random;
   Oracle oracle;
   const Options options;

@@ -9,8 +9,8 @@
 #include <memory>
 #include <utility>
 
+#include "controller/simulator/events.h"
 #include "proto/strata/v1/agent.pb.h"
-#include "tests/simulation/events.h"
 #include "tests/simulation/random.h"
 
 namespace strata::simulation {
@@ -23,7 +23,8 @@ class Pipe {
   std::function<void()> on_end;
   double blocked_until = 0;  // a partition
 
-  void Send(Events& events, Random& random, const std::shared_ptr<void>& owner, Message message) {
+  void Send(simulator::Events& events, Random& random, const std::shared_ptr<void>& owner,
+            Message message) {
     if (broken_) return;
     // Mostly quick; now and then a packet is lost and sent again.
     const double latency =
@@ -37,7 +38,7 @@ class Pipe {
     });
   }
 
-  void Break(Events& events, Random& random, const std::shared_ptr<void>& owner) {
+  void Break(simulator::Events& events, Random& random, const std::shared_ptr<void>& owner) {
     if (broken_) return;
     broken_ = true;
     limit_ =
@@ -64,7 +65,7 @@ class Pipe {
 
 class Link : public std::enable_shared_from_this<Link> {
  public:
-  Link(Events& events, Random& random) : events_(events), random_(random) {}
+  Link(simulator::Events& events, Random& random) : events_(events), random_(random) {}
 
   void SendUp(v1::AgentMessage message) {
     up.Send(events_, random_, shared_from_this(), std::move(message));
@@ -81,7 +82,7 @@ class Link : public std::enable_shared_from_this<Link> {
   Pipe<v1::ControllerMessage> down;
 
  private:
-  Events& events_;
+  simulator::Events& events_;
   Random& random_;
 };
 

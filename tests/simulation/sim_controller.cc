@@ -19,8 +19,8 @@ void Append(std::vector<T>& to, std::vector<T>& from) {
 
 }  // namespace
 
-SimController::SimController(Events& events, Random& random, Oracle& oracle, PlantedBug bug,
-                             bool trace)
+SimController::SimController(simulator::Events& events, Random& random, Oracle& oracle,
+                             PlantedBug bug, bool trace)
     : events_(events), random_(random), oracle_(oracle), bug_(bug), trace_(trace) {}
 
 void SimController::Tell(const std::string& what) const {

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "controller/logic/core.h"
-#include "tests/simulation/events.h"
+#include "controller/simulator/events.h"
 #include "tests/simulation/link.h"
 #include "tests/simulation/oracle.h"
 #include "tests/simulation/planted_bug.h"
@@ -24,7 +24,8 @@ class SimController {
  public:
   using Reply = std::function<void(const absl::StatusOr<v1::Job>&)>;
 
-  SimController(Events& events, Random& random, Oracle& oracle, PlantedBug bug, bool trace);
+  SimController(simulator::Events& events, Random& random, Oracle& oracle, PlantedBug bug,
+                bool trace);
 
   void Start();
   void Kill(double down_seconds);
@@ -65,7 +66,7 @@ class SimController {
   void Apply(const Batch& batch);
   void Release(const Batch& batch);
 
-  Events& events_;
+  simulator::Events& events_;
   Random& random_;
   Oracle& oracle_;
   const PlantedBug bug_;
