@@ -4,10 +4,11 @@
 //
 // Layers and what they use (Layer::sets, in this order):
 //   "embedding"     {table}             model.embed_tokens.weight [V, C]
-//   "layers.I"      {block}             input_layernorm, qkv_proj (parts q, k, v), o_proj,
-//                                       post_attention_layernorm, gate_up_proj (parts gate, up),
-//                                       down_proj; with tensor_degree > 1 {matrices, norms}, since
-//                                       the norms are whole on every rank
+//   "layers.I"      {matrices, norms}   qkv_proj (parts q, k, v), o_proj, gate_up_proj (parts gate,
+//                                       up), down_proj; input_layernorm, post_attention_layernorm.
+//                                       Norms are a set of their own because they are whole on
+//                                       every rank of a tensor group, and small enough to stay
+//                                       resident where matrices are gathered or fetched
 //   "head"          {final norm, table} model.norm.weight; the table is the embedding's set (tied)
 //                                       or lm_head.weight
 //

@@ -78,9 +78,6 @@ std::vector<ParameterSet> BlockSets(const LlamaDims& dims, int64_t layer) {
   TensorSpec down = Matrix(prefix + "mlp.down_proj.weight", spec.hidden, dims.ffn, residual_std);
 
   const std::string name = absl::StrCat("layers.", layer);
-  if (dims.degree == 1) {
-    return {MakeSet(dims, name, {norm1, qkv, o, norm2, gate_up, down})};
-  }
   return {MakeSet(dims, name, {qkv, o, gate_up, down}),
           MakeSet(dims, name + ".norms", {norm1, norm2})};
 }

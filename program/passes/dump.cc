@@ -66,7 +66,9 @@ std::string SlotText(const Slot& slot, const Placement& placement) {
                          placement.copies > 1 ? " twice" : "", absl::StrCat(" '", slot.name, "'"));
 }
 
-std::string TemplateText(const Template& tmpl) {
+}  // namespace
+
+std::string DumpTemplate(const Template& tmpl) {
   std::string text = absl::StrCat("template ", tmpl.name, " frame ", tmpl.frame_bytes,
                                   " locals at ", absl::StrJoin(tmpl.local_offsets, ","), "\n");
   // Enough digits to tell any two numbers apart.
@@ -96,8 +98,6 @@ std::string TemplateText(const Template& tmpl) {
   return text;
 }
 
-}  // namespace
-
 std::string Dump(const ProgramSet& set, const Program& program, bool ops) {
   std::string text =
       absl::StrCat("program ", program.name, " arenas ", absl::StrJoin(set.arena_bytes, " "), "\n");
@@ -110,7 +110,7 @@ std::string Dump(const ProgramSet& set, const Program& program, bool ops) {
     absl::StrAppend(&text, InstructionText(set, program, static_cast<int>(i)), "\n");
   }
   if (ops) {
-    for (const Template& tmpl : set.templates) absl::StrAppend(&text, TemplateText(tmpl));
+    for (const Template& tmpl : set.templates) absl::StrAppend(&text, DumpTemplate(tmpl));
   }
   return text;
 }

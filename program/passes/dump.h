@@ -14,6 +14,9 @@ namespace strata::program {
 // ops too.
 std::string Dump(const ProgramSet& set, const Program& program, bool ops = false);
 
+// A template: its frame and ops.
+std::string DumpTemplate(const Template& tmpl);
+
 // What all ranks of a stage must agree on: every program with its ops and places, and the build's
 // own mark.
 std::string PlanDigest(const ProgramSet& set, const std::string& build);
