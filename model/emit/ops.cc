@@ -37,7 +37,7 @@ void AppendWithWorkspace(TemplateBuilder& builder, Op op, int64_t workspace_byte
 
 void CheckFloats(const View& view, int64_t count) { STRATA_CHECK(view.bytes == count * kF32); }
 
-int64_t Int(program::Group group) { return static_cast<int64_t>(group); }
+int64_t Int(program::Group group) { return group.ToInt(); }
 
 }  // namespace
 

@@ -267,7 +267,7 @@ TEST(PipelineTest, MissingReduction_IsRefused) {
   for (const auto& [stage, label, set, group] :
        {std::tuple<int, std::string, std::string, std::string>{3, "reduce norm over tensor", "norm",
                                                                "tensor"},
-        {0, "reduce table over embedding", "table", "embedding"}}) {
+        {0, "reduce table over embedding", "table", "pipeline"}}) {
     std::vector<ProgramSet> built = Build(Options(ScheduleKind::kZeroBubble, 2));
     Remove(Train(built, stage), label);
     const std::string message(VerifyAll(built).message());

@@ -10,9 +10,12 @@ namespace strata::program {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::IsEmpty;
 
-constexpr Group kAll[] = {Group::kNone,    Group::kWorld,    Group::kData,     Group::kTensor,
-                          Group::kContext, Group::kPipeline, Group::kEmbedding};
+constexpr std::array<Mesh::Dimension, 4> kOrders[] = {
+    Mesh{}.order,
+    {Mesh::Dimension::kData, Mesh::Dimension::kTensor, Mesh::Dimension::kPipeline,
+     Mesh::Dimension::kContext}};
 
 TEST(MeshTest, TensorVariesFastestThenContextThenStageThenData) {
   const Mesh mesh{.sizes = {.data = 2, .tensor = 3, .context = 2, .pipeline = 4}};
@@ -27,28 +30,56 @@ TEST(MeshTest, TensorVariesFastestThenContextThenStageThenData) {
   EXPECT_THAT(mesh.Members(Group::kPipeline, rank),
               ElementsAre(rank - 12, rank - 6, rank, rank + 6));
   EXPECT_THAT(mesh.Members(Group::kData, rank), ElementsAre(rank - 24, rank));
-  EXPECT_THAT(mesh.Members(Group::kEmbedding, rank), ElementsAre(rank - 12, rank + 6));
+  EXPECT_THAT(mesh.Members(Group::kEmbedding, rank), IsEmpty());
+  EXPECT_THAT(mesh.Members(Group::kEmbedding, rank + 6), ElementsAre(rank - 12, rank + 6));
   EXPECT_EQ(mesh.IndexIn(Group::kPipeline, rank), 2);
   EXPECT_EQ(mesh.IndexIn(Group::kEmbedding, rank), -1);
   EXPECT_EQ(mesh.IndexIn(Group::kEmbedding, rank + 6), 1);
 }
 
 TEST(MeshTest, MembersAgreeOnTheirGroupAndItsSize) {
-  for (const GroupSizes& sizes :
-       {GroupSizes{}, GroupSizes{2, 3, 2, 4}, GroupSizes{4, 1, 1, 1}, GroupSizes{1, 2, 1, 2}}) {
-    const Mesh mesh{.sizes = sizes};
-    for (const Group group : kAll) {
-      for (int rank = 0; rank < mesh.ranks(); ++rank) {
-        const std::vector<int> members = mesh.Members(group, rank);
-        ASSERT_EQ(static_cast<int>(members.size()), sizes.of(group)) << Name(group);
-        ASSERT_EQ(std::set<int>(members.begin(), members.end()).size(), members.size());
-        for (size_t i = 0; i < members.size(); ++i) {
-          ASSERT_EQ(mesh.Members(group, members[i]), members) << Name(group);
-          ASSERT_EQ(mesh.IndexIn(group, members[i]), static_cast<int>(i));
+  for (const GroupSizes& sizes : {GroupSizes{}, GroupSizes{2, 3, 2, 4}, GroupSizes{4, 1, 1, 1},
+                                  GroupSizes{1, 2, 1, 2}, GroupSizes{6, 2, 1, 3, 3}}) {
+    for (const auto& order : kOrders) {
+      const Mesh mesh{.sizes = sizes, .order = order};
+      for (const Group group : kGroups) {
+        for (int rank = 0; rank < mesh.ranks(); ++rank) {
+          const std::vector<int> members = mesh.Members(group, rank);
+          if (members.empty()) {
+            ASSERT_EQ(group, Group::kEmbedding);
+            ASSERT_EQ(mesh.IndexIn(group, rank), -1);
+            continue;
+          }
+          ASSERT_EQ(static_cast<int>(members.size()), sizes.of(group)) << Name(group);
+          ASSERT_EQ(std::set<int>(members.begin(), members.end()).size(), members.size());
+          for (size_t i = 0; i < members.size(); ++i) {
+            ASSERT_EQ(mesh.Members(group, members[i]), members) << Name(group);
+            ASSERT_EQ(mesh.IndexIn(group, members[i]), static_cast<int>(i));
+          }
         }
       }
     }
   }
+}
+
+TEST(MeshTest, ShardGroupsAreNeighboursOfTheDataGroupAndReplicasTheirPeers) {
+  const Mesh mesh{.sizes = {.data = 6, .tensor = 2, .shard = 3}};
+  const int rank = 2 * (1 * 3 + 2) + 1;  // replica 1, shard 2, tensor 1
+  EXPECT_EQ(mesh.replica(rank), 1);
+  EXPECT_EQ(mesh.shard(rank), 2);
+  EXPECT_THAT(mesh.Members(Group::kShard, rank), ElementsAre(7, 9, 11));
+  EXPECT_THAT(mesh.Members(Group::kReplica, rank), ElementsAre(5, 11));
+  EXPECT_THAT(mesh.Members(Group::kData, rank), ElementsAre(1, 3, 5, 7, 9, 11));
+}
+
+TEST(MeshTest, OtherOrderOfRanks_GroupsFollowCoordinates) {
+  using D = Mesh::Dimension;
+  const Mesh mesh{.sizes = {.data = 2, .tensor = 2},
+                  .order = {D::kData, D::kContext, D::kPipeline, D::kTensor}};
+  EXPECT_EQ(mesh.data(1), 1);
+  EXPECT_EQ(mesh.tensor(1), 0);
+  EXPECT_THAT(mesh.Members(Group::kTensor, 1), ElementsAre(1, 3));
+  EXPECT_THAT(mesh.Members(Group::kData, 1), ElementsAre(0, 1));
 }
 
 TEST(MeshTest, EmbeddingOfOneStageIsThatStage) {

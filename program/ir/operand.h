@@ -11,11 +11,11 @@ namespace strata::program {
 
 inline constexpr int64_t kSlotAlignment = 64;  // bytes; a cache line and the widest vector
 
-// Which groups a value is still a partial sum over: bit g for Group g. 0: complete.
-using Partial = uint32_t;
-constexpr Partial PartialOver(Group group) {
-  return group == Group::kNone ? 0 : 1u << static_cast<int>(group);
-}
+// The axes that a value is still a partial sum over; a reduction over a group clears the group's.
+// 0: complete.
+using Partial = Axes;
+constexpr Partial PartialOver(Group group) { return group.axes; }
+std::string PartialName(Partial partial);  // "data and tensor"; "complete"
 
 // A region of memory with a lifetime. Persistent slots hold their contents across steps and
 // programs (state, constants); transient ones only from their first to their last use inside a

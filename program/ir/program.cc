@@ -2,24 +2,33 @@
 
 namespace strata::program {
 
-int GroupSizes::of(Group group) const {
-  switch (group) {
-    case Group::kNone:
-      return 1;
-    case Group::kWorld:
-      return world();
-    case Group::kData:
-      return data;
-    case Group::kTensor:
-      return tensor;
-    case Group::kContext:
-      return context;
-    case Group::kPipeline:
+int GroupSizes::of(Axis axis) const {
+  switch (axis) {
+    case Axis::kReplica:
+      return data / shard;
+    case Axis::kShard:
+      return shard;
+    case Axis::kStage:
       return pipeline;
-    case Group::kEmbedding:
-      return pipeline > 1 ? 2 : 1;  // the first and the last stage
+    case Axis::kContext:
+      return context;
+    case Axis::kExpert:
+      return 1;
+    case Axis::kTensor:
+      return tensor;
   }
   return 1;
+}
+
+int GroupSizes::of(Group group) const {
+  int size = 1;
+  for (int a = 0; a < kAxisCount; ++a) {
+    const Axis axis = static_cast<Axis>(a);
+    if ((group.axes & Bit(axis)) == 0) continue;
+    const bool ends = axis == Axis::kStage && group.stage_ends && pipeline > 1;
+    size *= ends ? 2 : of(axis);
+  }
+  return size;
 }
 
 bool AdvancesVersions(const Program& program) {

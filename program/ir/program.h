@@ -69,10 +69,12 @@ struct Program {
   std::vector<Placement> placements;  // of `slots`; filled by the layout
 };
 
-// Ranks per symbolic group, as far as operands and costs depend on them.
+// Degrees of a job's mesh, as far as operands and costs depend on them.
 struct GroupSizes {
   int data = 1, tensor = 1, context = 1, pipeline = 1;
+  int shard = 1;  // of the data group's ranks, those that share one copy; divides data
 
+  int of(Axis axis) const;
   int of(Group group) const;
   int world() const { return data * tensor * context * pipeline; }
 };

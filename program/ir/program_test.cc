@@ -55,10 +55,22 @@ TEST(FlattenSetTest, TensorsAreAlignedAndTheWholeDividesIntoAlignedRanges) {
   EXPECT_EQ(none.elements, 0);
 }
 
-TEST(PartialTest, GroupsAreDistinctBitsAndNoneIsComplete) {
-  std::set<Partial> seen;
-  for (int g = 0; g < kGroupCount; ++g) seen.insert(PartialOver(static_cast<Group>(g)));
-  EXPECT_EQ(seen.size(), static_cast<size_t>(kGroupCount));
+TEST(GroupTest, AttributeOfAnOpGivesTheSameGroup) {
+  for (const Group group : kGroups) EXPECT_EQ(Group::FromInt(group.ToInt()), group) << Name(group);
+}
+
+TEST(GroupTest, NamesTellGroupsApart) {
+  std::set<std::string> names{Name(Group::kNone)};
+  for (const Group group : kGroups) names.insert(Name(group));
+  EXPECT_EQ(names.size(), 1 + std::size(kGroups));
+  EXPECT_EQ(Name(Group{Bit(Axis::kContext) | Group::kData.axes}), "data+context");
+}
+
+TEST(PartialTest, ReductionOverAGroupClearsItsAxes) {
+  const Partial partial = PartialOver(Group::kData) | PartialOver(Group::kTensor);
+  EXPECT_EQ(PartialName(partial), "data and tensor");
+  EXPECT_EQ(PartialName(partial & ~PartialOver(Group::kShard)), "replica and tensor");
+  EXPECT_EQ(PartialName(partial & ~PartialOver(Group::kData)), "tensor");
   EXPECT_EQ(PartialOver(Group::kNone), 0u);
 }
 
@@ -72,7 +84,7 @@ void ExpectDistinctNames(int count) {
 TEST(NamesTest, EveryValueHasItsOwn) {
   ExpectDistinctNames<Tier>(kTierCount);
   ExpectDistinctNames<Stream>(kStreamCount + 1);
-  ExpectDistinctNames<Group>(kGroupCount);
+  ExpectDistinctNames<Axis>(kAxisCount);
   ExpectDistinctNames<Purpose>(kPurposeCount);
   ExpectDistinctNames<SlotClass>(kSlotClassCount);
   ExpectDistinctNames<OpKind>(kOpKindCount);

@@ -1,6 +1,7 @@
 #include "program/ir/types.h"
 
 #include "program/ir/op.h"
+#include "program/ir/operand.h"
 #include "program/ir/scalars.h"
 #include "program/ir/template.h"
 
@@ -16,10 +17,36 @@ const char* Name(Stream stream) {
                                            "host",    "ssd-read",   "ssd-write", "caller"};
   return kNames[static_cast<int>(stream)];
 }
-const char* Name(Group group) {
-  static constexpr const char* kNames[] = {"none",    "world",    "data",     "tensor",
-                                           "context", "pipeline", "embedding"};
-  return kNames[static_cast<int>(group)];
+const char* Name(Axis axis) {
+  static constexpr const char* kNames[] = {"replica", "shard",  "pipeline",
+                                           "context", "expert", "tensor"};
+  return kNames[static_cast<int>(axis)];
+}
+std::string Name(Group group) {
+  if (group == Group::kNone) return "none";
+  if (group == Group::kWorld) return "world";
+  if (group == Group::kEmbedding) return "embedding";
+  std::string name;
+  const auto add = [&name](const char* part) {
+    if (!name.empty()) name += '+';
+    name += part;
+  };
+  if ((group.axes & Group::kData.axes) == Group::kData.axes) {
+    add("data");
+    group.axes = static_cast<Axes>(group.axes & ~Group::kData.axes);
+  }
+  for (int a = 0; a < kAxisCount; ++a) {
+    if ((group.axes >> a & 1) != 0) add(Name(static_cast<Axis>(a)));
+  }
+  return name;
+}
+std::string PartialName(Partial partial) {
+  if (partial == 0) return "complete";
+  std::string name = Name(Group{partial});
+  for (size_t plus = name.find('+'); plus != std::string::npos; plus = name.find('+')) {
+    name.replace(plus, 1, " and ");
+  }
+  return name;
 }
 const char* Name(Access access) {
   static constexpr const char* kNames[] = {"read", "write", "accumulate"};

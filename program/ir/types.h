@@ -2,7 +2,9 @@
 #ifndef STRATA_PROGRAM_IR_TYPES_H_
 #define STRATA_PROGRAM_IR_TYPES_H_
 
+#include <compare>
 #include <cstdint>
+#include <string>
 
 namespace strata::program {
 
@@ -30,17 +32,53 @@ enum class Stream : uint8_t {
 };
 inline constexpr int kStreamCount = 11;
 
-// Symbolic groups of ranks; which ranks they are is resolved when ranks join.
-enum class Group : uint8_t {
-  kNone,
-  kWorld,
-  kData,  // ranks with the same tensor, context and pipeline coordinates
-  kTensor,
-  kContext,
-  kPipeline,   // a pipeline's stages, in order
-  kEmbedding,  // the stages that hold a tied embedding
+// The axes of a job's mesh of ranks, slowest first in the order of a group's members. The data
+// degree is replica x shard: a shard group's ranks hold one copy of what is sharded, replicas hold
+// the same shard (hybrid sharding).
+enum class Axis : uint8_t { kReplica, kShard, kStage, kContext, kExpert, kTensor };
+inline constexpr int kAxisCount = 6;
+const char* Name(Axis);
+
+using Axes = uint8_t;  // bit a for Axis a
+constexpr Axes Bit(Axis axis) { return static_cast<Axes>(1u << static_cast<int>(axis)); }
+
+// Symbolic groups of ranks: those that differ in some coordinates only. Which ranks they are is
+// resolved when ranks join.
+struct Group {
+  Axes axes = 0;            // in which members differ
+  bool stage_ends = false;  // along kStage only the first and the last
+
+  static const Group kNone;
+  static const Group kWorld;
+  static const Group kData;  // ranks with the same tensor, context and pipeline coordinates
+  static const Group kReplica;
+  static const Group kShard;
+  static const Group kTensor;
+  static const Group kContext;
+  static const Group kPipeline;   // a pipeline's stages, in order
+  static const Group kEmbedding;  // the stages that hold a tied embedding
+
+  auto operator<=>(const Group&) const = default;
+  // As an op's attribute.
+  constexpr int64_t ToInt() const { return axes | (stage_ends ? 0x80 : 0); }
+  static constexpr Group FromInt(int64_t value) {
+    return {static_cast<Axes>(value & 0x7f), (value & 0x80) != 0};
+  }
 };
-inline constexpr int kGroupCount = 7;
+inline constexpr Group Group::kNone{};
+inline constexpr Group Group::kWorld{(1u << kAxisCount) - 1};
+inline constexpr Group Group::kData{Bit(Axis::kReplica) | Bit(Axis::kShard)};
+inline constexpr Group Group::kReplica{Bit(Axis::kReplica)};
+inline constexpr Group Group::kShard{Bit(Axis::kShard)};
+inline constexpr Group Group::kTensor{Bit(Axis::kTensor)};
+inline constexpr Group Group::kContext{Bit(Axis::kContext)};
+inline constexpr Group Group::kPipeline{Bit(Axis::kStage)};
+inline constexpr Group Group::kEmbedding{Bit(Axis::kStage), true};
+
+// Groups that programs communicate in, in the order in which every rank makes them.
+inline constexpr Group kGroups[] = {Group::kWorld,    Group::kData,     Group::kReplica,
+                                    Group::kShard,    Group::kTensor,   Group::kContext,
+                                    Group::kPipeline, Group::kEmbedding};
 
 enum class Access : uint8_t {
   kRead,
@@ -110,7 +148,7 @@ inline constexpr int kSlotClassCount = 11;
 
 const char* Name(Tier);
 const char* Name(Stream);
-const char* Name(Group);
+std::string Name(Group);  // "data"; axes joined by + where a group has no name of its own
 const char* Name(Access);
 const char* Name(DType);
 const char* Name(Mechanism);

@@ -31,7 +31,7 @@ std::string OperandText(const std::string& name, const Operand& operand) {
   if (operand.shard_group != Group::kNone) {
     absl::StrAppend(&text, "+", operand.shard_stride, "*", Name(operand.shard_group));
   }
-  if (operand.partial != 0) absl::StrAppend(&text, "~", operand.partial);
+  if (operand.partial != 0) absl::StrAppend(&text, "~", Name(Group{operand.partial}));
   return absl::StrCat(Name(operand.access)[0] == 'r'   ? ""
                       : Name(operand.access)[0] == 'w' ? "="
                                                        : "+",

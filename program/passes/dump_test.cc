@@ -33,7 +33,10 @@ ProgramSet Tiny() {
        .floats = {0.5}},
       {.kind = OpKind::kCollective,
        .operands = {{.slot = 2, .bytes = 64},
-                    {.slot = 1, .bytes = 256, .access = Access::kWrite, .partial = 4}},
+                    {.slot = 1,
+                     .bytes = 256,
+                     .access = Access::kWrite,
+                     .partial = PartialOver(Group::kData)}},
        .communication = {.op = CollectiveOp::kAllReduce, .group = Group::kTensor, .bytes = 64},
        .stream = Stream::kTensor}};
   Template update{.name = "update",
@@ -50,11 +53,14 @@ ProgramSet Tiny() {
   next.version = 1;
   next.access = Access::kWrite;
   Instruction call{.label = "forward 0", .operands = {w, g}, .template_index = 0};
-  Operand own{
-      .slot = 2, .bytes = 128, .partial = 4, .shard_group = Group::kData, .shard_stride = 128};
+  Operand own{.slot = 2,
+              .bytes = 128,
+              .partial = PartialOver(Group::kData),
+              .shard_group = Group::kData,
+              .shard_stride = 128};
   Instruction reduce{.mechanism = Mechanism::kCollective,
                      .purpose = Purpose::kReduce,
-                     .label = "reduce",
+                     .label = "sum",
                      .stream = Stream::kGradients,
                      .operands = {own, whole}};
   reduce.communication = {.op = CollectiveOp::kAllGather, .group = Group::kData, .bytes = 128};
@@ -81,11 +87,11 @@ state host parameters 256 at 128 'w'
 slot host activations 256 at 4096 'g'
 slot host workspace 64 at 4352 'locals of forward 0'
 0 compute call forward 'forward 0' calls forward w[0,256) =g[0,256)
-1 gradients collective reduce 'reduce' all-gather data f32 128 g[0,128)+128*data~4 =g[0,256) after 0
+1 gradients collective reduce 'sum' all-gather data f32 128 g[0,128)+128*data~data =g[0,256) after 0
 2 compute call update 'update' calls update g[0,256) w[0,256) =w[0,256)' if apply after 1
 template forward frame 64 locals at 0
   caller matmul w[0,256) =l[0,64) {4,2;0.5}
-  tensor collective l[0,64) =g[0,256)~4 {;} all-reduce tensor f32 64 after 0
+  tensor collective l[0,64) =g[0,256)~data {;} all-reduce tensor f32 64 after 0
 template update frame 0 locals at 
   caller adamw g[0,256) old[0,256) =new[0,256) {;}
 )");

@@ -14,12 +14,7 @@ namespace strata::program {
 namespace {
 
 std::string PartialText(Partial partial) {
-  std::string text;
-  for (int g = 0; g < kGroupCount; ++g) {
-    if (partial >> g & 1)
-      absl::StrAppend(&text, text.empty() ? "" : " and ", Name(static_cast<Group>(g)));
-  }
-  return partial == 0 ? "complete" : absl::StrCat("a partial sum over ", text);
+  return partial == 0 ? "complete" : absl::StrCat("a partial sum over ", PartialName(partial));
 }
 
 // What is known of a run of bytes.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <string>
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
@@ -149,14 +150,13 @@ int64_t CollectiveScratchBytes(CollectiveOp op, DType dtype, int64_t bytes, int 
 }
 
 absl::StatusOr<GroupTable> GroupTable::Create(
-    const std::array<std::vector<int>, program::kGroupCount>& groups,
+    const std::map<program::Group, std::vector<int>>& groups,
     collectives::Communicator* communicator) {
   GroupTable table;
-  for (int g = 0; g < program::kGroupCount; ++g) {
-    const std::vector<int>& ranks = groups[g];
+  for (const auto& [group, ranks] : groups) {
     const int self = communicator == nullptr ? 0 : communicator->rank();
     const auto own = std::find(ranks.begin(), ranks.end(), self);
-    const char* name = Name(static_cast<Group>(g));
+    const std::string name = Name(group);
     if (!ranks.empty() && own == ranks.end()) {
       return absl::InvalidArgumentError(
           absl::StrCat("rank ", self, " is not in its own group ", name));
@@ -166,7 +166,7 @@ absl::StatusOr<GroupTable> GroupTable::Create(
       return absl::InvalidArgumentError(
           absl::StrCat("group ", name, " of ", ranks.size(), " ranks without a communicator"));
     }
-    Membership& member = table.members_[g];
+    Membership& member = table.members_[group];
     member.size = static_cast<int>(ranks.size());
     member.index = static_cast<int>(own - ranks.begin());
     for (const Stream stream : kCommunicationStreams) {

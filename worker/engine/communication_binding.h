@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <vector>
 
@@ -27,14 +28,14 @@ class GroupTable {
   // group of more than one rank and each communication stream, so that the streams, which run ahead
   // of each other differently on every rank, do not disturb each other's order; sends and receives
   // share one. InvalidArgument: a group without this rank, or groups without a communicator.
-  static absl::StatusOr<GroupTable> Create(
-      const std::array<std::vector<int>, program::kGroupCount>& groups,
-      collectives::Communicator* communicator);
+  static absl::StatusOr<GroupTable> Create(const std::map<program::Group, std::vector<int>>& groups,
+                                           collectives::Communicator* communicator);
 
-  int size(program::Group group) const { return members_[static_cast<int>(group)].size; }
-  int index(program::Group group) const { return members_[static_cast<int>(group)].index; }
+  // 1 and 0 where the group is this rank alone.
+  int size(program::Group group) const { return of(group).size; }
+  int index(program::Group group) const { return of(group).index; }
   collectives::GroupId id(program::Group group, program::Stream stream) const {
-    return members_[static_cast<int>(group)].ids[static_cast<int>(stream)];
+    return of(group).ids[static_cast<int>(stream)];
   }
 
  private:
@@ -43,7 +44,12 @@ class GroupTable {
     int index = 0;
     std::array<collectives::GroupId, program::kStreamCount> ids;
   };
-  std::array<Membership, program::kGroupCount> members_;
+  const Membership& of(program::Group group) const {
+    static const Membership kAlone;
+    const auto found = members_.find(group);
+    return found == members_.end() ? kAlone : found->second;
+  }
+  std::map<program::Group, Membership> members_;  // those of more than one rank
 };
 
 // An operation for the communicator, or, in a group of one, what does the same here.

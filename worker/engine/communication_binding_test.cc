@@ -21,9 +21,9 @@ class CommunicationBinding : public testing::Test {
   // The table of rank 1 in a data group of `size`, of a world of as many.
   GroupTable Table(int size) {
     world_ = collectives::LoopbackWorld(size);
-    std::array<std::vector<int>, program::kGroupCount> groups;
+    std::map<program::Group, std::vector<int>> groups;
     for (int r = 0; size > 1 && r < size; ++r) {
-      groups[static_cast<int>(Group::kData)].push_back(r);
+      groups[Group::kData].push_back(r);
     }
     auto table = GroupTable::Create(groups, size > 1 ? world_[1].get() : nullptr);
     EXPECT_TRUE(table.ok()) << table.status();
@@ -120,12 +120,12 @@ TEST_F(CommunicationBinding, RefusesWhatItCannotDo) {
 }
 
 TEST(GroupTable, RefusesGroupsWithoutThisRankOrWithoutACommunicator) {
-  std::array<std::vector<int>, program::kGroupCount> groups;
-  groups[static_cast<int>(Group::kData)] = {1, 2};
+  std::map<program::Group, std::vector<int>> groups;
+  groups[Group::kData] = {1, 2};
   EXPECT_TRUE(absl::IsInvalidArgument(GroupTable::Create(groups, nullptr).status()));
-  groups[static_cast<int>(Group::kData)] = {0, 1};
+  groups[Group::kData] = {0, 1};
   EXPECT_TRUE(absl::IsInvalidArgument(GroupTable::Create(groups, nullptr).status()));
-  groups[static_cast<int>(Group::kData)] = {0};
+  groups[Group::kData] = {0};
   EXPECT_TRUE(GroupTable::Create(groups, nullptr).ok());
 }
 

@@ -19,6 +19,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -37,9 +38,9 @@ namespace strata::worker {
 
 // Pointers are borrowed and must outlive the engine.
 struct EngineOptions {
-  // World ranks of this rank's groups, in order of their members' coordinates; empty: a group of
-  // this rank alone. Index and size of the group follow from it.
-  std::array<std::vector<int>, program::kGroupCount> groups;
+  // World ranks of this rank's groups, in order of their members' coordinates; empty or absent: a
+  // group of this rank alone. Index and size of the group follow from it.
+  std::map<program::Group, std::vector<int>> groups;
   device::ThreadPool* pool = nullptr;  // constructed by the thread that will call RunStep
   // Null in a world of one. From Create to the engine's end it belongs to the engine's progress
   // thread, Cancel apart; see RunCollective. Create makes one communicator group for each symbolic

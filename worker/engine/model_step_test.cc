@@ -132,7 +132,7 @@ void RunRank(int rank, int ranks, bool sharded, int threads, int steps,
   options.host = &host;
   options.communicator = communicator;
   if (ranks > 1) {
-    auto& data = options.groups[static_cast<int>(Group::kData)];
+    auto& data = options.groups[Group::kData];
     data.resize(ranks);
     std::iota(data.begin(), data.end(), 0);
   }

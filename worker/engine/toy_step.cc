@@ -256,7 +256,7 @@ EngineOptions ToyOptions(int ranks, ToyRank& rank) {
   std::vector<int> all(ranks);
   std::iota(all.begin(), all.end(), 0);
   for (const Group group : {Group::kWorld, Group::kData}) {
-    if (ranks > 1) options.groups[static_cast<int>(group)] = all;
+    if (ranks > 1) options.groups[group] = all;
   }
   options.pool = rank.pool.get();
   options.host = rank.host.get();

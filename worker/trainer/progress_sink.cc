@@ -1,5 +1,7 @@
 #include "worker/trainer/progress_sink.h"
 
+#include <algorithm>
+#include <iterator>
 #include <string>
 
 #include "program/passes/expand.h"
@@ -8,7 +10,7 @@
 namespace strata::worker {
 
 static_assert(program::kStreamCount <= kProgressStreams);
-static_assert(program::kGroupCount <= kProgressGroups);
+static_assert(std::size(program::kGroups) <= kProgressGroups);
 
 FileProgressSink::FileProgressSink(const program::ProgramSet& set, ProgressWriter* writer)
     : writer_(writer) {
@@ -23,14 +25,15 @@ FileProgressSink::FileProgressSink(const program::ProgramSet& set, ProgressWrite
       Action& added = actions.emplace_back();
       added.instruction = action.instruction;
       if (!action.is_communication()) continue;
-      added.operation.group = static_cast<int>(action.communication.group);
+      added.operation.group =
+          static_cast<int>(std::find(std::begin(program::kGroups), std::end(program::kGroups),
+                                     action.communication.group) -
+                           std::begin(program::kGroups));
       added.operation.pair = action.mechanism != program::Mechanism::kCollective;
     }
   }
   std::vector<std::string> groups;
-  for (int g = 0; g < program::kGroupCount; ++g) {
-    groups.push_back(program::Name(static_cast<program::Group>(g)));
-  }
+  for (const program::Group group : program::kGroups) groups.push_back(program::Name(group));
   writer_->SetGroups(groups);
   writer_->SetLabels(labels);
 }

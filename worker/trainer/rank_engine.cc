@@ -33,9 +33,8 @@ absl::StatusOr<std::unique_ptr<RankEngine>> RankEngine::Create(const TaskContext
   }
   context.progress->SetPhase(Phase::kLoading);
   EngineOptions options;
-  for (int g = 0; g < program::kGroupCount; ++g) {
-    const program::Group group = static_cast<program::Group>(g);
-    if (group != program::Group::kNone) options.groups[g] = mesh.Members(group, rank);
+  for (const program::Group group : program::kGroups) {
+    options.groups[group] = mesh.Members(group, rank);
   }
   options.pool = &made->pool_;
   options.communicator = made->communicator_.get();
