@@ -7,9 +7,9 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "program/passes/memory.h"
-#include "program/passes/timeline.h"
-#include "program/passes/verify.h"
+#include "program/readers/memory.h"
+#include "program/readers/timeline.h"
+#include "program/readers/verify.h"
 #include "program/testing/toy_graph.h"
 
 namespace strata::program {

@@ -5,7 +5,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "program/passes/verify.h"
+#include "program/readers/verify.h"
 
 namespace strata::program {
 namespace {

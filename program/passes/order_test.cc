@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "program/passes/random_program.h"
+#include "program/testing/random_program.h"
 
 namespace strata::program {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "program/passes/random_program.h"
+#include "program/testing/random_program.h"
 
 namespace strata::program {
 namespace {

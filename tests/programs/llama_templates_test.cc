@@ -5,7 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 #include "model/families/llama.h"
-#include "program/passes/dump.h"
+#include "program/readers/dump.h"
 #include "program/testing/golden.h"
 
 namespace strata::model {

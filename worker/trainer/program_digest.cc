@@ -1,6 +1,6 @@
 #include "worker/trainer/program_digest.h"
 
-#include "program/passes/dump.h"
+#include "program/readers/dump.h"
 
 namespace strata::worker {
 

@@ -1,4 +1,4 @@
-#include "program/passes/memory.h"
+#include "program/readers/memory.h"
 
 #include <string>
 #include <vector>
@@ -6,7 +6,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "program/passes/layout.h"
-#include "program/passes/random_program.h"
+#include "program/testing/random_program.h"
 
 namespace strata::program {
 namespace {

@@ -7,8 +7,8 @@
 #include "common/status_macros.h"
 #include "program/passes/expand.h"
 #include "program/passes/order.h"
-#include "program/passes/verify.h"
-#include "program/passes/verify_places.h"
+#include "program/readers/verify.h"
+#include "program/readers/verify_places.h"
 
 namespace strata::program {
 namespace {

@@ -1,7 +1,7 @@
 // Text and digests of programs. The text is stable: the same program gives the same lines on every
 // machine.
-#ifndef STRATA_PROGRAM_PASSES_DUMP_H_
-#define STRATA_PROGRAM_PASSES_DUMP_H_
+#ifndef STRATA_PROGRAM_READERS_DUMP_H_
+#define STRATA_PROGRAM_READERS_DUMP_H_
 
 #include <map>
 #include <string>
@@ -26,4 +26,4 @@ std::map<Group, std::string> GroupDigests(const ProgramSet& set);
 
 }  // namespace strata::program
 
-#endif  // STRATA_PROGRAM_PASSES_DUMP_H_
+#endif  // STRATA_PROGRAM_READERS_DUMP_H_

@@ -1,6 +1,6 @@
 // The part of the verifier that looks at a program without following it.
-#ifndef STRATA_PROGRAM_PASSES_VERIFY_PLACES_H_
-#define STRATA_PROGRAM_PASSES_VERIFY_PLACES_H_
+#ifndef STRATA_PROGRAM_READERS_VERIFY_PLACES_H_
+#define STRATA_PROGRAM_READERS_VERIFY_PLACES_H_
 
 #include "absl/status/status.h"
 #include "program/ir/program.h"
@@ -15,4 +15,4 @@ absl::Status VerifyPlaces(const ProgramSet& set, const Program& program);
 
 }  // namespace strata::program
 
-#endif  // STRATA_PROGRAM_PASSES_VERIFY_PLACES_H_
+#endif  // STRATA_PROGRAM_READERS_VERIFY_PLACES_H_

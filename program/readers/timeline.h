@@ -1,13 +1,13 @@
 // The timeline: a step predicted by walking the programs of all ranks with costs.
-#ifndef STRATA_PROGRAM_PASSES_TIMELINE_H_
-#define STRATA_PROGRAM_PASSES_TIMELINE_H_
+#ifndef STRATA_PROGRAM_READERS_TIMELINE_H_
+#define STRATA_PROGRAM_READERS_TIMELINE_H_
 
 #include <array>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "program/passes/machine.h"
+#include "program/readers/machine.h"
 
 namespace strata::program {
 
@@ -68,4 +68,4 @@ absl::StatusOr<Timeline> PredictTimeline(const std::vector<const ProgramSet*>& s
 
 }  // namespace strata::program
 
-#endif  // STRATA_PROGRAM_PASSES_TIMELINE_H_
+#endif  // STRATA_PROGRAM_READERS_TIMELINE_H_

@@ -1,7 +1,7 @@
 // Random programs for property tests: right when executed in list order, otherwise arbitrary. Never
 // executed; ops' kinds mean nothing.
-#ifndef STRATA_PROGRAM_PASSES_RANDOM_PROGRAM_H_
-#define STRATA_PROGRAM_PASSES_RANDOM_PROGRAM_H_
+#ifndef STRATA_PROGRAM_TESTING_RANDOM_PROGRAM_H_
+#define STRATA_PROGRAM_TESTING_RANDOM_PROGRAM_H_
 
 #include <cstdint>
 
@@ -33,4 +33,4 @@ ProgramSet RandomProgram(uint64_t seed);
 
 }  // namespace strata::program
 
-#endif  // STRATA_PROGRAM_PASSES_RANDOM_PROGRAM_H_
+#endif  // STRATA_PROGRAM_TESTING_RANDOM_PROGRAM_H_

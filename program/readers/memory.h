@@ -1,6 +1,6 @@
 // The memory reader: exact bytes of a laid-out program set, per tier and class.
-#ifndef STRATA_PROGRAM_PASSES_MEMORY_H_
-#define STRATA_PROGRAM_PASSES_MEMORY_H_
+#ifndef STRATA_PROGRAM_READERS_MEMORY_H_
+#define STRATA_PROGRAM_READERS_MEMORY_H_
 
 #include <array>
 #include <cstdint>
@@ -31,4 +31,4 @@ MemoryReport ReadMemory(const ProgramSet& set);
 
 }  // namespace strata::program
 
-#endif  // STRATA_PROGRAM_PASSES_MEMORY_H_
+#endif  // STRATA_PROGRAM_READERS_MEMORY_H_

@@ -1,4 +1,4 @@
-#include "program/passes/brute_force.h"
+#include "program/testing/brute_force.h"
 
 #include <algorithm>
 #include <array>

@@ -1,8 +1,8 @@
 // A machine of ranks that walks their programs as the engine would: streams in order, dependencies,
 // collectives that start when all members have arrived, sends and receives that meet. With costs it
 // is the timeline; without, it finds deadlocks and disagreements.
-#ifndef STRATA_PROGRAM_PASSES_MACHINE_H_
-#define STRATA_PROGRAM_PASSES_MACHINE_H_
+#ifndef STRATA_PROGRAM_READERS_MACHINE_H_
+#define STRATA_PROGRAM_READERS_MACHINE_H_
 
 #include <functional>
 #include <string>
@@ -46,4 +46,4 @@ absl::StatusOr<MachineResult> Walk(const std::vector<const ProgramSet*>& stages,
 
 }  // namespace strata::program
 
-#endif  // STRATA_PROGRAM_PASSES_MACHINE_H_
+#endif  // STRATA_PROGRAM_READERS_MACHINE_H_

@@ -1,6 +1,6 @@
 // An oracle for the verifier: the same questions answered pair by pair and byte by byte.
-#ifndef STRATA_PROGRAM_PASSES_BRUTE_FORCE_H_
-#define STRATA_PROGRAM_PASSES_BRUTE_FORCE_H_
+#ifndef STRATA_PROGRAM_TESTING_BRUTE_FORCE_H_
+#define STRATA_PROGRAM_TESTING_BRUTE_FORCE_H_
 
 #include <string>
 #include <vector>
@@ -18,4 +18,4 @@ std::string FindFault(const ProgramSet& set, const Program& program, int shard_i
 
 }  // namespace strata::program
 
-#endif  // STRATA_PROGRAM_PASSES_BRUTE_FORCE_H_
+#endif  // STRATA_PROGRAM_TESTING_BRUTE_FORCE_H_

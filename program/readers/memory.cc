@@ -1,4 +1,4 @@
-#include "program/passes/memory.h"
+#include "program/readers/memory.h"
 
 #include <algorithm>
 #include <vector>

@@ -1,4 +1,4 @@
-#include "program/passes/random_program.h"
+#include "program/testing/random_program.h"
 
 #include <algorithm>
 #include <string>

@@ -1,4 +1,4 @@
-#include "program/passes/verify.h"
+#include "program/readers/verify.h"
 
 #include <string>
 #include <vector>

@@ -5,11 +5,11 @@
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "program/passes/brute_force.h"
-#include "program/passes/dump.h"
 #include "program/passes/layout.h"
-#include "program/passes/random_program.h"
-#include "program/passes/verify.h"
+#include "program/readers/dump.h"
+#include "program/readers/verify.h"
+#include "program/testing/brute_force.h"
+#include "program/testing/random_program.h"
 
 namespace strata::program {
 namespace {

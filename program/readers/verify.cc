@@ -1,4 +1,4 @@
-#include "program/passes/verify.h"
+#include "program/readers/verify.h"
 
 #include <algorithm>
 #include <set>
@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
-#include "program/passes/machine.h"
+#include "program/readers/machine.h"
 
 namespace strata::program {
 

@@ -1,4 +1,4 @@
-#include "program/passes/verify_places.h"
+#include "program/readers/verify_places.h"
 
 #include <array>
 #include <map>

@@ -1,4 +1,4 @@
-#include "program/passes/dump.h"
+#include "program/readers/dump.h"
 
 #include <array>
 

@@ -1,4 +1,4 @@
-#include "program/passes/timeline.h"
+#include "program/readers/timeline.h"
 
 #include <algorithm>
 #include <utility>

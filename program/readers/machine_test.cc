@@ -1,4 +1,4 @@
-#include "program/passes/machine.h"
+#include "program/readers/machine.h"
 
 #include <map>
 #include <string>

@@ -1,7 +1,7 @@
 // The verifier: an independent check of laid-out programs, on addresses. It trusts neither builders
 // nor the layout.
-#ifndef STRATA_PROGRAM_PASSES_VERIFY_H_
-#define STRATA_PROGRAM_PASSES_VERIFY_H_
+#ifndef STRATA_PROGRAM_READERS_VERIFY_H_
+#define STRATA_PROGRAM_READERS_VERIFY_H_
 
 #include <vector>
 
@@ -37,4 +37,4 @@ absl::Status Verify(const std::vector<const ProgramSet*>& stages, const std::str
 
 }  // namespace strata::program
 
-#endif  // STRATA_PROGRAM_PASSES_VERIFY_H_
+#endif  // STRATA_PROGRAM_READERS_VERIFY_H_
