@@ -119,7 +119,7 @@ TEST(DumpTest, PlanDigestSeesEveryFieldThatMatters) {
       {"steps back", [](ProgramSet& s) { At(s, 1).dependencies[0].steps_back = 1; }},
       {"stream", [](ProgramSet& s) { At(s, 1).stream = Stream::kTensor; }},
       {"mechanism", [](ProgramSet& s) { At(s, 1).mechanism = Mechanism::kTransfer; }},
-      {"label", [](ProgramSet& s) { At(s, 1).label = "sum"; }},
+      {"label", [](ProgramSet& s) { At(s, 1).label = "total"; }},
       {"template", [](ProgramSet& s) { At(s, 0).template_index = 1; }},
       {"predicate", [](ProgramSet& s) { At(s, 2).predicate->negated = true; }},
       {"predicate scalar", [](ProgramSet& s) { At(s, 2).predicate->scalar = Scalar::kClipped; }},
@@ -160,7 +160,7 @@ TEST(DumpTest, GroupDigestsSeeTheirCollectivesOnly) {
   const std::map<Group, std::string> digests = GroupDigests(set);
   ASSERT_EQ(digests.size(), 2u);
   const std::vector<Change> of_data = {
-      {"label", [](ProgramSet& s) { At(s, 1).label = "sum"; }},
+      {"label", [](ProgramSet& s) { At(s, 1).label = "total"; }},
       {"bytes", [](ProgramSet& s) { At(s, 1).communication.bytes = 64; }},
       {"type", [](ProgramSet& s) { At(s, 1).communication.dtype = DType::kBF16; }},
       {"root", [](ProgramSet& s) { At(s, 1).communication.root = 1; }},
