@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "program/builder/assembler.h"
+#include "program/compose/assembler.h"
 #include "program/ir/layer_graph.h"
 #include "program/ir/program.h"
 

@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
-#include "program/builder/assembler.h"
+#include "program/compose/assembler.h"
 #include "program/passes/layout.h"
 
 namespace strata::program {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "program/builder/assembler.h"
+#include "program/compose/assembler.h"
 
 namespace strata::program {
 

@@ -22,10 +22,10 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "program/builder/assembler.h"
+#include "program/compose/assembler.h"
 #include "program/builder/data_parallel.h"
 #include "program/ir/layer_graph.h"
-#include "program/pipeline/schedule.h"
+#include "program/compose/schedule.h"
 
 namespace strata::program {
 

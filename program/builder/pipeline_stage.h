@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "program/builder/assembler.h"
+#include "program/compose/assembler.h"
 #include "program/builder/pipeline_plan.h"
 
 namespace strata::program {

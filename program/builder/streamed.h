@@ -22,7 +22,7 @@
 #include <cstdint>
 
 #include "absl/status/statusor.h"
-#include "program/builder/assembler.h"
+#include "program/compose/assembler.h"
 #include "program/builder/data_parallel.h"
 #include "program/ir/layer_graph.h"
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "program/builder/assembler.h"
+#include "program/compose/assembler.h"
 
 namespace strata::program {
 namespace {

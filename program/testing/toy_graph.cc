@@ -206,7 +206,7 @@ LayerTemplates HeadTemplates(LayerGraph& graph, int64_t token_bytes) {
 
 ParameterSet Set(const std::string& name, int64_t bytes) {
   ParameterSet set{.name = name};
-  set.tensors.push_back({.name = absl::StrCat(name, ".weight"), .shape = {bytes / 4}});
+  set.tensors.push_back({.name = absl::StrCat(name, ".weight"), .shape = {bytes / 4 / 64, 64}});
   return set;
 }
 
@@ -231,6 +231,7 @@ LayerGraph ToyGraph(const ToyOptions& options) {
                             .cache_bytes = toy::kCache});
   }
   graph.sets.push_back(Set("norm", toy::kNormSet));
+  graph.sets.back().tensors.front().shape = {toy::kNormSet / 4};
   const int norm = static_cast<int>(graph.sets.size()) - 1;
   int table = 0;
   if (!options.tied) {

@@ -8,7 +8,7 @@
 #ifndef STRATA_PROGRAM_TESTING_TOY_GRAPH_H_
 #define STRATA_PROGRAM_TESTING_TOY_GRAPH_H_
 
-#include "program/builder/data_parallel.h"
+#include "program/compose/plan.h"
 #include "program/ir/layer_graph.h"
 
 namespace strata::program {

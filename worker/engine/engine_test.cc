@@ -9,7 +9,7 @@
 
 #include "collectives/loopback.h"
 #include "gtest/gtest.h"
-#include "program/builder/assembler.h"
+#include "program/compose/assembler.h"
 #include "program/passes/layout.h"
 #include "worker/engine/communication_binding.h"
 #include "worker/engine/toy_step.h"

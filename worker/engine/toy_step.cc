@@ -8,7 +8,7 @@
 #include "common/check.h"
 #include "common/rng.h"
 #include "common/status_macros.h"
-#include "program/builder/assembler.h"
+#include "program/compose/assembler.h"
 #include "program/passes/layout.h"
 #include "worker/engine/communication_binding.h"
 

@@ -1,4 +1,4 @@
-#include "program/pipeline/schedule.h"
+#include "program/compose/schedule.h"
 
 #include <algorithm>
 #include <deque>

@@ -16,8 +16,8 @@
 // where it is not split): 1F1B (P-1)(F+B+W); interleaved that / v; zero-bubble with v = 1 and
 // W <= F <= B: (P-1)(F+B-W), table 2 of arXiv:2401.10241 for ZB-H1. The same paper's ZB-H2 has
 // (P-1)(F+B-2W), for twice the memory and updates that begin at another time on each stage.
-#ifndef STRATA_PROGRAM_PIPELINE_SCHEDULE_H_
-#define STRATA_PROGRAM_PIPELINE_SCHEDULE_H_
+#ifndef STRATA_PROGRAM_COMPOSE_SCHEDULE_H_
+#define STRATA_PROGRAM_COMPOSE_SCHEDULE_H_
 
 #include <cstdint>
 #include <vector>
@@ -83,4 +83,4 @@ inline int64_t Bubble(const ScheduleOptions& options, const Schedule& schedule) 
 
 }  // namespace strata::program
 
-#endif  // STRATA_PROGRAM_PIPELINE_SCHEDULE_H_
+#endif  // STRATA_PROGRAM_COMPOSE_SCHEDULE_H_

@@ -1,7 +1,7 @@
 // What all builders share: adding slots and instructions, binding templates by role, and small
 // utility templates.
-#ifndef STRATA_PROGRAM_BUILDER_ASSEMBLER_H_
-#define STRATA_PROGRAM_BUILDER_ASSEMBLER_H_
+#ifndef STRATA_PROGRAM_COMPOSE_ASSEMBLER_H_
+#define STRATA_PROGRAM_COMPOSE_ASSEMBLER_H_
 
 #include <functional>
 #include <map>
@@ -66,4 +66,4 @@ Access FormalAccess(const Template& tmpl, int formal);
 
 }  // namespace strata::program
 
-#endif  // STRATA_PROGRAM_BUILDER_ASSEMBLER_H_
+#endif  // STRATA_PROGRAM_COMPOSE_ASSEMBLER_H_

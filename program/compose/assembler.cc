@@ -1,4 +1,4 @@
-#include "program/builder/assembler.h"
+#include "program/compose/assembler.h"
 
 #include "absl/strings/str_cat.h"
 

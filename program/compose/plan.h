@@ -1,0 +1,85 @@
+// A parallel plan: everything about a job's layout that its programs depend on, as numbers.
+#ifndef STRATA_PROGRAM_COMPOSE_PLAN_H_
+#define STRATA_PROGRAM_COMPOSE_PLAN_H_
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "program/compose/assembler.h"
+#include "program/compose/schedule.h"
+#include "program/ir/layer_graph.h"
+
+namespace strata::program {
+
+// What a shard group's ranks hold a part of each (Rajbhandari et al., "ZeRO", SC 2020): nothing;
+// optimizer state; gradients too; parameters too.
+enum class ShardLevel : uint8_t { kNone, kOptimizer, kGradients, kParameters };
+
+// Whether a micro-batch passes all layers before the next begins, or all of them a layer before the
+// next layer.
+enum class MicroOrder : uint8_t { kDepthFirst, kLayerFirst };
+
+struct Plan {
+  // groups.shard: ranks that share one copy of what `shard` cuts; 1 with kNone.
+  GroupSizes groups;
+  ShardLevel shard = ShardLevel::kNone;
+  int64_t virtual_shards = 1;  // V, leaves of the tree of sums; 0: off, see Leaves
+  int64_t global_batch = 0;    // sequences per step, of all ranks
+  int64_t evaluate_batch = 0;  // sequences per evaluation; 0: no evaluate program
+  MicroOrder micro_order = MicroOrder::kDepthFirst;
+  ScheduleKind schedule = ScheduleKind::k1F1B;  // of a pipeline of two stages or more
+  int virtual_stages = 1;                       // chunks per stage
+  PassDurations durations;                      // of one virtual stage; the schedule's unit
+  int in_flight = 0;                            // see ScheduleOptions
+  // Per layer its virtual stage, ascending, each at least once. Empty: EvenVirtualStages.
+  std::vector<int> stage_of_layer;
+  // Sharded parameters: bytes that may be gathered beyond what one use needs; negative: what the
+  // most demanding neighbour of a use needs.
+  int64_t prefetch_bytes = -1;
+  double gradient_clip = 0;  // 0: off
+  Tier tier = Tier::kHost;   // where kernels compute
+  ScratchBytes scratch;      // of the collective backend; required with more than one rank
+
+  // With one replica the shard group is the data group, and is called so.
+  Group shard_group() const { return groups.shard == groups.data ? Group::kData : Group::kShard; }
+};
+
+// How a step's sums are cut. The global batch is `count` leaves of equal size, which are paired
+// bottom-up (2i with 2i+1) whoever computes them; a rank computes per_rank() of them. Which ones
+// follows from what is reduced first: the ranks of a shard group, if they reduce leaf by leaf, hold
+// neighbouring leaves at any time, so that a reduction over the group sums an aligned block.
+// Without a tree (virtual_shards off) a leaf is a micro-batch, and a rank's are added left to
+// right.
+struct Leaves {
+  int64_t count = 1;
+  int data = 1;      // ranks
+  int together = 1;  // s: ranks that reduce leaf by leaf
+  bool tree = true;
+
+  int64_t per_rank() const { return count / data; }
+  // The leaf that the rank at `data_index` computes as its `local`-th.
+  int64_t Of(int64_t data_index, int64_t local) const {
+    return data_index / together * per_rank() * together + local * together + data_index % together;
+  }
+  // Rows of the table of losses, and equal ranges of the sets whose squares are summed.
+  int64_t rows() const { return tree ? count : data; }
+  int64_t rows_per_rank() const { return rows() / data; }
+};
+Leaves LeavesOf(const Plan& plan, int64_t micro_batch);
+
+// Which validation sequences row v of the losses sums: [v · sequences, (v + 1) · sequences) of
+// those asked for, in `padded` rows of whole micro-batches; what is beyond is masked.
+struct EvaluateShape {
+  int64_t sequences = 0;
+  int64_t padded = 0;
+};
+EvaluateShape ShapeOfEvaluation(const Plan& plan, int64_t micro_batch);
+
+// The update of one set over `count` elements (the whole flat layout, or one rank's range): formals
+// kParameters (0 in, 1 out by version), kState, kGradients, kScalars.
+using UpdateEmitter = std::function<Template(const ParameterSet& set, int64_t count)>;
+
+}  // namespace strata::program
+
+#endif  // STRATA_PROGRAM_COMPOSE_PLAN_H_

@@ -1,0 +1,68 @@
+// The walk: one global order of everything that the stages of a job do in a step, of which each
+// stage's program is a part.
+//
+// Sends and receives meet, so both ends' orders must fit together: passes and messages of all
+// stages stand in one order (by the schedule's time of a pass's end; a message right after the pass
+// that made it). Whatever waits for something, waits for something earlier in it: nobody waits for
+// ever. One stage is the same with no messages: F0 B0 F1 B1 … of all layers, or, layer first, of
+// one layer at a time. Every layer sees its micro-batches in ascending order.
+#ifndef STRATA_PROGRAM_COMPOSE_PLAN_WALK_H_
+#define STRATA_PROGRAM_COMPOSE_PLAN_WALK_H_
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "program/compose/plan.h"
+#include "program/ir/layer_graph.h"
+
+namespace strata::program {
+
+// Layers [first, end) of one chunk for one micro-batch of the rank; backwards from the last.
+struct WalkPass {
+  PassKind kind = PassKind::kForward;
+  int chunk = 0;
+  int micro_batch = 0;
+  int first = 0, end = 0;
+};
+
+enum class Direction : uint8_t { kForward, kBackward };  // activations; gradients
+
+struct WalkEvent {
+  enum class Kind : uint8_t { kPass, kMessage, kReduceTied };  // ties of time in this order
+
+  int64_t time = 0;
+  Kind kind = Kind::kPass;
+  int stage = 0;                              // that runs, or sends
+  WalkPass pass;                              // kPass; kMessage: the pass that made it
+  Direction direction = Direction::kForward;  // kMessage
+  int receiver = 0;                           // kMessage: stage, and its chunk
+  int receiver_chunk = 0;
+};
+
+struct Walk {
+  int stages = 1;
+  int micro_batches = 1;  // of a rank
+  bool split = false;     // backward in two parts
+  bool evaluates = false;
+  std::vector<std::pair<int, int>> layers;  // per virtual stage: [first, end)
+  std::vector<WalkEvent> events;
+
+  int virtual_stages() const { return static_cast<int>(layers.size()); }
+  // The template of a layer's pass; -1: it has none.
+  int TemplateOf(const LayerGraph& graph, int layer, PassKind kind) const;
+};
+
+// InvalidArgument: options or graphs that do not go together.
+absl::StatusOr<Walk> PlanTraining(const LayerGraph& graph, const Plan& plan);
+// Forward only, of `micro_batches` per rank.
+absl::StatusOr<Walk> PlanEvaluation(const LayerGraph& graph, const Plan& plan, int micro_batches);
+
+// Layers in `count` parts, as equal as can be in layers between the first and the last; each part
+// has one of them at least.
+std::vector<int> EvenVirtualStages(int layers, int count);
+
+}  // namespace strata::program
+
+#endif  // STRATA_PROGRAM_COMPOSE_PLAN_WALK_H_

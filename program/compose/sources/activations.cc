@@ -1,0 +1,148 @@
+#include "program/compose/sources/activations.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace strata::program {
+
+Activations::Activations(const Stage& stage, const Walk& walk) : stage_(stage), walk_(walk) {
+  work_.assign(walk.virtual_stages() / walk.stages, std::vector<Work>(walk.micro_batches));
+}
+
+Activations::Work& Activations::WorkOf(int chunk, int micro_batch) {
+  Work& work = work_[chunk][micro_batch];
+  if (work.activations.empty()) {
+    const auto& [first, end] = LayersOf(chunk);
+    const size_t layers = end - first;
+    work.activations.assign(layers + 1, -1);
+    work.output_gradients.assign(layers, -1);
+    work.saved.resize(layers);
+    work.stash.resize(layers);
+  }
+  return work;
+}
+
+void Activations::Before(const Use& use) {
+  if (use.kind != PassKind::kBackward) return;
+  Work& work = WorkOf(use.chunk, use.micro_batch);
+  work.output_gradients[use.layer - LayersOf(use.chunk).first] = work.gradient;
+}
+
+Operand Activations::Bind(const Formal& formal, const Use& use) {
+  const auto& [first, end] = LayersOf(use.chunk);
+  const int at = use.layer - first;
+  Work& work = WorkOf(use.chunk, use.micro_batch);
+  const auto kept = [&](std::vector<int>& slots) {
+    if (formal.index >= static_cast<int>(slots.size())) slots.resize(formal.index + 1, -1);
+    int& slot = slots[formal.index];
+    if (slot < 0) slot = NewSlot(formal, use);
+    return Whole(slot, formal.bytes);
+  };
+  switch (formal.role) {
+    case Role::kInput:
+      return Whole(work.activations[at], formal.bytes);
+    case Role::kOutput:
+      work.activations[at + 1] = use.layer + 1 == end && SendsActivation(use.chunk)
+                                     ? TakeSendBuffer()
+                                     : NewSlot(formal, use);
+      return Whole(work.activations[at + 1], formal.bytes);
+    case Role::kSaved:
+      return kept(work.saved[at]);
+    case Role::kStash:
+      return kept(work.stash[at]);
+    case Role::kOutputGradient:
+      return Whole(work.output_gradients[at], formal.bytes);
+    case Role::kInputGradient:
+      work.gradient = NewGradient(formal, use);
+      return Whole(work.gradient, formal.bytes);
+    case Role::kGradientStream:
+      if (work.gradient < 0) work.gradient = NewGradient(formal, use);
+      return Whole(work.gradient, formal.bytes);
+    default:
+      return {};
+  }
+}
+
+int Activations::NewSlot(const Formal& formal, const Use& use) {
+  return stage_.assembler.AddTransient(
+      absl::StrCat(formal.name, " of ", stage_.graph.layers[use.layer].name, " micro ",
+                   use.micro_batch),
+      SlotClass::kActivations, formal.bytes);
+}
+
+// A new gradient leaves with a message if nothing replaces it before the chunk's first layer.
+int Activations::NewGradient(const Formal& formal, const Use& use) {
+  const bool stays = walk_.split && use.layer > LayersOf(use.chunk).first;
+  return SendsGradient(use.chunk) && !stays ? TakeSendBuffer() : NewSlot(formal, use);
+}
+
+int Activations::TakeSendBuffer() {
+  for (SendBuffer& buffer : send_buffers_) {
+    // The next pass after a release is not made to wait; the one after it is.
+    if (buffer.taken || buffer.released_after + 1 >= passes_) continue;
+    buffer.taken = true;
+    return buffer.slot;
+  }
+  const int slot =
+      stage_.assembler.AddTransient(absl::StrCat("send buffer ", send_buffers_.size()),
+                                    SlotClass::kCommunication, stage_.graph.boundary_bytes);
+  send_buffers_.push_back({.slot = slot, .taken = true});
+  return slot;
+}
+
+void Activations::ReleaseSendBuffer(int slot) {
+  for (SendBuffer& buffer : send_buffers_) {
+    if (buffer.slot != slot) continue;
+    buffer.taken = false;
+    buffer.released_after = passes_;
+  }
+}
+
+// One stage on (activations, channel 0; from the last stage to the first between chunks) or back
+// (gradients, channel 1).
+Instruction Activations::Message(const WalkEvent& message, bool send) const {
+  const bool forward = message.direction == Direction::kForward;
+  const int chunk = send ? message.pass.chunk : message.receiver_chunk;
+  Instruction instruction{
+      .mechanism = send ? Mechanism::kSend : Mechanism::kReceive,
+      .purpose = Purpose::kPipeline,
+      .label = absl::StrCat(send ? "send " : "receive ", forward ? "activation" : "gradient",
+                            " chunk ", chunk, " micro ", message.pass.micro_batch),
+      .stream = send ? Stream::kSend : Stream::kReceive};
+  instruction.communication = {.group = Group::kPipeline,
+                               .bytes = stage_.graph.boundary_bytes,
+                               .peer_offset = forward == send ? 1 : -1,
+                               .channel = forward ? 0 : 1};
+  return instruction;
+}
+
+void Activations::Send(const WalkEvent& message) {
+  const Work& work = WorkOf(message.pass.chunk, message.pass.micro_batch);
+  const int slot =
+      message.direction == Direction::kForward ? work.activations.back() : work.gradient;
+  Instruction send = Message(message, true);
+  send.operands = {Whole(slot, stage_.graph.boundary_bytes)};
+  stage_.assembler.Add(std::move(send));
+  ReleaseSendBuffer(slot);
+}
+
+void Activations::Receive(const WalkEvent& message) {
+  const int chunk = message.receiver_chunk, micro_batch = message.pass.micro_batch;
+  Work& work = WorkOf(chunk, micro_batch);
+  const bool forward = message.direction == Direction::kForward;
+  // What backward changes in place and sends on arrives in a send buffer already.
+  const bool passes_through = !forward && !walk_.split && SendsGradient(chunk);
+  int& slot = forward ? work.activations.front() : work.gradient;
+  slot = passes_through ? TakeSendBuffer()
+                        : stage_.assembler.AddTransient(
+                              absl::StrCat(forward ? "activation" : "gradient",
+                                           " received for chunk ", chunk, " micro ", micro_batch),
+                              SlotClass::kActivations, stage_.graph.boundary_bytes);
+  Instruction receive = Message(message, false);
+  receive.operands = {Whole(slot, stage_.graph.boundary_bytes)};
+  receive.operands.front().access = Access::kWrite;
+  stage_.assembler.Add(std::move(receive));
+}
+
+}  // namespace strata::program

@@ -1,0 +1,65 @@
+// What passes hand to later ones on a stage: activations between layers, what forwards save, what
+// comes back, what split backwards stash; and the messages by which it goes to other stages.
+#ifndef STRATA_PROGRAM_COMPOSE_SOURCES_ACTIVATIONS_H_
+#define STRATA_PROGRAM_COMPOSE_SOURCES_ACTIVATIONS_H_
+
+#include <string>
+#include <vector>
+
+#include "program/compose/sources/stage.h"
+
+namespace strata::program {
+
+class Activations {
+ public:
+  // Of the program begun last.
+  Activations(const Stage& stage, const Walk& walk);
+
+  void BeginPass() { ++passes_; }
+  void Before(const Use& use);
+  // A role that is none of its own, or a slot that does not exist, gives slot -1: the layout
+  // refuses it by the call's name.
+  Operand Bind(const Formal& formal, const Use& use);
+  void Send(const WalkEvent& message);
+  void Receive(const WalkEvent& message);
+
+ private:
+  // A slot that a message leaves from is used again by later passes, in turn: laid out like other
+  // slots, its bytes could go to the very next pass, which would then wait for the message to end.
+  struct SendBuffer {
+    int slot = -1;
+    bool taken = false;
+    int released_after = 0;  // passes of the stage before it was released
+  };
+  // What the layers of a chunk work on in one micro-batch; slots, by layer from the chunk's first.
+  struct Work {
+    std::vector<int> activations;  // input of each layer, and the output of the last
+    std::vector<int> output_gradients;
+    std::vector<std::vector<int>> saved, stash;  // [layer][index]
+    int gradient = -1;                           // of what the backward has come to
+  };
+
+  const std::pair<int, int>& LayersOf(int chunk) const {
+    return walk_.layers[chunk * walk_.stages + stage_.index()];
+  }
+  Work& WorkOf(int chunk, int micro_batch);
+  int NewSlot(const Formal& formal, const Use& use);
+  int NewGradient(const Formal& formal, const Use& use);
+  int TakeSendBuffer();
+  void ReleaseSendBuffer(int slot);
+  bool SendsGradient(int chunk) const { return chunk > 0 || stage_.index() > 0; }
+  bool SendsActivation(int chunk) const {
+    return chunk * walk_.stages + stage_.index() < walk_.virtual_stages() - 1;
+  }
+  Instruction Message(const WalkEvent& message, bool send) const;
+
+  const Stage& stage_;
+  const Walk& walk_;
+  std::vector<std::vector<Work>> work_;  // [chunk][micro-batch]
+  std::vector<SendBuffer> send_buffers_;
+  int passes_ = 0;  // so far
+};
+
+}  // namespace strata::program
+
+#endif  // STRATA_PROGRAM_COMPOSE_SOURCES_ACTIVATIONS_H_

@@ -1,0 +1,310 @@
+#include "program/compose/sources/gradients.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace strata::program {
+namespace {
+
+// Additions of what communication brings are issued this many calls later: the compute stream runs
+// in order, and would wait.
+constexpr int64_t kCallsBeforeCombining = 2;
+
+}  // namespace
+
+Gradients::Gradients(const Stage& stage, int micro_batches) : stage_(stage) {
+  std::map<Partial, int> small;  // bucket by what it is partial over
+  const std::vector<SetPlan>& sets = stage.sets.sets;
+  for (size_t s = 0; s < sets.size(); ++s) {
+    if (!sets[s].trainable) {
+      bucket_of_set_.push_back(-1);
+    } else {
+      AddBucket(sets[s], static_cast<int>(s), small);
+    }
+  }
+  for (Bucket& bucket : buckets_) SizeBucket(bucket, micro_batches);
+}
+
+void Gradients::AddBucket(const SetPlan& set, int position, std::map<Partial, int>& small) {
+  const ParameterSet& of = stage_.SetOf(set);
+  int index = static_cast<int>(buckets_.size());
+  if (set.small && !set.tied()) index = small.try_emplace(set.partial, index).first->second;
+  if (index == static_cast<int>(buckets_.size())) {
+    buckets_.push_back({.name = of.name,
+                        .partial = set.partial,
+                        .per_leaf = set.reduce == Reduce::kPerLeaf,
+                        .small = set.small,
+                        .parts = set.gradient_parts > 1 ? set.gradient_parts : set.state_parts});
+  } else {
+    buckets_[index].name = "vectors";
+  }
+  Bucket& bucket = buckets_[index];
+  bucket.sets.push_back(position);
+  bucket.bytes += of.bytes();
+  bucket.producers += set.producers;
+  bucket_of_set_.push_back(index);
+}
+
+void Gradients::SizeBucket(Bucket& bucket, int micro_batches) const {
+  bucket.tree = stage_.leaves.tree;
+  // Without a tree, what is reduced once a step has one accumulator for all micro-batches.
+  const bool one = !bucket.tree && (!bucket.per_leaf || bucket.small);
+  bucket.leaves = one ? 1 : stage_.leaves.per_rank();
+  bucket.passes = micro_batches / bucket.leaves;
+  bucket.producers *= bucket.passes;
+}
+
+// Reduced leaf by leaf like the others, but all leaves in one.
+bool Gradients::KeepsLeaves(const Bucket& bucket) const {
+  return bucket.small && bucket.per_leaf && bucket.leaves > 1 && stage_.plan.groups.shard > 1;
+}
+
+int64_t Gradients::OffsetIn(const Bucket& bucket, int set) const {
+  int64_t offset = 0;
+  for (const int other : bucket.sets) {
+    if (other == set) break;
+    offset += stage_.SetOf(stage_.sets.sets[other]).bytes();
+  }
+  return offset;
+}
+
+// One entry per call that adds to the bucket's gradient: a template may add to several of its sets.
+std::vector<int> Gradients::BucketsOf(const Use& use) const {
+  std::vector<int> found;
+  const std::vector<int>& sets = stage_.graph.layers[use.layer].sets;
+  for (const Formal& formal : stage_.graph.templates[use.template_index].formals) {
+    if (formal.role != Role::kGradients) continue;
+    const SetPlan* set = stage_.sets.Find(sets[formal.index]);
+    const int index = bucket_of_set_[set - stage_.sets.sets.data()];
+    if (index >= 0) found.push_back(index);
+  }
+  return found;
+}
+
+void Gradients::Before(const Use& use) {
+  for (const int index : BucketsOf(use)) {
+    Bucket& bucket = buckets_[index];
+    const int64_t leaf = use.micro_batch / bucket.passes;
+    if (!bucket.open.contains(leaf)) BeginLeaf(bucket, leaf);
+  }
+}
+
+void Gradients::BeginLeaf(Bucket& bucket, int64_t leaf) {
+  Operand place{.bytes = bucket.bytes, .partial = bucket.partial};
+  const std::string name = absl::StrCat("gradient of ", bucket.name);
+  if (KeepsLeaves(bucket)) {
+    if (bucket.all_leaves < 0) {
+      bucket.all_leaves = stage_.assembler.AddTransient(
+          absl::StrCat(name, ", all leaves"), SlotClass::kGradients, bucket.leaves * bucket.bytes);
+    }
+    place.slot = bucket.all_leaves;
+    place.offset = leaf * bucket.bytes;
+  } else {
+    place.slot =
+        stage_.assembler.AddTransient(bucket.leaves > 1 ? absl::StrCat(name, " leaf ", leaf) : name,
+                                      SlotClass::kGradients, bucket.bytes);
+  }
+  stage_.assembler.Zero(place, Purpose::kBackward, absl::StrCat("zero ", name));
+  bucket.open[leaf] = place;
+  bucket.left[leaf] = bucket.producers;
+}
+
+Operand Gradients::Bind(int set, const Use& use, int64_t bytes) const {
+  const int index = bucket_of_set_[set];
+  if (index < 0) return {};  // frozen: the layout refuses it by name
+  const Bucket& bucket = buckets_[index];
+  Operand operand = bucket.open.at(use.micro_batch / bucket.passes);
+  operand.offset += OffsetIn(bucket, set);
+  operand.bytes = bytes;
+  return operand;
+}
+
+void Gradients::After(const Use& use) {
+  ++calls_;
+  for (const int index : BucketsOf(use)) {
+    const int64_t leaf = use.micro_batch / buckets_[index].passes;
+    if (--buckets_[index].left[leaf] == 0) EndLeaf(index, leaf);
+  }
+  FlushPending(calls_ - kCallsBeforeCombining);
+}
+
+void Gradients::EndLeaf(int index, int64_t leaf) {
+  Bucket& bucket = buckets_[index];
+  Operand place = bucket.open[leaf];
+  bucket.open.erase(leaf);
+  ++bucket.ended;
+  if (KeepsLeaves(bucket)) {
+    if (bucket.ended == bucket.leaves) FinishKeptLeaves(bucket);
+    return;
+  }
+  if (!bucket.per_leaf || bucket.small || bucket.parts == 1) {
+    Push(index, place);
+    return;
+  }
+  const std::string label = bucket.leaves > 1 ? absl::StrCat("reduce ", bucket.name, " leaf ", leaf)
+                                              : absl::StrCat("reduce ", bucket.name);
+  place = ReduceInside(place, label);
+  const int part = stage_.assembler.AddTransient(
+      absl::StrCat("part of gradient of ", bucket.name, " leaf ", leaf), SlotClass::kGradients,
+      bucket.bytes / bucket.parts);
+  place = ReduceScatter(place, Whole(part, bucket.bytes / bucket.parts), label);
+  const bool first =
+      bucket.sums.empty() && std::none_of(pending_.begin(), pending_.end(),
+                                          [&](const Pending& p) { return p.bucket == index; });
+  if (first) {
+    Push(index, place);
+  } else {
+    pending_.push_back({index, place, calls_});
+  }
+}
+
+void Gradients::FlushPending(int64_t older_than) {
+  std::vector<Pending> waiting;
+  for (const Pending& pending : std::exchange(pending_, {})) {
+    if (pending.call <= older_than) {
+      Push(pending.bucket, pending.place);
+    } else {
+      waiting.push_back(pending);
+    }
+  }
+  pending_ = std::move(waiting);
+}
+
+// Leaves arrive in ascending order.
+void Gradients::Push(int index, const Operand& place) {
+  Bucket& bucket = buckets_[index];
+  bucket.sums.push_back({place});
+  const auto count = [&] { return bucket.sums.size(); };
+  while (count() > 1 &&
+         (!bucket.tree || bucket.sums[count() - 1].level == bucket.sums[count() - 2].level)) {
+    CombineTop(bucket);
+  }
+  if (++bucket.pushed < bucket.leaves) return;
+  while (count() > 1) CombineTop(bucket);  // odd ones pass up
+  Finish(bucket);
+}
+
+void Gradients::CombineTop(Bucket& bucket) {
+  const Sum right = bucket.sums.back();
+  bucket.sums.pop_back();
+  Sum& left = bucket.sums.back();
+  left.place.access = Access::kAccumulate;
+  const int64_t elements = left.place.bytes / 4;
+  stage_.assembler.CallOp(
+      {.kind = OpKind::kAdd, .ints = {elements}, .flops = static_cast<double>(elements)},
+      Purpose::kCombine, absl::StrCat("combine ", bucket.name), {left.place, right.place});
+  ++left.level;
+}
+
+void Gradients::Finish(Bucket& bucket) {
+  const std::string label = absl::StrCat("reduce ", bucket.name);
+  bucket.root = bucket.sums.front().place;
+  bucket.root.access = Access::kRead;
+  bucket.sums.clear();
+  if (!bucket.per_leaf || bucket.small || bucket.parts == 1) {
+    bucket.root = ReduceInside(bucket.root, label);
+    bucket.root = ReduceParts(bucket, bucket.root);
+  } else if ((bucket.root.partial & PartialOver(Group::kReplica)) != 0) {
+    bucket.root = AllReduce(bucket.root, Group::kReplica, absl::StrCat(label, " over replicas"));
+  }
+}
+
+// Over the shard group leaf by leaf, then the tree of the rank's own, then over replicas.
+void Gradients::FinishKeptLeaves(Bucket& bucket) {
+  const std::string label = absl::StrCat("reduce ", bucket.name);
+  Operand all = Whole(bucket.all_leaves, bucket.leaves * bucket.bytes);
+  all.partial = bucket.partial;
+  all = ReduceInside(all, label);
+  all = AllReduce(all, stage_.plan.shard_group(), label);
+  const int index = static_cast<int>(&bucket - buckets_.data());
+  for (int64_t leaf = 0; leaf < bucket.leaves; ++leaf) {
+    Operand place = all;
+    place.offset = leaf * bucket.bytes;
+    place.bytes = bucket.bytes;
+    // Combined at the end, when the reduction need not be waited for any more.
+    pending_.push_back({index, place, std::numeric_limits<int64_t>::max()});
+  }
+}
+
+Operand Gradients::AllReduce(const Operand& place, Group group, const std::string& label) {
+  Operand after = place;
+  after.partial &= static_cast<Partial>(~PartialOver(group));
+  stage_.assembler.Collective(
+      {.op = CollectiveOp::kAllReduce, .group = group, .bytes = place.bytes}, Purpose::kReduce,
+      Stream::kGradients, label, place, after, stage_.plan.scratch);
+  return after;
+}
+
+Operand Gradients::ReduceScatter(const Operand& from, Operand to, const std::string& label) {
+  const Group group = stage_.plan.shard_group();
+  to.partial = from.partial & static_cast<Partial>(~PartialOver(group));
+  stage_.assembler.Collective(
+      {.op = CollectiveOp::kReduceScatter, .group = group, .bytes = to.bytes}, Purpose::kReduce,
+      Stream::kGradients, label, from, to, stage_.plan.scratch);
+  return to;
+}
+
+Operand Gradients::ReduceInside(Operand place, const std::string& label) {
+  for (const Group group : {Group::kTensor, Group::kContext}) {
+    if ((place.partial & PartialOver(group)) == 0) continue;
+    place = AllReduce(place, group, absl::StrCat(label, " over ", Name(group)));
+  }
+  return place;
+}
+
+Operand Gradients::ReduceParts(const Bucket& bucket, Operand place) {
+  const std::string label = absl::StrCat("reduce ", bucket.name);
+  if ((place.partial & PartialOver(Group::kData)) == 0) return place;
+  if (bucket.parts == 1) return AllReduce(place, Group::kData, label);
+  // In place: the part of the slot that is this rank's.
+  const Operand own = stage_.OwnPart(stage_.plan.shard_group(), place.slot, bucket.bytes);
+  place = ReduceScatter(place, own, label);
+  if ((place.partial & PartialOver(Group::kReplica)) == 0) return place;
+  return AllReduce(place, Group::kReplica, absl::StrCat(label, " over replicas"));
+}
+
+void Gradients::ReduceTied() {
+  FlushPending(std::numeric_limits<int64_t>::max());
+  // In the graph's order, which both stages know.
+  std::map<int, Bucket*> tied;
+  for (Bucket& bucket : buckets_) {
+    const SetPlan& set = stage_.sets.sets[bucket.sets.front()];
+    if (set.tied()) tied[set.index] = &bucket;
+  }
+  for (auto& [index, bucket] : tied) {
+    bucket->root = AllReduce(bucket->root, Group::kEmbedding,
+                             absl::StrCat("reduce ", bucket->name, " over embedding"));
+  }
+}
+
+void Gradients::Close() { FlushPending(std::numeric_limits<int64_t>::max()); }
+
+Operand Gradients::OfUpdate(int set) const {
+  const Bucket& bucket = buckets_[bucket_of_set_[set]];
+  Operand operand = bucket.root;
+  operand.access = Access::kRead;
+  if (bucket.parts > 1) return operand;
+  operand.offset += OffsetIn(bucket, set);
+  operand.bytes = stage_.SetOf(stage_.sets.sets[set]).bytes();
+  return operand;
+}
+
+Operand Gradients::Range(int set, int64_t row) const {
+  const Bucket& bucket = buckets_[bucket_of_set_[set]];
+  const int64_t bytes = stage_.SetOf(stage_.sets.sets[set]).bytes();
+  const int64_t range = bytes / stage_.leaves.rows();
+  Operand operand = OfUpdate(set);
+  if (bucket.parts == 1) {  // whole: the ranks of the norm's group take equal parts of it
+    const Operand own = stage_.OwnPart(stage_.norm_group(), operand.slot, bytes);
+    operand.shard_group = own.shard_group;
+    operand.shard_stride = own.shard_stride;
+  }
+  operand.offset += row * range;
+  operand.bytes = range;
+  return operand;
+}
+
+}  // namespace strata::program
