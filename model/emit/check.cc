@@ -38,6 +38,8 @@ Arity ArityOf(OpKind kind) {
       return {4, 2, 1};
     case OpKind::kAddRmsNormForward:
       return {6, 2, 1};
+    case OpKind::kRmsNormReplay:
+      return {4, 2, 0};
     case OpKind::kRmsNormBackward:
       return {6, 3, 0};
     case OpKind::kRope:

@@ -92,6 +92,15 @@ void AddRmsNormForward(TemplateBuilder& builder, int64_t rows, int64_t channels,
                         {rows, channels}, {epsilon}));
 }
 
+void RmsNormReplay(TemplateBuilder& builder, int64_t rows, int64_t channels, const View& x,
+                   const View& w, const View& rstd, const View& y) {
+  for (const View* view : {&x, &y}) CheckFloats(*view, rows * channels);
+  CheckFloats(w, channels);
+  CheckFloats(rstd, rows);
+  builder.Append(
+      MakeOp(OpKind::kRmsNormReplay, {Read(x), Read(w), Read(rstd), Write(y)}, {rows, channels}));
+}
+
 void RmsNormBackward(TemplateBuilder& builder, int64_t rows, int64_t channels, const View& dy,
                      const View& x, const View& w, const View& rstd, const View& dx,
                      bool accumulate_dx, const View& dw) {

@@ -53,6 +53,9 @@ void RmsNormForward(TemplateBuilder& builder, int64_t rows, int64_t channels, do
 void AddRmsNormForward(TemplateBuilder& builder, int64_t rows, int64_t channels, double epsilon,
                        const View& x, const View& branch, const View& w, const View& sum,
                        const View& y, const View& rstd);
+// y of the forward again, from the rstd that it made.
+void RmsNormReplay(TemplateBuilder& builder, int64_t rows, int64_t channels, const View& x,
+                   const View& w, const View& rstd, const View& y);
 void RmsNormBackward(TemplateBuilder& builder, int64_t rows, int64_t channels, const View& dy,
                      const View& x, const View& w, const View& rstd, const View& dx,
                      bool accumulate_dx, const View& dw);

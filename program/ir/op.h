@@ -37,6 +37,9 @@ enum class OpKind : uint8_t {
   // x [N,C], branch [N,C], w [C], sum [N,C] write (= x + branch), y write, rstd write. ints: {N,
   // C}; floats: {epsilon}
   kAddRmsNormForward,
+  // x [N,C], w [C], rstd [N] of the forward, y [N,C] write: the forward's y again, the same bits.
+  // ints: {N, C}
+  kRmsNormReplay,
   // dy, x, w, rstd, dx (write, or accumulate when ints[2]), dw accumulate, workspace write. ints:
   // {N, C, accumulate}
   kRmsNormBackward,
@@ -109,7 +112,7 @@ enum class OpKind : uint8_t {
   // Collective or copy inside a template: `communication` says which. Operands: in, out, scratch.
   kCollective,
 };
-inline constexpr int kOpKindCount = 26;
+inline constexpr int kOpKindCount = 27;
 const char* Name(OpKind);
 
 // What a collective, send or receive needs beside operands. Operand order: collectives: in, out,

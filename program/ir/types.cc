@@ -66,6 +66,7 @@ const char* Name(OpKind kind) {
                                            "embedding-backward",
                                            "rmsnorm-forward",
                                            "add-rmsnorm-forward",
+                                           "rmsnorm-replay",
                                            "rmsnorm-backward",
                                            "rope",
                                            "attention-forward",

@@ -25,6 +25,7 @@ constexpr TableEntry kTable[] = {
     {OpKind::kEmbeddingBackward, BindEmbeddingBackward},
     {OpKind::kRmsNormForward, BindRmsNormForward},
     {OpKind::kAddRmsNormForward, BindAddRmsNormForward},
+    {OpKind::kRmsNormReplay, BindRmsNormReplay},
     {OpKind::kRmsNormBackward, BindRmsNormBackward},
     {OpKind::kRope, BindRope},
     {OpKind::kAttentionForward, BindAttentionForward},

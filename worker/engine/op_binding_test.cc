@@ -230,6 +230,12 @@ TEST_F(OpBinding, AddRmsNormForwardAddsFirst) {
   });
 }
 
+TEST_F(OpBinding, RmsNormReplayScalesByTheGivenRstd) {
+  const int x = Floats(5 * 24), w = Floats(24), rstd = Floats(5), y = Floats(5 * 24);
+  ExpectSame({.kind = OpKind::kRmsNormReplay, .ints = {5, 24}},
+             [&] { kernels::RmsNormReplay(context_, 5, 24, D(x), D(w), D(rstd), D(y)); });
+}
+
 TEST_F(OpBinding, RmsNormBackwardAccumulatesWhereAsked) {
   const int dy = Floats(5 * 24), x = Floats(5 * 24), w = Floats(24), rstd = Floats(5);
   const int dx = Floats(5 * 24), dw = Floats(24);
