@@ -104,10 +104,10 @@ enum class OpKind : uint8_t {
   // kApplied + 1.
   kAdamW,
   // What a speculative update becomes when the norm clips: param, m, v of version s, m of version
-  // s+1, scalars; then param,
-  // m, v of version s+1, made again with the clipped gradient (possibly the bytes of version s's
-  // operands).
-  // ints: {count}. Not executed yet.
+  // s+1, scalars (as kAdamW); then param, m, v of version s+1, made again with the clipped gradient
+  // (possibly the bytes of version s's operands). The gradient is taken from the first moments, so
+  // the result is within rounding of a deferred update, not equal to it: kernels/adamw.h.
+  // Attributes: those of the kAdamW that made version s+1.
   kAdamWFixUp,
   // Collective or copy inside a template: `communication` says which. Operands: in, out, scratch.
   kCollective,

@@ -41,6 +41,7 @@ constexpr TableEntry kTable[] = {
     {OpKind::kSumSquares, BindSumSquares},
     {OpKind::kFinishStep, BindFinishStep},
     {OpKind::kAdamW, BindAdamW},
+    {OpKind::kAdamWFixUp, BindAdamWFixUp},
 };
 
 Binder FindBinder(OpKind kind) {

@@ -430,6 +430,26 @@ TEST_F(OpBinding, AdamWDecaysTheRangesItIsTold) {
   });
 }
 
+TEST_F(OpBinding, AdamWFixUpClipsTheGradientThatTheMomentsTell) {
+  const int param = Floats(64), m = Floats(64), v = Floats(64), next_m = Floats(64);
+  const int scalars = Scalars(), param_out = Floats(64), m_out = Floats(64), v_out = Floats(64);
+  for (int i = 0; i < 64; ++i) F(v)[i] = D(v)[i] = std::abs(F(v)[i]);
+  Set(scalars, Scalar::kLearningRate, 0.01);
+  Set(scalars, Scalar::kApplied, 4);
+  Set(scalars, Scalar::kClipFactor, 0.25);
+  ExpectSame({.kind = OpKind::kAdamWFixUp, .ints = {64, 16, 26}, .floats = {0.9, 0.95, 1e-8, 0.1}},
+             [&] {
+               for (const auto& [begin, end, decay] :
+                    {std::tuple{0, 16, 0.0}, std::tuple{16, 32, 0.1}, std::tuple{32, 64, 0.0}}) {
+                 kernels::AdamWFixUp(
+                     context_, end - begin,
+                     {.learning_rate = 0.01, .weight_decay = decay, .step = 5, .grad_factor = 0.25},
+                     D(next_m) + begin, D(param) + begin, D(m) + begin, D(v) + begin,
+                     D(param_out) + begin, D(m_out) + begin, D(v_out) + begin);
+               }
+             });
+}
+
 TEST_F(OpBinding, AdamWOnShardsGivesTheBitsOfTheWhole) {
   const int param = Floats(96), m = Floats(96), v = Floats(96), gradient = Floats(96);
   const int scalars = Scalars(), param_out = Floats(96), m_out = Floats(96), v_out = Floats(96);

@@ -93,6 +93,7 @@ BoundOp BindZero(OpReader& reader);
 BoundOp BindSumSquares(OpReader& reader);
 BoundOp BindFinishStep(OpReader& reader);
 BoundOp BindAdamW(OpReader& reader);
+BoundOp BindAdamWFixUp(OpReader& reader);
 
 }  // namespace strata::worker
 
