@@ -24,6 +24,17 @@ void AdamW(const Context& context, int64_t count, const AdamWParams& params, con
            const float* param_in, const float* m_in, const float* v_in, float* param_out,
            float* m_out, float* v_out);
 
+// The update again with the gradient times grad_factor, where version s + 1 was made at once, with
+// factor 1, and the norm of the whole gradient has since turned out too long: a speculative
+// update's correction. The gradient is no longer kept; it is g = m + (m' - m) / (1 - beta1), from
+// the first moments of version s (m_in) and s + 1 (m_speculative). So the result is within rounding
+// of the update that waits for the norm, not equal to it: g is off by about 2^-24 max(|m|, |m'|) /
+// (1 - beta1), of which the new m gets back (1 - beta1). Each output may be its own input, and
+// m_out m_speculative.
+void AdamWFixUp(const Context& context, int64_t count, const AdamWParams& params,
+                const float* m_speculative, const float* param_in, const float* m_in,
+                const float* v_in, float* param_out, float* m_out, float* v_out);
+
 }  // namespace strata::kernels
 
 #endif  // STRATA_KERNELS_ADAMW_H_

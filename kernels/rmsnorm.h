@@ -19,6 +19,11 @@ void AddRmsNormForward(const Context& context, int64_t rows, int64_t channels, f
                        const float* x, const float* branch, const float* w, float* sum, float* y,
                        float* rstd);
 
+// y of a forward again, the same bits, from the rstd[N] that it wrote: for recomputation, which
+// then needs no sums. y may be x.
+void RmsNormReplay(const Context& context, int64_t rows, int64_t channels, const float* x,
+                   const float* w, const float* rstd, float* y);
+
 int64_t RmsNormBackwardWorkspaceBytes(int64_t rows, int64_t channels);
 
 // dx[N, C] = (accumulate_dx: +=) the gradient towards x; dw[C] += the one towards w. dx may be dy

@@ -7,10 +7,16 @@
 
 namespace strata::kernels {
 
-void AdamW(const Context& context, int64_t count, const AdamWParams& params, const float* grad,
-           const float* param_in, const float* m_in, const float* v_in, float* param_out,
-           float* m_out, float* v_out) {
-  using simd::Vec;
+namespace {
+
+using simd::Vec;
+
+// `gradient(i, lanes, m)`: eight gradients from element i on, before the factor; m is the first
+// moment there.
+template <typename Gradient>
+void Update(const Context& context, int64_t count, const AdamWParams& params, Gradient gradient,
+            const float* param_in, const float* m_in, const float* v_in, float* param_out,
+            float* m_out, float* v_out) {
   // Scalars in double precision, rounded once, as PyTorch does.
   const double bias1 = 1 - std::pow(params.beta1, static_cast<double>(params.step));
   const double bias2 = 1 - std::pow(params.beta2, static_cast<double>(params.step));
@@ -23,8 +29,8 @@ void AdamW(const Context& context, int64_t count, const AdamWParams& params, con
   ForBlocks(context, count, kElementsPerTask, [=](int64_t begin, int64_t end) {
     simd::ForEachVec(end - begin, [=](int64_t offset, auto lanes) {
       const int64_t i = begin + offset;
-      const Vec g = _mm256_mul_ps(lanes.Load(grad + i), factor);
       Vec m = lanes.Load(m_in + i), v = lanes.Load(v_in + i), p = lanes.Load(param_in + i);
+      const Vec g = _mm256_mul_ps(gradient(i, lanes, m), factor);
       p = _mm256_mul_ps(p, keep);
       m = _mm256_fmadd_ps(beta1_rest, _mm256_sub_ps(g, m), m);
       v = _mm256_fmadd_ps(_mm256_mul_ps(beta2_rest, g), g, _mm256_mul_ps(v, beta2));
@@ -35,6 +41,25 @@ void AdamW(const Context& context, int64_t count, const AdamWParams& params, con
       lanes.Store(v_out + i, v);
     });
   });
+}
+
+}  // namespace
+
+void AdamW(const Context& context, int64_t count, const AdamWParams& params, const float* grad,
+           const float* param_in, const float* m_in, const float* v_in, float* param_out,
+           float* m_out, float* v_out) {
+  const auto stored = [=](int64_t i, auto lanes, Vec) { return lanes.Load(grad + i); };
+  Update(context, count, params, stored, param_in, m_in, v_in, param_out, m_out, v_out);
+}
+
+void AdamWFixUp(const Context& context, int64_t count, const AdamWParams& params,
+                const float* m_speculative, const float* param_in, const float* m_in,
+                const float* v_in, float* param_out, float* m_out, float* v_out) {
+  const Vec scale = simd::Set(static_cast<float>(1 / (1 - params.beta1)));
+  const auto recovered = [=](int64_t i, auto lanes, Vec m) {
+    return _mm256_fmadd_ps(_mm256_sub_ps(lanes.Load(m_speculative + i), m), scale, m);
+  };
+  Update(context, count, params, recovered, param_in, m_in, v_in, param_out, m_out, v_out);
 }
 
 }  // namespace strata::kernels

@@ -53,6 +53,36 @@ TEST(AdamW, TwentyStepsMatchTheReferenceInPlaceAndOutOfPlace) {
   }
 }
 
+TEST(AdamW, FixUpIsWithinRoundingOfTheClippedUpdateAndInPlaceGivesTheSameBits) {
+  const int64_t count = 20003;
+  const Floats start = testing::Random(count, 1), m = testing::Random(count, 2);
+  Floats v = testing::Random(count, 3);
+  for (float& value : v) value = value * value;
+  const Floats grad = testing::Random(count, 4, 5);
+  AdamWParams params = {.learning_rate = 1e-2, .weight_decay = 0.1, .step = 7};
+  const Floats result = testing::RunWithThreads([&](const Context& c) {
+    AdamWParams speculative = params, clipped = params;
+    clipped.grad_factor = 0.3;
+    Floats param_next(count), m_next(count), v_next(count), param = start, first = m, second = v;
+    AdamW(c, count, speculative, grad.data(), start.data(), m.data(), v.data(), param_next.data(),
+          m_next.data(), v_next.data());
+    AdamWFixUp(c, count, clipped, m_next.data(), start.data(), m.data(), v.data(),
+               param_next.data(), m_next.data(), v_next.data());
+    Floats m_speculative(count), unused(count), unused_too(count);
+    AdamW(c, count, speculative, grad.data(), start.data(), m.data(), v.data(), unused.data(),
+          m_speculative.data(), unused_too.data());
+    AdamWFixUp(c, count, clipped, m_speculative.data(), param.data(), first.data(), second.data(),
+               param.data(), first.data(), second.data());
+    EXPECT_TRUE(testing::SameBits(testing::Concat({param, first, second}),
+                                  testing::Concat({param_next, m_next, v_next})));
+    return testing::Concat({param, first, second});
+  });
+  State expected = {testing::Widen(start), testing::Widen(m), testing::Widen(v)};
+  params.grad_factor = 0.3;
+  Reference(params, testing::Widen(grad), &expected);
+  testing::ExpectClose(result, testing::Concat({expected.param, expected.m, expected.v}), 1e-6);
+}
+
 TEST(AdamW, AnElementIsTheSameBitsWhereverItsRangeBegins) {
   const int64_t count = 37;
   const AdamWParams params = {.learning_rate = 1e-2, .weight_decay = 0.1, .step = 3};

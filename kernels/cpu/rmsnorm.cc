@@ -89,6 +89,15 @@ void AddRmsNormForward(const Context& context, int64_t rows, int64_t channels, f
   });
 }
 
+void RmsNormReplay(const Context& context, int64_t rows, int64_t channels, const float* x,
+                   const float* w, const float* rstd, float* y) {
+  ForBlocks(context, rows, RowsPerTask(channels), [=](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      ScaleRow(channels, rstd[row], x + row * channels, w, y + row * channels);
+    }
+  });
+}
+
 int64_t RmsNormBackwardWorkspaceBytes(int64_t rows, int64_t channels) {
   return CeilDiv(rows, kGradientRows) * channels * static_cast<int64_t>(sizeof(float));
 }

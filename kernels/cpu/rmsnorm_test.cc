@@ -58,6 +58,31 @@ TEST(RmsNorm, AddAndNormEqualsAddThenNormBitForBit) {
   }
 }
 
+TEST(RmsNorm, ReplayGivesTheForwardsBitsAlsoInPlace) {
+  for (const auto [rows, channels] : kShapes) {
+    const Floats x = testing::Random(rows * channels, 1, 3), w = testing::Random(channels, 2);
+    const Floats result = testing::RunWithThreads([&, rows = rows, channels = channels](auto& c) {
+      Floats y(x.size()), rstd(rows), replayed(x.size()), in_place = x;
+      RmsNormForward(c, rows, channels, kEpsilon, x.data(), w.data(), y.data(), rstd.data());
+      RmsNormReplay(c, rows, channels, x.data(), w.data(), rstd.data(), replayed.data());
+      RmsNormReplay(c, rows, channels, in_place.data(), w.data(), rstd.data(), in_place.data());
+      EXPECT_TRUE(testing::SameBits(y, replayed));
+      EXPECT_TRUE(testing::SameBits(y, in_place));
+      return replayed;
+    });
+    // From any other rstd, so that none is computed again.
+    const Floats rstd = testing::Random(rows, 7);
+    Floats scaled(x.size());
+    device::ThreadPool pool(1);
+    RmsNormReplay({&pool}, rows, channels, x.data(), w.data(), rstd.data(), scaled.data());
+    Doubles expected(x.size());
+    for (size_t i = 0; i < x.size(); ++i) {
+      expected[i] = double{x[i]} * rstd[i / channels] * w[i % channels];
+    }
+    testing::ExpectClose(scaled, expected, 5e-7);
+  }
+}
+
 TEST(RmsNorm, BackwardMatchesFiniteDifferencesAndAccumulates) {
   for (const auto [rows, channels] : kShapes) {
     if (rows * channels > 2000) continue;

@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
+#include "ops/table.h"
 
 namespace strata::model {
 namespace {
@@ -18,60 +19,8 @@ using program::Layer;
 using program::LayerGraph;
 using program::Op;
 using program::Operand;
-using program::OpKind;
 using program::Role;
 using program::Template;
-
-// What op.h asks of the kinds that templates use: operands without the workspace, integers, floats.
-struct Arity {
-  size_t operands, ints, floats;
-};
-
-Arity ArityOf(OpKind kind) {
-  switch (kind) {
-    case OpKind::kMatMul:
-      return {3, 9, 0};
-    case OpKind::kEmbeddingForward:
-    case OpKind::kEmbeddingBackward:
-      return {3, 4, 0};
-    case OpKind::kRmsNormForward:
-      return {4, 2, 1};
-    case OpKind::kAddRmsNormForward:
-      return {6, 2, 1};
-    case OpKind::kRmsNormBackward:
-      return {6, 3, 0};
-    case OpKind::kRope:
-      return {2, 7, 0};
-    case OpKind::kAttentionForward:
-      return {3, 5, 0};
-    case OpKind::kAttentionBackward:
-    case OpKind::kAttentionDecode:
-      return {5, 5, 0};
-    case OpKind::kSwigluForward:
-      return {2, 2, 0};
-    case OpKind::kSwigluBackward:
-      return {3, 2, 0};
-    case OpKind::kCrossEntropy:
-      return {4, 2, 0};
-    case OpKind::kCrossEntropyLoss:
-      return {3, 2, 0};
-    case OpKind::kCrossEntropyStatistics:
-      return {3, 3, 0};
-    case OpKind::kCrossEntropyFinish:
-      return {5, 4, 0};
-    case OpKind::kAdd:
-    case OpKind::kCopy:
-      return {2, 1, 0};
-    case OpKind::kZero:
-      return {1, 1, 0};
-    case OpKind::kAdamW:
-      return {8, 1, 4};
-    case OpKind::kCollective:
-      return {2, 0, 0};
-    default:
-      return {0, 0, 0};
-  }
-}
 
 // The bytes of one slot that have been written, and what they are partial over.
 class Coverage {
@@ -137,10 +86,8 @@ bool BeginsEmpty(Role role) {
 absl::Status CheckShape(const Template& checked, size_t index) {
   const Op& op = checked.ops[index];
   const std::string where = Describe(checked, index);
-  const Arity arity = ArityOf(op.kind);
-  if (op.operands.size() < arity.operands || op.ints.size() < arity.ints ||
-      op.floats.size() < arity.floats) {
-    return absl::InternalError(absl::StrCat(where, "operands or attributes are missing"));
+  if (const absl::Status status = ops::Check(op); !status.ok()) {
+    return absl::InternalError(absl::StrCat(where, status.message()));
   }
   const int slots = static_cast<int>(checked.formals.size() + checked.locals.size());
   for (size_t i = 0; i < op.operands.size(); ++i) {

@@ -9,9 +9,9 @@
 namespace strata::model {
 
 // Internal, naming the op, when an operand leaves its slot, overlaps another operand of the op that
-// it may not, a local is read before all of the bytes read have been written, an op lacks operands
-// or attributes, a dependency is not an earlier op of another stream, or ops of different streams
-// may touch the same bytes at once.
+// it may not, a local is read before all of the bytes read have been written, operands or
+// attributes are not as ops/ says, a dependency is not an earlier op of another stream, or ops of
+// different streams may touch the same bytes at once.
 absl::Status CheckTemplate(const program::Template& checked);
 
 // All templates, and that layers agree with each other: formals are used as their roles allow,

@@ -1,21 +1,16 @@
 // One function per kind of op: appends it to a template with its operands, attributes, workspace
-// and FLOPs.
-//
-// FLOPs are those of matrix products and attention, the work that a machine's GEMM rate is compared
-// with; elementwise ops, norms and losses count 0 (their time is bytes). A product counts 2mnk.
-// Causal attention has two products of 2·B·H·D·T² of which the mask leaves half: 2·B·H·D·T²
-// forward. Backward computes the scores again and four more products: 2.5 × forward (Dao,
-// "FlashAttention-2", 2023, §3.2). Decoding counts a full cache, the most it can be:
-// 4·T·context·H·D.
+// and FLOPs, as ops/<op>.h says. Views must have the sizes that shapes say.
 //
 // Legend: B batch, T sequence, N = B·T rows, C hidden, H query heads, K kv heads, D head size,
-// F ffn, V vocab. Views must have exactly the sizes that shapes say.
+// F ffn, V vocab.
 #ifndef STRATA_MODEL_EMIT_OPS_H_
 #define STRATA_MODEL_EMIT_OPS_H_
 
 #include <cstdint>
 
 #include "model/emit/template_builder.h"
+#include "ops/attention.h"
+#include "ops/collective.h"
 #include "program/ir/op.h"
 
 namespace strata::model {
@@ -26,12 +21,8 @@ struct MatMulShape {
   bool trans_b = false;  // b is stored [n, k]
 };
 
-struct AttentionShape {
-  int64_t batch = 0, sequence = 0, heads = 0, kv_heads = 0, head_size = 0;
-
-  int64_t rows() const { return batch * sequence; }
-  int64_t qkv_width() const { return (heads + 2 * kv_heads) * head_size; }
-};
+using ops::AttentionShape;
+using ops::ReduceScatterScratchBytes;
 
 // Of the vocabulary's rows: all of them, or those of this rank's part.
 struct VocabularyShape {
@@ -53,6 +44,9 @@ void RmsNormForward(TemplateBuilder& builder, int64_t rows, int64_t channels, do
 void AddRmsNormForward(TemplateBuilder& builder, int64_t rows, int64_t channels, double epsilon,
                        const View& x, const View& branch, const View& w, const View& sum,
                        const View& y, const View& rstd);
+// y of the forward again, from the rstd that it made.
+void RmsNormReplay(TemplateBuilder& builder, int64_t rows, int64_t channels, const View& x,
+                   const View& w, const View& rstd, const View& y);
 void RmsNormBackward(TemplateBuilder& builder, int64_t rows, int64_t channels, const View& dy,
                      const View& x, const View& w, const View& rstd, const View& dx,
                      bool accumulate_dx, const View& dw);
@@ -85,7 +79,7 @@ void Copy(TemplateBuilder& builder, const View& dst, const View& src);
 void Zero(TemplateBuilder& builder, const View& dst);
 
 // On Stream::kTensor, f32. All-gather: in is this member's part, out all parts. Reduce-scatter: in
-// is a partial sum of all parts, out this member's part; `scratch` as workspace.h says.
+// is a partial sum of all parts, out this member's part; `scratch` of ReduceScatterScratchBytes.
 void AllGather(TemplateBuilder& builder, program::Group group, const View& in, const View& out);
 void ReduceScatter(TemplateBuilder& builder, program::Group group, const View& in, const View& out,
                    const View& scratch);

@@ -3,7 +3,6 @@
 #include <array>
 
 #include "model/emit/ops.h"
-#include "model/emit/workspace.h"
 
 namespace strata::model {
 

@@ -5,7 +5,6 @@
 
 #include "common/units.h"
 #include "model/emit/ops.h"
-#include "model/emit/workspace.h"
 #include "model/families/llama_dims.h"
 
 namespace strata::model {

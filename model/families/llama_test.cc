@@ -281,8 +281,18 @@ TEST_F(DamagedGraphTest, LostDependency_IsFound) {
   EXPECT_GT(lost, 20);
 }
 
-TEST_F(DamagedGraphTest, WriteToParameters_IsFound) {
+TEST_F(DamagedGraphTest, OperandThatIsNotAsItsOpSays_IsFound) {
   forward().ops[1].operands[1].access = program::Access::kWrite;
+  EXPECT_THAT(std::string(CheckGraph(graph_).message()),
+              testing::HasSubstr("b has access write, not read"));
+}
+
+TEST_F(DamagedGraphTest, WriteToParameters_IsFound) {
+  const int parameters = forward().ops[1].operands[1].slot;
+  forward().ops.push_back(
+      {.kind = OpKind::kZero,
+       .operands = {{.slot = parameters, .bytes = 64, .access = program::Access::kWrite}},
+       .ints = {64}});
   EXPECT_THAT(std::string(CheckGraph(graph_).message()), testing::HasSubstr("write of parameters"));
 }
 

@@ -3,6 +3,7 @@
 #include "common/check.h"
 #include "common/units.h"
 #include "model/emit/template_builder.h"
+#include "ops/adamw.h"
 #include "program/ir/scalars.h"
 
 namespace strata::model {
@@ -31,8 +32,12 @@ program::Template EmitAdamW(const program::ParameterSet& set, const AdamWSpec& s
   const auto range = [&](Role role, int index, const char* name) {
     return builder.Formal(role, index, count * 4, name);
   };
-  program::Op op;
-  op.kind = program::OpKind::kAdamW;
+  program::Op op = ops::ToOp(ops::AdamW{{.count = count,
+                                         .decay = DecayRanges(set),
+                                         .beta1 = spec.beta1,
+                                         .beta2 = spec.beta2,
+                                         .epsilon = spec.epsilon,
+                                         .weight_decay = spec.weight_decay}});
   op.operands = {Read(range(Role::kParameters, 0, "parameters")),
                  Read(range(Role::kState, 0, kAdamWStates[0])),
                  Read(range(Role::kState, 1, kAdamWStates[1])),
@@ -41,12 +46,6 @@ program::Template EmitAdamW(const program::ParameterSet& set, const AdamWSpec& s
                  Write(range(Role::kParameters, 1, "next parameters")),
                  Write(range(Role::kState, 2, "next adam.m")),
                  Write(range(Role::kState, 3, "next adam.v"))};
-  op.ints = {count};
-  for (const auto& [begin, end] : DecayRanges(set)) {
-    op.ints.push_back(begin);
-    op.ints.push_back(end);
-  }
-  op.floats = {spec.beta1, spec.beta2, spec.epsilon, spec.weight_decay};
   builder.Append(std::move(op));
   return std::move(builder).Finish();
 }

@@ -147,9 +147,16 @@ void StreamedState::FixUp(int set) {
     operands.back().access = Access::kWrite;
   }
   const int64_t count = home_bytes(set) / 4;
-  assembler_.CallOp(
-      {.kind = OpKind::kAdamWFixUp, .ints = {count}, .flops = 16.0 * static_cast<double>(count)},
-      Purpose::kFixUp, absl::StrCat("fix up ", name), std::move(operands), update_stream());
+  // The attributes of the update that is made again: rates, and which ranges decay.
+  const Op& update = assembler_.set().templates[updates_[set]].ops.front();
+  Op fix_up{.kind = OpKind::kAdamWFixUp,
+            .ints = update.ints,
+            .floats = update.floats,
+            .flops = 16.0 * static_cast<double>(count)};
+  fix_up.ints.resize(std::max<size_t>(fix_up.ints.size(), 1));
+  fix_up.ints[0] = count;
+  assembler_.CallOp(std::move(fix_up), Purpose::kFixUp, absl::StrCat("fix up ", name),
+                    std::move(operands), update_stream());
   Write(set, slabs);
   Guard(first, Predicate{Scalar::kClipped});
 }

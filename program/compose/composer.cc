@@ -8,6 +8,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
+#include "ops/op_struct.h"
+#include "ops/step.h"
 #include "program/compose/sources/activations.h"
 #include "program/compose/sources/gradients.h"
 #include "program/compose/sources/parameters.h"
@@ -314,7 +316,6 @@ class StageComposer {
     losses.partial = 0;
     const int64_t loss_bytes = stage_.leaves.rows() * 8;
     GatherOver(Group::kData, losses, Whole(losses_, loss_bytes), "gather losses");
-    std::vector<Operand> operands{Whole(losses_, loss_bytes)};
     const int64_t sets = norms ? columns() : 0;
     if (sets > 0) {
       for (const bool cut : {true, false}) {
@@ -327,19 +328,23 @@ class StageComposer {
       }
       const int64_t bytes = columns() * stage_.leaves.rows() * 8;
       GatherOver(stage_.norm_group(), OwnNorms(0, columns()), Whole(norms_, bytes), "gather norms");
-      operands.push_back(Whole(norms_, bytes));
     }
-    operands.push_back({.slot = result_.slots.scalars, .bytes = ScalarOffset(Scalar::kLoss)});
-    operands.push_back({.slot = result_.slots.scalars,
-                        .offset = ScalarOffset(Scalar::kLoss),
-                        .bytes = (norms ? 5 : 1) * 8,  // kLoss, or kLoss … kClipped
-                        .access = Access::kWrite});
-    assembler_.CallOp({.kind = OpKind::kFinishStep,
-                       .ints = {stage_.leaves.rows(), norms ? sets : -1, plan_.groups.data,
-                                stage_.leaves.tree ? stage_.leaves.together : 1,
-                                plan_.groups.of(stage_.norm_group())},
-                       .floats = {plan_.gradient_clip}},
-                      Purpose::kNorm, "finish", std::move(operands));
+    std::vector<Operand> operands{
+        Whole(losses_, loss_bytes),
+        {.slot = result_.slots.scalars, .bytes = ScalarOffset(Scalar::kLoss)},
+        {.slot = result_.slots.scalars,
+         .offset = ScalarOffset(Scalar::kLoss),
+         .bytes = (sets > 0 ? 5 : 1) * 8,  // kLoss, or kLoss … kClipped
+         .access = Access::kWrite}};
+    if (sets > 0) operands.push_back(Whole(norms_, columns() * stage_.leaves.rows() * 8));
+    assembler_.CallOp(
+        ops::ToOp(ops::FinishStep{.rows = stage_.leaves.rows(),
+                                  .sets = sets,
+                                  .data = plan_.groups.data,
+                                  .together = stage_.leaves.tree ? stage_.leaves.together : 1,
+                                  .norm_ranks = plan_.groups.of(stage_.norm_group()),
+                                  .clip = plan_.gradient_clip}),
+        Purpose::kNorm, "finish", std::move(operands));
   }
 
   const Decision& decision_;

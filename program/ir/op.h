@@ -37,6 +37,9 @@ enum class OpKind : uint8_t {
   // x [N,C], branch [N,C], w [C], sum [N,C] write (= x + branch), y write, rstd write. ints: {N,
   // C}; floats: {epsilon}
   kAddRmsNormForward,
+  // x [N,C], w [C], rstd [N] of the forward, y [N,C] write: the forward's y again, the same bits.
+  // ints: {N, C}
+  kRmsNormReplay,
   // dy, x, w, rstd, dx (write, or accumulate when ints[2]), dw accumulate, workspace write. ints:
   // {N, C, accumulate}
   kRmsNormBackward,
@@ -101,15 +104,15 @@ enum class OpKind : uint8_t {
   // kApplied + 1.
   kAdamW,
   // What a speculative update becomes when the norm clips: param, m, v of version s, m of version
-  // s+1, scalars; then param,
-  // m, v of version s+1, made again with the clipped gradient (possibly the bytes of version s's
-  // operands).
-  // ints: {count}. Not executed yet.
+  // s+1, scalars (as kAdamW); then param, m, v of version s+1, made again with the clipped gradient
+  // (possibly the bytes of version s's operands). The gradient is taken from the first moments, so
+  // the result is within rounding of a deferred update, not equal to it: kernels/adamw.h.
+  // Attributes: those of the kAdamW that made version s+1.
   kAdamWFixUp,
   // Collective or copy inside a template: `communication` says which. Operands: in, out, scratch.
   kCollective,
 };
-inline constexpr int kOpKindCount = 26;
+inline constexpr int kOpKindCount = 27;
 const char* Name(OpKind);
 
 // What a collective, send or receive needs beside operands. Operand order: collectives: in, out,

@@ -93,6 +93,7 @@ const char* Name(OpKind kind) {
                                            "embedding-backward",
                                            "rmsnorm-forward",
                                            "add-rmsnorm-forward",
+                                           "rmsnorm-replay",
                                            "rmsnorm-backward",
                                            "rope",
                                            "attention-forward",

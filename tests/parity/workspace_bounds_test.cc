@@ -1,11 +1,15 @@
-// What model/ reserves for kernels and collectives is at least what they ask for.
+// What ops/ reserves for kernels and collectives is at least what they ask for.
 #include "collectives/communicator.h"
 #include "gtest/gtest.h"
 #include "kernels/attention.h"
 #include "kernels/cross_entropy.h"
 #include "kernels/matmul.h"
 #include "kernels/rmsnorm.h"
-#include "model/emit/workspace.h"
+#include "ops/attention.h"
+#include "ops/collective.h"
+#include "ops/cross_entropy.h"
+#include "ops/matmul.h"
+#include "ops/rmsnorm.h"
 
 namespace strata::parity {
 namespace {
@@ -19,7 +23,8 @@ TEST(WorkspaceBoundsTest, MatMul_IsEnoughAndNotWasteful) {
       for (const int64_t n : kSizes) {
         for (const int64_t k : kSizes) {
           const int64_t needed = kernels::MatmulWorkspaceBytes({.m = m, .n = n, .k = k}, threads);
-          const int64_t given = model::MatMulWorkspaceBytes({.m = m, .n = n, .k = k}, threads);
+          const int64_t given =
+              ops::MatMul{.m = m, .n = n, .k = k}.WorkspaceBytes({.threads = threads});
           ASSERT_GE(given, needed) << m << " " << n << " " << k << " threads " << threads;
           ASSERT_LE(given, needed + (int64_t{2} << 20)) << m << " " << n << " " << k;
         }
@@ -36,16 +41,21 @@ TEST(WorkspaceBoundsTest, Attention_IsEnoughAndNotWasteful) {
           for (const int64_t sequence : {1, 33, 4096}) {
             const kernels::AttentionShape kernel{3, sequence, kv_heads * group, kv_heads,
                                                  head_size};
-            const model::AttentionShape shape{3, sequence, kv_heads * group, kv_heads, head_size};
+            const ops::Backend backend{.threads = threads};
+            const ops::AttentionShape shape{3, sequence, kv_heads * group, kv_heads, head_size};
             const int64_t forward = kernels::AttentionForwardWorkspaceBytes(kernel, threads);
-            ASSERT_GE(model::AttentionForwardWorkspaceBytes(shape, threads), forward);
-            ASSERT_LE(model::AttentionForwardWorkspaceBytes(shape, threads), 2 * forward);
+            const int64_t given_forward = ops::AttentionForward{shape}.WorkspaceBytes(backend);
+            ASSERT_GE(given_forward, forward);
+            ASSERT_LE(given_forward, 2 * forward);
             const int64_t backward = kernels::AttentionBackwardWorkspaceBytes(kernel, threads);
-            ASSERT_GE(model::AttentionBackwardWorkspaceBytes(shape, threads), backward);
-            ASSERT_LE(model::AttentionBackwardWorkspaceBytes(shape, threads), 2 * backward);
+            const int64_t given_backward = ops::AttentionBackward{shape}.WorkspaceBytes(backend);
+            ASSERT_GE(given_backward, backward);
+            ASSERT_LE(given_backward, 2 * backward);
             const kernels::DecodeShape decode{1,        sequence, sequence, 0, kv_heads * group,
                                               kv_heads, head_size};
-            ASSERT_GE(model::AttentionDecodeWorkspaceBytes(shape, threads),
+            const ops::AttentionDecode chunk{sequence, sequence, kv_heads * group, kv_heads,
+                                             head_size};
+            ASSERT_GE(chunk.WorkspaceBytes(backend),
                       kernels::DecodeAttentionWorkspaceBytes(decode, threads));
           }
         }
@@ -56,9 +66,10 @@ TEST(WorkspaceBoundsTest, Attention_IsEnoughAndNotWasteful) {
 
 TEST(WorkspaceBoundsTest, NormsAndLosses_AreEnough) {
   for (const int64_t rows : kSizes) {
-    EXPECT_GE(model::CrossEntropyWorkspaceBytes(rows), kernels::CrossEntropyWorkspaceBytes(rows));
+    EXPECT_GE(ops::CrossEntropy{.rows = rows}.WorkspaceBytes({}),
+              kernels::CrossEntropyWorkspaceBytes(rows));
     for (const int64_t channels : kSizes) {
-      EXPECT_GE(model::RmsNormBackwardWorkspaceBytes(rows, channels),
+      EXPECT_GE((ops::RmsNormBackward{rows, channels}.WorkspaceBytes({})),
                 kernels::RmsNormBackwardWorkspaceBytes(rows, channels));
     }
   }
@@ -67,7 +78,7 @@ TEST(WorkspaceBoundsTest, NormsAndLosses_AreEnough) {
 TEST(WorkspaceBoundsTest, ReduceScatterScratch_IsEnough) {
   for (const int members : {2, 3, 4, 8, 64}) {
     for (const int64_t count : kSizes) {
-      EXPECT_GE(model::ReduceScatterScratchBytes(count * members * 4, members),
+      EXPECT_GE(ops::ReduceScatterScratchBytes(count * members * 4, members),
                 collectives::ScratchBytes(collectives::OpKind::kReduceScatter,
                                           collectives::DataType::kF32, count, members));
     }

@@ -4,17 +4,19 @@
 
 #include <cstdint>
 
+#include "ops/step.h"
+
 namespace strata::worker {
 
 // Sum of values[0], values[stride], … values[(count - 1) · stride] in the fixed tree: leaves are
 // paired bottom-up, 2i with 2i + 1, an odd last one passes up unchanged. 0 for count 0.
 double TreeSum(const double* values, int64_t count, int64_t stride);
 
-// leaves[V, 1 + sets]: of each virtual shard the sum of its losses, then of each set the sum of the
-// squared gradients in the shard's range. Reads kInverseTokens of `read` and writes kLoss, and with
-// sets > 0 also kGradientNorm, kClipFactor, kClipped and kApply of `written`; both are scalar
-// blocks, and may be the same. clip 0: no clipping.
-void FinishStep(const double* leaves, int64_t virtual_shards, int64_t sets, double clip,
+// As ops::FinishStep says. losses[rows]; norms[norm_ranks, sets, rows / norm_ranks], not read
+// without sets. Reads kInverseTokens of `read` and writes kLoss, and with sets > 0 also
+// kGradientNorm, kClipFactor, kClipped and kApply of `written`; both are scalar blocks, and may be
+// the same.
+void FinishStep(const ops::FinishStep& shape, const double* losses, const double* norms,
                 const double* read, double* written);
 
 }  // namespace strata::worker

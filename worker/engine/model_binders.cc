@@ -123,6 +123,19 @@ BoundOp BindAddRmsNormForward(OpReader& reader) {
   };
 }
 
+BoundOp BindRmsNormReplay(OpReader& reader) {
+  reader.ExpectForm(4, 4, 2, 0);
+  const int64_t rows = reader.Int(0), channels = reader.Int(1);
+  for (const int full : {0, 3}) reader.ExpectFloats(full, rows * channels);
+  reader.ExpectFloats(1, channels);
+  reader.ExpectFloats(2, rows);
+  return [context = reader.context(), rows, channels, x = reader.F32(0), w = reader.F32(1),
+          rstd = reader.F32(2), y = reader.F32(3)] {
+    kernels::RmsNormReplay(context, rows, channels, x, w, rstd, y);
+    return absl::OkStatus();
+  };
+}
+
 BoundOp BindRmsNormBackward(OpReader& reader) {
   reader.ExpectForm(6, 7, 3, 0);
   const int64_t rows = reader.Int(0), channels = reader.Int(1);

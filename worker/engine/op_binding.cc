@@ -25,6 +25,7 @@ constexpr TableEntry kTable[] = {
     {OpKind::kEmbeddingBackward, BindEmbeddingBackward},
     {OpKind::kRmsNormForward, BindRmsNormForward},
     {OpKind::kAddRmsNormForward, BindAddRmsNormForward},
+    {OpKind::kRmsNormReplay, BindRmsNormReplay},
     {OpKind::kRmsNormBackward, BindRmsNormBackward},
     {OpKind::kRope, BindRope},
     {OpKind::kAttentionForward, BindAttentionForward},
@@ -40,6 +41,7 @@ constexpr TableEntry kTable[] = {
     {OpKind::kSumSquares, BindSumSquares},
     {OpKind::kFinishStep, BindFinishStep},
     {OpKind::kAdamW, BindAdamW},
+    {OpKind::kAdamWFixUp, BindAdamWFixUp},
 };
 
 Binder FindBinder(OpKind kind) {

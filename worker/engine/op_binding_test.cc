@@ -21,6 +21,8 @@
 #include "kernels/rmsnorm.h"
 #include "kernels/rope.h"
 #include "kernels/swiglu.h"
+#include "ops/op_struct.h"
+#include "ops/step.h"
 #include "program/ir/scalars.h"
 
 namespace strata::worker {
@@ -230,6 +232,12 @@ TEST_F(OpBinding, AddRmsNormForwardAddsFirst) {
   });
 }
 
+TEST_F(OpBinding, RmsNormReplayScalesByTheGivenRstd) {
+  const int x = Floats(5 * 24), w = Floats(24), rstd = Floats(5), y = Floats(5 * 24);
+  ExpectSame({.kind = OpKind::kRmsNormReplay, .ints = {5, 24}},
+             [&] { kernels::RmsNormReplay(context_, 5, 24, D(x), D(w), D(rstd), D(y)); });
+}
+
 TEST_F(OpBinding, RmsNormBackwardAccumulatesWhereAsked) {
   const int dy = Floats(5 * 24), x = Floats(5 * 24), w = Floats(24), rstd = Floats(5);
   const int dx = Floats(5 * 24), dw = Floats(24);
@@ -393,13 +401,14 @@ TEST_F(OpBinding, SumSquaresTakesLongRangesInPiecesOfAMebielement) {
   EXPECT_NEAR(*Bound<double>(out), static_cast<double>(count), count * 0.01);
 }
 
-TEST_F(OpBinding, FinishStepReadsLeavesAndWritesScalars) {
-  const int leaves = Bytes(2 * 2 * 8), read = Scalars(), written = Scalars();
-  const double values[] = {3, 9, 5, 16};
-  std::copy_n(values, 4, Bound<double>(leaves));
+TEST_F(OpBinding, FinishStepReadsLossesAndNormsAndWritesScalars) {
+  const int losses = Bytes(2 * 8), read = Scalars(), written = Scalars(), norms = Bytes(2 * 8);
+  const double values[] = {3, 5, 9, 16};
+  std::copy_n(values, 2, Bound<double>(losses));
+  std::copy_n(values + 2, 2, Bound<double>(norms));
   Set(read, Scalar::kInverseTokens, 0.5);
   BoundOp bound;
-  ASSERT_TRUE(Bind({.kind = OpKind::kFinishStep, .ints = {2, 1}, .floats = {0}}, &bound).ok());
+  ASSERT_TRUE(Bind(ops::ToOp(ops::FinishStep{.rows = 2, .sets = 1}), &bound).ok());
   ASSERT_TRUE(bound().ok());
   EXPECT_EQ(Bound<double>(written)[static_cast<int>(Scalar::kLoss)], 4.0);
   EXPECT_EQ(Bound<double>(written)[static_cast<int>(Scalar::kGradientNorm)], 5.0);
@@ -422,6 +431,26 @@ TEST_F(OpBinding, AdamWDecaysTheRangesItIsTold) {
                      D(param_out) + begin, D(m_out) + begin, D(v_out) + begin);
     }
   });
+}
+
+TEST_F(OpBinding, AdamWFixUpClipsTheGradientThatTheMomentsTell) {
+  const int param = Floats(64), m = Floats(64), v = Floats(64), next_m = Floats(64);
+  const int scalars = Scalars(), param_out = Floats(64), m_out = Floats(64), v_out = Floats(64);
+  for (int i = 0; i < 64; ++i) F(v)[i] = D(v)[i] = std::abs(F(v)[i]);
+  Set(scalars, Scalar::kLearningRate, 0.01);
+  Set(scalars, Scalar::kApplied, 4);
+  Set(scalars, Scalar::kClipFactor, 0.25);
+  ExpectSame({.kind = OpKind::kAdamWFixUp, .ints = {64, 16, 26}, .floats = {0.9, 0.95, 1e-8, 0.1}},
+             [&] {
+               for (const auto& [begin, end, decay] :
+                    {std::tuple{0, 16, 0.0}, std::tuple{16, 32, 0.1}, std::tuple{32, 64, 0.0}}) {
+                 kernels::AdamWFixUp(
+                     context_, end - begin,
+                     {.learning_rate = 0.01, .weight_decay = decay, .step = 5, .grad_factor = 0.25},
+                     D(next_m) + begin, D(param) + begin, D(m) + begin, D(v) + begin,
+                     D(param_out) + begin, D(m_out) + begin, D(v_out) + begin);
+               }
+             });
 }
 
 TEST_F(OpBinding, AdamWOnShardsGivesTheBitsOfTheWhole) {

@@ -74,6 +74,7 @@ BoundOp BindEmbeddingForward(OpReader& reader);
 BoundOp BindEmbeddingBackward(OpReader& reader);
 BoundOp BindRmsNormForward(OpReader& reader);
 BoundOp BindAddRmsNormForward(OpReader& reader);
+BoundOp BindRmsNormReplay(OpReader& reader);
 BoundOp BindRmsNormBackward(OpReader& reader);
 BoundOp BindRope(OpReader& reader);
 BoundOp BindAttentionForward(OpReader& reader);
@@ -92,6 +93,7 @@ BoundOp BindZero(OpReader& reader);
 BoundOp BindSumSquares(OpReader& reader);
 BoundOp BindFinishStep(OpReader& reader);
 BoundOp BindAdamW(OpReader& reader);
+BoundOp BindAdamWFixUp(OpReader& reader);
 
 }  // namespace strata::worker
 

@@ -9,6 +9,8 @@
 #include "common/units.h"
 #include "kernels/adamw.h"
 #include "kernels/elementwise.h"
+#include "ops/op_struct.h"
+#include "ops/step.h"
 #include "worker/engine/finish_step.h"
 #include "worker/engine/op_reader.h"
 
@@ -164,49 +166,32 @@ BoundOp BindSumSquares(OpReader& reader) {
 }
 
 BoundOp BindFinishStep(OpReader& reader) {
-  reader.ExpectForm(3, 3, 2, 1);
-  const int64_t shards = reader.Int(0), sets = reader.Int(1);
-  reader.ExpectRoom(0, shards * (1 + sets), sizeof(double));
-  const double* read = reader.Scalars(1, Scalar::kInverseTokens, Scalar::kInverseTokens);
-  double* written = reader.Scalars(2, Scalar::kLoss, sets > 0 ? Scalar::kClipped : Scalar::kLoss);
-  return [leaves = reader.F64(0), shards, sets, clip = reader.Float(0), read, written] {
-    FinishStep(leaves, shards, sets, clip, read, written);
+  const absl::StatusOr<ops::FinishStep> shape = ops::FromOp<ops::FinishStep>(reader.op());
+  if (!shape.ok()) {
+    reader.Fail(shape.status());
+    return {};
+  }
+  const bool norms = shape->sets > 0;
+  reader.ExpectForm(norms ? 4 : 3, norms ? 4 : 3, 5, 1);
+  reader.ExpectRoom(ops::FinishStep::kLosses, shape->rows, sizeof(double));
+  if (norms) reader.ExpectRoom(ops::FinishStep::kNorms, shape->rows * shape->sets, sizeof(double));
+  const double* read =
+      reader.Scalars(ops::FinishStep::kRead, Scalar::kInverseTokens, Scalar::kInverseTokens);
+  double* written = reader.Scalars(ops::FinishStep::kResults, Scalar::kLoss,
+                                   norms ? Scalar::kClipped : Scalar::kLoss);
+  return [shape = *shape, losses = reader.F64(ops::FinishStep::kLosses),
+          squares = norms ? reader.F64(ops::FinishStep::kNorms) : nullptr, read, written] {
+    FinishStep(shape, losses, squares, read, written);
     return absl::OkStatus();
   };
 }
 
 BoundOp BindAdamW(OpReader& reader) {
-  reader.ExpectForm(8, 8, 1, 4);
-  reader.ExpectThat(reader.op().ints.size() % 2 == 1, "ranges that decay come in pairs");
-  if (!reader.status().ok()) return {};
-  const int64_t count = reader.Int(0);
-  int shard_index = 0;  // of the operands that are parts of whole slots
-  for (const int operand : {0, 1, 2, 3, 5, 6, 7}) {
-    reader.ExpectFloats(operand, count);
-    shard_index = std::max(shard_index, reader.operand(operand).shard_index);
-  }
-  const double* scalars = reader.Scalars(4, Scalar::kApplied, Scalar::kLearningRate);
-  reader.Scalars(4, Scalar::kClipFactor, Scalar::kClipFactor);
-  const kernels::AdamWParams fixed{.beta1 = reader.Float(0),
-                                   .beta2 = reader.Float(1),
-                                   .epsilon = reader.Float(2),
-                                   .weight_decay = reader.Float(3)};
-  return [context = reader.context(), fixed, scalars,
-          segments = CutAtDecay(reader.op().ints, shard_index * count, count),
-          param_in = reader.F32(0), m_in = reader.F32(1), v_in = reader.F32(2),
-          gradient = reader.F32(3), param_out = reader.F32(5), m_out = reader.F32(6),
-          v_out = reader.F32(7)] {
-    kernels::AdamWParams params = fixed;
-    params.learning_rate = scalars[static_cast<int>(Scalar::kLearningRate)];
-    params.step = static_cast<int64_t>(scalars[static_cast<int>(Scalar::kApplied)]) + 1;
-    params.grad_factor = scalars[static_cast<int>(Scalar::kClipFactor)];
-    for (const auto& [begin, end, decay] : segments) {
-      params.weight_decay = decay ? fixed.weight_decay : 0;
-      kernels::AdamW(context, end - begin, params, gradient + begin, param_in + begin, m_in + begin,
-                     v_in + begin, param_out + begin, m_out + begin, v_out + begin);
-    }
-    return absl::OkStatus();
-  };
+  return [update = ReadUpdate(reader)] { return update.Run(kernels::AdamW); };
+}
+
+BoundOp BindAdamWFixUp(OpReader& reader) {
+  return [update = ReadUpdate(reader)] { return update.Run(kernels::AdamWFixUp); };
 }
 
 }  // namespace strata::worker

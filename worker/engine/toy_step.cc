@@ -8,6 +8,8 @@
 #include "common/check.h"
 #include "common/rng.h"
 #include "common/status_macros.h"
+#include "ops/op_struct.h"
+#include "ops/step.h"
 #include "program/compose/assembler.h"
 #include "program/passes/layout.h"
 #include "worker/engine/communication_binding.h"
@@ -76,18 +78,16 @@ class ToyBuilder {
             .shard_stride = whole / ranks_};
   }
   Operand Scalars() const { return Whole(scalars_, program::kScalarBytes); }
-  Operand Leaf(int shard, int column) const {
-    return Own(leaves_, leaves_bytes(), (shard * columns_ + column) * 8, 8);
-  }
-  int64_t leaves_bytes() const { return kToyShards * columns_ * 8; }
+  // A row of the losses or of the norms.
+  Operand Row(int slot, int shard) const { return Own(slot, kTableBytes, shard * 8, 8); }
+  static constexpr int64_t kTableBytes = kToyShards * 8;
 
-  void Begin(const char* name, int columns) {
-    columns_ = columns;
+  void Begin(const char* name) {
     assembler_.BeginProgram(name);
     const int64_t bytes = local_shards() * kRowsPerShard * 4;
     tokens_ = assembler_.AddTransient("tokens", SlotClass::kBatch, bytes);
     const int targets = assembler_.AddTransient("targets", SlotClass::kBatch, bytes);
-    leaves_ = assembler_.AddTransient("leaves", SlotClass::kBatch, leaves_bytes());
+    losses_ = assembler_.AddTransient("losses", SlotClass::kBatch, kTableBytes);
     assembler_.CallOp({.kind = OpKind::kLoadScalars}, Purpose::kLoad, "load scalars",
                       {Write({.slot = scalars_, .bytes = ScalarOffset(Scalar::kLoss)})});
     assembler_.CallOp(
@@ -104,7 +104,7 @@ class ToyBuilder {
         Purpose::kForward, absl::StrCat("forward ", shard),
         {Tokens(shard), Whole(table_, kToyTable), Write(Whole(rows, bytes))});
     assembler_.CallOp({.kind = OpKind::kSumSquares, .ints = {bytes / 4}}, Purpose::kForward,
-                      absl::StrCat("loss ", shard), {Whole(rows, bytes), Write(Leaf(shard, 0))});
+                      absl::StrCat("loss ", shard), {Whole(rows, bytes), Write(Row(losses_, shard))});
     return rows;
   }
   Operand Tokens(int shard) const {
@@ -112,7 +112,8 @@ class ToyBuilder {
   }
 
   void BuildTrain() {
-    Begin("train", 2);
+    Begin("train");
+    norms_ = assembler_.AddTransient("norms", SlotClass::kBatch, kTableBytes);
     std::vector<int> gradients;
     for (int shard = 0; shard < local_shards(); ++shard) {
       const int rows = Forward(shard);
@@ -137,7 +138,7 @@ class ToyBuilder {
     for (int shard = 0; shard < local_shards(); ++shard) {
       const int64_t range = kToyTable / kToyShards;
       assembler_.CallOp({.kind = OpKind::kSumSquares, .ints = {range / 4}}, Purpose::kNorm, "norm",
-                        {Own(gradient_, kToyTable, shard * range, range), Write(Leaf(shard, 1))});
+                        {Own(gradient_, kToyTable, shard * range, range), Write(Row(norms_, shard))});
     }
     Finish(1);
     assembler_.Add({.mechanism = program::Mechanism::kSignal,
@@ -165,19 +166,29 @@ class ToyBuilder {
     }
   }
 
-  void Finish(int64_t sets) {
-    const Operand whole = Whole(leaves_, leaves_bytes());
+  Operand Gathered(int slot, const char* label) {
+    const Operand whole = Whole(slot, kTableBytes);
     if (ranks_ > 1) {
-      const int64_t own = leaves_bytes() / ranks_;
-      Collective(CollectiveOp::kAllGather, DType::kF64, own, Stream::kGradients, "gather leaves",
-                 Own(leaves_, leaves_bytes(), 0, own), whole);
+      const int64_t own = kTableBytes / ranks_;
+      Collective(CollectiveOp::kAllGather, DType::kF64, own, Stream::kGradients, label,
+                 Own(slot, kTableBytes, 0, own), whole);
     }
-    assembler_.CallOp({.kind = OpKind::kFinishStep, .ints = {kToyShards, sets}, .floats = {1.0}},
-                      Purpose::kNorm, "finish",
-                      {whole, Whole(scalars_, ScalarOffset(Scalar::kLoss)),
-                       Write({.slot = scalars_,
-                              .offset = ScalarOffset(Scalar::kLoss),
-                              .bytes = sets > 0 ? 40 : 8})});
+    return whole;
+  }
+
+  void Finish(int64_t sets) {
+    std::vector<Operand> operands{Gathered(losses_, "gather losses"),
+                                  Whole(scalars_, ScalarOffset(Scalar::kLoss)),
+                                  Write({.slot = scalars_,
+                                         .offset = ScalarOffset(Scalar::kLoss),
+                                         .bytes = sets > 0 ? 40 : 8})};
+    if (sets > 0) operands.push_back(Gathered(norms_, "gather norms"));
+    assembler_.CallOp(ops::ToOp(ops::FinishStep{.rows = kToyShards,
+                                                .sets = sets,
+                                                .data = ranks_,
+                                                .norm_ranks = ranks_,
+                                                .clip = 1}),
+                      Purpose::kNorm, "finish", std::move(operands));
   }
 
   void Update() {
@@ -201,7 +212,7 @@ class ToyBuilder {
   }
 
   void BuildEvaluate() {
-    Begin("evaluate", 1);
+    Begin("evaluate");
     for (int shard = 0; shard < local_shards(); ++shard) Forward(shard);
     Finish(0);
   }
@@ -210,9 +221,8 @@ class ToyBuilder {
   bool sharded_;
   program::ProgramSet set_;
   program::Assembler assembler_;
-  int scalars_ = -1, table_ = -1, tokens_ = -1, leaves_ = -1, gradient_ = -1;
+  int scalars_ = -1, table_ = -1, tokens_ = -1, losses_ = -1, norms_ = -1, gradient_ = -1;
   int moments_[2] = {-1, -1};
-  int columns_ = 0;
 };
 
 }  // namespace

@@ -1,0 +1,108 @@
+// Causal grouped-query attention on packed heads, softmax(q kᵀ / √D) v, in tiles (Dao et al.,
+// "FlashAttention", NeurIPS 2022; Dao, "FlashAttention-2", 2023), and rotary positions.
+#ifndef STRATA_OPS_ATTENTION_H_
+#define STRATA_OPS_ATTENTION_H_
+
+#include <cstdint>
+
+#include "ops/op_struct.h"
+
+namespace strata::ops {
+
+struct AttentionShape {
+  int64_t batch = 0, sequence = 0, heads = 0, kv_heads = 0, head_size = 0;
+
+  int64_t rows() const { return batch * sequence; }                         // N
+  int64_t qkv_width() const { return (heads + 2 * kv_heads) * head_size; }  // query, key, value
+};
+
+struct AttentionForward {
+  static constexpr program::OpKind kKind = program::OpKind::kAttentionForward;
+  static constexpr const char* kSummary =
+      "Causal grouped-query attention; lse is the logarithm of each row's sum of exponentials.";
+  // Two products of 2·B·H·D·T² of which the mask leaves half.
+  static constexpr const char* kFlops = "2·B·H·D·T²";
+  static constexpr const char* kGradient = "attention-backward";
+  enum { kQkv, kOut, kLse };
+
+  AttentionShape shape;
+
+  void Visit(AttributeVisitor& visitor);
+  absl::Status Validate() const;
+  OperandSpecs Operands() const;
+  double Flops() const;
+  // Per thread, tiles of keys and of query rows, or of as many rows as a group has query heads:
+  // keys, values, queries, outputs.
+  int64_t WorkspaceBytes(const Backend& backend) const;
+  static AttentionForward Example();
+};
+
+struct AttentionBackward {
+  static constexpr program::OpKind kKind = program::OpKind::kAttentionBackward;
+  static constexpr const char* kSummary = "dqkv from dout and what forward saw and made.";
+  // The scores again, and four more products (Dao 2023, §3.2).
+  static constexpr const char* kFlops = "5·B·H·D·T²";
+  enum { kDout, kQkv, kOut, kLse, kDqkv };
+
+  AttentionShape shape;
+
+  void Visit(AttributeVisitor& visitor);
+  absl::Status Validate() const;
+  OperandSpecs Operands() const;
+  double Flops() const;
+  // Per thread, keys and their transpose, values, their gradients, queries, output gradients,
+  // probabilities and their gradients; per row of batch and head the product of output and
+  // gradient.
+  int64_t WorkspaceBytes(const Backend& backend) const;
+  static AttentionBackward Example();
+};
+
+struct AttentionDecode {
+  static constexpr program::OpKind kKind = program::OpKind::kAttentionDecode;
+  static constexpr const char* kSummary =
+      "Appends the keys and values of a chunk of one sequence (T rows, of which kValidTokens are "
+      "real) to the cache at kPosition, then attends to cache rows [0, kPosition + row]; rows that "
+      "are not real become zeros.";
+  // A full cache, the most it can be.
+  static constexpr const char* kFlops = "4·T·context·H·D";
+  enum { kQkv, kKCache, kVCache, kScalars, kOut };
+
+  int64_t rows = 0;     // T
+  int64_t context = 0;  // capacity of the cache
+  int64_t heads = 0, kv_heads = 0, head_size = 0;
+
+  void Visit(AttributeVisitor& visitor);
+  absl::Status Validate() const;
+  OperandSpecs Operands() const;
+  double Flops() const;
+  double BytesMoved() const;                             // the whole cache is read once
+  int64_t WorkspaceBytes(const Backend& backend) const;  // as forward
+  static AttentionDecode Example();
+};
+
+struct Rope {
+  static constexpr program::OpKind kKind = program::OpKind::kRope;
+  static constexpr const char* kSummary =
+      "Turns query and key heads in place by their positions' angles (Su et al., \"RoFormer\", "
+      "2021, "
+      "eq. 34, half-split). Row n stands at (use_position ? kPosition : 0) + n mod T; scalars are "
+      "an "
+      "operand only with use_position, and rows are then those of one sequence.";
+  static constexpr const char* kGradient = "itself with inverse";
+  enum { kQkv, kTable, kScalars };
+
+  int64_t rows = 0;      // N
+  int64_t sequence = 0;  // T
+  int64_t heads = 0, kv_heads = 0, head_size = 0;
+  bool inverse = false, use_position = false;
+
+  void Visit(AttributeVisitor& visitor);
+  absl::Status Validate() const;
+  OperandSpecs Operands() const;
+  double BytesMoved() const;  // values stay where they are
+  static Rope Example();
+};
+
+}  // namespace strata::ops
+
+#endif  // STRATA_OPS_ATTENTION_H_

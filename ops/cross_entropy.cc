@@ -1,0 +1,73 @@
+#include "ops/cross_entropy.h"
+
+namespace strata::ops {
+namespace {
+
+using program::Access;
+using program::DType;
+using program::Scalar;
+
+template <typename Loss>
+void VisitShape(Loss& op, AttributeVisitor& visitor) {
+  visitor.Size("rows", op.rows);
+  visitor.Size("vocab", op.vocab);
+}
+
+OperandSpec InverseTokens() {
+  return Scalars("scalars", "kInverseTokens", Access::kRead, Scalar::kInverseTokens,
+                 Scalar::kInverseTokens);
+}
+
+OperandSpec Targets(int64_t rows) { return In("targets", "[N]", rows, DType::kI32); }
+OperandSpec LossSum() { return InOut("loss", "[]", 1, DType::kF64); }
+
+int64_t RowLosses(int64_t rows) { return common::RoundUp(rows * 8, program::kSlotAlignment); }
+
+}  // namespace
+
+void CrossEntropy::Visit(AttributeVisitor& visitor) { VisitShape(*this, visitor); }
+
+OperandSpecs CrossEntropy::Operands() const {
+  return {InOut("logits", "[N, V]", rows * vocab), Targets(rows), InverseTokens(), LossSum()};
+}
+
+int64_t CrossEntropy::WorkspaceBytes(const Backend&) const { return RowLosses(rows); }
+
+void CrossEntropyLoss::Visit(AttributeVisitor& visitor) { VisitShape(*this, visitor); }
+
+OperandSpecs CrossEntropyLoss::Operands() const {
+  return {In("logits", "[N, V]", rows * vocab), Targets(rows), LossSum()};
+}
+
+int64_t CrossEntropyLoss::WorkspaceBytes(const Backend&) const { return RowLosses(rows); }
+
+CrossEntropyStatistics CrossEntropyStatistics::Example() {
+  return {.rows = 3, .vocab = 7, .group = program::Group::kTensor};
+}
+
+void CrossEntropyStatistics::Visit(AttributeVisitor& visitor) {
+  VisitShape(*this, visitor);
+  visitor.Of("group", group);
+}
+
+OperandSpecs CrossEntropyStatistics::Operands() const {
+  return {In("logits", "[N, V]", rows * vocab), Targets(rows),
+          Out("statistics", "[N, 3]", rows * 3)};
+}
+
+CrossEntropyFinish CrossEntropyFinish::Example() {
+  return {.rows = 3, .vocab = 7, .group = program::Group::kTensor, .parts = 2};
+}
+
+void CrossEntropyFinish::Visit(AttributeVisitor& visitor) {
+  VisitShape(*this, visitor);
+  visitor.Of("group", group);
+  visitor.Size("parts", parts);
+}
+
+OperandSpecs CrossEntropyFinish::Operands() const {
+  return {InOut("logits", "[N, V]", rows * vocab), Targets(rows),
+          In("statistics", "[parts, N, 3]", parts * rows * 3), InverseTokens(), LossSum()};
+}
+
+}  // namespace strata::ops

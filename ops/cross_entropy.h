@@ -1,0 +1,75 @@
+// Softmax cross entropy in nats, summed over rows; rows with a negative target are passed over.
+// With the vocabulary whole, in one op; cut over a group, statistics of every part first, then the
+// rest.
+#ifndef STRATA_OPS_CROSS_ENTROPY_H_
+#define STRATA_OPS_CROSS_ENTROPY_H_
+
+#include <cstdint>
+
+#include "ops/op_struct.h"
+
+namespace strata::ops {
+
+struct CrossEntropy {
+  static constexpr program::OpKind kKind = program::OpKind::kCrossEntropy;
+  static constexpr const char* kSummary =
+      "loss += Σ over rows of log Σ exp(logits) − logits[target]; the logits become their "
+      "gradient, "
+      "(softmax − one-hot) × kInverseTokens.";
+  enum { kLogits, kTargets, kScalars, kLoss };
+
+  int64_t rows = 0, vocab = 0;  // N, V
+
+  void Visit(AttributeVisitor& visitor);
+  OperandSpecs Operands() const;
+  int64_t WorkspaceBytes(const Backend& backend) const;  // a loss per row
+  static CrossEntropy Example() { return {.rows = 3, .vocab = 7}; }
+};
+
+struct CrossEntropyLoss {
+  static constexpr program::OpKind kKind = program::OpKind::kCrossEntropyLoss;
+  static constexpr const char* kSummary = "Only the loss of cross-entropy.";
+  enum { kLogits, kTargets, kLoss };
+
+  int64_t rows = 0, vocab = 0;
+
+  void Visit(AttributeVisitor& visitor);
+  OperandSpecs Operands() const;
+  int64_t WorkspaceBytes(const Backend& backend) const;
+  static CrossEntropyLoss Example() { return {.rows = 3, .vocab = 7}; }
+};
+
+struct CrossEntropyStatistics {
+  static constexpr program::OpKind kKind = program::OpKind::kCrossEntropyStatistics;
+  static constexpr const char* kSummary =
+      "Of a part of the vocabulary, V columns from (own index in the group) × V on: per row the "
+      "maximum, Σ exp(logit − maximum), and the target's logit (0 where another part has it).";
+  enum { kLogits, kTargets, kStatistics };
+
+  int64_t rows = 0, vocab = 0;
+  program::Group group = program::Group::kNone;
+
+  void Visit(AttributeVisitor& visitor);
+  OperandSpecs Operands() const;
+  static CrossEntropyStatistics Example();
+};
+
+struct CrossEntropyFinish {
+  static constexpr program::OpKind kKind = program::OpKind::kCrossEntropyFinish;
+  static constexpr const char* kSummary =
+      "cross-entropy on a part of the vocabulary, with the statistics of all parts; the loss is "
+      "whole, the same on each rank.";
+  enum { kLogits, kTargets, kStatistics, kScalars, kLoss };
+
+  int64_t rows = 0, vocab = 0;
+  program::Group group = program::Group::kNone;
+  int64_t parts = 1;
+
+  void Visit(AttributeVisitor& visitor);
+  OperandSpecs Operands() const;
+  static CrossEntropyFinish Example();
+};
+
+}  // namespace strata::ops
+
+#endif  // STRATA_OPS_CROSS_ENTROPY_H_

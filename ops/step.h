@@ -1,0 +1,62 @@
+// What a step begins and ends with: batch and scalars from the host, and the last word.
+#ifndef STRATA_OPS_STEP_H_
+#define STRATA_OPS_STEP_H_
+
+#include <cstdint>
+
+#include "ops/op_struct.h"
+
+namespace strata::ops {
+
+struct LoadBatch {
+  static constexpr program::OpKind kKind = program::OpKind::kLoadBatch;
+  static constexpr const char* kSummary =
+      "The trainer, which knows which samples are this rank's, writes them. A negative target is "
+      "not trained on.";
+  enum { kTokens, kTargets };
+
+  int64_t samples = 0, sequence = 0;
+
+  void Visit(AttributeVisitor& visitor);
+  OperandSpecs Operands() const;
+  static LoadBatch Example() { return {.samples = 2, .sequence = 3}; }
+};
+
+struct LoadScalars {
+  static constexpr program::OpKind kKind = program::OpKind::kLoadScalars;
+  static constexpr const char* kSummary = "The trainer writes the host's part of the scalar block.";
+  enum { kScalars };
+
+  void Visit(AttributeVisitor&) {}
+  OperandSpecs Operands() const;
+  static LoadScalars Example() { return {}; }
+};
+
+struct FinishStep {
+  static constexpr program::OpKind kKind = program::OpKind::kFinishStep;
+  static constexpr const char* kSummary =
+      "losses: rank by rank of the data group its rows, of which row l of rank (replica p, member r "
+      "of `together` neighbours) is leaf p·L·together + l·together + r with L rows a rank; norms: of "
+      "each of `norm_ranks` ranks, set by set, Σ gradient² of its ranges. Sums losses, and each "
+      "set's ranges, in the fixed tree, the sets left to right; then kLoss = Σ · kInverseTokens, "
+      "kGradientNorm, kClipFactor = min(1, clip / (norm + 1e-6)) (1 when clip is 0), kClipped, "
+      "kApply = loss and norm are finite. With 0 sets there are no norms, and only kLoss.";
+  enum { kLosses, kRead, kResults, kNorms };
+
+  int64_t rows = 0, sets = 0;
+  int64_t data = 1;        // ranks; divides rows
+  int64_t together = 1;    // divides data
+  int64_t norm_ranks = 1;  // divides rows
+  double clip = 0;
+
+  void Visit(AttributeVisitor& visitor);
+  absl::Status Validate() const;
+  OperandSpecs Operands() const;
+  static FinishStep Example() {
+    return {.rows = 8, .sets = 3, .data = 4, .together = 2, .norm_ranks = 2, .clip = 1};
+  }
+};
+
+}  // namespace strata::ops
+
+#endif  // STRATA_OPS_STEP_H_
