@@ -21,7 +21,7 @@ MAY_USE = {
     "program": ["program/ir", "topology"],
     "model": ["program/ir"],
     "planner": ["model", "program"],
-    "spec": ["model"],
+    "spec": ["model", "program/compose/check_plan*"],
     "scheduler": ["planner", "topology"],
     "kernels": ["device"],
     "memory": ["device"],
