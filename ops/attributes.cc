@@ -14,9 +14,7 @@ constexpr int64_t kLargestGroup = Group{Group::kWorld.axes, true}.ToInt();
 
 }  // namespace
 
-void AttributeWriter::Of(const char*, Group& value) {
-  op_.ints.push_back(value.ToInt());
-}
+void AttributeWriter::Of(const char*, Group& value) { op_.ints.push_back(value.ToInt()); }
 
 void AttributeWriter::Ranges(const char*, std::vector<Range>& value) {
   for (const auto& [begin, end] : value) op_.ints.insert(op_.ints.end(), {begin, end});

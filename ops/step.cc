@@ -40,9 +40,8 @@ OperandSpecs FinishStep::Operands() const {
   OperandSpecs specs{In("losses", "[rows]", rows, DType::kF64),
                      Scalars("scalars", "kInverseTokens", Access::kRead, Scalar::kInverseTokens,
                              Scalar::kInverseTokens),
-                     Scalars("results", "kLoss to kClipped; only kLoss with 0 sets",
-                             Access::kWrite, Scalar::kLoss,
-                             sets > 0 ? Scalar::kClipped : Scalar::kLoss)};
+                     Scalars("results", "kLoss to kClipped; only kLoss with 0 sets", Access::kWrite,
+                             Scalar::kLoss, sets > 0 ? Scalar::kClipped : Scalar::kLoss)};
   if (sets > 0) {
     specs.push_back(In("norms", "[norm_ranks, sets, rows / norm_ranks]", rows * sets, DType::kF64));
   }

@@ -35,8 +35,10 @@ struct LoadScalars {
 struct FinishStep {
   static constexpr program::OpKind kKind = program::OpKind::kFinishStep;
   static constexpr const char* kSummary =
-      "losses: rank by rank of the data group its rows, of which row l of rank (replica p, member r "
-      "of `together` neighbours) is leaf p·L·together + l·together + r with L rows a rank; norms: of "
+      "losses: rank by rank of the data group its rows, of which row l of rank (replica p, member "
+      "r "
+      "of `together` neighbours) is leaf p·L·together + l·together + r with L rows a rank; norms: "
+      "of "
       "each of `norm_ranks` ranks, set by set, Σ gradient² of its ranges. Sums losses, and each "
       "set's ranges, in the fixed tree, the sets left to right; then kLoss = Σ · kInverseTokens, "
       "kGradientNorm, kClipFactor = min(1, clip / (norm + 1e-6)) (1 when clip is 0), kClipped, "
@@ -53,7 +55,7 @@ struct FinishStep {
   absl::Status Validate() const;
   OperandSpecs Operands() const;
   static FinishStep Example() {
-    return {.rows = 8, .sets = 3, .data = 4, .together = 2, .norm_ranks = 2, .clip = 1};
+    return {.rows = 3, .sets = 2, .data = 3, .together = 3, .norm_ranks = 3, .clip = 1};
   }
 };
 

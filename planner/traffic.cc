@@ -57,7 +57,7 @@ Sizes SizesOf(const model::ModelSpec& model, const v1::JobSpec& job, const Degre
   const auto batch = static_cast<double>(train.global_batch());
   sizes.micro_batches = std::max(1.0, batch / (micro_batch * sizes.data * sizes.replicate));
   sizes.tokens = micro_batch * static_cast<double>(train.sequence()) / sizes.context;
-  sizes.forwards = parallel.recompute() == ParallelSpec::RECOMPUTE_FULL ? 2 : 1;
+  sizes.forwards = parallel.recompute().mode() == v1::RecomputeSpec::MODE_FULL ? 2 : 1;
   return sizes;
 }
 

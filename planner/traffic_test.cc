@@ -103,7 +103,7 @@ TEST(TrafficOf, TensorReducesTwicePerLayerAndPass) {
   const double once = 2.0 * 12 * 4 * (2 * 8 * 16 * 2);
   EXPECT_DOUBLE_EQ(Of(SmallTraffic(job), Dimension::kTensor).next_bytes, once);
   EXPECT_EQ(Of(SmallTraffic(job), Dimension::kTensor).exposed, 1);
-  job.mutable_parallel()->set_recompute(ParallelSpec::RECOMPUTE_FULL);
+  job.mutable_parallel()->mutable_recompute()->set_mode(v1::RecomputeSpec::MODE_FULL);
   EXPECT_DOUBLE_EQ(Of(SmallTraffic(job), Dimension::kTensor).next_bytes, once * 6 / 4);
 }
 

@@ -4,6 +4,8 @@
 #include <cstdint>
 
 #include "absl/strings/ascii.h"
+#include "program/compose/check_plan.h"
+#include "spec/plan_shape.h"
 
 namespace strata::spec {
 namespace {
@@ -12,6 +14,7 @@ using strata::v1::JobSpec;
 using strata::v1::ModelSpec;
 using strata::v1::OptimizerSpec;
 using strata::v1::ParallelSpec;
+using strata::v1::RecomputeSpec;
 using strata::v1::ScheduleSpec;
 using strata::v1::TrainSpec;
 
@@ -42,11 +45,13 @@ int64_t DefaultMicroBatch(int64_t share) {
   return 1;
 }
 
-void TrainDefaults(int64_t virtual_shards, TrainSpec& train) {
+void TrainDefaults(const ParallelSpec& parallel, TrainSpec& train) {
   STRATA_DEFAULT(train, steps, 600);
   STRATA_DEFAULT(train, sequence, 256);
   STRATA_DEFAULT(train, global_batch, 32);
-  STRATA_DEFAULT(train, micro_batch, DefaultMicroBatch(train.global_batch() / virtual_shards));
+  const int64_t parts = parallel.virtual_shards() > 0 ? parallel.virtual_shards() : parallel.data();
+  STRATA_DEFAULT(train, micro_batch,
+                 DefaultMicroBatch(train.global_batch() / std::max<int64_t>(1, parts)));
   STRATA_DEFAULT(train, seed, 1);
   STRATA_DEFAULT(train, precision, TrainSpec::PRECISION_F32);
   STRATA_DEFAULT(train, gradient_clip, 1.0);
@@ -64,17 +69,42 @@ void TrainDefaults(int64_t virtual_shards, TrainSpec& train) {
   STRATA_DEFAULT(schedule, final_fraction, 0.1);
 }
 
+int64_t DefaultVirtualStages(ParallelSpec::PipelineSchedule schedule) {
+  return schedule == ParallelSpec::PIPELINE_SCHEDULE_INTERLEAVED ||
+                 schedule == ParallelSpec::PIPELINE_SCHEDULE_ZBV
+             ? 2
+             : 1;
+}
+
+// One leaf per rank, or off (0): sharded gradients are added up in one accumulator of a shard's
+// size, where the partial sums of a tree would need several; so are those whose shard groups fit
+// into no tree.
+int64_t DefaultVirtualShards(const ParallelSpec& parallel) {
+  using program::PlanShape;
+  const bool sharded = parallel.shard() == ParallelSpec::SHARD_ZERO2 ||
+                       parallel.shard() == ParallelSpec::SHARD_ZERO3;
+  const int64_t data = std::max<int64_t>(1, parallel.data());
+  const bool tree =
+      program::SumsAreSubtrees(ShardOf(parallel.shard()), data, parallel.shard_group(), data);
+  return sharded || !tree ? 0 : data;
+}
+
 void ParallelDefaults(ParallelSpec& parallel) {
   if (parallel.automatic()) return;
   STRATA_DEFAULT(parallel, data, 1);
   STRATA_DEFAULT(parallel, tensor, 1);
   STRATA_DEFAULT(parallel, context, 1);
   STRATA_DEFAULT(parallel, pipeline, 1);
+  STRATA_DEFAULT(parallel, context_method, ParallelSpec::CONTEXT_METHOD_RING);
   STRATA_DEFAULT(parallel, pipeline_schedule, ParallelSpec::PIPELINE_SCHEDULE_1F1B);
-  STRATA_DEFAULT(parallel, virtual_stages, 1);
+  STRATA_DEFAULT(parallel, virtual_stages, DefaultVirtualStages(parallel.pipeline_schedule()));
+  STRATA_DEFAULT(parallel, expert, 1);
   STRATA_DEFAULT(parallel, shard, ParallelSpec::SHARD_NONE);
-  STRATA_DEFAULT(parallel, virtual_shards, parallel.data());
-  STRATA_DEFAULT(parallel, recompute, ParallelSpec::RECOMPUTE_NONE);
+  if (parallel.shard() != ParallelSpec::SHARD_NONE) {
+    STRATA_DEFAULT(parallel, shard_group, parallel.data());
+  }
+  STRATA_DEFAULT(parallel, micro_order, ParallelSpec::MICRO_ORDER_DEPTH_FIRST);
+  if (!parallel.has_recompute()) parallel.mutable_recompute()->set_mode(RecomputeSpec::MODE_NONE);
   STRATA_DEFAULT(parallel, update_policy, ParallelSpec::UPDATE_POLICY_DEFERRED);
 }
 
@@ -109,8 +139,10 @@ void ApplyDefaults(absl::string_view default_name, JobSpec& job) {
   STRATA_DEFAULT(job, name, std::string(default_name));
   STRATA_DEFAULT(job, project, "default");
   ParallelDefaults(*job.mutable_parallel());
-  const int64_t virtual_shards = std::max<int64_t>(1, job.parallel().virtual_shards());
-  TrainDefaults(virtual_shards, *job.mutable_train());
+  TrainDefaults(job.parallel(), *job.mutable_train());
+  if (!job.parallel().automatic()) {
+    STRATA_DEFAULT(*job.mutable_parallel(), virtual_shards, DefaultVirtualShards(job.parallel()));
+  }
   ModelDefaults(job.train().sequence(), *job.mutable_model());
   for (auto& file : *job.mutable_data()->mutable_train()) STRATA_DEFAULT(file, weight, 1);
   STRATA_DEFAULT(*job.mutable_data(), shuffle, true);

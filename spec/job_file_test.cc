@@ -77,10 +77,118 @@ TEST(Defaults, FillInWhatTheFileLeftOut) {
   EXPECT_FALSE(job.has_evaluate());
 }
 
-TEST(Defaults, MicroBatchDividesEachVirtualShard) {
+JobSpec WithDefaults(const std::vector<std::string>& settings) {
   ReadOptions options;
-  options.settings = {"train.global_batch=12", "parallel.data=2"};
-  EXPECT_EQ(Read(kLeast, options).file.job.train().micro_batch(), 3);
+  options.settings = settings;
+  const Outcome read = Read(kLeast, options);
+  EXPECT_EQ(read.told, "");
+  return read.file.job;
+}
+
+TEST(Defaults, MicroBatchIsTheLargestDivisorUpToFourOfARanksOrAVirtualShardsSequences) {
+  EXPECT_EQ(WithDefaults({"train.global_batch=12", "parallel.data=2"}).train().micro_batch(), 3);
+  const std::vector<std::string> given = {"train.global_batch=12", "parallel.data=2",
+                                          "parallel.virtual_shards=4"};
+  EXPECT_EQ(WithDefaults(given).train().micro_batch(), 3);
+  EXPECT_EQ(
+      WithDefaults({"train.global_batch=8", "parallel.virtual_shards=8"}).train().micro_batch(), 1);
+  EXPECT_EQ(
+      WithDefaults({"train.global_batch=8", "parallel.virtual_shards=off"}).train().micro_batch(),
+      4);
+}
+
+TEST(Defaults, VirtualShardsAreDataOrOffWhereGradientsAreSharded) {
+  const auto shards = [](const std::string& parallel) {
+    const JobSpec job = WithDefaults({"train.global_batch=24", "parallel=" + parallel});
+    EXPECT_TRUE(job.parallel().has_virtual_shards());
+    return job.parallel().virtual_shards();
+  };
+  EXPECT_EQ(shards("{data: 3}"), 3);
+  EXPECT_EQ(shards("{data: 4, shard: zero1}"), 4);
+  EXPECT_EQ(shards("{data: 4, shard: zero2}"), 0);
+  EXPECT_EQ(shards("{data: 3, shard: zero3}"), 0);
+  EXPECT_EQ(shards("{data: 4, shard: zero1, shard_group: 2}"), 4);
+  EXPECT_EQ(shards("{data: 12, shard: zero1, shard_group: 3}"), 0);  // no tree with threes
+  EXPECT_EQ(shards("{data: 4, shard: zero3, virtual_shards: 8}"), 8);
+}
+
+TEST(Defaults, OfTheLayout) {
+  const ParallelSpec plain = WithDefaults({"parallel.data=2"}).parallel();
+  EXPECT_FALSE(plain.has_shard_group());
+  EXPECT_EQ(plain.expert(), 1);
+  EXPECT_EQ(plain.virtual_stages(), 1);
+  EXPECT_EQ(plain.context_method(), ParallelSpec::CONTEXT_METHOD_RING);
+  EXPECT_EQ(plain.pipeline_schedule(), ParallelSpec::PIPELINE_SCHEDULE_1F1B);
+  EXPECT_EQ(plain.micro_order(), ParallelSpec::MICRO_ORDER_DEPTH_FIRST);
+  EXPECT_EQ(plain.recompute().mode(), strata::v1::RecomputeSpec::MODE_NONE);
+  EXPECT_EQ(WithDefaults({"parallel={data: 4, shard: zero1}"}).parallel().shard_group(), 4);
+  EXPECT_EQ(WithDefaults({"parallel.pipeline_schedule=zbv"}).parallel().virtual_stages(), 2);
+  EXPECT_EQ(WithDefaults({"parallel.pipeline_schedule=interleaved"}).parallel().virtual_stages(),
+            2);
+}
+
+TEST(Recompute, IsAWordOrWhatIsKeptInWhichLayers) {
+  using strata::v1::RecomputeSpec;
+  const auto read = [](const std::string& value) {
+    const Outcome outcome = ReadSet({"parallel.recompute=" + value});
+    EXPECT_EQ(outcome.told, "") << value;
+    return outcome.file.job.parallel().recompute();
+  };
+  EXPECT_EQ(read("selective").mode(), RecomputeSpec::MODE_SELECTIVE);
+  EXPECT_EQ(read("\"full\"").mode(), RecomputeSpec::MODE_FULL);
+  EXPECT_EQ(read("{save: []}").mode(), RecomputeSpec::MODE_FULL);
+  for (const char* layers : {"0-1", "'0-1'", "\"0-1\""}) {
+    const RecomputeSpec some = read("{save: [], layers: " + std::string(layers) + "}");
+    EXPECT_FALSE(some.has_mode());
+    EXPECT_EQ(some.save_size(), 0);
+    EXPECT_EQ(some.layers().first(), 0);
+    EXPECT_EQ(some.layers().last(), 1);
+  }
+  const RecomputeSpec one = read("{layers: 1, save: [qkv, attention]}");
+  EXPECT_EQ(one.layers().first(), 1);
+  EXPECT_EQ(one.layers().last(), 1);
+  EXPECT_EQ(one.save(1), "attention");
+  const auto told = [](const std::string& value) {
+    return ReadSet({"parallel.recompute=" + value}).told;
+  };
+  EXPECT_THAT(told("{}"), HasSubstr("neither save nor layers is given"));
+  EXPECT_THAT(told("ful"), HasSubstr("unknown value ful (the values are none, selective, full) — "
+                                     "did you mean full?"));
+  EXPECT_THAT(told("{layers: 1-0}"), HasSubstr("ends before it begins"));
+  EXPECT_THAT(told("{layers: a-b}"),
+              HasSubstr("parallel.recompute.layers: must be layers such as"));
+  EXPECT_THAT(told("{layers: -3}"), HasSubstr("is no range"));
+  EXPECT_THAT(told("{save: qkv}"), HasSubstr("must be a list"));
+  EXPECT_THAT(told("{save: [[qkv]]}"), HasSubstr("parallel.recompute.save[0]: must be a text"));
+  EXPECT_THAT(told("{mode: full}"), HasSubstr("unknown field"));
+  EXPECT_THAT(told("{save: [atention]}"), HasSubstr("did you mean attention?"));
+}
+
+TEST(Lists, OfNumbersAreReadWithTheirIndices) {
+  const Outcome read = ReadSet({"model.layers=4", "parallel={pipeline: 2, stages: [1, 3]}"});
+  EXPECT_EQ(read.told, "");
+  EXPECT_EQ(read.file.job.parallel().stages(1), 3);
+  const auto told = [](const char* stages) {
+    return ReadSet(
+               {"model.layers=4", "parallel={pipeline: 2, stages: " + std::string(stages) + "}"})
+        .told;
+  };
+  EXPECT_EQ(told("[5, -1]"), "--set:1:36: parallel.stages[1]: must be at least 1, not -1\n");
+  EXPECT_THAT(told("[1, x]"), HasSubstr("parallel.stages[1]: must be a whole number: x"));
+  EXPECT_THAT(told("['1', 3]"),
+              HasSubstr("parallel.stages[0]: must be a whole number, not the text"));
+  EXPECT_THAT(told("2"), HasSubstr("parallel.stages: must be a list"));
+  EXPECT_THAT(told("[1, 2]"), HasSubstr("3 layers in all, the model has 4"));
+}
+
+TEST(VirtualShards, AreACountOrOff) {
+  const Outcome off = ReadSet({"parallel.virtual_shards=off"});
+  EXPECT_EQ(off.told, "");
+  EXPECT_TRUE(off.file.job.parallel().has_virtual_shards());
+  EXPECT_EQ(off.file.job.parallel().virtual_shards(), 0);
+  EXPECT_THAT(ReadSet({"parallel.virtual_shards=0"}).told, HasSubstr("must be at least 1, not 0"));
+  EXPECT_THAT(ReadSet({"parallel.virtual_shards=of"}).told,
+              HasSubstr("must be a whole number or off: of"));
 }
 
 TEST(NameFromFile, IsAlwaysAName) {
@@ -258,10 +366,7 @@ TEST(Unsupported, IsRefusedWithItsValue) {
       {{"parallel.context=2"}, "parallel.context: 2 is"},
       {{"parallel.pipeline=2"}, "parallel.pipeline: 2 is"},
       {{"parallel=auto"}, "parallel: auto is"},
-      {{"parallel.shard=zero2"}, "parallel.shard: zero2 is"},
-      {{"parallel.shard=zero3"}, "parallel.shard: zero3 is"},
-      {{"parallel.shard_group=1"}, "parallel.shard_group: 1 is"},
-      {{"parallel.recompute=full"}, "parallel.recompute: full is"},
+      {{"parallel={pipeline: 2, pipeline_schedule: gpipe}"}, "parallel.pipeline: 2 is"},
       {{"parallel.update_policy=spooled"}, "parallel.update_policy: spooled is"},
       {{"resources.device=h100"}, "resources.device: h100 is"},
       {{"data.train[0].path=x.jsonl"}, "data.train[0].path: the kind of x.jsonl is"},
@@ -270,6 +375,8 @@ TEST(Unsupported, IsRefusedWithItsValue) {
   for (const auto& [settings, says] : cases) {
     EXPECT_THAT(Unsupported(settings), HasSubstr(says)) << settings[0];
   }
+  EXPECT_EQ(Unsupported({"parallel={data: 4, shard: zero3, shard_group: 2, recompute: selective}"}),
+            "");
   EXPECT_EQ(
       Unsupported({"parallel.shard=zero1", "parallel.data=2", "resources.priority=5",
                    "resources.spares=1", "train.schedule.name=wsd", "data.train[0].weight=0.5"}),
@@ -284,6 +391,12 @@ TEST(WriteJob, ReadsBackAsTheSameJob) {
             "data.train[1]={path: \"tricky: [name] #1 \\\"q\\\" \\\\ \\t é\", weight: 0.3}"},
            {"data.train[0].path=\"null\"", "data.train[1]={path: \"123\"}",
             "data.train[2]={path: ~x}"},
+           {"parallel={data: 2, shard: zero3, recompute: {save: [qkv], layers: 0-1}}"},
+           {"parallel={data: 4, shard: zero2, shard_group: 2, virtual_shards: 8, recompute: full}"},
+           {"parallel={virtual_shards: off, micro_order: layer_first, recompute: {layers: 1}}"},
+           {"model.layers=4",
+            "parallel={pipeline: 2, pipeline_schedule: zbv, stages: [1, 1, 1, 1], context: 2, "
+            "context_method: all_to_all}"},
            {"train.optimizer.learning_rate=0.1234567890123456789",
             "model.rope.scaling={factor: 8}"}}) {
     const Outcome first = ReadSet(settings);

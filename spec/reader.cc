@@ -24,14 +24,16 @@ using google::protobuf::EnumValueDescriptor;
 using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
 
-std::string Expected(const FieldDescriptor& field) {
+std::string Expected(const FieldDescriptor& field, bool element = false) {
   if (field.is_map()) return "a section such as {h100: 64}";
-  if (field.is_repeated()) return "a list";
+  if (field.is_repeated() && !element) return "a list";
+  if (IsLayerRange(field)) return "layers such as 0-11, or one layer";
+  const std::string word = WordOfZero(field);
   switch (field.cpp_type()) {
     case FieldDescriptor::CPPTYPE_MESSAGE:
       return "a section of keys";
     case FieldDescriptor::CPPTYPE_INT64:
-      return "a whole number";
+      return word.empty() ? "a whole number" : absl::StrCat("a whole number or ", word);
     case FieldDescriptor::CPPTYPE_DOUBLE:
       return "a number";
     case FieldDescriptor::CPPTYPE_BOOL:
@@ -101,21 +103,54 @@ class Reader {
   void ReadField(const FieldDescriptor& field, const YamlNode::Child& child, const std::string& at,
                  Message& section) {
     const YamlNode& node = *child.node;
-    const bool section_or_list = field.is_repeated() || field.message_type() != nullptr;
+    const bool section_or_list =
+        field.is_repeated() || (field.message_type() != nullptr && !IsLayerRange(field));
     positions_.Add(at, section_or_list ? child.key_position : node.position);
     if (field.is_map()) return ReadMap(field, node, at, section);
     if (field.is_repeated()) return ReadList(field, node, at, section);
     if (field.message_type() != nullptr) {
-      if (at == "parallel" && node.kind == YamlNode::Kind::kScalar && node.text == "auto") {
-        auto* message = section.GetReflection()->MutableMessage(&section, &field);
-        static_cast<strata::v1::ParallelSpec*>(message)->set_automatic(true);
-        return;
-      }
-      if (node.kind != YamlNode::Kind::kMapping) return ReportKind(field, node, at);
-      return ReadSection(node, at, *section.GetReflection()->MutableMessage(&section, &field));
+      return ReadMessage(field, node, at,
+                         *section.GetReflection()->MutableMessage(&section, &field));
     }
     if (node.kind != YamlNode::Kind::kScalar) return ReportKind(field, node, at);
     ReadScalar(field, node, at, section);
+  }
+
+  void ReadMessage(const FieldDescriptor& field, const YamlNode& node, const std::string& at,
+                   Message& message) {
+    const bool scalar = node.kind == YamlNode::Kind::kScalar;
+    if (auto* parallel = dynamic_cast<strata::v1::ParallelSpec*>(&message)) {
+      if (scalar && node.text == "auto") return parallel->set_automatic(true);
+    }
+    if (auto* recompute = dynamic_cast<strata::v1::RecomputeSpec*>(&message)) {
+      return ReadRecompute(field, node, at, *recompute);
+    }
+    if (auto* range = dynamic_cast<strata::v1::LayerRange*>(&message)) {
+      if (!scalar) return ReportKind(field, node, at);
+      const auto layers = ParseRange(node.text);
+      if (!layers.ok()) return Refuse(field, node, at, layers.status());
+      range->set_first(layers->first);
+      return range->set_last(layers->second);
+    }
+    if (node.kind != YamlNode::Kind::kMapping) return ReportKind(field, node, at);
+    ReadSection(node, at, message);
+  }
+
+  // A word, or {save: […], layers: …}.
+  void ReadRecompute(const FieldDescriptor& field, const YamlNode& node, const std::string& at,
+                     strata::v1::RecomputeSpec& recompute) {
+    const FieldDescriptor& mode = *recompute.GetDescriptor()->FindFieldByName("mode");
+    if (node.kind == YamlNode::Kind::kScalar) return ReadWord(mode, node, at, recompute);
+    if (node.kind != YamlNode::Kind::kMapping) return ReportKind(field, node, at);
+    ReadSection(node, at, recompute);
+    if (!positions_.Has(at + ".save") && !positions_.Has(at + ".layers")) {
+      return Report(node.position, at, "neither save nor layers is given",
+                    "use none, selective or full, or such as {save: [qkv], layers: 0-11}");
+    }
+    // Nothing kept in any layer: a message without fields would be no answer at all.
+    if (recompute.save().empty() && !recompute.has_layers() && !problems_.Concerns(at)) {
+      recompute.set_mode(strata::v1::RecomputeSpec::MODE_FULL);
+    }
   }
 
   void ReadList(const FieldDescriptor& field, const YamlNode& node, const std::string& at,
@@ -125,6 +160,10 @@ class Reader {
       const YamlNode& element = *node.children[i].node;
       const std::string path = absl::StrCat(at, "[", i, "]");
       positions_.Add(path, element.position);
+      if (field.message_type() == nullptr) {
+        ReadElement(field, element, path, section);
+        continue;
+      }
       // Also for what is no section: indices stay those of the file.
       Message& added = *section.GetReflection()->AddMessage(&section, &field);
       if (element.kind != YamlNode::Kind::kMapping) {
@@ -138,6 +177,31 @@ class Reader {
     if (node.children.empty() && at == "data.train") {
       Report(node.position, at, "an empty list", "name at least one");
     }
+  }
+
+  // Of a list of counts or texts. What is wrong leaves a count of 0 or an empty text in its place.
+  void ReadElement(const FieldDescriptor& list, const YamlNode& node, const std::string& at,
+                   Message& section) {
+    const auto& reflection = *section.GetReflection();
+    const bool text = list.cpp_type() == FieldDescriptor::CPPTYPE_STRING;
+    const bool scalar = node.kind == YamlNode::Kind::kScalar && (text || !node.quoted);
+    if (!scalar) {
+      Report(node.position, at,
+             absl::StrCat("must be ", Expected(list, /*element=*/true), ", not ", KindOf(node)));
+    }
+    if (text) {
+      if (scalar && node.text.empty()) Report(node.position, at, "an empty text");
+      return reflection.AddString(&section, &list, scalar ? node.text : "");
+    }
+    const auto value = ParseCount(scalar ? node.text : "0");
+    const bool good =
+        scalar && value.ok() && CheckBounds(node, at, at, static_cast<double>(*value));
+    if (scalar && !value.ok()) {
+      Report(node.position, at,
+             absl::StrCat("must be ", Expected(list, /*element=*/true), ": ", Shown(node.text), " ",
+                          absl::string_view(value.status().message())));
+    }
+    reflection.AddInt64(&section, &list, good ? *value : 0);
   }
 
   // Names with counts.
@@ -196,9 +260,8 @@ class Reader {
     if (field.cpp_type() == FieldDescriptor::CPPTYPE_ENUM) {
       return ReadWord(field, node, at, section);
     }
-    if (at == "train.micro_batch" && node.text == "auto") {
-      return reflection.SetInt64(&section, &field, 0);
-    }
+    const std::string zero = WordOfZero(field);
+    if (!zero.empty() && node.text == zero) return reflection.SetInt64(&section, &field, 0);
     if (node.quoted) return ReportKind(field, node, at);
     switch (field.cpp_type()) {
       case FieldDescriptor::CPPTYPE_INT64: {

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
 
 namespace strata::spec {
 namespace {
@@ -129,6 +130,24 @@ absl::StatusOr<double> ParseNumber(absl::string_view text) {
     return absl::InvalidArgumentError("is not a number such as 0.5 or 1e-3");
   }
   return value;
+}
+
+absl::StatusOr<std::pair<int64_t, int64_t>> ParseRange(absl::string_view text) {
+  const size_t dash = text.find('-');
+  const absl::string_view first_text = text.substr(0, dash);
+  const absl::string_view last_text =
+      dash == absl::string_view::npos ? first_text : text.substr(dash + 1);
+  int64_t first = 0, last = 0;
+  const auto digits = [](absl::string_view part) {
+    return !part.empty() && part.size() <= 9 &&
+           part.find_first_not_of("0123456789") == absl::string_view::npos;
+  };
+  if (!digits(first_text) || !digits(last_text) || !absl::SimpleAtoi(first_text, &first) ||
+      !absl::SimpleAtoi(last_text, &last)) {
+    return absl::InvalidArgumentError("is no range");
+  }
+  if (last < first) return absl::InvalidArgumentError("ends before it begins");
+  return std::make_pair(first, last);
 }
 
 absl::StatusOr<bool> ParseFlag(absl::string_view text) {

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -21,6 +22,9 @@ absl::StatusOr<int64_t> ParseSize(absl::string_view text);
 
 // `1`, `0.5`, `1e-3`; never NaN or infinite.
 absl::StatusOr<double> ParseNumber(absl::string_view text);
+
+// `0-11`, or `3` for `3-3`: first and last, both included, last not before first.
+absl::StatusOr<std::pair<int64_t, int64_t>> ParseRange(absl::string_view text);
 
 // `true` or `false`.
 absl::StatusOr<bool> ParseFlag(absl::string_view text);

@@ -60,6 +60,8 @@ constexpr Bounds kBounds[] = {
     {"parallel.context", 1, kMany},
     {"parallel.pipeline", 1, kMany},
     {"parallel.virtual_stages", 1, kMany},
+    {"parallel.stages", 1, kMany},
+    {"parallel.expert", 1, kMany},
     {"parallel.shard_group", 1, kMany},
     {"parallel.virtual_shards", 1, kLong},
     {"resources.ranks", 1, kMany},
@@ -107,10 +109,17 @@ void CollectPaths(const Descriptor& section, const std::string& at, std::vector<
     const FieldDescriptor* field = FindKey(section, key);
     std::string path = absl::StrCat(at, at.empty() ? "" : ".", key);
     paths.push_back({path, key});
-    if (field->message_type() == nullptr || field->is_map()) continue;
+    if (field->message_type() == nullptr || field->is_map() || IsLayerRange(*field)) continue;
     if (field->is_repeated()) path += "[0]";
     CollectPaths(*field->message_type(), path, paths);
   }
+}
+
+// A section that may also be one word keeps the word in this field, which is no key of the section:
+// `parallel: auto`, `recompute: full`.
+bool HoldsWord(const FieldDescriptor& field) {
+  return field.full_name() == "strata.v1.ParallelSpec.automatic" ||
+         field.full_name() == "strata.v1.RecomputeSpec.mode";
 }
 
 // How near another level is: 0 inside the section, 1 elsewhere.
@@ -166,18 +175,28 @@ const EnumValueDescriptor* FindWord(const EnumDescriptor& type, absl::string_vie
   return nullptr;
 }
 
+std::string WordOfZero(const FieldDescriptor& field) {
+  if (field.full_name() == "strata.v1.TrainSpec.micro_batch") return "auto";
+  if (field.full_name() == "strata.v1.ParallelSpec.virtual_shards") return "off";
+  return "";
+}
+
+bool IsLayerRange(const FieldDescriptor& field) {
+  return field.message_type() != nullptr &&
+         field.message_type()->full_name() == "strata.v1.LayerRange";
+}
+
 std::vector<std::string> KeysOf(const Descriptor& section) {
   std::vector<std::string> keys;
   for (int i = 0; i < section.field_count(); ++i) {
-    // `parallel: auto` is a word in the place of the section, not a key in it.
-    if (section.field(i)->name() != "automatic") keys.push_back(section.field(i)->name());
+    if (!HoldsWord(*section.field(i))) keys.push_back(section.field(i)->name());
   }
   return keys;
 }
 
 const FieldDescriptor* FindKey(const Descriptor& section, absl::string_view key) {
-  if (key == "automatic") return nullptr;
-  return section.FindFieldByName(std::string(key));
+  const FieldDescriptor* field = section.FindFieldByName(std::string(key));
+  return field == nullptr || HoldsWord(*field) ? nullptr : field;
 }
 
 Suggestion SuggestKey(const Descriptor& root, const Descriptor& section, absl::string_view path,

@@ -40,6 +40,13 @@ std::vector<std::string> WordsOf(const google::protobuf::EnumDescriptor& type);
 const google::protobuf::EnumValueDescriptor* FindWord(const google::protobuf::EnumDescriptor& type,
                                                       absl::string_view word);
 
+// The word that stands for 0 in a count: "auto" of train.micro_batch, "off" of
+// parallel.virtual_shards; empty: none.
+std::string WordOfZero(const google::protobuf::FieldDescriptor& field);
+
+// A range of layers is a section of the message but one value of the file: `0-11`.
+bool IsLayerRange(const google::protobuf::FieldDescriptor& field);
+
 // The keys of one level, in the order of the file's documentation.
 std::vector<std::string> KeysOf(const google::protobuf::Descriptor& section);
 // The field of a key, or null.

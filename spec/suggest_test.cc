@@ -64,7 +64,7 @@ void CheckTypes(const google::protobuf::Descriptor& section) {
       case FieldDescriptor::CPPTYPE_DOUBLE:
       case FieldDescriptor::CPPTYPE_BOOL:
       case FieldDescriptor::CPPTYPE_STRING:
-        EXPECT_TRUE(field.has_presence()) << field.full_name();
+        EXPECT_TRUE(field.has_presence() || field.is_repeated()) << field.full_name();
         break;
       default:
         ADD_FAILURE() << field.full_name() << " has a type that the reader does not know";

@@ -70,16 +70,7 @@ void CheckParallel(const ParallelSpec& parallel, SupportCheck& check) {
   check.RefuseCount(parallel.tensor() > 1, "parallel.tensor", parallel.tensor(), "use 1");
   check.RefuseCount(parallel.context() > 1, "parallel.context", parallel.context(), "use 1");
   check.RefuseCount(parallel.pipeline() > 1, "parallel.pipeline", parallel.pipeline(), "use 1");
-  check.RefuseCount(parallel.virtual_stages() > 1, "parallel.virtual_stages",
-                    parallel.virtual_stages(), "use 1");
-  check.RefuseWord(parallel.shard() == ParallelSpec::SHARD_ZERO2 ||
-                       parallel.shard() == ParallelSpec::SHARD_ZERO3,
-                   "parallel.shard", parallel.shard(), "use none or zero1");
-  check.RefuseCount(parallel.has_shard_group(), "parallel.shard_group", parallel.shard_group(),
-                    "remove it");
   if (parallel.automatic()) return;
-  check.RefuseWord(parallel.recompute() != ParallelSpec::RECOMPUTE_NONE, "parallel.recompute",
-                   parallel.recompute(), "use none");
   check.RefuseWord(parallel.update_policy() != ParallelSpec::UPDATE_POLICY_DEFERRED,
                    "parallel.update_policy", parallel.update_policy(), "use deferred");
 }

@@ -6,9 +6,12 @@
 #include <vector>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
+#include "model/saved_values.h"
 #include "spec/defaults.h"
+#include "spec/plan_shape.h"
+#include "spec/suggest.h"
 
 namespace strata::spec {
 namespace {
@@ -16,8 +19,6 @@ namespace {
 using strata::v1::JobSpec;
 using strata::v1::ModelSpec;
 using strata::v1::ParallelSpec;
-
-bool IsPowerOfTwo(int64_t value) { return value > 0 && (value & (value - 1)) == 0; }
 
 class Validator {
  public:
@@ -28,10 +29,8 @@ class Validator {
   void Required();
   void ModelShape();
   void Data();
-  void Batch();
+  void Layout();
   void Ranks(std::optional<int64_t> ranks);
-  void Tensor();
-  void OtherDegrees();
 
  private:
   // Whether nothing is wrong with these fields so far.
@@ -49,6 +48,7 @@ class Validator {
     if (!present && !problems_.Concerns(path)) Report(path, "required key is missing", remedy);
   }
   void OnlyFrom();
+  std::string NearestSave(const std::string& field, const std::vector<std::string>& savable) const;
 
   const JobSpec& job_;
   const PositionMap& positions_;
@@ -155,37 +155,35 @@ void Validator::Data() {
   }
 }
 
-void Validator::Batch() {
-  const ParallelSpec& parallel = job_.parallel();
-  if (parallel.automatic() || !Sound({"parallel.data", "parallel.virtual_shards"})) return;
-  const int64_t data = parallel.data();
-  const int64_t shards = parallel.virtual_shards();
-  const int64_t batch = job_.train().global_batch();
-  const bool given = positions_.Has("parallel.virtual_shards");
-  if (shards % data != 0 || (data != 1 && !IsPowerOfTwo(shards / data))) {
-    const char* why = shards % data != 0 ? "is not divisible by" : "is no power of two times";
-    return Report("parallel.virtual_shards",
-                  absl::StrCat("virtual_shards ", shards, " ", why, " parallel.data ", data,
-                               " (the reduction tree has one leaf per virtual shard)"),
-                  absl::StrCat("use ", data, " or ", data, " times 2, 4, 8, …"),
-                  ProblemKind::kInfeasible);
+// What program/compose says of the layout. Fields without a place in the file get that of the
+// section.
+void Validator::Layout() {
+  if (job_.parallel().automatic() || problems_.Concerns("parallel")) return;
+  const std::vector<std::string>& savable = model::NamesOfSavableValues();
+  const auto found = program::CheckPlan(PlanShapeOf(job_, problems_), savable);
+  for (const program::PlanProblem& problem : found) {
+    if (problems_.Concerns(problem.field)) continue;
+    // A name or a number that the model does not have is a mistake of the file, no layout.
+    const bool recompute = absl::StartsWith(problem.field, "parallel.recompute");
+    std::string remedy = problem.instead;
+    if (remedy.empty() && absl::StartsWith(problem.field, "parallel.recompute.save[")) {
+      remedy = NearestSave(problem.field, savable);
+    }
+    Report(problem.field, problem.what, remedy,
+           recompute ? ProblemKind::kInvalid : ProblemKind::kInfeasible);
   }
-  if (!Sound({"train.global_batch"})) return;
-  if (batch % shards != 0) {
-    return Report(
-        given ? "parallel.virtual_shards" : "parallel.data",
-        absl::StrCat("train.global_batch ", batch, " is not divisible by ",
-                     given ? "virtual_shards " : "", shards,
-                     given ? "" : " (every rank takes equally many sequences)"),
-        absl::StrCat("use a divisor of ", batch, ", or a batch that is a multiple of ", shards),
-        ProblemKind::kInfeasible);
+}
+
+// "did you mean …?" of the element of recompute.save at `field`, or empty.
+std::string Validator::NearestSave(const std::string& field,
+                                   const std::vector<std::string>& savable) const {
+  const auto& saves = job_.parallel().recompute().save();
+  for (int i = 0; i < saves.size(); ++i) {
+    if (field != absl::StrCat("parallel.recompute.save[", i, "]")) continue;
+    const std::string nearest = Nearest(saves[i], savable);
+    if (!nearest.empty()) return absl::StrCat("did you mean ", nearest, "?");
   }
-  const int64_t micro = job_.train().micro_batch();
-  if (!Sound({"train.micro_batch"}) || micro == 0 || batch / shards % micro == 0) return;
-  Report("train.micro_batch",
-         absl::StrCat("train.global_batch / virtual_shards = ", batch, " / ", shards, " = ",
-                      batch / shards, " is not divisible by micro_batch ", micro),
-         absl::StrCat("use a divisor of ", batch / shards), ProblemKind::kInfeasible);
+  return "";
 }
 
 void Validator::Ranks(std::optional<int64_t> ranks) {
@@ -212,54 +210,6 @@ void Validator::Ranks(std::optional<int64_t> ranks) {
   }
 }
 
-void Validator::Tensor() {
-  const ParallelSpec& parallel = job_.parallel();
-  const ModelSpec& model = job_.model();
-  const int64_t tensor = parallel.tensor();
-  if (tensor <= 1 || model.has_from() || !Sound({"parallel.tensor"})) return;
-  std::vector<std::string> uneven;
-  const auto look = [&](const char* path, const char* key, int64_t value) {
-    if (value % tensor == 0 || problems_.Concerns(path)) return;
-    uneven.push_back(absl::StrCat(key, " ", value));
-  };
-  look("model.heads", "heads", model.heads());
-  look("model.kv_heads", "kv_heads", model.kv_heads());
-  look("model.ffn", "ffn", model.ffn());
-  if (uneven.empty()) return;
-  Report("parallel.tensor",
-         absl::StrCat("tensor ", tensor, " does not divide the model's ",
-                      absl::StrJoin(uneven, " and ")),
-         "use a common divisor of heads, kv_heads and ffn", ProblemKind::kInfeasible);
-}
-
-void Validator::OtherDegrees() {
-  const ParallelSpec& parallel = job_.parallel();
-  if (parallel.automatic()) return;
-  const int64_t stages = parallel.pipeline() * parallel.virtual_stages();
-  if (job_.model().has_layers() && stages > job_.model().layers() &&
-      Sound({"parallel.pipeline", "parallel.virtual_stages", "model.layers"})) {
-    Report("parallel.pipeline",
-           absl::StrCat("pipeline ", parallel.pipeline(), " × virtual_stages ",
-                        parallel.virtual_stages(), " is more than the model's layers (",
-                        job_.model().layers(), ")"),
-           "use fewer stages", ProblemKind::kInfeasible);
-  }
-  if (Sound({"parallel.context", "train.sequence"}) &&
-      job_.train().sequence() % parallel.context() != 0) {
-    Report("parallel.context",
-           absl::StrCat("train.sequence ", job_.train().sequence(), " is not divisible by context ",
-                        parallel.context()),
-           "use a divisor of the sequence", ProblemKind::kInfeasible);
-  }
-  if (parallel.has_shard_group() && Sound({"parallel.data", "parallel.shard_group"}) &&
-      parallel.data() % parallel.shard_group() != 0) {
-    Report("parallel.shard_group",
-           absl::StrCat("data ", parallel.data(), " is not divisible by shard_group ",
-                        parallel.shard_group()),
-           "use a divisor of data", ProblemKind::kInfeasible);
-  }
-}
-
 }  // namespace
 
 void Validate(const JobSpec& job, const PositionMap& positions, std::optional<int64_t> ranks,
@@ -269,10 +219,8 @@ void Validate(const JobSpec& job, const PositionMap& positions, std::optional<in
   validator.Required();
   validator.ModelShape();
   validator.Data();
-  validator.Batch();
+  validator.Layout();
   validator.Ranks(ranks);
-  validator.Tensor();
-  validator.OtherDegrees();
 }
 
 }  // namespace strata::spec

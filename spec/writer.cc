@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cstdint>
 #include <map>
+#include <string>
+#include <vector>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
@@ -49,8 +51,8 @@ std::string ScalarText(const Message& section, const FieldDescriptor& field) {
   switch (field.cpp_type()) {
     case FieldDescriptor::CPPTYPE_INT64: {
       const int64_t value = reflection.GetInt64(section, &field);
-      const bool automatic = value == 0 && field.name() == "micro_batch";
-      return automatic ? "auto" : absl::StrCat(value);
+      const std::string word = WordOfZero(field);
+      return value == 0 && !word.empty() ? word : absl::StrCat(value);
     }
     case FieldDescriptor::CPPTYPE_DOUBLE:
       return ShortestNumber(reflection.GetDouble(section, &field));
@@ -83,6 +85,35 @@ std::string MapText(const Message& section, const FieldDescriptor& field) {
                       "}");
 }
 
+// [2, 3, 3, 2]
+std::string ListText(const Message& section, const FieldDescriptor& field) {
+  const auto& reflection = *section.GetReflection();
+  std::vector<std::string> elements;
+  for (int i = 0; i < reflection.FieldSize(section, &field); ++i) {
+    elements.push_back(field.cpp_type() == FieldDescriptor::CPPTYPE_STRING
+                           ? QuoteText(reflection.GetRepeatedString(section, &field, i))
+                           : absl::StrCat(reflection.GetRepeatedInt64(section, &field, i)));
+  }
+  return absl::StrCat("[", absl::StrJoin(elements, ", "), "]");
+}
+
+// Of a section that its file writes as one value, else empty.
+std::string ValueOf(const Message& section) {
+  if (const auto* parallel = dynamic_cast<const strata::v1::ParallelSpec*>(&section)) {
+    return parallel->automatic() ? "auto" : "";
+  }
+  if (const auto* recompute = dynamic_cast<const strata::v1::RecomputeSpec*>(&section)) {
+    return recompute->has_mode()
+               ? WordOf(*strata::v1::RecomputeSpec::Mode_descriptor()->FindValueByNumber(
+                     recompute->mode()))
+               : "";
+  }
+  if (const auto* range = dynamic_cast<const strata::v1::LayerRange*>(&section)) {
+    return absl::StrCat(range->first(), "-", range->last());
+  }
+  return "";
+}
+
 // Appends `section`'s keys, the first one after `first_indent`, the others after `indent`.
 void WriteSection(const Message& section, const std::string& first_indent,
                   const std::string& indent, std::string& out) {
@@ -97,6 +128,11 @@ void WriteSection(const Message& section, const std::string& first_indent,
     } else if (field.is_repeated()) {
       const int count = reflection.FieldSize(section, &field);
       if (count == 0) continue;
+      if (field.message_type() == nullptr) {
+        absl::StrAppend(&out, at, " ", ListText(section, field), "\n");
+        first = false;
+        continue;
+      }
       absl::StrAppend(&out, at, "\n");
       for (int i = 0; i < count; ++i) {
         WriteSection(reflection.GetRepeatedMessage(section, &field, i), indent + "  - ",
@@ -108,15 +144,11 @@ void WriteSection(const Message& section, const std::string& first_indent,
       absl::StrAppend(&out, at, " ", ScalarText(section, field), "\n");
     } else {
       const Message& child = reflection.GetMessage(section, &field);
+      const std::string value = ValueOf(child);
       std::string body;
-      WriteSection(child, indent + "  ", indent + "  ", body);
-      const bool automatic =
-          key == "parallel" && static_cast<const strata::v1::ParallelSpec&>(child).automatic();
-      absl::StrAppend(&out, at,
-                      automatic      ? " auto\n"
-                      : body.empty() ? " {}\n"
-                                     : "\n",
-                      automatic ? "" : body);
+      if (value.empty()) WriteSection(child, indent + "  ", indent + "  ", body);
+      absl::StrAppend(&out, at, value.empty() ? "" : absl::StrCat(" ", value),
+                      value.empty() && body.empty() ? " {}\n" : "\n", body);
     }
     first = false;
   }

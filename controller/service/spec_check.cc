@@ -44,7 +44,8 @@ void CheckKnown(const Message& section, const std::string& path,
   for (const FieldDescriptor* field : fields) {
     const std::string here = Join(path, field->name());
     if (field->is_repeated()) {
-      for (int i = 0; i < reflection.FieldSize(section, field); ++i) {
+      const bool sections = field->cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE;
+      for (int i = 0; sections && i < reflection.FieldSize(section, field); ++i) {
         CheckKnown(reflection.GetRepeatedMessage(section, field, i),
                    absl::StrCat(here, "[", i, "]"), found);
       }

@@ -4,7 +4,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "program/builder/decode.h"
+#include "program/compose/decode.h"
 #include "program/readers/dump.h"
 #include "program/readers/memory.h"
 #include "program/readers/timeline.h"

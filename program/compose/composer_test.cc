@@ -118,8 +118,7 @@ TEST(ComposerTest, WithoutATree_ArenasDoNotGrowWithAccumulation) {
     for (const int64_t passes : {4, 16, 64}) {
       const StagePrograms stage = Build(DataPlan(2, shard, 0, 2 * passes))[0];
       // Only the batch itself grows: tokens and targets of 16 positions.
-      bytes.push_back(stage.set.arena_bytes[static_cast<int>(Tier::kHost)] -
-                      2 * passes * 16 * 4);
+      bytes.push_back(stage.set.arena_bytes[static_cast<int>(Tier::kHost)] - 2 * passes * 16 * 4);
     }
     EXPECT_NEAR(static_cast<double>(bytes[1]), static_cast<double>(bytes[0]), 4096);
     EXPECT_NEAR(static_cast<double>(bytes[2]), static_cast<double>(bytes[0]), 4096);

@@ -62,6 +62,10 @@ struct Leaves {
   int64_t Of(int64_t data_index, int64_t local) const {
     return data_index / together * per_rank() * together + local * together + data_index % together;
   }
+  // The row of losses that the rank writes as its `local`-th.
+  int64_t RowOf(int64_t data_index, int64_t local) const {
+    return tree ? Of(data_index, local) : data_index;
+  }
   // Rows of the table of losses, and equal ranges of the sets whose squares are summed.
   int64_t rows() const { return tree ? count : data; }
   int64_t rows_per_rank() const { return rows() / data; }

@@ -22,7 +22,7 @@ MAY_USE = {
     "program": ["program/ir", "ops", "topology"],
     "model": ["program/ir", "ops"],
     "planner": ["model", "program"],
-    "spec": ["model"],
+    "spec": ["model", "program/compose/check_plan*"],
     "scheduler": ["planner", "topology"],
     "kernels": ["device"],
     "memory": ["device"],

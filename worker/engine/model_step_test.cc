@@ -3,19 +3,21 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <numeric>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "collectives/loopback.h"
 #include "gtest/gtest.h"
 #include "kernels/rope.h"
 #include "model/families/llama.h"
 #include "model/initialize.h"
 #include "model/optimizer/adamw.h"
-#include "program/builder/data_parallel.h"
-#include "program/builder/decode.h"
+#include "program/compose/composer.h"
+#include "program/compose/decode.h"
+#include "program/ir/mesh.h"
 #include "worker/engine/communication_binding.h"
 #include "worker/engine/engine.h"
 
@@ -42,11 +44,7 @@ model::ModelSpec Spec() {
 }
 
 model::EmitOptions Emission() {
-  return {.micro_batch = 1,
-          .sequence = kSequence,
-          .prefill_chunk = 8,
-          .threads = 2,
-          .set_ranges = kShards};
+  return {.micro_batch = 1, .sequence = kSequence, .prefill_chunk = 8, .threads = 2};
 }
 
 // A text that can be learned: each token follows from the one before it.
@@ -58,11 +56,13 @@ int32_t TokenAt(int64_t sample, int64_t position) {
 
 class TextHost final : public HostOps {
  public:
-  explicit TextHost(int rank) : rank_(rank) {}
+  TextHost(int data_index, const program::Leaves& leaves)
+      : data_index_(data_index), leaves_(leaves) {}
   absl::Status LoadBatch(int32_t* tokens, int32_t* targets, int64_t samples,
                          int64_t sequence) override {
     for (int64_t i = 0; i < samples * sequence; ++i) {
-      const int64_t row = samples * rank_ + i / sequence, position = i % sequence;
+      const int64_t of_leaf = kBatch / leaves_.count, at = i / sequence, position = i % sequence;
+      const int64_t row = leaves_.Of(data_index_, at / of_leaf) * of_leaf + at % of_leaf;
       const int64_t sample = step * kBatch + row;
       tokens[i] = TokenAt(sample, position);
       targets[i] = (row * sequence + position) % 5 == 4 ? -1 : TokenAt(sample, position + 1);
@@ -81,65 +81,77 @@ class TextHost final : public HostOps {
   int64_t step = 1;
 
  private:
-  int rank_;
+  const int data_index_;
+  const program::Leaves leaves_;
 };
 
-void FillConstantsAndParameters(Engine& engine, const std::vector<int>& constants,
-                                const std::vector<int>& parameters) {
-  const model::ModelSpec spec = Spec();
-  const auto floats = [&](int slot) {
-    const absl::Span<std::byte> bytes = engine.SlotBytes(slot, 0, 0);
-    return absl::MakeSpan(reinterpret_cast<float*>(bytes.data()), bytes.size() / 4);
-  };
-  kernels::BuildRopeTable(model::RopeTableRows(spec, Emission()), spec.head_size, spec.rope_theta,
-                          floats(constants[0]).data());
-  for (size_t s = 0; s < parameters.size(); ++s) {
-    model::FillInitial(engine.programs().sets[s], 1, 0, floats(parameters[s]));
-  }
+absl::Span<float> Floats(const Engine& engine, int slot, int64_t applied) {
+  const absl::Span<std::byte> bytes = engine.SlotBytes(slot, 0, applied);
+  return absl::MakeSpan(reinterpret_cast<float*>(bytes.data()), bytes.size() / 4);
 }
 
-absl::StatusOr<program::DataParallelPrograms> Programs(int ranks, bool sharded) {
-  auto graph = model::EmitLlama(Spec(), Emission());
-  if (!graph.ok()) return graph.status();
-  return program::BuildDataParallel(*std::move(graph),
-                                    [](const program::ParameterSet& set, int64_t count) {
-                                      return model::EmitAdamW(set, {}, count);
-                                    },
-                                    {.data = ranks,
-                                     .virtual_shards = kShards,
-                                     .global_batch = kBatch,
-                                     .evaluate_batch = kBatch,
-                                     .shard_optimizer = sharded,
-                                     .gradient_clip = 1.0,
-                                     .scratch = CollectiveScratchBytes});
+void FillRope(const Engine& engine, int slot) {
+  const model::ModelSpec spec = Spec();
+  kernels::BuildRopeTable(model::RopeTableRows(spec, Emission()), spec.head_size, spec.rope_theta,
+                          Floats(engine, slot, 0).data());
+}
+
+program::Plan PlanOf(int data, program::ShardLevel level, int64_t shards = kShards) {
+  program::Plan plan;
+  plan.groups.data = data;
+  plan.shard = level;
+  if (level != program::ShardLevel::kNone) plan.groups.shard = data;
+  plan.virtual_shards = shards;
+  plan.global_batch = kBatch;
+  plan.evaluate_batch = kBatch;
+  plan.gradient_clip = 1;
+  plan.scratch = CollectiveScratchBytes;
+  return plan;
 }
 
 struct Outcome {
   std::vector<double> losses, norms;
   double validation = 0;
-  std::vector<std::vector<std::byte>> parameters;
+  std::vector<float> parameters;  // of the rank's parts
+  int64_t arena_bytes = 0;
   bool operator==(const Outcome&) const = default;
 };
 
-void RunRank(int rank, int ranks, bool sharded, int threads, int steps,
+void RunRank(int rank, const program::Plan& plan, bool tied, int threads, int steps,
              collectives::Communicator* communicator, Outcome& outcome) {
-  auto built = Programs(ranks, sharded);
+  model::ModelSpec spec = Spec();
+  spec.tied_embeddings = tied;
+  auto graph = model::EmitLlama(spec, Emission());
+  ASSERT_TRUE(graph.ok()) << graph.status();
+  auto decision = program::Decide(*std::move(graph), plan);
+  ASSERT_TRUE(decision.ok()) << decision.status();
+  auto built =
+      program::ComposeStage(*decision, 0, [](const program::ParameterSet& set, int64_t count) {
+        return model::EmitAdamW(set, {}, count);
+      });
   ASSERT_TRUE(built.ok()) << built.status();
-  TextHost host(rank);
+  const program::Mesh mesh{.sizes = plan.groups};
+  TextHost host(mesh.data(rank), decision->leaves);
   device::ThreadPool pool(threads);
   EngineOptions options;
   options.pool = &pool;
   options.host = &host;
   options.communicator = communicator;
-  if (ranks > 1) {
-    auto& data = options.groups[Group::kData];
-    data.resize(ranks);
-    std::iota(data.begin(), data.end(), 0);
-  }
-  const program::DataParallelSlots slots = built->slots;
+  for (const Group group : program::kGroups) options.groups[group] = mesh.Members(group, rank);
+  const program::StateSlots slots = built->slots;
   auto engine = Engine::Create(std::move(built->set), options);
   ASSERT_TRUE(engine.ok()) << engine.status();
-  FillConstantsAndParameters(**engine, slots.constants, slots.parameters);
+  FillRope(**engine, slots.constants[0]);
+  const auto parameters = [&](size_t set, int64_t applied) {
+    return Floats(**engine, slots.sets[set].parameters, applied);
+  };
+  for (size_t s = 0; s < slots.sets.size(); ++s) {
+    const absl::Span<float> values = parameters(s, 0);
+    const int64_t begin = slots.sets[s].parameter_parts > 1
+                              ? mesh.shard(rank) * static_cast<int64_t>(values.size())
+                              : 0;
+    model::FillInitial((*engine)->programs().sets[s], 1, begin, values);
+  }
   for (int step = 0; step < steps; ++step, ++host.step) {
     const absl::Status status = (*engine)->RunStep(0, step);
     ASSERT_TRUE(status.ok()) << status;
@@ -150,47 +162,104 @@ void RunRank(int rank, int ranks, bool sharded, int threads, int steps,
   ASSERT_TRUE((*engine)->RunStep(1, steps).ok());
   outcome.validation = (*engine)->scalar(Scalar::kLoss);
   ASSERT_TRUE((*engine)->Drain().ok());
-  for (const int slot : slots.parameters) {
-    const absl::Span<std::byte> bytes = (*engine)->SlotBytes(slot, 0, steps);
-    outcome.parameters.emplace_back(bytes.begin(), bytes.end());
+  outcome.arena_bytes = (*engine)->arena_bytes(program::Tier::kHost);
+  for (size_t s = 0; s < slots.sets.size(); ++s) {
+    if (slots.sets[s].parameter_parts > 1) continue;
+    const absl::Span<float> values = parameters(s, steps);
+    outcome.parameters.insert(outcome.parameters.end(), values.begin(), values.end());
   }
 }
 
-std::vector<Outcome> RunWorld(int ranks, bool sharded, int threads = 1, int steps = 5) {
-  auto world = collectives::LoopbackWorld(ranks);
+struct World {
+  bool tied = false;
+  int threads = 1;
+  int steps = 4;
+};
+
+std::vector<Outcome> RunWorld(const program::Plan& plan, const World& world = {}) {
+  const int ranks = plan.groups.world();
+  auto communicators = collectives::LoopbackWorld(ranks);
   std::vector<Outcome> outcomes(ranks);
   std::vector<std::thread> running;
   for (int r = 0; r < ranks; ++r) {
     running.emplace_back([&, r] {
-      RunRank(r, ranks, sharded, threads, steps, ranks > 1 ? world[r].get() : nullptr, outcomes[r]);
+      RunRank(r, plan, world.tied, world.threads, world.steps,
+              ranks > 1 ? communicators[r].get() : nullptr, outcomes[r]);
     });
   }
   for (std::thread& thread : running) thread.join();
   return outcomes;
 }
 
+using program::ShardLevel;
+
 TEST(ModelStep, LossFalls) {
-  const Outcome outcome = RunWorld(1, false, 2, 30)[0];
+  const Outcome outcome = RunWorld(PlanOf(1, ShardLevel::kNone), {.threads = 2, .steps = 30})[0];
   ASSERT_EQ(outcome.losses.size(), 30u);
   EXPECT_NEAR(outcome.losses.front(), 0.8 * std::log(29.0), 0.2);  // a fifth is masked
   EXPECT_LT(outcome.losses.back(), 0.7 * outcome.losses.front());
   EXPECT_LT(outcome.validation, 0.7 * outcome.losses.front());
 }
 
-TEST(ModelStep, RanksShardingAndThreadsDoNotChangeABit) {
-  const std::vector<Outcome> alone = RunWorld(1, false);
-  ASSERT_EQ(alone[0].losses.size(), 5u);
-  EXPECT_TRUE(RunWorld(1, false, 2)[0] == alone[0]) << "two threads";
-  for (const int ranks : {2, 4}) {
-    for (const bool sharded : {false, true}) {
-      const std::vector<Outcome> outcomes = RunWorld(ranks, sharded);
-      for (int r = 0; r < ranks; ++r) {
-        EXPECT_EQ(outcomes[r].losses, alone[0].losses);
-        EXPECT_EQ(outcomes[r].norms, alone[0].norms);
-        EXPECT_TRUE(outcomes[r] == alone[0])
-            << "rank " << r << " of " << ranks << ", sharded " << sharded;
+TEST(ModelStep, AnotherNumberOfThreads_GivesTheSameBits) {
+  const program::Plan plan = PlanOf(1, ShardLevel::kNone);
+  EXPECT_TRUE(RunWorld(plan, {.threads = 2}) == RunWorld(plan));
+}
+
+// Every level of sharding, hybrid groups, and micro-batches layer first.
+TEST(ModelStep, EveryLayoutWithTheSameLeaves_GivesTheSameBits) {
+  for (const bool tied : {false, true}) {
+    const Outcome one = RunWorld(PlanOf(1, ShardLevel::kNone, 8), {.tied = tied})[0];
+    ASSERT_EQ(one.losses.size(), 4u);
+    for (const int data : {1, 2, 4, 8}) {
+      for (const int level : {0, 1, 2, 3}) {
+        for (int shard = level == 0 ? data : 1; shard <= data; shard *= 2) {
+          if (shard == 1 && data > 1) continue;
+          for (const auto order :
+               {program::MicroOrder::kDepthFirst, program::MicroOrder::kLayerFirst}) {
+            // The two contributions to a tied table meet in another order.
+            if (tied && order == program::MicroOrder::kLayerFirst) continue;
+            program::Plan plan = PlanOf(data, static_cast<ShardLevel>(level), 8);
+            if (level > 0) plan.groups.shard = shard;
+            plan.micro_order = order;
+            for (const Outcome& outcome : RunWorld(plan, {.tied = tied})) {
+              const std::string layout = absl::StrCat("data ", data, ", level ", level, ", shard ",
+                                                      shard, ", order ", static_cast<int>(order));
+              EXPECT_EQ(outcome.losses, one.losses) << layout;
+              EXPECT_EQ(outcome.norms, one.norms) << layout;
+              EXPECT_EQ(outcome.validation, one.validation) << layout;
+              if (level == 3) continue;  // it holds parts
+              EXPECT_TRUE(outcome.parameters == one.parameters) << layout;
+            }
+          }
+        }
       }
     }
+  }
+}
+
+TEST(ModelStep, WithoutATree_LossesAreCloseAndRepeat) {
+  const Outcome one = RunWorld(PlanOf(1, ShardLevel::kNone, 1))[0];
+  for (const ShardLevel level : {ShardLevel::kGradients, ShardLevel::kParameters}) {
+    const std::vector<Outcome> outcomes = RunWorld(PlanOf(2, level, 0));
+    EXPECT_TRUE(outcomes == RunWorld(PlanOf(2, level, 0)));
+    for (size_t step = 0; step < one.losses.size(); ++step) {
+      EXPECT_NEAR(outcomes[0].losses[step], one.losses[step], 1e-5 * one.losses[step]);
+      EXPECT_NEAR(outcomes[0].norms[step], one.norms[step], 1e-5 * one.norms[step]);
+    }
+  }
+}
+
+TEST(ModelStep, WhateverIsGatheredAhead_GivesTheSameBits) {
+  program::Plan plan = PlanOf(2, ShardLevel::kParameters, 4);
+  const std::vector<Outcome> expected = RunWorld(plan);
+  int64_t bytes = 0;
+  for (const int64_t ahead : {0, 10'000, 1'000'000}) {
+    plan.prefetch_bytes = ahead;
+    const std::vector<Outcome> outcomes = RunWorld(plan);
+    EXPECT_EQ(outcomes[0].losses, expected[0].losses) << ahead;
+    EXPECT_GE(outcomes[0].arena_bytes, bytes) << ahead;
+    bytes = outcomes[0].arena_bytes;
   }
 }
 
@@ -218,7 +287,6 @@ class PromptHost final : public HostOps {
 // most 8, the rest one by one.
 std::vector<float> LogitsAfter(int64_t context, int64_t prefilled) {
   model::EmitOptions emission = Emission();
-  emission.set_ranges = 1;  // nothing is sharded
   auto graph = model::EmitLlama(Spec(), emission);
   EXPECT_TRUE(graph.ok()) << graph.status();
   auto built = program::BuildDecode(*std::move(graph), program::Tier::kHost);
@@ -231,7 +299,11 @@ std::vector<float> LogitsAfter(int64_t context, int64_t prefilled) {
   const program::DecodeSlots slots = built->slots;
   auto engine = Engine::Create(std::move(built->set), options);
   EXPECT_TRUE(engine.ok()) << engine.status();
-  FillConstantsAndParameters(**engine, slots.constants, slots.parameters);
+  FillRope(**engine, slots.constants[0]);
+  for (size_t s = 0; s < slots.parameters.size(); ++s) {
+    model::FillInitial((*engine)->programs().sets[s], 1, 0,
+                       Floats(**engine, slots.parameters[s], 0));
+  }
   int64_t last_row = 0;
   while (host.position < context) {
     const bool prefill = host.position < prefilled;

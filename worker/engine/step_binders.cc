@@ -186,6 +186,63 @@ BoundOp BindFinishStep(OpReader& reader) {
   };
 }
 
+namespace {
+
+// What both updates share. `from` is the operand that tells the gradient: itself, or the next first
+// moment.
+struct BoundUpdate {
+  kernels::Context context;
+  kernels::AdamWParams fixed;
+  const double* scalars = nullptr;
+  std::vector<Segment> segments;
+  const float *from = nullptr, *param_in = nullptr, *m_in = nullptr, *v_in = nullptr;
+  float *param_out = nullptr, *m_out = nullptr, *v_out = nullptr;
+
+  template <typename Kernel>
+  absl::Status Run(Kernel kernel) const {
+    kernels::AdamWParams params = fixed;
+    params.learning_rate = scalars[static_cast<int>(Scalar::kLearningRate)];
+    params.step = static_cast<int64_t>(scalars[static_cast<int>(Scalar::kApplied)]) + 1;
+    params.grad_factor = scalars[static_cast<int>(Scalar::kClipFactor)];
+    for (const auto& [begin, end, decay] : segments) {
+      params.weight_decay = decay ? fixed.weight_decay : 0;
+      kernel(context, end - begin, params, from + begin, param_in + begin, m_in + begin,
+             v_in + begin, param_out + begin, m_out + begin, v_out + begin);
+    }
+    return absl::OkStatus();
+  }
+};
+
+BoundUpdate ReadUpdate(OpReader& reader) {
+  reader.ExpectForm(8, 8, 1, 4);
+  reader.ExpectThat(reader.op().ints.size() % 2 == 1, "ranges that decay come in pairs");
+  if (!reader.status().ok()) return {};
+  const int64_t count = reader.Int(0);
+  int shard_index = 0;  // of the operands that are parts of whole slots
+  for (const int operand : {0, 1, 2, 3, 5, 6, 7}) {
+    reader.ExpectFloats(operand, count);
+    shard_index = std::max(shard_index, reader.operand(operand).shard_index);
+  }
+  const double* scalars = reader.Scalars(4, Scalar::kApplied, Scalar::kLearningRate);
+  reader.Scalars(4, Scalar::kClipFactor, Scalar::kClipFactor);
+  return {.context = reader.context(),
+          .fixed = {.beta1 = reader.Float(0),
+                    .beta2 = reader.Float(1),
+                    .epsilon = reader.Float(2),
+                    .weight_decay = reader.Float(3)},
+          .scalars = scalars,
+          .segments = CutAtDecay(reader.op().ints, shard_index * count, count),
+          .from = reader.F32(3),
+          .param_in = reader.F32(0),
+          .m_in = reader.F32(1),
+          .v_in = reader.F32(2),
+          .param_out = reader.F32(5),
+          .m_out = reader.F32(6),
+          .v_out = reader.F32(7)};
+}
+
+}  // namespace
+
 BoundOp BindAdamW(OpReader& reader) {
   return [update = ReadUpdate(reader)] { return update.Run(kernels::AdamW); };
 }

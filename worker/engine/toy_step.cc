@@ -104,7 +104,8 @@ class ToyBuilder {
         Purpose::kForward, absl::StrCat("forward ", shard),
         {Tokens(shard), Whole(table_, kToyTable), Write(Whole(rows, bytes))});
     assembler_.CallOp({.kind = OpKind::kSumSquares, .ints = {bytes / 4}}, Purpose::kForward,
-                      absl::StrCat("loss ", shard), {Whole(rows, bytes), Write(Row(losses_, shard))});
+                      absl::StrCat("loss ", shard),
+                      {Whole(rows, bytes), Write(Row(losses_, shard))});
     return rows;
   }
   Operand Tokens(int shard) const {
@@ -137,8 +138,9 @@ class ToyBuilder {
     Reduce();
     for (int shard = 0; shard < local_shards(); ++shard) {
       const int64_t range = kToyTable / kToyShards;
-      assembler_.CallOp({.kind = OpKind::kSumSquares, .ints = {range / 4}}, Purpose::kNorm, "norm",
-                        {Own(gradient_, kToyTable, shard * range, range), Write(Row(norms_, shard))});
+      assembler_.CallOp(
+          {.kind = OpKind::kSumSquares, .ints = {range / 4}}, Purpose::kNorm, "norm",
+          {Own(gradient_, kToyTable, shard * range, range), Write(Row(norms_, shard))});
     }
     Finish(1);
     assembler_.Add({.mechanism = program::Mechanism::kSignal,
@@ -177,18 +179,15 @@ class ToyBuilder {
   }
 
   void Finish(int64_t sets) {
-    std::vector<Operand> operands{Gathered(losses_, "gather losses"),
-                                  Whole(scalars_, ScalarOffset(Scalar::kLoss)),
-                                  Write({.slot = scalars_,
-                                         .offset = ScalarOffset(Scalar::kLoss),
-                                         .bytes = sets > 0 ? 40 : 8})};
+    std::vector<Operand> operands{
+        Gathered(losses_, "gather losses"), Whole(scalars_, ScalarOffset(Scalar::kLoss)),
+        Write(
+            {.slot = scalars_, .offset = ScalarOffset(Scalar::kLoss), .bytes = sets > 0 ? 40 : 8})};
     if (sets > 0) operands.push_back(Gathered(norms_, "gather norms"));
-    assembler_.CallOp(ops::ToOp(ops::FinishStep{.rows = kToyShards,
-                                                .sets = sets,
-                                                .data = ranks_,
-                                                .norm_ranks = ranks_,
-                                                .clip = 1}),
-                      Purpose::kNorm, "finish", std::move(operands));
+    assembler_.CallOp(
+        ops::ToOp(ops::FinishStep{
+            .rows = kToyShards, .sets = sets, .data = ranks_, .norm_ranks = ranks_, .clip = 1}),
+        Purpose::kNorm, "finish", std::move(operands));
   }
 
   void Update() {

@@ -9,7 +9,7 @@
 #include "absl/status/statusor.h"
 #include "checkpoint/manifest.h"
 #include "model/model_spec.h"
-#include "program/builder/decode.h"
+#include "program/compose/decode.h"
 #include "proto/strata/v1/job.pb.h"
 
 namespace strata::worker {

@@ -53,9 +53,11 @@ absl::StatusOr<std::unique_ptr<InferenceSession>> InferenceSession::Open(const T
   Engine& engine = session->rank_engine_->engine();
   FillRopeTable(engine, programs.slots.constants.at(0), session->program_.rope_rows,
                 session->program_.model.head_size, session->program_.model.rope_theta);
-  StateSlots slots;
-  slots.parameters = programs.slots.parameters;
-  RETURN_IF_ERROR(LoadState(engine, slots, 0, *source));
+  RankState state;
+  for (const int slot : programs.slots.parameters) {
+    state.slots.sets.push_back({.parameters = slot});
+  }
+  RETURN_IF_ERROR(LoadState(engine, state, 0, *source));
   context.progress->SetPhase(Phase::kEvaluating);
   v1::TrainerEvent running;
   session->rank_engine_->memory().Read(engine, running.mutable_running()->mutable_memory());

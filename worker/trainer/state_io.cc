@@ -29,20 +29,24 @@ absl::Span<float> Floats(const Engine& engine, int slot, int64_t applied) {
   return absl::MakeSpan(reinterpret_cast<float*>(bytes.data()), bytes.size() / sizeof(float));
 }
 
-FlatSpan Parameters(const Engine& engine, const StateSlots& slots, int set, int64_t applied) {
-  return {Floats(engine, slots.parameters[set], applied), 0};
-}
-
-FlatSpan Moment(const Engine& engine, const StateSlots& slots, int set, int index,
+// One of `parts` equal parts of a set's flat layout.
+FlatSpan PartOf(const Engine& engine, const RankState& state, int slot, int parts,
                 int64_t applied) {
-  const absl::Span<float> values = Floats(engine, slots.moments[set][index], applied);
-  const int64_t size = static_cast<int64_t>(values.size());
-  return {values, slots.shard_moments ? slots.rank * size : 0};
+  const absl::Span<float> values = Floats(engine, slot, applied);
+  return {values, parts > 1 ? state.shard * static_cast<int64_t>(values.size()) : 0};
 }
 
-bool HasMoments(const StateSlots& slots, int set) {
-  return !slots.moments.empty() && slots.moments[set][0] >= 0;
+FlatSpan Parameters(const Engine& engine, const RankState& state, int set, int64_t applied) {
+  const program::StateSlots::Set& slots = state.slots.sets[set];
+  return PartOf(engine, state, slots.parameters, slots.parameter_parts, applied);
 }
+
+FlatSpan Moment(const Engine& engine, const RankState& state, int set, int index, int64_t applied) {
+  const program::StateSlots::Set& slots = state.slots.sets[set];
+  return PartOf(engine, state, slots.moments[index], slots.state_parts, applied);
+}
+
+bool HasMoments(const RankState& state, int set) { return state.slots.sets[set].moments[0] >= 0; }
 
 absl::Status LoadSpan(const program::ParameterSet& set, const char* state, FlatSpan span,
                       checkpoint::Checkpoint& source) {
@@ -76,47 +80,53 @@ void AddItems(const program::ParameterSet& set, const char* state, FlatSpan span
 
 }  // namespace
 
-void InitialiseState(const Engine& engine, const StateSlots& slots, uint64_t seed,
+RankState StateOf(const program::StateSlots& slots, const program::Mesh& mesh, int rank) {
+  const program::GroupSizes& sizes = mesh.sizes;
+  return {slots, mesh.shard(rank), mesh.replica(rank), sizes.shard, sizes.data / sizes.shard};
+}
+
+void InitialiseState(const Engine& engine, const RankState& state, uint64_t seed,
                      device::ThreadPool& pool) {
   const std::vector<program::ParameterSet>& sets = engine.programs().sets;
   for (size_t s = 0; s < sets.size(); ++s) {
-    const FlatSpan span = Parameters(engine, slots, static_cast<int>(s), 0);
+    const FlatSpan span = Parameters(engine, state, static_cast<int>(s), 0);
     const int64_t size = static_cast<int64_t>(span.values.size());
     pool.ParallelFor(common::CeilDivide(size, kInitialisePiece), [&](int64_t piece, int) {
       const int64_t begin = piece * kInitialisePiece;
       const int64_t count = std::min(kInitialisePiece, size - begin);
-      model::FillInitial(sets[s], seed, begin, span.values.subspan(begin, count));
+      model::FillInitial(sets[s], seed, span.begin + begin, span.values.subspan(begin, count));
     });
   }
 }
 
-absl::Status LoadState(const Engine& engine, const StateSlots& slots, int64_t applied,
+absl::Status LoadState(const Engine& engine, const RankState& state, int64_t applied,
                        checkpoint::Checkpoint& source) {
   const std::vector<program::ParameterSet>& sets = engine.programs().sets;
   for (int s = 0; s < static_cast<int>(sets.size()); ++s) {
     RETURN_IF_ERROR(
-        LoadSpan(sets[s], kParameterState, Parameters(engine, slots, s, applied), source));
-    for (int m = 0; m < 2 && HasMoments(slots, s); ++m) {
+        LoadSpan(sets[s], kParameterState, Parameters(engine, state, s, applied), source));
+    for (int m = 0; m < 2 && HasMoments(state, s); ++m) {
       RETURN_IF_ERROR(
-          LoadSpan(sets[s], model::kAdamWStates[m], Moment(engine, slots, s, m, applied), source));
+          LoadSpan(sets[s], model::kAdamWStates[m], Moment(engine, state, s, m, applied), source));
     }
   }
   return absl::OkStatus();
 }
 
-std::vector<checkpoint::SnapshotItem> SnapshotItems(const Engine& engine, const StateSlots& slots,
+std::vector<checkpoint::SnapshotItem> SnapshotItems(const Engine& engine, const RankState& state,
                                                     int64_t applied) {
   const std::vector<program::ParameterSet>& sets = engine.programs().sets;
   std::vector<checkpoint::SnapshotItem> items;
   for (int s = 0; s < static_cast<int>(sets.size()); ++s) {
-    // Sets are padded to equal ranges of the virtual shards, which the ranks divide.
-    STRATA_CHECK(sets[s].elements % slots.ranks == 0);
-    const int64_t size = sets[s].elements / slots.ranks;
-    const int64_t begin = slots.rank * size;
-    AddItems(sets[s], kParameterState, Parameters(engine, slots, s, applied), begin, begin + size,
+    // Sets are padded to equal ranges, which ranks divide: of its shard each replica writes a part.
+    const int ranks = state.shards * state.replicas;
+    STRATA_CHECK(sets[s].elements % ranks == 0);
+    const int64_t size = sets[s].elements / ranks;
+    const int64_t begin = (state.shard * state.replicas + state.replica) * size;
+    AddItems(sets[s], kParameterState, Parameters(engine, state, s, applied), begin, begin + size,
              items);
-    for (int m = 0; m < 2 && HasMoments(slots, s); ++m) {
-      AddItems(sets[s], model::kAdamWStates[m], Moment(engine, slots, s, m, applied), begin,
+    for (int m = 0; m < 2 && HasMoments(state, s); ++m) {
+      AddItems(sets[s], model::kAdamWStates[m], Moment(engine, state, s, m, applied), begin,
                begin + size, items);
     }
   }

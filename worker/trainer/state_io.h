@@ -3,7 +3,6 @@
 #ifndef STRATA_WORKER_TRAINER_STATE_IO_H_
 #define STRATA_WORKER_TRAINER_STATE_IO_H_
 
-#include <array>
 #include <cstdint>
 #include <vector>
 
@@ -11,31 +10,33 @@
 #include "checkpoint/reader.h"
 #include "checkpoint/writer.h"
 #include "device/thread_pool.h"
+#include "program/compose/composer.h"
+#include "program/ir/mesh.h"
 #include "worker/engine/engine.h"
 
 namespace strata::worker {
 
-// Where the state lies. Parameters are whole on every rank; moments are whole, or the rank's equal
-// range of the flat layout.
-struct StateSlots {
-  std::vector<int> parameters;              // per set
-  std::vector<std::array<int, 2>> moments;  // per set; -1: none. Empty: inference
-  int rank = 0;                             // in the data group
-  int ranks = 1;                            // of it
-  bool shard_moments = false;
+// A rank's state: in which slots it lies, and which parts of the sets' flat layouts these are.
+struct RankState {
+  program::StateSlots slots;
+  // The rank's place among the ranks that share a shard, and among those that hold the same one.
+  int shard = 0, replica = 0;
+  int shards = 1, replicas = 1;
 };
+RankState StateOf(const program::StateSlots& slots, const program::Mesh& mesh, int rank);
 
-// Fills parameters from the seed; moments are zero in a new engine.
-void InitialiseState(const Engine& engine, const StateSlots& slots, uint64_t seed,
+// Fills parameters from the seed, each element the same whoever holds it; moments are zero in a new
+// engine.
+void InitialiseState(const Engine& engine, const RankState& state, uint64_t seed,
                      device::ThreadPool& pool);
 
 // Fills all of it from a checkpoint of any layout, with what had been `applied` updates. Errors:
 // those of Checkpoint::ReadRange, and InvalidArgument where a tensor has another shape.
-absl::Status LoadState(const Engine& engine, const StateSlots& slots, int64_t applied,
+absl::Status LoadState(const Engine& engine, const RankState& state, int64_t applied,
                        checkpoint::Checkpoint& source);
 
 // This rank's part: its equal range of every set, in every state. Valid until the update after.
-std::vector<checkpoint::SnapshotItem> SnapshotItems(const Engine& engine, const StateSlots& slots,
+std::vector<checkpoint::SnapshotItem> SnapshotItems(const Engine& engine, const RankState& state,
                                                     int64_t applied);
 
 // Constant tables: `slot` holds the rotary table of `rows` positions.

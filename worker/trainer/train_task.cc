@@ -39,11 +39,6 @@ void AddPurposes(const StepMetrics& metrics, v1::StepRecord& record) {
 
 using program::Scalar;
 
-StateSlots SlotsOf(const TrainingProgram& program, int rank) {
-  return {program.programs.slots.parameters, program.programs.slots.moments, rank,
-          program.data_degree, program.shard_optimizer && program.data_degree > 1};
-}
-
 // Rank 0's committing of checkpoints, for as long as the job trains.
 class Commits {
  public:
@@ -97,9 +92,10 @@ class Training {
         job_(context.task.job()),
         rank_(context.task.rank()),
         program_(std::move(program)),
-        slots_(SlotsOf(program_, rank_)),
+        mesh_{program_.groups},
+        state_(StateOf(program_.programs.slots, mesh_, rank_)),
         host_(&program_, corpus, static_cast<uint64_t>(job_.train().seed()), job_.data().shuffle(),
-              rank_, [this] { return checkpoints_->AtGate(); }),
+              mesh_.data(rank_), [this] { return checkpoints_->AtGate(); }),
         step_(context.task.plan().start_step()),
         job_text_(JobText(job_)) {
     if (rank_ == 0) commits_.emplace(context_);
@@ -151,13 +147,13 @@ class Training {
                   program_.model.head_size, program_.model.rope_theta);
     const std::string& folder = context_.task.plan().checkpoint_folder();
     if (folder.empty()) {
-      InitialiseState(engine(), slots_, static_cast<uint64_t>(job_.train().seed()),
+      InitialiseState(engine(), state_, static_cast<uint64_t>(job_.train().seed()),
                       rank_engine_->pool());
       return absl::OkStatus();
     }
     ASSIGN_OR_RETURN(const std::unique_ptr<checkpoint::Checkpoint> source, OpenStart(folder));
     applied_ = source->manifest().info.applied_updates;
-    const absl::Status loaded = LoadState(engine(), slots_, applied_, *source);
+    const absl::Status loaded = LoadState(engine(), state_, applied_, *source);
     if (!context_.task.has_controlled()) return loaded;
     return WithProblem(job_.checkpoint().directory(), context_.task.controlled().checkpoint(),
                        loaded);
@@ -227,7 +223,7 @@ class Training {
     info.applied_updates = applied_;
     info.next_sample_index = step_ * program_.global_batch;
     info.epoch = context_.task.plan().epoch();
-    info.virtual_shards = program_.virtual_shards;
+    info.virtual_shards = static_cast<int>(job_.parallel().virtual_shards());
     info.seed = static_cast<uint64_t>(job_.train().seed());
     info.plan_digest = context_.task.plan().plan_digest();
     info.build = context_.build;
@@ -238,7 +234,7 @@ class Training {
     context_.progress->SetCheckpointStep(step_ + 1);
     context_.progress->SetPhase(Phase::kCommitting);
     const absl::Status status =
-        checkpoints_->Begin(info, SnapshotItems(engine(), slots_, applied_));
+        checkpoints_->Begin(info, SnapshotItems(engine(), state_, applied_));
     context_.progress->SetPhase(Phase::kTraining);
     return status;
   }
@@ -247,7 +243,8 @@ class Training {
   const v1::JobSpec& job_;
   const int rank_;
   const TrainingProgram program_;
-  const StateSlots slots_;
+  const program::Mesh mesh_;
+  const RankState state_;
   TrainingHostOps host_;
   int64_t step_;  // done
   int64_t applied_ = 0;
@@ -267,9 +264,9 @@ absl::StatusOr<v1::JobPlan> PlanTraining(const TaskContext& context) {
   ASSIGN_OR_RETURN(const data::Corpus corpus, OpenJobCorpus(task.job()));
   ASSIGN_OR_RETURN(const TrainingProgram program,
                    CompileTraining(task.job(), corpus, task.threads()));
-  if (program.data_degree != task.ranks()) {
-    return absl::InvalidArgumentError(absl::StrCat("parallel.data: ", program.data_degree,
-                                                   " is not the number of ranks, ", task.ranks()));
+  if (program.groups.world() != task.ranks()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("parallel: ", program.groups.world(), " ranks, started are ", task.ranks()));
   }
   DescribePrograms(program.programs.set, context.build, plan);
   RETURN_IF_ERROR(FindStartingPoint(task, plan));

@@ -9,10 +9,10 @@
 namespace strata::worker {
 
 TrainingHostOps::TrainingHostOps(const TrainingProgram* program, const data::Corpus& corpus,
-                                 uint64_t seed, bool shuffle, int rank,
+                                 uint64_t seed, bool shuffle, int data_index,
                                  std::function<absl::Status()> at_snapshot_gate)
     : program_(program),
-      rank_(rank),
+      data_index_(data_index),
       at_snapshot_gate_(std::move(at_snapshot_gate)),
       validation_split_(corpus.validation),
       sampler_(corpus.train, seed, shuffle),
@@ -44,22 +44,30 @@ absl::Status TrainingHostOps::LoadBatch(int32_t* tokens, int32_t* targets, int64
   return status;
 }
 
+// Samples belong to leaves, leaves to ranks.
 absl::Status TrainingHostOps::LoadTraining(int32_t* tokens, int32_t* targets, int64_t samples) {
-  const int64_t batch = program_->global_batch;
-  const int64_t first = (step_ - 1) * batch + rank_ * (batch / program_->data_degree) + next_row_;
-  return training_.ReadBatch(sampler_, first, samples, tokens, targets);
+  const int64_t batch = program_->global_batch, length = program_->sequence;
+  const int64_t of_leaf = batch / program_->leaves.count;
+  for (int64_t row = 0; row < samples;) {
+    const int64_t at = next_row_ + row, inside = at % of_leaf;
+    const int64_t count = std::min(of_leaf - inside, samples - row);
+    const int64_t first = program_->leaves.Of(data_index_, at / of_leaf) * of_leaf + inside;
+    RETURN_IF_ERROR(training_.ReadBatch(sampler_, (step_ - 1) * batch + first, count,
+                                        tokens + row * length, targets + row * length));
+    row += count;
+  }
+  return absl::OkStatus();
 }
 
 absl::Status TrainingHostOps::LoadValidation(int32_t* tokens, int32_t* targets, int64_t samples) {
   const program::EvaluateShape& shape = program_->evaluate_shape;
-  const int64_t local_shards = program_->virtual_shards / program_->data_degree;
   const int64_t length = program_->sequence;
   for (int64_t row = 0; row < samples; ++row) {
     int32_t* const row_tokens = tokens + row * length;
     int32_t* const row_targets = targets + row * length;
-    const int64_t shard = rank_ * local_shards + (next_row_ + row) / shape.rows;
-    const int64_t place = (next_row_ + row) % shape.rows;
-    const int64_t index = shard * shape.sequences + place;
+    const int64_t of_losses = program_->leaves.RowOf(data_index_, (next_row_ + row) / shape.padded);
+    const int64_t place = (next_row_ + row) % shape.padded;
+    const int64_t index = of_losses * shape.sequences + place;
     if (place < shape.sequences && index < program_->evaluate_sequences) {
       RETURN_IF_ERROR(validation_.ReadWindow(
           validation_split_.Spread(index, program_->evaluate_sequences), row_tokens, row_targets));

@@ -16,10 +16,11 @@ namespace strata::worker {
 // Used on the thread that runs steps.
 class TrainingHostOps final : public HostOps {
  public:
-  // `program` is borrowed. `at_snapshot_gate`: nothing before the step's first update may still be
-  // read by others after it returns.
+  // `program` is borrowed; `data_index`: the rank's coordinate in the data group.
+  // `at_snapshot_gate`: nothing before the step's first update may still be read by others after it
+  // returns.
   TrainingHostOps(const TrainingProgram* program, const data::Corpus& corpus, uint64_t seed,
-                  bool shuffle, int rank, std::function<absl::Status()> at_snapshot_gate);
+                  bool shuffle, int data_index, std::function<absl::Status()> at_snapshot_gate);
 
   // What the next RunStep is for.
   void BeginStep(int64_t step, int64_t applied);
@@ -39,7 +40,7 @@ class TrainingHostOps final : public HostOps {
   absl::Status LoadValidation(int32_t* tokens, int32_t* targets, int64_t samples);
 
   const TrainingProgram* const program_;
-  const int rank_;
+  const int data_index_;
   const std::function<absl::Status()> at_snapshot_gate_;
   const data::Split validation_split_;
   const data::Sampler sampler_;

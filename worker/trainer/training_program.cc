@@ -13,8 +13,6 @@
 namespace strata::worker {
 namespace {
 
-constexpr int64_t kLargestAutomaticMicroBatch = 4;
-
 absl::Status CheckSupported(const v1::JobSpec& job) {
   const v1::ParallelSpec& parallel = job.parallel();
   const auto refuse = [](const char* what) {
@@ -23,10 +21,6 @@ absl::Status CheckSupported(const v1::JobSpec& job) {
   if (parallel.tensor() > 1) return refuse("parallel.tensor above 1");
   if (parallel.context() > 1) return refuse("parallel.context above 1");
   if (parallel.pipeline() > 1) return refuse("parallel.pipeline above 1");
-  if (parallel.shard() == v1::ParallelSpec::SHARD_ZERO2 ||
-      parallel.shard() == v1::ParallelSpec::SHARD_ZERO3) {
-    return refuse("parallel.shard above zero1");
-  }
   if (job.model().has_from()) return refuse("model.from");
   if (job.train().has_start_from()) return refuse("train.start_from");
   if (job.train().precision() > v1::TrainSpec::PRECISION_F32) {
@@ -54,13 +48,48 @@ model::ScheduleSpec ScheduleOf(const v1::TrainSpec& train) {
   return schedule;
 }
 
-// What the job says, or the largest divisor of a virtual shard's sequences up to the limit.
-int64_t MicroBatchOf(const v1::TrainSpec& train, int64_t virtual_shards) {
-  if (train.micro_batch() > 0) return train.micro_batch();
-  const int64_t sequences = train.global_batch() / virtual_shards;
-  int64_t micro = std::min(kLargestAutomaticMicroBatch, std::max<int64_t>(sequences, 1));
-  while (sequences % micro != 0) --micro;
-  return micro;
+program::ShardLevel LevelOf(v1::ParallelSpec::Shard shard) {
+  switch (shard) {
+    case v1::ParallelSpec::SHARD_ZERO1:
+      return program::ShardLevel::kOptimizer;
+    case v1::ParallelSpec::SHARD_ZERO2:
+      return program::ShardLevel::kGradients;
+    case v1::ParallelSpec::SHARD_ZERO3:
+      return program::ShardLevel::kParameters;
+    default:
+      return program::ShardLevel::kNone;
+  }
+}
+
+// Jobs come with their defaults filled in; those kept in old checkpoints may lack what is newer.
+absl::Status CheckComplete(const v1::JobSpec& job) {
+  const auto lacks = [](const char* field) {
+    return absl::InvalidArgumentError(absl::StrCat(field, ": the job does not say it"));
+  };
+  if (job.train().micro_batch() < 1) return lacks("train.micro_batch");
+  if (job.train().global_batch() < 1) return lacks("train.global_batch");
+  if (job.parallel().data() < 1) return lacks("parallel.data");
+  if (!job.parallel().has_virtual_shards()) return lacks("parallel.virtual_shards");
+  return absl::OkStatus();
+}
+
+program::Plan PlanOf(const v1::JobSpec& job) {
+  const v1::ParallelSpec& parallel = job.parallel();
+  program::Plan plan;
+  plan.shard = LevelOf(parallel.shard());
+  plan.groups.data = static_cast<int>(parallel.data());
+  if (plan.shard != program::ShardLevel::kNone) {
+    plan.groups.shard =
+        static_cast<int>(parallel.shard_group() > 0 ? parallel.shard_group() : parallel.data());
+  }
+  plan.virtual_shards = parallel.virtual_shards();
+  plan.global_batch = job.train().global_batch();
+  if (parallel.micro_order() == v1::ParallelSpec::MICRO_ORDER_LAYER_FIRST) {
+    plan.micro_order = program::MicroOrder::kLayerFirst;
+  }
+  plan.gradient_clip = job.train().gradient_clip();
+  plan.scratch = CollectiveScratchBytes;
+  return plan;
 }
 
 program::UpdateEmitter UpdateOf(const v1::OptimizerSpec& optimizer) {
@@ -87,6 +116,7 @@ absl::StatusOr<data::Corpus> OpenJobCorpus(const v1::JobSpec& job) {
 absl::StatusOr<TrainingProgram> CompileTraining(const v1::JobSpec& job, const data::Corpus& corpus,
                                                 int threads) {
   RETURN_IF_ERROR(CheckSupported(job));
+  RETURN_IF_ERROR(CheckComplete(job));
   const v1::TrainSpec& train = job.train();
   TrainingProgram result;
   ASSIGN_OR_RETURN(result.model, model::FromProto(job.model()));
@@ -97,33 +127,24 @@ absl::StatusOr<TrainingProgram> CompileTraining(const v1::JobSpec& job, const da
   result.schedule = ScheduleOf(train);
   result.sequence = train.sequence();
   result.global_batch = train.global_batch();
-  result.data_degree = static_cast<int>(std::max<int64_t>(1, job.parallel().data()));
-  result.virtual_shards = static_cast<int>(
-      job.parallel().virtual_shards() > 0 ? job.parallel().virtual_shards() : result.data_degree);
-  result.shard_optimizer = job.parallel().shard() == v1::ParallelSpec::SHARD_ZERO1;
+  program::Plan plan = PlanOf(job);
+  result.groups = plan.groups;
   if (job.evaluate().every_steps() > 0 && corpus.validation.windows() > 0) {
     result.evaluate_sequences = std::min(job.evaluate().sequences(), corpus.validation.windows());
   }
+  plan.evaluate_batch = result.evaluate_sequences;
   model::EmitOptions emit;
-  emit.micro_batch = MicroBatchOf(train, result.virtual_shards);
+  emit.micro_batch = train.micro_batch();
   emit.sequence = result.sequence;
   emit.prefill_chunk = 0;
   emit.threads = threads;
-  emit.set_ranges = result.virtual_shards;
   ASSIGN_OR_RETURN(program::LayerGraph graph, model::EmitLlama(result.model, emit));
   result.rope_rows = model::RopeTableRows(result.model, emit);
-  result.evaluate_shape = program::ShapeOfEvaluation(result.evaluate_sequences,
-                                                     result.virtual_shards, emit.micro_batch);
-  program::DataParallelOptions options;
-  options.data = result.data_degree;
-  options.virtual_shards = result.virtual_shards;
-  options.global_batch = result.global_batch;
-  options.evaluate_batch = result.evaluate_sequences;
-  options.shard_optimizer = result.shard_optimizer;
-  options.gradient_clip = train.gradient_clip();
-  options.scratch = CollectiveScratchBytes;
-  ASSIGN_OR_RETURN(result.programs, program::BuildDataParallel(
-                                        std::move(graph), UpdateOf(train.optimizer()), options));
+  ASSIGN_OR_RETURN(const program::Decision decision, program::Decide(std::move(graph), plan));
+  result.leaves = decision.leaves;
+  result.evaluate_shape = decision.evaluate_shape;
+  ASSIGN_OR_RETURN(result.programs,
+                   program::ComposeStage(decision, 0, UpdateOf(train.optimizer())));
   return result;
 }
 

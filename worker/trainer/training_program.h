@@ -9,7 +9,7 @@
 #include "data/corpus.h"
 #include "model/model_spec.h"
 #include "model/optimizer/schedule.h"
-#include "program/builder/data_parallel.h"
+#include "program/compose/composer.h"
 #include "proto/strata/v1/job.pb.h"
 
 namespace strata::worker {
@@ -20,20 +20,19 @@ struct TrainingProgram {
   model::ScheduleSpec schedule;
   int64_t sequence = 0;
   int64_t global_batch = 0;
-  int data_degree = 1;
-  int virtual_shards = 1;
-  bool shard_optimizer = false;
+  program::GroupSizes groups;
+  program::Leaves leaves;                 // which samples are whose
   int64_t evaluate_sequences = 0;         // 0: no validation
-  program::EvaluateShape evaluate_shape;  // how they are spread over virtual shards
+  program::EvaluateShape evaluate_shape;  // how they are spread over the rows of losses
   int64_t rope_rows = 0;                  // of constant 0
-  program::DataParallelPrograms programs;
+  program::StagePrograms programs;
 };
 
 // The corpus of a job's data section.
 absl::StatusOr<data::Corpus> OpenJobCorpus(const v1::JobSpec& job);
 
-// Emits, builds and lays out. `threads`: of each rank. InvalidArgument names the field;
-// Unimplemented: what this build cannot train.
+// Emits, composes and lays out. `threads`: of each rank. The job is complete: defaults have been
+// filled in. InvalidArgument names the field; Unimplemented: what this build cannot train.
 absl::StatusOr<TrainingProgram> CompileTraining(const v1::JobSpec& job, const data::Corpus& corpus,
                                                 int threads);
 

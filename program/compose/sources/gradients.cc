@@ -257,8 +257,9 @@ Operand Gradients::ReduceInside(Operand place, const std::string& label) {
 
 Operand Gradients::ReduceParts(const Bucket& bucket, Operand place) {
   const std::string label = absl::StrCat("reduce ", bucket.name);
-  if ((place.partial & PartialOver(Group::kData)) == 0) return place;
-  if (bucket.parts == 1) return AllReduce(place, Group::kData, label);
+  const Group left{static_cast<Axes>(place.partial & PartialOver(Group::kData))};
+  if (left == Group::kNone) return place;
+  if (bucket.parts == 1) return AllReduce(place, left, label);
   // In place: the part of the slot that is this rank's.
   const Operand own = stage_.OwnPart(stage_.plan.shard_group(), place.slot, bucket.bytes);
   place = ReduceScatter(place, own, label);

@@ -1,6 +1,6 @@
 // Decode: prefill and decode programs of one rank over a cache of keys and values.
-#ifndef STRATA_PROGRAM_BUILDER_DECODE_H_
-#define STRATA_PROGRAM_BUILDER_DECODE_H_
+#ifndef STRATA_PROGRAM_COMPOSE_DECODE_H_
+#define STRATA_PROGRAM_COMPOSE_DECODE_H_
 
 #include <vector>
 
@@ -27,4 +27,4 @@ absl::StatusOr<DecodePrograms> BuildDecode(LayerGraph graph, Tier tier);
 
 }  // namespace strata::program
 
-#endif  // STRATA_PROGRAM_BUILDER_DECODE_H_
+#endif  // STRATA_PROGRAM_COMPOSE_DECODE_H_

@@ -1,4 +1,4 @@
-#include "program/builder/decode.h"
+#include "program/compose/decode.h"
 
 #include <algorithm>
 #include <string>
