@@ -10,6 +10,14 @@ namespace strata::program {
 
 inline constexpr int64_t kPageBytes = 4096;
 
+// Communication runs beside compute as long as compute is not given its bytes: operands of
+// instructions on other streams than compute (of ops on other streams than the caller's) are held
+// back while the next calls (ops) run that compute more than they move. See Lifetimes.
+struct LayoutOptions {
+  int horizon_calls = 2;
+  int horizon_ops = 1;
+};
+
 // Builders list instructions in an order that gives the right result when executed one after the
 // other; streams may then run ahead of each other as far as dependencies let them. The layout, in
 // this order:
@@ -21,7 +29,8 @@ inline constexpr int64_t kPageBytes = 4096;
 //     ends before the write of s+1 begins, and s+1 is written only where the step is applied;
 //  4. places persistent slots, then each program's transient ones: two may share bytes where their
 //  uses do not
-//     interleave in list order (best fit, larger slots first);
+//     interleave in list order, nor one begins within the other's horizon (best fit, larger slots
+//     first);
 //  5. adds the missing dependencies between instructions of different streams that meet on the same
 //  bytes, within the
 //     step and between consecutive steps, whether the steps are applied or not.
@@ -29,7 +38,7 @@ inline constexpr int64_t kPageBytes = 4096;
 // ones must not use them on different streams (the verifier refuses it).
 // Errors: InvalidArgument for operands outside their slots or templates, and for references to what
 // does not exist or does not come before.
-absl::Status LayOut(ProgramSet& set);
+absl::Status LayOut(ProgramSet& set, const LayoutOptions& options = {});
 
 }  // namespace strata::program
 

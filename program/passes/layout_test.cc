@@ -188,5 +188,76 @@ TEST(LayoutTest, RefusesWhatDoesNotExistOrFit) {
   EXPECT_THAT(message(no_scalars), HasSubstr("no scalar block"));
 }
 
+// --- The horizon. Slots: 2 a gradient, 3 scratch of its reduction, 4 what later calls work on.
+
+Instruction Call(int tmpl, std::vector<Operand> operands) {
+  return {.operands = std::move(operands), .template_index = tmpl};
+}
+// Template 0 multiplies, 1 only moves.
+ProgramSet WithCalls(std::vector<Instruction> instructions, int transient, int horizon) {
+  ProgramSet set = SetOf(std::move(instructions), transient);
+  for (const double flops : {1e6, 0.0}) {
+    set.templates.push_back({.formals = {{.name = "x", .bytes = kBytes}},
+                             .ops = {{.operands = {Write(0)}, .flops = flops}}});
+  }
+  const absl::Status status = LayOut(set, {.horizon_calls = horizon});
+  EXPECT_TRUE(status.ok()) << status;
+  EXPECT_TRUE(Verify({&set}, "train", Mesh{}).ok()) << Verify({&set}, "train", Mesh{});
+  return set;
+}
+bool Share(const ProgramSet& set, int a, int b) {
+  return set.programs[0].placements[a - 2] == set.programs[0].placements[b - 2];
+}
+
+TEST(HorizonTest, ScratchOfACollectiveIsKeptFromTheNextCallsThatMultiply) {
+  // Slots 4, 5, 6: of calls that move, multiply, multiply.
+  const std::vector<Instruction> list = {
+      Call(0, {Write(2)}), Plain(Stream::kGradients, {Read(2), Write(3)}), Call(1, {Write(4)}),
+      Call(0, {Write(5)}), Call(0, {Write(6)})};
+  const ProgramSet without = WithCalls(list, 5, 0);
+  EXPECT_TRUE(Share(without, 2, 4) || Share(without, 3, 4));
+  EXPECT_THAT(After(without, 2), ElementsAre(Dependency{1, 0}));
+  const ProgramSet one = WithCalls(list, 5, 1);
+  EXPECT_THAT(After(one, 2), IsEmpty());
+  EXPECT_THAT(After(one, 3), IsEmpty());
+  const ProgramSet two = WithCalls(list, 5, 2);
+  EXPECT_THAT(After(two, 4), IsEmpty());
+  for (const int slot : {4, 5, 6}) EXPECT_FALSE(Share(two, 2, slot) || Share(two, 3, slot));
+}
+
+TEST(HorizonTest, TheSameStreamMayHaveTheBytesAtOnce) {
+  const ProgramSet set =
+      WithCalls({Plain(Stream::kGradients, {Write(2)}), Plain(Stream::kGradients, {Write(3)}),
+                 Call(0, {Write(4)}), Call(0, {Write(5)})},
+                4, 2);
+  EXPECT_TRUE(Share(set, 2, 3));
+  EXPECT_TRUE(Share(set, 4, 5));
+  EXPECT_FALSE(Share(set, 2, 4));
+}
+
+TEST(HorizonTest, WhatMustWaitAnywayMayHaveTheBytes) {
+  // Instruction 1 reads what the collective made.
+  const ProgramSet set = WithCalls({Plain(Stream::kGradients, {Write(2), Write(3)}),
+                                    Plain(Stream::kCompute, {Read(2)}), Call(0, {Write(4)})},
+                                   3, 2);
+  EXPECT_TRUE(Share(set, 3, 4) || Share(set, 2, 4));
+}
+
+TEST(HorizonTest, OpsBesideTheCallersKeepTheirLocalsToo) {
+  // A product whose result another stream takes away, then the next product.
+  Template tmpl{.locals = {{.name = "first", .bytes = kBytes}, {.name = "next", .bytes = kBytes}}};
+  tmpl.ops = {{.operands = {Write(0)}, .flops = 1e6},
+              {.operands = {Read(0)}, .stream = Stream::kTensor},
+              {.operands = {Write(1)}, .flops = 1e6}};
+  for (const int horizon : {0, 1}) {
+    ProgramSet set;
+    set.templates = {tmpl};
+    set.programs = {{.name = "train", .instructions = {Call(0, {})}}};
+    ASSERT_TRUE(LayOut(set, {.horizon_ops = horizon}).ok());
+    EXPECT_EQ(set.templates[0].frame_bytes, (horizon + 1) * kBytes);
+    EXPECT_EQ(set.templates[0].ops[2].dependencies.empty(), horizon == 1);
+  }
+}
+
 }  // namespace
 }  // namespace strata::program

@@ -9,9 +9,14 @@
 namespace strata::program {
 
 // Alive from `first` to `last`, both included. Not used at all: last < first, and no bytes.
+// What a lane of its own uses last may be held beyond: up to `held` its bytes go only to what
+// begins on that same lane, which waits for its end anyway.
 struct Interval {
   int first = 0;
   int last = -1;
+  int held = -1;     // at most `last`: not held
+  int lane = 0;      // of the use at `first`
+  int held_by = -1;  // the lane; -1: several
   int64_t bytes = 0;
   int64_t alignment = 1;
 
@@ -23,7 +28,11 @@ struct Interval {
       first = position < first ? position : first;
     }
   }
+  bool used() const { return last >= first && bytes > 0; }
 };
+
+// Whether the two may not have a byte in common.
+bool Conflict(const Interval& a, const Interval& b);
 
 struct Packing {
   std::vector<int64_t> offsets;
@@ -31,7 +40,9 @@ struct Packing {
 };
 
 // Best fit, larger intervals first (Pisarchyk and Lee, "Efficient memory management for deep neural
-// net inference", MLSys 2020 workshop, "greedy by size"); O(n²).
+// net inference", MLSys 2020 workshop, "greedy by size"). What is taken at which time is kept in
+// segment trees over list positions, so that n intervals over t positions take about n log t steps
+// where packing is dense.
 Packing Pack(const std::vector<Interval>& intervals);
 
 }  // namespace strata::program

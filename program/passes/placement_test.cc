@@ -13,10 +13,6 @@ namespace {
 
 using ::testing::ElementsAre;
 
-bool IsUsed(const Interval& interval) {
-  return interval.last >= interval.first && interval.bytes > 0;
-}
-
 std::vector<Interval> RandomIntervals(Dice& dice, int count, int positions) {
   std::vector<Interval> intervals(count);
   for (Interval& interval : intervals) {
@@ -25,6 +21,10 @@ std::vector<Interval> RandomIntervals(Dice& dice, int count, int positions) {
     if (dice.OneIn(20)) continue;  // never used
     interval.Include(dice(positions));
     interval.Include(std::min(positions - 1, interval.first + dice(positions / 4 + 1)));
+    interval.lane = dice(3);
+    if (dice.OneIn(2)) continue;  // not held
+    interval.held = std::min(positions - 1, interval.last + dice(5));
+    interval.held_by = dice(4) - 1;
   }
   return intervals;
 }
@@ -39,16 +39,14 @@ TEST(PackTest, NoTwoOverlapAndAllAreAlignedAndNoneGoesBelowTheLiveBytes) {
     std::vector<int64_t> live(positions, 0);
     int64_t end = 0;
     for (size_t a = 0; a < intervals.size(); ++a) {
-      if (!IsUsed(intervals[a])) continue;
+      if (!intervals[a].used()) continue;
       const int64_t begin = packing.offsets[a];
       ASSERT_GE(begin, 0);
       ASSERT_EQ(begin % intervals[a].alignment, 0) << "seed " << seed;
       end = std::max(end, begin + intervals[a].bytes);
       for (int p = intervals[a].first; p <= intervals[a].last; ++p) live[p] += intervals[a].bytes;
       for (size_t b = 0; b < a; ++b) {
-        const bool together = IsUsed(intervals[b]) && intervals[a].first <= intervals[b].last &&
-                              intervals[b].first <= intervals[a].last;
-        if (!together) continue;
+        if (!Conflict(intervals[a], intervals[b])) continue;
         ASSERT_TRUE(begin + intervals[a].bytes <= packing.offsets[b] ||
                     packing.offsets[b] + intervals[b].bytes <= begin)
             << "seed " << seed << ": " << b << " and " << a;
@@ -68,11 +66,10 @@ std::vector<int64_t> BestFitBySize(const std::vector<Interval>& intervals) {
   std::vector<int64_t> offsets(intervals.size(), 0);
   std::vector<int> placed;
   for (const int i : order) {
-    if (!IsUsed(intervals[i])) continue;
+    if (!intervals[i].used()) continue;
     std::vector<std::pair<int64_t, int64_t>> taken;
     for (const int other : placed) {
-      if (intervals[i].first <= intervals[other].last &&
-          intervals[other].first <= intervals[i].last)
+      if (Conflict(intervals[i], intervals[other]))
         taken.emplace_back(offsets[other], offsets[other] + intervals[other].bytes);
     }
     std::sort(taken.begin(), taken.end());
@@ -109,6 +106,19 @@ TEST(PackTest, SmallIntervalTakesTheTightestGap) {
                                            {.first = 5, .last = 9, .bytes = 10}};
   EXPECT_THAT(Pack(intervals).offsets, ElementsAre(0, 100, 150, 100));
   EXPECT_EQ(Pack(intervals).bytes, 190);
+}
+
+TEST(ConflictTest, WhatIsHeldGoesToItsOwnLaneOnly) {
+  const Interval held{.first = 0, .last = 2, .held = 5, .lane = 1, .held_by = 1, .bytes = 8};
+  const auto at = [](int first, int lane) {
+    return Interval{.first = first, .last = 9, .lane = lane, .bytes = 8};
+  };
+  EXPECT_TRUE(Conflict(held, at(2, 1)));
+  EXPECT_FALSE(Conflict(held, at(3, 1)));
+  EXPECT_TRUE(Conflict(held, at(3, 0)));
+  EXPECT_TRUE(Conflict(at(5, 0), held));
+  EXPECT_FALSE(Conflict(held, at(6, 0)));
+  EXPECT_FALSE(Conflict(at(0, 0), {.first = 3, .last = 4}));  // it has no bytes
 }
 
 TEST(PackTest, NothingNeedsNothing) {

@@ -1,0 +1,69 @@
+// How long the bytes of slots are needed, and how long they are kept from others so that nobody
+// waits for what runs beside.
+#ifndef STRATA_PROGRAM_PASSES_LIFETIMES_H_
+#define STRATA_PROGRAM_PASSES_LIFETIMES_H_
+
+#include <array>
+#include <deque>
+#include <vector>
+
+#include "program/ir/program.h"
+#include "program/passes/hazards.h"
+#include "program/passes/order.h"
+#include "program/passes/placement.h"
+
+namespace strata::program {
+
+// One instruction or op, as far as lifetimes depend on it.
+struct LifetimeStep {
+  Stream stream = Stream::kCompute;
+  bool hides = false;       // on the main stream: long enough to hide communication under it
+  std::vector<int> before;  // earlier steps that it waits for in any case
+};
+
+// Steps are added in list order. What a step beside the main stream uses last is held over the next
+// `horizon` hiding steps of the main stream (or all that are left), but not beyond the step that
+// must wait for it in any case: no other step of the main stream gets its bytes, to wait for a
+// stream that it has nothing to do with.
+class Lifetimes {
+ public:
+  // Slots numbered from `first` on get intervals, `count` of them; those before are persistent or
+  // formals, and only order steps.
+  Lifetimes(int first, int count, Stream main, int horizon)
+      : first_(first), main_(main), horizon_(horizon), intervals_(count), users_(count) {}
+
+  // `frame`: one more slot that the step uses; -1: none.
+  void Add(const LifetimeStep& step, const std::vector<Operand>& operands, const GroupSizes& groups,
+           int frame = -1);
+
+  // Without bytes and alignments.
+  std::vector<Interval> Finish();
+
+ private:
+  void Include(int slot, int step);
+  void Await(int step);
+  int HeldUntil(int step) const;
+
+  const int first_;
+  const Stream main_;
+  const int horizon_;
+  std::vector<Interval> intervals_;
+  std::vector<std::vector<int>> users_;  // of each slot, beside the main stream: newest per stream
+  std::vector<Stream> streams_;          // per step
+  std::vector<int> hiding_;              // steps
+  int newest_main_ = -1;
+  std::vector<int> awaited_by_;  // per step: the first of the main stream that must wait
+  std::array<std::deque<int>, kStreamCount> pending_;  // steps that nothing awaits yet
+  HazardMap map_;
+  Order order_;
+};
+
+// Of the program's own slots; `horizon`: see LayoutOptions.
+std::vector<Interval> LifetimesOf(const ProgramSet& set, const Program& program, int horizon);
+
+// Whether an op computes more than it moves: a product, not a sum or a copy.
+bool Hides(const Op& op);
+
+}  // namespace strata::program
+
+#endif  // STRATA_PROGRAM_PASSES_LIFETIMES_H_

@@ -1,0 +1,199 @@
+// Compute does not wait for communication that has nothing to do with it: over the programs that
+// the builders' goldens show, and over one of GPT-2's size.
+#include "program/testing/overlap.h"
+
+#include <cstdio>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_join.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "model/families/llama.h"
+#include "model/optimizer/adamw.h"
+#include "program/builder/data_parallel.h"
+#include "program/builder/decode.h"
+#include "program/builder/pipeline.h"
+#include "program/builder/streamed.h"
+#include "program/passes/layout.h"
+#include "program/readers/verify.h"
+#include "program/testing/toy_graph.h"
+
+namespace strata::program {
+namespace {
+
+using ::testing::IsEmpty;
+
+struct Named {
+  std::string name;
+  ProgramSet set;
+};
+
+template <typename Built>
+ProgramSet Take(absl::StatusOr<Built> built) {
+  EXPECT_TRUE(built.ok()) << built.status();
+  if constexpr (std::is_same_v<Built, ProgramSet>) {
+    return *std::move(built);
+  } else {
+    return std::move(built->set);
+  }
+}
+
+// A rank's reduction needs the others' pieces, an all-gather nothing.
+StreamedOptions Shards(int data, int64_t micro_batches) {
+  return {
+      .home = Home::kShards, .data = data, .micro_batches = micro_batches, .scratch = ToyScratch};
+}
+
+std::vector<Named> ToyPrograms() {
+  std::vector<Named> programs;
+  for (const bool shard : {false, true}) {
+    DataParallelOptions options{.data = 2,
+                                .virtual_shards = 4,
+                                .global_batch = 8,
+                                .evaluate_batch = 8,
+                                .shard_optimizer = shard,
+                                .gradient_clip = 1,
+                                .scratch = ToyScratch};
+    programs.push_back({shard ? "data parallel, zero1" : "data parallel",
+                        Take(BuildDataParallel(ToyGraph({}), ToyUpdate, options))});
+  }
+  programs.push_back(
+      {"zero3", Take(BuildStreamed(ToyGraph({.blocks = 4}), ToyUpdate, Shards(4, 4)))});
+  programs.push_back({"streaming", Take(BuildStreamed(ToyGraph({.blocks = 4}), ToyUpdate,
+                                                      {.home = Home::kHost, .micro_batches = 1}))});
+  for (const UpdatePolicy policy : {UpdatePolicy::kSpooled, UpdatePolicy::kSpeculative}) {
+    programs.push_back({policy == UpdatePolicy::kSpooled ? "ssd spooled" : "ssd speculative",
+                        Take(BuildStreamed(ToyGraph({.blocks = 4}), ToyUpdate,
+                                           {.home = Home::kSsd, .policy = policy}))});
+  }
+  programs.push_back({"decode", Take(BuildDecode(ToyGraph({}), Tier::kHost))});
+  for (const ScheduleKind kind :
+       {ScheduleKind::k1F1B, ScheduleKind::kInterleaved, ScheduleKind::kZeroBubble}) {
+    PipelineOptions options{.gradient_clip = 1, .scratch = ToyScratch};
+    options.schedule = {.kind = kind,
+                        .stages = 4,
+                        .virtual_stages = kind == ScheduleKind::k1F1B ? 1 : 2,
+                        .micro_batches = 8};
+    auto stages = BuildPipeline(ToyGraph({.blocks = 14}), ToyUpdate, options);
+    EXPECT_TRUE(stages.ok()) << stages.status();
+    for (ProgramSet& stage : *stages) programs.push_back({"pipeline stage", std::move(stage)});
+  }
+  return programs;
+}
+
+// As many parameters as GPT-2 124M, on two ranks.
+std::vector<Named> Gpt2Programs() {
+  model::ModelSpec spec;
+  spec.layers = 12;
+  spec.hidden = 768;
+  spec.heads = spec.kv_heads = 12;
+  spec.head_size = 64;
+  spec.ffn = 2048;
+  spec.vocab = 50257;
+  spec.context = 1024;
+  const auto graph = model::EmitLlama(spec, {.sequence = 64});
+  EXPECT_TRUE(graph.ok()) << graph.status();
+  const UpdateEmitter update = [](const ParameterSet& set, int64_t count) {
+    return model::EmitAdamW(set, {}, count);
+  };
+  std::vector<Named> programs;
+  for (const bool shard : {false, true}) {
+    DataParallelOptions options{.data = 2,
+                                .virtual_shards = 2,
+                                .global_batch = 2,
+                                .shard_optimizer = shard,
+                                .gradient_clip = 1,
+                                .scratch = ToyScratch};
+    programs.push_back(
+        {shard ? "gpt2 zero1" : "gpt2 none", Take(BuildDataParallel(*graph, update, options))});
+  }
+  programs.push_back({"gpt2 zero3", Take(BuildStreamed(*graph, update, Shards(2, 1)))});
+  return programs;
+}
+
+std::vector<Named> AllPrograms() {
+  std::vector<Named> all = ToyPrograms();
+  for (Named& named : Gpt2Programs()) all.push_back(std::move(named));
+  return all;
+}
+
+int64_t Bytes(const ProgramSet& set) {
+  int64_t sum = 0;
+  for (const int64_t bytes : set.arena_bytes) sum += bytes;
+  return sum;
+}
+
+TEST(OverlapTest, NoComputeWaitsForCommunicationThatItHasNothingToDoWith) {
+  for (const Named& named : AllPrograms()) {
+    for (const Program& program : named.set.programs) {
+      const std::vector<std::string> waits =
+          UnneededWaits(named.set, program, LayoutOptions{}.horizon_calls);
+      EXPECT_THAT(waits, IsEmpty()) << named.name << ", " << program.name << ":\n"
+                                    << absl::StrJoin(waits, "\n");
+    }
+  }
+}
+
+TEST(OverlapTest, WithoutAHorizonReductionsAreWaitedFor) {
+  std::printf("%-22s %14s", "program", "bytes, calls 0");
+  for (int calls = 1; calls <= 4; ++calls) std::printf("  %13d", calls);
+  std::printf("   waits vanished\n");
+  for (const Named& named : AllPrograms()) {
+    std::printf("%-22s", named.name.c_str());
+    size_t waits = 0;
+    int64_t before = 0;
+    for (int calls = 0; calls <= 4; ++calls) {
+      ProgramSet set = WithoutLayout(named.set);
+      ASSERT_TRUE(LayOut(set, {.horizon_calls = calls, .horizon_ops = calls > 0 ? 1 : 0}).ok());
+      std::printf(" %14ld", static_cast<long>(Bytes(set)));
+      const size_t left = UnneededWaits(set, set.programs[0], LayoutOptions{}.horizon_calls).size();
+      if (calls == 0) waits = left, before = Bytes(set);
+      if (calls >= LayoutOptions{}.horizon_calls) {
+        EXPECT_EQ(left, 0u) << named.name;
+      }
+    }
+    std::printf("   %zu of %s\n", waits, named.set.programs[0].name.c_str());
+    EXPECT_LE(Bytes(named.set), 1.15 * static_cast<double>(before)) << named.name;
+    if (named.name == "gpt2 none" || named.name == "zero3") {
+      EXPECT_GT(waits, 0u) << named.name << ": this test shows nothing";
+    }
+  }
+}
+
+TEST(OverlapTest, ChunksOfTensorParallelBlocksDoNotWaitForEachOther) {
+  model::ModelSpec spec;
+  spec.layers = 1;
+  spec.hidden = 512;
+  spec.heads = spec.kv_heads = 8;
+  spec.head_size = 64;
+  spec.ffn = 1536;
+  spec.vocab = 1024;
+  spec.context = 256;
+  const auto graph = model::EmitLlama(
+      spec, {.sequence = 256, .tensor_degree = 4, .tensor_chunks = 4, .split_backward = true});
+  ASSERT_TRUE(graph.ok()) << graph.status();
+  std::printf("%-28s %12s", "template", "frame, ops 0");
+  for (int ops = 1; ops <= 3; ++ops) std::printf(" %12d", ops);
+  std::printf("   waits vanished\n");
+  for (const Template& emitted : graph->templates) {
+    std::printf("%-28s", emitted.name.c_str());
+    size_t before = 0;
+    for (int ops = 0; ops <= 3; ++ops) {
+      ProgramSet set{.groups = {.tensor = 4}, .templates = {emitted}};
+      ASSERT_TRUE(LayOut(set, {.horizon_ops = ops}).ok());
+      std::printf(" %12ld", static_cast<long>(set.templates[0].frame_bytes));
+      const std::vector<std::string> left =
+          UnneededWaits(set.templates[0], set.groups, LayoutOptions{}.horizon_ops);
+      if (ops == 0) before = left.size();
+      if (ops >= LayoutOptions{}.horizon_ops) {
+        EXPECT_THAT(left, IsEmpty()) << emitted.name;
+      }
+    }
+    std::printf("   %zu\n", before);
+  }
+}
+
+}  // namespace
+}  // namespace strata::program
