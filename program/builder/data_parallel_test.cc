@@ -197,7 +197,7 @@ TEST(DataParallelTest, CollectivesInAnotherOrderOnOneRankAreRefused) {
     }
   }
   const Mesh mesh{.sizes = {.pipeline = 2}};
-  const absl::Status status = VerifyRanks({&one.set, &other.set}, "train", mesh);
+  const absl::Status status = VerifyGroups({&one.set, &other.set}, "train", mesh);
   EXPECT_THAT(std::string(status.message()), HasSubstr("ranks {0, 1}"));
   EXPECT_THAT(std::string(status.message()), HasSubstr("rank 0 at"));
   EXPECT_THAT(std::string(status.message()), HasSubstr("rank 1 at"));

@@ -220,7 +220,7 @@ TEST(PipelineTest, TwoSendsInTheOtherOrder_AreADeadlock) {
   // after having received and passed on that gradient.
   std::swap(train.instructions[IndexOf(train, "send activation chunk 0 micro 1")],
             train.instructions[IndexOf(train, "send gradient chunk 0 micro 0")]);
-  const std::string message(VerifyRanks(Pointers(built), "train", MeshOf(built)).message());
+  const std::string message(VerifyGroups(Pointers(built), "train", MeshOf(built)).message());
   EXPECT_THAT(message, HasSubstr("deadlock"));
   EXPECT_THAT(message, HasSubstr("rank 2 at instruction"));
   EXPECT_THAT(message, HasSubstr("receive activation chunk 0 micro 1"));
@@ -290,7 +290,7 @@ TEST(PipelineTest, CollectivesInAnotherOrderOnOneStage_AreADeadlock) {
   Program& train = Train(built, 3);
   std::swap(train.instructions[IndexOf(train, "reduce table over embedding")].communication,
             train.instructions[IndexOf(train, "gather losses and norms")].communication);
-  const std::string message(VerifyRanks(Pointers(built), "train", MeshOf(built)).message());
+  const std::string message(VerifyGroups(Pointers(built), "train", MeshOf(built)).message());
   EXPECT_THAT(message, HasSubstr("deadlock"));
   EXPECT_THAT(message, HasSubstr("rank 0 at instruction"));
   EXPECT_THAT(message, HasSubstr("reduce table over embedding"));

@@ -13,18 +13,6 @@
 namespace strata::program {
 namespace {
 
-// A stream that no op of the template names. It stands for the caller's, which is unknown here.
-Stream StandInForCaller(const Template& tmpl) {
-  for (int s = 0; s < kStreamCount; ++s) {
-    const Stream stream = static_cast<Stream>(s);
-    if (std::none_of(tmpl.ops.begin(), tmpl.ops.end(),
-                     [&](const Op& op) { return op.stream == stream; })) {
-      return stream;
-    }
-  }
-  return Stream::kCompute;
-}
-
 std::vector<Interval> LifetimesOfLocals(const Template& tmpl, Stream caller,
                                         const GroupSizes& groups, int horizon) {
   Lifetimes lifetimes(static_cast<int>(tmpl.formals.size()), static_cast<int>(tmpl.locals.size()),
@@ -43,7 +31,7 @@ std::vector<Interval> LifetimesOfLocals(const Template& tmpl, Stream caller,
 
 void LayOutTemplate(Template& tmpl, const GroupSizes& groups, int horizon) {
   const int formals = static_cast<int>(tmpl.formals.size());
-  const Stream caller = StandInForCaller(tmpl);
+  const Stream caller = StreamThatNoOpNames(tmpl).value_or(Stream::kCompute);
   std::vector<Interval> intervals = LifetimesOfLocals(tmpl, caller, groups, horizon);
   for (size_t l = 0; l < tmpl.locals.size(); ++l) {
     intervals[l].bytes = tmpl.locals[l].bytes;

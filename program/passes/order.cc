@@ -30,4 +30,15 @@ void Order::AddEdge(int earlier, int later) {
   Join(clocks_[later], earlier);
 }
 
+std::optional<Stream> StreamThatNoOpNames(const Template& tmpl) {
+  for (int s = 0; s < kStreamCount; ++s) {
+    const Stream stream = static_cast<Stream>(s);
+    if (std::none_of(tmpl.ops.begin(), tmpl.ops.end(),
+                     [&](const Op& op) { return op.stream == stream; })) {
+      return stream;
+    }
+  }
+  return std::nullopt;
+}
+
 }  // namespace strata::program

@@ -5,9 +5,10 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
-#include "program/ir/types.h"
+#include "program/ir/template.h"
 
 namespace strata::program {
 
@@ -43,6 +44,9 @@ class Order {
     return empty;
   }
 };
+
+// Stands for the caller's stream, which a template does not know. Nothing: its ops name them all.
+std::optional<Stream> StreamThatNoOpNames(const Template& tmpl);
 
 }  // namespace strata::program
 

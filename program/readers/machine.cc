@@ -13,34 +13,38 @@
 namespace strata::program {
 namespace {
 
+// The mesh of one rank per stage.
+Mesh OnePerStage(const Mesh& mesh) { return {.sizes = {.pipeline = mesh.sizes.pipeline}}; }
+
 class Machine {
  public:
-  Machine(const Mesh& mesh, int steps, const ActionCost& cost)
-      : mesh_(mesh), steps_(steps), cost_(cost) {}
+  // `all`: the mesh that messages speak of; `walked`: it, or one rank per stage of it.
+  Machine(const Mesh& all, const Mesh& walked, int steps, const ActionCost& cost)
+      : all_(all), mesh_(walked), steps_(steps), cost_(cost) {}
 
-  absl::Status Load(const std::vector<const ProgramSet*>& stages, const std::string& name) {
-    for (const ProgramSet* stage : stages) {
-      const Program* program = stage->find(name);
-      if (program == nullptr)
-        return absl::NotFoundError(absl::StrCat("a stage has no program ", name));
-      result_.stages.push_back(Expand(*stage, *program));
-      programs_.push_back(program);
-    }
-    result_.ranks.resize(mesh_.ranks());
+  void Load(std::vector<const Program*> programs, std::vector<ExpandedProgram> expanded) {
+    programs_ = std::move(programs);
+    result_.stages = std::move(expanded);
     states_.resize(mesh_.ranks());
     for (int r = 0; r < mesh_.ranks(); ++r) {
-      const int stage = mesh_.stage(r);
-      const size_t actions = result_.stages[stage].actions.size();
-      result_.ranks[r] = {&result_.stages[stage], programs_[stage],
-                          std::vector<Span>(actions * steps_)};
+      const std::vector<Action>& list = result_.stages[mesh_.stage(r)].actions;
+      result_.spans.emplace_back(list.size() * steps_);
       State& state = states_[r];
-      state.done.assign(actions * steps_, false);
-      for (size_t a = 0; a < actions; ++a) {
-        state.queues[static_cast<int>(result_.stages[stage].actions[a].stream)].push_back(
-            static_cast<int>(a));
-      }
+      state.done.assign(list.size() * steps_, false);
+      for (size_t a = 0; a < list.size(); ++a)
+        state.queues[static_cast<int>(list[a].stream)].push_back(static_cast<int>(a));
     }
-    return absl::OkStatus();
+    for (int r = 0; r < all_.ranks(); ++r) {
+      const int stage = all_.stage(r);
+      const bool every = all_.ranks() == mesh_.ranks();
+      result_.ranks.push_back(
+          {&result_.stages[stage], programs_[stage], result_.spans[every ? r : stage]});
+    }
+    for (int r = 0; r < mesh_.ranks(); ++r) {
+      int real = r;
+      while (all_.ranks() != mesh_.ranks() && all_.stage(real) != r) ++real;
+      real_.push_back(real);
+    }
   }
 
   absl::StatusOr<MachineResult> Run() {
@@ -67,11 +71,11 @@ class Machine {
         sequences;  // collectives completed per group and stream
   };
 
-  int actions(int rank) const {
-    return static_cast<int>(result_.ranks[rank].expanded->actions.size());
-  }
+  const Program& program(int rank) const { return *programs_[mesh_.stage(rank)]; }
+  const ExpandedProgram& expanded(int rank) const { return result_.stages[mesh_.stage(rank)]; }
+  int actions(int rank) const { return static_cast<int>(expanded(rank).actions.size()); }
   const Action& action(int rank, int node) const {
-    return result_.ranks[rank].expanded->actions[node % actions(rank)];
+    return expanded(rank).actions[node % actions(rank)];
   }
 
   // The node at the head of a stream, or -1 when all steps are done.
@@ -93,7 +97,7 @@ class Machine {
       if (step < dependency.steps_back) continue;
       const int other = (step - dependency.steps_back) * actions(rank) + dependency.action;
       if (!state.done[other]) return -1;
-      ready = std::max(ready, result_.ranks[rank].spans[other].end);
+      ready = std::max(ready, result_.spans[rank][other].end);
     }
     return ready;
   }
@@ -101,7 +105,7 @@ class Machine {
   void Finish(int rank, int node, double begin, double end) {
     State& state = states_[rank];
     const int stream = static_cast<int>(action(rank, node).stream);
-    result_.ranks[rank].spans[node] = {begin, end};
+    result_.spans[rank][node] = {begin, end};
     state.done[node] = true;
     state.free_at[stream] = end;
     ++state.heads[stream];
@@ -114,7 +118,7 @@ class Machine {
       if (ready < 0) break;
       const Action& what = action(rank, node);
       if (!what.is_communication()) {
-        Finish(rank, node, ready, ready + cost_(*result_.ranks[rank].program, what));
+        Finish(rank, node, ready, ready + cost_(program(rank), what));
       } else {
         ASSIGN_OR_RETURN(const bool met, what.mechanism == Mechanism::kCollective
                                              ? TryCollective(rank, node)
@@ -127,13 +131,12 @@ class Machine {
   }
 
   std::string At(int rank, int node) const {
-    const RankTimes& times = result_.ranks[rank];
-    return absl::StrCat("rank ", rank, " at ",
-                        times.expanded->Describe(*times.program, node % actions(rank)));
+    return absl::StrCat("rank ", real_[rank], " at ",
+                        expanded(rank).Describe(program(rank), node % actions(rank)));
   }
 
   const std::string& Label(int rank, int node) const {
-    return result_.ranks[rank].program->instructions[action(rank, node).instruction].label;
+    return program(rank).instructions[action(rank, node).instruction].label;
   }
 
   static std::string Text(const Communication& c) {
@@ -146,8 +149,8 @@ class Machine {
   absl::StatusOr<bool> TryCollective(int rank, int node) {
     const Action& own = action(rank, node);
     const Communication& mine = own.communication;
-    const std::vector<int> members = mesh_.Members(mine.group, rank);
     RETURN_IF_ERROR(CheckMember(rank, node));
+    const std::vector<int> members = mesh_.Members(mine.group, rank);
     std::vector<int> nodes;
     double begin = 0;
     for (const int member : members) {
@@ -161,7 +164,7 @@ class Machine {
       if (theirs.op != mine.op || theirs.bytes != mine.bytes || theirs.dtype != mine.dtype ||
           theirs.root != mine.root || Label(member, head) != Label(rank, node)) {
         return absl::FailedPreconditionError(
-            absl::StrCat("group ", Name(mine.group), " of ranks {", absl::StrJoin(members, ", "),
+            absl::StrCat("group ", Name(mine.group), " of ranks {", MembersText(mine.group, rank),
                          "}, collective ", states_[rank].sequences[{mine.group, own.stream}], ": ",
                          At(rank, node), " has ", Text(mine), ", but ", At(member, head), " has ",
                          Text(theirs)));
@@ -169,7 +172,7 @@ class Machine {
       nodes.push_back(head);
       begin = std::max(begin, ready);
     }
-    const double end = begin + cost_(*result_.ranks[rank].program, own);
+    const double end = begin + cost_(program(rank), own);
     for (size_t m = 0; m < members.size(); ++m) {
       ++states_[members[m]].sequences[{mine.group, own.stream}];
       Finish(members[m], nodes[m], begin, end);
@@ -180,29 +183,34 @@ class Machine {
   absl::Status CheckMember(int rank, int node) const {
     const Group group = action(rank, node).communication.group;
     if (mesh_.IndexIn(group, rank) >= 0) return absl::OkStatus();
-    return absl::FailedPreconditionError(absl::StrCat(
-        At(rank, node), " communicates in group ", Name(group), " {",
-        absl::StrJoin(mesh_.Members(group, rank), ", "), "}, of which it is no member"));
+    return absl::FailedPreconditionError(absl::StrCat(At(rank, node), " communicates in group ",
+                                                      Name(group), " {", MembersText(group, rank),
+                                                      "}, of which it is no member"));
   }
 
-  int Peer(int rank, const Communication& c) const {
-    const std::vector<int> members = mesh_.Members(c.group, rank);
+  // The walked rank that stands for one of the whole mesh.
+  int Stands(int real) const { return all_.ranks() == mesh_.ranks() ? real : all_.stage(real); }
+
+  static int Peer(const Mesh& mesh, int rank, const Communication& c) {
+    const std::vector<int> members = mesh.Members(c.group, rank);
     const int size = static_cast<int>(members.size());
-    return members[((mesh_.IndexIn(c.group, rank) + c.peer_offset) % size + size) % size];
+    return members[((mesh.IndexIn(c.group, rank) + c.peer_offset) % size + size) % size];
   }
 
   // A send and its receive meet when each is at the head of its stream.
   absl::StatusOr<bool> TryMessage(int rank, int node) {
     const Action& own = action(rank, node);
     RETURN_IF_ERROR(CheckMember(rank, node));
-    const int peer = Peer(rank, own.communication);
+    const int real_peer = Peer(all_, real_[rank], own.communication);
+    const int peer = Stands(real_peer);
     const Mechanism wanted =
         own.mechanism == Mechanism::kSend ? Mechanism::kReceive : Mechanism::kSend;
     for (int s = 0; s < kStreamCount; ++s) {
       const int head = Head(peer, s);
       if (head < 0) continue;
       const Action& other = action(peer, head);
-      if (other.mechanism != wanted || Peer(peer, other.communication) != rank) continue;
+      if (other.mechanism != wanted || Peer(all_, real_peer, other.communication) != real_[rank])
+        continue;
       if (other.communication.channel != own.communication.channel) continue;
       const double theirs = ReadyAt(peer, head);
       if (theirs < 0) return false;
@@ -213,7 +221,7 @@ class Machine {
                          " ", Name(other.mechanism), "s ", other.communication.bytes));
       }
       const double begin = std::max(ReadyAt(rank, node), theirs);
-      const double end = begin + cost_(*result_.ranks[rank].program, own);
+      const double end = begin + cost_(program(rank), own);
       Finish(rank, node, begin, end);
       Finish(peer, head, begin, end);
       return true;
@@ -234,10 +242,10 @@ class Machine {
         const std::string whom =
             what.mechanism == Mechanism::kCollective
                 ? absl::StrCat("in ", Name(c.op), " of group ", Name(c.group), " {",
-                               absl::StrJoin(mesh_.Members(c.group, r), ", "), "}")
+                               MembersText(c.group, r), "}")
                 : absl::StrCat("to ", Name(what.mechanism),
                                what.mechanism == Mechanism::kSend ? " to rank " : " from rank ",
-                               Peer(r, c), " on channel ", c.channel);
+                               Peer(all_, real_[r], c), " on channel ", c.channel);
         stuck.push_back(absl::StrCat(At(r, node), " waits ", whom));
       }
     }
@@ -261,26 +269,47 @@ class Machine {
     return absl::OkStatus();
   }
 
+  std::string MembersText(Group group, int rank) const {
+    return absl::StrJoin(all_.Members(group, real_[rank]), ", ");
+  }
+
+  const Mesh& all_;
   const Mesh& mesh_;
   const int steps_;
   const ActionCost& cost_;
   MachineResult result_;
   std::vector<const Program*> programs_;
-  std::vector<State> states_;
+  std::vector<State> states_;  // per rank walked
+  std::vector<int> real_;      // per rank walked: its number in the whole mesh
 };
 
 }  // namespace
 
-absl::StatusOr<MachineResult> Walk(const std::vector<const ProgramSet*>& stages,
-                                   const std::string& program, const Mesh& mesh, int steps,
-                                   const ActionCost& cost) {
+absl::StatusOr<MachineResult> WalkExpanded(const std::vector<const ProgramSet*>& stages,
+                                           const std::string& program,
+                                           std::vector<ExpandedProgram> expanded, const Mesh& mesh,
+                                           int steps, const ActionCost& cost, Walked walked) {
   if (static_cast<int>(stages.size()) != mesh.sizes.pipeline) {
     return absl::InvalidArgumentError(
         absl::StrCat(stages.size(), " stages for a pipeline of ", mesh.sizes.pipeline));
   }
-  Machine machine(mesh, steps, cost);
-  RETURN_IF_ERROR(machine.Load(stages, program));
+  std::vector<const Program*> programs;
+  for (const ProgramSet* stage : stages) {
+    programs.push_back(stage->find(program));
+    if (programs.back() == nullptr)
+      return absl::NotFoundError(absl::StrCat("a stage has no program ", program));
+    if (expanded.size() < programs.size()) expanded.push_back(Expand(*stage, *programs.back()));
+  }
+  const Mesh one = OnePerStage(mesh);
+  Machine machine(mesh, walked == Walked::kEveryRank ? mesh : one, steps, cost);
+  machine.Load(std::move(programs), std::move(expanded));
   return machine.Run();
+}
+
+absl::StatusOr<MachineResult> Walk(const std::vector<const ProgramSet*>& stages,
+                                   const std::string& program, const Mesh& mesh, int steps,
+                                   const ActionCost& cost, Walked walked) {
+  return WalkExpanded(stages, program, {}, mesh, steps, cost, walked);
 }
 
 }  // namespace strata::program

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "program/ir/mesh.h"
 #include "program/passes/expand.h"
 
@@ -22,7 +23,7 @@ struct Span {
 struct RankTimes {
   const ExpandedProgram* expanded = nullptr;
   const Program* program = nullptr;
-  std::vector<Span> spans;
+  absl::Span<const Span> spans;
 };
 
 // Movable only: copies would point into the original.
@@ -31,18 +32,31 @@ struct MachineResult {
   MachineResult(MachineResult&&) = default;
   MachineResult& operator=(MachineResult&&) = default;
 
-  std::vector<ExpandedProgram> stages;  // owns what ranks point to
-  std::vector<RankTimes> ranks;
+  std::vector<ExpandedProgram> stages;  // these own what ranks point to
+  std::vector<std::vector<Span>> spans;
+  std::vector<RankTimes> ranks;  // all of the mesh
 };
 
 // Seconds of one action on one rank, all members having arrived.
 using ActionCost = std::function<double(const Program&, const Action&)>;
 
+// Ranks of a stage run the same program and meet in the same places: what happens to one happens to
+// all, at the same time, so that one of each stage is walked. A group or message inside a stage
+// then is that rank's with itself.
+enum class Walked : uint8_t { kOnePerStage, kEveryRank };
+
 // Errors: FailedPrecondition where members of a group disagree, messages do not match, or all wait
 // for each other; NotFound where a stage has no such program.
 absl::StatusOr<MachineResult> Walk(const std::vector<const ProgramSet*>& stages,
                                    const std::string& program, const Mesh& mesh, int steps,
-                                   const ActionCost& cost);
+                                   const ActionCost& cost, Walked walked = Walked::kOnePerStage);
+
+// The same over actions that are given, per stage; none: expanded here.
+absl::StatusOr<MachineResult> WalkExpanded(const std::vector<const ProgramSet*>& stages,
+                                           const std::string& program,
+                                           std::vector<ExpandedProgram> expanded, const Mesh& mesh,
+                                           int steps, const ActionCost& cost,
+                                           Walked walked = Walked::kOnePerStage);
 
 }  // namespace strata::program
 

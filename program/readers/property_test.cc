@@ -6,8 +6,10 @@
 
 #include "gtest/gtest.h"
 #include "program/passes/layout.h"
+#include "program/readers/calls.h"
 #include "program/readers/dump.h"
 #include "program/readers/verify.h"
+#include "program/readers/verify_rank.h"
 #include "program/testing/brute_force.h"
 #include "program/testing/random_program.h"
 
@@ -67,6 +69,20 @@ TEST(PropertyTest, WhateverIsLaidOutHoldsInEveryRowOfOutcomes) {
       ASSERT_EQ(FindFault(set, set.programs[0], index, applied, true), "")
           << "seed " << seed << " row " << row << "\n"
           << Dump(set, set.programs[0], true);
+    }
+  }
+}
+
+// Otherwise large programs, which are laid out like small ones, would be looked at op by op.
+TEST(PropertyTest, CallsAsUnitsAreEnoughForWhatIsLaidOut) {
+  for (uint64_t seed = 0; seed < kSeeds; ++seed) {
+    const ProgramSet set = LaidOut(seed);
+    for (const int index : {0, 1}) {
+      const ShardIndices indices = [&](Group) { return index; };
+      const auto units = CallsAsUnits(set, set.programs[0], indices);
+      ASSERT_TRUE(units.has_value()) << "seed " << seed << "\n" << Dump(set, set.programs[0], true);
+      const absl::Status status = VerifyActions(set, set.programs[0], *units, indices);
+      ASSERT_TRUE(status.ok()) << "seed " << seed << ": " << status;
     }
   }
 }

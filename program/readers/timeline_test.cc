@@ -69,7 +69,7 @@ TEST(TimelineTest, WaitForTheTransferIsExposed) {
   EXPECT_DOUBLE_EQ(Of(rank, Purpose::kForward), 2);
   EXPECT_DOUBLE_EQ(Of(rank, Purpose::kGather), 3);
   EXPECT_DOUBLE_EQ(Of(rank, Purpose::kUpdate), 1);
-  const std::vector<Span>& spans = timeline.walked.ranks[0].spans;
+  const absl::Span<const Span> spans = timeline.walked.ranks[0].spans;
   EXPECT_DOUBLE_EQ(spans[1].begin, 2);
   EXPECT_DOUBLE_EQ(spans[1].end, 5);
   EXPECT_DOUBLE_EQ(spans[3].begin, 5);

@@ -1,14 +1,14 @@
+#include "program/readers/verify_rank.h"
+
 #include <algorithm>
 #include <map>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
-#include "program/passes/expand.h"
 #include "program/passes/order.h"
-#include "program/readers/verify.h"
-#include "program/readers/verify_places.h"
 
 namespace strata::program {
 namespace {
@@ -37,17 +37,14 @@ struct Outcome {
 
 class RankVerifier {
  public:
-  RankVerifier(const ProgramSet& set, const Program& program, int shard_index, Outcome outcome)
-      : set_(set),
-        program_(program),
-        expanded_(Expand(set, program)),
-        shard_index_(shard_index),
-        outcome_(outcome) {}
+  RankVerifier(const ProgramSet& set, const Program& program, const ExpandedProgram& expanded,
+               const ShardIndices& indices, Outcome outcome)
+      : set_(set), program_(program), expanded_(expanded), indices_(indices), outcome_(outcome) {}
 
   absl::Status Run() {
     int copies = 2;
     for (const Placement& placement : set_.placements) {
-      if (placement.copies > 1) copies = 3;
+      if (placement.copies > 1 && outcome_.applied) copies = 3;  // versions alternate
     }
     for (size_t s = 0; s < set_.slots.size(); ++s) AddInitial(static_cast<int>(s));
     for (copy_ = 0; copy_ < copies; ++copy_) {
@@ -101,9 +98,9 @@ class RankVerifier {
   }
 
   absl::Status Refuse(int node, const Operand& operand, const std::string& what) const {
-    return absl::FailedPreconditionError(
-        absl::StrCat("program ", program_.name, ", shard index ", shard_index_, ": ", At(node), " ",
-                     Name(operand.access), "s ", SlotText(operand.slot), ": ", what));
+    return absl::FailedPreconditionError(absl::StrCat(
+        "program ", program_.name, ", shard index ", indices_(operand.shard_group), ": ", At(node),
+        " ", Name(operand.access), "s ", SlotText(operand.slot), ": ", what));
   }
 
   absl::Status Visit(int index) {
@@ -171,9 +168,13 @@ class RankVerifier {
   }
 
   int64_t Begin(const Operand& operand) const {
-    const int index = std::min(shard_index_, set_.groups.of(operand.shard_group) - 1);
+    int64_t moved = 0;
+    if (operand.shard_group != Group::kNone) {
+      const int last = set_.groups.of(operand.shard_group) - 1;
+      moved = operand.shard_stride * std::min(indices_(operand.shard_group), last);
+    }
     return set_.placement(program_, operand.slot).at(version_, operand.version) + operand.offset +
-           operand.shard_stride * index;
+           moved;
   }
 
   absl::Status Read(int node, Stream stream, const Operand& operand, int local) {
@@ -262,8 +263,8 @@ class RankVerifier {
 
   const ProgramSet& set_;
   const Program& program_;
-  const ExpandedProgram expanded_;
-  const int shard_index_;
+  const ExpandedProgram& expanded_;
+  const ShardIndices& indices_;
   const Outcome outcome_;
   Order order_;
   std::array<Segments, kTierCount> tiers_;
@@ -271,12 +272,23 @@ class RankVerifier {
   int version_ = 0;  // absolute version that the step begins with
 };
 
+// Outcomes that make a difference to the program.
+std::vector<Outcome> OutcomesOf(const Program& program) {
+  bool clips = false;
+  for (const Instruction& instruction : program.instructions) {
+    clips |= instruction.predicate.has_value() && instruction.predicate->scalar == Scalar::kClipped;
+  }
+  std::vector<Outcome> outcomes = {{true, true}, {false, false}};
+  if (clips) outcomes.push_back({true, false});
+  return outcomes;
+}
+
 }  // namespace
 
-absl::Status VerifyRank(const ProgramSet& set, const Program& program, int shard_index) {
-  RETURN_IF_ERROR(VerifyPlaces(set, program));
-  for (const Outcome outcome : {Outcome{true, true}, Outcome{true, false}, Outcome{false, false}}) {
-    RETURN_IF_ERROR(RankVerifier(set, program, shard_index, outcome).Run());
+absl::Status VerifyActions(const ProgramSet& set, const Program& program,
+                           const ExpandedProgram& expanded, const ShardIndices& indices) {
+  for (const Outcome outcome : OutcomesOf(program)) {
+    RETURN_IF_ERROR(RankVerifier(set, program, expanded, indices, outcome).Run());
   }
   return absl::OkStatus();
 }
