@@ -1,10 +1,12 @@
 #include "program/passes/dependencies.h"
 
 #include <algorithm>
+#include <array>
 #include <vector>
 
 #include "program/passes/hazards.h"
 #include "program/passes/order.h"
+#include "program/passes/taken_space.h"
 
 namespace strata::program {
 namespace {
@@ -22,6 +24,7 @@ class DependencyAdder {
       : set_(set), program_(program), advances_(advances) {}
 
   void Run() {
+    FindShared();
     int copies = 2;  // more of the same from then on, unless versions alternate between two places
     if (advances_ && HasTwoCopies(set_)) copies = 3;
     for (copy_ = 0; copy_ < copies; ++copy_) {
@@ -33,14 +36,47 @@ class DependencyAdder {
   int count() const { return static_cast<int>(program_.instructions.size()); }
   int NodeOf(int instruction, int copy) const { return copy * count() + instruction; }
 
-  void Use(const Operand& operand, int node, Stream stream, std::vector<int>& conflicts) {
-    const Slot& slot = set_.slot(program_, operand.slot);
+  ByteRange RangeOf(const Operand& operand, int64_t applied) const {
     const int64_t begin =
-        set_.placement(program_, operand.slot).at(advances_ ? copy_ : 0, operand.version) +
-        operand.offset;
+        set_.placement(program_, operand.slot).at(applied, operand.version) + operand.offset;
     const int64_t moved = operand.shard_stride * (set_.groups.of(operand.shard_group) - 1);
-    map_.Use(static_cast<int>(slot.tier), begin, begin + moved + operand.bytes, operand.access,
-             node, stream, conflicts);
+    return {begin, begin + moved + operand.bytes};
+  }
+  int TierOf(const Operand& operand) const {
+    return static_cast<int>(set_.slot(program_, operand.slot).tier);
+  }
+
+  // All that instructions beside the compute stream touch. Other bytes need no dependencies: a
+  // stream's own order is implied.
+  void FindShared() {
+    for (const Instruction& instruction : program_.instructions) {
+      if (instruction.stream == Stream::kCompute) continue;
+      ForEachOperand(instruction, [&](const Operand& operand) {
+        for (const int64_t applied : {0, 1})
+          shared_[TierOf(operand)].Insert(RangeOf(operand, applied));
+      });
+    }
+  }
+  // Its operands, its frame and what its predicate reads.
+  template <typename Function>
+  void ForEachOperand(const Instruction& instruction, const Function& function) const {
+    for (const Operand& operand : instruction.operands) function(operand);
+    if (instruction.frame >= 0) {
+      function(Operand{.slot = instruction.frame,
+                       .bytes = set_.slot(program_, instruction.frame).bytes,
+                       .access = Access::kWrite});
+    }
+    if (instruction.predicate.has_value()) {
+      function(Operand{
+          .slot = set_.scalars, .offset = ScalarOffset(instruction.predicate->scalar), .bytes = 8});
+    }
+  }
+
+  void Use(const Operand& operand, int node, Stream stream, std::vector<int>& conflicts) {
+    const ByteRange range = RangeOf(operand, advances_ ? copy_ : 0);
+    const int tier = TierOf(operand);
+    if (!shared_[tier].Meets(range)) return;
+    map_.Use(tier, range.begin, range.end, operand.access, node, stream, conflicts);
   }
 
   void Visit(int index) {
@@ -52,18 +88,9 @@ class DependencyAdder {
     }
     const int node = order_.Add(instruction.stream, before);
     std::vector<int> conflicts;
-    for (const Operand& operand : instruction.operands)
+    ForEachOperand(instruction, [&](const Operand& operand) {
       Use(operand, node, instruction.stream, conflicts);
-    if (instruction.frame >= 0) {
-      const Operand frame{.slot = instruction.frame,
-                          .bytes = set_.slot(program_, instruction.frame).bytes,
-                          .access = Access::kWrite};
-      Use(frame, node, instruction.stream, conflicts);
-    }
-    if (instruction.predicate.has_value()) {
-      Use({.slot = set_.scalars, .offset = ScalarOffset(instruction.predicate->scalar), .bytes = 8},
-          node, instruction.stream, conflicts);
-    }
+    });
     std::sort(conflicts.rbegin(), conflicts.rend());
     for (const int earlier : conflicts) {
       if (order_.HappensBefore(earlier, node)) continue;
@@ -77,6 +104,7 @@ class DependencyAdder {
   const ProgramSet& set_;
   Program& program_;
   const bool advances_;
+  std::array<ByteSet, kTierCount> shared_;
   HazardMap map_;
   Order order_;
   int copy_ = 0;

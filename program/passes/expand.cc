@@ -48,58 +48,18 @@ class Expander {
   }
 
  private:
-  Action Begin(int index) const {
-    const Instruction& instruction = program_.instructions[index];
-    Action action;
-    action.instruction = index;
-    action.mechanism = instruction.mechanism;
-    action.stream = instruction.stream;
-    action.communication = instruction.communication;
-    action.predicate = instruction.predicate;
-    return action;
-  }
-
   void AddActions(int index) {
-    const Instruction& instruction = program_.instructions[index];
     first_.push_back(static_cast<int>(result_.actions.size()));
-    if (instruction.mechanism != Mechanism::kCall) {
-      Action action = Begin(index);
-      action.operands = instruction.operands;
-      Push(std::move(action));
-    } else {
-      const Template& tmpl = set_.templates[instruction.template_index];
-      for (const Op& op : tmpl.ops) {
-        Action action = Begin(index);
-        action.op = &op;
-        if (op.stream != Stream::kCaller) action.stream = op.stream;
-        if (op.kind == OpKind::kCollective) {
-          action.mechanism = Mechanism::kCollective;
-          action.communication = op.communication;
-        }
-        for (const Operand& operand : op.operands) {
-          action.operands.push_back(Resolve(operand, tmpl, instruction));
-          action.locals.push_back(
-              std::max(-1, operand.slot - static_cast<int>(tmpl.formals.size())));
-        }
-        Push(std::move(action));
-      }
-    }
+    for (Action& action : ExpandInstruction(set_, program_, index))
+      result_.actions.push_back(std::move(action));
     Ends ends = NoEnds();
     for (int a = first_.back(); a < static_cast<int>(result_.actions.size()); ++a) {
       ends[static_cast<int>(result_.actions[a].stream)] = a;
     }
     ends_.push_back(ends);
     if (first_.back() < static_cast<int>(result_.actions.size())) {
-      last_[static_cast<int>(instruction.stream)] = index;
+      last_[static_cast<int>(program_.instructions[index].stream)] = index;
     }
-  }
-
-  void Push(Action action) {
-    if (action.predicate.has_value()) {
-      action.operands.push_back(
-          {.slot = set_.scalars, .offset = ScalarOffset(action.predicate->scalar), .bytes = 8});
-    }
-    result_.actions.push_back(std::move(action));
   }
 
   void DependOn(Action& action, int other, int steps_back) const {
@@ -154,6 +114,42 @@ class Expander {
 };
 
 }  // namespace
+
+std::vector<Action> ExpandInstruction(const ProgramSet& set, const Program& program, int index) {
+  const Instruction& instruction = program.instructions[index];
+  const Action plain{.instruction = index,
+                     .mechanism = instruction.mechanism,
+                     .stream = instruction.stream,
+                     .communication = instruction.communication,
+                     .predicate = instruction.predicate};
+  std::vector<Action> actions;
+  if (instruction.mechanism != Mechanism::kCall) {
+    actions.push_back(plain);
+    actions.back().operands = instruction.operands;
+  } else {
+    const Template& tmpl = set.templates[instruction.template_index];
+    for (const Op& op : tmpl.ops) {
+      Action& action = actions.emplace_back(plain);
+      action.op = &op;
+      if (op.stream != Stream::kCaller) action.stream = op.stream;
+      if (op.kind == OpKind::kCollective) {
+        action.mechanism = Mechanism::kCollective;
+        action.communication = op.communication;
+      }
+      for (const Operand& operand : op.operands) {
+        action.operands.push_back(Resolve(operand, tmpl, instruction));
+        action.locals.push_back(std::max(-1, operand.slot - static_cast<int>(tmpl.formals.size())));
+      }
+    }
+  }
+  if (instruction.predicate.has_value()) {
+    for (Action& action : actions) {
+      action.operands.push_back(
+          {.slot = set.scalars, .offset = ScalarOffset(instruction.predicate->scalar), .bytes = 8});
+    }
+  }
+  return actions;
+}
 
 ExpandedProgram Expand(const ProgramSet& set, const Program& program) {
   return Expander(set, program).Run();

@@ -53,6 +53,9 @@ struct ExpandedProgram {
 
 ExpandedProgram Expand(const ProgramSet& set, const Program& program);
 
+// One instruction's actions, without dependencies.
+std::vector<Action> ExpandInstruction(const ProgramSet& set, const Program& program, int index);
+
 }  // namespace strata::program
 
 #endif  // STRATA_PROGRAM_PASSES_EXPAND_H_

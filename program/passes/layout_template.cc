@@ -18,6 +18,9 @@ std::vector<Interval> LifetimesOfLocals(const Template& tmpl, Stream caller,
   Lifetimes lifetimes(static_cast<int>(tmpl.formals.size()), static_cast<int>(tmpl.locals.size()),
                       caller, horizon);
   for (const Op& op : tmpl.ops) {
+    if (op.stream != Stream::kCaller) lifetimes.Share(op.operands);
+  }
+  for (const Op& op : tmpl.ops) {
     const bool of_caller = op.stream == Stream::kCaller;
     lifetimes.Add({.stream = of_caller ? caller : op.stream,
                    .hides = of_caller && Hides(op),

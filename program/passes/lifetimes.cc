@@ -47,6 +47,7 @@ void Lifetimes::Add(const LifetimeStep& step, const std::vector<Operand>& operan
   std::vector<int> conflicts;
   for (const Operand& operand : operands) {
     Include(operand.slot, index);
+    if (operand.slot >= static_cast<int>(shared_.size()) || !shared_[operand.slot]) continue;
     const int64_t moved = operand.shard_stride * (groups.of(operand.shard_group) - 1);
     // Bytes of a slot: what they wait for holds wherever the slot lies.
     map_.Use(2 * operand.slot + operand.version, operand.offset,
@@ -95,6 +96,9 @@ std::vector<Interval> Lifetimes::Finish() {
 std::vector<Interval> LifetimesOf(const ProgramSet& set, const Program& program, int horizon) {
   Lifetimes lifetimes(static_cast<int>(set.slots.size()), static_cast<int>(program.slots.size()),
                       Stream::kCompute, horizon);
+  for (const Instruction& instruction : program.instructions) {
+    if (instruction.stream != Stream::kCompute) lifetimes.Share(instruction.operands);
+  }
   for (const Instruction& instruction : program.instructions) {
     LifetimeStep step{.stream = instruction.stream,
                       .hides = instruction.stream == Stream::kCompute && Hides(set, instruction)};

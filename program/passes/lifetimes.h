@@ -32,6 +32,14 @@ class Lifetimes {
   Lifetimes(int first, int count, Stream main, int horizon)
       : first_(first), main_(main), horizon_(horizon), intervals_(count), users_(count) {}
 
+  // Slots that steps beside the main stream use, to be named before any step is added: only they
+  // make streams wait for each other.
+  void Share(const std::vector<Operand>& operands) {
+    for (const Operand& operand : operands) {
+      if (operand.slot >= static_cast<int>(shared_.size())) shared_.resize(operand.slot + 1);
+      shared_[operand.slot] = true;
+    }
+  }
   // `frame`: one more slot that the step uses; -1: none.
   void Add(const LifetimeStep& step, const std::vector<Operand>& operands, const GroupSizes& groups,
            int frame = -1);
@@ -47,6 +55,7 @@ class Lifetimes {
   const int first_;
   const Stream main_;
   const int horizon_;
+  std::vector<bool> shared_;  // per slot
   std::vector<Interval> intervals_;
   std::vector<std::vector<int>> users_;  // of each slot, beside the main stream: newest per stream
   std::vector<Stream> streams_;          // per step

@@ -11,7 +11,19 @@ struct ByteRange {
   int64_t begin = 0, end = 0;
 };
 
-// A segment tree over list positions; each node keeps sorted ranges that do not touch.
+// Sorted ranges that do not touch each other.
+class ByteSet {
+ public:
+  void Insert(ByteRange bytes);
+  // Whether any byte of the range is in it.
+  bool Meets(ByteRange bytes) const;
+  const std::vector<ByteRange>& ranges() const { return ranges_; }
+
+ private:
+  std::vector<ByteRange> ranges_;
+};
+
+// A segment tree over list positions.
 class TakenSpace {
  public:
   explicit TakenSpace(int positions);
@@ -22,12 +34,10 @@ class TakenSpace {
   void Collect(int first, int last, std::vector<ByteRange>& taken) const;
 
  private:
-  using Ranges = std::vector<ByteRange>;
   struct Node {
-    Ranges whole;  // taken at each position below this node
-    Ranges some;   // taken at one position below it, or more
+    ByteSet whole;  // taken at each position below this node
+    ByteSet some;   // taken at one position below it, or more
   };
-  static void Insert(Ranges& ranges, ByteRange bytes);
 
   int leaves_;
   std::vector<Node> nodes_;  // 1 is the root; 2i and 2i + 1 are below i

@@ -128,12 +128,14 @@ std::string PlanDigest(const ProgramSet& set, const std::string& build) {
 std::map<Group, std::string> GroupDigests(const ProgramSet& set) {
   std::map<Group, std::array<std::string, kStreamCount>> sequences;
   for (const Program& program : set.programs) {
-    for (const Action& action : Expand(set, program).actions) {
-      if (action.mechanism != Mechanism::kCollective) continue;
-      const Communication& c = action.communication;
-      absl::StrAppend(&sequences[c.group][static_cast<int>(action.stream)], program.name, " ",
-                      Name(c.op), " ", c.bytes, " ", Name(c.dtype), " ", c.root, " ",
-                      program.instructions[action.instruction].label, "\n");
+    for (size_t i = 0; i < program.instructions.size(); ++i) {
+      for (const Action& action : ExpandInstruction(set, program, static_cast<int>(i))) {
+        if (action.mechanism != Mechanism::kCollective) continue;
+        const Communication& c = action.communication;
+        absl::StrAppend(&sequences[c.group][static_cast<int>(action.stream)], program.name, " ",
+                        Name(c.op), " ", c.bytes, " ", Name(c.dtype), " ", c.root, " ",
+                        program.instructions[i].label, "\n");
+      }
     }
   }
   std::map<Group, std::string> digests;

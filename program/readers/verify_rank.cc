@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -105,12 +106,12 @@ class RankVerifier {
 
   absl::Status Visit(int index) {
     const Action& action = expanded_.actions[index];
-    std::vector<int> before;
+    before_.clear();
     for (const ActionDependency& dependency : action.dependencies) {
       if (copy_ >= dependency.steps_back)
-        before.push_back((copy_ - dependency.steps_back) * count() + dependency.action);
+        before_.push_back((copy_ - dependency.steps_back) * count() + dependency.action);
     }
-    const int node = order_.Add(action.stream, before);
+    const int node = order_.Add(action.stream, before_);
     if (Skipped(action)) return absl::OkStatus();
     RETURN_IF_ERROR(CheckWithinAction(node, action));
     for (size_t o = 0; o < action.operands.size(); ++o) {
@@ -126,7 +127,8 @@ class RankVerifier {
 
   // Operands lie inside their slots, and different slots (or locals) of one action do not meet on
   // bytes that it writes: nothing says in which order a kernel touches them.
-  absl::Status CheckWithinAction(int node, const Action& action) const {
+  absl::Status CheckWithinAction(int node, const Action& action) {
+    ranges_.clear();
     for (size_t o = 0; o < action.operands.size(); ++o) {
       const Operand& operand = action.operands[o];
       const Slot& slot = set_.slot(program_, operand.slot);
@@ -140,21 +142,31 @@ class RankVerifier {
       if (operand.version != 0 && (operand.version != 1 || !slot.versioned)) {
         return Refuse(node, operand, absl::StrCat("it has no version ", operand.version));
       }
-      if (operand.bytes == 0) continue;
-      for (size_t p = 0; p < o; ++p) {
-        const Operand& other = action.operands[p];
-        const bool same = other.slot == operand.slot && action.local(p) == action.local(o);
-        if (same || (!operand.writes() && !other.writes()) || other.bytes == 0 ||
-            set_.slot(program_, other.slot).tier != slot.tier ||
-            Begin(other) >= begin + operand.bytes || begin >= Begin(other) + other.bytes) {
-          continue;
-        }
-        return Refuse(node, operand,
-                      absl::StrCat("the same action ", Name(other.access), "s ",
-                                   SlotText(other.slot), " on the same bytes"));
+      if (operand.bytes > 0)
+        ranges_.push_back({static_cast<int>(slot.tier), begin, begin + operand.bytes, o});
+    }
+    std::sort(ranges_.begin(), ranges_.end(), [](const Range& a, const Range& b) {
+      return std::tie(a.tier, a.begin, a.operand) < std::tie(b.tier, b.begin, b.operand);
+    });
+    for (size_t a = 0; a < ranges_.size(); ++a) {
+      for (size_t b = a + 1; b < ranges_.size() && ranges_[b].tier == ranges_[a].tier &&
+                             ranges_[b].begin < ranges_[a].end;
+           ++b) {
+        RETURN_IF_ERROR(CheckPair(node, action, ranges_[a].operand, ranges_[b].operand));
       }
     }
     return absl::OkStatus();
+  }
+
+  // Two operands that meet.
+  absl::Status CheckPair(int node, const Action& action, size_t a, size_t b) const {
+    const size_t earlier = std::min(a, b), later = std::max(a, b);
+    const Operand &other = action.operands[earlier], &operand = action.operands[later];
+    const bool same = other.slot == operand.slot && action.local(earlier) == action.local(later);
+    if (same || (!operand.writes() && !other.writes())) return absl::OkStatus();
+    return Refuse(node, operand,
+                  absl::StrCat("the same action ", Name(other.access), "s ", SlotText(other.slot),
+                               " on the same bytes"));
   }
 
   // Steps whose gradient is not finite leave out what kApply guards, and versions stay; likewise
@@ -266,6 +278,13 @@ class RankVerifier {
   const ExpandedProgram& expanded_;
   const ShardIndices& indices_;
   const Outcome outcome_;
+  struct Range {
+    int tier = 0;
+    int64_t begin = 0, end = 0;
+    size_t operand = 0;
+  };
+  std::vector<Range> ranges_;  // of the action at hand
+  std::vector<int> before_;
   Order order_;
   std::array<Segments, kTierCount> tiers_;
   int copy_ = 0;
