@@ -318,7 +318,6 @@ class Builder {
           {.op = CollectiveOp::kAllGather, .group = Group::kData, .bytes = own.bytes},
           Purpose::kGather, Stream::kParameters, absl::StrCat("gather ", set.name), own, whole,
           options_.scratch);
-      assembler_.last().predicate = Predicate{Scalar::kApply};
     }
   }
 

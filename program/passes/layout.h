@@ -25,8 +25,8 @@ struct LayoutOptions {
 //  different streams;
 //  2. adds a frame slot to every call;
 //  3. decides for each versioned slot whether versions s and s+1 share bytes: they do when every
-//  other use of version s
-//     ends before the write of s+1 begins, and s+1 is written only where the step is applied;
+//     other use of version s ends before the write of s+1 begins, and s+1 is written only where the
+//     step is applied (communication that moves s+1 about writes none);
 //  4. places persistent slots, then each program's transient ones: two may share bytes where their
 //  uses do not
 //     interleave in list order, nor one begins within the other's horizon (best fit, larger slots

@@ -21,6 +21,7 @@ namespace strata::program {
 //    slot has overwritten, or whose version has been replaced;
 //  - clashes inside an action: different slots or locals on the same bytes, one of them written;
 //  - places: misaligned, outside the arena, or persistent slots that share bytes with anything;
+//  - predicates on communication;
 //  - missing reductions: bytes read as complete that are still partial sums over a group, or the
 //  reverse.
 // Calls are taken as units first (see CallsAsUnits), which is enough for what the layout makes;

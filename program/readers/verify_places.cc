@@ -1,5 +1,6 @@
 #include "program/readers/verify_places.h"
 
+#include <algorithm>
 #include <array>
 #include <map>
 #include <string>
@@ -97,6 +98,7 @@ class PlacesVerifier {
     if (instruction.predicate.has_value() && set_.scalars < 0) {
       return Refuse(absl::StrCat(where, "has a predicate, but there is no scalar block"));
     }
+    RETURN_IF_ERROR(CheckPredicate(instruction, where));
     if (instruction.mechanism != Mechanism::kCall) return absl::OkStatus();
     if (instruction.template_index < 0 ||
         instruction.template_index >= static_cast<int>(set_.templates.size())) {
@@ -115,6 +117,24 @@ class PlacesVerifier {
     }
     used_[frame] = true;
     return absl::OkStatus();
+  }
+
+  // Ranks that communicate must agree that they do, and recorded steps (CUDA graphs) contain it
+  // always: no flag may leave it out.
+  absl::Status CheckPredicate(const Instruction& instruction, const std::string& where) const {
+    if (!instruction.predicate.has_value()) return absl::OkStatus();
+    bool communicates = instruction.mechanism != Mechanism::kTransfer &&
+                        instruction.mechanism != Mechanism::kSignal;
+    if (instruction.mechanism == Mechanism::kCall) {
+      const int index = instruction.template_index;
+      communicates = index >= 0 && index < static_cast<int>(set_.templates.size()) &&
+                     std::any_of(set_.templates[index].ops.begin(), set_.templates[index].ops.end(),
+                                 [](const Op& op) { return op.kind == OpKind::kCollective; });
+    }
+    if (!communicates) return absl::OkStatus();
+    return Refuse(absl::StrCat(where, "communicates, but takes place only where ",
+                               Name(instruction.predicate->scalar),
+                               " says so: others may wait for it"));
   }
 
   // Persistent slots come first in the numbering, so transient ones meet them all.

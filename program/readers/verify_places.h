@@ -9,7 +9,8 @@ namespace strata::program {
 
 // Refused: references to slots, templates, ops or instructions that do not exist or do not come
 // before; slots without a place, misaligned or outside their tier's arena; persistent slots (every
-// copy) that share bytes with each other or with a transient slot that the program uses. No reader
+// copy) that share bytes with each other or with a transient slot that the program uses;
+// communication that a predicate may leave out. No reader
 // may expand a program that this refuses.
 absl::Status VerifyPlaces(const ProgramSet& set, const Program& program);
 

@@ -179,6 +179,19 @@ class RankVerifier {
     return false;
   }
 
+  // Absolute. Where the update was left out and both versions have the same bytes, communication
+  // that moves the next version about moves the step's own: the bytes are what they were.
+  int64_t VersionOf(int node, const Operand& operand) const {
+    if (operand.version == 0 || outcome_.applied) return version_ + operand.version;
+    const Action& action = expanded_.actions[node % count()];
+    const bool republishes =
+        action.is_communication() && set_.placement(program_, operand.slot).copies == 1 &&
+        std::any_of(action.operands.begin(), action.operands.end(), [&](const Operand& o) {
+          return o.slot == operand.slot && o.version == operand.version && o.reads();
+        });
+    return republishes ? version_ : version_ + operand.version;
+  }
+
   int64_t Begin(const Operand& operand) const {
     int64_t moved = 0;
     if (operand.shard_group != Group::kNone) {
@@ -223,10 +236,10 @@ class RankVerifier {
                     absl::StrCat("nothing has produced it in this step; last written by ",
                                  At(segment.writer)));
     }
-    if (slot.versioned && segment.version != version_ + operand.version) {
+    if (slot.versioned && segment.version != VersionOf(node, operand)) {
       return Refuse(node, operand,
                     absl::StrCat("it holds version ", segment.version, ", not ",
-                                 version_ + operand.version, ", since ", At(segment.writer)));
+                                 VersionOf(node, operand), ", since ", At(segment.writer)));
     }
     if (segment.partial != operand.partial) {
       return Refuse(node, operand,
@@ -265,7 +278,7 @@ class RankVerifier {
     segments[begin] = {.end = end,
                        .slot = operand.slot,
                        .local = local,
-                       .version = version_ + operand.version,
+                       .version = VersionOf(node, operand),
                        .copy = copy_,
                        .partial = operand.partial,
                        .writer = node,

@@ -172,5 +172,71 @@ TEST(VerifyTest, EveryIndexOfTheWorldIsLookedAt) {
               AllOf(HasSubstr("shard index 1"), HasSubstr("race")));
 }
 
+// A rank's half of the state is updated, then all halves are gathered.
+ProgramSet PublishedUpdate() {
+  ProgramSet set;
+  set.groups.data = 2;
+  set.scalars = 0;
+  set.slots = {{.name = "scalars", .bytes = kScalarBytes, .persistent = true},
+               {.name = "state", .bytes = kBytes, .persistent = true, .versioned = true}};
+  Operand own = Read(1);
+  own.bytes = own.shard_stride = kBytes / 2;
+  own.shard_group = Group::kData;
+  Operand next = own;
+  next.version = 1;
+  Operand whole = Write(1);
+  whole.version = 1;
+  Instruction use = Plain("use", Stream::kCompute, {Read(1)});
+  Instruction update = Plain("update", Stream::kCompute, {own, next});
+  update.operands[1].access = Access::kWrite;
+  update.predicate = Predicate{Scalar::kApply};
+  Instruction gather = Plain("gather", Stream::kParameters, {next, whole});
+  gather.mechanism = Mechanism::kCollective;
+  gather.communication = {.group = Group::kData, .bytes = own.bytes};
+  set.programs = {{.name = "train", .instructions = {use, update, gather}}};
+  return set;
+}
+const Mesh kTwo{.sizes = {.data = 2}};
+
+TEST(VerifyTest, GatherThatAlwaysTakesPlaceNeedsNoSecondCopy) {
+  ProgramSet set = PublishedUpdate();
+  ASSERT_TRUE(LayOut(set).ok());
+  EXPECT_EQ(set.placements[1].copies, 1);
+  EXPECT_TRUE(Verify({&set}, "train", kTwo).ok()) << Verify({&set}, "train", kTwo);
+  for (const int rank : {0, 1}) EXPECT_TRUE(VerifyStage(set, set.programs[0], kTwo, rank).ok());
+}
+
+TEST(VerifyTest, PredicateOnCommunicationIsRefused) {
+  ProgramSet set = PublishedUpdate();
+  set.programs[0].instructions[2].predicate = Predicate{Scalar::kApply};
+  ASSERT_TRUE(LayOut(set).ok());
+  const std::string message(Verify({&set}, "train", kTwo).message());
+  EXPECT_THAT(message, AllOf(HasSubstr("instruction 2 (gather) communicates"), HasSubstr("apply")));
+  // Inside a call too.
+  set = PublishedUpdate();
+  set.templates = {{.name = "t", .ops = {{.kind = OpKind::kCollective}}}};
+  set.programs[0].instructions.push_back(
+      {.label = "call", .template_index = 0, .predicate = Predicate{Scalar::kApply}});
+  ASSERT_TRUE(LayOut(set).ok());
+  EXPECT_THAT(std::string(Verify({&set}, "train", kTwo).message()),
+              HasSubstr("(call) communicates"));
+}
+
+TEST(VerifyTest, UpdateThatIsNeverLeftOutIsRefusedThoughAGatherPublishesIt) {
+  ProgramSet set = PublishedUpdate();
+  ASSERT_TRUE(LayOut(set).ok());
+  set.programs[0].instructions[1].predicate.reset();
+  const std::string message(Verify({&set}, "train", kTwo).message());
+  EXPECT_THAT(message, AllOf(HasSubstr("'state'"), HasSubstr("holds version 1, not 0")));
+}
+
+TEST(VerifyTest, GatherOfTheNextVersionBeforeItsUpdateIsRefused) {
+  ProgramSet set = PublishedUpdate();
+  std::swap(set.programs[0].instructions[1], set.programs[0].instructions[2]);
+  ASSERT_TRUE(LayOut(set).ok());
+  EXPECT_THAT(std::string(Verify({&set}, "train", kTwo).message()),
+              HasSubstr("nothing has produced its bytes"));
+}
+
 }  // namespace
 }  // namespace strata::program
