@@ -196,14 +196,14 @@ TEST_F(OpBinding, EqualShapesShareAPlan) {
 
 TEST_F(OpBinding, EmbeddingForwardReadsRows) {
   const int tokens = Ints(9, 11), table = Floats(11 * 8), y = Floats(9 * 8);
-  ExpectSame({.kind = OpKind::kEmbeddingForward, .ints = {9, 11, 8}}, [&] {
+  ExpectSame({.kind = OpKind::kEmbeddingForward, .ints = {9, 11, 8, 0}}, [&] {
     kernels::EmbeddingForward(context_, 9, 8, Direct<int32_t>(tokens), D(table), D(y));
   });
 }
 
 TEST_F(OpBinding, EmbeddingBackwardAddsToRows) {
   const int tokens = Ints(9, 11), dy = Floats(9 * 8), dtable = Floats(11 * 8);
-  ExpectSame({.kind = OpKind::kEmbeddingBackward, .ints = {9, 11, 8}}, [&] {
+  ExpectSame({.kind = OpKind::kEmbeddingBackward, .ints = {9, 11, 8, 0}}, [&] {
     kernels::EmbeddingBackward(context_, 9, 8, Direct<int32_t>(tokens), D(dy), D(dtable));
   });
 }
