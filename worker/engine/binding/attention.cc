@@ -56,6 +56,11 @@ BoundOp BindAttentionDecode(OpReader& reader) {
   using Op = ops::AttentionDecode;
   const std::optional<Op> op = reader.Read<Op>();
   if (!op) return {};
+  // Templates may be emitted for a chunk that this context never sees; they cannot be loaded.
+  if (op->rows > op->context) {
+    reader.Fail(absl::InvalidArgumentError("attributes: a chunk is longer than the context"));
+    return {};
+  }
   const kernels::DecodeShape shape{.batch = 1,
                                    .rows = op->rows,
                                    .context = op->context,
