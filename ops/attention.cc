@@ -120,10 +120,7 @@ void AttentionDecode::Visit(AttributeVisitor& visitor) {
   VisitHeads(visitor, heads, kv_heads, head_size);
 }
 
-absl::Status AttentionDecode::Validate() const {
-  if (rows > context) return Require(false, "a chunk is longer than the context");
-  return RequireGroups(heads, kv_heads);
-}
+absl::Status AttentionDecode::Validate() const { return RequireGroups(heads, kv_heads); }
 
 OperandSpecs AttentionDecode::Operands() const {
   const int64_t cache = context * kv_heads * head_size;

@@ -9,10 +9,10 @@ namespace {
 constexpr const char* kPreamble = R"(# Ops
 
 What the templates of a step are made of: one section per op, written from `ops/` (`ops/table.h`; a
-test compares this file with it). Attributes stand in the op's ints in the order given, numbers in its
-floats. Tensors are row-major; operands have exactly the sizes named unless "or more" is said. An op
-may lack a workspace that would have 0 bytes. FLOPs are those of matrix products and attention;
-everything else is measured by the bytes it moves.
+test compares this file with it). Attributes stand in the op's ints in the order given, numbers in
+its floats. Tensors are row-major; operands have exactly the sizes named unless "or more" is said.
+An op may lack a workspace that would have 0 bytes. FLOPs are those of matrix products and
+attention; everything else is measured by the bytes it moves.
 
 B batch, T sequence, N = B·T rows, C hidden, H query heads, K key and value heads, D head size,
 F feed-forward, V vocabulary (where it is cut over a group, of the part; in finish-step, virtual

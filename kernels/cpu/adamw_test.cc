@@ -1,6 +1,7 @@
 #include "kernels/adamw.h"
 
 #include "kernels/cpu/test_util.h"
+#include "kernels/reference/adamw.h"
 
 namespace strata::kernels {
 namespace {
@@ -8,31 +9,14 @@ namespace {
 using testing::Doubles;
 using testing::Floats;
 
-struct State {
-  Doubles param, m, v;
-};
-
-// torch.optim.AdamW's single-tensor update, in double precision.
-void Reference(const AdamWParams& p, const Doubles& grad, State* state) {
-  const double bias1 = 1 - std::pow(p.beta1, p.step), bias2 = 1 - std::pow(p.beta2, p.step);
-  for (size_t i = 0; i < grad.size(); ++i) {
-    const double g = grad[i] * p.grad_factor;
-    state->param[i] *= 1 - p.learning_rate * p.weight_decay;
-    state->m[i] += (g - state->m[i]) * (1 - p.beta1);
-    state->v[i] = state->v[i] * p.beta2 + (1 - p.beta2) * g * g;
-    const double denominator = std::sqrt(state->v[i]) / std::sqrt(bias2) + p.epsilon;
-    state->param[i] -= p.learning_rate / bias1 * state->m[i] / denominator;
-  }
-}
-
 TEST(AdamW, TwentyStepsMatchTheReferenceInPlaceAndOutOfPlace) {
   for (const int64_t count : {1, 8, 1003, 20000}) {
     const Floats start = testing::Random(count, 1);
-    State expected = {testing::Widen(start), Doubles(count), Doubles(count)};
+    reference::AdamWState expected = {testing::Widen(start), Doubles(count), Doubles(count)};
     AdamWParams params = {.learning_rate = 1e-2, .weight_decay = 0.1, .grad_factor = 0.7};
     for (int64_t step = 1; step <= 20; ++step) {
       params.step = step;
-      Reference(params, testing::Widen(testing::Random(count, 100 + step)), &expected);
+      reference::AdamW(params, testing::Widen(testing::Random(count, 100 + step)), &expected);
     }
     const Floats result = testing::RunWithThreads([&](const Context& c) {
       Floats param = start, m(count), v(count);
@@ -77,10 +61,20 @@ TEST(AdamW, FixUpIsWithinRoundingOfTheClippedUpdateAndInPlaceGivesTheSameBits) {
                                   testing::Concat({param_next, m_next, v_next})));
     return testing::Concat({param, first, second});
   });
-  State expected = {testing::Widen(start), testing::Widen(m), testing::Widen(v)};
+  reference::AdamWState expected = {testing::Widen(start), testing::Widen(m), testing::Widen(v)};
   params.grad_factor = 0.3;
-  Reference(params, testing::Widen(grad), &expected);
+  reference::AdamW(params, testing::Widen(grad), &expected);
   testing::ExpectClose(result, testing::Concat({expected.param, expected.m, expected.v}), 1e-6);
+  // In double precision the gradient comes back whole.
+  AdamWParams speculative = params;
+  speculative.grad_factor = 1;
+  const reference::AdamWState start_state = {testing::Widen(start), testing::Widen(m),
+                                             testing::Widen(v)};
+  reference::AdamWState next = start_state, again = start_state;
+  reference::AdamW(speculative, testing::Widen(grad), &next);
+  reference::AdamWFixUp(params, next.m, &again);
+  testing::ExpectClose(testing::Concat({again.param, again.m, again.v}),
+                       testing::Concat({expected.param, expected.m, expected.v}), 1e-13);
 }
 
 TEST(AdamW, AnElementIsTheSameBitsWhereverItsRangeBegins) {

@@ -1,6 +1,7 @@
 #include "kernels/attention.h"
 
 #include "kernels/cpu/test_util.h"
+#include "kernels/reference/attention.h"
 
 namespace strata::kernels {
 namespace {
@@ -8,75 +9,12 @@ namespace {
 using testing::Doubles;
 using testing::Floats;
 
-int64_t QkvColumns(const AttentionShape& s) { return (s.heads + 2 * s.kv_heads) * s.head_size; }
+using reference::QkvColumns;
 
 // out, then lse.
 Doubles ReferenceForward(const AttentionShape& s, const Doubles& qkv) {
-  const int64_t columns = QkvColumns(s), d = s.head_size;
-  Doubles out(s.batch * s.sequence * s.heads * d), lse(s.batch * s.heads * s.sequence);
-  for (int64_t b = 0; b < s.batch; ++b) {
-    for (int64_t h = 0; h < s.heads; ++h) {
-      const int64_t g = h / (s.heads / s.kv_heads);
-      for (int64_t t = 0; t < s.sequence; ++t) {
-        const double* q = &qkv[(b * s.sequence + t) * columns + h * d];
-        Doubles p(t + 1);
-        double sum = 0;
-        for (int64_t u = 0; u <= t; ++u) {
-          const double* k = &qkv[(b * s.sequence + u) * columns + (s.heads + g) * d];
-          for (int64_t i = 0; i < d; ++i) p[u] += q[i] * k[i];
-          p[u] = std::exp(p[u] / std::sqrt(static_cast<double>(d)));
-          sum += p[u];
-        }
-        for (int64_t u = 0; u <= t; ++u) {
-          const double* v = &qkv[(b * s.sequence + u) * columns + (s.heads + s.kv_heads + g) * d];
-          for (int64_t i = 0; i < d; ++i) {
-            out[((b * s.sequence + t) * s.heads + h) * d + i] += p[u] / sum * v[i];
-          }
-        }
-        lse[(b * s.heads + h) * s.sequence + t] = std::log(sum);
-      }
-    }
-  }
-  return testing::Concat({out, lse});
-}
-
-// dqkv from the textbook formulas with the full probabilities of each row.
-Doubles ReferenceBackward(const AttentionShape& s, const Doubles& qkv, const Doubles& dout) {
-  const int64_t columns = QkvColumns(s), d = s.head_size;
-  const double scale = 1 / std::sqrt(static_cast<double>(d));
-  Doubles dqkv(qkv.size());
-  for (int64_t b = 0; b < s.batch; ++b) {
-    for (int64_t h = 0; h < s.heads; ++h) {
-      const int64_t g = h / (s.heads / s.kv_heads);
-      const int64_t key = (s.heads + g) * d, value = (s.heads + s.kv_heads + g) * d;
-      for (int64_t t = 0; t < s.sequence; ++t) {
-        const int64_t row = (b * s.sequence + t) * columns;
-        const double* dy = &dout[((b * s.sequence + t) * s.heads + h) * d];
-        Doubles p(t + 1), dp(t + 1);
-        double sum = 0, mean = 0;
-        for (int64_t u = 0; u <= t; ++u) {
-          const int64_t other = (b * s.sequence + u) * columns;
-          for (int64_t i = 0; i < d; ++i) {
-            p[u] += qkv[row + h * d + i] * qkv[other + key + i] * scale;
-            dp[u] += dy[i] * qkv[other + value + i];
-          }
-          p[u] = std::exp(p[u]);
-          sum += p[u];
-        }
-        for (int64_t u = 0; u <= t; ++u) mean += (p[u] /= sum) * dp[u];
-        for (int64_t u = 0; u <= t; ++u) {
-          const int64_t other = (b * s.sequence + u) * columns;
-          const double ds = p[u] * (dp[u] - mean) * scale;
-          for (int64_t i = 0; i < d; ++i) {
-            dqkv[row + h * d + i] += ds * qkv[other + key + i];
-            dqkv[other + key + i] += ds * qkv[row + h * d + i];
-            dqkv[other + value + i] += p[u] * dy[i];
-          }
-        }
-      }
-    }
-  }
-  return dqkv;
+  const reference::Attention attention = reference::AttentionForward(s, qkv);
+  return testing::Concat({attention.out, attention.lse});
 }
 
 Floats Forward(const Context& context, const AttentionShape& s, const Floats& qkv) {
@@ -124,8 +62,8 @@ TEST(Attention, BackwardMatchesTheReference) {
     const Floats dout = testing::Random(s.batch * s.sequence * s.heads * s.head_size, 2);
     const Floats result = testing::RunWithThreads(
         [&](const Context& context) { return Backward(context, s, qkv, dout); });
-    testing::ExpectClose(result, ReferenceBackward(s, testing::Widen(qkv), testing::Widen(dout)),
-                         4e-6);
+    testing::ExpectClose(
+        result, reference::AttentionBackward(s, testing::Widen(qkv), testing::Widen(dout)), 4e-6);
   }
 }
 
@@ -139,6 +77,8 @@ TEST(Attention, BackwardMatchesFiniteDifferences) {
   });
   device::ThreadPool pool(1);
   testing::ExpectClose(Backward({&pool}, s, qkv, dout), expected, 1e-5);
+  testing::ExpectClose(reference::AttentionBackward(s, testing::Widen(qkv), weights), expected,
+                       1e-7);
 }
 
 TEST(Attention, LargeScoresNeitherOverflowNorVanish) {

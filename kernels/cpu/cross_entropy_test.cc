@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "kernels/cpu/test_util.h"
+#include "kernels/reference/cross_entropy.h"
 
 namespace strata::kernels {
 namespace {
@@ -16,17 +17,6 @@ std::vector<int32_t> Targets(int64_t rows, int64_t vocab) {
   std::vector<int32_t> targets(rows);
   for (int64_t row = 0; row < rows; ++row) targets[row] = row % 4 == 2 ? -1 : (row * 7) % vocab;
   return targets;
-}
-
-double ReferenceLoss(int64_t vocab, const std::vector<int32_t>& targets, const Doubles& logits) {
-  double loss = 0;
-  for (size_t row = 0; row < targets.size(); ++row) {
-    if (targets[row] < 0) continue;
-    double sum = 0;
-    for (int64_t i = 0; i < vocab; ++i) sum += std::exp(logits[row * vocab + i]);
-    loss += std::log(sum) - logits[row * vocab + targets[row]];
-  }
-  return loss;
 }
 
 Floats RunBoth(const Context& c, int64_t rows, int64_t vocab, const int32_t* targets, Floats logits,
@@ -47,7 +37,7 @@ TEST(CrossEntropy, LossAndGradientMatchTheReference) {
   for (const auto [rows, vocab] : kShapes) {
     const Floats logits = testing::Random(rows * vocab, 1, 4);
     const auto targets = Targets(rows, vocab);
-    const double expected = ReferenceLoss(vocab, targets, testing::Widen(logits));
+    const double expected = reference::CrossEntropyLoss(vocab, targets, testing::Widen(logits));
     double first_loss = 0;
     const Floats result = testing::RunWithThreads([&, r = rows, v = vocab](const Context& c) {
       double loss = 2;
@@ -57,16 +47,8 @@ TEST(CrossEntropy, LossAndGradientMatchTheReference) {
       EXPECT_EQ(loss, first_loss);
       return gradient;
     });
-    Doubles gradient(logits.size());
-    for (int64_t row = 0; row < rows; ++row) {
-      if (targets[row] < 0) continue;
-      double sum = 0;
-      for (int64_t i = 0; i < vocab; ++i) sum += std::exp(double{logits[row * vocab + i]});
-      for (int64_t i = 0; i < vocab; ++i) {
-        gradient[row * vocab + i] = kScale * (std::exp(double{logits[row * vocab + i]}) / sum -
-                                              (i == targets[row] ? 1 : 0));
-      }
-    }
+    const Doubles gradient =
+        reference::CrossEntropyGradient(vocab, kScale, targets, testing::Widen(logits));
     testing::ExpectClose(result, gradient, 1e-6);
     for (int64_t row = 2; row < rows; row += 4) {
       for (int64_t i = 0; i < vocab; ++i) ASSERT_EQ(result[row * vocab + i], 0.0f);
@@ -79,9 +61,12 @@ TEST(CrossEntropy, GradientMatchesFiniteDifferences) {
   const Floats logits = testing::Random(rows * vocab, 2);
   const auto targets = Targets(rows, vocab);
   Doubles expected = testing::FiniteDifferences(testing::Widen(logits), [&](const Doubles& x) {
-    return kScale * ReferenceLoss(vocab, targets, x);
+    return kScale * reference::CrossEntropyLoss(vocab, targets, x);
   });
   device::ThreadPool pool(1);
+  testing::ExpectClose(
+      reference::CrossEntropyGradient(vocab, kScale, targets, testing::Widen(logits)), expected,
+      1e-7);
   double loss = 0;
   testing::ExpectClose(RunBoth({&pool}, rows, vocab, targets.data(), logits, &loss), expected,
                        1e-6);

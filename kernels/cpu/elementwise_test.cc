@@ -4,10 +4,12 @@
 
 #include "kernels/cpu/simd.h"
 #include "kernels/cpu/test_util.h"
+#include "kernels/reference/elementwise.h"
 
 namespace strata::kernels {
 namespace {
 
+using testing::Doubles;
 using testing::Floats;
 
 constexpr int64_t kCounts[] = {0, 1, 7, 8, 9, 4095, 4096, 4097, 50001};
@@ -26,19 +28,20 @@ TEST(Elementwise, OperationsEqualTheirDefinitions) {
     });
     Floats sum = dst, scaled = dst;
     for (int64_t i = 0; i < count; ++i) {
-      sum[i] += src[i];
+      sum[i] += src[i];  // one rounding, so the bits are known
       scaled[i] *= -0.3f;
     }
     EXPECT_TRUE(testing::SameBits(
         result, testing::Concat({sum, src, Floats(count, 0.0f), Floats(count, 3.5f), scaled})));
+    const Doubles exact = reference::Add(testing::Widen(dst), testing::Widen(src));
+    testing::ExpectClose(sum, exact, 1e-7);
   }
 }
 
 TEST(Elementwise, SumOfSquaresIsExactToDoublePrecisionAndTheSameForAnyThreads) {
   for (const int64_t count : kCounts) {
     const Floats x = testing::Random(count, 1, 100);
-    double expected = 0;
-    for (const float value : x) expected += static_cast<double>(value) * value;
+    const double expected = reference::SumSquares(testing::Widen(x));
     testing::Workspace workspace(SumSquaresWorkspaceBytes(count));
     device::ThreadPool one(1), three(3);
     const double sum = SumSquares({&one}, count, x.data(), workspace.get());

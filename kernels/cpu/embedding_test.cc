@@ -1,6 +1,7 @@
 #include "kernels/embedding.h"
 
 #include "kernels/cpu/test_util.h"
+#include "kernels/reference/embedding.h"
 
 namespace strata::kernels {
 namespace {
@@ -24,12 +25,9 @@ TEST(Embedding, ForwardCopiesRowsAndBackwardAddsThemWithRepeats) {
       EmbeddingBackward(c, shape.rows, shape.channels, tokens.data(), dy.data(), dtable.data());
       return testing::Concat({y, dtable});
     });
-    Doubles y(rows * channels), dtable = testing::Widen(table);
-    for (int64_t i = 0; i < rows * channels; ++i) {
-      const int64_t at = tokens[i / channels] * channels + i % channels;
-      y[i] = table[at];
-      dtable[at] += dy[i];
-    }
+    const Doubles y = reference::EmbeddingForward(channels, tokens, testing::Widen(table));
+    const Doubles dtable =
+        reference::EmbeddingBackward(channels, tokens, testing::Widen(dy), testing::Widen(table));
     testing::ExpectClose(result, testing::Concat({y, dtable}), 1e-6);
   }
 }

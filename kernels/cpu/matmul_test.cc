@@ -7,29 +7,13 @@
 #include <vector>
 
 #include "kernels/cpu/test_util.h"
+#include "kernels/reference/matmul.h"
 
 namespace strata::kernels {
 namespace {
 
 using testing::Doubles;
 using testing::Floats;
-
-Doubles Reference(const MatmulShape& s, const Floats& a, const Floats& b, const Floats& c,
-                  int64_t lda, int64_t ldb, int64_t ldc) {
-  Doubles result = testing::Widen(c);
-  for (int64_t i = 0; i < s.m; ++i) {
-    for (int64_t j = 0; j < s.n; ++j) {
-      double sum = s.accumulate ? result[i * ldc + j] : 0;
-      for (int64_t p = 0; p < s.k; ++p) {
-        const double x = s.trans_a ? a[p * lda + i] : a[i * lda + p];
-        const double y = s.trans_b ? b[j * ldb + p] : b[p * ldb + j];
-        sum += x * y;
-      }
-      result[i * ldc + j] = sum;
-    }
-  }
-  return result;
-}
 
 // extra: how much longer the stored rows are than the matrix. What lies between must stay.
 void Check(MatmulShape shape, MatmulBackend backend, int64_t extra) {
@@ -53,7 +37,8 @@ void Check(MatmulShape shape, MatmulBackend backend, int64_t extra) {
     EXPECT_TRUE(testing::SameBits(out, again));
     return out;
   });
-  const Doubles expected = Reference(shape, a, b, c, lda, ldb, ldc);
+  const Doubles expected =
+      reference::Matmul(shape, testing::Widen(a), testing::Widen(b), testing::Widen(c));
   testing::ExpectClose(result, expected, 2e-6);
   for (int64_t i = 0; i < shape.m; ++i) {
     for (int64_t j = shape.n; j < ldc; ++j) EXPECT_EQ(result[i * ldc + j], c[i * ldc + j]);

@@ -1,6 +1,7 @@
 #include "kernels/rmsnorm.h"
 
 #include "kernels/cpu/test_util.h"
+#include "kernels/reference/rmsnorm.h"
 
 namespace strata::kernels {
 namespace {
@@ -15,16 +16,8 @@ constexpr struct {
 
 // y, then rstd.
 Doubles Reference(int64_t rows, int64_t channels, const Doubles& x, const Doubles& w) {
-  Doubles y(rows * channels), rstd(rows);
-  for (int64_t row = 0; row < rows; ++row) {
-    double squares = 0;
-    for (int64_t i = 0; i < channels; ++i) squares += x[row * channels + i] * x[row * channels + i];
-    rstd[row] = 1 / std::sqrt(squares / channels + kEpsilon);
-    for (int64_t i = 0; i < channels; ++i) {
-      y[row * channels + i] = x[row * channels + i] * rstd[row] * w[i];
-    }
-  }
-  return testing::Concat({y, rstd});
+  const reference::RmsNorm norm = reference::RmsNormForward(rows, channels, kEpsilon, x, w);
+  return testing::Concat({norm.y, norm.rstd});
 }
 
 TEST(RmsNorm, ForwardMatchesTheReference) {
@@ -75,11 +68,10 @@ TEST(RmsNorm, ReplayGivesTheForwardsBitsAlsoInPlace) {
     Floats scaled(x.size());
     device::ThreadPool pool(1);
     RmsNormReplay({&pool}, rows, channels, x.data(), w.data(), rstd.data(), scaled.data());
-    Doubles expected(x.size());
-    for (size_t i = 0; i < x.size(); ++i) {
-      expected[i] = double{x[i]} * rstd[i / channels] * w[i % channels];
-    }
-    testing::ExpectClose(scaled, expected, 5e-7);
+    testing::ExpectClose(scaled,
+                         reference::RmsNormReplay(rows, channels, testing::Widen(x),
+                                                  testing::Widen(w), testing::Widen(rstd)),
+                         5e-7);
   }
 }
 
@@ -109,6 +101,11 @@ TEST(RmsNorm, BackwardMatchesFiniteDifferencesAndAccumulates) {
           testing::FiniteDifferences(wide_w, [&, r = rows, n = channels](const Doubles& v) {
             return testing::Dot(weights, Reference(r, n, wide_x, v));
           });
+      const reference::RmsNormGradient gradient = reference::RmsNormBackward(
+          rows, channels, weights, wide_x, wide_w,
+          reference::RmsNormForward(rows, channels, kEpsilon, wide_x, wide_w).rstd);
+      testing::ExpectClose(gradient.dx, dx, 1e-7);
+      testing::ExpectClose(gradient.dw, dw, 1e-7);
       for (size_t i = 0; accumulate && i < dx.size(); ++i) dx[i] += before[i];
       for (size_t i = 0; i < dw.size(); ++i) dw[i] += dw_before[i];
       testing::ExpectClose(result, testing::Concat({dx, dw}), 3e-6);
@@ -127,10 +124,10 @@ TEST(RmsNorm, WeightGradientOverManyBlocksOfRowsMatchesTheReference) {
                     dw.data(), workspace.get());
     return dw;
   });
-  Doubles dw(channels);
-  for (int64_t i = 0; i < rows * channels; ++i) {
-    dw[i % channels] += static_cast<double>(dy[i]) * x[i] * rstd[i / channels];
-  }
+  const Doubles dw =
+      reference::RmsNormBackward(rows, channels, testing::Widen(dy), testing::Widen(x),
+                                 testing::Widen(w), testing::Widen(rstd))
+          .dw;
   testing::ExpectClose(result, dw, 1e-6);
 }
 

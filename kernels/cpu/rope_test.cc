@@ -1,32 +1,14 @@
 #include "kernels/rope.h"
 
 #include "kernels/cpu/test_util.h"
+#include "kernels/reference/rope.h"
 
 namespace strata::kernels {
 namespace {
 
-using testing::Doubles;
 using testing::Floats;
 
 constexpr double kTheta = 10000;
-
-// x as a complex number per pair, turned by its angle.
-Doubles Reference(const RopeShape& s, const Floats& qkv) {
-  Doubles result = testing::Widen(qkv);
-  const int64_t stride = (s.heads + 2 * s.kv_heads) * s.head_size, half = s.head_size / 2;
-  for (int64_t row = 0; row < s.rows; ++row) {
-    for (int64_t head = 0; head < s.heads + s.kv_heads; ++head) {
-      double* x = &result[row * stride + head * s.head_size];
-      for (int64_t i = 0; i < half; ++i) {
-        const double angle = (s.start + row % s.sequence) / std::pow(kTheta, 2.0 * i / s.head_size);
-        const double low = x[i], high = x[i + half];
-        x[i] = low * std::cos(angle) - high * std::sin(angle);
-        x[i + half] = high * std::cos(angle) + low * std::sin(angle);
-      }
-    }
-  }
-  return result;
-}
 
 TEST(Rope, TurnsQueriesAndKeysAndTurnsBack) {
   const RopeShape shapes[] = {
@@ -45,12 +27,13 @@ TEST(Rope, TurnsQueriesAndKeysAndTurnsBack) {
       RopeApply(context, s, table.data(), false, x.data());
       return x;
     });
-    testing::ExpectClose(turned, Reference(s, qkv), 3e-7);
+    testing::ExpectClose(turned, reference::Rope(s, kTheta, false, testing::Widen(qkv)), 3e-7);
     const Floats back = testing::RunWithThreads([&](const Context& context) {
       Floats x = turned;
       RopeApply(context, s, table.data(), true, x.data());
       return x;
     });
+    testing::ExpectClose(back, reference::Rope(s, kTheta, true, testing::Widen(turned)), 3e-7);
     testing::ExpectClose(back, testing::Widen(qkv), 4e-7);
   }
 }

@@ -1,23 +1,13 @@
 #include "kernels/swiglu.h"
 
 #include "kernels/cpu/test_util.h"
+#include "kernels/reference/swiglu.h"
 
 namespace strata::kernels {
 namespace {
 
 using testing::Doubles;
 using testing::Floats;
-
-Doubles Reference(int64_t rows, int64_t ffn, const Doubles& gate_up) {
-  Doubles h(rows * ffn);
-  for (int64_t row = 0; row < rows; ++row) {
-    for (int64_t i = 0; i < ffn; ++i) {
-      const double gate = gate_up[row * 2 * ffn + i], up = gate_up[row * 2 * ffn + ffn + i];
-      h[row * ffn + i] = gate / (1 + std::exp(-gate)) * up;
-    }
-  }
-  return h;
-}
 
 constexpr struct { int64_t rows, ffn; } kShapes[] = {{1, 1}, {3, 13}, {2, 16}, {40, 101}};
 
@@ -29,7 +19,8 @@ TEST(SwiGlu, ForwardMatchesTheReference) {
       SwiGluForward(c, rows, ffn, gate_up.data(), h.data());
       return h;
     });
-    testing::ExpectClose(result, Reference(rows, ffn, testing::Widen(gate_up)), 4e-7);
+    testing::ExpectClose(result, reference::SwiGluForward(rows, ffn, testing::Widen(gate_up)),
+                         4e-7);
   }
 }
 
@@ -46,13 +37,13 @@ TEST(SwiGlu, BackwardMatchesFiniteDifferencesAlsoInPlace) {
       return dgate_up;
     });
     const Doubles weights = testing::Widen(dh);
-    testing::ExpectClose(result,
-                         testing::FiniteDifferences(testing::Widen(gate_up),
-                                                    [&, r = rows, f = ffn](const Doubles& x) {
-                                                      return testing::Dot(weights,
-                                                                          Reference(r, f, x));
-                                                    }),
-                         1e-6);
+    const Doubles expected = testing::FiniteDifferences(
+        testing::Widen(gate_up), [&, r = rows, f = ffn](const Doubles& x) {
+          return testing::Dot(weights, reference::SwiGluForward(r, f, x));
+        });
+    testing::ExpectClose(result, expected, 1e-6);
+    testing::ExpectClose(reference::SwiGluBackward(rows, ffn, weights, testing::Widen(gate_up)),
+                         expected, 1e-7);
   }
 }
 

@@ -6,18 +6,20 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/status_macros.h"
+#include "ops/table.h"
 
 namespace strata::program {
 namespace {
 
 constexpr int kSteps = 4;  // the first fills what overlaps the boundary; the last two measure
 
-int64_t Traffic(const Op& op) {
+double Traffic(const Op& op) {
+  if (const auto cost = ops::EntryOf(op.kind).cost(op); cost.ok()) return cost->bytes;
   int64_t bytes = 0;
   for (const Operand& operand : op.operands) {
     bytes += operand.bytes * (operand.access == Access::kAccumulate ? 2 : 1);
   }
-  return bytes;
+  return static_cast<double>(bytes);
 }
 
 double ActionSeconds(const CostModel& costs, const ProgramSet& set, const Program& program,
@@ -70,8 +72,7 @@ RankTimeline Summarise(const RankTimes& times) {
 }  // namespace
 
 double RateCostModel::OpSeconds(const Op& op) const {
-  return std::max(op.flops / rates_.flops_per_second,
-                  static_cast<double>(Traffic(op)) / rates_.memory_bytes_per_second);
+  return std::max(op.flops / rates_.flops_per_second, Traffic(op) / rates_.memory_bytes_per_second);
 }
 
 double RateCostModel::CollectiveSeconds(const Communication& communication, int group_size) const {

@@ -32,7 +32,9 @@ struct Rates {
 class RateCostModel final : public CostModel {
  public:
   explicit RateCostModel(const Rates& rates) : rates_(rates) {}
-  // The larger of arithmetic and memory traffic (roofline; Williams et al., CACM 2009).
+  // The larger of arithmetic and memory traffic (roofline; Williams et al., CACM 2009). Traffic is
+  // what ops/ says; an op with attributes that it cannot have, as tests make them up, moves every
+  // operand whole.
   double OpSeconds(const Op& op) const override;
   // Rings: all-gather and reduce-scatter (n-1) parts, all-reduce 2(n-1)/n of the whole, broadcast
   // the whole.

@@ -142,5 +142,20 @@ TEST(RateCostModelTest, SecondsFollowTheRates) {
   EXPECT_DOUBLE_EQ(costs.TransferSeconds(Tier::kSsd, Tier::kHost, 40), 10);
 }
 
+TEST(RateCostModelTest, TrafficIsWhatAnOpTouches_NotItsWorkspaceNorTheWholeTable) {
+  const RateCostModel costs({.flops_per_second = 1e30, .memory_bytes_per_second = 1});
+  const Op product{.kind = OpKind::kMatMul,
+                   .operands = {{.bytes = 24},
+                                {.bytes = 48},
+                                {.bytes = 32, .access = Access::kAccumulate},
+                                {.bytes = 1 << 22, .access = Access::kWrite}},
+                   .ints = {2, 4, 3, 0, 0, 1, 0, 0, 0}};
+  EXPECT_DOUBLE_EQ(costs.OpSeconds(product), 24 + 48 + 2 * 32);
+  const Op embedding{.kind = OpKind::kEmbeddingForward,
+                     .operands = {{.bytes = 8}, {.bytes = 4000}, {.bytes = 32}},
+                     .ints = {2, 250, 4, 0}};
+  EXPECT_DOUBLE_EQ(costs.OpSeconds(embedding), 8 + 32 + 32);
+}
+
 }  // namespace
 }  // namespace strata::program

@@ -86,8 +86,7 @@ absl::Status VerifyAll(const std::vector<ProgramSet>& sets) {
 // Times point into `sets`.
 program::Timeline Predict(const std::vector<ProgramSet>& sets) {
   // Links at which the tensor group's collectives take about a quarter of the products' time;
-  // memory that costs nothing, since rates count workspaces whole, however little of them a small
-  // product touches.
+  // memory that costs nothing, since at these sizes everything but products would be memory.
   const program::RateCostModel costs({.flops_per_second = 1e9,
                                       .memory_bytes_per_second = 1e15,
                                       .link_bytes_per_second = 2e8,

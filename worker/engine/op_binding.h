@@ -47,7 +47,7 @@ class MatmulPlans {
   std::map<Key, std::unique_ptr<kernels::MatmulPlan>> plans_;
 };
 
-// The shape that a kMatMul op names. InvalidArgument: not nine attributes.
+// The shape that a kMatMul op names. InvalidArgument: its attributes are not possible.
 absl::StatusOr<kernels::MatmulShape> MatmulShapeOf(const program::Op& op);
 
 // What bound ops use. Borrowed; outlives them.
@@ -59,7 +59,7 @@ struct OpEnvironment {
   int64_t vocabulary = 0;
 };
 
-// Binds an op, collectives apart. InvalidArgument: operands or attributes are not as op.h says;
+// Binds an op, collectives apart. InvalidArgument: operands or attributes are not as ops/ says;
 // FailedPrecondition: the kernel needs more workspace than it was given (both numbers are named);
 // Unimplemented: no kernel for it.
 absl::StatusOr<BoundOp> BindOp(const program::Op& op, absl::Span<const BoundOperand> operands,

@@ -100,7 +100,7 @@ class ToyBuilder {
     const int64_t bytes = kRowsPerShard * kRowBytes;
     const int rows = assembler_.AddTransient("rows", SlotClass::kActivations, bytes);
     assembler_.CallOp(
-        {.kind = OpKind::kEmbeddingForward, .ints = {kRowsPerShard, kToyVocab, kToyChannels}},
+        {.kind = OpKind::kEmbeddingForward, .ints = {kRowsPerShard, kToyVocab, kToyChannels, 0}},
         Purpose::kForward, absl::StrCat("forward ", shard),
         {Tokens(shard), Whole(table_, kToyTable), Write(Whole(rows, bytes))});
     assembler_.CallOp({.kind = OpKind::kSumSquares, .ints = {bytes / 4}}, Purpose::kForward,
@@ -122,7 +122,7 @@ class ToyBuilder {
       const Operand gradient = Whole(gradients.back(), kToyTable);
       assembler_.Zero(gradient, Purpose::kBackward, "zero gradient");
       assembler_.CallOp(
-          {.kind = OpKind::kEmbeddingBackward, .ints = {kRowsPerShard, kToyVocab, kToyChannels}},
+          {.kind = OpKind::kEmbeddingBackward, .ints = {kRowsPerShard, kToyVocab, kToyChannels, 0}},
           Purpose::kBackward, absl::StrCat("backward ", shard),
           {Tokens(shard), Whole(rows, kRowsPerShard * kRowBytes), Accumulate(gradient)});
     }

@@ -1,0 +1,76 @@
+#include "kernels/reference/attention.h"
+
+#include <cmath>
+
+namespace strata::kernels::reference {
+
+Attention AttentionForward(const AttentionShape& s, const Doubles& qkv) {
+  const int64_t columns = QkvColumns(s), d = s.head_size;
+  Attention result{Doubles(s.batch * s.sequence * s.heads * d),
+                   Doubles(s.batch * s.heads * s.sequence)};
+  for (int64_t b = 0; b < s.batch; ++b) {
+    for (int64_t h = 0; h < s.heads; ++h) {
+      const int64_t g = h / (s.heads / s.kv_heads);
+      for (int64_t t = 0; t < s.sequence; ++t) {
+        const double* q = &qkv[(b * s.sequence + t) * columns + h * d];
+        Doubles p(t + 1);
+        double sum = 0;
+        for (int64_t u = 0; u <= t; ++u) {
+          const double* k = &qkv[(b * s.sequence + u) * columns + (s.heads + g) * d];
+          for (int64_t i = 0; i < d; ++i) p[u] += q[i] * k[i];
+          p[u] = std::exp(p[u] / std::sqrt(static_cast<double>(d)));
+          sum += p[u];
+        }
+        for (int64_t u = 0; u <= t; ++u) {
+          const double* v = &qkv[(b * s.sequence + u) * columns + (s.heads + s.kv_heads + g) * d];
+          for (int64_t i = 0; i < d; ++i) {
+            result.out[((b * s.sequence + t) * s.heads + h) * d + i] += p[u] / sum * v[i];
+          }
+        }
+        result.lse[(b * s.heads + h) * s.sequence + t] = std::log(sum);
+      }
+    }
+  }
+  return result;
+}
+
+// The textbook formulas.
+Doubles AttentionBackward(const AttentionShape& s, const Doubles& qkv, const Doubles& dout) {
+  const int64_t columns = QkvColumns(s), d = s.head_size;
+  const double scale = 1 / std::sqrt(static_cast<double>(d));
+  Doubles dqkv(qkv.size());
+  for (int64_t b = 0; b < s.batch; ++b) {
+    for (int64_t h = 0; h < s.heads; ++h) {
+      const int64_t g = h / (s.heads / s.kv_heads);
+      const int64_t key = (s.heads + g) * d, value = (s.heads + s.kv_heads + g) * d;
+      for (int64_t t = 0; t < s.sequence; ++t) {
+        const int64_t row = (b * s.sequence + t) * columns;
+        const double* dy = &dout[((b * s.sequence + t) * s.heads + h) * d];
+        Doubles p(t + 1), dp(t + 1);
+        double sum = 0, mean = 0;
+        for (int64_t u = 0; u <= t; ++u) {
+          const int64_t other = (b * s.sequence + u) * columns;
+          for (int64_t i = 0; i < d; ++i) {
+            p[u] += qkv[row + h * d + i] * qkv[other + key + i] * scale;
+            dp[u] += dy[i] * qkv[other + value + i];
+          }
+          p[u] = std::exp(p[u]);
+          sum += p[u];
+        }
+        for (int64_t u = 0; u <= t; ++u) mean += (p[u] /= sum) * dp[u];
+        for (int64_t u = 0; u <= t; ++u) {
+          const int64_t other = (b * s.sequence + u) * columns;
+          const double ds = p[u] * (dp[u] - mean) * scale;
+          for (int64_t i = 0; i < d; ++i) {
+            dqkv[row + h * d + i] += ds * qkv[other + key + i];
+            dqkv[other + key + i] += ds * qkv[row + h * d + i];
+            dqkv[other + value + i] += p[u] * dy[i];
+          }
+        }
+      }
+    }
+  }
+  return dqkv;
+}
+
+}  // namespace strata::kernels::reference

@@ -1,0 +1,17 @@
+// Softmax cross entropy: kernels/cross_entropy.h. Rows with a negative target are passed over.
+#ifndef STRATA_KERNELS_REFERENCE_CROSS_ENTROPY_H_
+#define STRATA_KERNELS_REFERENCE_CROSS_ENTROPY_H_
+
+#include "kernels/reference/values.h"
+
+namespace strata::kernels::reference {
+
+// The sum over rows.
+double CrossEntropyLoss(int64_t vocab, const Tokens& targets, const Doubles& logits);
+
+Doubles CrossEntropyGradient(int64_t vocab, double scale, const Tokens& targets,
+                             const Doubles& logits);
+
+}  // namespace strata::kernels::reference
+
+#endif  // STRATA_KERNELS_REFERENCE_CROSS_ENTROPY_H_

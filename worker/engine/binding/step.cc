@@ -1,0 +1,70 @@
+#include "ops/step.h"
+
+#include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
+#include "worker/engine/finish_step.h"
+#include "worker/engine/op_reader.h"
+
+namespace strata::worker {
+namespace {
+
+// What the host handed in indexes tables: outside input, which must not reach a kernel unseen.
+absl::Status CheckTokens(const int32_t* tokens, const int32_t* targets, int64_t count,
+                         int64_t vocabulary) {
+  for (int64_t i = 0; i < count; ++i) {
+    if (tokens[i] < 0 || tokens[i] >= vocabulary) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "token ", tokens[i], " in the data is outside the vocabulary of ", vocabulary));
+    }
+    if (targets[i] >= vocabulary) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "target ", targets[i], " in the data is outside the vocabulary of ", vocabulary));
+    }
+  }
+  return absl::OkStatus();
+}
+
+void ExpectHost(OpReader& reader) {
+  if (reader.environment().host == nullptr) {
+    reader.Fail(absl::UnimplementedError("a host op on a stream of the progress thread"));
+  }
+}
+
+}  // namespace
+
+BoundOp BindLoadBatch(OpReader& reader) {
+  using Op = ops::LoadBatch;
+  const std::optional<Op> op = reader.Read<Op>();
+  if (!op) return {};
+  ExpectHost(reader);
+  return [host = reader.environment().host, vocabulary = reader.environment().vocabulary,
+          samples = op->samples, sequence = op->sequence, tokens = reader.I32(Op::kTokens),
+          targets = reader.I32(Op::kTargets)]() -> absl::Status {
+    RETURN_IF_ERROR(host->LoadBatch(tokens, targets, samples, sequence));
+    if (vocabulary == 0) return absl::OkStatus();
+    return CheckTokens(tokens, targets, samples * sequence, vocabulary);
+  };
+}
+
+BoundOp BindLoadScalars(OpReader& reader) {
+  using Op = ops::LoadScalars;
+  if (!reader.Read<Op>()) return {};
+  ExpectHost(reader);
+  return [host = reader.environment().host, scalars = reader.Scalars(Op::kScalars)] {
+    return host->LoadScalars(scalars);
+  };
+}
+
+BoundOp BindFinishStep(OpReader& reader) {
+  using Op = ops::FinishStep;
+  const std::optional<Op> op = reader.Read<Op>();
+  if (!op) return {};
+  return [op = *op, losses = reader.F64(Op::kLosses),
+          norms = op->sets > 0 ? reader.F64(Op::kNorms) : nullptr, read = reader.Scalars(Op::kRead),
+          written = reader.Scalars(Op::kResults)] {
+    FinishStep(op, losses, norms, read, written);
+    return absl::OkStatus();
+  };
+}
+
+}  // namespace strata::worker
