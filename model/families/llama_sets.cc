@@ -30,6 +30,12 @@ TensorSpec Norm(std::string name, int64_t size) {
   return tensor;
 }
 
+// A matrix of which this rank holds a cut along `dimension`.
+TensorSpec CutAlong(int dimension, const LlamaDims& dims, TensorSpec tensor) {
+  if (dims.degree > 1) tensor.cut = {program::Group::kTensor, dimension, dims.degree};
+  return tensor;
+}
+
 ParameterSet MakeSet(const LlamaDims& dims, std::string name, std::vector<TensorSpec> tensors) {
   ParameterSet set;
   set.name = std::move(name);
@@ -78,12 +84,16 @@ std::vector<ParameterSet> BlockSets(const LlamaDims& dims, int64_t layer) {
   TensorSpec down = Matrix(prefix + "mlp.down_proj.weight", spec.hidden, dims.ffn, residual_std);
 
   const std::string name = absl::StrCat("layers.", layer);
-  return {MakeSet(dims, name, {qkv, o, gate_up, down}),
+  return {MakeSet(dims, name,
+                  {CutAlong(0, dims, qkv), CutAlong(1, dims, o), CutAlong(0, dims, gate_up),
+                   CutAlong(1, dims, down)}),
           MakeSet(dims, name + ".norms", {norm1, norm2})};
 }
 
 ParameterSet TableSet(const LlamaDims& dims, const char* set, const char* tensor) {
-  return MakeSet(dims, set, {Matrix(tensor, dims.vocab, dims.hidden, dims.spec.initial_std)});
+  return MakeSet(
+      dims, set,
+      {CutAlong(0, dims, Matrix(tensor, dims.vocab, dims.hidden, dims.spec.initial_std))});
 }
 
 ParameterSet FinalNormSet(const LlamaDims& dims) {
