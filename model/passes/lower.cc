@@ -9,7 +9,6 @@
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
 #include "common/units.h"
-#include "model/emit/workspace.h"
 #include "model/graph/node_rule.h"
 #include "model/passes/alias.h"
 
