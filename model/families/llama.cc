@@ -7,7 +7,6 @@
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "model/graph/nodes.h"
-#include "model/passes/differentiate.h"
 
 namespace strata::model {
 namespace {
@@ -118,12 +117,6 @@ absl::StatusOr<program::LayerGraph> EmitLlama(const ModelSpec& spec, const EmitO
     return absl::InvalidArgumentError("model.family: not llama");
   }
   return EmitModel(LlamaGraph(spec, options.tensor_degree), spec, options);
-}
-
-std::vector<SavableValue> SavableValues(const ModelSpec& spec, int64_t sequence) {
-  Graph block = Block(spec, 1);
-  Differentiate(block);
-  return DescribeSavable(block, sequence);
 }
 
 }  // namespace strata::model

@@ -29,7 +29,6 @@
 #define STRATA_MODEL_FAMILIES_LLAMA_H_
 
 #include <cstdint>
-#include <vector>
 
 #include "absl/status/statusor.h"
 #include "model/model_spec.h"
@@ -43,9 +42,6 @@ ModelGraph LlamaGraph(const ModelSpec& spec, int64_t degree);
 
 // InvalidArgument: shapes that do not fit together.
 absl::StatusOr<program::LayerGraph> EmitLlama(const ModelSpec& spec, const EmitOptions& options);
-
-// What a block's forward may save for its backward, at this sequence length.
-std::vector<SavableValue> SavableValues(const ModelSpec& spec, int64_t sequence);
 
 }  // namespace strata::model
 

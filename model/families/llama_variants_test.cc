@@ -10,6 +10,7 @@
 #include "model/families/llama.h"
 #include "model/flops.h"
 #include "model/passes/weights.h"
+#include "model/saved_values.h"
 
 namespace strata::model {
 namespace {
@@ -119,7 +120,7 @@ TEST(RecomputeTest, Flops_OfTheModelAreTheSameAndThoseRepeatedAreCounted) {
 
 TEST(RecomputeTest, SplitBackward_RepeatsNoFlops) {
   std::vector<RecomputePlan> plans = {{Mode::kSelective}, {Mode::kFull}};
-  for (const SavableValue& value : SavableValues(Spec(), 32)) {
+  for (const SavedValue& value : SavableValues(Spec())) {
     plans.push_back({.save = {value.name}});
   }
   for (const RecomputePlan& plan : plans) {
@@ -147,7 +148,7 @@ TEST(RecomputeTest, EveryPlanOfATensorGroup_PassesTheStructuralChecks) {
   for (const int64_t degree : {2, 4}) {
     for (const bool split : {false, true}) {
       std::vector<RecomputePlan> plans = {{Mode::kSelective}, {Mode::kFull}};
-      for (const SavableValue& value : SavableValues(Spec(), 32)) {
+      for (const SavedValue& value : SavableValues(Spec())) {
         plans.push_back({.save = {value.name}});
       }
       for (const RecomputePlan& plan : plans) {

@@ -41,7 +41,7 @@ LayerShapes ShapesOf(const ModelSpec& spec, const EmitOptions& options) {
   shapes.decode.sequence = 1;
   shapes.decode.decodes = true;
   shapes.prefill = shapes.decode;
-  shapes.prefill.sequence = options.prefill_chunk;
+  shapes.prefill.sequence = std::min(options.prefill_chunk, spec.context);
   return shapes;
 }
 
@@ -80,7 +80,7 @@ class ModelEmitter {
 absl::Status ModelEmitter::CheckPlans() const {
   RETURN_IF_ERROR(CheckFrozen(model_, options_.frozen));
   int64_t blocks = 0;
-  std::vector<SavableValue> savable;
+  std::vector<SavedValue> savable;
   for (const ModelLayer& layer : model_.layers) {
     if (layer.block < 0) continue;
     ++blocks;

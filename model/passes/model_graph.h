@@ -18,7 +18,7 @@ struct EmitOptions {
   // table's gradient, which is read and written once per chunk, would bound the head). With
   // tensor_degree > 1 never more than a chunk of the group's rows.
   int64_t head_chunk_rows = 0;
-  int64_t prefill_chunk = 64;   // rows of a prefill pass; 0: no decoding templates
+  int64_t prefill_chunk = 64;   // rows of a prefill pass, or the context; 0: no decoding templates
   int64_t tensor_degree = 1;    // t
   int64_t tensor_chunks = 4;    // into which collectives of the tensor group are cut
   bool split_backward = false;  // also backward_input and backward_weight

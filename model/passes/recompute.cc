@@ -60,10 +60,10 @@ std::set<ValueId> ChooseSaved(const Graph& graph, const std::vector<ValueId>& re
   return saved;
 }
 
-std::vector<SavableValue> DescribeSavable(const Graph& graph, int64_t sequence) {
+std::vector<SavedValue> DescribeSavable(const Graph& graph, int64_t sequence) {
   const std::vector<ValueId> reads = ForwardReads(graph, LiveBackward(graph, true));
   const std::set<ValueId> kept = SavedByDefault(graph, reads);
-  std::vector<SavableValue> savable;
+  std::vector<SavedValue> savable;
   for (const ValueId value : reads) {
     std::set<ValueId> others(reads.begin(), reads.end());
     others.erase(value);
@@ -73,7 +73,7 @@ std::vector<SavableValue> DescribeSavable(const Graph& graph, int64_t sequence) 
   return savable;
 }
 
-absl::Status CheckRecompute(const RecomputePlan& plan, const std::vector<SavableValue>& savable,
+absl::Status CheckRecompute(const RecomputePlan& plan, const std::vector<SavedValue>& savable,
                             int64_t layers) {
   if (!plan.save.empty() && plan.mode != RecomputePlan::Mode::kNone) {
     return absl::InvalidArgumentError("recompute.save: names go with mode none only");
@@ -85,9 +85,9 @@ absl::Status CheckRecompute(const RecomputePlan& plan, const std::vector<Savable
                                                    layers - 1));
   }
   for (const std::string& name : plan.save) {
-    const auto is_named = [&](const SavableValue& value) { return value.name == name; };
+    const auto is_named = [&](const SavedValue& value) { return value.name == name; };
     if (std::any_of(savable.begin(), savable.end(), is_named)) continue;
-    const auto append_name = [](std::string* out, const SavableValue& value) {
+    const auto append_name = [](std::string* out, const SavedValue& value) {
       absl::StrAppend(out, value.name);
     };
     return absl::InvalidArgumentError(absl::StrCat("recompute.save: ", name, " is not one of ",

@@ -43,10 +43,10 @@ struct RecomputePlan {
   }
 };
 
-struct SavableValue {
+struct SavedValue {
   std::string name;
-  int64_t bytes_per_token = 0;        // of all ranks of a tensor group together
-  double replay_flops_per_token = 0;  // with everything else at hand
+  int64_t bytes = 0;        // per token and layer, of all ranks of a tensor group together, f32
+  double replay_flops = 0;  // per token, with everything else at hand
   bool saved_by_default = false;
 };
 
@@ -55,10 +55,10 @@ std::set<ValueId> ChooseSaved(const Graph& graph, const std::vector<ValueId>& re
                               const RecomputePlan& plan);
 
 // The savable values of a differentiated graph, at this sequence length.
-std::vector<SavableValue> DescribeSavable(const Graph& graph, int64_t sequence);
+std::vector<SavedValue> DescribeSavable(const Graph& graph, int64_t sequence);
 
 // InvalidArgument: a name that is not savable, names beside a mode, or layers that are not there.
-absl::Status CheckRecompute(const RecomputePlan& plan, const std::vector<SavableValue>& savable,
+absl::Status CheckRecompute(const RecomputePlan& plan, const std::vector<SavedValue>& savable,
                             int64_t layers);
 
 // FLOPs per row and ranks together to make the value from those at hand; given values are.

@@ -1,18 +1,15 @@
 // What may not change a bit of the gradients: which values a layer saves and which it makes again,
 // a split backward, frozen weights elsewhere.
-#include <cstring>
 #include <map>
 #include <memory>
-#include <numeric>
 #include <string>
 #include <vector>
 
 #include "common/rng.h"
-#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "model/families/llama.h"
-#include "model/flops.h"
 #include "model/initialize.h"
+#include "model/saved_values.h"
 #include "tests/parity/interpreter.h"
 
 namespace strata::parity {
@@ -84,30 +81,6 @@ Outcome Train(const model::ModelSpec& spec, const model::EmitOptions& options) {
   return outcome;
 }
 
-std::vector<std::string> Names() {
-  std::vector<std::string> names;
-  for (const model::SavableValue& value : model::SavableValues(Spec(false), kSequence)) {
-    names.push_back(value.name);
-  }
-  return names;
-}
-
-TEST(RecomputeTest, SavableValues_AreTheOnesThatBackwardReads) {
-  EXPECT_THAT(Names(), testing::ElementsAre("norm1", "rstd1", "qkv", "attention", "log_sum_exp",
-                                            "residual", "norm2", "rstd2", "gate_up", "activation"));
-  std::map<std::string, model::SavableValue> values;
-  for (const model::SavableValue& value : model::SavableValues(Spec(false), kSequence)) {
-    values[value.name] = value;
-  }
-  EXPECT_EQ(values["qkv"].bytes_per_token, (4 + 2 * 2) * 12 * 4);
-  EXPECT_EQ(values["gate_up"].replay_flops_per_token, 2.0 * 200 * 48);
-  EXPECT_EQ(values["attention"].replay_flops_per_token, 2.0 * kSequence * 48);
-  EXPECT_EQ(values["residual"].replay_flops_per_token, 2.0 * 48 * 48);
-  EXPECT_EQ(values["activation"].replay_flops_per_token, 0);
-  EXPECT_FALSE(values["norm2"].saved_by_default);
-  EXPECT_TRUE(values["rstd2"].saved_by_default);
-}
-
 TEST(RecomputeTest, EveryMode_HasTheSameBits) {
   for (const bool tied : {false, true}) {
     const Outcome expected = Train(Spec(tied), Options());
@@ -129,7 +102,7 @@ TEST(RecomputeTest, EveryMode_HasTheSameBits) {
 // Each value alone, all but each, and subsets that a generator draws.
 TEST(RecomputeTest, EveryListOfNames_HasTheSameBits) {
   const Outcome expected = Train(Spec(false), Options());
-  const std::vector<std::string> names = Names();
+  const std::vector<std::string> names = model::NamesOfSavableValues();
   const uint64_t all = (1u << names.size()) - 1;
   std::vector<uint64_t> subsets = {all};
   for (size_t i = 0; i < names.size(); ++i) {
