@@ -10,11 +10,18 @@ double Flops(const program::LayerGraph& graph, int index) {
   return index < 0 ? 0 : graph.templates[index].flops();
 }
 
-double Recomputed(const program::LayerGraph& graph, int index) {
-  if (index < 0) return 0;
+bool IsForwardOp(const program::Op& op) {
+  // Of products, only a forward's is by a transposed weight.
+  return op.kind == program::OpKind::kAttentionForward ||
+         (op.kind == program::OpKind::kMatMul && op.ints[4] != 0);
+}
+
+double Recomputed(const program::LayerGraph& graph, const program::LayerTemplates& layer) {
+  if (layer.backward < 0) return 0;
   double sum = 0;
-  for (const program::Op& op : graph.templates[index].ops) {
+  for (const program::Op& op : graph.templates[layer.backward].ops) {
     if (op.kind == program::OpKind::kAttentionBackward) sum += op.flops * kRepeatedShare;
+    if (layer.forward >= 0 && IsForwardOp(op)) sum += op.flops;
   }
   return sum;
 }
@@ -26,7 +33,7 @@ PassFlops CountTraining(const program::LayerGraph& graph) {
   for (const program::Layer& layer : graph.layers) {
     flops.forward += Flops(graph, layer.templates.forward);
     flops.backward += Flops(graph, layer.templates.backward);
-    flops.recomputed += Recomputed(graph, layer.templates.backward);
+    flops.recomputed += Recomputed(graph, layer.templates);
   }
   return flops;
 }

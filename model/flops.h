@@ -11,9 +11,9 @@ namespace strata::model {
 struct PassFlops {
   double forward = 0;
   double backward = 0;
-  // Of these, attention scores that backward computes a second time: a share of throughput figures
-  // that count the model's arithmetic only ("model FLOPs", Chowdhery et al., "PaLM", 2022, app. B)
-  // leaves them out.
+  // Of these, what backward computes a second time: attention scores, and whatever its layer did
+  // not save. Throughput figures that count the model's arithmetic only ("model FLOPs", Chowdhery
+  // et al., "PaLM", 2022, app. B) leave it out.
   double recomputed = 0;
 
   double executed() const { return forward + backward; }

@@ -13,14 +13,6 @@ namespace {
 using program::Initializer;
 using program::TensorSpec;
 
-// Appends what of the logical tensor at [offset, offset + elements) lies in [begin, end).
-void AppendPiece(std::vector<InitialPiece>& pieces, const Initializer& initializer, uint64_t key,
-                 int64_t offset, int64_t elements, int64_t begin, int64_t end) {
-  const int64_t from = std::max(offset, begin);
-  const int64_t to = std::min(offset + elements, end);
-  if (from < to) pieces.push_back({from, to - from, initializer, key, from - offset});
-}
-
 }  // namespace
 
 uint64_t InitialKey(uint64_t seed, const std::string& tensor) {
@@ -29,30 +21,33 @@ uint64_t InitialKey(uint64_t seed, const std::string& tensor) {
 }
 
 std::vector<InitialPiece> InitialPieces(const program::ParameterSet& set, uint64_t seed,
-                                        int64_t begin, int64_t end) {
+                                        int64_t begin, int64_t end, int64_t cut_index) {
   STRATA_CHECK(begin >= 0 && begin <= end && end <= set.elements);
   std::vector<InitialPiece> pieces;
-  int64_t next = 0;
-  for (const TensorSpec& tensor : set.tensors) {
-    AppendPiece(pieces, {}, 0, next, tensor.offset - next, begin, end);
-    next = tensor.offset;
-    const int64_t row = tensor.elements() / tensor.shape[0];
-    std::vector<TensorSpec::Part> parts = tensor.parts;
-    if (parts.empty()) parts.push_back({tensor.name, tensor.shape[0]});
-    for (const TensorSpec::Part& part : parts) {
-      AppendPiece(pieces, tensor.initializer, InitialKey(seed, part.name), next, part.rows * row,
-                  begin, end);
-      next += part.rows * row;
-    }
+  int64_t next = begin;
+  const auto pad = [&](int64_t to) {
+    if (next < to) pieces.push_back({next, to - next, {}, 0, 0});
+    next = to;
+  };
+  const std::string* keyed = nullptr;
+  uint64_t key = 0;
+  for (const program::ElementRun& run : ElementRuns(set, cut_index, begin, end)) {
+    const TensorSpec& tensor = set.tensors[run.tensor];
+    const std::string& name = tensor.logical_name(run.part);
+    if (keyed != &name) key = InitialKey(seed, name);
+    keyed = &name;
+    pad(run.flat);
+    pieces.push_back({run.flat, run.count, tensor.initializer, key, run.first});
+    next = run.flat + run.count;
   }
-  AppendPiece(pieces, {}, 0, next, set.elements - next, begin, end);
+  pad(end);
   return pieces;
 }
 
 void FillInitial(const program::ParameterSet& set, uint64_t seed, int64_t begin,
-                 absl::Span<float> values) {
+                 absl::Span<float> values, int64_t cut_index) {
   const int64_t end = begin + static_cast<int64_t>(values.size());
-  for (const InitialPiece& piece : InitialPieces(set, seed, begin, end)) {
+  for (const InitialPiece& piece : InitialPieces(set, seed, begin, end, cut_index)) {
     float* out = values.data() + (piece.begin - begin);
     const float value = static_cast<float>(piece.initializer.value);
     if (piece.initializer.kind == Initializer::Kind::kConstant) {

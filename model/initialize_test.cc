@@ -1,7 +1,10 @@
 #include "model/initialize.h"
 
 #include <cmath>
+#include <map>
+#include <string>
 
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
 namespace strata::model {
@@ -35,6 +38,65 @@ TEST(InitializeTest, AnyRange_MakesItsPartOfTheWhole) {
       std::vector<float> part(end - begin);
       FillInitial(set, 3, begin, absl::MakeSpan(part));
       EXPECT_TRUE(std::equal(part.begin(), part.end(), whole.begin() + begin));
+    }
+  }
+}
+
+// A set with a tensor cut along each dimension and one that is whole.
+ParameterSet CutOver(int64_t ways) {
+  const auto cut = [&](int dimension) {
+    return program::Cut{program::Group::kTensor, dimension, ways};
+  };
+  ParameterSet set;
+  set.tensors = {{.name = "norm", .shape = {8}, .initializer = kNormal},
+                 {.name = "qk",
+                  .shape = {12 / ways, 9},
+                  .initializer = kNormal,
+                  .parts = {{"q", 8 / ways}, {"k", 4 / ways}},
+                  .cut = cut(0)},
+                 {.name = "o", .shape = {5, 12 / ways}, .initializer = kNormal, .cut = cut(1)}};
+  program::FlattenSet(set, 3);
+  return set;
+}
+
+TEST(InitializeTest, CutTensors_HaveTheWholeTensorsNumbers) {
+  std::map<std::string, std::map<int64_t, float>> whole;
+  const ParameterSet uncut = CutOver(1);
+  const std::vector<float> values = All(uncut, 3);
+  for (const program::ElementRun& run : ElementRuns(uncut, 0, 0, uncut.elements)) {
+    for (int64_t i = 0; i < run.count; ++i) {
+      whole[uncut.tensors[run.tensor].logical_name(run.part)][run.first + i] = values[run.flat + i];
+    }
+  }
+  EXPECT_EQ(whole["o"].size(), 60u);
+  for (const int64_t ways : {2, 4}) {
+    const ParameterSet set = CutOver(ways);
+    EXPECT_THAT(set.tensors[1].logical_shape(1), testing::ElementsAre(4, 9));
+    EXPECT_THAT(set.tensors[2].logical_shape(0), testing::ElementsAre(5, 12));
+    std::map<std::string, std::map<int64_t, float>> joined;
+    for (int64_t index = 0; index < ways; ++index) {
+      std::vector<float> part(set.elements);
+      FillInitial(set, 3, 0, absl::MakeSpan(part), index);
+      for (const program::ElementRun& run : ElementRuns(set, index, 0, set.elements)) {
+        for (int64_t i = 0; i < run.count; ++i) {
+          joined[set.tensors[run.tensor].logical_name(run.part)][run.first + i] =
+              part[run.flat + i];
+        }
+      }
+    }
+    EXPECT_EQ(joined, whole);
+  }
+}
+
+TEST(InitializeTest, AnyRangeOfACutSet_MakesItsPart) {
+  const ParameterSet set = CutOver(2);
+  std::vector<float> all(set.elements, -7);
+  FillInitial(set, 3, 0, absl::MakeSpan(all), 1);
+  for (int64_t begin = 0; begin < set.elements; ++begin) {
+    for (int64_t end = begin; end <= set.elements; end += 5) {
+      std::vector<float> part(end - begin, -7);
+      FillInitial(set, 3, begin, absl::MakeSpan(part), 1);
+      EXPECT_TRUE(std::equal(part.begin(), part.end(), all.begin() + begin));
     }
   }
 }

@@ -1,5 +1,5 @@
-// What a layer's forward pass keeps for its backward pass: the names that a job's
-// parallel.recompute.save may hold, and what each costs.
+// What a block's forward pass can keep for its backward pass: the names that a job's
+// parallel.recompute.save may hold, and what each costs (passes/recompute.h).
 #ifndef STRATA_MODEL_SAVED_VALUES_H_
 #define STRATA_MODEL_SAVED_VALUES_H_
 
@@ -8,17 +8,13 @@
 #include <vector>
 
 #include "model/model_spec.h"
+#include "model/passes/recompute.h"
 
 namespace strata::model {
 
-struct SavedValue {
-  std::string name;
-  int64_t bytes = 0;  // per token and layer, in f32
-};
-
-// In the order in which a layer computes them, of llama-style blocks (families/llama.h lists them).
-// The input of a layer is kept besides, whatever is recomputed.
-std::vector<SavedValue> SavableValues(const ModelSpec& spec);
+// In the order in which a block of the model makes them. The input of a layer is kept besides,
+// whatever is recomputed. Replays' FLOPs are those at this sequence length.
+std::vector<SavedValue> SavableValues(const ModelSpec& spec, int64_t sequence = 1);
 
 // Their names: the same for every size.
 const std::vector<std::string>& NamesOfSavableValues();

@@ -1,15 +1,16 @@
 #include "model/saved_values.h"
 
-#include <gtest/gtest.h>
-
 #include <map>
+#include <string>
 
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
 #include "model/families/llama.h"
 
 namespace strata::model {
 namespace {
 
-TEST(SavableValues, AreWhatABlocksForwardDeclares) {
+ModelSpec Spec() {
   ModelSpec spec;
   spec.layers = 1;
   spec.hidden = 48;
@@ -19,23 +20,43 @@ TEST(SavableValues, AreWhatABlocksForwardDeclares) {
   spec.ffn = 100;
   spec.vocab = 264;
   spec.context = 32;
+  return spec;
+}
+
+TEST(SavableValues, AreWhatABlocksForwardDeclaresWhenItSavesThemAll) {
   EmitOptions options;
   options.micro_batch = 2;
   options.sequence = 16;
-  const auto graph = EmitLlama(spec, options);
+  options.recompute.save = NamesOfSavableValues();
+  const auto graph = EmitLlama(Spec(), options);
   ASSERT_TRUE(graph.ok()) << graph.status();
-  std::map<int, int64_t> declared;  // bytes by index
+  std::map<std::string, int64_t> declared;  // bytes
   for (const program::Template& pass : graph->templates) {
     for (const program::Formal& formal : pass.formals) {
-      if (formal.role == program::Role::kSaved) declared[formal.index] = formal.bytes;
+      if (formal.role == program::Role::kSaved) declared[formal.name] = formal.bytes;
     }
   }
-  const std::vector<SavedValue> values = SavableValues(spec);
+  const std::vector<SavedValue> values = SavableValues(Spec());
   ASSERT_EQ(values.size(), declared.size());
   for (size_t i = 0; i < values.size(); ++i) {
-    EXPECT_EQ(values[i].bytes * 2 * 16, declared.at(static_cast<int>(i))) << values[i].name;
+    EXPECT_EQ(values[i].bytes * 2 * 16, declared.at(values[i].name)) << values[i].name;
     EXPECT_EQ(NamesOfSavableValues()[i], values[i].name);
   }
+}
+
+TEST(SavableValues, AreThoseThatBackwardReads) {
+  EXPECT_THAT(NamesOfSavableValues(),
+              testing::ElementsAre("norm1", "rstd1", "qkv", "attention", "log_sum_exp", "residual",
+                                   "norm2", "rstd2", "gate_up", "activation"));
+  std::map<std::string, SavedValue> values;
+  for (const SavedValue& value : SavableValues(Spec(), 24)) values[value.name] = value;
+  EXPECT_EQ(values["qkv"].bytes, (8 + 2 * 4) * 6 * 4);
+  EXPECT_EQ(values["gate_up"].replay_flops, 2.0 * 200 * 48);
+  EXPECT_EQ(values["attention"].replay_flops, 2.0 * 24 * 48);
+  EXPECT_EQ(values["residual"].replay_flops, 2.0 * 48 * 48);
+  EXPECT_EQ(values["activation"].replay_flops, 0);
+  EXPECT_FALSE(values["norm2"].saved_by_default);
+  EXPECT_TRUE(values["rstd2"].saved_by_default);
 }
 
 }  // namespace

@@ -1,146 +1,122 @@
 #include "model/families/llama.h"
 
-#include <initializer_list>
+#include <cmath>
 #include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
-#include "model/emit/check.h"
-#include "model/families/llama_dims.h"
+#include "model/graph/nodes.h"
 
 namespace strata::model {
 namespace {
 
-using program::Layer;
-using program::LayerGraph;
-using program::LayerTemplates;
+using program::Initializer;
 using program::Role;
+using program::TensorSpec;
 
-absl::Status CheckDivides(const char* name, int64_t divisor, int64_t value) {
-  if (value % divisor == 0) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("tensor degree and chunks: ", divisor,
-                                                 " does not divide ", name, " (", value, ")"));
+Weight Matrix(std::string name, int64_t rows, int64_t columns, int cut, double std) {
+  Weight weight;
+  weight.tensor.name = std::move(name);
+  weight.tensor.shape = {rows, columns};
+  weight.tensor.initializer = {Initializer::Kind::kNormal, std};
+  weight.tensor.decay = true;
+  weight.cut = cut;
+  return weight;
 }
 
-absl::Status CheckOptions(const ModelSpec& spec, const EmitOptions& options) {
-  constexpr int64_t kMostRows = int64_t{1} << 30;
-  if (options.micro_batch < 1 || options.sequence < 1 || options.tensor_degree < 1 ||
-      options.tensor_chunks < 1 || options.set_ranges < 1 || options.prefill_chunk < 0 ||
-      options.head_chunk_rows < 0 || options.threads < 1) {
-    return absl::InvalidArgumentError("emit options: sizes must be positive");
-  }
-  if (options.sequence > spec.context || options.prefill_chunk > kMostRows) {
-    return absl::InvalidArgumentError(absl::StrCat("train.sequence: ", options.sequence,
-                                                   " exceeds model.context (", spec.context, ")"));
-  }
-  if (options.micro_batch > kMostRows / options.sequence) {
-    return absl::InvalidArgumentError("train.micro_batch: more than 2^30 tokens in a pass");
-  }
-  const int64_t t = options.tensor_degree;
-  if (t == 1) return absl::OkStatus();
-  RETURN_IF_ERROR(CheckDivides("heads", t, spec.heads));
-  RETURN_IF_ERROR(CheckDivides("kv_heads", t, spec.kv_heads));
-  RETURN_IF_ERROR(CheckDivides("ffn", t, spec.ffn));
-  RETURN_IF_ERROR(CheckDivides("vocab", t, spec.vocab));
-  return CheckDivides("tokens of a pass", t * options.tensor_chunks,
-                      options.micro_batch * options.sequence);
+Weight Fused(Weight matrix, std::vector<TensorSpec::Part> parts) {
+  matrix.tensor.parts = std::move(parts);
+  return matrix;
 }
 
-int Append(LayerGraph& graph, program::Template added) {
-  graph.templates.push_back(std::move(added));
-  return static_cast<int>(graph.templates.size()) - 1;
+Weight Scale(std::string name, int64_t size, std::string set) {
+  Weight weight;
+  weight.tensor.name = std::move(name);
+  weight.tensor.shape = {size};
+  weight.tensor.initializer = {Initializer::Kind::kConstant, 1};
+  weight.set = std::move(set);
+  return weight;
 }
 
-int AppendSet(LayerGraph& graph, program::ParameterSet added) {
-  graph.sets.push_back(std::move(added));
-  return static_cast<int>(graph.sets.size()) - 1;
+Graph Embedding(const ModelSpec& spec, int64_t degree) {
+  Graph g("embedding", degree);
+  const WeightId table =
+      g.Use(Matrix("model.embed_tokens.weight", spec.vocab, spec.hidden, 0, spec.initial_std));
+  const ValueId tokens = g.Given("tokens", 1, Layout::kWhole, Role::kTokens);
+  g.output = g.As(Embed(g, tokens, table, "embedding"), Layout::kRows);
+  return g;
 }
 
-LayerTemplates EmbeddingTemplates(LayerGraph& graph, const LlamaDims& dims, bool decodes) {
-  LayerTemplates templates;
-  templates.forward = Append(graph, EmitEmbedding(dims, Pass::kForward));
-  templates.backward = Append(graph, EmitEmbeddingBackward(dims, Role::kGradientStream));
-  if (dims.options.split_backward) {
-    templates.backward_weight = Append(graph, EmitEmbeddingBackward(dims, Role::kOutputGradient));
-  }
-  templates.evaluate = templates.forward;
-  if (decodes) {
-    templates.prefill = Append(graph, EmitEmbedding(dims, Pass::kPrefill));
-    templates.decode = Append(graph, EmitEmbedding(dims, Pass::kDecode));
-  }
-  return templates;
+Graph Block(const ModelSpec& spec, int64_t degree) {
+  Graph g("block", degree);
+  const double std = spec.initial_std;
+  const double residual_std = std / std::sqrt(2.0 * static_cast<double>(spec.layers));
+  const int64_t q = spec.attention_width();
+  const int64_t kv = spec.kv_heads * spec.head_size;
+  const int64_t f = spec.ffn;
+  const int64_t c = spec.hidden;
+  const WeightId w_qkv = g.Use(Fused(Matrix("self_attn.qkv_proj.weight", q + 2 * kv, c, 0, std),
+                                     {{"self_attn.q_proj.weight", q},
+                                      {"self_attn.k_proj.weight", kv},
+                                      {"self_attn.v_proj.weight", kv}}));
+  const WeightId w_o = g.Use(Matrix("self_attn.o_proj.weight", c, q, 1, residual_std));
+  const WeightId w_gate_up = g.Use(Fused(Matrix("mlp.gate_up_proj.weight", 2 * f, c, 0, std),
+                                         {{"mlp.gate_proj.weight", f}, {"mlp.up_proj.weight", f}}));
+  const WeightId w_down = g.Use(Matrix("mlp.down_proj.weight", c, f, 1, residual_std));
+  const WeightId w_norm1 = g.Use(Scale("input_layernorm.weight", c, ".norms"));
+  const WeightId w_norm2 = g.Use(Scale("post_attention_layernorm.weight", c, ".norms"));
+
+  const Heads heads{spec.heads, spec.kv_heads, spec.head_size};
+  const double epsilon = spec.norm_epsilon;
+  const ValueId x = g.input = g.Given("input", c, Layout::kRows, Role::kInput);
+  const ValueId norm1 = Norm(g, x, w_norm1, epsilon, "norm1", "rstd1");
+  const ValueId qkv = Rope(g, Linear(g, norm1, w_qkv, "projected"), heads, "qkv");
+  const ValueId attention = Attention(g, qkv, heads, "attention", "log_sum_exp");
+  const ValueId residual = Add(g, x, Linear(g, attention, w_o, "attended"), "residual");
+  const ValueId norm2 = Norm(g, residual, w_norm2, epsilon, "norm2", "rstd2");
+  const ValueId gate_up = Linear(g, norm2, w_gate_up, "gate_up");
+  const ValueId activation = Swiglu(g, gate_up, "activation");
+  g.output = Add(g, residual, Linear(g, activation, w_down, "down"), "output");
+  return g;
 }
 
-LayerTemplates BlockTemplates(LayerGraph& graph, const LlamaDims& dims, bool decodes) {
-  LayerTemplates templates;
-  templates.forward = Append(graph, EmitBlock(dims, Pass::kForward));
-  templates.backward = Append(graph, EmitBlockBackward(dims));
-  if (dims.options.split_backward) {
-    templates.backward_input = Append(graph, EmitBlockBackwardInput(dims));
-    templates.backward_weight = Append(graph, EmitBlockBackwardWeight(dims));
-  }
-  templates.evaluate = Append(graph, EmitBlock(dims, Pass::kEvaluate));
-  if (decodes) {
-    templates.prefill = Append(graph, EmitBlock(dims, Pass::kPrefill));
-    templates.decode = Append(graph, EmitBlock(dims, Pass::kDecode));
-  }
-  return templates;
-}
-
-LayerTemplates HeadTemplates(LayerGraph& graph, const LlamaDims& dims, bool decodes) {
-  LayerTemplates templates;
-  templates.backward = Append(graph, EmitHead(dims, true));
-  templates.evaluate = Append(graph, EmitHead(dims, false));
-  if (decodes) {
-    templates.prefill = Append(graph, EmitHeadLogits(dims, Pass::kPrefill));
-    templates.decode = Append(graph, EmitHeadLogits(dims, Pass::kDecode));
-  }
-  return templates;
-}
-
-void AppendLayers(LayerGraph& graph, const LlamaDims& dims) {
-  const bool decodes = dims.degree == 1 && dims.options.prefill_chunk > 0;
-  const int table = AppendSet(graph, TableSet(dims, "embedding", "model.embed_tokens.weight"));
-  graph.layers.push_back({"embedding", EmbeddingTemplates(graph, dims, decodes), {table}, 0});
-  const LayerTemplates block = BlockTemplates(graph, dims, decodes);
-  for (int64_t i = 0; i < dims.spec.layers; ++i) {
-    Layer layer{absl::StrCat("layers.", i), block, {}, decodes ? 2 * dims.cache_half : 0};
-    for (program::ParameterSet& set : BlockSets(dims, i)) {
-      layer.sets.push_back(AppendSet(graph, std::move(set)));
-    }
-    graph.layers.push_back(std::move(layer));
-  }
-  Layer head{"head", HeadTemplates(graph, dims, decodes), {}, 0};
-  head.sets.push_back(AppendSet(graph, FinalNormSet(dims)));
-  head.sets.push_back(dims.spec.tied_embeddings
-                          ? table
-                          : AppendSet(graph, TableSet(dims, "lm_head", "lm_head.weight")));
-  graph.layers.push_back(std::move(head));
+Graph Head(const ModelSpec& spec, int64_t degree) {
+  Graph g("head", degree);
+  const WeightId norm = g.Use(Scale("model.norm.weight", spec.hidden, "norm"));
+  const char* name = spec.tied_embeddings ? "model.embed_tokens.weight" : "lm_head.weight";
+  Weight table = Matrix(name, spec.vocab, spec.hidden, 0, spec.initial_std);
+  table.set = spec.tied_embeddings ? "embedding" : "lm_head";
+  const WeightId w = g.Use(std::move(table));
+  const ValueId x = g.input = g.Given("input", spec.hidden, Layout::kRows, Role::kInput);
+  const ValueId targets = g.Given("targets", 1, Layout::kWhole, Role::kTargets);
+  g.logits = Linear(g, Norm(g, x, norm, spec.norm_epsilon, "normed", "rstd"), w, "logits");
+  g.values[g.logits].streamed = true;
+  Loss(g, g.logits, targets);
+  return g;
 }
 
 }  // namespace
 
-int64_t RopeTableRows(const ModelSpec& spec, const EmitOptions& options) {
-  return spec.context + options.prefill_chunk;
+ModelGraph LlamaGraph(const ModelSpec& spec, int64_t degree) {
+  ModelGraph model;
+  model.graphs = {Embedding(spec, degree), Block(spec, degree), Head(spec, degree)};
+  model.layers.push_back({"embedding", "", 0});
+  for (int64_t i = 0; i < spec.layers; ++i) {
+    const std::string name = absl::StrCat("layers.", i);
+    model.layers.push_back({name, absl::StrCat("model.", name, "."), 1, i});
+  }
+  model.layers.push_back({"head", "", 2});
+  return model;
 }
 
-absl::StatusOr<LayerGraph> EmitLlama(const ModelSpec& spec, const EmitOptions& options) {
+absl::StatusOr<program::LayerGraph> EmitLlama(const ModelSpec& spec, const EmitOptions& options) {
   RETURN_IF_ERROR(Validate(spec));
   RETURN_IF_ERROR(CheckOptions(spec, options));
   if (spec.family != Family::kLlama) {
     return absl::InvalidArgumentError("model.family: not llama");
   }
-  const LlamaDims dims = MakeDims(spec, options);
-  LayerGraph graph;
-  graph.micro_batch = options.micro_batch;
-  graph.sequence = options.sequence;
-  graph.boundary_bytes = graph.tokens() / dims.degree * dims.hidden * 4;
-  graph.logits_bytes = spec.vocab * 4;
-  graph.constants.push_back({"rope", dims.table_bytes});
-  AppendLayers(graph, dims);
-  RETURN_IF_ERROR(CheckGraph(graph));
-  return graph;
+  return EmitModel(LlamaGraph(spec, options.tensor_degree), spec, options);
 }
 
 }  // namespace strata::model

@@ -293,7 +293,7 @@ TEST_F(DamagedGraphTest, WriteToParameters_IsFound) {
       {.kind = OpKind::kZero,
        .operands = {{.slot = parameters, .bytes = 64, .access = program::Access::kWrite}},
        .ints = {64}});
-  EXPECT_THAT(std::string(CheckGraph(graph_).message()), testing::HasSubstr("write of parameters"));
+  EXPECT_THAT(std::string(CheckGraph(graph_).message()), testing::HasSubstr("write of weights"));
 }
 
 }  // namespace

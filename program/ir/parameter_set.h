@@ -16,24 +16,44 @@ struct Initializer {
   double value = 0;  // the constant, or the standard deviation
 };
 
+// How a rank's tensor is cut from the whole one: `ways` equal parts along a dimension, of which the
+// rank holds the one of its index in the group. Of a fused tensor each part is cut by itself.
+struct Cut {
+  Group group = Group::kNone;
+  int dimension = 0;  // 0 or 1
+  int64_t ways = 1;   // 1: whole on every rank
+};
+
 // A logical tensor inside a set's flat layout. A fused tensor (such as packed q, k, v) is one of
 // these with `parts` naming what users see, row ranges of it in order.
 struct TensorSpec {
   std::string name;
-  std::vector<int64_t> shape;
+  std::vector<int64_t> shape;  // of this rank's cut
   Initializer initializer;
   bool decay = false;  // weight decay applies: two or more dimensions
   struct Part {
     std::string name;
-    int64_t rows = 0;  // of dimension 0
+    int64_t rows = 0;  // of dimension 0, of this rank's cut
   };
   std::vector<Part> parts;  // empty: the tensor itself
-  int64_t offset = 0;       // elements, in the flat layout; set by FlattenSet
+  Cut cut;
+  int64_t offset = 0;  // elements, in the flat layout; set by FlattenSet
 
   int64_t elements() const {
     int64_t count = 1;
     for (const int64_t extent : shape) count *= extent;
     return count;
+  }
+  int part_count() const { return parts.empty() ? 1 : static_cast<int>(parts.size()); }
+  // Of the logical tensor that users see and files hold: a part (0 where there are none), whole.
+  const std::string& logical_name(int part) const {
+    return parts.empty() ? name : parts[part].name;
+  }
+  std::vector<int64_t> logical_shape(int part) const {
+    std::vector<int64_t> whole = shape;
+    if (!parts.empty()) whole[0] = parts[part].rows;
+    if (cut.ways > 1) whole[cut.dimension] *= cut.ways;
+    return whole;
   }
 };
 
@@ -57,6 +77,21 @@ struct ParameterSet {
 // `ranges` equal ranges that are multiples of 16 elements too, so that virtual shards and ranks own
 // equal, aligned ranges.
 void FlattenSet(ParameterSet& set, int64_t ranges);
+
+// Elements that follow each other both in a set's flat layout (from `flat` on) and, row-major, in
+// a whole logical tensor (from `first` on).
+struct ElementRun {
+  int tensor = 0;  // index in ParameterSet::tensors
+  int part = 0;    // index in TensorSpec::parts, or 0
+  int64_t flat = 0;
+  int64_t first = 0;
+  int64_t count = 0;
+};
+
+// What [begin, end) of the flat layout holds on the rank with this index in the cuts' groups,
+// ascending; padding is left out. A tensor cut along its columns has a run per row.
+std::vector<ElementRun> ElementRuns(const ParameterSet& set, int64_t index, int64_t begin,
+                                    int64_t end);
 
 }  // namespace strata::program
 

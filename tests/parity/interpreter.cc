@@ -163,7 +163,8 @@ absl::Status Interpreter::Backward(bool split) {
     if (index >= 0) RETURN_IF_ERROR(CallLayer(layer, index));
   }
   for (size_t layer = layers - 1; split && layer-- > 0;) {
-    RETURN_IF_ERROR(CallLayer(layer, graph_.layers[layer].templates.backward_weight));
+    const int index = graph_.layers[layer].templates.backward_weight;
+    if (index >= 0) RETURN_IF_ERROR(CallLayer(layer, index));
   }
   return absl::OkStatus();
 }

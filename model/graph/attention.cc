@@ -1,0 +1,77 @@
+// Causal attention over packed q, k, v, in tiles that never exist whole (Dao, "FlashAttention-2",
+// 2023); where rows continue a sequence, over a cache.
+#include "model/graph/attention_shape.h"
+#include "model/graph/node_rule.h"
+#include "model/graph/nodes.h"
+
+namespace strata::model {
+namespace {
+
+class Forward : public NodeRule {
+ public:
+  void Differentiate(Graph& graph, const Node& node, Tape& tape) const override {
+    const ValueId qkv = node.in[0];
+    const ValueId dqkv = tape.Make(qkv);
+    graph.Add({NodeKind::kAttentionBackward,
+               {tape.Gradient(node.out[0]), qkv, node.out[0], node.out[1]},
+               {dqkv},
+               -1,
+               node.attributes,
+               Phase::kInput});
+    tape.Contribute(qkv, dqkv);
+  }
+  // Two products of 2·T·H·D per row, of which the mask leaves half.
+  double Flops(const Graph& /*graph*/, const Node& node, int64_t sequence) const override {
+    return 2.0 * static_cast<double>(sequence) *
+           static_cast<double>(node.attributes.heads * node.attributes.head_size);
+  }
+  int statistic() const override { return 1; }
+  bool by_rows() const override { return false; }
+  void Lower(Emitter& e, const Node& node) const override {
+    const AttentionShape shape = AttentionShapeOf(e, node);
+    if (!e.shape().decodes) {
+      AttentionForward(e.builder(), shape, e.In(node, 0), e.Out(node, 0), e.Out(node, 1));
+      return;
+    }
+    const int64_t context = e.shape().context;
+    const int64_t half = CacheHalfBytes(context, shape.kv_heads, shape.head_size);
+    const int64_t used = context * shape.kv_heads * shape.head_size * 4;
+    const View cache = e.builder().Formal(program::Role::kCache, 0, 2 * half, "cache");
+    AttentionDecode(e.builder(), shape, context, e.In(node, 0), cache.Part(0, used),
+                    cache.Part(half, used), e.Scalars(), e.Out(node, 0));
+  }
+};
+
+class Backward : public NodeRule {
+ public:
+  bool by_rows() const override { return false; }
+  void Lower(Emitter& e, const Node& node) const override {
+    AttentionBackward(e.builder(), AttentionShapeOf(e, node), e.In(node, 0), e.In(node, 1),
+                      e.In(node, 2), e.In(node, 3), e.Out(node, 0));
+  }
+};
+
+}  // namespace
+
+ValueId Attention(Graph& graph, ValueId qkv, const Heads& heads, std::string name,
+                  std::string statistic) {
+  const ValueId out = graph.Make(std::move(name), heads.heads * heads.head_size, Layout::kColumns);
+  const ValueId log_sum_exp = graph.Make(std::move(statistic), heads.heads, Layout::kColumns);
+  graph.Add({NodeKind::kAttention,
+             {graph.As(qkv, Layout::kColumns)},
+             {out, log_sum_exp},
+             -1,
+             {.heads = heads.heads, .kv_heads = heads.kv_heads, .head_size = heads.head_size}});
+  return out;
+}
+
+const NodeRule& AttentionRule() {
+  static const Forward rule;
+  return rule;
+}
+const NodeRule& AttentionBackwardRule() {
+  static const Backward rule;
+  return rule;
+}
+
+}  // namespace strata::model

@@ -1,0 +1,58 @@
+// Rows of a table by token; backward adds rows to the table's gradient.
+#include "model/graph/node_rule.h"
+#include "model/graph/nodes.h"
+
+namespace strata::model {
+namespace {
+
+VocabularyShape ShapeOf(const Emitter& emitter, const Node& node) {
+  const Weight& table = emitter.graph().weights[node.weight];
+  const PassShape& shape = emitter.shape();
+  return {emitter.rows(), table.rows() / shape.degree, table.columns(), shape.group(),
+          shape.degree};
+}
+
+class Forward : public NodeRule {
+ public:
+  void Differentiate(Graph& graph, const Node& node, Tape& tape) const override {
+    if (!graph.weights[node.weight].trainable) return;
+    graph.Add({NodeKind::kEmbedGradient,
+               {node.in[0], tape.Gradient(node.out[0])},
+               {},
+               node.weight,
+               {},
+               Phase::kWeight});
+  }
+  // A rank looks up the tokens of its part of the vocabulary; the others' rows are zeros.
+  void Lower(Emitter& emitter, const Node& node) const override {
+    EmbeddingForward(emitter.builder(), ShapeOf(emitter, node), emitter.In(node, 0),
+                     emitter.Weight(node), emitter.Out(node, 0));
+  }
+};
+
+class Gradient : public NodeRule {
+ public:
+  void Lower(Emitter& emitter, const Node& node) const override {
+    EmbeddingBackward(emitter.builder(), ShapeOf(emitter, node), emitter.In(node, 0),
+                      emitter.In(node, 1), emitter.Gradient(node));
+  }
+};
+
+}  // namespace
+
+ValueId Embed(Graph& graph, ValueId tokens, WeightId table, std::string name) {
+  const ValueId y = graph.Make(std::move(name), graph.weights[table].columns(), Layout::kPartial);
+  graph.Add({NodeKind::kEmbed, {tokens}, {y}, table});
+  return y;
+}
+
+const NodeRule& EmbedRule() {
+  static const Forward rule;
+  return rule;
+}
+const NodeRule& EmbedGradientRule() {
+  static const Gradient rule;
+  return rule;
+}
+
+}  // namespace strata::model

@@ -1,0 +1,73 @@
+#include "model/graph/emitter.h"
+
+#include "absl/strings/str_cat.h"
+#include "common/check.h"
+#include "common/units.h"
+#include "program/ir/scalars.h"
+
+namespace strata::model {
+
+using program::Role;
+
+int64_t CacheHalfBytes(int64_t context, int64_t kv_heads, int64_t head_size) {
+  return common::RoundUp(context * kv_heads * head_size * 4, program::kSlotAlignment);
+}
+
+Emitter::Emitter(const Graph& graph, const PassShape& shape,
+                 const std::vector<WeightPlace>& weights, const std::string& name)
+    : graph_(graph), shape_(shape), weights_(weights), builder_(name, shape.threads) {
+  STRATA_CHECK(graph.degree == shape.degree);
+}
+
+void Emitter::SetRows(int64_t first, int64_t count) {
+  first_ = first;
+  rows_ = count;
+}
+
+View Emitter::Of(ValueId value) const {
+  const Placed& place = places_.at(value);
+  const int64_t split = Split(value);
+  return place.view.Rows((first_ - place.origin) / split, rows_ / split, width(value));
+}
+
+View Emitter::Out(const Node& node, size_t index) {
+  const ValueId value = node.out[index];
+  if ((node.discarded >> index & 1) == 0) return Of(value);
+  return builder_.Local(graph_.values[value].name, rows(value) * width(value) * 4);
+}
+
+View Emitter::Weight(const Node& node) {
+  const WeightPlace& place = weights_[node.weight];
+  return builder_.Formal(Role::kParameters, place.set, place.set_bytes, place.set_name)
+      .Part(place.offset, place.bytes);
+}
+
+View Emitter::Gradient(const Node& node) {
+  const WeightPlace& place = weights_[node.weight];
+  const bool whole = graph_.weights[node.weight].cut < 0;
+  const program::Partial partial = whole ? program::PartialOver(shape_.group()) : 0;
+  if (!graph_.weights[node.weight].trainable) {
+    const View unused = builder_.Local("frozen gradient", place.bytes).Marked(partial);
+    Zero(builder_, unused);
+    return unused;
+  }
+  return builder_
+      .Formal(Role::kGradients, place.set, place.set_bytes,
+              absl::StrCat(place.set_name, " gradients"))
+      .Part(place.offset, place.bytes)
+      .Marked(partial);
+}
+
+View Emitter::Scalars() {
+  return builder_.Formal(Role::kScalars, 0, program::kScalarBytes, "scalars");
+}
+
+View Emitter::Loss() { return builder_.Formal(Role::kLoss, 0, 8, "loss"); }
+
+View Emitter::Scratch(const std::string& name, int64_t bytes) {
+  View& view = scratch_[absl::StrCat(name, " ", bytes)];
+  if (view.slot < 0) view = builder_.Local(name, bytes, program::SlotClass::kCommunication);
+  return view;
+}
+
+}  // namespace strata::model

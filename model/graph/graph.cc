@@ -1,0 +1,60 @@
+#include "model/graph/graph.h"
+
+#include "common/check.h"
+
+namespace strata::model {
+
+ValueId Graph::Given(std::string value, int64_t width, Layout layout, program::Role role) {
+  const ValueId id = Make(std::move(value), width, layout);
+  values[id].given = role;
+  return id;
+}
+
+ValueId Graph::Make(std::string value, int64_t width, Layout layout) {
+  Value made;
+  made.name = std::move(value);
+  made.width = width;
+  made.layout = layout;
+  STRATA_CHECK(layout != Layout::kColumns || width % degree == 0);
+  values.push_back(std::move(made));
+  return static_cast<ValueId>(values.size()) - 1;
+}
+
+WeightId Graph::Use(Weight weight) {
+  weights.push_back(std::move(weight));
+  return static_cast<WeightId>(weights.size()) - 1;
+}
+
+NodeId Graph::Add(Node node) {
+  const NodeId id = static_cast<NodeId>(nodes.size());
+  for (const ValueId value : node.out) {
+    STRATA_CHECK(values[value].producer < 0);
+    values[value].producer = id;
+  }
+  nodes.push_back(std::move(node));
+  return id;
+}
+
+ValueId Graph::As(ValueId value, Layout layout) {
+  if (degree == 1 || values[value].layout == layout) return value;
+  const auto [found, added] = redistributed_.try_emplace({value, layout}, -1);
+  if (!added) return found->second;
+  const bool gathers = values[value].layout == Layout::kRows && layout == Layout::kWhole;
+  const bool scatters = values[value].layout == Layout::kPartial && layout == Layout::kRows;
+  STRATA_CHECK(gathers || scatters);
+  const ValueId made = Make(values[value].name, values[value].width, layout);
+  Node node;
+  node.kind = NodeKind::kRedistribute;
+  node.in = {value};
+  node.out = {made};
+  Add(std::move(node));
+  return found->second = made;
+}
+
+ValueId Graph::Source(ValueId value) const {
+  const NodeId producer = values[value].producer;
+  const bool moved = producer >= 0 && nodes[producer].kind == NodeKind::kRedistribute;
+  return moved ? nodes[producer].in[0] : value;
+}
+
+}  // namespace strata::model

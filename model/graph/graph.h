@@ -1,0 +1,138 @@
+// A layer as its forward: values, and the nodes that make them of other values and weights. The
+// backward is nodes of the same graph (passes/differentiate.h), so every pass sees one kind of
+// thing. Families build graphs through nodes.h; what each kind of node means, its derivative, its
+// cost and its ops are its rule's (node_rule.h).
+//
+// A value is [N, width] f32: one row per token of a pass, N = B·T. Which rows and columns of it a
+// rank of a tensor group of `degree` ranks holds is its layout (Megatron-LM, Shoeybi et al., 2019,
+// §3, with the sequence parallelism of Korthikanti et al., 2022, §4.2.2). Nodes ask for the layouts
+// they need when they are added; where a value has another, a Redistribute node is put between,
+// once per value and layout. With degree 1 all layouts are the same and there are none.
+//
+// Collectives are cut into chunks, so that one is on its way while another is multiplied. The N
+// rows are `chunks` blocks, and each rank holds its part of every block: rank r of t holds rows
+// i·N/chunks + r·N/(chunks·t) + [0, N/(chunks·t)) of each block i, block after block. So gathering
+// chunk i gives block i with its rows in order.
+#ifndef STRATA_MODEL_GRAPH_GRAPH_H_
+#define STRATA_MODEL_GRAPH_GRAPH_H_
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "program/ir/parameter_set.h"
+#include "program/ir/template.h"
+
+namespace strata::model {
+
+using ValueId = int;
+using NodeId = int;
+using WeightId = int;
+
+enum class Layout : uint8_t {
+  kRows,     // this rank's N / degree rows, whole
+  kColumns,  // all rows, this rank's width / degree columns
+  kWhole,    // all rows and columns, the same on every rank
+  kPartial,  // all rows and columns, of which the ranks' sum is meant
+};
+
+struct Value {
+  std::string name;  // stable and public: users save values by it
+  int64_t width = 0;
+  Layout layout = Layout::kRows;
+  bool streamed = false;                      // exists for a chunk of rows at a time (logits)
+  program::Role given = program::Role::kAny;  // where it comes from when no node makes it
+  NodeId producer = -1;
+};
+
+enum class NodeKind : uint8_t {
+  kEmbed,
+  kEmbedGradient,
+  kNorm,
+  kNormReplay,
+  kAddNorm,
+  kNormBackward,
+  kLinear,
+  kLinearInputGradient,
+  kLinearWeightGradient,
+  kRope,
+  kAttention,
+  kAttentionBackward,
+  kSwiglu,
+  kSwigluBackward,
+  kAdd,
+  kLoss,
+  kLossBackward,
+  kRedistribute,
+};
+
+// What nodes have beside values and weights; each kind uses its own.
+struct Attributes {
+  int64_t heads = 0, kv_heads = 0, head_size = 0;  // kRope, kAttention*
+  bool inverse = false;                            // kRope: turns back
+  double epsilon = 0;                              // norms
+};
+
+// Which pass of a split backward a node belongs to (zero-bubble schedules, Qi et al., 2023).
+enum class Phase : uint8_t { kForward, kInput, kWeight };
+
+struct Node {
+  NodeKind kind = NodeKind::kAdd;
+  std::vector<ValueId> in, out;
+  WeightId weight = -1;
+  Attributes attributes;
+  Phase phase = Phase::kForward;
+  uint32_t discarded = 0;  // bit i: out[i] is at hand already, this copy of it goes nowhere
+};
+
+// A tensor that a layer uses. Names stand behind the layer's prefix; sizes are the whole tensor's.
+struct Weight {
+  program::TensorSpec tensor;
+  int cut = -1;     // the dimension that a tensor group cuts; -1: whole on every rank
+  std::string set;  // "" or ".suffix": behind the layer's name; else the set's own name
+  bool trainable = true;
+
+  int64_t rows() const { return tensor.shape[0]; }
+  int64_t columns() const { return tensor.shape.size() > 1 ? tensor.shape[1] : 1; }
+};
+
+class Graph {
+ public:
+  Graph(std::string name, int64_t degree) : name(std::move(name)), degree(degree) {}
+
+  std::string name;  // of the kind of layer: embedding, block, head
+  int64_t degree = 1;
+  std::vector<Value> values;
+  std::vector<Node> nodes;
+  std::vector<Weight> weights;
+  NodeId forward_nodes = 0;  // the first ones are the forward; set by Differentiate
+  // -1 where a layer has none. Of input and output: kRows.
+  ValueId input = -1, output = -1, logits = -1;
+  ValueId output_gradient = -1, input_gradient = -1;
+
+  ValueId Given(std::string value, int64_t width, Layout layout, program::Role role);
+  ValueId Make(std::string value, int64_t width, Layout layout);
+  WeightId Use(Weight weight);
+  NodeId Add(Node node);  // the producer of its `out`
+  // The value in this layout: itself, or what a Redistribute node makes of it.
+  ValueId As(ValueId value, Layout layout);
+
+  // Of this rank's cut.
+  int64_t width(ValueId value) const {
+    return values[value].width / (values[value].layout == Layout::kColumns ? degree : 1);
+  }
+  // Behind a Redistribute node, what it redistributes.
+  ValueId Source(ValueId value) const;
+  bool IsForward(ValueId value) const {
+    return values[value].producer >= 0 && values[value].producer < forward_nodes;
+  }
+
+ private:
+  std::map<std::pair<ValueId, Layout>, ValueId> redistributed_;
+};
+
+}  // namespace strata::model
+
+#endif  // STRATA_MODEL_GRAPH_GRAPH_H_

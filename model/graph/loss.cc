@@ -1,0 +1,60 @@
+// Cross entropy. Backward adds to the loss too and turns the logits into their gradient where they
+// lie. With the vocabulary cut over ranks, one small gather of three numbers per row and rank takes
+// the place of gathering logits (Megatron-LM, §3).
+#include "model/graph/node_rule.h"
+#include "model/graph/nodes.h"
+
+namespace strata::model {
+namespace {
+
+void LowerCut(Emitter& e, const Node& node, const View& logits) {
+  const int64_t degree = e.shape().degree;
+  const VocabularyShape shape{e.rows(), e.width(node.in[0]), 0, program::Group::kTensor, degree};
+  const int64_t bytes = shape.rows * 3 * 4;
+  const View own = e.Scratch("own statistics", bytes);
+  const View all = e.Scratch("statistics", degree * bytes);
+  CrossEntropyStatistics(e.builder(), shape, logits, e.In(node, 1), own);
+  AllGather(e.builder(), program::Group::kTensor, own, all);
+  CrossEntropyFinish(e.builder(), shape, logits, e.In(node, 1), all, e.Scalars(), e.Loss());
+}
+
+class Forward : public NodeRule {
+ public:
+  void Differentiate(Graph& graph, const Node& node, Tape& tape) const override {
+    const ValueId dlogits = tape.Make(node.in[0]);
+    graph.Add({NodeKind::kLossBackward, node.in, {dlogits}, -1, {}, Phase::kInput});
+    tape.Contribute(node.in[0], dlogits);
+  }
+  void Lower(Emitter& e, const Node& node) const override {
+    if (e.shape().degree > 1) return LowerCut(e, node, e.In(node, 0));
+    CrossEntropyLoss(e.builder(), e.rows(), e.width(node.in[0]), e.In(node, 0), e.In(node, 1),
+                     e.Loss());
+  }
+};
+
+class Backward : public NodeRule {
+ public:
+  int in_place(const Node& /*node*/) const override { return 0; }
+  void Lower(Emitter& e, const Node& node) const override {
+    if (e.shape().degree > 1) return LowerCut(e, node, e.Out(node, 0));
+    CrossEntropy(e.builder(), e.rows(), e.width(node.in[0]), e.Out(node, 0), e.In(node, 1),
+                 e.Scalars(), e.Loss());
+  }
+};
+
+}  // namespace
+
+void Loss(Graph& graph, ValueId logits, ValueId targets) {
+  graph.Add({NodeKind::kLoss, {graph.As(logits, Layout::kColumns), targets}, {}});
+}
+
+const NodeRule& LossRule() {
+  static const Forward rule;
+  return rule;
+}
+const NodeRule& LossBackwardRule() {
+  static const Backward rule;
+  return rule;
+}
+
+}  // namespace strata::model

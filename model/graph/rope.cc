@@ -1,0 +1,47 @@
+// Rotary positions, in place; backward turns the gradients back.
+#include "model/graph/attention_shape.h"
+#include "model/graph/node_rule.h"
+#include "model/graph/nodes.h"
+
+namespace strata::model {
+namespace {
+
+class Rule : public NodeRule {
+ public:
+  void Differentiate(Graph& graph, const Node& node, Tape& tape) const override {
+    const ValueId dx = tape.Make(node.in[0]);
+    Node backward{NodeKind::kRope, {tape.Gradient(node.out[0])}, {dx}, -1, node.attributes,
+                  Phase::kInput};
+    backward.attributes.inverse = true;
+    graph.Add(std::move(backward));
+    tape.Contribute(node.in[0], dx);
+  }
+  int in_place(const Node& /*node*/) const override { return 0; }
+  bool by_rows() const override { return false; }  // positions count from the first row
+  void Lower(Emitter& e, const Node& node) const override {
+    const Attributes& a = node.attributes;
+    const View table = e.builder().Formal(program::Role::kConstants, 0,
+                                          e.shape().constant_rows * a.head_size * 4, "rope");
+    Rope(e.builder(), AttentionShapeOf(e, node), e.Out(node, 0), table, a.inverse,
+         e.shape().decodes ? e.Scalars() : View{});
+  }
+};
+
+}  // namespace
+
+ValueId Rope(Graph& graph, ValueId qkv, const Heads& heads, std::string name) {
+  const ValueId turned = graph.Make(std::move(name), graph.values[qkv].width, Layout::kColumns);
+  graph.Add({NodeKind::kRope,
+             {graph.As(qkv, Layout::kColumns)},
+             {turned},
+             -1,
+             {.heads = heads.heads, .kv_heads = heads.kv_heads, .head_size = heads.head_size}});
+  return turned;
+}
+
+const NodeRule& RopeRule() {
+  static const Rule rule;
+  return rule;
+}
+
+}  // namespace strata::model

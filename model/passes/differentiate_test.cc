@@ -1,0 +1,205 @@
+// Every node rule's derivative against finite differences in f64, alone and in whole layers.
+#include "model/passes/differentiate.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <string>
+
+#include "common/rng.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "model/graph/nodes.h"
+#include "model/graph/reference.h"
+
+namespace strata::model {
+namespace {
+
+using program::Role;
+
+constexpr int64_t kBatch = 2;
+constexpr int64_t kSequence = 5;
+constexpr Heads kHeads{4, 2, 6};
+
+WeightId UseMatrix(Graph& graph, int64_t rows, int64_t columns) {
+  Weight weight;
+  weight.tensor.shape = {rows, columns};
+  return graph.Use(weight);
+}
+
+WeightId UseScale(Graph& graph, int64_t size) {
+  Weight weight;
+  weight.tensor.shape = {size};
+  return graph.Use(weight);
+}
+
+void FillNormal(uint64_t key, Reference::Numbers& numbers) {
+  for (size_t i = 0; i < numbers.size(); ++i) numbers[i] = common::NormalAt(key, i);
+}
+
+// What is differentiated: Σ output · its gradient, plus the loss.
+double Objective(Reference& reference) {
+  reference.Forward();
+  const ValueId output = reference.graph.output;
+  if (output < 0) return reference.loss;
+  const Reference::Numbers& y = reference.values[output];
+  const Reference::Numbers& dy = reference.values[reference.graph.output_gradient];
+  return std::inner_product(y.begin(), y.end(), dy.begin(), reference.loss);
+}
+
+void ExpectSlopes(Reference& reference, Reference::Numbers& varied,
+                  const Reference::Numbers& gradient, const std::string& what) {
+  constexpr double kStep = 1e-5;
+  ASSERT_EQ(varied.size(), gradient.size()) << what;
+  for (size_t i = 0; i < varied.size(); i += 1 + varied.size() / 60) {
+    const double at = varied[i];
+    varied[i] = at + kStep;
+    const double above = Objective(reference);
+    varied[i] = at - kStep;
+    const double below = Objective(reference);
+    varied[i] = at;
+    EXPECT_NEAR((above - below) / (2 * kStep), gradient[i], 1e-6 * (1 + std::abs(gradient[i])))
+        << what << " " << i;
+  }
+}
+
+// Differentiates the graph and compares all its gradients.
+void ExpectDerivative(Graph graph) {
+  Differentiate(graph);
+  Reference reference(graph, kBatch, kSequence);
+  for (size_t i = 0; i < graph.weights.size(); ++i) FillNormal(100 + i, reference.weights[i]);
+  for (size_t i = 0; i < graph.values.size(); ++i) {
+    if (graph.values[i].given == Role::kAny) continue;
+    Reference::Numbers& given = reference.values[i];
+    FillNormal(i, given);
+    if (graph.values[i].given != Role::kTokens && graph.values[i].given != Role::kTargets) continue;
+    const bool targets = graph.values[i].given == Role::kTargets;
+    for (size_t row = 0; row < given.size(); ++row) {
+      given[row] = targets && row % 4 == 1 ? -1 : static_cast<double>(row * 5 % 7);
+    }
+  }
+  reference.Forward();
+  reference.Backward();
+  if (graph.input >= 0) {
+    ExpectSlopes(reference, reference.values[graph.input], reference.values[graph.input_gradient],
+                 "input");
+  }
+  for (size_t i = 0; i < graph.weights.size(); ++i) {
+    const Reference::Numbers gradient = reference.weight_gradients[i];
+    ExpectSlopes(reference, reference.weights[i], gradient, "weight " + std::to_string(i));
+  }
+}
+
+Graph WithInput(int64_t width) {
+  Graph graph("rule", 1);
+  graph.input = graph.Given("input", width, Layout::kRows, Role::kInput);
+  return graph;
+}
+
+TEST(DifferentiateTest, Embed) {
+  Graph g("rule", 1);
+  const WeightId table = UseMatrix(g, 7, 4);
+  g.output = Embed(g, g.Given("tokens", 1, Layout::kWhole, Role::kTokens), table, "y");
+  ExpectDerivative(g);
+}
+
+TEST(DifferentiateTest, Norm) {
+  Graph g = WithInput(8);
+  g.output = Norm(g, g.input, UseScale(g, 8), 1e-3, "y", "rstd");
+  ExpectDerivative(g);
+}
+
+TEST(DifferentiateTest, NormBesideAnotherReader_AddsToItsGradient) {
+  Graph g = WithInput(8);
+  g.output = Add(g, g.input, Norm(g, g.input, UseScale(g, 8), 1e-3, "normed", "rstd"), "y");
+  ExpectDerivative(g);
+}
+
+TEST(DifferentiateTest, Linear) {
+  Graph g = WithInput(6);
+  g.output = Linear(g, g.input, UseMatrix(g, 9, 6), "y");
+  ExpectDerivative(g);
+}
+
+TEST(DifferentiateTest, LinearOfAValueReadTwice_AddsItsGradients) {
+  Graph g = WithInput(6);
+  const ValueId first = Linear(g, g.input, UseMatrix(g, 6, 6), "first");
+  g.output = Add(g, first, Linear(g, g.input, UseMatrix(g, 6, 6), "second"), "y");
+  ExpectDerivative(g);
+}
+
+TEST(DifferentiateTest, Rope) {
+  Graph g = WithInput(8 * 6);
+  g.output = Rope(g, g.input, kHeads, "y");
+  ExpectDerivative(g);
+}
+
+TEST(DifferentiateTest, Attention) {
+  Graph g = WithInput(8 * 6);
+  g.output = Attention(g, g.input, kHeads, "y", "log_sum_exp");
+  ExpectDerivative(g);
+}
+
+TEST(DifferentiateTest, Swiglu) {
+  Graph g = WithInput(10);
+  g.output = Swiglu(g, g.input, "y");
+  ExpectDerivative(g);
+}
+
+TEST(DifferentiateTest, Loss) {
+  Graph g = WithInput(7);
+  Loss(g, Linear(g, g.input, UseMatrix(g, 7, 7), "logits"),
+       g.Given("targets", 1, Layout::kWhole, Role::kTargets));
+  ExpectDerivative(g);
+}
+
+Graph Block() {
+  Graph g = WithInput(8);
+  const ValueId normed = Norm(g, g.input, UseScale(g, 8), 1e-3, "norm1", "rstd1");
+  const ValueId qkv = Rope(g, Linear(g, normed, UseMatrix(g, 48, 8), "projected"), kHeads, "qkv");
+  const ValueId attention = Attention(g, qkv, kHeads, "attention", "log_sum_exp");
+  const ValueId residual =
+      Add(g, g.input, Linear(g, attention, UseMatrix(g, 8, 24), "attended"), "residual");
+  const ValueId again = Norm(g, residual, UseScale(g, 8), 1e-3, "norm2", "rstd2");
+  const ValueId h = Swiglu(g, Linear(g, again, UseMatrix(g, 20, 8), "gate_up"), "activation");
+  g.output = Add(g, residual, Linear(g, h, UseMatrix(g, 8, 10), "down"), "output");
+  return g;
+}
+
+TEST(DifferentiateTest, Block) { ExpectDerivative(Block()); }
+
+TEST(DifferentiateTest, WrongDerivative_IsFound) {
+  Graph g = Block();
+  Differentiate(g);
+  Reference reference(g, kBatch, kSequence);
+  for (size_t i = 0; i < g.weights.size(); ++i) FillNormal(100 + i, reference.weights[i]);
+  FillNormal(1, reference.values[g.input]);
+  FillNormal(2, reference.values[g.output_gradient]);
+  reference.Forward();
+  reference.Backward();
+  Reference::Numbers damaged = reference.values[g.input_gradient];
+  damaged[0] *= 1.001;
+  const double at = reference.values[g.input][0];
+  reference.values[g.input][0] = at + 1e-5;
+  const double above = Objective(reference);
+  reference.values[g.input][0] = at - 1e-5;
+  EXPECT_GT(std::abs((above - Objective(reference)) / 2e-5 - damaged[0]),
+            1e-6 * (1 + std::abs(damaged[0])));
+}
+
+TEST(LiveBackwardTest, FrozenWeights_HaveNoNodeAndChainsToNothingVanish) {
+  Graph g = Block();
+  for (Weight& weight : g.weights) weight.trainable = false;
+  g.weights.back().trainable = true;  // the last product's
+  Differentiate(g);
+  const std::vector<NodeId> live = LiveBackward(g, false);
+  ASSERT_EQ(live.size(), 1u);
+  EXPECT_EQ(g.nodes[live[0]].kind, NodeKind::kLinearWeightGradient);
+  const std::vector<NodeId> chain = LiveBackward(g, true);
+  const auto is_weight = [&](NodeId id) { return g.nodes[id].phase == Phase::kWeight; };
+  EXPECT_EQ(std::count_if(chain.begin(), chain.end(), is_weight), 1);
+  EXPECT_EQ(chain.size(), 1u + 9);  // four products, two norms, rope, attention, swiglu
+}
+
+}  // namespace
+}  // namespace strata::model

@@ -1,0 +1,189 @@
+#include "model/passes/emit_model.h"
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <tuple>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
+#include "model/emit/check.h"
+#include "model/passes/differentiate.h"
+#include "model/passes/layer_templates.h"
+#include "model/passes/weights.h"
+
+namespace strata::model {
+namespace {
+
+using program::LayerGraph;
+using program::LayerTemplates;
+
+absl::Status CheckDivides(const char* name, int64_t divisor, int64_t value) {
+  if (value % divisor == 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("tensor degree and chunks: ", divisor,
+                                                 " does not divide ", name, " (", value, ")"));
+}
+
+LayerShapes ShapesOf(const ModelSpec& spec, const EmitOptions& options) {
+  LayerShapes shapes;
+  shapes.train.batch = options.micro_batch;
+  shapes.train.sequence = options.sequence;
+  shapes.train.degree = options.tensor_degree;
+  shapes.train.chunks = options.tensor_degree == 1 ? 1 : options.tensor_chunks;
+  shapes.train.streamed_rows = options.head_chunk_rows;
+  shapes.train.context = spec.context;
+  shapes.train.constant_rows = RopeTableRows(spec, options);
+  shapes.train.threads = options.threads;
+  shapes.decodes = options.tensor_degree == 1 && options.prefill_chunk > 0;
+  shapes.decode = shapes.train;
+  shapes.decode.batch = 1;
+  shapes.decode.sequence = 1;
+  shapes.decode.decodes = true;
+  shapes.prefill = shapes.decode;
+  shapes.prefill.sequence = std::min(options.prefill_chunk, spec.context);
+  return shapes;
+}
+
+const Node* Find(const Graph& graph, NodeKind kind) {
+  const auto found = std::find_if(graph.nodes.begin(), graph.nodes.end(),
+                                  [&](const Node& node) { return node.kind == kind; });
+  return found == graph.nodes.end() ? nullptr : &*found;
+}
+
+class ModelEmitter {
+ public:
+  ModelEmitter(const ModelGraph& model, const ModelSpec& spec, const EmitOptions& options)
+      : model_(model), spec_(spec), options_(options), shapes_(ShapesOf(spec, options)) {}
+
+  absl::StatusOr<LayerGraph> Run();
+
+ private:
+  // Graph, weights that train, whether a layer below trains, whether the recompute plan is its.
+  using Key = std::tuple<int, std::vector<bool>, bool, bool>;
+
+  absl::Status CheckPlans() const;
+  absl::Status AppendLayer(const ModelLayer& layer);
+  LayerTemplates TemplatesOf(const ModelLayer& layer, const Graph& graph,
+                             const std::vector<WeightPlace>& places);
+  int SetIndex(program::ParameterSet set);
+
+  const ModelGraph& model_;
+  const ModelSpec& spec_;
+  const EmitOptions& options_;
+  const LayerShapes shapes_;
+  LayerGraph result_;
+  std::map<Key, LayerTemplates> made_;
+  bool trains_below_ = false;
+};
+
+absl::Status ModelEmitter::CheckPlans() const {
+  RETURN_IF_ERROR(CheckFrozen(model_, options_.frozen));
+  int64_t blocks = 0;
+  std::vector<SavedValue> savable;
+  for (const ModelLayer& layer : model_.layers) {
+    if (layer.block < 0) continue;
+    ++blocks;
+    if (!savable.empty()) continue;
+    Graph graph = model_.graphs[layer.graph];
+    Differentiate(graph);
+    savable = DescribeSavable(graph, options_.sequence);
+  }
+  return CheckRecompute(options_.recompute, savable, blocks);
+}
+
+int ModelEmitter::SetIndex(program::ParameterSet set) {
+  for (size_t i = 0; i < result_.sets.size(); ++i) {
+    if (result_.sets[i].name == set.name) return static_cast<int>(i);
+  }
+  result_.sets.push_back(std::move(set));
+  return static_cast<int>(result_.sets.size()) - 1;
+}
+
+LayerTemplates ModelEmitter::TemplatesOf(const ModelLayer& layer, const Graph& graph,
+                                         const std::vector<WeightPlace>& places) {
+  const bool planned = layer.block >= 0 && options_.recompute.covers(layer.block);
+  std::vector<bool> trains;
+  for (const Weight& weight : graph.weights) trains.push_back(weight.trainable);
+  const auto [found, added] = made_.try_emplace({layer.graph, trains, trains_below_, planned});
+  if (added) {
+    const LayerVariant variant{trains_below_, planned ? options_.recompute : RecomputePlan{},
+                               options_.split_backward};
+    found->second = EmitLayer(graph, variant, shapes_, places, result_.templates);
+  }
+  return found->second;
+}
+
+absl::Status ModelEmitter::AppendLayer(const ModelLayer& layer) {
+  Graph graph = model_.graphs[layer.graph];
+  RETURN_IF_ERROR(Freeze(graph, layer, options_.frozen));
+  std::vector<WeightPlace> places;
+  program::Layer appended;
+  appended.name = layer.name;
+  for (program::ParameterSet& set : SetsOf(graph, layer, options_.set_ranges, &places)) {
+    appended.sets.push_back(SetIndex(std::move(set)));
+  }
+  appended.templates = TemplatesOf(layer, graph, places);
+  const Node* attention = Find(graph, NodeKind::kAttention);
+  if (attention != nullptr && shapes_.decodes) {
+    const Attributes& a = attention->attributes;
+    appended.cache_bytes = 2 * CacheHalfBytes(spec_.context, a.kv_heads, a.head_size);
+  }
+  const Node* rope = Find(graph, NodeKind::kRope);
+  if (rope != nullptr && result_.constants.empty()) {
+    const int64_t row = rope->attributes.head_size * 4;
+    result_.constants.push_back({"rope", shapes_.train.constant_rows * row});
+  }
+  trains_below_ |= std::any_of(graph.weights.begin(), graph.weights.end(),
+                               [](const Weight& weight) { return weight.trainable; });
+  result_.layers.push_back(std::move(appended));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<LayerGraph> ModelEmitter::Run() {
+  RETURN_IF_ERROR(CheckPlans());
+  result_.micro_batch = options_.micro_batch;
+  result_.sequence = options_.sequence;
+  result_.boundary_bytes = result_.tokens() / options_.tensor_degree * spec_.hidden * 4;
+  result_.logits_bytes = spec_.vocab * 4;
+  for (const ModelLayer& layer : model_.layers) RETURN_IF_ERROR(AppendLayer(layer));
+  RETURN_IF_ERROR(CheckGraph(result_));
+  return std::move(result_);
+}
+
+}  // namespace
+
+absl::Status CheckOptions(const ModelSpec& spec, const EmitOptions& options) {
+  constexpr int64_t kMostRows = int64_t{1} << 30;
+  if (options.micro_batch < 1 || options.sequence < 1 || options.tensor_degree < 1 ||
+      options.tensor_chunks < 1 || options.set_ranges < 1 || options.prefill_chunk < 0 ||
+      options.head_chunk_rows < 0 || options.threads < 1) {
+    return absl::InvalidArgumentError("emit options: sizes must be positive");
+  }
+  if (options.sequence > spec.context || options.prefill_chunk > kMostRows) {
+    return absl::InvalidArgumentError(absl::StrCat("train.sequence: ", options.sequence,
+                                                   " exceeds model.context (", spec.context, ")"));
+  }
+  if (options.micro_batch > kMostRows / options.sequence) {
+    return absl::InvalidArgumentError("train.micro_batch: more than 2^30 tokens in a pass");
+  }
+  const int64_t t = options.tensor_degree;
+  if (t == 1) return absl::OkStatus();
+  RETURN_IF_ERROR(CheckDivides("heads", t, spec.heads));
+  RETURN_IF_ERROR(CheckDivides("kv_heads", t, spec.kv_heads));
+  RETURN_IF_ERROR(CheckDivides("ffn", t, spec.ffn));
+  RETURN_IF_ERROR(CheckDivides("vocab", t, spec.vocab));
+  return CheckDivides("tokens of a pass", t * options.tensor_chunks,
+                      options.micro_batch * options.sequence);
+}
+
+absl::StatusOr<LayerGraph> EmitModel(const ModelGraph& model, const ModelSpec& spec,
+                                     const EmitOptions& options) {
+  return ModelEmitter(model, spec, options).Run();
+}
+
+int64_t RopeTableRows(const ModelSpec& spec, const EmitOptions& options) {
+  return spec.context + options.prefill_chunk;
+}
+
+}  // namespace strata::model

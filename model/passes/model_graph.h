@@ -1,0 +1,47 @@
+// A model as layers of graphs, and what is asked of the templates made of them.
+#ifndef STRATA_MODEL_PASSES_MODEL_GRAPH_H_
+#define STRATA_MODEL_PASSES_MODEL_GRAPH_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "model/graph/graph.h"
+#include "model/passes/recompute.h"
+
+namespace strata::model {
+
+struct EmitOptions {
+  int64_t micro_batch = 1;  // B
+  int64_t sequence = 1;     // T, at most the model's context
+  // Rows of logits that exist at once; 0: as many as make 16 MiB, but at least 256 (fewer, and the
+  // table's gradient, which is read and written once per chunk, would bound the head). With
+  // tensor_degree > 1 never more than a chunk of the group's rows.
+  int64_t head_chunk_rows = 0;
+  int64_t prefill_chunk = 64;   // rows of a prefill pass, or the context; 0: no decoding templates
+  int64_t tensor_degree = 1;    // t
+  int64_t tensor_chunks = 4;    // into which collectives of the tensor group are cut
+  bool split_backward = false;  // also backward_input and backward_weight
+  int64_t threads = 1;          // of a rank's pool at most; workspaces are sized for them
+  int64_t set_ranges = 1;       // equal ranges that sets are padded to; see FlattenSet
+  RecomputePlan recompute;
+  // Names of tensors (whole ones, or parts of fused ones) that do not train; '*' stands for any
+  // characters. All parts of a fused tensor or none.
+  std::vector<std::string> frozen;
+};
+
+struct ModelLayer {
+  std::string name;    // of the layer and its sets: "layers.3"
+  std::string prefix;  // of its tensors' names: "model.layers.3."
+  int graph = 0;
+  int64_t block = -1;  // its number among blocks; -1: the first or last layer of a model
+};
+
+struct ModelGraph {
+  std::vector<Graph> graphs;  // forwards, one per kind of layer
+  std::vector<ModelLayer> layers;
+};
+
+}  // namespace strata::model
+
+#endif  // STRATA_MODEL_PASSES_MODEL_GRAPH_H_

@@ -1,0 +1,147 @@
+#include "model/passes/weights.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
+
+namespace strata::model {
+namespace {
+
+using program::ParameterSet;
+using program::TensorSpec;
+
+bool IsFrozen(const std::string& name, const std::vector<std::string>& frozen) {
+  return std::any_of(frozen.begin(), frozen.end(),
+                     [&](const std::string& pattern) { return Matches(pattern, name); });
+}
+
+// As users see the weight: its parts, or itself.
+std::vector<std::string> NamesOf(const Weight& weight, const ModelLayer& layer) {
+  std::vector<std::string> names;
+  for (int part = 0; part < weight.tensor.part_count(); ++part) {
+    names.push_back(absl::StrCat(layer.prefix, weight.tensor.logical_name(part)));
+  }
+  return names;
+}
+
+std::string SetName(const Weight& weight, const ModelLayer& layer) {
+  const bool behind = weight.set.empty() || weight.set[0] == '.';
+  return behind ? layer.name + weight.set : weight.set;
+}
+
+bool IsMixed(const Graph& graph, const std::string& set) {
+  bool trains = false, freezes = false;
+  for (const Weight& weight : graph.weights) {
+    if (weight.set == set) (weight.trainable ? trains : freezes) = true;
+  }
+  return trains && freezes;
+}
+
+TensorSpec CutOf(const Weight& weight, const ModelLayer& layer, int64_t degree) {
+  TensorSpec tensor = weight.tensor;
+  tensor.name = layer.prefix + tensor.name;
+  for (TensorSpec::Part& part : tensor.parts) part.name = layer.prefix + part.name;
+  if (degree == 1 || weight.cut < 0) return tensor;
+  tensor.cut = {program::Group::kTensor, weight.cut, degree};
+  tensor.shape[weight.cut] /= degree;
+  for (TensorSpec::Part& part : tensor.parts) part.rows /= weight.cut == 0 ? degree : 1;
+  return tensor;
+}
+
+// The formal's name in templates, which serve many layers.
+std::string Label(const Weight& weight, bool apart) {
+  std::string label = weight.set.empty() ? "weights" : weight.set;
+  if (label[0] == '.') label.erase(0, 1);
+  return apart ? label + " frozen" : label;
+}
+
+}  // namespace
+
+bool Matches(const std::string& pattern, const std::string& name) {
+  size_t p = 0, n = 0, star = std::string::npos, retry = 0;
+  while (n < name.size()) {
+    if (p < pattern.size() && pattern[p] == '*') {
+      star = p++;
+      retry = n;
+    } else if (p < pattern.size() && pattern[p] == name[n]) {
+      ++p;
+      ++n;
+    } else if (star != std::string::npos) {
+      p = star + 1;
+      n = ++retry;
+    } else {
+      return false;
+    }
+  }
+  return pattern.find_first_not_of('*', p) == std::string::npos;
+}
+
+absl::Status Freeze(Graph& graph, const ModelLayer& layer, const std::vector<std::string>& frozen) {
+  for (Weight& weight : graph.weights) {
+    const std::vector<std::string> names = NamesOf(weight, layer);
+    const auto count = std::count_if(names.begin(), names.end(), [&](const std::string& name) {
+      return IsFrozen(name, frozen);
+    });
+    if (count > 0 && count < static_cast<int64_t>(names.size())) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "frozen: some parts of ", layer.prefix, weight.tensor.name, " only; all or none of ",
+          names.front(), " … ", names.back(), " can be frozen"));
+    }
+    weight.trainable = count == 0;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckFrozen(const ModelGraph& model, const std::vector<std::string>& frozen) {
+  std::vector<std::string> names;
+  for (const ModelLayer& layer : model.layers) {
+    for (const Weight& weight : model.graphs[layer.graph].weights) {
+      for (std::string& name : NamesOf(weight, layer)) names.push_back(std::move(name));
+    }
+  }
+  for (const std::string& pattern : frozen) {
+    if (std::none_of(names.begin(), names.end(),
+                     [&](const std::string& name) { return Matches(pattern, name); })) {
+      return absl::InvalidArgumentError(absl::StrCat("frozen: no tensor is named ", pattern));
+    }
+  }
+  if (std::all_of(names.begin(), names.end(),
+                  [&](const std::string& name) { return IsFrozen(name, frozen); })) {
+    return absl::InvalidArgumentError("frozen: no tensor is left to train");
+  }
+  return absl::OkStatus();
+}
+
+std::vector<ParameterSet> SetsOf(const Graph& graph, const ModelLayer& layer, int64_t ranges,
+                                 std::vector<WeightPlace>* places) {
+  std::vector<ParameterSet> sets;
+  std::vector<std::pair<size_t, size_t>> at;  // set, tensor
+  for (const Weight& weight : graph.weights) {
+    const bool apart = !weight.trainable && IsMixed(graph, weight.set);
+    const std::string name = SetName(weight, layer) + (apart ? ".frozen" : "");
+    const auto is_named = [&](const ParameterSet& set) { return set.name == name; };
+    auto set = std::find_if(sets.begin(), sets.end(), is_named);
+    if (set == sets.end()) {
+      set = sets.insert(sets.end(), ParameterSet{});
+      set->name = name;
+      set->trainable = weight.trainable;
+    }
+    at.emplace_back(set - sets.begin(), set->tensors.size());
+    set->tensors.push_back(CutOf(weight, layer, graph.degree));
+  }
+  for (ParameterSet& set : sets) program::FlattenSet(set, ranges);
+  if (places == nullptr) return sets;
+  places->clear();
+  for (size_t i = 0; i < at.size(); ++i) {
+    const auto [s, t] = at[i];
+    const Weight& weight = graph.weights[i];
+    const bool apart = !weight.trainable && IsMixed(graph, weight.set);
+    const TensorSpec& tensor = sets[s].tensors[t];
+    places->push_back({static_cast<int>(s), Label(weight, apart), sets[s].bytes(),
+                       tensor.offset * 4, tensor.elements() * 4});
+  }
+  return sets;
+}
+
+}  // namespace strata::model
