@@ -22,6 +22,7 @@ TEST(SavableValues, AreWhatABlocksForwardDeclares) {
   EmitOptions options;
   options.micro_batch = 2;
   options.sequence = 16;
+  options.prefill_chunk = 0;
   const auto graph = EmitLlama(spec, options);
   ASSERT_TRUE(graph.ok()) << graph.status();
   std::map<int, int64_t> declared;  // bytes by index
