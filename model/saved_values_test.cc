@@ -27,6 +27,7 @@ TEST(SavableValues, AreWhatABlocksForwardDeclaresWhenItSavesThemAll) {
   EmitOptions options;
   options.micro_batch = 2;
   options.sequence = 16;
+  options.prefill_chunk = 0;
   options.recompute.save = NamesOfSavableValues();
   const auto graph = EmitLlama(Spec(), options);
   ASSERT_TRUE(graph.ok()) << graph.status();

@@ -92,6 +92,21 @@ program::Plan PlanOf(const v1::JobSpec& job) {
   return plan;
 }
 
+model::RecomputePlan RecomputeOf(const v1::RecomputeSpec& spec) {
+  using Mode = model::RecomputePlan::Mode;
+  model::RecomputePlan plan;
+  if (spec.mode() == v1::RecomputeSpec::MODE_SELECTIVE) plan.mode = Mode::kSelective;
+  if (spec.mode() == v1::RecomputeSpec::MODE_FULL) plan.mode = Mode::kFull;
+  if (spec.has_mode()) return plan;
+  plan.save.assign(spec.save().begin(), spec.save().end());
+  if (plan.save.empty()) plan.mode = Mode::kFull;  // a list that names nothing
+  if (spec.has_layers()) {
+    plan.first_layer = spec.layers().first();
+    plan.last_layer = spec.layers().last();
+  }
+  return plan;
+}
+
 program::UpdateEmitter UpdateOf(const v1::OptimizerSpec& optimizer) {
   const model::AdamWSpec spec{optimizer.beta1(), optimizer.beta2(), optimizer.epsilon(),
                               optimizer.weight_decay()};
@@ -138,6 +153,7 @@ absl::StatusOr<TrainingProgram> CompileTraining(const v1::JobSpec& job, const da
   emit.sequence = result.sequence;
   emit.prefill_chunk = 0;
   emit.threads = threads;
+  if (job.parallel().has_recompute()) emit.recompute = RecomputeOf(job.parallel().recompute());
   ASSIGN_OR_RETURN(program::LayerGraph graph, model::EmitLlama(result.model, emit));
   result.rope_rows = model::RopeTableRows(result.model, emit);
   ASSIGN_OR_RETURN(const program::Decision decision, program::Decide(std::move(graph), plan));
