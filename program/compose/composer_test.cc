@@ -125,7 +125,7 @@ TEST(ComposerTest, WithoutATree_ArenasDoNotGrowWithAccumulation) {
   }
 }
 
-TEST(ComposerTest, DISABLED_NoCommunicationIsPredicated_UpdatesAre) {
+TEST(ComposerTest, NoCommunicationIsPredicated_UpdatesAre) {
   for (const int level : {1, 2, 3}) {
     for (const StagePrograms& stage : Build(DataPlan(2, static_cast<ShardLevel>(level), 2))) {
       int updates = 0;

@@ -116,7 +116,7 @@ class Follower {
       touched.begin += formal.begin;
       touched.content = {.owner = formal.slot,
                          .version = formal.version,
-                         .partial = operand.partial | formal.partial,
+                         .partial = static_cast<Partial>(operand.partial | formal.partial),
                          .formal = operand.slot};
     }
     touched.end = touched.begin + operand.bytes;

@@ -126,7 +126,6 @@ void Parameters::Update(int set, const Operand& gradient, const Operand& scalars
   stage_.assembler.Collective({.op = CollectiveOp::kAllGather, .group = group, .bytes = own.bytes},
                               Purpose::kGather, Stream::kParameters,
                               absl::StrCat("gather ", of.name), own, whole, stage_.plan.scratch);
-  stage_.assembler.last().predicate = Predicate{Scalar::kApply};
 }
 
 }  // namespace strata::program
