@@ -2,21 +2,62 @@
 
 #include <algorithm>
 
-namespace strata::planner {
+#include "program/compose/check_plan.h"
 
-int64_t VirtualShards(const v1::ParallelSpec& parallel, int64_t data) {
-  return parallel.virtual_shards() > 0 ? parallel.virtual_shards() : data;
+namespace strata::planner {
+namespace {
+
+using program::PlanShape;
+
+PlanShape::Shard ShardOf(v1::ParallelSpec::Shard shard) {
+  switch (shard) {
+    case v1::ParallelSpec::SHARD_ZERO1:
+      return PlanShape::Shard::kZero1;
+    case v1::ParallelSpec::SHARD_ZERO2:
+      return PlanShape::Shard::kZero2;
+    case v1::ParallelSpec::SHARD_ZERO3:
+      return PlanShape::Shard::kZero3;
+    default:
+      return PlanShape::Shard::kNone;
+  }
+}
+
+}  // namespace
+
+v1::ParallelSpec WithData(const v1::ParallelSpec& parallel, int64_t data, int64_t other) {
+  v1::ParallelSpec changed = parallel;
+  if (parallel.shard_group() == data) changed.set_shard_group(other);
+  changed.set_data(other);
+  return changed;
 }
 
 std::vector<int64_t> FewerData(const v1::ParallelSpec& parallel, int64_t data) {
-  const int64_t group = std::max<int64_t>(1, parallel.shard_group());
+  const int64_t shards = parallel.virtual_shards();
   std::vector<int64_t> fewer;
-  for (int64_t degree = VirtualShards(parallel, data); degree >= 1; degree /= 2) {
-    if (degree < data && degree % group == 0) fewer.push_back(degree);
-    if (degree % 2 != 0) break;
+  const auto look = [&](int64_t degree) {
+    if (degree >= data) return;
+    const int64_t group = WithData(parallel, data, degree).shard_group();
+    if (group > 0 && degree % group != 0) return;
+    if (program::SumsAreSubtrees(ShardOf(parallel.shard()), degree, group, shards)) {
+      fewer.push_back(degree);
+    }
+  };
+  for (int64_t divisor = 1; divisor * divisor <= shards; ++divisor) {
+    if (shards % divisor != 0) continue;
+    look(divisor);
+    if (divisor * divisor != shards) look(shards / divisor);
   }
-  if (data > 1 && group == 1 && (fewer.empty() || fewer.back() != 1)) fewer.push_back(1);
+  std::sort(fewer.rbegin(), fewer.rend());
   return fewer;
+}
+
+std::string OwnOrderOfSums(const v1::ParallelSpec& parallel) {
+  if (parallel.automatic() || !parallel.has_virtual_shards() || parallel.virtual_shards() > 0 ||
+      parallel.data() <= 1) {
+    return "";
+  }
+  return "sums of gradients have an order of this layout's own (virtual_shards is off): it repeats "
+         "its bits, other layouts round differently";
 }
 
 }  // namespace strata::planner

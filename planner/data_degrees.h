@@ -1,20 +1,26 @@
-// Which data degrees give the same numbers (DESIGN, Determinism).
+// Which data degrees give the same numbers (program/compose/check_plan.h, order of sums).
 #ifndef STRATA_PLANNER_DATA_DEGREES_H_
 #define STRATA_PLANNER_DATA_DEGREES_H_
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "proto/strata/v1/job.pb.h"
 
 namespace strata::planner {
 
-// V of the reduction tree: as asked for, else the data degree that the job has.
-int64_t VirtualShards(const v1::ParallelSpec& parallel, int64_t data);
+// `parallel`, whose data degree is `data`, with another one; a shard group of all ranks stays one.
+v1::ParallelSpec WithData(const v1::ParallelSpec& parallel, int64_t data, int64_t other);
 
-// Degrees below `data` that a job of this data degree could run with too, bit for bit, descending:
-// virtual_shards divided by powers of two, and 1; with shard_group, of whole groups only.
+// Degrees below `data` that a job of this data degree could run with too, bit for bit, descending;
+// with a smaller shard_group, of whole groups only. None with virtual_shards off: then the bits are
+// those of one degree alone. `parallel` has its defaults.
 std::vector<int64_t> FewerData(const v1::ParallelSpec& parallel, int64_t data);
+
+// A sentence for people where the layout has an order of sums of its own (virtual_shards off), so
+// that no other layout gives its bits; else empty. `parallel` has its defaults.
+std::string OwnOrderOfSums(const v1::ParallelSpec& parallel);
 
 }  // namespace strata::planner
 

@@ -12,6 +12,7 @@
 #include "client/worker_process.h"
 #include "common/clock.h"
 #include "common/status_macros.h"
+#include "planner/data_degrees.h"
 #include "proto/strata/v1/standalone.pb.h"
 
 namespace strata::client {
@@ -66,6 +67,8 @@ int Run(const Arguments& arguments, Terminal& terminal) {
   if (!worker.ok()) return Fail(worker.status(), terminal);
   const common::MonotonicClock clock{};
   RunPresenter presenter(request->job(), request->job_directory(), terminal, clock);
+  const std::string sums = planner::OwnOrderOfSums(request->job().parallel());
+  if (!sums.empty()) terminal.Say(sums);
   WorkerCallbacks callbacks;
   callbacks.on_event = [&](const StandaloneEvent& event) { presenter.OnEvent(event); };
   callbacks.on_idle = [&] { presenter.OnIdle(); };

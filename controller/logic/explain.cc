@@ -13,6 +13,7 @@
 #include "controller/logic/job_shape.h"
 #include "controller/logic/names.h"
 #include "controller/logic/scheduler_view.h"
+#include "planner/data_degrees.h"
 
 namespace strata::controller {
 namespace {
@@ -248,6 +249,8 @@ std::vector<std::string> Explain(ClusterState& state, const JobEntry& job) {
     default:
       break;
   }
+  const std::string sums = planner::OwnOrderOfSums(record.spec().parallel());
+  if (!sums.empty()) lines.push_back(absl::StrCat("Its ", sums, "."));
   ExplainHistory(record, lines);
   return lines;
 }

@@ -20,11 +20,9 @@ int64_t CellRanks(const v1::JobSpec& spec) {
   return RanksOf(one);
 }
 
-// With the data degree written out.
+// With this data degree written out.
 v1::ParallelSpec Layout(const v1::JobSpec& spec, int64_t data) {
-  v1::ParallelSpec parallel = spec.parallel();
-  parallel.set_data(data);
-  return parallel;
+  return planner::WithData(spec.parallel(), DataDegree(spec), data);
 }
 
 }  // namespace
@@ -40,6 +38,9 @@ absl::Status CheckLayout(const v1::JobSpec& spec) {
   if (!whole || said) {
     return InvalidField("resources.ranks",
                         absl::StrCat(ranks, " is not the product of parallel's degrees"));
+  }
+  if (!spec.parallel().has_virtual_shards()) {
+    return InvalidField("parallel.virtual_shards", "is missing (a job's defaults come before it)");
   }
   const auto degrees = planner::DegreesOf(Layout(spec, DataDegree(spec)));
   if (degrees.ok()) return absl::OkStatus();
@@ -63,9 +64,7 @@ scheduler::Shape ShapeOf(const v1::Job& job, int64_t data) {
 v1::JobSpec SpecWithData(const v1::JobSpec& spec, int64_t data) {
   v1::JobSpec changed = spec;
   if (data == 0 || data == DataDegree(spec)) return changed;
-  v1::ParallelSpec& parallel = *changed.mutable_parallel();
-  parallel.set_virtual_shards(planner::VirtualShards(parallel, DataDegree(spec)));
-  parallel.set_data(data);
+  *changed.mutable_parallel() = Layout(spec, data);
   changed.mutable_resources()->set_ranks(CellRanks(spec) * data);
   return changed;
 }

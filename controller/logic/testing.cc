@@ -36,6 +36,7 @@ v1::CreateJobRequest Harness::Request(const std::string& name, int ranks) {
   job.set_directory("/jobs/" + name);
   job.mutable_spec()->mutable_model()->set_layers(1);
   job.mutable_spec()->mutable_train()->set_steps(100);
+  job.mutable_spec()->mutable_parallel()->set_virtual_shards(ranks);
   job.mutable_spec()->mutable_resources()->set_device("cpu");
   job.mutable_spec()->mutable_resources()->set_ranks(ranks);
   request.set_request_id("request-" + name);

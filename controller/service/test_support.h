@@ -41,6 +41,7 @@ inline v1::CreateJobRequest LogicRequest(const std::string& name, int ranks = 1)
   request.mutable_job()->set_directory("/jobs/" + name);
   request.mutable_job()->mutable_spec()->mutable_resources()->set_ranks(ranks);
   request.mutable_job()->mutable_spec()->mutable_resources()->set_device("cpu");
+  request.mutable_job()->mutable_spec()->mutable_parallel()->set_virtual_shards(ranks);
   return request;
 }
 
