@@ -57,6 +57,42 @@ class PosixFile final : public WritableFile {
   int descriptor_;
 };
 
+class PosixReadableFile final : public ReadableFile {
+ public:
+  PosixReadableFile(std::string path, int descriptor)
+      : path_(std::move(path)), descriptor_(descriptor) {}
+  ~PosixReadableFile() override { close(descriptor_); }
+
+  // OK, with the size set, for a regular file.
+  absl::Status Look() {
+    struct stat status;
+    if (fstat(descriptor_, &status) != 0) return StatusFromErrno(errno, path_, "stat");
+    size_bytes_ = status.st_size;
+    if (S_ISREG(status.st_mode)) return absl::OkStatus();
+    return absl::InvalidArgumentError(absl::StrCat(path_, ": not a regular file"));
+  }
+  int64_t size_bytes() const override { return size_bytes_; }
+  absl::Status ReadAt(int64_t offset, int64_t size, void* out) override {
+    char* next = static_cast<char*>(out);
+    while (size > 0) {
+      const ssize_t got = pread(descriptor_, next, static_cast<size_t>(size), offset);
+      if (got < 0 && errno == EINTR) continue;
+      if (got < 0) return StatusFromErrno(errno, path_, "read");
+      if (got == 0) {
+        return absl::DataLossError(
+            absl::StrCat(path_, ": cannot be read at byte ", offset, ": the file ends there"));
+      }
+      next += got, offset += got, size -= got;
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  const std::string path_;
+  const int descriptor_;
+  int64_t size_bytes_ = 0;
+};
+
 class Posix final : public FileSystem {
  public:
   absl::Status CreateFolder(const std::string& path) override {
@@ -74,6 +110,14 @@ class Posix final : public FileSystem {
     const int descriptor = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (descriptor < 0) return StatusFromErrno(errno, path, "create");
     return std::make_unique<PosixFile>(path, descriptor);
+  }
+
+  absl::StatusOr<std::unique_ptr<ReadableFile>> OpenFile(const std::string& path) override {
+    const int descriptor = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (descriptor < 0) return StatusFromErrno(errno, path, "open");
+    auto file = std::make_unique<PosixReadableFile>(path, descriptor);
+    RETURN_IF_ERROR(file->Look());
+    return file;
   }
 
   absl::Status RenameFile(const std::string& from, const std::string& to) override {
@@ -137,6 +181,12 @@ class Posix final : public FileSystem {
   bool Exists(const std::string& path) override {
     struct stat status;
     return lstat(path.c_str(), &status) == 0;
+  }
+
+  absl::StatusOr<bool> IsFolder(const std::string& path) override {
+    struct stat status;
+    if (stat(path.c_str(), &status) != 0) return StatusFromErrno(errno, path, "stat");
+    return S_ISDIR(status.st_mode);
   }
 
   absl::StatusOr<std::vector<std::string>> List(const std::string& path) override {

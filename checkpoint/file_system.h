@@ -1,9 +1,10 @@
-// The operations on files that writing and committing a checkpoint consist of. They enter through
-// constructors, so that a test can fail or interrupt any one of them.
+// The operations on files that writing, committing and reading a checkpoint consist of. They enter
+// from outside, so that a test can fail or interrupt any one of them.
 #ifndef STRATA_CHECKPOINT_FILE_SYSTEM_H_
 #define STRATA_CHECKPOINT_FILE_SYSTEM_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -27,6 +28,15 @@ class WritableFile {
   virtual absl::Status Close() = 0;
 };
 
+// An open file. Any thread may read.
+class ReadableFile {
+ public:
+  virtual ~ReadableFile() = default;
+  virtual int64_t size_bytes() const = 0;  // when it was opened
+  // Bytes [offset, offset + size). DataLoss: the file ends before; Unavailable: the storage failed.
+  virtual absl::Status ReadAt(int64_t offset, int64_t size, void* out) = 0;
+};
+
 // Any thread may call.
 class FileSystem {
  public:
@@ -36,6 +46,8 @@ class FileSystem {
   virtual absl::Status CreateFolder(const std::string& path) = 0;
   // Creates a file, or empties the one there.
   virtual absl::StatusOr<std::unique_ptr<WritableFile>> CreateFile(const std::string& path) = 0;
+  // Opens a regular file. InvalidArgument for anything else; NotFound, PermissionDenied, ….
+  virtual absl::StatusOr<std::unique_ptr<ReadableFile>> OpenFile(const std::string& path) = 0;
   // Renames a file, replacing the one there.
   virtual absl::Status RenameFile(const std::string& from, const std::string& to) = 0;
   // Renames a folder. AlreadyExists, and nothing done, when `to` exists.
@@ -51,6 +63,8 @@ class FileSystem {
   virtual absl::Status RemoveAll(const std::string& path) = 0;
 
   virtual bool Exists(const std::string& path) = 0;
+  // Whether there is a folder or something else, links followed; NotFound, PermissionDenied, ….
+  virtual absl::StatusOr<bool> IsFolder(const std::string& path) = 0;
   // Names in a folder, sorted, without "." and "..".
   virtual absl::StatusOr<std::vector<std::string>> List(const std::string& path) = 0;
   // A whole small file. ResourceExhausted beyond `limit_bytes`.

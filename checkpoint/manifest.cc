@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <tuple>
 #include <utility>
 
 #include "absl/strings/escaping.h"
@@ -15,7 +16,8 @@ namespace strata::checkpoint {
 namespace {
 
 constexpr char kFormat[] = "strata checkpoint";
-constexpr int64_t kVersion = 1;
+constexpr int64_t kVersion = 2;
+constexpr int64_t kVersionOfRanges = 1;  // as 2, without boxes
 // The end of the text, between which and the body stands its digest of 32 hexadecimal digits.
 constexpr char kTailBegin[] = ",\n \"manifest_digest\": \"";
 constexpr char kTailEnd[] = "\"\n}\n";
@@ -57,32 +59,116 @@ absl::Status CheckFileName(const std::string& name) {
       absl::StrCat("\"", absl::CHexEscape(name), "\" is no name of a file in the checkpoint"));
 }
 
-// Sorts the extents, and checks that together they are exactly the tensor.
-absl::Status CheckCoverage(ManifestTensor& tensor, const std::vector<ManifestFile>& files) {
-  std::sort(tensor.extents.begin(), tensor.extents.end(),
-            [](const Extent& a, const Extent& b) { return a.begin < b.begin; });
-  ASSIGN_OR_RETURN(const int64_t count, ElementCount(tensor.tensor.shape));
+Json BoxToJson(const Box& box) { return {{"offset", box.offset}, {"extent", box.extent}}; }
+
+// The box of a piece, where it has one.
+absl::Status BoxFromJson(const Json& piece, std::optional<Box>* out) {
+  if (!piece.is_object() || !piece.contains("box")) return absl::OkStatus();
+  Box box;
+  RETURN_IF_ERROR(Get(piece["box"], "offset", &box.offset));
+  RETURN_IF_ERROR(Get(piece["box"], "extent", &box.extent));
+  *out = std::move(box);
+  return absl::OkStatus();
+}
+
+using FilesOf = std::vector<ManifestFile>;
+
+const std::string& FileOf(const FilesOf& files, const Extent& extent) {
+  return files[static_cast<size_t>(extent.file)].name;
+}
+
+// The ranges [first, last) of one box, sorted, fill it.
+absl::Status CheckRanges(const ManifestTensor& tensor, const FilesOf& files, const Extent* first,
+                         const Extent* last, int64_t count) {
+  const std::string where = first->box.has_value() ? " of box " + ToText(*first->box) : "";
   int64_t next = 0;
-  const Extent* last = nullptr;
-  const auto name = [&files](const Extent& e) { return files[static_cast<size_t>(e.file)].name; };
-  for (const Extent& extent : tensor.extents) {
-    if (extent.end <= extent.begin || extent.end > count) {
-      return absl::FailedPreconditionError(absl::StrCat(Label(tensor.tensor), ": ", name(extent),
-                                                        " holds elements [", extent.begin, ", ",
-                                                        extent.end, ") of ", count));
+  for (const Extent* extent = first; extent != last; ++extent) {
+    const std::string& name = FileOf(files, *extent);
+    if (extent->end <= extent->begin || extent->end > count) {
+      return absl::FailedPreconditionError(absl::StrCat(Label(tensor.tensor), ": ", name,
+                                                        " holds elements [", extent->begin, ", ",
+                                                        extent->end, ") of ", count, where));
     }
-    if (extent.begin < next) {
-      return absl::FailedPreconditionError(absl::StrCat(Label(tensor.tensor), ": element ",
-                                                        extent.begin, " is in ", name(*last),
-                                                        " and in ", name(extent)));
+    if (extent->begin < next) {
+      return absl::FailedPreconditionError(
+          absl::StrCat(Label(tensor.tensor), ": element ", extent->begin, where, " is in ",
+                       FileOf(files, extent[-1]), " and in ", name));
     }
-    if (extent.begin > next) break;
-    next = extent.end;
-    last = &extent;
+    if (extent->begin > next) break;
+    next = extent->end;
   }
   if (next == count) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(Label(tensor.tensor), ": element ", next,
+                                                    " of ", count, where, " is in no file"));
+}
+
+// The pieces of one box.
+struct Held {
+  Box box;
+  const Extent* first = nullptr;
+};
+
+// No two boxes, sorted by offset, overlap. Only those are compared that meet in the first
+// dimension.
+absl::Status CheckApart(const ManifestTensor& tensor, const FilesOf& files,
+                        const std::vector<Held>& boxes) {
+  for (size_t i = 0; i + 1 < boxes.size(); ++i) {
+    for (size_t j = i + 1; j < boxes.size(); ++j) {
+      const Box &box = boxes[i].box, &other = boxes[j].box;
+      if (!box.offset.empty() && other.offset[0] >= box.offset[0] + box.extent[0]) break;
+      const std::optional<Box> common = Intersect(box, other);
+      if (!common.has_value()) continue;
+      return absl::FailedPreconditionError(
+          absl::StrCat(Label(tensor.tensor), ": ", ToText(*common), " is in ",
+                       FileOf(files, *boxes[i].first), ", box ", ToText(box), ", and in ",
+                       FileOf(files, *boxes[j].first), ", box ", ToText(other)));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// Brings the pieces into their order: by box, the whole tensor first, and range.
+absl::Status SortExtents(ManifestTensor& tensor, const FilesOf& files, int64_t count) {
+  for (Extent& extent : tensor.extents) {
+    if (!extent.box.has_value()) continue;
+    if (!IsInside(*extent.box, tensor.tensor.shape)) {
+      return absl::FailedPreconditionError(
+          absl::StrCat(Label(tensor.tensor), ": ", FileOf(files, extent),
+                       " holds a box that is not inside ", ToText(WholeBox(tensor.tensor.shape))));
+    }
+    if (extent.box->elements() == count) extent.box.reset();
+  }
+  std::sort(tensor.extents.begin(), tensor.extents.end(), [](const Extent& a, const Extent& b) {
+    return std::tie(a.box, a.begin) < std::tie(b.box, b.begin);
+  });
+  return absl::OkStatus();
+}
+
+// Sorts the extents, and checks that together they are exactly the tensor.
+absl::Status CheckCoverage(ManifestTensor& tensor, const FilesOf& files) {
+  ASSIGN_OR_RETURN(const int64_t count, ElementCount(tensor.tensor.shape));
+  RETURN_IF_ERROR(SortExtents(tensor, files, count));
+  std::vector<Held> boxes;
+  const Extent* const end = tensor.extents.data() + tensor.extents.size();
+  for (const Extent *first = tensor.extents.data(), *last = first; first != end; first = last) {
+    while (last != end && last->box == first->box) ++last;
+    boxes.push_back({first->box.value_or(WholeBox(tensor.tensor.shape)), first});
+    RETURN_IF_ERROR(CheckRanges(tensor, files, first, last, boxes.back().box.elements()));
+  }
+  if (boxes.size() > kMostBoxes) {
+    return absl::FailedPreconditionError(absl::StrCat(Label(tensor.tensor), ": in ", boxes.size(),
+                                                      " boxes, at most ", kMostBoxes,
+                                                      " are allowed"));
+  }
+  RETURN_IF_ERROR(CheckApart(tensor, files, boxes));
+  int64_t covered = 0;  // apart and inside, they cannot be more than the tensor
+  for (const Held& held : boxes) covered += held.box.elements();
+  if (covered == count) return absl::OkStatus();
   return absl::FailedPreconditionError(
-      absl::StrCat(Label(tensor.tensor), ": element ", next, " of ", count, " is in no file"));
+      absl::StrCat(Label(tensor.tensor), ": ",
+                   covered == 0 ? absl::StrCat("element 0 of ", count, " is")
+                                : absl::StrCat(count - covered, " of ", count, " elements are"),
+                   " in no file"));
 }
 
 Json InfoToJson(const CheckpointInfo& info) {
@@ -149,11 +235,12 @@ Json ManifestTensorToJson(const ManifestTensor& tensor) {
                        {"file", extent.file},
                        {"entry", extent.entry},
                        {"offset", extent.offset}});
+    if (extent.box.has_value()) extents.back()["box"] = BoxToJson(*extent.box);
   }
   return json;
 }
 
-absl::Status ManifestTensorFromJson(const Json& json, const std::vector<ManifestFile>& files,
+absl::Status ManifestTensorFromJson(const Json& json, bool boxes, const FilesOf& files,
                                     ManifestTensor* tensor) {
   RETURN_IF_ERROR(TensorFromJson(json, &tensor->tensor));
   ASSIGN_OR_RETURN(const Json* const extents, GetList(json, "extents"));
@@ -165,6 +252,7 @@ absl::Status ManifestTensorFromJson(const Json& json, const std::vector<Manifest
     RETURN_IF_ERROR(Get(item, "file", &file));
     RETURN_IF_ERROR(Get(item, "entry", &extent.entry));
     RETURN_IF_ERROR(Get(item, "offset", &extent.offset));
+    if (boxes) RETURN_IF_ERROR(BoxFromJson(item, &extent.box));
     if (file >= static_cast<int64_t>(files.size())) {
       return absl::InvalidArgumentError(absl::StrCat(Label(tensor->tensor), ": no file ", file));
     }
@@ -180,10 +268,10 @@ absl::StatusOr<Manifest> ParseManifest(const std::string& body) {
   int64_t version = 0;
   RETURN_IF_ERROR(Get(json, "format", &format));
   RETURN_IF_ERROR(Get(json, "version", &version));
-  if (format != kFormat || version != kVersion) {
-    return absl::UnimplementedError(absl::StrCat("it is \"", absl::CHexEscape(format),
-                                                 "\" version ", version, "; this build reads \"",
-                                                 kFormat, "\" version ", kVersion));
+  if (format != kFormat || (version != kVersion && version != kVersionOfRanges)) {
+    return absl::UnimplementedError(absl::StrCat(
+        "it is \"", absl::CHexEscape(format), "\" version ", version, "; this build reads \"",
+        kFormat, "\" versions ", kVersionOfRanges, " and ", kVersion));
   }
   Manifest manifest;
   ASSIGN_OR_RETURN(const Json* const info, FieldOf(json, "info"));
@@ -194,8 +282,8 @@ absl::StatusOr<Manifest> ParseManifest(const std::string& body) {
   }
   ASSIGN_OR_RETURN(const Json* const tensors, GetList(json, "tensors"));
   for (const Json& tensor : *tensors) {
-    RETURN_IF_ERROR(
-        ManifestTensorFromJson(tensor, manifest.files, &manifest.tensors.emplace_back()));
+    RETURN_IF_ERROR(ManifestTensorFromJson(tensor, version == kVersion, manifest.files,
+                                           &manifest.tensors.emplace_back()));
   }
   return manifest;
 }
@@ -210,7 +298,7 @@ absl::Status AddEntries(const FileFragment& fragment, int32_t file,
       return absl::FailedPreconditionError(absl::StrCat(
           Label(entry.tensor), ": its shape or dtype in ", fragment.file, " differs from others'"));
     }
-    joined.extents.push_back({entry.begin, entry.end, file, entry.name, 0});
+    joined.extents.push_back({entry.begin, entry.end, file, entry.name, 0, entry.box});
   }
   return absl::OkStatus();
 }
@@ -225,6 +313,7 @@ std::string FileFragment::ToJson() const {
     json["begin"] = entry.begin;
     json["end"] = entry.end;
     json["digest"] = entry.digest;
+    if (entry.box.has_value()) json["box"] = BoxToJson(*entry.box);
     list.push_back(std::move(json));
   }
   // Names that are not UTF-8 were refused when the file was written.
@@ -253,6 +342,7 @@ absl::StatusOr<FileFragment> FileFragment::FromJson(const std::string& text) {
     RETURN_IF_ERROR(Get(item, "begin", &entry.begin));
     RETURN_IF_ERROR(Get(item, "end", &entry.end));
     RETURN_IF_ERROR(Get(item, "digest", &entry.digest));
+    RETURN_IF_ERROR(BoxFromJson(item, &entry.box));
   }
   return fragment;
 }

@@ -1,18 +1,21 @@
 // What a checkpoint consists of: manifest.json, written last.
 //
-// It maps every logical tensor and state to element ranges of safetensors files, so that readers
-// ask for ranges and any layout loads any other. It carries the digests of all files, and of
+// It maps every logical tensor and state to pieces of safetensors files: boxes of the tensor, or
+// ranges of boxes, so that readers ask for what they need and any layout loads any other
+// (docs/checkpoint_format.md). It carries the digests of all files, and of
 // itself: any changed bit of a checkpoint is found.
 #ifndef STRATA_CHECKPOINT_MANIFEST_H_
 #define STRATA_CHECKPOINT_MANIFEST_H_
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "checkpoint/box.h"
 #include "checkpoint/dtype.h"
 
 namespace strata::checkpoint {
@@ -29,13 +32,15 @@ struct LogicalTensor {
   friend bool operator==(const LogicalTensor&, const LogicalTensor&) = default;
 };
 
-// One tensor of a safetensors file: elements [begin, end) of the flattened logical tensor.
+// One tensor of a safetensors file: elements [begin, end), row-major, of a box of the logical
+// tensor.
 struct FileEntry {
   std::string name;  // in the file
   LogicalTensor tensor;
   int64_t begin = 0;
   int64_t end = 0;
-  std::string digest;  // of the entry's bytes
+  std::string digest;      // of the entry's bytes
+  std::optional<Box> box;  // absent: the whole tensor
 };
 
 // A file as its writer describes it: what ranks send to the committer. Digests are XXH3-128 of what
@@ -66,20 +71,26 @@ struct CheckpointInfo {
   std::string job_spec;  // the job file's text
 };
 
-// Elements [begin, end) of a logical tensor are elements [offset, offset + end - begin) of an
-// entry.
+// Elements [begin, end), row-major, of a box of a logical tensor are elements [offset, offset +
+// end - begin) of an entry.
 struct Extent {
   int64_t begin = 0;
   int64_t end = 0;
   int32_t file = 0;  // index into Manifest::files
   std::string entry;
   int64_t offset = 0;
+  std::optional<Box> box;  // absent: the whole tensor
 };
 
 struct ManifestTensor {
   LogicalTensor tensor;
-  std::vector<Extent> extents;  // by begin; together exactly the tensor, no element twice
+  // Together exactly the tensor, no element twice: the boxes do not overlap, and the ranges of each
+  // box fill it. By box and begin.
+  std::vector<Extent> extents;
 };
+
+// Most boxes of one tensor.
+inline constexpr size_t kMostBoxes = size_t{1} << 14;
 
 struct ManifestFileEntry {
   std::string name;
@@ -103,7 +114,8 @@ struct Manifest {
   const ManifestTensor* Find(const std::string& name, const std::string& state) const;
   // The text of manifest.json, which ends with a digest of all that stands before.
   absl::StatusOr<std::string> ToJson() const;
-  // DataLoss: a digest that differs, or a text that no writer would have written.
+  // Reads the versions 1 (flat ranges only) and 2. DataLoss: a digest that differs, or a text that
+  // no writer would have written. Unimplemented: another version.
   static absl::StatusOr<Manifest> FromJson(const std::string& text);
 };
 

@@ -100,7 +100,8 @@ TEST(ManifestTest, FromJson_ForgedContent_IsRefused) {
         .status();
   };
   EXPECT_TRUE(replaced("plan\"", "plan\"").ok());
-  EXPECT_TRUE(absl::IsUnimplemented(replaced("\"version\": 1", "\"version\": 2")));
+  EXPECT_TRUE(absl::IsUnimplemented(replaced("\"version\": 2", "\"version\": 3")));
+  EXPECT_TRUE(replaced("\"version\": 2", "\"version\": 1").ok());
   EXPECT_TRUE(absl::IsUnimplemented(replaced("strata checkpoint", "other")));
   const std::pair<std::string, std::string> cases[] = {
       {"\"rank-1.safetensors\"", "\"../rank-1.safetensors\""},
@@ -162,6 +163,87 @@ TEST(ManifestTest, Join_ElementsMissingTwiceOrOutside_NamesTensorAndFiles) {
   EXPECT_EQ(Refusal({Fragment("a", {Part(0, 6)}), Fragment("a", {Part(6, 12)})}),
             "two ranks wrote a");
   EXPECT_THAT(Refusal({Fragment("x/y", {Part(0, 12)})}), HasSubstr("no name of a file"));
+}
+
+FileEntry BoxPart(const Box& box, int64_t begin, int64_t end,
+                  const LogicalTensor& tensor = kWeight) {
+  return {"w" + ToText(box), tensor, begin, end, "e", box};
+}
+FileEntry BoxPart(const Box& box) { return BoxPart(box, 0, box.elements()); }
+
+TEST(ManifestTest, Join_BoxesAndRangesOfBoxes_AreKeptThroughTheText) {
+  const Box left = {{0, 0}, {4, 2}}, right = {{0, 2}, {4, 1}};
+  const CommitRequest request =
+      RequestOf(3, 20,
+                {Fragment("b", {BoxPart(right)}), Fragment("a", {BoxPart(left, 3, 8)}),
+                 Fragment("c", {BoxPart(left, 0, 3)})});
+  const auto joined = JoinFragments(request.info, request.fragments);
+  ASSERT_TRUE(joined.ok()) << joined.status();
+  const auto manifest = Manifest::FromJson(*joined->ToJson());
+  ASSERT_TRUE(manifest.ok()) << manifest.status();
+  const std::vector<Extent>& extents = manifest->Find("w", "param")->extents;
+  ASSERT_EQ(extents.size(), 3u);
+  EXPECT_EQ(extents[0].box, left);
+  EXPECT_EQ(extents[0].begin, 0);
+  EXPECT_EQ(extents[1].begin, 3);
+  EXPECT_EQ(extents[1].file, 1);
+  EXPECT_EQ(extents[2].box, right);
+}
+
+TEST(ManifestTest, Join_ABoxOfTheWholeTensor_IsTheTensor) {
+  const auto manifest = JoinFragments({}, {Fragment("a", {BoxPart(WholeBox({4, 3}))})});
+  ASSERT_TRUE(manifest.ok());
+  EXPECT_FALSE(manifest->tensors[0].extents[0].box.has_value());
+}
+
+TEST(ManifestTest, Join_BoxesThatOverlapLeaveGapsOrLieOutside_NamesTensorAndFiles) {
+  const Box left = {{0, 0}, {4, 2}}, right = {{0, 2}, {4, 1}}, top = {{0, 0}, {1, 3}};
+  const auto two = [](const FileEntry& a, const FileEntry& b) {
+    return Refusal({Fragment("a", {a}), Fragment("b", {b})});
+  };
+  EXPECT_EQ(two(BoxPart(left), BoxPart(right)), "");
+  EXPECT_EQ(two(BoxPart(left), BoxPart(top)),
+            "tensor w (param): [0:1, 0:2] is in b, box [0:1, 0:3], and in a, box [0:4, 0:2]");
+  EXPECT_EQ(two(Part(0, 12), BoxPart(right)),
+            "tensor w (param): [0:4, 2:3] is in a, box [0:4, 0:3], and in b, box [0:4, 2:3]");
+  EXPECT_EQ(Refusal({Fragment("a", {BoxPart(left)})}),
+            "tensor w (param): 4 of 12 elements are in no file");
+  EXPECT_EQ(two(BoxPart(left, 0, 5), BoxPart(right)),
+            "tensor w (param): element 5 of 8 of box [0:4, 0:2] is in no file");
+  EXPECT_EQ(two(BoxPart(left, 0, 9), BoxPart(right)),
+            "tensor w (param): a holds elements [0, 9) of 8 of box [0:4, 0:2]");
+  EXPECT_EQ(Refusal({Fragment("a", {BoxPart(left, 0, 5)}), Fragment("b", {BoxPart(left, 4, 8)}),
+                     Fragment("c", {BoxPart(right)})}),
+            "tensor w (param): element 4 of box [0:4, 0:2] is in a and in b");
+  for (const Box& outside : {Box{{0, 2}, {4, 2}}, Box{{1, 0}, {4, 3}}, Box{{0}, {12}},
+                             Box{{-1, 0}, {5, 3}}, Box{{0, 0}, {INT64_MAX, INT64_MAX}}}) {
+    EXPECT_EQ(Refusal({Fragment("a", {BoxPart(outside, 0, 12)})}),
+              "tensor w (param): a holds a box that is not inside [0:4, 0:3]");
+  }
+}
+
+// 10,000 boxes: seconds if all were compared with all.
+TEST(ManifestTest, Join_ManyBoxes_AreQuick) {
+  const LogicalTensor large = {"w", "param", {1000, 1000}, DType::kF32};
+  std::vector<FileEntry> parts;
+  for (int64_t row = 0; row < 1000; ++row) {
+    for (int64_t column = 0; column < 10; ++column) {
+      parts.push_back(BoxPart({{row, column * 100}, {1, 100}}, 0, 100, large));
+    }
+  }
+  EXPECT_EQ(Refusal({Fragment("a", parts)}), "");
+  parts.pop_back();
+  EXPECT_EQ(Refusal({Fragment("a", parts)}),
+            "tensor w (param): 100 of 1000000 elements are in no file");
+}
+
+TEST(ManifestTest, Fragment_OfBoxes_IsKept) {
+  const Box left = {{0, 0}, {4, 2}};
+  const FileFragment fragment = Fragment("a", {BoxPart(left, 3, 8)});
+  const auto back = FileFragment::FromJson(fragment.ToJson());
+  ASSERT_TRUE(back.ok()) << back.status();
+  EXPECT_EQ(back->entries[0].box, left);
+  EXPECT_EQ(back->ToJson(), fragment.ToJson());
 }
 
 TEST(ManifestTest, Fragment_RoundTripAndGarbage_IsKeptOrRefused) {

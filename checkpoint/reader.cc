@@ -1,9 +1,6 @@
 #include "checkpoint/reader.h"
 
-#include <sys/stat.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
 #include <map>
 #include <utility>
@@ -19,6 +16,7 @@ namespace strata::checkpoint {
 namespace {
 
 constexpr int64_t kChunkBytes = 1 << 20;
+constexpr int64_t kLargestGapBytes = 1 << 12;  // a page: no disk reads less
 
 std::string WithoutTrailingSlashes(std::string path) {
   while (path.size() > 1 && path.back() == '/') path.pop_back();
@@ -28,10 +26,9 @@ std::string WithoutTrailingSlashes(std::string path) {
 std::string BaseName(const std::string& path) { return path.substr(path.rfind('/') + 1); }
 
 // OK for a folder, else what is wrong with the path.
-absl::Status CheckFolder(const std::string& path) {
-  struct stat status;
-  if (stat(path.c_str(), &status) != 0) return StatusFromErrno(errno, path, "open checkpoint");
-  if (S_ISDIR(status.st_mode)) return absl::OkStatus();
+absl::Status CheckFolder(FileSystem* files, const std::string& path) {
+  ASSIGN_OR_RETURN(const bool folder, files->IsFolder(path));
+  if (folder) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(path, ": is a file, not a checkpoint's folder"));
 }
 
@@ -40,6 +37,72 @@ bool IsOfTheMoment(const absl::Status& status) {
   return absl::IsPermissionDenied(status) || absl::IsUnavailable(status);
 }
 
+// What a piece holds of a box: runs of bytes, ascending.
+class PieceRuns {
+ public:
+  struct Run {
+    int64_t from = 0;  // in the piece's entry
+    int64_t to = 0;    // in the box
+    int64_t size = 0;
+  };
+  PieceRuns(const Extent& piece, const LogicalTensor& tensor, const Box& box)
+      : piece_(&piece),
+        element_(SizeOf(tensor.dtype)),
+        runs_(piece.box.has_value() ? *piece.box : WholeBox(tensor.shape), box) {}
+
+  std::optional<Run> Next() {
+    while (const auto run = runs_.Next()) {
+      // The piece may be a range of its box.
+      const int64_t skipped = std::max<int64_t>(0, piece_->begin - run->from);
+      const int64_t from = run->from + skipped;
+      const int64_t count = std::min(run->count - skipped, piece_->end - from);
+      if (count <= 0) continue;
+      return Run{(piece_->offset + from - piece_->begin) * element_, (run->to + skipped) * element_,
+                 count * element_};
+    }
+    return std::nullopt;
+  }
+
+ private:
+  const Extent* piece_;
+  int64_t element_;
+  CommonRuns runs_;
+};
+
+// Brings bytes of a piece's entry, as they are read in ascending order, to their places in a box.
+class Scatter {
+ public:
+  Scatter(PieceRuns runs, char* out) : runs_(std::move(runs)), run_(runs_.Next()), out_(out) {}
+
+  bool done() const { return !run_.has_value(); }
+  int64_t next() const { return run_->from; }  // the first byte that is wanted
+  // How much to read from there on: through small gaps, as that is faster than to read again.
+  int64_t WindowSize() const {
+    PieceRuns ahead = runs_;
+    int64_t end = run_->from + run_->size;
+    while (end - run_->from < kChunkBytes) {
+      const std::optional<PieceRuns::Run> run = ahead.Next();
+      if (!run.has_value() || run->from - end > kLargestGapBytes) break;
+      end = run->from + run->size;
+    }
+    return std::min(end - run_->from, kChunkBytes);
+  }
+  // Bytes [at, at + size) of the entry; none that are wanted lie before.
+  void Take(int64_t at, int64_t size, const char* bytes) {
+    while (run_.has_value() && run_->from < at + size) {
+      const int64_t taken = std::min(run_->size, at + size - run_->from);
+      std::memcpy(out_ + run_->to, bytes + (run_->from - at), static_cast<size_t>(taken));
+      run_->from += taken, run_->to += taken, run_->size -= taken;
+      if (run_->size == 0) run_ = runs_.Next();
+    }
+  }
+
+ private:
+  PieceRuns runs_;
+  std::optional<PieceRuns::Run> run_;
+  char* const out_;
+};
+
 }  // namespace
 
 absl::Status Checkpoint::Damaged(const std::string& file, const std::string& what) const {
@@ -47,12 +110,14 @@ absl::Status Checkpoint::Damaged(const std::string& file, const std::string& wha
 }
 
 absl::StatusOr<std::unique_ptr<Checkpoint>> Checkpoint::OpenFolder(const std::string& folder,
-                                                                   Verification verification) {
-  RETURN_IF_ERROR(CheckFolder(folder));
+                                                                   Verification verification,
+                                                                   FileSystem* files) {
+  RETURN_IF_ERROR(CheckFolder(files, folder));
   auto checkpoint = std::unique_ptr<Checkpoint>(new Checkpoint);
+  checkpoint->file_system_ = files;
   checkpoint->folder_ = WithoutTrailingSlashes(folder);
   const std::string path = checkpoint->folder_ + "/" + kManifestName;
-  const auto text = PosixFileSystem()->ReadWhole(path, kLargestManifestBytes);
+  const auto text = files->ReadWhole(path, kLargestManifestBytes);
   if (absl::IsNotFound(text.status())) return checkpoint->Damaged(kManifestName, "is missing");
   if (!text.ok()) {
     return IsOfTheMoment(text.status()) ? text.status()
@@ -74,18 +139,16 @@ absl::StatusOr<std::unique_ptr<Checkpoint>> Checkpoint::OpenFolder(const std::st
 
 absl::Status Checkpoint::Open(const ManifestFile& file, Verification verification) {
   const std::string path = folder_ + "/" + file.name;
-  struct stat status;
-  if (stat(path.c_str(), &status) != 0) {
-    const int error = errno;
-    const absl::Status failed = StatusFromErrno(error, path, "stat");
-    if (IsOfTheMoment(failed)) return failed;
-    return Damaged(file.name, error == ENOENT ? "is missing" : strerror(error));
+  absl::StatusOr<std::unique_ptr<ReadableFile>> bytes = file_system_->OpenFile(path);
+  if (IsOfTheMoment(bytes.status())) return bytes.status();
+  if (absl::IsNotFound(bytes.status())) return Damaged(file.name, "is missing");
+  if (!bytes.ok()) return absl::DataLossError(bytes.status().message());
+  if ((*bytes)->size_bytes() != file.size_bytes) {
+    return Damaged(file.name, absl::StrCat("has ", (*bytes)->size_bytes(), " bytes, ",
+                                           file.size_bytes, " were written"));
   }
-  if (status.st_size != file.size_bytes) {
-    return Damaged(file.name, absl::StrCat("has ", status.st_size, " bytes, ", file.size_bytes,
-                                           " were written"));
-  }
-  absl::StatusOr<std::unique_ptr<SafetensorsReader>> reader = SafetensorsReader::Open(path);
+  absl::StatusOr<std::unique_ptr<SafetensorsReader>> reader =
+      SafetensorsReader::Of(*std::move(bytes), path);
   if (IsOfTheMoment(reader.status())) return reader.status();
   if (!reader.ok()) return absl::DataLossError(reader.status().message());
   if ((*reader)->header_digest() != file.header_digest) {
@@ -133,112 +196,136 @@ absl::Status Checkpoint::CheckExtents() const {
   return absl::OkStatus();
 }
 
-absl::Status Checkpoint::ReadRangeBytes(const std::string& name, const std::string& state,
-                                        int64_t begin, int64_t end, void* out) {
+absl::StatusOr<const ManifestTensor*> Checkpoint::FindTensor(const std::string& name,
+                                                             const std::string& state) const {
   const ManifestTensor* const tensor = manifest_.Find(name, state);
-  if (tensor == nullptr) {
-    return absl::NotFoundError(
-        absl::StrCat(folder_, ": no tensor ", name, " (", state, ") in this checkpoint"));
+  if (tensor != nullptr) return tensor;
+  return absl::NotFoundError(
+      absl::StrCat(folder_, ": no tensor ", name, " (", state, ") in this checkpoint"));
+}
+
+absl::Status Checkpoint::ReadRegionBytes(const std::string& name, const std::string& state,
+                                         const Region& region, void* out) {
+  ASSIGN_OR_RETURN(const ManifestTensor* const tensor, FindTensor(name, state));
+  if (!IsInside(region.box, tensor->tensor.shape) || region.begin < 0 ||
+      region.begin > region.end || region.end > region.box.elements()) {
+    return absl::OutOfRangeError(absl::StrCat(
+        folder_, ": elements [", region.begin, ", ", region.end, ") of ", ToText(region.box),
+        " of ", name, " (", state, "), which is ", ToText(WholeBox(tensor->tensor.shape))));
   }
-  ASSIGN_OR_RETURN(const int64_t count, ElementCount(tensor->tensor.shape));
-  if (begin < 0 || begin > end || end > count) {
-    return absl::OutOfRangeError(absl::StrCat(folder_, ": elements [", begin, ", ", end, ") of ",
-                                              name, " (", state, "), which has ", count));
-  }
-  const int64_t element_bytes = SizeOf(tensor->tensor.dtype);
-  // The first extent that ends behind `begin`; they are sorted and without gaps.
-  auto extent = std::upper_bound(tensor->extents.begin(), tensor->extents.end(), begin,
-                                 [](int64_t at, const Extent& e) { return at < e.end; });
   char* next = static_cast<char*>(out);
-  for (int64_t at = begin; at < end; ++extent) {
-    const int64_t stop = std::min(end, extent->end);
-    RETURN_IF_ERROR(ReadExtent(*extent, element_bytes, at, stop, next));
-    next += (stop - at) * element_bytes;
-    at = stop;
+  for (const Box& box : BoxesOf(region)) {
+    for (const Extent& piece : tensor->extents) {
+      RETURN_IF_ERROR(ReadPiece(*tensor, piece, box, next));
+    }
+    next += box.elements() * SizeOf(tensor->tensor.dtype);
   }
   return absl::OkStatus();
 }
 
-absl::Status Checkpoint::ReadExtent(const Extent& extent, int64_t element_bytes, int64_t begin,
-                                    int64_t end, char* out) {
-  OpenFile& file = files_[static_cast<size_t>(extent.file)];
-  const SafetensorsEntry* const entry = file.reader->Find(extent.entry);
-  const size_t index = static_cast<size_t>(entry - file.reader->entries().data());
-  const int64_t from = (extent.offset + begin - extent.begin) * element_bytes;
-  const int64_t size = (end - begin) * element_bytes;
-  if (file.verified[index]) return file.reader->ReadBytes(*entry, from, size, out);
-  return ReadAndVerify(file, index, from, size, out);
-}
-
-// Reads the whole entry once, keeping what was asked for and digesting all of it.
-absl::Status Checkpoint::ReadAndVerify(OpenFile& file, size_t entry, int64_t begin, int64_t size,
-                                       char* out) {
-  const SafetensorsEntry& stored = file.reader->entries()[entry];
-  common::Digester digester;
-  for (int64_t at = 0; at < stored.size_bytes; at += kChunkBytes) {
-    const int64_t length = std::min(kChunkBytes, stored.size_bytes - at);
-    RETURN_IF_ERROR(file.reader->ReadBytes(stored, at, length, chunk_.data()));
-    digester.Add(chunk_.data(), static_cast<size_t>(length));
-    const int64_t from = std::max(at, begin), to = std::min(at + length, begin + size);
-    if (from < to) {
-      std::memcpy(out + (from - begin), chunk_.data() + (from - at),
-                  static_cast<size_t>(to - from));
+// The piece's entry is read in windows: all of it the first time, digested on the way; else only
+// what the box needs.
+absl::Status Checkpoint::ReadPiece(const ManifestTensor& tensor, const Extent& piece,
+                                   const Box& box, char* out) {
+  Scatter scatter(PieceRuns(piece, tensor.tensor, box), out);
+  if (scatter.done()) return absl::OkStatus();
+  OpenFile& file = files_[static_cast<size_t>(piece.file)];
+  const SafetensorsEntry& entry = *file.reader->Find(piece.entry);
+  const size_t index = static_cast<size_t>(&entry - file.reader->entries().data());
+  if (file.verified[index]) {
+    while (!scatter.done()) {
+      const int64_t at = scatter.next(), size = scatter.WindowSize();
+      RETURN_IF_ERROR(file.reader->ReadBytes(entry, at, size, chunk_.data()));
+      scatter.Take(at, size, chunk_.data());
     }
+    return absl::OkStatus();
   }
-  if (digester.Finish() != file.digests[entry]) {
+  common::Digester digester;
+  for (int64_t at = 0; at < entry.size_bytes; at += kChunkBytes) {
+    const int64_t size = std::min(kChunkBytes, entry.size_bytes - at);
+    RETURN_IF_ERROR(file.reader->ReadBytes(entry, at, size, chunk_.data()));
+    digester.Add(chunk_.data(), static_cast<size_t>(size));
+    scatter.Take(at, size, chunk_.data());
+  }
+  if (digester.Finish() != file.digests[index]) {
     return absl::DataLossError(absl::StrCat(file.reader->path(), ": digest of entry ",
-                                            absl::CHexEscape(stored.name),
+                                            absl::CHexEscape(entry.name),
                                             " differs from the one written"));
   }
-  file.verified[entry] = true;
+  file.verified[index] = true;
+  return absl::OkStatus();
+}
+
+absl::Status Checkpoint::ReadRangeBytes(const std::string& name, const std::string& state,
+                                        int64_t begin, int64_t end, void* out) {
+  ASSIGN_OR_RETURN(const ManifestTensor* const tensor, FindTensor(name, state));
+  return ReadRegionBytes(name, state, {WholeBox(tensor->tensor.shape), begin, end}, out);
+}
+
+absl::Status Checkpoint::ReadRegion(const std::string& name, const std::string& state,
+                                    const Region& region, float* out) {
+  ASSIGN_OR_RETURN(const ManifestTensor* const tensor, FindTensor(name, state));
+  const DType dtype = tensor->tensor.dtype;
+  if (dtype == DType::kF32) return ReadRegionBytes(name, state, region, out);
+  if (dtype != DType::kBF16 && dtype != DType::kF16) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        folder_, ": ", name, " (", state, ") is ", NameOf(dtype), ", which is not read as float"));
+  }
+  if (region.begin < 0 || region.begin > region.end) {
+    return ReadRegionBytes(name, state, region, out);
+  }
+  const int64_t most = kChunkBytes / SizeOf(dtype);
+  std::vector<char> narrow(
+      static_cast<size_t>(std::min(most, region.end - region.begin) * SizeOf(dtype)));
+  for (int64_t at = region.begin; at < region.end;) {
+    const int64_t stop = at + std::min(most, region.end - at);
+    RETURN_IF_ERROR(ReadRegionBytes(name, state, {region.box, at, stop}, narrow.data()));
+    WidenToFloat(dtype, narrow.data(), stop - at, out + (at - region.begin));
+    at = stop;
+  }
   return absl::OkStatus();
 }
 
 absl::Status Checkpoint::ReadRange(const std::string& name, const std::string& state, int64_t begin,
                                    int64_t end, float* out) {
-  const ManifestTensor* const tensor = manifest_.Find(name, state);
-  const DType dtype = tensor == nullptr ? DType::kF32 : tensor->tensor.dtype;
-  if (dtype == DType::kF32) return ReadRangeBytes(name, state, begin, end, out);
-  if (dtype != DType::kBF16 && dtype != DType::kF16) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        folder_, ": ", name, " (", state, ") is ", NameOf(dtype), ", which is not read as float"));
-  }
-  if (begin < 0 || begin > end) return ReadRangeBytes(name, state, begin, end, out);
-  std::vector<char> narrow(static_cast<size_t>(std::min(kChunkBytes, (end - begin) * 2)));
-  for (int64_t at = begin; at < end;) {
-    const int64_t stop = std::min(end, at + kChunkBytes / 2);
-    RETURN_IF_ERROR(ReadRangeBytes(name, state, at, stop, narrow.data()));
-    WidenToFloat(dtype, narrow.data(), stop - at, out + (at - begin));
-    at = stop;
-  }
-  return absl::OkStatus();
+  ASSIGN_OR_RETURN(const ManifestTensor* const tensor, FindTensor(name, state));
+  return ReadRegion(name, state, {WholeBox(tensor->tensor.shape), begin, end}, out);
 }
 
-absl::StatusOr<std::vector<CheckpointFolder>> ListCheckpoints(const std::string& directory) {
+absl::Status Checkpoint::ReadBox(const std::string& name, const std::string& state, const Box& box,
+                                 float* out) {
+  ASSIGN_OR_RETURN(const ManifestTensor* const tensor, FindTensor(name, state));
+  // Of a box outside there is no number of elements; it is refused.
+  const bool inside = IsInside(box, tensor->tensor.shape);
+  return ReadRegion(name, state, {box, 0, inside ? box.elements() : 0}, out);
+}
+
+absl::StatusOr<std::vector<CheckpointFolder>> ListCheckpoints(const std::string& directory,
+                                                              FileSystem* files) {
   std::vector<CheckpointFolder> found;
-  const absl::Status folder = CheckFolder(directory);
+  const absl::Status folder = CheckFolder(files, directory);
   if (absl::IsNotFound(folder)) return found;
   RETURN_IF_ERROR(folder);
-  ASSIGN_OR_RETURN(const std::vector<std::string> names, PosixFileSystem()->List(directory));
+  ASSIGN_OR_RETURN(const std::vector<std::string> names, files->List(directory));
   for (const std::string& name : names) {
     const std::optional<int64_t> step = StepFromFolderName(name);
     const std::string path = WithoutTrailingSlashes(directory) + "/" + name;
-    if (step.has_value() && CheckFolder(path).ok()) found.push_back({*step, path});
+    if (step.has_value() && CheckFolder(files, path).ok()) found.push_back({*step, path});
   }
   std::sort(found.begin(), found.end(),
             [](const CheckpointFolder& a, const CheckpointFolder& b) { return a.step < b.step; });
   return found;
 }
 
-absl::StatusOr<NewestIntact> FindNewestIntact(const std::string& directory) {
-  ASSIGN_OR_RETURN(const std::vector<CheckpointFolder> folders, ListCheckpoints(directory));
+absl::StatusOr<NewestIntact> FindNewestIntact(const std::string& directory, FileSystem* files) {
+  ASSIGN_OR_RETURN(const std::vector<CheckpointFolder> folders, ListCheckpoints(directory, files));
   if (folders.empty()) {
     return absl::NotFoundError(absl::StrCat(directory, ": no checkpoint there"));
   }
   NewestIntact found;
   for (auto folder = folders.rbegin(); folder != folders.rend(); ++folder) {
     absl::StatusOr<std::unique_ptr<Checkpoint>> checkpoint =
-        Checkpoint::OpenFolder(folder->path, Verification::kEverything);
+        Checkpoint::OpenFolder(folder->path, Verification::kEverything, files);
     if (checkpoint.ok()) {
       found.checkpoint = *std::move(checkpoint);
       return found;
@@ -254,14 +341,15 @@ absl::StatusOr<NewestIntact> FindNewestIntact(const std::string& directory) {
   return absl::DataLossError(absl::StrCat(directory, ": only damaged checkpoints there:\n", lines));
 }
 
-absl::StatusOr<NewestIntact> OpenCheckpoint(const std::string& path) {
-  RETURN_IF_ERROR(CheckFolder(path));
+absl::StatusOr<NewestIntact> OpenCheckpoint(const std::string& path, FileSystem* files) {
+  RETURN_IF_ERROR(CheckFolder(files, path));
   const std::string folder = WithoutTrailingSlashes(path);
-  const bool single = PosixFileSystem()->Exists(folder + "/" + kManifestName) ||
+  const bool single = files->Exists(folder + "/" + kManifestName) ||
                       StepFromFolderName(BaseName(folder)).has_value();
-  if (!single) return FindNewestIntact(folder);
+  if (!single) return FindNewestIntact(folder, files);
   NewestIntact found;
-  ASSIGN_OR_RETURN(found.checkpoint, Checkpoint::OpenFolder(folder, Verification::kEverything));
+  ASSIGN_OR_RETURN(found.checkpoint,
+                   Checkpoint::OpenFolder(folder, Verification::kEverything, files));
   return found;
 }
 

@@ -1,5 +1,5 @@
-// Reads checkpoints: which ones are intact, and any element range of any tensor, whatever layout
-// wrote it.
+// Reads checkpoints: which ones are intact, and any box or element range of any tensor, whatever
+// layout wrote it.
 #ifndef STRATA_CHECKPOINT_READER_H_
 #define STRATA_CHECKPOINT_READER_H_
 
@@ -10,6 +10,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "checkpoint/box.h"
+#include "checkpoint/file_system.h"
 #include "checkpoint/manifest.h"
 #include "checkpoint/safetensors.h"
 
@@ -40,18 +42,28 @@ class Checkpoint {
   // Errors are one line that names folder and file: NotFound (no such folder), InvalidArgument (a
   // file), PermissionDenied, Unavailable (the storage failed, which may pass), Unimplemented
   // (written by another version), DataLoss (damaged or incomplete; the first damage found).
-  static absl::StatusOr<std::unique_ptr<Checkpoint>> OpenFolder(const std::string& folder,
-                                                                Verification verification);
+  // `files` outlives the checkpoint.
+  static absl::StatusOr<std::unique_ptr<Checkpoint>> OpenFolder(
+      const std::string& folder, Verification verification, FileSystem* files = PosixFileSystem());
 
   const std::string& folder() const { return folder_; }
   const Manifest& manifest() const { return manifest_; }
 
-  // Elements [begin, end) of a tensor in row-major order, put together from the files that hold
-  // them, widened to float. The bytes are compared with their digests (once per stored piece)
-  // before this returns OK. NotFound: no such tensor or state; OutOfRange; DataLoss; Unavailable.
+  // A box of a tensor in row-major order, put together from the files that hold parts of it,
+  // widened to float. Bytes are compared with their digests before this returns OK: the first read
+  // of a stored piece reads all of it, later ones what they need. NotFound: no such tensor or
+  // state; OutOfRange; DataLoss; Unavailable.
+  absl::Status ReadBox(const std::string& name, const std::string& state, const Box& box,
+                       float* out);
+  // The same of a range of a box, such as a data-parallel rank's share of a cut tensor.
+  absl::Status ReadRegion(const std::string& name, const std::string& state, const Region& region,
+                          float* out);
+  // The same of elements [begin, end) of the whole tensor.
   absl::Status ReadRange(const std::string& name, const std::string& state, int64_t begin,
                          int64_t end, float* out);
-  // The same without conversion: (end - begin) elements of the stored type.
+  // Without conversion: elements of the stored type.
+  absl::Status ReadRegionBytes(const std::string& name, const std::string& state,
+                               const Region& region, void* out);
   absl::Status ReadRangeBytes(const std::string& name, const std::string& state, int64_t begin,
                               int64_t end, void* out);
 
@@ -64,11 +76,13 @@ class Checkpoint {
   Checkpoint() = default;
   absl::Status Open(const ManifestFile& file, Verification verification);
   absl::Status CheckExtents() const;
-  absl::Status ReadExtent(const Extent& extent, int64_t element_bytes, int64_t begin, int64_t end,
-                          char* out);
-  absl::Status ReadAndVerify(OpenFile& file, size_t entry, int64_t begin, int64_t size, char* out);
+  absl::StatusOr<const ManifestTensor*> FindTensor(const std::string& name,
+                                                   const std::string& state) const;
+  absl::Status ReadPiece(const ManifestTensor& tensor, const Extent& piece, const Box& box,
+                         char* out);
   absl::Status Damaged(const std::string& file, const std::string& what) const;
 
+  FileSystem* file_system_ = nullptr;
   std::string folder_;
   Manifest manifest_;
   std::vector<OpenFile> files_;
@@ -77,7 +91,8 @@ class Checkpoint {
 
 // The published checkpoints of a directory, oldest first; a folder without a manifest counts (its
 // manifest was lost). Empty if there is no such directory.
-absl::StatusOr<std::vector<CheckpointFolder>> ListCheckpoints(const std::string& directory);
+absl::StatusOr<std::vector<CheckpointFolder>> ListCheckpoints(
+    const std::string& directory, FileSystem* files = PosixFileSystem());
 
 struct NewestIntact {
   std::unique_ptr<Checkpoint> checkpoint;
@@ -87,11 +102,13 @@ struct NewestIntact {
 // The newest checkpoint of which every byte is as it was written. NotFound: no checkpoint there.
 // DataLoss: only damaged ones, each named on a line of its own. Whatever else keeps one from being
 // read (permission, another version) is returned as it is: that is no damage to fall back from.
-absl::StatusOr<NewestIntact> FindNewestIntact(const std::string& directory);
+absl::StatusOr<NewestIntact> FindNewestIntact(const std::string& directory,
+                                              FileSystem* files = PosixFileSystem());
 
 // CHECKPOINT of the command line: a checkpoint's folder, or a directory of them (its newest intact
 // one). Everything is verified.
-absl::StatusOr<NewestIntact> OpenCheckpoint(const std::string& path);
+absl::StatusOr<NewestIntact> OpenCheckpoint(const std::string& path,
+                                            FileSystem* files = PosixFileSystem());
 
 }  // namespace strata::checkpoint
 

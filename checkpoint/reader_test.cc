@@ -99,6 +99,151 @@ TEST_F(ReaderTest, Read_BFloat16AndIntegers_WidenOrAreRefused) {
   EXPECT_THAT(back, ElementsAre(1, 2));
 }
 
+std::vector<LogicalTensor> Tensors() {
+  return {{"matrix", "param", {12, 7}, DType::kF32},
+          {"experts", "adam.m", {3, 5, 4}, DType::kF32},
+          {"norm", "param", {9}, DType::kF32},
+          {"scale", "adam.v", {}, DType::kF32}};
+}
+
+// Reads a region and compares each element; an empty text, or what differs.
+std::string ReadAndCompare(Checkpoint& checkpoint, const LogicalTensor& tensor, int64_t step,
+                           const Region& region) {
+  std::vector<float> values(static_cast<size_t>(region.end - region.begin) + 1, -99.0f);
+  const absl::Status status =
+      checkpoint.ReadRegion(tensor.name, tensor.state, region, values.data());
+  if (!status.ok()) return status.ToString();
+  Snapshot expected;
+  AddRegion(tensor, step, region, /*strided=*/false, expected);
+  expected.memory[0].push_back(-99.0f);
+  return values == expected.memory[0] ? "" : tensor.name + " " + ToText(region.box) + " differs";
+}
+
+// Saved in one random cut, by three ranks, dense and strided; read in another.
+TEST_F(ReaderTest, ReadRegion_SavedInAnyCut_IsTheSameInAnyOther) {
+  for (uint64_t round = 0; round < 60; ++round) {
+    Snapshot ranks[3];
+    uint64_t piece = round;
+    for (const LogicalTensor& tensor : Tensors()) {
+      for (const Region& region : RandomCut(tensor.shape, 2 * round)) {
+        AddRegion(tensor, 20, region, /*strided=*/piece % 2 == 0, ranks[piece % 3]);
+        ++piece;
+      }
+    }
+    std::vector<FileFragment> fragments;
+    for (int rank = 0; rank < 3; ++rank) {
+      const auto fragment =
+          WriteRankFile(&files_, {folder_.path(), 1, rank}, 20, ranks[rank].items);
+      ASSERT_TRUE(fragment.ok()) << fragment.status();
+      fragments.push_back(*FileFragment::FromJson(fragment->ToJson()));
+    }
+    LocalCommitAuthority authority;
+    Committer committer(folder_.path(), &files_, &authority);
+    const auto published = committer.Commit(RequestOf(1, 20, std::move(fragments)));
+    ASSERT_TRUE(published.ok()) << published.status();
+    for (const Verification verification : {Verification::kEverything, Verification::kOnRead}) {
+      const auto checkpoint = Checkpoint::OpenFolder(Step(20), verification);
+      ASSERT_TRUE(checkpoint.ok()) << checkpoint.status();
+      for (const LogicalTensor& tensor : Tensors()) {
+        for (const Region& region : RandomCut(tensor.shape, 2 * round + 1)) {
+          ASSERT_EQ(ReadAndCompare(**checkpoint, tensor, 20, region), "") << round;
+        }
+        const Box whole = WholeBox(tensor.shape);
+        ASSERT_EQ(ReadAndCompare(**checkpoint, tensor, 20, {whole, 0, whole.elements()}), "");
+      }
+    }
+    std::filesystem::remove_all(Step(20));
+  }
+}
+
+TEST_F(ReaderTest, ReadBox_OutsideOfTheTensor_SaysWhich) {
+  Write(20, 2);
+  const auto checkpoint = Checkpoint::OpenFolder(Step(20), Verification::kOnRead);
+  ASSERT_TRUE(checkpoint.ok());
+  float values[185];
+  const auto read = [&](const Box& box) {
+    return (*checkpoint)->ReadBox("embedding", "adam.m", box, values);
+  };
+  EXPECT_TRUE(read({{36, 0}, {1, 5}}).ok());
+  EXPECT_TRUE(absl::IsOutOfRange(read({{36, 0}, {2, 5}})));
+  EXPECT_TRUE(absl::IsOutOfRange(read({{0}, {5}})));
+  EXPECT_THAT(std::string(read({{36, 0}, {2, 5}}).message()),
+              HasSubstr("[36:38, 0:5] of embedding"));
+}
+
+// A matrix of 1 MiB cut by columns in 2, read by columns in 4 and by rows in 4.
+TEST_F(ReaderTest, ReadBox_OfVerifiedFiles_ReadsNoMoreThanItNeeds) {
+  const LogicalTensor matrix = {"m", "param", {64, 4096}, DType::kF32};
+  Snapshot snapshot;
+  AddRegion(matrix, 30, {{{0, 0}, {64, 2048}}, 0, 64 * 2048}, false, snapshot);
+  AddRegion(matrix, 30, {{{0, 2048}, {64, 2048}}, 0, 64 * 2048}, true, snapshot);
+  const auto fragment = WriteRankFile(&files_, {folder_.path(), 1, 0}, 30, snapshot.items);
+  ASSERT_TRUE(fragment.ok()) << fragment.status();
+  LocalCommitAuthority authority;
+  Committer committer(folder_.path(), &files_, &authority);
+  ASSERT_TRUE(committer.Commit(RequestOf(1, 30, {*fragment})).ok());
+  FaultyFileSystem counting;
+  const auto checkpoint = Checkpoint::OpenFolder(Step(30), Verification::kEverything, &counting);
+  ASSERT_TRUE(checkpoint.ok()) << checkpoint.status();
+  for (const Box& box : {Box{{0, 1024}, {64, 1024}}, Box{{16, 0}, {16, 4096}}}) {
+    const int64_t before = counting.bytes_read();
+    EXPECT_EQ(ReadAndCompare(**checkpoint, matrix, 30, {box, 0, box.elements()}), "");
+    const int64_t needed = box.elements() * 4;
+    EXPECT_GE(counting.bytes_read() - before, needed);
+    EXPECT_LE(counting.bytes_read() - before, 2 * needed);  // gaps of a page are read through
+  }
+  const Box narrow = {{0, 5}, {64, 1}};  // an element of each row
+  const int64_t before = counting.bytes_read();
+  EXPECT_EQ(ReadAndCompare(**checkpoint, matrix, 30, {narrow, 0, 64}), "");
+  EXPECT_EQ(counting.bytes_read() - before, 64 * 4);
+}
+
+// Written by the build before boxes.
+TEST_F(ReaderTest, Open_ManifestOfVersion1_IsReadAsItWas) {
+  const auto found = OpenCheckpoint("checkpoint/goldens/version-1");
+  ASSERT_TRUE(found.ok()) << found.status();
+  for (const int readers : {1, 4}) EXPECT_EQ(Compare(*found->checkpoint, 20, readers), "");
+  for (const LogicalTensor& tensor : SmallModel()) {
+    for (const Region& region : RandomCut(tensor.shape, 5)) {
+      EXPECT_EQ(ReadAndCompare(*found->checkpoint, tensor, 20, region), "");
+    }
+  }
+}
+
+// Whichever read fails: named, no damage, and fine the next time. Whichever is wrong: damage.
+TEST_F(ReaderTest, AnyReadFailsOrIsWrong_IsToldApart) {
+  using ReadFault = FaultyFileSystem::ReadFault;
+  Write(20, 2);
+  const auto read = [&](FaultyFileSystem& files, Verification verification) {
+    const auto checkpoint = Checkpoint::OpenFolder(Step(20), verification, &files);
+    if (!checkpoint.ok()) return checkpoint.status();
+    float values[185];
+    return (*checkpoint)->ReadRange("embedding", "adam.m", 0, 185, values);
+  };
+  for (const Verification verification : {Verification::kEverything, Verification::kOnRead}) {
+    int failures = 0, flips = 0;
+    for (int at = 1;; ++at) {
+      FaultyFileSystem files;
+      files.FailRead(ReadFault::kError, at);
+      const absl::Status status = read(files, verification);
+      if (!files.fired()) break;
+      ++failures;
+      EXPECT_TRUE(absl::IsUnavailable(status)) << at << ": " << status;
+      EXPECT_THAT(std::string(status.message()), HasSubstr(Step(20)));
+      EXPECT_TRUE(read(files, verification).ok());
+    }
+    for (int at = 1; at <= failures; ++at) {
+      FaultyFileSystem files;
+      files.FailRead(ReadFault::kFlippedBit, at);
+      const absl::Status status = read(files, verification);
+      flips += !status.ok();
+      EXPECT_TRUE(status.ok() || absl::IsDataLoss(status)) << at << ": " << status;
+    }
+    EXPECT_GE(failures, 8);
+    EXPECT_GE(flips, 6);  // openings and looks at folders have no bits
+  }
+}
+
 // Every damage of a checkpoint is found, named, and the one before it is used.
 TEST_F(ReaderTest, FindNewest_AnyDamage_NamesItAndTakesTheOneBefore) {
   const auto flip = [](size_t (*where)(size_t)) {

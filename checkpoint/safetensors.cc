@@ -1,12 +1,7 @@
 #include "checkpoint/safetensors.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <bit>
-#include <cerrno>
 #include <cstring>
 #include <set>
 #include <utility>
@@ -25,22 +20,6 @@ constexpr int64_t kLengthBytes = 8;
 constexpr int64_t kLargestHeader = 100'000'000;     // as in the format's reference implementation
 constexpr int64_t kLargestData = int64_t{1} << 62;  // beyond any file system
 constexpr int64_t kChunkBytes = 1 << 20;
-
-absl::Status ReadFully(int descriptor, const std::string& path, int64_t offset, int64_t size,
-                       void* out) {
-  char* next = static_cast<char*>(out);
-  while (size > 0) {
-    const ssize_t got = pread(descriptor, next, static_cast<size_t>(size), offset);
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return StatusFromErrno(errno, path, "read");
-    if (got == 0) {
-      return absl::DataLossError(
-          absl::StrCat(path, ": cannot be read at byte ", offset, ": the file ends there"));
-    }
-    next += got, offset += got, size -= got;
-  }
-  return absl::OkStatus();
-}
 
 // Gives each entry its place in the data; returns the data's size.
 absl::StatusOr<int64_t> LayOut(std::vector<SafetensorsEntry>& entries) {
@@ -122,32 +101,34 @@ absl::Status SafetensorsWriter::Finish() {
   return file_->Close();
 }
 
-absl::StatusOr<std::unique_ptr<SafetensorsReader>> SafetensorsReader::Open(
-    const std::string& path) {
+absl::StatusOr<std::unique_ptr<SafetensorsReader>> SafetensorsReader::Open(const std::string& path,
+                                                                           FileSystem* files) {
+  ASSIGN_OR_RETURN(std::unique_ptr<ReadableFile> file, files->OpenFile(path));
+  return Of(std::move(file), path);
+}
+
+absl::StatusOr<std::unique_ptr<SafetensorsReader>> SafetensorsReader::Of(
+    std::unique_ptr<ReadableFile> file, const std::string& path) {
   auto reader = std::unique_ptr<SafetensorsReader>(new SafetensorsReader);
   reader->path_ = path;
-  reader->descriptor_ = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (reader->descriptor_ < 0) return StatusFromErrno(errno, path, "open");
-  struct stat status;
-  if (fstat(reader->descriptor_, &status) != 0) return StatusFromErrno(errno, path, "stat");
+  reader->file_ = std::move(file);
+  const int64_t size_bytes = reader->size_bytes();
   const auto refuse = [&path](const std::string& what) {
     return absl::InvalidArgumentError(absl::StrCat(path, ": no valid safetensors file: ", what));
   };
-  if (!S_ISREG(status.st_mode)) return refuse("not a regular file");
-  reader->size_bytes_ = status.st_size;
   uint64_t length = 0;
-  if (status.st_size < kLengthBytes) return refuse("shorter than 8 bytes");
-  RETURN_IF_ERROR(ReadFully(reader->descriptor_, path, 0, kLengthBytes, &length));
+  if (size_bytes < kLengthBytes) return refuse("shorter than 8 bytes");
+  RETURN_IF_ERROR(reader->file_->ReadAt(0, kLengthBytes, &length));
   if (length > static_cast<uint64_t>(kLargestHeader)) {
     return refuse(
         absl::StrCat("header of ", length, " bytes, at most ", kLargestHeader, " are allowed"));
   }
   const int64_t data_begin = kLengthBytes + static_cast<int64_t>(length);
-  if (data_begin > status.st_size) return refuse("the header is longer than the file");
+  if (data_begin > size_bytes) return refuse("the header is longer than the file");
   std::string start(static_cast<size_t>(data_begin), '\0');
-  RETURN_IF_ERROR(ReadFully(reader->descriptor_, path, 0, data_begin, start.data()));
+  RETURN_IF_ERROR(reader->file_->ReadAt(0, data_begin, start.data()));
   absl::StatusOr<SafetensorsHeader> header =
-      ParseSafetensorsHeader(start.substr(kLengthBytes), status.st_size - data_begin);
+      ParseSafetensorsHeader(start.substr(kLengthBytes), size_bytes - data_begin);
   if (!header.ok()) return refuse(std::string(header.status().message()));
   reader->header_digest_ = common::DigestOf(start.data(), start.size());
   reader->metadata_ = std::move(header->metadata);
@@ -159,10 +140,6 @@ absl::StatusOr<std::unique_ptr<SafetensorsReader>> SafetensorsReader::Open(
   return reader;
 }
 
-SafetensorsReader::~SafetensorsReader() {
-  if (descriptor_ >= 0) close(descriptor_);
-}
-
 const SafetensorsEntry* SafetensorsReader::Find(const std::string& name) const {
   const auto found = by_name_.find(name);
   return found == by_name_.end() ? nullptr : &entries_[found->second];
@@ -171,15 +148,15 @@ const SafetensorsEntry* SafetensorsReader::Find(const std::string& name) const {
 absl::Status SafetensorsReader::ReadBytes(const SafetensorsEntry& entry, int64_t begin,
                                           int64_t size, void* out) const {
   STRATA_CHECK(begin >= 0 && size >= 0 && begin <= entry.size_bytes - size);
-  return ReadFully(descriptor_, path_, entry.offset_bytes + begin, size, out);
+  return file_->ReadAt(entry.offset_bytes + begin, size, out);
 }
 
 absl::StatusOr<std::string> SafetensorsReader::DigestWholeFile() const {
   common::Digester digester;
   std::vector<char> chunk(kChunkBytes);
-  for (int64_t at = 0; at < size_bytes_; at += kChunkBytes) {
-    const int64_t size = std::min(kChunkBytes, size_bytes_ - at);
-    RETURN_IF_ERROR(ReadFully(descriptor_, path_, at, size, chunk.data()));
+  for (int64_t at = 0; at < size_bytes(); at += kChunkBytes) {
+    const int64_t size = std::min(kChunkBytes, size_bytes() - at);
+    RETURN_IF_ERROR(file_->ReadAt(at, size, chunk.data()));
     digester.Add(chunk.data(), static_cast<size_t>(size));
   }
   return digester.Finish();

@@ -66,14 +66,17 @@ class SafetensorsWriter {
   int64_t total_ = 0;
 };
 
-// Reads ranges of the tensors of a file with pread. Strict: any file that the format's rules
+// Reads ranges of the tensors of a file. Strict: any file that the format's rules
 // forbid (header longer than 100 MB, duplicate names, offsets that overlap, leave holes or do not
 // match the shapes, bytes left over) is refused with InvalidArgument and the reason; nothing in
 // a file can crash the process. Any thread may read.
 class SafetensorsReader {
  public:
-  static absl::StatusOr<std::unique_ptr<SafetensorsReader>> Open(const std::string& path);
-  ~SafetensorsReader();
+  static absl::StatusOr<std::unique_ptr<SafetensorsReader>> Open(
+      const std::string& path, FileSystem* files = PosixFileSystem());
+  // Of a file that is open; `path` is its name in messages.
+  static absl::StatusOr<std::unique_ptr<SafetensorsReader>> Of(std::unique_ptr<ReadableFile> file,
+                                                               const std::string& path);
   SafetensorsReader(const SafetensorsReader&) = delete;
   SafetensorsReader& operator=(const SafetensorsReader&) = delete;
 
@@ -88,7 +91,7 @@ class SafetensorsReader {
                          void* out) const;
   // Digest of length and header (8 + N bytes).
   const std::string& header_digest() const { return header_digest_; }
-  int64_t size_bytes() const { return size_bytes_; }
+  int64_t size_bytes() const { return file_->size_bytes(); }
   // Reads the whole file. DataLoss: it is shorter than it was; Unavailable: the storage failed.
   absl::StatusOr<std::string> DigestWholeFile() const;
 
@@ -96,8 +99,7 @@ class SafetensorsReader {
   SafetensorsReader() = default;
 
   std::string path_;
-  int descriptor_ = -1;
-  int64_t size_bytes_ = 0;
+  std::unique_ptr<ReadableFile> file_;
   std::vector<SafetensorsEntry> entries_;
   std::map<std::string, size_t> by_name_;
   SafetensorsMetadata metadata_;

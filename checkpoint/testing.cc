@@ -59,6 +59,56 @@ class FaultyFile final : public WritableFile {
   const std::unique_ptr<WritableFile> real_;
 };
 
+class FaultyReadableFile final : public ReadableFile {
+ public:
+  FaultyReadableFile(FaultyFileSystem* files, std::string path, std::unique_ptr<ReadableFile> real)
+      : files_(files), path_(std::move(path)), real_(std::move(real)) {}
+
+  int64_t size_bytes() const override { return real_->size_bytes(); }
+  absl::Status ReadAt(int64_t offset, int64_t size, void* out) override {
+    ASSIGN_OR_RETURN(const bool flips, files_->StepRead(path_));
+    RETURN_IF_ERROR(real_->ReadAt(offset, size, out));
+    files_->bytes_read_ += size;
+    if (flips && size > 0) static_cast<char*>(out)[size / 2] ^= 0x10;
+    return absl::OkStatus();
+  }
+
+ private:
+  FaultyFileSystem* const files_;
+  const std::string path_;
+  const std::unique_ptr<ReadableFile> real_;
+};
+
+absl::StatusOr<bool> FaultyFileSystem::StepRead(const std::string& path) {
+  if (++reads_ != read_at_) return false;
+  fired_ = true;
+  if (read_fault_ == ReadFault::kError) return StatusFromErrno(EIO, path, "read");
+  return true;
+}
+
+absl::StatusOr<std::unique_ptr<ReadableFile>> FaultyFileSystem::OpenFile(const std::string& path) {
+  RETURN_IF_ERROR(StepRead(path).status());
+  ASSIGN_OR_RETURN(std::unique_ptr<ReadableFile> real, real_->OpenFile(path));
+  return std::make_unique<FaultyReadableFile>(this, path, std::move(real));
+}
+
+absl::StatusOr<bool> FaultyFileSystem::IsFolder(const std::string& path) {
+  RETURN_IF_ERROR(StepRead(path).status());
+  return real_->IsFolder(path);
+}
+
+absl::StatusOr<std::vector<std::string>> FaultyFileSystem::List(const std::string& path) {
+  RETURN_IF_ERROR(StepRead(path).status());
+  return real_->List(path);
+}
+
+absl::StatusOr<std::string> FaultyFileSystem::ReadWhole(const std::string& path, size_t limit) {
+  ASSIGN_OR_RETURN(const bool flips, StepRead(path));
+  ASSIGN_OR_RETURN(std::string text, real_->ReadWhole(path, limit));
+  if (flips && !text.empty()) text[text.size() / 2] ^= 0x10;
+  return text;
+}
+
 absl::Status FaultyFileSystem::Step(const std::string& path, const char* action) {
   ++done_;
   const bool fails = fault_ == Fault::kError ? done_ == at_ : done_ >= at_;
@@ -189,6 +239,64 @@ Snapshot SnapshotOf(int64_t step, int rank, int ranks) {
     snapshot.items.push_back({tensor, begin, end, memory.data()});
   }
   return snapshot;
+}
+
+std::vector<Region> RandomCut(const std::vector<int64_t>& shape, uint64_t seed) {
+  uint64_t next = 0;
+  const auto below = [&](int64_t bound) {
+    return static_cast<int64_t>(common::Philox(seed, next++, 3)[0]) % bound;
+  };
+  std::vector<Box> boxes = {WholeBox(shape)};
+  for (int64_t cuts = shape.empty() ? 0 : below(5); cuts > 0; --cuts) {
+    const size_t index = static_cast<size_t>(below(static_cast<int64_t>(boxes.size())));
+    const size_t d = static_cast<size_t>(below(static_cast<int64_t>(shape.size())));
+    Box& first = boxes[index];
+    if (first.extent[d] < 2) continue;
+    Box second = first;
+    first.extent[d] = 1 + below(first.extent[d] - 1);
+    second.offset[d] += first.extent[d];
+    second.extent[d] -= first.extent[d];
+    boxes.push_back(std::move(second));
+  }
+  std::vector<Region> regions;
+  for (const Box& box : boxes) {
+    const int64_t middle = below(2) == 0 ? 0 : below(box.elements());
+    if (middle > 0) regions.push_back({box, 0, middle});
+    regions.push_back({box, middle, box.elements()});
+  }
+  for (size_t i = regions.size(); i > 1; --i) {
+    std::swap(regions[i - 1], regions[static_cast<size_t>(below(static_cast<int64_t>(i)))]);
+  }
+  return regions;
+}
+
+void AddRegion(const LogicalTensor& tensor, int64_t step, const Region& region, bool strided,
+               Snapshot& snapshot) {
+  const std::vector<int64_t> tensor_strides = DenseStrides(tensor.shape);
+  const std::vector<int64_t> own = DenseStrides(region.box.extent);
+  // A gap behind every row, and twice as much behind every one of the last dimension's elements.
+  std::vector<int64_t> padded = region.box.extent;
+  for (int64_t& size : padded) ++size;
+  std::vector<int64_t> strides = DenseStrides(padded);
+  if (region.box.elements() % 2 == 0) {
+    for (int64_t& stride : strides) stride *= 2;
+  }
+  std::vector<float>& memory = snapshot.memory.emplace_back();
+  for (int64_t i = strided ? 0 : region.begin; i < (strided ? region.box.elements() : region.end);
+       ++i) {
+    int64_t element = 0, place = 0, rest = i;
+    for (size_t d = 0; d < own.size(); ++d) {
+      element += (region.box.offset[d] + rest / own[d]) * tensor_strides[d];
+      place += rest / own[d] * strides[d];
+      rest %= own[d];
+    }
+    const size_t at = static_cast<size_t>(strided ? place : i - region.begin);
+    if (memory.size() <= at) memory.resize(at + 1, -99.0f);
+    memory[at] = ValueAt(tensor, step, element);
+  }
+  SnapshotItem item{tensor, region.begin, region.end, memory.data(), region.box, {}};
+  if (strided) item.strides = strides;
+  snapshot.items.push_back(std::move(item));
 }
 
 CommitRequest RequestOf(int64_t epoch, int64_t step, std::vector<FileFragment> fragments,

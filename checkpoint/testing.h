@@ -4,6 +4,7 @@
 #define STRATA_CHECKPOINT_TESTING_H_
 
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <optional>
 #include <set>
@@ -49,6 +50,14 @@ class FaultyFileSystem final : public FileSystem {
   bool fired() const { return fired_; }
   void LosePower();
 
+  // Reads (of whole files, of parts, openings, listings) are counted on their own.
+  enum class ReadFault {
+    kError,
+    kFlippedBit
+  };  // the storage fails; a byte is not what was written
+  void FailRead(ReadFault fault, int at) { read_fault_ = fault, read_at_ = at, reads_ = 0; }
+  int64_t bytes_read() const { return bytes_read_; }  // of parts of files
+
   absl::Status CreateFolder(const std::string& path) override;
   absl::StatusOr<std::unique_ptr<WritableFile>> CreateFile(const std::string& path) override;
   absl::Status RenameFile(const std::string& from, const std::string& to) override;
@@ -56,16 +65,17 @@ class FaultyFileSystem final : public FileSystem {
   absl::Status PublishFolder(const std::string& from, const std::string& to) override;
   absl::Status SyncFolder(const std::string& path) override;
   absl::Status RemoveAll(const std::string& path) override;
+  absl::StatusOr<std::unique_ptr<ReadableFile>> OpenFile(const std::string& path) override;
   bool Exists(const std::string& path) override { return real_->Exists(path); }
-  absl::StatusOr<std::vector<std::string>> List(const std::string& path) override {
-    return real_->List(path);
-  }
-  absl::StatusOr<std::string> ReadWhole(const std::string& path, size_t limit) override {
-    return real_->ReadWhole(path, limit);
-  }
+  absl::StatusOr<bool> IsFolder(const std::string& path) override;
+  absl::StatusOr<std::vector<std::string>> List(const std::string& path) override;
+  absl::StatusOr<std::string> ReadWhole(const std::string& path, size_t limit) override;
 
  private:
   friend class FaultyFile;
+  friend class FaultyReadableFile;
+  // Whether a bit of what is read is to be flipped; an error when the read fails.
+  absl::StatusOr<bool> StepRead(const std::string& path);
   absl::Status Step(const std::string& path, const char* action);
   enum class Move { kFile, kFolder, kPublish };
   absl::Status Rename(const std::string& from, const std::string& to, Move move);
@@ -75,6 +85,10 @@ class FaultyFileSystem final : public FileSystem {
   const int at_;
   int done_ = 0;
   bool fired_ = false;
+  ReadFault read_fault_ = ReadFault::kError;
+  int read_at_ = 0;
+  int reads_ = 0;
+  int64_t bytes_read_ = 0;
   std::set<std::string> unsynced_;
   struct PendingRename {
     std::string from, to;
@@ -90,10 +104,17 @@ float ValueAt(const LogicalTensor& tensor, int64_t step, int64_t index);
 
 // A rank's share of the model, and the memory behind it: parameters are cut elsewhere than states.
 struct Snapshot {
-  std::vector<std::vector<float>> memory;
+  std::deque<std::vector<float>> memory;
   std::vector<SnapshotItem> items;
 };
 Snapshot SnapshotOf(int64_t step, int rank, int ranks);
+
+// The tensor cut into boxes along random dimensions, some of them into ranges once more; the pieces
+// in an order of their own. Together the whole tensor.
+std::vector<Region> RandomCut(const std::vector<int64_t>& shape, uint64_t seed);
+// A region of a tensor in a memory of its own: strided by gaps where `strided`.
+void AddRegion(const LogicalTensor& tensor, int64_t step, const Region& region, bool strided,
+               Snapshot& snapshot);
 
 CommitRequest RequestOf(int64_t epoch, int64_t step, std::vector<FileFragment> fragments,
                         int64_t keep = 0);

@@ -18,36 +18,98 @@ namespace {
 // Small enough to be in the cache when it is written after both digests have read it.
 constexpr int64_t kChunkBytes = 1 << 18;
 
-// A parameter that is written whole keeps its name and shape, so that other programs can load it.
+absl::Status Refuse(const SnapshotItem& item, const std::string& what) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("snapshot of ", item.tensor.name, " (", item.tensor.state, "): ", what));
+}
+
+// A parameter that is written whole keeps its name and shape, so that other programs can load it;
+// a whole box its extent.
 absl::StatusOr<SafetensorsEntry> EntryOf(const SnapshotItem& item) {
   const LogicalTensor& tensor = item.tensor;
-  ASSIGN_OR_RETURN(const int64_t count, ElementCount(tensor.shape));
-  if (item.begin < 0 || item.end > count) {
-    return absl::InvalidArgumentError(absl::StrCat("snapshot of ", tensor.name, " (", tensor.state,
-                                                   "): elements [", item.begin, ", ", item.end,
-                                                   ") of ", count));
+  RETURN_IF_ERROR(ElementCount(tensor.shape).status());
+  const Box box = item.box.value_or(WholeBox(tensor.shape));
+  if (!IsInside(box, tensor.shape)) return Refuse(item, "a box that is not inside the tensor");
+  if (!item.strides.empty() && item.strides.size() != tensor.shape.size()) {
+    return Refuse(item, absl::StrCat(item.strides.size(), " strides of ", tensor.shape.size(),
+                                     " dimensions"));
   }
-  const std::string name =
+  if (item.begin < 0 || item.end > box.elements()) {
+    return Refuse(item,
+                  absl::StrCat("elements [", item.begin, ", ", item.end, ") of ", box.elements()));
+  }
+  std::string name =
       tensor.state == "param" ? tensor.name : absl::StrCat(tensor.state, ":", tensor.name);
-  if (item.begin == 0 && item.end == count)
-    return SafetensorsEntry{name, tensor.dtype, tensor.shape};
+  if (!(box == WholeBox(tensor.shape))) name += ToText(box);
+  if (item.begin == 0 && item.end == box.elements()) {
+    return SafetensorsEntry{name, tensor.dtype, box.extent};
+  }
   return SafetensorsEntry{absl::StrCat(name, "[", item.begin, ":", item.end, "]"),
                           tensor.dtype,
                           {item.end - item.begin}};
 }
 
-absl::Status AppendItem(const SnapshotItem& item, int64_t size_bytes, SafetensorsWriter& writer,
-                        std::string* digest) {
-  common::Digester digester;
-  const char* const bytes = static_cast<const char*>(item.data);
-  for (int64_t at = 0; at < size_bytes; at += kChunkBytes) {
-    const size_t size = static_cast<size_t>(std::min(kChunkBytes, size_bytes - at));
-    digester.Add(bytes + at, size);
-    RETURN_IF_ERROR(writer.Append(bytes + at, size));
+// Appends an item's bytes to the file and to the item's own digest.
+class ItemWriter {
+ public:
+  explicit ItemWriter(SafetensorsWriter& writer) : writer_(writer) {}
+
+  absl::Status Append(const char* bytes, int64_t size_bytes) {
+    for (int64_t at = 0; at < size_bytes; at += kChunkBytes) {
+      const size_t size = static_cast<size_t>(std::min(kChunkBytes, size_bytes - at));
+      digester_.Add(bytes + at, size);
+      RETURN_IF_ERROR(writer_.Append(bytes + at, size));
+    }
+    return absl::OkStatus();
   }
-  *digest = digester.Finish();
-  return absl::OkStatus();
-}
+
+  // Gathers what lies apart in memory, a chunk at a time.
+  absl::Status AppendStrided(const SnapshotItem& item) {
+    const Box box = item.box.value_or(WholeBox(item.tensor.shape));
+    const size_t element = static_cast<size_t>(SizeOf(item.tensor.dtype));
+    gathered_.reserve(2 * static_cast<size_t>(kChunkBytes));
+    for (const Box& part : BoxesOf({box, item.begin, item.end})) {
+      RETURN_IF_ERROR(Gather(item, box, part, element));
+    }
+    return Flush();
+  }
+
+  std::string digest() const { return digester_.Finish(); }
+
+ private:
+  absl::Status Gather(const SnapshotItem& item, const Box& box, const Box& part, size_t element) {
+    const size_t dimensions = part.extent.size();
+    const int64_t most = kChunkBytes / static_cast<int64_t>(element);
+    std::vector<int64_t> at(dimensions, 0);
+    for (;;) {
+      int64_t index = 0;
+      for (size_t d = 0; d < dimensions; ++d) {
+        index += (part.offset[d] - box.offset[d] + at[d]) * item.strides[d];
+      }
+      // Neighbours of the last dimension together where they are neighbours in memory.
+      const bool dense = dimensions > 0 && item.strides.back() == 1;
+      const int64_t run = dense ? std::min(most, part.extent.back() - at.back()) : 1;
+      const char* const from =
+          static_cast<const char*>(item.data) + index * static_cast<int64_t>(element);
+      gathered_.insert(gathered_.end(), from, from + run * static_cast<int64_t>(element));
+      if (gathered_.size() >= static_cast<size_t>(kChunkBytes)) RETURN_IF_ERROR(Flush());
+      if (dense) at.back() += run - 1;
+      size_t d = dimensions;
+      while (d > 0 && ++at[d - 1] == part.extent[d - 1]) at[--d] = 0;
+      if (d == 0) return absl::OkStatus();
+    }
+  }
+
+  absl::Status Flush() {
+    const absl::Status status = Append(gathered_.data(), static_cast<int64_t>(gathered_.size()));
+    gathered_.clear();
+    return status;
+  }
+
+  SafetensorsWriter& writer_;
+  common::Digester digester_;
+  std::vector<char> gathered_;
+};
 
 absl::Status WriteItems(FileSystem* files, const std::string& path, const WriterOptions& options,
                         int64_t step, absl::Span<const SnapshotItem> items,
@@ -69,8 +131,12 @@ absl::Status WriteItems(FileSystem* files, const std::string& path, const Writer
   for (const SafetensorsEntry& entry : writer->entries()) {
     const SnapshotItem& item = *by_name.at(entry.name);
     FileEntry& written = fragment->entries.emplace_back();
-    written = {entry.name, item.tensor, item.begin, item.end, ""};
-    RETURN_IF_ERROR(AppendItem(item, entry.size_bytes, *writer, &written.digest));
+    written = {entry.name, item.tensor, item.begin, item.end, "", item.box};
+    ItemWriter bytes(*writer);
+    RETURN_IF_ERROR(item.strides.empty()
+                        ? bytes.Append(static_cast<const char*>(item.data), entry.size_bytes)
+                        : bytes.AppendStrided(item));
+    written.digest = bytes.digest();
   }
   RETURN_IF_ERROR(writer->Finish());
   fragment->size_bytes = writer->size_bytes();

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -15,14 +16,18 @@
 
 namespace strata::checkpoint {
 
-// Elements [begin, end) of a logical tensor, as they are in memory. Empty ranges are allowed and
-// leave no trace. Several items of a tensor must not overlap, on one rank or on two: where a tensor
-// is replicated, one rank hands it over.
+// Elements [begin, end), row-major, of a box of a logical tensor, as they are in memory. Empty
+// ranges are allowed and leave no trace. Several items of a tensor must not overlap, on one rank or
+// on two: where a tensor is replicated, one rank hands it over. Items of one box fill it together.
 struct SnapshotItem {
   LogicalTensor tensor;
   int64_t begin = 0;
   int64_t end = 0;
-  const void* data = nullptr;  // (end - begin) elements, owned by the caller
+  const void* data = nullptr;  // owned by the caller; dense: element `begin`, else the box's first
+  std::optional<Box> box = std::nullopt;  // absent: the whole tensor
+  // Where the box's elements are not one after the other: the distance in elements between
+  // neighbours of each dimension. Empty: dense.
+  std::vector<int64_t> strides = {};
 };
 
 // Where a rank writes.

@@ -97,6 +97,34 @@ TEST_F(WriterTest, Write_RangeOutsideItsTensor_IsRefused) {
   EXPECT_FALSE(WriteRankFile(PosixFileSystem(), {folder_.path(), 2, 0}, 20, snapshot.items).ok());
 }
 
+TEST_F(WriterTest, Write_BoxesAndRangesOfBoxes_AreNamedByTheirPlaces) {
+  const LogicalTensor tensor = {"m", "param", {4, 6}, DType::kF32};
+  Snapshot snapshot;
+  AddRegion(tensor, 20, {{{0, 2}, {4, 2}}, 0, 8}, true, snapshot);
+  AddRegion(tensor, 20, {{{0, 4}, {4, 2}}, 3, 8}, false, snapshot);
+  AddRegion({"whole", "param", {2, 2}, DType::kF32}, 20, {WholeBox({2, 2}), 0, 4}, true, snapshot);
+  const auto fragment =
+      WriteRankFile(PosixFileSystem(), {folder_.path(), 2, 0}, 20, snapshot.items);
+  ASSERT_TRUE(fragment.ok()) << fragment.status();
+  const auto reader = SafetensorsReader::Open(step_folder_ + "/rank-0.safetensors");
+  ASSERT_TRUE(reader.ok());
+  const SafetensorsEntry* const box = (*reader)->Find("m[0:4, 2:4]");
+  ASSERT_NE(box, nullptr);
+  EXPECT_THAT(box->shape, ElementsAre(4, 2));
+  ASSERT_NE((*reader)->Find("m[0:4, 4:6][3:8]"), nullptr);
+  EXPECT_NE((*reader)->Find("whole"), nullptr);
+  float values[8];
+  ASSERT_TRUE((*reader)->ReadBytes(*box, 0, sizeof(values), values).ok());
+  EXPECT_EQ(values[3], ValueAt(tensor, 20, 1 * 6 + 3));
+  for (SnapshotItem item : {snapshot.items[0], snapshot.items[1]}) {
+    item.box = Box{{0, 5}, {4, 2}};
+    EXPECT_FALSE(WriteRankFile(PosixFileSystem(), {folder_.path(), 2, 0}, 21, {&item, 1}).ok());
+  }
+  SnapshotItem item = snapshot.items[0];
+  item.strides.pop_back();
+  EXPECT_FALSE(WriteRankFile(PosixFileSystem(), {folder_.path(), 2, 0}, 21, {&item, 1}).ok());
+}
+
 TEST_F(WriterTest, AsyncWriter_TwoCheckpointsInTurn_GivesEachItsResult) {
   AsyncWriter writer({folder_.path(), 2, 0}, PosixFileSystem());
   EXPECT_FALSE(writer.busy());
