@@ -1,5 +1,6 @@
 // strata place: where a job's ranks would go in a described cluster, without one that runs.
 #include <cstdint>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -15,9 +16,12 @@
 #include "common/clock.h"
 #include "common/status_macros.h"
 #include "model/model_spec_proto.h"
+#include "model/saved_values.h"
 #include "planner/data_degrees.h"
 #include "planner/traffic.h"
+#include "program/compose/check_plan.h"
 #include "scheduler/placement/placement.h"
+#include "spec/plan_shape.h"
 
 namespace strata::client {
 namespace {
@@ -41,26 +45,24 @@ std::vector<int64_t> OtherData(const v1::JobSpec& job, bool shards_named) {
   return fewer;
 }
 
-// What job files with sizes of their own are checked for too: why no layout of these degrees holds
-// the model, or nothing.
-std::string WhyNoLayout(const model::ModelSpec& model, const v1::ParallelSpec& parallel) {
-  const int64_t tensor = std::max<int64_t>(1, parallel.tensor());
-  const int64_t stages =
-      std::max<int64_t>(1, parallel.pipeline()) * std::max<int64_t>(1, parallel.virtual_stages());
-  if (model.heads % tensor != 0 || model.kv_heads % tensor != 0 || model.ffn % tensor != 0) {
-    return absl::StrCat("tensor ", tensor, " does not divide all of heads ", model.heads,
-                        ", kv_heads ", model.kv_heads, " and ffn ", model.ffn);
-  }
-  if (stages > model.layers) {
-    return absl::StrCat(stages, " pipeline stages are more than the model's layers (", model.layers,
-                        ")");
-  }
-  return "";
+// What job files with sizes of their own are checked for too: the first reason why no layout of
+// these degrees holds the model.
+std::optional<program::PlanProblem> WhyNoLayout(const model::ModelSpec& model,
+                                                const LoadedJob& loaded) {
+  program::PlanShape plan = spec::PlanShapeOf(loaded.file.job, spec::Problems(loaded.path));
+  plan.layers = model.layers;
+  plan.heads = model.heads;
+  plan.kv_heads = model.kv_heads;
+  plan.ffn = model.ffn;
+  const auto problems = program::CheckPlan(plan, model::NamesOfSavableValues());
+  if (problems.empty()) return std::nullopt;
+  return problems.front();
 }
 
 absl::StatusOr<scheduler::Shape> ShapeOf(const LoadedJob& loaded) {
   const v1::JobSpec& job = loaded.file.job;
-  const auto refuse = [&](const char* field, const std::string& what, const char* remedy,
+  const auto refuse = [&](const std::string& field, const std::string& what,
+                          const std::string& remedy,
                           spec::ProblemKind kind = spec::ProblemKind::kInvalid) {
     spec::Problems problems(loaded.path);
     problems.Add({loaded.file.positions.Of(field), field, what, remedy, kind});
@@ -79,8 +81,8 @@ absl::StatusOr<scheduler::Shape> ShapeOf(const LoadedJob& loaded) {
     return refuse(job.model().has_from() ? "model.from" : "model",
                   std::string(model.status().message()), "");
   }
-  if (const std::string why = WhyNoLayout(*model, job.parallel()); !why.empty()) {
-    return refuse("parallel", why, "", spec::ProblemKind::kInfeasible);
+  if (const auto why = WhyNoLayout(*model, loaded)) {
+    return refuse(why->field, why->what, why->instead, spec::ProblemKind::kInfeasible);
   }
   shape.degrees = *degrees;
   shape.traffic = planner::TrafficOf(*model, job, *degrees);
@@ -118,7 +120,8 @@ int Place(const Arguments& arguments, Terminal& terminal) {
   if (!shape.ok()) return Fail(shape.status(), terminal);
 
   PlacementAnswer answer;
-  answer.shard_groups = loaded->file.job.parallel().has_shard_group();
+  const v1::ParallelSpec& parallel = loaded->file.job.parallel();
+  answer.shard_groups = parallel.has_shard_group() && parallel.shard_group() != parallel.data();
   const common::MonotonicClock clock{};
   const double begin = clock.Now();
   const scheduler::Occupancy occupancy = scheduler::Occupancy::Now(*cluster);

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "client/commands/cluster_call.h"
+#include "client/commands/model_description.h"
 #include "client/exit_codes.h"
 #include "client/views/job_view.h"
 #include "client/views/node_view.h"
@@ -124,11 +125,14 @@ int Get(const Arguments& arguments, Terminal& terminal) {
   return GetOneJob(*client, name, output, /*described=*/false, terminal);
 }
 
-// `describe job NAME`, `describe NAME` and `describe node NAME`.
+// `describe job NAME`, `describe NAME`, `describe node NAME` and `describe model JOB.yaml`.
 int Describe(const Arguments& arguments, Terminal& terminal) {
   const auto& words = arguments.positional();
-  if (words.size() == 2 && !CheckKind("describe", words[0], {"job", "node"}, terminal)) {
+  if (words.size() == 2 && !CheckKind("describe", words[0], {"job", "node", "model"}, terminal)) {
     return kExitUsage;
+  }
+  if (words.size() == 2 && words[0] == "model") {
+    return DescribeModel(words[1], arguments.Text("--output", "table"), terminal);
   }
   int code = kExitDone;
   const auto client = Reach(arguments, terminal, code);
@@ -185,8 +189,9 @@ std::vector<Command> QueryCommands() {
       ClusterCommand("get", "jobs|nodes|projects|queues|job NAME|node NAME|…",
                      "List what the cluster has", {"jobs, nodes, projects, queues or job NAME"}, 2,
                      {}, Get),
-      ClusterCommand("describe", "job NAME|node NAME", "Tell everything about a job or a node",
-                     {"NAME"}, 2, {}, Describe),
+      ClusterCommand("describe", "job NAME|node NAME|model JOB.yaml",
+                     "Tell everything about a job, a node or a job file's model", {"NAME"}, 2, {},
+                     Describe),
       ClusterCommand("explain", "NAME", "Say why a job waits, or why it was placed where it is",
                      {"NAME"}, 1, {}, Explain),
       ClusterCommand("cancel", "NAME", "End a job", {"NAME"}, 1, {}, Cancel),
