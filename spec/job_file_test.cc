@@ -335,6 +335,58 @@ TEST(Layouts, ThatCannotBeAreInfeasibleNotInvalid) {
   EXPECT_EQ(problems.ToStatus().code(), absl::StatusCode::kInvalidArgument);
 }
 
+TEST(Layouts, ThatCannotBeAreToldAsSuchBeforeWhatCannotBeTrainedYet) {
+  const struct {
+    std::string parallel, path, says;
+  } cases[] = {
+      {"{data: 3}", "parallel.data", "8 is not divisible by 3"},
+      {"{data: 4, virtual_shards: 6}", "parallel.virtual_shards", "is not divisible by"},
+      {"{data: 4, shard: zero3, shard_group: 3}", "parallel.shard_group", "is not divisible by"},
+      {"{data: 1, shard_group: 1}", "parallel.shard_group", "without shards"},
+      {"{recompute: {save: [], layers: 2-9}}", "parallel.recompute.layers", "2-9"},
+      {"{recompute: {save: [no_such_value]}}", "parallel.recompute.save[0]", "no_such_value"},
+      {"{pipeline: 5}", "parallel.pipeline", "more than the model's layers (4)"},
+      {"{pipeline: 2, pipeline_schedule: interleaved, virtual_stages: 3}", "parallel.pipeline",
+       "layers"},
+      {"{pipeline: 2, pipeline_schedule: zbv, virtual_stages: 1}", "parallel.virtual_stages",
+       "zbv has 2"},
+      {"{pipeline: 2, stages: [1, 2]}", "parallel.stages", "3 layers in all, the model has 4"},
+      {"{pipeline: 2, stages: [1, 2, 1]}", "parallel.stages", "3 stages are listed"},
+      {"{tensor: 3}", "parallel.tensor", "heads 4"},
+      {"{context: 3}", "parallel.context", "not divisible by 2 × context 3"},
+      {"{context: 8, context_method: all_to_all}", "parallel.context", "heads 4"},
+      {"{expert: 2, data: 2}", "parallel.expert", "dense model"},
+  };
+  for (const auto& c : cases) {
+    Problems problems("job.yaml");
+    ReadOptions options;
+    options.settings = {"model.layers=4", "parallel=" + c.parallel};
+    const JobFile file = ReadJob(GoodJob(), options, problems);
+    CheckSupported(file.job, file.positions, problems);
+    bool found = false;
+    for (const Problem& problem : problems.Sorted()) {
+      if (problem.path != c.path) continue;
+      found = true;
+      EXPECT_THAT(problem.what, HasSubstr(c.says)) << c.parallel;
+    }
+    EXPECT_TRUE(found) << c.parallel << ": " << problems.ToString();
+  }
+}
+
+TEST(Layouts, ThatAreWellFormedHaveNoProblem) {
+  for (const char* parallel :
+       {"{data: 8, shard: zero3, virtual_shards: 8}", "{data: 4, shard: zero1, shard_group: 2}",
+        "{data: 4, shard: zero3}", "{data: 8, shard: zero2, shard_group: 4, virtual_shards: 8}",
+        "{tensor: 4}", "{tensor: 2, data: 2, shard: zero3, virtual_shards: 4, recompute: full}",
+        "{pipeline: 2, pipeline_schedule: zbv}", "{pipeline: 2, pipeline_schedule: interleaved}",
+        "{pipeline: 3, pipeline_schedule: zero_bubble, stages: [2, 1, 1]}",
+        "{context: 4, context_method: ring}", "{context: 2, context_method: all_to_all}",
+        "{recompute: {save: [], layers: \"0-1\"}, micro_order: layer_first}"}) {
+    EXPECT_EQ(ReadSet({"model.layers=4", std::string("parallel=") + parallel}).told, "")
+        << parallel;
+  }
+}
+
 TEST(Model, FromExcludesSizes) {
   EXPECT_THAT(ReadSet({"model.from=dir"}).told,
               HasSubstr("model.layers: given together with model.from"));

@@ -84,5 +84,15 @@ TEST(ShortestNumber, ReadsBackAsTheSameDouble) {
   EXPECT_EQ(ShortestNumber(0.001), "0.001");
 }
 
+TEST(ParseRange, TakesOneNumberOrTwoInOrder) {
+  EXPECT_EQ(*ParseRange("0-11"), std::make_pair(int64_t{0}, int64_t{11}));
+  EXPECT_EQ(*ParseRange("3"), std::make_pair(int64_t{3}, int64_t{3}));
+  EXPECT_EQ(*ParseRange("3-3"), std::make_pair(int64_t{3}, int64_t{3}));
+  for (const char* bad : {"", "-", "-3", "3-", "a", "1-b", "1 - 2", "2-1", "1-2-3", "+1-2",
+                          "9999999999", "0-99999999999999999999", "1.5", "0x1"}) {
+    EXPECT_FALSE(ParseRange(bad).ok()) << bad;
+  }
+}
+
 }  // namespace
 }  // namespace strata::spec
