@@ -115,6 +115,29 @@ TEST(DamagedSetting, NeverCrashes) {
   }
 }
 
+TEST(DamagedLayout, IsRefusedOrWrittenAsItWasRead) {
+  int read = 0;
+  for (uint32_t seed = 0; seed < 2000; ++seed) {
+    Mutator mutator(seed);
+    ReadOptions options;
+    options.settings = {mutator.Mutate(
+        "parallel={data: 2, shard: zero3, shard_group: 2, virtual_shards: off, pipeline: 2, "
+        "stages: "
+        "[1, 1], micro_order: layer_first, recompute: {save: [qkv, gate_up], layers: 0-1}}")};
+    Problems problems("job.yaml");
+    const JobFile file = ReadJob(GoodJob(), options, problems);
+    CheckSupported(file.job, file.positions, problems);
+    Problems again("job.yaml");
+    const std::string text = WriteJob(file.job);
+    const JobFile back = ReadJob(text, {}, again);
+    if (problems.empty()) {
+      ASSERT_EQ(WriteJob(back.job), text) << options.settings[0];
+    }
+    read += again.empty() ? 1 : 0;
+  }
+  EXPECT_GT(read, 100);
+}
+
 TEST(DamagedPolicyFile, IsReadOrRefusedInsideTheFile) {
   const std::string good = R"(projects:
   - {name: nlp, description: language models, quota: {h100: 64, "*": 128}}
