@@ -10,7 +10,7 @@
 #include "gtest/gtest.h"
 #include "model/families/llama.h"
 #include "model/optimizer/adamw.h"
-#include "program/builder/pipeline.h"
+#include "program/compose/composer.h"
 #include "program/readers/dump.h"
 #include "program/readers/memory.h"
 #include "program/readers/timeline.h"
@@ -55,20 +55,21 @@ std::vector<ProgramSet> Build(const Shape& shape) {
                     .tensor_chunks = shape.chunks,
                     .split_backward = shape.kind == program::ScheduleKind::kZeroBubble});
   EXPECT_TRUE(graph.ok()) << graph.status();
-  program::PipelineOptions options{
-      .tensor = kTensor, .gradient_clip = 1, .scratch = program::ToyScratch};
-  options.schedule = {.kind = shape.kind,
-                      .stages = kStages,
-                      .virtual_stages = shape.kind == program::ScheduleKind::k1F1B ? 1 : 2,
-                      .micro_batches = shape.micro_batches};
-  auto built = program::BuildPipeline(
-      *graph,
-      [](const program::ParameterSet& set, int64_t count) {
-        return model::EmitAdamW(set, {}, count);
-      },
-      options);
+  program::Plan plan;
+  plan.groups.tensor = kTensor;
+  plan.groups.pipeline = kStages;
+  plan.schedule = shape.kind;
+  plan.virtual_stages = shape.kind == program::ScheduleKind::k1F1B ? 1 : 2;
+  plan.global_batch = shape.micro_batches;
+  plan.gradient_clip = 1;
+  plan.scratch = program::ToyScratch;
+  auto built = program::Compose(*graph, plan, [](const program::ParameterSet& set, int64_t count) {
+    return model::EmitAdamW(set, {}, count);
+  });
   EXPECT_TRUE(built.ok()) << built.status();
-  return *std::move(built);
+  std::vector<ProgramSet> sets;
+  for (program::StagePrograms& stage : *built) sets.push_back(std::move(stage.set));
+  return sets;
 }
 
 std::vector<const ProgramSet*> Pointers(const std::vector<ProgramSet>& sets) {
