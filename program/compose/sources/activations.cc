@@ -52,6 +52,9 @@ Operand Activations::Bind(const Formal& formal, const Use& use) {
     case Role::kStash:
       return kept(work.stash[at]);
     case Role::kOutputGradient:
+      // A layer without a gradient of its input (an embedding) had no backward of its own: the last
+      // gradient that the chunk's backward made is its output's.
+      if (work.output_gradients[at] < 0) work.output_gradients[at] = work.gradient;
       return Whole(work.output_gradients[at], formal.bytes);
     case Role::kInputGradient:
       work.gradient = NewGradient(formal, use);
