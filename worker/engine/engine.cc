@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
+#include "device/cpu_device.h"
 #include "program/passes/expand.h"
 #include "worker/engine/address_map.h"
 #include "worker/engine/background_streams.h"
@@ -89,6 +90,7 @@ class Engine::Implementation {
   MatmulPlans background_plans_{1};
   std::optional<device::ThreadPool> background_pool_;
   GroupTable groups_;
+  device::CpuDevice device_;
   std::optional<AddressMap> addresses_;
   std::vector<BoundProgram> bound_;
   RunState state_;
@@ -117,7 +119,8 @@ absl::Status Engine::Implementation::Open() {
   RETURN_IF_ERROR(MakePlans(expanded));
   background_pool_.emplace(1);
   if (options_.before_arenas) options_.before_arenas();
-  ASSIGN_OR_RETURN(addresses_, AddressMap::Create(set_));
+  ASSIGN_OR_RETURN(addresses_, AddressMap::Create(set_, &device_));
+  RETURN_IF_ERROR(addresses_->Commit());
 
   const int64_t vocabulary = Vocabulary(expanded);
   const BindingContext context{.set = &set_,
