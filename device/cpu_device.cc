@@ -15,6 +15,7 @@ absl::StatusOr<Stream*> CpuDevice::CreateStream(Service service) {
 CpuStream* CpuDevice::CreateStream(Lane* lane) {
   streams_.push_back(std::make_unique<CpuStream>(&group_, lane, &issuer_));
   lane->Add(streams_.back().get());
+  issuer_.ReserveOwed(streams_.size());
   return streams_.back().get();
 }
 

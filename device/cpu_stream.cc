@@ -5,10 +5,12 @@
 namespace strata::device {
 
 absl::StatusOr<bool> CpuEvent::Reached() const {
+  issuer_->Announce();
   return stream_ == nullptr || stream_->ended() >= position_;
 }
 
 absl::Status CpuEvent::Synchronize() {
+  issuer_->Announce();
   if (stream_ != nullptr) issuer_->ServeUntil(*stream_, position_);
   return absl::OkStatus();
 }
@@ -39,10 +41,18 @@ absl::Status CpuStream::Push(const Command& command) {
   const int64_t place = issued_.load(std::memory_order_relaxed);
   if (place - ended() >= kCapacity) issuer_->ServeUntil(*this, place - kCapacity + 1);
   queue_[place % kCapacity] = command;
-  issued_.store(place + 1);
+  issued_.store(place + 1, std::memory_order_release);
   // The issuing thread finds its own streams' commands when it waits.
-  if (lane_ != issuer_) group_->NoteIssued(*this);
+  if (lane_ == issuer_) return absl::OkStatus();
+  if (unannounced_++ == 0) issuer_->Owe(this);
+  if (unannounced_ == kBatch) issuer_->Announce();
   return absl::OkStatus();
+}
+
+void CpuStream::Announce() {
+  unannounced_ = 0;
+  issued_.store(issued_.load());  // before the look for sleepers, in the one order of both
+  group_->NoteIssued(*this);
 }
 
 bool CpuStream::RunHead() {
@@ -72,11 +82,23 @@ bool CpuStream::CanRunHead() const {
 }
 
 void CpuStream::Publish() {
-  const bool empty = ended_.load() == issued_.load();
-  const WaitFor* wait = empty ? nullptr : std::get_if<WaitFor>(&head());
-  held_until_.store(wait == nullptr ? 0 : wait->position);
-  held_by_.store(wait == nullptr ? nullptr : wait->stream);
-  empty_.store(empty);
+  held_by_.store(nullptr);
+  empty_.store(false);
+  PublishWait();
+}
+
+bool CpuStream::PublishWait() {
+  const int64_t place = ended_.load();
+  if (place == issued_.load()) {
+    empty_.store(true);
+    return true;
+  }
+  const auto* wait = std::get_if<WaitFor>(&queue_[place % kCapacity]);
+  if (wait == nullptr) return false;
+  held_until_.store(wait->position);
+  held_by_.store(wait->stream);
+  empty_.store(false);
+  return !IsOver(*wait);
 }
 
 }  // namespace strata::device

@@ -55,6 +55,9 @@ class CpuStream final : public Stream {
   // Commands that wait at most. List order bounds what a full queue can hold up: everything in it
   // came earlier in the list, so it drains without what is not yet issued.
   static constexpr int64_t kCapacity = 1024;
+  // So many commands are announced together, or those there are when the issuing thread asks after
+  // an event: a lane is not woken for each.
+  static constexpr int kBatch = 64;
 
   // Completed by `lane`, to which the maker adds it. Pointers are borrowed.
   CpuStream(LaneGroup* group, Lane* lane, Lane* issuer)
@@ -69,15 +72,20 @@ class CpuStream final : public Stream {
   // Commands that have ended.
   int64_t ended() const { return ended_.load(); }
 
+  // Tells the lane of what it was handed.
+  void Announce();
+
   // --- For the lane.
   // Runs the head if it can; true when it ended.
   bool RunHead();
   // Whether RunHead may do something at once; polled heads that have begun apart.
   bool CanRunHead() const;
-  // Says what the head waits for, before the lane sleeps.
+  // Says what the head waits for, before the lane sleeps. Under the group's mutex.
   void Publish();
 
-  // --- For whoever wakes the lane, of what was published.
+  // --- For whoever wakes the lane, of what was published. Under the group's mutex.
+  // Publishes that the stream is empty, or what its head waits for; false: the head can run.
+  bool PublishWait();
   bool IsHeldBy(const CpuStream& other) const {
     return held_by_.load() == &other && other.ended() >= held_until_.load();
   }
@@ -97,7 +105,8 @@ class CpuStream final : public Stream {
   std::array<Command, kCapacity> queue_;
   alignas(64) std::atomic<int64_t> issued_{0};
   alignas(64) std::atomic<int64_t> ended_{0};
-  bool begun_ = false;  // the head is polled, and was called
+  int unannounced_ = 0;  // commands; the issuing thread's
+  bool begun_ = false;   // the head is polled, and was called; the lane's
 
   std::atomic<const CpuStream*> held_by_{nullptr};
   std::atomic<int64_t> held_until_{0};

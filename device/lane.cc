@@ -1,21 +1,11 @@
 #include "device/lane.h"
 
-#include <immintrin.h>
-
 #include <algorithm>
 
 #include "device/cpu_stream.h"
 #include "device/thread_pool.h"
 
 namespace strata::device {
-namespace {
-
-// About two microseconds: long enough to bridge the gap between two kernels, short enough not to
-// take the core from another rank.
-constexpr int kSpins = 64;
-
-}  // namespace
-
 // How nobody sleeps through news. A sleeper says what it waits for, then that it sleeps, and then
 // looks at the streams once more; whoever ends or issues a command moves the stream's count first
 // and looks for sleepers then. All of it is sequentially consistent, so one of the two sees the
@@ -31,10 +21,11 @@ void LaneGroup::WakeThoseAfter(const CpuStream& stream) {
   }
 }
 
-void LaneGroup::WakeOwner(const CpuStream& stream) {
+void LaneGroup::WakeOwner(CpuStream& stream) {
   const std::lock_guard lock(mutex_);
   Lane* lane = stream.lane();
-  if (lane->sleeping_.load() && stream.was_empty()) lane->Wake();
+  // Where the first thing to do is to wait, the sleeper need not wake to say so.
+  if (lane->sleeping_.load() && stream.was_empty() && !stream.PublishWait()) lane->Wake();
 }
 
 Lane::Lane(LaneGroup* group) : group_(group) {
@@ -68,11 +59,17 @@ void Lane::Stop() {
 }
 
 void Lane::ServeUntil(const CpuStream& stream, int64_t position) {
+  Announce();
   if (stream.ended() >= position) return;
   until_position_.store(position);
   until_stream_.store(&stream);
   Serve();
   until_stream_.store(nullptr);
+}
+
+void Lane::Announce() {
+  for (CpuStream* stream : owed_) stream->Announce();
+  owed_.clear();
 }
 
 bool Lane::Ended() const {
@@ -93,23 +90,24 @@ void Lane::Serve() {
   while (!Ended()) {
     bool moved = Advance();
     moved |= Progress();
-    for (int spin = 0; spin < kSpins && !moved; ++spin) {
-      _mm_pause();
-      moved = Advance();
-    }
     if (!moved && !Ended()) Sleep();
   }
 }
 
 void Lane::Sleep() {
+  GoToSleep();
   bool ready = false;
-  for (CpuStream* stream : streams_) stream->Publish();
-  sleeping_.store(true);
-  group_->sleepers_.fetch_add(1);
   for (const CpuStream* stream : streams_) ready |= stream->CanRunHead();
   if (!ready && !Ended()) Block();
   group_->sleepers_.fetch_sub(1);
   sleeping_.store(false);
+}
+
+void Lane::GoToSleep() {
+  const std::lock_guard lock(group_->mutex_);
+  for (CpuStream* stream : streams_) stream->Publish();
+  sleeping_.store(true);
+  group_->sleepers_.fetch_add(1);
 }
 
 void Lane::Block() {

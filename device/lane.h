@@ -18,21 +18,22 @@ class Lane;
 // while nobody sleeps.
 class LaneGroup {
  public:
-  // `stream` has ended one command more, or was handed one.
+  // `stream` has ended one command more.
   void NoteEnded(const CpuStream& stream) {
     if (sleepers_.load() > 0) WakeThoseAfter(stream);
   }
-  void NoteIssued(const CpuStream& stream) {
+  // `stream` was handed commands. On the issuing thread.
+  void NoteIssued(CpuStream& stream) {
     if (sleepers_.load() > 0) WakeOwner(stream);
   }
 
  private:
   friend class Lane;
   void WakeThoseAfter(const CpuStream& stream);
-  void WakeOwner(const CpuStream& stream);
+  void WakeOwner(CpuStream& stream);
 
   std::atomic<int> sleepers_{0};
-  std::mutex mutex_;  // guards lanes_
+  std::mutex mutex_;  // guards lanes_, and what sleeping lanes publish
   std::vector<Lane*> lanes_;
 };
 
@@ -47,9 +48,14 @@ class Lane {
 
   // Before the lane serves. The stream is borrowed and outlives the serving.
   void Add(CpuStream* stream);
-  // Serves on the calling thread until `stream` (of any lane of the group) has ended `position`
-  // commands.
+  // Announces what was issued, and serves on the calling thread until `stream` (of any lane of the
+  // group) has ended `position` commands.
   void ServeUntil(const CpuStream& stream, int64_t position);
+  // On the issuing thread's lane: `stream` was handed commands of which its lane was not told.
+  // At most all streams at once, for which there is room.
+  void Owe(CpuStream* stream) { owed_.push_back(stream); }
+  void ReserveOwed(size_t streams) { owed_.reserve(streams); }
+  void Announce();
   // Serves on a thread of its own, until Stop. What is queued then is not run.
   void Start();
   // A derived lane stops before it is destroyed.
@@ -70,9 +76,11 @@ class Lane {
   bool Advance();
   void Serve();
   void Sleep();
+  void GoToSleep();
 
   LaneGroup* const group_;
   std::vector<CpuStream*> streams_;
+  std::vector<CpuStream*> owed_;
   // What ServeUntil waits for; null on a thread of its own.
   std::atomic<const CpuStream*> until_stream_{nullptr};
   std::atomic<int64_t> until_position_{0};
