@@ -32,9 +32,11 @@ void FutexWake(std::atomic<uint32_t>* word, int waiters) {
 
 }  // namespace
 
+void KeepLibrariesSequential() { omp_set_num_threads(1); }
+
 ThreadPool::ThreadPool(int threads) {
   STRATA_CHECK(threads >= 1);
-  omp_set_num_threads(1);
+  KeepLibrariesSequential();
   workers_.reserve(threads - 1);
   for (int thread = 1; thread < threads; ++thread) {
     workers_.emplace_back([this, thread] { Work(thread); });
@@ -105,7 +107,7 @@ void ThreadPool::RunTasks(uint32_t epoch, int thread) {
 }
 
 void ThreadPool::Work(int thread) {
-  omp_set_num_threads(1);
+  KeepLibrariesSequential();
   uint32_t seen = 0;
   while (true) {
     uint32_t epoch = epoch_.load();

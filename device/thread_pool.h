@@ -16,6 +16,9 @@
 
 namespace strata::device {
 
+// Limits libraries that use OpenMP to one thread where the calling thread calls them.
+void KeepLibrariesSequential();
+
 class ThreadPool {
  public:
   // Body of a parallel loop: `task` in [0, tasks), `thread` in [0, threads()). No two calls run at

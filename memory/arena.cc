@@ -1,74 +1,44 @@
 #include "memory/arena.h"
 
-#include <sys/mman.h>
-
-#include <cerrno>
-#include <cstring>
 #include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
 #include "common/units.h"
 
-#ifndef MADV_POPULATE_WRITE
-#define MADV_POPULATE_WRITE 23  // Linux 5.14; the headers may be older than the kernel
-#endif
-
 namespace strata::memory {
-namespace {
 
-absl::Status NoRoom(int64_t bytes, const char* what, int error) {
-  return absl::ResourceExhaustedError(absl::StrCat("no room for an arena of ", bytes, " bytes (",
-                                                   common::FormatBytes(bytes), "): ", what, ": ",
-                                                   std::strerror(error)));
-}
-
-// Makes every page present. 0 or an error number.
-int Populate(std::byte* data, int64_t bytes) {
-  while (madvise(data, bytes, MADV_POPULATE_WRITE) != 0) {
-    if (errno == EINTR || errno == EAGAIN) continue;
-    if (errno != EINVAL) return errno;
-    // A kernel that does not know this advice: writing does the same, but is killed rather than
-    // told when there is no memory.
-    for (int64_t page = 0; page < bytes; page += kPageBytes) {
-      *reinterpret_cast<volatile std::byte*>(data + page) = std::byte{0};
-    }
-    return 0;
-  }
-  return 0;
-}
-
-}  // namespace
-
-absl::StatusOr<Arena> Arena::Create(int64_t bytes) {
+absl::StatusOr<Arena> Arena::Reserve(device::Device* device, device::Memory memory, int64_t bytes) {
   if (bytes < 0 || bytes > std::numeric_limits<int64_t>::max() - kPageBytes) {
     return absl::InvalidArgumentError(absl::StrCat("an arena cannot have ", bytes, " bytes"));
   }
   if (bytes == 0) return Arena();
   bytes = common::RoundUp(bytes, kPageBytes);
-  void* mapped = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (mapped == MAP_FAILED) return NoRoom(bytes, "mmap", errno);
-  Arena arena(static_cast<std::byte*>(mapped), bytes);
-  // Only whole huge pages inside the mapping are ever used, so no byte is present beyond its end.
-  // Advice: a refusal costs speed, nothing else.
-  madvise(mapped, bytes, MADV_HUGEPAGE);
-  if (const int error = Populate(arena.data_, bytes); error != 0) {
-    return NoRoom(bytes, "populate", error);
-  }
-  return arena;
+  ASSIGN_OR_RETURN(std::byte* const data, device->Reserve(memory, bytes));
+  return Arena(device, memory, data, bytes);
+}
+
+absl::Status Arena::Commit() {
+  return data_ == nullptr ? absl::OkStatus() : device_->Commit(memory_, data_, bytes_);
 }
 
 Arena::Arena(Arena&& other) noexcept
-    : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
+    : device_(other.device_),
+      memory_(other.memory_),
+      data_(std::exchange(other.data_, nullptr)),
+      bytes_(std::exchange(other.bytes_, 0)) {}
 
 Arena& Arena::operator=(Arena&& other) noexcept {
+  std::swap(device_, other.device_);
+  std::swap(memory_, other.memory_);
   std::swap(data_, other.data_);
   std::swap(bytes_, other.bytes_);
   return *this;
 }
 
 Arena::~Arena() {
-  if (data_ != nullptr) munmap(data_, bytes_);
+  if (data_ != nullptr) device_->Release(memory_, data_, bytes_);
 }
 
 }  // namespace strata::memory

@@ -1,26 +1,31 @@
-// Arena: the bytes of one tier of host memory, sized once.
+// Arena: the bytes of one tier of memory, sized once.
 #ifndef STRATA_MEMORY_ARENA_H_
 #define STRATA_MEMORY_ARENA_H_
 
 #include <cstddef>
 #include <cstdint>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "device/device.h"
 
 namespace strata::memory {
 
 inline constexpr int64_t kPageBytes = 4096;
 
-// Anonymous zeroed memory of whole pages, all of them present from the beginning, so that what the
-// operating system counts is the arena's size. Huge pages are used inside where the system gives
-// them.
+// Zeroed memory of whole pages, all of them present from Commit on, so that what the operating
+// system counts is the arena's size. Before, there are addresses only, to which programs can be
+// bound.
 class Arena {
  public:
   Arena() = default;  // of no bytes
-  // `bytes` >= 0 is rounded up to whole pages. InvalidArgument: negative; ResourceExhausted, with
-  // the size: the system has no such room (a memory limit of the container ends the process
+  // `bytes` >= 0 is rounded up to whole pages; `device` is borrowed. InvalidArgument: negative;
+  // ResourceExhausted, with the size: the system has no such room.
+  static absl::StatusOr<Arena> Reserve(device::Device* device, device::Memory memory,
+                                       int64_t bytes);
+  // Once. ResourceExhausted, with the size (a memory limit of the container ends the process
   // instead, as the system decides).
-  static absl::StatusOr<Arena> Create(int64_t bytes);
+  absl::Status Commit();
   Arena(Arena&& other) noexcept;
   Arena& operator=(Arena&& other) noexcept;
   ~Arena();
@@ -29,8 +34,11 @@ class Arena {
   int64_t bytes() const { return bytes_; }
 
  private:
-  Arena(std::byte* data, int64_t bytes) : data_(data), bytes_(bytes) {}
+  Arena(device::Device* device, device::Memory memory, std::byte* data, int64_t bytes)
+      : device_(device), memory_(memory), data_(data), bytes_(bytes) {}
 
+  device::Device* device_ = nullptr;
+  device::Memory memory_ = device::Memory::kHost;
   std::byte* data_ = nullptr;
   int64_t bytes_ = 0;
 };

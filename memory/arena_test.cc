@@ -4,7 +4,9 @@
 #include <cstdint>
 #include <utility>
 
+#include "common/status_macros.h"
 #include "common/units.h"
+#include "device/cpu_device.h"
 #include "gtest/gtest.h"
 #include "memory/process_memory.h"
 
@@ -13,8 +15,19 @@ namespace {
 
 using common::kMiB;
 
+device::CpuDevice& Cpu() {
+  static device::CpuDevice device;
+  return device;
+}
+
+absl::StatusOr<Arena> Create(int64_t bytes) {
+  ASSIGN_OR_RETURN(Arena arena, Arena::Reserve(&Cpu(), device::Memory::kHost, bytes));
+  RETURN_IF_ERROR(arena.Commit());
+  return arena;
+}
+
 TEST(Arena, IsZeroedPageAlignedAndOfWholePages) {
-  auto arena = Arena::Create(10000);
+  auto arena = Create(10000);
   ASSERT_TRUE(arena.ok()) << arena.status();
   EXPECT_EQ(arena->bytes(), 3 * kPageBytes);
   EXPECT_EQ(reinterpret_cast<uintptr_t>(arena->data()) % kPageBytes, 0u);
@@ -24,25 +37,25 @@ TEST(Arena, IsZeroedPageAlignedAndOfWholePages) {
 }
 
 TEST(Arena, OfNoBytesHasNoMemory) {
-  auto arena = Arena::Create(0);
+  auto arena = Create(0);
   ASSERT_TRUE(arena.ok());
   EXPECT_EQ(arena->bytes(), 0);
   EXPECT_EQ(arena->data(), nullptr);
 }
 
 TEST(Arena, RefusesNegativeSizes) {
-  EXPECT_EQ(Arena::Create(-1).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(Create(-1).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
 TEST(Arena, NamesTheSizeWhenThereIsNoRoom) {
   const int64_t bytes = int64_t{1} << 60;
-  const absl::Status status = Arena::Create(bytes).status();
+  const absl::Status status = Create(bytes).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_NE(status.message().find("1152921504606846976 bytes"), absl::string_view::npos) << status;
 }
 
 TEST(Arena, MovingPassesTheMemoryOn) {
-  auto arena = Arena::Create(kPageBytes);
+  auto arena = Create(kPageBytes);
   ASSERT_TRUE(arena.ok());
   std::byte* data = arena->data();
   Arena other = *std::move(arena);
@@ -53,13 +66,22 @@ TEST(Arena, MovingPassesTheMemoryOn) {
   EXPECT_EQ(third.bytes(), kPageBytes);
 }
 
+TEST(Arena, ReservedBytesAreNotThereYet) {
+  auto before = ReadProcessMemory();
+  auto arena = Arena::Reserve(&Cpu(), device::Memory::kHost, 100 * kMiB);
+  ASSERT_TRUE(arena.ok()) << arena.status();
+  auto reserved = ReadProcessMemory();
+  ASSERT_TRUE(before.ok() && reserved.ok());
+  EXPECT_LT(reserved->resident_bytes - before->resident_bytes, 2 * kMiB);
+}
+
 TEST(Arena, IsResidentAsSoonAsItExistsAndGoneWithIt) {
   const int64_t bytes = 101 * kMiB + 3 * kPageBytes;
   const int64_t slack = 2 * kMiB;  // per-thread counters, page tables of nobody's
   auto before = ReadProcessMemory();
   ASSERT_TRUE(before.ok()) << before.status();
   {
-    auto arena = Arena::Create(bytes);
+    auto arena = Create(bytes);
     ASSERT_TRUE(arena.ok()) << arena.status();
     auto with = ReadProcessMemory();
     ASSERT_TRUE(with.ok());
@@ -72,7 +94,7 @@ TEST(Arena, IsResidentAsSoonAsItExistsAndGoneWithIt) {
 }
 
 TEST(ProcessMemory, ResetMakesTheHighWaterMarkForgetOrSaysThatItCannot) {
-  { ASSERT_TRUE(Arena::Create(64 * kMiB).ok()); }
+  { ASSERT_TRUE(Create(64 * kMiB).ok()); }
   auto high = ReadProcessMemory();
   ASSERT_TRUE(high.ok());
   ASSERT_GE(high->high_water_bytes - high->resident_bytes, 60 * kMiB);

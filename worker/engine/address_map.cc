@@ -10,6 +10,11 @@ namespace {
 
 using program::Placement;
 using program::Slot;
+using program::Tier;
+
+device::Memory MemoryOf(Tier tier) {
+  return tier == Tier::kDevice ? device::Memory::kDevice : device::Memory::kHost;
+}
 
 // Every copy of every slot lies in its arena, with room for what its alignment promises.
 absl::Status CheckPlacements(const std::vector<Slot>& slots,
@@ -32,19 +37,30 @@ absl::Status CheckPlacements(const std::vector<Slot>& slots,
 
 }  // namespace
 
-absl::StatusOr<AddressMap> AddressMap::Create(const program::ProgramSet& set) {
+absl::StatusOr<AddressMap> AddressMap::Create(const program::ProgramSet& set,
+                                              device::Device* device) {
   RETURN_IF_ERROR(CheckPlacements(set.slots, set.placements, set));
   for (const program::Program& program : set.programs) {
     RETURN_IF_ERROR(CheckPlacements(program.slots, program.placements, set));
   }
-  if (set.arena_bytes[static_cast<int>(program::Tier::kSsd)] > 0) {
+  if (set.arena_bytes[static_cast<int>(Tier::kSsd)] > 0) {
     return absl::UnimplementedError("this engine does not execute programs with slots on SSD");
   }
-  AddressMap map(set);
+  AddressMap map(set, device);
   for (int t = 0; t < program::kTierCount; ++t) {
-    ASSIGN_OR_RETURN(map.arenas_[t], memory::Arena::Create(set.arena_bytes[t]));
+    ASSIGN_OR_RETURN(map.arenas_[t], memory::Arena::Reserve(device, MemoryOf(static_cast<Tier>(t)),
+                                                            set.arena_bytes[t]));
   }
   return map;
+}
+
+absl::Status AddressMap::Commit() {
+  for (memory::Arena& arena : arenas_) RETURN_IF_ERROR(arena.Commit());
+  return absl::OkStatus();
+}
+
+bool AddressMap::IsHostAccessible(const Slot& slot) const {
+  return device_->IsHostAccessible(MemoryOf(slot.tier));
 }
 
 absl::StatusOr<BoundOperand> AddressMap::Resolve(const program::Program& program,

@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "device/device.h"
 #include "memory/arena.h"
 #include "program/ir/program.h"
 #include "worker/engine/communication_binding.h"
@@ -18,9 +19,12 @@ namespace strata::worker {
 
 class AddressMap {
  public:
-  // `set` is borrowed. InvalidArgument: a laid-out set whose slots do not fit its arenas;
-  // Unimplemented: the SSD tier; ResourceExhausted: no memory.
-  static absl::StatusOr<AddressMap> Create(const program::ProgramSet& set);
+  // Reserves the arenas: addresses, no bytes yet. `set` and `device` are borrowed. InvalidArgument:
+  // a laid-out set whose slots do not fit its arenas; Unimplemented: the SSD tier;
+  // ResourceExhausted: no memory.
+  static absl::StatusOr<AddressMap> Create(const program::ProgramSet& set, device::Device* device);
+  // Makes every page present and zero. ResourceExhausted: no memory.
+  absl::Status Commit();
 
   // The operand's bytes on this rank, in a step that starts with `applied` updates.
   // InvalidArgument: outside its slot, or in a group of another size than the program was made for.
@@ -28,14 +32,19 @@ class AddressMap {
                                        const program::Operand& operand, const GroupTable& groups,
                                        int64_t applied) const;
 
+  // Whether the host may read and write a slot of a program, or of the set.
+  bool IsHostAccessible(const program::Slot& slot) const;
+
   // A persistent slot's bytes.
   absl::Span<std::byte> Bytes(int slot, int version, int64_t applied) const;
   int64_t arena_bytes(program::Tier tier) const { return arenas_[static_cast<int>(tier)].bytes(); }
 
  private:
-  explicit AddressMap(const program::ProgramSet& set) : set_(&set) {}
+  AddressMap(const program::ProgramSet& set, device::Device* device)
+      : set_(&set), device_(device) {}
 
   const program::ProgramSet* set_;
+  device::Device* device_;
   std::array<memory::Arena, program::kTierCount> arenas_;
 };
 

@@ -1,77 +1,107 @@
-// A program ready to run: per stream, what to do and what to wait for.
+// A program ready to run: what each action does, where, and after what.
+//
+// Of a plan with a million actions each costs a few dozen bytes: what an op does is bound once per
+// distinct set of addresses, however many actions do it, and what expansion made is dropped.
 #ifndef STRATA_WORKER_ENGINE_BOUND_PROGRAM_H_
 #define STRATA_WORKER_ENGINE_BOUND_PROGRAM_H_
 
 #include <array>
 #include <cstdint>
-#include <optional>
+#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "collectives/communicator.h"
 #include "program/passes/expand.h"
 #include "worker/engine/address_map.h"
 #include "worker/engine/communication_binding.h"
+#include "worker/engine/lanes.h"
 #include "worker/engine/op_binding.h"
 
 namespace strata::worker {
 
-// "When `stream` has ended place `place` of the step `steps_back` before this one."
+// "After that action has ended", in this step or the one before.
 struct BoundDependency {
-  int stream = 0;
-  int64_t place = 0;
-  int steps_back = 0;
-  int action = -1;  // which one that is
+  uint32_t action : 31;
+  uint32_t steps_back : 1;
 };
 
-// An action with addresses. What varies with the copies of versioned slots exists once per variant:
-// index `applied` modulo BoundProgram::variants.
+// An entry of BoundProgram's `ops`, `copies` or `operations`.
+struct BoundWork {
+  enum Kind : uint32_t { kOp, kCopy, kOperation };
+  uint32_t kind : 2;
+  uint32_t index : 30;
+};
+
+struct BoundCopy {
+  std::byte* to = nullptr;
+  const std::byte* from = nullptr;
+  int64_t bytes = 0;
+};
+
 struct BoundAction {
-  struct Variant {
-    BoundOp run;                       // runs here …
-    collectives::Operation operation;  // … or is posted: when `run` is empty
-  };
-
-  int action = -1;  // index in the expanded program
-  int stream = 0;
-  int64_t place = 0;  // on its stream, within the step
-  program::Purpose purpose = program::Purpose::kForward;
-  std::vector<BoundDependency> dependencies;
-  const double* predicate = nullptr;  // runs where this is not 0 (or, negated, where it is)
-  bool negated = false;
-  bool wakes_background = false;  // a background stream depends on it
-  std::vector<Variant> variants;
-
-  bool takes_place() const { return predicate == nullptr || (*predicate != 0) != negated; }
+  int32_t instruction = -1;
+  uint32_t first_dependency = 0;  // in BoundProgram::dependencies
+  int32_t event = -1;             // recorded behind it; -1: no other stream waits for it
+  int32_t end_time = -1;          // which of BoundProgram::end_times; -1 like event
+  uint8_t dependencies = 0;       // how many, all on other streams
+  uint8_t stream = 0;
+  uint8_t purpose = 0;
+  int8_t predicate = 0;  // 0: always; s + 1: where scalar s is not 0; -(s + 1): where it is
 };
 
 struct BoundProgram {
-  program::ExpandedProgram expanded;
+  std::vector<BoundAction> actions;  // in list order
+  std::vector<BoundDependency> dependencies;
+  std::vector<BoundWork> works;  // of action a in a step with `applied` updates before it: entry
+                                 // a × variants + applied % variants
+  std::vector<BoundOp> ops;
+  std::vector<BoundCopy> copies;
+  std::vector<collectives::Operation> operations;
+  std::array<std::vector<int32_t>, program::kStreamCount> streams;  // actions of each, in order
   int64_t variants = 1;
-  std::array<int64_t, program::kStreamCount> lengths{};  // actions per stream
-  std::vector<BoundAction> main;                         // kCompute and kHost, in list order
-  std::array<std::vector<BoundAction>, program::kStreamCount> background;  // all other streams
-};
+  int events = 0;
+  int end_times = 0;
+  const double* scalars = nullptr;  // the block, where the host reads it
 
-constexpr bool IsMainStream(program::Stream stream) {
-  return stream == program::Stream::kCompute || stream == program::Stream::kHost;
-}
+  absl::Span<const BoundDependency> DependenciesOf(const BoundAction& action) const {
+    return absl::MakeConstSpan(dependencies).subspan(action.first_dependency, action.dependencies);
+  }
+  bool TakesPlace(const BoundAction& action) const {
+    const int at = action.predicate;
+    return at == 0 || (at > 0 ? scalars[at - 1] != 0 : scalars[-at - 1] == 0);
+  }
+  // An action's place on its stream, within the step.
+  int64_t Place(int action) const;
+  // Bytes of all tables, what ops hold beside them apart.
+  int64_t bytes() const;
+};
 
 // What binding needs; borrowed, and what is bound keeps using it.
 struct BindingContext {
   const program::ProgramSet* set = nullptr;
   const AddressMap* addresses = nullptr;
   const GroupTable* groups = nullptr;
-  OpEnvironment main;        // of the main thread's streams
-  OpEnvironment background;  // of the progress thread's
-  HostOps* host = nullptr;   // for signals, on any stream
+  std::array<OpEnvironment, kLaneCount> environments;
+  HostOps* host = nullptr;  // for signals, on any stream
 };
 
-// Binds an expanded program. Errors name the action: "instruction 12 (forward block 3), op 4
-// (matmul): …"; their codes are the binders', and InvalidArgument for dependencies that do not
-// exist or would wait forever.
+// Binds an expanded program, which is not needed afterwards. Errors name the action: "instruction
+// 12 (forward block 3), op 4 (matmul): …"; their codes are the binders', and InvalidArgument for
+// dependencies that do not exist or would wait forever and for host ops whose operands the host
+// cannot reach; Unimplemented for streams that nothing serves.
 absl::StatusOr<BoundProgram> Bind(const program::Program& program,
-                                  program::ExpandedProgram expanded, const BindingContext& context);
+                                  const program::ExpandedProgram& expanded,
+                                  const BindingContext& context);
+
+// "instruction 12 (forward block 3), op 4 (matmul)", as ExpandedProgram::Describe says it.
+std::string Describe(const program::ProgramSet& set, const program::Program& program,
+                     const BoundProgram& bound, int action);
+// What it communicates; null: nothing.
+const program::Communication* CommunicationOf(const program::ProgramSet& set,
+                                              const program::Program& program,
+                                              const BoundProgram& bound, int action);
 
 }  // namespace strata::worker
 

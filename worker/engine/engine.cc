@@ -1,22 +1,25 @@
 #include "worker/engine/engine.h"
 
 #include <algorithm>
+#include <mutex>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
+#include "device/cpu_device.h"
 #include "program/passes/expand.h"
+#include "worker/engine/action_runner.h"
 #include "worker/engine/address_map.h"
-#include "worker/engine/background_streams.h"
 #include "worker/engine/bound_program.h"
 #include "worker/engine/communication_binding.h"
+#include "worker/engine/lanes.h"
 #include "worker/engine/run_state.h"
 
 namespace strata::worker {
 namespace {
 
-using program::Action;
 using program::OpKind;
 
 // The clock of whoever gives none.
@@ -25,19 +28,64 @@ const common::Clock* DefaultClock() {
   return &clock;
 }
 
-// The smallest table that tokens index, over all programs; 0: none.
-int64_t Vocabulary(const std::vector<program::ExpandedProgram>& programs) {
+// The smallest table that tokens index; 0: none.
+int64_t Vocabulary(const program::ProgramSet& set) {
   int64_t vocabulary = 0;
-  for (const program::ExpandedProgram& expanded : programs) {
-    for (const Action& action : expanded.actions) {
-      if (action.op == nullptr || action.op->kind != OpKind::kEmbeddingForward) continue;
-      if (action.op->ints.size() < 2) continue;
-      const int64_t rows = action.op->ints[1];
-      vocabulary = vocabulary == 0 ? rows : std::min(vocabulary, rows);
+  for (const program::Template& tmpl : set.templates) {
+    for (const program::Op& op : tmpl.ops) {
+      if (op.kind != OpKind::kEmbeddingForward || op.ints.size() < 2) continue;
+      vocabulary = vocabulary == 0 ? op.ints[1] : std::min(vocabulary, op.ints[1]);
     }
   }
   return vocabulary;
 }
+
+// Loads on the compute and host streams may come at once; whoever answers sees one at a time.
+class OneAtATime final : public HostOps {
+ public:
+  explicit OneAtATime(HostOps* host) : host_(host) {}
+  absl::Status LoadBatch(int32_t* tokens, int32_t* targets, int64_t samples,
+                         int64_t sequence) override {
+    const std::lock_guard lock(mutex_);
+    return host_->LoadBatch(tokens, targets, samples, sequence);
+  }
+  absl::Status LoadScalars(double* scalars) override {
+    const std::lock_guard lock(mutex_);
+    return host_->LoadScalars(scalars);
+  }
+  absl::Status Signal(program::Purpose purpose, const std::string& label) override {
+    return host_->Signal(purpose, label);
+  }
+
+ private:
+  HostOps* const host_;
+  std::mutex mutex_;
+};
+
+// A collective of the owner's own, on its way.
+struct Request {
+  collectives::Communicator* communicator;
+  RunState* state;
+  const collectives::Operation* operation;
+  std::optional<collectives::OperationId> id;
+
+  static bool Poll(void* self, int64_t) {
+    auto& request = *static_cast<Request*>(self);
+    if (!request.id.has_value()) {
+      const auto posted = request.communicator->Post(*request.operation);
+      if (!posted.ok()) request.state->Fail(posted.status());
+      if (!posted.ok()) return true;
+      request.id = *posted;
+      return false;
+    }
+    const absl::StatusOr<bool> done = request.communicator->Test(*request.id);
+    if (!done.ok()) request.state->Fail(done.status());
+    return !done.ok() || *done;
+  }
+};
+
+constexpr int kCompute = static_cast<int>(program::Stream::kCompute);
+constexpr int kHost = static_cast<int>(program::Stream::kHost);
 
 }  // namespace
 
@@ -46,17 +94,19 @@ class Engine::Implementation {
   Implementation(program::ProgramSet set, const EngineOptions& options)
       : set_(std::move(set)),
         options_(options),
-        plans_(options.pool->threads()),
+        host_(options.host),
+        device_(options.device == nullptr ? &own_device_ : options.device),
         state_(options.clock == nullptr ? DefaultClock() : options.clock, options.communicator,
-               options.progress, options.trace) {}
+               options.progress, options.trace),
+        runner_(&state_, options.communicator,
+                [this](int index, int action) { return Describe(index, action); }) {}
+  ~Implementation();
 
   absl::Status Open();
 
   absl::Status RunStep(int index, int64_t applied);
   absl::Status Drain();
-  absl::Status RunCollective(const collectives::Operation& operation) {
-    return background_->RunCollective(operation);
-  }
+  absl::Status RunCollective(const collectives::Operation& operation);
   void Cancel(absl::Status status) { state_.Fail(std::move(status)); }
 
   double scalar(program::Scalar scalar) const {
@@ -67,99 +117,193 @@ class Engine::Implementation {
   const AddressMap& addresses() const { return *addresses_; }
   const program::ProgramSet& set() const { return set_; }
   const BoundProgram& bound(int index) const { return bound_[index]; }
+  int64_t program_bytes() const {
+    int64_t sum = runner_.bytes();
+    for (const BoundProgram& program : bound_) sum += program.bytes();
+    return sum;
+  }
   std::string Describe(int index, int action) const {
-    return bound_[index].expanded.Describe(set_.programs[index], action);
+    return worker::Describe(set_, set_.programs[index], bound_[index], action);
   }
   std::string DescribePosition() const;
 
  private:
-  absl::Status MakePlans(const std::vector<program::ExpandedProgram>& programs);
+  // The places that one step leaves on the streams.
+  using Ends = std::array<std::unique_ptr<device::Event>, program::kStreamCount>;
+
+  absl::Status CheckSet() const;
+  absl::Status MakePools();
+  absl::Status MakePlans();
+  absl::Status MakePlan(const program::Instruction& call, const program::Op& op);
+  absl::Status BindAll();
+  absl::Status OpenStreams();
   // Prepares for a step of another program than the last.
   absl::Status Switch(int index);
-  absl::Status Execute(const BoundAction& action, int64_t variant);
-  // Waits for what the progress thread does, and counts the time as exposed.
-  absl::Status Await(const BoundDependency& dependency, int64_t step);
-  // Waits until every background stream has ended the run's first `steps` steps.
-  absl::Status AwaitSteps(int64_t steps);
-  std::string DescribeStream(int stream, const Position& position, int index) const;
+  absl::Status IssueStep();
+  absl::Status Issue(int action);
+  // Waits for a stream's end of the step before the last (or of the last), as exposed time.
+  absl::Status AwaitEnds(Ends& ends);
+  absl::Status AwaitEnd(Ends& ends, int stream);
+  bool uses(int stream) const { return !bound_[current_].streams[stream].empty(); }
 
-  program::ProgramSet set_;  // actions point into it
+  bool HasEnded(const BoundDependency& dependency, int index, int64_t step) const;
+  std::string DescribeStream(int stream, int index) const;
+  int rank() const { return options_.communicator == nullptr ? 0 : options_.communicator->rank(); }
+
+  program::ProgramSet set_;  // what is bound points into it
   EngineOptions options_;
-  MatmulPlans plans_;
-  MatmulPlans background_plans_{1};
-  std::optional<device::ThreadPool> background_pool_;
+  OneAtATime host_;
+  device::CpuDevice own_device_;
+  device::CpuDevice* const device_;
+  std::array<std::optional<MatmulPlans>, kLaneCount> plans_;
+  std::array<std::unique_ptr<device::ThreadPool>, kLaneCount> pools_;  // compute: the owner's
   GroupTable groups_;
   std::optional<AddressMap> addresses_;
   std::vector<BoundProgram> bound_;
+  std::vector<std::unique_ptr<device::Event>> events_;  // of the run's program
+  std::array<Ends, 2> ends_;                            // of step s at s % 2
+  std::unique_ptr<device::Event> request_end_;
   RunState state_;
+  ActionRunner runner_;
 
   int current_ = -1;                 // program of the run
   int64_t step_ = 0;                 // the run's next
   std::vector<int64_t> steps_done_;  // per program, of all its runs
   StepMetrics metrics_;
 
-  std::optional<BackgroundStreams> background_;  // last: its thread uses the rest
+  std::optional<Lanes> lanes_;  // last: their threads use the rest
 };
 
 absl::Status Engine::Implementation::Open() {
-  std::vector<program::ExpandedProgram> expanded;
+  RETURN_IF_ERROR(CheckSet());
+  ASSIGN_OR_RETURN(groups_, GroupTable::Create(options_.groups, options_.communicator));
+  RETURN_IF_ERROR(MakePools());
+  RETURN_IF_ERROR(MakePlans());
+  ASSIGN_OR_RETURN(addresses_, AddressMap::Create(set_, device_));
+  if (!addresses_->IsHostAccessible(set_.slots[set_.scalars])) {
+    return absl::InvalidArgumentError("the scalar block lies where the host cannot reach it");
+  }
+  RETURN_IF_ERROR(BindAll());
+  RETURN_IF_ERROR(OpenStreams());
+  if (options_.before_arenas) options_.before_arenas();
+  return addresses_->Commit();
+}
+
+absl::Status Engine::Implementation::CheckSet() const {
   for (const program::Program& program : set_.programs) {
     if (program.placements.size() != program.slots.size()) {
       return absl::InvalidArgumentError("the program set has not been laid out");
     }
-    expanded.push_back(program::Expand(set_, program));
   }
   if (set_.scalars < 0 || set_.scalars >= static_cast<int>(set_.slots.size()) ||
       set_.slots[set_.scalars].bytes < program::kScalarBytes) {
     return absl::InvalidArgumentError("the program set has no scalar block");
   }
-  ASSIGN_OR_RETURN(groups_, GroupTable::Create(options_.groups, options_.communicator));
-  RETURN_IF_ERROR(MakePlans(expanded));
-  background_pool_.emplace(1);
-  if (options_.before_arenas) options_.before_arenas();
-  ASSIGN_OR_RETURN(addresses_, AddressMap::Create(set_));
+  return absl::OkStatus();
+}
 
-  const int64_t vocabulary = Vocabulary(expanded);
-  const BindingContext context{.set = &set_,
-                               .addresses = &*addresses_,
-                               .groups = &groups_,
-                               .main = {.context = {.pool = options_.pool},
-                                        .plans = &plans_,
-                                        .host = options_.host,
-                                        .vocabulary = vocabulary},
-                               .background = {.context = {.pool = &*background_pool_},
-                                              .plans = &background_plans_,
-                                              .vocabulary = vocabulary},
-                               .host = options_.host};
-  for (size_t p = 0; p < expanded.size(); ++p) {
-    ASSIGN_OR_RETURN(BoundProgram bound, Bind(set_.programs[p], std::move(expanded[p]), context));
-    bound_.push_back(std::move(bound));
+// Kernels on the host get as many threads as compute; what other lanes run is small.
+absl::Status Engine::Implementation::MakePools() {
+  bool host_computes = false;
+  for (const program::Program& program : set_.programs) {
+    for (const program::Instruction& instruction : program.instructions) {
+      host_computes |= instruction.stream == program::Stream::kHost;
+    }
   }
-  steps_done_.assign(bound_.size(), 0);
-  background_.emplace(&state_, options_.communicator,
-                      [this](int index, int action) { return Describe(index, action); });
+  for (int lane = 0; lane < kLaneCount; ++lane) {
+    const bool wide = lane == static_cast<int>(LaneId::kHost) && host_computes;
+    int threads = wide ? options_.pool->threads() : 1;
+    if (lane == static_cast<int>(LaneId::kCompute)) {
+      threads = options_.pool->threads();
+    } else {
+      pools_[lane] = std::make_unique<device::ThreadPool>(threads);
+    }
+    plans_[lane].emplace(threads);
+  }
   return absl::OkStatus();
 }
 
 // Before the arenas exist, so that what plans take counts as the process's overhead.
-absl::Status Engine::Implementation::MakePlans(
-    const std::vector<program::ExpandedProgram>& programs) {
-  for (size_t p = 0; p < programs.size(); ++p) {
-    for (const Action& action : programs[p].actions) {
-      if (action.op == nullptr || action.op->kind != OpKind::kMatMul) continue;
-      MatmulPlans& plans = IsMainStream(action.stream) ? plans_ : background_plans_;
-      const absl::StatusOr<kernels::MatmulShape> shape = MatmulShapeOf(*action.op);
-      absl::Status status = shape.status();
-      if (status.ok()) status = plans.Get(*shape).status();
-      if (!status.ok()) {
-        const int index = static_cast<int>(&action - programs[p].actions.data());
-        return absl::Status(
-            status.code(),
-            absl::StrCat(programs[p].Describe(set_.programs[p], index), ": ", status.message()));
+absl::Status Engine::Implementation::MakePlans() {
+  std::set<std::pair<int, program::Stream>> seen;
+  for (const program::Program& program : set_.programs) {
+    for (const program::Instruction& call : program.instructions) {
+      if (call.mechanism != program::Mechanism::kCall) continue;
+      if (!seen.emplace(call.template_index, call.stream).second) continue;
+      const std::vector<program::Op>& ops = set_.templates[call.template_index].ops;
+      for (size_t i = 0; i < ops.size(); ++i) {
+        const absl::Status status = MakePlan(call, ops[i]);
+        if (status.ok()) continue;
+        return absl::Status(status.code(), absl::StrCat("program ", program.name, ", ", call.label,
+                                                        ", op ", i, ": ", status.message()));
       }
     }
   }
   return absl::OkStatus();
+}
+
+absl::Status Engine::Implementation::MakePlan(const program::Instruction& call,
+                                              const program::Op& op) {
+  if (op.kind != OpKind::kMatMul) return absl::OkStatus();
+  const auto lane = LaneOf(op.stream == program::Stream::kCaller ? call.stream : op.stream);
+  if (!lane.has_value()) return absl::OkStatus();  // refused where it is bound
+  ASSIGN_OR_RETURN(const kernels::MatmulShape shape, MatmulShapeOf(op));
+  return plans_[static_cast<int>(*lane)]->Get(shape).status();
+}
+
+absl::Status Engine::Implementation::BindAll() {
+  const int64_t vocabulary = Vocabulary(set_);
+  BindingContext context{
+      .set = &set_, .addresses = &*addresses_, .groups = &groups_, .host = &host_};
+  for (int lane = 0; lane < kLaneCount; ++lane) {
+    const bool compute = lane == static_cast<int>(LaneId::kCompute);
+    const bool host = compute || lane == static_cast<int>(LaneId::kHost);
+    context.environments[lane] = {.context = {.pool = compute ? options_.pool : pools_[lane].get()},
+                                  .plans = &*plans_[lane],
+                                  .host = host ? &host_ : nullptr,
+                                  .vocabulary = vocabulary};
+  }
+  for (const program::Program& program : set_.programs) {
+    // Expanded one after the other: large plans take hundreds of megabytes while they are bound.
+    const program::ExpandedProgram expanded = program::Expand(set_, program);
+    ASSIGN_OR_RETURN(BoundProgram bound, Bind(program, expanded, context));
+    bound_.push_back(std::move(bound));
+  }
+  steps_done_.assign(bound_.size(), 0);
+  return absl::OkStatus();
+}
+
+absl::Status Engine::Implementation::OpenStreams() {
+  std::array<bool, program::kStreamCount> used{};
+  int events = 0, end_times = 0;
+  for (const BoundProgram& program : bound_) {
+    for (int s = 0; s < program::kStreamCount; ++s) used[s] |= !program.streams[s].empty();
+    events = std::max(events, program.events);
+    end_times = std::max(end_times, program.end_times);
+  }
+  used[kCompute] = true;
+  for (int e = 0; e < events; ++e) {
+    ASSIGN_OR_RETURN(events_.emplace_back(), device_->CreateEvent());
+  }
+  for (Ends& ends : ends_) {
+    for (auto& end : ends) {
+      ASSIGN_OR_RETURN(end, device_->CreateEvent());
+    }
+  }
+  ASSIGN_OR_RETURN(request_end_, device_->CreateEvent());
+  runner_.Reserve(end_times);
+  lanes_.emplace(device_, options_.communicator);
+  return lanes_->Open(used);
+}
+
+Engine::Implementation::~Implementation() {
+  if (!lanes_.has_value() || current_ < 0) return;
+  for (int s = 0; s < program::kStreamCount; ++s) {
+    if (state_.ended(s) < state_.issued(s)) {
+      state_.Fail(absl::CancelledError("the engine was destroyed"));
+    }
+  }
+  for (Ends& ends : ends_) static_cast<void>(AwaitEnds(ends));
 }
 
 absl::Status Engine::Implementation::RunStep(int index, int64_t applied) {
@@ -171,117 +315,141 @@ absl::Status Engine::Implementation::RunStep(int index, int64_t applied) {
   const double begin = state_.Now();
   metrics_ = {};
   if (index != current_) RETURN_IF_ERROR(Switch(index));
-  RETURN_IF_ERROR(AwaitSteps(step_ - 1));  // at most two steps are under way
-  const BoundProgram& program = bound_[index];
-  const int64_t variant = applied % program.variants;
-  state_.Submit(variant);
-  for (const BoundAction& action : program.main) RETURN_IF_ERROR(Execute(action, variant));
-  for (const program::Stream stream : {program::Stream::kCompute, program::Stream::kHost}) {
-    state_.Rest(static_cast<int>(stream));
+  RETURN_IF_ERROR(AwaitEnds(ends_[step_ % 2]));  // at most two steps are under way
+  runner_.BeginStep(step_, steps_done_[index], applied, state_.Now());
+  RETURN_IF_ERROR(IssueStep());
+  for (const int stream : {kCompute, kHost}) {
+    RETURN_IF_ERROR(ends_[step_ % 2][stream]->Synchronize());
   }
+  runner_.CountTail(kHost);
   ++step_;
   ++steps_done_[index];
+  metrics_.compute = runner_.compute();
+  for (int p = 0; p < program::kPurposeCount; ++p) metrics_.exposed[p] += runner_.exposed()[p];
   metrics_.background = state_.TakeBackgroundTimes();
   metrics_.total = state_.Now() - begin;
   return state_.failed() ? state_.error() : absl::OkStatus();
 }
 
 absl::Status Engine::Implementation::Switch(int index) {
-  RETURN_IF_ERROR(AwaitSteps(step_));
+  if (current_ >= 0) RETURN_IF_ERROR(Drain());
   current_ = index;
   step_ = 0;
-  state_.BeginRun(index, &bound_[index], steps_done_[index]);
+  state_.BeginRun(index);
+  runner_.BeginRun(index, &bound_[index]);
   return absl::OkStatus();
+}
+
+absl::Status Engine::Implementation::IssueStep() {
+  const int actions = static_cast<int>(bound_[current_].actions.size());
+  for (int a = 0; a < actions && !state_.failed(); ++a) RETURN_IF_ERROR(Issue(a));
+  for (int s = 0; s < program::kStreamCount; ++s) {
+    if (uses(s)) RETURN_IF_ERROR(lanes_->stream(s).Record(*ends_[step_ % 2][s]));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Engine::Implementation::Issue(int index) {
+  const BoundProgram& program = bound_[current_];
+  const BoundAction& action = program.actions[index];
+  device::Stream& stream = lanes_->stream(action.stream);
+  for (const BoundDependency& dependency : program.DependenciesOf(action)) {
+    RETURN_IF_ERROR(stream.Wait(*events_[program.actions[dependency.action].event]));
+  }
+  const int64_t code = ActionRunner::Code(index, step_);
+  const BoundWork work = runner_.WorkOf(code);
+  state_.NoteIssued(action.stream);
+  if (work.kind == BoundWork::kOperation) {
+    RETURN_IF_ERROR(lanes_->polled(action.stream).LaunchPolled(runner_.Communicate(code)));
+  } else if (work.kind == BoundWork::kOp) {
+    RETURN_IF_ERROR(stream.Launch(runner_.RunOp(code)));
+  } else {
+    const BoundCopy& copy = program.copies[work.index];
+    RETURN_IF_ERROR(stream.Launch(runner_.BeginCopy(code)));
+    RETURN_IF_ERROR(stream.Copy(copy.to, copy.from, copy.bytes));
+    RETURN_IF_ERROR(stream.Launch(runner_.EndCopy(code)));
+  }
+  return action.event < 0 ? absl::OkStatus() : stream.Record(*events_[action.event]);
 }
 
 absl::Status Engine::Implementation::Drain() {
-  RETURN_IF_ERROR(AwaitSteps(step_));
+  if (current_ >= 0) {
+    for (Ends& ends : ends_) RETURN_IF_ERROR(AwaitEnds(ends));
+  }
   return state_.failed() ? state_.error() : absl::OkStatus();
 }
 
-absl::Status Engine::Implementation::AwaitSteps(int64_t steps) {
-  if (current_ < 0 || steps <= 0) return absl::OkStatus();
-  for (const std::vector<BoundAction>& queue : bound_[current_].background) {
-    if (queue.empty()) continue;
-    const BoundAction& last = queue.back();
-    RETURN_IF_ERROR(
-        Await({.stream = last.stream, .place = last.place, .action = last.action}, steps - 1));
-  }
+absl::Status Engine::Implementation::AwaitEnds(Ends& ends) {
+  for (int s = 0; s < program::kStreamCount; ++s) RETURN_IF_ERROR(AwaitEnd(ends, s));
   return absl::OkStatus();
 }
 
-absl::Status Engine::Implementation::Await(const BoundDependency& dependency, int64_t step) {
-  const BoundProgram& program = bound_[current_];
-  if (state_.Met(program, dependency, step)) return absl::OkStatus();
+absl::Status Engine::Implementation::AwaitEnd(Ends& ends, int stream) {
+  if (!uses(stream)) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const bool reached, ends[stream]->Reached());
+  if (reached) return absl::OkStatus();
   const double begin = state_.Now();
-  const absl::Status status =
-      state_.WaitOnMain([&] { return state_.Met(program, dependency, step); });
-  const int instruction = program.expanded.actions[dependency.action].instruction;
-  const program::Purpose purpose = set_.programs[current_].instructions[instruction].purpose;
-  metrics_.exposed[static_cast<int>(purpose)] += state_.Now() - begin;
-  return status;
+  RETURN_IF_ERROR(ends[stream]->Synchronize());
+  const BoundProgram& program = bound_[current_];
+  const int purpose = program.actions[program.streams[stream].back()].purpose;
+  metrics_.exposed[purpose] += state_.Now() - begin;
+  return absl::OkStatus();
 }
 
-absl::Status Engine::Implementation::Execute(const BoundAction& action, int64_t variant) {
-  const BoundProgram& program = bound_[current_];
-  for (const BoundDependency& dependency : action.dependencies) {
-    if (state_.Met(program, dependency, step_)) continue;
-    state_.Hold(action);
-    RETURN_IF_ERROR(Await(dependency, step_));
+absl::Status Engine::Implementation::RunCollective(const collectives::Operation& operation) {
+  if (options_.communicator == nullptr) {
+    return absl::FailedPreconditionError("there is no communicator");
   }
   if (state_.failed()) return state_.error();
-  if (action.takes_place()) {
-    const double begin = state_.Begin(action, current_);
-    if (absl::Status status = action.variants[variant].run(); !status.ok()) {
-      status = absl::Status(
-          status.code(), absl::StrCat(Describe(current_, action.action), ": ", status.message()));
-      state_.Fail(std::move(status));
-      return state_.error();
-    }
-    metrics_.compute[static_cast<int>(action.purpose)] +=
-        state_.Finish(action, current_, steps_done_[current_], begin);
-  }
-  state_.End(action.stream);
-  if (action.wakes_background) state_.WakeBackground();
-  return absl::OkStatus();
+  Request request{options_.communicator, &state_, &operation, std::nullopt};
+  device::CpuStream& stream = *lanes_->requests();
+  RETURN_IF_ERROR(stream.LaunchPolled({&Request::Poll, &request, 0}));
+  device::Event& end = *request_end_;
+  RETURN_IF_ERROR(stream.Record(end));
+  RETURN_IF_ERROR(end.Synchronize());
+  return state_.failed() ? state_.error() : absl::OkStatus();
 }
 
 std::string Engine::Implementation::DescribePosition() const {
   const int index = state_.active_program();
   std::string text;
   for (int s = 0; index >= 0 && s < program::kStreamCount; ++s) {
-    const Position position = state_.position(s);
-    const int actions = static_cast<int>(bound_[index].expanded.actions.size());
-    if (position.stage == Stage::kIdle || position.action >= actions) continue;
+    if (bound_[index].streams[s].empty() || state_.ended(s) >= state_.issued(s)) continue;
     if (!text.empty()) text += "; ";
-    text += DescribeStream(s, position, index);
+    text += DescribeStream(s, index);
   }
-  const int rank = options_.communicator == nullptr ? 0 : options_.communicator->rank();
-  return text.empty() ? absl::StrCat("rank ", rank, " is between steps") : text;
+  return text.empty() ? absl::StrCat("rank ", rank(), " is between steps") : text;
 }
 
-std::string Engine::Implementation::DescribeStream(int stream, const Position& position,
-                                                   int index) const {
+// Counters move while they are read: what is said was true of a moment close by.
+std::string Engine::Implementation::DescribeStream(int stream, int index) const {
   const BoundProgram& program = bound_[index];
-  const Action& action = program.expanded.actions[position.action];
-  const int rank = options_.communicator == nullptr ? 0 : options_.communicator->rank();
-  const std::string where = Describe(index, position.action);
-  if (position.stage == Stage::kRunning) {
-    return action.is_communication() ? absl::StrCat("rank ", rank, " waits at ", where,
-                                                    " in group ", Name(action.communication.group))
-                                     : absl::StrCat("rank ", rank, " runs ", where);
+  const std::vector<int32_t>& actions = program.streams[stream];
+  const int64_t ended = state_.ended(stream), length = static_cast<int64_t>(actions.size());
+  const int action = actions[ended % length];
+  const std::string where = Describe(index, action);
+  if (state_.running(stream) >= 0) {
+    const program::Communication* communication =
+        CommunicationOf(set_, set_.programs[index], program, action);
+    return communication == nullptr ? absl::StrCat("rank ", rank(), " runs ", where)
+                                    : absl::StrCat("rank ", rank(), " waits at ", where,
+                                                   " in group ", Name(communication->group));
   }
-  const int64_t step = state_.ended(stream) / std::max<int64_t>(1, program.lengths[stream]);
-  const auto& queue = IsMainStream(action.stream) ? program.main : program.background[stream];
-  for (const BoundAction& bound : queue) {
-    if (bound.action != position.action) continue;
-    for (const BoundDependency& dependency : bound.dependencies) {
-      if (state_.Met(program, dependency, step)) continue;
-      return absl::StrCat("rank ", rank, " holds ", where, " back until ",
-                          Describe(index, dependency.action), " has ended");
-    }
+  for (const BoundDependency& dependency : program.DependenciesOf(program.actions[action])) {
+    if (HasEnded(dependency, index, ended / length)) continue;
+    return absl::StrCat("rank ", rank(), " holds ", where, " back until ",
+                        Describe(index, static_cast<int>(dependency.action)), " has ended");
   }
-  return absl::StrCat("rank ", rank, " is about to begin ", where);
+  return absl::StrCat("rank ", rank(), " is about to begin ", where);
+}
+
+bool Engine::Implementation::HasEnded(const BoundDependency& dependency, int index,
+                                      int64_t step) const {
+  const BoundProgram& program = bound_[index];
+  const int stream = program.actions[dependency.action].stream;
+  const int64_t length = static_cast<int64_t>(program.streams[stream].size());
+  const int64_t place = program.Place(static_cast<int>(dependency.action));
+  return state_.ended(stream) > (step - dependency.steps_back) * length + place;
 }
 
 absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(program::ProgramSet programs,
@@ -311,12 +479,13 @@ const StepMetrics& Engine::metrics() const { return implementation_->metrics(); 
 absl::Span<std::byte> Engine::SlotBytes(int slot, int version, int64_t applied) const {
   return implementation_->addresses().Bytes(slot, version, applied);
 }
+int64_t Engine::program_bytes() const { return implementation_->program_bytes(); }
 const program::ProgramSet& Engine::programs() const { return implementation_->set(); }
 int64_t Engine::arena_bytes(program::Tier tier) const {
   return implementation_->addresses().arena_bytes(tier);
 }
 int Engine::actions(int index) const {
-  return static_cast<int>(implementation_->bound(index).expanded.actions.size());
+  return static_cast<int>(implementation_->bound(index).actions.size());
 }
 std::string Engine::Describe(int index, int action) const {
   return implementation_->Describe(index, action);

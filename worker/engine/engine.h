@@ -8,10 +8,21 @@
 //   }
 //   RETURN_IF_ERROR(engine->Drain());             // before slots are read or written again
 //
-// Streams are queues, not threads: the thread that calls RunStep executes kCompute and kHost with
-// its pool; one progress thread serves all other streams, posting the head of each as soon as its
-// dependencies are met, and sleeps otherwise. RunStep returns when the main thread's streams have
-// ended; communication of the step may go on under the next one. Steps allocate nothing.
+// Issuing is apart from completing. The thread that calls RunStep issues the actions of all streams
+// in list order; dependencies between streams become waits for events (device/device.h). Lanes
+// complete them: each stream in its order, the streams independently of each other. On a CPU rank
+//  - kCompute is completed by the issuing thread itself, with its pool, once it has issued the step
+//    (or as far ahead as the queues reach): its ops cost no hand-over;
+//  - kHost has a thread and a pool of its own, kFetch and kEvict a thread each;
+//  - all communication streams share one thread, which has one operation of each in flight at once.
+// Lanes sleep when they have nothing to do. RunStep returns when kCompute and kHost have ended the
+// step; the other streams may go on under the next one, at most two steps being under way. Steps
+// allocate nothing. Queues are bounded, so two ranks' lists must be parts of one global order, as
+// composed ones are.
+//
+// Nothing here touches device memory: host ops and results live in host slots, and where compute is
+// elsewhere the program itself moves them. Predicates are looked at in the host's scalar block, by
+// the lane that runs the action. (On a CPU rank the host reaches device memory too.)
 #ifndef STRATA_WORKER_ENGINE_ENGINE_H_
 #define STRATA_WORKER_ENGINE_ENGINE_H_
 
@@ -29,6 +40,7 @@
 #include "absl/types/span.h"
 #include "collectives/communicator.h"
 #include "common/clock.h"
+#include "device/cpu_device.h"
 #include "device/thread_pool.h"
 #include "program/ir/program.h"
 #include "worker/engine/host_ops.h"
@@ -41,10 +53,12 @@ struct EngineOptions {
   // World ranks of this rank's groups, in order of their members' coordinates; empty or absent: a
   // group of this rank alone. Index and size of the group follow from it.
   std::map<program::Group, std::vector<int>> groups;
-  device::ThreadPool* pool = nullptr;  // constructed by the thread that will call RunStep
-  // Null in a world of one. From Create to the engine's end it belongs to the engine's progress
-  // thread, Cancel apart; see RunCollective. Create makes one communicator group for each symbolic
-  // group and stream, in a fixed order, so every rank of the world creates its engine.
+  device::ThreadPool* pool = nullptr;   // constructed by the thread that will call RunStep
+  device::CpuDevice* device = nullptr;  // null: one of the engine's own
+  // Null in a world of one. From Create to the engine's end it belongs to the engine's
+  // communication lane, Cancel apart; see RunCollective. Create makes one communicator group for
+  // each symbolic group and stream, in a fixed order, so every rank of the world creates its
+  // engine.
   collectives::Communicator* communicator = nullptr;
   HostOps* host = nullptr;
   const common::Clock* clock = nullptr;  // null: the monotonic clock
@@ -59,12 +73,13 @@ struct EngineOptions {
 
 class Engine {
  public:
-  // `programs` has been laid out. Expands every program, makes one arena per tier in use with every
-  // page present, binds every action to its kernel or operation, starts the progress thread.
-  // Errors: InvalidArgument: operands outside their slots, attributes that disagree with operands,
-  // communication in a group this rank does not have; FailedPrecondition: a kernel or collective
-  // needs more workspace than its slot has; Unimplemented: what this engine cannot run (the SSD
-  // tier, collectives on the compute stream); ResourceExhausted: no memory.
+  // `programs` has been laid out. Binds every action to its kernel or operation, starts the lanes,
+  // and makes one arena per tier in use with every page present. Errors: InvalidArgument: operands
+  // outside their slots, attributes that disagree with operands, communication in a group this rank
+  // does not have, host ops on memory that the host cannot reach; FailedPrecondition: a kernel or
+  // collective needs more workspace than its slot has; Unimplemented: what this engine cannot run
+  // (the SSD tier and its streams, collectives on the compute stream); ResourceExhausted: no
+  // memory.
   static absl::StatusOr<std::unique_ptr<Engine>> Create(program::ProgramSet programs,
                                                         const EngineOptions& options);
   // Cancels what is still in flight.
@@ -78,7 +93,7 @@ class Engine {
   // after an error every call returns it. InvalidArgument, without harm: no such program.
   absl::Status RunStep(int index, int64_t applied);
 
-  // Waits for the end of all streams.
+  // Waits for the end of all streams, on the thread that calls RunStep.
   absl::Status Drain();
 
   // Runs an operation of the caller's own on the communicator (in a group the caller made before
@@ -98,6 +113,9 @@ class Engine {
   // starts with `applied` updates reads, 1 what it writes. After Drain, or while the program keeps
   // away from them.
   absl::Span<std::byte> SlotBytes(int slot, int version, int64_t applied) const;
+
+  // What the bound programs take, beside the arenas: counted before `before_arenas` was called.
+  int64_t program_bytes() const;
 
   const program::ProgramSet& programs() const;
   int64_t arena_bytes(program::Tier tier) const;

@@ -3,16 +3,16 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "collectives/loopback.h"
 #include "gtest/gtest.h"
-#include "program/compose/assembler.h"
 #include "program/passes/layout.h"
-#include "worker/engine/communication_binding.h"
 #include "worker/engine/toy_step.h"
+#include "worker/engine/workshop.h"
 
 namespace strata::worker {
 namespace {
@@ -91,76 +91,13 @@ TEST(Engine, EveryNumberOfRanksAndBothShardingsGiveTheSameBits) {
   }
 }
 
-// Programs made for one test: slots of 64 bytes on the host tier.
-class Workshop {
- public:
-  explicit Workshop(int data = 1) : assembler(set, Tier::kHost) {
-    set.groups.data = data;
-    set.scalars = assembler.AddPersistent("scalars", SlotClass::kScalars, program::kScalarBytes);
-  }
-  int Slot(const char* name, bool versioned = false) {
-    return assembler.AddPersistent(name, SlotClass::kBatch, 64, versioned);
-  }
-  static Operand At(int slot, Access access, int version = 0) {
-    return {.slot = slot, .bytes = 64, .access = access, .version = version};
-  }
-  void Copy(int dst, int src, Stream stream = Stream::kCompute, int dst_version = 0) {
-    assembler.CallOp({.kind = OpKind::kCopy, .ints = {64}}, Purpose::kForward, "copy",
-                     {At(dst, Access::kWrite, dst_version), At(src, Access::kRead)}, stream);
-  }
-  void Double(int slot) {
-    assembler.CallOp({.kind = OpKind::kAdd, .ints = {16}}, Purpose::kForward, "double",
-                     {At(slot, Access::kAccumulate), At(slot, Access::kRead)});
-  }
-  void Transfer(int from, int to, Stream stream) {
-    assembler.Add({.mechanism = Mechanism::kTransfer,
-                   .purpose = Purpose::kFetch,
-                   .label = "transfer",
-                   .stream = stream,
-                   .operands = {At(from, Access::kRead), At(to, Access::kWrite)}});
-  }
-  void AllReduce(int slot, Stream stream = Stream::kGradients) {
-    assembler.Collective(
-        {.op = CollectiveOp::kAllReduce, .group = Group::kData, .dtype = DType::kF32, .bytes = 64},
-        Purpose::kReduce, stream, "reduce", At(slot, Access::kRead), At(slot, Access::kWrite),
-        CollectiveScratchBytes);
-  }
-  // The rank's engine; the workshop's set goes into it.
-  absl::StatusOr<ToyRank> Open(int rank = 0, int ranks = 1,
-                               std::unique_ptr<collectives::Communicator> communicator = nullptr) {
-    if (absl::Status status = program::LayOut(set); !status.ok()) return status;
-    return OpenLaidOut(rank, ranks, std::move(communicator));
-  }
-  absl::StatusOr<ToyRank> OpenLaidOut(int rank, int ranks,
-                                      std::unique_ptr<collectives::Communicator> communicator) {
-    ToyRank result;
-    result.communicator = std::move(communicator);
-    result.host = std::make_unique<ToyHost>(rank, ranks);
-    result.pool = std::make_unique<device::ThreadPool>(1);
-    EngineOptions options = ToyOptions(ranks, result);
-    options.trace = absl::MakeSpan(trace);
-    absl::StatusOr<std::unique_ptr<Engine>> engine = Engine::Create(set, options);
-    if (!engine.ok()) return engine.status();
-    result.engine = *std::move(engine);
-    return result;
-  }
-
-  program::ProgramSet set;
-  program::Assembler assembler;
-  std::vector<TraceRecord> trace;
-};
-
-float* Floats(const ToyRank& rank, int slot, int version = 0, int64_t applied = 0) {
-  return reinterpret_cast<float*>(rank.engine->SlotBytes(slot, version, applied).data());
-}
-
 TEST(Engine, StreamsFollowTheirDependenciesStepAfterStep) {
   Workshop shop;
   const int a = shop.Slot("a"), b = shop.Slot("b"), c = shop.Slot("c");
   shop.assembler.BeginProgram("round");
   shop.Double(a);                       // compute
-  shop.Transfer(a, b, Stream::kFetch);  // progress thread
-  shop.Transfer(b, c, Stream::kEvict);  // progress thread, another stream
+  shop.Transfer(a, b, Stream::kFetch);  // a lane of its own
+  shop.Transfer(b, c, Stream::kEvict);  // another
   shop.Copy(a, c);                      // compute again
   auto rank = shop.Open();
   ASSERT_TRUE(rank.ok()) << rank.status();
@@ -171,7 +108,7 @@ TEST(Engine, StreamsFollowTheirDependenciesStepAfterStep) {
   EXPECT_EQ(Floats(*rank, b)[3], 1048576.0f);
 }
 
-TEST(Engine, KernelsMayRunOnTheProgressThread) {
+TEST(Engine, KernelsMayRunOnOtherStreamsThanCompute) {
   Workshop shop;
   const int a = shop.Slot("a"), b = shop.Slot("b");
   shop.assembler.BeginProgram("copy");
@@ -184,7 +121,7 @@ TEST(Engine, KernelsMayRunOnTheProgressThread) {
   EXPECT_EQ(Floats(*rank, b)[0], 5);
 }
 
-TEST(Engine, PredicatesDecideOnBothThreads) {
+TEST(Engine, PredicatesDecideOnEveryLane) {
   Workshop shop;
   const int a = shop.Slot("a"), b = shop.Slot("b"), c = shop.Slot("c");
   shop.assembler.BeginProgram("conditional");
@@ -228,11 +165,6 @@ TEST(Engine, VersionsInTwoCopiesAlternateWithTheUpdatesApplied) {
   ASSERT_TRUE(rank->engine->RunStep(0, 1).ok());
   EXPECT_EQ(Floats(*rank, old)[0], 101);
   EXPECT_EQ(Floats(*rank, state, 0, 2)[0], 102);
-}
-
-// Lets a thread wait, without sleeping, until the engine stands where `text` says.
-void AwaitPosition(const Engine& engine, const std::string& text) {
-  while (engine.DescribePosition().find(text) == std::string::npos) std::this_thread::yield();
 }
 
 TEST(Engine, CommunicationOfAStepGoesOnUnderTheNext) {
@@ -437,6 +369,19 @@ TEST(Engine, RefusesProgramsItCannotRun) {
     Workshop shop;
     shop.assembler.AddPersistent({.name = "spilled", .tier = Tier::kSsd, .bytes = 64});
     EXPECT_TRUE(absl::IsUnimplemented(shop.Open().status()));
+  }
+  {
+    Workshop shop;
+    shop.assembler.BeginProgram("from disk");
+    shop.Transfer(shop.Slot("a"), shop.Slot("b"), Stream::kSsdRead);
+    EXPECT_TRUE(absl::IsUnimplemented(shop.Open().status()));
+  }
+  {
+    device::CpuDevice strict({.shares_memory = false});
+    Workshop shop;  // results where the host cannot read them
+    shop.set.slots[0].tier = Tier::kDevice;
+    shop.device = &strict;
+    EXPECT_TRUE(absl::IsInvalidArgument(shop.Open().status()));
   }
   {
     Workshop shop;

@@ -17,17 +17,18 @@ class HostOps {
   virtual ~HostOps() = default;
 
   // Fills tokens and targets, each [samples, T]; a target < 0 is not trained on. Calls come in the
-  // program's order, on the thread that called RunStep. The engine checks the range of what it got.
+  // program's order, on the thread that called RunStep for the stream kCompute, on that stream's
+  // lane for kHost; never two loads at once. The engine checks the range of what it got.
   virtual absl::Status LoadBatch(int32_t* tokens, int32_t* targets, int64_t samples,
                                  int64_t sequence) = 0;
 
-  // Fills the host-written part of the scalar block: `scalars[static_cast<int>(Scalar::…)]`. Same
-  // thread.
+  // Fills the host-written part of the scalar block: `scalars[static_cast<int>(Scalar::…)]`. As
+  // LoadBatch.
   virtual absl::Status LoadScalars(double* scalars) = 0;
 
   // A signal instruction was reached; may block, and then must return when the engine is
-  // cancelled. On the thread that called RunStep for the streams kCompute and kHost, on the
-  // engine's progress thread for others.
+  // cancelled. On the thread that called RunStep for the stream kCompute, on the stream's lane for
+  // others.
   virtual absl::Status Signal(program::Purpose purpose, const std::string& label) = 0;
 };
 

@@ -11,7 +11,6 @@
 #include "absl/strings/str_cat.h"
 #include "collectives/loopback.h"
 #include "gtest/gtest.h"
-#include "kernels/rope.h"
 #include "model/families/llama.h"
 #include "model/initialize.h"
 #include "model/optimizer/adamw.h"
@@ -20,6 +19,7 @@
 #include "program/ir/mesh.h"
 #include "worker/engine/communication_binding.h"
 #include "worker/engine/engine.h"
+#include "worker/engine/small_model.h"
 
 namespace strata::worker {
 namespace {
@@ -28,82 +28,14 @@ using program::Group;
 using program::Scalar;
 
 constexpr int kShards = 4;
-constexpr int64_t kBatch = 8, kSequence = 12;
-
-model::ModelSpec Spec() {
-  return {.layers = 2,
-          .hidden = 24,
-          .heads = 4,
-          .kv_heads = 2,
-          .head_size = 6,
-          .ffn = 40,
-          .vocab = 29,
-          .context = 32,
-          .tied_embeddings = true,
-          .initial_std = 0.1};
-}
-
-model::EmitOptions Emission() {
-  return {.micro_batch = 1, .sequence = kSequence, .prefill_chunk = 8, .threads = 2};
-}
-
-// A text that can be learned: each token follows from the one before it.
-int32_t TokenAt(int64_t sample, int64_t position) {
-  int64_t token = sample % 29;
-  for (int64_t i = 0; i < position; ++i) token = (token * 3 + 1) % 29;
-  return static_cast<int32_t>(token);
-}
-
-class TextHost final : public HostOps {
- public:
-  TextHost(int data_index, const program::Leaves& leaves)
-      : data_index_(data_index), leaves_(leaves) {}
-  absl::Status LoadBatch(int32_t* tokens, int32_t* targets, int64_t samples,
-                         int64_t sequence) override {
-    for (int64_t i = 0; i < samples * sequence; ++i) {
-      const int64_t of_leaf = kBatch / leaves_.count, at = i / sequence, position = i % sequence;
-      const int64_t row = leaves_.Of(data_index_, at / of_leaf) * of_leaf + at % of_leaf;
-      const int64_t sample = step * kBatch + row;
-      tokens[i] = TokenAt(sample, position);
-      targets[i] = (row * sequence + position) % 5 == 4 ? -1 : TokenAt(sample, position + 1);
-    }
-    return absl::OkStatus();
-  }
-  absl::Status LoadScalars(double* scalars) override {
-    scalars[static_cast<int>(Scalar::kStep)] = static_cast<double>(step);
-    scalars[static_cast<int>(Scalar::kApplied)] = static_cast<double>(step - 1);
-    scalars[static_cast<int>(Scalar::kLearningRate)] = 0.01;
-    scalars[static_cast<int>(Scalar::kInverseTokens)] = 1.0 / (kBatch * kSequence);
-    return absl::OkStatus();
-  }
-  absl::Status Signal(program::Purpose, const std::string&) override { return absl::OkStatus(); }
-
-  int64_t step = 1;
-
- private:
-  const int data_index_;
-  const program::Leaves leaves_;
-};
-
-absl::Span<float> Floats(const Engine& engine, int slot, int64_t applied) {
-  const absl::Span<std::byte> bytes = engine.SlotBytes(slot, 0, applied);
-  return absl::MakeSpan(reinterpret_cast<float*>(bytes.data()), bytes.size() / 4);
-}
-
-void FillRope(const Engine& engine, int slot) {
-  const model::ModelSpec spec = Spec();
-  kernels::BuildRopeTable(model::RopeTableRows(spec, Emission()), spec.head_size, spec.rope_theta,
-                          Floats(engine, slot, 0).data());
-}
-
 program::Plan PlanOf(int data, program::ShardLevel level, int64_t shards = kShards) {
   program::Plan plan;
   plan.groups.data = data;
   plan.shard = level;
   if (level != program::ShardLevel::kNone) plan.groups.shard = data;
   plan.virtual_shards = shards;
-  plan.global_batch = kBatch;
-  plan.evaluate_batch = kBatch;
+  plan.global_batch = kSmallBatch;
+  plan.evaluate_batch = kSmallBatch;
   plan.gradient_clip = 1;
   plan.scratch = CollectiveScratchBytes;
   return plan;
@@ -119,9 +51,9 @@ struct Outcome {
 
 void RunRank(int rank, const program::Plan& plan, bool tied, int threads, int steps,
              collectives::Communicator* communicator, Outcome& outcome) {
-  model::ModelSpec spec = Spec();
+  model::ModelSpec spec = SmallModel();
   spec.tied_embeddings = tied;
-  auto graph = model::EmitLlama(spec, Emission());
+  auto graph = model::EmitLlama(spec, SmallEmission());
   ASSERT_TRUE(graph.ok()) << graph.status();
   auto decision = program::Decide(*std::move(graph), plan);
   ASSERT_TRUE(decision.ok()) << decision.status();
@@ -141,9 +73,9 @@ void RunRank(int rank, const program::Plan& plan, bool tied, int threads, int st
   const program::StateSlots slots = built->slots;
   auto engine = Engine::Create(std::move(built->set), options);
   ASSERT_TRUE(engine.ok()) << engine.status();
-  FillRope(**engine, slots.constants[0]);
+  FillSmallRope(**engine, slots.constants[0]);
   const auto parameters = [&](size_t set, int64_t applied) {
-    return Floats(**engine, slots.sets[set].parameters, applied);
+    return FloatsOf(**engine, slots.sets[set].parameters, applied);
   };
   for (size_t s = 0; s < slots.sets.size(); ++s) {
     const absl::Span<float> values = parameters(s, 0);
@@ -286,8 +218,8 @@ class PromptHost final : public HostOps {
 // The logits after `context` tokens of the text, the first `prefilled` of them in chunks of at
 // most 8, the rest one by one.
 std::vector<float> LogitsAfter(int64_t context, int64_t prefilled) {
-  model::EmitOptions emission = Emission();
-  auto graph = model::EmitLlama(Spec(), emission);
+  model::EmitOptions emission = SmallEmission();
+  auto graph = model::EmitLlama(SmallModel(), emission);
   EXPECT_TRUE(graph.ok()) << graph.status();
   auto built = program::BuildDecode(*std::move(graph), program::Tier::kHost);
   EXPECT_TRUE(built.ok()) << built.status();
@@ -299,10 +231,10 @@ std::vector<float> LogitsAfter(int64_t context, int64_t prefilled) {
   const program::DecodeSlots slots = built->slots;
   auto engine = Engine::Create(std::move(built->set), options);
   EXPECT_TRUE(engine.ok()) << engine.status();
-  FillRope(**engine, slots.constants[0]);
+  FillSmallRope(**engine, slots.constants[0]);
   for (size_t s = 0; s < slots.parameters.size(); ++s) {
     model::FillInitial((*engine)->programs().sets[s], 1, 0,
-                       Floats(**engine, slots.parameters[s], 0));
+                       FloatsOf(**engine, slots.parameters[s], 0));
   }
   int64_t last_row = 0;
   while (host.position < context) {

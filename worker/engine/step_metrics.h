@@ -14,12 +14,12 @@ struct StepMetrics {
   using ByPurpose = std::array<double, program::kPurposeCount>;
 
   double total = 0;        // RunStep, begin to end
-  ByPurpose compute{};     // running on the main thread
-  ByPurpose exposed{};     // the main thread waited for an action of this purpose
-  ByPurpose background{};  // collectives, messages and transfers, start to end, on their streams;
-                           // what ends after its step counts in the step in which it ends
+  ByPurpose compute{};     // running on the compute stream
+  ByPurpose exposed{};     // compute stood and waited for an action of this purpose
+  ByPurpose background{};  // all other streams' actions, start to end; what ends after its step
+                           // counts in the step in which it ends
 
-  // Communication that nothing hid: all that the main thread waited.
+  // Communication (and host work) that nothing hid: all that compute waited.
   double exposed_communication() const {
     double sum = 0;
     for (const double seconds : exposed) sum += seconds;
@@ -36,8 +36,8 @@ struct TraceRecord {
   double end = 0;
 };
 
-// Told of every action as it happens, for the progress file that another process reads. Called on
-// the main thread and on the progress thread, each stream by one of them only. Must be cheap (a
+// Told of every action as it happens, for the progress file that another process reads. Called by
+// the lanes, each stream by one of them only. Must be cheap (a
 // relaxed store) and must not fail.
 class ProgressSink {
  public:

@@ -1,0 +1,303 @@
+// Binding: addresses for operands, calls for ops, events for dependencies.
+#include <cstring>
+#include <functional>
+#include <limits>
+#include <numeric>
+#include <unordered_map>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/rng.h"
+#include "common/status_macros.h"
+#include "worker/engine/bound_program.h"
+
+namespace strata::worker {
+namespace {
+
+using program::Action;
+using program::Mechanism;
+using program::Operand;
+using program::OpKind;
+
+// All that makes one work differ from another: what it is, and its addresses.
+using WorkKey = std::vector<uint64_t>;
+struct HashOfKey {
+  size_t operator()(const WorkKey& key) const {
+    uint64_t hash = key.size();
+    for (const uint64_t word : key) hash = common::MixBits(hash, word);
+    return hash;
+  }
+};
+uint64_t Word(const void* pointer) { return reinterpret_cast<uintptr_t>(pointer); }
+
+class ProgramBinder {
+ public:
+  ProgramBinder(const program::Program& program, const program::ExpandedProgram& expanded,
+                const BindingContext& context)
+      : program_(program), actions_(expanded.actions), context_(context) {}
+
+  absl::StatusOr<BoundProgram> Run(const program::ExpandedProgram& expanded) {
+    for (const auto* placements : {&context_.set->placements, &program_.placements}) {
+      for (const program::Placement& placement : *placements) {
+        result_.variants = std::lcm(result_.variants, static_cast<int64_t>(placement.copies));
+      }
+    }
+    result_.scalars = reinterpret_cast<const double*>(
+        context_.addresses->Bytes(context_.set->scalars, 0, 0).data());
+    result_.actions.reserve(actions_.size());
+    result_.works.reserve(actions_.size() * result_.variants);
+    for (size_t a = 0; a < actions_.size(); ++a) {
+      if (absl::Status status = Add(static_cast<int>(a)); !status.ok()) {
+        return absl::Status(
+            status.code(),
+            absl::StrCat("program ", program_.name, ", ",
+                         expanded.Describe(program_, static_cast<int>(a)), ": ", status.message()));
+      }
+    }
+    AssignEvents();
+    Trim();
+    return std::move(result_);
+  }
+
+ private:
+  absl::Status Add(int index) {
+    const Action& action = actions_[index];
+    const program::Instruction& instruction = program_.instructions[action.instruction];
+    if (!LaneOf(action.stream).has_value()) {
+      return absl::UnimplementedError(
+          absl::StrCat("this engine has nothing that serves the stream ", Name(action.stream)));
+    }
+    BoundAction bound{.instruction = action.instruction,
+                      .first_dependency = static_cast<uint32_t>(result_.dependencies.size()),
+                      .stream = static_cast<uint8_t>(action.stream),
+                      .purpose = static_cast<uint8_t>(instruction.purpose)};
+    RETURN_IF_ERROR(AddDependencies(index, bound));
+    if (action.predicate.has_value()) {
+      const int scalar = static_cast<int>(action.predicate->scalar) + 1;
+      bound.predicate = static_cast<int8_t>(action.predicate->negated ? -scalar : scalar);
+    }
+    RETURN_IF_ERROR(CheckReach(action));
+    for (int64_t variant = 0; variant < result_.variants; ++variant) {
+      ASSIGN_OR_RETURN(const BoundWork work, BindWork(action, variant));
+      result_.works.push_back(work);
+    }
+    result_.streams[bound.stream].push_back(index);
+    result_.actions.push_back(bound);
+    return absl::OkStatus();
+  }
+
+  absl::Status AddDependencies(int index, BoundAction& bound) {
+    for (const program::ActionDependency& dependency : actions_[index].dependencies) {
+      const int other = dependency.action;
+      const bool in_range = other >= 0 && other < static_cast<int>(actions_.size()) &&
+                            dependency.steps_back >= 0 && dependency.steps_back <= 1;
+      if (!in_range || (dependency.steps_back == 0 && other >= index)) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("depends on action ", other, ", ", dependency.steps_back,
+                         " steps back, which does not come before it"));
+      }
+      if (actions_[other].stream == actions_[index].stream) continue;  // implied
+      if (bound.dependencies == std::numeric_limits<uint8_t>::max()) {
+        return absl::InvalidArgumentError("depends on more actions than there is room for");
+      }
+      ++bound.dependencies;
+      result_.dependencies.push_back({.action = static_cast<uint32_t>(other),
+                                      .steps_back = static_cast<uint32_t>(dependency.steps_back)});
+    }
+    return absl::OkStatus();
+  }
+
+  // Operands of the op or instruction itself; behind them an expanded action lists what it reads
+  // beside.
+  absl::Span<const Operand> OwnOperands(const Action& action) const {
+    const size_t own = action.op != nullptr
+                           ? action.op->operands.size()
+                           : program_.instructions[action.instruction].operands.size();
+    return absl::MakeConstSpan(action.operands).first(own);
+  }
+
+  const program::Slot* SlotOf(const Operand& operand) const {
+    const int slots = static_cast<int>(context_.set->slots.size() + program_.slots.size());
+    if (operand.slot < 0 || operand.slot >= slots) return nullptr;
+    return &context_.set->slot(program_, operand.slot);
+  }
+
+  // What runs on the host touches what the host can reach; a transfer that is decided on the host
+  // is made there.
+  absl::Status CheckReach(const Action& action) const {
+    const bool host_op = action.op != nullptr && (action.op->kind == OpKind::kLoadBatch ||
+                                                  action.op->kind == OpKind::kLoadScalars);
+    const bool host_copy = action.mechanism == Mechanism::kTransfer && action.predicate.has_value();
+    const bool host_call =
+        action.mechanism == Mechanism::kCall && action.stream == program::Stream::kHost;
+    if (!host_op && !host_copy && !host_call) return absl::OkStatus();
+    for (const Operand& operand : OwnOperands(action)) {
+      const program::Slot* slot = SlotOf(operand);
+      if (slot == nullptr || context_.addresses->IsHostAccessible(*slot)) continue;
+      return absl::InvalidArgumentError(absl::StrCat("runs on the host, which cannot reach ",
+                                                     slot->name, " in tier ", Name(slot->tier)));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<BoundWork> BindWork(const Action& action, int64_t applied) {
+    operands_.clear();
+    for (const Operand& operand : OwnOperands(action)) {
+      ASSIGN_OR_RETURN(const BoundOperand bound,
+                       context_.addresses->Resolve(program_, operand, *context_.groups, applied));
+      operands_.push_back(bound);
+    }
+    switch (action.mechanism) {
+      case Mechanism::kCall:
+        return BindCall(action);
+      case Mechanism::kCollective:
+      case Mechanism::kSend:
+      case Mechanism::kReceive:
+        return BindCommunicationWork(action);
+      case Mechanism::kTransfer:
+        return BindTransfer(action);
+      case Mechanism::kSignal: {
+        const program::Instruction& signal = program_.instructions[action.instruction];
+        return AddOp(
+            [host = context_.host, &signal] { return host->Signal(signal.purpose, signal.label); });
+      }
+    }
+    return absl::InternalError("an unknown mechanism");
+  }
+
+  absl::StatusOr<BoundWork> BindCall(const Action& action) {
+    const LaneId lane = *LaneOf(action.stream);
+    WorkKey key = KeyOf(Word(action.op), static_cast<uint64_t>(lane));
+    if (const auto known = works_.find(key); known != works_.end()) return known->second;
+    ASSIGN_OR_RETURN(BoundOp run,
+                     BindOp(*action.op, operands_, context_.environments[static_cast<int>(lane)]));
+    return works_[std::move(key)] = AddOp(std::move(run));
+  }
+
+  absl::StatusOr<BoundWork> BindCommunicationWork(const Action& action) {
+    RETURN_IF_ERROR(CheckGroup(action));
+    // An instruction's own communication is at no lasting address: it is bound each time, and what
+    // came of it compared.
+    const uint64_t op = action.op == nullptr ? 0 : Word(action.op);
+    WorkKey key = KeyOf(op, static_cast<uint64_t>(action.stream));
+    if (const auto known = works_.find(key); op != 0 && known != works_.end()) {
+      return known->second;
+    }
+    ASSIGN_OR_RETURN(BoundCommunication bound,
+                     BindCommunication(action, operands_, *context_.groups));
+    if (!bound.operation.has_value()) {
+      key.push_back(static_cast<uint64_t>(action.communication.op));
+      key.push_back(static_cast<uint64_t>(action.communication.bytes));
+      if (const auto known = works_.find(key); known != works_.end()) return known->second;
+      return works_[std::move(key)] = AddOp(std::move(bound.local));
+    }
+    const collectives::Operation& what = *bound.operation;
+    if (op == 0) {
+      for (const uint64_t word :
+           {static_cast<uint64_t>(what.kind), static_cast<uint64_t>(what.group.value),
+            static_cast<uint64_t>(what.type), static_cast<uint64_t>(what.count), Word(what.in),
+            Word(what.out), static_cast<uint64_t>(what.peer), static_cast<uint64_t>(what.tag)}) {
+        key.push_back(word);
+      }
+      if (const auto known = works_.find(key); known != works_.end()) return known->second;
+    }
+    result_.operations.push_back(what);
+    return works_[std::move(key)] = Entry(BoundWork::kOperation, result_.operations.size());
+  }
+
+  absl::Status CheckGroup(const Action& action) const {
+    const program::Group group = action.communication.group;
+    if (context_.groups->size(group) == context_.set->groups.of(group)) return absl::OkStatus();
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the program was made for a group ", Name(group), " of ", context_.set->groups.of(group),
+        ", this rank's has ", context_.groups->size(group)));
+  }
+
+  absl::StatusOr<BoundWork> BindTransfer(const Action& action) {
+    if (operands_.size() != 2 || operands_[0].bytes != operands_[1].bytes) {
+      return absl::InvalidArgumentError("a transfer has a source and a destination of one size");
+    }
+    const BoundCopy copy{operands_[1].data, operands_[0].data, operands_[0].bytes};
+    const bool decided = action.predicate.has_value();
+    WorkKey key = KeyOf(decided ? 1 : 2, 0);
+    if (const auto known = works_.find(key); known != works_.end()) return known->second;
+    BoundWork& work = works_[std::move(key)];
+    if (decided) {
+      return work = AddOp([copy] {
+               std::memcpy(copy.to, copy.from, copy.bytes);
+               return absl::OkStatus();
+             });
+    }
+    result_.copies.push_back(copy);
+    return work = Entry(BoundWork::kCopy, result_.copies.size());
+  }
+
+  WorkKey KeyOf(uint64_t what, uint64_t where) const {
+    WorkKey key{what, where};
+    for (const BoundOperand& operand : operands_) {
+      key.push_back(Word(operand.data));
+      key.push_back(static_cast<uint64_t>(operand.bytes));
+      key.push_back(static_cast<uint64_t>(operand.offset));
+      key.push_back(static_cast<uint64_t>(operand.shard_index));
+    }
+    return key;
+  }
+
+  BoundWork AddOp(BoundOp run) {
+    result_.ops.push_back(std::move(run));
+    return Entry(BoundWork::kOp, result_.ops.size());
+  }
+  static BoundWork Entry(BoundWork::Kind kind, size_t size) {
+    return {.kind = kind, .index = static_cast<uint32_t>(size - 1)};
+  }
+
+  // An event is free again once its last waiter has been issued, for waits look at where it stood
+  // then. What the next step waits for keeps its own.
+  void AssignEvents() {
+    constexpr int kNextStep = std::numeric_limits<int>::max();
+    std::vector<int> last_waiter(actions_.size(), -1);
+    for (size_t a = 0; a < actions_.size(); ++a) {
+      for (const BoundDependency& dependency : result_.DependenciesOf(result_.actions[a])) {
+        int& last = last_waiter[dependency.action];
+        last = dependency.steps_back > 0 ? kNextStep : std::max(last, static_cast<int>(a));
+      }
+    }
+    std::vector<int> free;
+    std::vector<std::vector<int>> ends_at(actions_.size());
+    for (size_t a = 0; a < actions_.size(); ++a) {
+      for (const int event : ends_at[a]) free.push_back(event);
+      if (last_waiter[a] < 0) continue;
+      BoundAction& action = result_.actions[a];
+      if (free.empty()) free.push_back(result_.events++);
+      action.event = free.back();
+      free.pop_back();
+      action.end_time = result_.end_times++;
+      if (last_waiter[a] != kNextStep) ends_at[last_waiter[a]].push_back(action.event);
+    }
+  }
+
+  void Trim() {
+    result_.dependencies.shrink_to_fit();
+    result_.ops.shrink_to_fit();
+    result_.copies.shrink_to_fit();
+    result_.operations.shrink_to_fit();
+    for (std::vector<int32_t>& stream : result_.streams) stream.shrink_to_fit();
+  }
+
+  const program::Program& program_;
+  const std::vector<Action>& actions_;
+  const BindingContext& context_;
+  BoundProgram result_;
+  std::vector<BoundOperand> operands_;  // of the action being bound
+  std::unordered_map<WorkKey, BoundWork, HashOfKey> works_;
+};
+
+}  // namespace
+
+absl::StatusOr<BoundProgram> Bind(const program::Program& program,
+                                  const program::ExpandedProgram& expanded,
+                                  const BindingContext& context) {
+  return ProgramBinder(program, expanded, context).Run(expanded);
+}
+
+}  // namespace strata::worker
