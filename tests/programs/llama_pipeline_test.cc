@@ -189,7 +189,7 @@ TEST(LlamaPipelineTest, Schedules_AreFasterInTheOrderOfTheirBubbles) {
 TEST(LlamaPipelineTest, MissingReductionOfNormWeights_IsRefused) {
   std::vector<ProgramSet> built = Build({});
   for (program::Instruction& instruction : built[2].programs[0].instructions) {
-    if (instruction.label != "reduce layers.2.norms over tensor") continue;
+    if (instruction.label != "reduce vectors over tensor") continue;
     instruction.mechanism = program::Mechanism::kSignal;
     instruction.operands.clear();
   }
