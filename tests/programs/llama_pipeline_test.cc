@@ -194,7 +194,7 @@ TEST(LlamaPipelineTest, MissingReductionOfNormWeights_IsRefused) {
     instruction.operands.clear();
   }
   const std::string message(VerifyAll(built).message());
-  EXPECT_THAT(message, HasSubstr("norm layers.2.norms"));
+  EXPECT_THAT(message, HasSubstr("norm layers.6.norms"));
   EXPECT_THAT(message, HasSubstr("must be complete but is a partial sum over tensor"));
 }
 
