@@ -26,7 +26,7 @@ absl::Status CheckTokens(const int32_t* tokens, const int32_t* targets, int64_t 
 
 void ExpectHost(OpReader& reader) {
   if (reader.environment().host == nullptr) {
-    reader.Fail(absl::UnimplementedError("a host op on a stream of the progress thread"));
+    reader.Fail(absl::UnimplementedError("host ops run on the streams compute and host"));
   }
 }
 
