@@ -7,24 +7,86 @@ strata_proto_library = _strata_proto_library
 # Warnings are errors in our code; system headers are exempt because they are system headers.
 _COPTS = ["-Wall", "-Wextra", "-Werror", "-Wno-missing-field-initializers"]
 
-def strata_library(name, deps = [], copts = [], **kwargs):
-    """A C++ library of Strata. Abseil is always there: everything fallible returns absl::Status."""
-    native.cc_library(name = name, deps = deps + ["@system//:absl"], copts = _COPTS + copts, **kwargs)
+# Packages whose code waits for people, files and networks: -O1 compiles faster than -O2.
+_UNHURRIED = [
+    "cli",
+    "client",
+    "controller",
+    "controller/metrics",
+    "controller/service",
+    "controller/store",
+    "local_cluster",
+    "spec",
+    "text",
+    "worker/agent",
+]
+
+def _optimisation():
+    return ["-O1"] if native.package_name() in _UNHURRIED else []
+
+def _unity_source_impl(context):
+    source = context.actions.declare_file(context.label.name + ".cc")
+    lines = ["#include \"%s\"\n" % file.short_path for file in context.files.srcs]
+    context.actions.write(source, "".join(lines))
+    return [DefaultInfo(files = depset([source]))]
+
+# One source that includes the others, by their paths from the tree's root.
+_unity_source = rule(
+    implementation = _unity_source_impl,
+    attrs = {"srcs": attr.label_list(allow_files = [".cc"])},
+)
+
+def _as_one(name, srcs, testonly):
+    """Sources and dependencies with which all .cc files of `srcs` are compiled as one."""
+    units = [source for source in srcs if source.endswith(".cc")]
+    if len(units) < 2:
+        return srcs, []
+    _unity_source(name = name + "_unity", srcs = units, testonly = testonly)
+    native.cc_library(name = name + "_sources", textual_hdrs = units, testonly = testonly)
+    return [source for source in srcs if source not in units] + [name + "_unity"], [name + "_sources"]
+
+def strata_library(name, srcs = [], deps = [], copts = [], unity = False, testonly = False, **kwargs):
+    """A C++ library of Strata. Abseil is always there: everything fallible returns absl::Status.
+
+    unity: its sources are compiled as one, so that their headers are parsed once; parsing is most of a unit's time.
+    Names in their anonymous namespaces must then differ (the compiler says where they do not); each source still
+    includes what it uses, as clang-tidy reads them one by one.
+    """
+    more_deps = []
+    if unity:
+        srcs, more_deps = _as_one(name, srcs, testonly)
+    native.cc_library(
+        name = name,
+        srcs = srcs,
+        copts = _COPTS + _optimisation() + copts,
+        testonly = testonly,
+        deps = deps + more_deps + ["@system//:absl"],
+        **kwargs
+    )
 
 def strata_binary(name, deps = [], copts = [], **kwargs):
-    native.cc_binary(name = name, deps = deps + ["@system//:absl"], copts = _COPTS + copts, **kwargs)
+    native.cc_binary(
+        name = name,
+        deps = deps + ["@system//:absl"],
+        copts = _COPTS + _optimisation() + copts,
+        **kwargs
+    )
 
-def strata_test(name, deps = [], copts = [], size = "small", **kwargs):
-    """A GoogleTest program.
+def strata_test(name, srcs, deps = [], copts = [], size = "small", unity = False, **kwargs):
+    """A GoogleTest program, compiled with -O1: what it tests runs as fast as it will. `unity` as for a library.
 
     Tags `asan` and `tsan` put it among the tests that ./dev test repeats under those sanitizers; `asan-all` and
-    `tsan-all` are for long ones, which only ./dev test --all repeats.
+    `tsan-all` are for long ones and for those that link gRPC, which only ./dev test --all repeats.
     """
+    more_deps = []
+    if unity:
+        srcs, more_deps = _as_one(name, srcs, True)
     native.cc_test(
         name = name,
         size = size,
-        deps = deps + ["@system//:absl", "@system//:gmock", "@system//:gtest", "@system//:gtest_main"],
-        copts = _COPTS + copts,
+        srcs = srcs,
+        deps = deps + more_deps + ["@system//:absl", "@system//:gmock", "@system//:gtest", "@system//:gtest_main"],
+        copts = _COPTS + ["-O1"] + copts,
         **kwargs
     )
 

@@ -1,30 +1,44 @@
 """C++ code from .proto files with the distribution's protoc and gRPC plugin."""
 
-def strata_proto_library(name, srcs, deps = [], grpc = False, visibility = None):
-    """One cc_library NAME with the generated code of all `srcs`; other proto targets in `deps`.
-
-    Every proto target also has a filegroup NAME_srcs, which imports need.
-    """
-    package = native.package_name()
-    stems = [s[:-len(".proto")] for s in srcs]
-    outs = [stem + end for stem in stems for end in [".pb.h", ".pb.cc"]]
-    flags = "--cpp_out=$(GENDIR)"
-    if grpc:
-        outs += [stem + end for stem in stems for end in [".grpc.pb.h", ".grpc.pb.cc"]]
-        flags += " --grpc_out=$(GENDIR) --plugin=protoc-gen-grpc=/usr/bin/grpc_cpp_plugin"
-    native.filegroup(name = name + "_srcs", srcs = srcs + [d + "_srcs" for d in deps], visibility = visibility)
+def _generate(name, srcs, stems, ends, flags):
+    outs = [stem + end for stem in stems for end in ends]
     native.genrule(
         name = name + "_gen",
-        srcs = [":" + name + "_srcs"],
+        srcs = srcs,
         outs = outs,
-        cmd = "/usr/bin/protoc -I. -I/usr/include %s %s" % (flags, " ".join([package + "/" + s for s in srcs])),
+        cmd = "/usr/bin/protoc -I. -I/usr/include %s %s" % (
+            flags,
+            " ".join(["%s/%s.proto" % (native.package_name(), stem) for stem in stems]),
+        ),
         message = "Generating",
     )
+    return outs
+
+def _generated_library(name, outs, deps, visibility):
     native.cc_library(
         name = name,
         srcs = [o for o in outs if o.endswith(".cc")],
         hdrs = [o for o in outs if o.endswith(".h")],
-        copts = ["-w"],  # generated code is not held to our warnings
-        deps = deps + (["@system//:grpc"] if grpc else []) + ["@system//:protobuf"],
+        copts = ["-w", "-O1"],  # generated code is not held to our warnings
+        deps = deps,
         visibility = visibility,
     )
+
+def strata_proto_library(name, srcs, deps = [], grpc = False, visibility = None):
+    """A cc_library NAME with the messages of all `srcs`; with `grpc`, NAME_grpc with their services.
+
+    `deps` are other proto targets. Every one also has a filegroup NAME_srcs, which imports need.
+    """
+    stems = [s[:-len(".proto")] for s in srcs]
+    native.filegroup(name = name + "_srcs", srcs = srcs + [d + "_srcs" for d in deps], visibility = visibility)
+    messages = _generate(name, [name + "_srcs"], stems, [".pb.h", ".pb.cc"], "--cpp_out=$(GENDIR)")
+    _generated_library(name, messages, deps + ["@system//:protobuf"], visibility)
+    if grpc:
+        services = _generate(
+            name + "_grpc",
+            [name + "_srcs"],
+            stems,
+            [".grpc.pb.h", ".grpc.pb.cc"],
+            "--grpc_out=$(GENDIR) --plugin=protoc-gen-grpc=/usr/bin/grpc_cpp_plugin",
+        )
+        _generated_library(name + "_grpc", services, [name, "@system//:grpc"], visibility)

@@ -1,10 +1,14 @@
 """Counts tests over several Bazel runs: test_summary.py EVENTS.json… (--build_event_json_file of each run).
 
 A GoogleTest program counts with each of its cases, any other test target as one, a target that does not
-build as one failure, and so does a run that ended early. The last line is "N passed, N failed"; the exit
-status is 0 when something passed and nothing failed.
+build as one failure, and so does a run that ended early. Where the time went is told too: the slowest tests, and
+from EVENTS.profile.gz (--profile of the same run), where it exists, the seconds of its compilers, linkers and
+tests, added up over parallel ones. The last line is "N passed, N failed"; the exit status is 0 when something
+passed and nothing failed.
 """
 
+import collections
+import gzip
 import json
 import pathlib
 import sys
@@ -14,6 +18,9 @@ from dataclasses import dataclass, field
 
 # Exit codes of `bazel test` whose reasons stand in the events themselves: success, a failed build, failed tests.
 EXPLAINED = (0, 1, 3)
+# What Bazel calls its actions while they run, and what they are.
+KINDS = {"Compiling": "compiling", "Linking": "linking", "Testing": "testing"}
+MOST_SLOW = 20
 
 
 @dataclass
@@ -96,13 +103,50 @@ def count_run(name: str, events: list, read_report=read_report) -> Count:
     return total
 
 
+def test_seconds(events: list) -> dict:
+    """Label → seconds of the tests that this run executed; several shards or attempts add up."""
+    seconds = collections.Counter()
+    for event in events:
+        result = event.get("testResult", {})
+        if result.get("cachedLocally") or result.get("executionInfo", {}).get("cachedRemotely"):
+            continue
+        if "testAttemptDurationMillis" in result:
+            seconds[event["id"]["testResult"]["label"]] += int(result["testAttemptDurationMillis"]) / 1000
+    return seconds
+
+
+def action_seconds(profile: dict) -> dict:
+    """Kind of action → seconds, from a profile in Chrome's trace format; nothing for other actions."""
+    seconds = collections.Counter()
+    for event in profile.get("traceEvents", []):
+        kind = KINDS.get(event.get("name", "").split(" ", maxsplit=1)[0])
+        if kind and event.get("cat") == "action processing":
+            seconds[kind] += event.get("dur", 0) / 1e6
+    return seconds
+
+
+def read_profile(events_path: pathlib.Path) -> dict:
+    """The profile beside the events; empty without one, or where Bazel was ended while it wrote."""
+    try:
+        with gzip.open(events_path.with_suffix(".profile.gz"), "rt", encoding="utf-8", errors="replace") as file:
+            return json.load(file)
+    except (OSError, EOFError, ValueError):
+        return {}
+
+
 def main(paths: list) -> int:
-    total = Count()
+    total, slow = Count(), {}
     for path in map(pathlib.Path, paths):
-        count = count_run(path.stem, read_events(path))
+        events = read_events(path)
+        count = count_run(path.stem, events)
         skipped = f", {count.skipped} skipped" if count.skipped else ""
-        print(f"{path.stem}: {count.passed} passed, {len(count.failures)} failed{skipped}")
+        seconds = action_seconds(read_profile(path))
+        spent = "".join(f"; {kind} {seconds[kind]:.0f} s" for kind in KINDS.values() if kind in seconds)
+        print(f"{path.stem}: {count.passed} passed, {len(count.failures)} failed{skipped}{spent}")
+        slow.update({f"{path.stem}: {label}": taken for label, taken in test_seconds(events).items()})
         total.add(count)
+    for label in sorted(slow, key=slow.get, reverse=True)[:MOST_SLOW]:
+        print(f"{slow[label]:8.1f} s {label}")
     for failure in total.failures:
         print(f"FAILED {failure}")
     print(f"{total.passed} passed, {len(total.failures)} failed")

@@ -1,5 +1,8 @@
 """The counting rules of test_summary.py, on events as Bazel 4.2 writes them."""
 
+import gzip
+import pathlib
+import tempfile
 import unittest
 
 import test_summary
@@ -62,6 +65,34 @@ class CountRun(unittest.TestCase):
         self.assertEqual(len(count(result("//a:t", "PASSED", SCRIPT)).failures), 1)
         self.assertEqual(len(count(finished(4)).failures), 1)
         self.assertEqual(len(count(finished(1)).failures), 1)
+
+
+class Seconds(unittest.TestCase):
+    def test_attempts_of_a_test_add_up_and_cached_results_cost_nothing(self):
+        def timed(label, ms, **more):
+            return {"id": {"testResult": {"label": label}}, "testResult": {"testAttemptDurationMillis": ms, **more}}
+        seconds = test_summary.test_seconds([
+            timed("//a:t", "1500"), timed("//a:t", "500"), timed("//a:u", "9000", cachedLocally=True),
+            timed("//a:v", "9000", executionInfo={"cachedRemotely": True}), finished(0)])
+        self.assertEqual(seconds, {"//a:t": 2.0})
+
+    def test_compilers_linkers_and_tests_add_up_by_kind(self):
+        def action(name, microseconds, category="action processing"):
+            return {"name": name, "cat": category, "dur": microseconds}
+        seconds = test_summary.action_seconds({"traceEvents": [
+            action("Compiling a/b.cc", 2_000_000), action("Compiling a/c.cc", 1_000_000), action("Testing //a:t", 500_000),
+            action("Linking a/t", 250_000), action("Creating runfiles", 7_000_000), action("Compiling", 1, "other"), {}]})
+        self.assertEqual(seconds, {"compiling": 3.0, "testing": 0.5, "linking": 0.25})
+
+    def test_a_run_without_a_whole_profile_has_none(self):
+        with tempfile.TemporaryDirectory() as folder:
+            events = pathlib.Path(folder, "run.json")
+            self.assertEqual(test_summary.read_profile(events), {})
+            whole = gzip.compress(b'{"traceEvents": [{"name": "x"}]}')
+            events.with_suffix(".profile.gz").write_bytes(whole[:-12])
+            self.assertEqual(test_summary.read_profile(events), {})
+            events.with_suffix(".profile.gz").write_bytes(whole)
+            self.assertEqual(len(test_summary.read_profile(events)["traceEvents"]), 1)
 
 
 if __name__ == "__main__":

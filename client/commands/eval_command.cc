@@ -50,7 +50,7 @@ int Finish(const std::string& written, int code, Terminal& terminal) {
   return kExitFailed;
 }
 
-absl::StatusOr<StandaloneRequest> Prepare(const Arguments& arguments) {
+absl::StatusOr<StandaloneRequest> PrepareEval(const Arguments& arguments) {
   StandaloneRequest request;
   request.set_task(StandaloneRequest::TASK_EVALUATE);
   ASSIGN_OR_RETURN(*request.mutable_checkpoint_path(), FindCheckpoint(arguments.Text("--from")));
@@ -90,7 +90,7 @@ std::string Format(const EvalResult& result, const std::string& output) {
 }
 
 int Evaluate(const Arguments& arguments, Terminal& terminal) {
-  const absl::StatusOr<StandaloneRequest> request = Prepare(arguments);
+  const absl::StatusOr<StandaloneRequest> request = PrepareEval(arguments);
   if (!request.ok()) return Fail(request.status(), terminal);
   const int code = RunTask(*request, terminal, [&](const StandaloneEvent& event) {
     if (event.has_result()) {

@@ -20,7 +20,7 @@ using strata::v1::StandaloneRequest;
 constexpr int64_t kDefaultTokens = 200;
 constexpr double kDefaultTemperature = 0.8;
 
-absl::StatusOr<StandaloneRequest> Prepare(const Arguments& arguments) {
+absl::StatusOr<StandaloneRequest> PrepareGenerate(const Arguments& arguments) {
   StandaloneRequest request;
   request.set_task(StandaloneRequest::TASK_GENERATE);
   ASSIGN_OR_RETURN(*request.mutable_checkpoint_path(), FindCheckpoint(arguments.Text("--from")));
@@ -34,7 +34,7 @@ absl::StatusOr<StandaloneRequest> Prepare(const Arguments& arguments) {
 }
 
 int Generate(const Arguments& arguments, Terminal& terminal) {
-  const absl::StatusOr<StandaloneRequest> request = Prepare(arguments);
+  const absl::StatusOr<StandaloneRequest> request = PrepareGenerate(arguments);
   if (!request.ok()) return Fail(request.status(), terminal);
   const bool as_json = arguments.Text("--output") == "json";
   std::string text;

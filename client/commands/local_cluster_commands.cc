@@ -71,7 +71,7 @@ absl::Status Probe(const ClusterShape& shape, std::unique_ptr<ApiClient>& client
   return absl::UnavailableError(absl::StrCat("node ", absl::StrJoin(missing, ", ")));
 }
 
-Json ToJson(const UpResult& result, const std::string& directory) {
+Json UpJson(const UpResult& result, const std::string& directory) {
   Json processes = Json::array();
   for (const auto& [name, process] : result.processes) {
     processes.push_back({{"name", name}, {"pid", process.id.pid}});
@@ -84,10 +84,10 @@ Json ToJson(const UpResult& result, const std::string& directory) {
           {"processes", processes}};
 }
 
-void Show(const UpResult& result, const std::string& directory, const std::string& output,
-          Terminal& terminal) {
+void ShowUp(const UpResult& result, const std::string& directory, const std::string& output,
+            Terminal& terminal) {
   if (output == "json" || output == "yaml") {
-    return terminal.Out(ToText(ToJson(result, directory), output));
+    return terminal.Out(ToText(UpJson(result, directory), output));
   }
   if (output == "name") {
     for (const auto& [name, process] : result.processes) terminal.Out(name + "\n");
@@ -178,7 +178,7 @@ int Up(const Arguments& arguments, Terminal& terminal) {
                             result->shape.nodes.size() == 1 ? " node" : " nodes", " ready after ",
                             common::FormatSeconds(clock.Now() - began), ", in ",
                             options->directory));
-  Show(*result, options->directory, arguments.Text("--output", "table"), terminal);
+  ShowUp(*result, options->directory, arguments.Text("--output", "table"), terminal);
   return kExitDone;
 }
 

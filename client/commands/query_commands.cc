@@ -35,7 +35,8 @@ int GetJobs(ApiClient& client, const std::string& output, Terminal& terminal) {
   return kExitDone;
 }
 
-int ShowNodes(const std::vector<v1::Node>& nodes, const std::string& output, Terminal& terminal) {
+int ListNodesAsText(const std::vector<v1::Node>& nodes, const std::string& output,
+                    Terminal& terminal) {
   if (output == "name") {
     for (const v1::Node& node : nodes) terminal.Out(PlainName(node.name()) + "\n");
   } else if (nodes.empty()) {
@@ -49,7 +50,7 @@ int ShowNodes(const std::vector<v1::Node>& nodes, const std::string& output, Ter
 int GetNodes(ApiClient& client, const std::string& output, Terminal& terminal) {
   const absl::StatusOr<std::vector<v1::Node>> nodes = client.ListNodes();
   if (!nodes.ok()) return FailCall(nodes.status(), terminal);
-  if (!IsStructured(output)) return ShowNodes(*nodes, output, terminal);
+  if (!IsStructured(output)) return ListNodesAsText(*nodes, output, terminal);
   Json list = Json::array();
   for (const v1::Node& node : *nodes) list.push_back(ToJson(node));
   terminal.Out(ToText(list, output));
@@ -65,7 +66,7 @@ int GetOneNode(ApiClient& client, const std::string& name, const std::string& ou
   } else if (described && output == "table") {
     terminal.Out(DescribeNode(*node, common::WallSeconds()));
   } else {
-    return ShowNodes({*node}, output, terminal);
+    return ListNodesAsText({*node}, output, terminal);
   }
   return kExitDone;
 }

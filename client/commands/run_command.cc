@@ -36,7 +36,7 @@ absl::Status CheckRanks(const LoadedJob& loaded) {
 }
 
 // Everything that can be found wrong before a process starts.
-absl::StatusOr<StandaloneRequest> Prepare(const Arguments& arguments) {
+absl::StatusOr<StandaloneRequest> PrepareRun(const Arguments& arguments) {
   spec::ReadOptions options;
   options.settings = arguments.All("--set");
   options.ranks = arguments.Count("--ranks");
@@ -61,7 +61,7 @@ absl::StatusOr<StandaloneRequest> Prepare(const Arguments& arguments) {
 }
 
 int Run(const Arguments& arguments, Terminal& terminal) {
-  const absl::StatusOr<StandaloneRequest> request = Prepare(arguments);
+  const absl::StatusOr<StandaloneRequest> request = PrepareRun(arguments);
   if (!request.ok()) return Fail(request.status(), terminal);
   const absl::StatusOr<std::string> worker = FindWorker();
   if (!worker.ok()) return Fail(worker.status(), terminal);

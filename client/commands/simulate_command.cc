@@ -160,7 +160,7 @@ std::string IgnoredBySeeds(const Arguments& arguments) {
   return "";
 }
 
-int Run(const Arguments& arguments, Terminal& terminal) {
+int Simulate(const Arguments& arguments, Terminal& terminal) {
   if (arguments.Has("--explain")) {
     terminal.Out(simulator::ExplainFailures());
     return kExitDone;
@@ -225,7 +225,7 @@ Command SimulateCommand() {
   const std::vector<Flag> map = MapFileFlags(
       "per node (default: 8; above 1,024 nodes 1); of a map, where it says nothing about them");
   command.flags.insert(command.flags.begin() + 2, map.begin(), map.end());
-  command.run = Run;
+  command.run = Simulate;
   return command;
 }
 

@@ -15,6 +15,7 @@ using ::testing::AllOf;
 using ::testing::Contains;
 using testing::Harness;
 using ::testing::HasSubstr;
+using testing::kInterrupted;
 using ::testing::SizeIs;
 
 std::string FieldOf(const absl::Status& status) {
@@ -23,8 +24,6 @@ std::string FieldOf(const absl::Status& status) {
   if (!payload.has_value() || !request.ParseFromString(std::string(*payload))) return "";
   return request.field_violations_size() == 1 ? request.field_violations(0).field() : "";
 }
-
-constexpr auto kInterrupted = v1::Finished::INTERRUPTED;
 
 TEST(CreateJob, ARepeatedRequestGivesTheSameJob) {
   Harness h;

@@ -13,10 +13,11 @@ const prometheus::Histogram::BucketBoundaries kDecisionSeconds = {
     0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1};
 constexpr size_t kMostKinds = 32;
 
-prometheus::Counter& Counter(prometheus::Registry& registry, const char* name, const char* help) {
+prometheus::Counter& OneCounter(prometheus::Registry& registry, const char* name,
+                                const char* help) {
   return BuildCounter().Name(name).Help(help).Register(registry).Add({});
 }
-prometheus::Gauge& Gauge(prometheus::Registry& registry, const char* name, const char* help) {
+prometheus::Gauge& OneGauge(prometheus::Registry& registry, const char* name, const char* help) {
   return BuildGauge().Name(name).Help(help).Register(registry).Add({});
 }
 
@@ -29,17 +30,17 @@ SchedulerMetrics::SchedulerMetrics(prometheus::Registry& registry)
                          "jobs that it starts.")
                    .Register(registry)
                    .Add({}, kDecisionSeconds)),
-      starts_(Counter(registry, "strata_job_starts_total", "Starts of jobs' ranks.")),
-      preemptions_(Counter(registry, "strata_preemptions_total",
-                           "Jobs stopped at a checkpoint for more urgent ones.")),
-      replacements_(Counter(registry, "strata_rank_replacements_total",
-                            "Ranks that were given another device after a failure or a move.")),
-      pending_(Gauge(registry, "strata_pending_jobs", "Jobs in the queue.")),
-      drained_(Gauge(registry, "strata_drained_nodes", "Nodes that operators have drained.")),
-      quarantined_(Gauge(registry, "strata_quarantined_nodes",
-                         "Nodes that take no ranks because they were to blame too often.")),
-      spares_(Gauge(registry, "strata_spare_nodes",
-                    "Free nodes that running jobs have asked for as spares.")),
+      starts_(OneCounter(registry, "strata_job_starts_total", "Starts of jobs' ranks.")),
+      preemptions_(OneCounter(registry, "strata_preemptions_total",
+                              "Jobs stopped at a checkpoint for more urgent ones.")),
+      replacements_(OneCounter(registry, "strata_rank_replacements_total",
+                               "Ranks that were given another device after a failure or a move.")),
+      pending_(OneGauge(registry, "strata_pending_jobs", "Jobs in the queue.")),
+      drained_(OneGauge(registry, "strata_drained_nodes", "Nodes that operators have drained.")),
+      quarantined_(OneGauge(registry, "strata_quarantined_nodes",
+                            "Nodes that take no ranks because they were to blame too often.")),
+      spares_(OneGauge(registry, "strata_spare_nodes",
+                       "Free nodes that running jobs have asked for as spares.")),
       free_(BuildGauge()
                 .Name("strata_free_devices")
                 .Help("Devices that a new rank may take, by kind.")

@@ -81,7 +81,7 @@ absl::Status GetTopology(const Core& core, const v1::GetTopologyRequest& request
   return absl::OkStatus();
 }
 
-using RawService = v1::ClusterService::WithRawCallbackMethod_GetNode<
+using RawClusterService = v1::ClusterService::WithRawCallbackMethod_GetNode<
     v1::ClusterService::WithRawCallbackMethod_ListNodes<
         v1::ClusterService::WithRawCallbackMethod_GetCluster<
             v1::ClusterService::WithRawCallbackMethod_GetTopology<
@@ -99,7 +99,7 @@ absl::Status Answer(absl::StatusOr<Response> result, Response* response) {
   return absl::OkStatus();
 }
 
-class ClusterService final : public RawService {
+class ClusterService final : public RawClusterService {
  public:
   ClusterService(const CallEnvironment& environment, const v1::Cluster& about)
       : environment_(environment), about_(about) {}

@@ -72,7 +72,7 @@ absl::Status ListJobs(const Core& core, const v1::ListJobsRequest& request,
 }
 
 // With every call's bytes unparsed, so that what cannot be parsed gets a status of ours.
-using RawService = v1::JobService::WithRawCallbackMethod_CreateJob<
+using RawJobService = v1::JobService::WithRawCallbackMethod_CreateJob<
     v1::JobService::WithRawCallbackMethod_GetJob<v1::JobService::WithRawCallbackMethod_ListJobs<
         v1::JobService::WithRawCallbackMethod_WatchJobs<
             v1::JobService::WithRawCallbackMethod_CancelJob<
@@ -81,7 +81,7 @@ using RawService = v1::JobService::WithRawCallbackMethod_CreateJob<
                         v1::JobService::WithRawCallbackMethod_StreamProgress<
                             v1::JobService::Service>>>>>>>>;
 
-class JobService final : public RawService {
+class JobService final : public RawJobService {
  public:
   explicit JobService(const JobServiceParts& parts) : parts_(parts) {}
 

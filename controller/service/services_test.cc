@@ -259,19 +259,27 @@ TEST_F(ServicesTest, ProgressIsReplayedFromTheFileThenLiveUntilTheEnd) {
   v1::CreateJobRequest wanted = GoodRequest("a");
   wanted.mutable_job()->mutable_spec()->mutable_train()->set_steps(3);
   ASSERT_TRUE(running.Create(wanted, &job).ok());
+  const v1::JobEpoch epoch = RunJob(agent);
+  v1::StreamProgressRequest request;
+  request.set_name("jobs/a");
+  v1::JobProgress progress;
+  {  // whoever follows from the start tells when the controller has seen both steps
+    Deadline context;
+    const auto reader = running.jobs->StreamProgress(&context, request);
+    ASSERT_TRUE(reader->Read(&progress));
+    ASSERT_TRUE(agent.Say(StepOf(epoch, 1)));
+    ASSERT_TRUE(agent.Say(StepOf(epoch, 2)));
+    while (progress.step().step() != 2) ASSERT_TRUE(reader->Read(&progress));
+    context.TryCancel();
+  }
   fs::create_directories(job.directory());
   std::ofstream(job.directory() + "/metrics.jsonl")
       << "{\"step\": 1, \"loss\": 1.0, \"epoch\": 1}\n{\"step\": 2, \"loss\": 0.5, \"epoch\": 1}\n";
-  const v1::JobEpoch epoch = RunJob(agent);
-  ASSERT_TRUE(agent.Say(StepOf(epoch, 1)));
-  ASSERT_TRUE(agent.Say(StepOf(epoch, 2)));
 
-  v1::StreamProgressRequest request;
-  request.set_name("jobs/a");
   request.set_after_step(1);
   Deadline context;
   const auto reader = running.jobs->StreamProgress(&context, request);
-  v1::JobProgress progress;
+  progress.Clear();
   std::vector<int64_t> steps;
   while (!progress.has_job() || progress.job().state() != v1::RUNNING) {
     ASSERT_TRUE(reader->Read(&progress));

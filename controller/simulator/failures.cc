@@ -7,8 +7,6 @@
 namespace strata::simulator {
 namespace {
 
-constexpr double kDaySeconds = 86400;
-
 int CountOf(const std::vector<Cause>& causes) {
   int count = 0;
   for (const Cause& cause : causes) count += cause.count;

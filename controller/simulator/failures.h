@@ -32,6 +32,7 @@ struct Cause {
   double repair_hours;  // mean of an exponential distribution; 0: the node stays
 };
 
+inline constexpr double kDaySeconds = 86400;
 inline constexpr double kPublishedDays = 54;
 inline constexpr double kPublishedNodes = 2048;
 const std::vector<Cause>& PublishedCauses();

@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <map>
 
+#include "controller/simulator/failures.h"
 #include "controller/simulator/world.h"
 
 namespace strata::simulator {
 namespace {
 
-constexpr double kDaySeconds = 86400;
 constexpr double kLeastRepairSeconds = 60;
 constexpr size_t kMostOfASwitch = 64;        // above that it is not one that fails as a whole
 constexpr double kFirstVerdictSeconds = 60;  // of ranks that have not taken a step yet

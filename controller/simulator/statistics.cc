@@ -5,12 +5,11 @@
 #include <set>
 
 #include "controller/simulator/ettr.h"
+#include "controller/simulator/failures.h"
 #include "controller/simulator/world.h"
 
 namespace strata::simulator {
 namespace {
-
-constexpr double kDaySeconds = 86400;
 
 Waits SumUp(std::vector<double> waits) {
   Waits sum;

@@ -4,11 +4,11 @@
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
+#include "controller/simulator/failures.h"
 
 namespace strata::simulator {
 namespace {
 
-constexpr double kDaySeconds = 86400;
 constexpr int64_t kSequence = 8192;
 constexpr int64_t kMostSearched = 10;  // tensor groups
 constexpr double kSpread = 1.0;        // of the log of durations

@@ -2,10 +2,11 @@
 
 #include <utility>
 
+#include "controller/simulator/failures.h"
+
 namespace strata::simulator {
 namespace {
 
-constexpr double kDaySeconds = 86400;
 constexpr double kFullCheckSeconds = 6 * 3600;
 constexpr double kStarvationSeconds = 600;
 constexpr int64_t kEventsPerWord = 1 << 14;  // between two words about the progress

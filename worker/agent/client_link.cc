@@ -14,7 +14,7 @@ namespace strata::worker {
 namespace {
 
 // Now and then the loop looks whether its parent lives, whatever became of the pipes.
-constexpr int kLookMs = 1000;
+constexpr int kSocketLookMs = 1000;
 
 }  // namespace
 
@@ -63,7 +63,7 @@ void ClientLink::Handle(const pollfd* found) {
 void ClientLink::Wait() {
   std::vector<pollfd> waiting;
   AddTo(waiting);
-  if (poll(waiting.data(), waiting.size(), kLookMs) < 0) return;
+  if (poll(waiting.data(), waiting.size(), kSocketLookMs) < 0) return;
   Handle(waiting.data());
 }
 

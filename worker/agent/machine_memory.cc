@@ -11,8 +11,6 @@
 namespace strata::worker {
 namespace {
 
-std::string TextOf(const std::string& path) { return ReadFile(path).value_or(""); }
-
 // A limit that a control group's file holds; nothing for "max" and for files that are not there.
 std::optional<int64_t> LimitIn(const std::string& path) {
   int64_t bytes = 0;

@@ -12,8 +12,6 @@ namespace {
 
 constexpr int kStartTimeField = 22;  // proc(5), counted from 1; the state is field 3
 
-std::string TextOf(const std::string& path) { return ReadFile(path).value_or(""); }
-
 }  // namespace
 
 std::optional<ProcessStat> ParseProcessStat(const std::string& text) {

@@ -63,6 +63,8 @@ absl::StatusOr<std::string> ReadFile(const std::string& path) {
   }
 }
 
+std::string TextOf(const std::string& path) { return ReadFile(path).value_or(""); }
+
 absl::Status ReplaceFile(const std::string& path, const std::string& bytes, bool durable) {
   const std::string temporary = absl::StrCat(path, ".new");
   {

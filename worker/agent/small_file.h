@@ -16,6 +16,8 @@ absl::Status FileError(const std::string& path, const char* action, int error);
 // The file's bytes; also of /proc, whose files tell no size. NotFound: there is none. Other errors
 // name the path.
 absl::StatusOr<std::string> ReadFile(const std::string& path);
+// The same, empty where it cannot be read.
+std::string TextOf(const std::string& path);
 
 // Replaces the file: a reader sees the old bytes or the new ones, also after a crash of this
 // process. `durable`: also after one of the machine.
