@@ -27,7 +27,17 @@ JOBS = {
     "two-ranks": ["parallel.data=2"],
     "two-ranks-zero1": ["parallel.data=2", "parallel.shard=zero1", "parallel.virtual_shards=4"],
     "micro-batches-of-two": ["train.micro_batch=2"],
+    "two-ranks-zero2": ["parallel.data=2", "parallel.shard=zero2", "parallel.virtual_shards=4"],
+    "four-ranks-zero3": ["parallel.data=4", "parallel.shard=zero3", "parallel.virtual_shards=4"],
+    "four-ranks-hybrid": ["parallel.data=4", "parallel.shard=zero3", "parallel.shard_group=2", "parallel.virtual_shards=4"],
+    "layer-first": ["parallel.micro_order=layer_first", "parallel.virtual_shards=4"],
+    "recomputed": ["parallel.recompute=full", "parallel.virtual_shards=4"],
+    "recomputed-in-part": ["parallel.recompute={save: [qkv, gate_up], layers: 1-2}", "parallel.virtual_shards=4"],
+    "without-a-tree": ["parallel.data=2", "parallel.shard=zero3"],
 }
+# Layouts whose sums are the same tree of four leaves: the same bits on every machine.
+SAME = ["four-leaves", "two-ranks-zero1", "two-ranks-zero2", "four-ranks-zero3", "four-ranks-hybrid", "layer-first",
+        "recomputed", "recomputed-in-part"]
 
 
 def job(folder: pathlib.Path) -> str:
@@ -65,6 +75,8 @@ class MetricsGoldenTest(real_processes.RealProcesses):
                               for name, records in found.items())
             pathlib.Path(folder, GOLDEN.name).write_text(
                 f'{{"processor": {json.dumps(processor())},\n"jobs": {{\n{text}}}}}\n')
+        for name in SAME[1:]:
+            self.assertEqual(found[name], found[SAME[0]], f"{name} against {SAME[0]}")
         golden = json.loads(GOLDEN.read_text())
         self.assertEqual(golden["jobs"].keys(), found.keys())
         same = golden["processor"] == processor()
