@@ -51,13 +51,4 @@ std::vector<int64_t> FewerData(const v1::ParallelSpec& parallel, int64_t data) {
   return fewer;
 }
 
-std::string OwnOrderOfSums(const v1::ParallelSpec& parallel) {
-  if (parallel.automatic() || !parallel.has_virtual_shards() || parallel.virtual_shards() > 0 ||
-      parallel.data() <= 1) {
-    return "";
-  }
-  return "sums of gradients have an order of this layout's own (virtual_shards is off): it repeats "
-         "its bits, other layouts round differently";
-}
-
 }  // namespace strata::planner

@@ -3,7 +3,6 @@
 #define STRATA_PLANNER_DATA_DEGREES_H_
 
 #include <cstdint>
-#include <string>
 #include <vector>
 
 #include "proto/strata/v1/job.pb.h"
@@ -17,10 +16,6 @@ v1::ParallelSpec WithData(const v1::ParallelSpec& parallel, int64_t data, int64_
 // with a smaller shard_group, of whole groups only. None with virtual_shards off: then the bits are
 // those of one degree alone. `parallel` has its defaults.
 std::vector<int64_t> FewerData(const v1::ParallelSpec& parallel, int64_t data);
-
-// A sentence for people where the layout has an order of sums of its own (virtual_shards off), so
-// that no other layout gives its bits; else empty. `parallel` has its defaults.
-std::string OwnOrderOfSums(const v1::ParallelSpec& parallel);
 
 }  // namespace strata::planner
 

@@ -46,14 +46,6 @@ TEST(FewerData, OfShardedGradientsArePowersOfTwo) {
   EXPECT_THAT(FewerData(Parallel(12, 12, v1::ParallelSpec::SHARD_ZERO2), 12), ElementsAre(4, 2, 1));
 }
 
-TEST(OwnOrderOfSums, IsToldWhereThereIsNoTree) {
-  v1::ParallelSpec parallel = Parallel(0, 4, v1::ParallelSpec::SHARD_ZERO3);
-  parallel.set_data(4);
-  EXPECT_THAT(OwnOrderOfSums(parallel), testing::HasSubstr("virtual_shards is off"));
-  parallel.set_virtual_shards(4);
-  EXPECT_EQ(OwnOrderOfSums(parallel), "");
-}
-
 TEST(FewerData, AreNoneWithoutATree) {
   EXPECT_THAT(FewerData(Parallel(0, 4, v1::ParallelSpec::SHARD_ZERO3), 4), IsEmpty());
 }

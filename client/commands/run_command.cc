@@ -12,7 +12,7 @@
 #include "client/worker_process.h"
 #include "common/clock.h"
 #include "common/status_macros.h"
-#include "planner/data_degrees.h"
+#include "planner/order_of_sums.h"
 #include "proto/strata/v1/standalone.pb.h"
 
 namespace strata::client {
@@ -67,7 +67,7 @@ int Run(const Arguments& arguments, Terminal& terminal) {
   if (!worker.ok()) return Fail(worker.status(), terminal);
   const common::MonotonicClock clock{};
   RunPresenter presenter(request->job(), request->job_directory(), terminal, clock);
-  const std::string sums = planner::OwnOrderOfSums(request->job().parallel());
+  const std::string sums = planner::OrderOfSums(request->job());
   if (!sums.empty()) terminal.Say(sums);
   WorkerCallbacks callbacks;
   callbacks.on_event = [&](const StandaloneEvent& event) { presenter.OnEvent(event); };

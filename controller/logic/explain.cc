@@ -13,7 +13,7 @@
 #include "controller/logic/job_shape.h"
 #include "controller/logic/names.h"
 #include "controller/logic/scheduler_view.h"
-#include "planner/data_degrees.h"
+#include "planner/order_of_sums.h"
 
 namespace strata::controller {
 namespace {
@@ -249,7 +249,7 @@ std::vector<std::string> Explain(ClusterState& state, const JobEntry& job) {
     default:
       break;
   }
-  const std::string sums = planner::OwnOrderOfSums(record.spec().parallel());
+  const std::string sums = planner::OrderOfSums(record.spec());
   if (!sums.empty()) lines.push_back(absl::StrCat("Its ", sums, "."));
   ExplainHistory(record, lines);
   return lines;

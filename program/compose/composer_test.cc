@@ -115,13 +115,16 @@ TEST(ComposerTest, EachLevelOfSharding_CutsItsClassOfBytes) {
 TEST(ComposerTest, WithoutATree_ArenasDoNotGrowWithAccumulation) {
   for (const ShardLevel shard : {ShardLevel::kGradients, ShardLevel::kParameters}) {
     std::vector<int64_t> bytes;
-    for (const int64_t passes : {4, 16, 64}) {
+    for (const int64_t passes : {1, 4, 16, 64}) {
       const StagePrograms stage = Build(DataPlan(2, shard, 0, 2 * passes))[0];
       // Only the batch itself grows: tokens and targets of 16 positions.
       bytes.push_back(stage.set.arena_bytes[static_cast<int>(Tier::kHost)] - 2 * passes * 16 * 4);
     }
-    EXPECT_NEAR(static_cast<double>(bytes[1]), static_cast<double>(bytes[0]), 4096);
-    EXPECT_NEAR(static_cast<double>(bytes[2]), static_cast<double>(bytes[0]), 4096);
+    // From the second micro-batch on there is a part that waits to be added.
+    EXPECT_LE(bytes[1] - bytes[0], 2 * toy::kBlockSet);
+    for (const size_t more : {2, 3}) {
+      EXPECT_NEAR(static_cast<double>(bytes[more]), static_cast<double>(bytes[1]), 4096);
+    }
   }
 }
 
