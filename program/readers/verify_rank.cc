@@ -104,6 +104,17 @@ class RankVerifier {
         " ", Name(operand.access), "s ", SlotText(operand.slot), ": ", what));
   }
 
+  // The first action of a step that writes some of the operand's bytes.
+  std::string ProducerText(const Operand& operand) const {
+    for (int a = 0; a < count(); ++a) {
+      for (const Operand& each : expanded_.actions[a].operands) {
+        if (each.slot == operand.slot && each.writes())
+          return absl::StrCat("; its first writer is ", At(a));
+      }
+    }
+    return "; no action writes it";
+  }
+
   absl::Status Visit(int index) {
     const Action& action = expanded_.actions[index];
     before_.clear();
@@ -211,9 +222,9 @@ class RankVerifier {
     int64_t at = begin;
     for (auto it = segments.lower_bound(begin); at < end; ++it) {
       if (it == segments.end() || it->first != at) {
-        return Refuse(
-            node, operand,
-            absl::StrCat("nothing has produced its bytes from ", at - begin + operand.offset));
+        return Refuse(node, operand,
+                      absl::StrCat("nothing has produced its bytes from ",
+                                   at - begin + operand.offset, ProducerText(operand)));
       }
       RETURN_IF_ERROR(CheckRead(node, operand, local, it->second));
       it->second.readers[static_cast<int>(stream)] = node;
@@ -229,12 +240,12 @@ class RankVerifier {
       const std::string as = segment.local < 0 ? "" : absl::StrCat(", local ", segment.local, ",");
       return Refuse(node, operand,
                     absl::StrCat("its bytes were overwritten as ", SlotText(segment.slot), as,
-                                 " by ", At(segment.writer)));
+                                 " by ", At(segment.writer), ProducerText(operand)));
     }
     if (!slot.persistent && segment.copy != copy_) {
       return Refuse(node, operand,
                     absl::StrCat("nothing has produced it in this step; last written by ",
-                                 At(segment.writer)));
+                                 At(segment.writer), ProducerText(operand)));
     }
     if (slot.versioned && segment.version != VersionOf(node, operand)) {
       return Refuse(node, operand,

@@ -1,17 +1,38 @@
 #include "worker/trainer/rank_engine.h"
 
+#include <cstdio>
+#include <string>
 #include <utility>
 
+#include "common/clock.h"
 #include "common/status_macros.h"
 #include "program/ir/mesh.h"
 #include "worker/trainer/join.h"
 #include "worker/trainer/program_digest.h"
+#include "worker/trainer/verification.h"
 
 namespace strata::worker {
 namespace {
 
 absl::StatusOr<collectives::OperationRing> MakeRing(ProgressWriter& progress) {
   return collectives::OperationRing::Create(progress.ring(), kRingRecords);
+}
+
+// The log is a rank's own where there is a controller; otherwise it is the user's terminal, which
+// is told of refusals only.
+absl::Status VerifyInTime(const TaskContext& context, const program::ProgramSet& programs,
+                          const program::Mesh& mesh) {
+  const common::MonotonicClock clock{};
+  const double begin = clock.Now();
+  const int rank = context.task.rank();
+  std::vector<const program::ProgramSet*> stages;
+  if (rank == 0) stages = {&programs};  // jobs have one stage
+  RETURN_IF_ERROR(VerifyPrograms(programs, stages, mesh, rank));
+  if (context.task.has_controlled()) {
+    std::fprintf(stderr, "strata-trainer: verified %s in %.0f ms\n", ProgramNames(programs).c_str(),
+                 (clock.Now() - begin) * 1e3);
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -22,6 +43,7 @@ absl::StatusOr<std::unique_ptr<RankEngine>> RankEngine::Create(const TaskContext
   const int rank = context.task.rank();
   const program::Mesh mesh{programs.groups};
   std::unique_ptr<RankEngine> made(new RankEngine(context));
+  RETURN_IF_ERROR(VerifyInTime(context, programs, mesh));
   made->sink_.emplace(programs, context.progress);
   context.progress->SetPhase(Phase::kJoining);
   ASSIGN_OR_RETURN(made->communicator_,
@@ -40,6 +62,7 @@ absl::StatusOr<std::unique_ptr<RankEngine>> RankEngine::Create(const TaskContext
   options.communicator = made->communicator_.get();
   options.host = host;
   options.progress = &*made->sink_;
+  // Bound programs (Engine::program_bytes) are there by then: they count as overhead.
   options.before_arenas = [memory = &made->memory_] { memory->MarkOverhead(); };
   ASSIGN_OR_RETURN(made->engine_, Engine::Create(programs, options));
   context.control->SetCancel(

@@ -20,9 +20,9 @@ namespace strata::worker {
 // Used by one thread, which runs the steps. While it lives, the agent's end cancels the engine.
 class RankEngine {
  public:
-  // Tells the agent the digests of `programs` (which are laid out), joins, and makes the engine.
-  // FailedPrecondition: what is held is not what the plan says. Otherwise errors of Join and of
-  // Engine::Create.
+  // Verifies `programs` (which are laid out), tells the agent their digests, joins, and makes the
+  // engine. Internal: they must not run. FailedPrecondition: what is held is not what the plan
+  // says. Otherwise errors of Join and of Engine::Create.
   static absl::StatusOr<std::unique_ptr<RankEngine>> Create(const TaskContext& context,
                                                             const program::ProgramSet& programs,
                                                             HostOps* host);

@@ -114,7 +114,7 @@ OutcomeState StateOf(const v1::Ended& ended) {
 
 }  // namespace
 
-int RunTask(Control& control, CheckpointMail& mail, int progress_descriptor) {
+int RunTask(Control& control, CheckpointMail& mail, int progress_descriptor, PlantFault plant) {
   const common::MonotonicClock clock{};
   const ProgressSizes sizes{
       kLabelCapacity, static_cast<uint32_t>(collectives::OperationRing::RegionBytes(kRingRecords))};
@@ -123,6 +123,7 @@ int RunTask(Control& control, CheckpointMail& mail, int progress_descriptor) {
   TaskContext context;
   context.control = &control;
   context.mail = &mail;
+  context.plant = plant;
   absl::StatusOr<v1::Finished::Outcome> outcome = v1::Finished::FAILED;
   if (progress.ok()) {
     context.progress = progress->get();

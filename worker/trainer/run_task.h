@@ -4,12 +4,13 @@
 
 #include "worker/trainer/control.h"
 #include "worker/trainer/mailbox.h"
+#include "worker/trainer/task_context.h"
 
 namespace strata::worker {
 
-// Takes the task from the control socket and does it. `progress_descriptor`: the progress file.
-// Returns the process's exit status: 0, or Ended::exit_code.
-int RunTask(Control& control, CheckpointMail& mail, int progress_descriptor);
+// Takes the task from the control socket and does it. `progress_descriptor`: the progress file;
+// `plant`: see TaskContext. Returns the process's exit status: 0, or Ended::exit_code.
+int RunTask(Control& control, CheckpointMail& mail, int progress_descriptor, PlantFault plant);
 
 }  // namespace strata::worker
 

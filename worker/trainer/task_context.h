@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 
+#include "program/ir/program.h"
 #include "proto/strata/v1/trainer.pb.h"
 #include "worker/shared/progress_writer.h"
 #include "worker/trainer/control.h"
@@ -14,6 +15,9 @@ namespace strata::worker {
 
 inline constexpr uint32_t kRingRecords = 256;  // of the progress file's operation ring
 
+// Spoils a laid-out set; see planted_fault.cc.
+using PlantFault = void (*)(program::ProgramSet&);
+
 // Pointers are borrowed.
 struct TaskContext {
   v1::TrainerTask task;
@@ -21,6 +25,7 @@ struct TaskContext {
   Control* control = nullptr;
   CheckpointMail* mail = nullptr;  // where the agent's word on checkpoints arrives
   ProgressWriter* progress = nullptr;
+  PlantFault plant = nullptr;  // into what is trained, before it is verified; only in tests
 };
 
 }  // namespace strata::worker

@@ -277,6 +277,7 @@ absl::StatusOr<v1::Finished::Outcome> RunTraining(const TaskContext& context) {
   ASSIGN_OR_RETURN(const data::Corpus corpus, OpenJobCorpus(context.task.job()));
   ASSIGN_OR_RETURN(TrainingProgram program,
                    CompileTraining(context.task.job(), corpus, context.task.threads()));
+  if (context.plant != nullptr) context.plant(program.programs.set);
   return Training(context, std::move(program), corpus).Run();
 }
 

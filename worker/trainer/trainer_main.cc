@@ -1,0 +1,47 @@
+#include "worker/trainer/trainer_main.h"
+
+#include <fcntl.h>
+#include <signal.h>
+
+#include <cstdio>
+#include <cstring>
+
+#include "worker/shared/version.h"
+#include "worker/trainer/run_task.h"
+
+namespace strata::worker {
+namespace {
+
+constexpr int kSocket = 3;
+constexpr int kProgressFile = 4;
+constexpr char kUsage[] =
+    "usage: strata-trainer --version | --help\n"
+    "One rank of a task. strata-worker starts it with the task on a socket; it is of no use\n"
+    "by itself.\n";
+
+bool IsOpen(int descriptor) { return fcntl(descriptor, F_GETFD) >= 0; }
+
+int Serve(PlantFault plant) {
+  signal(SIGPIPE, SIG_IGN);
+  for (const int descriptor : {kSocket, kProgressFile}) fcntl(descriptor, F_SETFD, FD_CLOEXEC);
+  CheckpointMail mail;
+  Control control(kSocket, &mail);
+  return RunTask(control, mail, kProgressFile, plant);
+}
+
+}  // namespace
+
+int TrainerMain(int argc, char** argv, PlantFault plant) {
+  if (argc == 2 && std::strcmp(argv[1], "--version") == 0) {
+    std::printf("strata-trainer %s\n", kVersion);
+    return 0;
+  }
+  const bool help = argc == 2 && std::strcmp(argv[1], "--help") == 0;
+  if (help || !IsOpen(kSocket) || !IsOpen(kProgressFile)) {
+    std::fputs(kUsage, help ? stdout : stderr);
+    return help ? 0 : 2;
+  }
+  return Serve(plant);
+}
+
+}  // namespace strata::worker
