@@ -15,8 +15,8 @@ class MemoryRecord {
  public:
   explicit MemoryRecord(const v1::JobPlan& plan) : plan_(plan) {}
 
-  // To be called with libraries, data and peers open, the engine's programs bound and no arena made:
-  // what is resident is the fixed overhead, and the high-water mark counts from here.
+  // To be called with libraries, data and peers open, the engine's programs bound and no arena
+  // made: what is resident is the fixed overhead, and the high-water mark counts from here.
   void MarkOverhead();
   // FailedPrecondition when an arena is not as large as the plan said.
   absl::Status CheckArenas(const Engine& engine) const;
