@@ -28,12 +28,19 @@ absl::Status Differ(int a, int b, const GroupKey& group) {
 
 absl::Status CheckAgreement(const std::map<int, v1::Prepared>& prepared) {
   std::map<GroupKey, Group> groups;
+  std::map<int, int> stages;  // the first rank of each
   for (const auto& [rank, answer] : prepared) {
     const auto& [first, model] = *prepared.begin();
     if (answer.plan_digest() != model.plan_digest()) {
       return absl::FailedPreconditionError(absl::StrCat(
-          "ranks ", first, " and ", rank, " made different programs (", model.plan_digest(),
-          " and ", answer.plan_digest(), "): are their nodes of the same build?"));
+          "ranks ", first, " and ", rank, " follow different plans (", model.plan_digest(), " and ",
+          answer.plan_digest(), "): are their nodes of the same build?"));
+    }
+    const int twin = stages.try_emplace(answer.stage(), rank).first->second;
+    if (answer.program_digest() != prepared.at(twin).program_digest()) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          "ranks ", twin, " and ", rank, " made different programs for stage ", answer.stage(),
+          " (", prepared.at(twin).program_digest(), " and ", answer.program_digest(), ")"));
     }
     for (const v1::GroupDigest& group : answer.groups()) {
       const GroupKey key(group.group(), {group.members().begin(), group.members().end()});

@@ -58,12 +58,12 @@ TEST_F(TwoNodes, PreparedTwiceStartsOnce) {
   EXPECT_THAT(h.Take("n0"), IsEmpty());
 }
 
-TEST_F(TwoNodes, DifferentProgramsFailTheJobAndNameTheRanks) {
+TEST_F(TwoNodes, DifferentPlansFailTheJobAndNameTheRanks) {
   (void)h.Create(Harness::Request("a", 2));
   h.SayPrepared("n0", "a", 1, {0}, "one");
   h.SayPrepared("n1", "a", 1, {1}, "other");
   EXPECT_EQ(h.Job("a").state(), v1::FAILED);
-  EXPECT_THAT(h.Job("a").reason(), HasSubstr("ranks 0 and 1 made different programs"));
+  EXPECT_THAT(h.Job("a").reason(), HasSubstr("ranks 0 and 1 follow different plans"));
   EXPECT_TRUE(h.Take("n0").back().has_stop());
   EXPECT_TRUE(h.Take("n1").back().has_stop());
 }

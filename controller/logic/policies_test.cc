@@ -33,6 +33,23 @@ TEST(Agreement, DifferentCollectivesNameGroupAndRanks) {
             "ranks 0 and 1 disagree about the collectives of group data (ranks 0, 1)");
 }
 
+v1::Prepared OnStage(int stage, const std::string& program) {
+  v1::Prepared prepared;
+  prepared.set_plan_digest("plan");
+  prepared.set_stage(stage);
+  prepared.set_program_digest(program);
+  return prepared;
+}
+
+TEST(Agreement, ProgramsAreComparedOnEachStage) {
+  EXPECT_TRUE(
+      CheckAgreement({{0, OnStage(0, "x")}, {1, OnStage(1, "y")}, {2, OnStage(1, "y")}}).ok());
+  const absl::Status status =
+      CheckAgreement({{0, OnStage(0, "x")}, {1, OnStage(1, "y")}, {2, OnStage(1, "x")}});
+  EXPECT_EQ(std::string(status.message()),
+            "ranks 1 and 2 made different programs for stage 1 (y and x)");
+}
+
 TEST(Agreement, AMemberThatDoesNotKnowItsGroupDisagrees) {
   v1::Prepared lonely;
   lonely.set_plan_digest("plan");

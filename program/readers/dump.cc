@@ -115,7 +115,7 @@ std::string Dump(const ProgramSet& set, const Program& program, bool ops) {
   return text;
 }
 
-std::string PlanDigest(const ProgramSet& set, const std::string& build) {
+std::string ProgramDigest(const ProgramSet& set, const std::string& build) {
   common::Digester digester;
   digester.Add(build.data(), build.size());
   for (const Program& program : set.programs) {

@@ -19,7 +19,7 @@ std::string DumpTemplate(const Template& tmpl);
 
 // What all ranks of a stage must agree on: every program with its ops and places, and the build's
 // own mark.
-std::string PlanDigest(const ProgramSet& set, const std::string& build);
+std::string ProgramDigest(const ProgramSet& set, const std::string& build);
 
 // What the members of each group must agree on: the sequence of its collectives, stream by stream.
 std::map<Group, std::string> GroupDigests(const ProgramSet& set);

@@ -104,7 +104,7 @@ struct Change {
 
 Instruction& At(ProgramSet& set, int index) { return set.programs[0].instructions[index]; }
 
-TEST(DumpTest, PlanDigestSeesEveryFieldThatMatters) {
+TEST(DumpTest, ProgramDigestSeesEveryFieldThatMatters) {
   const std::vector<Change> changes = {
       {"operand offset", [](ProgramSet& s) { At(s, 1).operands[0].offset = 64; }},
       {"operand bytes", [](ProgramSet& s) { At(s, 1).operands[0].bytes = 64; }},
@@ -145,13 +145,13 @@ TEST(DumpTest, PlanDigestSeesEveryFieldThatMatters) {
       {"local's place", [](ProgramSet& s) { s.templates[0].local_offsets[0] = 64; }},
   };
   const ProgramSet set = Tiny();
-  const std::string digest = PlanDigest(set, "build");
-  EXPECT_EQ(PlanDigest(Tiny(), "build"), digest);
-  EXPECT_NE(PlanDigest(set, "another build"), digest);
+  const std::string digest = ProgramDigest(set, "build");
+  EXPECT_EQ(ProgramDigest(Tiny(), "build"), digest);
+  EXPECT_NE(ProgramDigest(set, "another build"), digest);
   for (const Change& change : changes) {
     ProgramSet changed = set;
     change.apply(changed);
-    EXPECT_NE(PlanDigest(changed, "build"), digest) << change.what;
+    EXPECT_NE(ProgramDigest(changed, "build"), digest) << change.what;
   }
 }
 

@@ -1,6 +1,7 @@
 #include "worker/agent/agreement.h"
 
 #include <algorithm>
+#include <map>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -42,11 +43,19 @@ absl::Status CheckGroup(int rank, const v1::GroupDigest& group,
 
 absl::Status CheckAgreement(const std::string& plan_digest,
                             const std::vector<v1::Prepared>& prepared) {
+  std::map<int, int> first_of_stage;  // ranks
   for (int rank = 0; rank < static_cast<int>(prepared.size()); ++rank) {
     if (prepared[rank].plan_digest() != plan_digest) {
-      return absl::FailedPreconditionError(
-          absl::StrCat("rank ", rank, " made another program (", prepared[rank].plan_digest(),
-                       ") than the plan says (", plan_digest, ")"));
+      return absl::FailedPreconditionError(absl::StrCat("rank ", rank, " follows another plan (",
+                                                        prepared[rank].plan_digest(), ") than ",
+                                                        plan_digest));
+    }
+    const int stage = prepared[rank].stage();
+    const int first = first_of_stage.try_emplace(stage, rank).first->second;
+    if (prepared[rank].program_digest() != prepared[first].program_digest()) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          "ranks ", first, " and ", rank, " made different programs for stage ", stage, " (",
+          prepared[first].program_digest(), " and ", prepared[rank].program_digest(), ")"));
     }
     for (const v1::GroupDigest& group : prepared[rank].groups()) {
       RETURN_IF_ERROR(CheckGroup(rank, group, prepared));

@@ -1,5 +1,5 @@
-// What ranks must agree on before they start: one plan (with one build), and inside each group one
-// sequence of collectives.
+// What ranks must agree on before they start: one plan (with one build), on each pipeline stage
+// one set of programs, and inside each group one sequence of collectives.
 #ifndef STRATA_WORKER_AGENT_AGREEMENT_H_
 #define STRATA_WORKER_AGENT_AGREEMENT_H_
 

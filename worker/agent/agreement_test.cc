@@ -27,6 +27,26 @@ TEST(AgreementTest, AnotherPlanIsRefusedAndItsRankNamed) {
   EXPECT_NE(status.message().find("rank 1"), absl::string_view::npos);
 }
 
+v1::Prepared OnStage(int stage, const std::string& program) {
+  v1::Prepared prepared;
+  prepared.set_plan_digest("p");
+  prepared.set_stage(stage);
+  prepared.set_program_digest(program);
+  return prepared;
+}
+
+TEST(AgreementTest, StagesHaveProgramsOfTheirOwn) {
+  EXPECT_TRUE(CheckAgreement("p", {OnStage(0, "x"), OnStage(1, "y"), OnStage(0, "x")}).ok());
+}
+
+TEST(AgreementTest, AnotherProgramOnTheSameStageIsRefusedAndBothRanksNamed) {
+  const absl::Status status =
+      CheckAgreement("p", {OnStage(0, "x"), OnStage(1, "y"), OnStage(2, "x"), OnStage(1, "x")});
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(std::string(status.message()),
+            "ranks 1 and 3 made different programs for stage 1 (y and x)");
+}
+
 TEST(AgreementTest, AnotherSequenceInsideAGroupIsRefused) {
   EXPECT_EQ(CheckAgreement("p", {Rank("p", {0, 1}, "a"), Rank("p", {0, 1}, "b")}).code(),
             absl::StatusCode::kFailedPrecondition);

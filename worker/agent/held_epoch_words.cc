@@ -39,7 +39,7 @@ absl::Status HeldEpoch::OnPrepared(TrainerGroup& group, const std::vector<v1::Pr
   for (int place = 0; place < group.size(); ++place) {
     if (prepared[place].plan_digest() != record_.plan().plan_digest()) {
       return absl::FailedPreconditionError(
-          absl::StrCat("rank ", group.rank(place), " made another program than the plan says"));
+          absl::StrCat("rank ", group.rank(place), " follows another plan than was prepared"));
     }
     v1::EpochPrepared::Rank* const rank = said.add_ranks();
     rank->set_rank(group.rank(place));

@@ -8,6 +8,7 @@
 #include "google/protobuf/util/json_util.h"
 #include "model/families/llama.h"
 #include "model/model_spec_proto.h"
+#include "worker/trainer/plan_digest.h"
 
 namespace strata::worker {
 
@@ -31,7 +32,7 @@ std::string JobText(const v1::JobSpec& job) {
 }
 
 absl::StatusOr<InferenceProgram> CompileInference(const v1::JobSpec& job, int64_t largest_chunk,
-                                                  int threads) {
+                                                  int threads, const std::string& build) {
   InferenceProgram result;
   ASSIGN_OR_RETURN(result.model, model::FromProto(job.model()));
   result.trained_sequence = job.train().sequence();
@@ -41,6 +42,7 @@ absl::StatusOr<InferenceProgram> CompileInference(const v1::JobSpec& job, int64_
   emit.threads = threads;
   ASSIGN_OR_RETURN(program::LayerGraph graph, model::EmitLlama(result.model, emit));
   result.rope_rows = model::RopeTableRows(result.model, emit);
+  result.digest = PlanDigest(graph, build);
   ASSIGN_OR_RETURN(result.programs, program::BuildDecode(std::move(graph), program::Tier::kHost));
   return result;
 }

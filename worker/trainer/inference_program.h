@@ -15,6 +15,7 @@
 namespace strata::worker {
 
 struct InferenceProgram {
+  std::string digest;  // of the plan
   model::ModelSpec model;
   int64_t trained_sequence = 0;
   int64_t chunk = 0;      // rows of a prefill pass
@@ -27,9 +28,10 @@ absl::StatusOr<v1::JobSpec> JobOf(const checkpoint::Manifest& manifest);
 // Its text for a manifest.
 std::string JobText(const v1::JobSpec& job);
 
-// `largest_chunk`: rows of a prefill pass, at most; `threads`: of the process.
+// `largest_chunk`: rows of a prefill pass, at most; `threads`: of the process; `build`: see
+// BuildMark.
 absl::StatusOr<InferenceProgram> CompileInference(const v1::JobSpec& job, int64_t largest_chunk,
-                                                  int threads);
+                                                  int threads, const std::string& build);
 
 }  // namespace strata::worker
 

@@ -45,11 +45,12 @@ absl::StatusOr<std::unique_ptr<InferenceSession>> InferenceSession::Open(const T
                                                       checkpoint::Verification::kOnRead));
   ASSIGN_OR_RETURN(const v1::JobSpec job, JobOf(source->manifest()));
   ASSIGN_OR_RETURN(InferenceProgram program,
-                   CompileInference(job, largest_chunk, context.task.threads()));
+                   CompileInference(job, largest_chunk, context.task.threads(), context.build));
   std::unique_ptr<InferenceSession> session(new InferenceSession(std::move(program)));
   const program::DecodePrograms& programs = session->program_.programs;
-  ASSIGN_OR_RETURN(session->rank_engine_,
-                   RankEngine::Create(context, programs.set, &session->host_));
+  ASSIGN_OR_RETURN(
+      session->rank_engine_,
+      RankEngine::Create(context, programs.set, session->program_.digest, &session->host_));
   Engine& engine = session->rank_engine_->engine();
   FillRopeTable(engine, programs.slots.constants.at(0), session->program_.rope_rows,
                 session->program_.model.head_size, session->program_.model.rope_theta);
@@ -91,8 +92,9 @@ absl::StatusOr<v1::JobPlan> PlanInference(const TaskContext& context, const std:
         absl::StrCat("damaged checkpoint: ", damage.what, " — using ", found.checkpoint->folder()));
   }
   ASSIGN_OR_RETURN(const InferenceProgram program,
-                   CompileInference(*job, largest_chunk, context.task.threads()));
-  DescribePrograms(program.programs.set, context.build, plan);
+                   CompileInference(*job, largest_chunk, context.task.threads(), context.build));
+  plan.set_plan_digest(program.digest);
+  DescribePrograms(program.programs.set, plan);
   return plan;
 }
 

@@ -4,8 +4,7 @@
 
 namespace strata::worker {
 
-void DescribePrograms(const program::ProgramSet& set, const std::string& build, v1::JobPlan& plan) {
-  plan.set_plan_digest(program::PlanDigest(set, build));
+void DescribePrograms(const program::ProgramSet& set, v1::JobPlan& plan) {
   int64_t parameters = 0;
   for (const program::ParameterSet& each : set.sets) parameters += each.parameters();
   plan.set_parameters(parameters);
@@ -17,10 +16,12 @@ void DescribePrograms(const program::ProgramSet& set, const std::string& build, 
   }
 }
 
-v1::Prepared DescribeRank(const program::ProgramSet& set, const std::string& build,
-                          const program::Mesh& mesh, int rank) {
+v1::Prepared DescribeRank(const program::ProgramSet& set, const std::string& plan_digest,
+                          const std::string& build, const program::Mesh& mesh, int rank) {
   v1::Prepared prepared;
-  prepared.set_plan_digest(program::PlanDigest(set, build));
+  prepared.set_plan_digest(plan_digest);
+  prepared.set_stage(mesh.stage(rank));
+  prepared.set_program_digest(program::ProgramDigest(set, build));
   for (const auto& [group, digest] : program::GroupDigests(set)) {
     v1::GroupDigest* const described = prepared.add_groups();
     described->set_group(program::Name(group));

@@ -10,12 +10,12 @@
 
 namespace strata::worker {
 
-// Digest, parameters and arenas of the set.
-void DescribePrograms(const program::ProgramSet& set, const std::string& build, v1::JobPlan& plan);
+// Parameters and arenas of the set.
+void DescribePrograms(const program::ProgramSet& set, v1::JobPlan& plan);
 
-// What this rank says to the agent before it starts, its address apart.
-v1::Prepared DescribeRank(const program::ProgramSet& set, const std::string& build,
-                          const program::Mesh& mesh, int rank);
+// What this rank says to the agent before it starts, its address apart. `set`: of its stage.
+v1::Prepared DescribeRank(const program::ProgramSet& set, const std::string& plan_digest,
+                          const std::string& build, const program::Mesh& mesh, int rank);
 
 }  // namespace strata::worker
 

@@ -39,6 +39,7 @@ absl::Status VerifyInTime(const TaskContext& context, const program::ProgramSet&
 
 absl::StatusOr<std::unique_ptr<RankEngine>> RankEngine::Create(const TaskContext& context,
                                                                const program::ProgramSet& programs,
+                                                               const std::string& plan_digest,
                                                                HostOps* host) {
   const int rank = context.task.rank();
   const program::Mesh mesh{programs.groups};
@@ -48,7 +49,7 @@ absl::StatusOr<std::unique_ptr<RankEngine>> RankEngine::Create(const TaskContext
   context.progress->SetPhase(Phase::kJoining);
   ASSIGN_OR_RETURN(made->communicator_,
                    Join(*context.control, *context.progress, rank, context.task.ranks(),
-                        DescribeRank(programs, context.build, mesh, rank)));
+                        DescribeRank(programs, plan_digest, context.build, mesh, rank)));
   if (made->communicator_ != nullptr) {
     ASSIGN_OR_RETURN(made->ring_, MakeRing(*context.progress));
     made->communicator_->SetRing(&*made->ring_);

@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <optional>
+#include <string>
 
 #include "absl/status/statusor.h"
 #include "collectives/communicator.h"
@@ -20,11 +21,13 @@ namespace strata::worker {
 // Used by one thread, which runs the steps. While it lives, the agent's end cancels the engine.
 class RankEngine {
  public:
-  // Verifies `programs` (which are laid out), tells the agent their digests, joins, and makes the
-  // engine. Internal: they must not run. FailedPrecondition: what is held is not what the plan
-  // says. Otherwise errors of Join and of Engine::Create.
+  // Verifies `programs` (which are laid out; of this rank's stage), tells the agent the plan's
+  // digest and theirs, joins, and makes the engine. Internal: they must not run.
+  // FailedPrecondition: what is held is not what the plan says. Otherwise errors of Join and of
+  // Engine::Create.
   static absl::StatusOr<std::unique_ptr<RankEngine>> Create(const TaskContext& context,
                                                             const program::ProgramSet& programs,
+                                                            const std::string& plan_digest,
                                                             HostOps* host);
   ~RankEngine();
   RankEngine(const RankEngine&) = delete;

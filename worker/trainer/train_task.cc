@@ -106,7 +106,8 @@ class Training {
   ~Training() { context_.control->SetCancel(nullptr); }
 
   absl::StatusOr<v1::Finished::Outcome> Run() {
-    ASSIGN_OR_RETURN(rank_engine_, RankEngine::Create(context_, program_.programs.set, &host_));
+    ASSIGN_OR_RETURN(rank_engine_,
+                     RankEngine::Create(context_, program_.programs.set, program_.digest, &host_));
     // Whoever waits for commits is released with the engine.
     context_.control->SetCancel([this](const absl::Status& status) {
       engine().Cancel(status);
@@ -263,20 +264,21 @@ absl::StatusOr<v1::JobPlan> PlanTraining(const TaskContext& context) {
   v1::JobPlan plan;
   ASSIGN_OR_RETURN(const data::Corpus corpus, OpenJobCorpus(task.job()));
   ASSIGN_OR_RETURN(const TrainingProgram program,
-                   CompileTraining(task.job(), corpus, task.threads()));
+                   CompileTraining(task.job(), corpus, task.threads(), context.build));
   if (program.groups.world() != task.ranks()) {
     return absl::InvalidArgumentError(
         absl::StrCat("parallel: ", program.groups.world(), " ranks, started are ", task.ranks()));
   }
-  DescribePrograms(program.programs.set, context.build, plan);
+  plan.set_plan_digest(program.digest);
+  DescribePrograms(program.programs.set, plan);
   RETURN_IF_ERROR(FindStartingPoint(task, plan));
   return plan;
 }
 
 absl::StatusOr<v1::Finished::Outcome> RunTraining(const TaskContext& context) {
   ASSIGN_OR_RETURN(const data::Corpus corpus, OpenJobCorpus(context.task.job()));
-  ASSIGN_OR_RETURN(TrainingProgram program,
-                   CompileTraining(context.task.job(), corpus, context.task.threads()));
+  ASSIGN_OR_RETURN(TrainingProgram program, CompileTraining(context.task.job(), corpus,
+                                                            context.task.threads(), context.build));
   if (context.plant != nullptr) context.plant(program.programs.set);
   return Training(context, std::move(program), corpus).Run();
 }

@@ -9,6 +9,7 @@
 #include "model/model_spec_proto.h"
 #include "model/optimizer/adamw.h"
 #include "worker/engine/communication_binding.h"
+#include "worker/trainer/plan_digest.h"
 
 namespace strata::worker {
 namespace {
@@ -129,7 +130,7 @@ absl::StatusOr<data::Corpus> OpenJobCorpus(const v1::JobSpec& job) {
 }
 
 absl::StatusOr<TrainingProgram> CompileTraining(const v1::JobSpec& job, const data::Corpus& corpus,
-                                                int threads) {
+                                                int threads, const std::string& build) {
   RETURN_IF_ERROR(CheckSupported(job));
   RETURN_IF_ERROR(CheckComplete(job));
   const v1::TrainSpec& train = job.train();
@@ -157,10 +158,11 @@ absl::StatusOr<TrainingProgram> CompileTraining(const v1::JobSpec& job, const da
   ASSIGN_OR_RETURN(program::LayerGraph graph, model::EmitLlama(result.model, emit));
   result.rope_rows = model::RopeTableRows(result.model, emit);
   ASSIGN_OR_RETURN(const program::Decision decision, program::Decide(std::move(graph), plan));
+  const program::UpdateEmitter update = UpdateOf(train.optimizer());
+  result.digest = PlanDigest(decision.graph, decision.plan, update, build);
   result.leaves = decision.leaves;
   result.evaluate_shape = decision.evaluate_shape;
-  ASSIGN_OR_RETURN(result.programs,
-                   program::ComposeStage(decision, 0, UpdateOf(train.optimizer())));
+  ASSIGN_OR_RETURN(result.programs, program::ComposeStage(decision, 0, update));
   return result;
 }
 

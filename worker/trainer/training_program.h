@@ -14,8 +14,9 @@
 
 namespace strata::worker {
 
-// Everything that follows from the job alone, the same on every rank.
+// Everything that follows from the job and the build, the same on every rank of a stage.
 struct TrainingProgram {
+  std::string digest;  // of the plan: the same on all ranks
   model::ModelSpec model;
   model::ScheduleSpec schedule;
   int64_t sequence = 0;
@@ -31,10 +32,11 @@ struct TrainingProgram {
 // The corpus of a job's data section.
 absl::StatusOr<data::Corpus> OpenJobCorpus(const v1::JobSpec& job);
 
-// Emits, composes and lays out. `threads`: of each rank. The job is complete: defaults have been
-// filled in. InvalidArgument names the field; Unimplemented: what this build cannot train.
+// Emits, composes and lays out. `threads`: of each rank; `build`: see BuildMark. The job is
+// complete: defaults have been filled in. InvalidArgument names the field; Unimplemented: what this
+// build cannot train.
 absl::StatusOr<TrainingProgram> CompileTraining(const v1::JobSpec& job, const data::Corpus& corpus,
-                                                int threads);
+                                                int threads, const std::string& build);
 
 }  // namespace strata::worker
 
