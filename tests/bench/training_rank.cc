@@ -38,7 +38,18 @@ program::Template Update(const program::ParameterSet& set, int64_t count) {
   return model::EmitAdamW(set, {}, count);
 }
 
+absl::StatusOr<program::StagePrograms> ComposeOne(const TrainingSpec& spec) {
+  ASSIGN_OR_RETURN(program::LayerGraph graph, model::EmitLlama(spec.model, spec.emit));
+  ASSIGN_OR_RETURN(const program::Decision decision, program::Decide(std::move(graph), spec.plan));
+  return program::ComposeStage(decision, 0, Update);
+}
+
 }  // namespace
+
+absl::StatusOr<program::ProgramSet> ComposeTraining(const TrainingSpec& spec) {
+  ASSIGN_OR_RETURN(program::StagePrograms programs, ComposeOne(spec));
+  return std::move(programs.set);
+}
 
 model::ModelSpec BenchModel(bool quick, bool tied) {
   model::ModelSpec spec = {.layers = 12,
@@ -83,9 +94,7 @@ absl::Status SyntheticHost::LoadScalars(double* scalars) {
 
 absl::StatusOr<std::unique_ptr<TrainingRank>> TrainingRank::Create(
     const TrainingSpec& spec, collectives::Communicator* communicator, device::ThreadPool* pool) {
-  ASSIGN_OR_RETURN(program::LayerGraph graph, model::EmitLlama(spec.model, spec.emit));
-  ASSIGN_OR_RETURN(const program::Decision decision, program::Decide(std::move(graph), spec.plan));
-  ASSIGN_OR_RETURN(program::StagePrograms programs, program::ComposeStage(decision, 0, Update));
+  ASSIGN_OR_RETURN(program::StagePrograms programs, ComposeOne(spec));
   for (program::Program& program : programs.set.programs) {
     for (program::Instruction& instruction : program.instructions) instruction.predicate.reset();
   }

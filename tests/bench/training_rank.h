@@ -13,6 +13,7 @@
 #include "device/thread_pool.h"
 #include "model/families/llama.h"
 #include "program/compose/plan.h"
+#include "program/ir/program.h"
 #include "worker/engine/engine.h"
 #include "worker/engine/host_ops.h"
 
@@ -43,6 +44,9 @@ struct TrainingSpec {
   program::Plan plan;
   int threads = 1;
 };
+
+// The rank's programs, laid out.
+absl::StatusOr<program::ProgramSet> ComposeTraining(const TrainingSpec& spec);
 
 // Updates take place whatever the norm is: a step without communication, or after one, does the
 // same work as any other, though its numbers mean nothing.
