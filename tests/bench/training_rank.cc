@@ -1,0 +1,123 @@
+#include "tests/bench/training_rank.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "common/status_macros.h"
+#include "kernels/rope.h"
+#include "model/initialize.h"
+#include "model/optimizer/adamw.h"
+#include "program/compose/composer.h"
+#include "program/ir/mesh.h"
+#include "program/ir/scalars.h"
+
+namespace strata::bench {
+namespace {
+
+constexpr size_t kTracedActions = 1 << 16;
+
+absl::Span<float> FloatsOf(const worker::Engine& engine, int slot) {
+  const absl::Span<std::byte> bytes = engine.SlotBytes(slot, 0, 0);
+  return absl::MakeSpan(reinterpret_cast<float*>(bytes.data()), bytes.size() / sizeof(float));
+}
+
+// Initial parameters, of the rank with this index in its shard group, and the rotary table.
+void Fill(const TrainingSpec& spec, const program::StateSlots& slots, int shard,
+          const worker::Engine& engine) {
+  kernels::BuildRopeTable(model::RopeTableRows(spec.model, spec.emit), spec.model.head_size,
+                          spec.model.rope_theta, FloatsOf(engine, slots.constants[0]).data());
+  for (size_t s = 0; s < slots.sets.size(); ++s) {
+    const absl::Span<float> values = FloatsOf(engine, slots.sets[s].parameters);
+    const bool whole = slots.sets[s].parameter_parts == 1;
+    const int64_t begin = whole ? 0 : shard * static_cast<int64_t>(values.size());
+    model::FillInitial(engine.programs().sets[s], 1, begin, values);
+  }
+}
+
+program::Template Update(const program::ParameterSet& set, int64_t count) {
+  return model::EmitAdamW(set, {}, count);
+}
+
+absl::StatusOr<program::StagePrograms> ComposeOne(const TrainingSpec& spec) {
+  ASSIGN_OR_RETURN(program::LayerGraph graph, model::EmitLlama(spec.model, spec.emit));
+  ASSIGN_OR_RETURN(const program::Decision decision, program::Decide(std::move(graph), spec.plan));
+  return program::ComposeStage(decision, 0, Update);
+}
+
+}  // namespace
+
+absl::StatusOr<program::ProgramSet> ComposeTraining(const TrainingSpec& spec) {
+  ASSIGN_OR_RETURN(program::StagePrograms programs, ComposeOne(spec));
+  return std::move(programs.set);
+}
+
+model::ModelSpec BenchModel(bool quick, bool tied) {
+  model::ModelSpec spec = {.layers = 12,
+                           .hidden = 768,
+                           .heads = 12,
+                           .kv_heads = 12,
+                           .head_size = 64,
+                           .ffn = 2048,
+                           .vocab = 50257,
+                           .context = 1024,
+                           .tied_embeddings = tied};
+  if (!quick) return spec;
+  spec.layers = 4;
+  spec.hidden = 192;
+  spec.heads = spec.kv_heads = 6;
+  spec.head_size = 32;
+  spec.ffn = 512;
+  spec.vocab = 5003;
+  return spec;
+}
+
+absl::Status SyntheticHost::LoadBatch(int32_t* tokens, int32_t* targets, int64_t samples,
+                                      int64_t sequence) {
+  for (int64_t i = 0; i < samples * sequence; ++i) {
+    state_ = state_ * 6364136223846793005 + 1442695040888963407;  // Knuth, MMIX
+    tokens[i] = static_cast<int32_t>((state_ >> 33) % static_cast<uint64_t>(vocab_));
+    targets[i] = static_cast<int32_t>((state_ >> 13) % static_cast<uint64_t>(vocab_));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SyntheticHost::LoadScalars(double* scalars) {
+  using program::Scalar;
+  const auto set = [&](Scalar scalar, double value) { scalars[static_cast<int>(scalar)] = value; };
+  set(Scalar::kStep, static_cast<double>(step_ + 1));
+  set(Scalar::kApplied, static_cast<double>(step_));
+  set(Scalar::kLearningRate, 1e-4);
+  set(Scalar::kInverseTokens, 1.0 / static_cast<double>(tokens_));
+  ++step_;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<TrainingRank>> TrainingRank::Create(
+    const TrainingSpec& spec, collectives::Communicator* communicator, device::ThreadPool* pool) {
+  ASSIGN_OR_RETURN(program::StagePrograms programs, ComposeOne(spec));
+  for (program::Program& program : programs.set.programs) {
+    for (program::Instruction& instruction : program.instructions) instruction.predicate.reset();
+  }
+  std::unique_ptr<TrainingRank> made(new TrainingRank(spec, kTracedActions));
+  const int rank = communicator == nullptr ? 0 : communicator->rank();
+  const program::Mesh mesh{.sizes = spec.plan.groups};
+  worker::EngineOptions options;
+  options.pool = pool;
+  options.communicator = communicator;
+  options.host = &made->host_;
+  options.trace = absl::MakeSpan(made->trace_);
+  for (const program::Group group : program::kGroups) {
+    options.groups[group] = mesh.Members(group, rank);
+  }
+  const program::StateSlots slots = programs.slots;
+  ASSIGN_OR_RETURN(made->engine_, worker::Engine::Create(std::move(programs.set), options));
+  Fill(spec, slots, mesh.shard(rank), *made->engine_);
+  return made;
+}
+
+double Median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values.empty() ? 0 : values[values.size() / 2];
+}
+
+}  // namespace strata::bench

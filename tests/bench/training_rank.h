@@ -1,0 +1,78 @@
+// One rank that trains a model of GPT-2's small size on made-up tokens, for benchmarks of steps.
+#ifndef STRATA_TESTS_BENCH_TRAINING_RANK_H_
+#define STRATA_TESTS_BENCH_TRAINING_RANK_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "collectives/communicator.h"
+#include "device/thread_pool.h"
+#include "model/families/llama.h"
+#include "program/compose/plan.h"
+#include "program/ir/program.h"
+#include "worker/engine/engine.h"
+#include "worker/engine/host_ops.h"
+
+namespace strata::bench {
+
+// 124 M parameters with tied embeddings; `quick`: 3 M.
+model::ModelSpec BenchModel(bool quick, bool tied);
+
+// Tokens without meaning: a step's time does not depend on them.
+class SyntheticHost final : public worker::HostOps {
+ public:
+  SyntheticHost(int64_t vocab, int64_t tokens) : vocab_(vocab), tokens_(tokens) {}
+  absl::Status LoadBatch(int32_t* tokens, int32_t* targets, int64_t samples,
+                         int64_t sequence) override;
+  absl::Status LoadScalars(double* scalars) override;
+  absl::Status Signal(program::Purpose, const std::string&) override { return absl::OkStatus(); }
+
+ private:
+  const int64_t vocab_;
+  const int64_t tokens_;  // of a step, all ranks
+  int64_t step_ = 0;
+  uint64_t state_ = 1;
+};
+
+struct TrainingSpec {
+  model::ModelSpec model;
+  model::EmitOptions emit;
+  program::Plan plan;
+  int threads = 1;
+};
+
+// The rank's programs, laid out.
+absl::StatusOr<program::ProgramSet> ComposeTraining(const TrainingSpec& spec);
+
+// Updates take place whatever the norm is: a step without communication, or after one, does the
+// same work as any other, though its numbers mean nothing.
+class TrainingRank {
+ public:
+  // `communicator` may be null; borrowed, like the pool, which the calling thread has made.
+  static absl::StatusOr<std::unique_ptr<TrainingRank>> Create(
+      const TrainingSpec& spec, collectives::Communicator* communicator, device::ThreadPool* pool);
+
+  absl::Status Step() { return engine_->RunStep(0, applied_++); }
+  worker::Engine& engine() { return *engine_; }
+  // The latest actions, after Drain; see EngineOptions::trace.
+  const std::vector<worker::TraceRecord>& trace() const { return trace_; }
+
+ private:
+  TrainingRank(const TrainingSpec& spec, size_t trace)
+      : host_(spec.model.vocab, spec.plan.global_batch * spec.emit.sequence), trace_(trace) {}
+
+  SyntheticHost host_;
+  std::vector<worker::TraceRecord> trace_;
+  int64_t applied_ = 0;
+  std::unique_ptr<worker::Engine> engine_;
+};
+
+double Median(std::vector<double> values);
+
+}  // namespace strata::bench
+
+#endif  // STRATA_TESTS_BENCH_TRAINING_RANK_H_
