@@ -47,7 +47,7 @@ class Assembler {
   // access.
   int CallOp(Op op, Purpose purpose, std::string label, std::vector<Operand> operands,
              Stream stream = Stream::kCompute);
-  int Zero(Operand target, Purpose purpose, std::string label);
+  int Zero(Operand target, Purpose purpose, std::string label, Stream stream = Stream::kCompute);
   int Transfer(Stream stream, Purpose purpose, std::string label, Operand from, Operand to);
 
   // A collective whose communication.bytes is set; adds a scratch slot where the backend needs one.
