@@ -1,5 +1,5 @@
-// What all builders share: adding slots and instructions, binding templates by role, and small
-// utility templates.
+// What composing shares with decode: adding slots and instructions, binding templates by role, and
+// small utility templates.
 #ifndef STRATA_PROGRAM_COMPOSE_ASSEMBLER_H_
 #define STRATA_PROGRAM_COMPOSE_ASSEMBLER_H_
 

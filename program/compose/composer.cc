@@ -8,11 +8,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
-#include "ops/op_struct.h"
-#include "ops/step.h"
 #include "program/compose/sources/activations.h"
 #include "program/compose/sources/gradients.h"
 #include "program/compose/sources/parameters.h"
+#include "program/compose/sources/results.h"
 #include "program/compose/sources/slabs.h"
 #include "program/compose/sources/stage.h"
 #include "program/compose/sources/state.h"
@@ -108,7 +107,6 @@ class StageComposer {
 
   // --- What every program begins with.
 
-  // Of the losses and norms this rank's own rows are zeroed where not everything is written.
   void BeginProgram(const char* name, const Walk& walk, int64_t rows, bool norms) {
     assembler_.BeginProgram(name);
     walk_ = &walk;
@@ -116,28 +114,12 @@ class StageComposer {
     activations_.emplace(stage_, walk);
     parameters_->Open(UsesOf(graph_, walk, stage_.index()));
     use_ = 0;
-    losses_ = assembler_.AddTransient("losses", SlotClass::kBatch, stage_.leaves.rows() * 8);
+    results_.emplace(stage_, decision_.sets, result_.slots.scalars);
     LoadScalars(norms);
     tokens_ = targets_ = -1;
     if (UsesRole(Role::kTokens) || UsesRole(Role::kTargets)) LoadBatch(rows);
-    assembler_.Zero(OwnLosses(), Purpose::kLoad, "zero losses");
-    if (!norms) return;
-    norms_ = assembler_.AddTransient(Slot{.name = "norms",
-                                          .tier = plan_.home_memory(),
-                                          .klass = SlotClass::kBatch,
-                                          .bytes = std::max<int64_t>(1, columns()) * row_bytes()});
-    if (plan_.groups.pipeline == 1 || columns() == 0) return;
-    for (const bool cut : {true, false}) {
-      const Operand own = OwnNormsOf(cut);
-      if (own.bytes == 0) continue;
-      assembler_.Zero(own, Purpose::kLoad, "zero norms", plan_.home_stream());
-    }
+    results_->Begin(norms);
   }
-
-  // Where what the process around the step gives, and reads, is worked on. Kernels may compute on
-  // another tier than the host: what they share then moves.
-  bool on_device() const { return plan_.tier == Tier::kDevice; }
-  Stream host_stream() const { return on_device() ? Stream::kHost : Stream::kCompute; }
 
   void LoadScalars(bool train) {
     // The host writes a clip factor of 1 where updates run before the finish makes the step's.
@@ -146,9 +128,9 @@ class StageComposer {
                       {{.slot = result_.slots.scalars,
                         .bytes = ScalarOffset(early ? Scalar::kApply : Scalar::kLoss),
                         .access = Access::kWrite}},
-                      host_stream());
-    compute_scalars_ = on_device() ? Operand{} : scalars_;
-    if (on_device() && UsesRole(Role::kScalars)) ScalarsToDevice("scalars to the device");
+                      plan_.host_stream());
+    compute_scalars_ = plan_.on_device() ? Operand{} : scalars_;
+    if (plan_.on_device() && UsesRole(Role::kScalars)) ScalarsToDevice("scalars to the device");
   }
 
   void ScalarsToDevice(const char* label) {
@@ -172,13 +154,12 @@ class StageComposer {
                       "load batch",
                       {{.slot = tokens_, .bytes = bytes, .access = Access::kWrite},
                        {.slot = targets_, .bytes = bytes, .access = Access::kWrite}},
-                      host_stream());
-    if (!on_device()) return;
+                      plan_.host_stream());
+    if (!plan_.on_device()) return;
     if (UsesRole(Role::kTokens)) tokens_ = ToDevice("tokens", Whole(tokens_, bytes)).slot;
     if (UsesRole(Role::kTargets)) targets_ = ToDevice("targets", Whole(targets_, bytes)).slot;
   }
 
-  // Copies of what is on the other tier.
   Operand ToDevice(const char* what, const Operand& from) {
     const Operand to = Whole(assembler_.AddTransient(absl::StrCat(what, " on the device"),
                                                      SlotClass::kBatch, from.bytes),
@@ -186,44 +167,6 @@ class StageComposer {
     assembler_.Transfer(Stream::kFetch, Purpose::kLoad, absl::StrCat(what, " to the device"), from,
                         to);
     return to;
-  }
-  Operand ToHost(const char* what, const Operand& from) {
-    const Operand to =
-        Whole(assembler_.AddTransient(Slot{.name = absl::StrCat(what, " on the host"),
-                                           .tier = Tier::kHost,
-                                           .klass = SlotClass::kBatch,
-                                           .bytes = from.bytes}),
-              from.bytes);
-    assembler_.Transfer(Stream::kEvict, Purpose::kReport, absl::StrCat(what, " to the host"), from,
-                        to);
-    return to;
-  }
-
-  int64_t columns() const { return decision_.sets.columns; }
-  int64_t cut_columns() const { return decision_.sets.cut_columns; }
-  int64_t row_bytes() const { return stage_.leaves.rows() * 8; }  // of a column
-  Partial StagePartial() const {
-    return plan_.groups.pipeline > 1 ? PartialOver(Group::kPipeline) : Partial{0};
-  }
-  Partial NormPartial(bool cut) const {
-    return StagePartial() |
-           (cut && plan_.groups.tensor > 1 ? PartialOver(Group::kTensor) : Partial{0});
-  }
-  Operand OwnLosses() const {
-    Operand own = stage_.OwnPart(Group::kData, losses_, stage_.leaves.rows() * 8);
-    own.partial = StagePartial();
-    return own;
-  }
-  // Rows of the rank of the columns [first, end).
-  int64_t norm_rows() const { return stage_.leaves.rows() / plan_.groups.of(stage_.norm_group()); }
-  Operand OwnNormsOf(bool cut) const {
-    Operand own = OwnNorms(cut ? 0 : cut_columns(), cut ? cut_columns() : columns());
-    own.partial = NormPartial(cut);
-    return own;
-  }
-  Operand OwnNorms(int64_t first, int64_t end) const {
-    return stage_.OwnPart(stage_.norm_group(), norms_, columns() * stage_.leaves.rows() * 8,
-                          first * norm_rows() * 8, (end - first) * norm_rows() * 8);
   }
 
   // --- Passes.
@@ -279,7 +222,7 @@ class StageComposer {
       case Role::kTargets:
         return {.slot = targets_, .offset = first_row_bytes, .bytes = formal.bytes};
       case Role::kLoss: {
-        Operand loss = OwnLosses();
+        Operand loss = results_->OwnLosses();
         loss.offset += use.micro_batch / passes_per_row_ * 8;
         loss.bytes = 8;
         return loss;
@@ -302,14 +245,14 @@ class StageComposer {
     const Operand& scalars = plan_.beyond_device() ? scalars_ : compute_scalars_;
     const std::unique_ptr<Updates> updates = MakeUpdates(scalars);
     gradients_.emplace(stage_, walk.micro_batches, slabs_, [&](int set) {
-      AddNorm(set);
+      results_->AddNorm(set, *gradients_);
       updates->AtGradient(set, gradients_->OfUpdate(set));
     });
     Follow(walk);
     gradients_->Close();
     if (plan_.home != Home::kSsd) AddNorms();
-    AddFinish(true);
-    if (on_device() && !plan_.beyond_device()) ScalarsToDevice("results to the device");
+    results_->Finish();
+    if (plan_.on_device() && !plan_.beyond_device()) ScalarsToDevice("results to the device");
     assembler_.Add({.mechanism = Mechanism::kSignal,
                     .purpose = Purpose::kSnapshot,
                     .label = "snapshot gate",
@@ -337,7 +280,7 @@ class StageComposer {
     BeginProgram("evaluate", walk, rows, false);
     passes_per_row_ = walk.micro_batches / stage_.leaves.rows_per_rank();
     Follow(walk);
-    AddFinish(false);
+    results_->Finish();
     Report();
   }
 
@@ -345,7 +288,7 @@ class StageComposer {
     assembler_.Add({.mechanism = Mechanism::kSignal,
                     .purpose = Purpose::kReport,
                     .label = "report",
-                    .stream = host_stream(),
+                    .stream = plan_.host_stream(),
                     .operands = {scalars_}});
   }
 
@@ -363,107 +306,9 @@ class StageComposer {
   // In the order in which reductions end.
   void AddNorms() {
     const std::vector<int> order = ByIndex();
-    for (auto set = order.rbegin(); set != order.rend(); ++set) AddNorm(*set);
-  }
-
-  // Σ gradient² of this rank's ranges.
-  void AddNorm(int set) {
-    const SetPlan& plan = stage_.sets.sets[set];
-    if (!plan.counted) return;
-    for (int64_t row = 0; row < norm_rows(); ++row) {
-      const Operand range = gradients_->Range(set, row);
-      Operand sum = OwnNorms(plan.column, plan.column + 1);
-      sum.offset += row * 8;
-      sum.bytes = 8;
-      sum.access = Access::kWrite;
-      sum.partial = NormPartial(plan.cut_by_tensor);
-      assembler_.CallOp({.kind = OpKind::kSumSquares,
-                         .ints = {range.bytes / 4},
-                         .flops = static_cast<double>(range.bytes) / 2.0},
-                        Purpose::kNorm,
-                        absl::StrCat("norm ", graph_.sets[plan.index].name, " range ", row),
-                        {range, sum}, plan_.home_stream());
+    for (auto set = order.rbegin(); set != order.rend(); ++set) {
+      results_->AddNorm(*set, *gradients_);
     }
-  }
-
-  // Sums over the group in place what each of its ranks has a part of.
-  void SumOver(Group group, Operand place, const std::string& label) {
-    if (plan_.groups.of(group) == 1 || place.bytes == 0) return;
-    Operand after = place;
-    after.partial &= static_cast<Partial>(~PartialOver(group));
-    assembler_.Collective({.op = CollectiveOp::kAllReduce,
-                           .group = group,
-                           .dtype = DType::kF64,
-                           .bytes = place.bytes},
-                          Purpose::kReduce, Stream::kGradients, label, place, after, plan_.scratch);
-  }
-
-  void GatherOver(Group group, const Operand& own, const Operand& whole, const std::string& label) {
-    if (plan_.groups.of(group) == 1) return;
-    assembler_.Collective(
-        {.op = CollectiveOp::kAllGather, .group = group, .dtype = DType::kF64, .bytes = own.bytes},
-        Purpose::kReduce, Stream::kGradients, label, own, whole, plan_.scratch);
-  }
-
-  // Whether ranks have parts of the norms.
-  bool NormsMeet() const {
-    return plan_.groups.of(stage_.norm_group()) > 1 || plan_.groups.pipeline > 1 ||
-           (plan_.groups.tensor > 1 && cut_columns() > 0);
-  }
-
-  // The norms, complete, where the finish reads them.
-  Operand CompleteNorms() {
-    const int64_t bytes = columns() * row_bytes();
-    if (plan_.beyond_device()) {
-      if (!NormsMeet()) return Whole(norms_, bytes);
-      // Ranks meet on the device.
-      const int at_home = norms_;
-      const int there = assembler_.AddTransient("norms on the device", SlotClass::kBatch, bytes);
-      for (const bool cut : {true, false}) {
-        norms_ = at_home;
-        const Operand from = OwnNormsOf(cut);
-        norms_ = there;
-        if (from.bytes == 0) continue;
-        assembler_.Transfer(Stream::kFetch, Purpose::kReduce, "norms to the device", from,
-                            OwnNormsOf(cut));
-      }
-    }
-    for (const bool cut : {true, false}) {
-      Operand own = OwnNormsOf(cut);
-      if (cut) SumOver(Group::kTensor, own, "sum norms over tensor");
-      own.partial = StagePartial();
-      SumOver(Group::kPipeline, own,
-              cut ? "sum norms of cut sets over stages" : "sum norms over stages");
-    }
-    GatherOver(stage_.norm_group(), OwnNorms(0, columns()), Whole(norms_, bytes), "gather norms");
-    return on_device() ? ToHost("norms", Whole(norms_, bytes)) : Whole(norms_, bytes);
-  }
-
-  // Completes losses and norms on all ranks; derives loss, norm, clip factor, whether to apply.
-  void AddFinish(bool norms) {
-    Operand own = OwnLosses();
-    SumOver(Group::kPipeline, own, "sum losses over stages");
-    own.partial = 0;
-    Operand losses = Whole(losses_, row_bytes());
-    GatherOver(Group::kData, own, losses, "gather losses");
-    if (on_device()) losses = ToHost("losses", losses);
-    const int64_t sets = norms ? columns() : 0;
-    std::vector<Operand> operands{
-        losses,
-        {.slot = result_.slots.scalars, .bytes = ScalarOffset(Scalar::kLoss)},
-        {.slot = result_.slots.scalars,
-         .offset = ScalarOffset(Scalar::kLoss),
-         .bytes = (sets > 0 ? 5 : 1) * 8,  // kLoss, or kLoss … kClipped
-         .access = Access::kWrite}};
-    if (sets > 0) operands.push_back(CompleteNorms());
-    assembler_.CallOp(
-        ops::ToOp(ops::FinishStep{.rows = stage_.leaves.rows(),
-                                  .sets = sets,
-                                  .data = plan_.groups.data,
-                                  .together = stage_.leaves.tree ? stage_.leaves.together : 1,
-                                  .norm_ranks = plan_.groups.of(stage_.norm_group()),
-                                  .clip = plan_.gradient_clip}),
-        Purpose::kNorm, "finish", std::move(operands), host_stream());
   }
 
   const Decision& decision_;
@@ -478,12 +323,13 @@ class StageComposer {
   Operand scalars_;  // which the host and predicates read
   // Of the program in progress.
   const Walk* walk_ = nullptr;
+  std::optional<Results> results_;
   std::optional<Gradients> gradients_;
   std::optional<Activations> activations_;
   Operand compute_scalars_;  // those that kernels read
   int use_ = 0;
   int64_t passes_per_row_ = 1;
-  int tokens_ = -1, targets_ = -1, losses_ = -1, norms_ = -1;
+  int tokens_ = -1, targets_ = -1;
 };
 
 }  // namespace

@@ -65,6 +65,10 @@ struct Plan {
   ScratchBytes scratch;  // of the collective backend; required with more than one rank
 
   bool beyond_device() const { return home != Home::kDevice; }
+  // Kernels may compute on another tier than the host: what both work on then moves.
+  bool on_device() const { return tier == Tier::kDevice; }
+  // Of what the process around the step gives and reads.
+  Stream host_stream() const { return on_device() ? Stream::kHost : Stream::kCompute; }
   // Of sums, norms and updates of what is at home.
   Stream home_stream() const { return beyond_device() ? Stream::kHost : Stream::kCompute; }
   // Where those work: slabs stand in for the SSD.
