@@ -24,7 +24,10 @@ struct LoadBatch {
 
 struct LoadScalars {
   static constexpr program::OpKind kKind = program::OpKind::kLoadScalars;
-  static constexpr const char* kSummary = "The trainer writes the host's part of the scalar block.";
+  static constexpr const char* kSummary =
+      "The trainer writes the host's part of the scalar block. Where the operand reaches "
+      "kClipFactor, "
+      "that becomes 1: speculative updates run before the finish.";
   enum { kScalars };
 
   void Visit(AttributeVisitor&) {}

@@ -96,10 +96,10 @@ int Assembler::CallOp(Op op, Purpose purpose, std::string label, std::vector<Ope
   return Add(std::move(call));
 }
 
-int Assembler::Zero(Operand target, Purpose purpose, std::string label) {
+int Assembler::Zero(Operand target, Purpose purpose, std::string label, Stream stream) {
   target.access = Access::kWrite;
   return CallOp({.kind = OpKind::kZero, .ints = {target.bytes}}, purpose, std::move(label),
-                {target});
+                {target}, stream);
 }
 
 int Assembler::Transfer(Stream stream, Purpose purpose, std::string label, Operand from,

@@ -1,5 +1,5 @@
-// What all builders share: adding slots and instructions, binding templates by role, and small
-// utility templates.
+// What composing shares with decode: adding slots and instructions, binding templates by role, and
+// small utility templates.
 #ifndef STRATA_PROGRAM_COMPOSE_ASSEMBLER_H_
 #define STRATA_PROGRAM_COMPOSE_ASSEMBLER_H_
 
@@ -47,7 +47,7 @@ class Assembler {
   // access.
   int CallOp(Op op, Purpose purpose, std::string label, std::vector<Operand> operands,
              Stream stream = Stream::kCompute);
-  int Zero(Operand target, Purpose purpose, std::string label);
+  int Zero(Operand target, Purpose purpose, std::string label, Stream stream = Stream::kCompute);
   int Transfer(Stream stream, Purpose purpose, std::string label, Operand from, Operand to);
 
   // A collective whose communication.bytes is set; adds a scratch slot where the backend needs one.

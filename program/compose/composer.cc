@@ -8,12 +8,14 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
-#include "ops/op_struct.h"
-#include "ops/step.h"
 #include "program/compose/sources/activations.h"
 #include "program/compose/sources/gradients.h"
 #include "program/compose/sources/parameters.h"
+#include "program/compose/sources/results.h"
+#include "program/compose/sources/slabs.h"
 #include "program/compose/sources/stage.h"
+#include "program/compose/sources/state.h"
+#include "program/compose/updates/updates.h"
 #include "program/passes/layout.h"
 
 namespace strata::program {
@@ -35,7 +37,8 @@ class StageComposer {
         graph_(decision.graph),
         plan_(decision.plan),
         assembler_(result_.set, decision.plan.tier),
-        stage_{graph_, plan_, decision.sets.stages[stage], decision.leaves, assembler_} {
+        stage_{graph_, plan_, decision.sets.stages[stage], decision.leaves, assembler_},
+        slabs_(stage_) {
     result_.set.groups = plan_.groups;
     result_.set.templates = graph_.templates;
     for (const SetPlan& set : stage_.sets.sets) {
@@ -59,19 +62,25 @@ class StageComposer {
   void AddState(const UpdateEmitter& update) {
     StateSlots& slots = result_.slots;
     slots.scalars = result_.set.scalars =
-        assembler_.AddPersistent("scalars", SlotClass::kScalars, kScalarBytes);
+        assembler_.AddPersistent(Slot{.name = "scalars",
+                                      .tier = Tier::kHost,
+                                      .klass = SlotClass::kScalars,
+                                      .bytes = kScalarBytes});
+    scalars_ = Whole(slots.scalars, kScalarBytes);
     for (const Constant& constant : graph_.constants) {
       slots.constants.push_back(
           UsesRole(Role::kConstants)
               ? assembler_.AddPersistent(constant.name, SlotClass::kConstants, constant.bytes)
               : -1);
     }
-    parameters_.emplace(stage_, update);
+    state_.emplace(stage_, update);
+    parameters_.emplace(stage_, *state_, slabs_);
     for (size_t s = 0; s < stage_.sets.sets.size(); ++s) {
       const SetPlan& set = stage_.sets.sets[s];
       const int index = static_cast<int>(s);
-      slots.sets.push_back({.parameters = parameters_->slot(index),
-                            .moments = parameters_->moments(index),
+      slots.sets.push_back({.parameters = state_->slot(index),
+                            .moments = {state_->slot(index, State::kFirstMoment),
+                                        state_->slot(index, State::kSecondMoment)},
                             .parameter_parts = set.parameter_parts,
                             .state_parts = set.state_parts});
     }
@@ -98,59 +107,66 @@ class StageComposer {
 
   // --- What every program begins with.
 
-  // Of the losses and norms this rank's own rows are zeroed where not everything is written.
   void BeginProgram(const char* name, const Walk& walk, int64_t rows, bool norms) {
     assembler_.BeginProgram(name);
     walk_ = &walk;
+    slabs_.Open();
     activations_.emplace(stage_, walk);
     parameters_->Open(UsesOf(graph_, walk, stage_.index()));
     use_ = 0;
-    const int64_t batch_bytes = rows * graph_.sequence * 4;
-    losses_ = assembler_.AddTransient("losses", SlotClass::kBatch, stage_.leaves.rows() * 8);
-    assembler_.CallOp({.kind = OpKind::kLoadScalars}, Purpose::kLoad, "load scalars",
-                      {{.slot = result_.slots.scalars,
-                        .bytes = ScalarOffset(Scalar::kLoss),
-                        .access = Access::kWrite}});
-    if (UsesRole(Role::kTokens) || UsesRole(Role::kTargets)) {
-      tokens_ = assembler_.AddTransient("tokens", SlotClass::kBatch, batch_bytes);
-      targets_ = assembler_.AddTransient("targets", SlotClass::kBatch, batch_bytes);
-      assembler_.CallOp({.kind = OpKind::kLoadBatch, .ints = {rows, graph_.sequence}},
-                        Purpose::kLoad, "load batch",
-                        {{.slot = tokens_, .bytes = batch_bytes, .access = Access::kWrite},
-                         {.slot = targets_, .bytes = batch_bytes, .access = Access::kWrite}});
-    }
-    assembler_.Zero(OwnLosses(), Purpose::kLoad, "zero losses");
-    if (!norms) return;
-    norms_ = assembler_.AddTransient("norms", SlotClass::kBatch,
-                                     std::max<int64_t>(1, columns()) * stage_.leaves.rows() * 8);
-    if (plan_.groups.pipeline == 1 || columns() == 0) return;
-    for (const bool cut : {true, false}) {
-      Operand own = OwnNorms(cut ? 0 : cut_columns(), cut ? cut_columns() : columns());
-      if (own.bytes == 0) continue;
-      own.partial = NormPartial(cut);
-      assembler_.Zero(own, Purpose::kLoad, "zero norms");
-    }
+    results_.emplace(stage_, decision_.sets, result_.slots.scalars);
+    LoadScalars(norms);
+    tokens_ = targets_ = -1;
+    if (UsesRole(Role::kTokens) || UsesRole(Role::kTargets)) LoadBatch(rows);
+    results_->Begin(norms);
   }
 
-  int64_t columns() const { return decision_.sets.columns; }
-  int64_t cut_columns() const { return decision_.sets.cut_columns; }
-  Partial StagePartial() const {
-    return plan_.groups.pipeline > 1 ? PartialOver(Group::kPipeline) : Partial{0};
+  void LoadScalars(bool train) {
+    // The host writes a clip factor of 1 where updates run before the finish makes the step's.
+    const bool early = train && plan_.update == UpdatePolicy::kSpeculative;
+    assembler_.CallOp({.kind = OpKind::kLoadScalars}, Purpose::kLoad, "load scalars",
+                      {{.slot = result_.slots.scalars,
+                        .bytes = ScalarOffset(early ? Scalar::kApply : Scalar::kLoss),
+                        .access = Access::kWrite}},
+                      plan_.host_stream());
+    compute_scalars_ = plan_.on_device() ? Operand{} : scalars_;
+    if (plan_.on_device() && UsesRole(Role::kScalars)) ScalarsToDevice("scalars to the device");
   }
-  Partial NormPartial(bool cut) const {
-    return StagePartial() |
-           (cut && plan_.groups.tensor > 1 ? PartialOver(Group::kTensor) : Partial{0});
+
+  void ScalarsToDevice(const char* label) {
+    if (compute_scalars_.slot < 0) {
+      compute_scalars_ =
+          Whole(assembler_.AddTransient("scalars on the device", SlotClass::kScalars, kScalarBytes),
+                kScalarBytes);
+    }
+    assembler_.Transfer(Stream::kFetch, Purpose::kLoad, label, scalars_, compute_scalars_);
   }
-  Operand OwnLosses() const {
-    Operand own = stage_.OwnPart(Group::kData, losses_, stage_.leaves.rows() * 8);
-    own.partial = StagePartial();
-    return own;
+
+  void LoadBatch(int64_t rows) {
+    const int64_t bytes = rows * graph_.sequence * 4;
+    const auto add = [&](const char* name) {
+      return assembler_.AddTransient(
+          Slot{.name = name, .tier = Tier::kHost, .klass = SlotClass::kBatch, .bytes = bytes});
+    };
+    tokens_ = add("tokens");
+    targets_ = add("targets");
+    assembler_.CallOp({.kind = OpKind::kLoadBatch, .ints = {rows, graph_.sequence}}, Purpose::kLoad,
+                      "load batch",
+                      {{.slot = tokens_, .bytes = bytes, .access = Access::kWrite},
+                       {.slot = targets_, .bytes = bytes, .access = Access::kWrite}},
+                      plan_.host_stream());
+    if (!plan_.on_device()) return;
+    if (UsesRole(Role::kTokens)) tokens_ = ToDevice("tokens", Whole(tokens_, bytes)).slot;
+    if (UsesRole(Role::kTargets)) targets_ = ToDevice("targets", Whole(targets_, bytes)).slot;
   }
-  // Rows of the rank of the columns [first, end).
-  int64_t norm_rows() const { return stage_.leaves.rows() / plan_.groups.of(stage_.norm_group()); }
-  Operand OwnNorms(int64_t first, int64_t end) const {
-    return stage_.OwnPart(stage_.norm_group(), norms_, columns() * stage_.leaves.rows() * 8,
-                          first * norm_rows() * 8, (end - first) * norm_rows() * 8);
+
+  Operand ToDevice(const char* what, const Operand& from) {
+    const Operand to = Whole(assembler_.AddTransient(absl::StrCat(what, " on the device"),
+                                                     SlotClass::kBatch, from.bytes),
+                             from.bytes);
+    assembler_.Transfer(Stream::kFetch, Purpose::kLoad, absl::StrCat(what, " to the device"), from,
+                        to);
+    return to;
   }
 
   // --- Passes.
@@ -206,13 +222,13 @@ class StageComposer {
       case Role::kTargets:
         return {.slot = targets_, .offset = first_row_bytes, .bytes = formal.bytes};
       case Role::kLoss: {
-        Operand loss = OwnLosses();
+        Operand loss = results_->OwnLosses();
         loss.offset += use.micro_batch / passes_per_row_ * 8;
         loss.bytes = 8;
         return loss;
       }
       case Role::kScalars:
-        return Whole(result_.slots.scalars, formal.bytes);
+        return Whole(compute_scalars_.slot, formal.bytes);
       case Role::kConstants:
         return Whole(result_.slots.constants[formal.index], formal.bytes);
       default:
@@ -226,17 +242,36 @@ class StageComposer {
     const Walk& walk = decision_.train;
     BeginProgram("train", walk, walk.micro_batches * graph_.micro_batch, true);
     passes_per_row_ = walk.micro_batches / stage_.leaves.rows_per_rank();
-    gradients_.emplace(stage_, walk.micro_batches);
+    const Operand& scalars = plan_.beyond_device() ? scalars_ : compute_scalars_;
+    const std::unique_ptr<Updates> updates = MakeUpdates(scalars);
+    gradients_.emplace(stage_, walk.micro_batches, slabs_, [&](int set) {
+      results_->AddNorm(set, *gradients_);
+      updates->AtGradient(set, gradients_->OfUpdate(set));
+    });
     Follow(walk);
     gradients_->Close();
-    AddNorms();
-    AddFinish(true);
-    assembler_.Add(
-        {.mechanism = Mechanism::kSignal, .purpose = Purpose::kSnapshot, .label = "snapshot gate"});
-    const Operand scalars = Whole(result_.slots.scalars, kScalarBytes);
-    for (const int set : ByIndex()) parameters_->Update(set, gradients_->OfUpdate(set), scalars);
+    if (plan_.home != Home::kSsd) AddNorms();
+    results_->Finish();
+    if (plan_.on_device() && !plan_.beyond_device()) ScalarsToDevice("results to the device");
+    assembler_.Add({.mechanism = Mechanism::kSignal,
+                    .purpose = Purpose::kSnapshot,
+                    .label = "snapshot gate",
+                    .stream = plan_.home_stream()});
+    for (const int set : ByIndex()) updates->AtEnd(set, gradients_->OfUpdate(set));
     gradients_.reset();
     Report();
+  }
+
+  std::unique_ptr<Updates> MakeUpdates(const Operand& scalars) {
+    switch (plan_.update) {
+      case UpdatePolicy::kSpooled:
+        return MakeSpooled(stage_, *state_, slabs_, scalars);
+      case UpdatePolicy::kSpeculative:
+        return MakeSpeculative(stage_, *state_, slabs_, scalars);
+      case UpdatePolicy::kDeferred:
+        break;
+    }
+    return MakeDeferred(stage_, *state_, scalars);
   }
 
   void Evaluate() {
@@ -245,7 +280,7 @@ class StageComposer {
     BeginProgram("evaluate", walk, rows, false);
     passes_per_row_ = walk.micro_batches / stage_.leaves.rows_per_rank();
     Follow(walk);
-    AddFinish(false);
+    results_->Finish();
     Report();
   }
 
@@ -253,7 +288,8 @@ class StageComposer {
     assembler_.Add({.mechanism = Mechanism::kSignal,
                     .purpose = Purpose::kReport,
                     .label = "report",
-                    .operands = {Whole(result_.slots.scalars, kScalarBytes)}});
+                    .stream = plan_.host_stream(),
+                    .operands = {scalars_}});
   }
 
   // Trainable sets in the graph's order; positions in StagePlan::sets.
@@ -267,84 +303,12 @@ class StageComposer {
     return order;
   }
 
-  // Σ gradient² of this rank's ranges, in the order in which reductions end.
+  // In the order in which reductions end.
   void AddNorms() {
     const std::vector<int> order = ByIndex();
     for (auto set = order.rbegin(); set != order.rend(); ++set) {
-      const SetPlan& plan = stage_.sets.sets[*set];
-      if (!plan.counted) continue;
-      for (int64_t row = 0; row < norm_rows(); ++row) {
-        const Operand range = gradients_->Range(*set, row);
-        Operand sum = OwnNorms(plan.column, plan.column + 1);
-        sum.offset += row * 8;
-        sum.bytes = 8;
-        sum.access = Access::kWrite;
-        sum.partial = NormPartial(plan.cut_by_tensor);
-        assembler_.CallOp({.kind = OpKind::kSumSquares,
-                           .ints = {range.bytes / 4},
-                           .flops = static_cast<double>(range.bytes) / 2.0},
-                          Purpose::kNorm,
-                          absl::StrCat("norm ", graph_.sets[plan.index].name, " range ", row),
-                          {range, sum});
-      }
+      results_->AddNorm(*set, *gradients_);
     }
-  }
-
-  // Sums over the group in place what each of its ranks has a part of.
-  void SumOver(Group group, Operand place, const std::string& label) {
-    if (plan_.groups.of(group) == 1 || place.bytes == 0) return;
-    Operand after = place;
-    after.partial &= static_cast<Partial>(~PartialOver(group));
-    assembler_.Collective({.op = CollectiveOp::kAllReduce,
-                           .group = group,
-                           .dtype = DType::kF64,
-                           .bytes = place.bytes},
-                          Purpose::kReduce, Stream::kGradients, label, place, after, plan_.scratch);
-  }
-
-  void GatherOver(Group group, const Operand& own, const Operand& whole, const std::string& label) {
-    if (plan_.groups.of(group) == 1) return;
-    assembler_.Collective(
-        {.op = CollectiveOp::kAllGather, .group = group, .dtype = DType::kF64, .bytes = own.bytes},
-        Purpose::kReduce, Stream::kGradients, label, own, whole, plan_.scratch);
-  }
-
-  // Completes losses and norms on all ranks; derives loss, norm, clip factor, whether to apply.
-  void AddFinish(bool norms) {
-    Operand losses = OwnLosses();
-    SumOver(Group::kPipeline, losses, "sum losses over stages");
-    losses.partial = 0;
-    const int64_t loss_bytes = stage_.leaves.rows() * 8;
-    GatherOver(Group::kData, losses, Whole(losses_, loss_bytes), "gather losses");
-    const int64_t sets = norms ? columns() : 0;
-    if (sets > 0) {
-      for (const bool cut : {true, false}) {
-        Operand own = OwnNorms(cut ? 0 : cut_columns(), cut ? cut_columns() : columns());
-        own.partial = NormPartial(cut);
-        if (cut) SumOver(Group::kTensor, own, "sum norms over tensor");
-        own.partial = StagePartial();
-        SumOver(Group::kPipeline, own,
-                cut ? "sum norms of cut sets over stages" : "sum norms over stages");
-      }
-      const int64_t bytes = columns() * stage_.leaves.rows() * 8;
-      GatherOver(stage_.norm_group(), OwnNorms(0, columns()), Whole(norms_, bytes), "gather norms");
-    }
-    std::vector<Operand> operands{
-        Whole(losses_, loss_bytes),
-        {.slot = result_.slots.scalars, .bytes = ScalarOffset(Scalar::kLoss)},
-        {.slot = result_.slots.scalars,
-         .offset = ScalarOffset(Scalar::kLoss),
-         .bytes = (sets > 0 ? 5 : 1) * 8,  // kLoss, or kLoss … kClipped
-         .access = Access::kWrite}};
-    if (sets > 0) operands.push_back(Whole(norms_, columns() * stage_.leaves.rows() * 8));
-    assembler_.CallOp(
-        ops::ToOp(ops::FinishStep{.rows = stage_.leaves.rows(),
-                                  .sets = sets,
-                                  .data = plan_.groups.data,
-                                  .together = stage_.leaves.tree ? stage_.leaves.together : 1,
-                                  .norm_ranks = plan_.groups.of(stage_.norm_group()),
-                                  .clip = plan_.gradient_clip}),
-        Purpose::kNorm, "finish", std::move(operands));
   }
 
   const Decision& decision_;
@@ -353,14 +317,19 @@ class StageComposer {
   StagePrograms result_;
   Assembler assembler_;
   const Stage stage_;
+  Slabs slabs_;
+  std::optional<State> state_;
   std::optional<Parameters> parameters_;
+  Operand scalars_;  // which the host and predicates read
   // Of the program in progress.
   const Walk* walk_ = nullptr;
+  std::optional<Results> results_;
   std::optional<Gradients> gradients_;
   std::optional<Activations> activations_;
+  Operand compute_scalars_;  // those that kernels read
   int use_ = 0;
   int64_t passes_per_row_ = 1;
-  int tokens_ = -1, targets_ = -1, losses_ = -1, norms_ = -1;
+  int tokens_ = -1, targets_ = -1;
 };
 
 }  // namespace

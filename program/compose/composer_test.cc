@@ -1,13 +1,19 @@
 #include "program/compose/composer.h"
 
+#include <algorithm>
+#include <map>
 #include <string>
 #include <tuple>
+#include <utility>
+#include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "program/readers/dump.h"
 #include "program/readers/memory.h"
+#include "program/readers/timeline.h"
 #include "program/readers/verify.h"
 #include "program/testing/golden.h"
 #include "program/testing/toy_graph.h"
@@ -150,6 +156,169 @@ TEST(ComposerTest, WhatDoesNotDivide_IsRefused) {
   plan.virtual_shards = 4;
   EXPECT_THAT(Compose(ToyGraph({}), plan, ToyUpdate).status().message(),
               HasSubstr("global batch 6"));
+}
+
+int IndexOf(const Program& program, const std::string& label) {
+  for (size_t i = 0; i < program.instructions.size(); ++i) {
+    if (program.instructions[i].label == label) return static_cast<int>(i);
+  }
+  ADD_FAILURE() << "no instruction " << label;
+  return 0;
+}
+
+// The refusal of a stage's train program.
+std::string Refusal(const StagePrograms& stage) {
+  return std::string(Verify({&stage.set}, "train", {.sizes = stage.set.groups}).message());
+}
+
+TEST(ComposerTest, PeakMemory_IsWhatOneWorksOutByHand) {
+  // One rank, one micro-batch. State: scalars; parameters and two moments of all sets.
+  const int64_t parameters = 2 * toy::kTableSet + kBlocks * toy::kBlockSet + toy::kNormSet;
+  const int64_t state = kScalarBytes + 3 * parameters;
+  // Largest at the end of the step's backward: all gradients but the table's are alive; with them
+  // the tokens, the loss, and, in the backward of block 0, what that reads and its locals.
+  const int64_t alive = parameters - toy::kTableSet + 16 * 4 + 8 + toy::kBoundary + toy::kSaved +
+                        toy::kBackwardLocal + toy::kBoundary;
+  Plan plan = DataPlan(1, ShardLevel::kNone, 1, 1);
+  const StagePrograms stage = Build(plan)[0];
+  const TierMemory memory = ReadMemory(stage.set).tiers[static_cast<int>(Tier::kHost)];
+  EXPECT_EQ(memory.persistent_bytes, state);
+  EXPECT_EQ(memory.peak_bytes, state + alive);
+  EXPECT_EQ(memory.peak_program, "train");
+  EXPECT_EQ(stage.set.programs[0].instructions[memory.peak_instruction].label,
+            "backward block 0 micro 0");
+  // The arena is the peak, rounded to pages twice (state, then transient), plus at most what
+  // 64-byte alignment costs.
+  EXPECT_GE(memory.arena_bytes, memory.peak_bytes);
+  EXPECT_LE(memory.arena_bytes, memory.peak_bytes + 3 * 4096);
+}
+
+TEST(ComposerTest, PartialGradients_NeedOneBufferPerLevelOfTheTree) {
+  for (const auto& [data, leaves, buffers] :
+       {std::tuple{1, 1, 1}, {1, 2, 2}, {1, 4, 3}, {2, 4, 2}, {1, 8, 4}, {1, 6, 3}}) {
+    const StagePrograms stage = Build(DataPlan(data, ShardLevel::kNone, leaves, 24))[0];
+    const Program& train = *stage.set.find("train");
+    // By place: later leaves take the bytes of those that have been added.
+    int most = 0;
+    std::map<int, std::pair<int, int>> alive;  // by slot: first and last use
+    for (size_t i = 0; i < train.instructions.size(); ++i) {
+      for (const Operand& operand : train.instructions[i].operands) {
+        const Slot& slot = stage.set.slot(train, operand.slot);
+        if (slot.klass != SlotClass::kGradients || !absl::StrContains(slot.name, "block 0"))
+          continue;
+        const int at = static_cast<int>(i);
+        alive.try_emplace(operand.slot, at, at).first->second.second = at;
+      }
+    }
+    for (size_t i = 0; i < train.instructions.size(); ++i) {
+      int now = 0;
+      for (const auto& [slot, use] : alive) {
+        now += use.first <= static_cast<int>(i) && static_cast<int>(i) <= use.second;
+      }
+      most = std::max(most, now);
+    }
+    EXPECT_EQ(most, buffers) << data << " " << leaves;
+  }
+}
+
+TEST(ComposerTest, Reductions_HideUnderTheRestOfBackward) {
+  const StagePrograms stage = Build(DataPlan(4, ShardLevel::kOptimizer, 4))[0];
+  // Links so fast that all but the first layer's reduction fits under the backward that follows it.
+  const RateCostModel costs({.flops_per_second = 1e9,
+                             .memory_bytes_per_second = 1e9,
+                             .link_bytes_per_second = 1e9,
+                             .link_latency_seconds = 0});
+  const auto timeline = PredictTimeline({&stage.set}, "train", {.sizes = stage.set.groups}, costs);
+  ASSERT_TRUE(timeline.ok()) << timeline.status();
+  const double reduce = timeline->ranks[0].purpose_seconds[static_cast<int>(Purpose::kReduce)];
+  const double gather = timeline->ranks[0].purpose_seconds[static_cast<int>(Purpose::kGather)];
+  EXPECT_GT(reduce, 0);
+  EXPECT_GT(gather, 0);
+  EXPECT_LT(timeline->ranks[0].exposed_seconds, (reduce + gather) / 2);
+  EXPECT_THAT(timeline->Draw(0, 80), HasSubstr("gradients"));
+}
+
+TEST(ComposerTest, RemovedDependency_IsARace) {
+  StagePrograms stage = Build(DataPlan(2, ShardLevel::kOptimizer, 2))[0];
+  Program& train = stage.set.programs[0];
+  Instruction& reduce = train.instructions[IndexOf(train, "reduce block 1")];
+  ASSERT_FALSE(reduce.dependencies.empty());
+  reduce.dependencies.clear();
+  const std::string message = Refusal(stage);
+  EXPECT_THAT(message, HasSubstr("race"));
+  EXPECT_THAT(message, HasSubstr("reduce block 1"));
+  EXPECT_THAT(message, HasSubstr("gradient of block 1"));
+}
+
+TEST(ComposerTest, RemovedDependencyAcrossTheStepBoundary_IsARace) {
+  StagePrograms stage = Build(DataPlan(2, ShardLevel::kOptimizer, 2))[0];
+  int removed = 0;
+  for (Instruction& instruction : stage.set.programs[0].instructions) {
+    removed += std::erase_if(instruction.dependencies,
+                             [](const Dependency& d) { return d.steps_back == 1; });
+  }
+  ASSERT_GT(removed, 0);
+  const std::string message = Refusal(stage);
+  EXPECT_THAT(message, HasSubstr("race"));
+  EXPECT_THAT(message, HasSubstr("of step 1"));
+}
+
+TEST(ComposerTest, MissingReduction_IsRefused) {
+  StagePrograms stage = Build(DataPlan(2, ShardLevel::kNone, 2))[0];
+  Program& train = stage.set.programs[0];
+  Instruction& reduce = train.instructions[IndexOf(train, "reduce block 0")];
+  reduce.mechanism = Mechanism::kSignal;
+  reduce.operands.clear();
+  const std::string message = Refusal(stage);
+  EXPECT_THAT(message, HasSubstr("must be complete but is a partial sum over data"));
+  EXPECT_THAT(message, HasSubstr("norm block 0"));
+}
+
+TEST(ComposerTest, OverlappingBytes_AreRefused) {
+  StagePrograms stage = Build(DataPlan(1, ShardLevel::kNone, 1, 1))[0];
+  Program& train = stage.set.programs[0];
+  int saved = -1, output = -1;
+  for (size_t s = 0; s < train.slots.size(); ++s) {
+    if (train.slots[s].name == "saved0 of block 0 micro 0") saved = static_cast<int>(s);
+    if (train.slots[s].name == "output0 of block 0 micro 0") output = static_cast<int>(s);
+  }
+  ASSERT_GE(saved, 0);
+  ASSERT_GE(output, 0);
+  train.placements[output].offset = train.placements[saved].offset;
+  const std::string message = Refusal(stage);
+  EXPECT_THAT(message, HasSubstr("output0 of block 0 micro 0"));
+  EXPECT_THAT(message, HasSubstr("saved0 of block 0 micro 0"));
+}
+
+TEST(ComposerTest, CollectivesInAnotherOrderOnOneRank_AreRefused) {
+  // Two stages of one pipeline stand for two ranks with different programs in one group.
+  StagePrograms one = Build(DataPlan(2, ShardLevel::kNone, 2))[0], other = one;
+  Program& train = other.set.programs[0];
+  std::swap(train.instructions[IndexOf(train, "reduce block 0")].communication,
+            train.instructions[IndexOf(train, "reduce norm")].communication);
+  for (StagePrograms* programs : {&one, &other}) {
+    for (Instruction& instruction : programs->set.programs[0].instructions) {
+      if (instruction.communication.group == Group::kData) {
+        instruction.communication.group = Group::kPipeline;
+      }
+    }
+  }
+  const std::string message(
+      VerifyGroups({&one.set, &other.set}, "train", {.sizes = {.pipeline = 2}}).message());
+  EXPECT_THAT(message, HasSubstr("ranks {0, 1}"));
+  EXPECT_THAT(message, HasSubstr("rank 0 at"));
+  EXPECT_THAT(message, HasSubstr("rank 1 at"));
+  EXPECT_THAT(message, HasSubstr("but rank "));
+  EXPECT_NE(GroupDigests(one.set), GroupDigests(other.set));
+}
+
+TEST(ComposerTest, Digests_DependOnPlanAndBuildOnly) {
+  const auto digest = [](ShardLevel shard, const char* build) {
+    return PlanDigest(Build(DataPlan(2, shard, 2))[0].set, build);
+  };
+  EXPECT_EQ(digest(ShardLevel::kOptimizer, "b"), digest(ShardLevel::kOptimizer, "b"));
+  EXPECT_NE(digest(ShardLevel::kOptimizer, "b"), digest(ShardLevel::kOptimizer, "c"));
+  EXPECT_NE(digest(ShardLevel::kOptimizer, "b"), digest(ShardLevel::kNone, "b"));
 }
 
 }  // namespace

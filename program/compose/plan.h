@@ -20,6 +20,25 @@ enum class ShardLevel : uint8_t { kNone, kOptimizer, kGradients, kParameters };
 // next layer.
 enum class MicroOrder : uint8_t { kDepthFirst, kLayerFirst };
 
+// Where parameters, optimizer state and whole gradients live: where kernels compute; in host
+// memory, from which layers are streamed; or on SSD, behind a pool of pinned host slabs
+// (Rajbhandari et al., "ZeRO-Infinity", SC 2021). Beyond the device they are present for their uses
+// only, and updates run on the host.
+enum class Home : uint8_t { kDevice, kHost, kSsd };
+
+// When and how state is updated.
+//  - deferred: in memory, when the norm is known.
+//  - spooled: gradients wait on SSD until the norm is known; then each set's gradient and state are
+//    read, updated, written.
+//  - speculative: a set's state is read, updated and written as its next version as soon as its
+//    gradient is whole, as if nothing clipped. When the norm turns out to clip, the next version is
+//    made again from both (the gradient follows from the two first moments: g = (m' - b1 m) / (1 -
+//    b1)); when it is not finite, the next version never counts.
+enum class UpdatePolicy : uint8_t { kDeferred, kSpooled, kSpeculative };
+
+// The gradient that an update waits with, and the parts of the state: slabs held at once.
+inline constexpr int kLeastSlabs = 5;
+
 struct Plan {
   // groups.shard: ranks that share one copy of what `shard` cuts; 1 with kNone.
   GroupSizes groups;
@@ -34,12 +53,26 @@ struct Plan {
   int in_flight = 0;                            // see ScheduleOptions
   // Per layer its virtual stage, ascending, each at least once. Empty: EvenVirtualStages.
   std::vector<int> stage_of_layer;
-  // Sharded parameters: bytes that may be gathered beyond what one use needs; negative: what the
-  // most demanding neighbour of a use needs.
+  // Parameters that are sharded, or at home beyond the device: bytes that may be present beyond
+  // what one use needs; negative: what the most demanding neighbour of a use needs.
   int64_t prefetch_bytes = -1;
-  double gradient_clip = 0;  // 0: off
-  Tier tier = Tier::kHost;   // where kernels compute
-  ScratchBytes scratch;      // of the collective backend; required with more than one rank
+  Home home = Home::kDevice;                      // others: with one rank of data, or all of data
+                                                  // sharing everything (kParameters)
+  UpdatePolicy update = UpdatePolicy::kDeferred;  // kSsd: spooled or speculative, else deferred
+  int slabs = 8;                                  // kSsd: each as large as the largest set
+  double gradient_clip = 0;                       // 0: off
+  Tier tier = Tier::kHost;                        // where kernels compute
+  ScratchBytes scratch;  // of the collective backend; required with more than one rank
+
+  bool beyond_device() const { return home != Home::kDevice; }
+  // Kernels may compute on another tier than the host: what both work on then moves.
+  bool on_device() const { return tier == Tier::kDevice; }
+  // Of what the process around the step gives and reads.
+  Stream host_stream() const { return on_device() ? Stream::kHost : Stream::kCompute; }
+  // Of sums, norms and updates of what is at home.
+  Stream home_stream() const { return beyond_device() ? Stream::kHost : Stream::kCompute; }
+  // Where those work: slabs stand in for the SSD.
+  Tier home_memory() const { return beyond_device() ? Tier::kHost : tier; }
 
   // With one replica the shard group is the data group, and is called so.
   Group shard_group() const { return groups.shard == groups.data ? Group::kData : Group::kShard; }

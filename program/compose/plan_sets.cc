@@ -101,6 +101,8 @@ class Planner {
       set.reduce = Reduce::kPerLeaf;
     }
     if (plan_.shard == ShardLevel::kParameters) set.parameter_parts = parts;
+    // The device has no room for all sets' gradients: they leave it leaf by leaf.
+    if (plan_.beyond_device()) set.reduce = Reduce::kPerLeaf;
     return absl::OkStatus();
   }
 
@@ -116,6 +118,11 @@ class Planner {
         return absl::InvalidArgumentError(
             absl::StrCat("set ", graph_.sets[s].name,
                          " is on several stages: only the first and the last can share sets"));
+      }
+      if (plan_.beyond_device()) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("set ", graph_.sets[s].name, " is on several stages, which exchange its ",
+                         "gradient: that must be at home on the device"));
       }
       for (const int r : holders[s]) {
         for (SetPlan& set : result_.stages[r].sets) {

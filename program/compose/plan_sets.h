@@ -13,7 +13,7 @@
 
 namespace strata::program {
 
-// When a set's partial gradients are summed over the data group.
+// When a set's partial gradients are summed over the data group, and leave for home.
 enum class Reduce : uint8_t { kPerStep, kPerLeaf };
 
 struct SetPlan {

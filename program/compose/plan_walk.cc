@@ -10,6 +10,30 @@
 namespace strata::program {
 namespace {
 
+absl::Status CheckHome(const Plan& plan) {
+  const auto refuse = [](const char* what) { return absl::InvalidArgumentError(what); };
+  if (plan.beyond_device()) {
+    if (plan.tier != Tier::kDevice) {
+      return refuse("state at home beyond the device, and no device: kernels compute on the host");
+    }
+    const bool shared =
+        plan.shard == ShardLevel::kParameters && plan.groups.shard == plan.groups.data;
+    if (plan.groups.data > 1 && !shared) {
+      return refuse(
+          "state at home beyond the device: ranks of data must share all of it in one shard group "
+          "(what else they exchange would lie in host memory, which groups do not reach)");
+    }
+  }
+  if ((plan.home == Home::kSsd) != (plan.update != UpdatePolicy::kDeferred)) {
+    return refuse("state on SSD is updated spooled or speculatively, other state deferred");
+  }
+  if (plan.home == Home::kSsd && plan.slabs < kLeastSlabs) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(plan.slabs, " slabs, an update needs ", kLeastSlabs, " at once"));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckOptions(const LayerGraph& graph, const Plan& plan) {
   const GroupSizes& groups = plan.groups;
   if (groups.data < 1 || groups.shard < 1 || groups.data % groups.shard != 0) {
@@ -36,7 +60,7 @@ absl::Status CheckOptions(const LayerGraph& graph, const Plan& plan) {
   if (groups.pipeline > 1 && plan.micro_order == MicroOrder::kLayerFirst) {
     return absl::InvalidArgumentError("layer_first: a pipeline orders micro-batches itself");
   }
-  return absl::OkStatus();
+  return CheckHome(plan);
 }
 
 bool Splits(const LayerGraph& graph) {

@@ -1,5 +1,5 @@
-// A small layer graph with round sizes for tests of builders and passes: its ops name real kinds
-// but are never executed.
+// A small layer graph with round sizes for tests of the composer and passes: its ops name real
+// kinds but are never executed.
 //
 // Layers: embedding {table}; `blocks` × block {its own set}; head {norm; and the table too when
 // tied, else its own}. Per pass (micro-batch): boundaries of kBoundary bytes; a block saves kSaved,
@@ -35,7 +35,7 @@ struct ToyOptions {
 
 LayerGraph ToyGraph(const ToyOptions& options);
 
-// The update that BuildDataParallel asks for: reads and writes parameters and both moments.
+// An UpdateEmitter: reads and writes parameters and both moments.
 Template ToyUpdate(const ParameterSet& set, int64_t count);
 
 // Scratch like a tree reduction's: the other members' pieces.

@@ -7,10 +7,10 @@
 
 #include "gtest/gtest.h"
 #include "model/initialize.h"
+#include "model/optimizer/adamw.h"
 #include "program/compose/composer.h"
 #include "worker/engine/engine.h"
 #include "worker/engine/small_model.h"
-#include "worker/engine/streamed_program.h"
 
 namespace strata::worker {
 namespace {
@@ -20,23 +20,31 @@ using program::Tier;
 
 constexpr int kSteps = 5;
 
-// One micro-batch, and an embedding of its own: no gradient is added up from two places, which the
-// two kinds of programs do in different orders.
-program::LayerGraph Graph() {
+program::LayerGraph Graph(bool tied, int64_t micro_batch) {
   model::ModelSpec spec = SmallModel();
-  spec.tied_embeddings = false;
+  spec.tied_embeddings = tied;
   model::EmitOptions emission = SmallEmission();
-  emission.micro_batch = kSmallBatch;
+  emission.micro_batch = micro_batch;
   return *model::EmitLlama(spec, emission);
 }
 
-program::ProgramSet OneTier(Tier tier) {
+program::Template SmallUpdate(const program::ParameterSet& set, int64_t count) {
+  return model::EmitAdamW(set, {}, count);
+}
+
+// The leaves of the tree, of two micro-batches each where there are fewer than samples.
+program::Plan PlanOf(Tier tier, int64_t leaves) {
   program::Plan plan;
-  plan.virtual_shards = 1;
+  plan.virtual_shards = leaves;
   plan.global_batch = kSmallBatch;
   plan.gradient_clip = 1;
   plan.tier = tier;
-  auto built = program::Compose(Graph(), plan, SmallUpdate);
+  return plan;
+}
+
+program::ProgramSet Build(const program::Plan& plan, bool tied) {
+  const int64_t leaf = kSmallBatch / plan.virtual_shards;
+  auto built = program::Compose(Graph(tied, leaf > 1 ? leaf / 2 : 1), plan, SmallUpdate);
   EXPECT_TRUE(built.ok()) << built.status();
   return std::move((*built)[0].set);
 }
@@ -65,7 +73,7 @@ Outcome RunSteps(program::ProgramSet set) {
   EXPECT_TRUE(engine.ok()) << engine.status();
   if (!engine.ok()) return outcome;
   const program::ProgramSet& programs = (*engine)->programs();
-  FillSmallRope(**engine, SlotNamed(programs, Graph().constants[0].name));
+  FillSmallRope(**engine, SlotNamed(programs, Graph(true, 1).constants[0].name));
   for (const program::ParameterSet& parameters : programs.sets) {
     model::FillInitial(parameters, 1, 0,
                        FloatsOf(**engine, SlotNamed(programs, parameters.name), 0));
@@ -86,18 +94,32 @@ Outcome RunSteps(program::ProgramSet set) {
   return outcome;
 }
 
+// Leaves are combined at home in the tree in which they are combined on the device.
 TEST(StreamedStep, StateOnTheHostGivesTheBitsOfStateOnTheDevice) {
-  const Outcome expected = RunSteps(OneTier(Tier::kHost));
-  EXPECT_LT(expected.losses.back(), expected.losses.front());
-  EXPECT_TRUE(RunSteps(OneTier(Tier::kDevice)) == expected);
-  for (const int resident : {1, 2, 3}) {
-    const program::ProgramSet set = StreamedProgram(Graph(), resident);
-    EXPECT_GT(set.arena_bytes[static_cast<int>(Tier::kDevice)], 0);
-    EXPECT_GT(set.arena_bytes[static_cast<int>(Tier::kHost)], 0);
-    const Outcome outcome = RunSteps(set);
-    EXPECT_EQ(outcome.losses, expected.losses) << resident << " resident";
-    EXPECT_EQ(outcome.norms, expected.norms) << resident << " resident";
-    EXPECT_TRUE(outcome == expected) << resident << " resident";
+  for (const bool tied : {false, true}) {
+    for (const int64_t leaves : {1, 4, 8}) {
+      const Outcome expected = RunSteps(Build(PlanOf(Tier::kHost, leaves), tied));
+      EXPECT_LT(expected.losses.back(), expected.losses.front());
+      program::Plan plan = PlanOf(Tier::kDevice, leaves);
+      EXPECT_TRUE(RunSteps(Build(plan, tied)) == expected) << leaves << " leaves";
+      plan.home = program::Home::kHost;
+      for (const program::MicroOrder order :
+           {program::MicroOrder::kDepthFirst, program::MicroOrder::kLayerFirst}) {
+        // Tied, the two contributions of several micro-batches meet in another order.
+        if (tied && order == program::MicroOrder::kLayerFirst && leaves < kSmallBatch) continue;
+        plan.micro_order = order;
+        for (const int64_t ahead : {-1, 0, 1 << 20}) {
+          plan.prefetch_bytes = ahead;
+          const program::ProgramSet set = Build(plan, tied);
+          EXPECT_GT(set.arena_bytes[static_cast<int>(Tier::kDevice)], 0);
+          EXPECT_GT(set.arena_bytes[static_cast<int>(Tier::kHost)], 0);
+          const Outcome outcome = RunSteps(set);
+          EXPECT_EQ(outcome.losses, expected.losses) << leaves << " leaves, ahead " << ahead;
+          EXPECT_EQ(outcome.norms, expected.norms) << leaves << " leaves, ahead " << ahead;
+          EXPECT_TRUE(outcome == expected) << leaves << " leaves, ahead " << ahead;
+        }
+      }
+    }
   }
 }
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "program/compose/sources/state.h"
 
 namespace strata::program {
 namespace {
@@ -15,7 +16,9 @@ constexpr int64_t kCallsBeforeCombining = 2;
 
 }  // namespace
 
-Gradients::Gradients(const Stage& stage, int micro_batches) : stage_(stage) {
+Gradients::Gradients(const Stage& stage, int micro_batches, Slabs& slabs,
+                     std::function<void(int set)> in_slab)
+    : stage_(stage), slabs_(slabs), in_slab_(std::move(in_slab)) {
   std::map<Partial, int> small;  // bucket by what it is partial over
   const std::vector<SetPlan>& sets = stage.sets.sets;
   for (size_t s = 0; s < sets.size(); ++s) {
@@ -31,7 +34,9 @@ Gradients::Gradients(const Stage& stage, int micro_batches) : stage_(stage) {
 void Gradients::AddBucket(const SetPlan& set, int position, std::map<Partial, int>& small) {
   const ParameterSet& of = stage_.SetOf(set);
   int index = static_cast<int>(buckets_.size());
-  if (set.small && !set.tied()) index = small.try_emplace(set.partial, index).first->second;
+  // A slab holds one set's, and direct I/O begins at whole blocks.
+  const bool shares = set.small && !set.tied() && stage_.plan.home != Home::kSsd;
+  if (shares) index = small.try_emplace(set.partial, index).first->second;
   if (index == static_cast<int>(buckets_.size())) {
     buckets_.push_back({.name = of.name,
                         .partial = set.partial,
@@ -60,6 +65,16 @@ void Gradients::SizeBucket(Bucket& bucket, int micro_batches) const {
 // Reduced leaf by leaf like the others, but all leaves in one.
 bool Gradients::KeepsLeaves(const Bucket& bucket) const {
   return bucket.small && bucket.per_leaf && bucket.leaves > 1 && stage_.plan.groups.shard > 1;
+}
+
+// Into parts, as soon as a leaf has ended.
+bool Gradients::ReducesLeaves(const Bucket& bucket) const {
+  return bucket.per_leaf && !bucket.small && bucket.parts > 1;
+}
+
+// Home, as soon as a leaf has ended: all but what ranks have yet to sum at the end.
+bool Gradients::BringsLeaves(const Bucket& bucket) const {
+  return stage_.plan.beyond_device() && (bucket.parts > 1 || stage_.plan.groups.data == 1);
 }
 
 int64_t Gradients::OffsetIn(const Bucket& bucket, int set) const {
@@ -140,25 +155,44 @@ void Gradients::EndLeaf(int index, int64_t leaf) {
     if (bucket.ended == bucket.leaves) FinishKeptLeaves(bucket);
     return;
   }
-  if (!bucket.per_leaf || bucket.small || bucket.parts == 1) {
-    Push(index, place);
+  const std::string leaf_of =
+      bucket.leaves > 1 ? absl::StrCat(bucket.name, " leaf ", leaf) : bucket.name;
+  const std::string label = absl::StrCat("reduce ", leaf_of);
+  if (ReducesLeaves(bucket)) {
+    place = ReduceInside(place, label);
+    const int part = stage_.assembler.AddTransient(
+        absl::StrCat("part of gradient of ", bucket.name, " leaf ", leaf), SlotClass::kGradients,
+        bucket.bytes / bucket.parts);
+    place = ReduceScatter(place, Whole(part, bucket.bytes / bucket.parts), label);
+  }
+  if (BringsLeaves(bucket)) {
+    Push(index, Bring(ReduceInside(place, label), absl::StrCat("gradient of ", leaf_of)));
     return;
   }
-  const std::string label = bucket.leaves > 1 ? absl::StrCat("reduce ", bucket.name, " leaf ", leaf)
-                                              : absl::StrCat("reduce ", bucket.name);
-  place = ReduceInside(place, label);
-  const int part = stage_.assembler.AddTransient(
-      absl::StrCat("part of gradient of ", bucket.name, " leaf ", leaf), SlotClass::kGradients,
-      bucket.bytes / bucket.parts);
-  place = ReduceScatter(place, Whole(part, bucket.bytes / bucket.parts), label);
   const bool first =
       bucket.sums.empty() && std::none_of(pending_.begin(), pending_.end(),
                                           [&](const Pending& p) { return p.bucket == index; });
-  if (first) {
+  if (first || !ReducesLeaves(bucket)) {
     Push(index, place);
   } else {
     pending_.push_back({index, place, calls_});
   }
+}
+
+Operand Gradients::Bring(const Operand& from, const std::string& label) {
+  Operand to;
+  if (stage_.plan.home == Home::kSsd) {
+    to = slabs_.Next(from.bytes);
+  } else {
+    to = Whole(stage_.assembler.AddTransient(Slot{.name = absl::StrCat(label, " on the host"),
+                                                  .tier = Tier::kHost,
+                                                  .klass = SlotClass::kGradients,
+                                                  .bytes = from.bytes}),
+               from.bytes);
+  }
+  to.partial = from.partial;
+  stage_.assembler.Transfer(Stream::kEvict, Purpose::kStash, label, from, to);
+  return to;
 }
 
 void Gradients::FlushPending(int64_t older_than) {
@@ -182,21 +216,50 @@ void Gradients::Push(int index, const Operand& place) {
          (!bucket.tree || bucket.sums[count() - 1].level == bucket.sums[count() - 2].level)) {
     CombineTop(bucket);
   }
-  if (++bucket.pushed < bucket.leaves) return;
+  if (++bucket.pushed < bucket.leaves) {
+    if (Spools(bucket)) SpoolTop(bucket);
+    return;
+  }
   while (count() > 1) CombineTop(bucket);  // odd ones pass up
   Finish(bucket);
 }
 
 void Gradients::CombineTop(Bucket& bucket) {
-  const Sum right = bucket.sums.back();
+  const std::string label = absl::StrCat("combine ", bucket.name);
+  const Operand newest = bucket.sums.back().place;
   bucket.sums.pop_back();
-  Sum& left = bucket.sums.back();
-  left.place.access = Access::kAccumulate;
-  const int64_t elements = left.place.bytes / 4;
+  Sum& sum = bucket.sums.back();
+  Operand into = sum.place, from = newest;
+  if (Spools(bucket)) {  // the newest is in a slab, and the older one read into another
+    into = newest;
+    from = slabs_.Read(sum.place, Purpose::kFetch, absl::StrCat("read gradient of ", bucket.name),
+                       newest.slot);
+  }
+  into.access = Access::kAccumulate;
+  const int64_t elements = into.bytes / 4;
   stage_.assembler.CallOp(
       {.kind = OpKind::kAdd, .ints = {elements}, .flops = static_cast<double>(elements)},
-      Purpose::kCombine, absl::StrCat("combine ", bucket.name), {left.place, right.place});
-  ++left.level;
+      Purpose::kCombine, label, {into, from},
+      BringsLeaves(bucket) ? stage_.plan.home_stream() : Stream::kCompute);
+  sum.place = into;
+  ++sum.level;
+}
+
+void Gradients::SpoolTop(Bucket& bucket) {
+  const size_t position = bucket.sums.size() - 1;
+  Operand& place = bucket.sums.back().place;
+  const std::string label = absl::StrCat("gradient of ", bucket.name);
+  if (position == bucket.spool.size()) {
+    bucket.spool.push_back(stage_.assembler.AddTransient(Slot{.name = label,
+                                                              .tier = Tier::kSsd,
+                                                              .klass = SlotClass::kGradients,
+                                                              .bytes = place.bytes,
+                                                              .alignment = kSsdBlock}));
+  }
+  const Operand spooled = Whole(bucket.spool[position], place.bytes);
+  stage_.assembler.Transfer(Stream::kSsdWrite, Purpose::kStash, absl::StrCat("write ", label),
+                            place, spooled);
+  place = spooled;
 }
 
 void Gradients::Finish(Bucket& bucket) {
@@ -204,12 +267,17 @@ void Gradients::Finish(Bucket& bucket) {
   bucket.root = bucket.sums.front().place;
   bucket.root.access = Access::kRead;
   bucket.sums.clear();
-  if (!bucket.per_leaf || bucket.small || bucket.parts == 1) {
+  if (!ReducesLeaves(bucket)) {
     bucket.root = ReduceInside(bucket.root, label);
     bucket.root = ReduceParts(bucket, bucket.root);
   } else if ((bucket.root.partial & PartialOver(Group::kReplica)) != 0) {
     bucket.root = AllReduce(bucket.root, Group::kReplica, absl::StrCat(label, " over replicas"));
   }
+  if (stage_.plan.beyond_device() && !BringsLeaves(bucket)) {
+    bucket.root = Bring(bucket.root, absl::StrCat("gradient of ", bucket.name));
+  }
+  if (stage_.plan.home != Home::kSsd) return;
+  for (const int set : bucket.sets) in_slab_(set);
 }
 
 // Over the shard group leaf by leaf, then the tree of the rank's own, then over replicas.

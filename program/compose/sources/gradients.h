@@ -14,17 +14,22 @@
 #define STRATA_PROGRAM_COMPOSE_SOURCES_GRADIENTS_H_
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
 
+#include "program/compose/sources/slabs.h"
 #include "program/compose/sources/stage.h"
 
 namespace strata::program {
 
 class Gradients {
  public:
-  explicit Gradients(const Stage& stage, int micro_batches);
+  // `in_slab`: called where gradients pass through slabs, when a set's is whole in one (OfUpdate);
+  // the slab is taken again afterwards.
+  Gradients(const Stage& stage, int micro_batches, Slabs& slabs,
+            std::function<void(int set)> in_slab);
 
   void Before(const Use& use);  // begins the leaves that the use is the first to add to
   Operand Bind(int set, const Use& use, int64_t bytes) const;
@@ -60,6 +65,7 @@ class Gradients {
     std::map<int64_t, Operand> open;  // by leaf
     std::map<int64_t, int64_t> left;  // producers to come, by leaf
     std::vector<Sum> sums;            // finished, the newest last
+    std::vector<int> spool;           // slots on SSD of sums that wait, by position in `sums`
     int64_t ended = 0, pushed = 0;    // leaves
     Operand root;
   };
@@ -72,6 +78,11 @@ class Gradients {
   void AddBucket(const SetPlan& set, int position, std::map<Partial, int>& small);
   void SizeBucket(Bucket& bucket, int micro_batches) const;
   bool KeepsLeaves(const Bucket& bucket) const;
+  bool ReducesLeaves(const Bucket& bucket) const;
+  bool BringsLeaves(const Bucket& bucket) const;
+  bool Spools(const Bucket& bucket) const {
+    return stage_.plan.home == Home::kSsd && BringsLeaves(bucket);
+  }
   std::vector<int> BucketsOf(const Use& use) const;
   int64_t OffsetIn(const Bucket& bucket, int set) const;
 
@@ -79,6 +90,9 @@ class Gradients {
   void EndLeaf(int index, int64_t leaf);
   void Push(int index, const Operand& place);
   void CombineTop(Bucket& bucket);
+  void SpoolTop(Bucket& bucket);
+  // From the device to the host, home or into a slab.
+  Operand Bring(const Operand& from, const std::string& label);
   void Finish(Bucket& bucket);
   void FinishKeptLeaves(Bucket& bucket);
   // A sum over the group, in place; the operand as it is afterwards.
@@ -90,6 +104,8 @@ class Gradients {
   void FlushPending(int64_t older_than);
 
   const Stage& stage_;
+  Slabs& slabs_;
+  const std::function<void(int set)> in_slab_;
   std::vector<Bucket> buckets_;
   std::vector<int> bucket_of_set_;  // per set of the stage; -1: frozen
   std::vector<Pending> pending_;

@@ -7,27 +7,6 @@
 
 namespace strata::program {
 
-Parameters::Parameters(const Stage& stage, const UpdateEmitter& update) : stage_(stage) {
-  Assembler& assembler = stage.assembler;
-  for (const SetPlan& plan : stage.sets.sets) {
-    const ParameterSet& set = stage.SetOf(plan);
-    Slots slots;
-    slots.parameters = assembler.AddPersistent(set.name, SlotClass::kParameters,
-                                               set.bytes() / plan.parameter_parts, plan.trainable);
-    if (plan.trainable && update) {
-      const int64_t bytes = set.bytes() / plan.state_parts;
-      for (int m = 0; m < 2; ++m) {
-        slots.moments[m] = assembler.AddPersistent(
-            absl::StrCat(set.name, m == 0 ? " first moment" : " second moment"),
-            SlotClass::kOptimizer, bytes, true);
-      }
-      slots.update_template = static_cast<int>(assembler.set().templates.size());
-      assembler.set().templates.push_back(update(set, bytes / 4));
-    }
-    slots_.push_back(slots);
-  }
-}
-
 void Parameters::Open(std::vector<Use> uses) {
   uses_ = std::move(uses);
   needs_.clear();
@@ -38,7 +17,7 @@ void Parameters::Open(std::vector<Use> uses) {
     for (const Formal& formal : stage_.graph.templates[uses_[u].template_index].formals) {
       if (formal.role != Role::kParameters) continue;
       const SetPlan& plan = *stage_.sets.Find(sets[formal.index]);
-      if (plan.parameter_parts == 1) continue;
+      if (IsPresent(plan)) continue;
       needs_of_use_[u].push_back(static_cast<int>(needs_.size()));
       needs_.push_back({static_cast<int>(u), plan.index, stage_.SetOf(plan).bytes()});
     }
@@ -51,81 +30,52 @@ void Parameters::Open(std::vector<Use> uses) {
 
 void Parameters::Before(int use) {
   while (next_fetch_ < residency_.fetches.size() && residency_.fetches[next_fetch_].before <= use) {
-    Gather(residency_.fetches[next_fetch_]);
+    places_[next_fetch_] = Bring(needs_[residency_.fetches[next_fetch_].need]);
     ++next_fetch_;
   }
 }
 
-void Parameters::Gather(const Fetch& fetch) {
-  const Need& need = needs_[fetch.need];
+int Parameters::Bring(const Need& need) {
   const SetPlan& plan = *stage_.sets.Find(need.set);
-  const ParameterSet& set = stage_.SetOf(plan);
   const int position = static_cast<int>(&plan - stage_.sets.sets.data());
-  const std::string what = absl::StrCat(set.name, " micro ", uses_[need.use].micro_batch);
-  const int place = stage_.assembler.AddTransient(absl::StrCat("gathered ", what),
-                                                  SlotClass::kParameters, need.bytes);
-  places_[next_fetch_] = place;
-  const Operand own = Whole(slots_[position].parameters, need.bytes / plan.parameter_parts);
-  stage_.assembler.Collective(
-      {.op = CollectiveOp::kAllGather, .group = stage_.plan.shard_group(), .bytes = own.bytes},
-      Purpose::kGather, Stream::kParameters, absl::StrCat("gather ", what), own,
-      Whole(place, need.bytes), stage_.plan.scratch);
+  const std::string what =
+      absl::StrCat(stage_.SetOf(plan).name, " micro ", uses_[need.use].micro_batch);
+  const bool gathered = plan.parameter_parts > 1;
+  const int place = stage_.assembler.AddTransient(
+      absl::StrCat(gathered ? "gathered " : "fetched ", what), SlotClass::kParameters, need.bytes);
+  Operand own = state_.Held(position, State::kParameters, 0);
+  if (stage_.plan.beyond_device()) {
+    const Operand to = gathered ? stage_.OwnPart(stage_.plan.shard_group(), place, need.bytes)
+                                : Whole(place, need.bytes);
+    FetchFromHome(own, to, what);
+    own = to;
+  }
+  if (gathered) {
+    stage_.assembler.Collective(
+        {.op = CollectiveOp::kAllGather, .group = stage_.plan.shard_group(), .bytes = own.bytes},
+        Purpose::kGather, Stream::kParameters, absl::StrCat("gather ", what), own,
+        Whole(place, need.bytes), stage_.plan.scratch);
+  }
+  return place;
+}
+
+void Parameters::FetchFromHome(Operand held, const Operand& to, const std::string& what) {
+  if (stage_.plan.home == Home::kSsd) {
+    held = slabs_.Read(held, Purpose::kFetch, absl::StrCat("read ", what));
+  }
+  stage_.assembler.Transfer(Stream::kFetch, Purpose::kFetch, absl::StrCat("fetch ", what), held,
+                            to);
 }
 
 Operand Parameters::Bind(int use, int set, int64_t bytes) const {
   const SetPlan& plan = stage_.sets.sets[set];
-  if (plan.parameter_parts == 1) return Whole(slots_[set].parameters, bytes);
+  if (IsPresent(plan)) return Whole(state_.slot(set), bytes);
   for (const int need : needs_of_use_[use]) {
     if (needs_[need].set == plan.index) {
       return Whole(places_[residency_.fetch_of_need[need]], bytes);
     }
   }
   return {};  // no such need: the layout refuses it by name
-}
-
-void Parameters::Update(int set, const Operand& gradient, const Operand& scalars) {
-  const SetPlan& plan = stage_.sets.sets[set];
-  const ParameterSet& of = stage_.SetOf(plan);
-  const Slots& slots = slots_[set];
-  const Group group = stage_.plan.shard_group();
-  // The update's range of the flat layout follows from the rank's place in the group, also where
-  // the part is a slot of its own and nothing moves.
-  const auto part = [&](int slot, int parts) {
-    if (plan.state_parts == 1) return Whole(slot, of.bytes());
-    Operand own = stage_.OwnPart(group, slot, of.bytes());
-    if (parts > 1) own.shard_stride = 0;
-    return own;
-  };
-  stage_.assembler.Call(slots.update_template, Purpose::kUpdate, absl::StrCat("update ", of.name),
-                        [&](const Formal& formal) -> Operand {
-                          switch (formal.role) {
-                            case Role::kParameters: {
-                              Operand operand = part(slots.parameters, plan.parameter_parts);
-                              operand.version = formal.index;
-                              return operand;
-                            }
-                            case Role::kState: {
-                              Operand operand =
-                                  Whole(slots.moments[formal.index % 2], formal.bytes);
-                              operand.version = formal.index / 2;
-                              return operand;
-                            }
-                            case Role::kGradients:
-                              return gradient;
-                            case Role::kScalars:
-                              return scalars;
-                            default:
-                              return {};
-                          }
-                        });
-  stage_.assembler.last().predicate = Predicate{Scalar::kApply};
-  if (plan.state_parts == 1 || plan.parameter_parts > 1) return;
-  Operand own = stage_.OwnPart(group, slots.parameters, of.bytes());
-  Operand whole = Whole(slots.parameters, of.bytes());
-  own.version = whole.version = 1;
-  stage_.assembler.Collective({.op = CollectiveOp::kAllGather, .group = group, .bytes = own.bytes},
-                              Purpose::kGather, Stream::kParameters,
-                              absl::StrCat("gather ", of.name), own, whole, stage_.plan.scratch);
 }
 
 }  // namespace strata::program

@@ -1,22 +1,25 @@
-// Parameters and optimizer state of a stage: where they live, and how they come to be present for a
-// use. What is whole on every rank is bound where it lives; what is cut over the shard group is
-// gathered into transient slots, as far ahead as residency allows, once per stay.
+// How a stage's parameters come to be present for a use. What is at home on the device, whole on
+// every rank, is bound where it lives. The rest comes into transient slots, as far ahead as
+// residency allows, once per stay: fetched from the host, or from SSD through a slab; gathered from
+// the ranks that each hold a part.
 #ifndef STRATA_PROGRAM_COMPOSE_SOURCES_PARAMETERS_H_
 #define STRATA_PROGRAM_COMPOSE_SOURCES_PARAMETERS_H_
 
-#include <array>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "program/compose/residency.h"
+#include "program/compose/sources/slabs.h"
 #include "program/compose/sources/stage.h"
+#include "program/compose/sources/state.h"
 
 namespace strata::program {
 
 class Parameters {
  public:
-  // Adds the persistent slots.
-  Parameters(const Stage& stage, const UpdateEmitter& update);
+  Parameters(const Stage& stage, const State& state, Slabs& slabs)
+      : stage_(stage), state_(state), slabs_(slabs) {}
 
   // Of the program begun last; `uses` in the order of Before. The walk must outlive the program.
   void Open(std::vector<Use> uses);
@@ -25,23 +28,17 @@ class Parameters {
   // `set`: position in StagePlan::sets.
   Operand Bind(int use, int set, int64_t bytes) const;
 
-  // Calls the set's update on its gradient; then, where ranks updated parts of parameters that are
-  // whole, gathers them.
-  void Update(int set, const Operand& gradient, const Operand& scalars);
-
-  int slot(int set) const { return slots_[set].parameters; }
-  const std::array<int, 2>& moments(int set) const { return slots_[set].moments; }
-
  private:
-  struct Slots {
-    int parameters = -1;
-    std::array<int, 2> moments{-1, -1};
-    int update_template = -1;
-  };
-  void Gather(const Fetch& fetch);
+  bool IsPresent(const SetPlan& plan) const {
+    return plan.parameter_parts == 1 && !stage_.plan.beyond_device();
+  }
+  // Returns the slot.
+  int Bring(const Need& need);
+  void FetchFromHome(Operand held, const Operand& to, const std::string& what);
 
   const Stage& stage_;
-  std::vector<Slots> slots_;  // per set of the stage
+  const State& state_;
+  Slabs& slabs_;
   std::vector<Use> uses_;
   std::vector<Need> needs_;
   std::vector<std::vector<int>> needs_of_use_;

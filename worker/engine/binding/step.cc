@@ -8,6 +8,8 @@
 namespace strata::worker {
 namespace {
 
+using program::Scalar;
+
 // What the host handed in indexes tables: outside input, which must not reach a kernel unseen.
 absl::Status CheckTokens(const int32_t* tokens, const int32_t* targets, int64_t count,
                          int64_t vocabulary) {
@@ -50,7 +52,11 @@ BoundOp BindLoadScalars(OpReader& reader) {
   using Op = ops::LoadScalars;
   if (!reader.Read<Op>()) return {};
   ExpectHost(reader);
-  return [host = reader.environment().host, scalars = reader.Scalars(Op::kScalars)] {
+  // Updates that run before the finish find a factor that changes nothing.
+  const bool early =
+      reader.operand(Op::kScalars).bytes > program::ScalarOffset(Scalar::kClipFactor);
+  return [host = reader.environment().host, scalars = reader.Scalars(Op::kScalars), early] {
+    if (early) scalars[static_cast<int>(Scalar::kClipFactor)] = 1;
     return host->LoadScalars(scalars);
   };
 }

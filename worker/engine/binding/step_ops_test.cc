@@ -127,6 +127,24 @@ TEST_F(OpBinding, AdamWOnShardsGivesTheBitsOfTheWhole) {
   EXPECT_EQ(std::vector<float>(F(param_out), F(param_out) + 96), expected);
 }
 
+TEST_F(OpBinding, LoadScalarsGivesAClipFactorOfOneWhereTheOperandReachesIt) {
+  const int scalars = Scalars();
+  for (const bool reaches : {false, true}) {
+    Set(scalars, Scalar::kClipFactor, 0.25);
+    Set(scalars, Scalar::kApply, 7);
+    std::vector<BoundOperand> operands = Operands();
+    operands[scalars].bytes = program::ScalarOffset(reaches ? Scalar::kApply : Scalar::kClipFactor);
+    const absl::StatusOr<BoundOp> load =
+        BindOp({.kind = OpKind::kLoadScalars}, operands, environment_);
+    ASSERT_TRUE(load.ok()) << load.status();
+    ASSERT_TRUE((*load)().ok());
+    const double* values = Bound<double>(scalars);
+    EXPECT_EQ(values[static_cast<int>(Scalar::kStep)], 42);
+    EXPECT_EQ(values[static_cast<int>(Scalar::kClipFactor)], reaches ? 1 : 0.25);
+    EXPECT_EQ(values[static_cast<int>(Scalar::kApply)], 7);
+  }
+}
+
 TEST_F(OpBinding, LoadBatchRefusesTokensOutsideTheVocabulary) {
   Bytes(6 * 4), Bytes(6 * 4);
   BoundOp bound;

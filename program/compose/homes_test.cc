@@ -1,0 +1,356 @@
+// Programs whose parameters, gradients and optimizer state are at home in host memory or on SSD.
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "program/compose/composer.h"
+#include "program/readers/dump.h"
+#include "program/readers/memory.h"
+#include "program/readers/timeline.h"
+#include "program/readers/verify.h"
+#include "program/testing/golden.h"
+#include "program/testing/toy_graph.h"
+
+namespace strata::program {
+namespace {
+
+using ::testing::AnyOf;
+using ::testing::HasSubstr;
+
+constexpr int kBlocks = 4;
+constexpr int64_t kParameters = 2 * toy::kTableSet + kBlocks * toy::kBlockSet + toy::kNormSet;
+constexpr int64_t kSets = kBlocks + 3;  // table, blocks, norm, head
+
+Plan OnHost(int64_t micro_batches = 1) {
+  return {.virtual_shards = 0,
+          .global_batch = micro_batches,
+          .evaluate_batch = 1,
+          .home = Home::kHost,
+          .gradient_clip = 1,
+          .tier = Tier::kDevice,
+          .scratch = ToyScratch};
+}
+
+Plan OnSsd(UpdatePolicy policy, int64_t micro_batches = 2) {
+  Plan plan = OnHost(micro_batches);
+  plan.home = Home::kSsd;
+  plan.update = policy;
+  return plan;
+}
+
+Plan Shared(Plan plan, int data) {
+  plan.groups.data = plan.groups.shard = data;
+  plan.shard = ShardLevel::kParameters;
+  plan.global_batch *= data;
+  return plan;
+}
+
+StagePrograms Build(const Plan& plan, bool tied = false) {
+  auto built = Compose(ToyGraph({.blocks = kBlocks, .tied = tied}), plan, ToyUpdate);
+  EXPECT_TRUE(built.ok()) << built.status();
+  return built.ok() ? std::move((*built)[0]) : StagePrograms{};
+}
+
+absl::Status VerifyAll(const ProgramSet& set) {
+  for (const Program& program : set.programs) {
+    if (absl::Status status = Verify({&set}, program.name, {.sizes = set.groups}); !status.ok()) {
+      return status;
+    }
+  }
+  return absl::OkStatus();
+}
+
+TierMemory MemoryOf(ProgramSet set, const std::string& program, Tier tier) {
+  std::erase_if(set.programs, [&](const Program& other) { return other.name != program; });
+  return ReadMemory(set).tiers[static_cast<int>(tier)];
+}
+
+int IndexOf(const Program& program, const std::string& label) {
+  for (size_t i = 0; i < program.instructions.size(); ++i) {
+    if (program.instructions[i].label == label) return static_cast<int>(i);
+  }
+  ADD_FAILURE() << "no instruction " << label;
+  return 0;
+}
+
+TEST(HomesTest, EveryProgram_IsVerified) {
+  for (const int data : {1, 2, 4}) {
+    for (const int64_t micro_batches : {1, 4, 8}) {
+      for (const bool tree : {false, true}) {
+        for (const MicroOrder order : {MicroOrder::kDepthFirst, MicroOrder::kLayerFirst}) {
+          for (Plan plan : {OnHost(micro_batches), OnSsd(UpdatePolicy::kSpooled, micro_batches),
+                            OnSsd(UpdatePolicy::kSpeculative, micro_batches)}) {
+            for (const int64_t ahead : {-1, 0, 1 << 20}) {
+              if (data > 1) plan = Shared(plan, data);
+              if (data > 1) plan.global_batch = data * micro_batches;
+              plan.virtual_shards = tree ? plan.global_batch : 0;
+              plan.micro_order = order;
+              plan.prefetch_bytes = ahead;
+              plan.slabs = ahead == 0 ? kLeastSlabs : 8;
+              const absl::Status status = VerifyAll(Build(plan, /*tied=*/ahead == 0).set);
+              ASSERT_TRUE(status.ok())
+                  << status << ": data " << data << " micro-batches " << micro_batches << " tree "
+                  << tree << " home " << static_cast<int>(plan.home) << " update "
+                  << static_cast<int>(plan.update) << " ahead " << ahead;
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(HomesTest, DeviceThatTheHostDoesNotShare_GetsAndGivesByTransfers) {
+  for (const int level : {0, 1, 2, 3}) {
+    Plan plan = OnHost(2);
+    plan.home = Home::kDevice;
+    plan.shard = static_cast<ShardLevel>(level);
+    plan.groups.data = 2;
+    plan.groups.shard = level > 0 ? 2 : 1;
+    const ProgramSet set = Build(plan).set;
+    const absl::Status status = VerifyAll(set);
+    ASSERT_TRUE(status.ok()) << status;
+    for (const Program& program : set.programs) {
+      for (const Instruction& instruction : program.instructions) {
+        if (instruction.mechanism != Mechanism::kCall) continue;
+        const Tier tier = instruction.stream == Stream::kHost ? Tier::kHost : Tier::kDevice;
+        for (const Operand& operand : instruction.operands) {
+          EXPECT_EQ(set.slot(program, operand.slot).tier, tier)
+              << instruction.label << ": " << set.slot(program, operand.slot).name;
+        }
+      }
+    }
+  }
+}
+
+TEST(HomesTest, CallsAndCollectives_WorkInMemoryOfTheirOwnTier) {
+  for (Plan plan : {OnHost(2), OnSsd(UpdatePolicy::kSpooled), OnSsd(UpdatePolicy::kSpeculative),
+                    Shared(OnHost(2), 2), Shared(OnSsd(UpdatePolicy::kSpooled), 2),
+                    Shared(OnSsd(UpdatePolicy::kSpeculative), 2)}) {
+    const ProgramSet set = Build(plan).set;
+    for (const Program& program : set.programs) {
+      for (const Instruction& instruction : program.instructions) {
+        if (instruction.mechanism == Mechanism::kTransfer ||
+            instruction.mechanism == Mechanism::kSignal) {
+          continue;
+        }
+        const Tier tier = instruction.stream == Stream::kHost ? Tier::kHost : Tier::kDevice;
+        for (const Operand& operand : instruction.operands) {
+          EXPECT_EQ(set.slot(program, operand.slot).tier, tier)
+              << instruction.label << ": " << set.slot(program, operand.slot).name;
+        }
+      }
+    }
+  }
+}
+
+TEST(HomesTest, PlansThatDoNotGoTogether_AreRefused) {
+  const auto refusal = [](const Plan& plan) {
+    return std::string(Compose(ToyGraph({}), plan, ToyUpdate).status().message());
+  };
+  Plan plan = OnHost();
+  plan.tier = Tier::kHost;
+  EXPECT_THAT(refusal(plan), HasSubstr("no device"));
+  plan = OnHost();
+  plan.update = UpdatePolicy::kSpooled;
+  EXPECT_THAT(refusal(plan), HasSubstr("state on SSD is updated spooled or speculatively"));
+  EXPECT_THAT(refusal(OnSsd(UpdatePolicy::kDeferred)), HasSubstr("spooled or speculatively"));
+  plan = OnSsd(UpdatePolicy::kSpooled);
+  plan.slabs = 4;
+  EXPECT_THAT(refusal(plan), HasSubstr("4 slabs, an update needs 5"));
+  plan = Shared(OnHost(), 2);
+  plan.shard = ShardLevel::kGradients;
+  EXPECT_THAT(refusal(plan), HasSubstr("must share all of it"));
+  plan = OnHost(2);
+  plan.groups.pipeline = 2;
+  EXPECT_THAT(std::string(Compose(ToyGraph({.tied = true}), plan, ToyUpdate).status().message()),
+              HasSubstr("must be at home on the device"));
+}
+
+// What layers need at a time: a block and the next one.
+TEST(HomesTest, PeaksOnTheHost_AreWhatOneWorksOutByHand) {
+  const ProgramSet set = Build(OnHost()).set;
+  // Parameters and two moments persist; the targets and the loss are there while evaluating, and
+  // the tokens until they are on the device.
+  const int64_t state = 3 * kParameters + kScalarBytes;
+  EXPECT_EQ(MemoryOf(set, "evaluate", Tier::kHost).persistent_bytes, state);
+  EXPECT_EQ(MemoryOf(set, "evaluate", Tier::kHost).peak_bytes, state + 2 * 16 * 4);
+  // Training, all gradients come; then losses and norms of one leaf.
+  EXPECT_EQ(MemoryOf(set, "train", Tier::kHost).peak_bytes, state + kParameters + (1 + kSets) * 8);
+  // Two blocks; the targets, the loss; input, output, locals and what is saved of a block.
+  EXPECT_EQ(
+      MemoryOf(set, "evaluate", Tier::kDevice).peak_bytes,
+      2 * toy::kBlockSet + 16 * 4 + 8 + 2 * toy::kBoundary + toy::kForwardLocal + toy::kSaved);
+}
+
+TEST(HomesTest, DeviceMemory_DoesNotGrowWithLayersButByWhatTheySave) {
+  const auto bytes = [](int blocks, const Plan& plan) {
+    const auto built = Compose(ToyGraph({.blocks = blocks}), plan, ToyUpdate);
+    EXPECT_TRUE(built.ok()) << built.status();
+    return (*built)[0].set.arena_bytes[static_cast<int>(Tier::kDevice)];
+  };
+  for (const Plan& plan : {OnHost(2), OnSsd(UpdatePolicy::kSpooled),
+                           OnSsd(UpdatePolicy::kSpeculative), Shared(OnHost(2), 2)}) {
+    EXPECT_EQ(bytes(24, plan) - bytes(8, plan), 16 * (toy::kBoundary + toy::kSaved));
+  }
+}
+
+TEST(HomesTest, PeaksOnSsd_AreWhatOneWorksOutByHand) {
+  for (const UpdatePolicy policy : {UpdatePolicy::kSpooled, UpdatePolicy::kSpeculative}) {
+    const ProgramSet set = Build(OnSsd(policy)).set;
+    const bool speculative = policy == UpdatePolicy::kSpeculative;
+    // Parameters and moments, in two versions when updated speculatively; what waits of the
+    // gradients: spooled, all in the end; else the first micro-batch's of matrices.
+    const TierMemory ssd = MemoryOf(set, "train", Tier::kSsd);
+    EXPECT_EQ(ssd.persistent_bytes, 3 * kParameters * (speculative ? 2 : 1));
+    EXPECT_EQ(ssd.peak_bytes - ssd.persistent_bytes,
+              speculative ? kParameters - toy::kNormSet : kParameters);
+    // The slabs, the scalars, losses and norms of the rank.
+    EXPECT_EQ(MemoryOf(set, "train", Tier::kHost).peak_bytes,
+              8 * toy::kBlockSet + kScalarBytes + kSets * 8 + 8)
+        << speculative;
+  }
+}
+
+TEST(HomesTest, FetchesAreHidden_WhereTheBudgetAllowsToBringThemAhead) {
+  // A fetch of a block takes as long as a block's forward.
+  const RateCostModel costs({.flops_per_second = 1e9,
+                             .memory_bytes_per_second = 1e12,
+                             .link_bytes_per_second = 0.75 * toy::kBlockSet / 1e-3,
+                             .link_latency_seconds = 0});
+  double exposed[2] = {};
+  for (const bool ahead : {false, true}) {
+    Plan plan = Shared(OnHost(4), 4);
+    plan.prefetch_bytes = ahead ? 2 * toy::kBlockSet : 0;
+    const ProgramSet set = Build(plan).set;
+    const auto timeline = PredictTimeline({&set}, "train", {.sizes = set.groups}, costs);
+    ASSERT_TRUE(timeline.ok()) << timeline.status();
+    exposed[ahead] = timeline->ranks[0].exposed_seconds;
+    EXPECT_THAT(timeline->Draw(0, 60), HasSubstr("parameters"));
+  }
+  EXPECT_LT(exposed[1], 0.8 * exposed[0]);
+}
+
+TEST(HomesTest, DumpsAreStable) {
+  const struct {
+    const char* name;
+    ProgramSet set;
+    const char* program;
+  } cases[] = {{"ssd_spooled", Build(OnSsd(UpdatePolicy::kSpooled)).set, "train"},
+               {"ssd_speculative", Build(OnSsd(UpdatePolicy::kSpeculative)).set, "train"},
+               {"streaming_forward", Build(OnHost()).set, "evaluate"},
+               {"streaming_train", Build(OnHost()).set, "train"}};
+  for (const auto& [name, set, program] : cases) {
+    EXPECT_EQ(CompareWithGolden(absl::StrCat("program/compose/goldens/", name, ".txt"),
+                                Dump(set, *set.find(program))),
+              "");
+  }
+}
+
+// The scalars that an instruction's call reads or writes; its last operand of that slot.
+Operand ScalarsOf(const ProgramSet& set, const Instruction& instruction) {
+  Operand found;
+  for (const Operand& operand : instruction.operands) {
+    if (operand.slot == set.scalars) found = operand;
+  }
+  return found;
+}
+
+// It runs before the step's factor is known: what it reads is what the host wrote.
+TEST(HomesTest, SpeculativeUpdate_SeesAClipFactorThatTheHostWrote) {
+  for (const UpdatePolicy policy : {UpdatePolicy::kSpooled, UpdatePolicy::kSpeculative}) {
+    const ProgramSet set = Build(OnSsd(policy)).set;
+    const Program& train = *set.find("train");
+    const bool speculative = policy == UpdatePolicy::kSpeculative;
+    const Instruction& load = train.instructions[IndexOf(train, "load scalars")];
+    const Operand written = ScalarsOf(set, load);
+    EXPECT_EQ(written.bytes > ScalarOffset(Scalar::kClipFactor), speculative);
+    EXPECT_LE(written.bytes, ScalarOffset(Scalar::kApply));
+    const int finish = IndexOf(train, "finish");
+    int updates = 0;
+    for (size_t i = 0; i < train.instructions.size(); ++i) {
+      const Instruction& update = train.instructions[i];
+      if (!absl::StartsWith(update.label, "update ")) continue;
+      ++updates;
+      EXPECT_EQ(static_cast<int>(i) < finish, speculative) << update.label;
+      EXPECT_EQ(update.predicate.has_value(), !speculative) << update.label;
+    }
+    EXPECT_EQ(updates, kSets);
+  }
+}
+
+// Which elements decay follows from the operand's shard group.
+TEST(HomesTest, UpdateOfAPart_KnowsItsPlaceInTheShardGroup) {
+  for (const Plan& plan : {Shared(OnHost(2), 2), Shared(OnSsd(UpdatePolicy::kSpooled), 2),
+                           Shared(OnSsd(UpdatePolicy::kSpeculative), 2)}) {
+    const ProgramSet set = Build(plan).set;
+    int parts = 0, wholes = 0;
+    for (const Instruction& instruction : set.find("train")->instructions) {
+      const bool update = absl::StartsWith(instruction.label, "update ");
+      if (!update && !absl::StartsWith(instruction.label, "fix up ")) continue;
+      const bool whole = absl::StrContains(instruction.label, "norm");
+      const Operand& parameters = instruction.operands.front();
+      EXPECT_EQ(parameters.shard_group, whole ? Group::kNone : Group::kData) << instruction.label;
+      EXPECT_EQ(parameters.shard_stride, 0) << instruction.label;
+      ++(whole ? wholes : parts);
+    }
+    const int calls = plan.update == UpdatePolicy::kSpeculative ? 2 : 1;
+    EXPECT_EQ(parts, calls * (kSets - 1));
+    EXPECT_EQ(wholes, calls);
+  }
+}
+
+TEST(HomesTest, RemovedDependencyOfAFetch_IsARace) {
+  for (const char* name : {"train", "evaluate"}) {
+    ProgramSet set = Build(OnHost()).set;
+    Program& program = *std::find_if(set.programs.begin(), set.programs.end(),
+                                     [&](const Program& p) { return p.name == name; });
+    Instruction& fetch = program.instructions[IndexOf(program, "fetch block 2 micro 0")];
+    ASSERT_FALSE(fetch.dependencies.empty());
+    fetch.dependencies.clear();
+    const std::string message(Verify({&set}, name, {.sizes = set.groups}).message());
+    EXPECT_THAT(message, HasSubstr("race"));
+    EXPECT_THAT(message, HasSubstr("fetch block 2 micro 0"));
+  }
+}
+
+TEST(HomesTest, MissingReductionBeforeGradientsGoHome_IsRefused) {
+  ProgramSet set = Build(Shared(OnHost(4), 4)).set;
+  Program& program = set.programs[0];
+  Instruction& reduce = program.instructions[IndexOf(program, "reduce block 2 leaf 3")];
+  reduce.mechanism = Mechanism::kTransfer;  // copies this rank's own partial sum instead
+  reduce.operands.resize(2);
+  reduce.operands[0].bytes = reduce.operands[1].bytes;
+  reduce.operands[1].partial = reduce.operands[0].partial;
+  const std::string message(Verify({&set}, "train", {.sizes = set.groups}).message());
+  EXPECT_THAT(message, HasSubstr("gradient of block 2 leaf 3"));
+  EXPECT_THAT(message, HasSubstr("must be complete but is a partial sum over data"));
+}
+
+TEST(HomesTest, SpeculativeStateOnOneCopy_IsRefused) {
+  ProgramSet set = Build(OnSsd(UpdatePolicy::kSpeculative)).set;
+  for (Placement& placement : set.placements) placement.copies = 1;
+  const std::string message(Verify({&set}, "train", {.sizes = set.groups}).message());
+  EXPECT_THAT(message, HasSubstr("it holds version 1, not 0"));
+}
+
+TEST(HomesTest, SlabUsedTwiceAtOnce_IsRefused) {
+  ProgramSet set = Build(OnSsd(UpdatePolicy::kSpooled)).set;
+  Program& program = set.programs[0];
+  int slabs[2] = {-1, -1};
+  for (size_t s = 0; s < program.slots.size(); ++s) {
+    if (program.slots[s].name == "slab 0") slabs[0] = static_cast<int>(s);
+    if (program.slots[s].name == "slab 1") slabs[1] = static_cast<int>(s);
+  }
+  program.placements[slabs[1]].offset = program.placements[slabs[0]].offset;
+  const std::string message(Verify({&set}, "train", {.sizes = set.groups}).message());
+  EXPECT_THAT(message, HasSubstr("slab"));
+  EXPECT_THAT(message, AnyOf(HasSubstr("race"), HasSubstr("overwritten")));
+}
+
+}  // namespace
+}  // namespace strata::program

@@ -1,0 +1,168 @@
+#include "program/compose/sources/results.h"
+
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "ops/op_struct.h"
+#include "ops/step.h"
+
+namespace strata::program {
+
+Results::Results(const Stage& stage, const SetPlans& sets, int scalars)
+    : stage_(stage), sets_(sets), scalars_(scalars) {
+  losses_ = stage.assembler.AddTransient("losses", SlotClass::kBatch, column_bytes());
+}
+
+void Results::Begin(bool norms) {
+  stage_.assembler.Zero(OwnLosses(), Purpose::kLoad, "zero losses");
+  if (!norms) return;
+  norms_ = stage_.assembler.AddTransient(
+      Slot{.name = "norms",
+           .tier = stage_.plan.home_memory(),
+           .klass = SlotClass::kBatch,
+           .bytes = std::max<int64_t>(1, columns()) * column_bytes()});
+  if (stage_.plan.groups.pipeline == 1) return;
+  for (const bool cut : {true, false}) {
+    const Operand own = OwnNormsOf(cut);
+    if (own.bytes == 0) continue;
+    stage_.assembler.Zero(own, Purpose::kLoad, "zero norms", stage_.plan.home_stream());
+  }
+}
+
+Partial Results::StagePartial() const {
+  return stage_.plan.groups.pipeline > 1 ? PartialOver(Group::kPipeline) : Partial{0};
+}
+
+Partial Results::NormPartial(bool cut) const {
+  return StagePartial() |
+         (cut && stage_.plan.groups.tensor > 1 ? PartialOver(Group::kTensor) : Partial{0});
+}
+
+Operand Results::OwnLosses() const {
+  Operand own = stage_.OwnPart(Group::kData, losses_, column_bytes());
+  own.partial = StagePartial();
+  return own;
+}
+
+Operand Results::OwnNorms(int64_t first, int64_t end) const {
+  return stage_.OwnPart(stage_.norm_group(), norms_, columns() * column_bytes(),
+                        first * norm_rows() * 8, (end - first) * norm_rows() * 8);
+}
+
+Operand Results::OwnNormsOf(bool cut) const {
+  Operand own = OwnNorms(cut ? 0 : cut_columns(), cut ? cut_columns() : columns());
+  own.partial = NormPartial(cut);
+  return own;
+}
+
+void Results::AddNorm(int set, const Gradients& gradients) {
+  const SetPlan& plan = stage_.sets.sets[set];
+  if (!plan.counted) return;
+  for (int64_t row = 0; row < norm_rows(); ++row) {
+    const Operand range = gradients.Range(set, row);
+    Operand sum = OwnNorms(plan.column, plan.column + 1);
+    sum.offset += row * 8;
+    sum.bytes = 8;
+    sum.access = Access::kWrite;
+    sum.partial = NormPartial(plan.cut_by_tensor);
+    stage_.assembler.CallOp({.kind = OpKind::kSumSquares,
+                             .ints = {range.bytes / 4},
+                             .flops = static_cast<double>(range.bytes) / 2.0},
+                            Purpose::kNorm,
+                            absl::StrCat("norm ", stage_.SetOf(plan).name, " range ", row),
+                            {range, sum}, stage_.plan.home_stream());
+  }
+}
+
+// In place what each of the group's ranks has a part of.
+void Results::SumOver(Group group, Operand place, const std::string& label) {
+  if (stage_.plan.groups.of(group) == 1 || place.bytes == 0) return;
+  Operand after = place;
+  after.partial &= static_cast<Partial>(~PartialOver(group));
+  stage_.assembler.Collective(
+      {.op = CollectiveOp::kAllReduce, .group = group, .dtype = DType::kF64, .bytes = place.bytes},
+      Purpose::kReduce, Stream::kGradients, label, place, after, stage_.plan.scratch);
+}
+
+void Results::GatherOver(Group group, const Operand& own, const Operand& whole,
+                         const std::string& label) {
+  if (stage_.plan.groups.of(group) == 1) return;
+  stage_.assembler.Collective(
+      {.op = CollectiveOp::kAllGather, .group = group, .dtype = DType::kF64, .bytes = own.bytes},
+      Purpose::kReduce, Stream::kGradients, label, own, whole, stage_.plan.scratch);
+}
+
+Operand Results::ToHost(const std::string& what, const Operand& from) {
+  const Operand to =
+      Whole(stage_.assembler.AddTransient(Slot{.name = absl::StrCat(what, " on the host"),
+                                               .tier = Tier::kHost,
+                                               .klass = SlotClass::kBatch,
+                                               .bytes = from.bytes}),
+            from.bytes);
+  stage_.assembler.Transfer(Stream::kEvict, Purpose::kReport, absl::StrCat(what, " to the host"),
+                            from, to);
+  return to;
+}
+
+// Whether ranks have parts of the norms.
+bool Results::RanksMeet() const {
+  const GroupSizes& groups = stage_.plan.groups;
+  return groups.of(stage_.norm_group()) > 1 || groups.pipeline > 1 ||
+         (groups.tensor > 1 && cut_columns() > 0);
+}
+
+// Where the finish reads them.
+Operand Results::CompleteNorms() {
+  const int64_t bytes = columns() * column_bytes();
+  if (stage_.plan.beyond_device()) {
+    if (!RanksMeet()) return Whole(norms_, bytes);
+    const int at_home = norms_;
+    const int there =
+        stage_.assembler.AddTransient("norms on the device", SlotClass::kBatch, bytes);
+    for (const bool cut : {true, false}) {
+      norms_ = at_home;
+      const Operand from = OwnNormsOf(cut);
+      norms_ = there;
+      if (from.bytes == 0) continue;
+      stage_.assembler.Transfer(Stream::kFetch, Purpose::kReduce, "norms to the device", from,
+                                OwnNormsOf(cut));
+    }
+  }
+  for (const bool cut : {true, false}) {
+    Operand own = OwnNormsOf(cut);
+    if (cut) SumOver(Group::kTensor, own, "sum norms over tensor");
+    own.partial = StagePartial();
+    SumOver(Group::kPipeline, own,
+            cut ? "sum norms of cut sets over stages" : "sum norms over stages");
+  }
+  GatherOver(stage_.norm_group(), OwnNorms(0, columns()), Whole(norms_, bytes), "gather norms");
+  return stage_.plan.on_device() ? ToHost("norms", Whole(norms_, bytes)) : Whole(norms_, bytes);
+}
+
+void Results::Finish() {
+  Operand own = OwnLosses();
+  SumOver(Group::kPipeline, own, "sum losses over stages");
+  own.partial = 0;
+  Operand losses = Whole(losses_, column_bytes());
+  GatherOver(Group::kData, own, losses, "gather losses");
+  if (stage_.plan.on_device()) losses = ToHost("losses", losses);
+  const int64_t sets = norms_ >= 0 ? columns() : 0;
+  std::vector<Operand> operands{losses,
+                                {.slot = scalars_, .bytes = ScalarOffset(Scalar::kLoss)},
+                                {.slot = scalars_,
+                                 .offset = ScalarOffset(Scalar::kLoss),
+                                 .bytes = (sets > 0 ? 5 : 1) * 8,  // kLoss, or kLoss … kClipped
+                                 .access = Access::kWrite}};
+  if (sets > 0) operands.push_back(CompleteNorms());
+  stage_.assembler.CallOp(
+      ops::ToOp(ops::FinishStep{.rows = stage_.leaves.rows(),
+                                .sets = sets,
+                                .data = stage_.plan.groups.data,
+                                .together = stage_.leaves.tree ? stage_.leaves.together : 1,
+                                .norm_ranks = stage_.plan.groups.of(stage_.norm_group()),
+                                .clip = stage_.plan.gradient_clip}),
+      Purpose::kNorm, "finish", std::move(operands), stage_.plan.host_stream());
+}
+
+}  // namespace strata::program
