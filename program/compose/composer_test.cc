@@ -314,7 +314,7 @@ TEST(ComposerTest, CollectivesInAnotherOrderOnOneRank_AreRefused) {
 
 TEST(ComposerTest, Digests_DependOnPlanAndBuildOnly) {
   const auto digest = [](ShardLevel shard, const char* build) {
-    return PlanDigest(Build(DataPlan(2, shard, 2))[0].set, build);
+    return ProgramDigest(Build(DataPlan(2, shard, 2))[0].set, build);
   };
   EXPECT_EQ(digest(ShardLevel::kOptimizer, "b"), digest(ShardLevel::kOptimizer, "b"));
   EXPECT_NE(digest(ShardLevel::kOptimizer, "b"), digest(ShardLevel::kOptimizer, "c"));
