@@ -65,6 +65,8 @@ v1::CreateJobRequest Request(const std::string& name) {
   v1::Job& job = *request.mutable_job();
   job.set_name("jobs/" + name);
   v1::JobSpec& spec = *job.mutable_spec();
+  spec.mutable_parallel()->set_data(1);
+  spec.mutable_parallel()->set_virtual_shards(1);
   spec.set_name(name);
   spec.mutable_model()->set_family(v1::ModelSpec::FAMILY_LLAMA);
   spec.mutable_model()->set_layers(6);

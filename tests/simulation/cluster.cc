@@ -129,6 +129,7 @@ void Cluster::PlanJobs() {
     const int data = random.Within(1, static_cast<int>(nodes_.size()));
     spec.mutable_parallel()->set_tensor(tensor);
     spec.mutable_parallel()->set_data(data);
+    spec.mutable_parallel()->set_virtual_shards(data);
     spec.mutable_resources()->set_ranks(tensor * data);
     spec.mutable_resources()->set_priority(random.Within(0, 3));
     spec.mutable_resources()->set_spares(random.Within(0, 1));
