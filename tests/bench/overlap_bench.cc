@@ -43,6 +43,7 @@ constexpr unsigned kMostSeconds = 900;
 struct Options {
   bool quick = false, untied = false, waits = false, pin = true;
   int blocks = 3, steps = 4, sequence = 64, micro_batches = 1;
+  int64_t prefetch_mib = -1;
   std::string only;
 };
 
@@ -142,6 +143,7 @@ class RankBench {
     spec.plan.virtual_shards = level_ == program::ShardLevel::kParameters ? 0 : kRanks;
     spec.plan.global_batch = int64_t{kRanks} * options_.micro_batches;
     spec.plan.gradient_clip = 1;
+    if (options_.prefetch_mib >= 0) spec.plan.prefetch_bytes = options_.prefetch_mib << 20;
     spec.plan.scratch = worker::CollectiveScratchBytes;
     return spec;
   }
@@ -264,6 +266,8 @@ int Main(int argc, char** argv) {
   app.add_option("--steps", options.steps, "Measured steps of a block");
   app.add_option("--sequence", options.sequence, "Tokens of a sequence");
   app.add_option("--micro-batches", options.micro_batches, "Sequences per rank and step");
+  app.add_option("--prefetch-mib", options.prefetch_mib,
+                 "zero3: gathered beyond what one use needs; -1: what its neighbour needs");
   app.add_option("--shard", options.only, "Only this one")
       ->check(CLI::IsMember({"none", "zero1", "zero3"}));
   CLI11_PARSE(app, argc, argv);
