@@ -24,6 +24,8 @@ enum class MicroOrder : uint8_t { kDepthFirst, kLayerFirst };
 // memory, from which layers are streamed; or on SSD, behind a pool of pinned host slabs
 // (Rajbhandari et al., "ZeRO-Infinity", SC 2021). Beyond the device they are present for their uses
 // only, and updates run on the host.
+// With a tree of sums the bits do not depend on the home; without one, what is summed left to right
+// is a micro-batch's gradient at a time (as in kGradients), not into one accumulator of kernels.
 enum class Home : uint8_t { kDevice, kHost, kSsd };
 
 // When and how state is updated.
