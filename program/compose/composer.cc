@@ -303,12 +303,13 @@ class StageComposer {
     return order;
   }
 
-  // In the order in which reductions end.
+  // In the order in which reductions end: from the last set to the first, small ones together.
   void AddNorms() {
-    const std::vector<int> order = ByIndex();
-    for (auto set = order.rbegin(); set != order.rend(); ++set) {
-      results_->AddNorm(*set, *gradients_);
-    }
+    std::vector<int> order = ByIndex();
+    std::reverse(order.begin(), order.end());
+    std::stable_partition(order.begin(), order.end(),
+                          [&](int set) { return !stage_.sets.sets[set].small; });
+    for (const int set : order) results_->AddNorm(set, *gradients_);
   }
 
   const Decision& decision_;

@@ -56,7 +56,7 @@ struct Plan {
   // Per layer its virtual stage, ascending, each at least once. Empty: EvenVirtualStages.
   std::vector<int> stage_of_layer;
   // Parameters that are sharded, or at home beyond the device: bytes that may be present beyond
-  // what one use needs; negative: what the most demanding neighbour of a use needs.
+  // what one use needs; negative: in all what the most demanding three uses in a row need.
   int64_t prefetch_bytes = -1;
   Home home = Home::kDevice;                      // others: with one rank of data, or all of data
                                                   // sharing everything (kParameters)

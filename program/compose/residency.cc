@@ -69,20 +69,13 @@ ResidencyPlan PlanResidency(const std::vector<Need>& needs, int64_t budget) {
   return plan;
 }
 
-int64_t BytesOfOneUse(const std::vector<Need>& needs) {
-  std::map<int, int64_t> bytes;
-  int64_t most = 0;
-  for (const Need& need : needs) most = std::max(most, bytes[need.use] += need.bytes);
-  return most;
-}
-
-int64_t BytesOfNeighbours(const std::vector<Need>& needs) {
+int64_t BytesOfUsesInARow(const std::vector<Need>& needs, int count) {
   int64_t most = 0;
   for (size_t first = 0; first < needs.size();) {
-    std::map<int, int64_t> sets;  // of this use and the next
+    std::map<int, int64_t> sets;  // of these uses
     size_t end = first;
     for (int uses = 0; end < needs.size(); ++end) {
-      if (end > first && needs[end].use != needs[end - 1].use && ++uses == 2) break;
+      if (end > first && needs[end].use != needs[end - 1].use && ++uses == count) break;
       sets[needs[end].set] = needs[end].bytes;
     }
     int64_t bytes = 0;

@@ -32,11 +32,10 @@ struct ResidencyPlan {
 // At most `budget` bytes are present at once, more only where a single use needs more.
 ResidencyPlan PlanResidency(const std::vector<Need>& needs, int64_t budget);
 
-// The largest sum of bytes that a use and the next one need together: with it, every fetch can
-// begin one use ahead.
-int64_t BytesOfNeighbours(const std::vector<Need>& needs);
-// The most that a single use needs.
-int64_t BytesOfOneUse(const std::vector<Need>& needs);
+// The most bytes that `count` uses in a row need together. With two every fetch can begin one use
+// ahead, unless a set that is large and needed soon stays through all of them; with three it still
+// can where such a set takes the place of one.
+int64_t BytesOfUsesInARow(const std::vector<Need>& needs, int count);
 
 }  // namespace strata::program
 

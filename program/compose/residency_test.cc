@@ -69,7 +69,7 @@ void CheckPlan(const std::vector<Need>& needs, int64_t budget) {
     for (const Stay& stay : stays) {
       if (stay.first <= use && use <= stay.last) present += stay.bytes;
     }
-    EXPECT_LE(present, std::max(budget, BytesOfOneUse(needs))) << "use " << use;
+    EXPECT_LE(present, std::max(budget, BytesOfUsesInARow(needs, 1))) << "use " << use;
   }
 }
 
@@ -98,9 +98,9 @@ TEST(ResidencyTest, ThereAndBack_KeepsWhatIsUsedAgainFirst) {
 
 TEST(ResidencyTest, RoomForANeighbour_LetsFetchesBeginOneUseAhead) {
   const std::vector<Need> needs = ThereAndBack(6, 1);
-  EXPECT_EQ(BytesOfOneUse(needs), 1);
-  EXPECT_EQ(BytesOfNeighbours(needs), 2);
-  const ResidencyPlan plan = PlanResidency(needs, BytesOfNeighbours(needs));
+  EXPECT_EQ(BytesOfUsesInARow(needs, 1), 1);
+  EXPECT_EQ(BytesOfUsesInARow(needs, 2), 2);
+  const ResidencyPlan plan = PlanResidency(needs, BytesOfUsesInARow(needs, 2));
   for (const Fetch& fetch : plan.fetches) {
     EXPECT_LT(fetch.before, std::max(1, needs[fetch.need].use)) << fetch.need;
   }

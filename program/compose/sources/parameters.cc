@@ -23,8 +23,8 @@ void Parameters::Open(std::vector<Use> uses) {
     }
   }
   const int64_t ahead = stage_.plan.prefetch_bytes;
-  residency_ =
-      PlanResidency(needs_, ahead < 0 ? BytesOfNeighbours(needs_) : BytesOfOneUse(needs_) + ahead);
+  residency_ = PlanResidency(
+      needs_, ahead < 0 ? BytesOfUsesInARow(needs_, 3) : BytesOfUsesInARow(needs_, 1) + ahead);
   places_.assign(residency_.fetches.size(), -1);
 }
 
