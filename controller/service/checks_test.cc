@@ -108,8 +108,14 @@ void Disturb(std::mt19937_64& random, google::protobuf::Message& section) {
       "", "..", std::string("\0", 1), "\xc3\xa9: [", "null", "\n- a: &x *x", "/a b", "auto"};
   using google::protobuf::FieldDescriptor;
   if (field.is_repeated()) {
-    auto* added = reflection.AddMessage(&section, &field);
-    return Disturb(random, *added);
+    switch (field.cpp_type()) {
+      case FieldDescriptor::CPPTYPE_INT64:
+        return reflection.AddInt64(&section, &field, kWhole[random() % std::size(kWhole)]);
+      case FieldDescriptor::CPPTYPE_STRING:
+        return reflection.AddString(&section, &field, kTexts[random() % std::size(kTexts)]);
+      default:
+        return Disturb(random, *reflection.AddMessage(&section, &field));
+    }
   }
   switch (field.cpp_type()) {
     case FieldDescriptor::CPPTYPE_INT64:
