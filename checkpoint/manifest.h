@@ -62,7 +62,7 @@ struct CheckpointInfo {
   int64_t applied_updates = 0;    // at most `step`: non-finite steps are not applied
   int64_t next_sample_index = 0;  // the first global sample index not yet consumed
   int64_t epoch = 0;              // the start of the job's ranks that wrote it
-  int64_t virtual_shards = 1;  // 0: off
+  int64_t virtual_shards = 1;     // 0: off
   uint64_t seed = 0;
   std::string plan_digest;
   std::string build;
