@@ -1,6 +1,7 @@
 """The scheduler with real processes, on a cluster of `strata up --topology`: zones, spare nodes, preemption, quotas and
 drained nodes, fewer ranks; every job ends with the numbers of `strata run`, through the death of nodes and of the controller."""
 
+import contextlib
 import json
 import os
 import pathlib
@@ -73,8 +74,10 @@ checkpoint: {{every_steps: {EVERY}}}
         agent = json.loads((self.cluster / "processes.json").read_text())["processes"][node]["pid"]
         os.kill(agent, signal.SIGSTOP)
         for pid in self.processes("strata-trainer"):
-            if int(pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1]) == agent:
-                os.kill(pid, signal.SIGKILL)
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it may end meanwhile
+                parent = int(pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+                if parent == agent:
+                    os.kill(pid, signal.SIGKILL)
         os.kill(agent, signal.SIGKILL)
 
     def kill_controller(self):
