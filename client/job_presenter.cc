@@ -60,16 +60,16 @@ void JobPresenter::OnJob(const v1::Job& job) {
   const bool same = job.state() == state_ && job.epoch() == epoch_ && job.reason() == reason_;
   if (same || IsTerminal(job.state())) return;
   const bool starts =
-      job.state() == v1::RUNNING && (state_ != v1::RUNNING || job.epoch() != epoch_);
+      job.state() == v1::Job::RUNNING && (state_ != v1::Job::RUNNING || job.epoch() != epoch_);
   state_ = job.state();
   epoch_ = job.epoch();
   reason_ = job.reason();
   since_ = told_ = clock_.Now();
-  std::string line = absl::StrCat("job ", name_, ": ", v1::JobState_Name(state_));
+  std::string line = absl::StrCat("job ", name_, ": ", v1::Job::State_Name(state_));
   const std::string placement = PlacementText(job);
-  if (!placement.empty() && state_ != v1::QUEUED) absl::StrAppend(&line, " on ", placement);
+  if (!placement.empty() && state_ != v1::Job::QUEUED) absl::StrAppend(&line, " on ", placement);
   if (!reason_.empty()) absl::StrAppend(&line, ": ", reason_);
-  const bool trouble = state_ == v1::RECOVERING;
+  const bool trouble = state_ == v1::Job::RECOVERING;
   terminal_.Say(trouble ? terminal_.Paint(Style::kWarning, line) : line);
   if (starts) ShowStart(job);
 }
@@ -87,10 +87,11 @@ void JobPresenter::ShowStart(const v1::Job& job) {
 
 void JobPresenter::OnTick() {
   const double now = clock_.Now();
-  if (!lost_ && state_ == v1::RUNNING && run_.has_steps()) return;  // its steps show that it lives
+  if (!lost_ && state_ == v1::Job::RUNNING && run_.has_steps())
+    return;  // its steps show that it lives
   if (now - since_ < 1) return;
   const std::string what = lost_ ? "the controller does not answer"
-                                 : absl::StrCat("job ", name_, ": ", v1::JobState_Name(state_));
+                                 : absl::StrCat("job ", name_, ": ", v1::Job::State_Name(state_));
   const std::string line =
       absl::StrCat(what, " … ", common::FormatSeconds(std::floor(now - since_)));
   terminal_.Transient(line);
@@ -115,10 +116,10 @@ void JobPresenter::OnBack() {
 
 int JobPresenter::Conclude(const v1::Job& job) {
   Finished finished;
-  finished.set_outcome(job.state() == v1::SUCCEEDED   ? Finished::SUCCEEDED
-                       : job.state() == v1::CANCELLED ? Finished::INTERRUPTED
-                                                      : Finished::FAILED);
-  finished.set_exit_code(job.state() == v1::SUCCEEDED ? kExitDone : kExitFailed);
+  finished.set_outcome(job.state() == v1::Job::SUCCEEDED   ? Finished::SUCCEEDED
+                       : job.state() == v1::Job::CANCELLED ? Finished::INTERRUPTED
+                                                           : Finished::FAILED);
+  finished.set_exit_code(job.state() == v1::Job::SUCCEEDED ? kExitDone : kExitFailed);
   finished.set_message(job.reason());
   if (job.has_checkpoint()) {
     run_.set_checkpoint(job.checkpoint().path());

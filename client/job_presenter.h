@@ -32,7 +32,7 @@ class JobPresenter {
   const common::Clock& clock_;
   std::string name_;
   RunPresenter run_;
-  v1::JobState state_ = v1::JOB_STATE_UNSPECIFIED;
+  v1::Job::State state_ = v1::Job::STATE_UNSPECIFIED;
   int64_t epoch_ = -1;
   std::string reason_;
   double since_;  // of the present state, or of the controller's silence

@@ -15,8 +15,8 @@ namespace {
 
 std::vector<std::string> StateNames() {
   std::vector<std::string> names;
-  for (int i = v1::QUEUED; i <= v1::JobState_MAX; ++i) {
-    names.push_back(v1::JobState_Name(static_cast<v1::JobState>(i)));
+  for (int i = v1::Job::QUEUED; i <= v1::Job::State_MAX; ++i) {
+    names.push_back(v1::Job::State_Name(static_cast<v1::Job::State>(i)));
   }
   return names;
 }
@@ -33,10 +33,10 @@ absl::StatusOr<WaitCondition> WaitCondition::Parse(const std::string& text) {
   const std::string value = text.substr(equals + 1);
   WaitCondition condition;
   if (absl::StartsWith(text, "state=")) {
-    v1::JobState state;
+    v1::Job::State state;
     const std::vector<std::string> names = StateNames();
     const bool known = std::find(names.begin(), names.end(), value) != names.end();
-    if (!known || !v1::JobState_Parse(value, &state)) {
+    if (!known || !v1::Job::State_Parse(value, &state)) {
       return refuse(
           absl::StrCat("unknown state (the states are ", absl::StrJoin(names, ", "), ")"));
     }

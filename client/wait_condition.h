@@ -22,7 +22,7 @@ class WaitCondition {
   Verdict Of(const v1::Job& job) const;
 
  private:
-  std::optional<v1::JobState> state_;
+  std::optional<v1::Job::State> state_;
   int64_t step_ = 0;
 };
 

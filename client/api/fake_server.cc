@@ -53,7 +53,7 @@ class FakeServer::Services final : public v1::JobService::Service,
     if (const auto refused = Before(context, "CreateJob"); !refused.ok()) return refused;
     if (script_.create) return ToGrpc(script_.create(*request, response));
     *response = request->job();
-    response->set_state(v1::QUEUED);
+    response->set_state(v1::Job::QUEUED);
     if (!request->validate_only()) Put(*response);
     return grpc::Status::OK;
   }

@@ -29,7 +29,7 @@ train: {steps: 50, sequence: 64, global_batch: 8}
 )";
   }
 
-  static v1::Job JobIn(v1::JobState state, int64_t step = 0) {
+  static v1::Job JobIn(v1::Job::State state, int64_t step = 0) {
     v1::Job job;
     job.set_name("jobs/faulty");
     job.mutable_spec()->mutable_train()->set_steps(50);
@@ -61,7 +61,7 @@ train: {steps: 50, sequence: 64, global_batch: 8}
 };
 
 TEST_F(ClusterCommandsTest, JobJsonHasThePlainNameAndTheContractsFields) {
-  server_.Put(JobIn(v1::RUNNING, 42));
+  server_.Put(JobIn(v1::Job::RUNNING, 42));
   const Outcome got = Run({"get", "job", "faulty", "-o", "json"});
   ASSERT_EQ(got.code, 0) << got.err;
   const auto json = nlohmann::json::parse(got.out);
@@ -79,7 +79,7 @@ TEST_F(ClusterCommandsTest, ListsAreJsonArraysAlsoWhenEmpty) {
   EXPECT_EQ(Run({"get", "jobs", "-o", "json"}).out, "[]\n");
   v1::Node node;
   node.set_name("nodes/n0");
-  node.set_state(v1::READY);
+  node.set_state(v1::Node::READY);
   server_.Put(node);
   const auto nodes = nlohmann::json::parse(Run({"get", "nodes", "-o", "json"}).out);
   ASSERT_EQ(nodes.size(), 1u);
@@ -145,10 +145,10 @@ TEST_F(ClusterCommandsTest, ValidateOnlyAsksTheServerAndCreatesNothing) {
 
 TEST_F(ClusterCommandsTest, AttachShowsStepsAndReturnsTheOutcome) {
   server_.progress = [](const auto&, const auto& send) -> FakeAnswer {
-    send(Ending(JobIn(v1::RUNNING)));
+    send(Ending(JobIn(v1::Job::RUNNING)));
     send(Step(1, 5.5));
     send(Step(50, 1.25));
-    send(Ending(JobIn(v1::SUCCEEDED, 50)));
+    send(Ending(JobIn(v1::Job::SUCCEEDED, 50)));
     return {};
   };
   const Outcome got = Run({"submit", folder_ + "/job.yaml", "--attach", "-o", "json"});
@@ -161,7 +161,7 @@ TEST_F(ClusterCommandsTest, AttachShowsStepsAndReturnsTheOutcome) {
 
 TEST_F(ClusterCommandsTest, AttachToAJobThatFailsReturnsOneWithItsReason) {
   server_.progress = [](const auto&, const auto& send) -> FakeAnswer {
-    v1::Job job = JobIn(v1::FAILED, 3);
+    v1::Job job = JobIn(v1::Job::FAILED, 3);
     job.set_reason("rank 1 on n1 was killed 4 times without progress");
     send(Ending(job));
     return {};
@@ -182,7 +182,7 @@ TEST_F(ClusterCommandsTest, AttachGoesOnFromTheLastStepAfterTheControllersRestar
       return {14, "going away"};
     }
     send(Step(3, 4.5));
-    send(Ending(JobIn(v1::SUCCEEDED, 50)));
+    send(Ending(JobIn(v1::Job::SUCCEEDED, 50)));
     return {};
   };
   const Outcome got = Run({"submit", folder_ + "/job.yaml", "--attach"});
@@ -194,7 +194,7 @@ TEST_F(ClusterCommandsTest, AttachGoesOnFromTheLastStepAfterTheControllersRestar
 TEST_F(ClusterCommandsTest, TheLossCurveForgetsStepsThatCameAgain) {
   server_.progress = [](const auto&, const auto& send) -> FakeAnswer {
     for (const int64_t step : {1, 2, 3, 2, 3, 4}) send(Step(step, 5.0 - step));
-    send(Ending(JobIn(v1::SUCCEEDED, 4)));
+    send(Ending(JobIn(v1::Job::SUCCEEDED, 4)));
     return {};
   };
   const Outcome got = Run({"submit", folder_ + "/job.yaml", "--attach"});
@@ -203,13 +203,13 @@ TEST_F(ClusterCommandsTest, TheLossCurveForgetsStepsThatCameAgain) {
 }
 
 TEST_F(ClusterCommandsTest, WaitEndsAtOnceOnWhatIsTrueOrCannotBe) {
-  server_.Put(JobIn(v1::FAILED, 10));
+  server_.Put(JobIn(v1::Job::FAILED, 10));
   EXPECT_EQ(Run({"wait", "faulty", "--for=state=FAILED"}).code, 0);
   EXPECT_EQ(Run({"wait", "faulty", "--for=step=10"}).code, 0);
   const Outcome never = Run({"wait", "faulty", "--for=state=SUCCEEDED"});
   EXPECT_EQ(never.code, 1);
   EXPECT_THAT(never.err, HasSubstr("cannot come true"));
-  server_.Put(JobIn(v1::RUNNING, 10));
+  server_.Put(JobIn(v1::Job::RUNNING, 10));
   const Outcome beyond = Run({"wait", "faulty", "--for=step=51"});
   EXPECT_EQ(beyond.code, 1);
   EXPECT_THAT(beyond.err, HasSubstr("its last step is 50"));
@@ -217,10 +217,10 @@ TEST_F(ClusterCommandsTest, WaitEndsAtOnceOnWhatIsTrueOrCannotBe) {
 }
 
 TEST_F(ClusterCommandsTest, WaitSeesAStepAndAnEndComing) {
-  server_.Put(JobIn(v1::RUNNING, 10));
+  server_.Put(JobIn(v1::Job::RUNNING, 10));
   server_.progress = [](const auto&, const auto& send) -> FakeAnswer {
     for (int64_t step = 11; step <= 50; ++step) send(Step(step, 1));
-    send(Ending(JobIn(v1::SUCCEEDED, 50)));
+    send(Ending(JobIn(v1::Job::SUCCEEDED, 50)));
     return {};
   };
   EXPECT_EQ(Run({"wait", "faulty", "--for=step=20"}).code, 0);
@@ -229,16 +229,16 @@ TEST_F(ClusterCommandsTest, WaitSeesAStepAndAnEndComing) {
 }
 
 TEST_F(ClusterCommandsTest, WaitSeesAnEndThatNoStreamTold) {
-  server_.Put(JobIn(v1::RUNNING, 10));
+  server_.Put(JobIn(v1::Job::RUNNING, 10));
   server_.progress = [&](const auto&, const auto&) -> FakeAnswer {
-    server_.Put(JobIn(v1::SUCCEEDED, 50));
+    server_.Put(JobIn(v1::Job::SUCCEEDED, 50));
     return {};
   };
   EXPECT_EQ(Run({"wait", "faulty", "--for=state=SUCCEEDED"}).code, 0);
 }
 
 TEST_F(ClusterCommandsTest, WaitTimesOut) {
-  server_.Put(JobIn(v1::RUNNING, 10));
+  server_.Put(JobIn(v1::Job::RUNNING, 10));
   server_.progress = [](const auto&, const auto& send) -> FakeAnswer {
     while (send(Step(10, 1))) {
     }
@@ -250,7 +250,7 @@ TEST_F(ClusterCommandsTest, WaitTimesOut) {
 }
 
 TEST_F(ClusterCommandsTest, LogLinesComeOnceThoughTheControllerRestarts) {
-  server_.Put(JobIn(v1::RUNNING));
+  server_.Put(JobIn(v1::Job::RUNNING));
   int streams = 0;
   server_.logs = [&](const v1::StreamLogsRequest& request, const auto& send) -> FakeAnswer {
     EXPECT_EQ(request.rank(), 1);
@@ -270,7 +270,7 @@ TEST_F(ClusterCommandsTest, LogLinesComeOnceThoughTheControllerRestarts) {
 }
 
 TEST_F(ClusterCommandsTest, LogsOfARankThatIsNoneAreAMistake) {
-  v1::Job job = JobIn(v1::SUCCEEDED, 50);
+  v1::Job job = JobIn(v1::Job::SUCCEEDED, 50);
   job.mutable_spec()->mutable_resources()->set_ranks(2);
   server_.Put(job);
   server_.logs = [](const auto&, const auto&) { return FakeAnswer(); };
@@ -283,7 +283,7 @@ TEST_F(ClusterCommandsTest, LogsOfARankThatIsNoneAreAMistake) {
 }
 
 TEST_F(ClusterCommandsTest, ResultsThatCannotBeWrittenAreAFailure) {
-  server_.Put(JobIn(v1::RUNNING));
+  server_.Put(JobIn(v1::Job::RUNNING));
   for (const std::vector<std::string>& command : {std::vector<std::string>{"get", "jobs"},
                                                   {"watch", "faulty", "-o", "json"},
                                                   {"logs", "faulty"}}) {
@@ -355,7 +355,7 @@ TEST_F(ClusterCommandsTest, DownSaysInJsonWhatItDid) {
 }
 
 TEST_F(ClusterCommandsTest, AnEndedJobIsToldWithItsOwnDuration) {
-  v1::Job job = JobIn(v1::SUCCEEDED, 50);
+  v1::Job job = JobIn(v1::Job::SUCCEEDED, 50);
   job.mutable_create_time()->set_seconds(1000);
   job.mutable_end_time()->set_seconds(1065);
   server_.Put(job);
@@ -367,7 +367,7 @@ TEST_F(ClusterCommandsTest, AnEndedJobIsToldWithItsOwnDuration) {
 }
 
 TEST_F(ClusterCommandsTest, ExplainDescribeAndCancelSayWhatTheServerSays) {
-  v1::Job job = JobIn(v1::RECOVERING, 42);
+  v1::Job job = JobIn(v1::Job::RECOVERING, 42);
   job.set_reason("rank 1 on n1 was killed");
   auto* event = job.add_events();
   event->set_reason("rank 1 on n1 was killed by signal 9");

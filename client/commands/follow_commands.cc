@@ -51,8 +51,8 @@ int NoLines(ApiClient& client, const std::string& name, int32_t rank, Terminal& 
     return kExitUsage;
   }
   const std::string who = rank < 0 ? "its ranks have" : absl::StrCat("its rank ", rank, " has");
-  terminal.Say(absl::StrCat("job ", PlainName(name), " is ", v1::JobState_Name(job->state()), "; ",
-                            who, " written no lines"));
+  terminal.Say(absl::StrCat("job ", PlainName(name), " is ", v1::Job::State_Name(job->state()),
+                            "; ", who, " written no lines"));
   return kExitDone;
 }
 
@@ -82,7 +82,7 @@ int Ended(const v1::Job& job, const std::string& condition, Verdict verdict,
   if (output == "json" || output == "yaml") terminal.Out(ToText(ToJsonWithSpec(job), output));
   if (output == "name") terminal.Out(PlainName(job.name()) + "\n");
   const std::string now = absl::StrCat("job ", PlainName(job.name()), " is ",
-                                       v1::JobState_Name(job.state()), " at step ", job.step());
+                                       v1::Job::State_Name(job.state()), " at step ", job.step());
   if (verdict == Verdict::kMet) {
     terminal.Say(now);
     return kExitDone;
@@ -123,7 +123,7 @@ int Wait(const Arguments& arguments, Terminal& terminal) {
     if (verdict == Verdict::kOpen) verdict = condition->Of(job);
   };
   callbacks.on_tick = [&] {
-    terminal.Transient(absl::StrCat("job ", name, ": ", v1::JobState_Name(job.state()), ", step ",
+    terminal.Transient(absl::StrCat("job ", name, ": ", v1::Job::State_Name(job.state()), ", step ",
                                     job.step(), ", waiting for ", text, " … ",
                                     common::FormatSeconds(std::max(1.0, clock.Now() - began))));
     return verdict == Verdict::kOpen && !timed_out() && !interrupts.interrupted();
@@ -139,7 +139,7 @@ int Wait(const Arguments& arguments, Terminal& terminal) {
   if (verdict != Verdict::kOpen) return Ended(job, text, verdict, output, terminal);
   if (interrupts.interrupted()) return kExitInterrupted;
   if (!timed_out()) return FailCallAbout("job", name, ended.status(), terminal);
-  terminal.Error(absl::StrCat("job ", name, " is ", v1::JobState_Name(job.state()), " at step ",
+  terminal.Error(absl::StrCat("job ", name, " is ", v1::Job::State_Name(job.state()), " at step ",
                               job.step(), " after ", common::FormatSeconds(*timeout), ": ", text,
                               " has not come true"));
   return kExitUnavailable;

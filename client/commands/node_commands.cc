@@ -136,7 +136,7 @@ std::string DrainedText(const v1::Node& node) {
 
 std::string ResumedText(const v1::Node& node) {
   return absl::StrCat(NodeStateText(node), ": it takes ranks ",
-                      node.state() == v1::READY ? "again" : "when it is READY");
+                      node.state() == v1::Node::READY ? "again" : "when it is READY");
 }
 
 int Drain(const Arguments& arguments, Terminal& terminal) {

@@ -26,7 +26,7 @@ class OperatorCommandsTest : public FakeClusterTest {
   static v1::Node NodeWith(const std::string& name, const std::string& job) {
     v1::Node node;
     node.set_name("nodes/" + name);
-    node.set_state(v1::READY);
+    node.set_state(v1::Node::READY);
     node.set_device("cpu");
     node.set_devices(1);
     if (!job.empty()) node.add_jobs("jobs/" + job);

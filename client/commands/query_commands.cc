@@ -172,10 +172,10 @@ int Cancel(const Arguments& arguments, Terminal& terminal) {
   const std::string plain = PlainName(job->name());
   const std::string output = arguments.Text("--output", "table");
   if (output != "table") return ShowJob(*job, output, false, terminal);
-  if (job->state() == v1::CANCELLED) {
+  if (job->state() == v1::Job::CANCELLED) {
     terminal.Say(absl::StrCat("job ", plain, " is CANCELLED"));
   } else if (IsTerminal(job->state())) {
-    terminal.Say(absl::StrCat("job ", plain, " had ended: ", v1::JobState_Name(job->state())));
+    terminal.Say(absl::StrCat("job ", plain, " had ended: ", v1::Job::State_Name(job->state())));
   } else {
     terminal.Say(absl::StrCat("job ", plain, " is being cancelled — strata wait ", plain,
                               " --for=state=CANCELLED"));

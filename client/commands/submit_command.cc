@@ -61,7 +61,7 @@ int Submitted(const v1::Job& job, const std::string& output, Terminal& terminal)
   const std::string name = PlainName(job.name());
   if (output == "json" || output == "yaml") terminal.Out(ToText(ToJsonWithSpec(job), output));
   if (output == "name") terminal.Out(name + "\n");
-  terminal.Say(absl::StrCat("job ", name, " submitted: ", v1::JobState_Name(job.state()),
+  terminal.Say(absl::StrCat("job ", name, " submitted: ", v1::Job::State_Name(job.state()),
                             job.reason().empty() ? "" : ", ", job.reason()));
   terminal.Say(absl::StrCat("next: strata watch ", name, ", strata describe job ", name));
   return kExitDone;

@@ -97,8 +97,8 @@ std::string PlainName(absl::string_view name) {
   return std::string(slash == absl::string_view::npos ? name : name.substr(slash + 1));
 }
 
-bool IsTerminal(v1::JobState state) {
-  return state == v1::SUCCEEDED || state == v1::FAILED || state == v1::CANCELLED;
+bool IsTerminal(v1::Job::State state) {
+  return state == v1::Job::SUCCEEDED || state == v1::Job::FAILED || state == v1::Job::CANCELLED;
 }
 
 std::string PlacementText(const v1::Job& job) {
@@ -128,7 +128,7 @@ Json ToJson(const v1::Job& job) {
         {{"rank", place.rank()}, {"node", PlainName(place.node())}, {"device", place.device()}});
   }
   Json json = {{"name", PlainName(job.name())},
-               {"state", v1::JobState_Name(job.state())},
+               {"state", v1::Job::State_Name(job.state())},
                {"epoch", job.epoch()},
                {"step", job.step()},
                {"target_step", job.target_step()},
@@ -167,7 +167,7 @@ Json ToJsonWithSpec(const v1::Job& job) {
 std::string JobTable(const std::vector<v1::Job>& jobs, double wall_seconds) {
   std::vector<std::vector<std::string>> rows;
   for (const v1::Job& job : jobs) {
-    rows.push_back({PlainName(job.name()), v1::JobState_Name(job.state()), StepText(job),
+    rows.push_back({PlainName(job.name()), v1::Job::State_Name(job.state()), StepText(job),
                     job.has_checkpoint() ? absl::StrCat(job.checkpoint().step()) : "-",
                     absl::StrCat(job.epoch()), absl::StrCat(job.spec().resources().ranks()),
                     Ago(job.has_create_time(), job.create_time(), wall_seconds),
@@ -180,7 +180,7 @@ std::string JobTable(const std::vector<v1::Job>& jobs, double wall_seconds) {
 std::string DescribeJob(const v1::Job& job, double wall_seconds) {
   Description text;
   text.Add("Name", PlainName(job.name()));
-  text.Add("State", v1::JobState_Name(job.state()));
+  text.Add("State", v1::Job::State_Name(job.state()));
   text.Add("Reason", job.reason());
   text.Add("Step", StepText(job));
   text.Add("Epoch", absl::StrCat(job.epoch()));

@@ -15,7 +15,7 @@ namespace strata::client {
 // `jobs/faulty` and `nodes/n0` without what stands before the slash.
 std::string PlainName(absl::string_view name);
 
-bool IsTerminal(v1::JobState state);
+bool IsTerminal(v1::Job::State state);
 
 // name, state, epoch, step, target_step, checkpoint_step (0: none), checkpoint, directory, reason,
 // ranks, times, restarts, and the last events.

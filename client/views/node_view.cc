@@ -37,7 +37,7 @@ Json ToJson(const v1::Node& node) {
     locality[level] = value;
   }
   Json json = {{"name", PlainName(node.name())},
-               {"state", v1::NodeState_Name(node.state())},
+               {"state", v1::Node::State_Name(node.state())},
                {"device", node.device()},
                {"devices", node.devices()},
                {"free", node.free()},
@@ -65,7 +65,7 @@ std::string NodeTable(const std::vector<v1::Node>& nodes, double wall_seconds) {
 }
 
 std::string NodeStateText(const v1::Node& node) {
-  return absl::StrCat(v1::NodeState_Name(node.state()), node.drained() ? ",DRAINED" : "",
+  return absl::StrCat(v1::Node::State_Name(node.state()), node.drained() ? ",DRAINED" : "",
                       node.quarantined() ? ",QUARANTINED" : "");
 }
 

@@ -22,7 +22,7 @@ CommitJudgement Refused(const std::string& reason) { return {CommitVerdict::kRef
 
 }  // namespace
 
-void RecordCheckpoint(const v1::CommittedCheckpoint& checkpoint, v1::Job& job) {
+void RecordCheckpoint(const v1::CommittedCheckpoint& checkpoint, v1::JobRecord& job) {
   if (job.has_checkpoint()) *job.add_older_checkpoints() = job.checkpoint();
   *job.mutable_checkpoint() = checkpoint;
   job.clear_damaged_checkpoints();
@@ -30,7 +30,7 @@ void RecordCheckpoint(const v1::CommittedCheckpoint& checkpoint, v1::Job& job) {
   if (surplus > 0) job.mutable_older_checkpoints()->DeleteSubrange(0, surplus);
 }
 
-void DiscardCheckpoint(const v1::CheckpointProblem& problem, v1::Job& job) {
+void DiscardCheckpoint(const v1::CheckpointProblem& problem, v1::JobRecord& job) {
   *job.add_damaged_checkpoints() = job.checkpoint();
   job.clear_checkpoint();
   const auto& there = problem.older_steps();
@@ -85,7 +85,7 @@ void FragmentBook::Forget(int64_t step) {
   by_step_.erase(by_step_.begin(), by_step_.upper_bound(step));
 }
 
-CommitJudgement JudgeCommit(const v1::Job& job, const v1::CommitRequest& request) {
+CommitJudgement JudgeCommit(const v1::JobRecord& job, const v1::CommitRequest& request) {
   const v1::CommittedCheckpoint& asked = request.checkpoint();
   const v1::CommittedCheckpoint& recorded = job.checkpoint();
   const int64_t epoch = request.epoch().epoch();
@@ -96,7 +96,7 @@ CommitJudgement JudgeCommit(const v1::Job& job, const v1::CommitRequest& request
   if (epoch != job.epoch()) {
     return Refused(absl::StrCat("epoch ", epoch, " is over; the current one is ", job.epoch()));
   }
-  if (job.state() != v1::RUNNING && job.state() != v1::STARTING) {
+  if (job.state() != v1::Job::RUNNING && job.state() != v1::Job::STARTING) {
     return Refused(absl::StrCat("the ranks of epoch ", epoch, " are being ended: ", job.reason()));
   }
   if (asked.manifest_digest().empty() || asked.path().empty()) {

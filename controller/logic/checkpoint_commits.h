@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "proto/strata/v1/agent.pb.h"
-#include "proto/strata/v1/jobs.pb.h"
+#include "proto/strata/v1/records.pb.h"
 #include "proto/strata/v1/trainer.pb.h"
 
 namespace strata::controller {
@@ -47,15 +47,15 @@ struct CommitJudgement {
 };
 
 // Pure. `job` as recorded.
-CommitJudgement JudgeCommit(const v1::Job& job, const v1::CommitRequest& request);
+CommitJudgement JudgeCommit(const v1::JobRecord& job, const v1::CommitRequest& request);
 
 // The job's newest checkpoint from now on. The last ones before it are kept in mind, so that the
 // job can go back to them; what was damaged has been set aside before anything could be committed.
-void RecordCheckpoint(const v1::CommittedCheckpoint& checkpoint, v1::Job& job);
+void RecordCheckpoint(const v1::CommittedCheckpoint& checkpoint, v1::JobRecord& job);
 
 // The newest checkpoint is known to be damaged: the newest one before it that is still there takes
 // its place, if there is any.
-void DiscardCheckpoint(const v1::CheckpointProblem& problem, v1::Job& job);
+void DiscardCheckpoint(const v1::CheckpointProblem& problem, v1::JobRecord& job);
 
 }  // namespace strata::controller
 

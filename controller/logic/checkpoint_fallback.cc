@@ -20,13 +20,13 @@ constexpr int kMostDamaged = 16;
 
 // The last ends of its ranks, in a row, that had this cause. No other checkpoint was meant: between
 // two of them stands a start that succeeded, and how that ended.
-int InARow(const v1::Job& job, const char* cause) {
+int InARow(const v1::JobRecord& job, const char* cause) {
   int count = 0;
   for (int i = job.events_size() - 1; i >= 0 && job.events(i).cause() == cause; --i) ++count;
   return count;
 }
 
-int64_t Count(const v1::Job& job, const char* cause) {
+int64_t Count(const v1::JobRecord& job, const char* cause) {
   return std::count_if(job.events().begin(), job.events().end(),
                        [&](const v1::JobEvent& event) { return event.cause() == cause; });
 }
@@ -36,7 +36,7 @@ int64_t Count(const v1::Job& job, const char* cause) {
 void JobMachine::JudgeCheckpoint(JobEntry& job, Failure& failure) {
   if (!failure.checkpoint.has_value()) return;
   const v1::CheckpointProblem& problem = *failure.checkpoint;
-  v1::Job& record = job.record;
+  v1::JobRecord& record = job.record;
   const v1::CommittedCheckpoint& recorded = record.checkpoint();
   if (recorded.epoch() != problem.epoch() || recorded.step() != problem.step()) return;
   const std::string where =

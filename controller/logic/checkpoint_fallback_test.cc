@@ -43,7 +43,7 @@ class CheckpointFallback : public TwoNodes {
     h.SayStep("n0", "a", epoch, step);
     h.SayEnded("n1", "a", epoch, kFailed, "rank 1 was killed", 1);
     h.SayEnded("n0", "a", epoch, kInterrupted);
-    EXPECT_EQ(h.Job("a").state(), v1::STARTING);
+    EXPECT_EQ(h.Job("a").state(), v1::Job::STARTING);
     EXPECT_EQ(h.Job("a").epoch(), epoch + 1);
   }
   // A rank on n1 finds it when all load.
@@ -78,7 +78,7 @@ class CheckpointFallback : public TwoNodes {
     h.SayEnded("n1", "a", epoch, kInterrupted);
   }
   const v1::JobEvent& LastEvent() const {
-    const v1::Job& job = h.Job("a");
+    const v1::JobRecord& job = h.Job("a");
     return job.events(job.events_size() - 1);
   }
   v1::PrepareEpoch LastPrepare(const std::string& node) {
@@ -93,8 +93,8 @@ class CheckpointFallback : public TwoNodes {
 TEST_F(CheckpointFallback, ADamagedCheckpointGivesWayToTheOneBefore) {
   const int64_t budget_used = h.Job("a").restarts_without_progress();
   FindWhileLoading(Problem(1, 60));
-  const v1::Job& job = h.Job("a");
-  EXPECT_EQ(job.state(), v1::STARTING);
+  const v1::JobRecord& job = h.Job("a");
+  EXPECT_EQ(job.state(), v1::Job::STARTING);
   EXPECT_EQ(job.epoch(), 3);
   EXPECT_EQ(job.step(), 40);
   EXPECT_EQ(job.checkpoint().manifest_digest(), "m40-1");
@@ -111,7 +111,7 @@ TEST_F(CheckpointFallback, ADamagedCheckpointGivesWayToTheOneBefore) {
 
 TEST_F(CheckpointFallback, TheSameIsFoundWhilePlanning) {
   FindWhilePlanning(Problem(1, 60));
-  EXPECT_EQ(h.Job("a").state(), v1::STARTING);
+  EXPECT_EQ(h.Job("a").state(), v1::Job::STARTING);
   EXPECT_EQ(h.Job("a").checkpoint().step(), 40);
   EXPECT_EQ(LastEvent().cause(), "checkpoint_damaged");
 }
@@ -124,8 +124,8 @@ TEST_F(CheckpointFallback, ItIsNoFaultOfTheNodeThatFindsIt) {
 
 TEST_F(CheckpointFallback, WhereAllAreDamagedTheJobStartsAnewAndSaysSo) {
   for (const int64_t step : {60, 40, 20}) FindWhileLoading(Problem(1, step));
-  const v1::Job& job = h.Job("a");
-  EXPECT_EQ(job.state(), v1::STARTING);
+  const v1::JobRecord& job = h.Job("a");
+  EXPECT_EQ(job.state(), v1::Job::STARTING);
   EXPECT_FALSE(job.has_checkpoint());
   EXPECT_EQ(job.step(), 0);
   EXPECT_EQ(job.restarts_without_progress(), 0);
@@ -162,7 +162,7 @@ TEST_F(CheckpointFallback, TheWordOfTheRankThatFoundItReplacesAnEcho) {
 TEST_F(CheckpointFallback, WhatTheStorageFailsToReadMayPass) {
   FindWhileLoading(Problem(1, 60, /*may_pass=*/true));
   h.Pass(1, {"n0", "n1"});  // back-off
-  EXPECT_EQ(h.Job("a").state(), v1::STARTING);
+  EXPECT_EQ(h.Job("a").state(), v1::Job::STARTING);
   EXPECT_EQ(h.Job("a").checkpoint().step(), 60);
   EXPECT_EQ(h.Job("a").restarts_without_progress(), 0);
   EXPECT_EQ(LastEvent().cause(), "checkpoint_unreadable");
@@ -179,7 +179,7 @@ TEST_F(CheckpointFallback, WhatTheStorageFailsToReadForLongIsTakenForDamage) {
     ASSERT_LT(tries, 50);
     FindWhileLoading(Problem(1, 60, /*may_pass=*/true));
     h.Pass(9, {"n0", "n1"});  // the longest back-off
-    ASSERT_EQ(h.Job("a").state(), v1::STARTING);
+    ASSERT_EQ(h.Job("a").state(), v1::Job::STARTING);
   }
   EXPECT_GT(tries, 6);  // for a minute
   EXPECT_EQ(h.Job("a").checkpoint().step(), 40);
@@ -189,12 +189,12 @@ TEST_F(CheckpointFallback, WhatTheStorageFailsToReadForLongIsTakenForDamage) {
 }
 
 TEST_F(CheckpointFallback, StorageThatIsAwayForLongEndsTheJobBeforeAllIsGivenUp) {
-  for (int tries = 0; h.Job("a").state() == v1::STARTING; ++tries) {
+  for (int tries = 0; h.Job("a").state() == v1::Job::STARTING; ++tries) {
     ASSERT_LT(tries, 50);
     FindWhileLoading(Problem(1, h.Job("a").checkpoint().step(), /*may_pass=*/true));
     h.Pass(9, {"n0", "n1"});
   }
-  EXPECT_EQ(h.Job("a").state(), v1::FAILED);
+  EXPECT_EQ(h.Job("a").state(), v1::Job::FAILED);
   EXPECT_TRUE(h.Job("a").has_checkpoint());
 }
 
@@ -212,7 +212,7 @@ TEST_F(CheckpointFallback, ItIsDurable) {
 
 TEST_F(CheckpointFallback, ARecordOfAnEarlierReleaseHasOnlyItsNewest) {
   Start("a");
-  v1::Job record = h.Job("a");
+  v1::JobRecord record = h.Job("a");
   record.clear_older_checkpoints();
   h.records[{"jobs", "jobs/a"}].value = record.SerializeAsString();
   h.RestartController();
@@ -227,7 +227,7 @@ TEST_F(CheckpointFallback, ARecordOfAnEarlierReleaseHasOnlyItsNewest) {
 }
 
 TEST_F(CheckpointFallback, StorageThatDamagesAllItGetsEndsTheJob) {
-  for (int round = 0; h.Job("a").state() != v1::FAILED; ++round) {
+  for (int round = 0; h.Job("a").state() != v1::Job::FAILED; ++round) {
     ASSERT_LT(round, 20);
     const int64_t epoch = h.Job("a").epoch();
     Start("a");
@@ -249,7 +249,7 @@ TEST_F(CheckpointFallback, WhatRetentionHasDeletedIsPassedOver) {
 }
 
 TEST(RecordCheckpoint, TheLastOnesAreKeptInMind) {
-  v1::Job job;
+  v1::JobRecord job;
   for (int64_t step = 1; step <= 40; ++step) {
     v1::CommittedCheckpoint checkpoint;
     checkpoint.set_step(step);

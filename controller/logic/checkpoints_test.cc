@@ -75,10 +75,10 @@ TEST_F(TwoNodes, TheJobSucceedsWhenAllRanksEndAfterTheLastCommit) {
   h.Run("a", {"n0", "n1"});
   h.SayWritten("n1", "a", 1, 100, {1});
   h.SayEnded("n1", "a", 1, kSucceeded);
-  EXPECT_EQ(h.Job("a").state(), v1::RUNNING);
+  EXPECT_EQ(h.Job("a").state(), v1::Job::RUNNING);
   h.SayCommit("n0", "a", 1, 100, "m100");
   h.SayEnded("n0", "a", 1, kSucceeded);
-  EXPECT_EQ(h.Job("a").state(), v1::SUCCEEDED);
+  EXPECT_EQ(h.Job("a").state(), v1::Job::SUCCEEDED);
   EXPECT_EQ(h.Job("a").step(), 100);
   EXPECT_TRUE(h.Job("a").has_end_time());
   EXPECT_EQ(h.Node("n0").free(), 1);
@@ -88,13 +88,13 @@ TEST_F(TwoNodes, ADeathAfterTheLastCommitDoesNotRestartFinishedWork) {
   h.Run("a", {"n0", "n1"});
   h.SayCommit("n0", "a", 1, 100, "m100");
   h.SayEnded("n1", "a", 1, kFailed, "killed", 1);
-  EXPECT_EQ(h.Job("a").state(), v1::SUCCEEDED);
+  EXPECT_EQ(h.Job("a").state(), v1::Job::SUCCEEDED);
 }
 
 TEST_F(TwoNodes, AnEndWhoseLastFragmentsWereLostIsAFailure) {
   h.Run("a", {"n0", "n1"});
   h.SayEnded("n1", "a", 1, kSucceeded);
-  EXPECT_EQ(h.Job("a").state(), v1::RECOVERING);
+  EXPECT_EQ(h.Job("a").state(), v1::Job::RECOVERING);
   EXPECT_EQ(h.Job("a").events(0).cause(), "commit_failed");
 }
 
@@ -105,7 +105,7 @@ TEST_F(TwoNodes, AnEndWhoseEarlierFragmentsWereLostIsAFailure) {
   h.SayWritten("n0", "a", 1, 100, {0});
   h.SayWritten("n1", "a", 1, 100, {1});
   h.SayEnded("n1", "a", 1, kSucceeded);
-  EXPECT_EQ(h.Job("a").state(), v1::RECOVERING);
+  EXPECT_EQ(h.Job("a").state(), v1::Job::RECOVERING);
   EXPECT_EQ(h.Job("a").events(0).cause(), "commit_failed");
 }
 
@@ -134,10 +134,10 @@ TEST_F(TwoNodes, AnEndSaidAgainAfterABrokenSessionIsNoFailure) {
   h.Reconnect("n1", {});
   h.SayEnded("n1", "a", 1, kSucceeded);
   h.Pass(3, {"n0", "n1"});
-  EXPECT_EQ(h.Job("a").state(), v1::RUNNING);
+  EXPECT_EQ(h.Job("a").state(), v1::Job::RUNNING);
   h.SayCommit("n0", "a", 1, 100, "m100");
   h.SayEnded("n0", "a", 1, kSucceeded);
-  EXPECT_EQ(h.Job("a").state(), v1::SUCCEEDED);
+  EXPECT_EQ(h.Job("a").state(), v1::Job::SUCCEEDED);
 }
 
 TEST_F(TwoNodes, RunningIsLiveButStepsAreNotWritten) {

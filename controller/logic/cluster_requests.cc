@@ -78,7 +78,7 @@ void CountUsage(const ClusterState& state, const Entries& entries, Chosen chosen
     const auto found = by_name.find(chosen(job.record.spec()));
     if (found == by_name.end()) continue;
     v1::PolicyUsage& usage = *found->second;
-    if (job.record.state() == v1::QUEUED) {
+    if (job.record.state() == v1::Job::QUEUED) {
       usage.set_queued_jobs(usage.queued_jobs() + 1);
       continue;
     }

@@ -121,7 +121,7 @@ TEST_F(Policies, WhatHasLiveJobsCannotGo) {
   EXPECT_EQ(h.core->policy().projects_size(), 2);
   ASSERT_TRUE(h.Cancel("a").ok());
   h.SayEnded("n0", "a", 1, kInterrupted);
-  ASSERT_EQ(h.Job("a").state(), v1::CANCELLED);
+  ASSERT_EQ(h.Job("a").state(), v1::Job::CANCELLED);
   EXPECT_TRUE(h.ApplyPolicy(without).ok());
 }
 
@@ -152,9 +152,9 @@ TEST_F(Drain, ADrainedNodeTakesNoNewRanksUntilItIsResumed) {
   ASSERT_EQ(h.Job("a").placement_size(), 1);
   EXPECT_EQ(h.Job("a").placement(0).node(), "nodes/n1");
   ASSERT_TRUE(h.Create(Harness::Request("b", 1)).ok());
-  EXPECT_EQ(h.Job("b").state(), v1::QUEUED);
+  EXPECT_EQ(h.Job("b").state(), v1::Job::QUEUED);
   ASSERT_TRUE(h.Drain("n0", false).ok());
-  EXPECT_EQ(h.Job("b").state(), v1::STARTING);
+  EXPECT_EQ(h.Job("b").state(), v1::Job::STARTING);
   EXPECT_EQ(h.Job("b").placement(0).node(), "nodes/n0");
 }
 
@@ -164,7 +164,7 @@ TEST_F(Drain, SurvivesControllerAndAgent) {
   EXPECT_TRUE(h.Node("n0").drained());
   h.Join("n0");
   EXPECT_TRUE(h.Node("n0").drained());
-  EXPECT_EQ(h.Node("n0").state(), v1::READY);
+  EXPECT_EQ(h.Node("n0").state(), v1::Node::READY);
   ASSERT_TRUE(h.Drain("n0", false).ok());
   h.RestartController();
   EXPECT_FALSE(h.Node("n0").drained());

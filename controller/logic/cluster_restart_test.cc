@@ -38,7 +38,7 @@ TEST_F(TwoNodes, RestartsOfTheWholeClusterUseUpNoneOfTheBudget) {
     h.Join("n0");
     h.Join("n1");
     h.Pass(1.5, {"n0", "n1"});
-    ASSERT_EQ(h.Job("a").state(), v1::STARTING) << h.Job("a").reason();  // no back-off
+    ASSERT_EQ(h.Job("a").state(), v1::Job::STARTING) << h.Job("a").reason();  // no back-off
     EXPECT_EQ(h.Job("a").restarts_without_progress(), 0);
     EXPECT_EQ(h.Job("a").events(static_cast<int>(epoch) - 1).cause(), "cluster_restart");
   }
@@ -72,7 +72,7 @@ TEST_F(TwoNodes, PowerCutsOfWhichTheAgentsFindRemainsUseUpNoneOfTheBudget) {
     h.Join("n1", {Held("a", epoch, {1}, true)});
     SayFoundDead(h, "n1", epoch, 1);
     h.Pass(1.5, {"n0", "n1"});
-    ASSERT_EQ(h.Job("a").state(), v1::STARTING) << h.Job("a").reason();  // no back-off
+    ASSERT_EQ(h.Job("a").state(), v1::Job::STARTING) << h.Job("a").reason();  // no back-off
     EXPECT_EQ(h.Job("a").restarts_without_progress(), 0);
     const v1::JobEvent& event = h.Job("a").events(static_cast<int>(epoch) - 1);
     EXPECT_EQ(event.cause(), "cluster_restart");
@@ -115,7 +115,7 @@ TEST_F(TwoNodes, RanksThatAreGoneWhenTheirNodeComesBackTheSecondTimeCount) {
 TEST_F(TwoNodes, AnAgentThatIsToldToStopUsesUpNoneOfTheBudget) {
   h.Run("a", {"n0", "n1"});
   SayStoppedByAgent(h, "n1", "a", 1);
-  EXPECT_EQ(h.Job("a").state(), v1::RECOVERING);
+  EXPECT_EQ(h.Job("a").state(), v1::Job::RECOVERING);
   EXPECT_EQ(h.Job("a").restarts_without_progress(), 0);
   EXPECT_EQ(h.Job("a").events(0).cause(), "node_lost");
 }
@@ -148,7 +148,7 @@ TEST_F(TwoNodes, AJobWithoutRestartsEndsOnce) {
   (void)h.Create(request);
   Start("a");
   h.SayEnded("n0", "a", 1, kFailed, "crash", 0);
-  EXPECT_EQ(h.Job("a").state(), v1::FAILED);
+  EXPECT_EQ(h.Job("a").state(), v1::Job::FAILED);
   EXPECT_THAT(h.Job("a").reason(), HasSubstr("its ranks ended once without a new checkpoint"));
 }
 
@@ -157,17 +157,17 @@ TEST_F(TwoNodes, ANodeThatIsNotStartedAgainHoldsNothingAfterItsLease) {
   h.RestartController();
   h.Join("n0");
   h.Pass(20, {"n0"});
-  EXPECT_EQ(h.Job("a").state(), v1::RECOVERING);
+  EXPECT_EQ(h.Job("a").state(), v1::Job::RECOVERING);
   EXPECT_EQ(h.Node("n1").jobs_size(), 1);
   h.Pass(15, {"n0"});
   EXPECT_EQ(h.Node("n1").jobs_size(), 0);
   EXPECT_EQ(h.Node("n1").free(), 0);
-  EXPECT_EQ(h.Job("a").state(), v1::RECOVERING);
+  EXPECT_EQ(h.Job("a").state(), v1::Job::RECOVERING);
   EXPECT_EQ(h.Job("a").restarts_without_progress(), 0);
   h.Join("n1", {Held("a", 1, {1}, true)});  // its clock was slow: what it holds blocks its device
   EXPECT_EQ(h.Node("n1").free(), 0);
   h.SayEnded("n1", "a", 1, kInterrupted);
-  EXPECT_EQ(h.Job("a").state(), v1::STARTING);
+  EXPECT_EQ(h.Job("a").state(), v1::Job::STARTING);
 }
 
 TEST_F(TwoNodes, NodesNotHeardOfSinceTheControllersStartCountForTheirLeaseOnly) {
@@ -184,7 +184,7 @@ TEST_F(TwoNodes, NodesNotHeardOfSinceTheControllersStartCountForTheirLeaseOnly) 
       std::string(status.message()),
       HasSubstr("; nearest: data 1 instead of 2: 1 of 2 ranks; away: n1: 1 device, not heard from "
                 "since this controller's start at 2023-11-14 22:13:20 UTC"));
-  EXPECT_EQ(h.Job("waits").state(), v1::QUEUED);
+  EXPECT_EQ(h.Job("waits").state(), v1::Job::QUEUED);
   EXPECT_EQ(h.Job("waits").reason(), std::string(status.message()));
   h.RestartController();
   h.Join("n0");
@@ -194,7 +194,7 @@ TEST_F(TwoNodes, NodesNotHeardOfSinceTheControllersStartCountForTheirLeaseOnly) 
   const std::string lines = absl::StrJoin(*h.core->ExplainJob("jobs/waits"), "\n");
   EXPECT_EQ(lines.find("away: n1"), lines.rfind("away: n1"));  // said once
   h.Join("n1");
-  EXPECT_EQ(h.Job("waits").state(), v1::STARTING);
+  EXPECT_EQ(h.Job("waits").state(), v1::Job::STARTING);
 }
 
 TEST_F(TwoNodes, ANodeLostUnderALivingControllerStillCounts) {
@@ -208,7 +208,7 @@ TEST_F(TwoNodes, NodesThatAreNotThereArePassedOver) {
   h.EndSession("n1");
   h.Pass(5, {"n0", "n2"});
   h.Run("a", {"n0", "n2"});
-  EXPECT_EQ(h.Job("a").state(), v1::RUNNING);
+  EXPECT_EQ(h.Job("a").state(), v1::Job::RUNNING);
   const std::string lines = absl::StrJoin(*h.core->ExplainJob("jobs/a"), "\n");
   EXPECT_THAT(lines, HasSubstr("is on n0 (rank 0), n2 (rank 1)"));
 }
@@ -227,7 +227,7 @@ TEST(Schedule, AJobThatFitsStartsThoughManyBeforeItDoNot) {
   message.mutable_register_()->set_device("cpu");
   message.mutable_register_()->set_devices(1);
   core.OnAgent(1, message, effects);
-  EXPECT_EQ(core.FindJob("jobs/j250")->state(), v1::STARTING);
+  EXPECT_EQ(core.FindJob("jobs/j250")->state(), v1::Job::STARTING);
 }
 
 }  // namespace

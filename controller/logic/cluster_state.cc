@@ -16,7 +16,7 @@ constexpr char kPolicyKey[] = "policy";
 
 // Keeps the state's indices right after a change.
 void Index(ClusterState& state, JobEntry& job) {
-  const v1::Job& record = job.record;
+  const v1::JobRecord& record = job.record;
   if (IsTerminal(record.state())) {
     state.folders.Remove(record);
   } else if (!job.has_folders) {
@@ -25,7 +25,7 @@ void Index(ClusterState& state, JobEntry& job) {
   }
   // What stays where it is is not touched: somebody may be on his way through an index.
   const std::pair place(record.created_version(), record.name());
-  const bool queued = record.state() == v1::QUEUED, over = IsTerminal(record.state());
+  const bool queued = record.state() == v1::Job::QUEUED, over = IsTerminal(record.state());
   if (queued) {
     state.queue.try_emplace(place, &job);
   } else {
@@ -36,7 +36,7 @@ void Index(ClusterState& state, JobEntry& job) {
   } else {
     state.live.insert(record.name());
   }
-  if (record.state() == v1::RECOVERING) {
+  if (record.state() == v1::Job::RECOVERING) {
     state.recovering.insert(record.name());
   } else {
     state.recovering.erase(record.name());
@@ -53,7 +53,7 @@ int64_t Number(const std::string& text) {
 // been told to start are not prepared a second time in the same epoch.
 void RestoreEpoch(ClusterState& state, JobEntry& job) {
   job.run.begun_at = state.now;
-  const bool running = job.record.state() == v1::RUNNING;
+  const bool running = job.record.state() == v1::Job::RUNNING;
   const MemberState before = job.record.start_sent() ? MemberState::kPrepared : MemberState::kAsked;
   job.run.start_sent = running;
   for (const v1::RankPlace& place : job.record.placement()) {
@@ -70,7 +70,7 @@ void RestoreEpoch(ClusterState& state, JobEntry& job) {
 }
 
 void RestoreJob(ClusterState& state, const Write& write) {
-  v1::Job record;
+  v1::JobRecord record;
   if (!record.ParseFromString(write.value) || record.name() != write.key) return;
   JobEntry& job = state.jobs[write.key];
   job.record = std::move(record);

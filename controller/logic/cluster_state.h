@@ -53,7 +53,7 @@ struct ClusterState {
 
   // Known from before this controller's start, and not heard from since, for longer than its lease:
   // it is no longer one of the cluster's nodes until it is back.
-  bool IsAway(const NodeEntry& node) const { return !node.met && node.state == v1::LOST; }
+  bool IsAway(const NodeEntry& node) const { return !node.met && node.state == v1::Node::LOST; }
 
   // Nodes' silence is counted on a clock of its own, which stands while all are heard from.
   double ListeningNow() const { return now - heard_seconds; }

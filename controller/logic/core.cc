@@ -8,6 +8,7 @@
 #include "controller/logic/cluster_state.h"
 #include "controller/logic/explain.h"
 #include "controller/logic/job_machine.h"
+#include "controller/logic/job_record.h"
 #include "controller/logic/job_requests.h"
 #include "controller/logic/session_handler.h"
 
@@ -78,18 +79,20 @@ Effects Core::Load(const std::vector<Write>& records, double wall_seconds) {
   return effects;
 }
 
-absl::StatusOr<v1::Job> Core::CreateJob(const v1::CreateJobRequest& request, Effects& effects) {
+absl::StatusOr<v1::JobRecord> Core::CreateJob(const v1::CreateJobRequest& request,
+                                              Effects& effects) {
   impl_->Advance();
   JobMachine machine(impl_->state, effects);
-  absl::StatusOr<v1::Job> job = controller::CreateJob(impl_->state, machine, request, effects);
+  absl::StatusOr<v1::JobRecord> job =
+      controller::CreateJob(impl_->state, machine, request, effects);
   impl_->Finish(machine, effects);
   return job;
 }
 
-absl::StatusOr<v1::Job> Core::CancelJob(const std::string& name, Effects& effects) {
+absl::StatusOr<v1::JobRecord> Core::CancelJob(const std::string& name, Effects& effects) {
   impl_->Advance();
   JobMachine machine(impl_->state, effects);
-  absl::StatusOr<v1::Job> job = controller::CancelJob(impl_->state, machine, name, effects);
+  absl::StatusOr<v1::JobRecord> job = controller::CancelJob(impl_->state, machine, name, effects);
   impl_->Finish(machine, effects);
   return job;
 }
@@ -100,23 +103,23 @@ absl::StatusOr<std::vector<std::string>> Core::ExplainJob(const std::string& nam
   return Explain(impl_->state, *job);
 }
 
-const v1::Job* Core::FindJob(const std::string& name) const {
+const v1::JobRecord* Core::FindJob(const std::string& name) const {
   const JobEntry* job = impl_->state.Find(name);
   return job == nullptr ? nullptr : &job->record;
 }
 
-v1::Job Core::ShowJob(const v1::Job& record) const {
-  v1::Job shown = record;
+v1::Job Core::ShowJob(const v1::JobRecord& record) const {
+  v1::Job shown = ToJob(record);
   const JobEntry* job = impl_->state.Find(record.name());
-  const bool waits = record.state() == v1::QUEUED && record.reason() == kWaitsForDevices;
+  const bool waits = record.state() == v1::Job::QUEUED && record.reason() == kWaitsForDevices;
   if (waits && job != nullptr && !job->waiting.reason.empty()) {
     shown.set_reason(job->waiting.reason);
   }
   return shown;
 }
 
-std::vector<const v1::Job*> Core::Jobs() const {
-  std::vector<const v1::Job*> jobs;
+std::vector<const v1::JobRecord*> Core::Jobs() const {
+  std::vector<const v1::JobRecord*> jobs;
   jobs.reserve(impl_->state.jobs.size());
   for (const auto& [name, job] : impl_->state.jobs) jobs.push_back(&job.record);
   return jobs;

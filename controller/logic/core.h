@@ -49,14 +49,14 @@ class Core {
   Effects Load(const std::vector<Write>& records, double wall_seconds);
 
   // Requests. What is returned is for the client once the effects' writes are durable.
-  absl::StatusOr<v1::Job> CreateJob(const v1::CreateJobRequest& request, Effects& effects);
-  absl::StatusOr<v1::Job> CancelJob(const std::string& name, Effects& effects);
+  absl::StatusOr<v1::JobRecord> CreateJob(const v1::CreateJobRequest& request, Effects& effects);
+  absl::StatusOr<v1::JobRecord> CancelJob(const std::string& name, Effects& effects);
   absl::StatusOr<std::vector<std::string>> ExplainJob(const std::string& name) const;
-  const v1::Job* FindJob(const std::string& name) const;
+  const v1::JobRecord* FindJob(const std::string& name) const;
   // A record as users see it: in the queue it says why it waits now, which no record holds, for it
   // may change with every other job.
-  v1::Job ShowJob(const v1::Job& record) const;
-  std::vector<const v1::Job*> Jobs() const;  // by name
+  v1::Job ShowJob(const v1::JobRecord& record) const;
+  std::vector<const v1::JobRecord*> Jobs() const;  // by name
   std::vector<v1::Node> Nodes() const;
   v1::Topology Topology() const;
   // As ClusterService's methods of these names.

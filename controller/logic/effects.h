@@ -13,6 +13,7 @@
 
 #include "proto/strata/v1/agent.pb.h"
 #include "proto/strata/v1/jobs.pb.h"
+#include "proto/strata/v1/records.pb.h"
 
 namespace strata::controller {
 
@@ -37,7 +38,7 @@ struct Outgoing {
 struct Effects {
   std::vector<Write> writes;
   std::vector<Outgoing> messages;
-  std::vector<v1::Job> changed;  // for watches, in order of resource_version
+  std::vector<v1::JobRecord> changed;  // for watches, in order of resource_version
   struct Progress {
     std::string job;
     v1::JobProgress progress;

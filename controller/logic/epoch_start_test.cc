@@ -19,7 +19,7 @@ using testing::TwoNodes;
 
 TEST_F(TwoNodes, ANewJobIsPreparedOnFreeDevicesInTheNodesOrder) {
   ASSERT_TRUE(h.Create(Harness::Request("a", 2)).ok());
-  EXPECT_EQ(h.Job("a").state(), v1::STARTING);
+  EXPECT_EQ(h.Job("a").state(), v1::Job::STARTING);
   EXPECT_EQ(h.Job("a").epoch(), 1);
   const auto first = h.Take("n0"), second = h.Take("n1");
   ASSERT_THAT(first, SizeIs(1));
@@ -40,11 +40,11 @@ TEST_F(TwoNodes, AllPreparedStartsAllWithAddressesByRank) {
   const auto start = h.Take("n0");
   ASSERT_THAT(start, SizeIs(1));
   EXPECT_THAT(start[0].start().addresses(), ElementsAre("address-0", "address-1"));
-  EXPECT_EQ(h.Job("a").state(), v1::STARTING);
+  EXPECT_EQ(h.Job("a").state(), v1::Job::STARTING);
   h.SayRunning("n0", "a", 1);
-  EXPECT_EQ(h.Job("a").state(), v1::STARTING);
+  EXPECT_EQ(h.Job("a").state(), v1::Job::STARTING);
   h.SayRunning("n1", "a", 1);
-  EXPECT_EQ(h.Job("a").state(), v1::RUNNING);
+  EXPECT_EQ(h.Job("a").state(), v1::Job::RUNNING);
   EXPECT_EQ(h.Job("a").parameters(), 7);
 }
 
@@ -62,7 +62,7 @@ TEST_F(TwoNodes, DifferentPlansFailTheJobAndNameTheRanks) {
   (void)h.Create(Harness::Request("a", 2));
   h.SayPrepared("n0", "a", 1, {0}, "one");
   h.SayPrepared("n1", "a", 1, {1}, "other");
-  EXPECT_EQ(h.Job("a").state(), v1::FAILED);
+  EXPECT_EQ(h.Job("a").state(), v1::Job::FAILED);
   EXPECT_THAT(h.Job("a").reason(), HasSubstr("ranks 0 and 1 follow different plans"));
   EXPECT_TRUE(h.Take("n0").back().has_stop());
   EXPECT_TRUE(h.Take("n1").back().has_stop());
@@ -71,18 +71,18 @@ TEST_F(TwoNodes, DifferentPlansFailTheJobAndNameTheRanks) {
 TEST_F(TwoNodes, APermanentProblemFailsTheJobWithItsField) {
   (void)h.Create(Harness::Request("a", 2));
   h.SayProblem("n1", "a", 1, /*permanent=*/true);
-  EXPECT_EQ(h.Job("a").state(), v1::FAILED);
+  EXPECT_EQ(h.Job("a").state(), v1::Job::FAILED);
   EXPECT_EQ(h.Job("a").reason(), "data.train[0].path: no such file (on n1)");
 }
 
 TEST_F(TwoNodes, APassingProblemIsTriedAgain) {
   (void)h.Create(Harness::Request("a", 2));
   h.SayProblem("n1", "a", 1, /*permanent=*/false);
-  EXPECT_EQ(h.Job("a").state(), v1::RECOVERING);
+  EXPECT_EQ(h.Job("a").state(), v1::Job::RECOVERING);
   EXPECT_EQ(h.Job("a").events(0).cause(), "start_failed");
   h.SayEnded("n0", "a", 1, kInterrupted);
   h.SayEnded("n1", "a", 1, kInterrupted);
-  EXPECT_EQ(h.Job("a").state(), v1::STARTING);
+  EXPECT_EQ(h.Job("a").state(), v1::Job::STARTING);
   EXPECT_EQ(h.Job("a").epoch(), 2);
 }
 
@@ -90,8 +90,9 @@ class Refusals : public TwoNodes {
  protected:
   // Each start of the job's ranks is refused, for so long or until it has failed.
   void RefuseFor(double seconds) {
-    for (double passed = 0; passed < seconds && h.Job("a").state() != v1::FAILED; passed += 0.5) {
-      if (const int64_t epoch = h.Job("a").epoch(); h.Job("a").state() == v1::STARTING) {
+    for (double passed = 0; passed < seconds && h.Job("a").state() != v1::Job::FAILED;
+         passed += 0.5) {
+      if (const int64_t epoch = h.Job("a").epoch(); h.Job("a").state() == v1::Job::STARTING) {
         h.SayProblem("n1", "a", epoch, /*permanent=*/false);
         h.SayEnded("n0", "a", epoch, kInterrupted);
         h.SayEnded("n1", "a", epoch, kInterrupted);
@@ -111,11 +112,11 @@ TEST_F(Refusals, OfAJobThatHasTrainedUseUpItsBudgetOnlyAfterAMinute) {
   h.SayCommit("n0", "a", 1, 20, "digest");
   Crash();
   RefuseFor(55);
-  EXPECT_NE(h.Job("a").state(), v1::FAILED);
+  EXPECT_NE(h.Job("a").state(), v1::Job::FAILED);
   EXPECT_EQ(h.Job("a").restarts_without_progress(), 0);
   EXPECT_LT(h.Job("a").epoch(), 20);
   RefuseFor(60);
-  EXPECT_EQ(h.Job("a").state(), v1::FAILED);
+  EXPECT_EQ(h.Job("a").state(), v1::Job::FAILED);
   EXPECT_THAT(h.Job("a").reason(), HasSubstr("no such file"));
 }
 
@@ -126,26 +127,26 @@ TEST_F(Refusals, BeginAnewOnceTheRanksHaveRun) {
   RefuseFor(55);
   h.Pass(10, {"n0", "n1"});
   Start("a");
-  EXPECT_EQ(h.Job("a").state(), v1::RUNNING);
+  EXPECT_EQ(h.Job("a").state(), v1::Job::RUNNING);
   Crash();
   RefuseFor(55);
-  EXPECT_NE(h.Job("a").state(), v1::FAILED);
+  EXPECT_NE(h.Job("a").state(), v1::Job::FAILED);
   EXPECT_EQ(h.Job("a").restarts_without_progress(), 1);
 }
 
 TEST_F(Refusals, OfAJobThatNeverTrainedUseUpItsBudgetAtOnce) {
   (void)h.Create(Harness::Request("a", 2));
   RefuseFor(10);
-  EXPECT_EQ(h.Job("a").state(), v1::FAILED);
+  EXPECT_EQ(h.Job("a").state(), v1::Job::FAILED);
 }
 
 TEST_F(TwoNodes, AnEpochThatDoesNotPrepareInTimeIsGivenUp) {
   (void)h.Create(Harness::Request("a", 2));
   h.SayPrepared("n0", "a", 1, {0});
   h.Pass(60, {"n0", "n1"});
-  EXPECT_EQ(h.Job("a").state(), v1::STARTING);
+  EXPECT_EQ(h.Job("a").state(), v1::Job::STARTING);
   h.Pass(1, {"n0", "n1"});
-  EXPECT_EQ(h.Job("a").state(), v1::RECOVERING);
+  EXPECT_EQ(h.Job("a").state(), v1::Job::RECOVERING);
   EXPECT_EQ(h.Job("a").reason(), "n1 did not prepare its ranks within 60 s");
 }
 
@@ -192,7 +193,7 @@ TEST_F(TwoNodes, AStartGoesOnAfterAControllersRestart) {
   h.Reconnect("n1", {});
   EXPECT_TRUE(h.Take("n1").back().has_prepare());
   Start("a");
-  EXPECT_EQ(h.Job("a").state(), v1::RUNNING);
+  EXPECT_EQ(h.Job("a").state(), v1::Job::RUNNING);
   EXPECT_EQ(h.Job("a").epoch(), 1);
 }
 

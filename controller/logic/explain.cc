@@ -45,7 +45,7 @@ std::string Ranges(const std::vector<int>& ranks) {
   return Listed(std::move(parts));
 }
 
-void ExplainPlacement(const v1::Job& job, Lines& lines) {
+void ExplainPlacement(const v1::JobRecord& job, Lines& lines) {
   std::map<std::string, std::vector<int>> ranks;
   std::vector<std::string> order;
   for (const v1::RankPlace& place : job.placement()) {
@@ -106,7 +106,7 @@ std::string BytesByLevel(const topology::Cluster& cluster, const scheduler::Cost
 }
 
 // Why the ranks are numbered as they are: what a step sends, against the orders of others.
-void ExplainOrder(const ClusterState& state, const v1::Job& job, Lines& lines) {
+void ExplainOrder(const ClusterState& state, const v1::JobRecord& job, Lines& lines) {
   const scheduler::Placement placement = PlacementOf(state, job);
   const bool known = std::all_of(placement.ranks.begin(), placement.ranks.end(),
                                  [](const scheduler::Device& rank) { return rank.node >= 0; });
@@ -142,7 +142,7 @@ void ExplainNodes(const ClusterState& state, const JobEntry& job, Lines& lines) 
     if (node->drained && !job.record.has_preemption() && !job.waiting.reason.empty()) {
       lines.push_back(absl::StrCat(ShortName(name), " is drained: ", job.waiting.reason, "."));
     }
-    if (node->session != 0 && node->state == v1::READY) continue;
+    if (node->session != 0 && node->state == v1::Node::READY) continue;
     lines.push_back(absl::StrFormat(
         "%s has not been heard from for %.0f s; its ranks may go on without it until their lease "
         "of %g s is over.",
@@ -205,7 +205,7 @@ void ExplainWaiting(ClusterState& state, const JobEntry& job, Lines& lines) {
   ExplainUse(state, job, lines);
 }
 
-void ExplainHistory(const v1::Job& job, Lines& lines) {
+void ExplainHistory(const v1::JobRecord& job, Lines& lines) {
   constexpr int kMostEvents = 5;
   for (int i = std::max(0, job.events_size() - kMostEvents); i < job.events_size(); ++i) {
     const v1::JobEvent& event = job.events(i);
@@ -224,21 +224,21 @@ void ExplainHistory(const v1::Job& job, Lines& lines) {
 }  // namespace
 
 std::vector<std::string> Explain(ClusterState& state, const JobEntry& job) {
-  const v1::Job& record = job.record;
-  Lines lines = {absl::StrCat(ShortName(record.name()), " is ", v1::JobState_Name(record.state()),
+  const v1::JobRecord& record = job.record;
+  Lines lines = {absl::StrCat(ShortName(record.name()), " is ", v1::Job::State_Name(record.state()),
                               record.reason().empty() ? "" : absl::StrCat(": ", record.reason()),
                               ".")};
   switch (record.state()) {
-    case v1::QUEUED:
+    case v1::Job::QUEUED:
       ExplainWaiting(state, job, lines);
       break;
-    case v1::STARTING:
-    case v1::RUNNING:
+    case v1::Job::STARTING:
+    case v1::Job::RUNNING:
       ExplainPlacement(record, lines);
       ExplainOrder(state, record, lines);
       ExplainNodes(state, job, lines);
       break;
-    case v1::RECOVERING:
+    case v1::Job::RECOVERING:
       if (state.now < job.next_start_at) {
         lines.push_back(absl::StrFormat("Its ranks are started again in %.1f s.",
                                         job.next_start_at - state.now));

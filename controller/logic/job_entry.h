@@ -13,6 +13,7 @@
 #include "controller/logic/checkpoint_commits.h"
 #include "proto/strata/v1/agent.pb.h"
 #include "proto/strata/v1/jobs.pb.h"
+#include "proto/strata/v1/records.pb.h"
 #include "proto/strata/v1/trainer.pb.h"
 #include "scheduler/queue/queue.h"
 
@@ -80,7 +81,7 @@ struct EpochRun {
 };
 
 struct JobEntry {
-  v1::Job record;
+  v1::JobRecord record;
   EpochRun run;                // while STARTING or RUNNING
   scheduler::Shape shape;      // as asked for
   scheduler::Waiting waiting;  // as of the scheduler's last decision, while it waits
@@ -100,9 +101,11 @@ struct JobEntry {
   EpochKey key() const { return {record.name(), record.epoch()}; }
 };
 
-inline bool HasEpoch(v1::JobState state) { return state == v1::STARTING || state == v1::RUNNING; }
-inline bool IsTerminal(v1::JobState state) {
-  return state == v1::SUCCEEDED || state == v1::FAILED || state == v1::CANCELLED;
+inline bool HasEpoch(v1::Job::State state) {
+  return state == v1::Job::STARTING || state == v1::Job::RUNNING;
+}
+inline bool IsTerminal(v1::Job::State state) {
+  return state == v1::Job::SUCCEEDED || state == v1::Job::FAILED || state == v1::Job::CANCELLED;
 }
 
 // resources.ranks; absent: the product of parallel's degrees.
@@ -118,7 +121,7 @@ inline int64_t RanksOf(const v1::JobSpec& spec) {
 }
 
 // Whether the checkpoint of its last step is recorded: nothing is left to do.
-inline bool HasFinalCheckpoint(const v1::Job& job) {
+inline bool HasFinalCheckpoint(const v1::JobRecord& job) {
   return job.has_checkpoint() && job.checkpoint().step() >= job.target_step();
 }
 

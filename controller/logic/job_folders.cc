@@ -13,7 +13,7 @@ struct Field {
   std::string folder;
 };
 
-std::vector<Field> FieldsOf(const v1::Job& job) {
+std::vector<Field> FieldsOf(const v1::JobRecord& job) {
   const std::string own = NormalFolder(job.directory(), "/");
   const v1::CheckpointSpec& checkpoint = job.spec().checkpoint();
   // The narrower one first: where both overlap it is the one that hurts.
@@ -41,15 +41,15 @@ std::string NormalFolder(const std::string& path, const std::string& base) {
   return normal;
 }
 
-void JobFolders::Add(const v1::Job& job) {
+void JobFolders::Add(const v1::JobRecord& job) {
   for (const Field& field : FieldsOf(job)) folders_.insert({field.folder, job.name()});
 }
 
-void JobFolders::Remove(const v1::Job& job) {
+void JobFolders::Remove(const v1::JobRecord& job) {
   for (const Field& field : FieldsOf(job)) folders_.erase({field.folder, job.name()});
 }
 
-std::optional<JobFolders::Overlap> JobFolders::Find(const v1::Job& job) const {
+std::optional<JobFolders::Overlap> JobFolders::Find(const v1::JobRecord& job) const {
   for (const Field& field : FieldsOf(job)) {
     const std::string& folder = field.folder;
     // What it equals or contains begins with it; what contains it is one of its beginnings.

@@ -8,7 +8,7 @@
 #include <string>
 #include <utility>
 
-#include "proto/strata/v1/jobs.pb.h"
+#include "proto/strata/v1/records.pb.h"
 
 namespace strata::controller {
 
@@ -25,11 +25,11 @@ class JobFolders {
     std::string job;     // the other's name
   };
 
-  void Add(const v1::Job& job);
-  void Remove(const v1::Job& job);
+  void Add(const v1::JobRecord& job);
+  void Remove(const v1::JobRecord& job);
   // A folder of another job that equals, contains or lies in one of this job's; logarithmic in the
   // number of jobs.
-  std::optional<Overlap> Find(const v1::Job& job) const;
+  std::optional<Overlap> Find(const v1::JobRecord& job) const;
 
  private:
   std::set<std::pair<std::string, std::string>> folders_;  // (normal folder, job)

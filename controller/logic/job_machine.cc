@@ -20,7 +20,7 @@ bool AllMembers(const EpochRun& run, MemberState at_least) {
                      [&](const auto& member) { return member.second.state >= at_least; });
 }
 
-int64_t LostSteps(const v1::Job& job, int64_t step) {
+int64_t LostSteps(const v1::JobRecord& job, int64_t step) {
   return std::max<int64_t>(0, step - job.checkpoint().step());
 }
 
@@ -30,7 +30,7 @@ std::string Times(int64_t count) {
 
 // Of this failure and the restarts before it, newest first; the same ones in a row are said once,
 // with their epochs.
-std::string LastReasons(const v1::Job& job, const Failure& failure) {
+std::string LastReasons(const v1::JobRecord& job, const Failure& failure) {
   constexpr size_t kMost = 3;
   struct Reason {
     std::string text;
@@ -61,7 +61,7 @@ std::string LastReasons(const v1::Job& job, const Failure& failure) {
 
 bool LeaseIsOver(const ClusterState& state, const NodeEntry& node) {
   // A controller that has just started gives agents some more time to find it.
-  const double grace = node.state == v1::UNKNOWN ? state.timing.node_lost_seconds : 0;
+  const double grace = node.state == v1::Node::UNKNOWN ? state.timing.node_lost_seconds : 0;
   return state.SilenceOf(node) > state.timing.lease_seconds + grace;
 }
 
@@ -86,15 +86,15 @@ void JobMachine::Report(JobEntry& job, Failure failure) {
 void JobMachine::Reconcile(JobEntry& job) {
   const bool cancel = job.record.cancel_requested();
   switch (job.record.state()) {
-    case v1::QUEUED:
-      if (cancel) End(job, v1::CANCELLED, "cancelled before it began", "user");
+    case v1::Job::QUEUED:
+      if (cancel) End(job, v1::Job::CANCELLED, "cancelled before it began", "user");
       break;
-    case v1::STARTING:
-    case v1::RUNNING:
+    case v1::Job::STARTING:
+    case v1::Job::RUNNING:
       ReconcileEpoch(job);
       break;
-    case v1::RECOVERING:
-      if (cancel) End(job, v1::CANCELLED, "cancelled between two starts of its ranks", "user");
+    case v1::Job::RECOVERING:
+      if (cancel) End(job, v1::Job::CANCELLED, "cancelled between two starts of its ranks", "user");
       break;
     default:
       break;
@@ -104,7 +104,7 @@ void JobMachine::Reconcile(JobEntry& job) {
 void JobMachine::ReconcileEpoch(JobEntry& job) {
   const bool all_ended = AllMembers(job.run, MemberState::kEnded);
   if (all_ended && !job.run.failure.has_value() && HasFinalCheckpoint(job.record)) {
-    return End(job, v1::SUCCEEDED,
+    return End(job, v1::Job::SUCCEEDED,
                absl::StrCat("finished all ", job.record.target_step(), " steps"), "");
   }
   if (job.record.cancel_requested()) return ReconcileCancel(job);
@@ -114,7 +114,7 @@ void JobMachine::ReconcileEpoch(JobEntry& job) {
                  .cause = "commit_failed"});
   }
   ReportLostFragments(job);
-  if (job.record.state() == v1::STARTING) {
+  if (job.record.state() == v1::Job::STARTING) {
     ReportLatePreparation(job);
     if (!job.run.failure.has_value()) AdvanceStart(job);
   }
@@ -123,8 +123,8 @@ void JobMachine::ReconcileEpoch(JobEntry& job) {
 
 void JobMachine::ReconcileCancel(JobEntry& job) {
   EpochRun& run = job.run;
-  if (job.record.state() == v1::STARTING) {
-    return End(job, v1::CANCELLED, "cancelled while its ranks were being started", "user");
+  if (job.record.state() == v1::Job::STARTING) {
+    return End(job, v1::Job::CANCELLED, "cancelled while its ranks were being started", "user");
   }
   if (!run.stop_asked_at.has_value() || job.record.has_preemption()) {
     job.record.clear_preemption();
@@ -133,14 +133,14 @@ void JobMachine::ReconcileCancel(JobEntry& job) {
   }
   AdvanceStop(job);
   if (AllMembers(run, MemberState::kEnded)) {
-    return End(job, v1::CANCELLED, "cancelled", "user");
+    return End(job, v1::Job::CANCELLED, "cancelled", "user");
   }
   if (run.failure.has_value()) {
-    return End(job, v1::CANCELLED,
+    return End(job, v1::Job::CANCELLED,
                absl::StrCat("cancelled, without a last checkpoint: ", run.failure->reason), "user");
   }
   if (state_.now > *run.stop_asked_at + state_.timing.cancel_seconds) {
-    End(job, v1::CANCELLED,
+    End(job, v1::Job::CANCELLED,
         absl::StrFormat("cancelled, without a last checkpoint: it was not written within %g s",
                         state_.timing.cancel_seconds),
         "user");
@@ -235,7 +235,7 @@ void JobMachine::AdvanceStart(JobEntry& job) {
   if (!AllMembers(run, MemberState::kRunning)) return;
   job.refused_at.reset();
   job.refusals = 0;
-  job.record.set_state(v1::RUNNING);
+  job.record.set_state(v1::Job::RUNNING);
   job.record.set_reason(absl::StrCat("trains on ", NodeList(run.members)));
   SaveJob(state_, job, effects_);
 }
@@ -251,10 +251,10 @@ bool JobMachine::MayComeBack(JobEntry& job) const {
 void JobMachine::Fail(JobEntry& job) {
   Failure failure = *job.run.failure;
   JudgeCheckpoint(job, failure);
-  if (failure.permanent) return End(job, v1::FAILED, failure.reason, failure.cause);
+  if (failure.permanent) return End(job, v1::Job::FAILED, failure.reason, failure.cause);
   // All steps are done and their result counts: whatever broke broke after the work.
   if (HasFinalCheckpoint(job.record)) {
-    return End(job, v1::SUCCEEDED,
+    return End(job, v1::Job::SUCCEEDED,
                absl::StrCat("finished all ", job.record.target_step(), " steps"), "");
   }
   const bool counts = failure.counts && !(failure.refused && MayComeBack(job));
@@ -262,7 +262,7 @@ void JobMachine::Fail(JobEntry& job) {
   job.record.set_restarts_without_progress(without_progress);
   if (counts && !MayRestart(job.record, without_progress)) {
     Exonerate(job, failure);
-    return End(job, v1::FAILED,
+    return End(job, v1::Job::FAILED,
                absl::StrCat("its ranks ended ", Times(without_progress),
                             " without a new checkpoint (restart.max_without_progress); last: ",
                             LastReasons(job.record, failure)),
@@ -279,7 +279,7 @@ void JobMachine::Fail(JobEntry& job) {
   job.counted = counts && without_progress > 0;
   job.culprit_known = failure.sure;
   job.claim_over = job.tried = false;
-  job.record.set_state(v1::RECOVERING);
+  job.record.set_state(v1::Job::RECOVERING);
   job.record.set_reason(failure.reason);
   SaveJob(state_, job, effects_);
 }
@@ -302,14 +302,14 @@ void JobMachine::Attribute(JobEntry& job, Failure failure) {
   SaveJob(state_, job, effects_);
 }
 
-void JobMachine::End(JobEntry& job, v1::JobState outcome, const std::string& reason,
+void JobMachine::End(JobEntry& job, v1::Job::State outcome, const std::string& reason,
                      const std::string& cause) {
   StopAll(job, reason, /*checkpoint=*/false);
   job.run = {};
   AddEvent(job, reason, cause);
   job.record.clear_preemption();
   job.record.clear_moving_to();
-  if (outcome == v1::SUCCEEDED) job.record.set_step(job.record.target_step());
+  if (outcome == v1::Job::SUCCEEDED) job.record.set_step(job.record.target_step());
   job.record.set_state(outcome);
   job.record.set_reason(reason);
   *job.record.mutable_end_time() = ToTimestamp(state_.wall);
@@ -318,7 +318,7 @@ void JobMachine::End(JobEntry& job, v1::JobState outcome, const std::string& rea
 }
 
 void JobMachine::AddEvent(JobEntry& job, const std::string& reason, const std::string& cause) {
-  v1::Job& record = job.record;
+  v1::JobRecord& record = job.record;
   v1::JobEvent& event = *record.add_events();
   *event.mutable_time() = ToTimestamp(state_.wall);
   event.set_epoch(record.epoch());
@@ -341,10 +341,10 @@ void JobMachine::StopAll(const JobEntry& job, const std::string& reason, bool ch
 void JobMachine::Tick() {
   for (auto& [name, node] : state_.nodes.all()) {
     const double silence = state_.SilenceOf(node);
-    const bool lost = node.state == v1::UNKNOWN ? LeaseIsOver(state_, node)
-                                                : silence > state_.timing.node_lost_seconds;
+    const bool lost = node.state == v1::Node::UNKNOWN ? LeaseIsOver(state_, node)
+                                                      : silence > state_.timing.node_lost_seconds;
     const bool was_away = state_.IsAway(node);
-    if (lost) node.state = v1::LOST;
+    if (lost) node.state = v1::Node::LOST;
     if (state_.IsAway(node) != was_away) state_.cluster_changed = true;
     // Its trainers have ended themselves, and who comes back says first what it holds.
     if (node.session == 0 && LeaseIsOver(state_, node)) node.holds.clear();
@@ -360,7 +360,7 @@ void JobMachine::Tick() {
     JobEntry& job = state_.jobs.at(name);
     if (HasEpoch(job.record.state())) ReportSilentNodes(job);
     Reconcile(job);
-    if (job.record.state() == v1::RECOVERING && !job.claim_over &&
+    if (job.record.state() == v1::Job::RECOVERING && !job.claim_over &&
         state_.now > job.failed_at + state_.timing.lease_seconds) {
       job.claim_over = true;
       state_.capacity_changed = true;

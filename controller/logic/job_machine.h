@@ -59,7 +59,7 @@ class JobMachine {
   void AdvanceStart(JobEntry& job);
   bool MayComeBack(JobEntry& job) const;
   void Fail(JobEntry& job);
-  void End(JobEntry& job, v1::JobState outcome, const std::string& reason,
+  void End(JobEntry& job, v1::Job::State outcome, const std::string& reason,
            const std::string& cause);
   void StopAll(const JobEntry& job, const std::string& reason, bool checkpoint);
   void AddEvent(JobEntry& job, const std::string& reason, const std::string& cause);

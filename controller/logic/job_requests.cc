@@ -27,7 +27,7 @@ std::string Canonical(const v1::JobSpec& spec) {
   return bytes;
 }
 
-bool SameRequest(const v1::Job& kept, const v1::Job& asked) {
+bool SameRequest(const v1::JobRecord& kept, const v1::Job& asked) {
   return kept.name() == asked.name() && kept.directory() == asked.directory() &&
          Canonical(kept.spec()) == Canonical(asked.spec());
 }
@@ -56,7 +56,19 @@ absl::Status CheckRequest(const v1::CreateJobRequest& request) {
   return CheckLayout(job.spec());
 }
 
-absl::Status CheckFolders(const ClusterState& state, const v1::Job& asked) {
+v1::JobRecord NewRecord(const v1::Job& asked) {
+  v1::JobRecord record;
+  record.set_name(asked.name());
+  *record.mutable_spec() = asked.spec();
+  if (asked.has_model()) *record.mutable_model() = asked.model();
+  record.set_directory(asked.directory());
+  record.set_state(v1::Job::QUEUED);
+  record.set_target_step(asked.spec().train().steps());
+  record.set_reason(kWaitsForDevices);
+  return record;
+}
+
+absl::Status CheckFolders(const ClusterState& state, const v1::JobRecord& asked) {
   const auto overlap = state.folders.Find(asked);
   if (!overlap.has_value()) return absl::OkStatus();
   const std::string what = absl::StrCat(
@@ -95,39 +107,32 @@ absl::Status NoSuchJob(const std::string& name) {
                  absl::StrCat("there is no job ", ShortName(name).substr(0, kMostNameBytes)));
 }
 
-absl::StatusOr<v1::Job> CreateJob(ClusterState& state, JobMachine& machine,
-                                  const v1::CreateJobRequest& request, Effects& effects) {
+absl::StatusOr<v1::JobRecord> CreateJob(ClusterState& state, JobMachine& machine,
+                                        const v1::CreateJobRequest& request, Effects& effects) {
   RETURN_IF_ERROR(CheckRequest(request));
   const v1::Job& asked = request.job();
   const auto repeated = request.request_id().empty() ? state.by_request.end()
                                                      : state.by_request.find(request.request_id());
   if (repeated != state.by_request.end()) {
-    const v1::Job& kept = state.jobs.at(repeated->second).record;
+    const v1::JobRecord& kept = state.jobs.at(repeated->second).record;
     if (SameRequest(kept, asked)) return kept;
     return Refusal(absl::StatusCode::kAlreadyExists, "REQUEST_ID_REUSED",
                    absl::StrCat("request_id ", request.request_id(), " made ", kept.name(),
                                 ", of another content"));
   }
   if (const JobEntry* taken = state.Find(asked.name()); taken != nullptr) {
-    const std::string outcome = v1::JobState_Name(taken->record.state());
+    const std::string outcome = v1::Job::State_Name(taken->record.state());
     return Refusal(absl::StatusCode::kAlreadyExists, "NAME_TAKEN",
                    absl::StrCat("there is a job ", ShortName(asked.name()), " already (", outcome,
                                 "): choose another name"));
   }
   RETURN_IF_ERROR(CheckProjectAndQueue(state.policy, asked.spec()));
-  RETURN_IF_ERROR(CheckFolders(state, asked));
-  const scheduler::Shape shape = ShapeOf(asked);
+  v1::JobRecord record = NewRecord(asked);
+  RETURN_IF_ERROR(CheckFolders(state, record));
+  const scheduler::Shape shape = ShapeOf(record);
   RETURN_IF_ERROR(CheckFeasible(state, shape));
   RETURN_IF_ERROR(MakeRoom(state, request.validate_only(), effects));
 
-  v1::Job record;
-  record.set_name(asked.name());
-  *record.mutable_spec() = asked.spec();
-  if (asked.has_model()) *record.mutable_model() = asked.model();
-  record.set_directory(asked.directory());
-  record.set_state(v1::QUEUED);
-  record.set_target_step(asked.spec().train().steps());
-  record.set_reason(kWaitsForDevices);
   if (request.validate_only()) return record;
   record.set_request_id(request.request_id());
   *record.mutable_create_time() = ToTimestamp(state.wall);
@@ -140,14 +145,14 @@ absl::StatusOr<v1::Job> CreateJob(ClusterState& state, JobMachine& machine,
   return job.record;
 }
 
-absl::StatusOr<v1::Job> CancelJob(ClusterState& state, JobMachine& machine, const std::string& name,
-                                  Effects& effects) {
+absl::StatusOr<v1::JobRecord> CancelJob(ClusterState& state, JobMachine& machine,
+                                        const std::string& name, Effects& effects) {
   JobEntry* job = state.Find(name);
   if (job == nullptr) return NoSuchJob(name);
-  v1::Job& record = job->record;
+  v1::JobRecord& record = job->record;
   if (IsTerminal(record.state()) || record.cancel_requested()) return record;
   record.set_cancel_requested(true);
-  if (record.state() == v1::RUNNING) {
+  if (record.state() == v1::Job::RUNNING) {
     record.clear_preemption();
     record.set_reason("is being cancelled: its ranks write a last checkpoint");
     SaveJob(state, *job, effects);

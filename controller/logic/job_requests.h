@@ -20,10 +20,10 @@ inline constexpr int64_t kMostRanks = 1 << 20;
 // As Core's. A name is taken for as long as its job is kept, finished or not: its directory holds
 // that job's checkpoints. FailedPrecondition (DIRECTORY_IN_USE, with the field): a folder of the
 // job overlaps one of another job that is not over. Nodes check what an ended job has left there.
-absl::StatusOr<v1::Job> CreateJob(ClusterState& state, JobMachine& machine,
-                                  const v1::CreateJobRequest& request, Effects& effects);
-absl::StatusOr<v1::Job> CancelJob(ClusterState& state, JobMachine& machine, const std::string& name,
-                                  Effects& effects);
+absl::StatusOr<v1::JobRecord> CreateJob(ClusterState& state, JobMachine& machine,
+                                        const v1::CreateJobRequest& request, Effects& effects);
+absl::StatusOr<v1::JobRecord> CancelJob(ClusterState& state, JobMachine& machine,
+                                        const std::string& name, Effects& effects);
 
 absl::Status NoSuchJob(const std::string& name);
 

@@ -47,7 +47,7 @@ absl::Status CheckLayout(const v1::JobSpec& spec) {
   return InvalidField("parallel", std::string(degrees.status().message()));
 }
 
-scheduler::Shape ShapeOf(const v1::Job& job, int64_t data) {
+scheduler::Shape ShapeOf(const v1::JobRecord& job, int64_t data) {
   const v1::JobSpec& spec = job.spec();
   if (data == 0) data = DataDegree(spec);
   scheduler::Shape shape;

@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "absl/status/status.h"
-#include "proto/strata/v1/jobs.pb.h"
+#include "proto/strata/v1/records.pb.h"
 #include "scheduler/placement/placement.h"
 
 namespace strata::controller {
@@ -16,7 +16,7 @@ absl::Status CheckLayout(const v1::JobSpec& spec);
 // Of a job whose layout is sound. Without degrees the ranks are one data group. Bytes are those of
 // the model's sizes (Job.model, else spec.model); none where these are not known. `data`: in place
 // of the data degree asked for; 0: that one.
-scheduler::Shape ShapeOf(const v1::Job& job, int64_t data = 0);
+scheduler::Shape ShapeOf(const v1::JobRecord& job, int64_t data = 0);
 
 // The data degree asked for (data · replicate).
 int64_t DataDegree(const v1::JobSpec& spec);

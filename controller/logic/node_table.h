@@ -38,7 +38,7 @@ struct NodeEntry {
   std::string kind;
   int devices = 0;
   std::map<std::string, std::string> locality;
-  v1::NodeState state = v1::UNKNOWN;
+  v1::Node::State state = v1::Node::UNKNOWN;
   uint64_t incarnation = 0;
   uint64_t session = 0;  // 0: none
   uint64_t newest_session = 0;
@@ -58,7 +58,7 @@ struct NodeEntry {
   std::map<EpochKey, Hold> holds;
   std::deque<uint64_t> replaced;  // incarnations that may not come back
 
-  bool Usable() const { return state == v1::READY && session != 0; }
+  bool Usable() const { return state == v1::Node::READY && session != 0; }
   bool TakesRanks() const { return Usable() && !drained && !quarantined; }
   uint64_t FreeMask() const;  // bit d: no epoch holds device d; whether usable or not
   std::vector<int> FreeDevices() const;

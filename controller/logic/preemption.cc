@@ -22,20 +22,20 @@ bool IsMove(const v1::Preemption& preemption) {
 
 // The wish is in the record before any rank hears of it, and outlives this controller.
 void JobMachine::Preempt(JobEntry& job, const std::string& by, const std::string& reason) {
-  v1::Job& record = job.record;
+  v1::JobRecord& record = job.record;
   if (!HasEpoch(record.state()) || record.cancel_requested() || record.has_preemption()) return;
   record.mutable_preemption()->set_by(by);
   record.mutable_preemption()->set_reason(reason);
   record.set_reason(
       absl::StrCat("is being stopped: ", reason,
-                   record.state() == v1::RUNNING ? "; its ranks write a checkpoint" : ""));
+                   record.state() == v1::Job::RUNNING ? "; its ranks write a checkpoint" : ""));
   SaveJob(state_, job, effects_);
   Reconcile(job);
 }
 
 void JobMachine::ReconcilePreemption(JobEntry& job) {
   EpochRun& run = job.run;
-  const bool trains = job.record.state() == v1::RUNNING;
+  const bool trains = job.record.state() == v1::Job::RUNNING;
   if (!run.stop_asked_at.has_value()) {
     run.stop_asked_at = state_.now;
     StopAll(job, job.record.preemption().reason(), /*checkpoint=*/trains);
@@ -57,7 +57,7 @@ void JobMachine::ReconcilePreemption(JobEntry& job) {
 
 // Its ranks have ended, or are being ended.
 void JobMachine::LetGo(JobEntry& job, const std::string& how) {
-  v1::Job& record = job.record;
+  v1::JobRecord& record = job.record;
   const v1::Preemption preemption = record.preemption();
   const bool move = IsMove(preemption);
   const int64_t step = how.empty() ? record.step() : record.checkpoint().step();
@@ -71,13 +71,13 @@ void JobMachine::LetGo(JobEntry& job, const std::string& how) {
     job.counted = job.claim_over = job.tried = false;
     job.culprit_known = true;
     record.clear_preemption();
-    record.set_state(v1::RECOVERING);
+    record.set_state(v1::Job::RECOVERING);
   } else {  // it still says for whom: that one goes first
 
     record.clear_placement();
     record.clear_layout();
     record.clear_start_sent();
-    record.set_state(v1::QUEUED);
+    record.set_state(v1::Job::QUEUED);
   }
   SaveJob(state_, job, effects_);
   state_.capacity_changed = true;

@@ -49,25 +49,25 @@ class Preempted : public TwoNodes {
     h.SayCommit("n0", job, epoch, 100, "m100");
     h.SayEnded("n0", job, epoch, kSucceeded);
     h.SayEnded("n1", job, epoch, kSucceeded);
-    EXPECT_EQ(h.Job(job).state(), v1::SUCCEEDED);
+    EXPECT_EQ(h.Job(job).state(), v1::Job::SUCCEEDED);
   }
 };
 
 TEST_F(Preempted, AVictimStopsAtACheckpointAndStartsAgainWhenTheUrgentJobHasEnded) {
-  EXPECT_EQ(h.Job("x").state(), v1::QUEUED);
-  EXPECT_EQ(h.Job("a").state(), v1::RUNNING);
+  EXPECT_EQ(h.Job("x").state(), v1::Job::QUEUED);
+  EXPECT_EQ(h.Job("a").state(), v1::Job::RUNNING);
   EXPECT_EQ(h.Job("a").preemption().by(), "jobs/x");
   EXPECT_TRUE(h.Take("n0").back().stop().checkpoint());
   EXPECT_TRUE(h.Take("n1").back().stop().checkpoint());
   Stop();
-  EXPECT_EQ(h.Job("a").state(), v1::QUEUED);
+  EXPECT_EQ(h.Job("a").state(), v1::Job::QUEUED);
   EXPECT_EQ(h.Job("a").reason(), "preempted by x (priority 5 over 0) at step 40");
   EXPECT_EQ(h.Job("a").events(0).cause(), "preempted");
   EXPECT_EQ(h.Job("a").events(0).lost_steps(), 0);
   EXPECT_EQ(h.Job("a").epoch(), 1);
-  EXPECT_EQ(h.Job("x").state(), v1::STARTING);
+  EXPECT_EQ(h.Job("x").state(), v1::Job::STARTING);
   Finish("x");
-  EXPECT_EQ(h.Job("a").state(), v1::STARTING);
+  EXPECT_EQ(h.Job("a").state(), v1::Job::STARTING);
   EXPECT_EQ(h.Job("a").epoch(), 2);
   EXPECT_EQ(h.Job("a").step(), 40);
   EXPECT_EQ(h.Job("a").restarts_without_progress(), 0);
@@ -87,39 +87,39 @@ TEST_F(Preempted, AYoungJobIsNotPreemptedYet) {
 
 TEST_F(Preempted, AVictimThatDoesNotStopInTimeIsStoppedWithoutACheckpoint) {
   h.Pass(59, {"n0", "n1"});
-  EXPECT_EQ(h.Job("a").state(), v1::RUNNING);
+  EXPECT_EQ(h.Job("a").state(), v1::Job::RUNNING);
   h.Take("n0");
   h.Pass(2, {"n0", "n1"});
-  EXPECT_EQ(h.Job("a").state(), v1::QUEUED);
+  EXPECT_EQ(h.Job("a").state(), v1::Job::QUEUED);
   EXPECT_THAT(h.Job("a").reason(), HasSubstr("without a last checkpoint"));
   EXPECT_FALSE(h.Take("n0").front().stop().checkpoint());
-  EXPECT_EQ(h.Job("x").state(), v1::QUEUED);  // until the nodes say that the ranks are gone
+  EXPECT_EQ(h.Job("x").state(), v1::Job::QUEUED);  // until the nodes say that the ranks are gone
   h.SayEnded("n0", "a", 1, kInterrupted);
   h.SayEnded("n1", "a", 1, kInterrupted);
-  EXPECT_EQ(h.Job("x").state(), v1::STARTING);
+  EXPECT_EQ(h.Job("x").state(), v1::Job::STARTING);
 }
 
 TEST_F(Preempted, AVictimMayBeCancelledMeanwhile) {
   (void)h.Cancel("a");
   Stop();
-  EXPECT_EQ(h.Job("a").state(), v1::CANCELLED);
-  EXPECT_EQ(h.Job("x").state(), v1::STARTING);
+  EXPECT_EQ(h.Job("a").state(), v1::Job::CANCELLED);
+  EXPECT_EQ(h.Job("x").state(), v1::Job::STARTING);
 }
 
 TEST_F(Preempted, AVictimWhoseUrgentJobIsGoneStartsAgain) {
   (void)h.Cancel("x");
   Stop();
-  EXPECT_EQ(h.Job("a").state(), v1::STARTING);
+  EXPECT_EQ(h.Job("a").state(), v1::Job::STARTING);
   EXPECT_EQ(h.Job("a").epoch(), 2);
 }
 
 TEST_F(Preempted, AVictimThatFailsMeanwhileIsQueuedAndItsBudgetIsUntouched) {
   h.SayEnded("n1", "a", 1, kFailed, "rank 1 on n1 was killed by signal 9", 1);
-  EXPECT_EQ(h.Job("a").state(), v1::QUEUED);
+  EXPECT_EQ(h.Job("a").state(), v1::Job::QUEUED);
   EXPECT_EQ(h.Job("a").restarts_without_progress(), 0);
   EXPECT_THAT(h.Job("a").reason(), HasSubstr("killed by signal 9"));
   h.SayEnded("n0", "a", 1, kInterrupted);
-  EXPECT_EQ(h.Job("x").state(), v1::STARTING);
+  EXPECT_EQ(h.Job("x").state(), v1::Job::STARTING);
 }
 
 TEST_F(Preempted, AVictimThatFinishesFirstHasSucceeded) {
@@ -127,8 +127,8 @@ TEST_F(Preempted, AVictimThatFinishesFirstHasSucceeded) {
   h.SayCommit("n0", "a", 1, 100, "m100");
   h.SayEnded("n0", "a", 1, kSucceeded);
   h.SayEnded("n1", "a", 1, kSucceeded);
-  EXPECT_EQ(h.Job("a").state(), v1::SUCCEEDED);
-  EXPECT_EQ(h.Job("x").state(), v1::STARTING);
+  EXPECT_EQ(h.Job("a").state(), v1::Job::SUCCEEDED);
+  EXPECT_EQ(h.Job("x").state(), v1::Job::STARTING);
 }
 
 TEST_F(Preempted, TheWishSurvivesTheController) {
@@ -138,8 +138,8 @@ TEST_F(Preempted, TheWishSurvivesTheController) {
   EXPECT_TRUE(h.Take("n0").back().stop().checkpoint());
   h.Reconnect("n1", {Held("a", 1, {1}, true)});
   Stop();
-  EXPECT_EQ(h.Job("a").state(), v1::QUEUED);
-  EXPECT_EQ(h.Job("x").state(), v1::STARTING);
+  EXPECT_EQ(h.Job("a").state(), v1::Job::QUEUED);
+  EXPECT_EQ(h.Job("x").state(), v1::Job::STARTING);
 }
 
 TEST_F(Preempted, ItsPlaceInTheQueueSurvivesTheController) {
@@ -149,8 +149,8 @@ TEST_F(Preempted, ItsPlaceInTheQueueSurvivesTheController) {
   h.Reconnect("n0", {Held("x", 1, {0}, false)});
   h.Reconnect("n1", {Held("x", 1, {1}, false)});
   Finish("x");
-  EXPECT_EQ(h.Job("a").state(), v1::STARTING);
-  EXPECT_EQ(h.Job("late").state(), v1::QUEUED);
+  EXPECT_EQ(h.Job("a").state(), v1::Job::STARTING);
+  EXPECT_EQ(h.Job("late").state(), v1::Job::QUEUED);
 }
 
 class Drained : public TwoNodes {
@@ -168,17 +168,17 @@ TEST_F(Drained, ItsJobsMoveAtACheckpointAndItTakesNoNewRanks) {
   EXPECT_TRUE(h.Take("n0").back().stop().checkpoint());
   EXPECT_EQ(h.Job("a").preemption().by(), "nodes/n0");
   (void)h.Create(Harness::Request("b", 1));
-  EXPECT_EQ(h.Job("b").state(), v1::QUEUED);  // the free device is kept for what moves there
+  EXPECT_EQ(h.Job("b").state(), v1::Job::QUEUED);  // the free device is kept for what moves there
   Stop("n0");
-  EXPECT_EQ(h.Job("a").state(), v1::STARTING);
+  EXPECT_EQ(h.Job("a").state(), v1::Job::STARTING);
   EXPECT_EQ(h.Job("a").placement(0).node(), "nodes/n1");
   EXPECT_EQ(h.Job("a").epoch(), 2);
   EXPECT_EQ(h.Job("a").events(0).cause(), "drained");
   EXPECT_EQ(h.Job("a").events(0).reason(), "moved, for n0 is drained, at step 40");
   EXPECT_EQ(h.Job("a").restarts_without_progress(), 0);
-  EXPECT_EQ(h.Job("b").state(), v1::QUEUED);
+  EXPECT_EQ(h.Job("b").state(), v1::Job::QUEUED);
   (void)h.Drain("n0", false);
-  EXPECT_EQ(h.Job("b").state(), v1::STARTING);
+  EXPECT_EQ(h.Job("b").state(), v1::Job::STARTING);
 }
 
 TEST_F(Drained, ThePlaceThatIsKeptForAJobSurvivesTheController) {
@@ -187,14 +187,14 @@ TEST_F(Drained, ThePlaceThatIsKeptForAJobSurvivesTheController) {
   (void)h.Create(Harness::Request("b", 1));
   h.RestartController();
   h.Reconnect("n1", {});
-  EXPECT_EQ(h.Job("b").state(), v1::QUEUED);
+  EXPECT_EQ(h.Job("b").state(), v1::Job::QUEUED);
   h.Reconnect("n0", {Held("a", 1, {0}, true)});
   Stop("n0");
-  EXPECT_EQ(h.Job("a").state(), v1::STARTING);
+  EXPECT_EQ(h.Job("a").state(), v1::Job::STARTING);
   EXPECT_EQ(h.Job("a").placement(0).node(), "nodes/n1");
   EXPECT_EQ(h.Job("a").layout().why(), "moves to the place that was kept for it");
   EXPECT_FALSE(h.Job("a").has_moving_to());
-  EXPECT_EQ(h.Job("b").state(), v1::QUEUED);
+  EXPECT_EQ(h.Job("b").state(), v1::Job::QUEUED);
 }
 
 // Its old ranks are gone and its nodes come back one by one.
@@ -209,22 +209,22 @@ TEST_F(Drained, ThePlaceThatIsKeptIsNotGivenAwayBeforeAllItsNodesAreBack) {
   h.SayStopping("n1", "a", 1, 40);
   Stop("n0");
   h.SayEnded("n1", "a", 1, kInterrupted);
-  ASSERT_EQ(h.Job("a").state(), v1::RECOVERING);
+  ASSERT_EQ(h.Job("a").state(), v1::Job::RECOVERING);
   h.RestartController();
   h.Reconnect("n2", {});
-  EXPECT_EQ(h.Job("b").state(), v1::QUEUED);
-  EXPECT_EQ(h.Job("a").state(), v1::RECOVERING);
+  EXPECT_EQ(h.Job("b").state(), v1::Job::QUEUED);
+  EXPECT_EQ(h.Job("a").state(), v1::Job::RECOVERING);
   h.Reconnect("n1", {});
-  EXPECT_EQ(h.Job("a").state(), v1::STARTING);
+  EXPECT_EQ(h.Job("a").state(), v1::Job::STARTING);
   EXPECT_EQ(h.Job("a").placement(0).node(), "nodes/n2");
-  EXPECT_EQ(h.Job("b").state(), v1::QUEUED);
+  EXPECT_EQ(h.Job("b").state(), v1::Job::QUEUED);
 }
 
 TEST_F(Drained, AJobThatFitsNowhereElseRunsOnUntilThereIsRoom) {
   h.Run("a", {"n0", "n1"});
   ASSERT_TRUE(h.Drain("n0").ok());
   h.Pass(5, {"n0", "n1"});
-  EXPECT_EQ(h.Job("a").state(), v1::RUNNING);
+  EXPECT_EQ(h.Job("a").state(), v1::Job::RUNNING);
   EXPECT_FALSE(h.Job("a").has_preemption());
   EXPECT_THAT(absl::StrJoin(*h.core->ExplainJob("jobs/a"), "\n"),
               HasSubstr("n0 is drained: it stays on a drained node, for it fits nowhere else now"));
@@ -234,7 +234,7 @@ TEST_F(Drained, AJobThatFitsNowhereElseRunsOnUntilThereIsRoom) {
   h.SayStopping("n1", "a", 1, 40);
   Stop("n0");
   h.SayEnded("n1", "a", 1, kInterrupted);
-  EXPECT_EQ(h.Job("a").state(), v1::STARTING);
+  EXPECT_EQ(h.Job("a").state(), v1::Job::STARTING);
   EXPECT_EQ(h.Job("a").placement(0).node(), "nodes/n2");
   EXPECT_EQ(h.Job("a").placement(1).node(), "nodes/n1");  // the other rank stays
 }

@@ -21,14 +21,14 @@ TEST_F(TwoNodes, ATrainersDeathBeginsANewEpochAtOnceWhenAllRanksAreGone) {
   h.SayStep("n0", "a", 1, 33);
   h.Take("n0");
   h.SayEnded("n1", "a", 1, kFailed, "rank 1 on n1 was killed by signal 9", 1);
-  EXPECT_EQ(h.Job("a").state(), v1::RECOVERING);
+  EXPECT_EQ(h.Job("a").state(), v1::Job::RECOVERING);
   EXPECT_EQ(h.Job("a").reason(), "rank 1 on n1 was killed by signal 9");
   EXPECT_EQ(h.Job("a").events(0).lost_steps(), 13);
   const auto stop = h.Take("n0");
   ASSERT_THAT(stop, SizeIs(1));
   EXPECT_FALSE(stop[0].stop().checkpoint());
   h.SayEnded("n0", "a", 1, kInterrupted);
-  EXPECT_EQ(h.Job("a").state(), v1::STARTING);
+  EXPECT_EQ(h.Job("a").state(), v1::Job::STARTING);
   EXPECT_EQ(h.Job("a").epoch(), 2);
   EXPECT_EQ(h.Job("a").step(), 20);
   EXPECT_EQ(h.Take("n1").back().prepare().checkpoint().manifest_digest(), "m20");
@@ -47,13 +47,13 @@ TEST_F(TwoNodes, SpareDevicesAreTakenWhenAnOldNodeIsLost) {
   h.Run("a", {"n0", "n1"});
   h.Pass(3.5, {"n0", "n2"});
   h.SayHang("n0", "a", 1, 1, {1});
-  EXPECT_EQ(h.Job("a").state(), v1::RECOVERING);
+  EXPECT_EQ(h.Job("a").state(), v1::Job::RECOVERING);
   EXPECT_EQ(h.Job("a").events(0).cause(), "node_lost");
   EXPECT_THAT(h.Job("a").reason(), HasSubstr("rank 1 on n1"));
   EXPECT_THAT(h.Job("a").reason(), HasSubstr("group data, instruction reduce block 1"));
   h.SayEnded("n0", "a", 1, kInterrupted);
   h.Pass(1, {"n0", "n2"});  // n1 is lost by now
-  EXPECT_EQ(h.Job("a").state(), v1::STARTING);
+  EXPECT_EQ(h.Job("a").state(), v1::Job::STARTING);
   EXPECT_EQ(h.Job("a").placement(1).node(), "nodes/n2");
 }
 
@@ -66,14 +66,14 @@ TEST_F(TwoNodes, AFrozenNodesDeviceIsUsedAgainOnlyAfterItsWord) {
   h.SayHang("n0", "a", 1, 1, {1});
   h.SayEnded("n0", "a", 1, kInterrupted);
   h.Pass(120, {"n0"});
-  EXPECT_EQ(h.Job("a").state(), v1::RECOVERING);
+  EXPECT_EQ(h.Job("a").state(), v1::Job::RECOVERING);
   EXPECT_EQ(h.Job("a").epoch(), 1);
   h.Take("n1");
   h.Pass(2, {"n0", "n1"});  // it wakes in the same session: its heartbeats go on
-  EXPECT_EQ(h.Job("a").state(), v1::RECOVERING);
+  EXPECT_EQ(h.Job("a").state(), v1::Job::RECOVERING);
   EXPECT_TRUE(h.Take("n1").front().has_stop());
   h.SayEnded("n1", "a", 1, kInterrupted);
-  EXPECT_EQ(h.Job("a").state(), v1::STARTING);
+  EXPECT_EQ(h.Job("a").state(), v1::Job::STARTING);
   EXPECT_EQ(h.Job("a").epoch(), 2);
 }
 
@@ -81,16 +81,16 @@ TEST_F(TwoNodes, RestartsWithoutProgressAreBoundedAndBackOff) {
   h.Run("a", {"n0", "n1"});
   for (int epoch = 1; epoch <= 4; ++epoch) {
     ASSERT_EQ(h.Job("a").epoch(), epoch);
-    ASSERT_NE(h.Job("a").state(), v1::FAILED);
+    ASSERT_NE(h.Job("a").state(), v1::Job::FAILED);
     if (epoch > 1) Start("a");
     h.SayEnded("n0", "a", epoch, kFailed, "crash", 0);
     h.SayEnded("n1", "a", epoch, kInterrupted);
     if (epoch == 2) {
-      EXPECT_EQ(h.Job("a").state(), v1::RECOVERING);  // backs off
+      EXPECT_EQ(h.Job("a").state(), v1::Job::RECOVERING);  // backs off
     }
     h.Pass(0.5, {"n0", "n1"});
   }
-  EXPECT_EQ(h.Job("a").state(), v1::FAILED);
+  EXPECT_EQ(h.Job("a").state(), v1::Job::FAILED);
   EXPECT_EQ(h.Job("a").restarts_without_progress(), 4);
   EXPECT_THAT(h.Job("a").reason(), HasSubstr("4 times in a row without a new checkpoint"));
   EXPECT_THAT(h.Job("a").reason(), HasSubstr("crash"));
@@ -106,7 +106,7 @@ TEST_F(TwoNodes, ACommittedCheckpointRefillsTheBudget) {
     h.SayEnded("n1", "a", epoch, kInterrupted);
     h.Pass(1, {"n0", "n1"});
   }
-  EXPECT_EQ(h.Job("a").state(), v1::STARTING);
+  EXPECT_EQ(h.Job("a").state(), v1::Job::STARTING);
 }
 
 TEST_F(TwoNodes, OfSeveralMissingRanksTheOneThatIsElsewhereIsNamed) {
@@ -136,9 +136,9 @@ TEST_F(TwoNodes, ARecoveringJobKeepsItsDevicesFromTheQueueForALease) {
   h.SayEnded("n0", "a", 1, kInterrupted);
   (void)h.Create(Harness::Request("b", 1));
   h.Pass(20, {"n0"});
-  EXPECT_EQ(h.Job("b").state(), v1::QUEUED);
+  EXPECT_EQ(h.Job("b").state(), v1::Job::QUEUED);
   h.Pass(11, {"n0"});
-  EXPECT_EQ(h.Job("b").state(), v1::STARTING);
+  EXPECT_EQ(h.Job("b").state(), v1::Job::STARTING);
 }
 
 }  // namespace

@@ -174,7 +174,7 @@ void SessionHandler::Repeat(NodeEntry& node) {
     if (Current(node, ToProto(key)) == nullptr) continue;
     JobEntry& job = *state_.Find(key.job);
     const Member& member = job.run.members.at(node.name);
-    if (job.record.state() == v1::STARTING && !job.run.failure.has_value()) {
+    if (job.record.state() == v1::Job::STARTING && !job.run.failure.has_value()) {
       if (job.run.start_sent) {
         Send(node, machine_.StartMessage(job), effects_);
       } else if (!std::all_of(member.ranks.begin(), member.ranks.end(),

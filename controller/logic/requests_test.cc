@@ -208,11 +208,11 @@ TEST(CreateJob, PriorityThenAgeDecidesWhoIsPlacedFirst) {
   request.mutable_job()->mutable_spec()->mutable_resources()->set_priority(5);
   (void)h.Create(request);
   h.Join("n0");
-  EXPECT_EQ(h.Job("urgent").state(), v1::STARTING);
-  EXPECT_EQ(h.Job("old").state(), v1::QUEUED);
+  EXPECT_EQ(h.Job("urgent").state(), v1::Job::STARTING);
+  EXPECT_EQ(h.Job("old").state(), v1::Job::QUEUED);
   h.Join("n1");
-  EXPECT_EQ(h.Job("old").state(), v1::STARTING);
-  EXPECT_EQ(h.Job("young").state(), v1::QUEUED);
+  EXPECT_EQ(h.Job("old").state(), v1::Job::STARTING);
+  EXPECT_EQ(h.Job("young").state(), v1::Job::QUEUED);
 }
 
 TEST(CancelJob, AQueuedJobEndsAtOnce) {
@@ -220,7 +220,7 @@ TEST(CancelJob, AQueuedJobEndsAtOnce) {
   (void)h.Create(Harness::Request("a", 1));
   const auto job = h.Cancel("a");
   ASSERT_TRUE(job.ok());
-  EXPECT_EQ(job->state(), v1::CANCELLED);
+  EXPECT_EQ(job->state(), v1::Job::CANCELLED);
 }
 
 TEST(CancelJob, ARunningJobCommitsAndEndsWhenConfirmed) {
@@ -229,7 +229,7 @@ TEST(CancelJob, ARunningJobCommitsAndEndsWhenConfirmed) {
   h.Join("n1");
   h.Run("a", {"n0", "n1"});
   ASSERT_TRUE(h.Cancel("a").ok());
-  EXPECT_EQ(h.Job("a").state(), v1::RUNNING);
+  EXPECT_EQ(h.Job("a").state(), v1::Job::RUNNING);
   EXPECT_TRUE(h.Take("n0").back().stop().checkpoint());
   h.SayStopping("n0", "a", 1, 32);
   h.SayStopping("n1", "a", 1, 33);
@@ -240,9 +240,9 @@ TEST(CancelJob, ARunningJobCommitsAndEndsWhenConfirmed) {
   h.SayCommit("n0", "a", 1, 33, "m33");
   EXPECT_EQ(h.Job("a").checkpoint().step(), 33);
   h.SayEnded("n0", "a", 1, kInterrupted);
-  EXPECT_EQ(h.Job("a").state(), v1::RUNNING);
+  EXPECT_EQ(h.Job("a").state(), v1::Job::RUNNING);
   h.SayEnded("n1", "a", 1, kInterrupted);
-  EXPECT_EQ(h.Job("a").state(), v1::CANCELLED);
+  EXPECT_EQ(h.Job("a").state(), v1::Job::CANCELLED);
   EXPECT_EQ(h.Job("a").events(0).cause(), "user");
 }
 
@@ -252,10 +252,10 @@ TEST(CancelJob, ARunningJobThatCannotCommitEndsAfterABound) {
   h.Run("a", {"n0"});
   (void)h.Cancel("a");
   h.Pass(59, {"n0"});
-  EXPECT_EQ(h.Job("a").state(), v1::RUNNING);
+  EXPECT_EQ(h.Job("a").state(), v1::Job::RUNNING);
   h.Take("n0");
   h.Pass(2, {"n0"});
-  EXPECT_EQ(h.Job("a").state(), v1::CANCELLED);
+  EXPECT_EQ(h.Job("a").state(), v1::Job::CANCELLED);
   EXPECT_FALSE(h.Take("n0").front().stop().checkpoint());
   EXPECT_EQ(h.Node("n0").free(), 0);  // until it says that the ranks are gone
 }
@@ -270,7 +270,7 @@ TEST(CancelJob, AWishSurvivesTheController) {
   h.Reconnect("n0", {testing::Held("a", 1, {0}, true)});
   EXPECT_TRUE(h.Take("n0").back().stop().checkpoint());
   h.SayEnded("n0", "a", 1, kInterrupted);
-  EXPECT_EQ(h.Job("a").state(), v1::CANCELLED);
+  EXPECT_EQ(h.Job("a").state(), v1::Job::CANCELLED);
 }
 
 TEST(CancelJob, AFailureWhileBeingCancelledIsTheEnd) {
@@ -280,7 +280,7 @@ TEST(CancelJob, AFailureWhileBeingCancelledIsTheEnd) {
   h.Run("a", {"n0", "n1"});
   (void)h.Cancel("a");
   h.SayEnded("n0", "a", 1, v1::Finished::FAILED, "crash", 0);
-  EXPECT_EQ(h.Job("a").state(), v1::CANCELLED);
+  EXPECT_EQ(h.Job("a").state(), v1::Job::CANCELLED);
   EXPECT_FALSE(h.Take("n1").back().stop().checkpoint());
 }
 
@@ -299,7 +299,7 @@ TEST(CancelJob, AStartingJobEndsAtOnceAndItsDevicesAreFreeWhenConfirmed) {
   Harness h;
   h.Join("n0");
   (void)h.Create(Harness::Request("a", 1));
-  EXPECT_EQ(h.Cancel("a")->state(), v1::CANCELLED);
+  EXPECT_EQ(h.Cancel("a")->state(), v1::Job::CANCELLED);
   EXPECT_TRUE(h.Take("n0").back().has_stop());
   EXPECT_EQ(h.Node("n0").free(), 0);
   h.SayEnded("n0", "a", 1, kInterrupted);

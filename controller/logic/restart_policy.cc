@@ -4,12 +4,12 @@
 
 namespace strata::controller {
 
-int64_t WithoutProgressAfter(const v1::Job& job, bool counts) {
+int64_t WithoutProgressAfter(const v1::JobRecord& job, bool counts) {
   const bool progress = job.has_checkpoint() && job.checkpoint().epoch() == job.epoch();
   return progress ? 0 : job.restarts_without_progress() + (counts ? 1 : 0);
 }
 
-bool MayRestart(const v1::Job& job, int64_t without_progress) {
+bool MayRestart(const v1::JobRecord& job, int64_t without_progress) {
   const v1::RestartSpec& restart = job.spec().restart();
   return without_progress <=
          (restart.has_max_without_progress() ? restart.max_without_progress() : 3);

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "proto/strata/v1/jobs.pb.h"
+#include "proto/strata/v1/records.pb.h"
 
 namespace strata::controller {
 
@@ -27,10 +27,10 @@ inline constexpr double kLongestBackOffSeconds = 8;
 
 // Epochs in a row that ended without a checkpoint of their own, the present one included if it
 // counts.
-int64_t WithoutProgressAfter(const v1::Job& job, bool counts);
+int64_t WithoutProgressAfter(const v1::JobRecord& job, bool counts);
 
 // Whether a job with that many may be started again (restart.max_without_progress; absent: 3).
-bool MayRestart(const v1::Job& job, int64_t without_progress);
+bool MayRestart(const v1::JobRecord& job, int64_t without_progress);
 
 // Seconds before the next start: none for the first one, then `first`, doubled each time.
 double BackOff(int64_t without_progress, double first);

@@ -30,7 +30,7 @@ uint64_t Bit(int device) { return uint64_t{1} << device; }
 std::vector<Device> KeptFor(const ClusterState& state, const JobEntry& job) {
   std::vector<Device> kept = MovingTo(state, job.record).ranks;
   if (HasEpoch(job.record.state())) return kept;
-  if (job.record.state() != v1::RECOVERING || job.claim_over) return {};
+  if (job.record.state() != v1::Job::RECOVERING || job.claim_over) return {};
   const std::vector<Device> had = PlacementOf(state, job.record).ranks;
   kept.insert(kept.end(), had.begin(), had.end());
   return kept;
@@ -74,9 +74,9 @@ scheduler::Placement Remains(const ClusterState& state, const JobEntry& job) {
 }
 
 JobPhase PhaseOf(const ClusterState& state, const JobEntry& job) {
-  const v1::Job& record = job.record;
-  if (record.state() == v1::QUEUED) return JobPhase::kQueued;
-  if (record.state() == v1::RECOVERING) {
+  const v1::JobRecord& record = job.record;
+  if (record.state() == v1::Job::QUEUED) return JobPhase::kQueued;
+  if (record.state() == v1::Job::RECOVERING) {
     return MayStart(state, job) ? JobPhase::kRecovering : JobPhase::kStopping;
   }
   const bool stops = record.cancel_requested() || record.has_preemption();
@@ -84,7 +84,7 @@ JobPhase PhaseOf(const ClusterState& state, const JobEntry& job) {
 }
 
 JobView ViewOf(const ClusterState& state, const JobEntry& job) {
-  const v1::Job& record = job.record;
+  const v1::JobRecord& record = job.record;
   JobView view;
   view.name = ShortName(record.name());
   view.shape = &job.shape;
@@ -115,7 +115,8 @@ void AddEnding(const ClusterState& state, std::map<EpochKey, scheduler::Shape>& 
     for (const auto& [key, hold] : node.holds) {
       const auto job = state.jobs.find(key.job);
       const bool counted = job != state.jobs.end() && !IsTerminal(job->second.record.state()) &&
-                           job->second.record.state() != v1::QUEUED && job->second.key() == key;
+                           job->second.record.state() != v1::Job::QUEUED &&
+                           job->second.key() == key;
       if (counted || hold.all_devices) continue;
       scheduler::Placement& placement = ending[key];
       placement.kind = node.kind;
@@ -251,11 +252,11 @@ scheduler::Placement Locate(const ClusterState& state, const Places& places, con
 
 }  // namespace
 
-scheduler::Placement MovingTo(const ClusterState& state, const v1::Job& job) {
+scheduler::Placement MovingTo(const ClusterState& state, const v1::JobRecord& job) {
   return Locate(state, job.moving_to().ranks(), job.moving_to().order());
 }
 
-scheduler::Placement PlacementOf(const ClusterState& state, const v1::Job& job) {
+scheduler::Placement PlacementOf(const ClusterState& state, const v1::JobRecord& job) {
   scheduler::Placement placement = Locate(state, job.placement(), job.layout().order());
   for (const std::string& spare : job.layout().spares()) {
     const auto found = state.scheduler.index.find(spare);

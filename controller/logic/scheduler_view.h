@@ -25,9 +25,9 @@ int64_t EffectivePriority(const v1::Policy& policy, const v1::JobSpec& spec);
 scheduler::Occupancy FreeDevices(const ClusterState& state, const JobEntry* but = nullptr);
 
 // By rank: where the job's ranks are, or were; node -1 where the node is no longer the cluster's.
-scheduler::Placement PlacementOf(const ClusterState& state, const v1::Job& job);
+scheduler::Placement PlacementOf(const ClusterState& state, const v1::JobRecord& job);
 // Likewise where they are to move; empty: they are not.
-scheduler::Placement MovingTo(const ClusterState& state, const v1::Job& job);
+scheduler::Placement MovingTo(const ClusterState& state, const v1::JobRecord& job);
 
 // Whether the job's ranks may be started again now: its back-off is over and, for a moment, the
 // nodes that are there have ended the old ones.

@@ -36,7 +36,7 @@ bool Matches(const std::string& asked, const std::string& kind) {
 }
 
 // What a queued job's record says while nothing keeps it from running but other jobs.
-std::string UsualReason(const v1::Job& job) {
+std::string UsualReason(const v1::JobRecord& job) {
   const bool preempted = job.has_preemption() && job.events_size() > 0;
   return preempted ? job.events(job.events_size() - 1).reason() : kWaitsForDevices;
 }
@@ -126,7 +126,7 @@ void JobMachine::Apply(const scheduler::Decisions& decisions) {
 }
 
 void JobMachine::Begin(JobEntry& job, const scheduler::Start& start) {
-  v1::Job& record = job.record;
+  v1::JobRecord& record = job.record;
   Effects::Decision& told = effects_.decisions.back();
   ++told.starts;
   std::set<std::pair<std::string, int>> before;
@@ -166,7 +166,7 @@ void JobMachine::Begin(JobEntry& job, const scheduler::Start& start) {
     member.devices.push_back(device.device);
     if (!before.empty() && !before.contains({node.name, device.device})) ++told.replacements;
   }
-  record.set_state(v1::STARTING);
+  record.set_state(v1::Job::STARTING);
   record.set_reason(absl::StrCat("its ranks are being started on ", NodeList(job.run.members)));
   SaveJob(state_, job, effects_);
   for (const auto& [name, member] : job.run.members) {

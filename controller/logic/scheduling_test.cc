@@ -19,7 +19,7 @@ using testing::kFailed;
 using testing::kInterrupted;
 using testing::TwoNodes;
 
-std::vector<std::string> Places(const v1::Job& job) {
+std::vector<std::string> Places(const v1::JobRecord& job) {
   std::vector<std::string> places;
   for (const v1::RankPlace& place : job.placement()) {
     places.push_back(absl::StrCat(place.node().substr(6), ".", place.device()));
@@ -51,7 +51,7 @@ TEST(Placed, ATensorGroupMaySpanTheNodesOfOneDomain) {
   h.Join("n0", {}, 1, {{"domain", "d0"}});
   h.Join("n1", {}, 1, {{"domain", "d0"}});
   EXPECT_TRUE(h.Create(WithTensor("a", 2, 1)).ok());
-  EXPECT_EQ(h.Job("a").state(), v1::STARTING);
+  EXPECT_EQ(h.Job("a").state(), v1::Job::STARTING);
 }
 
 TEST(Placed, ATensorGroupThatNoDomainHoldsIsInfeasible) {
@@ -108,9 +108,9 @@ TEST(Queued, AJobOverItsProjectsQuotaWaitsAndOthersPassIt) {
     ASSERT_TRUE(h.Create(request).ok());
   }
   ASSERT_TRUE(h.Create(Harness::Request("c", 1)).ok());
-  EXPECT_EQ(h.Job("a").state(), v1::STARTING);
-  EXPECT_EQ(h.Job("b").state(), v1::QUEUED);
-  EXPECT_EQ(h.Job("c").state(), v1::STARTING);
+  EXPECT_EQ(h.Job("a").state(), v1::Job::STARTING);
+  EXPECT_EQ(h.Job("b").state(), v1::Job::QUEUED);
+  EXPECT_EQ(h.Job("c").state(), v1::Job::STARTING);
   EXPECT_THAT(absl::StrJoin(*h.core->ExplainJob("jobs/b"), "\n"), HasSubstr("over quota"));
   EXPECT_THAT(h.core->ShowJob(h.Job("b")).reason(), HasSubstr("over quota of project p"));
   EXPECT_EQ(h.core->ShowJob(h.Job("a")).reason(), h.Job("a").reason());
@@ -147,15 +147,15 @@ class Lost : public TwoNodes {
 TEST_F(Lost, TheOtherRanksKeepTheirPlacesWhenASpareComes) {
   h.Join("n2");
   h.Pass(6, {"n0", "n2"});
-  EXPECT_EQ(h.Job("a").state(), v1::STARTING);
+  EXPECT_EQ(h.Job("a").state(), v1::Job::STARTING);
   EXPECT_THAT(Places(h.Job("a")), ElementsAre("n0.0", "n2.0"));
 }
 
 TEST_F(Lost, ItGoesOnWithFewerRanksAfterAWhile) {
   h.Pass(55, {"n0"});
-  EXPECT_EQ(h.Job("a").state(), v1::RECOVERING);
+  EXPECT_EQ(h.Job("a").state(), v1::Job::RECOVERING);
   h.Pass(10, {"n0"});
-  ASSERT_EQ(h.Job("a").state(), v1::STARTING);
+  ASSERT_EQ(h.Job("a").state(), v1::Job::STARTING);
   EXPECT_THAT(Places(h.Job("a")), ElementsAre("n0.0"));
   EXPECT_EQ(h.Job("a").layout().data(), 1);
   const v1::PrepareEpoch prepare = h.Take("n0").back().prepare();
@@ -202,12 +202,12 @@ TEST(Quarantine, ANodeThatIsToBlameThreeTimesTakesNoNewRanks) {
   Break(h, "a", {"n0", "n1"});
   EXPECT_TRUE(h.Node("n0").quarantined());
   EXPECT_THAT(h.Node("n0").quarantine_reason(), HasSubstr("3 failures within an hour"));
-  EXPECT_EQ(h.Job("a").state(), v1::STARTING);
+  EXPECT_EQ(h.Job("a").state(), v1::Job::STARTING);
   EXPECT_EQ(Places(h.Job("a")), std::vector<std::string>{"n1.0"});
   // One of two is the most: whatever else happens, n1 goes on.
   for (int i = 0; i < 4; ++i) Break(h, "a", {"n0", "n1"});
   EXPECT_FALSE(h.Node("n1").quarantined());
-  EXPECT_EQ(h.Job("a").state(), v1::STARTING);
+  EXPECT_EQ(h.Job("a").state(), v1::Job::STARTING);
   (void)h.Drain("n0", false);
   EXPECT_FALSE(h.Node("n0").quarantined());
 }
@@ -226,7 +226,7 @@ TEST(Quarantine, AJobThatFailsForGoodOnSeveralNodesWasToBlameItself) {
     h.SayEnded(node, "a", epoch, kFailed, "crash", 0);
     h.Pass(1, {"n0", "n1"});
   }
-  EXPECT_EQ(h.Job("a").state(), v1::FAILED);
+  EXPECT_EQ(h.Job("a").state(), v1::Job::FAILED);
   EXPECT_FALSE(h.Node("n0").quarantined());
 }
 
@@ -249,7 +249,7 @@ TEST(Quarantine, WhoseAFailureWasSurvivesTheController) {
     h.SayEnded(node, "a", epoch, kFailed, "crash", 0);
     h.Pass(1, {"n0", "n1"});
   }
-  EXPECT_EQ(h.Job("a").state(), v1::FAILED);
+  EXPECT_EQ(h.Job("a").state(), v1::Job::FAILED);
   EXPECT_FALSE(h.Node("n0").quarantined());
   EXPECT_EQ(h.Node("n0").failure_jobs_size(), 0);
 }
@@ -276,7 +276,7 @@ TEST(Quarantine, ANodeWithoutWhichTheJobCouldNotRunIsLeft) {
   (void)h.Create(Harness::Request("a", 1));
   for (int i = 0; i < 5; ++i) Break(h, "a", {"n0"});
   EXPECT_FALSE(h.Node("n0").quarantined());
-  EXPECT_EQ(h.Job("a").state(), v1::STARTING);
+  EXPECT_EQ(h.Job("a").state(), v1::Job::STARTING);
 }
 
 TEST(Quarantine, FailuresOfLongAgoAreForgotten) {

@@ -13,7 +13,7 @@ namespace {
 // Epochs that one node may be said to hold: far more than devices, and yet bounded.
 constexpr size_t kMostHolds = 1024;
 
-void SetMemory(v1::Job& job, const v1::JobPlan& plan) {
+void SetMemory(v1::JobRecord& job, const v1::JobPlan& plan) {
   job.set_parameters(plan.parameters());
   job.clear_predicted_memory();
   for (const v1::TierBytes& tier : plan.predicted()) {
@@ -91,8 +91,8 @@ void SessionHandler::Hear(NodeEntry& node) {
   node.met = true;
   node.heard_at = state_.ListeningNow();
   node.heard_wall = state_.wall;
-  if (node.state == v1::READY) return;
-  node.state = v1::READY;
+  if (node.state == v1::Node::READY) return;
+  node.state = v1::Node::READY;
   state_.capacity_changed = true;
 }
 
@@ -144,7 +144,7 @@ void SessionHandler::StopStale(NodeEntry& node, const v1::JobEpoch& epoch, bool 
 
 // A step is told live and becomes durable with the record's next change.
 void SessionHandler::ReachedStep(JobEntry& job, int64_t step) {
-  v1::Job& record = job.record;
+  v1::JobRecord& record = job.record;
   const int64_t before = record.step();
   record.set_step(std::clamp(step, before, std::max(before, record.target_step())));
   KeepPace(job, before);
@@ -175,7 +175,7 @@ void SessionHandler::OnHeartbeat(NodeEntry& node, const v1::Heartbeat& message) 
 
 void SessionHandler::OnPrepared(NodeEntry& node, const v1::EpochPrepared& message) {
   JobEntry* job = CurrentOrStop(node, message.epoch(), /*alive=*/message.problem().empty());
-  if (job == nullptr || job->record.state() != v1::STARTING) return;
+  if (job == nullptr || job->record.state() != v1::Job::STARTING) return;
   Member& member = job->run.members.at(node.name);
   if (!message.problem().empty()) {
     const std::string field =
@@ -237,7 +237,7 @@ void SessionHandler::OnEnded(NodeEntry& node, const v1::EpochEnded& message) {
   const v1::Finished::Outcome outcome = message.finished().outcome();
   if (job == nullptr) {
     job = state_.Find(key.job);
-    if (job == nullptr || job->record.state() != v1::RECOVERING || job->key() != key) return;
+    if (job == nullptr || job->record.state() != v1::Job::RECOVERING || job->key() != key) return;
     const Failure failure = EndedFailure(node, message, /*first=*/false);
     if (outcome == v1::Finished::FAILED && failure.sure) machine_.Attribute(*job, failure);
     return;
@@ -262,7 +262,7 @@ void SessionHandler::OnStopping(NodeEntry& node, const v1::EpochStopping& messag
 void SessionHandler::OnWritten(NodeEntry& node, const v1::CheckpointFragments& message) {
   JobEntry* job = CurrentOrOver(node, message.epoch());
   if (job == nullptr) return;
-  const v1::Job& record = job->record;
+  const v1::JobRecord& record = job->record;
   if (message.step() <= record.checkpoint().step() || message.step() > record.target_step()) return;
   auto manifest = job->run.fragments.Add(message, record.placement_size());
   if (manifest.has_value()) machine_.SendManifest(*job, *std::move(manifest));
@@ -300,7 +300,7 @@ void SessionHandler::OnCommit(NodeEntry& node, const v1::CommitRequest& message)
 
 int SessionHandler::Suspect(const JobEntry& job, const NodeEntry& reporter,
                             const v1::HangReport& message, bool& sure) const {
-  const v1::Job& record = job.record;
+  const v1::JobRecord& record = job.record;
   const auto known = [&](int rank) { return rank >= 0 && rank < record.placement_size(); };
   sure = true;
   if (message.local()) return known(message.rank()) ? message.rank() : -1;
@@ -333,7 +333,7 @@ bool SessionHandler::IsSilent(const NodeEntry& node) const {
 void SessionHandler::OnHang(NodeEntry& node, const v1::HangReport& message) {
   JobEntry* job = Current(node, message.epoch());
   JobEntry* known = state_.Find(message.epoch().job());
-  const bool late = known != nullptr && known->record.state() == v1::RECOVERING &&
+  const bool late = known != nullptr && known->record.state() == v1::Job::RECOVERING &&
                     known->key() == ToKey(message.epoch());
   if (job == nullptr && !late) return StopStale(node, message.epoch(), /*alive=*/false);
   JobEntry& blamed = late ? *known : *job;

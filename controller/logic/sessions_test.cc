@@ -19,40 +19,40 @@ TEST_F(TwoNodes, AnAgentsRestartDoesNotDisturbItsRanks) {
   h.Run("a", {"n0", "n1"});
   h.EndSession("n1");
   h.Pass(20, {"n0"});
-  EXPECT_EQ(h.Job("a").state(), v1::RUNNING);
-  EXPECT_EQ(h.Node("n1").state(), v1::LOST);
+  EXPECT_EQ(h.Job("a").state(), v1::Job::RUNNING);
+  EXPECT_EQ(h.Node("n1").state(), v1::Node::LOST);
   h.Join("n1", {Held("a", 1, {1}, true)});
   EXPECT_EQ(h.LastWelcome("n1").keep(0).epoch(), 1);
   h.Pass(40, {"n0", "n1"});
-  EXPECT_EQ(h.Job("a").state(), v1::RUNNING);
+  EXPECT_EQ(h.Job("a").state(), v1::Job::RUNNING);
   EXPECT_EQ(h.Job("a").epoch(), 1);
 }
 
 TEST_F(TwoNodes, SilenceBeyondTheLeaseIsAFailure) {
   h.Run("a", {"n0", "n1"});
   h.Pass(29, {"n0"});
-  EXPECT_EQ(h.Job("a").state(), v1::RUNNING);
+  EXPECT_EQ(h.Job("a").state(), v1::Job::RUNNING);
   h.Pass(2, {"n0"});
-  EXPECT_EQ(h.Job("a").state(), v1::RECOVERING);
+  EXPECT_EQ(h.Job("a").state(), v1::Job::RECOVERING);
   EXPECT_EQ(h.Job("a").events(0).cause(), "node_lost");
 }
 
 TEST_F(TwoNodes, HoursInWhichAllWereHeardFromAreNobodysSilence) {
   h.Run("a", {"n0", "n1"});
   h.PassHeard(7200, {});
-  EXPECT_EQ(h.Job("a").state(), v1::RUNNING);
-  EXPECT_EQ(h.Node("n1").state(), v1::READY);
+  EXPECT_EQ(h.Job("a").state(), v1::Job::RUNNING);
+  EXPECT_EQ(h.Node("n1").state(), v1::Node::READY);
 }
 
 TEST_F(TwoNodes, TimeInWhichAllButOneWereHeardFromIsThatOnesSilence) {
   h.Run("a", {"n0", "n1"});
   h.PassHeard(7200, {});
   h.PassHeard(29, {"n1"});
-  EXPECT_EQ(h.Node("n0").state(), v1::READY);
-  EXPECT_EQ(h.Node("n1").state(), v1::LOST);
-  EXPECT_EQ(h.Job("a").state(), v1::RUNNING);
+  EXPECT_EQ(h.Node("n0").state(), v1::Node::READY);
+  EXPECT_EQ(h.Node("n1").state(), v1::Node::LOST);
+  EXPECT_EQ(h.Job("a").state(), v1::Job::RUNNING);
   h.PassHeard(2, {"n1"});
-  EXPECT_EQ(h.Job("a").state(), v1::RECOVERING);
+  EXPECT_EQ(h.Job("a").state(), v1::Job::RECOVERING);
   EXPECT_EQ(h.Job("a").events(0).cause(), "node_lost");
 }
 
@@ -60,17 +60,17 @@ TEST_F(TwoNodes, ANodeWithoutASessionIsSilentAlthoughNobodySaysSo) {
   h.Run("a", {"n0", "n1"});
   h.EndSession("n1");
   h.PassHeard(31, {});
-  EXPECT_EQ(h.Node("n0").state(), v1::READY);
-  EXPECT_EQ(h.Job("a").state(), v1::RECOVERING);
+  EXPECT_EQ(h.Node("n0").state(), v1::Node::READY);
+  EXPECT_EQ(h.Job("a").state(), v1::Job::RECOVERING);
 }
 
 TEST_F(TwoNodes, ANodeThatComesBackWithoutItsRanksIsAFailure) {
   h.Run("a", {"n0", "n1"});
   h.Join("n1");
   EXPECT_EQ(h.LastWelcome("n1").keep_size(), 0);
-  EXPECT_EQ(h.Job("a").state(), v1::RUNNING);  // it may yet say how they ended
+  EXPECT_EQ(h.Job("a").state(), v1::Job::RUNNING);  // it may yet say how they ended
   h.Pass(1.5, {"n0", "n1"});
-  EXPECT_EQ(h.Job("a").state(), v1::RECOVERING);
+  EXPECT_EQ(h.Job("a").state(), v1::Job::RECOVERING);
   h.SayEnded("n0", "a", 1, kInterrupted);
   EXPECT_EQ(h.Job("a").epoch(), 2);
 }
@@ -82,9 +82,9 @@ TEST_F(TwoNodes, ANodeThatComesBackWithSomeOfItsRanksIsAFailure) {
   h.SayPrepared("n1", "a", 1, {1});
   h.SayPrepared("n2", "a", 1, {2, 3});
   for (const char* node : {"n0", "n1", "n2"}) h.SayRunning(node, "a", 1);
-  ASSERT_EQ(h.Job("a").state(), v1::RUNNING);
+  ASSERT_EQ(h.Job("a").state(), v1::Job::RUNNING);
   h.Join("n2", {Held("a", 1, {2}, true)}, 2);
-  EXPECT_EQ(h.Job("a").state(), v1::RECOVERING);
+  EXPECT_EQ(h.Job("a").state(), v1::Job::RECOVERING);
   EXPECT_THAT(h.Job("a").reason(), HasSubstr("rank 3 on n2 is gone"));
 }
 
@@ -95,13 +95,13 @@ TEST_F(TwoNodes, AControllersRestartDisturbsNothing) {
   h.RestartController();
   EXPECT_EQ(h.core->controller_term(), term + 1);
   EXPECT_GE(h.core->resource_version(), version);
-  EXPECT_EQ(h.Job("a").state(), v1::RUNNING);
-  EXPECT_EQ(h.Node("n0").state(), v1::UNKNOWN);
+  EXPECT_EQ(h.Job("a").state(), v1::Job::RUNNING);
+  EXPECT_EQ(h.Node("n0").state(), v1::Node::UNKNOWN);
   h.Pass(20);
   h.Reconnect("n0", {Held("a", 1, {0}, true)});
   h.Reconnect("n1", {Held("a", 1, {1}, true)});
   h.Pass(60, {"n0", "n1"});
-  EXPECT_EQ(h.Job("a").state(), v1::RUNNING);
+  EXPECT_EQ(h.Job("a").state(), v1::Job::RUNNING);
   EXPECT_EQ(h.Job("a").epoch(), 1);
   h.SayCommit("n0", "a", 1, 40, "m40");
   EXPECT_EQ(h.Job("a").checkpoint().step(), 40);
@@ -112,9 +112,9 @@ TEST_F(TwoNodes, AfterAControllersRestartAnEpochThatNobodyHoldsIsStartedAnew) {
   h.RestartController();
   h.Join("n0");
   h.Pass(1.5, {"n0"});
-  EXPECT_EQ(h.Job("a").state(), v1::RECOVERING);
+  EXPECT_EQ(h.Job("a").state(), v1::Job::RECOVERING);
   h.Join("n1");
-  EXPECT_EQ(h.Job("a").state(), v1::STARTING);
+  EXPECT_EQ(h.Job("a").state(), v1::Job::STARTING);
   EXPECT_EQ(h.Job("a").epoch(), 2);
 }
 
@@ -128,7 +128,7 @@ TEST_F(TwoNodes, AfterAControllersRestartAStartedEpochIsNotPreparedAgain) {
   h.Join("n1");
   EXPECT_THAT(h.Take("n1"), IsEmpty());
   h.Pass(1.5, {"n1"});
-  EXPECT_EQ(h.Job("a").state(), v1::RECOVERING);
+  EXPECT_EQ(h.Job("a").state(), v1::Job::RECOVERING);
   h.Join("n0");
   EXPECT_EQ(h.Job("a").epoch(), 2);
 }
@@ -145,7 +145,7 @@ TEST_F(TwoNodes, AfterAControllersRestartAStartIsSaidAgainOnceAllHavePreparedAga
   h.SayPrepared("n1", "a", 1, {1});
   EXPECT_THAT(h.Take("n0").back().start().addresses(), SizeIs(2));
   h.SayRunning("n0", "a", 1);
-  EXPECT_EQ(h.Job("a").state(), v1::RUNNING);
+  EXPECT_EQ(h.Job("a").state(), v1::Job::RUNNING);
   EXPECT_EQ(h.Job("a").epoch(), 1);
 }
 
@@ -154,9 +154,9 @@ TEST_F(TwoNodes, AfterAControllersRestartNodesHaveTheLeaseAndAGraceToComeBack) {
   h.RestartController();
   h.Reconnect("n0", {Held("a", 1, {0}, true)});
   h.Pass(33, {"n0"});
-  EXPECT_EQ(h.Job("a").state(), v1::RUNNING);
+  EXPECT_EQ(h.Job("a").state(), v1::Job::RUNNING);
   h.Pass(2, {"n0"});
-  EXPECT_EQ(h.Job("a").state(), v1::RECOVERING);
+  EXPECT_EQ(h.Job("a").state(), v1::Job::RECOVERING);
 }
 
 TEST_F(TwoNodes, AnEpochFromBeforeIsStoppedAndBlocksItsNodeUntilItIsGone) {
@@ -198,8 +198,8 @@ TEST_F(TwoNodes, WhatAReplacedSessionStillSaysIsIgnored) {
   Effects effects;
   h.core->OnAgent(old_session, message, effects);
   h.core->OnSessionEnd(old_session, effects);
-  EXPECT_EQ(h.Job("a").state(), v1::RUNNING);
-  EXPECT_EQ(h.Node("n1").state(), v1::READY);
+  EXPECT_EQ(h.Job("a").state(), v1::Job::RUNNING);
+  EXPECT_EQ(h.Node("n1").state(), v1::Node::READY);
 }
 
 TEST_F(TwoNodes, ALateRegisterOfAnOlderSessionDoesNotReplaceTheNewer) {
@@ -217,8 +217,8 @@ TEST_F(TwoNodes, ALateRegisterOfAnOlderSessionDoesNotReplaceTheNewer) {
   EXPECT_TRUE(effects.messages[0].message->has_dismiss());
   h.core->OnSessionEnd(older, effects);
   h.Pass(10, {"n0", "n1"});
-  EXPECT_EQ(h.Job("a").state(), v1::RUNNING);
-  EXPECT_EQ(h.Node("n1").state(), v1::READY);
+  EXPECT_EQ(h.Job("a").state(), v1::Job::RUNNING);
+  EXPECT_EQ(h.Node("n1").state(), v1::Node::READY);
 }
 
 TEST_F(TwoNodes, WhoSpeaksOnAReplacedSessionIsDismissed) {
@@ -239,8 +239,8 @@ TEST_F(TwoNodes, AStandstillOfTheControllerIsNoSilenceOfTheNodes) {
   h.Pass(1, {"n0", "n1"});
   h.StandStill(100);
   h.Pass(1, {"n0", "n1"});
-  EXPECT_EQ(h.Job("a").state(), v1::RUNNING);
-  EXPECT_EQ(h.Node("n1").state(), v1::READY);
+  EXPECT_EQ(h.Job("a").state(), v1::Job::RUNNING);
+  EXPECT_EQ(h.Node("n1").state(), v1::Node::READY);
 }
 
 }  // namespace

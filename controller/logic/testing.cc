@@ -75,16 +75,16 @@ void Harness::PassHeard(double seconds, const std::vector<std::string>& silent) 
   Apply(effects);
 }
 
-absl::StatusOr<v1::Job> Harness::Create(const v1::CreateJobRequest& request) {
+absl::StatusOr<v1::JobRecord> Harness::Create(const v1::CreateJobRequest& request) {
   Effects effects;
-  absl::StatusOr<v1::Job> job = core->CreateJob(request, effects);
+  absl::StatusOr<v1::JobRecord> job = core->CreateJob(request, effects);
   Apply(effects);
   return job;
 }
 
-absl::StatusOr<v1::Job> Harness::Cancel(const std::string& name) {
+absl::StatusOr<v1::JobRecord> Harness::Cancel(const std::string& name) {
   Effects effects;
-  absl::StatusOr<v1::Job> job = core->CancelJob("jobs/" + name, effects);
+  absl::StatusOr<v1::JobRecord> job = core->CancelJob("jobs/" + name, effects);
   Apply(effects);
   return job;
 }
@@ -153,7 +153,7 @@ void Harness::Apply(const Effects& effects) {
       records[{write.table, write.key}] = write;
     }
   }
-  for (const v1::Job& job : effects.changed) changed.push_back(job);
+  for (const v1::JobRecord& job : effects.changed) changed.push_back(job);
   for (const Effects::Progress& step : effects.progress) progress.push_back(step);
   decisions.insert(decisions.end(), effects.decisions.begin(), effects.decisions.end());
   for (const Outgoing& out : effects.messages) {

@@ -32,8 +32,8 @@ class Harness {
   // The controller's process is stopped for so long.
   void StandStill(double seconds) { clock_.Advance(seconds); }
 
-  absl::StatusOr<v1::Job> Create(const v1::CreateJobRequest& request);
-  absl::StatusOr<v1::Job> Cancel(const std::string& name);
+  absl::StatusOr<v1::JobRecord> Create(const v1::CreateJobRequest& request);
+  absl::StatusOr<v1::JobRecord> Cancel(const std::string& name);
   absl::StatusOr<v1::ApplyPolicyResponse> ApplyPolicy(const v1::Policy& policy,
                                                       bool validate_only = false);
   absl::StatusOr<v1::Node> Drain(const std::string& node, bool drain = true);
@@ -69,7 +69,7 @@ class Harness {
   // Job `name` of one rank per node of `nodes`, which have joined: RUNNING.
   void Run(const std::string& name, const std::vector<std::string>& nodes);
 
-  const v1::Job& Job(const std::string& name) const { return *core->FindJob("jobs/" + name); }
+  const v1::JobRecord& Job(const std::string& name) const { return *core->FindJob("jobs/" + name); }
   v1::Node Node(const std::string& name) const;
   // Takes the messages to that node since the last call, without Welcome.
   std::vector<v1::ControllerMessage> Take(const std::string& node);
@@ -77,7 +77,7 @@ class Harness {
   v1::Welcome LastWelcome(const std::string& node) const { return welcomes_.at(node); }
 
   std::unique_ptr<Core> core;
-  std::vector<v1::Job> changed;
+  std::vector<v1::JobRecord> changed;
   std::vector<Effects::Progress> progress;
   std::vector<Outgoing> dismissed;
   std::vector<Effects::Decision> decisions;

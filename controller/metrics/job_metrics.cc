@@ -46,8 +46,8 @@ double Seconds(const google::protobuf::Timestamp& time) {
   return static_cast<double>(time.seconds()) + 1e-9 * time.nanos();
 }
 
-bool HasEnded(v1::JobState state) {
-  return state == v1::SUCCEEDED || state == v1::FAILED || state == v1::CANCELLED;
+bool HasEnded(v1::Job::State state) {
+  return state == v1::Job::SUCCEEDED || state == v1::Job::FAILED || state == v1::Job::CANCELLED;
 }
 
 // Counters must not go back, whatever an agent reports.
@@ -103,9 +103,9 @@ JobMetrics::JobMetrics(prometheus::Registry& registry, size_t most_jobs)
                     .Name("strata_job_step_duration_seconds")
                     .Help("Seconds per step.")
                     .Register(registry)) {
-  for (int state = v1::QUEUED; state <= v1::CANCELLED; ++state) {
-    const auto value = static_cast<v1::JobState>(state);
-    by_state_[value] = &jobs_by_state_.Add({{"state", v1::JobState_Name(value)}});
+  for (int state = v1::Job::QUEUED; state <= v1::Job::CANCELLED; ++state) {
+    const auto value = static_cast<v1::Job::State>(state);
+    by_state_[value] = &jobs_by_state_.Add({{"state", v1::Job::State_Name(value)}});
   }
 }
 
@@ -166,12 +166,12 @@ void JobMetrics::SetEnded(const std::string& job, Known& known, double at) {
   if (at >= 0 && known.series != nullptr) ended_.insert({at, job});
 }
 
-void JobMetrics::Learn(const v1::Job& job, double now) {
+void JobMetrics::Learn(const v1::JobRecord& job, double now) {
   Known& known = jobs_[job.name()];
   known.state = job.state();
   known.parameters = job.parameters();
   known.create_time = Seconds(job.create_time());
-  known.waits = job.state() == v1::QUEUED && job.epoch() == 0;
+  known.waits = job.state() == v1::Job::QUEUED && job.epoch() == 0;
   SetEnded(job.name(), known, HasEnded(job.state()) ? now : -1);
   known.counted_epoch = job.epoch() - 1;
   if (!HasEnded(job.state())) Changed(job, now);
@@ -179,7 +179,7 @@ void JobMetrics::Learn(const v1::Job& job, double now) {
 
 // An event tells a restart once there is a newer epoch; before, its cause may still change, and
 // there may be none.
-void JobMetrics::CountRestarts(const v1::Job& job, Known& known, Series* series) {
+void JobMetrics::CountRestarts(const v1::JobRecord& job, Known& known, Series* series) {
   for (const v1::JobEvent& event : job.events()) {
     const bool due = event.epoch() > known.counted_epoch && event.epoch() < job.epoch();
     if (!due || series == nullptr) continue;
@@ -201,7 +201,7 @@ prometheus::Counter* JobMetrics::RestartsBy(const std::string& cause, const std:
   return series.restarts[cause] = counter;
 }
 
-void JobMetrics::ObserveWait(const v1::Job& job, const Known& known) {
+void JobMetrics::ObserveWait(const v1::JobRecord& job, const Known& known) {
   const std::string asked = job.spec().resources().queue();
   std::string queue = asked.empty() ? "default" : asked;
   if (waits_.count(queue) == 0 && waits_.size() >= kMostQueues) queue = "other";
@@ -210,15 +210,15 @@ void JobMetrics::ObserveWait(const v1::Job& job, const Known& known) {
   histogram->Observe(std::max(0.0, common::WallSeconds() - known.create_time));
 }
 
-void JobMetrics::Changed(const v1::Job& job, double now) {
+void JobMetrics::Changed(const v1::JobRecord& job, double now) {
   if (jobs_.count(job.name()) == 0) {
     Known& created = jobs_[job.name()];
     created.create_time = Seconds(job.create_time());
     created.waits = true;
   }
   Known& known = jobs_[job.name()];
-  const bool runs = job.state() == v1::STARTING || job.state() == v1::RUNNING;
-  if (std::exchange(known.waits, known.waits && job.state() == v1::QUEUED) && runs) {
+  const bool runs = job.state() == v1::Job::STARTING || job.state() == v1::Job::RUNNING;
+  if (std::exchange(known.waits, known.waits && job.state() == v1::Job::QUEUED) && runs) {
     ObserveWait(job, known);
   }
   known.state = job.state();
@@ -342,7 +342,7 @@ void JobMetrics::Progress(const Effects::Progress& progress) {
 }
 
 void JobMetrics::Tick(double now, double keep_seconds) {
-  std::map<v1::JobState, int64_t> counts;
+  std::map<v1::Job::State, int64_t> counts;
   for (const auto& [name, known] : jobs_) ++counts[known.state];
   while (!ended_.empty() && now > ended_.begin()->first + keep_seconds) {
     Drop(jobs_.at(ended_.begin()->second));

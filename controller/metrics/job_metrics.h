@@ -28,8 +28,8 @@ class JobMetrics {
   JobMetrics(prometheus::Registry& registry, size_t most_jobs);
 
   // A job as it was found when the controller started: nothing that happened before is counted.
-  void Learn(const v1::Job& job, double now);
-  void Changed(const v1::Job& job, double now);
+  void Learn(const v1::JobRecord& job, double now);
+  void Changed(const v1::JobRecord& job, double now);
   void Forget(const std::string& job);
   void Progress(const Effects::Progress& progress);
   // Drops the series of jobs that ended more than `keep_seconds` ago, and shows jobs by state.
@@ -61,7 +61,7 @@ class JobMetrics {
     std::vector<std::function<void()>> removers;
   };
   struct Known {
-    v1::JobState state = v1::JOB_STATE_UNSPECIFIED;
+    v1::Job::State state = v1::Job::STATE_UNSPECIFIED;
     int64_t counted_epoch = 0;  // up to it the restarts are counted
     int64_t parameters = 0;
     double ended_at = -1;
@@ -72,10 +72,10 @@ class JobMetrics {
 
   Series* SeriesOf(const std::string& job);
   void Drop(Known& known);
-  void ObserveWait(const v1::Job& job, const Known& known);
+  void ObserveWait(const v1::JobRecord& job, const Known& known);
   void SetEnded(const std::string& job, Known& known, double at);  // below 0: it has not
   std::unique_ptr<Series> MakeSeries(const std::string& job);
-  void CountRestarts(const v1::Job& job, Known& known, Series* series);
+  void CountRestarts(const v1::JobRecord& job, Known& known, Series* series);
   prometheus::Counter* RestartsBy(const std::string& cause, const std::string& job, Series& series);
   void Show(Gauges& family, double value, const std::string& job, Series& series);
   void Step(const v1::StepRecord& step, int64_t parameters, const std::string& job, Series& series);
@@ -86,7 +86,7 @@ class JobMetrics {
   size_t with_series_ = 0;
   std::map<std::string, Known> jobs_;
   std::set<std::pair<double, std::string>> ended_;  // by time
-  std::map<v1::JobState, prometheus::Gauge*> by_state_;
+  std::map<v1::Job::State, prometheus::Gauge*> by_state_;
 
   Gauges& jobs_by_state_;
   Histograms& queue_wait_;

@@ -70,9 +70,9 @@ class PrometheusMetrics final : public Metrics {
         .Register(*registry_)
         .Add({{"component", "controller"}, {"version", version}})
         .Set(1);
-    for (int state = v1::READY; state <= v1::UNKNOWN; ++state) {
-      const auto value = static_cast<v1::NodeState>(state);
-      nodes_by_state_[value] = &nodes_.Add({{"state", v1::NodeState_Name(value)}});
+    for (int state = v1::Node::READY; state <= v1::Node::UNKNOWN; ++state) {
+      const auto value = static_cast<v1::Node::State>(state);
+      nodes_by_state_[value] = &nodes_.Add({{"state", v1::Node::State_Name(value)}});
     }
     free_devices_ = &devices_.Add({{"use", "free"}});
     used_devices_ = &devices_.Add({{"use", "held"}});
@@ -86,10 +86,10 @@ class PrometheusMetrics final : public Metrics {
   }
 
   void OnLoad(const Core& core) override {
-    for (const v1::Job* job : core.Jobs()) jobs_.Learn(*job, clock_->Now());
+    for (const v1::JobRecord* job : core.Jobs()) jobs_.Learn(*job, clock_->Now());
   }
   void OnEffects(const Core& /*core*/, const Effects& effects) override {
-    for (const v1::Job& job : effects.changed) jobs_.Changed(job, clock_->Now());
+    for (const v1::JobRecord& job : effects.changed) jobs_.Changed(job, clock_->Now());
     for (const Effects::Progress& progress : effects.progress) jobs_.Progress(progress);
     for (const Effects::Decision& decision : effects.decisions) scheduler_.Decided(decision);
     for (const Write& write : effects.writes) {
@@ -123,7 +123,7 @@ class PrometheusMetrics final : public Metrics {
   prometheus::Histogram& heartbeat_lag_;
   prometheus::Family<prometheus::Counter>& handled_;
   prometheus::Family<prometheus::Histogram>& handling_;
-  std::map<v1::NodeState, prometheus::Gauge*> nodes_by_state_;
+  std::map<v1::Node::State, prometheus::Gauge*> nodes_by_state_;
   prometheus::Gauge* free_devices_ = nullptr;
   prometheus::Gauge* used_devices_ = nullptr;
   std::map<std::string, Node> agents_;  // by node
@@ -199,7 +199,7 @@ void PrometheusMetrics::OnTick(const Core& core) {
   next_refresh_ = clock_->Now() + kRefreshSeconds;
   jobs_.Tick(clock_->Now(), kKeepSeconds);
   scheduler_.Show(core.scheduler_figures());
-  std::map<v1::NodeState, int64_t> counts;
+  std::map<v1::Node::State, int64_t> counts;
   int64_t devices = 0;
   int64_t free = 0;
   for (const v1::Node& node : core.Nodes()) {

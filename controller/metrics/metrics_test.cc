@@ -20,16 +20,16 @@ class MetricsTest : public testing::Test {
  protected:
   MetricsTest() { static_cast<void>(core_.Load({}, 0)); }
 
-  static v1::Job Running(const std::string& name) {
-    v1::Job job;
+  static v1::JobRecord Running(const std::string& name) {
+    v1::JobRecord job;
     job.set_name("jobs/" + name);
-    job.set_state(v1::RUNNING);
+    job.set_state(v1::Job::RUNNING);
     job.set_epoch(1);
     job.set_parameters(10);
     job.set_target_step(100);
     return job;
   }
-  void Change(const v1::Job& job) {
+  void Change(const v1::JobRecord& job) {
     Effects effects;
     effects.changed.push_back(job);
     metrics_->OnEffects(core_, effects);
@@ -111,15 +111,15 @@ v1::JobEvent Event(int64_t epoch, const std::string& cause) {
 }
 
 TEST_F(MetricsTest, RestartsAreCountedOnceByCause) {
-  v1::Job job = Running("a");
+  v1::JobRecord job = Running("a");
   Change(job);
   EXPECT_THAT(Text(), HasSubstr("strata_job_restarts_total{cause=\"hang\",job_id=\"a\"} 0\n"));
-  job.set_state(v1::RECOVERING);
+  job.set_state(v1::Job::RECOVERING);
   *job.add_events() = Event(1, "trainer_died");
   Change(job);
   job.mutable_events(0)->set_cause("node_lost");  // a better word of the same end
   Change(job);
-  job.set_state(v1::STARTING);
+  job.set_state(v1::Job::STARTING);
   job.set_epoch(2);
   Change(job);
   Change(job);
@@ -135,9 +135,9 @@ TEST_F(MetricsTest, RestartsAreCountedOnceByCause) {
 }
 
 TEST_F(MetricsTest, AnEndIsNoRestart) {
-  v1::Job job = Running("a");
+  v1::JobRecord job = Running("a");
   Change(job);
-  job.set_state(v1::CANCELLED);
+  job.set_state(v1::Job::CANCELLED);
   *job.add_events() = Event(1, "user");
   Change(job);
   const std::string text = Text();
@@ -164,10 +164,10 @@ TEST_F(MetricsTest, AfterARestartOfTheControllerAJobThatRunsHasItsSeriesAgain) {
 }
 
 TEST_F(MetricsTest, SeriesGoAnHourAfterTheJobsEnd) {
-  v1::Job job = Running("a");
+  v1::JobRecord job = Running("a");
   Change(job);
   Step("a", 1);
-  job.set_state(v1::SUCCEEDED);
+  job.set_state(v1::Job::SUCCEEDED);
   Change(job);
   clock_.Advance(Metrics::kKeepSeconds - 10);
   EXPECT_THAT(Text(), HasSubstr("job_id=\"a\""));
@@ -193,8 +193,8 @@ TEST_F(MetricsTest, OnlySoManyJobsHaveSeries) {
 TEST_F(MetricsTest, JobsThatEndedMakeRoomForThoseThatRun) {
   for (size_t i = 0; i < Metrics::kMostJobs; ++i) Change(Running(std::to_string(i)));
   for (const char* name : {"7", "3"}) {
-    v1::Job job = Running(name);
-    job.set_state(v1::FAILED);
+    v1::JobRecord job = Running(name);
+    job.set_state(v1::Job::FAILED);
     clock_.Advance(1);
     Change(job);
   }
@@ -229,7 +229,7 @@ TEST_F(MetricsTest, PhasesOfOneJobAreLimited) {
 
 TEST_F(MetricsTest, PageIsInPrometheusFormat) {
   EXPECT_THAT(ExpositionProblems(Text()), testing::IsEmpty());
-  v1::Job job = Running("a");
+  v1::JobRecord job = Running("a");
   *job.add_events() = Event(1, "odd \"cause\"\n\\");
   Change(Running("a"));
   job.set_epoch(2);
@@ -269,8 +269,8 @@ TEST(ExpositionProblems, AreFound) {
 }
 
 TEST_F(MetricsTest, WaitsForTheFirstStartAreObserved) {
-  v1::Job job = Running("a");
-  job.set_state(v1::QUEUED);
+  v1::JobRecord job = Running("a");
+  job.set_state(v1::Job::QUEUED);
   job.set_epoch(0);
   Change(job);
   EXPECT_THAT(Text(), Not(HasSubstr("strata_job_queue_wait_seconds_count")));

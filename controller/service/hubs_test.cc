@@ -106,7 +106,7 @@ TEST_F(WatchHubTest, OneJobIsWatchedAlone) {
   Cancel(hub_, "a");
   Cancel(hub_, "b");
   EXPECT_THAT(NamesOf(*watching), ElementsAre("jobs/b", "jobs/b"));
-  EXPECT_EQ(watching->messages.back().job().state(), v1::CANCELLED);
+  EXPECT_EQ(watching->messages.back().job().state(), v1::Job::CANCELLED);
   EXPECT_EQ(Watch(0, "jobs/none")->status.code(), absl::StatusCode::kNotFound);
 }
 
@@ -174,7 +174,7 @@ class ProgressHubTest : public HubTest {
     std::vector<std::string> steps;
     for (const auto& progress : following.messages) {
       steps.push_back(progress.has_job()
-                          ? v1::JobState_Name(progress.job().state())
+                          ? v1::Job::State_Name(progress.job().state())
                           : absl::StrCat(progress.step().epoch(), ":", progress.step().step()));
     }
     return steps;

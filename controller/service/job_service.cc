@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
+#include "controller/logic/job_record.h"
 #include "controller/logic/names.h"
 #include "controller/logic/refusal.h"
 #include "controller/service/jsonl.h"
@@ -23,8 +24,8 @@ using grpc::CallbackServerContext;
 
 constexpr char kName[] = "jobs/NAME";
 
-absl::StatusOr<const v1::Job*> Find(const Core& core, const std::string& name) {
-  const v1::Job* job = core.FindJob(name);
+absl::StatusOr<const v1::JobRecord*> Find(const Core& core, const std::string& name) {
+  const v1::JobRecord* job = core.FindJob(name);
   if (job == nullptr) {
     return Refusal(absl::StatusCode::kNotFound, "JOB_NOT_FOUND",
                    absl::StrCat("there is no job ", ShortName(name)));
@@ -58,7 +59,7 @@ absl::Status ListJobs(const Core& core, const v1::ListJobsRequest& request,
   ASSIGN_OR_RETURN(const Page page, ReadPage("jobs", request.page_size(), request.page_token()));
   response->set_resource_version(core.resource_version());
   size_t bytes = 0;
-  for (const v1::Job* job : core.Jobs()) {
+  for (const v1::JobRecord* job : core.Jobs()) {
     if (job->name() <= page.after) continue;
     if (response->jobs_size() == page.size || bytes > kMostPageBytes) {
       const auto& last = response->jobs(response->jobs_size() - 1);
@@ -99,7 +100,8 @@ class JobService final : public RawJobService {
                                      "the controller's disk has no room for more jobs"),
                              10);
           }
-          ASSIGN_OR_RETURN(*job, core.CreateJob(asked, effects));
+          ASSIGN_OR_RETURN(const v1::JobRecord record, core.CreateJob(asked, effects));
+          *job = ToJob(record);
           return absl::OkStatus();
         });
   }
@@ -111,7 +113,7 @@ class JobService final : public RawJobService {
         parts_.environment, {"JobService/GetJob"}, context, request, response,
         [](v1::GetJobRequest& asked) { return NeedName(asked.name(), kName); },
         [](Core& core, Effects&, const v1::GetJobRequest& asked, v1::Job* job) -> absl::Status {
-          ASSIGN_OR_RETURN(const v1::Job* found, Find(core, asked.name()));
+          ASSIGN_OR_RETURN(const v1::JobRecord* found, Find(core, asked.name()));
           *job = core.ShowJob(*found);
           return absl::OkStatus();
         });
@@ -135,7 +137,8 @@ class JobService final : public RawJobService {
         response, [](v1::CancelJobRequest& asked) { return NeedName(asked.name(), kName); },
         [](Core& core, Effects& effects, const v1::CancelJobRequest& asked,
            v1::Job* job) -> absl::Status {
-          ASSIGN_OR_RETURN(*job, core.CancelJob(asked.name(), effects));
+          ASSIGN_OR_RETURN(const v1::JobRecord record, core.CancelJob(asked.name(), effects));
+          *job = ToJob(record);
           return absl::OkStatus();
         });
   }

@@ -141,7 +141,7 @@ absl::StatusOr<LogBook::Source> LogBook::Follow(const std::string& job, int32_t 
   return source;
 }
 
-void LogBook::Learn(const v1::Job& job) {
+void LogBook::Learn(const v1::JobRecord& job) {
   Log log;
   {
     const std::lock_guard lock(mutex_);
@@ -160,7 +160,7 @@ void LogBook::Learn(const v1::Job& job) {
 }
 
 void LogBook::OnEffects(const Core& /*core*/, const Effects& effects) {
-  for (const v1::Job& job : effects.changed) Learn(job);
+  for (const v1::JobRecord& job : effects.changed) Learn(job);
   for (const Write& write : effects.writes) {
     if (write.table != "jobs" || !write.erase) continue;
     const std::lock_guard lock(mutex_);
@@ -184,7 +184,7 @@ void LogBook::OnTick(const Core& /*core*/) {
 }
 
 void LogBook::OnLoad(const Core& core) {
-  for (const v1::Job* job : core.Jobs()) Learn(*job);
+  for (const v1::JobRecord* job : core.Jobs()) Learn(*job);
   loaded_ = true;
 }
 

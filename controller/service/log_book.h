@@ -71,7 +71,7 @@ class LogBook final : public Reactor::Listener {
   using Log = std::shared_ptr<JobLog>;
 
   absl::StatusOr<Log> Find(const std::string& job) const;
-  void Learn(const v1::Job& job);
+  void Learn(const v1::JobRecord& job);
   bool WriteToFile(const JobLog& log, const std::string& line) const;
   static bool Wanted(int32_t rank, const v1::LogLine& line) {
     return rank == kAllRanks || line.rank() == rank || line.rank() == kAllRanks;

@@ -3,13 +3,14 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "controller/logic/job_record.h"
 #include "controller/logic/names.h"
 #include "controller/logic/refusal.h"
 
 namespace strata::controller {
 
-bool IsTerminal(v1::JobState state) {
-  return state == v1::SUCCEEDED || state == v1::FAILED || state == v1::CANCELLED;
+bool IsTerminal(v1::Job::State state) {
+  return state == v1::Job::SUCCEEDED || state == v1::Job::FAILED || state == v1::Job::CANCELLED;
 }
 
 bool ProgressPosition::Covers(const v1::JobProgress& progress) const {
@@ -28,7 +29,7 @@ bool ProgressPosition::Covers(const v1::JobProgress& progress) const {
 
 void ProgressHub::Subscribe(const Core& core, const std::string& job,
                             const ProgressPosition& position, Follower follower) {
-  const v1::Job* found = core.FindJob(job);
+  const v1::JobRecord* found = core.FindJob(job);
   if (found == nullptr) {
     return follower->End(Refusal(absl::StatusCode::kNotFound, "JOB_NOT_FOUND",
                                  absl::StrCat("there is no job ", ShortName(job))));
@@ -44,7 +45,7 @@ void ProgressHub::Subscribe(const Core& core, const std::string& job,
     }
   }
   auto state = std::make_shared<v1::JobProgress>();
-  *state->mutable_job() = *found;
+  *state->mutable_job() = ToJob(*found);
   if (!follower->Push(std::move(state))) return;
   if (IsTerminal(found->state())) return follower->End(absl::OkStatus());
   ++followers_;
@@ -65,12 +66,12 @@ void ProgressHub::OnEffects(const Core& core, const Effects& effects) {
     followed.recent.push_back(message);
     if (followed.recent.size() > options_.most_recent) followed.recent.pop_front();
   }
-  for (const v1::Job& job : effects.changed) {
+  for (const v1::JobRecord& job : effects.changed) {
     const auto known = jobs_.find(job.name());
     if (known == jobs_.end()) continue;
     Followed& followed = known->second;
     auto message = std::make_shared<v1::JobProgress>();
-    *message->mutable_job() = job;
+    *message->mutable_job() = ToJob(job);
     Publish(followed, message);
     if (!IsTerminal(job.state())) continue;
     for (const Follower& follower : followed.followers) follower->End(absl::OkStatus());

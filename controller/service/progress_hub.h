@@ -62,7 +62,7 @@ class ProgressHub final : public Reactor::Listener {
 };
 
 // SUCCEEDED, FAILED or CANCELLED.
-bool IsTerminal(v1::JobState state);
+bool IsTerminal(v1::Job::State state);
 
 }  // namespace strata::controller
 

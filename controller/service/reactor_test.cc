@@ -44,7 +44,7 @@ class ReactorTest : public testing::Test, public Reactor::Listener {
     });
   }
   void OnEffects(const Core&, const Effects& effects) override {
-    for (const v1::Job& job : effects.changed) events_.push_back("changed " + job.name());
+    for (const v1::JobRecord& job : effects.changed) events_.push_back("changed " + job.name());
   }
   void OnStop() override { events_.push_back("stopped"); }
 

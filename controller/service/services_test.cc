@@ -34,7 +34,7 @@ TEST_F(ServicesTest, JobsAreCreatedOnceAndFoundAgain) {
   request.set_request_id("r1");
   v1::Job job;
   ASSERT_TRUE(running.Create(request, &job).ok());
-  EXPECT_EQ(job.state(), v1::QUEUED);
+  EXPECT_EQ(job.state(), v1::Job::QUEUED);
   EXPECT_EQ(job.spec().train().sequence(), 256) << "defaults are filled in";
   EXPECT_EQ(job.directory(), testing::TempDir() + "/controller/jobs/a");
   EXPECT_EQ(job.spec().checkpoint().directory(), job.directory() + "/checkpoints");
@@ -281,7 +281,7 @@ TEST_F(ServicesTest, ProgressIsReplayedFromTheFileThenLiveUntilTheEnd) {
   const auto reader = running.jobs->StreamProgress(&context, request);
   progress.Clear();
   std::vector<int64_t> steps;
-  while (!progress.has_job() || progress.job().state() != v1::RUNNING) {
+  while (!progress.has_job() || progress.job().state() != v1::Job::RUNNING) {
     ASSERT_TRUE(reader->Read(&progress));
     if (progress.has_step()) steps.push_back(progress.step().step());
   }
@@ -297,7 +297,7 @@ TEST_F(ServicesTest, ProgressIsReplayedFromTheFileThenLiveUntilTheEnd) {
   EXPECT_TRUE(reader->Finish().ok());
   EXPECT_THAT(steps, ElementsAre(2, 3));
   ASSERT_TRUE(progress.has_job());
-  EXPECT_EQ(progress.job().state(), v1::SUCCEEDED) << progress.job().reason();
+  EXPECT_EQ(progress.job().state(), v1::Job::SUCCEEDED) << progress.job().reason();
 }
 
 TEST_F(ServicesTest, LogsAreFollowedAndOutliveTheController) {
@@ -382,7 +382,7 @@ TEST_F(ServicesTest, NodesAreListed) {
   Deadline more;
   ASSERT_TRUE(running.cluster->ListNodes(&more, request, &response).ok());
   ASSERT_EQ(response.nodes_size(), 1);
-  EXPECT_EQ(response.nodes(0).state(), v1::READY);
+  EXPECT_EQ(response.nodes(0).state(), v1::Node::READY);
   EXPECT_TRUE(response.next_page_token().empty());
   v1::GetNodeRequest wanted;
   wanted.set_name("nodes/n1");

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "controller/logic/job_record.h"
 #include "controller/logic/names.h"
 #include "controller/logic/refusal.h"
 
@@ -14,9 +15,9 @@ bool WatchHub::MissedSome(const Core& core, const std::string& name, int64_t ver
   if (version >= floor_) return false;
   // Older than what is kept; but perhaps nothing has happened since.
   if (!name.empty()) return core.FindJob(name)->resource_version() > version;
-  const std::vector<const v1::Job*> jobs = core.Jobs();
+  const std::vector<const v1::JobRecord*> jobs = core.Jobs();
   return std::any_of(jobs.begin(), jobs.end(),
-                     [&](const v1::Job* job) { return job->resource_version() > version; });
+                     [&](const v1::JobRecord* job) { return job->resource_version() > version; });
 }
 
 void WatchHub::Subscribe(const Core& core, const std::string& name, int64_t version,
@@ -57,10 +58,10 @@ void WatchHub::Keep(std::shared_ptr<const v1::WatchJobsResponse> change) {
 }
 
 void WatchHub::OnEffects(const Core& /*core*/, const Effects& effects) {
-  for (const v1::Job& job : effects.changed) {
+  for (const v1::JobRecord& job : effects.changed) {
     auto change = std::make_shared<v1::WatchJobsResponse>();
     change->set_resource_version(job.resource_version());
-    *change->mutable_job() = job;
+    *change->mutable_job() = ToJob(job);
     std::erase_if(watches_, [&](const Watch& watch) {
       return (watch.name.empty() || watch.name == job.name()) && !watch.watcher->Push(change);
     });

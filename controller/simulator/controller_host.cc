@@ -63,7 +63,7 @@ void ControllerHost::EndSession(uint64_t session) {
   Alert();
 }
 
-absl::StatusOr<v1::Job> ControllerHost::Create(const v1::CreateJobRequest& request) {
+absl::StatusOr<v1::JobRecord> ControllerHost::Create(const v1::CreateJobRequest& request) {
   if (!up()) return absl::UnavailableError("the controller is down");
   Begin();
   return core_->CreateJob(request, effects_);
@@ -125,8 +125,8 @@ void ControllerHost::MakeDurable(std::vector<controller::Write>& writes) {
 void ControllerHost::Flush() {
   controller::Effects effects = std::exchange(effects_, {});
   MakeDurable(effects.writes);
-  for (const v1::Job& job : effects.changed) {
-    const bool waits = job.state() == v1::QUEUED || job.state() == v1::RECOVERING;
+  for (const v1::JobRecord& job : effects.changed) {
+    const bool waits = job.state() == v1::Job::QUEUED || job.state() == v1::Job::RECOVERING;
     waits ? (void)waiting_.insert(job.name()) : (void)waiting_.erase(job.name());
     if (listener_.on_changed) listener_.on_changed(job);
   }

@@ -28,7 +28,7 @@ class ControllerHost {
  public:
   // What the world does with what the controller says; called after the event that caused it.
   struct Listener {
-    std::function<void(const v1::Job&)> on_changed;
+    std::function<void(const v1::JobRecord&)> on_changed;
     std::function<void(std::vector<controller::Outgoing>)> on_messages;
     std::function<void()> on_start;  // it can be reached (again)
   };
@@ -49,7 +49,7 @@ class ControllerHost {
   void EndSession(uint64_t session);
   // From now on nothing is heard of it.
   void Silence(uint64_t session) { silent_.insert(session); }
-  absl::StatusOr<v1::Job> Create(const v1::CreateJobRequest& request);
+  absl::StatusOr<v1::JobRecord> Create(const v1::CreateJobRequest& request);
   void Cancel(const std::string& job);
   // Takes no new ranks, and is left by those that run, or (drain false) as before.
   void Drain(const std::string& node, bool drain);

@@ -16,7 +16,7 @@ constexpr double kAfterItsStart = 60;
 // How a record's ranks are numbered.
 class Coordinates {
  public:
-  explicit Coordinates(const v1::Job& record) {
+  explicit Coordinates(const v1::JobRecord& record) {
     const v1::ParallelSpec& parallel = record.spec().parallel();
     degrees_ = {{"tensor", parallel.tensor()},
                 {"context", parallel.context()},
@@ -70,14 +70,14 @@ void Invariants::OnFleet(const std::vector<SimNode>& nodes) {
 
 void Invariants::OnControllerStart() { controller_started_at_ = world_.events.Now(); }
 
-void Invariants::OnChanged(const JobRun& job, const v1::Job& record) {
+void Invariants::OnChanged(const JobRun& job, const v1::JobRecord& record) {
   if (record.epoch() == job.tally.epoch || record.placement_size() == 0) return;
   // Ranks that stay where they were when others had to move may leave pipelines split.
-  CheckRanks(record, /*anew=*/job.tally.state != v1::RECOVERING);
+  CheckRanks(record, /*anew=*/job.tally.state != v1::Job::RECOVERING);
 }
 
 // Tensor groups inside their domain; no more pipelines split than the devices at hand force.
-void Invariants::CheckRanks(const v1::Job& record, bool anew) {
+void Invariants::CheckRanks(const v1::JobRecord& record, bool anew) {
   const Coordinates coordinates(record);
   const std::string epoch = absl::StrCat("epoch ", record.epoch(), " of ", record.name());
   if (coordinates.ranks() != record.placement_size()) {
@@ -197,8 +197,8 @@ void Invariants::CheckAll() {
 // No device in two jobs; as many places as ranks, or none.
 void Invariants::CheckRecords() {
   std::map<std::pair<std::string, int>, std::string> held;
-  for (const v1::Job* job : world_.host.core()->Jobs()) {
-    if (job->state() != v1::STARTING && job->state() != v1::RUNNING) continue;
+  for (const v1::JobRecord* job : world_.host.core()->Jobs()) {
+    if (job->state() != v1::Job::STARTING && job->state() != v1::Job::RUNNING) continue;
     if (job->placement_size() == 0) Violate(job->name() + " runs nowhere");
     for (const v1::RankPlace& place : job->placement()) {
       const auto [other, added] = held.try_emplace({place.node(), place.device()}, job->name());
@@ -216,9 +216,9 @@ void Invariants::CheckOrphans() {
     if (!world_.fleet.Hears(node)) continue;
     for (const Part& part : node.parts) {
       const v1::JobEpoch& epoch = part.run->epoch;
-      const v1::Job* job = world_.host.core()->FindJob(epoch.job());
+      const v1::JobRecord* job = world_.host.core()->FindJob(epoch.job());
       const bool current = job != nullptr && job->epoch() == epoch.epoch() &&
-                           (job->state() == v1::STARTING || job->state() == v1::RUNNING);
+                           (job->state() == v1::Job::STARTING || job->state() == v1::Job::RUNNING);
       if (current) continue;
       stale.insert({part.run->number, node.index});
       if (!stale_.contains({part.run->number, node.index})) continue;

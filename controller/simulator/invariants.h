@@ -28,7 +28,7 @@ class Invariants {
 
   void OnFleet(const std::vector<SimNode>& nodes);
   // A job's record is durable: places of a new epoch obey the rules of placement.
-  void OnChanged(const JobRun& job, const v1::Job& record);
+  void OnChanged(const JobRun& job, const v1::JobRecord& record);
   // An epoch that nobody has heard of before: its checkpoint is the newest, and little is lost.
   void OnEpoch(const EpochRun& run);
   // Ranks begin to use devices, or have let go of one.
@@ -46,7 +46,7 @@ class Invariants {
   void CheckStarvation();
 
  private:
-  void CheckRanks(const v1::Job& record, bool anew);
+  void CheckRanks(const v1::JobRecord& record, bool anew);
   void CheckRecords();
   void CheckOrphans();
 

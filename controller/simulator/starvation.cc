@@ -14,12 +14,12 @@ namespace {
 constexpr double kMostSeconds = 900;
 
 // What recovers comes before the queue and may have a reservation there.
-const v1::Job* FirstOf(const std::vector<const v1::Job*>& jobs) {
-  const v1::Job* first = nullptr;
-  for (const v1::Job* job : jobs) {
-    if (job->state() != v1::QUEUED && job->state() != v1::RECOVERING) continue;
-    const auto before = [](const v1::Job& a, const v1::Job& b) {
-      if (a.state() != b.state()) return a.state() == v1::RECOVERING;
+const v1::JobRecord* FirstOf(const std::vector<const v1::JobRecord*>& jobs) {
+  const v1::JobRecord* first = nullptr;
+  for (const v1::JobRecord* job : jobs) {
+    if (job->state() != v1::Job::QUEUED && job->state() != v1::Job::RECOVERING) continue;
+    const auto before = [](const v1::JobRecord& a, const v1::JobRecord& b) {
+      if (a.state() != b.state()) return a.state() == v1::Job::RECOVERING;
       const int64_t of_a = a.spec().resources().priority(), of_b = b.spec().resources().priority();
       return of_a != of_b ? of_a > of_b : a.created_version() < b.created_version();
     };
@@ -35,8 +35,8 @@ const v1::Job* FirstOf(const std::vector<const v1::Job*>& jobs) {
 void Invariants::CheckStarvation() {
   if (!world_.host.up()) return;
   const controller::Core& core = *world_.host.core();
-  const std::vector<const v1::Job*> jobs = core.Jobs();
-  const v1::Job* first = FirstOf(jobs);
+  const std::vector<const v1::JobRecord*> jobs = core.Jobs();
+  const v1::JobRecord* first = FirstOf(jobs);
   if (first == nullptr) {
     starving_.clear();
     return;
@@ -54,9 +54,11 @@ void Invariants::CheckStarvation() {
     const int index = cluster_.FindNode(node.name().substr(node.name().find('/') + 1));
     if (index >= 0 && (node.drained() || node.quarantined())) free.free[index] = 0;
   }
-  for (const v1::Job* job : jobs) {  // what is under way, and what is kept
+  for (const v1::JobRecord* job : jobs) {  // what is under way, and what is kept
     for (const v1::RankPlace& place : job->placement()) {
-      if (job == first || (job->state() != v1::STARTING && job->state() != v1::RECOVERING)) break;
+      if (job == first ||
+          (job->state() != v1::Job::STARTING && job->state() != v1::Job::RECOVERING))
+        break;
       const int index = cluster_.FindNode(place.node().substr(place.node().find('/') + 1));
       free.free[index] &= ~(uint64_t{1} << place.device());
     }

@@ -57,44 +57,44 @@ void Statistics::OnRefused(JobRun& job, const absl::Status& why) {
   }
 }
 
-void Statistics::OnChanged(JobRun& job, const v1::Job& record) {
+void Statistics::OnChanged(JobRun& job, const v1::JobRecord& record) {
   JobTally& tally = job.tally;
-  const v1::JobState before = tally.state;
+  const v1::Job::State before = tally.state;
   tally.state = record.state();
   if (record.epoch() != tally.epoch) CountPlaces(tally, record);
   tally.epoch = record.epoch();
   if (before == record.state()) return;
   const double now = world_.events.Now();
   switch (record.state()) {
-    case v1::QUEUED:
-      if (before != v1::JOB_STATE_UNSPECIFIED) ++report_.preemptions;
+    case v1::Job::QUEUED:
+      if (before != v1::Job::STATE_UNSPECIFIED) ++report_.preemptions;
       if (tally.trained_at.has_value()) tally.queued_at = now;
       break;
-    case v1::STARTING:
+    case v1::Job::STARTING:
       if (!tally.wait_seconds.has_value()) {
         tally.wait_seconds = now - job.job.submit_seconds;
         waits_[job.job.priority].push_back(*tally.wait_seconds);
         ++report_.started;
       }
       break;
-    case v1::RECOVERING:
+    case v1::Job::RECOVERING:
       if (record.events_size() > 0) {
         ++report_.restarts_by_told_cause[record.events(record.events_size() - 1).cause()];
       }
       break;
-    case v1::SUCCEEDED:
+    case v1::Job::SUCCEEDED:
       ++report_.succeeded;
       break;
-    case v1::FAILED:
+    case v1::Job::FAILED:
       ++report_.failed;
       break;
-    case v1::CANCELLED:
+    case v1::Job::CANCELLED:
       ++report_.cancelled;
       break;
     default:
       break;
   }
-  if (before == v1::QUEUED && tally.queued_at.has_value()) {
+  if (before == v1::Job::QUEUED && tally.queued_at.has_value()) {
     tally.queued_in_pause += now - *tally.queued_at;
     tally.queued_seconds += now - *tally.queued_at;
     tally.queued_at.reset();
@@ -102,7 +102,7 @@ void Statistics::OnChanged(JobRun& job, const v1::Job& record) {
 }
 
 // What a new epoch keeps of the places of the one before.
-void Statistics::CountPlaces(JobTally& tally, const v1::Job& record) {
+void Statistics::CountPlaces(JobTally& tally, const v1::JobRecord& record) {
   std::vector<std::pair<std::string, int>> places;
   std::set<std::string> nodes, old_nodes;
   for (const v1::RankPlace& place : record.placement()) {
@@ -110,7 +110,7 @@ void Statistics::CountPlaces(JobTally& tally, const v1::Job& record) {
     nodes.insert(place.node());
   }
   if (tally.nodes == 0) tally.nodes = static_cast<int64_t>(nodes.size());
-  if (tally.state == v1::STARTING && !tally.places.empty() && !tally.queued_at.has_value()) {
+  if (tally.state == v1::Job::STARTING && !tally.places.empty() && !tally.queued_at.has_value()) {
     for (const auto& [node, device] : tally.places) old_nodes.insert(node);
     for (const std::string& node : nodes) {
       if (!old_nodes.contains(node)) ++report_.replaced_nodes;
@@ -189,7 +189,7 @@ void Statistics::SumUpJobs() {
     if (!tally.trained_at.has_value()) continue;
     JobReport& told = report_.jobs.emplace_back();
     told.name = job->job.name;
-    told.state = v1::JobState_Name(tally.state);
+    told.state = v1::Job::State_Name(tally.state);
     told.nodes = tally.nodes;
     told.ranks = job->job.ranks();
     told.interruptions = tally.interruptions;

@@ -19,7 +19,7 @@ class Statistics {
 
   void OnSubmitted(JobRun& job);
   void OnRefused(JobRun& job, const absl::Status& why);
-  void OnChanged(JobRun& job, const v1::Job& record);
+  void OnChanged(JobRun& job, const v1::JobRecord& record);
   void OnTraining(EpochRun& run);
   void OnPause(EpochRun& run, int cause);
   void OnCommitted(EpochRun& run, int64_t step);
@@ -30,7 +30,7 @@ class Statistics {
   Report Finish();
 
  private:
-  void CountPlaces(JobTally& tally, const v1::Job& record);
+  void CountPlaces(JobTally& tally, const v1::JobRecord& record);
   void Integrate();
   void SumUpJobs();
   void SumUpWaits();

@@ -16,7 +16,7 @@ inline constexpr int kPlanned = -1;  // no failure: preempted, drained or moved
 
 struct JobTally {
   bool submitted = false;
-  v1::JobState state = v1::JOB_STATE_UNSPECIFIED;
+  v1::Job::State state = v1::Job::STATE_UNSPECIFIED;
   int64_t epoch = 0;                                // of the record
   int64_t nodes = 0;                                // of its first start
   std::vector<std::pair<std::string, int>> places;  // of its newest epoch, by rank

@@ -28,7 +28,7 @@ World::World(const Options& asked)
 
 void World::Submit(JobRun& run) {
   const v1::CreateJobRequest request = RequestOf(run.job);
-  const absl::StatusOr<v1::Job> job = host.Create(request);
+  const absl::StatusOr<v1::JobRecord> job = host.Create(request);
   if (absl::IsUnavailable(job.status())) {
     return events.After(kAskAgain, [this, &run] { Submit(run); });
   }
@@ -40,7 +40,7 @@ void World::Submit(JobRun& run) {
   }
 }
 
-void World::OnChanged(const v1::Job& job) {
+void World::OnChanged(const v1::JobRecord& job) {
   JobRun* run = training.FindJob(job.name());
   if (run == nullptr) return;
   invariants.OnChanged(*run, job);
@@ -50,7 +50,7 @@ void World::OnChanged(const v1::Job& job) {
 void World::Run(const std::function<void(double)>& on_progress) {
   const double end = options.days * kDaySeconds;
   host.set_listener(
-      {.on_changed = [this](const v1::Job& job) { OnChanged(job); },
+      {.on_changed = [this](const v1::JobRecord& job) { OnChanged(job); },
        .on_messages =
            [this](std::vector<controller::Outgoing> messages) {
              events.After(options.latencies.message,

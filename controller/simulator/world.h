@@ -31,7 +31,7 @@ struct World {
 
  private:
   void Submit(JobRun& run);
-  void OnChanged(const v1::Job& job);
+  void OnChanged(const v1::JobRecord& job);
 };
 
 }  // namespace strata::simulator

@@ -150,7 +150,7 @@ void Cluster::PlanJobs() {
 void Cluster::Submit(const v1::CreateJobRequest& request) {
   if (!policy_applied_) return events.After(0.5, [this, request] { Submit(request); });
   auto answered = std::make_shared<bool>(false);
-  controller.Create(request, [this, answered](const absl::StatusOr<v1::Job>& job) {
+  controller.Create(request, [this, answered](const absl::StatusOr<v1::JobRecord>& job) {
     if (*answered) return;
     // Only nodes that have not come back yet make a job look too big.
     if (!job.ok() && job.status().code() == absl::StatusCode::kFailedPrecondition) return;
@@ -165,7 +165,7 @@ void Cluster::Submit(const v1::CreateJobRequest& request) {
 
 void Cluster::Cancel(const std::string& name) {
   auto answered = std::make_shared<bool>(false);
-  controller.Cancel(name, [answered](const absl::StatusOr<v1::Job>&) { *answered = true; });
+  controller.Cancel(name, [answered](const absl::StatusOr<v1::JobRecord>&) { *answered = true; });
   events.After(1, [this, name, answered] {
     if (!*answered) Cancel(name);
   });
@@ -200,7 +200,7 @@ void Cluster::PlanDamage() {
 void Cluster::DamageCheckpoint(const std::string& job) {
   const auto found = oracle.durable().find(job);
   if (found == oracle.durable().end() || !found->second.has_checkpoint()) return;
-  const v1::Job& record = found->second;
+  const v1::JobRecord& record = found->second;
   Storage& storage = storages[job];
   if (random.Chance(0.2)) {
     storage.FailUntil(events.Now() + random.Between(0, 8));

@@ -7,33 +7,34 @@ namespace {
 
 using controller::HasEpoch;
 
-bool Terminal(v1::JobState state) {
-  return state == v1::SUCCEEDED || state == v1::FAILED || state == v1::CANCELLED;
+bool Terminal(v1::Job::State state) {
+  return state == v1::Job::SUCCEEDED || state == v1::Job::FAILED || state == v1::Job::CANCELLED;
 }
 
-bool Legal(const v1::Job& before, v1::JobState to) {
-  const v1::JobState from = before.state();
+bool Legal(const v1::JobRecord& before, v1::Job::State to) {
+  const v1::Job::State from = before.state();
   if (from == to) return !Terminal(from);
   const bool preempted = before.has_preemption() && before.preemption().by().starts_with("jobs/");
-  if (to == v1::QUEUED && preempted) return from == v1::STARTING || from == v1::RUNNING;
+  if (to == v1::Job::QUEUED && preempted)
+    return from == v1::Job::STARTING || from == v1::Job::RUNNING;
   switch (from) {
-    case v1::JOB_STATE_UNSPECIFIED:
-      return to == v1::QUEUED;
-    case v1::QUEUED:
-      return to == v1::STARTING || to == v1::CANCELLED;
-    case v1::STARTING:
-      return to == v1::RUNNING || to == v1::RECOVERING || Terminal(to);
-    case v1::RUNNING:
-      return to == v1::RECOVERING || Terminal(to);
-    case v1::RECOVERING:
-      return to == v1::STARTING || to == v1::CANCELLED;
+    case v1::Job::STATE_UNSPECIFIED:
+      return to == v1::Job::QUEUED;
+    case v1::Job::QUEUED:
+      return to == v1::Job::STARTING || to == v1::Job::CANCELLED;
+    case v1::Job::STARTING:
+      return to == v1::Job::RUNNING || to == v1::Job::RECOVERING || Terminal(to);
+    case v1::Job::RUNNING:
+      return to == v1::Job::RECOVERING || Terminal(to);
+    case v1::Job::RECOVERING:
+      return to == v1::Job::STARTING || to == v1::Job::CANCELLED;
     default:
       return false;
   }
 }
 
-std::string Name(const v1::Job& job) {
-  return absl::StrCat(job.name(), " epoch ", job.epoch(), " (", v1::JobState_Name(job.state()),
+std::string Name(const v1::JobRecord& job) {
+  return absl::StrCat(job.name(), " epoch ", job.epoch(), " (", v1::Job::State_Name(job.state()),
                       ")");
 }
 
@@ -43,9 +44,9 @@ void Oracle::Violate(const std::string& what) {
   if (violation_.empty()) violation_ = what;
 }
 
-void Oracle::OnDurable(const std::vector<v1::Job>& changed, double now) {
+void Oracle::OnDurable(const std::vector<v1::JobRecord>& changed, double now) {
   now_ = now;
-  for (const v1::Job& job : changed) {
+  for (const v1::JobRecord& job : changed) {
     if (job.resource_version() <= last_version_) {
       Violate(absl::StrCat("resource_version ", job.resource_version(), " after ", last_version_));
     }
@@ -66,7 +67,7 @@ void Oracle::OnDrained(const std::string& node, bool drained) {
 
 // All ranks or none, in the layout asked for or one of fewer data ranks; a tensor group inside one
 // domain; nobody on a drained node.
-void Oracle::CheckStart(const v1::Job& job) {
+void Oracle::CheckStart(const v1::JobRecord& job) {
   const int64_t tensor = job.spec().parallel().tensor(), data = job.layout().data();
   const int64_t asked = job.spec().parallel().data();
   const bool whole = data >= 1 && data <= asked && asked % data == 0;
@@ -85,12 +86,13 @@ void Oracle::CheckStart(const v1::Job& job) {
   }
 }
 
-void Oracle::CheckKept(const v1::Job& job) {
+void Oracle::CheckKept(const v1::JobRecord& job) {
   constexpr double kKeptSeconds = 28;  // a little less than a lease
   std::set<std::pair<std::string, int>> taken;
   for (const v1::RankPlace& place : job.placement()) taken.insert({place.node(), place.device()});
   for (const auto& [name, other] : durable_) {
-    const bool recovers = other.state() == v1::RECOVERING && now_ < let_go_[name] + kKeptSeconds;
+    const bool recovers =
+        other.state() == v1::Job::RECOVERING && now_ < let_go_[name] + kKeptSeconds;
     if (name == job.name() || (!recovers && !HasEpoch(other.state()))) continue;
     for (const v1::RankPlace& place : other.moving_to().ranks()) {
       if (!taken.contains({place.node(), place.device()})) continue;
@@ -111,18 +113,18 @@ void Oracle::CheckQuotas() {
   }
 }
 
-void Oracle::CheckChange(const v1::Job& before, const v1::Job& after) {
+void Oracle::CheckChange(const v1::JobRecord& before, const v1::JobRecord& after) {
   if (!Legal(before, after.state())) {
     Violate(absl::StrCat(Name(before), " became ", Name(after)));
   }
-  const bool starts = after.state() == v1::STARTING && before.state() != v1::STARTING;
+  const bool starts = after.state() == v1::Job::STARTING && before.state() != v1::Job::STARTING;
   if (after.epoch() != before.epoch() + (starts ? 1 : 0)) {
     Violate(absl::StrCat("the epoch changed without a start of the ranks: ", Name(before), " to ",
                          Name(after)));
   }
   if (starts) CheckStart(after);
   if (starts) CheckKept(after);
-  if (after.has_moving_to() && HasEpoch(before.state()) && after.state() == v1::RECOVERING) {
+  if (after.has_moving_to() && HasEpoch(before.state()) && after.state() == v1::Job::RECOVERING) {
     let_go_[after.name()] = now_;
   }
   if (starts && given_up_.contains(after.checkpoint().manifest_digest())) {
@@ -130,11 +132,11 @@ void Oracle::CheckChange(const v1::Job& before, const v1::Job& after) {
   }
   if (starts) beginnings_[{after.name(), after.epoch()}] = after.checkpoint().SerializeAsString();
   const int64_t allowed = after.spec().restart().max_without_progress();
-  if (after.restarts_without_progress() > allowed && after.state() != v1::FAILED) {
+  if (after.restarts_without_progress() > allowed && after.state() != v1::Job::FAILED) {
     Violate(absl::StrCat(Name(after), " goes on after ", after.restarts_without_progress(),
                          " ends without progress"));
   }
-  if (after.state() == v1::SUCCEEDED && after.checkpoint().step() != after.target_step()) {
+  if (after.state() == v1::Job::SUCCEEDED && after.checkpoint().step() != after.target_step()) {
     Violate(absl::StrCat(Name(after), " without the checkpoint of its last step"));
   }
   std::set<std::pair<std::string, int>> places;
@@ -147,7 +149,7 @@ void Oracle::CheckChange(const v1::Job& before, const v1::Job& after) {
   CheckCheckpoint(before, after);
 }
 
-void Oracle::CheckCheckpoint(const v1::Job& before, const v1::Job& after) {
+void Oracle::CheckCheckpoint(const v1::JobRecord& before, const v1::JobRecord& after) {
   const v1::CommittedCheckpoint &was = before.checkpoint(), &is = after.checkpoint();
   if (was.SerializeAsString() == is.SerializeAsString()) return;
   if (after.damaged_checkpoints_size() > before.damaged_checkpoints_size()) {
@@ -158,7 +160,7 @@ void Oracle::CheckCheckpoint(const v1::Job& before, const v1::Job& after) {
                          " after ", was.step(), " of epoch ", was.epoch()));
   }
   if (is.epoch() != before.epoch() || is.epoch() != after.epoch() ||
-      (before.state() != v1::RUNNING && before.state() != v1::STARTING)) {
+      (before.state() != v1::Job::RUNNING && before.state() != v1::Job::STARTING)) {
     Violate(absl::StrCat("epoch ", is.epoch(), " committed to ", Name(before)));
   }
   const auto made = manifests_.find(is.manifest_digest());
@@ -178,7 +180,7 @@ void Oracle::OnDeleted(const std::string& job, const std::string& digest) {
 
 // A checkpoint is given up when it is damaged and for nothing else, at the job's cost of nothing
 // but the steps since the one before, which takes its place.
-void Oracle::CheckFallback(const v1::Job& before, const v1::Job& after) {
+void Oracle::CheckFallback(const v1::JobRecord& before, const v1::JobRecord& after) {
   const v1::CommittedCheckpoint &was = before.checkpoint(), &is = after.checkpoint();
   std::deque<v1::CommittedCheckpoint>& history = history_[after.name()];
   const std::string& digest = was.manifest_digest();
@@ -195,9 +197,9 @@ void Oracle::CheckFallback(const v1::Job& before, const v1::Job& after) {
     Violate(absl::StrCat(after.name(), " goes back to '", is.manifest_digest(), "' instead of '",
                          newest, "'"));
   }
-  const bool starts = before.state() == v1::STARTING || before.state() == v1::RECOVERING;
+  const bool starts = before.state() == v1::Job::STARTING || before.state() == v1::Job::RECOVERING;
   const bool may_count = bad_sectors_.contains(digest);
-  if (!starts || (after.state() != v1::RECOVERING && !may_count)) {
+  if (!starts || (after.state() != v1::Job::RECOVERING && !may_count)) {
     Violate(absl::StrCat(Name(before), " gives up a checkpoint and is ", Name(after)));
   }
   if (!may_count && after.restarts_without_progress() > before.restarts_without_progress()) {
@@ -220,14 +222,14 @@ void Oracle::OnLoaded(const controller::Core& core) {
     }
   }
   for (const auto& [name, job] : durable_) {
-    const v1::Job* found = core.FindJob(name);
+    const v1::JobRecord* found = core.FindJob(name);
     if (found == nullptr || found->SerializeAsString() != job.SerializeAsString()) {
       Violate(absl::StrCat(name, " is not what was made durable"));
     }
   }
 }
 
-void Oracle::OnAcknowledged(const v1::Job& job) {
+void Oracle::OnAcknowledged(const v1::JobRecord& job) {
   const auto found = durable_.find(job.name());
   if (found == durable_.end() || found->second.request_id() != job.request_id()) {
     return Violate(absl::StrCat(job.name(), " was acknowledged and is not durable"));
@@ -290,14 +292,14 @@ bool Oracle::AllEnded() const {
 
 std::string Oracle::HeldNode(const controller::Core& core) {
   for (const v1::Node& node : core.Nodes()) {
-    if (node.state() == v1::READY && node.jobs_size() > 0) return node.name();
+    if (node.state() == v1::Node::READY && node.jobs_size() > 0) return node.name();
   }
   return "";
 }
 
 void Oracle::AtEnd(const controller::Core& core, bool harmless) {
   for (const auto& [name, request] : acknowledged_) {
-    const v1::Job* job = core.FindJob(name);
+    const v1::JobRecord* job = core.FindJob(name);
     if (job == nullptr || job->request_id() != request) Violate(absl::StrCat(name, " is lost"));
   }
   for (const auto& [name, job] : durable_) {
@@ -311,11 +313,12 @@ void Oracle::AtEnd(const controller::Core& core, bool harmless) {
     }
     const auto& given_up = job.damaged_checkpoints();
     const bool by_damage =
-        job.state() == v1::FAILED && !given_up.empty() &&
+        job.state() == v1::Job::FAILED && !given_up.empty() &&
         !bad_sectors_.contains(given_up[given_up.size() - 1].manifest_digest()) &&
         job.events(job.events_size() - 1).cause() == "checkpoint_damaged";
     if (by_damage) Violate(absl::StrCat(Name(job), " fails for damage: ", job.reason()));
-    if (harmless && job.state() == v1::FAILED) Violate(absl::StrCat(Name(job), ": ", job.reason()));
+    if (harmless && job.state() == v1::Job::FAILED)
+      Violate(absl::StrCat(Name(job), ": ", job.reason()));
   }
   const std::string held = HeldNode(core);
   if (!held.empty()) Violate(absl::StrCat(held, " counts as held when all is over"));

@@ -30,12 +30,12 @@ class Oracle {
   void OnDrained(const std::string& node, bool drained);
 
   // Changes that a transaction has made durable, and what was then released to watchers.
-  void OnDurable(const std::vector<v1::Job>& changed, double now = 0);
+  void OnDurable(const std::vector<v1::JobRecord>& changed, double now = 0);
   // A controller's term has become durable.
   void OnTerm(int64_t term);
   // A controller has loaded what the store holds.
   void OnLoaded(const controller::Core& core);
-  void OnAcknowledged(const v1::Job& job);
+  void OnAcknowledged(const v1::JobRecord& job);
   // A checkpoint's manifest lies on disk, made of what all ranks of the epoch wrote.
   void OnManifest(int64_t epoch, int64_t step, const std::string& digest);
   void OnCommitAnswer(const v1::CommitAnswer& answer);
@@ -61,16 +61,16 @@ class Oracle {
   void AtEnd(const controller::Core& core, bool harmless);
   bool AllEnded() const;
   size_t trainers() const { return devices_.size(); }
-  const std::map<std::string, v1::Job>& durable() const { return durable_; }
+  const std::map<std::string, v1::JobRecord>& durable() const { return durable_; }
 
  private:
-  void CheckChange(const v1::Job& before, const v1::Job& after);
-  void CheckStart(const v1::Job& job);
+  void CheckChange(const v1::JobRecord& before, const v1::JobRecord& after);
+  void CheckStart(const v1::JobRecord& job);
   // Nobody else starts on devices that are kept for a job that moves.
-  void CheckKept(const v1::Job& job);
+  void CheckKept(const v1::JobRecord& job);
   void CheckQuotas();
-  void CheckCheckpoint(const v1::Job& before, const v1::Job& after);
-  void CheckFallback(const v1::Job& before, const v1::Job& after);
+  void CheckCheckpoint(const v1::JobRecord& before, const v1::JobRecord& after);
+  void CheckFallback(const v1::JobRecord& before, const v1::JobRecord& after);
 
   std::string violation_;
   std::map<std::string, std::string> domains_;  // by node
@@ -80,7 +80,7 @@ class Oracle {
   double now_ = 0;  // of the last changes
   // When a job that moves had let go of its old place.
   std::map<std::string, double> let_go_;
-  std::map<std::string, v1::Job> durable_;           // by name
+  std::map<std::string, v1::JobRecord> durable_;     // by name
   std::map<std::string, std::string> acknowledged_;  // name -> request_id
   std::map<std::pair<int, int>, std::pair<std::string, int64_t>> devices_;
   std::map<std::string, std::pair<int64_t, int64_t>> manifests_;  // digest -> epoch, step

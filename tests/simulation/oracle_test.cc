@@ -20,10 +20,10 @@ class OracleTest : public ::testing::Test {
   }
   // A job of tensor groups of two that starts on these nodes, a rank on each.
   void Start(const std::string& name, const std::vector<std::string>& nodes) {
-    v1::Job job = Named(name);
-    job.set_state(v1::QUEUED);
+    v1::JobRecord job = Named(name);
+    job.set_state(v1::Job::QUEUED);
     Save(job);
-    job.set_state(v1::STARTING);
+    job.set_state(v1::Job::STARTING);
     job.set_epoch(1);
     job.mutable_layout()->add_order("tensor");
     job.mutable_layout()->set_data(1);
@@ -35,15 +35,15 @@ class OracleTest : public ::testing::Test {
     }
     Save(job);
   }
-  static v1::Job Named(const std::string& name) {
-    v1::Job job;
+  static v1::JobRecord Named(const std::string& name) {
+    v1::JobRecord job;
     job.set_name("jobs/" + name);
     job.mutable_spec()->set_project("limited");
     job.mutable_spec()->mutable_parallel()->set_tensor(2);
     job.mutable_spec()->mutable_parallel()->set_data(1);
     return job;
   }
-  void Save(v1::Job& job) {
+  void Save(v1::JobRecord& job) {
     job.set_resource_version(++version_);
     oracle_.OnDurable({job});
   }
@@ -85,7 +85,7 @@ TEST_F(OracleTest, SeesAStartOnADrainedNode) {
 
 TEST_F(OracleTest, SeesAStartWhereAnotherJobIsToMove) {
   Start("a", {"n0", "n1"});
-  v1::Job job = oracle_.durable().at("jobs/a");
+  v1::JobRecord job = oracle_.durable().at("jobs/a");
   v1::RankPlace& place = *job.mutable_moving_to()->add_ranks();
   place.set_node("nodes/n3");
   Save(job);
@@ -96,8 +96,8 @@ TEST_F(OracleTest, SeesAStartWhereAnotherJobIsToMove) {
 
 TEST_F(OracleTest, SeesARunningJobThatIsQueuedForNobody) {
   Start("a", {"n0", "n1"});
-  v1::Job job = oracle_.durable().at("jobs/a");
-  job.set_state(v1::QUEUED);
+  v1::JobRecord job = oracle_.durable().at("jobs/a");
+  job.set_state(v1::Job::QUEUED);
   Save(job);
   EXPECT_THAT(oracle_.violation(), HasSubstr("became"));
 }

@@ -142,8 +142,8 @@ void SimController::Apply(const Batch& batch) {
       store_[{write.table, write.key}] = write;
     }
   }
-  for (const v1::Job& job : batch.effects.changed) {
-    if (trace_) Tell(job.name() + " " + v1::JobState_Name(job.state()) + ": " + job.reason());
+  for (const v1::JobRecord& job : batch.effects.changed) {
+    if (trace_) Tell(job.name() + " " + v1::Job::State_Name(job.state()) + ": " + job.reason());
   }
   oracle_.OnDurable(batch.effects.changed, events_.Now());
 }

@@ -22,7 +22,7 @@ namespace strata::simulation {
 
 class SimController {
  public:
-  using Reply = std::function<void(const absl::StatusOr<v1::Job>&)>;
+  using Reply = std::function<void(const absl::StatusOr<v1::JobRecord>&)>;
 
   SimController(simulator::Events& events, Random& random, Oracle& oracle, PlantedBug bug,
                 bool trace);

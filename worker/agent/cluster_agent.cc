@@ -260,7 +260,7 @@ class ClusterAgent {
           held->OnAnswer(message.commit());
         }
         return;
-      case v1::ControllerMessage::MESSAGE_NOT_SET:
+      default:  // of a newer controller
         return;
     }
   }

@@ -1,0 +1,15 @@
+// A job's record as the API shows it.
+#ifndef STRATA_CONTROLLER_LOGIC_JOB_RECORD_H_
+#define STRATA_CONTROLLER_LOGIC_JOB_RECORD_H_
+
+#include "proto/strata/v1/jobs.pb.h"
+#include "proto/strata/v1/records.pb.h"
+
+namespace strata::controller {
+
+// Everything but what only the controller's logic needs; with its etag.
+v1::Job ToJob(const v1::JobRecord& record);
+
+}  // namespace strata::controller
+
+#endif  // STRATA_CONTROLLER_LOGIC_JOB_RECORD_H_
