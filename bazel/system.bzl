@@ -14,6 +14,8 @@ _LIBRARIES = {
     "gtest_main": ("gtest_main", ""),
     "hwloc": ("hwloc", ""),
     "json": (None, ""),
+    "munge": ("munge", ""),
+    "openssl": ("libcrypto libssl", ""),
     "prometheus": (None, "-lprometheus-cpp-pull -lprometheus-cpp-core"),
     "protobuf": ("protobuf", ""),
     "sqlite": ("sqlite3", ""),
