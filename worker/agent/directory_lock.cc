@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <filesystem>
 
@@ -34,10 +35,14 @@ absl::StatusOr<Descriptor> OpenLock(const std::string& directory) {
   return file;
 }
 
-// False: somebody else holds it.
+// False: somebody else holds it. Unimplemented: the file system keeps no locks.
 absl::StatusOr<bool> TryLock(int file, int operation, const std::string& directory) {
   while (flock(file, operation | LOCK_NB) != 0) {
     if (errno == EWOULDBLOCK) return false;
+    if (DirectoryLock::IsUnsupported(errno)) {
+      return absl::UnimplementedError(
+          absl::StrCat(directory, ": its file system keeps no locks (", strerror(errno), ")"));
+    }
     if (errno != EINTR) return FileError(absl::StrCat(directory, "/.lock"), "flock", errno);
   }
   return true;
@@ -69,6 +74,10 @@ absl::Status Held(int file, const std::string& directory) {
 
 }  // namespace
 
+bool DirectoryLock::IsUnsupported(int error) {
+  return error == ENOLCK || error == ENOSYS || error == EOPNOTSUPP;
+}
+
 absl::StatusOr<DirectoryLock> DirectoryLock::Acquire(const std::string& directory,
                                                      double patience_seconds,
                                                      const common::Clock& clock) {
@@ -87,8 +96,14 @@ absl::StatusOr<DirectoryLock> DirectoryLock::Acquire(const std::string& director
 absl::StatusOr<DirectoryLock> DirectoryLock::AcquireForJob(const std::string& directory,
                                                            const std::string& job) {
   ASSIGN_OR_RETURN(Descriptor file, OpenLock(directory));
-  ASSIGN_OR_RETURN(const bool alone, TryLock(file.get(), LOCK_EX, directory));
-  if (alone) RETURN_IF_ERROR(SetHolder(file.get(), job, directory));
+  const absl::StatusOr<bool> alone = TryLock(file.get(), LOCK_EX, directory);
+  if (absl::IsUnimplemented(alone.status())) {
+    std::fprintf(stderr, "strata-worker: %s: the controller alone keeps other jobs out of it\n",
+                 std::string(alone.status().message()).c_str());
+    return DirectoryLock(std::move(file));
+  }
+  RETURN_IF_ERROR(alone.status());
+  if (*alone) RETURN_IF_ERROR(SetHolder(file.get(), job, directory));
   // Another node of this job may be at the lines above.
   bool shared = false;
   for (int i = 0; i < kLooksAtShared && !shared; ++i) {

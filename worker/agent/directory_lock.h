@@ -22,8 +22,13 @@ class DirectoryLock {
                                                double patience_seconds, const common::Clock& clock);
   // For all nodes and epochs of one job of a cluster: a frozen node must not keep the next epoch
   // from its directory. `job` names the job; InvalidArgument: a run, or another job, holds it.
+  // Whose a directory is within a cluster the controller decides; so where the file system knows no
+  // locks (Lustre mounted without them, some NFS) the job goes on without one, told on stderr.
   static absl::StatusOr<DirectoryLock> AcquireForJob(const std::string& directory,
                                                      const std::string& job);
+
+  // Whether `error` (errno of flock) says that this file system keeps no locks.
+  static bool IsUnsupported(int error);
 
   // To be handed to trainers; owned by this. Closes with an exec.
   int descriptor() const { return file_.get(); }

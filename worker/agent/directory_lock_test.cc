@@ -3,6 +3,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdlib>
 #include <string>
 
@@ -25,6 +26,15 @@ TEST(DirectoryLockTest, ASecondHolderIsRefusedAndToldOfTheFirst) {
   EXPECT_EQ(second.status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(second.status().message()), ::testing::HasSubstr(absl::StrCat(getpid())));
   EXPECT_TRUE(DirectoryLock::Acquire(Folder("b"), 0, clock).ok());
+}
+
+TEST(DirectoryLockTest, FileSystemsWithoutLocksAreToldFromHeldOnes) {
+  for (const int error : {ENOLCK, ENOSYS, EOPNOTSUPP}) {
+    EXPECT_TRUE(DirectoryLock::IsUnsupported(error)) << error;
+  }
+  for (const int error : {EWOULDBLOCK, EINTR, EIO, ENOSPC, 0}) {
+    EXPECT_FALSE(DirectoryLock::IsUnsupported(error)) << error;
+  }
 }
 
 TEST(DirectoryLockTest, IsFreeAgainWhenTheHolderEnds) {

@@ -1,7 +1,9 @@
 #include "worker/agent/doorway.h"
 
 #include <sys/socket.h>
+#include <unistd.h>
 
+#include <cstdio>
 #include <utility>
 
 #include "common/status_macros.h"
@@ -40,6 +42,12 @@ void Doorway::Accept() {
   ucred peer{};
   socklen_t size = sizeof(peer);
   if (getsockopt(socket.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) return;
+  // The socket's mode keeps others out already, unless somebody has changed it.
+  if (peer.uid != geteuid()) {
+    std::fprintf(stderr, "strata-worker: process %d of user %u is no trainer of this agent\n",
+                 peer.pid, peer.uid);
+    return;
+  }
   const int number = socket.get();
   guests_.push_back({std::move(socket), FrameReceiver(number), peer.pid, clock_->Now(), false});
 }

@@ -31,7 +31,8 @@ class Doorway {
   using OnHello = std::function<bool(const v1::TrainerHello& hello, pid_t pid, Descriptor& socket,
                                      FrameReceiver& receiver)>;
 
-  // Listens at `path`. `clock` is borrowed.
+  // Listens at `path`. Processes of other users than this one's are turned away. `clock` is
+  // borrowed.
   static absl::StatusOr<std::unique_ptr<Doorway>> Open(const std::string& path, OnHello on_hello,
                                                        const common::Clock* clock);
 

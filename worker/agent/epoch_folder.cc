@@ -46,7 +46,8 @@ absl::StatusOr<std::string> MakeEpochFolder(const std::string& directory, int64_
   fs::create_directories(folder, error);
   if (error) return FileError(folder, "create", error.value());
   for (const auto& [earlier, path] : EpochFolders(directory)) {
-    if (earlier < epoch) fs::remove_all(path, error);  // what stays behind harms nobody
+    if (earlier < epoch)
+      fs::remove_all(path, error);  // links are not followed; what stays behind harms nobody
   }
   return folder;
 }

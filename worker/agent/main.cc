@@ -1,4 +1,5 @@
 // strata-worker: one agent per node of a cluster, or the worker of a single task (--standalone).
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -46,6 +47,7 @@ int ServeCluster(const std::vector<std::string>& arguments) {
                  kUsage, strata::worker::kClusterUsage);
     return 2;
   }
+  umask(0077);  // what jobs read and write is nobody else's; trainers inherit it
   const strata::common::MonotonicClock clock{};
   return strata::worker::RunClusterAgent(*options, clock);
 }

@@ -17,6 +17,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "worker/agent/process_stat.h"
+#include "worker/agent/trainer_environment.h"
 
 extern char** environ;
 
@@ -102,10 +103,14 @@ absl::StatusOr<std::unique_ptr<TrainerProcess>> TrainerProcess::Start(const Trai
     argv.push_back(const_cast<char*>(argument.c_str()));
   }
   argv.push_back(nullptr);
+  std::vector<std::string> environment = TrainerEnvironment(environ);
+  std::vector<char*> envp;
+  for (std::string& variable : environment) envp.push_back(variable.data());
+  envp.push_back(nullptr);
   const SpawnSettings settings(theirs.get(), progress.get(), start);
   pid_t pid = -1;
   const int error = posix_spawn(&pid, start.binary.c_str(), settings.actions(),
-                                settings.attributes(), argv.data(), environ);
+                                settings.attributes(), argv.data(), envp.data());
   if (error != 0) {
     return absl::NotFoundError(absl::StrCat(start.binary, ": ", strerror(error)));
   }

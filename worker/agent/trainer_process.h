@@ -31,7 +31,8 @@ struct TrainerStart {
   std::vector<int> locks;              // descriptors that it keeps open; numbers from 16 on
 };
 
-// In a process group of its own, with this process's environment. Used by one thread. Destruction
+// In a process group of its own, with the environment that
+// trainer_environment.h tells. Used by one thread. Destruction
 // kills and reaps it, unless it was let go.
 class TrainerProcess {
  public:
