@@ -1,0 +1,324 @@
+"""Random faults against a real cluster that trains: the job must end with the numbers of a run without faults.
+
+Run by ./dev bench soak [--faults N] [--seed S] [--kinds a,b] [--json FILE]; as root for all kinds. A cluster of `strata up`
+with three agents of which two train; every few seconds something happens to it (--list says what). After each
+fault the job must take steps again within a minute, without anybody's help. At the end: every step once, losses bit for
+bit those of `strata run`, and no process left. Prints per kind how often it happened, how long training stood, and
+how many steps were done twice. A fault that must not disturb training (HARMLESS) may not start the ranks anew.
+"""
+
+import argparse
+import contextlib
+import json
+import os
+import pathlib
+import random
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import time
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests/integration"))
+import real_cluster  # noqa: E402
+
+EVERY, STEPS_AT_ONCE = 25, 60_000
+SETTLE_SECONDS = 1.5
+BACK_SECONDS = 90  # until it trains again
+FAKETIME = pathlib.Path("/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1")
+HARMLESS = {"agent_kill", "agent_term", "agent_stop", "controller_kill", "controller_term", "controller_stop",
+            "controller_isolated", "control_plane_kill", "supervisor_kill", "clock_forward", "clock_back", "drain_other"}
+
+
+class Soak(real_cluster.RealCluster):
+    """One soak; `options` and `figures` are set from outside."""
+
+    options = None
+    figures: dict = {}
+
+    def runTest(self):
+        self.random = random.Random(self.options.seed)
+        self.offset = 0.0
+        self.start_cluster()
+        self.wait_for(lambda: self.step() > EVERY, "the first steps")
+        kinds = self.options.kinds or sorted(self.kinds())
+        try:
+            for number in range(self.options.faults):
+                self.one(number, kinds[number % len(kinds)] if number < len(kinds) else self.random.choice(kinds))
+        finally:
+            self.report()
+        self.finish()
+
+    # --- the cluster and its job
+
+    def start_cluster(self):
+        if FAKETIME.exists():
+            self.clock = self.folder / "clock"
+            self.set_clock(0)
+            self.env.update(LD_PRELOAD=str(FAKETIME), FAKETIME_TIMESTAMP_FILE=str(self.clock), FAKETIME_NO_CACHE="1",
+                            FAKETIME_DONT_FAKE_MONOTONIC="1")
+        self.strata("up", "--agents", 3, "--dir", self.cluster)
+        self.data = self.folder / "data"
+        self.data.mkdir()
+        if os.geteuid() == 0:
+            self.mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=96m", "soak", self.data]).returncode == 0
+            if self.mounted:
+                self.addCleanup(subprocess.run, ["umount", "-l", self.data])
+        self.strata("submit", self.job("soak", STEPS_AT_ONCE), "--dir", self.data / "soak")
+
+    def job(self, name: str, steps: int, priority: int = 0) -> pathlib.Path:
+        path = self.folder / f"{name}.yaml"
+        path.write_text(f"""
+model: {{family: llama, layers: 2, hidden: 64, heads: 4, kv_heads: 2, ffn: 128, vocab: 256}}
+data: {{train: [{{path: {self.folder}/text.txt}}]}}
+train: {{steps: {steps}, sequence: 64, global_batch: 8, micro_batch: 1, schedule: {{name: constant, warmup_steps: 5}}}}
+parallel: {{data: 2, shard: zero1}}
+resources: {{priority: {priority}}}
+checkpoint: {{every_steps: {EVERY}, keep: 3}}
+restart: {{max_without_progress: 1000}}
+""")
+        return path
+
+    def step(self) -> int:
+        """The last one that was recorded; 0: none, or its file is not there."""
+        try:
+            with open(self.data / "soak/metrics.jsonl", "rb") as file:
+                file.seek(max(0, file.seek(0, os.SEEK_END) - 4096))
+                return json.loads(file.read().split(b"\n")[-2])["step"]
+        except (OSError, IndexError, ValueError):
+            return 0
+
+    def epoch(self) -> int:
+        for _ in range(200):
+            asked = subprocess.run([self.folder / "bin/strata", "get", "job", "soak", "-o", "json"], env=self.env,
+                                   stdin=subprocess.DEVNULL, capture_output=True, text=True, cwd=self.folder)
+            if asked.returncode == 0:
+                return json.loads(asked.stdout)["epoch"]
+            time.sleep(0.1)
+        self.fail(f"the controller does not answer: {asked.stderr}; {self.logs()}")
+
+    # --- faults
+
+    def kinds(self) -> dict:
+        found = {name[6:]: getattr(self, name) for name in dir(self) if name.startswith("fault_")}
+        if not FAKETIME.exists():
+            found = {name: fault for name, fault in found.items() if not name.startswith("clock_")}
+        if not getattr(self, "mounted", False):
+            found.pop("disk_full", None)
+        return found
+
+    def one(self, number: int, kind: str):
+        time.sleep(self.random.uniform(0.2, 2.0))
+        epoch, before, began = self.epoch(), self.step(), time.monotonic()
+        self.kinds()[kind]()
+        over = time.monotonic()
+        time.sleep(SETTLE_SECONDS)  # until what follows from it has begun
+        goal = max(before, self.step()) + 2
+        self.wait_for(lambda: self.step() >= goal, f"steps after {kind} (fault {number})", BACK_SECONDS)
+        stood, after = time.monotonic() - over, self.epoch()
+        print(f"{number:4} {kind:20} step {before:6}, epoch {epoch} -> {after}, {over - began:5.1f} s of it, trains {stood:5.1f} s later",
+              flush=True)
+        figures = self.figures.setdefault(kind, {"count": 0, "seconds": [], "restarts": 0})
+        figures["count"] += 1
+        figures["seconds"].append(stood)
+        figures["restarts"] += after - epoch
+        if kind in HARMLESS:
+            self.assertEqual(epoch, after, f"{kind} (fault {number}) harms no healthy job: {self.events()}")
+
+    def events(self) -> str:
+        return "; ".join(event["reason"] for event in self.get("soak")["events"][-2:])
+
+    def signal_one(self, program: str, number: int):
+        found = self.processes(program)
+        if found:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.random.choice(found), number)
+
+    def stop_for(self, pids: list, seconds: float):
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGSTOP)
+        time.sleep(seconds)
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
+
+    def daemons(self) -> list:
+        return self.processes("strata-controller") + self.processes("strata-worker")
+
+    def fault_trainer_kill(self):
+        self.signal_one("strata-trainer", signal.SIGKILL)
+
+    def fault_trainer_term(self):
+        self.signal_one("strata-trainer", signal.SIGTERM)
+
+    def fault_trainer_segv(self):
+        self.signal_one("strata-trainer", signal.SIGSEGV)
+
+    def fault_trainer_stop(self):
+        self.stop_for(self.processes("strata-trainer")[-1:], self.random.uniform(1, 5))
+
+    def fault_trainers_kill(self):
+        for pid in self.processes("strata-trainer"):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+    def fault_agent_kill(self):
+        self.signal_one("strata-worker", signal.SIGKILL)
+
+    def fault_agent_term(self):
+        self.signal_one("strata-worker", signal.SIGTERM)
+
+    def fault_agent_stop(self):
+        self.stop_for([self.random.choice(self.processes("strata-worker"))], self.random.uniform(0.5, 2))
+
+    def fault_controller_kill(self):
+        self.signal_one("strata-controller", signal.SIGKILL)
+
+    def fault_controller_term(self):
+        self.signal_one("strata-controller", signal.SIGTERM)
+
+    def fault_controller_stop(self):
+        self.stop_for(self.processes("strata-controller"), self.random.uniform(1, 8))
+
+    def fault_controller_isolated(self):
+        """All agents are cut off from it for longer than a lease; their trainers live on."""
+        self.stop_for(self.processes("strata-controller"), 35)
+
+    def fault_control_plane_kill(self):
+        for pid in self.daemons():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+    def fault_supervisor_kill(self):
+        self.signal_one("strata", signal.SIGKILL)
+        self.strata("up", "--dir", self.cluster)  # adopts what lives
+
+    def fault_node_freeze(self):
+        """An agent and the trainer below it."""
+        trainer = self.random.choice(self.processes("strata-trainer"))
+        try:
+            parent = int(pathlib.Path(f"/proc/{trainer}/stat").read_text().rpartition(")")[2].split()[1])
+        except OSError:
+            return
+        self.stop_for([trainer, parent] if parent in self.processes("strata-worker") else [trainer], 6)
+
+    def fault_node_kill(self):
+        trainer = self.random.choice(self.processes("strata-trainer"))
+        for pid in (int(pathlib.Path(f"/proc/{trainer}/stat").read_text().rpartition(")")[2].split()[1]), trainer):
+            if pid > 1:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+
+    def fault_drain_used(self):
+        node = self.get("soak")["ranks"][0]["node"]
+        self.strata("drain", node, "--wait", "--timeout", 60)
+        self.strata("resume", node)
+
+    def fault_drain_other(self):
+        used = {rank["node"] for rank in self.get("soak")["ranks"]}
+        node = next(name for name in ("n0", "n1", "n2") if name not in used)
+        self.strata("drain", node, "--wait", "--timeout", 60)
+        self.strata("resume", node)
+
+    def fault_preempt(self):
+        name = f"urgent-{self.random.getrandbits(32):08x}"
+        self.strata("apply", self.policy())
+        self.strata("submit", self.job(name, 30, priority=9))
+        self.strata("wait", name, "--for=state=SUCCEEDED", "--timeout", 100)
+
+    def policy(self) -> pathlib.Path:
+        path = self.folder / "policy.yaml"
+        path.write_text("scheduling: {min_run_seconds: 0}\n")
+        return path
+
+    def fault_down_up(self):
+        self.strata("down", "--dir", self.cluster)
+        self.strata("up", "--dir", self.cluster)
+
+    def damage(self, how):
+        folders = sorted((self.data / "soak/checkpoints").glob("step-*"))
+        if folders:
+            with contextlib.suppress(FileNotFoundError):
+                how(folders[-1] / self.random.choice(["rank-0.safetensors", "rank-1.safetensors", "manifest.json"]))
+        self.fault_trainers_kill()
+
+    def fault_checkpoint_flipped(self):
+        def flip(path):
+            data = bytearray(path.read_bytes())
+            data[len(data) // 2] ^= 1
+            path.write_bytes(data)
+        self.damage(flip)
+
+    def fault_checkpoint_truncated(self):
+        self.damage(lambda path: os.truncate(path, path.stat().st_size // 2))
+
+    def fault_disk_full(self):
+        filler = self.data / "filler"
+        with contextlib.suppress(OSError), open(filler, "wb") as file:
+            while True:
+                file.write(b"\0" * (1 << 20))
+        time.sleep(self.random.uniform(1, 4))
+        filler.unlink(missing_ok=True)
+
+    def set_clock(self, seconds: float):
+        self.offset = seconds
+        self.clock.write_text(f"{seconds:+.1f}")
+
+    def fault_clock_forward(self):
+        self.set_clock(self.offset + self.random.uniform(10, 100_000))
+
+    def fault_clock_back(self):
+        self.set_clock(self.offset - self.random.uniform(10, 100_000))
+
+    # --- the end
+
+    def finish(self):
+        """It stops at a checkpoint; up to there its numbers are those of a run without faults."""
+        self.strata("cancel", "soak")
+        self.strata("wait", "soak", "--for=state=CANCELLED")
+        found = self.numbers(self.data / "soak")
+        self.assertEqual([step for step, _, _ in found], list(range(1, len(found) + 1)))
+        self.down()
+        env = {name: value for name, value in self.env.items() if "FAKETIME" not in name and name != "LD_PRELOAD"}
+        subprocess.run([self.folder / "bin/strata", "run", self.job("soak", STEPS_AT_ONCE), "--set",
+                        f"train.steps={len(found)}", "--dir", self.folder / "reference", "-q"], env=env, check=True,
+                       stdout=subprocess.DEVNULL)
+        self.assertEqual(self.numbers(self.folder / "reference"), found)
+        print(f"{len(found)} steps, every one once, losses and norms bit for bit those of a run without faults")
+
+    def report(self):
+        print(f"\n{'kind':20} {'count':>5} {'restarts':>8} {'median s':>9} {'worst s':>8}")
+        for kind, figures in sorted(self.figures.items()):
+            print(f"{kind:20} {figures['count']:5} {figures['restarts']:8} {statistics.median(figures['seconds']):9.1f} "
+                  f"{max(figures['seconds']):8.1f}")
+        if self.options.json:
+            pathlib.Path(self.options.json).write_text(json.dumps(self.figures, indent=1))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--faults", type=int, default=300)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--kinds", type=lambda text: text.split(","))
+    parser.add_argument("--json")
+    parser.add_argument("--list", action="store_true", help="the kinds of faults")
+    parser.add_argument("--binaries", default=str(ROOT / "out/bin"), help="folder of the programs")
+    options = parser.parse_args()
+    if options.list:
+        print("\n".join(sorted(name[6:] for name in dir(Soak) if name.startswith("fault_"))))
+        return 0
+    Soak.options = options
+    programs = ["strata", "strata-controller", "strata-worker", "strata-trainer"]
+    sys.argv[1:] = [os.path.join(options.binaries, name) for name in programs]
+    if not all(shutil.which(path) for path in sys.argv[1:]):
+        parser.error(f"{options.binaries} lacks programs: ./dev build makes them")
+    result = unittest.TextTestRunner(verbosity=0).run(Soak())
+    return 0 if result.wasSuccessful() else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
