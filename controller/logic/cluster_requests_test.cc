@@ -67,11 +67,10 @@ TEST_F(Policies, ApplyTellsOfRootsBufferTimingAndRoles) {
   role.add_members("users/ann");
   const auto applied = h.ApplyPolicy(policy);
   ASSERT_TRUE(applied.ok()) << applied.status();
-  EXPECT_THAT(Changes(*applied),
-              ElementsAre("project nlp CHANGED roots none -> /data",
-                          "scheduling  CHANGED buffer.nodes none -> 2",
-                          testing::HasSubstr("timing  CHANGED lease_seconds"),
-                          "roles  CHANGED viewer in nlp none -> users/ann"));
+  EXPECT_THAT(Changes(*applied), ElementsAre("project nlp CHANGED roots none -> /data",
+                                             "scheduling  CHANGED buffer.nodes none -> 2",
+                                             testing::HasSubstr("timing  CHANGED lease_seconds"),
+                                             "roles  CHANGED viewer in nlp none -> users/ann"));
 }
 
 TEST_F(Policies, ApplyTellsWhatChangesAndTwiceChangesNothing) {
