@@ -6,9 +6,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "controller/logic/agreement.h"
 #include "controller/logic/names.h"
 #include "controller/logic/restart_policy.h"
+#include "protocol/agreement.h"
 
 namespace strata::controller {
 namespace {
@@ -215,7 +215,7 @@ void JobMachine::ReportLatePreparation(JobEntry& job) {
 void JobMachine::AdvanceStart(JobEntry& job) {
   EpochRun& run = job.run;
   if (!run.start_sent && static_cast<int>(run.prepared.size()) == job.record.placement_size()) {
-    if (const absl::Status agreed = CheckAgreement(run.prepared); !agreed.ok()) {
+    if (const absl::Status agreed = protocol::CheckAgreement(run.prepared); !agreed.ok()) {
       return Report(
           job,
           {.reason = std::string(agreed.message()), .cause = "start_failed", .permanent = true});

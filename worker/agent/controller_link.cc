@@ -17,6 +17,7 @@
 #include "common/check.h"
 #include "common/rng.h"
 #include "proto/strata/v1/agent.grpc.pb.h"
+#include "protocol/parts.h"
 
 namespace strata::worker {
 namespace {
@@ -134,10 +135,14 @@ class ControllerLink::Impl {
     Push(LinkUp{number});
     std::thread writer([&] { Write(*stream, number); });
     bool heard = false;
+    protocol::Joiner<v1::ControllerMessage> joiner;
+    absl::Status problem;
     v1::ControllerMessage message;
-    while (stream->Read(&message)) {
+    while (problem.ok() && stream->Read(&message)) {
       heard = true;
-      Push(LinkMessage{number, std::move(message)});
+      absl::StatusOr<std::optional<v1::ControllerMessage>> whole = joiner.Add(std::move(message));
+      problem = whole.status();
+      if (whole.ok() && whole->has_value()) Push(LinkMessage{number, **std::move(whole)});
       message.Clear();
     }
     {
@@ -152,28 +157,42 @@ class ControllerLink::Impl {
       const std::lock_guard<std::mutex> lock(mutex_);
       context_ = nullptr;
     }
-    Push(LinkDown{number, status.ok()
-                              ? "the controller ended the session"
-                              : absl::StrCat(options_.address, ": ", status.error_message())});
+    const std::string reason = !problem.ok() ? std::string(problem.message())
+                               : status.ok()
+                                   ? "the controller ended the session"
+                                   : absl::StrCat(options_.address, ": ", status.error_message());
+    Push(LinkDown{number, reason});
     return heard;
   }
 
   void Write(Stream& stream, uint64_t number) {
-    for (;;) {
+    for (uint64_t sent = 1;; ++sent) {
       std::unique_lock<std::mutex> lock(mutex_);
       writing_ = false;
       changed_.notify_all();
       changed_.wait(lock, [&] { return closing_ || session_ != number || !waiting_.empty(); });
       if (session_ != number || (closing_ && waiting_.empty())) return;
-      const v1::AgentMessage message = std::move(waiting_.front());
+      v1::AgentMessage message = std::move(waiting_.front());
       waiting_.pop_front();
       writing_ = true;
       lock.unlock();
-      if (!stream.Write(message)) break;
+      if (!WritePieces(stream, std::move(message), sent)) break;
     }
     const std::lock_guard<std::mutex> lock(mutex_);
     writing_ = false;
     changed_.notify_all();
+  }
+
+  // False: the stream is at its end, or the message is larger than any may be.
+  bool WritePieces(Stream& stream, v1::AgentMessage message, uint64_t sent) {
+    const auto pieces = protocol::Cut(std::move(message), sent);
+    if (!pieces.ok()) {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      context_->TryCancel();
+      return false;
+    }
+    return std::all_of(pieces->begin(), pieces->end(),
+                       [&](const v1::AgentMessage& piece) { return stream.Write(piece); });
   }
 
   // Blocks while the agent's loop is far behind: then the controller's words wait in the transport.

@@ -40,7 +40,7 @@ class ControllerLink {
   };
   // What waits to be sent; a controller that does not read it loses the session.
   static constexpr size_t kMostWaiting = 8192;
-  static constexpr int kLargestMessageBytes = 4 << 20;
+  static constexpr int kLargestMessageBytes = 4 << 20;  // larger ones come in parts
 
   explicit ControllerLink(const Options& options);
   ~ControllerLink();

@@ -1,11 +1,12 @@
 #include "worker/agent/local_overseer.h"
 
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
 
 #include "common/status_macros.h"
-#include "worker/agent/agreement.h"
+#include "protocol/agreement.h"
 
 namespace strata::worker {
 
@@ -14,7 +15,12 @@ LocalOverseer::LocalOverseer(const v1::TrainerTask& task, ClientLink* client)
 
 absl::Status LocalOverseer::OnPrepared(TrainerGroup& group,
                                        const std::vector<v1::Prepared>& prepared) {
-  RETURN_IF_ERROR(CheckAgreement(task_.plan().plan_digest(), prepared));
+  std::map<int, v1::Prepared> by_rank;
+  for (const v1::Prepared& each : prepared) by_rank.emplace(by_rank.size(), each);
+  RETURN_IF_ERROR(protocol::CheckAgreement(by_rank));
+  if (prepared.front().plan_digest() != task_.plan().plan_digest()) {
+    return absl::FailedPreconditionError("the ranks follow another plan than was prepared");
+  }
   std::vector<std::string> addresses;
   for (const v1::Prepared& each : prepared) addresses.push_back(each.address());
   job_->Start(group, addresses);

@@ -1,9 +1,19 @@
-#include "worker/agent/agreement.h"
+#include "protocol/agreement.h"
+
+#include <map>
+#include <string>
+#include <vector>
 
 #include "gtest/gtest.h"
 
-namespace strata::worker {
+namespace strata::protocol {
 namespace {
+
+absl::Status Check(const std::vector<v1::Prepared>& ranks) {
+  std::map<int, v1::Prepared> prepared;
+  for (const v1::Prepared& each : ranks) prepared.emplace(prepared.size(), each);
+  return CheckAgreement(prepared);
+}
 
 v1::Prepared Rank(const std::string& plan, std::vector<int> members, const std::string& digest) {
   v1::Prepared prepared;
@@ -16,15 +26,15 @@ v1::Prepared Rank(const std::string& plan, std::vector<int> members, const std::
 }
 
 TEST(AgreementTest, EqualDigestsInsideEachGroupAreFine) {
-  EXPECT_TRUE(CheckAgreement("p", {Rank("p", {0, 1}, "a"), Rank("p", {0, 1}, "a"),
-                                   Rank("p", {2, 3}, "b"), Rank("p", {2, 3}, "b")})
+  EXPECT_TRUE(Check({Rank("p", {0, 1}, "a"), Rank("p", {0, 1}, "a"), Rank("p", {2, 3}, "b"),
+                     Rank("p", {2, 3}, "b")})
                   .ok());
 }
 
 TEST(AgreementTest, AnotherPlanIsRefusedAndItsRankNamed) {
-  const absl::Status status = CheckAgreement("p", {Rank("p", {0, 1}, "a"), Rank("q", {0, 1}, "a")});
+  const absl::Status status = Check({Rank("p", {0, 1}, "a"), Rank("q", {0, 1}, "a")});
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_NE(status.message().find("rank 1"), absl::string_view::npos);
+  EXPECT_NE(status.message().find("ranks 0 and 1"), absl::string_view::npos);
 }
 
 v1::Prepared OnStage(int stage, const std::string& program) {
@@ -36,30 +46,29 @@ v1::Prepared OnStage(int stage, const std::string& program) {
 }
 
 TEST(AgreementTest, StagesHaveProgramsOfTheirOwn) {
-  EXPECT_TRUE(CheckAgreement("p", {OnStage(0, "x"), OnStage(1, "y"), OnStage(0, "x")}).ok());
+  EXPECT_TRUE(Check({OnStage(0, "x"), OnStage(1, "y"), OnStage(0, "x")}).ok());
 }
 
 TEST(AgreementTest, AnotherProgramOnTheSameStageIsRefusedAndBothRanksNamed) {
   const absl::Status status =
-      CheckAgreement("p", {OnStage(0, "x"), OnStage(1, "y"), OnStage(2, "x"), OnStage(1, "x")});
+      Check({OnStage(0, "x"), OnStage(1, "y"), OnStage(2, "x"), OnStage(1, "x")});
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(std::string(status.message()),
             "ranks 1 and 3 made different programs for stage 1 (y and x)");
 }
 
 TEST(AgreementTest, AnotherSequenceInsideAGroupIsRefused) {
-  EXPECT_EQ(CheckAgreement("p", {Rank("p", {0, 1}, "a"), Rank("p", {0, 1}, "b")}).code(),
+  EXPECT_EQ(Check({Rank("p", {0, 1}, "a"), Rank("p", {0, 1}, "b")}).code(),
             absl::StatusCode::kFailedPrecondition);
-  EXPECT_EQ(CheckAgreement("p", {Rank("p", {0, 1}, "a"), Rank("p", {1}, "a")}).code(),
+  EXPECT_EQ(Check({Rank("p", {0, 1}, "a"), Rank("p", {1}, "a")}).code(),
             absl::StatusCode::kFailedPrecondition);
 }
 
 TEST(AgreementTest, GroupsThatCannotBeAreRefused) {
-  EXPECT_EQ(CheckAgreement("p", {Rank("p", {1}, "a"), Rank("p", {1}, "a")}).code(),
-            absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(CheckAgreement("p", {Rank("p", {0, 7}, "a")}).code(),
-            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(Check({Rank("p", {1}, "a"), Rank("p", {1}, "a")}).code(),
+            absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(Check({Rank("p", {0, 7}, "a")}).code(), absl::StatusCode::kFailedPrecondition);
 }
 
 }  // namespace
-}  // namespace strata::worker
+}  // namespace strata::protocol

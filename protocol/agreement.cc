@@ -1,4 +1,4 @@
-#include "controller/logic/agreement.h"
+#include "protocol/agreement.h"
 
 #include <string>
 #include <utility>
@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 
-namespace strata::controller {
+namespace strata::protocol {
 namespace {
 
 // A group by its name and members. Of its members: who named it, and with which digest first.
@@ -64,4 +64,4 @@ absl::Status CheckAgreement(const std::map<int, v1::Prepared>& prepared) {
   return absl::OkStatus();
 }
 
-}  // namespace strata::controller
+}  // namespace strata::protocol
