@@ -122,6 +122,7 @@ void AgentTest::StartAgent(const std::string& node, int devices) {
                                         "1",
                                         "--locality",
                                         "zone=a"};
+  arguments.insert(arguments.end(), agent_flags_.begin(), agent_flags_.end());
   std::vector<char*> argv;
   for (std::string& argument : arguments) argv.push_back(argument.data());
   argv.push_back(nullptr);

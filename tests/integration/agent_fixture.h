@@ -81,6 +81,7 @@ class AgentTest : public testing::Test {
   Nodes nodes_;
   std::unique_ptr<FakeController> controller_;
   std::map<std::string, pid_t> agents_;
+  std::vector<std::string> agent_flags_;  // further ones, of agents started from now on
 };
 
 }  // namespace strata::integration

@@ -1,5 +1,7 @@
 // Agents and controllers that go away and come back, and leases.
+#include <poll.h>
 #include <signal.h>
+#include <sys/wait.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -52,8 +54,6 @@ TEST_F(AgentTest, TrainersTrainOnWithoutTheirAgentAndTheNextOneMissesNothing) {
   for (const v1::CommittedCheckpoint& one : controller_->Recorded()) recorded.insert(one.step());
   EXPECT_EQ(recorded.size(), 20u);
   EXPECT_TRUE(Trainers().empty());
-  EndAgent("n0", SIGTERM);
-  EXPECT_TRUE(fs::is_empty(folder_ / "n0" / "epochs"));
 }
 
 TEST_F(AgentTest, AnEndedEpochIsToldByTheNextAgentAndDoesNotDisturbTheOneThatRuns) {
@@ -231,16 +231,94 @@ TEST_F(AgentTest, AgentsWithoutAControllerEndTheirTrainersAfterAWhile) {
   EXPECT_THAT(ended.finished().message(), HasSubstr("without a controller"));
 }
 
-TEST_F(AgentTest, AnAgentThatIsToldToStopEndsItsTrainers) {
+// The controller is away while the next agent starts: what the ranks tell it waits for its welcome.
+TEST_F(AgentTest, TrainersOutliveAnAgentThatIsToldToStopAndNoStepIsLost) {
   StartCluster({{"n0", {0, 1}}});
-  RunEpoch(1, Spec(2, kLong, 0));
-  ASSERT_TRUE(controller_->WaitFor(StepFrom(2), kWaitSeconds).has_value());
+  RunEpoch(1, Spec(2, 400, 0));
+  ASSERT_TRUE(controller_->WaitFor(StepFrom(5), kWaitSeconds).has_value());
+  const std::vector<pid_t> before = Trainers();
+  ASSERT_EQ(before.size(), 2u);
+  controller_.reset();
   const int status = EndAgent("n0", SIGTERM);
   EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
-  EXPECT_TRUE(Trainers().empty());
+  EXPECT_EQ(Trainers(), before);
+  StartAgent("n0", 2);
+  poll(nullptr, 0, 500);  // both ranks have found it
+  EXPECT_EQ(Trainers(), before);
+  StartController({.term = 2});
   const v1::EpochEnded ended = EndOf("n0", 1);
-  EXPECT_EQ(ended.cause(), "node_lost");
-  EXPECT_THAT(ended.finished().message(), HasSubstr("was told to stop"));
+  EXPECT_EQ(ended.finished().outcome(), v1::Finished::SUCCEEDED) << ended.finished().message();
+  ExpectStepsOnce(400);
+}
+
+TEST_F(AgentTest, AnAgentToldToDrainAsksForItAndGoesWhenItHoldsNothing) {
+  agent_flags_ = {"--on-sigterm", "drain"};
+  StartCluster({{"n0", {0}}});
+  RunEpoch(1, Spec(1, kLong, 0));
+  ASSERT_TRUE(controller_->WaitFor(StepFrom(2), kWaitSeconds).has_value());
+  kill(agents_["n0"], SIGTERM);
+  const auto leaves = [](const Said& said) { return said.message.has_leaving(); };
+  ASSERT_TRUE(controller_->WaitFor(leaves, kWaitSeconds).has_value());
+  ASSERT_TRUE(controller_->WaitFor(StepFrom(LastStep() + 2), kWaitSeconds).has_value());
+  Stop(1, true);
+  int status = 0;
+  waitpid(agents_["n0"], &status, 0);
+  agents_.erase("n0");
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  EXPECT_EQ(EndOf("n0", 1).finished().outcome(), v1::Finished::INTERRUPTED);
+  EXPECT_EQ(controller_->Recorded().size(), 1u);
+}
+
+bool Beats(const Said& said) { return said.message.has_heartbeat(); }
+
+TEST_F(AgentTest, AnImpostorOfAnotherClusterWithAHugeTermLosesNothing) {
+  const FakeController::Options ours = {.term = 5, .cluster = "ours", .store = "s"};
+  StartCluster({{"n0", {0}}}, ours);
+  RunEpoch(1, Spec(1, kLong, 0));
+  ASSERT_TRUE(controller_->WaitFor(StepFrom(2), kWaitSeconds).has_value());
+  const std::vector<pid_t> before = Trainers();
+  StartController({.term = int64_t{1} << 62, .keep_all = false, .cluster = "theirs"});
+  ASSERT_TRUE(controller_->WaitFor(RegisterOf("n0"), kWaitSeconds).has_value());
+  ASSERT_TRUE(controller_->WaitFor(RegisterOf("n0"), kWaitSeconds, 1).has_value());
+  for (const Said& said : controller_->All()) EXPECT_TRUE(said.message.has_register_());
+  StartController(ours);
+  EXPECT_TRUE(controller_->WaitFor(Beats, kWaitSeconds).has_value());
+  EXPECT_EQ(Trainers(), before);
+}
+
+TEST_F(AgentTest, ARestoredControllerIsHeardWithItsLowerTermAndTheReplacedOneNoMore) {
+  StartCluster({{"n0", {0}}}, {.term = 50, .cluster = "ours", .store = "s"});
+  RunEpoch(1, Spec(1, kLong, 0));
+  ASSERT_TRUE(controller_->WaitFor(StepFrom(2), kWaitSeconds).has_value());
+  const std::vector<pid_t> before = Trainers();
+  StartController({.term = 3, .cluster = "ours", .store = "s2", .earlier_stores = {"s"}});
+  ASSERT_TRUE(controller_->WaitFor(Beats, kWaitSeconds).has_value());
+  EXPECT_EQ(Trainers(), before);
+  StartController({.term = 51, .keep_all = false, .cluster = "ours", .store = "s"});
+  ASSERT_TRUE(controller_->WaitFor(RegisterOf("n0"), kWaitSeconds).has_value());
+  ASSERT_TRUE(controller_->WaitFor(RegisterOf("n0"), kWaitSeconds, 1).has_value());
+  EXPECT_FALSE(controller_->WaitFor(Beats, 0.5).has_value());
+  EXPECT_EQ(Trainers(), before);
+}
+
+// Meanwhile the job goes on elsewhere, in a later epoch, which publishes.
+TEST_F(AgentTest, ARestartedAgentWithoutAControllerLeavesTheRecordsOfALaterEpochAlone) {
+  StartCluster({{"n0", {0}}});
+  RunEpoch(1, Spec(1, kLong, 0));
+  ASSERT_TRUE(controller_->WaitFor(StepFrom(5), kWaitSeconds).has_value());
+  controller_.reset();
+  EndAgent("n0", SIGKILL);
+  const fs::path published = folder_ / "job" / "metrics.jsonl";
+  const std::string later = "{\"step\":1,\"epoch\":2}\n{\"step\":2,\"epoch\":2}\n";
+  std::ofstream(folder_ / "later") << later;
+  fs::rename(folder_ / "later", published);
+  StartAgent("n0");
+  poll(nullptr, 0, 1500);
+  EXPECT_EQ(Trainers().size(), 1u);
+  EXPECT_EQ(Contents(published), later);
+  StartController({.term = 2, .keep_all = false});
+  EXPECT_EQ(EndOf("n0", 1).cause(), "user");
+  EXPECT_EQ(Contents(published), later);
 }
 
 TEST_F(AgentTest, ADismissedAgentLeavesItsTrainersToItsSuccessor) {

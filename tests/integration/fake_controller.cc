@@ -101,6 +101,11 @@ class FakeController::Impl final : public v1::AgentService::Service {
     welcome.set_heartbeat_seconds(options_.heartbeat_seconds);
     welcome.set_lease_seconds(options_.lease_seconds);
     welcome.set_orphan_seconds(options_.orphan_seconds);
+    welcome.set_cluster(options_.cluster);
+    welcome.set_store_incarnation(options_.store);
+    for (const std::string& store : options_.earlier_stores) {
+      welcome.add_earlier_incarnations(store);
+    }
     for (const v1::HeldEpoch& held : said.held()) {
       if (options_.keep_all) *welcome.add_keep() = held.epoch();
     }

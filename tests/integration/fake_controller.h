@@ -24,8 +24,10 @@ class FakeController {
     double heartbeat_seconds = 0.2;
     double lease_seconds = 30;
     double orphan_seconds = 600;
-    bool keep_all = true;        // held epochs are wanted
-    bool answer_commits = true;  // with yes; else not at all
+    bool keep_all = true;                  // held epochs are wanted
+    bool answer_commits = true;            // with yes; else not at all
+    std::string cluster = {}, store = {};  // Welcome.cluster, store_incarnation
+    std::vector<std::string> earlier_stores = {};
   };
   struct Said {
     std::string node;

@@ -10,11 +10,11 @@
 #include <system_error>
 #include <utility>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
+#include "worker/agent/logic/epoch_fence.h"
 #include "worker/agent/process_stat.h"
 #include "worker/agent/small_file.h"
 
@@ -22,24 +22,18 @@ namespace strata::worker {
 namespace {
 
 namespace fs = std::filesystem;
-constexpr char kJobs[] = "jobs/";
 constexpr char kRecordEnding[] = ".epoch";
-constexpr size_t kLongestName = 63;
 
 std::string Stem(const v1::JobEpoch& epoch) {
   return absl::StrCat(ShortJobName(epoch.job()), "-", epoch.epoch());
 }
 
-}  // namespace
-
-std::string ShortJobName(const std::string& job) {
-  if (!absl::StartsWith(job, kJobs)) return "";
-  const std::string name = job.substr(sizeof(kJobs) - 1);
-  const bool plain = std::all_of(name.begin(), name.end(), [](char c) {
-    return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '_' || c == '.';
-  });
-  return plain && name.size() <= kLongestName && !absl::StartsWith(name, ".") ? name : "";
+// Records and progress files of one job must not meet those of another one of its name.
+std::string OwnStem(const v1::JobEpoch& epoch) {
+  return epoch.uid().empty() ? Stem(epoch) : absl::StrCat(Stem(epoch), ".", epoch.uid());
 }
+
+}  // namespace
 
 absl::StatusOr<std::unique_ptr<AgentFolder>> AgentFolder::Open(const std::string& directory) {
   std::error_code error;
@@ -57,20 +51,33 @@ absl::StatusOr<std::unique_ptr<AgentFolder>> AgentFolder::Open(const std::string
     return absl::AlreadyExistsError(absl::StrCat(path, ": another agent is at work here"));
   }
   std::unique_ptr<AgentFolder> folder(new AgentFolder(path, std::move(lock)));
-  const absl::StatusOr<std::string> term = ReadFile(path + "/controller_term");
-  if (absl::IsNotFound(term.status())) return folder;
-  RETURN_IF_ERROR(term.status());
-  if (!absl::SimpleAtoi(*term, &folder->controller_term_)) {
-    return absl::InvalidArgumentError(absl::StrCat(path, "/controller_term: not a number"));
-  }
+  RETURN_IF_ERROR(folder->LoadMembership());
   return folder;
+}
+
+absl::Status AgentFolder::LoadMembership() {
+  const absl::StatusOr<std::string> kept = ReadFile(path_ + "/membership");
+  if (kept.ok()) {
+    if (membership_.ParseFromString(*kept)) return absl::OkStatus();
+    return absl::InvalidArgumentError(absl::StrCat(path_, "/membership: damaged"));
+  }
+  if (!absl::IsNotFound(kept.status())) return kept.status();
+  const absl::StatusOr<std::string> term = ReadFile(path_ + "/controller_term");
+  if (absl::IsNotFound(term.status())) return absl::OkStatus();
+  RETURN_IF_ERROR(term.status());
+  int64_t number = 0;
+  if (!absl::SimpleAtoi(*term, &number)) {
+    return absl::InvalidArgumentError(absl::StrCat(path_, "/controller_term: not a number"));
+  }
+  membership_.set_controller_term(number);
+  return absl::OkStatus();
 }
 
 AgentFolder::AgentFolder(std::string path, Descriptor lock)
     : path_(std::move(path)), lock_(std::move(lock)) {}
 
 std::string AgentFolder::ProgressPath(const v1::JobEpoch& epoch, int rank) const {
-  return absl::StrCat(path_, "/trainers/", Stem(epoch), "-", rank, ".progress");
+  return absl::StrCat(path_, "/trainers/", OwnStem(epoch), "-", rank, ".progress");
 }
 
 std::string AgentFolder::LogPath(const v1::JobEpoch& epoch, int rank) const {
@@ -82,13 +89,13 @@ std::string AgentFolder::PlanLogPath(const v1::JobEpoch& epoch) const {
 }
 
 std::string AgentFolder::RecordPath(const v1::JobEpoch& epoch) const {
-  return absl::StrCat(path_, "/epochs/", Stem(epoch), kRecordEnding);
+  return absl::StrCat(path_, "/epochs/", OwnStem(epoch), kRecordEnding);
 }
 
-absl::Status AgentFolder::SetControllerTerm(int64_t term) {
+absl::Status AgentFolder::SetMembership(const v1::AgentMembership& membership) {
   RETURN_IF_ERROR(
-      ReplaceFile(path_ + "/controller_term", absl::StrCat(term, "\n"), /*durable=*/true));
-  controller_term_ = term;
+      ReplaceFile(path_ + "/membership", membership.SerializeAsString(), /*durable=*/true));
+  membership_ = membership;
   return absl::OkStatus();
 }
 

@@ -15,9 +15,6 @@
 
 namespace strata::worker {
 
-// "bible" of "jobs/bible"; empty when it is no name of a job, which then must not become a path.
-std::string ShortJobName(const std::string& job);
-
 // Used by one thread.
 class AgentFolder {
  public:
@@ -35,10 +32,9 @@ class AgentFolder {
   std::string LogPath(const v1::JobEpoch& epoch, int rank) const;
   std::string PlanLogPath(const v1::JobEpoch& epoch) const;
 
-  // The highest controller_term seen; 0: none.
-  int64_t controller_term() const { return controller_term_; }
+  const v1::AgentMembership& membership() const { return membership_; }
   // Durable when it returns.
-  absl::Status SetControllerTerm(int64_t term);
+  absl::Status SetMembership(const v1::AgentMembership& membership);
 
   absl::Status SaveRecord(const v1::HeldEpochRecord& record);
   // Of earlier agents, those of this boot; others are removed.
@@ -51,10 +47,11 @@ class AgentFolder {
  private:
   AgentFolder(std::string path, Descriptor lock);
   std::string RecordPath(const v1::JobEpoch& epoch) const;
+  absl::Status LoadMembership();
 
   const std::string path_;
   Descriptor lock_;
-  int64_t controller_term_ = 0;
+  v1::AgentMembership membership_;
 };
 
 }  // namespace strata::worker

@@ -10,6 +10,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "worker/agent/log_tail.h"
+#include "worker/agent/logic/epoch_fence.h"
 #include "worker/agent/process_stat.h"
 
 namespace strata::worker {
@@ -53,15 +54,40 @@ TEST_F(AgentFolderTest, OnlyOneAgentHoldsIt) {
   Open();
 }
 
-TEST_F(AgentFolderTest, TheControllersTermIsKept) {
+TEST_F(AgentFolderTest, WhoseControllerItHearsIsKept) {
   {
     auto folder = Open();
-    EXPECT_EQ(folder->controller_term(), 0);
-    ASSERT_TRUE(folder->SetControllerTerm(7).ok());
+    EXPECT_EQ(folder->membership().controller_term(), 0);
+    v1::AgentMembership membership;
+    membership.set_cluster("c");
+    membership.set_controller_term(7);
+    ASSERT_TRUE(folder->SetMembership(membership).ok());
   }
-  EXPECT_EQ(Open()->controller_term(), 7);
+  EXPECT_EQ(Open()->membership().cluster(), "c");
+  EXPECT_EQ(Open()->membership().controller_term(), 7);
+  std::ofstream(path_ + "/node/membership") << "seven";
+  EXPECT_EQ(AgentFolder::Open(path_ + "/node").status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST_F(AgentFolderTest, AnAgentOfBeforeClustersLeavesItsTerm) {
+  Open();
+  std::ofstream(path_ + "/node/controller_term") << "7\n";
+  EXPECT_EQ(Open()->membership().controller_term(), 7);
   std::ofstream(path_ + "/node/controller_term") << "seven";
   EXPECT_EQ(AgentFolder::Open(path_ + "/node").status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST_F(AgentFolderTest, RecordsOfJobsOfOneNameDoNotMeet) {
+  auto folder = Open();
+  v1::HeldEpochRecord older = Record(1), newer = Record(1);
+  older.mutable_prepare()->mutable_epoch()->set_uid("u1");
+  newer.mutable_prepare()->mutable_epoch()->set_uid("u2");
+  ASSERT_TRUE(folder->SaveRecord(older).ok());
+  ASSERT_TRUE(folder->SaveRecord(newer).ok());
+  folder->RemoveRecord(older);
+  const auto found = folder->LoadRecords();
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_EQ(found[0].prepare().epoch().uid(), "u2");
 }
 
 TEST_F(AgentFolderTest, RecordsAreFoundAgainUntilTheyAreRemoved) {

@@ -15,11 +15,21 @@ namespace {
 
 constexpr int kMostDevices = 1024;
 constexpr int kMostThreads = 1024;
+constexpr int kMostDrainSeconds = 30 * 86400;
 
 absl::Status Number(const std::string& flag, const std::string& text, int most, int* number) {
   if (absl::SimpleAtoi(text, number) && *number >= 1 && *number <= most) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat(flag, ": '", text, "' is no number from 1 to ", most));
+}
+
+absl::Status Signal(const std::string& text, OnSigterm* on_sigterm) {
+  if (text != "handover" && text != "drain") {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--on-sigterm: '", text, "' is not handover or drain"));
+  }
+  *on_sigterm = text == "drain" ? OnSigterm::kDrain : OnSigterm::kHandOver;
+  return absl::OkStatus();
 }
 
 absl::Status Locality(const std::string& text, std::map<std::string, std::string>* locality) {
@@ -44,6 +54,11 @@ absl::StatusOr<ClusterAgentOptions> ParseClusterOptions(const std::vector<std::s
   options.threads_per_device = 0;
   for (size_t i = 0; i < arguments.size(); i += 2) {
     const std::string& flag = arguments[i];
+    if (flag == "--rejoin") {
+      options.rejoin = true;
+      --i;
+      continue;
+    }
     if (i + 1 == arguments.size()) {
       return absl::InvalidArgumentError(absl::StrCat(flag, ": its value is missing"));
     }
@@ -58,6 +73,12 @@ absl::StatusOr<ClusterAgentOptions> ParseClusterOptions(const std::vector<std::s
       RETURN_IF_ERROR(Number(flag, value, kMostDevices, &options.devices));
     } else if (flag == "--threads-per-device") {
       RETURN_IF_ERROR(Number(flag, value, kMostThreads, &options.threads_per_device));
+    } else if (flag == "--on-sigterm") {
+      RETURN_IF_ERROR(Signal(value, &options.on_sigterm));
+    } else if (flag == "--drain-seconds") {
+      int seconds = 0;
+      RETURN_IF_ERROR(Number(flag, value, kMostDrainSeconds, &seconds));
+      options.drain_seconds = seconds;
     } else if (flag == "--locality") {
       RETURN_IF_ERROR(Locality(value, &options.locality));
     } else {

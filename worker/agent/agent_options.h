@@ -16,7 +16,12 @@ inline constexpr char kClusterUsage[] =
     "      --dir DIR                   for what the agent keeps; one agent at a time\n"
     "      [--devices N]               ranks at the same time (1)\n"
     "      [--threads-per-device T]    (this machine's processors / N)\n"
-    "      [--locality LEVEL=VALUE,…]  where the node stands, outermost level first\n";
+    "      [--locality LEVEL=VALUE,…]  where the node stands, outermost level first\n"
+    "      [--on-sigterm handover|drain]  its trainers live on for the next agent (handover), or "
+    "the\n"
+    "                                  node is emptied first\n"
+    "      [--drain-seconds S]         then what is left is ended (3600)\n"
+    "      [--rejoin]                  go over to another cluster, when it holds nothing\n";
 
 // Arguments after the program's name. InvalidArgument: what is wrong.
 absl::StatusOr<ClusterAgentOptions> ParseClusterOptions(const std::vector<std::string>& arguments);

@@ -27,12 +27,24 @@ TEST(AgentOptionsTest, AllThatIsGivenIsTaken) {
   EXPECT_THAT(options->locality, ElementsAre(Pair("region", "eu"), Pair("zone", "a")));
 }
 
+TEST(AgentOptionsTest, FlagsWithoutAValueStandAnywhere) {
+  const auto options =
+      ParseClusterOptions({"--rejoin", "--controller", "h:1", "--node", "n", "--dir", "d",
+                           "--on-sigterm", "drain", "--drain-seconds", "9"});
+  ASSERT_TRUE(options.ok()) << options.status();
+  EXPECT_TRUE(options->rejoin);
+  EXPECT_EQ(options->on_sigterm, OnSigterm::kDrain);
+  EXPECT_EQ(options->drain_seconds, 9);
+}
+
 TEST(AgentOptionsTest, WhatIsNotGivenHasADefault) {
   const auto options = ParseClusterOptions({"--controller", "h:1", "--node", "n", "--dir", "d"});
   ASSERT_TRUE(options.ok()) << options.status();
   EXPECT_EQ(options->devices, 1);
   EXPECT_GE(options->threads_per_device, 1);
   EXPECT_TRUE(options->locality.empty());
+  EXPECT_EQ(options->on_sigterm, OnSigterm::kHandOver);
+  EXPECT_FALSE(options->rejoin);
 }
 
 TEST(AgentOptionsTest, WhatIsWrongIsNamed) {
@@ -43,6 +55,7 @@ TEST(AgentOptionsTest, WhatIsWrongIsNamed) {
   EXPECT_THAT(ProblemOf({"--devices"}), HasSubstr("--devices: its value is missing"));
   EXPECT_THAT(ProblemOf({"--locality", "zone"}), HasSubstr("'zone' is not LEVEL=VALUE"));
   EXPECT_THAT(ProblemOf({"--locality", "a=1,a=2"}), HasSubstr("a is given twice"));
+  EXPECT_THAT(ProblemOf({"--on-sigterm", "x"}), HasSubstr("'x' is not handover or drain"));
   EXPECT_THAT(ProblemOf({"--nodes", "x"}), HasSubstr("--nodes: unknown"));
 }
 

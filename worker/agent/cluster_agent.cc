@@ -10,7 +10,6 @@
 #include <cstdio>
 #include <cstring>
 #include <memory>
-#include <set>
 #include <utility>
 #include <vector>
 
@@ -21,15 +20,17 @@
 #include "worker/agent/controller_link.h"
 #include "worker/agent/doorway.h"
 #include "worker/agent/held_epoch.h"
+#include "worker/agent/logic/epoch_fence.h"
+#include "worker/agent/logic/membership.h"
+#include "worker/agent/trainer_build.h"
 #include "worker/shared/version.h"
 
 namespace strata::worker {
 namespace {
 
 constexpr double kTickSeconds = 0.2;
-constexpr double kOrphanSeconds = 600;  // until a controller says otherwise
-constexpr double kEndSeconds = 5;       // for trainers that were killed, and for the last words
-constexpr size_t kMostJobs = 10'000;    // whose epochs are remembered
+constexpr double kEndSeconds = 5;  // for trainers that were killed, and for the last words
+constexpr int kLeastProtocol = 1, kGreatestProtocol = 2;  // ProtocolRange
 
 void Log(const std::string& text) { std::fprintf(stderr, "strata-worker: %s\n", text.c_str()); }
 
@@ -48,6 +49,7 @@ class ClusterAgent {
         signals_(std::move(signals)),
         clock_(clock),
         incarnation_(DrawIncarnation(clock)),
+        membership_(folder_->membership(), options.rejoin),
         away_since_(clock.Now()) {
     environment_.folder = folder_.get();
     environment_.clock = &clock;
@@ -59,7 +61,7 @@ class ClusterAgent {
   int Run() {
     for (const v1::HeldEpochRecord& record : folder_->LoadRecords()) {
       epochs_.push_back(HeldEpoch::Adopt(&environment_, record));
-      Remember(record.prepare().epoch());
+      fence_.Remember(record.prepare().epoch());
       Log(absl::StrCat("found epoch ", record.prepare().epoch().epoch(), " of ",
                        record.prepare().epoch().job(), " again"));
     }
@@ -82,8 +84,9 @@ class ClusterAgent {
     link.address = options_.controller;
     link.seed = incarnation_;
     link_ = std::make_unique<ControllerLink>(link);
-    while (!ending_ && !dismissed_) Turn();
-    return dismissed_ ? Leave() : End();
+    while (!leaving_ && !dismissed_ && !Drained()) Turn();
+    if (dismissed_) return Leave(1);
+    return leaving_ ? HandOver() : End();
   }
 
  private:
@@ -105,7 +108,7 @@ class ClusterAgent {
     if (poll(waiting.data(), waiting.size(), static_cast<int>(left * 1e3) + 1) < 0) return;
     if (waiting[0].revents != 0) {
       signalfd_siginfo info;
-      ending_ |= read(signals_.get(), &info, sizeof(info)) == sizeof(info);
+      if (read(signals_.get(), &info, sizeof(info)) == sizeof(info)) OnSignal();
     }
     for (const auto& [epoch, place] : places) epoch->Handle(&waiting[place]);
     doorway_->Handle(&waiting[door]);
@@ -118,6 +121,32 @@ class ClusterAgent {
     Settle(now);
   }
 
+  void OnSignal() {
+    if (options_.on_sigterm == OnSigterm::kHandOver || drain_by_ >= 0) {
+      leaving_ = true;
+      return;
+    }
+    drain_by_ = clock_.Now() + options_.drain_seconds;
+    Log("told to stop: it goes when it holds nothing any more");
+    SayLeaving();
+  }
+
+  void SayLeaving() {
+    v1::AgentMessage message;
+    message.mutable_leaving()->set_reason("its agent was told to stop");
+    message.mutable_leaving()->set_within_seconds(std::max(0.0, drain_by_ - clock_.Now()));
+    Say(message);
+  }
+
+  // Told to go once it holds nothing, and it may: or its time is over.
+  bool Drained() const { return drain_by_ >= 0 && (!Holds() || clock_.Now() > drain_by_); }
+
+  // Trainers are here, or may be.
+  bool Holds() const {
+    return std::any_of(epochs_.begin(), epochs_.end(),
+                       [](const auto& epoch) { return !epoch->ended(); });
+  }
+
   void Tick(double now) {
     for (const auto& epoch : epochs_) epoch->Tick();
     if (environment_.connected_since >= 0) {
@@ -128,7 +157,7 @@ class ClusterAgent {
       for (const auto& epoch : epochs_) epoch->AddHeartbeats(*message.mutable_heartbeat());
       return Say(message);
     }
-    if (now - away_since_ <= orphan_seconds_) return;
+    if (orphan_seconds_ <= 0 || now - away_since_ <= orphan_seconds_) return;
     for (const auto& epoch : epochs_) {
       epoch->Kill("node_lost",
                   absl::StrCat("the agent of ", options_.node, " was without a controller for ",
@@ -154,17 +183,9 @@ class ClusterAgent {
 
   HeldEpoch* Find(const v1::JobEpoch& epoch) {
     for (const auto& held : epochs_) {
-      if (held->epoch().job() == epoch.job() && held->epoch().epoch() == epoch.epoch()) {
-        return held.get();
-      }
+      if (SameEpoch(held->epoch(), epoch)) return held.get();
     }
     return nullptr;
-  }
-
-  void Remember(const v1::JobEpoch& epoch) {
-    int64_t& highest = highest_[epoch.job()];
-    highest = std::max(highest, epoch.epoch());
-    if (highest_.size() > kMostJobs) highest_.erase(highest_.begin());
   }
 
   void Say(v1::AgentMessage message) {
@@ -178,23 +199,34 @@ class ClusterAgent {
     if (const auto* const down = std::get_if<LinkDown>(&event)) return OnDown(*down);
     const LinkMessage& message = std::get<LinkMessage>(event);
     if (message.session != session_) return;
-    const int64_t term = message.message.controller_term();
-    if (term < folder_->controller_term()) {
-      Log(absl::StrCat("a controller of term ", term, " spoke after one of term ",
-                       folder_->controller_term(), ": not heard"));
+    const absl::Status heard = message.message.has_welcome()
+                                   ? TakeWelcome(message.message)
+                                   : membership_.CheckWord(message.message);
+    if (!heard.ok()) {
+      Log(absl::StrCat(heard.message(), ": not heard"));
       return link_->End(session_);
-    }
-    if (term > folder_->controller_term()) {
-      if (const absl::Status status = folder_->SetControllerTerm(term); !status.ok()) {
-        Log(std::string(status.message()));
-        return link_->End(session_);
-      }
     }
     OnMessage(message.message);
   }
 
+  // Whether the controller is ours; what is to be remembered of it is durable when it is.
+  absl::Status TakeWelcome(const v1::ControllerMessage& message) {
+    ASSIGN_OR_RETURN(const Membership::Verdict verdict,
+                     membership_.Judge(message.welcome(), message.controller_term(), Holds()));
+    if (verdict.changed) RETURN_IF_ERROR(folder_->SetMembership(verdict.membership));
+    if (verdict.restored) {
+      Log(absl::StrCat(
+          "the controller's store was restored: ", verdict.membership.store_incarnation(),
+          " after ", membership_.kept().store_incarnation()));
+      fence_.Forget();
+    }
+    membership_.Take(verdict.membership);
+    return absl::OkStatus();
+  }
+
   void Register(uint64_t session) {
     session_ = session;
+    membership_.BeginSession();
     v1::AgentMessage message;
     message.set_incarnation(incarnation_);
     v1::Register& said = *message.mutable_register_();
@@ -203,12 +235,16 @@ class ClusterAgent {
     said.set_devices(options_.devices);
     said.mutable_locality()->insert(options_.locality.begin(), options_.locality.end());
     said.set_version(kVersion);
+    said.mutable_protocol()->set_least(kLeastProtocol);
+    said.mutable_protocol()->set_greatest(kGreatestProtocol);
+    said.set_build(build_);
+    said.set_cluster(membership_.kept().cluster());
     listed_.clear();
     for (const auto& epoch : epochs_) {
       std::optional<v1::HeldEpoch> held = epoch->Held();
       if (!held.has_value()) continue;
       *said.add_held() = *std::move(held);
-      listed_.insert({epoch->epoch().job(), epoch->epoch().epoch()});
+      listed_.push_back(epoch->epoch());
     }
     link_->Send(session, message);
   }
@@ -233,6 +269,8 @@ class ClusterAgent {
         Log(absl::StrCat("dismissed: ", message.dismiss().reason()));
         dismissed_ = true;
         return;
+      case v1::ControllerMessage::kTiming:
+        return SetTiming(message.timing().timing());
       case v1::ControllerMessage::kPrepare:
         return OnPrepare(message.prepare());
       case v1::ControllerMessage::kStart:
@@ -268,21 +306,32 @@ class ClusterAgent {
   void OnWelcome(const v1::Welcome& welcome) {
     if (welcome.heartbeat_seconds() > 0) heartbeat_seconds_ = welcome.heartbeat_seconds();
     if (welcome.lease_seconds() > 0) environment_.lease_seconds = welcome.lease_seconds();
-    if (welcome.orphan_seconds() > 0) orphan_seconds_ = welcome.orphan_seconds();
+    orphan_seconds_ = welcome.orphan_seconds();
+    if (welcome.has_timing()) SetTiming(welcome.timing());
     environment_.connected_since = clock_.Now();
     next_heartbeat_ = 0;
     said_away_ = false;
     Log(absl::StrCat("at the controller's service as ", options_.node, ", term ",
-                     folder_->controller_term()));
-    std::set<std::pair<std::string, int64_t>> keep;
-    for (const v1::JobEpoch& epoch : welcome.keep()) keep.insert({epoch.job(), epoch.epoch()});
+                     membership_.kept().controller_term()));
+    const auto names = [](const auto& list, const v1::JobEpoch& epoch) {
+      return std::any_of(list.begin(), list.end(),
+                         [&](const v1::JobEpoch& each) { return SameEpoch(each, epoch); });
+    };
     for (const auto& epoch : epochs_) {
-      const std::pair<std::string, int64_t> key = {epoch->epoch().job(), epoch->epoch().epoch()};
-      if (listed_.contains(key) && !keep.contains(key)) {
+      if (names(welcome.keep(), epoch->epoch())) {
+        epoch->OnKept();
+      } else if (names(listed_, epoch->epoch())) {
         epoch->Kill("user", "the controller does not want it any more");
       }
       epoch->SayAgain();
     }
+    if (drain_by_ >= 0) SayLeaving();
+  }
+
+  void SetTiming(const v1::TimingPolicy& timing) {
+    if (timing.heartbeat_seconds() > 0) heartbeat_seconds_ = timing.heartbeat_seconds();
+    if (timing.lease_seconds() > 0) environment_.lease_seconds = timing.lease_seconds();
+    if (timing.has_orphan_seconds()) orphan_seconds_ = timing.orphan_seconds();
   }
 
   void OnPrepare(const v1::PrepareEpoch& prepare) {
@@ -301,36 +350,17 @@ class ClusterAgent {
         other->Kill("user", absl::StrCat("epoch ", epoch.epoch(), " takes its place"));
       }
     }
-    Remember(epoch);
+    fence_.Remember(epoch);
     epochs_.push_back(std::make_unique<HeldEpoch>(&environment_, prepare));
   }
 
   absl::Status Check(const v1::PrepareEpoch& prepare) const {
-    const v1::JobEpoch& epoch = prepare.epoch();
-    if (ShortJobName(epoch.job()).empty() || epoch.epoch() < 1) {
-      return absl::InvalidArgumentError(absl::StrCat("'", epoch.job(), "' is no job's name"));
+    RETURN_IF_ERROR(CheckPrepare(prepare, options_.devices, fence_));
+    if (prepare.build().empty() || build_.empty() || prepare.build() == build_) {
+      return absl::OkStatus();
     }
-    const auto highest = highest_.find(epoch.job());
-    if (highest != highest_.end() && epoch.epoch() <= highest->second) {
-      return absl::FailedPreconditionError(
-          absl::StrCat("epoch ", epoch.epoch(), " comes after epoch ", highest->second));
-    }
-    if (prepare.directory().empty() || prepare.directory()[0] != '/') {
-      return absl::InvalidArgumentError(
-          absl::StrCat("directory: '", prepare.directory(), "' is no absolute path"));
-    }
-    const int own = prepare.own_size();
-    if (own < 1 || own > options_.devices || prepare.ranks() < own) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(own, " of ", prepare.ranks(), " ranks for ", options_.devices, " devices"));
-    }
-    std::set<int> ranks;
-    for (const int rank : prepare.own()) {
-      if (rank < 0 || rank >= prepare.ranks() || !ranks.insert(rank).second) {
-        return absl::InvalidArgumentError(absl::StrCat("rank ", rank, " of ", prepare.ranks()));
-      }
-    }
-    return absl::OkStatus();
+    return absl::FailedPreconditionError(absl::StrCat(
+        "the trainer of ", options_.node, " is of build ", build_, ", not ", prepare.build()));
   }
 
   // What is asked of an epoch that is not here any more has no trainers here.
@@ -349,14 +379,21 @@ class ClusterAgent {
     return nullptr;
   }
 
-  // The controller has another agent for this node, which will find the trainers.
-  int Leave() {
+  // The next agent of this node will find the trainers.
+  int Leave(int status) {
     for (const auto& epoch : epochs_) epoch->LetGo();
-    return 1;
+    return status;
   }
 
+  int HandOver() {
+    Log("told to stop: its trainers go on without it for their lease");
+    link_->Flush(kEndSeconds / 5);
+    return Leave(0);
+  }
+
+  // Of a node that is drained, or had its time to be.
   int End() {
-    Log("told to stop");
+    Log("drained");
     for (const auto& epoch : epochs_) {
       epoch->Kill("node_lost", absl::StrCat("the agent of ", options_.node, " was told to stop"));
     }
@@ -383,14 +420,17 @@ class ClusterAgent {
   std::unique_ptr<Doorway> doorway_;
   std::unique_ptr<ControllerLink> link_;
   uint64_t session_ = 0;
-  std::set<std::pair<std::string, int64_t>> listed_;  // held, by Register of this session
-  std::map<std::string, int64_t> highest_;            // epoch seen, by job
+  std::vector<v1::JobEpoch> listed_;  // held, by Register of this session
+  EpochFence fence_;
+  Membership membership_;
+  const std::string build_ = TrainerBuild();
   double heartbeat_seconds_ = 1;
-  double orphan_seconds_ = kOrphanSeconds;
+  double orphan_seconds_ = 0;                  // 0: never
   double next_tick_ = 0, next_heartbeat_ = 0;  // clock times
   double away_since_;                          // clock time
   bool said_away_ = false;
-  bool ending_ = false;
+  double drain_by_ = -1;  // clock time; negative: not told to
+  bool leaving_ = false;
   bool dismissed_ = false;
 };
 

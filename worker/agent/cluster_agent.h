@@ -9,6 +9,12 @@
 
 namespace strata::worker {
 
+// What SIGTERM and SIGINT mean. A second one always hands over.
+enum class OnSigterm {
+  kHandOver,  // the trainers live on, for the agent that is started next
+  kDrain,     // the controller is asked to empty the node; the agent ends when it holds nothing
+};
+
 struct ClusterAgentOptions {
   std::string controller;  // HOST:PORT
   std::string node;        // its name
@@ -16,11 +22,21 @@ struct ClusterAgentOptions {
   int devices = 1;
   int threads_per_device = 1;
   std::map<std::string, std::string> locality;  // level -> value
+  OnSigterm on_sigterm = OnSigterm::kHandOver;
+  double drain_seconds = 3600;  // then what is left is ended
+  bool rejoin = false;          // may go over to another cluster while it holds nothing
 };
 
-// Serves until SIGTERM or SIGINT, which end its trainers; returns the exit status. Blocks these
-// signals. 1: the directory cannot be used, or the controller wants another agent in its place
-// (then the trainers live on for their lease).
+// Serves until SIGTERM or SIGINT (OnSigterm); returns the exit status. Blocks these signals. 1: the
+// directory cannot be used, or the controller wants another agent in its place. Trainers that it
+// leaves behind live on for their lease.
+//
+// Without a controller its trainers train on, for ever unless the policy limits it
+// (orphan_seconds): step records go to the job's folder as ever. A commit waits for the controller,
+// and a rank has at most two checkpoints on their way: so a job stands still at its third one until
+// the controller is back, and has lost nothing. An agent that is started anew meanwhile publishes
+// nothing before a controller has welcomed it and named the epoch: until then records wait with
+// their ranks, which wait in turn when they hold 4 MiB of them.
 int RunClusterAgent(const ClusterAgentOptions& options, const common::Clock& clock);
 
 }  // namespace strata::worker

@@ -253,13 +253,30 @@ std::unique_ptr<HeldEpoch> HeldEpoch::Adopt(EpochEnvironment* environment,
   epoch.stage_ = Stage::kHolding;
   epoch.rank_watch_.emplace(TrainerGroup(ranks, std::move(trainers)), &*epoch.job_task_,
                             environment->clock, /*leased=*/true);
+  epoch.NoteUnread();
   epoch.found_ended_ = true;
   epoch.back_by_ = environment->clock->Now() + environment->lease_seconds;
-  if (const absl::Status status = epoch.OpenMetrics(); !status.ok()) {
-    epoch.Kill("trainer_died", std::string(status.message()));
-  }
+  // Another node may hold a later epoch, whose records must not be cut: see OnKept.
+  if (epoch.first() && record.started()) epoch.job_task_->HoldBack();
   if (epoch.rank_watch_->done() && !epoch.ended()) epoch.Finish();
   return adopted;
+}
+
+void HeldEpoch::NoteUnread() {
+  TrainerGroup& group = rank_watch_->group();
+  for (int place = 0; place < group.size(); ++place) {
+    if (!group[place].reaped() && group[place].progress() == nullptr) {
+      adopted_unread_.push_back(place);
+    }
+  }
+  if (adopted_unread_.empty()) return;
+  v1::JobProgress progress;
+  progress.mutable_notice()->set_severity(v1::Notice::SEVERITY_WARNING);
+  progress.mutable_notice()->set_text(
+      absl::StrCat("rank ", group.rank(adopted_unread_.front()),
+                   " shows no position that can be read (another version?): nobody watches whether "
+                   "it stands still"));
+  OnProgress(progress);
 }
 
 // The holder of the current epoch publishes: from its start on, not before.
@@ -274,6 +291,7 @@ absl::Status HeldEpoch::OpenMetrics() {
                                           record_.plan().start_step(), &published, &missing));
   metrics_.emplace(std::move(metrics));
   job_task_->Publish(&*metrics_, published);
+  RETURN_IF_ERROR(job_task_->PublishHeldBack(rank_watch_->group()));
   if (!missing) return absl::OkStatus();
   v1::JobProgress progress;
   progress.mutable_notice()->set_severity(v1::Notice::SEVERITY_WARNING);
@@ -350,6 +368,15 @@ void HeldEpoch::Tick() {
 
 void HeldEpoch::WatchForHangs() {
   if (rank_watch_->stopping()) return;
+  if (!adopted_unread_.empty()) {
+    // A trainer of another version, whose position cannot be read, is no trainer that stands still.
+    TrainerGroup& group = rank_watch_->group();
+    const bool unread = std::any_of(adopted_unread_.begin(), adopted_unread_.end(), [&](int place) {
+      return !group[place].reaped() && group[place].progress() == nullptr;
+    });
+    if (unread) return;
+    adopted_unread_.clear();
+  }
   const std::optional<HangVerdict> verdict =
       hang_watch_->Look(rank_watch_->group(), environment_->connected_since);
   if (!verdict.has_value()) return;

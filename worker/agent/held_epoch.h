@@ -63,6 +63,7 @@ class HeldEpoch final : private Overseer {
   void Forget();
 
   // The controller's words.
+  void OnKept();     // by its Welcome: it is the epoch that counts, and may publish
   void OnPrepare();  // again
   void OnStart(const v1::StartEpoch& start);
   void OnStop(const v1::StopEpoch& stop);
@@ -119,6 +120,7 @@ class HeldEpoch final : private Overseer {
   absl::Status LockDirectories();
   absl::Status StartRanks();
   absl::Status OpenMetrics();
+  void NoteUnread();
   void DeliverStart();
   // Found again after the agent's restart, and not all of its ranks have come back yet.
   bool ComesBack() const;
@@ -161,8 +163,9 @@ class HeldEpoch final : private Overseer {
   std::string killed_cause_, killed_reason_;
   std::optional<v1::EpochPrepared> problem_;
   std::optional<v1::AgentMessage> final_;
-  bool found_ended_ = false;  // an earlier agent's, and none of them has said hello
-  double said_at_ = -1;       // clock time at which final_ was said; negative: not in this session
+  std::vector<int> adopted_unread_;  // places whose progress files could not be read
+  bool found_ended_ = false;         // an earlier agent's, and none of them has said hello
+  double said_at_ = -1;  // clock time at which final_ was said; negative: not in this session
 };
 
 }  // namespace strata::worker

@@ -51,6 +51,13 @@ absl::Status HeldEpoch::OnPrepared(TrainerGroup& group, const std::vector<v1::Pr
   return absl::OkStatus();
 }
 
+void HeldEpoch::OnKept() {
+  if (!rank_watch_.has_value()) return;  // also after its end: records may be held back
+  if (const absl::Status status = OpenMetrics(); !status.ok()) {
+    Kill("trainer_died", std::string(status.message()));
+  }
+}
+
 void HeldEpoch::OnPrepare() {
   if (ended()) return SayFinal();
   if (record_.prepared().ranks_size() == 0) return;  // on its way

@@ -37,6 +37,16 @@ void JobTask::Publish(MetricsFiles* metrics, int64_t published) {
   gate_.Published(published);
 }
 
+absl::Status JobTask::PublishHeldBack(TrainerGroup& group) {
+  if (!held_back_.has_value()) return absl::OkStatus();
+  const std::vector<HeldBack> reports = *std::exchange(held_back_, std::nullopt);
+  for (std::deque<Report>& each : unpublished_) each.clear();
+  for (const HeldBack& each : reports) {
+    RETURN_IF_ERROR(OnStep(group, each.place, each.sequence, each.report));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status JobTask::OnEvent(TrainerGroup& group, int place, const v1::TrainerEvent& event) {
   v1::JobProgress progress;
   switch (event.event_case()) {
@@ -104,6 +114,11 @@ void JobTask::OnRunning(int place) {
 
 absl::Status JobTask::OnStep(TrainerGroup& group, int place, uint64_t sequence,
                              const v1::StepRecord& report) {
+  if (held_back_.has_value()) {
+    held_back_->push_back({place, sequence, report});
+    unpublished_[place].push_back({sequence, report.step()});  // not acknowledged
+    return absl::OkStatus();
+  }
   if (metrics_ == nullptr) {
     if (task_.has_controlled()) return absl::OkStatus();  // another node's agent publishes
     return absl::InternalError("a step in a task without steps");

@@ -33,6 +33,10 @@ class JobTask final : public GroupTask {
   // Step records go there (borrowed), and to the overseer as they do; without, steps are not told.
   // `published`: the last step that is there already.
   void Publish(MetricsFiles* metrics, int64_t published);
+  // From now on step records wait here, and their ranks keep them too.
+  void HoldBack() { held_back_.emplace(); }
+  // An error ends the group.
+  absl::Status PublishHeldBack(TrainerGroup& group);
   void Start(TrainerGroup& group, const std::vector<std::string>& addresses);
   // Rank 0's agent: the files of all ranks are there.
   absl::Status Commit(TrainerGroup& group, v1::CommitCheckpoint commit);
@@ -55,6 +59,12 @@ class JobTask final : public GroupTask {
     int64_t step = 0;
   };
 
+  struct HeldBack {
+    int place = 0;
+    uint64_t sequence = 0;
+    v1::StepRecord report;
+  };
+
   const v1::TrainerTask task_;
   const std::vector<int> ranks_;
   Overseer* const overseer_;
@@ -64,6 +74,7 @@ class JobTask final : public GroupTask {
   int running_count_ = 0, stopping_count_ = 0;
   StepMerger merger_;
   std::vector<std::deque<Report>> unpublished_;  // by place
+  std::optional<std::vector<HeldBack>> held_back_;
   int64_t published_;
   CheckpointGate gate_;
   int64_t stop_after_ = 0;

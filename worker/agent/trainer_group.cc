@@ -1,31 +1,12 @@
 #include "worker/agent/trainer_group.h"
 
-#include <unistd.h>
-
-#include <climits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
+#include "worker/agent/trainer_build.h"
 
 namespace strata::worker {
-namespace {
-
-constexpr char kTrainerName[] = "strata-trainer";
-
-// The trainer stands beside this binary, so that both are of one build.
-absl::StatusOr<std::string> TrainerBinary() {
-  char own[PATH_MAX];
-  const ssize_t size = readlink("/proc/self/exe", own, sizeof(own));
-  if (size <= 0 || size == sizeof(own)) {
-    return absl::InternalError("/proc/self/exe cannot be read: where is strata-trainer?");
-  }
-  const std::string path(own, static_cast<size_t>(size));
-  return absl::StrCat(path.substr(0, path.rfind('/') + 1), kTrainerName);
-}
-
-}  // namespace
-
 absl::StatusOr<TrainerGroup> TrainerGroup::Start(const Options& options) {
   ASSIGN_OR_RETURN(const std::string binary, TrainerBinary());
   TrainerGroup group;
