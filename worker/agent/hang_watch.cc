@@ -53,6 +53,8 @@ RankView HangWatch::ViewOf(TrainerGroup& group, int place, double now) {
   Place& at = places_[place];
   const ProgressReader* const progress = group[place].progress();
   if (progress == nullptr) {
+    // Of one that cannot be read nothing is known, and nothing is judged.
+    if (group[place].progress_unknown()) view.phase = Phase::kJoining;
     view.phase_seconds = age(at.changed);
     view.in_storage = InStorage(group, place, view, now);
     return view;
@@ -114,7 +116,8 @@ RankPosition HangWatch::PositionOf(TrainerGroup& group, int place) const {
   RankPosition position;
   const ProgressReader* const progress = group[place].progress();
   if (progress == nullptr) {
-    position.phase = Name(Phase::kStarting);
+    position.phase = group[place].progress_unknown() ? "progress file of an unknown version"
+                                                     : Name(Phase::kStarting);
     return position;
   }
   position.step = progress->step();
