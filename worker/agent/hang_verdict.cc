@@ -1,7 +1,6 @@
 #include "worker/agent/hang_verdict.h"
 
 #include <algorithm>
-#include <limits>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -10,37 +9,27 @@
 namespace strata::worker {
 namespace {
 
-constexpr double kLeastSeconds = 3;
-constexpr double kPatientSeconds = 60;
-constexpr double kTimesSlowest = 5;
 // Between two instructions a rank does next to nothing.
 constexpr double kQuietSeconds = 10;
-constexpr double kForever = std::numeric_limits<double>::infinity();
 
 bool Steps(const RankView& rank) {
   return rank.phase == Phase::kTraining || rank.phase == Phase::kEvaluating;
 }
 
-double Limit(const RankView& rank, const RankActivity& activity) {
-  if (activity.slowest <= 0) return kPatientSeconds;
-  const bool patient = rank.checkpointing || rank.phase == Phase::kEvaluating;
-  return std::max(patient ? kPatientSeconds : kLeastSeconds, kTimesSlowest * activity.slowest);
+// What waits for storage, or could.
+bool WaitsForStorage(const RankView& rank, const RankActivity* activity) {
+  if (activity == nullptr) return rank.in_storage || rank.phase == Phase::kLoading;
+  return rank.in_storage || rank.checkpointing || activity->storage;
 }
 
-// Without any patience for what is done rarely.
-double LeastLimit(const RankActivity& activity) {
-  return std::max(kLeastSeconds, kTimesSlowest * activity.slowest);
+double Limit(const RankView& rank, const RankActivity& activity, const HangLimits& limits) {
+  const double limit = limits.Compute(activity.slowest);
+  return WaitsForStorage(rank, &activity) ? std::max(limit, limits.Storage()) : limit;
 }
 
-double PhaseLimit(Phase phase) {
-  switch (phase) {
-    case Phase::kStarting:
-    case Phase::kConnecting:
-    case Phase::kLoading:
-      return kPatientSeconds;
-    default:
-      return kForever;  // others decide how long it takes
-  }
+double Limit(const RankView& rank, const HangLimits& limits) {
+  const double limit = limits.OfPhase(rank.phase);
+  return rank.in_storage ? std::max(limit, limits.Storage()) : limit;
 }
 
 bool Works(const RankView& rank) {
@@ -52,6 +41,7 @@ HangVerdict Local(const RankView& rank, const RankActivity* activity, double sec
   HangVerdict verdict;
   verdict.rank = rank.rank;
   verdict.local = true;
+  verdict.storage = !rank.stopped && WaitsForStorage(rank, activity);
   verdict.seconds = seconds;
   verdict.instruction = rank.position;
   if (activity != nullptr) {
@@ -88,7 +78,8 @@ std::optional<HangVerdict> JudgeStopped(const std::vector<RankView>& ranks) {
 }
 
 // Stuck in its own work, or before the first step.
-std::optional<HangVerdict> JudgeOwnWork(const std::vector<RankView>& ranks) {
+std::optional<HangVerdict> JudgeOwnWork(const std::vector<RankView>& ranks,
+                                        const HangLimits& limits) {
   std::optional<HangVerdict> worst;
   double worst_ratio = 1;
   const auto consider = [&](const RankView& rank, const RankActivity* activity, double seconds,
@@ -96,16 +87,36 @@ std::optional<HangVerdict> JudgeOwnWork(const std::vector<RankView>& ranks) {
     if (seconds / limit <= worst_ratio) return;
     worst_ratio = seconds / limit;
     worst = Local(rank, activity, seconds);
+    worst->limit_seconds = limit;
   };
   for (const RankView& rank : ranks) {
-    if (!Steps(rank)) consider(rank, nullptr, rank.phase_seconds, PhaseLimit(rank.phase));
+    if (!Steps(rank)) consider(rank, nullptr, rank.phase_seconds, Limit(rank, limits));
     for (const RankActivity& activity : rank.activities) {
       if (activity.group.empty()) {
-        consider(rank, &activity, activity.seconds, Limit(rank, activity));
+        consider(rank, &activity, activity.seconds, Limit(rank, activity, limits));
       }
     }
   }
   return worst;
+}
+
+// Longer than ever lately, and not long enough to do anything about it.
+std::optional<HangVerdict> JudgeSuspected(const std::vector<RankView>& ranks,
+                                          const HangLimits& limits) {
+  std::optional<HangVerdict> longest;
+  for (const RankView& rank : ranks) {
+    for (const RankActivity& activity : rank.activities) {
+      if (!activity.group.empty() || activity.slowest <= 0 ||
+          activity.seconds <= limits.Suspect(activity.slowest) ||
+          (longest.has_value() && longest->seconds >= activity.seconds)) {
+        continue;
+      }
+      longest = Local(rank, &activity, activity.seconds);
+      longest->limit_seconds = Limit(rank, activity, limits);
+      longest->suspected = true;
+    }
+  }
+  return longest;
 }
 
 uint64_t Begun(const RankView& rank, const RankActivity& activity) {
@@ -124,8 +135,12 @@ bool WaitsIn(const RankView& rank, const RankActivity& wait) {
 class WaitJudge {
  public:
   WaitJudge(const std::vector<RankView>& ranks, const RankView& waiting, const RankActivity& wait,
-            double connected_seconds)
-      : ranks_(ranks), waiting_(waiting), wait_(wait), connected_seconds_(connected_seconds) {}
+            const HangLimits& limits, double connected_seconds)
+      : ranks_(ranks),
+        waiting_(waiting),
+        wait_(wait),
+        limits_(limits),
+        connected_seconds_(connected_seconds) {}
 
   std::optional<HangVerdict> Judge() {
     const auto members = waiting_.groups.find(wait_.group);
@@ -138,18 +153,22 @@ class WaitJudge {
     verdict.sequence = wait_.sequence;
     verdict.waiting = present_;
     verdict.missing = missing_;
-    const double limit = Limit(waiting_, wait_);
     if (missing_.empty()) {
       // All have come, and it does not end: nobody's fault that could be told.
-      if (wait_.pair || wait_.seconds <= std::max(limit, kPatientSeconds)) return std::nullopt;
+      verdict.limit_seconds = Limit(waiting_, wait_, limits_);
+      if (wait_.pair || wait_.seconds <= verdict.limit_seconds) return std::nullopt;
       verdict.local = true;
       verdict.seconds = wait_.seconds;
       return verdict;
     }
     verdict.rank = missing_.front();
     verdict.seconds = std::min(wait_.seconds, connected_seconds_);
-    if (verdict.seconds <= LeastLimit(wait_)) return std::nullopt;
-    verdict.tentative = verdict.seconds <= limit;
+    if (verdict.seconds <= limits_.Suspect(wait_.slowest)) return std::nullopt;
+    // Its own agent, if it lives, knows better what the missing rank waits for: after the longest
+    // that it may give it, nobody does.
+    verdict.limit_seconds =
+        std::max(limits_.Storage(), limits_.Compute(wait_.slowest)) + limits_.hang_seconds;
+    verdict.tentative = verdict.seconds <= verdict.limit_seconds;
     return verdict;
   }
 
@@ -170,7 +189,7 @@ class WaitJudge {
   std::optional<HangVerdict> JudgeLagging() {
     for (const RankView* const rank : lagging_) {
       if (!Steps(*rank) || Works(*rank) || !rank->activities.empty()) continue;
-      const double limit = std::max(kQuietSeconds, Limit(*rank, wait_));
+      const double limit = std::max(kQuietSeconds, Limit(*rank, wait_, limits_));
       if (rank->quiet_seconds <= limit) continue;
       HangVerdict verdict = Local(*rank, &wait_, rank->quiet_seconds);
       verdict.waiting = present_;
@@ -182,6 +201,7 @@ class WaitJudge {
   const std::vector<RankView>& ranks_;
   const RankView& waiting_;
   const RankActivity& wait_;
+  const HangLimits& limits_;
   const double connected_seconds_;
   std::vector<const RankView*> lagging_;
   std::vector<int> missing_, present_;
@@ -189,28 +209,30 @@ class WaitJudge {
 
 }  // namespace
 
-std::optional<HangVerdict> JudgeHang(const std::vector<RankView>& ranks, double connected_seconds) {
+std::optional<HangVerdict> JudgeHang(const std::vector<RankView>& ranks, const HangLimits& limits,
+                                     double connected_seconds) {
   if (std::optional<HangVerdict> verdict = JudgeStopped(ranks)) return verdict;
-  if (std::optional<HangVerdict> verdict = JudgeOwnWork(ranks)) return verdict;
+  if (std::optional<HangVerdict> verdict = JudgeOwnWork(ranks, limits)) return verdict;
   std::optional<HangVerdict> elsewhere;
   for (const RankView& rank : ranks) {
     for (const RankActivity& activity : rank.activities) {
-      if (activity.group.empty() || activity.seconds <= LeastLimit(activity)) continue;
+      if (activity.group.empty() || activity.seconds <= limits.Suspect(activity.slowest)) continue;
       std::optional<HangVerdict> verdict =
-          WaitJudge(ranks, rank, activity, connected_seconds).Judge();
+          WaitJudge(ranks, rank, activity, limits, connected_seconds).Judge();
       if (!verdict.has_value()) continue;
       if (verdict->local) return verdict;
       // Of several waits the longest is what the others follow from.
       if (!elsewhere.has_value() || verdict->seconds > elsewhere->seconds) elsewhere = verdict;
     }
   }
-  return elsewhere;
+  return elsewhere.has_value() ? elsewhere : JudgeSuspected(ranks, limits);
 }
 
 std::string Describe(const HangVerdict& verdict) {
   std::string text = verdict.rank >= 0 ? absl::StrCat("rank ", verdict.rank, " has not moved")
                                        : "all ranks wait for each other";
   absl::StrAppendFormat(&text, " for %.1f s", verdict.seconds);
+  if (verdict.storage) absl::StrAppend(&text, ", waiting for storage");
   if (verdict.stopped) text = absl::StrCat("rank ", verdict.rank, "'s process was stopped");
   if (!verdict.instruction.empty()) absl::StrAppend(&text, ": '", verdict.instruction, "'");
   if (!verdict.group.empty()) absl::StrAppend(&text, ", group ", verdict.group);

@@ -1,10 +1,9 @@
 // Which rank no longer moves, from what the progress files of this node's ranks say.
 //
-// An instruction hangs when it takes longer than max(3 s, 5 × its slowest execution lately); 60 s
-// before its first execution, while a validation pass runs or a checkpoint is written, and for
-// connecting and loading. A stopped process hangs at once. The culprit is a rank that is stuck in
-// its own work, or one whose place in its group's sequence lags; never one that waits in a
-// collective. Where every rank here has come to a collective, the missing one is elsewhere.
+// Limits are those of hang_limits.h; a stopped process hangs at once. The culprit is a rank that is
+// stuck in its own work, or one whose place in its group's sequence lags; never one that waits in a
+// collective. Where every rank here has come to a collective, the missing one is elsewhere, and its
+// own agent's to judge while that lives.
 #ifndef STRATA_WORKER_AGENT_HANG_VERDICT_H_
 #define STRATA_WORKER_AGENT_HANG_VERDICT_H_
 
@@ -15,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "worker/agent/hang_limits.h"
 #include "worker/shared/progress_layout.h"
 
 namespace strata::worker {
@@ -28,11 +28,13 @@ struct RankActivity {
   uint64_t sequence = 0;  // collectives: in the group, on the stream
   double seconds = 0;     // so far
   double slowest = 0;     // lately; 0: not executed before
+  bool storage = false;   // a file operation, or the wait for one
 };
 
 struct RankView {
   int rank = 0;
-  bool stopped = false;  // process state T
+  bool stopped = false;     // process state T
+  bool in_storage = false;  // a thread of it is in process state D, or was a moment ago
   Phase phase = Phase::kStarting;
   double phase_seconds = 0;
   bool checkpointing = false;  // the disk may hold up anything
@@ -48,6 +50,10 @@ struct HangVerdict {
   int rank = -1;         // the culprit; of several elsewhere the first; -1: not known
   bool local = false;    // it is one of these
   bool stopped = false;  // local: its process was stopped, by SIGSTOP or a debugger
+  // For people: nothing is to be done about it yet. `local` is set too.
+  bool suspected = false;
+  bool storage = false;      // it waits for storage
+  double limit_seconds = 0;  // of it; 0: none
   // Not local: a rank elsewhere may have reason to be late; only a silent node is no such reason.
   bool tentative = false;
   std::string group;
@@ -60,7 +66,8 @@ struct HangVerdict {
 
 // Nothing: all move, or wait for one that does. `connected_seconds`: how long the controller could
 // have told of others' ends; a rank elsewhere is missed for no longer than that.
-std::optional<HangVerdict> JudgeHang(const std::vector<RankView>& ranks, double connected_seconds);
+std::optional<HangVerdict> JudgeHang(const std::vector<RankView>& ranks, const HangLimits& limits,
+                                     double connected_seconds);
 
 // "rank 1 has not moved for 3.1 s: 'reduce block 3', group data".
 std::string Describe(const HangVerdict& verdict);

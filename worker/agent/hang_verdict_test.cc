@@ -11,6 +11,7 @@ using ::testing::HasSubstr;
 
 constexpr int kStream = 2;
 constexpr double kConnected = 1000;
+constexpr HangLimits kLimits;  // the defaults
 
 RankView Training(int rank) {
   RankView view;
@@ -42,8 +43,8 @@ TEST(HangVerdictTest, RanksThatMoveAreFine) {
   RankView a = Training(0), b = Training(1);
   a.activities = {Work(2.9, 0.01)};
   b.activities = {Wait(2.9, 0.01)};
-  EXPECT_FALSE(JudgeHang({a, b}, kConnected).has_value());
-  EXPECT_FALSE(JudgeHang({}, kConnected).has_value());
+  EXPECT_FALSE(JudgeHang({a, b}, kLimits, kConnected).has_value());
+  EXPECT_FALSE(JudgeHang({}, kLimits, kConnected).has_value());
 }
 
 TEST(HangVerdictTest, AStoppedRankIsNamedAtOnceWithWhatItHoldsUp) {
@@ -51,7 +52,7 @@ TEST(HangVerdictTest, AStoppedRankIsNamedAtOnceWithWhatItHoldsUp) {
   a.activities = {Wait(0.1, 0.05)};
   b.stopped = true;
   b.activities = {Work(0.1, 0.05)};
-  const auto verdict = JudgeHang({a, b}, kConnected);
+  const auto verdict = JudgeHang({a, b}, kLimits, kConnected);
   ASSERT_TRUE(verdict.has_value());
   EXPECT_EQ(verdict->rank, 1);
   EXPECT_TRUE(verdict->local);
@@ -64,49 +65,91 @@ TEST(HangVerdictTest, AStoppedRankIsNamedAtOnceWithWhatItHoldsUp) {
 TEST(HangVerdictTest, ARankStuckInItsOwnWorkIsTheCulpritNotTheOneThatWaits) {
   RankView a = Training(0), b = Training(1);
   a.activities = {Wait(9, 0.05)};
-  b.activities = {Work(3.1, 0.05)};
+  b.activities = {Work(61, 0.05)};
   b.begun[{"data", kStream}] = 16;
-  const auto verdict = JudgeHang({a, b}, kConnected);
+  const auto verdict = JudgeHang({a, b}, kLimits, kConnected);
   ASSERT_TRUE(verdict.has_value());
   EXPECT_EQ(verdict->rank, 1);
   EXPECT_TRUE(verdict->local);
-  EXPECT_THAT(Describe(*verdict), HasSubstr("rank 1 has not moved for 3.1 s: 'forward block 3'"));
+  EXPECT_THAT(Describe(*verdict), HasSubstr("rank 1 has not moved for 61.0 s: 'forward block 3'"));
 }
 
 TEST(HangVerdictTest, WhatTookLongLatelyMayTakeFiveTimesThat) {
   RankView a = Training(0);
-  a.activities = {Work(9.9, 2)};
-  EXPECT_FALSE(JudgeHang({a}, kConnected).has_value());
-  a.activities = {Work(10.1, 2)};
-  EXPECT_TRUE(JudgeHang({a}, kConnected).has_value());
+  a.activities = {Work(99, 20)};
+  EXPECT_FALSE(JudgeHang({a}, kLimits, kConnected).has_value());
+  a.activities = {Work(101, 20)};
+  EXPECT_TRUE(JudgeHang({a}, kLimits, kConnected).has_value());
 }
 
-TEST(HangVerdictTest, FirstExecutionsEvaluationsAndCheckpointsHaveAMinute) {
+TEST(HangVerdictTest, AKernelThatDoesNotEndIsSuspectedAfterSecondsAndHungAfterAMinute) {
   RankView a = Training(0);
-  a.activities = {Work(59, 0)};
-  EXPECT_FALSE(JudgeHang({a}, kConnected).has_value());
-  a.activities = {Work(61, 0)};
-  EXPECT_TRUE(JudgeHang({a}, kConnected).has_value());
-  a.activities = {Work(59, 0.01)};
-  a.phase = Phase::kEvaluating;
-  EXPECT_FALSE(JudgeHang({a}, kConnected).has_value());
-  a.phase = Phase::kTraining;
-  EXPECT_TRUE(JudgeHang({a}, kConnected).has_value());
+  a.activities = {Work(2.9, 0.01)};
+  EXPECT_FALSE(JudgeHang({a}, kLimits, kConnected).has_value());
+  a.activities = {Work(3.1, 0.01)};
+  auto verdict = JudgeHang({a}, kLimits, kConnected);
+  ASSERT_TRUE(verdict.has_value());
+  EXPECT_TRUE(verdict->suspected);
+  EXPECT_EQ(verdict->limit_seconds, 60);
+  a.activities = {Work(61, 0.01)};
+  verdict = JudgeHang({a}, kLimits, kConnected);
+  ASSERT_TRUE(verdict.has_value());
+  EXPECT_FALSE(verdict->suspected);
+  EXPECT_FALSE(verdict->storage);
+}
+
+TEST(HangVerdictTest, AStallOfABatchIsNoHangAndItsEndlessOneIsStorage) {
+  RankView a = Training(0);
+  a.activities = {Work(4.5, 0.01)};
+  a.activities[0].storage = true;
+  EXPECT_TRUE(JudgeHang({a}, kLimits, kConnected)->suspected);
+  a.activities[0].seconds = 599;
+  EXPECT_TRUE(JudgeHang({a}, kLimits, kConnected)->suspected);
+  a.activities[0].seconds = 601;
+  const auto verdict = JudgeHang({a}, kLimits, kConnected);
+  EXPECT_FALSE(verdict->suspected);
+  EXPECT_TRUE(verdict->storage);
+  EXPECT_THAT(Describe(*verdict), HasSubstr("waiting for storage"));
+}
+
+TEST(HangVerdictTest, ACheckpointOf130GigabytesMayTakeWhatSlowStorageNeeds) {
+  HangLimits limits;
+  limits.bytes = 130'000'000'000;
+  RankView a = Training(0);
   a.checkpointing = true;
-  EXPECT_FALSE(JudgeHang({a}, kConnected).has_value());
+  a.activities = {Work(1899, 0.01)};
+  EXPECT_TRUE(JudgeHang({a}, limits, kConnected)->suspected);
+  a.activities = {Work(1901, 0.01)};
+  EXPECT_FALSE(JudgeHang({a}, limits, kConnected)->suspected);
 }
 
-TEST(HangVerdictTest, LoadingHasAMinuteAndWaitingForOthersHasNoEnd) {
+TEST(HangVerdictTest, AThreadInStateDMakesItStorage) {
   RankView a = Training(0);
-  a.phase_seconds = 61;
-  for (const Phase phase : {Phase::kStarting, Phase::kConnecting, Phase::kLoading}) {
+  a.in_storage = true;
+  a.activities = {Work(599, 0.01)};
+  EXPECT_TRUE(JudgeHang({a}, kLimits, kConnected)->suspected);
+  a.activities = {Work(601, 0.01)};
+  EXPECT_TRUE(JudgeHang({a}, kLimits, kConnected)->storage);
+}
+
+TEST(HangVerdictTest, PhasesHaveLimitsOfBytesAndRanksAndWaitingForOthersHasNoEnd) {
+  HangLimits limits;
+  limits.bytes = 1'000'000'000;
+  limits.ranks = 1000;
+  const auto hangs = [&](Phase phase, double seconds) {
+    RankView a = Training(0);
     a.phase = phase;
-    EXPECT_TRUE(JudgeHang({a}, kConnected).has_value()) << Name(phase);
-  }
-  a.phase_seconds = 1e6;
+    a.phase_seconds = seconds;
+    return JudgeHang({a}, limits, kConnected).has_value();
+  };
+  EXPECT_FALSE(hangs(Phase::kConnecting, 159));
+  EXPECT_TRUE(hangs(Phase::kConnecting, 161));
+  EXPECT_FALSE(hangs(Phase::kLoading, 669));
+  EXPECT_TRUE(hangs(Phase::kLoading, 671));
+  EXPECT_FALSE(hangs(Phase::kStarting, 659));
+  EXPECT_TRUE(hangs(Phase::kStarting, 661));
   for (const Phase phase : {Phase::kJoining, Phase::kCommitting, Phase::kEnding}) {
-    a.phase = phase;
-    EXPECT_FALSE(JudgeHang({a}, kConnected).has_value()) << Name(phase);
+    EXPECT_FALSE(hangs(phase, 1e6)) << Name(phase);
   }
 }
 
@@ -115,7 +158,7 @@ TEST(HangVerdictTest, WhereAllHereHaveComeTheMissingRankIsElsewhere) {
   a.groups["data"] = b.groups["data"] = {0, 1, 2, 3};
   a.activities = {Wait(3.5, 0.05)};
   b.activities = {Wait(3.2, 0.05)};
-  const auto verdict = JudgeHang({a, b}, kConnected);
+  const auto verdict = JudgeHang({a, b}, kLimits, kConnected);
   ASSERT_TRUE(verdict.has_value());
   EXPECT_FALSE(verdict->local);
   EXPECT_EQ(verdict->rank, 2);
@@ -129,8 +172,8 @@ TEST(HangVerdictTest, WhereAllHereHaveComeTheMissingRankIsElsewhere) {
 TEST(HangVerdictTest, AnotherNodeIsMissedNoLongerThanTheControllerCouldHaveToldOfIt) {
   RankView a = Training(0);
   a.activities = {Wait(100, 0.05)};
-  EXPECT_FALSE(JudgeHang({a}, 2.9).has_value());
-  const auto verdict = JudgeHang({a}, 3.1);
+  EXPECT_FALSE(JudgeHang({a}, kLimits, 2.9).has_value());
+  const auto verdict = JudgeHang({a}, kLimits, 3.1);
   ASSERT_TRUE(verdict.has_value());
   EXPECT_EQ(verdict->seconds, 3.1);
 }
@@ -140,13 +183,13 @@ TEST(HangVerdictTest, ALaggingRankThatWorksOrCommitsIsNoCulprit) {
   a.activities = {Wait(50, 0.05)};
   b.begun[{"data", kStream}] = 16;
   b.activities = {Work(2, 0.05)};
-  EXPECT_FALSE(JudgeHang({a, b}, kConnected).has_value());
+  EXPECT_FALSE(JudgeHang({a, b}, kLimits, kConnected).has_value());
   b.activities.clear();
   b.phase = Phase::kCommitting;
-  b.quiet_seconds = 50;
-  EXPECT_FALSE(JudgeHang({a, b}, kConnected).has_value());
+  b.quiet_seconds = 61;
+  EXPECT_FALSE(JudgeHang({a, b}, kLimits, kConnected).has_value());
   b.phase = Phase::kTraining;
-  const auto verdict = JudgeHang({a, b}, kConnected);
+  const auto verdict = JudgeHang({a, b}, kLimits, kConnected);
   ASSERT_TRUE(verdict.has_value());
   EXPECT_EQ(verdict->rank, 1);
   EXPECT_TRUE(verdict->local);
@@ -157,9 +200,9 @@ TEST(HangVerdictTest, WhereAllHaveComeAndNothingEndsNobodyIsNamed) {
   RankView a = Training(0), b = Training(1);
   a.activities = {Wait(59, 0.05)};
   b.activities = {Wait(59, 0.05)};
-  EXPECT_FALSE(JudgeHang({a, b}, kConnected).has_value());
+  EXPECT_FALSE(JudgeHang({a, b}, kLimits, kConnected).has_value());
   a.activities = {Wait(61, 0.05)};
-  const auto verdict = JudgeHang({a, b}, kConnected);
+  const auto verdict = JudgeHang({a, b}, kLimits, kConnected);
   ASSERT_TRUE(verdict.has_value());
   EXPECT_EQ(verdict->rank, -1);
   EXPECT_TRUE(verdict->local);
@@ -170,7 +213,7 @@ TEST(HangVerdictTest, AWaitInAGroupNobodyToldOfIsNotJudged) {
   RankView a = Training(0);
   a.groups.clear();
   a.activities = {Wait(100, 0.05)};
-  EXPECT_FALSE(JudgeHang({a}, kConnected).has_value());
+  EXPECT_FALSE(JudgeHang({a}, kLimits, kConnected).has_value());
 }
 
 TEST(HangVerdictTest, AMissingRankElsewhereIsToldTentativelyWhileItMayHaveReasonToBeLate) {
@@ -178,18 +221,18 @@ TEST(HangVerdictTest, AMissingRankElsewhereIsToldTentativelyWhileItMayHaveReason
   a.groups["data"] = {0, 1};
   a.activities = {Wait(4, 0.05)};
   a.begun[{"data", a.activities[0].stream}] = a.activities[0].sequence;
-  a.checkpointing = true;
-  auto verdict = JudgeHang({a}, kConnected);
+  auto verdict = JudgeHang({a}, kLimits, kConnected);
   ASSERT_TRUE(verdict.has_value());
   EXPECT_FALSE(verdict->local);
   EXPECT_EQ(verdict->rank, 1);
   EXPECT_TRUE(verdict->tentative);
-  a.checkpointing = false;
-  verdict = JudgeHang({a}, kConnected);
-  ASSERT_TRUE(verdict.has_value());
-  EXPECT_FALSE(verdict->tentative);
+  // Its own agent gives it ten minutes where it waits for storage.
+  a.activities[0].seconds = 659;
+  EXPECT_TRUE(JudgeHang({a}, kLimits, kConnected)->tentative);
+  a.activities[0].seconds = 661;
+  EXPECT_FALSE(JudgeHang({a}, kLimits, kConnected)->tentative);
   a.activities[0].seconds = 2;
-  EXPECT_FALSE(JudgeHang({a}, kConnected).has_value());
+  EXPECT_FALSE(JudgeHang({a}, kLimits, kConnected).has_value());
 }
 
 }  // namespace

@@ -1,11 +1,22 @@
 #include "worker/agent/hang_watch.h"
 
 #include <algorithm>
+#include <cmath>
+
+#include "worker/agent/process_stat.h"
 
 namespace strata::worker {
+namespace {
 
-HangWatch::HangWatch(int places, const common::Clock* clock)
-    : clock_(clock), places_(places), looked_(clock->Now()), since_(looked_) {
+// What the engine calls them (program/compose).
+bool IsStorage(const std::string& label) {
+  return label == "load batch" || label == "snapshot gate";
+}
+
+}  // namespace
+
+HangWatch::HangWatch(int places, const HangLimits& limits, const common::Clock* clock)
+    : limits_(limits), clock_(clock), places_(places), looked_(clock->Now()), since_(looked_) {
   for (Place& place : places_) place.changed = looked_;
 }
 
@@ -14,6 +25,20 @@ void HangWatch::SetGroups(int place, const v1::Prepared& prepared) {
   for (const v1::GroupDigest& group : prepared.groups()) {
     places_[place].groups[group.group()].assign(group.members().begin(), group.members().end());
   }
+}
+
+// Looked at only where something takes long: a process has many threads. One in state D leaves it
+// between two chunks.
+bool HangWatch::InStorage(TrainerGroup& group, int place, const RankView& view, double now) {
+  double longest = view.phase_seconds;
+  if (view.phase == Phase::kTraining || view.phase == Phase::kEvaluating) longest = 0;
+  for (const RankActivity& activity : view.activities) {
+    longest = std::max(longest, activity.seconds);
+  }
+  if (longest <= limits_.suspect_seconds) return false;
+  double& seen = places_[place].storage;
+  if (HasThreadInState(group[place].pid(), 'D')) seen = now;
+  return seen >= 0 && now - seen <= limits_.suspect_seconds;
 }
 
 RankView HangWatch::ViewOf(TrainerGroup& group, int place, double now) {
@@ -28,7 +53,10 @@ RankView HangWatch::ViewOf(TrainerGroup& group, int place, double now) {
   Place& at = places_[place];
   const ProgressReader* const progress = group[place].progress();
   if (progress == nullptr) {
+    // Of one that cannot be read nothing is known, and nothing is judged.
+    if (group[place].progress_unknown()) view.phase = Phase::kJoining;
     view.phase_seconds = age(at.changed);
+    view.in_storage = InStorage(group, place, view, now);
     return view;
   }
   if (progress->ticks() != at.ticks) {
@@ -43,10 +71,12 @@ RankView HangWatch::ViewOf(TrainerGroup& group, int place, double now) {
   if (view.position.empty()) view.position = Name(view.phase);
   for (const ProgressReader::Activity& activity : progress->Activities()) {
     view.activities.push_back({activity.label, activity.group, activity.stream, activity.pair,
-                               activity.sequence, age(activity.begin), activity.slowest});
+                               activity.sequence, age(activity.begin), activity.slowest,
+                               IsStorage(activity.label)});
     // Only what somebody waits in is asked of the others.
     if (!activity.group.empty()) asked_.insert({activity.group, activity.stream});
   }
+  view.in_storage = InStorage(group, place, view, now);
   return view;
 }
 
@@ -69,14 +99,25 @@ std::optional<HangVerdict> HangWatch::Look(TrainerGroup& group, double connected
     }
   }
   const double connected = connected_since < 0 ? 0 : now - std::max(connected_since, since_);
-  return JudgeHang(views, connected);
+  std::optional<HangVerdict> verdict = JudgeHang(views, limits_, connected);
+  if (verdict.has_value() && verdict->suspected) {
+    const std::pair<int, std::string> what{verdict->rank, verdict->instruction};
+    const double began = now - verdict->seconds;
+    if (suspected_.has_value() && suspected_->first == what &&
+        std::abs(suspected_->second - began) < kGapSeconds) {
+      return std::nullopt;
+    }
+    suspected_.emplace(what, began);
+  }
+  return verdict;
 }
 
 RankPosition HangWatch::PositionOf(TrainerGroup& group, int place) const {
   RankPosition position;
   const ProgressReader* const progress = group[place].progress();
   if (progress == nullptr) {
-    position.phase = Name(Phase::kStarting);
+    position.phase = group[place].progress_unknown() ? "progress file of an unknown version"
+                                                     : Name(Phase::kStarting);
     return position;
   }
   position.step = progress->step();
@@ -88,6 +129,7 @@ RankPosition HangWatch::PositionOf(TrainerGroup& group, int place) const {
                        [](const auto& a, const auto& b) { return a.begin < b.begin; });
   if (oldest != activities.end()) {
     position.phase = oldest->label;
+    if (IsStorage(oldest->label)) position.phase = "storage: " + oldest->label;
     begin = oldest->begin;
   }
   position.phase_seconds = std::max(0.0, clock_->Now() - begin);

@@ -32,11 +32,12 @@ class HangWatch {
   static constexpr double kGapSeconds = 1;
 
   // `clock` is that of the trainers, borrowed.
-  HangWatch(int places, const common::Clock* clock);
+  HangWatch(int places, const HangLimits& limits, const common::Clock* clock);
 
   // The groups of a rank, from what it said when it was prepared.
   void SetGroups(int place, const v1::Prepared& prepared);
-  // To be called several times a second. `connected_since`: clock time; negative: not connected.
+  // To be called several times a second. A suspicion is given once per execution.
+  // `connected_since`: clock time; negative: not connected.
   std::optional<HangVerdict> Look(TrainerGroup& group, double connected_since);
   RankPosition PositionOf(TrainerGroup& group, int place) const;
 
@@ -46,14 +47,19 @@ class HangWatch {
     uint64_t ticks = 0;
     double changed = 0;    // clock time
     bool stopped = false;  // at the last look
+    double storage = -1;   // clock time at which a thread was last seen in state D; negative: never
   };
+  bool InStorage(TrainerGroup& group, int place, const RankView& view, double now);
   RankView ViewOf(TrainerGroup& group, int place, double now);
 
+  const HangLimits limits_;
   const common::Clock* const clock_;
   std::vector<Place> places_;
   std::set<std::pair<std::string, int>> asked_;  // group and stream of what is waited in
-  double looked_;                                // clock time
-  double since_;                                 // ages count from here at most
+  // What was told as suspected: rank, instruction and about when it began.
+  std::optional<std::pair<std::pair<int, std::string>, double>> suspected_;
+  double looked_;  // clock time
+  double since_;   // ages count from here at most
 };
 
 }  // namespace strata::worker

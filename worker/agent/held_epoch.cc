@@ -32,6 +32,16 @@ v1::RecordedCheckpoint Recorded(const v1::CommittedCheckpoint& checkpoint) {
   return recorded;
 }
 
+HangLimits LimitsOf(const v1::HeldEpochRecord& record) {
+  HangLimits limits;
+  limits.ranks = record.prepare().ranks();
+  // What its arenas hold is more than what a rank loads or writes of its state.
+  for (const v1::TierBytes& tier : record.plan().predicted()) {
+    limits.bytes += tier.bytes() * record.prepare().own_size();
+  }
+  return limits;
+}
+
 v1::EpochPrepared Problem(const std::string& what, bool permanent) {
   v1::EpochPrepared problem;
   problem.set_problem(what);
@@ -218,7 +228,7 @@ absl::Status HeldEpoch::StartRanks() {
   lease.set_socket(environment_->folder->SocketPath());
   job_task_.emplace(std::move(task), options.ranks, static_cast<Overseer*>(this));
   rank_watch_.emplace(std::move(group), &*job_task_, environment_->clock, /*leased=*/true);
-  hang_watch_.emplace(record_.trainers_size(), environment_->clock);
+  hang_watch_.emplace(record_.trainers_size(), LimitsOf(record_), environment_->clock);
   stage_ = Stage::kHolding;
   rank_watch_->Begin();
   return absl::OkStatus();
@@ -246,7 +256,7 @@ std::unique_ptr<HeldEpoch> HeldEpoch::Adopt(EpochEnvironment* environment,
   }
   const std::vector<int> ranks = epoch.own();
   epoch.job_task_.emplace(epoch.MakeTask(), ranks, static_cast<Overseer*>(&epoch));
-  epoch.hang_watch_.emplace(static_cast<int>(ranks.size()), environment->clock);
+  epoch.hang_watch_.emplace(static_cast<int>(ranks.size()), LimitsOf(record), environment->clock);
   for (int place = 0; place < record.prepared().ranks_size(); ++place) {
     epoch.hang_watch_->SetGroups(place, record.prepared().ranks(place).prepared());
   }
@@ -380,6 +390,7 @@ void HeldEpoch::WatchForHangs() {
   const std::optional<HangVerdict> verdict =
       hang_watch_->Look(rank_watch_->group(), environment_->connected_since);
   if (!verdict.has_value()) return;
+  if (verdict->suspected) return Report(*verdict);
   const double now = environment_->clock->Now();
   if (!verdict->local && missed_at_ >= 0 && now - missed_at_ < kMissedEverySeconds) return;
   missed_at_ = now;

@@ -217,9 +217,13 @@ void HeldEpoch::Report(const HangVerdict& verdict) {
   hang.set_group(verdict.group);
   hang.set_instruction(verdict.instruction);
   hang.set_seconds(verdict.seconds);
-  hang.set_local(verdict.local);
+  // A suspicion ends nothing, also for a controller that does not know what one is.
+  hang.set_local(verdict.local && !verdict.suspected);
   hang.set_stopped(verdict.stopped);
-  hang.set_tentative(verdict.tentative);
+  hang.set_tentative(verdict.tentative || verdict.suspected);
+  hang.set_suspected(verdict.suspected);
+  hang.set_storage(verdict.storage);
+  hang.set_limit_seconds(verdict.limit_seconds);
   hang.set_sequence(verdict.sequence);
   for (const int rank : verdict.waiting) hang.add_waiting(rank);
   for (const int rank : verdict.missing) hang.add_missing(rank);
@@ -302,6 +306,7 @@ v1::EpochEnded HeldEpoch::HowItEnded() const {
     *ended.mutable_finished() = Failed(1, Describe(*hang_));
     ended.set_cause("hang");
     ended.set_rank(hang_->rank);
+    ended.set_storage(hang_->storage);
     return ended;
   }
   const bool over = rank_watch_.has_value() && judgement.finished.outcome() != v1::Finished::FAILED;

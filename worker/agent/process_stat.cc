@@ -1,6 +1,8 @@
 #include "worker/agent/process_stat.h"
 
+#include <filesystem>
 #include <sstream>
+#include <system_error>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -31,6 +33,17 @@ std::optional<ProcessStat> ParseProcessStat(const std::string& text) {
 
 std::optional<ProcessStat> ReadProcessStat(pid_t pid) {
   return ParseProcessStat(TextOf(absl::StrCat("/proc/", pid, "/stat")));
+}
+
+bool HasThreadInState(pid_t pid, char state) {
+  std::error_code error;
+  std::filesystem::directory_iterator thread(absl::StrCat("/proc/", pid, "/task"), error);
+  for (; !error && thread != std::filesystem::directory_iterator(); thread.increment(error)) {
+    const std::optional<ProcessStat> stat =
+        ParseProcessStat(TextOf((thread->path() / "stat").string()));
+    if (stat.has_value() && stat->state == state) return true;
+  }
+  return false;
 }
 
 std::string BootId() {

@@ -20,6 +20,9 @@ std::optional<ProcessStat> ParseProcessStat(const std::string& text);
 // Nothing when there is no such process.
 std::optional<ProcessStat> ReadProcessStat(pid_t pid);
 
+// Whether a thread of the process is in that state; false where it cannot be told.
+bool HasThreadInState(pid_t pid, char state);
+
 // Differs from boot to boot; empty when it cannot be read.
 std::string BootId();
 

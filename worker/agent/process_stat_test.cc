@@ -30,5 +30,11 @@ TEST(ProcessStatTest, ThisProcessIsThereAndAnImpossibleOneIsNot) {
   EXPECT_FALSE(ReadProcessStat(-1).has_value());
 }
 
+TEST(ProcessStatTest, AThreadsStateIsFoundAndThatOfAnImpossibleProcessIsNot) {
+  EXPECT_TRUE(HasThreadInState(getpid(), 'R'));  // the one that asks
+  EXPECT_FALSE(HasThreadInState(getpid(), 'T'));
+  EXPECT_FALSE(HasThreadInState(-1, 'R'));
+}
+
 }  // namespace
 }  // namespace strata::worker

@@ -256,6 +256,7 @@ std::string TrainerProcess::DescribeEnd() const {
 ProgressReader* TrainerProcess::progress() {
   if (reader_ == nullptr && progress_.is_open()) {
     absl::StatusOr<std::unique_ptr<ProgressReader>> reader = ProgressReader::Open(progress_.get());
+    progress_unknown_ = absl::IsInvalidArgument(reader.status());
     if (reader.ok()) reader_ = *std::move(reader);
   }
   return reader_.get();

@@ -81,6 +81,8 @@ class TrainerProcess {
 
   // Its progress file; null while there is nothing in it.
   ProgressReader* progress();
+  // There is something in it that this build cannot read: the trainer may be of another build.
+  bool progress_unknown() const { return progress_unknown_; }
   // Where it was last, "step 17, 'forward block 3'"; empty when it has not said.
   std::string DescribePosition();
 
@@ -96,6 +98,7 @@ class TrainerProcess {
   FrameSender sender_;
   FrameReceiver receiver_;
   std::unique_ptr<ProgressReader> reader_;
+  bool progress_unknown_ = false;
   bool killed_ = false;
   bool reaped_ = false;
   int exit_code_ = 0;
