@@ -57,8 +57,7 @@ void HandleSignals() {
   sigaction(SIGXFSZ, &action, nullptr);  // a write that fails is told by the store
 }
 
-// Each agent and each client is a connection, and gRPC accepts no more once one was refused for
-// want of a file: so as many as this process may have at all.
+// Each agent and each client is a connection: as many as this process may have at all.
 void RaiseOpenFiles() {
   struct rlimit limit = {};
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;

@@ -11,11 +11,11 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/clock.h"
 
 namespace strata::controller {
 namespace {
 
-using Clock = std::chrono::steady_clock;
 constexpr auto kEndPatience = std::chrono::seconds(1);
 
 absl::Status DoesNotAnswer(const std::string& key) {
@@ -31,7 +31,7 @@ struct FilePool::State : std::enable_shared_from_this<FilePool::State> {
     bool running = false;
     bool hangs = false;                                // what runs was given up
     std::function<void(const absl::Status&)> give_up;  // of what runs
-    Clock::time_point began;
+    double began = 0;                                  // seconds of `clock`
   };
 
   explicit State(const Options& given) : options(given) {}
@@ -42,6 +42,7 @@ struct FilePool::State : std::enable_shared_from_this<FilePool::State> {
   static void GiveUp(std::vector<std::pair<std::string, Task>> tasks);
 
   const Options options;
+  const common::MonotonicClock clock{};
   std::mutex mutex;  // guards what follows
   std::condition_variable changed;
   std::map<std::string, Queue> queues;  // with something that waits or runs
@@ -68,7 +69,7 @@ void FilePool::State::Work() {
     queue.waiting.pop_front();
     queue.running = true;
     queue.give_up = std::move(task.give_up);
-    queue.began = Clock::now();
+    queue.began = clock.Now();
     ++busy;
     lock.unlock();
     task.run();
@@ -97,9 +98,8 @@ void FilePool::State::Work() {
 
 std::vector<std::pair<std::string, FilePool::Task>> FilePool::State::TakeOverdue(bool all) {
   std::vector<std::pair<std::string, Task>> overdue;
-  const auto deadline = std::chrono::duration<double>(options.deadline_seconds);
   for (auto& [key, queue] : queues) {
-    const bool late = queue.running && Clock::now() - queue.began > deadline;
+    const bool late = queue.running && clock.Now() - queue.began > options.deadline_seconds;
     if (queue.hangs || !(all || late)) continue;
     if (queue.running) {
       queue.hangs = true;

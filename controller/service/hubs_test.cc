@@ -1,15 +1,12 @@
 // Watches, progress and logs, without gRPC.
 #include <sys/stat.h>
 
-#include <chrono>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <functional>
 #include <future>
 #include <memory>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -267,7 +264,8 @@ class LogBookTest : public HubTest {
   Result InPool(const std::function<Result()>& work) {
     std::promise<Result> done;
     const absl::Status submitted = pool_.Submit(
-        "jobs/a", {[&] { done.set_value(work()); }, [](const absl::Status&) { std::abort(); }});
+        "jobs/a",
+        {[&] { done.set_value(work()); }, [](const absl::Status& why) { ADD_FAILURE() << why; }});
     EXPECT_TRUE(submitted.ok());
     return done.get_future().get();
   }
@@ -401,70 +399,6 @@ TEST_F(LogBookTest, FollowersEndWithTheJobAndUnknownJobsAreRefused) {
   none.set_name("jobs/none");
   EXPECT_EQ(book_.Follow(none, nullptr).status().code(), absl::StatusCode::kNotFound);
   book_.Append("nodes/n0", "jobs/none", Line("dropped"));
-}
-
-FilePool::Options Brief() {
-  FilePool::Options options;
-  options.most_threads = 2;
-  options.most_waiting = 3;
-  options.deadline_seconds = 0.2;
-  return options;
-}
-
-TEST(FilePool, TasksOfOneKeyRunInOrder) {
-  FilePool pool({});
-  std::vector<int> order;
-  Gate done;
-  for (int i = 0; i < 100; ++i) {
-    const FilePool::Task task = {[&, i] {
-                                   order.push_back(i);
-                                   if (i == 99) done.Open();
-                                 },
-                                 nullptr};
-    ASSERT_TRUE(pool.Submit("a", task).ok());
-  }
-  done.Wait();
-  for (int i = 0; i < 100; ++i) EXPECT_EQ(order[i], i);
-}
-
-TEST(FilePool, KeyThatHangsIsGivenUpAndDelaysNoOther) {
-  const auto gate = std::make_shared<Gate>();
-  FilePool pool(Brief());
-  std::promise<absl::Status> running;
-  std::promise<absl::Status> waiting;
-  ASSERT_TRUE(pool.Submit("hangs", {[gate] { gate->Wait(); },
-                                    [&](const absl::Status& why) { running.set_value(why); }})
-                  .ok());
-  ASSERT_TRUE(
-      pool.Submit("hangs", {[] {}, [&](const absl::Status& why) { waiting.set_value(why); }}).ok());
-  Gate other;
-  ASSERT_TRUE(pool.Submit("other", {[&] { other.Open(); }, nullptr}).ok());
-  other.Wait();
-  EXPECT_EQ(running.get_future().get().code(), absl::StatusCode::kUnavailable);
-  EXPECT_EQ(waiting.get_future().get().code(), absl::StatusCode::kUnavailable);
-  EXPECT_EQ(pool.Submit("hangs", {[] {}, nullptr}).code(), absl::StatusCode::kUnavailable);
-  gate->Open();  // it is taken again once it answers
-  while (!pool.Submit("hangs", {[] {}, nullptr}).ok()) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
-}
-
-TEST(FilePool, TooManyHangsAndTooLongQueuesAreRefused) {
-  const auto gate = std::make_shared<Gate>();
-  FilePool pool(Brief());
-  std::promise<absl::Status> given_up[2];
-  for (int i = 0; i < 2; ++i) {
-    ASSERT_TRUE(pool.Submit(absl::StrCat(i),
-                            {[gate] { gate->Wait(); },
-                             [&, i](const absl::Status& why) { given_up[i].set_value(why); }})
-                    .ok());
-  }
-  absl::Status last;
-  for (int i = 0; i < 5 && last.ok(); ++i) last = pool.Submit("0", {[] {}, nullptr});
-  EXPECT_EQ(last.code(), absl::StatusCode::kResourceExhausted) << last;
-  for (auto& promise : given_up) static_cast<void>(promise.get_future().get());
-  EXPECT_EQ(pool.Submit("other", {[] {}, nullptr}).code(), absl::StatusCode::kResourceExhausted);
-  gate->Open();
 }
 
 class LineReaderTest : public HubTest {};
