@@ -1,8 +1,10 @@
 // The daemon as a process: its flags, its end, and what survives its death.
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <signal.h>
 #include <spawn.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -64,8 +66,16 @@ class DaemonTest : public testing::Test {
     fs::remove_all(folder_);
   }
 
-  pid_t Spawn(const std::vector<std::string>& arguments, const std::string& output) {
-    std::vector<char*> argv = {const_cast<char*>(kProgram)};
+  // `files`: that it may have open; 0: as many as this process.
+  pid_t Spawn(const std::vector<std::string>& arguments, const std::string& output, int files = 0) {
+    const std::string limited = "ulimit -n " + std::to_string(files) + "; exec \"$0\" \"$@\"";
+    std::vector<char*> argv;
+    if (files > 0) {
+      for (const char* word : {"sh", "-c", limited.c_str()}) {
+        argv.push_back(const_cast<char*>(word));
+      }
+    }
+    argv.push_back(const_cast<char*>(kProgram));
     for (const std::string& word : arguments) argv.push_back(const_cast<char*>(word.c_str()));
     argv.push_back(nullptr);
     posix_spawn_file_actions_t actions;
@@ -74,7 +84,8 @@ class DaemonTest : public testing::Test {
                                      0644);
     posix_spawn_file_actions_adddup2(&actions, 1, 2);
     pid_t pid = -1;
-    EXPECT_EQ(posix_spawn(&pid, kProgram, &actions, nullptr, argv.data(), environ), 0);
+    const char* const program = files > 0 ? "/bin/sh" : kProgram;
+    EXPECT_EQ(posix_spawn(&pid, program, &actions, nullptr, argv.data(), environ), 0);
     posix_spawn_file_actions_destroy(&actions);
     return pid;
   }
@@ -88,12 +99,12 @@ class DaemonTest : public testing::Test {
     return outcome;
   }
   // Starts it and waits until it serves.
-  Process Start(const std::string& name, const std::string& listen = "127.0.0.1:0") {
+  Process Start(const std::string& name, const std::string& listen = "127.0.0.1:0", int files = 0) {
     const std::string ready = folder_ + "/" + name + ".ready";
     fs::remove(ready);
     Process process;
     process.pid = Spawn({"--dir", folder_ + "/" + name, "--listen", listen, "--ready-file", ready},
-                        folder_ + "/" + name + ".output");
+                        folder_ + "/" + name + ".output", files);
     running_.push_back(process.pid);
     int status = 0;
     while (!fs::exists(ready) && waitpid(process.pid, &status, WNOHANG) == 0) {
@@ -131,6 +142,52 @@ TEST_F(DaemonTest, EndsInOrderOnSigterm) {
   EXPECT_TRUE(WIFEXITED(status));
   EXPECT_EQ(WEXITSTATUS(status), 0);
   EXPECT_FALSE(fs::exists(folder_ + "/a.ready"));
+}
+
+// Connections that say nothing.
+std::vector<int> Connect(const std::string& address, int count) {
+  sockaddr_in to = {};
+  to.sin_family = AF_INET;
+  to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  to.sin_port = htons(static_cast<uint16_t>(std::stoi(address.substr(address.rfind(':') + 1))));
+  std::vector<int> files;
+  for (int i = 0; i < count; ++i) {
+    files.push_back(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    EXPECT_EQ(connect(files.back(), reinterpret_cast<sockaddr*>(&to), sizeof(to)), 0);
+  }
+  return files;
+}
+
+TEST_F(DaemonTest, ServesAgainAfterMoreConnectionsThanItMayHaveFiles) {
+  const Process process = Start("a", "127.0.0.1:0", /*files=*/200);
+  const std::vector<int> idle = Connect(process.address, 400);
+  grpc::ChannelArguments arguments;
+  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 200);
+  const auto jobs = v1::JobService::NewStub(
+      grpc::CreateCustomChannel(process.address, grpc::InsecureChannelCredentials(), arguments));
+  grpc::ClientContext context;
+  context.set_wait_for_ready(true);
+  context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(60));
+  v1::ListJobsResponse listed;
+  const grpc::Status status = jobs->ListJobs(&context, {}, &listed);
+  EXPECT_TRUE(status.ok()) << status.error_message();
+  for (const int file : idle) close(file);
+}
+
+TEST_F(DaemonTest, HalfOpenRequestsDoNotBlockTheMetricsPage) {
+  const Process process = Start("a");
+  const std::vector<int> half = Connect(process.metrics, 4);
+  for (const int file : half) EXPECT_GT(write(file, "GET /metr", 9), 0);
+  const int file = Connect(process.metrics, 1).front();
+  const timeval patience = {30, 0};
+  setsockopt(file, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
+  const std::string request = "GET /metrics HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
+  ASSERT_GT(write(file, request.data(), request.size()), 0);
+  char answer[13] = {};
+  ASSERT_GT(read(file, answer, sizeof(answer) - 1), 0);
+  EXPECT_STREQ(answer, "HTTP/1.1 200");
+  close(file);
+  for (const int open : half) close(open);
 }
 
 TEST_F(DaemonTest, TakenPortsAndDirectoriesAreNamed) {

@@ -2,6 +2,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -12,6 +13,7 @@
 #include <exception>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <system_error>
 
@@ -42,6 +44,7 @@ struct Flags {
   std::string ready_file;
   std::string topology;
   bool insecure_listen = false;
+  std::optional<bool> reflection;  // not said: on loopback only
 };
 
 void HandleSignals() {
@@ -54,8 +57,7 @@ void HandleSignals() {
   sigaction(SIGXFSZ, &action, nullptr);  // a write that fails is told by the store
 }
 
-// Each agent and each client is a connection, and gRPC accepts no more once one was refused for
-// want of a file: so as many as this process may have at all.
+// Each agent and each client is a connection: as many as this process may have at all.
 void RaiseOpenFiles() {
   struct rlimit limit = {};
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
@@ -124,6 +126,7 @@ int Serve(const Flags& flags) {
   }
   HandleSignals();
   RaiseOpenFiles();
+  umask(0077);  // state and logs are their owner's
   // The distribution's Abseil looks for deadlocks at each of gRPC's locks: a tenth of what a
   // heartbeat costs.
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
@@ -132,6 +135,7 @@ int Serve(const Flags& flags) {
   std::error_code error;
   options.listen = flags.listen;
   options.metrics_listen = flags.metrics_listen;
+  options.reflection = flags.reflection.value_or(ParseListenAddress(flags.listen)->is_loopback());
   options.directory = std::filesystem::absolute(flags.directory, error).lexically_normal().string();
   options.version = kVersion;
   if (error) return Fail(absl::InternalError(absl::StrCat(flags.directory, ": ", error.message())));
@@ -169,6 +173,8 @@ int Main(int argc, char** argv) {
                  "the cluster's levels and links: a topology file, whose nodes are not read");
   app.add_flag("--insecure-listen", flags.insecure_listen,
                "allow addresses that other machines can reach, without any protection");
+  app.add_flag("--reflection,!--no-reflection", flags.reflection,
+               "tell clients what the services look like; without it: on loopback only");
   app.set_version_flag("--version", std::string("strata-controller ") + kVersion);
   try {
     app.parse(argc, argv);

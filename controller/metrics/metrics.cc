@@ -161,7 +161,10 @@ void Knock(int port) {
 absl::StatusOr<std::string> PrometheusMetrics::Serve(const std::string& address) {
   // The library reports by exceptions.
   try {
-    exposer_ = std::make_unique<prometheus::Exposer>(address, /*num_threads=*/2);
+    // A request that does not come to its end holds a thread until its time is over, no longer.
+    exposer_ = std::make_unique<prometheus::Exposer>(
+        std::vector<std::string>{"listening_ports", address, "num_threads", "16",
+                                 "request_timeout_ms", "1000", "enable_keep_alive", "no"});
     exposer_->RegisterCollectable(registry_);
     const std::vector<int> ports = exposer_->GetListeningPorts();
     if (ports.empty()) return absl::FailedPreconditionError(absl::StrCat(address, ": no port"));

@@ -44,8 +44,13 @@ class Session final : public grpc::ServerBidiReactor<ByteBuffer, ByteBuffer>,
     absl::Status status = Parse(incoming_, message.get());
     if (status.ok()) status = CheckOrder(*message);
     if (!status.ok()) return End(status);
-    if (message->has_log()) {
-      parts_.logs->Append(message->log().job(), std::move(*message->mutable_log()->mutable_line()));
+    // Of a newer version: skipped, so that agents may be upgraded first.
+    if (message->message_case() == v1::AgentMessage::MESSAGE_NOT_SET) {
+      return ReadOn(/*read_done=*/true);
+    }
+    // Not before the logic has taken the session; earlier ones go the long way.
+    if (message->has_log() && admitted_) {
+      AppendLog(message.get());
       return ReadOn(/*read_done=*/true);
     }
     Forward(std::move(message));
@@ -122,22 +127,25 @@ class Session final : public grpc::ServerBidiReactor<ByteBuffer, ByteBuffer>,
       return absl::OkStatus();
     }
     if (message.has_register_()) return InvalidField("register", "comes a second time");
-    if (message.message_case() == v1::AgentMessage::MESSAGE_NOT_SET) {
-      return InvalidField("message", "is missing, or of a newer version");
-    }
     if (message.incarnation() != incarnation_) {
       return InvalidField("incarnation", "is not the one that registered");
     }
     return absl::OkStatus();
   }
 
-  void Forward(std::shared_ptr<const v1::AgentMessage> message) {
+  void AppendLog(v1::AgentMessage* message) {
+    v1::AgentLog& log = *message->mutable_log();
+    parts_.logs->Append(node_, log.job(), std::move(*log.mutable_line()));
+  }
+
+  void Forward(std::shared_ptr<v1::AgentMessage> message) {
     Reactor::Input input;
     input.apply = [self = shared_from_this(), message](Core& core, Effects& effects) {
       self->Apply(*message, core, effects);
     };
-    input.release = [self = shared_from_this()](const absl::Status& durable) {
+    input.release = [self = shared_from_this(), message](const absl::Status& durable) {
       if (!durable.ok()) self->End(absl::UnavailableError(durable.message()));
+      if (durable.ok() && message->has_log() && self->admitted_) self->AppendLog(message.get());
       self->ReadOn(/*read_done=*/false);
     };
     {
@@ -158,7 +166,10 @@ class Session final : public grpc::ServerBidiReactor<ByteBuffer, ByteBuffer>,
     } else if (!parts_.sessions->Has(id_)) {
       return;
     }
+    if (message.has_log()) return;
     core.OnAgent(id_, message, effects);
+    const std::lock_guard lock(mutex_);
+    if (message.has_register_() && !ending_.has_value()) admitted_ = true;
     parts_.observer->OnAgentMessage(node_, message);
   }
 
@@ -218,6 +229,7 @@ class Session final : public grpc::ServerBidiReactor<ByteBuffer, ByteBuffer>,
   std::string node_;     // once registered; written by the first read's callback only
   uint64_t incarnation_ = 0;
   std::atomic<bool> left_{false};
+  std::atomic<bool> admitted_{false};  // the logic has heard Register
 
   std::mutex mutex_;     // guards what follows
   int waiting_ = 0;      // for the reactor

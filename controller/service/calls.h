@@ -1,9 +1,10 @@
 // What every call has in common: bytes are parsed here (so that malformed ones get a proper
-// status), deadlines are demanded, the request goes to the reactor, the outcome is counted.
+// status), deadlines are kept, the request goes to the reactor, the outcome is counted.
 #ifndef STRATA_CONTROLLER_SERVICE_CALLS_H_
 #define STRATA_CONTROLLER_SERVICE_CALLS_H_
 
 #include <atomic>
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <string>
@@ -26,8 +27,11 @@ struct CallEnvironment {
   std::atomic<int>* open_streams = nullptr;  // server streams, of all methods
 };
 
-// InvalidArgument when the client gave no deadline, or one more than 10 minutes away;
-// DeadlineExceeded when it has passed.
+// That a call has whose client gave none.
+inline constexpr double kDefaultDeadlineSeconds = 60;
+
+// InvalidArgument when the client's deadline is more than 10 minutes away; DeadlineExceeded when it
+// has passed.
 absl::Status CheckDeadline(const grpc::ServerContextBase& context);
 // InvalidArgument when the request names nothing; `form` is what it could name: "jobs/NAME".
 absl::Status NeedName(const std::string& name, const char* form);
@@ -99,14 +103,23 @@ class UnaryCall final : public grpc::ServerUnaryReactor {
     input.reads_only = method_.reads_only;
     input.apply = [this](Core& core, Effects& effects) {
       // Nobody waits for the answer any more: then nothing is to happen either.
-      outcome_ = context_->IsCancelled() ? absl::CancelledError("the client has gone")
-                                         : handle_(core, effects, request_, &response_);
+      if (context_->IsCancelled()) {
+        outcome_ = absl::CancelledError("the client has gone");
+      } else if (environment_.clock->Now() - began_ > kDefaultDeadlineSeconds && !HasDeadline()) {
+        outcome_ = absl::DeadlineExceededError("the call waited for 60 s");
+      } else {
+        outcome_ = handle_(core, effects, request_, &response_);
+      }
     };
     input.release = [this](const absl::Status& durable) {
       End(durable.ok() ? outcome_ : RefusedByReactor(durable));
     };
     status = environment_.reactor->Post(std::move(input));
     if (!status.ok()) End(RefusedByReactor(status));
+  }
+
+  bool HasDeadline() const {
+    return context_->deadline() != std::chrono::system_clock::time_point::max();
   }
 
   void End(const absl::Status& status) {

@@ -11,9 +11,11 @@
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "controller/metrics/metrics.h"
+#include "controller/service/acceptor.h"
 #include "controller/service/agent_service.h"
 #include "controller/service/calls.h"
 #include "controller/service/cluster_service.h"
+#include "controller/service/file_pool.h"
 #include "controller/service/job_service.h"
 #include "controller/service/listen_address.h"
 #include "controller/service/log_book.h"
@@ -23,9 +25,12 @@
 #include "grpcpp/ext/proto_server_reflection_plugin.h"
 #include "grpcpp/grpcpp.h"
 #include "grpcpp/health_check_service_interface.h"
+#include "grpcpp/impl/server_builder_option.h"
 
 namespace strata::controller {
 namespace {
+
+using Connections = grpc::experimental::ExternalConnectionAcceptor;
 
 constexpr int kMessageBytes = 4 << 20;
 constexpr int kMetadataBytes = 16 << 10;
@@ -35,7 +40,7 @@ constexpr size_t kTransportBytes = size_t{512} << 20;
 constexpr int kKeepaliveMs = 10'000;
 constexpr int kKeepaliveTimeoutMs = 5'000;
 constexpr int kLeastPingIntervalMs = 5'000;
-constexpr int kHandshakeMs = 10'000;
+constexpr int kHandshakeMs = 5'000;  // then one that says nothing is closed
 // For the last words to get through; idle connections would hold it up for as long as it may take.
 constexpr auto kShutdown = std::chrono::milliseconds(300);
 // New jobs are refused below this, so that what runs can still be recorded.
@@ -65,6 +70,17 @@ Reactor::Options WithRoom(Reactor::Options options, const std::string& directory
   if (asks_disk) options.has_room = [directory] { return HasRoom(directory); };
   return options;
 }
+
+// gRPC's library adds reflection to every server of a program that it is linked to.
+class NoReflection final : public grpc::ServerBuilderOption {
+ public:
+  void UpdateArguments(grpc::ChannelArguments* /*arguments*/) override {}
+  void UpdatePlugins(std::vector<std::unique_ptr<grpc::ServerBuilderPlugin>>* plugins) override {
+    std::erase_if(*plugins, [](const std::unique_ptr<grpc::ServerBuilderPlugin>& plugin) {
+      return dynamic_cast<grpc::reflection::ProtoServerReflectionPlugin*>(plugin.get()) != nullptr;
+    });
+  }
+};
 
 // Tells health checks whether changes can be made durable.
 class HealthReporter final : public Reactor::Listener {
@@ -110,7 +126,8 @@ class ControllerImpl final : public Controller {
         metrics_(Metrics::Make(options.version, options.timing.heartbeat_seconds, clock)),
         watches_(clock, {}),
         progress_(clock, {}),
-        logs_({}),
+        files_(options.files),
+        logs_({}, &files_),
         health_(&reactor_) {
     const std::vector<Reactor::Listener*> listeners = {metrics_.get(), &logs_,     &watches_,
                                                        &progress_,     &sessions_, &health_};
@@ -137,6 +154,7 @@ class ControllerImpl final : public Controller {
  private:
   absl::Status StartServer();
   void Shutdown() {
+    acceptor_ = nullptr;
     server_->Shutdown(std::chrono::system_clock::time_point(
         std::chrono::duration_cast<std::chrono::system_clock::duration>(
             std::chrono::duration<double>(common::WallSeconds()) + kShutdown)));
@@ -150,6 +168,7 @@ class ControllerImpl final : public Controller {
   const std::unique_ptr<Metrics> metrics_;
   WatchHub watches_;
   ProgressHub progress_;
+  FilePool files_;
   LogBook logs_;
   SessionTable sessions_;
   std::atomic<int> open_streams_{0};
@@ -157,13 +176,16 @@ class ControllerImpl final : public Controller {
   std::vector<std::unique_ptr<grpc::Service>> services_;
   std::string address_;
   std::string metrics_address_;
-  std::unique_ptr<grpc::Server> server_;  // last: ends before what its calls use
+  std::unique_ptr<grpc::Server> server_;  // ends before what its calls use
+  std::unique_ptr<Acceptor> acceptor_;    // last: gives the server its connections
 };
 
 absl::Status ControllerImpl::StartServer() {
   grpc::EnableDefaultHealthCheckService(true);
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();
-  ASSIGN_OR_RETURN(ListenAddress listen, ParseListenAddress(options_.listen));
+  ASSIGN_OR_RETURN(const ListenAddress listen, ParseListenAddress(options_.listen));
+  ASSIGN_OR_RETURN(acceptor_, Acceptor::Listen(listen));
+  address_ = acceptor_->address().ToString();
   const CallEnvironment environment = {&reactor_, metrics_.get(), clock_, &open_streams_};
   v1::Cluster about;
   about.set_version(options_.version);
@@ -171,18 +193,19 @@ absl::Status ControllerImpl::StartServer() {
   about.set_metrics_address(metrics_address_);
   about.mutable_start_time()->set_seconds(static_cast<int64_t>(common::WallSeconds()));
   services_.push_back(
-      MakeJobService({environment, &watches_, &progress_, &logs_, options_.directory}));
+      MakeJobService({environment, &watches_, &progress_, &logs_, &files_, options_.directory}));
   services_.push_back(MakeClusterService(environment, about));
   services_.push_back(MakeAgentService({environment, &sessions_, &logs_, metrics_.get()}));
 
   grpc::ServerBuilder builder;
-  int port = 0;
-  builder.AddListeningPort(listen.ToString(), grpc::InsecureServerCredentials(), &port);
+  if (!options_.reflection) builder.SetOption(std::make_unique<NoReflection>());
+  auto connections = builder.experimental().AddExternalConnectionAcceptor(
+      grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,
+      grpc::InsecureServerCredentials());
   for (const auto& service : services_) builder.RegisterService(service.get());
   builder.SetMaxReceiveMessageSize(kMessageBytes);
   builder.SetMaxSendMessageSize(kMessageBytes);
   builder.SetResourceQuota(grpc::ResourceQuota("controller").Resize(kTransportBytes));
-  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
   builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, kMetadataBytes);
   // Else gRPC answers each agent's heartbeat with a ping, to learn how much the line carries.
   builder.AddChannelArgument(GRPC_ARG_HTTP2_BDP_PROBE, 0);
@@ -195,10 +218,13 @@ absl::Status ControllerImpl::StartServer() {
                              kLeastPingIntervalMs);
   builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, kHandshakeMs);
   server_ = builder.BuildAndStart();
-  if (server_ == nullptr || port == 0) return WhyNot(listen);
-  listen.port = port;
-  address_ = listen.ToString();
+  if (server_ == nullptr) return absl::InternalError("the gRPC server did not start");
   health_.set_server(server_.get());
+  acceptor_->Begin([connections = std::shared_ptr<Connections>(std::move(connections))](int file) {
+    Connections::NewConnectionParameters taken;
+    taken.fd = file;
+    connections->HandleNewConnection(&taken);
+  });
   return absl::OkStatus();
 }
 

@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "common/clock.h"
 #include "controller/logic/core.h"
+#include "controller/service/file_pool.h"
 #include "controller/service/reactor.h"
 #include "controller/store/store.h"
 
@@ -26,6 +27,8 @@ class Controller {
     topology::Description
         map;  // levels and links of the cluster, as Core's; nodes join by themselves
     Reactor::Options reactor;
+    FilePool::Options files;
+    bool reflection = true;  // whether clients may ask what the services look like
   };
 
   // Opens, loads and serves. `store`: null, or one for tests in place of the directory's. Errors

@@ -3,12 +3,16 @@
 
 #include <filesystem>
 #include <fstream>
+#include <functional>
+#include <future>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/clock.h"
+#include "controller/service/file_pool.h"
 #include "controller/service/jsonl.h"
 #include "controller/service/line_reader.h"
 #include "controller/service/log_book.h"
@@ -232,62 +236,145 @@ class LogBookTest : public HubTest {
   LogBookTest() {
     book_.OnLoad(core_);
     Create(book_, "a");
+    v1::JobRecord job = *core_.FindJob("jobs/a");
+    job.set_epoch(2);
+    job.add_placement()->set_node("nodes/n0");
+    Effects effects;
+    effects.changed.push_back(job);
+    book_.OnEffects(core_, effects);
   }
   static LogBook::Options Small() {
     LogBook::Options options;
     options.most_bytes = 2000;
     options.most_recent = 3;
     options.longest_line = 100;
+    options.most_tail = 50;
     return options;
   }
-  static std::vector<std::string> All(const absl::StatusOr<LogBook::Source>& source) {
-    EXPECT_TRUE(source.ok()) << source.status();
+  static v1::StreamLogsRequest Asked(int32_t rank = LogBook::kAllRanks, const char* cursor = "") {
+    v1::StreamLogsRequest request;
+    request.set_name("jobs/a");
+    request.set_rank(rank);
+    request.set_cursor(cursor);
+    return request;
+  }
+  void Append(const v1::LogLine& line) { book_.Append("nodes/n0", "jobs/a", line); }
+  // Behind all that the pool has to do for the job.
+  template <typename Result>
+  Result InPool(const std::function<Result()>& work) {
+    std::promise<Result> done;
+    const absl::Status submitted = pool_.Submit(
+        "jobs/a",
+        {[&] { done.set_value(work()); }, [](const absl::Status& why) { ADD_FAILURE() << why; }});
+    EXPECT_TRUE(submitted.ok());
+    return done.get_future().get();
+  }
+  void Settle() {
+    InPool<int>([] { return 0; });
+  }
+  absl::StatusOr<std::vector<v1::LogLine>> Read(LogBook& book, const v1::StreamLogsRequest& asked,
+                                                LogBook::Follower follower = nullptr) {
+    const auto source = book.Follow(asked, std::move(follower));
+    if (!source.ok()) return source.status();
+    std::vector<v1::LogLine> lines;
+    for (;;) {
+      const auto some = InPool<absl::StatusOr<std::vector<v1::LogLine>>>(*source);
+      if (!some.ok()) return some.status();
+      if (some->empty()) return lines;
+      lines.insert(lines.end(), some->begin(), some->end());
+    }
+  }
+  std::vector<std::string> Texts(const v1::StreamLogsRequest& asked) {
     std::vector<std::string> texts;
-    while (const auto line = (*source)()) texts.push_back(line->text());
+    const auto lines = Read(book_, asked);
+    EXPECT_TRUE(lines.ok()) << lines.status();
+    if (lines.ok()) {
+      for (const v1::LogLine& line : *lines) texts.push_back(line.text());
+    }
     return texts;
   }
-  LogBook book_{Small()};
+  FilePool pool_{{}};
+  LogBook book_{Small(), &pool_};
 };
 
 TEST_F(LogBookTest, LinesOutliveTheControllerAndFollowersGetLaterOnes) {
-  book_.Append("jobs/a", Line("one\n\"two\" \xe2\x80\xa6"));
+  Append(Line("one\n\"two\" \xe2\x80\xa6"));
   const auto reading = std::make_shared<Reading>();
-  const auto source = book_.Follow("jobs/a", LogBook::kAllRanks, reading);
-  book_.Append("jobs/a", Line("three"));
-  EXPECT_THAT(All(source), ElementsAre("one\n\"two\" \xe2\x80\xa6"));
+  const auto before = Read(book_, Asked(), reading);
+  ASSERT_TRUE(before.ok());
+  ASSERT_EQ(before->size(), 1u);
+  EXPECT_EQ(before->front().text(), "one\n\"two\" \xe2\x80\xa6");
+  Append(Line("three"));
+  Settle();
   ASSERT_EQ(reading->messages.size(), 1u);
   EXPECT_EQ(reading->messages[0].text(), "three");
 
-  LogBook second(Small());
-  EXPECT_EQ(second.Follow("jobs/a", 0, nullptr).status().code(), absl::StatusCode::kUnavailable);
+  LogBook second(Small(), &pool_);
+  EXPECT_EQ(second.Follow(Asked(), nullptr).status().code(), absl::StatusCode::kUnavailable);
   second.OnLoad(core_);
-  const auto again = second.Follow("jobs/a", LogBook::kAllRanks, nullptr);
+  const auto again = Read(second, Asked());
   ASSERT_TRUE(again.ok());
-  const auto first = (*again)();
-  ASSERT_TRUE(first.has_value());
-  EXPECT_EQ(first->time().seconds(), 1700000000);
-  EXPECT_EQ(first->time().nanos() / 1000000, 250);
-  EXPECT_EQ(first->epoch(), 2);
-  EXPECT_THAT(All(again), ElementsAre("three"));
+  ASSERT_EQ(again->size(), 2u);
+  EXPECT_EQ(again->front().time().seconds(), 1700000000);
+  EXPECT_EQ(again->front().time().nanos() / 1000000, 250);
+  EXPECT_EQ(again->front().epoch(), 2);
+  EXPECT_EQ(again->back().text(), "three");
 }
 
-TEST_F(LogBookTest, RanksAreTold) {
-  const auto reading = std::make_shared<Reading>();
-  const auto source = book_.Follow("jobs/a", 1, reading);
-  ASSERT_TRUE(source.ok());
-  book_.Append("jobs/a", Line("of 0", 0));
-  book_.Append("jobs/a", Line("of 1", 1));
-  book_.Append("jobs/a", Line("of the agent", -1));
-  ASSERT_EQ(reading->messages.size(), 2u);
-  EXPECT_THAT(All(book_.Follow("jobs/a", 1, nullptr)), ElementsAre("of 1", "of the agent"));
+TEST_F(LogBookTest, RanksEpochsTimesAndTailsAreChosen) {
+  Append(Line("of 0", 0));
+  Append(Line("of 1", 1));
+  Append(Line("of 3", 3));
+  Append(Line("of the agent", -1));
+  EXPECT_THAT(Texts(Asked(1)), ElementsAre("of 1", "of the agent"));
+  v1::StreamLogsRequest asked = Asked();
+  asked.add_ranks(0);
+  asked.add_ranks(3);
+  EXPECT_THAT(Texts(asked), ElementsAre("of 0", "of 3", "of the agent"));
+  asked.set_tail(2);
+  EXPECT_THAT(Texts(asked), ElementsAre("of 3", "of the agent"));
+  asked = Asked();
+  asked.set_epoch(1);
+  EXPECT_THAT(Texts(asked), IsEmpty());
+  asked = Asked();
+  asked.mutable_since()->set_seconds(1700000001);
+  EXPECT_THAT(Texts(asked), IsEmpty());
+}
+
+TEST_F(LogBookTest, LinesOfNodesThatAreNoMembersAreRefused) {
+  book_.Append("nodes/impostor", "jobs/a", Line("forged"));
+  v1::LogLine other = Line("of an epoch that never was");
+  other.set_epoch(7);
+  Append(other);
+  Append(Line("true"));
+  EXPECT_THAT(Texts(Asked()), ElementsAre("true"));
+}
+
+TEST_F(LogBookTest, CursorGoesOnBehindItsLineAndIsOutOfRangeOnceThatWasRotatedAway) {
+  for (int i = 0; i < 3; ++i) Append(Line(absl::StrCat("line ", i)));
+  const auto lines = Read(book_, Asked());
+  ASSERT_TRUE(lines.ok());
+  ASSERT_EQ(lines->size(), 3u);
+  const std::string cursor = lines->at(1).cursor();
+  EXPECT_THAT(Texts(Asked(-1, cursor.c_str())), ElementsAre("line 2"));
+  EXPECT_EQ(Read(book_, Asked(-1, "1000")).status().code(), absl::StatusCode::kOutOfRange);
+  EXPECT_EQ(Read(book_, Asked(-1, "x")).status().code(), absl::StatusCode::kInvalidArgument);
+  for (int i = 3; i < 300; ++i) Append(Line(absl::StrCat("line ", i)));
+  EXPECT_EQ(Read(book_, Asked(-1, cursor.c_str())).status().code(), absl::StatusCode::kOutOfRange);
+
+  LogBook second(Small(), &pool_);  // numbers go on after a restart
+  second.OnLoad(core_);
+  const auto again = Read(second, Asked());
+  ASSERT_TRUE(again.ok());
+  EXPECT_EQ(again->back().cursor(), "300");
 }
 
 TEST_F(LogBookTest, FilesAreBounded) {
-  for (int i = 0; i < 300; ++i) book_.Append("jobs/a", Line(absl::StrCat("line ", i)));
-  book_.Append("jobs/a", Line(std::string(10000, 'x')));
+  for (int i = 0; i < 300; ++i) Append(Line(absl::StrCat("line ", i)));
+  Append(Line(std::string(10000, 'x')));
+  const auto texts = Texts(Asked());
   EXPECT_LT(fs::file_size(folder_ + "/a/log.jsonl"), 2200u);
   EXPECT_LT(fs::file_size(folder_ + "/a/log.jsonl.1"), 2200u);
-  const auto texts = All(book_.Follow("jobs/a", LogBook::kAllRanks, nullptr));
   ASSERT_GT(texts.size(), 20u);
   EXPECT_EQ(texts[texts.size() - 2], "line 299");
   EXPECT_LT(texts.back().size(), 120u);
@@ -295,21 +382,23 @@ TEST_F(LogBookTest, FilesAreBounded) {
 
 TEST_F(LogBookTest, WithoutAFileTheLastLinesAreStillKnown) {
   fs::create_directories(folder_ + "/a/log.jsonl");  // in the file's place
-  for (int i = 0; i < 5; ++i) book_.Append("jobs/a", Line(absl::StrCat("line ", i)));
-  EXPECT_THAT(All(book_.Follow("jobs/a", LogBook::kAllRanks, nullptr)),
-              ElementsAre("line 2", "line 3", "line 4"));
+  for (int i = 0; i < 5; ++i) Append(Line(absl::StrCat("line ", i)));
+  EXPECT_THAT(Texts(Asked()), ElementsAre("line 2", "line 3", "line 4"));
 }
 
 TEST_F(LogBookTest, FollowersEndWithTheJobAndUnknownJobsAreRefused) {
   const auto reading = std::make_shared<Reading>();
-  ASSERT_TRUE(book_.Follow("jobs/a", 0, reading).ok());
+  ASSERT_TRUE(Read(book_, Asked(0), reading).ok());
   Cancel(book_, "a");
+  Settle();
   EXPECT_TRUE(reading->ended);
   const auto late = std::make_shared<Reading>();
-  ASSERT_TRUE(book_.Follow("jobs/a", 0, late).ok());
+  ASSERT_TRUE(Read(book_, Asked(0), late).ok());
   EXPECT_TRUE(late->ended);
-  EXPECT_EQ(book_.Follow("jobs/none", 0, nullptr).status().code(), absl::StatusCode::kNotFound);
-  book_.Append("jobs/none", Line("dropped"));
+  v1::StreamLogsRequest none = Asked();
+  none.set_name("jobs/none");
+  EXPECT_EQ(book_.Follow(none, nullptr).status().code(), absl::StatusCode::kNotFound);
+  book_.Append("nodes/n0", "jobs/none", Line("dropped"));
 }
 
 class LineReaderTest : public HubTest {};

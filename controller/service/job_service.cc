@@ -1,6 +1,9 @@
 #include "controller/service/job_service.h"
 
 #include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -71,6 +74,32 @@ absl::Status ListJobs(const Core& core, const v1::ListJobsRequest& request,
   }
   return absl::OkStatus();
 }
+
+// A job's metrics.jsonl from a position on; the pool's work.
+struct MetricsReplay {
+  static constexpr size_t kAtOnce = 256;
+  std::string directory;
+  ProgressPosition position;
+  bool opened = false;
+  LineReader reader;
+
+  std::vector<v1::JobProgress> Next() {
+    if (!std::exchange(opened, true)) reader.Add(directory + "/metrics.jsonl");
+    std::vector<v1::JobProgress> records;
+    while (records.size() < kAtOnce) {
+      const std::optional<std::string> line = reader.Next();
+      if (!line.has_value()) break;
+      std::optional<v1::StepRecord> record = ParseStepLine(*line);
+      if (!record.has_value()) continue;
+      v1::JobProgress progress;
+      *progress.mutable_step() = *std::move(record);
+      if (position.Covers(progress)) continue;
+      position = {progress.step().epoch(), progress.step().step()};
+      records.push_back(std::move(progress));
+    }
+    return records;
+  }
+};
 
 // With every call's bytes unparsed, so that what cannot be parsed gets a status of ours.
 using RawJobService = v1::JobService::WithRawCallbackMethod_CreateJob<
@@ -182,15 +211,13 @@ class JobService final : public RawJobService {
       call->End(status);
       return call.get();
     }
-    call->Hold();
-    auto source = parts_.logs->Follow(asked.name(), asked.rank(), asked.follow() ? call : nullptr);
+    auto source = parts_.logs->Follow(asked, asked.follow() ? call : nullptr);
     if (!source.ok()) {
       call->End(source.status());
-      call->Replay(nullptr, nullptr);
       return call.get();
     }
     const bool follow = asked.follow();
-    call->Replay(*std::move(source), [call = call.get(), follow] {
+    call->Replay(parts_.files, asked.name(), *std::move(source), [call = call.get(), follow] {
       if (!follow) call->End(absl::OkStatus());
     });
     return call.get();
@@ -236,30 +263,17 @@ class JobService final : public RawJobService {
   // The records in the job's file, then whatever is newer.
   void ReplayMetrics(StreamCall<v1::JobProgress>* call, const v1::StreamProgressRequest& asked,
                      const std::string& directory) {
-    struct Replay {
-      LineReader reader;
-      ProgressPosition position;
-    };
-    const auto replay = std::make_shared<Replay>();
-    replay->position.step = asked.after_step();
-    replay->reader.Add(directory + "/metrics.jsonl");
-    const auto next = [replay, after = asked.after_step()]() -> std::optional<v1::JobProgress> {
-      while (const std::optional<std::string> line = replay->reader.Next()) {
-        std::optional<v1::StepRecord> record = ParseStepLine(*line);
-        if (!record.has_value() || record->step() <= after) continue;
-        replay->position = {record->epoch(), record->step()};
-        v1::JobProgress progress;
-        *progress.mutable_step() = *std::move(record);
-        return progress;
-      }
-      return std::nullopt;
-    };
-    call->Replay(next, [this, call, replay, name = asked.name()] {
-      Ask(call->shared_from_this(),
-          [this, self = call->shared_from_this(), replay, name](const Core& core) {
-            parts_.progress->Subscribe(core, name, replay->position, self);
-          });
-    });
+    const auto replay = std::make_shared<MetricsReplay>();
+    replay->directory = directory;
+    replay->position = {asked.after_epoch(), asked.after_step()};
+    call->Replay(
+        parts_.files, asked.name(), [replay] { return replay->Next(); },
+        [this, call, replay, name = asked.name()] {
+          Ask(call->shared_from_this(),
+              [this, self = call->shared_from_this(), replay, name](const Core& core) {
+                parts_.progress->Subscribe(core, name, replay->position, self);
+              });
+        });
   }
 
   const JobServiceParts parts_;

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "controller/service/calls.h"
+#include "controller/service/file_pool.h"
 #include "controller/service/log_book.h"
 #include "controller/service/progress_hub.h"
 #include "controller/service/watch_hub.h"
@@ -19,6 +20,7 @@ struct JobServiceParts {
   WatchHub* watches = nullptr;
   ProgressHub* progress = nullptr;
   LogBook* logs = nullptr;
+  FilePool* files = nullptr;
   std::string directory;  // of the controller: jobs without one of their own go to jobs/NAME below
 };
 

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <string>
 
 #include "absl/strings/str_format.h"
 #include "nlohmann/json.hpp"
@@ -85,8 +86,9 @@ std::optional<v1::StepRecord> ParseStepLine(const std::string& line) {
 std::string WriteLogLine(const v1::LogLine& line) {
   const Json text(line.text());
   return absl::StrFormat(
-      "{\"time\": %d.%09d, \"epoch\": %d, \"rank\": %d, \"text\": %s}\n", line.time().seconds(),
-      line.time().nanos(), line.epoch(), line.rank(),
+      "{\"number\": %s, \"time\": %d.%09d, \"epoch\": %d, \"rank\": %d, \"text\": %s}\n",
+      line.cursor().empty() ? "0" : line.cursor(), line.time().seconds(), line.time().nanos(),
+      line.epoch(), line.rank(),
       text.dump(/*indent=*/-1, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace));
 }
 
@@ -103,6 +105,9 @@ std::optional<v1::LogLine> ParseLogLine(const std::string& line) {
   }
   parsed.set_epoch(Whole(object, "epoch"));
   parsed.set_rank(static_cast<int32_t>(Whole(object, "rank")));
+  if (const int64_t number = Whole(object, "number"); number > 0) {
+    parsed.set_cursor(std::to_string(number));
+  }
   parsed.set_text(text->get<std::string>());
   return parsed;
 }

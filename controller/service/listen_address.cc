@@ -1,13 +1,5 @@
 #include "controller/service/listen_address.h"
 
-#include <netdb.h>
-#include <sys/socket.h>
-#include <unistd.h>
-
-#include <cerrno>
-#include <cstring>
-#include <memory>
-
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -36,33 +28,6 @@ absl::StatusOr<ListenAddress> ParseListenAddress(const std::string& text) {
   }
   return absl::InvalidArgumentError(
       absl::StrCat(text, " is no address: use HOST:PORT, such as 127.0.0.1:7070"));
-}
-
-absl::Status WhyNot(const ListenAddress& address) {
-  addrinfo hints = {};
-  hints.ai_socktype = SOCK_STREAM;
-  hints.ai_flags = AI_PASSIVE | AI_NUMERICSERV;
-  addrinfo* list = nullptr;
-  const int code =
-      getaddrinfo(address.host.c_str(), absl::StrCat(address.port).c_str(), &hints, &list);
-  if (code != 0) {
-    return absl::FailedPreconditionError(
-        absl::StrCat(address.ToString(), ": ", gai_strerror(code)));
-  }
-  const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> owner(list, &freeaddrinfo);
-  const int descriptor =
-      socket(list->ai_family, list->ai_socktype | SOCK_CLOEXEC, list->ai_protocol);
-  const int one = 1;
-  const bool bound =
-      descriptor >= 0 && setsockopt(descriptor, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one)) == 0 &&
-      bind(descriptor, list->ai_addr, list->ai_addrlen) == 0 && listen(descriptor, 1) == 0;
-  const int error = bound ? 0 : errno;
-  if (descriptor >= 0) close(descriptor);
-  if (error == EADDRINUSE) {
-    return absl::FailedPreconditionError(absl::StrCat(address.ToString(), " is in use"));
-  }
-  return absl::FailedPreconditionError(absl::StrCat(
-      address.ToString(), ": ", error == 0 ? "nothing could listen there" : strerror(error)));
 }
 
 }  // namespace strata::controller

@@ -4,7 +4,6 @@
 
 #include <string>
 
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
 namespace strata::controller {
@@ -18,9 +17,6 @@ struct ListenAddress {
 
 // HOST:PORT, [IPv6]:PORT. InvalidArgument, naming the text.
 absl::StatusOr<ListenAddress> ParseListenAddress(const std::string& text);
-
-// Why nothing can listen there ("127.0.0.1:80 is in use"); asked after it has failed.
-absl::Status WhyNot(const ListenAddress& address);
 
 }  // namespace strata::controller
 

@@ -54,8 +54,7 @@ class Deadline : public grpc::ClientContext {
 class RunningController {
  public:
   // `directory`: empty: records in memory.
-  explicit RunningController(const std::string& directory = "") {
-    Controller::Options options;
+  explicit RunningController(const std::string& directory = "", Controller::Options options = {}) {
     options.directory = directory.empty() ? testing::TempDir() + "/controller" : directory;
     options.version = "test";
     options.reactor.tick_seconds = 0.02;

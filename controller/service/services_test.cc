@@ -300,6 +300,19 @@ TEST_F(ServicesTest, ProgressIsReplayedFromTheFileThenLiveUntilTheEnd) {
   EXPECT_EQ(progress.job().state(), v1::Job::SUCCEEDED) << progress.job().reason();
 }
 
+TEST_F(ServicesTest, KindsOfMessagesThatAreNotKnownAreSkipped) {
+  RunningController running;
+  SimulatedAgent agent(running, "n0");
+  v1::ControllerMessage said;
+  ASSERT_TRUE(agent.Await(MessageCase::kWelcome, &said));
+  v1::AgentMessage unknown;  // as one of a newer release comes out here
+  unknown.GetReflection()->MutableUnknownFields(&unknown)->AddVarint(4000, 1);
+  ASSERT_TRUE(agent.Say(unknown));
+  v1::Job job;
+  ASSERT_TRUE(running.Create(GoodRequest("a"), &job).ok());
+  EXPECT_TRUE(agent.Await(MessageCase::kPrepare, &said)) << "the session goes on";
+}
+
 TEST_F(ServicesTest, LogsAreFollowedAndOutliveTheController) {
   v1::StreamLogsRequest request;
   request.set_name("jobs/a");
@@ -427,14 +440,11 @@ TEST_F(ServicesTest, SessionsOutOfOrderAreRefused) {
   beat.mutable_heartbeat();
   v1::AgentMessage other = beat;
   other.set_incarnation(8);
-  v1::AgentMessage empty;
-  empty.set_incarnation(7);
   v1::AgentMessage nameless = hello;
   nameless.mutable_register_()->set_node("../n0");
   EXPECT_THAT(FieldsOf(session({beat})), ElementsAre("register"));
   EXPECT_THAT(FieldsOf(session({hello, hello})), ElementsAre("register"));
   EXPECT_THAT(FieldsOf(session({hello, beat, other})), ElementsAre("incarnation"));
-  EXPECT_THAT(FieldsOf(session({hello, empty})), ElementsAre("message"));
   EXPECT_THAT(FieldsOf(session({nameless})), ElementsAre("register.node"));
 }
 

@@ -9,11 +9,15 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <utility>
+#include <vector>
 
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "controller/logic/refusal.h"
 #include "controller/service/calls.h"
+#include "controller/service/file_pool.h"
 #include "controller/service/subscriber.h"
 
 namespace strata::controller {
@@ -25,7 +29,8 @@ class StreamCall final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
                          public Subscriber<Message>,
                          public std::enable_shared_from_this<StreamCall<Message>> {
  public:
-  using Source = std::function<std::optional<Message>()>;
+  // The next messages, in order; none: there are no more.
+  using Source = std::function<absl::StatusOr<std::vector<Message>>()>;
   static constexpr size_t kMostQueued = 4096;
   static constexpr size_t kMostBytes = size_t{32} << 20;
   // Of all methods together. One that has ended counts until its client has taken the end, so that
@@ -44,19 +49,14 @@ class StreamCall final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
     return call;
   }
 
-  // Until Replay nothing is sent, not even the end: whoever is to push or end it may be told of it
-  // before what came earlier is at hand.
-  void Hold() {
-    const std::lock_guard lock(mutex_);
-    held_ = true;
-  }
-
-  // Before the call's handler returns, at most once: `next` is asked on gRPC's threads, one message
-  // at a time, before anything that was pushed is sent; `then` is called after its last one.
-  void Replay(Source next, std::function<void()> then) {
+  // Before the call's handler returns, at most once: `next` is asked on the pool's threads, as work
+  // of `key`, before anything that was pushed is sent; `then` is called after its last message. Its
+  // error, or a file that does not answer, ends the stream.
+  void Replay(FilePool* pool, const std::string& key, Source next, std::function<void()> then) {
     std::unique_lock lock(mutex_);
-    held_ = false;
     if (finished_) return;
+    pool_ = pool;
+    key_ = key;
     next_ = std::move(next);
     then_ = std::move(then);
     Advance(lock);
@@ -86,7 +86,7 @@ class StreamCall final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
 
   bool idle() const override {
     const std::lock_guard lock(mutex_);
-    return queue_.empty() && !busy_;
+    return queue_.empty() && read_.empty() && !busy_ && !reading_;
   }
 
   void End(const absl::Status& status) override {
@@ -127,9 +127,15 @@ class StreamCall final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
 
   // Starts whatever is next, unless something is under way.
   void Advance(std::unique_lock<std::mutex>& lock) {
-    while (!busy_ && !finished_ && !held_) {
+    while (!busy_ && !finished_) {
       if (cancelled_) return Close(absl::CancelledError("the client has gone"));
-      if (next_) {
+      if (!read_.empty()) {
+        const Message message = std::move(read_.front());
+        read_.pop_front();
+        Write(message);
+      } else if (reading_) {
+        return;
+      } else if (next_) {
         ReadBack(lock);
       } else if (!queue_.empty()) {
         const std::shared_ptr<const Message> message = std::move(queue_.front().message);
@@ -144,28 +150,40 @@ class StreamCall final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
     }
   }
 
-  // Without the lock, because files are read.
   void ReadBack(std::unique_lock<std::mutex>& lock) {
-    busy_ = true;
-    const Source next = next_;
+    reading_ = true;
+    FilePool::Task task;
+    task.run = [self = this->shared_from_this(), next = next_] { self->OnRead(next()); };
+    task.give_up = [self = this->shared_from_this()](const absl::Status& why) {
+      self->OnRead(why);
+    };
     lock.unlock();
-    const std::optional<Message> message = next();
-    std::function<void()> then;
+    const absl::Status submitted = pool_->Submit(key_, std::move(task));
+    if (!submitted.ok()) OnRead(submitted);
     lock.lock();
-    busy_ = false;
-    if (message.has_value()) {
-      if (!finished_) Write(*message);
-      return;
+  }
+
+  void OnRead(absl::StatusOr<std::vector<Message>> messages) {
+    std::unique_lock lock(mutex_);
+    // What comes after it was given up is too late.
+    if (!std::exchange(reading_, false) || finished_) return;
+    if (messages.ok() && !messages->empty()) {
+      for (Message& message : *messages) read_.push_back(std::move(message));
+      return Advance(lock);
     }
     next_ = nullptr;
-    then = std::move(then_);
-    then_ = nullptr;
-    if (!then) return;
-    busy_ = true;  // what it pushes waits
-    lock.unlock();
-    then();
-    lock.lock();
-    busy_ = false;
+    const std::function<void()> then = std::exchange(then_, nullptr);
+    if (!messages.ok()) {
+      queue_.clear();
+      ending_ = messages.status();
+    } else if (then) {
+      busy_ = true;  // what it pushes waits
+      lock.unlock();
+      then();
+      lock.lock();
+      busy_ = false;
+    }
+    Advance(lock);
   }
 
   void Write(const Message& message) {
@@ -178,7 +196,9 @@ class StreamCall final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
     if (finished_) return;
     finished_ = true;
     queue_.clear();
+    read_.clear();
     next_ = nullptr;
+    then_ = nullptr;
     const grpc::Status result = ToGrpc(status);
     environment_.observer->OnCall(method_, CodeName(result.error_code()),
                                   environment_.clock->Now() - began_);
@@ -192,11 +212,14 @@ class StreamCall final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
   mutable std::mutex mutex_;  // guards what follows
   std::deque<Queued> queue_;
   size_t queued_bytes_ = 0;
+  FilePool* pool_ = nullptr;
+  std::string key_;
   Source next_;
   std::function<void()> then_;
+  std::deque<Message> read_;  // by next_, not yet sent
   grpc::ByteBuffer bytes_;
-  bool busy_ = false;  // a write or a read-back is under way
-  bool held_ = false;
+  bool busy_ = false;     // a write is under way
+  bool reading_ = false;  // so is a read-back
   bool cancelled_ = false;
   bool finished_ = false;
   std::optional<absl::Status> ending_;

@@ -47,13 +47,18 @@ int HolderOf(int descriptor) {
 
 absl::StatusOr<DirectoryLock> DirectoryLock::Take(const std::string& directory) {
   std::error_code error;
+  const bool known = std::filesystem::exists(directory, error);
   std::filesystem::create_directories(directory, error);
+  // Records tell where every job's data lies: nobody else's to read.
+  if (!known && !error) {
+    std::filesystem::permissions(directory, std::filesystem::perms::owner_all, error);
+  }
   if (error) {
     return absl::InternalError(absl::StrCat(directory, ": ", error.message(), " (mkdir)"));
   }
   RETURN_IF_ERROR(SyncFolder(std::filesystem::absolute(directory).parent_path().string()));
   const std::string path = directory + "/controller.lock";
-  const int descriptor = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+  const int descriptor = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
   if (descriptor < 0) return Failed(path, "open");
   DirectoryLock lock(descriptor);
   int result = 0;

@@ -1,5 +1,8 @@
 // Store on SQLite. One table `records` with the primary key (table_name, key).
+#include <fcntl.h>
 #include <sqlite3.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <memory>
 #include <string>
@@ -108,6 +111,12 @@ absl::StatusOr<std::string> SqliteStore::Ask(const char* sql) {
 }
 
 absl::Status SqliteStore::OpenDatabase() {
+  // Its log and shared memory get the same mode. One that an older release made is closed, too.
+  const int file = open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  if (file >= 0) {
+    for (const char* more : {"", "-wal", "-shm"}) chmod(absl::StrCat(path_, more).c_str(), 0600);
+    close(file);
+  }
   sqlite3* database = nullptr;
   const int code = sqlite3_open_v2(
       path_.c_str(), &database,

@@ -121,6 +121,21 @@ TEST_F(StoreTest, RecordsAreThereAfterReopening) {
   EXPECT_EQ(Records(*store), expected);
 }
 
+TEST_F(StoreTest, NobodyElseMayReadIt) {
+  const auto mode = [](const std::string& path) {
+    return std::filesystem::status(path).permissions();
+  };
+  const std::string directory = folder_ + "/new";
+  const auto store = Store::Open(directory);
+  ASSERT_TRUE(store.ok()) << store.status();
+  ASSERT_TRUE((*store)->Commit({{"meta", "a", "b"}}).ok());
+  using std::filesystem::perms;
+  EXPECT_EQ(mode(directory), perms::owner_all);
+  for (const char* file : {"/controller.db", "/controller.db-wal", "/controller.lock"}) {
+    EXPECT_EQ(mode(directory + file), perms::owner_read | perms::owner_write) << file;
+  }
+}
+
 TEST_F(StoreTest, EveryCommitIsSynced) {
   const auto store = Open();
   for (int i = 0; i < 5; ++i) {

@@ -24,7 +24,9 @@ BANNED = [
      ("common", "tests", "_test.cc", "_bench.cc"), "take a common::Clock through the constructor"),
     (r"\bstd::(thread|jthread|async)\b(?!::)",
      ("device", "worker", "collectives", "checkpoint", "common", "tests", "_test.cc", "_test_support.h", "_bench.cc",
-      "controller/metrics/metrics.cc"),  # wakes the metrics library's own thread at the end
+      "controller/metrics/metrics.cc",  # wakes the metrics library's own thread at the end
+      "controller/service/acceptor.h", "controller/service/acceptor.cc",  # waits in poll()
+      "controller/service/file_pool.cc"),  # what may hang for ever on a file system
      "threads belong to device, worker, collectives and checkpoint: use what they offer"),
     (r"(?<![\w.>])(std::)?(quick_)?exit\(", ("tests",), "return a status up to main"),
     (r"(?<![\w.>])(std::)?abort\(", ("common/check.h",), "STRATA_CHECK for invariants, absl::Status for the rest"),

@@ -1,0 +1,49 @@
+// Takes the API's connections and hands them to the gRPC server.
+//
+// gRPC's own listener ends for good when accept() fails once for want of a file. This one closes at
+// once what comes beyond the process's limit less a reserve, so that store, logs and later clients
+// find files.
+#ifndef STRATA_CONTROLLER_SERVICE_ACCEPTOR_H_
+#define STRATA_CONTROLLER_SERVICE_ACCEPTOR_H_
+
+#include <functional>
+#include <memory>
+#include <thread>
+
+#include "absl/status/statusor.h"
+#include "controller/service/listen_address.h"
+
+namespace strata::controller {
+
+class Acceptor {
+ public:
+  // Files that connections leave to others, or half of all if there are fewer.
+  static constexpr int kReservedFiles = 256;
+  // Owns the connection, which does not block, from then on.
+  using Take = std::function<void(int file)>;
+
+  // FailedPrecondition: nothing can listen there, and why. Port 0: any free one.
+  static absl::StatusOr<std::unique_ptr<Acceptor>> Listen(const ListenAddress& address);
+  ~Acceptor();
+  Acceptor(const Acceptor&) = delete;
+  Acceptor& operator=(const Acceptor&) = delete;
+
+  const ListenAddress& address() const { return address_; }  // with its port
+  // Once: takes connections on a thread of its own until it is destroyed.
+  void Begin(Take take);
+
+ private:
+  Acceptor(const ListenAddress& address, int listener, int wake)
+      : address_(address), listener_(listener), wake_(wake) {}
+  void Run();
+
+  ListenAddress address_;
+  const int listener_;
+  const int wake_;  // an eventfd: readable once it ends
+  Take take_;
+  std::thread thread_;
+};
+
+}  // namespace strata::controller
+
+#endif  // STRATA_CONTROLLER_SERVICE_ACCEPTOR_H_
