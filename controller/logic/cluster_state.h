@@ -2,6 +2,7 @@
 #ifndef STRATA_CONTROLLER_LOGIC_CLUSTER_STATE_H_
 #define STRATA_CONTROLLER_LOGIC_CLUSTER_STATE_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -49,6 +50,10 @@ struct ClusterState {
   bool capacity_changed = false;
   // A node counts or no longer counts as one of the cluster: what could run at all has changed.
   bool cluster_changed = false;
+  // Most nodes fell silent together: rather the controller is cut off than they are lost. While it
+  // lasts no lease is judged to be over.
+  bool cut_off = false;
+  double cut_off_since = 0;
   SchedulerState scheduler;
 
   // Known from before this controller's start, and not heard from since, for longer than its lease:
@@ -58,6 +63,10 @@ struct ClusterState {
   // Nodes' silence is counted on a clock of its own, which stands while all are heard from.
   double ListeningNow() const { return now - heard_seconds; }
   double SilenceOf(const NodeEntry& node) const { return ListeningNow() - node.heard_at; }
+  // Of the time since its lease last began anew.
+  double LeaseUsed(const NodeEntry& node) const {
+    return ListeningNow() - std::max(node.heard_at, node.lease_from);
+  }
 
   JobEntry* Find(const std::string& job);
 };

@@ -1,5 +1,6 @@
 #include "controller/logic/core.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -24,14 +25,16 @@ class Core::Impl {
   }
 
   // Time passes. While this process itself stood still nobody could be heard and nothing be done:
-  // that is nobody's silence and no deadline's time.
-  void Advance() {
-    const double now = clock_->Now();
-    const double gap = now - last_input_;
-    if (gap > state.timing.heartbeat_seconds) standstill_ += gap;
-    last_input_ = now;
-    state.now = now - standstill_;
+  // that is nobody's silence and no deadline's time. Inputs that were handled between the awakening
+  // and the tick that tells of it saw a later time: never one before the last tick.
+  void Advance(double standstill_seconds = 0) {
+    last_input_ = clock_->Now();
+    const double passed = last_input_ - standstill_ - ticked_;
+    standstill_ += std::clamp(standstill_seconds, 0.0, std::max(0.0, passed));
+    state.now = last_input_ - standstill_;
   }
+
+  void Ticked() { ticked_ = state.now; }
 
   void AdvanceHeard(absl::Span<const uint64_t> silent) {
     const double now = clock_->Now();
@@ -49,7 +52,7 @@ class Core::Impl {
   }
 
   void Start() {
-    last_input_ = state.now = clock_->Now();
+    last_input_ = ticked_ = state.now = clock_->Now();
     standstill_ = state.heard_seconds = 0;
   }
 
@@ -58,6 +61,7 @@ class Core::Impl {
  private:
   const common::Clock* clock_;
   double last_input_ = 0;
+  double ticked_ = 0;      // state.now of the last tick
   double standstill_ = 0;  // seconds, all together
 };
 
@@ -156,6 +160,7 @@ absl::StatusOr<v1::Node> Core::DrainNode(const std::string& name, bool drain, Ef
 SchedulerFigures Core::scheduler_figures() const { return FiguresOf(impl_->state); }
 int64_t Core::controller_term() const { return impl_->state.term; }
 int64_t Core::resource_version() const { return impl_->state.resource_version; }
+bool Core::cut_off() const { return impl_->state.cut_off; }
 
 void Core::OnAgent(uint64_t session, const v1::AgentMessage& message, Effects& effects) {
   impl_->Advance();
@@ -172,8 +177,9 @@ void Core::OnSessionEnd(uint64_t session, Effects&) {
 
 void Core::OnHeard(absl::Span<const uint64_t> silent) { impl_->AdvanceHeard(silent); }
 
-void Core::OnTick(double wall_seconds, Effects& effects) {
-  impl_->Advance();
+void Core::OnTick(double wall_seconds, Effects& effects, double standstill_seconds) {
+  impl_->Advance(standstill_seconds);
+  impl_->Ticked();
   impl_->state.wall = wall_seconds;
   JobMachine machine(impl_->state, effects);
   machine.Tick();

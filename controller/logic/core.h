@@ -68,6 +68,8 @@ class Core {
   SchedulerFigures scheduler_figures() const;
   int64_t controller_term() const;
   int64_t resource_version() const;
+  // Whether most nodes fell silent together, so that it suspends its judgement of their leases.
+  bool cut_off() const;
 
   // A session's messages; its first is Register. `session` tells sessions of one node apart.
   void OnAgent(uint64_t session, const v1::AgentMessage& message, Effects& effects);
@@ -77,10 +79,11 @@ class Core {
   // That time, however long, is no standstill: it counts towards all deadlines, but only for the
   // silent ones, and for nodes without a session, as silence. Takes time in proportion to these.
   void OnHeard(absl::Span<const uint64_t> silent);
-  // Call at least every heartbeat_seconds / 4, with the wall clock for display. Time in which no
-  // input comes for longer than heartbeat_seconds counts as a standstill of the controller: not as
-  // silence of nodes, nor towards any deadline.
-  void OnTick(double wall_seconds, Effects& effects);
+  // Call at least every heartbeat_seconds / 4, with the wall clock for display.
+  // `standstill_seconds`: since the last tick the caller's thread was due to run for so long and
+  // did not (a suspended process). It counts neither as silence of nodes nor towards any deadline.
+  // Work, such as a slow commit, is no standstill.
+  void OnTick(double wall_seconds, Effects& effects, double standstill_seconds = 0);
 
  private:
   class Impl;

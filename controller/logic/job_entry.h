@@ -55,6 +55,7 @@ struct Failure {
   bool refused = false;    // by a node, before any rank ran
   bool counts = true;      // towards restart.max_without_progress: see restart_policy.h
   std::string node = {};   // nodes/NAME to blame; empty: none, or it is not known
+  bool silence = false;    // nothing else speaks for it: the ranks may be well
   // The checkpoint that its ranks were to begin with could not be read.
   std::optional<v1::CheckpointProblem> checkpoint = {};
 };
@@ -80,6 +81,14 @@ struct EpochRun {
   double stepped_at = 0;
 };
 
+// An epoch that was given up for its nodes' silence alone. Until the next one begins it goes on
+// where it is as soon as one of its nodes is back and still holds its ranks.
+struct GivenUp {
+  EpochRun run;
+  Failure failure;
+  int64_t without_progress = 0;  // as it was before
+};
+
 struct JobEntry {
   v1::JobRecord record;
   EpochRun run;                // while STARTING or RUNNING
@@ -87,6 +96,7 @@ struct JobEntry {
   scheduler::Waiting waiting;  // as of the scheduler's last decision, while it waits
 
   // While RECOVERING.
+  std::optional<GivenUp> given_up;
   double failed_at = 0;
   double next_start_at = 0;          // back-off
   bool culprit_known = false;        // the last event names it

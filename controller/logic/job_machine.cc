@@ -62,7 +62,7 @@ std::string LastReasons(const v1::JobRecord& job, const Failure& failure) {
 bool LeaseIsOver(const ClusterState& state, const NodeEntry& node) {
   // A controller that has just started gives agents some more time to find it.
   const double grace = node.state == v1::Node::UNKNOWN ? state.timing.node_lost_seconds : 0;
-  return state.SilenceOf(node) > state.timing.lease_seconds + grace;
+  return !state.cut_off && state.LeaseUsed(node) > state.timing.lease_seconds + grace;
 }
 
 std::string NodeList(const std::map<std::string, Member>& members) {
@@ -176,13 +176,16 @@ void JobMachine::ReportSilentNodes(JobEntry& job) {
                    .node = member.first_heard ? "" : name});
     }
     if (!LeaseIsOver(state_, *node)) continue;
+    // All ranks take part in a step: one that was done proves that those of the silent node live.
+    if (job.run.paced && state_.now <= job.run.stepped_at + state_.timing.lease_seconds) continue;
     Report(job, {.reason = absl::StrFormat(
                      "%s has not been heard from for %.0f s (the lease of its "
                      "trainers is %g s)",
                      ShortName(name), state_.SilenceOf(*node), state_.timing.lease_seconds),
                  .cause = node->met ? "node_lost" : "cluster_restart",
                  .counts = node->met,
-                 .node = node->met ? name : ""});
+                 .node = node->met ? name : "",
+                 .silence = true});
   }
 }
 
@@ -258,6 +261,7 @@ void JobMachine::Fail(JobEntry& job) {
                absl::StrCat("finished all ", job.record.target_step(), " steps"), "");
   }
   const bool counts = failure.counts && !(failure.refused && MayComeBack(job));
+  const int64_t before = job.record.restarts_without_progress();
   const int64_t without_progress = WithoutProgressAfter(job.record, counts);
   job.record.set_restarts_without_progress(without_progress);
   if (counts && !MayRestart(job.record, without_progress)) {
@@ -269,8 +273,13 @@ void JobMachine::Fail(JobEntry& job) {
                failure.cause);
   }
   AddEvent(job, failure.reason, failure.cause);
-  Blame(job, failure);
-  StopAll(job, failure.reason, /*checkpoint=*/false);
+  if (MayBeTakenBack(job, failure)) {
+    job.run.failure.reset();
+    job.given_up = GivenUp{std::move(job.run), failure, before};
+  } else {
+    Blame(job, failure);
+    StopAll(job, failure.reason, /*checkpoint=*/false);
+  }
   job.run = {};
   job.failed_at = state_.now;
   const double back_off =
@@ -304,6 +313,7 @@ void JobMachine::Attribute(JobEntry& job, Failure failure) {
 
 void JobMachine::End(JobEntry& job, v1::Job::State outcome, const std::string& reason,
                      const std::string& cause) {
+  LeaveGivenUp(job);
   StopAll(job, reason, /*checkpoint=*/false);
   job.run = {};
   AddEvent(job, reason, cause);
@@ -339,10 +349,12 @@ void JobMachine::StopAll(const JobEntry& job, const std::string& reason, bool ch
 }
 
 void JobMachine::Tick() {
+  JudgeOwnConnection();
   for (auto& [name, node] : state_.nodes.all()) {
     const double silence = state_.SilenceOf(node);
     const bool lost = node.state == v1::Node::UNKNOWN ? LeaseIsOver(state_, node)
                                                       : silence > state_.timing.node_lost_seconds;
+    node.gone |= LeaseIsOver(state_, node);
     const bool was_away = state_.IsAway(node);
     if (lost) node.state = v1::Node::LOST;
     if (state_.IsAway(node) != was_away) state_.cluster_changed = true;

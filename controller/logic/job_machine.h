@@ -46,6 +46,10 @@ class JobMachine {
   // The second half of an orderly stop.
   void SendStopAfter(const JobEntry& job, const NodeEntry& node);
   void SendManifest(const JobEntry& job, v1::WriteManifest manifest);
+  // An epoch that was given up for silence alone goes on: one of its nodes is back with its ranks.
+  void TakeBack(JobEntry& job, const NodeEntry& node);
+  // It cannot go on any more; what may be left of it is stopped.
+  void LeaveGivenUp(JobEntry& job);
   // The last event turns out to have another cause.
   void Attribute(JobEntry& job, Failure failure);
 
@@ -53,6 +57,8 @@ class JobMachine {
   void ReconcileEpoch(JobEntry& job);
   void ReconcileCancel(JobEntry& job);
   void ReportSilentNodes(JobEntry& job);
+  void JudgeOwnConnection();
+  bool MayBeTakenBack(const JobEntry& job, const Failure& failure) const;
   void ReportLostFragments(JobEntry& job);
   void AdvanceStop(JobEntry& job);
   void ReportLatePreparation(JobEntry& job);

@@ -75,9 +75,13 @@ void NodeTable::Detach(NodeEntry& node) {
 }
 
 void NodeTable::AddSilence(absl::Span<const uint64_t> sessions, double seconds) {
-  for (NodeEntry* node : detached_) node->heard_at -= seconds;
+  const auto add = [seconds](NodeEntry& node) {
+    node.heard_at -= seconds;
+    node.lease_from -= seconds;
+  };
+  for (NodeEntry* node : detached_) add(*node);
   for (const uint64_t session : sessions) {
-    if (NodeEntry* node = OfSession(session); node != nullptr) node->heard_at -= seconds;
+    if (NodeEntry* node = OfSession(session); node != nullptr) add(*node);
   }
 }
 

@@ -42,8 +42,10 @@ struct NodeEntry {
   uint64_t incarnation = 0;
   uint64_t session = 0;  // 0: none
   uint64_t newest_session = 0;
-  bool met = false;     // heard from in this controller's term
-  double heard_at = 0;  // see ClusterState::ListeningNow
+  bool met = false;       // heard from in this controller's term
+  double heard_at = 0;    // see ClusterState::ListeningNow
+  double lease_from = 0;  // the same; its lease counts from the later of both
+  bool gone = false;      // its lease ended while the controller did not suspect itself
   double heard_wall = 0;
   int64_t resource_version = 0;
   // Durable, with the node's record; either way it takes no new ranks until it is resumed.

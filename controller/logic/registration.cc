@@ -145,7 +145,13 @@ void SessionHandler::TakeOver(JobEntry& job, Member& member, const NodeEntry& no
 // be about to say how they ended: that is worth a moment.
 void SessionHandler::MissEpochs(NodeEntry& node, const std::map<EpochKey, Hold>& before,
                                 bool first) {
-  for (const auto& [key, hold] : before) {
+  std::map<EpochKey, Hold> expected = before;
+  for (const std::string& name : state_.recovering) {  // its hold went with its lease
+    const JobEntry& job = state_.jobs.at(name);
+    const auto& given_up = job.given_up;
+    if (given_up.has_value() && given_up->run.members.contains(node.name)) expected[job.key()];
+  }
+  for (const auto& [key, hold] : expected) {
     if (node.holds.contains(key)) continue;
     JobEntry* job = Current(node, ToProto(key));
     if (job == nullptr) continue;  // over anyway, and now confirmed

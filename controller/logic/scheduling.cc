@@ -135,6 +135,7 @@ void JobMachine::Begin(JobEntry& job, const scheduler::Start& start) {
   }
   const bool as_kept =
       record.has_moving_to() && MovingTo(state_, record).ranks == start.placement.ranks;
+  LeaveGivenUp(job);
   job.run = {};
   job.run.begun_at = state_.now;
   job.waiting = {};

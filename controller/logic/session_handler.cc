@@ -89,6 +89,7 @@ void SessionHandler::OnMessage(uint64_t session, const v1::AgentMessage& message
 void SessionHandler::Hear(NodeEntry& node) {
   if (!node.met) state_.cluster_changed = true;
   node.met = true;
+  node.gone = false;
   node.heard_at = state_.ListeningNow();
   node.heard_wall = state_.wall;
   if (node.state == v1::Node::READY) return;
@@ -97,6 +98,7 @@ void SessionHandler::Hear(NodeEntry& node) {
 }
 
 JobEntry* SessionHandler::Current(const NodeEntry& node, const v1::JobEpoch& epoch) {
+  TakeBack(node, epoch);
   JobEntry* job = state_.Find(epoch.job());
   if (job == nullptr || !HasEpoch(job->record.state()) || job->record.epoch() != epoch.epoch()) {
     return nullptr;
@@ -105,6 +107,12 @@ JobEntry* SessionHandler::Current(const NodeEntry& node, const v1::JobEpoch& epo
   const bool there =
       member != job->run.members.end() && member->second.state != MemberState::kEnded;
   return there ? job : nullptr;
+}
+
+void SessionHandler::TakeBack(const NodeEntry& node, const v1::JobEpoch& epoch) {
+  JobEntry* job = state_.Find(epoch.job());
+  if (job == nullptr || !job->given_up.has_value() || job->key() != ToKey(epoch)) return;
+  if (job->given_up->run.members.contains(node.name)) machine_.TakeBack(*job, node);
 }
 
 JobEntry* SessionHandler::CurrentOrStop(NodeEntry& node, const v1::JobEpoch& epoch, bool alive) {
@@ -327,7 +335,7 @@ int SessionHandler::Suspect(const JobEntry& job, const NodeEntry& reporter,
 }
 
 bool SessionHandler::IsSilent(const NodeEntry& node) const {
-  return node.session == 0 || state_.SilenceOf(node) > 2 * state_.timing.heartbeat_seconds;
+  return state_.SilenceOf(node) > 2 * state_.timing.heartbeat_seconds;
 }
 
 void SessionHandler::OnHang(NodeEntry& node, const v1::HangReport& message) {

@@ -43,6 +43,8 @@ class SessionHandler {
   void OnCommit(NodeEntry& node, const v1::CommitRequest& message);
   void OnHang(NodeEntry& node, const v1::HangReport& message);
 
+  // If the epoch was given up for silence alone, and this node was silent, it goes on.
+  void TakeBack(const NodeEntry& node, const v1::JobEpoch& epoch);
   // The job, if this epoch is the current one, has ranks on the node, and these have not ended.
   JobEntry* Current(const NodeEntry& node, const v1::JobEpoch& epoch);
   // The same; otherwise the node is told to stop the epoch. `alive`: the message proves that its

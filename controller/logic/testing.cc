@@ -55,7 +55,7 @@ void Harness::Pass(double seconds, const std::vector<std::string>& beating) {
   for (double passed = 0; passed < seconds; passed += kTick) {
     clock_.Advance(kTick);
     Effects effects;
-    core->OnTick(kWall + clock_.Now(), effects);
+    core->OnTick(kWall + clock_.Now(), effects, std::exchange(standstill_, 0));
     Apply(effects);
     for (const std::string& node : beating) {
       v1::AgentMessage beat;

@@ -30,7 +30,12 @@ class Harness {
   void PassHeard(double seconds, const std::vector<std::string>& silent);
 
   // The controller's process is stopped for so long.
-  void StandStill(double seconds) { clock_.Advance(seconds); }
+  void StandStill(double seconds) {
+    clock_.Advance(seconds);
+    standstill_ += seconds;
+  }
+  // It works for so long, on a slow commit.
+  void Work(double seconds) { clock_.Advance(seconds); }
 
   absl::StatusOr<v1::JobRecord> Create(const v1::CreateJobRequest& request);
   absl::StatusOr<v1::JobRecord> Cancel(const std::string& name);
@@ -95,6 +100,7 @@ class Harness {
 
   Timing timing_;
   common::ManualClock clock_;
+  double standstill_ = 0;  // since the last tick
   std::map<std::string, Agent> agents_;
   std::map<std::string, std::vector<v1::ControllerMessage>> inbox_;
   std::map<std::string, v1::Welcome> welcomes_;

@@ -98,7 +98,7 @@ absl::Status Reactor::Tick() {
     return absl::IsResourceExhausted(status) ? absl::OkStatus() : status;
   }
   Effects effects;
-  core_->OnTick(common::WallSeconds(), effects);
+  core_->OnTick(common::WallSeconds(), effects, std::exchange(standstill_, 0));
   const absl::Status status = Commit(effects);
   if (absl::IsResourceExhausted(status)) return Reload();
   RETURN_IF_ERROR(status);
@@ -111,6 +111,10 @@ std::vector<Reactor::Input> Reactor::TakeBatch(double until) {
   std::unique_lock lock(mutex_);
   const double wait = std::max(0.0, until - clock_->Now());
   changed_.wait_for(lock, std::chrono::duration<double>(wait), [&] { return !queue_.empty(); });
+  // Woken late: only what this thread slept too long, never what it worked.
+  if (const double late = clock_->Now() - until; late > options_.tick_seconds && wait > 0) {
+    standstill_ += late;
+  }
   std::vector<Input> batch;
   const size_t size = std::min(queue_.size(), options_.batch);
   batch.reserve(size);

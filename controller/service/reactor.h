@@ -103,7 +103,8 @@ class Reactor {
   std::vector<Listener*> listeners_;
 
   std::unique_ptr<Core> core_;
-  Effects term_;  // of Load, until they are durable
+  double standstill_ = 0;  // seconds since the last tick that this thread was due and did not run
+  Effects term_;           // of Load, until they are durable
   std::atomic<bool> ready_{false};
   std::atomic<bool> has_room_{true};
   std::atomic<int64_t> commits_{0};

@@ -11,7 +11,16 @@ bool Terminal(v1::Job::State state) {
   return state == v1::Job::SUCCEEDED || state == v1::Job::FAILED || state == v1::Job::CANCELLED;
 }
 
-bool Legal(const v1::JobRecord& before, v1::Job::State to) {
+// An epoch goes on where it was only if it was given up for silence, and says so.
+bool TakenBack(const v1::JobRecord& before, const v1::JobRecord& after) {
+  if (before.events_size() == 0 || after.events_size() == 0) return false;
+  const std::string& given_up_for = before.events(before.events_size() - 1).cause();
+  return after.events(after.events_size() - 1).cause() == "taken_back" &&
+         (given_up_for == "node_lost" || given_up_for == "cluster_restart");
+}
+
+bool Legal(const v1::JobRecord& before, const v1::JobRecord& after) {
+  const v1::Job::State to = after.state();
   const v1::Job::State from = before.state();
   if (from == to) return !Terminal(from);
   const bool preempted = before.has_preemption() && before.preemption().by().starts_with("jobs/");
@@ -27,7 +36,8 @@ bool Legal(const v1::JobRecord& before, v1::Job::State to) {
     case v1::Job::RUNNING:
       return to == v1::Job::RECOVERING || Terminal(to);
     case v1::Job::RECOVERING:
-      return to == v1::Job::STARTING || to == v1::Job::CANCELLED;
+      return to == v1::Job::STARTING || to == v1::Job::CANCELLED ||
+             (to == v1::Job::RUNNING && TakenBack(before, after));
     default:
       return false;
   }
@@ -114,7 +124,7 @@ void Oracle::CheckQuotas() {
 }
 
 void Oracle::CheckChange(const v1::JobRecord& before, const v1::JobRecord& after) {
-  if (!Legal(before, after.state())) {
+  if (!Legal(before, after)) {
     Violate(absl::StrCat(Name(before), " became ", Name(after)));
   }
   const bool starts = after.state() == v1::Job::STARTING && before.state() != v1::Job::STARTING;

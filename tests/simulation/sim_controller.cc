@@ -104,7 +104,11 @@ void SimController::Handle(const std::function<void(Batch&)>& input) {
 }
 
 void SimController::Tick() {
-  Run([this](Batch& batch) { core_->OnTick(kWall + events_.Now(), batch.effects); });
+  Run([this, due = events_.Now()](Batch& batch) {
+    const double late = events_.Now() - std::max(due, ticked_at_);
+    ticked_at_ = events_.Now();
+    core_->OnTick(kWall + events_.Now(), batch.effects, std::max(0.0, late));
+  });
   events_.After(kTickSeconds, [this, life = life_] {
     if (life == life_) Tick();
   });

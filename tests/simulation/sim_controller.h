@@ -74,6 +74,7 @@ class SimController {
   Records store_;
   std::unique_ptr<controller::Core> core_;
   uint64_t life_ = 0;
+  double ticked_at_ = 0;  // what was put off until then is no standstill any more
   double paused_until_ = 0;
   double sync_seconds_ = 0.004;
   int commits_ = 0;
