@@ -42,6 +42,7 @@ MAY_USE = {
     "worker/trainer": ["worker/engine", "worker/shared"],
     "client": ["spec", "planner", "data", "checkpoint", "scheduler", "controller/logic", "controller/simulator",
                "topology", "topology/import", "topology/probe"],
+    "simulation": ["controller/logic", "controller/simulator", "scheduler"],
     "deploy": [],
     "bazel": [],
     "docs": [],

@@ -1,6 +1,6 @@
 // What must hold whatever happens. Told everything that becomes durable, is said or starts to run.
-#ifndef STRATA_TESTS_SIMULATION_ORACLE_H_
-#define STRATA_TESTS_SIMULATION_ORACLE_H_
+#ifndef STRATA_SIMULATION_ORACLE_H_
+#define STRATA_SIMULATION_ORACLE_H_
 
 #include <cstdint>
 #include <deque>
@@ -97,4 +97,4 @@ class Oracle {
 
 }  // namespace strata::simulation
 
-#endif  // STRATA_TESTS_SIMULATION_ORACLE_H_
+#endif  // STRATA_SIMULATION_ORACLE_H_

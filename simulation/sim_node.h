@@ -1,6 +1,6 @@
 // A node: its devices, the trainers on them, and the agent's process, each of which may fail alone.
-#ifndef STRATA_TESTS_SIMULATION_SIM_NODE_H_
-#define STRATA_TESTS_SIMULATION_SIM_NODE_H_
+#ifndef STRATA_SIMULATION_SIM_NODE_H_
+#define STRATA_SIMULATION_SIM_NODE_H_
 
 #include <cstdint>
 #include <deque>
@@ -14,7 +14,7 @@
 
 #include "controller/logic/core.h"
 #include "controller/logic/job_entry.h"
-#include "tests/simulation/link.h"
+#include "simulation/link.h"
 
 namespace strata::simulation {
 
@@ -195,4 +195,4 @@ class SimNode {
 
 }  // namespace strata::simulation
 
-#endif  // STRATA_TESTS_SIMULATION_SIM_NODE_H_
+#endif  // STRATA_SIMULATION_SIM_NODE_H_

@@ -1,7 +1,7 @@
 // The controller's process around the real logic: one input at a time, group commit to a store that
 // survives, and only then words. It may die at any commit, before it or after it.
-#ifndef STRATA_TESTS_SIMULATION_SIM_CONTROLLER_H_
-#define STRATA_TESTS_SIMULATION_SIM_CONTROLLER_H_
+#ifndef STRATA_SIMULATION_SIM_CONTROLLER_H_
+#define STRATA_SIMULATION_SIM_CONTROLLER_H_
 
 #include <cstdint>
 #include <deque>
@@ -13,10 +13,10 @@
 
 #include "controller/logic/core.h"
 #include "controller/simulator/events.h"
-#include "tests/simulation/link.h"
-#include "tests/simulation/oracle.h"
-#include "tests/simulation/planted_bug.h"
-#include "tests/simulation/random.h"
+#include "simulation/link.h"
+#include "simulation/oracle.h"
+#include "simulation/planted_bug.h"
+#include "simulation/random.h"
 
 namespace strata::simulation {
 
@@ -88,4 +88,4 @@ class SimController {
 
 }  // namespace strata::simulation
 
-#endif  // STRATA_TESTS_SIMULATION_SIM_CONTROLLER_H_
+#endif  // STRATA_SIMULATION_SIM_CONTROLLER_H_

@@ -12,7 +12,7 @@
 #include <ostream>
 #include <string>
 
-#include "tests/simulation/cluster.h"
+#include "simulation/cluster.h"
 
 namespace strata::simulation {
 namespace {

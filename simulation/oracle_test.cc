@@ -1,5 +1,5 @@
 // The invariants of scheduling see what breaks them.
-#include "tests/simulation/oracle.h"
+#include "simulation/oracle.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // The whole simulated world: nodes, the controller, users, and how far each epoch's ranks are.
-#ifndef STRATA_TESTS_SIMULATION_CLUSTER_H_
-#define STRATA_TESTS_SIMULATION_CLUSTER_H_
+#ifndef STRATA_SIMULATION_CLUSTER_H_
+#define STRATA_SIMULATION_CLUSTER_H_
 
 #include <cstdint>
 #include <map>
@@ -9,12 +9,12 @@
 #include <vector>
 
 #include "controller/simulator/events.h"
-#include "tests/simulation/oracle.h"
-#include "tests/simulation/planted_bug.h"
-#include "tests/simulation/random.h"
-#include "tests/simulation/sim_controller.h"
-#include "tests/simulation/sim_node.h"
-#include "tests/simulation/storage.h"
+#include "simulation/oracle.h"
+#include "simulation/planted_bug.h"
+#include "simulation/random.h"
+#include "simulation/sim_controller.h"
+#include "simulation/sim_node.h"
+#include "simulation/storage.h"
 
 namespace strata::simulation {
 
@@ -95,4 +95,4 @@ class Cluster {
 
 }  // namespace strata::simulation
 
-#endif  // STRATA_TESTS_SIMULATION_CLUSTER_H_
+#endif  // STRATA_SIMULATION_CLUSTER_H_

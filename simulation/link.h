@@ -1,7 +1,7 @@
 // A session as gRPC's streams give it: each direction in order, at its own pace, and broken at any
 // moment, each side learning of it later and losing the tail of what was on its way.
-#ifndef STRATA_TESTS_SIMULATION_LINK_H_
-#define STRATA_TESTS_SIMULATION_LINK_H_
+#ifndef STRATA_SIMULATION_LINK_H_
+#define STRATA_SIMULATION_LINK_H_
 
 #include <algorithm>
 #include <functional>
@@ -11,7 +11,7 @@
 
 #include "controller/simulator/events.h"
 #include "proto/strata/v1/agent.pb.h"
-#include "tests/simulation/random.h"
+#include "simulation/random.h"
 
 namespace strata::simulation {
 
@@ -88,4 +88,4 @@ class Link : public std::enable_shared_from_this<Link> {
 
 }  // namespace strata::simulation
 
-#endif  // STRATA_TESTS_SIMULATION_LINK_H_
+#endif  // STRATA_SIMULATION_LINK_H_

@@ -1,5 +1,5 @@
 // The machine: processes, and what breaks.
-#include "tests/simulation/sim_node.h"
+#include "simulation/sim_node.h"
 
 #include <algorithm>
 #include <iterator>
@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "tests/simulation/cluster.h"
+#include "simulation/cluster.h"
 
 namespace strata::simulation {
 namespace {

@@ -1,4 +1,4 @@
-#include "tests/simulation/sim_controller.h"
+#include "simulation/sim_controller.h"
 
 #include <algorithm>
 #include <cstdio>

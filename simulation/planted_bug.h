@@ -1,6 +1,6 @@
 // Faults that the simulation itself can be given, to prove that its invariants see them.
-#ifndef STRATA_TESTS_SIMULATION_PLANTED_BUG_H_
-#define STRATA_TESTS_SIMULATION_PLANTED_BUG_H_
+#ifndef STRATA_SIMULATION_PLANTED_BUG_H_
+#define STRATA_SIMULATION_PLANTED_BUG_H_
 
 namespace strata::simulation {
 
@@ -19,4 +19,4 @@ enum class PlantedBug {
 
 }  // namespace strata::simulation
 
-#endif  // STRATA_TESTS_SIMULATION_PLANTED_BUG_H_
+#endif  // STRATA_SIMULATION_PLANTED_BUG_H_

@@ -1,6 +1,6 @@
 // A job's checkpoints on disk, and what becomes of them.
-#ifndef STRATA_TESTS_SIMULATION_STORAGE_H_
-#define STRATA_TESTS_SIMULATION_STORAGE_H_
+#ifndef STRATA_SIMULATION_STORAGE_H_
+#define STRATA_SIMULATION_STORAGE_H_
 
 #include <cstdint>
 #include <map>
@@ -41,4 +41,4 @@ class Storage {
 
 }  // namespace strata::simulation
 
-#endif  // STRATA_TESTS_SIMULATION_STORAGE_H_
+#endif  // STRATA_SIMULATION_STORAGE_H_

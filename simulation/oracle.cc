@@ -1,4 +1,4 @@
-#include "tests/simulation/oracle.h"
+#include "simulation/oracle.h"
 
 #include "absl/strings/str_cat.h"
 

@@ -1,6 +1,6 @@
 // A simulation's only source of chance.
-#ifndef STRATA_TESTS_SIMULATION_RANDOM_H_
-#define STRATA_TESTS_SIMULATION_RANDOM_H_
+#ifndef STRATA_SIMULATION_RANDOM_H_
+#define STRATA_SIMULATION_RANDOM_H_
 
 #include <cstdint>
 
@@ -31,4 +31,4 @@ class Random {
 
 }  // namespace strata::simulation
 
-#endif  // STRATA_TESTS_SIMULATION_RANDOM_H_
+#endif  // STRATA_SIMULATION_RANDOM_H_

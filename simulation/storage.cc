@@ -1,4 +1,4 @@
-#include "tests/simulation/storage.h"
+#include "simulation/storage.h"
 
 #include <iterator>
 

@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "tests/simulation/cluster.h"
-#include "tests/simulation/sim_node.h"
+#include "simulation/cluster.h"
+#include "simulation/sim_node.h"
 
 namespace strata::simulation {
 namespace {

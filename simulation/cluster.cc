@@ -1,4 +1,4 @@
-#include "tests/simulation/cluster.h"
+#include "simulation/cluster.h"
 
 #include <algorithm>
 
