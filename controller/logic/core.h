@@ -27,11 +27,12 @@ struct Timing {
   double heartbeat_seconds = 1;
   double node_lost_seconds = 4;  // of silence; alone it changes nothing for a running job
   double lease_seconds = 30;     // trainers without their agent end after this
-  double orphan_seconds = 600;   // agents without a controller
-  double prepare_seconds = 60;   // an epoch that has not prepared by then is given up
-  double refused_seconds = 60;   // what a node lacks for a job that trained before may come back
-  double stop_seconds = 5;       // agents have this long to confirm that an epoch's ranks are gone
-  double cancel_seconds = 60;    // for the checkpoint of a cancelled job; then it ends without one
+  // Agents without a controller end their trainers after this; 0: never, as epochs fence them.
+  double orphan_seconds = 0;
+  double prepare_seconds = 60;  // an epoch that has not prepared by then is given up
+  double refused_seconds = 60;  // what a node lacks for a job that trained before may come back
+  double stop_seconds = 5;      // agents have this long to confirm that an epoch's ranks are gone
+  double cancel_seconds = 60;   // for the checkpoint of a cancelled job; then it ends without one
   // Before epoch + 1, doubled per restart without progress, at most 8 s; none before the first.
   double back_off_seconds = 0.2;
 };

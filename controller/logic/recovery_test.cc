@@ -57,6 +57,48 @@ TEST_F(TwoNodes, SpareDevicesAreTakenWhenAnOldNodeIsLost) {
   EXPECT_EQ(h.Job("a").placement(1).node(), "nodes/n2");
 }
 
+v1::AgentMessage Hang(bool suspected, bool storage) {
+  v1::AgentMessage message;
+  v1::HangReport& hang = *message.mutable_hang();
+  hang.mutable_epoch()->set_job("jobs/a");
+  hang.mutable_epoch()->set_epoch(1);
+  hang.set_rank(0);
+  hang.set_instruction("load batch");
+  hang.set_local(true);
+  hang.set_suspected(suspected);
+  hang.set_storage(storage);
+  return message;
+}
+
+TEST(Storage, AStallThatEndedTheRanksIsNotCountedAndBlamesNoNode) {
+  Harness h;
+  h.Join("n0");
+  h.Run("a", {"n0"});
+  h.Say("n0", Hang(/*suspected=*/false, /*storage=*/true));
+  EXPECT_EQ(h.Job("a").state(), v1::Job::RECOVERING);
+  EXPECT_EQ(h.Job("a").restarts_without_progress(), 0);
+  ASSERT_EQ(h.Job("a").events_size(), 1);
+  EXPECT_EQ(h.Job("a").events(0).cause(), "storage");
+  EXPECT_EQ(h.Node("n0").failure_times_size(), 0);
+}
+
+TEST(Storage, AHangOfTheSameRankIsCountedAndBlamesItsNode) {
+  Harness h;
+  h.Join("n0");
+  h.Run("a", {"n0"});
+  h.Say("n0", Hang(/*suspected=*/false, /*storage=*/false));
+  EXPECT_EQ(h.Job("a").restarts_without_progress(), 1);
+  EXPECT_EQ(h.Node("n0").failure_times_size(), 1);
+}
+
+TEST(Storage, WhatIsOnlySuspectedChangesNothing) {
+  Harness h;
+  h.Join("n0");
+  h.Run("a", {"n0"});
+  h.Say("n0", Hang(/*suspected=*/true, /*storage=*/false));
+  EXPECT_EQ(h.Job("a").state(), v1::Job::RUNNING);
+}
+
 TEST_F(TwoNodes, AFrozenNodesDeviceIsUsedAgainOnlyAfterItsWord) {
   v1::Policy policy;
   policy.mutable_scheduling()->set_shrink_after_seconds(1000);

@@ -24,6 +24,13 @@ void SetMemory(v1::JobRecord& job, const v1::JobPlan& plan) {
 }
 
 // `first`: this is what the node said when it was first heard of in this controller's term.
+// A storage that stalls is neither the job's fault nor its node's.
+void BlameStorage(Failure& failure) {
+  failure.cause = "storage";
+  failure.counts = false;
+  failure.node.clear();
+}
+
 Failure EndedFailure(const NodeEntry& node, const v1::EpochEnded& message, bool first) {
   Failure failure;
   failure.sure = !message.echo() && message.rank() >= 0;
@@ -38,6 +45,7 @@ Failure EndedFailure(const NodeEntry& node, const v1::EpochEnded& message, bool 
             ? absl::StrCat("the ranks on ", ShortName(node.name), " ended")
             : absl::StrCat("rank ", message.rank(), " on ", ShortName(node.name), " ended");
   }
+  if (message.storage()) BlameStorage(failure);
   if (first && message.found()) {
     // Controller, agent and ranks were all gone: see restart_policy.h.
     failure.sure = true;
@@ -349,6 +357,7 @@ void SessionHandler::OnHang(NodeEntry& node, const v1::HangReport& message) {
   const int rank = Suspect(blamed, node, message, failure.sure);
   const NodeEntry* culprit =
       rank < 0 ? nullptr : state_.nodes.Find(blamed.record.placement(rank).node());
+  if (message.suspected()) return;  // told only
   if (message.tentative() && (culprit == nullptr || !IsSilent(*culprit))) return;
   if (culprit != nullptr && failure.sure) failure.node = culprit->name;
   failure.reason =
@@ -374,6 +383,7 @@ void SessionHandler::OnHang(NodeEntry& node, const v1::HangReport& message) {
                                       ShortName(culprit->name), state_.SilenceOf(*culprit)));
     }
   }
+  if (message.storage()) BlameStorage(failure);
   if (late) {
     if (failure.sure) machine_.Attribute(blamed, failure);
     return;
