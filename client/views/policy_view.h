@@ -20,7 +20,10 @@ Json QueuesJson(const v1::GetPolicyResponse& policy, const std::string& name);
 std::string ProjectTable(const Json& projects);
 std::string QueueTable(const Json& queues);
 
-// {policy: as in its file, changes: [{kind, name, change: created, detail}]}.
+// As in its file, complete.
+Json PolicyJson(const v1::Policy& policy);
+
+// {policy: PolicyJson, changes: [{kind, name, change: created, detail}]}.
 Json ToJson(const v1::ApplyPolicyResponse& applied);
 // "project/nlp created", "queue/urgent changed: priority 0 -> 5", "scheduling unchanged".
 std::string ChangesText(const v1::ApplyPolicyResponse& applied);

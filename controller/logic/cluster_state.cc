@@ -109,7 +109,7 @@ void RestoreNode(ClusterState& state, const Write& write) {
 
 void RestorePolicy(ClusterState& state, const Write& write) {
   v1::Policy policy;
-  if (policy.ParseFromString(write.value)) state.policy = spec::CompletePolicy(std::move(policy));
+  if (policy.ParseFromString(write.value)) UsePolicy(state, spec::CompletePolicy(policy));
 }
 
 }  // namespace
@@ -157,6 +157,11 @@ void AddFailures(const NodeEntry& node, v1::Node& record) {
     *record.add_failure_times() = ToTimestamp(blame.wall);
     record.add_failure_jobs(blame.job);
   }
+}
+
+void UsePolicy(ClusterState& state, v1::Policy policy) {
+  state.policy = std::move(policy);
+  state.timing = TimingOf(state.policy.timing());
 }
 
 void SavePolicy(const ClusterState& state, Effects& effects) {

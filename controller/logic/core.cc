@@ -17,10 +17,8 @@ namespace strata::controller {
 
 class Core::Impl {
  public:
-  Impl(const common::Clock* clock, const Timing& timing, topology::Description map)
-      : clock_(clock) {
+  Impl(const common::Clock* clock, topology::Description map) : clock_(clock) {
     state.clock = clock;
-    state.timing = timing;
     state.map = std::move(map);
   }
 
@@ -65,8 +63,8 @@ class Core::Impl {
   double standstill_ = 0;  // seconds, all together
 };
 
-Core::Core(const common::Clock* clock, const Timing& timing, topology::Description map)
-    : impl_(std::make_unique<Impl>(clock, timing, std::move(map))) {
+Core::Core(const common::Clock* clock, topology::Description map)
+    : impl_(std::make_unique<Impl>(clock, std::move(map))) {
   impl_->Start();
 }
 

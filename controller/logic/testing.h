@@ -16,7 +16,7 @@ namespace strata::controller::testing {
 
 class Harness {
  public:
-  explicit Harness(Timing timing = {});
+  Harness();
 
   // A job of that many cpu ranks and 100 steps.
   static v1::CreateJobRequest Request(const std::string& name, int ranks);
@@ -98,7 +98,6 @@ class Harness {
   void Apply(const Effects& effects);
   void Register(const std::string& node, const std::vector<v1::HeldEpoch>& held);
 
-  Timing timing_;
   common::ManualClock clock_;
   double standstill_ = 0;  // since the last tick
   std::map<std::string, Agent> agents_;

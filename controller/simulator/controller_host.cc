@@ -25,7 +25,7 @@ ControllerHost::ControllerHost(Events* events, const topology::Description& clus
 }
 
 void ControllerHost::Start() {
-  core_ = std::make_unique<controller::Core>(events_, controller::Timing{}, map_);
+  core_ = std::make_unique<controller::Core>(events_, map_);
   std::vector<controller::Write> records;
   for (const auto& [key, write] : store_) records.push_back(write);
   effects_ = core_->Load(records, kWall + events_->Now());

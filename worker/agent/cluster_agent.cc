@@ -332,6 +332,9 @@ class ClusterAgent {
     if (timing.heartbeat_seconds() > 0) heartbeat_seconds_ = timing.heartbeat_seconds();
     if (timing.lease_seconds() > 0) environment_.lease_seconds = timing.lease_seconds();
     if (timing.has_orphan_seconds()) orphan_seconds_ = timing.orphan_seconds();
+    if (timing.SerializeAsString() == environment_.timing.SerializeAsString()) return;
+    environment_.timing = timing;
+    for (const auto& epoch : epochs_) epoch->OnTiming();
   }
 
   void OnPrepare(const v1::PrepareEpoch& prepare) {

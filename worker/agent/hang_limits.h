@@ -24,7 +24,7 @@
 
 namespace strata::worker {
 
-// Defaults are those of TimingPolicy (policy.proto).
+// Defaults are those of TimingPolicy (policy.proto), which says what is used under a controller.
 struct HangLimits {
   double suspect_seconds = 3;
   double hang_seconds = 60;
