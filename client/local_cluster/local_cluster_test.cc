@@ -32,9 +32,11 @@ using testing::HasSubstr;
 
 constexpr double kLongEnough = 60;  // for what must happen at some time
 
-// Runs until it is told to stop, and has a trainer as an agent would.
+// Runs until it is told to stop, and has a trainer as an agent would. Asked to stop, it notes that
+// and says no.
 constexpr char kAgent[] =
     "#!/bin/bash\n"
+    "if [ \"$1\" = stop ]; then touch \"$3/asked\"; exit 1; fi\n"
     "bash -c 'exec -a strata-trainer sleep 1000' &\n"
     "echo \"$@\" > \"$6/arguments\"\n"
     "exec -a strata-worker sleep 1000\n";
@@ -46,6 +48,7 @@ constexpr char kController[] =
 // Takes its time to end.
 constexpr char kSlowAgent[] =
     "#!/bin/bash\n"
+    "[ \"$1\" = stop ] && exit 1\n"
     "sleep 1000 &\n"
     "trap 'kill $!; sleep 0.5; exit 0' TERM\n"
     "wait\n";
@@ -163,6 +166,17 @@ TEST_F(LocalClusterTest, UpStartsEverythingAndDownEndsItTrainersToo) {
   EXPECT_TRUE(*stopped);
   EXPECT_TRUE(Marked().empty());
   EXPECT_FALSE(*Stop());  // nothing is left to stop
+}
+
+// By a signal they would leave their trainers to their successors.
+TEST_F(LocalClusterTest, DownAsksAgentsFirstAndEndsThoseThatDoNotAnswer) {
+  ASSERT_TRUE(BringUp().ok());
+  const ProcessId agent = Of("n0");
+  EXPECT_FALSE(std::filesystem::exists(options_.directory + "/nodes/n0/asked"));
+  ASSERT_TRUE(Stop().ok());
+  EXPECT_TRUE(std::filesystem::exists(options_.directory + "/nodes/n0/asked"));
+  EXPECT_TRUE(std::filesystem::exists(options_.directory + "/nodes/n1/asked"));
+  EXPECT_FALSE(IsAlive(agent));
 }
 
 TEST_F(LocalClusterTest, WhatDiesIsStartedAgainOnTheSamePort) {

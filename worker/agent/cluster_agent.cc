@@ -73,8 +73,9 @@ class ClusterAgent {
       HeldEpoch* const held = Find(epoch);
       return held != nullptr && held->Attach(hello.rank(), pid, socket, receiver);
     };
-    absl::StatusOr<std::unique_ptr<Doorway>> doorway =
-        Doorway::Open(folder_->SocketPath(), on_hello, &clock_);
+    absl::StatusOr<std::unique_ptr<Doorway>> doorway = Doorway::Open(
+        folder_->SocketPath(), on_hello,
+        [this](Descriptor asker) { stop_askers_.push_back(std::move(asker)); }, &clock_);
     if (!doorway.ok()) {
       Log(std::string(doorway.status().message()));
       return 1;
@@ -84,7 +85,7 @@ class ClusterAgent {
     link.address = options_.controller;
     link.seed = incarnation_;
     link_ = std::make_unique<ControllerLink>(link);
-    while (!leaving_ && !dismissed_ && !Drained()) Turn();
+    while (!leaving_ && !dismissed_ && !Drained() && stop_askers_.empty()) Turn();
     if (dismissed_) return Leave(1);
     return leaving_ ? HandOver() : End();
   }
@@ -340,6 +341,7 @@ class ClusterAgent {
   void OnPrepare(const v1::PrepareEpoch& prepare) {
     const v1::JobEpoch& epoch = prepare.epoch();
     if (HeldEpoch* const held = Find(epoch)) return held->OnPrepare();
+    if (ending_) return;  // the controller finds out at once
     const absl::Status status = Check(prepare);
     if (!status.ok()) {
       v1::AgentMessage message;
@@ -394,10 +396,13 @@ class ClusterAgent {
     return Leave(0);
   }
 
-  // Of a node that is drained, or had its time to be.
+  // Of a node that is drained, or had its time to be, or whose agent was told to stop.
   int End() {
-    Log("drained");
+    Log(stop_askers_.empty() ? "drained" : "told to stop, and to end its trainers");
+    ending_ = true;
+    std::vector<v1::JobEpoch> live;
     for (const auto& epoch : epochs_) {
+      if (!epoch->ended()) live.push_back(epoch->epoch());
       epoch->Kill("node_lost", absl::StrCat("the agent of ", options_.node, " was told to stop"));
     }
     const double by = clock_.Now() + kEndSeconds;
@@ -405,11 +410,19 @@ class ClusterAgent {
       return std::all_of(epochs_.begin(), epochs_.end(),
                          [](const auto& epoch) { return epoch->ended(); });
     };
+    v1::TrainerCommand answer;
+    answer.mutable_agent_stopped()->set_epochs(static_cast<int32_t>(live.size()));
     while (!over() && clock_.Now() < by) Turn();
-    for (const auto& epoch : epochs_) {
-      if (epoch->ended()) epoch->Forget();
+    if (!over()) answer.mutable_agent_stopped()->set_problem("a trainer does not end");
+    // Epochs that had ended before may not have been told yet: the next agent does that.
+    for (const v1::JobEpoch& epoch : live) {
+      HeldEpoch* const held = Find(epoch);
+      if (held != nullptr && held->ended()) held->Forget();
     }
     link_->Flush(kEndSeconds / 5);
+    for (const Descriptor& asker : stop_askers_) {
+      static_cast<void>(FrameSender(asker.get()).Send(answer));
+    }
     return over() ? 0 : 1;
   }
 
@@ -422,6 +435,7 @@ class ClusterAgent {
   std::vector<std::unique_ptr<HeldEpoch>> epochs_;
   std::unique_ptr<Doorway> doorway_;
   std::unique_ptr<ControllerLink> link_;
+  std::vector<Descriptor> stop_askers_;  // of StopAgent: it ends, and then they are answered
   uint64_t session_ = 0;
   std::vector<v1::JobEpoch> listed_;  // held, by Register of this session
   EpochFence fence_;
@@ -434,6 +448,7 @@ class ClusterAgent {
   bool said_away_ = false;
   double drain_by_ = -1;  // clock time; negative: not told to
   bool leaving_ = false;
+  bool ending_ = false;  // it takes no new epochs
   bool dismissed_ = false;
 };
 

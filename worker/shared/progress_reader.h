@@ -32,6 +32,7 @@ class ProgressReader {
     double slowest = 0;     // seconds of its slowest execution lately; 0: not executed yet
     std::string group;      // that it communicates in; empty: it computes
     bool pair = false;      // with one member of the group
+    bool storage = false;   // it reads or writes files, or waits for who does
     uint64_t sequence = 0;  // collectives: counts the group's on this stream from 1
   };
 
@@ -51,6 +52,11 @@ class ProgressReader {
   int64_t checkpoint_step() const {
     return header_->checkpoint_step.load(std::memory_order_relaxed);
   }
+  // Whether a file operation is in flight; when one began or ended last (clock time; 0: none did).
+  bool in_storage_operation() const {
+    return header_->storage_operations.load(std::memory_order_relaxed) != 0;
+  }
+  double storage_tick() const;
   // What is in flight, by stream. What changes during the call may be left out.
   std::vector<Activity> Activities() const;
   // Collectives of the group that this rank has begun on the stream; 0 for what it does not know.
