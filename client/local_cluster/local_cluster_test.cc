@@ -165,18 +165,8 @@ TEST_F(LocalClusterTest, UpStartsEverythingAndDownEndsItTrainersToo) {
   ASSERT_TRUE(stopped.ok()) << stopped.status();
   EXPECT_TRUE(*stopped);
   EXPECT_TRUE(Marked().empty());
-  EXPECT_FALSE(*Stop());  // nothing is left to stop
-}
-
-// By a signal they would leave their trainers to their successors.
-TEST_F(LocalClusterTest, DownAsksAgentsFirstAndEndsThoseThatDoNotAnswer) {
-  ASSERT_TRUE(BringUp().ok());
-  const ProcessId agent = Of("n0");
-  EXPECT_FALSE(std::filesystem::exists(options_.directory + "/nodes/n0/asked"));
-  ASSERT_TRUE(Stop().ok());
-  EXPECT_TRUE(std::filesystem::exists(options_.directory + "/nodes/n0/asked"));
   EXPECT_TRUE(std::filesystem::exists(options_.directory + "/nodes/n1/asked"));
-  EXPECT_FALSE(IsAlive(agent));
+  EXPECT_FALSE(*Stop());  // nothing is left to stop
 }
 
 TEST_F(LocalClusterTest, WhatDiesIsStartedAgainOnTheSamePort) {

@@ -251,6 +251,61 @@ TEST_F(AgentTest, TrainersOutliveAnAgentThatIsToldToStopAndNoStepIsLost) {
   ExpectStepsOnce(400);
 }
 
+TEST_F(AgentTest, AnAgentAskedToStopEndsItsTrainersAndItselfAndAnswers) {
+  const std::string ask = absl::StrCat((folder_ / "bin" / "strata-worker").string(),
+                                       " stop --dir ", (folder_ / "n0").string());
+  EXPECT_NE(std::system(ask.c_str()), 0);  // nobody lives there
+  StartCluster({{"n0", {0, 1}}});
+  RunEpoch(1, Spec(2, kLong, 0));
+  ASSERT_TRUE(controller_->WaitFor(StepFrom(5), kWaitSeconds).has_value());
+  ASSERT_EQ(Trainers().size(), 2u);
+  EXPECT_EQ(std::system(ask.c_str()), 0);
+  EXPECT_TRUE(Trainers().empty());
+  int status = 0;
+  waitpid(agents_["n0"], &status, 0);
+  agents_.erase("n0");
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  EXPECT_EQ(EndOf("n0", 1).cause(), "node_lost");
+  const size_t from = controller_->count();
+  StartAgent("n0", 2);
+  const auto back = controller_->WaitFor(RegisterOf("n0"), kWaitSeconds, from);
+  ASSERT_TRUE(back.has_value());
+  EXPECT_EQ(back->message.register_().held_size(), 0);
+}
+
+// One that stands still does not answer; whoever asked ends it by a signal.
+TEST_F(AgentTest, AnAgentThatStandsStillIsToldApartFromOneThatIsGone) {
+  StartCluster({{"n0", {0}}});
+  kill(agents_["n0"], SIGSTOP);
+  const std::string ask = absl::StrCat((folder_ / "bin" / "strata-worker").string(),
+                                       " stop --timeout 0.2 --dir ", (folder_ / "n0").string(),
+                                       " 2> ", (folder_ / "said").string());
+  EXPECT_NE(std::system(ask.c_str()), 0);
+  EXPECT_THAT(Contents(folder_ / "said"), HasSubstr("its agent does not answer"));
+  kill(agents_["n0"], SIGCONT);
+}
+
+// In use at once, also by trainers that run: without their agent they end after the new lease.
+TEST_F(AgentTest, ALeaseThatIsMadeShorterIsThatOfTrainersThatRun) {
+  StartCluster({{"n0", {0}}});
+  RunEpoch(1, Spec(1, kLong, 0));
+  ASSERT_TRUE(controller_->WaitFor(StepFrom(5), kWaitSeconds).has_value());
+  v1::ControllerMessage message;
+  message.mutable_timing()->mutable_timing()->set_lease_seconds(1);
+  controller_->Send("n0", message);
+  const fs::path records = folder_ / "n0" / "epochs";
+  const auto kept = [&] {
+    v1::HeldEpochRecord record;
+    return record.ParseFromString(Contents(fs::directory_iterator(records)->path())) &&
+           record.timing().lease_seconds() == 1;
+  };
+  ASSERT_TRUE(Wait(kept));
+  ASSERT_TRUE(controller_->WaitFor(StepFrom(LastStep() + 2), kWaitSeconds).has_value());
+  EndAgent("n0", SIGKILL);
+  EXPECT_EQ(Trainers().size(), 1u);
+  EXPECT_TRUE(Wait([&] { return Trainers().empty(); }, 25));  // less than the lease it began with
+}
+
 TEST_F(AgentTest, AnAgentToldToDrainAsksForItAndGoesWhenItHoldsNothing) {
   agent_flags_ = {"--on-sigterm", "drain"};
   StartCluster({{"n0", {0}}});
