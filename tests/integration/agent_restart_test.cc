@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "proto/strata/v1/agent_files.pb.h"
 #include "tests/integration/agent_fixture.h"
 
 namespace strata::integration {
@@ -252,14 +253,12 @@ TEST_F(AgentTest, TrainersOutliveAnAgentThatIsToldToStopAndNoStepIsLost) {
 }
 
 TEST_F(AgentTest, AnAgentAskedToStopEndsItsTrainersAndItselfAndAnswers) {
-  const std::string ask = absl::StrCat((folder_ / "bin" / "strata-worker").string(),
-                                       " stop --dir ", (folder_ / "n0").string());
-  EXPECT_NE(std::system(ask.c_str()), 0);  // nobody lives there
   StartCluster({{"n0", {0, 1}}});
+  EXPECT_EQ(AskToEnd("n1", "60"), 1);  // nobody lives there
   RunEpoch(1, Spec(2, kLong, 0));
   ASSERT_TRUE(controller_->WaitFor(StepFrom(5), kWaitSeconds).has_value());
   ASSERT_EQ(Trainers().size(), 2u);
-  EXPECT_EQ(std::system(ask.c_str()), 0);
+  EXPECT_EQ(AskToEnd("n0", "60"), 0);
   EXPECT_TRUE(Trainers().empty());
   int status = 0;
   waitpid(agents_["n0"], &status, 0);
@@ -273,15 +272,11 @@ TEST_F(AgentTest, AnAgentAskedToStopEndsItsTrainersAndItselfAndAnswers) {
   EXPECT_EQ(back->message.register_().held_size(), 0);
 }
 
-// One that stands still does not answer; whoever asked ends it by a signal.
-TEST_F(AgentTest, AnAgentThatStandsStillIsToldApartFromOneThatIsGone) {
+// Whoever asked ends it by a signal.
+TEST_F(AgentTest, AnAgentThatStandsStillDoesNotAnswer) {
   StartCluster({{"n0", {0}}});
   kill(agents_["n0"], SIGSTOP);
-  const std::string ask = absl::StrCat((folder_ / "bin" / "strata-worker").string(),
-                                       " stop --timeout 0.2 --dir ", (folder_ / "n0").string(),
-                                       " 2> ", (folder_ / "said").string());
-  EXPECT_NE(std::system(ask.c_str()), 0);
-  EXPECT_THAT(Contents(folder_ / "said"), HasSubstr("its agent does not answer"));
+  EXPECT_EQ(AskToEnd("n0", "0.2"), 1);
   kill(agents_["n0"], SIGCONT);
 }
 
