@@ -108,12 +108,14 @@ TEST(ReadPolicy, QuotasAreCountsOfKinds) {
 }
 
 TEST(ReadPolicy, LimitsHaveTheirRangesAndTheirOrder) {
-  EXPECT_EQ(ProblemsOf("timing: {lease_seconds: 4, orphan_seconds: 4, heartbeat_seconds: 0}\n"),
-            "policy.yaml:1:25: timing.lease_seconds: 4 s is not more than node_lost_seconds (4 s) "
-            "— raise it, or lower node_lost_seconds\n"
-            "policy.yaml:1:44: timing.orphan_seconds: 4 s is not more than lease_seconds (4 s) — "
-            "raise it, or lower lease_seconds\n"
-            "policy.yaml:1:66: timing.heartbeat_seconds: must be at least 0.2, not 0\n");
+  EXPECT_EQ(
+      ProblemsOf("timing: {lease_seconds: 4, orphan_seconds: 4, heartbeat_seconds: 0}\n"),
+      "policy.yaml:1:25: timing.lease_seconds: 4 s is not more than node_lost_seconds (4 s) "
+      "— raise it, or lower node_lost_seconds\n"
+      "policy.yaml:1:44: timing.orphan_seconds: 4 s is not more than lease_seconds (4 s) — "
+      "raise it, or lower lease_seconds\n"
+      "policy.yaml:1:66: timing.heartbeat_seconds: must be at least 0.2 and at most 86400, not "
+      "0\n");
   EXPECT_EQ(ProblemsOf("timing:\n  heartbeat_seconds: 3\n  hang_seconds: 2\n"
                        "  storage_seconds: 1\n"),
             "policy.yaml:1:1: timing.node_lost_seconds: 4 s is less than twice heartbeat_seconds "

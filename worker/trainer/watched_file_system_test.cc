@@ -33,7 +33,9 @@ class WatchedFileSystemTest : public testing::Test {
         progress_(
             *ProgressWriter::Create(descriptor_, {.label_capacity = 1, .ring_bytes = 64}, &clock_)),
         reader_(*ProgressReader::Open(descriptor_)),
-        files_(checkpoint::PosixFileSystem(), progress_.get()) {}
+        files_(checkpoint::PosixFileSystem(), progress_.get()) {
+    const StorageOperation first(progress_.get());  // from here on the clock is its operations'
+  }
   ~WatchedFileSystemTest() override { close(descriptor_); }
 
   // Begin and end of just one operation, which succeeds and is over then.
