@@ -28,6 +28,7 @@
 #include "controller/service/controller.h"
 #include "controller/service/listen_address.h"
 #include "nlohmann/json.hpp"
+#include "security/tls_files.h"
 #include "topology/import/topology_file.h"
 
 namespace strata::controller {
@@ -43,6 +44,7 @@ static_assert(std::atomic<bool>::is_always_lock_free, "a signal handler sets it"
 struct Flags {
   std::vector<std::string> listen = {"127.0.0.1:7070"};
   std::string socket_group;
+  security::TlsFiles tls;
   std::string metrics_listen = "127.0.0.1:0";
   std::string directory;
   std::string ready_file;
@@ -94,7 +96,7 @@ int Fail(const absl::Status& status) {
   return kFailed;
 }
 
-// There is no TLS: only this machine may connect, unless its owner insists.
+// Without TLS only this machine may connect, unless its owner insists.
 absl::Status CheckLoopback(const std::string& text, const char* flag, bool insecure) {
   const auto address = ParseListenAddress(text);
   if (!address.ok()) {
@@ -104,12 +106,20 @@ absl::Status CheckLoopback(const std::string& text, const char* flag, bool insec
   return absl::InvalidArgumentError(
       absl::StrCat(flag, " ", text,
                    ": everybody who reaches this address could run jobs (connections are neither "
-                   "encrypted nor authenticated): listen on 127.0.0.1, or add --insecure-listen"));
+                   "encrypted nor authenticated): give --tls-certificate, --tls-key and "
+                   "--tls-authority, listen on 127.0.0.1, or add --insecure-listen"));
 }
 
 absl::Status CheckAddresses(const Flags& flags) {
+  const security::TlsFiles& tls = flags.tls;
+  const bool any = tls.enabled() || !tls.certificate.empty() || !tls.key.empty();
+  if (any && (!tls.enabled() || tls.certificate.empty() || tls.key.empty())) {
+    return absl::InvalidArgumentError(
+        "TLS needs all three: --tls-certificate, --tls-key and --tls-authority");
+  }
   for (const std::string& listen : flags.listen) {
-    RETURN_IF_ERROR(CheckLoopback(listen, "--listen", flags.insecure_listen));
+    const bool safe = flags.tls.enabled() || flags.insecure_listen;
+    RETURN_IF_ERROR(CheckLoopback(listen, "--listen", safe));
   }
   RETURN_IF_ERROR(CheckLoopback(flags.metrics_listen, "--metrics-listen", flags.insecure_listen));
   if (ParseListenAddress(flags.metrics_listen)->is_unix()) {
@@ -127,12 +137,12 @@ bool IsLocal(const Flags& flags) {
 }
 
 // Anybody on this machine may connect, and nothing tells who it is.
-void WarnOfOpenAddresses(const Controller& controller) {
+void WarnOfOpenAddresses(const Controller& controller, bool tls) {
   for (const std::string& address : controller.addresses()) {
-    if (ParseListenAddress(address)->is_unix()) continue;
+    if (tls || ParseListenAddress(address)->is_unix()) continue;
     std::fprintf(stderr,
                  "strata-controller: %s: whoever reaches this address may do everything, as "
-                 "nothing tells who connects: use --listen unix:PATH\n",
+                 "nothing tells who connects: use --listen unix:PATH, or --tls-certificate\n",
                  address.c_str());
   }
 }
@@ -167,6 +177,7 @@ int Serve(const Flags& flags) {
   std::error_code error;
   options.listen = flags.listen;
   options.socket_group = flags.socket_group;
+  options.tls = flags.tls;
   options.metrics_listen = flags.metrics_listen;
   options.reflection = flags.reflection.value_or(IsLocal(flags));
   options.directory = std::filesystem::absolute(flags.directory, error).lexically_normal().string();
@@ -185,7 +196,7 @@ int Serve(const Flags& flags) {
               kVersion, absl::StrJoin((*controller)->addresses(), ", ").c_str(),
               (*controller)->metrics_address().c_str(), options.directory.c_str());
   std::fflush(stdout);
-  WarnOfOpenAddresses(**controller);
+  WarnOfOpenAddresses(**controller, flags.tls.enabled());
   const absl::Status status = (*controller)->Run(stop_asked);
   if (!flags.ready_file.empty()) unlink(flags.ready_file.c_str());
   return status.ok() ? 0 : Fail(status);
@@ -209,6 +220,12 @@ int Main(int argc, char** argv) {
                  "JSON written once serving: {pid, address, addresses, metrics_address}");
   app.add_option("--topology", flags.topology,
                  "the cluster's levels and links: a topology file, whose nodes are not read");
+  app.add_option("--tls-certificate", flags.tls.certificate,
+                 "PEM file: this controller's certificate (URI spiffe://CLUSTER/controller), then "
+                 "those up to the root; HOST:PORT is served with TLS then");
+  app.add_option("--tls-key", flags.tls.key, "PEM file: its private key");
+  app.add_option("--tls-authority", flags.tls.authority,
+                 "PEM file: the authorities whose clients and agents are believed");
   app.add_flag("--insecure-listen", flags.insecure_listen,
                "allow addresses that other machines can reach, without any protection");
   app.add_flag("--reflection,!--no-reflection", flags.reflection,

@@ -20,6 +20,10 @@
 #include "proto/strata/v1/cluster.pb.h"
 #include "proto/strata/v1/jobs.pb.h"
 
+namespace grpc {
+class ChannelCredentials;
+}
+
 namespace strata::client {
 
 // What a server sends over time. Destroying it ends the call.
@@ -44,6 +48,8 @@ struct ApiOptions {
   // When a connection has taken `silence_seconds`, before a call, not a stream, waits on for it.
   std::function<void()> on_silence = nullptr;
   double silence_seconds = 0.9;
+  // Of the connection; null: neither encrypted nor authenticated.
+  std::shared_ptr<grpc::ChannelCredentials> credentials = nullptr;
 };
 
 // Calls may come from any thread; a stream belongs to one.
@@ -76,6 +82,13 @@ class ApiClient {
   virtual std::unique_ptr<Stream<v1::LogLine>> StreamLogs(const std::string& name, int32_t rank,
                                                           bool follow) = 0;
 };
+
+// What the environment says of TLS for connections to `address`: STRATA_TLS_AUTHORITY names the
+// file of authorities that may stand behind the controller, STRATA_TLS_CERTIFICATE and
+// STRATA_TLS_KEY the caller's own. Null without them, and for Unix sockets. FailedPrecondition:
+// what is wrong with these files.
+absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> CredentialsFor(
+    const ServerAddress& address);
 
 // Connects with the first call, not here.
 std::unique_ptr<ApiClient> MakeApiClient(const ServerAddress& address, const ApiOptions& options);

@@ -15,8 +15,10 @@
 
 namespace strata::client {
 
-// Says after a second of silence that it waits.
-std::unique_ptr<ApiClient> ClientOf(const ServerAddress& address, Terminal& terminal);
+// Says after a second of silence that it waits. With the environment's credentials: errors are
+// those of CredentialsFor.
+absl::StatusOr<std::unique_ptr<ApiClient>> ClientOf(const ServerAddress& address,
+                                                    Terminal& terminal);
 
 // The controller that --server, STRATA_SERVER or the last `strata up` names. Prints what is wrong
 // and returns null with its exit code in `code` otherwise.

@@ -31,6 +31,8 @@
 #include "grpcpp/grpcpp.h"
 #include "grpcpp/health_check_service_interface.h"
 #include "grpcpp/impl/server_builder_option.h"
+#include "security/credentials.h"
+#include "security/tls_files.h"
 
 namespace strata::controller {
 namespace {
@@ -117,6 +119,15 @@ class HealthReporter final : public Reactor::Listener {
   bool serving_ = false;
 };
 
+// Agents and clients hear nobody else.
+absl::Status CheckIsController(const security::TlsFiles& files, const security::TlsMaterial& own) {
+  if (own.own.id.path == security::kControllerPath) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      files.certificate, ": a controller's certificate is needed (URI spiffe://CLUSTER/controller)",
+      own.certificate.empty() ? ""
+                              : absl::StrCat(", and this is that of ", own.own.id.ToString())));
+}
+
 class ControllerImpl final : public Controller {
  public:
   ControllerImpl(const Options& options, const common::Clock* clock, std::unique_ptr<Store> store,
@@ -201,7 +212,18 @@ absl::Status ControllerImpl::Listen() {
   if (any_unix) {
     ASSIGN_OR_RETURN(relay_, UnixRelay::Start());
   }
-  authenticator_ = std::make_unique<TransportAuthenticator>(relay_.get());
+  TransportAuthenticator::Options known;
+  known.relay = relay_.get();
+  if (options_.tls.enabled()) {
+    ASSIGN_OR_RETURN(
+        const security::TlsMaterial own,
+        security::ReadTlsFiles(options_.tls, security::Side::kServer, common::WallSeconds()));
+    RETURN_IF_ERROR(CheckIsController(options_.tls, own));
+    known.cluster = own.own.id.cluster;
+    known.verifier =
+        std::make_unique<security::PeerVerifier>(options_.tls.authority, security::Side::kClient);
+  }
+  authenticator_ = std::make_unique<TransportAuthenticator>(std::move(known));
   return absl::OkStatus();
 }
 
@@ -245,7 +267,9 @@ absl::Status ControllerImpl::StartServer() {
   for (size_t i = 0; i < acceptors_.size(); ++i) {
     connections.push_back(builder.experimental().AddExternalConnectionAcceptor(
         grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,
-        grpc::InsecureServerCredentials()));
+        options_.tls.enabled() && !acceptors_[i]->address().is_unix()
+            ? security::MakeServerCredentials(options_.tls)
+            : grpc::InsecureServerCredentials()));
   }
   for (const auto& service : services_) builder.RegisterService(service.get());
   builder.SetMaxReceiveMessageSize(kMessageBytes);

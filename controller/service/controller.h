@@ -14,6 +14,7 @@
 #include "controller/service/file_pool.h"
 #include "controller/service/reactor.h"
 #include "controller/store/store.h"
+#include "security/tls_files.h"
 
 namespace strata::controller {
 
@@ -23,6 +24,7 @@ class Controller {
     // HOST:PORT, port 0: any; or unix:PATH. At least one.
     std::vector<std::string> listen = {"127.0.0.1:0"};
     std::string socket_group;                    // that may use the Unix sockets too; empty: none
+    security::TlsFiles tls;                      // of HOST:PORT, when it is enabled
     std::string metrics_listen = "127.0.0.1:0";  // empty: none
     std::string directory;                       // absolute; the store, and jobs without their own
     std::string version;
@@ -35,7 +37,8 @@ class Controller {
   };
 
   // Opens, loads and serves. `store`: null, or one for tests in place of the directory's. Errors
-  // name the address ("in use") or the file.
+  // name the address ("in use") or the file. FailedPrecondition: also that the TLS files are no
+  // controller's.
   static absl::StatusOr<std::unique_ptr<Controller>> Start(const Options& options,
                                                            const common::Clock* clock,
                                                            std::unique_ptr<Store> store = nullptr);

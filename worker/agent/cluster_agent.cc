@@ -81,6 +81,7 @@ class ClusterAgent {
     doorway_ = *std::move(doorway);
     ControllerLink::Options link;
     link.address = options_.controller;
+    link.tls = options_.tls;
     link.seed = core_options_.incarnation;
     link_ = std::make_unique<ControllerLink>(link);
     host_.SetLink(link_.get());
