@@ -12,6 +12,7 @@
 #include "common/status_macros.h"
 #include "controller/metrics/metrics.h"
 #include "controller/service/acceptor.h"
+#include "controller/service/access_service.h"
 #include "controller/service/agent_service.h"
 #include "controller/service/calls.h"
 #include "controller/service/cluster_service.h"
@@ -101,8 +102,8 @@ class HealthReporter final : public Reactor::Listener {
   void Report(bool serving) {
     serving_ = serving;
     service_->SetServingStatus(serving);
-    for (const char* name :
-         {"strata.v1.JobService", "strata.v1.ClusterService", "strata.v1.AgentService"}) {
+    for (const char* name : {"strata.v1.JobService", "strata.v1.ClusterService",
+                             "strata.v1.AccessService", "strata.v1.AgentService"}) {
       service_->SetServingStatus(name, serving);
     }
   }
@@ -128,6 +129,8 @@ class ControllerImpl final : public Controller {
         progress_(clock, {}),
         files_(options.files),
         logs_({}, &files_),
+        authenticator_(options.authenticator != nullptr ? options.authenticator
+                                                        : std::make_shared<NoAuthenticator>()),
         health_(&reactor_) {
     const std::vector<Reactor::Listener*> listeners = {metrics_.get(), &logs_,     &watches_,
                                                        &progress_,     &sessions_, &health_};
@@ -172,6 +175,7 @@ class ControllerImpl final : public Controller {
   LogBook logs_;
   SessionTable sessions_;
   std::atomic<int> open_streams_{0};
+  const std::shared_ptr<Authenticator> authenticator_;
   HealthReporter health_;
   std::vector<std::unique_ptr<grpc::Service>> services_;
   std::string address_;
@@ -186,7 +190,9 @@ absl::Status ControllerImpl::StartServer() {
   ASSIGN_OR_RETURN(const ListenAddress listen, ParseListenAddress(options_.listen));
   ASSIGN_OR_RETURN(acceptor_, Acceptor::Listen(listen));
   address_ = acceptor_->address().ToString();
-  const CallEnvironment environment = {&reactor_, metrics_.get(), clock_, &open_streams_};
+  const CallEnvironment environment = {
+      &reactor_,      metrics_.get(),       clock_,
+      &open_streams_, authenticator_.get(), &options_.standing_admins};
   v1::Cluster about;
   about.set_version(options_.version);
   about.set_directory(options_.directory);
@@ -195,6 +201,7 @@ absl::Status ControllerImpl::StartServer() {
   services_.push_back(
       MakeJobService({environment, &watches_, &progress_, &logs_, &files_, options_.directory}));
   services_.push_back(MakeClusterService(environment, about));
+  services_.push_back(MakeAccessService(environment));
   services_.push_back(MakeAgentService({environment, &sessions_, &logs_, metrics_.get()}));
 
   grpc::ServerBuilder builder;

@@ -5,11 +5,13 @@
 #include <atomic>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/clock.h"
 #include "controller/logic/core.h"
+#include "controller/service/authenticator.h"
 #include "controller/service/file_pool.h"
 #include "controller/service/reactor.h"
 #include "controller/store/store.h"
@@ -29,6 +31,9 @@ class Controller {
     Reactor::Options reactor;
     FilePool::Options files;
     bool reflection = true;  // whether clients may ask what the services look like
+    // Who makes a call; null: nothing tells callers apart, and everybody may do everything.
+    std::shared_ptr<Authenticator> authenticator;
+    std::vector<std::string> standing_admins;  // users/NAME, admins whatever the policy says
   };
 
   // Opens, loads and serves. `store`: null, or one for tests in place of the directory's. Errors
