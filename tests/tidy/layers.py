@@ -30,10 +30,11 @@ MAY_USE = {
     "data": [],
     "checkpoint": ["model"],
     "protocol": [],
-    "controller/logic": ["protocol", "scheduler", "spec", "checkpoint/manifest*"],
-    "controller/simulator": ["controller/logic", "protocol", "scheduler", "spec", "checkpoint/manifest*"],
-    "controller": ["controller/logic", "controller/simulator", "protocol", "scheduler", "spec", "topology/import",
-                   "checkpoint/manifest*"],
+    "controller/access": ["spec"],
+    "controller/logic": ["controller/access", "protocol", "scheduler", "spec", "checkpoint/manifest*"],
+    "controller/simulator": ["controller/access", "controller/logic", "protocol", "scheduler", "spec", "checkpoint/manifest*"],
+    "controller": ["controller/access", "controller/logic", "controller/simulator", "protocol", "scheduler", "spec",
+                   "topology/import", "checkpoint/manifest*"],
     "worker/shared": [],
     "worker/agent": ["protocol", "topology", "topology/probe", "worker/agent/logic", "worker/shared"],
     "worker/agent/logic": ["protocol"],
@@ -65,7 +66,7 @@ SYSTEM_HEADERS = [
     (re.compile(r"hwloc"), ("topology/probe",), "only the probe reads the machine"),
 ]
 # Logic inside a folder whose services may use the above.
-NO_SERVICES = ("controller/logic", "controller/simulator")
+NO_SERVICES = ("controller/access", "controller/logic", "controller/simulator")
 
 INCLUDE = re.compile(r'\s*#\s*include\s*([<"])([^>"]+)[>"]')
 
