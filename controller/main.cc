@@ -16,12 +16,15 @@
 #include <optional>
 #include <string>
 #include <system_error>
+#include <utility>
+#include <vector>
 
 #include "CLI/CLI.hpp"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "common/clock.h"
 #include "common/status_macros.h"
+#include "controller/access/identity.h"
 #include "controller/service/controller.h"
 #include "controller/service/listen_address.h"
 #include "nlohmann/json.hpp"
@@ -44,6 +47,7 @@ struct Flags {
   std::string ready_file;
   std::string topology;
   bool insecure_listen = false;
+  std::vector<std::string> admins;
   std::optional<bool> reflection;  // not said: on loopback only
 };
 
@@ -138,6 +142,7 @@ int Serve(const Flags& flags) {
   options.reflection = flags.reflection.value_or(ParseListenAddress(flags.listen)->is_loopback());
   options.directory = std::filesystem::absolute(flags.directory, error).lexically_normal().string();
   options.version = kVersion;
+  options.standing_admins = flags.admins;
   if (error) return Fail(absl::InternalError(absl::StrCat(flags.directory, ": ", error.message())));
 
   const common::MonotonicClock clock{};
@@ -152,6 +157,12 @@ int Serve(const Flags& flags) {
               kVersion, (*controller)->address().c_str(), (*controller)->metrics_address().c_str(),
               options.directory.c_str());
   std::fflush(stdout);
+  if (!(*controller)->tells_callers_apart()) {
+    std::fprintf(stderr,
+                 "strata-controller: WARNING: nothing tells callers apart on %s: everybody who "
+                 "reaches it may do everything\n",
+                 (*controller)->address().c_str());
+  }
   const absl::Status status = (*controller)->Run(stop_asked);
   if (!flags.ready_file.empty()) unlink(flags.ready_file.c_str());
   return status.ok() ? 0 : Fail(status);
@@ -173,6 +184,13 @@ int Main(int argc, char** argv) {
                  "the cluster's levels and links: a topology file, whose nodes are not read");
   app.add_flag("--insecure-listen", flags.insecure_listen,
                "allow addresses that other machines can reach, without any protection");
+  app.add_option("--admin", flags.admins,
+                 "users/NAME: an admin whatever the policy says; may be repeated")
+      ->check([](const std::string& text) {
+        const auto admin = ParseIdentity(text, "tls");
+        const bool user = admin.ok() && admin->kind == Identity::Kind::kUser;
+        return user ? std::string() : absl::StrCat(text, " is no user: write users/NAME");
+      });
   app.add_flag("--reflection,!--no-reflection", flags.reflection,
                "tell clients what the services look like; without it: on loopback only");
   app.set_version_flag("--version", std::string("strata-controller ") + kVersion);

@@ -116,7 +116,7 @@ TEST(Rights, RefusalsSayWhatIsLackingAndHowToGetIt) {
 TEST(Rights, JobsThatCannotBeSeenAreRefusedAsThoseThatAreNot) {
   const Target none = {.name = "jobs/x", .is_job = true};
   const Rights sue = Of(User("sue"));
-  for (const std::string& method : {"JobService/GetJob", "JobService/CancelJob"}) {
+  for (const char* method : {"JobService/GetJob", "JobService/CancelJob"}) {
     const Decision refused = sue.Decide(method, none);
     EXPECT_FALSE(refused.allowed);
     EXPECT_EQ(refused.reason, sue.Decide(method, Job("vision", "users/sue")).reason);

@@ -148,6 +148,7 @@ class ControllerImpl final : public Controller {
   const std::string& address() const override { return address_; }
   const std::string& metrics_address() const override { return metrics_address_; }
   const Reactor& reactor() const override { return reactor_; }
+  bool tells_callers_apart() const override { return authenticator_->tells_callers_apart(); }
   absl::Status Run(const std::atomic<bool>& stop) override {
     const absl::Status status = reactor_.Run(stop);
     Shutdown();

@@ -46,6 +46,7 @@ class Controller {
   virtual const std::string& address() const = 0;
   virtual const std::string& metrics_address() const = 0;  // empty: none
   virtual const Reactor& reactor() const = 0;
+  virtual bool tells_callers_apart() const = 0;  // as its Authenticator
   // Works until `stop` is set (a signal handler may set it), then ends calls and streams and
   // returns; or earlier, with the reason, when nothing can be made durable any more. Call it once.
   virtual absl::Status Run(const std::atomic<bool>& stop) = 0;
