@@ -17,6 +17,7 @@
 #include <optional>
 #include <string>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 #include "CLI/CLI.hpp"
@@ -25,6 +26,7 @@
 #include "absl/synchronization/mutex.h"
 #include "common/clock.h"
 #include "common/status_macros.h"
+#include "controller/access/identity.h"
 #include "controller/service/controller.h"
 #include "controller/service/listen_address.h"
 #include "nlohmann/json.hpp"
@@ -50,6 +52,7 @@ struct Flags {
   std::string ready_file;
   std::string topology;
   bool insecure_listen = false;
+  std::vector<std::string> admins;
   std::optional<bool> reflection;  // not said: on loopback only
 };
 
@@ -137,12 +140,12 @@ bool IsLocal(const Flags& flags) {
 }
 
 // Anybody on this machine may connect, and nothing tells who it is.
-void WarnOfOpenAddresses(const Controller& controller, bool tls) {
+void WarnOfOpenAddresses(const Controller& controller) {
   for (const std::string& address : controller.addresses()) {
-    if (tls || ParseListenAddress(address)->is_unix()) continue;
+    if (ParseListenAddress(address)->is_unix()) continue;
     std::fprintf(stderr,
-                 "strata-controller: %s: whoever reaches this address may do everything, as "
-                 "nothing tells who connects: use --listen unix:PATH, or --tls-certificate\n",
+                 "strata-controller: WARNING: nothing tells callers apart on %s: everybody who "
+                 "reaches it may do everything (--listen unix:PATH or --tls-certificate would)\n",
                  address.c_str());
   }
 }
@@ -182,6 +185,7 @@ int Serve(const Flags& flags) {
   options.reflection = flags.reflection.value_or(IsLocal(flags));
   options.directory = std::filesystem::absolute(flags.directory, error).lexically_normal().string();
   options.version = kVersion;
+  options.standing_admins = flags.admins;
   if (error) return Fail(absl::InternalError(absl::StrCat(flags.directory, ": ", error.message())));
 
   const common::MonotonicClock clock{};
@@ -196,7 +200,7 @@ int Serve(const Flags& flags) {
               kVersion, absl::StrJoin((*controller)->addresses(), ", ").c_str(),
               (*controller)->metrics_address().c_str(), options.directory.c_str());
   std::fflush(stdout);
-  WarnOfOpenAddresses(**controller, flags.tls.enabled());
+  if (!(*controller)->tells_callers_apart()) WarnOfOpenAddresses(**controller);
   const absl::Status status = (*controller)->Run(stop_asked);
   if (!flags.ready_file.empty()) unlink(flags.ready_file.c_str());
   return status.ok() ? 0 : Fail(status);
@@ -228,6 +232,13 @@ int Main(int argc, char** argv) {
                  "PEM file: the authorities whose clients and agents are believed");
   app.add_flag("--insecure-listen", flags.insecure_listen,
                "allow addresses that other machines can reach, without any protection");
+  app.add_option("--admin", flags.admins,
+                 "users/NAME: an admin whatever the policy says; may be repeated")
+      ->check([](const std::string& text) {
+        const auto admin = ParseIdentity(text, "tls");
+        const bool user = admin.ok() && admin->kind == Identity::Kind::kUser;
+        return user ? std::string() : absl::StrCat(text, " is no user: write users/NAME");
+      });
   app.add_flag("--reflection,!--no-reflection", flags.reflection,
                "tell clients what the services look like; without it: on loopback only");
   app.set_version_flag("--version", std::string("strata-controller ") + kVersion);

@@ -10,11 +10,16 @@
 //     unknown_run_seconds: 86400    # what jobs of unknown duration count as in reservations
 //     preemption_gap: 0             # jobs of at most so much lower priority are not preempted
 //     defragment: false             # whether jobs may be moved so that a larger one fits
+//   roles:                          # who may do what, where users are known (docs/security.md)
+//     - {role: submitter, members: [users/ann, groups/nlp], project: nlp}
+//     - {role: admin, members: [users/root]}
 //
 // The values of `scheduling` are its defaults. The file is all there is: a project or a queue that
 // is not in it is removed, except "default", which always exists. A quota counts devices that the
 // project's jobs hold together, of one kind, or of all kinds ("*"); a queue's priority is added to
-// that of its jobs, and max_devices (0: no limit) bounds what its running jobs hold together.
+// that of its jobs, and max_devices (0: no limit) bounds what its running jobs hold together. Roles
+// are viewer, submitter and project-admin, in one project or in all, operator and admin; "*" as a
+// member is everybody who is known.
 #ifndef STRATA_SPEC_POLICY_FILE_H_
 #define STRATA_SPEC_POLICY_FILE_H_
 

@@ -19,6 +19,11 @@ queues:
     priority: 10
     max_devices: 16
 scheduling: {min_run_seconds: 0.5, preemption_gap: 2, defragment: true}
+roles:
+  - {role: submitter, members: [users/ann, groups/nlp-team, "*"], project: nlp}
+  - {role: viewer, members: [users/ann]}
+  - role: admin
+    members: [users/root]
 )";
 
 v1::Policy Read(const std::string& text) {
@@ -100,6 +105,44 @@ TEST(ReadPolicy, QuotasAreCountsOfKinds) {
             "policy.yaml:3:56: projects[0].quota.b200: must be a whole number, not the text \"8\"\n"
             "policy.yaml:3:64: projects[0].quota.c: must be a whole number, not a list\n"
             "policy.yaml:4:27: projects[1].quota: must be a section such as {h100: 64}, not 5\n");
+}
+
+TEST(ReadPolicy, RolesAreKnownAndHaveMembersAndProjects) {
+  const v1::Policy policy = Read(kGood);
+  ASSERT_EQ(policy.roles_size(), 3);
+  EXPECT_EQ(policy.roles(0).role(), "submitter");
+  EXPECT_THAT(policy.roles(0).members(), testing::ElementsAre("users/ann", "groups/nlp-team", "*"));
+  EXPECT_EQ(policy.roles(0).project(), "nlp");
+  const v1::Policy complete = CompletePolicy(policy);
+  EXPECT_EQ(complete.roles(1).project(), "*");
+  EXPECT_FALSE(complete.roles(2).has_project());
+  EXPECT_EQ(
+      ProblemsOf(R"(roles:
+  - {role: root, members: [users/ann]}
+  - {members: [users/ann]}
+  - {role: viewer, members: []}
+  - {role: viewer, members: [ann, "users/", groups/a b]}
+  - {role: viewer, members: [users/ann], project: nlp}
+  - {role: admin, members: [users/ann], project: default}
+  - {role: viewer, members: [users/ann], project: default}
+  - {role: viewer, members: [users/ann], project: "*"}
+)"),
+      "policy.yaml:2:12: roles[0].role: root is no role — the roles are viewer, submitter, "
+      "project-admin, operator and admin\n"
+      "policy.yaml:3:5: roles[1].role: required key is missing — the roles are viewer, "
+      "submitter, project-admin, operator and admin\n"
+      "policy.yaml:4:20: roles[2].members: nobody has this role — name such as [users/ann, "
+      "groups/nlp], or \"*\" for all\n"
+      "policy.yaml:5:30: roles[3].members[0]: ann is no member — write users/NAME, "
+      "groups/NAME, or \"*\" for everybody who is known\n"
+      "policy.yaml:5:35: roles[3].members[1]: users/ is no member — write users/NAME, "
+      "groups/NAME, or \"*\" for everybody who is known\n"
+      "policy.yaml:5:45: roles[3].members[2]: groups/a b is no member — write users/NAME, "
+      "groups/NAME, or \"*\" for everybody who is known\n"
+      "policy.yaml:6:51: roles[4].project: there is no project nlp in this file — declare it "
+      "under projects:, or leave this key out for all projects\n"
+      "policy.yaml:7:50: roles[5].project: admin is a role in the whole cluster — remove this "
+      "key, or give project-admin\n");
 }
 
 TEST(ReadPolicy, OtherThingsThanPoliciesAreRefused) {

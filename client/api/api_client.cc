@@ -15,6 +15,7 @@
 #include "client/api/grpc_stream.h"
 #include "common/clock.h"
 #include "common/status_macros.h"
+#include "proto/strata/v1/access.grpc.pb.h"
 #include "proto/strata/v1/cluster.grpc.pb.h"
 #include "proto/strata/v1/jobs.grpc.pb.h"
 #include "security/credentials.h"
@@ -73,7 +74,8 @@ class GrpcApiClient final : public ApiClient {
         options_(options),
         channel_(OpenChannel(address, options)),
         jobs_(v1::JobService::NewStub(channel_)),
-        cluster_(v1::ClusterService::NewStub(channel_)) {}
+        cluster_(v1::ClusterService::NewStub(channel_)),
+        access_(v1::AccessService::NewStub(channel_)) {}
 
   const ServerAddress& address() const override { return address_; }
 
@@ -158,6 +160,11 @@ class GrpcApiClient final : public ApiClient {
   absl::StatusOr<v1::GetPolicyResponse> GetPolicy() override {
     return Call<v1::GetPolicyResponse>(*cluster_, &v1::ClusterService::Stub::GetPolicy,
                                        v1::GetPolicyRequest());
+  }
+
+  absl::StatusOr<v1::Identity> GetIdentity() override {
+    return Call<v1::Identity>(*access_, &v1::AccessService::Stub::GetIdentity,
+                              v1::GetIdentityRequest());
   }
 
   std::unique_ptr<Stream<v1::JobProgress>> StreamProgress(const std::string& name,
@@ -292,6 +299,7 @@ class GrpcApiClient final : public ApiClient {
   std::shared_ptr<grpc::Channel> channel_;
   std::unique_ptr<v1::JobService::Stub> jobs_;
   std::unique_ptr<v1::ClusterService::Stub> cluster_;
+  std::unique_ptr<v1::AccessService::Stub> access_;
 };
 
 }  // namespace

@@ -17,6 +17,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "client/server_address.h"
+#include "proto/strata/v1/access.pb.h"
 #include "proto/strata/v1/cluster.pb.h"
 #include "proto/strata/v1/jobs.pb.h"
 
@@ -74,6 +75,7 @@ class ApiClient {
   virtual absl::StatusOr<v1::ApplyPolicyResponse> ApplyPolicy(
       const v1::ApplyPolicyRequest& request) = 0;
   virtual absl::StatusOr<v1::GetPolicyResponse> GetPolicy() = 0;
+  virtual absl::StatusOr<v1::Identity> GetIdentity() = 0;
 
   // Streams have no deadline: they live as long as what they tell about.
   virtual std::unique_ptr<Stream<v1::JobProgress>> StreamProgress(const std::string& name,

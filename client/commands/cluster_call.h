@@ -47,11 +47,15 @@ int GetProjects(ApiClient& client, const std::string& name, const std::string& o
 int GetQueues(ApiClient& client, const std::string& name, const std::string& output,
               Terminal& terminal);
 
+// `get policy`: the policy in use, as a file that `strata apply` takes.
+int GetWholePolicy(ApiClient& client, const std::string& output, Terminal& terminal);
+
 Command SubmitCommand();
 Command ApplyCommand();
 std::vector<Command> NodeCommands();          // drain, resume
 std::vector<Command> QueryCommands();         // get, describe, explain, cancel
 std::vector<Command> FollowCommands();        // watch, logs, wait
+std::vector<Command> AccessCommands();        // whoami
 std::vector<Command> LocalClusterCommands();  // up, down
 
 }  // namespace strata::client

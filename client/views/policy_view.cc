@@ -71,6 +71,20 @@ std::string Action(const v1::PolicyChange& change) {
   return absl::AsciiStrToLower(v1::PolicyChange::Action_Name(change.action()));
 }
 
+Json RolesJson(const v1::Policy& policy) {
+  Json roles = Json::array();
+  for (const v1::RoleBinding& binding : policy.roles()) {
+    Json role = {
+        {"role", binding.role()},
+        {"members", std::vector<std::string>(binding.members().begin(), binding.members().end())}};
+    if (binding.has_project()) role["project"] = binding.project();
+    roles.push_back(std::move(role));
+  }
+  return roles;
+}
+
+}  // namespace
+
 Json PolicyJson(const v1::Policy& policy) {
   Json projects = Json::array(), queues = Json::array();
   for (const v1::ProjectPolicy& project : policy.projects()) {
@@ -92,8 +106,11 @@ Json PolicyJson(const v1::Policy& policy) {
             {"shrink_after_seconds", scheduling.shrink_after_seconds()},
             {"unknown_run_seconds", scheduling.unknown_run_seconds()},
             {"preemption_gap", scheduling.preemption_gap()},
-            {"defragment", scheduling.defragment()}}}};
+            {"defragment", scheduling.defragment()}}},
+          {"roles", RolesJson(policy)}};
 }
+
+namespace {
 
 // The entries of one list of PolicyJson with what is used of them.
 template <typename Usages>

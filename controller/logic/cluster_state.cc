@@ -80,7 +80,8 @@ void RestoreJob(ClusterState& state, const Write& write) {
     job.record.set_created_version(job.record.resource_version());
   }
   job.shape = ShapeOf(job.record);
-  if (!job.record.request_id().empty()) state.by_request[job.record.request_id()] = write.key;
+  const std::string request = RequestKey(job.record.owner(), job.record.request_id());
+  if (!request.empty()) state.by_request[request] = write.key;
   Index(state, job);
   if (HasEpoch(job.record.state())) RestoreEpoch(state, job);
   job.failed_at = job.next_start_at = state.now;
@@ -119,6 +120,10 @@ JobEntry* ClusterState::Find(const std::string& job) {
   return found == jobs.end() ? nullptr : &found->second;
 }
 
+std::string RequestKey(const std::string& owner, const std::string& request_id) {
+  return request_id.empty() ? "" : absl::StrCat(owner, "\n", request_id);
+}
+
 void SaveJob(ClusterState& state, JobEntry& job, Effects& effects) {
   job.record.set_resource_version(++state.resource_version);
   if (job.record.created_version() == 0) {
@@ -132,7 +137,7 @@ void SaveJob(ClusterState& state, JobEntry& job, Effects& effects) {
 void ForgetJob(ClusterState& state, const std::string& name, Effects& effects) {
   const JobEntry& job = state.jobs.at(name);
   state.finished.erase({job.record.resource_version(), name});
-  state.by_request.erase(job.record.request_id());
+  state.by_request.erase(RequestKey(job.record.owner(), job.record.request_id()));
   state.jobs.erase(name);
   effects.writes.push_back({"jobs", name, "", true});
 }

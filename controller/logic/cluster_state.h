@@ -34,7 +34,7 @@ struct ClusterState {
   int64_t resource_version = 0;
 
   std::map<std::string, JobEntry> jobs;           // by jobs/NAME
-  std::map<std::string, std::string> by_request;  // request_id -> jobs/NAME
+  std::map<std::string, std::string> by_request;  // RequestKey -> jobs/NAME
   std::set<std::string> live;                     // STARTING, RUNNING, RECOVERING
   std::set<std::string> recovering;               // of these: RECOVERING
   // QUEUED, by age: (created version, name) -> the entry in `jobs`.
@@ -71,6 +71,8 @@ struct ClusterState {
   JobEntry* Find(const std::string& job);
 };
 
+// What tells a user's request from others: request_ids are each user's own. Empty without one.
+std::string RequestKey(const std::string& owner, const std::string& request_id);
 // Gives the record a new version, writes it, tells watchers, and keeps the indices above right.
 void SaveJob(ClusterState& state, JobEntry& job, Effects& effects);
 // Removes a finished job.

@@ -158,6 +158,11 @@ void SessionHandler::StopStale(NodeEntry& node, const v1::JobEpoch& epoch, bool 
   machine_.SendStop(node, none);
 }
 
+bool SessionHandler::HasRank(const JobEntry& job, const NodeEntry& node, int rank) {
+  const std::vector<int>& ranks = job.run.members.at(node.name).ranks;
+  return std::find(ranks.begin(), ranks.end(), rank) != ranks.end();
+}
+
 // A step is told live and becomes durable with the record's next change.
 void SessionHandler::ReachedStep(JobEntry& job, int64_t step) {
   v1::JobRecord& record = job.record;
@@ -183,9 +188,7 @@ void SessionHandler::OnHeartbeat(NodeEntry& node, const v1::Heartbeat& message) 
     JobEntry* job = CurrentOrStop(node, rank.epoch(), /*alive=*/true);
     if (job == nullptr) continue;
     ReachedStep(*job, rank.step());
-    if (rank.rank() >= 0 && rank.rank() < job->record.placement_size()) {
-      job->run.phases[rank.rank()] = rank.phase();
-    }
+    if (HasRank(*job, node, rank.rank())) job->run.phases[rank.rank()] = rank.phase();
   }
 }
 
@@ -280,7 +283,13 @@ void SessionHandler::OnWritten(NodeEntry& node, const v1::CheckpointFragments& m
   if (job == nullptr) return;
   const v1::JobRecord& record = job->record;
   if (message.step() <= record.checkpoint().step() || message.step() > record.target_step()) return;
-  auto manifest = job->run.fragments.Add(message, record.placement_size());
+  v1::CheckpointFragments own;  // nobody speaks for other nodes' ranks
+  *own.mutable_epoch() = message.epoch();
+  own.set_step(message.step());
+  for (const auto& [rank, fragment] : message.fragments()) {
+    if (HasRank(*job, node, rank)) (*own.mutable_fragments())[rank] = fragment;
+  }
+  auto manifest = job->run.fragments.Add(own, record.placement_size());
   if (manifest.has_value()) machine_.SendManifest(*job, *std::move(manifest));
 }
 
@@ -295,6 +304,10 @@ void SessionHandler::OnCommit(NodeEntry& node, const v1::CommitRequest& message)
   const bool current = CurrentOrStop(node, message.epoch(), /*alive=*/false) != nullptr;
   if (judgement.verdict == CommitVerdict::kRecord && !current) {
     judgement = {CommitVerdict::kRefused, "its ranks on this node have ended"};
+  }
+  if (judgement.verdict == CommitVerdict::kRecord && !HasRank(*job, node, 0)) {
+    judgement = {CommitVerdict::kRefused, absl::StrCat("only the node of rank 0 commits, and ",
+                                                       ShortName(node.name), " has other ranks")};
   }
   if (judgement.verdict == CommitVerdict::kRecord) {
     v1::CommittedCheckpoint checkpoint = message.checkpoint();

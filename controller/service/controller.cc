@@ -3,6 +3,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <system_error>
@@ -13,8 +14,8 @@
 #include "common/status_macros.h"
 #include "controller/metrics/metrics.h"
 #include "controller/service/acceptor.h"
+#include "controller/service/access_service.h"
 #include "controller/service/agent_service.h"
-#include "controller/service/authenticator.h"
 #include "controller/service/calls.h"
 #include "controller/service/cluster_service.h"
 #include "controller/service/file_pool.h"
@@ -108,8 +109,8 @@ class HealthReporter final : public Reactor::Listener {
   void Report(bool serving) {
     serving_ = serving;
     service_->SetServingStatus(serving);
-    for (const char* name :
-         {"strata.v1.JobService", "strata.v1.ClusterService", "strata.v1.AgentService"}) {
+    for (const char* name : {"strata.v1.JobService", "strata.v1.ClusterService",
+                             "strata.v1.AccessService", "strata.v1.AgentService"}) {
       service_->SetServingStatus(name, serving);
     }
   }
@@ -161,6 +162,7 @@ class ControllerImpl final : public Controller {
   const std::vector<std::string>& addresses() const override { return addresses_; }
   const std::string& metrics_address() const override { return metrics_address_; }
   const Reactor& reactor() const override { return reactor_; }
+  bool tells_callers_apart() const override { return authenticator_->tells_callers_apart(); }
   absl::Status Run(const std::atomic<bool>& stop) override {
     const absl::Status status = reactor_.Run(stop);
     Shutdown();
@@ -193,7 +195,7 @@ class ControllerImpl final : public Controller {
   std::atomic<int> open_streams_{0};
   HealthReporter health_;
   std::unique_ptr<UnixRelay> relay_;  // null: no Unix sockets
-  std::unique_ptr<Authenticator> authenticator_;
+  std::shared_ptr<Authenticator> authenticator_;
   std::vector<std::unique_ptr<grpc::Service>> services_;
   std::vector<std::string> addresses_;
   std::string metrics_address_;
@@ -223,7 +225,14 @@ absl::Status ControllerImpl::Listen() {
     known.verifier =
         std::make_unique<security::PeerVerifier>(options_.tls.authority, security::Side::kClient);
   }
-  authenticator_ = std::make_unique<TransportAuthenticator>(std::move(known));
+  known.tells_callers_apart =
+      std::all_of(acceptors_.begin(), acceptors_.end(), [this](const auto& acceptor) {
+        return options_.tls.enabled() || acceptor->address().is_unix();
+      });
+  authenticator_ = options_.authenticator;
+  if (authenticator_ == nullptr) {
+    authenticator_ = std::make_shared<TransportAuthenticator>(std::move(known));
+  }
   return absl::OkStatus();
 }
 
@@ -249,8 +258,9 @@ absl::Status ControllerImpl::StartServer() {
   grpc::EnableDefaultHealthCheckService(true);
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();
   RETURN_IF_ERROR(Listen());
-  const CallEnvironment environment = {&reactor_, metrics_.get(), clock_, &open_streams_,
-                                       authenticator_.get()};
+  const CallEnvironment environment = {
+      &reactor_,      metrics_.get(),       clock_,
+      &open_streams_, authenticator_.get(), &options_.standing_admins};
   v1::Cluster about;
   about.set_version(options_.version);
   about.set_directory(options_.directory);
@@ -259,6 +269,7 @@ absl::Status ControllerImpl::StartServer() {
   services_.push_back(
       MakeJobService({environment, &watches_, &progress_, &logs_, &files_, options_.directory}));
   services_.push_back(MakeClusterService(environment, about));
+  services_.push_back(MakeAccessService(environment));
   services_.push_back(MakeAgentService({environment, &sessions_, &logs_, metrics_.get()}));
 
   grpc::ServerBuilder builder;

@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "common/clock.h"
 #include "controller/logic/core.h"
+#include "controller/service/authenticator.h"
 #include "controller/service/file_pool.h"
 #include "controller/service/reactor.h"
 #include "controller/store/store.h"
@@ -34,6 +35,9 @@ class Controller {
     Reactor::Options reactor;
     FilePool::Options files;
     bool reflection = true;  // whether clients may ask what the services look like
+    // Who makes a call; null: what the addresses and `tls` tell.
+    std::shared_ptr<Authenticator> authenticator;
+    std::vector<std::string> standing_admins;  // users/NAME, admins whatever the policy says
   };
 
   // Opens, loads and serves. `store`: null, or one for tests in place of the directory's. Errors
@@ -49,6 +53,7 @@ class Controller {
   const std::string& address() const { return addresses().front(); }
   virtual const std::string& metrics_address() const = 0;  // empty: none
   virtual const Reactor& reactor() const = 0;
+  virtual bool tells_callers_apart() const = 0;  // as its Authenticator
   // Works until `stop` is set (a signal handler may set it), then ends calls and streams and
   // returns; or earlier, with the reason, when nothing can be made durable any more. Call it once.
   virtual absl::Status Run(const std::atomic<bool>& stop) = 0;

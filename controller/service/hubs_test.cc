@@ -80,7 +80,7 @@ class WatchHubTest : public HubTest {
   std::shared_ptr<Watching> Watch(int64_t version, const std::string& name = "",
                                   size_t most = 1000) {
     auto watching = std::make_shared<Watching>(most);
-    hub_.Subscribe(core_, name, version, watching);
+    hub_.Subscribe(core_, name, version, watching, [](const v1::Job&) { return true; });
     return watching;
   }
   WatchHub::Options Small() {

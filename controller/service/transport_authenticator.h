@@ -20,10 +20,12 @@ class TransportAuthenticator final : public Authenticator {
     // Of the controller itself; null: no TLS. Callers are to be of the same cluster.
     std::unique_ptr<security::PeerVerifier> verifier;
     std::string cluster;
+    bool tells_callers_apart = false;
   };
   explicit TransportAuthenticator(Options options) : options_(std::move(options)) {}
 
   void Authenticate(const grpc::ServerContextBase& context, Done done) override;
+  bool tells_callers_apart() const override { return options_.tells_callers_apart; }
 
  private:
   absl::StatusOr<Identity> Known(const grpc::ServerContextBase& context) const;
