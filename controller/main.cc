@@ -24,6 +24,7 @@
 #include "common/status_macros.h"
 #include "controller/service/controller.h"
 #include "controller/service/listen_address.h"
+#include "controller/service/store_preparation.h"
 #include "nlohmann/json.hpp"
 #include "topology/import/topology_file.h"
 
@@ -43,6 +44,7 @@ struct Flags {
   std::string directory;
   std::string ready_file;
   std::string topology;
+  StorePreparation preparation;
   bool insecure_listen = false;
   std::optional<bool> reflection;  // not said: on loopback only
 };
@@ -135,6 +137,7 @@ int Serve(const Flags& flags) {
   std::error_code error;
   options.listen = flags.listen;
   options.metrics_listen = flags.metrics_listen;
+  options.preparation = flags.preparation;
   options.reflection = flags.reflection.value_or(ParseListenAddress(flags.listen)->is_loopback());
   options.directory = std::filesystem::absolute(flags.directory, error).lexically_normal().string();
   options.version = kVersion;
@@ -171,6 +174,10 @@ int Main(int argc, char** argv) {
                  "JSON written once serving: {pid, address, metrics_address}");
   app.add_option("--topology", flags.topology,
                  "the cluster's levels and links: a topology file, whose nodes are not read");
+  app.add_flag("--restored", flags.preparation.restored,
+               "the state in --dir was put back from a backup: once, at the first start with it");
+  app.add_option("--discard-record", flags.preparation.discard,
+                 "TABLE/KEY of a record that cannot be read and may go for good; may be repeated");
   app.add_flag("--insecure-listen", flags.insecure_listen,
                "allow addresses that other machines can reach, without any protection");
   app.add_flag("--reflection,!--no-reflection", flags.reflection,

@@ -36,8 +36,11 @@ void JobMachine::SendPrepare(const JobEntry& job, const NodeEntry& node, const M
   if (job.record.has_checkpoint()) *prepare.mutable_checkpoint() = job.record.checkpoint();
   *prepare.mutable_damaged() = job.record.damaged_checkpoints();
   const google::protobuf::Timestamp& created = job.record.create_time();
-  prepare.set_owner(
-      absl::StrCat(job.record.name(), " of ", created.seconds(), ".", created.nanos()));
+  // A job of before there were uids keeps the owner that its folders are locked for.
+  prepare.set_owner(absl::StrCat(job.record.name(), " of ",
+                                 job.record.uid().empty()
+                                     ? absl::StrCat(created.seconds(), ".", created.nanos())
+                                     : job.record.uid()));
   Send(state_, node, std::move(message), effects_);
 }
 

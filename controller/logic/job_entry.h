@@ -22,14 +22,18 @@ namespace strata::controller {
 struct EpochKey {
   std::string job;  // jobs/NAME
   int64_t epoch = 0;
+  std::string uid = {};  // of the job: its name may have been another one's. Empty: not known
   auto operator<=>(const EpochKey&) const = default;
 };
 
-inline EpochKey ToKey(const v1::JobEpoch& epoch) { return {epoch.job(), epoch.epoch()}; }
+inline EpochKey ToKey(const v1::JobEpoch& epoch) {
+  return {epoch.job(), epoch.epoch(), epoch.uid()};
+}
 inline v1::JobEpoch ToProto(const EpochKey& key) {
   v1::JobEpoch epoch;
   epoch.set_job(key.job);
   epoch.set_epoch(key.epoch);
+  epoch.set_uid(key.uid);
   return epoch;
 }
 
@@ -108,7 +112,7 @@ struct JobEntry {
 
   bool has_folders = false;  // they were taken for it
 
-  EpochKey key() const { return {record.name(), record.epoch()}; }
+  EpochKey key() const { return {record.name(), record.epoch(), record.uid()}; }
 };
 
 inline bool HasEpoch(v1::Job::State state) {

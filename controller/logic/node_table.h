@@ -38,6 +38,8 @@ struct NodeEntry {
   std::string kind;
   int devices = 0;
   std::map<std::string, std::string> locality;
+  std::string version;  // of its agent
+  std::string build;    // of its trainer; empty: not known
   v1::Node::State state = v1::Node::UNKNOWN;
   uint64_t incarnation = 0;
   uint64_t session = 0;  // 0: none

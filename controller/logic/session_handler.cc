@@ -105,10 +105,17 @@ void SessionHandler::Hear(NodeEntry& node) {
   state_.capacity_changed = true;
 }
 
+EpochKey SessionHandler::KeyOf(const v1::JobEpoch& epoch) const {
+  EpochKey key = ToKey(epoch);
+  const JobEntry* job = state_.Find(key.job);
+  if (key.uid.empty() && job != nullptr) key.uid = job->record.uid();
+  return key;
+}
+
 JobEntry* SessionHandler::Current(const NodeEntry& node, const v1::JobEpoch& epoch) {
   TakeBack(node, epoch);
   JobEntry* job = state_.Find(epoch.job());
-  if (job == nullptr || !HasEpoch(job->record.state()) || job->record.epoch() != epoch.epoch()) {
+  if (job == nullptr || !HasEpoch(job->record.state()) || job->key() != KeyOf(epoch)) {
     return nullptr;
   }
   const auto member = job->run.members.find(node.name);
@@ -119,7 +126,7 @@ JobEntry* SessionHandler::Current(const NodeEntry& node, const v1::JobEpoch& epo
 
 void SessionHandler::TakeBack(const NodeEntry& node, const v1::JobEpoch& epoch) {
   JobEntry* job = state_.Find(epoch.job());
-  if (job == nullptr || !job->given_up.has_value() || job->key() != ToKey(epoch)) return;
+  if (job == nullptr || !job->given_up.has_value() || job->key() != KeyOf(epoch)) return;
   if (job->given_up->run.members.contains(node.name)) machine_.TakeBack(*job, node);
 }
 
@@ -133,12 +140,12 @@ JobEntry* SessionHandler::CurrentOrStop(NodeEntry& node, const v1::JobEpoch& epo
 // would be a storm.
 JobEntry* SessionHandler::CurrentOrOver(NodeEntry& node, const v1::JobEpoch& epoch) {
   JobEntry* job = Current(node, epoch);
-  if (job == nullptr && node.holds.contains(ToKey(epoch))) StopStale(node, epoch, /*alive=*/false);
+  if (job == nullptr && node.holds.contains(KeyOf(epoch))) StopStale(node, epoch, /*alive=*/false);
   return job;
 }
 
 void SessionHandler::StopStale(NodeEntry& node, const v1::JobEpoch& epoch, bool alive) {
-  const EpochKey key = ToKey(epoch);
+  const EpochKey key = KeyOf(epoch);
   const auto found = node.holds.find(key);
   if (found != node.holds.end() && found->second.stop.has_value()) {
     if (state_.now > found->second.stop_sent_at + state_.timing.heartbeat_seconds) {
@@ -241,7 +248,7 @@ void SessionHandler::OnProgress(NodeEntry& node, const v1::EpochProgress& messag
 }
 
 void SessionHandler::OnEnded(NodeEntry& node, const v1::EpochEnded& message) {
-  const EpochKey key = ToKey(message.epoch());
+  const EpochKey key = KeyOf(message.epoch());
   JobEntry* job = Current(node, message.epoch());
   const bool asked = job != nullptr && job->run.members.at(node.name).state == MemberState::kAsked;
   if (!asked) {
@@ -350,7 +357,7 @@ void SessionHandler::OnHang(NodeEntry& node, const v1::HangReport& message) {
   JobEntry* job = Current(node, message.epoch());
   JobEntry* known = state_.Find(message.epoch().job());
   const bool late = known != nullptr && known->record.state() == v1::Job::RECOVERING &&
-                    known->key() == ToKey(message.epoch());
+                    known->key() == KeyOf(message.epoch());
   if (job == nullptr && !late) return StopStale(node, message.epoch(), /*alive=*/false);
   JobEntry& blamed = late ? *known : *job;
   Failure failure = {.cause = "hang"};

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 
+#include "absl/status/status.h"
 #include "controller/logic/cluster_state.h"
 #include "controller/logic/job_machine.h"
 #include "proto/strata/v1/agent.pb.h"
@@ -22,6 +23,7 @@ class SessionHandler {
  private:
   // registration.cc
   void OnRegister(uint64_t session, uint64_t incarnation, const v1::Register& message);
+  absl::Status MayJoin(const v1::Register& message) const;
   bool Admit(uint64_t session, uint64_t incarnation, const v1::Register& message);
   void Dismiss(const std::string& node, uint64_t incarnation, uint64_t session,
                const std::string& reason);
@@ -43,6 +45,8 @@ class SessionHandler {
   void OnCommit(NodeEntry& node, const v1::CommitRequest& message);
   void OnHang(NodeEntry& node, const v1::HangReport& message);
 
+  // An agent of before jobs had uids means the job that has the name now.
+  EpochKey KeyOf(const v1::JobEpoch& epoch) const;
   // If the epoch was given up for silence alone, and this node was silent, it goes on.
   void TakeBack(const NodeEntry& node, const v1::JobEpoch& epoch);
   // The job, if this epoch is the current one, has ranks on the node, and these have not ended.

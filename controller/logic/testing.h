@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "common/clock.h"
+#include "common/rng.h"
 #include "controller/logic/core.h"
 
 namespace strata::controller::testing {
@@ -100,6 +101,9 @@ class Harness {
 
   Timing timing_;
   common::ManualClock clock_;
+  // Each life of the controller draws other bits.
+  common::Entropy entropy_ = [this] { return common::MixBits(7, ++last_bits_); };
+  uint64_t last_bits_ = 0;
   double standstill_ = 0;  // since the last tick
   std::map<std::string, Agent> agents_;
   std::map<std::string, std::vector<v1::ControllerMessage>> inbox_;

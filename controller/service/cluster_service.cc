@@ -133,6 +133,8 @@ class ClusterService final : public RawClusterService {
         [this](Core& core, Effects&, const v1::GetClusterRequest&, v1::Cluster* cluster) {
           *cluster = about_;
           cluster->set_controller_term(core.controller_term());
+          cluster->set_uid(core.identity().cluster());
+          cluster->set_store_incarnation(core.identity().incarnation());
           return absl::OkStatus();
         });
   }

@@ -3,8 +3,6 @@
 #include <sys/statvfs.h>
 
 #include <chrono>
-#include <filesystem>
-#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -21,6 +19,7 @@
 #include "controller/service/log_book.h"
 #include "controller/service/progress_hub.h"
 #include "controller/service/session_table.h"
+#include "controller/service/store_preparation.h"
 #include "controller/service/watch_hub.h"
 #include "grpcpp/ext/proto_server_reflection_plugin.h"
 #include "grpcpp/grpcpp.h"
@@ -45,20 +44,6 @@ constexpr int kHandshakeMs = 5'000;  // then one that says nothing is closed
 constexpr auto kShutdown = std::chrono::milliseconds(300);
 // New jobs are refused below this, so that what runs can still be recorded.
 constexpr uint64_t kReservedBytes = uint64_t{32} << 20;
-
-// A store that was ever used holds the controller's term at least. What jobs left says that it was.
-absl::Status CheckNotLost(Store& store, const std::string& directory) {
-  ASSIGN_OR_RETURN(const std::vector<Write> records, store.Load());
-  std::error_code error;
-  const std::string jobs = directory + "/jobs";
-  const std::filesystem::directory_iterator left(jobs, error);
-  if (!records.empty() || error || left == std::filesystem::directory_iterator()) {
-    return absl::OkStatus();
-  }
-  return absl::DataLossError(
-      absl::StrCat(directory, "/controller.db is empty, though there are folders of jobs in ", jobs,
-                   " — put back a copy of it, or move both away to begin with an empty cluster"));
-}
 
 bool HasRoom(const std::string& directory) {
   struct statvfs info = {};
@@ -245,7 +230,8 @@ absl::StatusOr<std::unique_ptr<Controller>> Controller::Start(const Options& opt
   const bool asks_disk = store == nullptr;
   if (store == nullptr) {
     ASSIGN_OR_RETURN(store, Store::Open(options.directory));
-    RETURN_IF_ERROR(CheckNotLost(*store, options.directory));
+    RETURN_IF_ERROR(
+        PrepareStore(*store, options.directory, options.preparation, common::SystemEntropy()));
   }
   auto controller = std::make_unique<ControllerImpl>(options, clock, std::move(store), asks_disk);
   RETURN_IF_ERROR(controller->Begin());

@@ -12,6 +12,7 @@
 #include "controller/logic/core.h"
 #include "controller/service/file_pool.h"
 #include "controller/service/reactor.h"
+#include "controller/service/store_preparation.h"
 #include "controller/store/store.h"
 
 namespace strata::controller {
@@ -28,7 +29,8 @@ class Controller {
         map;  // levels and links of the cluster, as Core's; nodes join by themselves
     Reactor::Options reactor;
     FilePool::Options files;
-    bool reflection = true;  // whether clients may ask what the services look like
+    StorePreparation preparation;  // of the directory's store
+    bool reflection = true;        // whether clients may ask what the services look like
   };
 
   // Opens, loads and serves. `store`: null, or one for tests in place of the directory's. Errors

@@ -16,6 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/rng.h"
 #include "common/status_macros.h"
+#include "protocol/versions.h"
 #include "worker/agent/agent_folder.h"
 #include "worker/agent/controller_link.h"
 #include "worker/agent/doorway.h"
@@ -30,7 +31,6 @@ namespace {
 
 constexpr double kTickSeconds = 0.2;
 constexpr double kEndSeconds = 5;  // for trainers that were killed, and for the last words
-constexpr int kLeastProtocol = 1, kGreatestProtocol = 2;  // ProtocolRange
 
 void Log(const std::string& text) { std::fprintf(stderr, "strata-worker: %s\n", text.c_str()); }
 
@@ -67,11 +67,11 @@ class ClusterAgent {
     }
     const auto on_hello = [this](const v1::TrainerHello& hello, pid_t pid, Descriptor& socket,
                                  FrameReceiver& receiver) {
-      v1::JobEpoch epoch;
-      epoch.set_job(hello.job());
-      epoch.set_epoch(hello.epoch());
-      HeldEpoch* const held = Find(epoch);
-      return held != nullptr && held->Attach(hello.rank(), pid, socket, receiver);
+      // Of two jobs that had the name the process tells which it is.
+      return std::any_of(epochs_.begin(), epochs_.end(), [&](const auto& held) {
+        return held->epoch().job() == hello.job() && held->epoch().epoch() == hello.epoch() &&
+               held->Attach(hello.rank(), pid, socket, receiver);
+      });
     };
     absl::StatusOr<std::unique_ptr<Doorway>> doorway =
         Doorway::Open(folder_->SocketPath(), on_hello, &clock_);
@@ -211,6 +211,8 @@ class ClusterAgent {
 
   // Whether the controller is ours; what is to be remembered of it is durable when it is.
   absl::Status TakeWelcome(const v1::ControllerMessage& message) {
+    RETURN_IF_ERROR(
+        protocol::CommonVersion(message.welcome().protocol(), "the controller").status());
     ASSIGN_OR_RETURN(const Membership::Verdict verdict,
                      membership_.Judge(message.welcome(), message.controller_term(), Holds()));
     if (verdict.changed) RETURN_IF_ERROR(folder_->SetMembership(verdict.membership));
@@ -235,10 +237,10 @@ class ClusterAgent {
     said.set_devices(options_.devices);
     said.mutable_locality()->insert(options_.locality.begin(), options_.locality.end());
     said.set_version(kVersion);
-    said.mutable_protocol()->set_least(kLeastProtocol);
-    said.mutable_protocol()->set_greatest(kGreatestProtocol);
+    *said.mutable_protocol() = protocol::OwnRange();
     said.set_build(build_);
-    said.set_cluster(membership_.kept().cluster());
+    // One that may go over to another cluster, and holds nothing of its own, belongs to none.
+    if (!options_.rejoin || Holds()) said.set_cluster(membership_.kept().cluster());
     listed_.clear();
     for (const auto& epoch : epochs_) {
       std::optional<v1::HeldEpoch> held = epoch->Held();

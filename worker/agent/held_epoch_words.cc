@@ -236,6 +236,7 @@ void HeldEpoch::ForwardLogs(bool last) {
     for (std::string& line : log.Read(last ? kLastLines : kLinesAtOnce, last)) {
       v1::AgentMessage message;
       message.mutable_log()->set_job(epoch().job());
+      message.mutable_log()->set_uid(epoch().uid());
       v1::LogLine& said = *message.mutable_log()->mutable_line();
       *said.mutable_time() = Now();
       said.set_epoch(epoch().epoch());
