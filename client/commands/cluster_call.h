@@ -47,6 +47,7 @@ int GetQueues(ApiClient& client, const std::string& name, const std::string& out
 
 Command SubmitCommand();
 Command ApplyCommand();
+Command BackupCommand();
 std::vector<Command> NodeCommands();          // drain, resume
 std::vector<Command> QueryCommands();         // get, describe, explain, cancel
 std::vector<Command> FollowCommands();        // watch, logs, wait

@@ -58,7 +58,15 @@ struct ClusterState {
   // lasts no lease is judged to be over.
   bool cut_off = false;
   double cut_off_since = 0;
+  // Agents that hold ranks of restored jobs have come back by then.
+  double restored_until = 0;
   SchedulerState scheduler;
+
+  // Its record came from a backup, and its ranks may yet be found: it is neither started nor given
+  // up.
+  bool IsAwaited(const JobEntry& job) const {
+    return job.record.restored() && now < restored_until;
+  }
 
   // Known from before this controller's start, and not heard from since, for longer than its lease:
   // it is no longer one of the cluster's nodes until it is back.

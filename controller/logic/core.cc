@@ -82,6 +82,7 @@ absl::StatusOr<Effects> Core::Load(const std::vector<Write>& records, double wal
   state.wall = state.started_wall = wall_seconds;
   state.cluster_changed = true;
   RETURN_IF_ERROR(Restore(state, records));
+  state.restored_until = state.now + state.timing.lease_seconds;
   ++state.term;
   Effects effects;
   effects.writes.push_back({"meta", kTermKey, absl::StrCat(state.term)});

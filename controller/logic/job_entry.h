@@ -8,6 +8,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "controller/logic/checkpoint_commits.h"
@@ -93,8 +94,18 @@ struct GivenUp {
   int64_t without_progress = 0;  // as it was before
 };
 
+// Ranks of an epoch that the record, which came from a backup, does not know: as their agents tell.
+struct Claims {
+  EpochKey key;
+  int64_t ranks = 0;  // of the whole job
+  std::map<std::string, Member> members;
+  int64_t step = 0;
+  std::vector<std::pair<uint64_t, v1::AgentMessage>> words;  // said of it meanwhile, by session
+};
+
 struct JobEntry {
   v1::JobRecord record;
+  std::optional<Claims> claims;
   EpochRun run;                // while STARTING or RUNNING
   scheduler::Shape shape;      // as asked for
   scheduler::Waiting waiting;  // as of the scheduler's last decision, while it waits

@@ -165,7 +165,7 @@ void JobMachine::ReportSilentNodes(JobEntry& job) {
   for (const auto& [name, member] : job.run.members) {
     const NodeEntry* node = state_.nodes.Find(name);
     if (member.state == MemberState::kEnded) continue;
-    if (member.missed_at.has_value() &&
+    if (member.missed_at.has_value() && !state_.IsAwaited(job) &&
         state_.now > *member.missed_at + state_.timing.heartbeat_seconds) {
       Report(job, {.reason = absl::StrCat("the ranks on ", ShortName(name), " are gone, as ",
                                           member.first_heard
@@ -348,8 +348,16 @@ void JobMachine::StopAll(const JobEntry& job, const std::string& reason, bool ch
   }
 }
 
+void JobMachine::EndRestore() {
+  if (state_.restored_until == 0 || state_.now < state_.restored_until) return;
+  state_.restored_until = 0;
+  state_.capacity_changed = true;
+  for (auto& [name, job] : state_.jobs) DropClaims(job);
+}
+
 void JobMachine::Tick() {
   JudgeOwnConnection();
+  EndRestore();
   for (auto& [name, node] : state_.nodes.all()) {
     const double silence = state_.SilenceOf(node);
     const bool lost = node.state == v1::Node::UNKNOWN ? LeaseIsOver(state_, node)

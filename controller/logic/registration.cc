@@ -58,6 +58,7 @@ void SessionHandler::OnRegister(uint64_t session, uint64_t incarnation,
   MissEpochs(node, before, first);
   Send(state_, node, std::move(answer), effects_);
   Repeat(node);
+  AdoptClaimed(node);
 }
 
 // Its trainers go on: it comes again until it is upgraded, or told where it belongs.
@@ -139,6 +140,10 @@ void SessionHandler::TakeHeld(NodeEntry& node, const v1::Register& message, bool
     const auto [hold, unknown] = node.holds.try_emplace(key);
     if (unknown) hold->second.all_devices = true;
     JobEntry* job = Current(node, held.epoch());
+    if (job == nullptr && Claim(node, held)) {
+      *welcome.add_keep() = held.epoch();
+      continue;
+    }
     if (job == nullptr) {
       if (hold->second.stop.has_value()) continue;  // Repeat says it
       hold->second.stop.emplace();

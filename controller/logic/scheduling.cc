@@ -139,7 +139,7 @@ void JobMachine::Begin(JobEntry& job, const scheduler::Start& start) {
   job.run = {};
   job.run.begun_at = state_.now;
   job.waiting = {};
-  record.set_epoch(record.epoch() + 1);
+  record.set_epoch(std::max(record.epoch() + 1, record.least_epoch()));
   record.set_step(record.checkpoint().step());
   record.clear_placement();
   record.clear_start_sent();

@@ -70,6 +70,7 @@ void SessionHandler::OnMessage(uint64_t session, const v1::AgentMessage& message
                    "this session is not its node's present one");
   }
   Hear(*node);
+  if (KeepForLater(*node, message)) return;
   switch (message.message_case()) {
     case v1::AgentMessage::kHeartbeat:
       return OnHeartbeat(*node, message.heartbeat());
@@ -187,6 +188,7 @@ void SessionHandler::KeepPace(JobEntry& job, int64_t before) const {
 
 void SessionHandler::OnHeartbeat(NodeEntry& node, const v1::Heartbeat& message) {
   for (const v1::Heartbeat::Rank& rank : message.ranks()) {
+    if (IsClaimed(node, rank.epoch())) continue;
     JobEntry* job = CurrentOrStop(node, rank.epoch(), /*alive=*/true);
     if (job == nullptr) continue;
     ReachedStep(*job, rank.step());
@@ -199,6 +201,9 @@ void SessionHandler::OnHeartbeat(NodeEntry& node, const v1::Heartbeat& message) 
 void SessionHandler::OnPrepared(NodeEntry& node, const v1::EpochPrepared& message) {
   JobEntry* job = CurrentOrStop(node, message.epoch(), /*alive=*/message.problem().empty());
   if (job == nullptr || job->record.state() != v1::Job::STARTING) return;
+  if (message.has_newer_checkpoint() && job->record.restored()) {
+    return AdoptCheckpoint(*job, message.newer_checkpoint());
+  }
   Member& member = job->run.members.at(node.name);
   if (!message.problem().empty()) {
     const std::string field =
@@ -306,6 +311,7 @@ void SessionHandler::OnCommit(NodeEntry& node, const v1::CommitRequest& message)
   if (judgement.verdict == CommitVerdict::kRecord) {
     v1::CommittedCheckpoint checkpoint = message.checkpoint();
     checkpoint.set_epoch(message.epoch().epoch());
+    job->record.clear_restored();
     RecordCheckpoint(checkpoint, job->record);
     job->record.set_restarts_without_progress(0);
     job->record.set_step(std::max(job->record.step(), checkpoint.step()));

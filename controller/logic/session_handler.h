@@ -33,6 +33,17 @@ class SessionHandler {
   void TakeOver(JobEntry& job, Member& member, const NodeEntry& node, const v1::HeldEpoch& held);
   void Repeat(NodeEntry& node);
 
+  // restored_jobs.cc
+  // Whether the node may keep this epoch until all of its ranks are found.
+  bool Claim(NodeEntry& node, const v1::HeldEpoch& held);
+  bool IsClaimed(const NodeEntry& node, const v1::JobEpoch& epoch) const;
+  // True: the message is of such an epoch, and is heard once it is the job's.
+  bool KeepForLater(const NodeEntry& node, const v1::AgentMessage& message);
+  // The job goes on from a checkpoint that the backup did not know.
+  void AdoptCheckpoint(JobEntry& job, const v1::CommittedCheckpoint& checkpoint);
+  // Epochs of which the node brought the last ranks go on.
+  void AdoptClaimed(const NodeEntry& node);
+
   // session_handler.cc
   void Hear(NodeEntry& node);
   void OnHeartbeat(NodeEntry& node, const v1::Heartbeat& message);

@@ -179,7 +179,7 @@ absl::Status ControllerImpl::StartServer() {
   about.mutable_start_time()->set_seconds(static_cast<int64_t>(common::WallSeconds()));
   services_.push_back(
       MakeJobService({environment, &watches_, &progress_, &logs_, &files_, options_.directory}));
-  services_.push_back(MakeClusterService(environment, about));
+  services_.push_back(MakeClusterService(environment, about, &files_));
   services_.push_back(MakeAgentService({environment, &sessions_, &logs_, metrics_.get()}));
 
   grpc::ServerBuilder builder;
