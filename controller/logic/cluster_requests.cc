@@ -169,6 +169,7 @@ v1::Node ShowNode(const NodeEntry& node) {
   }
   shown.set_resource_version(node.resource_version);
   shown.set_drained(node.drained);
+  shown.set_leaving(node.leaving);
   shown.set_quarantined(node.quarantined);
   shown.set_quarantine_reason(node.quarantine_reason);
   AddFailures(node, shown);

@@ -58,6 +58,7 @@ struct ClusterState {
   // lasts no lease is judged to be over.
   bool cut_off = false;
   double cut_off_since = 0;
+  std::map<std::string, std::string> builds;  // chosen, by kind of device
   // Agents that hold ranks of restored jobs have come back by then.
   double restored_until = 0;
   SchedulerState scheduler;

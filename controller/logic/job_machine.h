@@ -68,6 +68,7 @@ class JobMachine {
   void AdvanceStop(JobEntry& job);
   void ReportLatePreparation(JobEntry& job);
   void AdvanceStart(JobEntry& job);
+  bool OfOneBuild(const EpochRun& run) const;
   bool MayComeBack(JobEntry& job) const;
   void Fail(JobEntry& job);
   void End(JobEntry& job, v1::Job::State outcome, const std::string& reason,

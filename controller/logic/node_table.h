@@ -54,6 +54,9 @@ struct NodeEntry {
   bool drained = false;      // by an operator
   bool quarantined = false;  // by the controller: it was to blame too often
   std::string quarantine_reason;
+  bool leaving = false;  // its agent ends when it holds nothing any more; said in each session
+  // The build that ranks are started with, as this node's is another: see builds.cc.
+  std::string left_out_for;
   struct Blame {
     double wall = 0;  // seconds
     std::string job;  // jobs/NAME; empty: not recorded (by an earlier release)
@@ -63,7 +66,9 @@ struct NodeEntry {
   std::deque<uint64_t> replaced;  // incarnations that may not come back
 
   bool Usable() const { return state == v1::Node::READY && session != 0; }
-  bool TakesRanks() const { return Usable() && !drained && !quarantined; }
+  bool TakesRanks() const {
+    return Usable() && !drained && !quarantined && !leaving && left_out_for.empty();
+  }
   uint64_t FreeMask() const;  // bit d: no epoch holds device d; whether usable or not
   std::vector<int> FreeDevices() const;
 };

@@ -62,7 +62,7 @@ const v1::JobEpoch* EpochOf(const v1::AgentMessage& message) {
 
 bool SessionHandler::IsClaimed(const NodeEntry& node, const v1::JobEpoch& epoch) const {
   const JobEntry* job = state_.Find(epoch.job());
-  return job != nullptr && job->claims.has_value() && job->claims->key == ToKey(epoch) &&
+  return job != nullptr && job->claims.has_value() && job->claims->key == KeyOf(epoch) &&
          job->claims->members.contains(node.name);
 }
 

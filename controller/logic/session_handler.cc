@@ -90,6 +90,8 @@ void SessionHandler::OnMessage(uint64_t session, const v1::AgentMessage& message
       return OnCommit(*node, message.commit());
     case v1::AgentMessage::kHang:
       return OnHang(*node, message.hang());
+    case v1::AgentMessage::kLeaving:
+      return OnLeaving(*node);
     default:
       return;  // logs are not the logic's business
   }
@@ -325,6 +327,14 @@ void SessionHandler::OnCommit(NodeEntry& node, const v1::CommitRequest& message)
   answer.mutable_commit()->set_accepted(judgement.verdict != CommitVerdict::kRefused);
   answer.mutable_commit()->set_reason(judgement.reason);
   Send(state_, node, std::move(answer), effects_);
+}
+
+// Its ranks are moved, or stopped at a checkpoint, as if it were drained; how long it waits for
+// that is its own business.
+void SessionHandler::OnLeaving(NodeEntry& node) {
+  if (node.leaving) return;
+  node.leaving = true;
+  state_.capacity_changed = true;
 }
 
 int SessionHandler::Suspect(const JobEntry& job, const NodeEntry& reporter,

@@ -55,6 +55,7 @@ class SessionHandler {
   void OnWritten(NodeEntry& node, const v1::CheckpointFragments& message);
   void OnCommit(NodeEntry& node, const v1::CommitRequest& message);
   void OnHang(NodeEntry& node, const v1::HangReport& message);
+  void OnLeaving(NodeEntry& node);
 
   // An agent of before jobs had uids means the job that has the name now.
   EpochKey KeyOf(const v1::JobEpoch& epoch) const;

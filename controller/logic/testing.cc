@@ -131,6 +131,7 @@ void Harness::Register(const std::string& node, const std::vector<v1::HeldEpoch>
   hello.set_device("cpu");
   hello.set_devices(agent.devices);
   hello.mutable_locality()->insert(agent.locality.begin(), agent.locality.end());
+  hello.set_build(agent.build);
   for (const v1::HeldEpoch& epoch : held) *hello.add_held() = epoch;
   Say(node, std::move(message));
 }

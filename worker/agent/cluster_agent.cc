@@ -425,7 +425,8 @@ class ClusterAgent {
   std::vector<v1::JobEpoch> listed_;  // held, by Register of this session
   EpochFence fence_;
   Membership membership_;
-  const std::string build_ = TrainerBuild();
+  // Empty where there is no trainer, which starts will tell.
+  const std::string build_ = PinnedTrainer().value_or(TrainerProgram()).build;
   double heartbeat_seconds_ = 1;
   double orphan_seconds_ = 0;                  // 0: never
   double next_tick_ = 0, next_heartbeat_ = 0;  // clock times

@@ -8,11 +8,12 @@
 
 namespace strata::worker {
 absl::StatusOr<TrainerGroup> TrainerGroup::Start(const Options& options) {
-  ASSIGN_OR_RETURN(const std::string binary, TrainerBinary());
+  ASSIGN_OR_RETURN(const TrainerProgram program, PinnedTrainer());
   TrainerGroup group;
   for (const int rank : options.ranks) {
     TrainerStart start;
-    start.binary = binary;
+    start.name = program.path;
+    start.executable = program.executable;
     start.arguments = {"--rank", absl::StrCat(rank)};
     if (!options.job_directory.empty()) {
       start.arguments.insert(start.arguments.end(), {"--dir", options.job_directory});

@@ -27,7 +27,7 @@ class TrainerGroup {
     std::vector<int> locks;  // descriptors that they keep open; numbers from 16 on
   };
 
-  // Starts trainers from the binary beside this process's own.
+  // Starts trainers of this process's build: see trainer_build.h.
   static absl::StatusOr<TrainerGroup> Start(const Options& options);
   // Trainers that exist.
   TrainerGroup(std::vector<int> ranks, std::vector<std::unique_ptr<TrainerProcess>> trainers);
