@@ -29,6 +29,7 @@
 #include "controller/access/identity.h"
 #include "controller/service/controller.h"
 #include "controller/service/listen_address.h"
+#include "controller/service/store_preparation.h"
 #include "nlohmann/json.hpp"
 #include "security/tls_files.h"
 #include "topology/import/topology_file.h"
@@ -51,6 +52,7 @@ struct Flags {
   std::string directory;
   std::string ready_file;
   std::string topology;
+  StorePreparation preparation;
   bool insecure_listen = false;
   std::vector<std::string> admins;
   std::optional<bool> reflection;  // not said: on loopback only
@@ -182,6 +184,7 @@ int Serve(const Flags& flags) {
   options.socket_group = flags.socket_group;
   options.tls = flags.tls;
   options.metrics_listen = flags.metrics_listen;
+  options.preparation = flags.preparation;
   options.reflection = flags.reflection.value_or(IsLocal(flags));
   options.directory = std::filesystem::absolute(flags.directory, error).lexically_normal().string();
   options.version = kVersion;
@@ -230,6 +233,10 @@ int Main(int argc, char** argv) {
   app.add_option("--tls-key", flags.tls.key, "PEM file: its private key");
   app.add_option("--tls-authority", flags.tls.authority,
                  "PEM file: the authorities whose clients and agents are believed");
+  app.add_flag("--restored", flags.preparation.restored,
+               "the state in --dir was put back from a backup: once, at the first start with it");
+  app.add_option("--discard-record", flags.preparation.discard,
+                 "TABLE/KEY of a record that cannot be read and may go for good; may be repeated");
   app.add_flag("--insecure-listen", flags.insecure_listen,
                "allow addresses that other machines can reach, without any protection");
   app.add_option("--admin", flags.admins,

@@ -167,6 +167,13 @@ class GrpcApiClient final : public ApiClient {
                               v1::GetIdentityRequest());
   }
 
+  std::unique_ptr<Stream<v1::BackupClusterResponse>> BackupCluster() override {
+    return Open<v1::BackupClusterResponse>(
+        [&](grpc::ClientContext* context, grpc::CompletionQueue* queue) {
+          return cluster_->PrepareAsyncBackupCluster(context, v1::BackupClusterRequest(), queue);
+        });
+  }
+
   std::unique_ptr<Stream<v1::JobProgress>> StreamProgress(const std::string& name,
                                                           int64_t after_step) override {
     v1::StreamProgressRequest request;

@@ -77,6 +77,9 @@ class ApiClient {
   virtual absl::StatusOr<v1::GetPolicyResponse> GetPolicy() = 0;
   virtual absl::StatusOr<v1::Identity> GetIdentity() = 0;
 
+  // Of the controller's state. DataLoss is the caller's to find: see BackupClusterResponse.
+  virtual std::unique_ptr<Stream<v1::BackupClusterResponse>> BackupCluster() = 0;
+
   // Streams have no deadline: they live as long as what they tell about.
   virtual std::unique_ptr<Stream<v1::JobProgress>> StreamProgress(const std::string& name,
                                                                   int64_t after_step) = 0;

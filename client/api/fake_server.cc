@@ -177,6 +177,14 @@ class FakeServer::Services final : public v1::JobService::Service,
         script_.logs(*request, [&](const v1::LogLine& l) { return Send(context, writer, l); }));
   }
 
+  grpc::Status BackupCluster(grpc::ServerContext* context, const v1::BackupClusterRequest* request,
+                             grpc::ServerWriter<v1::BackupClusterResponse>* writer) override {
+    if (const auto refused = Before(context, "BackupCluster"); !refused.ok()) return refused;
+    return ToGrpc(script_.backup(*request, [&](const v1::BackupClusterResponse& piece) {
+      return Send(context, writer, piece);
+    }));
+  }
+
   void Put(const v1::Job& job) {
     const std::lock_guard<std::mutex> lock(mutex_);
     jobs_[job.name()] = job;

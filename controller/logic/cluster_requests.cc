@@ -158,6 +158,8 @@ v1::Node ShowNode(const NodeEntry& node) {
   shown.set_devices(node.devices);
   shown.set_free(node.TakesRanks() ? static_cast<int32_t>(node.FreeDevices().size()) : 0);
   shown.mutable_locality()->insert(node.locality.begin(), node.locality.end());
+  shown.set_version(node.version);
+  shown.set_build(node.build);
   shown.set_incarnation(node.incarnation);
   if (node.heard_wall > 0) *shown.mutable_last_heartbeat_time() = ToTimestamp(node.heard_wall);
   for (const auto& [key, hold] : node.holds) {
@@ -167,6 +169,7 @@ v1::Node ShowNode(const NodeEntry& node) {
   }
   shown.set_resource_version(node.resource_version);
   shown.set_drained(node.drained);
+  shown.set_leaving(node.leaving);
   shown.set_quarantined(node.quarantined);
   shown.set_quarantine_reason(node.quarantine_reason);
   AddFailures(node, shown);

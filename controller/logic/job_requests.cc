@@ -135,6 +135,7 @@ absl::StatusOr<v1::JobRecord> CreateJob(ClusterState& state, JobMachine& machine
   RETURN_IF_ERROR(MakeRoom(state, request.validate_only(), effects));
 
   if (request.validate_only()) return record;
+  record.set_uid(common::DrawUuid(state.entropy));
   record.set_request_id(request.request_id());
   *record.mutable_create_time() = ToTimestamp(state.wall);
   if (!key.empty()) state.by_request[key] = asked.name();

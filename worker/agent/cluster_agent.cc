@@ -46,7 +46,8 @@ AgentCore::Options CoreOptions(const ClusterAgentOptions& options, const AgentFo
   core.threads_per_device = options.threads_per_device;
   core.locality = options.locality;
   core.incarnation = DrawIncarnation(clock);
-  core.build = TrainerBuild();
+  // Without a trainer there is none, which starts will tell.
+  core.build = PinnedTrainer().value_or(TrainerProgram()).build;
   core.boot_id = BootId();
   core.trainer_socket = folder.SocketPath();
   core.rejoin = options.rejoin;
@@ -132,7 +133,7 @@ class ClusterAgent {
     TrainerProcess* const trainer = trainers_.Find(pid);
     if (trainer == nullptr || !core_.Expects(hello, pid)) return false;
     trainer->Attach(std::move(socket), std::move(receiver));
-    core_.OnAttached(hello);
+    core_.OnAttached(hello, pid);
     trainer->Listen();
     return true;
   }

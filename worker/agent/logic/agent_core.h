@@ -49,7 +49,7 @@ class AgentCore {
   // A trainer has come back, on a socket of its own: whether it is one of these. If so it is given
   // the socket, and OnAttached follows before anything is read from it.
   bool Expects(const v1::TrainerHello& hello, int64_t pid);
-  void OnAttached(const v1::TrainerHello& hello);
+  void OnAttached(const v1::TrainerHello& hello, int64_t pid);
   // The node is to be emptied within so long.
   void OnDrain(double seconds);
 
@@ -76,6 +76,7 @@ class AgentCore {
   void Settle(double now);
   void EndOrphans(double now);
   HeldEpoch* Find(const v1::JobEpoch& epoch) const;
+  HeldEpoch* FindTrainers(const v1::TrainerHello& hello, int64_t pid) const;
   HeldEpoch* FindOrDeny(const v1::JobEpoch& epoch);
   void Say(v1::AgentMessage message);
   void SayLeaving();

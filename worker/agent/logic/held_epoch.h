@@ -108,6 +108,8 @@ class HeldEpoch final : private Overseer {
   GroupWatch* watch();
   absl::Status StartPlanning();
   void PlanningEnded();
+  void ReportNewer();
+  std::string CheckpointPath(int64_t step) const;
   // Whether its ranks can have trained before, from a checkpoint.
   bool HasTrained() const;
   bool IsPermanent(const absl::Status& status) const;
