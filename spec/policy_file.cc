@@ -9,6 +9,7 @@
 #include "absl/strings/strip.h"
 #include "spec/policy_defaults.h"
 #include "spec/reader.h"
+#include "spec/scalars.h"
 #include "spec/writer.h"
 #include "spec/yaml_tree.h"
 
@@ -73,6 +74,37 @@ class PolicyCheck {
             absl::StrCat(name, " stands here twice (it is ", list, "[", first->second, "], too)"),
             "remove one of them");
       }
+    }
+  }
+
+  // What was written or, where it was not, its default.
+  void CheckTiming() {
+    const v1::TimingPolicy timing = CompletePolicy(file_.policy).timing();
+    const auto report = [&](const char* key, double value, const char* relation, const char* other,
+                            double limit) {
+      Report(absl::StrCat("timing.", key),
+             absl::StrCat(ShortestNumber(value), " s is ", relation, " ", other, " (",
+                          ShortestNumber(limit), " s)"),
+             absl::StrCat("raise it, or lower ", other));
+    };
+    const double heartbeat = timing.heartbeat_seconds(), lost = timing.node_lost_seconds();
+    const double lease = timing.lease_seconds(), orphan = timing.orphan_seconds();
+    if (lost < 2 * heartbeat) {
+      report("node_lost_seconds", lost, "less than twice", "heartbeat_seconds", heartbeat);
+    }
+    if (lease <= lost) {
+      report("lease_seconds", lease, "not more than", "node_lost_seconds", lost);
+    }
+    if (orphan > 0 && orphan <= lease) {
+      report("orphan_seconds", orphan, "not more than", "lease_seconds", lease);
+    }
+    if (timing.hang_seconds() < timing.suspect_seconds()) {
+      report("hang_seconds", timing.hang_seconds(), "less than", "suspect_seconds",
+             timing.suspect_seconds());
+    }
+    if (timing.storage_seconds() < timing.hang_seconds()) {
+      report("storage_seconds", timing.storage_seconds(), "less than", "hang_seconds",
+             timing.hang_seconds());
     }
   }
 
@@ -163,6 +195,7 @@ PolicyFile ReadPolicy(absl::string_view text, Problems& problems) {
   check.CheckNames("queues", file.policy.queues());
   check.CheckQuotas();
   check.CheckRoles();
+  check.CheckTiming();
   return file;
 }
 

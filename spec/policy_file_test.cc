@@ -24,6 +24,7 @@ roles:
   - {role: viewer, members: [users/ann]}
   - role: admin
     members: [users/root]
+timing: {heartbeat_seconds: 0.5, lease_seconds: 12, storage_bytes_per_second: 5e6}
 )";
 
 v1::Policy Read(const std::string& text) {
@@ -54,6 +55,10 @@ TEST(ReadPolicy, ReadsEveryKey) {
   EXPECT_EQ(policy.scheduling().preemption_gap(), 2);
   EXPECT_TRUE(policy.scheduling().defragment());
   EXPECT_FALSE(policy.scheduling().has_shrink_after_seconds());
+  EXPECT_EQ(policy.timing().heartbeat_seconds(), 0.5);
+  EXPECT_EQ(policy.timing().lease_seconds(), 12);
+  EXPECT_EQ(policy.timing().storage_bytes_per_second(), 5e6);
+  EXPECT_FALSE(policy.timing().has_orphan_seconds());
 }
 
 TEST(ReadPolicy, AnEmptyFileDeclaresNothing) {
@@ -145,6 +150,26 @@ TEST(ReadPolicy, RolesAreKnownAndHaveMembersAndProjects) {
       "key, or give project-admin\n");
 }
 
+TEST(ReadPolicy, LimitsHaveTheirRangesAndTheirOrder) {
+  EXPECT_EQ(
+      ProblemsOf("timing: {lease_seconds: 4, orphan_seconds: 4, heartbeat_seconds: 0}\n"),
+      "policy.yaml:1:25: timing.lease_seconds: 4 s is not more than node_lost_seconds (4 s) "
+      "— raise it, or lower node_lost_seconds\n"
+      "policy.yaml:1:44: timing.orphan_seconds: 4 s is not more than lease_seconds (4 s) — "
+      "raise it, or lower lease_seconds\n"
+      "policy.yaml:1:66: timing.heartbeat_seconds: must be at least 0.2 and at most 86400, not "
+      "0\n");
+  EXPECT_EQ(ProblemsOf("timing:\n  heartbeat_seconds: 3\n  hang_seconds: 2\n"
+                       "  storage_seconds: 1\n"),
+            "policy.yaml:1:1: timing.node_lost_seconds: 4 s is less than twice heartbeat_seconds "
+            "(3 s) — raise it, or lower heartbeat_seconds\n"
+            "policy.yaml:3:17: timing.hang_seconds: 2 s is less than suspect_seconds (3 s) — raise "
+            "it, or lower suspect_seconds\n"
+            "policy.yaml:4:20: timing.storage_seconds: 1 s is less than hang_seconds (2 s) — raise "
+            "it, or lower hang_seconds\n");
+  EXPECT_EQ(ProblemsOf("timing: {orphan_seconds: 31, lease_seconds: 30}\n"), "");
+}
+
 TEST(ReadPolicy, OtherThingsThanPoliciesAreRefused) {
   EXPECT_EQ(ProblemsOf("- a\n"),
             "policy.yaml:1:1: must be a section of keys, not a list — such a file begins like "
@@ -182,6 +207,9 @@ TEST(CompletePolicy, KeepsWhatIsSaidAndAddsWhatIsNot) {
   EXPECT_EQ(complete.scheduling().min_run_seconds(), 0.5);
   EXPECT_EQ(complete.scheduling().shrink_after_seconds(), 60);
   EXPECT_EQ(complete.scheduling().unknown_run_seconds(), 86400);
+  EXPECT_EQ(complete.timing().heartbeat_seconds(), 0.5);
+  EXPECT_EQ(complete.timing().node_lost_seconds(), 4);
+  EXPECT_TRUE(complete.timing().has_orphan_seconds());
   EXPECT_EQ(CompletePolicy(complete).ShortDebugString(), complete.ShortDebugString());
 }
 

@@ -1,5 +1,7 @@
 #include "controller/logic/cluster_requests.h"
 
+#include <google/protobuf/util/message_differencer.h>
+
 #include <map>
 #include <set>
 #include <utility>
@@ -14,6 +16,8 @@
 
 namespace strata::controller {
 namespace {
+
+using google::protobuf::util::MessageDifferencer;
 
 using Chosen = std::string (*)(const v1::JobSpec&);  // ProjectOf or QueueOf
 
@@ -92,6 +96,14 @@ void CountUsage(const ClusterState& state, const Entries& entries, Chosen chosen
   }
 }
 
+// To all agents that are there; the others hear it when they are welcomed.
+void TellTiming(const ClusterState& state, Effects& effects) {
+  v1::ControllerMessage message;
+  *message.mutable_timing()->mutable_timing() = state.policy.timing();
+  const SharedMessage shared = Share(state, std::move(message));
+  for (const auto& [name, node] : state.nodes.all()) Send(node, shared, effects);
+}
+
 std::string OrDefault(const std::string& name) { return name.empty() ? spec::kDefaultName : name; }
 
 }  // namespace
@@ -117,8 +129,10 @@ absl::StatusOr<v1::ApplyPolicyResponse> ApplyPolicy(ClusterState& state,
     *response.add_changes() = std::move(change);
   }
   if (request.validate_only() || !changed) return response;
-  state.policy = policy;
+  const v1::TimingPolicy before = state.policy.timing();
+  UsePolicy(state, policy);
   state.capacity_changed = true;
+  if (!MessageDifferencer::Equals(before, policy.timing())) TellTiming(state, effects);
   SavePolicy(state, effects);
   return response;
 }

@@ -215,7 +215,7 @@ TEST_F(TwoNodes, NodesThatAreNotThereArePassedOver) {
 
 TEST(Schedule, AJobThatFitsStartsThoughManyBeforeItDoNot) {
   common::ManualClock clock;
-  Core core(&clock, Timing());
+  Core core(&clock);
   Effects effects;
   ASSERT_TRUE(core.Load({}, 1).ok());
   for (int i = 0; i < 500; ++i) {

@@ -111,7 +111,7 @@ bool RestoreNode(ClusterState& state, const Write& write) {
 bool RestorePolicy(ClusterState& state, const Write& write) {
   v1::Policy policy;
   if (!policy.ParseFromString(write.value)) return false;
-  state.policy = spec::CompletePolicy(std::move(policy));
+  UsePolicy(state, spec::CompletePolicy(std::move(policy)));
   return true;
 }
 
@@ -207,6 +207,11 @@ void AddFailures(const NodeEntry& node, v1::Node& record) {
     *record.add_failure_times() = ToTimestamp(blame.wall);
     record.add_failure_jobs(blame.job);
   }
+}
+
+void UsePolicy(ClusterState& state, v1::Policy policy) {
+  state.policy = std::move(policy);
+  state.timing = TimingOf(state.policy.timing());
 }
 
 void SavePolicy(const ClusterState& state, Effects& effects) {

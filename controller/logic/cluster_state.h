@@ -18,6 +18,7 @@
 #include "controller/logic/job_folders.h"
 #include "controller/logic/node_table.h"
 #include "controller/logic/scheduler_state.h"
+#include "controller/logic/timing.h"
 #include "proto/strata/v1/policy.pb.h"
 #include "spec/policy_defaults.h"
 #include "topology/cluster.h"
@@ -27,7 +28,6 @@ namespace strata::controller {
 struct ClusterState {
   const common::Clock* clock = nullptr;  // of figures only: how long a decision took
   common::Entropy entropy;
-  Timing timing;
   double now = 0;  // of the input being handled
   // Of `now`: how much passed while everybody was heard from (Core::OnHeard), in nobody's silence.
   double heard_seconds = 0;
@@ -48,7 +48,8 @@ struct ClusterState {
   NodeTable nodes;
   // The levels and links that the cluster was described with, without nodes; see cluster_map.h.
   topology::Description map;
-  v1::Policy policy = spec::CompletePolicy({});  // complete; durable
+  v1::Policy policy = spec::CompletePolicy({});  // complete; durable; see UsePolicy
+  Timing timing = TimingOf(policy.timing());
   // A device has become free, a node usable, or the policy another: jobs that wait are looked at
   // again.
   bool capacity_changed = false;
@@ -93,6 +94,8 @@ void ForgetJob(ClusterState& state, const std::string& name, Effects& effects);
 void SaveNode(ClusterState& state, NodeEntry& node, Effects& effects);
 // What the node was to blame for, as its record says it.
 void AddFailures(const NodeEntry& node, v1::Node& record);
+// `policy`: complete.
+void UsePolicy(ClusterState& state, v1::Policy policy);
 void SavePolicy(const ClusterState& state, Effects& effects);
 // To be called once after each input: the version counter survives with what used it.
 void SaveVersion(const ClusterState& state, Effects& effects);

@@ -204,14 +204,14 @@ void JobMachine::ReportLostFragments(JobEntry& job) {
 }
 
 void JobMachine::ReportLatePreparation(JobEntry& job) {
-  if (job.run.start_sent || state_.now <= job.run.begun_at + state_.timing.prepare_seconds) return;
+  const double limit = state_.timing.PrepareSeconds(job.record.placement_size());
+  if (job.run.start_sent || state_.now <= job.run.begun_at + limit) return;
   std::map<std::string, Member> late;
   for (const auto& [name, member] : job.run.members) {
     if (member.state == MemberState::kAsked) late.emplace(name, member);
   }
   Report(job, {.reason = absl::StrFormat("%s did not prepare its ranks within %g s",
-                                         late.empty() ? "the job" : NodeList(late),
-                                         state_.timing.prepare_seconds),
+                                         late.empty() ? "the job" : NodeList(late), limit),
                .cause = "start_failed"});
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "controller/logic/names.h"
@@ -382,6 +383,11 @@ bool SessionHandler::IsSilent(const NodeEntry& node) const {
   return state_.SilenceOf(node) > 2 * state_.timing.heartbeat_seconds;
 }
 
+bool SessionHandler::WaitsForStorage(const JobEntry& job, int rank) {
+  const auto phase = job.run.phases.find(rank);
+  return phase != job.run.phases.end() && absl::StartsWith(phase->second, "storage: ");
+}
+
 void SessionHandler::OnHang(NodeEntry& node, const v1::HangReport& message) {
   JobEntry* job = Current(node, message.epoch());
   JobEntry* known = state_.Find(message.epoch().job());
@@ -394,7 +400,9 @@ void SessionHandler::OnHang(NodeEntry& node, const v1::HangReport& message) {
   const NodeEntry* culprit =
       rank < 0 ? nullptr : state_.nodes.Find(blamed.record.placement(rank).node());
   if (message.suspected()) return;  // told only
-  if (message.tentative() && (culprit == nullptr || !IsSilent(*culprit))) return;
+  const bool silent = culprit != nullptr && IsSilent(*culprit);
+  if (message.tentative() && !silent) return;
+  if (!message.local() && !silent && WaitsForStorage(blamed, rank)) return;
   if (culprit != nullptr && failure.sure) failure.node = culprit->name;
   failure.reason =
       culprit == nullptr ? "a rank" : absl::StrCat("rank ", rank, " on ", ShortName(culprit->name));

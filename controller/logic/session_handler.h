@@ -77,6 +77,8 @@ class SessionHandler {
               bool& sure) const;
   // Not heard from for longer than heartbeats take.
   bool IsSilent(const NodeEntry& node) const;
+  // As its agent says, which judges how long it may.
+  static bool WaitsForStorage(const JobEntry& job, int rank);
   void ReachedStep(JobEntry& job, int64_t step);
   // Notes when steps are done, if one was done since `before`.
   void KeepPace(JobEntry& job, int64_t before) const;

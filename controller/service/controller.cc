@@ -122,10 +122,9 @@ class ControllerImpl final : public Controller {
         clock_(clock),
         store_(std::move(store)),
         reactor_(
-            store_.get(),
-            [this] { return std::make_unique<Core>(clock_, options_.timing, options_.map); }, clock,
+            store_.get(), [this] { return std::make_unique<Core>(clock_, options_.map); }, clock,
             WithRoom(options.reactor, options.directory, asks_disk)),
-        metrics_(Metrics::Make(options.version, options.timing.heartbeat_seconds, clock)),
+        metrics_(Metrics::Make(options.version, clock)),
         watches_(clock, {}),
         progress_(clock, {}),
         files_(options.files),

@@ -30,7 +30,6 @@ class Controller {
     std::string metrics_listen = "127.0.0.1:0";  // empty: none
     std::string directory;                       // absolute; the store, and jobs without their own
     std::string version;
-    Timing timing;
     topology::Description
         map;  // levels and links of the cluster, as Core's; nodes join by themselves
     Reactor::Options reactor;

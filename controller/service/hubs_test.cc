@@ -62,7 +62,7 @@ class HubTest : public testing::Test {
   const std::string folder_ = absl::StrCat(
       testing::TempDir(), "/", testing::UnitTest::GetInstance()->current_test_info()->name());
   common::ManualClock clock_;
-  Core core_{&clock_, Timing()};
+  Core core_{&clock_};
 };
 
 using Watching = Listening<v1::WatchJobsResponse>;

@@ -28,7 +28,7 @@ ControllerHost::ControllerHost(Events* events, const topology::Description& clus
 }
 
 void ControllerHost::Start() {
-  core_ = std::make_unique<controller::Core>(events_, controller::Timing{}, map_, entropy_);
+  core_ = std::make_unique<controller::Core>(events_, map_, entropy_);
   std::vector<controller::Write> records;
   for (const auto& [key, write] : store_) records.push_back(write);
   absl::StatusOr<controller::Effects> loaded = core_->Load(records, kWall + events_->Now());

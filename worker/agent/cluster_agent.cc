@@ -73,8 +73,9 @@ class ClusterAgent {
                                  FrameReceiver& receiver) {
       return OnHello(hello, pid, socket, receiver);
     };
-    absl::StatusOr<std::unique_ptr<Doorway>> doorway =
-        Doorway::Open(folder_->SocketPath(), on_hello, &clock_);
+    absl::StatusOr<std::unique_ptr<Doorway>> doorway = Doorway::Open(
+        folder_->SocketPath(), on_hello,
+        [this](Descriptor asker) { stop_askers_.push_back(std::move(asker)); }, &clock_);
     if (!doorway.ok()) {
       Log(std::string(doorway.status().message()));
       return 1;
@@ -86,7 +87,7 @@ class ClusterAgent {
     link.seed = core_options_.incarnation;
     link_ = std::make_unique<ControllerLink>(link);
     host_.SetLink(link_.get());
-    while (!leaving_ && !core_.dismissed() && !core_.drained()) Turn();
+    while (!leaving_ && !core_.dismissed() && !core_.drained() && stop_askers_.empty()) Turn();
     if (core_.dismissed()) return Leave(1);
     return leaving_ ? HandOver() : End();
   }
@@ -150,14 +151,19 @@ class ClusterAgent {
     return Leave(0);
   }
 
-  // Of a node that is drained, or had its time to be.
+  // Of a node that is drained, or had its time to be, or whose agent was told to stop.
   int End() {
-    Log("drained");
-    core_.EndAll();
+    Log(stop_askers_.empty() ? "drained" : "told to stop, and to end its trainers");
+    v1::TrainerCommand answer;
+    answer.mutable_agent_stopped()->set_epochs(core_.EndAll());
     const double by = clock_.Now() + kEndSeconds;
     while (!core_.AllEnded() && clock_.Now() < by) Turn();
+    if (!core_.AllEnded()) answer.mutable_agent_stopped()->set_problem("a trainer does not end");
     core_.ForgetEnded();
     link_->Flush(kEndSeconds / 5);
+    for (const Descriptor& asker : stop_askers_) {
+      static_cast<void>(FrameSender(asker.get()).Send(answer));
+    }
     return core_.AllEnded() ? 0 : 1;
   }
 
@@ -171,6 +177,7 @@ class ClusterAgent {
   AgentCore core_;
   std::unique_ptr<Doorway> doorway_;
   std::unique_ptr<ControllerLink> link_;
+  std::vector<Descriptor> stop_askers_;  // of StopAgent: it ends, and then they are answered
   bool leaving_ = false;
 };
 
