@@ -6,6 +6,7 @@
 #include <set>
 
 #include "absl/strings/str_cat.h"
+#include "common/path_roots.h"
 #include "spec/reader.h"
 #include "spec/writer.h"
 #include "spec/yaml_tree.h"
@@ -76,6 +77,18 @@ class PolicyCheck {
     }
   }
 
+  void CheckRoots() {
+    for (int i = 0; i < file_.policy.projects_size(); ++i) {
+      const auto& roots = file_.policy.projects(i).roots();
+      for (int j = 0; j < roots.size(); ++j) {
+        if (common::LiesBeneath(roots[j], "/")) continue;
+        Report(absl::StrCat("projects[", i, "].roots[", j, "]"),
+               absl::StrCat(Shown(roots[j]), " is no absolute path"),
+               "name a folder as the nodes see it, such as /data/nlp, without \"..\"");
+      }
+    }
+  }
+
  private:
   void Report(const std::string& path, std::string what, std::string remedy) {
     if (problems_.Concerns(path)) return;
@@ -98,6 +111,7 @@ PolicyFile ReadPolicy(absl::string_view text, Problems& problems) {
   check.CheckNames("projects", file.policy.projects());
   check.CheckNames("queues", file.policy.queues());
   check.CheckQuotas();
+  check.CheckRoots();
   return file;
 }
 

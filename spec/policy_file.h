@@ -1,7 +1,7 @@
 // The policy file of `strata apply`: projects, queues, and how the scheduler decides.
 //
 //   projects:                       # a job names one as `project`
-//     - {name: nlp, description: language models, quota: {h100: 64, "*": 128}}
+//     - {name: nlp, description: language models, quota: {h100: 64, "*": 128}, roots: [/data/nlp]}
 //   queues:                         # a job names one as `resources.queue`
 //     - {name: urgent, priority: 10, max_devices: 16}
 //   scheduling:
@@ -12,7 +12,8 @@
 //     defragment: false             # whether jobs may be moved so that a larger one fits
 //
 // The values of `scheduling` are its defaults. The file is all there is: a project or a queue that
-// is not in it is removed, except "default", which always exists. A quota counts devices that the
+// is not in it is removed, except "default", which always exists. Jobs of a project with roots read
+// and write under these folders alone. A quota counts devices that the
 // project's jobs hold together, of one kind, or of all kinds ("*"); a queue's priority is added to
 // that of its jobs, and max_devices (0: no limit) bounds what its running jobs hold together.
 #ifndef STRATA_SPEC_POLICY_FILE_H_

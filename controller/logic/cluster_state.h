@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/entropy.h"
 #include "controller/logic/core.h"
 #include "controller/logic/job_entry.h"
 #include "controller/logic/job_folders.h"
@@ -24,6 +25,7 @@ namespace strata::controller {
 
 struct ClusterState {
   const common::Clock* clock = nullptr;  // of figures only: how long a decision took
+  common::Entropy entropy;
   Timing timing;
   double now = 0;  // of the input being handled
   // Of `now`: how much passed while everybody was heard from (Core::OnHeard), in nobody's silence.

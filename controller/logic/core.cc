@@ -17,9 +17,11 @@ namespace strata::controller {
 
 class Core::Impl {
  public:
-  Impl(const common::Clock* clock, const Timing& timing, topology::Description map)
+  Impl(const common::Clock* clock, const Timing& timing, topology::Description map,
+       common::Entropy entropy)
       : clock_(clock) {
     state.clock = clock;
+    state.entropy = std::move(entropy);
     state.timing = timing;
     state.map = std::move(map);
   }
@@ -65,8 +67,9 @@ class Core::Impl {
   double standstill_ = 0;  // seconds, all together
 };
 
-Core::Core(const common::Clock* clock, const Timing& timing, topology::Description map)
-    : impl_(std::make_unique<Impl>(clock, timing, std::move(map))) {
+Core::Core(const common::Clock* clock, const Timing& timing, topology::Description map,
+           common::Entropy entropy)
+    : impl_(std::make_unique<Impl>(clock, timing, std::move(map), std::move(entropy))) {
   impl_->Start();
 }
 

@@ -16,6 +16,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "common/clock.h"
+#include "common/entropy.h"
 #include "controller/logic/effects.h"
 #include "controller/logic/scheduler_figures.h"
 #include "proto/strata/v1/cluster.pb.h"
@@ -41,8 +42,10 @@ class Core {
  public:
   // Borrowed: clock. `map`: the cluster's levels and links; nodes join by themselves. Without
   // levels it has those that the nodes' localities name: region, zone, rack and domain, in this
-  // order, then others by name; a node that names no domain is then one by itself.
-  Core(const common::Clock* clock, const Timing& timing, topology::Description map = {});
+  // order, then others by name; a node that names no domain is then one by itself. `entropy`: for
+  // what must be unique (uids of jobs, the cluster's own).
+  Core(const common::Clock* clock, const Timing& timing, topology::Description map = {},
+       common::Entropy entropy = common::SystemEntropy());
   ~Core();
 
   // Once, with everything the store holds; begins a new controller_term (in the effects' writes).

@@ -34,15 +34,35 @@ std::string Text(const Message& message, const FieldDescriptor& field) {
   }
 }
 
-// The single values of an entry, by their keys; quotas are quota.KIND.
-Values ValuesOf(const Message& entry) {
-  Values values;
+// The values of an entry by their keys, those of an inner message behind its own: quota.KIND,
+// buffer.nodes.
+void AddValues(const std::string& prefix, const Message& entry, Values& values) {
+  const auto& reflection = *entry.GetReflection();
   for (int i = 0; i < entry.GetDescriptor()->field_count(); ++i) {
     const FieldDescriptor& field = *entry.GetDescriptor()->field(i);
-    if (!field.is_repeated() && field.name() != "name") {
-      values[field.name()] = Text(entry, field);
+    const std::string key = prefix + field.name();
+    if (field.is_map()) continue;
+    if (field.is_repeated()) {
+      std::vector<std::string> parts;
+      for (int at = 0; at < reflection.FieldSize(entry, &field); ++at) {
+        parts.push_back(reflection.GetRepeatedString(entry, &field, at));
+      }
+      if (!parts.empty()) values[key] = absl::StrJoin(parts, " ");
+    } else if (field.cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE) {
+      if (reflection.HasField(entry, &field)) {
+        AddValues(key + ".", reflection.GetMessage(entry, &field), values);
+      }
+    } else if (key != "name") {
+      // What has no default and was not said is no value.
+      const bool said = reflection.HasField(entry, &field) || !field.has_presence();
+      if (said) values[key] = Text(entry, field);
     }
   }
+}
+
+Values ValuesOf(const Message& entry) {
+  Values values;
+  AddValues("", entry, values);
   if (entry.GetDescriptor() == v1::ProjectPolicy::descriptor()) {
     for (const auto& [kind, devices] : static_cast<const v1::ProjectPolicy&>(entry).quota()) {
       values[absl::StrCat("quota.", kind)] = absl::StrCat(devices);

@@ -79,6 +79,8 @@ absl::StatusOr<ClusterAgentOptions> ParseClusterOptions(const std::vector<std::s
       int seconds = 0;
       RETURN_IF_ERROR(Number(flag, value, kMostDrainSeconds, &seconds));
       options.drain_seconds = seconds;
+    } else if (flag == "--data-devices") {
+      options.data_devices = value;
     } else if (flag == "--locality") {
       RETURN_IF_ERROR(Locality(value, &options.locality));
     } else {

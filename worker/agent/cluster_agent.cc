@@ -8,16 +8,19 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/rng.h"
 #include "common/status_macros.h"
 #include "worker/agent/agent_folder.h"
 #include "worker/agent/controller_link.h"
+#include "worker/agent/data_devices.h"
 #include "worker/agent/doorway.h"
 #include "worker/agent/held_epoch.h"
 #include "worker/agent/logic/epoch_fence.h"
@@ -40,6 +43,23 @@ uint64_t DrawIncarnation(const common::Clock& clock) {
   return common::MixBits(common::MixBits(moment, wall), static_cast<uint64_t>(getpid())) | 1;
 }
 
+// An interface of its own makes ranks reachable from there, and from nowhere else.
+std::string DataDevices(const ClusterAgentOptions& options) {
+  if (!options.data_devices.empty()) return options.data_devices;
+  if (std::getenv("UCX_NET_DEVICES") != nullptr) return "";
+  if (absl::StartsWith(options.controller, "unix:")) return "lo";
+  const absl::StatusOr<std::string> found = InterfaceTo(options.controller);
+  if (!found.ok()) {
+    Log(absl::StrCat(std::string(found.status().message()),
+                     ": its ranks listen on all interfaces (--data-devices)"));
+    return "";
+  }
+  Log(absl::StrCat("its ranks' data connections are on ", *found,
+                   *found == "lo" ? ", that is, with ranks of this machine alone" : "",
+                   " (--data-devices)"));
+  return *found;
+}
+
 class ClusterAgent {
  public:
   ClusterAgent(const ClusterAgentOptions& options, std::unique_ptr<AgentFolder> folder,
@@ -55,6 +75,7 @@ class ClusterAgent {
     environment_.clock = &clock;
     environment_.devices = options.devices;
     environment_.threads_per_device = options.threads_per_device;
+    environment_.data_devices = DataDevices(options);
     environment_.say = [this](const v1::AgentMessage& message) { Say(message); };
   }
 

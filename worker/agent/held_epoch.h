@@ -36,6 +36,7 @@ struct EpochEnvironment {
   int devices = 1;
   int threads_per_device = 1;
   double lease_seconds = 30;
+  std::string data_devices;  // see ClusterAgentOptions
   // To the controller, while it is there; what it must know is said again when it is back.
   std::function<void(const v1::AgentMessage&)> say;
   double connected_since = -1;  // clock time at which the controller welcomed us; negative: away
