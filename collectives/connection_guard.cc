@@ -31,7 +31,7 @@ constexpr int kMostDescriptors = 1 << 20;
 constexpr int kFirstBytesSeconds = 60;
 // Strangers that are turned away before UCX gets to do something else.
 constexpr int kMostRefusedAtOnce = 64;
-constexpr int64_t kToldRefusals = 8;
+constexpr int kMostTold = 16;  // messages of a process
 // A peer may have been started a moment before this rank. The kernel keeps what it says.
 constexpr useconds_t kTooEarlyMicroseconds = 1000;
 
@@ -83,18 +83,22 @@ std::string Packed(const sockaddr* address) {
 }
 
 // "192.0.2.7:40112".
-std::string PeerText(int file) {
-  sockaddr_storage address = {};
-  socklen_t size = sizeof(address);
+std::string AddressText(const sockaddr* address) {
   char text[INET6_ADDRSTRLEN] = "?";
-  if (getpeername(file, reinterpret_cast<sockaddr*>(&address), &size) != 0) return text;
-  const bool v6 = address.ss_family == AF_INET6;
-  const auto* const in6 = reinterpret_cast<const sockaddr_in6*>(&address);
-  const auto* const in4 = reinterpret_cast<const sockaddr_in*>(&address);
-  inet_ntop(address.ss_family, v6 ? static_cast<const void*>(&in6->sin6_addr) : &in4->sin_addr,
+  const bool v6 = address->sa_family == AF_INET6;
+  const auto* const in6 = reinterpret_cast<const sockaddr_in6*>(address);
+  const auto* const in4 = reinterpret_cast<const sockaddr_in*>(address);
+  inet_ntop(address->sa_family, v6 ? static_cast<const void*>(&in6->sin6_addr) : &in4->sin_addr,
             text, sizeof(text));
   return absl::StrCat(v6 ? "[" : "", text, v6 ? "]:" : ":",
                       ntohs(v6 ? in6->sin6_port : in4->sin_port));
+}
+
+std::string PeerText(int file) {
+  sockaddr_storage address = {};
+  socklen_t size = sizeof(address);
+  if (getpeername(file, reinterpret_cast<sockaddr*>(&address), &size) != 0) return "?";
+  return AddressText(reinterpret_cast<const sockaddr*>(&address));
 }
 
 ino_t InodeOf(int file) {
@@ -115,6 +119,7 @@ struct Dialing {
   ino_t inode = 0;  // the number may be another socket's by now
   WorldKey key;
   int from = 0, to = 0;
+  std::string where;  // address, for people
   std::string challenge;
   bool marked = false;
   std::string answer;  // so far
@@ -178,6 +183,7 @@ class Doorkeeper {
     return static_cast<Kind>(kind_[file].load(std::memory_order_acquire));
   }
   const void* GuardOf(int listening);
+  void Tell(const std::string& what);
   bool Proves(const void* guard, int file);
   Dialing* Find(int file);
   void Forget(int file);
@@ -186,9 +192,17 @@ class Doorkeeper {
   std::map<const void*, Member> members_;
   std::map<std::string, std::pair<const void*, int>> ranks_;  // by listening address
   std::map<int, Dialing> dialing_;
+  int told_ = 0;
   common::Entropy entropy_ = common::SystemEntropy();
   std::array<std::atomic<uint8_t>, kMostDescriptors> kind_ = {};  // so that others pay a look
 };
+
+// UCX tries again and again, and so may strangers.
+void Doorkeeper::Tell(const std::string& what) {
+  if (++told_ > kMostTold) return;
+  std::fprintf(stderr, "%s%s\n", what.c_str(),
+               told_ == kMostTold ? " (no more of these will be told)" : "");
+}
 
 const void* Doorkeeper::GuardOf(int listening) {
   for (const auto& [guard, member] : members_) {
@@ -234,11 +248,9 @@ bool Doorkeeper::Proves(const void* guard, int file) {
       CheckMark(member.key, member.rank, member.size,
                 absl::string_view(mark, static_cast<size_t>(std::max<ssize_t>(size, 0))));
   if (!marked.ok()) {
-    if (++member.refused <= kToldRefusals) {
-      std::fprintf(stderr, "rank %d refuses a connection from %s: %s%s\n", member.rank,
-                   PeerText(file).c_str(), std::string(marked.status().message()).c_str(),
-                   member.refused == kToldRefusals ? " (further ones are not told)" : "");
-    }
+    ++member.refused;
+    Tell(absl::StrCat("rank ", member.rank, " refuses a connection from ", PeerText(file), ": ",
+                      marked.status().message()));
     return false;
   }
   const std::string answer = MakeAnswer(member.key, marked->from, member.rank, marked->challenge);
@@ -255,6 +267,7 @@ void Doorkeeper::Dial(int file, const sockaddr* address) {
   const Member& member = members_.at(guard);
   Dialing& dialing = dialing_[file];
   dialing = {.inode = InodeOf(file), .key = member.key, .from = member.rank, .to = to};
+  dialing.where = AddressText(address);
   while (dialing.challenge.size() < kChallengeBytes) {
     const uint64_t word = entropy_();
     dialing.challenge.append(reinterpret_cast<const char*>(&word), sizeof(word));
@@ -296,15 +309,13 @@ bool Doorkeeper::TakeAnswer(int file) {
   char bytes[kAnswerBytes];
   const ssize_t size =
       RealReceive(file, bytes, kAnswerBytes - dialing->answer.size(), MSG_DONTWAIT);
-  if (size <= 0) {
-    if (size == 0) {
-      std::fprintf(stderr, "rank %d: %s, where rank %d was, refuses its connection\n",
-                   dialing->from, PeerText(file).c_str(), dialing->to);
-      Forget(file);
-      errno = ECONNRESET;
-    }
-    return false;
+  if (size == 0) {
+    Tell(absl::StrCat("rank ", dialing->from, ": rank ", dialing->to, " at ", dialing->where,
+                      " has refused its connection, or is gone"));
+    Forget(file);
+    errno = ECONNRESET;
   }
+  if (size <= 0) return false;
   dialing->answer.append(bytes, static_cast<size_t>(size));
   if (dialing->answer.size() < kAnswerBytes) {
     errno = EAGAIN;
@@ -313,8 +324,8 @@ bool Doorkeeper::TakeAnswer(int file) {
   const bool proven =
       CheckAnswer(dialing->key, dialing->from, dialing->to, dialing->challenge, dialing->answer);
   if (!proven) {
-    std::fprintf(stderr, "rank %d: who listens at %s is not rank %d of this epoch\n", dialing->from,
-                 PeerText(file).c_str(), dialing->to);
+    Tell(absl::StrCat("rank ", dialing->from, ": who listens at ", dialing->where, " is not rank ",
+                      dialing->to, " of this epoch"));
     shutdown(file, SHUT_RDWR);
     errno = ECONNRESET;
   }

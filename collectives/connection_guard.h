@@ -33,7 +33,7 @@ class ConnectionGuard {
   // listeners() say) carry this rank's mark.
   void Admit(const WorldKey& key, int rank, const std::vector<std::vector<std::string>>& listeners);
 
-  // Connections that were refused; each is told on stderr with its address, of many a few.
+  // Connections that were refused; each is told on stderr with its address, of many the first.
   int64_t refused() const;
 };
 

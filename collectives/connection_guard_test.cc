@@ -18,6 +18,9 @@
 #include "common/status_macros.h"
 
 namespace strata::collectives {
+
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(ConformanceTest);  // ucx_test runs it
+
 namespace {
 
 constexpr unsigned kMostSeconds = 60;
