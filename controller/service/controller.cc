@@ -13,6 +13,7 @@
 #include "controller/metrics/metrics.h"
 #include "controller/service/acceptor.h"
 #include "controller/service/agent_service.h"
+#include "controller/service/authenticator.h"
 #include "controller/service/calls.h"
 #include "controller/service/cluster_service.h"
 #include "controller/service/file_pool.h"
@@ -173,6 +174,7 @@ class ControllerImpl final : public Controller {
   SessionTable sessions_;
   std::atomic<int> open_streams_{0};
   HealthReporter health_;
+  std::unique_ptr<Authenticator> authenticator_ = std::make_unique<NoAuthenticator>();
   std::vector<std::unique_ptr<grpc::Service>> services_;
   std::string address_;
   std::string metrics_address_;
@@ -186,7 +188,8 @@ absl::Status ControllerImpl::StartServer() {
   ASSIGN_OR_RETURN(const ListenAddress listen, ParseListenAddress(options_.listen));
   ASSIGN_OR_RETURN(acceptor_, Acceptor::Listen(listen));
   address_ = acceptor_->address().ToString();
-  const CallEnvironment environment = {&reactor_, metrics_.get(), clock_, &open_streams_};
+  const CallEnvironment environment = {&reactor_, metrics_.get(), clock_, &open_streams_,
+                                       authenticator_.get()};
   v1::Cluster about;
   about.set_version(options_.version);
   about.set_directory(options_.directory);

@@ -30,19 +30,22 @@ MAY_USE = {
     "data": [],
     "checkpoint": ["model"],
     "protocol": [],
-    "controller/logic": ["protocol", "scheduler", "spec", "checkpoint/manifest*"],
-    "controller/simulator": ["controller/logic", "protocol", "scheduler", "spec", "checkpoint/manifest*"],
-    "controller": ["controller/logic", "controller/simulator", "protocol", "scheduler", "spec", "topology/import",
-                   "checkpoint/manifest*"],
+    "controller/access": [],
+    "controller/logic": ["controller/access", "protocol", "scheduler", "spec", "checkpoint/manifest*"],
+    "controller/simulator": ["controller/access", "controller/logic", "protocol", "scheduler", "spec", "checkpoint/manifest*"],
+    "controller": ["controller/access", "controller/logic", "controller/simulator", "protocol", "scheduler", "spec",
+                   "topology/import", "checkpoint/manifest*"],
     "worker/shared": [],
     "worker/agent": ["protocol", "topology", "topology/probe", "worker/agent/logic", "worker/shared"],
-    "worker/agent/logic": ["protocol"],
+    "worker/agent/logic": ["protocol", "worker/shared/progress_layout*", "worker/shared/progress_view*",
+                           "worker/shared/version*"],
     "worker/engine": ["checkpoint", "collectives", "data", "kernels", "memory", "model", "planner", "program",
                       "worker/shared"],
     "worker/trainer": ["worker/engine", "worker/shared"],
     "client": ["spec", "planner", "data", "checkpoint", "scheduler", "controller/logic", "controller/simulator",
                "topology", "topology/import", "topology/probe"],
-    "simulation": ["controller/logic", "controller/simulator", "scheduler"],
+    "simulation": ["controller/logic", "controller/simulator", "scheduler", "worker/agent/logic",
+                   "worker/shared/progress_layout*", "worker/shared/progress_view*"],
     "deploy": [],
     "bazel": [],
     "docs": [],
@@ -65,7 +68,7 @@ SYSTEM_HEADERS = [
     (re.compile(r"hwloc"), ("topology/probe",), "only the probe reads the machine"),
 ]
 # Logic inside a folder whose services may use the above.
-NO_SERVICES = ("controller/logic", "controller/simulator")
+NO_SERVICES = ("controller/access", "controller/logic", "controller/simulator", "worker/agent/logic")
 
 INCLUDE = re.compile(r'\s*#\s*include\s*([<"])([^>"]+)[>"]')
 
