@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "common/path_roots.h"
 #include "spec/policy_defaults.h"
 #include "spec/reader.h"
 #include "spec/scalars.h"
@@ -134,6 +135,18 @@ class PolicyCheck {
     }
   }
 
+  void CheckRoots() {
+    for (int i = 0; i < file_.policy.projects_size(); ++i) {
+      const auto& roots = file_.policy.projects(i).roots();
+      for (int j = 0; j < roots.size(); ++j) {
+        if (common::LiesBeneath(roots[j], "/")) continue;
+        Report(absl::StrCat("projects[", i, "].roots[", j, "]"),
+               absl::StrCat(Shown(roots[j]), " is no absolute path"),
+               "name a folder as the nodes see it, such as /data/nlp, without \"..\"");
+      }
+    }
+  }
+
  private:
   void CheckRole(const std::string& path, const v1::RoleBinding& binding) {
     constexpr char kRoles[] = "the roles are viewer, submitter, project-admin, operator and admin";
@@ -196,6 +209,7 @@ PolicyFile ReadPolicy(absl::string_view text, Problems& problems) {
   check.CheckQuotas();
   check.CheckRoles();
   check.CheckTiming();
+  check.CheckRoots();
   return file;
 }
 

@@ -2,7 +2,7 @@
 // how long.
 //
 //   projects:                       # a job names one as `project`
-//     - {name: nlp, description: language models, quota: {h100: 64, "*": 128}}
+//     - {name: nlp, description: language models, quota: {h100: 64, "*": 128}, roots: [/data/nlp]}
 //   queues:                         # a job names one as `resources.queue`
 //     - {name: urgent, priority: 10, max_devices: 16}
 //   scheduling:
@@ -30,7 +30,8 @@
 //     storage_bytes_per_second: 1e8 # what storage is believed to do at least
 //
 // The values of `scheduling` and `timing` are their defaults. The file is all there is: a project
-// or a queue that is not in it is removed, except "default", which always exists. A quota counts
+// or a queue that is not in it is removed, except "default", which always exists. Jobs of a project
+// with roots read and write under these folders alone. A quota counts
 // devices that the project's jobs hold together, of one kind, or of all kinds ("*"); a queue's
 // priority is added to that of its jobs, and max_devices (0: no limit) bounds what its running jobs
 // hold together. Roles are viewer, submitter and project-admin, in one project or in all, operator

@@ -170,6 +170,15 @@ TEST(ReadPolicy, LimitsHaveTheirRangesAndTheirOrder) {
   EXPECT_EQ(ProblemsOf("timing: {orphan_seconds: 31, lease_seconds: 30}\n"), "");
 }
 
+TEST(ReadPolicy, RootsAreAbsolutePaths) {
+  EXPECT_EQ(ProblemsOf("projects: [{name: nlp, roots: [/data/nlp, /]}]\n"), "");
+  EXPECT_EQ(ProblemsOf("projects: [{name: nlp, roots: [data, /data/../etc]}]\n"),
+            "policy.yaml:1:32: projects[0].roots[0]: data is no absolute path — name a folder as "
+            "the nodes see it, such as /data/nlp, without \"..\"\n"
+            "policy.yaml:1:38: projects[0].roots[1]: /data/../etc is no absolute path — name a "
+            "folder as the nodes see it, such as /data/nlp, without \"..\"\n");
+}
+
 TEST(ReadPolicy, OtherThingsThanPoliciesAreRefused) {
   EXPECT_EQ(ProblemsOf("- a\n"),
             "policy.yaml:1:1: must be a section of keys, not a list — such a file begins like "

@@ -15,6 +15,7 @@ namespace strata::controller {
 namespace {
 
 constexpr int kMostEvents = 50;
+constexpr int kNonceBytes = 16;
 
 bool AllMembers(const EpochRun& run, MemberState at_least) {
   return std::all_of(run.members.begin(), run.members.end(),
@@ -235,6 +236,7 @@ void JobMachine::AdvanceStart(JobEntry& job) {
     run.start_sent = true;
     if (!job.record.start_sent()) {  // known to a later controller before any rank begins
       job.record.set_start_sent(true);
+      job.record.set_epoch_nonce(common::DrawBytes(state_.entropy, kNonceBytes));
       SaveJob(state_, job, effects_);
     }
     const SharedMessage start = StartMessage(job);

@@ -8,16 +8,19 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <utility>
 #include <variant>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/rng.h"
 #include "worker/agent/agent_folder.h"
 #include "worker/agent/controller_link.h"
+#include "worker/agent/data_devices.h"
 #include "worker/agent/doorway.h"
 #include "worker/agent/logic/agent_core.h"
 #include "worker/agent/machine_host.h"
@@ -38,6 +41,23 @@ uint64_t DrawIncarnation(const common::Clock& clock) {
   return common::MixBits(common::MixBits(moment, wall), static_cast<uint64_t>(getpid())) | 1;
 }
 
+// An interface of its own makes ranks reachable from there, and from nowhere else.
+std::string DataDevices(const ClusterAgentOptions& options) {
+  if (!options.data_devices.empty()) return options.data_devices;
+  if (std::getenv("UCX_NET_DEVICES") != nullptr) return "";
+  if (absl::StartsWith(options.controller, "unix:")) return "lo";
+  const absl::StatusOr<std::string> found = InterfaceTo(options.controller);
+  if (!found.ok()) {
+    Log(absl::StrCat(std::string(found.status().message()),
+                     ": its ranks listen on all interfaces (--data-devices)"));
+    return "";
+  }
+  Log(absl::StrCat("its ranks' data connections are on ", *found,
+                   *found == "lo" ? ", that is, with ranks of this machine alone" : "",
+                   " (--data-devices)"));
+  return *found;
+}
+
 AgentCore::Options CoreOptions(const ClusterAgentOptions& options, const AgentFolder& folder,
                                const common::Clock& clock) {
   AgentCore::Options core;
@@ -50,6 +70,7 @@ AgentCore::Options CoreOptions(const ClusterAgentOptions& options, const AgentFo
   core.build = PinnedTrainer().value_or(TrainerProgram()).build;
   core.boot_id = BootId();
   core.trainer_socket = folder.SocketPath();
+  core.data_devices = DataDevices(options);
   core.rejoin = options.rejoin;
   return core;
 }

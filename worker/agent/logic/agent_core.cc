@@ -27,6 +27,7 @@ AgentCore::AgentCore(const Options& options, const v1::AgentMembership& kept, Ag
   environment_.clock = clock;
   environment_.boot_id = options.boot_id;
   environment_.trainer_socket = options.trainer_socket;
+  environment_.data_devices = options.data_devices;
   environment_.devices = options.devices;
   environment_.threads_per_device = options.threads_per_device;
   environment_.say = [this](const v1::AgentMessage& message) { Say(message); };

@@ -32,6 +32,7 @@ class AgentCore {
     std::string build;                            // of the trainer; empty: not known
     std::string boot_id;                          // of the machine
     std::string trainer_socket;                   // path at which trainers find an agent again
+    std::string data_devices;                     // TrainerTask.data_devices of its ranks
     bool rejoin = false;  // may go over to another cluster while it holds nothing
   };
 

@@ -84,6 +84,8 @@ v1::TrainerTask HeldEpoch::MakeTask() const {
   task.set_job_directory(prepare.directory());
   task.set_ranks(prepare.ranks());
   task.set_threads(environment_->threads_per_device);
+  task.set_data_devices(environment_->data_devices);
+  *task.mutable_roots() = prepare.roots();
   v1::Controlled& controlled = *task.mutable_controlled();
   controlled.set_job(prepare.epoch().job());
   controlled.set_epoch(prepare.epoch().epoch());

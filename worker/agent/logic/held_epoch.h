@@ -29,6 +29,7 @@ struct EpochEnvironment {
   const common::Clock* clock = nullptr;
   std::string boot_id;         // of the machine
   std::string trainer_socket;  // path at which trainers find an agent again
+  std::string data_devices;    // TrainerTask.data_devices of its ranks
   int devices = 1;
   int threads_per_device = 1;
   double lease_seconds = 30;
