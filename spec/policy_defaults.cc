@@ -26,6 +26,7 @@ v1::Policy CompletePolicy(v1::Policy policy) {
   for (v1::QueuePolicy& queue : *policy.mutable_queues()) {
     queue.set_priority(queue.priority());
     queue.set_max_devices(queue.max_devices());
+    queue.set_preemptible(queue.preemptible());
   }
   v1::SchedulingPolicy& scheduling = *policy.mutable_scheduling();
   if (!scheduling.has_min_run_seconds()) scheduling.set_min_run_seconds(30);

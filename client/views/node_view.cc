@@ -46,6 +46,7 @@ Json ToJson(const v1::Node& node) {
                {"address", node.address()},
                {"incarnation", absl::StrCat(absl::Hex(node.incarnation(), absl::kZeroPad16))}};
   json["drained"] = node.drained();
+  json["buffer"] = node.buffer();
   json["quarantined"] = node.quarantined();
   if (node.quarantined()) json["quarantine_reason"] = node.quarantine_reason();
   if (node.has_last_heartbeat_time()) {
@@ -66,7 +67,7 @@ std::string NodeTable(const std::vector<v1::Node>& nodes, double wall_seconds) {
 
 std::string NodeStateText(const v1::Node& node) {
   return absl::StrCat(v1::Node::State_Name(node.state()), node.drained() ? ",DRAINED" : "",
-                      node.quarantined() ? ",QUARANTINED" : "");
+                      node.quarantined() ? ",QUARANTINED" : "", node.buffer() ? ",BUFFER" : "");
 }
 
 std::string DescribeNode(const v1::Node& node, double wall_seconds) {

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "controller/logic/buffer.h"
 #include "controller/logic/cluster_map.h"
 #include "controller/logic/cluster_requests.h"
 #include "controller/logic/cluster_state.h"
@@ -131,7 +132,11 @@ std::vector<const v1::JobRecord*> Core::Jobs() const {
 
 std::vector<v1::Node> Core::Nodes() const {
   std::vector<v1::Node> nodes;
-  for (const NodeEntry* node : impl_->state.nodes.Ordered()) nodes.push_back(ShowNode(*node));
+  const BufferState buffer = BufferNow(impl_->state);
+  for (const NodeEntry* node : impl_->state.nodes.Ordered()) {
+    nodes.push_back(ShowNode(*node));
+    nodes.back().set_buffer(buffer.free.contains(node->name) || buffer.lent.contains(node->name));
+  }
   return nodes;
 }
 

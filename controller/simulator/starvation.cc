@@ -6,6 +6,7 @@
 #include "controller/simulator/invariants.h"
 #include "controller/simulator/world.h"
 #include "scheduler/placement/placement.h"
+#include "scheduler/queue/queue.h"
 
 namespace strata::simulator {
 namespace {
@@ -62,6 +63,11 @@ void Invariants::CheckStarvation() {
       const int index = cluster_.FindNode(place.node().substr(place.node().find('/') + 1));
       free.free[index] &= ~(uint64_t{1} << place.device());
     }
+  }
+  const v1::BufferPolicy& buffer = core.policy().scheduling().buffer();
+  if (core.policy().scheduling().has_buffer() && first->state() == v1::Job::QUEUED) {
+    free = scheduler::WithoutBuffer(cluster_, {buffer.level(), buffer.nodes(), buffer.fraction()},
+                                    free);
   }
   scheduler::Shape shape;
   const absl::StatusOr<planner::Degrees> degrees = planner::DegreesOf(first->spec().parallel());

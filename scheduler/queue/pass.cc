@@ -97,8 +97,8 @@ const Occupancy* Pass::Reserved(const Attempt& attempt, double delay) const {
 }
 
 Pass::Key Pass::KeyOf(const Attempt& attempt) const {
-  return {attempt.shape.degrees, attempt.kinds, Outlasts(attempt, 0),
-          Outlasts(attempt, kStopSeconds)};
+  return {attempt.shape.degrees, attempt.kinds, board_.MayTakeBuffer(attempt.job()),
+          Outlasts(attempt, 0), Outlasts(attempt, kStopSeconds)};
 }
 
 Occupancy Pass::RoomFor(const Board& board, const Attempt& attempt, bool soon,
@@ -161,7 +161,8 @@ void Pass::Consider(const Candidate& candidate) {
   const Attempt attempt = AsItRan(AttemptOf(candidate));
   if (WaitForQuota(attempt)) return;
   if (!attempt.recovering()) {
-    if (const auto never = never_.find({attempt.shape.degrees, attempt.kinds});
+    if (const auto never = never_.find(
+            {attempt.shape.degrees, attempt.kinds, board_.MayTakeBuffer(attempt.job())});
         never != never_.end()) {
       return Wait(attempt.job(), never->second);
     }
@@ -175,7 +176,9 @@ void Pass::Consider(const Candidate& candidate) {
     }
     if (StartNow(attempt)) return;
   }
-  if (WaitForStopping(attempt) || Preempt(attempt) || Shrink(attempt)) return;
+  if (WaitForStopping(attempt) || TakeBackBuffer(attempt) || Preempt(attempt) || Shrink(attempt)) {
+    return;
+  }
   if (reservation_.has_value()) {
     if (!attempt.recovering()) misses_.insert(KeyOf(attempt));
     return Wait(attempt.job(), behind_);
@@ -186,7 +189,9 @@ void Pass::Consider(const Candidate& candidate) {
 
 void Pass::WaitForever(const Attempt& attempt) {
   Waiting waiting = Refused(attempt);
-  if (!attempt.recovering()) never_[{attempt.shape.degrees, attempt.kinds}] = waiting;
+  if (!attempt.recovering()) {
+    never_[{attempt.shape.degrees, attempt.kinds, board_.MayTakeBuffer(attempt.job())}] = waiting;
+  }
   Wait(attempt.job(), std::move(waiting));
 }
 
@@ -283,39 +288,68 @@ bool Pass::Preempt(const Attempt& attempt) {
   const View& view = board_.view();
   if (!board_.MaySearch() || SupplyNow().stoppable.Below(SafeFrom(attempt)) == nullptr)
     return false;
-  const int64_t priority = attempt.candidate.priority;
   const std::vector<Victim> victims =
       VictimsOf(board_, [&](int64_t other) { return other < SafeFrom(attempt); });
+  const auto eviction = FindEviction(board_, victims, WantedBy(attempt), victims.size());
+  if (!eviction.has_value()) return false;
+  Evict(attempt, *eviction, [&](const JobView& victim) {
+    return absl::StrCat("priority ", attempt.candidate.priority, " over ",
+                        EffectivePriority(view.policy, victim));
+  });
+  return true;
+}
+
+// Ranks that lost their node take the buffer back from those who borrowed it.
+bool Pass::TakeBackBuffer(const Attempt& attempt) {
+  if (!attempt.recovering() || IsPreemptible(board_.view().policy, attempt.job()) ||
+      !board_.MaySearch()) {
+    return false;
+  }
+  const std::vector<Victim> borrowers = BorrowersOf(board_);
+  if (borrowers.empty()) return false;
+  const auto eviction = FindEviction(board_, borrowers, WantedBy(attempt), borrowers.size());
+  if (!eviction.has_value()) return false;
+  Evict(attempt, *eviction, [](const JobView&) { return "it had borrowed nodes of the buffer"; });
+  return true;
+}
+
+Wanted Pass::WantedBy(const Attempt& attempt) {
   const Occupancy* reserved = Reserved(attempt, kStopSeconds);
   Wanted wanted{.room = RoomFor(board_, attempt, true, reserved),
                 .forbidden = reserved == nullptr ? Occupancy{} : *reserved,
                 .kept = attempt.kept,
                 .kinds = attempt.kinds,
                 .devices = std::max<int64_t>(0, attempt.shape.ranks() - CountOf(attempt.kept))};
-  wanted.place = [&](const Occupancy& room) -> std::optional<Placement> {
+  wanted.place = [this, &attempt](const Occupancy& room) -> std::optional<Placement> {
     auto found = PlaceOn(board_, attempt, attempt.shape, room);
     if (!found.has_value()) return std::nullopt;
     return std::move(found->placement);
   };
-  wanted.accept = [&](const Eviction& eviction) { return StaysBehindHead(attempt, eviction); };
-  auto eviction = FindEviction(board_, victims, wanted, victims.size());
-  if (!eviction.has_value()) return false;
-  for (const JobView* victim : eviction->victims) {
-    const double lost = view.now - std::max(victim->checkpoint_at, victim->started_at);
+  wanted.accept = [this, &attempt](const Eviction& eviction) {
+    return StaysBehindHead(attempt, eviction);
+  };
+  return wanted;
+}
+
+void Pass::Evict(const Attempt& attempt, const Eviction& eviction,
+                 const std::function<std::string(const JobView&)>& why) {
+  for (const JobView* victim : eviction.victims) {
+    const double lost = board_.view().now - std::max(victim->checkpoint_at, victim->started_at);
     decisions_.preemptions.push_back(
         {victim->name, attempt.job().name,
-         absl::StrCat("priority ", priority, " over ", EffectivePriority(view.policy, *victim),
-                      "; ", common::FormatSeconds(std::max(0.0, lost)),
+         absl::StrCat(why(*victim), "; ", common::FormatSeconds(std::max(0.0, lost)),
                       " since its newest checkpoint on ", victim->held->ranks.size(), " devices")});
     board_.Stop(*victim);
   }
-  ClaimAt(attempt, eviction->placement, WaitsForVictims(eviction->victims));
+  ClaimAt(attempt, eviction.placement, WaitsForVictims(eviction.victims));
   misses_.clear();
   if (reservation_.has_value()) {
     const Attempt head = *head_;
-    STRATA_CHECK(ReserveFor(head));  // see StaysBehindHead
+    const bool reserved = ReserveFor(head);
+    // See StaysBehindHead. Only a node that the buffer holds back until it is wholly free may make
+    // a job that fits now fit no more later.
+    STRATA_CHECK(reserved || !board_.MayTakeBuffer(head.job()));
   }
-  return true;
 }
 
 bool Pass::Shrink(const Attempt& attempt) {
@@ -343,21 +377,25 @@ bool Pass::ReserveFor(const Attempt& attempt) {
   if (!reservation_.has_value()) return false;
   head_ = attempt;
   behind_ = WaitsBehind(board_, *reservation_);
-  const Occupancy room = RoomFor(board_, attempt, false, nullptr);
+  const Occupancy free = RoomFor(board_, attempt, false, nullptr);
+  const Occupancy room = board_.For(attempt.job(), free);
   std::string reason;
   if (Board::MostOf(board_.CountByKind(room), attempt.kinds) < attempt.shape.ranks()) {
     reason = CountText(board_, attempt.shape, room, attempt.kinds);
   } else {
     reason = WhyNot(board_.cluster(), board_.OfKinds(room, attempt.kinds), attempt.shape).reason;
   }
+  absl::StrAppend(&reason, HeldBackText(board_, Minus(free, room), attempt.kinds));
   Wait(attempt.job(), WaitsForReservation(board_, *reservation_, std::move(reason)));
   return true;
 }
 
 Waiting Pass::Refused(const Attempt& attempt) const {
-  const Occupancy room = RoomFor(board_, attempt, false, nullptr);
+  const Occupancy free = RoomFor(board_, attempt, false, nullptr);
+  const Occupancy room = board_.For(attempt.job(), free);
+  const std::string held_back = HeldBackText(board_, Minus(free, room), attempt.kinds);
   if (never_.size() >= kRefused) {
-    return {CountText(board_, attempt.shape, room, attempt.kinds),
+    return {absl::StrCat(CountText(board_, attempt.shape, room, attempt.kinds), held_back),
             "when more nodes take ranks, if at all: too many jobs wait like this to look at each"};
   }
   const Refusal refusal =
@@ -368,6 +406,10 @@ Waiting Pass::Refused(const Attempt& attempt) const {
   }
   if (attempt.recovering() && !attempt.shape.fewer_data.empty()) waiting.infeasible = false;
   if (waiting.reason.empty()) waiting.reason = "fits nowhere";
+  if (!held_back.empty() && !waiting.infeasible) {
+    waiting.reason += held_back;
+    waiting.starts_when = "when more nodes take ranks, or when scheduling.buffer holds back fewer";
+  }
   if (waiting.starts_when.empty()) {
     waiting.starts_when = refusal.infeasible ? "never on this cluster"
                                              : "when nodes that now take no ranks do so again";

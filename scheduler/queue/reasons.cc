@@ -67,6 +67,13 @@ std::string CountText(const Board& board, const Shape& shape, const Occupancy& r
                       Board::MostOf(board.CountByKind(room), kinds), " are free");
 }
 
+std::string HeldBackText(const Board& board, const Occupancy& held_back, const KindSet& kinds) {
+  const int64_t count = Board::MostOf(board.CountByKind(held_back), kinds);
+  return count == 0 ? ""
+                    : absl::StrCat("; ", count, count == 1 ? " more is" : " more are",
+                                   " held back by scheduling.buffer for ranks that lose theirs");
+}
+
 Waiting WaitsForStopping(const Board& board, const Placement& placement) {
   Occupancy devices;
   devices.free.resize(board.cluster().nodes().size(), 0);

@@ -20,6 +20,9 @@ std::string HoldersText(const Board& board, const std::vector<Holder>& holders);
 std::string CountText(const Board& board, const Shape& shape, const Occupancy& room,
                       const KindSet& kinds);
 
+// "; 8 more are held back by scheduling.buffer" for these devices of the kinds, or nothing.
+std::string HeldBackText(const Board& board, const Occupancy& held_back, const KindSet& kinds);
+
 // A job that starts as soon as the stopping ones on its devices are gone.
 Waiting WaitsForStopping(const Board& board, const Placement& placement);
 Waiting WaitsForVictims(const std::vector<const JobView*>& victims);
