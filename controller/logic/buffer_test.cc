@@ -60,7 +60,7 @@ TEST_F(BufferedCluster, StartsLeaveItAndExplainTellsOfIt) {
   EXPECT_EQ(Submit("a", 2), v1::Job::STARTING);
   EXPECT_EQ(Submit("b", 1), v1::Job::QUEUED);
   EXPECT_EQ(InBuffer(), "n2");
-  EXPECT_THAT(absl::StrJoin(*h.core->ExplainJob("jobs/b"), "\n"),
+  EXPECT_THAT(absl::StrJoin(h.core->ExplainJob("jobs/b")->lines(), "\n"),
               HasSubstr("1 more is held back by scheduling.buffer"));
   const SchedulerFigures figures = h.core->scheduler_figures();
   EXPECT_EQ(figures.buffer_free, 1);

@@ -102,7 +102,7 @@ absl::StatusOr<v1::JobRecord> Core::CancelJob(const std::string& name, Effects& 
   return job;
 }
 
-absl::StatusOr<std::vector<std::string>> Core::ExplainJob(const std::string& name) const {
+absl::StatusOr<v1::ExplainJobResponse> Core::ExplainJob(const std::string& name) const {
   const JobEntry* job = impl_->state.Find(name);
   if (job == nullptr) return NoSuchJob(name);
   return Explain(impl_->state, *job);

@@ -82,10 +82,10 @@ void Invariants::CheckStarvation() {
   }
   const double seconds = world_.events.Now() - starving_since_;
   if (seconds <= kMostSeconds) return;
-  const absl::StatusOr<std::vector<std::string>> why = core.ExplainJob(first->name());
+  const absl::StatusOr<v1::ExplainJobResponse> why = core.ExplainJob(first->name());
   Violate(absl::StrFormat("%s is the first of the queue and would fit, but waits since %.0f s: %s",
                           first->name(), seconds,
-                          why.ok() ? absl::StrJoin(*why, " ") : first->reason()));
+                          why.ok() ? absl::StrJoin(why->lines(), " ") : first->reason()));
 }
 
 }  // namespace strata::simulator

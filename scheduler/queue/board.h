@@ -22,6 +22,9 @@ Occupancy Union(const Occupancy& a, const Occupancy& b);
 Occupancy Minus(const Occupancy& a, const Occupancy& b);
 bool Touches(const std::vector<Device>& devices, const Occupancy& set);
 
+// Until the ranks of a job that was told to stop are gone, about.
+inline constexpr double kStopSeconds = 10;
+
 // By index into Board::kinds(): whether a job may use devices of the kind.
 using KindSet = std::vector<char>;
 

@@ -13,8 +13,6 @@
 namespace strata::scheduler {
 namespace {
 
-// Until the ranks of a job that was told to stop are gone, about.
-constexpr double kStopSeconds = 10;
 // Jobs behind the reservation that are placed for, each on what is free: the rest waits unseen.
 constexpr int kBackfilled = 200;
 // Running jobs that one defragmentation moves.
@@ -40,20 +38,27 @@ Decisions Pass::Run() {
       recovering.push_back(candidate);
     }
   }
-  for (const Candidate& candidate : Merge(recovering, queued)) Consider(candidate);
+  const std::vector<Candidate> waiting = Merge(recovering, queued);
+  for (const Candidate& candidate : waiting) Consider(candidate);
   if (board_.view().policy.defragment && reservation_.has_value()) Defragment();
+  int64_t position = 0;
+  for (const Candidate& candidate : waiting) {
+    const auto told = decisions_.waiting.find(candidate.job->name);
+    if (told != decisions_.waiting.end()) told->second.position = ++position;
+  }
   return std::move(decisions_);
 }
 
 void Pass::FindKinds(Attempt& attempt) const {
   attempt.kinds = board_.Matching(attempt.shape);
-  attempt.excess.clear();
+  attempt.excess.reset();
   for (size_t k = 0; k < attempt.kinds.size(); ++k) {
     if (!attempt.kinds[k]) continue;
-    std::string why = usage_.Excess(attempt.job(), board_.kinds()[k], attempt.shape.ranks());
-    if (why.empty()) continue;
+    std::optional<Blocker> why =
+        usage_.Excess(attempt.job(), board_.kinds()[k], attempt.shape.ranks());
+    if (!why.has_value()) continue;
     attempt.kinds[k] = 0;
-    if (attempt.excess.empty()) attempt.excess = std::move(why);
+    if (!attempt.excess.has_value()) attempt.excess = std::move(why);
   }
 }
 
@@ -63,7 +68,7 @@ Pass::Attempt Pass::AttemptOf(const Candidate& candidate) const {
   Attempt attempt{.candidate = candidate,
                   .shape = *job.shape,
                   .kinds = {},
-                  .excess = "",
+                  .excess = {},
                   .kept = {},
                   .seconds = SecondsLeft(board_.view(), job)};
   if (attempt.recovering()) {
@@ -197,9 +202,10 @@ void Pass::WaitForever(const Attempt& attempt) {
 
 bool Pass::WaitForQuota(const Attempt& attempt) {
   const bool some = std::find(attempt.kinds.begin(), attempt.kinds.end(), 1) != attempt.kinds.end();
-  if (attempt.excess.empty() || some) return false;
-  Wait(attempt.job(),
-       {attempt.excess, "when other jobs that count there end, or when it is raised"});
+  if (!attempt.excess.has_value() || some) return false;
+  Wait(attempt.job(), {.reason = attempt.excess->text,
+                       .starts_when = "when other jobs that count there end, or when it is raised",
+                       .blockers = {*attempt.excess}});
   return true;
 }
 
@@ -341,7 +347,7 @@ void Pass::Evict(const Attempt& attempt, const Eviction& eviction,
                       " since its newest checkpoint on ", victim->held->ranks.size(), " devices")});
     board_.Stop(*victim);
   }
-  ClaimAt(attempt, eviction.placement, WaitsForVictims(eviction.victims));
+  ClaimAt(attempt, eviction.placement, WaitsForVictims(board_, eviction.victims));
   misses_.clear();
   if (reservation_.has_value()) {
     const Attempt head = *head_;
@@ -377,43 +383,55 @@ bool Pass::ReserveFor(const Attempt& attempt) {
   if (!reservation_.has_value()) return false;
   head_ = attempt;
   behind_ = WaitsBehind(board_, *reservation_);
-  const Occupancy free = RoomFor(board_, attempt, false, nullptr);
-  const Occupancy room = board_.For(attempt.job(), free);
-  std::string reason;
-  if (Board::MostOf(board_.CountByKind(room), attempt.kinds) < attempt.shape.ranks()) {
-    reason = CountText(board_, attempt.shape, room, attempt.kinds);
-  } else {
-    reason = WhyNot(board_.cluster(), board_.OfKinds(room, attempt.kinds), attempt.shape).reason;
+  std::vector<Blocker> lack = LackOf(attempt);
+  if (lack[0].code == Blocker::Code::kTopology) {
+    const Occupancy room = board_.For(attempt.job(), RoomFor(board_, attempt, false, nullptr));
+    lack[0].text =
+        WhyNot(board_.cluster(), board_.OfKinds(room, attempt.kinds), attempt.shape).reason;
   }
-  absl::StrAppend(&reason, HeldBackText(board_, Minus(free, room), attempt.kinds));
-  Wait(attempt.job(), WaitsForReservation(board_, *reservation_, std::move(reason)));
+  Wait(attempt.job(), WaitsForReservation(board_, *reservation_, std::move(lack)));
   return true;
 }
 
-Waiting Pass::Refused(const Attempt& attempt) const {
+std::vector<Blocker> Pass::LackOf(const Attempt& attempt) const {
   const Occupancy free = RoomFor(board_, attempt, false, nullptr);
   const Occupancy room = board_.For(attempt.job(), free);
+  const bool enough =
+      Board::MostOf(board_.CountByKind(room), attempt.kinds) >= attempt.shape.ranks();
+  std::vector<Blocker> lack = {{enough ? Blocker::Code::kTopology : Blocker::Code::kDevices, "",
+                                CountText(board_, attempt.shape, room, attempt.kinds)}};
   const std::string held_back = HeldBackText(board_, Minus(free, room), attempt.kinds);
+  if (!held_back.empty()) {
+    lack.push_back({Blocker::Code::kBuffer, board_.view().policy.buffer->level, held_back});
+  }
+  return lack;
+}
+
+Waiting Pass::Refused(const Attempt& attempt) const {
+  Waiting waiting;
+  waiting.blockers = LackOf(attempt);
   if (never_.size() >= kRefused) {
-    return {absl::StrCat(CountText(board_, attempt.shape, room, attempt.kinds), held_back),
-            "when more nodes take ranks, if at all: too many jobs wait like this to look at each"};
+    waiting.starts_when =
+        "when more nodes take ranks, if at all: too many jobs wait like this to look at each";
+  } else {
+    const Occupancy room = board_.For(attempt.job(), RoomFor(board_, attempt, false, nullptr));
+    Refusal refusal = WhyNot(board_.cluster(), board_.OfKinds(room, attempt.kinds), attempt.shape);
+    if (!refusal.reason.empty()) waiting.blockers[0].text = std::move(refusal.reason);
+    waiting.starts_when = std::move(refusal.starts_when);
+    waiting.infeasible = refusal.infeasible;
+    if (refusal.infeasible && refusal.nearest.has_value()) {
+      waiting.starts_when = absl::StrCat("never as it is; nearest: ", refusal.nearest->text);
+    }
   }
-  const Refusal refusal =
-      WhyNot(board_.cluster(), board_.OfKinds(room, attempt.kinds), attempt.shape);
-  Waiting waiting{refusal.reason, refusal.starts_when, refusal.infeasible};
-  if (refusal.infeasible && refusal.nearest.has_value()) {
-    waiting.starts_when = absl::StrCat("never as it is; nearest: ", refusal.nearest->text);
-  }
-  if (attempt.recovering() && !attempt.shape.fewer_data.empty()) waiting.infeasible = false;
-  if (waiting.reason.empty()) waiting.reason = "fits nowhere";
-  if (!held_back.empty() && !waiting.infeasible) {
-    waiting.reason += held_back;
+  waiting.reason = ReasonOf(waiting.blockers);
+  const bool held_back = waiting.blockers.back().code == Blocker::Code::kBuffer;
+  if (held_back && !waiting.infeasible) {
     waiting.starts_when = "when more nodes take ranks, or when scheduling.buffer holds back fewer";
-  }
-  if (waiting.starts_when.empty()) {
-    waiting.starts_when = refusal.infeasible ? "never on this cluster"
+  } else if (waiting.starts_when.empty()) {
+    waiting.starts_when = waiting.infeasible ? "never on this cluster"
                                              : "when nodes that now take no ranks do so again";
   }
+  if (attempt.recovering() && !attempt.shape.fewer_data.empty()) waiting.infeasible = false;
   return waiting;
 }
 
@@ -468,7 +486,7 @@ void Pass::Defragment() {
          absl::StrCat("moves elsewhere so that ", head.job().name,
                       " fits (defragmentation): enough devices are free, but not together")});
   }
-  Waiting waiting = WaitsForVictims(eviction->victims);
+  Waiting waiting = WaitsForVictims(board_, eviction->victims);
   waiting.reason += " and start again elsewhere";
   Wait(head.job(), std::move(waiting));
 }

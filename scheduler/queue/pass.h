@@ -29,10 +29,10 @@ class Pass {
   // A job being considered, with what it asks for in this try.
   struct Attempt {
     Candidate candidate;
-    Shape shape;         // the job's, or with the fewer data ranks that it had last
-    KindSet kinds;       // that quotas allow
-    std::string excess;  // which quota allows fewer kinds than asked for
-    Occupancy kept;      // recovering: what is kept for it and usable; else empty
+    Shape shape;                    // the job's, or with the fewer data ranks that it had last
+    KindSet kinds;                  // that quotas allow
+    std::optional<Blocker> excess;  // which quota allows fewer kinds than asked for
+    Occupancy kept;                 // recovering: what is kept for it and usable; else empty
     double seconds = 0;
 
     const JobView& job() const { return *candidate.job; }
@@ -101,7 +101,11 @@ class Pass {
              const std::function<std::string(const JobView&)>& why);
   void StartAt(const Attempt& attempt, const Shape& shape, Found found);
   void ClaimAt(const Attempt& attempt, const Placement& placement, Waiting waiting);
-  void Wait(const JobView& job, Waiting waiting) { decisions_.waiting[job.name] = waiting; }
+  void Wait(const JobView& job, Waiting waiting) {
+    decisions_.waiting[job.name] = std::move(waiting);
+  }
+  // What the attempt lacks on free devices, by count; never empty.
+  std::vector<Blocker> LackOf(const Attempt& attempt) const;
   Waiting Refused(const Attempt& attempt) const;
 
   Board board_;

@@ -95,10 +95,27 @@ struct Preemption {
   std::string by;
   std::string why;  // for people: priorities and work lost
 };
+// One of the things that keep a job from starting.
+struct Blocker {
+  enum class Code {
+    kQuota,        // of a project
+    kQueueLimit,   // of a queue
+    kDevices,      // too few are free; of a job that has some of them, or of none
+    kTopology,     // enough are free, but not together
+    kBuffer,       // what is free is held back; of a level
+    kReservation,  // it would be in the way of a job
+  };
+  Code code = Code::kDevices;
+  std::string subject;  // name of the project, queue, job or level; may be empty
+  std::string text;
+};
 struct Waiting {
   std::string reason;
   std::string starts_when;
   bool infeasible = false;  // nothing that this cluster could become by itself starts it
+  std::vector<Blocker> blockers = {};
+  std::optional<double> starts_at = {};  // on the view's clock; absent: not known
+  int64_t position = 0;                  // 1-based, among all jobs that go on waiting
 };
 struct Decisions {
   std::vector<Start> starts;               // in order; all fit together
