@@ -325,7 +325,8 @@ Wanted Pass::WantedBy(const Attempt& attempt) {
                 .forbidden = reserved == nullptr ? Occupancy{} : *reserved,
                 .kept = attempt.kept,
                 .kinds = attempt.kinds,
-                .devices = std::max<int64_t>(0, attempt.shape.ranks() - CountOf(attempt.kept))};
+                .devices = std::max<int64_t>(0, attempt.shape.ranks() - CountOf(attempt.kept)),
+                .fills_buffer = !board_.MayTakeBuffer(attempt.job())};
   wanted.place = [this, &attempt](const Occupancy& room) -> std::optional<Placement> {
     auto found = PlaceOn(board_, attempt, attempt.shape, room);
     if (!found.has_value()) return std::nullopt;
@@ -471,7 +472,8 @@ void Pass::Defragment() {
                 .forbidden = {},
                 .kept = head.kept,
                 .kinds = head.kinds,
-                .devices = std::max<int64_t>(0, head.shape.ranks() - CountOf(head.kept))};
+                .devices = std::max<int64_t>(0, head.shape.ranks() - CountOf(head.kept)),
+                .fills_buffer = !board_.MayTakeBuffer(head.job())};
   wanted.place = [&](const Occupancy& then) -> std::optional<Placement> {
     auto found = PlaceOn(board_, head, head.shape, then);
     if (!found.has_value()) return std::nullopt;

@@ -195,7 +195,7 @@ class Search {
       Occupancy used;
       used.free.resize(forbidden_.free.size(), 0);
       Put(board_.cluster(), placement.ranks, used);
-      if (!Touches(victims_[v].holder->devices, used)) {
+      if (!wanted_.fills_buffer && !Touches(victims_[v].holder->devices, used)) {
         stopped = std::move(others);  // the placement does without it
       } else if (!board_.MaySearch()) {
         break;

@@ -51,6 +51,9 @@ struct Wanted {
   Occupancy kept;       // part of the room that it keeps wherever the rest goes; empty: nothing
   KindSet kinds;
   int64_t devices = 0;  // least beside what it keeps, of one kind
+  // What others stop holding may have to fill the buffer first: also a victim whose devices the
+  // job does not take itself may be needed.
+  bool fills_buffer = false;
   Placer place;
   // Whether an eviction that makes it fit is good for the others too; none: any is.
   std::function<bool(const Eviction&)> accept = nullptr;
