@@ -51,6 +51,7 @@ v1::Policy CompletePolicy(v1::Policy policy) {
   for (v1::QueuePolicy& queue : *policy.mutable_queues()) {
     queue.set_priority(queue.priority());
     queue.set_max_devices(queue.max_devices());
+    queue.set_preemptible(queue.preemptible());
   }
   for (v1::RoleBinding& binding : *policy.mutable_roles()) {
     if (IsProjectRole(binding.role()) && !binding.has_project()) binding.set_project("*");

@@ -109,6 +109,19 @@ class PolicyCheck {
     }
   }
 
+  void CheckBuffer() {
+    if (!file_.policy.scheduling().has_buffer()) return;
+    const v1::BufferPolicy& buffer = file_.policy.scheduling().buffer();
+    if (!buffer.has_level()) {
+      Report("scheduling.buffer.level", "required key is missing",
+             "name a level of the topology, such as zone, or cluster");
+    }
+    if (!buffer.has_nodes() && !buffer.has_fraction()) {
+      Report("scheduling.buffer.nodes", "required key is missing",
+             "say how many nodes of each group are held back, such as 2, or 2%");
+    }
+  }
+
   void CheckQuotas() {
     for (int i = 0; i < file_.policy.projects_size(); ++i) {
       const auto& quota = file_.policy.projects(i).quota();
@@ -210,6 +223,7 @@ PolicyFile ReadPolicy(absl::string_view text, Problems& problems) {
   check.CheckRoles();
   check.CheckTiming();
   check.CheckRoots();
+  check.CheckBuffer();
   return file;
 }
 

@@ -5,12 +5,14 @@
 //     - {name: nlp, description: language models, quota: {h100: 64, "*": 128}, roots: [/data/nlp]}
 //   queues:                         # a job names one as `resources.queue`
 //     - {name: urgent, priority: 10, max_devices: 16}
+//     - {name: batch, preemptible: true}   # its jobs may borrow the buffer
 //   scheduling:
 //     min_run_seconds: 30           # a job is not preempted sooner after its ranks began
 //     shrink_after_seconds: 60      # how long a failed job waits for all of its data ranks
 //     unknown_run_seconds: 86400    # what jobs of unknown duration count as in reservations
 //     preemption_gap: 0             # jobs of at most so much lower priority are not preempted
 //     defragment: false             # whether jobs may be moved so that a larger one fits
+//     buffer: {level: zone, nodes: 2%}   # held back from starts in every zone; default: none
 //   roles:                          # who may do what, where users are known (docs/security.md)
 //     - {role: submitter, members: [users/ann, groups/nlp], project: nlp}
 //     - {role: admin, members: [users/root]}
@@ -35,7 +37,9 @@
 // devices that the project's jobs hold together, of one kind, or of all kinds ("*"); a queue's
 // priority is added to that of its jobs, and max_devices (0: no limit) bounds what its running jobs
 // hold together. Roles are viewer, submitter and project-admin, in one project or in all, operator
-// and admin; "*" as a member is everybody who is known.
+// and admin; "*" as a member is everybody who is known. Of every group of the buffer's level (or of
+// the whole "cluster") and each kind of device in it so many nodes, or that share of them rounded
+// up, are for ranks that lost theirs.
 #ifndef STRATA_SPEC_POLICY_FILE_H_
 #define STRATA_SPEC_POLICY_FILE_H_
 

@@ -18,7 +18,9 @@ queues:
   - name: urgent
     priority: 10
     max_devices: 16
-scheduling: {min_run_seconds: 0.5, preemption_gap: 2, defragment: true}
+  - {name: batch, preemptible: true}
+scheduling:
+  {buffer: {level: zone, nodes: 7%}, min_run_seconds: 0.5, preemption_gap: 2, defragment: true}
 roles:
   - {role: submitter, members: [users/ann, groups/nlp-team, "*"], project: nlp}
   - {role: viewer, members: [users/ann]}
@@ -48,7 +50,7 @@ TEST(ReadPolicy, ReadsEveryKey) {
   EXPECT_EQ(policy.projects(0).quota().at("h100"), 64);
   EXPECT_EQ(policy.projects(0).quota().at("*"), 16'000);
   EXPECT_EQ(policy.projects(1).name(), "vision");
-  ASSERT_EQ(policy.queues_size(), 1);
+  ASSERT_EQ(policy.queues_size(), 2);
   EXPECT_EQ(policy.queues(0).priority(), 10);
   EXPECT_EQ(policy.queues(0).max_devices(), 16);
   EXPECT_EQ(policy.scheduling().min_run_seconds(), 0.5);
@@ -59,6 +61,29 @@ TEST(ReadPolicy, ReadsEveryKey) {
   EXPECT_EQ(policy.timing().lease_seconds(), 12);
   EXPECT_EQ(policy.timing().storage_bytes_per_second(), 5e6);
   EXPECT_FALSE(policy.timing().has_orphan_seconds());
+  EXPECT_FALSE(policy.queues(0).has_preemptible());
+  EXPECT_TRUE(policy.queues(1).preemptible());
+  EXPECT_EQ(policy.scheduling().buffer().level(), "zone");
+  EXPECT_EQ(policy.scheduling().buffer().fraction(), 0.07);
+  EXPECT_FALSE(policy.scheduling().buffer().has_nodes());
+}
+
+TEST(ReadPolicy, TheBufferIsACountOrAShare) {
+  const auto buffer = [](const std::string& text) {
+    return ProblemsOf(absl::StrCat("scheduling: {buffer: ", text, "}\n"));
+  };
+  EXPECT_EQ(Read("scheduling: {buffer: {level: cluster, nodes: 3}}").scheduling().buffer().nodes(),
+            3);
+  EXPECT_THAT(buffer("{level: zone, nodes: 101%}"), testing::HasSubstr("must be from 0% to 100%"));
+  EXPECT_THAT(
+      buffer("{level: zone, nodes: x%}"),
+      testing::HasSubstr(":1:43: scheduling.buffer.nodes: must be a whole number or a share "
+                         "such as 2%: x% is"));
+  EXPECT_THAT(buffer("{level: zone, nodes: -1}"), testing::HasSubstr("at least 0"));
+  EXPECT_THAT(buffer("{level: zone}"),
+              testing::HasSubstr("scheduling.buffer.nodes: required key is missing"));
+  EXPECT_THAT(buffer("{nodes: 1}"),
+              testing::HasSubstr("scheduling.buffer.level: required key is missing"));
 }
 
 TEST(ReadPolicy, AnEmptyFileDeclaresNothing) {
@@ -210,8 +235,9 @@ TEST(CompletePolicy, KeepsWhatIsSaidAndAddsWhatIsNot) {
   const v1::Policy complete = CompletePolicy(Read(kGood));
   ASSERT_EQ(complete.projects_size(), 3);
   EXPECT_EQ(complete.projects(0).name(), "default");
-  ASSERT_EQ(complete.queues_size(), 2);
-  EXPECT_EQ(complete.queues(0).name(), "default");
+  ASSERT_EQ(complete.queues_size(), 3);
+  EXPECT_EQ(complete.queues(0).name(), "batch");
+  EXPECT_EQ(complete.queues(1).name(), "default");
   EXPECT_EQ(complete.queues(0).priority(), 0);
   EXPECT_EQ(complete.scheduling().min_run_seconds(), 0.5);
   EXPECT_EQ(complete.scheduling().shrink_after_seconds(), 60);

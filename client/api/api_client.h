@@ -65,7 +65,7 @@ class ApiClient {
   virtual absl::StatusOr<v1::Job> GetJob(const std::string& name) = 0;
   virtual absl::StatusOr<std::vector<v1::Job>> ListJobs() = 0;  // all pages
   virtual absl::StatusOr<v1::Job> CancelJob(const std::string& name) = 0;
-  virtual absl::StatusOr<std::vector<std::string>> ExplainJob(const std::string& name) = 0;
+  virtual absl::StatusOr<v1::ExplainJobResponse> ExplainJob(const std::string& name) = 0;
   virtual absl::StatusOr<v1::Node> GetNode(const std::string& name) = 0;
   virtual absl::StatusOr<std::vector<v1::Node>> ListNodes() = 0;  // all pages
   virtual absl::StatusOr<v1::Cluster> GetCluster() = 0;

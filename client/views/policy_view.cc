@@ -128,9 +128,19 @@ Json PolicyJson(const v1::Policy& policy) {
     queues.push_back({{"name", queue.name()},
                       {"description", queue.description()},
                       {"priority", queue.priority()},
-                      {"max_devices", queue.max_devices()}});
+                      {"max_devices", queue.max_devices()},
+                      {"preemptible", queue.preemptible()}});
   }
   const v1::SchedulingPolicy& scheduling = policy.scheduling();
+  Json buffer = nullptr;
+  if (scheduling.has_buffer()) {
+    buffer = {{"level", scheduling.buffer().level()}};
+    if (scheduling.buffer().has_fraction()) {
+      buffer["fraction"] = scheduling.buffer().fraction();
+    } else {
+      buffer["nodes"] = scheduling.buffer().nodes();
+    }
+  }
   return {{"projects", projects},
           {"queues", queues},
           {"scheduling",
@@ -138,7 +148,8 @@ Json PolicyJson(const v1::Policy& policy) {
             {"shrink_after_seconds", scheduling.shrink_after_seconds()},
             {"unknown_run_seconds", scheduling.unknown_run_seconds()},
             {"preemption_gap", scheduling.preemption_gap()},
-            {"defragment", scheduling.defragment()}}},
+            {"defragment", scheduling.defragment()},
+            {"buffer", buffer}}},
           {"timing", TimingJson(policy.timing())},
           {"roles", RolesJson(policy)}};
 }

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/status_macros.h"
+#include "controller/logic/buffer.h"
 #include "controller/logic/names.h"
 #include "controller/logic/policy_changes.h"
 #include "controller/logic/refusal.h"
@@ -123,6 +124,7 @@ absl::StatusOr<v1::ApplyPolicyResponse> ApplyPolicy(ClusterState& state,
   v1::Policy& policy = *response.mutable_policy() = spec::CompletePolicy(request.policy());
   RETURN_IF_ERROR(CheckUnused(state, policy.projects(), "project", &ProjectOf));
   RETURN_IF_ERROR(CheckUnused(state, policy.queues(), "queue", &QueueOf));
+  RETURN_IF_ERROR(CheckBufferLevel(state, policy));
   bool changed = false;
   for (v1::PolicyChange& change : ChangesBetween(state.policy, policy)) {
     changed |= change.action() != v1::PolicyChange::UNCHANGED;

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
+#include "controller/logic/buffer.h"
 #include "controller/logic/cluster_map.h"
 #include "controller/logic/cluster_requests.h"
 #include "controller/logic/cluster_state.h"
@@ -105,7 +106,7 @@ absl::StatusOr<v1::JobRecord> Core::CancelJob(const std::string& name, Effects& 
   return job;
 }
 
-absl::StatusOr<std::vector<std::string>> Core::ExplainJob(const std::string& name) const {
+absl::StatusOr<v1::ExplainJobResponse> Core::ExplainJob(const std::string& name) const {
   const JobEntry* job = impl_->state.Find(name);
   if (job == nullptr) return NoSuchJob(name);
   return Explain(impl_->state, *job);
@@ -135,7 +136,11 @@ std::vector<const v1::JobRecord*> Core::Jobs() const {
 
 std::vector<v1::Node> Core::Nodes() const {
   std::vector<v1::Node> nodes;
-  for (const NodeEntry* node : impl_->state.nodes.Ordered()) nodes.push_back(ShowNode(*node));
+  const BufferState buffer = BufferNow(impl_->state);
+  for (const NodeEntry* node : impl_->state.nodes.Ordered()) {
+    nodes.push_back(ShowNode(*node));
+    nodes.back().set_buffer(buffer.free.contains(node->name) || buffer.lent.contains(node->name));
+  }
   return nodes;
 }
 

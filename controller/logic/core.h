@@ -43,7 +43,7 @@ class Core {
   // Requests. What is returned is for the client once the effects' writes are durable.
   absl::StatusOr<v1::JobRecord> CreateJob(const v1::CreateJobRequest& request, Effects& effects);
   absl::StatusOr<v1::JobRecord> CancelJob(const std::string& name, Effects& effects);
-  absl::StatusOr<std::vector<std::string>> ExplainJob(const std::string& name) const;
+  absl::StatusOr<v1::ExplainJobResponse> ExplainJob(const std::string& name) const;
   const v1::JobRecord* FindJob(const std::string& name) const;
   // A record as users see it: in the queue it says why it waits now, which no record holds, for it
   // may change with every other job.

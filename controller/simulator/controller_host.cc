@@ -74,6 +74,13 @@ absl::StatusOr<v1::JobRecord> ControllerHost::Create(const v1::CreateJobRequest&
   return core_->CreateJob(request, effects_);
 }
 
+absl::Status ControllerHost::Apply(const v1::Policy& policy) {
+  Begin();
+  v1::ApplyPolicyRequest request;
+  *request.mutable_policy() = policy;
+  return core_->ApplyPolicy(request, effects_).status();
+}
+
 void ControllerHost::Cancel(const std::string& job) {
   if (!up()) return;
   Begin();
