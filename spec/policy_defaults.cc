@@ -39,12 +39,22 @@ void CompleteTiming(v1::TimingPolicy& timing) {
 
 }  // namespace
 
+bool IsProjectRole(const std::string& role) {
+  return role == "viewer" || role == "submitter" || role == "project-admin";
+}
+
+bool IsClusterRole(const std::string& role) { return role == "operator" || role == "admin"; }
+
 v1::Policy CompletePolicy(v1::Policy policy) {
   Complete(*policy.mutable_projects());
   Complete(*policy.mutable_queues());
   for (v1::QueuePolicy& queue : *policy.mutable_queues()) {
     queue.set_priority(queue.priority());
     queue.set_max_devices(queue.max_devices());
+    queue.set_preemptible(queue.preemptible());
+  }
+  for (v1::RoleBinding& binding : *policy.mutable_roles()) {
+    if (IsProjectRole(binding.role()) && !binding.has_project()) binding.set_project("*");
   }
   v1::SchedulingPolicy& scheduling = *policy.mutable_scheduling();
   if (!scheduling.has_min_run_seconds()) scheduling.set_min_run_seconds(30);

@@ -71,6 +71,18 @@ std::string Action(const v1::PolicyChange& change) {
   return absl::AsciiStrToLower(v1::PolicyChange::Action_Name(change.action()));
 }
 
+Json RolesJson(const v1::Policy& policy) {
+  Json roles = Json::array();
+  for (const v1::RoleBinding& binding : policy.roles()) {
+    Json role = {
+        {"role", binding.role()},
+        {"members", std::vector<std::string>(binding.members().begin(), binding.members().end())}};
+    if (binding.has_project()) role["project"] = binding.project();
+    roles.push_back(std::move(role));
+  }
+  return roles;
+}
+
 Json TimingJson(const v1::TimingPolicy& timing) {
   return {{"heartbeat_seconds", timing.heartbeat_seconds()},
           {"node_lost_seconds", timing.node_lost_seconds()},
@@ -116,9 +128,19 @@ Json PolicyJson(const v1::Policy& policy) {
     queues.push_back({{"name", queue.name()},
                       {"description", queue.description()},
                       {"priority", queue.priority()},
-                      {"max_devices", queue.max_devices()}});
+                      {"max_devices", queue.max_devices()},
+                      {"preemptible", queue.preemptible()}});
   }
   const v1::SchedulingPolicy& scheduling = policy.scheduling();
+  Json buffer = nullptr;
+  if (scheduling.has_buffer()) {
+    buffer = {{"level", scheduling.buffer().level()}};
+    if (scheduling.buffer().has_fraction()) {
+      buffer["fraction"] = scheduling.buffer().fraction();
+    } else {
+      buffer["nodes"] = scheduling.buffer().nodes();
+    }
+  }
   return {{"projects", projects},
           {"queues", queues},
           {"scheduling",
@@ -126,8 +148,10 @@ Json PolicyJson(const v1::Policy& policy) {
             {"shrink_after_seconds", scheduling.shrink_after_seconds()},
             {"unknown_run_seconds", scheduling.unknown_run_seconds()},
             {"preemption_gap", scheduling.preemption_gap()},
-            {"defragment", scheduling.defragment()}}},
-          {"timing", TimingJson(policy.timing())}};
+            {"defragment", scheduling.defragment()},
+            {"buffer", buffer}}},
+          {"timing", TimingJson(policy.timing())},
+          {"roles", RolesJson(policy)}};
 }
 
 Json ProjectsJson(const v1::GetPolicyResponse& policy, const std::string& name) {

@@ -9,6 +9,9 @@
 
 namespace strata::client {
 
+// As in its file.
+Json PolicyJson(const v1::Policy& policy);
+
 // Lists of {name, description, quota: {KIND: devices}, used: {KIND: devices}, active_jobs,
 // queued_jobs}, and of {name, description, priority, max_devices, used, active_jobs, queued_jobs}.
 // `name`: only that one; empty: all. In the policy's order.
@@ -19,9 +22,6 @@ Json QueuesJson(const v1::GetPolicyResponse& policy, const std::string& name);
 // of the lists above.
 std::string ProjectTable(const Json& projects);
 std::string QueueTable(const Json& queues);
-
-// As in its file, complete.
-Json PolicyJson(const v1::Policy& policy);
 
 // {policy: PolicyJson, changes: [{kind, name, change: created, detail}]}.
 Json ToJson(const v1::ApplyPolicyResponse& applied);

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/status_macros.h"
+#include "controller/logic/buffer.h"
 #include "controller/logic/names.h"
 #include "controller/logic/policy_changes.h"
 #include "controller/logic/refusal.h"
@@ -123,6 +124,7 @@ absl::StatusOr<v1::ApplyPolicyResponse> ApplyPolicy(ClusterState& state,
   v1::Policy& policy = *response.mutable_policy() = spec::CompletePolicy(request.policy());
   RETURN_IF_ERROR(CheckUnused(state, policy.projects(), "project", &ProjectOf));
   RETURN_IF_ERROR(CheckUnused(state, policy.queues(), "queue", &QueueOf));
+  RETURN_IF_ERROR(CheckBufferLevel(state, policy));
   bool changed = false;
   for (v1::PolicyChange& change : ChangesBetween(state.policy, policy)) {
     changed |= change.action() != v1::PolicyChange::UNCHANGED;
@@ -172,6 +174,8 @@ v1::Node ShowNode(const NodeEntry& node) {
   shown.set_devices(node.devices);
   shown.set_free(node.TakesRanks() ? static_cast<int32_t>(node.FreeDevices().size()) : 0);
   shown.mutable_locality()->insert(node.locality.begin(), node.locality.end());
+  shown.set_version(node.version);
+  shown.set_build(node.build);
   shown.set_incarnation(node.incarnation);
   if (node.heard_wall > 0) *shown.mutable_last_heartbeat_time() = ToTimestamp(node.heard_wall);
   for (const auto& [key, hold] : node.holds) {
@@ -181,6 +185,7 @@ v1::Node ShowNode(const NodeEntry& node) {
   }
   shown.set_resource_version(node.resource_version);
   shown.set_drained(node.drained);
+  shown.set_leaving(node.leaving);
   shown.set_quarantined(node.quarantined);
   shown.set_quarantine_reason(node.quarantine_reason);
   AddFailures(node, shown);

@@ -16,6 +16,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "common/clock.h"
+#include "common/entropy.h"
 #include "controller/logic/effects.h"
 #include "controller/logic/scheduler_figures.h"
 #include "proto/strata/v1/cluster.pb.h"
@@ -27,18 +28,22 @@ class Core {
  public:
   // Borrowed: clock. `map`: the cluster's levels and links; nodes join by themselves. Without
   // levels it has those that the nodes' localities name: region, zone, rack and domain, in this
-  // order, then others by name; a node that names no domain is then one by itself.
-  explicit Core(const common::Clock* clock, topology::Description map = {});
+  // order, then others by name; a node that names no domain is then one by itself. `entropy`: for
+  // what must be unique (uids of jobs, the cluster's own).
+  explicit Core(const common::Clock* clock, topology::Description map = {},
+                common::Entropy entropy = common::SystemEntropy());
   ~Core();
 
   // Once, with everything the store holds; begins a new controller_term (in the effects' writes).
   // Jobs that were RUNNING or STARTING stay so until their agents come back or the lease is over.
-  Effects Load(const std::vector<Write>& records, double wall_seconds);
+  // DataLoss: records that cannot be read, by table and key, and what to do about them; without
+  // them this would be another cluster than it was. Then nothing else may be called.
+  absl::StatusOr<Effects> Load(const std::vector<Write>& records, double wall_seconds);
 
   // Requests. What is returned is for the client once the effects' writes are durable.
   absl::StatusOr<v1::JobRecord> CreateJob(const v1::CreateJobRequest& request, Effects& effects);
   absl::StatusOr<v1::JobRecord> CancelJob(const std::string& name, Effects& effects);
-  absl::StatusOr<std::vector<std::string>> ExplainJob(const std::string& name) const;
+  absl::StatusOr<v1::ExplainJobResponse> ExplainJob(const std::string& name) const;
   const v1::JobRecord* FindJob(const std::string& name) const;
   // A record as users see it: in the queue it says why it waits now, which no record holds, for it
   // may change with every other job.
@@ -54,6 +59,7 @@ class Core {
   absl::StatusOr<v1::Node> DrainNode(const std::string& name, bool drain, Effects& effects);
   SchedulerFigures scheduler_figures() const;
   int64_t controller_term() const;
+  const v1::StoreIdentity& identity() const;
   int64_t resource_version() const;
   // Whether most nodes fell silent together, so that it suspends its judgement of their leases.
   bool cut_off() const;

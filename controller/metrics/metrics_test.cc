@@ -18,7 +18,7 @@ using testing::Not;
 
 class MetricsTest : public testing::Test {
  protected:
-  MetricsTest() { static_cast<void>(core_.Load({}, 0)); }
+  MetricsTest() { static_cast<void>(core_.Load({}, 0).ok()); }
 
   static v1::JobRecord Running(const std::string& name) {
     v1::JobRecord job;
@@ -158,7 +158,7 @@ TEST_F(MetricsTest, WhatWasNeverMeasuredIsAbsent) {
 
 TEST_F(MetricsTest, AfterARestartOfTheControllerAJobThatRunsHasItsSeriesAgain) {
   Core again(&clock_);
-  static_cast<void>(again.Load({{"jobs", "jobs/a", Running("a").SerializeAsString()}}, 0));
+  ASSERT_TRUE(again.Load({{"jobs", "jobs/a", Running("a").SerializeAsString()}}, 0).ok());
   metrics_->OnLoad(again);
   EXPECT_THAT(Text(), HasSubstr("strata_job_target_steps{job_id=\"a\"} 100\n"));
 }

@@ -215,6 +215,7 @@ void AgentTest::RunEpoch(int64_t epoch, const v1::JobSpec& spec,
   Prepare(epoch, spec, checkpoint);
   v1::ControllerMessage message;
   *message.mutable_start()->mutable_epoch() = Epoch(epoch);
+  message.mutable_start()->set_nonce(std::string(16, 'n'));
   std::map<int, std::string> addresses;
   for (const auto& [node, own] : nodes_) {
     const auto prepared = controller_->WaitFor(PreparedOf(node, epoch), kWaitSeconds);

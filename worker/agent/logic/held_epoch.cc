@@ -84,10 +84,13 @@ v1::TrainerTask HeldEpoch::MakeTask() const {
   task.set_job_directory(prepare.directory());
   task.set_ranks(prepare.ranks());
   task.set_threads(environment_->threads_per_device);
+  task.set_data_devices(environment_->data_devices);
+  *task.mutable_roots() = prepare.roots();
   v1::Controlled& controlled = *task.mutable_controlled();
   controlled.set_job(prepare.epoch().job());
   controlled.set_epoch(prepare.epoch().epoch());
   controlled.set_recover(first());
+  controlled.set_adopt_newer_checkpoint(first() && prepare.adopt_newer_checkpoint());
   if (prepare.has_checkpoint()) {
     *controlled.mutable_checkpoint() = Recorded(prepare.checkpoint());
   }
@@ -126,6 +129,18 @@ absl::Status HeldEpoch::StartPlanning() {
   return absl::OkStatus();
 }
 
+void HeldEpoch::ReportNewer() {
+  const v1::RecordedCheckpoint& found = plan_task_->plan()->newer_checkpoint();
+  v1::EpochPrepared newer = Problem(
+      absl::StrCat("a checkpoint of step ", found.step(), " is there, newer than the recorded one"),
+      /*permanent=*/false);
+  newer.mutable_newer_checkpoint()->set_epoch(found.epoch());
+  newer.mutable_newer_checkpoint()->set_step(found.step());
+  newer.mutable_newer_checkpoint()->set_manifest_digest(found.manifest_digest());
+  newer.mutable_newer_checkpoint()->set_path(CheckpointPath(found.step()));
+  Refuse(std::move(newer));
+}
+
 void HeldEpoch::PlanningEnded() {
   const Judgement judgement = plan_watch_->Verdict();
   ForwardLogs(/*last=*/true);
@@ -143,6 +158,7 @@ void HeldEpoch::PlanningEnded() {
   if (!plan_task_->plan().has_value()) {
     return Refuse(Problem("the planning process gave no plan", /*permanent=*/false));
   }
+  if (plan_task_->plan()->has_newer_checkpoint()) return ReportNewer();
   *record_.mutable_plan() = *plan_task_->plan();
   for (const v1::Notice& notice : record_.plan().notices()) {
     v1::JobProgress progress;

@@ -29,6 +29,7 @@ struct EpochEnvironment {
   const common::Clock* clock = nullptr;
   std::string boot_id;         // of the machine
   std::string trainer_socket;  // path at which trainers find an agent again
+  std::string data_devices;    // TrainerTask.data_devices of its ranks
   int devices = 1;
   int threads_per_device = 1;
   double lease_seconds = 30;
@@ -110,6 +111,8 @@ class HeldEpoch final : private Overseer {
   GroupWatch* watch();
   absl::Status StartPlanning();
   void PlanningEnded();
+  void ReportNewer();
+  std::string CheckpointPath(int64_t step) const;
   // Whether its ranks can have trained before, from a checkpoint.
   bool HasTrained() const;
   bool IsPermanent(const absl::Status& status) const;
