@@ -53,6 +53,14 @@ TEST(Sha256Test, MatchesThePublishedAnswer) {
   EXPECT_EQ(sha.Finish(), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
 }
 
+TEST(EntropyTest, BytesAreAsManyAsAskedForAndOfTheWordsDrawn) {
+  uint64_t word = 0x0807060504030201;
+  const Entropy counting = [&word] { return word++; };
+  EXPECT_EQ(DrawBytes(counting, 10), "\1\2\3\4\5\6\7\10\2\2");
+  EXPECT_EQ(word, 0x0807060504030203u);
+  EXPECT_EQ(DrawBytes(counting, 0), "");
+}
+
 TEST(DigestTest, StreamEqualsOneBuffer) {
   Digester digester;
   digester.Add("in the ", 7);

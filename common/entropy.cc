@@ -21,6 +21,15 @@ Entropy SeededEntropy(uint64_t seed) {
   return [seed, count = uint64_t{0}]() mutable { return MixBits(seed, ++count); };
 }
 
+std::string DrawBytes(const Entropy& entropy, int bytes) {
+  std::string drawn;
+  for (uint64_t bits = 0; static_cast<int>(drawn.size()) < bytes; bits >>= 8) {
+    if (drawn.size() % sizeof(bits) == 0) bits = entropy();
+    drawn.push_back(static_cast<char>(bits & 0xff));
+  }
+  return drawn;
+}
+
 std::string DrawUuid(const Entropy& entropy) {
   constexpr uint64_t kVersion = 0x4000, kVersionMask = 0xf000;
   constexpr uint64_t kVariant = uint64_t{2} << 62, kVariantMask = uint64_t{3} << 62;

@@ -17,6 +17,9 @@ Entropy SystemEntropy();
 // The same bits for the same seed: for tests and simulations. Of copies each goes on by itself.
 Entropy SeededEntropy(uint64_t seed);
 
+// So many random bytes, such as a nonce.
+std::string DrawBytes(const Entropy& entropy, int bytes);
+
 // A random UUID (RFC 9562, version 4): 122 of 128 random bits, in lower case.
 std::string DrawUuid(const Entropy& entropy);
 

@@ -38,8 +38,7 @@ void SimController::Tell(const std::string& what, const google::protobuf::Messag
 void SimController::Start() {
   if (trace_) Tell("the controller starts");
   ++life_;
-  core_ = std::make_unique<controller::Core>(&events_, controller::Timing{},
-                                             topology::Description(), entropy_);
+  core_ = std::make_unique<controller::Core>(&events_, topology::Description(), entropy_);
   std::vector<controller::Write> records;
   for (const auto& [key, write] : store_) records.push_back(write);
   Run([this, &records](Batch& batch) {

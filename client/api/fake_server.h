@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "client/server_address.h"
+#include "proto/strata/v1/access.pb.h"
 #include "proto/strata/v1/cluster.pb.h"
 #include "proto/strata/v1/jobs.pb.h"
 
@@ -56,6 +57,7 @@ class FakeServer {
   void Put(const v1::Topology& map);
   int calls(const std::string& method) const;
   int page_size = 2;  // of lists
+  v1::Identity identity;
 
  private:
   class Services;

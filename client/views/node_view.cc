@@ -49,6 +49,7 @@ Json ToJson(const v1::Node& node) {
   json["build"] = node.build();
   json["leaving"] = node.leaving();
   json["drained"] = node.drained();
+  json["buffer"] = node.buffer();
   json["quarantined"] = node.quarantined();
   if (node.quarantined()) json["quarantine_reason"] = node.quarantine_reason();
   if (node.has_last_heartbeat_time()) {
@@ -69,7 +70,8 @@ std::string NodeTable(const std::vector<v1::Node>& nodes, double wall_seconds) {
 
 std::string NodeStateText(const v1::Node& node) {
   return absl::StrCat(v1::Node::State_Name(node.state()), node.drained() ? ",DRAINED" : "",
-                      node.leaving() ? ",LEAVING" : "", node.quarantined() ? ",QUARANTINED" : "");
+                      node.leaving() ? ",LEAVING" : "", node.quarantined() ? ",QUARANTINED" : "",
+                      node.buffer() ? ",BUFFER" : "");
 }
 
 std::string DescribeNode(const v1::Node& node, double wall_seconds) {

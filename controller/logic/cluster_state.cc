@@ -76,7 +76,8 @@ bool RestoreJob(ClusterState& state, const Write& write) {
     job.record.set_created_version(job.record.resource_version());
   }
   job.shape = ShapeOf(job.record);
-  if (!job.record.request_id().empty()) state.by_request[job.record.request_id()] = write.key;
+  const std::string request = RequestKey(job.record.owner(), job.record.request_id());
+  if (!request.empty()) state.by_request[request] = write.key;
   Index(state, job);
   if (HasEpoch(job.record.state())) RestoreEpoch(state, job);
   job.failed_at = job.next_start_at = state.now;
@@ -110,7 +111,7 @@ bool RestoreNode(ClusterState& state, const Write& write) {
 bool RestorePolicy(ClusterState& state, const Write& write) {
   v1::Policy policy;
   if (!policy.ParseFromString(write.value)) return false;
-  state.policy = spec::CompletePolicy(std::move(policy));
+  UsePolicy(state, spec::CompletePolicy(std::move(policy)));
   return true;
 }
 
@@ -162,6 +163,10 @@ JobEntry* ClusterState::Find(const std::string& job) {
   return found == jobs.end() ? nullptr : &found->second;
 }
 
+std::string RequestKey(const std::string& owner, const std::string& request_id) {
+  return request_id.empty() ? "" : absl::StrCat(owner, "\n", request_id);
+}
+
 void SaveJob(ClusterState& state, JobEntry& job, Effects& effects) {
   job.record.set_resource_version(++state.resource_version);
   if (job.record.created_version() == 0) {
@@ -175,7 +180,7 @@ void SaveJob(ClusterState& state, JobEntry& job, Effects& effects) {
 void ForgetJob(ClusterState& state, const std::string& name, Effects& effects) {
   const JobEntry& job = state.jobs.at(name);
   state.finished.erase({job.record.resource_version(), name});
-  state.by_request.erase(job.record.request_id());
+  state.by_request.erase(RequestKey(job.record.owner(), job.record.request_id()));
   state.jobs.erase(name);
   effects.writes.push_back({"jobs", name, "", true});
 }
@@ -202,6 +207,11 @@ void AddFailures(const NodeEntry& node, v1::Node& record) {
     *record.add_failure_times() = ToTimestamp(blame.wall);
     record.add_failure_jobs(blame.job);
   }
+}
+
+void UsePolicy(ClusterState& state, v1::Policy policy) {
+  state.policy = std::move(policy);
+  state.timing = TimingOf(state.policy.timing());
 }
 
 void SavePolicy(const ClusterState& state, Effects& effects) {

@@ -18,6 +18,7 @@
 #include "controller/logic/job_folders.h"
 #include "controller/logic/node_table.h"
 #include "controller/logic/scheduler_state.h"
+#include "controller/logic/timing.h"
 #include "proto/strata/v1/policy.pb.h"
 #include "spec/policy_defaults.h"
 #include "topology/cluster.h"
@@ -27,7 +28,6 @@ namespace strata::controller {
 struct ClusterState {
   const common::Clock* clock = nullptr;  // of figures only: how long a decision took
   common::Entropy entropy;
-  Timing timing;
   double now = 0;  // of the input being handled
   // Of `now`: how much passed while everybody was heard from (Core::OnHeard), in nobody's silence.
   double heard_seconds = 0;
@@ -38,7 +38,7 @@ struct ClusterState {
   int64_t resource_version = 0;
 
   std::map<std::string, JobEntry> jobs;           // by jobs/NAME
-  std::map<std::string, std::string> by_request;  // request_id -> jobs/NAME
+  std::map<std::string, std::string> by_request;  // RequestKey -> jobs/NAME
   std::set<std::string> live;                     // STARTING, RUNNING, RECOVERING
   std::set<std::string> recovering;               // of these: RECOVERING
   // QUEUED, by age: (created version, name) -> the entry in `jobs`.
@@ -48,7 +48,8 @@ struct ClusterState {
   NodeTable nodes;
   // The levels and links that the cluster was described with, without nodes; see cluster_map.h.
   topology::Description map;
-  v1::Policy policy = spec::CompletePolicy({});  // complete; durable
+  v1::Policy policy = spec::CompletePolicy({});  // complete; durable; see UsePolicy
+  Timing timing = TimingOf(policy.timing());
   // A device has become free, a node usable, or the policy another: jobs that wait are looked at
   // again.
   bool capacity_changed = false;
@@ -84,6 +85,8 @@ struct ClusterState {
   JobEntry* Find(const std::string& job);
 };
 
+// What tells a user's request from others: request_ids are each user's own. Empty without one.
+std::string RequestKey(const std::string& owner, const std::string& request_id);
 // Gives the record a new version, writes it, tells watchers, and keeps the indices above right.
 void SaveJob(ClusterState& state, JobEntry& job, Effects& effects);
 // Removes a finished job.
@@ -91,6 +94,8 @@ void ForgetJob(ClusterState& state, const std::string& name, Effects& effects);
 void SaveNode(ClusterState& state, NodeEntry& node, Effects& effects);
 // What the node was to blame for, as its record says it.
 void AddFailures(const NodeEntry& node, v1::Node& record);
+// `policy`: complete.
+void UsePolicy(ClusterState& state, v1::Policy policy);
 void SavePolicy(const ClusterState& state, Effects& effects);
 // To be called once after each input: the version counter survives with what used it.
 void SaveVersion(const ClusterState& state, Effects& effects);

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
+#include "controller/logic/buffer.h"
 #include "controller/logic/cluster_map.h"
 #include "controller/logic/cluster_requests.h"
 #include "controller/logic/cluster_state.h"
@@ -18,12 +19,10 @@ namespace strata::controller {
 
 class Core::Impl {
  public:
-  Impl(const common::Clock* clock, const Timing& timing, topology::Description map,
-       common::Entropy entropy)
+  Impl(const common::Clock* clock, topology::Description map, common::Entropy entropy)
       : clock_(clock) {
     state.clock = clock;
     state.entropy = std::move(entropy);
-    state.timing = timing;
     state.map = std::move(map);
   }
 
@@ -68,9 +67,8 @@ class Core::Impl {
   double standstill_ = 0;  // seconds, all together
 };
 
-Core::Core(const common::Clock* clock, const Timing& timing, topology::Description map,
-           common::Entropy entropy)
-    : impl_(std::make_unique<Impl>(clock, timing, std::move(map), std::move(entropy))) {
+Core::Core(const common::Clock* clock, topology::Description map, common::Entropy entropy)
+    : impl_(std::make_unique<Impl>(clock, std::move(map), std::move(entropy))) {
   impl_->Start();
 }
 
@@ -108,7 +106,7 @@ absl::StatusOr<v1::JobRecord> Core::CancelJob(const std::string& name, Effects& 
   return job;
 }
 
-absl::StatusOr<std::vector<std::string>> Core::ExplainJob(const std::string& name) const {
+absl::StatusOr<v1::ExplainJobResponse> Core::ExplainJob(const std::string& name) const {
   const JobEntry* job = impl_->state.Find(name);
   if (job == nullptr) return NoSuchJob(name);
   return Explain(impl_->state, *job);
@@ -138,7 +136,11 @@ std::vector<const v1::JobRecord*> Core::Jobs() const {
 
 std::vector<v1::Node> Core::Nodes() const {
   std::vector<v1::Node> nodes;
-  for (const NodeEntry* node : impl_->state.nodes.Ordered()) nodes.push_back(ShowNode(*node));
+  const BufferState buffer = BufferNow(impl_->state);
+  for (const NodeEntry* node : impl_->state.nodes.Ordered()) {
+    nodes.push_back(ShowNode(*node));
+    nodes.back().set_buffer(buffer.free.contains(node->name) || buffer.lent.contains(node->name));
+  }
   return nodes;
 }
 

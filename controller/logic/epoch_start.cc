@@ -3,6 +3,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "controller/logic/job_machine.h"
+#include "controller/logic/job_roots.h"
 #include "controller/logic/job_shape.h"
 
 namespace strata::controller {
@@ -44,12 +45,16 @@ void JobMachine::SendPrepare(const JobEntry& job, const NodeEntry& node, const M
                                  job.record.uid().empty()
                                      ? absl::StrCat(created.seconds(), ".", created.nanos())
                                      : job.record.uid()));
+  for (std::string& root : RootsOf(state_.policy, job.record.spec())) {
+    prepare.add_roots(std::move(root));
+  }
   Send(state_, node, std::move(message), effects_);
 }
 
 SharedMessage JobMachine::StartMessage(const JobEntry& job) const {
   v1::ControllerMessage message;
   *message.mutable_start()->mutable_epoch() = ToProto(job.key());
+  message.mutable_start()->set_nonce(job.record.epoch_nonce());
   for (const auto& [rank, prepared] : job.run.prepared) {
     message.mutable_start()->add_addresses(prepared.address());
   }

@@ -31,7 +31,7 @@ class StoreRecords : public TwoNodes {
   }
   absl::Status Load() const {
     const common::ManualClock clock;
-    return Core(&clock, Timing()).Load(All(), 1).status();
+    return Core(&clock).Load(All(), 1).status();
   }
 };
 

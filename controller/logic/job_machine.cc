@@ -15,6 +15,7 @@ namespace strata::controller {
 namespace {
 
 constexpr int kMostEvents = 50;
+constexpr int kNonceBytes = 16;
 
 bool AllMembers(const EpochRun& run, MemberState at_least) {
   return std::all_of(run.members.begin(), run.members.end(),
@@ -204,14 +205,14 @@ void JobMachine::ReportLostFragments(JobEntry& job) {
 }
 
 void JobMachine::ReportLatePreparation(JobEntry& job) {
-  if (job.run.start_sent || state_.now <= job.run.begun_at + state_.timing.prepare_seconds) return;
+  const double limit = state_.timing.PrepareSeconds(job.record.placement_size());
+  if (job.run.start_sent || state_.now <= job.run.begun_at + limit) return;
   std::map<std::string, Member> late;
   for (const auto& [name, member] : job.run.members) {
     if (member.state == MemberState::kAsked) late.emplace(name, member);
   }
   Report(job, {.reason = absl::StrFormat("%s did not prepare its ranks within %g s",
-                                         late.empty() ? "the job" : NodeList(late),
-                                         state_.timing.prepare_seconds),
+                                         late.empty() ? "the job" : NodeList(late), limit),
                .cause = "start_failed"});
 }
 
@@ -235,6 +236,7 @@ void JobMachine::AdvanceStart(JobEntry& job) {
     run.start_sent = true;
     if (!job.record.start_sent()) {  // known to a later controller before any rank begins
       job.record.set_start_sent(true);
+      job.record.set_epoch_nonce(common::DrawBytes(state_.entropy, kNonceBytes));
       SaveJob(state_, job, effects_);
     }
     const SharedMessage start = StartMessage(job);

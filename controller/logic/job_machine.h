@@ -85,6 +85,8 @@ class JobMachine {
   void LetGo(JobEntry& job, const std::string& how);
   void MoveOffDrained();
   bool MoveOff(JobEntry& job);
+  void TakeBackBuffer(const JobEntry& job, const scheduler::Shape& shape,
+                      const scheduler::Placement& old, scheduler::Occupancy free);
 
   // scheduling.cc
   bool MayFit(const JobEntry& fresh) const;

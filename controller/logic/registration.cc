@@ -44,11 +44,12 @@ void SessionHandler::OnRegister(uint64_t session, uint64_t incarnation,
   v1::Welcome& welcome = *answer.mutable_welcome();
   welcome.set_heartbeat_seconds(state_.timing.heartbeat_seconds);
   welcome.set_lease_seconds(state_.timing.lease_seconds);
-  welcome.set_orphan_seconds(state_.timing.orphan_seconds);
   *welcome.mutable_protocol() = protocol::OwnRange();
   welcome.set_cluster(state_.identity.cluster());
   welcome.set_store_incarnation(state_.identity.incarnation());
   *welcome.mutable_earlier_incarnations() = state_.identity.earlier();
+  welcome.set_orphan_seconds(state_.policy.timing().orphan_seconds());
+  *welcome.mutable_timing() = state_.policy.timing();
   const std::map<EpochKey, Hold> before = std::move(node.holds);
   node.holds.clear();
   for (const v1::HeldEpoch& held : message.held()) {  // what is known of their devices stays known

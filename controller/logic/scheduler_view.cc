@@ -195,7 +195,7 @@ scheduler::Policy PolicyOf(const v1::Policy& policy) {
     made.projects[project.name()].device_quota = {project.quota().begin(), project.quota().end()};
   }
   for (const v1::QueuePolicy& queue : policy.queues()) {
-    made.queues[queue.name()] = {queue.priority(), queue.max_devices()};
+    made.queues[queue.name()] = {queue.priority(), queue.max_devices(), queue.preemptible()};
   }
   const v1::SchedulingPolicy& scheduling = policy.scheduling();
   made.min_run_seconds = scheduling.min_run_seconds();
@@ -203,6 +203,10 @@ scheduler::Policy PolicyOf(const v1::Policy& policy) {
   made.unknown_run_seconds = scheduling.unknown_run_seconds();
   made.preemption_gap = scheduling.preemption_gap();
   made.defragment = scheduling.defragment();
+  if (scheduling.has_buffer()) {
+    const v1::BufferPolicy& buffer = scheduling.buffer();
+    made.buffer = {buffer.level(), buffer.nodes(), buffer.fraction()};
+  }
   return made;
 }
 

@@ -145,6 +145,7 @@ void JobMachine::Begin(JobEntry& job, const scheduler::Start& start) {
   record.set_step(record.checkpoint().step());
   record.clear_placement();
   record.clear_start_sent();
+  record.clear_epoch_nonce();
   record.clear_preemption();
   record.clear_moving_to();
   v1::RankLayout& layout = *record.mutable_layout();

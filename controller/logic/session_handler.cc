@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "controller/logic/names.h"
@@ -168,6 +169,11 @@ void SessionHandler::StopStale(NodeEntry& node, const v1::JobEpoch& epoch, bool 
   machine_.SendStop(node, none);
 }
 
+bool SessionHandler::HasRank(const JobEntry& job, const NodeEntry& node, int rank) {
+  const std::vector<int>& ranks = job.run.members.at(node.name).ranks;
+  return std::find(ranks.begin(), ranks.end(), rank) != ranks.end();
+}
+
 // A step is told live and becomes durable with the record's next change.
 void SessionHandler::ReachedStep(JobEntry& job, int64_t step) {
   v1::JobRecord& record = job.record;
@@ -194,9 +200,7 @@ void SessionHandler::OnHeartbeat(NodeEntry& node, const v1::Heartbeat& message) 
     JobEntry* job = CurrentOrStop(node, rank.epoch(), /*alive=*/true);
     if (job == nullptr) continue;
     ReachedStep(*job, rank.step());
-    if (rank.rank() >= 0 && rank.rank() < job->record.placement_size()) {
-      job->run.phases[rank.rank()] = rank.phase();
-    }
+    if (HasRank(*job, node, rank.rank())) job->run.phases[rank.rank()] = rank.phase();
   }
 }
 
@@ -294,7 +298,13 @@ void SessionHandler::OnWritten(NodeEntry& node, const v1::CheckpointFragments& m
   if (job == nullptr) return;
   const v1::JobRecord& record = job->record;
   if (message.step() <= record.checkpoint().step() || message.step() > record.target_step()) return;
-  auto manifest = job->run.fragments.Add(message, record.placement_size());
+  v1::CheckpointFragments own;  // nobody speaks for other nodes' ranks
+  *own.mutable_epoch() = message.epoch();
+  own.set_step(message.step());
+  for (const auto& [rank, fragment] : message.fragments()) {
+    if (HasRank(*job, node, rank)) (*own.mutable_fragments())[rank] = fragment;
+  }
+  auto manifest = job->run.fragments.Add(own, record.placement_size());
   if (manifest.has_value()) machine_.SendManifest(*job, *std::move(manifest));
 }
 
@@ -309,6 +319,10 @@ void SessionHandler::OnCommit(NodeEntry& node, const v1::CommitRequest& message)
   const bool current = CurrentOrStop(node, message.epoch(), /*alive=*/false) != nullptr;
   if (judgement.verdict == CommitVerdict::kRecord && !current) {
     judgement = {CommitVerdict::kRefused, "its ranks on this node have ended"};
+  }
+  if (judgement.verdict == CommitVerdict::kRecord && !HasRank(*job, node, 0)) {
+    judgement = {CommitVerdict::kRefused, absl::StrCat("only the node of rank 0 commits, and ",
+                                                       ShortName(node.name), " has other ranks")};
   }
   if (judgement.verdict == CommitVerdict::kRecord) {
     v1::CommittedCheckpoint checkpoint = message.checkpoint();
@@ -369,6 +383,11 @@ bool SessionHandler::IsSilent(const NodeEntry& node) const {
   return state_.SilenceOf(node) > 2 * state_.timing.heartbeat_seconds;
 }
 
+bool SessionHandler::WaitsForStorage(const JobEntry& job, int rank) {
+  const auto phase = job.run.phases.find(rank);
+  return phase != job.run.phases.end() && absl::StartsWith(phase->second, "storage: ");
+}
+
 void SessionHandler::OnHang(NodeEntry& node, const v1::HangReport& message) {
   JobEntry* job = Current(node, message.epoch());
   JobEntry* known = state_.Find(message.epoch().job());
@@ -381,7 +400,9 @@ void SessionHandler::OnHang(NodeEntry& node, const v1::HangReport& message) {
   const NodeEntry* culprit =
       rank < 0 ? nullptr : state_.nodes.Find(blamed.record.placement(rank).node());
   if (message.suspected()) return;  // told only
-  if (message.tentative() && (culprit == nullptr || !IsSilent(*culprit))) return;
+  const bool silent = culprit != nullptr && IsSilent(*culprit);
+  if (message.tentative() && !silent) return;
+  if (!message.local() && !silent && WaitsForStorage(blamed, rank)) return;
   if (culprit != nullptr && failure.sure) failure.node = culprit->name;
   failure.reason =
       culprit == nullptr ? "a rank" : absl::StrCat("rank ", rank, " on ", ShortName(culprit->name));

@@ -63,6 +63,8 @@ class SessionHandler {
   void TakeBack(const NodeEntry& node, const v1::JobEpoch& epoch);
   // The job, if this epoch is the current one, has ranks on the node, and these have not ended.
   JobEntry* Current(const NodeEntry& node, const v1::JobEpoch& epoch);
+  // Whether the rank is one of the node's; of a job that is current there.
+  static bool HasRank(const JobEntry& job, const NodeEntry& node, int rank);
   // The same; otherwise the node is told to stop the epoch. `alive`: the message proves that its
   // trainers hold devices.
   JobEntry* CurrentOrStop(NodeEntry& node, const v1::JobEpoch& epoch, bool alive);
@@ -75,6 +77,8 @@ class SessionHandler {
               bool& sure) const;
   // Not heard from for longer than heartbeats take.
   bool IsSilent(const NodeEntry& node) const;
+  // As its agent says, which judges how long it may.
+  static bool WaitsForStorage(const JobEntry& job, int rank);
   void ReachedStep(JobEntry& job, int64_t step);
   // Notes when steps are done, if one was done since `before`.
   void KeepPace(JobEntry& job, int64_t before) const;

@@ -28,7 +28,7 @@ v1::HeldEpoch Held(const std::string& job, int64_t epoch, const std::vector<int>
   return held;
 }
 
-Harness::Harness(Timing timing) : timing_(timing) { RestartController(); }
+Harness::Harness() { RestartController(); }
 
 v1::CreateJobRequest Harness::Request(const std::string& name, int ranks) {
   v1::CreateJobRequest request;
@@ -45,7 +45,7 @@ v1::CreateJobRequest Harness::Request(const std::string& name, int ranks) {
 }
 
 void Harness::RestartController() {
-  core = std::make_unique<Core>(&clock_, timing_, topology::Description(), entropy_);
+  core = std::make_unique<Core>(&clock_, topology::Description(), entropy_);
   std::vector<Write> all;
   for (const auto& [key, write] : records) all.push_back(write);
   for (auto& [name, agent] : agents_) agent.session = 0;

@@ -17,7 +17,7 @@ namespace strata::controller::testing {
 
 class Harness {
  public:
-  explicit Harness(Timing timing = {});
+  Harness();
 
   // A job of that many cpu ranks and 100 steps.
   static v1::CreateJobRequest Request(const std::string& name, int ranks);
@@ -102,7 +102,6 @@ class Harness {
   void Apply(const Effects& effects);
   void Register(const std::string& node, const std::vector<v1::HeldEpoch>& held);
 
-  Timing timing_;
   common::ManualClock clock_;
   // Each life of the controller draws other bits.
   common::Entropy entropy_ = [this] { return common::MixBits(7, ++last_bits_); };

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/status_macros.h"
 #include "controller/logic/names.h"
 #include "controller/logic/refusal.h"
 #include "proto/strata/v1/agent.grpc.pb.h"
@@ -37,9 +38,17 @@ class Session final : public grpc::ServerBidiReactor<ByteBuffer, ByteBuffer>,
       : parts_(parts), id_(id), context_(context), began_(parts.environment.clock->Now()) {}
 
   void Begin() {
-    const std::lock_guard lock(mutex_);
-    self_ = shared_from_this();
-    StartRead(&incoming_);
+    {
+      const std::lock_guard lock(mutex_);
+      self_ = shared_from_this();
+    }
+    parts_.environment.authenticator->Authenticate(
+        *context_, [self = shared_from_this()](absl::StatusOr<Identity> identity) {
+          if (!identity.ok()) return self->End(identity.status());
+          const std::lock_guard lock(self->mutex_);
+          self->identity_ = *std::move(identity);
+          if (!self->finished_) self->StartRead(&self->incoming_);
+        });
   }
 
   void OnReadDone(bool ok) override {
@@ -137,6 +146,7 @@ class Session final : public grpc::ServerBidiReactor<ByteBuffer, ByteBuffer>,
       }
       node_ = NodeName(message.register_().node());
       if (node_.empty()) return InvalidField("register.node", "is no node's name");
+      RETURN_IF_ERROR(CheckNode());
       incarnation_ = message.incarnation();
       const auto version = protocol::CommonVersion(message.register_().protocol(), node_);
       speaks_parts_ = version.ok() && *version >= protocol::kFirstWithParts;
@@ -147,6 +157,12 @@ class Session final : public grpc::ServerBidiReactor<ByteBuffer, ByteBuffer>,
       return InvalidField("incarnation", "is not the one that registered");
     }
     return absl::OkStatus();
+  }
+
+  // Whether the caller may speak for the node: no policy changes that.
+  absl::Status CheckNode() const {
+    const Rights rights(identity_, v1::Policy(), {});
+    return ToStatus(rights.Decide(kMethod, {.name = node_}));
   }
 
   // An agent of before there were pieces gets what it can take, or loses the session.
@@ -257,6 +273,7 @@ class Session final : public grpc::ServerBidiReactor<ByteBuffer, ByteBuffer>,
   grpc::CallbackServerContext* const context_;
   const double began_;
   std::shared_ptr<Session> self_;
+  Identity identity_;    // once it is known; nothing is read before
   ByteBuffer incoming_;  // of the read that is under way
   std::string node_;     // once registered; written by the first read's callback only
   uint64_t incarnation_ = 0;

@@ -26,11 +26,13 @@ namespace {
 using grpc::ByteBuffer;
 using grpc::CallbackServerContext;
 
-absl::Status GetNode(const Core& core, const v1::GetNodeRequest& request, v1::Node* node) {
+absl::Status GetNode(const Core& core, const Caller& caller, const v1::GetNodeRequest& request,
+                     v1::Node* node) {
   const std::string name = NodeName(request.name());
   for (v1::Node& known : core.Nodes()) {
     if (known.name() != name) continue;
     *node = std::move(known);
+    HideJobs(core, caller, *node);
     return absl::OkStatus();
   }
   return Refusal(absl::StatusCode::kNotFound, "NODE_NOT_FOUND",
@@ -60,12 +62,13 @@ absl::StatusOr<std::string> TakePage(const std::string& list, const Page& page, 
   return PageToken(list, shown.rbegin()->name());
 }
 
-absl::Status ListNodes(const Core& core, const v1::ListNodesRequest& request,
+absl::Status ListNodes(const Core& core, const Caller& caller, const v1::ListNodesRequest& request,
                        v1::ListNodesResponse* response) {
   ASSIGN_OR_RETURN(const Page page, ReadPage("nodes", request.page_size(), request.page_token()));
   std::vector<v1::Node> nodes = core.Nodes();
   ASSIGN_OR_RETURN(*response->mutable_next_page_token(),
                    TakePage("nodes", page, nodes, *response->mutable_nodes()));
+  for (v1::Node& node : *response->mutable_nodes()) HideJobs(core, caller, node);
   return absl::OkStatus();
 }
 
@@ -83,6 +86,19 @@ absl::Status GetTopology(const Core& core, const v1::GetTopologyRequest& request
   ASSIGN_OR_RETURN(*response->mutable_next_page_token(),
                    TakePage(list, page, nodes, *response->mutable_nodes()));
   return absl::OkStatus();
+}
+
+// Nobody takes the role admin from himself, as a file without `roles` would.
+absl::Status CheckStaysAdmin(const Caller& caller, const v1::Policy& policy,
+                             const std::vector<std::string>& standing_admins) {
+  const Rights after(caller.identity, policy, standing_admins);
+  if (after.Decide("ClusterService/ApplyPolicy", {}).allowed) return absl::OkStatus();
+  return Refusal(
+      absl::StatusCode::kFailedPrecondition, "LOCKOUT",
+      absl::StrCat("this policy would take the role admin from ", caller.identity.ToString(),
+                   ", who applies it: add {role: admin, members: [", caller.identity.ToString(),
+                   "]} under roles:, or let another admin "
+                   "apply it"));
 }
 
 using RawClusterService = v1::ClusterService::WithRawCallbackMethod_GetNode<
@@ -115,19 +131,19 @@ class ClusterService final : public RawClusterService {
     return Call::Start(
         environment_, {"ClusterService/GetNode"}, context, request, response,
         [](v1::GetNodeRequest& asked) { return NeedName(asked.name(), "nodes/NAME"); },
-        [](Core& core, Effects&, const v1::GetNodeRequest& asked, v1::Node* node) {
-          return controller::GetNode(core, asked, node);
-        });
+        [](Core& core, Effects&, const Caller& caller, const v1::GetNodeRequest& asked,
+           v1::Node* node) { return controller::GetNode(core, caller, asked, node); });
   }
 
   grpc::ServerUnaryReactor* ListNodes(CallbackServerContext* context, const ByteBuffer* request,
                                       ByteBuffer* response) override {
     using Call = UnaryCall<v1::ListNodesRequest, v1::ListNodesResponse>;
-    return Call::Start(
-        environment_, {"ClusterService/ListNodes"}, context, request, response, nullptr,
-        [](Core& core, Effects&, const v1::ListNodesRequest& asked, v1::ListNodesResponse* listed) {
-          return controller::ListNodes(core, asked, listed);
-        });
+    return Call::Start(environment_, {"ClusterService/ListNodes"}, context, request, response,
+                       nullptr,
+                       [](Core& core, Effects&, const Caller& caller,
+                          const v1::ListNodesRequest& asked, v1::ListNodesResponse* listed) {
+                         return controller::ListNodes(core, caller, asked, listed);
+                       });
   }
 
   grpc::ServerUnaryReactor* GetCluster(CallbackServerContext* context, const ByteBuffer* request,
@@ -185,8 +201,10 @@ class ClusterService final : public RawClusterService {
           if (!asked.has_policy()) return InvalidField("policy", "is missing");
           return CheckPolicy(asked.policy());
         },
-        [](Core& core, Effects& effects, const v1::ApplyPolicyRequest& asked,
-           v1::ApplyPolicyResponse* applied) {
+        [this](Core& core, Effects& effects, const Caller& caller,
+               const v1::ApplyPolicyRequest& asked,
+               v1::ApplyPolicyResponse* applied) -> absl::Status {
+          RETURN_IF_ERROR(CheckStaysAdmin(caller, asked.policy(), *environment_.standing_admins));
           return Answer(core.ApplyPolicy(asked, effects), applied);
         });
   }

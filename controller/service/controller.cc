@@ -3,6 +3,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 #include <vector>
@@ -11,8 +12,8 @@
 #include "common/status_macros.h"
 #include "controller/metrics/metrics.h"
 #include "controller/service/acceptor.h"
+#include "controller/service/access_service.h"
 #include "controller/service/agent_service.h"
-#include "controller/service/authenticator.h"
 #include "controller/service/calls.h"
 #include "controller/service/cluster_service.h"
 #include "controller/service/file_pool.h"
@@ -30,6 +31,8 @@
 #include "grpcpp/grpcpp.h"
 #include "grpcpp/health_check_service_interface.h"
 #include "grpcpp/impl/server_builder_option.h"
+#include "security/credentials.h"
+#include "security/tls_files.h"
 
 namespace strata::controller {
 namespace {
@@ -91,8 +94,8 @@ class HealthReporter final : public Reactor::Listener {
   void Report(bool serving) {
     serving_ = serving;
     service_->SetServingStatus(serving);
-    for (const char* name :
-         {"strata.v1.JobService", "strata.v1.ClusterService", "strata.v1.AgentService"}) {
+    for (const char* name : {"strata.v1.JobService", "strata.v1.ClusterService",
+                             "strata.v1.AccessService", "strata.v1.AgentService"}) {
       service_->SetServingStatus(name, serving);
     }
   }
@@ -102,6 +105,15 @@ class HealthReporter final : public Reactor::Listener {
   bool serving_ = false;
 };
 
+// Agents and clients hear nobody else.
+absl::Status CheckIsController(const security::TlsFiles& files, const security::TlsMaterial& own) {
+  if (own.own.id.path == security::kControllerPath) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      files.certificate, ": a controller's certificate is needed (URI spiffe://CLUSTER/controller)",
+      own.certificate.empty() ? ""
+                              : absl::StrCat(", and this is that of ", own.own.id.ToString())));
+}
+
 class ControllerImpl final : public Controller {
  public:
   ControllerImpl(const Options& options, const common::Clock* clock, std::unique_ptr<Store> store,
@@ -110,10 +122,9 @@ class ControllerImpl final : public Controller {
         clock_(clock),
         store_(std::move(store)),
         reactor_(
-            store_.get(),
-            [this] { return std::make_unique<Core>(clock_, options_.timing, options_.map); }, clock,
+            store_.get(), [this] { return std::make_unique<Core>(clock_, options_.map); }, clock,
             WithRoom(options.reactor, options.directory, asks_disk)),
-        metrics_(Metrics::Make(options.version, options.timing.heartbeat_seconds, clock)),
+        metrics_(Metrics::Make(options.version, clock)),
         watches_(clock, {}),
         progress_(clock, {}),
         files_(options.files),
@@ -135,6 +146,7 @@ class ControllerImpl final : public Controller {
   const std::vector<std::string>& addresses() const override { return addresses_; }
   const std::string& metrics_address() const override { return metrics_address_; }
   const Reactor& reactor() const override { return reactor_; }
+  bool tells_callers_apart() const override { return authenticator_->tells_callers_apart(); }
   absl::Status Run(const std::atomic<bool>& stop) override {
     const absl::Status status = reactor_.Run(stop);
     Shutdown();
@@ -167,7 +179,7 @@ class ControllerImpl final : public Controller {
   std::atomic<int> open_streams_{0};
   HealthReporter health_;
   std::unique_ptr<UnixRelay> relay_;  // null: no Unix sockets
-  std::unique_ptr<Authenticator> authenticator_;
+  std::shared_ptr<Authenticator> authenticator_;
   std::vector<std::unique_ptr<grpc::Service>> services_;
   std::vector<std::string> addresses_;
   std::string metrics_address_;
@@ -186,7 +198,25 @@ absl::Status ControllerImpl::Listen() {
   if (any_unix) {
     ASSIGN_OR_RETURN(relay_, UnixRelay::Start());
   }
-  authenticator_ = std::make_unique<TransportAuthenticator>(relay_.get());
+  TransportAuthenticator::Options known;
+  known.relay = relay_.get();
+  if (options_.tls.enabled()) {
+    ASSIGN_OR_RETURN(
+        const security::TlsMaterial own,
+        security::ReadTlsFiles(options_.tls, security::Side::kServer, common::WallSeconds()));
+    RETURN_IF_ERROR(CheckIsController(options_.tls, own));
+    known.cluster = own.own.id.cluster;
+    known.verifier =
+        std::make_unique<security::PeerVerifier>(options_.tls.authority, security::Side::kClient);
+  }
+  known.tells_callers_apart =
+      std::all_of(acceptors_.begin(), acceptors_.end(), [this](const auto& acceptor) {
+        return options_.tls.enabled() || acceptor->address().is_unix();
+      });
+  authenticator_ = options_.authenticator;
+  if (authenticator_ == nullptr) {
+    authenticator_ = std::make_shared<TransportAuthenticator>(std::move(known));
+  }
   return absl::OkStatus();
 }
 
@@ -212,8 +242,9 @@ absl::Status ControllerImpl::StartServer() {
   grpc::EnableDefaultHealthCheckService(true);
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();
   RETURN_IF_ERROR(Listen());
-  const CallEnvironment environment = {&reactor_, metrics_.get(), clock_, &open_streams_,
-                                       authenticator_.get()};
+  const CallEnvironment environment = {
+      &reactor_,      metrics_.get(),       clock_,
+      &open_streams_, authenticator_.get(), &options_.standing_admins};
   v1::Cluster about;
   about.set_version(options_.version);
   about.set_directory(options_.directory);
@@ -222,6 +253,7 @@ absl::Status ControllerImpl::StartServer() {
   services_.push_back(
       MakeJobService({environment, &watches_, &progress_, &logs_, &files_, options_.directory}));
   services_.push_back(MakeClusterService(environment, about, &files_));
+  services_.push_back(MakeAccessService(environment));
   services_.push_back(MakeAgentService({environment, &sessions_, &logs_, metrics_.get()}));
 
   grpc::ServerBuilder builder;
@@ -230,7 +262,9 @@ absl::Status ControllerImpl::StartServer() {
   for (size_t i = 0; i < acceptors_.size(); ++i) {
     connections.push_back(builder.experimental().AddExternalConnectionAcceptor(
         grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,
-        grpc::InsecureServerCredentials()));
+        options_.tls.enabled() && !acceptors_[i]->address().is_unix()
+            ? security::MakeServerCredentials(options_.tls)
+            : grpc::InsecureServerCredentials()));
   }
   for (const auto& service : services_) builder.RegisterService(service.get());
   builder.SetMaxReceiveMessageSize(kMessageBytes);

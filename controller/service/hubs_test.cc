@@ -62,7 +62,7 @@ class HubTest : public testing::Test {
   const std::string folder_ = absl::StrCat(
       testing::TempDir(), "/", testing::UnitTest::GetInstance()->current_test_info()->name());
   common::ManualClock clock_;
-  Core core_{&clock_, Timing()};
+  Core core_{&clock_};
 };
 
 using Watching = Listening<v1::WatchJobsResponse>;
@@ -80,7 +80,7 @@ class WatchHubTest : public HubTest {
   std::shared_ptr<Watching> Watch(int64_t version, const std::string& name = "",
                                   size_t most = 1000) {
     auto watching = std::make_shared<Watching>(most);
-    hub_.Subscribe(core_, name, version, watching);
+    hub_.Subscribe(core_, name, version, watching, [](const v1::Job&) { return true; });
     return watching;
   }
   WatchHub::Options Small() {

@@ -18,6 +18,7 @@
 #include "grpcpp/grpcpp.h"
 #include "gtest/gtest.h"
 #include "proto/google/rpc/error_details.pb.h"
+#include "proto/strata/v1/access.grpc.pb.h"
 #include "proto/strata/v1/agent.grpc.pb.h"
 #include "proto/strata/v1/cluster.grpc.pb.h"
 #include "proto/strata/v1/jobs.grpc.pb.h"

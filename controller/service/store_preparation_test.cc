@@ -21,7 +21,7 @@ class StorePreparationTest : public testing::Test {
   StorePreparationTest() {
     std::filesystem::remove_all(directory_);
     const common::MonotonicClock clock{};
-    Core core(&clock, Timing());
+    Core core(&clock);
     const auto loaded = core.Load({}, 0);
     EXPECT_TRUE(store_.Commit(loaded->writes).ok());
   }

@@ -28,7 +28,7 @@ ControllerHost::ControllerHost(Events* events, const topology::Description& clus
 }
 
 void ControllerHost::Start() {
-  core_ = std::make_unique<controller::Core>(events_, controller::Timing{}, map_, entropy_);
+  core_ = std::make_unique<controller::Core>(events_, map_, entropy_);
   std::vector<controller::Write> records;
   for (const auto& [key, write] : store_) records.push_back(write);
   absl::StatusOr<controller::Effects> loaded = core_->Load(records, kWall + events_->Now());
@@ -72,6 +72,13 @@ absl::StatusOr<v1::JobRecord> ControllerHost::Create(const v1::CreateJobRequest&
   if (!up()) return absl::UnavailableError("the controller is down");
   Begin();
   return core_->CreateJob(request, effects_);
+}
+
+absl::Status ControllerHost::Apply(const v1::Policy& policy) {
+  Begin();
+  v1::ApplyPolicyRequest request;
+  *request.mutable_policy() = policy;
+  return core_->ApplyPolicy(request, effects_).status();
 }
 
 void ControllerHost::Cancel(const std::string& job) {

@@ -51,6 +51,7 @@ class ControllerHost {
   void EndSession(uint64_t session);
   // From now on nothing is heard of it.
   void Silence(uint64_t session) { silent_.insert(session); }
+  absl::Status Apply(const v1::Policy& policy);
   absl::StatusOr<v1::JobRecord> Create(const v1::CreateJobRequest& request);
   void Cancel(const std::string& job);
   // Takes no new ranks, and is left by those that run, or (drain false) as before.

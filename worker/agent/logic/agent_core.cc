@@ -27,6 +27,7 @@ AgentCore::AgentCore(const Options& options, const v1::AgentMembership& kept, Ag
   environment_.clock = clock;
   environment_.boot_id = options.boot_id;
   environment_.trainer_socket = options.trainer_socket;
+  environment_.data_devices = options.data_devices;
   environment_.devices = options.devices;
   environment_.threads_per_device = options.threads_per_device;
   environment_.say = [this](const v1::AgentMessage& message) { Say(message); };
@@ -117,10 +118,13 @@ void AgentCore::LetGo() {
   for (const auto& epoch : epochs_) epoch->LetGo();
 }
 
-void AgentCore::EndAll() {
+int AgentCore::EndAll() {
+  ending_ = true;
   for (const auto& epoch : epochs_) {
+    if (!epoch->ended()) last_.push_back(epoch->epoch());
     epoch->Kill("node_lost", absl::StrCat("the agent of ", options_.node, " was told to stop"));
   }
+  return static_cast<int>(last_.size());
 }
 
 bool AgentCore::AllEnded() const {
@@ -129,8 +133,9 @@ bool AgentCore::AllEnded() const {
 }
 
 void AgentCore::ForgetEnded() {
-  for (const auto& epoch : epochs_) {
-    if (epoch->ended()) epoch->Forget();
+  for (const v1::JobEpoch& epoch : last_) {
+    HeldEpoch* const held = Find(epoch);
+    if (held != nullptr && held->ended()) held->Forget();
   }
 }
 
@@ -275,6 +280,9 @@ void AgentCore::SetTiming(const v1::TimingPolicy& timing) {
   if (timing.heartbeat_seconds() > 0) heartbeat_seconds_ = timing.heartbeat_seconds();
   if (timing.lease_seconds() > 0) environment_.lease_seconds = timing.lease_seconds();
   if (timing.has_orphan_seconds()) orphan_seconds_ = timing.orphan_seconds();
+  if (timing.SerializeAsString() == environment_.timing.SerializeAsString()) return;
+  environment_.timing = timing;
+  for (const auto& epoch : epochs_) epoch->OnTiming();
 }
 
 // ---- epochs
@@ -305,6 +313,7 @@ HeldEpoch* AgentCore::FindOrDeny(const v1::JobEpoch& epoch) {
 void AgentCore::OnPrepare(const v1::PrepareEpoch& prepare) {
   const v1::JobEpoch& epoch = prepare.epoch();
   if (HeldEpoch* const held = Find(epoch)) return held->OnPrepare();
+  if (ending_) return;  // the controller finds out at once
   const absl::Status status = Check(prepare);
   if (!status.ok()) {
     v1::AgentMessage message;

@@ -74,7 +74,10 @@ void HeldEpoch::OnStart(const v1::StartEpoch& start) {
 // Trainers that have it already take no notice.
 void HeldEpoch::DeliverStart() {
   if (!start_.has_value() || record_.running() || rank_watch_->stopping()) return;
-  job_task_->Start(rank_watch_->group(), {start_->addresses().begin(), start_->addresses().end()});
+  v1::StartRanks start;
+  *start.mutable_addresses() = start_->addresses();
+  start.set_nonce(start_->nonce());
+  job_task_->Start(rank_watch_->group(), std::move(start));
 }
 
 void HeldEpoch::OnRunning() {
