@@ -21,7 +21,9 @@ namespace strata::controller {
 class Controller {
  public:
   struct Options {
-    std::string listen = "127.0.0.1:0";          // HOST:PORT, port 0: any
+    // HOST:PORT, port 0: any; or unix:PATH. At least one.
+    std::vector<std::string> listen = {"127.0.0.1:0"};
+    std::string socket_group;                    // that may use the Unix sockets too; empty: none
     std::string metrics_listen = "127.0.0.1:0";  // empty: none
     std::string directory;                       // absolute; the store, and jobs without their own
     std::string version;
@@ -43,7 +45,9 @@ class Controller {
                                                            std::unique_ptr<Store> store = nullptr);
   virtual ~Controller() = default;
 
-  virtual const std::string& address() const = 0;
+  // As they were asked for, with their ports.
+  virtual const std::vector<std::string>& addresses() const = 0;
+  const std::string& address() const { return addresses().front(); }
   virtual const std::string& metrics_address() const = 0;  // empty: none
   virtual const Reactor& reactor() const = 0;
   virtual bool tells_callers_apart() const = 0;  // as its Authenticator
