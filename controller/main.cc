@@ -17,10 +17,6 @@
 #include <optional>
 #include <string>
 #include <system_error>
-<<<<<<< HEAD
-#include <utility>
-=======
->>>>>>> main
 #include <vector>
 
 #include "CLI/CLI.hpp"
@@ -192,16 +188,7 @@ int Serve(const Flags& flags) {
               kVersion, absl::StrJoin((*controller)->addresses(), ", ").c_str(),
               (*controller)->metrics_address().c_str(), options.directory.c_str());
   std::fflush(stdout);
-<<<<<<< HEAD
-  if (!(*controller)->tells_callers_apart()) {
-    std::fprintf(stderr,
-                 "strata-controller: WARNING: nothing tells callers apart on %s: everybody who "
-                 "reaches it may do everything\n",
-                 (*controller)->address().c_str());
-  }
-=======
   WarnOfOpenAddresses(**controller);
->>>>>>> main
   const absl::Status status = (*controller)->Run(stop_asked);
   if (!flags.ready_file.empty()) unlink(flags.ready_file.c_str());
   return status.ok() ? 0 : Fail(status);

@@ -19,8 +19,6 @@ class Authenticator {
   // From any thread. Reads `context` before it returns, and not later. Calls `done` once: before it
   // returns when nothing has to be waited for, else on a thread of its own.
   virtual void Authenticate(const grpc::ServerContextBase& context, Done done) = 0;
-  // Whether every way in tells who comes: otherwise somebody unprotected may do everything.
-  virtual bool tells_callers_apart() const { return true; }
 };
 
 // Where nothing tells callers apart: everybody is nobody, by "none".
@@ -29,7 +27,6 @@ class NoAuthenticator final : public Authenticator {
   void Authenticate(const grpc::ServerContextBase& /*context*/, Done done) override {
     done(Identity());
   }
-  bool tells_callers_apart() const override { return false; }
 };
 
 }  // namespace strata::controller

@@ -133,8 +133,6 @@ class ControllerImpl final : public Controller {
         progress_(clock, {}),
         files_(options.files),
         logs_({}, &files_),
-        authenticator_(options.authenticator != nullptr ? options.authenticator
-                                                        : std::make_shared<NoAuthenticator>()),
         health_(&reactor_) {
     const std::vector<Reactor::Listener*> listeners = {metrics_.get(), &logs_,     &watches_,
                                                        &progress_,     &sessions_, &health_};
@@ -152,7 +150,6 @@ class ControllerImpl final : public Controller {
   const std::vector<std::string>& addresses() const override { return addresses_; }
   const std::string& metrics_address() const override { return metrics_address_; }
   const Reactor& reactor() const override { return reactor_; }
-  bool tells_callers_apart() const override { return authenticator_->tells_callers_apart(); }
   absl::Status Run(const std::atomic<bool>& stop) override {
     const absl::Status status = reactor_.Run(stop);
     Shutdown();
@@ -183,13 +180,9 @@ class ControllerImpl final : public Controller {
   LogBook logs_;
   SessionTable sessions_;
   std::atomic<int> open_streams_{0};
-  const std::shared_ptr<Authenticator> authenticator_;
   HealthReporter health_;
-<<<<<<< HEAD
-=======
   std::unique_ptr<UnixRelay> relay_;  // null: no Unix sockets
-  std::unique_ptr<Authenticator> authenticator_;
->>>>>>> main
+  std::shared_ptr<Authenticator> authenticator_;
   std::vector<std::unique_ptr<grpc::Service>> services_;
   std::vector<std::string> addresses_;
   std::string metrics_address_;
@@ -208,7 +201,10 @@ absl::Status ControllerImpl::Listen() {
   if (any_unix) {
     ASSIGN_OR_RETURN(relay_, UnixRelay::Start());
   }
-  authenticator_ = std::make_unique<TransportAuthenticator>(relay_.get());
+  authenticator_ = options_.authenticator;
+  if (authenticator_ == nullptr) {
+    authenticator_ = std::make_shared<TransportAuthenticator>(relay_.get());
+  }
   return absl::OkStatus();
 }
 
@@ -233,18 +229,10 @@ void ControllerImpl::Accept(Acceptor& acceptor, std::unique_ptr<Connections> con
 absl::Status ControllerImpl::StartServer() {
   grpc::EnableDefaultHealthCheckService(true);
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();
-<<<<<<< HEAD
-  ASSIGN_OR_RETURN(const ListenAddress listen, ParseListenAddress(options_.listen));
-  ASSIGN_OR_RETURN(acceptor_, Acceptor::Listen(listen));
-  address_ = acceptor_->address().ToString();
+  RETURN_IF_ERROR(Listen());
   const CallEnvironment environment = {
       &reactor_,      metrics_.get(),       clock_,
       &open_streams_, authenticator_.get(), &options_.standing_admins};
-=======
-  RETURN_IF_ERROR(Listen());
-  const CallEnvironment environment = {&reactor_, metrics_.get(), clock_, &open_streams_,
-                                       authenticator_.get()};
->>>>>>> main
   v1::Cluster about;
   about.set_version(options_.version);
   about.set_directory(options_.directory);

@@ -33,7 +33,7 @@ class Controller {
     Reactor::Options reactor;
     FilePool::Options files;
     bool reflection = true;  // whether clients may ask what the services look like
-    // Who makes a call; null: nothing tells callers apart, and everybody may do everything.
+    // Who makes a call; null: what the transport tells.
     std::shared_ptr<Authenticator> authenticator;
     std::vector<std::string> standing_admins;  // users/NAME, admins whatever the policy says
   };
@@ -50,7 +50,6 @@ class Controller {
   const std::string& address() const { return addresses().front(); }
   virtual const std::string& metrics_address() const = 0;  // empty: none
   virtual const Reactor& reactor() const = 0;
-  virtual bool tells_callers_apart() const = 0;  // as its Authenticator
   // Works until `stop` is set (a signal handler may set it), then ends calls and streams and
   // returns; or earlier, with the reason, when nothing can be made durable any more. Call it once.
   virtual absl::Status Run(const std::atomic<bool>& stop) = 0;

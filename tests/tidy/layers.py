@@ -30,12 +30,8 @@ MAY_USE = {
     "data": [],
     "checkpoint": ["model"],
     "protocol": [],
-<<<<<<< HEAD
-    "controller/access": ["spec"],
-=======
     "security": [],
-    "controller/access": [],
->>>>>>> main
+    "controller/access": ["spec"],
     "controller/logic": ["controller/access", "protocol", "scheduler", "spec", "checkpoint/manifest*"],
     "controller/simulator": ["controller/access", "controller/logic", "protocol", "scheduler", "spec", "checkpoint/manifest*"],
     "controller": ["security", "controller/access", "controller/logic", "controller/simulator", "protocol", "scheduler", "spec",
