@@ -52,6 +52,7 @@ int GetWholePolicy(ApiClient& client, const std::string& output, Terminal& termi
 
 Command SubmitCommand();
 Command ApplyCommand();
+std::vector<Command> AuthorityCommands();     // authority, certificate
 std::vector<Command> NodeCommands();          // drain, resume
 std::vector<Command> QueryCommands();         // get, describe, explain, cancel
 std::vector<Command> FollowCommands();        // watch, logs, wait

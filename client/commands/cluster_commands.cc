@@ -78,7 +78,8 @@ std::vector<Command> ClusterCommands() {
   std::vector<Command> all = LocalClusterCommands();
   all.push_back(SubmitCommand());
   all.push_back(ApplyCommand());
-  for (auto* more : {&QueryCommands, &FollowCommands, &NodeCommands, &AccessCommands}) {
+  for (auto* more :
+       {&QueryCommands, &FollowCommands, &NodeCommands, &AccessCommands, &AuthorityCommands}) {
     for (Command& command : (*more)()) all.push_back(std::move(command));
   }
   return all;
