@@ -47,6 +47,8 @@ struct Flags {
   std::vector<std::string> listen = {"127.0.0.1:7070"};
   std::string socket_group;
   security::TlsFiles tls;
+  std::string authority_key;
+  double node_certificate_seconds = 86400;
   std::string metrics_listen = "127.0.0.1:0";
   std::string directory;
   std::string ready_file;
@@ -116,6 +118,9 @@ absl::Status CheckLoopback(const std::string& text, const char* flag, bool insec
 absl::Status CheckAddresses(const Flags& flags) {
   const security::TlsFiles& tls = flags.tls;
   const bool any = tls.enabled() || !tls.certificate.empty() || !tls.key.empty();
+  if (!flags.authority_key.empty() && !tls.enabled()) {
+    return absl::InvalidArgumentError("--tls-authority-key needs --tls-authority");
+  }
   if (any && (!tls.enabled() || tls.certificate.empty() || tls.key.empty())) {
     return absl::InvalidArgumentError(
         "TLS needs all three: --tls-certificate, --tls-key and --tls-authority");
@@ -181,6 +186,8 @@ int Serve(const Flags& flags) {
   options.listen = flags.listen;
   options.socket_group = flags.socket_group;
   options.tls = flags.tls;
+  options.authority_key = flags.authority_key;
+  options.node_certificate_seconds = flags.node_certificate_seconds;
   options.metrics_listen = flags.metrics_listen;
   options.reflection = flags.reflection.value_or(IsLocal(flags));
   options.directory = std::filesystem::absolute(flags.directory, error).lexically_normal().string();
@@ -230,6 +237,12 @@ int Main(int argc, char** argv) {
   app.add_option("--tls-key", flags.tls.key, "PEM file: its private key");
   app.add_option("--tls-authority", flags.tls.authority,
                  "PEM file: the authorities whose clients and agents are believed");
+  app.add_option("--tls-authority-key", flags.authority_key,
+                 "PEM file: the private key of the first authority: lets nodes enrol by token");
+  app.add_option("--node-certificate-seconds", flags.node_certificate_seconds,
+                 "how long certificates of nodes that enrol are valid")
+      ->check(CLI::Range(1.0, 366.0 * 86400))
+      ->capture_default_str();
   app.add_flag("--insecure-listen", flags.insecure_listen,
                "allow addresses that other machines can reach, without any protection");
   app.add_option("--admin", flags.admins,

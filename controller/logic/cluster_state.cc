@@ -176,6 +176,7 @@ void SaveVersion(const ClusterState& state, Effects& effects) {
 int64_t Restore(ClusterState& state, const std::vector<Write>& records) {
   int64_t term = 0;
   for (const Write& write : records) {
+    state.join_tokens.Restore(write);
     if (write.table == "nodes") RestoreNode(state, write);
     if (write.table == "meta" && write.key == "controller_term") term = Number(write.value);
     if (write.table == "meta" && write.key == kPolicyKey) RestorePolicy(state, write);

@@ -14,6 +14,7 @@
 #include "controller/logic/core.h"
 #include "controller/logic/job_entry.h"
 #include "controller/logic/job_folders.h"
+#include "controller/logic/join_tokens.h"
 #include "controller/logic/node_table.h"
 #include "controller/logic/scheduler_state.h"
 #include "proto/strata/v1/policy.pb.h"
@@ -42,6 +43,7 @@ struct ClusterState {
   std::set<std::pair<int64_t, std::string>> finished;  // (resource_version of the end, name)
   JobFolders folders;                                  // of jobs that are not over
   NodeTable nodes;
+  JoinTokens join_tokens;
   // The levels and links that the cluster was described with, without nodes; see cluster_map.h.
   topology::Description map;
   v1::Policy policy = spec::CompletePolicy({});  // complete; durable

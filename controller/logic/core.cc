@@ -157,6 +157,13 @@ absl::StatusOr<v1::Node> Core::DrainNode(const std::string& name, bool drain, Ef
   return node;
 }
 
+bool Core::HasNode(const std::string& name) const {
+  return impl_->state.nodes.Find(name) != nullptr;
+}
+
+const JoinTokens& Core::join_tokens() const { return impl_->state.join_tokens; }
+JoinTokens& Core::join_tokens() { return impl_->state.join_tokens; }
+
 SchedulerFigures Core::scheduler_figures() const { return FiguresOf(impl_->state); }
 int64_t Core::controller_term() const { return impl_->state.term; }
 int64_t Core::resource_version() const { return impl_->state.resource_version; }

@@ -17,6 +17,7 @@
 #include "absl/types/span.h"
 #include "common/clock.h"
 #include "controller/logic/effects.h"
+#include "controller/logic/join_tokens.h"
 #include "controller/logic/scheduler_figures.h"
 #include "proto/strata/v1/cluster.pb.h"
 #include "topology/cluster.h"
@@ -66,6 +67,9 @@ class Core {
   v1::GetPolicyResponse PolicyInUse() const;
   const v1::Policy& policy() const;  // complete
   absl::StatusOr<v1::Node> DrainNode(const std::string& name, bool drain, Effects& effects);
+  bool HasNode(const std::string& name) const;  // nodes/NAME
+  const JoinTokens& join_tokens() const;
+  JoinTokens& join_tokens();
   SchedulerFigures scheduler_figures() const;
   int64_t controller_term() const;
   int64_t resource_version() const;

@@ -19,7 +19,7 @@ namespace strata::controller {
 
 // Upsert of one record, or its removal. Tables: "jobs" (key: jobs/NAME, value: Job), "meta"
 // (controller_term, resource_version, policy), "nodes" (key: nodes/NAME; what must survive: device,
-// count, locality, drained, quarantined).
+// count, locality, drained, quarantined), "tokens" and "token_uses" (join_tokens.h).
 struct Write {
   std::string table;
   std::string key;

@@ -1,5 +1,7 @@
 #include "controller/service/access_service.h"
 
+#include <utility>
+
 #include "proto/strata/v1/access.grpc.pb.h"
 
 namespace strata::controller {
@@ -21,12 +23,17 @@ v1::Identity ShowIdentity(const Caller& caller) {
   return shown;
 }
 
-using RawAccessService =
-    v1::AccessService::WithRawCallbackMethod_GetIdentity<v1::AccessService::Service>;
+using RawAccessService = v1::AccessService::WithRawCallbackMethod_GetIdentity<
+    v1::AccessService::WithRawCallbackMethod_EnrollNode<
+        v1::AccessService::WithRawCallbackMethod_CreateJoinToken<
+            v1::AccessService::WithRawCallbackMethod_ListJoinTokens<
+                v1::AccessService::WithRawCallbackMethod_DeleteJoinToken<
+                    v1::AccessService::Service>>>>>;
 
 class AccessService final : public RawAccessService {
  public:
-  explicit AccessService(const CallEnvironment& environment) : environment_(environment) {}
+  AccessService(const CallEnvironment& environment, Enroller enroller)
+      : environment_(environment), enroller_(std::move(enroller)) {}
 
   grpc::ServerUnaryReactor* GetIdentity(CallbackServerContext* context, const ByteBuffer* request,
                                         ByteBuffer* response) override {
@@ -40,14 +47,64 @@ class AccessService final : public RawAccessService {
                        });
   }
 
+  grpc::ServerUnaryReactor* EnrollNode(CallbackServerContext* context, const ByteBuffer* request,
+                                       ByteBuffer* response) override {
+    using Call = UnaryCall<v1::EnrollNodeRequest, v1::EnrollNodeResponse>;
+    return Call::Start(
+        environment_, {"AccessService/EnrollNode", false}, context, request, response, nullptr,
+        [this](Core& core, Effects& effects, const Caller& caller,
+               const v1::EnrollNodeRequest& asked, v1::EnrollNodeResponse* enrolled) {
+          return enroller_.Enroll(core, effects, caller, common::WallSeconds(), asked, enrolled);
+        });
+  }
+
+  grpc::ServerUnaryReactor* CreateJoinToken(CallbackServerContext* context,
+                                            const ByteBuffer* request,
+                                            ByteBuffer* response) override {
+    using Call = UnaryCall<v1::CreateJoinTokenRequest, v1::JoinToken>;
+    return Call::Start(
+        environment_, {"AccessService/CreateJoinToken", false}, context, request, response, nullptr,
+        [this](Core& core, Effects& effects, const Caller& caller,
+               const v1::CreateJoinTokenRequest& asked, v1::JoinToken* token) {
+          return enroller_.CreateToken(core, effects, caller, common::WallSeconds(), asked, token);
+        });
+  }
+
+  grpc::ServerUnaryReactor* ListJoinTokens(CallbackServerContext* context,
+                                           const ByteBuffer* request,
+                                           ByteBuffer* response) override {
+    using Call = UnaryCall<v1::ListJoinTokensRequest, v1::ListJoinTokensResponse>;
+    return Call::Start(environment_, {"AccessService/ListJoinTokens"}, context, request, response,
+                       nullptr,
+                       [this](Core& core, Effects&, const v1::ListJoinTokensRequest& asked,
+                              v1::ListJoinTokensResponse* listed) {
+                         return enroller_.ListTokens(core, asked, listed);
+                       });
+  }
+
+  grpc::ServerUnaryReactor* DeleteJoinToken(CallbackServerContext* context,
+                                            const ByteBuffer* request,
+                                            ByteBuffer* response) override {
+    using Call = UnaryCall<v1::DeleteJoinTokenRequest, v1::DeleteJoinTokenResponse>;
+    return Call::Start(
+        environment_, {"AccessService/DeleteJoinToken", false}, context, request, response,
+        [](v1::DeleteJoinTokenRequest& asked) { return NeedName(asked.name(), "tokens/ID"); },
+        [this](Core& core, Effects& effects, const v1::DeleteJoinTokenRequest& asked,
+               v1::DeleteJoinTokenResponse*) {
+          return enroller_.DeleteToken(core, effects, asked);
+        });
+  }
+
  private:
   const CallEnvironment environment_;
+  const Enroller enroller_;
 };
 
 }  // namespace
 
-std::unique_ptr<grpc::Service> MakeAccessService(const CallEnvironment& environment) {
-  return std::make_unique<AccessService>(environment);
+std::unique_ptr<grpc::Service> MakeAccessService(const CallEnvironment& environment,
+                                                 Enroller enroller) {
+  return std::make_unique<AccessService>(environment, std::move(enroller));
 }
 
 }  // namespace strata::controller

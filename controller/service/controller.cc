@@ -32,6 +32,7 @@
 #include "grpcpp/grpcpp.h"
 #include "grpcpp/health_check_service_interface.h"
 #include "grpcpp/impl/server_builder_option.h"
+#include "security/authority.h"
 #include "security/credentials.h"
 #include "security/tls_files.h"
 
@@ -127,6 +128,19 @@ absl::Status CheckIsController(const security::TlsFiles& files, const security::
       files.certificate, ": a controller's certificate is needed (URI spiffe://CLUSTER/controller)",
       own.certificate.empty() ? ""
                               : absl::StrCat(", and this is that of ", own.own.id.ToString())));
+}
+
+// Null, where this controller signs nothing.
+absl::StatusOr<std::unique_ptr<security::Authority>> OpenAuthority(
+    const Controller::Options& options) {
+  if (options.authority_key.empty()) return nullptr;
+  security::KeyPair root;
+  ASSIGN_OR_RETURN(root.certificate, security::ReadPemFile(options.tls.authority));
+  ASSIGN_OR_RETURN(root.private_key, security::ReadPemFile(options.authority_key));
+  auto authority = security::Authority::Open(root);
+  if (authority.ok()) return authority;
+  return absl::Status(authority.status().code(),
+                      absl::StrCat(options.authority_key, ": ", authority.status().message()));
 }
 
 class ControllerImpl final : public Controller {
@@ -258,6 +272,7 @@ absl::Status ControllerImpl::StartServer() {
   grpc::EnableDefaultHealthCheckService(true);
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();
   RETURN_IF_ERROR(Listen());
+  ASSIGN_OR_RETURN(auto authority, OpenAuthority(options_));
   const CallEnvironment environment = {
       &reactor_,      metrics_.get(),       clock_,
       &open_streams_, authenticator_.get(), &options_.standing_admins};
@@ -269,7 +284,8 @@ absl::Status ControllerImpl::StartServer() {
   services_.push_back(
       MakeJobService({environment, &watches_, &progress_, &logs_, &files_, options_.directory}));
   services_.push_back(MakeClusterService(environment, about));
-  services_.push_back(MakeAccessService(environment));
+  services_.push_back(MakeAccessService(
+      environment, Enroller(std::move(authority), options_.node_certificate_seconds)));
   services_.push_back(MakeAgentService({environment, &sessions_, &logs_, metrics_.get()}));
 
   grpc::ServerBuilder builder;

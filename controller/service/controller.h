@@ -24,8 +24,11 @@ class Controller {
   struct Options {
     // HOST:PORT, port 0: any; or unix:PATH. At least one.
     std::vector<std::string> listen = {"127.0.0.1:0"};
-    std::string socket_group;                    // that may use the Unix sockets too; empty: none
-    security::TlsFiles tls;                      // of HOST:PORT, when it is enabled
+    std::string socket_group;  // that may use the Unix sockets too; empty: none
+    security::TlsFiles tls;    // of HOST:PORT, when it is enabled
+    // The private key (PEM file) of the first authority in tls.authority; empty: it signs nothing.
+    std::string authority_key;
+    double node_certificate_seconds = 86400;
     std::string metrics_listen = "127.0.0.1:0";  // empty: none
     std::string directory;                       // absolute; the store, and jobs without their own
     std::string version;
@@ -42,7 +45,7 @@ class Controller {
 
   // Opens, loads and serves. `store`: null, or one for tests in place of the directory's. Errors
   // name the address ("in use") or the file. FailedPrecondition: also that the TLS files are no
-  // controller's.
+  // controller's, or the authority's key is none.
   static absl::StatusOr<std::unique_ptr<Controller>> Start(const Options& options,
                                                            const common::Clock* clock,
                                                            std::unique_ptr<Store> store = nullptr);
