@@ -29,6 +29,7 @@
 #include "controller/access/identity.h"
 #include "controller/service/controller.h"
 #include "controller/service/listen_address.h"
+#include "controller/service/store_preparation.h"
 #include "nlohmann/json.hpp"
 #include "security/tls_files.h"
 #include "topology/import/topology_file.h"
@@ -53,6 +54,7 @@ struct Flags {
   std::string directory;
   std::string ready_file;
   std::string topology;
+  StorePreparation preparation;
   bool insecure_listen = false;
   std::vector<std::string> admins;
   std::optional<bool> reflection;  // not said: on loopback only
@@ -189,6 +191,7 @@ int Serve(const Flags& flags) {
   options.authority_key = flags.authority_key;
   options.node_certificate_seconds = flags.node_certificate_seconds;
   options.metrics_listen = flags.metrics_listen;
+  options.preparation = flags.preparation;
   options.reflection = flags.reflection.value_or(IsLocal(flags));
   options.directory = std::filesystem::absolute(flags.directory, error).lexically_normal().string();
   options.version = kVersion;
@@ -243,6 +246,10 @@ int Main(int argc, char** argv) {
                  "how long certificates of nodes that enrol are valid")
       ->check(CLI::Range(1.0, 366.0 * 86400))
       ->capture_default_str();
+  app.add_flag("--restored", flags.preparation.restored,
+               "the state in --dir was put back from a backup: once, at the first start with it");
+  app.add_option("--discard-record", flags.preparation.discard,
+                 "TABLE/KEY of a record that cannot be read and may go for good; may be repeated");
   app.add_flag("--insecure-listen", flags.insecure_listen,
                "allow addresses that other machines can reach, without any protection");
   app.add_option("--admin", flags.admins,

@@ -7,8 +7,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "common/path_roots.h"
 #include "spec/policy_defaults.h"
 #include "spec/reader.h"
+#include "spec/scalars.h"
 #include "spec/writer.h"
 #include "spec/yaml_tree.h"
 
@@ -76,6 +78,50 @@ class PolicyCheck {
     }
   }
 
+  // What was written or, where it was not, its default.
+  void CheckTiming() {
+    const v1::TimingPolicy timing = CompletePolicy(file_.policy).timing();
+    const auto report = [&](const char* key, double value, const char* relation, const char* other,
+                            double limit) {
+      Report(absl::StrCat("timing.", key),
+             absl::StrCat(ShortestNumber(value), " s is ", relation, " ", other, " (",
+                          ShortestNumber(limit), " s)"),
+             absl::StrCat("raise it, or lower ", other));
+    };
+    const double heartbeat = timing.heartbeat_seconds(), lost = timing.node_lost_seconds();
+    const double lease = timing.lease_seconds(), orphan = timing.orphan_seconds();
+    if (lost < 2 * heartbeat) {
+      report("node_lost_seconds", lost, "less than twice", "heartbeat_seconds", heartbeat);
+    }
+    if (lease <= lost) {
+      report("lease_seconds", lease, "not more than", "node_lost_seconds", lost);
+    }
+    if (orphan > 0 && orphan <= lease) {
+      report("orphan_seconds", orphan, "not more than", "lease_seconds", lease);
+    }
+    if (timing.hang_seconds() < timing.suspect_seconds()) {
+      report("hang_seconds", timing.hang_seconds(), "less than", "suspect_seconds",
+             timing.suspect_seconds());
+    }
+    if (timing.storage_seconds() < timing.hang_seconds()) {
+      report("storage_seconds", timing.storage_seconds(), "less than", "hang_seconds",
+             timing.hang_seconds());
+    }
+  }
+
+  void CheckBuffer() {
+    if (!file_.policy.scheduling().has_buffer()) return;
+    const v1::BufferPolicy& buffer = file_.policy.scheduling().buffer();
+    if (!buffer.has_level()) {
+      Report("scheduling.buffer.level", "required key is missing",
+             "name a level of the topology, such as zone, or cluster");
+    }
+    if (!buffer.has_nodes() && !buffer.has_fraction()) {
+      Report("scheduling.buffer.nodes", "required key is missing",
+             "say how many nodes of each group are held back, such as 2, or 2%");
+    }
+  }
+
   void CheckQuotas() {
     for (int i = 0; i < file_.policy.projects_size(); ++i) {
       const auto& quota = file_.policy.projects(i).quota();
@@ -99,6 +145,18 @@ class PolicyCheck {
       const std::string path = absl::StrCat("roles[", i, "]");
       CheckRole(path, roles[i]);
       CheckMembers(path + ".members", roles[i]);
+    }
+  }
+
+  void CheckRoots() {
+    for (int i = 0; i < file_.policy.projects_size(); ++i) {
+      const auto& roots = file_.policy.projects(i).roots();
+      for (int j = 0; j < roots.size(); ++j) {
+        if (common::LiesBeneath(roots[j], "/")) continue;
+        Report(absl::StrCat("projects[", i, "].roots[", j, "]"),
+               absl::StrCat(Shown(roots[j]), " is no absolute path"),
+               "name a folder as the nodes see it, such as /data/nlp, without \"..\"");
+      }
     }
   }
 
@@ -163,6 +221,9 @@ PolicyFile ReadPolicy(absl::string_view text, Problems& problems) {
   check.CheckNames("queues", file.policy.queues());
   check.CheckQuotas();
   check.CheckRoles();
+  check.CheckTiming();
+  check.CheckRoots();
+  check.CheckBuffer();
   return file;
 }
 

@@ -101,13 +101,10 @@ class GrpcApiClient final : public ApiClient {
     return Call<v1::Job>(*jobs_, &v1::JobService::Stub::CancelJob, request);
   }
 
-  absl::StatusOr<std::vector<std::string>> ExplainJob(const std::string& name) override {
+  absl::StatusOr<v1::ExplainJobResponse> ExplainJob(const std::string& name) override {
     v1::ExplainJobRequest request;
     request.set_name(name);
-    ASSIGN_OR_RETURN(
-        const v1::ExplainJobResponse answer,
-        Call<v1::ExplainJobResponse>(*jobs_, &v1::JobService::Stub::ExplainJob, request));
-    return std::vector<std::string>(answer.lines().begin(), answer.lines().end());
+    return Call<v1::ExplainJobResponse>(*jobs_, &v1::JobService::Stub::ExplainJob, request);
   }
 
   absl::StatusOr<v1::Node> GetNode(const std::string& name) override {
@@ -165,6 +162,13 @@ class GrpcApiClient final : public ApiClient {
   absl::StatusOr<v1::Identity> GetIdentity() override {
     return Call<v1::Identity>(*access_, &v1::AccessService::Stub::GetIdentity,
                               v1::GetIdentityRequest());
+  }
+
+  std::unique_ptr<Stream<v1::BackupClusterResponse>> BackupCluster() override {
+    return Open<v1::BackupClusterResponse>(
+        [&](grpc::ClientContext* context, grpc::CompletionQueue* queue) {
+          return cluster_->PrepareAsyncBackupCluster(context, v1::BackupClusterRequest(), queue);
+        });
   }
 
   std::unique_ptr<Stream<v1::JobProgress>> StreamProgress(const std::string& name,

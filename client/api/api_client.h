@@ -65,7 +65,7 @@ class ApiClient {
   virtual absl::StatusOr<v1::Job> GetJob(const std::string& name) = 0;
   virtual absl::StatusOr<std::vector<v1::Job>> ListJobs() = 0;  // all pages
   virtual absl::StatusOr<v1::Job> CancelJob(const std::string& name) = 0;
-  virtual absl::StatusOr<std::vector<std::string>> ExplainJob(const std::string& name) = 0;
+  virtual absl::StatusOr<v1::ExplainJobResponse> ExplainJob(const std::string& name) = 0;
   virtual absl::StatusOr<v1::Node> GetNode(const std::string& name) = 0;
   virtual absl::StatusOr<std::vector<v1::Node>> ListNodes() = 0;  // all pages
   virtual absl::StatusOr<v1::Cluster> GetCluster() = 0;
@@ -76,6 +76,9 @@ class ApiClient {
       const v1::ApplyPolicyRequest& request) = 0;
   virtual absl::StatusOr<v1::GetPolicyResponse> GetPolicy() = 0;
   virtual absl::StatusOr<v1::Identity> GetIdentity() = 0;
+
+  // Of the controller's state. DataLoss is the caller's to find: see BackupClusterResponse.
+  virtual std::unique_ptr<Stream<v1::BackupClusterResponse>> BackupCluster() = 0;
 
   // Streams have no deadline: they live as long as what they tell about.
   virtual std::unique_ptr<Stream<v1::JobProgress>> StreamProgress(const std::string& name,

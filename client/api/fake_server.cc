@@ -78,6 +78,15 @@ class FakeServer::Services final : public v1::JobService::Service,
     if (const auto refused = Before(context, "ExplainJob"); !refused.ok()) return refused;
     response->add_lines("it waits for 2 devices");
     response->add_lines("1 is free");
+    response->set_state(v1::Job::QUEUED);
+    response->set_queue_position(3);
+    response->set_devices_wanted(2);
+    response->set_devices_free(1);
+    response->mutable_expected_start_time()->set_seconds(1'700'000'000);
+    v1::ExplainJobResponse::Blocker& blocker = *response->add_blockers();
+    blocker.set_code("DEVICES");
+    blocker.set_subject("jobs/other");
+    blocker.set_text("other has what it needs");
     v1::Job job;
     return Find(request->name(), &job);
   }
@@ -175,6 +184,14 @@ class FakeServer::Services final : public v1::JobService::Service,
     if (const auto found = Find(request->name(), &job); !found.ok()) return found;
     return ToGrpc(
         script_.logs(*request, [&](const v1::LogLine& l) { return Send(context, writer, l); }));
+  }
+
+  grpc::Status BackupCluster(grpc::ServerContext* context, const v1::BackupClusterRequest* request,
+                             grpc::ServerWriter<v1::BackupClusterResponse>* writer) override {
+    if (const auto refused = Before(context, "BackupCluster"); !refused.ok()) return refused;
+    return ToGrpc(script_.backup(*request, [&](const v1::BackupClusterResponse& piece) {
+      return Send(context, writer, piece);
+    }));
   }
 
   void Put(const v1::Job& job) {

@@ -41,11 +41,12 @@ Command ClusterCommand(std::string name, std::string usage, std::string summary,
 
 inline bool IsStructured(absl::string_view output) { return output == "json" || output == "yaml"; }
 
-// `get projects|queues` and, with a name, `get project|queue NAME`.
+// `get policy`, `get projects|queues` and, with a name, `get project|queue NAME`.
 int GetProjects(ApiClient& client, const std::string& name, const std::string& output,
                 Terminal& terminal);
 int GetQueues(ApiClient& client, const std::string& name, const std::string& output,
               Terminal& terminal);
+int GetPolicy(ApiClient& client, const std::string& output, Terminal& terminal);
 
 // `get policy`: the policy in use, as a file that `strata apply` takes.
 int GetWholePolicy(ApiClient& client, const std::string& output, Terminal& terminal);
@@ -53,6 +54,7 @@ int GetWholePolicy(ApiClient& client, const std::string& output, Terminal& termi
 Command SubmitCommand();
 Command ApplyCommand();
 std::vector<Command> AuthorityCommands();     // authority, certificate
+Command BackupCommand();
 std::vector<Command> NodeCommands();          // drain, resume
 std::vector<Command> QueryCommands();         // get, describe, explain, cancel
 std::vector<Command> FollowCommands();        // watch, logs, wait

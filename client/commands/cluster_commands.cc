@@ -78,6 +78,7 @@ std::vector<Command> ClusterCommands() {
   std::vector<Command> all = LocalClusterCommands();
   all.push_back(SubmitCommand());
   all.push_back(ApplyCommand());
+  all.push_back(BackupCommand());
   for (auto* more :
        {&QueryCommands, &FollowCommands, &NodeCommands, &AccessCommands, &AuthorityCommands}) {
     for (Command& command : (*more)()) all.push_back(std::move(command));

@@ -9,6 +9,7 @@
 #include "client/commands/cluster_call.h"
 #include "client/commands/model_description.h"
 #include "client/exit_codes.h"
+#include "client/views/explanation_view.h"
 #include "client/views/job_view.h"
 #include "client/views/node_view.h"
 #include "common/clock.h"
@@ -123,6 +124,7 @@ int Get(const Arguments& arguments, Terminal& terminal) {
   if (words[0] == "nodes") return GetNodes(*client, output, terminal);
   if (words[0] == "node") return GetOneNode(*client, name, output, /*described=*/false, terminal);
   if (absl::StartsWith(words[0], "project")) return GetProjects(*client, name, output, terminal);
+  if (words[0] == "policy") return GetPolicy(*client, output, terminal);
   if (absl::StartsWith(words[0], "queue")) return GetQueues(*client, name, output, terminal);
   return GetOneJob(*client, name, output, /*described=*/false, terminal);
 }
@@ -150,15 +152,15 @@ int Explain(const Arguments& arguments, Terminal& terminal) {
   int code = kExitDone;
   const auto client = Reach(arguments, terminal, code);
   if (client == nullptr) return code;
-  const auto lines = client->ExplainJob(JobResource(name));
-  if (!lines.ok()) return FailCallAbout("job", name, lines.status(), terminal);
+  const auto explained = client->ExplainJob(JobResource(name));
+  if (!explained.ok()) return FailCallAbout("job", name, explained.status(), terminal);
   const std::string output = arguments.Text("--output", "table");
   if (IsStructured(output)) {
-    terminal.Out(ToText({{"name", PlainName(name)}, {"lines", *lines}}, output));
+    terminal.Out(ToText(ExplanationJson(name, *explained), output));
   } else if (output == "name") {
     terminal.Out(PlainName(name) + "\n");
   } else {
-    for (const std::string& line : *lines) terminal.Out(line + "\n");
+    for (const std::string& line : explained->lines()) terminal.Out(line + "\n");
   }
   return kExitDone;
 }

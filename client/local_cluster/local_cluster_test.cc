@@ -31,9 +31,11 @@ using testing::HasSubstr;
 
 constexpr double kLongEnough = 60;  // for what must happen at some time
 
-// Runs until it is told to stop, and has a trainer as an agent would.
+// Runs until it is told to stop, and has a trainer as an agent would. Asked to stop, it notes that
+// and says no.
 constexpr char kAgent[] =
     "#!/bin/bash\n"
+    "if [ \"$1\" = stop ]; then touch \"$3/asked\"; exit 1; fi\n"
     "bash -c 'exec -a strata-trainer sleep 1000' &\n"
     "echo \"$@\" > \"$6/arguments\"\n"
     "exec -a strata-worker sleep 1000\n";
@@ -45,6 +47,7 @@ constexpr char kController[] =
 // Takes its time to end.
 constexpr char kSlowAgent[] =
     "#!/bin/bash\n"
+    "[ \"$1\" = stop ] && exit 1\n"
     "sleep 1000 &\n"
     "trap 'kill $!; sleep 0.5; exit 0' TERM\n"
     "wait\n";
@@ -150,6 +153,7 @@ TEST_F(LocalClusterTest, UpStartsEverythingAndDownEndsItTrainersToo) {
   ASSERT_TRUE(stopped.ok()) << stopped.status();
   EXPECT_TRUE(*stopped);
   EXPECT_TRUE(Marked().empty());
+  EXPECT_TRUE(std::filesystem::exists(options_.directory + "/nodes/n1/asked"));
   EXPECT_FALSE(*Stop());  // nothing is left to stop
 }
 

@@ -3,6 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "controller/logic/cluster_requests.h"
+#include "controller/logic/job_roots.h"
 #include "controller/logic/job_shape.h"
 #include "controller/logic/names.h"
 #include "controller/logic/refusal.h"
@@ -128,6 +129,7 @@ absl::StatusOr<v1::JobRecord> CreateJob(ClusterState& state, JobMachine& machine
                                 "): choose another name"));
   }
   RETURN_IF_ERROR(CheckProjectAndQueue(state.policy, asked.spec()));
+  RETURN_IF_ERROR(CheckRoots(state.policy, asked));
   v1::JobRecord record = NewRecord(asked);
   RETURN_IF_ERROR(CheckFolders(state, record));
   const scheduler::Shape shape = ShapeOf(record);
@@ -135,6 +137,7 @@ absl::StatusOr<v1::JobRecord> CreateJob(ClusterState& state, JobMachine& machine
   RETURN_IF_ERROR(MakeRoom(state, request.validate_only(), effects));
 
   if (request.validate_only()) return record;
+  record.set_uid(common::DrawUuid(state.entropy));
   record.set_request_id(request.request_id());
   *record.mutable_create_time() = ToTimestamp(state.wall);
   if (!key.empty()) state.by_request[key] = asked.name();

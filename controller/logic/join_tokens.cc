@@ -30,14 +30,13 @@ std::string UseKey(const Enrolment& enrolment) {
 
 }  // namespace
 
-void JoinTokens::Restore(const Write& record) {
+bool JoinTokens::Restore(const Write& record) {
+  if (record.table == kUses) uses_[record.key] = record.value;
+  if (record.table != kTable) return true;
   v1::JoinTokenRecord token;
-  if (record.table == kUses) {
-    uses_[record.key] = record.value;
-  } else if (record.table == kTable && token.ParseFromString(record.value) &&
-             token.id() == record.key) {
-    tokens_[record.key] = std::move(token);
-  }
+  if (!token.ParseFromString(record.value) || token.id() != record.key) return false;
+  tokens_[record.key] = std::move(token);
+  return true;
 }
 
 absl::Status JoinTokens::Add(const v1::JoinTokenRecord& token, double now, Effects& effects) {

@@ -25,8 +25,8 @@ class JoinTokens {
  public:
   static constexpr size_t kMost = 1000;
 
-  // Of these tables, in any order. One that cannot be read is left out: it enrols nobody.
-  void Restore(const Write& record);
+  // Of these tables, in any order; others are left alone. False: the record cannot be read.
+  bool Restore(const Write& record);
 
   // ResourceExhausted: there are too many. Those that are over go.
   absl::Status Add(const v1::JoinTokenRecord& token, double now, Effects& effects);

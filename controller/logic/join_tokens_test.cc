@@ -73,9 +73,10 @@ TEST_F(JoinTokensTest, EveryChangeIsDurableAndComesBack) {
   std::map<std::pair<std::string, std::string>, Write> store;
   for (const Write& write : effects_.writes) store[{write.table, write.key}] = write;
   JoinTokens restored;
-  for (const auto& [key, write] : store) restored.Restore(write);
-  restored.Restore({"tokens", "u", "\xff"});
-  restored.Restore({"tokens", "v", store[{"tokens", "t"}].value});
+  for (const auto& [key, write] : store) ASSERT_TRUE(restored.Restore(write));
+  EXPECT_FALSE(restored.Restore({"tokens", "u", "\xff"}));
+  EXPECT_FALSE(restored.Restore({"tokens", "v", store[{"tokens", "t"}].value}));
+  EXPECT_TRUE(restored.Restore({"jobs", "w", "\xff"}));
   ASSERT_THAT(restored.All(), SizeIs(1));
   EXPECT_EQ(restored.All()[0]->uses_left(), 0);
   EXPECT_TRUE(restored.Check(By("t", "n1"), 0).ok());  // again

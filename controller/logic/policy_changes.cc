@@ -7,6 +7,7 @@
 #include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -147,6 +148,7 @@ std::vector<v1::PolicyChange> ChangesBetween(const v1::Policy& before, const v1:
   CompareEntries("queue", before.queues(), after.queues(), changes);
   changes.push_back(
       Compared("scheduling", "", ValuesOf(before.scheduling()), ValuesOf(after.scheduling())));
+  changes.push_back(Compared("timing", "", ValuesOf(before.timing()), ValuesOf(after.timing())));
   changes.push_back(Compared("roles", "", RolesOf(before), RolesOf(after)));
   return changes;
 }

@@ -1,8 +1,10 @@
 #include "controller/service/cluster_service.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <limits>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -12,8 +14,10 @@
 #include "common/status_macros.h"
 #include "controller/logic/names.h"
 #include "controller/logic/refusal.h"
+#include "controller/service/backup_stream.h"
 #include "controller/service/pages.h"
 #include "controller/service/spec_check.h"
+#include "controller/service/stream_call.h"
 #include "proto/strata/v1/cluster.grpc.pb.h"
 
 namespace strata::controller {
@@ -105,7 +109,8 @@ using RawClusterService = v1::ClusterService::WithRawCallbackMethod_GetNode<
                     v1::ClusterService::WithRawCallbackMethod_ResumeNode<
                         v1::ClusterService::WithRawCallbackMethod_ApplyPolicy<
                             v1::ClusterService::WithRawCallbackMethod_GetPolicy<
-                                v1::ClusterService::Service>>>>>>>>;
+                                v1::ClusterService::WithRawCallbackMethod_BackupCluster<
+                                    v1::ClusterService::Service>>>>>>>>>;
 
 // For calls that answer with a message or a status.
 template <typename Response>
@@ -117,8 +122,8 @@ absl::Status Answer(absl::StatusOr<Response> result, Response* response) {
 
 class ClusterService final : public RawClusterService {
  public:
-  ClusterService(const CallEnvironment& environment, const v1::Cluster& about)
-      : environment_(environment), about_(about) {}
+  ClusterService(const CallEnvironment& environment, const v1::Cluster& about, FilePool* files)
+      : environment_(environment), about_(about), files_(files) {}
 
   grpc::ServerUnaryReactor* GetNode(CallbackServerContext* context, const ByteBuffer* request,
                                     ByteBuffer* response) override {
@@ -149,6 +154,8 @@ class ClusterService final : public RawClusterService {
         [this](Core& core, Effects&, const v1::GetClusterRequest&, v1::Cluster* cluster) {
           *cluster = about_;
           cluster->set_controller_term(core.controller_term());
+          cluster->set_uid(core.identity().cluster());
+          cluster->set_store_incarnation(core.identity().incarnation());
           return absl::OkStatus();
         });
   }
@@ -213,16 +220,39 @@ class ClusterService final : public RawClusterService {
         });
   }
 
+  grpc::ServerWriteReactor<ByteBuffer>* BackupCluster(CallbackServerContext* /*context*/,
+                                                      const ByteBuffer* request) override {
+    using Call = StreamCall<v1::BackupClusterResponse>;
+    const auto call = Call::Make(environment_, "ClusterService/BackupCluster");
+    v1::BackupClusterRequest asked;
+    if (const absl::Status parsed = Parse(*request, &asked); !parsed.ok()) {
+      call->End(parsed);
+      return call.get();
+    }
+    auto backup = BackupStream::Make(about_.directory(), backup_in_progress_);
+    if (!backup.ok()) {
+      call->End(backup.status());
+      return call.get();
+    }
+    call->Replay(
+        files_, "backup", [backup = *backup] { return backup->Next(); },
+        [call = call.get()] { call->End(absl::OkStatus()); });
+    return call.get();
+  }
+
  private:
   const CallEnvironment environment_;
   const v1::Cluster about_;
+  FilePool* const files_;
+  const std::shared_ptr<std::atomic<bool>> backup_in_progress_ =
+      std::make_shared<std::atomic<bool>>(false);
 };
 
 }  // namespace
 
 std::unique_ptr<grpc::Service> MakeClusterService(const CallEnvironment& environment,
-                                                  const v1::Cluster& about) {
-  return std::make_unique<ClusterService>(environment, about);
+                                                  const v1::Cluster& about, FilePool* files) {
+  return std::make_unique<ClusterService>(environment, about, files);
 }
 
 }  // namespace strata::controller

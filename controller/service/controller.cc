@@ -5,8 +5,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <filesystem>
-#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -25,6 +23,7 @@
 #include "controller/service/peer_user.h"
 #include "controller/service/progress_hub.h"
 #include "controller/service/session_table.h"
+#include "controller/service/store_preparation.h"
 #include "controller/service/transport_authenticator.h"
 #include "controller/service/unix_relay.h"
 #include "controller/service/watch_hub.h"
@@ -54,20 +53,6 @@ constexpr int kHandshakeMs = 5'000;  // then one that says nothing is closed
 constexpr auto kShutdown = std::chrono::milliseconds(300);
 // New jobs are refused below this, so that what runs can still be recorded.
 constexpr uint64_t kReservedBytes = uint64_t{32} << 20;
-
-// A store that was ever used holds the controller's term at least. What jobs left says that it was.
-absl::Status CheckNotLost(Store& store, const std::string& directory) {
-  ASSIGN_OR_RETURN(const std::vector<Write> records, store.Load());
-  std::error_code error;
-  const std::string jobs = directory + "/jobs";
-  const std::filesystem::directory_iterator left(jobs, error);
-  if (!records.empty() || error || left == std::filesystem::directory_iterator()) {
-    return absl::OkStatus();
-  }
-  return absl::DataLossError(
-      absl::StrCat(directory, "/controller.db is empty, though there are folders of jobs in ", jobs,
-                   " — put back a copy of it, or move both away to begin with an empty cluster"));
-}
 
 bool HasRoom(const std::string& directory) {
   struct statvfs info = {};
@@ -151,10 +136,9 @@ class ControllerImpl final : public Controller {
         clock_(clock),
         store_(std::move(store)),
         reactor_(
-            store_.get(),
-            [this] { return std::make_unique<Core>(clock_, options_.timing, options_.map); }, clock,
+            store_.get(), [this] { return std::make_unique<Core>(clock_, options_.map); }, clock,
             WithRoom(options.reactor, options.directory, asks_disk)),
-        metrics_(Metrics::Make(options.version, options.timing.heartbeat_seconds, clock)),
+        metrics_(Metrics::Make(options.version, clock)),
         watches_(clock, {}),
         progress_(clock, {}),
         files_(options.files),
@@ -283,7 +267,7 @@ absl::Status ControllerImpl::StartServer() {
   about.mutable_start_time()->set_seconds(static_cast<int64_t>(common::WallSeconds()));
   services_.push_back(
       MakeJobService({environment, &watches_, &progress_, &logs_, &files_, options_.directory}));
-  services_.push_back(MakeClusterService(environment, about));
+  services_.push_back(MakeClusterService(environment, about, &files_));
   services_.push_back(MakeAccessService(
       environment, Enroller(std::move(authority), options_.node_certificate_seconds)));
   services_.push_back(MakeAgentService({environment, &sessions_, &logs_, metrics_.get()}));
@@ -337,7 +321,8 @@ absl::StatusOr<std::unique_ptr<Controller>> Controller::Start(const Options& opt
   const bool asks_disk = store == nullptr;
   if (store == nullptr) {
     ASSIGN_OR_RETURN(store, Store::Open(options.directory));
-    RETURN_IF_ERROR(CheckNotLost(*store, options.directory));
+    RETURN_IF_ERROR(
+        PrepareStore(*store, options.directory, options.preparation, common::SystemEntropy()));
   }
   auto controller = std::make_unique<ControllerImpl>(options, clock, std::move(store), asks_disk);
   RETURN_IF_ERROR(controller->Begin());

@@ -14,6 +14,7 @@
 #include "controller/service/authenticator.h"
 #include "controller/service/file_pool.h"
 #include "controller/service/reactor.h"
+#include "controller/service/store_preparation.h"
 #include "controller/store/store.h"
 #include "security/tls_files.h"
 
@@ -32,7 +33,6 @@ class Controller {
     std::string metrics_listen = "127.0.0.1:0";  // empty: none
     std::string directory;                       // absolute; the store, and jobs without their own
     std::string version;
-    Timing timing;
     topology::Description
         map;  // levels and links of the cluster, as Core's; nodes join by themselves
     Reactor::Options reactor;
@@ -41,6 +41,7 @@ class Controller {
     // Who makes a call; null: what the addresses and `tls` tell.
     std::shared_ptr<Authenticator> authenticator;
     std::vector<std::string> standing_admins;  // users/NAME, admins whatever the policy says
+    StorePreparation preparation;              // of the directory's store
   };
 
   // Opens, loads and serves. `store`: null, or one for tests in place of the directory's. Errors

@@ -182,8 +182,7 @@ class JobService final : public RawJobService {
         [](v1::ExplainJobRequest& asked) { return NeedName(asked.name(), kName); },
         [](Core& core, Effects&, const v1::ExplainJobRequest& asked,
            v1::ExplainJobResponse* explained) -> absl::Status {
-          ASSIGN_OR_RETURN(const std::vector<std::string> lines, core.ExplainJob(asked.name()));
-          explained->mutable_lines()->Assign(lines.begin(), lines.end());
+          ASSIGN_OR_RETURN(*explained, core.ExplainJob(asked.name()));
           return absl::OkStatus();
         });
   }

@@ -85,6 +85,8 @@ absl::StatusOr<ClusterAgentOptions> ParseClusterOptions(const std::vector<std::s
       options.tls.key = value;
     } else if (flag == "--tls-authority") {
       options.tls.authority = value;
+    } else if (flag == "--data-devices") {
+      options.data_devices = value;
     } else if (flag == "--locality") {
       RETURN_IF_ERROR(Locality(value, &options.locality));
     } else {

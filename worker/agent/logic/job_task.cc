@@ -99,9 +99,9 @@ absl::Status JobTask::OnPrepared(TrainerGroup& group, int place, const v1::Prepa
   return overseer_->OnPrepared(group, all);
 }
 
-void JobTask::Start(TrainerGroup& group, const std::vector<std::string>& addresses) {
+void JobTask::Start(TrainerGroup& group, v1::StartRanks start) {
   v1::TrainerCommand command;
-  for (const std::string& address : addresses) command.mutable_start()->add_addresses(address);
+  *command.mutable_start() = std::move(start);
   group.SendAll(command);
 }
 
