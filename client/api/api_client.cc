@@ -159,6 +159,25 @@ class GrpcApiClient final : public ApiClient {
                                        v1::GetPolicyRequest());
   }
 
+  absl::StatusOr<v1::JoinToken> CreateJoinToken(
+      const v1::CreateJoinTokenRequest& request) override {
+    return Call<v1::JoinToken>(*access_, &v1::AccessService::Stub::CreateJoinToken, request);
+  }
+
+  absl::StatusOr<std::vector<v1::JoinToken>> ListJoinTokens() override {
+    return ListAll<v1::JoinToken, v1::ListJoinTokensResponse>(
+        *access_, &v1::AccessService::Stub::ListJoinTokens, v1::ListJoinTokensRequest(),
+        [](v1::ListJoinTokensResponse& page) { return page.mutable_tokens(); });
+  }
+
+  absl::Status DeleteJoinToken(const std::string& name) override {
+    v1::DeleteJoinTokenRequest request;
+    request.set_name(name);
+    return Call<v1::DeleteJoinTokenResponse>(*access_, &v1::AccessService::Stub::DeleteJoinToken,
+                                             request)
+        .status();
+  }
+
   absl::StatusOr<v1::Identity> GetIdentity() override {
     return Call<v1::Identity>(*access_, &v1::AccessService::Stub::GetIdentity,
                               v1::GetIdentityRequest());

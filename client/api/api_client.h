@@ -76,6 +76,11 @@ class ApiClient {
       const v1::ApplyPolicyRequest& request) = 0;
   virtual absl::StatusOr<v1::GetPolicyResponse> GetPolicy() = 0;
   virtual absl::StatusOr<v1::Identity> GetIdentity() = 0;
+  // Not idempotent: a token whose answer was lost stays, unused, until it is over.
+  virtual absl::StatusOr<v1::JoinToken> CreateJoinToken(
+      const v1::CreateJoinTokenRequest& request) = 0;
+  virtual absl::StatusOr<std::vector<v1::JoinToken>> ListJoinTokens() = 0;  // all pages
+  virtual absl::Status DeleteJoinToken(const std::string& name) = 0;
 
   // Of the controller's state. DataLoss is the caller's to find: see BackupClusterResponse.
   virtual std::unique_ptr<Stream<v1::BackupClusterResponse>> BackupCluster() = 0;

@@ -53,7 +53,8 @@ int GetWholePolicy(ApiClient& client, const std::string& output, Terminal& termi
 
 Command SubmitCommand();
 Command ApplyCommand();
-std::vector<Command> AuthorityCommands();     // authority, certificate
+std::vector<Command> AuthorityCommands();  // authority, certificate
+Command TokenCommand();
 Command BackupCommand();
 std::vector<Command> NodeCommands();          // drain, resume
 std::vector<Command> QueryCommands();         // get, describe, explain, cancel

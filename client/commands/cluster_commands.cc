@@ -79,6 +79,7 @@ std::vector<Command> ClusterCommands() {
   all.push_back(SubmitCommand());
   all.push_back(ApplyCommand());
   all.push_back(BackupCommand());
+  all.push_back(TokenCommand());
   for (auto* more :
        {&QueryCommands, &FollowCommands, &NodeCommands, &AccessCommands, &AuthorityCommands}) {
     for (Command& command : (*more)()) all.push_back(std::move(command));

@@ -5,10 +5,12 @@
 #include <thread>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "common/status_macros.h"
+#include "worker/agent/certificate_keeper.h"
 
 namespace strata::worker {
 namespace {
@@ -45,6 +47,24 @@ absl::Status Locality(const std::string& text, std::map<std::string, std::string
     }
   }
   return absl::OkStatus();
+}
+
+absl::Status CheckSecurity(const ClusterAgentOptions& options) {
+  const security::TlsFiles& tls = options.tls;
+  const bool any = tls.enabled() || !tls.certificate.empty() || !tls.key.empty();
+  if (any && (!tls.enabled() || tls.certificate.empty() || tls.key.empty())) {
+    return absl::InvalidArgumentError(
+        "TLS needs all three: --tls-certificate, --tls-key and --tls-authority");
+  }
+  if (options.join.empty()) return absl::OkStatus();
+  if (any) {
+    return absl::InvalidArgumentError(
+        "--join: with --tls-certificate there is nothing to join with: leave one of them out");
+  }
+  if (absl::StartsWith(options.controller, "unix:")) {
+    return absl::InvalidArgumentError("--join: for a --controller HOST:PORT only");
+  }
+  return CheckJoin(options.join);
 }
 
 }  // namespace
@@ -85,6 +105,8 @@ absl::StatusOr<ClusterAgentOptions> ParseClusterOptions(const std::vector<std::s
       options.tls.key = value;
     } else if (flag == "--tls-authority") {
       options.tls.authority = value;
+    } else if (flag == "--join") {
+      options.join = value;
     } else if (flag == "--data-devices") {
       options.data_devices = value;
     } else if (flag == "--locality") {
@@ -104,14 +126,7 @@ absl::StatusOr<ClusterAgentOptions> ParseClusterOptions(const std::vector<std::s
     return absl::InvalidArgumentError(absl::StrCat("--controller: '", options.controller,
                                                    "' is neither HOST:PORT nor unix:PATH"));
   }
-  const bool any_tls =
-      options.tls.enabled() || !options.tls.certificate.empty() || !options.tls.key.empty();
-  const bool all_tls =
-      options.tls.enabled() && !options.tls.certificate.empty() && !options.tls.key.empty();
-  if (any_tls && !all_tls) {
-    return absl::InvalidArgumentError(
-        "TLS needs all three: --tls-certificate, --tls-key and --tls-authority");
-  }
+  RETURN_IF_ERROR(CheckSecurity(options));
   if (options.threads_per_device == 0) {
     const int processors = static_cast<int>(std::thread::hardware_concurrency());
     options.threads_per_device = std::clamp(processors / options.devices, 1, kMostThreads);

@@ -37,7 +37,7 @@ absl::StatusOr<Join> ParseJoin(const std::string& text) {
   const bool good = absl::StrContains(parts.first, '.') &&
                     absl::StartsWith(parts.second, "sha256:") && parts.second.size() == kDigestSize;
   if (good) return Join{parts.first, parts.second};
-  return absl::FailedPreconditionError(
+  return absl::InvalidArgumentError(
       "--join: not of the form ID.SECRET@sha256:DIGEST, as strata token create prints it");
 }
 

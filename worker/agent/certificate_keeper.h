@@ -25,7 +25,7 @@ struct EnrolmentOptions {
 // Where the certificate and what belongs to it are.
 security::TlsFiles EnrolledFiles(const std::string& folder);
 
-// FailedPrecondition: the text is no join token.
+// InvalidArgument: the text is no join token.
 absl::Status CheckJoin(const std::string& join);
 
 // Makes sure that there is a certificate which is still valid at `now` (Unix time): one that is
