@@ -50,6 +50,8 @@ struct Flags {
   security::TlsFiles tls;
   std::string authority_key;
   double node_certificate_seconds = 86400;
+  bool munge = false;
+  std::string munge_socket;
   std::string metrics_listen = "127.0.0.1:0";
   std::string directory;
   std::string ready_file;
@@ -190,6 +192,8 @@ int Serve(const Flags& flags) {
   options.tls = flags.tls;
   options.authority_key = flags.authority_key;
   options.node_certificate_seconds = flags.node_certificate_seconds;
+  options.munge = flags.munge || !flags.munge_socket.empty();
+  options.munge_socket = flags.munge_socket;
   options.metrics_listen = flags.metrics_listen;
   options.preparation = flags.preparation;
   options.reflection = flags.reflection.value_or(IsLocal(flags));
@@ -250,6 +254,10 @@ int Main(int argc, char** argv) {
                "the state in --dir was put back from a backup: once, at the first start with it");
   app.add_option("--discard-record", flags.preparation.discard,
                  "TABLE/KEY of a record that cannot be read and may go for good; may be repeated");
+  app.add_flag("--munge", flags.munge,
+               "users may show MUNGE credentials (STRATA_AUTH=munge); without TLS they must");
+  app.add_option("--munge-socket", flags.munge_socket,
+                 "of the MUNGE daemon, if it has another one");
   app.add_flag("--insecure-listen", flags.insecure_listen,
                "allow addresses that other machines can reach, without any protection");
   app.add_option("--admin", flags.admins,

@@ -51,6 +51,8 @@ struct ApiOptions {
   double silence_seconds = 0.9;
   // Of the connection; null: neither encrypted nor authenticated.
   std::shared_ptr<grpc::ChannelCredentials> credentials = nullptr;
+  // Makes each call's `authorization`; null: none. Its errors are the calls'.
+  std::function<absl::StatusOr<std::string>()> authorization = nullptr;
 };
 
 // Calls may come from any thread; a stream belongs to one.
@@ -98,6 +100,11 @@ class ApiClient {
 // STRATA_TLS_KEY the caller's own. Null without them, and for Unix sockets. FailedPrecondition:
 // what is wrong with these files.
 absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> CredentialsFor(
+    const ServerAddress& address);
+// A MUNGE credential per call, where STRATA_AUTH is `munge`: by the daemon at STRATA_MUNGE_SOCKET,
+// or at the usual place. Null without it, and for Unix sockets. FailedPrecondition: STRATA_AUTH is
+// something else.
+absl::StatusOr<std::function<absl::StatusOr<std::string>()>> AuthorizationFor(
     const ServerAddress& address);
 
 // Connects with the first call, not here.

@@ -16,7 +16,7 @@
 namespace strata::client {
 
 // Says after a second of silence that it waits. With the environment's credentials: errors are
-// those of CredentialsFor.
+// those of CredentialsFor and AuthorizationFor.
 absl::StatusOr<std::unique_ptr<ApiClient>> ClientOf(const ServerAddress& address,
                                                     Terminal& terminal);
 

@@ -19,6 +19,7 @@ absl::StatusOr<std::unique_ptr<ApiClient>> ClientOf(const ServerAddress& address
                                                     Terminal& terminal) {
   ApiOptions options;
   ASSIGN_OR_RETURN(options.credentials, CredentialsFor(address));
+  ASSIGN_OR_RETURN(options.authorization, AuthorizationFor(address));
   options.on_silence = [&terminal, name = address.ToString()] {
     terminal.Say(absl::StrCat("waiting for ", name, " …"));
   };

@@ -223,9 +223,10 @@ absl::Status ControllerImpl::Listen() {
     known.verifier =
         std::make_unique<security::PeerVerifier>(options_.tls.authority, security::Side::kClient);
   }
+  if (options_.munge) known.munge = std::make_unique<MungeDecoder>(options_.munge_socket);
   known.tells_callers_apart =
       std::all_of(acceptors_.begin(), acceptors_.end(), [this](const auto& acceptor) {
-        return options_.tls.enabled() || acceptor->address().is_unix();
+        return options_.tls.enabled() || options_.munge || acceptor->address().is_unix();
       });
   authenticator_ = options_.authenticator;
   if (authenticator_ == nullptr) {

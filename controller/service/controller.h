@@ -30,6 +30,10 @@ class Controller {
     // The private key (PEM file) of the first authority in tls.authority; empty: it signs nothing.
     std::string authority_key;
     double node_certificate_seconds = 86400;
+    // Whether users may show MUNGE credentials, and those over plain connections must; by the
+    // daemon at this socket (empty: the usual one).
+    bool munge = false;
+    std::string munge_socket;
     std::string metrics_listen = "127.0.0.1:0";  // empty: none
     std::string directory;                       // absolute; the store, and jobs without their own
     std::string version;
