@@ -34,8 +34,8 @@ class Enroller {
   absl::Status CheckAuthority() const;
   v1::JoinToken Show(const v1::JoinTokenRecord& record) const;
 
-  const std::unique_ptr<security::Authority> authority_;
-  const double certificate_seconds_;
+  std::unique_ptr<security::Authority> authority_;
+  double certificate_seconds_;
 };
 
 }  // namespace strata::controller

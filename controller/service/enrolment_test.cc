@@ -188,7 +188,9 @@ TEST_F(EnrolmentTest, SecretsAreShownOnceAndKeptAsDigests) {
   EXPECT_THAT(secret, SizeIs(32));
   ASSERT_THAT(Tokens(), SizeIs(1));
   EXPECT_THAT(Tokens()[0].token(), IsEmpty());
-  for (const Write& write : *running_->store().Load()) {
+  const auto records = running_->store().Load();
+  ASSERT_TRUE(records.ok());
+  for (const Write& write : *records) {
     EXPECT_THAT(write.value, testing::Not(HasSubstr(secret)));
   }
 }
