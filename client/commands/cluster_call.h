@@ -41,12 +41,11 @@ Command ClusterCommand(std::string name, std::string usage, std::string summary,
 
 inline bool IsStructured(absl::string_view output) { return output == "json" || output == "yaml"; }
 
-// `get policy`, `get projects|queues` and, with a name, `get project|queue NAME`.
+// `get projects|queues` and, with a name, `get project|queue NAME`.
 int GetProjects(ApiClient& client, const std::string& name, const std::string& output,
                 Terminal& terminal);
 int GetQueues(ApiClient& client, const std::string& name, const std::string& output,
               Terminal& terminal);
-int GetPolicy(ApiClient& client, const std::string& output, Terminal& terminal);
 
 // `get policy`: the policy in use, as a file that `strata apply` takes.
 int GetWholePolicy(ApiClient& client, const std::string& output, Terminal& terminal);

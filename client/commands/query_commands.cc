@@ -124,7 +124,6 @@ int Get(const Arguments& arguments, Terminal& terminal) {
   if (words[0] == "nodes") return GetNodes(*client, output, terminal);
   if (words[0] == "node") return GetOneNode(*client, name, output, /*described=*/false, terminal);
   if (absl::StartsWith(words[0], "project")) return GetProjects(*client, name, output, terminal);
-  if (words[0] == "policy") return GetPolicy(*client, output, terminal);
   if (absl::StartsWith(words[0], "queue")) return GetQueues(*client, name, output, terminal);
   return GetOneJob(*client, name, output, /*described=*/false, terminal);
 }
