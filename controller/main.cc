@@ -58,6 +58,7 @@ struct Flags {
   std::string topology;
   StorePreparation preparation;
   bool insecure_listen = false;
+  bool metrics_insecure_listen = false;
   std::vector<std::string> admins;
   std::optional<bool> reflection;  // not said: on loopback only
 };
@@ -105,18 +106,17 @@ int Fail(const absl::Status& status) {
   return kFailed;
 }
 
-// Without TLS only this machine may connect, unless its owner insists.
-absl::Status CheckLoopback(const std::string& text, const char* flag, bool insecure) {
+// Without protection only this machine may connect, unless its owner insists. `what`: what whoever
+// connects could do, and what to do about it.
+absl::Status CheckLoopback(const std::string& text, const char* flag, bool insists,
+                           const char* what) {
   const auto address = ParseListenAddress(text);
   if (!address.ok()) {
     return absl::InvalidArgumentError(absl::StrCat(flag, ": ", address.status().message()));
   }
-  if (insecure || address->is_loopback()) return absl::OkStatus();
+  if (insists || address->is_loopback()) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      absl::StrCat(flag, " ", text,
-                   ": everybody who reaches this address could run jobs (connections are neither "
-                   "encrypted nor authenticated): give --tls-certificate, --tls-key and "
-                   "--tls-authority, listen on 127.0.0.1, or add --insecure-listen"));
+      absl::StrCat(flag, " ", text, ": everybody who reaches this address could ", what));
 }
 
 absl::Status CheckAddresses(const Flags& flags) {
@@ -131,9 +131,15 @@ absl::Status CheckAddresses(const Flags& flags) {
   }
   for (const std::string& listen : flags.listen) {
     const bool safe = flags.tls.enabled() || flags.insecure_listen;
-    RETURN_IF_ERROR(CheckLoopback(listen, "--listen", safe));
+    RETURN_IF_ERROR(CheckLoopback(
+        listen, "--listen", safe,
+        "run jobs (connections are neither encrypted nor authenticated): give --tls-certificate, "
+        "--tls-key and --tls-authority, listen on 127.0.0.1, or add --insecure-listen"));
   }
-  RETURN_IF_ERROR(CheckLoopback(flags.metrics_listen, "--metrics-listen", flags.insecure_listen));
+  RETURN_IF_ERROR(CheckLoopback(
+      flags.metrics_listen, "--metrics-listen", flags.metrics_insecure_listen,
+      "read the names and figures of all jobs and nodes (the page knows no TLS): listen on "
+      "127.0.0.1 behind a proxy that has it, or add --metrics-insecure-listen"));
   if (ParseListenAddress(flags.metrics_listen)->is_unix()) {
     return absl::InvalidArgumentError(
         absl::StrCat("--metrics-listen ", flags.metrics_listen, ": use HOST:PORT"));
@@ -260,6 +266,8 @@ int Main(int argc, char** argv) {
                  "of the MUNGE daemon, if it has another one");
   app.add_flag("--insecure-listen", flags.insecure_listen,
                "allow addresses that other machines can reach, without any protection");
+  app.add_flag("--metrics-insecure-listen", flags.metrics_insecure_listen,
+               "allow a metrics address that other machines can reach: whoever does reads it all");
   app.add_option("--admin", flags.admins,
                  "users/NAME: an admin whatever the policy says; may be repeated")
       ->check([](const std::string& text) {
