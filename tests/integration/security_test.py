@@ -54,10 +54,12 @@ class SecurityTest(real_cluster.RealCluster):
         self.address = json.loads(ready.read_text())["address"]
         return child
 
-    def agent(self, token: str = "") -> subprocess.Popen:
-        join = ["--join", token] if token else []
-        return self.start("strata-worker", "n0.log", "--controller", self.address, "--node", "n0", "--dir",
-                          self.folder / "n0", "--devices", 2, *join)
+    def agent(self, token: str, node: str = "n0") -> subprocess.Popen:
+        return self.start("strata-worker", f"{node}.log", "--controller", self.address, "--node", node, "--dir",
+                          self.folder / node, "--devices", 2, "--join", token)
+
+    def token(self, nodes: str) -> str:
+        return json.loads(self.strata("token", "create", "--nodes", nodes, "-o", "json").stdout)["join"]
 
     def become(self, identity: str, authority: str = "ca"):
         ca, own = self.folder / authority, self.folder / "own"
@@ -68,9 +70,9 @@ class SecurityTest(real_cluster.RealCluster):
     def said(self, text: str, log: str = "n0.log") -> bool:
         return text in (self.folder / log).read_text(errors="replace")
 
-    def node_is_ready(self) -> bool:
+    def ready_nodes(self) -> list:
         nodes = json.loads(self.strata("get", "nodes", "-o", "json").stdout)
-        return [(n["name"], n["state"]) for n in nodes] == [("n0", "READY")]
+        return [n["name"] for n in nodes if n["state"] == "READY"]
 
     def job(self) -> pathlib.Path:
         path = self.folder / "job.yaml"
@@ -84,17 +86,14 @@ checkpoint: {{every_steps: 20}}
         return path
 
     def test_a_job_trains_over_tls_while_certificates_are_renewed_and_an_impostor_comes(self):
-        first = self.controller("ca", "controller", "127.0.0.1:0", "--node-certificate-seconds", 6)
+        first = self.controller("ca", "controller")
         self.become("users/alice")
         self.assertEqual(json.loads(self.strata("whoami", "-o", "json").stdout)["identity"], "users/alice")
-        token = json.loads(self.strata("token", "create", "--nodes", "n*", "-o", "json").stdout)["join"]
-        self.agent(token)
-        self.wait_for(self.node_is_ready, "the node has enrolled")
+        self.agent(self.token("n*"))
+        self.wait_for(lambda: self.ready_nodes() == ["n0"], "the node has enrolled")
         self.strata("submit", self.job())
         directory = self.get("job")["directory"]
-        own = self.folder / "n0" / "tls" / "node.pem"
-        enrolled = own.read_text()
-        self.wait_for(lambda: own.read_text() != enrolled, "the certificate is renewed")
+        self.wait_for(lambda: len(self.records(directory)) > 0, "the job trains")
 
         # Somebody else's controller takes the port.
         first.send_signal(signal.SIGTERM)
@@ -105,8 +104,16 @@ checkpoint: {{every_steps: 20}}
         self.assertIn("not from this cluster's authority", self.strata("get", "jobs", code=6).stderr)
         impostor.kill()
         impostor.wait()
-        self.controller("ca", "controller", self.address)
+
+        # The true one again; certificates that it issues now are soon over.
+        self.controller("ca", "controller", self.address, "--node-certificate-seconds", 6)
         self.wait_for(self.answers, "the controller serves again")
+        self.agent(self.token("n1"), "n1")
+        own = self.folder / "n1" / "tls" / "node.pem"
+        self.wait_for(own.exists, "the second node has enrolled")
+        enrolled = own.read_text()
+        self.wait_for(lambda: own.read_text() != enrolled, "its certificate is renewed")
+        self.wait_for(lambda: self.ready_nodes() == ["n0", "n1"], "both nodes are there")
         self.strata("wait", "job", "--for=state=SUCCEEDED")
         self.assertEqual([r["step"] for r in self.records(directory)], list(range(1, STEPS + 1)))
         ended = self.get("job")
@@ -115,7 +122,7 @@ checkpoint: {{every_steps: 20}}
     def test_who_cannot_show_a_certificate_that_is_believed_gets_nowhere_and_is_told_why(self):
         self.controller("ca", "controller")
         self.become("users/alice")
-        used = json.loads(self.strata("token", "create", "--nodes", "m*", "-o", "json").stdout)["join"]
+        used = self.token("m*")
         agent = self.agent(used)
         self.assertEqual(agent.wait(timeout=real_cluster.WAIT_SECONDS), 1)
         self.assertTrue(self.said("is for nodes m*, not for n0"))
