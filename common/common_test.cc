@@ -5,6 +5,7 @@
 #include "common/digest.h"
 #include "common/entropy.h"
 #include "common/rng.h"
+#include "common/sha256.h"
 #include "common/units.h"
 #include "gtest/gtest.h"
 
@@ -43,6 +44,13 @@ TEST(EntropyTest, UuidsAreOfVersionFourAndNeverTheSame) {
   }
   EXPECT_EQ(DrawUuid(SeededEntropy(7)), DrawUuid(SeededEntropy(7)));
   EXPECT_NE(DrawUuid(SeededEntropy(7)), DrawUuid(SeededEntropy(8)));
+}
+
+TEST(Sha256Test, MatchesThePublishedAnswer) {
+  Sha256 sha;  // FIPS 180-4's example
+  sha.Add("a", 1);
+  sha.Add("bc", 2);
+  EXPECT_EQ(sha.Finish(), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
 }
 
 TEST(EntropyTest, BytesAreAsManyAsAskedForAndOfTheWordsDrawn) {

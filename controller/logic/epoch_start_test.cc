@@ -182,11 +182,11 @@ TEST_F(Refusals, OfAJobThatNeverTrainedUseUpItsBudgetAtOnce) {
 TEST_F(TwoNodes, AnEpochThatDoesNotPrepareInTimeIsGivenUp) {
   (void)h.Create(Harness::Request("a", 2));
   h.SayPrepared("n0", "a", 1, {0});
-  h.Pass(60, {"n0", "n1"});
+  h.Pass(660, {"n0", "n1"});
   EXPECT_EQ(h.Job("a").state(), v1::Job::STARTING);
   h.Pass(1, {"n0", "n1"});
   EXPECT_EQ(h.Job("a").state(), v1::Job::RECOVERING);
-  EXPECT_EQ(h.Job("a").reason(), "n1 did not prepare its ranks within 60 s");
+  EXPECT_EQ(h.Job("a").reason(), "n1 did not prepare its ranks within 660.2 s");
 }
 
 TEST_F(TwoNodes, AnEndBeforePreparationIsConfirmedBeforeTheDeviceIsFree) {

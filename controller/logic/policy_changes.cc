@@ -7,6 +7,7 @@
 #include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -71,9 +72,22 @@ Values ValuesOf(const Message& entry) {
   return values;
 }
 
+// Who has each role: "submitter in nlp" -> "users/ann users/bob".
+Values RolesOf(const v1::Policy& policy) {
+  Values roles;
+  for (const v1::RoleBinding& binding : policy.roles()) {
+    const std::string where =
+        binding.has_project() ? absl::StrCat(" in ", binding.project()) : std::string();
+    std::string& members = roles[binding.role() + where];
+    for (const std::string& member : binding.members()) {
+      absl::StrAppend(&members, members.empty() ? "" : " ", member);
+    }
+  }
+  return roles;
+}
+
 // "priority 0 -> 5, quota.h100 none -> 8"; empty when both are the same.
-std::string Difference(const Message& before, const Message& after) {
-  Values old_values = ValuesOf(before), new_values = ValuesOf(after);
+std::string Difference(const Values& old_values, const Values& new_values) {
   std::set<std::string> keys;
   for (const Values* values : {&old_values, &new_values}) {
     for (const auto& [key, value] : *values) keys.insert(key);
@@ -100,8 +114,8 @@ v1::PolicyChange Change(const std::string& kind, const std::string& name,
   return change;
 }
 
-v1::PolicyChange Compared(const std::string& kind, const std::string& name, const Message& before,
-                          const Message& after) {
+v1::PolicyChange Compared(const std::string& kind, const std::string& name, const Values& before,
+                          const Values& after) {
   std::string detail = Difference(before, after);
   const auto action = detail.empty() ? v1::PolicyChange::UNCHANGED : v1::PolicyChange::CHANGED;
   return Change(kind, name, action, std::move(detail));
@@ -121,7 +135,7 @@ void CompareEntries(const std::string& kind, const Entries& before, const Entrie
     } else if (is == nullptr) {
       changes.push_back(Change(kind, name, v1::PolicyChange::REMOVED));
     } else {
-      changes.push_back(Compared(kind, name, *was, *is));
+      changes.push_back(Compared(kind, name, ValuesOf(*was), ValuesOf(*is)));
     }
   }
 }
@@ -132,7 +146,10 @@ std::vector<v1::PolicyChange> ChangesBetween(const v1::Policy& before, const v1:
   std::vector<v1::PolicyChange> changes;
   CompareEntries("project", before.projects(), after.projects(), changes);
   CompareEntries("queue", before.queues(), after.queues(), changes);
-  changes.push_back(Compared("scheduling", "", before.scheduling(), after.scheduling()));
+  changes.push_back(
+      Compared("scheduling", "", ValuesOf(before.scheduling()), ValuesOf(after.scheduling())));
+  changes.push_back(Compared("timing", "", ValuesOf(before.timing()), ValuesOf(after.timing())));
+  changes.push_back(Compared("roles", "", RolesOf(before), RolesOf(after)));
   return changes;
 }
 

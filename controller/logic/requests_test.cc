@@ -396,17 +396,77 @@ TEST(ExplainJob, SaysWhyItWaitsAndWhereItRuns) {
   (void)h.Create(Harness::Request("b", 1));
   const auto waits = h.core->ExplainJob("jobs/b");
   ASSERT_TRUE(waits.ok());
-  const std::string why = absl::StrJoin(*waits, "\n");
+  const std::string why = absl::StrJoin(waits->lines(), "\n");
   EXPECT_THAT(why, HasSubstr("It waits: needs 1 cpu device"));
   EXPECT_THAT(why, HasSubstr("It starts when a (2 devices, time left unknown) ends."));
-  EXPECT_THAT(*waits, Contains("n0 is used by a."));
+  EXPECT_THAT(waits->lines(), Contains("n0 is used by a."));
+  EXPECT_EQ(waits->state(), v1::Job::QUEUED);
+  EXPECT_EQ(waits->queue_position(), 1);
+  EXPECT_EQ(waits->devices_wanted(), 1);
+  EXPECT_EQ(waits->devices_free(), 0);
+  EXPECT_FALSE(waits->has_expected_start_time());  // a's end is not known
+  ASSERT_EQ(waits->blockers_size(), 2);
+  EXPECT_EQ(waits->blockers(0).code(), "DEVICES");
+  EXPECT_EQ(waits->blockers(1).subject(), "jobs/a");
   const auto runs = h.core->ExplainJob("jobs/a");
-  EXPECT_THAT(*runs, Contains("Epoch 1 of its ranks is on n0 (rank 0), n1 (rank 1)."));
+  EXPECT_EQ(runs->layout().why(), "first in the queue that fits");
+  EXPECT_EQ(runs->queue_position() + runs->blockers_size(), 0);
+  EXPECT_THAT(runs->lines(), Contains("Epoch 1 of its ranks is on n0 (rank 0), n1 (rank 1)."));
   h.EndSession("n1");
   h.Pass(5, {"n0"});
-  EXPECT_THAT(absl::StrJoin(*h.core->ExplainJob("jobs/a"), "\n"),
+  EXPECT_THAT(absl::StrJoin(h.core->ExplainJob("jobs/a")->lines(), "\n"),
               HasSubstr("n1 has not been heard from"));
   EXPECT_EQ(h.core->ExplainJob("jobs/nobody").status().code(), absl::StatusCode::kNotFound);
+}
+
+TEST(ExplainJob, NamesWhatBlocksByCode) {
+  Harness h;
+  h.Join("n0");
+  h.Join("n1");
+  v1::Policy policy;
+  v1::QueuePolicy& queue = *policy.add_queues();
+  queue.set_name("small");
+  queue.set_max_devices(1);
+  v1::ProjectPolicy& project = *policy.add_projects();
+  project.set_name("nlp");
+  (*project.mutable_quota())["cpu"] = 1;
+  ASSERT_TRUE(h.ApplyPolicy(policy).ok());
+  v1::CreateJobRequest over_queue = Harness::Request("q", 2), over_quota = Harness::Request("p", 2);
+  over_queue.mutable_job()->mutable_spec()->mutable_resources()->set_queue("small");
+  over_quota.mutable_job()->mutable_spec()->set_project("nlp");
+  ASSERT_TRUE(h.Create(over_queue).ok());
+  ASSERT_TRUE(h.Create(over_quota).ok());
+  const auto q = h.core->ExplainJob("jobs/q"), p = h.core->ExplainJob("jobs/p");
+  EXPECT_EQ(q->blockers(0).code(), "QUEUE_LIMIT");
+  EXPECT_EQ(q->blockers(0).subject(), "queues/small");
+  EXPECT_EQ(p->blockers(0).code(), "QUOTA");
+  EXPECT_EQ(p->blockers(0).subject(), "projects/nlp");
+  EXPECT_EQ(p->queue_position(), 2);
+  EXPECT_EQ(p->devices_free(), 2);
+  ASSERT_TRUE(h.Drain("n1").ok());
+  (void)h.Create(Harness::Request("d", 2));
+  const auto d = h.core->ExplainJob("jobs/d");
+  EXPECT_EQ(d->blockers(d->blockers_size() - 1).code(), "DRAINING");
+  EXPECT_EQ(d->blockers(d->blockers_size() - 1).subject(), "nodes/n1");
+}
+
+TEST(ExplainJob, EstimatesTheStartBehindJobsOfAKnownPace) {
+  Harness h;
+  h.Join("n0");
+  h.Run("a", {"n0"});
+  for (int64_t step = 1; step <= 10; ++step) {
+    h.Pass(1, {"n0"});
+    h.SayStep("n0", "a", 1, step);
+  }
+  (void)h.Create(Harness::Request("b", 1));
+  const auto b = h.core->ExplainJob("jobs/b");
+  ASSERT_TRUE(b->has_expected_start_time());
+  (void)h.Create(Harness::Request("c", 1));
+  const auto c = h.core->ExplainJob("jobs/c");
+  EXPECT_EQ(c->blockers(0).code(), "RESERVATION");
+  EXPECT_EQ(c->blockers(0).subject(), "jobs/b");
+  EXPECT_EQ(c->queue_position(), 2);
+  EXPECT_FALSE(c->has_expected_start_time());
 }
 
 }  // namespace

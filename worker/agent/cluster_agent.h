@@ -6,6 +6,7 @@
 #include <string>
 
 #include "common/clock.h"
+#include "security/tls_files.h"
 
 namespace strata::worker {
 
@@ -16,7 +17,8 @@ enum class OnSigterm {
 };
 
 struct ClusterAgentOptions {
-  std::string controller;  // HOST:PORT
+  std::string controller;  // HOST:PORT or unix:PATH
+  security::TlsFiles tls;  // of connections to HOST:PORT, when it is enabled
   std::string node;        // its name
   std::string directory;
   int devices = 1;

@@ -17,6 +17,7 @@
 #include "worker/trainer/generate_task.h"
 #include "worker/trainer/recorded_checkpoint.h"
 #include "worker/trainer/train_task.h"
+#include "worker/trainer/watched_file_system.h"
 
 namespace strata::worker {
 namespace {
@@ -131,7 +132,9 @@ int RunTask(Control& control, CheckpointMail& mail, int progress_descriptor, Pla
   context.plant = plant;
   absl::StatusOr<v1::Finished::Outcome> outcome = v1::Finished::FAILED;
   if (progress.ok()) {
+    WatchedFileSystem files(checkpoint::PosixFileSystem(), progress->get());
     context.progress = progress->get();
+    context.files = &files;
     outcome = TakeAndPerform(context);
   } else {
     outcome = progress.status();
