@@ -23,6 +23,13 @@ absl::StatusOr<std::vector<std::unique_ptr<Trainer>>> StartTrainers(const Traine
     if (options.progress_path) start.progress_path = options.progress_path(rank);
     if (options.log_path) start.log_path = options.log_path(rank);
     start.locks = options.locks;
+    if (options.launch) {
+      std::vector<std::string> command = options.launch(rank);
+      command.push_back(start.binary);
+      command.insert(command.end(), start.arguments.begin(), start.arguments.end());
+      start.binary = command.front();
+      start.arguments.assign(command.begin() + 1, command.end());
+    }
     ASSIGN_OR_RETURN(std::unique_ptr<TrainerProcess> trainer, TrainerProcess::Start(start, poll));
     trainers.push_back(std::move(trainer));
   }

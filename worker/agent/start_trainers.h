@@ -19,6 +19,8 @@ struct TrainersOptions {
   // Path of a rank's progress file and of its log; null: files without a name, our stderr.
   std::function<std::string(int rank)> progress_path;
   std::function<std::string(int rank)> log_path;
+  // The command that starts it, with its path and arguments behind; null: nothing before it.
+  std::function<std::vector<std::string>(int rank)> launch;
   std::vector<int> locks;  // descriptors that they keep open; numbers from 16 on
 };
 
