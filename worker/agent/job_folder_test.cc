@@ -60,8 +60,7 @@ TEST_F(JobFolderTest, ErrorsNameThePathThatPeopleKnow) {
   const auto folder = JobFolder::Open(roots_, Path("root/job"));
   ASSERT_TRUE(folder.ok());
   std::ofstream(base_ / "root/job/.epoch-3") << "a file";
-  const absl::Status status =
-      folder->Named(MakeEpochFolder(folder->held_path(), 3).status());
+  const absl::Status status = folder->Named(MakeEpochFolder(folder->held_path(), 3).status());
   EXPECT_THAT(std::string(status.message()), HasSubstr(Path("root/job/.epoch-3")));
   EXPECT_THAT(std::string(status.message()), ::testing::Not(HasSubstr("/proc/")));
 }

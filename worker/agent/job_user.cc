@@ -124,8 +124,8 @@ std::vector<std::string> LaunchCommand(const JobUser& user, bool systemd, const 
 }
 
 int ExecAs(const std::vector<std::string>& arguments) {
-  if (arguments.size() < 2) {
-    std::fprintf(stderr, "usage: strata-worker --exec-as USER PROGRAM [ARGUMENTS]\n");
+  if (arguments.size() < 3) {
+    std::fprintf(stderr, "usage: strata-worker --exec-as USER PATH NAME [ARGUMENTS]\n");
     return kCannotExec;
   }
   const absl::StatusOr<JobUser> user = FindUser(arguments[0]);
@@ -144,7 +144,7 @@ int ExecAs(const std::vector<std::string>& arguments) {
   setenv("LOGNAME", arguments[0].c_str(), 1);
   umask(0077);
   std::vector<char*> argv;
-  for (size_t i = 1; i < arguments.size(); ++i) {
+  for (size_t i = 2; i < arguments.size(); ++i) {
     argv.push_back(const_cast<char*>(arguments[i].c_str()));
   }
   argv.push_back(nullptr);
