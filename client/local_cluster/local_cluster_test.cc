@@ -31,11 +31,10 @@ using testing::HasSubstr;
 
 constexpr double kLongEnough = 60;  // for what must happen at some time
 
-// Runs until it is told to stop, and has a trainer as an agent would. Asked to stop, it notes that
-// and says no.
+// Runs until it is told to stop, which it does not answer, and has a trainer as an agent would.
 constexpr char kAgent[] =
     "#!/bin/bash\n"
-    "if [ \"$1\" = stop ]; then touch \"$3/asked\"; exit 1; fi\n"
+    "[ \"$1\" = stop ] && touch \"$3/asked\" && exit 1\n"
     "bash -c 'exec -a strata-trainer sleep 1000' &\n"
     "echo \"$@\" > \"$6/arguments\"\n"
     "exec -a strata-worker sleep 1000\n";
@@ -44,7 +43,6 @@ constexpr char kController[] =
     "echo \"$@\" > \"$6/arguments\"\n"
     "exec -a strata-controller sleep 1000\n";
 
-// Takes its time to end.
 constexpr char kSlowAgent[] =
     "#!/bin/bash\n"
     "[ \"$1\" = stop ] && exit 1\n"

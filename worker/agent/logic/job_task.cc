@@ -81,6 +81,7 @@ absl::Status JobTask::OnEvent(TrainerGroup& group, int place, const v1::TrainerE
     case v1::TrainerEvent::kPlan:
     case v1::TrainerEvent::kEnded:
     case v1::TrainerEvent::kHello:
+    case v1::TrainerEvent::kStopAgent:
     case v1::TrainerEvent::EVENT_NOT_SET:
       return absl::InternalError(
           absl::StrCat(NameOf(group.rank(place)), " sent an event out of place"));
