@@ -87,12 +87,14 @@ absl::StatusOr<Decision> DecideUser(RunAs mode, const Powers& powers, const std:
     if (!as_user) return Decision{};
     return refused("nobody is known to have submitted it");
   }
+  const absl::StatusOr<JobUser> user = FindUser(owner);
+  const bool own = user.ok() && user->uid == geteuid();
+  if (own && (user->uid != 0 || !as_user)) return Decision{};  // they are the same
   if (!as_user) {
     return Decision{std::nullopt, absl::StrCat("its processes run as the agent's user, not as ",
                                                owner, " (", DescribeMode(mode, powers), ")")};
   }
   if (!powers.root) return refused("the agent is not root and cannot become " + owner);
-  const absl::StatusOr<JobUser> user = FindUser(owner);
   if (absl::IsUnavailable(user.status())) return user.status();
   if (!user.ok()) return refused(std::string(user.status().message()));
   if (user->uid == 0) return refused("no job runs as root");

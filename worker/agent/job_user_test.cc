@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <pwd.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -51,6 +52,14 @@ TEST(DecideUser, ElseTheAgentsUser_WhichIsSaid) {
   EXPECT_THAT(Decided(RunAs::kAuto, kRootWithSystemd, "root"), HasSubstr("no job runs as root"));
   EXPECT_THAT(Decided(RunAs::kAuto, kRootWithSystemd, ""), HasSubstr("nobody is known"));
   EXPECT_EQ(Decided(RunAs::kAuto, kRoot, ""), "agent");
+}
+
+TEST(DecideUser, ItsOwnUserNeedsNoWord) {
+  const passwd* const own = getpwuid(geteuid());
+  if (own == nullptr) GTEST_SKIP() << "this sandbox names no user";
+  for (const RunAs mode : {RunAs::kAuto, RunAs::kDaemon}) {
+    EXPECT_EQ(Decided(mode, {.root = geteuid() == 0, .systemd = false}, own->pw_name), "agent");
+  }
 }
 
 TEST(DecideUser, WhoInsistsIsRefusedWhatCannotBe) {
