@@ -114,8 +114,8 @@ std::vector<std::string> LaunchCommand(const JobUser& user, bool systemd, const 
                                        const std::string& systemd_run) {
   std::vector<std::string> command;
   if (systemd) {
-    // A scope holds a process that its starter forks: so it stays our child, and keeps the
-    // descriptors that it inherits.
+    // For a scope systemd-run becomes the command itself: it stays our child, by its number, and
+    // keeps the descriptors that it inherits.
     command = {systemd_run,     "--scope", "--quiet", "--collect", "--slice=strata.slice",
                "--unit=" + unit};
     for (const std::string& property : properties) command.push_back("--property=" + property);

@@ -51,11 +51,12 @@ std::string DescribeMode(RunAs mode, const Powers& powers);
 
 // The command that makes another one run as `user`: that one's path, name and arguments follow it.
 // Where systemd runs, in a scope of its own named `unit`, with these properties (NAME=VALUE) beside
-// the agent's unit: stopping or restarting the agent leaves it alone. `systemd_run`: that program.
+// the agent's unit: stopping or restarting the agent leaves it alone. `systemd_run`: path of that
+// program.
 std::vector<std::string> LaunchCommand(const JobUser& user, bool systemd, const std::string& unit,
                                        const std::vector<std::string>& properties,
                                        const std::string& own_binary,
-                                       const std::string& systemd_run = "systemd-run");
+                                       const std::string& systemd_run = "/usr/bin/systemd-run");
 
 // strata-worker --exec-as USER PATH NAME ARGUMENTS: becomes that user, with its groups, its HOME
 // and no way back, and then the program at PATH under NAME. Returns only when that fails, told on

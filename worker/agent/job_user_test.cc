@@ -74,11 +74,12 @@ TEST(LaunchCommand, ByItselfOrInAScopeOfSystemd) {
   const JobUser user = {"ann", 1000, 1000, {1000}};
   EXPECT_THAT(LaunchCommand(user, false, "u", {}, "/opt/strata-worker"),
               ElementsAre("/opt/strata-worker", "--exec-as", "ann"));
-  EXPECT_EQ(absl::StrJoin(LaunchCommand(user, true, "strata-a-3-0", {"MemoryMax=1G", "TasksMax=99"},
-                                        "/opt/strata-worker"),
-                          " "),
-            "systemd-run --scope --quiet --collect --slice=strata.slice --unit=strata-a-3-0 "
-            "--property=MemoryMax=1G --property=TasksMax=99 -- /opt/strata-worker --exec-as ann");
+  EXPECT_EQ(
+      absl::StrJoin(LaunchCommand(user, true, "strata-a-3-0", {"MemoryMax=1G", "TasksMax=99"},
+                                  "/opt/strata-worker"),
+                    " "),
+      "/usr/bin/systemd-run --scope --quiet --collect --slice=strata.slice --unit=strata-a-3-0 "
+      "--property=MemoryMax=1G --property=TasksMax=99 -- /opt/strata-worker --exec-as ann");
 }
 
 // Processes of another user: only root makes them, where there is more than one.
