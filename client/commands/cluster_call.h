@@ -50,6 +50,9 @@ int GetPolicy(ApiClient& client, const std::string& output, Terminal& terminal);
 
 // `get policy`: the policy in use, as a file that `strata apply` takes.
 int GetWholePolicy(ApiClient& client, const std::string& output, Terminal& terminal);
+// `get audit [FILTER]`, newest first.
+int GetAudit(ApiClient& client, const std::string& filter, const std::string& output,
+             Terminal& terminal);
 
 Command SubmitCommand();
 Command ApplyCommand();

@@ -20,7 +20,7 @@ namespace strata::controller {
 
 // Upsert of one record, or its removal. Tables: "jobs" (key: jobs/NAME, value: Job), "meta"
 // (controller_term, resource_version, policy, identity), "nodes" (key: nodes/NAME; what must
-// survive: device, count, locality, drained, quarantined).
+// survive: device, count, locality, drained, quarantined), "audit" (key: sequence).
 struct Write {
   std::string table;
   std::string key;
@@ -59,6 +59,7 @@ struct Effects {
     int64_t replacements = 0;  // ranks of recovering jobs that were given another device
   };
   std::vector<Decision> decisions;
+  std::vector<v1::AuditRecord> audited;
 };
 
 }  // namespace strata::controller

@@ -149,7 +149,10 @@ class StreamCall final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
       : environment_(environment), method_(method), began_(environment.clock->Now()) {}
 
   void OnIdentity(const absl::StatusOr<Identity>& identity) {
-    if (!identity.ok()) return End(identity.status());
+    if (!identity.ok()) {
+      AuditLater(environment_, Describe(method_, true, nullptr), caller_, identity.status());
+      return End(identity.status());
+    }
     std::function<void()> post;
     {
       const std::lock_guard lock(mutex_);
@@ -168,10 +171,13 @@ class StreamCall final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
     const auto seen = std::make_shared<Seen>();
     Reactor::Input input;
     input.reads_only = true;
-    input.apply = [self = this->shared_from_this(), seen, request](Core& core, Effects&) {
+    input.apply = [self = this->shared_from_this(), seen, request](Core& core, Effects& effects) {
+      const CallEnvironment& environment = self->environment_;
       seen->core = &core;
-      seen->allowed = Authorise(core, *self->environment_.standing_admins, self->method_, *request,
-                                self->caller_);
+      seen->allowed =
+          Authorise(core, *environment.standing_admins, self->method_, *request, self->caller_);
+      Audit(environment, Describe(self->method_, true, request.get()), self->caller_, seen->allowed,
+            core, effects);
     };
     input.release = [self = this->shared_from_this(), seen,
                      question = std::move(question)](const absl::Status& durable) {
