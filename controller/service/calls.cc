@@ -51,6 +51,34 @@ bool ChangesNothing(const google::protobuf::Message& request) {
 
 }  // namespace
 
+absl::Status CheckCallRate(const CallEnvironment& environment, const Core& core,
+                           const Caller& caller) {
+  const auto limit = LimitsOf(caller.rights, core.policy()).calls_per_second;
+  const std::string user = caller.identity.ToString();
+  if (!limit.has_value()) return absl::OkStatus();
+  if (environment.calls->AdmitCall(user, *limit, environment.clock->Now())) return absl::OkStatus();
+  const std::string what =
+      absl::StrCat(user, " calls more often than ", *limit,
+                   " times per second, the most that its projects allow (max_calls_per_second)");
+  absl::Status status = Refusal(absl::StatusCode::kResourceExhausted, "TOO_MANY_CALLS", what);
+  SetQuota(status, user, what);
+  return WithRetry(status, 1 / *limit);
+}
+
+absl::StatusOr<bool> CountStream(const CallEnvironment& environment, const Core& core,
+                                 const Caller& caller) {
+  const auto most = LimitsOf(caller.rights, core.policy()).streams;
+  const std::string user = caller.identity.ToString();
+  if (!most.has_value()) return false;
+  if (environment.calls->OpenStream(user, *most)) return true;
+  const std::string what =
+      absl::StrCat(user, " has ", *most,
+                   " streams open, the most that its projects allow (max_streams): end one");
+  absl::Status status = Refusal(absl::StatusCode::kResourceExhausted, "TOO_MANY_STREAMS", what);
+  SetQuota(status, user, what);
+  return status;
+}
+
 CallDescription Describe(const char* method, bool reads_only,
                          const google::protobuf::Message* request) {
   if (request == nullptr) return {method, reads_only, "", ""};

@@ -14,8 +14,10 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "common/clock.h"
 #include "common/status_macros.h"
+#include "controller/access/call_limits.h"
 #include "controller/access/refusal_meter.h"
 #include "controller/service/authenticator.h"
 #include "controller/service/call_observer.h"
@@ -34,9 +36,18 @@ struct CallEnvironment {
   std::atomic<int>* open_streams = nullptr;  // server streams, of all methods
   Authenticator* authenticator = nullptr;
   const std::vector<std::string>* standing_admins = nullptr;  // users/NAME
-  RefusalMeter* refusals = nullptr;                           // the reactor thread's
-  size_t audit_records = 0;                                   // kept at most
+  CallMeter* calls = nullptr;
+  RefusalMeter* refusals = nullptr;  // the reactor thread's
+  size_t audit_records = 0;          // kept at most
 };
+
+// After Authorise. ResourceExhausted (TOO_MANY_CALLS, with QuotaFailure): the caller has called
+// more often than its projects allow.
+absl::Status CheckCallRate(const CallEnvironment& environment, const Core& core,
+                           const Caller& caller);
+// Likewise (TOO_MANY_STREAMS), for one stream more. True: CloseStream of `calls` is to follow.
+absl::StatusOr<bool> CountStream(const CallEnvironment& environment, const Core& core,
+                                 const Caller& caller);
 
 // Of a call, for the audit trail.
 struct CallDescription {
@@ -182,6 +193,7 @@ class UnaryCall final : public grpc::ServerUnaryReactor {
     }
     absl::Status status =
         Authorise(core, *environment_.standing_admins, method_.name, request_, caller_);
+    if (status.ok()) status = CheckCallRate(environment_, core, caller_);
     if (status.ok()) status = prepared_;
     if (status.ok()) status = handle_(core, effects, caller_, request_, &response_);
     Audit(environment_, Description(), caller_, status, core, effects);

@@ -183,6 +183,7 @@ class ControllerImpl final : public Controller {
   HealthReporter health_;
   std::unique_ptr<UnixRelay> relay_;  // null: no Unix sockets
   std::shared_ptr<Authenticator> authenticator_;
+  CallMeter calls_;
   RefusalMeter refusals_;
   std::vector<std::unique_ptr<grpc::Service>> services_;
   std::vector<std::string> addresses_;
@@ -247,9 +248,9 @@ absl::Status ControllerImpl::StartServer() {
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();
   RETURN_IF_ERROR(Listen());
   const CallEnvironment environment = {
-      &reactor_,      metrics_.get(),        clock_,
-      &open_streams_, authenticator_.get(),  &options_.standing_admins,
-      &refusals_,     options_.audit_records};
+      &reactor_,      metrics_.get(),       clock_,
+      &open_streams_, authenticator_.get(), &options_.standing_admins,
+      &calls_,        &refusals_,           options_.audit_records};
   v1::Cluster about;
   about.set_version(options_.version);
   about.set_directory(options_.directory);
