@@ -318,7 +318,7 @@ TEST(AuditLog, TellsWhatIsDurable) {
     FilePool pool({});
     AuditLog log(&pool, file);
     const common::ManualClock clock;
-    const Core core(&clock, Timing());
+    const Core core(&clock);
     Effects effects;
     effects.audited.resize(2);
     log.OnEffects(core, effects);
