@@ -12,6 +12,7 @@ namespace {
 constexpr double kPatienceSeconds = 1200;
 constexpr double kTidySeconds = 15;  // after the last trainer, for the last words
 constexpr double kCalmSeconds = 45;  // after the last job: longer than a lease
+constexpr double kForEver = 1e9;
 constexpr int kMostEvents = 1'000'000;
 
 }  // namespace
@@ -175,6 +176,7 @@ void Cluster::PlanFaults() {
     controller.DieAtCommit(options.die_at_commit, options.die_after);
   }
   if (options.calm) return;
+  weather_ = static_cast<Weather>(random.Below(3));
   const int faults = random.Within(0, 8);
   for (int i = 0; i < faults; ++i) {
     const double at = random.Between(1, 45);
@@ -204,7 +206,7 @@ void Cluster::DamageCheckpoint(const std::string& job) {
   if (random.Chance(0.2)) {
     const double until = events.Now() + random.Between(0, 8);
     storage.FailUntil(until);
-    oracle.OnHarm(job, until);
+    oracle.OnHarm(job, kForEver);
   } else {
     const auto damage = static_cast<Damage>(random.Below(3));
     const int older = random.Chance(0.3) ? random.Below(record.older_checkpoints_size() + 1) : 0;
@@ -213,7 +215,7 @@ void Cluster::DamageCheckpoint(const std::string& job) {
     for (const v1::CommittedCheckpoint& checkpoint : broken) {
       storage.Break(checkpoint.manifest_digest(), damage);
       oracle.OnDamage(checkpoint.manifest_digest(), damage == Damage::kBadSector);
-      oracle.OnHarm(job, events.Now());
+      oracle.OnHarm(job, kForEver);
     }
   }
   if (random.Chance(0.2) || record.placement().empty()) return;
@@ -233,7 +235,7 @@ void Cluster::HarmlessFault(double at) {
   const bool up = random.Chance(0.75), down = !up || random.Chance(0.67);
   const std::string job = absl::StrCat("jobs/j", random.Below(4));
   faults_over_at = std::max(faults_over_at, at + seconds);
-  switch (random.Below(11)) {
+  switch (weather_ == Weather::kIsolation ? 6 : random.Below(11)) {
     case 0:
       return controller.DieAtCommit(random.Within(1, 60), random.Chance(0.5));
     case 1:
@@ -247,16 +249,20 @@ void Cluster::HarmlessFault(double at) {
     case 5:
       return events.At(at, [node, seconds] { node->HandOver(seconds); });
     case 6:
-      return CutOff(at, seconds * 12, /*all=*/true);
+      return CutOff(at, weather_ == Weather::kIsolation ? seconds * 12 : seconds, /*all=*/true);
     case 7:
-      return events.At(
-          at, [this, job, seconds] { storages[job].StallUntil(events.Now() + seconds * 12); });
+      if (weather_ != Weather::kStorage) return;
+      return events.At(at, [this, job, seconds] {
+        if (!harmless()) oracle.OnHarm(job, events.Now() + seconds * 12);
+        storages[job].StallUntil(events.Now() + seconds * 12);
+      });
     case 8:
       return events.At(at, [this, seconds] { controller.SlowDown(seconds / 4, seconds * 5); });
     case 9:
       return events.At(at,
                        [this, jump = random.Between(-5000, 5000)] { controller.JumpClock(jump); });
     default:
+      if (weather_ != Weather::kPartitions) return;
       return events.At(at, [node, seconds, up, down] { node->Partition(seconds * 2, up, down); });
   }
 }
@@ -344,7 +350,8 @@ std::string Cluster::Run() {
     const bool calm = tidy || (done && events.Now() > calm_since + kCalmSeconds);
     if (calm || events.Now() > faults_over_at + kPatienceSeconds) {
       if (controller.core() == nullptr) continue;
-      oracle.AtEnd(*controller.core(), harmless());
+      // Who cannot reach a node gives up a start that needs it: at the cost of no step.
+      oracle.AtEnd(*controller.core(), harmless() && weather_ != Weather::kIsolation);
       break;
     }
   }

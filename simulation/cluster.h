@@ -69,7 +69,8 @@ class Cluster {
   const Options options;
   SimController controller;
   std::map<EpochKey, EpochWorld> epochs;
-  std::map<std::string, Storage> storages;  // by jobs/NAME
+  std::map<std::string, Storage> storages;       // by jobs/NAME
+  std::map<std::string, int64_t> epoch_folders;  // the one that is there, by jobs/NAME
   double step_seconds = 0.1;
   double faults_over_at = 0;
 
@@ -101,6 +102,11 @@ class Cluster {
 
   std::vector<std::unique_ptr<SimNode>> nodes_;
   int64_t last_pid_ = 0;
+  // Of a run's harmless faults. A silent node whose ranks are waited for counts as lost, and what
+  // cuts off all nodes for longer than a lease is no fault of a node as long as none comes and
+  // goes.
+  enum class Weather { kPartitions, kStorage, kIsolation };
+  Weather weather_ = Weather::kPartitions;
   int tensor_ = 1;  // ranks of a tensor group, of jobs that have any
   size_t unsubmitted_ = 0;
   bool policy_applied_ = false;  // and acknowledged: its queues are there

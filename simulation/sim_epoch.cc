@@ -17,8 +17,8 @@ std::pair<std::string, int64_t> RecordKey(const v1::HeldEpochRecord& record) {
 // The job's records, as one agent writes them.
 class SimStepRecords final : public worker::StepRecords {
  public:
-  SimStepRecords(Cluster& cluster, SimNode& node, controller::EpochKey key)
-      : cluster_(cluster), node_(node), key_(std::move(key)) {}
+  SimStepRecords(Cluster& cluster, controller::EpochKey key)
+      : cluster_(cluster), key_(std::move(key)), file_(cluster.oracle.RecordsFile(key_.job)) {}
 
   absl::Status Append(const v1::StepRecord& record) override {
     if (cluster_.storages[key_.job].Full(cluster_.events.Now())) {
@@ -27,15 +27,15 @@ class SimStepRecords final : public worker::StepRecords {
     if (cluster_.options.bug == PlantedBug::kLosesStepRecords && cluster_.random.Chance(0.01)) {
       return absl::OkStatus();
     }
-    cluster_.oracle.OnStepRecord(key_, record.step());
+    cluster_.oracle.OnStepRecord(key_, file_, record.step());
     return absl::OkStatus();
   }
   absl::Status Sync() override { return absl::OkStatus(); }
 
  private:
   Cluster& cluster_;
-  SimNode& node_;
   const controller::EpochKey key_;
+  const int64_t file_;
 };
 
 }  // namespace
@@ -47,6 +47,7 @@ absl::StatusOr<std::unique_ptr<worker::Trainer>> SimEpoch::StartPlanner() {
 
 absl::StatusOr<std::vector<std::unique_ptr<worker::Trainer>>> SimEpoch::StartRanks() {
   cluster_.OnSpawn(key(), prepare_);
+  if (prepare_.own(0) == 0) cluster_.epoch_folders[key().job] = key().epoch;
   std::vector<std::unique_ptr<worker::Trainer>> trainers;
   for (int i = 0; i < prepare_.own_size(); ++i) {
     auto process = node_.Spawn(key(), prepare_.own(i), prepare_.devices(i));
@@ -85,8 +86,11 @@ void SimEpoch::RemoveRecord(const v1::HeldEpochRecord& record) {
 absl::StatusOr<std::unique_ptr<worker::StepRecords>> SimEpoch::OpenRecords(int64_t start_step,
                                                                            int64_t* published,
                                                                            bool* missing) {
+  if (cluster_.epoch_folders[key().job] != key().epoch) {
+    return absl::FailedPreconditionError("a later start of the job has taken its place");
+  }
   *published = cluster_.oracle.ContinueRecords(key(), start_step, missing);
-  return std::make_unique<SimStepRecords>(cluster_, node_, key());
+  return std::make_unique<SimStepRecords>(cluster_, key());
 }
 
 }  // namespace strata::simulation

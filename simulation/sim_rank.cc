@@ -213,7 +213,7 @@ void SimProcess::OnAnswer(const v1::CheckpointAnswer& answer) {
   event.mutable_committed()->set_step(answer.step());
   Send(event);
   if (held_up_.has_value()) {
-    SetPhase(Phase::kTraining);
+    if (outcome_ == v1::Finished::OUTCOME_UNSPECIFIED) SetPhase(Phase::kTraining);
     BeginSave(*std::exchange(held_up_, std::nullopt));
   }
   AdvanceCommits();

@@ -69,6 +69,14 @@ std::string SimTrainer::DescribeEnd() const {
   return process_->by_signal() ? "was killed by signal 9 (Killed)" : "exited with code 1";
 }
 
+const worker::ProgressView* SimTrainer::progress() {
+  return cluster_.options.bug == PlantedBug::kSeesNoHangs ? nullptr : process_.get();
+}
+
+bool SimTrainer::progress_unknown() const {
+  return cluster_.options.bug == PlantedBug::kSeesNoHangs;
+}
+
 // Of its own child an agent hears it.
 std::optional<v1::Ended> SimTrainer::Outcome() {
   return child_ ? std::nullopt : process_->last_word();

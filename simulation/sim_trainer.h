@@ -32,8 +32,8 @@ class SimTrainer final : public worker::Trainer {
   std::optional<v1::Ended> Outcome() override;
   bool IsStopped() const override { return process_->stopped(); }
   bool IsInUninterruptibleSleep() const override { return false; }
-  const worker::ProgressView* progress() override { return process_.get(); }
-  bool progress_unknown() const override { return false; }
+  const worker::ProgressView* progress() override;
+  bool progress_unknown() const override;
 
   // It has come back on this socket.
   void Attach(std::shared_ptr<Conversation> conversation);

@@ -346,6 +346,13 @@ bool SessionHandler::IsSilent(const NodeEntry& node) const {
   return state_.SilenceOf(node) > 2 * state_.timing.heartbeat_seconds;
 }
 
+// Rank 0 goes on when its checkpoints are committed: that it does not come proves nothing of a node
+// that cannot be heard, for neither can it hear that they are. Its lease decides.
+bool SessionHandler::WaitsForCommits(const JobEntry& job) const {
+  return job.run.fragments.CountAfter(job.record.checkpoint().step()) >=
+         FragmentBook::kMostUncommitted;
+}
+
 void SessionHandler::OnHang(NodeEntry& node, const v1::HangReport& message) {
   JobEntry* job = Current(node, message.epoch());
   JobEntry* known = state_.Find(message.epoch().job());
@@ -359,6 +366,7 @@ void SessionHandler::OnHang(NodeEntry& node, const v1::HangReport& message) {
       rank < 0 ? nullptr : state_.nodes.Find(blamed.record.placement(rank).node());
   if (message.suspected()) return;  // told only
   if (message.tentative() && (culprit == nullptr || !IsSilent(*culprit))) return;
+  if (message.tentative() && WaitsForCommits(blamed)) return;
   if (culprit != nullptr && failure.sure) failure.node = culprit->name;
   failure.reason =
       culprit == nullptr ? "a rank" : absl::StrCat("rank ", rank, " on ", ShortName(culprit->name));

@@ -59,6 +59,7 @@ class SessionHandler {
               bool& sure) const;
   // Not heard from for longer than heartbeats take.
   bool IsSilent(const NodeEntry& node) const;
+  bool WaitsForCommits(const JobEntry& job) const;
   void ReachedStep(JobEntry& job, int64_t step);
   // Notes when steps are done, if one was done since `before`.
   void KeepPace(JobEntry& job, int64_t before) const;

@@ -127,7 +127,7 @@ absl::StatusOr<std::unique_ptr<StepRecords>> MachineEpochHost::OpenRecords(int64
                                                                            int64_t* published,
                                                                            bool* missing) {
   const std::string& directory = prepare_.directory();
-  ASSIGN_OR_RETURN(const std::string folder, MakeEpochFolder(directory, epoch().epoch()));
+  ASSIGN_OR_RETURN(const std::string folder, FindEpochFolder(directory, epoch().epoch()));
   ASSIGN_OR_RETURN(MetricsFiles files, MetricsFiles::Continue(directory, folder, epoch().epoch(),
                                                               start_step, published, missing));
   return std::make_unique<MetricsFiles>(std::move(files));
