@@ -210,7 +210,7 @@ void SimNode::OnHello(const std::shared_ptr<SimProcess>& process) {
       return process->Receive(conversation, end);
     }
     trainer->Attach(conversation);
-    core_->OnAttached(hello);
+    core_->OnAttached(hello, identity.pid);
     process->Connect(conversation, /*again=*/true);
   });
 }

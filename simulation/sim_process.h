@@ -81,6 +81,8 @@ class SimProcess final : public worker::ProgressView,
   worker::Phase phase() const override { return phase_; }
   double phase_begin() const override { return phase_begin_; }
   int64_t checkpoint_step() const override;
+  bool in_storage_operation() const override;
+  double storage_tick() const override;
   std::vector<Activity> Activities() const override;
   uint64_t Begun(const std::string& group, int stream) const override;
   std::string DescribePosition() const override;

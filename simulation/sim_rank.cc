@@ -259,6 +259,17 @@ uint64_t SimProcess::Begun(const std::string& group, int) const {
   return static_cast<uint64_t>(step() - (BetweenSteps() || hung_ || writing_ != 0 ? 1 : 0));
 }
 
+bool SimProcess::in_storage_operation() const {
+  const bool reads = phase_ == Phase::kLoading || (phase_ == Phase::kTraining && !hung_);
+  return writing_ != 0 || (reads && cluster_.StallOf(identity_.key.job) > 0);
+}
+
+double SimProcess::storage_tick() const {
+  if (writing_ != 0) return writing_since_;
+  return in_storage_operation() ? std::max(phase_begin_, cluster_.epochs.at(identity_.key).moved_at)
+                                : 0;
+}
+
 // Instructions are in flight only while it trains.
 std::vector<worker::ProgressView::Activity> SimProcess::Activities() const {
   if (phase_ != Phase::kTraining) return {};
@@ -271,9 +282,11 @@ std::vector<worker::ProgressView::Activity> SimProcess::Activities() const {
     activity.label = "forward";
   } else if (writing_ != 0) {
     activity.label = "snapshot gate";
+    activity.storage = true;
     activity.begin = std::max(activity.begin, writing_since_);
   } else if (stalled) {
     activity.label = "load batch";
+    activity.storage = true;
   } else if (BetweenSteps()) {
     return {};
   } else {
