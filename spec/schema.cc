@@ -21,6 +21,7 @@ constexpr double kMany = 1 << 20;  // layers, heads, ranks
 constexpr double kWide = 1 << 24;  // widths and vocabularies
 constexpr double kLong = 1 << 30;  // sequences, batches
 constexpr double kSteps = 1'000'000'000'000;
+constexpr double kDay = 24 * 3600;
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
 
 // Upper bounds of counts are far above anything built; they keep products inside 64-bit integers
@@ -81,6 +82,19 @@ constexpr Bounds kBounds[] = {
     {"scheduling.unknown_run_seconds", 0, kSteps, true},
     {"scheduling.preemption_gap", 0, 1'000'000},
     {"scheduling.buffer.nodes", 0, kMany},
+    {"timing.heartbeat_seconds", 0.2, kDay},
+    {"timing.node_lost_seconds", 0.4, kDay},
+    {"timing.lease_seconds", 1, kDay},
+    {"timing.orphan_seconds", 0, kSteps},
+    {"timing.prepare_seconds", 1, kDay},
+    {"timing.refused_seconds", 0, kSteps},
+    {"timing.stop_seconds", 0.2, kDay},
+    {"timing.cancel_seconds", 0, kSteps},
+    {"timing.suspect_seconds", 0.2, kSteps},
+    {"timing.hang_seconds", 1, kSteps},
+    {"timing.phase_seconds", 1, kSteps},
+    {"timing.storage_seconds", 1, kSteps},
+    {"timing.storage_bytes_per_second", 1000, kSteps},
 };
 
 std::string WithoutIndices(absl::string_view path) {

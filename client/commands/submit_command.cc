@@ -44,11 +44,6 @@ absl::StatusOr<v1::CreateJobRequest> MakeRequest(const Arguments& arguments,
   return request;
 }
 
-bool IsLoopback(const absl::StatusOr<ServerAddress>& address) {
-  return address.ok() && (address->host == "localhost" || address->host == "::1" ||
-                          address->host.substr(0, 4) == "127.");
-}
-
 // --validate-only where no cluster is known: what this machine can tell.
 int ValidatedHere(const LoadedJob& job, const std::string& output, Terminal& terminal) {
   if (output == "json") terminal.Out(ToJsonText(ToJson(job.file.job)));
@@ -72,7 +67,7 @@ int Submit(const Arguments& arguments, Terminal& terminal) {
   spec::ReadOptions options;
   options.settings = arguments.All("--set");
   // A cluster's memory is the controller's to judge, unless the cluster is this machine.
-  const int64_t memory = IsLoopback(address) || !address.ok() ? UsableMemory() : 0;
+  const int64_t memory = !address.ok() || address->is_loopback() ? UsableMemory() : 0;
   const absl::StatusOr<LoadedJob> loaded = LoadJob(arguments.positional()[0], options, memory);
   if (!loaded.ok()) return Fail(loaded.status(), terminal);
   const bool only_validate = arguments.Has("--validate-only");
@@ -84,7 +79,8 @@ int Submit(const Arguments& arguments, Terminal& terminal) {
   const absl::StatusOr<v1::CreateJobRequest> request = MakeRequest(arguments, *loaded);
   if (!request.ok()) return Fail(request.status(), terminal);
   const auto client = ClientOf(*address, terminal);
-  const absl::StatusOr<v1::Job> job = client->CreateJob(*request);
+  if (!client.ok()) return Fail(client.status(), terminal);
+  const absl::StatusOr<v1::Job> job = (*client)->CreateJob(*request);
   if (ReasonOf(job.status()) == "NAME_TAKEN") {
     spec::Problems problems(loaded->path);
     problems.Add({loaded->file.positions.Of("name"), "name", std::string(job.status().message()),
@@ -106,7 +102,7 @@ int Submit(const Arguments& arguments, Terminal& terminal) {
       absl::StrCat("job ", PlainName(job->name()), " submitted; Ctrl-C detaches, the job goes on"));
   AttachOptions attach;
   attach.outcome = output;
-  return Attach(*client, *job, attach, terminal);
+  return Attach(**client, *job, attach, terminal);
 }
 
 }  // namespace

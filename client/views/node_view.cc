@@ -45,6 +45,9 @@ Json ToJson(const v1::Node& node) {
                {"locality", locality},
                {"address", node.address()},
                {"incarnation", absl::StrCat(absl::Hex(node.incarnation(), absl::kZeroPad16))}};
+  json["version"] = node.version();
+  json["build"] = node.build();
+  json["leaving"] = node.leaving();
   json["drained"] = node.drained();
   json["buffer"] = node.buffer();
   json["quarantined"] = node.quarantined();
@@ -67,7 +70,8 @@ std::string NodeTable(const std::vector<v1::Node>& nodes, double wall_seconds) {
 
 std::string NodeStateText(const v1::Node& node) {
   return absl::StrCat(v1::Node::State_Name(node.state()), node.drained() ? ",DRAINED" : "",
-                      node.quarantined() ? ",QUARANTINED" : "", node.buffer() ? ",BUFFER" : "");
+                      node.leaving() ? ",LEAVING" : "", node.quarantined() ? ",QUARANTINED" : "",
+                      node.buffer() ? ",BUFFER" : "");
 }
 
 std::string DescribeNode(const v1::Node& node, double wall_seconds) {
@@ -83,6 +87,7 @@ std::string DescribeNode(const v1::Node& node, double wall_seconds) {
   if (node.drained() || node.quarantined()) {
     text.Add("New ranks", absl::StrCat("none, until strata resume ", name));
   }
+  if (node.leaving()) text.Add("Leaving", "its agent ends when it holds nothing any more");
   text.Add("Quarantined", node.quarantine_reason());
   text.Add("Devices", absl::StrCat(node.devices(), " ", node.device(), ", ", node.free(),
                                    node.free() == 1 ? " takes" : " take", " a new rank"));
@@ -90,6 +95,9 @@ std::string DescribeNode(const v1::Node& node, double wall_seconds) {
   text.Add("Locality", absl::StrJoin(locality, ", "));
   text.Add("Heard", node.has_last_heartbeat_time() ? HeardText(node, wall_seconds)
                                                    : "not since the controller was started");
+  text.Add("Version", node.build().empty()
+                          ? node.version()
+                          : absl::StrCat(node.version(), ", trainer build ", node.build()));
   text.Add("Address", node.address());
   text.Add("Incarnation", absl::StrCat(absl::Hex(node.incarnation(), absl::kZeroPad16)));
   return text.Take();

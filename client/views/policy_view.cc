@@ -71,6 +71,52 @@ std::string Action(const v1::PolicyChange& change) {
   return absl::AsciiStrToLower(v1::PolicyChange::Action_Name(change.action()));
 }
 
+Json RolesJson(const v1::Policy& policy) {
+  Json roles = Json::array();
+  for (const v1::RoleBinding& binding : policy.roles()) {
+    Json role = {
+        {"role", binding.role()},
+        {"members", std::vector<std::string>(binding.members().begin(), binding.members().end())}};
+    if (binding.has_project()) role["project"] = binding.project();
+    roles.push_back(std::move(role));
+  }
+  return roles;
+}
+
+Json TimingJson(const v1::TimingPolicy& timing) {
+  return {{"heartbeat_seconds", timing.heartbeat_seconds()},
+          {"node_lost_seconds", timing.node_lost_seconds()},
+          {"lease_seconds", timing.lease_seconds()},
+          {"orphan_seconds", timing.orphan_seconds()},
+          {"prepare_seconds", timing.prepare_seconds()},
+          {"refused_seconds", timing.refused_seconds()},
+          {"stop_seconds", timing.stop_seconds()},
+          {"cancel_seconds", timing.cancel_seconds()},
+          {"suspect_seconds", timing.suspect_seconds()},
+          {"hang_seconds", timing.hang_seconds()},
+          {"phase_seconds", timing.phase_seconds()},
+          {"storage_seconds", timing.storage_seconds()},
+          {"storage_bytes_per_second", timing.storage_bytes_per_second()}};
+}
+
+// The entries of one list of PolicyJson with what is used of them.
+template <typename Usages>
+Json WithUsage(const Json& entries, const Usages& usages, const std::string& name) {
+  std::map<std::string, const v1::PolicyUsage*> by_name;
+  for (const v1::PolicyUsage& usage : usages) by_name[usage.name()] = &usage;
+  Json list = Json::array();
+  for (Json entry : entries) {
+    const std::string its = entry["name"].template get<std::string>();
+    if (!name.empty() && its != name) continue;
+    const auto usage = by_name.find(its);
+    AddUsage(usage == by_name.end() ? v1::PolicyUsage() : *usage->second, entry);
+    list.push_back(std::move(entry));
+  }
+  return list;
+}
+
+}  // namespace
+
 Json PolicyJson(const v1::Policy& policy) {
   Json projects = Json::array(), queues = Json::array();
   for (const v1::ProjectPolicy& project : policy.projects()) {
@@ -103,26 +149,10 @@ Json PolicyJson(const v1::Policy& policy) {
             {"unknown_run_seconds", scheduling.unknown_run_seconds()},
             {"preemption_gap", scheduling.preemption_gap()},
             {"defragment", scheduling.defragment()},
-            {"buffer", buffer}}}};
+            {"buffer", buffer}}},
+          {"timing", TimingJson(policy.timing())},
+          {"roles", RolesJson(policy)}};
 }
-
-// The entries of one list of PolicyJson with what is used of them.
-template <typename Usages>
-Json WithUsage(const Json& entries, const Usages& usages, const std::string& name) {
-  std::map<std::string, const v1::PolicyUsage*> by_name;
-  for (const v1::PolicyUsage& usage : usages) by_name[usage.name()] = &usage;
-  Json list = Json::array();
-  for (Json entry : entries) {
-    const std::string its = entry["name"].template get<std::string>();
-    if (!name.empty() && its != name) continue;
-    const auto usage = by_name.find(its);
-    AddUsage(usage == by_name.end() ? v1::PolicyUsage() : *usage->second, entry);
-    list.push_back(std::move(entry));
-  }
-  return list;
-}
-
-}  // namespace
 
 Json ProjectsJson(const v1::GetPolicyResponse& policy, const std::string& name) {
   return WithUsage(PolicyJson(policy.policy())["projects"], policy.projects(), name);

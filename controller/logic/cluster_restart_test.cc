@@ -215,9 +215,9 @@ TEST_F(TwoNodes, NodesThatAreNotThereArePassedOver) {
 
 TEST(Schedule, AJobThatFitsStartsThoughManyBeforeItDoNot) {
   common::ManualClock clock;
-  Core core(&clock, Timing());
+  Core core(&clock);
   Effects effects;
-  core.Load({}, 1);
+  ASSERT_TRUE(core.Load({}, 1).ok());
   for (int i = 0; i < 500; ++i) {
     (void)core.CreateJob(Harness::Request(absl::StrCat("j", i), i < 250 ? 2 : 1), effects);
   }

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "proto/strata/v1/agent.pb.h"
 #include "proto/strata/v1/jobs.pb.h"
 #include "proto/strata/v1/records.pb.h"
@@ -18,8 +19,8 @@
 namespace strata::controller {
 
 // Upsert of one record, or its removal. Tables: "jobs" (key: jobs/NAME, value: Job), "meta"
-// (controller_term, resource_version, policy), "nodes" (key: nodes/NAME; what must survive: device,
-// count, locality, drained, quarantined).
+// (controller_term, resource_version, policy, identity), "nodes" (key: nodes/NAME; what must
+// survive: device, count, locality, drained, quarantined).
 struct Write {
   std::string table;
   std::string key;
@@ -36,8 +37,14 @@ struct Outgoing {
 };
 
 struct Effects {
+  // Sessions that are ended with this: their agents may come again.
+  struct Refused {
+    uint64_t session = 0;
+    absl::Status status;
+  };
   std::vector<Write> writes;
   std::vector<Outgoing> messages;
+  std::vector<Refused> refused;
   std::vector<v1::JobRecord> changed;  // for watches, in order of resource_version
   struct Progress {
     std::string job;

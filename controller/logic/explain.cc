@@ -206,9 +206,13 @@ void ExplainUse(const ClusterState& state, const JobEntry& job, Lines& lines) {
   for (const auto& [name, node] : state.nodes.all()) {
     if (node.TakesRanks() || told++ >= 2 * kMostNodes) continue;
     const std::string why =
-        !node.Usable() ? absl::StrFormat("not heard from for %.0f s", state.SilenceOf(node))
-        : node.drained ? "drained"
-                       : absl::StrCat("in quarantine, ", node.quarantine_reason);
+        !node.Usable()     ? absl::StrFormat("not heard from for %.0f s", state.SilenceOf(node))
+        : node.drained     ? "drained"
+        : node.leaving     ? "its agent is about to go"
+        : node.quarantined ? absl::StrCat("in quarantine, ", node.quarantine_reason)
+                           : absl::StrCat("its trainer is of build ", node.build,
+                                          ", and ranks are started with build ", node.left_out_for,
+                                          ", which most devices of its kind have: upgrade it");
     lines.push_back(absl::StrCat(ShortName(name), " is not usable: ", why, "."));
   }
 }

@@ -50,6 +50,10 @@ class JobMachine {
   void TakeBack(JobEntry& job, const NodeEntry& node);
   // It cannot go on any more; what may be left of it is stopped.
   void LeaveGivenUp(JobEntry& job);
+  // restored_jobs.cc: an epoch whose ranks were all found again is the job's; or they were not, and
+  // those that were found are stopped.
+  void TakeClaimed(JobEntry& job);
+  void DropClaims(JobEntry& job);
   // The last event turns out to have another cause.
   void Attribute(JobEntry& job, Failure failure);
 
@@ -58,11 +62,13 @@ class JobMachine {
   void ReconcileCancel(JobEntry& job);
   void ReportSilentNodes(JobEntry& job);
   void JudgeOwnConnection();
+  void EndRestore();
   bool MayBeTakenBack(const JobEntry& job, const Failure& failure) const;
   void ReportLostFragments(JobEntry& job);
   void AdvanceStop(JobEntry& job);
   void ReportLatePreparation(JobEntry& job);
   void AdvanceStart(JobEntry& job);
+  bool OfOneBuild(const EpochRun& run) const;
   bool MayComeBack(JobEntry& job) const;
   void Fail(JobEntry& job);
   void End(JobEntry& job, v1::Job::State outcome, const std::string& reason,

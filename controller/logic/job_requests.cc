@@ -8,6 +8,7 @@
 #include "absl/strings/str_join.h"
 #include "common/status_macros.h"
 #include "controller/logic/cluster_requests.h"
+#include "controller/logic/job_roots.h"
 #include "controller/logic/job_shape.h"
 #include "controller/logic/names.h"
 #include "controller/logic/refusal.h"
@@ -68,6 +69,7 @@ v1::JobRecord NewRecord(const v1::Job& asked) {
   *record.mutable_spec() = asked.spec();
   if (asked.has_model()) *record.mutable_model() = asked.model();
   record.set_directory(asked.directory());
+  record.set_owner(asked.owner());
   record.set_state(v1::Job::QUEUED);
   record.set_target_step(asked.spec().train().steps());
   record.set_reason(kWaitsForDevices);
@@ -135,8 +137,8 @@ absl::StatusOr<v1::JobRecord> CreateJob(ClusterState& state, JobMachine& machine
                                         const v1::CreateJobRequest& request, Effects& effects) {
   RETURN_IF_ERROR(CheckRequest(request));
   const v1::Job& asked = request.job();
-  const auto repeated = request.request_id().empty() ? state.by_request.end()
-                                                     : state.by_request.find(request.request_id());
+  const std::string key = RequestKey(asked.owner(), request.request_id());
+  const auto repeated = key.empty() ? state.by_request.end() : state.by_request.find(key);
   if (repeated != state.by_request.end()) {
     const v1::JobRecord& kept = state.jobs.at(repeated->second).record;
     if (SameRequest(kept, asked)) return kept;
@@ -151,6 +153,7 @@ absl::StatusOr<v1::JobRecord> CreateJob(ClusterState& state, JobMachine& machine
                                 "): choose another name"));
   }
   RETURN_IF_ERROR(CheckProjectAndQueue(state.policy, asked.spec()));
+  RETURN_IF_ERROR(CheckRoots(state.policy, asked));
   v1::JobRecord record = NewRecord(asked);
   RETURN_IF_ERROR(CheckFolders(state, record));
   const scheduler::Shape shape = ShapeOf(record);
@@ -159,9 +162,10 @@ absl::StatusOr<v1::JobRecord> CreateJob(ClusterState& state, JobMachine& machine
   RETURN_IF_ERROR(MakeRoom(state, request.validate_only(), effects));
 
   if (request.validate_only()) return record;
+  record.set_uid(common::DrawUuid(state.entropy));
   record.set_request_id(request.request_id());
   *record.mutable_create_time() = ToTimestamp(state.wall);
-  if (!request.request_id().empty()) state.by_request[request.request_id()] = asked.name();
+  if (!key.empty()) state.by_request[key] = asked.name();
   JobEntry& job = state.jobs[asked.name()];
   job.record = std::move(record);
   job.shape = shape;

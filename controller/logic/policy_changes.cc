@@ -72,6 +72,20 @@ Values ValuesOf(const Message& entry) {
   return values;
 }
 
+// Who has each role: "submitter in nlp" -> "users/ann users/bob".
+Values RolesOf(const v1::Policy& policy) {
+  Values roles;
+  for (const v1::RoleBinding& binding : policy.roles()) {
+    const std::string where =
+        binding.has_project() ? absl::StrCat(" in ", binding.project()) : std::string();
+    std::string& members = roles[binding.role() + where];
+    for (const std::string& member : binding.members()) {
+      absl::StrAppend(&members, members.empty() ? "" : " ", member);
+    }
+  }
+  return roles;
+}
+
 // "priority 0 -> 5, quota.h100 none -> 8"; empty when both are the same.
 std::string Difference(const Values& old_values, const Values& new_values) {
   std::set<std::string> keys;
@@ -134,6 +148,8 @@ std::vector<v1::PolicyChange> ChangesBetween(const v1::Policy& before, const v1:
   CompareEntries("queue", before.queues(), after.queues(), changes);
   changes.push_back(
       Compared("scheduling", "", ValuesOf(before.scheduling()), ValuesOf(after.scheduling())));
+  changes.push_back(Compared("timing", "", ValuesOf(before.timing()), ValuesOf(after.timing())));
+  changes.push_back(Compared("roles", "", RolesOf(before), RolesOf(after)));
   return changes;
 }
 

@@ -102,7 +102,8 @@ void JobMachine::LetGo(JobEntry& job, const std::string& how) {
 
 void JobMachine::MoveOffDrained() {
   const auto& nodes = state_.scheduler.nodes;
-  if (std::none_of(nodes.begin(), nodes.end(), [](auto* node) { return node->drained; })) return;
+  const auto goes = [](const NodeEntry* node) { return node->drained || node->leaving; };
+  if (std::none_of(nodes.begin(), nodes.end(), goes)) return;
   const std::vector<std::string> live(state_.live.begin(), state_.live.end());
   for (const std::string& name : live) {
     JobEntry& job = state_.jobs.at(name);
@@ -117,7 +118,7 @@ void JobMachine::MoveOffDrained() {
 bool JobMachine::MoveOff(JobEntry& job) {
   scheduler::Placement old = PlacementOf(state_, job.record);
   scheduler::Occupancy free = FreeDevices(state_);
-  std::string drained;
+  std::string drained, left;
   for (scheduler::Device& rank : old.ranks) {
     if (rank.node < 0) continue;
     const NodeEntry& node = *state_.scheduler.nodes[rank.node];
@@ -125,17 +126,21 @@ bool JobMachine::MoveOff(JobEntry& job) {
       free.free[rank.node] |= uint64_t{1} << rank.device;
     } else {
       if (node.drained) drained = node.name;
+      if (node.leaving) left = node.name;
       rank = {};
     }
   }
-  if (drained.empty()) return true;
+  if (drained.empty() && left.empty()) return true;
   const topology::Cluster& cluster = state_.scheduler.cluster;
   const scheduler::Shape shape = ShapeOf(job.record, job.record.layout().data());
   auto found = scheduler::Replace(cluster, free, shape, old, old.spares);
   if (!found.has_value()) found = scheduler::Place(cluster, free, shape);
   if (!found.has_value()) {
     TakeBackBuffer(job, shape, old, free);
-    return false;
+    if (left.empty()) return false;
+    // It would end with the node, and without a checkpoint.
+    Preempt(job, left, absl::StrCat("stopped, for ", ShortName(left), " is about to go,"));
+    return true;
   }
   v1::KeptPlace& kept = *job.record.mutable_moving_to();
   for (const planner::Dimension dimension : found->order) {
@@ -147,7 +152,11 @@ bool JobMachine::MoveOff(JobEntry& job) {
     place.set_node(state_.scheduler.nodes[found->ranks[rank].node]->name);
     place.set_device(found->ranks[rank].device);
   }
-  Preempt(job, drained, absl::StrCat("moved, for ", ShortName(drained), " is drained,"));
+  if (left.empty()) {
+    Preempt(job, drained, absl::StrCat("moved, for ", ShortName(drained), " is drained,"));
+  } else {
+    Preempt(job, left, absl::StrCat("moved, for ", ShortName(left), " is about to go,"));
+  }
   return true;
 }
 

@@ -119,6 +119,88 @@ TEST(CreateJob, WhatNoStateOfTheClusterCanRunIsRefusedWithTheArithmetic) {
                     HasSubstr("nearest: data 1 instead of 5")));
 }
 
+v1::Policy WithRoots(const std::vector<std::string>& roots) {
+  v1::Policy policy;
+  v1::ProjectPolicy& project = *policy.add_projects();
+  project.set_name("nlp");
+  project.mutable_roots()->Add(roots.begin(), roots.end());
+  return policy;
+}
+
+v1::CreateJobRequest InProject(const std::string& name) {
+  v1::CreateJobRequest request = Harness::Request(name, 1);
+  v1::JobSpec& spec = *request.mutable_job()->mutable_spec();
+  spec.set_project("nlp");
+  spec.mutable_data()->add_train()->set_path("/data/nlp/train.txt");
+  spec.mutable_data()->mutable_validation()->set_path("/data/nlp/validation.txt");
+  spec.mutable_model()->set_from("/models/nlp/base");
+  spec.mutable_checkpoint()->set_directory("/scratch/nlp/a/checkpoints");
+  request.mutable_job()->set_directory("/scratch/nlp/a");
+  return request;
+}
+
+TEST(CreateJob, PathsOutsideOfTheProjectsRootsAreRefusedByField) {
+  Harness h;
+  h.Join("n0");
+  ASSERT_TRUE(h.ApplyPolicy(WithRoots({"/data/nlp", "/models/nlp/", "/scratch/nlp"})).ok());
+  struct Case {
+    const char* field;
+    void (*spoil)(v1::Job&);
+  };
+  const Case cases[] = {
+      {"data.train[0].path",
+       [](v1::Job& j) {
+         j.mutable_spec()->mutable_data()->mutable_train(0)->set_path("/etc/shadow");
+       }},
+      {"data.validation.path",
+       [](v1::Job& j) {
+         j.mutable_spec()->mutable_data()->mutable_validation()->set_path("/data/nlp/../hr/wages");
+       }},
+      {"model.from",
+       [](v1::Job& j) { j.mutable_spec()->mutable_model()->set_from("/models/nlp2"); }},
+      {"train.start_from",
+       [](v1::Job& j) { j.mutable_spec()->mutable_train()->set_start_from("/scratch/hr/x"); }},
+      {"checkpoint.directory",
+       [](v1::Job& j) { j.mutable_spec()->mutable_checkpoint()->set_directory("/var/lib"); }},
+      {"directory", [](v1::Job& j) { j.set_directory("/scratch"); }}};
+  for (const Case& bad : cases) {
+    v1::CreateJobRequest request = InProject("a");
+    bad.spoil(*request.mutable_job());
+    const absl::Status status = h.Create(request).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << bad.field;
+    EXPECT_EQ(FieldOf(status), bad.field) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("/data/nlp, /models/nlp/, /scratch/nlp"));
+  }
+  ASSERT_TRUE(h.Create(InProject("a")).ok());
+  const auto messages = h.Take("n0");
+  ASSERT_THAT(messages, SizeIs(1));
+  EXPECT_THAT(messages[0].prepare().roots(),
+              ::testing::ElementsAre("/data/nlp", "/models/nlp/", "/scratch/nlp"));
+}
+
+TEST(CreateJob, OtherProjectsHaveOtherRootsAndMayHaveNone) {
+  Harness h;
+  h.Join("n0");
+  ASSERT_TRUE(h.ApplyPolicy(WithRoots({"/data/nlp"})).ok());
+  v1::CreateJobRequest request = InProject("a");
+  request.mutable_job()->mutable_spec()->clear_project();
+  ASSERT_TRUE(h.Create(request).ok());
+  const auto messages = h.Take("n0");
+  ASSERT_THAT(messages, SizeIs(1));
+  EXPECT_THAT(messages[0].prepare().roots(), SizeIs(0));
+}
+
+TEST(CreateJob, ChangedRootsAreAChangeOfThePolicy) {
+  Harness h;
+  ASSERT_TRUE(h.ApplyPolicy(WithRoots({"/data/nlp"})).ok());
+  const auto changed = h.ApplyPolicy(WithRoots({"/data/nlp", "/more"}));
+  ASSERT_TRUE(changed.ok());
+  std::string detail;
+  for (const v1::PolicyChange& change : changed->changes()) detail += change.detail();
+  EXPECT_THAT(detail, HasSubstr("roots /data/nlp -> /data/nlp /more"));
+  EXPECT_THAT(h.core->policy().projects(1).roots(), SizeIs(2));
+}
+
 v1::CreateJobRequest In(const std::string& name, const std::string& directory,
                         const std::string& checkpoints) {
   v1::CreateJobRequest request = Harness::Request(name, 1);

@@ -270,7 +270,7 @@ scheduler::Placement PlacementOf(const ClusterState& state, const v1::JobRecord&
 }
 
 bool MayStart(const ClusterState& state, const JobEntry& job) {
-  if (state.now < job.next_start_at) return false;
+  if (state.now < job.next_start_at || state.IsAwaited(job)) return false;
   if (state.now > job.failed_at + state.timing.stop_seconds) return true;
   // Nodes that are there will have ended the old ranks in a moment: then the new ones find their
   // devices, and what is cached, where they were.
@@ -296,6 +296,7 @@ scheduler::View MakeView(ClusterState& state) {
     view.jobs.push_back(ViewOf(state, state.jobs.at(name)));
   }
   for (const auto& [place, job] : state.queue) {
+    if (state.IsAwaited(*job)) continue;
     if (WhyInfeasible(state, job->shape).empty()) view.jobs.push_back(ViewOf(state, *job));
   }
   state.scheduler.ending.clear();

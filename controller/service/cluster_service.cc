@@ -1,8 +1,10 @@
 #include "controller/service/cluster_service.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <limits>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -12,8 +14,10 @@
 #include "common/status_macros.h"
 #include "controller/logic/names.h"
 #include "controller/logic/refusal.h"
+#include "controller/service/backup_stream.h"
 #include "controller/service/pages.h"
 #include "controller/service/spec_check.h"
+#include "controller/service/stream_call.h"
 #include "proto/strata/v1/cluster.grpc.pb.h"
 
 namespace strata::controller {
@@ -22,11 +26,13 @@ namespace {
 using grpc::ByteBuffer;
 using grpc::CallbackServerContext;
 
-absl::Status GetNode(const Core& core, const v1::GetNodeRequest& request, v1::Node* node) {
+absl::Status GetNode(const Core& core, const Caller& caller, const v1::GetNodeRequest& request,
+                     v1::Node* node) {
   const std::string name = NodeName(request.name());
   for (v1::Node& known : core.Nodes()) {
     if (known.name() != name) continue;
     *node = std::move(known);
+    HideJobs(core, caller, *node);
     return absl::OkStatus();
   }
   return Refusal(absl::StatusCode::kNotFound, "NODE_NOT_FOUND",
@@ -56,12 +62,13 @@ absl::StatusOr<std::string> TakePage(const std::string& list, const Page& page, 
   return PageToken(list, shown.rbegin()->name());
 }
 
-absl::Status ListNodes(const Core& core, const v1::ListNodesRequest& request,
+absl::Status ListNodes(const Core& core, const Caller& caller, const v1::ListNodesRequest& request,
                        v1::ListNodesResponse* response) {
   ASSIGN_OR_RETURN(const Page page, ReadPage("nodes", request.page_size(), request.page_token()));
   std::vector<v1::Node> nodes = core.Nodes();
   ASSIGN_OR_RETURN(*response->mutable_next_page_token(),
                    TakePage("nodes", page, nodes, *response->mutable_nodes()));
+  for (v1::Node& node : *response->mutable_nodes()) HideJobs(core, caller, node);
   return absl::OkStatus();
 }
 
@@ -81,6 +88,19 @@ absl::Status GetTopology(const Core& core, const v1::GetTopologyRequest& request
   return absl::OkStatus();
 }
 
+// Nobody takes the role admin from himself, as a file without `roles` would.
+absl::Status CheckStaysAdmin(const Caller& caller, const v1::Policy& policy,
+                             const std::vector<std::string>& standing_admins) {
+  const Rights after(caller.identity, policy, standing_admins);
+  if (after.Decide("ClusterService/ApplyPolicy", {}).allowed) return absl::OkStatus();
+  return Refusal(
+      absl::StatusCode::kFailedPrecondition, "LOCKOUT",
+      absl::StrCat("this policy would take the role admin from ", caller.identity.ToString(),
+                   ", who applies it: add {role: admin, members: [", caller.identity.ToString(),
+                   "]} under roles:, or let another admin "
+                   "apply it"));
+}
+
 using RawClusterService = v1::ClusterService::WithRawCallbackMethod_GetNode<
     v1::ClusterService::WithRawCallbackMethod_ListNodes<
         v1::ClusterService::WithRawCallbackMethod_GetCluster<
@@ -89,7 +109,8 @@ using RawClusterService = v1::ClusterService::WithRawCallbackMethod_GetNode<
                     v1::ClusterService::WithRawCallbackMethod_ResumeNode<
                         v1::ClusterService::WithRawCallbackMethod_ApplyPolicy<
                             v1::ClusterService::WithRawCallbackMethod_GetPolicy<
-                                v1::ClusterService::Service>>>>>>>>;
+                                v1::ClusterService::WithRawCallbackMethod_BackupCluster<
+                                    v1::ClusterService::Service>>>>>>>>>;
 
 // For calls that answer with a message or a status.
 template <typename Response>
@@ -101,8 +122,8 @@ absl::Status Answer(absl::StatusOr<Response> result, Response* response) {
 
 class ClusterService final : public RawClusterService {
  public:
-  ClusterService(const CallEnvironment& environment, const v1::Cluster& about)
-      : environment_(environment), about_(about) {}
+  ClusterService(const CallEnvironment& environment, const v1::Cluster& about, FilePool* files)
+      : environment_(environment), about_(about), files_(files) {}
 
   grpc::ServerUnaryReactor* GetNode(CallbackServerContext* context, const ByteBuffer* request,
                                     ByteBuffer* response) override {
@@ -110,19 +131,19 @@ class ClusterService final : public RawClusterService {
     return Call::Start(
         environment_, {"ClusterService/GetNode"}, context, request, response,
         [](v1::GetNodeRequest& asked) { return NeedName(asked.name(), "nodes/NAME"); },
-        [](Core& core, Effects&, const v1::GetNodeRequest& asked, v1::Node* node) {
-          return controller::GetNode(core, asked, node);
-        });
+        [](Core& core, Effects&, const Caller& caller, const v1::GetNodeRequest& asked,
+           v1::Node* node) { return controller::GetNode(core, caller, asked, node); });
   }
 
   grpc::ServerUnaryReactor* ListNodes(CallbackServerContext* context, const ByteBuffer* request,
                                       ByteBuffer* response) override {
     using Call = UnaryCall<v1::ListNodesRequest, v1::ListNodesResponse>;
-    return Call::Start(
-        environment_, {"ClusterService/ListNodes"}, context, request, response, nullptr,
-        [](Core& core, Effects&, const v1::ListNodesRequest& asked, v1::ListNodesResponse* listed) {
-          return controller::ListNodes(core, asked, listed);
-        });
+    return Call::Start(environment_, {"ClusterService/ListNodes"}, context, request, response,
+                       nullptr,
+                       [](Core& core, Effects&, const Caller& caller,
+                          const v1::ListNodesRequest& asked, v1::ListNodesResponse* listed) {
+                         return controller::ListNodes(core, caller, asked, listed);
+                       });
   }
 
   grpc::ServerUnaryReactor* GetCluster(CallbackServerContext* context, const ByteBuffer* request,
@@ -133,6 +154,8 @@ class ClusterService final : public RawClusterService {
         [this](Core& core, Effects&, const v1::GetClusterRequest&, v1::Cluster* cluster) {
           *cluster = about_;
           cluster->set_controller_term(core.controller_term());
+          cluster->set_uid(core.identity().cluster());
+          cluster->set_store_incarnation(core.identity().incarnation());
           return absl::OkStatus();
         });
   }
@@ -178,8 +201,10 @@ class ClusterService final : public RawClusterService {
           if (!asked.has_policy()) return InvalidField("policy", "is missing");
           return CheckPolicy(asked.policy());
         },
-        [](Core& core, Effects& effects, const v1::ApplyPolicyRequest& asked,
-           v1::ApplyPolicyResponse* applied) {
+        [this](Core& core, Effects& effects, const Caller& caller,
+               const v1::ApplyPolicyRequest& asked,
+               v1::ApplyPolicyResponse* applied) -> absl::Status {
+          RETURN_IF_ERROR(CheckStaysAdmin(caller, asked.policy(), *environment_.standing_admins));
           return Answer(core.ApplyPolicy(asked, effects), applied);
         });
   }
@@ -195,16 +220,38 @@ class ClusterService final : public RawClusterService {
         });
   }
 
+  grpc::ServerWriteReactor<ByteBuffer>* BackupCluster(CallbackServerContext* context,
+                                                      const ByteBuffer* request) override {
+    using Call = StreamCall<v1::BackupClusterResponse>;
+    const auto call = Call::Make(environment_, "ClusterService/BackupCluster", *context);
+    v1::BackupClusterRequest asked;
+    if (const absl::Status parsed = Parse(*request, &asked); !parsed.ok()) {
+      call->End(parsed);
+      return call.get();
+    }
+    call->Ask(asked, [this, call](const Core&, const Caller&) {
+      auto backup = BackupStream::Make(about_.directory(), backup_in_progress_);
+      if (!backup.ok()) return call->End(backup.status());
+      call->Replay(
+          files_, "backup", [backup = *backup] { return backup->Next(); },
+          [call = call.get()] { call->End(absl::OkStatus()); });
+    });
+    return call.get();
+  }
+
  private:
   const CallEnvironment environment_;
   const v1::Cluster about_;
+  FilePool* const files_;
+  const std::shared_ptr<std::atomic<bool>> backup_in_progress_ =
+      std::make_shared<std::atomic<bool>>(false);
 };
 
 }  // namespace
 
 std::unique_ptr<grpc::Service> MakeClusterService(const CallEnvironment& environment,
-                                                  const v1::Cluster& about) {
-  return std::make_unique<ClusterService>(environment, about);
+                                                  const v1::Cluster& about, FilePool* files) {
+  return std::make_unique<ClusterService>(environment, about, files);
 }
 
 }  // namespace strata::controller

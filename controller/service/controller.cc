@@ -1,10 +1,10 @@
 #include "controller/service/controller.h"
 
 #include <sys/statvfs.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
-#include <filesystem>
-#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -12,6 +12,7 @@
 #include "common/status_macros.h"
 #include "controller/metrics/metrics.h"
 #include "controller/service/acceptor.h"
+#include "controller/service/access_service.h"
 #include "controller/service/agent_service.h"
 #include "controller/service/calls.h"
 #include "controller/service/cluster_service.h"
@@ -19,13 +20,19 @@
 #include "controller/service/job_service.h"
 #include "controller/service/listen_address.h"
 #include "controller/service/log_book.h"
+#include "controller/service/peer_user.h"
 #include "controller/service/progress_hub.h"
 #include "controller/service/session_table.h"
+#include "controller/service/store_preparation.h"
+#include "controller/service/transport_authenticator.h"
+#include "controller/service/unix_relay.h"
 #include "controller/service/watch_hub.h"
 #include "grpcpp/ext/proto_server_reflection_plugin.h"
 #include "grpcpp/grpcpp.h"
 #include "grpcpp/health_check_service_interface.h"
 #include "grpcpp/impl/server_builder_option.h"
+#include "security/credentials.h"
+#include "security/tls_files.h"
 
 namespace strata::controller {
 namespace {
@@ -45,20 +52,6 @@ constexpr int kHandshakeMs = 5'000;  // then one that says nothing is closed
 constexpr auto kShutdown = std::chrono::milliseconds(300);
 // New jobs are refused below this, so that what runs can still be recorded.
 constexpr uint64_t kReservedBytes = uint64_t{32} << 20;
-
-// A store that was ever used holds the controller's term at least. What jobs left says that it was.
-absl::Status CheckNotLost(Store& store, const std::string& directory) {
-  ASSIGN_OR_RETURN(const std::vector<Write> records, store.Load());
-  std::error_code error;
-  const std::string jobs = directory + "/jobs";
-  const std::filesystem::directory_iterator left(jobs, error);
-  if (!records.empty() || error || left == std::filesystem::directory_iterator()) {
-    return absl::OkStatus();
-  }
-  return absl::DataLossError(
-      absl::StrCat(directory, "/controller.db is empty, though there are folders of jobs in ", jobs,
-                   " — put back a copy of it, or move both away to begin with an empty cluster"));
-}
 
 bool HasRoom(const std::string& directory) {
   struct statvfs info = {};
@@ -101,8 +94,8 @@ class HealthReporter final : public Reactor::Listener {
   void Report(bool serving) {
     serving_ = serving;
     service_->SetServingStatus(serving);
-    for (const char* name :
-         {"strata.v1.JobService", "strata.v1.ClusterService", "strata.v1.AgentService"}) {
+    for (const char* name : {"strata.v1.JobService", "strata.v1.ClusterService",
+                             "strata.v1.AccessService", "strata.v1.AgentService"}) {
       service_->SetServingStatus(name, serving);
     }
   }
@@ -112,6 +105,15 @@ class HealthReporter final : public Reactor::Listener {
   bool serving_ = false;
 };
 
+// Agents and clients hear nobody else.
+absl::Status CheckIsController(const security::TlsFiles& files, const security::TlsMaterial& own) {
+  if (own.own.id.path == security::kControllerPath) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      files.certificate, ": a controller's certificate is needed (URI spiffe://CLUSTER/controller)",
+      own.certificate.empty() ? ""
+                              : absl::StrCat(", and this is that of ", own.own.id.ToString())));
+}
+
 class ControllerImpl final : public Controller {
  public:
   ControllerImpl(const Options& options, const common::Clock* clock, std::unique_ptr<Store> store,
@@ -120,10 +122,9 @@ class ControllerImpl final : public Controller {
         clock_(clock),
         store_(std::move(store)),
         reactor_(
-            store_.get(),
-            [this] { return std::make_unique<Core>(clock_, options_.timing, options_.map); }, clock,
+            store_.get(), [this] { return std::make_unique<Core>(clock_, options_.map); }, clock,
             WithRoom(options.reactor, options.directory, asks_disk)),
-        metrics_(Metrics::Make(options.version, options.timing.heartbeat_seconds, clock)),
+        metrics_(Metrics::Make(options.version, clock)),
         watches_(clock, {}),
         progress_(clock, {}),
         files_(options.files),
@@ -142,9 +143,10 @@ class ControllerImpl final : public Controller {
   }
 
   absl::Status Begin();
-  const std::string& address() const override { return address_; }
+  const std::vector<std::string>& addresses() const override { return addresses_; }
   const std::string& metrics_address() const override { return metrics_address_; }
   const Reactor& reactor() const override { return reactor_; }
+  bool tells_callers_apart() const override { return authenticator_->tells_callers_apart(); }
   absl::Status Run(const std::atomic<bool>& stop) override {
     const absl::Status status = reactor_.Run(stop);
     Shutdown();
@@ -152,9 +154,12 @@ class ControllerImpl final : public Controller {
   }
 
  private:
+  absl::Status Listen();
   absl::Status StartServer();
+  // Gives the server what comes in, from now on.
+  void Accept(Acceptor& acceptor, std::unique_ptr<Connections> connections);
   void Shutdown() {
-    acceptor_ = nullptr;
+    acceptors_.clear();
     server_->Shutdown(std::chrono::system_clock::time_point(
         std::chrono::duration_cast<std::chrono::system_clock::duration>(
             std::chrono::duration<double>(common::WallSeconds()) + kShutdown)));
@@ -173,20 +178,73 @@ class ControllerImpl final : public Controller {
   SessionTable sessions_;
   std::atomic<int> open_streams_{0};
   HealthReporter health_;
+  std::unique_ptr<UnixRelay> relay_;  // null: no Unix sockets
+  std::shared_ptr<Authenticator> authenticator_;
   std::vector<std::unique_ptr<grpc::Service>> services_;
-  std::string address_;
+  std::vector<std::string> addresses_;
   std::string metrics_address_;
-  std::unique_ptr<grpc::Server> server_;  // ends before what its calls use
-  std::unique_ptr<Acceptor> acceptor_;    // last: gives the server its connections
+  std::unique_ptr<grpc::Server> server_;              // ends before what its calls use
+  std::vector<std::unique_ptr<Acceptor>> acceptors_;  // last: give the server its connections
 };
+
+absl::Status ControllerImpl::Listen() {
+  bool any_unix = false;
+  for (const std::string& text : options_.listen) {
+    ASSIGN_OR_RETURN(const ListenAddress address, ParseListenAddress(text));
+    ASSIGN_OR_RETURN(acceptors_.emplace_back(), Acceptor::Listen(address, options_.socket_group));
+    addresses_.push_back(acceptors_.back()->address().ToString());
+    any_unix |= address.is_unix();
+  }
+  if (any_unix) {
+    ASSIGN_OR_RETURN(relay_, UnixRelay::Start());
+  }
+  TransportAuthenticator::Options known;
+  known.relay = relay_.get();
+  if (options_.tls.enabled()) {
+    ASSIGN_OR_RETURN(
+        const security::TlsMaterial own,
+        security::ReadTlsFiles(options_.tls, security::Side::kServer, common::WallSeconds()));
+    RETURN_IF_ERROR(CheckIsController(options_.tls, own));
+    known.cluster = own.own.id.cluster;
+    known.verifier =
+        std::make_unique<security::PeerVerifier>(options_.tls.authority, security::Side::kClient);
+  }
+  known.tells_callers_apart =
+      std::all_of(acceptors_.begin(), acceptors_.end(), [this](const auto& acceptor) {
+        return options_.tls.enabled() || acceptor->address().is_unix();
+      });
+  authenticator_ = options_.authenticator;
+  if (authenticator_ == nullptr) {
+    authenticator_ = std::make_shared<TransportAuthenticator>(std::move(known));
+  }
+  return absl::OkStatus();
+}
+
+void ControllerImpl::Accept(Acceptor& acceptor, std::unique_ptr<Connections> connections) {
+  const auto hand_over = [to = std::shared_ptr<Connections>(std::move(connections))](int file) {
+    Connections::NewConnectionParameters taken;
+    taken.fd = file;
+    to->HandleNewConnection(&taken);
+  };
+  if (!acceptor.address().is_unix()) return acceptor.Begin(hand_over);
+  acceptor.Begin([relay = relay_.get(), hand_over](int file) {
+    absl::StatusOr<Identity> who = PeerUser(file);
+    if (!who.ok()) {
+      close(file);
+      return;
+    }
+    const absl::StatusOr<int> inner = relay->Add(file, *std::move(who));
+    if (inner.ok()) hand_over(*inner);  // else there are too many files: closed, as beyond them
+  });
+}
 
 absl::Status ControllerImpl::StartServer() {
   grpc::EnableDefaultHealthCheckService(true);
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();
-  ASSIGN_OR_RETURN(const ListenAddress listen, ParseListenAddress(options_.listen));
-  ASSIGN_OR_RETURN(acceptor_, Acceptor::Listen(listen));
-  address_ = acceptor_->address().ToString();
-  const CallEnvironment environment = {&reactor_, metrics_.get(), clock_, &open_streams_};
+  RETURN_IF_ERROR(Listen());
+  const CallEnvironment environment = {
+      &reactor_,      metrics_.get(),       clock_,
+      &open_streams_, authenticator_.get(), &options_.standing_admins};
   v1::Cluster about;
   about.set_version(options_.version);
   about.set_directory(options_.directory);
@@ -194,14 +252,20 @@ absl::Status ControllerImpl::StartServer() {
   about.mutable_start_time()->set_seconds(static_cast<int64_t>(common::WallSeconds()));
   services_.push_back(
       MakeJobService({environment, &watches_, &progress_, &logs_, &files_, options_.directory}));
-  services_.push_back(MakeClusterService(environment, about));
+  services_.push_back(MakeClusterService(environment, about, &files_));
+  services_.push_back(MakeAccessService(environment));
   services_.push_back(MakeAgentService({environment, &sessions_, &logs_, metrics_.get()}));
 
   grpc::ServerBuilder builder;
   if (!options_.reflection) builder.SetOption(std::make_unique<NoReflection>());
-  auto connections = builder.experimental().AddExternalConnectionAcceptor(
-      grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,
-      grpc::InsecureServerCredentials());
+  std::vector<std::unique_ptr<Connections>> connections;
+  for (size_t i = 0; i < acceptors_.size(); ++i) {
+    connections.push_back(builder.experimental().AddExternalConnectionAcceptor(
+        grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,
+        options_.tls.enabled() && !acceptors_[i]->address().is_unix()
+            ? security::MakeServerCredentials(options_.tls)
+            : grpc::InsecureServerCredentials()));
+  }
   for (const auto& service : services_) builder.RegisterService(service.get());
   builder.SetMaxReceiveMessageSize(kMessageBytes);
   builder.SetMaxSendMessageSize(kMessageBytes);
@@ -220,11 +284,7 @@ absl::Status ControllerImpl::StartServer() {
   server_ = builder.BuildAndStart();
   if (server_ == nullptr) return absl::InternalError("the gRPC server did not start");
   health_.set_server(server_.get());
-  acceptor_->Begin([connections = std::shared_ptr<Connections>(std::move(connections))](int file) {
-    Connections::NewConnectionParameters taken;
-    taken.fd = file;
-    connections->HandleNewConnection(&taken);
-  });
+  for (size_t i = 0; i < acceptors_.size(); ++i) Accept(*acceptors_[i], std::move(connections[i]));
   return absl::OkStatus();
 }
 
@@ -245,7 +305,8 @@ absl::StatusOr<std::unique_ptr<Controller>> Controller::Start(const Options& opt
   const bool asks_disk = store == nullptr;
   if (store == nullptr) {
     ASSIGN_OR_RETURN(store, Store::Open(options.directory));
-    RETURN_IF_ERROR(CheckNotLost(*store, options.directory));
+    RETURN_IF_ERROR(
+        PrepareStore(*store, options.directory, options.preparation, common::SystemEntropy()));
   }
   auto controller = std::make_unique<ControllerImpl>(options, clock, std::move(store), asks_disk);
   RETURN_IF_ERROR(controller->Begin());

@@ -57,13 +57,13 @@ absl::Status PrepareJob(const std::string& controller_directory, v1::CreateJobRe
   return absl::OkStatus();
 }
 
-absl::Status ListJobs(const Core& core, const v1::ListJobsRequest& request,
+absl::Status ListJobs(const Core& core, const Caller& caller, const v1::ListJobsRequest& request,
                       v1::ListJobsResponse* response) {
   ASSIGN_OR_RETURN(const Page page, ReadPage("jobs", request.page_size(), request.page_token()));
   response->set_resource_version(core.resource_version());
   size_t bytes = 0;
   for (const v1::JobRecord* job : core.Jobs()) {
-    if (job->name() <= page.after) continue;
+    if (job->name() <= page.after || !caller.Sees(job->spec())) continue;
     if (response->jobs_size() == page.size || bytes > kMostPageBytes) {
       const auto& last = response->jobs(response->jobs_size() - 1);
       response->set_next_page_token(PageToken("jobs", last.name()));
@@ -122,13 +122,14 @@ class JobService final : public RawJobService {
         parts_.environment, {"JobService/CreateJob", /*reads_only=*/false}, context, request,
         response,
         [this](v1::CreateJobRequest& asked) { return PrepareJob(parts_.directory, asked); },
-        [this](Core& core, Effects& effects, const v1::CreateJobRequest& asked,
+        [this](Core& core, Effects& effects, const Caller& caller, v1::CreateJobRequest& asked,
                v1::Job* job) -> absl::Status {
           if (!asked.validate_only() && !parts_.environment.reactor->has_room()) {
             return WithRetry(Refusal(absl::StatusCode::kResourceExhausted, "DISK_FULL",
                                      "the controller's disk has no room for more jobs"),
                              10);
           }
+          asked.mutable_job()->set_owner(caller.identity.ToString());
           ASSIGN_OR_RETURN(const v1::JobRecord record, core.CreateJob(asked, effects));
           *job = ToJob(record);
           return absl::OkStatus();
@@ -151,11 +152,12 @@ class JobService final : public RawJobService {
   grpc::ServerUnaryReactor* ListJobs(CallbackServerContext* context, const ByteBuffer* request,
                                      ByteBuffer* response) override {
     using Call = UnaryCall<v1::ListJobsRequest, v1::ListJobsResponse>;
-    return Call::Start(
-        parts_.environment, {"JobService/ListJobs"}, context, request, response, nullptr,
-        [](Core& core, Effects&, const v1::ListJobsRequest& asked, v1::ListJobsResponse* listed) {
-          return controller::ListJobs(core, asked, listed);
-        });
+    return Call::Start(parts_.environment, {"JobService/ListJobs"}, context, request, response,
+                       nullptr,
+                       [](Core& core, Effects&, const Caller& caller,
+                          const v1::ListJobsRequest& asked, v1::ListJobsResponse* listed) {
+                         return controller::ListJobs(core, caller, asked, listed);
+                       });
   }
 
   grpc::ServerUnaryReactor* CancelJob(CallbackServerContext* context, const ByteBuffer* request,
@@ -185,24 +187,26 @@ class JobService final : public RawJobService {
         });
   }
 
-  grpc::ServerWriteReactor<ByteBuffer>* WatchJobs(CallbackServerContext* /*context*/,
+  grpc::ServerWriteReactor<ByteBuffer>* WatchJobs(CallbackServerContext* context,
                                                   const ByteBuffer* request) override {
-    const auto call =
-        StreamCall<v1::WatchJobsResponse>::Make(parts_.environment, "JobService/WatchJobs");
+    const auto call = StreamCall<v1::WatchJobsResponse>::Make(parts_.environment,
+                                                              "JobService/WatchJobs", *context);
     v1::WatchJobsRequest asked;
     if (absl::Status status = Parse(*request, &asked); !status.ok()) {
       call->End(status);
       return call.get();
     }
-    Ask(call, [this, call, asked](const Core& core) {
-      parts_.watches->Subscribe(core, asked.name(), asked.resource_version(), call);
+    call->Ask(asked, [this, call, asked](const Core& core, const Caller& caller) {
+      parts_.watches->Subscribe(core, asked.name(), asked.resource_version(), call,
+                                [caller](const v1::Job& job) { return caller.Sees(job.spec()); });
     });
     return call.get();
   }
 
-  grpc::ServerWriteReactor<ByteBuffer>* StreamLogs(CallbackServerContext* /*context*/,
+  grpc::ServerWriteReactor<ByteBuffer>* StreamLogs(CallbackServerContext* context,
                                                    const ByteBuffer* request) override {
-    const auto call = StreamCall<v1::LogLine>::Make(parts_.environment, "JobService/StreamLogs");
+    const auto call =
+        StreamCall<v1::LogLine>::Make(parts_.environment, "JobService/StreamLogs", *context);
     v1::StreamLogsRequest asked;
     absl::Status status = Parse(*request, &asked);
     if (status.ok()) status = NeedName(asked.name(), kName);
@@ -210,22 +214,21 @@ class JobService final : public RawJobService {
       call->End(status);
       return call.get();
     }
-    auto source = parts_.logs->Follow(asked, asked.follow() ? call : nullptr);
-    if (!source.ok()) {
-      call->End(source.status());
-      return call.get();
-    }
-    const bool follow = asked.follow();
-    call->Replay(parts_.files, asked.name(), *std::move(source), [call = call.get(), follow] {
-      if (!follow) call->End(absl::OkStatus());
+    call->Ask(asked, [this, call, asked](const Core&, const Caller&) {
+      auto source = parts_.logs->Follow(asked, asked.follow() ? call : nullptr);
+      if (!source.ok()) return call->End(source.status());
+      call->Replay(parts_.files, asked.name(), *std::move(source),
+                   [call = call.get(), follow = asked.follow()] {
+                     if (!follow) call->End(absl::OkStatus());
+                   });
     });
     return call.get();
   }
 
-  grpc::ServerWriteReactor<ByteBuffer>* StreamProgress(CallbackServerContext* /*context*/,
+  grpc::ServerWriteReactor<ByteBuffer>* StreamProgress(CallbackServerContext* context,
                                                        const ByteBuffer* request) override {
-    const auto call =
-        StreamCall<v1::JobProgress>::Make(parts_.environment, "JobService/StreamProgress");
+    const auto call = StreamCall<v1::JobProgress>::Make(parts_.environment,
+                                                        "JobService/StreamProgress", *context);
     v1::StreamProgressRequest asked;
     absl::Status status = Parse(*request, &asked);
     if (status.ok()) status = NeedName(asked.name(), kName);
@@ -233,32 +236,15 @@ class JobService final : public RawJobService {
       call->End(status);
       return call.get();
     }
-    const auto directory = parts_.logs->DirectoryOf(asked.name());
-    if (directory.ok()) {
+    call->Ask(asked, [this, call, asked](const Core&, const Caller&) {
+      const auto directory = parts_.logs->DirectoryOf(asked.name());
+      if (!directory.ok()) return call->End(directory.status());
       ReplayMetrics(call.get(), asked, *directory);
-    } else {
-      call->End(directory.status());
-    }
+    });
     return call.get();
   }
 
  private:
-  // Runs `question` on the reactor's thread once what it sees is durable.
-  template <typename Message>
-  void Ask(const std::shared_ptr<StreamCall<Message>>& call,
-           std::function<void(const Core&)> question) {
-    Reactor::Input input;
-    input.reads_only = true;
-    const auto core = std::make_shared<const Core*>(nullptr);
-    input.apply = [core](Core& now, Effects&) { *core = &now; };
-    input.release = [call, core, question = std::move(question)](const absl::Status& durable) {
-      if (!durable.ok() || *core == nullptr) return call->End(RefusedByReactor(durable));
-      question(**core);
-    };
-    const absl::Status posted = parts_.environment.reactor->Post(std::move(input));
-    if (!posted.ok()) call->End(RefusedByReactor(posted));
-  }
-
   // The records in the job's file, then whatever is newer.
   void ReplayMetrics(StreamCall<v1::JobProgress>* call, const v1::StreamProgressRequest& asked,
                      const std::string& directory) {
@@ -267,11 +253,11 @@ class JobService final : public RawJobService {
     replay->position = {asked.after_epoch(), asked.after_step()};
     call->Replay(
         parts_.files, asked.name(), [replay] { return replay->Next(); },
-        [this, call, replay, name = asked.name()] {
-          Ask(call->shared_from_this(),
-              [this, self = call->shared_from_this(), replay, name](const Core& core) {
-                parts_.progress->Subscribe(core, name, replay->position, self);
-              });
+        [this, call, replay, asked] {
+          call->Ask(asked, [this, self = call->shared_from_this(), replay, name = asked.name()](
+                               const Core& core, const Caller&) {
+            parts_.progress->Subscribe(core, name, replay->position, self);
+          });
         });
   }
 

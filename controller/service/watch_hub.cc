@@ -10,6 +10,10 @@
 
 namespace strata::controller {
 
+bool WatchHub::Watch::Wants(const v1::Job& job) const {
+  return (name.empty() || name == job.name()) && sees(job);
+}
+
 bool WatchHub::MissedSome(const Core& core, const std::string& name, int64_t version) const {
   if (version > core.resource_version()) return true;  // of another database
   if (version >= floor_) return false;
@@ -21,7 +25,7 @@ bool WatchHub::MissedSome(const Core& core, const std::string& name, int64_t ver
 }
 
 void WatchHub::Subscribe(const Core& core, const std::string& name, int64_t version,
-                         Watcher watcher) {
+                         Watcher watcher, Sees sees) {
   if (watches_.size() >= options_.most_watchers) {
     return watcher->End(Refusal(absl::StatusCode::kResourceExhausted, "TOO_MANY_STREAMS",
                                 absl::StrCat(watches_.size(), " streams watch already")));
@@ -37,12 +41,12 @@ void WatchHub::Subscribe(const Core& core, const std::string& name, int64_t vers
                      floor_, " to ", core.resource_version(),
                      " are): list the jobs, then watch from the list's version")));
   }
+  Watch watch = {name, std::move(watcher), std::move(sees)};
   for (const auto& change : changes_) {
-    if (change->resource_version() <= version) continue;
-    if (!name.empty() && change->job().name() != name) continue;
-    if (!watcher->Push(change)) return;
+    if (change->resource_version() <= version || !watch.Wants(change->job())) continue;
+    if (!watch.watcher->Push(change)) return;
   }
-  watches_.push_back({name, std::move(watcher)});
+  watches_.push_back(std::move(watch));
 }
 
 void WatchHub::Keep(std::shared_ptr<const v1::WatchJobsResponse> change) {
@@ -63,7 +67,7 @@ void WatchHub::OnEffects(const Core& /*core*/, const Effects& effects) {
     change->set_resource_version(job.resource_version());
     *change->mutable_job() = ToJob(job);
     std::erase_if(watches_, [&](const Watch& watch) {
-      return (watch.name.empty() || watch.name == job.name()) && !watch.watcher->Push(change);
+      return watch.Wants(change->job()) && !watch.watcher->Push(change);
     });
     Keep(std::move(change));
   }

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -19,6 +20,7 @@ namespace strata::controller {
 class WatchHub final : public Reactor::Listener {
  public:
   using Watcher = std::shared_ptr<Subscriber<v1::WatchJobsResponse>>;
+  using Sees = std::function<bool(const v1::Job&)>;
   struct Options {
     size_t most_changes = 2048;            // kept to continue from
     size_t most_bytes = size_t{32} << 20;  // of these changes
@@ -28,10 +30,11 @@ class WatchHub final : public Reactor::Listener {
 
   WatchHub(const common::Clock* clock, const Options& options) : clock_(clock), options_(options) {}
 
-  // Changes of the job `name` (empty: of all) after `version`. Ends the watcher with OUT_OF_RANGE
-  // when some of them are no longer known, NOT_FOUND without such a job, RESOURCE_EXHAUSTED when
-  // too many watch.
-  void Subscribe(const Core& core, const std::string& name, int64_t version, Watcher watcher);
+  // Changes of the job `name` (empty: of all) after `version`, as far as the watcher sees them.
+  // Ends the watcher with OUT_OF_RANGE when some of them are no longer known, NOT_FOUND without
+  // such a job, RESOURCE_EXHAUSTED when too many watch.
+  void Subscribe(const Core& core, const std::string& name, int64_t version, Watcher watcher,
+                 Sees sees);
 
   void OnEffects(const Core& core, const Effects& effects) override;
   void OnTick(const Core& core) override;
@@ -42,6 +45,8 @@ class WatchHub final : public Reactor::Listener {
   struct Watch {
     std::string name;
     Watcher watcher;
+    Sees sees;
+    bool Wants(const v1::Job& job) const;
   };
   bool MissedSome(const Core& core, const std::string& name, int64_t version) const;
   void Keep(std::shared_ptr<const v1::WatchJobsResponse> change);

@@ -1,6 +1,9 @@
 #include "controller/simulator/controller_host.h"
 
 #include <limits>
+#include <utility>
+
+#include "common/check.h"
 
 namespace strata::simulator {
 namespace {
@@ -25,10 +28,12 @@ ControllerHost::ControllerHost(Events* events, const topology::Description& clus
 }
 
 void ControllerHost::Start() {
-  core_ = std::make_unique<controller::Core>(events_, controller::Timing{}, map_);
+  core_ = std::make_unique<controller::Core>(events_, map_, entropy_);
   std::vector<controller::Write> records;
   for (const auto& [key, write] : store_) records.push_back(write);
-  effects_ = core_->Load(records, kWall + events_->Now());
+  absl::StatusOr<controller::Effects> loaded = core_->Load(records, kWall + events_->Now());
+  STRATA_CHECK(loaded.ok());  // what it wrote itself
+  effects_ = *std::move(loaded);
   Alert();
   if (listener_.on_start) listener_.on_start();
 }
