@@ -68,6 +68,7 @@ constexpr Bounds kBounds[] = {
     {"resources.ranks", 1, kMany},
     {"resources.priority", -1'000'000, 1'000'000},
     {"resources.spares", 0, kMany},
+    {"resources.topology.ranks", 1, kMany},
     {"evaluate.every_steps", 0, kSteps},
     {"evaluate.sequences", 1, kLong},
     {"checkpoint.every_steps", 0, kSteps},
