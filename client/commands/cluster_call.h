@@ -16,7 +16,7 @@
 namespace strata::client {
 
 // Says after a second of silence that it waits. With the environment's credentials: errors are
-// those of CredentialsFor.
+// those of CredentialsFor and AuthorizationFor.
 absl::StatusOr<std::unique_ptr<ApiClient>> ClientOf(const ServerAddress& address,
                                                     Terminal& terminal);
 
@@ -49,9 +49,14 @@ int GetQueues(ApiClient& client, const std::string& name, const std::string& out
 
 // `get policy`: the policy in use, as a file that `strata apply` takes.
 int GetWholePolicy(ApiClient& client, const std::string& output, Terminal& terminal);
+// `get audit [FILTER]`, newest first.
+int GetAudit(ApiClient& client, const std::string& filter, const std::string& output,
+             Terminal& terminal);
 
 Command SubmitCommand();
 Command ApplyCommand();
+std::vector<Command> AuthorityCommands();  // authority, certificate
+Command TokenCommand();
 Command BackupCommand();
 std::vector<Command> NodeCommands();          // drain, resume
 std::vector<Command> QueryCommands();         // get, describe, explain, cancel
