@@ -37,7 +37,7 @@ absl::Status Authorise(const Core& core, const std::vector<std::string>& standin
 absl::Status ToStatus(const Decision& decision);
 
 // The node without what its caller may not know: which jobs of other projects it has.
-void HideJobs(const Core& core, const Caller& caller, v1::Node& node);
+void HideJobs(const Snapshot& snapshot, const Caller& caller, v1::Node& node);
 
 }  // namespace strata::controller
 

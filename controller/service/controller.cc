@@ -50,6 +50,7 @@ constexpr int kLeastPingIntervalMs = 5'000;
 constexpr int kHandshakeMs = 5'000;  // then one that says nothing is closed
 // For the last words to get through; idle connections would hold it up for as long as it may take.
 constexpr auto kShutdown = std::chrono::milliseconds(300);
+constexpr size_t kReaders = 2;  // threads for lists and such
 // New jobs are refused below this, so that what runs can still be recorded.
 constexpr uint64_t kReservedBytes = uint64_t{32} << 20;
 
@@ -176,6 +177,7 @@ class ControllerImpl final : public Controller {
   FilePool files_;
   LogBook logs_;
   SessionTable sessions_;
+  ReadPool readers_{kReaders};
   std::atomic<int> open_streams_{0};
   HealthReporter health_;
   std::unique_ptr<UnixRelay> relay_;  // null: no Unix sockets
@@ -244,7 +246,8 @@ absl::Status ControllerImpl::StartServer() {
   RETURN_IF_ERROR(Listen());
   const CallEnvironment environment = {
       &reactor_,      metrics_.get(),       clock_,
-      &open_streams_, authenticator_.get(), &options_.standing_admins};
+      &open_streams_, authenticator_.get(), &options_.standing_admins,
+      &readers_};
   v1::Cluster about;
   about.set_version(options_.version);
   about.set_directory(options_.directory);
