@@ -11,6 +11,7 @@
 #include "controller/logic/job_roots.h"
 #include "controller/logic/job_shape.h"
 #include "controller/logic/names.h"
+#include "controller/logic/project_limits.h"
 #include "controller/logic/refusal.h"
 #include "controller/logic/scheduler_view.h"
 #include "google/protobuf/io/coded_stream.h"
@@ -153,6 +154,8 @@ absl::StatusOr<v1::JobRecord> CreateJob(ClusterState& state, JobMachine& machine
                                 "): choose another name"));
   }
   RETURN_IF_ERROR(CheckProjectAndQueue(state.policy, asked.spec()));
+  RETURN_IF_ERROR(CheckSpecLimits(state.policy, asked.spec()));
+  RETURN_IF_ERROR(CheckQueueLimit(state, asked.spec()));
   RETURN_IF_ERROR(CheckRoots(state.policy, asked));
   v1::JobRecord record = NewRecord(asked);
   RETURN_IF_ERROR(CheckFolders(state, record));
