@@ -60,6 +60,7 @@ struct Flags {
   bool insecure_listen = false;
   bool metrics_insecure_listen = false;
   std::vector<std::string> admins;
+  int audit_records = 10'000;
   std::optional<bool> reflection;  // not said: on loopback only
 };
 
@@ -206,6 +207,8 @@ int Serve(const Flags& flags) {
   options.directory = std::filesystem::absolute(flags.directory, error).lexically_normal().string();
   options.version = kVersion;
   options.standing_admins = flags.admins;
+  options.audit_records = static_cast<size_t>(flags.audit_records);
+  options.audit_log = stderr;
   if (error) return Fail(absl::InternalError(absl::StrCat(flags.directory, ": ", error.message())));
 
   const common::MonotonicClock clock{};
@@ -275,6 +278,10 @@ int Main(int argc, char** argv) {
         const bool user = admin.ok() && admin->kind == Identity::Kind::kUser;
         return user ? std::string() : absl::StrCat(text, " is no user: write users/NAME");
       });
+  app.add_option("--audit-records", flags.audit_records,
+                 "records of the audit trail that are kept: who changed what, and who was refused")
+      ->check(CLI::Range(1, 1'000'000))
+      ->capture_default_str();
   app.add_flag("--reflection,!--no-reflection", flags.reflection,
                "tell clients what the services look like; without it: on loopback only");
   app.set_version_flag("--version", std::string("strata-controller ") + kVersion);

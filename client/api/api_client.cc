@@ -196,6 +196,15 @@ class GrpcApiClient final : public ApiClient {
         });
   }
 
+  absl::StatusOr<std::vector<v1::AuditRecord>> ListAuditRecords(
+      const std::string& filter) override {
+    v1::ListAuditRecordsRequest request;
+    request.set_filter(filter);
+    return ListAll<v1::AuditRecord, v1::ListAuditRecordsResponse>(
+        *access_, &v1::AccessService::Stub::ListAuditRecords, request,
+        [](v1::ListAuditRecordsResponse& page) { return page.mutable_records(); });
+  }
+
   std::unique_ptr<Stream<v1::JobProgress>> StreamProgress(const std::string& name,
                                                           int64_t after_step) override {
     v1::StreamProgressRequest request;

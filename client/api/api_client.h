@@ -83,6 +83,9 @@ class ApiClient {
       const v1::CreateJoinTokenRequest& request) = 0;
   virtual absl::StatusOr<std::vector<v1::JoinToken>> ListJoinTokens() = 0;  // all pages
   virtual absl::Status DeleteJoinToken(const std::string& name) = 0;
+  // All pages, newest first; `filter` as ListAuditRecordsRequest's.
+  virtual absl::StatusOr<std::vector<v1::AuditRecord>> ListAuditRecords(
+      const std::string& filter) = 0;
 
   // Of the controller's state. DataLoss is the caller's to find: see BackupClusterResponse.
   virtual std::unique_ptr<Stream<v1::BackupClusterResponse>> BackupCluster() = 0;

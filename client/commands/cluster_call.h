@@ -49,6 +49,9 @@ int GetQueues(ApiClient& client, const std::string& name, const std::string& out
 
 // `get policy`: the policy in use, as a file that `strata apply` takes.
 int GetWholePolicy(ApiClient& client, const std::string& output, Terminal& terminal);
+// `get audit [FILTER]`, newest first.
+int GetAudit(ApiClient& client, const std::string& filter, const std::string& output,
+             Terminal& terminal);
 
 Command SubmitCommand();
 Command ApplyCommand();

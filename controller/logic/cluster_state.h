@@ -13,6 +13,7 @@
 
 #include "absl/status/status.h"
 #include "common/entropy.h"
+#include "controller/logic/audit_trail.h"
 #include "controller/logic/core.h"
 #include "controller/logic/job_entry.h"
 #include "controller/logic/job_folders.h"
@@ -65,6 +66,7 @@ struct ClusterState {
   // Agents that hold ranks of restored jobs have come back by then.
   double restored_until = 0;
   SchedulerState scheduler;
+  AuditTrail audit;
 
   // Its record came from a backup, and its ranks may yet be found: it is neither started nor given
   // up.

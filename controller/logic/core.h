@@ -6,7 +6,9 @@
 #ifndef STRATA_CONTROLLER_LOGIC_CORE_H_
 #define STRATA_CONTROLLER_LOGIC_CORE_H_
 
+#include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <optional>
 #include <string>
@@ -61,6 +63,10 @@ class Core {
   bool HasNode(const std::string& name) const;  // nodes/NAME
   const JoinTokens& join_tokens() const;
   JoinTokens& join_tokens();
+  // Adds a record of what a call did, with the time and the next sequence; `most` are kept. With
+  // the effects of what it tells of.
+  void Audit(v1::AuditRecord record, size_t most, Effects& effects);
+  const std::deque<v1::AuditRecord>& audit() const;  // oldest first
   SchedulerFigures scheduler_figures() const;
   int64_t controller_term() const;
   const v1::StoreIdentity& identity() const;

@@ -14,6 +14,7 @@
 #include "controller/service/acceptor.h"
 #include "controller/service/access_service.h"
 #include "controller/service/agent_service.h"
+#include "controller/service/audit_log.h"
 #include "controller/service/calls.h"
 #include "controller/service/cluster_service.h"
 #include "controller/service/file_pool.h"
@@ -143,9 +144,10 @@ class ControllerImpl final : public Controller {
         progress_(clock, {}),
         files_(options.files),
         logs_({}, &files_),
+        audit_log_(&files_, options.audit_log),
         health_(&reactor_) {
-    const std::vector<Reactor::Listener*> listeners = {metrics_.get(), &logs_,     &watches_,
-                                                       &progress_,     &sessions_, &health_};
+    const std::vector<Reactor::Listener*> listeners = {
+        metrics_.get(), &logs_, &watches_, &progress_, &sessions_, &health_, &audit_log_};
     for (Reactor::Listener* listener : listeners) reactor_.AddListener(listener);
   }
 
@@ -189,11 +191,14 @@ class ControllerImpl final : public Controller {
   ProgressHub progress_;
   FilePool files_;
   LogBook logs_;
+  AuditLog audit_log_;
   SessionTable sessions_;
   std::atomic<int> open_streams_{0};
   HealthReporter health_;
   std::unique_ptr<UnixRelay> relay_;  // null: no Unix sockets
   std::shared_ptr<Authenticator> authenticator_;
+  CallMeter calls_;
+  RefusalMeter refusals_;
   std::vector<std::unique_ptr<grpc::Service>> services_;
   std::vector<std::string> addresses_;
   std::string metrics_address_;
@@ -260,7 +265,8 @@ absl::Status ControllerImpl::StartServer() {
   ASSIGN_OR_RETURN(auto authority, OpenAuthority(options_));
   const CallEnvironment environment = {
       &reactor_,      metrics_.get(),       clock_,
-      &open_streams_, authenticator_.get(), &options_.standing_admins};
+      &open_streams_, authenticator_.get(), &options_.standing_admins,
+      &calls_,        &refusals_,           options_.audit_records};
   v1::Cluster about;
   about.set_version(options_.version);
   about.set_directory(options_.directory);

@@ -3,6 +3,8 @@
 #define STRATA_CONTROLLER_SERVICE_CONTROLLER_H_
 
 #include <atomic>
+#include <cstddef>
+#include <cstdio>
 #include <memory>
 #include <string>
 #include <vector>
@@ -45,6 +47,8 @@ class Controller {
     // Who makes a call; null: what the addresses and `tls` tell.
     std::shared_ptr<Authenticator> authenticator;
     std::vector<std::string> standing_admins;  // users/NAME, admins whatever the policy says
+    size_t audit_records = 10'000;             // kept; at least 1
+    std::FILE* audit_log = nullptr;            // where they also go, as JSON lines; null: nowhere
     StorePreparation preparation;              // of the directory's store
   };
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <map>
 #include <thread>
 #include <utility>
 
@@ -31,6 +32,15 @@ absl::Status Signal(const std::string& text, OnSigterm* on_sigterm) {
         absl::StrCat("--on-sigterm: '", text, "' is not handover or drain"));
   }
   *on_sigterm = text == "drain" ? OnSigterm::kDrain : OnSigterm::kHandOver;
+  return absl::OkStatus();
+}
+
+absl::Status WhoseProcesses(const std::string& text, RunAs* run_as) {
+  if (text != "user" && text != "daemon" && text != "auto") {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--run-as: '", text, "' is not user, daemon or auto"));
+  }
+  *run_as = text == "user" ? RunAs::kUser : text == "daemon" ? RunAs::kDaemon : RunAs::kAuto;
   return absl::OkStatus();
 }
 
@@ -72,6 +82,15 @@ absl::Status CheckSecurity(const ClusterAgentOptions& options) {
 absl::StatusOr<ClusterAgentOptions> ParseClusterOptions(const std::vector<std::string>& arguments) {
   ClusterAgentOptions options;
   options.threads_per_device = 0;
+  const std::map<std::string, std::string*> texts = {
+      {"--controller", &options.controller},
+      {"--node", &options.node},
+      {"--dir", &options.directory},
+      {"--join", &options.join},
+      {"--data-devices", &options.data_devices},
+      {"--tls-certificate", &options.tls.certificate},
+      {"--tls-key", &options.tls.key},
+      {"--tls-authority", &options.tls.authority}};
   for (size_t i = 0; i < arguments.size(); i += 2) {
     const std::string& flag = arguments[i];
     if (flag == "--rejoin") {
@@ -83,12 +102,8 @@ absl::StatusOr<ClusterAgentOptions> ParseClusterOptions(const std::vector<std::s
       return absl::InvalidArgumentError(absl::StrCat(flag, ": its value is missing"));
     }
     const std::string& value = arguments[i + 1];
-    if (flag == "--controller") {
-      options.controller = value;
-    } else if (flag == "--node") {
-      options.node = value;
-    } else if (flag == "--dir") {
-      options.directory = value;
+    if (const auto text = texts.find(flag); text != texts.end()) {
+      *text->second = value;
     } else if (flag == "--devices") {
       RETURN_IF_ERROR(Number(flag, value, kMostDevices, &options.devices));
     } else if (flag == "--threads-per-device") {
@@ -99,28 +114,22 @@ absl::StatusOr<ClusterAgentOptions> ParseClusterOptions(const std::vector<std::s
       int seconds = 0;
       RETURN_IF_ERROR(Number(flag, value, kMostDrainSeconds, &seconds));
       options.drain_seconds = seconds;
-    } else if (flag == "--tls-certificate") {
-      options.tls.certificate = value;
-    } else if (flag == "--tls-key") {
-      options.tls.key = value;
-    } else if (flag == "--tls-authority") {
-      options.tls.authority = value;
-    } else if (flag == "--join") {
-      options.join = value;
-    } else if (flag == "--data-devices") {
-      options.data_devices = value;
+    } else if (flag == "--run-as") {
+      RETURN_IF_ERROR(WhoseProcesses(value, &options.run_as));
+    } else if (flag == "--unit-property") {
+      if (value.find('=') == std::string::npos) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("--unit-property: '", value, "' is not NAME=VALUE"));
+      }
+      options.unit_properties.push_back(value);
     } else if (flag == "--locality") {
       RETURN_IF_ERROR(Locality(value, &options.locality));
     } else {
       return absl::InvalidArgumentError(absl::StrCat(flag, ": unknown"));
     }
   }
-  const std::pair<const char*, const std::string*> required[] = {
-      {"--controller", &options.controller},
-      {"--node", &options.node},
-      {"--dir", &options.directory}};
-  for (const auto& [flag, value] : required) {
-    if (value->empty()) return absl::InvalidArgumentError(absl::StrCat(flag, ": missing"));
+  for (const char* const flag : {"--controller", "--node", "--dir"}) {
+    if (texts.at(flag)->empty()) return absl::InvalidArgumentError(absl::StrCat(flag, ": missing"));
   }
   if (options.controller.find(':') == std::string::npos) {
     return absl::InvalidArgumentError(absl::StrCat("--controller: '", options.controller,

@@ -29,6 +29,10 @@ inline constexpr char kClusterUsage[] =
     "      [--data-devices NAMES]      interfaces of its ranks' data connections (that through "
     "which\n"
     "                                  the controller is reached)\n"
+    "      [--run-as user|daemon|auto] jobs run as their owners, as this process's user, or (auto) "
+    "as\n"
+    "                                  their owners where that is root and systemd runs\n"
+    "      [--unit-property NAME=VALUE]  of systemd, for each rank of another user; repeatable\n"
     "      [--rejoin]                  go over to another cluster, when it holds nothing\n";
 
 // Arguments after the program's name. InvalidArgument: what is wrong.

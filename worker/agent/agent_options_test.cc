@@ -37,6 +37,18 @@ TEST(AgentOptionsTest, FlagsWithoutAValueStandAnywhere) {
   EXPECT_EQ(options->drain_seconds, 9);
 }
 
+TEST(AgentOptionsTest, AsWhomJobsRun) {
+  const auto options = ParseClusterOptions(
+      {"--controller", "h:1", "--node", "n", "--dir", "d", "--run-as", "user", "--unit-property",
+       "MemoryMax=1G", "--unit-property", "TasksMax=9", "--data-devices", "eth1"});
+  ASSERT_TRUE(options.ok()) << options.status();
+  EXPECT_EQ(options->run_as, RunAs::kUser);
+  EXPECT_THAT(options->unit_properties, ElementsAre("MemoryMax=1G", "TasksMax=9"));
+  EXPECT_EQ(options->data_devices, "eth1");
+  EXPECT_THAT(ProblemOf({"--run-as", "root"}), HasSubstr("'root' is not user, daemon or auto"));
+  EXPECT_THAT(ProblemOf({"--unit-property", "x"}), HasSubstr("'x' is not NAME=VALUE"));
+}
+
 TEST(AgentOptionsTest, WhatIsNotGivenHasADefault) {
   const auto options = ParseClusterOptions({"--controller", "h:1", "--node", "n", "--dir", "d"});
   ASSERT_TRUE(options.ok()) << options.status();

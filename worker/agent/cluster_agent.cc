@@ -3,6 +3,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <sys/signalfd.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -77,6 +78,25 @@ AgentCore::Options CoreOptions(const ClusterAgentOptions& options, const AgentFo
   return core;
 }
 
+bool OwnersRun(const MachineHost::Users& users) {
+  return users.powers.root &&
+         (users.mode == RunAs::kUser || (users.mode == RunAs::kAuto && users.powers.systemd));
+}
+
+MachineHost::Users UsersOf(const ClusterAgentOptions& options, const AgentFolder& folder) {
+  MachineHost::Users users = {options.run_as, PowersOfThisProcess(), options.unit_properties};
+  const std::string why = absl::StrCat(" (", DescribeMode(users.mode, users.powers), ")");
+  if (!OwnersRun(users)) {
+    Log(absl::StrCat("all jobs run as this process's user, whoever submits them", why));
+    return users;
+  }
+  Log(absl::StrCat("jobs run as their owners",
+                   users.powers.systemd ? ", each rank in a scope of systemd" : "", why));
+  // Their trainers find the socket in it; what lies beside is not theirs to read.
+  chmod(folder.path().c_str(), 0711);
+  return users;
+}
+
 // The process around what decides (AgentCore): one poll loop.
 class ClusterAgent {
  public:
@@ -87,7 +107,8 @@ class ClusterAgent {
         signals_(std::move(signals)),
         clock_(clock),
         core_options_(CoreOptions(options, *folder_, clock)),
-        host_(folder_.get(), &trainers_),
+        users_(UsersOf(options, *folder_)),
+        host_(folder_.get(), &trainers_, users_),
         core_(core_options_, folder_->membership(), &host_, &clock) {}
 
   int Run() {
@@ -96,8 +117,10 @@ class ClusterAgent {
                                  FrameReceiver& receiver) {
       return OnHello(hello, pid, socket, receiver);
     };
+    const Doorway::Guests guests =
+        OwnersRun(users_) ? Doorway::Guests::kAllUsers : Doorway::Guests::kOwnUser;
     absl::StatusOr<std::unique_ptr<Doorway>> doorway = Doorway::Open(
-        folder_->SocketPath(), on_hello,
+        folder_->SocketPath(), guests, on_hello,
         [this](Descriptor asker) { stop_askers_.push_back(std::move(asker)); }, &clock_);
     if (!doorway.ok()) {
       Log(std::string(doorway.status().message()));
@@ -196,6 +219,7 @@ class ClusterAgent {
   const common::Clock& clock_;
   const AgentCore::Options core_options_;
   TrainerPoll trainers_;
+  const MachineHost::Users users_;
   MachineHost host_;
   AgentCore core_;
   std::unique_ptr<Doorway> doorway_;
