@@ -146,8 +146,9 @@ class ControllerImpl final : public Controller {
         logs_({}, &files_),
         audit_log_(&files_, options.audit_log),
         health_(&reactor_) {
-    const std::vector<Reactor::Listener*> listeners = {
-        metrics_.get(), &logs_, &watches_, &progress_, &sessions_, &health_, &audit_log_};
+    const std::vector<Reactor::Listener*> listeners = {metrics_.get(), &logs_,      &watches_,
+                                                       &progress_,     &sessions_,  &health_,
+                                                       &audit_log_,    &restricted_};
     for (Reactor::Listener* listener : listeners) reactor_.AddListener(listener);
   }
 
@@ -198,6 +199,7 @@ class ControllerImpl final : public Controller {
   std::unique_ptr<UnixRelay> relay_;  // null: no Unix sockets
   std::shared_ptr<Authenticator> authenticator_;
   CallMeter calls_;
+  RestrictedStreams restricted_;
   RefusalMeter refusals_;
   std::vector<std::unique_ptr<grpc::Service>> services_;
   std::vector<std::string> addresses_;
@@ -263,10 +265,16 @@ absl::Status ControllerImpl::StartServer() {
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();
   RETURN_IF_ERROR(Listen());
   ASSIGN_OR_RETURN(auto authority, OpenAuthority(options_));
-  const CallEnvironment environment = {
-      &reactor_,      metrics_.get(),       clock_,
-      &open_streams_, authenticator_.get(), &options_.standing_admins,
-      &calls_,        &refusals_,           options_.audit_records};
+  const CallEnvironment environment = {&reactor_,
+                                       metrics_.get(),
+                                       clock_,
+                                       &open_streams_,
+                                       authenticator_.get(),
+                                       &options_.standing_admins,
+                                       &calls_,
+                                       &restricted_,
+                                       &refusals_,
+                                       options_.audit_records};
   v1::Cluster about;
   about.set_version(options_.version);
   about.set_directory(options_.directory);
