@@ -25,7 +25,7 @@ class Builds : public TwoNodes {
     h.Join(node, held);
   }
   std::string Explained(const std::string& job) const {
-    return absl::StrJoin(*h.core->ExplainJob("jobs/" + job), "\n");
+    return absl::StrJoin(h.core->ExplainJob("jobs/" + job)->lines(), "\n");
   }
 };
 

@@ -220,23 +220,22 @@ class ClusterService final : public RawClusterService {
         });
   }
 
-  grpc::ServerWriteReactor<ByteBuffer>* BackupCluster(CallbackServerContext* /*context*/,
+  grpc::ServerWriteReactor<ByteBuffer>* BackupCluster(CallbackServerContext* context,
                                                       const ByteBuffer* request) override {
     using Call = StreamCall<v1::BackupClusterResponse>;
-    const auto call = Call::Make(environment_, "ClusterService/BackupCluster");
+    const auto call = Call::Make(environment_, "ClusterService/BackupCluster", *context);
     v1::BackupClusterRequest asked;
     if (const absl::Status parsed = Parse(*request, &asked); !parsed.ok()) {
       call->End(parsed);
       return call.get();
     }
-    auto backup = BackupStream::Make(about_.directory(), backup_in_progress_);
-    if (!backup.ok()) {
-      call->End(backup.status());
-      return call.get();
-    }
-    call->Replay(
-        files_, "backup", [backup = *backup] { return backup->Next(); },
-        [call = call.get()] { call->End(absl::OkStatus()); });
+    call->Ask(asked, [this, call](const Core&, const Caller&) {
+      auto backup = BackupStream::Make(about_.directory(), backup_in_progress_);
+      if (!backup.ok()) return call->End(backup.status());
+      call->Replay(
+          files_, "backup", [backup = *backup] { return backup->Next(); },
+          [call = call.get()] { call->End(absl::OkStatus()); });
+    });
     return call.get();
   }
 

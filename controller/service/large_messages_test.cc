@@ -17,7 +17,10 @@ class LargeMessages : public testing::Test {
   LargeMessages() : agent_(running_, "n0", 1, {}, kRanks) {
     EXPECT_TRUE(agent_.Await(v1::ControllerMessage::kWelcome, &said_));
     v1::Job job;
-    const grpc::Status created = running_.Create(GoodRequest("a", kRanks), &job);
+    v1::CreateJobRequest request = GoodRequest("a", kRanks);
+    request.mutable_job()->mutable_spec()->mutable_train()->set_global_batch(kRanks);
+    request.mutable_job()->mutable_spec()->mutable_train()->set_micro_batch(1);
+    const grpc::Status created = running_.Create(request, &job);
     EXPECT_TRUE(created.ok()) << created.error_message();
     EXPECT_TRUE(agent_.Await(v1::ControllerMessage::kPrepare, &said_));
     epoch_ = said_.prepare().epoch();
