@@ -76,7 +76,7 @@ struct ClusterState {
   // Its record came from a backup, and its ranks may yet be found: it is neither started nor given
   // up.
   bool IsAwaited(const JobEntry& job) const {
-    return job.record.restored() && now < restored_until;
+    return job.record.restored() && !job.found && now < restored_until;
   }
 
   // Known from before this controller's start, and not heard from since, for longer than its lease:

@@ -120,7 +120,8 @@ void JobMachine::ReconcileEpoch(JobEntry& job) {
     ReportLatePreparation(job);
     if (!job.run.failure.has_value()) AdvanceStart(job);
   }
-  if (job.run.failure.has_value()) Fail(job);
+  // What ended since the backup may have been followed by an epoch that has yet to be found.
+  if (job.run.failure.has_value() && !state_.IsAwaited(job)) Fail(job);
 }
 
 void JobMachine::ReconcileCancel(JobEntry& job) {

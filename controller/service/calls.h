@@ -25,6 +25,7 @@
 #include "controller/service/errors.h"
 #include "controller/service/reactor.h"
 #include "controller/service/read_pool.h"
+#include "controller/service/restricted_streams.h"
 #include "grpcpp/grpcpp.h"
 
 namespace strata::controller {
@@ -39,8 +40,9 @@ struct CallEnvironment {
   const std::vector<std::string>* standing_admins = nullptr;  // users/NAME
   ReadPool* readers = nullptr;
   CallMeter* calls = nullptr;
-  RefusalMeter* refusals = nullptr;  // the reactor thread's
-  size_t audit_records = 0;          // kept at most
+  RestrictedStreams* restricted = nullptr;  // the reactor thread's
+  RefusalMeter* refusals = nullptr;         // the reactor thread's
+  size_t audit_records = 0;                 // kept at most
 };
 
 // After Authorise. ResourceExhausted (TOO_MANY_CALLS, with QuotaFailure): the caller has called

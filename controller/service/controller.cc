@@ -147,8 +147,9 @@ class ControllerImpl final : public Controller {
         logs_({}, &files_),
         audit_log_(&files_, options.audit_log),
         health_(&reactor_) {
-    const std::vector<Reactor::Listener*> listeners = {
-        metrics_.get(), &logs_, &watches_, &progress_, &sessions_, &health_, &audit_log_};
+    const std::vector<Reactor::Listener*> listeners = {metrics_.get(), &logs_,      &watches_,
+                                                       &progress_,     &sessions_,  &health_,
+                                                       &audit_log_,    &restricted_};
     for (Reactor::Listener* listener : listeners) reactor_.AddListener(listener);
   }
 
@@ -200,6 +201,7 @@ class ControllerImpl final : public Controller {
   std::unique_ptr<UnixRelay> relay_;  // null: no Unix sockets
   std::shared_ptr<Authenticator> authenticator_;
   CallMeter calls_;
+  RestrictedStreams restricted_;
   RefusalMeter refusals_;
   std::vector<std::unique_ptr<grpc::Service>> services_;
   std::vector<std::string> addresses_;
@@ -273,6 +275,7 @@ absl::Status ControllerImpl::StartServer() {
                                        &options_.standing_admins,
                                        &readers_,
                                        &calls_,
+                                       &restricted_,
                                        &refusals_,
                                        options_.audit_records};
   v1::Cluster about;
