@@ -13,9 +13,11 @@
 
 #include "absl/status/status.h"
 #include "common/entropy.h"
+#include "controller/logic/audit_trail.h"
 #include "controller/logic/core.h"
 #include "controller/logic/job_entry.h"
 #include "controller/logic/job_folders.h"
+#include "controller/logic/join_tokens.h"
 #include "controller/logic/node_table.h"
 #include "controller/logic/scheduler_state.h"
 #include "controller/logic/timing.h"
@@ -46,6 +48,7 @@ struct ClusterState {
   std::set<std::pair<int64_t, std::string>> finished;  // (resource_version of the end, name)
   JobFolders folders;                                  // of jobs that are not over
   NodeTable nodes;
+  JoinTokens join_tokens;
   // The levels and links that the cluster was described with, without nodes; see cluster_map.h.
   topology::Description map;
   v1::Policy policy = spec::CompletePolicy({});  // complete; durable; see UsePolicy
@@ -63,6 +66,7 @@ struct ClusterState {
   // Agents that hold ranks of restored jobs have come back by then.
   double restored_until = 0;
   SchedulerState scheduler;
+  AuditTrail audit;
 
   // Its record came from a backup, and its ranks may yet be found: it is neither started nor given
   // up.

@@ -6,10 +6,12 @@
 #include <thread>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "common/status_macros.h"
+#include "worker/agent/certificate_keeper.h"
 
 namespace strata::worker {
 namespace {
@@ -57,6 +59,24 @@ absl::Status Locality(const std::string& text, std::map<std::string, std::string
   return absl::OkStatus();
 }
 
+absl::Status CheckSecurity(const ClusterAgentOptions& options) {
+  const security::TlsFiles& tls = options.tls;
+  const bool any = tls.enabled() || !tls.certificate.empty() || !tls.key.empty();
+  if (any && (!tls.enabled() || tls.certificate.empty() || tls.key.empty())) {
+    return absl::InvalidArgumentError(
+        "TLS needs all three: --tls-certificate, --tls-key and --tls-authority");
+  }
+  if (options.join.empty()) return absl::OkStatus();
+  if (any) {
+    return absl::InvalidArgumentError(
+        "--join: with --tls-certificate there is nothing to join with: leave one of them out");
+  }
+  if (absl::StartsWith(options.controller, "unix:")) {
+    return absl::InvalidArgumentError("--join: for a --controller HOST:PORT only");
+  }
+  return CheckJoin(options.join);
+}
+
 }  // namespace
 
 absl::StatusOr<ClusterAgentOptions> ParseClusterOptions(const std::vector<std::string>& arguments) {
@@ -66,6 +86,7 @@ absl::StatusOr<ClusterAgentOptions> ParseClusterOptions(const std::vector<std::s
       {"--controller", &options.controller},
       {"--node", &options.node},
       {"--dir", &options.directory},
+      {"--join", &options.join},
       {"--data-devices", &options.data_devices},
       {"--tls-certificate", &options.tls.certificate},
       {"--tls-key", &options.tls.key},
@@ -114,14 +135,7 @@ absl::StatusOr<ClusterAgentOptions> ParseClusterOptions(const std::vector<std::s
     return absl::InvalidArgumentError(absl::StrCat("--controller: '", options.controller,
                                                    "' is neither HOST:PORT nor unix:PATH"));
   }
-  const bool any_tls =
-      options.tls.enabled() || !options.tls.certificate.empty() || !options.tls.key.empty();
-  const bool all_tls =
-      options.tls.enabled() && !options.tls.certificate.empty() && !options.tls.key.empty();
-  if (any_tls && !all_tls) {
-    return absl::InvalidArgumentError(
-        "TLS needs all three: --tls-certificate, --tls-key and --tls-authority");
-  }
+  RETURN_IF_ERROR(CheckSecurity(options));
   if (options.threads_per_device == 0) {
     const int processors = static_cast<int>(std::thread::hardware_concurrency());
     options.threads_per_device = std::clamp(processors / options.devices, 1, kMostThreads);

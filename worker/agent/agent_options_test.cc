@@ -71,6 +71,16 @@ TEST(AgentOptionsTest, WhatIsWrongIsNamed) {
   EXPECT_THAT(
       ProblemOf({"--controller", "h:1", "--node", "n", "--dir", "d", "--tls-authority", "a.pem"}),
       HasSubstr("TLS needs all three"));
+  const std::string join = "ab.cd@sha256:" + std::string(64, '0');
+  const auto joining = [](const std::string& controller, const std::string& token) {
+    return std::vector<std::string>{"--controller", controller, "--node", "n",
+                                    "--dir",        "d",        "--join", token};
+  };
+  EXPECT_EQ(ParseClusterOptions(joining("h:1", join))->join, join);
+  EXPECT_THAT(ProblemOf(joining("unix:/a", join)), HasSubstr("HOST:PORT only"));
+  for (const std::string bad : {"ab.cd", "ab@sha256:00", "ab.cd@sha256:00", "@"}) {
+    EXPECT_THAT(ProblemOf(joining("h:1", bad)), HasSubstr("ID.SECRET@sha256:DIGEST")) << bad;
+  }
   EXPECT_THAT(ProblemOf({"--nodes", "x"}), HasSubstr("--nodes: unknown"));
 }
 

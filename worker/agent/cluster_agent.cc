@@ -20,6 +20,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/rng.h"
 #include "worker/agent/agent_folder.h"
+#include "worker/agent/certificate_keeper.h"
 #include "worker/agent/controller_link.h"
 #include "worker/agent/data_devices.h"
 #include "worker/agent/doorway.h"
@@ -32,7 +33,8 @@ namespace strata::worker {
 namespace {
 
 constexpr double kLongestWaitSeconds = 0.2;
-constexpr double kEndSeconds = 5;  // for trainers that were killed, and for the last words
+constexpr int kEnrolEveryMs = 1000;  // while the controller cannot be reached
+constexpr double kEndSeconds = 5;    // for trainers that were killed, and for the last words
 
 void Log(const std::string& text) { std::fprintf(stderr, "strata-worker: %s\n", text.c_str()); }
 
@@ -238,6 +240,25 @@ absl::StatusOr<Descriptor> TakeSignals() {
   return signals;
 }
 
+bool HasEnrolled(const EnrolmentOptions& enrolment) {
+  return access(EnrolledFiles(enrolment.folder).certificate.c_str(), F_OK) == 0;
+}
+
+// Until it has a certificate: -1; or the exit status, if it never will or is told to stop.
+int AwaitEnrolment(const EnrolmentOptions& enrolment, const Descriptor& signals) {
+  bool told = false;
+  for (;;) {
+    const absl::Status enrolled = Enrol(enrolment, common::WallSeconds());
+    if (enrolled.ok()) return -1;
+    if (!std::exchange(told, true) || !absl::IsUnavailable(enrolled)) {
+      Log(absl::StrCat("without a certificate: ", enrolled.message()));
+    }
+    if (!absl::IsUnavailable(enrolled)) return 1;
+    pollfd waiting = {signals.get(), POLLIN, 0};
+    if (poll(&waiting, 1, kEnrolEveryMs) > 0) return 0;
+  }
+}
+
 }  // namespace
 
 int RunClusterAgent(const ClusterAgentOptions& options, const common::Clock& clock) {
@@ -248,7 +269,16 @@ int RunClusterAgent(const ClusterAgentOptions& options, const common::Clock& clo
     Log(std::string(status.message()));
     return 1;
   }
-  return ClusterAgent(options, *std::move(folder), *std::move(signals), clock).Run();
+  EnrolmentOptions enrolment = {options.controller, options.node, options.directory + "/tls",
+                                options.join};
+  ClusterAgentOptions used = options;
+  std::unique_ptr<CertificateKeeper> keeper;
+  if (!options.join.empty() || (!options.tls.enabled() && HasEnrolled(enrolment))) {
+    if (const int status = AwaitEnrolment(enrolment, *signals); status >= 0) return status;
+    used.tls = EnrolledFiles(enrolment.folder);
+    keeper = std::make_unique<CertificateKeeper>(enrolment);
+  }
+  return ClusterAgent(used, *std::move(folder), *std::move(signals), clock).Run();
 }
 
 }  // namespace strata::worker

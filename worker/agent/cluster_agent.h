@@ -21,7 +21,10 @@ enum class OnSigterm {
 struct ClusterAgentOptions {
   std::string controller;  // HOST:PORT or unix:PATH
   security::TlsFiles tls;  // of connections to HOST:PORT, when it is enabled
-  std::string node;        // its name
+  // As EnrolmentOptions'; with it, or once it has enrolled, the agent's certificate is in its
+  // directory, and renewed by itself. Not with `tls`.
+  std::string join;
+  std::string node;  // its name
   std::string directory;
   int devices = 1;
   int threads_per_device = 1;

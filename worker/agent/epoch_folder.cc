@@ -46,6 +46,14 @@ int64_t NewestEpoch(const std::string& directory) {
   return newest;
 }
 
+absl::StatusOr<std::string> FindEpochFolder(const std::string& directory, int64_t epoch) {
+  std::string folder = absl::StrCat(directory, "/", kPrefix, epoch);
+  std::error_code error;
+  if (fs::is_directory(folder, error)) return folder;
+  return absl::FailedPreconditionError(
+      absl::StrCat(folder, " is gone: a later start of the job has taken its place"));
+}
+
 absl::StatusOr<std::string> MakeEpochFolder(const std::string& directory, int64_t epoch) {
   const std::string name = absl::StrCat(kPrefix, epoch);
   const std::string path = absl::StrCat(directory, "/", name);

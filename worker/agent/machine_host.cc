@@ -171,7 +171,7 @@ absl::StatusOr<std::unique_ptr<StepRecords>> MachineEpochHost::OpenRecords(int64
   RETURN_IF_ERROR(Enter());
   const AsUser as(as_.user);
   const std::string directory = job_folder_->held_path();
-  const absl::StatusOr<std::string> folder = MakeEpochFolder(directory, epoch().epoch());
+  const absl::StatusOr<std::string> folder = FindEpochFolder(directory, epoch().epoch());
   if (!folder.ok()) return job_folder_->Named(folder.status());
   absl::StatusOr<MetricsFiles> files =
       MetricsFiles::Continue(directory, *folder, epoch().epoch(), start_step, published, missing);
