@@ -6,6 +6,7 @@
 #include <thread>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -57,6 +58,14 @@ absl::Status Locality(const std::string& text, std::map<std::string, std::string
     }
   }
   return absl::OkStatus();
+}
+
+// The token itself, or what @FILE holds: other users see a process's arguments.
+absl::StatusOr<std::string> JoinToken(const std::string& value) {
+  if (!absl::StartsWith(value, "@/")) return value;
+  const absl::StatusOr<std::string> text = security::ReadPemFile(value.substr(1));
+  if (text.ok()) return std::string(absl::StripAsciiWhitespace(*text));
+  return absl::InvalidArgumentError(absl::StrCat("--join: ", text.status().message()));
 }
 
 absl::Status CheckSecurity(const ClusterAgentOptions& options) {
