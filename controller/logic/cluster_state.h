@@ -13,9 +13,11 @@
 
 #include "absl/status/status.h"
 #include "common/entropy.h"
+#include "controller/logic/audit_trail.h"
 #include "controller/logic/core.h"
 #include "controller/logic/job_entry.h"
 #include "controller/logic/job_folders.h"
+#include "controller/logic/join_tokens.h"
 #include "controller/logic/node_table.h"
 #include "controller/logic/scheduler_state.h"
 #include "controller/logic/timing.h"
@@ -24,6 +26,10 @@
 #include "topology/cluster.h"
 
 namespace strata::controller {
+
+// A queued job's reason while nothing keeps it from running but other jobs; users are shown the
+// scheduler's words instead.
+inline constexpr char kWaitsForDevices[] = "waits for devices";
 
 struct ClusterState {
   const common::Clock* clock = nullptr;  // of figures only: how long a decision took
@@ -44,8 +50,10 @@ struct ClusterState {
   // QUEUED, by age: (created version, name) -> the entry in `jobs`.
   std::map<std::pair<int64_t, std::string>, JobEntry*> queue;
   std::set<std::pair<int64_t, std::string>> finished;  // (resource_version of the end, name)
+  std::set<std::string> changed_jobs;                  // since the last snapshot: jobs/NAME
   JobFolders folders;                                  // of jobs that are not over
   NodeTable nodes;
+  JoinTokens join_tokens;
   // The levels and links that the cluster was described with, without nodes; see cluster_map.h.
   topology::Description map;
   v1::Policy policy = spec::CompletePolicy({});  // complete; durable; see UsePolicy
@@ -63,11 +71,12 @@ struct ClusterState {
   // Agents that hold ranks of restored jobs have come back by then.
   double restored_until = 0;
   SchedulerState scheduler;
+  AuditTrail audit;
 
   // Its record came from a backup, and its ranks may yet be found: it is neither started nor given
   // up.
   bool IsAwaited(const JobEntry& job) const {
-    return job.record.restored() && now < restored_until;
+    return job.record.restored() && !job.found && now < restored_until;
   }
 
   // Known from before this controller's start, and not heard from since, for longer than its lease:

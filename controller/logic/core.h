@@ -6,7 +6,9 @@
 #ifndef STRATA_CONTROLLER_LOGIC_CORE_H_
 #define STRATA_CONTROLLER_LOGIC_CORE_H_
 
+#include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <optional>
 #include <string>
@@ -18,7 +20,9 @@
 #include "common/clock.h"
 #include "common/entropy.h"
 #include "controller/logic/effects.h"
+#include "controller/logic/join_tokens.h"
 #include "controller/logic/scheduler_figures.h"
+#include "controller/logic/snapshot.h"
 #include "proto/strata/v1/cluster.pb.h"
 #include "topology/cluster.h"
 
@@ -49,14 +53,22 @@ class Core {
   // may change with every other job.
   v1::Job ShowJob(const v1::JobRecord& record) const;
   std::vector<const v1::JobRecord*> Jobs() const;  // by name
-  std::vector<v1::Node> Nodes() const;
-  v1::Topology Topology() const;
+  std::vector<v1::Node> Nodes() const;             // in topology order
+  // For readers on other threads. As of the last input: what it holds may not be durable yet.
+  std::shared_ptr<const Snapshot> TakeSnapshot() const;
   // As ClusterService's methods of these names.
   absl::StatusOr<v1::ApplyPolicyResponse> ApplyPolicy(const v1::ApplyPolicyRequest& request,
                                                       Effects& effects);
   v1::GetPolicyResponse PolicyInUse() const;
   const v1::Policy& policy() const;  // complete
   absl::StatusOr<v1::Node> DrainNode(const std::string& name, bool drain, Effects& effects);
+  bool HasNode(const std::string& name) const;  // nodes/NAME
+  const JoinTokens& join_tokens() const;
+  JoinTokens& join_tokens();
+  // Adds a record of what a call did, with the time and the next sequence; `most` are kept. With
+  // the effects of what it tells of.
+  void Audit(v1::AuditRecord record, size_t most, Effects& effects);
+  const std::deque<v1::AuditRecord>& audit() const;  // oldest first
   SchedulerFigures scheduler_figures() const;
   int64_t controller_term() const;
   const v1::StoreIdentity& identity() const;

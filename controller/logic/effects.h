@@ -20,7 +20,8 @@ namespace strata::controller {
 
 // Upsert of one record, or its removal. Tables: "jobs" (key: jobs/NAME, value: Job), "meta"
 // (controller_term, resource_version, policy, identity), "nodes" (key: nodes/NAME; what must
-// survive: device, count, locality, drained, quarantined).
+// survive: device, count, locality, drained, quarantined), "tokens" and "token_uses"
+// (join_tokens.h), "audit" (key: sequence).
 struct Write {
   std::string table;
   std::string key;
@@ -59,6 +60,7 @@ struct Effects {
     int64_t replacements = 0;  // ranks of recovering jobs that were given another device
   };
   std::vector<Decision> decisions;
+  std::vector<v1::AuditRecord> audited;
 };
 
 }  // namespace strata::controller

@@ -166,6 +166,12 @@ void HeldEpoch::PlanningEnded() {
     OnProgress(progress);
   }
   record_.mutable_plan()->clear_notices();
+  if (const std::string notice = host_->Notice(); !notice.empty()) {
+    v1::JobProgress progress;
+    progress.mutable_notice()->set_severity(v1::Notice::SEVERITY_WARNING);
+    progress.mutable_notice()->set_text(notice);
+    OnProgress(progress);
+  }
   bool permanent = false;
   absl::Status status = CheckFits(&permanent);
   if (status.ok()) {
@@ -307,6 +313,8 @@ void HeldEpoch::OnAttached(int rank) {
   }
   found_ended_ = false;
   DeliverStart();
+  const absl::Status status = job_task_->OnAttached(group);
+  if (!status.ok()) Kill("commit_failed", std::string(status.message()));
 }
 
 double HeldEpoch::deadline() const {
