@@ -128,6 +128,12 @@ void SimNode::Connect() {
 }
 
 void SimNode::Hear(const v1::ControllerMessage& message) {
+  if (message.has_write_manifest() && cluster_.options.bug == PlantedBug::kDropsOlderManifests) {
+    const v1::WriteManifest& manifest = message.write_manifest();
+    int64_t& newest = manifests_[controller::ToKey(manifest.epoch())];
+    if (manifest.step() < newest) return;
+    newest = manifest.step();
+  }
   if (message.has_commit() && cluster_.options.bug == PlantedBug::kSwallowsAnswers &&
       cluster_.random.Chance(0.1)) {
     return;

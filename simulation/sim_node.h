@@ -89,6 +89,7 @@ class SimNode final : public worker::AgentHost {
   std::deque<std::function<void()>> put_off_;
   std::shared_ptr<Link> link_;
   uint64_t session_ = 0;
+  std::map<EpochKey, int64_t> manifests_;  // of a planted bug
 };
 
 }  // namespace strata::simulation

@@ -130,9 +130,7 @@ void SimProcess::CheckLease() {
   After(std::max(0.1, over + 0.01), [this] {
     checking_lease_ = false;
     const bool late = cluster_.events.Now() - heard_ > task_.controlled().lease().seconds();
-    if (late && cluster_.options.bug != PlantedBug::kOutlivesItsLease) {
-      return Exit(/*by_signal=*/false);
-    }
+    if (late) return Exit(/*by_signal=*/false);
     CheckLease();
   });
 }

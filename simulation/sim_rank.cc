@@ -127,8 +127,6 @@ void SimProcess::StopAsked() {
 void SimProcess::ObeyLastStep() {
   if (last_word_.has_value() || outcome_ != v1::Finished::OUTCOME_UNSPECIFIED) return;
   const int64_t step = cluster_.epochs[identity_.key].step;
-  if (cluster_.options.bug == PlantedBug::kStopsTooEarly)
-    last_step_ = std::max(step, last_step_ - 1);
   if (last_step_ < step) {
     cluster_.oracle.Violate(absl::StrCat(identity_.key.job, " is to stop after step ", last_step_,
                                          " and has finished ", step));
@@ -189,6 +187,7 @@ void SimProcess::WriteManifest(int64_t step) {
   const std::string digest = absl::StrCat(key.job, "-", key.epoch, "-", step);
   // All ranks have finished this step, or nobody could have written it.
   if (step <= cluster_.epochs[key].step) cluster_.oracle.OnManifest(key.epoch, step, digest);
+  if (cluster_.options.bug == PlantedBug::kPublishesUnrecorded) cluster_.OnPublish(key, step);
   v1::TrainerEvent event;
   event.mutable_record()->set_step(step);
   event.mutable_record()->set_manifest_digest(digest);
@@ -202,7 +201,7 @@ void SimProcess::OnAnswer(const v1::CheckpointAnswer& answer) {
   });
   if (!asked_ || *asked_ != answer.step() || last_word_.has_value()) return;
   asked_.reset();
-  if (!answer.accepted() && cluster_.options.bug != PlantedBug::kPublishesUnrecorded) {
+  if (!answer.accepted()) {
     return End(v1::Finished::FAILED, task_.ranks() > 1, "the controller refuses the checkpoint");
   }
   const EpochKey& key = identity_.key;

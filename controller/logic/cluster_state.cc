@@ -38,6 +38,7 @@ void Index(ClusterState& state, JobEntry& job) {
   } else {
     state.recovering.erase(record.name());
   }
+  state.changed_jobs.insert(record.name());
   if (over) state.finished.insert({record.resource_version(), record.name()});
 }
 
@@ -183,6 +184,7 @@ void ForgetJob(ClusterState& state, const std::string& name, Effects& effects) {
   state.finished.erase({job.record.resource_version(), name});
   state.by_request.erase(RequestKey(job.record.owner(), job.record.request_id()));
   state.jobs.erase(name);
+  state.changed_jobs.insert(name);
   effects.writes.push_back({"jobs", name, "", true});
 }
 

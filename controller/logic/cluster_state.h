@@ -27,6 +27,10 @@
 
 namespace strata::controller {
 
+// A queued job's reason while nothing keeps it from running but other jobs; users are shown the
+// scheduler's words instead.
+inline constexpr char kWaitsForDevices[] = "waits for devices";
+
 struct ClusterState {
   const common::Clock* clock = nullptr;  // of figures only: how long a decision took
   common::Entropy entropy;
@@ -46,6 +50,7 @@ struct ClusterState {
   // QUEUED, by age: (created version, name) -> the entry in `jobs`.
   std::map<std::pair<int64_t, std::string>, JobEntry*> queue;
   std::set<std::pair<int64_t, std::string>> finished;  // (resource_version of the end, name)
+  std::set<std::string> changed_jobs;                  // since the last snapshot: jobs/NAME
   JobFolders folders;                                  // of jobs that are not over
   NodeTable nodes;
   JoinTokens join_tokens;
@@ -71,7 +76,7 @@ struct ClusterState {
   // Its record came from a backup, and its ranks may yet be found: it is neither started nor given
   // up.
   bool IsAwaited(const JobEntry& job) const {
-    return job.record.restored() && now < restored_until;
+    return job.record.restored() && !job.found && now < restored_until;
   }
 
   // Known from before this controller's start, and not heard from since, for longer than its lease:

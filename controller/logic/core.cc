@@ -5,8 +5,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
-#include "controller/logic/buffer.h"
-#include "controller/logic/cluster_map.h"
 #include "controller/logic/cluster_requests.h"
 #include "controller/logic/cluster_state.h"
 #include "controller/logic/explain.h"
@@ -14,6 +12,7 @@
 #include "controller/logic/job_record.h"
 #include "controller/logic/job_requests.h"
 #include "controller/logic/session_handler.h"
+#include "controller/logic/snapshot_maker.h"
 
 namespace strata::controller {
 
@@ -59,6 +58,7 @@ class Core::Impl {
   }
 
   ClusterState state;
+  SnapshotMaker snapshots;
 
  private:
   const common::Clock* clock_;
@@ -135,16 +135,17 @@ std::vector<const v1::JobRecord*> Core::Jobs() const {
 }
 
 std::vector<v1::Node> Core::Nodes() const {
+  const std::shared_ptr<const Snapshot> snapshot = TakeSnapshot();
   std::vector<v1::Node> nodes;
-  const BufferState buffer = BufferNow(impl_->state);
-  for (const NodeEntry* node : impl_->state.nodes.Ordered()) {
-    nodes.push_back(ShowNode(*node));
-    nodes.back().set_buffer(buffer.free.contains(node->name) || buffer.lent.contains(node->name));
+  for (const std::string& name : *snapshot->node_order) {
+    nodes.push_back(ShowNode(*snapshot, *snapshot->nodes.Find(name)));
   }
   return nodes;
 }
 
-v1::Topology Core::Topology() const { return ShowTopology(impl_->state); }
+std::shared_ptr<const Snapshot> Core::TakeSnapshot() const {
+  return impl_->snapshots.Take(impl_->state);
+}
 
 absl::StatusOr<v1::ApplyPolicyResponse> Core::ApplyPolicy(const v1::ApplyPolicyRequest& request,
                                                           Effects& effects) {

@@ -22,6 +22,7 @@
 #include "controller/logic/effects.h"
 #include "controller/logic/join_tokens.h"
 #include "controller/logic/scheduler_figures.h"
+#include "controller/logic/snapshot.h"
 #include "proto/strata/v1/cluster.pb.h"
 #include "topology/cluster.h"
 
@@ -52,8 +53,9 @@ class Core {
   // may change with every other job.
   v1::Job ShowJob(const v1::JobRecord& record) const;
   std::vector<const v1::JobRecord*> Jobs() const;  // by name
-  std::vector<v1::Node> Nodes() const;
-  v1::Topology Topology() const;
+  std::vector<v1::Node> Nodes() const;             // in topology order
+  // For readers on other threads. As of the last input: what it holds may not be durable yet.
+  std::shared_ptr<const Snapshot> TakeSnapshot() const;
   // As ClusterService's methods of these names.
   absl::StatusOr<v1::ApplyPolicyResponse> ApplyPolicy(const v1::ApplyPolicyRequest& request,
                                                       Effects& effects);

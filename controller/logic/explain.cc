@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <map>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -272,7 +273,19 @@ void AddDrained(const ClusterState& state, const JobEntry& job, Response& respon
   }
 }
 
-// As the scheduler would decide now.
+// What the scheduler says of the job: on small clusters as it would decide now; where a decision
+// takes its time, as it has decided last, a second ago at most.
+std::optional<scheduler::Waiting> WaitingOf(ClusterState& state, const JobEntry& job) {
+  constexpr size_t kSmall = 256;  // nodes and queued jobs
+  const bool small = state.nodes.all().size() + state.queue.size() <= kSmall;
+  if (!small && !job.waiting.reason.empty()) return job.waiting;
+  const scheduler::View view = MakeView(state);
+  scheduler::Decisions decisions = scheduler::Decide(view);
+  const auto waiting = decisions.waiting.find(ShortName(job.record.name()));
+  if (waiting == decisions.waiting.end()) return std::nullopt;
+  return std::move(waiting->second);
+}
+
 void ExplainWaiting(ClusterState& state, const JobEntry& job, Lines& lines, Response& response) {
   RefreshCluster(state);
   const std::string never = WhyInfeasible(state, job.shape);
@@ -280,13 +293,11 @@ void ExplainWaiting(ClusterState& state, const JobEntry& job, Lines& lines, Resp
     lines.push_back("It waits: no node has joined the cluster yet.");
     AddBlocker("DEVICES", "", "no node has joined the cluster yet", response);
   } else if (never.empty()) {
-    const scheduler::View view = MakeView(state);
-    const scheduler::Decisions decisions = scheduler::Decide(view);
-    const auto waiting = decisions.waiting.find(ShortName(job.record.name()));
-    if (waiting != decisions.waiting.end()) {
-      AddWaiting(state, waiting->second, response);
-      lines.push_back(absl::StrCat("It waits: ", waiting->second.reason, "."));
-      const std::string& when = waiting->second.starts_when;
+    const std::optional<scheduler::Waiting> waiting = WaitingOf(state, job);
+    if (waiting.has_value()) {
+      AddWaiting(state, *waiting, response);
+      lines.push_back(absl::StrCat("It waits: ", waiting->reason, "."));
+      const std::string& when = waiting->starts_when;
       if (!when.empty()) {
         lines.push_back(
             absl::StrCat(absl::StartsWith(when, "starts ") ? "It " : "It starts ", when, "."));

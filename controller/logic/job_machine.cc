@@ -120,7 +120,8 @@ void JobMachine::ReconcileEpoch(JobEntry& job) {
     ReportLatePreparation(job);
     if (!job.run.failure.has_value()) AdvanceStart(job);
   }
-  if (job.run.failure.has_value()) Fail(job);
+  // What ended since the backup may have been followed by an epoch that has yet to be found.
+  if (job.run.failure.has_value() && !state_.IsAwaited(job)) Fail(job);
 }
 
 void JobMachine::ReconcileCancel(JobEntry& job) {
@@ -375,10 +376,16 @@ void JobMachine::Tick() {
                                                       : silence > state_.timing.node_lost_seconds;
     node.gone |= LeaseIsOver(state_, node);
     const bool was_away = state_.IsAway(node);
-    if (lost) node.state = v1::Node::LOST;
+    if (lost && node.state != v1::Node::LOST) {
+      node.state = v1::Node::LOST;
+      state_.nodes.Touch(node);
+    }
     if (state_.IsAway(node) != was_away) state_.cluster_changed = true;
     // Its trainers have ended themselves, and who comes back says first what it holds.
-    if (node.session == 0 && LeaseIsOver(state_, node)) node.holds.clear();
+    if (node.session == 0 && !node.holds.empty() && LeaseIsOver(state_, node)) {
+      node.holds.clear();
+      state_.nodes.Touch(node);
+    }
     for (auto& [key, hold] : node.holds) {
       if (hold.stop.has_value() && !hold.stop->checkpoint() && node.Usable() &&
           state_.now > hold.stop_sent_at + state_.timing.stop_seconds) {

@@ -20,8 +20,6 @@
 
 namespace strata::controller {
 
-inline constexpr char kWaitsForDevices[] = "waits for devices";
-
 // Made for each input; borrows both.
 class JobMachine {
  public:

@@ -9,6 +9,7 @@
 #ifndef STRATA_CONTROLLER_LOGIC_NODE_TABLE_H_
 #define STRATA_CONTROLLER_LOGIC_NODE_TABLE_H_
 
+#include <array>
 #include <cstdint>
 #include <deque>
 #include <map>
@@ -64,6 +65,7 @@ struct NodeEntry {
   std::deque<Blame> failures;  // it was to blame for, in the last hour; durable too
   std::map<EpochKey, Hold> holds;
   std::deque<uint64_t> replaced;  // incarnations that may not come back
+  uint8_t touched = 0;            // by Watcher: see NodeTable::TakeTouched
 
   bool Usable() const { return state == v1::Node::READY && session != 0; }
   bool TakesRanks() const {
@@ -75,6 +77,9 @@ struct NodeEntry {
 
 class NodeTable {
  public:
+  // Who is to hear of nodes that may have changed.
+  enum class Watcher { kScheduler, kSnapshot };
+
   NodeEntry& Ensure(const std::string& name);
   NodeEntry* Find(const std::string& name);
   const NodeEntry* Find(const std::string& name) const;
@@ -89,15 +94,27 @@ class NodeTable {
   // In topology order: neighbours are close.
   const std::vector<NodeEntry*>& Ordered();
   // Localities or names have changed.
-  void Reorder() { ordered_.clear(); }
+  void Reorder() {
+    ordered_.clear();
+    ++order_version_;
+  }
+  int64_t order_version() const { return order_version_; }
   const std::map<std::string, NodeEntry>& all() const { return nodes_; }
+  // Whoever changes one of these touches it.
   std::map<std::string, NodeEntry>& all() { return nodes_; }
+
+  // It changes; so do those that Ensure, Find and OfSession give out to be changed.
+  void Touch(NodeEntry& node);
+  // Those that may have changed since this watcher asked last; each once.
+  std::vector<NodeEntry*> TakeTouched(Watcher watcher);
 
  private:
   std::map<std::string, NodeEntry> nodes_;
   std::map<uint64_t, std::string> sessions_;
   std::set<NodeEntry*> detached_;    // without a session; their order means nothing
   std::vector<NodeEntry*> ordered_;  // empty: to be made
+  int64_t order_version_ = 0;
+  std::array<std::vector<NodeEntry*>, 2> touched_;  // by Watcher
 };
 
 // The node's locality, outermost level first: region, zone, rack, domain, then other levels by

@@ -159,6 +159,7 @@ void SessionHandler::TakeHeld(NodeEntry& node, const v1::Register& message, bool
     *welcome.add_keep() = held.epoch();
     member.first_heard = first;
     TakeOver(*job, member, node, held);
+    NoteFound(*job);
   }
 }
 

@@ -92,6 +92,14 @@ bool SessionHandler::Claim(NodeEntry& node, const v1::HeldEpoch& held) {
   return true;
 }
 
+void SessionHandler::NoteFound(JobEntry& job) const {
+  if (!job.record.restored()) return;
+  job.found = std::all_of(job.run.members.begin(), job.run.members.end(), [&](const auto& member) {
+    const NodeEntry& node = *state_.nodes.Find(member.first);
+    return node.met && node.holds.contains(job.key());
+  });
+}
+
 bool SessionHandler::KeepForLater(const NodeEntry& node, const v1::AgentMessage& message) {
   const v1::JobEpoch* epoch = EpochOf(message);
   if (epoch == nullptr || !IsClaimed(node, *epoch)) return false;
@@ -150,6 +158,7 @@ void JobMachine::DropClaims(JobEntry& job) {
 
 void JobMachine::TakeClaimed(JobEntry& job) {
   const Claims claims = *std::exchange(job.claims, std::nullopt);
+  job.found = true;
   v1::JobRecord& record = job.record;
   record.set_epoch(claims.key.epoch);
   record.clear_preemption();

@@ -82,6 +82,29 @@ TEST_F(RestoredJobs, ALaterEpochThanTheBackupKnowsGoesOn) {
   EXPECT_EQ(h.Node("n0").free(), 0);
 }
 
+TEST_F(RestoredJobs, AnEndSinceTheBackupIsNoFailureWhileALaterEpochMayBeFound) {
+  h.Run("a", {"n0", "n1"});
+  Restore();
+  h.Reconnect("n0", {Later("a", 4, 0)});
+  h.SayEnded("n0", "a", 1, testing::kFailed, "died", 0);  // it says again how epoch 1 ended
+  h.Pass(3, {"n0"});
+  EXPECT_EQ(h.Job("a").state(), v1::Job::RUNNING);
+  h.Reconnect("n1", {Later("a", 4, 1)});
+  EXPECT_EQ(h.Job("a").state(), v1::Job::RUNNING);
+  EXPECT_EQ(h.Job("a").epoch(), 4);
+  EXPECT_EQ(h.Job("a").restarts_without_progress(), 0);
+  EXPECT_THAT(h.Job("a").events(), SizeIs(1));
+}
+
+TEST_F(RestoredJobs, OnceItsEpochIsFoundAFailureIsOneAtOnce) {
+  h.Run("a", {"n0", "n1"});
+  Restore();
+  h.Reconnect("n0", {testing::Held("a", 1, {0}, true)});
+  h.Reconnect("n1", {testing::Held("a", 1, {1}, true)});
+  h.SayEnded("n0", "a", 1, testing::kFailed, "died", 0);
+  EXPECT_EQ(h.Job("a").state(), v1::Job::RECOVERING);
+}
+
 TEST_F(RestoredJobs, AJobThatWaitedThenIsFoundRunning) {
   h.Run("a", {"n0", "n1"});
   ASSERT_TRUE(h.Create(Harness::Request("b", 2)).ok());

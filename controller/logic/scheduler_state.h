@@ -35,6 +35,7 @@ struct SchedulerState {
   bool due = false;     // something has changed that decisions depend on
   double next_at = 0;   // not before, so that long queues do not take all of the time
   double decided_at = 0;
+  int64_t decisions = 0;  // so many; why jobs wait changes with each
   // As the last decision left it: free devices by kind, and the least effective priority of jobs
   // that hold devices (absent: none does).
   std::map<std::string, int64_t> free;

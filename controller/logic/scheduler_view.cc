@@ -183,9 +183,10 @@ void RefreshCluster(ClusterState& state) {
     }
     made.made = true;
   }
-  for (size_t i = 0; i < made.nodes.size(); ++i) {
-    const NodeEntry& node = *made.nodes[i];
-    made.cluster.SetState(static_cast<int>(i), node.FreeDevices(), node.TakesRanks());
+  for (const NodeEntry* node : state.nodes.TakeTouched(NodeTable::Watcher::kScheduler)) {
+    const auto at = made.index.find(node->name);
+    if (at == made.index.end()) continue;
+    made.cluster.SetState(at->second, node->FreeDevices(), node->TakesRanks());
   }
 }
 

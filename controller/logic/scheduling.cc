@@ -85,6 +85,7 @@ void JobMachine::Schedule(const JobEntry* fresh) {
 
 // True: it is worth asking again.
 bool JobMachine::Decide() {
+  ++state_.scheduler.decisions;
   ChooseBuilds(state_.nodes, state_.builds);
   RefreshCluster(state_);
   if (std::exchange(state_.scheduler.retell, false)) TellFeasibility();

@@ -179,6 +179,7 @@ void SessionHandler::ReachedStep(JobEntry& job, int64_t step) {
   v1::JobRecord& record = job.record;
   const int64_t before = record.step();
   record.set_step(std::clamp(step, before, std::max(before, record.target_step())));
+  if (record.step() != before) state_.changed_jobs.insert(record.name());
   KeepPace(job, before);
   if (record.step() == 0 || record.has_start_time()) return;
   *record.mutable_start_time() = ToTimestamp(state_.wall);

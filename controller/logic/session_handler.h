@@ -37,6 +37,8 @@ class SessionHandler {
   // Whether the node may keep this epoch until all of its ranks are found.
   bool Claim(NodeEntry& node, const v1::HeldEpoch& held);
   bool IsClaimed(const NodeEntry& node, const v1::JobEpoch& epoch) const;
+  // Whether the epoch that the record knows is there as a whole.
+  void NoteFound(JobEntry& job) const;
   // True: the message is of such an epoch, and is heard once it is the job's.
   bool KeepForLater(const NodeEntry& node, const v1::AgentMessage& message);
   // The job goes on from a checkpoint that the backup did not know.

@@ -98,6 +98,28 @@ TEST_F(Access, RolesHoldFromTheMomentThePolicyIsApplied) {
   EXPECT_EQ(Get("users/vic", "of-sue").error_code(), grpc::PERMISSION_DENIED);
 }
 
+TEST_F(Access, StreamsEndWithThePolicyThatAllowedThem) {
+  As viewer("users/vic"), own("owner");
+  const auto restricted = running_.jobs->WatchJobs(&viewer, {});
+  const auto unrestricted = running_.jobs->WatchJobs(&own, {});
+  v1::WatchJobsResponse change;
+  ASSERT_TRUE(restricted->Read(&change));
+  ASSERT_TRUE(unrestricted->Read(&change));
+  v1::Policy policy;
+  for (const char* name : {"nlp", "vision"}) policy.add_projects()->set_name(name);
+  ASSERT_TRUE(Apply("owner", policy).ok());
+  while (restricted->Read(&change)) {
+  }
+  const grpc::Status ended = restricted->Finish();
+  EXPECT_EQ(ended.error_code(), grpc::ABORTED);
+  EXPECT_EQ(ReasonOf(ended), "POLICY_CHANGED");
+  const std::string created = Create("owner", "later", "nlp").name();
+  while (unrestricted->Read(&change) && change.job().name() != created) {
+  }
+  EXPECT_EQ(change.job().name(), created);
+  own.TryCancel();
+}
+
 TEST_F(Access, NobodyLocksHimselfOut) {
   v1::Policy policy;
   for (const char* name : {"nlp", "vision"}) policy.add_projects()->set_name(name);

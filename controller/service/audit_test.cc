@@ -71,6 +71,40 @@ TEST_F(Access, WhatWasChangedAndRefusedIsAudited) {
   EXPECT_EQ(Records("resource=jobs/of-pat").size(), 3u);
 }
 
+TEST_F(Access, NobodyTakesAnotherNodesSession) {
+  const auto hello = [](uint64_t incarnation) {
+    v1::AgentMessage message;
+    message.set_incarnation(incarnation);
+    message.mutable_register_()->set_node("n0");
+    message.mutable_register_()->set_device("cpu");
+    message.mutable_register_()->set_devices(1);
+    return message;
+  };
+  As own("nodes/n0");
+  const auto agent = running_.agents->Session(&own);
+  v1::ControllerMessage message;
+  ASSERT_TRUE(agent->Write(hello(1)));
+  while (agent->Read(&message) && !message.has_prepare()) {  // it is given a job
+  }
+  ASSERT_TRUE(message.has_prepare());
+  for (const char* forger : {"nodes/n1", "users/ada", ""}) {
+    As context(forger);
+    const auto forged = running_.agents->Session(&context);
+    ASSERT_TRUE(forged->Write(hello(2)));
+    EXPECT_FALSE(forged->Read(&message));
+    EXPECT_THAT(forged->Finish().error_code(),
+                testing::AnyOf(grpc::PERMISSION_DENIED, grpc::UNAUTHENTICATED));
+  }
+  As context("users/ada");
+  v1::GetNodeRequest request;
+  request.set_name("nodes/n0");
+  v1::Node node;
+  ASSERT_TRUE(running_.cluster->GetNode(&context, request, &node).ok());
+  EXPECT_EQ(node.incarnation(), 1u);  // still that of its own agent
+  EXPECT_EQ(node.jobs_size(), 1);
+  own.TryCancel();
+}
+
 TEST_F(Access, AuditFiltersThatAreNoneAreTold) {
   const auto access = v1::AccessService::NewStub(running_.channel());
   for (const char* bad : {"outcome", "nobody=x", "=", "!=", "time=5", "identity<a"}) {

@@ -76,10 +76,10 @@ absl::Status Authorise(const Core& core, const std::vector<std::string>& standin
   return ToStatus(caller.rights.Decide(method, TargetOf(core, method, request)));
 }
 
-void HideJobs(const Core& core, const Caller& caller, v1::Node& node) {
+void HideJobs(const Snapshot& snapshot, const Caller& caller, v1::Node& node) {
   if (caller.rights.SeesAll()) return;
   const auto hidden = [&](const std::string& name) {
-    const v1::JobRecord* job = core.FindJob(name);
+    const std::shared_ptr<const v1::JobRecord> job = snapshot.jobs.Find(name);
     return job == nullptr || !caller.Sees(job->spec());
   };
   auto& jobs = *node.mutable_jobs();

@@ -40,7 +40,7 @@ std::string NamedBy(const google::protobuf::Message& request);
 absl::Status ToStatus(const Decision& decision);
 
 // The node without what its caller may not know: which jobs of other projects it has.
-void HideJobs(const Core& core, const Caller& caller, v1::Node& node);
+void HideJobs(const Snapshot& snapshot, const Caller& caller, v1::Node& node);
 
 }  // namespace strata::controller
 

@@ -24,6 +24,8 @@
 #include "controller/service/caller.h"
 #include "controller/service/errors.h"
 #include "controller/service/reactor.h"
+#include "controller/service/read_pool.h"
+#include "controller/service/restricted_streams.h"
 #include "grpcpp/grpcpp.h"
 
 namespace strata::controller {
@@ -36,9 +38,11 @@ struct CallEnvironment {
   std::atomic<int>* open_streams = nullptr;  // server streams, of all methods
   Authenticator* authenticator = nullptr;
   const std::vector<std::string>* standing_admins = nullptr;  // users/NAME
+  ReadPool* readers = nullptr;
   CallMeter* calls = nullptr;
-  RefusalMeter* refusals = nullptr;  // the reactor thread's
-  size_t audit_records = 0;          // kept at most
+  RestrictedStreams* restricted = nullptr;  // the reactor thread's
+  RefusalMeter* refusals = nullptr;         // the reactor thread's
+  size_t audit_records = 0;                 // kept at most
 };
 
 // After Authorise. ResourceExhausted (TOO_MANY_CALLS, with QuotaFailure): the caller has called
@@ -140,6 +144,25 @@ class UnaryCall final : public grpc::ServerUnaryReactor {
     return call;
   }
 
+  // What is left of a read once the caller was found to be allowed it, on a reader's thread.
+  using Later = std::function<absl::Status(Response*)>;
+  // Of a call that changes nothing: `plan` runs on the reactor's thread, when the caller may do it,
+  // and takes a snapshot; what it returns makes the answer from that, once all that the snapshot
+  // holds is durable. The request and the caller live until then.
+  using Plan = std::function<Later(const Core&, const Caller&, const Request&)>;
+  static grpc::ServerUnaryReactor* StartRead(const CallEnvironment& environment, const char* name,
+                                             grpc::CallbackServerContext* context,
+                                             const grpc::ByteBuffer* request,
+                                             grpc::ByteBuffer* response, const Prepare& prepare,
+                                             Plan plan) {
+    auto* call = new UnaryCall(
+        environment, {name}, context, response,
+        [](Core&, Effects&, const Caller&, Request&, Response*) { return absl::OkStatus(); });
+    call->plan_ = std::move(plan);
+    call->Begin(*request, prepare);
+    return call;
+  }
+
   void OnDone() override {
     // Whatever orders the threads inside gRPC, what End did comes before.
     static_cast<void>(ended_.load(std::memory_order_acquire));
@@ -178,11 +201,15 @@ class UnaryCall final : public grpc::ServerUnaryReactor {
     Reactor::Input input;
     input.reads_only = method_.reads_only;
     input.apply = [this](Core& core, Effects& effects) { outcome_ = Serve(core, effects); };
-    input.release = [this](const absl::Status& durable) {
-      End(durable.ok() ? outcome_ : RefusedByReactor(durable));
-    };
+    input.release = [this](const absl::Status& durable) { Release(durable); };
     const absl::Status status = environment_.reactor->Post(std::move(input));
     if (!status.ok()) End(RefusedByReactor(status));
+  }
+
+  void Release(const absl::Status& durable) {
+    if (!durable.ok()) return End(RefusedByReactor(durable));
+    if (!outcome_.ok() || !later_) return End(outcome_);
+    environment_.readers->Run([this] { End(later_(&response_)); });
   }
 
   absl::Status Serve(Core& core, Effects& effects) {
@@ -195,6 +222,7 @@ class UnaryCall final : public grpc::ServerUnaryReactor {
         Authorise(core, *environment_.standing_admins, method_.name, request_, caller_);
     if (status.ok()) status = CheckCallRate(environment_, core, caller_);
     if (status.ok()) status = prepared_;
+    if (status.ok() && plan_) later_ = plan_(core, caller_, request_);
     if (status.ok()) status = handle_(core, effects, caller_, request_, &response_);
     Audit(environment_, Description(), caller_, status, core, effects);
     return status;
@@ -223,6 +251,8 @@ class UnaryCall final : public grpc::ServerUnaryReactor {
   grpc::ByteBuffer* const bytes_;
   const Handle handle_;
   const double began_;
+  Plan plan_;
+  Later later_;
   Caller caller_;
   absl::Status prepared_;
   Request request_;

@@ -26,65 +26,68 @@ namespace {
 using grpc::ByteBuffer;
 using grpc::CallbackServerContext;
 
-absl::Status GetNode(const Core& core, const Caller& caller, const v1::GetNodeRequest& request,
-                     v1::Node* node) {
-  const std::string name = NodeName(request.name());
-  for (v1::Node& known : core.Nodes()) {
-    if (known.name() != name) continue;
-    *node = std::move(known);
-    HideJobs(core, caller, *node);
-    return absl::OkStatus();
+absl::Status GetNode(const Snapshot& snapshot, const Caller& caller,
+                     const v1::GetNodeRequest& request, v1::Node* node) {
+  const std::shared_ptr<const SnapshotNode> found = snapshot.nodes.Find(NodeName(request.name()));
+  if (found == nullptr) {
+    return Refusal(absl::StatusCode::kNotFound, "NODE_NOT_FOUND",
+                   absl::StrCat("there is no node ", ShortName(request.name())));
   }
-  return Refusal(absl::StatusCode::kNotFound, "NODE_NOT_FOUND",
-                 absl::StrCat("there is no node ", ShortName(request.name())));
+  *node = ShowNode(snapshot, *found);
+  HideJobs(snapshot, caller, *node);
+  return absl::OkStatus();
 }
 
-// Moves one page of `all` to `shown`, in their order: the token names the last one shown. Returns
-// that of the next page, empty after the last.
-template <typename Nodes, typename Node>
-absl::StatusOr<std::string> TakePage(const std::string& list, const Page& page, Nodes& all,
+// Shows one page of what has these names, in their order: the token names the last one shown.
+// Returns that of the next page, empty after the last.
+template <typename Node, typename Show>
+absl::StatusOr<std::string> ShowPage(const std::string& list, const Page& page,
+                                     const std::vector<std::string>& names, const Show& show,
                                      google::protobuf::RepeatedPtrField<Node>& shown) {
-  auto next = all.begin();
+  auto next = names.begin();
   if (!page.after.empty()) {
-    next = std::find_if(all.begin(), all.end(),
-                        [&](const Node& node) { return node.name() == page.after; });
-    if (next == all.end()) {
+    next = std::find(names.begin(), names.end(), page.after);
+    if (next == names.end()) {
       return InvalidField("page_token", "names a node that has gone — begin without one");
     }
     ++next;
   }
   size_t bytes = 0;
-  for (; next != all.end() && shown.size() < page.size && bytes < kMostPageBytes; ++next) {
-    bytes += next->ByteSizeLong();
-    *shown.Add() = std::move(*next);
+  for (; next != names.end() && shown.size() < page.size && bytes < kMostPageBytes; ++next) {
+    *shown.Add() = show(static_cast<int>(next - names.begin()));
+    bytes += shown.rbegin()->ByteSizeLong();
   }
-  if (next == all.end()) return std::string();
+  if (next == names.end()) return std::string();
   return PageToken(list, shown.rbegin()->name());
 }
 
-absl::Status ListNodes(const Core& core, const Caller& caller, const v1::ListNodesRequest& request,
-                       v1::ListNodesResponse* response) {
+absl::Status ListNodes(const Snapshot& snapshot, const Caller& caller,
+                       const v1::ListNodesRequest& request, v1::ListNodesResponse* response) {
   ASSIGN_OR_RETURN(const Page page, ReadPage("nodes", request.page_size(), request.page_token()));
-  std::vector<v1::Node> nodes = core.Nodes();
+  const std::vector<std::string>& names = *snapshot.node_order;
+  const auto show = [&](int i) { return ShowNode(snapshot, *snapshot.nodes.Find(names[i])); };
   ASSIGN_OR_RETURN(*response->mutable_next_page_token(),
-                   TakePage("nodes", page, nodes, *response->mutable_nodes()));
-  for (v1::Node& node : *response->mutable_nodes()) HideJobs(core, caller, node);
+                   ShowPage("nodes", page, names, show, *response->mutable_nodes()));
+  for (v1::Node& node : *response->mutable_nodes()) HideJobs(snapshot, caller, node);
   return absl::OkStatus();
 }
 
 // A page ends where a message would grow too large, sooner only if that is asked for: what one
 // message holds is of one moment.
-absl::Status GetTopology(const Core& core, const v1::GetTopologyRequest& request,
-                         v1::Topology* response) {
-  v1::Topology map = core.Topology();
+absl::Status GetTopology(const Snapshot& snapshot, const Caller&,
+                         const v1::GetTopologyRequest& request, v1::Topology* response) {
+  v1::Topology map = ShowTopology(snapshot);
   google::protobuf::RepeatedPtrField<v1::Topology::Node> nodes;
   nodes.Swap(map.mutable_nodes());
   const std::string list = absl::StrCat("topology of ", absl::StrJoin(map.levels(), "/"));
   ASSIGN_OR_RETURN(Page page, ReadPage(list, request.page_size(), request.page_token()));
   if (request.page_size() == 0) page.size = std::numeric_limits<int32_t>::max();
   *response = std::move(map);
+  std::vector<std::string> names;
+  for (const v1::Topology::Node& node : nodes) names.push_back(node.name());
+  const auto show = [&](int i) { return std::move(nodes[i]); };
   ASSIGN_OR_RETURN(*response->mutable_next_page_token(),
-                   TakePage(list, page, nodes, *response->mutable_nodes()));
+                   ShowPage(list, page, names, show, *response->mutable_nodes()));
   return absl::OkStatus();
 }
 
@@ -128,22 +131,27 @@ class ClusterService final : public RawClusterService {
   grpc::ServerUnaryReactor* GetNode(CallbackServerContext* context, const ByteBuffer* request,
                                     ByteBuffer* response) override {
     using Call = UnaryCall<v1::GetNodeRequest, v1::Node>;
-    return Call::Start(
-        environment_, {"ClusterService/GetNode"}, context, request, response,
+    return Call::StartRead(
+        environment_, "ClusterService/GetNode", context, request, response,
         [](v1::GetNodeRequest& asked) { return NeedName(asked.name(), "nodes/NAME"); },
-        [](Core& core, Effects&, const Caller& caller, const v1::GetNodeRequest& asked,
-           v1::Node* node) { return controller::GetNode(core, caller, asked, node); });
+        [](const Core& core, const Caller& caller, const v1::GetNodeRequest& asked) -> Call::Later {
+          return [snapshot = core.TakeSnapshot(), &caller, &asked](v1::Node* answer) {
+            return controller::GetNode(*snapshot, caller, asked, answer);
+          };
+        });
   }
 
   grpc::ServerUnaryReactor* ListNodes(CallbackServerContext* context, const ByteBuffer* request,
                                       ByteBuffer* response) override {
     using Call = UnaryCall<v1::ListNodesRequest, v1::ListNodesResponse>;
-    return Call::Start(environment_, {"ClusterService/ListNodes"}, context, request, response,
-                       nullptr,
-                       [](Core& core, Effects&, const Caller& caller,
-                          const v1::ListNodesRequest& asked, v1::ListNodesResponse* listed) {
-                         return controller::ListNodes(core, caller, asked, listed);
-                       });
+    return Call::StartRead(
+        environment_, "ClusterService/ListNodes", context, request, response, nullptr,
+        [](const Core& core, const Caller& caller,
+           const v1::ListNodesRequest& asked) -> Call::Later {
+          return [snapshot = core.TakeSnapshot(), &caller, &asked](v1::ListNodesResponse* answer) {
+            return controller::ListNodes(*snapshot, caller, asked, answer);
+          };
+        });
   }
 
   grpc::ServerUnaryReactor* GetCluster(CallbackServerContext* context, const ByteBuffer* request,
@@ -163,10 +171,13 @@ class ClusterService final : public RawClusterService {
   grpc::ServerUnaryReactor* GetTopology(CallbackServerContext* context, const ByteBuffer* request,
                                         ByteBuffer* response) override {
     using Call = UnaryCall<v1::GetTopologyRequest, v1::Topology>;
-    return Call::Start(
-        environment_, {"ClusterService/GetTopology"}, context, request, response, nullptr,
-        [](Core& core, Effects&, const v1::GetTopologyRequest& asked, v1::Topology* topology) {
-          return controller::GetTopology(core, asked, topology);
+    return Call::StartRead(
+        environment_, "ClusterService/GetTopology", context, request, response, nullptr,
+        [](const Core& core, const Caller& caller,
+           const v1::GetTopologyRequest& asked) -> Call::Later {
+          return [snapshot = core.TakeSnapshot(), &caller, &asked](v1::Topology* answer) {
+            return controller::GetTopology(*snapshot, caller, asked, answer);
+          };
         });
   }
 

@@ -52,6 +52,7 @@ constexpr int kLeastPingIntervalMs = 5'000;
 constexpr int kHandshakeMs = 5'000;  // then one that says nothing is closed
 // For the last words to get through; idle connections would hold it up for as long as it may take.
 constexpr auto kShutdown = std::chrono::milliseconds(300);
+constexpr size_t kReaders = 2;  // threads for lists and such
 // New jobs are refused below this, so that what runs can still be recorded.
 constexpr uint64_t kReservedBytes = uint64_t{32} << 20;
 
@@ -146,8 +147,9 @@ class ControllerImpl final : public Controller {
         logs_({}, &files_),
         audit_log_(&files_, options.audit_log),
         health_(&reactor_) {
-    const std::vector<Reactor::Listener*> listeners = {
-        metrics_.get(), &logs_, &watches_, &progress_, &sessions_, &health_, &audit_log_};
+    const std::vector<Reactor::Listener*> listeners = {metrics_.get(), &logs_,      &watches_,
+                                                       &progress_,     &sessions_,  &health_,
+                                                       &audit_log_,    &restricted_};
     for (Reactor::Listener* listener : listeners) reactor_.AddListener(listener);
   }
 
@@ -193,11 +195,13 @@ class ControllerImpl final : public Controller {
   LogBook logs_;
   AuditLog audit_log_;
   SessionTable sessions_;
+  ReadPool readers_{kReaders};
   std::atomic<int> open_streams_{0};
   HealthReporter health_;
   std::unique_ptr<UnixRelay> relay_;  // null: no Unix sockets
   std::shared_ptr<Authenticator> authenticator_;
   CallMeter calls_;
+  RestrictedStreams restricted_;
   RefusalMeter refusals_;
   std::vector<std::unique_ptr<grpc::Service>> services_;
   std::vector<std::string> addresses_;
@@ -263,10 +267,17 @@ absl::Status ControllerImpl::StartServer() {
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();
   RETURN_IF_ERROR(Listen());
   ASSIGN_OR_RETURN(auto authority, OpenAuthority(options_));
-  const CallEnvironment environment = {
-      &reactor_,      metrics_.get(),       clock_,
-      &open_streams_, authenticator_.get(), &options_.standing_admins,
-      &calls_,        &refusals_,           options_.audit_records};
+  const CallEnvironment environment = {&reactor_,
+                                       metrics_.get(),
+                                       clock_,
+                                       &open_streams_,
+                                       authenticator_.get(),
+                                       &options_.standing_admins,
+                                       &readers_,
+                                       &calls_,
+                                       &restricted_,
+                                       &refusals_,
+                                       options_.audit_records};
   v1::Cluster about;
   about.set_version(options_.version);
   about.set_directory(options_.directory);

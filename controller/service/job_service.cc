@@ -27,13 +27,9 @@ using grpc::CallbackServerContext;
 
 constexpr char kName[] = "jobs/NAME";
 
-absl::StatusOr<const v1::JobRecord*> Find(const Core& core, const std::string& name) {
-  const v1::JobRecord* job = core.FindJob(name);
-  if (job == nullptr) {
-    return Refusal(absl::StatusCode::kNotFound, "JOB_NOT_FOUND",
-                   absl::StrCat("there is no job ", ShortName(name)));
-  }
-  return job;
+absl::Status NoSuchJob(const std::string& name) {
+  return Refusal(absl::StatusCode::kNotFound, "JOB_NOT_FOUND",
+                 absl::StrCat("there is no job ", ShortName(name)));
 }
 
 // Everything about a request that needs no other job: name, folders, the whole spec.
@@ -57,21 +53,22 @@ absl::Status PrepareJob(const std::string& controller_directory, v1::CreateJobRe
   return absl::OkStatus();
 }
 
-absl::Status ListJobs(const Core& core, const Caller& caller, const v1::ListJobsRequest& request,
-                      v1::ListJobsResponse* response) {
+absl::Status ListJobs(const Snapshot& snapshot, const Caller& caller,
+                      const v1::ListJobsRequest& request, v1::ListJobsResponse* response) {
   ASSIGN_OR_RETURN(const Page page, ReadPage("jobs", request.page_size(), request.page_token()));
-  response->set_resource_version(core.resource_version());
+  response->set_resource_version(snapshot.resource_version);
   size_t bytes = 0;
-  for (const v1::JobRecord* job : core.Jobs()) {
-    if (job->name() <= page.after || !caller.Sees(job->spec())) continue;
+  snapshot.jobs.ForEachAfter(page.after, [&](const v1::JobRecord& job) {
+    if (!caller.Sees(job.spec())) return true;
     if (response->jobs_size() == page.size || bytes > kMostPageBytes) {
       const auto& last = response->jobs(response->jobs_size() - 1);
       response->set_next_page_token(PageToken("jobs", last.name()));
-      break;
+      return false;
     }
-    bytes += job->ByteSizeLong();
-    *response->add_jobs() = core.ShowJob(*job);
-  }
+    bytes += job.ByteSizeLong();
+    *response->add_jobs() = ShowJob(snapshot, job);
+    return true;
+  });
   return absl::OkStatus();
 }
 
@@ -139,25 +136,30 @@ class JobService final : public RawJobService {
   grpc::ServerUnaryReactor* GetJob(CallbackServerContext* context, const ByteBuffer* request,
                                    ByteBuffer* response) override {
     using Call = UnaryCall<v1::GetJobRequest, v1::Job>;
-    return Call::Start(
-        parts_.environment, {"JobService/GetJob"}, context, request, response,
+    return Call::StartRead(
+        parts_.environment, "JobService/GetJob", context, request, response,
         [](v1::GetJobRequest& asked) { return NeedName(asked.name(), kName); },
-        [](Core& core, Effects&, const v1::GetJobRequest& asked, v1::Job* job) -> absl::Status {
-          ASSIGN_OR_RETURN(const v1::JobRecord* found, Find(core, asked.name()));
-          *job = core.ShowJob(*found);
-          return absl::OkStatus();
+        [](const Core& core, const Caller&, const v1::GetJobRequest& asked) -> Call::Later {
+          return [snapshot = core.TakeSnapshot(), &asked](v1::Job* job) {
+            const std::shared_ptr<const v1::JobRecord> found = snapshot->jobs.Find(asked.name());
+            if (found == nullptr) return NoSuchJob(asked.name());
+            *job = ShowJob(*snapshot, *found);
+            return absl::OkStatus();
+          };
         });
   }
 
   grpc::ServerUnaryReactor* ListJobs(CallbackServerContext* context, const ByteBuffer* request,
                                      ByteBuffer* response) override {
     using Call = UnaryCall<v1::ListJobsRequest, v1::ListJobsResponse>;
-    return Call::Start(parts_.environment, {"JobService/ListJobs"}, context, request, response,
-                       nullptr,
-                       [](Core& core, Effects&, const Caller& caller,
-                          const v1::ListJobsRequest& asked, v1::ListJobsResponse* listed) {
-                         return controller::ListJobs(core, caller, asked, listed);
-                       });
+    return Call::StartRead(
+        parts_.environment, "JobService/ListJobs", context, request, response, nullptr,
+        [](const Core& core, const Caller& caller,
+           const v1::ListJobsRequest& asked) -> Call::Later {
+          return [snapshot = core.TakeSnapshot(), &caller, &asked](v1::ListJobsResponse* listed) {
+            return controller::ListJobs(*snapshot, caller, asked, listed);
+          };
+        });
   }
 
   grpc::ServerUnaryReactor* CancelJob(CallbackServerContext* context, const ByteBuffer* request,

@@ -144,6 +144,46 @@ checkpoint: {{every_steps: 20}}
         self.env.pop("STRATA_TLS_AUTHORITY")
         self.assertIn("TLS", self.strata("get", "nodes", code=6).stderr)
 
+    def test_each_user_may_what_the_roles_of_the_policy_allow_and_what_was_done_is_known(self):
+        self.controller("ca", "controller")
+        self.become("users/alice")
+        policy = self.folder / "policy.yaml"
+        policy.write_text("""
+projects: [{name: nlp, max_queued_jobs: 1}, {name: vision}]
+roles:
+  - {role: submitter, members: [users/sue], project: nlp}
+  - {role: viewer, members: [users/vic], project: nlp}
+  - {role: viewer, members: [users/eve], project: vision}
+  - {role: operator, members: [users/oli]}
+""")
+        self.strata("apply", policy)
+        self.assertIn("role: submitter", self.strata("get", "policy").stdout)
+        job = self.job()
+        job.write_text(job.read_text() + "project: nlp\n")
+        (self.folder / "more.yaml").write_text(job.read_text())
+        self.become("users/sue")
+        self.strata("submit", job)
+        self.assertIn("max_queued_jobs", self.strata("submit", self.folder / "more.yaml", code=1).stderr)
+        self.assertIn("submitter in project nlp", self.strata("whoami").stdout)
+        self.become("users/vic")
+        self.assertEqual(self.strata("get", "jobs", "-o", "name").stdout, "job\n")
+        self.assertIn("users/vic has viewer in project nlp", self.strata("cancel", "job", code=4).stderr)
+        self.become("users/eve")
+        self.assertEqual(json.loads(self.strata("get", "jobs", "-o", "json").stdout), [])
+        unseen = self.strata("get", "job", "job", code=4).stderr
+        self.assertEqual(self.strata("get", "job", "jab", code=4).stderr, unseen.replace("job job", "job jab"))
+        self.strata("get", "audit", code=4)
+        self.become("users/oli")
+        self.strata("cancel", "job")
+        self.become("users/alice")
+        records = json.loads(self.strata("get", "audit", "resource=jobs/job", "-o", "json").stdout)
+        self.assertEqual([(r["identity"], r["method"].split("/")[1], r["outcome"]) for r in records],
+                         [("users/oli", "CancelJob", "OK"), ("users/eve", "GetJob", "PERMISSION_DENIED"),
+                          ("users/vic", "CancelJob", "PERMISSION_DENIED"), ("users/sue", "CreateJob", "OK")])
+        lines = [json.loads(line) for line in (self.folder / "controller.log").read_text().splitlines()
+                 if line.startswith('{"audit"')]
+        self.assertEqual([line["audit"] for line in lines], list(range(1, len(lines) + 1)))
+
 
 if __name__ == "__main__":
     unittest.main(argv=sys.argv[:1], verbosity=2)

@@ -10,7 +10,7 @@ import unittest
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import daemons
 
-STEPS, EVERY = 600, 20
+STEPS, EVERY = 1500, 20
 
 
 class UpgradeTest(daemons.Daemons):

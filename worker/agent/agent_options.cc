@@ -6,6 +6,7 @@
 #include <thread>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -59,6 +60,14 @@ absl::Status Locality(const std::string& text, std::map<std::string, std::string
   return absl::OkStatus();
 }
 
+// The token itself, or what @FILE holds: other users see a process's arguments.
+absl::StatusOr<std::string> JoinToken(const std::string& value) {
+  if (!absl::StartsWith(value, "@/")) return value;
+  const absl::StatusOr<std::string> text = security::ReadPemFile(value.substr(1));
+  if (text.ok()) return std::string(absl::StripAsciiWhitespace(*text));
+  return absl::InvalidArgumentError(absl::StrCat("--join: ", text.status().message()));
+}
+
 absl::Status CheckSecurity(const ClusterAgentOptions& options) {
   const security::TlsFiles& tls = options.tls;
   const bool any = tls.enabled() || !tls.certificate.empty() || !tls.key.empty();
@@ -86,7 +95,6 @@ absl::StatusOr<ClusterAgentOptions> ParseClusterOptions(const std::vector<std::s
       {"--controller", &options.controller},
       {"--node", &options.node},
       {"--dir", &options.directory},
-      {"--join", &options.join},
       {"--data-devices", &options.data_devices},
       {"--tls-certificate", &options.tls.certificate},
       {"--tls-key", &options.tls.key},
@@ -114,6 +122,8 @@ absl::StatusOr<ClusterAgentOptions> ParseClusterOptions(const std::vector<std::s
       int seconds = 0;
       RETURN_IF_ERROR(Number(flag, value, kMostDrainSeconds, &seconds));
       options.drain_seconds = seconds;
+    } else if (flag == "--join") {
+      ASSIGN_OR_RETURN(options.join, JoinToken(value));
     } else if (flag == "--run-as") {
       RETURN_IF_ERROR(WhoseProcesses(value, &options.run_as));
     } else if (flag == "--unit-property") {

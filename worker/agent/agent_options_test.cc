@@ -1,5 +1,9 @@
 #include "worker/agent/agent_options.h"
 
+#include <fstream>
+#include <string>
+#include <vector>
+
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -78,6 +82,10 @@ TEST(AgentOptionsTest, WhatIsWrongIsNamed) {
   };
   EXPECT_EQ(ParseClusterOptions(joining("h:1", join))->join, join);
   EXPECT_THAT(ProblemOf(joining("unix:/a", join)), HasSubstr("HOST:PORT only"));
+  const std::string file = testing::TempDir() + "/join-token";
+  std::ofstream(file) << join << "\n";
+  EXPECT_EQ(ParseClusterOptions(joining("h:1", "@" + file))->join, join);
+  EXPECT_THAT(ProblemOf(joining("h:1", "@/none")), HasSubstr("/none: No such file"));
   for (const std::string bad : {"ab.cd", "ab@sha256:00", "ab.cd@sha256:00", "@"}) {
     EXPECT_THAT(ProblemOf(joining("h:1", bad)), HasSubstr("ID.SECRET@sha256:DIGEST")) << bad;
   }

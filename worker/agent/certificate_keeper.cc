@@ -79,6 +79,15 @@ absl::StatusOr<std::string> KeyOf(const security::TlsFiles& files) {
   return made;
 }
 
+// Whether there is a certificate of this node that is believed.
+absl::Status CheckPresent(const security::TlsFiles& files, const std::string& node, double now) {
+  ASSIGN_OR_RETURN(const security::TlsMaterial present,
+                   security::ReadTlsFiles(files, security::Side::kClient, now));
+  if (present.own.id.path == absl::StrCat("node/", node)) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(files.certificate, ": is the certificate of ",
+                                                    present.own.id.ToString(), ", not of ", node));
+}
+
 absl::Status Renew(const EnrolmentOptions& options) {
   const security::TlsFiles files = EnrolledFiles(options.folder);
   v1::EnrollNodeRequest request;
@@ -107,11 +116,11 @@ absl::Status CheckJoin(const std::string& join) { return ParseJoin(join).status(
 
 absl::Status Enrol(const EnrolmentOptions& options, double now) {
   const security::TlsFiles files = EnrolledFiles(options.folder);
-  const auto present = security::ReadTlsFiles(files, security::Side::kClient, now);
+  const absl::Status present = CheckPresent(files, options.node, now);
   if (present.ok()) return absl::OkStatus();
   if (options.join.empty()) {
     return absl::FailedPreconditionError(
-        absl::StrCat(present.status().message(), " — give a join token: --join"));
+        absl::StrCat(present.message(), " — give a join token: --join"));
   }
   ASSIGN_OR_RETURN(const Join join, ParseJoin(options.join));
   RETURN_IF_ERROR(MakeFolder(options.folder));
@@ -126,7 +135,7 @@ absl::Status Enrol(const EnrolmentOptions& options, double now) {
   // What the connection was believed by, not what was said over it.
   RETURN_IF_ERROR(security::WritePemFile(files.authority, root->Get(), 0644));
   RETURN_IF_ERROR(security::WritePemFile(files.certificate, enrolled.certificate(), 0644));
-  return security::ReadTlsFiles(files, security::Side::kClient, now).status();
+  return CheckPresent(files, options.node, now);
 }
 
 CertificateKeeper::CertificateKeeper(EnrolmentOptions options) : options_(std::move(options)) {

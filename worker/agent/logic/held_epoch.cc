@@ -313,6 +313,8 @@ void HeldEpoch::OnAttached(int rank) {
   }
   found_ended_ = false;
   DeliverStart();
+  const absl::Status status = job_task_->OnAttached(group);
+  if (!status.ok()) Kill("commit_failed", std::string(status.message()));
 }
 
 double HeldEpoch::deadline() const {

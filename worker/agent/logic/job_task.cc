@@ -151,11 +151,13 @@ absl::Status JobTask::Commit(TrainerGroup& group, v1::CommitCheckpoint commit) {
 absl::Status JobTask::CommitWhatIsReady(TrainerGroup& group) {
   const auto first = std::find(ranks_.begin(), ranks_.end(), 0);
   if (first == ranks_.end()) return absl::OkStatus();
+  Trainer& rank0 = group[static_cast<int>(first - ranks_.begin())];
+  if (!rank0.connected()) return absl::OkStatus();
   while (std::optional<v1::CommitCheckpoint> commit = gate_.Next()) {
     if (records_ != nullptr) RETURN_IF_ERROR(records_->Sync());
     v1::TrainerCommand command;
     *command.mutable_commit() = *std::move(commit);
-    group[static_cast<int>(first - ranks_.begin())].Send(command);
+    rank0.Send(command);
   }
   return absl::OkStatus();
 }

@@ -38,8 +38,11 @@ class JobTask final : public GroupTask {
   // An error ends the group.
   absl::Status PublishHeldBack(TrainerGroup& group);
   void Start(TrainerGroup& group, v1::StartRanks start);
-  // Rank 0's agent: the files of all ranks are there.
+  // Rank 0's agent: the files of all ranks are there. A rank that has yet to come back to an agent
+  // that was started anew hears of it then.
   absl::Status Commit(TrainerGroup& group, v1::CommitCheckpoint commit);
+  // A trainer has come back.
+  absl::Status OnAttached(TrainerGroup& group) { return CommitWhatIsReady(group); }
   void StopAfter(TrainerGroup& group, int64_t step);
 
   const v1::TrainerTask& task() const { return task_; }

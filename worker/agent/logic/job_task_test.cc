@@ -1,0 +1,85 @@
+#include "worker/agent/logic/job_task.h"
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gtest/gtest.h"
+
+namespace strata::worker {
+namespace {
+
+// Keeps what it is told while there is a socket; says nothing.
+class MuteTrainer final : public Trainer {
+ public:
+  MuteTrainer(bool* connected, std::vector<v1::TrainerCommand>* heard)
+      : connected_(connected), heard_(heard) {}
+
+  int64_t pid() const override { return 1; }
+  uint64_t start_time() const override { return 1; }
+  bool connected() const override { return *connected_; }
+  void Send(const v1::TrainerCommand& command) override {
+    if (*connected_) heard_->push_back(command);
+  }
+  void Detach() override { *connected_ = false; }
+  void Hang() override {}
+  void Kill() override {}
+  bool killed() const override { return false; }
+  void LetGo() override {}
+  bool reaped() const override { return false; }
+  std::string DescribeEnd() const override { return ""; }
+  bool died_of_signal() const override { return false; }
+  std::optional<v1::Ended> Outcome() override { return std::nullopt; }
+  bool IsStopped() const override { return false; }
+  bool IsInUninterruptibleSleep() const override { return false; }
+  const ProgressView* progress() override { return nullptr; }
+  bool progress_unknown() const override { return false; }
+
+ private:
+  bool* const connected_;
+  std::vector<v1::TrainerCommand>* const heard_;
+};
+
+class NoOverseer final : public Overseer {
+ public:
+  absl::Status OnPrepared(TrainerGroup&, const std::vector<v1::Prepared>&) override {
+    return absl::OkStatus();
+  }
+  void OnRunning() override {}
+  void OnProgress(const v1::JobProgress&) override {}
+  absl::Status OnWritten(TrainerGroup&, int, const v1::CheckpointWritten&) override {
+    return absl::OkStatus();
+  }
+  absl::Status OnRecord(TrainerGroup&, const v1::RecordCheckpoint&) override {
+    return absl::OkStatus();
+  }
+  void OnStopping(TrainerGroup&, int64_t) override {}
+};
+
+// The controller may say it at once to an agent that was started anew: before its ranks are back.
+TEST(JobTaskTest, ACommitReachesARankThatHasYetToComeBack) {
+  bool connected = false;
+  std::vector<v1::TrainerCommand> heard;
+  std::vector<std::unique_ptr<Trainer>> trainers;
+  trainers.push_back(std::make_unique<MuteTrainer>(&connected, &heard));
+  TrainerGroup group({0}, std::move(trainers));
+  NoOverseer overseer;
+  v1::TrainerTask task;
+  task.mutable_plan()->set_start_step(40);
+  JobTask job(task, {0}, &overseer);
+  v1::CommitCheckpoint commit;
+  commit.set_step(40);
+  job.Publish(nullptr, 40);
+  ASSERT_TRUE(job.Commit(group, commit).ok());
+  EXPECT_TRUE(heard.empty());
+  connected = true;
+  ASSERT_TRUE(job.OnAttached(group).ok());
+  ASSERT_EQ(heard.size(), 1u);
+  EXPECT_EQ(heard[0].commit().step(), 40);
+  ASSERT_TRUE(job.OnAttached(group).ok());
+  EXPECT_EQ(heard.size(), 1u);
+}
+
+}  // namespace
+}  // namespace strata::worker
