@@ -79,6 +79,7 @@ constexpr Bounds kBounds[] = {
     {"scheduling.shrink_after_seconds", 0, kSteps},
     {"scheduling.unknown_run_seconds", 0, kSteps, true},
     {"scheduling.preemption_gap", 0, 1'000'000},
+    {"scheduling.ttl_after_finished_seconds", 0, kSteps},
 };
 
 std::string WithoutIndices(absl::string_view path) {
@@ -109,7 +110,10 @@ void CollectPaths(const Descriptor& section, const std::string& at, std::vector<
     const FieldDescriptor* field = FindKey(section, key);
     std::string path = absl::StrCat(at, at.empty() ? "" : ".", key);
     paths.push_back({path, key});
-    if (field->message_type() == nullptr || field->is_map() || IsLayerRange(*field)) continue;
+    if (field->message_type() == nullptr || field->is_map() || IsLayerRange(*field) ||
+        IsDuration(*field)) {
+      continue;
+    }
     if (field->is_repeated()) path += "[0]";
     CollectPaths(*field->message_type(), path, paths);
   }
@@ -184,6 +188,11 @@ std::string WordOfZero(const FieldDescriptor& field) {
 bool IsLayerRange(const FieldDescriptor& field) {
   return field.message_type() != nullptr &&
          field.message_type()->full_name() == "strata.v1.LayerRange";
+}
+
+bool IsDuration(const FieldDescriptor& field) {
+  return field.message_type() != nullptr &&
+         field.message_type()->full_name() == "google.protobuf.Duration";
 }
 
 std::vector<std::string> KeysOf(const Descriptor& section) {

@@ -72,7 +72,7 @@ std::vector<Command> ClusterCommands() {
   std::vector<Command> all = LocalClusterCommands();
   all.push_back(SubmitCommand());
   all.push_back(ApplyCommand());
-  for (auto* more : {&QueryCommands, &FollowCommands, &NodeCommands}) {
+  for (auto* more : {&QueryCommands, &ChangeCommands, &FollowCommands, &NodeCommands}) {
     for (Command& command : (*more)()) all.push_back(std::move(command));
   }
   return all;

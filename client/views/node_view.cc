@@ -43,9 +43,13 @@ Json ToJson(const v1::Node& node) {
                {"free", node.free()},
                {"jobs", jobs},
                {"locality", locality},
+               {"version", node.version()},
+               {"build", node.build()},
+               {"etag", node.etag()},
                {"address", node.address()},
                {"incarnation", absl::StrCat(absl::Hex(node.incarnation(), absl::kZeroPad16))}};
   json["drained"] = node.drained();
+  if (node.drained()) json["drain_reason"] = node.drain_reason();
   json["quarantined"] = node.quarantined();
   if (node.quarantined()) json["quarantine_reason"] = node.quarantine_reason();
   if (node.has_last_heartbeat_time()) {
@@ -82,6 +86,7 @@ std::string DescribeNode(const v1::Node& node, double wall_seconds) {
   if (node.drained() || node.quarantined()) {
     text.Add("New ranks", absl::StrCat("none, until strata resume ", name));
   }
+  text.Add("Drained", node.drain_reason());
   text.Add("Quarantined", node.quarantine_reason());
   text.Add("Devices", absl::StrCat(node.devices(), " ", node.device(), ", ", node.free(),
                                    node.free() == 1 ? " takes" : " take", " a new rank"));
@@ -89,6 +94,8 @@ std::string DescribeNode(const v1::Node& node, double wall_seconds) {
   text.Add("Locality", absl::StrJoin(locality, ", "));
   text.Add("Heard", node.has_last_heartbeat_time() ? HeardText(node, wall_seconds)
                                                    : "not since the controller was started");
+  text.Add("Version", node.version());
+  text.Add("Trainer", node.build());
   text.Add("Address", node.address());
   text.Add("Incarnation", absl::StrCat(absl::Hex(node.incarnation(), absl::kZeroPad16)));
   return text.Take();

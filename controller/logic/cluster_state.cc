@@ -3,9 +3,12 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <utility>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "controller/logic/cluster_requests.h"
+#include "controller/logic/job_events.h"
 #include "controller/logic/job_shape.h"
 
 namespace strata::controller {
@@ -13,6 +16,19 @@ namespace {
 
 constexpr char kVersionKey[] = "resource_version";
 constexpr char kPolicyKey[] = "policy";
+constexpr char kDeletionKey[] = "deletion_version";
+
+// A job that is over may change still: its labels, or when it goes.
+void IndexEnd(ClusterState& state, JobEntry& job) {
+  const v1::JobRecord& record = job.record;
+  if (job.finished_version == 0) {
+    job.finished_version = record.resource_version();
+    state.finished.insert({job.finished_version, record.name()});
+  }
+  state.expiring.erase({job.expires_at, record.name()});
+  job.expires_at = record.has_expire_time() ? SecondsOf(record.expire_time()) : 0;
+  if (record.has_expire_time()) state.expiring.insert({job.expires_at, record.name()});
+}
 
 // Keeps the state's indices right after a change.
 void Index(ClusterState& state, JobEntry& job) {
@@ -41,7 +57,16 @@ void Index(ClusterState& state, JobEntry& job) {
   } else {
     state.recovering.erase(record.name());
   }
-  if (over) state.finished.insert({record.resource_version(), record.name()});
+  if (over) IndexEnd(state, job);
+}
+
+// What its ranks held devices for until now; the record says when that was.
+void CountRunTime(const ClusterState& state, JobEntry& job) {
+  v1::JobRecord& record = job.record;
+  if (job.holds_devices) *record.mutable_run_time() = ToDuration(RunSeconds(state, job));
+  const bool was = std::exchange(job.holds_devices, HasEpoch(record.state()));
+  job.counted_at = state.now;
+  if (was || job.holds_devices) *record.mutable_run_time_as_of() = ToTimestamp(state.wall);
 }
 
 int64_t Number(const std::string& text) {
@@ -67,6 +92,12 @@ void RestoreEpoch(ClusterState& state, JobEntry& job) {
     node.heard_at = state.ListeningNow();
     node.holds[job.key()].devices = member.devices;
   }
+  // Nobody counted since the record was written, and they went on.
+  v1::JobRecord& record = job.record;
+  const double since =
+      record.has_run_time_as_of() ? state.wall - SecondsOf(record.run_time_as_of()) : 0;
+  *record.mutable_run_time() = ToDuration(SecondsOf(record.run_time()) + std::max(0.0, since));
+  job.holds_devices = true;
 }
 
 void RestoreJob(ClusterState& state, const Write& write) {
@@ -83,7 +114,7 @@ void RestoreJob(ClusterState& state, const Write& write) {
   if (!job.record.request_id().empty()) state.by_request[job.record.request_id()] = write.key;
   Index(state, job);
   if (HasEpoch(job.record.state())) RestoreEpoch(state, job);
-  job.failed_at = job.next_start_at = state.now;
+  job.failed_at = job.next_start_at = job.counted_at = state.now;
   job.culprit_known = true;
 }
 
@@ -96,6 +127,9 @@ void RestoreNode(ClusterState& state, const Write& write) {
   node.locality = {record.locality().begin(), record.locality().end()};
   node.resource_version = record.resource_version();
   node.drained = record.drained();
+  node.drain_reason = record.drain_reason();
+  node.version = record.version();
+  node.build = record.build();
   node.quarantined = record.quarantined();
   node.quarantine_reason = record.quarantine_reason();
   for (int i = 0; i < record.failure_times_size(); ++i) {
@@ -119,7 +153,13 @@ JobEntry* ClusterState::Find(const std::string& job) {
   return found == jobs.end() ? nullptr : &found->second;
 }
 
+double RunSeconds(const ClusterState& state, const JobEntry& job) {
+  return SecondsOf(job.record.run_time()) +
+         (job.holds_devices ? std::max(0.0, state.now - job.counted_at) : 0);
+}
+
 void SaveJob(ClusterState& state, JobEntry& job, Effects& effects) {
+  CountRunTime(state, job);
   job.record.set_resource_version(++state.resource_version);
   if (job.record.created_version() == 0) {
     job.record.set_created_version(job.record.resource_version());
@@ -131,14 +171,28 @@ void SaveJob(ClusterState& state, JobEntry& job, Effects& effects) {
 
 void ForgetJob(ClusterState& state, const std::string& name, Effects& effects) {
   const JobEntry& job = state.jobs.at(name);
-  state.finished.erase({job.record.resource_version(), name});
+  state.finished.erase({job.finished_version, name});
+  state.expiring.erase({job.expires_at, name});
   state.by_request.erase(job.record.request_id());
+  ForgetEvents(job, effects);
+  v1::JobRecord& deleted = effects.deleted.emplace_back();
+  deleted.set_name(name);
+  deleted.set_uid(job.record.uid());
+  deleted.set_resource_version(++state.resource_version);
+  state.deletion_version = state.resource_version;
   state.jobs.erase(name);
   effects.writes.push_back({"jobs", name, "", true});
+  effects.writes.push_back({"meta", kDeletionKey, absl::StrCat(state.deletion_version)});
+}
+
+void TellNode(ClusterState& state, NodeEntry& node, Effects& effects) {
+  node.resource_version = ++state.resource_version;
+  effects.nodes.push_back(ShowNode(node));
+  effects.writes.push_back({"meta", kVersionKey, absl::StrCat(state.resource_version)});
 }
 
 void SaveNode(ClusterState& state, NodeEntry& node, Effects& effects) {
-  node.resource_version = ++state.resource_version;
+  TellNode(state, node, effects);
   v1::Node record;
   record.set_name(node.name);
   record.set_device(node.kind);
@@ -146,6 +200,9 @@ void SaveNode(ClusterState& state, NodeEntry& node, Effects& effects) {
   record.mutable_locality()->insert(node.locality.begin(), node.locality.end());
   record.set_resource_version(node.resource_version);
   record.set_drained(node.drained);
+  record.set_drain_reason(node.drain_reason);
+  record.set_version(node.version);
+  record.set_build(node.build);
   record.set_quarantined(node.quarantined);
   record.set_quarantine_reason(node.quarantine_reason);
   AddFailures(node, record);
@@ -174,12 +231,18 @@ int64_t Restore(ClusterState& state, const std::vector<Write>& records) {
     if (write.table == "nodes") RestoreNode(state, write);
     if (write.table == "meta" && write.key == "controller_term") term = Number(write.value);
     if (write.table == "meta" && write.key == kPolicyKey) RestorePolicy(state, write);
+    if (write.table == "meta" && write.key == kDeletionKey) {
+      state.deletion_version = Number(write.value);
+    }
     if (write.table == "meta" && write.key == kVersionKey) {
       state.resource_version = std::max(state.resource_version, Number(write.value));
     }
   }
   for (const Write& write : records) {
     if (write.table == "jobs") RestoreJob(state, write);
+  }
+  for (const Write& write : records) {
+    if (write.table == "events") RestoreEvent(state, write);
   }
   return term;
 }
@@ -205,6 +268,14 @@ google::protobuf::Timestamp ToTimestamp(double wall_seconds) {
   time.set_seconds(static_cast<int64_t>(seconds));
   time.set_nanos(static_cast<int32_t>((wall_seconds - seconds) * 1e9));
   return time;
+}
+
+google::protobuf::Duration ToDuration(double seconds) {
+  google::protobuf::Duration duration;
+  const double whole = std::floor(seconds);
+  duration.set_seconds(static_cast<int64_t>(whole));
+  duration.set_nanos(static_cast<int32_t>((seconds - whole) * 1e9));
+  return duration;
 }
 
 }  // namespace strata::controller

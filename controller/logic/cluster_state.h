@@ -40,7 +40,10 @@ struct ClusterState {
   // QUEUED, by age: (created version, name) -> the entry in `jobs`.
   std::map<std::pair<int64_t, std::string>, JobEntry*> queue;
   std::set<std::pair<int64_t, std::string>> finished;  // (resource_version of the end, name)
-  JobFolders folders;                                  // of jobs that are not over
+  // Over, and to be deleted: (wall seconds, name).
+  std::set<std::pair<double, std::string>> expiring;
+  int64_t deletion_version = 0;  // of the last deletion of a job
+  JobFolders folders;            // of jobs that are not over
   NodeTable nodes;
   // The levels and links that the cluster was described with, without nodes; see cluster_map.h.
   topology::Description map;
@@ -73,9 +76,13 @@ struct ClusterState {
 
 // Gives the record a new version, writes it, tells watchers, and keeps the indices above right.
 void SaveJob(ClusterState& state, JobEntry& job, Effects& effects);
-// Removes a finished job.
+// For how long its ranks have held devices, all starts together.
+double RunSeconds(const ClusterState& state, const JobEntry& job);
+// Removes a finished job, tells watchers.
 void ForgetJob(ClusterState& state, const std::string& name, Effects& effects);
 void SaveNode(ClusterState& state, NodeEntry& node, Effects& effects);
+// Tells watchers what changed, of which nothing but the new version is kept: its state.
+void TellNode(ClusterState& state, NodeEntry& node, Effects& effects);
 // What the node was to blame for, as its record says it.
 void AddFailures(const NodeEntry& node, v1::Node& record);
 void SavePolicy(const ClusterState& state, Effects& effects);
@@ -93,6 +100,7 @@ SharedMessage Share(const ClusterState& state, v1::ControllerMessage message);
 void Send(const NodeEntry& node, const SharedMessage& message, Effects& effects);
 
 google::protobuf::Timestamp ToTimestamp(double wall_seconds);
+google::protobuf::Duration ToDuration(double seconds);
 
 }  // namespace strata::controller
 

@@ -183,6 +183,10 @@ void ExplainUse(const ClusterState& state, const JobEntry& job, Lines& lines) {
 
 // As the scheduler would decide now.
 void ExplainWaiting(ClusterState& state, const JobEntry& job, Lines& lines) {
+  if (job.record.suspended()) {
+    return lines.push_back(absl::StrCat("It waits until somebody resumes it: strata resume job ",
+                                        ShortName(job.record.name()), "."));
+  }
   RefreshCluster(state);
   const std::string never = WhyInfeasible(state, job.shape);
   if (state.scheduler.nodes.empty()) {

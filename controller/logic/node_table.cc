@@ -61,6 +61,14 @@ NodeEntry* NodeTable::OfSession(uint64_t session) {
   return found == sessions_.end() ? nullptr : Find(found->second);
 }
 
+void NodeTable::Erase(const std::string& name) {
+  NodeEntry* node = Find(name);
+  if (node == nullptr) return;
+  detached_.erase(node);
+  nodes_.erase(name);
+  Reorder();
+}
+
 void NodeTable::Attach(NodeEntry& node, uint64_t session) {
   Detach(node);
   node.session = node.newest_session = session;

@@ -38,6 +38,8 @@ struct NodeEntry {
   std::string kind;
   int devices = 0;
   std::map<std::string, std::string> locality;
+  std::string version;  // of its agent, as it last registered
+  std::string build;    // of its trainer
   v1::Node::State state = v1::Node::UNKNOWN;
   uint64_t incarnation = 0;
   uint64_t session = 0;  // 0: none
@@ -49,7 +51,8 @@ struct NodeEntry {
   double heard_wall = 0;
   int64_t resource_version = 0;
   // Durable, with the node's record; either way it takes no new ranks until it is resumed.
-  bool drained = false;      // by an operator
+  bool drained = false;  // by an operator
+  std::string drain_reason;
   bool quarantined = false;  // by the controller: it was to blame too often
   std::string quarantine_reason;
   struct Blame {
@@ -73,6 +76,8 @@ class NodeTable {
   const NodeEntry* Find(const std::string& name) const;
   NodeEntry* OfSession(uint64_t session);
 
+  // The node and pointers to it are gone. It has no session.
+  void Erase(const std::string& name);
   // The node's session from now on is this one.
   void Attach(NodeEntry& node, uint64_t session);
   void Detach(NodeEntry& node);

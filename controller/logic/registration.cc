@@ -93,7 +93,11 @@ void SessionHandler::UpdateNode(NodeEntry& node, const v1::Register& message) {
                                                     message.locality().end());
   const bool same = node.resource_version != 0 && node.kind == message.device() &&
                     node.devices == message.devices() && node.locality == locality;
-  if (same) return;
+  const bool as_built = node.version == message.version() && node.build == message.build();
+  node.version = message.version();
+  node.build = message.build();
+  if (same && as_built) return;
+  if (same) return SaveNode(state_, node, effects_);
   if (node.resource_version != 0) state_.cluster_changed = true;
   node.kind = message.device();
   node.devices = message.devices();

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -14,6 +15,7 @@
 #include "controller/logic/refusal.h"
 #include "controller/service/pages.h"
 #include "controller/service/spec_check.h"
+#include "controller/service/stream_call.h"
 #include "proto/strata/v1/cluster.grpc.pb.h"
 
 namespace strata::controller {
@@ -23,10 +25,8 @@ using grpc::ByteBuffer;
 using grpc::CallbackServerContext;
 
 absl::Status GetNode(const Core& core, const v1::GetNodeRequest& request, v1::Node* node) {
-  const std::string name = NodeName(request.name());
-  for (v1::Node& known : core.Nodes()) {
-    if (known.name() != name) continue;
-    *node = std::move(known);
+  if (std::optional<v1::Node> known = core.FindNode(NodeName(request.name())); known.has_value()) {
+    *node = *std::move(known);
     return absl::OkStatus();
   }
   return Refusal(absl::StatusCode::kNotFound, "NODE_NOT_FOUND",
@@ -58,6 +58,7 @@ absl::StatusOr<std::string> TakePage(const std::string& list, const Page& page, 
 
 absl::Status ListNodes(const Core& core, const v1::ListNodesRequest& request,
                        v1::ListNodesResponse* response) {
+  response->set_resource_version(core.resource_version());
   ASSIGN_OR_RETURN(const Page page, ReadPage("nodes", request.page_size(), request.page_token()));
   std::vector<v1::Node> nodes = core.Nodes();
   ASSIGN_OR_RETURN(*response->mutable_next_page_token(),
@@ -87,9 +88,11 @@ using RawClusterService = v1::ClusterService::WithRawCallbackMethod_GetNode<
             v1::ClusterService::WithRawCallbackMethod_GetTopology<
                 v1::ClusterService::WithRawCallbackMethod_DrainNode<
                     v1::ClusterService::WithRawCallbackMethod_ResumeNode<
-                        v1::ClusterService::WithRawCallbackMethod_ApplyPolicy<
-                            v1::ClusterService::WithRawCallbackMethod_GetPolicy<
-                                v1::ClusterService::Service>>>>>>>>;
+                        v1::ClusterService::WithRawCallbackMethod_WatchNodes<
+                            v1::ClusterService::WithRawCallbackMethod_DeleteNode<
+                                v1::ClusterService::WithRawCallbackMethod_ApplyPolicy<
+                                    v1::ClusterService::WithRawCallbackMethod_GetPolicy<
+                                        v1::ClusterService::Service>>>>>>>>>>;
 
 // For calls that answer with a message or a status.
 template <typename Response>
@@ -101,8 +104,9 @@ absl::Status Answer(absl::StatusOr<Response> result, Response* response) {
 
 class ClusterService final : public RawClusterService {
  public:
-  ClusterService(const CallEnvironment& environment, const v1::Cluster& about)
-      : environment_(environment), about_(about) {}
+  ClusterService(const CallEnvironment& environment, const v1::Cluster& about,
+                 NodeWatchHub* watches)
+      : environment_(environment), about_(about), watches_(watches) {}
 
   grpc::ServerUnaryReactor* GetNode(CallbackServerContext* context, const ByteBuffer* request,
                                     ByteBuffer* response) override {
@@ -154,7 +158,7 @@ class ClusterService final : public RawClusterService {
         environment_, {"ClusterService/DrainNode", false}, context, request, response,
         [](v1::DrainNodeRequest& asked) { return NeedName(asked.name(), "nodes/NAME"); },
         [](Core& core, Effects& effects, const v1::DrainNodeRequest& asked, v1::Node* node) {
-          return Answer(core.DrainNode(asked.name(), true, effects), node);
+          return Answer(core.DrainNode(asked, effects), node);
         });
   }
 
@@ -165,8 +169,33 @@ class ClusterService final : public RawClusterService {
         environment_, {"ClusterService/ResumeNode", false}, context, request, response,
         [](v1::ResumeNodeRequest& asked) { return NeedName(asked.name(), "nodes/NAME"); },
         [](Core& core, Effects& effects, const v1::ResumeNodeRequest& asked, v1::Node* node) {
-          return Answer(core.DrainNode(asked.name(), false, effects), node);
+          return Answer(core.ResumeNode(asked, effects), node);
         });
+  }
+
+  grpc::ServerUnaryReactor* DeleteNode(CallbackServerContext* context, const ByteBuffer* request,
+                                       ByteBuffer* response) override {
+    using Call = UnaryCall<v1::DeleteNodeRequest, v1::DeleteNodeResponse>;
+    return Call::Start(
+        environment_, {"ClusterService/DeleteNode", false}, context, request, response,
+        [](v1::DeleteNodeRequest& asked) { return NeedName(asked.name(), "nodes/NAME"); },
+        [](Core& core, Effects& effects, const v1::DeleteNodeRequest& asked,
+           v1::DeleteNodeResponse*) { return core.DeleteNode(asked, effects); });
+  }
+
+  grpc::ServerWriteReactor<ByteBuffer>* WatchNodes(CallbackServerContext* /*context*/,
+                                                   const ByteBuffer* request) override {
+    const auto call =
+        StreamCall<v1::WatchNodesResponse>::Make(environment_, "ClusterService/WatchNodes");
+    v1::WatchNodesRequest asked;
+    if (absl::Status status = Parse(*request, &asked); !status.ok()) {
+      call->End(status);
+      return call.get();
+    }
+    Ask<v1::WatchNodesResponse>(environment_, call, [this, call, asked](const Core& core) {
+      watches_->Subscribe(core, asked.name(), asked.resource_version(), call);
+    });
+    return call.get();
   }
 
   grpc::ServerUnaryReactor* ApplyPolicy(CallbackServerContext* context, const ByteBuffer* request,
@@ -198,13 +227,14 @@ class ClusterService final : public RawClusterService {
  private:
   const CallEnvironment environment_;
   const v1::Cluster about_;
+  NodeWatchHub* const watches_;
 };
 
 }  // namespace
 
 std::unique_ptr<grpc::Service> MakeClusterService(const CallEnvironment& environment,
-                                                  const v1::Cluster& about) {
-  return std::make_unique<ClusterService>(environment, about);
+                                                  const v1::Cluster& about, NodeWatchHub* watches) {
+  return std::make_unique<ClusterService>(environment, about, watches);
 }
 
 }  // namespace strata::controller

@@ -5,14 +5,15 @@
 #include <memory>
 
 #include "controller/service/calls.h"
+#include "controller/service/watch_hub.h"
 #include "grpcpp/impl/service_type.h"
 #include "proto/strata/v1/cluster.pb.h"
 
 namespace strata::controller {
 
-// `about`: what GetCluster answers, except the term.
+// `about`: what GetCluster answers, except the term. Borrowed: watches.
 std::unique_ptr<grpc::Service> MakeClusterService(const CallEnvironment& environment,
-                                                  const v1::Cluster& about);
+                                                  const v1::Cluster& about, NodeWatchHub* watches);
 
 }  // namespace strata::controller
 

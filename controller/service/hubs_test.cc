@@ -48,7 +48,9 @@ class HubTest : public testing::Test {
   }
   void Cancel(Reactor::Listener& listener, const std::string& name) {
     Effects effects;
-    ASSERT_TRUE(core_.CancelJob("jobs/" + name, effects).ok());
+    v1::CancelJobRequest request;
+    request.set_name("jobs/" + name);
+    ASSERT_TRUE(core_.CancelJob(request, effects).ok());
     listener.OnEffects(core_, effects);
   }
   static Effects Step(const std::string& name, int64_t epoch, int64_t step) {

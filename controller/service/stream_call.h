@@ -225,6 +225,22 @@ class StreamCall final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
   std::optional<absl::Status> ending_;
 };
 
+// Runs `question` on the reactor's thread once what it sees is durable.
+template <typename Message>
+void Ask(const CallEnvironment& environment, const std::shared_ptr<StreamCall<Message>>& call,
+         std::function<void(const Core&)> question) {
+  Reactor::Input input;
+  input.reads_only = true;
+  const auto core = std::make_shared<const Core*>(nullptr);
+  input.apply = [core](Core& now, Effects&) { *core = &now; };
+  input.release = [call, core, question = std::move(question)](const absl::Status& durable) {
+    if (!durable.ok() || *core == nullptr) return call->End(RefusedByReactor(durable));
+    question(**core);
+  };
+  const absl::Status posted = environment.reactor->Post(std::move(input));
+  if (!posted.ok()) call->End(RefusedByReactor(posted));
+}
+
 }  // namespace strata::controller
 
 #endif  // STRATA_CONTROLLER_SERVICE_STREAM_CALL_H_
