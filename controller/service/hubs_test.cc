@@ -116,6 +116,29 @@ TEST_F(WatchHubTest, OneJobIsWatchedAlone) {
   EXPECT_EQ(Watch(0, "jobs/none")->status.code(), absl::StatusCode::kNotFound);
 }
 
+TEST_F(WatchHubTest, DeletionsAreToldInTheirOrderAndCountAsMissed) {
+  Create(hub_, "a");
+  Create(hub_, "b");
+  const int64_t before = core_.resource_version();
+  const auto watching = Watch(before);
+  Effects effects;  // of one batch: the name is free, and taken again
+  v1::DeleteJobRequest request;
+  request.set_name("jobs/a");
+  request.set_force(true);
+  ASSERT_TRUE(core_.DeleteJob(request, effects).ok());
+  v1::CreateJobRequest again = LogicRequest("a");
+  again.mutable_job()->set_directory(folder_ + "/other");
+  ASSERT_TRUE(core_.CreateJob(again, effects).ok());
+  hub_.OnEffects(core_, effects);
+  std::vector<bool> deleted;
+  for (const auto& change : watching->messages) deleted.push_back(change.deleted());
+  ASSERT_FALSE(deleted.empty());
+  EXPECT_FALSE(deleted.back());
+  EXPECT_TRUE(deleted[deleted.size() - 2]);
+  hub_.OnLoad(core_);
+  EXPECT_EQ(Watch(before, "jobs/b")->status.code(), absl::StatusCode::kOutOfRange);
+}
+
 TEST_F(WatchHubTest, VersionsThatAreNoLongerKnownAreRefused) {
   for (const char* name : {"a", "b", "c", "d", "e", "f"}) Create(hub_, name);
   const auto old = Watch(1);
