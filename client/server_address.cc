@@ -10,10 +10,13 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "spec/problems.h"
 
 namespace strata::client {
 namespace {
+
+constexpr absl::string_view kUnixPrefix = "unix:";
 
 std::string Variable(const char* name) {
   const char* value = std::getenv(name);
@@ -23,19 +26,35 @@ std::string Variable(const char* name) {
 }  // namespace
 
 std::string ServerAddress::ToString() const {
+  if (is_unix()) return absl::StrCat(kUnixPrefix, path);
   const bool v6 = host.find(':') != std::string::npos;
   return absl::StrCat(v6 ? "[" : "", host, v6 ? "]" : "", ":", port);
 }
 
 bool ServerAddress::is_loopback() const {
-  return host == "localhost" || host == "::1" || absl::StartsWith(host, "127.");
+  return is_unix() || host == "localhost" || host == "::1" || absl::StartsWith(host, "127.");
+}
+
+ServerAddress ServerAddress::Reached() const {
+  ServerAddress reached = *this;
+  if (host == "0.0.0.0") reached.host = "127.0.0.1";
+  if (host == "::") reached.host = "::1";
+  return reached;
 }
 
 absl::StatusOr<ServerAddress> ParseServerAddress(absl::string_view text) {
   const auto refuse = [&](absl::string_view why) {
     return absl::InvalidArgumentError(absl::StrCat("not a server address: ", spec::Shown(text, 100),
-                                                   " (", why, ") — write HOST:PORT"));
+                                                   " (", why, ") — write HOST:PORT or unix:PATH"));
   };
+  if (absl::string_view path = text; absl::ConsumePrefix(&path, kUnixPrefix)) {
+    if (path.empty()) return refuse("the path is missing");
+    if (path.size() > kLongestSocketPath) {
+      return refuse(absl::StrCat("the path is ", path.size(), " bytes long, and a socket's is ",
+                                 kLongestSocketPath, " at most"));
+    }
+    return ServerAddress{"", 0, std::string(path)};
+  }
   const size_t colon = text.rfind(':');
   if (colon == absl::string_view::npos) return refuse("the port is missing");
   absl::string_view host = text.substr(0, colon);
@@ -102,7 +121,7 @@ absl::StatusOr<ServerAddress> ResolveServer(absl::string_view flag) {
   const RememberedCluster last = ReadRememberedCluster();
   if (!last.server.empty()) return ParseServerAddress(last.server);
   return absl::UnavailableError(
-      "no cluster is known — start one with `strata up`, or name one with --server HOST:PORT");
+      "no cluster is known — start one with `strata up`, or name one with --server ADDRESS");
 }
 
 }  // namespace strata::client

@@ -2,6 +2,7 @@
 #ifndef STRATA_CLIENT_SERVER_ADDRESS_H_
 #define STRATA_CLIENT_SERVER_ADDRESS_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 
@@ -14,11 +15,19 @@ namespace strata::client {
 struct ServerAddress {
   std::string host;
   uint16_t port = 0;
-  std::string ToString() const;  // "127.0.0.1:7070", "[::1]:7070"
-  bool is_loopback() const;      // only this machine reaches it
+  std::string path = {};  // of a Unix socket; then there is neither host nor port
+  // As gRPC takes it: "127.0.0.1:7070", "[::1]:7070", "unix:/run/strata.sock".
+  std::string ToString() const;
+  bool is_unix() const { return !path.empty(); }
+  bool is_loopback() const;  // only this machine reaches it
+  // How this machine reaches a server that listens there: 0.0.0.0 is no place to connect to.
+  ServerAddress Reached() const;
 };
 
-// HOST:PORT, [IPv6]:PORT. InvalidArgument, naming the text.
+// Of a Unix socket's path, in bytes.
+inline constexpr size_t kLongestSocketPath = 107;
+
+// HOST:PORT, [IPv6]:PORT, unix:PATH. InvalidArgument, naming the text.
 absl::StatusOr<ServerAddress> ParseServerAddress(absl::string_view text);
 
 // The file below $XDG_STATE_HOME (else $HOME/.local/state) that remembers the last `strata up`;
@@ -27,7 +36,7 @@ std::string RememberedServerFile();
 
 // The last `strata up`: what ResolveServer falls back on, and what `strata down` ends.
 struct RememberedCluster {
-  std::string server;     // HOST:PORT
+  std::string server;     // as ServerAddress::ToString
   std::string directory;  // of its state
 };
 // Empty fields when there is none.

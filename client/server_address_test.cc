@@ -22,9 +22,29 @@ TEST(ParseServerAddress, HostAndPort) {
   EXPECT_EQ(v6->ToString(), "[::1]:80");
 }
 
+TEST(ParseServerAddress, SocketsHavePathsThatAreNotTooLong) {
+  const auto socket = ParseServerAddress("unix:/run/strata/controller.sock");
+  ASSERT_TRUE(socket.ok());
+  EXPECT_TRUE(socket->is_unix());
+  EXPECT_TRUE(socket->is_loopback());
+  EXPECT_EQ(socket->path, "/run/strata/controller.sock");
+  EXPECT_EQ(socket->ToString(), "unix:/run/strata/controller.sock");
+  const std::string longest = "unix:/" + std::string(kLongestSocketPath - 1, 'x');
+  EXPECT_TRUE(ParseServerAddress(longest).ok());
+  EXPECT_THAT(std::string(ParseServerAddress(longest + "x").status().message()),
+              HasSubstr("108 bytes long"));
+}
+
+TEST(ServerAddress, IsReachedWhereItListensOnAllAddresses) {
+  EXPECT_EQ(ParseServerAddress("0.0.0.0:1")->Reached().ToString(), "127.0.0.1:1");
+  EXPECT_EQ(ParseServerAddress("[::]:1")->Reached().ToString(), "[::1]:1");
+  EXPECT_EQ(ParseServerAddress("10.0.0.7:1")->Reached().ToString(), "10.0.0.7:1");
+  EXPECT_EQ(ParseServerAddress("unix:/a")->Reached().ToString(), "unix:/a");
+}
+
 TEST(ParseServerAddress, EverythingElseIsRefusedByName) {
   for (const char* text :
-       {"nowhere:port", "host", ":1", "host:0", "host:65536", "::1:80", "host:-1", ""}) {
+       {"nowhere:port", "host", ":1", "host:0", "host:65536", "::1:80", "host:-1", "unix:", ""}) {
     const auto address = ParseServerAddress(text);
     ASSERT_FALSE(address.ok()) << text;
     EXPECT_THAT(std::string(address.status().message()), HasSubstr(text));

@@ -1,14 +1,19 @@
 // The daemon as a process: its flags, its end, and what survives its death.
 #include <fcntl.h>
+#include <grp.h>
 #include <netinet/in.h>
 #include <signal.h>
 #include <spawn.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <chrono>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -64,6 +69,16 @@ class DaemonTest : public testing::Test {
       waitpid(pid, nullptr, 0);
     }
     fs::remove_all(folder_);
+    if (!sockets_.empty()) fs::remove_all(sockets_);
+  }
+
+  // With a short path, which all users may enter.
+  const std::string& SocketFolder() {
+    if (!sockets_.empty()) return sockets_;
+    sockets_ = "/tmp/strata-test-XXXXXX";
+    EXPECT_NE(mkdtemp(sockets_.data()), nullptr);
+    EXPECT_EQ(chmod(sockets_.c_str(), 0755), 0);
+    return sockets_;
   }
 
   // `files`: that it may have open; 0: as many as this process.
@@ -99,12 +114,15 @@ class DaemonTest : public testing::Test {
     return outcome;
   }
   // Starts it and waits until it serves.
-  Process Start(const std::string& name, const std::string& listen = "127.0.0.1:0", int files = 0) {
+  Process Start(const std::string& name, const std::string& listen = "127.0.0.1:0", int files = 0,
+                const std::vector<std::string>& more = {}) {
     const std::string ready = folder_ + "/" + name + ".ready";
     fs::remove(ready);
     Process process;
-    process.pid = Spawn({"--dir", folder_ + "/" + name, "--listen", listen, "--ready-file", ready},
-                        folder_ + "/" + name + ".output", files);
+    std::vector<std::string> words = {"--dir", folder_ + "/" + name, "--listen", listen};
+    words.insert(words.end(), more.begin(), more.end());
+    words.insert(words.end(), {"--ready-file", ready});
+    process.pid = Spawn(words, folder_ + "/" + name + ".output", files);
     running_.push_back(process.pid);
     int status = 0;
     while (!fs::exists(ready) && waitpid(process.pid, &status, WNOHANG) == 0) {
@@ -131,6 +149,7 @@ class DaemonTest : public testing::Test {
       (fs::path(testing::TempDir()) / testing::UnitTest::GetInstance()->current_test_info()->name())
           .lexically_normal()
           .string();
+  std::string sockets_;
   std::vector<pid_t> running_;
 };
 
@@ -281,6 +300,83 @@ TEST_F(DaemonTest, OtherAddressesThanLoopbackNeedAWord) {
   EXPECT_EQ(WEXITSTATUS(RunToEnd({"--dir", folder_ + "/a", "--listen", "nowhere"}).status), 2);
   EXPECT_EQ(WEXITSTATUS(RunToEnd({}).status), 2);
   EXPECT_EQ(WEXITSTATUS(RunToEnd({"--version"}).status), 0);
+}
+
+grpc::Status ListJobsAt(const std::string& address) {
+  const auto jobs =
+      v1::JobService::NewStub(grpc::CreateChannel(address, grpc::InsecureChannelCredentials()));
+  grpc::ClientContext context;
+  context.set_wait_for_ready(true);
+  context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(60));
+  v1::ListJobsResponse listed;
+  return jobs->ListJobs(&context, {}, &listed);
+}
+
+TEST_F(DaemonTest, UnixSocketsAreServedAndThoseOfDeadProcessesReplaced) {
+  const std::string socket = "unix:" + SocketFolder() + "/a.sock";
+  Process process = Start("a", socket);
+  EXPECT_EQ(process.address, socket);
+  EXPECT_TRUE(ListJobsAt(socket).ok());
+  const Outcome second = RunToEnd({"--dir", folder_ + "/b", "--listen", socket});
+  EXPECT_EQ(WEXITSTATUS(second.status), 1);
+  EXPECT_EQ(second.text, "strata-controller: " + socket + " is in use\n");
+  EXPECT_TRUE(ListJobsAt(socket).ok());  // the first one's still
+  End(process, SIGKILL);
+  EXPECT_TRUE(fs::exists(SocketFolder() + "/a.sock"));
+  process = Start("a", socket);
+  EXPECT_TRUE(ListJobsAt(socket).ok());
+  End(process, SIGTERM);
+  EXPECT_FALSE(fs::exists(SocketFolder() + "/a.sock"));
+  std::ofstream(SocketFolder() + "/file") << "mine";
+  const Outcome file =
+      RunToEnd({"--dir", folder_ + "/b", "--listen", "unix:" + SocketFolder() + "/file"});
+  EXPECT_THAT(file.text, HasSubstr("file is in use"));
+  EXPECT_EQ(ReadFile(SocketFolder() + "/file"), "mine");
+}
+
+// 0, or why that user cannot connect to the socket.
+int ConnectAs(uid_t uid, gid_t gid, const std::string& path) {
+  const pid_t child = fork();
+  if (child == 0) {
+    if (setgroups(0, nullptr) != 0 || setgid(gid) != 0 || setuid(uid) != 0) _exit(255);
+    sockaddr_un address = {};
+    address.sun_family = AF_UNIX;
+    path.copy(address.sun_path, sizeof(address.sun_path) - 1);
+    const int file = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    const bool connected =
+        connect(file, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0;
+    _exit(connected ? 0 : errno);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 255;
+}
+
+TEST_F(DaemonTest, OtherUsersCannotUseTheSocketUnlessTheirGroupMay) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can be two users";
+  constexpr uid_t kOther = 65534;
+  constexpr gid_t kOthers = 65533, kGroup = 65534;  // nogroup
+  const std::string path = SocketFolder() + "/a.sock";
+  Process process = Start("a", "unix:" + path);
+  EXPECT_EQ(ConnectAs(0, 0, path), 0);
+  EXPECT_EQ(ConnectAs(kOther, kGroup, path), EACCES);
+  End(process, SIGTERM);
+  process = Start("a", "unix:" + path, 0, {"--socket-group", "nogroup"});
+  EXPECT_EQ(ConnectAs(kOther, kGroup, path), 0);
+  EXPECT_EQ(ConnectAs(kOther, kOthers, path), EACCES);
+  End(process, SIGTERM);
+  const Outcome none =
+      RunToEnd({"--dir", folder_ + "/a", "--listen", "unix:" + path, "--socket-group", "no such"});
+  EXPECT_THAT(none.text, HasSubstr("there is no group no such"));
+}
+
+TEST_F(DaemonTest, SocketsAndPortsAreServedTogether) {
+  const std::string socket = "unix:" + SocketFolder() + "/a.sock";
+  const Process process = Start("a", "127.0.0.1:0", 0, {"--listen", socket});
+  EXPECT_TRUE(ListJobsAt(process.address).ok());
+  EXPECT_TRUE(ListJobsAt(socket).ok());
+  EXPECT_THAT(ReadFile(folder_ + "/a.output"),
+              HasSubstr(process.address + ": whoever reaches this address may do everything"));
 }
 
 TEST_F(DaemonTest, AcknowledgedJobsSurviveKill) {

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstdio>
@@ -16,9 +17,11 @@
 #include <optional>
 #include <string>
 #include <system_error>
+#include <vector>
 
 #include "CLI/CLI.hpp"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/synchronization/mutex.h"
 #include "common/clock.h"
 #include "common/status_macros.h"
@@ -38,7 +41,8 @@ std::atomic<bool> stop_asked{false};
 static_assert(std::atomic<bool>::is_always_lock_free, "a signal handler sets it");
 
 struct Flags {
-  std::string listen = "127.0.0.1:7070";
+  std::vector<std::string> listen = {"127.0.0.1:7070"};
+  std::string socket_group;
   std::string metrics_listen = "127.0.0.1:0";
   std::string directory;
   std::string ready_file;
@@ -69,6 +73,7 @@ void RaiseOpenFiles() {
 absl::Status WriteReadyFile(const std::string& path, const Controller& controller) {
   const nlohmann::json content = {{"pid", getpid()},
                                   {"address", controller.address()},
+                                  {"addresses", controller.addresses()},
                                   {"metrics_address", controller.metrics_address()}};
   const std::string text = content.dump() + "\n";
   const std::string temporary = absl::StrCat(path, ".", getpid());
@@ -102,6 +107,36 @@ absl::Status CheckLoopback(const std::string& text, const char* flag, bool insec
                    "encrypted nor authenticated): listen on 127.0.0.1, or add --insecure-listen"));
 }
 
+absl::Status CheckAddresses(const Flags& flags) {
+  for (const std::string& listen : flags.listen) {
+    RETURN_IF_ERROR(CheckLoopback(listen, "--listen", flags.insecure_listen));
+  }
+  RETURN_IF_ERROR(CheckLoopback(flags.metrics_listen, "--metrics-listen", flags.insecure_listen));
+  if (ParseListenAddress(flags.metrics_listen)->is_unix()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--metrics-listen ", flags.metrics_listen, ": use HOST:PORT"));
+  }
+  return absl::OkStatus();
+}
+
+// Whether only this machine can connect.
+bool IsLocal(const Flags& flags) {
+  return std::all_of(flags.listen.begin(), flags.listen.end(), [](const std::string& listen) {
+    return ParseListenAddress(listen)->is_loopback();
+  });
+}
+
+// Anybody on this machine may connect, and nothing tells who it is.
+void WarnOfOpenAddresses(const Controller& controller) {
+  for (const std::string& address : controller.addresses()) {
+    if (ParseListenAddress(address)->is_unix()) continue;
+    std::fprintf(stderr,
+                 "strata-controller: %s: whoever reaches this address may do everything, as "
+                 "nothing tells who connects: use --listen unix:PATH\n",
+                 address.c_str());
+  }
+}
+
 // Levels and links of the file; its nodes say themselves where they are.
 absl::Status ReadMap(const std::string& file, topology::Description* map) {
   if (file.empty()) return absl::OkStatus();
@@ -112,10 +147,7 @@ absl::Status ReadMap(const std::string& file, topology::Description* map) {
 }
 
 int Serve(const Flags& flags) {
-  for (const auto& [text, flag] :
-       {std::pair(flags.listen, "--listen"), std::pair(flags.metrics_listen, "--metrics-listen")}) {
-    const absl::Status allowed = CheckLoopback(text, flag, flags.insecure_listen);
-    if (allowed.ok()) continue;
+  if (const absl::Status allowed = CheckAddresses(flags); !allowed.ok()) {
     Fail(allowed);
     return kUsage;
   }
@@ -134,8 +166,9 @@ int Serve(const Flags& flags) {
   setenv("GRPC_VERBOSITY", "NONE", /*overwrite=*/0);
   std::error_code error;
   options.listen = flags.listen;
+  options.socket_group = flags.socket_group;
   options.metrics_listen = flags.metrics_listen;
-  options.reflection = flags.reflection.value_or(ParseListenAddress(flags.listen)->is_loopback());
+  options.reflection = flags.reflection.value_or(IsLocal(flags));
   options.directory = std::filesystem::absolute(flags.directory, error).lexically_normal().string();
   options.version = kVersion;
   if (error) return Fail(absl::InternalError(absl::StrCat(flags.directory, ": ", error.message())));
@@ -149,9 +182,10 @@ int Serve(const Flags& flags) {
     if (!written.ok()) Fail(written);
   }
   std::printf("strata-controller %s: serving on %s, metrics on http://%s/metrics, state in %s\n",
-              kVersion, (*controller)->address().c_str(), (*controller)->metrics_address().c_str(),
-              options.directory.c_str());
+              kVersion, absl::StrJoin((*controller)->addresses(), ", ").c_str(),
+              (*controller)->metrics_address().c_str(), options.directory.c_str());
   std::fflush(stdout);
+  WarnOfOpenAddresses(**controller);
   const absl::Status status = (*controller)->Run(stop_asked);
   if (!flags.ready_file.empty()) unlink(flags.ready_file.c_str());
   return status.ok() ? 0 : Fail(status);
@@ -161,14 +195,18 @@ int Main(int argc, char** argv) {
   Flags flags;
   CLI::App app("Holds a Strata cluster's jobs and nodes: the API for users, sessions for agents.",
                "strata-controller");
-  app.add_option("--listen", flags.listen, "HOST:PORT of the API; port 0: any free one")
+  app.add_option("--listen", flags.listen,
+                 "HOST:PORT of the API, port 0: any free one; or unix:PATH; may be repeated")
+      ->allow_extra_args(false)
       ->capture_default_str();
+  app.add_option("--socket-group", flags.socket_group,
+                 "members of this group may use the Unix sockets too (0660); else their user only");
   app.add_option("--metrics-listen", flags.metrics_listen, "HOST:PORT of the Prometheus page")
       ->capture_default_str();
   app.add_option("--dir", flags.directory, "where state is kept; made when it is missing")
       ->required();
   app.add_option("--ready-file", flags.ready_file,
-                 "JSON written once serving: {pid, address, metrics_address}");
+                 "JSON written once serving: {pid, address, addresses, metrics_address}");
   app.add_option("--topology", flags.topology,
                  "the cluster's levels and links: a topology file, whose nodes are not read");
   app.add_flag("--insecure-listen", flags.insecure_listen,

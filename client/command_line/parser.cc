@@ -223,7 +223,7 @@ const std::vector<Flag>& CommonFlags() {
        0,
        {"table", "json", "yaml", "name", "tree"}},
       {"--server", Flag::Kind::kText, "ADDR",
-       "the controller, HOST:PORT (else STRATA_SERVER, else the last `strata up`)"},
+       "the controller, HOST:PORT or unix:PATH (else STRATA_SERVER, else the last `strata up`)"},
       {"--no-color", Flag::Kind::kSwitch, "", "no colours (also NO_COLOR)"},
       {"--quiet", Flag::Kind::kSwitch, "", "results and errors only", "-q"},
       {"--help", Flag::Kind::kSwitch, "", "this text", "-h"},

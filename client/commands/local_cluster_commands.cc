@@ -46,9 +46,7 @@ absl::StatusOr<std::string> ClusterDirectory(const Arguments& arguments, bool la
 // The controller answers and all nodes are READY. `client` is kept while a connection is on its
 // way, which on a busy machine takes longer than one call.
 absl::Status Probe(const ClusterShape& shape, std::unique_ptr<ApiClient>& client) {
-  ServerAddress address = shape.listen;
-  if (address.host == "0.0.0.0") address.host = "127.0.0.1";
-  if (address.host == "::") address.host = "::1";
+  const ServerAddress address = shape.listen.Reached();
   ApiOptions options;
   options.deadline_seconds = 1;
   options.patience_seconds = 0;
@@ -249,12 +247,14 @@ std::vector<Command> LocalClusterCommands() {
                                      0, {required_dir}, Supervise);
   supervise.listed = false;
   return {
-      ClusterCommand("up", "[--agents N | --topology F] [--dir D] [--listen HOST:PORT]",
+      ClusterCommand("up", "[--agents N | --topology F] [--dir D] [--listen ADDR]",
                      "Start a whole local cluster", {}, 0,
                      {{"--agents", Flag::Kind::kCount, "N", "nodes, n0, n1, …", "", 1, 1024},
                       {"--topology", kText, "F",
                        "nodes, names and places of this topology file, with cpu devices"},
-                      {"--listen", kText, "HOST:PORT", "where the controller listens"},
+                      {"--listen", kText, "ADDR",
+                       "where the controller listens, HOST:PORT or unix:PATH; else a socket that "
+                       "is yours alone"},
                       {"--insecure-listen", Flag::Kind::kSwitch, "",
                        "allow an address that other machines reach: nothing is encrypted"},
                       no_restart,

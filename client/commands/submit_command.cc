@@ -48,11 +48,6 @@ absl::StatusOr<v1::CreateJobRequest> MakeRequest(const Arguments& arguments,
   return request;
 }
 
-bool IsLoopback(const absl::StatusOr<ServerAddress>& address) {
-  return address.ok() && (address->host == "localhost" || address->host == "::1" ||
-                          address->host.substr(0, 4) == "127.");
-}
-
 // --validate-only where no cluster is known: what this machine can tell.
 int ValidatedHere(const LoadedJob& job, const std::string& output, Terminal& terminal) {
   if (output == "json") terminal.Out(ToJsonText(ToJson(job.file.job)));
@@ -76,7 +71,7 @@ int Submit(const Arguments& arguments, Terminal& terminal) {
   spec::ReadOptions options;
   options.settings = arguments.All("--set");
   // A cluster's memory is the controller's to judge, unless the cluster is this machine.
-  const int64_t memory = IsLoopback(address) || !address.ok() ? UsableMemory() : 0;
+  const int64_t memory = !address.ok() || address->is_loopback() ? UsableMemory() : 0;
   const absl::StatusOr<LoadedJob> loaded = LoadJob(arguments.positional()[0], options, memory);
   if (!loaded.ok()) return Fail(loaded.status(), terminal);
   const bool only_validate = arguments.Has("--validate-only");

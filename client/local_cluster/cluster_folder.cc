@@ -18,6 +18,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "client/machine.h"
+#include "common/digest.h"
 #include "common/status_macros.h"
 
 namespace strata::client {
@@ -140,6 +141,24 @@ absl::StatusOr<int> LockFile(const std::string& file, const std::string& held) {
 
 std::string ClusterFolder::Mark() const { return absl::StrCat(kClusterVariable, "=", path_); }
 
+absl::StatusOr<std::string> ClusterFolder::SocketPath() const {
+  const std::string own = path_ + "/controller.sock";
+  if (own.size() + sizeof(".lock") <= kLongestSocketPath) return own;
+  const std::string folder = absl::StrCat("/tmp/strata-", geteuid());
+  struct stat info = {};
+  if (mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) {
+    return SystemError("cannot be made", folder);
+  }
+  if (lstat(folder.c_str(), &info) != 0) return SystemError("cannot be used", folder);
+  if (!S_ISDIR(info.st_mode) || info.st_uid != geteuid() || (info.st_mode & 0077) != 0) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(folder, ": not a folder of yours that only you may enter — choose a shorter ",
+                     "--dir than ", path_, ", or an address with --listen"));
+  }
+  return absl::StrCat(folder, "/", common::DigestOf(absl::string_view(path_)).substr(0, 16),
+                      ".sock");
+}
+
 absl::Status ClusterFolder::Make(const std::vector<ClusterNode>& nodes) const {
   std::vector<std::string> folders = {path_ + "/log", ControllerFolder()};
   for (const ClusterNode& node : nodes) folders.push_back(NodeFolder(node.name));
@@ -179,6 +198,7 @@ absl::StatusOr<ClusterShape> ClusterFolder::ReadShape() const {
   }
   shape.listen = *listen;
   shape.metrics = *metrics;
+  shape.own_socket = Flag(stored, "own_socket");
   shape.insecure_listen = Flag(stored, "insecure_listen");
   const auto no_restart = stored.find("no_restart");
   if (no_restart != stored.end() && no_restart->is_array()) {
@@ -198,6 +218,7 @@ absl::Status ClusterFolder::WriteShape(const ClusterShape& shape) const {
                        {"nodes", nodes},
                        {"topology", shape.has_topology},
                        {"listen", shape.listen.ToString()},
+                       {"own_socket", shape.own_socket},
                        {"metrics", shape.metrics.ToString()},
                        {"no_restart", shape.no_restart},
                        {"insecure_listen", shape.insecure_listen},

@@ -6,6 +6,7 @@
 //   supervisor supervisor.lock    locked by the supervisor as long as it lives change.lock locked
 //   by whoever starts or ends the cluster, while it does controller/        the controller's state
 //   nodes/nK/          the agents' state
+//   controller.sock    where the controller listens, unless it was told otherwise
 //   log/               what each of them says
 #ifndef STRATA_CLIENT_LOCAL_CLUSTER_CLUSTER_FOLDER_H_
 #define STRATA_CLIENT_LOCAL_CLUSTER_CLUSTER_FOLDER_H_
@@ -31,6 +32,7 @@ struct ClusterShape {
   std::vector<ClusterNode> nodes;
   bool has_topology = false;  // the controller reads topology.yaml
   ServerAddress listen;
+  bool own_socket = false;  // `listen` is ClusterFolder::SocketPath
   ServerAddress metrics;
   std::set<std::string> no_restart;  // nodes whose agents stay dead
   int threads_per_agent = 1;         // of each of its devices
@@ -56,6 +58,10 @@ class ClusterFolder {
   std::string LogOf(const std::string& name) const { return path_ + "/log/" + name + ".log"; }
   std::string NodeFolder(const std::string& node) const { return path_ + "/nodes/" + node; }
   std::string ControllerFolder() const { return path_ + "/controller"; }
+  // Where the controller listens unless it is told otherwise: DIR/controller.sock; below
+  // /tmp/strata-UID, which only this user may enter, where DIR's path is too long for a socket's.
+  // FailedPrecondition: that folder is not this user's alone.
+  absl::StatusOr<std::string> SocketPath() const;
   // NAME=VALUE of kClusterVariable.
   std::string Mark() const;
 

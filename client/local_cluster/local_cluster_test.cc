@@ -19,7 +19,6 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "client/local_cluster/back_off.h"
 #include "client/local_cluster/cluster_folder.h"
 #include "client/local_cluster/ports.h"
 #include "client/local_cluster/stop.h"
@@ -135,17 +134,6 @@ class LocalClusterTest : public testing::Test {
   UpHooks hooks_;
 };
 
-TEST(BackOffTest, DoublesUpToTheLongestAndBeginsAgainAfterAGoodLife) {
-  BackOff back_off;
-  EXPECT_DOUBLE_EQ(back_off.After(0), 0.1);
-  EXPECT_DOUBLE_EQ(back_off.After(1), 0.2);
-  EXPECT_DOUBLE_EQ(back_off.After(9.9), 0.4);
-  for (int i = 0; i < 10; ++i) back_off.After(0);
-  EXPECT_DOUBLE_EQ(back_off.After(0), 8);
-  EXPECT_DOUBLE_EQ(back_off.After(10), 0.1);
-  EXPECT_DOUBLE_EQ(back_off.After(0), 0.2);
-}
-
 TEST_F(LocalClusterTest, UpStartsEverythingAndDownEndsItTrainersToo) {
   const auto up = BringUp();
   ASSERT_TRUE(up.ok()) << up.status();
@@ -259,6 +247,7 @@ TEST_F(LocalClusterTest, ProcessesOfARemovedFolderAreEndedByTheNextUp) {
 
 // A copied folder lists the original's processes in its files.
 TEST_F(LocalClusterTest, ACopyOfALiveFolderIsAClusterThatIsDown) {
+  options_.listen = *ChoosePort("127.0.0.1", 7, {});
   const auto first = BringUp();
   ASSERT_TRUE(first.ok()) << first.status();
   const Processes before = Folder().ReadProcesses();
@@ -275,6 +264,7 @@ TEST_F(LocalClusterTest, ACopyOfALiveFolderIsAClusterThatIsDown) {
   const int fd = Occupy(first->shape.listen);  // as the original's controller does
   std::string said;
   hooks_.say = [&](const std::string& text) { said += text + "\n"; };
+  options_.listen.reset();
   const auto second = BringUp();
   ASSERT_TRUE(second.ok()) << second.status();
   EXPECT_FALSE(second->adopted);
@@ -289,6 +279,29 @@ TEST_F(LocalClusterTest, ACopyOfALiveFolderIsAClusterThatIsDown) {
   for (const auto& [name, process] : before) EXPECT_TRUE(IsAlive(process.id)) << name;
   close(fd);
   options_.directory = original;
+}
+
+TEST_F(LocalClusterTest, EachFolderHasASocketOfItsOwn) {
+  const auto first = BringUp();
+  ASSERT_TRUE(first.ok()) << first.status();
+  EXPECT_EQ(first->shape.listen.path, *Folder().SocketPath());
+  EXPECT_TRUE(first->shape.own_socket);
+  ASSERT_TRUE(Stop().ok());
+  const std::string original = options_.directory;
+  options_.directory = root_ + "/copy";
+  std::filesystem::copy(original, options_.directory, std::filesystem::copy_options::recursive);
+  const auto copy = BringUp();
+  ASSERT_TRUE(copy.ok()) << copy.status();
+  EXPECT_EQ(copy->shape.listen.path, *Folder().SocketPath());
+  EXPECT_NE(copy->shape.listen.path, first->shape.listen.path);
+  ASSERT_TRUE(Stop().ok());
+  options_.listen = *ChoosePort("127.0.0.1", 7, {});
+  const auto asked = BringUp();
+  ASSERT_TRUE(asked.ok()) << asked.status();
+  EXPECT_FALSE(asked->shape.listen.is_unix());
+  ASSERT_TRUE(Stop().ok());
+  options_.listen.reset();
+  EXPECT_EQ(BringUp()->shape.listen.ToString(), asked->shape.listen.ToString());  // as before
 }
 
 TEST_F(LocalClusterTest, ARenamedFolderKeepsItsProcesses) {
@@ -479,15 +492,6 @@ TEST_F(LocalClusterTest, AControllerThatCannotLiveIsGivenUpWithItsLastWords) {
   EXPECT_FALSE(up.ok());
   EXPECT_THAT(std::string(up.status().message()), HasSubstr("the disk is full"));
   EXPECT_TRUE(Marked().empty());
-}
-
-TEST_F(LocalClusterTest, AnotherProcessWithTheSamePidIsNotTouched) {
-  const auto self = ProcessWithPid(getpid());
-  ASSERT_TRUE(self.has_value());
-  const ProcessId other = {self->pid, self->start + 1};
-  EXPECT_FALSE(IsAlive(other));
-  EXPECT_FALSE(SendSignal(other, SIGKILL));
-  EXPECT_EQ(OpenProcess(other), -1);
 }
 
 }  // namespace

@@ -11,7 +11,8 @@
 
 namespace strata::client {
 
-// Whether a server could listen there now. AlreadyExists: "HOST:PORT is in use".
+// Whether a server could listen there now. AlreadyExists: "HOST:PORT is in use". Sockets that live
+// in the file system are taken to be free.
 absl::Status CheckPortFree(const ServerAddress& address);
 
 // A free port of `host`, the same one for the same `seed` where possible. Not from the range that

@@ -69,9 +69,7 @@ class Supervisor {
         members_.back().arguments.push_back(word);
       }
     }
-    ServerAddress reached = shape.listen;  // from this machine
-    if (reached.host == "0.0.0.0") reached.host = "127.0.0.1";
-    if (reached.host == "::") reached.host = "::1";
+    const ServerAddress reached = shape.listen.Reached();
     for (const ClusterNode& node : shape.nodes) {
       members_.push_back({node.name,
                           {shape.binaries + "/strata-worker", "--controller", reached.ToString(),

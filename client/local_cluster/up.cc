@@ -258,15 +258,18 @@ class Up {
         common::DigestOf(absl::string_view(folder_.path())).substr(0, 16).c_str(), nullptr, 16);
     if (options_.listen.has_value()) {
       shape.listen = *options_.listen;
+      shape.own_socket = false;
       RETURN_IF_ERROR(CheckPortFree(shape.listen));
-    } else if (!had_some || !CheckPortFree(shape.listen).ok()) {
-      const std::string old = had_some ? shape.listen.ToString() : "";
-      const std::string host = had_some ? shape.listen.host : "127.0.0.1";
-      ASSIGN_OR_RETURN(shape.listen, ChoosePort(host, seed, {}));
-      if (had_some) {
-        hooks_.say(absl::StrCat(old, " is in use, so the controller listens on ",
-                                shape.listen.ToString()));
-      }
+    } else if (!had_some || shape.own_socket) {
+      // Not as before: the folder may be a copy, or have another name.
+      shape.own_socket = true;
+      ASSIGN_OR_RETURN(const std::string path, folder_.SocketPath());
+      shape.listen = {"", 0, path};
+    } else if (!CheckPortFree(shape.listen).ok()) {
+      const std::string old = shape.listen.ToString();
+      ASSIGN_OR_RETURN(shape.listen, ChoosePort(shape.listen.host, seed, {}));
+      hooks_.say(
+          absl::StrCat(old, " is in use, so the controller listens on ", shape.listen.ToString()));
     }
     const bool keep =
         had_some && shape.metrics.port != shape.listen.port && CheckPortFree(shape.metrics).ok();

@@ -19,7 +19,7 @@ struct UpOptions {
   std::string directory;                  // absolute
   std::optional<int> agents;              // else as before, else 1
   std::optional<LocalTopology> topology;  // else as before, else none
-  std::optional<ServerAddress> listen;    // else as before, else a free port of 127.0.0.1
+  std::optional<ServerAddress> listen;    // else as before, else the folder's own socket
   bool insecure_listen = false;           // as the controller's flag
   std::set<std::string> no_restart;       // nodes
   std::string binaries;                   // the folder of strata-controller and strata-worker

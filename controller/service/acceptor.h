@@ -8,6 +8,7 @@
 
 #include <functional>
 #include <memory>
+#include <string>
 #include <thread>
 
 #include "absl/status/statusor.h"
@@ -22,8 +23,11 @@ class Acceptor {
   // Owns the connection, which does not block, from then on.
   using Take = std::function<void(int file)>;
 
-  // FailedPrecondition: nothing can listen there, and why. Port 0: any free one.
-  static absl::StatusOr<std::unique_ptr<Acceptor>> Listen(const ListenAddress& address);
+  // FailedPrecondition: nothing can listen there, and why. Port 0: any free one. A Unix socket is
+  // its user's alone (mode 0600), or also that of `socket_group` (0660) if that is not empty. It
+  // takes the place of one that a dead process left, and PATH.lock, which stays, keeps others off.
+  static absl::StatusOr<std::unique_ptr<Acceptor>> Listen(const ListenAddress& address,
+                                                          const std::string& socket_group = "");
   ~Acceptor();
   Acceptor(const Acceptor&) = delete;
   Acceptor& operator=(const Acceptor&) = delete;
@@ -33,12 +37,13 @@ class Acceptor {
   void Begin(Take take);
 
  private:
-  Acceptor(const ListenAddress& address, int listener, int wake)
-      : address_(address), listener_(listener), wake_(wake) {}
+  Acceptor(const ListenAddress& address, int listener, int lock, int wake)
+      : address_(address), listener_(listener), lock_(lock), wake_(wake) {}
   void Run();
 
   ListenAddress address_;
   const int listener_;
+  const int lock_;  // of a Unix socket; else -1
   const int wake_;  // an eventfd: readable once it ends
   Take take_;
   std::thread thread_;

@@ -12,6 +12,7 @@
 
 #include "absl/status/status.h"
 #include "common/clock.h"
+#include "controller/service/authenticator.h"
 #include "controller/service/call_observer.h"
 #include "controller/service/errors.h"
 #include "controller/service/reactor.h"
@@ -25,6 +26,7 @@ struct CallEnvironment {
   CallObserver* observer = nullptr;
   const common::Clock* clock = nullptr;
   std::atomic<int>* open_streams = nullptr;  // server streams, of all methods
+  Authenticator* authenticator = nullptr;
 };
 
 // That a call has whose client gave none.

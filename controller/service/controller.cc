@@ -1,6 +1,7 @@
 #include "controller/service/controller.h"
 
 #include <sys/statvfs.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <filesystem>
@@ -13,14 +14,18 @@
 #include "controller/metrics/metrics.h"
 #include "controller/service/acceptor.h"
 #include "controller/service/agent_service.h"
+#include "controller/service/authenticator.h"
 #include "controller/service/calls.h"
 #include "controller/service/cluster_service.h"
 #include "controller/service/file_pool.h"
 #include "controller/service/job_service.h"
 #include "controller/service/listen_address.h"
 #include "controller/service/log_book.h"
+#include "controller/service/peer_user.h"
 #include "controller/service/progress_hub.h"
 #include "controller/service/session_table.h"
+#include "controller/service/transport_authenticator.h"
+#include "controller/service/unix_relay.h"
 #include "controller/service/watch_hub.h"
 #include "grpcpp/ext/proto_server_reflection_plugin.h"
 #include "grpcpp/grpcpp.h"
@@ -143,7 +148,7 @@ class ControllerImpl final : public Controller {
   }
 
   absl::Status Begin();
-  const std::string& address() const override { return address_; }
+  const std::vector<std::string>& addresses() const override { return addresses_; }
   const std::string& metrics_address() const override { return metrics_address_; }
   const Reactor& reactor() const override { return reactor_; }
   absl::Status Run(const std::atomic<bool>& stop) override {
@@ -153,9 +158,12 @@ class ControllerImpl final : public Controller {
   }
 
  private:
+  absl::Status Listen();
   absl::Status StartServer();
+  // Gives the server what comes in, from now on.
+  void Accept(Acceptor& acceptor, std::unique_ptr<Connections> connections);
   void Shutdown() {
-    acceptor_ = nullptr;
+    acceptors_.clear();
     server_->Shutdown(std::chrono::system_clock::time_point(
         std::chrono::duration_cast<std::chrono::system_clock::duration>(
             std::chrono::duration<double>(common::WallSeconds()) + kShutdown)));
@@ -175,20 +183,54 @@ class ControllerImpl final : public Controller {
   SessionTable sessions_;
   std::atomic<int> open_streams_{0};
   HealthReporter health_;
+  std::unique_ptr<UnixRelay> relay_;  // null: no Unix sockets
+  std::unique_ptr<Authenticator> authenticator_;
   std::vector<std::unique_ptr<grpc::Service>> services_;
-  std::string address_;
+  std::vector<std::string> addresses_;
   std::string metrics_address_;
-  std::unique_ptr<grpc::Server> server_;  // ends before what its calls use
-  std::unique_ptr<Acceptor> acceptor_;    // last: gives the server its connections
+  std::unique_ptr<grpc::Server> server_;              // ends before what its calls use
+  std::vector<std::unique_ptr<Acceptor>> acceptors_;  // last: give the server its connections
 };
+
+absl::Status ControllerImpl::Listen() {
+  bool any_unix = false;
+  for (const std::string& text : options_.listen) {
+    ASSIGN_OR_RETURN(const ListenAddress address, ParseListenAddress(text));
+    ASSIGN_OR_RETURN(acceptors_.emplace_back(), Acceptor::Listen(address, options_.socket_group));
+    addresses_.push_back(acceptors_.back()->address().ToString());
+    any_unix |= address.is_unix();
+  }
+  if (any_unix) {
+    ASSIGN_OR_RETURN(relay_, UnixRelay::Start());
+  }
+  authenticator_ = std::make_unique<TransportAuthenticator>(relay_.get());
+  return absl::OkStatus();
+}
+
+void ControllerImpl::Accept(Acceptor& acceptor, std::unique_ptr<Connections> connections) {
+  const auto hand_over = [to = std::shared_ptr<Connections>(std::move(connections))](int file) {
+    Connections::NewConnectionParameters taken;
+    taken.fd = file;
+    to->HandleNewConnection(&taken);
+  };
+  if (!acceptor.address().is_unix()) return acceptor.Begin(hand_over);
+  acceptor.Begin([relay = relay_.get(), hand_over](int file) {
+    absl::StatusOr<Identity> who = PeerUser(file);
+    if (!who.ok()) {
+      close(file);
+      return;
+    }
+    const absl::StatusOr<int> inner = relay->Add(file, *std::move(who));
+    if (inner.ok()) hand_over(*inner);  // else there are too many files: closed, as beyond them
+  });
+}
 
 absl::Status ControllerImpl::StartServer() {
   grpc::EnableDefaultHealthCheckService(true);
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();
-  ASSIGN_OR_RETURN(const ListenAddress listen, ParseListenAddress(options_.listen));
-  ASSIGN_OR_RETURN(acceptor_, Acceptor::Listen(listen));
-  address_ = acceptor_->address().ToString();
-  const CallEnvironment environment = {&reactor_, metrics_.get(), clock_, &open_streams_};
+  RETURN_IF_ERROR(Listen());
+  const CallEnvironment environment = {&reactor_, metrics_.get(), clock_, &open_streams_,
+                                       authenticator_.get()};
   v1::Cluster about;
   about.set_version(options_.version);
   about.set_directory(options_.directory);
@@ -201,9 +243,12 @@ absl::Status ControllerImpl::StartServer() {
 
   grpc::ServerBuilder builder;
   if (!options_.reflection) builder.SetOption(std::make_unique<NoReflection>());
-  auto connections = builder.experimental().AddExternalConnectionAcceptor(
-      grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,
-      grpc::InsecureServerCredentials());
+  std::vector<std::unique_ptr<Connections>> connections;
+  for (size_t i = 0; i < acceptors_.size(); ++i) {
+    connections.push_back(builder.experimental().AddExternalConnectionAcceptor(
+        grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,
+        grpc::InsecureServerCredentials()));
+  }
   for (const auto& service : services_) builder.RegisterService(service.get());
   builder.SetMaxReceiveMessageSize(kMessageBytes);
   builder.SetMaxSendMessageSize(kMessageBytes);
@@ -222,11 +267,7 @@ absl::Status ControllerImpl::StartServer() {
   server_ = builder.BuildAndStart();
   if (server_ == nullptr) return absl::InternalError("the gRPC server did not start");
   health_.set_server(server_.get());
-  acceptor_->Begin([connections = std::shared_ptr<Connections>(std::move(connections))](int file) {
-    Connections::NewConnectionParameters taken;
-    taken.fd = file;
-    connections->HandleNewConnection(&taken);
-  });
+  for (size_t i = 0; i < acceptors_.size(); ++i) Accept(*acceptors_[i], std::move(connections[i]));
   return absl::OkStatus();
 }
 

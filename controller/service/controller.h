@@ -5,6 +5,7 @@
 #include <atomic>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -19,7 +20,9 @@ namespace strata::controller {
 class Controller {
  public:
   struct Options {
-    std::string listen = "127.0.0.1:0";          // HOST:PORT, port 0: any
+    // HOST:PORT, port 0: any; or unix:PATH. At least one.
+    std::vector<std::string> listen = {"127.0.0.1:0"};
+    std::string socket_group;                    // that may use the Unix sockets too; empty: none
     std::string metrics_listen = "127.0.0.1:0";  // empty: none
     std::string directory;                       // absolute; the store, and jobs without their own
     std::string version;
@@ -38,7 +41,9 @@ class Controller {
                                                            std::unique_ptr<Store> store = nullptr);
   virtual ~Controller() = default;
 
-  virtual const std::string& address() const = 0;
+  // As they were asked for, with their ports.
+  virtual const std::vector<std::string>& addresses() const = 0;
+  const std::string& address() const { return addresses().front(); }
   virtual const std::string& metrics_address() const = 0;  // empty: none
   virtual const Reactor& reactor() const = 0;
   // Works until `stop` is set (a signal handler may set it), then ends calls and streams and

@@ -475,10 +475,11 @@ TEST_F(ServicesTest, DirectoryOrPortOfAnotherControllerIsRefused) {
   const auto same_directory = Controller::Start(options, &clock);
   EXPECT_THAT(std::string(same_directory.status().message()), HasSubstr("is in use"));
   options.directory = folder_ + "/other";
-  options.listen = running.controller().address();
+  options.listen = {running.controller().address()};
   const auto same_port = Controller::Start(options, &clock);
-  EXPECT_THAT(std::string(same_port.status().message()), HasSubstr(options.listen + " is in use"));
-  options.listen = "127.0.0.1:0";
+  EXPECT_THAT(std::string(same_port.status().message()),
+              HasSubstr(options.listen[0] + " is in use"));
+  options.listen = {"127.0.0.1:0"};
   options.metrics_listen = running.controller().metrics_address();
   const auto same_metrics = Controller::Start(options, &clock);
   EXPECT_THAT(std::string(same_metrics.status().message()), HasSubstr(options.metrics_listen));

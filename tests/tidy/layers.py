@@ -30,19 +30,23 @@ MAY_USE = {
     "data": [],
     "checkpoint": ["model"],
     "protocol": [],
-    "controller/logic": ["protocol", "scheduler", "spec", "checkpoint/manifest*"],
-    "controller/simulator": ["controller/logic", "protocol", "scheduler", "spec", "checkpoint/manifest*"],
-    "controller": ["controller/logic", "controller/simulator", "protocol", "scheduler", "spec", "topology/import",
-                   "checkpoint/manifest*"],
+    "security": [],
+    "controller/access": [],
+    "controller/logic": ["controller/access", "protocol", "scheduler", "spec", "checkpoint/manifest*"],
+    "controller/simulator": ["controller/access", "controller/logic", "protocol", "scheduler", "spec", "checkpoint/manifest*"],
+    "controller": ["security", "controller/access", "controller/logic", "controller/simulator", "protocol", "scheduler", "spec",
+                   "topology/import", "checkpoint/manifest*"],
     "worker/shared": [],
-    "worker/agent": ["protocol", "topology", "topology/probe", "worker/agent/logic", "worker/shared"],
-    "worker/agent/logic": ["protocol"],
+    "worker/agent": ["protocol", "security", "topology", "topology/probe", "worker/agent/logic", "worker/shared"],
+    "worker/agent/logic": ["protocol", "worker/shared/progress_layout*", "worker/shared/progress_view*",
+                           "worker/shared/version*"],
     "worker/engine": ["checkpoint", "collectives", "data", "kernels", "memory", "model", "planner", "program",
                       "worker/shared"],
     "worker/trainer": ["worker/engine", "worker/shared"],
-    "client": ["spec", "planner", "data", "checkpoint", "scheduler", "controller/logic", "controller/simulator",
+    "client": ["security", "spec", "planner", "data", "checkpoint", "scheduler", "controller/logic", "controller/simulator",
                "topology", "topology/import", "topology/probe"],
-    "simulation": ["controller/logic", "controller/simulator", "scheduler"],
+    "simulation": ["controller/logic", "controller/simulator", "scheduler", "worker/agent/logic",
+                   "worker/shared/progress_layout*", "worker/shared/progress_view*"],
     "deploy": [],
     "bazel": [],
     "docs": [],
@@ -59,13 +63,13 @@ SYSTEM_HEADERS = [
      ("device/cuda", "kernels/cuda", "memory", "collectives/nccl"),
      "CUDA stays behind device/, kernels/cuda, memory/ and collectives/nccl"),
     (re.compile(r"(grpcpp?/|.*\.grpc\.pb\.h)"),
-     ("controller", "worker/agent", "client", "tests", "proto"),
+     ("controller", "worker/agent", "client", "tests", "proto", "security"),
      "gRPC belongs to services and clients; logic classes know plain types"),
     (re.compile(r"sqlite3"), ("controller", "tests"), "durable state is the controller's store"),
     (re.compile(r"hwloc"), ("topology/probe",), "only the probe reads the machine"),
 ]
 # Logic inside a folder whose services may use the above.
-NO_SERVICES = ("controller/logic", "controller/simulator")
+NO_SERVICES = ("controller/access", "controller/logic", "controller/simulator", "worker/agent/logic")
 
 INCLUDE = re.compile(r'\s*#\s*include\s*([<"])([^>"]+)[>"]')
 

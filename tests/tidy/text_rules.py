@@ -26,6 +26,7 @@ BANNED = [
      ("device", "worker", "collectives", "checkpoint", "common", "tests", "_test.cc", "_test_support.h", "_bench.cc",
       "controller/metrics/metrics.cc",  # wakes the metrics library's own thread at the end
       "controller/service/acceptor.h", "controller/service/acceptor.cc",  # waits in poll()
+      "controller/service/unix_relay.h", "controller/service/unix_relay.cc",  # waits in epoll_wait()
       "controller/service/file_pool.cc"),  # what may hang for ever on a file system
      "threads belong to device, worker, collectives and checkpoint: use what they offer"),
     (r"(?<![\w.>])(std::)?(quick_)?exit\(", ("tests",), "return a status up to main"),

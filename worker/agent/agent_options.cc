@@ -93,8 +93,8 @@ absl::StatusOr<ClusterAgentOptions> ParseClusterOptions(const std::vector<std::s
     if (value->empty()) return absl::InvalidArgumentError(absl::StrCat(flag, ": missing"));
   }
   if (options.controller.find(':') == std::string::npos) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--controller: '", options.controller, "' is not HOST:PORT"));
+    return absl::InvalidArgumentError(absl::StrCat("--controller: '", options.controller,
+                                                   "' is neither HOST:PORT nor unix:PATH"));
   }
   if (options.threads_per_device == 0) {
     const int processors = static_cast<int>(std::thread::hardware_concurrency());

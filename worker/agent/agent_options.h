@@ -11,7 +11,7 @@
 namespace strata::worker {
 
 inline constexpr char kClusterUsage[] =
-    "  --controller HOST:PORT   serve a cluster's controller until SIGTERM, with\n"
+    "  --controller HOST:PORT | unix:PATH  serve a cluster's controller until SIGTERM, with\n"
     "      --node NAME                 this node's name in the cluster\n"
     "      --dir DIR                   for what the agent keeps; one agent at a time\n"
     "      [--devices N]               ranks at the same time (1)\n"

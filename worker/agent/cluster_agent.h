@@ -16,7 +16,7 @@ enum class OnSigterm {
 };
 
 struct ClusterAgentOptions {
-  std::string controller;  // HOST:PORT
+  std::string controller;  // HOST:PORT or unix:PATH
   std::string node;        // its name
   std::string directory;
   int devices = 1;

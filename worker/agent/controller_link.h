@@ -31,7 +31,7 @@ using LinkEvent = std::variant<LinkUp, LinkDown, LinkMessage>;
 class ControllerLink {
  public:
   struct Options {
-    std::string address;  // HOST:PORT
+    std::string address;  // HOST:PORT or unix:PATH
     // Between two tries: grows from the first to the second, with jitter (Marc Brooker,
     // "Exponential backoff and jitter", AWS 2015).
     double first_pause_seconds = 0.1;

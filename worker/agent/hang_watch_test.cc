@@ -1,4 +1,4 @@
-#include "worker/agent/hang_watch.h"
+#include "worker/agent/logic/hang_watch.h"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -10,6 +10,7 @@
 #include "common/clock.h"
 #include "gtest/gtest.h"
 #include "worker/agent/process_stat.h"
+#include "worker/agent/trainer_process.h"
 #include "worker/shared/progress_writer.h"
 
 namespace strata::worker {
@@ -25,9 +26,10 @@ bool Judged(uint32_t version, double seconds) {
   EXPECT_TRUE(writer.ok());
   EXPECT_EQ(pwrite(file, &version, sizeof(version), offsetof(ProgressHeader, version)), 4);
   close(file);
-  auto own = TrainerProcess::Adopt(getpid(), ReadProcessStat(getpid())->start_time, path);
+  auto own = TrainerProcess::Adopt(getpid(), ReadProcessStat(getpid())->start_time, path,
+                                   /*poll=*/nullptr);
   EXPECT_TRUE(own.ok());
-  std::vector<std::unique_ptr<TrainerProcess>> trainers;
+  std::vector<std::unique_ptr<Trainer>> trainers;
   trainers.push_back(*std::move(own));
   TrainerGroup group({0}, std::move(trainers));
   HangWatch watch(1, HangLimits(), &clock);

@@ -6,10 +6,10 @@
 #include <vector>
 
 #include "proto/strata/v1/trainer.pb.h"
-#include "worker/agent/checkpoint_gate.h"
 #include "worker/agent/client_link.h"
-#include "worker/agent/job_task.h"
-#include "worker/agent/overseer.h"
+#include "worker/agent/logic/checkpoint_gate.h"
+#include "worker/agent/logic/job_task.h"
+#include "worker/agent/logic/overseer.h"
 
 namespace strata::worker {
 

@@ -4,8 +4,6 @@
 #include <sstream>
 
 #include "absl/strings/numbers.h"
-#include "absl/strings/str_cat.h"
-#include "common/units.h"
 #include "worker/agent/small_file.h"
 
 namespace strata::worker {
@@ -60,21 +58,6 @@ std::optional<MachineMemory> ReadMachineMemory() {
   std::optional<MachineMemory> memory = ParseMemoryInfo(TextOf("/proc/meminfo"));
   if (memory.has_value()) ApplyControlGroup(*memory);
   return memory;
-}
-
-absl::Status CheckMemory(const v1::JobPlan& plan, int ranks, int64_t memory_bytes,
-                         absl::string_view whose) {
-  for (const v1::TierBytes& tier : plan.predicted()) {
-    const double needed = static_cast<double>(tier.bytes()) * ranks;
-    if (tier.tier() != "host" || needed <= static_cast<double>(memory_bytes)) continue;
-    const auto text = [](double bytes) { return common::FormatBytes(bytes); };
-    return absl::ResourceExhaustedError(
-        absl::StrCat("does not fit: ", ranks, ranks == 1 ? " rank x " : " ranks x ",
-                     text(static_cast<double>(tier.bytes())), " of host memory = ", text(needed),
-                     ", but ", whose, " ", text(static_cast<double>(memory_bytes)),
-                     " — make train.micro_batch, train.sequence or the model smaller"));
-  }
-  return absl::OkStatus();
 }
 
 }  // namespace strata::worker

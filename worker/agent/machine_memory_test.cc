@@ -3,19 +3,10 @@
 #include <string>
 
 #include "common/units.h"
-#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
 namespace strata::worker {
 namespace {
-
-v1::JobPlan PlanOf(int64_t host_bytes) {
-  v1::JobPlan plan;
-  v1::TierBytes* const tier = plan.add_predicted();
-  tier->set_tier("host");
-  tier->set_bytes(host_bytes);
-  return plan;
-}
 
 TEST(MachineMemoryTest, IsKnownHere) {
   const auto memory = ReadMachineMemory();
@@ -35,19 +26,6 @@ TEST(MachineMemoryTest, AvailableAndTotalAreRead) {
 TEST(MachineMemoryTest, WithoutBothThereIsNothing) {
   EXPECT_FALSE(ParseMemoryInfo("MemTotal: 2048 kB\n").has_value());
   EXPECT_FALSE(ParseMemoryInfo("MemTotal: x kB\nMemAvailable: 1 kB\n").has_value());
-}
-
-TEST(MachineMemoryTest, WhatFitsExactlyIsAccepted) {
-  EXPECT_TRUE(CheckMemory(PlanOf(common::kGiB), 4, 4 * common::kGiB, "this machine has").ok());
-}
-
-TEST(MachineMemoryTest, OneByteMoreIsRefusedWithTheArithmetic) {
-  const absl::Status status =
-      CheckMemory(PlanOf(common::kGiB + 1), 4, 4 * common::kGiB, "this machine has");
-  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_THAT(
-      std::string(status.message()),
-      ::testing::HasSubstr("4 ranks x 1.00 GiB of host memory = 4.00 GiB, but this machine has"));
 }
 
 }  // namespace

@@ -156,7 +156,11 @@ absl::StatusOr<MetricsFiles> MetricsFiles::Continue(const std::string& job_direc
   return Open(job_directory, "", epoch_folder, *published, missing);
 }
 
-absl::Status MetricsFiles::Append(const std::string& line) {
+absl::Status MetricsFiles::Append(const v1::StepRecord& record) {
+  return AppendLine(StepLine(record));
+}
+
+absl::Status MetricsFiles::AppendLine(const std::string& line) {
   for (const File& file : files_) {
     RETURN_IF_ERROR(WriteAll(file.descriptor, file.path, line));
   }

@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "worker/agent/descriptor.h"
+#include "worker/agent/logic/step_records.h"
 
 namespace strata::worker {
 
@@ -30,7 +31,7 @@ absl::StatusOr<std::string> CutFile(const std::string& path, int64_t step,
                                     const std::string& fallback);
 
 // Written by one thread.
-class MetricsFiles {
+class MetricsFiles final : public StepRecords {
  public:
   // `metrics_path` may be empty, or the same file as DIR/metrics.jsonl. The folder of the epoch
   // exists. `missing`: set to whether published records before `start_step` are not all there.
@@ -46,11 +47,10 @@ class MetricsFiles {
                                                int64_t start_step, int64_t* published,
                                                bool* missing);
 
-  // Appends a line to each file, each in one write, so that readers see whole lines. Errors name
-  // the path.
-  absl::Status Append(const std::string& line);
-  // What was appended to the job's files survives the machine.
-  absl::Status Sync();
+  // To each file, each in one write, so that readers see whole lines. Errors name the path.
+  absl::Status Append(const v1::StepRecord& record) override;
+  absl::Status AppendLine(const std::string& line);
+  absl::Status Sync() override;
 
  private:
   struct File {

@@ -124,7 +124,7 @@ TEST_F(MetricsFilesTest, AnAgentThatComesAfterOneThatDiedGoesOnBehindItsLastWhol
   ASSERT_TRUE(files.ok()) << files.status();
   EXPECT_EQ(published, 3);
   EXPECT_FALSE(missing_);
-  ASSERT_TRUE(files->Append(LineOf(4, 2)).ok());
+  ASSERT_TRUE(files->AppendLine(LineOf(4, 2)).ok());
   EXPECT_EQ(Read("metrics.jsonl"), kept + LineOf(4, 2));
   EXPECT_EQ(Read("epoch/metrics.jsonl"), LineOf(2, 2) + LineOf(3, 2) + LineOf(4, 2));
 }
@@ -145,7 +145,7 @@ TEST_F(MetricsFilesTest, AFreshStartEmptiesWhatIsThere) {
   auto files = Open(Path("user.jsonl"), 0);
   ASSERT_TRUE(files.ok()) << files.status();
   EXPECT_FALSE(missing_);
-  ASSERT_TRUE(files->Append(Line(1, 0.5)).ok());
+  ASSERT_TRUE(files->AppendLine(Line(1, 0.5)).ok());
   ASSERT_TRUE(files->Sync().ok());
   EXPECT_EQ(Read("metrics.jsonl"), Line(1, 0.5));
   EXPECT_EQ(Read("user.jsonl"), Line(1, 0.5));
@@ -159,7 +159,7 @@ TEST_F(MetricsFilesTest, AResumedJobContinuesAtTheCheckpoint) {
   auto files = Open(Path("user.jsonl"), 2);
   ASSERT_TRUE(files.ok());
   EXPECT_FALSE(missing_);
-  ASSERT_TRUE(files->Append(Line(3, 0.4)).ok());
+  ASSERT_TRUE(files->AppendLine(Line(3, 0.4)).ok());
   const std::string expected = Line(1, 0.1) + Line(2, 0.2) + Line(3, 0.4);
   EXPECT_EQ(Read("metrics.jsonl"), expected);
   EXPECT_EQ(Read("user.jsonl"), expected);
@@ -184,7 +184,7 @@ TEST_F(MetricsFilesTest, TheSameFileUnderTwoNamesIsWrittenOnce) {
     Write("metrics.jsonl", "");
     auto files = Open(name, 0);
     ASSERT_TRUE(files.ok());
-    ASSERT_TRUE(files->Append(Line(1, 1)).ok());
+    ASSERT_TRUE(files->AppendLine(Line(1, 1)).ok());
     EXPECT_EQ(Read("metrics.jsonl"), Line(1, 1));
   }
 }

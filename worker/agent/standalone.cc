@@ -11,14 +11,14 @@
 #include "common/status_macros.h"
 #include "worker/agent/directory_lock.h"
 #include "worker/agent/epoch_folder.h"
-#include "worker/agent/job_task.h"
 #include "worker/agent/local_overseer.h"
+#include "worker/agent/logic/job_task.h"
+#include "worker/agent/logic/plan_task.h"
+#include "worker/agent/logic/verdict.h"
 #include "worker/agent/machine_memory.h"
 #include "worker/agent/metrics_files.h"
-#include "worker/agent/plan_task.h"
 #include "worker/agent/request_check.h"
 #include "worker/agent/supervise.h"
-#include "worker/agent/verdict.h"
 
 namespace strata::worker {
 namespace {
@@ -53,9 +53,9 @@ v1::TrainerTask MakeTask(const v1::StandaloneRequest& request) {
   return task;
 }
 
-TrainerGroup::Options OptionsFor(const v1::TrainerTask& task, int ranks,
-                                 const std::string& progress_folder) {
-  TrainerGroup::Options options;
+TrainersOptions OptionsFor(const v1::TrainerTask& task, int ranks,
+                           const std::string& progress_folder) {
+  TrainersOptions options;
   options.ranks.resize(ranks);
   std::iota(options.ranks.begin(), options.ranks.end(), 0);
   options.job_directory = task.job_directory();
@@ -70,7 +70,7 @@ TrainerGroup::Options OptionsFor(const v1::TrainerTask& task, int ranks,
 v1::Finished RunRanks(const v1::TrainerTask& task, const std::string& progress_folder,
                       const std::vector<DirectoryLock>& locks, MetricsFiles* metrics,
                       ClientLink& client, const common::Clock& clock) {
-  TrainerGroup::Options options = OptionsFor(task, task.ranks(), progress_folder);
+  TrainersOptions options = OptionsFor(task, task.ranks(), progress_folder);
   for (const DirectoryLock& lock : locks) options.locks.push_back(lock.descriptor());
   LocalOverseer overseer(task, &client);
   JobTask job(task, options.ranks, &overseer);

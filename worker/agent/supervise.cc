@@ -3,11 +3,12 @@
 #include <poll.h>
 
 #include <algorithm>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "worker/agent/group_watch.h"
+#include "worker/agent/logic/group_watch.h"
 
 namespace strata::worker {
 namespace {
@@ -16,8 +17,11 @@ constexpr int kLookMs = 1000;
 
 class Supervision {
  public:
-  Supervision(TrainerGroup group, GroupTask* task, ClientLink* client, const common::Clock* clock)
+  // All but `group` are borrowed; `trainers`: those of the group.
+  Supervision(TrainerGroup group, TrainerPoll* trainers, GroupTask* task, ClientLink* client,
+              const common::Clock* clock)
       : client_(client),
+        trainers_(trainers),
         task_(task),
         clock_(clock),
         watch_(std::move(group), task, clock, /*leased=*/false),
@@ -38,7 +42,7 @@ class Supervision {
   void Wait() {
     std::vector<pollfd> waiting;
     client_->AddTo(waiting);
-    watch_.AddTo(waiting, !client_->congested());
+    trainers_->AddTo(waiting, !client_->congested());
     int timeout_ms = kLookMs;
     if (watch_.deadline() >= 0) {
       const double left_ms = (watch_.deadline() - clock_->Now()) * 1e3;
@@ -47,7 +51,7 @@ class Supervision {
     if (poll(waiting.data(), waiting.size(), timeout_ms) < 0) return;  // a signal: look again
     client_->Handle(waiting.data());
     HandleClient();
-    watch_.Handle(&waiting[ClientLink::kPolled]);
+    trainers_->Handle(&waiting[ClientLink::kPolled]);
   }
 
   void HandleClient() {
@@ -61,6 +65,7 @@ class Supervision {
   }
 
   ClientLink* const client_;
+  TrainerPoll* const trainers_;
   GroupTask* const task_;
   const common::Clock* const clock_;
   GroupWatch watch_;
@@ -70,11 +75,13 @@ class Supervision {
 
 }  // namespace
 
-v1::Finished Supervise(const TrainerGroup::Options& options, GroupTask& task, ClientLink& client,
+v1::Finished Supervise(const TrainersOptions& options, GroupTask& task, ClientLink& client,
                        const common::Clock& clock) {
-  absl::StatusOr<TrainerGroup> group = TrainerGroup::Start(options);
-  if (!group.ok()) return Failed(1, std::string(group.status().message()));
-  return Supervision(*std::move(group), &task, &client, &clock).Run();
+  TrainerPoll poll;
+  absl::StatusOr<std::vector<std::unique_ptr<Trainer>>> trainers = StartTrainers(options, &poll);
+  if (!trainers.ok()) return Failed(1, std::string(trainers.status().message()));
+  TrainerGroup group(options.ranks, *std::move(trainers));
+  return Supervision(std::move(group), &poll, &task, &client, &clock).Run();
 }
 
 }  // namespace strata::worker

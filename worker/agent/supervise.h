@@ -5,13 +5,14 @@
 #include "common/clock.h"
 #include "proto/strata/v1/standalone.pb.h"
 #include "worker/agent/client_link.h"
-#include "worker/agent/trainer_group.h"
+#include "worker/agent/logic/trainer_group.h"
+#include "worker/agent/start_trainers.h"
 
 namespace strata::worker {
 
 // Starts the trainers, hands them the task, and returns when none of them exists any more: when all
 // have ended, the client has interrupted or gone away, or the group cannot go on.
-v1::Finished Supervise(const TrainerGroup::Options& options, GroupTask& task, ClientLink& client,
+v1::Finished Supervise(const TrainersOptions& options, GroupTask& task, ClientLink& client,
                        const common::Clock& clock);
 
 }  // namespace strata::worker

@@ -18,6 +18,7 @@
 #include "common/status_macros.h"
 #include "worker/agent/process_stat.h"
 #include "worker/agent/trainer_environment.h"
+#include "worker/agent/trainer_poll.h"
 
 extern char** environ;
 
@@ -88,7 +89,8 @@ int OpenProcess(pid_t pid) { return static_cast<int>(syscall(SYS_pidfd_open, pid
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<TrainerProcess>> TrainerProcess::Start(const TrainerStart& start) {
+absl::StatusOr<std::unique_ptr<TrainerProcess>> TrainerProcess::Start(const TrainerStart& start,
+                                                                      TrainerPoll* poll) {
   int pair[2];
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0) {
     return SystemError("socketpair");
@@ -121,12 +123,12 @@ absl::StatusOr<std::unique_ptr<TrainerProcess>> TrainerProcess::Start(const Trai
     waitpid(pid, nullptr, 0);
     return status;
   }
-  return std::unique_ptr<TrainerProcess>(
-      new TrainerProcess(pid, true, std::move(process), std::move(ours), std::move(progress)));
+  return std::unique_ptr<TrainerProcess>(new TrainerProcess(
+      pid, true, std::move(process), std::move(ours), std::move(progress), poll));
 }
 
 absl::StatusOr<std::unique_ptr<TrainerProcess>> TrainerProcess::Adopt(
-    pid_t pid, uint64_t start_time, const std::string& progress_path) {
+    pid_t pid, uint64_t start_time, const std::string& progress_path, TrainerPoll* poll) {
   // The descriptor first: what is found afterwards under that number is what it stands for.
   Descriptor process(OpenProcess(pid));
   const std::optional<ProcessStat> stat = ReadProcessStat(pid);
@@ -135,31 +137,34 @@ absl::StatusOr<std::unique_ptr<TrainerProcess>> TrainerProcess::Adopt(
   }
   Descriptor progress(open(progress_path.c_str(), O_RDONLY | O_CLOEXEC));
   return std::unique_ptr<TrainerProcess>(
-      new TrainerProcess(pid, false, std::move(process), Descriptor(), std::move(progress)));
+      new TrainerProcess(pid, false, std::move(process), Descriptor(), std::move(progress), poll));
 }
 
 std::unique_ptr<TrainerProcess> TrainerProcess::Remains(const std::string& progress_path) {
   Descriptor progress(open(progress_path.c_str(), O_RDONLY | O_CLOEXEC));
   std::unique_ptr<TrainerProcess> remains(
-      new TrainerProcess(-1, false, Descriptor(), Descriptor(), std::move(progress)));
+      new TrainerProcess(-1, false, Descriptor(), Descriptor(), std::move(progress), nullptr));
   remains->reaped_ = true;
   remains->ReadOutcome();
   return remains;
 }
 
 TrainerProcess::TrainerProcess(pid_t pid, bool child, Descriptor process, Descriptor socket,
-                               Descriptor progress)
+                               Descriptor progress, TrainerPoll* poll)
     : pid_(pid),
       child_(child),
+      poll_(poll),
       process_(std::move(process)),
       socket_(std::move(socket)),
       progress_(std::move(progress)),
       sender_(socket_.get()),
       receiver_(socket_.get()) {
   if (const std::optional<ProcessStat> stat = ReadProcessStat(pid_)) start_time_ = stat->start_time;
+  if (poll_ != nullptr) poll_->Add(this);
 }
 
 TrainerProcess::~TrainerProcess() {
+  if (poll_ != nullptr) poll_->Remove(this);
   if (reaped_) return;
   Kill();
   while (child_ && waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
@@ -170,6 +175,48 @@ void TrainerProcess::Attach(Descriptor socket, FrameReceiver receiver) {
   socket_ = std::move(socket);
   sender_ = FrameSender(socket_.get());
   receiver_ = std::move(receiver);
+  at_end_ = false;
+}
+
+void TrainerProcess::AddTo(std::vector<pollfd>& waiting, bool hear) const {
+  int16_t events = hear ? POLLIN : 0;
+  if (connected() && !sender_.idle()) events |= POLLOUT;
+  waiting.push_back({connected() ? socket_.get() : -1, events, 0});
+  waiting.push_back({reaped_ ? -1 : process_.get(), POLLIN, 0});
+}
+
+void TrainerProcess::Handle(const pollfd* found) {
+  if (connected() && (found[0].revents & POLLOUT)) static_cast<void>(sender_.Flush());
+  if (connected() && (found[0].revents & (POLLIN | POLLHUP | POLLERR))) Hear();
+  if (found[1].revents == 0 || reaped_ || !Reap()) return;
+  while (connected()) Hear();  // its end of the socket is closed: this ends
+  if (listener() != nullptr) listener()->OnGone(place());
+}
+
+void TrainerProcess::Hear() {
+  const bool more = receiver_.Read();
+  Listen();
+  if (!more) Disconnected("");
+}
+
+void TrainerProcess::Listen() {
+  while (connected() && listener() != nullptr) {
+    v1::TrainerEvent event;
+    const absl::StatusOr<bool> whole = receiver_.Next(&event);
+    if (!whole.ok()) return Disconnected(std::string(whole.status().message()));
+    if (!*whole) return;
+    listener()->OnEvent(place(), event);
+  }
+}
+
+void TrainerProcess::Disconnected(const std::string& problem) {
+  if (!connected()) return;
+  at_end_ = true;
+  if (listener() != nullptr) listener()->OnDisconnect(place(), problem);
+}
+
+void TrainerProcess::Send(const v1::TrainerCommand& command) {
+  if (socket_.is_open()) static_cast<void>(sender_.Send(command));
 }
 
 void TrainerProcess::Hang() {
@@ -245,6 +292,8 @@ bool TrainerProcess::IsStopped() const {
   return stat.has_value() && (stat->state == 'T' || stat->state == 't');
 }
 
+bool TrainerProcess::IsInUninterruptibleSleep() const { return HasThreadInState(pid_, 'D'); }
+
 std::string TrainerProcess::DescribeEnd() const {
   if (signal_ < 0) return "was killed";
   if (signal_ != 0) {
@@ -260,11 +309,6 @@ ProgressReader* TrainerProcess::progress() {
     if (reader.ok()) reader_ = *std::move(reader);
   }
   return reader_.get();
-}
-
-std::string TrainerProcess::DescribePosition() {
-  ProgressReader* const reader = progress();
-  return reader != nullptr ? reader->DescribePosition() : "";
 }
 
 }  // namespace strata::worker

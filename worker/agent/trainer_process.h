@@ -2,6 +2,7 @@
 #ifndef STRATA_WORKER_AGENT_TRAINER_PROCESS_H_
 #define STRATA_WORKER_AGENT_TRAINER_PROCESS_H_
 
+#include <poll.h>
 #include <sys/types.h>
 
 #include <cstdint>
@@ -15,6 +16,7 @@
 #include "proto/strata/v1/trainer.pb.h"
 #include "worker/agent/channel.h"
 #include "worker/agent/descriptor.h"
+#include "worker/agent/logic/trainer.h"
 #include "worker/shared/progress_reader.h"
 
 namespace strata::worker {
@@ -31,72 +33,76 @@ struct TrainerStart {
   std::vector<int> locks;              // descriptors that it keeps open; numbers from 16 on
 };
 
-// In a process group of its own, with the environment that
-// trainer_environment.h tells. Used by one thread. Destruction
-// kills and reaps it, unless it was let go.
-class TrainerProcess {
+// In a process group of its own, with the environment that trainer_environment.h tells.
+class TrainerPoll;
+
+class TrainerProcess final : public Trainer {
  public:
-  // A direct child.
-  static absl::StatusOr<std::unique_ptr<TrainerProcess>> Start(const TrainerStart& start);
+  // A direct child. `poll` (borrowed) has it until its destruction.
+  static absl::StatusOr<std::unique_ptr<TrainerProcess>> Start(const TrainerStart& start,
+                                                               TrainerPoll* poll);
   // A process that an earlier agent started, without a socket yet. NotFound: it is gone (the number
   // may be another process's by now).
   static absl::StatusOr<std::unique_ptr<TrainerProcess>> Adopt(pid_t pid, uint64_t start_time,
-                                                               const std::string& progress_path);
+                                                               const std::string& progress_path,
+                                                               TrainerPoll* poll);
   // What is left of one that is gone: its progress file says how it ended.
   static std::unique_ptr<TrainerProcess> Remains(const std::string& progress_path);
-  ~TrainerProcess();
+  ~TrainerProcess() override;
   TrainerProcess(const TrainerProcess&) = delete;
   TrainerProcess& operator=(const TrainerProcess&) = delete;
 
-  pid_t pid() const { return pid_; }
-  uint64_t start_time() const { return start_time_; }
-  int process_descriptor() const { return process_.get(); }  // readable once it has ended
-  bool connected() const { return socket_.is_open(); }
-  int socket() const { return socket_.get(); }
-  FrameSender& sender() { return sender_; }
-  FrameReceiver& receiver() { return receiver_; }
-  // Speaks on another socket from now on; `receiver` reads it and may have done so already.
-  void Attach(Descriptor socket, FrameReceiver receiver);
-  void Detach() { socket_.Close(); }
+  int64_t pid() const override { return pid_; }
+  uint64_t start_time() const override { return start_time_; }
 
-  // The trainer sees the end of its socket; what it still says can be read.
-  void Hang();
+  bool connected() const override { return socket_.is_open() && !at_end_; }
+  void Send(const v1::TrainerCommand& command) override;
+  void Detach() override { socket_.Close(); }
+  void Hang() override;
   // SIGKILL to its process group, which also ends a stopped one.
-  void Kill();
-  bool killed() const { return killed_; }  // by Kill
-  // From now on its life is not this process's business.
-  void LetGo() { reaped_ = true; }
+  void Kill() override;
+  bool killed() const override { return killed_; }
+  void LetGo() override { reaped_ = true; }
 
-  // Reaps it if it has ended; true from then on.
-  bool Reap();
-  bool reaped() const { return reaped_; }
-  // "exited with code 1", "was killed by signal 9 (Killed)". After it was reaped.
-  std::string DescribeEnd() const;
-  bool died_of_signal() const { return signal_ != 0; }
-  // The last word of a process that is not our child, as its progress file holds it; nothing when
-  // it was killed. After it was reaped.
-  std::optional<v1::Ended> Outcome();
-  // Stopped by a signal or a debugger.
-  bool IsStopped() const;
+  bool reaped() const override { return reaped_; }
+  std::string DescribeEnd() const override;
+  bool died_of_signal() const override { return signal_ != 0; }
+  std::optional<v1::Ended> Outcome() override;
+  bool IsStopped() const override;
+  bool IsInUninterruptibleSleep() const override;
+  ProgressReader* progress() override;
+  bool progress_unknown() const override { return progress_unknown_; }
 
-  // Its progress file; null while there is nothing in it.
-  ProgressReader* progress();
-  // There is something in it that this build cannot read: the trainer may be of another build.
-  bool progress_unknown() const { return progress_unknown_; }
-  // Where it was last, "step 17, 'forward block 3'"; empty when it has not said.
-  std::string DescribePosition();
+  // Speaks on another socket from now on; `receiver` reads it and may have done so already: Listen.
+  void Attach(Descriptor socket, FrameReceiver receiver);
+  // Hands on whole events that were read.
+  void Listen();
+
+  // For a poll loop: adds kPolled descriptors; then, with what poll found at the same place, looks
+  // at them. `hear`: false leaves what it says where it is, until there is room for it.
+  static constexpr int kPolled = 2;
+  void AddTo(std::vector<pollfd>& waiting, bool hear) const;
+  void Handle(const pollfd* found);
 
  private:
-  TrainerProcess(pid_t pid, bool child, Descriptor process, Descriptor socket, Descriptor progress);
+  TrainerProcess(pid_t pid, bool child, Descriptor process, Descriptor socket, Descriptor progress,
+                 TrainerPoll* poll);
+  // Reads once; hands whole events on.
+  void Hear();
+  void Disconnected(const std::string& problem);
+  // Reaps it if it has ended.
+  bool Reap();
   bool Ended() const;
   void ReadOutcome();
 
   const pid_t pid_;
   const bool child_;
+  TrainerPoll* const poll_;  // may be null
   uint64_t start_time_ = 0;
   Descriptor process_, socket_, progress_;
   FrameSender sender_;
   FrameReceiver receiver_;
+  bool at_end_ = false;  // of what comes from the socket
   std::unique_ptr<ProgressReader> reader_;
   bool progress_unknown_ = false;
   bool killed_ = false;

@@ -12,11 +12,12 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "worker/shared/progress_layout.h"
+#include "worker/shared/progress_view.h"
 
 namespace strata::worker {
 
 // Owns a read-only map of the file. Used by one thread.
-class ProgressReader {
+class ProgressReader final : public ProgressView {
  public:
   struct Outcome {
     OutcomeState state = OutcomeState::kNone;
@@ -24,43 +25,28 @@ class ProgressReader {
     std::string message;
   };
 
-  // An instruction in flight.
-  struct Activity {
-    int stream = 0;
-    std::string label;
-    double begin = 0;       // clock time
-    double slowest = 0;     // seconds of its slowest execution lately; 0: not executed yet
-    std::string group;      // that it communicates in; empty: it computes
-    bool pair = false;      // with one member of the group
-    uint64_t sequence = 0;  // collectives: counts the group's on this stream from 1
-  };
-
   // `descriptor` stays the caller's. Unavailable: not laid out yet; InvalidArgument: another
   // magic, version or size; Internal: system calls. A file that its writer shortens later ends a
   // reader with SIGBUS, which no writer of ours does after laying it out.
   static absl::StatusOr<std::unique_ptr<ProgressReader>> Open(int descriptor);
-  ~ProgressReader();
+  ~ProgressReader() override;
   ProgressReader(const ProgressReader&) = delete;
   ProgressReader& operator=(const ProgressReader&) = delete;
 
-  int64_t step() const { return header_->step.load(std::memory_order_relaxed); }
-  uint64_t ticks() const { return header_->ticks.load(std::memory_order_relaxed); }
-  Phase phase() const;
-  double phase_begin() const;  // clock time
-  // A checkpoint is being written while steps up to this one run.
-  int64_t checkpoint_step() const {
+  int64_t step() const override { return header_->step.load(std::memory_order_relaxed); }
+  uint64_t ticks() const override { return header_->ticks.load(std::memory_order_relaxed); }
+  Phase phase() const override;
+  double phase_begin() const override;
+  int64_t checkpoint_step() const override {
     return header_->checkpoint_step.load(std::memory_order_relaxed);
   }
-  // What is in flight, by stream. What changes during the call may be left out.
-  std::vector<Activity> Activities() const;
-  // Collectives of the group that this rank has begun on the stream; 0 for what it does not know.
-  uint64_t Begun(const std::string& group, int stream) const;
+  std::vector<Activity> Activities() const override;
+  uint64_t Begun(const std::string& group, int stream) const override;
   // The label of what the stream is at; empty when idle, "instruction 7" without a label.
   std::string Current(int stream) const;
   // The label of the instruction that began last; empty before the first.
   std::string Latest() const;
-  // "step 17, 'forward block 3'", for messages; empty before the first instruction.
-  std::string DescribePosition() const;
+  std::string DescribePosition() const override;
   // The outcome; kNone when there is none.
   Outcome outcome() const;
   absl::Span<const std::byte> ring() const;

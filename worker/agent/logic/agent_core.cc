@@ -1,0 +1,350 @@
+#include "worker/agent/logic/agent_core.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
+#include "worker/shared/version.h"
+
+namespace strata::worker {
+namespace {
+
+constexpr double kTickSeconds = 0.2;
+constexpr int kLeastProtocol = 1, kGreatestProtocol = 2;  // ProtocolRange
+
+v1::JobEpoch EpochOf(const v1::TrainerHello& hello) {
+  v1::JobEpoch epoch;
+  epoch.set_job(hello.job());
+  epoch.set_epoch(hello.epoch());
+  return epoch;
+}
+
+}  // namespace
+
+AgentCore::AgentCore(const Options& options, const v1::AgentMembership& kept, AgentHost* host,
+                     const common::Clock* clock)
+    : options_(options),
+      host_(host),
+      clock_(clock),
+      membership_(kept, options.rejoin),
+      away_since_(clock->Now()) {
+  environment_.host = host;
+  environment_.clock = clock;
+  environment_.boot_id = options.boot_id;
+  environment_.trainer_socket = options.trainer_socket;
+  environment_.devices = options.devices;
+  environment_.threads_per_device = options.threads_per_device;
+  environment_.say = [this](const v1::AgentMessage& message) { Say(message); };
+}
+
+void AgentCore::Adopt(const v1::HeldEpochRecord& record) {
+  epochs_.push_back(HeldEpoch::Adopt(&environment_, record));
+  fence_.Remember(record.prepare().epoch());
+  host_->Log(absl::StrCat("found epoch ", record.prepare().epoch().epoch(), " of ",
+                          record.prepare().epoch().job(), " again"));
+}
+
+// ---- time
+
+void AgentCore::Advance() {
+  for (const auto& epoch : epochs_) epoch->HandleDeadlines();
+  const double now = clock_->Now();
+  if (now >= next_tick_) {
+    next_tick_ = now + kTickSeconds;
+    Tick(now);
+  }
+  Settle(now);
+}
+
+double AgentCore::deadline() const {
+  double until = next_tick_;
+  for (const auto& epoch : epochs_) {
+    if (epoch->deadline() >= 0) until = std::min(until, epoch->deadline());
+  }
+  return until;
+}
+
+void AgentCore::Tick(double now) {
+  for (const auto& epoch : epochs_) epoch->Tick();
+  if (environment_.connected_since < 0) return EndOrphans(now);
+  if (now < next_heartbeat_) return;
+  next_heartbeat_ = now + heartbeat_seconds_;
+  v1::AgentMessage message;
+  message.mutable_heartbeat();
+  for (const auto& epoch : epochs_) epoch->AddHeartbeats(*message.mutable_heartbeat());
+  Say(message);
+}
+
+void AgentCore::EndOrphans(double now) {
+  if (orphan_seconds_ <= 0 || now - away_since_ <= orphan_seconds_) return;
+  for (const auto& epoch : epochs_) {
+    epoch->Kill("node_lost",
+                absl::StrCat("the agent of ", options_.node, " was without a controller for ",
+                             orphan_seconds_, " seconds"));
+  }
+}
+
+void AgentCore::Settle(double now) {
+  std::erase_if(epochs_, [now](const auto& epoch) {
+    if (!epoch->Confirmed(now)) return false;
+    epoch->Forget();
+    return true;
+  });
+  for (const auto& epoch : epochs_) {
+    if (epoch->begun()) continue;
+    const bool free = std::all_of(epochs_.begin(), epochs_.end(), [&](const auto& other) {
+      return other == epoch || other->ended() || other->epoch().job() != epoch->epoch().job();
+    });
+    if (free) epoch->Begin();
+  }
+}
+
+// ---- the end
+
+bool AgentCore::drained() const {
+  return drain_by_ >= 0 && (AllEnded() || clock_->Now() > drain_by_);
+}
+
+void AgentCore::OnDrain(double seconds) {
+  drain_by_ = clock_->Now() + seconds;
+  host_->Log("told to stop: it goes when it holds nothing any more");
+  SayLeaving();
+}
+
+void AgentCore::SayLeaving() {
+  v1::AgentMessage message;
+  message.mutable_leaving()->set_reason("its agent was told to stop");
+  message.mutable_leaving()->set_within_seconds(std::max(0.0, drain_by_ - clock_->Now()));
+  Say(message);
+}
+
+void AgentCore::LetGo() {
+  for (const auto& epoch : epochs_) epoch->LetGo();
+}
+
+void AgentCore::EndAll() {
+  for (const auto& epoch : epochs_) {
+    epoch->Kill("node_lost", absl::StrCat("the agent of ", options_.node, " was told to stop"));
+  }
+}
+
+bool AgentCore::AllEnded() const {
+  return std::all_of(epochs_.begin(), epochs_.end(),
+                     [](const auto& epoch) { return epoch->ended(); });
+}
+
+void AgentCore::ForgetEnded() {
+  for (const auto& epoch : epochs_) {
+    if (epoch->ended()) epoch->Forget();
+  }
+}
+
+// ---- the session
+
+void AgentCore::Say(v1::AgentMessage message) {
+  if (environment_.connected_since < 0) return;
+  message.set_incarnation(options_.incarnation);
+  host_->Send(session_, message);
+}
+
+void AgentCore::OnLinkUp(uint64_t session) {
+  session_ = session;
+  membership_.BeginSession();
+  v1::AgentMessage message;
+  message.set_incarnation(options_.incarnation);
+  v1::Register& said = *message.mutable_register_();
+  said.set_node(options_.node);
+  said.set_device("cpu");
+  said.set_devices(options_.devices);
+  said.mutable_locality()->insert(options_.locality.begin(), options_.locality.end());
+  said.set_version(kVersion);
+  said.mutable_protocol()->set_least(kLeastProtocol);
+  said.mutable_protocol()->set_greatest(kGreatestProtocol);
+  said.set_build(options_.build);
+  said.set_cluster(membership_.kept().cluster());
+  listed_.clear();
+  for (const auto& epoch : epochs_) {
+    std::optional<v1::HeldEpoch> held = epoch->Held();
+    if (!held.has_value()) continue;
+    *said.add_held() = *std::move(held);
+    listed_.push_back(epoch->epoch());
+  }
+  host_->Send(session, message);
+}
+
+void AgentCore::OnLinkDown(uint64_t session, const std::string& reason) {
+  if (session != session_) return;
+  session_ = 0;
+  const bool was_there = environment_.connected_since >= 0;
+  environment_.connected_since = -1;
+  for (const auto& epoch : epochs_) epoch->OnDisconnect();
+  if (!was_there && said_away_) return;
+  said_away_ = true;
+  if (was_there) away_since_ = clock_->Now();
+  host_->Log(absl::StrCat("without a controller: ", reason));
+}
+
+void AgentCore::OnMessage(uint64_t session, const v1::ControllerMessage& message) {
+  if (session != session_) return;
+  const absl::Status heard =
+      message.has_welcome() ? TakeWelcome(message) : membership_.CheckWord(message);
+  if (heard.ok()) return Obey(message);
+  host_->Log(absl::StrCat(heard.message(), ": not heard"));
+  host_->EndSession(session_);
+}
+
+// Whether the controller is ours; what is to be remembered of it is durable when it is.
+absl::Status AgentCore::TakeWelcome(const v1::ControllerMessage& message) {
+  ASSIGN_OR_RETURN(const Membership::Verdict verdict,
+                   membership_.Judge(message.welcome(), message.controller_term(), !AllEnded()));
+  if (verdict.changed) RETURN_IF_ERROR(host_->SetMembership(verdict.membership));
+  if (verdict.restored) {
+    host_->Log(absl::StrCat(
+        "the controller's store was restored: ", verdict.membership.store_incarnation(), " after ",
+        membership_.kept().store_incarnation()));
+    fence_.Forget();
+  }
+  membership_.Take(verdict.membership);
+  return absl::OkStatus();
+}
+
+void AgentCore::Obey(const v1::ControllerMessage& message) {
+  switch (message.message_case()) {
+    case v1::ControllerMessage::kWelcome:
+      return OnWelcome(message.welcome());
+    case v1::ControllerMessage::kDismiss:
+      host_->Log(absl::StrCat("dismissed: ", message.dismiss().reason()));
+      dismissed_ = true;
+      return;
+    case v1::ControllerMessage::kTiming:
+      return SetTiming(message.timing().timing());
+    case v1::ControllerMessage::kPrepare:
+      return OnPrepare(message.prepare());
+    case v1::ControllerMessage::kStart:
+      if (HeldEpoch* const held = FindOrDeny(message.start().epoch())) {
+        held->OnStart(message.start());
+      }
+      return;
+    case v1::ControllerMessage::kStop:
+      if (HeldEpoch* const held = FindOrDeny(message.stop().epoch())) {
+        held->OnStop(message.stop());
+      }
+      return;
+    case v1::ControllerMessage::kStopAfter:
+      if (HeldEpoch* const held = Find(message.stop_after().epoch())) {
+        held->OnStopAfter(message.stop_after().step());
+      }
+      return;
+    case v1::ControllerMessage::kWriteManifest:
+      if (HeldEpoch* const held = Find(message.write_manifest().epoch())) {
+        held->OnManifest(message.write_manifest());
+      }
+      return;
+    case v1::ControllerMessage::kCommit:
+      if (HeldEpoch* const held = Find(message.commit().epoch())) {
+        held->OnAnswer(message.commit());
+      }
+      return;
+    default:  // of a newer controller
+      return;
+  }
+}
+
+void AgentCore::OnWelcome(const v1::Welcome& welcome) {
+  if (welcome.heartbeat_seconds() > 0) heartbeat_seconds_ = welcome.heartbeat_seconds();
+  if (welcome.lease_seconds() > 0) environment_.lease_seconds = welcome.lease_seconds();
+  orphan_seconds_ = welcome.orphan_seconds();
+  if (welcome.has_timing()) SetTiming(welcome.timing());
+  environment_.connected_since = clock_->Now();
+  next_heartbeat_ = 0;
+  said_away_ = false;
+  host_->Log(absl::StrCat("at the controller's service as ", options_.node, ", term ",
+                          membership_.kept().controller_term()));
+  const auto names = [](const auto& list, const v1::JobEpoch& epoch) {
+    return std::any_of(list.begin(), list.end(),
+                       [&](const v1::JobEpoch& each) { return SameEpoch(each, epoch); });
+  };
+  for (const auto& epoch : epochs_) {
+    if (names(welcome.keep(), epoch->epoch())) {
+      epoch->OnKept();
+    } else if (names(listed_, epoch->epoch())) {
+      epoch->Kill("user", "the controller does not want it any more");
+    }
+    epoch->SayAgain();
+  }
+  if (drain_by_ >= 0) SayLeaving();
+}
+
+void AgentCore::SetTiming(const v1::TimingPolicy& timing) {
+  if (timing.heartbeat_seconds() > 0) heartbeat_seconds_ = timing.heartbeat_seconds();
+  if (timing.lease_seconds() > 0) environment_.lease_seconds = timing.lease_seconds();
+  if (timing.has_orphan_seconds()) orphan_seconds_ = timing.orphan_seconds();
+}
+
+// ---- epochs
+
+HeldEpoch* AgentCore::Find(const v1::JobEpoch& epoch) const {
+  for (const auto& held : epochs_) {
+    if (SameEpoch(held->epoch(), epoch)) return held.get();
+  }
+  return nullptr;
+}
+
+// What is asked of an epoch that is not here any more has no trainers here.
+HeldEpoch* AgentCore::FindOrDeny(const v1::JobEpoch& epoch) {
+  HeldEpoch* const held = Find(epoch);
+  if (held != nullptr) return held;
+  v1::AgentMessage message;
+  v1::EpochEnded& ended = *message.mutable_ended();
+  *ended.mutable_epoch() = epoch;
+  ended.mutable_finished()->set_outcome(v1::Finished::FAILED);
+  ended.mutable_finished()->set_exit_code(1);
+  ended.mutable_finished()->set_message(absl::StrCat("no ranks of it on ", options_.node));
+  ended.set_cause("trainer_died");
+  ended.set_rank(-1);
+  Say(message);
+  return nullptr;
+}
+
+void AgentCore::OnPrepare(const v1::PrepareEpoch& prepare) {
+  const v1::JobEpoch& epoch = prepare.epoch();
+  if (HeldEpoch* const held = Find(epoch)) return held->OnPrepare();
+  const absl::Status status = Check(prepare);
+  if (!status.ok()) {
+    v1::AgentMessage message;
+    *message.mutable_prepared()->mutable_epoch() = epoch;
+    message.mutable_prepared()->set_problem(std::string(status.message()));
+    message.mutable_prepared()->set_permanent(absl::IsInvalidArgument(status));
+    return Say(message);
+  }
+  for (const auto& other : epochs_) {
+    if (other->epoch().job() == epoch.job()) {
+      other->Kill("user", absl::StrCat("epoch ", epoch.epoch(), " takes its place"));
+    }
+  }
+  fence_.Remember(epoch);
+  epochs_.push_back(std::make_unique<HeldEpoch>(&environment_, prepare));
+}
+
+absl::Status AgentCore::Check(const v1::PrepareEpoch& prepare) const {
+  RETURN_IF_ERROR(CheckPrepare(prepare, options_.devices, fence_));
+  if (prepare.build().empty() || options_.build.empty() || prepare.build() == options_.build) {
+    return absl::OkStatus();
+  }
+  return absl::FailedPreconditionError(absl::StrCat("the trainer of ", options_.node,
+                                                    " is of build ", options_.build, ", not ",
+                                                    prepare.build()));
+}
+
+bool AgentCore::Expects(const v1::TrainerHello& hello, int64_t pid) {
+  HeldEpoch* const held = Find(EpochOf(hello));
+  return held != nullptr && held->Expects(hello.rank(), pid);
+}
+
+void AgentCore::OnAttached(const v1::TrainerHello& hello) {
+  Find(EpochOf(hello))->OnAttached(hello.rank());
+}
+
+}  // namespace strata::worker

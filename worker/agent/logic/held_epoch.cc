@@ -1,0 +1,390 @@
+// The life of an epoch's trainers.
+#include "worker/agent/logic/held_epoch.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
+#include "worker/agent/logic/room.h"
+#include "worker/agent/logic/verdict.h"
+
+namespace strata::worker {
+namespace {
+
+// A session that has stood so long has carried what was said at its beginning.
+// A controller that restarts meanwhile hears it again.
+constexpr double kConfirmedSeconds = 60;
+// A rank elsewhere is reported again as long as it is missed.
+constexpr double kMissedEverySeconds = 1;
+
+v1::RecordedCheckpoint Recorded(const v1::CommittedCheckpoint& checkpoint) {
+  v1::RecordedCheckpoint recorded;
+  recorded.set_epoch(checkpoint.epoch());
+  recorded.set_step(checkpoint.step());
+  recorded.set_manifest_digest(checkpoint.manifest_digest());
+  return recorded;
+}
+
+HangLimits LimitsOf(const v1::HeldEpochRecord& record) {
+  HangLimits limits;
+  limits.ranks = record.prepare().ranks();
+  // What its arenas hold is more than what a rank loads or writes of its state.
+  for (const v1::TierBytes& tier : record.plan().predicted()) {
+    limits.bytes += tier.bytes() * record.prepare().own_size();
+  }
+  return limits;
+}
+
+v1::EpochPrepared Problem(const std::string& what, bool permanent) {
+  v1::EpochPrepared problem;
+  problem.set_problem(what);
+  problem.set_permanent(permanent);
+  return problem;
+}
+
+}  // namespace
+
+HeldEpoch::HeldEpoch(EpochEnvironment* environment, v1::PrepareEpoch prepare)
+    : environment_(environment) {
+  *record_.mutable_prepare() = std::move(prepare);
+  record_.set_boot_id(environment->boot_id);
+  host_ = environment->host->OpenEpoch(record_.prepare());
+}
+
+HeldEpoch::~HeldEpoch() = default;
+
+std::vector<int> HeldEpoch::own() const {
+  return {record_.prepare().own().begin(), record_.prepare().own().end()};
+}
+
+bool HeldEpoch::first() const {
+  const std::vector<int> ranks = own();
+  return std::find(ranks.begin(), ranks.end(), 0) != ranks.end();
+}
+
+GroupWatch* HeldEpoch::watch() {
+  if (rank_watch_.has_value()) return &*rank_watch_;
+  return plan_watch_.has_value() ? &*plan_watch_ : nullptr;
+}
+
+v1::TrainerTask HeldEpoch::MakeTask() const {
+  const v1::PrepareEpoch& prepare = record_.prepare();
+  v1::TrainerTask task;
+  task.set_kind(v1::TrainerTask::KIND_TRAIN);
+  *task.mutable_job() = prepare.spec();
+  task.set_job_directory(prepare.directory());
+  task.set_ranks(prepare.ranks());
+  task.set_threads(environment_->threads_per_device);
+  v1::Controlled& controlled = *task.mutable_controlled();
+  controlled.set_job(prepare.epoch().job());
+  controlled.set_epoch(prepare.epoch().epoch());
+  controlled.set_attempt(prepare.attempt());
+  controlled.set_recover(first());
+  if (prepare.has_checkpoint()) {
+    *controlled.mutable_checkpoint() = Recorded(prepare.checkpoint());
+  }
+  for (const v1::CommittedCheckpoint& damaged : prepare.damaged()) {
+    *controlled.add_damaged() = Recorded(damaged);
+  }
+  *task.mutable_plan() = record_.plan();
+  return task;
+}
+
+void HeldEpoch::Begin() {
+  stage_ = Stage::kPlanning;
+  if (const absl::Status status = StartPlanning(); !status.ok()) {
+    Refuse(Problem(std::string(status.message()), IsPermanent(status)));
+  }
+}
+
+bool HeldEpoch::HasTrained() const {
+  return record_.prepare().has_checkpoint() || record_.prepare().damaged_size() > 0;
+}
+
+// What cannot be at the first start will not be at the next. A job that has trained here already
+// was right once: what it misses may come back, and its restarts are counted.
+bool HeldEpoch::IsPermanent(const absl::Status& status) const {
+  return absl::IsInvalidArgument(status) && !HasTrained();
+}
+
+absl::Status HeldEpoch::StartPlanning() {
+  RETURN_IF_ERROR(host_->Lock());
+  std::vector<std::unique_ptr<Trainer>> planner(1);
+  ASSIGN_OR_RETURN(planner.front(), host_->StartPlanner());
+  plan_task_.emplace(MakeTask());
+  plan_watch_.emplace(TrainerGroup({own().front()}, std::move(planner)), &*plan_task_,
+                      environment_->clock, /*leased=*/false);
+  plan_watch_->Begin();
+  return absl::OkStatus();
+}
+
+void HeldEpoch::PlanningEnded() {
+  const Judgement judgement = plan_watch_->Verdict();
+  ForwardLogs(/*last=*/true);
+  plan_watch_.reset();
+  if (!killed_reason_.empty()) return Finish();
+  if (judgement.finished.outcome() != v1::Finished::SUCCEEDED) {
+    const int code = judgement.finished.exit_code();
+    v1::EpochPrepared problem =
+        Problem(judgement.finished.message(), (code == 2 || code == 3) && !HasTrained());
+    if (judgement.checkpoint_problem.has_value()) {
+      *problem.mutable_checkpoint_problem() = *judgement.checkpoint_problem;
+    }
+    return Refuse(std::move(problem));
+  }
+  if (!plan_task_->plan().has_value()) {
+    return Refuse(Problem("the planning process gave no plan", /*permanent=*/false));
+  }
+  *record_.mutable_plan() = *plan_task_->plan();
+  for (const v1::Notice& notice : record_.plan().notices()) {
+    v1::JobProgress progress;
+    *progress.mutable_notice() = notice;
+    OnProgress(progress);
+  }
+  record_.mutable_plan()->clear_notices();
+  bool permanent = false;
+  absl::Status status = CheckFits(&permanent);
+  if (status.ok()) {
+    status = StartRanks();
+    permanent = IsPermanent(status);
+  }
+  if (!status.ok()) Refuse(Problem(std::string(status.message()), permanent));
+}
+
+// What is free changes; what the machine has does not.
+absl::Status HeldEpoch::CheckFits(bool* permanent) const {
+  const MachineRoom room = host_->Room();
+  if (first() && room.disk_bytes.has_value()) {
+    *permanent = !HasTrained();
+    RETURN_IF_ERROR(CheckRoom(record_.plan(), record_.prepare().spec().checkpoint().directory(),
+                              *room.disk_bytes));
+  }
+  if (!room.memory.has_value()) return absl::OkStatus();
+  const int ranks = record_.prepare().own_size();
+  *permanent = true;
+  RETURN_IF_ERROR(CheckMemory(record_.plan(), ranks, room.memory->total_bytes, "this node has"));
+  *permanent = false;
+  return CheckMemory(record_.plan(), ranks, room.memory->available_bytes, "free on this node are");
+}
+
+absl::Status HeldEpoch::StartRanks() {
+  ASSIGN_OR_RETURN(std::vector<std::unique_ptr<Trainer>> trainers, host_->StartRanks());
+  TrainerGroup group(own(), std::move(trainers));
+  for (int place = 0; place < group.size(); ++place) {
+    v1::HeldEpochRecord::Trainer* const trainer = record_.add_trainers();
+    trainer->set_rank(group.rank(place));
+    trainer->set_pid(group[place].pid());
+    trainer->set_start_time(group[place].start_time());
+  }
+  // Before they get their lease: until then they end with this process.
+  RETURN_IF_ERROR(host_->SaveRecord(record_));
+  v1::TrainerTask task = MakeTask();
+  v1::Lease& lease = *task.mutable_controlled()->mutable_lease();
+  lease.set_seconds(environment_->lease_seconds);
+  lease.set_socket(environment_->trainer_socket);
+  job_task_.emplace(std::move(task), own(), static_cast<Overseer*>(this));
+  rank_watch_.emplace(std::move(group), &*job_task_, environment_->clock, /*leased=*/true);
+  hang_watch_.emplace(record_.trainers_size(), LimitsOf(record_), environment_->clock);
+  stage_ = Stage::kHolding;
+  rank_watch_->Begin();
+  return absl::OkStatus();
+}
+
+std::unique_ptr<HeldEpoch> HeldEpoch::Adopt(EpochEnvironment* environment,
+                                            const v1::HeldEpochRecord& record) {
+  auto adopted = std::make_unique<HeldEpoch>(environment, record.prepare());
+  HeldEpoch& epoch = *adopted;
+  epoch.record_ = record;
+  if (record.has_final()) {
+    epoch.stage_ = Stage::kEnded;
+    epoch.final_ = record.final();
+    return adopted;
+  }
+  std::vector<std::unique_ptr<Trainer>> trainers;
+  for (const v1::HeldEpochRecord::Trainer& trainer : record.trainers()) {
+    trainers.push_back(epoch.host_->FindAgain(trainer));
+  }
+  const std::vector<int> ranks = epoch.own();
+  epoch.job_task_.emplace(epoch.MakeTask(), ranks, static_cast<Overseer*>(&epoch));
+  epoch.hang_watch_.emplace(static_cast<int>(ranks.size()), LimitsOf(record), environment->clock);
+  for (int place = 0; place < record.prepared().ranks_size(); ++place) {
+    epoch.hang_watch_->SetGroups(place, record.prepared().ranks(place).prepared());
+  }
+  epoch.stage_ = Stage::kHolding;
+  epoch.rank_watch_.emplace(TrainerGroup(ranks, std::move(trainers)), &*epoch.job_task_,
+                            environment->clock, /*leased=*/true);
+  epoch.NoteUnread();
+  epoch.found_ended_ = true;
+  epoch.back_by_ = environment->clock->Now() + environment->lease_seconds;
+  // Another node may hold a later epoch, whose records must not be cut: see OnKept.
+  if (epoch.first() && record.started()) epoch.job_task_->HoldBack();
+  if (epoch.rank_watch_->done() && !epoch.ended()) epoch.Finish();
+  return adopted;
+}
+
+void HeldEpoch::NoteUnread() {
+  TrainerGroup& group = rank_watch_->group();
+  for (int place = 0; place < group.size(); ++place) {
+    if (!group[place].reaped() && group[place].progress() == nullptr) {
+      adopted_unread_.push_back(place);
+    }
+  }
+  if (adopted_unread_.empty()) return;
+  v1::JobProgress progress;
+  progress.mutable_notice()->set_severity(v1::Notice::SEVERITY_WARNING);
+  progress.mutable_notice()->set_text(
+      absl::StrCat("rank ", group.rank(adopted_unread_.front()),
+                   " shows no position that can be read (another version?): nobody watches whether "
+                   "it stands still"));
+  OnProgress(progress);
+}
+
+// The holder of the current epoch publishes: from its start on, not before.
+absl::Status HeldEpoch::OpenRecords() {
+  if (!first() || !record_.started() || records_ != nullptr) return absl::OkStatus();
+  int64_t published = 0;
+  bool missing = false;
+  ASSIGN_OR_RETURN(records_, host_->OpenRecords(record_.plan().start_step(), &published, &missing));
+  job_task_->Publish(records_.get(), published);
+  RETURN_IF_ERROR(job_task_->PublishHeldBack(rank_watch_->group()));
+  if (!missing) return absl::OkStatus();
+  v1::JobProgress progress;
+  progress.mutable_notice()->set_severity(v1::Notice::SEVERITY_WARNING);
+  progress.mutable_notice()->set_text(
+      absl::StrCat("some step records up to step ", published, " are no longer in ",
+                   record_.prepare().directory(), "/metrics.jsonl"));
+  OnProgress(progress);
+  return absl::OkStatus();
+}
+
+bool HeldEpoch::Expects(int rank, int64_t pid) {
+  if (!rank_watch_.has_value()) return false;
+  TrainerGroup& group = rank_watch_->group();
+  for (int place = 0; place < group.size(); ++place) {
+    const bool lives = group.rank(place) == rank && !group[place].reaped();
+    if (lives && group[place].pid() == pid) return true;
+  }
+  return false;
+}
+
+void HeldEpoch::OnAttached(int rank) {
+  TrainerGroup& group = rank_watch_->group();
+  for (int place = 0; place < group.size(); ++place) {
+    if (group.rank(place) == rank) rank_watch_->OnAttached(place);
+  }
+  found_ended_ = false;
+  DeliverStart();
+}
+
+double HeldEpoch::deadline() const {
+  if (rank_watch_.has_value()) return rank_watch_->deadline();
+  return plan_watch_.has_value() ? plan_watch_->deadline() : -1;
+}
+
+void HeldEpoch::HandleDeadlines() {
+  GroupWatch* const group = watch();
+  if (group == nullptr || ended()) return;
+  group->HandleDeadline();
+  if (!group->done()) return;
+  if (plan_watch_.has_value()) return PlanningEnded();
+  Finish();
+}
+
+void HeldEpoch::Tick() {
+  HandleDeadlines();
+  if (!rank_watch_.has_value() || ended()) return ForwardLogs(/*last=*/false);
+  const double now = environment_->clock->Now();
+  rank_watch_->Acknowledge();
+  if (back_by_ >= 0 && now > back_by_) {
+    back_by_ = -1;
+    TrainerGroup& group = rank_watch_->group();
+    for (int place = 0; place < group.size(); ++place) {
+      if (group[place].reaped() || group[place].connected()) continue;
+      Kill("trainer_died", absl::StrCat("rank ", group.rank(place),
+                                        " did not find the agent that was started again"));
+    }
+  }
+  if (stop_by_ >= 0 && now > stop_by_) {
+    Kill("user", "the other nodes' last step did not become known in time");
+  }
+  WatchForHangs();
+  ForwardLogs(/*last=*/false);
+}
+
+void HeldEpoch::WatchForHangs() {
+  if (rank_watch_->stopping()) return;
+  if (!adopted_unread_.empty()) {
+    // A trainer of another version, whose position cannot be read, is no trainer that stands still.
+    TrainerGroup& group = rank_watch_->group();
+    const bool unread = std::any_of(adopted_unread_.begin(), adopted_unread_.end(), [&](int place) {
+      return !group[place].reaped() && group[place].progress() == nullptr;
+    });
+    if (unread) return;
+    adopted_unread_.clear();
+  }
+  const std::optional<HangVerdict> verdict =
+      hang_watch_->Look(rank_watch_->group(), environment_->connected_since);
+  if (!verdict.has_value()) return;
+  if (verdict->suspected) return Report(*verdict);
+  const double now = environment_->clock->Now();
+  if (!verdict->local && missed_at_ >= 0 && now - missed_at_ < kMissedEverySeconds) return;
+  missed_at_ = now;
+  Report(*verdict);
+  if (!verdict->local) return;
+  hang_ = verdict;
+  rank_watch_->KillAll();
+}
+
+void HeldEpoch::Kill(const std::string& cause, const std::string& reason) {
+  if (ended()) return;
+  if (killed_reason_.empty()) {
+    killed_cause_ = cause;
+    killed_reason_ = reason;
+  }
+  GroupWatch* const group = watch();
+  if (group == nullptr || group->done()) return Finish();
+  group->KillAll();
+}
+
+void HeldEpoch::LetGo() {
+  if (rank_watch_.has_value()) rank_watch_->group().LetGo();
+}
+
+void HeldEpoch::SaveRecord() {
+  if (const absl::Status status = host_->SaveRecord(record_); !status.ok()) {
+    Kill("trainer_died", std::string(status.message()));
+  }
+}
+
+void HeldEpoch::Refuse(v1::EpochPrepared problem) {
+  problem_ = std::move(problem);
+  Kill("start_failed", problem_->problem());
+}
+
+void HeldEpoch::Finish() {
+  ForwardLogs(/*last=*/true);
+  stage_ = Stage::kEnded;
+  host_->Unlock();
+  final_.emplace();
+  if (problem_.has_value()) {
+    *final_->mutable_prepared() = *problem_;
+    *final_->mutable_prepared()->mutable_epoch() = epoch();
+  } else {
+    *final_->mutable_ended() = HowItEnded();
+  }
+  if (record_.trainers_size() > 0) {
+    *record_.mutable_final() = *final_;
+    const absl::Status saved = host_->SaveRecord(record_);
+    if (!saved.ok()) Forget();  // else it would be taken for one with ranks to be found
+  }
+  SayFinal();
+}
+
+void HeldEpoch::Forget() { host_->RemoveRecord(record_); }
+
+bool HeldEpoch::Confirmed(double now) const {
+  return ended() && said_at_ >= 0 && now - said_at_ > kConfirmedSeconds;
+}
+
+}  // namespace strata::worker

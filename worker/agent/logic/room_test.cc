@@ -1,0 +1,45 @@
+#include "worker/agent/logic/room.h"
+
+#include <string>
+
+#include "common/units.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace strata::worker {
+namespace {
+
+using ::testing::HasSubstr;
+
+v1::JobPlan PlanOf(int64_t host_bytes) {
+  v1::JobPlan plan;
+  v1::TierBytes* const tier = plan.add_predicted();
+  tier->set_tier("host");
+  tier->set_bytes(host_bytes);
+  return plan;
+}
+
+TEST(RoomTest, ADiskThatFitsExactlyIsAcceptedAndOneByteLessIsRefusedWithTheArithmetic) {
+  v1::JobPlan plan;
+  plan.set_parameters(1024);
+  EXPECT_TRUE(CheckRoom(plan, "/data", 12 * 1024).ok());
+  const absl::Status status = CheckRoom(plan, "/data", 11 * 1024);
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("/data: a checkpoint takes 12.00 KiB, but 11.00 KiB are free there"));
+}
+
+TEST(RoomTest, MemoryThatFitsExactlyIsAccepted) {
+  EXPECT_TRUE(CheckMemory(PlanOf(common::kGiB), 4, 4 * common::kGiB, "this machine has").ok());
+}
+
+TEST(RoomTest, OneByteOfMemoryMoreIsRefusedWithTheArithmetic) {
+  const absl::Status status =
+      CheckMemory(PlanOf(common::kGiB + 1), 4, 4 * common::kGiB, "this machine has");
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("4 ranks x 1.00 GiB of host memory = 4.00 GiB, but this machine has"));
+}
+
+}  // namespace
+}  // namespace strata::worker

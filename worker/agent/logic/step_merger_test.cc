@@ -1,0 +1,98 @@
+#include "worker/agent/logic/step_merger.h"
+
+#include "gtest/gtest.h"
+#include "worker/agent/logic/checkpoint_gate.h"
+
+namespace strata::worker {
+namespace {
+
+v1::StepRecord Report(int64_t step, double loss, int64_t measured, int64_t overhead) {
+  v1::StepRecord record;
+  record.set_step(step);
+  record.set_loss(loss);
+  v1::TierMemory* const host = record.add_memory();
+  host->set_tier("host");
+  host->set_measured_bytes(measured);
+  host->set_overhead_bytes(overhead);
+  return record;
+}
+
+TEST(StepMergerTest, ARecordIsRankZerosWithTheWorstRanksMemory) {
+  for (const bool rank_zero_first : {true, false}) {
+    StepMerger merger(2, 4);
+    const v1::StepRecord zero = Report(5, 1.5, 100, 60), one = Report(5, 99, 90, 10);
+    const auto first = merger.Add(rank_zero_first ? 0 : 1, rank_zero_first ? zero : one);
+    ASSERT_TRUE(first.ok());
+    EXPECT_FALSE(first->has_value());
+    const auto second = merger.Add(rank_zero_first ? 1 : 0, rank_zero_first ? one : zero);
+    ASSERT_TRUE(second.ok() && second->has_value());
+    EXPECT_EQ((*second)->loss(), 1.5);
+    ASSERT_EQ((*second)->memory_size(), 1);
+    EXPECT_EQ((*second)->memory(0).measured_bytes(), 90);
+  }
+}
+
+TEST(StepMergerTest, AStepTwiceOrSkippedIsRefused) {
+  StepMerger merger(1, 0);
+  EXPECT_TRUE(merger.Add(0, Report(1, 1, 0, 0)).ok());
+  EXPECT_FALSE(merger.Add(0, Report(1, 1, 0, 0)).ok());
+  EXPECT_FALSE(merger.Add(0, Report(3, 1, 0, 0)).ok());
+}
+
+v1::CheckpointWritten Written(int64_t step, const std::string& fragment) {
+  v1::CheckpointWritten written;
+  written.set_step(step);
+  written.set_fragment(fragment);
+  return written;
+}
+
+TEST(FragmentBookTest, ACheckpointIsCompleteOnceAllRanksHaveWritten) {
+  FragmentBook book(2);
+  const auto first = book.Written(1, Written(20, "b"));
+  ASSERT_TRUE(first.ok());
+  EXPECT_FALSE(first->has_value());
+  const auto second = book.Written(0, Written(20, "a"));
+  ASSERT_TRUE(second.ok());
+  ASSERT_TRUE(second->has_value());
+  EXPECT_EQ((*second)->step(), 20);
+  ASSERT_EQ((*second)->fragments_size(), 2);
+  EXPECT_EQ((*second)->fragments(0), "a");
+  EXPECT_EQ((*second)->fragments(1), "b");
+}
+
+TEST(FragmentBookTest, ASecondFileOfARankIsRefused) {
+  FragmentBook book(2);
+  ASSERT_TRUE(book.Written(0, Written(20, "a")).ok());
+  EXPECT_FALSE(book.Written(0, Written(20, "a")).ok());
+}
+
+v1::CommitCheckpoint Complete(int64_t step) {
+  v1::CommitCheckpoint commit;
+  commit.set_step(step);
+  return commit;
+}
+
+TEST(CheckpointGateTest, RecordsThatAreNotPublishedHoldACheckpointBack) {
+  CheckpointGate gate(0);
+  EXPECT_FALSE(gate.Next().has_value());
+  gate.Complete(Complete(20));
+  gate.Published(19);
+  EXPECT_FALSE(gate.Next().has_value());
+  gate.Published(20);
+  ASSERT_TRUE(gate.Next().has_value());
+  EXPECT_FALSE(gate.Next().has_value());
+}
+
+TEST(CheckpointGateTest, WhatWasGivenOnceIsNotGivenAgain) {
+  CheckpointGate gate(0);
+  gate.Published(40);
+  gate.Complete(Complete(20));
+  ASSERT_TRUE(gate.Next().has_value());
+  gate.Complete(Complete(20));
+  EXPECT_FALSE(gate.Next().has_value());
+  gate.Complete(Complete(40));
+  EXPECT_EQ(gate.Next()->step(), 40);
+}
+
+}  // namespace
+}  // namespace strata::worker

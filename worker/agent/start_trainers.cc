@@ -1,0 +1,31 @@
+#include "worker/agent/start_trainers.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
+#include "worker/agent/trainer_build.h"
+
+namespace strata::worker {
+
+absl::StatusOr<std::vector<std::unique_ptr<Trainer>>> StartTrainers(const TrainersOptions& options,
+                                                                    TrainerPoll* poll) {
+  ASSIGN_OR_RETURN(const std::string binary, TrainerBinary());
+  std::vector<std::unique_ptr<Trainer>> trainers;
+  for (const int rank : options.ranks) {
+    TrainerStart start;
+    start.binary = binary;
+    start.arguments = {"--rank", absl::StrCat(rank)};
+    if (!options.job_directory.empty()) {
+      start.arguments.insert(start.arguments.end(), {"--dir", options.job_directory});
+    }
+    if (options.progress_path) start.progress_path = options.progress_path(rank);
+    if (options.log_path) start.log_path = options.log_path(rank);
+    start.locks = options.locks;
+    ASSIGN_OR_RETURN(std::unique_ptr<TrainerProcess> trainer, TrainerProcess::Start(start, poll));
+    trainers.push_back(std::move(trainer));
+  }
+  return trainers;
+}
+
+}  // namespace strata::worker
