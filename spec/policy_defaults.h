@@ -11,8 +11,8 @@ namespace strata::spec {
 // The project and the queue that always exist, and that jobs belong to which name none.
 inline constexpr char kDefaultName[] = "default";
 
-// Every field but descriptions is present, "default" exists, projects and queues are in the order
-// of their names.
+// Every field is present but descriptions and ttl_after_finished_seconds, "default" exists,
+// projects and queues are in the order of their names.
 v1::Policy CompletePolicy(v1::Policy policy);
 
 }  // namespace strata::spec

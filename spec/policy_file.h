@@ -10,6 +10,7 @@
 //     unknown_run_seconds: 86400    # what jobs of unknown duration count as in reservations
 //     preemption_gap: 0             # jobs of at most so much lower priority are not preempted
 //     defragment: false             # whether jobs may be moved so that a larger one fits
+//     ttl_after_finished_seconds: 86400   # jobs are deleted so long after their end (default: never)
 //
 // The values of `scheduling` are its defaults. The file is all there is: a project or a queue that
 // is not in it is removed, except "default", which always exists. A quota counts devices that the

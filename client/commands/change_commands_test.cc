@@ -189,6 +189,7 @@ TEST_F(ChangeCommandsTest, LogsGoOnBehindTheLastLine) {
     v1::LogLine line;
     line.set_text(asked.size() == 1 ? "one" : "two");
     line.set_cursor(asked.size() == 1 ? "1" : "2");
+    line.set_rank(-1);
     if (asked.size() != 2) send(line);
     if (asked.size() == 1) return {14, "going away"};
     if (asked.size() > 2) return {};

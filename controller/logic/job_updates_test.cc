@@ -49,7 +49,8 @@ class JobUpdates : public TwoNodes {
   }
   std::vector<std::string> TypesOf(const std::string& job) {
     std::vector<std::string> types;
-    for (const auto& [number, event] : *h.core->JobEvents("jobs/" + job)) {
+    const auto events = h.core->JobEvents("jobs/" + job);
+    for (const auto& [number, event] : *events) {
       types.insert(types.begin(), event.type());
     }
     return types;

@@ -67,8 +67,10 @@ absl::StatusOr<std::vector<Token>> Tokens(absl::string_view filter) {
       ASSIGN_OR_RETURN(Token token, ReadQuoted(filter, at));
       tokens.push_back(std::move(token));
     } else if (IsWord(c)) {
+      // Times have colons.
+      const bool value = !tokens.empty() && tokens.back().kind == Kind::kOperator;
       const size_t begin = at;
-      while (at < filter.size() && IsWord(filter[at])) ++at;
+      while (at < filter.size() && (IsWord(filter[at]) || (value && filter[at] == ':'))) ++at;
       tokens.push_back({Kind::kWord, std::string(filter.substr(begin, at - begin)), begin});
     } else {
       const bool two = at + 1 < filter.size() && filter[at + 1] == '=' && c != '=' && c != ':';

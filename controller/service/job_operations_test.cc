@@ -180,31 +180,34 @@ TEST_F(JobOperations, EventsComeInPagesNewestFirst) {
             grpc::NOT_FOUND);
 }
 
-TEST_F(JobOperations, NodesAreWatchedThroughDrainsAndTheirEnd) {
+TEST(NodeOperations, NodesAreWatchedThroughDrainsAndTheirEnd) {
+  Controller::Options options;
+  options.timing.node_lost_seconds = 0.3;
+  RunningController running("", options);
   v1::ControllerMessage said;
   {
-    SimulatedAgent agent(running_, "n0");
+    SimulatedAgent agent(running, "n0");
     ASSERT_TRUE(agent.Await(v1::ControllerMessage::kWelcome, &said));
   }
-  SimulatedAgent stays(running_, "n1");
+  SimulatedAgent stays(running, "n1");
   ASSERT_TRUE(stays.Await(v1::ControllerMessage::kWelcome, &said));
   v1::ListNodesResponse list;
   Deadline listing;
-  ASSERT_TRUE(running_.cluster->ListNodes(&listing, {}, &list).ok());
+  ASSERT_TRUE(running.cluster->ListNodes(&listing, {}, &list).ok());
   v1::WatchNodesRequest watch;
   watch.set_resource_version(list.resource_version());
   Deadline watching;
-  const auto reader = running_.cluster->WatchNodes(&watching, watch);
+  const auto reader = running.cluster->WatchNodes(&watching, watch);
   v1::DrainNodeRequest drain;
   drain.set_name("nodes/n1");
   drain.set_reason("new disk");
   drain.set_etag("\"0\"");
   v1::Node node;
   Deadline stale;
-  EXPECT_EQ(ReasonOf(running_.cluster->DrainNode(&stale, drain, &node)), "ETAG_MISMATCH");
+  EXPECT_EQ(ReasonOf(running.cluster->DrainNode(&stale, drain, &node)), "ETAG_MISMATCH");
   drain.clear_etag();
   Deadline draining;
-  ASSERT_TRUE(running_.cluster->DrainNode(&draining, drain, &node).ok());
+  ASSERT_TRUE(running.cluster->DrainNode(&draining, drain, &node).ok());
   v1::WatchNodesResponse change;
   do {
     ASSERT_TRUE(reader->Read(&change));
@@ -214,12 +217,12 @@ TEST_F(JobOperations, NodesAreWatchedThroughDrainsAndTheirEnd) {
   remove.set_name("nodes/n1");
   v1::DeleteNodeResponse gone;
   Deadline refused;
-  EXPECT_EQ(ReasonOf(running_.cluster->DeleteNode(&refused, remove, &gone)), "NODE_IN_USE");
+  EXPECT_EQ(ReasonOf(running.cluster->DeleteNode(&refused, remove, &gone)), "NODE_IN_USE");
   remove.set_name("nodes/n0");
   grpc::Status deleted;
   do {  // it counts as there until it was silent for a while
     Deadline context;
-    deleted = running_.cluster->DeleteNode(&context, remove, &gone);
+    deleted = running.cluster->DeleteNode(&context, remove, &gone);
   } while (ReasonOf(deleted) == "NODE_IN_USE");
   ASSERT_TRUE(deleted.ok()) << deleted.error_message();
   do {

@@ -47,7 +47,7 @@ absl::Status PrepareJob(const std::string& controller_directory, v1::CreateJobRe
   if (!request.job_id().empty()) {
     const std::string named = absl::StrCat("jobs/", request.job_id());
     if (!job.name().empty() && job.name() != named) {
-      return InvalidField("job_id", absl::StrCat("is not that of job.name, ", job.name()));
+      return InvalidField("job_id", "is another name than job.name's — give one of the two");
     }
     job.set_name(named);
   }
@@ -115,7 +115,9 @@ absl::Status ListJobEvents(const Core& core, const v1::ListJobEventsRequest& req
   ASSIGN_OR_RETURN(const Page page, ReadPage(list, request.page_size(), request.page_token()));
   ASSIGN_OR_RETURN(const auto events, core.JobEvents(request.parent()));
   int64_t before = std::numeric_limits<int64_t>::max();
-  static_cast<void>(absl::SimpleAtoi(page.after, &before));
+  if (!page.after.empty() && !absl::SimpleAtoi(page.after, &before)) {
+    return InvalidField("page_token", "is none that this list has given out — begin without one");
+  }
   int64_t last = 0;
   for (const auto& [number, event] : events) {
     if (number >= before) continue;
