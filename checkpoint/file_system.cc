@@ -13,10 +13,15 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/path_roots.h"
 #include "common/status_macros.h"
 
 namespace strata::checkpoint {
 namespace {
+
+using common::PathRoots;
+
+const PathRoots& Roots() { return PathRoots::OfProcess(); }
 
 std::string ParentOf(const std::string& path) {
   const size_t slash = path.find_last_not_of('/');
@@ -93,13 +98,25 @@ class PosixReadableFile final : public ReadableFile {
   int64_t size_bytes_ = 0;
 };
 
+// As renameat2.
+int Rename(const std::string& from, const std::string& to, unsigned flags) {
+  const PathRoots::Place source = Roots().OpenParent(from), target = Roots().OpenParent(to);
+  if (source.folder() == -1 || target.folder() == -1) return -1;
+  if (flags == 0) return renameat(source.folder(), source.name(), target.folder(), target.name());
+  return renameat2(source.folder(), source.name(), target.folder(), target.name(), flags);
+}
+
 class Posix final : public FileSystem {
  public:
   absl::Status CreateFolder(const std::string& path) override {
-    if (mkdir(path.c_str(), 0777) == 0) return SyncFolder(ParentOf(path));
+    const PathRoots::Place place = Roots().OpenParent(path);
+    if (place.folder() != -1 && mkdirat(place.folder(), place.name(), 0777) == 0) {
+      return SyncFolder(ParentOf(path));
+    }
     const int error = errno;
     struct stat status;
-    if (error == EEXIST && stat(path.c_str(), &status) == 0) {
+    if (error == EEXIST &&
+        fstatat(place.folder(), place.name(), &status, Roots().StatFlags()) == 0) {
       if (S_ISDIR(status.st_mode)) return absl::OkStatus();
       return StatusFromErrno(ENOTDIR, path, "create folder");
     }
@@ -107,13 +124,13 @@ class Posix final : public FileSystem {
   }
 
   absl::StatusOr<std::unique_ptr<WritableFile>> CreateFile(const std::string& path) override {
-    const int descriptor = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    const int descriptor = Roots().OpenFile(path, O_WRONLY | O_CREAT | O_TRUNC, 0666);
     if (descriptor < 0) return StatusFromErrno(errno, path, "create");
     return std::make_unique<PosixFile>(path, descriptor);
   }
 
   absl::StatusOr<std::unique_ptr<ReadableFile>> OpenFile(const std::string& path) override {
-    const int descriptor = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    const int descriptor = Roots().OpenFile(path, O_RDONLY | O_NONBLOCK);
     if (descriptor < 0) return StatusFromErrno(errno, path, "open");
     auto file = std::make_unique<PosixReadableFile>(path, descriptor);
     RETURN_IF_ERROR(file->Look());
@@ -121,14 +138,12 @@ class Posix final : public FileSystem {
   }
 
   absl::Status RenameFile(const std::string& from, const std::string& to) override {
-    if (rename(from.c_str(), to.c_str()) != 0) return StatusFromErrno(errno, to, "rename");
+    if (Rename(from, to, 0) != 0) return StatusFromErrno(errno, to, "rename");
     return absl::OkStatus();
   }
 
   absl::Status RenameFolder(const std::string& from, const std::string& to) override {
-    if (renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) == 0) {
-      return absl::OkStatus();
-    }
+    if (Rename(from, to, RENAME_NOREPLACE) == 0) return absl::OkStatus();
     if (errno != EINVAL && errno != ENOSYS) return StatusFromErrno(errno, to, "rename");
     // A file system without the flag. A directory has one committer, so nobody comes between.
     if (Exists(to)) return StatusFromErrno(EEXIST, to, "rename");
@@ -136,25 +151,25 @@ class Posix final : public FileSystem {
   }
 
   absl::Status PublishFolder(const std::string& from, const std::string& to) override {
-    if (mkdir(to.c_str(), 0755) != 0) {
+    const PathRoots::Place place = Roots().OpenParent(to);
+    if (place.folder() == -1) return StatusFromErrno(errno, to, "create folder");
+    if (mkdirat(place.folder(), place.name(), 0755) != 0) {
       if (errno != EEXIST) return StatusFromErrno(errno, to, "create folder");
       ASSIGN_OR_RETURN(const std::vector<std::string> names, List(to));
       if (!names.empty()) return StatusFromErrno(EEXIST, to, "rename");
     }
-    if (renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_EXCHANGE) == 0) {
-      return absl::OkStatus();
-    }
+    if (Rename(from, to, RENAME_EXCHANGE) == 0) return absl::OkStatus();
     int error = errno;
     if (error == EINVAL || error == ENOSYS) {  // a file system without the flag
-      if (rename(from.c_str(), to.c_str()) == 0) return absl::OkStatus();
+      if (Rename(from, to, 0) == 0) return absl::OkStatus();
       error = errno;
     }
-    rmdir(to.c_str());
+    unlinkat(place.folder(), place.name(), AT_REMOVEDIR);
     return StatusFromErrno(error, to, "rename");
   }
 
   absl::Status SyncFolder(const std::string& path) override {
-    const int descriptor = open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    const int descriptor = Roots().OpenFile(path, O_RDONLY | O_DIRECTORY);
     if (descriptor < 0) return StatusFromErrno(errno, path, "open folder");
     const int error = fsync(descriptor) == 0 ? 0 : errno;
     close(descriptor);
@@ -164,34 +179,40 @@ class Posix final : public FileSystem {
   }
 
   absl::Status RemoveAll(const std::string& path) override {
-    struct stat status;
-    if (lstat(path.c_str(), &status) != 0) {
-      return errno == ENOENT ? absl::OkStatus() : StatusFromErrno(errno, path, "stat");
+    const PathRoots::Place place = Roots().OpenParent(path);
+    if (place.folder() != -1 && common::RemoveTree(place.folder(), place.name()) == 0) {
+      return absl::OkStatus();
     }
-    if (!S_ISDIR(status.st_mode)) {
-      if (unlink(path.c_str()) == 0 || errno == ENOENT) return absl::OkStatus();
-      return StatusFromErrno(errno, path, "remove");
-    }
-    ASSIGN_OR_RETURN(const std::vector<std::string> names, List(path));
-    for (const std::string& name : names) RETURN_IF_ERROR(RemoveAll(path + "/" + name));
-    if (rmdir(path.c_str()) == 0 || errno == ENOENT) return absl::OkStatus();
-    return StatusFromErrno(errno, path, "remove folder");
+    return errno == ENOENT ? absl::OkStatus() : StatusFromErrno(errno, path, "remove");
   }
 
   bool Exists(const std::string& path) override {
+    if (Roots().IsAbove(path)) return true;
+    const PathRoots::Place place = Roots().OpenParent(path);
     struct stat status;
-    return lstat(path.c_str(), &status) == 0;
+    return place.folder() != -1 &&
+           fstatat(place.folder(), place.name(), &status, AT_SYMLINK_NOFOLLOW) == 0;
   }
 
   absl::StatusOr<bool> IsFolder(const std::string& path) override {
+    const PathRoots::Place place = Roots().OpenParent(path);
     struct stat status;
-    if (stat(path.c_str(), &status) != 0) return StatusFromErrno(errno, path, "stat");
+    if (place.folder() == -1 ||
+        fstatat(place.folder(), place.name(), &status, Roots().StatFlags()) != 0) {
+      return StatusFromErrno(errno, path, "stat");
+    }
     return S_ISDIR(status.st_mode);
   }
 
   absl::StatusOr<std::vector<std::string>> List(const std::string& path) override {
-    DIR* const folder = opendir(path.c_str());
-    if (folder == nullptr) return StatusFromErrno(errno, path, "open folder");
+    const int descriptor = Roots().OpenFile(path, O_RDONLY | O_DIRECTORY);
+    if (descriptor < 0) return StatusFromErrno(errno, path, "open folder");
+    DIR* const folder = fdopendir(descriptor);
+    if (folder == nullptr) {
+      const int error = errno;
+      close(descriptor);
+      return StatusFromErrno(error, path, "open folder");
+    }
     std::vector<std::string> names;
     errno = 0;
     while (const dirent* entry = readdir(folder)) {
@@ -207,7 +228,7 @@ class Posix final : public FileSystem {
   }
 
   absl::StatusOr<std::string> ReadWhole(const std::string& path, size_t limit_bytes) override {
-    const int descriptor = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    const int descriptor = Roots().OpenFile(path, O_RDONLY | O_NONBLOCK);
     if (descriptor < 0) return StatusFromErrno(errno, path, "open");
     std::string text;
     char buffer[1 << 16];
@@ -240,6 +261,13 @@ absl::Status StatusFromErrno(int error, const std::string& path, const char* act
     case EPERM:
     case EROFS:
       return absl::PermissionDeniedError(text);
+    case ELOOP:
+    case EXDEV:
+      return absl::InvalidArgumentError(
+          Roots().restricts() ? absl::StrCat(text,
+                                             " — links are not followed beneath the project's "
+                                             "roots: name the path that it leads to")
+                              : text);
     case ENOENT:
       return absl::NotFoundError(text);
     case EEXIST:

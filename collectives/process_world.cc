@@ -53,7 +53,7 @@ bool ReadText(int file, std::string* text) {
 
 // In the child: join over the socket, run, report; the parent's next byte means that another rank
 // failed.
-absl::Status RunRank(const UcxOptions& options, int socket, int rank, int size,
+absl::Status RunRank(const UcxOptions& options, int socket, int rank, int size, const WorldKey& key,
                      const std::function<absl::Status(Communicator&)>& body) {
   ASSIGN_OR_RETURN(auto endpoint, UcxEndpoint::Create(options));
   if (!WriteText(socket, endpoint->Address())) return absl::UnavailableError("the parent is gone");
@@ -61,7 +61,8 @@ absl::Status RunRank(const UcxOptions& options, int socket, int rank, int size,
   for (std::string& address : addresses) {
     if (!ReadText(socket, &address)) return absl::UnavailableError("the parent is gone");
   }
-  ASSIGN_OR_RETURN(auto communicator, UcxEndpoint::Connect(std::move(endpoint), rank, addresses));
+  ASSIGN_OR_RETURN(auto communicator,
+                   UcxEndpoint::Connect(std::move(endpoint), rank, addresses, key));
   std::thread watcher([&] {
     char byte = 0;
     if (ReadAll(socket, &byte, 1) && byte == 'x')
@@ -81,7 +82,7 @@ struct Child {
 };
 
 Child Start(const UcxOptions& options, unsigned most_seconds, int rank, int size,
-            const std::function<absl::Status(Communicator&)>& body) {
+            const WorldKey& key, const std::function<absl::Status(Communicator&)>& body) {
   int sockets[2];
   STRATA_CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets) == 0);
   const pid_t pid = fork();
@@ -89,7 +90,7 @@ Child Start(const UcxOptions& options, unsigned most_seconds, int rank, int size
   if (pid == 0) {
     close(sockets[0]);
     alarm(most_seconds);
-    const absl::Status status = RunRank(options, sockets[1], rank, size, body);
+    const absl::Status status = RunRank(options, sockets[1], rank, size, key, body);
     if (!status.ok())
       WriteText(sockets[1], absl::StrCat(static_cast<int>(status.code()), " ", status.message()));
     _exit(0);
@@ -131,10 +132,12 @@ std::vector<absl::Status> Collect(const std::vector<Child>& children) {
 
 std::vector<absl::Status> RunInProcesses(const UcxOptions& options, int size,
                                          const std::function<absl::Status(Communicator&)>& body,
-                                         unsigned most_seconds) {
+                                         unsigned most_seconds,
+                                         const std::function<WorldKey(int rank)>& key) {
+  const WorldKey same = {.nonce = std::string(kNonceBytes, 'k'), .epoch = 1};
   std::vector<Child> children;
   for (int rank = 0; rank < size; ++rank)
-    children.push_back(Start(options, most_seconds, rank, size, body));
+    children.push_back(Start(options, most_seconds, rank, size, key ? key(rank) : same, body));
   std::vector<std::string> addresses(size);
   for (int rank = 0; rank < size; ++rank) ReadText(children[rank].socket, &addresses[rank]);
   for (const Child& child : children) {

@@ -263,12 +263,17 @@ absl::StatusOr<std::unique_ptr<UcxEndpoint>> UcxEndpoint::Create(const UcxOption
 }
 
 absl::StatusOr<std::unique_ptr<Communicator>> UcxEndpoint::Connect(
-    std::unique_ptr<UcxEndpoint> endpoint, int rank, const std::vector<std::string>& addresses) {
+    std::unique_ptr<UcxEndpoint> endpoint, int rank, const std::vector<std::string>& addresses,
+    const WorldKey& key) {
   std::unique_ptr<UcxWorker> worker(static_cast<UcxWorker*>(endpoint.release()));
   if (rank < 0 || static_cast<size_t>(rank) >= addresses.size() ||
       addresses[rank] != worker->Address()) {
     return absl::InvalidArgumentError(
         absl::StrCat("rank ", rank, " has another address among the ", addresses.size(), " given"));
+  }
+  if (key.nonce.size() != kNonceBytes) {
+    return absl::InvalidArgumentError(absl::StrCat("the epoch's nonce has ", key.nonce.size(),
+                                                   " bytes, and needs ", kNonceBytes));
   }
   std::vector<UcxWorker::Peer> peers;
   for (size_t peer = 0; peer < addresses.size(); ++peer) {
@@ -279,6 +284,7 @@ absl::StatusOr<std::unique_ptr<Communicator>> UcxEndpoint::Connect(
     }
     peers.push_back(*std::move(parsed));
   }
+  worker->Admit(key, rank, peers);
   const int max_operations = worker->options().max_operations;
   return std::make_unique<MessageCommunicator>(
       std::make_unique<UcxTransport>(std::move(worker), rank, std::move(peers)), max_operations);

@@ -3,7 +3,9 @@
 // Joining has two halves, because addresses travel by the caller's own means:
 //   ASSIGN_OR_RETURN(auto endpoint, UcxEndpoint::Create({}));
 //   const std::string mine = endpoint->Address();                 // exchange these: all[r] is rank
-//   r's ASSIGN_OR_RETURN(auto communicator, UcxEndpoint::Connect(std::move(endpoint), rank, all));
+//   r's
+//   ASSIGN_OR_RETURN(auto communicator,
+//                    UcxEndpoint::Connect(std::move(endpoint), rank, all, key));
 #ifndef STRATA_COLLECTIVES_UCX_COMMUNICATOR_H_
 #define STRATA_COLLECTIVES_UCX_COMMUNICATOR_H_
 
@@ -13,6 +15,7 @@
 
 #include "absl/status/statusor.h"
 #include "collectives/communicator.h"
+#include "collectives/connection_mark.h"
 
 namespace strata::collectives {
 
@@ -34,9 +37,12 @@ class UcxEndpoint {
   virtual std::string Address() const = 0;
 
   // Consumes the endpoint. `addresses[r]` is rank r's, this rank's own included. Connections are
-  // made when a group is created and become real with the first message.
+  // made when a group is created and become real with the first message. Over TCP each begins with
+  // the proof that both ends know `key`: who does not is refused, and told on stderr. Shared memory
+  // is the kernel's to guard: it lets nobody in but this user.
   static absl::StatusOr<std::unique_ptr<Communicator>> Connect(
-      std::unique_ptr<UcxEndpoint> endpoint, int rank, const std::vector<std::string>& addresses);
+      std::unique_ptr<UcxEndpoint> endpoint, int rank, const std::vector<std::string>& addresses,
+      const WorldKey& key);
 };
 
 }  // namespace strata::collectives

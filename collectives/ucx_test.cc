@@ -79,7 +79,8 @@ TEST(UcxEndpointTest, Connect_WithAddressesThatCannotBe_IsRefused) {
     damaged[damaged.size() / 2] ^= 1;
     const std::vector<std::vector<std::string>> lists = {
         {}, {own, "nonsense"}, {own, damaged}, {damaged, own}};
-    const auto communicator = UcxEndpoint::Connect(*std::move(endpoint), 0, lists[kind]);
+    const auto communicator = UcxEndpoint::Connect(*std::move(endpoint), 0, lists[kind],
+                                                   {.nonce = std::string(kNonceBytes, 'k')});
     EXPECT_EQ(communicator.status().code(), absl::StatusCode::kInvalidArgument) << kind;
   }
 }

@@ -22,7 +22,7 @@
 namespace strata::collectives {
 namespace {
 
-constexpr char kMagic[] = "strata-ucx-1";
+constexpr char kMagic[] = "strata-ucx-2";
 constexpr size_t kMagicBytes = sizeof(kMagic) - 1;
 constexpr size_t kDigestBytes = 32;
 
@@ -99,9 +99,10 @@ absl::Status UcxWorker::Start() {
   ucp_worker_params_t parameters = {};
   parameters.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE;
   parameters.thread_mode = UCS_THREAD_MODE_SERIALIZED;  // made by one thread, driven by another
-  if (const auto status = ucp_worker_create(context_, &parameters, &worker_); status != UCS_OK) {
-    return UcxError("creating a UCX worker", status);
-  }
+  guard_.BeginListening();
+  const ucs_status_t created = ucp_worker_create(context_, &parameters, &worker_);
+  guard_.EndListening();
+  if (created != UCS_OK) return UcxError("creating a UCX worker", created);
   if (const auto status = ucp_worker_get_efd(worker_, &worker_fd_); status != UCS_OK) {
     return UcxError("these UCX transports cannot be slept on", status);
   }
@@ -129,11 +130,18 @@ UcxWorker::~UcxWorker() {
   if (wake_fd_ >= 0) close(wake_fd_);
 }
 
-// Magic, digest of the rest, host (fixed size, zeros for none), UCX's own address.
+// Magic, digest of the rest, host (fixed size, zeros for none), number of sockets that it listens
+// on, length and address of each, UCX's own address.
 std::string UcxWorker::Address() const {
-  std::string host = host_;
-  host.resize(kDigestBytes, '\0');
-  const std::string body = host + address_;
+  std::string body = host_;
+  body.resize(kDigestBytes, '\0');
+  const std::vector<std::string> listeners = guard_.listeners();
+  body.push_back(static_cast<char>(listeners.size()));
+  for (const std::string& listener : listeners) {
+    body.push_back(static_cast<char>(listener.size()));
+    body += listener;
+  }
+  body += address_;
   return absl::StrCat(kMagic, common::DigestOf(body), body);
 }
 
@@ -144,8 +152,24 @@ absl::StatusOr<UcxWorker::Peer> UcxWorker::ParseAddress(const std::string& addre
                       common::DigestOf(address.data() + kHeader, address.size() - kHeader)) != 0) {
     return absl::InvalidArgumentError("not an address of this version, or damaged");
   }
-  return Peer{.worker_address = address.substr(kHeader + kDigestBytes),
-              .same_host = !host_.empty() && address.compare(kHeader, kDigestBytes, host_) == 0};
+  Peer peer{.same_host = !host_.empty() && address.compare(kHeader, kDigestBytes, host_) == 0};
+  size_t at = kHeader + kDigestBytes;
+  for (int left = static_cast<uint8_t>(address[at++]); left > 0; --left) {
+    const size_t length = at < address.size() ? static_cast<uint8_t>(address[at]) : 0;
+    if (length == 0 || address.size() - at <= length) {
+      return absl::InvalidArgumentError("not an address of this version, or damaged");
+    }
+    peer.listeners.push_back(address.substr(at + 1, length));
+    at += 1 + length;
+  }
+  peer.worker_address = address.substr(at);
+  return peer;
+}
+
+void UcxWorker::Admit(const WorldKey& key, int rank, const std::vector<Peer>& peers) {
+  std::vector<std::vector<std::string>> listeners;
+  for (const Peer& peer : peers) listeners.push_back(peer.listeners);
+  guard_.Admit(key, rank, listeners);
 }
 
 void UcxWorker::Wait(absl::Duration timeout) {

@@ -6,10 +6,12 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "collectives/connection_guard.h"
 #include "collectives/ucx_communicator.h"
 
 namespace strata::collectives {
@@ -28,9 +30,13 @@ class UcxWorker final : public UcxEndpoint {
   // What another rank's Address() says. InvalidArgument: damaged or of another version.
   struct Peer {
     std::string worker_address;
-    bool same_host = false;  // shares memory with this process, as far as can be told
+    std::vector<std::string> listeners;  // see ConnectionGuard
+    bool same_host = false;              // shares memory with this process, as far as can be told
   };
   absl::StatusOr<Peer> ParseAddress(const std::string& address) const;
+
+  // Lets this world's ranks in, and nobody else. Before the first connection.
+  void Admit(const WorldKey& key, int rank, const std::vector<Peer>& peers);
 
   const UcxOptions& options() const { return options_; }
   ucp_worker_h worker() const { return worker_; }
@@ -48,7 +54,8 @@ class UcxWorker final : public UcxEndpoint {
   void Sleep(absl::Duration timeout, bool worker);
 
   UcxOptions options_;
-  std::string host_;  // names the memory that processes can share; empty: none
+  ConnectionGuard guard_;  // outlives the worker's sockets
+  std::string host_;       // names the memory that processes can share; empty: none
   std::string address_;
   ucp_context_h context_ = nullptr;
   ucp_worker_h worker_ = nullptr;

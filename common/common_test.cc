@@ -1,7 +1,11 @@
 #include <cmath>
+#include <set>
+#include <string>
 
 #include "common/digest.h"
+#include "common/entropy.h"
 #include "common/rng.h"
+#include "common/sha256.h"
 #include "common/units.h"
 #include "gtest/gtest.h"
 
@@ -26,6 +30,35 @@ TEST(RngTest, NormalNumbersHaveUnitVariance) {
   }
   EXPECT_NEAR(sum / kCount, 0, 0.02);
   EXPECT_NEAR(squares / kCount, 1, 0.02);
+}
+
+TEST(EntropyTest, UuidsAreOfVersionFourAndNeverTheSame) {
+  const Entropy system = SystemEntropy(), seeded = SeededEntropy(7);
+  std::set<std::string> seen;
+  for (int i = 0; i < 1000; ++i) {
+    const std::string uuid = DrawUuid(i % 2 == 0 ? system : seeded);
+    ASSERT_EQ(uuid.size(), 36u);
+    EXPECT_EQ(uuid[14], '4') << uuid;
+    EXPECT_NE(std::string("89ab").find(uuid[19]), std::string::npos) << uuid;
+    EXPECT_TRUE(seen.insert(uuid).second) << uuid;
+  }
+  EXPECT_EQ(DrawUuid(SeededEntropy(7)), DrawUuid(SeededEntropy(7)));
+  EXPECT_NE(DrawUuid(SeededEntropy(7)), DrawUuid(SeededEntropy(8)));
+}
+
+TEST(Sha256Test, MatchesThePublishedAnswer) {
+  Sha256 sha;  // FIPS 180-4's example
+  sha.Add("a", 1);
+  sha.Add("bc", 2);
+  EXPECT_EQ(sha.Finish(), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+}
+
+TEST(EntropyTest, BytesAreAsManyAsAskedForAndOfTheWordsDrawn) {
+  uint64_t word = 0x0807060504030201;
+  const Entropy counting = [&word] { return word++; };
+  EXPECT_EQ(DrawBytes(counting, 10), "\1\2\3\4\5\6\7\10\2\2");
+  EXPECT_EQ(word, 0x0807060504030203u);
+  EXPECT_EQ(DrawBytes(counting, 0), "");
 }
 
 TEST(DigestTest, StreamEqualsOneBuffer) {

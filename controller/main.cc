@@ -17,6 +17,7 @@
 #include <optional>
 #include <string>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 #include "CLI/CLI.hpp"
@@ -25,9 +26,12 @@
 #include "absl/synchronization/mutex.h"
 #include "common/clock.h"
 #include "common/status_macros.h"
+#include "controller/access/identity.h"
 #include "controller/service/controller.h"
 #include "controller/service/listen_address.h"
+#include "controller/service/store_preparation.h"
 #include "nlohmann/json.hpp"
+#include "security/tls_files.h"
 #include "topology/import/topology_file.h"
 
 namespace strata::controller {
@@ -43,11 +47,14 @@ static_assert(std::atomic<bool>::is_always_lock_free, "a signal handler sets it"
 struct Flags {
   std::vector<std::string> listen = {"127.0.0.1:7070"};
   std::string socket_group;
+  security::TlsFiles tls;
   std::string metrics_listen = "127.0.0.1:0";
   std::string directory;
   std::string ready_file;
   std::string topology;
+  StorePreparation preparation;
   bool insecure_listen = false;
+  std::vector<std::string> admins;
   std::optional<bool> reflection;  // not said: on loopback only
 };
 
@@ -94,7 +101,7 @@ int Fail(const absl::Status& status) {
   return kFailed;
 }
 
-// There is no TLS: only this machine may connect, unless its owner insists.
+// Without TLS only this machine may connect, unless its owner insists.
 absl::Status CheckLoopback(const std::string& text, const char* flag, bool insecure) {
   const auto address = ParseListenAddress(text);
   if (!address.ok()) {
@@ -104,12 +111,20 @@ absl::Status CheckLoopback(const std::string& text, const char* flag, bool insec
   return absl::InvalidArgumentError(
       absl::StrCat(flag, " ", text,
                    ": everybody who reaches this address could run jobs (connections are neither "
-                   "encrypted nor authenticated): listen on 127.0.0.1, or add --insecure-listen"));
+                   "encrypted nor authenticated): give --tls-certificate, --tls-key and "
+                   "--tls-authority, listen on 127.0.0.1, or add --insecure-listen"));
 }
 
 absl::Status CheckAddresses(const Flags& flags) {
+  const security::TlsFiles& tls = flags.tls;
+  const bool any = tls.enabled() || !tls.certificate.empty() || !tls.key.empty();
+  if (any && (!tls.enabled() || tls.certificate.empty() || tls.key.empty())) {
+    return absl::InvalidArgumentError(
+        "TLS needs all three: --tls-certificate, --tls-key and --tls-authority");
+  }
   for (const std::string& listen : flags.listen) {
-    RETURN_IF_ERROR(CheckLoopback(listen, "--listen", flags.insecure_listen));
+    const bool safe = flags.tls.enabled() || flags.insecure_listen;
+    RETURN_IF_ERROR(CheckLoopback(listen, "--listen", safe));
   }
   RETURN_IF_ERROR(CheckLoopback(flags.metrics_listen, "--metrics-listen", flags.insecure_listen));
   if (ParseListenAddress(flags.metrics_listen)->is_unix()) {
@@ -131,8 +146,8 @@ void WarnOfOpenAddresses(const Controller& controller) {
   for (const std::string& address : controller.addresses()) {
     if (ParseListenAddress(address)->is_unix()) continue;
     std::fprintf(stderr,
-                 "strata-controller: %s: whoever reaches this address may do everything, as "
-                 "nothing tells who connects: use --listen unix:PATH\n",
+                 "strata-controller: WARNING: nothing tells callers apart on %s: everybody who "
+                 "reaches it may do everything (--listen unix:PATH or --tls-certificate would)\n",
                  address.c_str());
   }
 }
@@ -167,10 +182,13 @@ int Serve(const Flags& flags) {
   std::error_code error;
   options.listen = flags.listen;
   options.socket_group = flags.socket_group;
+  options.tls = flags.tls;
   options.metrics_listen = flags.metrics_listen;
+  options.preparation = flags.preparation;
   options.reflection = flags.reflection.value_or(IsLocal(flags));
   options.directory = std::filesystem::absolute(flags.directory, error).lexically_normal().string();
   options.version = kVersion;
+  options.standing_admins = flags.admins;
   if (error) return Fail(absl::InternalError(absl::StrCat(flags.directory, ": ", error.message())));
 
   const common::MonotonicClock clock{};
@@ -185,7 +203,7 @@ int Serve(const Flags& flags) {
               kVersion, absl::StrJoin((*controller)->addresses(), ", ").c_str(),
               (*controller)->metrics_address().c_str(), options.directory.c_str());
   std::fflush(stdout);
-  WarnOfOpenAddresses(**controller);
+  if (!(*controller)->tells_callers_apart()) WarnOfOpenAddresses(**controller);
   const absl::Status status = (*controller)->Run(stop_asked);
   if (!flags.ready_file.empty()) unlink(flags.ready_file.c_str());
   return status.ok() ? 0 : Fail(status);
@@ -209,8 +227,25 @@ int Main(int argc, char** argv) {
                  "JSON written once serving: {pid, address, addresses, metrics_address}");
   app.add_option("--topology", flags.topology,
                  "the cluster's levels and links: a topology file, whose nodes are not read");
+  app.add_option("--tls-certificate", flags.tls.certificate,
+                 "PEM file: this controller's certificate (URI spiffe://CLUSTER/controller), then "
+                 "those up to the root; HOST:PORT is served with TLS then");
+  app.add_option("--tls-key", flags.tls.key, "PEM file: its private key");
+  app.add_option("--tls-authority", flags.tls.authority,
+                 "PEM file: the authorities whose clients and agents are believed");
+  app.add_flag("--restored", flags.preparation.restored,
+               "the state in --dir was put back from a backup: once, at the first start with it");
+  app.add_option("--discard-record", flags.preparation.discard,
+                 "TABLE/KEY of a record that cannot be read and may go for good; may be repeated");
   app.add_flag("--insecure-listen", flags.insecure_listen,
                "allow addresses that other machines can reach, without any protection");
+  app.add_option("--admin", flags.admins,
+                 "users/NAME: an admin whatever the policy says; may be repeated")
+      ->check([](const std::string& text) {
+        const auto admin = ParseIdentity(text, "tls");
+        const bool user = admin.ok() && admin->kind == Identity::Kind::kUser;
+        return user ? std::string() : absl::StrCat(text, " is no user: write users/NAME");
+      });
   app.add_flag("--reflection,!--no-reflection", flags.reflection,
                "tell clients what the services look like; without it: on loopback only");
   app.set_version_flag("--version", std::string("strata-controller ") + kVersion);

@@ -12,6 +12,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
+#include "common/path_roots.h"
 #include "common/status_macros.h"
 
 namespace strata::data {
@@ -26,6 +27,12 @@ absl::Status FromErrno(int error, const std::string& path, const char* action) {
     case EACCES:
     case EPERM:
       return absl::PermissionDeniedError(absl::StrCat(path, ": permission denied"));
+    case ELOOP:
+    case EXDEV:
+      return absl::InvalidArgumentError(absl::StrCat(
+          path,
+          ": a link, or a link on the way to it, which is not followed beneath the project's "
+          "roots: name the path that it leads to"));
     default:
       return absl::UnavailableError(absl::StrCat(path, ": ", strerror(error), " (", action, ")"));
   }
@@ -119,7 +126,7 @@ const char* KindOf(const std::string& path, const unsigned char* start, size_t s
 
 absl::StatusOr<std::shared_ptr<const TokenSource>> OpenTokenSource(const std::string& path) {
   // Without O_NONBLOCK, opening a pipe that nobody writes to would wait for ever.
-  File file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  File file(common::PathRoots::OfProcess().OpenFile(path, O_RDONLY | O_NONBLOCK));
   if (file.descriptor() < 0) return FromErrno(errno, path, "open");
   struct stat status;
   if (fstat(file.descriptor(), &status) != 0) return FromErrno(errno, path, "stat");

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "proto/strata/v1/access.pb.h"
 #include "proto/strata/v1/agent.pb.h"
 #include "proto/strata/v1/agent_files.pb.h"
 #include "proto/strata/v1/cluster.pb.h"
@@ -88,8 +89,8 @@ Lines Today() {
   Lines lines;
   std::set<const FileDescriptor*> seen;
   for (const Descriptor* const any :
-       {v1::AgentMessage::descriptor(), v1::HeldEpochRecord::descriptor(), v1::Node::descriptor(),
-        v1::JobRecord::descriptor()}) {
+       {v1::GetIdentityRequest::descriptor(), v1::AgentMessage::descriptor(),
+        v1::HeldEpochRecord::descriptor(), v1::Node::descriptor(), v1::JobRecord::descriptor()}) {
     Add(*any->file(), seen, lines);
   }
   return lines;

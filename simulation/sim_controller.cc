@@ -6,6 +6,8 @@
 #include <string>
 #include <utility>
 
+#include "common/check.h"
+
 namespace strata::simulation {
 namespace {
 
@@ -36,11 +38,13 @@ void SimController::Tell(const std::string& what, const google::protobuf::Messag
 void SimController::Start() {
   if (trace_) Tell("the controller starts");
   ++life_;
-  core_ = std::make_unique<controller::Core>(&events_, controller::Timing{});
+  core_ = std::make_unique<controller::Core>(&events_, topology::Description(), entropy_);
   std::vector<controller::Write> records;
   for (const auto& [key, write] : store_) records.push_back(write);
   Run([this, &records](Batch& batch) {
-    batch.effects = core_->Load(records, kWall + events_.Now());
+    absl::StatusOr<controller::Effects> loaded = core_->Load(records, kWall + events_.Now());
+    STRATA_CHECK(loaded.ok());  // what it wrote itself
+    batch.effects = *std::move(loaded);
   });
   oracle_.OnLoaded(*core_);
   Tick();

@@ -11,6 +11,8 @@
 #include <string>
 #include <vector>
 
+#include "common/entropy.h"
+#include "common/rng.h"
 #include "controller/logic/core.h"
 #include "controller/simulator/events.h"
 #include "simulation/link.h"
@@ -72,6 +74,8 @@ class SimController {
   const PlantedBug bug_;
   const bool trace_;
   Records store_;
+  uint64_t drawn_ = 0;  // words of chance, of all its lives
+  const common::Entropy entropy_ = [this] { return common::MixBits(1, ++drawn_); };
   std::unique_ptr<controller::Core> core_;
   uint64_t life_ = 0;
   double ticked_at_ = 0;  // what was put off until then is no standstill any more

@@ -11,8 +11,12 @@ namespace strata::spec {
 // The project and the queue that always exist, and that jobs belong to which name none.
 inline constexpr char kDefaultName[] = "default";
 
-// Every field is present but descriptions and ttl_after_finished_seconds, "default" exists,
-// projects and queues are in the order of their names.
+// The roles of RoleBinding: those in one project or in all, and those of the whole cluster.
+bool IsProjectRole(const std::string& role);
+bool IsClusterRole(const std::string& role);
+
+// Every field but descriptions, the buffer and ttl_after_finished_seconds is present, "default"
+// exists, projects and queues are in the order of their names.
 v1::Policy CompletePolicy(v1::Policy policy);
 
 }  // namespace strata::spec

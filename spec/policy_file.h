@@ -1,9 +1,11 @@
-// The policy file of `strata apply`: projects, queues, and how the scheduler decides.
+// The policy file of `strata apply`: projects, queues, how the scheduler decides, and what may take
+// how long.
 //
 //   projects:                       # a job names one as `project`
-//     - {name: nlp, description: language models, quota: {h100: 64, "*": 128}}
+//     - {name: nlp, description: language models, quota: {h100: 64, "*": 128}, roots: [/data/nlp]}
 //   queues:                         # a job names one as `resources.queue`
 //     - {name: urgent, priority: 10, max_devices: 16}
+//     - {name: batch, preemptible: true}   # its jobs may borrow the buffer
 //   scheduling:
 //     min_run_seconds: 30           # a job is not preempted sooner after its ranks began
 //     shrink_after_seconds: 60      # how long a failed job waits for all of its data ranks
@@ -11,11 +13,34 @@
 //     preemption_gap: 0             # jobs of at most so much lower priority are not preempted
 //     defragment: false             # whether jobs may be moved so that a larger one fits
 //     ttl_after_finished_seconds: 86400   # jobs are deleted so long after their end (default: never)
+//     buffer: {level: zone, nodes: 2%}   # held back from starts in every zone; default: none
+//   roles:                          # who may do what, where users are known (docs/security.md)
+//     - {role: submitter, members: [users/ann, groups/nlp], project: nlp}
+//     - {role: admin, members: [users/root]}
+//   timing:
+//     heartbeat_seconds: 1          # agents' signs of life
+//     node_lost_seconds: 4          # a silent node is LOST; at least two heartbeats
+//     lease_seconds: 30             # its ranks are given up; more than node_lost_seconds
+//     orphan_seconds: 0             # agents without a controller end their ranks; 0: never
+//     prepare_seconds: 60           # ranks are prepared, besides storage_seconds
+//     refused_seconds: 60           # what a node lacks may come back
+//     stop_seconds: 5               # agents confirm a stop
+//     cancel_seconds: 60            # for a cancelled job's last checkpoint
+//     suspect_seconds: 3            # a rank that does not move is told
+//     hang_seconds: 60              # and ended; at least suspect_seconds
+//     phase_seconds: 60             # of connecting, loading, compiling, besides bytes and ranks
+//     storage_seconds: 600          # without a chunk read or written; at least hang_seconds
+//     storage_bytes_per_second: 1e8 # what storage is believed to do at least
 //
-// The values of `scheduling` are its defaults. The file is all there is: a project or a queue that
-// is not in it is removed, except "default", which always exists. A quota counts devices that the
-// project's jobs hold together, of one kind, or of all kinds ("*"); a queue's priority is added to
-// that of its jobs, and max_devices (0: no limit) bounds what its running jobs hold together.
+// The values of `scheduling` and `timing` are their defaults. The file is all there is: a project
+// or a queue that is not in it is removed, except "default", which always exists. Jobs of a project
+// with roots read and write under these folders alone. A quota counts
+// devices that the project's jobs hold together, of one kind, or of all kinds ("*"); a queue's
+// priority is added to that of its jobs, and max_devices (0: no limit) bounds what its running jobs
+// hold together. Roles are viewer, submitter and project-admin, in one project or in all, operator
+// and admin; "*" as a member is everybody who is known. Of every group of the buffer's level (or of
+// the whole "cluster") and each kind of device in it so many nodes, or that share of them rounded
+// up, are for ranks that lost theirs.
 #ifndef STRATA_SPEC_POLICY_FILE_H_
 #define STRATA_SPEC_POLICY_FILE_H_
 

@@ -10,8 +10,10 @@
 #include <vector>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
 #include "proto/strata/v1/job.pb.h"
 #include "spec/scalars.h"
 #include "spec/schema.h"
@@ -39,6 +41,7 @@ std::string Expected(const FieldDescriptor& field, bool element = false) {
     case FieldDescriptor::CPPTYPE_MESSAGE:
       return "a section of keys";
     case FieldDescriptor::CPPTYPE_INT64:
+      if (MayBeShare(field)) return "a whole number or a share such as 2%";
       return word.empty() ? "a whole number" : absl::StrCat("a whole number or ", word);
     case FieldDescriptor::CPPTYPE_DOUBLE:
       return "a number";
@@ -299,6 +302,8 @@ class Reader {
     const std::string zero = WordOfZero(field);
     if (!zero.empty() && node.text == zero) return reflection.SetInt64(&section, &field, 0);
     if (node.quoted) return ReportKind(field, node, at);
+    if (MayBeShare(field) && absl::EndsWith(node.text, "%"))
+      return ReadShare(field, node, at, section);
     switch (field.cpp_type()) {
       case FieldDescriptor::CPPTYPE_INT64: {
         const auto value = ParseCount(node.text);
@@ -322,6 +327,19 @@ class Reader {
       default:
         return;  // files have no other types
     }
+  }
+
+  // `2%`: kept as 0.02 in the field beside.
+  void ReadShare(const FieldDescriptor& field, const YamlNode& node, const std::string& at,
+                 Message& section) {
+    const auto percent = ParseNumber(absl::StripSuffix(node.text, "%"));
+    if (!percent.ok()) return Refuse(field, node, at, percent.status());
+    if (*percent < 0 || *percent > 100) {
+      return Report(node.position, at,
+                    absl::StrCat("must be from 0% to 100%, not ", Shown(node.text)));
+    }
+    const FieldDescriptor& share = *section.GetDescriptor()->FindFieldByName("fraction");
+    section.GetReflection()->SetDouble(&section, &share, *percent / 100);
   }
 
   void ReadWord(const FieldDescriptor& field, const YamlNode& node, const std::string& at,

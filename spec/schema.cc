@@ -21,6 +21,7 @@ constexpr double kMany = 1 << 20;  // layers, heads, ranks
 constexpr double kWide = 1 << 24;  // widths and vocabularies
 constexpr double kLong = 1 << 30;  // sequences, batches
 constexpr double kSteps = 1'000'000'000'000;
+constexpr double kDay = 24 * 3600;
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
 
 // Upper bounds of counts are far above anything built; they keep products inside 64-bit integers
@@ -80,6 +81,20 @@ constexpr Bounds kBounds[] = {
     {"scheduling.unknown_run_seconds", 0, kSteps, true},
     {"scheduling.preemption_gap", 0, 1'000'000},
     {"scheduling.ttl_after_finished_seconds", 0, kSteps},
+    {"scheduling.buffer.nodes", 0, kMany},
+    {"timing.heartbeat_seconds", 0.2, kDay},
+    {"timing.node_lost_seconds", 0.4, kDay},
+    {"timing.lease_seconds", 1, kDay},
+    {"timing.orphan_seconds", 0, kSteps},
+    {"timing.prepare_seconds", 1, kDay},
+    {"timing.refused_seconds", 0, kSteps},
+    {"timing.stop_seconds", 0.2, kDay},
+    {"timing.cancel_seconds", 0, kSteps},
+    {"timing.suspect_seconds", 0.2, kSteps},
+    {"timing.hang_seconds", 1, kSteps},
+    {"timing.phase_seconds", 1, kSteps},
+    {"timing.storage_seconds", 1, kSteps},
+    {"timing.storage_bytes_per_second", 1000, kSteps},
 };
 
 std::string WithoutIndices(absl::string_view path) {
@@ -120,10 +135,11 @@ void CollectPaths(const Descriptor& section, const std::string& at, std::vector<
 }
 
 // A section that may also be one word keeps the word in this field, which is no key of the section:
-// `parallel: auto`, `recompute: full`.
+// `parallel: auto`, `recompute: full`. Likewise a share in the place of a count: `nodes: 2%`.
 bool HoldsWord(const FieldDescriptor& field) {
   return field.full_name() == "strata.v1.ParallelSpec.automatic" ||
-         field.full_name() == "strata.v1.RecomputeSpec.mode";
+         field.full_name() == "strata.v1.RecomputeSpec.mode" ||
+         field.full_name() == "strata.v1.BufferPolicy.fraction";
 }
 
 // How near another level is: 0 inside the section, 1 elsewhere.
@@ -183,6 +199,10 @@ std::string WordOfZero(const FieldDescriptor& field) {
   if (field.full_name() == "strata.v1.TrainSpec.micro_batch") return "auto";
   if (field.full_name() == "strata.v1.ParallelSpec.virtual_shards") return "off";
   return "";
+}
+
+bool MayBeShare(const FieldDescriptor& field) {
+  return field.full_name() == "strata.v1.BufferPolicy.nodes";
 }
 
 bool IsLayerRange(const FieldDescriptor& field) {

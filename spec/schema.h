@@ -44,6 +44,10 @@ const google::protobuf::EnumValueDescriptor* FindWord(const google::protobuf::En
 // parallel.virtual_shards; empty: none.
 std::string WordOfZero(const google::protobuf::FieldDescriptor& field);
 
+// Whether a count may also be written as a share of the whole, `2%`: the section keeps that in its
+// field `fraction`.
+bool MayBeShare(const google::protobuf::FieldDescriptor& field);
+
 // A range of layers is a section of the message but one value of the file: `0-11`. So is a
 // duration: `4h`.
 bool IsLayerRange(const google::protobuf::FieldDescriptor& field);

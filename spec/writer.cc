@@ -120,6 +120,14 @@ std::string ValueOf(const Message& section) {
   return "";
 }
 
+// "2%" for a count that is written as a share, else empty.
+std::string ShareText(const Message& section, const FieldDescriptor& field) {
+  if (!MayBeShare(field)) return "";
+  const FieldDescriptor& share = *section.GetDescriptor()->FindFieldByName("fraction");
+  if (!section.GetReflection()->HasField(section, &share)) return "";
+  return absl::StrFormat("%.12g%%", 100 * section.GetReflection()->GetDouble(section, &share));
+}
+
 // Appends `section`'s keys, the first one after `first_indent`, the others after `indent`.
 void WriteSection(const Message& section, const std::string& first_indent,
                   const std::string& indent, std::string& out) {
@@ -144,6 +152,8 @@ void WriteSection(const Message& section, const std::string& first_indent,
         WriteSection(reflection.GetRepeatedMessage(section, &field, i), indent + "  - ",
                      indent + "    ", out);
       }
+    } else if (const std::string share = ShareText(section, field); !share.empty()) {
+      absl::StrAppend(&out, at, " ", share, "\n");
     } else if (!reflection.HasField(section, &field)) {
       continue;
     } else if (field.message_type() == nullptr) {

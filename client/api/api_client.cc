@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <cstdlib>
 #include <thread>
 #include <utility>
 
@@ -14,8 +15,10 @@
 #include "client/api/grpc_stream.h"
 #include "common/clock.h"
 #include "common/status_macros.h"
+#include "proto/strata/v1/access.grpc.pb.h"
 #include "proto/strata/v1/cluster.grpc.pb.h"
 #include "proto/strata/v1/jobs.grpc.pb.h"
+#include "security/credentials.h"
 
 namespace strata::client {
 namespace {
@@ -41,12 +44,15 @@ std::shared_ptr<grpc::Channel> OpenChannel(const ServerAddress& address,
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1'000);
   arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);     // this file decides what is repeated
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);  // a controller is reached directly
-  return grpc::CreateCustomChannel(address.ToString(), grpc::InsecureChannelCredentials(),
-                                   arguments);
+  return grpc::CreateCustomChannel(
+      address.ToString(),
+      options.credentials == nullptr ? grpc::InsecureChannelCredentials() : options.credentials,
+      arguments);
 }
 
 // gRPC puts its reasons one before the other; the last one is the operating system's.
 std::string LastReason(const std::string& message) {
+  if (const std::string tls = security::TlsReason(message); tls != message) return tls;
   const size_t colon = message.rfind(": ");
   return colon == std::string::npos ? message : message.substr(colon + 2);
 }
@@ -68,7 +74,8 @@ class GrpcApiClient final : public ApiClient {
         options_(options),
         channel_(OpenChannel(address, options)),
         jobs_(v1::JobService::NewStub(channel_)),
-        cluster_(v1::ClusterService::NewStub(channel_)) {}
+        cluster_(v1::ClusterService::NewStub(channel_)),
+        access_(v1::AccessService::NewStub(channel_)) {}
 
   const ServerAddress& address() const override { return address_; }
 
@@ -128,13 +135,10 @@ class GrpcApiClient final : public ApiClient {
         [](v1::ListJobEventsResponse& page) { return page.mutable_events(); });
   }
 
-  absl::StatusOr<std::vector<std::string>> ExplainJob(const std::string& name) override {
+  absl::StatusOr<v1::ExplainJobResponse> ExplainJob(const std::string& name) override {
     v1::ExplainJobRequest request;
     request.set_name(name);
-    ASSIGN_OR_RETURN(
-        const v1::ExplainJobResponse answer,
-        Call<v1::ExplainJobResponse>(*jobs_, &v1::JobService::Stub::ExplainJob, request));
-    return std::vector<std::string>(answer.lines().begin(), answer.lines().end());
+    return Call<v1::ExplainJobResponse>(*jobs_, &v1::JobService::Stub::ExplainJob, request);
   }
 
   absl::StatusOr<v1::Node> GetNode(const std::string& name) override {
@@ -188,6 +192,18 @@ class GrpcApiClient final : public ApiClient {
   absl::StatusOr<v1::GetPolicyResponse> GetPolicy() override {
     return Call<v1::GetPolicyResponse>(*cluster_, &v1::ClusterService::Stub::GetPolicy,
                                        v1::GetPolicyRequest());
+  }
+
+  absl::StatusOr<v1::Identity> GetIdentity() override {
+    return Call<v1::Identity>(*access_, &v1::AccessService::Stub::GetIdentity,
+                              v1::GetIdentityRequest());
+  }
+
+  std::unique_ptr<Stream<v1::BackupClusterResponse>> BackupCluster() override {
+    return Open<v1::BackupClusterResponse>(
+        [&](grpc::ClientContext* context, grpc::CompletionQueue* queue) {
+          return cluster_->PrepareAsyncBackupCluster(context, v1::BackupClusterRequest(), queue);
+        });
   }
 
   std::unique_ptr<Stream<v1::JobProgress>> StreamProgress(const std::string& name,
@@ -290,12 +306,24 @@ class GrpcApiClient final : public ApiClient {
     return all;
   }
 
+  // About a server that does not answer so.
+  absl::string_view WhatToDo(const std::string& message) const {
+    if (security::TlsReason(message) != message) {
+      return "is this the address, and STRATA_TLS_AUTHORITY the authority, of one cluster?";
+    }
+    const bool hung_up = absl::StrContains(message, "Socket closed");
+    if (hung_up && options_.credentials == nullptr && !address_.is_unix()) {
+      return "does it want TLS? (STRATA_TLS_AUTHORITY, STRATA_TLS_CERTIFICATE, STRATA_TLS_KEY)";
+    }
+    return "is the cluster up? (strata up)";
+  }
+
   absl::Status Translate(const grpc::Status& status) const {
     const auto code = static_cast<absl::StatusCode>(status.error_code());
     std::string message = status.error_message();
     if (code == absl::StatusCode::kUnavailable) {
-      message = absl::StrCat(address_.ToString(), " does not answer (", LastReason(message),
-                             ") — is the cluster up? (strata up)");
+      message = absl::StrCat(address_.ToString(), " does not answer (", LastReason(message), ") — ",
+                             WhatToDo(message));
     } else if (code == absl::StatusCode::kDeadlineExceeded) {
       message = absl::StrCat(address_.ToString(), " did not answer in time (", message,
                              ") — is its process stopped, or the machine overloaded? try again");
@@ -313,9 +341,28 @@ class GrpcApiClient final : public ApiClient {
   std::shared_ptr<grpc::Channel> channel_;
   std::unique_ptr<v1::JobService::Stub> jobs_;
   std::unique_ptr<v1::ClusterService::Stub> cluster_;
+  std::unique_ptr<v1::AccessService::Stub> access_;
 };
 
 }  // namespace
+
+absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> CredentialsFor(
+    const ServerAddress& address) {
+  const auto variable = [](const char* name) {
+    const char* const value = std::getenv(name);
+    return std::string(value == nullptr ? "" : value);
+  };
+  const security::TlsFiles tls = {variable("STRATA_TLS_CERTIFICATE"), variable("STRATA_TLS_KEY"),
+                                  variable("STRATA_TLS_AUTHORITY")};
+  if (address.is_unix()) return nullptr;
+  if (!tls.enabled() && !(tls.certificate + tls.key).empty()) {
+    return absl::FailedPreconditionError(
+        "STRATA_TLS_CERTIFICATE or STRATA_TLS_KEY is set, and STRATA_TLS_AUTHORITY is not — set it "
+        "to the file of the cluster's authority");
+  }
+  if (!tls.enabled()) return nullptr;
+  return security::MakeChannelCredentials(tls, common::WallSeconds());
+}
 
 std::unique_ptr<ApiClient> MakeApiClient(const ServerAddress& address, const ApiOptions& options) {
   return std::make_unique<GrpcApiClient>(address, options);

@@ -17,8 +17,13 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "client/server_address.h"
+#include "proto/strata/v1/access.pb.h"
 #include "proto/strata/v1/cluster.pb.h"
 #include "proto/strata/v1/jobs.pb.h"
+
+namespace grpc {
+class ChannelCredentials;
+}
 
 namespace strata::client {
 
@@ -44,6 +49,8 @@ struct ApiOptions {
   // When a connection has taken `silence_seconds`, before a call, not a stream, waits on for it.
   std::function<void()> on_silence = nullptr;
   double silence_seconds = 0.9;
+  // Of the connection; null: neither encrypted nor authenticated.
+  std::shared_ptr<grpc::ChannelCredentials> credentials = nullptr;
 };
 
 // Calls may come from any thread; a stream belongs to one.
@@ -68,7 +75,7 @@ class ApiClient {
   // Newest first; `most`: at most so many, 0: all pages.
   virtual absl::StatusOr<std::vector<v1::JobEvent>> ListJobEvents(const std::string& job,
                                                                   int32_t most) = 0;
-  virtual absl::StatusOr<std::vector<std::string>> ExplainJob(const std::string& name) = 0;
+  virtual absl::StatusOr<v1::ExplainJobResponse> ExplainJob(const std::string& name) = 0;
   virtual absl::StatusOr<v1::Node> GetNode(const std::string& name) = 0;
   virtual absl::StatusOr<std::vector<v1::Node>> ListNodes() = 0;  // all pages
   virtual absl::StatusOr<v1::Cluster> GetCluster() = 0;
@@ -79,6 +86,10 @@ class ApiClient {
   virtual absl::StatusOr<v1::ApplyPolicyResponse> ApplyPolicy(
       const v1::ApplyPolicyRequest& request) = 0;
   virtual absl::StatusOr<v1::GetPolicyResponse> GetPolicy() = 0;
+  virtual absl::StatusOr<v1::Identity> GetIdentity() = 0;
+
+  // Of the controller's state. DataLoss is the caller's to find: see BackupClusterResponse.
+  virtual std::unique_ptr<Stream<v1::BackupClusterResponse>> BackupCluster() = 0;
 
   // Streams have no deadline: they live as long as what they tell about.
   virtual std::unique_ptr<Stream<v1::JobProgress>> StreamProgress(const std::string& name,
@@ -87,6 +98,13 @@ class ApiClient {
   virtual std::unique_ptr<Stream<v1::WatchNodesResponse>> WatchNodes(
       const v1::WatchNodesRequest& request) = 0;
 };
+
+// What the environment says of TLS for connections to `address`: STRATA_TLS_AUTHORITY names the
+// file of authorities that may stand behind the controller, STRATA_TLS_CERTIFICATE and
+// STRATA_TLS_KEY the caller's own. Null without them, and for Unix sockets. FailedPrecondition:
+// what is wrong with these files.
+absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> CredentialsFor(
+    const ServerAddress& address);
 
 // Connects with the first call, not here.
 std::unique_ptr<ApiClient> MakeApiClient(const ServerAddress& address, const ApiOptions& options);

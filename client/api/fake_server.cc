@@ -8,6 +8,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
+#include "proto/strata/v1/access.grpc.pb.h"
 #include "proto/strata/v1/cluster.grpc.pb.h"
 #include "proto/strata/v1/jobs.grpc.pb.h"
 
@@ -25,7 +26,8 @@ grpc::Status Unknown(const std::string& name) {
 }  // namespace
 
 class FakeServer::Services final : public v1::JobService::Service,
-                                   public v1::ClusterService::Service {
+                                   public v1::ClusterService::Service,
+                                   public v1::AccessService::Service {
  public:
   explicit Services(FakeServer& script) : script_(script) {}
 
@@ -36,6 +38,7 @@ class FakeServer::Services final : public v1::JobService::Service,
     builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
     builder.RegisterService(static_cast<v1::JobService::Service*>(this));
     builder.RegisterService(static_cast<v1::ClusterService::Service*>(this));
+    builder.RegisterService(static_cast<v1::AccessService::Service*>(this));
     server_ = builder.BuildAndStart();
     STRATA_CHECK(server_ != nullptr);
   }
@@ -116,6 +119,15 @@ class FakeServer::Services final : public v1::JobService::Service,
     if (const auto refused = Before(context, "ExplainJob"); !refused.ok()) return refused;
     response->add_lines("it waits for 2 devices");
     response->add_lines("1 is free");
+    response->set_state(v1::Job::QUEUED);
+    response->set_queue_position(3);
+    response->set_devices_wanted(2);
+    response->set_devices_free(1);
+    response->mutable_expected_start_time()->set_seconds(1'700'000'000);
+    v1::ExplainJobResponse::Blocker& blocker = *response->add_blockers();
+    blocker.set_code("DEVICES");
+    blocker.set_subject("jobs/other");
+    blocker.set_text("other has what it needs");
     v1::Job job;
     return Find(request->name(), &job);
   }
@@ -199,6 +211,13 @@ class FakeServer::Services final : public v1::JobService::Service,
     return grpc::Status::OK;
   }
 
+  grpc::Status GetIdentity(grpc::ServerContext* context, const v1::GetIdentityRequest*,
+                           v1::Identity* response) override {
+    if (const auto refused = Before(context, "GetIdentity"); !refused.ok()) return refused;
+    *response = script_.identity;
+    return grpc::Status::OK;
+  }
+
   grpc::Status StreamProgress(grpc::ServerContext* context,
                               const v1::StreamProgressRequest* request,
                               grpc::ServerWriter<v1::JobProgress>* writer) override {
@@ -214,6 +233,14 @@ class FakeServer::Services final : public v1::JobService::Service,
     if (const auto found = Find(request->name(), &job); !found.ok()) return found;
     return ToGrpc(
         script_.logs(*request, [&](const v1::LogLine& l) { return Send(context, writer, l); }));
+  }
+
+  grpc::Status BackupCluster(grpc::ServerContext* context, const v1::BackupClusterRequest* request,
+                             grpc::ServerWriter<v1::BackupClusterResponse>* writer) override {
+    if (const auto refused = Before(context, "BackupCluster"); !refused.ok()) return refused;
+    return ToGrpc(script_.backup(*request, [&](const v1::BackupClusterResponse& piece) {
+      return Send(context, writer, piece);
+    }));
   }
 
   void Put(const v1::Job& job) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "client/server_address.h"
+#include "proto/strata/v1/access.pb.h"
 #include "proto/strata/v1/cluster.pb.h"
 #include "proto/strata/v1/jobs.pb.h"
 
@@ -49,6 +50,7 @@ class FakeServer {
   Handler<v1::ApplyPolicyRequest, v1::ApplyPolicyResponse> apply;
   StreamHandler<v1::StreamProgressRequest, v1::JobProgress> progress;
   StreamHandler<v1::StreamLogsRequest, v1::LogLine> logs;
+  StreamHandler<v1::BackupClusterRequest, v1::BackupClusterResponse> backup;
   // Called first in every call; a code other than 0 is the answer. `deadline_seconds`: what the
   // client gave it, infinite without a deadline.
   std::function<FakeAnswer(const std::string& method, double deadline_seconds)> before;
@@ -59,6 +61,7 @@ class FakeServer {
   void Put(const v1::Topology& map);
   int calls(const std::string& method) const;
   int page_size = 2;  // of lists
+  v1::Identity identity;
 
  private:
   class Services;

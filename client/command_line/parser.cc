@@ -33,6 +33,12 @@ std::string RangeText(const Flag& flag) {
   return text;
 }
 
+// In place of the common flag of that name.
+bool HasOwn(const Command& command, absl::string_view name) {
+  return std::any_of(command.flags.begin(), command.flags.end(),
+                     [&](const Flag& flag) { return flag.name == name; });
+}
+
 class Parser {
  public:
   Parser(const Command& command, const std::vector<std::string>& typed)
@@ -155,7 +161,8 @@ class Parser {
     }
     const std::string output = arguments_.Text("--output", command_.outputs[0]);
     const auto& known = command_.outputs;
-    if (std::find(known.begin(), known.end(), output) == known.end()) {
+    if (!HasOwn(command_, "--output") &&
+        std::find(known.begin(), known.end(), output) == known.end()) {
       Refuse(absl::StrCat("--output ", output, " is not supported here (the values are ",
                           absl::StrJoin(known, ", "), ")"));
     }
@@ -261,6 +268,7 @@ std::string HelpOf(const Command& command) {
   for (const Flag& flag : command.flags) absl::StrAppend(&text, FlagLine(flag));
   absl::StrAppend(&text, "\nCommon flags:\n");
   for (Flag flag : CommonFlags()) {
+    if (HasOwn(command, flag.name)) continue;
     if (flag.name == "--output") flag.help = Alternatives(command.outputs);
     absl::StrAppend(&text, FlagLine(flag));
   }

@@ -17,8 +17,10 @@
 
 namespace strata::client {
 
-// Says after a second of silence that it waits.
-std::unique_ptr<ApiClient> ClientOf(const ServerAddress& address, Terminal& terminal);
+// Says after a second of silence that it waits. With the environment's credentials: errors are
+// those of CredentialsFor.
+absl::StatusOr<std::unique_ptr<ApiClient>> ClientOf(const ServerAddress& address,
+                                                    Terminal& terminal);
 
 // The controller that --server, STRATA_SERVER or the last `strata up` names. Prints what is wrong
 // and returns null with its exit code in `code` otherwise.
@@ -45,18 +47,24 @@ Command ClusterCommand(std::string name, std::string usage, std::string summary,
 
 inline bool IsStructured(absl::string_view output) { return output == "json" || output == "yaml"; }
 
-// `get projects|queues` and, with a name, `get project|queue NAME`.
+// `get policy`, `get projects|queues` and, with a name, `get project|queue NAME`.
 int GetProjects(ApiClient& client, const std::string& name, const std::string& output,
                 Terminal& terminal);
 int GetQueues(ApiClient& client, const std::string& name, const std::string& output,
               Terminal& terminal);
+int GetPolicy(ApiClient& client, const std::string& output, Terminal& terminal);
+
+// `get policy`: the policy in use, as a file that `strata apply` takes.
+int GetWholePolicy(ApiClient& client, const std::string& output, Terminal& terminal);
 
 Command SubmitCommand();
 Command ApplyCommand();
+Command BackupCommand();
 std::vector<Command> ChangeCommands();        // cancel, update, suspend, delete
 std::vector<Command> NodeCommands();          // drain, resume
 std::vector<Command> QueryCommands();         // get, describe, explain, events
 std::vector<Command> FollowCommands();        // watch, logs, wait
+std::vector<Command> AccessCommands();        // whoami
 std::vector<Command> LocalClusterCommands();  // up, down
 
 }  // namespace strata::client

@@ -10,12 +10,15 @@
 #include "client/exit_codes.h"
 #include "client/server_address.h"
 #include "client/views/job_view.h"
+#include "common/status_macros.h"
 #include "spec/problems.h"
 
 namespace strata::client {
 
-std::unique_ptr<ApiClient> ClientOf(const ServerAddress& address, Terminal& terminal) {
+absl::StatusOr<std::unique_ptr<ApiClient>> ClientOf(const ServerAddress& address,
+                                                    Terminal& terminal) {
   ApiOptions options;
+  ASSIGN_OR_RETURN(options.credentials, CredentialsFor(address));
   options.on_silence = [&terminal, name = address.ToString()] {
     terminal.Say(absl::StrCat("waiting for ", name, " …"));
   };
@@ -28,7 +31,10 @@ std::unique_ptr<ApiClient> Reach(const Arguments& arguments, Terminal& terminal,
     code = Fail(address.status(), terminal);
     return nullptr;
   }
-  return ClientOf(*address, terminal);
+  absl::StatusOr<std::unique_ptr<ApiClient>> client = ClientOf(*address, terminal);
+  if (client.ok()) return *std::move(client);
+  code = Fail(client.status(), terminal);
+  return nullptr;
 }
 
 int FailCall(const absl::Status& status, Terminal& terminal) {
@@ -72,7 +78,9 @@ std::vector<Command> ClusterCommands() {
   std::vector<Command> all = LocalClusterCommands();
   all.push_back(SubmitCommand());
   all.push_back(ApplyCommand());
-  for (auto* more : {&QueryCommands, &ChangeCommands, &FollowCommands, &NodeCommands}) {
+  all.push_back(BackupCommand());
+  for (auto* more :
+       {&QueryCommands, &ChangeCommands, &FollowCommands, &NodeCommands, &AccessCommands}) {
     for (Command& command : (*more)()) all.push_back(std::move(command));
   }
   return all;

@@ -378,6 +378,15 @@ TEST_F(ClusterCommandsTest, ExplainDescribeAndCancelSayWhatTheServerSays) {
   event->set_lost_steps(2);
   server_.Put(job);
   EXPECT_EQ(Run({"explain", "faulty"}).out, "it waits for 2 devices\n1 is free\n");
+  const nlohmann::json why = nlohmann::json::parse(Run({"explain", "faulty", "-o", "json"}).out);
+  EXPECT_EQ(why["lines"][1], "1 is free");
+  EXPECT_EQ(why["state"], "QUEUED");
+  EXPECT_EQ(why["queue_position"], 3);
+  EXPECT_EQ(why["devices_wanted"], 2);
+  EXPECT_EQ(why["blockers"][0]["code"], "DEVICES");
+  EXPECT_EQ(why["blockers"][0]["subject"], "jobs/other");
+  EXPECT_EQ(why["expected_start_time"], "2023-11-14T22:13:20Z");
+  EXPECT_FALSE(why.contains("layout"));
   const Outcome described = Run({"describe", "job", "faulty"});
   EXPECT_THAT(described.out, HasSubstr("killed by signal 9  (2 steps again)"));
   EXPECT_THAT(described.out, HasSubstr("Step:          42/50"));

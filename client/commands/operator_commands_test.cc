@@ -145,6 +145,24 @@ TEST_F(OperatorCommandsTest, ProjectsAndQueuesAreListedWithWhatIsUsed) {
   EXPECT_EQ(Run({"get", "projcts"}).code, 2);
 }
 
+TEST_F(OperatorCommandsTest, ThePolicyIsShownAsAFileThatCanBeApplied) {
+  v1::GetPolicyResponse policy = Policy();
+  policy.mutable_policy()->mutable_timing()->set_lease_seconds(45);
+  server_.Put(policy);
+  const std::string text = Run({"get", "policy"}).out;
+  EXPECT_THAT(text, HasSubstr("timing:\n  lease_seconds: 45\n"));
+  v1::ApplyPolicyRequest asked;
+  server_.apply = [&](const v1::ApplyPolicyRequest& request, auto*) {
+    asked = request;
+    return FakeAnswer();
+  };
+  EXPECT_EQ(Run({"apply", Write(text)}).code, 0);
+  EXPECT_EQ(asked.policy().ShortDebugString(), policy.policy().ShortDebugString());
+  const auto json = nlohmann::json::parse(Run({"get", "policy", "-o", "json"}).out);
+  EXPECT_EQ(json["timing"]["lease_seconds"], 45);
+  EXPECT_EQ(Run({"get", "policy", "nlp"}).code, 2);
+}
+
 TEST_F(OperatorCommandsTest, DrainAndResumeAreTold) {
   server_.Put(NodeWith("n0", ""));
   server_.Put(NodeWith("n1", "a"));

@@ -1,4 +1,4 @@
-// apply; get projects and queues.
+// apply; get projects, queues and policy.
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -28,7 +28,7 @@ bool IsChange(const v1::PolicyChange& change) {
   return change.action() != v1::PolicyChange::UNCHANGED;
 }
 
-// "project/nlp", of what changed; scheduling has no name of its own.
+// "project/nlp", of what changed; scheduling and timing have no names.
 std::string ChangedNames(const v1::ApplyPolicyResponse& applied) {
   std::string names;
   for (const v1::PolicyChange& change : applied.changes()) {
@@ -97,9 +97,21 @@ int GetQueues(ApiClient& client, const std::string& name, const std::string& out
   return GetEntries(client, "queue", name, output, &QueuesJson, &QueueTable, terminal);
 }
 
+// As the file that `apply` reads.
+int GetPolicy(ApiClient& client, const std::string& output, Terminal& terminal) {
+  const absl::StatusOr<v1::GetPolicyResponse> policy = client.GetPolicy();
+  if (!policy.ok()) return FailCall(policy.status(), terminal);
+  if (IsStructured(output)) {
+    terminal.Out(ToText(PolicyJson(policy->policy()), output));
+  } else {
+    terminal.Out(output == "name" ? "policy\n" : spec::WritePolicy(policy->policy()));
+  }
+  return kExitDone;
+}
+
 Command ApplyCommand() {
   return ClusterCommand(
-      "apply", "FILE [--validate-only]", "Declare projects, quotas, queues and scheduling",
+      "apply", "FILE [--validate-only]", "Declare projects, quotas, queues, scheduling and timing",
       {"FILE"}, 1,
       {{"--validate-only", Flag::Kind::kSwitch, "", "only check it and tell what would change"}},
       Apply);

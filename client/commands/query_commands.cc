@@ -11,6 +11,7 @@
 #include "client/commands/registry.h"
 #include "client/commands/selector.h"
 #include "client/exit_codes.h"
+#include "client/views/explanation_view.h"
 #include "client/views/job_view.h"
 #include "client/views/node_view.h"
 #include "common/clock.h"
@@ -124,10 +125,10 @@ std::vector<Flag> GetFlags() {
 
 int Get(const Arguments& arguments, Terminal& terminal) {
   const auto& words = arguments.positional();
-  static const auto& kinds = *new std::vector<std::string>{"jobs", "nodes", "projects", "queues",
-                                                           "job",  "node",  "project",  "queue"};
+  static const auto& kinds = *new std::vector<std::string>{
+      "jobs", "nodes", "projects", "queues", "policy", "job", "node", "project", "queue"};
   if (!CheckKind("get", words[0], kinds, terminal)) return kExitUsage;
-  const bool plural = absl::EndsWith(words[0], "s");
+  const bool plural = absl::EndsWith(words[0], "s") || words[0] == "policy";
   if (plural != (words.size() == 1)) {
     terminal.Error(plural ? absl::StrCat("strata get: unexpected argument ", words[1])
                           : absl::StrCat("strata get ", words[0], ": NAME is missing"));
@@ -144,9 +145,11 @@ int Get(const Arguments& arguments, Terminal& terminal) {
   const std::string output = arguments.Text("--output", "table");
   const std::string name = plural ? "" : words[1];
   if (words[0] == "jobs") return GetJobs(*client, arguments, output, terminal);
+  if (words[0] == "policy") return GetWholePolicy(*client, output, terminal);
   if (words[0] == "nodes") return GetNodes(*client, output, terminal);
   if (words[0] == "node") return GetOneNode(*client, name, output, /*described=*/false, terminal);
   if (absl::StartsWith(words[0], "project")) return GetProjects(*client, name, output, terminal);
+  if (words[0] == "policy") return GetPolicy(*client, output, terminal);
   if (absl::StartsWith(words[0], "queue")) return GetQueues(*client, name, output, terminal);
   return GetOneJob(*client, name, output, /*described=*/false, terminal);
 }
@@ -174,15 +177,15 @@ int Explain(const Arguments& arguments, Terminal& terminal) {
   int code = kExitDone;
   const auto client = Reach(arguments, terminal, code);
   if (client == nullptr) return code;
-  const auto lines = client->ExplainJob(JobResource(name));
-  if (!lines.ok()) return FailCallAbout("job", name, lines.status(), terminal);
+  const auto explained = client->ExplainJob(JobResource(name));
+  if (!explained.ok()) return FailCallAbout("job", name, explained.status(), terminal);
   const std::string output = arguments.Text("--output", "table");
   if (IsStructured(output)) {
-    terminal.Out(ToText({{"name", PlainName(name)}, {"lines", *lines}}, output));
+    terminal.Out(ToText(ExplanationJson(name, *explained), output));
   } else if (output == "name") {
     terminal.Out(PlainName(name) + "\n");
   } else {
-    for (const std::string& line : *lines) terminal.Out(line + "\n");
+    for (const std::string& line : explained->lines()) terminal.Out(line + "\n");
   }
   return kExitDone;
 }
@@ -213,9 +216,9 @@ int Events(const Arguments& arguments, Terminal& terminal) {
 
 std::vector<Command> QueryCommands() {
   return {
-      ClusterCommand("get", "jobs|nodes|projects|queues|job NAME|node NAME|…",
-                     "List what the cluster has", {"jobs, nodes, projects, queues or job NAME"}, 2,
-                     GetFlags(), Get),
+      ClusterCommand("get", "jobs|nodes|projects|queues|policy|job NAME|node NAME|…",
+                     "List what the cluster has",
+                     {"jobs, nodes, projects, queues, policy or job NAME"}, 2, GetFlags(), Get),
       ClusterCommand("describe", "job NAME|node NAME|model JOB.yaml",
                      "Tell everything about a job, a node or a job file's model", {"NAME"}, 2, {},
                      Describe),

@@ -1,4 +1,5 @@
 // strata simulate: a cluster on virtual time.
+#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
@@ -6,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "client/commands/map_file.h"
 #include "client/commands/registry.h"
 #include "client/exit_codes.h"
@@ -14,6 +16,9 @@
 #include "common/status_macros.h"
 #include "controller/simulator/simulator.h"
 #include "controller/simulator/trace_file.h"
+#include "spec/policy_file.h"
+#include "spec/prescan.h"
+#include "spec/problems.h"
 
 namespace strata::client {
 namespace {
@@ -22,6 +27,7 @@ constexpr int kMostRealDevices = 1024;   // nodes up to which each device is a r
 constexpr int kMostFragmentNodes = 256;  // and up to which every checkpoint's messages are sent
 constexpr int64_t kDefaultNodes = 64;
 constexpr size_t kMostBytes = size_t{64} << 20;  // of a file
+constexpr char kWholeCluster[] = "cluster";      // the level whose one group is everything
 
 absl::StatusOr<topology::Description> ClusterOf(const Arguments& arguments, int devices) {
   if (arguments.Has("--topology")) {
@@ -72,6 +78,32 @@ absl::StatusOr<std::vector<simulator::SimJob>> JobsOf(const Arguments& arguments
                                random);
 }
 
+// A level of the cluster, or all of it.
+absl::Status CheckLevel(const std::string& flag, const std::string& level,
+                        const topology::Description& cluster) {
+  if (level == kWholeCluster) return absl::OkStatus();
+  for (const std::string& known : cluster.levels) {
+    if (known == level) return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat(flag, ": the cluster has no level ", level, " — its levels are ",
+                   absl::StrJoin(cluster.levels, ", "), ", and ", kWholeCluster, " is all of it"));
+}
+
+absl::StatusOr<v1::Policy> PolicyOf(const Arguments& arguments,
+                                    const topology::Description& cluster) {
+  if (!arguments.Has("--policy")) return v1::Policy();
+  const std::string path = arguments.Text("--policy");
+  ASSIGN_OR_RETURN(const std::string text, ReadTextFile(path, spec::kMostBytes, "policy file"));
+  spec::Problems problems(path);
+  const spec::PolicyFile file = spec::ReadPolicy(text, problems);
+  RETURN_IF_ERROR(problems.ToStatus());
+  if (file.policy.scheduling().has_buffer()) {
+    RETURN_IF_ERROR(CheckLevel(path, file.policy.scheduling().buffer().level(), cluster));
+  }
+  return file.policy;
+}
+
 absl::StatusOr<simulator::Options> OptionsOf(const Arguments& arguments, std::string& notice) {
   const int64_t nodes = arguments.Count("--nodes").value_or(kDefaultNodes);
   const bool whole = nodes > kMostRealDevices && !arguments.Has("--topology");
@@ -90,6 +122,7 @@ absl::StatusOr<simulator::Options> OptionsOf(const Arguments& arguments, std::st
   options.latencies.load = arguments.Number("--load-seconds").value_or(options.latencies.load);
   options.all_fragments = options.cluster.nodes.size() <= kMostFragmentNodes;
   ASSIGN_OR_RETURN(options.jobs, JobsOf(arguments, options));
+  ASSIGN_OR_RETURN(options.policy, PolicyOf(arguments, options.cluster));
   if (whole && !arguments.Has("--devices")) {
     notice = "one rank per node stands for its eight devices (--devices 8: one per device)";
   }
@@ -100,21 +133,72 @@ absl::StatusOr<simulator::Options> OptionsOf(const Arguments& arguments, std::st
   return options;
 }
 
+// One simulation; `of`: which one, for people.
+simulator::Report RunWith(const simulator::Options& options, const std::string& of,
+                          Terminal& terminal) {
+  simulator::Report report = simulator::Simulate(options, [&](double done) {
+    terminal.Transient(absl::StrFormat("%s%.1f of %g days", of, done * options.days, options.days));
+  });
+  if (!report.violation.empty()) {
+    terminal.Error(absl::StrCat(of, "seed ", options.seed, ", event ", report.violation_event, ": ",
+                                report.violation, "\nagain: the same command with --seed ",
+                                options.seed));
+  }
+  return report;
+}
+
+// "0,1,2%": sizes of the buffer, as in a policy file.
+absl::StatusOr<std::vector<v1::BufferPolicy>> BuffersOf(const Arguments& arguments,
+                                                        const topology::Description& cluster) {
+  const bool zones = CheckLevel("", "zone", cluster).ok();
+  const std::string level = arguments.Text("--buffer-level", zones ? "zone" : kWholeCluster);
+  RETURN_IF_ERROR(CheckLevel("--buffer-level", level, cluster));
+  std::vector<v1::BufferPolicy> buffers;
+  for (const absl::string_view size : absl::StrSplit(arguments.Text("--buffer"), ',')) {
+    spec::Problems problems("--buffer");
+    const spec::PolicyFile read = spec::ReadPolicy(
+        absl::StrCat("scheduling: {buffer: {level: cluster, nodes: ", size, "}}"), problems);
+    if (!problems.empty()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--buffer: ", size, " is no size — give sizes such as 0,2,5%"));
+    }
+    buffers.push_back(read.policy.scheduling().buffer());
+    buffers.back().set_level(level);
+  }
+  return buffers;
+}
+
+int RunBuffers(simulator::Options options, const Arguments& arguments, Terminal& terminal) {
+  const auto buffers = BuffersOf(arguments, options.cluster);
+  if (!buffers.ok()) return Fail(buffers.status(), terminal);
+  std::vector<BufferOutcome> outcomes;
+  for (const v1::BufferPolicy& buffer : *buffers) {
+    *options.policy.mutable_scheduling()->mutable_buffer() = buffer;
+    const std::string size = buffer.has_fraction()
+                                 ? absl::StrFormat("%.12g%%", 100 * buffer.fraction())
+                                 : absl::StrCat(buffer.nodes());
+    outcomes.push_back({size, RunWith(options, absl::StrCat("buffer ", size, ": "), terminal)});
+  }
+  const std::string output = arguments.Text("--output", "table");
+  const std::string& level = buffers->front().level();
+  terminal.Out(output == "table" ? BuffersText(outcomes, level)
+                                 : ToText(BuffersJson(outcomes, level), output));
+  const bool sound = std::all_of(outcomes.begin(), outcomes.end(), [](const BufferOutcome& of) {
+    return of.report.violation.empty();
+  });
+  return sound ? kExitDone : kExitFailed;
+}
+
 int RunOne(const Arguments& arguments, Terminal& terminal) {
   std::string notice;
   const absl::StatusOr<simulator::Options> options = OptionsOf(arguments, notice);
   if (!options.ok()) return Fail(options.status(), terminal);
   if (!notice.empty()) terminal.Say(notice);
-  const simulator::Report report = simulator::Simulate(*options, [&](double done) {
-    terminal.Transient(absl::StrFormat("%.1f of %g days", done * options->days, options->days));
-  });
+  if (arguments.Has("--buffer")) return RunBuffers(*options, arguments, terminal);
+  const simulator::Report report = RunWith(*options, "", terminal);
   const std::string output = arguments.Text("--output", "table");
   terminal.Out(output == "table" ? SimulationText(report) : ToText(ToJson(report), output));
-  if (report.violation.empty()) return kExitDone;
-  terminal.Error(absl::StrCat("seed ", options->seed, ", event ", report.violation_event, ": ",
-                              report.violation, "\nagain: the same command with --seed ",
-                              options->seed));
-  return kExitFailed;
+  return report.violation.empty() ? kExitDone : kExitFailed;
 }
 
 // Small clusters in great trouble, seed by seed.
@@ -182,6 +266,10 @@ int Simulate(const Arguments& arguments, Terminal& terminal) {
     terminal.Error(absl::StrCat(flag, ": is about the file of --topology; give that too"));
     return kExitUsage;
   }
+  if (arguments.Has("--buffer-level") && !arguments.Has("--buffer")) {
+    terminal.Error("--buffer-level: says where the buffers of --buffer are; give that too");
+    return kExitUsage;
+  }
   if (const std::string flag = IgnoredBySeeds(arguments); !flag.empty()) {
     terminal.Error(
         absl::StrCat("--seeds: makes clusters, jobs and failures by itself; leave out ", flag));
@@ -221,6 +309,11 @@ Command SimulateCommand() {
       {"--start-seconds", Kind::kNumber, "S", "until ranks are started (default: 15)", "", 0.1,
        3600},
       {"--load-seconds", Kind::kNumber, "S", "and have loaded (default: 45)", "", 0.1, 86'400},
+      {"--policy", Kind::kText, "F.yaml",
+       "projects, queues and scheduling, as strata apply reads them"},
+      {"--buffer", Kind::kText, "0,1,2%",
+       "once for each of these numbers (or shares) of nodes held back per group, compared"},
+      {"--buffer-level", Kind::kText, "L", "whose groups these are (default: zone, else cluster)"},
       {"--explain", Kind::kSwitch, "", "what fails, how often and how it is repaired"}};
   const std::vector<Flag> map = MapFileFlags(
       "per node (default: 8; above 1,024 nodes 1); of a map, where it says nothing about them");

@@ -82,6 +82,44 @@ TEST(SimulateCommand, CountsViolationsOverSeeds) {
   EXPECT_EQ(nlohmann::json::parse(got.out)["violations"], 0);
 }
 
+TEST(SimulateCommand, ComparesBuffers) {
+  const Outcome got = Simulate({"--nodes", "24", "--days", "2", "--failure-rate", "100", "--load",
+                                "1.5", "--buffer", "0,1,25%", "-o", "json"});
+  ASSERT_EQ(got.code, 0) << got.err;
+  const nlohmann::json report = nlohmann::json::parse(got.out);
+  EXPECT_EQ(report["level"], "zone");
+  ASSERT_EQ(report["buffers"].size(), 3);
+  EXPECT_EQ(report["buffers"][2]["nodes"], "25%");
+  const auto of = [&](int i) { return report["buffers"][i]["report"]; };
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(of(i)["violation"], "") << i;
+  EXPECT_GT(of(0)["waits"]["nodes"]["jobs"], 0);
+  // More nodes than are ever away at once: what fails finds another node at once, and jobs get
+  // less.
+  EXPECT_LT(of(2)["waits"]["nodes"]["mean_seconds"], of(0)["waits"]["nodes"]["mean_seconds"]);
+  EXPECT_LT(of(2)["allocation"], of(0)["allocation"]);
+  EXPECT_EQ(Simulate({"--buffer", "0,x"}).code, 2);
+  EXPECT_EQ(Simulate({"--buffer", "1", "--buffer-level", "aisle"}).code, 2);
+  EXPECT_EQ(Simulate({"--buffer-level", "zone"}).code, 2);
+}
+
+TEST(SimulateCommand, RunsUnderAPolicy) {
+  const std::string policy = FileWith("sim_policy.yaml",
+                                      "queues: [{name: batch, preemptible: true}]\n"
+                                      "scheduling: {buffer: {level: zone, nodes: 2}}\n");
+  const std::string trace = FileWith("sim_queue.csv",
+                                     "name,submit_seconds,nodes,steps,seconds_per_step,queue\n"
+                                     "a,5,4,60,10,default\nb,5,4,60,10,batch\n");
+  const Outcome got = Simulate(
+      {"--nodes", "4", "--trace", trace, "--policy", policy, "--no-failures", "-o", "json"});
+  ASSERT_EQ(got.code, 0) << got.err;
+  const nlohmann::json report = nlohmann::json::parse(got.out);
+  ASSERT_EQ(report["jobs"].size(), 1u) << "only the preemptible one may take the buffer";
+  EXPECT_EQ(report["jobs"][0]["name"], "b");
+  const std::string bad =
+      FileWith("sim_bad.yaml", "scheduling: {buffer: {level: aisle, nodes: 2}}\n");
+  EXPECT_EQ(Simulate({"--policy", bad}).code, 2);
+}
+
 TEST(SimulateCommand, ExplainsItsAssumptions) {
   const Outcome got = Simulate({"--explain"});
   EXPECT_EQ(got.code, 0);

@@ -83,7 +83,8 @@ int Submit(const Arguments& arguments, Terminal& terminal) {
   const absl::StatusOr<v1::CreateJobRequest> request = MakeRequest(arguments, *loaded);
   if (!request.ok()) return Fail(request.status(), terminal);
   const auto client = ClientOf(*address, terminal);
-  const absl::StatusOr<v1::Job> job = client->CreateJob(*request);
+  if (!client.ok()) return Fail(client.status(), terminal);
+  const absl::StatusOr<v1::Job> job = (*client)->CreateJob(*request);
   if (ReasonOf(job.status()) == "NAME_TAKEN") {
     spec::Problems problems(loaded->path);
     problems.Add({loaded->file.positions.Of("name"), "name", std::string(job.status().message()),
@@ -105,7 +106,7 @@ int Submit(const Arguments& arguments, Terminal& terminal) {
       absl::StrCat("job ", PlainName(job->name()), " submitted; Ctrl-C detaches, the job goes on"));
   AttachOptions attach;
   attach.outcome = output;
-  return Attach(*client, *job, attach, terminal);
+  return Attach(**client, *job, attach, terminal);
 }
 
 }  // namespace

@@ -31,9 +31,10 @@ using testing::HasSubstr;
 
 constexpr double kLongEnough = 60;  // for what must happen at some time
 
-// Runs until it is told to stop, and has a trainer as an agent would.
+// Runs until it is told to stop, which it does not answer, and has a trainer as an agent would.
 constexpr char kAgent[] =
     "#!/bin/bash\n"
+    "[ \"$1\" = stop ] && touch \"$3/asked\" && exit 1\n"
     "bash -c 'exec -a strata-trainer sleep 1000' &\n"
     "echo \"$@\" > \"$6/arguments\"\n"
     "exec -a strata-worker sleep 1000\n";
@@ -42,9 +43,9 @@ constexpr char kController[] =
     "echo \"$@\" > \"$6/arguments\"\n"
     "exec -a strata-controller sleep 1000\n";
 
-// Takes its time to end.
 constexpr char kSlowAgent[] =
     "#!/bin/bash\n"
+    "[ \"$1\" = stop ] && exit 1\n"
     "sleep 1000 &\n"
     "trap 'kill $!; sleep 0.5; exit 0' TERM\n"
     "wait\n";
@@ -150,6 +151,7 @@ TEST_F(LocalClusterTest, UpStartsEverythingAndDownEndsItTrainersToo) {
   ASSERT_TRUE(stopped.ok()) << stopped.status();
   EXPECT_TRUE(*stopped);
   EXPECT_TRUE(Marked().empty());
+  EXPECT_TRUE(std::filesystem::exists(options_.directory + "/nodes/n1/asked"));
   EXPECT_FALSE(*Stop());  // nothing is left to stop
 }
 

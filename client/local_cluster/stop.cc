@@ -10,6 +10,7 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
+#include "client/local_cluster/spawn.h"
 #include "common/status_macros.h"
 
 namespace strata::client {
@@ -60,6 +61,28 @@ std::vector<ProcessId> Recorded(const ClusterFolder& folder, bool controller) {
   return found;
 }
 
+// Agents are asked: by a signal they would hand over and leave their trainers to their successors.
+// Those that stand still, or are of a release that does not know this, end like all others.
+void AskAgents(const ClusterFolder& folder, double patience_seconds,
+               const std::function<void()>& on_wait, const common::Clock& clock) {
+  const absl::StatusOr<ClusterShape> shape = folder.ReadShape();
+  if (!shape.ok()) return;
+  std::vector<ProcessId> asking;
+  for (const auto& [name, process] : folder.ReadProcesses()) {
+    if (process.id.pid == 0 || name == "supervisor" || name == "controller") continue;
+    SendSignal(process.id, SIGCONT);
+    const absl::StatusOr<pid_t> pid =
+        SpawnMember({shape->binaries + "/strata-worker", "stop", "--dir", folder.NodeFolder(name),
+                     "--timeout", absl::StrCat(patience_seconds)},
+                    folder.LogOf(name));
+    if (!pid.ok()) continue;
+    if (const auto id = ProcessWithPid(*pid); id.has_value()) asking.push_back(*id);
+  }
+  for (const ProcessId& process : AwaitEnd(asking, patience_seconds, on_wait, clock)) {
+    SendSignal(process, SIGKILL);
+  }
+}
+
 // An `up` holds it until it has a supervisor, another `down` to its end. -1: there is none to hold
 // (a folder that cannot be written to), and the processes are to be ended all the same.
 absl::StatusOr<int> AwaitChangeLock(const ClusterFolder& folder,
@@ -92,6 +115,7 @@ absl::Status StopMembers(const ClusterFolder& folder, const StopPatience& patien
                          const common::Clock& clock) {
   const auto reap = [] { Reap(); };
   auto stayed = End(Recorded(folder, true), patience.each_seconds, reap, clock);
+  AskAgents(folder, patience.each_seconds, reap, clock);
   for (const ProcessId& process :
        End(Recorded(folder, false), patience.each_seconds, reap, clock)) {
     stayed.push_back(process);

@@ -12,14 +12,15 @@ namespace strata::client {
 
 struct StopPatience {
   double supervisor_seconds = 20;  // which ends the others in its turn
-  double each_seconds = 4;         // after SIGTERM, before SIGKILL
+  double each_seconds = 4;         // for an agent's answer, and after SIGTERM, before SIGKILL
   double trainers_seconds = 1;
 };
 
-// Controller, agents and trainers, in this order: what the controller has recorded of a job in
-// progress stays as it is, and the next `up` goes on from there. Finds them in processes.json and
-// by the mark in their environment, also those that nobody supervises; waits until they are gone.
-// Call with no supervisor alive, or from the supervisor itself. Unknown: some did not end.
+// Controller, agents with their trainers (`strata-worker stop`), and what is left, in this order:
+// what the controller has recorded of a job in progress stays as it is, and the next `up` goes on
+// from there. Finds them in processes.json and by the mark in their environment, also those that
+// nobody supervises; waits until they are gone. Call with no supervisor alive, or from the
+// supervisor itself. Unknown: some did not end.
 absl::Status StopMembers(const ClusterFolder& folder, const StopPatience& patience,
                          const common::Clock& clock);
 

@@ -48,8 +48,12 @@ Json ToJson(const v1::Node& node) {
                {"etag", node.etag()},
                {"address", node.address()},
                {"incarnation", absl::StrCat(absl::Hex(node.incarnation(), absl::kZeroPad16))}};
+  json["version"] = node.version();
+  json["build"] = node.build();
+  json["leaving"] = node.leaving();
   json["drained"] = node.drained();
   if (node.drained()) json["drain_reason"] = node.drain_reason();
+  json["buffer"] = node.buffer();
   json["quarantined"] = node.quarantined();
   if (node.quarantined()) json["quarantine_reason"] = node.quarantine_reason();
   if (node.has_last_heartbeat_time()) {
@@ -70,7 +74,8 @@ std::string NodeTable(const std::vector<v1::Node>& nodes, double wall_seconds) {
 
 std::string NodeStateText(const v1::Node& node) {
   return absl::StrCat(v1::Node::State_Name(node.state()), node.drained() ? ",DRAINED" : "",
-                      node.quarantined() ? ",QUARANTINED" : "");
+                      node.leaving() ? ",LEAVING" : "", node.quarantined() ? ",QUARANTINED" : "",
+                      node.buffer() ? ",BUFFER" : "");
 }
 
 std::string DescribeNode(const v1::Node& node, double wall_seconds) {
@@ -87,6 +92,7 @@ std::string DescribeNode(const v1::Node& node, double wall_seconds) {
     text.Add("New ranks", absl::StrCat("none, until strata resume ", name));
   }
   text.Add("Drained", node.drain_reason());
+  if (node.leaving()) text.Add("Leaving", "its agent ends when it holds nothing any more");
   text.Add("Quarantined", node.quarantine_reason());
   text.Add("Devices", absl::StrCat(node.devices(), " ", node.device(), ", ", node.free(),
                                    node.free() == 1 ? " takes" : " take", " a new rank"));
@@ -94,8 +100,9 @@ std::string DescribeNode(const v1::Node& node, double wall_seconds) {
   text.Add("Locality", absl::StrJoin(locality, ", "));
   text.Add("Heard", node.has_last_heartbeat_time() ? HeardText(node, wall_seconds)
                                                    : "not since the controller was started");
-  text.Add("Version", node.version());
-  text.Add("Trainer", node.build());
+  text.Add("Version", node.build().empty()
+                          ? node.version()
+                          : absl::StrCat(node.version(), ", trainer build ", node.build()));
   text.Add("Address", node.address());
   text.Add("Incarnation", absl::StrCat(absl::Hex(node.incarnation(), absl::kZeroPad16)));
   return text.Take();

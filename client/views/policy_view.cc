@@ -71,28 +71,32 @@ std::string Action(const v1::PolicyChange& change) {
   return absl::AsciiStrToLower(v1::PolicyChange::Action_Name(change.action()));
 }
 
-Json PolicyJson(const v1::Policy& policy) {
-  Json projects = Json::array(), queues = Json::array();
-  for (const v1::ProjectPolicy& project : policy.projects()) {
-    projects.push_back({{"name", project.name()},
-                        {"description", project.description()},
-                        {"quota", CountsJson(project.quota())}});
+Json RolesJson(const v1::Policy& policy) {
+  Json roles = Json::array();
+  for (const v1::RoleBinding& binding : policy.roles()) {
+    Json role = {
+        {"role", binding.role()},
+        {"members", std::vector<std::string>(binding.members().begin(), binding.members().end())}};
+    if (binding.has_project()) role["project"] = binding.project();
+    roles.push_back(std::move(role));
   }
-  for (const v1::QueuePolicy& queue : policy.queues()) {
-    queues.push_back({{"name", queue.name()},
-                      {"description", queue.description()},
-                      {"priority", queue.priority()},
-                      {"max_devices", queue.max_devices()}});
-  }
-  const v1::SchedulingPolicy& scheduling = policy.scheduling();
-  return {{"projects", projects},
-          {"queues", queues},
-          {"scheduling",
-           {{"min_run_seconds", scheduling.min_run_seconds()},
-            {"shrink_after_seconds", scheduling.shrink_after_seconds()},
-            {"unknown_run_seconds", scheduling.unknown_run_seconds()},
-            {"preemption_gap", scheduling.preemption_gap()},
-            {"defragment", scheduling.defragment()}}}};
+  return roles;
+}
+
+Json TimingJson(const v1::TimingPolicy& timing) {
+  return {{"heartbeat_seconds", timing.heartbeat_seconds()},
+          {"node_lost_seconds", timing.node_lost_seconds()},
+          {"lease_seconds", timing.lease_seconds()},
+          {"orphan_seconds", timing.orphan_seconds()},
+          {"prepare_seconds", timing.prepare_seconds()},
+          {"refused_seconds", timing.refused_seconds()},
+          {"stop_seconds", timing.stop_seconds()},
+          {"cancel_seconds", timing.cancel_seconds()},
+          {"suspect_seconds", timing.suspect_seconds()},
+          {"hang_seconds", timing.hang_seconds()},
+          {"phase_seconds", timing.phase_seconds()},
+          {"storage_seconds", timing.storage_seconds()},
+          {"storage_bytes_per_second", timing.storage_bytes_per_second()}};
 }
 
 // The entries of one list of PolicyJson with what is used of them.
@@ -112,6 +116,43 @@ Json WithUsage(const Json& entries, const Usages& usages, const std::string& nam
 }
 
 }  // namespace
+
+Json PolicyJson(const v1::Policy& policy) {
+  Json projects = Json::array(), queues = Json::array();
+  for (const v1::ProjectPolicy& project : policy.projects()) {
+    projects.push_back({{"name", project.name()},
+                        {"description", project.description()},
+                        {"quota", CountsJson(project.quota())}});
+  }
+  for (const v1::QueuePolicy& queue : policy.queues()) {
+    queues.push_back({{"name", queue.name()},
+                      {"description", queue.description()},
+                      {"priority", queue.priority()},
+                      {"max_devices", queue.max_devices()},
+                      {"preemptible", queue.preemptible()}});
+  }
+  const v1::SchedulingPolicy& scheduling = policy.scheduling();
+  Json buffer = nullptr;
+  if (scheduling.has_buffer()) {
+    buffer = {{"level", scheduling.buffer().level()}};
+    if (scheduling.buffer().has_fraction()) {
+      buffer["fraction"] = scheduling.buffer().fraction();
+    } else {
+      buffer["nodes"] = scheduling.buffer().nodes();
+    }
+  }
+  return {{"projects", projects},
+          {"queues", queues},
+          {"scheduling",
+           {{"min_run_seconds", scheduling.min_run_seconds()},
+            {"shrink_after_seconds", scheduling.shrink_after_seconds()},
+            {"unknown_run_seconds", scheduling.unknown_run_seconds()},
+            {"preemption_gap", scheduling.preemption_gap()},
+            {"defragment", scheduling.defragment()},
+            {"buffer", buffer}}},
+          {"timing", TimingJson(policy.timing())},
+          {"roles", RolesJson(policy)}};
+}
 
 Json ProjectsJson(const v1::GetPolicyResponse& policy, const std::string& name) {
   return WithUsage(PolicyJson(policy.policy())["projects"], policy.projects(), name);

@@ -9,6 +9,9 @@
 
 namespace strata::client {
 
+// As in its file.
+Json PolicyJson(const v1::Policy& policy);
+
 // Lists of {name, description, quota: {KIND: devices}, used: {KIND: devices}, active_jobs,
 // queued_jobs}, and of {name, description, priority, max_devices, used, active_jobs, queued_jobs}.
 // `name`: only that one; empty: all. In the policy's order.
@@ -20,7 +23,7 @@ Json QueuesJson(const v1::GetPolicyResponse& policy, const std::string& name);
 std::string ProjectTable(const Json& projects);
 std::string QueueTable(const Json& queues);
 
-// {policy: as in its file, changes: [{kind, name, change: created, detail}]}.
+// {policy: PolicyJson, changes: [{kind, name, change: created, detail}]}.
 Json ToJson(const v1::ApplyPolicyResponse& applied);
 // "project/nlp created", "queue/urgent changed: priority 0 -> 5", "scheduling unchanged".
 std::string ChangesText(const v1::ApplyPolicyResponse& applied);

@@ -81,6 +81,33 @@ std::string JobsTable(const simulator::Report& report) {
 
 }  // namespace
 
+Json BuffersJson(const std::vector<BufferOutcome>& outcomes, const std::string& level) {
+  Json list = Json::array();
+  for (const BufferOutcome& outcome : outcomes) {
+    Json report = ToJson(outcome.report);
+    report.erase("jobs");
+    list.push_back({{"nodes", outcome.size}, {"report", std::move(report)}});
+  }
+  return {{"level", level}, {"buffers", std::move(list)}};
+}
+
+std::string BuffersText(const std::vector<BufferOutcome>& outcomes, const std::string& level) {
+  std::vector<std::vector<std::string>> rows;
+  for (const auto& [size, report] : outcomes) {
+    rows.push_back({size, Percent(report.utilisation), Percent(report.allocation),
+                    Percent(report.ettr), absl::StrCat(report.node_waits.jobs),
+                    absl::StrFormat("%.1f s", report.node_waits.mean),
+                    absl::StrFormat("%.1f s", report.node_waits.p99),
+                    absl::StrFormat("%.1f s", report.node_waits.longest),
+                    AgeText(report.all_waits.mean), absl::StrCat(report.preemptions)});
+  }
+  return absl::StrCat(
+      "nodes held back of every group of level ", level, ", one simulation each:\n",
+      FormatTable({"BUFFER", "TRAINING", "HELD", "ETTR", "RESTARTS", "WAIT FOR NODES (MEAN)", "P99",
+                   "LONGEST", "WAIT IN QUEUE (MEAN)", "PREEMPTIONS"},
+                  rows));
+}
+
 Json ToJson(const simulator::Report& report) {
   Json json = {{"virtual_seconds", report.virtual_seconds},
                {"nodes", report.nodes},
@@ -96,6 +123,7 @@ Json ToJson(const simulator::Report& report) {
   Json& waits = json["waits"] = Json::object();
   for (const auto& [priority, of] : report.waits) waits[absl::StrCat(priority)] = ToJson(of);
   waits["all"] = ToJson(report.all_waits);
+  waits["nodes"] = ToJson(report.node_waits);
   Json& causes = json["causes"] = Json::array();
   for (const simulator::CauseReport& cause : report.causes) {
     causes.push_back({{"name", cause.name},

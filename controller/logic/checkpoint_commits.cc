@@ -89,6 +89,10 @@ CommitJudgement JudgeCommit(const v1::JobRecord& job, const v1::CommitRequest& r
   const v1::CommittedCheckpoint& asked = request.checkpoint();
   const v1::CommittedCheckpoint& recorded = job.checkpoint();
   const int64_t epoch = request.epoch().epoch();
+  const std::string& uid = request.epoch().uid();
+  if (!uid.empty() && uid != job.uid()) {
+    return Refused(absl::StrCat(job.name(), " is another job by now, of the same name"));
+  }
   if (job.has_checkpoint() && recorded.epoch() == epoch && recorded.step() == asked.step() &&
       recorded.manifest_digest() == asked.manifest_digest()) {
     return {CommitVerdict::kRecorded, ""};

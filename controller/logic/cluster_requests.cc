@@ -1,5 +1,7 @@
 #include "controller/logic/cluster_requests.h"
 
+#include <google/protobuf/util/message_differencer.h>
+
 #include <map>
 #include <set>
 #include <utility>
@@ -8,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/status_macros.h"
+#include "controller/logic/buffer.h"
 #include "controller/logic/names.h"
 #include "controller/logic/policy_changes.h"
 #include "controller/logic/refusal.h"
@@ -15,6 +18,8 @@
 
 namespace strata::controller {
 namespace {
+
+using google::protobuf::util::MessageDifferencer;
 
 using Chosen = std::string (*)(const v1::JobSpec&);  // ProjectOf or QueueOf
 
@@ -93,6 +98,14 @@ void CountUsage(const ClusterState& state, const Entries& entries, Chosen chosen
   }
 }
 
+// To all agents that are there; the others hear it when they are welcomed.
+void TellTiming(const ClusterState& state, Effects& effects) {
+  v1::ControllerMessage message;
+  *message.mutable_timing()->mutable_timing() = state.policy.timing();
+  const SharedMessage shared = Share(state, std::move(message));
+  for (const auto& [name, node] : state.nodes.all()) Send(node, shared, effects);
+}
+
 std::string OrDefault(const std::string& name) { return name.empty() ? spec::kDefaultName : name; }
 
 std::string EtagOf(const NodeEntry& node) {
@@ -148,14 +161,17 @@ absl::StatusOr<v1::ApplyPolicyResponse> ApplyPolicy(ClusterState& state,
   v1::Policy& policy = *response.mutable_policy() = spec::CompletePolicy(request.policy());
   RETURN_IF_ERROR(CheckUnused(state, policy.projects(), "project", &ProjectOf));
   RETURN_IF_ERROR(CheckUnused(state, policy.queues(), "queue", &QueueOf));
+  RETURN_IF_ERROR(CheckBufferLevel(state, policy));
   bool changed = false;
   for (v1::PolicyChange& change : ChangesBetween(state.policy, policy)) {
     changed |= change.action() != v1::PolicyChange::UNCHANGED;
     *response.add_changes() = std::move(change);
   }
   if (request.validate_only() || !changed) return response;
-  state.policy = policy;
+  const v1::TimingPolicy before = state.policy.timing();
+  UsePolicy(state, policy);
   state.capacity_changed = true;
+  if (!MessageDifferencer::Equals(before, policy.timing())) TellTiming(state, effects);
   SavePolicy(state, effects);
   return response;
 }
@@ -222,6 +238,8 @@ v1::Node ShowNode(const NodeEntry& node) {
   shown.set_devices(node.devices);
   shown.set_free(node.TakesRanks() ? static_cast<int32_t>(node.FreeDevices().size()) : 0);
   shown.mutable_locality()->insert(node.locality.begin(), node.locality.end());
+  shown.set_version(node.version);
+  shown.set_build(node.build);
   shown.set_incarnation(node.incarnation);
   if (node.heard_wall > 0) *shown.mutable_last_heartbeat_time() = ToTimestamp(node.heard_wall);
   for (const auto& [key, hold] : node.holds) {
@@ -235,6 +253,7 @@ v1::Node ShowNode(const NodeEntry& node) {
   shown.set_build(node.build);
   shown.set_drained(node.drained);
   shown.set_drain_reason(node.drain_reason);
+  shown.set_leaving(node.leaving);
   shown.set_quarantined(node.quarantined);
   shown.set_quarantine_reason(node.quarantine_reason);
   AddFailures(node, shown);

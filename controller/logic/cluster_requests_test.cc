@@ -64,7 +64,8 @@ TEST_F(Policies, ApplyTellsWhatChangesAndTwiceChangesNothing) {
   const auto second = h.ApplyPolicy(NlpPolicy());
   ASSERT_TRUE(second.ok());
   EXPECT_THAT(Changes(*second), ElementsAre());
-  EXPECT_EQ(second->changes_size(), 5);  // two projects, two queues, scheduling
+  // two projects, two queues, scheduling, timing, roles
+  EXPECT_EQ(second->changes_size(), 7);
   EXPECT_EQ(h.records.size(), records.size());
   v1::Policy less = NlpPolicy();
   less.clear_queues();
@@ -91,6 +92,38 @@ TEST_F(Policies, SurviveTheController) {
   EXPECT_EQ(h.core->policy().projects_size(), 2);
   EXPECT_EQ(h.core->policy().queues(1).priority(), 5);
   EXPECT_EQ(h.core->policy().scheduling().min_run_seconds(), 1);
+}
+
+// In use at once: by the controller, by agents that are there, and by those that come.
+TEST_F(Policies, LimitsAreInUseAtOnceAndSurviveTheController) {
+  h.Run("a", {"n0", "n1"});
+  v1::Policy policy;
+  policy.mutable_timing()->set_lease_seconds(6);
+  policy.mutable_timing()->set_storage_seconds(900);
+  const auto applied = h.ApplyPolicy(policy);
+  ASSERT_TRUE(applied.ok()) << applied.status();
+  EXPECT_THAT(Changes(*applied),
+              ElementsAre("timing  CHANGED lease_seconds 30 -> 6, storage_seconds 600 -> 900"));
+  for (const char* node : {"n0", "n1"}) {
+    const std::vector<v1::ControllerMessage> said = h.Take(node);
+    ASSERT_EQ(said.size(), 1u);
+    EXPECT_EQ(said[0].timing().timing().lease_seconds(), 6);
+    EXPECT_EQ(said[0].timing().timing().heartbeat_seconds(), 1);
+  }
+  h.Pass(5, {"n0"});
+  EXPECT_EQ(h.Job("a").state(), v1::Job::RUNNING);
+  h.Pass(2, {"n0"});
+  EXPECT_EQ(h.Job("a").state(), v1::Job::RECOVERING);
+  h.RestartController();
+  EXPECT_EQ(h.core->policy().timing().lease_seconds(), 6);
+  h.Join("n2");
+  EXPECT_EQ(h.LastWelcome("n2").lease_seconds(), 6);
+  EXPECT_EQ(h.LastWelcome("n2").timing().storage_seconds(), 900);
+}
+
+TEST_F(Policies, AgentsHearNothingOfAPolicyThatLeavesTheLimitsAsTheyAre) {
+  ASSERT_TRUE(h.ApplyPolicy(NlpPolicy()).ok());
+  EXPECT_THAT(h.Take("n0"), ElementsAre());
 }
 
 TEST_F(Policies, AJobOfAnUnknownProjectOrQueueIsRefusedWithTheKnownOnes) {

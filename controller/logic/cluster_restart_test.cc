@@ -191,7 +191,7 @@ TEST_F(TwoNodes, NodesNotHeardOfSinceTheControllersStartCountForTheirLeaseOnly) 
   EXPECT_EQ(h.Job("waits").reason(), "waits for devices");
   h.Pass(40, {"n0"});
   EXPECT_THAT(h.Job("waits").reason(), HasSubstr("away: n1"));
-  const std::string lines = absl::StrJoin(*h.core->ExplainJob("jobs/waits"), "\n");
+  const std::string lines = absl::StrJoin(h.core->ExplainJob("jobs/waits")->lines(), "\n");
   EXPECT_EQ(lines.find("away: n1"), lines.rfind("away: n1"));  // said once
   h.Join("n1");
   EXPECT_EQ(h.Job("waits").state(), v1::Job::STARTING);
@@ -209,15 +209,15 @@ TEST_F(TwoNodes, NodesThatAreNotThereArePassedOver) {
   h.Pass(5, {"n0", "n2"});
   h.Run("a", {"n0", "n2"});
   EXPECT_EQ(h.Job("a").state(), v1::Job::RUNNING);
-  const std::string lines = absl::StrJoin(*h.core->ExplainJob("jobs/a"), "\n");
+  const std::string lines = absl::StrJoin(h.core->ExplainJob("jobs/a")->lines(), "\n");
   EXPECT_THAT(lines, HasSubstr("is on n0 (rank 0), n2 (rank 1)"));
 }
 
 TEST(Schedule, AJobThatFitsStartsThoughManyBeforeItDoNot) {
   common::ManualClock clock;
-  Core core(&clock, Timing());
+  Core core(&clock);
   Effects effects;
-  core.Load({}, 1);
+  ASSERT_TRUE(core.Load({}, 1).ok());
   for (int i = 0; i < 500; ++i) {
     (void)core.CreateJob(Harness::Request(absl::StrCat("j", i), i < 250 ? 2 : 1), effects);
   }

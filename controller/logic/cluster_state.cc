@@ -14,8 +14,6 @@
 namespace strata::controller {
 namespace {
 
-constexpr char kVersionKey[] = "resource_version";
-constexpr char kPolicyKey[] = "policy";
 constexpr char kDeletionKey[] = "deletion_version";
 
 // A job that is over may change still: its labels, or when it goes.
@@ -69,9 +67,8 @@ void CountRunTime(const ClusterState& state, JobEntry& job) {
   if (was || job.holds_devices) *record.mutable_run_time_as_of() = ToTimestamp(state.wall);
 }
 
-int64_t Number(const std::string& text) {
-  int64_t number = 0;
-  return absl::SimpleAtoi(text, &number) ? number : 0;
+bool ReadNumber(const std::string& text, int64_t& number) {
+  return absl::SimpleAtoi(text, &number) && number >= 0;
 }
 
 // The epoch goes on as it was, as far as anybody knows: its agents will tell. Ranks that may have
@@ -100,9 +97,9 @@ void RestoreEpoch(ClusterState& state, JobEntry& job) {
   job.holds_devices = true;
 }
 
-void RestoreJob(ClusterState& state, const Write& write) {
+bool RestoreJob(ClusterState& state, const Write& write) {
   v1::JobRecord record;
-  if (!record.ParseFromString(write.value) || record.name() != write.key) return;
+  if (!record.ParseFromString(write.value) || record.name() != write.key) return false;
   JobEntry& job = state.jobs[write.key];
   job.record = std::move(record);
   state.resource_version = std::max(state.resource_version, job.record.resource_version());
@@ -111,20 +108,24 @@ void RestoreJob(ClusterState& state, const Write& write) {
     job.record.set_created_version(job.record.resource_version());
   }
   job.shape = ShapeOf(job.record);
-  if (!job.record.request_id().empty()) state.by_request[job.record.request_id()] = write.key;
+  const std::string request = RequestKey(job.record.owner(), job.record.request_id());
+  if (!request.empty()) state.by_request[request] = write.key;
   Index(state, job);
   if (HasEpoch(job.record.state())) RestoreEpoch(state, job);
   job.failed_at = job.next_start_at = job.counted_at = state.now;
   job.culprit_known = true;
+  return true;
 }
 
-void RestoreNode(ClusterState& state, const Write& write) {
+bool RestoreNode(ClusterState& state, const Write& write) {
   v1::Node record;
-  if (!record.ParseFromString(write.value) || record.name() != write.key) return;
+  if (!record.ParseFromString(write.value) || record.name() != write.key) return false;
   NodeEntry& node = state.nodes.Ensure(write.key);
   node.kind = record.device();
   node.devices = record.devices();
   node.locality = {record.locality().begin(), record.locality().end()};
+  node.version = record.version();
+  node.build = record.build();
   node.resource_version = record.resource_version();
   node.drained = record.drained();
   node.drain_reason = record.drain_reason();
@@ -139,11 +140,57 @@ void RestoreNode(ClusterState& state, const Write& write) {
                              i < record.failure_jobs_size() ? record.failure_jobs(i) : ""});
   }
   node.heard_at = state.ListeningNow();
+  return true;
 }
 
-void RestorePolicy(ClusterState& state, const Write& write) {
+bool RestorePolicy(ClusterState& state, const Write& write) {
   v1::Policy policy;
-  if (policy.ParseFromString(write.value)) state.policy = spec::CompletePolicy(std::move(policy));
+  if (!policy.ParseFromString(write.value)) return false;
+  UsePolicy(state, spec::CompletePolicy(std::move(policy)));
+  return true;
+}
+
+bool RestoreIdentity(ClusterState& state, const Write& write) {
+  return state.identity.ParseFromString(write.value) && !state.identity.cluster().empty() &&
+         !state.identity.incarnation().empty();
+}
+
+bool RestoreMeta(ClusterState& state, const Write& write) {
+  int64_t version = 0;
+  if (write.key == kTermKey) return ReadNumber(write.value, state.term);
+  if (write.key == kPolicyKey) return RestorePolicy(state, write);
+  if (write.key == kIdentityKey) return RestoreIdentity(state, write);
+  if (write.key == kDeletionKey) return ReadNumber(write.value, state.deletion_version);
+  if (write.key != kVersionKey) return true;
+  if (!ReadNumber(write.value, version)) return false;
+  state.resource_version = std::max(state.resource_version, version);
+  return true;
+}
+
+// What the cluster is without it.
+const char* WithoutRecord(const Write& write) {
+  if (write.table == "jobs") return "the job is forgotten and its ranks are stopped";
+  if (write.table == "events") return "its job's list has a gap";
+  if (write.table == "nodes") return "the node is neither drained nor in quarantine any more";
+  if (write.key == kPolicyKey) return "the default policy is in force";
+  if (write.key == kIdentityKey) return "it is another cluster, which no agent of this one joins";
+  return "agents and clients know later ones: give --restored with it";
+}
+
+absl::Status Unreadable(const std::vector<const Write*>& records) {
+  constexpr size_t kMost = 16;
+  std::string text =
+      absl::StrCat(records.size(), " record(s) of the controller's store cannot be read:");
+  for (size_t i = 0; i < std::min(records.size(), kMost); ++i) {
+    absl::StrAppend(&text, "\n  ", records[i]->table, "/", records[i]->key, " (",
+                    records[i]->value.size(), " bytes; without it ", WithoutRecord(*records[i]),
+                    ")");
+  }
+  if (records.size() > kMost) absl::StrAppend(&text, "\n  ", records.size() - kMost, " more");
+  return absl::DataLossError(
+      absl::StrCat(text,
+                   "\nput back a backup (and start with --restored), or start once with "
+                   "--discard-record TABLE/KEY for each that may go"));
 }
 
 }  // namespace
@@ -151,6 +198,10 @@ void RestorePolicy(ClusterState& state, const Write& write) {
 JobEntry* ClusterState::Find(const std::string& job) {
   const auto found = jobs.find(job);
   return found == jobs.end() ? nullptr : &found->second;
+}
+
+std::string RequestKey(const std::string& owner, const std::string& request_id) {
+  return request_id.empty() ? "" : absl::StrCat(owner, "\n", request_id);
 }
 
 double RunSeconds(const ClusterState& state, const JobEntry& job) {
@@ -173,11 +224,12 @@ void ForgetJob(ClusterState& state, const std::string& name, Effects& effects) {
   const JobEntry& job = state.jobs.at(name);
   state.finished.erase({job.finished_version, name});
   state.expiring.erase({job.expires_at, name});
-  state.by_request.erase(job.record.request_id());
+  state.by_request.erase(RequestKey(job.record.owner(), job.record.request_id()));
   ForgetEvents(job, effects);
   v1::JobRecord& deleted = effects.deleted.emplace_back();
   deleted.set_name(name);
   deleted.set_uid(job.record.uid());
+  deleted.mutable_spec()->set_project(job.record.spec().project());  // who may know of it
   deleted.set_resource_version(++state.resource_version);
   state.deletion_version = state.resource_version;
   state.jobs.erase(name);
@@ -198,6 +250,8 @@ void SaveNode(ClusterState& state, NodeEntry& node, Effects& effects) {
   record.set_device(node.kind);
   record.set_devices(node.devices);
   record.mutable_locality()->insert(node.locality.begin(), node.locality.end());
+  record.set_version(node.version);
+  record.set_build(node.build);
   record.set_resource_version(node.resource_version);
   record.set_drained(node.drained);
   record.set_drain_reason(node.drain_reason);
@@ -216,6 +270,11 @@ void AddFailures(const NodeEntry& node, v1::Node& record) {
   }
 }
 
+void UsePolicy(ClusterState& state, v1::Policy policy) {
+  state.policy = std::move(policy);
+  state.timing = TimingOf(state.policy.timing());
+}
+
 void SavePolicy(const ClusterState& state, Effects& effects) {
   effects.writes.push_back({"meta", kPolicyKey, state.policy.SerializeAsString()});
 }
@@ -225,26 +284,29 @@ void SaveVersion(const ClusterState& state, Effects& effects) {
   effects.writes.push_back({"meta", kVersionKey, absl::StrCat(state.resource_version)});
 }
 
-int64_t Restore(ClusterState& state, const std::vector<Write>& records) {
-  int64_t term = 0;
+absl::Status Restore(ClusterState& state, const std::vector<Write>& records) {
+  std::vector<const Write*> unreadable;
   for (const Write& write : records) {
-    if (write.table == "nodes") RestoreNode(state, write);
-    if (write.table == "meta" && write.key == "controller_term") term = Number(write.value);
-    if (write.table == "meta" && write.key == kPolicyKey) RestorePolicy(state, write);
-    if (write.table == "meta" && write.key == kDeletionKey) {
-      state.deletion_version = Number(write.value);
-    }
-    if (write.table == "meta" && write.key == kVersionKey) {
-      state.resource_version = std::max(state.resource_version, Number(write.value));
-    }
+    const bool read = write.table == "nodes"  ? RestoreNode(state, write)
+                      : write.table == "meta" ? RestoreMeta(state, write)
+                                              : true;
+    if (!read) unreadable.push_back(&write);
+  }
+  // After the nodes, which they take devices of.
+  for (const Write& write : records) {
+    if (write.table == "jobs" && !RestoreJob(state, write)) unreadable.push_back(&write);
   }
   for (const Write& write : records) {
-    if (write.table == "jobs") RestoreJob(state, write);
+    if (write.table == "events" && !RestoreEvent(state, write)) unreadable.push_back(&write);
   }
-  for (const Write& write : records) {
-    if (write.table == "events") RestoreEvent(state, write);
-  }
-  return term;
+  return unreadable.empty() ? absl::OkStatus() : Unreadable(unreadable);
+}
+
+void NameStore(ClusterState& state, Effects& effects) {
+  if (!state.identity.cluster().empty()) return;
+  state.identity.set_cluster(common::DrawUuid(state.entropy));
+  state.identity.set_incarnation(common::DrawUuid(state.entropy));
+  effects.writes.push_back({"meta", kIdentityKey, state.identity.SerializeAsString()});
 }
 
 void Send(const ClusterState& state, const NodeEntry& node, v1::ControllerMessage message,

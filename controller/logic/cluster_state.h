@@ -11,30 +11,36 @@
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
+#include "common/entropy.h"
 #include "controller/logic/core.h"
 #include "controller/logic/job_entry.h"
 #include "controller/logic/job_folders.h"
 #include "controller/logic/node_table.h"
 #include "controller/logic/scheduler_state.h"
+#include "controller/logic/timing.h"
 #include "proto/strata/v1/policy.pb.h"
 #include "spec/policy_defaults.h"
 #include "topology/cluster.h"
 
 namespace strata::controller {
 
+inline constexpr char kControllerActor[] = "controller";  // of events
+
 struct ClusterState {
   const common::Clock* clock = nullptr;  // of figures only: how long a decision took
-  Timing timing;
+  common::Entropy entropy;
   double now = 0;  // of the input being handled
   // Of `now`: how much passed while everybody was heard from (Core::OnHeard), in nobody's silence.
   double heard_seconds = 0;
   double wall = 0;  // for display
   double started_wall = 0;
   int64_t term = 0;
+  v1::StoreIdentity identity;
   int64_t resource_version = 0;
 
   std::map<std::string, JobEntry> jobs;           // by jobs/NAME
-  std::map<std::string, std::string> by_request;  // request_id -> jobs/NAME
+  std::map<std::string, std::string> by_request;  // RequestKey -> jobs/NAME
   std::set<std::string> live;                     // STARTING, RUNNING, RECOVERING
   std::set<std::string> recovering;               // of these: RECOVERING
   // QUEUED, by age: (created version, name) -> the entry in `jobs`.
@@ -47,7 +53,8 @@ struct ClusterState {
   NodeTable nodes;
   // The levels and links that the cluster was described with, without nodes; see cluster_map.h.
   topology::Description map;
-  v1::Policy policy = spec::CompletePolicy({});  // complete; durable
+  v1::Policy policy = spec::CompletePolicy({});  // complete; durable; see UsePolicy
+  Timing timing = TimingOf(policy.timing());
   // A device has become free, a node usable, or the policy another: jobs that wait are looked at
   // again.
   bool capacity_changed = false;
@@ -57,7 +64,16 @@ struct ClusterState {
   // lasts no lease is judged to be over.
   bool cut_off = false;
   double cut_off_since = 0;
+  std::map<std::string, std::string> builds;  // chosen, by kind of device
+  // Agents that hold ranks of restored jobs have come back by then.
+  double restored_until = 0;
   SchedulerState scheduler;
+
+  // Its record came from a backup, and its ranks may yet be found: it is neither started nor given
+  // up.
+  bool IsAwaited(const JobEntry& job) const {
+    return job.record.restored() && now < restored_until;
+  }
 
   // Known from before this controller's start, and not heard from since, for longer than its lease:
   // it is no longer one of the cluster's nodes until it is back.
@@ -74,6 +90,8 @@ struct ClusterState {
   JobEntry* Find(const std::string& job);
 };
 
+// What tells a user's request from others: request_ids are each user's own. Empty without one.
+std::string RequestKey(const std::string& owner, const std::string& request_id);
 // Gives the record a new version, writes it, tells watchers, and keeps the indices above right.
 void SaveJob(ClusterState& state, JobEntry& job, Effects& effects);
 // For how long its ranks have held devices, all starts together.
@@ -85,12 +103,23 @@ void SaveNode(ClusterState& state, NodeEntry& node, Effects& effects);
 void TellNode(ClusterState& state, NodeEntry& node, Effects& effects);
 // What the node was to blame for, as its record says it.
 void AddFailures(const NodeEntry& node, v1::Node& record);
+// `policy`: complete.
+void UsePolicy(ClusterState& state, v1::Policy policy);
 void SavePolicy(const ClusterState& state, Effects& effects);
 // To be called once after each input: the version counter survives with what used it.
 void SaveVersion(const ClusterState& state, Effects& effects);
 
-// Fills an empty state from the store, as of `state.now`. Returns the term before.
-int64_t Restore(ClusterState& state, const std::vector<Write>& records);
+// Keys of the table "meta".
+inline constexpr char kTermKey[] = "controller_term";
+inline constexpr char kVersionKey[] = "resource_version";
+inline constexpr char kPolicyKey[] = "policy";
+inline constexpr char kIdentityKey[] = "identity";
+
+// Fills an empty state from the store, as of `state.now`, with the term before. DataLoss: see
+// Core::Load.
+absl::Status Restore(ClusterState& state, const std::vector<Write>& records);
+// Gives a store that has none its identity: the first start of a cluster.
+void NameStore(ClusterState& state, Effects& effects);
 
 void Send(const ClusterState& state, const NodeEntry& node, v1::ControllerMessage message,
           Effects& effects);

@@ -4,6 +4,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
+#include "controller/logic/buffer.h"
 #include "controller/logic/cluster_map.h"
 #include "controller/logic/cluster_requests.h"
 #include "controller/logic/cluster_state.h"
@@ -18,10 +20,10 @@ namespace strata::controller {
 
 class Core::Impl {
  public:
-  Impl(const common::Clock* clock, const Timing& timing, topology::Description map)
+  Impl(const common::Clock* clock, topology::Description map, common::Entropy entropy)
       : clock_(clock) {
     state.clock = clock;
-    state.timing = timing;
+    state.entropy = std::move(entropy);
     state.map = std::move(map);
   }
 
@@ -76,21 +78,24 @@ class Core::Impl {
   double standstill_ = 0;  // seconds, all together
 };
 
-Core::Core(const common::Clock* clock, const Timing& timing, topology::Description map)
-    : impl_(std::make_unique<Impl>(clock, timing, std::move(map))) {
+Core::Core(const common::Clock* clock, topology::Description map, common::Entropy entropy)
+    : impl_(std::make_unique<Impl>(clock, std::move(map), std::move(entropy))) {
   impl_->Start();
 }
 
 Core::~Core() = default;
 
-Effects Core::Load(const std::vector<Write>& records, double wall_seconds) {
+absl::StatusOr<Effects> Core::Load(const std::vector<Write>& records, double wall_seconds) {
   impl_->Start();
   ClusterState& state = impl_->state;
   state.wall = state.started_wall = wall_seconds;
   state.cluster_changed = true;
-  state.term = Restore(state, records) + 1;
+  RETURN_IF_ERROR(Restore(state, records));
+  state.restored_until = state.now + state.timing.lease_seconds;
+  ++state.term;
   Effects effects;
-  effects.writes.push_back({"meta", "controller_term", absl::StrCat(state.term)});
+  effects.writes.push_back({"meta", kTermKey, absl::StrCat(state.term)});
+  NameStore(state, effects);
   return effects;
 }
 
@@ -147,7 +152,7 @@ absl::StatusOr<std::vector<std::pair<int64_t, v1::JobEvent>>> Core::JobEvents(
   return events;
 }
 
-absl::StatusOr<std::vector<std::string>> Core::ExplainJob(const std::string& name) const {
+absl::StatusOr<v1::ExplainJobResponse> Core::ExplainJob(const std::string& name) const {
   const JobEntry* job = impl_->state.Find(name);
   if (job == nullptr) return NoSuchJob(name);
   return Explain(impl_->state, *job);
@@ -180,7 +185,11 @@ std::vector<const v1::JobRecord*> Core::Jobs() const {
 
 std::vector<v1::Node> Core::Nodes() const {
   std::vector<v1::Node> nodes;
-  for (const NodeEntry* node : impl_->state.nodes.Ordered()) nodes.push_back(ShowNode(*node));
+  const BufferState buffer = BufferNow(impl_->state);
+  for (const NodeEntry* node : impl_->state.nodes.Ordered()) {
+    nodes.push_back(ShowNode(*node));
+    nodes.back().set_buffer(buffer.free.contains(node->name) || buffer.lent.contains(node->name));
+  }
   return nodes;
 }
 
@@ -219,6 +228,7 @@ absl::Status Core::DeleteNode(const v1::DeleteNodeRequest& request, Effects& eff
 
 SchedulerFigures Core::scheduler_figures() const { return FiguresOf(impl_->state); }
 int64_t Core::controller_term() const { return impl_->state.term; }
+const v1::StoreIdentity& Core::identity() const { return impl_->state.identity; }
 int64_t Core::resource_version() const { return impl_->state.resource_version; }
 int64_t Core::deletion_version() const { return impl_->state.deletion_version; }
 bool Core::cut_off() const { return impl_->state.cut_off; }

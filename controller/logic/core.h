@@ -17,6 +17,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "common/clock.h"
+#include "common/entropy.h"
 #include "controller/logic/effects.h"
 #include "controller/logic/scheduler_figures.h"
 #include "proto/strata/v1/cluster.pb.h"
@@ -24,34 +25,24 @@
 
 namespace strata::controller {
 
-struct Timing {
-  double heartbeat_seconds = 1;
-  double node_lost_seconds = 4;  // of silence; alone it changes nothing for a running job
-  double lease_seconds = 30;     // trainers without their agent end after this
-  // Agents without a controller end their trainers after this; 0: never, as epochs fence them.
-  double orphan_seconds = 0;
-  double prepare_seconds = 60;  // an epoch that has not prepared by then is given up
-  double refused_seconds = 60;  // what a node lacks for a job that trained before may come back
-  double stop_seconds = 5;      // agents have this long to confirm that an epoch's ranks are gone
-  double cancel_seconds = 60;   // for the checkpoint of a cancelled job; then it ends without one
-  // Before epoch + 1, doubled per restart without progress, at most 8 s; none before the first.
-  double back_off_seconds = 0.2;
-};
-
 class Core {
  public:
   // Borrowed: clock. `map`: the cluster's levels and links; nodes join by themselves. Without
   // levels it has those that the nodes' localities name: region, zone, rack and domain, in this
-  // order, then others by name; a node that names no domain is then one by itself.
-  Core(const common::Clock* clock, const Timing& timing, topology::Description map = {});
+  // order, then others by name; a node that names no domain is then one by itself. `entropy`: for
+  // what must be unique (uids of jobs, the cluster's own).
+  explicit Core(const common::Clock* clock, topology::Description map = {},
+                common::Entropy entropy = common::SystemEntropy());
   ~Core();
 
   // Once, with everything the store holds; begins a new controller_term (in the effects' writes).
   // Jobs that were RUNNING or STARTING stay so until their agents come back or the lease is over.
-  Effects Load(const std::vector<Write>& records, double wall_seconds);
+  // DataLoss: records that cannot be read, by table and key, and what to do about them; without
+  // them this would be another cluster than it was. Then nothing else may be called.
+  absl::StatusOr<Effects> Load(const std::vector<Write>& records, double wall_seconds);
 
   // Requests. What is returned is for the client once the effects' writes are durable.
-  // `actor`: who asks (users/NAME), as events tell it; empty: the controller itself.
+  // `actor`: who asks (users/NAME), as events tell it; empty: nobody known.
   absl::StatusOr<v1::JobRecord> CreateJob(const v1::CreateJobRequest& request, Effects& effects,
                                           const std::string& actor = "");
   absl::StatusOr<v1::JobRecord> CancelJob(const v1::CancelJobRequest& request, Effects& effects,
@@ -67,7 +58,7 @@ class Core {
   // Numbered, newest first; NotFound.
   absl::StatusOr<std::vector<std::pair<int64_t, v1::JobEvent>>> JobEvents(
       const std::string& name) const;
-  absl::StatusOr<std::vector<std::string>> ExplainJob(const std::string& name) const;
+  absl::StatusOr<v1::ExplainJobResponse> ExplainJob(const std::string& name) const;
   const v1::JobRecord* FindJob(const std::string& name) const;
   // A record as users see it: in the queue it says why it waits now, which no record holds, for it
   // may change with every other job.
@@ -86,6 +77,7 @@ class Core {
   absl::Status DeleteNode(const v1::DeleteNodeRequest& request, Effects& effects);
   SchedulerFigures scheduler_figures() const;
   int64_t controller_term() const;
+  const v1::StoreIdentity& identity() const;
   int64_t resource_version() const;
   int64_t deletion_version() const;  // of the last deletion of a job
   // Whether most nodes fell silent together, so that it suspends its judgement of their leases.
@@ -99,7 +91,7 @@ class Core {
   // That time, however long, is no standstill: it counts towards all deadlines, but only for the
   // silent ones, and for nodes without a session, as silence. Takes time in proportion to these.
   void OnHeard(absl::Span<const uint64_t> silent);
-  // Call at least every heartbeat_seconds / 4, with the wall clock for display.
+  // Call several times per node_lost_seconds, with the wall clock for display.
   // `standstill_seconds`: since the last tick the caller's thread was due to run for so long and
   // did not (a suspended process). It counts neither as silence of nodes nor towards any deadline.
   // Work, such as a slow commit, is no standstill.

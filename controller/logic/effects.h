@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "proto/strata/v1/agent.pb.h"
 #include "proto/strata/v1/cluster.pb.h"
 #include "proto/strata/v1/jobs.pb.h"
@@ -20,8 +21,8 @@ namespace strata::controller {
 
 // Upsert of one record, or its removal. Tables: "jobs" (key: jobs/NAME, value: JobRecord), "events"
 // (key: jobs/NAME/NUMBER, value: JobEvent), "meta" (controller_term, resource_version,
-// deletion_version, policy), "nodes" (key: nodes/NAME; what must survive: device, count, locality,
-// drained, quarantined).
+// deletion_version, policy, identity), "nodes" (key: nodes/NAME; what must survive: device, count,
+// locality, drained, quarantined).
 struct Write {
   std::string table;
   std::string key;
@@ -38,8 +39,14 @@ struct Outgoing {
 };
 
 struct Effects {
+  // Sessions that are ended with this: their agents may come again.
+  struct Refused {
+    uint64_t session = 0;
+    absl::Status status;
+  };
   std::vector<Write> writes;
   std::vector<Outgoing> messages;
+  std::vector<Refused> refused;
   std::vector<v1::JobRecord> changed;  // for watches, in order of resource_version
   // Likewise: jobs that are gone. Of a name that was taken again meanwhile, the new job is in
   // `changed` with a later version.

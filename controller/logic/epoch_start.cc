@@ -3,6 +3,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "controller/logic/job_machine.h"
+#include "controller/logic/job_roots.h"
 #include "controller/logic/job_shape.h"
 
 namespace strata::controller {
@@ -36,15 +37,25 @@ void JobMachine::SendPrepare(const JobEntry& job, const NodeEntry& node, const M
   if (job.record.has_checkpoint()) *prepare.mutable_checkpoint() = job.record.checkpoint();
   prepare.set_attempt(job.record.attempt());
   *prepare.mutable_damaged() = job.record.damaged_checkpoints();
+  // All of its nodes have the same: see builds.h.
+  prepare.set_build(node.build);
+  prepare.set_adopt_newer_checkpoint(job.record.restored());
   const google::protobuf::Timestamp& created = job.record.create_time();
-  prepare.set_owner(
-      absl::StrCat(job.record.name(), " of ", created.seconds(), ".", created.nanos()));
+  // A job of before there were uids keeps the owner that its folders are locked for.
+  prepare.set_owner(absl::StrCat(job.record.name(), " of ",
+                                 job.record.uid().empty()
+                                     ? absl::StrCat(created.seconds(), ".", created.nanos())
+                                     : job.record.uid()));
+  for (std::string& root : RootsOf(state_.policy, job.record.spec())) {
+    prepare.add_roots(std::move(root));
+  }
   Send(state_, node, std::move(message), effects_);
 }
 
 SharedMessage JobMachine::StartMessage(const JobEntry& job) const {
   v1::ControllerMessage message;
   *message.mutable_start()->mutable_epoch() = ToProto(job.key());
+  message.mutable_start()->set_nonce(job.record.epoch_nonce());
   for (const auto& [rank, prepared] : job.run.prepared) {
     message.mutable_start()->add_addresses(prepared.address());
   }

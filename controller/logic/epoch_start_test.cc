@@ -14,6 +14,7 @@ using testing::Held;
 using ::testing::IsEmpty;
 using testing::kFailed;
 using testing::kInterrupted;
+using ::testing::Not;
 using ::testing::SizeIs;
 using testing::TwoNodes;
 
@@ -46,6 +47,44 @@ TEST_F(TwoNodes, AllPreparedStartsAllWithAddressesByRank) {
   h.SayRunning("n1", "a", 1);
   EXPECT_EQ(h.Job("a").state(), v1::Job::RUNNING);
   EXPECT_EQ(h.Job("a").parameters(), 7);
+}
+
+// Who was not told it cannot take part: only members are, and only with START.
+TEST_F(TwoNodes, EachEpochHasANonceOfItsOwn_KnownToItsMembersAlone) {
+  h.Join("n2");
+  (void)h.Create(Harness::Request("a", 2));
+  h.SayPrepared("n0", "a", 1, {0});
+  h.SayPrepared("n1", "a", 1, {1});
+  const auto first = h.Take("n0"), second = h.Take("n1");
+  ASSERT_THAT(first, SizeIs(2));
+  const std::string nonce = first[1].start().nonce();
+  EXPECT_THAT(nonce, SizeIs(16));
+  EXPECT_EQ(second[1].start().nonce(), nonce);
+  EXPECT_THAT(h.Take("n2"), IsEmpty());
+  EXPECT_THAT(h.core->ShowJob(h.Job("a")).SerializeAsString(), Not(HasSubstr(nonce)));
+
+  // A controller that says START again, after its own restart, says the same.
+  h.RestartController();
+  h.Join("n0", {Held("a", 1, {0}, false)});
+  h.Take("n0");
+  h.SayPrepared("n0", "a", 1, {0});
+  h.Join("n1", {Held("a", 1, {1}, false)});
+  h.SayPrepared("n1", "a", 1, {1});
+  std::string again;
+  for (const auto& message : h.Take("n1")) {
+    if (message.has_start()) again = message.start().nonce();
+  }
+  EXPECT_EQ(again, nonce);
+
+  h.SayEnded("n0", "a", 1, kFailed, "rank 0 died", 0);
+  h.SayEnded("n1", "a", 1, kFailed, "rank 1 died", 1);
+  h.Pass(2, {"n0", "n1"});
+  ASSERT_EQ(h.Job("a").epoch(), 2);
+  EXPECT_THAT(h.Job("a").epoch_nonce(), IsEmpty());
+  h.SayPrepared("n0", "a", 2, {0});
+  h.SayPrepared("n1", "a", 2, {1});
+  EXPECT_THAT(h.Job("a").epoch_nonce(), SizeIs(16));
+  EXPECT_NE(h.Job("a").epoch_nonce(), nonce);
 }
 
 TEST_F(TwoNodes, PreparedTwiceStartsOnce) {
@@ -143,11 +182,11 @@ TEST_F(Refusals, OfAJobThatNeverTrainedUseUpItsBudgetAtOnce) {
 TEST_F(TwoNodes, AnEpochThatDoesNotPrepareInTimeIsGivenUp) {
   (void)h.Create(Harness::Request("a", 2));
   h.SayPrepared("n0", "a", 1, {0});
-  h.Pass(60, {"n0", "n1"});
+  h.Pass(660, {"n0", "n1"});
   EXPECT_EQ(h.Job("a").state(), v1::Job::STARTING);
   h.Pass(1, {"n0", "n1"});
   EXPECT_EQ(h.Job("a").state(), v1::Job::RECOVERING);
-  EXPECT_EQ(h.Job("a").reason(), "n1 did not prepare its ranks within 60 s");
+  EXPECT_EQ(h.Job("a").reason(), "n1 did not prepare its ranks within 660.2 s");
 }
 
 TEST_F(TwoNodes, AnEndBeforePreparationIsConfirmedBeforeTheDeviceIsFree) {

@@ -1,8 +1,10 @@
 #include "controller/logic/explain.h"
 
 #include <algorithm>
+#include <bit>
 #include <map>
 #include <set>
+#include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -21,6 +23,20 @@ namespace {
 constexpr size_t kMostNodes = 8;
 
 using Lines = std::vector<std::string>;
+
+bool IsKindFor(const std::string& asked, const std::string& kind) {
+  return asked == "gpu" ? kind != "cpu" : asked == kind;
+}
+
+// Among the queued jobs alone; 0: it is none.
+int64_t PositionOf(const ClusterState& state, const JobEntry& job) {
+  int64_t position = 0;
+  for (const auto& [place, queued] : state.queue) {
+    ++position;
+    if (queued == &job) return position;
+  }
+  return 0;
+}
 
 // "a, b, c, 5 more".
 std::string Listed(std::vector<std::string> parts) {
@@ -174,28 +190,91 @@ void ExplainUse(const ClusterState& state, const JobEntry& job, Lines& lines) {
   for (const auto& [name, node] : state.nodes.all()) {
     if (node.TakesRanks() || told++ >= 2 * kMostNodes) continue;
     const std::string why =
-        !node.Usable() ? absl::StrFormat("not heard from for %.0f s", state.SilenceOf(node))
-        : node.drained ? "drained"
-                       : absl::StrCat("in quarantine, ", node.quarantine_reason);
+        !node.Usable()     ? absl::StrFormat("not heard from for %.0f s", state.SilenceOf(node))
+        : node.drained     ? "drained"
+        : node.leaving     ? "its agent is about to go"
+        : node.quarantined ? absl::StrCat("in quarantine, ", node.quarantine_reason)
+                           : absl::StrCat("its trainer is of build ", node.build,
+                                          ", and ranks are started with build ", node.left_out_for,
+                                          ", which most devices of its kind have: upgrade it");
     lines.push_back(absl::StrCat(ShortName(name), " is not usable: ", why, "."));
   }
 }
 
+using Response = v1::ExplainJobResponse;
+
+void AddBlocker(const char* code, const std::string& subject, const std::string& text,
+                Response& response) {
+  Response::Blocker& blocker = *response.add_blockers();
+  blocker.set_code(code);
+  blocker.set_subject(subject);
+  blocker.set_text(text);
+}
+
+// Its code, and what kind of resource its subject is.
+std::pair<const char*, const char*> CodeOf(scheduler::Blocker::Code code) {
+  using Code = scheduler::Blocker::Code;
+  switch (code) {
+    case Code::kQuota:
+      return {"QUOTA", "projects/"};
+    case Code::kQueueLimit:
+      return {"QUEUE_LIMIT", "queues/"};
+    case Code::kTopology:
+      return {"TOPOLOGY", ""};
+    case Code::kBuffer:
+      return {"BUFFER", ""};
+    case Code::kReservation:
+      return {"RESERVATION", "jobs/"};
+    case Code::kDevices:
+      break;
+  }
+  return {"DEVICES", "jobs/"};
+}
+
+void AddWaiting(const ClusterState& state, const scheduler::Waiting& waiting, Response& response) {
+  for (const scheduler::Blocker& blocker : waiting.blockers) {
+    const auto [code, kind] = CodeOf(blocker.code);
+    AddBlocker(code, blocker.subject.empty() ? "" : kind + blocker.subject, blocker.text, response);
+  }
+  response.set_queue_position(waiting.position);
+  if (waiting.starts_at.has_value()) {
+    *response.mutable_expected_start_time() =
+        ToTimestamp(state.wall + (*waiting.starts_at - state.now));
+  }
+}
+
+// Drained nodes that have devices such as it waits for.
+void AddDrained(const ClusterState& state, const JobEntry& job, Response& response) {
+  size_t told = 0;
+  for (const auto& [name, node] : state.nodes.all()) {
+    if (!node.drained || !IsKindFor(job.shape.device, node.kind) || told++ == kMostNodes) continue;
+    AddBlocker("DRAINING", name,
+               absl::StrCat(ShortName(name), " is drained: its ", node.devices,
+                            node.devices == 1 ? " device takes" : " devices take",
+                            " no new ranks until strata resume ", ShortName(name)),
+               response);
+  }
+}
+
 // As the scheduler would decide now.
-void ExplainWaiting(ClusterState& state, const JobEntry& job, Lines& lines) {
+void ExplainWaiting(ClusterState& state, const JobEntry& job, Lines& lines, Response& response) {
   if (job.record.suspended()) {
-    return lines.push_back(absl::StrCat("It waits until somebody resumes it: strata resume job ",
-                                        ShortName(job.record.name()), "."));
+    const std::string text = absl::StrCat("It waits until somebody resumes it: strata resume job ",
+                                          ShortName(job.record.name()));
+    lines.push_back(text + ".");
+    return AddBlocker("SUSPENDED", job.record.name(), text, response);
   }
   RefreshCluster(state);
   const std::string never = WhyInfeasible(state, job.shape);
   if (state.scheduler.nodes.empty()) {
     lines.push_back("It waits: no node has joined the cluster yet.");
+    AddBlocker("DEVICES", "", "no node has joined the cluster yet", response);
   } else if (never.empty()) {
     const scheduler::View view = MakeView(state);
     const scheduler::Decisions decisions = scheduler::Decide(view);
     const auto waiting = decisions.waiting.find(ShortName(job.record.name()));
     if (waiting != decisions.waiting.end()) {
+      AddWaiting(state, waiting->second, response);
       lines.push_back(absl::StrCat("It waits: ", waiting->second.reason, "."));
       const std::string& when = waiting->second.starts_when;
       if (!when.empty()) {
@@ -203,9 +282,16 @@ void ExplainWaiting(ClusterState& state, const JobEntry& job, Lines& lines) {
             absl::StrCat(absl::StartsWith(when, "starts ") ? "It " : "It starts ", when, "."));
       }
     }
-  } else if (never != job.record.reason()) {  // the first line says it
-    lines.push_back(absl::StrCat("It waits: ", never, "."));
+  } else {
+    AddBlocker("TOPOLOGY", "", never, response);
+    if (never != job.record.reason()) {  // the first line says it
+      lines.push_back(absl::StrCat("It waits: ", never, "."));
+    }
   }
+  if (response.queue_position() == 0) {  // the scheduler does not look at it
+    response.set_queue_position(PositionOf(state, job));
+  }
+  AddDrained(state, job, response);
   ExplainUse(state, job, lines);
 }
 
@@ -225,38 +311,66 @@ void ExplainHistory(const v1::JobRecord& job, Lines& lines) {
   }
 }
 
+// Its ranks are started again only then.
+void ExplainBackOff(const ClusterState& state, const JobEntry& job, Lines& lines,
+                    Response& response) {
+  const std::string text =
+      absl::StrFormat("Its ranks are started again in %.1f s", job.next_start_at - state.now);
+  lines.push_back(text + ".");
+  AddBlocker("BACK_OFF", job.record.name(), text, response);
+  *response.mutable_expected_start_time() =
+      ToTimestamp(state.wall + (job.next_start_at - state.now));
+}
+
+void CountDevices(const ClusterState& state, const JobEntry& job, Response& response) {
+  response.set_devices_wanted(job.shape.ranks());
+  std::map<std::string, int64_t> free;  // by kind
+  const scheduler::Occupancy now = FreeDevices(state);
+  for (size_t i = 0; i < state.scheduler.nodes.size(); ++i) {
+    const std::string& kind = state.scheduler.nodes[i]->kind;
+    if (IsKindFor(job.shape.device, kind)) free[kind] += std::popcount(now.free[i]);
+  }
+  for (const auto& [kind, devices] : free) {  // one kind has to do
+    response.set_devices_free(std::max(response.devices_free(), devices));
+  }
+}
+
 }  // namespace
 
-std::vector<std::string> Explain(ClusterState& state, const JobEntry& job) {
+v1::ExplainJobResponse Explain(ClusterState& state, const JobEntry& job) {
   const v1::JobRecord& record = job.record;
+  Response response;
+  response.set_state(record.state());
   Lines lines = {absl::StrCat(ShortName(record.name()), " is ", v1::Job::State_Name(record.state()),
                               record.reason().empty() ? "" : absl::StrCat(": ", record.reason()),
                               ".")};
   switch (record.state()) {
     case v1::Job::QUEUED:
-      ExplainWaiting(state, job, lines);
+      ExplainWaiting(state, job, lines, response);
       break;
     case v1::Job::STARTING:
     case v1::Job::RUNNING:
+      *response.mutable_layout() = record.layout();
       ExplainPlacement(record, lines);
       ExplainOrder(state, record, lines);
       ExplainNodes(state, job, lines);
       break;
     case v1::Job::RECOVERING:
       if (state.now < job.next_start_at) {
-        lines.push_back(absl::StrFormat("Its ranks are started again in %.1f s.",
-                                        job.next_start_at - state.now));
+        ExplainBackOff(state, job, lines, response);
       } else {
-        ExplainWaiting(state, job, lines);
+        ExplainWaiting(state, job, lines, response);
       }
       break;
     default:
       break;
   }
+  if (!IsTerminal(record.state())) CountDevices(state, job, response);
   const std::string sums = planner::OrderOfSums(record.spec());
   if (!sums.empty()) lines.push_back(absl::StrCat("Its ", sums, "."));
   ExplainHistory(record, lines);
-  return lines;
+  response.mutable_lines()->Add(lines.begin(), lines.end());
+  return response;
 }
 
 }  // namespace strata::controller

@@ -1,16 +1,13 @@
-// A job's state in sentences.
+// A job's state in sentences and as data.
 #ifndef STRATA_CONTROLLER_LOGIC_EXPLAIN_H_
 #define STRATA_CONTROLLER_LOGIC_EXPLAIN_H_
-
-#include <string>
-#include <vector>
 
 #include "controller/logic/cluster_state.h"
 
 namespace strata::controller {
 
 // Where it runs or why it waits, what is known of its nodes, and what has happened to it.
-std::vector<std::string> Explain(ClusterState& state, const JobEntry& job);
+v1::ExplainJobResponse Explain(ClusterState& state, const JobEntry& job);
 
 }  // namespace strata::controller
 

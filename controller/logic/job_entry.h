@@ -9,6 +9,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "controller/logic/checkpoint_commits.h"
@@ -23,14 +24,18 @@ namespace strata::controller {
 struct EpochKey {
   std::string job;  // jobs/NAME
   int64_t epoch = 0;
+  std::string uid = {};  // of the job: its name may have been another one's. Empty: not known
   auto operator<=>(const EpochKey&) const = default;
 };
 
-inline EpochKey ToKey(const v1::JobEpoch& epoch) { return {epoch.job(), epoch.epoch()}; }
+inline EpochKey ToKey(const v1::JobEpoch& epoch) {
+  return {epoch.job(), epoch.epoch(), epoch.uid()};
+}
 inline v1::JobEpoch ToProto(const EpochKey& key) {
   v1::JobEpoch epoch;
   epoch.set_job(key.job);
   epoch.set_epoch(key.epoch);
+  epoch.set_uid(key.uid);
   return epoch;
 }
 
@@ -90,8 +95,18 @@ struct GivenUp {
   int64_t without_progress = 0;  // as it was before
 };
 
+// Ranks of an epoch that the record, which came from a backup, does not know: as their agents tell.
+struct Claims {
+  EpochKey key;
+  int64_t ranks = 0;  // of the whole job
+  std::map<std::string, Member> members;
+  int64_t step = 0;
+  std::vector<std::pair<uint64_t, v1::AgentMessage>> words;  // said of it meanwhile, by session
+};
+
 struct JobEntry {
   v1::JobRecord record;
+  std::optional<Claims> claims;
   EpochRun run;                // while STARTING or RUNNING
   scheduler::Shape shape;      // as asked for
   scheduler::Waiting waiting;  // as of the scheduler's last decision, while it waits
@@ -121,7 +136,7 @@ struct JobEntry {
   };
   std::deque<Event> events;  // see job_events.h
 
-  EpochKey key() const { return {record.name(), record.epoch()}; }
+  EpochKey key() const { return {record.name(), record.epoch(), record.uid()}; }
 };
 
 inline bool HasEpoch(v1::Job::State state) {

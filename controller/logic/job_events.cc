@@ -37,7 +37,7 @@ v1::JobEvent MakeEvent(const ClusterState& state, const v1::JobRecord& job, cons
   event.set_step(job.step());
   event.set_type(type);
   event.set_reason(reason);
-  event.set_actor(actor.empty() ? kControllerActor : actor);
+  event.set_actor(actor);
   return event;
 }
 
@@ -72,7 +72,7 @@ bool RestoreEvent(ClusterState& state, const Write& write) {
     return false;
   }
   JobEntry* job = state.Find(write.key.substr(0, slash));
-  if (job == nullptr) return false;
+  if (job == nullptr) return true;
   const auto after = std::find_if(job->events.rbegin(), job->events.rend(),
                                   [&](const auto& kept) { return kept.number < number; });
   job->events.insert(after.base(), {number, std::move(event)});

@@ -12,9 +12,7 @@ namespace strata::controller {
 // Of one job; older ones go.
 inline constexpr size_t kMostEventsKept = 500;
 
-inline constexpr char kControllerActor[] = "controller";
-
-// An event of now, at the job's present epoch, attempt and step.
+// An event of now, at the job's present epoch, attempt and step. `actor`: empty: nobody known.
 v1::JobEvent MakeEvent(const ClusterState& state, const v1::JobRecord& job, const std::string& type,
                        const std::string& reason, const std::string& actor = kControllerActor);
 
@@ -25,7 +23,7 @@ void TellEvent(JobEntry& job, const v1::JobEvent& event, Effects& effects);
 // The last event of that type is now known to be another one.
 void CorrectEvent(JobEntry& job, const v1::JobEvent& event, Effects& effects);
 
-// From the store; false: it is no event of a job that is there.
+// From the store; false: it cannot be read. One of a job that is not there is left.
 bool RestoreEvent(ClusterState& state, const Write& write);
 
 // Removes all of a job's.

@@ -19,6 +19,7 @@ namespace {
 
 constexpr int kMostEvents = 50;
 constexpr size_t kMostDeletions = 100;  // at a time
+constexpr int kNonceBytes = 16;
 
 bool AllMembers(const EpochRun& run, MemberState at_least) {
   return std::all_of(run.members.begin(), run.members.end(),
@@ -186,7 +187,7 @@ void JobMachine::ReportSilentNodes(JobEntry& job) {
   for (const auto& [name, member] : job.run.members) {
     const NodeEntry* node = state_.nodes.Find(name);
     if (member.state == MemberState::kEnded) continue;
-    if (member.missed_at.has_value() &&
+    if (member.missed_at.has_value() && !state_.IsAwaited(job) &&
         state_.now > *member.missed_at + state_.timing.heartbeat_seconds) {
       Report(job, {.reason = absl::StrCat("the ranks on ", ShortName(name), " are gone, as ",
                                           member.first_heard
@@ -224,15 +225,23 @@ void JobMachine::ReportLostFragments(JobEntry& job) {
 }
 
 void JobMachine::ReportLatePreparation(JobEntry& job) {
-  if (job.run.start_sent || state_.now <= job.run.begun_at + state_.timing.prepare_seconds) return;
+  const double limit = state_.timing.PrepareSeconds(job.record.placement_size());
+  if (job.run.start_sent || state_.now <= job.run.begun_at + limit) return;
   std::map<std::string, Member> late;
   for (const auto& [name, member] : job.run.members) {
     if (member.state == MemberState::kAsked) late.emplace(name, member);
   }
   Report(job, {.reason = absl::StrFormat("%s did not prepare its ranks within %g s",
-                                         late.empty() ? "the job" : NodeList(late),
-                                         state_.timing.prepare_seconds),
+                                         late.empty() ? "the job" : NodeList(late), limit),
                .cause = "start_failed"});
+}
+
+// A node may have been upgraded since it was chosen. Those that do not say what they have are taken
+// to be of one.
+bool JobMachine::OfOneBuild(const EpochRun& run) const {
+  std::set<std::string> builds;
+  for (const auto& [name, member] : run.members) builds.insert(state_.nodes.Find(name)->build);
+  return builds.size() == 1;
 }
 
 // Two phases: when all ranks are prepared and agree, all are given each other's addresses.
@@ -240,13 +249,14 @@ void JobMachine::AdvanceStart(JobEntry& job) {
   EpochRun& run = job.run;
   if (!run.start_sent && static_cast<int>(run.prepared.size()) == job.record.placement_size()) {
     if (const absl::Status agreed = protocol::CheckAgreement(run.prepared); !agreed.ok()) {
-      return Report(
-          job,
-          {.reason = std::string(agreed.message()), .cause = "start_failed", .permanent = true});
+      return Report(job, {.reason = std::string(agreed.message()),
+                          .cause = "start_failed",
+                          .permanent = OfOneBuild(run)});
     }
     run.start_sent = true;
     if (!job.record.start_sent()) {  // known to a later controller before any rank begins
       job.record.set_start_sent(true);
+      job.record.set_epoch_nonce(common::DrawBytes(state_.entropy, kNonceBytes));
       SaveJob(state_, job, effects_);
     }
     const SharedMessage start = StartMessage(job);
@@ -392,8 +402,16 @@ void JobMachine::StopAll(const JobEntry& job, const std::string& reason, bool ch
   }
 }
 
+void JobMachine::EndRestore() {
+  if (state_.restored_until == 0 || state_.now < state_.restored_until) return;
+  state_.restored_until = 0;
+  state_.capacity_changed = true;
+  for (auto& [name, job] : state_.jobs) DropClaims(job);
+}
+
 void JobMachine::Tick() {
   JudgeOwnConnection();
+  EndRestore();
   for (auto& [name, node] : state_.nodes.all()) {
     const double silence = state_.SilenceOf(node);
     const bool lost = node.state == v1::Node::UNKNOWN ? LeaseIsOver(state_, node)

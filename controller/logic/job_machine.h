@@ -52,6 +52,10 @@ class JobMachine {
   void TakeBack(JobEntry& job, const NodeEntry& node);
   // It cannot go on any more; what may be left of it is stopped.
   void LeaveGivenUp(JobEntry& job);
+  // restored_jobs.cc: an epoch whose ranks were all found again is the job's; or they were not, and
+  // those that were found are stopped.
+  void TakeClaimed(JobEntry& job);
+  void DropClaims(JobEntry& job);
   // The last event turns out to have another cause.
   void Attribute(JobEntry& job, Failure failure);
   // Its ranks stop at a checkpoint, as for a more urgent job, but because its own user wishes so:
@@ -70,7 +74,7 @@ class JobMachine {
     v1::Job::State outcome = v1::Job::CANCELLED;
     std::string what;  // "cancelled": begins the reason
     std::string cause;
-    std::string actor;
+    std::string actor = kControllerActor;
     double grace = 0;  // seconds, for the last checkpoint
   };
   std::optional<Ending> EndingOf(const JobEntry& job) const;
@@ -78,19 +82,21 @@ class JobMachine {
   void ReconcileEnding(JobEntry& job, const Ending& ending);
   void ReportSilentNodes(JobEntry& job);
   void JudgeOwnConnection();
+  void EndRestore();
   bool MayBeTakenBack(const JobEntry& job, const Failure& failure) const;
   void ReportLostFragments(JobEntry& job);
   void AdvanceStop(JobEntry& job);
   void ReportLatePreparation(JobEntry& job);
   void AdvanceStart(JobEntry& job);
+  bool OfOneBuild(const EpochRun& run) const;
   bool MayComeBack(JobEntry& job) const;
   void Fail(JobEntry& job);
   void End(JobEntry& job, v1::Job::State outcome, const std::string& reason,
-           const std::string& cause, const std::string& actor = "");
+           const std::string& cause, const std::string& actor = kControllerActor);
   void End(JobEntry& job, const Ending& ending, const std::string& how);
   void StopAll(const JobEntry& job, const std::string& reason, bool checkpoint);
   void AddEvent(JobEntry& job, const std::string& type, const std::string& reason,
-                const std::string& cause, const std::string& actor = "");
+                const std::string& cause, const std::string& actor = kControllerActor);
   void LoseNothing(JobEntry& job);
 
   // checkpoint_fallback.cc
@@ -102,6 +108,8 @@ class JobMachine {
   void LetGo(JobEntry& job, const std::string& how);
   void MoveOffDrained();
   bool MoveOff(JobEntry& job);
+  void TakeBackBuffer(const JobEntry& job, const scheduler::Shape& shape,
+                      const scheduler::Placement& old, scheduler::Occupancy free);
 
   // scheduling.cc
   bool MayFit(const JobEntry& fresh) const;

@@ -5,6 +5,7 @@
 #include "controller/logic/cluster_requests.h"
 #include "controller/logic/job_events.h"
 #include "controller/logic/job_record.h"
+#include "controller/logic/job_roots.h"
 #include "controller/logic/job_shape.h"
 #include "controller/logic/job_updates.h"
 #include "controller/logic/names.h"
@@ -71,6 +72,7 @@ v1::JobRecord NewRecord(const v1::Job& asked) {
   if (asked.has_ttl_after_finished()) {
     *record.mutable_ttl_after_finished() = asked.ttl_after_finished();
   }
+  record.set_owner(asked.owner());
   record.set_state(v1::Job::QUEUED);
   record.set_target_step(asked.spec().train().steps());
   record.set_reason(kWaitsForDevices);
@@ -121,8 +123,8 @@ absl::StatusOr<v1::JobRecord> CreateJob(ClusterState& state, JobMachine& machine
                                         const std::string& actor, Effects& effects) {
   RETURN_IF_ERROR(CheckRequest(request));
   const v1::Job& asked = request.job();
-  const auto repeated = request.request_id().empty() ? state.by_request.end()
-                                                     : state.by_request.find(request.request_id());
+  const std::string key = RequestKey(asked.owner(), request.request_id());
+  const auto repeated = key.empty() ? state.by_request.end() : state.by_request.find(key);
   if (repeated != state.by_request.end()) {
     const v1::JobRecord& kept = state.jobs.at(repeated->second).record;
     if (SameRequest(kept, asked)) return kept;
@@ -137,6 +139,7 @@ absl::StatusOr<v1::JobRecord> CreateJob(ClusterState& state, JobMachine& machine
                                 "): choose another name"));
   }
   RETURN_IF_ERROR(CheckProjectAndQueue(state.policy, asked.spec()));
+  RETURN_IF_ERROR(CheckRoots(state.policy, asked));
   v1::JobRecord record = NewRecord(asked);
   RETURN_IF_ERROR(CheckFolders(state, record));
   const scheduler::Shape shape = ShapeOf(record);
@@ -144,9 +147,10 @@ absl::StatusOr<v1::JobRecord> CreateJob(ClusterState& state, JobMachine& machine
   RETURN_IF_ERROR(MakeRoom(state, request.validate_only(), effects));
 
   if (request.validate_only()) return record;
+  record.set_uid(common::DrawUuid(state.entropy));
   record.set_request_id(request.request_id());
   *record.mutable_create_time() = ToTimestamp(state.wall);
-  if (!request.request_id().empty()) state.by_request[request.request_id()] = asked.name();
+  if (!key.empty()) state.by_request[key] = asked.name();
   JobEntry& job = state.jobs[asked.name()];
   job.record = std::move(record);
   job.shape = shape;

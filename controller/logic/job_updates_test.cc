@@ -202,7 +202,7 @@ TEST_F(JobUpdates, ASuspendedJobStopsAtACheckpointAndWaitsThroughARestart) {
   h.Join("n1");
   h.Pass(5, {"n0", "n1"});
   EXPECT_EQ(h.Job("a").state(), v1::Job::QUEUED);
-  EXPECT_THAT(h.core->ExplainJob("jobs/a")->at(1), HasSubstr("strata resume job a"));
+  EXPECT_THAT(h.core->ExplainJob("jobs/a")->lines(1), HasSubstr("strata resume job a"));
   ASSERT_TRUE(h.Resume("a").ok());
   EXPECT_EQ(h.Job("a").state(), v1::Job::STARTING);
   EXPECT_EQ(h.Job("a").step(), 30);

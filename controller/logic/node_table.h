@@ -39,7 +39,7 @@ struct NodeEntry {
   int devices = 0;
   std::map<std::string, std::string> locality;
   std::string version;  // of its agent, as it last registered
-  std::string build;    // of its trainer
+  std::string build;    // of its trainer; empty: not known
   v1::Node::State state = v1::Node::UNKNOWN;
   uint64_t incarnation = 0;
   uint64_t session = 0;  // 0: none
@@ -55,6 +55,9 @@ struct NodeEntry {
   std::string drain_reason;
   bool quarantined = false;  // by the controller: it was to blame too often
   std::string quarantine_reason;
+  bool leaving = false;  // its agent ends when it holds nothing any more; said in each session
+  // The build that ranks are started with, as this node's is another: see builds.cc.
+  std::string left_out_for;
   struct Blame {
     double wall = 0;  // seconds
     std::string job;  // jobs/NAME; empty: not recorded (by an earlier release)
@@ -64,7 +67,9 @@ struct NodeEntry {
   std::deque<uint64_t> replaced;  // incarnations that may not come back
 
   bool Usable() const { return state == v1::Node::READY && session != 0; }
-  bool TakesRanks() const { return Usable() && !drained && !quarantined; }
+  bool TakesRanks() const {
+    return Usable() && !drained && !quarantined && !leaving && left_out_for.empty();
+  }
   uint64_t FreeMask() const;  // bit d: no epoch holds device d; whether usable or not
   std::vector<int> FreeDevices() const;
 };

@@ -7,6 +7,7 @@
 #include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -34,15 +35,35 @@ std::string Text(const Message& message, const FieldDescriptor& field) {
   }
 }
 
-// The single values of an entry, by their keys; quotas are quota.KIND.
-Values ValuesOf(const Message& entry) {
-  Values values;
+// The values of an entry by their keys, those of an inner message behind its own: quota.KIND,
+// buffer.nodes.
+void AddValues(const std::string& prefix, const Message& entry, Values& values) {
+  const auto& reflection = *entry.GetReflection();
   for (int i = 0; i < entry.GetDescriptor()->field_count(); ++i) {
     const FieldDescriptor& field = *entry.GetDescriptor()->field(i);
-    if (!field.is_repeated() && field.name() != "name") {
-      values[field.name()] = Text(entry, field);
+    const std::string key = prefix + field.name();
+    if (field.is_map()) continue;
+    if (field.is_repeated()) {
+      std::vector<std::string> parts;
+      for (int at = 0; at < reflection.FieldSize(entry, &field); ++at) {
+        parts.push_back(reflection.GetRepeatedString(entry, &field, at));
+      }
+      if (!parts.empty()) values[key] = absl::StrJoin(parts, " ");
+    } else if (field.cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE) {
+      if (reflection.HasField(entry, &field)) {
+        AddValues(key + ".", reflection.GetMessage(entry, &field), values);
+      }
+    } else if (key != "name") {
+      // What has no default and was not said is no value.
+      const bool said = reflection.HasField(entry, &field) || !field.has_presence();
+      if (said) values[key] = Text(entry, field);
     }
   }
+}
+
+Values ValuesOf(const Message& entry) {
+  Values values;
+  AddValues("", entry, values);
   if (entry.GetDescriptor() == v1::ProjectPolicy::descriptor()) {
     for (const auto& [kind, devices] : static_cast<const v1::ProjectPolicy&>(entry).quota()) {
       values[absl::StrCat("quota.", kind)] = absl::StrCat(devices);
@@ -51,9 +72,22 @@ Values ValuesOf(const Message& entry) {
   return values;
 }
 
+// Who has each role: "submitter in nlp" -> "users/ann users/bob".
+Values RolesOf(const v1::Policy& policy) {
+  Values roles;
+  for (const v1::RoleBinding& binding : policy.roles()) {
+    const std::string where =
+        binding.has_project() ? absl::StrCat(" in ", binding.project()) : std::string();
+    std::string& members = roles[binding.role() + where];
+    for (const std::string& member : binding.members()) {
+      absl::StrAppend(&members, members.empty() ? "" : " ", member);
+    }
+  }
+  return roles;
+}
+
 // "priority 0 -> 5, quota.h100 none -> 8"; empty when both are the same.
-std::string Difference(const Message& before, const Message& after) {
-  Values old_values = ValuesOf(before), new_values = ValuesOf(after);
+std::string Difference(const Values& old_values, const Values& new_values) {
   std::set<std::string> keys;
   for (const Values* values : {&old_values, &new_values}) {
     for (const auto& [key, value] : *values) keys.insert(key);
@@ -80,8 +114,8 @@ v1::PolicyChange Change(const std::string& kind, const std::string& name,
   return change;
 }
 
-v1::PolicyChange Compared(const std::string& kind, const std::string& name, const Message& before,
-                          const Message& after) {
+v1::PolicyChange Compared(const std::string& kind, const std::string& name, const Values& before,
+                          const Values& after) {
   std::string detail = Difference(before, after);
   const auto action = detail.empty() ? v1::PolicyChange::UNCHANGED : v1::PolicyChange::CHANGED;
   return Change(kind, name, action, std::move(detail));
@@ -101,7 +135,7 @@ void CompareEntries(const std::string& kind, const Entries& before, const Entrie
     } else if (is == nullptr) {
       changes.push_back(Change(kind, name, v1::PolicyChange::REMOVED));
     } else {
-      changes.push_back(Compared(kind, name, *was, *is));
+      changes.push_back(Compared(kind, name, ValuesOf(*was), ValuesOf(*is)));
     }
   }
 }
@@ -112,7 +146,10 @@ std::vector<v1::PolicyChange> ChangesBetween(const v1::Policy& before, const v1:
   std::vector<v1::PolicyChange> changes;
   CompareEntries("project", before.projects(), after.projects(), changes);
   CompareEntries("queue", before.queues(), after.queues(), changes);
-  changes.push_back(Compared("scheduling", "", before.scheduling(), after.scheduling()));
+  changes.push_back(
+      Compared("scheduling", "", ValuesOf(before.scheduling()), ValuesOf(after.scheduling())));
+  changes.push_back(Compared("timing", "", ValuesOf(before.timing()), ValuesOf(after.timing())));
+  changes.push_back(Compared("roles", "", RolesOf(before), RolesOf(after)));
   return changes;
 }
 

@@ -9,8 +9,8 @@
 
 namespace strata::controller {
 
-// One per project, per queue, and one for scheduling, unchanged ones too; both policies are
-// complete.
+// One per project, per queue, one for scheduling and one for roles, unchanged ones too; both
+// policies are complete.
 std::vector<v1::PolicyChange> ChangesBetween(const v1::Policy& before, const v1::Policy& after);
 
 }  // namespace strata::controller

@@ -2,20 +2,38 @@
 // which sends them back to the queue, or because their node is drained, after which they recover
 // as after a failure, at the place that was found before.
 #include <algorithm>
+#include <optional>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "controller/logic/buffer.h"
 #include "controller/logic/job_machine.h"
 #include "controller/logic/job_shape.h"
 #include "controller/logic/names.h"
+#include "controller/logic/scheduler_view.h"
 
 namespace strata::controller {
 namespace {
 
 bool IsMove(const v1::Preemption& preemption) {
   return absl::StrContains(preemption.by(), "nodes/");
+}
+
+bool Stops(const JobEntry& job) {
+  return job.record.cancel_requested() || job.record.has_preemption() ||
+         job.run.stop_asked_at.has_value();
+}
+
+// Its devices on nodes that take ranks become free in `free`.
+void AddDevices(const ClusterState& state, const JobEntry& job, scheduler::Occupancy& free) {
+  for (const scheduler::Device& rank : PlacementOf(state, job.record).ranks) {
+    if (rank.node >= 0 && state.scheduler.nodes[rank.node]->TakesRanks()) {
+      free.free[rank.node] |= uint64_t{1} << rank.device;
+    }
+  }
 }
 
 }  // namespace
@@ -104,12 +122,12 @@ void JobMachine::LetGo(JobEntry& job, const std::string& how) {
 
 void JobMachine::MoveOffDrained() {
   const auto& nodes = state_.scheduler.nodes;
-  if (std::none_of(nodes.begin(), nodes.end(), [](auto* node) { return node->drained; })) return;
+  const auto goes = [](const NodeEntry* node) { return node->drained || node->leaving; };
+  if (std::none_of(nodes.begin(), nodes.end(), goes)) return;
   const std::vector<std::string> live(state_.live.begin(), state_.live.end());
   for (const std::string& name : live) {
     JobEntry& job = state_.jobs.at(name);
-    const bool stops = IsToEnd(job) || job.record.has_preemption();
-    if (HasEpoch(job.record.state()) && !stops && !MoveOff(job)) {
+    if (HasEpoch(job.record.state()) && !Stops(job) && !MoveOff(job)) {
       job.waiting.reason = "it stays on a drained node, for it fits nowhere else now";
     }
   }
@@ -120,7 +138,7 @@ void JobMachine::MoveOffDrained() {
 bool JobMachine::MoveOff(JobEntry& job) {
   scheduler::Placement old = PlacementOf(state_, job.record);
   scheduler::Occupancy free = FreeDevices(state_);
-  std::string drained;
+  std::string drained, left;
   for (scheduler::Device& rank : old.ranks) {
     if (rank.node < 0) continue;
     const NodeEntry& node = *state_.scheduler.nodes[rank.node];
@@ -128,15 +146,22 @@ bool JobMachine::MoveOff(JobEntry& job) {
       free.free[rank.node] |= uint64_t{1} << rank.device;
     } else {
       if (node.drained) drained = node.name;
+      if (node.leaving) left = node.name;
       rank = {};
     }
   }
-  if (drained.empty()) return true;
+  if (drained.empty() && left.empty()) return true;
   const topology::Cluster& cluster = state_.scheduler.cluster;
   const scheduler::Shape shape = ShapeOf(job.record, job.record.layout().data());
   auto found = scheduler::Replace(cluster, free, shape, old, old.spares);
   if (!found.has_value()) found = scheduler::Place(cluster, free, shape);
-  if (!found.has_value()) return false;
+  if (!found.has_value()) {
+    TakeBackBuffer(job, shape, old, free);
+    if (left.empty()) return false;
+    // It would end with the node, and without a checkpoint.
+    Preempt(job, left, absl::StrCat("stopped, for ", ShortName(left), " is about to go,"));
+    return true;
+  }
   v1::KeptPlace& kept = *job.record.mutable_moving_to();
   for (const planner::Dimension dimension : found->order) {
     kept.add_order(planner::NameOf(dimension));
@@ -147,8 +172,47 @@ bool JobMachine::MoveOff(JobEntry& job) {
     place.set_node(state_.scheduler.nodes[found->ranks[rank].node]->name);
     place.set_device(found->ranks[rank].device);
   }
-  Preempt(job, drained, absl::StrCat("moved, for ", ShortName(drained), " is drained,"));
+  if (left.empty()) {
+    Preempt(job, drained, absl::StrCat("moved, for ", ShortName(drained), " is drained,"));
+  } else {
+    Preempt(job, left, absl::StrCat("moved, for ", ShortName(left), " is about to go,"));
+  }
   return true;
+}
+
+// Ranks on a drained node found no room: jobs that borrowed nodes of the buffer are stopped, no
+// more of them than it takes, unless those that stop already leave enough.
+void JobMachine::TakeBackBuffer(const JobEntry& job, const scheduler::Shape& shape,
+                                const scheduler::Placement& old, scheduler::Occupancy free) {
+  const BufferState buffer = BufferNow(state_);
+  if (buffer.lent.empty() || RunsPreemptibly(state_, job)) return;
+  const auto find = [&]() -> std::optional<scheduler::Placement> {
+    const topology::Cluster& cluster = state_.scheduler.cluster;
+    auto found = scheduler::Replace(cluster, free, shape, old, old.spares);
+    return found.has_value() ? std::move(found) : scheduler::Place(cluster, free, shape);
+  };
+  std::vector<std::string> borrowers;
+  for (const std::string& name : state_.live) {
+    const JobEntry& other = state_.jobs.at(name);
+    if (&other == &job || !RunsPreemptibly(state_, other)) continue;
+    if (Stops(other)) {
+      AddDevices(state_, other, free);
+    } else if (std::any_of(other.record.placement().begin(), other.record.placement().end(),
+                           [&](const auto& place) { return buffer.lent.contains(place.node()); })) {
+      borrowers.push_back(name);
+    }
+  }
+  if (find().has_value()) return;
+  for (size_t count = 1; count <= borrowers.size(); ++count) {
+    AddDevices(state_, state_.jobs.at(borrowers[count - 1]), free);
+    if (!find().has_value()) continue;
+    for (size_t i = 0; i < count; ++i) {
+      Preempt(state_.jobs.at(borrowers[i]), job.record.name(),
+              absl::StrCat("preempted by ", ShortName(job.record.name()),
+                           " (it had borrowed nodes of the buffer)"));
+    }
+    return;
+  }
 }
 
 }  // namespace strata::controller

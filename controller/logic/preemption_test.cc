@@ -226,7 +226,7 @@ TEST_F(Drained, AJobThatFitsNowhereElseRunsOnUntilThereIsRoom) {
   h.Pass(5, {"n0", "n1"});
   EXPECT_EQ(h.Job("a").state(), v1::Job::RUNNING);
   EXPECT_FALSE(h.Job("a").has_preemption());
-  EXPECT_THAT(absl::StrJoin(*h.core->ExplainJob("jobs/a"), "\n"),
+  EXPECT_THAT(absl::StrJoin(h.core->ExplainJob("jobs/a")->lines(), "\n"),
               HasSubstr("n0 is drained: it stays on a drained node, for it fits nowhere else now"));
   h.Join("n2");
   EXPECT_TRUE(h.Job("a").has_preemption());

@@ -99,6 +99,25 @@ TEST(Storage, WhatIsOnlySuspectedChangesNothing) {
   EXPECT_EQ(h.Job("a").state(), v1::Job::RUNNING);
 }
 
+// However long the others wait: its own agent, while that is heard, knows how long it may.
+TEST_F(TwoNodes, ARankThatIsMissedBecauseItWaitsForStorageIsNotGivenUp) {
+  h.Run("a", {"n0", "n1"});
+  h.SayBeat("n1", "a", 1, 1, "storage: load batch");
+  h.SayHang("n0", "a", 1, 1, {1});
+  EXPECT_EQ(h.Job("a").state(), v1::Job::RUNNING);
+  h.SayBeat("n1", "a", 1, 1, "forward block 1");
+  h.SayHang("n0", "a", 1, 1, {1});
+  EXPECT_EQ(h.Job("a").state(), v1::Job::RECOVERING);
+}
+
+TEST_F(TwoNodes, ARankThatWaitedForStorageOnANodeThatIsSilentNowIsGivenUp) {
+  h.Run("a", {"n0", "n1"});
+  h.SayBeat("n1", "a", 1, 1, "storage: load batch");
+  h.Pass(3.5, {"n0"});
+  h.SayHang("n0", "a", 1, 1, {1});
+  EXPECT_EQ(h.Job("a").state(), v1::Job::RECOVERING);
+}
+
 TEST_F(TwoNodes, AFrozenNodesDeviceIsUsedAgainOnlyAfterItsWord) {
   v1::Policy policy;
   policy.mutable_scheduling()->set_shrink_after_seconds(1000);

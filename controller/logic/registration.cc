@@ -3,8 +3,11 @@
 #include <set>
 
 #include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
 #include "controller/logic/names.h"
+#include "controller/logic/refusal.h"
 #include "controller/logic/session_handler.h"
+#include "protocol/versions.h"
 
 namespace strata::controller {
 namespace {
@@ -19,6 +22,7 @@ void SessionHandler::OnRegister(uint64_t session, uint64_t incarnation,
   if (!Admit(session, incarnation, message)) return;
   NodeEntry& node = state_.nodes.Ensure(NodeName(message.node()));
   const bool restarted = node.incarnation != incarnation;
+  if (restarted) node.leaving = false;
   if (restarted && node.incarnation != 0) {
     if (node.session != 0 && node.session != session) {
       v1::ControllerMessage dismiss;
@@ -40,21 +44,47 @@ void SessionHandler::OnRegister(uint64_t session, uint64_t incarnation,
   v1::Welcome& welcome = *answer.mutable_welcome();
   welcome.set_heartbeat_seconds(state_.timing.heartbeat_seconds);
   welcome.set_lease_seconds(state_.timing.lease_seconds);
-  welcome.set_orphan_seconds(state_.timing.orphan_seconds);
+  *welcome.mutable_protocol() = protocol::OwnRange();
+  welcome.set_cluster(state_.identity.cluster());
+  welcome.set_store_incarnation(state_.identity.incarnation());
+  *welcome.mutable_earlier_incarnations() = state_.identity.earlier();
+  welcome.set_orphan_seconds(state_.policy.timing().orphan_seconds());
+  *welcome.mutable_timing() = state_.policy.timing();
   const std::map<EpochKey, Hold> before = std::move(node.holds);
   node.holds.clear();
   for (const v1::HeldEpoch& held : message.held()) {  // what is known of their devices stays known
-    const auto found = before.find(ToKey(held.epoch()));
+    const auto found = before.find(KeyOf(held.epoch()));
     if (found != before.end()) node.holds.insert(*found);
   }
   TakeHeld(node, message, first, welcome);
   MissEpochs(node, before, first);
   Send(state_, node, std::move(answer), effects_);
   Repeat(node);
+  AdoptClaimed(node);
+}
+
+// Its trainers go on: it comes again until it is upgraded, or told where it belongs.
+absl::Status SessionHandler::MayJoin(const v1::Register& message) const {
+  if (const auto common = protocol::CommonVersion(message.protocol(), message.node());
+      !common.ok()) {
+    return Refusal(absl::StatusCode::kFailedPrecondition, "OTHER_PROTOCOL",
+                   std::string(common.status().message()));
+  }
+  const std::string& ours = state_.identity.cluster();
+  if (message.cluster().empty() || message.cluster() == ours) return absl::OkStatus();
+  return Refusal(absl::StatusCode::kFailedPrecondition, "OTHER_CLUSTER",
+                 absl::StrCat(message.node(), " belongs to cluster ", message.cluster(),
+                              ", this controller's is ", ours,
+                              ": give it the address of its own, or start its agent with --rejoin "
+                              "(which takes effect while it holds no trainers)"));
 }
 
 // Whether this agent may speak for its node; it is told if not.
 bool SessionHandler::Admit(uint64_t session, uint64_t incarnation, const v1::Register& message) {
+  if (const absl::Status joins = MayJoin(message); !joins.ok()) {
+    effects_.refused.push_back({session, joins});
+    return false;
+  }
   const std::string name = NodeName(message.node());
   std::string problem;
   if (name.empty()) {
@@ -97,11 +127,12 @@ void SessionHandler::UpdateNode(NodeEntry& node, const v1::Register& message) {
   node.version = message.version();
   node.build = message.build();
   if (same && as_built) return;
-  if (same) return SaveNode(state_, node, effects_);
   if (node.resource_version != 0) state_.cluster_changed = true;
   node.kind = message.device();
   node.devices = message.devices();
   node.locality = locality;
+  node.version = message.version();
+  node.build = message.build();
   state_.nodes.Reorder();
   SaveNode(state_, node, effects_);
 }
@@ -109,10 +140,14 @@ void SessionHandler::UpdateNode(NodeEntry& node, const v1::Register& message) {
 void SessionHandler::TakeHeld(NodeEntry& node, const v1::Register& message, bool first,
                               v1::Welcome& welcome) {
   for (const v1::HeldEpoch& held : message.held()) {
-    const EpochKey key = ToKey(held.epoch());
+    const EpochKey key = KeyOf(held.epoch());
     const auto [hold, unknown] = node.holds.try_emplace(key);
     if (unknown) hold->second.all_devices = true;
     JobEntry* job = Current(node, held.epoch());
+    if (job == nullptr && Claim(node, held)) {
+      *welcome.add_keep() = held.epoch();
+      continue;
+    }
     if (job == nullptr) {
       if (hold->second.stop.has_value()) continue;  // Repeat says it
       hold->second.stop.emplace();

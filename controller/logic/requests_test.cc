@@ -119,6 +119,88 @@ TEST(CreateJob, WhatNoStateOfTheClusterCanRunIsRefusedWithTheArithmetic) {
                     HasSubstr("nearest: data 1 instead of 5")));
 }
 
+v1::Policy WithRoots(const std::vector<std::string>& roots) {
+  v1::Policy policy;
+  v1::ProjectPolicy& project = *policy.add_projects();
+  project.set_name("nlp");
+  project.mutable_roots()->Add(roots.begin(), roots.end());
+  return policy;
+}
+
+v1::CreateJobRequest InProject(const std::string& name) {
+  v1::CreateJobRequest request = Harness::Request(name, 1);
+  v1::JobSpec& spec = *request.mutable_job()->mutable_spec();
+  spec.set_project("nlp");
+  spec.mutable_data()->add_train()->set_path("/data/nlp/train.txt");
+  spec.mutable_data()->mutable_validation()->set_path("/data/nlp/validation.txt");
+  spec.mutable_model()->set_from("/models/nlp/base");
+  spec.mutable_checkpoint()->set_directory("/scratch/nlp/a/checkpoints");
+  request.mutable_job()->set_directory("/scratch/nlp/a");
+  return request;
+}
+
+TEST(CreateJob, PathsOutsideOfTheProjectsRootsAreRefusedByField) {
+  Harness h;
+  h.Join("n0");
+  ASSERT_TRUE(h.ApplyPolicy(WithRoots({"/data/nlp", "/models/nlp/", "/scratch/nlp"})).ok());
+  struct Case {
+    const char* field;
+    void (*spoil)(v1::Job&);
+  };
+  const Case cases[] = {
+      {"data.train[0].path",
+       [](v1::Job& j) {
+         j.mutable_spec()->mutable_data()->mutable_train(0)->set_path("/etc/shadow");
+       }},
+      {"data.validation.path",
+       [](v1::Job& j) {
+         j.mutable_spec()->mutable_data()->mutable_validation()->set_path("/data/nlp/../hr/wages");
+       }},
+      {"model.from",
+       [](v1::Job& j) { j.mutable_spec()->mutable_model()->set_from("/models/nlp2"); }},
+      {"train.start_from",
+       [](v1::Job& j) { j.mutable_spec()->mutable_train()->set_start_from("/scratch/hr/x"); }},
+      {"checkpoint.directory",
+       [](v1::Job& j) { j.mutable_spec()->mutable_checkpoint()->set_directory("/var/lib"); }},
+      {"directory", [](v1::Job& j) { j.set_directory("/scratch"); }}};
+  for (const Case& bad : cases) {
+    v1::CreateJobRequest request = InProject("a");
+    bad.spoil(*request.mutable_job());
+    const absl::Status status = h.Create(request).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << bad.field;
+    EXPECT_EQ(FieldOf(status), bad.field) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("/data/nlp, /models/nlp/, /scratch/nlp"));
+  }
+  ASSERT_TRUE(h.Create(InProject("a")).ok());
+  const auto messages = h.Take("n0");
+  ASSERT_THAT(messages, SizeIs(1));
+  EXPECT_THAT(messages[0].prepare().roots(),
+              ::testing::ElementsAre("/data/nlp", "/models/nlp/", "/scratch/nlp"));
+}
+
+TEST(CreateJob, OtherProjectsHaveOtherRootsAndMayHaveNone) {
+  Harness h;
+  h.Join("n0");
+  ASSERT_TRUE(h.ApplyPolicy(WithRoots({"/data/nlp"})).ok());
+  v1::CreateJobRequest request = InProject("a");
+  request.mutable_job()->mutable_spec()->clear_project();
+  ASSERT_TRUE(h.Create(request).ok());
+  const auto messages = h.Take("n0");
+  ASSERT_THAT(messages, SizeIs(1));
+  EXPECT_THAT(messages[0].prepare().roots(), SizeIs(0));
+}
+
+TEST(CreateJob, ChangedRootsAreAChangeOfThePolicy) {
+  Harness h;
+  ASSERT_TRUE(h.ApplyPolicy(WithRoots({"/data/nlp"})).ok());
+  const auto changed = h.ApplyPolicy(WithRoots({"/data/nlp", "/more"}));
+  ASSERT_TRUE(changed.ok());
+  std::string detail;
+  for (const v1::PolicyChange& change : changed->changes()) detail += change.detail();
+  EXPECT_THAT(detail, HasSubstr("roots /data/nlp -> /data/nlp /more"));
+  EXPECT_THAT(h.core->policy().projects(1).roots(), SizeIs(2));
+}
+
 v1::CreateJobRequest In(const std::string& name, const std::string& directory,
                         const std::string& checkpoints) {
   v1::CreateJobRequest request = Harness::Request(name, 1);
@@ -314,17 +396,77 @@ TEST(ExplainJob, SaysWhyItWaitsAndWhereItRuns) {
   (void)h.Create(Harness::Request("b", 1));
   const auto waits = h.core->ExplainJob("jobs/b");
   ASSERT_TRUE(waits.ok());
-  const std::string why = absl::StrJoin(*waits, "\n");
+  const std::string why = absl::StrJoin(waits->lines(), "\n");
   EXPECT_THAT(why, HasSubstr("It waits: needs 1 cpu device"));
   EXPECT_THAT(why, HasSubstr("It starts when a (2 devices, time left unknown) ends."));
-  EXPECT_THAT(*waits, Contains("n0 is used by a."));
+  EXPECT_THAT(waits->lines(), Contains("n0 is used by a."));
+  EXPECT_EQ(waits->state(), v1::Job::QUEUED);
+  EXPECT_EQ(waits->queue_position(), 1);
+  EXPECT_EQ(waits->devices_wanted(), 1);
+  EXPECT_EQ(waits->devices_free(), 0);
+  EXPECT_FALSE(waits->has_expected_start_time());  // a's end is not known
+  ASSERT_EQ(waits->blockers_size(), 2);
+  EXPECT_EQ(waits->blockers(0).code(), "DEVICES");
+  EXPECT_EQ(waits->blockers(1).subject(), "jobs/a");
   const auto runs = h.core->ExplainJob("jobs/a");
-  EXPECT_THAT(*runs, Contains("Epoch 1 of its ranks is on n0 (rank 0), n1 (rank 1)."));
+  EXPECT_EQ(runs->layout().why(), "first in the queue that fits");
+  EXPECT_EQ(runs->queue_position() + runs->blockers_size(), 0);
+  EXPECT_THAT(runs->lines(), Contains("Epoch 1 of its ranks is on n0 (rank 0), n1 (rank 1)."));
   h.EndSession("n1");
   h.Pass(5, {"n0"});
-  EXPECT_THAT(absl::StrJoin(*h.core->ExplainJob("jobs/a"), "\n"),
+  EXPECT_THAT(absl::StrJoin(h.core->ExplainJob("jobs/a")->lines(), "\n"),
               HasSubstr("n1 has not been heard from"));
   EXPECT_EQ(h.core->ExplainJob("jobs/nobody").status().code(), absl::StatusCode::kNotFound);
+}
+
+TEST(ExplainJob, NamesWhatBlocksByCode) {
+  Harness h;
+  h.Join("n0");
+  h.Join("n1");
+  v1::Policy policy;
+  v1::QueuePolicy& queue = *policy.add_queues();
+  queue.set_name("small");
+  queue.set_max_devices(1);
+  v1::ProjectPolicy& project = *policy.add_projects();
+  project.set_name("nlp");
+  (*project.mutable_quota())["cpu"] = 1;
+  ASSERT_TRUE(h.ApplyPolicy(policy).ok());
+  v1::CreateJobRequest over_queue = Harness::Request("q", 2), over_quota = Harness::Request("p", 2);
+  over_queue.mutable_job()->mutable_spec()->mutable_resources()->set_queue("small");
+  over_quota.mutable_job()->mutable_spec()->set_project("nlp");
+  ASSERT_TRUE(h.Create(over_queue).ok());
+  ASSERT_TRUE(h.Create(over_quota).ok());
+  const auto q = h.core->ExplainJob("jobs/q"), p = h.core->ExplainJob("jobs/p");
+  EXPECT_EQ(q->blockers(0).code(), "QUEUE_LIMIT");
+  EXPECT_EQ(q->blockers(0).subject(), "queues/small");
+  EXPECT_EQ(p->blockers(0).code(), "QUOTA");
+  EXPECT_EQ(p->blockers(0).subject(), "projects/nlp");
+  EXPECT_EQ(p->queue_position(), 2);
+  EXPECT_EQ(p->devices_free(), 2);
+  ASSERT_TRUE(h.Drain("n1").ok());
+  (void)h.Create(Harness::Request("d", 2));
+  const auto d = h.core->ExplainJob("jobs/d");
+  EXPECT_EQ(d->blockers(d->blockers_size() - 1).code(), "DRAINING");
+  EXPECT_EQ(d->blockers(d->blockers_size() - 1).subject(), "nodes/n1");
+}
+
+TEST(ExplainJob, EstimatesTheStartBehindJobsOfAKnownPace) {
+  Harness h;
+  h.Join("n0");
+  h.Run("a", {"n0"});
+  for (int64_t step = 1; step <= 10; ++step) {
+    h.Pass(1, {"n0"});
+    h.SayStep("n0", "a", 1, step);
+  }
+  (void)h.Create(Harness::Request("b", 1));
+  const auto b = h.core->ExplainJob("jobs/b");
+  ASSERT_TRUE(b->has_expected_start_time());
+  (void)h.Create(Harness::Request("c", 1));
+  const auto c = h.core->ExplainJob("jobs/c");
+  EXPECT_EQ(c->blockers(0).code(), "RESERVATION");
+  EXPECT_EQ(c->blockers(0).subject(), "jobs/b");
+  EXPECT_EQ(c->queue_position(), 2);
+  EXPECT_FALSE(c->has_expected_start_time());
 }
 
 }  // namespace

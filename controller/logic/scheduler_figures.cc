@@ -4,6 +4,7 @@
 #include <bit>
 #include <set>
 
+#include "controller/logic/buffer.h"
 #include "controller/logic/scheduler_view.h"
 
 namespace strata::controller {
@@ -16,6 +17,10 @@ SchedulerFigures FiguresOf(const ClusterState& state) {
     const v1::RankLayout& layout = state.jobs.at(name).record.layout();
     spares.insert(layout.spares().begin(), layout.spares().end());
   }
+  const BufferState buffer = BufferNow(state);
+  figures.buffer_free = static_cast<int64_t>(buffer.free.size());
+  figures.buffer_lent = static_cast<int64_t>(buffer.lent.size());
+  figures.buffer_missing = buffer.missing;
   const topology::Cluster& cluster = state.scheduler.cluster;
   const scheduler::Occupancy free = FreeDevices(state);
   std::map<std::pair<int, std::string>, int64_t> blocks;  // by domain and kind

@@ -18,6 +18,7 @@ struct SchedulerFigures {
   int64_t pending_jobs = 0;  // QUEUED
   int64_t drained_nodes = 0;
   int64_t quarantined_nodes = 0;
+  int64_t buffer_free = 0, buffer_lent = 0, buffer_missing = 0;  // nodes of scheduling.buffer
   int64_t spare_nodes = 0;            // kept in mind for running jobs, and wholly free
   std::map<std::string, Kind> kinds;  // by kind of device
 };

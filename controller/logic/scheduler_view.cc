@@ -204,7 +204,7 @@ scheduler::Policy PolicyOf(const v1::Policy& policy) {
     made.projects[project.name()].device_quota = {project.quota().begin(), project.quota().end()};
   }
   for (const v1::QueuePolicy& queue : policy.queues()) {
-    made.queues[queue.name()] = {queue.priority(), queue.max_devices()};
+    made.queues[queue.name()] = {queue.priority(), queue.max_devices(), queue.preemptible()};
   }
   const v1::SchedulingPolicy& scheduling = policy.scheduling();
   made.min_run_seconds = scheduling.min_run_seconds();
@@ -212,6 +212,10 @@ scheduler::Policy PolicyOf(const v1::Policy& policy) {
   made.unknown_run_seconds = scheduling.unknown_run_seconds();
   made.preemption_gap = scheduling.preemption_gap();
   made.defragment = scheduling.defragment();
+  if (scheduling.has_buffer()) {
+    const v1::BufferPolicy& buffer = scheduling.buffer();
+    made.buffer = {buffer.level(), buffer.nodes(), buffer.fraction()};
+  }
   return made;
 }
 
@@ -275,7 +279,7 @@ scheduler::Placement PlacementOf(const ClusterState& state, const v1::JobRecord&
 }
 
 bool MayStart(const ClusterState& state, const JobEntry& job) {
-  if (state.now < job.next_start_at) return false;
+  if (state.now < job.next_start_at || state.IsAwaited(job)) return false;
   if (state.now > job.failed_at + state.timing.stop_seconds) return true;
   // Nodes that are there will have ended the old ranks in a moment: then the new ones find their
   // devices, and what is cached, where they were.
@@ -301,7 +305,7 @@ scheduler::View MakeView(ClusterState& state) {
     view.jobs.push_back(ViewOf(state, state.jobs.at(name)));
   }
   for (const auto& [place, job] : state.queue) {
-    if (job->record.suspended()) continue;
+    if (job->record.suspended() || state.IsAwaited(*job)) continue;
     if (WhyInfeasible(state, job->shape).empty()) view.jobs.push_back(ViewOf(state, *job));
   }
   state.scheduler.ending.clear();

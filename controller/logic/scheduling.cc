@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
+#include "controller/logic/builds.h"
 #include "controller/logic/job_events.h"
 #include "controller/logic/job_machine.h"
 #include "controller/logic/names.h"
@@ -85,6 +86,7 @@ void JobMachine::Schedule(const JobEntry* fresh) {
 
 // True: it is worth asking again.
 bool JobMachine::Decide() {
+  ChooseBuilds(state_.nodes, state_.builds);
   RefreshCluster(state_);
   if (std::exchange(state_.scheduler.retell, false)) TellFeasibility();
   MoveOffDrained();
@@ -140,13 +142,14 @@ void JobMachine::Begin(JobEntry& job, const scheduler::Start& start) {
   job.run = {};
   job.run.begun_at = state_.now;
   job.waiting = {};
-  record.set_epoch(record.epoch() + 1);
+  record.set_epoch(std::max(record.epoch() + 1, record.least_epoch()));
   record.set_attempt(record.attempt() + 1);
   record.set_step(record.checkpoint().step());
   record.set_target_step(record.spec().train().steps());
   record.set_epoch_steps(record.target_step());
   record.clear_placement();
   record.clear_start_sent();
+  record.clear_epoch_nonce();
   record.clear_preemption();
   record.clear_moving_to();
   v1::RankLayout& layout = *record.mutable_layout();

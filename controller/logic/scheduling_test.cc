@@ -87,7 +87,7 @@ TEST(Placed, ExplainTellsLevelsOrderAndBytes) {
   model.set_vocab(256);
   model.set_context(128);
   ASSERT_TRUE(h.Create(request).ok());
-  const std::string lines = absl::StrJoin(*h.core->ExplainJob("jobs/a"), "\n");
+  const std::string lines = absl::StrJoin(h.core->ExplainJob("jobs/a")->lines(), "\n");
   EXPECT_THAT(lines, HasSubstr("It lies in zone z0, z1"));
   EXPECT_THAT(lines, HasSubstr("numbered tensor, then data (innermost first)"));
   EXPECT_THAT(lines, HasSubstr("contiguous order: "));
@@ -111,7 +111,7 @@ TEST(Queued, AJobOverItsProjectsQuotaWaitsAndOthersPassIt) {
   EXPECT_EQ(h.Job("a").state(), v1::Job::STARTING);
   EXPECT_EQ(h.Job("b").state(), v1::Job::QUEUED);
   EXPECT_EQ(h.Job("c").state(), v1::Job::STARTING);
-  EXPECT_THAT(absl::StrJoin(*h.core->ExplainJob("jobs/b"), "\n"), HasSubstr("over quota"));
+  EXPECT_THAT(absl::StrJoin(h.core->ExplainJob("jobs/b")->lines(), "\n"), HasSubstr("over quota"));
   EXPECT_THAT(h.core->ShowJob(h.Job("b")).reason(), HasSubstr("over quota of project p"));
   EXPECT_EQ(h.core->ShowJob(h.Job("a")).reason(), h.Job("a").reason());
 }
@@ -164,7 +164,7 @@ TEST_F(Lost, ItGoesOnWithFewerRanksAfterAWhile) {
   EXPECT_EQ(prepare.spec().parallel().virtual_shards(), 2);
   EXPECT_EQ(prepare.spec().resources().ranks(), 1);
   EXPECT_EQ(h.Job("a").spec().resources().ranks(), 2);  // what was asked for stays
-  EXPECT_THAT(absl::StrJoin(*h.core->ExplainJob("jobs/a"), "\n"),
+  EXPECT_THAT(absl::StrJoin(h.core->ExplainJob("jobs/a")->lines(), "\n"),
               HasSubstr("data degree of 1 instead of 2"));
 }
 

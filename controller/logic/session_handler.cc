@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "controller/logic/job_events.h"
@@ -71,6 +72,7 @@ void SessionHandler::OnMessage(uint64_t session, const v1::AgentMessage& message
                    "this session is not its node's present one");
   }
   Hear(*node);
+  if (KeepForLater(*node, message)) return;
   switch (message.message_case()) {
     case v1::AgentMessage::kHeartbeat:
       return OnHeartbeat(*node, message.heartbeat());
@@ -90,6 +92,8 @@ void SessionHandler::OnMessage(uint64_t session, const v1::AgentMessage& message
       return OnCommit(*node, message.commit());
     case v1::AgentMessage::kHang:
       return OnHang(*node, message.hang());
+    case v1::AgentMessage::kLeaving:
+      return OnLeaving(*node);
     default:
       return;  // logs are not the logic's business
   }
@@ -107,10 +111,17 @@ void SessionHandler::Hear(NodeEntry& node) {
   state_.capacity_changed = true;
 }
 
+EpochKey SessionHandler::KeyOf(const v1::JobEpoch& epoch) const {
+  EpochKey key = ToKey(epoch);
+  const JobEntry* job = state_.Find(key.job);
+  if (key.uid.empty() && job != nullptr) key.uid = job->record.uid();
+  return key;
+}
+
 JobEntry* SessionHandler::Current(const NodeEntry& node, const v1::JobEpoch& epoch) {
   TakeBack(node, epoch);
   JobEntry* job = state_.Find(epoch.job());
-  if (job == nullptr || !HasEpoch(job->record.state()) || job->record.epoch() != epoch.epoch()) {
+  if (job == nullptr || !HasEpoch(job->record.state()) || job->key() != KeyOf(epoch)) {
     return nullptr;
   }
   const auto member = job->run.members.find(node.name);
@@ -121,7 +132,7 @@ JobEntry* SessionHandler::Current(const NodeEntry& node, const v1::JobEpoch& epo
 
 void SessionHandler::TakeBack(const NodeEntry& node, const v1::JobEpoch& epoch) {
   JobEntry* job = state_.Find(epoch.job());
-  if (job == nullptr || !job->given_up.has_value() || job->key() != ToKey(epoch)) return;
+  if (job == nullptr || !job->given_up.has_value() || job->key() != KeyOf(epoch)) return;
   if (job->given_up->run.members.contains(node.name)) machine_.TakeBack(*job, node);
 }
 
@@ -135,12 +146,12 @@ JobEntry* SessionHandler::CurrentOrStop(NodeEntry& node, const v1::JobEpoch& epo
 // would be a storm.
 JobEntry* SessionHandler::CurrentOrOver(NodeEntry& node, const v1::JobEpoch& epoch) {
   JobEntry* job = Current(node, epoch);
-  if (job == nullptr && node.holds.contains(ToKey(epoch))) StopStale(node, epoch, /*alive=*/false);
+  if (job == nullptr && node.holds.contains(KeyOf(epoch))) StopStale(node, epoch, /*alive=*/false);
   return job;
 }
 
 void SessionHandler::StopStale(NodeEntry& node, const v1::JobEpoch& epoch, bool alive) {
-  const EpochKey key = ToKey(epoch);
+  const EpochKey key = KeyOf(epoch);
   const auto found = node.holds.find(key);
   if (found != node.holds.end() && found->second.stop.has_value()) {
     if (state_.now > found->second.stop_sent_at + state_.timing.heartbeat_seconds) {
@@ -158,6 +169,11 @@ void SessionHandler::StopStale(NodeEntry& node, const v1::JobEpoch& epoch, bool 
   *none.stop->mutable_epoch() = epoch;
   none.stop->set_reason(reason);
   machine_.SendStop(node, none);
+}
+
+bool SessionHandler::HasRank(const JobEntry& job, const NodeEntry& node, int rank) {
+  const std::vector<int>& ranks = job.run.members.at(node.name).ranks;
+  return std::find(ranks.begin(), ranks.end(), rank) != ranks.end();
 }
 
 // A step is told live and becomes durable with the record's next change.
@@ -182,18 +198,20 @@ void SessionHandler::KeepPace(JobEntry& job, int64_t before) const {
 
 void SessionHandler::OnHeartbeat(NodeEntry& node, const v1::Heartbeat& message) {
   for (const v1::Heartbeat::Rank& rank : message.ranks()) {
+    if (IsClaimed(node, rank.epoch())) continue;
     JobEntry* job = CurrentOrStop(node, rank.epoch(), /*alive=*/true);
     if (job == nullptr) continue;
     ReachedStep(*job, rank.step());
-    if (rank.rank() >= 0 && rank.rank() < job->record.placement_size()) {
-      job->run.phases[rank.rank()] = rank.phase();
-    }
+    if (HasRank(*job, node, rank.rank())) job->run.phases[rank.rank()] = rank.phase();
   }
 }
 
 void SessionHandler::OnPrepared(NodeEntry& node, const v1::EpochPrepared& message) {
   JobEntry* job = CurrentOrStop(node, message.epoch(), /*alive=*/message.problem().empty());
   if (job == nullptr || job->record.state() != v1::Job::STARTING) return;
+  if (message.has_newer_checkpoint() && job->record.restored()) {
+    return AdoptCheckpoint(*job, message.newer_checkpoint());
+  }
   Member& member = job->run.members.at(node.name);
   if (!message.problem().empty()) {
     const std::string field =
@@ -243,7 +261,7 @@ void SessionHandler::OnProgress(NodeEntry& node, const v1::EpochProgress& messag
 }
 
 void SessionHandler::OnEnded(NodeEntry& node, const v1::EpochEnded& message) {
-  const EpochKey key = ToKey(message.epoch());
+  const EpochKey key = KeyOf(message.epoch());
   JobEntry* job = Current(node, message.epoch());
   const bool asked = job != nullptr && job->run.members.at(node.name).state == MemberState::kAsked;
   if (!asked) {
@@ -282,7 +300,13 @@ void SessionHandler::OnWritten(NodeEntry& node, const v1::CheckpointFragments& m
   if (job == nullptr) return;
   const v1::JobRecord& record = job->record;
   if (message.step() <= record.checkpoint().step() || message.step() > record.target_step()) return;
-  auto manifest = job->run.fragments.Add(message, record.placement_size());
+  v1::CheckpointFragments own;  // nobody speaks for other nodes' ranks
+  *own.mutable_epoch() = message.epoch();
+  own.set_step(message.step());
+  for (const auto& [rank, fragment] : message.fragments()) {
+    if (HasRank(*job, node, rank)) (*own.mutable_fragments())[rank] = fragment;
+  }
+  auto manifest = job->run.fragments.Add(own, record.placement_size());
   if (manifest.has_value()) machine_.SendManifest(*job, *std::move(manifest));
 }
 
@@ -298,9 +322,14 @@ void SessionHandler::OnCommit(NodeEntry& node, const v1::CommitRequest& message)
   if (judgement.verdict == CommitVerdict::kRecord && !current) {
     judgement = {CommitVerdict::kRefused, "its ranks on this node have ended"};
   }
+  if (judgement.verdict == CommitVerdict::kRecord && !HasRank(*job, node, 0)) {
+    judgement = {CommitVerdict::kRefused, absl::StrCat("only the node of rank 0 commits, and ",
+                                                       ShortName(node.name), " has other ranks")};
+  }
   if (judgement.verdict == CommitVerdict::kRecord) {
     v1::CommittedCheckpoint checkpoint = message.checkpoint();
     checkpoint.set_epoch(message.epoch().epoch());
+    job->record.clear_restored();
     RecordCheckpoint(checkpoint, job->record);
     job->record.set_restarts_without_progress(0);
     job->record.set_step(std::max(job->record.step(), checkpoint.step()));
@@ -317,6 +346,14 @@ void SessionHandler::OnCommit(NodeEntry& node, const v1::CommitRequest& message)
   answer.mutable_commit()->set_accepted(judgement.verdict != CommitVerdict::kRefused);
   answer.mutable_commit()->set_reason(judgement.reason);
   Send(state_, node, std::move(answer), effects_);
+}
+
+// Its ranks are moved, or stopped at a checkpoint, as if it were drained; how long it waits for
+// that is its own business.
+void SessionHandler::OnLeaving(NodeEntry& node) {
+  if (node.leaving) return;
+  node.leaving = true;
+  state_.capacity_changed = true;
 }
 
 int SessionHandler::Suspect(const JobEntry& job, const NodeEntry& reporter,
@@ -364,11 +401,16 @@ bool SessionHandler::IsSilent(const NodeEntry& node) const {
   return state_.SilenceOf(node) > 2 * state_.timing.heartbeat_seconds;
 }
 
+bool SessionHandler::WaitsForStorage(const JobEntry& job, int rank) {
+  const auto phase = job.run.phases.find(rank);
+  return phase != job.run.phases.end() && absl::StartsWith(phase->second, "storage: ");
+}
+
 void SessionHandler::OnHang(NodeEntry& node, const v1::HangReport& message) {
   JobEntry* job = Current(node, message.epoch());
   JobEntry* known = state_.Find(message.epoch().job());
   const bool late = known != nullptr && known->record.state() == v1::Job::RECOVERING &&
-                    known->key() == ToKey(message.epoch());
+                    known->key() == KeyOf(message.epoch());
   if (job == nullptr && !late) return StopStale(node, message.epoch(), /*alive=*/false);
   JobEntry& blamed = late ? *known : *job;
   Failure failure = {.cause = "hang"};
@@ -376,7 +418,9 @@ void SessionHandler::OnHang(NodeEntry& node, const v1::HangReport& message) {
   const NodeEntry* culprit =
       rank < 0 ? nullptr : state_.nodes.Find(blamed.record.placement(rank).node());
   if (message.suspected()) return TellSuspicion(blamed, node, rank, message);
-  if (message.tentative() && (culprit == nullptr || !IsSilent(*culprit))) return;
+  const bool silent = culprit != nullptr && IsSilent(*culprit);
+  if (message.tentative() && !silent) return;
+  if (!message.local() && !silent && WaitsForStorage(blamed, rank)) return;
   if (culprit != nullptr && failure.sure) failure.node = culprit->name;
   failure.reason =
       culprit == nullptr ? "a rank" : absl::StrCat("rank ", rank, " on ", ShortName(culprit->name));

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 
+#include "absl/status/status.h"
 #include "controller/logic/cluster_state.h"
 #include "controller/logic/job_machine.h"
 #include "proto/strata/v1/agent.pb.h"
@@ -22,6 +23,7 @@ class SessionHandler {
  private:
   // registration.cc
   void OnRegister(uint64_t session, uint64_t incarnation, const v1::Register& message);
+  absl::Status MayJoin(const v1::Register& message) const;
   bool Admit(uint64_t session, uint64_t incarnation, const v1::Register& message);
   void Dismiss(const std::string& node, uint64_t incarnation, uint64_t session,
                const std::string& reason);
@@ -30,6 +32,17 @@ class SessionHandler {
   void MissEpochs(NodeEntry& node, const std::map<EpochKey, Hold>& before, bool first);
   void TakeOver(JobEntry& job, Member& member, const NodeEntry& node, const v1::HeldEpoch& held);
   void Repeat(NodeEntry& node);
+
+  // restored_jobs.cc
+  // Whether the node may keep this epoch until all of its ranks are found.
+  bool Claim(NodeEntry& node, const v1::HeldEpoch& held);
+  bool IsClaimed(const NodeEntry& node, const v1::JobEpoch& epoch) const;
+  // True: the message is of such an epoch, and is heard once it is the job's.
+  bool KeepForLater(const NodeEntry& node, const v1::AgentMessage& message);
+  // The job goes on from a checkpoint that the backup did not know.
+  void AdoptCheckpoint(JobEntry& job, const v1::CommittedCheckpoint& checkpoint);
+  // Epochs of which the node brought the last ranks go on.
+  void AdoptClaimed(const NodeEntry& node);
 
   // session_handler.cc
   void Hear(NodeEntry& node);
@@ -42,11 +55,16 @@ class SessionHandler {
   void OnWritten(NodeEntry& node, const v1::CheckpointFragments& message);
   void OnCommit(NodeEntry& node, const v1::CommitRequest& message);
   void OnHang(NodeEntry& node, const v1::HangReport& message);
+  void OnLeaving(NodeEntry& node);
 
+  // An agent of before jobs had uids means the job that has the name now.
+  EpochKey KeyOf(const v1::JobEpoch& epoch) const;
   // If the epoch was given up for silence alone, and this node was silent, it goes on.
   void TakeBack(const NodeEntry& node, const v1::JobEpoch& epoch);
   // The job, if this epoch is the current one, has ranks on the node, and these have not ended.
   JobEntry* Current(const NodeEntry& node, const v1::JobEpoch& epoch);
+  // Whether the rank is one of the node's; of a job that is current there.
+  static bool HasRank(const JobEntry& job, const NodeEntry& node, int rank);
   // The same; otherwise the node is told to stop the epoch. `alive`: the message proves that its
   // trainers hold devices.
   JobEntry* CurrentOrStop(NodeEntry& node, const v1::JobEpoch& epoch, bool alive);
@@ -61,6 +79,8 @@ class SessionHandler {
                      const v1::HangReport& message);
   // Not heard from for longer than heartbeats take.
   bool IsSilent(const NodeEntry& node) const;
+  // As its agent says, which judges how long it may.
+  static bool WaitsForStorage(const JobEntry& job, int rank);
   void ReachedStep(JobEntry& job, int64_t step);
   // Notes when steps are done, if one was done since `before`.
   void KeepPace(JobEntry& job, int64_t before) const;

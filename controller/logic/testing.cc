@@ -1,6 +1,7 @@
 #include "controller/logic/testing.h"
 
 #include "absl/strings/str_cat.h"
+#include "common/check.h"
 
 namespace strata::controller::testing {
 namespace {
@@ -27,7 +28,7 @@ v1::HeldEpoch Held(const std::string& job, int64_t epoch, const std::vector<int>
   return held;
 }
 
-Harness::Harness(Timing timing) : timing_(timing) { RestartController(); }
+Harness::Harness() { RestartController(); }
 
 v1::CreateJobRequest Harness::Request(const std::string& name, int ranks) {
   v1::CreateJobRequest request;
@@ -44,11 +45,13 @@ v1::CreateJobRequest Harness::Request(const std::string& name, int ranks) {
 }
 
 void Harness::RestartController() {
-  core = std::make_unique<Core>(&clock_, timing_);
+  core = std::make_unique<Core>(&clock_, topology::Description(), entropy_);
   std::vector<Write> all;
   for (const auto& [key, write] : records) all.push_back(write);
   for (auto& [name, agent] : agents_) agent.session = 0;
-  Apply(core->Load(all, kWall + clock_.Now()));
+  const absl::StatusOr<Effects> loaded = core->Load(all, kWall + clock_.Now());
+  STRATA_CHECK(loaded.ok());
+  Apply(*loaded);
 }
 
 void Harness::Pass(double seconds, const std::vector<std::string>& beating) {
@@ -166,6 +169,7 @@ void Harness::Register(const std::string& node, const std::vector<v1::HeldEpoch>
   hello.set_device("cpu");
   hello.set_devices(agent.devices);
   hello.mutable_locality()->insert(agent.locality.begin(), agent.locality.end());
+  hello.set_build(agent.build);
   for (const v1::HeldEpoch& epoch : held) *hello.add_held() = epoch;
   Say(node, std::move(message));
 }

@@ -10,13 +10,14 @@
 #include <vector>
 
 #include "common/clock.h"
+#include "common/rng.h"
 #include "controller/logic/core.h"
 
 namespace strata::controller::testing {
 
 class Harness {
  public:
-  explicit Harness(Timing timing = {});
+  Harness();
 
   // A job of that many cpu ranks and 100 steps.
   static v1::CreateJobRequest Request(const std::string& name, int ranks);
@@ -55,6 +56,8 @@ class Harness {
             const std::map<std::string, std::string>& locality = {});
   void Reconnect(const std::string& node, const std::vector<v1::HeldEpoch>& held);
   void EndSession(const std::string& node);
+  // What it says at its next Register.
+  void SetBuild(const std::string& node, const std::string& build) { agents_[node].build = build; }
   void Say(const std::string& node, v1::AgentMessage message);
   uint64_t SessionOf(const std::string& node) const { return agents_.at(node).session; }
   uint64_t IncarnationOf(const std::string& node) const { return agents_.at(node).incarnation; }
@@ -103,6 +106,7 @@ class Harness {
     uint64_t incarnation = 0;
     int devices = 1;
     std::map<std::string, std::string> locality = {};
+    std::string build = {};
   };
   void Apply(const Effects& effects);
   template <typename Request>
@@ -114,8 +118,10 @@ class Harness {
   }
   void Register(const std::string& node, const std::vector<v1::HeldEpoch>& held);
 
-  Timing timing_;
   common::ManualClock clock_;
+  // Each life of the controller draws other bits.
+  common::Entropy entropy_ = [this] { return common::MixBits(7, ++last_bits_); };
+  uint64_t last_bits_ = 0;
   double standstill_ = 0;  // since the last tick
   std::map<std::string, Agent> agents_;
   std::map<std::string, std::vector<v1::ControllerMessage>> inbox_;

@@ -35,10 +35,8 @@ constexpr size_t kMostNodes = 2000;
 
 class PrometheusMetrics final : public Metrics {
  public:
-  PrometheusMetrics(const std::string& version, double heartbeat_seconds,
-                    const common::Clock* clock)
+  PrometheusMetrics(const std::string& version, const common::Clock* clock)
       : clock_(clock),
-        heartbeat_seconds_(heartbeat_seconds),
         registry_(std::make_shared<prometheus::Registry>()),
         jobs_(*registry_, kMostJobs),
         scheduler_(*registry_),
@@ -47,6 +45,11 @@ class PrometheusMetrics final : public Metrics {
                      .Name("strata_devices")
                      .Help("Devices by use: free, and all others.")
                      .Register(*registry_)),
+        isolated_(BuildGauge()
+                      .Name("strata_controller_isolated")
+                      .Help("1 while most nodes are silent together: leases are not judged then.")
+                      .Register(*registry_)
+                      .Add({})),
         heartbeat_time_(BuildGauge()
                             .Name("strata_worker_last_heartbeat_timestamp_seconds")
                             .Help("When the node was last heard from.")
@@ -86,6 +89,7 @@ class PrometheusMetrics final : public Metrics {
   }
 
   void OnLoad(const Core& core) override {
+    heartbeat_seconds_ = core.policy().timing().heartbeat_seconds();
     for (const v1::JobRecord* job : core.Jobs()) jobs_.Learn(*job, clock_->Now());
   }
   void OnEffects(const Core& /*core*/, const Effects& effects) override {
@@ -113,12 +117,13 @@ class PrometheusMetrics final : public Metrics {
   };
 
   const common::Clock* const clock_;
-  const double heartbeat_seconds_;
+  double heartbeat_seconds_ = 0;  // what agents are told
   const std::shared_ptr<prometheus::Registry> registry_;
   JobMetrics jobs_;
   SchedulerMetrics scheduler_;
   prometheus::Family<prometheus::Gauge>& nodes_;
   prometheus::Family<prometheus::Gauge>& devices_;
+  prometheus::Gauge& isolated_;
   prometheus::Family<prometheus::Gauge>& heartbeat_time_;
   prometheus::Histogram& heartbeat_lag_;
   prometheus::Family<prometheus::Counter>& handled_;
@@ -202,6 +207,8 @@ void PrometheusMetrics::OnTick(const Core& core) {
   next_refresh_ = clock_->Now() + kRefreshSeconds;
   jobs_.Tick(clock_->Now(), kKeepSeconds);
   scheduler_.Show(core.scheduler_figures());
+  isolated_.Set(core.cut_off() ? 1 : 0);
+  heartbeat_seconds_ = core.policy().timing().heartbeat_seconds();
   std::map<v1::Node::State, int64_t> counts;
   int64_t devices = 0;
   int64_t free = 0;
@@ -252,9 +259,8 @@ void PrometheusMetrics::OnCall(const char* method, const char* code, double seco
 
 }  // namespace
 
-std::unique_ptr<Metrics> Metrics::Make(const std::string& version, double heartbeat_seconds,
-                                       const common::Clock* clock) {
-  return std::make_unique<PrometheusMetrics>(version, heartbeat_seconds, clock);
+std::unique_ptr<Metrics> Metrics::Make(const std::string& version, const common::Clock* clock) {
+  return std::make_unique<PrometheusMetrics>(version, clock);
 }
 
 }  // namespace strata::controller

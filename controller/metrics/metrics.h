@@ -23,9 +23,8 @@ class Metrics : public Reactor::Listener, public CallObserver, public AgentObser
   static constexpr size_t kMostJobs = 500;
   static constexpr double kKeepSeconds = 3600;
 
-  // Borrowed: clock. `heartbeat_seconds`: what agents are told.
-  static std::unique_ptr<Metrics> Make(const std::string& version, double heartbeat_seconds,
-                                       const common::Clock* clock);
+  // Borrowed: clock.
+  static std::unique_ptr<Metrics> Make(const std::string& version, const common::Clock* clock);
 
   // Serves on HOST:PORT (port 0: any) until this ends; returns the address. FailedPrecondition: it
   // is in use or cannot be had.

@@ -18,7 +18,7 @@ using testing::Not;
 
 class MetricsTest : public testing::Test {
  protected:
-  MetricsTest() { static_cast<void>(core_.Load({}, 0)); }
+  MetricsTest() { static_cast<void>(core_.Load({}, 0).ok()); }
 
   static v1::JobRecord Running(const std::string& name) {
     v1::JobRecord job;
@@ -67,8 +67,8 @@ class MetricsTest : public testing::Test {
   }
 
   common::ManualClock clock_;
-  Core core_{&clock_, Timing()};
-  const std::unique_ptr<Metrics> metrics_ = Metrics::Make("1.2.3", 1, &clock_);
+  Core core_{&clock_};
+  const std::unique_ptr<Metrics> metrics_ = Metrics::Make("1.2.3", &clock_);
 };
 
 TEST_F(MetricsTest, StepsAddUp) {
@@ -157,8 +157,8 @@ TEST_F(MetricsTest, WhatWasNeverMeasuredIsAbsent) {
 }
 
 TEST_F(MetricsTest, AfterARestartOfTheControllerAJobThatRunsHasItsSeriesAgain) {
-  Core again(&clock_, Timing());
-  static_cast<void>(again.Load({{"jobs", "jobs/a", Running("a").SerializeAsString()}}, 0));
+  Core again(&clock_);
+  ASSERT_TRUE(again.Load({{"jobs", "jobs/a", Running("a").SerializeAsString()}}, 0).ok());
   metrics_->OnLoad(again);
   EXPECT_THAT(Text(), HasSubstr("strata_job_target_steps{job_id=\"a\"} 100\n"));
 }
@@ -280,6 +280,7 @@ TEST_F(MetricsTest, WaitsForTheFirstStartAreObserved) {
 }
 
 TEST_F(MetricsTest, HeartbeatsAndCallsAreObserved) {
+  metrics_->OnLoad(core_);
   v1::AgentMessage hello;
   hello.mutable_register_();
   v1::AgentMessage beat;
@@ -299,11 +300,32 @@ TEST_F(MetricsTest, HeartbeatsAndCallsAreObserved) {
               HasSubstr("strata_rpc_handling_seconds_count{method=\"JobService/GetJob\"} 2\n"));
 }
 
+TEST_F(MetricsTest, AControllerThatHearsNobodySaysSo) {
+  for (const uint64_t session : {1, 2}) {
+    v1::AgentMessage hello;
+    hello.set_incarnation(session);
+    hello.mutable_register_()->set_node(absl::StrCat("n", session));
+    hello.mutable_register_()->set_device("cpu");
+    hello.mutable_register_()->set_devices(1);
+    Effects effects;
+    core_.OnAgent(session, hello, effects);
+  }
+  const auto tick = [&] {
+    Effects effects;
+    core_.OnTick(0, effects);
+  };
+  tick();
+  EXPECT_THAT(Text(), HasSubstr("strata_controller_isolated 0\n"));
+  clock_.Advance(10);
+  tick();
+  EXPECT_THAT(Text(), HasSubstr("strata_controller_isolated 1\n"));
+}
+
 TEST_F(MetricsTest, PageIsServedOnAnyFreePort) {
   const auto address = metrics_->Serve("127.0.0.1:0");
   ASSERT_TRUE(address.ok()) << address.status();
   EXPECT_THAT(*address, testing::MatchesRegex("127\\.0\\.0\\.1:[1-9][0-9]*"));
-  const auto other = Metrics::Make("x", 1, &clock_);
+  const auto other = Metrics::Make("x", &clock_);
   const auto taken = other->Serve(*address);
   EXPECT_THAT(std::string(taken.status().message()), HasSubstr(*address + " is in use"));
 }

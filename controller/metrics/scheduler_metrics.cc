@@ -41,6 +41,15 @@ SchedulerMetrics::SchedulerMetrics(prometheus::Registry& registry)
                             "Nodes that take no ranks because they were to blame too often.")),
       spares_(OneGauge(registry, "strata_spare_nodes",
                        "Free nodes that running jobs have asked for as spares.")),
+      buffer_(
+          BuildGauge()
+              .Name("strata_buffer_nodes")
+              .Help("Nodes of scheduling.buffer: free ones held back from starts, lent ones that "
+                    "preemptible jobs use, missing ones that ranks took or that are away.")
+              .Register(registry)),
+      buffer_free_(buffer_.Add({{"state", "free"}})),
+      buffer_lent_(buffer_.Add({{"state", "lent"}})),
+      buffer_missing_(buffer_.Add({{"state", "missing"}})),
       free_(BuildGauge()
                 .Name("strata_free_devices")
                 .Help("Devices that a new rank may take, by kind.")
@@ -63,6 +72,9 @@ void SchedulerMetrics::Show(const SchedulerFigures& figures) {
   drained_.Set(static_cast<double>(figures.drained_nodes));
   quarantined_.Set(static_cast<double>(figures.quarantined_nodes));
   spares_.Set(static_cast<double>(figures.spare_nodes));
+  buffer_free_.Set(static_cast<double>(figures.buffer_free));
+  buffer_lent_.Set(static_cast<double>(figures.buffer_lent));
+  buffer_missing_.Set(static_cast<double>(figures.buffer_missing));
   for (const auto& [name, shown] : figures.kinds) {
     if (kinds_.count(name) == 0) {
       if (kinds_.size() >= kMostKinds) continue;

@@ -38,6 +38,10 @@ class SchedulerMetrics {
   prometheus::Gauge& drained_;
   prometheus::Gauge& quarantined_;
   prometheus::Gauge& spares_;
+  prometheus::Family<prometheus::Gauge>& buffer_;
+  prometheus::Gauge& buffer_free_;
+  prometheus::Gauge& buffer_lent_;
+  prometheus::Gauge& buffer_missing_;
   prometheus::Family<prometheus::Gauge>& free_;
   prometheus::Family<prometheus::Gauge>& largest_block_;
   std::map<std::string, Kind> kinds_;

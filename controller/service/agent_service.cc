@@ -6,10 +6,14 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
+#include "common/status_macros.h"
 #include "controller/logic/names.h"
 #include "controller/logic/refusal.h"
 #include "proto/strata/v1/agent.grpc.pb.h"
+#include "protocol/parts.h"
+#include "protocol/versions.h"
 
 namespace strata::controller {
 namespace {
@@ -22,6 +26,8 @@ constexpr int kMostWaiting = 64;
 // Messages to an agent that it has not taken.
 constexpr size_t kMostUnsent = 1024;
 constexpr size_t kMostUnsentBytes = size_t{64} << 20;
+// One message of an agent, in pieces.
+constexpr size_t kMostMessageBytes = size_t{64} << 20;
 
 // Keeps itself alive until gRPC is done with it.
 class Session final : public grpc::ServerBidiReactor<ByteBuffer, ByteBuffer>,
@@ -32,18 +38,34 @@ class Session final : public grpc::ServerBidiReactor<ByteBuffer, ByteBuffer>,
       : parts_(parts), id_(id), context_(context), began_(parts.environment.clock->Now()) {}
 
   void Begin() {
-    const std::lock_guard lock(mutex_);
-    self_ = shared_from_this();
-    StartRead(&incoming_);
+    {
+      const std::lock_guard lock(mutex_);
+      self_ = shared_from_this();
+    }
+    parts_.environment.authenticator->Authenticate(
+        *context_, [self = shared_from_this()](absl::StatusOr<Identity> identity) {
+          if (!identity.ok()) return self->End(identity.status());
+          const std::lock_guard lock(self->mutex_);
+          self->identity_ = *std::move(identity);
+          if (!self->finished_) self->StartRead(&self->incoming_);
+        });
   }
 
   void OnReadDone(bool ok) override {
     FollowEarlier();
     if (!ok) return End(absl::OkStatus());
-    auto message = std::make_shared<v1::AgentMessage>();
-    absl::Status status = Parse(incoming_, message.get());
-    if (status.ok()) status = CheckOrder(*message);
+    v1::AgentMessage read;
+    absl::Status status = Parse(incoming_, &read);
+    if (status.ok()) status = CheckOrder(read);  // no pieces before Register
     if (!status.ok()) return End(status);
+    const bool piece = read.has_part();
+    absl::StatusOr<std::optional<v1::AgentMessage>> whole = joiner_.Add(std::move(read));
+    if (!whole.ok()) return End(whole.status());
+    if (!whole->has_value()) return ReadOn(/*read_done=*/true);  // more of it is to come
+    if (piece && (*whole)->has_register_()) {
+      return End(InvalidField("register", "comes a second time"));
+    }
+    auto message = std::make_shared<v1::AgentMessage>(**std::move(whole));
     // Of a newer version: skipped, so that agents may be upgraded first.
     if (message->message_case() == v1::AgentMessage::MESSAGE_NOT_SET) {
       return ReadOn(/*read_done=*/true);
@@ -59,9 +81,10 @@ class Session final : public grpc::ServerBidiReactor<ByteBuffer, ByteBuffer>,
   void Send(const v1::ControllerMessage& message) override {
     const std::lock_guard lock(mutex_);
     if (ending_.has_value()) return;
-    ByteBuffer bytes = Serialize(message);
-    unsent_bytes_ += bytes.Length();
-    unsent_.push_back(std::move(bytes));
+    for (ByteBuffer& bytes : PiecesOf(message)) {
+      unsent_bytes_ += bytes.Length();
+      unsent_.push_back(std::move(bytes));
+    }
     if (unsent_.size() > kMostUnsent || unsent_bytes_ > kMostUnsentBytes) {
       unsent_.clear();
       ending_ = Refusal(absl::StatusCode::kResourceExhausted, "SLOW_READER",
@@ -123,7 +146,10 @@ class Session final : public grpc::ServerBidiReactor<ByteBuffer, ByteBuffer>,
       }
       node_ = NodeName(message.register_().node());
       if (node_.empty()) return InvalidField("register.node", "is no node's name");
+      RETURN_IF_ERROR(CheckNode());
       incarnation_ = message.incarnation();
+      const auto version = protocol::CommonVersion(message.register_().protocol(), node_);
+      speaks_parts_ = version.ok() && *version >= protocol::kFirstWithParts;
       return absl::OkStatus();
     }
     if (message.has_register_()) return InvalidField("register", "comes a second time");
@@ -133,9 +159,31 @@ class Session final : public grpc::ServerBidiReactor<ByteBuffer, ByteBuffer>,
     return absl::OkStatus();
   }
 
+  // Whether the caller may speak for the node: no policy changes that.
+  absl::Status CheckNode() const {
+    const Rights rights(identity_, v1::Policy(), {});
+    return ToStatus(rights.Decide(kMethod, {.name = node_}));
+  }
+
+  // An agent of before there were pieces gets what it can take, or loses the session.
+  std::vector<ByteBuffer> PiecesOf(const v1::ControllerMessage& message) {
+    ++sent_;
+    if (!speaks_parts_ || message.ByteSizeLong() <= protocol::kPartBytes) {
+      return {Serialize(message)};
+    }
+    std::vector<ByteBuffer> bytes;
+    for (v1::MessagePart& part : protocol::CutBytes(sent_, message.SerializeAsString())) {
+      v1::ControllerMessage piece;
+      protocol::CopyEnvelope(message, piece);
+      *piece.mutable_part() = std::move(part);
+      bytes.push_back(Serialize(piece));
+    }
+    return bytes;
+  }
+
   void AppendLog(v1::AgentMessage* message) {
     v1::AgentLog& log = *message->mutable_log();
-    parts_.logs->Append(node_, log.job(), std::move(*log.mutable_line()));
+    parts_.logs->Append(node_, log.job(), log.uid(), std::move(*log.mutable_line()));
   }
 
   void Forward(std::shared_ptr<v1::AgentMessage> message) {
@@ -225,14 +273,18 @@ class Session final : public grpc::ServerBidiReactor<ByteBuffer, ByteBuffer>,
   grpc::CallbackServerContext* const context_;
   const double began_;
   std::shared_ptr<Session> self_;
+  Identity identity_;    // once it is known; nothing is read before
   ByteBuffer incoming_;  // of the read that is under way
   std::string node_;     // once registered; written by the first read's callback only
   uint64_t incarnation_ = 0;
+  protocol::Joiner<v1::AgentMessage> joiner_{kMostMessageBytes};  // of reads' callbacks
+  std::atomic<bool> speaks_parts_{false};
   std::atomic<bool> left_{false};
   std::atomic<bool> admitted_{false};  // the logic has heard Register
 
   std::mutex mutex_;     // guards what follows
   int waiting_ = 0;      // for the reactor
+  uint64_t sent_ = 0;    // messages, whole
   bool reading_ = true;  // until what was read is dealt with
   std::deque<ByteBuffer> unsent_;
   size_t unsent_bytes_ = 0;

@@ -19,14 +19,8 @@ class Authenticator {
   // From any thread. Reads `context` before it returns, and not later. Calls `done` once: before it
   // returns when nothing has to be waited for, else on a thread of its own.
   virtual void Authenticate(const grpc::ServerContextBase& context, Done done) = 0;
-};
-
-// Where nothing tells callers apart: everybody is nobody, by "none".
-class NoAuthenticator final : public Authenticator {
- public:
-  void Authenticate(const grpc::ServerContextBase& /*context*/, Done done) override {
-    done(Identity());
-  }
+  // Whether every way in tells who comes: otherwise somebody unprotected may do everything.
+  virtual bool tells_callers_apart() const { return true; }
 };
 
 }  // namespace strata::controller

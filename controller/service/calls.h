@@ -1,5 +1,6 @@
 // What every call has in common: bytes are parsed here (so that malformed ones get a proper
-// status), deadlines are kept, the request goes to the reactor, the outcome is counted.
+// status), deadlines are kept, the caller is known and may do it, the request goes to the reactor,
+// the outcome is counted.
 #ifndef STRATA_CONTROLLER_SERVICE_CALLS_H_
 #define STRATA_CONTROLLER_SERVICE_CALLS_H_
 
@@ -8,12 +9,16 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "common/clock.h"
+#include "common/status_macros.h"
 #include "controller/service/authenticator.h"
 #include "controller/service/call_observer.h"
+#include "controller/service/caller.h"
 #include "controller/service/errors.h"
 #include "controller/service/reactor.h"
 #include "grpcpp/grpcpp.h"
@@ -27,6 +32,7 @@ struct CallEnvironment {
   const common::Clock* clock = nullptr;
   std::atomic<int>* open_streams = nullptr;  // server streams, of all methods
   Authenticator* authenticator = nullptr;
+  const std::vector<std::string>* standing_admins = nullptr;  // users/NAME
 };
 
 // That a call has whose client gave none.
@@ -61,9 +67,31 @@ class UnaryCall final : public grpc::ServerUnaryReactor {
  public:
   // On a gRPC thread, before the reactor's: checks that need nothing but the request.
   using Prepare = std::function<absl::Status(Request&)>;
-  // On the reactor's thread.
-  using Handle =
-      std::function<absl::Status(Core&, Effects&, const Request& request, Response* response)>;
+  // On the reactor's thread, when the caller may do it:
+  //   absl::Status(Core&, Effects&, const Caller&, Request&, Response*)
+  // or, where nothing depends on who calls, the same without the caller.
+  class Handle {
+   public:
+    template <typename Function>
+    Handle(Function function) {  // NOLINT: functions are handles
+      if constexpr (std::is_invocable_v<Function&, Core&, Effects&, const Caller&, Request&,
+                                        Response*>) {
+        call_ = std::move(function);
+      } else {
+        call_ = [function = std::move(function)](Core& core, Effects& effects, const Caller&,
+                                                 Request& request, Response* response) {
+          return function(core, effects, request, response);
+        };
+      }
+    }
+    absl::Status operator()(Core& core, Effects& effects, const Caller& caller, Request& request,
+                            Response* response) const {
+      return call_(core, effects, caller, request, response);
+    }
+
+   private:
+    std::function<absl::Status(Core&, Effects&, const Caller&, Request&, Response*)> call_;
+  };
 
   struct Method {
     const char* name;  // "JobService/GetJob"
@@ -99,25 +127,39 @@ class UnaryCall final : public grpc::ServerUnaryReactor {
   void Begin(const grpc::ByteBuffer& bytes, const Prepare& prepare) {
     absl::Status status = CheckDeadline(*context_);
     if (status.ok()) status = Parse(bytes, &request_);
-    if (status.ok() && prepare) status = prepare(request_);
     if (!status.ok()) return End(status);
+    if (prepare) prepared_ = prepare(request_);
+    caller_.peer = context_->peer();
+    environment_.authenticator->Authenticate(*context_, [this](absl::StatusOr<Identity> identity) {
+      if (!identity.ok()) return End(identity.status());
+      caller_.identity = *std::move(identity);
+      Forward();
+    });
+  }
+
+  void Forward() {
+    // A request that is wrong is told so after whether the caller may make it at all.
+    if (!prepared_.ok() && caller_.identity.is_unprotected()) return End(prepared_);
     Reactor::Input input;
     input.reads_only = method_.reads_only;
-    input.apply = [this](Core& core, Effects& effects) {
-      // Nobody waits for the answer any more: then nothing is to happen either.
-      if (context_->IsCancelled()) {
-        outcome_ = absl::CancelledError("the client has gone");
-      } else if (environment_.clock->Now() - began_ > kDefaultDeadlineSeconds && !HasDeadline()) {
-        outcome_ = absl::DeadlineExceededError("the call waited for 60 s");
-      } else {
-        outcome_ = handle_(core, effects, request_, &response_);
-      }
-    };
+    input.apply = [this](Core& core, Effects& effects) { outcome_ = Serve(core, effects); };
     input.release = [this](const absl::Status& durable) {
       End(durable.ok() ? outcome_ : RefusedByReactor(durable));
     };
-    status = environment_.reactor->Post(std::move(input));
+    const absl::Status status = environment_.reactor->Post(std::move(input));
     if (!status.ok()) End(RefusedByReactor(status));
+  }
+
+  absl::Status Serve(Core& core, Effects& effects) {
+    // Nobody waits for the answer any more: then nothing is to happen either.
+    if (context_->IsCancelled()) return absl::CancelledError("the client has gone");
+    if (environment_.clock->Now() - began_ > kDefaultDeadlineSeconds && !HasDeadline()) {
+      return absl::DeadlineExceededError("the call waited for 60 s");
+    }
+    RETURN_IF_ERROR(
+        Authorise(core, *environment_.standing_admins, method_.name, request_, caller_));
+    RETURN_IF_ERROR(prepared_);
+    return handle_(core, effects, caller_, request_, &response_);
   }
 
   bool HasDeadline() const {
@@ -139,6 +181,8 @@ class UnaryCall final : public grpc::ServerUnaryReactor {
   grpc::ByteBuffer* const bytes_;
   const Handle handle_;
   const double began_;
+  Caller caller_;
+  absl::Status prepared_;
   Request request_;
   Response response_;
   absl::Status outcome_;

@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -19,10 +19,11 @@
 
 namespace strata::controller {
 
-// Response: a resource_version and the resource, or a bookmark. `NameOf` of a change: whose it is.
-template <typename Response, const std::string& (*NameOf)(const Response&)>
+// Response: a resource_version and the resource, or a bookmark.
+template <typename Response>
 class ChangeHub {
  public:
+  using Wants = std::function<bool(const Response&)>;
   using Watcher = std::shared_ptr<Subscriber<Response>>;
   using Change = std::shared_ptr<const Response>;
   struct Options {
@@ -50,21 +51,19 @@ class ChangeHub {
                                 " are): list them all, then watch from the list's version"));
   }
 
-  // What is kept of the changes of `name` (empty: of all) after `version`, then whatever comes.
-  void Add(const std::string& name, int64_t version, Watcher watcher) {
+  // What is kept of the changes that it wants after `version`, then whatever comes.
+  void Add(Wants wants, int64_t version, Watcher watcher) {
     for (const Change& change : changes_) {
-      if (change->resource_version() <= version) continue;
-      if (!name.empty() && NameOf(*change) != name) continue;
+      if (change->resource_version() <= version || !wants(*change)) continue;
       if (!watcher->Push(change)) return;
     }
-    watches_.push_back({name, std::move(watcher)});
+    watches_.push_back({std::move(wants), std::move(watcher)});
   }
 
   // In order of their versions.
   void Publish(Change change) {
-    const std::string& name = NameOf(*change);
     std::erase_if(watches_, [&](const Watch& watch) {
-      return (watch.name.empty() || watch.name == name) && !watch.watcher->Push(change);
+      return watch.wants(*change) && !watch.watcher->Push(change);
     });
     Keep(std::move(change));
   }
@@ -95,7 +94,7 @@ class ChangeHub {
 
  private:
   struct Watch {
-    std::string name;
+    Wants wants;
     Watcher watcher;
   };
 

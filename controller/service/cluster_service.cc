@@ -1,8 +1,10 @@
 #include "controller/service/cluster_service.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <limits>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -13,6 +15,7 @@
 #include "common/status_macros.h"
 #include "controller/logic/names.h"
 #include "controller/logic/refusal.h"
+#include "controller/service/backup_stream.h"
 #include "controller/service/pages.h"
 #include "controller/service/spec_check.h"
 #include "controller/service/stream_call.h"
@@ -24,9 +27,11 @@ namespace {
 using grpc::ByteBuffer;
 using grpc::CallbackServerContext;
 
-absl::Status GetNode(const Core& core, const v1::GetNodeRequest& request, v1::Node* node) {
+absl::Status GetNode(const Core& core, const Caller& caller, const v1::GetNodeRequest& request,
+                     v1::Node* node) {
   if (std::optional<v1::Node> known = core.FindNode(NodeName(request.name())); known.has_value()) {
     *node = *std::move(known);
+    HideJobs(core, caller, *node);
     return absl::OkStatus();
   }
   return Refusal(absl::StatusCode::kNotFound, "NODE_NOT_FOUND",
@@ -56,13 +61,14 @@ absl::StatusOr<std::string> TakePage(const std::string& list, const Page& page, 
   return PageToken(list, shown.rbegin()->name());
 }
 
-absl::Status ListNodes(const Core& core, const v1::ListNodesRequest& request,
+absl::Status ListNodes(const Core& core, const Caller& caller, const v1::ListNodesRequest& request,
                        v1::ListNodesResponse* response) {
   response->set_resource_version(core.resource_version());
   ASSIGN_OR_RETURN(const Page page, ReadPage("nodes", request.page_size(), request.page_token()));
   std::vector<v1::Node> nodes = core.Nodes();
   ASSIGN_OR_RETURN(*response->mutable_next_page_token(),
                    TakePage("nodes", page, nodes, *response->mutable_nodes()));
+  for (v1::Node& node : *response->mutable_nodes()) HideJobs(core, caller, node);
   return absl::OkStatus();
 }
 
@@ -82,6 +88,19 @@ absl::Status GetTopology(const Core& core, const v1::GetTopologyRequest& request
   return absl::OkStatus();
 }
 
+// Nobody takes the role admin from himself, as a file without `roles` would.
+absl::Status CheckStaysAdmin(const Caller& caller, const v1::Policy& policy,
+                             const std::vector<std::string>& standing_admins) {
+  const Rights after(caller.identity, policy, standing_admins);
+  if (after.Decide("ClusterService/ApplyPolicy", {}).allowed) return absl::OkStatus();
+  return Refusal(
+      absl::StatusCode::kFailedPrecondition, "LOCKOUT",
+      absl::StrCat("this policy would take the role admin from ", caller.identity.ToString(),
+                   ", who applies it: add {role: admin, members: [", caller.identity.ToString(),
+                   "]} under roles:, or let another admin "
+                   "apply it"));
+}
+
 using RawClusterService = v1::ClusterService::WithRawCallbackMethod_GetNode<
     v1::ClusterService::WithRawCallbackMethod_ListNodes<
         v1::ClusterService::WithRawCallbackMethod_GetCluster<
@@ -92,7 +111,8 @@ using RawClusterService = v1::ClusterService::WithRawCallbackMethod_GetNode<
                             v1::ClusterService::WithRawCallbackMethod_DeleteNode<
                                 v1::ClusterService::WithRawCallbackMethod_ApplyPolicy<
                                     v1::ClusterService::WithRawCallbackMethod_GetPolicy<
-                                        v1::ClusterService::Service>>>>>>>>>>;
+                                        v1::ClusterService::WithRawCallbackMethod_BackupCluster<
+                                            v1::ClusterService::Service>>>>>>>>>>>;
 
 // For calls that answer with a message or a status.
 template <typename Response>
@@ -105,8 +125,8 @@ absl::Status Answer(absl::StatusOr<Response> result, Response* response) {
 class ClusterService final : public RawClusterService {
  public:
   ClusterService(const CallEnvironment& environment, const v1::Cluster& about,
-                 NodeWatchHub* watches)
-      : environment_(environment), about_(about), watches_(watches) {}
+                 NodeWatchHub* watches, FilePool* files)
+      : environment_(environment), about_(about), watches_(watches), files_(files) {}
 
   grpc::ServerUnaryReactor* GetNode(CallbackServerContext* context, const ByteBuffer* request,
                                     ByteBuffer* response) override {
@@ -114,19 +134,19 @@ class ClusterService final : public RawClusterService {
     return Call::Start(
         environment_, {"ClusterService/GetNode"}, context, request, response,
         [](v1::GetNodeRequest& asked) { return NeedName(asked.name(), "nodes/NAME"); },
-        [](Core& core, Effects&, const v1::GetNodeRequest& asked, v1::Node* node) {
-          return controller::GetNode(core, asked, node);
-        });
+        [](Core& core, Effects&, const Caller& caller, const v1::GetNodeRequest& asked,
+           v1::Node* node) { return controller::GetNode(core, caller, asked, node); });
   }
 
   grpc::ServerUnaryReactor* ListNodes(CallbackServerContext* context, const ByteBuffer* request,
                                       ByteBuffer* response) override {
     using Call = UnaryCall<v1::ListNodesRequest, v1::ListNodesResponse>;
-    return Call::Start(
-        environment_, {"ClusterService/ListNodes"}, context, request, response, nullptr,
-        [](Core& core, Effects&, const v1::ListNodesRequest& asked, v1::ListNodesResponse* listed) {
-          return controller::ListNodes(core, asked, listed);
-        });
+    return Call::Start(environment_, {"ClusterService/ListNodes"}, context, request, response,
+                       nullptr,
+                       [](Core& core, Effects&, const Caller& caller,
+                          const v1::ListNodesRequest& asked, v1::ListNodesResponse* listed) {
+                         return controller::ListNodes(core, caller, asked, listed);
+                       });
   }
 
   grpc::ServerUnaryReactor* GetCluster(CallbackServerContext* context, const ByteBuffer* request,
@@ -137,6 +157,8 @@ class ClusterService final : public RawClusterService {
         [this](Core& core, Effects&, const v1::GetClusterRequest&, v1::Cluster* cluster) {
           *cluster = about_;
           cluster->set_controller_term(core.controller_term());
+          cluster->set_uid(core.identity().cluster());
+          cluster->set_store_incarnation(core.identity().incarnation());
           return absl::OkStatus();
         });
   }
@@ -183,16 +205,16 @@ class ClusterService final : public RawClusterService {
            v1::DeleteNodeResponse*) { return core.DeleteNode(asked, effects); });
   }
 
-  grpc::ServerWriteReactor<ByteBuffer>* WatchNodes(CallbackServerContext* /*context*/,
+  grpc::ServerWriteReactor<ByteBuffer>* WatchNodes(CallbackServerContext* context,
                                                    const ByteBuffer* request) override {
-    const auto call =
-        StreamCall<v1::WatchNodesResponse>::Make(environment_, "ClusterService/WatchNodes");
+    const auto call = StreamCall<v1::WatchNodesResponse>::Make(
+        environment_, "ClusterService/WatchNodes", *context);
     v1::WatchNodesRequest asked;
     if (absl::Status status = Parse(*request, &asked); !status.ok()) {
       call->End(status);
       return call.get();
     }
-    Ask<v1::WatchNodesResponse>(environment_, call, [this, call, asked](const Core& core) {
+    call->Ask(asked, [this, call, asked](const Core& core, const Caller&) {
       watches_->Subscribe(core, asked.name(), asked.resource_version(), call);
     });
     return call.get();
@@ -207,8 +229,10 @@ class ClusterService final : public RawClusterService {
           if (!asked.has_policy()) return InvalidField("policy", "is missing");
           return CheckPolicy(asked.policy());
         },
-        [](Core& core, Effects& effects, const v1::ApplyPolicyRequest& asked,
-           v1::ApplyPolicyResponse* applied) {
+        [this](Core& core, Effects& effects, const Caller& caller,
+               const v1::ApplyPolicyRequest& asked,
+               v1::ApplyPolicyResponse* applied) -> absl::Status {
+          RETURN_IF_ERROR(CheckStaysAdmin(caller, asked.policy(), *environment_.standing_admins));
           return Answer(core.ApplyPolicy(asked, effects), applied);
         });
   }
@@ -224,17 +248,40 @@ class ClusterService final : public RawClusterService {
         });
   }
 
+  grpc::ServerWriteReactor<ByteBuffer>* BackupCluster(CallbackServerContext* context,
+                                                      const ByteBuffer* request) override {
+    using Call = StreamCall<v1::BackupClusterResponse>;
+    const auto call = Call::Make(environment_, "ClusterService/BackupCluster", *context);
+    v1::BackupClusterRequest asked;
+    if (const absl::Status parsed = Parse(*request, &asked); !parsed.ok()) {
+      call->End(parsed);
+      return call.get();
+    }
+    call->Ask(asked, [this, call](const Core&, const Caller&) {
+      auto backup = BackupStream::Make(about_.directory(), backup_in_progress_);
+      if (!backup.ok()) return call->End(backup.status());
+      call->Replay(
+          files_, "backup", [backup = *backup] { return backup->Next(); },
+          [call = call.get()] { call->End(absl::OkStatus()); });
+    });
+    return call.get();
+  }
+
  private:
   const CallEnvironment environment_;
   const v1::Cluster about_;
   NodeWatchHub* const watches_;
+  FilePool* const files_;
+  const std::shared_ptr<std::atomic<bool>> backup_in_progress_ =
+      std::make_shared<std::atomic<bool>>(false);
 };
 
 }  // namespace
 
 std::unique_ptr<grpc::Service> MakeClusterService(const CallEnvironment& environment,
-                                                  const v1::Cluster& about, NodeWatchHub* watches) {
-  return std::make_unique<ClusterService>(environment, about, watches);
+                                                  const v1::Cluster& about, NodeWatchHub* watches,
+                                                  FilePool* files) {
+  return std::make_unique<ClusterService>(environment, about, watches, files);
 }
 
 }  // namespace strata::controller

@@ -3,9 +3,8 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
-#include <filesystem>
-#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -13,8 +12,8 @@
 #include "common/status_macros.h"
 #include "controller/metrics/metrics.h"
 #include "controller/service/acceptor.h"
+#include "controller/service/access_service.h"
 #include "controller/service/agent_service.h"
-#include "controller/service/authenticator.h"
 #include "controller/service/calls.h"
 #include "controller/service/cluster_service.h"
 #include "controller/service/file_pool.h"
@@ -24,6 +23,7 @@
 #include "controller/service/peer_user.h"
 #include "controller/service/progress_hub.h"
 #include "controller/service/session_table.h"
+#include "controller/service/store_preparation.h"
 #include "controller/service/transport_authenticator.h"
 #include "controller/service/unix_relay.h"
 #include "controller/service/watch_hub.h"
@@ -31,6 +31,8 @@
 #include "grpcpp/grpcpp.h"
 #include "grpcpp/health_check_service_interface.h"
 #include "grpcpp/impl/server_builder_option.h"
+#include "security/credentials.h"
+#include "security/tls_files.h"
 
 namespace strata::controller {
 namespace {
@@ -50,20 +52,6 @@ constexpr int kHandshakeMs = 5'000;  // then one that says nothing is closed
 constexpr auto kShutdown = std::chrono::milliseconds(300);
 // New jobs are refused below this, so that what runs can still be recorded.
 constexpr uint64_t kReservedBytes = uint64_t{32} << 20;
-
-// A store that was ever used holds the controller's term at least. What jobs left says that it was.
-absl::Status CheckNotLost(Store& store, const std::string& directory) {
-  ASSIGN_OR_RETURN(const std::vector<Write> records, store.Load());
-  std::error_code error;
-  const std::string jobs = directory + "/jobs";
-  const std::filesystem::directory_iterator left(jobs, error);
-  if (!records.empty() || error || left == std::filesystem::directory_iterator()) {
-    return absl::OkStatus();
-  }
-  return absl::DataLossError(
-      absl::StrCat(directory, "/controller.db is empty, though there are folders of jobs in ", jobs,
-                   " — put back a copy of it, or move both away to begin with an empty cluster"));
-}
 
 bool HasRoom(const std::string& directory) {
   struct statvfs info = {};
@@ -106,8 +94,8 @@ class HealthReporter final : public Reactor::Listener {
   void Report(bool serving) {
     serving_ = serving;
     service_->SetServingStatus(serving);
-    for (const char* name :
-         {"strata.v1.JobService", "strata.v1.ClusterService", "strata.v1.AgentService"}) {
+    for (const char* name : {"strata.v1.JobService", "strata.v1.ClusterService",
+                             "strata.v1.AccessService", "strata.v1.AgentService"}) {
       service_->SetServingStatus(name, serving);
     }
   }
@@ -117,6 +105,15 @@ class HealthReporter final : public Reactor::Listener {
   bool serving_ = false;
 };
 
+// Agents and clients hear nobody else.
+absl::Status CheckIsController(const security::TlsFiles& files, const security::TlsMaterial& own) {
+  if (own.own.id.path == security::kControllerPath) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      files.certificate, ": a controller's certificate is needed (URI spiffe://CLUSTER/controller)",
+      own.certificate.empty() ? ""
+                              : absl::StrCat(", and this is that of ", own.own.id.ToString())));
+}
+
 class ControllerImpl final : public Controller {
  public:
   ControllerImpl(const Options& options, const common::Clock* clock, std::unique_ptr<Store> store,
@@ -125,10 +122,9 @@ class ControllerImpl final : public Controller {
         clock_(clock),
         store_(std::move(store)),
         reactor_(
-            store_.get(),
-            [this] { return std::make_unique<Core>(clock_, options_.timing, options_.map); }, clock,
+            store_.get(), [this] { return std::make_unique<Core>(clock_, options_.map); }, clock,
             WithRoom(options.reactor, options.directory, asks_disk)),
-        metrics_(Metrics::Make(options.version, options.timing.heartbeat_seconds, clock)),
+        metrics_(Metrics::Make(options.version, clock)),
         watches_(clock, {}),
         node_watches_(clock),
         progress_(clock, {}),
@@ -151,6 +147,7 @@ class ControllerImpl final : public Controller {
   const std::vector<std::string>& addresses() const override { return addresses_; }
   const std::string& metrics_address() const override { return metrics_address_; }
   const Reactor& reactor() const override { return reactor_; }
+  bool tells_callers_apart() const override { return authenticator_->tells_callers_apart(); }
   absl::Status Run(const std::atomic<bool>& stop) override {
     const absl::Status status = reactor_.Run(stop);
     Shutdown();
@@ -184,7 +181,7 @@ class ControllerImpl final : public Controller {
   std::atomic<int> open_streams_{0};
   HealthReporter health_;
   std::unique_ptr<UnixRelay> relay_;  // null: no Unix sockets
-  std::unique_ptr<Authenticator> authenticator_;
+  std::shared_ptr<Authenticator> authenticator_;
   std::vector<std::unique_ptr<grpc::Service>> services_;
   std::vector<std::string> addresses_;
   std::string metrics_address_;
@@ -203,7 +200,25 @@ absl::Status ControllerImpl::Listen() {
   if (any_unix) {
     ASSIGN_OR_RETURN(relay_, UnixRelay::Start());
   }
-  authenticator_ = std::make_unique<TransportAuthenticator>(relay_.get());
+  TransportAuthenticator::Options known;
+  known.relay = relay_.get();
+  if (options_.tls.enabled()) {
+    ASSIGN_OR_RETURN(
+        const security::TlsMaterial own,
+        security::ReadTlsFiles(options_.tls, security::Side::kServer, common::WallSeconds()));
+    RETURN_IF_ERROR(CheckIsController(options_.tls, own));
+    known.cluster = own.own.id.cluster;
+    known.verifier =
+        std::make_unique<security::PeerVerifier>(options_.tls.authority, security::Side::kClient);
+  }
+  known.tells_callers_apart =
+      std::all_of(acceptors_.begin(), acceptors_.end(), [this](const auto& acceptor) {
+        return options_.tls.enabled() || acceptor->address().is_unix();
+      });
+  authenticator_ = options_.authenticator;
+  if (authenticator_ == nullptr) {
+    authenticator_ = std::make_shared<TransportAuthenticator>(std::move(known));
+  }
   return absl::OkStatus();
 }
 
@@ -229,8 +244,9 @@ absl::Status ControllerImpl::StartServer() {
   grpc::EnableDefaultHealthCheckService(true);
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();
   RETURN_IF_ERROR(Listen());
-  const CallEnvironment environment = {&reactor_, metrics_.get(), clock_, &open_streams_,
-                                       authenticator_.get()};
+  const CallEnvironment environment = {
+      &reactor_,      metrics_.get(),       clock_,
+      &open_streams_, authenticator_.get(), &options_.standing_admins};
   v1::Cluster about;
   about.set_version(options_.version);
   about.set_directory(options_.directory);
@@ -238,7 +254,8 @@ absl::Status ControllerImpl::StartServer() {
   about.mutable_start_time()->set_seconds(static_cast<int64_t>(common::WallSeconds()));
   services_.push_back(
       MakeJobService({environment, &watches_, &progress_, &logs_, &files_, options_.directory}));
-  services_.push_back(MakeClusterService(environment, about, &node_watches_));
+  services_.push_back(MakeClusterService(environment, about, &node_watches_, &files_));
+  services_.push_back(MakeAccessService(environment));
   services_.push_back(MakeAgentService({environment, &sessions_, &logs_, metrics_.get()}));
 
   grpc::ServerBuilder builder;
@@ -247,7 +264,9 @@ absl::Status ControllerImpl::StartServer() {
   for (size_t i = 0; i < acceptors_.size(); ++i) {
     connections.push_back(builder.experimental().AddExternalConnectionAcceptor(
         grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,
-        grpc::InsecureServerCredentials()));
+        options_.tls.enabled() && !acceptors_[i]->address().is_unix()
+            ? security::MakeServerCredentials(options_.tls)
+            : grpc::InsecureServerCredentials()));
   }
   for (const auto& service : services_) builder.RegisterService(service.get());
   builder.SetMaxReceiveMessageSize(kMessageBytes);
@@ -288,7 +307,8 @@ absl::StatusOr<std::unique_ptr<Controller>> Controller::Start(const Options& opt
   const bool asks_disk = store == nullptr;
   if (store == nullptr) {
     ASSIGN_OR_RETURN(store, Store::Open(options.directory));
-    RETURN_IF_ERROR(CheckNotLost(*store, options.directory));
+    RETURN_IF_ERROR(
+        PrepareStore(*store, options.directory, options.preparation, common::SystemEntropy()));
   }
   auto controller = std::make_unique<ControllerImpl>(options, clock, std::move(store), asks_disk);
   RETURN_IF_ERROR(controller->Begin());

@@ -11,9 +11,12 @@
 #include "absl/status/statusor.h"
 #include "common/clock.h"
 #include "controller/logic/core.h"
+#include "controller/service/authenticator.h"
 #include "controller/service/file_pool.h"
 #include "controller/service/reactor.h"
+#include "controller/service/store_preparation.h"
 #include "controller/store/store.h"
+#include "security/tls_files.h"
 
 namespace strata::controller {
 
@@ -23,19 +26,24 @@ class Controller {
     // HOST:PORT, port 0: any; or unix:PATH. At least one.
     std::vector<std::string> listen = {"127.0.0.1:0"};
     std::string socket_group;                    // that may use the Unix sockets too; empty: none
+    security::TlsFiles tls;                      // of HOST:PORT, when it is enabled
     std::string metrics_listen = "127.0.0.1:0";  // empty: none
     std::string directory;                       // absolute; the store, and jobs without their own
     std::string version;
-    Timing timing;
     topology::Description
         map;  // levels and links of the cluster, as Core's; nodes join by themselves
     Reactor::Options reactor;
     FilePool::Options files;
     bool reflection = true;  // whether clients may ask what the services look like
+    // Who makes a call; null: what the addresses and `tls` tell.
+    std::shared_ptr<Authenticator> authenticator;
+    std::vector<std::string> standing_admins;  // users/NAME, admins whatever the policy says
+    StorePreparation preparation;              // of the directory's store
   };
 
   // Opens, loads and serves. `store`: null, or one for tests in place of the directory's. Errors
-  // name the address ("in use") or the file.
+  // name the address ("in use") or the file. FailedPrecondition: also that the TLS files are no
+  // controller's.
   static absl::StatusOr<std::unique_ptr<Controller>> Start(const Options& options,
                                                            const common::Clock* clock,
                                                            std::unique_ptr<Store> store = nullptr);
@@ -46,6 +54,7 @@ class Controller {
   const std::string& address() const { return addresses().front(); }
   virtual const std::string& metrics_address() const = 0;  // empty: none
   virtual const Reactor& reactor() const = 0;
+  virtual bool tells_callers_apart() const = 0;  // as its Authenticator
   // Works until `stop` is set (a signal handler may set it), then ends calls and streams and
   // returns; or earlier, with the reason, when nothing can be made durable any more. Call it once.
   virtual absl::Status Run(const std::atomic<bool>& stop) = 0;

@@ -33,7 +33,7 @@ using testing::IsEmpty;
 class HubTest : public testing::Test {
  protected:
   HubTest() {
-    static_cast<void>(core_.Load({}, 0));
+    static_cast<void>(core_.Load({}, 0).ok());
     fs::remove_all(folder_);
     fs::create_directories(folder_);
   }
@@ -64,7 +64,7 @@ class HubTest : public testing::Test {
   const std::string folder_ = absl::StrCat(
       testing::TempDir(), "/", testing::UnitTest::GetInstance()->current_test_info()->name());
   common::ManualClock clock_;
-  Core core_{&clock_, Timing()};
+  Core core_{&clock_};
 };
 
 using Watching = Listening<v1::WatchJobsResponse>;
@@ -82,7 +82,7 @@ class WatchHubTest : public HubTest {
   std::shared_ptr<Watching> Watch(int64_t version, const std::string& name = "",
                                   size_t most = 1000) {
     auto watching = std::make_shared<Watching>(most);
-    hub_.Subscribe(core_, name, version, watching);
+    hub_.Subscribe(core_, name, version, watching, [](const v1::Job&) { return true; });
     return watching;
   }
   WatchHub::Options Small() {
@@ -283,7 +283,7 @@ class LogBookTest : public HubTest {
     request.set_cursor(cursor);
     return request;
   }
-  void Append(const v1::LogLine& line) { book_.Append("nodes/n0", "jobs/a", line); }
+  void Append(const v1::LogLine& line) { book_.Append("nodes/n0", "jobs/a", "", line); }
   // Behind all that the pool has to do for the job.
   template <typename Result>
   Result InPool(const std::function<Result()>& work) {
@@ -367,7 +367,8 @@ TEST_F(LogBookTest, RanksEpochsTimesAndTailsAreChosen) {
 }
 
 TEST_F(LogBookTest, LinesOfNodesThatAreNoMembersAreRefused) {
-  book_.Append("nodes/impostor", "jobs/a", Line("forged"));
+  book_.Append("nodes/impostor", "jobs/a", "", Line("forged"));
+  book_.Append("nodes/n0", "jobs/a", "of an earlier job of that name", Line("late"));
   v1::LogLine other = Line("of an epoch that never was");
   other.set_epoch(7);
   Append(other);
@@ -423,7 +424,7 @@ TEST_F(LogBookTest, FollowersEndWithTheJobAndUnknownJobsAreRefused) {
   v1::StreamLogsRequest none = Asked();
   none.set_name("jobs/none");
   EXPECT_EQ(book_.Follow(none, nullptr).status().code(), absl::StatusCode::kNotFound);
-  book_.Append("nodes/n0", "jobs/none", Line("dropped"));
+  book_.Append("nodes/n0", "jobs/none", "", Line("dropped"));
 }
 
 class LineReaderTest : public HubTest {};

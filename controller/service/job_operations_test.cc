@@ -136,7 +136,7 @@ TEST_F(JobOperations, DeletedJobsLeaveTheirNameAndTellTheirWatchers) {
     ASSERT_TRUE(reader->Read(&change));
   } while (!change.deleted());
   EXPECT_EQ(change.job().name(), "jobs/a");
-  EXPECT_FALSE(change.job().has_spec());
+  EXPECT_FALSE(change.job().spec().has_model());
   EXPECT_GT(change.resource_version(), first.resource_version());
   EXPECT_EQ(Delete("a").error_code(), grpc::NOT_FOUND);
   Create("a");

@@ -69,22 +69,28 @@ absl::Status PrepareJob(const std::string& controller_directory, v1::CreateJobRe
   return absl::OkStatus();
 }
 
-absl::Status ListJobs(const Core& core, const v1::ListJobsRequest& request,
+absl::Status ListJobs(const Core& core, const Caller& caller, const v1::ListJobsRequest& request,
                       v1::ListJobsResponse* response) {
   ASSIGN_OR_RETURN(const JobList list, JobList::Parse(request));
   response->set_resource_version(core.resource_version());
+  std::vector<const v1::JobRecord*> jobs = core.Jobs();
+  std::erase_if(jobs, [&](const v1::JobRecord* job) { return !caller.Sees(job->spec()); });
   return list.Fill(
-      core.Jobs(), [&core](const v1::JobRecord& job) { return core.ShowJob(job); }, *response);
+      jobs, [&core](const v1::JobRecord& job) { return core.ShowJob(job); }, *response);
 }
 
-// Cancels, or only tells, all that the filter selects. What does not fit into the answer is told
-// by name and state.
-absl::Status CancelJobs(Core& core, Effects& effects, const v1::CancelJobsRequest& request,
-                        v1::CancelJobsResponse* response) {
+// As events name it.
+std::string ActorOf(const Caller& caller) { return caller.identity.ToString(); }
+
+// Cancels, or only tells, all that the filter selects and the caller may. What does not fit into
+// the answer is told by name and state.
+absl::Status CancelJobs(Core& core, Effects& effects, const Caller& caller,
+                        const v1::CancelJobsRequest& request, v1::CancelJobsResponse* response) {
   ASSIGN_OR_RETURN(const JobFilter filter, ParseFilter(request.filter()));
   std::vector<std::string> names;
   for (const v1::JobRecord* job : core.Jobs()) {
-    if (!IsTerminal(job->state()) && filter(*job)) names.push_back(job->name());
+    const bool may = caller.Sees(job->spec()) && caller.May("JobService/CancelJob", *job);
+    if (may && !IsTerminal(job->state()) && filter(*job)) names.push_back(job->name());
   }
   size_t bytes = 0;
   for (const std::string& name : names) {
@@ -93,7 +99,7 @@ absl::Status CancelJobs(Core& core, Effects& effects, const v1::CancelJobsReques
       one.set_name(name);
       one.set_reason(request.reason());
       if (request.has_grace()) *one.mutable_grace() = request.grace();
-      RETURN_IF_ERROR(core.CancelJob(one, effects).status());
+      RETURN_IF_ERROR(core.CancelJob(one, effects, ActorOf(caller)).status());
     }
     v1::Job& shown = *response->add_jobs();
     shown = core.ShowJob(*core.FindJob(name));
@@ -185,14 +191,16 @@ class JobService final : public RawJobService {
         parts_.environment, {"JobService/CreateJob", /*reads_only=*/false}, context, request,
         response,
         [this](v1::CreateJobRequest& asked) { return PrepareJob(parts_.directory, asked); },
-        [this](Core& core, Effects& effects, const v1::CreateJobRequest& asked,
+        [this](Core& core, Effects& effects, const Caller& caller, v1::CreateJobRequest& asked,
                v1::Job* job) -> absl::Status {
           if (!asked.validate_only() && !parts_.environment.reactor->has_room()) {
             return WithRetry(Refusal(absl::StatusCode::kResourceExhausted, "DISK_FULL",
                                      "the controller's disk has no room for more jobs"),
                              10);
           }
-          ASSIGN_OR_RETURN(const v1::JobRecord record, core.CreateJob(asked, effects));
+          asked.mutable_job()->set_owner(caller.identity.ToString());
+          ASSIGN_OR_RETURN(const v1::JobRecord record,
+                           core.CreateJob(asked, effects, ActorOf(caller)));
           *job = ToJob(record);
           return absl::OkStatus();
         });
@@ -214,11 +222,12 @@ class JobService final : public RawJobService {
   grpc::ServerUnaryReactor* ListJobs(CallbackServerContext* context, const ByteBuffer* request,
                                      ByteBuffer* response) override {
     using Call = UnaryCall<v1::ListJobsRequest, v1::ListJobsResponse>;
-    return Call::Start(
-        parts_.environment, {"JobService/ListJobs"}, context, request, response, nullptr,
-        [](Core& core, Effects&, const v1::ListJobsRequest& asked, v1::ListJobsResponse* listed) {
-          return controller::ListJobs(core, asked, listed);
-        });
+    return Call::Start(parts_.environment, {"JobService/ListJobs"}, context, request, response,
+                       nullptr,
+                       [](Core& core, Effects&, const Caller& caller,
+                          const v1::ListJobsRequest& asked, v1::ListJobsResponse* listed) {
+                         return controller::ListJobs(core, caller, asked, listed);
+                       });
   }
 
   grpc::ServerUnaryReactor* CancelJob(CallbackServerContext* context, const ByteBuffer* request,
@@ -227,9 +236,10 @@ class JobService final : public RawJobService {
     return Call::Start(
         parts_.environment, {"JobService/CancelJob", /*reads_only=*/false}, context, request,
         response, [](v1::CancelJobRequest& asked) { return NeedName(asked.name(), kName); },
-        [](Core& core, Effects& effects, const v1::CancelJobRequest& asked,
+        [](Core& core, Effects& effects, const Caller& caller, const v1::CancelJobRequest& asked,
            v1::Job* job) -> absl::Status {
-          ASSIGN_OR_RETURN(const v1::JobRecord record, core.CancelJob(asked, effects));
+          ASSIGN_OR_RETURN(const v1::JobRecord record,
+                           core.CancelJob(asked, effects, ActorOf(caller)));
           *job = ToJob(record);
           return absl::OkStatus();
         });
@@ -247,9 +257,9 @@ class JobService final : public RawJobService {
           }
           return ParseFilter(asked.filter()).status();
         },
-        [](Core& core, Effects& effects, const v1::CancelJobsRequest& asked,
+        [](Core& core, Effects& effects, const Caller& caller, const v1::CancelJobsRequest& asked,
            v1::CancelJobsResponse* cancelled) {
-          return controller::CancelJobs(core, effects, asked, cancelled);
+          return controller::CancelJobs(core, effects, caller, asked, cancelled);
         });
   }
 
@@ -259,9 +269,10 @@ class JobService final : public RawJobService {
     return Call::Start(
         parts_.environment, {"JobService/UpdateJob", /*reads_only=*/false}, context, request,
         response, [](v1::UpdateJobRequest& asked) { return CheckUpdate(asked); },
-        [](Core& core, Effects& effects, const v1::UpdateJobRequest& asked,
+        [](Core& core, Effects& effects, const Caller& caller, const v1::UpdateJobRequest& asked,
            v1::Job* job) -> absl::Status {
-          ASSIGN_OR_RETURN(const v1::JobRecord record, core.UpdateJob(asked, effects));
+          ASSIGN_OR_RETURN(const v1::JobRecord record,
+                           core.UpdateJob(asked, effects, ActorOf(caller)));
           *job = ToJob(record);
           return absl::OkStatus();
         });
@@ -273,8 +284,8 @@ class JobService final : public RawJobService {
     return Call::Start(
         parts_.environment, {"JobService/DeleteJob", /*reads_only=*/false}, context, request,
         response, [](v1::DeleteJobRequest& asked) { return NeedName(asked.name(), kName); },
-        [](Core& core, Effects& effects, const v1::DeleteJobRequest& asked,
-           v1::DeleteJobResponse*) { return core.DeleteJob(asked, effects); });
+        [](Core& core, Effects& effects, const Caller& caller, const v1::DeleteJobRequest& asked,
+           v1::DeleteJobResponse*) { return core.DeleteJob(asked, effects, ActorOf(caller)); });
   }
 
   grpc::ServerUnaryReactor* SuspendJob(CallbackServerContext* context, const ByteBuffer* request,
@@ -283,9 +294,10 @@ class JobService final : public RawJobService {
     return Call::Start(
         parts_.environment, {"JobService/SuspendJob", /*reads_only=*/false}, context, request,
         response, [](v1::SuspendJobRequest& asked) { return NeedName(asked.name(), kName); },
-        [](Core& core, Effects& effects, const v1::SuspendJobRequest& asked,
+        [](Core& core, Effects& effects, const Caller& caller, const v1::SuspendJobRequest& asked,
            v1::Job* job) -> absl::Status {
-          ASSIGN_OR_RETURN(const v1::JobRecord record, core.SuspendJob(asked, effects));
+          ASSIGN_OR_RETURN(const v1::JobRecord record,
+                           core.SuspendJob(asked, effects, ActorOf(caller)));
           *job = ToJob(record);
           return absl::OkStatus();
         });
@@ -297,9 +309,10 @@ class JobService final : public RawJobService {
     return Call::Start(
         parts_.environment, {"JobService/ResumeJob", /*reads_only=*/false}, context, request,
         response, [](v1::ResumeJobRequest& asked) { return NeedName(asked.name(), kName); },
-        [](Core& core, Effects& effects, const v1::ResumeJobRequest& asked,
+        [](Core& core, Effects& effects, const Caller& caller, const v1::ResumeJobRequest& asked,
            v1::Job* job) -> absl::Status {
-          ASSIGN_OR_RETURN(const v1::JobRecord record, core.ResumeJob(asked, effects));
+          ASSIGN_OR_RETURN(const v1::JobRecord record,
+                           core.ResumeJob(asked, effects, ActorOf(caller)));
           *job = ToJob(record);
           return absl::OkStatus();
         });
@@ -328,30 +341,31 @@ class JobService final : public RawJobService {
         [](v1::ExplainJobRequest& asked) { return NeedName(asked.name(), kName); },
         [](Core& core, Effects&, const v1::ExplainJobRequest& asked,
            v1::ExplainJobResponse* explained) -> absl::Status {
-          ASSIGN_OR_RETURN(const std::vector<std::string> lines, core.ExplainJob(asked.name()));
-          explained->mutable_lines()->Assign(lines.begin(), lines.end());
+          ASSIGN_OR_RETURN(*explained, core.ExplainJob(asked.name()));
           return absl::OkStatus();
         });
   }
 
-  grpc::ServerWriteReactor<ByteBuffer>* WatchJobs(CallbackServerContext* /*context*/,
+  grpc::ServerWriteReactor<ByteBuffer>* WatchJobs(CallbackServerContext* context,
                                                   const ByteBuffer* request) override {
-    const auto call =
-        StreamCall<v1::WatchJobsResponse>::Make(parts_.environment, "JobService/WatchJobs");
+    const auto call = StreamCall<v1::WatchJobsResponse>::Make(parts_.environment,
+                                                              "JobService/WatchJobs", *context);
     v1::WatchJobsRequest asked;
     if (absl::Status status = Parse(*request, &asked); !status.ok()) {
       call->End(status);
       return call.get();
     }
-    Ask<v1::WatchJobsResponse>(parts_.environment, call, [this, call, asked](const Core& core) {
-      parts_.watches->Subscribe(core, asked.name(), asked.resource_version(), call);
+    call->Ask(asked, [this, call, asked](const Core& core, const Caller& caller) {
+      parts_.watches->Subscribe(core, asked.name(), asked.resource_version(), call,
+                                [caller](const v1::Job& job) { return caller.Sees(job.spec()); });
     });
     return call.get();
   }
 
-  grpc::ServerWriteReactor<ByteBuffer>* StreamLogs(CallbackServerContext* /*context*/,
+  grpc::ServerWriteReactor<ByteBuffer>* StreamLogs(CallbackServerContext* context,
                                                    const ByteBuffer* request) override {
-    const auto call = StreamCall<v1::LogLine>::Make(parts_.environment, "JobService/StreamLogs");
+    const auto call =
+        StreamCall<v1::LogLine>::Make(parts_.environment, "JobService/StreamLogs", *context);
     v1::StreamLogsRequest asked;
     absl::Status status = Parse(*request, &asked);
     if (status.ok()) status = NeedName(asked.name(), kName);
@@ -359,22 +373,21 @@ class JobService final : public RawJobService {
       call->End(status);
       return call.get();
     }
-    auto source = parts_.logs->Follow(asked, asked.follow() ? call : nullptr);
-    if (!source.ok()) {
-      call->End(source.status());
-      return call.get();
-    }
-    const bool follow = asked.follow();
-    call->Replay(parts_.files, asked.name(), *std::move(source), [call = call.get(), follow] {
-      if (!follow) call->End(absl::OkStatus());
+    call->Ask(asked, [this, call, asked](const Core&, const Caller&) {
+      auto source = parts_.logs->Follow(asked, asked.follow() ? call : nullptr);
+      if (!source.ok()) return call->End(source.status());
+      call->Replay(parts_.files, asked.name(), *std::move(source),
+                   [call = call.get(), follow = asked.follow()] {
+                     if (!follow) call->End(absl::OkStatus());
+                   });
     });
     return call.get();
   }
 
-  grpc::ServerWriteReactor<ByteBuffer>* StreamProgress(CallbackServerContext* /*context*/,
+  grpc::ServerWriteReactor<ByteBuffer>* StreamProgress(CallbackServerContext* context,
                                                        const ByteBuffer* request) override {
-    const auto call =
-        StreamCall<v1::JobProgress>::Make(parts_.environment, "JobService/StreamProgress");
+    const auto call = StreamCall<v1::JobProgress>::Make(parts_.environment,
+                                                        "JobService/StreamProgress", *context);
     v1::StreamProgressRequest asked;
     absl::Status status = Parse(*request, &asked);
     if (status.ok()) status = NeedName(asked.name(), kName);
@@ -382,12 +395,11 @@ class JobService final : public RawJobService {
       call->End(status);
       return call.get();
     }
-    const auto directory = parts_.logs->DirectoryOf(asked.name());
-    if (directory.ok()) {
+    call->Ask(asked, [this, call, asked](const Core&, const Caller&) {
+      const auto directory = parts_.logs->DirectoryOf(asked.name());
+      if (!directory.ok()) return call->End(directory.status());
       ReplayMetrics(call.get(), asked, *directory);
-    } else {
-      call->End(directory.status());
-    }
+    });
     return call.get();
   }
 
@@ -400,12 +412,11 @@ class JobService final : public RawJobService {
     replay->position = {asked.after_epoch(), asked.after_step()};
     call->Replay(
         parts_.files, asked.name(), [replay] { return replay->Next(); },
-        [this, call, replay, name = asked.name()] {
-          Ask<v1::JobProgress>(
-              parts_.environment, call->shared_from_this(),
-              [this, self = call->shared_from_this(), replay, name](const Core& core) {
-                parts_.progress->Subscribe(core, name, replay->position, self);
-              });
+        [this, call, replay, asked] {
+          call->Ask(asked, [this, self = call->shared_from_this(), replay, name = asked.name()](
+                               const Core& core, const Caller&) {
+            parts_.progress->Subscribe(core, name, replay->position, self);
+          });
         });
   }
 

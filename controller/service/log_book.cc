@@ -175,10 +175,12 @@ void LogBook::EndFollowers(JobLog& log, const absl::Status& status) {
   log.followers.clear();
 }
 
-void LogBook::Append(const std::string& node, const std::string& job, v1::LogLine line) {
+void LogBook::Append(const std::string& node, const std::string& job, const std::string& uid,
+                     v1::LogLine line) {
   const absl::StatusOr<Log> found = Find(job);
   if (!found.ok()) return;
   const Log& log = *found;
+  if (!uid.empty() && uid != log->uid) return;
   CutText(options_.longest_line, *line.mutable_text());
   {
     const std::lock_guard lock(log->mutex);
@@ -290,6 +292,7 @@ void LogBook::Learn(const v1::JobRecord& job) {
     if (known == nullptr) {
       known = std::make_shared<JobLog>();
       known->name = job.name();
+      known->uid = job.uid();
       known->directory = job.directory();
     }
     log = known;

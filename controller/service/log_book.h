@@ -44,11 +44,13 @@ class LogBook final : public Reactor::Listener {
   // Borrowed: pool.
   LogBook(const Options& options, FilePool* pool) : options_(options), pool_(pool) {}
 
-  // A line that `node` (nodes/NAME) brings. It is dropped unless the job is known and the node a
-  // member of the epoch that the line names, as far as that epoch is remembered (the last ones
-  // since the start). Lines that come faster than the folder takes them are dropped and counted by
-  // a line of the controller's. From any thread; waits for nothing.
-  void Append(const std::string& node, const std::string& job, v1::LogLine line);
+  // A line that `node` (nodes/NAME) brings of the job with that uid (empty: whichever has the
+  // name). It is dropped unless the job is known and the node a member of the epoch that the line
+  // names, as far as that epoch is remembered (the last ones since the start). Lines that come
+  // faster than the folder takes them are dropped and counted by a line of the controller's. From
+  // any thread; waits for nothing.
+  void Append(const std::string& node, const std::string& job, const std::string& uid,
+              v1::LogLine line);
 
   // What there is so far of what is asked for (ranks, epoch, since, tail, behind a cursor), oldest
   // first and some at a time; `follower`, unless null, gets what comes later, and is ended when the
@@ -81,6 +83,7 @@ class LogBook final : public Reactor::Listener {
   };
   struct JobLog {
     std::string name;
+    std::string uid;
     std::string directory;
     // The file's, for the pool's task of this job, of which there is one at a time.
     int64_t next_number = 0;  // 0: not known yet

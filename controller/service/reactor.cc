@@ -41,7 +41,7 @@ absl::Status Reactor::Load() {
   ready_ = false;
   ASSIGN_OR_RETURN(const std::vector<Write> records, store_->Load());
   core_ = make_core_();
-  term_ = core_->Load(records, common::WallSeconds());
+  ASSIGN_OR_RETURN(term_, core_->Load(records, common::WallSeconds()));
   for (Listener* listener : listeners_) listener->OnLoad(*core_);
   const absl::Status status = CommitTerm();
   return absl::IsResourceExhausted(status) ? absl::OkStatus() : status;

@@ -24,7 +24,7 @@ class ReactorTest : public testing::Test, public Reactor::Listener {
   void Start(Reactor::Options options = {}) {
     options.tick_seconds = 0.02;
     reactor_ = std::make_unique<Reactor>(
-        &store_, [this] { return std::make_unique<Core>(&clock_, Timing()); }, &clock_, options);
+        &store_, [this] { return std::make_unique<Core>(&clock_); }, &clock_, options);
     reactor_->AddListener(this);
     ASSERT_TRUE(reactor_->Load().ok());
     thread_ = std::thread([this] { result_ = reactor_->Run(stop_); });
@@ -210,8 +210,7 @@ TEST_F(ReactorTest, StopReleasesWhatWaits) {
 
 TEST_F(ReactorTest, EveryLoadBeginsANewTerm) {
   for (int64_t term = 1; term <= 3; ++term) {
-    Reactor reactor(&store_, [this] { return std::make_unique<Core>(&clock_, Timing()); }, &clock_,
-                    {});
+    Reactor reactor(&store_, [this] { return std::make_unique<Core>(&clock_); }, &clock_, {});
     struct Terms : Reactor::Listener {
       void OnLoad(const Core& core) override { seen = core.controller_term(); }
       int64_t seen = 0;

@@ -2,6 +2,7 @@
 #ifndef STRATA_CONTROLLER_SERVICE_RPC_TEST_SUPPORT_H_
 #define STRATA_CONTROLLER_SERVICE_RPC_TEST_SUPPORT_H_
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <map>
@@ -17,9 +18,12 @@
 #include "grpcpp/grpcpp.h"
 #include "gtest/gtest.h"
 #include "proto/google/rpc/error_details.pb.h"
+#include "proto/strata/v1/access.grpc.pb.h"
 #include "proto/strata/v1/agent.grpc.pb.h"
 #include "proto/strata/v1/cluster.grpc.pb.h"
 #include "proto/strata/v1/jobs.grpc.pb.h"
+#include "protocol/parts.h"
+#include "protocol/versions.h"
 
 #if defined(__SANITIZE_THREAD__)
 // gRPC's headers put code into our programs whose ordering comes from the library, which is not
@@ -146,24 +150,34 @@ inline std::vector<std::string> FieldsOf(const grpc::Status& status) {
 class SimulatedAgent {
  public:
   SimulatedAgent(RunningController& controller, const std::string& node, uint64_t incarnation = 1,
-                 const std::map<std::string, std::string>& locality = {})
+                 const std::map<std::string, std::string>& locality = {}, int devices = 1)
       : incarnation_(incarnation), stream_(controller.agents->Session(&context_)) {
     v1::AgentMessage message;
     v1::Register& hello = *message.mutable_register_();
     hello.set_node(node);
     hello.set_device("cpu");
-    hello.set_devices(1);
+    hello.set_devices(devices);
+    *hello.mutable_protocol() = protocol::OwnRange();
     hello.mutable_locality()->insert(locality.begin(), locality.end());
     Say(message);
   }
   ~SimulatedAgent() { context_.TryCancel(); }
   bool Say(v1::AgentMessage message) {
     message.set_incarnation(incarnation_);
-    return stream_->Write(message);
+    const auto pieces = protocol::Cut(std::move(message), ++said_);
+    EXPECT_TRUE(pieces.ok());
+    return std::all_of(pieces->begin(), pieces->end(),
+                       [&](const v1::AgentMessage& piece) { return stream_->Write(piece); });
   }
   // The next message of that kind; nothing when the session ends first.
   bool Await(v1::ControllerMessage::MessageCase kind, v1::ControllerMessage* message) {
-    while (stream_->Read(message)) {
+    v1::ControllerMessage read;
+    while (stream_->Read(&read)) {
+      auto whole = joiner_.Add(std::move(read));
+      EXPECT_TRUE(whole.ok()) << whole.status();
+      read.Clear();
+      if (!whole.ok() || !whole->has_value()) continue;
+      *message = **std::move(whole);
       if (message->message_case() == kind) return true;
     }
     return false;
@@ -173,6 +187,8 @@ class SimulatedAgent {
 
  private:
   const uint64_t incarnation_;
+  uint64_t said_ = 0;
+  protocol::Joiner<v1::ControllerMessage> joiner_;
   Deadline context_;
   std::unique_ptr<grpc::ClientReaderWriter<v1::AgentMessage, v1::ControllerMessage>> stream_;
 };

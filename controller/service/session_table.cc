@@ -21,6 +21,10 @@ void SessionTable::OnEffects(const Core& /*core*/, const Effects& effects) {
     const auto found = links_.find(outgoing.session);
     if (found != links_.end()) found->second->Send(*outgoing.message);
   }
+  for (const Effects::Refused& refused : effects.refused) {
+    const auto found = links_.find(refused.session);
+    if (found != links_.end()) found->second->End(refused.status);
+  }
 }
 
 void SessionTable::EndAll(const absl::Status& status) {

@@ -31,16 +31,21 @@ class StreamCall final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
  public:
   // The next messages, in order; none: there are no more.
   using Source = std::function<absl::StatusOr<std::vector<Message>>()>;
+  using Question = std::function<void(const Core&, const Caller&)>;
   static constexpr size_t kMostQueued = 4096;
   static constexpr size_t kMostBytes = size_t{32} << 20;
   // Of all methods together. One that has ended counts until its client has taken the end, so that
   // clients which never read cannot pile up their last messages.
   static constexpr int kMostStreams = 8192;
 
-  // Refused at once when there are too many.
-  static std::shared_ptr<StreamCall> Make(const CallEnvironment& environment, const char* method) {
+  // Refused at once when there are too many, or nobody can be seen behind what the client shows.
+  static std::shared_ptr<StreamCall> Make(const CallEnvironment& environment, const char* method,
+                                          const grpc::CallbackServerContext& context) {
     std::shared_ptr<StreamCall> call(new StreamCall(environment, method));
     call->self_ = call;
+    call->caller_.peer = context.peer();
+    environment.authenticator->Authenticate(
+        context, [call](absl::StatusOr<Identity> identity) { call->OnIdentity(identity); });
     const int open = environment.open_streams->fetch_add(1);
     if (open >= kMostStreams) {
       call->End(Refusal(absl::StatusCode::kResourceExhausted, "TOO_MANY_STREAMS",
@@ -49,7 +54,25 @@ class StreamCall final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
     return call;
   }
 
-  // Before the call's handler returns, at most once: `next` is asked on the pool's threads, as work
+  // Runs `question` on the reactor's thread, if the caller may do the method to what `request`
+  // names, once what it sees is durable; otherwise the stream ends with why not. One at a time.
+  template <typename Request>
+  void Ask(const Request& request, Question question) {
+    std::function<void()> post = [self = this->shared_from_this(), request,
+                                  question = std::move(question)] {
+      self->Post(std::make_shared<const Request>(request), question);
+    };
+    {
+      const std::lock_guard lock(mutex_);
+      if (!identified_) {
+        unasked_ = std::move(post);
+        return;
+      }
+    }
+    post();
+  }
+
+  // At most once: `next` is asked on the pool's threads, as work
   // of `key`, before anything that was pushed is sent; `then` is called after its last message. Its
   // error, or a file that does not answer, ends the stream.
   void Replay(FilePool* pool, const std::string& key, Source next, std::function<void()> then) {
@@ -125,6 +148,41 @@ class StreamCall final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
   StreamCall(const CallEnvironment& environment, const char* method)
       : environment_(environment), method_(method), began_(environment.clock->Now()) {}
 
+  void OnIdentity(const absl::StatusOr<Identity>& identity) {
+    if (!identity.ok()) return End(identity.status());
+    std::function<void()> post;
+    {
+      const std::lock_guard lock(mutex_);
+      caller_.identity = *identity;
+      identified_ = true;
+      post = std::exchange(unasked_, nullptr);
+    }
+    if (post) post();
+  }
+
+  void Post(std::shared_ptr<const google::protobuf::Message> request, Question question) {
+    struct Seen {
+      const Core* core = nullptr;
+      absl::Status allowed;
+    };
+    const auto seen = std::make_shared<Seen>();
+    Reactor::Input input;
+    input.reads_only = true;
+    input.apply = [self = this->shared_from_this(), seen, request](Core& core, Effects&) {
+      seen->core = &core;
+      seen->allowed = Authorise(core, *self->environment_.standing_admins, self->method_, *request,
+                                self->caller_);
+    };
+    input.release = [self = this->shared_from_this(), seen,
+                     question = std::move(question)](const absl::Status& durable) {
+      if (!durable.ok() || seen->core == nullptr) return self->End(RefusedByReactor(durable));
+      if (!seen->allowed.ok()) return self->End(seen->allowed);
+      question(*seen->core, self->caller_);
+    };
+    const absl::Status posted = environment_.reactor->Post(std::move(input));
+    if (!posted.ok()) End(RefusedByReactor(posted));
+  }
+
   // Starts whatever is next, unless something is under way.
   void Advance(std::unique_lock<std::mutex>& lock) {
     while (!busy_ && !finished_) {
@@ -199,6 +257,7 @@ class StreamCall final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
     read_.clear();
     next_ = nullptr;
     then_ = nullptr;
+    unasked_ = nullptr;
     const grpc::Status result = ToGrpc(status);
     environment_.observer->OnCall(method_, CodeName(result.error_code()),
                                   environment_.clock->Now() - began_);
@@ -209,7 +268,10 @@ class StreamCall final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
   const char* const method_;
   const double began_;
   std::shared_ptr<StreamCall> self_;
+  Caller caller_;             // once identified; its rights are the reactor thread's
   mutable std::mutex mutex_;  // guards what follows
+  bool identified_ = false;
+  std::function<void()> unasked_;  // waits for that
   std::deque<Queued> queue_;
   size_t queued_bytes_ = 0;
   FilePool* pool_ = nullptr;
@@ -224,22 +286,6 @@ class StreamCall final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
   bool finished_ = false;
   std::optional<absl::Status> ending_;
 };
-
-// Runs `question` on the reactor's thread once what it sees is durable.
-template <typename Message>
-void Ask(const CallEnvironment& environment, const std::shared_ptr<StreamCall<Message>>& call,
-         std::function<void(const Core&)> question) {
-  Reactor::Input input;
-  input.reads_only = true;
-  const auto core = std::make_shared<const Core*>(nullptr);
-  input.apply = [core](Core& now, Effects&) { *core = &now; };
-  input.release = [call, core, question = std::move(question)](const absl::Status& durable) {
-    if (!durable.ok() || *core == nullptr) return call->End(RefusedByReactor(durable));
-    question(**core);
-  };
-  const absl::Status posted = environment.reactor->Post(std::move(input));
-  if (!posted.ok()) call->End(RefusedByReactor(posted));
-}
 
 }  // namespace strata::controller
 

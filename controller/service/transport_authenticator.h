@@ -1,23 +1,37 @@
-// Identities from what each transport proves: the kernel's word about a Unix socket's other end.
+// Identities from what each transport proves: the kernel's word about a Unix socket's other end, a
+// certificate of the cluster's authority.
 #ifndef STRATA_CONTROLLER_SERVICE_TRANSPORT_AUTHENTICATOR_H_
 #define STRATA_CONTROLLER_SERVICE_TRANSPORT_AUTHENTICATOR_H_
 
+#include <memory>
+#include <string>
+
 #include "controller/service/authenticator.h"
 #include "controller/service/unix_relay.h"
+#include "security/tls_files.h"
 
 namespace strata::controller {
 
+// Callers over TLS without a certificate are nobody, by "tls".
 class TransportAuthenticator final : public Authenticator {
  public:
-  // Borrowed; null: no Unix sockets.
-  explicit TransportAuthenticator(const UnixRelay* relay) : relay_(relay) {}
+  struct Options {
+    const UnixRelay* relay = nullptr;  // borrowed; null: no Unix sockets
+    // Of the controller itself; null: no TLS. Callers are to be of the same cluster.
+    std::unique_ptr<security::PeerVerifier> verifier;
+    std::string cluster;
+    bool tells_callers_apart = false;
+  };
+  explicit TransportAuthenticator(Options options) : options_(std::move(options)) {}
 
   void Authenticate(const grpc::ServerContextBase& context, Done done) override;
+  bool tells_callers_apart() const override { return options_.tells_callers_apart; }
 
  private:
   absl::StatusOr<Identity> Known(const grpc::ServerContextBase& context) const;
+  absl::StatusOr<Identity> OfCertificate(const std::string& chain) const;
 
-  const UnixRelay* const relay_;
+  const Options options_;
 };
 
 }  // namespace strata::controller

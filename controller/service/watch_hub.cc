@@ -38,7 +38,7 @@ bool WatchHub::MissedSome(const Core& core, const std::string& name, int64_t ver
 }
 
 void WatchHub::Subscribe(const Core& core, const std::string& name, int64_t version,
-                         Watcher watcher) {
+                         Watcher watcher, Sees sees) {
   if (hub_.IsFull()) return watcher->End(hub_.TooManyWatch());
   if (!name.empty() && core.FindJob(name) == nullptr) {
     return watcher->End(Refusal(absl::StatusCode::kNotFound, "JOB_NOT_FOUND",
@@ -47,7 +47,11 @@ void WatchHub::Subscribe(const Core& core, const std::string& name, int64_t vers
   if (MissedSome(core, name, version)) {
     return watcher->End(hub_.NotKept(version, core.resource_version()));
   }
-  hub_.Add(name, version, std::move(watcher));
+  hub_.Add(
+      [name, sees = std::move(sees)](const v1::WatchJobsResponse& change) {
+        return (name.empty() || name == change.job().name()) && sees(change.job());
+      },
+      version, std::move(watcher));
 }
 
 void WatchHub::OnEffects(const Core& /*core*/, const Effects& effects) {
@@ -77,7 +81,11 @@ void NodeWatchHub::Subscribe(const Core& core, const std::string& name, int64_t 
   if (version > core.resource_version() || !hub_.Keeps(version)) {
     return watcher->End(hub_.NotKept(version, core.resource_version()));
   }
-  hub_.Add(node, version, std::move(watcher));
+  hub_.Add(
+      [node](const v1::WatchNodesResponse& change) {
+        return node.empty() || node == change.node().name();
+      },
+      version, std::move(watcher));
 }
 
 void NodeWatchHub::OnEffects(const Core& /*core*/, const Effects& effects) {
@@ -87,6 +95,8 @@ void NodeWatchHub::OnEffects(const Core& /*core*/, const Effects& effects) {
         *changes.emplace_back(std::make_shared<v1::WatchNodesResponse>());
     change.set_resource_version(node.resource_version());
     *change.mutable_node() = node;
+    change.mutable_node()->clear_jobs();
+    change.mutable_node()->clear_failure_jobs();
     change.set_deleted(deleted);
   };
   for (const v1::Node& node : effects.nodes) add(node, /*deleted=*/false);

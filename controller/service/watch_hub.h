@@ -3,6 +3,7 @@
 #define STRATA_CONTROLLER_SERVICE_WATCH_HUB_H_
 
 #include <cstdint>
+#include <functional>
 #include <string>
 
 #include "common/clock.h"
@@ -13,26 +14,21 @@
 
 namespace strata::controller {
 
-inline const std::string& NameOfChange(const v1::WatchJobsResponse& change) {
-  return change.job().name();
-}
-inline const std::string& NameOfChange(const v1::WatchNodesResponse& change) {
-  return change.node().name();
-}
-
 // Both live on the reactor's thread.
 class WatchHub final : public Reactor::Listener {
  public:
-  using Hub = ChangeHub<v1::WatchJobsResponse, NameOfChange>;
+  using Hub = ChangeHub<v1::WatchJobsResponse>;
   using Watcher = Hub::Watcher;
   using Options = Hub::Options;
+  using Sees = std::function<bool(const v1::Job&)>;
 
   WatchHub(const common::Clock* clock, const Options& options) : hub_(clock, options) {}
 
-  // Changes of the job `name` (empty: of all) after `version`. Ends the watcher with OUT_OF_RANGE
-  // when some of them are no longer known, NOT_FOUND without such a job, RESOURCE_EXHAUSTED when
-  // too many watch.
-  void Subscribe(const Core& core, const std::string& name, int64_t version, Watcher watcher);
+  // Changes of the job `name` (empty: of all) after `version`, as far as the watcher sees them.
+  // Ends the watcher with OUT_OF_RANGE when some of them are no longer known, NOT_FOUND without
+  // such a job, RESOURCE_EXHAUSTED when too many watch.
+  void Subscribe(const Core& core, const std::string& name, int64_t version, Watcher watcher,
+                 Sees sees);
 
   void OnEffects(const Core& core, const Effects& effects) override;
   void OnTick(const Core& core) override { hub_.Tick(core.resource_version()); }
@@ -48,13 +44,13 @@ class WatchHub final : public Reactor::Listener {
 
 class NodeWatchHub final : public Reactor::Listener {
  public:
-  using Hub = ChangeHub<v1::WatchNodesResponse, NameOfChange>;
+  using Hub = ChangeHub<v1::WatchNodesResponse>;
   using Watcher = Hub::Watcher;
 
   explicit NodeWatchHub(const common::Clock* clock) : hub_(clock, {}) {}
 
-  // As WatchHub's. After a restart of the controller every node is known in another state: then
-  // all begin anew.
+  // As WatchHub's; nodes are told without the jobs that they have. After a restart of the
+  // controller every node is known in another state: then all begin anew.
   void Subscribe(const Core& core, const std::string& name, int64_t version, Watcher watcher);
 
   void OnEffects(const Core& core, const Effects& effects) override;

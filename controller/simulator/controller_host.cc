@@ -1,6 +1,9 @@
 #include "controller/simulator/controller_host.h"
 
 #include <limits>
+#include <utility>
+
+#include "common/check.h"
 
 namespace strata::simulator {
 namespace {
@@ -25,10 +28,12 @@ ControllerHost::ControllerHost(Events* events, const topology::Description& clus
 }
 
 void ControllerHost::Start() {
-  core_ = std::make_unique<controller::Core>(events_, controller::Timing{}, map_);
+  core_ = std::make_unique<controller::Core>(events_, map_, entropy_);
   std::vector<controller::Write> records;
   for (const auto& [key, write] : store_) records.push_back(write);
-  effects_ = core_->Load(records, kWall + events_->Now());
+  absl::StatusOr<controller::Effects> loaded = core_->Load(records, kWall + events_->Now());
+  STRATA_CHECK(loaded.ok());  // what it wrote itself
+  effects_ = *std::move(loaded);
   Alert();
   if (listener_.on_start) listener_.on_start();
 }
@@ -67,6 +72,13 @@ absl::StatusOr<v1::JobRecord> ControllerHost::Create(const v1::CreateJobRequest&
   if (!up()) return absl::UnavailableError("the controller is down");
   Begin();
   return core_->CreateJob(request, effects_);
+}
+
+absl::Status ControllerHost::Apply(const v1::Policy& policy) {
+  Begin();
+  v1::ApplyPolicyRequest request;
+  *request.mutable_policy() = policy;
+  return core_->ApplyPolicy(request, effects_).status();
 }
 
 void ControllerHost::Cancel(const std::string& job) {

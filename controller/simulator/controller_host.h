@@ -16,6 +16,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "common/entropy.h"
+#include "common/rng.h"
 #include "controller/logic/core.h"
 #include "controller/simulator/events.h"
 #include "controller/simulator/latencies.h"
@@ -49,6 +51,7 @@ class ControllerHost {
   void EndSession(uint64_t session);
   // From now on nothing is heard of it.
   void Silence(uint64_t session) { silent_.insert(session); }
+  absl::Status Apply(const v1::Policy& policy);
   absl::StatusOr<v1::JobRecord> Create(const v1::CreateJobRequest& request);
   void Cancel(const std::string& job);
   // Takes no new ranks, and is left by those that run, or (drain false) as before.
@@ -78,6 +81,8 @@ class ControllerHost {
   const double waiting_tick_seconds_;
   const PlantedBug bug_;
   Listener listener_;
+  uint64_t drawn_ = 0;  // words of chance, of all its lives
+  const common::Entropy entropy_ = [this] { return common::MixBits(1, ++drawn_); };
   std::unique_ptr<controller::Core> core_;
   std::map<std::pair<std::string, std::string>, controller::Write> store_;
   controller::Effects effects_;  // of the present event

@@ -55,6 +55,8 @@ struct Report {
   int64_t kept_places = 0;     // ranks that stayed where they were
   int64_t moved_places = 0;    // and that did not
   int64_t controller_ends = 0;
+  // Of restarts after failures: from the end of the ranks until new ones were placed.
+  Waits node_waits;
   double lost_seconds = 0;       // work done and done again, summed over jobs
   double pause_seconds = 0;      // mean of the pauses that failures began: u0
   double rate_per_node_day = 0;  // of failures that lose work

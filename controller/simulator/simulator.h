@@ -13,6 +13,7 @@
 #include "controller/simulator/planted_bug.h"
 #include "controller/simulator/report.h"
 #include "controller/simulator/workload.h"
+#include "proto/strata/v1/policy.pb.h"
 #include "topology/cluster.h"
 
 namespace strata::simulator {
@@ -26,6 +27,8 @@ struct Options {
   double failure_rate = 1;  // times the published one; 0: nothing fails
   Latencies latencies = {};
   double controller_ends_per_day = 0;
+  // In force from the beginning; its buffer's level is one of the cluster's.
+  v1::Policy policy = {};
   // Every agent tells what its ranks have written; otherwise rank 0's alone asks for the commit,
   // which saves all but one of a checkpoint's messages.
   bool all_fragments = true;

@@ -6,6 +6,7 @@
 #include "controller/simulator/invariants.h"
 #include "controller/simulator/world.h"
 #include "scheduler/placement/placement.h"
+#include "scheduler/queue/queue.h"
 
 namespace strata::simulator {
 namespace {
@@ -63,6 +64,11 @@ void Invariants::CheckStarvation() {
       free.free[index] &= ~(uint64_t{1} << place.device());
     }
   }
+  const v1::BufferPolicy& buffer = core.policy().scheduling().buffer();
+  if (core.policy().scheduling().has_buffer() && first->state() == v1::Job::QUEUED) {
+    free = scheduler::WithoutBuffer(cluster_, {buffer.level(), buffer.nodes(), buffer.fraction()},
+                                    free);
+  }
   scheduler::Shape shape;
   const absl::StatusOr<planner::Degrees> degrees = planner::DegreesOf(first->spec().parallel());
   if (!degrees.ok()) return;
@@ -76,10 +82,10 @@ void Invariants::CheckStarvation() {
   }
   const double seconds = world_.events.Now() - starving_since_;
   if (seconds <= kMostSeconds) return;
-  const absl::StatusOr<std::vector<std::string>> why = core.ExplainJob(first->name());
+  const absl::StatusOr<v1::ExplainJobResponse> why = core.ExplainJob(first->name());
   Violate(absl::StrFormat("%s is the first of the queue and would fit, but waits since %.0f s: %s",
                           first->name(), seconds,
-                          why.ok() ? absl::StrJoin(*why, " ") : first->reason()));
+                          why.ok() ? absl::StrJoin(why->lines(), " ") : first->reason()));
 }
 
 }  // namespace strata::simulator

@@ -76,8 +76,10 @@ void Statistics::OnChanged(JobRun& job, const v1::JobRecord& record) {
         waits_[job.job.priority].push_back(*tally.wait_seconds);
         ++report_.started;
       }
+      if (tally.recovers_since.has_value()) node_waits_.push_back(now - *tally.recovers_since);
       break;
     case v1::Job::RECOVERING:
+      tally.recovers_since = now;
       if (record.events_size() > 0) {
         ++report_.restarts_by_told_cause[record.events(record.events_size() - 1).cause()];
       }
@@ -94,6 +96,7 @@ void Statistics::OnChanged(JobRun& job, const v1::JobRecord& record) {
     default:
       break;
   }
+  if (before == v1::Job::RECOVERING) tally.recovers_since.reset();
   if (before == v1::Job::QUEUED && tally.queued_at.has_value()) {
     tally.queued_in_pause += now - *tally.queued_at;
     tally.queued_seconds += now - *tally.queued_at;
@@ -174,6 +177,7 @@ void Statistics::SumUpWaits() {
     all.insert(all.end(), waits.begin(), waits.end());
   }
   report_.all_waits = SumUp(std::move(all));
+  report_.node_waits = SumUp(node_waits_);
 }
 
 void Statistics::SumUpJobs() {

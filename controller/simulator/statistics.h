@@ -38,6 +38,7 @@ class Statistics {
   World& world_;
   Report report_;
   std::map<int64_t, std::vector<double>> waits_;    // by priority
+  std::vector<double> node_waits_;                  // of restarts after failures
   double training_seconds_ = 0, held_seconds_ = 0;  // of devices
   double integrated_at_ = 0;
   int64_t training_ = 0, held_ = 0;

@@ -27,7 +27,8 @@ struct JobTally {
   // When training began to stand still, and by what (index of a cause, or kPlanned).
   std::optional<double> paused_at;
   int pause_cause = kPlanned;
-  std::optional<double> queued_at;  // again, after it had trained
+  std::optional<double> recovers_since;  // after a failure
+  std::optional<double> queued_at;       // again, after it had trained
   double queued_in_pause = 0;
   double queued_seconds = 0;  // all together, after it had trained
   double planned_seconds = 0;

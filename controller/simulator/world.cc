@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "common/check.h"
 #include "controller/simulator/failures.h"
 
 namespace strata::simulator {
@@ -62,6 +63,8 @@ void World::Run(const std::function<void(double)>& on_progress) {
              fleet.OnControllerStart();
            }});
   host.Start();
+  const absl::Status applied = host.Apply(options.policy);
+  STRATA_CHECK(applied.ok());  // see Options
   fleet.Begin();
   host.Flush();
   for (const SimJob& job : options.jobs) {

@@ -4,8 +4,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <filesystem>
 #include <memory>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -13,6 +15,7 @@
 #include "common/status_macros.h"
 #include "controller/store/directory_lock.h"
 #include "controller/store/store.h"
+#include "controller/store/store_copy.h"
 
 namespace strata::controller {
 namespace {
@@ -34,6 +37,17 @@ using Statement = std::unique_ptr<sqlite3_stmt, FinalizeStatement>;
 bool IsDamage(int code) {
   const int primary = code & 0xff;
   return primary == SQLITE_CORRUPT || primary == SQLITE_NOTADB;
+}
+
+// Of backups that a process was making when it died.
+void RemoveUnfinishedCopies(const std::string& directory) {
+  std::error_code error;
+  for (std::filesystem::directory_iterator entry(directory, error), end; !error && entry != end;
+       entry.increment(error)) {
+    const std::string name = entry->path().filename().string();
+    std::error_code left;  // what stays harms nobody
+    if (name.rfind(StoreCopy::kPrefix, 0) == 0) std::filesystem::remove(entry->path(), left);
+  }
 }
 
 class SqliteStore final : public Store {
@@ -229,6 +243,7 @@ absl::StatusOr<std::vector<Write>> SqliteStore::Load() {
 
 absl::StatusOr<std::unique_ptr<Store>> Store::Open(const std::string& directory) {
   ASSIGN_OR_RETURN(DirectoryLock lock, DirectoryLock::Take(directory));
+  RemoveUnfinishedCopies(directory);
   auto store = std::make_unique<SqliteStore>(std::move(lock), directory + "/controller.db");
   RETURN_IF_ERROR(store->OpenDatabase());
   return std::unique_ptr<Store>(std::move(store));

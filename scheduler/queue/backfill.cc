@@ -74,8 +74,11 @@ std::optional<Reservation> Reserve(Board& board, const JobView& job, const Occup
   Reservation reservation{&job, 0, board.view().now, *std::move(found), {}, {}};
   reservation.devices.free.resize(room.free.size(), 0);
   Put(board.cluster(), reservation.placement.ranks, reservation.devices);
+  // What the last of them leaves may have to fill the buffer, so that others' devices come free.
+  const bool fills_buffer = !board.MayTakeBuffer(job);
   for (size_t i = 0; i < high; ++i) {
-    if (!Touches(releases[i]->devices, reservation.devices)) continue;
+    const bool needed = fills_buffer && i + 1 == high;
+    if (!needed && !Touches(releases[i]->devices, reservation.devices)) continue;
     reservation.at = std::max(reservation.at, releases[i]->until);
     reservation.needs.push_back(*releases[i]);
   }

@@ -68,7 +68,11 @@ double SecondsLeft(const View& view, const JobView& job) {
   return std::max(0.0, view.policy.unknown_run_seconds - std::max(0.0, ran));
 }
 
-Board::Board(const View& view) : view_(&view), free_(view.occupancy), effort_(kEffort) {
+Board::Board(const View& view)
+    : view_(&view),
+      buffer_(view.cluster, view.policy.buffer),
+      free_(view.occupancy),
+      effort_(kEffort) {
   STRATA_CHECK(view.cluster != nullptr);
   const auto& nodes = cluster().nodes();
   free_.free.resize(nodes.size(), 0);
@@ -158,11 +162,30 @@ bool Board::LeaveSpares(const JobView& job, Occupancy& room) const {
   return left;
 }
 
+bool Board::MayTakeBuffer(const JobView& job) const {
+  return !buffer_.any() || job.phase == JobPhase::kRecovering || IsPreemptible(view_->policy, job);
+}
+
+Occupancy Board::For(const JobView& job, const Occupancy& room) const {
+  return MayTakeBuffer(job) ? room : buffer_.Without(room);
+}
+
+BufferNodes Board::BufferNow() const {
+  Occupancy lendable;
+  lendable.free.resize(cluster().nodes().size(), 0);
+  for (const Holder& holder : holders_) {
+    if (holder.job->phase == JobPhase::kRunning && IsPreemptible(view_->policy, *holder.job)) {
+      Put(cluster(), holder.devices, lendable);
+    }
+  }
+  return buffer_.NodesOf(Union(free_, soon_), lendable);
+}
+
 std::optional<Placement> Board::Fit(const JobView& job, const Shape& shape, const Occupancy& room,
                                     const KindSet& kinds) {
   effort_ -= static_cast<int64_t>(room.free.size()) / 8;  // the counting
   if (MostOf(CountByKind(room), kinds) < shape.ranks()) return std::nullopt;
-  Occupancy all = OfKinds(room, kinds);
+  const Occupancy all = OfKinds(For(job, room), kinds);
   Occupancy unspared = all;
   if (LeaveSpares(job, unspared) && MostOf(CountByKind(unspared), kinds) >= shape.ranks()) {
     effort_ -= static_cast<int64_t>(room.free.size());

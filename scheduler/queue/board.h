@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "scheduler/queue/buffer.h"
 #include "scheduler/queue/queue.h"
 
 namespace strata::scheduler {
@@ -20,6 +21,9 @@ void Take(const std::vector<Device>& devices, Occupancy& from);
 Occupancy Union(const Occupancy& a, const Occupancy& b);
 Occupancy Minus(const Occupancy& a, const Occupancy& b);
 bool Touches(const std::vector<Device>& devices, const Occupancy& set);
+
+// Until the ranks of a job that was told to stop are gone, about.
+inline constexpr double kStopSeconds = 10;
 
 // By index into Board::kinds(): whether a job may use devices of the kind.
 using KindSet = std::vector<char>;
@@ -56,8 +60,14 @@ class Board {
   // Most devices of one kind of the set.
   static int64_t MostOf(const std::vector<int64_t>& by_kind, const KindSet& kinds);
 
-  // scheduler::Place on the room's devices of these kinds; on nodes that are nobody's spares where
-  // that is possible. Counts devices first.
+  // Ranks that lost their node, and jobs of preemptible queues.
+  bool MayTakeBuffer(const JobView& job) const;
+  // What of the room is not held back from the job.
+  Occupancy For(const JobView& job, const Occupancy& room) const;
+  BufferNodes BufferNow() const;
+
+  // scheduler::Place on the room's devices of these kinds that are not held back from the job; on
+  // nodes that are nobody's spares where that is possible. Counts devices first.
   std::optional<Placement> Fit(const JobView& job, const Shape& shape, const Occupancy& room,
                                const KindSet& kinds);
   // Without nodes that other kinds than these have, or that are other jobs' spares.
@@ -83,6 +93,7 @@ class Board {
   bool LeaveSpares(const JobView& job, Occupancy& room) const;
 
   const View* view_;
+  Buffer buffer_;
   Occupancy free_;
   Occupancy soon_;
   std::vector<Holder> holders_;

@@ -101,7 +101,8 @@ void Usage::Set(const JobView& job, const std::string& kind, int64_t devices) {
   Count(job, holding, 1);
 }
 
-std::string Usage::Excess(const JobView& job, absl::string_view kind, int64_t devices) const {
+std::optional<Blocker> Usage::Excess(const JobView& job, absl::string_view kind,
+                                     int64_t devices) const {
   const auto own = holdings_.find(&job);
   const int64_t had = own == holdings_.end() ? 0 : own->second.devices;
   const int64_t had_of_kind = had > 0 && own->second.kind == kind ? had : 0;
@@ -125,8 +126,9 @@ std::string Usage::Excess(const JobView& job, absl::string_view kind, int64_t de
         count = all ? used->second.all : some ? by_kind->second : 0;
       }
       if (over(count, all ? had : had_of_kind, limit)) {
-        return text(absl::StrCat("project ", job.project), count, limit,
-                    all ? "devices" : absl::StrCat(kind, " devices"));
+        return Blocker{Blocker::Code::kQuota, job.project,
+                       text(absl::StrCat("project ", job.project), count, limit,
+                            all ? "devices" : absl::StrCat(kind, " devices"))};
       }
     }
   }
@@ -135,10 +137,12 @@ std::string Usage::Excess(const JobView& job, absl::string_view kind, int64_t de
     const auto used = queues_.find(job.queue);
     const int64_t count = used == queues_.end() ? 0 : used->second;
     if (over(count, had, policy->second.max_devices)) {
-      return text(absl::StrCat("queue ", job.queue), count, policy->second.max_devices, "devices");
+      return Blocker{
+          Blocker::Code::kQueueLimit, job.queue,
+          text(absl::StrCat("queue ", job.queue), count, policy->second.max_devices, "devices")};
     }
   }
-  return "";
+  return std::nullopt;
 }
 
 }  // namespace strata::scheduler

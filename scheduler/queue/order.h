@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -33,8 +34,8 @@ class Usage {
  public:
   explicit Usage(const View& view);
 
-  // Why the job may not have `devices` of `kind`, in place of what it holds now; empty: it may.
-  std::string Excess(const JobView& job, absl::string_view kind, int64_t devices) const;
+  // Why the job may not have `devices` of `kind`, in place of what it holds now; nothing: it may.
+  std::optional<Blocker> Excess(const JobView& job, absl::string_view kind, int64_t devices) const;
   // From now on the job has `devices` of `kind`, in place of what it held.
   void Set(const JobView& job, const std::string& kind, int64_t devices);
 

@@ -13,8 +13,6 @@
 namespace strata::scheduler {
 namespace {
 
-// Until the ranks of a job that was told to stop are gone, about.
-constexpr double kStopSeconds = 10;
 // Jobs behind the reservation that are placed for, each on what is free: the rest waits unseen.
 constexpr int kBackfilled = 200;
 // Running jobs that one defragmentation moves.
@@ -40,20 +38,27 @@ Decisions Pass::Run() {
       recovering.push_back(candidate);
     }
   }
-  for (const Candidate& candidate : Merge(recovering, queued)) Consider(candidate);
+  const std::vector<Candidate> waiting = Merge(recovering, queued);
+  for (const Candidate& candidate : waiting) Consider(candidate);
   if (board_.view().policy.defragment && reservation_.has_value()) Defragment();
+  int64_t position = 0;
+  for (const Candidate& candidate : waiting) {
+    const auto told = decisions_.waiting.find(candidate.job->name);
+    if (told != decisions_.waiting.end()) told->second.position = ++position;
+  }
   return std::move(decisions_);
 }
 
 void Pass::FindKinds(Attempt& attempt) const {
   attempt.kinds = board_.Matching(attempt.shape);
-  attempt.excess.clear();
+  attempt.excess.reset();
   for (size_t k = 0; k < attempt.kinds.size(); ++k) {
     if (!attempt.kinds[k]) continue;
-    std::string why = usage_.Excess(attempt.job(), board_.kinds()[k], attempt.shape.ranks());
-    if (why.empty()) continue;
+    std::optional<Blocker> why =
+        usage_.Excess(attempt.job(), board_.kinds()[k], attempt.shape.ranks());
+    if (!why.has_value()) continue;
     attempt.kinds[k] = 0;
-    if (attempt.excess.empty()) attempt.excess = std::move(why);
+    if (!attempt.excess.has_value()) attempt.excess = std::move(why);
   }
 }
 
@@ -63,7 +68,7 @@ Pass::Attempt Pass::AttemptOf(const Candidate& candidate) const {
   Attempt attempt{.candidate = candidate,
                   .shape = *job.shape,
                   .kinds = {},
-                  .excess = "",
+                  .excess = {},
                   .kept = {},
                   .seconds = SecondsLeft(board_.view(), job)};
   if (attempt.recovering()) {
@@ -97,8 +102,8 @@ const Occupancy* Pass::Reserved(const Attempt& attempt, double delay) const {
 }
 
 Pass::Key Pass::KeyOf(const Attempt& attempt) const {
-  return {attempt.shape.degrees, attempt.kinds, Outlasts(attempt, 0),
-          Outlasts(attempt, kStopSeconds)};
+  return {attempt.shape.degrees, attempt.kinds, board_.MayTakeBuffer(attempt.job()),
+          Outlasts(attempt, 0), Outlasts(attempt, kStopSeconds)};
 }
 
 Occupancy Pass::RoomFor(const Board& board, const Attempt& attempt, bool soon,
@@ -161,7 +166,8 @@ void Pass::Consider(const Candidate& candidate) {
   const Attempt attempt = AsItRan(AttemptOf(candidate));
   if (WaitForQuota(attempt)) return;
   if (!attempt.recovering()) {
-    if (const auto never = never_.find({attempt.shape.degrees, attempt.kinds});
+    if (const auto never = never_.find(
+            {attempt.shape.degrees, attempt.kinds, board_.MayTakeBuffer(attempt.job())});
         never != never_.end()) {
       return Wait(attempt.job(), never->second);
     }
@@ -175,7 +181,9 @@ void Pass::Consider(const Candidate& candidate) {
     }
     if (StartNow(attempt)) return;
   }
-  if (WaitForStopping(attempt) || Preempt(attempt) || Shrink(attempt)) return;
+  if (WaitForStopping(attempt) || TakeBackBuffer(attempt) || Preempt(attempt) || Shrink(attempt)) {
+    return;
+  }
   if (reservation_.has_value()) {
     if (!attempt.recovering()) misses_.insert(KeyOf(attempt));
     return Wait(attempt.job(), behind_);
@@ -186,15 +194,18 @@ void Pass::Consider(const Candidate& candidate) {
 
 void Pass::WaitForever(const Attempt& attempt) {
   Waiting waiting = Refused(attempt);
-  if (!attempt.recovering()) never_[{attempt.shape.degrees, attempt.kinds}] = waiting;
+  if (!attempt.recovering()) {
+    never_[{attempt.shape.degrees, attempt.kinds, board_.MayTakeBuffer(attempt.job())}] = waiting;
+  }
   Wait(attempt.job(), std::move(waiting));
 }
 
 bool Pass::WaitForQuota(const Attempt& attempt) {
   const bool some = std::find(attempt.kinds.begin(), attempt.kinds.end(), 1) != attempt.kinds.end();
-  if (attempt.excess.empty() || some) return false;
-  Wait(attempt.job(),
-       {attempt.excess, "when other jobs that count there end, or when it is raised"});
+  if (!attempt.excess.has_value() || some) return false;
+  Wait(attempt.job(), {.reason = attempt.excess->text,
+                       .starts_when = "when other jobs that count there end, or when it is raised",
+                       .blockers = {*attempt.excess}});
   return true;
 }
 
@@ -283,39 +294,69 @@ bool Pass::Preempt(const Attempt& attempt) {
   const View& view = board_.view();
   if (!board_.MaySearch() || SupplyNow().stoppable.Below(SafeFrom(attempt)) == nullptr)
     return false;
-  const int64_t priority = attempt.candidate.priority;
   const std::vector<Victim> victims =
       VictimsOf(board_, [&](int64_t other) { return other < SafeFrom(attempt); });
+  const auto eviction = FindEviction(board_, victims, WantedBy(attempt), victims.size());
+  if (!eviction.has_value()) return false;
+  Evict(attempt, *eviction, [&](const JobView& victim) {
+    return absl::StrCat("priority ", attempt.candidate.priority, " over ",
+                        EffectivePriority(view.policy, victim));
+  });
+  return true;
+}
+
+// Ranks that lost their node take the buffer back from those who borrowed it.
+bool Pass::TakeBackBuffer(const Attempt& attempt) {
+  if (!attempt.recovering() || IsPreemptible(board_.view().policy, attempt.job()) ||
+      !board_.MaySearch()) {
+    return false;
+  }
+  const std::vector<Victim> borrowers = BorrowersOf(board_);
+  if (borrowers.empty()) return false;
+  const auto eviction = FindEviction(board_, borrowers, WantedBy(attempt), borrowers.size());
+  if (!eviction.has_value()) return false;
+  Evict(attempt, *eviction, [](const JobView&) { return "it had borrowed nodes of the buffer"; });
+  return true;
+}
+
+Wanted Pass::WantedBy(const Attempt& attempt) {
   const Occupancy* reserved = Reserved(attempt, kStopSeconds);
   Wanted wanted{.room = RoomFor(board_, attempt, true, reserved),
                 .forbidden = reserved == nullptr ? Occupancy{} : *reserved,
                 .kept = attempt.kept,
                 .kinds = attempt.kinds,
-                .devices = std::max<int64_t>(0, attempt.shape.ranks() - CountOf(attempt.kept))};
-  wanted.place = [&](const Occupancy& room) -> std::optional<Placement> {
+                .devices = std::max<int64_t>(0, attempt.shape.ranks() - CountOf(attempt.kept)),
+                .fills_buffer = !board_.MayTakeBuffer(attempt.job())};
+  wanted.place = [this, &attempt](const Occupancy& room) -> std::optional<Placement> {
     auto found = PlaceOn(board_, attempt, attempt.shape, room);
     if (!found.has_value()) return std::nullopt;
     return std::move(found->placement);
   };
-  wanted.accept = [&](const Eviction& eviction) { return StaysBehindHead(attempt, eviction); };
-  auto eviction = FindEviction(board_, victims, wanted, victims.size());
-  if (!eviction.has_value()) return false;
-  for (const JobView* victim : eviction->victims) {
-    const double lost = view.now - std::max(victim->checkpoint_at, victim->started_at);
+  wanted.accept = [this, &attempt](const Eviction& eviction) {
+    return StaysBehindHead(attempt, eviction);
+  };
+  return wanted;
+}
+
+void Pass::Evict(const Attempt& attempt, const Eviction& eviction,
+                 const std::function<std::string(const JobView&)>& why) {
+  for (const JobView* victim : eviction.victims) {
+    const double lost = board_.view().now - std::max(victim->checkpoint_at, victim->started_at);
     decisions_.preemptions.push_back(
         {victim->name, attempt.job().name,
-         absl::StrCat("priority ", priority, " over ", EffectivePriority(view.policy, *victim),
-                      "; ", common::FormatSeconds(std::max(0.0, lost)),
+         absl::StrCat(why(*victim), "; ", common::FormatSeconds(std::max(0.0, lost)),
                       " since its newest checkpoint on ", victim->held->ranks.size(), " devices")});
     board_.Stop(*victim);
   }
-  ClaimAt(attempt, eviction->placement, WaitsForVictims(eviction->victims));
+  ClaimAt(attempt, eviction.placement, WaitsForVictims(board_, eviction.victims));
   misses_.clear();
   if (reservation_.has_value()) {
     const Attempt head = *head_;
-    STRATA_CHECK(ReserveFor(head));  // see StaysBehindHead
+    const bool reserved = ReserveFor(head);
+    // See StaysBehindHead. Only a node that the buffer holds back until it is wholly free may make
+    // a job that fits now fit no more later.
+    STRATA_CHECK(reserved || !board_.MayTakeBuffer(head.job()));
   }
-  return true;
 }
 
 bool Pass::Shrink(const Attempt& attempt) {
@@ -343,35 +384,55 @@ bool Pass::ReserveFor(const Attempt& attempt) {
   if (!reservation_.has_value()) return false;
   head_ = attempt;
   behind_ = WaitsBehind(board_, *reservation_);
-  const Occupancy room = RoomFor(board_, attempt, false, nullptr);
-  std::string reason;
-  if (Board::MostOf(board_.CountByKind(room), attempt.kinds) < attempt.shape.ranks()) {
-    reason = CountText(board_, attempt.shape, room, attempt.kinds);
-  } else {
-    reason = WhyNot(board_.cluster(), board_.OfKinds(room, attempt.kinds), attempt.shape).reason;
+  std::vector<Blocker> lack = LackOf(attempt);
+  if (lack[0].code == Blocker::Code::kTopology) {
+    const Occupancy room = board_.For(attempt.job(), RoomFor(board_, attempt, false, nullptr));
+    lack[0].text =
+        WhyNot(board_.cluster(), board_.OfKinds(room, attempt.kinds), attempt.shape).reason;
   }
-  Wait(attempt.job(), WaitsForReservation(board_, *reservation_, std::move(reason)));
+  Wait(attempt.job(), WaitsForReservation(board_, *reservation_, std::move(lack)));
   return true;
 }
 
+std::vector<Blocker> Pass::LackOf(const Attempt& attempt) const {
+  const Occupancy free = RoomFor(board_, attempt, false, nullptr);
+  const Occupancy room = board_.For(attempt.job(), free);
+  const bool enough =
+      Board::MostOf(board_.CountByKind(room), attempt.kinds) >= attempt.shape.ranks();
+  std::vector<Blocker> lack = {{enough ? Blocker::Code::kTopology : Blocker::Code::kDevices, "",
+                                CountText(board_, attempt.shape, room, attempt.kinds)}};
+  const std::string held_back = HeldBackText(board_, Minus(free, room), attempt.kinds);
+  if (!held_back.empty()) {
+    lack.push_back({Blocker::Code::kBuffer, board_.view().policy.buffer->level, held_back});
+  }
+  return lack;
+}
+
 Waiting Pass::Refused(const Attempt& attempt) const {
-  const Occupancy room = RoomFor(board_, attempt, false, nullptr);
+  Waiting waiting;
+  waiting.blockers = LackOf(attempt);
   if (never_.size() >= kRefused) {
-    return {CountText(board_, attempt.shape, room, attempt.kinds),
-            "when more nodes take ranks, if at all: too many jobs wait like this to look at each"};
+    waiting.starts_when =
+        "when more nodes take ranks, if at all: too many jobs wait like this to look at each";
+  } else {
+    const Occupancy room = board_.For(attempt.job(), RoomFor(board_, attempt, false, nullptr));
+    Refusal refusal = WhyNot(board_.cluster(), board_.OfKinds(room, attempt.kinds), attempt.shape);
+    if (!refusal.reason.empty()) waiting.blockers[0].text = std::move(refusal.reason);
+    waiting.starts_when = std::move(refusal.starts_when);
+    waiting.infeasible = refusal.infeasible;
+    if (refusal.infeasible && refusal.nearest.has_value()) {
+      waiting.starts_when = absl::StrCat("never as it is; nearest: ", refusal.nearest->text);
+    }
   }
-  const Refusal refusal =
-      WhyNot(board_.cluster(), board_.OfKinds(room, attempt.kinds), attempt.shape);
-  Waiting waiting{refusal.reason, refusal.starts_when, refusal.infeasible};
-  if (refusal.infeasible && refusal.nearest.has_value()) {
-    waiting.starts_when = absl::StrCat("never as it is; nearest: ", refusal.nearest->text);
-  }
-  if (attempt.recovering() && !attempt.shape.fewer_data.empty()) waiting.infeasible = false;
-  if (waiting.reason.empty()) waiting.reason = "fits nowhere";
-  if (waiting.starts_when.empty()) {
-    waiting.starts_when = refusal.infeasible ? "never on this cluster"
+  waiting.reason = ReasonOf(waiting.blockers);
+  const bool held_back = waiting.blockers.back().code == Blocker::Code::kBuffer;
+  if (held_back && !waiting.infeasible) {
+    waiting.starts_when = "when more nodes take ranks, or when scheduling.buffer holds back fewer";
+  } else if (waiting.starts_when.empty()) {
+    waiting.starts_when = waiting.infeasible ? "never on this cluster"
                                              : "when nodes that now take no ranks do so again";
   }
+  if (attempt.recovering() && !attempt.shape.fewer_data.empty()) waiting.infeasible = false;
   return waiting;
 }
 
@@ -411,7 +472,8 @@ void Pass::Defragment() {
                 .forbidden = {},
                 .kept = head.kept,
                 .kinds = head.kinds,
-                .devices = std::max<int64_t>(0, head.shape.ranks() - CountOf(head.kept))};
+                .devices = std::max<int64_t>(0, head.shape.ranks() - CountOf(head.kept)),
+                .fills_buffer = !board_.MayTakeBuffer(head.job())};
   wanted.place = [&](const Occupancy& then) -> std::optional<Placement> {
     auto found = PlaceOn(board_, head, head.shape, then);
     if (!found.has_value()) return std::nullopt;
@@ -426,7 +488,7 @@ void Pass::Defragment() {
          absl::StrCat("moves elsewhere so that ", head.job().name,
                       " fits (defragmentation): enough devices are free, but not together")});
   }
-  Waiting waiting = WaitsForVictims(eviction->victims);
+  Waiting waiting = WaitsForVictims(board_, eviction->victims);
   waiting.reason += " and start again elsewhere";
   Wait(head.job(), std::move(waiting));
 }

@@ -3,6 +3,7 @@
 #define STRATA_SCHEDULER_QUEUE_PASS_H_
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -28,10 +29,10 @@ class Pass {
   // A job being considered, with what it asks for in this try.
   struct Attempt {
     Candidate candidate;
-    Shape shape;         // the job's, or with the fewer data ranks that it had last
-    KindSet kinds;       // that quotas allow
-    std::string excess;  // which quota allows fewer kinds than asked for
-    Occupancy kept;      // recovering: what is kept for it and usable; else empty
+    Shape shape;                    // the job's, or with the fewer data ranks that it had last
+    KindSet kinds;                  // that quotas allow
+    std::optional<Blocker> excess;  // which quota allows fewer kinds than asked for
+    Occupancy kept;                 // recovering: what is kept for it and usable; else empty
     double seconds = 0;
 
     const JobView& job() const { return *candidate.job; }
@@ -43,7 +44,7 @@ class Pass {
   };
   // What decides whether a queued job can start, beside its priority: degrees, kinds, and whether
   // it would outlast the reservation when it starts now, or soon.
-  using Key = std::tuple<planner::Degrees, KindSet, bool, bool>;
+  using Key = std::tuple<planner::Degrees, KindSet, bool, bool, bool>;
 
   // Counted when needed, and again after the board has changed.
   struct Supply {
@@ -71,6 +72,7 @@ class Pass {
   bool StartNow(const Attempt& attempt);
   bool WaitForStopping(const Attempt& attempt);
   bool Preempt(const Attempt& attempt);
+  bool TakeBackBuffer(const Attempt& attempt);
   bool Shrink(const Attempt& attempt);
   bool ReserveFor(const Attempt& attempt);
   // No end of another job helps it; settled in any case.
@@ -92,9 +94,18 @@ class Pass {
   // Whether after the eviction head and victims all have a place.
   bool AllMove(const Attempt& head, const Eviction& eviction);
   static bool AllMove(Board& then, const Attempt& head, const Eviction& eviction);
+  // For a search beside what is reserved for the head.
+  Wanted WantedBy(const Attempt& attempt);
+  // Stops the victims for the attempt's job; `why` of each, for people.
+  void Evict(const Attempt& attempt, const Eviction& eviction,
+             const std::function<std::string(const JobView&)>& why);
   void StartAt(const Attempt& attempt, const Shape& shape, Found found);
   void ClaimAt(const Attempt& attempt, const Placement& placement, Waiting waiting);
-  void Wait(const JobView& job, Waiting waiting) { decisions_.waiting[job.name] = waiting; }
+  void Wait(const JobView& job, Waiting waiting) {
+    decisions_.waiting[job.name] = std::move(waiting);
+  }
+  // What the attempt lacks on free devices, by count; never empty.
+  std::vector<Blocker> LackOf(const Attempt& attempt) const;
   Waiting Refused(const Attempt& attempt) const;
 
   Board board_;
@@ -105,8 +116,8 @@ class Pass {
   Waiting behind_;               // what jobs behind the reservation are told
   int tried_behind_ = 0;
   std::set<Key> misses_;  // of queued jobs behind, since the board last gained devices
-  // What no end of another job helps, by degrees and kinds.
-  std::map<std::pair<planner::Degrees, KindSet>, Waiting> never_;
+  // What no end of another job helps, by degrees, kinds and whether they may take the buffer.
+  std::map<std::tuple<planner::Degrees, KindSet, bool>, Waiting> never_;
   std::optional<Supply> supply_;
   std::vector<int64_t> in_all_;  // devices of nodes that take ranks, by kind; empty: not counted
 };

@@ -195,7 +195,7 @@ class Search {
       Occupancy used;
       used.free.resize(forbidden_.free.size(), 0);
       Put(board_.cluster(), placement.ranks, used);
-      if (!Touches(victims_[v].holder->devices, used)) {
+      if (!wanted_.fills_buffer && !Touches(victims_[v].holder->devices, used)) {
         stopped = std::move(others);  // the placement does without it
       } else if (!board_.MaySearch()) {
         break;
@@ -253,17 +253,18 @@ const std::vector<int64_t>* Stoppable::Below(int64_t priority) const {
   return end == priorities_.begin() ? nullptr : &by_kind_[end - priorities_.begin() - 1];
 }
 
-std::vector<Victim> VictimsOf(const Board& board, const std::function<bool(int64_t)>& may_stop) {
+namespace {
+
+std::vector<Victim> VictimsAmong(const Board& board,
+                                 const std::function<bool(const Holder&)>& may_stop) {
   const View& view = board.view();
   std::vector<Victim> victims;
   for (const Holder& holder : board.holders()) {
     const JobView& job = *holder.job;
-    if (job.phase != JobPhase::kRunning || holder.devices.empty()) continue;
-    if (view.now - job.started_at < view.policy.min_run_seconds) continue;
-    const int64_t priority = EffectivePriority(view.policy, job);
-    if (!may_stop(priority)) continue;
+    if (job.phase != JobPhase::kRunning || holder.devices.empty() || !may_stop(holder)) continue;
     const double lost = std::max(0.0, view.now - std::max(job.checkpoint_at, job.started_at));
-    victims.push_back({&holder, priority, lost * static_cast<double>(holder.devices.size())});
+    victims.push_back({&holder, EffectivePriority(view.policy, job),
+                       lost * static_cast<double>(holder.devices.size())});
   }
   std::stable_sort(victims.begin(), victims.end(), [](const Victim& a, const Victim& b) {
     const auto key = [](const Victim& v) {
@@ -273,6 +274,27 @@ std::vector<Victim> VictimsOf(const Board& board, const std::function<bool(int64
     return key(a) < key(b);
   });
   return victims;
+}
+
+}  // namespace
+
+std::vector<Victim> VictimsOf(const Board& board, const std::function<bool(int64_t)>& may_stop) {
+  const View& view = board.view();
+  return VictimsAmong(board, [&](const Holder& holder) {
+    return view.now - holder.job->started_at >= view.policy.min_run_seconds &&
+           may_stop(EffectivePriority(view.policy, *holder.job));
+  });
+}
+
+std::vector<Victim> BorrowersOf(const Board& board) {
+  const BufferNodes buffer = board.BufferNow();
+  if (buffer.lent.empty()) return {};
+  Occupancy lent;
+  lent.free.resize(board.cluster().nodes().size(), 0);
+  for (const int node : buffer.lent) lent.free[node] = ~uint64_t{0};
+  return VictimsAmong(board, [&](const Holder& holder) {
+    return IsPreemptible(board.view().policy, *holder.job) && Touches(holder.devices, lent);
+  });
 }
 
 std::optional<Eviction> FindEviction(Board& board, const std::vector<Victim>& victims,

@@ -21,6 +21,10 @@ struct Victim {
 // min_run_seconds; cheapest work per device first, then younger, then by name.
 std::vector<Victim> VictimsOf(const Board& board, const std::function<bool(int64_t)>& may_stop);
 
+// Jobs of preemptible queues on nodes of the buffer, in the same order: they give them back to
+// ranks that lost theirs, whatever the priorities and however short they ran.
+std::vector<Victim> BorrowersOf(const Board& board);
+
 // Devices, by kind, of running jobs that may be stopped for a job of a priority: what a search can
 // hope for, told without one.
 class Stoppable {
@@ -47,6 +51,9 @@ struct Wanted {
   Occupancy kept;       // part of the room that it keeps wherever the rest goes; empty: nothing
   KindSet kinds;
   int64_t devices = 0;  // least beside what it keeps, of one kind
+  // What others stop holding may have to fill the buffer first: also a victim whose devices the
+  // job does not take itself may be needed.
+  bool fills_buffer = false;
   Placer place;
   // Whether an eviction that makes it fit is good for the others too; none: any is.
   std::function<bool(const Eviction&)> accept = nullptr;

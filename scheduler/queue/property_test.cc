@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <bit>
+#include <cmath>
 #include <cstdlib>
 #include <map>
 #include <random>
@@ -67,6 +69,17 @@ class RandomScene {
     if (Chance(30)) policy.queues["q"].priority = static_cast<int64_t>(Below(4));
     if (Chance(20)) policy.preemption_gap = static_cast<int64_t>(Below(3));
     policy.defragment = Chance(30);
+    if (Chance(25)) policy.queues["q"].preemptible = true;
+    if (Chance(30)) MakeBuffer(policy.buffer.emplace());
+  }
+
+  void MakeBuffer(BufferPolicy& buffer) {
+    buffer.level = Chance(40) ? "domain" : Chance(50) ? "zone" : kWholeCluster;
+    if (Chance(70)) {
+      buffer.nodes = static_cast<int64_t>(Below(3));
+    } else {
+      buffer.fraction = static_cast<double>(Below(40)) / 100;
+    }
   }
 
   void AddJob(int number) {
@@ -149,6 +162,37 @@ void Add(const View& view, const std::vector<Device>& devices, Occupancy& room) 
   }
 }
 
+// The room without the buffer, as its policy says it: of each group and kind so many nodes, those
+// with most devices in the room, the last ones of equal ones.
+Occupancy WithoutBuffer(const View& view, Occupancy room) {
+  const BufferPolicy& buffer = *view.policy.buffer;
+  const auto& nodes = view.cluster->nodes();
+  std::map<std::pair<std::string, std::string>, std::vector<int>> parts;
+  for (int n = 0; n < static_cast<int>(nodes.size()); ++n) {
+    const std::string group = buffer.level == kWholeCluster ? "" : nodes[n].at[0];
+    parts[{buffer.level == "domain" ? nodes[n].at[1] : group, nodes[n].kind}].push_back(n);
+  }
+  for (auto& [key, part] : parts) {
+    const double share = buffer.fraction * static_cast<double>(part.size());
+    int64_t wanted = std::max(buffer.nodes, static_cast<int64_t>(std::ceil(share - 1e-9)));
+    std::reverse(part.begin(), part.end());
+    std::stable_sort(part.begin(), part.end(), [&](int a, int b) {
+      return std::popcount(room.free[a]) > std::popcount(room.free[b]);
+    });
+    for (const int n : part) {
+      if (wanted-- > 0) room.free[n] = 0;
+    }
+  }
+  return room;
+}
+
+bool Fits(const View& view, const JobView& job, const Occupancy& room) {
+  const auto queue = view.policy.queues.find(job.queue);
+  const bool may = !view.policy.buffer.has_value() || job.phase == JobPhase::kRecovering ||
+                   (queue != view.policy.queues.end() && queue->second.preemptible);
+  return Place(*view.cluster, may ? room : WithoutBuffer(view, room), *job.shape).has_value();
+}
+
 // The most urgent job that waits for devices although stopping lower ones that may be stopped would
 // give it a place; empty: there is none. Only the most urgent one is surely nobody's second.
 std::string WaitsForLower(const View& view, const Decisions& decisions) {
@@ -190,7 +234,7 @@ std::string WaitsForLower(const View& view, const Decisions& decisions) {
                                   [&](const Preemption& p) { return p.by == job.name; }) ||
                       waiting.reason.starts_with("has its place") ||
                       waiting.reason.starts_with("devices that another job gives up");
-    return !gets && Place(*view.cluster, room, *job.shape).has_value() ? job.name : "";
+    return !gets && Fits(view, job, room) ? job.name : "";
   }
   return "";
 }
@@ -227,8 +271,9 @@ TEST(AnyView, IsDecidedSoundly) {
     ASSERT_EQ(TextOf(Decide(scene.view)), text) << "seed " << seed;
     scene.Shuffle();
     ASSERT_EQ(TextOf(Decide(scene.view)), text) << "seed " << seed << ", shuffled";
-    for (const char* part : {"backfilled", "preempts", "replaces", "starts anew", "over quota",
-                             "moves elsewhere", "has its place", "(data ", "reserved on"}) {
+    for (const char* part :
+         {"backfilled", "preempts", "replaces", "starts anew", "over quota", "moves elsewhere",
+          "has its place", "(data ", "reserved on", "are held back", "had borrowed nodes"}) {
       seen[part] += text.find(part) != std::string::npos;
     }
   }

@@ -20,8 +20,18 @@ struct ProjectPolicy {
   std::map<std::string, int64_t> device_quota;  // kind, or "*" for all kinds together -> devices
 };
 struct QueuePolicy {
-  int64_t priority = 0;     // added to its jobs' own
-  int64_t max_devices = 0;  // of its running jobs together; 0: no limit
+  int64_t priority = 0;      // added to its jobs' own
+  int64_t max_devices = 0;   // of its running jobs together; 0: no limit
+  bool preemptible = false;  // its jobs may borrow the buffer
+};
+// The level whose one group is everything.
+inline constexpr char kWholeCluster[] = "cluster";
+// Nodes of every group of a level, of each kind of device there, that no start takes: they are for
+// ranks that lost theirs. The larger of both numbers counts.
+struct BufferPolicy {
+  std::string level;  // of the topology, or kWholeCluster
+  int64_t nodes = 0;
+  double fraction = 0;  // of the group's nodes, rounded up
 };
 struct Policy {
   std::map<std::string, ProjectPolicy> projects;  // "default" exists without being declared
@@ -34,6 +44,7 @@ struct Policy {
   // any strictly lower one may be.
   int64_t preemption_gap = 0;
   bool defragment = false;  // opt-in
+  std::optional<BufferPolicy> buffer;
 };
 
 enum class JobPhase {
@@ -84,10 +95,27 @@ struct Preemption {
   std::string by;
   std::string why;  // for people: priorities and work lost
 };
+// One of the things that keep a job from starting.
+struct Blocker {
+  enum class Code {
+    kQuota,        // of a project
+    kQueueLimit,   // of a queue
+    kDevices,      // too few are free; of a job that has some of them, or of none
+    kTopology,     // enough are free, but not together
+    kBuffer,       // what is free is held back; of a level
+    kReservation,  // it would be in the way of a job
+  };
+  Code code = Code::kDevices;
+  std::string subject;  // name of the project, queue, job or level; may be empty
+  std::string text;
+};
 struct Waiting {
   std::string reason;
   std::string starts_when;
   bool infeasible = false;  // nothing that this cluster could become by itself starts it
+  std::vector<Blocker> blockers = {};
+  std::optional<double> starts_at = {};  // on the view's clock; absent: not known
+  int64_t position = 0;                  // 1-based, among all jobs that go on waiting
 };
 struct Decisions {
   std::vector<Start> starts;               // in order; all fit together
@@ -96,6 +124,17 @@ struct Decisions {
 };
 
 Decisions Decide(const View& view);
+
+// Where the buffer is now, by indices of nodes.
+struct BufferNodes {
+  std::vector<int> free;  // held back
+  std::vector<int> lent;  // running jobs of preemptible queues have them
+  int64_t missing = 0;    // taken by ranks that lost theirs, unhealthy, or in use from before
+};
+BufferNodes BufferOf(const View& view);
+// What of the room jobs may take that may not take the buffer.
+Occupancy WithoutBuffer(const topology::Cluster& cluster, const BufferPolicy& policy,
+                        const Occupancy& room);
 
 }  // namespace strata::scheduler
 

@@ -67,6 +67,31 @@ std::string CountText(const Board& board, const Shape& shape, const Occupancy& r
                       Board::MostOf(board.CountByKind(room), kinds), " are free");
 }
 
+std::string HeldBackText(const Board& board, const Occupancy& held_back, const KindSet& kinds) {
+  const int64_t count = Board::MostOf(board.CountByKind(held_back), kinds);
+  return count == 0 ? ""
+                    : absl::StrCat(count, count == 1 ? " more is" : " more are",
+                                   " held back by scheduling.buffer for ranks that lose theirs");
+}
+
+std::string ReasonOf(const std::vector<Blocker>& blockers) {
+  return absl::StrJoin(blockers, "; ", [](std::string* out, const Blocker& blocker) {
+    absl::StrAppend(out, blocker.text);
+  });
+}
+
+namespace {
+
+std::vector<Blocker> HeldBy(const std::vector<std::string>& jobs, const std::string& what) {
+  std::vector<Blocker> blockers;
+  for (const std::string& job : jobs) {
+    blockers.push_back({Blocker::Code::kDevices, job, absl::StrCat(job, what)});
+  }
+  return blockers;
+}
+
+}  // namespace
+
 Waiting WaitsForStopping(const Board& board, const Placement& placement) {
   Occupancy devices;
   devices.free.resize(board.cluster().nodes().size(), 0);
@@ -75,39 +100,59 @@ Waiting WaitsForStopping(const Board& board, const Placement& placement) {
   for (const Holder& holder : board.stopping()) {
     if (Touches(holder.devices, devices)) names.push_back(holder.job->name);
   }
+  Waiting waiting{.reason = "devices that another job gives up are not free yet",
+                  .starts_when = "when they are",
+                  .starts_at = board.view().now + kStopSeconds};
   if (names.empty()) {
-    return {"devices that another job gives up are not free yet", "when they are", false};
+    waiting.blockers = {{Blocker::Code::kDevices, "", waiting.reason}};
+    return waiting;
   }
+  waiting.blockers = HeldBy(names, " still stops on its devices");
   const std::string jobs = Listed(std::move(names));
-  return {absl::StrCat("has its place; ", jobs, " still stops there"),
-          absl::StrCat("when the ranks of ", jobs, " have ended"), false};
+  waiting.reason = absl::StrCat("has its place; ", jobs, " still stops there");
+  waiting.starts_when = absl::StrCat("when the ranks of ", jobs, " have ended");
+  return waiting;
 }
 
-Waiting WaitsForVictims(const std::vector<const JobView*>& victims) {
+Waiting WaitsForVictims(const Board& board, const std::vector<const JobView*>& victims) {
   std::vector<std::string> names;
   for (const JobView* victim : victims) names.push_back(victim->name);
   const bool one = names.size() == 1;
+  Waiting waiting{.reason = "", .starts_when = "", .starts_at = board.view().now + kStopSeconds};
+  waiting.blockers = HeldBy(names, " is preempted and stops at its next checkpoint");
   const std::string jobs = Listed(std::move(names));
-  return {absl::StrCat("preempts ", jobs, ", which ", one ? "stops at its" : "stop at their",
-                       " next checkpoint"),
-          absl::StrCat("when the ranks of ", jobs, " have ended"), false};
+  waiting.reason = absl::StrCat("preempts ", jobs, ", which ",
+                                one ? "stops at its" : "stop at their", " next checkpoint");
+  waiting.starts_when = absl::StrCat("when the ranks of ", jobs, " have ended");
+  return waiting;
 }
 
 Waiting WaitsForReservation(const Board& board, const Reservation& reservation,
-                            std::string reason) {
-  absl::StrAppend(&reason, "; reserved on ", NodesText(board.cluster(), reservation.placement));
-  return {std::move(reason),
-          absl::StrCat("when ", HoldersText(board, reservation.needs),
-                       reservation.needs.size() == 1 ? " ends" : " end"),
-          false};
+                            std::vector<Blocker> lack) {
+  Waiting waiting{.reason = absl::StrCat(ReasonOf(lack), "; reserved on ",
+                                         NodesText(board.cluster(), reservation.placement)),
+                  .starts_when = absl::StrCat("when ", HoldersText(board, reservation.needs),
+                                              reservation.needs.size() == 1 ? " ends" : " end"),
+                  .blockers = std::move(lack)};
+  bool known = true;
+  for (const Holder& holder : reservation.needs) {
+    known = known && holder.job->seconds_left.has_value();
+    waiting.blockers.push_back({Blocker::Code::kDevices, holder.job->name,
+                                absl::StrCat(HoldersText(board, {holder}), " has what it needs")});
+  }
+  if (known) waiting.starts_at = reservation.at;
+  return waiting;
 }
 
 Waiting WaitsBehind(const Board& board, const Reservation& reservation) {
   const std::string& head = reservation.job->name;
-  return {
+  const std::string reason =
       absl::StrCat("behind ", head, " (priority ", reservation.priority, "), which is reserved on ",
-                   NodesText(board.cluster(), reservation.placement)),
-      absl::StrCat("when ", head, " has started, or when it fits beside that reservation"), false};
+                   NodesText(board.cluster(), reservation.placement));
+  return {.reason = reason,
+          .starts_when =
+              absl::StrCat("when ", head, " has started, or when it fits beside that reservation"),
+          .blockers = {{Blocker::Code::kReservation, head, reason}}};
 }
 
 }  // namespace strata::scheduler

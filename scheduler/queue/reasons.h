@@ -20,11 +20,18 @@ std::string HoldersText(const Board& board, const std::vector<Holder>& holders);
 std::string CountText(const Board& board, const Shape& shape, const Occupancy& room,
                       const KindSet& kinds);
 
+// "8 more are held back by scheduling.buffer" for these devices of the kinds, or nothing.
+std::string HeldBackText(const Board& board, const Occupancy& held_back, const KindSet& kinds);
+
+// The blockers' texts, joined.
+std::string ReasonOf(const std::vector<Blocker>& blockers);
+
 // A job that starts as soon as the stopping ones on its devices are gone.
 Waiting WaitsForStopping(const Board& board, const Placement& placement);
-Waiting WaitsForVictims(const std::vector<const JobView*>& victims);
+Waiting WaitsForVictims(const Board& board, const std::vector<const JobView*>& victims);
 // The head of the queue.
-Waiting WaitsForReservation(const Board& board, const Reservation& reservation, std::string reason);
+Waiting WaitsForReservation(const Board& board, const Reservation& reservation,
+                            std::vector<Blocker> lack);
 // A job behind it.
 Waiting WaitsBehind(const Board& board, const Reservation& reservation);
 

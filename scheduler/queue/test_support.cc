@@ -1,6 +1,8 @@
 #include "scheduler/queue/test_support.h"
 
 #include <algorithm>
+#include <bit>
+#include <cmath>
 #include <map>
 #include <set>
 
@@ -247,6 +249,73 @@ int64_t Effective(const View& view, const JobView& job) {
   return job.priority + (queue == view.policy.queues.end() ? 0 : queue->second.priority);
 }
 
+bool MayBorrow(const View& view, const JobView& job) {
+  const auto queue = view.policy.queues.find(job.queue);
+  return queue != view.policy.queues.end() && queue->second.preemptible;
+}
+
+// Whole nodes of one kind in one group of the buffer's level, before the decision.
+struct WholeNodes {
+  int64_t nodes = 0, free = 0, to_recovering = 0, to_others = 0;
+};
+
+std::map<std::pair<int, std::string>, WholeNodes> CountWhole(
+    const View& view, const Decisions& decisions,
+    const std::map<std::string, const JobView*>& jobs) {
+  const topology::Cluster& cluster = *view.cluster;
+  const auto& levels = cluster.levels();
+  const std::string& level = view.policy.buffer->level;
+  const auto depth =
+      level == kWholeCluster
+          ? 0
+          : static_cast<int>(std::find(levels.begin(), levels.end(), level) - levels.begin() + 1);
+  std::set<int> recovering, others;
+  for (const Start& start : decisions.starts) {
+    const JobView& job = *jobs.at(start.job);
+    const bool shrunk = start.placement.ranks.size() < static_cast<size_t>(job.shape->ranks());
+    // One that shrinks may take its nodes after others had theirs.
+    if (MayBorrow(view, job) || (job.phase == JobPhase::kRecovering && shrunk)) continue;
+    for (const Device& d : start.placement.ranks) {
+      (job.phase == JobPhase::kRecovering ? recovering : others).insert(d.node);
+    }
+  }
+  std::map<std::pair<int, std::string>, WholeNodes> parts;
+  for (int n = 0; n < static_cast<int>(cluster.nodes().size()); ++n) {
+    const topology::Node& node = cluster.nodes()[n];
+    WholeNodes& part = parts[{cluster.GroupOf(n, depth), node.kind}];
+    ++part.nodes;
+    if (!node.healthy || std::popcount(view.occupancy.free[n]) != node.devices) continue;
+    ++part.free;
+    part.to_recovering += recovering.contains(n) ? 1 : 0;
+    part.to_others += others.contains(n) ? 1 : 0;
+  }
+  return parts;
+}
+
+// A start that may not take the buffer leaves it whole.
+std::string BrokenBuffer(const View& view, const Decisions& decisions,
+                         const std::map<std::string, const JobView*>& jobs) {
+  if (!view.policy.buffer.has_value()) return "";
+  const BufferPolicy& buffer = *view.policy.buffer;
+  for (const auto& [key, part] : CountWhole(view, decisions, jobs)) {
+    const auto share =
+        static_cast<int64_t>(std::ceil(buffer.fraction * static_cast<double>(part.nodes) - 1e-9));
+    const int64_t wanted = std::min(part.nodes, std::max(buffer.nodes, share));
+    const int64_t left = part.free - part.to_recovering - part.to_others;
+    if (part.to_others > 0 && left < wanted) {
+      return absl::StrCat("starts took the buffer's ", key.second, " nodes in group ", key.first,
+                          ": ", left, " of ", wanted, " are left");
+    }
+  }
+  return "";
+}
+
+// A job may be stopped for another one's lost ranks when it had borrowed nodes of the buffer.
+bool GivesBack(const View& view, const JobView& victim, const JobView& by) {
+  return view.policy.buffer.has_value() && by.phase == JobPhase::kRecovering &&
+         !MayBorrow(view, by) && MayBorrow(view, victim);
+}
+
 std::string BrokenPreemptions(const View& view, const Decisions& decisions,
                               const std::map<std::string, const JobView*>& jobs) {
   std::set<std::string> victims;
@@ -258,6 +327,9 @@ std::string BrokenPreemptions(const View& view, const Decisions& decisions,
     if (by.phase == JobPhase::kRunning || by.phase == JobPhase::kStopping) {
       return p.by + " does not wait";
     }
+    if (!decisions.waiting.contains(p.by)) return p.by + " preempts and does not wait";
+    if (p.why.empty()) return p.victim + " is not told why";
+    if (GivesBack(view, victim, by)) continue;
     if (view.now - victim.started_at < view.policy.min_run_seconds) {
       return p.victim + " is preempted too soon";
     }
@@ -265,8 +337,6 @@ std::string BrokenPreemptions(const View& view, const Decisions& decisions,
     if (view.policy.defragment ? over < 0 : over <= view.policy.preemption_gap) {
       return absl::StrCat(p.victim, " is preempted by a priority only ", over, " higher");
     }
-    if (!decisions.waiting.contains(p.by)) return p.by + " preempts and does not wait";
-    if (p.why.empty()) return p.victim + " is not told why";
   }
   return "";
 }
@@ -294,6 +364,7 @@ std::string Broken(const View& view, const Decisions& decisions) {
   if (!wanting.empty()) return *wanting.begin() + " neither starts nor waits";
   if (std::string broken = BrokenDevices(view, decisions, jobs); !broken.empty()) return broken;
   if (std::string broken = BrokenQuotas(view, decisions, jobs); !broken.empty()) return broken;
+  if (std::string broken = BrokenBuffer(view, decisions, jobs); !broken.empty()) return broken;
   return BrokenPreemptions(view, decisions, jobs);
 }
 

@@ -107,6 +107,23 @@ void AgentTest::StartController(FakeController::Options options) {
   controller_->ExpectRanks(nodes_);
 }
 
+pid_t AgentTest::Spawn(std::vector<std::string> arguments) const {
+  std::vector<char*> argv;
+  for (std::string& argument : arguments) argv.push_back(argument.data());
+  argv.push_back(nullptr);
+  pid_t pid = -1;
+  EXPECT_EQ(posix_spawn(&pid, argv[0], nullptr, nullptr, argv.data(), environ), 0);
+  return pid;
+}
+
+int AgentTest::AskToEnd(const std::string& node, const std::string& seconds) const {
+  const pid_t pid = Spawn({(folder_ / "bin" / "strata-worker").string(), "stop", "--dir",
+                           (folder_ / node).string(), "--timeout", seconds});
+  int status = 0;
+  waitpid(pid, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
 void AgentTest::StartAgent(const std::string& node, int devices) {
   const std::string binary = (folder_ / "bin" / "strata-worker").string();
   std::vector<std::string> arguments = {binary,
@@ -123,12 +140,7 @@ void AgentTest::StartAgent(const std::string& node, int devices) {
                                         "--locality",
                                         "zone=a"};
   arguments.insert(arguments.end(), agent_flags_.begin(), agent_flags_.end());
-  std::vector<char*> argv;
-  for (std::string& argument : arguments) argv.push_back(argument.data());
-  argv.push_back(nullptr);
-  pid_t pid = -1;
-  ASSERT_EQ(posix_spawn(&pid, binary.c_str(), nullptr, nullptr, argv.data(), environ), 0);
-  agents_[node] = pid;
+  agents_[node] = Spawn(std::move(arguments));
 }
 
 int AgentTest::EndAgent(const std::string& node, int number) {
@@ -203,6 +215,7 @@ void AgentTest::RunEpoch(int64_t epoch, const v1::JobSpec& spec,
   Prepare(epoch, spec, checkpoint);
   v1::ControllerMessage message;
   *message.mutable_start()->mutable_epoch() = Epoch(epoch);
+  message.mutable_start()->set_nonce(std::string(16, 'n'));
   std::map<int, std::string> addresses;
   for (const auto& [node, own] : nodes_) {
     const auto prepared = controller_->WaitFor(PreparedOf(node, epoch), kWaitSeconds);

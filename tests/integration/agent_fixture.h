@@ -49,6 +49,8 @@ class AgentTest : public testing::Test {
   void StartAgent(const std::string& node, int devices = 1);
 
   int EndAgent(const std::string& node, int number);
+  // The exit code of `strata-worker stop`, which waits so long.
+  int AskToEnd(const std::string& node, const std::string& seconds) const;
 
   // Live trainers of this test, in order of their ranks: those of `--rank` in their command line.
   std::vector<pid_t> Trainers() const;
@@ -75,6 +77,8 @@ class AgentTest : public testing::Test {
   void StopAfter(int64_t epoch, int64_t step);
   v1::EpochEnded EndOf(const std::string& node, int64_t epoch, double seconds = kWaitSeconds,
                        size_t from = 0);
+
+  pid_t Spawn(std::vector<std::string> arguments) const;
 
   std::filesystem::path folder_;
   int port_ = 0;

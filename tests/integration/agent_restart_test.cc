@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "proto/strata/v1/agent_files.pb.h"
 #include "tests/integration/agent_fixture.h"
 
 namespace strata::integration {
@@ -249,6 +250,55 @@ TEST_F(AgentTest, TrainersOutliveAnAgentThatIsToldToStopAndNoStepIsLost) {
   const v1::EpochEnded ended = EndOf("n0", 1);
   EXPECT_EQ(ended.finished().outcome(), v1::Finished::SUCCEEDED) << ended.finished().message();
   ExpectStepsOnce(400);
+}
+
+TEST_F(AgentTest, AnAgentAskedToStopEndsItsTrainersAndItselfAndAnswers) {
+  StartCluster({{"n0", {0, 1}}});
+  EXPECT_EQ(AskToEnd("n1", "60"), 1);  // nobody lives there
+  RunEpoch(1, Spec(2, kLong, 0));
+  ASSERT_TRUE(controller_->WaitFor(StepFrom(5), kWaitSeconds).has_value());
+  ASSERT_EQ(Trainers().size(), 2u);
+  EXPECT_EQ(AskToEnd("n0", "60"), 0);
+  EXPECT_TRUE(Trainers().empty());
+  int status = 0;
+  waitpid(agents_["n0"], &status, 0);
+  agents_.erase("n0");
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  EXPECT_EQ(EndOf("n0", 1).cause(), "node_lost");
+  const size_t from = controller_->count();
+  StartAgent("n0", 2);
+  const auto back = controller_->WaitFor(RegisterOf("n0"), kWaitSeconds, from);
+  ASSERT_TRUE(back.has_value());
+  EXPECT_EQ(back->message.register_().held_size(), 0);
+}
+
+// Whoever asked ends it by a signal.
+TEST_F(AgentTest, AnAgentThatStandsStillDoesNotAnswer) {
+  StartCluster({{"n0", {0}}});
+  kill(agents_["n0"], SIGSTOP);
+  EXPECT_EQ(AskToEnd("n0", "0.2"), 1);
+  kill(agents_["n0"], SIGCONT);
+}
+
+// In use at once, also by trainers that run: without their agent they end after the new lease.
+TEST_F(AgentTest, ALeaseThatIsMadeShorterIsThatOfTrainersThatRun) {
+  StartCluster({{"n0", {0}}});
+  RunEpoch(1, Spec(1, kLong, 0));
+  ASSERT_TRUE(controller_->WaitFor(StepFrom(5), kWaitSeconds).has_value());
+  v1::ControllerMessage message;
+  message.mutable_timing()->mutable_timing()->set_lease_seconds(1);
+  controller_->Send("n0", message);
+  const fs::path records = folder_ / "n0" / "epochs";
+  const auto kept = [&] {
+    v1::HeldEpochRecord record;
+    return record.ParseFromString(Contents(fs::directory_iterator(records)->path())) &&
+           record.timing().lease_seconds() == 1;
+  };
+  ASSERT_TRUE(Wait(kept));
+  ASSERT_TRUE(controller_->WaitFor(StepFrom(LastStep() + 2), kWaitSeconds).has_value());
+  EndAgent("n0", SIGKILL);
+  EXPECT_EQ(Trainers().size(), 1u);
+  EXPECT_TRUE(Wait([&] { return Trainers().empty(); }, 25));  // less than the lease it began with
 }
 
 TEST_F(AgentTest, AnAgentToldToDrainAsksForItAndGoesWhenItHoldsNothing) {

@@ -31,7 +31,7 @@ MAY_USE = {
     "checkpoint": ["model"],
     "protocol": [],
     "security": [],
-    "controller/access": [],
+    "controller/access": ["spec"],
     "controller/logic": ["controller/access", "protocol", "scheduler", "spec", "checkpoint/manifest*"],
     "controller/simulator": ["controller/access", "controller/logic", "protocol", "scheduler", "spec", "checkpoint/manifest*"],
     "controller": ["security", "controller/access", "controller/logic", "controller/simulator", "protocol", "scheduler", "spec",

@@ -79,6 +79,14 @@ absl::StatusOr<ClusterAgentOptions> ParseClusterOptions(const std::vector<std::s
       int seconds = 0;
       RETURN_IF_ERROR(Number(flag, value, kMostDrainSeconds, &seconds));
       options.drain_seconds = seconds;
+    } else if (flag == "--tls-certificate") {
+      options.tls.certificate = value;
+    } else if (flag == "--tls-key") {
+      options.tls.key = value;
+    } else if (flag == "--tls-authority") {
+      options.tls.authority = value;
+    } else if (flag == "--data-devices") {
+      options.data_devices = value;
     } else if (flag == "--locality") {
       RETURN_IF_ERROR(Locality(value, &options.locality));
     } else {
@@ -95,6 +103,14 @@ absl::StatusOr<ClusterAgentOptions> ParseClusterOptions(const std::vector<std::s
   if (options.controller.find(':') == std::string::npos) {
     return absl::InvalidArgumentError(absl::StrCat("--controller: '", options.controller,
                                                    "' is neither HOST:PORT nor unix:PATH"));
+  }
+  const bool any_tls =
+      options.tls.enabled() || !options.tls.certificate.empty() || !options.tls.key.empty();
+  const bool all_tls =
+      options.tls.enabled() && !options.tls.certificate.empty() && !options.tls.key.empty();
+  if (any_tls && !all_tls) {
+    return absl::InvalidArgumentError(
+        "TLS needs all three: --tls-certificate, --tls-key and --tls-authority");
   }
   if (options.threads_per_device == 0) {
     const int processors = static_cast<int>(std::thread::hardware_concurrency());

@@ -21,6 +21,11 @@ inline constexpr char kClusterUsage[] =
     "the\n"
     "                                  node is emptied first\n"
     "      [--drain-seconds S]         then what is left is ended (3600)\n"
+    "      [--tls-certificate F --tls-key F --tls-authority F]  PEM files: speak TLS, as\n"
+    "                                  spiffe://CLUSTER/node/NAME, to its controller\n"
+    "      [--data-devices NAMES]      interfaces of its ranks' data connections (that through "
+    "which\n"
+    "                                  the controller is reached)\n"
     "      [--rejoin]                  go over to another cluster, when it holds nothing\n";
 
 // Arguments after the program's name. InvalidArgument: what is wrong.

@@ -56,6 +56,9 @@ TEST(AgentOptionsTest, WhatIsWrongIsNamed) {
   EXPECT_THAT(ProblemOf({"--locality", "zone"}), HasSubstr("'zone' is not LEVEL=VALUE"));
   EXPECT_THAT(ProblemOf({"--locality", "a=1,a=2"}), HasSubstr("a is given twice"));
   EXPECT_THAT(ProblemOf({"--on-sigterm", "x"}), HasSubstr("'x' is not handover or drain"));
+  EXPECT_THAT(
+      ProblemOf({"--controller", "h:1", "--node", "n", "--dir", "d", "--tls-authority", "a.pem"}),
+      HasSubstr("TLS needs all three"));
   EXPECT_THAT(ProblemOf({"--nodes", "x"}), HasSubstr("--nodes: unknown"));
 }
 

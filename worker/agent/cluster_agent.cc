@@ -8,16 +8,19 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <utility>
 #include <variant>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/rng.h"
 #include "worker/agent/agent_folder.h"
 #include "worker/agent/controller_link.h"
+#include "worker/agent/data_devices.h"
 #include "worker/agent/doorway.h"
 #include "worker/agent/logic/agent_core.h"
 #include "worker/agent/machine_host.h"
@@ -38,6 +41,23 @@ uint64_t DrawIncarnation(const common::Clock& clock) {
   return common::MixBits(common::MixBits(moment, wall), static_cast<uint64_t>(getpid())) | 1;
 }
 
+// An interface of its own makes ranks reachable from there, and from nowhere else.
+std::string DataDevices(const ClusterAgentOptions& options) {
+  if (!options.data_devices.empty()) return options.data_devices;
+  if (std::getenv("UCX_NET_DEVICES") != nullptr) return "";
+  if (absl::StartsWith(options.controller, "unix:")) return "lo";
+  const absl::StatusOr<std::string> found = InterfaceTo(options.controller);
+  if (!found.ok()) {
+    Log(absl::StrCat(std::string(found.status().message()),
+                     ": its ranks listen on all interfaces (--data-devices)"));
+    return "";
+  }
+  Log(absl::StrCat("its ranks' data connections are on ", *found,
+                   *found == "lo" ? ", that is, with ranks of this machine alone" : "",
+                   " (--data-devices)"));
+  return *found;
+}
+
 AgentCore::Options CoreOptions(const ClusterAgentOptions& options, const AgentFolder& folder,
                                const common::Clock& clock) {
   AgentCore::Options core;
@@ -46,9 +66,11 @@ AgentCore::Options CoreOptions(const ClusterAgentOptions& options, const AgentFo
   core.threads_per_device = options.threads_per_device;
   core.locality = options.locality;
   core.incarnation = DrawIncarnation(clock);
-  core.build = TrainerBuild();
+  // Without a trainer there is none, which starts will tell.
+  core.build = PinnedTrainer().value_or(TrainerProgram()).build;
   core.boot_id = BootId();
   core.trainer_socket = folder.SocketPath();
+  core.data_devices = DataDevices(options);
   core.rejoin = options.rejoin;
   return core;
 }
@@ -72,8 +94,9 @@ class ClusterAgent {
                                  FrameReceiver& receiver) {
       return OnHello(hello, pid, socket, receiver);
     };
-    absl::StatusOr<std::unique_ptr<Doorway>> doorway =
-        Doorway::Open(folder_->SocketPath(), on_hello, &clock_);
+    absl::StatusOr<std::unique_ptr<Doorway>> doorway = Doorway::Open(
+        folder_->SocketPath(), on_hello,
+        [this](Descriptor asker) { stop_askers_.push_back(std::move(asker)); }, &clock_);
     if (!doorway.ok()) {
       Log(std::string(doorway.status().message()));
       return 1;
@@ -81,10 +104,11 @@ class ClusterAgent {
     doorway_ = *std::move(doorway);
     ControllerLink::Options link;
     link.address = options_.controller;
+    link.tls = options_.tls;
     link.seed = core_options_.incarnation;
     link_ = std::make_unique<ControllerLink>(link);
     host_.SetLink(link_.get());
-    while (!leaving_ && !core_.dismissed() && !core_.drained()) Turn();
+    while (!leaving_ && !core_.dismissed() && !core_.drained() && stop_askers_.empty()) Turn();
     if (core_.dismissed()) return Leave(1);
     return leaving_ ? HandOver() : End();
   }
@@ -131,7 +155,7 @@ class ClusterAgent {
     TrainerProcess* const trainer = trainers_.Find(pid);
     if (trainer == nullptr || !core_.Expects(hello, pid)) return false;
     trainer->Attach(std::move(socket), std::move(receiver));
-    core_.OnAttached(hello);
+    core_.OnAttached(hello, pid);
     trainer->Listen();
     return true;
   }
@@ -148,14 +172,19 @@ class ClusterAgent {
     return Leave(0);
   }
 
-  // Of a node that is drained, or had its time to be.
+  // Of a node that is drained, or had its time to be, or whose agent was told to stop.
   int End() {
-    Log("drained");
-    core_.EndAll();
+    Log(stop_askers_.empty() ? "drained" : "told to stop, and to end its trainers");
+    v1::TrainerCommand answer;
+    answer.mutable_agent_stopped()->set_epochs(core_.EndAll());
     const double by = clock_.Now() + kEndSeconds;
     while (!core_.AllEnded() && clock_.Now() < by) Turn();
+    if (!core_.AllEnded()) answer.mutable_agent_stopped()->set_problem("a trainer does not end");
     core_.ForgetEnded();
     link_->Flush(kEndSeconds / 5);
+    for (const Descriptor& asker : stop_askers_) {
+      static_cast<void>(FrameSender(asker.get()).Send(answer));
+    }
     return core_.AllEnded() ? 0 : 1;
   }
 
@@ -169,6 +198,7 @@ class ClusterAgent {
   AgentCore core_;
   std::unique_ptr<Doorway> doorway_;
   std::unique_ptr<ControllerLink> link_;
+  std::vector<Descriptor> stop_askers_;  // of StopAgent: it ends, and then they are answered
   bool leaving_ = false;
 };
 

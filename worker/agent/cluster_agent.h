@@ -6,6 +6,7 @@
 #include <string>
 
 #include "common/clock.h"
+#include "security/tls_files.h"
 
 namespace strata::worker {
 
@@ -17,6 +18,7 @@ enum class OnSigterm {
 
 struct ClusterAgentOptions {
   std::string controller;  // HOST:PORT or unix:PATH
+  security::TlsFiles tls;  // of connections to HOST:PORT, when it is enabled
   std::string node;        // its name
   std::string directory;
   int devices = 1;
@@ -24,7 +26,10 @@ struct ClusterAgentOptions {
   std::map<std::string, std::string> locality;  // level -> value
   OnSigterm on_sigterm = OnSigterm::kHandOver;
   double drain_seconds = 3600;  // then what is left is ended
-  bool rejoin = false;          // may go over to another cluster while it holds nothing
+  // Network interfaces of its ranks' data connections, as UCX_NET_DEVICES; empty: that variable's,
+  // or the interface through which the controller is reached.
+  std::string data_devices;
+  bool rejoin = false;  // may go over to another cluster while it holds nothing
 };
 
 // Serves until SIGTERM or SIGINT (OnSigterm); returns the exit status. Blocks these signals. 1: the

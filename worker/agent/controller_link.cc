@@ -13,11 +13,16 @@
 #include <thread>
 #include <utility>
 
+#include "absl/status/statusor.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
+#include "common/clock.h"
 #include "common/rng.h"
+#include "common/status_macros.h"
 #include "proto/strata/v1/agent.grpc.pb.h"
 #include "protocol/parts.h"
+#include "security/credentials.h"
 
 namespace strata::worker {
 namespace {
@@ -27,7 +32,12 @@ constexpr double kPauseGrowth = 1.6;
 
 using Stream = grpc::ClientReaderWriter<v1::AgentMessage, v1::ControllerMessage>;
 
-std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address) {
+absl::StatusOr<std::shared_ptr<grpc::Channel>> MakeChannel(const ControllerLink::Options& options) {
+  std::shared_ptr<grpc::ChannelCredentials> credentials = grpc::InsecureChannelCredentials();
+  if (options.tls.enabled() && !absl::StartsWith(options.address, "unix:")) {
+    ASSIGN_OR_RETURN(credentials,
+                     security::MakeChannelCredentials(options.tls, common::WallSeconds()));
+  }
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(ControllerLink::kLargestMessageBytes);
   arguments.SetMaxSendMessageSize(ControllerLink::kLargestMessageBytes);
@@ -40,7 +50,7 @@ std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address) {
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 5'000);
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
-  return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
+  return grpc::CreateCustomChannel(options.address, credentials, arguments);
 }
 
 }  // namespace
@@ -120,8 +130,12 @@ class ControllerLink::Impl {
 
   // One session, from its beginning to its end; whether the controller has said anything.
   bool RunSession(uint64_t number) {
-    const auto channel = MakeChannel(options_.address);
-    const auto stub = v1::AgentService::NewStub(channel);
+    const auto channel = MakeChannel(options_);
+    if (!channel.ok()) {
+      Push(LinkDown{0, std::string(channel.status().message())});
+      return false;
+    }
+    const auto stub = v1::AgentService::NewStub(*channel);
     grpc::ClientContext context;
     {
       const std::lock_guard<std::mutex> lock(mutex_);
@@ -157,10 +171,11 @@ class ControllerLink::Impl {
       const std::lock_guard<std::mutex> lock(mutex_);
       context_ = nullptr;
     }
-    const std::string reason = !problem.ok() ? std::string(problem.message())
-                               : status.ok()
-                                   ? "the controller ended the session"
-                                   : absl::StrCat(options_.address, ": ", status.error_message());
+    const std::string reason =
+        !problem.ok() ? std::string(problem.message())
+        : status.ok()
+            ? "the controller ended the session"
+            : absl::StrCat(options_.address, ": ", security::TlsReason(status.error_message()));
     Push(LinkDown{number, reason});
     return heard;
   }

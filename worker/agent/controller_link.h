@@ -9,6 +9,7 @@
 #include <variant>
 
 #include "proto/strata/v1/agent.pb.h"
+#include "security/tls_files.h"
 
 namespace strata::worker {
 
@@ -32,6 +33,8 @@ class ControllerLink {
  public:
   struct Options {
     std::string address;  // HOST:PORT or unix:PATH
+    // Read anew for each session, so that they may be renewed meanwhile. Not for Unix sockets.
+    security::TlsFiles tls;
     // Between two tries: grows from the first to the second, with jitter (Marc Brooker,
     // "Exponential backoff and jitter", AWS 2015).
     double first_pause_seconds = 0.1;

@@ -12,13 +12,17 @@
 namespace strata::worker {
 
 absl::StatusOr<std::unique_ptr<Doorway>> Doorway::Open(const std::string& path, OnHello on_hello,
-                                                       const common::Clock* clock) {
+                                                       OnStop on_stop, const common::Clock* clock) {
   ASSIGN_OR_RETURN(const int listener, ListenAt(path));
-  return std::unique_ptr<Doorway>(new Doorway(Descriptor(listener), std::move(on_hello), clock));
+  return std::unique_ptr<Doorway>(
+      new Doorway(Descriptor(listener), std::move(on_hello), std::move(on_stop), clock));
 }
 
-Doorway::Doorway(Descriptor listener, OnHello on_hello, const common::Clock* clock)
-    : listener_(std::move(listener)), on_hello_(std::move(on_hello)), clock_(clock) {}
+Doorway::Doorway(Descriptor listener, OnHello on_hello, OnStop on_stop, const common::Clock* clock)
+    : listener_(std::move(listener)),
+      on_hello_(std::move(on_hello)),
+      on_stop_(std::move(on_stop)),
+      clock_(clock) {}
 
 void Doorway::AddTo(std::vector<pollfd>& waiting) {
   waiting.push_back({guests_.size() < kMostWaiting ? listener_.get() : -1, POLLIN, 0});
@@ -58,6 +62,7 @@ void Doorway::Hear(Guest& guest) {
   const absl::StatusOr<bool> whole = guest.receiver.Next(&event);
   if (whole.ok() && !*whole) return;
   guest.gone = true;  // from here
+  if (whole.ok() && event.has_stop_agent()) return on_stop_(std::move(guest.socket));
   if (!whole.ok() || !event.has_hello()) return;
   if (on_hello_(event.hello(), guest.pid, guest.socket, guest.receiver)) return;
   v1::TrainerCommand command;

@@ -1,5 +1,5 @@
-// Where trainers of an earlier agent come back: the agent's socket, and those that have connected
-// and not yet said who they are.
+// Where trainers of an earlier agent come back, and where the agent is told to stop: the agent's
+// socket, and those that have connected and not yet said what they want.
 #ifndef STRATA_WORKER_AGENT_DOORWAY_H_
 #define STRATA_WORKER_AGENT_DOORWAY_H_
 
@@ -31,10 +31,13 @@ class Doorway {
   using OnHello = std::function<bool(const v1::TrainerHello& hello, pid_t pid, Descriptor& socket,
                                      FrameReceiver& receiver)>;
 
+  // StopAgent: the answer goes to the socket.
+  using OnStop = std::function<void(Descriptor socket)>;
+
   // Listens at `path`. Processes of other users than this one's are turned away. `clock` is
   // borrowed.
   static absl::StatusOr<std::unique_ptr<Doorway>> Open(const std::string& path, OnHello on_hello,
-                                                       const common::Clock* clock);
+                                                       OnStop on_stop, const common::Clock* clock);
 
   // For a poll loop: adds what to wait for; then looks at what poll found at the same place.
   void AddTo(std::vector<pollfd>& waiting);
@@ -49,12 +52,13 @@ class Doorway {
     double came_at = 0;  // clock time
     bool gone = false;
   };
-  Doorway(Descriptor listener, OnHello on_hello, const common::Clock* clock);
+  Doorway(Descriptor listener, OnHello on_hello, OnStop on_stop, const common::Clock* clock);
   void Accept();
   void Hear(Guest& guest);
 
   const Descriptor listener_;
   const OnHello on_hello_;
+  const OnStop on_stop_;
   const common::Clock* const clock_;
   std::vector<Guest> guests_;
   int polled_ = 0;  // by the last AddTo

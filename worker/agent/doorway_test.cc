@@ -17,16 +17,14 @@ namespace {
 
 constexpr uid_t kNobody = 65534;
 
-// A process of `user` says hello at `path`; exit status 0: it was heard or told something.
-pid_t SayHelloAs(uid_t user, const std::string& path) {
+// A process of `user` says that at `path`; exit status 0: it was heard or told something.
+pid_t SpeakAs(uid_t user, const std::string& path, const v1::TrainerEvent& event) {
   const pid_t child = fork();
   if (child != 0) return child;
   signal(SIGPIPE, SIG_IGN);
   if (user != geteuid() && setuid(user) != 0) _exit(3);
   const absl::StatusOr<int> socket = ConnectTo(path);
   if (!socket.ok()) _exit(2);
-  v1::TrainerEvent event;
-  event.mutable_hello()->set_job("jobs/a");
   static_cast<void>(FrameSender(*socket).Send(event));
   pollfd waiting{*socket, POLLIN, 0};
   poll(&waiting, 1, 10'000);
@@ -38,6 +36,11 @@ class DoorwayTest : public ::testing::Test {
  protected:
   // How a process of `user` fares that says hello; and how often the doorway heard one.
   int HelloFrom(uid_t user) {
+    v1::TrainerEvent event;
+    event.mutable_hello()->set_job("jobs/a");
+    return WordFrom(user, event);
+  }
+  int WordFrom(uid_t user, const v1::TrainerEvent& event) {
     char folder[] = "/tmp/door-XXXXXX";  // everybody can reach it, unlike the test's own
     EXPECT_NE(mkdtemp(folder), nullptr);
     chmod(folder, 0755);
@@ -46,10 +49,16 @@ class DoorwayTest : public ::testing::Test {
       ++heard_;
       return false;  // it is told to end
     };
-    const auto doorway = Doorway::Open(path, on_hello, &clock_);
+    const auto on_stop = [this](Descriptor socket) {
+      ++stopped_;
+      v1::TrainerCommand answer;
+      answer.mutable_agent_stopped();
+      EXPECT_TRUE(FrameSender(socket.get()).Send(answer).ok());
+    };
+    const auto doorway = Doorway::Open(path, on_hello, on_stop, &clock_);
     EXPECT_TRUE(doorway.ok()) << doorway.status();
     chmod(path.c_str(), 0777);  // as if somebody had opened what its mode closes
-    const pid_t child = SayHelloAs(user, path);
+    const pid_t child = SpeakAs(user, path, event);
     int status = 0;
     while (waitpid(child, &status, WNOHANG) == 0) {
       std::vector<pollfd> waiting;
@@ -64,12 +73,20 @@ class DoorwayTest : public ::testing::Test {
   }
 
   const common::MonotonicClock clock_{};
-  int heard_ = 0;
+  int heard_ = 0, stopped_ = 0;
 };
 
 TEST_F(DoorwayTest, AProcessOfTheAgentsUserIsHeard) {
   EXPECT_EQ(HelloFrom(geteuid()), 0);
   EXPECT_EQ(heard_, 1);
+}
+
+TEST_F(DoorwayTest, WhoeverAsksForTheAgentsEndCanBeAnswered) {
+  v1::TrainerEvent event;
+  event.mutable_stop_agent();
+  EXPECT_EQ(WordFrom(geteuid(), event), 0);
+  EXPECT_EQ(stopped_, 1);
+  EXPECT_EQ(heard_, 0);
 }
 
 TEST_F(DoorwayTest, AProcessOfAnotherUserIsTurnedAwayUnheard) {

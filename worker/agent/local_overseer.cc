@@ -5,10 +5,16 @@
 #include <string>
 #include <utility>
 
+#include "common/entropy.h"
 #include "common/status_macros.h"
 #include "protocol/agreement.h"
 
 namespace strata::worker {
+namespace {
+
+constexpr int kNonceBytes = 16;
+
+}  // namespace
 
 LocalOverseer::LocalOverseer(const v1::TrainerTask& task, ClientLink* client)
     : task_(task), client_(client), fragments_(task.ranks()) {}
@@ -21,9 +27,10 @@ absl::Status LocalOverseer::OnPrepared(TrainerGroup& group,
   if (prepared.front().plan_digest() != task_.plan().plan_digest()) {
     return absl::FailedPreconditionError("the ranks follow another plan than was prepared");
   }
-  std::vector<std::string> addresses;
-  for (const v1::Prepared& each : prepared) addresses.push_back(each.address());
-  job_->Start(group, addresses);
+  v1::StartRanks start;
+  for (const v1::Prepared& each : prepared) start.add_addresses(each.address());
+  start.set_nonce(common::DrawBytes(common::SystemEntropy(), kNonceBytes));
+  job_->Start(group, std::move(start));
   return absl::OkStatus();
 }
 

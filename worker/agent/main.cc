@@ -13,12 +13,13 @@
 #include "worker/agent/client_link.h"
 #include "worker/agent/cluster_agent.h"
 #include "worker/agent/standalone.h"
+#include "worker/agent/stop_agent.h"
 #include "worker/shared/version.h"
 
 namespace {
 
 constexpr char kUsage[] =
-    "usage: strata-worker --standalone | --controller HOST:PORT … | --version | --help\n"
+    "usage: strata-worker --standalone | --controller HOST:PORT … | stop … | --version | --help\n"
     "  --standalone   run one task: a StandaloneRequest on stdin, StandaloneEvents on stdout;\n"
     "                 started by strata run, eval and generate\n";
 
@@ -52,6 +53,21 @@ int ServeCluster(const std::vector<std::string>& arguments) {
   return strata::worker::RunClusterAgent(*options, clock);
 }
 
+int Stop(const std::vector<std::string>& arguments) {
+  const auto options = strata::worker::ParseStopOptions(arguments);
+  if (!options.ok()) {
+    std::fprintf(stderr, "strata-worker stop: %s\n%s%s",
+                 std::string(options.status().message()).c_str(), kUsage,
+                 strata::worker::kStopUsage);
+    return 2;
+  }
+  const strata::common::MonotonicClock clock{};
+  const auto stopped = strata::worker::StopAgent(*options, clock);
+  if (stopped.ok()) return 0;
+  std::fprintf(stderr, "strata-worker stop: %s\n", std::string(stopped.status().message()).c_str());
+  return 1;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -61,10 +77,14 @@ int main(int argc, char** argv) {
     return 0;
   }
   const std::vector<std::string> arguments(argv + 1, argv + argc);
+  if (!arguments.empty() && arguments[0] == "stop") {
+    return Stop({arguments.begin() + 1, arguments.end()});
+  }
   if (std::find(arguments.begin(), arguments.end(), "--controller") != arguments.end()) {
     return ServeCluster(arguments);
   }
   const bool help = argc == 2 && std::strcmp(argv[1], "--help") == 0;
-  std::fprintf(help ? stdout : stderr, "%s%s", kUsage, strata::worker::kClusterUsage);
+  std::fprintf(help ? stdout : stderr, "%s%s%s", kUsage, strata::worker::kClusterUsage,
+               strata::worker::kStopUsage);
   return help ? 0 : 2;
 }

@@ -48,6 +48,7 @@ v1::TrainerTask MakeTask(const v1::StandaloneRequest& request) {
       task.set_resume(request.resume());
       task.set_job_directory(request.job_directory());
   }
+  task.set_data_devices("lo");  // all of them are on this machine
   task.set_ranks(static_cast<int>(request.ranks()));
   task.set_threads(static_cast<int>(request.threads_per_rank()));
   return task;

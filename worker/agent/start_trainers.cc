@@ -10,11 +10,12 @@ namespace strata::worker {
 
 absl::StatusOr<std::vector<std::unique_ptr<Trainer>>> StartTrainers(const TrainersOptions& options,
                                                                     TrainerPoll* poll) {
-  ASSIGN_OR_RETURN(const std::string binary, TrainerBinary());
+  ASSIGN_OR_RETURN(const TrainerProgram program, PinnedTrainer());
   std::vector<std::unique_ptr<Trainer>> trainers;
   for (const int rank : options.ranks) {
     TrainerStart start;
-    start.binary = binary;
+    start.name = program.path;
+    start.executable = program.executable;
     start.arguments = {"--rank", absl::StrCat(rank)};
     if (!options.job_directory.empty()) {
       start.arguments.insert(start.arguments.end(), {"--dir", options.job_directory});

@@ -1,23 +1,34 @@
 #include "worker/agent/trainer_build.h"
 
+#include <fcntl.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <climits>
-#include <cstdio>
-#include <memory>
+#include <cstring>
+#include <mutex>
+#include <optional>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/digest.h"
+#include "common/status_macros.h"
+#include "worker/agent/descriptor.h"
 
 namespace strata::worker {
 namespace {
 
 constexpr char kTrainerName[] = "strata-trainer";
 constexpr size_t kBuildDigits = 16;
+// Above all numbers that a trainer finds its own descriptors under.
+constexpr int kPinnedFrom = 128;
 
-}  // namespace
+struct Pinned {
+  TrainerProgram program;
+  Descriptor file;
+};
 
-absl::StatusOr<std::string> TrainerBinary() {
+absl::StatusOr<std::string> TrainerPath() {
   char own[PATH_MAX];
   const ssize_t size = readlink("/proc/self/exe", own, sizeof(own));
   if (size <= 0 || size == sizeof(own)) {
@@ -27,17 +38,41 @@ absl::StatusOr<std::string> TrainerBinary() {
   return absl::StrCat(path.substr(0, path.rfind('/') + 1), kTrainerName);
 }
 
-std::string TrainerBuild() {
-  const absl::StatusOr<std::string> path = TrainerBinary();
-  if (!path.ok()) return "";
-  const std::unique_ptr<FILE, int (*)(FILE*)> file(std::fopen(path->c_str(), "rbe"), std::fclose);
-  if (file == nullptr) return "";
+absl::StatusOr<std::string> DigestOfFile(int file, const std::string& path) {
   common::Digester digester;
-  char bytes[64 << 10];
-  while (const size_t size = std::fread(bytes, 1, sizeof(bytes), file.get())) {
-    digester.Add(bytes, size);
+  std::string bytes(64 << 10, '\0');
+  for (off_t at = 0;;) {
+    const ssize_t size = pread(file, bytes.data(), bytes.size(), at);
+    if (size < 0) return absl::InternalError(absl::StrCat(path, ": ", strerror(errno)));
+    if (size == 0) return digester.Finish().substr(0, kBuildDigits);
+    digester.Add(bytes.data(), static_cast<size_t>(size));
+    at += size;
   }
-  return std::ferror(file.get()) ? "" : digester.Finish().substr(0, kBuildDigits);
+}
+
+absl::StatusOr<Pinned> Pin() {
+  ASSIGN_OR_RETURN(const std::string path, TrainerPath());
+  const Descriptor found(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!found.is_open()) return absl::NotFoundError(absl::StrCat(path, ": ", strerror(errno)));
+  Pinned pinned;
+  pinned.file = Descriptor(fcntl(found.get(), F_DUPFD_CLOEXEC, kPinnedFrom));
+  if (!pinned.file.is_open()) return absl::InternalError(absl::StrCat(path, ": ", strerror(errno)));
+  pinned.program.path = path;
+  pinned.program.executable = absl::StrCat("/proc/self/fd/", pinned.file.get());
+  ASSIGN_OR_RETURN(pinned.program.build, DigestOfFile(pinned.file.get(), path));
+  return pinned;
+}
+
+}  // namespace
+
+absl::StatusOr<TrainerProgram> PinnedTrainer() {
+  static std::mutex mutex;
+  static std::optional<Pinned> pinned;  // for the process's life
+  const std::lock_guard lock(mutex);
+  if (!pinned.has_value()) {
+    ASSIGN_OR_RETURN(pinned, Pin());
+  }
+  return pinned->program;
 }
 
 }  // namespace strata::worker

@@ -8,11 +8,17 @@
 
 namespace strata::worker {
 
-// The trainer's program: it stands beside this binary, so that both are of one build.
-absl::StatusOr<std::string> TrainerBinary();
+// The trainer's program as it stood beside this binary when this was first asked, so that both are
+// of one build: it stays open, and whatever takes its name later (an upgrade renames files into
+// place) is not started by this process.
+struct TrainerProgram {
+  std::string path;        // what it was called
+  std::string executable;  // what to execute: it opens the same file in a child of this process
+  std::string build;       // digest of the file, for Register.build
+};
 
-// Digest of that file, for Register.build; empty where it cannot be read, which starts will tell.
-std::string TrainerBuild();
+// From any thread. NotFound: there is none; asked again, it may have come.
+absl::StatusOr<TrainerProgram> PinnedTrainer();
 
 }  // namespace strata::worker
 

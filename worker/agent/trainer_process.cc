@@ -100,7 +100,7 @@ absl::StatusOr<std::unique_ptr<TrainerProcess>> TrainerProcess::Start(const Trai
   RETURN_IF_ERROR(SetNonBlocking(ours.get()));
   ASSIGN_OR_RETURN(Descriptor progress, OpenProgress(start.progress_path));
 
-  std::vector<char*> argv = {const_cast<char*>(start.binary.c_str())};
+  std::vector<char*> argv = {const_cast<char*>(start.name.c_str())};
   for (const std::string& argument : start.arguments) {
     argv.push_back(const_cast<char*>(argument.c_str()));
   }
@@ -111,10 +111,10 @@ absl::StatusOr<std::unique_ptr<TrainerProcess>> TrainerProcess::Start(const Trai
   envp.push_back(nullptr);
   const SpawnSettings settings(theirs.get(), progress.get(), start);
   pid_t pid = -1;
-  const int error = posix_spawn(&pid, start.binary.c_str(), settings.actions(),
+  const int error = posix_spawn(&pid, start.executable.c_str(), settings.actions(),
                                 settings.attributes(), argv.data(), envp.data());
   if (error != 0) {
-    return absl::NotFoundError(absl::StrCat(start.binary, ": ", strerror(error)));
+    return absl::NotFoundError(absl::StrCat(start.name, ": ", strerror(error)));
   }
   Descriptor process(OpenProcess(pid));
   if (!process.is_open()) {

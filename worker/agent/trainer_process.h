@@ -26,7 +26,8 @@ inline constexpr int kTrainerSocket = 3;
 inline constexpr int kTrainerProgress = 4;
 
 struct TrainerStart {
-  std::string binary;                  // path
+  std::string name;                    // what its command line begins with
+  std::string executable;              // path of the program
   std::vector<std::string> arguments;  // after the name; told to people who look at processes
   std::string progress_path;           // made anew; empty: a file without a name
   std::string log_path;                // what it says is added there; empty: to our stderr

@@ -88,6 +88,30 @@ TEST_F(ProgressFileTest, WhatIsInFlightHasItsAgeItsGroupAndItsPlaceInTheGroup) {
   EXPECT_EQ((*reader)->Begun("nobody", 2), 0u);
 }
 
+TEST_F(ProgressFileTest, FileOperationsTickAtTheirBeginAndEnd) {
+  auto writer = ProgressWriter::Create(descriptor_, kSizes, &clock_);
+  ASSERT_TRUE(writer.ok());
+  auto reader = ProgressReader::Open(descriptor_);
+  ASSERT_TRUE(reader.ok());
+  EXPECT_FALSE((*reader)->in_storage_operation());
+  EXPECT_EQ((*reader)->storage_tick(), 0);
+  (*writer)->Begin(0, 0, 0, {.storage = true});
+  (*writer)->Begin(1, 0, 0, {});
+  EXPECT_TRUE((*reader)->Activities().at(0).storage);
+  EXPECT_FALSE((*reader)->Activities().at(1).storage);
+  clock_.Advance(5);
+  (*writer)->BeginStorage();
+  (*writer)->BeginStorage();  // on another thread
+  clock_.Advance(2);
+  (*writer)->EndStorage();
+  clock_.Advance(1);
+  EXPECT_TRUE((*reader)->in_storage_operation());
+  EXPECT_EQ((*reader)->storage_tick(), 7);
+  (*writer)->EndStorage();
+  EXPECT_FALSE((*reader)->in_storage_operation());
+  EXPECT_EQ((*reader)->storage_tick(), 8);
+}
+
 TEST_F(ProgressFileTest, AnInstructionsSlowestExecutionIsForgottenAfterTwoWindows) {
   auto writer = ProgressWriter::Create(descriptor_, kSizes, &clock_);
   ASSERT_TRUE(writer.ok());

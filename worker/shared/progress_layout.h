@@ -16,7 +16,7 @@
 namespace strata::worker {
 
 inline constexpr char kProgressMagic[8] = {'S', 'T', 'R', 'A', 'P', 'R', 'O', 'G'};
-inline constexpr uint32_t kProgressVersion = 2;
+inline constexpr uint32_t kProgressVersion = 3;
 inline constexpr int kProgressStreams = 16;  // at least the streams of a program
 inline constexpr int kProgressPrograms = 8;  // at least the programs of a set
 inline constexpr int kProgressGroups = 8;    // at least the symbolic groups of a program
@@ -67,6 +67,7 @@ struct ProgressStream {
   std::atomic<double> begin;
   std::atomic<uint32_t> group;     // index + 1 of the group that it communicates in; 0: none
   std::atomic<uint32_t> pair;      // not 0: a send or receive between two members
+  std::atomic<uint64_t> storage;   // not 0: it reads or writes files, or waits for who does
   std::atomic<uint64_t> sequence;  // collectives: counts the group's on this stream from 1
 };
 
@@ -89,6 +90,9 @@ struct ProgressHeader {
   std::atomic<double> phase_begin;
   // Up to this step the disk may hold up any instruction: a checkpoint is being written.
   std::atomic<int64_t> checkpoint_step;
+  // File operations in flight on any thread, each of one chunk, and when one began or ended last.
+  std::atomic<uint64_t> storage_operations;
+  std::atomic<double> storage_tick;  // 0: none did
   ProgressStream streams[kProgressStreams];
   // The instruction that began last, on any stream; coded like ProgressStream::current.
   std::atomic<uint64_t> latest;
@@ -101,7 +105,7 @@ struct ProgressHeader {
 static_assert(std::atomic<uint64_t>::is_always_lock_free);
 static_assert(std::atomic<double>::is_always_lock_free);
 static_assert(sizeof(ProgressInstruction) == 96);
-static_assert(sizeof(ProgressHeader) == 2848, "the layout changed: raise kProgressVersion");
+static_assert(sizeof(ProgressHeader) == 2992, "the layout changed: raise kProgressVersion");
 
 struct ProgressSizes {
   uint32_t label_capacity = 0;

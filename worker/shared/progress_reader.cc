@@ -160,12 +160,17 @@ std::vector<ProgressReader::Activity> ProgressReader::Activities() const {
     const uint32_t group = stream.group.load(std::memory_order_relaxed);
     if (group > 0) activity.group = GroupName(group - 1);
     activity.pair = stream.pair.load(std::memory_order_relaxed) != 0;
+    activity.storage = stream.storage.load(std::memory_order_relaxed) != 0;
     activity.sequence = stream.sequence.load(std::memory_order_acquire);
     const bool same = stream.current.load(std::memory_order_relaxed) == position &&
                       stream.begin.load(std::memory_order_relaxed) == activity.begin;
     if (same) activities.push_back(std::move(activity));
   }
   return activities;
+}
+
+double ProgressReader::storage_tick() const {
+  return FiniteOr0(header_->storage_tick.load(std::memory_order_relaxed));
 }
 
 uint64_t ProgressReader::Begun(const std::string& group, int stream) const {

@@ -40,6 +40,10 @@ class ProgressReader final : public ProgressView {
   int64_t checkpoint_step() const override {
     return header_->checkpoint_step.load(std::memory_order_relaxed);
   }
+  bool in_storage_operation() const override {
+    return header_->storage_operations.load(std::memory_order_relaxed) != 0;
+  }
+  double storage_tick() const override;
   std::vector<Activity> Activities() const override;
   uint64_t Begun(const std::string& group, int stream) const override;
   // The label of what the stream is at; empty when idle, "instruction 7" without a label.

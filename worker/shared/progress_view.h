@@ -21,6 +21,7 @@ class ProgressView {
     double slowest = 0;     // seconds of its slowest execution lately; 0: not executed yet
     std::string group;      // that it communicates in; empty: it computes
     bool pair = false;      // with one member of the group
+    bool storage = false;   // it reads or writes files, or waits for who does
     uint64_t sequence = 0;  // collectives: counts the group's on this stream from 1
   };
 
@@ -32,6 +33,9 @@ class ProgressView {
   virtual double phase_begin() const = 0;  // clock time
   // A checkpoint is being written while steps up to this one run.
   virtual int64_t checkpoint_step() const = 0;
+  // Whether a file operation is in flight; when one began or ended last (clock time; 0: none did).
+  virtual bool in_storage_operation() const = 0;
+  virtual double storage_tick() const = 0;
   // What is in flight, by stream. What changes during the call may be left out.
   virtual std::vector<Activity> Activities() const = 0;
   // Collectives of the group that this rank has begun on the stream; 0 for what it does not know.

@@ -114,6 +114,7 @@ void ProgressWriter::Begin(int stream, int program, int instruction,
   }
   at.group.store(static_cast<uint32_t>(operation.group + 1), std::memory_order_relaxed);
   at.pair.store(operation.pair, std::memory_order_relaxed);
+  at.storage.store(operation.storage, std::memory_order_relaxed);
   at.sequence.store(sequence, std::memory_order_relaxed);
   at.begin.store(clock_->Now(), std::memory_order_relaxed);
   at.current.store(position, std::memory_order_release);
@@ -129,6 +130,16 @@ void ProgressWriter::End(int stream) {
   }
   at.current.store(0, std::memory_order_release);
   header_->ticks.fetch_add(1, std::memory_order_relaxed);
+}
+
+void ProgressWriter::BeginStorage() {
+  header_->storage_tick.store(clock_->Now(), std::memory_order_relaxed);
+  header_->storage_operations.fetch_add(1, std::memory_order_relaxed);
+}
+
+void ProgressWriter::EndStorage() {
+  header_->storage_tick.store(clock_->Now(), std::memory_order_relaxed);
+  header_->storage_operations.fetch_sub(1, std::memory_order_relaxed);
 }
 
 void ProgressWriter::NoteExecution(uint64_t position, double seconds) {

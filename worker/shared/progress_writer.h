@@ -17,12 +17,13 @@ namespace strata::worker {
 
 // What an instruction communicates in.
 struct ProgressOperation {
-  int group = -1;     // index in SetGroups; -1: nothing
-  bool pair = false;  // a send or receive, not a collective of the whole group
+  int group = -1;        // index in SetGroups; -1: nothing
+  bool pair = false;     // a send or receive, not a collective of the whole group
+  bool storage = false;  // it reads or writes files, or waits for who does
 };
 
 // Owns a shared, writable map of the file. Begin and End may be called by several threads, each
-// stream by one of them; the rest by one thread.
+// stream by one of them, BeginStorage and EndStorage by any; the rest by one thread.
 class ProgressWriter {
  public:
   // Sizes the file, which is empty or to be overwritten, and lays an empty record into it.
@@ -50,6 +51,9 @@ class ProgressWriter {
   void SetCheckpointStep(int64_t step);
   void Begin(int stream, int program, int instruction, const ProgressOperation& operation);
   void End(int stream);
+  // Around each file operation of one chunk: an agent tells a slow storage from one that stands.
+  void BeginStorage();
+  void EndStorage();
 
   // To be called once, before a voluntary exit.
   void SetOutcome(OutcomeState state, int exit_code, const std::string& message);

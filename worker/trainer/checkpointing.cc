@@ -6,12 +6,12 @@
 
 namespace strata::worker {
 
-Checkpointing::Checkpointing(const v1::TrainerTask& task, Control* control, CommitQueue* commits)
+Checkpointing::Checkpointing(const v1::TrainerTask& task, Control* control, CommitQueue* commits,
+                             checkpoint::FileSystem* files)
     : control_(control),
       commits_(commits),
       keep_(task.job().checkpoint().keep()),
-      writer_({task.job().checkpoint().directory(), task.plan().epoch(), task.rank()},
-              checkpoint::PosixFileSystem()) {}
+      writer_({task.job().checkpoint().directory(), task.plan().epoch(), task.rank()}, files) {}
 
 absl::Status Checkpointing::Begin(const checkpoint::CheckpointInfo& info,
                                   std::vector<checkpoint::SnapshotItem> items) {

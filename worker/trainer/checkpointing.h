@@ -17,7 +17,8 @@ namespace strata::worker {
 class Checkpointing {
  public:
   // `commits` is null on ranks that do not commit. Pointers are borrowed.
-  Checkpointing(const v1::TrainerTask& task, Control* control, CommitQueue* commits);
+  Checkpointing(const v1::TrainerTask& task, Control* control, CommitQueue* commits,
+                checkpoint::FileSystem* files);
 
   // Starts to write; `items` must keep their contents until AtGate has returned.
   absl::Status Begin(const checkpoint::CheckpointInfo& info,

@@ -142,6 +142,8 @@ bool Control::Handle(const v1::TrainerCommand& command) {
       break;
     }
     case v1::TrainerCommand::kAcknowledge: {
+      const double lease_seconds = command.acknowledge().lease_seconds();
+      if (lease_.seconds() > 0 && lease_seconds > 0) lease_.set_seconds(lease_seconds);
       {
         const std::lock_guard<std::mutex> lock(mutex_);
         outbox_.Acknowledge(command.acknowledge().sequence());

@@ -209,6 +209,19 @@ TEST_F(LeaseTest, SilenceForTheLeaseIsTheEnd) {
   EXPECT_EQ(control.Next().status().code(), absl::StatusCode::kCancelled);
 }
 
+TEST_F(LeaseTest, TheAgentSaysHowLongTheLeaseIsFromNowOn) {
+  Agent agent;
+  CheckpointMail mail;
+  Control control(agent.trainer_socket(), &mail);
+  agent.Send(Task(3600));
+  ASSERT_TRUE(control.Next().ok());
+  v1::TrainerCommand acknowledge = Acknowledge(0);
+  acknowledge.mutable_acknowledge()->set_lease_seconds(0.2);
+  agent.Send(acknowledge);
+  agent.Send(Acknowledge(0));  // which says nothing about it
+  EXPECT_EQ(control.Next().status().code(), absl::StatusCode::kCancelled);
+}
+
 TEST_F(LeaseTest, AStuckTrainerExitsWhenItsLeaseIsOver) {
   const pid_t child = fork();
   if (child == 0) {

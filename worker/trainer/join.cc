@@ -16,13 +16,18 @@ namespace {
 // Beyond the sizes at which transports change their protocol.
 constexpr int64_t kWarmUpElements = 1 << 18;
 
-absl::StatusOr<std::vector<std::string>> WaitForStart(Control& control, int ranks) {
+absl::StatusOr<v1::StartRanks> WaitForStart(Control& control, int ranks) {
   ASSIGN_OR_RETURN(const v1::TrainerCommand command, control.Next());
   if (!command.has_start() || command.start().addresses_size() != ranks) {
     return absl::InternalError("the agent sent something else than the start of all ranks");
   }
-  return std::vector<std::string>(command.start().addresses().begin(),
-                                  command.start().addresses().end());
+  return command.start();
+}
+
+// A restart of the ranks has another epoch, and another nonce with it.
+collectives::WorldKey KeyOf(const v1::TrainerTask& task, const v1::StartRanks& start) {
+  return {.nonce = start.nonce(),
+          .epoch = task.has_controlled() ? task.controlled().epoch() : task.plan().epoch()};
 }
 
 absl::Status WarmUp(collectives::Communicator& communicator) {
@@ -56,21 +61,25 @@ absl::Status WarmUp(collectives::Communicator& communicator) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<collectives::Communicator>> Join(Control& control,
-                                                                ProgressWriter& progress, int rank,
-                                                                int ranks, v1::Prepared prepared) {
+                                                                ProgressWriter& progress,
+                                                                const v1::TrainerTask& task,
+                                                                v1::Prepared prepared) {
+  const int ranks = task.ranks();
   std::unique_ptr<collectives::UcxEndpoint> endpoint;
   if (ranks > 1) {
-    ASSIGN_OR_RETURN(endpoint, collectives::UcxEndpoint::Create({}));
+    ASSIGN_OR_RETURN(endpoint, collectives::UcxEndpoint::Create({.devices = task.data_devices()}));
     prepared.set_address(endpoint->Address());
   }
   v1::TrainerEvent event;
   *event.mutable_prepared() = std::move(prepared);
   control.Send(event);
-  ASSIGN_OR_RETURN(const std::vector<std::string> addresses, WaitForStart(control, ranks));
+  ASSIGN_OR_RETURN(const v1::StartRanks start, WaitForStart(control, ranks));
   progress.SetPhase(Phase::kConnecting);
   if (ranks == 1) return std::unique_ptr<collectives::Communicator>();
   ASSIGN_OR_RETURN(std::unique_ptr<collectives::Communicator> communicator,
-                   collectives::UcxEndpoint::Connect(std::move(endpoint), rank, addresses));
+                   collectives::UcxEndpoint::Connect(
+                       std::move(endpoint), task.rank(),
+                       {start.addresses().begin(), start.addresses().end()}, KeyOf(task, start)));
   control.SetCancel(
       [raw = communicator.get()](const absl::Status& status) { raw->Cancel(status); });
   RETURN_IF_ERROR(WarmUp(*communicator));

@@ -12,12 +12,14 @@
 
 namespace strata::worker {
 
-// Sends `prepared` with this rank's address, waits for the start, connects, and moves some bytes
+// Sends `prepared` with the task's rank's address, waits for the start, connects to the ranks that
+// know this start's nonce (collectives/ucx_communicator.h), and moves some bytes
 // over every connection, so that what the transport needs is there before memory is measured. Null
 // in a world of one. From here on the agent's end cancels the communicator.
 absl::StatusOr<std::unique_ptr<collectives::Communicator>> Join(Control& control,
-                                                                ProgressWriter& progress, int rank,
-                                                                int ranks, v1::Prepared prepared);
+                                                                ProgressWriter& progress,
+                                                                const v1::TrainerTask& task,
+                                                                v1::Prepared prepared);
 
 }  // namespace strata::worker
 

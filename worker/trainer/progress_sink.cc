@@ -12,6 +12,17 @@ namespace strata::worker {
 static_assert(program::kStreamCount <= kProgressStreams);
 static_assert(std::size(program::kGroups) <= kProgressGroups);
 
+namespace {
+
+bool WaitsForStorage(const program::Action& action, const program::Program& program) {
+  if (action.op != nullptr) return action.op->kind == program::OpKind::kLoadBatch;
+  const program::Instruction& instruction = program.instructions[action.instruction];
+  return action.mechanism == program::Mechanism::kSignal &&
+         instruction.purpose == program::Purpose::kSnapshot;
+}
+
+}  // namespace
+
 FileProgressSink::FileProgressSink(const program::ProgramSet& set, ProgressWriter* writer)
     : writer_(writer) {
   std::vector<std::vector<std::string>> labels;
@@ -24,6 +35,7 @@ FileProgressSink::FileProgressSink(const program::ProgramSet& set, ProgressWrite
     for (const program::Action& action : program::Expand(set, program).actions) {
       Action& added = actions.emplace_back();
       added.instruction = action.instruction;
+      added.operation.storage = WaitsForStorage(action, program);
       if (!action.is_communication()) continue;
       added.operation.group =
           static_cast<int>(std::find(std::begin(program::kGroups), std::end(program::kGroups),

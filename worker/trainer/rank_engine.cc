@@ -48,7 +48,7 @@ absl::StatusOr<std::unique_ptr<RankEngine>> RankEngine::Create(const TaskContext
   made->sink_.emplace(programs, context.progress);
   context.progress->SetPhase(Phase::kJoining);
   ASSIGN_OR_RETURN(made->communicator_,
-                   Join(*context.control, *context.progress, rank, context.task.ranks(),
+                   Join(*context.control, *context.progress, context.task,
                         DescribeRank(programs, plan_digest, context.build, mesh, rank)));
   if (made->communicator_ != nullptr) {
     ASSIGN_OR_RETURN(made->ring_, MakeRing(*context.progress));

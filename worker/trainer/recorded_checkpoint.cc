@@ -26,12 +26,13 @@ bool HoldsCheckpoints(const std::string& directory) {
          });
 }
 
-absl::StatusOr<std::unique_ptr<checkpoint::Checkpoint>> Open(
-    const std::string& directory, const v1::RecordedCheckpoint& recorded) {
+absl::StatusOr<std::unique_ptr<checkpoint::Checkpoint>> Open(const std::string& directory,
+                                                             const v1::RecordedCheckpoint& recorded,
+                                                             checkpoint::FileSystem* files) {
   const std::string folder =
       absl::StrCat(directory, "/", checkpoint::StepFolderName(recorded.step()));
   absl::StatusOr<std::unique_ptr<checkpoint::Checkpoint>> found =
-      checkpoint::Checkpoint::OpenFolder(folder, checkpoint::Verification::kOnRead);
+      checkpoint::Checkpoint::OpenFolder(folder, checkpoint::Verification::kOnRead, files);
   if (absl::IsNotFound(found.status())) {
     if (HoldsCheckpoints(directory)) {
       return absl::DataLossError(absl::StrCat(folder, ": is missing"));
@@ -40,9 +41,9 @@ absl::StatusOr<std::unique_ptr<checkpoint::Checkpoint>> Open(
         folder, ": is missing, like all other checkpoints there — is their storage mounted?"));
   }
   RETURN_IF_ERROR(found.status());
-  ASSIGN_OR_RETURN(const std::string text, checkpoint::PosixFileSystem()->ReadWhole(
-                                               absl::StrCat(folder, "/", checkpoint::kManifestName),
-                                               checkpoint::kLargestManifestBytes));
+  ASSIGN_OR_RETURN(const std::string text,
+                   files->ReadWhole(absl::StrCat(folder, "/", checkpoint::kManifestName),
+                                    checkpoint::kLargestManifestBytes));
   if (common::DigestOf(text) != recorded.manifest_digest()) {
     return absl::DataLossError(absl::StrCat(folder, "/", checkpoint::kManifestName,
                                             ": is not the one that the controller recorded"));
@@ -53,8 +54,9 @@ absl::StatusOr<std::unique_ptr<checkpoint::Checkpoint>> Open(
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<checkpoint::Checkpoint>> OpenRecorded(
-    const std::string& directory, const v1::RecordedCheckpoint& recorded) {
-  auto found = Open(directory, recorded);
+    const std::string& directory, const v1::RecordedCheckpoint& recorded,
+    checkpoint::FileSystem* files) {
+  auto found = Open(directory, recorded, files);
   if (!found.ok()) return WithProblem(directory, recorded, found.status());
   return found;
 }

@@ -14,9 +14,10 @@
 namespace strata::worker {
 
 // Opens it in the job's checkpoint directory: it is there, and its manifest is the one that was
-// recorded. Errors are such that ProblemOf knows them.
+// recorded. Errors are such that ProblemOf knows them. `files` outlives the checkpoint.
 absl::StatusOr<std::unique_ptr<checkpoint::Checkpoint>> OpenRecorded(
-    const std::string& directory, const v1::RecordedCheckpoint& recorded);
+    const std::string& directory, const v1::RecordedCheckpoint& recorded,
+    checkpoint::FileSystem* files = checkpoint::PosixFileSystem());
 
 // The same error, from reading that checkpoint, as one that ProblemOf knows: what is damaged
 // (DataLoss) and what the storage failed to read (Unavailable). Anything else has another reason

@@ -3,10 +3,12 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "absl/status/statusor.h"
 #include "collectives/operation_ring.h"
 #include "common/clock.h"
+#include "common/path_roots.h"
 #include "common/status_macros.h"
 #include "kernels/isa.h"
 #include "worker/shared/progress_writer.h"
@@ -15,6 +17,7 @@
 #include "worker/trainer/generate_task.h"
 #include "worker/trainer/recorded_checkpoint.h"
 #include "worker/trainer/train_task.h"
+#include "worker/trainer/watched_file_system.h"
 
 namespace strata::worker {
 namespace {
@@ -66,6 +69,9 @@ absl::StatusOr<v1::Finished::Outcome> TakeAndPerform(TaskContext& context) {
     return absl::InternalError("the agent sent something else than a task");
   }
   context.task = command.task();
+  const auto& roots = context.task.roots();
+  ASSIGN_OR_RETURN(common::PathRoots opened, common::PathRoots::Open({roots.begin(), roots.end()}));
+  common::PathRoots::SetForProcess(std::move(opened));
   return Perform(context);
 }
 
@@ -126,7 +132,9 @@ int RunTask(Control& control, CheckpointMail& mail, int progress_descriptor, Pla
   context.plant = plant;
   absl::StatusOr<v1::Finished::Outcome> outcome = v1::Finished::FAILED;
   if (progress.ok()) {
+    WatchedFileSystem files(checkpoint::PosixFileSystem(), progress->get());
     context.progress = progress->get();
+    context.files = &files;
     outcome = TakeAndPerform(context);
   } else {
     outcome = progress.status();

@@ -13,6 +13,7 @@
 #include "checkpoint/layout.h"
 #include "checkpoint/manifest.h"
 #include "checkpoint/reader.h"
+#include "common/digest.h"
 #include "common/status_macros.h"
 #include "worker/trainer/agent_commit_authority.h"
 #include "worker/trainer/inference_program.h"
@@ -115,12 +116,47 @@ absl::Status SetAsideDamaged(const v1::Controlled& controlled, const std::string
   return absl::OkStatus();
 }
 
+// What the controller's restored state does not know is told, so that all nodes begin with it.
+// Damaged ones that are newer still would be in the way of the job's next ones.
+absl::Status FindNewer(const v1::TrainerTask& task, checkpoint::Committer& committer,
+                       v1::JobPlan& plan) {
+  absl::StatusOr<checkpoint::NewestIntact> newest =
+      checkpoint::FindNewestIntact(task.job().checkpoint().directory());
+  // None, or only damaged ones: as if nobody had asked.
+  if (absl::IsNotFound(newest.status()) || absl::IsDataLoss(newest.status())) {
+    return absl::OkStatus();
+  }
+  RETURN_IF_ERROR(newest.status());
+  const checkpoint::Checkpoint& found = *newest->checkpoint;
+  const checkpoint::CheckpointInfo& info = found.manifest().info;
+  const int64_t recorded = task.controlled().checkpoint().step();
+  RETURN_IF_ERROR(CheckSameJob(task.job(), found, plan));
+  for (const checkpoint::Damage& damage : newest->damaged) {
+    if (damage.step <= std::max(recorded, info.step)) continue;
+    RETURN_IF_ERROR(SetAside(committer, damage.step, damage.what,
+                             "newer than what the job goes on with", plan));
+  }
+  if (info.step <= recorded) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const std::string text,
+                   checkpoint::PosixFileSystem()->ReadWhole(
+                       absl::StrCat(found.folder(), "/", checkpoint::kManifestName),
+                       checkpoint::kLargestManifestBytes));
+  v1::RecordedCheckpoint& newer = *plan.mutable_newer_checkpoint();
+  newer.set_epoch(info.epoch);
+  newer.set_step(info.step);
+  newer.set_manifest_digest(common::DigestOf(text));
+  return absl::OkStatus();
+}
+
 // The controller has named epoch and checkpoint.
 absl::Status FindControlledStart(const v1::TrainerTask& task, v1::JobPlan& plan) {
   const v1::Controlled& controlled = task.controlled();
   const std::string& directory = task.job().checkpoint().directory();
-  RecordedAuthority authority(controlled);
-  checkpoint::Committer committer(directory, checkpoint::PosixFileSystem(), &authority);
+  RecordedAuthority recorded_only(controlled);
+  checkpoint::LocalCommitAuthority all;  // what was recorded since the backup, nobody knows
+  checkpoint::CommitAuthority* authority = &recorded_only;
+  if (controlled.adopt_newer_checkpoint()) authority = &all;
+  checkpoint::Committer committer(directory, checkpoint::PosixFileSystem(), authority);
   if (const absl::Status status = committer.PrepareDirectory(); !status.ok()) {
     return absl::InvalidArgumentError(std::string(status.message()));
   }
@@ -129,6 +165,8 @@ absl::Status FindControlledStart(const v1::TrainerTask& task, v1::JobPlan& plan)
   if (controlled.recover()) {
     RETURN_IF_ERROR(committer.Recover(plan.epoch()).status());
     RETURN_IF_ERROR(SetAsideDamaged(controlled, directory, committer, plan));
+    if (controlled.adopt_newer_checkpoint()) RETURN_IF_ERROR(FindNewer(task, committer, plan));
+    if (plan.has_newer_checkpoint()) return absl::OkStatus();
     if (!controlled.has_checkpoint()) return RefuseExisting(directory, kControlledAdvice);
   }
   if (!controlled.has_checkpoint()) return absl::OkStatus();

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 
+#include "checkpoint/file_system.h"
 #include "program/ir/program.h"
 #include "proto/strata/v1/trainer.pb.h"
 #include "worker/shared/progress_writer.h"
@@ -25,6 +26,7 @@ struct TaskContext {
   Control* control = nullptr;
   CheckpointMail* mail = nullptr;  // where the agent's word on checkpoints arrives
   ProgressWriter* progress = nullptr;
+  checkpoint::FileSystem* files = nullptr;  // what it does is seen in `progress`
   PlantFault plant = nullptr;  // into what is trained, before it is verified; only in tests
 };
 

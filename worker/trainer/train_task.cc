@@ -45,7 +45,7 @@ class Commits {
   explicit Commits(const TaskContext& context)
       : mail_(context.mail),
         agent_(context.control),
-        committer_(context.task.job().checkpoint().directory(), checkpoint::PosixFileSystem(),
+        committer_(context.task.job().checkpoint().directory(), context.files,
                    context.task.has_controlled()
                        ? static_cast<checkpoint::CommitAuthority*>(&agent_)
                        : &local_),
@@ -95,12 +95,12 @@ class Training {
         mesh_{program_.groups},
         state_(StateOf(program_.programs.slots, mesh_, rank_)),
         host_(&program_, corpus, static_cast<uint64_t>(job_.train().seed()), job_.data().shuffle(),
-              mesh_.data(rank_), [this] { return checkpoints_->AtGate(); }),
+              mesh_.data(rank_), context.progress, [this] { return checkpoints_->AtGate(); }),
         step_(context.task.plan().start_step()),
         job_text_(JobText(job_)) {
     if (rank_ == 0) commits_.emplace(context_);
     checkpoints_.emplace(context_.task, context_.control,
-                         commits_.has_value() ? commits_->queue() : nullptr);
+                         commits_.has_value() ? commits_->queue() : nullptr, context_.files);
   }
 
   ~Training() { context_.control->SetCancel(nullptr); }
@@ -163,9 +163,11 @@ class Training {
   absl::StatusOr<std::unique_ptr<checkpoint::Checkpoint>> OpenStart(
       const std::string& folder) const {
     if (context_.task.has_controlled()) {
-      return OpenRecorded(job_.checkpoint().directory(), context_.task.controlled().checkpoint());
+      return OpenRecorded(job_.checkpoint().directory(), context_.task.controlled().checkpoint(),
+                          context_.files);
     }
-    return checkpoint::Checkpoint::OpenFolder(folder, checkpoint::Verification::kOnRead);
+    return checkpoint::Checkpoint::OpenFolder(folder, checkpoint::Verification::kOnRead,
+                                              context_.files);
   }
 
   absl::Status Step() {

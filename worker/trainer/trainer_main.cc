@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/prctl.h>
 
 #include <cstdio>
 #include <cstring>
@@ -23,6 +24,7 @@ bool IsOpen(int descriptor) { return fcntl(descriptor, F_GETFD) >= 0; }
 
 int Serve(PlantFault plant) {
   signal(SIGPIPE, SIG_IGN);
+  prctl(PR_SET_NAME, "strata-trainer");  // it was executed by a number, not by its name
   for (const int descriptor : {kSocket, kProgressFile}) fcntl(descriptor, F_SETFD, FD_CLOEXEC);
   CheckpointMail mail;
   Control control(kSocket, &mail);

@@ -5,14 +5,17 @@
 
 #include "common/status_macros.h"
 #include "program/ir/scalars.h"
+#include "worker/trainer/watched_file_system.h"
 
 namespace strata::worker {
 
 TrainingHostOps::TrainingHostOps(const TrainingProgram* program, const data::Corpus& corpus,
                                  uint64_t seed, bool shuffle, int data_index,
+                                 ProgressWriter* progress,
                                  std::function<absl::Status()> at_snapshot_gate)
     : program_(program),
       data_index_(data_index),
+      progress_(progress),
       at_snapshot_gate_(std::move(at_snapshot_gate)),
       validation_split_(corpus.validation),
       sampler_(corpus.train, seed, shuffle),
@@ -48,13 +51,12 @@ absl::Status TrainingHostOps::LoadBatch(int32_t* tokens, int32_t* targets, int64
 absl::Status TrainingHostOps::LoadTraining(int32_t* tokens, int32_t* targets, int64_t samples) {
   const int64_t batch = program_->global_batch, length = program_->sequence;
   const int64_t of_leaf = batch / program_->leaves.count;
-  for (int64_t row = 0; row < samples;) {
-    const int64_t at = next_row_ + row, inside = at % of_leaf;
-    const int64_t count = std::min(of_leaf - inside, samples - row);
-    const int64_t first = program_->leaves.Of(data_index_, at / of_leaf) * of_leaf + inside;
-    RETURN_IF_ERROR(training_.ReadBatch(sampler_, (step_ - 1) * batch + first, count,
+  for (int64_t row = 0; row < samples; ++row) {
+    const int64_t at = next_row_ + row;
+    const int64_t sample = program_->leaves.Of(data_index_, at / of_leaf) * of_leaf + at % of_leaf;
+    const StorageOperation operation(progress_);
+    RETURN_IF_ERROR(training_.ReadBatch(sampler_, (step_ - 1) * batch + sample, /*count=*/1,
                                         tokens + row * length, targets + row * length));
-    row += count;
   }
   return absl::OkStatus();
 }
@@ -69,6 +71,7 @@ absl::Status TrainingHostOps::LoadValidation(int32_t* tokens, int32_t* targets, 
     const int64_t place = (next_row_ + row) % shape.padded;
     const int64_t index = of_losses * shape.sequences + place;
     if (place < shape.sequences && index < program_->evaluate_sequences) {
+      const StorageOperation operation(progress_);
       RETURN_IF_ERROR(validation_.ReadWindow(
           validation_split_.Spread(index, program_->evaluate_sequences), row_tokens, row_targets));
     } else {

@@ -9,6 +9,7 @@
 #include "data/batch_reader.h"
 #include "data/sampler.h"
 #include "worker/engine/host_ops.h"
+#include "worker/shared/progress_writer.h"
 #include "worker/trainer/training_program.h"
 
 namespace strata::worker {
@@ -19,8 +20,10 @@ class TrainingHostOps final : public HostOps {
   // `program` is borrowed; `data_index`: the rank's coordinate in the data group.
   // `at_snapshot_gate`: nothing before the step's first update may still be read by others after it
   // returns.
+  // What is read of files is seen in `progress`. Pointers are borrowed.
   TrainingHostOps(const TrainingProgram* program, const data::Corpus& corpus, uint64_t seed,
-                  bool shuffle, int data_index, std::function<absl::Status()> at_snapshot_gate);
+                  bool shuffle, int data_index, ProgressWriter* progress,
+                  std::function<absl::Status()> at_snapshot_gate);
 
   // What the next RunStep is for.
   void BeginStep(int64_t step, int64_t applied);
@@ -41,6 +44,7 @@ class TrainingHostOps final : public HostOps {
 
   const TrainingProgram* const program_;
   const int data_index_;
+  ProgressWriter* const progress_;
   const std::function<absl::Status()> at_snapshot_gate_;
   const data::Split validation_split_;
   const data::Sampler sampler_;

@@ -6,20 +6,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
+#include "protocol/versions.h"
 #include "worker/shared/version.h"
 
 namespace strata::worker {
 namespace {
 
 constexpr double kTickSeconds = 0.2;
-constexpr int kLeastProtocol = 1, kGreatestProtocol = 2;  // ProtocolRange
-
-v1::JobEpoch EpochOf(const v1::TrainerHello& hello) {
-  v1::JobEpoch epoch;
-  epoch.set_job(hello.job());
-  epoch.set_epoch(hello.epoch());
-  return epoch;
-}
 
 }  // namespace
 
@@ -34,6 +27,7 @@ AgentCore::AgentCore(const Options& options, const v1::AgentMembership& kept, Ag
   environment_.clock = clock;
   environment_.boot_id = options.boot_id;
   environment_.trainer_socket = options.trainer_socket;
+  environment_.data_devices = options.data_devices;
   environment_.devices = options.devices;
   environment_.threads_per_device = options.threads_per_device;
   environment_.say = [this](const v1::AgentMessage& message) { Say(message); };
@@ -124,10 +118,13 @@ void AgentCore::LetGo() {
   for (const auto& epoch : epochs_) epoch->LetGo();
 }
 
-void AgentCore::EndAll() {
+int AgentCore::EndAll() {
+  ending_ = true;
   for (const auto& epoch : epochs_) {
+    if (!epoch->ended()) last_.push_back(epoch->epoch());
     epoch->Kill("node_lost", absl::StrCat("the agent of ", options_.node, " was told to stop"));
   }
+  return static_cast<int>(last_.size());
 }
 
 bool AgentCore::AllEnded() const {
@@ -136,8 +133,9 @@ bool AgentCore::AllEnded() const {
 }
 
 void AgentCore::ForgetEnded() {
-  for (const auto& epoch : epochs_) {
-    if (epoch->ended()) epoch->Forget();
+  for (const v1::JobEpoch& epoch : last_) {
+    HeldEpoch* const held = Find(epoch);
+    if (held != nullptr && held->ended()) held->Forget();
   }
 }
 
@@ -160,10 +158,10 @@ void AgentCore::OnLinkUp(uint64_t session) {
   said.set_devices(options_.devices);
   said.mutable_locality()->insert(options_.locality.begin(), options_.locality.end());
   said.set_version(kVersion);
-  said.mutable_protocol()->set_least(kLeastProtocol);
-  said.mutable_protocol()->set_greatest(kGreatestProtocol);
+  *said.mutable_protocol() = protocol::OwnRange();
   said.set_build(options_.build);
-  said.set_cluster(membership_.kept().cluster());
+  // One that may go over to another cluster, and holds nothing of its own, belongs to none.
+  if (!options_.rejoin || !AllEnded()) said.set_cluster(membership_.kept().cluster());
   listed_.clear();
   for (const auto& epoch : epochs_) {
     std::optional<v1::HeldEpoch> held = epoch->Held();
@@ -197,6 +195,7 @@ void AgentCore::OnMessage(uint64_t session, const v1::ControllerMessage& message
 
 // Whether the controller is ours; what is to be remembered of it is durable when it is.
 absl::Status AgentCore::TakeWelcome(const v1::ControllerMessage& message) {
+  RETURN_IF_ERROR(protocol::CommonVersion(message.welcome().protocol(), "the controller").status());
   ASSIGN_OR_RETURN(const Membership::Verdict verdict,
                    membership_.Judge(message.welcome(), message.controller_term(), !AllEnded()));
   if (verdict.changed) RETURN_IF_ERROR(host_->SetMembership(verdict.membership));
@@ -281,6 +280,9 @@ void AgentCore::SetTiming(const v1::TimingPolicy& timing) {
   if (timing.heartbeat_seconds() > 0) heartbeat_seconds_ = timing.heartbeat_seconds();
   if (timing.lease_seconds() > 0) environment_.lease_seconds = timing.lease_seconds();
   if (timing.has_orphan_seconds()) orphan_seconds_ = timing.orphan_seconds();
+  if (timing.SerializeAsString() == environment_.timing.SerializeAsString()) return;
+  environment_.timing = timing;
+  for (const auto& epoch : epochs_) epoch->OnTiming();
 }
 
 // ---- epochs
@@ -311,6 +313,7 @@ HeldEpoch* AgentCore::FindOrDeny(const v1::JobEpoch& epoch) {
 void AgentCore::OnPrepare(const v1::PrepareEpoch& prepare) {
   const v1::JobEpoch& epoch = prepare.epoch();
   if (HeldEpoch* const held = Find(epoch)) return held->OnPrepare();
+  if (ending_) return;  // the controller finds out at once
   const absl::Status status = Check(prepare);
   if (!status.ok()) {
     v1::AgentMessage message;
@@ -338,13 +341,22 @@ absl::Status AgentCore::Check(const v1::PrepareEpoch& prepare) const {
                                                     prepare.build()));
 }
 
-bool AgentCore::Expects(const v1::TrainerHello& hello, int64_t pid) {
-  HeldEpoch* const held = Find(EpochOf(hello));
-  return held != nullptr && held->Expects(hello.rank(), pid);
+// Of two jobs that had the name the process tells which it is.
+HeldEpoch* AgentCore::FindTrainers(const v1::TrainerHello& hello, int64_t pid) const {
+  for (const auto& held : epochs_) {
+    const v1::JobEpoch& epoch = held->epoch();
+    const bool named = epoch.job() == hello.job() && epoch.epoch() == hello.epoch();
+    if (named && held->Expects(hello.rank(), pid)) return held.get();
+  }
+  return nullptr;
 }
 
-void AgentCore::OnAttached(const v1::TrainerHello& hello) {
-  Find(EpochOf(hello))->OnAttached(hello.rank());
+bool AgentCore::Expects(const v1::TrainerHello& hello, int64_t pid) {
+  return FindTrainers(hello, pid) != nullptr;
+}
+
+void AgentCore::OnAttached(const v1::TrainerHello& hello, int64_t pid) {
+  FindTrainers(hello, pid)->OnAttached(hello.rank());
 }
 
 }  // namespace strata::worker

@@ -32,6 +32,7 @@ class AgentCore {
     std::string build;                            // of the trainer; empty: not known
     std::string boot_id;                          // of the machine
     std::string trainer_socket;                   // path at which trainers find an agent again
+    std::string data_devices;                     // TrainerTask.data_devices of its ranks
     bool rejoin = false;  // may go over to another cluster while it holds nothing
   };
 
@@ -49,7 +50,7 @@ class AgentCore {
   // A trainer has come back, on a socket of its own: whether it is one of these. If so it is given
   // the socket, and OnAttached follows before anything is read from it.
   bool Expects(const v1::TrainerHello& hello, int64_t pid);
-  void OnAttached(const v1::TrainerHello& hello);
+  void OnAttached(const v1::TrainerHello& hello, int64_t pid);
   // The node is to be emptied within so long.
   void OnDrain(double seconds);
 
@@ -64,10 +65,12 @@ class AgentCore {
 
   // The end. The next agent of this node will find the trainers.
   void LetGo();
-  // Or: all trainers are ended. Over when all have.
-  void EndAll();
+  // Or: all trainers are ended, and no new epochs taken. Over when all have. Returns the number of
+  // epochs that it ends.
+  int EndAll();
   bool AllEnded() const;
-  // No later agent needs to find what has ended.
+  // No later agent needs to find what EndAll ended. Epochs that had ended before may not have been
+  // told yet: the next agent does that.
   void ForgetEnded();
 
  private:
@@ -76,6 +79,7 @@ class AgentCore {
   void Settle(double now);
   void EndOrphans(double now);
   HeldEpoch* Find(const v1::JobEpoch& epoch) const;
+  HeldEpoch* FindTrainers(const v1::TrainerHello& hello, int64_t pid) const;
   HeldEpoch* FindOrDeny(const v1::JobEpoch& epoch);
   void Say(v1::AgentMessage message);
   void SayLeaving();
@@ -103,6 +107,8 @@ class AgentCore {
   bool said_away_ = false;
   double drain_by_ = -1;  // clock time; negative: not told to
   bool dismissed_ = false;
+  bool ending_ = false;             // it takes no new epochs
+  std::vector<v1::JobEpoch> last_;  // what EndAll ended
 };
 
 }  // namespace strata::worker

@@ -80,6 +80,7 @@ void GroupWatch::AcknowledgeOne(int place, bool always) {
   acknowledged_[place] = settled;
   v1::TrainerCommand command;
   command.mutable_acknowledge()->set_sequence(settled);
+  command.mutable_acknowledge()->set_lease_seconds(lease_seconds_);
   group_[place].Send(command);
 }
 

@@ -37,6 +37,8 @@ class GroupWatch final : private TrainerListener {
   void Stop(const std::string& reason);
   void KillAll();
   bool stopping() const { return stopping_; }
+  // Trainers with a lease hear with the next sign of life how long it is.
+  void SetLease(double seconds) { lease_seconds_ = seconds; }
   // Signs of life to trainers with a lease, and what they need not keep.
   void Acknowledge();
 
@@ -57,6 +59,7 @@ class GroupWatch final : private TrainerListener {
   GroupTask* const task_;
   const common::Clock* const clock_;
   const bool leased_;
+  double lease_seconds_ = 0;  // 0: as their task said
   std::vector<RankEnd> ends_;
   std::vector<uint64_t> heard_, acknowledged_;
   int noticed_ = 0;

@@ -2,10 +2,13 @@
 //
 //   suspected       suspect_seconds, at least 5 x the slowest execution lately. For people only.
 //   computing       hang_seconds, at least 5 x the slowest.
-//   storage         storage_seconds + bytes / storage_bytes_per_second. What waits for it (a batch
-//                   that is loaded, the snapshot gate), whatever runs while a checkpoint is being
-//                   written, and a process with a thread in state D. A stall of a mount for minutes
-//                   is common, and a restart reads and writes the same mount: it would not help.
+//   storage         storage_seconds + bytes / storage_bytes_per_second. What reads or writes files
+//   or
+//                   waits for it (a batch that is loaded, the snapshot gate), since a chunk was
+//                   done; whatever runs while a checkpoint is being written, and a process with a
+//                   thread in state D. A stall of a mount for minutes is common, and a restart
+//                   reads and writes the same mount: it would not help. One chunk may be the sync
+//                   of all bytes.
 //   loading         phase_seconds + the storage's: it reads the checkpoint.
 //   starting        phase_seconds + storage_seconds: it opens the data, and compiles.
 //   connecting      phase_seconds + ranks x 0.1 s: each rank connects to its peers.
@@ -24,7 +27,7 @@
 
 namespace strata::worker {
 
-// Defaults are those of TimingPolicy (policy.proto).
+// Defaults are those of TimingPolicy (policy.proto), which says what is used under a controller.
 struct HangLimits {
   double suspect_seconds = 3;
   double hang_seconds = 60;

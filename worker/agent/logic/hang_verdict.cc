@@ -18,7 +18,9 @@ bool Steps(const RankView& rank) {
 
 // What waits for storage, or could.
 bool WaitsForStorage(const RankView& rank, const RankActivity* activity) {
-  if (activity == nullptr) return rank.in_storage || rank.phase == Phase::kLoading;
+  if (activity == nullptr) {
+    return rank.in_storage || rank.in_storage_operation || rank.phase == Phase::kLoading;
+  }
   return rank.in_storage || rank.checkpointing || activity->storage;
 }
 
@@ -30,6 +32,11 @@ double Limit(const RankView& rank, const RankActivity& activity, const HangLimit
 double Limit(const RankView& rank, const HangLimits& limits) {
   const double limit = limits.OfPhase(rank.phase);
   return rank.in_storage ? std::max(limit, limits.Storage()) : limit;
+}
+
+// How long nothing of it has moved: what reads or writes files moves with each chunk.
+double Stuck(const RankView& rank, double seconds, bool storage) {
+  return storage ? std::min(seconds, rank.storage_quiet_seconds) : seconds;
 }
 
 bool Works(const RankView& rank) {
@@ -90,11 +97,18 @@ std::optional<HangVerdict> JudgeOwnWork(const std::vector<RankView>& ranks,
     worst->limit_seconds = limit;
   };
   for (const RankView& rank : ranks) {
-    if (!Steps(rank)) consider(rank, nullptr, rank.phase_seconds, Limit(rank, limits));
+    // Of whatever phase, also where it writes in the background.
+    if (rank.in_storage_operation) {
+      consider(rank, nullptr, rank.storage_quiet_seconds, limits.Storage());
+    }
+    if (!Steps(rank)) {
+      consider(rank, nullptr, Stuck(rank, rank.phase_seconds, /*storage=*/true),
+               Limit(rank, limits));
+    }
     for (const RankActivity& activity : rank.activities) {
-      if (activity.group.empty()) {
-        consider(rank, &activity, activity.seconds, Limit(rank, activity, limits));
-      }
+      if (!activity.group.empty()) continue;
+      consider(rank, &activity, Stuck(rank, activity.seconds, activity.storage),
+               Limit(rank, activity, limits));
     }
   }
   return worst;

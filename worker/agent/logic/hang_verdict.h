@@ -8,6 +8,7 @@
 #define STRATA_WORKER_AGENT_LOGIC_HANG_VERDICT_H_
 
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <optional>
 #include <string>
@@ -38,8 +39,11 @@ struct RankView {
   Phase phase = Phase::kStarting;
   double phase_seconds = 0;
   bool checkpointing = false;  // the disk may hold up anything
-  double quiet_seconds = 0;    // since anything began or ended
-  std::string position;        // for messages, where no activity tells
+  // Since a file operation of it, of one chunk, began or ended; infinite: none did.
+  double storage_quiet_seconds = std::numeric_limits<double>::infinity();
+  bool in_storage_operation = false;
+  double quiet_seconds = 0;  // since anything began or ended
+  std::string position;      // for messages, where no activity tells
   std::vector<RankActivity> activities;
   // Collectives begun, by group and stream.
   std::map<std::pair<std::string, int>, uint64_t> begun;

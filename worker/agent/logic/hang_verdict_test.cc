@@ -112,6 +112,41 @@ TEST(HangVerdictTest, AStallOfABatchIsNoHangAndItsEndlessOneIsStorage) {
   EXPECT_THAT(Describe(*verdict), HasSubstr("waiting for storage"));
 }
 
+// However long it takes in all: what counts is the time since a chunk was done.
+TEST(HangVerdictTest, StorageThatMovesChunkByChunkIsNoHang) {
+  RankView a = Training(0);
+  a.activities = {Work(36000, 0.01)};
+  a.activities[0].storage = true;
+  a.storage_quiet_seconds = 599;
+  EXPECT_TRUE(JudgeHang({a}, kLimits, kConnected)->suspected);
+  a.storage_quiet_seconds = 601;
+  EXPECT_FALSE(JudgeHang({a}, kLimits, kConnected)->suspected);
+  EXPECT_EQ(JudgeHang({a}, kLimits, kConnected)->seconds, 601);
+  // A kernel beside it has its own time.
+  a.storage_quiet_seconds = 1;
+  a.activities[0].storage = false;
+  EXPECT_FALSE(JudgeHang({a}, kLimits, kConnected)->storage);
+  a.activities.clear();
+  a.phase = Phase::kLoading;
+  a.phase_seconds = 36000;
+  EXPECT_FALSE(JudgeHang({a}, kLimits, kConnected).has_value());
+  a.storage_quiet_seconds = 661;
+  EXPECT_TRUE(JudgeHang({a}, kLimits, kConnected)->storage);
+}
+
+TEST(HangVerdictTest, AFileOperationThatDoesNotEndIsFoundInEveryPhase) {
+  RankView a = Training(0);
+  a.phase = Phase::kCommitting;
+  a.storage_quiet_seconds = 601;
+  EXPECT_FALSE(JudgeHang({a}, kLimits, kConnected).has_value());  // it is waited for, elsewhere
+  a.in_storage_operation = true;
+  const auto verdict = JudgeHang({a}, kLimits, kConnected);
+  ASSERT_TRUE(verdict.has_value());
+  EXPECT_TRUE(verdict->local && verdict->storage);
+  a.storage_quiet_seconds = 599;
+  EXPECT_FALSE(JudgeHang({a}, kLimits, kConnected).has_value());
+}
+
 TEST(HangVerdictTest, ACheckpointOf130GigabytesMayTakeWhatSlowStorageNeeds) {
   HangLimits limits;
   limits.bytes = 130'000'000'000;

@@ -6,10 +6,8 @@
 namespace strata::worker {
 namespace {
 
-// What the engine calls them (program/compose).
-bool IsStorage(const std::string& label) {
-  return label == "load batch" || label == "snapshot gate";
-}
+// By it a controller knows that the rank waits for storage (Heartbeat.Rank.phase).
+constexpr char kStoragePhase[] = "storage: ";
 
 }  // namespace
 
@@ -64,13 +62,15 @@ RankView HangWatch::ViewOf(TrainerGroup& group, int place, double now) {
   view.quiet_seconds = age(at.changed);
   view.phase = progress->phase();
   view.phase_seconds = age(progress->phase_begin());
+  view.in_storage_operation = progress->in_storage_operation();
+  if (progress->storage_tick() > 0) view.storage_quiet_seconds = age(progress->storage_tick());
   view.checkpointing = progress->step() <= progress->checkpoint_step();
   view.position = progress->DescribePosition();
   if (view.position.empty()) view.position = Name(view.phase);
   for (const ProgressView::Activity& activity : progress->Activities()) {
     view.activities.push_back({activity.label, activity.group, activity.stream, activity.pair,
                                activity.sequence, age(activity.begin), activity.slowest,
-                               IsStorage(activity.label)});
+                               activity.storage});
     // Only what somebody waits in is asked of the others.
     if (!activity.group.empty()) asked_.insert({activity.group, activity.stream});
   }
@@ -120,6 +120,7 @@ RankPosition HangWatch::PositionOf(TrainerGroup& group, int place) const {
   }
   position.step = progress->step();
   position.phase = Name(progress->phase());
+  if (progress->phase() == Phase::kLoading) position.phase = kStoragePhase + position.phase;
   double begin = progress->phase_begin();
   const std::vector<ProgressView::Activity> activities = progress->Activities();
   const auto oldest =
@@ -127,7 +128,7 @@ RankPosition HangWatch::PositionOf(TrainerGroup& group, int place) const {
                        [](const auto& a, const auto& b) { return a.begin < b.begin; });
   if (oldest != activities.end()) {
     position.phase = oldest->label;
-    if (IsStorage(oldest->label)) position.phase = "storage: " + oldest->label;
+    if (oldest->storage) position.phase = kStoragePhase + oldest->label;
     begin = oldest->begin;
   }
   position.phase_seconds = std::max(0.0, clock_->Now() - begin);

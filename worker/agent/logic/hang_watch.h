@@ -34,6 +34,7 @@ class HangWatch {
   // `clock` is that of the trainers, borrowed.
   HangWatch(int places, const HangLimits& limits, const common::Clock* clock);
 
+  void SetLimits(const HangLimits& limits) { limits_ = limits; }
   // The groups of a rank, from what it said when it was prepared.
   void SetGroups(int place, const v1::Prepared& prepared);
   // To be called several times a second. A suspicion is given once per execution.
@@ -52,7 +53,7 @@ class HangWatch {
   bool InStorage(TrainerGroup& group, int place, const RankView& view, double now);
   RankView ViewOf(TrainerGroup& group, int place, double now);
 
-  const HangLimits limits_;
+  HangLimits limits_;
   const common::Clock* const clock_;
   std::vector<Place> places_;
   std::set<std::pair<std::string, int>> asked_;  // group and stream of what is waited in

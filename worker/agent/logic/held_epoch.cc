@@ -28,6 +28,14 @@ v1::RecordedCheckpoint Recorded(const v1::CommittedCheckpoint& checkpoint) {
 
 HangLimits LimitsOf(const v1::HeldEpochRecord& record) {
   HangLimits limits;
+  const v1::TimingPolicy& timing = record.timing();
+  if (timing.has_suspect_seconds()) limits.suspect_seconds = timing.suspect_seconds();
+  if (timing.has_hang_seconds()) limits.hang_seconds = timing.hang_seconds();
+  if (timing.has_phase_seconds()) limits.phase_seconds = timing.phase_seconds();
+  if (timing.has_storage_seconds()) limits.storage_seconds = timing.storage_seconds();
+  if (timing.storage_bytes_per_second() > 0) {
+    limits.storage_bytes_per_second = timing.storage_bytes_per_second();
+  }
   limits.ranks = record.prepare().ranks();
   // What its arenas hold is more than what a rank loads or writes of its state.
   for (const v1::TierBytes& tier : record.plan().predicted()) {
@@ -76,11 +84,14 @@ v1::TrainerTask HeldEpoch::MakeTask() const {
   task.set_job_directory(prepare.directory());
   task.set_ranks(prepare.ranks());
   task.set_threads(environment_->threads_per_device);
+  task.set_data_devices(environment_->data_devices);
+  *task.mutable_roots() = prepare.roots();
   v1::Controlled& controlled = *task.mutable_controlled();
   controlled.set_job(prepare.epoch().job());
   controlled.set_epoch(prepare.epoch().epoch());
   controlled.set_attempt(prepare.attempt());
   controlled.set_recover(first());
+  controlled.set_adopt_newer_checkpoint(first() && prepare.adopt_newer_checkpoint());
   if (prepare.has_checkpoint()) {
     *controlled.mutable_checkpoint() = Recorded(prepare.checkpoint());
   }
@@ -119,6 +130,18 @@ absl::Status HeldEpoch::StartPlanning() {
   return absl::OkStatus();
 }
 
+void HeldEpoch::ReportNewer() {
+  const v1::RecordedCheckpoint& found = plan_task_->plan()->newer_checkpoint();
+  v1::EpochPrepared newer = Problem(
+      absl::StrCat("a checkpoint of step ", found.step(), " is there, newer than the recorded one"),
+      /*permanent=*/false);
+  newer.mutable_newer_checkpoint()->set_epoch(found.epoch());
+  newer.mutable_newer_checkpoint()->set_step(found.step());
+  newer.mutable_newer_checkpoint()->set_manifest_digest(found.manifest_digest());
+  newer.mutable_newer_checkpoint()->set_path(CheckpointPath(found.step()));
+  Refuse(std::move(newer));
+}
+
 void HeldEpoch::PlanningEnded() {
   const Judgement judgement = plan_watch_->Verdict();
   ForwardLogs(/*last=*/true);
@@ -136,6 +159,7 @@ void HeldEpoch::PlanningEnded() {
   if (!plan_task_->plan().has_value()) {
     return Refuse(Problem("the planning process gave no plan", /*permanent=*/false));
   }
+  if (plan_task_->plan()->has_newer_checkpoint()) return ReportNewer();
   *record_.mutable_plan() = *plan_task_->plan();
   for (const v1::Notice& notice : record_.plan().notices()) {
     v1::JobProgress progress;
@@ -177,6 +201,7 @@ absl::Status HeldEpoch::StartRanks() {
     trainer->set_pid(group[place].pid());
     trainer->set_start_time(group[place].start_time());
   }
+  *record_.mutable_timing() = environment_->timing;
   // Before they get their lease: until then they end with this process.
   RETURN_IF_ERROR(host_->SaveRecord(record_));
   v1::TrainerTask task = MakeTask();
@@ -189,6 +214,14 @@ absl::Status HeldEpoch::StartRanks() {
   stage_ = Stage::kHolding;
   rank_watch_->Begin();
   return absl::OkStatus();
+}
+
+void HeldEpoch::OnTiming() {
+  if (!rank_watch_.has_value() || ended()) return;
+  *record_.mutable_timing() = environment_->timing;
+  SaveRecord();
+  rank_watch_->SetLease(environment_->lease_seconds);
+  hang_watch_->SetLimits(LimitsOf(record_));
 }
 
 std::unique_ptr<HeldEpoch> HeldEpoch::Adopt(EpochEnvironment* environment,

@@ -29,9 +29,11 @@ struct EpochEnvironment {
   const common::Clock* clock = nullptr;
   std::string boot_id;         // of the machine
   std::string trainer_socket;  // path at which trainers find an agent again
+  std::string data_devices;    // TrainerTask.data_devices of its ranks
   int devices = 1;
   int threads_per_device = 1;
   double lease_seconds = 30;
+  v1::TimingPolicy timing;  // as the controller said last; empty: nothing yet
   // To the controller, while it is there; what it must know is said again when it is back.
   std::function<void(const v1::AgentMessage&)> say;
   double connected_since = -1;  // clock time at which the controller welcomed us; negative: away
@@ -59,6 +61,7 @@ class HeldEpoch final : private Overseer {
   void Forget();
 
   // The controller's words.
+  void OnTiming();   // environment->timing is another
   void OnKept();     // by its Welcome: it is the epoch that counts, and may publish
   void OnPrepare();  // again
   void OnStart(const v1::StartEpoch& start);
@@ -108,6 +111,8 @@ class HeldEpoch final : private Overseer {
   GroupWatch* watch();
   absl::Status StartPlanning();
   void PlanningEnded();
+  void ReportNewer();
+  std::string CheckpointPath(int64_t step) const;
   // Whether its ranks can have trained before, from a checkpoint.
   bool HasTrained() const;
   bool IsPermanent(const absl::Status& status) const;

@@ -74,7 +74,10 @@ void HeldEpoch::OnStart(const v1::StartEpoch& start) {
 // Trainers that have it already take no notice.
 void HeldEpoch::DeliverStart() {
   if (!start_.has_value() || record_.running() || rank_watch_->stopping()) return;
-  job_task_->Start(rank_watch_->group(), {start_->addresses().begin(), start_->addresses().end()});
+  v1::StartRanks start;
+  *start.mutable_addresses() = start_->addresses();
+  start.set_nonce(start_->nonce());
+  job_task_->Start(rank_watch_->group(), std::move(start));
 }
 
 void HeldEpoch::OnRunning() {
@@ -140,16 +143,19 @@ absl::Status HeldEpoch::OnRecord(TrainerGroup&, const v1::RecordCheckpoint& reco
   return absl::OkStatus();
 }
 
+std::string HeldEpoch::CheckpointPath(int64_t step) const {
+  return absl::StrCat(record_.prepare().spec().checkpoint().directory(), "/step-",
+                      absl::Dec(step, absl::kZeroPad8));
+}
+
 void HeldEpoch::SayCommit() {
-  const std::string& directory = record_.prepare().spec().checkpoint().directory();
   v1::AgentMessage message;
   *message.mutable_commit()->mutable_epoch() = epoch();
   v1::CommittedCheckpoint& checkpoint = *message.mutable_commit()->mutable_checkpoint();
   checkpoint.set_epoch(epoch().epoch());
   checkpoint.set_step(commit_->step());
   checkpoint.set_manifest_digest(commit_->manifest_digest());
-  checkpoint.set_path(
-      absl::StrCat(directory, "/step-", absl::Dec(commit_->step(), absl::kZeroPad8)));
+  checkpoint.set_path(CheckpointPath(commit_->step()));
   environment_->say(message);
 }
 
@@ -225,6 +231,7 @@ void HeldEpoch::ForwardLogs(bool last) {
   for (v1::LogLine& line : host_->ReadLogs(last ? kLastLines : kLinesAtOnce, last)) {
     v1::AgentMessage message;
     message.mutable_log()->set_job(epoch().job());
+    message.mutable_log()->set_uid(epoch().uid());
     *message.mutable_log()->mutable_line() = std::move(line);
     message.mutable_log()->mutable_line()->set_epoch(epoch().epoch());
     environment_->say(message);
@@ -252,6 +259,8 @@ std::optional<v1::HeldEpoch> HeldEpoch::Held() {
   v1::HeldEpoch held;
   *held.mutable_epoch() = epoch();
   for (const int rank : own()) held.add_ranks(rank);
+  *held.mutable_devices() = record_.prepare().devices();
+  held.set_job_ranks(record_.prepare().ranks());
   held.set_started(record_.started());
   held.set_running(record_.running());
   for (const v1::JobProgress& progress : progress_) {

@@ -81,6 +81,7 @@ absl::Status JobTask::OnEvent(TrainerGroup& group, int place, const v1::TrainerE
     case v1::TrainerEvent::kPlan:
     case v1::TrainerEvent::kEnded:
     case v1::TrainerEvent::kHello:
+    case v1::TrainerEvent::kStopAgent:
     case v1::TrainerEvent::EVENT_NOT_SET:
       return absl::InternalError(
           absl::StrCat(NameOf(group.rank(place)), " sent an event out of place"));
@@ -99,9 +100,9 @@ absl::Status JobTask::OnPrepared(TrainerGroup& group, int place, const v1::Prepa
   return overseer_->OnPrepared(group, all);
 }
 
-void JobTask::Start(TrainerGroup& group, const std::vector<std::string>& addresses) {
+void JobTask::Start(TrainerGroup& group, v1::StartRanks start) {
   v1::TrainerCommand command;
-  for (const std::string& address : addresses) command.mutable_start()->add_addresses(address);
+  *command.mutable_start() = std::move(start);
   group.SendAll(command);
 }
 

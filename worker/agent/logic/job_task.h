@@ -37,7 +37,7 @@ class JobTask final : public GroupTask {
   void HoldBack() { held_back_.emplace(); }
   // An error ends the group.
   absl::Status PublishHeldBack(TrainerGroup& group);
-  void Start(TrainerGroup& group, const std::vector<std::string>& addresses);
+  void Start(TrainerGroup& group, v1::StartRanks start);
   // Rank 0's agent: the files of all ranks are there.
   absl::Status Commit(TrainerGroup& group, v1::CommitCheckpoint commit);
   void StopAfter(TrainerGroup& group, int64_t step);

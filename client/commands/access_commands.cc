@@ -1,0 +1,46 @@
+// whoami; get policy: who may do what.
+#include <string>
+
+#include "client/commands/cluster_call.h"
+#include "client/exit_codes.h"
+#include "client/views/access_view.h"
+#include "client/views/policy_view.h"
+#include "spec/policy_file.h"
+
+namespace strata::client {
+namespace {
+
+int WhoAmI(const Arguments& arguments, Terminal& terminal) {
+  int code = kExitDone;
+  const auto client = Reach(arguments, terminal, code);
+  if (client == nullptr) return code;
+  const absl::StatusOr<v1::Identity> identity = client->GetIdentity();
+  if (!identity.ok()) return FailCall(identity.status(), terminal);
+  const std::string output = arguments.Text("--output", "table");
+  if (IsStructured(output)) {
+    terminal.Out(ToText(ToJson(*identity), output));
+  } else {
+    terminal.Out(output == "name" ? identity->identity() + "\n" : IdentityText(*identity));
+  }
+  return kExitDone;
+}
+
+}  // namespace
+
+int GetWholePolicy(ApiClient& client, const std::string& output, Terminal& terminal) {
+  const absl::StatusOr<v1::GetPolicyResponse> policy = client.GetPolicy();
+  if (!policy.ok()) return FailCall(policy.status(), terminal);
+  if (IsStructured(output)) {
+    terminal.Out(ToText(PolicyJson(policy->policy()), output));
+  } else {
+    terminal.Out(output == "name" ? "policy\n" : spec::WritePolicy(policy->policy()));
+  }
+  return kExitDone;
+}
+
+std::vector<Command> AccessCommands() {
+  return {ClusterCommand("whoami", "", "Tell as whom the cluster knows you, and your roles", {}, 0,
+                         {}, WhoAmI)};
+}
+
+}  // namespace strata::client

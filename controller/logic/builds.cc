@@ -1,0 +1,36 @@
+#include "controller/logic/builds.h"
+
+namespace strata::controller {
+namespace {
+
+// Whether ranks could be started there, were it of the right build.
+bool Counts(const NodeEntry& node) {
+  return node.Usable() && !node.drained && !node.quarantined && !node.leaving;
+}
+
+std::string MostOf(const std::map<std::string, int>& devices, const std::string& before) {
+  auto best = devices.find(before);
+  if (best == devices.end()) best = devices.begin();
+  for (auto build = devices.begin(); build != devices.end(); ++build) {
+    if (build->second > best->second) best = build;
+  }
+  return best->first;
+}
+
+}  // namespace
+
+void ChooseBuilds(NodeTable& nodes, std::map<std::string, std::string>& chosen) {
+  std::map<std::string, std::map<std::string, int>> devices;  // by kind and build
+  for (const auto& [name, node] : nodes.all()) {
+    if (Counts(node)) devices[node.kind][node.build] += node.devices;
+  }
+  for (const auto& [kind, builds] : devices) chosen[kind] = MostOf(builds, chosen[kind]);
+  for (auto& [name, node] : nodes.all()) {
+    const auto found = chosen.find(node.kind);
+    const bool fits = found == chosen.end() || found->second == node.build;
+    // Those that do not say theirs are of before there were any.
+    node.left_out_for = fits ? "" : found->second.empty() ? "(not told)" : found->second;
+  }
+}
+
+}  // namespace strata::controller

@@ -1,0 +1,193 @@
+// The half of the session handler that finds jobs again after their records came from a backup.
+//
+// Since the backup a job's ranks may have been started anew, in epochs that its record does not
+// know. Agents that hold such an epoch claim it; when the claims of all its ranks are there, it is
+// the job's epoch, and no step is lost. A job is neither started nor given up before its agents
+// have had the time to come.
+#include <algorithm>
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "controller/logic/job_shape.h"
+#include "controller/logic/names.h"
+#include "controller/logic/session_handler.h"
+
+namespace strata::controller {
+namespace {
+
+// Words about an epoch that is claimed and not yet the job's.
+constexpr size_t kMostWords = 1024;
+
+// Whether the claims are of all ranks, each once.
+bool IsWhole(const Claims& claims) {
+  std::set<int> ranks;
+  size_t count = 0;
+  for (const auto& [node, member] : claims.members) {
+    ranks.insert(member.ranks.begin(), member.ranks.end());
+    count += member.ranks.size();
+  }
+  return claims.ranks > 0 && static_cast<int64_t>(count) == claims.ranks &&
+         static_cast<int64_t>(ranks.size()) == claims.ranks && *ranks.begin() == 0 &&
+         *ranks.rbegin() == claims.ranks - 1;
+}
+
+const v1::JobEpoch* EpochOf(const v1::AgentMessage& message) {
+  switch (message.message_case()) {
+    case v1::AgentMessage::kPrepared:
+      return &message.prepared().epoch();
+    case v1::AgentMessage::kRunning:
+      return &message.running().epoch();
+    case v1::AgentMessage::kProgress:
+      return &message.progress().epoch();
+    case v1::AgentMessage::kEnded:
+      return &message.ended().epoch();
+    case v1::AgentMessage::kStopping:
+      return &message.stopping().epoch();
+    case v1::AgentMessage::kWritten:
+      return &message.written().epoch();
+    case v1::AgentMessage::kCommit:
+      return &message.commit().epoch();
+    case v1::AgentMessage::kHang:
+      return &message.hang().epoch();
+    default:
+      return nullptr;
+  }
+}
+
+}  // namespace
+
+bool SessionHandler::IsClaimed(const NodeEntry& node, const v1::JobEpoch& epoch) const {
+  const JobEntry* job = state_.Find(epoch.job());
+  return job != nullptr && job->claims.has_value() && job->claims->key == KeyOf(epoch) &&
+         job->claims->members.contains(node.name);
+}
+
+bool SessionHandler::Claim(NodeEntry& node, const v1::HeldEpoch& held) {
+  JobEntry* job = state_.Find(held.epoch().job());
+  if (job == nullptr || !state_.IsAwaited(*job) || IsTerminal(job->record.state())) return false;
+  const EpochKey key = ToKey(held.epoch());
+  const bool later = key.epoch > job->record.epoch() ||
+                     (key.epoch == job->record.epoch() && !HasEpoch(job->record.state()));
+  if (key.uid != job->record.uid() || !later || !held.started() || held.ranks().empty() ||
+      held.devices_size() != held.ranks_size()) {
+    return false;
+  }
+  if (job->claims.has_value() && job->claims->key.epoch > key.epoch) return false;
+  if (!job->claims.has_value() || job->claims->key != key) {
+    machine_.DropClaims(*job);
+    job->claims = Claims{.key = key, .ranks = held.job_ranks()};
+  }
+  Member& member = job->claims->members[node.name];
+  member.ranks = {held.ranks().begin(), held.ranks().end()};
+  member.devices = {held.devices().begin(), held.devices().end()};
+  member.state = held.running() ? MemberState::kRunning : MemberState::kStarted;
+  job->claims->step = std::max(job->claims->step, held.step());
+  Hold& hold = node.holds[key];
+  hold.devices = member.devices;
+  hold.all_devices = false;
+  return true;
+}
+
+bool SessionHandler::KeepForLater(const NodeEntry& node, const v1::AgentMessage& message) {
+  const v1::JobEpoch* epoch = EpochOf(message);
+  if (epoch == nullptr || !IsClaimed(node, *epoch)) return false;
+  Claims& claims = *state_.Find(epoch->job())->claims;
+  const bool matters = !message.has_progress() && !message.has_hang();
+  if (matters && claims.words.size() < kMostWords) {
+    claims.words.emplace_back(node.session, message);
+  }
+  return true;
+}
+
+void SessionHandler::AdoptClaimed(const NodeEntry& node) {
+  std::vector<std::string> whole;
+  for (const auto& [key, hold] : node.holds) {
+    const JobEntry* job = state_.Find(key.job);
+    if (IsClaimed(node, ToProto(key)) && IsWhole(*job->claims)) whole.push_back(key.job);
+  }
+  for (const std::string& name : whole) {
+    JobEntry& job = *state_.Find(name);
+    const auto words = std::move(job.claims->words);
+    machine_.TakeClaimed(job);
+    for (const auto& [session, message] : words) {
+      if (state_.nodes.OfSession(session) != nullptr) OnMessage(session, message);
+    }
+    machine_.Reconcile(job);
+  }
+}
+
+void SessionHandler::AdoptCheckpoint(JobEntry& job, const v1::CommittedCheckpoint& checkpoint) {
+  v1::JobRecord& record = job.record;
+  record.clear_restored();
+  if (checkpoint.step() > record.checkpoint().step() && checkpoint.step() <= record.target_step()) {
+    RecordCheckpoint(checkpoint, record);
+    record.set_step(std::max(record.step(), checkpoint.step()));
+  }
+  JobMachine::Report(
+      job, {.reason = absl::StrCat("goes on from the checkpoint of step ", checkpoint.step(),
+                                   ", which is newer than the backup that the controller's state "
+                                   "was restored from"),
+            .cause = "restored",
+            .refused = true,
+            .counts = false});
+  machine_.Reconcile(job);
+}
+
+void JobMachine::DropClaims(JobEntry& job) {
+  if (!job.claims.has_value()) return;
+  const Claims claims = *std::exchange(job.claims, std::nullopt);
+  for (const auto& [name, member] : claims.members) {
+    NodeEntry* node = state_.nodes.Find(name);
+    if (!node->holds.contains(claims.key)) continue;
+    Stop(*node, claims.key, "not all ranks of this epoch were found again after the restore",
+         /*checkpoint=*/false);
+  }
+}
+
+void JobMachine::TakeClaimed(JobEntry& job) {
+  const Claims claims = *std::exchange(job.claims, std::nullopt);
+  v1::JobRecord& record = job.record;
+  record.set_attempt(record.attempt() + std::max<int64_t>(0, claims.key.epoch - record.epoch()));
+  record.set_epoch(claims.key.epoch);
+  record.clear_epoch_steps();
+  record.clear_preemption();
+  record.clear_moving_to();
+  record.clear_placement();
+  std::map<int, std::pair<std::string, int>> places;  // by rank
+  job.run = {};
+  job.run.begun_at = state_.now;
+  job.run.start_sent = true;
+  for (const auto& [name, member] : claims.members) {
+    for (size_t i = 0; i < member.ranks.size(); ++i) {
+      places[member.ranks[i]] = {name, member.devices[i]};
+    }
+    job.run.members[name] = member;
+  }
+  for (const auto& [rank, place] : places) {
+    v1::RankPlace& told = *record.add_placement();
+    told.set_rank(rank);
+    told.set_node(place.first);
+    told.set_device(place.second);
+  }
+  v1::RankLayout& layout = *record.mutable_layout();
+  layout.Clear();
+  const int64_t cell = RanksOf(record.spec()) / DataDegree(record.spec());
+  layout.set_data(claims.ranks / std::max<int64_t>(1, cell));
+  layout.set_why("found again after the controller's state was restored");
+  record.set_start_sent(true);
+  record.set_step(std::clamp<int64_t>(claims.step, record.step(), record.target_step()));
+  AddEvent(job, "RUNNING",
+           absl::StrCat("epoch ", claims.key.epoch, " was found again on ",
+                        NodeList(job.run.members), ", after the controller's state was restored"),
+           "restored");
+  LoseNothing(job);
+  record.set_state(v1::Job::STARTING);  // until all of its ranks are known to run
+  record.set_reason(absl::StrCat("trains on ", NodeList(job.run.members)));
+  SaveJob(state_, job, effects_);
+}
+
+}  // namespace strata::controller

@@ -1,0 +1,183 @@
+// What a controller does whose records came from a backup, with what went on meanwhile.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "controller/logic/restored_store.h"
+#include "controller/logic/two_nodes.h"
+
+namespace strata::controller {
+namespace {
+
+using testing::Harness;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+using testing::TwoNodes;
+
+class RestoredJobs : public TwoNodes {
+ protected:
+  // The store is what it is now, and the controller starts with it as with a backup.
+  void Restore() {
+    std::vector<Write> all;
+    for (const auto& [key, write] : h.records) all.push_back(write);
+    const auto writes = AfterRestore(all, common::SeededEntropy(5));
+    ASSERT_TRUE(writes.ok());
+    for (const Write& write : *writes) h.records[{write.table, write.key}] = write;
+    h.RestartController();
+    h.Take("n0");
+    h.Take("n1");
+  }
+  // One rank of two, of a later start than the backup knows.
+  v1::HeldEpoch Later(const std::string& job, int64_t epoch, int rank, int64_t step = 0) {
+    v1::HeldEpoch held = testing::Held(job, epoch, {rank}, true);
+    held.mutable_epoch()->set_uid(h.Job(job).uid());
+    held.add_devices(0);
+    held.set_job_ranks(2);
+    held.set_step(step);
+    return held;
+  }
+};
+
+TEST_F(RestoredJobs, RanksThatTrainedOnAreTheJobs) {
+  h.Run("a", {"n0", "n1"});
+  h.SayCommit("n0", "a", 1, 20, "m20");
+  Restore();
+  h.Pass(10);
+  h.Reconnect("n0", {testing::Held("a", 1, {0}, true)});
+  h.Reconnect("n1", {testing::Held("a", 1, {1}, true)});
+  h.Pass(60, {"n0", "n1"});
+  EXPECT_EQ(h.Job("a").state(), v1::Job::RUNNING);
+  EXPECT_EQ(h.Job("a").epoch(), 1);
+  EXPECT_THAT(h.Job("a").events(), IsEmpty());
+}
+
+TEST_F(RestoredJobs, ALaterEpochThanTheBackupKnowsGoesOn) {
+  h.Run("a", {"n0", "n1"});
+  Restore();
+  h.Reconnect("n0", {Later("a", 4, 0, 70)});
+  ASSERT_THAT(h.LastWelcome("n0").keep(), SizeIs(1));
+  h.Pass(5, {"n0"});
+  EXPECT_THAT(h.Take("n0"), IsEmpty());  // neither stopped nor told anything else
+  // What the node of rank 0 says before the other one is back is not lost.
+  h.SayCommit("n0", "a", 4, 80, "m80");
+  EXPECT_THAT(h.Take("n0"), IsEmpty());
+  h.Reconnect("n1", {Later("a", 4, 1, 70)});
+  EXPECT_EQ(h.Job("a").state(), v1::Job::RUNNING);
+  EXPECT_EQ(h.Job("a").epoch(), 4);
+  const auto told = h.Take("n0");
+  ASSERT_THAT(told, SizeIs(1));
+  EXPECT_TRUE(told[0].commit().accepted()) << told[0].commit().reason();
+  EXPECT_EQ(h.Job("a").checkpoint().step(), 80);
+  EXPECT_FALSE(h.Job("a").restored());
+  ASSERT_THAT(h.Job("a").placement(), SizeIs(2));
+  EXPECT_EQ(h.Job("a").placement(1).node(), "nodes/n1");
+  ASSERT_THAT(h.Job("a").events(), SizeIs(1));
+  EXPECT_EQ(h.Job("a").events(0).cause(), "restored");
+  EXPECT_EQ(h.Job("a").events(0).lost_steps(), 0);
+  h.Pass(60, {"n0", "n1"});
+  EXPECT_EQ(h.Job("a").state(), v1::Job::RUNNING);
+  EXPECT_EQ(h.Node("n0").free(), 0);
+}
+
+TEST_F(RestoredJobs, AJobThatWaitedThenIsFoundRunning) {
+  h.Run("a", {"n0", "n1"});
+  ASSERT_TRUE(h.Create(Harness::Request("b", 2)).ok());
+  ASSERT_EQ(h.Job("b").state(), v1::Job::QUEUED);
+  Restore();
+  h.Reconnect("n0", {Later("b", 1, 0)});
+  h.Reconnect("n1", {Later("b", 1, 1)});
+  EXPECT_EQ(h.Job("b").state(), v1::Job::RUNNING);
+  h.Pass(45, {"n0", "n1"});
+  EXPECT_EQ(h.Job("b").state(), v1::Job::RUNNING);
+  EXPECT_EQ(h.Job("a").state(), v1::Job::RECOVERING);  // it was over: nobody holds it
+}
+
+TEST_F(RestoredJobs, AnEpochThatIsNotWholeIsStoppedAndTheJobStartedAboveAllThatWas) {
+  h.Run("a", {"n0", "n1"});
+  Restore();
+  h.Reconnect("n0", {Later("a", 4, 0)});
+  h.Join("n1");
+  h.Pass(20, {"n0", "n1"});
+  EXPECT_EQ(h.Job("a").state(), v1::Job::RUNNING);  // as of the backup: the rest may yet come
+  h.Pass(15, {"n0", "n1"});
+  const auto told = h.Take("n0");
+  ASSERT_FALSE(told.empty());
+  EXPECT_EQ(told[0].stop().epoch().epoch(), 4);
+  v1::AgentMessage ended;
+  *ended.mutable_ended()->mutable_epoch() = told[0].stop().epoch();
+  h.Say("n0", ended);
+  h.Pass(2, {"n0", "n1"});
+  EXPECT_EQ(h.Job("a").state(), v1::Job::STARTING);
+  EXPECT_EQ(h.Job("a").epoch(), 1 + kRestoredEpochs);
+  const auto prepares = h.Take("n1");
+  ASSERT_FALSE(prepares.empty());
+  EXPECT_TRUE(prepares.back().prepare().adopt_newer_checkpoint());
+}
+
+TEST_F(RestoredJobs, RanksOfAnotherJobOfTheNameAreNoneOfIts) {
+  h.Run("a", {"n0", "n1"});
+  Restore();
+  v1::HeldEpoch other = Later("a", 4, 0);
+  other.mutable_epoch()->set_uid("another");
+  h.Reconnect("n0", {other});
+  EXPECT_THAT(h.LastWelcome("n0").keep(), IsEmpty());
+  ASSERT_FALSE(h.Take("n0").empty());
+}
+
+// Nobody holds its ranks: it starts with the newest checkpoint on disk.
+class RestoredCheckpoints : public RestoredJobs {
+ protected:
+  void Begin() {
+    h.Run("a", {"n0", "n1"});
+    h.SayCommit("n0", "a", 1, 20, "m20");
+    Restore();
+    h.Join("n0");
+    h.Join("n1");
+    h.Pass(35, {"n0", "n1"});
+    ASSERT_EQ(h.Job("a").state(), v1::Job::STARTING);
+    h.Take("n0");
+    h.Take("n1");
+  }
+  void SayNewer(int64_t step) {
+    v1::AgentMessage message;
+    message.mutable_prepared()->mutable_epoch()->set_job("jobs/a");
+    message.mutable_prepared()->mutable_epoch()->set_epoch(h.Job("a").epoch());
+    message.mutable_prepared()->set_problem("there is a newer one");
+    v1::CommittedCheckpoint& newer = *message.mutable_prepared()->mutable_newer_checkpoint();
+    newer.set_epoch(3);
+    newer.set_step(step);
+    newer.set_manifest_digest("m");
+    newer.set_path("/jobs/a/step");
+    h.Say("n0", message);
+  }
+};
+
+TEST_F(RestoredCheckpoints, ThatAreNewerThanTheBackupAreBegunWith) {
+  Begin();
+  const int64_t epoch = h.Job("a").epoch();
+  SayNewer(60);
+  EXPECT_EQ(h.Job("a").state(), v1::Job::RECOVERING);
+  EXPECT_EQ(h.Job("a").restarts_without_progress(), 0);
+  h.SayEnded("n0", "a", epoch, testing::kFailed);
+  h.SayEnded("n1", "a", epoch, testing::kFailed);
+  h.Pass(1, {"n0", "n1"});
+  ASSERT_EQ(h.Job("a").state(), v1::Job::STARTING);
+  const auto told = h.Take("n1");
+  ASSERT_FALSE(told.empty());
+  EXPECT_EQ(told.back().prepare().checkpoint().step(), 60);
+  EXPECT_EQ(told.back().prepare().checkpoint().epoch(), 3);
+  EXPECT_FALSE(told.back().prepare().adopt_newer_checkpoint());
+}
+
+TEST_F(RestoredCheckpoints, OfTheLastStepEndTheJob) {
+  Begin();
+  SayNewer(100);
+  EXPECT_EQ(h.Job("a").state(), v1::Job::SUCCEEDED);
+  EXPECT_EQ(h.Job("a").step(), 100);
+}
+
+}  // namespace
+}  // namespace strata::controller

@@ -1,0 +1,49 @@
+// A backup of the store as BackupCluster streams it.
+#ifndef STRATA_CONTROLLER_SERVICE_BACKUP_STREAM_H_
+#define STRATA_CONTROLLER_SERVICE_BACKUP_STREAM_H_
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "common/sha256.h"
+#include "controller/store/store_copy.h"
+#include "proto/strata/v1/cluster.pb.h"
+
+namespace strata::controller {
+
+// One client's. Used by one thread at a time, off the reactor's.
+class BackupStream {
+ public:
+  // ResourceExhausted (BACKUP_IN_PROGRESS): another one is under way, for each needs the store's
+  // size on its disk. `busy`: shared by all.
+  static absl::StatusOr<std::shared_ptr<BackupStream>> Make(
+      const std::string& directory, const std::shared_ptr<std::atomic<bool>>& busy);
+  ~BackupStream() { *busy_ = false; }
+  BackupStream(const BackupStream&) = delete;
+  BackupStream& operator=(const BackupStream&) = delete;
+
+  // What comes next: an empty message while the copy is made, then its bytes; nothing after the
+  // digest.
+  absl::StatusOr<std::vector<v1::BackupClusterResponse>> Next();
+
+ private:
+  BackupStream(const std::string& directory, std::shared_ptr<std::atomic<bool>> busy)
+      : directory_(directory), busy_(std::move(busy)) {}
+
+  const std::string directory_;
+  const std::shared_ptr<std::atomic<bool>> busy_;
+  std::unique_ptr<StoreCopy> copy_;  // begun with the first Next
+  bool copied_ = false;
+  int64_t sent_ = 0;
+  common::Sha256 digest_;
+  bool ended_ = false;
+};
+
+}  // namespace strata::controller
+
+#endif  // STRATA_CONTROLLER_SERVICE_BACKUP_STREAM_H_

@@ -1,0 +1,103 @@
+"""Daemons that are replaced, upgraded or restored under a running job: no step is lost, and its numbers are those of
+`strata run`."""
+
+import os
+import shutil
+import signal
+import sys
+import unittest
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import daemons
+
+STEPS, EVERY = 600, 20
+
+
+class UpgradeTest(daemons.Daemons):
+    def begin(self):
+        """A job that trains on two nodes. Returns its directory."""
+        self.strata("run", self.job(STEPS, EVERY), "--dir", self.folder / "reference")
+        self.start_controller()
+        for node in ("n0", "n1"):
+            self.start_agent(node)
+        self.wait_for(lambda: self.answers() and len(self.nodes()) == 2, "both nodes join")
+        self.strata("submit", self.job(STEPS, EVERY))
+        directory = self.get("job")["directory"]
+        self.wait_for(lambda: self.get("job")["checkpoint_step"] >= EVERY, "a checkpoint")
+        return directory
+
+    def finish(self, directory, epoch: int) -> dict:
+        """Waits for its end, and checks that no step was done twice."""
+        self.strata("wait", "job", "--for=state=SUCCEEDED")
+        job = self.get("job")
+        self.assertEqual((job["step"], job["epoch"]), (STEPS, epoch), job)
+        self.assertEqual(sum(event["lost_steps"] for event in job["events"]), 0, job["events"])
+        self.assertEqual(self.numbers(directory), self.numbers(self.folder / "reference"))
+        return job
+
+    def trainers(self) -> list:
+        return self.processes("strata-trainer")
+
+    def test_controller_and_agents_are_upgraded_one_after_another(self):
+        directory = self.begin()
+        self.another_build("new")
+        before = self.trainers()
+        self.stop(self.controller)
+        self.start_controller(programs="new")
+        for node in ("n0", "n1"):
+            old = self.nodes()[node]["build"]
+            self.stop(self.agents[node])
+            self.start_agent(node, programs="new")
+            self.wait_for(lambda: self.nodes()[node]["state"] == "READY" and self.nodes()[node]["build"] != old,
+                          f"{node} is back with the new build")
+            self.assertEqual(self.trainers(), before)  # they train on, of the old build
+        self.assertLess(self.step(directory), STEPS)
+        self.finish(directory, epoch=1)
+
+    def test_programs_replaced_under_running_agents_harm_nothing(self):
+        directory = self.begin()
+        self.another_build("new")
+        for program in (self.folder / "new").iterdir():  # as an installer does
+            os.rename(program, self.folder / "bin" / program.name)
+        os.kill(self.trainers()[0], signal.SIGKILL)
+        self.wait_for(lambda: self.get("job")["epoch"] == 2 and self.get("job")["state"] == "RUNNING",
+                      "its ranks are started again, of the build that their agents began with")
+        self.strata("wait", "job", "--for=state=SUCCEEDED")
+        self.assertEqual(self.numbers(directory), self.numbers(self.folder / "reference"))
+
+    def test_a_state_restored_from_a_backup_finds_the_job_where_it_is(self):
+        directory = self.begin()
+        self.strata("backup", "-o", self.folder / "state.db")
+        membership = (self.cluster / "n0" / "membership").read_bytes()
+        os.kill(self.trainers()[0], signal.SIGKILL)  # a start of its ranks that the backup does not know
+        self.wait_for(lambda: self.get("job")["epoch"] == 2 and self.get("job")["state"] == "RUNNING", "another epoch")
+        later = self.step(directory) + 2 * EVERY
+        self.wait_for(lambda: self.get("job")["checkpoint_step"] >= later, "checkpoints that the backup does not know")
+        before = self.trainers()
+        self.stop(self.controller, signal.SIGKILL)
+        state = self.cluster / "controller"
+        for file in state.glob("controller.db*"):
+            file.unlink()
+        shutil.copy(self.folder / "state.db", state / "controller.db")
+        self.start_controller("--restored")
+        self.wait_for(lambda: self.get("job")["epoch"] == 2 and self.get("job")["state"] == "RUNNING",
+                      "the job is found again")
+        self.assertEqual(self.trainers(), before)
+        self.assertNotEqual((self.cluster / "n0" / "membership").read_bytes(), membership)
+        self.strata("wait", "job", "--for=state=SUCCEEDED")
+        job = self.get("job")
+        self.assertEqual((job["step"], job["epoch"]), (STEPS, 2), job)
+        self.assertEqual([(event["cause"], event["lost_steps"]) for event in job["events"] if event["cause"]],
+                         [("restored", 0)])
+        self.assertEqual(self.numbers(directory), self.numbers(self.folder / "reference"))
+        # The one that was replaced is not heard any more, nor is another copy of the backup without the word.
+        self.stop(self.controller)
+        for file in state.glob("controller.db*"):
+            file.unlink()
+        shutil.copy(self.folder / "state.db", state / "controller.db")
+        self.start_controller()
+        self.wait_for(lambda: "not heard" in self.logs(), "the agents refuse a store that was restored unsaid")
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1], verbosity=2)
