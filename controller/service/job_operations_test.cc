@@ -181,9 +181,13 @@ TEST_F(JobOperations, EventsComeInPagesNewestFirst) {
 }
 
 TEST(NodeOperations, NodesAreWatchedThroughDrainsAndTheirEnd) {
-  Controller::Options options;
-  options.timing.node_lost_seconds = 0.3;
-  RunningController running("", options);
+  RunningController running;
+  v1::ApplyPolicyRequest fast;
+  fast.mutable_policy()->mutable_timing()->set_heartbeat_seconds(0.2);
+  fast.mutable_policy()->mutable_timing()->set_node_lost_seconds(0.4);
+  v1::ApplyPolicyResponse applied;
+  Deadline applying;
+  ASSERT_TRUE(running.cluster->ApplyPolicy(&applying, fast, &applied).ok());
   v1::ControllerMessage said;
   {
     SimulatedAgent agent(running, "n0");
