@@ -1,4 +1,4 @@
-// The controller's logic against everything that may happen, seed by seed.
+// The controller's logic and the agents' against everything that may happen, seed by seed.
 //
 //   STRATA_SEED=17 …/simulation_test      one seed, alone, telling its story
 //   STRATA_SEEDS=50000 …/simulation_test  the first so many
@@ -157,7 +157,17 @@ INSTANTIATE_TEST_SUITE_P(
         Planted{PlantedBug::kIgnoresStop, "IgnoresStop", "has not ended|an orphan|counts as held"},
         Planted{PlantedBug::kSwallowsAnswers, "SwallowsAnswers", "has not ended"},
         Planted{PlantedBug::kInventsManifests, "InventsManifests", "was never written"},
-        Planted{PlantedBug::kInventsDamage, "InventsDamage", "given up, and is whole"}),
+        Planted{PlantedBug::kInventsDamage, "InventsDamage", "given up, and is whole"},
+        Planted{PlantedBug::kPublishesUnrecorded, "PublishesUnrecorded", "is not recorded"},
+        Planted{PlantedBug::kStopsTooEarly, "StopsTooEarly", "xxx"},
+        Planted{PlantedBug::kRepeatsNothing, "RepeatsNothing", "has not ended"},
+        Planted{PlantedBug::kOutlivesItsLease, "OutlivesItsLease", "is used by|an orphan"},
+        Planted{PlantedBug::kGivesNoSignsOfLife, "GivesNoSignsOfLife", "without a cause"},
+        Planted{PlantedBug::kEndsRanksAtHandOver, "EndsRanksAtHandOver", "without a cause"},
+        Planted{PlantedBug::kLosesStepRecords, "LosesStepRecords", "step records are there"},
+        Planted{PlantedBug::kForgetsToKeep, "ForgetsToKeep", "without a cause"},
+        Planted{PlantedBug::kDropsFragments, "DropsFragments", "has not ended"},
+        Planted{PlantedBug::kSeesNoHangs, "SeesNoHangs", "has not ended"}),
     [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace

@@ -43,6 +43,7 @@ class Validator {
   void Data();
   void Layout();
   void Ranks(std::optional<int64_t> ranks);
+  void Topology();
 
  private:
   // Whether nothing is wrong with these fields so far.
@@ -66,6 +67,47 @@ class Validator {
   const PositionMap& positions_;
   Problems& problems_;
 };
+
+// Runs of ranks that lie inside one group each. Which levels there are only a cluster knows.
+void Validator::Topology() {
+  constexpr int kMostConstraints = 16;
+  const auto& topology = job_.resources().topology();
+  if (topology.size() > kMostConstraints) {
+    Report("resources.topology", absl::StrCat("has ", topology.size(), " entries"),
+           absl::StrCat("at most ", kMostConstraints, " are allowed"));
+  }
+  const int64_t ranks = job_.resources().ranks(), tensor = job_.parallel().tensor();
+  const bool known = Sound({"resources.ranks", "parallel.tensor"}) && ranks > 0 && tensor > 0 &&
+                     !job_.parallel().automatic();
+  for (int i = 0; i < topology.size(); ++i) {
+    const std::string at = absl::StrCat("resources.topology[", i, "]");
+    const int64_t run = topology[i].ranks();
+    if (!topology[i].has_within() && !problems_.Concerns(at + ".within")) {
+      Report(at, "within is missing", "name a level of the topology, such as rack, or node");
+    }
+    if (problems_.Concerns(at + ".ranks")) continue;
+    if (!topology[i].has_ranks()) {
+      Report(at, "ranks is missing", "say how many ranks stay together, such as 16");
+      continue;
+    }
+    if (known && ranks % run != 0) {
+      Report(at + ".ranks", absl::StrCat(run, " does not divide the job's ", ranks, " ranks"),
+             "its runs have to be equally long");
+    } else if (known && run % tensor != 0 && tensor % run != 0) {
+      Report(at + ".ranks",
+             absl::StrCat(run, " is neither a multiple nor a divisor of parallel.tensor, ", tensor),
+             "let runs consist of whole tensor groups");
+    }
+    for (int j = 0; j < i; ++j) {
+      const int64_t other = topology[j].ranks();
+      if (other == 0 || run % other == 0 || other % run == 0) continue;
+      Report(at + ".ranks",
+             absl::StrCat(run, " and the ", other, " of resources.topology[", j,
+                          "] do not divide one another"),
+             "let longer runs consist of whole shorter ones");
+    }
+  }
+}
 
 void Validator::Name() {
   if (!Sound({"name"})) return;
@@ -253,6 +295,7 @@ void Validate(const JobSpec& job, const PositionMap& positions, std::optional<in
   validator.Data();
   validator.Layout();
   validator.Ranks(ranks);
+  validator.Topology();
 }
 
 }  // namespace strata::spec

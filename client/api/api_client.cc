@@ -19,6 +19,7 @@
 #include "proto/strata/v1/cluster.grpc.pb.h"
 #include "proto/strata/v1/jobs.grpc.pb.h"
 #include "security/credentials.h"
+#include "security/munge.h"
 
 namespace strata::client {
 namespace {
@@ -65,6 +66,11 @@ bool BrokeOnTheWay(const std::string& message) {
     if (absl::StrContains(message, sign)) return true;
   }
   return false;
+}
+
+std::string Environment(const char* name) {
+  const char* const value = std::getenv(name);
+  return value == nullptr ? "" : value;
 }
 
 class GrpcApiClient final : public ApiClient {
@@ -194,6 +200,25 @@ class GrpcApiClient final : public ApiClient {
                                        v1::GetPolicyRequest());
   }
 
+  absl::StatusOr<v1::JoinToken> CreateJoinToken(
+      const v1::CreateJoinTokenRequest& request) override {
+    return Call<v1::JoinToken>(*access_, &v1::AccessService::Stub::CreateJoinToken, request);
+  }
+
+  absl::StatusOr<std::vector<v1::JoinToken>> ListJoinTokens() override {
+    return ListAll<v1::JoinToken, v1::ListJoinTokensResponse>(
+        *access_, &v1::AccessService::Stub::ListJoinTokens, v1::ListJoinTokensRequest(),
+        [](v1::ListJoinTokensResponse& page) { return page.mutable_tokens(); });
+  }
+
+  absl::Status DeleteJoinToken(const std::string& name) override {
+    v1::DeleteJoinTokenRequest request;
+    request.set_name(name);
+    return Call<v1::DeleteJoinTokenResponse>(*access_, &v1::AccessService::Stub::DeleteJoinToken,
+                                             request)
+        .status();
+  }
+
   absl::StatusOr<v1::Identity> GetIdentity() override {
     return Call<v1::Identity>(*access_, &v1::AccessService::Stub::GetIdentity,
                               v1::GetIdentityRequest());
@@ -204,6 +229,15 @@ class GrpcApiClient final : public ApiClient {
         [&](grpc::ClientContext* context, grpc::CompletionQueue* queue) {
           return cluster_->PrepareAsyncBackupCluster(context, v1::BackupClusterRequest(), queue);
         });
+  }
+
+  absl::StatusOr<std::vector<v1::AuditRecord>> ListAuditRecords(
+      const std::string& filter) override {
+    v1::ListAuditRecordsRequest request;
+    request.set_filter(filter);
+    return ListAll<v1::AuditRecord, v1::ListAuditRecordsResponse>(
+        *access_, &v1::AccessService::Stub::ListAuditRecords, request,
+        [](v1::ListAuditRecordsResponse& page) { return page.mutable_records(); });
   }
 
   std::unique_ptr<Stream<v1::JobProgress>> StreamProgress(const std::string& name,
@@ -233,8 +267,23 @@ class GrpcApiClient final : public ApiClient {
  private:
   template <typename Message>
   std::unique_ptr<Stream<Message>> Open(const typename GrpcStream<Message>::Prepare& prepare) {
+    const auto problem = std::make_shared<absl::Status>();
+    const auto authorised = [&](grpc::ClientContext* context, grpc::CompletionQueue* queue) {
+      *problem = Authorise(*context);
+      if (!problem->ok()) context->TryCancel();
+      return prepare(context, queue);
+    };
     return std::make_unique<GrpcStream<Message>>(
-        prepare, [this](const grpc::Status& status) { return Translate(status); });
+        authorised, [this, problem](const grpc::Status& status) {
+          return problem->ok() ? Translate(status) : *problem;
+        });
+  }
+
+  absl::Status Authorise(grpc::ClientContext& context) {
+    if (options_.authorization == nullptr) return absl::OkStatus();
+    ASSIGN_OR_RETURN(const std::string authorization, options_.authorization());
+    context.AddMetadata("authorization", authorization);
+    return absl::OkStatus();
   }
 
   // Returns when the connection stands or was refused; when it takes long that is said, and the
@@ -265,6 +314,7 @@ class GrpcApiClient final : public ApiClient {
     for (double pause = kFirstPause;; pause = std::min(2 * pause, kLongestPause)) {
       grpc::ClientContext context;
       context.set_deadline(deadline);
+      RETURN_IF_ERROR(Authorise(context));
       Response response;
       const grpc::Status status = (stub.*method)(&context, request, &response);
       if (status.ok()) return response;
@@ -348,12 +398,9 @@ class GrpcApiClient final : public ApiClient {
 
 absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> CredentialsFor(
     const ServerAddress& address) {
-  const auto variable = [](const char* name) {
-    const char* const value = std::getenv(name);
-    return std::string(value == nullptr ? "" : value);
-  };
-  const security::TlsFiles tls = {variable("STRATA_TLS_CERTIFICATE"), variable("STRATA_TLS_KEY"),
-                                  variable("STRATA_TLS_AUTHORITY")};
+  const security::TlsFiles tls = {Environment("STRATA_TLS_CERTIFICATE"),
+                                  Environment("STRATA_TLS_KEY"),
+                                  Environment("STRATA_TLS_AUTHORITY")};
   if (address.is_unix()) return nullptr;
   if (!tls.enabled() && !(tls.certificate + tls.key).empty()) {
     return absl::FailedPreconditionError(
@@ -362,6 +409,20 @@ absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> CredentialsFor(
   }
   if (!tls.enabled()) return nullptr;
   return security::MakeChannelCredentials(tls, common::WallSeconds());
+}
+
+absl::StatusOr<std::function<absl::StatusOr<std::string>()>> AuthorizationFor(
+    const ServerAddress& address) {
+  const std::string method = Environment("STRATA_AUTH");
+  if (method.empty() || address.is_unix()) return nullptr;
+  if (method != "munge") {
+    return absl::FailedPreconditionError(
+        absl::StrCat("STRATA_AUTH is ", method, " — munge is all there is, or unset it"));
+  }
+  return [socket = Environment("STRATA_MUNGE_SOCKET")]() -> absl::StatusOr<std::string> {
+    ASSIGN_OR_RETURN(const std::string credential, security::MungeEncode(socket));
+    return absl::StrCat("munge ", credential);
+  };
 }
 
 std::unique_ptr<ApiClient> MakeApiClient(const ServerAddress& address, const ApiOptions& options) {

@@ -51,6 +51,8 @@ struct ApiOptions {
   double silence_seconds = 0.9;
   // Of the connection; null: neither encrypted nor authenticated.
   std::shared_ptr<grpc::ChannelCredentials> credentials = nullptr;
+  // Makes each call's `authorization`; null: none. Its errors are the calls'.
+  std::function<absl::StatusOr<std::string>()> authorization = nullptr;
 };
 
 // Calls may come from any thread; a stream belongs to one.
@@ -87,6 +89,14 @@ class ApiClient {
       const v1::ApplyPolicyRequest& request) = 0;
   virtual absl::StatusOr<v1::GetPolicyResponse> GetPolicy() = 0;
   virtual absl::StatusOr<v1::Identity> GetIdentity() = 0;
+  // Not idempotent: a token whose answer was lost stays, unused, until it is over.
+  virtual absl::StatusOr<v1::JoinToken> CreateJoinToken(
+      const v1::CreateJoinTokenRequest& request) = 0;
+  virtual absl::StatusOr<std::vector<v1::JoinToken>> ListJoinTokens() = 0;  // all pages
+  virtual absl::Status DeleteJoinToken(const std::string& name) = 0;
+  // All pages, newest first; `filter` as ListAuditRecordsRequest's.
+  virtual absl::StatusOr<std::vector<v1::AuditRecord>> ListAuditRecords(
+      const std::string& filter) = 0;
 
   // Of the controller's state. DataLoss is the caller's to find: see BackupClusterResponse.
   virtual std::unique_ptr<Stream<v1::BackupClusterResponse>> BackupCluster() = 0;
@@ -104,6 +114,11 @@ class ApiClient {
 // STRATA_TLS_KEY the caller's own. Null without them, and for Unix sockets. FailedPrecondition:
 // what is wrong with these files.
 absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> CredentialsFor(
+    const ServerAddress& address);
+// A MUNGE credential per call, where STRATA_AUTH is `munge`: by the daemon at STRATA_MUNGE_SOCKET,
+// or at the usual place. Null without it, and for Unix sockets. FailedPrecondition: STRATA_AUTH is
+// something else.
+absl::StatusOr<std::function<absl::StatusOr<std::string>()>> AuthorizationFor(
     const ServerAddress& address);
 
 // Connects with the first call, not here.

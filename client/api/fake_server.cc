@@ -218,6 +218,13 @@ class FakeServer::Services final : public v1::JobService::Service,
     return grpc::Status::OK;
   }
 
+  grpc::Status ListAuditRecords(grpc::ServerContext* context,
+                                const v1::ListAuditRecordsRequest* request,
+                                v1::ListAuditRecordsResponse* response) override {
+    if (const auto refused = Before(context, "ListAuditRecords"); !refused.ok()) return refused;
+    return ToGrpc(script_.audit(*request, response));
+  }
+
   grpc::Status StreamProgress(grpc::ServerContext* context,
                               const v1::StreamProgressRequest* request,
                               grpc::ServerWriter<v1::JobProgress>* writer) override {

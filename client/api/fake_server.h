@@ -62,6 +62,7 @@ class FakeServer {
   int calls(const std::string& method) const;
   int page_size = 2;  // of lists
   v1::Identity identity;
+  Handler<v1::ListAuditRecordsRequest, v1::ListAuditRecordsResponse> audit;
 
  private:
   class Services;

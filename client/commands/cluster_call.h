@@ -18,7 +18,7 @@
 namespace strata::client {
 
 // Says after a second of silence that it waits. With the environment's credentials: errors are
-// those of CredentialsFor.
+// those of CredentialsFor and AuthorizationFor.
 absl::StatusOr<std::unique_ptr<ApiClient>> ClientOf(const ServerAddress& address,
                                                     Terminal& terminal);
 
@@ -47,18 +47,22 @@ Command ClusterCommand(std::string name, std::string usage, std::string summary,
 
 inline bool IsStructured(absl::string_view output) { return output == "json" || output == "yaml"; }
 
-// `get policy`, `get projects|queues` and, with a name, `get project|queue NAME`.
+// `get projects|queues` and, with a name, `get project|queue NAME`.
 int GetProjects(ApiClient& client, const std::string& name, const std::string& output,
                 Terminal& terminal);
 int GetQueues(ApiClient& client, const std::string& name, const std::string& output,
               Terminal& terminal);
-int GetPolicy(ApiClient& client, const std::string& output, Terminal& terminal);
 
 // `get policy`: the policy in use, as a file that `strata apply` takes.
 int GetWholePolicy(ApiClient& client, const std::string& output, Terminal& terminal);
+// `get audit [FILTER]`, newest first.
+int GetAudit(ApiClient& client, const std::string& filter, const std::string& output,
+             Terminal& terminal);
 
 Command SubmitCommand();
 Command ApplyCommand();
+std::vector<Command> AuthorityCommands();  // authority, certificate
+Command TokenCommand();
 Command BackupCommand();
 std::vector<Command> ChangeCommands();        // cancel, update, suspend, delete
 std::vector<Command> NodeCommands();          // drain, resume

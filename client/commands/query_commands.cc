@@ -126,10 +126,11 @@ std::vector<Flag> GetFlags() {
 int Get(const Arguments& arguments, Terminal& terminal) {
   const auto& words = arguments.positional();
   static const auto& kinds = *new std::vector<std::string>{
-      "jobs", "nodes", "projects", "queues", "policy", "job", "node", "project", "queue"};
+      "jobs", "nodes", "projects", "queues", "policy", "audit", "job", "node", "project", "queue"};
   if (!CheckKind("get", words[0], kinds, terminal)) return kExitUsage;
   const bool plural = absl::EndsWith(words[0], "s") || words[0] == "policy";
-  if (plural != (words.size() == 1)) {
+  const bool one = words[0] != "audit";  // whose argument is a filter
+  if (one && plural != (words.size() == 1)) {
     terminal.Error(plural ? absl::StrCat("strata get: unexpected argument ", words[1])
                           : absl::StrCat("strata get ", words[0], ": NAME is missing"));
     return kExitUsage;
@@ -143,13 +144,13 @@ int Get(const Arguments& arguments, Terminal& terminal) {
   const auto client = Reach(arguments, terminal, code);
   if (client == nullptr) return code;
   const std::string output = arguments.Text("--output", "table");
-  const std::string name = plural ? "" : words[1];
+  const std::string name = words.size() == 1 ? "" : words[1];
+  if (words[0] == "audit") return GetAudit(*client, name, output, terminal);
   if (words[0] == "jobs") return GetJobs(*client, arguments, output, terminal);
   if (words[0] == "policy") return GetWholePolicy(*client, output, terminal);
   if (words[0] == "nodes") return GetNodes(*client, output, terminal);
   if (words[0] == "node") return GetOneNode(*client, name, output, /*described=*/false, terminal);
   if (absl::StartsWith(words[0], "project")) return GetProjects(*client, name, output, terminal);
-  if (words[0] == "policy") return GetPolicy(*client, output, terminal);
   if (absl::StartsWith(words[0], "queue")) return GetQueues(*client, name, output, terminal);
   return GetOneJob(*client, name, output, /*described=*/false, terminal);
 }
@@ -216,9 +217,10 @@ int Events(const Arguments& arguments, Terminal& terminal) {
 
 std::vector<Command> QueryCommands() {
   return {
-      ClusterCommand("get", "jobs|nodes|projects|queues|policy|job NAME|node NAME|…",
+      ClusterCommand("get", "jobs|nodes|projects|queues|policy|audit [FILTER]|job NAME|…",
                      "List what the cluster has",
-                     {"jobs, nodes, projects, queues, policy or job NAME"}, 2, GetFlags(), Get),
+                     {"jobs, nodes, projects, queues, policy, audit or job NAME"}, 2, GetFlags(),
+                     Get),
       ClusterCommand("describe", "job NAME|node NAME|model JOB.yaml",
                      "Tell everything about a job, a node or a job file's model", {"NAME"}, 2, {},
                      Describe),

@@ -1,6 +1,7 @@
 #include "controller/logic/checkpoint_commits.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "absl/strings/str_cat.h"
 
@@ -43,6 +44,10 @@ void DiscardCheckpoint(const v1::CheckpointProblem& problem, v1::JobRecord& job)
     }
     older.RemoveLast();
   }
+}
+
+int FragmentBook::CountAfter(int64_t step) const {
+  return static_cast<int>(std::distance(by_step_.upper_bound(step), by_step_.end()));
 }
 
 std::optional<v1::WriteManifest> FragmentBook::Add(const v1::CheckpointFragments& written,

@@ -13,9 +13,11 @@
 
 #include "absl/status/status.h"
 #include "common/entropy.h"
+#include "controller/logic/audit_trail.h"
 #include "controller/logic/core.h"
 #include "controller/logic/job_entry.h"
 #include "controller/logic/job_folders.h"
+#include "controller/logic/join_tokens.h"
 #include "controller/logic/node_table.h"
 #include "controller/logic/scheduler_state.h"
 #include "controller/logic/timing.h"
@@ -51,6 +53,7 @@ struct ClusterState {
   int64_t deletion_version = 0;  // of the last deletion of a job
   JobFolders folders;            // of jobs that are not over
   NodeTable nodes;
+  JoinTokens join_tokens;
   // The levels and links that the cluster was described with, without nodes; see cluster_map.h.
   topology::Description map;
   v1::Policy policy = spec::CompletePolicy({});  // complete; durable; see UsePolicy
@@ -68,6 +71,7 @@ struct ClusterState {
   // Agents that hold ranks of restored jobs have come back by then.
   double restored_until = 0;
   SchedulerState scheduler;
+  AuditTrail audit;
 
   // Its record came from a backup, and its ranks may yet be found: it is neither started nor given
   // up.

@@ -226,6 +226,20 @@ absl::Status Core::DeleteNode(const v1::DeleteNodeRequest& request, Effects& eff
       effects, [&](JobMachine&) { return controller::DeleteNode(impl_->state, request, effects); });
 }
 
+bool Core::HasNode(const std::string& name) const {
+  return impl_->state.nodes.Find(name) != nullptr;
+}
+
+const JoinTokens& Core::join_tokens() const { return impl_->state.join_tokens; }
+JoinTokens& Core::join_tokens() { return impl_->state.join_tokens; }
+
+void Core::Audit(v1::AuditRecord record, size_t most, Effects& effects) {
+  *record.mutable_time() = ToTimestamp(impl_->state.wall);
+  impl_->state.audit.Add(std::move(record), most, effects);
+}
+
+const std::deque<v1::AuditRecord>& Core::audit() const { return impl_->state.audit.records(); }
+
 SchedulerFigures Core::scheduler_figures() const { return FiguresOf(impl_->state); }
 int64_t Core::controller_term() const { return impl_->state.term; }
 const v1::StoreIdentity& Core::identity() const { return impl_->state.identity; }

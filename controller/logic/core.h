@@ -6,7 +6,9 @@
 #ifndef STRATA_CONTROLLER_LOGIC_CORE_H_
 #define STRATA_CONTROLLER_LOGIC_CORE_H_
 
+#include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <optional>
 #include <string>
@@ -19,6 +21,7 @@
 #include "common/clock.h"
 #include "common/entropy.h"
 #include "controller/logic/effects.h"
+#include "controller/logic/join_tokens.h"
 #include "controller/logic/scheduler_figures.h"
 #include "proto/strata/v1/cluster.pb.h"
 #include "topology/cluster.h"
@@ -75,6 +78,13 @@ class Core {
   absl::StatusOr<v1::Node> DrainNode(const v1::DrainNodeRequest& request, Effects& effects);
   absl::StatusOr<v1::Node> ResumeNode(const v1::ResumeNodeRequest& request, Effects& effects);
   absl::Status DeleteNode(const v1::DeleteNodeRequest& request, Effects& effects);
+  bool HasNode(const std::string& name) const;  // nodes/NAME
+  const JoinTokens& join_tokens() const;
+  JoinTokens& join_tokens();
+  // Adds a record of what a call did, with the time and the next sequence; `most` are kept. With
+  // the effects of what it tells of.
+  void Audit(v1::AuditRecord record, size_t most, Effects& effects);
+  const std::deque<v1::AuditRecord>& audit() const;  // oldest first
   SchedulerFigures scheduler_figures() const;
   int64_t controller_term() const;
   const v1::StoreIdentity& identity() const;

@@ -22,7 +22,8 @@ namespace strata::controller {
 // Upsert of one record, or its removal. Tables: "jobs" (key: jobs/NAME, value: JobRecord), "events"
 // (key: jobs/NAME/NUMBER, value: JobEvent), "meta" (controller_term, resource_version,
 // deletion_version, policy, identity), "nodes" (key: nodes/NAME; what must survive: device, count,
-// locality, drained, quarantined).
+// locality, drained, quarantined), "tokens" and "token_uses" (join_tokens.h), "audit" (key:
+// sequence).
 struct Write {
   std::string table;
   std::string key;
@@ -73,6 +74,7 @@ struct Effects {
     int64_t replacements = 0;  // ranks of recovering jobs that were given another device
   };
   std::vector<Decision> decisions;
+  std::vector<v1::AuditRecord> audited;
 };
 
 }  // namespace strata::controller

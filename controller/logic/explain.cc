@@ -16,6 +16,7 @@
 #include "controller/logic/names.h"
 #include "controller/logic/scheduler_view.h"
 #include "planner/order_of_sums.h"
+#include "scheduler/placement/runs.h"
 
 namespace strata::controller {
 namespace {
@@ -147,6 +148,21 @@ void ExplainOrder(const ClusterState& state, const v1::JobRecord& job, Lines& li
       "Its ranks are numbered ", absl::StrJoin(order, ", then "),
       " (innermost first), so that a step sends as little as can be across the outer levels: ",
       BytesByLevel(cluster, cost), " (", absl::StrJoin(others, "; "), ")."));
+}
+
+// Which of its constraints its place obeys.
+void ExplainConstraints(const ClusterState& state, const v1::JobRecord& job, Lines& lines) {
+  const std::vector<scheduler::Device> ranks = PlacementOf(state, job).ranks;
+  const bool known = std::all_of(ranks.begin(), ranks.end(),
+                                 [](const scheduler::Device& rank) { return rank.node >= 0; });
+  for (const scheduler::TopologyConstraint& constraint : ShapeOf(job).topology) {
+    const std::string run = absl::StrCat("Each run of ", constraint.ranks, " ranks");
+    if (!known) continue;
+    const bool obeyed = scheduler::Obeys(state.scheduler.cluster, constraint, ranks);
+    lines.push_back(absl::StrCat(
+        run, obeyed ? " lies" : " does not lie", " inside one ", constraint.within, ", as is ",
+        constraint.preferred ? "preferred" : "required", obeyed ? "." : ": there was no room."));
+  }
 }
 
 void ExplainNodes(const ClusterState& state, const JobEntry& job, Lines& lines) {
@@ -353,6 +369,7 @@ v1::ExplainJobResponse Explain(ClusterState& state, const JobEntry& job) {
       *response.mutable_layout() = record.layout();
       ExplainPlacement(record, lines);
       ExplainOrder(state, record, lines);
+      ExplainConstraints(state, record, lines);
       ExplainNodes(state, job, lines);
       break;
     case v1::Job::RECOVERING:

@@ -10,14 +10,14 @@
 namespace strata::controller {
 namespace {
 
-constexpr char kTable[] = "events";
+constexpr char kEventTable[] = "events";
 
 std::string KeyOf(const JobEntry& job, int64_t number) {
   return absl::StrFormat("%s/%012d", job.record.name(), number);
 }
 
 void Put(const JobEntry& job, const JobEntry::Event& event, Effects& effects) {
-  effects.writes.push_back({kTable, KeyOf(job, event.number), event.event.SerializeAsString()});
+  effects.writes.push_back({kEventTable, KeyOf(job, event.number), event.event.SerializeAsString()});
 }
 
 bool Repeats(const v1::JobEvent& last, const v1::JobEvent& event) {
@@ -49,7 +49,7 @@ void TellEvent(JobEntry& job, const v1::JobEvent& event, Effects& effects) {
   }
   Put(job, job.events.back(), effects);
   while (job.events.size() > kMostEventsKept) {
-    effects.writes.push_back({kTable, KeyOf(job, job.events.front().number), "", true});
+    effects.writes.push_back({kEventTable, KeyOf(job, job.events.front().number), "", true});
     job.events.pop_front();
   }
 }
@@ -81,7 +81,7 @@ bool RestoreEvent(ClusterState& state, const Write& write) {
 
 void ForgetEvents(const JobEntry& job, Effects& effects) {
   for (const JobEntry::Event& kept : job.events) {
-    effects.writes.push_back({kTable, KeyOf(job, kept.number), "", true});
+    effects.writes.push_back({kEventTable, KeyOf(job, kept.number), "", true});
   }
 }
 

@@ -1,6 +1,11 @@
 #include "controller/logic/job_requests.h"
 
+#include <algorithm>
+#include <string>
+#include <vector>
+
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "common/status_macros.h"
 #include "controller/logic/cluster_requests.h"
 #include "controller/logic/job_events.h"
@@ -9,7 +14,9 @@
 #include "controller/logic/job_shape.h"
 #include "controller/logic/job_updates.h"
 #include "controller/logic/names.h"
+#include "controller/logic/project_limits.h"
 #include "controller/logic/refusal.h"
+#include "controller/logic/scheduler_view.h"
 #include "google/protobuf/io/coded_stream.h"
 #include "google/protobuf/io/zero_copy_stream_impl_lite.h"
 
@@ -92,6 +99,24 @@ absl::Status CheckFolders(const ClusterState& state, const v1::JobRecord& asked)
   return status;
 }
 
+// The levels that its constraints name are the cluster's, once anybody has said which these are.
+absl::Status CheckTopology(ClusterState& state, const v1::JobSpec& spec) {
+  if (spec.resources().topology().empty()) return absl::OkStatus();
+  if (state.cluster_changed) state.scheduler.made = false;
+  RefreshCluster(state);
+  if (state.scheduler.nodes.empty() && state.map.levels.empty()) return absl::OkStatus();
+  const std::vector<std::string>& levels = state.scheduler.cluster.levels();
+  for (int i = 0; i < spec.resources().topology_size(); ++i) {
+    const std::string& within = spec.resources().topology(i).within();
+    const bool known = std::find(levels.begin(), levels.end(), within) != levels.end();
+    if (known || within == "node") continue;
+    return InvalidField(absl::StrCat("resources.topology[", i, "].within"),
+                        absl::StrCat("the topology has no level ", within, " — its levels are ",
+                                     absl::StrJoin(levels, ", "), " and node"));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckFeasible(ClusterState& state, const scheduler::Shape& shape) {
   if (state.cluster_changed) state.scheduler.made = false;
   const std::string never = WhyInfeasible(state, shape);
@@ -139,10 +164,13 @@ absl::StatusOr<v1::JobRecord> CreateJob(ClusterState& state, JobMachine& machine
                                 "): choose another name"));
   }
   RETURN_IF_ERROR(CheckProjectAndQueue(state.policy, asked.spec()));
+  RETURN_IF_ERROR(CheckSpecLimits(state.policy, asked.spec()));
+  RETURN_IF_ERROR(CheckQueueLimit(state, asked.spec()));
   RETURN_IF_ERROR(CheckRoots(state.policy, asked));
   v1::JobRecord record = NewRecord(asked);
   RETURN_IF_ERROR(CheckFolders(state, record));
   const scheduler::Shape shape = ShapeOf(record);
+  RETURN_IF_ERROR(CheckTopology(state, asked.spec()));
   RETURN_IF_ERROR(CheckFeasible(state, shape));
   RETURN_IF_ERROR(MakeRoom(state, request.validate_only(), effects));
 

@@ -12,6 +12,7 @@
 #include "controller/logic/job_events.h"
 #include "controller/logic/job_requests.h"
 #include "controller/logic/names.h"
+#include "controller/logic/project_limits.h"
 #include "controller/logic/refusal.h"
 #include "spec/scalars.h"
 
@@ -206,6 +207,9 @@ absl::StatusOr<v1::JobRecord> UpdateJob(ClusterState& state, JobMachine& machine
   Update update(state, *job, request.job());
   for (const std::string& path : request.update_mask().paths()) {
     RETURN_IF_ERROR(update.Apply(path));
+  }
+  if (!IsTerminal(job->record.state())) {
+    RETURN_IF_ERROR(CheckSpecLimits(state.policy, update.changed().spec()));
   }
   if (request.validate_only() || update.text().empty()) return update.changed();
   job->record = update.changed();

@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -26,7 +27,9 @@ struct SchedulerState {
 
   // Shapes that were asked about since then: why none of the cluster's states holds them; empty:
   // one does.
-  std::map<std::pair<planner::Degrees, std::string>, std::string> infeasible;
+  using Asked =
+      std::tuple<planner::Degrees, std::string, std::vector<scheduler::TopologyConstraint>>;
+  std::map<Asked, std::string> infeasible;
 
   bool retell = false;  // the cluster was made anew: what could run at all may have changed
   bool due = false;     // something has changed that decisions depend on

@@ -317,7 +317,8 @@ std::string WhyInfeasible(ClusterState& state, const scheduler::Shape& shape) {
   SchedulerState& made = state.scheduler;
   if (!made.made) RefreshCluster(state);
   if (made.nodes.empty()) return "";
-  const auto [found, unknown] = made.infeasible.try_emplace({shape.degrees, shape.device});
+  const auto [found, unknown] =
+      made.infeasible.try_emplace({shape.degrees, shape.device, shape.topology});
   if (unknown) {
     const Occupancy ideal = Occupancy::Ideal(made.cluster);
     if (!scheduler::Place(made.cluster, ideal, shape).has_value()) {

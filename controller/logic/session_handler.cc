@@ -401,6 +401,13 @@ bool SessionHandler::IsSilent(const NodeEntry& node) const {
   return state_.SilenceOf(node) > 2 * state_.timing.heartbeat_seconds;
 }
 
+// Rank 0 goes on when its checkpoints are committed: that it does not come proves nothing of a node
+// that cannot be heard, for neither can it hear that they are. Its lease decides.
+bool SessionHandler::WaitsForCommits(const JobEntry& job) const {
+  return job.run.fragments.CountAfter(job.record.checkpoint().step()) >=
+         FragmentBook::kMostUncommitted;
+}
+
 bool SessionHandler::WaitsForStorage(const JobEntry& job, int rank) {
   const auto phase = job.run.phases.find(rank);
   return phase != job.run.phases.end() && absl::StartsWith(phase->second, "storage: ");
@@ -419,7 +426,7 @@ void SessionHandler::OnHang(NodeEntry& node, const v1::HangReport& message) {
       rank < 0 ? nullptr : state_.nodes.Find(blamed.record.placement(rank).node());
   if (message.suspected()) return TellSuspicion(blamed, node, rank, message);
   const bool silent = culprit != nullptr && IsSilent(*culprit);
-  if (message.tentative() && !silent) return;
+  if (message.tentative() && (!silent || WaitsForCommits(blamed))) return;
   if (!message.local() && !silent && WaitsForStorage(blamed, rank)) return;
   if (culprit != nullptr && failure.sure) failure.node = culprit->name;
   failure.reason =

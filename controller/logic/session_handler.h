@@ -81,6 +81,7 @@ class SessionHandler {
   bool IsSilent(const NodeEntry& node) const;
   // As its agent says, which judges how long it may.
   static bool WaitsForStorage(const JobEntry& job, int rank);
+  bool WaitsForCommits(const JobEntry& job) const;
   void ReachedStep(JobEntry& job, int64_t step);
   // Notes when steps are done, if one was done since `before`.
   void KeepPace(JobEntry& job, int64_t before) const;

@@ -44,7 +44,7 @@ class Session final : public grpc::ServerBidiReactor<ByteBuffer, ByteBuffer>,
     }
     parts_.environment.authenticator->Authenticate(
         *context_, [self = shared_from_this()](absl::StatusOr<Identity> identity) {
-          if (!identity.ok()) return self->End(identity.status());
+          if (!identity.ok()) return self->Refuse("", identity.status());
           const std::lock_guard lock(self->mutex_);
           self->identity_ = *std::move(identity);
           if (!self->finished_) self->StartRead(&self->incoming_);
@@ -57,6 +57,9 @@ class Session final : public grpc::ServerBidiReactor<ByteBuffer, ByteBuffer>,
     v1::AgentMessage read;
     absl::Status status = Parse(incoming_, &read);
     if (status.ok()) status = CheckOrder(read);  // no pieces before Register
+    if (absl::IsPermissionDenied(status) || absl::IsUnauthenticated(status)) {
+      return Refuse(node_, status);
+    }
     if (!status.ok()) return End(status);
     const bool piece = read.has_part();
     absl::StatusOr<std::optional<v1::AgentMessage>> whole = joiner_.Add(std::move(read));
@@ -157,6 +160,12 @@ class Session final : public grpc::ServerBidiReactor<ByteBuffer, ByteBuffer>,
       return InvalidField("incarnation", "is not the one that registered");
     }
     return absl::OkStatus();
+  }
+
+  void Refuse(const std::string& node, const absl::Status& status) {
+    const CallDescription call = {kMethod, /*reads_only=*/true, node, ""};
+    AuditLater(parts_.environment, call, {identity_, context_->peer(), Rights()}, status);
+    End(status);
   }
 
   // Whether the caller may speak for the node: no policy changes that.

@@ -33,16 +33,6 @@ std::string TextIn(const Message& message, const char* key) {
   return text ? message.GetReflection()->GetString(message, field) : "";
 }
 
-// What the request names; empty: nothing by itself.
-std::string NamedBy(const Message& request) {
-  for (const char* key : {"name", "parent"}) {
-    if (std::string named = TextIn(request, key); !named.empty()) return named;
-  }
-  const FieldDescriptor* job = request.GetDescriptor()->FindFieldByName("job");
-  const bool message = job != nullptr && job->message_type() == v1::Job::descriptor();
-  return message ? TextIn(request.GetReflection()->GetMessage(request, job), "name") : "";
-}
-
 Target TargetOf(const Core& core, const char* method, const Message& request) {
   Target target;
   target.is_job = absl::StartsWith(method, "JobService/");
@@ -57,6 +47,15 @@ Target TargetOf(const Core& core, const char* method, const Message& request) {
 }
 
 }  // namespace
+
+std::string NamedBy(const Message& request) {
+  for (const char* key : {"name", "parent"}) {
+    if (std::string named = TextIn(request, key); !named.empty()) return named;
+  }
+  const FieldDescriptor* job = request.GetDescriptor()->FindFieldByName("job");
+  const bool message = job != nullptr && job->message_type() == v1::Job::descriptor();
+  return message ? TextIn(request.GetReflection()->GetMessage(request, job), "name") : "";
+}
 
 bool Caller::Sees(const v1::JobSpec& spec) const { return rights.Sees(ProjectOfSpec(spec)); }
 

@@ -33,6 +33,9 @@ absl::Status Authorise(const Core& core, const std::vector<std::string>& standin
                        const char* method, const google::protobuf::Message& request,
                        Caller& caller);
 
+// The job or node that a request names (`name`, `parent`, `job.name`); empty: none by itself.
+std::string NamedBy(const google::protobuf::Message& request);
+
 // What Authorise answers for a decision.
 absl::Status ToStatus(const Decision& decision);
 

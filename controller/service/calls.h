@@ -14,8 +14,11 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "common/clock.h"
 #include "common/status_macros.h"
+#include "controller/access/call_limits.h"
+#include "controller/access/refusal_meter.h"
 #include "controller/service/authenticator.h"
 #include "controller/service/call_observer.h"
 #include "controller/service/caller.h"
@@ -33,7 +36,36 @@ struct CallEnvironment {
   std::atomic<int>* open_streams = nullptr;  // server streams, of all methods
   Authenticator* authenticator = nullptr;
   const std::vector<std::string>* standing_admins = nullptr;  // users/NAME
+  CallMeter* calls = nullptr;
+  RefusalMeter* refusals = nullptr;  // the reactor thread's
+  size_t audit_records = 0;          // kept at most
 };
+
+// After Authorise. ResourceExhausted (TOO_MANY_CALLS, with QuotaFailure): the caller has called
+// more often than its projects allow.
+absl::Status CheckCallRate(const CallEnvironment& environment, const Core& core,
+                           const Caller& caller);
+// Likewise (TOO_MANY_STREAMS), for one stream more. True: CloseStream of `calls` is to follow.
+absl::StatusOr<bool> CountStream(const CallEnvironment& environment, const Core& core,
+                                 const Caller& caller);
+
+// Of a call, for the audit trail.
+struct CallDescription {
+  const char* method;  // "JobService/GetJob", a literal
+  bool reads_only = true;
+  std::string resource;    // jobs/NAME, nodes/NAME
+  std::string request_id;  // of requests that have one
+};
+// `request` may be null: nothing could be read.
+CallDescription Describe(const char* method, bool reads_only,
+                         const google::protobuf::Message* request);
+// On the reactor's thread, with the effects of the call: adds to the audit trail what changed
+// something, and what was refused or failed, as far as the caller's allowance lets it.
+void Audit(const CallEnvironment& environment, const CallDescription& call, const Caller& caller,
+           const absl::Status& outcome, Core& core, Effects& effects);
+// The same for a call that ends before it comes to the reactor's thread. From any thread.
+void AuditLater(const CallEnvironment& environment, const CallDescription& call,
+                const Caller& caller, const absl::Status& outcome);
 
 // That a call has whose client gave none.
 inline constexpr double kDefaultDeadlineSeconds = 60;
@@ -131,7 +163,10 @@ class UnaryCall final : public grpc::ServerUnaryReactor {
     if (prepare) prepared_ = prepare(request_);
     caller_.peer = context_->peer();
     environment_.authenticator->Authenticate(*context_, [this](absl::StatusOr<Identity> identity) {
-      if (!identity.ok()) return End(identity.status());
+      if (!identity.ok()) {
+        AuditLater(environment_, Description(), caller_, identity.status());
+        return End(identity.status());
+      }
       caller_.identity = *std::move(identity);
       Forward();
     });
@@ -156,10 +191,17 @@ class UnaryCall final : public grpc::ServerUnaryReactor {
     if (environment_.clock->Now() - began_ > kDefaultDeadlineSeconds && !HasDeadline()) {
       return absl::DeadlineExceededError("the call waited for 60 s");
     }
-    RETURN_IF_ERROR(
-        Authorise(core, *environment_.standing_admins, method_.name, request_, caller_));
-    RETURN_IF_ERROR(prepared_);
-    return handle_(core, effects, caller_, request_, &response_);
+    absl::Status status =
+        Authorise(core, *environment_.standing_admins, method_.name, request_, caller_);
+    if (status.ok()) status = CheckCallRate(environment_, core, caller_);
+    if (status.ok()) status = prepared_;
+    if (status.ok()) status = handle_(core, effects, caller_, request_, &response_);
+    Audit(environment_, Description(), caller_, status, core, effects);
+    return status;
+  }
+
+  CallDescription Description() const {
+    return Describe(method_.name, method_.reads_only, &request_);
   }
 
   bool HasDeadline() const {

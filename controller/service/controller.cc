@@ -14,6 +14,7 @@
 #include "controller/service/acceptor.h"
 #include "controller/service/access_service.h"
 #include "controller/service/agent_service.h"
+#include "controller/service/audit_log.h"
 #include "controller/service/calls.h"
 #include "controller/service/cluster_service.h"
 #include "controller/service/file_pool.h"
@@ -31,6 +32,7 @@
 #include "grpcpp/grpcpp.h"
 #include "grpcpp/health_check_service_interface.h"
 #include "grpcpp/impl/server_builder_option.h"
+#include "security/authority.h"
 #include "security/credentials.h"
 #include "security/tls_files.h"
 
@@ -114,6 +116,19 @@ absl::Status CheckIsController(const security::TlsFiles& files, const security::
                               : absl::StrCat(", and this is that of ", own.own.id.ToString())));
 }
 
+// Null, where this controller signs nothing.
+absl::StatusOr<std::unique_ptr<security::Authority>> OpenAuthority(
+    const Controller::Options& options) {
+  if (options.authority_key.empty()) return nullptr;
+  security::KeyPair root;
+  ASSIGN_OR_RETURN(root.certificate, security::ReadPemFile(options.tls.authority));
+  ASSIGN_OR_RETURN(root.private_key, security::ReadPemFile(options.authority_key));
+  auto authority = security::Authority::Open(root);
+  if (authority.ok()) return authority;
+  return absl::Status(authority.status().code(),
+                      absl::StrCat(options.authority_key, ": ", authority.status().message()));
+}
+
 class ControllerImpl final : public Controller {
  public:
   ControllerImpl(const Options& options, const common::Clock* clock, std::unique_ptr<Store> store,
@@ -130,9 +145,11 @@ class ControllerImpl final : public Controller {
         progress_(clock, {}),
         files_(options.files),
         logs_({}, &files_),
+        audit_log_(&files_, options.audit_log),
         health_(&reactor_) {
-    const std::vector<Reactor::Listener*> listeners = {
-        metrics_.get(), &logs_, &watches_, &node_watches_, &progress_, &sessions_, &health_};
+    const std::vector<Reactor::Listener*> listeners = {metrics_.get(), &logs_,     &watches_,
+                                                       &node_watches_, &progress_, &sessions_,
+                                                       &health_,       &audit_log_};
     for (Reactor::Listener* listener : listeners) reactor_.AddListener(listener);
   }
 
@@ -177,11 +194,14 @@ class ControllerImpl final : public Controller {
   ProgressHub progress_;
   FilePool files_;
   LogBook logs_;
+  AuditLog audit_log_;
   SessionTable sessions_;
   std::atomic<int> open_streams_{0};
   HealthReporter health_;
   std::unique_ptr<UnixRelay> relay_;  // null: no Unix sockets
   std::shared_ptr<Authenticator> authenticator_;
+  CallMeter calls_;
+  RefusalMeter refusals_;
   std::vector<std::unique_ptr<grpc::Service>> services_;
   std::vector<std::string> addresses_;
   std::string metrics_address_;
@@ -211,9 +231,10 @@ absl::Status ControllerImpl::Listen() {
     known.verifier =
         std::make_unique<security::PeerVerifier>(options_.tls.authority, security::Side::kClient);
   }
+  if (options_.munge) known.munge = std::make_unique<MungeDecoder>(options_.munge_socket);
   known.tells_callers_apart =
       std::all_of(acceptors_.begin(), acceptors_.end(), [this](const auto& acceptor) {
-        return options_.tls.enabled() || acceptor->address().is_unix();
+        return options_.tls.enabled() || options_.munge || acceptor->address().is_unix();
       });
   authenticator_ = options_.authenticator;
   if (authenticator_ == nullptr) {
@@ -244,9 +265,11 @@ absl::Status ControllerImpl::StartServer() {
   grpc::EnableDefaultHealthCheckService(true);
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();
   RETURN_IF_ERROR(Listen());
+  ASSIGN_OR_RETURN(auto authority, OpenAuthority(options_));
   const CallEnvironment environment = {
       &reactor_,      metrics_.get(),       clock_,
-      &open_streams_, authenticator_.get(), &options_.standing_admins};
+      &open_streams_, authenticator_.get(), &options_.standing_admins,
+      &calls_,        &refusals_,           options_.audit_records};
   v1::Cluster about;
   about.set_version(options_.version);
   about.set_directory(options_.directory);
@@ -255,7 +278,8 @@ absl::Status ControllerImpl::StartServer() {
   services_.push_back(
       MakeJobService({environment, &watches_, &progress_, &logs_, &files_, options_.directory}));
   services_.push_back(MakeClusterService(environment, about, &node_watches_, &files_));
-  services_.push_back(MakeAccessService(environment));
+  services_.push_back(MakeAccessService(
+      environment, Enroller(std::move(authority), options_.node_certificate_seconds)));
   services_.push_back(MakeAgentService({environment, &sessions_, &logs_, metrics_.get()}));
 
   grpc::ServerBuilder builder;

@@ -14,13 +14,17 @@ STEPS, EVERY = 600, 20
 
 
 class UpgradeTest(daemons.Daemons):
-    def begin(self):
-        """A job that trains on two nodes. Returns its directory."""
-        self.strata("run", self.job(STEPS, EVERY), "--dir", self.folder / "reference")
+    reference = None  # the numbers of `strata run`, once for all tests
+
+    def begin(self, *flags, nodes: int = 2):
+        """A job that trains on n0 and n1. Returns its directory."""
+        if UpgradeTest.reference is None:
+            self.strata("run", self.job(STEPS, EVERY), "--dir", self.folder / "reference")
+            UpgradeTest.reference = self.numbers(self.folder / "reference")
         self.start_controller()
-        for node in ("n0", "n1"):
-            self.start_agent(node)
-        self.wait_for(lambda: self.answers() and len(self.nodes()) == 2, "both nodes join")
+        for node in range(nodes):
+            self.start_agent(f"n{node}", *flags)
+        self.wait_for(lambda: self.answers() and len(self.nodes()) == nodes, "all nodes join")
         self.strata("submit", self.job(STEPS, EVERY))
         directory = self.get("job")["directory"]
         self.wait_for(lambda: self.get("job")["checkpoint_step"] >= EVERY, "a checkpoint")
@@ -32,7 +36,7 @@ class UpgradeTest(daemons.Daemons):
         job = self.get("job")
         self.assertEqual((job["step"], job["epoch"]), (STEPS, epoch), job)
         self.assertEqual(sum(event["lost_steps"] for event in job["events"]), 0, job["events"])
-        self.assertEqual(self.numbers(directory), self.numbers(self.folder / "reference"))
+        self.assertEqual(self.numbers(directory), self.reference)
         return job
 
     def trainers(self) -> list:
@@ -54,6 +58,14 @@ class UpgradeTest(daemons.Daemons):
         self.assertLess(self.step(directory), STEPS)
         self.finish(directory, epoch=1)
 
+    def test_a_node_whose_agent_is_to_go_is_emptied_at_a_checkpoint(self):
+        directory = self.begin("--on-sigterm", "drain", nodes=3)
+        self.stop(self.agents["n1"])
+        self.assertEqual(self.agents["n1"].returncode, 0)
+        self.wait_for(lambda: {name: node["jobs"] for name, node in self.nodes().items()} ==
+                      {"n0": ["job"], "n1": [], "n2": ["job"]}, "its ranks are on n0 and n2")
+        self.finish(directory, epoch=2)
+
     def test_programs_replaced_under_running_agents_harm_nothing(self):
         directory = self.begin()
         self.another_build("new")
@@ -63,7 +75,7 @@ class UpgradeTest(daemons.Daemons):
         self.wait_for(lambda: self.get("job")["epoch"] == 2 and self.get("job")["state"] == "RUNNING",
                       "its ranks are started again, of the build that their agents began with")
         self.strata("wait", "job", "--for=state=SUCCEEDED")
-        self.assertEqual(self.numbers(directory), self.numbers(self.folder / "reference"))
+        self.assertEqual(self.numbers(directory), self.reference)
 
     def test_a_state_restored_from_a_backup_finds_the_job_where_it_is(self):
         directory = self.begin()
@@ -89,7 +101,7 @@ class UpgradeTest(daemons.Daemons):
         self.assertEqual((job["step"], job["epoch"]), (STEPS, 2), job)
         self.assertEqual([(event["cause"], event["lost_steps"]) for event in job["events"] if event["cause"]],
                          [("restored", 0)])
-        self.assertEqual(self.numbers(directory), self.numbers(self.folder / "reference"))
+        self.assertEqual(self.numbers(directory), self.reference)
         # The one that was replaced is not heard any more, nor is another copy of the backup without the word.
         self.stop(self.controller)
         for file in state.glob("controller.db*"):

@@ -167,6 +167,12 @@ void HeldEpoch::PlanningEnded() {
     OnProgress(progress);
   }
   record_.mutable_plan()->clear_notices();
+  if (const std::string notice = host_->Notice(); !notice.empty()) {
+    v1::JobProgress progress;
+    progress.mutable_notice()->set_severity(v1::Notice::SEVERITY_WARNING);
+    progress.mutable_notice()->set_text(notice);
+    OnProgress(progress);
+  }
   bool permanent = false;
   absl::Status status = CheckFits(&permanent);
   if (status.ok()) {
