@@ -114,7 +114,7 @@ TEST(Snapshot, AgreesWithTheLogicAfterAnyHistory) {
   for (int step = 0; step < 300; ++step) {
     const std::string node = absl::StrCat("n", random() % 5);
     const std::string job = absl::StrCat("j", random() % 20);
-    switch (random() % 6) {
+    switch (random() % 9) {
       case 0:
         (void)h.Create(Harness::Request(job, static_cast<int>(1 + random() % 3)));
         break;
@@ -130,6 +130,15 @@ TEST(Snapshot, AgreesWithTheLogicAfterAnyHistory) {
       case 4:
         h.EndSession(node);
         break;
+      case 5:
+        (void)h.DeleteNode(node);
+        break;
+      case 6:
+        (void)h.Delete(job, random() % 2 == 0);
+        break;
+      case 7:
+        (void)(random() % 2 == 0 ? h.Suspend(job) : h.Resume(job));
+        break;
       default:
         h.Pass(static_cast<double>(1 + random() % 40), {"n0", "n1", "n2"});
     }
@@ -142,7 +151,13 @@ TEST(Snapshot, AgreesWithTheLogicAfterAnyHistory) {
     }
     const SchedulerFigures figures = h.core->scheduler_figures();
     int64_t free = 0;
-    for (const v1::Node& shown : h.core->Nodes()) free += shown.free();
+    ASSERT_EQ(snapshot->nodes.size(), h.core->Nodes().size()) << "step " << step;
+    for (const v1::Node& shown : h.core->Nodes()) {
+      free += shown.free();
+      const auto found = snapshot->nodes.Find(shown.name());
+      ASSERT_NE(found, nullptr) << shown.name();
+      ASSERT_EQ(ShowNode(*snapshot, *found).SerializeAsString(), shown.SerializeAsString());
+    }
     ASSERT_EQ(free, figures.free_devices) << "step " << step;
   }
 }
