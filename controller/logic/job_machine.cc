@@ -251,7 +251,8 @@ void JobMachine::AdvanceStart(JobEntry& job) {
   job.refused_at.reset();
   job.refusals = 0;
   job.record.set_state(v1::Job::RUNNING);
-  job.record.set_reason(absl::StrCat("trains on ", NodeList(run.members)));
+  job.record.set_reason(absl::StrCat("trains on ", NodeList(run.members),
+                                     run.notice.empty() ? "" : "; ", run.notice));
   SaveJob(state_, job, effects_);
 }
 
