@@ -227,6 +227,10 @@ void SessionHandler::OnPrepared(NodeEntry& node, const v1::EpochPrepared& messag
     JobMachine::Report(*job, std::move(failure));
     return machine_.Reconcile(*job);
   }
+  if (message.plan().notices_size() > 0 && job->run.notice.empty()) {
+    job->run.notice =
+        absl::StrCat(message.plan().notices(0).text(), " (on ", ShortName(node.name), ")");
+  }
   std::map<int, v1::Prepared> answers;
   for (const v1::EpochPrepared::Rank& rank : message.ranks()) {
     answers[rank.rank()] = rank.prepared();
