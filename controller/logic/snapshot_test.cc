@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "controller/logic/job_entry.h"
 #include "controller/logic/shared_table.h"
 #include "controller/logic/testing.h"
 
@@ -148,6 +149,9 @@ TEST(Snapshot, AgreesWithTheLogicAfterAnyHistory) {
       const auto found = snapshot->jobs.Find(record->name());
       ASSERT_NE(found, nullptr) << record->name();
       ASSERT_EQ(found->SerializeAsString(), record->SerializeAsString()) << "step " << step;
+      ASSERT_NEAR(SecondsOf(ShowJob(*snapshot, *found).run_time()),
+                  SecondsOf(h.core->ShowJob(*record).run_time()), 1e-3)
+          << "step " << step;
     }
     const SchedulerFigures figures = h.core->scheduler_figures();
     int64_t free = 0;
