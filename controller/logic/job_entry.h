@@ -106,7 +106,7 @@ struct Claims {
 struct JobEntry {
   v1::JobRecord record;
   std::optional<Claims> claims;
-  bool found = false;  // since the restore: all ranks of its epoch
+  bool found = false;          // since the restore: all ranks of its epoch
   EpochRun run;                // while STARTING or RUNNING
   scheduler::Shape shape;      // as asked for
   scheduler::Waiting waiting;  // as of the scheduler's last decision, while it waits
