@@ -146,9 +146,10 @@ void Oracle::CheckChange(const v1::JobRecord& before, const v1::JobRecord& after
   if (starts && given_up_.contains(after.checkpoint().manifest_digest())) {
     Violate(absl::StrCat(Name(after), " begins with a checkpoint that it has given up"));
   }
-  if (starts)
+  if (starts) {
     beginnings_[{after.name(), after.epoch(), after.uid()}] =
         after.checkpoint().SerializeAsString();
+  }
   const int64_t allowed = after.spec().restart().max_without_progress();
   if (after.restarts_without_progress() > allowed && after.state() != v1::Job::FAILED) {
     Violate(absl::StrCat(Name(after), " goes on after ", after.restarts_without_progress(),

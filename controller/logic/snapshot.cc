@@ -50,6 +50,11 @@ bool SnapshotMaker::TakeJobs(ClusterState& state) {
 
 bool SnapshotMaker::TakeNodes(ClusterState& state) {
   bool changed = false;
+  for (const std::string& name : state.nodes.TakeErased()) {
+    next_.nodes.Erase(name);
+    seen_.erase(name);
+    changed = true;
+  }
   for (const NodeEntry* node : state.nodes.TakeTouched(NodeTable::Watcher::kSnapshot)) {
     NodeSeen& seen = seen_[node->name];
     if (seen.heard_wall == nullptr) seen.heard_wall = std::make_shared<std::atomic<double>>(0);

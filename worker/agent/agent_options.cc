@@ -95,7 +95,6 @@ absl::StatusOr<ClusterAgentOptions> ParseClusterOptions(const std::vector<std::s
       {"--controller", &options.controller},
       {"--node", &options.node},
       {"--dir", &options.directory},
-      {"--join", &options.join},
       {"--data-devices", &options.data_devices},
       {"--tls-certificate", &options.tls.certificate},
       {"--tls-key", &options.tls.key},
@@ -123,6 +122,8 @@ absl::StatusOr<ClusterAgentOptions> ParseClusterOptions(const std::vector<std::s
       int seconds = 0;
       RETURN_IF_ERROR(Number(flag, value, kMostDrainSeconds, &seconds));
       options.drain_seconds = seconds;
+    } else if (flag == "--join") {
+      ASSIGN_OR_RETURN(options.join, JoinToken(value));
     } else if (flag == "--run-as") {
       RETURN_IF_ERROR(WhoseProcesses(value, &options.run_as));
     } else if (flag == "--unit-property") {
