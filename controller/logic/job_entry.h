@@ -71,7 +71,7 @@ struct Failure {
 struct EpochRun {
   std::map<std::string, Member> members;  // by node
   std::map<int, v1::Prepared> prepared;   // by rank
-  std::string notice;                     // of a plan that a node prepared, with its node: the first
+  std::string notice;  // of a plan that a node prepared, with its node: the first
   double begun_at = 0;
   bool start_sent = false;
   std::optional<Failure> failure;       // the first one
