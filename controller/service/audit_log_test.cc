@@ -6,6 +6,7 @@
 
 #include "common/clock.h"
 #include "controller/service/file_pool.h"
+#include "controller/service/test_support.h"
 #include "gtest/gtest.h"
 
 namespace strata::controller {
