@@ -47,6 +47,7 @@ struct Member {
   MemberState state = MemberState::kAsked;
   // Its agent came back without it then, and may still say how it ended.
   std::optional<double> missed_at;
+  bool alive = false;        // a heartbeat told of its ranks in this controller's term
   bool first_heard = false;  // of its node in this controller's term, by what it last registered
   std::optional<int64_t> stopping_at;  // step, in an orderly stop
 };
@@ -106,7 +107,7 @@ struct Claims {
 struct JobEntry {
   v1::JobRecord record;
   std::optional<Claims> claims;
-  bool found = false;  // since the restore: all ranks of its epoch
+  bool found = false;          // since the restore: all ranks of its epoch
   EpochRun run;                // while STARTING or RUNNING
   scheduler::Shape shape;      // as asked for
   scheduler::Waiting waiting;  // as of the scheduler's last decision, while it waits
