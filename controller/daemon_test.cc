@@ -292,11 +292,16 @@ TEST_F(DaemonTest, MayOpenAsManyFilesAsItsHardLimitAllows) {
 }
 
 TEST_F(DaemonTest, OtherAddressesThanLoopbackNeedAWord) {
-  for (const char* flag : {"--listen", "--metrics-listen"}) {
+  for (const auto& [flag, word] : {std::pair("--listen", " --insecure-listen"),
+                                   std::pair("--metrics-listen", " --metrics-insecure-listen")}) {
     const Outcome outcome = RunToEnd({"--dir", folder_ + "/a", flag, "0.0.0.0:0"});
     EXPECT_EQ(WEXITSTATUS(outcome.status), 2);
-    EXPECT_THAT(outcome.text, HasSubstr("--insecure-listen"));
+    EXPECT_THAT(outcome.text, HasSubstr(word));
   }
+  // One is not the other's.
+  const Outcome other =
+      RunToEnd({"--dir", folder_ + "/a", "--metrics-listen", "0.0.0.0:0", "--insecure-listen"});
+  EXPECT_EQ(WEXITSTATUS(other.status), 2);
   EXPECT_EQ(WEXITSTATUS(RunToEnd({"--dir", folder_ + "/a", "--listen", "nowhere"}).status), 2);
   EXPECT_EQ(WEXITSTATUS(RunToEnd({}).status), 2);
   EXPECT_EQ(WEXITSTATUS(RunToEnd({"--version"}).status), 0);

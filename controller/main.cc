@@ -48,13 +48,19 @@ struct Flags {
   std::vector<std::string> listen = {"127.0.0.1:7070"};
   std::string socket_group;
   security::TlsFiles tls;
+  std::string authority_key;
+  double node_certificate_seconds = 86400;
+  bool munge = false;
+  std::string munge_socket;
   std::string metrics_listen = "127.0.0.1:0";
   std::string directory;
   std::string ready_file;
   std::string topology;
   StorePreparation preparation;
   bool insecure_listen = false;
+  bool metrics_insecure_listen = false;
   std::vector<std::string> admins;
+  int audit_records = 10'000;
   std::optional<bool> reflection;  // not said: on loopback only
 };
 
@@ -101,32 +107,40 @@ int Fail(const absl::Status& status) {
   return kFailed;
 }
 
-// Without TLS only this machine may connect, unless its owner insists.
-absl::Status CheckLoopback(const std::string& text, const char* flag, bool insecure) {
+// Without protection only this machine may connect, unless its owner insists. `what`: what whoever
+// connects could do, and what to do about it.
+absl::Status CheckLoopback(const std::string& text, const char* flag, bool insists,
+                           const char* what) {
   const auto address = ParseListenAddress(text);
   if (!address.ok()) {
     return absl::InvalidArgumentError(absl::StrCat(flag, ": ", address.status().message()));
   }
-  if (insecure || address->is_loopback()) return absl::OkStatus();
+  if (insists || address->is_loopback()) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      absl::StrCat(flag, " ", text,
-                   ": everybody who reaches this address could run jobs (connections are neither "
-                   "encrypted nor authenticated): give --tls-certificate, --tls-key and "
-                   "--tls-authority, listen on 127.0.0.1, or add --insecure-listen"));
+      absl::StrCat(flag, " ", text, ": everybody who reaches this address could ", what));
 }
 
 absl::Status CheckAddresses(const Flags& flags) {
   const security::TlsFiles& tls = flags.tls;
   const bool any = tls.enabled() || !tls.certificate.empty() || !tls.key.empty();
+  if (!flags.authority_key.empty() && !tls.enabled()) {
+    return absl::InvalidArgumentError("--tls-authority-key needs --tls-authority");
+  }
   if (any && (!tls.enabled() || tls.certificate.empty() || tls.key.empty())) {
     return absl::InvalidArgumentError(
         "TLS needs all three: --tls-certificate, --tls-key and --tls-authority");
   }
   for (const std::string& listen : flags.listen) {
     const bool safe = flags.tls.enabled() || flags.insecure_listen;
-    RETURN_IF_ERROR(CheckLoopback(listen, "--listen", safe));
+    RETURN_IF_ERROR(CheckLoopback(
+        listen, "--listen", safe,
+        "run jobs (connections are neither encrypted nor authenticated): give --tls-certificate, "
+        "--tls-key and --tls-authority, listen on 127.0.0.1, or add --insecure-listen"));
   }
-  RETURN_IF_ERROR(CheckLoopback(flags.metrics_listen, "--metrics-listen", flags.insecure_listen));
+  RETURN_IF_ERROR(CheckLoopback(
+      flags.metrics_listen, "--metrics-listen", flags.metrics_insecure_listen,
+      "read the names and figures of all jobs and nodes (the page knows no TLS): listen on "
+      "127.0.0.1 behind a proxy that has it, or add --metrics-insecure-listen"));
   if (ParseListenAddress(flags.metrics_listen)->is_unix()) {
     return absl::InvalidArgumentError(
         absl::StrCat("--metrics-listen ", flags.metrics_listen, ": use HOST:PORT"));
@@ -183,12 +197,18 @@ int Serve(const Flags& flags) {
   options.listen = flags.listen;
   options.socket_group = flags.socket_group;
   options.tls = flags.tls;
+  options.authority_key = flags.authority_key;
+  options.node_certificate_seconds = flags.node_certificate_seconds;
+  options.munge = flags.munge || !flags.munge_socket.empty();
+  options.munge_socket = flags.munge_socket;
   options.metrics_listen = flags.metrics_listen;
   options.preparation = flags.preparation;
   options.reflection = flags.reflection.value_or(IsLocal(flags));
   options.directory = std::filesystem::absolute(flags.directory, error).lexically_normal().string();
   options.version = kVersion;
   options.standing_admins = flags.admins;
+  options.audit_records = static_cast<size_t>(flags.audit_records);
+  options.audit_log = stderr;
   if (error) return Fail(absl::InternalError(absl::StrCat(flags.directory, ": ", error.message())));
 
   const common::MonotonicClock clock{};
@@ -233,12 +253,24 @@ int Main(int argc, char** argv) {
   app.add_option("--tls-key", flags.tls.key, "PEM file: its private key");
   app.add_option("--tls-authority", flags.tls.authority,
                  "PEM file: the authorities whose clients and agents are believed");
+  app.add_option("--tls-authority-key", flags.authority_key,
+                 "PEM file: the private key of the first authority: lets nodes enrol by token");
+  app.add_option("--node-certificate-seconds", flags.node_certificate_seconds,
+                 "how long certificates of nodes that enrol are valid")
+      ->check(CLI::Range(1.0, 366.0 * 86400))
+      ->capture_default_str();
   app.add_flag("--restored", flags.preparation.restored,
                "the state in --dir was put back from a backup: once, at the first start with it");
   app.add_option("--discard-record", flags.preparation.discard,
                  "TABLE/KEY of a record that cannot be read and may go for good; may be repeated");
+  app.add_flag("--munge", flags.munge,
+               "users may show MUNGE credentials (STRATA_AUTH=munge); without TLS they must");
+  app.add_option("--munge-socket", flags.munge_socket,
+                 "of the MUNGE daemon, if it has another one");
   app.add_flag("--insecure-listen", flags.insecure_listen,
                "allow addresses that other machines can reach, without any protection");
+  app.add_flag("--metrics-insecure-listen", flags.metrics_insecure_listen,
+               "allow a metrics address that other machines can reach: whoever does reads it all");
   app.add_option("--admin", flags.admins,
                  "users/NAME: an admin whatever the policy says; may be repeated")
       ->check([](const std::string& text) {
@@ -246,6 +278,10 @@ int Main(int argc, char** argv) {
         const bool user = admin.ok() && admin->kind == Identity::Kind::kUser;
         return user ? std::string() : absl::StrCat(text, " is no user: write users/NAME");
       });
+  app.add_option("--audit-records", flags.audit_records,
+                 "records of the audit trail that are kept: who changed what, and who was refused")
+      ->check(CLI::Range(1, 1'000'000))
+      ->capture_default_str();
   app.add_flag("--reflection,!--no-reflection", flags.reflection,
                "tell clients what the services look like; without it: on loopback only");
   app.set_version_flag("--version", std::string("strata-controller ") + kVersion);

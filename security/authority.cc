@@ -13,8 +13,10 @@ namespace strata::security {
 namespace {
 
 constexpr double kRootSeconds = 10.0 * 365 * 86400;
-constexpr double kEarlierSeconds = 3600;  // clocks differ
-constexpr int kLeastSecurityBits = 112;   // RSA 2048, P-224
+// Clocks differ: certificates begin this much earlier, and short-lived ones a twelfth of their
+// life.
+constexpr double kEarlierSeconds = 3600;
+constexpr int kLeastSecurityBits = 112;  // RSA 2048, P-224
 constexpr int kSerialBytes = 16;
 
 absl::StatusOr<std::string> PemOfKey(EVP_PKEY* key) {
@@ -107,6 +109,15 @@ absl::StatusOr<std::string> MakeSigningRequest(absl::string_view private_key) {
   return TextOf(bio.get());
 }
 
+absl::StatusOr<std::string> RequestKeyDigest(absl::string_view signing_request) {
+  const Bio bio = Reading(signing_request);
+  const SigningRequest request(PEM_read_bio_X509_REQ(bio.get(), nullptr, nullptr, nullptr));
+  X509_PUBKEY* const key = request == nullptr ? nullptr : X509_REQ_get_X509_PUBKEY(request.get());
+  ERR_clear_error();
+  if (key == nullptr) return absl::InvalidArgumentError("no signing request (PKCS #10, PEM)");
+  return DigestOfPublicKey(key);
+}
+
 absl::StatusOr<KeyPair> Authority::MakeRoot(const std::string& cluster, double now) {
   ASSIGN_OR_RETURN(const SpiffeId id, ParseSpiffeId(SpiffeId{cluster, ""}.ToString()));
   if (!id.path.empty()) {
@@ -170,7 +181,8 @@ absl::StatusOr<std::string> Authority::Sign(absl::string_view signing_request,
   X509* const issuer = parts_->certificate.get();
   ASSIGN_OR_RETURN(const CertificateView root, ReadCertificate(root_));
   ASSIGN_OR_RETURN(const Certificate made,
-                   Blank(id, key, now - kEarlierSeconds, std::min(now + seconds, root.end)));
+                   Blank(id, key, now - std::min(kEarlierSeconds, seconds / 12),
+                         std::min(now + seconds, root.end)));
   X509_set_issuer_name(made.get(), X509_get_subject_name(issuer));
   const bool serves = path == kControllerPath;
   RETURN_IF_ERROR(Extend(made.get(), issuer,

@@ -18,6 +18,8 @@ absl::StatusOr<std::string> MakePrivateKey();
 // A PKCS #10 request, PEM, that proves possession of the key. Whom the certificate is for is said
 // elsewhere, and decided by the authority.
 absl::StatusOr<std::string> MakeSigningRequest(absl::string_view private_key);
+// As certificate.h's KeyDigest, of a request's key. InvalidArgument: it is none.
+absl::StatusOr<std::string> RequestKeyDigest(absl::string_view signing_request);
 
 struct KeyPair {
   std::string certificate;  // PEM, leaf first, then the root
@@ -39,9 +41,10 @@ class Authority {
   const std::string& key_digest() const { return key_digest_; }  // certificate.h's KeyDigest
 
   // A certificate for path (node/NAME, user/NAME, controller) and the key of `signing_request`,
-  // PEM, with the root after it: from an hour before `now`, for clocks that differ, to `seconds`
-  // after it, but no longer than the root's. Only that of the controller serves.
-  // InvalidArgument: the request is none, its signature is wrong, or its key is too weak.
+  // PEM, with the root after it: from an hour before `now` (a twelfth of `seconds` if that is
+  // less), for clocks that differ, to `seconds` after it, but no longer than the root's. Only that
+  // of the controller serves. InvalidArgument: the request is none, its signature is wrong, or its
+  // key is too weak.
   absl::StatusOr<std::string> Sign(absl::string_view signing_request, const std::string& path,
                                    double now, double seconds) const;
   // The same with a new key.

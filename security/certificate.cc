@@ -138,13 +138,7 @@ absl::StatusOr<CertificateView> VerifiedView(const std::vector<Certificate>& cha
 }
 
 std::string DigestOfKey(X509* certificate) {
-  unsigned char* bytes = nullptr;
-  const int size = i2d_X509_PUBKEY(X509_get_X509_PUBKEY(certificate), &bytes);
-  if (size <= 0) return "";
-  const std::string digest =
-      Sha256(absl::string_view(reinterpret_cast<const char*>(bytes), static_cast<size_t>(size)));
-  OPENSSL_free(bytes);
-  return absl::StrCat("sha256:", absl::BytesToHexString(digest));
+  return DigestOfPublicKey(X509_get_X509_PUBKEY(certificate));
 }
 
 constexpr char kNoCertificate[] = "there is no certificate (PEM)";
@@ -206,6 +200,16 @@ absl::Status CheckKeyMatches(absl::string_view pem, absl::string_view private_ke
   ERR_clear_error();
   if (match) return absl::OkStatus();
   return absl::FailedPreconditionError("the private key is not that of the certificate");
+}
+
+std::string DigestOfPublicKey(X509_PUBKEY* key) {
+  unsigned char* bytes = nullptr;
+  const int size = i2d_X509_PUBKEY(key, &bytes);
+  if (size <= 0) return "";
+  const std::string digest =
+      Sha256(absl::string_view(reinterpret_cast<const char*>(bytes), static_cast<size_t>(size)));
+  OPENSSL_free(bytes);
+  return absl::StrCat("sha256:", absl::BytesToHexString(digest));
 }
 
 std::string Sha256(absl::string_view bytes) {

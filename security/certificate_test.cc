@@ -147,6 +147,9 @@ TEST_F(CertificateTest, SigningRequestsProveTheirKeys) {
   const std::string request = *MakeSigningRequest(key);
   const auto signed_one = authority_->Sign(request, "node/n7", kNow, kDay);
   ASSERT_TRUE(signed_one.ok()) << signed_one.status();
+  EXPECT_EQ(*RequestKeyDigest(request), *KeyDigest(*signed_one));
+  EXPECT_EQ(*RequestKeyDigest(*MakeSigningRequest(key)), *RequestKeyDigest(request));
+  EXPECT_TRUE(absl::IsInvalidArgument(RequestKeyDigest("").status()));
   EXPECT_TRUE(CheckKeyMatches(*signed_one, key).ok());
   EXPECT_EQ(ReadCertificate(*signed_one)->id.ToString(), "spiffe://prod/node/n7");
   EXPECT_TRUE(absl::IsFailedPrecondition(CheckKeyMatches(*signed_one, *MakePrivateKey())));

@@ -51,6 +51,9 @@ inline std::string TextOf(BIO* bio) {
   return std::string(bytes, static_cast<size_t>(size));
 }
 
+// certificate.h's KeyDigest, of a public key.
+std::string DigestOfPublicKey(X509_PUBKEY* key);
+
 // Internal: `what` failed, with OpenSSL's last reason; forgets the others.
 inline absl::Status OpenSslError(absl::string_view what) {
   const unsigned long code = ERR_peek_last_error();

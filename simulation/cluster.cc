@@ -9,10 +9,11 @@ namespace strata::simulation {
 namespace {
 
 // After the last fault, for all jobs one after the other, with leases and back-off.
-constexpr double kPatienceSeconds = 600;
+constexpr double kPatienceSeconds = 1200;
 constexpr double kTidySeconds = 15;  // after the last trainer, for the last words
 constexpr double kCalmSeconds = 45;  // after the last job: longer than a lease
-constexpr int kMostEvents = 300'000;
+constexpr double kForEver = 1e9;
+constexpr int kMostEvents = 1'000'000;
 
 }  // namespace
 
@@ -21,7 +22,6 @@ Cluster::Cluster(const Options& options)
       options(options),
       controller(events, random, oracle, options.bug, options.trace) {
   step_seconds = random.Between(0.02, 0.25);
-  keeps_ends_on_disk = options.only_harmless || options.calm || random.Chance(0.5);
   controller.set_sync_seconds(random.Chance(0.2) ? random.Between(0.01, 0.3) : 0.004);
   const int count = random.Within(1, 4);
   if (random.Chance(0.4)) tensor_ = 2;  // then every node holds a tensor group
@@ -176,6 +176,7 @@ void Cluster::PlanFaults() {
     controller.DieAtCommit(options.die_at_commit, options.die_after);
   }
   if (options.calm) return;
+  weather_ = static_cast<Weather>(random.Below(3));
   const int faults = random.Within(0, 8);
   for (int i = 0; i < faults; ++i) {
     const double at = random.Between(1, 45);
@@ -203,7 +204,9 @@ void Cluster::DamageCheckpoint(const std::string& job) {
   const v1::JobRecord& record = found->second;
   Storage& storage = storages[job];
   if (random.Chance(0.2)) {
-    storage.FailUntil(events.Now() + random.Between(0, 8));
+    const double until = events.Now() + random.Between(0, 8);
+    storage.FailUntil(until);
+    oracle.OnHarm(job, kForEver);
   } else {
     const auto damage = static_cast<Damage>(random.Below(3));
     const int older = random.Chance(0.3) ? random.Below(record.older_checkpoints_size() + 1) : 0;
@@ -212,6 +215,7 @@ void Cluster::DamageCheckpoint(const std::string& job) {
     for (const v1::CommittedCheckpoint& checkpoint : broken) {
       storage.Break(checkpoint.manifest_digest(), damage);
       oracle.OnDamage(checkpoint.manifest_digest(), damage == Damage::kBadSector);
+      oracle.OnHarm(job, kForEver);
     }
   }
   if (random.Chance(0.2) || record.placement().empty()) return;
@@ -219,7 +223,8 @@ void Cluster::DamageCheckpoint(const std::string& job) {
   for (auto& node : nodes_) {
     SimNode* victim = node.get();
     if ("nodes/" + victim->name() != place) continue;
-    events.After(random.Between(0, 2), [victim] { victim->KillTrainer(); });
+    HarmNode(events.Now() + random.Between(0, 2), events.Now() + 2, victim,
+             [](SimNode& it, double) { it.KillTrainer(); });
   }
 }
 
@@ -228,8 +233,9 @@ void Cluster::HarmlessFault(double at) {
   SimNode* node = nodes_[random.Below(static_cast<int>(nodes_.size()))].get();
   const double seconds = random.Between(0.1, 4);
   const bool up = random.Chance(0.75), down = !up || random.Chance(0.67);
+  const std::string job = absl::StrCat("jobs/j", random.Below(4));
   faults_over_at = std::max(faults_over_at, at + seconds);
-  switch (random.Below(6)) {
+  switch (weather_ == Weather::kIsolation ? 6 : random.Below(11)) {
     case 0:
       return controller.DieAtCommit(random.Within(1, 60), random.Chance(0.5));
     case 1:
@@ -240,33 +246,92 @@ void Cluster::HarmlessFault(double at) {
       return events.At(at, [node, seconds] { node->KillAgent(seconds); });
     case 4:
       return events.At(at, [node] { node->BreakSession(); });
+    case 5:
+      return events.At(at, [node, seconds] { node->HandOver(seconds); });
+    case 6:
+      return CutOff(at, weather_ == Weather::kIsolation ? seconds * 12 : seconds, /*all=*/true);
+    case 7:
+      if (weather_ != Weather::kStorage) return;
+      return events.At(at, [this, job, seconds] {
+        if (!harmless()) oracle.OnHarm(job, events.Now() + seconds * 12);
+        storages[job].StallUntil(events.Now() + seconds * 12);
+      });
+    case 8:
+      return events.At(at, [this, seconds] { controller.SlowDown(seconds / 4, seconds * 5); });
+    case 9:
+      return events.At(at,
+                       [this, jump = random.Between(-5000, 5000)] { controller.JumpClock(jump); });
     default:
+      if (weather_ != Weather::kPartitions) return;
       return events.At(at, [node, seconds, up, down] { node->Partition(seconds * 2, up, down); });
   }
+}
+
+// Of a controller that nobody hears it is not for one node alone to tell.
+void Cluster::CutOff(double at, double seconds, bool all) {
+  constexpr double kLessThanALease = 20;
+  if (all && nodes_.size() < 2) seconds = std::min(seconds, kLessThanALease);
+  faults_over_at = std::max(faults_over_at, at + seconds);
+  for (size_t i = 0; i < nodes_.size(); ++i) {
+    SimNode* node = nodes_[i].get();
+    if (!all && random.Chance(0.5)) continue;
+    if (!all) oracle.OnHarm("nodes/" + node->name(), at + seconds);
+    events.At(at, [node, seconds] { node->Partition(seconds, /*up=*/true, /*down=*/true); });
+  }
+}
+
+void Cluster::HarmNode(double at, double until, SimNode* node, void (*what)(SimNode&, double)) {
+  events.At(at, [this, node, until, what] {
+    oracle.OnHarm("nodes/" + node->name(), until);
+    what(*node, until - events.Now());
+  });
+}
+
+void Cluster::HarmStorage(double at) {
+  const std::string job = absl::StrCat("jobs/j", random.Below(4));
+  const bool full = random.Chance(0.7);
+  const double seconds = full ? random.Between(0.1, 20) : random.Between(100, 900);
+  faults_over_at = std::max(faults_over_at, at + seconds);
+  oracle.OnHarm(job, at + seconds);
+  events.At(at, [this, job, full, seconds] {
+    if (full) {
+      storages[job].FillUntil(events.Now() + seconds);
+    } else {
+      storages[job].StallUntil(events.Now() + seconds);
+    }
+  });
 }
 
 void Cluster::HarshFault(double at) {
   SimNode* node = nodes_[random.Below(static_cast<int>(nodes_.size()))].get();
   const double seconds = random.Chance(0.6) ? random.Between(0.2, 10) : random.Between(10, 60);
+  const double until = at + seconds;
   const bool up = random.Chance(0.75), down = !up || random.Chance(0.67);
-  faults_over_at = std::max(faults_over_at, at + seconds);
-  switch (random.Below(9)) {
+  faults_over_at = std::max(faults_over_at, until);
+  switch (random.Below(12)) {
     case 0:
-      return events.At(at, [node] { node->KillTrainer(); });
+      return HarmNode(at, at, node, [](SimNode& it, double) { it.KillTrainer(); });
     case 1:
-      return events.At(at, [node] { node->HangTrainer(); });
+      return HarmNode(at, at, node, [](SimNode& it, double) { it.HangTrainer(); });
     case 2:
-      return events.At(at, [node] { node->StopTrainer(); });
+      return HarmNode(at, at, node, [](SimNode& it, double) { it.StopTrainer(); });
     case 3:
-      return events.At(at, [node, seconds] { node->Freeze(seconds, /*trainers=*/true); });
+      return HarmNode(at, until, node, [](SimNode& it, double left) { it.Freeze(left, true); });
     case 4:
-      return events.At(at, [node, seconds] { node->Freeze(seconds, /*trainers=*/false); });
+      return HarmNode(at, until, node, [](SimNode& it, double left) { it.Freeze(left, false); });
     case 5:
-      return events.At(at, [node, seconds] { node->Reboot(seconds); });
+      return HarmNode(at, until, node, [](SimNode& it, double left) { it.Reboot(left); });
     case 6:
-      return events.At(at, [node, seconds] { node->KillAgent(seconds); });
+      return HarmNode(at, until, node, [](SimNode& it, double left) { it.KillAgent(left); });
     case 7:
+      oracle.OnHarm("nodes/" + node->name(), until);
       return events.At(at, [node, seconds, up, down] { node->Partition(seconds, up, down); });
+    case 8:
+      return HarmNode(at, until, node, [](SimNode& it, double left) { it.FillDisk(left); });
+    case 9:
+      return CutOff(at, seconds, /*all=*/false);
+    case 10:
+      return HarmStorage(at);
     default:
       return events.At(at, [this, seconds] { controller.Kill(seconds); });
   }
@@ -285,26 +350,13 @@ std::string Cluster::Run() {
     const bool calm = tidy || (done && events.Now() > calm_since + kCalmSeconds);
     if (calm || events.Now() > faults_over_at + kPatienceSeconds) {
       if (controller.core() == nullptr) continue;
-      oracle.AtEnd(*controller.core(), options.only_harmless || options.calm);
+      // Who cannot reach a node gives up a start that needs it: at the cost of no step.
+      oracle.AtEnd(*controller.core(), harmless() && weather_ != Weather::kIsolation);
       break;
     }
   }
   if (oracle.violation().empty()) return "";
   return absl::StrFormat("at %.3f s: %s", events.Now(), oracle.violation());
-}
-
-bool Cluster::AllCompute(const EpochKey& key, std::vector<Part*>& parts) {
-  int ranks = 0;
-  for (auto& node : nodes_) {
-    Part* part = node->Find(key);
-    if (part == nullptr) continue;
-    parts.push_back(part);
-    for (const auto& [rank, trainer] : part->trainers) {
-      if (!trainer.running || trainer.Still() || trainer.hung || trainer.last_word) return false;
-      ++ranks;
-    }
-  }
-  return ranks > 0 && ranks == epochs[key].ranks;
 }
 
 void Cluster::OnSpawn(const EpochKey& key, const v1::PrepareEpoch& prepare) {
@@ -314,53 +366,74 @@ void Cluster::OnSpawn(const EpochKey& key, const v1::PrepareEpoch& prepare) {
     oracle.Violate(absl::StrCat("ranks of ", key.job, " epoch ", key.epoch,
                                 " begin when others have trained"));
   }
+  epoch.spec = prepare.spec();
   epoch.ranks = prepare.ranks();
-  epoch.step = epoch.saved_step = prepare.checkpoint().step();
+  epoch.step = prepare.checkpoint().step();
+}
+
+void Cluster::OnStarted(const EpochKey& key) {
+  EpochWorld& epoch = epochs[key];
+  const bool all = static_cast<int>(epoch.members.size()) == epoch.ranks &&
+                   std::all_of(epoch.members.begin(), epoch.members.end(),
+                               [](const auto& member) { return member.second->started(); });
+  if (!all) return;
+  epoch.moved_at = events.Now();
+  for (const auto& [rank, process] : epoch.members) process->OnAllStarted();
 }
 
 void Cluster::TryStep(const EpochKey& key) {
   EpochWorld& epoch = epochs[key];
-  std::vector<Part*> parts;
-  if (epoch.in_step || !AllCompute(key, parts)) return;
-  if (epoch.step >= parts.front()->prepare.spec().train().steps()) return;
-  for (const Part* part : parts) {
-    if (part->asked_for_step || part->held_up) return;
-    if (part->last_step >= 0 && epoch.step >= part->last_step) return;
+  if (epoch.in_step || static_cast<int>(epoch.members.size()) != epoch.ranks) return;
+  if (epoch.step >= epoch.spec.train().steps()) return;
+  for (const auto& [rank, process] : epoch.members) {
+    if (!process->MayBegin(epoch.step + 1)) return;
   }
   epoch.in_step = true;
-  events.After(step_seconds * random.Between(0.8, 1.2), [this, key] { FinishStep(key); });
+  const double seconds = StallOf(key.job) + step_seconds * random.Between(0.8, 1.2);
+  events.After(seconds, [this, key] { FinishStep(key); });
 }
 
 void Cluster::FinishStep(const EpochKey& key) {
   EpochWorld& epoch = epochs[key];
   epoch.in_step = false;
-  std::vector<Part*> parts;
-  if (!AllCompute(key, parts)) return;  // nobody finishes a step without the others
+  // Nobody finishes a step without the others.
+  if (static_cast<int>(epoch.members.size()) != epoch.ranks) return;
+  for (const auto& [rank, process] : epoch.members) {
+    if (!process->Computes()) return;
+  }
   const int64_t step = ++epoch.step;
   epoch.moved = true;
   epoch.moved_at = events.Now();
-  const v1::JobSpec& spec = parts.front()->prepare.spec();
-  const bool final_step = step == spec.train().steps();
-  const bool save = final_step || step % spec.checkpoint().every_steps() == 0;
-  for (auto& node : nodes_) {
-    const Part* part = node->Find(key);
-    if (part == nullptr) continue;
-    const bool last = part->last_step == step;
-    if (save || last) {
-      epoch.saved_step = step + 1;
-      node->OnWritten(key, step);
-    }
-    if (final_step) node->OnFinalStep(key, v1::Finished::SUCCEEDED);
-    if (!final_step && last) node->OnFinalStep(key, v1::Finished::INTERRUPTED);
-  }
+  const bool final_step = step == epoch.spec.train().steps();
+  const bool save = final_step || step % epoch.spec.checkpoint().every_steps() == 0;
+  const std::map<int, SimProcess*> members = epoch.members;
+  for (const auto& [rank, process] : members) process->OnStepDone(step, save, final_step);
   TryStep(key);
 }
 
-void Cluster::LosePeer(const EpochKey& key, const SimNode* where) {
-  for (auto& node : nodes_) {
-    SimNode* peer = node.get();
-    if (peer == where || peer->Find(key) == nullptr || random.Chance(0.5)) continue;
-    events.After(random.Between(0.01, 0.3), [peer, key] { peer->OnPeerLost(key); });
+void Cluster::OnExit(const SimProcess& rank, bool abrupt) {
+  std::map<int, SimProcess*>& members = epochs[rank.identity().key].members;
+  const auto found = members.find(rank.identity().rank);
+  if (found == members.end() || found->second != &rank) return;
+  members.erase(found);
+  if (abrupt) LosePeers(rank);
+}
+
+void Cluster::LosePeers(const SimProcess& rank) {
+  const EpochKey key = rank.identity().key;
+  for (const auto& [number, peer] : epochs[key].members) {
+    if (peer == &rank || random.Chance(0.5)) continue;
+    events.After(random.Between(0.01, 0.3),
+                 [process = peer->shared_from_this()] { process->OnPeerLost(); });
+  }
+}
+
+void Cluster::OnPublish(const EpochKey& key, int64_t step) {
+  const std::string digest = absl::StrCat(key.job, "-", key.epoch, "-", step);
+  oracle.OnPublish(key.job, digest);
+  const int64_t keep = epochs[key].spec.checkpoint().keep();
+  for (const std::string& gone : storages[key.job].Publish(step, digest, keep)) {
+    oracle.OnDeleted(key.job, gone);
   }
 }
 

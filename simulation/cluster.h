@@ -14,18 +14,20 @@
 #include "simulation/random.h"
 #include "simulation/sim_controller.h"
 #include "simulation/sim_node.h"
+#include "simulation/sim_process.h"
 #include "simulation/storage.h"
 
 namespace strata::simulation {
 
 // The ranks of one epoch compute in lockstep.
 struct EpochWorld {
+  std::map<int, SimProcess*> members;  // by rank; those that are there
+  v1::JobSpec spec;
   int64_t step = 0;
   int ranks = 0;
   bool in_step = false;
   double moved_at = 0;
   bool moved = false;
-  int64_t saved_step = 0;  // up to the one after it the disk may hold up anything
 };
 
 struct Options {
@@ -47,9 +49,19 @@ class Cluster {
 
   // Ranks of the epoch come to life.
   void OnSpawn(const EpochKey& key, const v1::PrepareEpoch& prepare);
+  // One of them knows all addresses: when all do, they connect.
+  void OnStarted(const EpochKey& key);
   void TryStep(const EpochKey& key);
-  // Ranks on a node of that epoch vanished; the others' connections break or stall.
-  void LosePeer(const EpochKey& key, const SimNode* where);
+  // A rank is gone, or as good as: the others' connections break or stall.
+  void OnExit(const SimProcess& rank, bool abrupt);
+  void LosePeers(const SimProcess& rank);
+  // A checkpoint gets its final name.
+  void OnPublish(const EpochKey& key, int64_t step);
+  // How long a job's storage still stands still; seconds.
+  double StallOf(const std::string& job) { return storages[job].StallAt(events.Now()); }
+  int64_t NextPid() { return ++last_pid_; }
+  bool harmless() const { return options.only_harmless || options.calm; }
+  void Tell(const std::string& what) const { controller.Tell(what); }
 
   simulator::Events events;
   Random random;
@@ -57,9 +69,9 @@ class Cluster {
   const Options options;
   SimController controller;
   std::map<EpochKey, EpochWorld> epochs;
-  std::map<std::string, Storage> storages;  // by jobs/NAME
+  std::map<std::string, Storage> storages;       // by jobs/NAME
+  std::map<std::string, int64_t> epoch_folders;  // the one that is there, by jobs/NAME
   double step_seconds = 0.1;
-  bool keeps_ends_on_disk = false;  // an agent's successor knows how epochs ended lately
   double faults_over_at = 0;
 
  private:
@@ -78,14 +90,23 @@ class Cluster {
   void PlanFault(double at);
   void HarmlessFault(double at);
   void HarshFault(double at);
+  // One that is allowed to cost steps of jobs on that node, until then.
+  void HarmNode(double at, double until, SimNode* node, void (*what)(SimNode&, double));
+  // No node, or not all of them, can talk with the controller.
+  void CutOff(double at, double seconds, bool all);
+  void HarmStorage(double at);
   void PlanDamage();
   // Of a checkpoint that counts, and mostly a rank's death soon after, so that it is needed.
   void DamageCheckpoint(const std::string& job);
   void FinishStep(const EpochKey& key);
-  // Whether all ranks are there and at work; the parts that there are.
-  bool AllCompute(const EpochKey& key, std::vector<Part*>& parts);
 
   std::vector<std::unique_ptr<SimNode>> nodes_;
+  int64_t last_pid_ = 0;
+  // Of a run's harmless faults. A silent node whose ranks are waited for counts as lost, and what
+  // cuts off all nodes for longer than a lease is no fault of a node as long as none comes and
+  // goes.
+  enum class Weather { kPartitions, kStorage, kIsolation };
+  Weather weather_ = Weather::kPartitions;
   int tensor_ = 1;  // ranks of a tensor group, of jobs that have any
   size_t unsubmitted_ = 0;
   bool policy_applied_ = false;  // and acknowledged: its queues are there

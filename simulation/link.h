@@ -47,6 +47,13 @@ class Pipe {
     events.At(std::max(events.Now(), due_) + noticed, [this, owner] { End(); });
   }
 
+  // The sender closes it when all has arrived.
+  void Finish(simulator::Events& events, const std::shared_ptr<void>& owner) {
+    if (broken_) return;
+    broken_ = true;
+    events.At(due_, [this, owner] { End(); });
+  }
+
   // The receiver is gone.
   void Close() { ended_ = broken_ = true; }
 
@@ -77,6 +84,9 @@ class Link : public std::enable_shared_from_this<Link> {
     up.Break(events_, random_, shared_from_this());
     down.Break(events_, random_, shared_from_this());
   }
+
+  // The agent has nothing more to say.
+  void End() { up.Finish(events_, shared_from_this()); }
 
   Pipe<v1::AgentMessage> up;
   Pipe<v1::ControllerMessage> down;

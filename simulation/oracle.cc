@@ -1,5 +1,8 @@
 #include "simulation/oracle.h"
 
+#include <algorithm>
+#include <iterator>
+
 #include "absl/strings/str_cat.h"
 
 namespace strata::simulation {
@@ -96,10 +99,11 @@ void Oracle::CheckStart(const v1::JobRecord& job) {
   }
 }
 
-void Oracle::CheckKept(const v1::JobRecord& job) {
+void Oracle::CheckKept(const v1::JobRecord& before, const v1::JobRecord& job) {
   constexpr double kKeptSeconds = 28;  // a little less than a lease
   std::set<std::pair<std::string, int>> taken;
   for (const v1::RankPlace& place : job.placement()) taken.insert({place.node(), place.device()});
+  for (const v1::RankPlace& place : before.placement()) taken.erase({place.node(), place.device()});
   for (const auto& [name, other] : durable_) {
     const bool recovers =
         other.state() == v1::Job::RECOVERING && now_ < let_go_[name] + kKeptSeconds;
@@ -132,15 +136,20 @@ void Oracle::CheckChange(const v1::JobRecord& before, const v1::JobRecord& after
     Violate(absl::StrCat("the epoch changed without a start of the ranks: ", Name(before), " to ",
                          Name(after)));
   }
+  if (starts || after.state() == v1::Job::FAILED) CheckLoss(after);
+  if (starts) started_[after.name()] = now_;
   if (starts) CheckStart(after);
-  if (starts) CheckKept(after);
+  if (starts) CheckKept(before, after);
   if (after.has_moving_to() && HasEpoch(before.state()) && after.state() == v1::Job::RECOVERING) {
     let_go_[after.name()] = now_;
   }
   if (starts && given_up_.contains(after.checkpoint().manifest_digest())) {
     Violate(absl::StrCat(Name(after), " begins with a checkpoint that it has given up"));
   }
-  if (starts) beginnings_[{after.name(), after.epoch(), after.uid()}] = after.checkpoint().SerializeAsString();
+  if (starts) {
+    beginnings_[{after.name(), after.epoch(), after.uid()}] =
+        after.checkpoint().SerializeAsString();
+  }
   const int64_t allowed = after.spec().restart().max_without_progress();
   if (after.restarts_without_progress() > allowed && after.state() != v1::Job::FAILED) {
     Violate(absl::StrCat(Name(after), " goes on after ", after.restarts_without_progress(),
@@ -155,6 +164,10 @@ void Oracle::CheckChange(const v1::JobRecord& before, const v1::JobRecord& after
   }
   if (places.size() != static_cast<size_t>(after.placement_size())) {
     Violate(absl::StrCat(Name(after), " has two ranks on one device"));
+  }
+  if (!after.placement().empty()) {
+    places_[after.name()].clear();
+    for (const v1::RankPlace& place : after.placement()) places_[after.name()].insert(place.node());
   }
   CheckCheckpoint(before, after);
 }
@@ -177,10 +190,74 @@ void Oracle::CheckCheckpoint(const v1::JobRecord& before, const v1::JobRecord& a
   if (made == manifests_.end() || made->second != std::make_pair(is.epoch(), is.step())) {
     Violate(absl::StrCat(after.name(), ": checkpoint ", is.step(), " was never written"));
   }
+  recorded_.insert(is.manifest_digest());
+  CheckRecords(after.name(), is.step());
   std::deque<v1::CommittedCheckpoint>& history = history_[after.name()];
   history.push_back(is);
   constexpr size_t kMostKept = 16;  // in a record, where all are kept on disk
   if (history.size() > kMostKept) history.pop_front();
+}
+
+void Oracle::OnHarm(const std::string& what, double until) {
+  harmed_[what] = std::max(harmed_[what], until);
+}
+
+// What an epoch lost is settled when the next one begins: until then it may be taken back.
+void Oracle::CheckLoss(const v1::JobRecord& job) {
+  if (job.events_size() == 0) return;
+  const v1::JobEvent& event = job.events(job.events_size() - 1);
+  const std::string& cause = event.cause();
+  const bool meant = cause == "user" || cause == "preempted" || cause == "drained";
+  if (meant || event.lost_steps() <= 0) return;
+  const double begun = started_[job.name()];
+  const auto harmed = [&](const std::string& what) {
+    const auto found = harmed_.find(what);
+    return found != harmed_.end() && found->second >= begun;
+  };
+  bool justified = harmed(job.name());
+  for (const std::string& node : places_[job.name()]) justified = justified || harmed(node);
+  if (justified) return;
+  Violate(absl::StrCat(Name(job), " lost ", event.lost_steps(),
+                       " steps without a cause: ", event.reason(), " (", cause, ")"));
+}
+
+void Oracle::CheckRecords(const std::string& job, int64_t step) {
+  const std::map<int64_t, int64_t>& records = records_[job];
+  const auto there = std::distance(records.begin(), records.upper_bound(step));
+  if (there == step) return;
+  Violate(absl::StrCat(job, ": the checkpoint of step ", step, " counts, and only ", there,
+                       " step records are there"));
+}
+
+int64_t Oracle::ContinueRecords(const controller::EpochKey& key, int64_t start_step,
+                                bool* missing) {
+  std::map<int64_t, int64_t>& records = records_[key.job];
+  *missing = std::distance(records.begin(), records.upper_bound(start_step)) < start_step;
+  int64_t published = start_step;
+  ++files_[key.job];
+  while (records.contains(published + 1) && records[published + 1] == key.epoch) ++published;
+  for (auto after = records.upper_bound(published); after != records.end();) {
+    if (after->second > key.epoch) {
+      Violate(absl::StrCat(key.job, ": epoch ", key.epoch, " cuts the records of epoch ",
+                           after->second));
+    }
+    after = records.erase(after);
+  }
+  return published;
+}
+
+void Oracle::OnStepRecord(const controller::EpochKey& key, int64_t file, int64_t step) {
+  if (file != files_[key.job]) return;
+  std::map<int64_t, int64_t>& records = records_[key.job];
+  if (!records.empty() && records.rbegin()->first >= step) {
+    Violate(absl::StrCat(key.job, ": epoch ", key.epoch, " records step ", step, " again"));
+  }
+  records[step] = key.epoch;
+}
+
+void Oracle::OnPublish(const std::string& job, const std::string& digest) {
+  if (recorded_.contains(digest)) return;
+  Violate(absl::StrCat(job, ": the checkpoint ", digest, " got its name and is not recorded"));
 }
 
 void Oracle::OnDeleted(const std::string& job, const std::string& digest) {

@@ -45,6 +45,16 @@ class Oracle {
     damaged_.insert(digest);
     if (bad_sector) bad_sectors_.insert(digest);
   }
+  // An agent continues a job's records for an epoch that begins after a step. Returns the last one
+  // that is there and counts; the later ones are gone.
+  int64_t ContinueRecords(const controller::EpochKey& key, int64_t start_step, bool* missing);
+  // `file`: as RecordsFile told when they were continued; what goes to an earlier one is lost.
+  void OnStepRecord(const controller::EpochKey& key, int64_t file, int64_t step);
+  int64_t RecordsFile(const std::string& job) { return files_[job]; }
+  // Something happens to "nodes/…" or "jobs/…" that may cost steps, and lasts until then.
+  void OnHarm(const std::string& what, double until);
+  // It gets its final name.
+  void OnPublish(const std::string& job, const std::string& digest);
   // Retention has deleted it.
   void OnDeleted(const std::string& job, const std::string& digest);
   // The controller says something, at that time.
@@ -66,9 +76,14 @@ class Oracle {
  private:
   void CheckChange(const v1::JobRecord& before, const v1::JobRecord& after);
   void CheckStart(const v1::JobRecord& job);
-  // Nobody else starts on devices that are kept for a job that moves.
-  void CheckKept(const v1::JobRecord& job);
+  // Nobody else starts on devices that are kept for a job that moves, but who was there before:
+  // some of its ranks had ended, and with the others it begins again where it was.
+  void CheckKept(const v1::JobRecord& before, const v1::JobRecord& job);
   void CheckQuotas();
+  // Each step that is lost is explained by something that happened to the job or its nodes.
+  void CheckLoss(const v1::JobRecord& job);
+  // The step records up to a checkpoint are there when it counts.
+  void CheckRecords(const std::string& job, int64_t step);
   void CheckCheckpoint(const v1::JobRecord& before, const v1::JobRecord& after);
   void CheckFallback(const v1::JobRecord& before, const v1::JobRecord& after);
 
@@ -90,6 +105,12 @@ class Oracle {
   std::map<std::string, std::deque<v1::CommittedCheckpoint>> history_;
   // The checkpoint that an epoch was to begin with, as recorded when it began.
   std::map<controller::EpochKey, std::string> beginnings_;
+  std::set<std::string> recorded_;                       // digests of checkpoints that ever counted
+  std::map<std::string, double> harmed_;                 // "nodes/…" or "jobs/…": until when
+  std::map<std::string, std::set<std::string>> places_;  // job -> nodes of its newest epoch
+  std::map<std::string, double> started_;                // job -> when its epoch began
+  std::map<std::string, std::map<int64_t, int64_t>> records_;  // job -> step -> epoch
+  std::map<std::string, int64_t> files_;  // job -> how often they were put into a new file
   int64_t last_term_ = 0;
   int64_t second_ = 0;
   int words_ = 0;  // in that second

@@ -15,6 +15,17 @@ enum class PlantedBug {
   kSwallowsAnswers,      // an agent now and then takes no note of a commit's answer
   kInventsManifests,     // a commit is asked for before all ranks have written
   kInventsDamage,        // ranks now and then say of a checkpoint that is whole that it is damaged
+  kPublishesUnrecorded,  // a checkpoint gets its final name before the controller has recorded it
+  kRepeatsNothing,       // a rank that finds its agent again repeats nothing of what it had said
+  kGivesNoSignsOfLife,   // an agent says nothing to its ranks as long as there is nothing to say
+  kEndsRanksAtHandOver,  // an agent that is told to stop ends its ranks
+  kLosesStepRecords,     // a step's record now and then does not reach the file
+  kForgetsToKeep,        // a controller's welcome now and then leaves out an epoch that it wants
+  kDropsFragments,       // an agent's word of files that were written is now and then lost
+  kSeesNoHangs,          // nobody is told how long ranks have been where they are
+  kDropsOlderManifests,  // of two checkpoints the older is not committed after the newer
+  kForgetsFragments,     // an agent's successor does not know what ranks wrote that have ended
+  kPublishesWhenOver,    // an epoch that is told late to start cuts the records of the next one
 };
 
 }  // namespace strata::simulation

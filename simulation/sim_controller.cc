@@ -42,7 +42,7 @@ void SimController::Start() {
   std::vector<controller::Write> records;
   for (const auto& [key, write] : store_) records.push_back(write);
   Run([this, &records](Batch& batch) {
-    absl::StatusOr<controller::Effects> loaded = core_->Load(records, kWall + events_.Now());
+    absl::StatusOr<controller::Effects> loaded = core_->Load(records, WallSeconds());
     STRATA_CHECK(loaded.ok());  // what it wrote itself
     batch.effects = *std::move(loaded);
   });
@@ -67,6 +67,12 @@ void SimController::Kill(double down_seconds) {
   events_.After(down_seconds, [this] {
     if (core_ == nullptr) Start();
   });
+}
+
+void SimController::SlowDown(double sync_seconds, double for_seconds) {
+  const double usual = sync_seconds_;
+  sync_seconds_ = sync_seconds;
+  events_.After(for_seconds, [this, usual] { sync_seconds_ = usual; });
 }
 
 void SimController::Pause(double seconds) {
@@ -107,11 +113,13 @@ void SimController::Handle(const std::function<void(Batch&)>& input) {
   if (!committing_) Commit();
 }
 
+double SimController::WallSeconds() const { return kWall + events_.Now() + wall_offset_; }
+
 void SimController::Tick() {
   Run([this, due = events_.Now()](Batch& batch) {
     const double late = events_.Now() - std::max(due, ticked_at_);
     ticked_at_ = events_.Now();
-    core_->OnTick(kWall + events_.Now(), batch.effects, std::max(0.0, late));
+    core_->OnTick(WallSeconds(), batch.effects, std::max(0.0, late));
   });
   events_.After(kTickSeconds, [this, life = life_] {
     if (life == life_) Tick();
@@ -197,7 +205,9 @@ void SimController::Create(const v1::CreateJobRequest& request, Reply reply) {
 
 void SimController::Cancel(const std::string& name, Reply reply) {
   Run([this, name, reply](Batch& batch) {
-    auto job = core_->CancelJob(name, batch.effects);
+    v1::CancelJobRequest request;
+    request.set_name(name);
+    auto job = core_->CancelJob(request, batch.effects);
     batch.replies.push_back([job, reply] { reply(job); });
   });
 }
@@ -213,8 +223,13 @@ void SimController::ApplyPolicy(const v1::Policy& policy, std::function<void()> 
 
 void SimController::Drain(const std::string& node, bool drain, std::function<void()> done) {
   Run([this, node, drain, done](Batch& batch) {
-    const auto drained = core_->DrainNode(node, drain, batch.effects);
-    if (drained.ok()) batch.replies.push_back(done);  // else it has not joined yet
+    v1::DrainNodeRequest drained;
+    v1::ResumeNodeRequest resumed;
+    drained.set_name(node);
+    resumed.set_name(node);
+    const auto changed = drain ? core_->DrainNode(drained, batch.effects)
+                               : core_->ResumeNode(resumed, batch.effects);
+    if (changed.ok()) batch.replies.push_back(done);  // else it has not joined yet
   });
 }
 

@@ -35,7 +35,11 @@ class SimController {
   // The n-th commit from the beginning kills the process, just before or just after it.
   void DieAtCommit(int commit, bool after) { deaths_[commit] = after; }
   void set_sync_seconds(double seconds) { sync_seconds_ = seconds; }
+  // Commits take so long for a while.
+  void SlowDown(double sync_seconds, double for_seconds);
+  void JumpClock(double seconds) { wall_offset_ += seconds; }  // the wall clock, either way
 
+  void Tell(const std::string& what) const;  // for people, when there is a trace
   bool Reachable() const { return core_ != nullptr; }
   // A node's agent opens a session.
   void Accept(const std::shared_ptr<Link>& link);
@@ -62,8 +66,8 @@ class SimController {
   void Handle(const std::function<void(Batch&)>& input);
   void Drain();
   void Tick();
+  double WallSeconds() const;
   void Commit();
-  void Tell(const std::string& what) const;
   void Tell(const std::string& what, const google::protobuf::Message& message) const;
   void Apply(const Batch& batch);
   void Release(const Batch& batch);
@@ -81,6 +85,7 @@ class SimController {
   double ticked_at_ = 0;  // what was put off until then is no standstill any more
   double paused_until_ = 0;
   double sync_seconds_ = 0.004;
+  double wall_offset_ = 0;
   int commits_ = 0;
   std::map<int, bool> deaths_;
   bool committing_ = false;

@@ -1,4 +1,4 @@
-// The machine: processes, and what breaks.
+// The machine: the agent's process and its session, and what breaks.
 #include "simulation/sim_node.h"
 
 #include <algorithm>
@@ -8,11 +8,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "simulation/cluster.h"
+#include "simulation/sim_epoch.h"
 
 namespace strata::simulation {
 namespace {
 
-constexpr double kLeaseSeconds = 30;
+constexpr double kTickSeconds = 0.45;  // of the agent's loop, when nothing else wakes it
 constexpr double kKeepaliveSeconds = 15;
 
 }  // namespace
@@ -22,18 +23,20 @@ SimNode::SimNode(Cluster& cluster, int number, int devices, const std::string& d
 
 std::string SimNode::name() const { return absl::StrCat("n", number_); }
 
-Part* SimNode::Find(const EpochKey& key) {
-  const auto found = parts_.find(key);
-  return found == parts_.end() ? nullptr : &found->second;
-}
+bool SimNode::DiskFull() const { return cluster_.events.Now() < disk_.full_until; }
 
-void SimNode::Agent(std::function<void()> what) {
-  if (!alive_) return;
+// ---- the agent's process
+
+void SimNode::Agent(const std::function<void()>& what) {
+  if (core_ == nullptr) return;
   if (frozen_) {
-    put_off_.push_back(std::move(what));
-  } else {
-    what();
+    put_off_.push_back(what);
+    return;
   }
+  what();
+  if (core_ == nullptr) return;
+  core_->Advance();
+  if (core_->dismissed()) KillAgent(0.5);  // its supervisor starts another one
 }
 
 void SimNode::AgentAfter(double delay, std::function<void()> what) {
@@ -42,130 +45,218 @@ void SimNode::AgentAfter(double delay, std::function<void()> what) {
   });
 }
 
-// ---- the agent's process
-
 void SimNode::Boot() {
-  if (alive_) return;
-  alive_ = true;
+  if (core_ != nullptr) return;
   frozen_ = false;
-  absent_since_ = -1;
   ++life_;
-  incarnation_ = cluster_.random.Next() | 1;
-  if (!cluster_.keeps_ends_on_disk) past_.clear();
-  highest_epoch_.clear();
-  SurveyTrainers();
-  Beat();
+  worker::AgentCore::Options options;
+  options.node = name();
+  options.devices = devices_;
+  if (!domain_.empty()) options.locality["domain"] = domain_;
+  options.incarnation = cluster_.random.Next() | 1;
+  options.boot_id = absl::StrCat("boot-", boot_);
+  core_ = std::make_unique<worker::AgentCore>(options, disk_.membership, this, &cluster_.events);
+  if (cluster_.options.bug == PlantedBug::kForgetsTrainers) disk_.records.clear();
+  std::vector<v1::HeldEpochRecord> records;
+  for (const auto& [key, record] : disk_.records) records.push_back(record);
+  for (const v1::HeldEpochRecord& record : records) core_->Adopt(record);
+  Tick();
   Connect();
 }
 
-// What the predecessor left: the dead are noted, the living are taken over.
-void SimNode::SurveyTrainers() {
-  if (cluster_.options.bug == PlantedBug::kForgetsTrainers) {
-    parts_forgotten_.merge(parts_);
-    parts_.clear();
-  }
-  std::vector<EpochKey> keys;
-  for (const auto& [key, part] : parts_) keys.push_back(key);
-  for (const EpochKey& key : keys) {
-    Part& part = parts_.at(key);
-    int64_t& highest = highest_epoch_[key.job];
-    highest = std::max(highest, key.epoch);
-    if (part.killing) continue;  // the kernel is at it
-    part.stopping = false;
-    part.stop_after = -1;
-    if (static_cast<int>(part.trainers.size()) != part.prepare.own_size()) {
-      EndPart(part, Ended(key, v1::Finished::FAILED, -1, false));
-    } else {
-      TakeNote(key);
-    }
-  }
+void SimNode::Tick() {
+  if (AgentAwake()) Agent([] {});
+  cluster_.events.After(kTickSeconds, [this, life = life_] {
+    if (life == life_ && core_ != nullptr) Tick();
+  });
 }
 
-void SimNode::KillAgent(double back_after) {
-  if (!alive_) return;
-  alive_ = frozen_ = false;
+void SimNode::EndAgent(double back_after, bool flushed) {
+  if (core_ == nullptr) return;
+  core_->LetGo();
+  core_.reset();
+  frozen_ = false;
   ++life_;
   put_off_.clear();
   if (link_ != nullptr) {
     link_->down.Close();
-    link_->Break();
+    if (flushed) {
+      link_->End();
+    } else {
+      link_->Break();
+    }
   }
   link_ = nullptr;
-  welcomed_at_.reset();
-  std::erase_if(parts_, [](const auto& entry) { return entry.second.planning; });
-  absent_since_ = cluster_.events.Now();
-  CheckLease(absent_since_);
   cluster_.events.After(back_after, [this] { Boot(); });
 }
 
-// Trainers that hear nothing from an agent for a lease end themselves.
-void SimNode::CheckLease(double absent_since) {
-  cluster_.events.After(kLeaseSeconds, [this, absent_since] {
-    if (absent_since_ == absent_since) EndOwnLease();
+void SimNode::KillAgent(double back_after) { EndAgent(back_after, /*flushed=*/false); }
+
+void SimNode::HandOver(double back_after) {
+  if (!AgentAwake()) return;
+  if (cluster_.options.bug == PlantedBug::kEndsRanksAtHandOver) core_->EndAll();
+  EndAgent(back_after, /*flushed=*/true);
+}
+
+// ---- its session
+
+void SimNode::Connect() {
+  if (link_ != nullptr) return;
+  const bool reachable =
+      cluster_.controller.Reachable() && cluster_.events.Now() >= partitioned_until_;
+  if (!reachable) return AgentAfter(cluster_.random.Between(0.1, 0.8), [this] { Connect(); });
+  link_ = std::make_shared<Link>(cluster_.events, cluster_.random);
+  ++session_;
+  const Link* link = link_.get();
+  link_->down.on_message = [this, link, life = life_](const v1::ControllerMessage& message) {
+    if (life != life_) return;
+    Agent([this, link, message] {
+      if (link == link_.get()) Hear(message);
+    });
+  };
+  link_->down.on_end = [this, link, life = life_] {
+    if (life != life_) return;
+    Agent([this, link] {
+      if (link != link_.get()) return;
+      link_ = nullptr;
+      core_->OnLinkDown(session_, "the session broke");
+      AgentAfter(cluster_.random.Between(0.05, 0.5), [this] { Connect(); });
+    });
+  };
+  cluster_.controller.Accept(link_);
+  core_->OnLinkUp(session_);
+}
+
+void SimNode::Hear(const v1::ControllerMessage& message) {
+  if (message.has_write_manifest() && cluster_.options.bug == PlantedBug::kDropsOlderManifests) {
+    const v1::WriteManifest& manifest = message.write_manifest();
+    int64_t& newest = manifests_[controller::ToKey(manifest.epoch())];
+    if (manifest.step() < newest) return;
+    newest = manifest.step();
+  }
+  if (message.has_commit() && cluster_.options.bug == PlantedBug::kSwallowsAnswers &&
+      cluster_.random.Chance(0.1)) {
+    return;
+  }
+  const bool forgets = cluster_.options.bug == PlantedBug::kForgetsToKeep &&
+                       message.has_welcome() && message.welcome().keep_size() > 0 &&
+                       cluster_.random.Chance(0.3);
+  if (!forgets) return core_->OnMessage(session_, message);
+  v1::ControllerMessage changed = message;
+  changed.mutable_welcome()->mutable_keep()->RemoveLast();
+  core_->OnMessage(session_, changed);
+}
+
+void SimNode::Send(uint64_t session, const v1::AgentMessage& message) {
+  if (link_ == nullptr || session != session_) return;
+  if (message.has_written() && cluster_.options.bug == PlantedBug::kDropsFragments &&
+      cluster_.random.Chance(0.2)) {
+    return;
+  }
+  const bool twice = !message.has_register_() && cluster_.random.Chance(0.01);
+  if (twice) link_->SendUp(message);
+  link_->SendUp(message);
+}
+
+void SimNode::EndSession(uint64_t session) {
+  if (session == session_) BreakSession();
+}
+
+void SimNode::Log(const std::string& text) {
+  if (cluster_.options.trace) cluster_.Tell(absl::StrCat(name(), ": ", text));
+}
+
+absl::Status SimNode::SetMembership(const v1::AgentMembership& membership) {
+  if (DiskFull()) return absl::UnavailableError("membership: No space left on device");
+  disk_.membership = membership;
+  return absl::OkStatus();
+}
+
+std::unique_ptr<worker::EpochHost> SimNode::OpenEpoch(const v1::PrepareEpoch& prepare) {
+  return std::make_unique<SimEpoch>(cluster_, *this, prepare);
+}
+
+// ---- its processes
+
+std::shared_ptr<SimProcess> SimNode::Spawn(const EpochKey& key, int rank, int device) {
+  const int64_t pid = cluster_.NextPid();
+  auto process = std::make_shared<SimProcess>(
+      cluster_, *this,
+      SimProcess::Identity{.pid = pid, .key = key, .rank = rank, .device = device});
+  disk_.processes[pid] = process;
+  if (device >= 0) cluster_.oracle.OnTrainer(number_, device, key.job, key.epoch);
+  return process;
+}
+
+void SimNode::OnExit(const SimProcess& process) {
+  const SimProcess::Identity& it = process.identity();
+  if (process.plans()) {
+    disk_.processes.erase(it.pid);  // it has left nothing behind
+  } else {
+    cluster_.oracle.OnTrainerGone(number_, it.device, it.key.job, it.key.epoch);
+  }
+}
+
+void SimNode::OnHello(const std::shared_ptr<SimProcess>& process) {
+  if (core_ == nullptr) return;
+  Agent([this, process] {
+    if (!process->alive() || process->connected()) return;
+    const SimProcess::Identity& identity = process->identity();
+    v1::TrainerHello hello;
+    hello.set_job(identity.key.job);
+    hello.set_epoch(identity.key.epoch);
+    hello.set_rank(identity.rank);
+    const auto conversation = std::make_shared<Conversation>();
+    SimTrainer* const trainer = process->handle();
+    if (trainer == nullptr || !core_->Expects(hello, identity.pid)) {
+      if (cluster_.options.bug == PlantedBug::kForgetsTrainers) return;
+      v1::TrainerCommand end;
+      end.mutable_end()->set_reason("this node's agent does not know it");
+      process->Connect(conversation, /*again=*/false);
+      return process->Receive(conversation, end);
+    }
+    trainer->Attach(conversation);
+    core_->OnAttached(hello, identity.pid);
+    process->Connect(conversation, /*again=*/true);
   });
 }
 
-void SimNode::EndOwnLease() {
-  std::vector<std::pair<EpochKey, int>> gone;
-  for (const auto& [key, part] : parts_) {
-    for (const auto& [rank, trainer] : part.trainers) {
-      if (!trainer.Still()) gone.push_back({key, rank});
-    }
-  }
-  for (const auto& [key, rank] : gone) Die(key, rank);
-}
+// ---- faults
 
 void SimNode::Reboot(double back_after) {
   KillAgent(back_after);
-  std::vector<std::pair<EpochKey, int>> gone;
-  for (const auto& [key, part] : parts_) {
-    for (const auto& [rank, trainer] : part.trainers) gone.push_back({key, rank});
-  }
-  for (const auto& [key, rank] : gone) Die(key, rank);
+  ++boot_;
+  disk_.records.clear();  // they are of processes of the boot before
+  std::vector<std::shared_ptr<SimProcess>> gone;
+  for (const auto& [pid, process] : disk_.processes) gone.push_back(process);
+  for (const auto& process : gone) process->Exit(/*by_signal=*/true);
+  disk_.processes.clear();
 }
 
 void SimNode::Freeze(double seconds, bool trainers) {
   if (!AgentAwake()) return;
   frozen_ = true;
-  absent_since_ = cluster_.events.Now();
-  if (!trainers) CheckLease(absent_since_);
-  for (auto& [key, part] : parts_) {
-    for (auto& [rank, trainer] : part.trainers) trainer.frozen = trainer.frozen || trainers;
+  for (const auto& [pid, process] : disk_.processes) {
+    if (trainers) process->Freeze(true);
   }
   if (seconds > kKeepaliveSeconds && cluster_.random.Chance(0.7)) {
     cluster_.events.After(kKeepaliveSeconds, [this, link = link_] {
       if (link != nullptr && link == link_) link->Break();
     });
   }
-  cluster_.events.After(
-      seconds, [this, life = life_, seconds, trainers] { Wake(life, trainers ? seconds : 0); });
+  cluster_.events.After(seconds, [this, life = life_] { Wake(life); });
 }
 
-// `slept`: the trainers did, for so long; then they may find their lease over before they hear of
-// their agent.
-void SimNode::Wake(uint64_t life, double slept) {
-  if (slept > 0) {
-    for (auto& [key, part] : parts_) {
-      for (auto& [rank, trainer] : part.trainers) trainer.frozen = false;
-    }
-    if (slept > kLeaseSeconds && cluster_.random.Chance(0.5)) EndOwnLease();
-  }
-  if (life == life_ && alive_) {
-    frozen_ = false;
-    absent_since_ = -1;
-    while (!put_off_.empty() && AgentAwake()) {
-      const std::function<void()> what = std::move(put_off_.front());
-      put_off_.pop_front();
-      what();
-    }
-  }
-  std::vector<EpochKey> keys;
-  for (const auto& [key, part] : parts_) keys.push_back(key);
-  for (const EpochKey& key : keys) {
-    AdvanceCommits(key);
-    ObeyLastStep(key);
-    FinishIfDone(key);
-    cluster_.TryStep(key);
+void SimNode::Wake(uint64_t life) {
+  std::vector<std::shared_ptr<SimProcess>> all;
+  for (const auto& [pid, process] : disk_.processes) all.push_back(process);
+  for (const auto& process : all) process->Freeze(false);
+  if (life != life_ || core_ == nullptr) return;
+  frozen_ = false;
+  while (!put_off_.empty() && AgentAwake()) {
+    const std::function<void()> what = std::move(put_off_.front());
+    put_off_.pop_front();
+    Agent(what);
   }
 }
 
@@ -184,31 +275,27 @@ void SimNode::Partition(double seconds, bool up, bool down) {
   }
 }
 
-// ---- trainers
+void SimNode::FillDisk(double seconds) { disk_.full_until = cluster_.events.Now() + seconds; }
 
-Part* SimNode::RandomPart() {
-  std::vector<Part*> parts;
-  for (auto& [key, part] : parts_) {
-    if (!part.trainers.empty() && !part.killing) parts.push_back(&part);
+std::shared_ptr<SimProcess> SimNode::RandomRank() {
+  std::vector<std::shared_ptr<SimProcess>> ranks;
+  for (const auto& [pid, process] : disk_.processes) {
+    if (process->alive() && !process->plans()) ranks.push_back(process);
   }
-  return parts.empty() ? nullptr : parts[cluster_.random.Below(static_cast<int>(parts.size()))];
+  if (ranks.empty()) return nullptr;
+  return ranks[cluster_.random.Below(static_cast<int>(ranks.size()))];
 }
 
 void SimNode::KillTrainer() {
-  Part* part = RandomPart();
-  if (part == nullptr) return;
-  const int place = cluster_.random.Below(static_cast<int>(part->trainers.size()));
-  Die(part->key(), std::next(part->trainers.begin(), place)->first);
+  if (const auto rank = RandomRank()) rank->Exit(/*by_signal=*/true);
 }
 
 void SimNode::HangTrainer() {
-  Part* part = RandomPart();
-  if (part != nullptr) part->trainers.rbegin()->second.hung = true;
+  if (const auto rank = RandomRank()) rank->Hang();
 }
 
 void SimNode::StopTrainer() {
-  Part* part = RandomPart();
-  if (part != nullptr) part->trainers.begin()->second.stopped = true;
+  if (const auto rank = RandomRank()) rank->Stop();
 }
 
 }  // namespace strata::simulation

@@ -1,4 +1,4 @@
-// The controller's logic against everything that may happen, seed by seed.
+// The controller's logic and the agents' against everything that may happen, seed by seed.
 //
 //   STRATA_SEED=17 …/simulation_test      one seed, alone, telling its story
 //   STRATA_SEEDS=50000 …/simulation_test  the first so many
@@ -127,6 +127,7 @@ struct Planted {
   PlantedBug bug;
   const char* name;
   const char* violation;  // a regular expression
+  uint64_t seeds = 300;   // within which it is found
 };
 
 void PrintTo(const Planted& planted, std::ostream* out) { *out << planted.name; }
@@ -134,15 +135,14 @@ void PrintTo(const Planted& planted, std::ostream* out) { *out << planted.name; 
 class PlantedBugs : public ::testing::TestWithParam<Planted> {};
 
 TEST_P(PlantedBugs, IsFound) {
-  constexpr uint64_t kMostSeeds = 300;
-  for (uint64_t seed = 1; seed <= kMostSeeds; ++seed) {
+  for (uint64_t seed = 1; seed <= GetParam().seeds; ++seed) {
     const std::string violation = Cluster({.seed = seed, .bug = GetParam().bug}).Run();
     if (violation.empty()) continue;
     std::printf("found by seed %d: %s\n", static_cast<int>(seed), violation.c_str());
     EXPECT_THAT(violation, ::testing::ContainsRegex(GetParam().violation));
     return;
   }
-  ADD_FAILURE() << "not found in " << kMostSeeds << " seeds";
+  ADD_FAILURE() << "not found in " << GetParam().seeds << " seeds";
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -157,7 +157,18 @@ INSTANTIATE_TEST_SUITE_P(
         Planted{PlantedBug::kIgnoresStop, "IgnoresStop", "has not ended|an orphan|counts as held"},
         Planted{PlantedBug::kSwallowsAnswers, "SwallowsAnswers", "has not ended"},
         Planted{PlantedBug::kInventsManifests, "InventsManifests", "was never written"},
-        Planted{PlantedBug::kInventsDamage, "InventsDamage", "given up, and is whole"}),
+        Planted{PlantedBug::kInventsDamage, "InventsDamage", "given up, and is whole"},
+        Planted{PlantedBug::kPublishesUnrecorded, "PublishesUnrecorded", "is not recorded"},
+        Planted{PlantedBug::kRepeatsNothing, "RepeatsNothing", "has not ended"},
+        Planted{PlantedBug::kGivesNoSignsOfLife, "GivesNoSignsOfLife", "without a cause"},
+        Planted{PlantedBug::kEndsRanksAtHandOver, "EndsRanksAtHandOver", "without a cause"},
+        Planted{PlantedBug::kLosesStepRecords, "LosesStepRecords", "step records are there"},
+        Planted{PlantedBug::kForgetsToKeep, "ForgetsToKeep", "without a cause"},
+        Planted{PlantedBug::kDropsFragments, "DropsFragments", "has not ended"},
+        Planted{PlantedBug::kSeesNoHangs, "SeesNoHangs", "has not ended"},
+        Planted{PlantedBug::kDropsOlderManifests, "DropsOlderManifests", "has not ended"},
+        Planted{PlantedBug::kForgetsFragments, "ForgetsFragments", "has not ended", 2'000},
+        Planted{PlantedBug::kPublishesWhenOver, "PublishesWhenOver", "cuts the records", 3'000}),
     [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace

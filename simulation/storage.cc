@@ -14,22 +14,22 @@ std::vector<std::string> Storage::Publish(int64_t step, const std::string& diges
   return gone;
 }
 
-std::string Storage::Recover(const v1::PrepareEpoch& prepare) {
-  if (prepare.has_checkpoint()) {
-    there_.try_emplace(prepare.checkpoint().step(), prepare.checkpoint().manifest_digest());
+std::string Storage::Recover(const v1::Controlled& task) {
+  if (task.has_checkpoint()) {
+    there_.try_emplace(task.checkpoint().step(), task.checkpoint().manifest_digest());
   }
-  for (const v1::CommittedCheckpoint& damaged : prepare.damaged()) {
+  for (const v1::RecordedCheckpoint& damaged : task.damaged()) {
     const auto found = there_.find(damaged.step());
     if (found == there_.end() || found->second != damaged.manifest_digest()) continue;
     there_.erase(found);
   }
-  return prepare.has_checkpoint() || there_.empty() ? "" : there_.rbegin()->second;
+  return task.has_checkpoint() || there_.empty() ? "" : there_.rbegin()->second;
 }
 
-std::optional<v1::CheckpointProblem> Storage::Check(const v1::PrepareEpoch& prepare, bool planning,
+std::optional<v1::CheckpointProblem> Storage::Check(const v1::Controlled& task, bool planning,
                                                     double now) const {
-  if (!prepare.has_checkpoint()) return std::nullopt;
-  const v1::CommittedCheckpoint& named = prepare.checkpoint();
+  if (!task.has_checkpoint()) return std::nullopt;
+  const v1::RecordedCheckpoint& named = task.checkpoint();
   v1::CheckpointProblem problem;
   problem.set_epoch(named.epoch());
   problem.set_step(named.step());

@@ -152,6 +152,9 @@ void ApplyDefaults(absl::string_view default_name, JobSpec& job) {
   STRATA_DEFAULT(resources, priority, 0);
   STRATA_DEFAULT(resources, queue, "default");
   STRATA_DEFAULT(resources, spares, 0);
+  for (auto& constraint : *resources.mutable_topology()) {
+    STRATA_DEFAULT(constraint, preferred, false);
+  }
   if (job.data().has_validation()) {
     STRATA_DEFAULT(*job.mutable_evaluate(), every_steps, 100);
     STRATA_DEFAULT(*job.mutable_evaluate(), sequences, 64);

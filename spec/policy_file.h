@@ -3,6 +3,8 @@
 //
 //   projects:                       # a job names one as `project`
 //     - {name: nlp, description: language models, quota: {h100: 64, "*": 128}, roots: [/data/nlp]}
+//     - {name: labs, max_queued_jobs: 50, max_priority: 0, max_spec_bytes: 64k, max_streams: 20,
+//        max_calls_per_second: 10}
 //   queues:                         # a job names one as `resources.queue`
 //     - {name: urgent, priority: 10, max_devices: 16}
 //     - {name: batch, preemptible: true}   # its jobs may borrow the buffer
@@ -12,6 +14,7 @@
 //     unknown_run_seconds: 86400    # what jobs of unknown duration count as in reservations
 //     preemption_gap: 0             # jobs of at most so much lower priority are not preempted
 //     defragment: false             # whether jobs may be moved so that a larger one fits
+//     ttl_after_finished_seconds: 86400   # jobs are deleted then after their end; default: never
 //     buffer: {level: zone, nodes: 2%}   # held back from starts in every zone; default: none
 //   roles:                          # who may do what, where users are known (docs/security.md)
 //     - {role: submitter, members: [users/ann, groups/nlp], project: nlp}
@@ -33,7 +36,8 @@
 //
 // The values of `scheduling` and `timing` are their defaults. The file is all there is: a project
 // or a queue that is not in it is removed, except "default", which always exists. Jobs of a project
-// with roots read and write under these folders alone. A quota counts
+// with roots read and write under these folders alone; a project's max_* are limits of its jobs and
+// users, and without one there is none. A quota counts
 // devices that the project's jobs hold together, of one kind, or of all kinds ("*"); a queue's
 // priority is added to that of its jobs, and max_devices (0: no limit) bounds what its running jobs
 // hold together. Roles are viewer, submitter and project-admin, in one project or in all, operator

@@ -13,7 +13,8 @@ namespace {
 
 constexpr char kGood[] = R"(projects:
   - {name: nlp, description: "language models: all", quota: {h100: 64, "*": 16k}}
-  - name: vision
+  - {name: vision, max_queued_jobs: 5, max_priority: -1, max_spec_bytes: 64k, max_streams: 3,
+     max_calls_per_second: 0.5}
 queues:
   - name: urgent
     priority: 10
@@ -50,6 +51,11 @@ TEST(ReadPolicy, ReadsEveryKey) {
   EXPECT_EQ(policy.projects(0).quota().at("h100"), 64);
   EXPECT_EQ(policy.projects(0).quota().at("*"), 16'000);
   EXPECT_EQ(policy.projects(1).name(), "vision");
+  EXPECT_EQ(policy.projects(1).max_queued_jobs(), 5);
+  EXPECT_EQ(policy.projects(1).max_priority(), -1);
+  EXPECT_EQ(policy.projects(1).max_spec_bytes(), 64'000);
+  EXPECT_EQ(policy.projects(1).max_streams(), 3);
+  EXPECT_EQ(policy.projects(1).max_calls_per_second(), 0.5);
   ASSERT_EQ(policy.queues_size(), 2);
   EXPECT_EQ(policy.queues(0).priority(), 10);
   EXPECT_EQ(policy.queues(0).max_devices(), 16);

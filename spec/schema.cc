@@ -68,18 +68,25 @@ constexpr Bounds kBounds[] = {
     {"resources.ranks", 1, kMany},
     {"resources.priority", -1'000'000, 1'000'000},
     {"resources.spares", 0, kMany},
+    {"resources.topology.ranks", 1, kMany},
     {"evaluate.every_steps", 0, kSteps},
     {"evaluate.sequences", 1, kLong},
     {"checkpoint.every_steps", 0, kSteps},
     {"checkpoint.keep", 1, kMany},
     {"restart.max_without_progress", 0, kMany},
     {"projects.quota", 0, kMany},
+    {"projects.max_queued_jobs", 0, kMany},
+    {"projects.max_priority", -1'000'000, 1'000'000},
+    {"projects.max_spec_bytes", 1, kMany},
+    {"projects.max_streams", 0, kMany},
+    {"projects.max_calls_per_second", 0, kMany, true},
     {"queues.priority", -1'000'000, 1'000'000},
     {"queues.max_devices", 0, kMany},
     {"scheduling.min_run_seconds", 0, kSteps},
     {"scheduling.shrink_after_seconds", 0, kSteps},
     {"scheduling.unknown_run_seconds", 0, kSteps, true},
     {"scheduling.preemption_gap", 0, 1'000'000},
+    {"scheduling.ttl_after_finished_seconds", 0, kSteps},
     {"scheduling.buffer.nodes", 0, kMany},
     {"timing.heartbeat_seconds", 0.2, kDay},
     {"timing.node_lost_seconds", 0.4, kDay},
@@ -124,7 +131,10 @@ void CollectPaths(const Descriptor& section, const std::string& at, std::vector<
     const FieldDescriptor* field = FindKey(section, key);
     std::string path = absl::StrCat(at, at.empty() ? "" : ".", key);
     paths.push_back({path, key});
-    if (field->message_type() == nullptr || field->is_map() || IsLayerRange(*field)) continue;
+    if (field->message_type() == nullptr || field->is_map() || IsLayerRange(*field) ||
+        IsDuration(*field)) {
+      continue;
+    }
     if (field->is_repeated()) path += "[0]";
     CollectPaths(*field->message_type(), path, paths);
   }
@@ -204,6 +214,11 @@ bool MayBeShare(const FieldDescriptor& field) {
 bool IsLayerRange(const FieldDescriptor& field) {
   return field.message_type() != nullptr &&
          field.message_type()->full_name() == "strata.v1.LayerRange";
+}
+
+bool IsDuration(const FieldDescriptor& field) {
+  return field.message_type() != nullptr &&
+         field.message_type()->full_name() == "google.protobuf.Duration";
 }
 
 std::vector<std::string> KeysOf(const Descriptor& section) {

@@ -1,6 +1,8 @@
 #include "spec/validate.h"
 
+#include <algorithm>
 #include <initializer_list>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -12,6 +14,7 @@
 #include "spec/defaults.h"
 #include "spec/plan_shape.h"
 #include "spec/suggest.h"
+#include "spec/yaml_tree.h"
 
 namespace strata::spec {
 namespace {
@@ -20,17 +23,27 @@ using strata::v1::JobSpec;
 using strata::v1::ModelSpec;
 using strata::v1::ParallelSpec;
 
+bool IsLabelText(absl::string_view text) {
+  const auto plain = [](char c) { return absl::ascii_isalnum(static_cast<unsigned char>(c)); };
+  return !text.empty() && text.size() <= 63 && plain(text.front()) && plain(text.back()) &&
+         std::all_of(text.begin(), text.end(), [&](char c) {
+           return plain(c) || c == '-' || c == '_' || c == '.' || c == '/';
+         });
+}
+
 class Validator {
  public:
   Validator(const JobSpec& job, const PositionMap& positions, Problems& problems)
       : job_(job), positions_(positions), problems_(problems) {}
 
   void Name();
+  void Labels();
   void Required();
   void ModelShape();
   void Data();
   void Layout();
   void Ranks(std::optional<int64_t> ranks);
+  void Topology();
 
  private:
   // Whether nothing is wrong with these fields so far.
@@ -55,6 +68,47 @@ class Validator {
   Problems& problems_;
 };
 
+// Runs of ranks that lie inside one group each. Which levels there are only a cluster knows.
+void Validator::Topology() {
+  constexpr int kMostConstraints = 16;
+  const auto& topology = job_.resources().topology();
+  if (topology.size() > kMostConstraints) {
+    Report("resources.topology", absl::StrCat("has ", topology.size(), " entries"),
+           absl::StrCat("at most ", kMostConstraints, " are allowed"));
+  }
+  const int64_t ranks = job_.resources().ranks(), tensor = job_.parallel().tensor();
+  const bool known = Sound({"resources.ranks", "parallel.tensor"}) && ranks > 0 && tensor > 0 &&
+                     !job_.parallel().automatic();
+  for (int i = 0; i < topology.size(); ++i) {
+    const std::string at = absl::StrCat("resources.topology[", i, "]");
+    const int64_t run = topology[i].ranks();
+    if (!topology[i].has_within() && !problems_.Concerns(at + ".within")) {
+      Report(at, "within is missing", "name a level of the topology, such as rack, or node");
+    }
+    if (problems_.Concerns(at + ".ranks")) continue;
+    if (!topology[i].has_ranks()) {
+      Report(at, "ranks is missing", "say how many ranks stay together, such as 16");
+      continue;
+    }
+    if (known && ranks % run != 0) {
+      Report(at + ".ranks", absl::StrCat(run, " does not divide the job's ", ranks, " ranks"),
+             "its runs have to be equally long");
+    } else if (known && run % tensor != 0 && tensor % run != 0) {
+      Report(at + ".ranks",
+             absl::StrCat(run, " is neither a multiple nor a divisor of parallel.tensor, ", tensor),
+             "let runs consist of whole tensor groups");
+    }
+    for (int j = 0; j < i; ++j) {
+      const int64_t other = topology[j].ranks();
+      if (other == 0 || run % other == 0 || other % run == 0) continue;
+      Report(at + ".ranks",
+             absl::StrCat(run, " and the ", other, " of resources.topology[", j,
+                          "] do not divide one another"),
+             "let longer runs consist of whole shorter ones");
+    }
+  }
+}
+
 void Validator::Name() {
   if (!Sound({"name"})) return;
   const std::string& name = job_.name();
@@ -65,6 +119,25 @@ void Validator::Name() {
   if (good) return;
   Report("name", absl::StrCat("not a name: ", Shown(name), " (it becomes a folder's name)"),
          "at most 63 letters, digits, '.', '_' and '-', beginning with a letter or digit");
+}
+
+void Validator::Labels() {
+  constexpr int kMostLabels = 32;
+  const auto& labels = job_.labels();
+  if (labels.size() > kMostLabels) {
+    Report("labels", absl::StrCat("has ", labels.size(), " entries"),
+           absl::StrCat("at most ", kMostLabels, " are allowed"));
+  }
+  constexpr char kForm[] =
+      "use 1 to 63 letters, digits, '-', '_', '.' and '/', a letter or digit at both ends";
+  for (const auto& [key, value] :
+       std::map<std::string, std::string>(labels.begin(), labels.end())) {
+    const std::string path = PathOf("labels", key);
+    if (!IsLabelText(key)) Report(path, absl::StrCat(Shown(key), " is no label's key"), kForm);
+    if (!IsLabelText(value)) {
+      Report(path, absl::StrCat(Shown(value), " is no label's value"), kForm);
+    }
+  }
 }
 
 void Validator::Required() {
@@ -216,11 +289,13 @@ void Validate(const JobSpec& job, const PositionMap& positions, std::optional<in
               Problems& problems) {
   Validator validator(job, positions, problems);
   validator.Name();
+  validator.Labels();
   validator.Required();
   validator.ModelShape();
   validator.Data();
   validator.Layout();
   validator.Ranks(ranks);
+  validator.Topology();
 }
 
 }  // namespace strata::spec

@@ -19,6 +19,7 @@
 #include "proto/strata/v1/cluster.grpc.pb.h"
 #include "proto/strata/v1/jobs.grpc.pb.h"
 #include "security/credentials.h"
+#include "security/munge.h"
 
 namespace strata::client {
 namespace {
@@ -67,6 +68,11 @@ bool BrokeOnTheWay(const std::string& message) {
   return false;
 }
 
+std::string Environment(const char* name) {
+  const char* const value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
 class GrpcApiClient final : public ApiClient {
  public:
   GrpcApiClient(const ServerAddress& address, const ApiOptions& options)
@@ -89,16 +95,50 @@ class GrpcApiClient final : public ApiClient {
     return Call<v1::Job>(*jobs_, &v1::JobService::Stub::GetJob, request);
   }
 
-  absl::StatusOr<std::vector<v1::Job>> ListJobs() override {
+  absl::StatusOr<std::vector<v1::Job>> ListJobs(v1::ListJobsRequest request) override {
     return ListAll<v1::Job, v1::ListJobsResponse>(
-        *jobs_, &v1::JobService::Stub::ListJobs, v1::ListJobsRequest(),
+        *jobs_, &v1::JobService::Stub::ListJobs, std::move(request),
         [](v1::ListJobsResponse& page) { return page.mutable_jobs(); });
   }
 
-  absl::StatusOr<v1::Job> CancelJob(const std::string& name) override {
-    v1::CancelJobRequest request;
-    request.set_name(name);
+  absl::StatusOr<v1::Job> UpdateJob(const v1::UpdateJobRequest& request) override {
+    return Call<v1::Job>(*jobs_, &v1::JobService::Stub::UpdateJob, request);
+  }
+
+  absl::Status DeleteJob(const v1::DeleteJobRequest& request) override {
+    return Call<v1::DeleteJobResponse>(*jobs_, &v1::JobService::Stub::DeleteJob, request).status();
+  }
+
+  absl::StatusOr<v1::Job> SuspendJob(const v1::SuspendJobRequest& request) override {
+    return Call<v1::Job>(*jobs_, &v1::JobService::Stub::SuspendJob, request);
+  }
+
+  absl::StatusOr<v1::Job> ResumeJob(const v1::ResumeJobRequest& request) override {
+    return Call<v1::Job>(*jobs_, &v1::JobService::Stub::ResumeJob, request);
+  }
+
+  absl::StatusOr<v1::Job> CancelJob(const v1::CancelJobRequest& request) override {
     return Call<v1::Job>(*jobs_, &v1::JobService::Stub::CancelJob, request);
+  }
+
+  absl::StatusOr<v1::CancelJobsResponse> CancelJobs(const v1::CancelJobsRequest& request) override {
+    return Call<v1::CancelJobsResponse>(*jobs_, &v1::JobService::Stub::CancelJobs, request);
+  }
+
+  absl::StatusOr<std::vector<v1::JobEvent>> ListJobEvents(const std::string& job,
+                                                          int32_t most) override {
+    v1::ListJobEventsRequest request;
+    request.set_parent(job);
+    if (most > 0) {
+      request.set_page_size(most);
+      ASSIGN_OR_RETURN(
+          const v1::ListJobEventsResponse page,
+          Call<v1::ListJobEventsResponse>(*jobs_, &v1::JobService::Stub::ListJobEvents, request));
+      return std::vector<v1::JobEvent>(page.events().begin(), page.events().end());
+    }
+    return ListAll<v1::JobEvent, v1::ListJobEventsResponse>(
+        *jobs_, &v1::JobService::Stub::ListJobEvents, request,
+        [](v1::ListJobEventsResponse& page) { return page.mutable_events(); });
   }
 
   absl::StatusOr<v1::ExplainJobResponse> ExplainJob(const std::string& name) override {
@@ -136,16 +176,17 @@ class GrpcApiClient final : public ApiClient {
     return map;
   }
 
-  absl::StatusOr<v1::Node> DrainNode(const std::string& name) override {
-    v1::DrainNodeRequest request;
-    request.set_name(name);
+  absl::StatusOr<v1::Node> DrainNode(const v1::DrainNodeRequest& request) override {
     return Call<v1::Node>(*cluster_, &v1::ClusterService::Stub::DrainNode, request);
   }
 
-  absl::StatusOr<v1::Node> ResumeNode(const std::string& name) override {
-    v1::ResumeNodeRequest request;
-    request.set_name(name);
+  absl::StatusOr<v1::Node> ResumeNode(const v1::ResumeNodeRequest& request) override {
     return Call<v1::Node>(*cluster_, &v1::ClusterService::Stub::ResumeNode, request);
+  }
+
+  absl::Status DeleteNode(const v1::DeleteNodeRequest& request) override {
+    return Call<v1::DeleteNodeResponse>(*cluster_, &v1::ClusterService::Stub::DeleteNode, request)
+        .status();
   }
 
   absl::StatusOr<v1::ApplyPolicyResponse> ApplyPolicy(
@@ -157,6 +198,25 @@ class GrpcApiClient final : public ApiClient {
   absl::StatusOr<v1::GetPolicyResponse> GetPolicy() override {
     return Call<v1::GetPolicyResponse>(*cluster_, &v1::ClusterService::Stub::GetPolicy,
                                        v1::GetPolicyRequest());
+  }
+
+  absl::StatusOr<v1::JoinToken> CreateJoinToken(
+      const v1::CreateJoinTokenRequest& request) override {
+    return Call<v1::JoinToken>(*access_, &v1::AccessService::Stub::CreateJoinToken, request);
+  }
+
+  absl::StatusOr<std::vector<v1::JoinToken>> ListJoinTokens() override {
+    return ListAll<v1::JoinToken, v1::ListJoinTokensResponse>(
+        *access_, &v1::AccessService::Stub::ListJoinTokens, v1::ListJoinTokensRequest(),
+        [](v1::ListJoinTokensResponse& page) { return page.mutable_tokens(); });
+  }
+
+  absl::Status DeleteJoinToken(const std::string& name) override {
+    v1::DeleteJoinTokenRequest request;
+    request.set_name(name);
+    return Call<v1::DeleteJoinTokenResponse>(*access_, &v1::AccessService::Stub::DeleteJoinToken,
+                                             request)
+        .status();
   }
 
   absl::StatusOr<v1::Identity> GetIdentity() override {
@@ -171,6 +231,15 @@ class GrpcApiClient final : public ApiClient {
         });
   }
 
+  absl::StatusOr<std::vector<v1::AuditRecord>> ListAuditRecords(
+      const std::string& filter) override {
+    v1::ListAuditRecordsRequest request;
+    request.set_filter(filter);
+    return ListAll<v1::AuditRecord, v1::ListAuditRecordsResponse>(
+        *access_, &v1::AccessService::Stub::ListAuditRecords, request,
+        [](v1::ListAuditRecordsResponse& page) { return page.mutable_records(); });
+  }
+
   std::unique_ptr<Stream<v1::JobProgress>> StreamProgress(const std::string& name,
                                                           int64_t after_step) override {
     v1::StreamProgressRequest request;
@@ -181,22 +250,40 @@ class GrpcApiClient final : public ApiClient {
     });
   }
 
-  std::unique_ptr<Stream<v1::LogLine>> StreamLogs(const std::string& name, int32_t rank,
-                                                  bool follow) override {
-    v1::StreamLogsRequest request;
-    request.set_name(name);
-    request.set_rank(rank);
-    request.set_follow(follow);
+  std::unique_ptr<Stream<v1::LogLine>> StreamLogs(const v1::StreamLogsRequest& request) override {
     return Open<v1::LogLine>([&](grpc::ClientContext* context, grpc::CompletionQueue* queue) {
       return jobs_->PrepareAsyncStreamLogs(context, request, queue);
     });
   }
 
+  std::unique_ptr<Stream<v1::WatchNodesResponse>> WatchNodes(
+      const v1::WatchNodesRequest& request) override {
+    return Open<v1::WatchNodesResponse>(
+        [&](grpc::ClientContext* context, grpc::CompletionQueue* queue) {
+          return cluster_->PrepareAsyncWatchNodes(context, request, queue);
+        });
+  }
+
  private:
   template <typename Message>
   std::unique_ptr<Stream<Message>> Open(const typename GrpcStream<Message>::Prepare& prepare) {
+    const auto problem = std::make_shared<absl::Status>();
+    const auto authorised = [&](grpc::ClientContext* context, grpc::CompletionQueue* queue) {
+      *problem = Authorise(*context);
+      if (!problem->ok()) context->TryCancel();
+      return prepare(context, queue);
+    };
     return std::make_unique<GrpcStream<Message>>(
-        prepare, [this](const grpc::Status& status) { return Translate(status); });
+        authorised, [this, problem](const grpc::Status& status) {
+          return problem->ok() ? Translate(status) : *problem;
+        });
+  }
+
+  absl::Status Authorise(grpc::ClientContext& context) {
+    if (options_.authorization == nullptr) return absl::OkStatus();
+    ASSIGN_OR_RETURN(const std::string authorization, options_.authorization());
+    context.AddMetadata("authorization", authorization);
+    return absl::OkStatus();
   }
 
   // Returns when the connection stands or was refused; when it takes long that is said, and the
@@ -227,6 +314,7 @@ class GrpcApiClient final : public ApiClient {
     for (double pause = kFirstPause;; pause = std::min(2 * pause, kLongestPause)) {
       grpc::ClientContext context;
       context.set_deadline(deadline);
+      RETURN_IF_ERROR(Authorise(context));
       Response response;
       const grpc::Status status = (stub.*method)(&context, request, &response);
       if (status.ok()) return response;
@@ -310,12 +398,9 @@ class GrpcApiClient final : public ApiClient {
 
 absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> CredentialsFor(
     const ServerAddress& address) {
-  const auto variable = [](const char* name) {
-    const char* const value = std::getenv(name);
-    return std::string(value == nullptr ? "" : value);
-  };
-  const security::TlsFiles tls = {variable("STRATA_TLS_CERTIFICATE"), variable("STRATA_TLS_KEY"),
-                                  variable("STRATA_TLS_AUTHORITY")};
+  const security::TlsFiles tls = {Environment("STRATA_TLS_CERTIFICATE"),
+                                  Environment("STRATA_TLS_KEY"),
+                                  Environment("STRATA_TLS_AUTHORITY")};
   if (address.is_unix()) return nullptr;
   if (!tls.enabled() && !(tls.certificate + tls.key).empty()) {
     return absl::FailedPreconditionError(
@@ -324,6 +409,20 @@ absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> CredentialsFor(
   }
   if (!tls.enabled()) return nullptr;
   return security::MakeChannelCredentials(tls, common::WallSeconds());
+}
+
+absl::StatusOr<std::function<absl::StatusOr<std::string>()>> AuthorizationFor(
+    const ServerAddress& address) {
+  const std::string method = Environment("STRATA_AUTH");
+  if (method.empty() || address.is_unix()) return nullptr;
+  if (method != "munge") {
+    return absl::FailedPreconditionError(
+        absl::StrCat("STRATA_AUTH is ", method, " — munge is all there is, or unset it"));
+  }
+  return [socket = Environment("STRATA_MUNGE_SOCKET")]() -> absl::StatusOr<std::string> {
+    ASSIGN_OR_RETURN(const std::string credential, security::MungeEncode(socket));
+    return absl::StrCat("munge ", credential);
+  };
 }
 
 std::unique_ptr<ApiClient> MakeApiClient(const ServerAddress& address, const ApiOptions& options) {

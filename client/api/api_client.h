@@ -51,6 +51,8 @@ struct ApiOptions {
   double silence_seconds = 0.9;
   // Of the connection; null: neither encrypted nor authenticated.
   std::shared_ptr<grpc::ChannelCredentials> credentials = nullptr;
+  // Makes each call's `authorization`; null: none. Its errors are the calls'.
+  std::function<absl::StatusOr<std::string>()> authorization = nullptr;
 };
 
 // Calls may come from any thread; a stream belongs to one.
@@ -63,19 +65,38 @@ class ApiClient {
   // `request` needs a request_id: then the call can be repeated.
   virtual absl::StatusOr<v1::Job> CreateJob(const v1::CreateJobRequest& request) = 0;
   virtual absl::StatusOr<v1::Job> GetJob(const std::string& name) = 0;
-  virtual absl::StatusOr<std::vector<v1::Job>> ListJobs() = 0;  // all pages
-  virtual absl::StatusOr<v1::Job> CancelJob(const std::string& name) = 0;
+  // All pages; those of the request are not looked at.
+  virtual absl::StatusOr<std::vector<v1::Job>> ListJobs(v1::ListJobsRequest request) = 0;
+  virtual absl::StatusOr<v1::Job> UpdateJob(const v1::UpdateJobRequest& request) = 0;
+  virtual absl::Status DeleteJob(const v1::DeleteJobRequest& request) = 0;
+  virtual absl::StatusOr<v1::Job> SuspendJob(const v1::SuspendJobRequest& request) = 0;
+  virtual absl::StatusOr<v1::Job> ResumeJob(const v1::ResumeJobRequest& request) = 0;
+  virtual absl::StatusOr<v1::Job> CancelJob(const v1::CancelJobRequest& request) = 0;
+  virtual absl::StatusOr<v1::CancelJobsResponse> CancelJobs(
+      const v1::CancelJobsRequest& request) = 0;
+  // Newest first; `most`: at most so many, 0: all pages.
+  virtual absl::StatusOr<std::vector<v1::JobEvent>> ListJobEvents(const std::string& job,
+                                                                  int32_t most) = 0;
   virtual absl::StatusOr<v1::ExplainJobResponse> ExplainJob(const std::string& name) = 0;
   virtual absl::StatusOr<v1::Node> GetNode(const std::string& name) = 0;
   virtual absl::StatusOr<std::vector<v1::Node>> ListNodes() = 0;  // all pages
   virtual absl::StatusOr<v1::Cluster> GetCluster() = 0;
   virtual absl::StatusOr<v1::Topology> GetTopology() = 0;
-  virtual absl::StatusOr<v1::Node> DrainNode(const std::string& name) = 0;
-  virtual absl::StatusOr<v1::Node> ResumeNode(const std::string& name) = 0;
+  virtual absl::StatusOr<v1::Node> DrainNode(const v1::DrainNodeRequest& request) = 0;
+  virtual absl::StatusOr<v1::Node> ResumeNode(const v1::ResumeNodeRequest& request) = 0;
+  virtual absl::Status DeleteNode(const v1::DeleteNodeRequest& request) = 0;
   virtual absl::StatusOr<v1::ApplyPolicyResponse> ApplyPolicy(
       const v1::ApplyPolicyRequest& request) = 0;
   virtual absl::StatusOr<v1::GetPolicyResponse> GetPolicy() = 0;
   virtual absl::StatusOr<v1::Identity> GetIdentity() = 0;
+  // Not idempotent: a token whose answer was lost stays, unused, until it is over.
+  virtual absl::StatusOr<v1::JoinToken> CreateJoinToken(
+      const v1::CreateJoinTokenRequest& request) = 0;
+  virtual absl::StatusOr<std::vector<v1::JoinToken>> ListJoinTokens() = 0;  // all pages
+  virtual absl::Status DeleteJoinToken(const std::string& name) = 0;
+  // All pages, newest first; `filter` as ListAuditRecordsRequest's.
+  virtual absl::StatusOr<std::vector<v1::AuditRecord>> ListAuditRecords(
+      const std::string& filter) = 0;
 
   // Of the controller's state. DataLoss is the caller's to find: see BackupClusterResponse.
   virtual std::unique_ptr<Stream<v1::BackupClusterResponse>> BackupCluster() = 0;
@@ -83,9 +104,9 @@ class ApiClient {
   // Streams have no deadline: they live as long as what they tell about.
   virtual std::unique_ptr<Stream<v1::JobProgress>> StreamProgress(const std::string& name,
                                                                   int64_t after_step) = 0;
-  // rank -1: all.
-  virtual std::unique_ptr<Stream<v1::LogLine>> StreamLogs(const std::string& name, int32_t rank,
-                                                          bool follow) = 0;
+  virtual std::unique_ptr<Stream<v1::LogLine>> StreamLogs(const v1::StreamLogsRequest& request) = 0;
+  virtual std::unique_ptr<Stream<v1::WatchNodesResponse>> WatchNodes(
+      const v1::WatchNodesRequest& request) = 0;
 };
 
 // What the environment says of TLS for connections to `address`: STRATA_TLS_AUTHORITY names the
@@ -93,6 +114,11 @@ class ApiClient {
 // STRATA_TLS_KEY the caller's own. Null without them, and for Unix sockets. FailedPrecondition:
 // what is wrong with these files.
 absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> CredentialsFor(
+    const ServerAddress& address);
+// A MUNGE credential per call, where STRATA_AUTH is `munge`: by the daemon at STRATA_MUNGE_SOCKET,
+// or at the usual place. Null without it, and for Unix sockets. FailedPrecondition: STRATA_AUTH is
+// something else.
+absl::StatusOr<std::function<absl::StatusOr<std::string>()>> AuthorizationFor(
     const ServerAddress& address);
 
 // Connects with the first call, not here.

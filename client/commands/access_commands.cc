@@ -1,10 +1,12 @@
-// whoami; get policy: who may do what.
+// whoami; get policy, get audit: who may do what, and who did what.
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "client/commands/cluster_call.h"
 #include "client/exit_codes.h"
 #include "client/views/access_view.h"
 #include "client/views/policy_view.h"
+#include "common/clock.h"
 #include "spec/policy_file.h"
 
 namespace strata::client {
@@ -34,6 +36,24 @@ int GetWholePolicy(ApiClient& client, const std::string& output, Terminal& termi
     terminal.Out(ToText(PolicyJson(policy->policy()), output));
   } else {
     terminal.Out(output == "name" ? "policy\n" : spec::WritePolicy(policy->policy()));
+  }
+  return kExitDone;
+}
+
+int GetAudit(ApiClient& client, const std::string& filter, const std::string& output,
+             Terminal& terminal) {
+  const auto records = client.ListAuditRecords(filter);
+  if (!records.ok()) return FailCall(records.status(), terminal);
+  if (IsStructured(output)) {
+    Json list = Json::array();
+    for (const v1::AuditRecord& record : *records) list.push_back(ToJson(record));
+    terminal.Out(ToText(list, output));
+  } else if (output == "name") {
+    for (const v1::AuditRecord& record : *records) {
+      terminal.Out(absl::StrCat(record.sequence(), "\n"));
+    }
+  } else {
+    terminal.Out(AuditTable(*records, common::WallSeconds()));
   }
   return kExitDone;
 }

@@ -64,6 +64,36 @@ TEST_F(AccessCommandsTest, ThePolicyInUseIsAFileThatApplyTakes) {
   EXPECT_EQ(Run({"get", "policy", "x"}).code, 2);
 }
 
+TEST_F(AccessCommandsTest, TheAuditTrailIsListedAndFiltered) {
+  std::string asked;
+  server_.audit = [&](const v1::ListAuditRecordsRequest& request,
+                      v1::ListAuditRecordsResponse* response) {
+    asked = request.filter();
+    const bool second = request.page_token() == "more";
+    v1::AuditRecord& record = *response->add_records();
+    record.set_sequence(second ? 1 : 2);
+    record.mutable_time()->set_seconds(1700000000);
+    record.set_identity(second ? "" : "users/ann");
+    record.set_method("JobService/CancelJob");
+    record.set_resource("jobs/a");
+    record.set_outcome(second ? "OK" : "PERMISSION_DENIED");
+    record.set_reason(second ? "" : "it takes more");
+    if (!second) response->set_next_page_token("more");
+    return FakeAnswer();
+  };
+  const std::string table = Run({"get", "audit", "identity=users/ann"}).out;
+  EXPECT_EQ(asked, "identity=users/ann");
+  EXPECT_THAT(table, HasSubstr("IDENTITY   METHOD                RESOURCE  OUTCOME"));
+  EXPECT_THAT(table, HasSubstr("users/ann  JobService/CancelJob  jobs/a    PERMISSION_DENIED  it"));
+  EXPECT_THAT(table, HasSubstr("-          JobService/CancelJob  jobs/a    OK\n"));
+  const auto json = nlohmann::json::parse(Run({"get", "audit", "-o", "json"}).out);
+  ASSERT_EQ(json.size(), 2u);
+  EXPECT_EQ(asked, "");
+  EXPECT_EQ(json[0]["outcome"], "PERMISSION_DENIED");
+  EXPECT_THAT(json[0]["time"].get<std::string>(), HasSubstr("2023-11-14T22:13:20"));
+  EXPECT_EQ(Run({"get", "audit", "-o", "name"}).out, "2\n1\n");
+}
+
 TEST_F(AccessCommandsTest, ARefusalIsTold) {
   server_.before = [](const std::string&, double) {
     return FakeAnswer{7, "users/ann may not do it", ""};

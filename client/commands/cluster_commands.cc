@@ -19,6 +19,7 @@ absl::StatusOr<std::unique_ptr<ApiClient>> ClientOf(const ServerAddress& address
                                                     Terminal& terminal) {
   ApiOptions options;
   ASSIGN_OR_RETURN(options.credentials, CredentialsFor(address));
+  ASSIGN_OR_RETURN(options.authorization, AuthorizationFor(address));
   options.on_silence = [&terminal, name = address.ToString()] {
     terminal.Say(absl::StrCat("waiting for ", name, " …"));
   };
@@ -79,7 +80,9 @@ std::vector<Command> ClusterCommands() {
   all.push_back(SubmitCommand());
   all.push_back(ApplyCommand());
   all.push_back(BackupCommand());
-  for (auto* more : {&QueryCommands, &FollowCommands, &NodeCommands, &AccessCommands}) {
+  all.push_back(TokenCommand());
+  for (auto* more : {&QueryCommands, &ChangeCommands, &FollowCommands, &NodeCommands,
+                     &AccessCommands, &AuthorityCommands}) {
     for (Command& command : (*more)()) all.push_back(std::move(command));
   }
   return all;

@@ -89,6 +89,9 @@ absl::StatusOr<scheduler::Shape> ShapeOf(const LoadedJob& loaded) {
   shape.device = job.resources().device();
   shape.spares = job.resources().spares();
   shape.fewer_data = planner::FewerData(job.parallel(), job.parallel().data());
+  for (const v1::TopologyConstraint& constraint : job.resources().topology()) {
+    shape.topology.push_back({constraint.ranks(), constraint.within(), constraint.preferred()});
+  }
   shape.other_data = OtherData(job, loaded.file.positions.Has("parallel.virtual_shards"));
   return shape;
 }

@@ -1,4 +1,4 @@
-// apply; get projects, queues and policy.
+// apply; get projects and queues.
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -95,18 +95,6 @@ int GetProjects(ApiClient& client, const std::string& name, const std::string& o
 int GetQueues(ApiClient& client, const std::string& name, const std::string& output,
               Terminal& terminal) {
   return GetEntries(client, "queue", name, output, &QueuesJson, &QueueTable, terminal);
-}
-
-// As the file that `apply` reads.
-int GetPolicy(ApiClient& client, const std::string& output, Terminal& terminal) {
-  const absl::StatusOr<v1::GetPolicyResponse> policy = client.GetPolicy();
-  if (!policy.ok()) return FailCall(policy.status(), terminal);
-  if (IsStructured(output)) {
-    terminal.Out(ToText(PolicyJson(policy->policy()), output));
-  } else {
-    terminal.Out(output == "name" ? "policy\n" : spec::WritePolicy(policy->policy()));
-  }
-  return kExitDone;
 }
 
 Command ApplyCommand() {

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "client/terminal/table.h"
 
 namespace strata::client {
 
@@ -16,6 +17,26 @@ Json ToJson(const v1::Identity& identity) {
           {"by", identity.by()},
           {"groups", std::vector<std::string>(identity.groups().begin(), identity.groups().end())},
           {"roles", roles}};
+}
+
+Json ToJson(const v1::AuditRecord& record) {
+  return {{"sequence", record.sequence()},    {"time", TimeText(record.time())},
+          {"identity", record.identity()},    {"peer", record.peer()},
+          {"method", record.method()},        {"resource", record.resource()},
+          {"outcome", record.outcome()},      {"reason", record.reason()},
+          {"request_id", record.request_id()}};
+}
+
+std::string AuditTable(const std::vector<v1::AuditRecord>& records, double now) {
+  const auto shown = [](const std::string& text) { return text.empty() ? "-" : text; };
+  std::vector<std::vector<std::string>> rows;
+  for (const v1::AuditRecord& record : records) {
+    rows.push_back({AgeText(now - static_cast<double>(record.time().seconds())),
+                    shown(record.identity()), record.method(), shown(record.resource()),
+                    record.outcome()});
+    if (!record.reason().empty()) rows.back().push_back(record.reason());
+  }
+  return FormatTable({"AGE", "IDENTITY", "METHOD", "RESOURCE", "OUTCOME", "REASON"}, rows);
 }
 
 std::string IdentityText(const v1::Identity& identity) {

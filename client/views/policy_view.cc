@@ -71,6 +71,20 @@ std::string Action(const v1::PolicyChange& change) {
   return absl::AsciiStrToLower(v1::PolicyChange::Action_Name(change.action()));
 }
 
+Json ProjectJson(const v1::ProjectPolicy& project) {
+  Json json = {{"name", project.name()},
+               {"description", project.description()},
+               {"quota", CountsJson(project.quota())}};
+  if (project.has_max_queued_jobs()) json["max_queued_jobs"] = project.max_queued_jobs();
+  if (project.has_max_priority()) json["max_priority"] = project.max_priority();
+  if (project.has_max_spec_bytes()) json["max_spec_bytes"] = project.max_spec_bytes();
+  if (project.has_max_streams()) json["max_streams"] = project.max_streams();
+  if (project.has_max_calls_per_second()) {
+    json["max_calls_per_second"] = project.max_calls_per_second();
+  }
+  return json;
+}
+
 Json RolesJson(const v1::Policy& policy) {
   Json roles = Json::array();
   for (const v1::RoleBinding& binding : policy.roles()) {
@@ -120,9 +134,7 @@ Json WithUsage(const Json& entries, const Usages& usages, const std::string& nam
 Json PolicyJson(const v1::Policy& policy) {
   Json projects = Json::array(), queues = Json::array();
   for (const v1::ProjectPolicy& project : policy.projects()) {
-    projects.push_back({{"name", project.name()},
-                        {"description", project.description()},
-                        {"quota", CountsJson(project.quota())}});
+    projects.push_back(ProjectJson(project));
   }
   for (const v1::QueuePolicy& queue : policy.queues()) {
     queues.push_back({{"name", queue.name()},

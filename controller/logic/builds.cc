@@ -1,5 +1,7 @@
 #include "controller/logic/builds.h"
 
+#include <utility>
+
 namespace strata::controller {
 namespace {
 
@@ -29,7 +31,10 @@ void ChooseBuilds(NodeTable& nodes, std::map<std::string, std::string>& chosen) 
     const auto found = chosen.find(node.kind);
     const bool fits = found == chosen.end() || found->second == node.build;
     // Those that do not say theirs are of before there were any.
-    node.left_out_for = fits ? "" : found->second.empty() ? "(not told)" : found->second;
+    std::string left_out_for = fits ? "" : found->second.empty() ? "(not told)" : found->second;
+    if (node.left_out_for == left_out_for) continue;
+    node.left_out_for = std::move(left_out_for);
+    nodes.Touch(node);
   }
 }
 

@@ -19,6 +19,8 @@ namespace strata::controller {
 class FragmentBook {
  public:
   static constexpr size_t kMostSteps = 4;
+  // Rank 0 writes no further checkpoint while so many are not committed (worker/trainer).
+  static constexpr int kMostUncommitted = 2;
 
   // Adds what one node wrote of a checkpoint; fragments of ranks beyond `ranks` are left out.
   // Returns the manifest's request when all are there, also when this is a repetition.
@@ -27,6 +29,8 @@ class FragmentBook {
   bool Has(int64_t step, const std::vector<int>& ranks) const;
   // Whether all of these ranks' fragments are there of each step that any rank has written.
   bool HasAllOf(const std::vector<int>& ranks) const;
+  // Of how many steps after `step` some rank has written its part.
+  int CountAfter(int64_t step) const;
   // The newest complete one.
   std::optional<v1::WriteManifest> Complete(const v1::JobEpoch& epoch, int ranks) const;
   // Steps up to this one are done with.

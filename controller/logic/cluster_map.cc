@@ -30,12 +30,15 @@ std::vector<std::string> FoundLevels(const NodeTable& nodes) {
 
 }  // namespace
 
+void NameLevels(const NodeTable& nodes, topology::Description& map) {
+  if (!map.levels.empty()) return;
+  map.levels = FoundLevels(nodes);
+  map.domain_level = kDomain;
+}
+
 topology::Description DescribeCluster(const ClusterState& state) {
   topology::Description description = state.map;
-  if (description.levels.empty()) {
-    description.levels = FoundLevels(state.nodes);
-    description.domain_level = kDomain;
-  }
+  NameLevels(state.nodes, description);
   for (const auto& [name, node] : state.nodes.all()) {
     if (node.kind.empty() || node.devices == 0) continue;  // only its name is known yet
     topology::Node& described = description.nodes.emplace_back();
@@ -54,9 +57,8 @@ topology::Description DescribeCluster(const ClusterState& state) {
   return description;
 }
 
-v1::Topology ShowTopology(const ClusterState& state) {
+v1::Topology ToProto(const absl::StatusOr<topology::Cluster>& cluster) {
   v1::Topology shown;
-  const auto cluster = topology::Cluster::Make(DescribeCluster(state));
   if (!cluster.ok()) return shown;  // no agent can bring that about: see FoundLevels, Admit
   const topology::Description description = cluster->ToDescription();
   for (const std::string& level : description.levels) shown.add_levels(level);

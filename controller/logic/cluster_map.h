@@ -5,6 +5,7 @@
 
 #include <string>
 
+#include "absl/status/statusor.h"
 #include "controller/logic/cluster_state.h"
 #include "proto/strata/v1/cluster.pb.h"
 #include "topology/cluster.h"
@@ -17,7 +18,10 @@ namespace strata::controller {
 // node that names no domain is one by itself.
 topology::Description DescribeCluster(const ClusterState& state);
 
-v1::Topology ShowTopology(const ClusterState& state);
+// Gives a map that names no levels those that the nodes' localities name.
+void NameLevels(const NodeTable& nodes, topology::Description& map);
+// Nothing of one that could not be made.
+v1::Topology ToProto(const absl::StatusOr<topology::Cluster>& cluster);
 
 }  // namespace strata::controller
 

@@ -221,7 +221,7 @@ TEST(ClusterMap, LevelsAreThoseOfTheLocalitiesAndANodeIsADomain) {
   h.Join("n2", {}, 1, {{"zone", "z1"}});
   h.Join("n1", {}, 1, {{"zone", "z0"}, {"row", "a"}});
   ASSERT_TRUE(h.Drain("n2").ok());
-  const v1::Topology map = h.core->Topology();
+  const v1::Topology map = ShowTopology(*h.core->TakeSnapshot());
   EXPECT_THAT(map.levels(), ElementsAre("zone", "domain", "row"));
   EXPECT_EQ(map.domain_level(), "domain");
   EXPECT_EQ(map.pipeline_level(), "zone");

@@ -1,12 +1,20 @@
 // The half of the job machine that speaks to the nodes of an epoch.
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "controller/logic/job_machine.h"
 #include "controller/logic/job_roots.h"
 #include "controller/logic/job_shape.h"
 
 namespace strata::controller {
+namespace {
+
+constexpr absl::string_view kUsers = "users/";
+
+}  // namespace
+
 void JobMachine::Stop(NodeEntry& node, const EpochKey& key, const std::string& reason,
                       bool checkpoint) {
   Hold& hold = node.holds.at(key);
@@ -35,6 +43,7 @@ void JobMachine::SendPrepare(const JobEntry& job, const NodeEntry& node, const M
   prepare.mutable_own()->Add(member.ranks.begin(), member.ranks.end());
   prepare.mutable_devices()->Add(member.devices.begin(), member.devices.end());
   if (job.record.has_checkpoint()) *prepare.mutable_checkpoint() = job.record.checkpoint();
+  prepare.set_attempt(job.record.attempt());
   *prepare.mutable_damaged() = job.record.damaged_checkpoints();
   // All of its nodes have the same: see builds.h.
   prepare.set_build(node.build);
@@ -45,6 +54,8 @@ void JobMachine::SendPrepare(const JobEntry& job, const NodeEntry& node, const M
                                  job.record.uid().empty()
                                      ? absl::StrCat(created.seconds(), ".", created.nanos())
                                      : job.record.uid()));
+  const absl::string_view owner = job.record.owner();
+  if (absl::StartsWith(owner, kUsers)) prepare.set_run_as(std::string(owner.substr(kUsers.size())));
   for (std::string& root : RootsOf(state_.policy, job.record.spec())) {
     prepare.add_roots(std::move(root));
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <map>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -16,6 +17,7 @@
 #include "controller/logic/names.h"
 #include "controller/logic/scheduler_view.h"
 #include "planner/order_of_sums.h"
+#include "scheduler/placement/runs.h"
 
 namespace strata::controller {
 namespace {
@@ -149,6 +151,21 @@ void ExplainOrder(const ClusterState& state, const v1::JobRecord& job, Lines& li
       BytesByLevel(cluster, cost), " (", absl::StrJoin(others, "; "), ")."));
 }
 
+// Which of its constraints its place obeys.
+void ExplainConstraints(const ClusterState& state, const v1::JobRecord& job, Lines& lines) {
+  const std::vector<scheduler::Device> ranks = PlacementOf(state, job).ranks;
+  const bool known = std::all_of(ranks.begin(), ranks.end(),
+                                 [](const scheduler::Device& rank) { return rank.node >= 0; });
+  for (const scheduler::TopologyConstraint& constraint : ShapeOf(job).topology) {
+    const std::string run = absl::StrCat("Each run of ", constraint.ranks, " ranks");
+    if (!known) continue;
+    const bool obeyed = scheduler::Obeys(state.scheduler.cluster, constraint, ranks);
+    lines.push_back(absl::StrCat(
+        run, obeyed ? " lies" : " does not lie", " inside one ", constraint.within, ", as is ",
+        constraint.preferred ? "preferred" : "required", obeyed ? "." : ": there was no room."));
+  }
+}
+
 void ExplainNodes(const ClusterState& state, const JobEntry& job, Lines& lines) {
   std::set<std::string> names;
   for (const v1::RankPlace& place : job.record.placement()) names.insert(place.node());
@@ -256,21 +273,37 @@ void AddDrained(const ClusterState& state, const JobEntry& job, Response& respon
   }
 }
 
-// As the scheduler would decide now.
+// What the scheduler says of the job: on small clusters as it would decide now; where a decision
+// takes its time, as it has decided last, a second ago at most.
+std::optional<scheduler::Waiting> WaitingOf(ClusterState& state, const JobEntry& job) {
+  constexpr size_t kSmall = 256;  // nodes and queued jobs
+  const bool small = state.nodes.all().size() + state.queue.size() <= kSmall;
+  if (!small && !job.waiting.reason.empty()) return job.waiting;
+  const scheduler::View view = MakeView(state);
+  scheduler::Decisions decisions = scheduler::Decide(view);
+  const auto waiting = decisions.waiting.find(ShortName(job.record.name()));
+  if (waiting == decisions.waiting.end()) return std::nullopt;
+  return std::move(waiting->second);
+}
+
 void ExplainWaiting(ClusterState& state, const JobEntry& job, Lines& lines, Response& response) {
+  if (job.record.suspended()) {
+    const std::string text = absl::StrCat("It waits until somebody resumes it: strata resume job ",
+                                          ShortName(job.record.name()));
+    lines.push_back(text + ".");
+    return AddBlocker("SUSPENDED", job.record.name(), text, response);
+  }
   RefreshCluster(state);
   const std::string never = WhyInfeasible(state, job.shape);
   if (state.scheduler.nodes.empty()) {
     lines.push_back("It waits: no node has joined the cluster yet.");
     AddBlocker("DEVICES", "", "no node has joined the cluster yet", response);
   } else if (never.empty()) {
-    const scheduler::View view = MakeView(state);
-    const scheduler::Decisions decisions = scheduler::Decide(view);
-    const auto waiting = decisions.waiting.find(ShortName(job.record.name()));
-    if (waiting != decisions.waiting.end()) {
-      AddWaiting(state, waiting->second, response);
-      lines.push_back(absl::StrCat("It waits: ", waiting->second.reason, "."));
-      const std::string& when = waiting->second.starts_when;
+    const std::optional<scheduler::Waiting> waiting = WaitingOf(state, job);
+    if (waiting.has_value()) {
+      AddWaiting(state, *waiting, response);
+      lines.push_back(absl::StrCat("It waits: ", waiting->reason, "."));
+      const std::string& when = waiting->starts_when;
       if (!when.empty()) {
         lines.push_back(
             absl::StrCat(absl::StartsWith(when, "starts ") ? "It " : "It starts ", when, "."));
@@ -347,6 +380,7 @@ v1::ExplainJobResponse Explain(ClusterState& state, const JobEntry& job) {
       *response.mutable_layout() = record.layout();
       ExplainPlacement(record, lines);
       ExplainOrder(state, record, lines);
+      ExplainConstraints(state, record, lines);
       ExplainNodes(state, job, lines);
       break;
     case v1::Job::RECOVERING:

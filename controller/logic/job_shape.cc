@@ -58,6 +58,9 @@ scheduler::Shape ShapeOf(const v1::JobRecord& job, int64_t data) {
   if (!spec.resources().device().empty()) shape.device = spec.resources().device();
   shape.spares = spec.resources().spares();
   shape.fewer_data = planner::FewerData(spec.parallel(), data);
+  for (const v1::TopologyConstraint& constraint : spec.resources().topology()) {
+    shape.topology.push_back({constraint.ranks(), constraint.within(), constraint.preferred()});
+  }
   return shape;
 }
 

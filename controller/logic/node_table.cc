@@ -1,6 +1,7 @@
 #include "controller/logic/node_table.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "topology/cluster.h"
 
@@ -43,13 +44,33 @@ NodeEntry& NodeTable::Ensure(const std::string& name) {
     detached_.insert(&found->second);
     Reorder();
   }
+  Touch(found->second);
   return found->second;
 }
 
 NodeEntry* NodeTable::Find(const std::string& name) {
   const auto found = nodes_.find(name);
-  return found == nodes_.end() ? nullptr : &found->second;
+  if (found == nodes_.end()) return nullptr;
+  Touch(found->second);
+  return &found->second;
 }
+
+void NodeTable::Touch(NodeEntry& node) {
+  for (size_t watcher = 0; watcher < touched_.size(); ++watcher) {
+    const auto bit = static_cast<uint8_t>(1u << watcher);
+    if ((node.touched & bit) != 0) continue;
+    node.touched |= bit;
+    touched_[watcher].push_back(&node);
+  }
+}
+
+std::vector<NodeEntry*> NodeTable::TakeTouched(Watcher watcher) {
+  const auto at = static_cast<size_t>(watcher);
+  for (NodeEntry* node : touched_[at]) node->touched &= static_cast<uint8_t>(~(1u << at));
+  return std::exchange(touched_[at], {});
+}
+
+std::vector<std::string> NodeTable::TakeErased() { return std::exchange(erased_, {}); }
 
 const NodeEntry* NodeTable::Find(const std::string& name) const {
   const auto found = nodes_.find(name);
@@ -61,14 +82,26 @@ NodeEntry* NodeTable::OfSession(uint64_t session) {
   return found == sessions_.end() ? nullptr : Find(found->second);
 }
 
+void NodeTable::Erase(const std::string& name) {
+  NodeEntry* node = Find(name);
+  if (node == nullptr) return;
+  detached_.erase(node);
+  for (auto& touched : touched_) std::erase(touched, node);
+  erased_.push_back(name);
+  nodes_.erase(name);
+  Reorder();
+}
+
 void NodeTable::Attach(NodeEntry& node, uint64_t session) {
   Detach(node);
+  Touch(node);
   node.session = node.newest_session = session;
   sessions_[session] = node.name;
   detached_.erase(&node);
 }
 
 void NodeTable::Detach(NodeEntry& node) {
+  Touch(node);
   sessions_.erase(node.session);
   node.session = 0;
   detached_.insert(&node);

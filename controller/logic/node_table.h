@@ -9,6 +9,7 @@
 #ifndef STRATA_CONTROLLER_LOGIC_NODE_TABLE_H_
 #define STRATA_CONTROLLER_LOGIC_NODE_TABLE_H_
 
+#include <array>
 #include <cstdint>
 #include <deque>
 #include <map>
@@ -38,7 +39,7 @@ struct NodeEntry {
   std::string kind;
   int devices = 0;
   std::map<std::string, std::string> locality;
-  std::string version;  // of its agent
+  std::string version;  // of its agent, as it last registered
   std::string build;    // of its trainer; empty: not known
   v1::Node::State state = v1::Node::UNKNOWN;
   uint64_t incarnation = 0;
@@ -51,7 +52,8 @@ struct NodeEntry {
   double heard_wall = 0;
   int64_t resource_version = 0;
   // Durable, with the node's record; either way it takes no new ranks until it is resumed.
-  bool drained = false;      // by an operator
+  bool drained = false;  // by an operator
+  std::string drain_reason;
   bool quarantined = false;  // by the controller: it was to blame too often
   std::string quarantine_reason;
   bool leaving = false;  // its agent ends when it holds nothing any more; said in each session
@@ -64,6 +66,7 @@ struct NodeEntry {
   std::deque<Blame> failures;  // it was to blame for, in the last hour; durable too
   std::map<EpochKey, Hold> holds;
   std::deque<uint64_t> replaced;  // incarnations that may not come back
+  uint8_t touched = 0;            // by Watcher: see NodeTable::TakeTouched
 
   bool Usable() const { return state == v1::Node::READY && session != 0; }
   bool TakesRanks() const {
@@ -75,11 +78,16 @@ struct NodeEntry {
 
 class NodeTable {
  public:
+  // Who is to hear of nodes that may have changed.
+  enum class Watcher { kScheduler, kSnapshot };
+
   NodeEntry& Ensure(const std::string& name);
   NodeEntry* Find(const std::string& name);
   const NodeEntry* Find(const std::string& name) const;
   NodeEntry* OfSession(uint64_t session);
 
+  // The node and pointers to it are gone. It has no session.
+  void Erase(const std::string& name);
   // The node's session from now on is this one.
   void Attach(NodeEntry& node, uint64_t session);
   void Detach(NodeEntry& node);
@@ -89,15 +97,30 @@ class NodeTable {
   // In topology order: neighbours are close.
   const std::vector<NodeEntry*>& Ordered();
   // Localities or names have changed.
-  void Reorder() { ordered_.clear(); }
+  void Reorder() {
+    ordered_.clear();
+    ++order_version_;
+  }
+  int64_t order_version() const { return order_version_; }
   const std::map<std::string, NodeEntry>& all() const { return nodes_; }
+  // Whoever changes one of these touches it.
   std::map<std::string, NodeEntry>& all() { return nodes_; }
+
+  // It changes; so do those that Ensure, Find and OfSession give out to be changed.
+  void Touch(NodeEntry& node);
+  // Those that may have changed since this watcher asked last; each once.
+  std::vector<NodeEntry*> TakeTouched(Watcher watcher);
+  // Names of those that are gone since the last call; each may be there again. For snapshots.
+  std::vector<std::string> TakeErased();
 
  private:
   std::map<std::string, NodeEntry> nodes_;
   std::map<uint64_t, std::string> sessions_;
   std::set<NodeEntry*> detached_;    // without a session; their order means nothing
   std::vector<NodeEntry*> ordered_;  // empty: to be made
+  int64_t order_version_ = 0;
+  std::array<std::vector<NodeEntry*>, 2> touched_;  // by Watcher
+  std::vector<std::string> erased_;
 };
 
 // The node's locality, outermost level first: region, zone, rack, domain, then other levels by

@@ -45,6 +45,7 @@ void JobMachine::Exonerate(const JobEntry& job, const Failure& last) {
   if (blamed.size() + (elsewhere ? 1 : 0) < 2) return;
   for (auto& [name, node] : state_.nodes.all()) {
     if (!blamed.contains(&node)) continue;
+    state_.nodes.Touch(node);
     std::erase_if(node.failures, its);
     if (std::exchange(node.quarantined, false)) state_.capacity_changed = true;
     node.quarantine_reason.clear();

@@ -30,6 +30,14 @@ void SetField(absl::Status& status, const std::string& field, const std::string&
   status.SetPayload(kBadRequestUrl, absl::Cord(request.SerializeAsString()));
 }
 
+void SetQuota(absl::Status& status, const std::string& subject, const std::string& what) {
+  google::rpc::QuotaFailure failure;
+  google::rpc::QuotaFailure::Violation* violation = failure.add_violations();
+  violation->set_subject(subject);
+  violation->set_description(what);
+  status.SetPayload(kQuotaFailureUrl, absl::Cord(failure.SerializeAsString()));
+}
+
 std::string ReasonOf(const absl::Status& status) {
   const auto payload = status.GetPayload(kErrorInfoUrl);
   google::rpc::ErrorInfo info;

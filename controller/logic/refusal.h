@@ -10,6 +10,7 @@
 namespace strata::controller {
 
 inline constexpr char kErrorInfoUrl[] = "type.googleapis.com/google.rpc.ErrorInfo";
+inline constexpr char kQuotaFailureUrl[] = "type.googleapis.com/google.rpc.QuotaFailure";
 inline constexpr char kBadRequestUrl[] = "type.googleapis.com/google.rpc.BadRequest";
 
 // With ErrorInfo{reason, domain "strata"}. `reason` is UPPER_SNAKE.
@@ -18,6 +19,9 @@ absl::Status Refusal(absl::StatusCode code, const std::string& reason, const std
 absl::Status InvalidField(const std::string& field, const std::string& what);
 // Adds a field violation to a refusal that has none.
 void SetField(absl::Status& status, const std::string& field, const std::string& what);
+
+// Says of what there is too much; `subject`: projects/NAME, users/NAME.
+void SetQuota(absl::Status& status, const std::string& subject, const std::string& what);
 
 // The reason of a refusal's ErrorInfo; empty where there is none.
 std::string ReasonOf(const absl::Status& status);

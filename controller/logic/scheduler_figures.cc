@@ -17,6 +17,11 @@ SchedulerFigures FiguresOf(const ClusterState& state) {
     const v1::RankLayout& layout = state.jobs.at(name).record.layout();
     spares.insert(layout.spares().begin(), layout.spares().end());
   }
+  for (const auto& [name, node] : state.nodes.all()) {
+    ++figures.nodes[node.state];
+    figures.devices += node.devices;
+    if (node.TakesRanks()) figures.free_devices += std::popcount(node.FreeMask());
+  }
   const BufferState buffer = BufferNow(state);
   figures.buffer_free = static_cast<int64_t>(buffer.free.size());
   figures.buffer_lent = static_cast<int64_t>(buffer.lent.size());

@@ -6,6 +6,8 @@
 #include <map>
 #include <string>
 
+#include "proto/strata/v1/cluster.pb.h"
+
 namespace strata::controller {
 
 struct ClusterState;
@@ -19,8 +21,10 @@ struct SchedulerFigures {
   int64_t drained_nodes = 0;
   int64_t quarantined_nodes = 0;
   int64_t buffer_free = 0, buffer_lent = 0, buffer_missing = 0;  // nodes of scheduling.buffer
-  int64_t spare_nodes = 0;            // kept in mind for running jobs, and wholly free
-  std::map<std::string, Kind> kinds;  // by kind of device
+  int64_t spare_nodes = 0;                   // kept in mind for running jobs, and wholly free
+  std::map<std::string, Kind> kinds;         // by kind of device
+  std::map<v1::Node::State, int64_t> nodes;  // of all that are known
+  int64_t devices = 0, free_devices = 0;     // of these
 };
 
 // Takes time in proportion to the nodes.

@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -26,12 +27,15 @@ struct SchedulerState {
 
   // Shapes that were asked about since then: why none of the cluster's states holds them; empty:
   // one does.
-  std::map<std::pair<planner::Degrees, std::string>, std::string> infeasible;
+  using Asked =
+      std::tuple<planner::Degrees, std::string, std::vector<scheduler::TopologyConstraint>>;
+  std::map<Asked, std::string> infeasible;
 
   bool retell = false;  // the cluster was made anew: what could run at all may have changed
   bool due = false;     // something has changed that decisions depend on
   double next_at = 0;   // not before, so that long queues do not take all of the time
   double decided_at = 0;
+  int64_t decisions = 0;  // so many; why jobs wait changes with each
   // As the last decision left it: free devices by kind, and the least effective priority of jobs
   // that hold devices (absent: none does).
   std::map<std::string, int64_t> free;

@@ -69,6 +69,58 @@ TEST(Placed, RanksThatAreNoProductOfTheDegreesAreRefused) {
   EXPECT_EQ(h.Create(request).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
+v1::CreateJobRequest WithRuns(const std::string& name, int ranks, int run,
+                              const std::string& within, bool preferred = false) {
+  v1::CreateJobRequest request = Harness::Request(name, ranks);
+  v1::ResourcesSpec& resources = *request.mutable_job()->mutable_spec()->mutable_resources();
+  v1::TopologyConstraint& constraint = *resources.add_topology();
+  constraint.set_ranks(run);
+  constraint.set_within(within);
+  constraint.set_preferred(preferred);
+  return request;
+}
+
+TEST(Placed, RunsOfRanksLieInsideOneGroupOfTheirLevel) {
+  Harness h;
+  for (int i = 0; i < 6; ++i) {
+    h.Join(absl::StrCat("n", i), {}, 1, {{"rack", absl::StrCat("r", i / 3)}});
+  }
+  ASSERT_TRUE(h.Create(WithRuns("a", 4, 2, "rack")).ok());
+  const v1::JobRecord& job = h.Job("a");
+  ASSERT_EQ(job.placement_size(), 4);
+  const auto rack = [&](int rank) { return (job.placement(rank).node().back() - '0') / 3; };
+  EXPECT_EQ(rack(0), rack(1));
+  EXPECT_EQ(rack(2), rack(3));
+  EXPECT_NE(rack(0), rack(2));
+  EXPECT_THAT(absl::StrJoin(h.core->ExplainJob("jobs/a")->lines(), "\n"),
+              HasSubstr("Each run of 2 ranks lies inside one rack, as is required."));
+  // Two nodes are left, in two racks: enough by number.
+  ASSERT_TRUE(h.Create(WithRuns("b", 2, 2, "rack")).ok());
+  EXPECT_EQ(h.Job("b").state(), v1::Job::QUEUED);
+  const auto why = h.core->ExplainJob("jobs/b");
+  EXPECT_EQ(why->blockers(0).code(), "TOPOLOGY");
+  EXPECT_THAT(why->blockers(0).text(),
+              HasSubstr("needs 1 run of 2 ranks inside one rack; what is free holds 0"));
+  ASSERT_TRUE(h.Cancel("b").ok());
+  ASSERT_TRUE(h.Create(WithRuns("c", 2, 2, "rack", /*preferred=*/true)).ok());
+  EXPECT_EQ(h.Job("c").state(), v1::Job::STARTING);
+  EXPECT_THAT(absl::StrJoin(h.core->ExplainJob("jobs/c")->lines(), "\n"),
+              HasSubstr("does not lie inside one rack, as is preferred: there was no room."));
+}
+
+TEST(Placed, RunsThatNoGroupHoldsAndLevelsThatDoNotExistAreRefused) {
+  Harness h;
+  for (int i = 0; i < 4; ++i) {
+    h.Join(absl::StrCat("n", i), {}, 1, {{"rack", absl::StrCat("r", i / 2)}});
+  }
+  const absl::Status never = h.Create(WithRuns("a", 3, 3, "rack")).status();
+  EXPECT_EQ(never.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(never.message()), HasSubstr("the whole cluster holds 0"));
+  const absl::Status unknown = h.Create(WithRuns("a", 2, 2, "aisle")).status();
+  EXPECT_EQ(unknown.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(unknown.message()), HasSubstr("its levels are rack, domain and node"));
+}
+
 TEST(Placed, ExplainTellsLevelsOrderAndBytes) {
   Harness h;
   for (int i = 0; i < 4; ++i) {

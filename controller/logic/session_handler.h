@@ -77,10 +77,13 @@ class SessionHandler {
   // doubt.
   int Suspect(const JobEntry& job, const NodeEntry& reporter, const v1::HangReport& message,
               bool& sure) const;
+  void TellSuspicion(JobEntry& job, const NodeEntry& reporter, int rank,
+                     const v1::HangReport& message);
   // Not heard from for longer than heartbeats take.
   bool IsSilent(const NodeEntry& node) const;
   // As its agent says, which judges how long it may.
   static bool WaitsForStorage(const JobEntry& job, int rank);
+  bool WaitsForCommits(const JobEntry& job) const;
   void ReachedStep(JobEntry& job, int64_t step);
   // Notes when steps are done, if one was done since `before`.
   void KeepPace(JobEntry& job, int64_t before) const;

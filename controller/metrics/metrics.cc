@@ -93,12 +93,12 @@ class PrometheusMetrics final : public Metrics {
     for (const v1::JobRecord* job : core.Jobs()) jobs_.Learn(*job, clock_->Now());
   }
   void OnEffects(const Core& /*core*/, const Effects& effects) override {
-    for (const v1::JobRecord& job : effects.changed) jobs_.Changed(job, clock_->Now());
+    for (const v1::JobRecord& job : effects.deleted) jobs_.Forget(job.name());
+    for (const v1::JobRecord& job : effects.changed) {
+      if (!effects.IsDeleted(job)) jobs_.Changed(job, clock_->Now());
+    }
     for (const Effects::Progress& progress : effects.progress) jobs_.Progress(progress);
     for (const Effects::Decision& decision : effects.decisions) scheduler_.Decided(decision);
-    for (const Write& write : effects.writes) {
-      if (write.table == "jobs" && write.erase) jobs_.Forget(write.key);
-    }
   }
   void OnTick(const Core& core) override;
   void OnAgentMessage(const std::string& node, const v1::AgentMessage& message) override;
@@ -206,22 +206,16 @@ void PrometheusMetrics::OnTick(const Core& core) {
   if (clock_->Now() < next_refresh_) return;
   next_refresh_ = clock_->Now() + kRefreshSeconds;
   jobs_.Tick(clock_->Now(), kKeepSeconds);
-  scheduler_.Show(core.scheduler_figures());
+  const SchedulerFigures figures = core.scheduler_figures();
+  scheduler_.Show(figures);
   isolated_.Set(core.cut_off() ? 1 : 0);
   heartbeat_seconds_ = core.policy().timing().heartbeat_seconds();
-  std::map<v1::Node::State, int64_t> counts;
-  int64_t devices = 0;
-  int64_t free = 0;
-  for (const v1::Node& node : core.Nodes()) {
-    ++counts[node.state()];
-    devices += node.devices();
-    free += node.free();
-  }
   for (const auto& [state, gauge] : nodes_by_state_) {
-    gauge->Set(static_cast<double>(counts[state]));
+    const auto count = figures.nodes.find(state);
+    gauge->Set(count == figures.nodes.end() ? 0 : static_cast<double>(count->second));
   }
-  free_devices_->Set(static_cast<double>(free));
-  used_devices_->Set(static_cast<double>(devices - free));
+  free_devices_->Set(static_cast<double>(figures.free_devices));
+  used_devices_->Set(static_cast<double>(figures.devices - figures.free_devices));
   const double now = clock_->Now();
   std::erase_if(agents_, [&](const auto& entry) {
     if (now < entry.second.heard_at + kKeepSeconds) return false;

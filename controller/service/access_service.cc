@@ -1,5 +1,21 @@
 #include "controller/service/access_service.h"
 
+#include <algorithm>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "common/status_macros.h"
+#include "controller/logic/refusal.h"
+#include "controller/service/pages.h"
 #include "proto/strata/v1/access.grpc.pb.h"
 
 namespace strata::controller {
@@ -21,12 +37,79 @@ v1::Identity ShowIdentity(const Caller& caller) {
   return shown;
 }
 
-using RawAccessService =
-    v1::AccessService::WithRawCallbackMethod_GetIdentity<v1::AccessService::Service>;
+using AuditFilter = std::vector<std::function<bool(const v1::AuditRecord&)>>;
+
+bool Matches(absl::string_view pattern, absl::string_view text) {
+  return absl::ConsumeSuffix(&pattern, "*") ? absl::StartsWith(text, pattern) : text == pattern;
+}
+
+// "identity=users/ann outcome!=OK": all must hold.
+absl::StatusOr<AuditFilter> ParseAuditFilter(const std::string& filter) {
+  constexpr size_t kMost = 4096;
+  if (filter.size() > kMost) {
+    return InvalidField("filter", absl::StrCat("at most ", kMost, " bytes are allowed"));
+  }
+  AuditFilter all;
+  for (const absl::string_view word : absl::StrSplit(filter, ' ', absl::SkipEmpty())) {
+    if (word == "AND") continue;
+    const size_t equal = word.find('=');
+    const bool differs = equal != absl::string_view::npos && equal > 0 && word[equal - 1] == '!';
+    const std::string key(word.substr(0, equal == absl::string_view::npos ? 0 : equal - differs));
+    const auto* field = v1::AuditRecord::descriptor()->FindFieldByName(key);
+    const bool known =
+        key == "identity" || key == "method" || key == "resource" || key == "outcome";
+    if (!known) {
+      return InvalidField("filter", absl::StrCat("column ", word.data() - filter.data() + 1,
+                                                 " is no comparison of identity, method, resource "
+                                                 "or outcome, such as outcome!=OK"));
+    }
+    all.push_back([field, differs,
+                   pattern = std::string(word.substr(equal + 1))](const v1::AuditRecord& record) {
+      return Matches(pattern, record.GetReflection()->GetString(record, field)) != differs;
+    });
+  }
+  return all;
+}
+
+absl::Status ListAuditRecords(const Core& core, const v1::ListAuditRecordsRequest& request,
+                              v1::ListAuditRecordsResponse* response) {
+  const std::string list = absl::StrCat("audit of ", request.filter());
+  ASSIGN_OR_RETURN(const Page page, ReadPage(list, request.page_size(), request.page_token()));
+  ASSIGN_OR_RETURN(const AuditFilter filter, ParseAuditFilter(request.filter()));
+  int64_t before = std::numeric_limits<int64_t>::max();
+  if (!page.after.empty() && !absl::SimpleAtoi(page.after, &before)) {
+    return InvalidField("page_token", "is none of this list — begin without one");
+  }
+  size_t bytes = 0;
+  const auto& records = core.audit();
+  for (auto record = records.rbegin(); record != records.rend(); ++record) {
+    const bool wanted = record->sequence() < before &&
+                        std::all_of(filter.begin(), filter.end(),
+                                    [&](const auto& holds) { return holds(*record); });
+    if (!wanted) continue;
+    if (response->records_size() == page.size || bytes > kMostPageBytes) {
+      response->set_next_page_token(
+          PageToken(list, absl::StrCat(response->records().rbegin()->sequence())));
+      break;
+    }
+    bytes += record->ByteSizeLong();
+    *response->add_records() = *record;
+  }
+  return absl::OkStatus();
+}
+
+using RawAccessService = v1::AccessService::WithRawCallbackMethod_GetIdentity<
+    v1::AccessService::WithRawCallbackMethod_EnrollNode<
+        v1::AccessService::WithRawCallbackMethod_CreateJoinToken<
+            v1::AccessService::WithRawCallbackMethod_ListJoinTokens<
+                v1::AccessService::WithRawCallbackMethod_DeleteJoinToken<
+                    v1::AccessService::WithRawCallbackMethod_ListAuditRecords<
+                        v1::AccessService::Service>>>>>>;
 
 class AccessService final : public RawAccessService {
  public:
-  explicit AccessService(const CallEnvironment& environment) : environment_(environment) {}
+  AccessService(const CallEnvironment& environment, Enroller enroller)
+      : environment_(environment), enroller_(std::move(enroller)) {}
 
   grpc::ServerUnaryReactor* GetIdentity(CallbackServerContext* context, const ByteBuffer* request,
                                         ByteBuffer* response) override {
@@ -40,14 +123,76 @@ class AccessService final : public RawAccessService {
                        });
   }
 
+  grpc::ServerUnaryReactor* EnrollNode(CallbackServerContext* context, const ByteBuffer* request,
+                                       ByteBuffer* response) override {
+    using Call = UnaryCall<v1::EnrollNodeRequest, v1::EnrollNodeResponse>;
+    return Call::Start(
+        environment_, {"AccessService/EnrollNode", false}, context, request, response, nullptr,
+        [this](Core& core, Effects& effects, const Caller& caller,
+               const v1::EnrollNodeRequest& asked, v1::EnrollNodeResponse* enrolled) {
+          return enroller_.Enroll(core, effects, caller, common::WallSeconds(), asked, enrolled);
+        });
+  }
+
+  grpc::ServerUnaryReactor* CreateJoinToken(CallbackServerContext* context,
+                                            const ByteBuffer* request,
+                                            ByteBuffer* response) override {
+    using Call = UnaryCall<v1::CreateJoinTokenRequest, v1::JoinToken>;
+    return Call::Start(
+        environment_, {"AccessService/CreateJoinToken", false}, context, request, response, nullptr,
+        [this](Core& core, Effects& effects, const Caller& caller,
+               const v1::CreateJoinTokenRequest& asked, v1::JoinToken* token) {
+          return enroller_.CreateToken(core, effects, caller, common::WallSeconds(), asked, token);
+        });
+  }
+
+  grpc::ServerUnaryReactor* ListJoinTokens(CallbackServerContext* context,
+                                           const ByteBuffer* request,
+                                           ByteBuffer* response) override {
+    using Call = UnaryCall<v1::ListJoinTokensRequest, v1::ListJoinTokensResponse>;
+    return Call::Start(environment_, {"AccessService/ListJoinTokens"}, context, request, response,
+                       nullptr,
+                       [this](Core& core, Effects&, const v1::ListJoinTokensRequest& asked,
+                              v1::ListJoinTokensResponse* listed) {
+                         return enroller_.ListTokens(core, asked, listed);
+                       });
+  }
+
+  grpc::ServerUnaryReactor* DeleteJoinToken(CallbackServerContext* context,
+                                            const ByteBuffer* request,
+                                            ByteBuffer* response) override {
+    using Call = UnaryCall<v1::DeleteJoinTokenRequest, v1::DeleteJoinTokenResponse>;
+    return Call::Start(
+        environment_, {"AccessService/DeleteJoinToken", false}, context, request, response,
+        [](v1::DeleteJoinTokenRequest& asked) { return NeedName(asked.name(), "tokens/ID"); },
+        [this](Core& core, Effects& effects, const v1::DeleteJoinTokenRequest& asked,
+               v1::DeleteJoinTokenResponse*) {
+          return enroller_.DeleteToken(core, effects, asked);
+        });
+  }
+
+  grpc::ServerUnaryReactor* ListAuditRecords(CallbackServerContext* context,
+                                             const ByteBuffer* request,
+                                             ByteBuffer* response) override {
+    using Call = UnaryCall<v1::ListAuditRecordsRequest, v1::ListAuditRecordsResponse>;
+    return Call::Start(environment_, {"AccessService/ListAuditRecords"}, context, request, response,
+                       nullptr,
+                       [](Core& core, Effects&, const v1::ListAuditRecordsRequest& asked,
+                          v1::ListAuditRecordsResponse* listed) {
+                         return controller::ListAuditRecords(core, asked, listed);
+                       });
+  }
+
  private:
   const CallEnvironment environment_;
+  const Enroller enroller_;
 };
 
 }  // namespace
 
-std::unique_ptr<grpc::Service> MakeAccessService(const CallEnvironment& environment) {
-  return std::make_unique<AccessService>(environment);
+std::unique_ptr<grpc::Service> MakeAccessService(const CallEnvironment& environment,
+                                                 Enroller enroller) {
+  return std::make_unique<AccessService>(environment, std::move(enroller));
 }
 
 }  // namespace strata::controller

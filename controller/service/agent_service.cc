@@ -29,13 +29,51 @@ constexpr size_t kMostUnsentBytes = size_t{64} << 20;
 // One message of an agent, in pieces.
 constexpr size_t kMostMessageBytes = size_t{64} << 20;
 
+using SharedMessage = std::shared_ptr<const v1::ControllerMessage>;
+
+// The bytes of the message that was sent last: of a large job's start the same ones go to thousands
+// of sessions. On the reactor's thread.
+class LastSent {
+ public:
+  // `parts`: in pieces where it is too large for one. An agent of before there were pieces gets
+  // what it can take, or loses the session.
+  const std::vector<ByteBuffer>& BytesOf(const SharedMessage& message, bool parts) {
+    if (message == message_ && parts == parts_) return bytes_;
+    message_ = message;
+    parts_ = parts;
+    bytes_.clear();
+    if (!parts || message->ByteSizeLong() <= protocol::kPartBytes) {
+      bytes_.push_back(Serialize(*message));
+      return bytes_;
+    }
+    for (v1::MessagePart& part : protocol::CutBytes(++number_, message->SerializeAsString())) {
+      v1::ControllerMessage piece;
+      protocol::CopyEnvelope(*message, piece);
+      *piece.mutable_part() = std::move(part);
+      bytes_.push_back(Serialize(piece));
+    }
+    return bytes_;
+  }
+
+ private:
+  SharedMessage message_;
+  bool parts_ = false;
+  uint64_t number_ = 0;  // of messages in pieces
+  std::vector<ByteBuffer> bytes_;
+};
+
 // Keeps itself alive until gRPC is done with it.
 class Session final : public grpc::ServerBidiReactor<ByteBuffer, ByteBuffer>,
                       public AgentLink,
                       public std::enable_shared_from_this<Session> {
  public:
-  Session(const AgentServiceParts& parts, uint64_t id, grpc::CallbackServerContext* context)
-      : parts_(parts), id_(id), context_(context), began_(parts.environment.clock->Now()) {}
+  Session(const AgentServiceParts& parts, LastSent* last_sent, uint64_t id,
+          grpc::CallbackServerContext* context)
+      : parts_(parts),
+        last_sent_(last_sent),
+        id_(id),
+        context_(context),
+        began_(parts.environment.clock->Now()) {}
 
   void Begin() {
     {
@@ -44,7 +82,7 @@ class Session final : public grpc::ServerBidiReactor<ByteBuffer, ByteBuffer>,
     }
     parts_.environment.authenticator->Authenticate(
         *context_, [self = shared_from_this()](absl::StatusOr<Identity> identity) {
-          if (!identity.ok()) return self->End(identity.status());
+          if (!identity.ok()) return self->Refuse("", identity.status());
           const std::lock_guard lock(self->mutex_);
           self->identity_ = *std::move(identity);
           if (!self->finished_) self->StartRead(&self->incoming_);
@@ -57,6 +95,9 @@ class Session final : public grpc::ServerBidiReactor<ByteBuffer, ByteBuffer>,
     v1::AgentMessage read;
     absl::Status status = Parse(incoming_, &read);
     if (status.ok()) status = CheckOrder(read);  // no pieces before Register
+    if (absl::IsPermissionDenied(status) || absl::IsUnauthenticated(status)) {
+      return Refuse(node_, status);
+    }
     if (!status.ok()) return End(status);
     const bool piece = read.has_part();
     absl::StatusOr<std::optional<v1::AgentMessage>> whole = joiner_.Add(std::move(read));
@@ -78,20 +119,20 @@ class Session final : public grpc::ServerBidiReactor<ByteBuffer, ByteBuffer>,
     Forward(std::move(message));
   }
 
-  void Send(const v1::ControllerMessage& message) override {
+  void Send(const SharedMessage& message) override {
     const std::lock_guard lock(mutex_);
     if (ending_.has_value()) return;
-    for (ByteBuffer& bytes : PiecesOf(message)) {
+    for (const ByteBuffer& bytes : last_sent_->BytesOf(message, speaks_parts_)) {
       unsent_bytes_ += bytes.Length();
-      unsent_.push_back(std::move(bytes));
+      unsent_.push_back(bytes);
     }
     if (unsent_.size() > kMostUnsent || unsent_bytes_ > kMostUnsentBytes) {
       unsent_.clear();
       ending_ = Refusal(absl::StatusCode::kResourceExhausted, "SLOW_READER",
                         "the agent does not take its messages");
       if (writing_) context_->TryCancel();  // or the write that is stuck would never end
-    } else if (message.has_dismiss()) {
-      ending_ = Refusal(absl::StatusCode::kAborted, "DISMISSED", message.dismiss().reason());
+    } else if (message->has_dismiss()) {
+      ending_ = Refusal(absl::StatusCode::kAborted, "DISMISSED", message->dismiss().reason());
     }
     Advance();
   }
@@ -159,26 +200,16 @@ class Session final : public grpc::ServerBidiReactor<ByteBuffer, ByteBuffer>,
     return absl::OkStatus();
   }
 
+  void Refuse(const std::string& node, const absl::Status& status) {
+    const CallDescription call = {kMethod, /*reads_only=*/true, node, ""};
+    AuditLater(parts_.environment, call, {identity_, context_->peer(), Rights()}, status);
+    End(status);
+  }
+
   // Whether the caller may speak for the node: no policy changes that.
   absl::Status CheckNode() const {
     const Rights rights(identity_, v1::Policy(), {});
     return ToStatus(rights.Decide(kMethod, {.name = node_}));
-  }
-
-  // An agent of before there were pieces gets what it can take, or loses the session.
-  std::vector<ByteBuffer> PiecesOf(const v1::ControllerMessage& message) {
-    ++sent_;
-    if (!speaks_parts_ || message.ByteSizeLong() <= protocol::kPartBytes) {
-      return {Serialize(message)};
-    }
-    std::vector<ByteBuffer> bytes;
-    for (v1::MessagePart& part : protocol::CutBytes(sent_, message.SerializeAsString())) {
-      v1::ControllerMessage piece;
-      protocol::CopyEnvelope(message, piece);
-      *piece.mutable_part() = std::move(part);
-      bytes.push_back(Serialize(piece));
-    }
-    return bytes;
   }
 
   void AppendLog(v1::AgentMessage* message) {
@@ -269,6 +300,7 @@ class Session final : public grpc::ServerBidiReactor<ByteBuffer, ByteBuffer>,
   }
 
   const AgentServiceParts parts_;
+  LastSent* const last_sent_;
   const uint64_t id_;
   grpc::CallbackServerContext* const context_;
   const double began_;
@@ -284,7 +316,6 @@ class Session final : public grpc::ServerBidiReactor<ByteBuffer, ByteBuffer>,
 
   std::mutex mutex_;     // guards what follows
   int waiting_ = 0;      // for the reactor
-  uint64_t sent_ = 0;    // messages, whole
   bool reading_ = true;  // until what was read is dealt with
   std::deque<ByteBuffer> unsent_;
   size_t unsent_bytes_ = 0;
@@ -301,13 +332,15 @@ class AgentService final
 
   grpc::ServerBidiReactor<ByteBuffer, ByteBuffer>* Session(
       grpc::CallbackServerContext* context) override {
-    const auto session = std::make_shared<controller::Session>(parts_, ++last_id_, context);
+    const auto session =
+        std::make_shared<controller::Session>(parts_, &last_sent_, ++last_id_, context);
     session->Begin();
     return session.get();
   }
 
  private:
   const AgentServiceParts parts_;
+  LastSent last_sent_;
   std::atomic<uint64_t> last_id_{0};
 };
 

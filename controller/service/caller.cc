@@ -33,16 +33,6 @@ std::string TextIn(const Message& message, const char* key) {
   return text ? message.GetReflection()->GetString(message, field) : "";
 }
 
-// What the request names; empty: nothing by itself.
-std::string NamedBy(const Message& request) {
-  for (const char* key : {"name", "parent"}) {
-    if (std::string named = TextIn(request, key); !named.empty()) return named;
-  }
-  const FieldDescriptor* job = request.GetDescriptor()->FindFieldByName("job");
-  const bool message = job != nullptr && job->message_type() == v1::Job::descriptor();
-  return message ? TextIn(request.GetReflection()->GetMessage(request, job), "name") : "";
-}
-
 Target TargetOf(const Core& core, const char* method, const Message& request) {
   Target target;
   target.is_job = absl::StartsWith(method, "JobService/");
@@ -57,6 +47,15 @@ Target TargetOf(const Core& core, const char* method, const Message& request) {
 }
 
 }  // namespace
+
+std::string NamedBy(const Message& request) {
+  for (const char* key : {"name", "parent"}) {
+    if (std::string named = TextIn(request, key); !named.empty()) return named;
+  }
+  const FieldDescriptor* job = request.GetDescriptor()->FindFieldByName("job");
+  const bool message = job != nullptr && job->message_type() == v1::Job::descriptor();
+  return message ? TextIn(request.GetReflection()->GetMessage(request, job), "name") : "";
+}
 
 bool Caller::Sees(const v1::JobSpec& spec) const { return rights.Sees(ProjectOfSpec(spec)); }
 
@@ -77,10 +76,10 @@ absl::Status Authorise(const Core& core, const std::vector<std::string>& standin
   return ToStatus(caller.rights.Decide(method, TargetOf(core, method, request)));
 }
 
-void HideJobs(const Core& core, const Caller& caller, v1::Node& node) {
+void HideJobs(const Snapshot& snapshot, const Caller& caller, v1::Node& node) {
   if (caller.rights.SeesAll()) return;
   const auto hidden = [&](const std::string& name) {
-    const v1::JobRecord* job = core.FindJob(name);
+    const std::shared_ptr<const v1::JobRecord> job = snapshot.jobs.Find(name);
     return job == nullptr || !caller.Sees(job->spec());
   };
   auto& jobs = *node.mutable_jobs();

@@ -33,11 +33,14 @@ absl::Status Authorise(const Core& core, const std::vector<std::string>& standin
                        const char* method, const google::protobuf::Message& request,
                        Caller& caller);
 
+// The job or node that a request names (`name`, `parent`, `job.name`); empty: none by itself.
+std::string NamedBy(const google::protobuf::Message& request);
+
 // What Authorise answers for a decision.
 absl::Status ToStatus(const Decision& decision);
 
 // The node without what its caller may not know: which jobs of other projects it has.
-void HideJobs(const Core& core, const Caller& caller, v1::Node& node);
+void HideJobs(const Snapshot& snapshot, const Caller& caller, v1::Node& node);
 
 }  // namespace strata::controller
 

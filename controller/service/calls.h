@@ -14,13 +14,18 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "common/clock.h"
 #include "common/status_macros.h"
+#include "controller/access/call_limits.h"
+#include "controller/access/refusal_meter.h"
 #include "controller/service/authenticator.h"
 #include "controller/service/call_observer.h"
 #include "controller/service/caller.h"
 #include "controller/service/errors.h"
 #include "controller/service/reactor.h"
+#include "controller/service/read_pool.h"
+#include "controller/service/restricted_streams.h"
 #include "grpcpp/grpcpp.h"
 
 namespace strata::controller {
@@ -33,7 +38,38 @@ struct CallEnvironment {
   std::atomic<int>* open_streams = nullptr;  // server streams, of all methods
   Authenticator* authenticator = nullptr;
   const std::vector<std::string>* standing_admins = nullptr;  // users/NAME
+  ReadPool* readers = nullptr;
+  CallMeter* calls = nullptr;
+  RestrictedStreams* restricted = nullptr;  // the reactor thread's
+  RefusalMeter* refusals = nullptr;         // the reactor thread's
+  size_t audit_records = 0;                 // kept at most
 };
+
+// After Authorise. ResourceExhausted (TOO_MANY_CALLS, with QuotaFailure): the caller has called
+// more often than its projects allow.
+absl::Status CheckCallRate(const CallEnvironment& environment, const Core& core,
+                           const Caller& caller);
+// Likewise (TOO_MANY_STREAMS), for one stream more. True: CloseStream of `calls` is to follow.
+absl::StatusOr<bool> CountStream(const CallEnvironment& environment, const Core& core,
+                                 const Caller& caller);
+
+// Of a call, for the audit trail.
+struct CallDescription {
+  const char* method;  // "JobService/GetJob", a literal
+  bool reads_only = true;
+  std::string resource;    // jobs/NAME, nodes/NAME
+  std::string request_id;  // of requests that have one
+};
+// `request` may be null: nothing could be read.
+CallDescription Describe(const char* method, bool reads_only,
+                         const google::protobuf::Message* request);
+// On the reactor's thread, with the effects of the call: adds to the audit trail what changed
+// something, and what was refused or failed, as far as the caller's allowance lets it.
+void Audit(const CallEnvironment& environment, const CallDescription& call, const Caller& caller,
+           const absl::Status& outcome, Core& core, Effects& effects);
+// The same for a call that ends before it comes to the reactor's thread. From any thread.
+void AuditLater(const CallEnvironment& environment, const CallDescription& call,
+                const Caller& caller, const absl::Status& outcome);
 
 // That a call has whose client gave none.
 inline constexpr double kDefaultDeadlineSeconds = 60;
@@ -108,6 +144,25 @@ class UnaryCall final : public grpc::ServerUnaryReactor {
     return call;
   }
 
+  // What is left of a read once the caller was found to be allowed it, on a reader's thread.
+  using Later = std::function<absl::Status(Response*)>;
+  // Of a call that changes nothing: `plan` runs on the reactor's thread, when the caller may do it,
+  // and takes a snapshot; what it returns makes the answer from that, once all that the snapshot
+  // holds is durable. The request and the caller live until then.
+  using Plan = std::function<Later(const Core&, const Caller&, const Request&)>;
+  static grpc::ServerUnaryReactor* StartRead(const CallEnvironment& environment, const char* name,
+                                             grpc::CallbackServerContext* context,
+                                             const grpc::ByteBuffer* request,
+                                             grpc::ByteBuffer* response, const Prepare& prepare,
+                                             Plan plan) {
+    auto* call = new UnaryCall(
+        environment, {name}, context, response,
+        [](Core&, Effects&, const Caller&, Request&, Response*) { return absl::OkStatus(); });
+    call->plan_ = std::move(plan);
+    call->Begin(*request, prepare);
+    return call;
+  }
+
   void OnDone() override {
     // Whatever orders the threads inside gRPC, what End did comes before.
     static_cast<void>(ended_.load(std::memory_order_acquire));
@@ -131,7 +186,10 @@ class UnaryCall final : public grpc::ServerUnaryReactor {
     if (prepare) prepared_ = prepare(request_);
     caller_.peer = context_->peer();
     environment_.authenticator->Authenticate(*context_, [this](absl::StatusOr<Identity> identity) {
-      if (!identity.ok()) return End(identity.status());
+      if (!identity.ok()) {
+        AuditLater(environment_, Description(), caller_, identity.status());
+        return End(identity.status());
+      }
       caller_.identity = *std::move(identity);
       Forward();
     });
@@ -143,11 +201,15 @@ class UnaryCall final : public grpc::ServerUnaryReactor {
     Reactor::Input input;
     input.reads_only = method_.reads_only;
     input.apply = [this](Core& core, Effects& effects) { outcome_ = Serve(core, effects); };
-    input.release = [this](const absl::Status& durable) {
-      End(durable.ok() ? outcome_ : RefusedByReactor(durable));
-    };
+    input.release = [this](const absl::Status& durable) { Release(durable); };
     const absl::Status status = environment_.reactor->Post(std::move(input));
     if (!status.ok()) End(RefusedByReactor(status));
+  }
+
+  void Release(const absl::Status& durable) {
+    if (!durable.ok()) return End(RefusedByReactor(durable));
+    if (!outcome_.ok() || !later_) return End(outcome_);
+    environment_.readers->Run([this] { End(later_(&response_)); });
   }
 
   absl::Status Serve(Core& core, Effects& effects) {
@@ -156,10 +218,18 @@ class UnaryCall final : public grpc::ServerUnaryReactor {
     if (environment_.clock->Now() - began_ > kDefaultDeadlineSeconds && !HasDeadline()) {
       return absl::DeadlineExceededError("the call waited for 60 s");
     }
-    RETURN_IF_ERROR(
-        Authorise(core, *environment_.standing_admins, method_.name, request_, caller_));
-    RETURN_IF_ERROR(prepared_);
-    return handle_(core, effects, caller_, request_, &response_);
+    absl::Status status =
+        Authorise(core, *environment_.standing_admins, method_.name, request_, caller_);
+    if (status.ok()) status = CheckCallRate(environment_, core, caller_);
+    if (status.ok()) status = prepared_;
+    if (status.ok() && plan_) later_ = plan_(core, caller_, request_);
+    if (status.ok()) status = handle_(core, effects, caller_, request_, &response_);
+    Audit(environment_, Description(), caller_, status, core, effects);
+    return status;
+  }
+
+  CallDescription Description() const {
+    return Describe(method_.name, method_.reads_only, &request_);
   }
 
   bool HasDeadline() const {
@@ -181,6 +251,8 @@ class UnaryCall final : public grpc::ServerUnaryReactor {
   grpc::ByteBuffer* const bytes_;
   const Handle handle_;
   const double began_;
+  Plan plan_;
+  Later later_;
   Caller caller_;
   absl::Status prepared_;
   Request request_;

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -26,65 +27,69 @@ namespace {
 using grpc::ByteBuffer;
 using grpc::CallbackServerContext;
 
-absl::Status GetNode(const Core& core, const Caller& caller, const v1::GetNodeRequest& request,
-                     v1::Node* node) {
-  const std::string name = NodeName(request.name());
-  for (v1::Node& known : core.Nodes()) {
-    if (known.name() != name) continue;
-    *node = std::move(known);
-    HideJobs(core, caller, *node);
-    return absl::OkStatus();
+absl::Status GetNode(const Snapshot& snapshot, const Caller& caller,
+                     const v1::GetNodeRequest& request, v1::Node* node) {
+  const std::shared_ptr<const SnapshotNode> found = snapshot.nodes.Find(NodeName(request.name()));
+  if (found == nullptr) {
+    return Refusal(absl::StatusCode::kNotFound, "NODE_NOT_FOUND",
+                   absl::StrCat("there is no node ", ShortName(request.name())));
   }
-  return Refusal(absl::StatusCode::kNotFound, "NODE_NOT_FOUND",
-                 absl::StrCat("there is no node ", ShortName(request.name())));
+  *node = ShowNode(snapshot, *found);
+  HideJobs(snapshot, caller, *node);
+  return absl::OkStatus();
 }
 
-// Moves one page of `all` to `shown`, in their order: the token names the last one shown. Returns
-// that of the next page, empty after the last.
-template <typename Nodes, typename Node>
-absl::StatusOr<std::string> TakePage(const std::string& list, const Page& page, Nodes& all,
+// Shows one page of what has these names, in their order: the token names the last one shown.
+// Returns that of the next page, empty after the last.
+template <typename Node, typename Show>
+absl::StatusOr<std::string> ShowPage(const std::string& list, const Page& page,
+                                     const std::vector<std::string>& names, const Show& show,
                                      google::protobuf::RepeatedPtrField<Node>& shown) {
-  auto next = all.begin();
+  auto next = names.begin();
   if (!page.after.empty()) {
-    next = std::find_if(all.begin(), all.end(),
-                        [&](const Node& node) { return node.name() == page.after; });
-    if (next == all.end()) {
+    next = std::find(names.begin(), names.end(), page.after);
+    if (next == names.end()) {
       return InvalidField("page_token", "names a node that has gone — begin without one");
     }
     ++next;
   }
   size_t bytes = 0;
-  for (; next != all.end() && shown.size() < page.size && bytes < kMostPageBytes; ++next) {
-    bytes += next->ByteSizeLong();
-    *shown.Add() = std::move(*next);
+  for (; next != names.end() && shown.size() < page.size && bytes < kMostPageBytes; ++next) {
+    *shown.Add() = show(static_cast<int>(next - names.begin()));
+    bytes += shown.rbegin()->ByteSizeLong();
   }
-  if (next == all.end()) return std::string();
+  if (next == names.end()) return std::string();
   return PageToken(list, shown.rbegin()->name());
 }
 
-absl::Status ListNodes(const Core& core, const Caller& caller, const v1::ListNodesRequest& request,
-                       v1::ListNodesResponse* response) {
+absl::Status ListNodes(const Snapshot& snapshot, const Caller& caller,
+                       const v1::ListNodesRequest& request, v1::ListNodesResponse* response) {
+  response->set_resource_version(snapshot.resource_version);
   ASSIGN_OR_RETURN(const Page page, ReadPage("nodes", request.page_size(), request.page_token()));
-  std::vector<v1::Node> nodes = core.Nodes();
+  const std::vector<std::string>& names = *snapshot.node_order;
+  const auto show = [&](int i) { return ShowNode(snapshot, *snapshot.nodes.Find(names[i])); };
   ASSIGN_OR_RETURN(*response->mutable_next_page_token(),
-                   TakePage("nodes", page, nodes, *response->mutable_nodes()));
-  for (v1::Node& node : *response->mutable_nodes()) HideJobs(core, caller, node);
+                   ShowPage("nodes", page, names, show, *response->mutable_nodes()));
+  for (v1::Node& node : *response->mutable_nodes()) HideJobs(snapshot, caller, node);
   return absl::OkStatus();
 }
 
 // A page ends where a message would grow too large, sooner only if that is asked for: what one
 // message holds is of one moment.
-absl::Status GetTopology(const Core& core, const v1::GetTopologyRequest& request,
-                         v1::Topology* response) {
-  v1::Topology map = core.Topology();
+absl::Status GetTopology(const Snapshot& snapshot, const Caller&,
+                         const v1::GetTopologyRequest& request, v1::Topology* response) {
+  v1::Topology map = ShowTopology(snapshot);
   google::protobuf::RepeatedPtrField<v1::Topology::Node> nodes;
   nodes.Swap(map.mutable_nodes());
   const std::string list = absl::StrCat("topology of ", absl::StrJoin(map.levels(), "/"));
   ASSIGN_OR_RETURN(Page page, ReadPage(list, request.page_size(), request.page_token()));
   if (request.page_size() == 0) page.size = std::numeric_limits<int32_t>::max();
   *response = std::move(map);
+  std::vector<std::string> names;
+  for (const v1::Topology::Node& node : nodes) names.push_back(node.name());
+  const auto show = [&](int i) { return std::move(nodes[i]); };
   ASSIGN_OR_RETURN(*response->mutable_next_page_token(),
-                   TakePage(list, page, nodes, *response->mutable_nodes()));
+                   ShowPage(list, page, names, show, *response->mutable_nodes()));
   return absl::OkStatus();
 }
 
@@ -107,10 +112,12 @@ using RawClusterService = v1::ClusterService::WithRawCallbackMethod_GetNode<
             v1::ClusterService::WithRawCallbackMethod_GetTopology<
                 v1::ClusterService::WithRawCallbackMethod_DrainNode<
                     v1::ClusterService::WithRawCallbackMethod_ResumeNode<
-                        v1::ClusterService::WithRawCallbackMethod_ApplyPolicy<
-                            v1::ClusterService::WithRawCallbackMethod_GetPolicy<
-                                v1::ClusterService::WithRawCallbackMethod_BackupCluster<
-                                    v1::ClusterService::Service>>>>>>>>>;
+                        v1::ClusterService::WithRawCallbackMethod_WatchNodes<
+                            v1::ClusterService::WithRawCallbackMethod_DeleteNode<
+                                v1::ClusterService::WithRawCallbackMethod_ApplyPolicy<
+                                    v1::ClusterService::WithRawCallbackMethod_GetPolicy<
+                                        v1::ClusterService::WithRawCallbackMethod_BackupCluster<
+                                            v1::ClusterService::Service>>>>>>>>>>>;
 
 // For calls that answer with a message or a status.
 template <typename Response>
@@ -122,28 +129,34 @@ absl::Status Answer(absl::StatusOr<Response> result, Response* response) {
 
 class ClusterService final : public RawClusterService {
  public:
-  ClusterService(const CallEnvironment& environment, const v1::Cluster& about, FilePool* files)
-      : environment_(environment), about_(about), files_(files) {}
+  ClusterService(const CallEnvironment& environment, const v1::Cluster& about,
+                 NodeWatchHub* watches, FilePool* files)
+      : environment_(environment), about_(about), watches_(watches), files_(files) {}
 
   grpc::ServerUnaryReactor* GetNode(CallbackServerContext* context, const ByteBuffer* request,
                                     ByteBuffer* response) override {
     using Call = UnaryCall<v1::GetNodeRequest, v1::Node>;
-    return Call::Start(
-        environment_, {"ClusterService/GetNode"}, context, request, response,
+    return Call::StartRead(
+        environment_, "ClusterService/GetNode", context, request, response,
         [](v1::GetNodeRequest& asked) { return NeedName(asked.name(), "nodes/NAME"); },
-        [](Core& core, Effects&, const Caller& caller, const v1::GetNodeRequest& asked,
-           v1::Node* node) { return controller::GetNode(core, caller, asked, node); });
+        [](const Core& core, const Caller& caller, const v1::GetNodeRequest& asked) -> Call::Later {
+          return [snapshot = core.TakeSnapshot(), &caller, &asked](v1::Node* answer) {
+            return controller::GetNode(*snapshot, caller, asked, answer);
+          };
+        });
   }
 
   grpc::ServerUnaryReactor* ListNodes(CallbackServerContext* context, const ByteBuffer* request,
                                       ByteBuffer* response) override {
     using Call = UnaryCall<v1::ListNodesRequest, v1::ListNodesResponse>;
-    return Call::Start(environment_, {"ClusterService/ListNodes"}, context, request, response,
-                       nullptr,
-                       [](Core& core, Effects&, const Caller& caller,
-                          const v1::ListNodesRequest& asked, v1::ListNodesResponse* listed) {
-                         return controller::ListNodes(core, caller, asked, listed);
-                       });
+    return Call::StartRead(
+        environment_, "ClusterService/ListNodes", context, request, response, nullptr,
+        [](const Core& core, const Caller& caller,
+           const v1::ListNodesRequest& asked) -> Call::Later {
+          return [snapshot = core.TakeSnapshot(), &caller, &asked](v1::ListNodesResponse* answer) {
+            return controller::ListNodes(*snapshot, caller, asked, answer);
+          };
+        });
   }
 
   grpc::ServerUnaryReactor* GetCluster(CallbackServerContext* context, const ByteBuffer* request,
@@ -163,10 +176,13 @@ class ClusterService final : public RawClusterService {
   grpc::ServerUnaryReactor* GetTopology(CallbackServerContext* context, const ByteBuffer* request,
                                         ByteBuffer* response) override {
     using Call = UnaryCall<v1::GetTopologyRequest, v1::Topology>;
-    return Call::Start(
-        environment_, {"ClusterService/GetTopology"}, context, request, response, nullptr,
-        [](Core& core, Effects&, const v1::GetTopologyRequest& asked, v1::Topology* topology) {
-          return controller::GetTopology(core, asked, topology);
+    return Call::StartRead(
+        environment_, "ClusterService/GetTopology", context, request, response, nullptr,
+        [](const Core& core, const Caller& caller,
+           const v1::GetTopologyRequest& asked) -> Call::Later {
+          return [snapshot = core.TakeSnapshot(), &caller, &asked](v1::Topology* answer) {
+            return controller::GetTopology(*snapshot, caller, asked, answer);
+          };
         });
   }
 
@@ -177,7 +193,7 @@ class ClusterService final : public RawClusterService {
         environment_, {"ClusterService/DrainNode", false}, context, request, response,
         [](v1::DrainNodeRequest& asked) { return NeedName(asked.name(), "nodes/NAME"); },
         [](Core& core, Effects& effects, const v1::DrainNodeRequest& asked, v1::Node* node) {
-          return Answer(core.DrainNode(asked.name(), true, effects), node);
+          return Answer(core.DrainNode(asked, effects), node);
         });
   }
 
@@ -188,8 +204,33 @@ class ClusterService final : public RawClusterService {
         environment_, {"ClusterService/ResumeNode", false}, context, request, response,
         [](v1::ResumeNodeRequest& asked) { return NeedName(asked.name(), "nodes/NAME"); },
         [](Core& core, Effects& effects, const v1::ResumeNodeRequest& asked, v1::Node* node) {
-          return Answer(core.DrainNode(asked.name(), false, effects), node);
+          return Answer(core.ResumeNode(asked, effects), node);
         });
+  }
+
+  grpc::ServerUnaryReactor* DeleteNode(CallbackServerContext* context, const ByteBuffer* request,
+                                       ByteBuffer* response) override {
+    using Call = UnaryCall<v1::DeleteNodeRequest, v1::DeleteNodeResponse>;
+    return Call::Start(
+        environment_, {"ClusterService/DeleteNode", false}, context, request, response,
+        [](v1::DeleteNodeRequest& asked) { return NeedName(asked.name(), "nodes/NAME"); },
+        [](Core& core, Effects& effects, const v1::DeleteNodeRequest& asked,
+           v1::DeleteNodeResponse*) { return core.DeleteNode(asked, effects); });
+  }
+
+  grpc::ServerWriteReactor<ByteBuffer>* WatchNodes(CallbackServerContext* context,
+                                                   const ByteBuffer* request) override {
+    const auto call = StreamCall<v1::WatchNodesResponse>::Make(
+        environment_, "ClusterService/WatchNodes", *context);
+    v1::WatchNodesRequest asked;
+    if (absl::Status status = Parse(*request, &asked); !status.ok()) {
+      call->End(status);
+      return call.get();
+    }
+    call->Ask(asked, [this, call, asked](const Core& core, const Caller&) {
+      watches_->Subscribe(core, asked.name(), asked.resource_version(), call);
+    });
+    return call.get();
   }
 
   grpc::ServerUnaryReactor* ApplyPolicy(CallbackServerContext* context, const ByteBuffer* request,
@@ -242,6 +283,7 @@ class ClusterService final : public RawClusterService {
  private:
   const CallEnvironment environment_;
   const v1::Cluster about_;
+  NodeWatchHub* const watches_;
   FilePool* const files_;
   const std::shared_ptr<std::atomic<bool>> backup_in_progress_ =
       std::make_shared<std::atomic<bool>>(false);
@@ -250,8 +292,9 @@ class ClusterService final : public RawClusterService {
 }  // namespace
 
 std::unique_ptr<grpc::Service> MakeClusterService(const CallEnvironment& environment,
-                                                  const v1::Cluster& about, FilePool* files) {
-  return std::make_unique<ClusterService>(environment, about, files);
+                                                  const v1::Cluster& about, NodeWatchHub* watches,
+                                                  FilePool* files) {
+  return std::make_unique<ClusterService>(environment, about, watches, files);
 }
 
 }  // namespace strata::controller

@@ -1,7 +1,9 @@
 // What operators ask of a running controller: policies, drained nodes, the map.
+#include <atomic>
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "controller/service/rpc_test_support.h"
@@ -75,6 +77,45 @@ TEST_F(ClusterServiceTest, EveryProblemOfAPolicyIsNamedByItsField) {
                                              "scheduling.min_run_seconds"));
   EXPECT_THAT(FieldsOf(Apply({}, &applied)), ElementsAre("policy"));
   EXPECT_EQ(Policy().policy().projects_size(), 1);
+}
+
+// Lists are made beside the writer, from snapshots: what was answered before is in them.
+TEST_F(ClusterServiceTest, ListsHoldWhatWasAcknowledgedBefore) {
+  SimulatedAgent agent(*running_, "n0");
+  v1::ControllerMessage said;
+  ASSERT_TRUE(agent.Await(MessageCase::kWelcome, &said));
+  std::atomic<bool> stop{false};
+  std::thread others([&] {
+    while (!stop) {
+      Deadline context;
+      v1::ListJobsResponse listed;
+      EXPECT_TRUE(running_->jobs->ListJobs(&context, {}, &listed).ok());
+    }
+  });
+  for (int i = 0; i < 50; ++i) {
+    const std::string name = absl::StrCat("j", i);
+    v1::Job job;
+    ASSERT_TRUE(running_->Create(GoodRequest(name), &job).ok());
+    v1::GetJobRequest get;
+    get.set_name(job.name());
+    Deadline context, listing, draining, asking;
+    EXPECT_TRUE(running_->jobs->GetJob(&context, get, &job).ok());
+    v1::ListJobsRequest list;
+    list.set_page_size(1000);
+    v1::ListJobsResponse listed;
+    EXPECT_TRUE(running_->jobs->ListJobs(&listing, list, &listed).ok());
+    EXPECT_EQ(listed.jobs_size(), i + 1);
+    v1::DrainNodeRequest drain;
+    v1::GetNodeRequest node;
+    drain.set_name("nodes/n0");
+    node.set_name("nodes/n0");
+    v1::Node drained;
+    EXPECT_TRUE(running_->cluster->DrainNode(&draining, drain, &drained).ok());
+    EXPECT_TRUE(running_->cluster->GetNode(&asking, node, &drained).ok());
+    EXPECT_TRUE(drained.drained());
+  }
+  stop = true;
+  others.join();
 }
 
 TEST_F(ClusterServiceTest, ADrainedNodeStaysSoUntilItIsResumed) {

@@ -14,6 +14,7 @@
 #include "controller/service/acceptor.h"
 #include "controller/service/access_service.h"
 #include "controller/service/agent_service.h"
+#include "controller/service/audit_log.h"
 #include "controller/service/calls.h"
 #include "controller/service/cluster_service.h"
 #include "controller/service/file_pool.h"
@@ -31,6 +32,7 @@
 #include "grpcpp/grpcpp.h"
 #include "grpcpp/health_check_service_interface.h"
 #include "grpcpp/impl/server_builder_option.h"
+#include "security/authority.h"
 #include "security/credentials.h"
 #include "security/tls_files.h"
 
@@ -50,6 +52,7 @@ constexpr int kLeastPingIntervalMs = 5'000;
 constexpr int kHandshakeMs = 5'000;  // then one that says nothing is closed
 // For the last words to get through; idle connections would hold it up for as long as it may take.
 constexpr auto kShutdown = std::chrono::milliseconds(300);
+constexpr size_t kReaders = 2;  // threads for lists and such
 // New jobs are refused below this, so that what runs can still be recorded.
 constexpr uint64_t kReservedBytes = uint64_t{32} << 20;
 
@@ -114,6 +117,19 @@ absl::Status CheckIsController(const security::TlsFiles& files, const security::
                               : absl::StrCat(", and this is that of ", own.own.id.ToString())));
 }
 
+// Null, where this controller signs nothing.
+absl::StatusOr<std::unique_ptr<security::Authority>> OpenAuthority(
+    const Controller::Options& options) {
+  if (options.authority_key.empty()) return nullptr;
+  security::KeyPair root;
+  ASSIGN_OR_RETURN(root.certificate, security::ReadPemFile(options.tls.authority));
+  ASSIGN_OR_RETURN(root.private_key, security::ReadPemFile(options.authority_key));
+  auto authority = security::Authority::Open(root);
+  if (authority.ok()) return authority;
+  return absl::Status(authority.status().code(),
+                      absl::StrCat(options.authority_key, ": ", authority.status().message()));
+}
+
 class ControllerImpl final : public Controller {
  public:
   ControllerImpl(const Options& options, const common::Clock* clock, std::unique_ptr<Store> store,
@@ -126,12 +142,15 @@ class ControllerImpl final : public Controller {
             WithRoom(options.reactor, options.directory, asks_disk)),
         metrics_(Metrics::Make(options.version, clock)),
         watches_(clock, {}),
+        node_watches_(clock),
         progress_(clock, {}),
         files_(options.files),
         logs_({}, &files_),
+        audit_log_(&files_, options.audit_log),
         health_(&reactor_) {
-    const std::vector<Reactor::Listener*> listeners = {metrics_.get(), &logs_,     &watches_,
-                                                       &progress_,     &sessions_, &health_};
+    const std::vector<Reactor::Listener*> listeners = {metrics_.get(), &logs_,      &watches_,
+                                                       &node_watches_, &progress_,  &sessions_,
+                                                       &health_,       &audit_log_, &restricted_};
     for (Reactor::Listener* listener : listeners) reactor_.AddListener(listener);
   }
 
@@ -172,14 +191,20 @@ class ControllerImpl final : public Controller {
   Reactor reactor_;
   const std::unique_ptr<Metrics> metrics_;
   WatchHub watches_;
+  NodeWatchHub node_watches_;
   ProgressHub progress_;
   FilePool files_;
   LogBook logs_;
+  AuditLog audit_log_;
   SessionTable sessions_;
+  ReadPool readers_{kReaders};
   std::atomic<int> open_streams_{0};
   HealthReporter health_;
   std::unique_ptr<UnixRelay> relay_;  // null: no Unix sockets
   std::shared_ptr<Authenticator> authenticator_;
+  CallMeter calls_;
+  RestrictedStreams restricted_;
+  RefusalMeter refusals_;
   std::vector<std::unique_ptr<grpc::Service>> services_;
   std::vector<std::string> addresses_;
   std::string metrics_address_;
@@ -209,9 +234,10 @@ absl::Status ControllerImpl::Listen() {
     known.verifier =
         std::make_unique<security::PeerVerifier>(options_.tls.authority, security::Side::kClient);
   }
+  if (options_.munge) known.munge = std::make_unique<MungeDecoder>(options_.munge_socket);
   known.tells_callers_apart =
       std::all_of(acceptors_.begin(), acceptors_.end(), [this](const auto& acceptor) {
-        return options_.tls.enabled() || acceptor->address().is_unix();
+        return options_.tls.enabled() || options_.munge || acceptor->address().is_unix();
       });
   authenticator_ = options_.authenticator;
   if (authenticator_ == nullptr) {
@@ -242,9 +268,18 @@ absl::Status ControllerImpl::StartServer() {
   grpc::EnableDefaultHealthCheckService(true);
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();
   RETURN_IF_ERROR(Listen());
-  const CallEnvironment environment = {
-      &reactor_,      metrics_.get(),       clock_,
-      &open_streams_, authenticator_.get(), &options_.standing_admins};
+  ASSIGN_OR_RETURN(auto authority, OpenAuthority(options_));
+  const CallEnvironment environment = {&reactor_,
+                                       metrics_.get(),
+                                       clock_,
+                                       &open_streams_,
+                                       authenticator_.get(),
+                                       &options_.standing_admins,
+                                       &readers_,
+                                       &calls_,
+                                       &restricted_,
+                                       &refusals_,
+                                       options_.audit_records};
   v1::Cluster about;
   about.set_version(options_.version);
   about.set_directory(options_.directory);
@@ -252,8 +287,9 @@ absl::Status ControllerImpl::StartServer() {
   about.mutable_start_time()->set_seconds(static_cast<int64_t>(common::WallSeconds()));
   services_.push_back(
       MakeJobService({environment, &watches_, &progress_, &logs_, &files_, options_.directory}));
-  services_.push_back(MakeClusterService(environment, about, &files_));
-  services_.push_back(MakeAccessService(environment));
+  services_.push_back(MakeClusterService(environment, about, &node_watches_, &files_));
+  services_.push_back(MakeAccessService(
+      environment, Enroller(std::move(authority), options_.node_certificate_seconds)));
   services_.push_back(MakeAgentService({environment, &sessions_, &logs_, metrics_.get()}));
 
   grpc::ServerBuilder builder;

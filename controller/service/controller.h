@@ -3,6 +3,8 @@
 #define STRATA_CONTROLLER_SERVICE_CONTROLLER_H_
 
 #include <atomic>
+#include <cstddef>
+#include <cstdio>
 #include <memory>
 #include <string>
 #include <vector>
@@ -25,8 +27,15 @@ class Controller {
   struct Options {
     // HOST:PORT, port 0: any; or unix:PATH. At least one.
     std::vector<std::string> listen = {"127.0.0.1:0"};
-    std::string socket_group;                    // that may use the Unix sockets too; empty: none
-    security::TlsFiles tls;                      // of HOST:PORT, when it is enabled
+    std::string socket_group;  // that may use the Unix sockets too; empty: none
+    security::TlsFiles tls;    // of HOST:PORT, when it is enabled
+    // The private key (PEM file) of the first authority in tls.authority; empty: it signs nothing.
+    std::string authority_key;
+    double node_certificate_seconds = 86400;
+    // Whether users may show MUNGE credentials, and those over plain connections must; by the
+    // daemon at this socket (empty: the usual one).
+    bool munge = false;
+    std::string munge_socket;
     std::string metrics_listen = "127.0.0.1:0";  // empty: none
     std::string directory;                       // absolute; the store, and jobs without their own
     std::string version;
@@ -38,12 +47,14 @@ class Controller {
     // Who makes a call; null: what the addresses and `tls` tell.
     std::shared_ptr<Authenticator> authenticator;
     std::vector<std::string> standing_admins;  // users/NAME, admins whatever the policy says
+    size_t audit_records = 10'000;             // kept; at least 1
+    std::FILE* audit_log = nullptr;            // where they also go, as JSON lines; null: nowhere
     StorePreparation preparation;              // of the directory's store
   };
 
   // Opens, loads and serves. `store`: null, or one for tests in place of the directory's. Errors
   // name the address ("in use") or the file. FailedPrecondition: also that the TLS files are no
-  // controller's.
+  // controller's, or the authority's key is none.
   static absl::StatusOr<std::unique_ptr<Controller>> Start(const Options& options,
                                                            const common::Clock* clock,
                                                            std::unique_ptr<Store> store = nullptr);

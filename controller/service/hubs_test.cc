@@ -12,6 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/clock.h"
+#include "controller/service/audit_log.h"
 #include "controller/service/file_pool.h"
 #include "controller/service/jsonl.h"
 #include "controller/service/line_reader.h"
@@ -48,7 +49,9 @@ class HubTest : public testing::Test {
   }
   void Cancel(Reactor::Listener& listener, const std::string& name) {
     Effects effects;
-    ASSERT_TRUE(core_.CancelJob("jobs/" + name, effects).ok());
+    v1::CancelJobRequest request;
+    request.set_name("jobs/" + name);
+    ASSERT_TRUE(core_.CancelJob(request, effects).ok());
     listener.OnEffects(core_, effects);
   }
   static Effects Step(const std::string& name, int64_t epoch, int64_t step) {
@@ -112,6 +115,29 @@ TEST_F(WatchHubTest, OneJobIsWatchedAlone) {
   EXPECT_THAT(NamesOf(*watching), ElementsAre("jobs/b", "jobs/b"));
   EXPECT_EQ(watching->messages.back().job().state(), v1::Job::CANCELLED);
   EXPECT_EQ(Watch(0, "jobs/none")->status.code(), absl::StatusCode::kNotFound);
+}
+
+TEST_F(WatchHubTest, DeletionsAreToldInTheirOrderAndCountAsMissed) {
+  Create(hub_, "a");
+  Create(hub_, "b");
+  const int64_t before = core_.resource_version();
+  const auto watching = Watch(before);
+  Effects effects;  // of one batch: the name is free, and taken again
+  v1::DeleteJobRequest request;
+  request.set_name("jobs/a");
+  request.set_force(true);
+  ASSERT_TRUE(core_.DeleteJob(request, effects).ok());
+  v1::CreateJobRequest again = LogicRequest("a");
+  again.mutable_job()->set_directory(folder_ + "/other");
+  ASSERT_TRUE(core_.CreateJob(again, effects).ok());
+  hub_.OnEffects(core_, effects);
+  std::vector<bool> deleted;
+  for (const auto& change : watching->messages) deleted.push_back(change.deleted());
+  ASSERT_FALSE(deleted.empty());
+  EXPECT_FALSE(deleted.back());
+  EXPECT_TRUE(deleted[deleted.size() - 2]);
+  hub_.OnLoad(core_);
+  EXPECT_EQ(Watch(before, "jobs/b")->status.code(), absl::StatusCode::kOutOfRange);
 }
 
 TEST_F(WatchHubTest, VersionsThatAreNoLongerKnownAreRefused) {
@@ -296,6 +322,42 @@ class LogBookTest : public HubTest {
   FilePool pool_{{}};
   LogBook book_{Small(), &pool_};
 };
+
+TEST(AuditLog, WritesOneJsonLinePerRecord) {
+  v1::AuditRecord record;
+  record.set_sequence(7);
+  record.mutable_time()->set_seconds(1700000000);
+  record.set_identity("users/ann");
+  record.set_method("JobService/CancelJob");
+  record.set_outcome("PERMISSION_DENIED");
+  record.set_reason("a \"quote\"\n");
+  EXPECT_EQ(WriteAuditLine(record),
+            "{\"audit\":7,\"time\":1700000000.0,\"identity\":\"users/ann\",\"peer\":\"\","
+            "\"method\":\"JobService/CancelJob\",\"resource\":\"\",\"outcome\":"
+            "\"PERMISSION_DENIED\",\"reason\":\"a \\\"quote\\\"\\n\",\"request_id\":\"\"}\n");
+}
+
+TEST(AuditLog, TellsWhatIsDurable) {
+  std::FILE* file = std::tmpfile();
+  {
+    FilePool pool({});
+    AuditLog log(&pool, file);
+    const common::ManualClock clock;
+    const Core core(&clock);
+    Effects effects;
+    effects.audited.resize(2);
+    log.OnEffects(core, effects);
+    log.OnEffects(core, {});
+    Gate done;
+    ASSERT_TRUE(pool.Submit("audit", {[&] { done.Open(); }, [](const absl::Status&) {}}).ok());
+    done.Wait();
+  }
+  std::rewind(file);
+  int lines = 0;
+  for (int c = 0; (c = std::fgetc(file)) != EOF;) lines += c == '\n';
+  EXPECT_EQ(lines, 2);
+  std::fclose(file);
+}
 
 TEST_F(LogBookTest, LinesOutliveTheControllerAndFollowersGetLaterOnes) {
   Append(Line("one\n\"two\" \xe2\x80\xa6"));

@@ -19,7 +19,7 @@ absl::Status SessionTable::Add(uint64_t session, std::shared_ptr<AgentLink> link
 void SessionTable::OnEffects(const Core& /*core*/, const Effects& effects) {
   for (const Outgoing& outgoing : effects.messages) {
     const auto found = links_.find(outgoing.session);
-    if (found != links_.end()) found->second->Send(*outgoing.message);
+    if (found != links_.end()) found->second->Send(outgoing.message);
   }
   for (const Effects::Refused& refused : effects.refused) {
     const auto found = links_.find(refused.session);

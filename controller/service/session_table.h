@@ -17,7 +17,7 @@ class AgentLink {
  public:
   virtual ~AgentLink() = default;
   // Too many unsent messages end the session. After a Dismiss it ends by itself.
-  virtual void Send(const v1::ControllerMessage& message) = 0;
+  virtual void Send(const std::shared_ptr<const v1::ControllerMessage>& message) = 0;
   virtual void End(const absl::Status& status) = 0;
 };
 

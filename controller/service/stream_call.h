@@ -15,6 +15,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
 #include "controller/logic/refusal.h"
 #include "controller/service/calls.h"
 #include "controller/service/file_pool.h"
@@ -136,6 +137,7 @@ class StreamCall final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
     std::shared_ptr<StreamCall> self;  // the last owner, perhaps: goes after the lock
     const std::lock_guard lock(mutex_);
     environment_.open_streams->fetch_sub(1);
+    if (counted_) environment_.calls->CloseStream(caller_.identity.ToString());
     self = std::move(self_);
   }
 
@@ -149,7 +151,10 @@ class StreamCall final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
       : environment_(environment), method_(method), began_(environment.clock->Now()) {}
 
   void OnIdentity(const absl::StatusOr<Identity>& identity) {
-    if (!identity.ok()) return End(identity.status());
+    if (!identity.ok()) {
+      AuditLater(environment_, Describe(method_, true, nullptr), caller_, identity.status());
+      return End(identity.status());
+    }
     std::function<void()> post;
     {
       const std::lock_guard lock(mutex_);
@@ -160,6 +165,24 @@ class StreamCall final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
     if (post) post();
   }
 
+  // On the reactor's thread: counts the stream, once, and as a call.
+  absl::Status Admit(const Core& core) {
+    if (std::exchange(admitted_, true)) return absl::OkStatus();
+    if (!caller_.rights.unrestricted()) {
+      environment_.restricted->Add([weak = this->weak_from_this()](const absl::Status& status) {
+        const auto stream = weak.lock();
+        if (stream != nullptr && !status.ok()) stream->End(status);
+        return stream != nullptr;
+      });
+    }
+    RETURN_IF_ERROR(CheckCallRate(environment_, core, caller_));
+    ASSIGN_OR_RETURN(const bool counts, CountStream(environment_, core, caller_));
+    const std::lock_guard lock(mutex_);
+    counted_ = counts && !finished_;
+    if (counts && finished_) environment_.calls->CloseStream(caller_.identity.ToString());
+    return absl::OkStatus();
+  }
+
   void Post(std::shared_ptr<const google::protobuf::Message> request, Question question) {
     struct Seen {
       const Core* core = nullptr;
@@ -168,10 +191,14 @@ class StreamCall final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
     const auto seen = std::make_shared<Seen>();
     Reactor::Input input;
     input.reads_only = true;
-    input.apply = [self = this->shared_from_this(), seen, request](Core& core, Effects&) {
+    input.apply = [self = this->shared_from_this(), seen, request](Core& core, Effects& effects) {
+      const CallEnvironment& environment = self->environment_;
       seen->core = &core;
-      seen->allowed = Authorise(core, *self->environment_.standing_admins, self->method_, *request,
-                                self->caller_);
+      seen->allowed =
+          Authorise(core, *environment.standing_admins, self->method_, *request, self->caller_);
+      if (seen->allowed.ok()) seen->allowed = self->Admit(core);
+      Audit(environment, Describe(self->method_, true, request.get()), self->caller_, seen->allowed,
+            core, effects);
     };
     input.release = [self = this->shared_from_this(), seen,
                      question = std::move(question)](const absl::Status& durable) {
@@ -269,7 +296,9 @@ class StreamCall final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
   const double began_;
   std::shared_ptr<StreamCall> self_;
   Caller caller_;             // once identified; its rights are the reactor thread's
+  bool admitted_ = false;     // the reactor thread's
   mutable std::mutex mutex_;  // guards what follows
+  bool counted_ = false;      // among its caller's streams
   bool identified_ = false;
   std::function<void()> unasked_;  // waits for that
   std::deque<Queued> queue_;

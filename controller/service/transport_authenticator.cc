@@ -15,6 +15,8 @@
 namespace strata::controller {
 namespace {
 
+constexpr absl::string_view kMungeScheme = "munge ";
+
 absl::Status NotKnown(absl::string_view why) {
   return Refusal(absl::StatusCode::kUnauthenticated, "UNAUTHENTICATED", std::string(why));
 }
@@ -60,7 +62,25 @@ absl::StatusOr<Identity> TransportAuthenticator::Known(
 }
 
 void TransportAuthenticator::Authenticate(const grpc::ServerContextBase& context, Done done) {
-  done(Known(context));
+  absl::StatusOr<Identity> known = Known(context);
+  const bool nobody = known.ok() && known->kind == Identity::Kind::kNobody;
+  if (!nobody || options_.munge == nullptr) return done(std::move(known));
+  const auto& metadata = context.client_metadata();
+  const auto shown = metadata.find("authorization");
+  if (shown == metadata.end()) {
+    if (known->by == "none") known->by = "munge";
+    return done(std::move(known));
+  }
+  absl::string_view credential(shown->second.data(), shown->second.size());
+  if (!absl::ConsumePrefix(&credential, kMungeScheme)) {
+    return done(NotKnown("authorization: only `munge CREDENTIAL` is understood"));
+  }
+  options_.munge->Decode(std::string(credential),
+                         [done = std::move(done)](absl::StatusOr<Identity> user) {
+                           if (!absl::IsUnauthenticated(user.status()))
+                             return done(std::move(user));
+                           done(NotKnown(user.status().message()));
+                         });
 }
 
 }  // namespace strata::controller

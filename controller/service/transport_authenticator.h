@@ -1,5 +1,6 @@
 // Identities from what each transport proves: the kernel's word about a Unix socket's other end, a
-// certificate of the cluster's authority.
+// certificate of the cluster's authority, a MUNGE credential in a call's metadata
+// (`authorization: munge CREDENTIAL`).
 #ifndef STRATA_CONTROLLER_SERVICE_TRANSPORT_AUTHENTICATOR_H_
 #define STRATA_CONTROLLER_SERVICE_TRANSPORT_AUTHENTICATOR_H_
 
@@ -7,12 +8,14 @@
 #include <string>
 
 #include "controller/service/authenticator.h"
+#include "controller/service/munge_decoder.h"
 #include "controller/service/unix_relay.h"
 #include "security/tls_files.h"
 
 namespace strata::controller {
 
-// Callers over TLS without a certificate are nobody, by "tls".
+// Callers over TLS without a certificate are nobody, by "tls"; with MUNGE they may show a
+// credential, and callers over plain connections, who must, are else nobody by "munge".
 class TransportAuthenticator final : public Authenticator {
  public:
   struct Options {
@@ -20,6 +23,7 @@ class TransportAuthenticator final : public Authenticator {
     // Of the controller itself; null: no TLS. Callers are to be of the same cluster.
     std::unique_ptr<security::PeerVerifier> verifier;
     std::string cluster;
+    std::unique_ptr<MungeDecoder> munge;  // null: credentials are not looked at
     bool tells_callers_apart = false;
   };
   explicit TransportAuthenticator(Options options) : options_(std::move(options)) {}

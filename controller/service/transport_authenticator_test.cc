@@ -1,15 +1,22 @@
 // Real connections to a real server, which answers every call with who makes it.
 #include "controller/service/transport_authenticator.h"
 
+#include <munge.h>
+#include <signal.h>
+#include <spawn.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "common/clock.h"
 #include "controller/service/acceptor.h"
 #include "controller/service/peer_user.h"
@@ -23,6 +30,7 @@
 #include "gtest/gtest.h"
 #include "security/authority.h"
 #include "security/credentials.h"
+#include "security/munge.h"
 
 namespace strata::controller {
 namespace {
@@ -78,12 +86,13 @@ std::shared_ptr<grpc::ChannelCredentials> Reckless(const security::KeyPair& own)
 
 // What the call ended with: the server's answer, or why there is no connection.
 std::string Ask(const std::string& address, std::shared_ptr<grpc::ChannelCredentials> credentials,
-                bool wait = true) {
+                bool wait = true, const std::string& authorization = "") {
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   grpc::GenericStub stub(grpc::CreateCustomChannel(address, credentials, arguments));
   grpc::ClientContext context;
   context.set_wait_for_ready(wait);
+  if (!authorization.empty()) context.AddMetadata("authorization", authorization);
   grpc::CompletionQueue queue;
   const grpc::Slice nothing("");
   auto call = stub.PrepareUnaryCall(&context, "/any/Method", grpc::ByteBuffer(&nothing, 1), &queue);
@@ -96,6 +105,36 @@ std::string Ask(const std::string& address, std::shared_ptr<grpc::ChannelCredent
   EXPECT_TRUE(queue.Next(&tag, &ok));
   return security::TlsReason(status.error_message());
 }
+
+// A daemon with a key of its own, once it was started.
+struct MungeDaemon {
+  ~MungeDaemon() {
+    if (pid <= 0) return;
+    kill(pid, SIGKILL);
+    waitpid(pid, nullptr, 0);
+  }
+  void Start(const std::string& folder) {
+    std::ofstream(folder + "/key") << std::string(64, 'k');
+    ASSERT_EQ(chmod((folder + "/key").c_str(), 0600), 0);
+    std::vector<std::string> words = {"munged", "--foreground", "--force"};
+    for (const char* file : {"key-file", "socket", "pid-file", "log-file", "seed-file"}) {
+      words.push_back(absl::StrCat("--", file, "=", folder, "/",
+                                   file == std::string("key-file") ? "key" : file));
+    }
+    std::vector<char*> argv;
+    for (std::string& word : words) argv.push_back(word.data());
+    argv.push_back(nullptr);
+    ASSERT_EQ(posix_spawn(&pid, "/usr/sbin/munged", nullptr, nullptr, argv.data(), environ), 0);
+    socket = folder + "/socket";
+    while (!security::MungeEncode(socket).ok()) {
+      ASSERT_EQ(waitpid(pid, nullptr, WNOHANG), 0) << "munged has ended";
+    }
+  }
+  std::string Credential() const { return "munge " + *security::MungeEncode(socket); }
+
+  std::string socket;
+  pid_t pid = -1;
+};
 
 // One server with plain connections, Unix sockets among them, and TLS.
 class TransportAuthenticatorTest : public testing::Test {
@@ -119,6 +158,7 @@ class TransportAuthenticatorTest : public testing::Test {
     options.verifier =
         std::make_unique<security::PeerVerifier>(own_.authority, security::Side::kClient);
     options.cluster = "prod";
+    if (munge_.socket != "") options.munge = std::make_unique<MungeDecoder>(munge_.socket);
     authenticator_ = std::make_unique<TransportAuthenticator>(std::move(options));
     service_ = std::make_unique<WhoAmI>(authenticator_.get());
     grpc::ServerBuilder builder;
@@ -167,6 +207,7 @@ class TransportAuthenticatorTest : public testing::Test {
   }
 
   const std::unique_ptr<UnixRelay> relay_;
+  MungeDaemon munge_;
   std::unique_ptr<Authority> authority_;
   std::string folder_;
   security::TlsFiles own_;
@@ -245,6 +286,48 @@ TEST_F(TransportAuthenticatorTest, ANodesCertificateDoesNotServe) {
   const std::string address = Listen("127.0.0.1:0", /*tls=*/true);
   EXPECT_THAT(Ask(address, As("node/n1", *authority_), false),
               HasSubstr("spiffe://prod/node/n0 is not accepted"));
+}
+
+TEST_F(TransportAuthenticatorTest, MungeCredentialsNameTheirUserOnce) {
+  munge_.Start(folder_);
+  const std::string self = UserOfUid(geteuid(), getegid(), "munge").ToString() + " by munge";
+  const std::string tls = Listen("127.0.0.1:0", /*tls=*/true);
+  const std::string plain = Listen("127.0.0.1:0");
+  security::TlsFiles anonymous;
+  anonymous.authority = own_.authority;
+  const auto nobody = *security::MakeChannelCredentials(anonymous, common::WallSeconds());
+  const auto insecure = grpc::InsecureChannelCredentials();
+  EXPECT_EQ(Ask(tls, nobody, true, munge_.Credential()), self);
+  EXPECT_EQ(Ask(plain, insecure, true, munge_.Credential()), self);
+  EXPECT_EQ(Ask(tls, nobody), " by tls");
+  EXPECT_EQ(Ask(plain, insecure), " by munge");  // it must show one
+  // A certificate is enough, and no credential makes up for a bad one.
+  EXPECT_EQ(Ask(tls, As("user/alice", *authority_), true, munge_.Credential()),
+            "users/alice by tls");
+  const std::string twice = munge_.Credential();
+  EXPECT_EQ(Ask(tls, nobody, true, twice), self);
+  EXPECT_THAT(Ask(tls, nobody, true, twice), HasSubstr("Replayed"));
+  EXPECT_THAT(Ask(tls, nobody, true, "munge MUNGE:nonsense:"), HasSubstr("MUNGE: "));
+  EXPECT_THAT(Ask(tls, nobody, true, "Bearer x"), HasSubstr("only `munge CREDENTIAL`"));
+}
+
+TEST_F(TransportAuthenticatorTest, MungeCredentialsForOthersAndOfOtherKeysAreRefused) {
+  munge_.Start(folder_);
+  const std::string address = Listen("127.0.0.1:0");
+  const auto insecure = grpc::InsecureChannelCredentials();
+  char* other = nullptr;
+  munge_ctx_t context = munge_ctx_create();
+  munge_ctx_set(context, MUNGE_OPT_SOCKET, munge_.socket.c_str());
+  ASSERT_EQ(munge_encode(&other, context, "x", 1), EMUNGE_SUCCESS);
+  EXPECT_THAT(Ask(address, insecure, true, std::string("munge ") + other),
+              HasSubstr("for another service"));
+  munge_ctx_destroy(context);
+  free(other);
+  const std::string before = munge_.Credential();
+  kill(munge_.pid, SIGKILL);
+  waitpid(munge_.pid, nullptr, 0);
+  munge_.pid = -1;
+  EXPECT_THAT(Ask(address, insecure, true, before), HasSubstr("MUNGE: "));  // nobody can tell
 }
 
 TEST_F(TransportAuthenticatorTest, RenewedFilesAreTakenOverWithoutARestart) {

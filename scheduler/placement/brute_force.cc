@@ -61,6 +61,7 @@ class Enumerator {
       if (t > 0 && cluster_.GroupOf(node, depth) != cluster_.GroupOf(nodes_[rank - t], depth)) {
         continue;
       }
+      if (LeavesRun(rank, node)) continue;
       --Left(node, index_of_[t]);
       nodes_[rank] = node;
       LeastCost with = costs;
@@ -69,6 +70,21 @@ class Enumerator {
       nodes_[rank] = -1;
       ++Left(node, index_of_[t]);
     }
+  }
+
+  // Whether a constraint's run, which began on another node, would leave its group.
+  bool LeavesRun(int64_t rank, int node) const {
+    for (const TopologyConstraint& constraint : shape_.topology) {
+      const int64_t first = rank - rank % constraint.ranks;
+      if (constraint.preferred || first == rank) continue;
+      int depth = 0;  // at which both have to meet, at least
+      while (depth < static_cast<int>(cluster_.levels().size()) &&
+             cluster_.levels()[depth] != constraint.within) {
+        ++depth;
+      }
+      if (cluster_.MeetingDepth(nodes_[first], node) < depth + 1) return true;
+    }
+    return false;
   }
 
   static bool Less(const LeastCost& a, const LeastCost& b) {

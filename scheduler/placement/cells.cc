@@ -75,25 +75,30 @@ class Former {
     cells_.devices.resize(before + whole);
   }
 
-  // Whole chunks of the domain's nodes, then chunks made of what is left rail by rail; consecutive
-  // chunks make a cell.
+  // Whole chunks of the domain's nodes, then chunks made of what is left piece by piece;
+  // consecutive chunks make a cell.
   void FormDomain(int first, int end) {
     std::vector<Device> chunks;
-    std::vector<std::vector<Device>> left(rails_.chunk);
+    const int piece = rails_.piece;
+    std::vector<std::vector<Device>> left(rails_.chunk / piece);  // pieces of the same rails
     for (int node = first; node < end; ++node) {
       uint64_t mask = free_[node];
       const size_t before = chunks.size();
       TakeChunks(node, masks_, mask, chunks);
       chunks.resize(before + (chunks.size() - before) / rails_.chunk * rails_.chunk);
-      for (; mask != 0; mask &= mask - 1) {
-        const int device = std::countr_zero(mask);
-        if (const int rail = rails_.RailOf(device); rail >= 0) left[rail].push_back({node, device});
+      for (size_t i = 0; i < left.size(); ++i) {
+        const auto rails = masks_.begin() + static_cast<ptrdiff_t>(i) * piece;
+        TakeChunks(node, {rails, rails + piece}, mask, left[i]);
+        left[i].resize(left[i].size() / piece * piece);
       }
     }
     size_t more = left[0].size();
-    for (const std::vector<Device>& rail : left) more = std::min(more, rail.size());
-    for (size_t i = 0; i < more; ++i) {
-      for (int rail = 0; rail < rails_.chunk; ++rail) chunks.push_back(left[rail][i]);
+    for (const std::vector<Device>& pieces : left) more = std::min(more, pieces.size());
+    for (size_t at = 0; at < more; at += piece) {
+      for (const std::vector<Device>& pieces : left) {
+        const auto begin = pieces.begin() + static_cast<ptrdiff_t>(at);
+        chunks.insert(chunks.end(), begin, begin + piece);
+      }
     }
     SortIntoCells(chunks);
   }

@@ -19,7 +19,8 @@ struct Rails {
   int chunk = 1;  // divides tensor; 0: unequally many of the rails, see FormUnevenCells
   int first = 0;  // of the rails used
   bool spans =
-      false;  // cells may lie on several nodes of a domain; else each on one (chunk = tensor)
+      false;      // cells may lie on several nodes of a domain; else each on one (chunk = tensor)
+  int piece = 1;  // divides chunk: so many consecutive coordinates of a cell share a node
 
   // The rail of a device, -1 when cells do not use it.
   int RailOf(int device) const {

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "scheduler/placement/likeness.h"
+#include "scheduler/placement/runs.h"
 
 namespace strata::scheduler {
 namespace {
@@ -21,6 +22,7 @@ struct Item {
   int cell_first = -1;  // an earlier item of the same cell: in the same domain
   std::vector<std::pair<int, int64_t>> edges;  // to earlier items, with bytes
   std::vector<int> pipeline, context;          // the group's cells' first items that are earlier
+  std::vector<std::pair<int, int>> together;   // an earlier item of each run, and its group's depth
   bool first_of_cell = true;
 };
 
@@ -65,7 +67,8 @@ class Search {
   std::optional<std::vector<Device>> Run(const std::vector<Device>& start) {
     node_of_.assign(items_.size(), -1);
     zone_of_.assign(items_.size(), -1);
-    best_ = CostsOf(start);
+    constexpr int64_t kAnyCost = int64_t{1} << 57;  // sums of them stay whole
+    best_ = start.empty() ? std::vector<int64_t>(width_, kAnyCost) : CostsOf(start);
     costs_.assign(width_, 0);
     Extend(0, 0);
     if (found_.empty()) return std::nullopt;
@@ -130,6 +133,7 @@ class Search {
         if (per_cell_ > 1) AddTensorEdges(first, t, item);
         AddGroup(cell, kPipelineAxis, first_item, item.pipeline);
         AddGroup(cell, kContextAxis, first_item, item.context);
+        AddRuns(int64_t{cell} * rails_.tensor + t, item);
         items_.push_back(std::move(item));
       }
       first_item[cell] = first;
@@ -148,6 +152,27 @@ class Search {
       const int other = first_item[base + i * of.stride];
       if (other >= 0) members.push_back(other);
     }
+  }
+
+  void AddRuns(int64_t rank, Item& item) {
+    for (size_t i = 0; i < shape_.topology.size(); ++i) {
+      const TopologyConstraint& constraint = shape_.topology[i];
+      const int64_t run = rank / constraint.ranks;
+      const auto [first, fresh] =
+          first_of_run_.try_emplace({i, run}, static_cast<int>(items_.size()));
+      if (fresh || constraint.preferred) continue;
+      item.together.push_back({first->second, DepthOfLevel(cluster_, constraint.within)});
+    }
+  }
+
+  // Whether a node is in the groups where the item's runs began.
+  bool MayTake(const Item& item, int node) const {
+    return std::all_of(item.together.begin(), item.together.end(), [&](const auto& with) {
+      const auto [other, depth] = with;
+      if (depth < 0) return false;
+      if (depth >= range_.depths()) return node_of_[other] == node;
+      return range_.GroupOf(node, depth) == range_.GroupOf(node_of_[other], depth);
+    });
   }
 
   void AddTensorEdges(int first, int t, Item& item) const {
@@ -327,7 +352,7 @@ class Search {
     }
     ++round_;
     for (int node = first; node < end; ++node) {
-      if (left_[node * rails_count_ + item.rail] == 0) continue;
+      if (left_[node * rails_count_ + item.rail] == 0 || !MayTake(item, node)) continue;
       int64_t& tried = tried_[like_.KeyOf(node, in_group_, in_node_[node])];
       if (tried == round_) continue;
       tried = round_;
@@ -423,9 +448,10 @@ class Search {
   const int width_;      // of costs
   const int innermost_;  // of them
   std::vector<Item> items_;
-  std::vector<int64_t> loose_bytes_;  // see FindRates
-  std::vector<double> rates_;         // by first item, room
-  std::vector<int> groups_with_;      // by depth, room: room for more counts as for all items
+  std::map<std::pair<size_t, int64_t>, int> first_of_run_;  // item, by constraint and run
+  std::vector<int64_t> loose_bytes_;                        // see FindRates
+  std::vector<double> rates_;                               // by first item, room
+  std::vector<int> groups_with_;  // by depth, room: room for more counts as for all items
   int most_room_ = 0;
   std::vector<int64_t> open_bytes_;  // by item: to those that are not placed
   std::vector<int> node_of_;         // by item, -1: not yet

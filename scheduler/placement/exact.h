@@ -13,9 +13,10 @@
 
 namespace strata::scheduler {
 
-// Ranks numbered canonically that cost less than `start` (canonical too), or nothing: there are
-// none among those on nodes of `range`, or not found within the budget. Cells may be formed of any
-// free devices that the rails allow, not only as FormCells does. `free`: of the wanted kind alone.
+// Ranks numbered canonically that obey the shape's constraints and cost less than `start`
+// (canonical too; empty: whatever they cost), or nothing: there are none among those on nodes of
+// `range`, or not found within the budget. Cells may be formed of any free devices that the rails
+// allow, not only as FormCells does. `free`: of the wanted kind alone.
 std::optional<std::vector<Device>> SearchExactly(const topology::Cluster& cluster,
                                                  const std::vector<uint64_t>& free,
                                                  const Rails& rails, const Shape& shape,

@@ -13,6 +13,7 @@
 #include "scheduler/placement/grid.h"
 #include "scheduler/placement/improve.h"
 #include "scheduler/placement/rank_order.h"
+#include "scheduler/placement/runs.h"
 #include "scheduler/placement/spares.h"
 
 namespace strata::scheduler {
@@ -54,9 +55,15 @@ class Placer {
     int cells_before = -1;  // with whole cells on nodes
     for (const Rails& rails : all) {
       if (best && rails.chunk != chunk) break;
-      const Cells cells = FormCells(cluster_, free_, rails);
+      const Cells cells = FormCells(cluster_, free_, WithPieces(cluster_, shape_, rails));
       if (!rails.spans) cells_before = cells.count();
       if (cells.count() < grid_.cells) continue;
+      if (!shape_.topology.empty()) {
+        std::optional<Found> found = InRuns(cells);
+        if (found && (!best || Better(found->cost, best->cost))) best = std::move(found);
+        if (best) chunk = rails.chunk;
+        continue;
+      }
       // Cells over several nodes are no gain where large jobs have as many cells without them.
       if (best && cells.count() == cells_before && grid_.cells > kMostExactCells) continue;
       Found found = OnCells(cells);
@@ -65,11 +72,36 @@ class Placer {
     }
     if (best || shape_.degrees[0] == 1) return best;
     const Cells uneven = FormUnevenCells(cluster_, free_, shape_.degrees[0], grid_.cells);
-    if (uneven.count() >= grid_.cells) best = OnCells(uneven);
-    return best;
+    if (uneven.count() < grid_.cells) return std::nullopt;
+    return shape_.topology.empty() ? OnCells(uneven) : InRuns(uneven);
   }
 
  private:
+  // As without constraints where that obeys them; else run by run.
+  std::optional<Found> InRuns(const Cells& cells) const {
+    Found found = OnCells(cells);
+    if (ObeysAll(cluster_, shape_, found.ranks)) return found;
+    std::optional<Found> best;
+    if (const auto levels = RunLevelsOf(cluster_, shape_); levels.has_value()) {
+      RunPacker packer(cluster_, *levels, grid_, cells, std::vector<int>(grid_.cells, -1), nullptr);
+      if (packer.Run()) {
+        found.ranks = RanksOf(cells, packer.node_of());
+        if (ObeysAll(cluster_, shape_, found.ranks)) best = found;
+      }
+    }
+    constexpr int kMostNodes = 64;
+    constexpr int64_t kBudget = 40000;
+    if (grid_.cells <= kMostExactCells && cells.rails.chunk > 0 &&
+        cluster_.nodes().size() <= kMostNodes) {
+      auto exact =
+          SearchExactly(cluster_, free_, cells.rails, shape_,
+                        best ? best->ranks : std::vector<Device>(), cluster_.groups()[0], kBudget);
+      if (exact) (best ? *best : best.emplace()).ranks = *std::move(exact);
+    }
+    if (best) Count(*best);
+    return best;
+  }
+
   static constexpr int kMostExactCells = 10;
   static constexpr int kMostImprovedCells = 128;
 
@@ -186,8 +218,11 @@ bool Better(const Cost& a, const Cost& b) {
   return a.exposed_seconds < b.exposed_seconds * (1 - 1e-9);
 }
 
-std::optional<Placement> Place(const Cluster& cluster, const Occupancy& occupancy,
-                               const Shape& shape) {
+namespace {
+
+// All constraints of the shape are to be obeyed.
+std::optional<Placement> PlaceStrictly(const Cluster& cluster, const Occupancy& occupancy,
+                                       const Shape& shape, bool canonical) {
   std::optional<Found> best;
   std::string best_kind;
   const int64_t needed = shape.ranks();
@@ -205,12 +240,33 @@ std::optional<Placement> Place(const Cluster& cluster, const Occupancy& occupanc
   if (!best) return std::nullopt;
   Placement placement;
   placement.kind = best_kind;
-  placement.order = OrderOf(shape, best->counts);
+  placement.order = canonical ? CanonicalOrder() : OrderOf(shape, best->counts);
   placement.ranks =
       Renumbered(shape.degrees, std::move(best->ranks), CanonicalOrder(), placement.order);
   placement.cost = std::move(best->cost);
   ChooseSpares(cluster, occupancy, shape, placement);
   return placement;
+}
+
+}  // namespace
+
+std::optional<Placement> Place(const Cluster& cluster, const Occupancy& occupancy,
+                               const Shape& shape) {
+  if (shape.topology.empty()) return PlaceStrictly(cluster, occupancy, shape, false);
+  Shape strict = shape;
+  for (;;) {
+    std::vector<TopologyConstraint> asked = std::exchange(strict.topology, {});
+    for (TopologyConstraint constraint : asked) {
+      constraint.preferred = false;
+      strict.topology.push_back(std::move(constraint));
+    }
+    if (auto placement = PlaceStrictly(cluster, occupancy, strict, true)) return placement;
+    const auto last = std::find_if(asked.rbegin(), asked.rend(),
+                                   [](const auto& constraint) { return constraint.preferred; });
+    if (last == asked.rend()) return std::nullopt;
+    asked.erase(std::next(last).base());
+    strict.topology = std::move(asked);
+  }
 }
 
 }  // namespace strata::scheduler

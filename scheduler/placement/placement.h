@@ -6,10 +6,12 @@
 // devices are of one kind; as few pipelines as possible, then as few context groups as possible,
 // lie across groups of the pipeline level. Among what obeys them: fewest bytes per step at the
 // root, then at the outermost level, and so on inwards; ties by predicted exposed time, then by
-// names.
+// names. The constraints of a shape's topology come before all but the first three; preferred ones
+// are given up from the last one on until the job fits.
 #ifndef STRATA_SCHEDULER_PLACEMENT_PLACEMENT_H_
 #define STRATA_SCHEDULER_PLACEMENT_PLACEMENT_H_
 
+#include <compare>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -19,6 +21,14 @@
 #include "topology/cluster.h"
 
 namespace strata::scheduler {
+
+// Each run of so many ranks, in rank order, lies inside one group of a level.
+struct TopologyConstraint {
+  int64_t ranks = 1;
+  std::string within;      // a level of the cluster, or "node"
+  bool preferred = false;  // given up where the job does not fit with it
+  friend auto operator<=>(const TopologyConstraint&, const TopologyConstraint&) = default;
+};
 
 // What a job asks of a cluster.
 struct Shape {
@@ -31,6 +41,10 @@ struct Shape {
   // Smaller data degrees that its file may ask for instead, descending; empty: fewer_data and the
   // divisors of its own.
   std::vector<int64_t> other_data = {};
+  // Ranks of a job that has any are numbered canonically: tensor, context, expert, pipeline, data,
+  // replicate. Runs are whole tensor groups or parts of one, and each divides the larger ones. A
+  // run of more ranks than the job has is all of it.
+  std::vector<TopologyConstraint> topology = {};
 
   int64_t ranks() const;
 };

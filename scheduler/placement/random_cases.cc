@@ -93,6 +93,33 @@ RandomCase SmallCase(uint64_t seed) {
   return {Made(std::move(description)), RandomTraffic(draw, std::move(shape))};
 }
 
+namespace {
+
+RandomCase Constrained(RandomCase random, uint64_t seed) {
+  Draw draw(seed ^ 0x5ca1ab1e);
+  const int64_t ranks = random.shape.ranks(), tensor = random.shape.degrees[0];
+  std::vector<std::string> levels = random.cluster.levels();
+  levels.push_back("node");
+  int64_t run = ranks;
+  for (int i = draw.Between(1, 2); i > 0 && run > 1; --i) {
+    std::vector<int64_t> divisors;
+    for (int64_t divisor = 2; divisor <= run; ++divisor) {
+      const bool goes = divisor % tensor == 0 || tensor % divisor == 0;
+      if (run % divisor == 0 && goes) divisors.push_back(divisor);
+    }
+    if (divisors.empty()) break;
+    run = divisors[draw.Below(static_cast<int>(divisors.size()))];
+    random.shape.topology.push_back(
+        {run, levels[draw.Below(static_cast<int>(levels.size()))], draw.Chance(20)});
+  }
+  return random;
+}
+
+}  // namespace
+
+RandomCase SmallConstrainedCase(uint64_t seed) { return Constrained(SmallCase(seed), seed); }
+RandomCase LargeConstrainedCase(uint64_t seed) { return Constrained(LargeCase(seed), seed); }
+
 RandomCase LargeCase(uint64_t seed) {
   Draw draw(seed);
   Description description;

@@ -30,6 +30,10 @@ struct RandomCase {
 // At most 5 nodes of at most 4 devices, of one to three named levels, and a job of at most 8 ranks.
 RandomCase SmallCase(uint64_t seed);
 
+// The same with one or two constraints, now and then preferred ones, whose runs go with the ranks.
+RandomCase SmallConstrainedCase(uint64_t seed);
+RandomCase LargeConstrainedCase(uint64_t seed);
+
 // Up to a few hundred devices: uneven zones, mixed kinds, degraded NVL72-like domains, unsorted
 // unpadded names, busy and unhealthy nodes, exactly full clusters.
 RandomCase LargeCase(uint64_t seed);

@@ -11,6 +11,7 @@
 #include "absl/strings/str_join.h"
 #include "scheduler/placement/cells.h"
 #include "scheduler/placement/placement.h"
+#include "scheduler/placement/runs.h"
 
 namespace strata::scheduler {
 namespace {
@@ -470,6 +471,14 @@ class Explainer {
 }  // namespace
 
 Refusal WhyNot(const Cluster& cluster, const Occupancy& occupancy, const Shape& shape) {
+  if (!shape.topology.empty()) {
+    Shape without = shape;
+    without.topology.clear();
+    const Occupancy ideal = Occupancy::Ideal(cluster);
+    const bool runs = Place(cluster, occupancy, without).has_value() ||
+                      (Place(cluster, ideal, without).has_value() && !Place(cluster, ideal, shape));
+    if (runs) return WhyNotInRuns(cluster, occupancy, shape);
+  }
   return Explainer(cluster, occupancy, shape).Explain();
 }
 

@@ -7,6 +7,7 @@
 // zone; of several such groups as few as make room for the others, those that lost most first.
 // Where every choice tears something, the one that tears least.
 #include <algorithm>
+#include <initializer_list>
 #include <map>
 #include <tuple>
 #include <utility>
@@ -18,6 +19,7 @@
 #include "scheduler/placement/lost_groups.h"
 #include "scheduler/placement/placement.h"
 #include "scheduler/placement/rank_order.h"
+#include "scheduler/placement/runs.h"
 
 namespace strata::scheduler {
 namespace {
@@ -355,6 +357,66 @@ std::vector<Device> ReplaceOnRails(const Cluster& cluster, const Shape& shape, c
 
 }  // namespace
 
+namespace {
+
+// As many of the constraints as the ranks obey, in the order in which they are given up.
+int64_t Obeyed(const Cluster& cluster, const Shape& shape, const std::vector<Device>& ranks) {
+  return std::count_if(shape.topology.begin(), shape.topology.end(),
+                       [&](const auto& constraint) { return Obeys(cluster, constraint, ranks); });
+}
+
+// The lost cells alone, or also the whole runs of the level that lost any, go where the runs around
+// them are. Empty: there is no room.
+std::vector<Device> MoveRuns(const Cluster& cluster, const Shape& shape, const Rails& rails,
+                             const std::vector<char>& preferred, HeldRanks held,
+                             const std::vector<RunLevel>& levels, size_t level) {
+  const Grid grid = GridOf(shape);
+  std::vector<int> node_of(grid.cells);
+  for (int cell = 0; cell < grid.cells; ++cell) node_of[cell] = held.NodeOf(cell);
+  const int run = levels[level].cells;
+  for (int from = 0; from < grid.cells; from += run) {
+    if (std::count(node_of.begin() + from, node_of.begin() + from + run, -1) == 0) continue;
+    for (int cell = from; cell < from + run; ++cell) {
+      held.Lose(cell);
+      node_of[cell] = -1;
+    }
+  }
+  const Cells cells = FormCells(cluster, held.free(), WithPieces(cluster, shape, rails));
+  const std::vector<int> before = node_of;
+  RunPacker packer(cluster, levels, grid, cells, std::move(node_of), &preferred);
+  if (!packer.Run()) return {};
+  std::vector<int> next(cells.first.begin(), cells.first.end() - 1);
+  for (int cell = 0; cell < grid.cells; ++cell) {
+    if (before[cell] >= 0) continue;
+    const int taken = next[packer.node_of()[cell]]++;
+    held.Put(cell, &cells.devices[static_cast<size_t>(taken) * rails.tensor]);
+  }
+  return held.ranks();
+}
+
+// As ReplaceOnRails, with the shape's constraints: first what it finds without them, if that obeys
+// them; else the smallest runs that can move. Canonically numbered.
+std::vector<Device> ReplaceInRuns(const Cluster& cluster, const Shape& shape, const Rails& rails,
+                                  const std::vector<char>& preferred, const HeldRanks& held) {
+  std::vector<Device> best = ReplaceOnRails(cluster, shape, rails, preferred, held);
+  if (!best.empty() && !ObeysAll(cluster, shape, best)) best.clear();
+  if (!best.empty() && Obeyed(cluster, shape, best) == std::ssize(shape.topology)) return best;
+  Shape strict = shape;
+  for (TopologyConstraint& constraint : strict.topology) constraint.preferred = false;
+  for (const Shape* tried : std::initializer_list<const Shape*>{&strict, &shape}) {
+    const auto levels = RunLevelsOf(cluster, *tried);
+    if (!levels.has_value()) continue;
+    for (size_t level = levels->size(); level-- > 0;) {
+      std::vector<Device> moved = MoveRuns(cluster, shape, rails, preferred, held, *levels, level);
+      if (!moved.empty() && ObeysAll(cluster, *tried, moved)) return moved;
+    }
+    if (!best.empty()) return best;
+  }
+  return best;
+}
+
+}  // namespace
+
 std::optional<Placement> Replace(const Cluster& cluster, const Occupancy& occupancy,
                                  const Shape& shape, const Placement& old,
                                  const std::vector<int>& prefer) {
@@ -370,7 +432,9 @@ std::optional<Placement> Replace(const Cluster& cluster, const Occupancy& occupa
     HeldRanks held(cluster, rails, ranks, free);
     if (!held.AreOnRails()) continue;
     held.MendCells(preferred);
-    std::vector<Device> found = ReplaceOnRails(cluster, shape, rails, preferred, held);
+    std::vector<Device> found = shape.topology.empty()
+                                    ? ReplaceOnRails(cluster, shape, rails, preferred, held)
+                                    : ReplaceInRuns(cluster, shape, rails, preferred, held);
     if (found.empty()) continue;
     Placement placement = old;
     placement.ranks = Renumbered(shape.degrees, std::move(found), CanonicalOrder(), old.order);

@@ -35,6 +35,7 @@ class Validator {
     RETURN_IF_ERROR(CheckOrder());
     RETURN_IF_ERROR(CheckDevices());
     RETURN_IF_ERROR(CheckTensorGroups());
+    RETURN_IF_ERROR(CheckRuns());
     RETURN_IF_ERROR(CheckSplits());
     RETURN_IF_ERROR(CheckSpares());
     return CheckCost();
@@ -161,6 +162,34 @@ class Validator {
     return split;
   }
 
+  // Ranks of one run have the same values of the level and of all outer ones.
+  absl::Status CheckRuns() const {
+    if (shape_.topology.empty()) return absl::OkStatus();
+    int64_t product = 1;
+    for (const Dimension dimension : planner::kAllDimensions) {
+      if (stride_.at(dimension) != product) return Broken("order: not the canonical one");
+      product *= Degree(dimension);
+    }
+    for (const TopologyConstraint& constraint : shape_.topology) {
+      if (constraint.preferred) continue;
+      const auto& levels = cluster_.levels();
+      const auto last = std::find(levels.begin(), levels.end(), constraint.within) - levels.begin();
+      for (int64_t rank = 0; rank < ranks_; ++rank) {
+        const int64_t first = rank / constraint.ranks * constraint.ranks;
+        const int a = placement_.ranks[first].node, b = placement_.ranks[rank].node;
+        const bool same = constraint.within == "node"
+                              ? a == b
+                              : cluster_.GroupOf(a, static_cast<int>(last) + 1) ==
+                                    cluster_.GroupOf(b, static_cast<int>(last) + 1);
+        if (same) continue;
+        return Broken(absl::StrCat("ranks ", first, " and ", rank, " of one run of ",
+                                   constraint.ranks, " are on ", NameOf(a), " and ", NameOf(b),
+                                   ", which share no ", constraint.within));
+      }
+    }
+    return absl::OkStatus();
+  }
+
   absl::Status CheckSplits() const {
     const int64_t pipelines = ranks_ / (Degree(Dimension::kTensor) * Degree(Dimension::kPipeline));
     int64_t whole = 0;
@@ -170,7 +199,7 @@ class Validator {
       }
     }
     const int64_t split = CountSplit(Dimension::kPipeline);
-    if (split > std::max<int64_t>(0, pipelines - whole)) {
+    if (shape_.topology.empty() && split > std::max<int64_t>(0, pipelines - whole)) {
       return Broken(absl::StrCat(split, " of ", pipelines, " pipelines are split, although ", whole,
                                  " whole ones fit"));
     }

@@ -10,8 +10,9 @@ namespace strata::scheduler {
 
 // OK, or FailedPrecondition naming the first broken rule and the ranks: devices exist, are free,
 // are of one kind that was asked for and are used once; ranks are complete; tensor groups inside
-// one domain; one local index per tensor coordinate; no split pipeline where whole ones fit; spares
-// are whole free nodes of the kind; the cost told is the cost counted anew from the edges.
+// one domain; one local index per tensor coordinate; the runs of required constraints inside one
+// group each; without constraints no split pipeline where whole ones fit; spares are whole free
+// nodes of the kind; the cost told is the cost counted anew from the edges.
 absl::Status Validate(const topology::Cluster& cluster, const Occupancy& occupancy,
                       const Shape& shape, const Placement& placement);
 

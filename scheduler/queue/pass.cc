@@ -97,13 +97,19 @@ bool Pass::Outlasts(const Attempt& attempt, double delay) const {
   return reservation_.has_value() && board_.view().now + delay + attempt.seconds > reservation_->at;
 }
 
+Pass::NeverKey Pass::NeverKeyOf(const Attempt& attempt) const {
+  return {attempt.shape.degrees, attempt.shape.topology, attempt.kinds,
+          board_.MayTakeBuffer(attempt.job())};
+}
+
 const Occupancy* Pass::Reserved(const Attempt& attempt, double delay) const {
   return Outlasts(attempt, delay) ? &reservation_->devices : nullptr;
 }
 
 Pass::Key Pass::KeyOf(const Attempt& attempt) const {
-  return {attempt.shape.degrees, attempt.kinds, board_.MayTakeBuffer(attempt.job()),
-          Outlasts(attempt, 0), Outlasts(attempt, kStopSeconds)};
+  return {attempt.shape.degrees, attempt.shape.topology,
+          attempt.kinds,         board_.MayTakeBuffer(attempt.job()),
+          Outlasts(attempt, 0),  Outlasts(attempt, kStopSeconds)};
 }
 
 Occupancy Pass::RoomFor(const Board& board, const Attempt& attempt, bool soon,
@@ -166,9 +172,7 @@ void Pass::Consider(const Candidate& candidate) {
   const Attempt attempt = AsItRan(AttemptOf(candidate));
   if (WaitForQuota(attempt)) return;
   if (!attempt.recovering()) {
-    if (const auto never = never_.find(
-            {attempt.shape.degrees, attempt.kinds, board_.MayTakeBuffer(attempt.job())});
-        never != never_.end()) {
+    if (const auto never = never_.find(NeverKeyOf(attempt)); never != never_.end()) {
       return Wait(attempt.job(), never->second);
     }
     if (!EnoughOnceAllEnded(attempt)) return WaitForever(attempt);
@@ -194,9 +198,7 @@ void Pass::Consider(const Candidate& candidate) {
 
 void Pass::WaitForever(const Attempt& attempt) {
   Waiting waiting = Refused(attempt);
-  if (!attempt.recovering()) {
-    never_[{attempt.shape.degrees, attempt.kinds, board_.MayTakeBuffer(attempt.job())}] = waiting;
-  }
+  if (!attempt.recovering()) never_[NeverKeyOf(attempt)] = waiting;
   Wait(attempt.job(), std::move(waiting));
 }
 

@@ -44,7 +44,8 @@ class Pass {
   };
   // What decides whether a queued job can start, beside its priority: degrees, kinds, and whether
   // it would outlast the reservation when it starts now, or soon.
-  using Key = std::tuple<planner::Degrees, KindSet, bool, bool, bool>;
+  using Constraints = std::vector<TopologyConstraint>;
+  using Key = std::tuple<planner::Degrees, Constraints, KindSet, bool, bool, bool>;
 
   // Counted when needed, and again after the board has changed.
   struct Supply {
@@ -117,7 +118,9 @@ class Pass {
   int tried_behind_ = 0;
   std::set<Key> misses_;  // of queued jobs behind, since the board last gained devices
   // What no end of another job helps, by degrees, kinds and whether they may take the buffer.
-  std::map<std::tuple<planner::Degrees, KindSet, bool>, Waiting> never_;
+  using NeverKey = std::tuple<planner::Degrees, Constraints, KindSet, bool>;
+  NeverKey NeverKeyOf(const Attempt& attempt) const;
+  std::map<NeverKey, Waiting> never_;
   std::optional<Supply> supply_;
   std::vector<int64_t> in_all_;  // devices of nodes that take ranks, by kind; empty: not counted
 };

@@ -287,7 +287,7 @@ std::map<std::pair<int, std::string>, WholeNodes> CountWhole(
     if (!node.healthy || std::popcount(view.occupancy.free[n]) != node.devices) continue;
     ++part.free;
     part.to_recovering += recovering.contains(n) ? 1 : 0;
-    part.to_others += others.contains(n) ? 1 : 0;
+    part.to_others += others.contains(n) && !recovering.contains(n) ? 1 : 0;
   }
   return parts;
 }

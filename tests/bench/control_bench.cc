@@ -3,7 +3,10 @@
 //   how long it takes to ask for all nodes and for the map;
 //   durable submits per second and their latency while the sessions beat. First the controller is
 //   filled with as many jobs as it keeps, because only then its memory may be flat;
-//   whether what was acknowledged is there after kill -9.
+//   whether what was acknowledged is there after kill -9;
+//   what lists of all nodes, one after the other, do to heartbeats;
+//   what the restart of one large job costs the controller: verdict, stops, placement, the durable
+//   decision, requests to prepare, addresses, requests to start.
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -26,14 +29,16 @@
 #include "nlohmann/json.hpp"
 #include "proto/strata/v1/cluster.grpc.pb.h"
 #include "proto/strata/v1/jobs.grpc.pb.h"
+#include "tests/bench/bench_calls.h"
 #include "tests/bench/controller_process.h"
+#include "tests/bench/large_job.h"
+#include "tests/bench/node_lists.h"
 #include "tests/bench/simulated_agents.h"
 
 namespace strata::bench {
 namespace {
 
 namespace fs = std::filesystem;
-using Clock = std::chrono::steady_clock;
 
 struct Flags {
   std::string controller;
@@ -45,6 +50,8 @@ struct Flags {
   double seconds = 12;
   int fill = 10000;          // jobs before the measurement begins
   int jobs_per_client = 40;  // then each submit is followed by a cancellation of the oldest
+  int restart_nodes = 0;     // of the job that is restarted; 0: that is left out
+  int restart_devices = 8;   // of each
   bool json = false;
 };
 
@@ -54,28 +61,6 @@ struct Phase {
   std::atomic<bool> measured{false};
   std::atomic<bool> over{false};
 };
-
-double Since(Clock::time_point begin) {
-  return std::chrono::duration<double>(Clock::now() - begin).count();
-}
-
-v1::CreateJobRequest Request(const std::string& name) {
-  v1::CreateJobRequest request;
-  request.set_request_id("request-" + name);
-  v1::Job& job = *request.mutable_job();
-  job.set_name("jobs/" + name);
-  v1::JobSpec& spec = *job.mutable_spec();
-  spec.mutable_parallel()->set_data(1);
-  spec.mutable_parallel()->set_virtual_shards(1);
-  spec.set_name(name);
-  spec.mutable_model()->set_family(v1::ModelSpec::FAMILY_LLAMA);
-  spec.mutable_model()->set_layers(6);
-  spec.mutable_model()->set_hidden(384);
-  spec.mutable_model()->set_heads(6);
-  spec.mutable_model()->set_ffn(1024);
-  spec.mutable_data()->add_train()->set_path("/data/text.txt");
-  return request;
-}
 
 // One client: submits until the time is over.
 struct Client {
@@ -122,12 +107,6 @@ struct Client {
   }
 };
 
-std::shared_ptr<grpc::Channel> Connect(const std::string& address) {
-  grpc::ChannelArguments arguments;
-  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-  return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
-}
-
 double Quantile(std::vector<double>& values, double q) {
   if (values.empty()) return 0;
   std::sort(values.begin(), values.end());
@@ -170,14 +149,6 @@ Afterwards StartAgain(const Flags& flags, const std::string& directory,
   return found;
 }
 
-// Waits without looking at anything in between.
-void PassTime(double seconds) {
-  std::mutex mutex;
-  std::condition_variable never;
-  std::unique_lock lock(mutex);
-  never.wait_for(lock, std::chrono::duration<double>(seconds), [] { return false; });
-}
-
 // Heartbeats and nothing else.
 struct Idle {
   double seconds = 0;
@@ -195,45 +166,6 @@ Idle StayIdle(const Flags& flags, const ControllerProcess& daemon, const Simulat
   idle.heartbeats = agents.heartbeats() - heartbeats;
   idle.seconds = Since(begin);
   return idle;
-}
-
-// Everything there is, as a client would ask for it.
-struct Question {
-  int nodes = 0;
-  int pages = 0;
-  size_t longest_bytes = 0;
-  double seconds = 0;
-};
-
-template <typename Request, typename Response>
-Question AskAll(v1::ClusterService::Stub& stub,
-                grpc::Status (v1::ClusterService::Stub::*method)(grpc::ClientContext*,
-                                                                 const Request&, Response*),
-                Request request) {
-  const Clock::time_point begin = Clock::now();
-  Question question;
-  for (bool more = true; more; more = !request.page_token().empty()) {
-    grpc::ClientContext context;
-    context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(10));
-    Response page;
-    const grpc::Status status = (stub.*method)(&context, request, &page);
-    if (!status.ok()) {
-      std::fprintf(stderr, "control_bench: %s\n", status.error_message().c_str());
-      return question;
-    }
-    ++question.pages;
-    question.nodes += page.nodes_size();
-    question.longest_bytes = std::max(question.longest_bytes, page.ByteSizeLong());
-    request.set_page_token(page.next_page_token());
-  }
-  question.seconds = Since(begin);
-  return question;
-}
-
-Question AskNodes(v1::ClusterService::Stub& stub) {
-  v1::ListNodesRequest request;
-  request.set_page_size(1000);
-  return AskAll(stub, &v1::ClusterService::Stub::ListNodes, request);
 }
 
 struct Load {
@@ -304,6 +236,21 @@ void PrintTable(const nlohmann::json& result) {
               number("acknowledged_missing_after_kill"));
   std::printf("then starts in            %8.2f s, has all sessions after %.2f s, ends in %.2f s\n",
               number("start_seconds"), number("return_seconds"), number("term_seconds"));
+  std::printf("a small call beside them   p50 %.1f, p99 %.1f, longest %.1f ms\n",
+              number("call_p50_ms"), number("call_p99_ms"), number("call_max_ms"));
+  std::printf("  while %.0f lists of all nodes are made: p50 %.1f, p99 %.1f, longest %.1f ms\n",
+              number("lists"), number("call_beside_lists_p50_ms"),
+              number("call_beside_lists_p99_ms"), number("call_beside_lists_max_ms"));
+  if (result.contains("restart")) {
+    const nlohmann::json& restart = result["restart"];
+    std::printf(
+        "a job of %.0f ranks on %.0f nodes restarts in %.2f s, %.2f s of the controller's "
+        "processor time\n  (its first start: %.2f s, %.2f s; %.0f KiB to start each node)\n",
+        restart["ranks"].get<double>(), restart["nodes"].get<double>(),
+        restart["seconds"].get<double>(), restart["processor_seconds"].get<double>(),
+        restart["start_seconds"].get<double>(), restart["start_processor_seconds"].get<double>(),
+        restart["start_bytes"].get<double>() / 1024);
+  }
   for (const auto& [message, count] : result["failures"].items()) {
     std::printf("failed %d times: %s\n", count.get<int>(), message.c_str());
   }
@@ -347,11 +294,24 @@ bool RaiseOpenFiles(const Flags& flags) {
   getrlimit(RLIMIT_NOFILE, &limit);
   limit.rlim_cur = limit.rlim_max;
   setrlimit(RLIMIT_NOFILE, &limit);
-  const rlim_t needed = flags.agents + flags.clients + kOthers;
+  const rlim_t needed = std::max(flags.agents, flags.restart_nodes) + flags.clients + kOthers;
   if (needed <= limit.rlim_max) return true;
   std::fprintf(stderr, "control_bench: it may open %ju files, %ju are needed: see ulimit -Hn\n",
                static_cast<uintmax_t>(limit.rlim_max), static_cast<uintmax_t>(needed));
   return false;
+}
+
+bool MeasureRestart(const Flags& flags, const std::string& directory, nlohmann::json& result) {
+  const Restart restart = RestartLargeJob(
+      {flags.controller, directory + "-restart", flags.restart_nodes, flags.restart_devices});
+  result["restart"] = {{"nodes", flags.restart_nodes},
+                       {"ranks", flags.restart_nodes * flags.restart_devices},
+                       {"start_seconds", restart.start_seconds},
+                       {"start_processor_seconds", restart.start_processor_seconds},
+                       {"seconds", restart.seconds},
+                       {"processor_seconds", restart.processor_seconds},
+                       {"start_bytes", restart.start_bytes}};
+  return restart.done;
 }
 
 int Run(const Flags& flags) {
@@ -371,10 +331,9 @@ int Run(const Flags& flags) {
   load.memory.push_back(daemon.resident_bytes());
   const Idle idle = StayIdle(flags, daemon, *agents);
   load.memory.push_back(daemon.resident_bytes());
-  const auto stub = v1::ClusterService::NewStub(Connect(daemon.address()));
-  const Question nodes = AskNodes(*stub);
-  const Question topology =
-      AskAll(*stub, &v1::ClusterService::Stub::GetTopology, v1::GetTopologyRequest());
+  const Question nodes = AskNodes(daemon.address());
+  const Question topology = AskTopology(daemon.address());
+  Lists lists = AskBesideHeartbeats(daemon.address(), flags.agents, flags.idle);
   std::vector<Client> clients(flags.clients);
   for (Client& client : clients) client.stub = v1::JobService::NewStub(Connect(daemon.address()));
   PutLoad(flags, daemon, *agents, clients, load);
@@ -395,6 +354,13 @@ int Run(const Flags& flags) {
        {"session_bytes", (load.memory[1] - load.memory[0]) / flags.agents},
        {"nodes", ToJson(nodes)},
        {"topology", ToJson(topology)},
+       {"lists", lists.lists},
+       {"call_p50_ms", 1e3 * Quantile(lists.idle_seconds, 0.5)},
+       {"call_p99_ms", 1e3 * Quantile(lists.idle_seconds, 0.99)},
+       {"call_max_ms", 1e3 * Quantile(lists.idle_seconds, 1)},
+       {"call_beside_lists_p50_ms", 1e3 * Quantile(lists.busy_seconds, 0.5)},
+       {"call_beside_lists_p99_ms", 1e3 * Quantile(lists.busy_seconds, 0.99)},
+       {"call_beside_lists_max_ms", 1e3 * Quantile(lists.busy_seconds, 1)},
        {"clients", flags.clients},
        {"fill_jobs", flags.fill},
        {"sessions_lost", sessions_lost},
@@ -402,6 +368,8 @@ int Run(const Flags& flags) {
        {"start_seconds", afterwards.start_seconds},
        {"return_seconds", afterwards.return_seconds},
        {"term_seconds", afterwards.term_seconds}});
+  bool restarted = true;
+  if (flags.restart_nodes > 0) restarted = MeasureRestart(flags, directory, result);
   if (flags.json) {
     std::printf("%s\n", result.dump(2).c_str());
   } else {
@@ -409,7 +377,8 @@ int Run(const Flags& flags) {
   }
   std::error_code error;
   fs::remove_all(directory, error);
-  const bool sound = welcome && result["failures"].empty() && sessions_lost == 0 &&
+  fs::remove_all(directory + "-restart", error);
+  const bool sound = welcome && restarted && result["failures"].empty() && sessions_lost == 0 &&
                      nodes.nodes == flags.agents && topology.nodes == flags.agents &&
                      afterwards.missing == 0 && afterwards.term_seconds >= 0;
   return sound ? 0 : 1;
@@ -437,6 +406,12 @@ int main(int argc, char** argv) {
   app.add_option("--seconds", flags.seconds)->capture_default_str();
   app.add_option("--fill", flags.fill, "jobs before the measurement: as many as are kept")
       ->capture_default_str();
+  app.add_option("--restart-nodes", flags.restart_nodes,
+                 "of a job that is started and restarted; 0: that is left out")
+      ->capture_default_str();
+  app.add_option("--restart-devices", flags.restart_devices, "of each of them")
+      ->capture_default_str()
+      ->check(CLI::PositiveNumber);
   app.add_flag("--json", flags.json, "JSON instead of a table");
   app.add_option("--jobs-per-client", flags.jobs_per_client, "kept before the oldest is cancelled")
       ->capture_default_str();

@@ -43,7 +43,8 @@ class SimulatedAgents::Agent final
   void OnReadDone(bool ok) override {
     if (!ok) return all_->Count(0, 1);  // the session has ended
     if (incoming_.has_welcome()) all_->Count(1, 0);
-    if (incoming_.has_prepare()) ++all_->prepared_;
+    if (incoming_.has_prepare()) Prepare(incoming_.prepare());
+    if (incoming_.has_start()) Start(incoming_.start());
     if (incoming_.has_stop()) {
       v1::AgentMessage ended;
       *ended.mutable_ended()->mutable_epoch() = incoming_.stop().epoch();
@@ -52,6 +53,17 @@ class SimulatedAgents::Agent final
       Say(std::move(ended));
     }
     StartRead(&incoming_);
+  }
+  void FailRank() {
+    v1::AgentMessage ended;
+    {
+      const std::lock_guard lock(mutex_);
+      *ended.mutable_ended()->mutable_epoch() = epoch_;
+    }
+    ended.mutable_ended()->mutable_finished()->set_outcome(v1::Finished::FAILED);
+    ended.mutable_ended()->mutable_finished()->set_message("was killed by signal 9");
+    ended.mutable_ended()->set_cause("trainer_died");
+    Say(std::move(ended));
   }
   void OnWriteDone(bool /*ok*/) override {
     const std::lock_guard lock(mutex_);
@@ -71,6 +83,38 @@ class SimulatedAgents::Agent final
   }
 
  private:
+  void Prepare(const v1::PrepareEpoch& asked) {
+    // About what a worker's address has.
+    constexpr size_t kAddressBytes = 128;
+    ++all_->prepared_;
+    if (!all_->start_jobs_) return;
+    {
+      const std::lock_guard lock(mutex_);
+      epoch_ = asked.epoch();
+    }
+    v1::AgentMessage message;
+    *message.mutable_prepared()->mutable_epoch() = asked.epoch();
+    for (const int rank : asked.own()) {
+      v1::EpochPrepared::Rank& prepared = *message.mutable_prepared()->add_ranks();
+      prepared.set_rank(rank);
+      prepared.mutable_prepared()->set_address(std::string(kAddressBytes, 'a'));
+      prepared.mutable_prepared()->set_plan_digest("digest");
+    }
+    message.mutable_prepared()->mutable_plan()->set_parameters(1);
+    Say(std::move(message));
+  }
+
+  void Start(const v1::StartEpoch& asked) {
+    const auto bytes = static_cast<int64_t>(asked.ByteSizeLong());
+    int64_t longest = all_->longest_start_bytes_;
+    while (bytes > longest && !all_->longest_start_bytes_.compare_exchange_weak(longest, bytes)) {
+    }
+    v1::AgentMessage message;
+    *message.mutable_running()->mutable_epoch() = asked.epoch();
+    Say(std::move(message));
+    ++all_->started_;
+  }
+
   void Write() {
     if (writing_ || unsent_.empty() || done_) return;
     writing_ = true;
@@ -88,12 +132,15 @@ class SimulatedAgents::Agent final
   std::mutex mutex_;  // guards what follows
   std::condition_variable changed_;
   std::deque<v1::AgentMessage> unsent_;
+  v1::JobEpoch epoch_;  // that it was asked to prepare last
   v1::AgentMessage outgoing_;
   bool writing_ = false;
   bool done_ = false;
 };
 
-SimulatedAgents::SimulatedAgents(const std::string& address, int count, int devices) {
+SimulatedAgents::SimulatedAgents(const std::string& address, int count, int devices,
+                                 bool start_jobs)
+    : start_jobs_(start_jobs) {
   for (int i = 0; i < count; ++i) {
     agents_.push_back(std::make_unique<Agent>(this, address, i, devices));
   }
@@ -105,6 +152,8 @@ SimulatedAgents::~SimulatedAgents() {
   beats_.join();
   for (const auto& agent : agents_) agent->EndAndWait();
 }
+
+void SimulatedAgents::FailRank(int agent) { agents_[agent]->FailRank(); }
 
 void SimulatedAgents::Count(int welcomed, int ended) {
   const std::lock_guard lock(mutex_);

@@ -1,5 +1,6 @@
 // Many agents' sessions from one process: they register, send heartbeats, and answer what stops
-// their epochs; they never start anything.
+// their epochs. Whether they also prepare and start what they are asked to is said when they are
+// made; then nothing trains, but all that agents say of it is said.
 #ifndef STRATA_TESTS_BENCH_SIMULATED_AGENTS_H_
 #define STRATA_TESTS_BENCH_SIMULATED_AGENTS_H_
 
@@ -18,14 +19,18 @@ class SimulatedAgents {
  public:
   // `count` connections to the controller at `address`, each of a node with `devices` cpu devices
   // and a heartbeat per second; eight nodes are a rack, and sixteen racks a zone.
-  SimulatedAgents(const std::string& address, int count, int devices);
+  SimulatedAgents(const std::string& address, int count, int devices, bool start_jobs = false);
   ~SimulatedAgents();  // ends the sessions
 
   // Blocks until every agent was welcomed, or a session has ended (false).
   bool AwaitWelcome();
   int64_t heartbeats() const { return heartbeats_; }
   int64_t prepared() const { return prepared_; }  // requests to prepare that came
-  int ended() const { return ended_; }            // sessions that ended by themselves
+  int64_t started() const { return started_; }    // requests to start
+  int64_t longest_start_bytes() const { return longest_start_bytes_; }
+  // A rank of this agent's present epoch is killed.
+  void FailRank(int agent);
+  int ended() const { return ended_; }  // sessions that ended by themselves
 
  private:
   class Agent;
@@ -34,7 +39,10 @@ class SimulatedAgents {
 
   std::vector<std::unique_ptr<Agent>> agents_;
   std::atomic<int64_t> heartbeats_{0};
+  const bool start_jobs_;
   std::atomic<int64_t> prepared_{0};
+  std::atomic<int64_t> started_{0};
+  std::atomic<int64_t> longest_start_bytes_{0};
   std::atomic<int> ended_{0};
   std::atomic<bool> stop_{false};
   std::mutex mutex_;  // guards what follows

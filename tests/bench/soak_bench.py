@@ -23,6 +23,7 @@ import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests/integration"))
+import proxy  # noqa: E402
 import real_cluster  # noqa: E402
 
 EVERY, STEPS_AT_ONCE = 25, 60_000
@@ -30,7 +31,30 @@ SETTLE_SECONDS = 1.5
 BACK_SECONDS = 90  # until it trains again
 FAKETIME = pathlib.Path("/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1")
 HARMLESS = {"agent_kill", "agent_term", "agent_stop", "controller_kill", "controller_term", "controller_stop",
-            "controller_sleeps", "control_plane_kill", "supervisor_kill", "clock_forward", "clock_back", "drain_other"}
+            "controller_sleeps", "control_plane_kill", "supervisor_kill", "clock_forward", "clock_back", "drain_other",
+            "controller_cut", "node_cut_briefly", "connections_reset", "upgrade", "restore"}
+NODES = ("n0", "n1", "n2")
+# In place of the agent: it goes through its node's proxy, where there is one. In place of the controller: a backup that lies
+# ready takes the place of its state first. Both run what an upgrade has put beside them last.
+AGENT = """#!/bin/bash
+[ "$1" = stop ] && exec -a "$0" {real}/strata-worker "$@"
+words=("$@")
+for i in "${{!words[@]}}"; do
+  [ "${{words[i]}}" = --node ] && node=${{words[i+1]}}
+done
+for i in "${{!words[@]}}"; do
+  [ "${{words[i]}}" = --controller ] && [ -e {folder}/proxies/$node ] && words[i+1]=$(cat {folder}/proxies/$node)
+done
+exec -a "$0" {real}/strata-worker "${{words[@]}}"
+"""
+CONTROLLER = """#!/bin/bash
+if [ -e {folder}/backup.db ]; then
+  rm -f {state}/controller.db*
+  mv {folder}/backup.db {state}/controller.db
+  set -- "$@" --restored
+fi
+exec -a "$0" {real}/strata-controller "$@"
+"""
 
 
 class Soak(real_cluster.RealCluster):
@@ -60,7 +84,8 @@ class Soak(real_cluster.RealCluster):
             self.set_clock(0)
             self.env.update(LD_PRELOAD=str(FAKETIME), FAKETIME_TIMESTAMP_FILE=str(self.clock), FAKETIME_NO_CACHE="1",
                             FAKETIME_DONT_FAKE_MONOTONIC="1")
-        self.strata("up", "--agents", 3, "--dir", self.cluster)
+        self.put_between()
+        self.strata("up", "--agents", len(NODES), "--listen", self.listen, "--dir", self.cluster)
         self.data = self.folder / "data"
         self.data.mkdir()
         if os.geteuid() == 0:
@@ -68,6 +93,26 @@ class Soak(real_cluster.RealCluster):
             if self.mounted:
                 self.addCleanup(subprocess.run, ["umount", "-l", self.data])
         self.strata("submit", self.job("soak", STEPS_AT_ONCE), "--dir", self.data / "soak")
+
+    def put_between(self):
+        """Proxies between agents and controller, and scripts in place of both programs."""
+        bin, real = self.folder / "bin", self.folder / "bin/real"
+        real.mkdir()
+        for name in ("strata-worker", "strata-controller", "strata-trainer"):
+            (bin / name).rename(real / name)
+        (bin / "strata-trainer").symlink_to(real / "strata-trainer")  # for strata run
+        names = {"folder": self.folder, "real": real, "state": self.cluster / "controller"}
+        for name, text in (("strata-worker", AGENT), ("strata-controller", CONTROLLER)):
+            (bin / name).write_text(text.format(**names))
+            (bin / name).chmod(0o755)
+        listen = self.folder / "controller.sock"
+        self.listen = f"unix:{listen}"
+        (self.folder / "proxies").mkdir()
+        self.proxies = {}
+        for node in NODES:
+            self.proxies[node] = proxy.Proxy(self.listen)
+            self.addCleanup(self.proxies[node].close)
+            (self.folder / "proxies" / node).write_text(self.proxies[node].address)
 
     def job(self, name: str, steps: int, priority: int = 0) -> pathlib.Path:
         path = self.folder / f"{name}.yaml"
@@ -192,6 +237,54 @@ restart: {{max_without_progress: 1000}}
         for pid in self.daemons():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
+
+    def cut_for(self, nodes: list, seconds: float):
+        for node in nodes:
+            self.proxies[node].cut()
+        time.sleep(seconds)
+        for node in nodes:
+            self.proxies[node].heal()
+
+    def fault_controller_cut(self):
+        """It is alive, and hears nobody for up to more than a lease."""
+        self.cut_for(NODES, self.random.choice([2, 8, 40]))
+
+    def fault_node_cut_briefly(self):
+        """For less than a lease: what it does meanwhile proves that it lives."""
+        self.cut_for([self.random.choice(NODES)], self.random.uniform(1, 20))
+
+    def fault_node_cut(self):
+        self.cut_for([self.random.choice(NODES)], 40)
+
+    def fault_connections_reset(self):
+        for _ in range(5):
+            for each in self.proxies.values():
+                each.reset()
+            time.sleep(self.random.uniform(0.05, 0.5))
+
+    def fault_upgrade(self):
+        """Files are replaced by renaming, then controller and agents are started anew; the trainer is of another build."""
+        real = self.folder / "bin/real"
+        for name in ("strata-controller", "strata-worker", "strata-trainer"):
+            shutil.copy2(real / name, real / f"{name}.next")
+            if name == "strata-trainer":
+                with open(real / f"{name}.next", "ab") as file:
+                    file.write(b"\0")
+            (real / f"{name}.next").rename(real / name)
+        for pid in self.daemons():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGTERM)
+            time.sleep(self.random.uniform(0, 1))
+
+    def fault_restore(self):
+        """The state of a few seconds ago."""
+        backup = self.folder / "backup.next"
+        self.strata("backup", "-o", backup)
+        time.sleep(self.random.uniform(0, 5))
+        self.signal_one("strata-controller", signal.SIGSTOP)  # it writes nothing after this
+        backup.rename(self.folder / "backup.db")
+        self.signal_one("strata-controller", signal.SIGKILL)
+        self.wait_for(lambda: not (self.folder / "backup.db").exists() and self.answers(), "the restored controller")
 
     def fault_supervisor_kill(self):
         self.signal_one("strata", signal.SIGKILL)

@@ -197,6 +197,7 @@ void AgentTest::Prepare(int64_t epoch, const v1::JobSpec& spec,
   for (const auto& [node, own] : nodes_) {
     v1::ControllerMessage message;
     v1::PrepareEpoch& prepare = *message.mutable_prepare();
+    prepare = more_;
     *prepare.mutable_epoch() = Epoch(epoch);
     *prepare.mutable_spec() = spec;
     prepare.set_directory((folder_ / "job").string());

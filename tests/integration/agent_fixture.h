@@ -85,6 +85,7 @@ class AgentTest : public testing::Test {
   Nodes nodes_;
   std::unique_ptr<FakeController> controller_;
   std::map<std::string, pid_t> agents_;
+  v1::PrepareEpoch more_;                 // what Prepare says beside what its arguments do
   std::vector<std::string> agent_flags_;  // further ones, of agents started from now on
 };
 

@@ -9,11 +9,10 @@ CHUNK = 64 << 10
 
 
 class Proxy:
-    """Listens on a loopback port and forwards each connection to `target` (HOST:PORT)."""
+    """Listens on a loopback port and forwards each connection to `target` (HOST:PORT or unix:PATH)."""
 
     def __init__(self, target: str):
-        host, _, port = target.rpartition(":")
-        self.target = (host, int(port))
+        self.target = target
         self.open = threading.Event()
         self.open.set()
         self.connections = set()
@@ -57,7 +56,7 @@ class Proxy:
     def _connect(self, near: socket.socket):
         self.open.wait()
         try:
-            far = socket.create_connection(self.target)
+            far = self._reach()
         except OSError:
             near.close()
             return
@@ -65,6 +64,14 @@ class Proxy:
             self.connections |= {near, far}
         for ends in (near, far), (far, near):
             threading.Thread(target=self._forward, args=ends, daemon=True).start()
+
+    def _reach(self) -> socket.socket:
+        if self.target.startswith("unix:"):
+            far = socket.socket(socket.AF_UNIX)
+            far.connect(self.target.removeprefix("unix:"))
+            return far
+        host, _, port = self.target.rpartition(":")
+        return socket.create_connection((host, int(port)))
 
     def _forward(self, source: socket.socket, sink: socket.socket):
         with contextlib.suppress(OSError):

@@ -27,7 +27,9 @@ BANNED = [
       "controller/metrics/metrics.cc",  # wakes the metrics library's own thread at the end
       "controller/service/acceptor.h", "controller/service/acceptor.cc",  # waits in poll()
       "controller/service/unix_relay.h", "controller/service/unix_relay.cc",  # waits in epoll_wait()
-      "controller/service/file_pool.cc"),  # what may hang for ever on a file system
+      "controller/service/munge_decoder.h", "controller/service/munge_decoder.cc",  # waits for a daemon
+      "controller/service/file_pool.cc",  # what may hang for ever on a file system
+      "controller/service/read_pool.h", "controller/service/read_pool.cc"),  # beside the writer and gRPC
      "threads belong to device, worker, collectives and checkpoint: use what they offer"),
     (r"(?<![\w.>])(std::)?(quick_)?exit\(", ("tests",), "return a status up to main"),
     (r"(?<![\w.>])(std::)?abort\(", ("common/check.h",), "STRATA_CHECK for invariants, absl::Status for the rest"),

@@ -2,13 +2,17 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <map>
 #include <thread>
 #include <utility>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "common/status_macros.h"
+#include "worker/agent/certificate_keeper.h"
 
 namespace strata::worker {
 namespace {
@@ -32,6 +36,15 @@ absl::Status Signal(const std::string& text, OnSigterm* on_sigterm) {
   return absl::OkStatus();
 }
 
+absl::Status WhoseProcesses(const std::string& text, RunAs* run_as) {
+  if (text != "user" && text != "daemon" && text != "auto") {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--run-as: '", text, "' is not user, daemon or auto"));
+  }
+  *run_as = text == "user" ? RunAs::kUser : text == "daemon" ? RunAs::kDaemon : RunAs::kAuto;
+  return absl::OkStatus();
+}
+
 absl::Status Locality(const std::string& text, std::map<std::string, std::string>* locality) {
   for (const std::string& part : std::vector<std::string>(absl::StrSplit(text, ','))) {
     const std::pair<std::string, std::string> level = absl::StrSplit(part, absl::MaxSplits('=', 1));
@@ -47,11 +60,45 @@ absl::Status Locality(const std::string& text, std::map<std::string, std::string
   return absl::OkStatus();
 }
 
+// The token itself, or what @FILE holds: other users see a process's arguments.
+absl::StatusOr<std::string> JoinToken(const std::string& value) {
+  if (!absl::StartsWith(value, "@/")) return value;
+  const absl::StatusOr<std::string> text = security::ReadPemFile(value.substr(1));
+  if (text.ok()) return std::string(absl::StripAsciiWhitespace(*text));
+  return absl::InvalidArgumentError(absl::StrCat("--join: ", text.status().message()));
+}
+
+absl::Status CheckSecurity(const ClusterAgentOptions& options) {
+  const security::TlsFiles& tls = options.tls;
+  const bool any = tls.enabled() || !tls.certificate.empty() || !tls.key.empty();
+  if (any && (!tls.enabled() || tls.certificate.empty() || tls.key.empty())) {
+    return absl::InvalidArgumentError(
+        "TLS needs all three: --tls-certificate, --tls-key and --tls-authority");
+  }
+  if (options.join.empty()) return absl::OkStatus();
+  if (any) {
+    return absl::InvalidArgumentError(
+        "--join: with --tls-certificate there is nothing to join with: leave one of them out");
+  }
+  if (absl::StartsWith(options.controller, "unix:")) {
+    return absl::InvalidArgumentError("--join: for a --controller HOST:PORT only");
+  }
+  return CheckJoin(options.join);
+}
+
 }  // namespace
 
 absl::StatusOr<ClusterAgentOptions> ParseClusterOptions(const std::vector<std::string>& arguments) {
   ClusterAgentOptions options;
   options.threads_per_device = 0;
+  const std::map<std::string, std::string*> texts = {
+      {"--controller", &options.controller},
+      {"--node", &options.node},
+      {"--dir", &options.directory},
+      {"--data-devices", &options.data_devices},
+      {"--tls-certificate", &options.tls.certificate},
+      {"--tls-key", &options.tls.key},
+      {"--tls-authority", &options.tls.authority}};
   for (size_t i = 0; i < arguments.size(); i += 2) {
     const std::string& flag = arguments[i];
     if (flag == "--rejoin") {
@@ -63,12 +110,8 @@ absl::StatusOr<ClusterAgentOptions> ParseClusterOptions(const std::vector<std::s
       return absl::InvalidArgumentError(absl::StrCat(flag, ": its value is missing"));
     }
     const std::string& value = arguments[i + 1];
-    if (flag == "--controller") {
-      options.controller = value;
-    } else if (flag == "--node") {
-      options.node = value;
-    } else if (flag == "--dir") {
-      options.directory = value;
+    if (const auto text = texts.find(flag); text != texts.end()) {
+      *text->second = value;
     } else if (flag == "--devices") {
       RETURN_IF_ERROR(Number(flag, value, kMostDevices, &options.devices));
     } else if (flag == "--threads-per-device") {
@@ -79,39 +122,30 @@ absl::StatusOr<ClusterAgentOptions> ParseClusterOptions(const std::vector<std::s
       int seconds = 0;
       RETURN_IF_ERROR(Number(flag, value, kMostDrainSeconds, &seconds));
       options.drain_seconds = seconds;
-    } else if (flag == "--tls-certificate") {
-      options.tls.certificate = value;
-    } else if (flag == "--tls-key") {
-      options.tls.key = value;
-    } else if (flag == "--tls-authority") {
-      options.tls.authority = value;
-    } else if (flag == "--data-devices") {
-      options.data_devices = value;
+    } else if (flag == "--join") {
+      ASSIGN_OR_RETURN(options.join, JoinToken(value));
+    } else if (flag == "--run-as") {
+      RETURN_IF_ERROR(WhoseProcesses(value, &options.run_as));
+    } else if (flag == "--unit-property") {
+      if (value.find('=') == std::string::npos) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("--unit-property: '", value, "' is not NAME=VALUE"));
+      }
+      options.unit_properties.push_back(value);
     } else if (flag == "--locality") {
       RETURN_IF_ERROR(Locality(value, &options.locality));
     } else {
       return absl::InvalidArgumentError(absl::StrCat(flag, ": unknown"));
     }
   }
-  const std::pair<const char*, const std::string*> required[] = {
-      {"--controller", &options.controller},
-      {"--node", &options.node},
-      {"--dir", &options.directory}};
-  for (const auto& [flag, value] : required) {
-    if (value->empty()) return absl::InvalidArgumentError(absl::StrCat(flag, ": missing"));
+  for (const char* const flag : {"--controller", "--node", "--dir"}) {
+    if (texts.at(flag)->empty()) return absl::InvalidArgumentError(absl::StrCat(flag, ": missing"));
   }
   if (options.controller.find(':') == std::string::npos) {
     return absl::InvalidArgumentError(absl::StrCat("--controller: '", options.controller,
                                                    "' is neither HOST:PORT nor unix:PATH"));
   }
-  const bool any_tls =
-      options.tls.enabled() || !options.tls.certificate.empty() || !options.tls.key.empty();
-  const bool all_tls =
-      options.tls.enabled() && !options.tls.certificate.empty() && !options.tls.key.empty();
-  if (any_tls && !all_tls) {
-    return absl::InvalidArgumentError(
-        "TLS needs all three: --tls-certificate, --tls-key and --tls-authority");
-  }
+  RETURN_IF_ERROR(CheckSecurity(options));
   if (options.threads_per_device == 0) {
     const int processors = static_cast<int>(std::thread::hardware_concurrency());
     options.threads_per_device = std::clamp(processors / options.devices, 1, kMostThreads);

@@ -23,9 +23,17 @@ inline constexpr char kClusterUsage[] =
     "      [--drain-seconds S]         then what is left is ended (3600)\n"
     "      [--tls-certificate F --tls-key F --tls-authority F]  PEM files: speak TLS, as\n"
     "                                  spiffe://CLUSTER/node/NAME, to its controller\n"
+    "      [--join ID.SECRET@sha256:DIGEST | --join @/FILE]  a join token (strata token create), "
+    "or\n"
+    "                                  the file that holds it: the agent makes a key, gets a\n"
+    "                                  certificate for it, and renews that from then on\n"
     "      [--data-devices NAMES]      interfaces of its ranks' data connections (that through "
     "which\n"
     "                                  the controller is reached)\n"
+    "      [--run-as user|daemon|auto] jobs run as their owners, as this process's user, or (auto) "
+    "as\n"
+    "                                  their owners where that is root and systemd runs\n"
+    "      [--unit-property NAME=VALUE]  of systemd, for each rank of another user; repeatable\n"
     "      [--rejoin]                  go over to another cluster, when it holds nothing\n";
 
 // Arguments after the program's name. InvalidArgument: what is wrong.

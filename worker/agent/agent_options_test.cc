@@ -1,5 +1,9 @@
 #include "worker/agent/agent_options.h"
 
+#include <fstream>
+#include <string>
+#include <vector>
+
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -37,6 +41,18 @@ TEST(AgentOptionsTest, FlagsWithoutAValueStandAnywhere) {
   EXPECT_EQ(options->drain_seconds, 9);
 }
 
+TEST(AgentOptionsTest, AsWhomJobsRun) {
+  const auto options = ParseClusterOptions(
+      {"--controller", "h:1", "--node", "n", "--dir", "d", "--run-as", "user", "--unit-property",
+       "MemoryMax=1G", "--unit-property", "TasksMax=9", "--data-devices", "eth1"});
+  ASSERT_TRUE(options.ok()) << options.status();
+  EXPECT_EQ(options->run_as, RunAs::kUser);
+  EXPECT_THAT(options->unit_properties, ElementsAre("MemoryMax=1G", "TasksMax=9"));
+  EXPECT_EQ(options->data_devices, "eth1");
+  EXPECT_THAT(ProblemOf({"--run-as", "root"}), HasSubstr("'root' is not user, daemon or auto"));
+  EXPECT_THAT(ProblemOf({"--unit-property", "x"}), HasSubstr("'x' is not NAME=VALUE"));
+}
+
 TEST(AgentOptionsTest, WhatIsNotGivenHasADefault) {
   const auto options = ParseClusterOptions({"--controller", "h:1", "--node", "n", "--dir", "d"});
   ASSERT_TRUE(options.ok()) << options.status();
@@ -59,6 +75,20 @@ TEST(AgentOptionsTest, WhatIsWrongIsNamed) {
   EXPECT_THAT(
       ProblemOf({"--controller", "h:1", "--node", "n", "--dir", "d", "--tls-authority", "a.pem"}),
       HasSubstr("TLS needs all three"));
+  const std::string join = "ab.cd@sha256:" + std::string(64, '0');
+  const auto joining = [](const std::string& controller, const std::string& token) {
+    return std::vector<std::string>{"--controller", controller, "--node", "n",
+                                    "--dir",        "d",        "--join", token};
+  };
+  EXPECT_EQ(ParseClusterOptions(joining("h:1", join))->join, join);
+  EXPECT_THAT(ProblemOf(joining("unix:/a", join)), HasSubstr("HOST:PORT only"));
+  const std::string file = testing::TempDir() + "/join-token";
+  std::ofstream(file) << join << "\n";
+  EXPECT_EQ(ParseClusterOptions(joining("h:1", "@" + file))->join, join);
+  EXPECT_THAT(ProblemOf(joining("h:1", "@/none")), HasSubstr("/none: No such file"));
+  for (const std::string bad : {"ab.cd", "ab@sha256:00", "ab.cd@sha256:00", "@"}) {
+    EXPECT_THAT(ProblemOf(joining("h:1", bad)), HasSubstr("ID.SECRET@sha256:DIGEST")) << bad;
+  }
   EXPECT_THAT(ProblemOf({"--nodes", "x"}), HasSubstr("--nodes: unknown"));
 }
 

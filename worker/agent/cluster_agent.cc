@@ -3,6 +3,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <sys/signalfd.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -19,6 +20,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/rng.h"
 #include "worker/agent/agent_folder.h"
+#include "worker/agent/certificate_keeper.h"
 #include "worker/agent/controller_link.h"
 #include "worker/agent/data_devices.h"
 #include "worker/agent/doorway.h"
@@ -31,7 +33,8 @@ namespace strata::worker {
 namespace {
 
 constexpr double kLongestWaitSeconds = 0.2;
-constexpr double kEndSeconds = 5;  // for trainers that were killed, and for the last words
+constexpr int kEnrolEveryMs = 1000;  // while the controller cannot be reached
+constexpr double kEndSeconds = 5;    // for trainers that were killed, and for the last words
 
 void Log(const std::string& text) { std::fprintf(stderr, "strata-worker: %s\n", text.c_str()); }
 
@@ -75,6 +78,25 @@ AgentCore::Options CoreOptions(const ClusterAgentOptions& options, const AgentFo
   return core;
 }
 
+bool OwnersRun(const MachineHost::Users& users) {
+  return users.powers.root &&
+         (users.mode == RunAs::kUser || (users.mode == RunAs::kAuto && users.powers.systemd));
+}
+
+MachineHost::Users UsersOf(const ClusterAgentOptions& options, const AgentFolder& folder) {
+  MachineHost::Users users = {options.run_as, PowersOfThisProcess(), options.unit_properties};
+  const std::string why = absl::StrCat(" (", DescribeMode(users.mode, users.powers), ")");
+  if (!OwnersRun(users)) {
+    Log(absl::StrCat("all jobs run as this process's user, whoever submits them", why));
+    return users;
+  }
+  Log(absl::StrCat("jobs run as their owners",
+                   users.powers.systemd ? ", each rank in a scope of systemd" : "", why));
+  // Their trainers find the socket in it; what lies beside is not theirs to read.
+  chmod(folder.path().c_str(), 0711);
+  return users;
+}
+
 // The process around what decides (AgentCore): one poll loop.
 class ClusterAgent {
  public:
@@ -85,7 +107,8 @@ class ClusterAgent {
         signals_(std::move(signals)),
         clock_(clock),
         core_options_(CoreOptions(options, *folder_, clock)),
-        host_(folder_.get(), &trainers_),
+        users_(UsersOf(options, *folder_)),
+        host_(folder_.get(), &trainers_, users_),
         core_(core_options_, folder_->membership(), &host_, &clock) {}
 
   int Run() {
@@ -94,8 +117,10 @@ class ClusterAgent {
                                  FrameReceiver& receiver) {
       return OnHello(hello, pid, socket, receiver);
     };
+    const Doorway::Guests guests =
+        OwnersRun(users_) ? Doorway::Guests::kAllUsers : Doorway::Guests::kOwnUser;
     absl::StatusOr<std::unique_ptr<Doorway>> doorway = Doorway::Open(
-        folder_->SocketPath(), on_hello,
+        folder_->SocketPath(), guests, on_hello,
         [this](Descriptor asker) { stop_askers_.push_back(std::move(asker)); }, &clock_);
     if (!doorway.ok()) {
       Log(std::string(doorway.status().message()));
@@ -194,6 +219,7 @@ class ClusterAgent {
   const common::Clock& clock_;
   const AgentCore::Options core_options_;
   TrainerPoll trainers_;
+  const MachineHost::Users users_;
   MachineHost host_;
   AgentCore core_;
   std::unique_ptr<Doorway> doorway_;
@@ -214,6 +240,25 @@ absl::StatusOr<Descriptor> TakeSignals() {
   return signals;
 }
 
+bool HasEnrolled(const EnrolmentOptions& enrolment) {
+  return access(EnrolledFiles(enrolment.folder).certificate.c_str(), F_OK) == 0;
+}
+
+// Until it has a certificate: -1; or the exit status, if it never will or is told to stop.
+int AwaitEnrolment(const EnrolmentOptions& enrolment, const Descriptor& signals) {
+  bool told = false;
+  for (;;) {
+    const absl::Status enrolled = Enrol(enrolment, common::WallSeconds());
+    if (enrolled.ok()) return -1;
+    if (!std::exchange(told, true) || !absl::IsUnavailable(enrolled)) {
+      Log(absl::StrCat("without a certificate: ", enrolled.message()));
+    }
+    if (!absl::IsUnavailable(enrolled)) return 1;
+    pollfd waiting = {signals.get(), POLLIN, 0};
+    if (poll(&waiting, 1, kEnrolEveryMs) > 0) return 0;
+  }
+}
+
 }  // namespace
 
 int RunClusterAgent(const ClusterAgentOptions& options, const common::Clock& clock) {
@@ -224,7 +269,16 @@ int RunClusterAgent(const ClusterAgentOptions& options, const common::Clock& clo
     Log(std::string(status.message()));
     return 1;
   }
-  return ClusterAgent(options, *std::move(folder), *std::move(signals), clock).Run();
+  EnrolmentOptions enrolment = {options.controller, options.node, options.directory + "/tls",
+                                options.join};
+  ClusterAgentOptions used = options;
+  std::unique_ptr<CertificateKeeper> keeper;
+  if (!options.join.empty() || (!options.tls.enabled() && HasEnrolled(enrolment))) {
+    if (const int status = AwaitEnrolment(enrolment, *signals); status >= 0) return status;
+    used.tls = EnrolledFiles(enrolment.folder);
+    keeper = std::make_unique<CertificateKeeper>(enrolment);
+  }
+  return ClusterAgent(used, *std::move(folder), *std::move(signals), clock).Run();
 }
 
 }  // namespace strata::worker

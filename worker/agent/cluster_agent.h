@@ -4,9 +4,11 @@
 
 #include <map>
 #include <string>
+#include <vector>
 
 #include "common/clock.h"
 #include "security/tls_files.h"
+#include "worker/agent/job_user.h"
 
 namespace strata::worker {
 
@@ -19,7 +21,10 @@ enum class OnSigterm {
 struct ClusterAgentOptions {
   std::string controller;  // HOST:PORT or unix:PATH
   security::TlsFiles tls;  // of connections to HOST:PORT, when it is enabled
-  std::string node;        // its name
+  // As EnrolmentOptions'; with it, or once it has enrolled, the agent's certificate is in its
+  // directory, and renewed by itself. Not with `tls`.
+  std::string join;
+  std::string node;  // its name
   std::string directory;
   int devices = 1;
   int threads_per_device = 1;
@@ -29,6 +34,8 @@ struct ClusterAgentOptions {
   // Network interfaces of its ranks' data connections, as UCX_NET_DEVICES; empty: that variable's,
   // or the interface through which the controller is reached.
   std::string data_devices;
+  RunAs run_as = RunAs::kAuto;               // as whom jobs run
+  std::vector<std::string> unit_properties;  // NAME=VALUE of systemd, for each rank of another user
   bool rejoin = false;  // may go over to another cluster while it holds nothing
 };
 

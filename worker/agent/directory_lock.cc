@@ -28,7 +28,7 @@ absl::StatusOr<Descriptor> OpenLock(const std::string& directory) {
   std::filesystem::create_directories(directory, error);
   if (error) return FileError(directory, "create", error.value());
   const std::string path = absl::StrCat(directory, "/.lock");
-  const Descriptor opened(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
+  const Descriptor opened(open(path.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0644));
   if (!opened.is_open()) return FileError(path, "open", errno);
   Descriptor file(fcntl(opened.get(), F_DUPFD_CLOEXEC, kLeastNumber));
   if (!file.is_open()) return FileError(path, "fcntl", errno);

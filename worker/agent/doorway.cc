@@ -1,25 +1,35 @@
 #include "worker/agent/doorway.h"
 
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdio>
 #include <utility>
 
 #include "common/status_macros.h"
+#include "worker/agent/small_file.h"
 #include "worker/shared/unix_socket.h"
 
 namespace strata::worker {
 
-absl::StatusOr<std::unique_ptr<Doorway>> Doorway::Open(const std::string& path, OnHello on_hello,
-                                                       OnStop on_stop, const common::Clock* clock) {
+absl::StatusOr<std::unique_ptr<Doorway>> Doorway::Open(const std::string& path, Guests guests,
+                                                       OnHello on_hello, OnStop on_stop,
+                                                       const common::Clock* clock) {
   ASSIGN_OR_RETURN(const int listener, ListenAt(path));
-  return std::unique_ptr<Doorway>(
-      new Doorway(Descriptor(listener), std::move(on_hello), std::move(on_stop), clock));
+  std::unique_ptr<Doorway> doorway(
+      new Doorway(Descriptor(listener), guests, std::move(on_hello), std::move(on_stop), clock));
+  if (guests == Guests::kAllUsers && chmod(path.c_str(), 0666) != 0) {
+    return FileError(path, "chmod", errno);
+  }
+  return doorway;
 }
 
-Doorway::Doorway(Descriptor listener, OnHello on_hello, OnStop on_stop, const common::Clock* clock)
+Doorway::Doorway(Descriptor listener, Guests guests, OnHello on_hello, OnStop on_stop,
+                 const common::Clock* clock)
     : listener_(std::move(listener)),
+      who_(guests),
       on_hello_(std::move(on_hello)),
       on_stop_(std::move(on_stop)),
       clock_(clock) {}
@@ -47,13 +57,14 @@ void Doorway::Accept() {
   socklen_t size = sizeof(peer);
   if (getsockopt(socket.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) return;
   // The socket's mode keeps others out already, unless somebody has changed it.
-  if (peer.uid != geteuid()) {
+  if (who_ == Guests::kOwnUser && peer.uid != geteuid()) {
     std::fprintf(stderr, "strata-worker: process %d of user %u is no trainer of this agent\n",
                  peer.pid, peer.uid);
     return;
   }
   const int number = socket.get();
-  guests_.push_back({std::move(socket), FrameReceiver(number), peer.pid, clock_->Now(), false});
+  guests_.push_back(
+      {std::move(socket), FrameReceiver(number), peer.pid, peer.uid, clock_->Now(), false});
 }
 
 void Doorway::Hear(Guest& guest) {
@@ -62,7 +73,9 @@ void Doorway::Hear(Guest& guest) {
   const absl::StatusOr<bool> whole = guest.receiver.Next(&event);
   if (whole.ok() && !*whole) return;
   guest.gone = true;  // from here
-  if (whole.ok() && event.has_stop_agent()) return on_stop_(std::move(guest.socket));
+  if (whole.ok() && event.has_stop_agent() && guest.user == geteuid()) {
+    return on_stop_(std::move(guest.socket));
+  }
   if (!whole.ok() || !event.has_hello()) return;
   if (on_hello_(event.hello(), guest.pid, guest.socket, guest.receiver)) return;
   v1::TrainerCommand command;

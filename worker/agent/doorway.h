@@ -34,10 +34,13 @@ class Doorway {
   // StopAgent: the answer goes to the socket.
   using OnStop = std::function<void(Descriptor socket)>;
 
-  // Listens at `path`. Processes of other users than this one's are turned away. `clock` is
-  // borrowed.
-  static absl::StatusOr<std::unique_ptr<Doorway>> Open(const std::string& path, OnHello on_hello,
-                                                       OnStop on_stop, const common::Clock* clock);
+  // Whom it hears. Of other users than this process's trainers alone are, who cannot stop an agent.
+  enum class Guests { kOwnUser, kAllUsers };
+
+  // Listens at `path`. `clock` is borrowed.
+  static absl::StatusOr<std::unique_ptr<Doorway>> Open(const std::string& path, Guests guests,
+                                                       OnHello on_hello, OnStop on_stop,
+                                                       const common::Clock* clock);
 
   // For a poll loop: adds what to wait for; then looks at what poll found at the same place.
   void AddTo(std::vector<pollfd>& waiting);
@@ -49,14 +52,17 @@ class Doorway {
     Descriptor socket;
     FrameReceiver receiver;
     pid_t pid = -1;
+    uid_t user = 0;
     double came_at = 0;  // clock time
     bool gone = false;
   };
-  Doorway(Descriptor listener, OnHello on_hello, OnStop on_stop, const common::Clock* clock);
+  Doorway(Descriptor listener, Guests guests, OnHello on_hello, OnStop on_stop,
+          const common::Clock* clock);
   void Accept();
   void Hear(Guest& guest);
 
   const Descriptor listener_;
+  const Guests who_;
   const OnHello on_hello_;
   const OnStop on_stop_;
   const common::Clock* const clock_;

@@ -55,7 +55,7 @@ class DoorwayTest : public ::testing::Test {
       answer.mutable_agent_stopped();
       EXPECT_TRUE(FrameSender(socket.get()).Send(answer).ok());
     };
-    const auto doorway = Doorway::Open(path, on_hello, on_stop, &clock_);
+    const auto doorway = Doorway::Open(path, guests_, on_hello, on_stop, &clock_);
     EXPECT_TRUE(doorway.ok()) << doorway.status();
     chmod(path.c_str(), 0777);  // as if somebody had opened what its mode closes
     const pid_t child = SpeakAs(user, path, event);
@@ -73,6 +73,7 @@ class DoorwayTest : public ::testing::Test {
   }
 
   const common::MonotonicClock clock_{};
+  Doorway::Guests guests_ = Doorway::Guests::kOwnUser;
   int heard_ = 0, stopped_ = 0;
 };
 
@@ -95,6 +96,21 @@ TEST_F(DoorwayTest, AProcessOfAnotherUserIsTurnedAwayUnheard) {
   if (status == 3) GTEST_SKIP() << "this sandbox knows one user only";
   EXPECT_EQ(status, 1);
   EXPECT_EQ(heard_, 0);
+}
+
+// Where jobs run as their owners their trainers come back; by their number it is told whose they
+// are. They are not to stop the agent of others.
+TEST_F(DoorwayTest, TrainersOfOtherUsersAreHeardWhereTheyMayBe_AndNothingElse) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can be somebody else";
+  guests_ = Doorway::Guests::kAllUsers;
+  const int status = HelloFrom(kNobody);
+  if (status == 3) GTEST_SKIP() << "this sandbox knows one user only";
+  EXPECT_EQ(status, 0);
+  EXPECT_EQ(heard_, 1);
+  v1::TrainerEvent event;
+  event.mutable_stop_agent();
+  EXPECT_EQ(WordFrom(kNobody, event), 1);
+  EXPECT_EQ(stopped_, 0);
 }
 
 }  // namespace

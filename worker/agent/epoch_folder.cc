@@ -1,6 +1,10 @@
 #include "worker/agent/epoch_folder.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <filesystem>
 #include <system_error>
 #include <vector>
@@ -8,6 +12,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "common/path_roots.h"
+#include "worker/agent/descriptor.h"
 #include "worker/agent/small_file.h"
 
 namespace strata::worker {
@@ -40,16 +46,34 @@ int64_t NewestEpoch(const std::string& directory) {
   return newest;
 }
 
-absl::StatusOr<std::string> MakeEpochFolder(const std::string& directory, int64_t epoch) {
-  const std::string folder = absl::StrCat(directory, "/", kPrefix, epoch);
+absl::StatusOr<std::string> FindEpochFolder(const std::string& directory, int64_t epoch) {
+  std::string folder = absl::StrCat(directory, "/", kPrefix, epoch);
   std::error_code error;
-  fs::create_directories(folder, error);
-  if (error) return FileError(folder, "create", error.value());
-  for (const auto& [earlier, path] : EpochFolders(directory)) {
-    if (earlier < epoch)
-      fs::remove_all(path, error);  // links are not followed; what stays behind harms nobody
+  if (fs::is_directory(folder, error)) return folder;
+  return absl::FailedPreconditionError(
+      absl::StrCat(folder, " is gone: a later start of the job has taken its place"));
+}
+
+absl::StatusOr<std::string> MakeEpochFolder(const std::string& directory, int64_t epoch) {
+  const std::string name = absl::StrCat(kPrefix, epoch);
+  const std::string path = absl::StrCat(directory, "/", name);
+  std::error_code error;
+  fs::create_directories(directory, error);
+  if (error) return FileError(directory, "create", error.value());
+  const Descriptor folder(open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!folder.is_open()) return FileError(directory, "open", errno);
+  if (mkdirat(folder.get(), name.c_str(), 0777) != 0 && errno != EEXIST) {
+    return FileError(path, "create", errno);
   }
-  return folder;
+  // What is there already may be a link that somebody has put there.
+  const Descriptor made(
+      openat(folder.get(), name.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  if (!made.is_open()) return FileError(path, "open", errno);
+  for (const auto& [earlier, old] : EpochFolders(directory)) {
+    // What stays behind harms nobody.
+    if (earlier < epoch) common::RemoveTree(folder.get(), old.filename().c_str());
+  }
+  return path;
 }
 
 }  // namespace strata::worker

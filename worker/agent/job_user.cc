@@ -87,12 +87,14 @@ absl::StatusOr<Decision> DecideUser(RunAs mode, const Powers& powers, const std:
     if (!as_user) return Decision{};
     return refused("nobody is known to have submitted it");
   }
+  const absl::StatusOr<JobUser> user = FindUser(owner);
+  const bool own = user.ok() && user->uid == geteuid();
+  if (own && (user->uid != 0 || !as_user)) return Decision{};  // they are the same
   if (!as_user) {
     return Decision{std::nullopt, absl::StrCat("its processes run as the agent's user, not as ",
                                                owner, " (", DescribeMode(mode, powers), ")")};
   }
   if (!powers.root) return refused("the agent is not root and cannot become " + owner);
-  const absl::StatusOr<JobUser> user = FindUser(owner);
   if (absl::IsUnavailable(user.status())) return user.status();
   if (!user.ok()) return refused(std::string(user.status().message()));
   if (user->uid == 0) return refused("no job runs as root");
@@ -112,8 +114,8 @@ std::vector<std::string> LaunchCommand(const JobUser& user, bool systemd, const 
                                        const std::string& systemd_run) {
   std::vector<std::string> command;
   if (systemd) {
-    // A scope holds a process that its starter forks: so it stays our child, and keeps the
-    // descriptors that it inherits.
+    // For a scope systemd-run becomes the command itself: it stays our child, by its number, and
+    // keeps the descriptors that it inherits.
     command = {systemd_run,     "--scope", "--quiet", "--collect", "--slice=strata.slice",
                "--unit=" + unit};
     for (const std::string& property : properties) command.push_back("--property=" + property);
@@ -124,8 +126,8 @@ std::vector<std::string> LaunchCommand(const JobUser& user, bool systemd, const 
 }
 
 int ExecAs(const std::vector<std::string>& arguments) {
-  if (arguments.size() < 2) {
-    std::fprintf(stderr, "usage: strata-worker --exec-as USER PROGRAM [ARGUMENTS]\n");
+  if (arguments.size() < 3) {
+    std::fprintf(stderr, "usage: strata-worker --exec-as USER PATH NAME [ARGUMENTS]\n");
     return kCannotExec;
   }
   const absl::StatusOr<JobUser> user = FindUser(arguments[0]);
@@ -144,7 +146,7 @@ int ExecAs(const std::vector<std::string>& arguments) {
   setenv("LOGNAME", arguments[0].c_str(), 1);
   umask(0077);
   std::vector<char*> argv;
-  for (size_t i = 1; i < arguments.size(); ++i) {
+  for (size_t i = 2; i < arguments.size(); ++i) {
     argv.push_back(const_cast<char*>(arguments[i].c_str()));
   }
   argv.push_back(nullptr);

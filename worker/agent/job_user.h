@@ -49,16 +49,18 @@ absl::StatusOr<Decision> DecideUser(RunAs mode, const Powers& powers, const std:
 // What the agent does at its start cannot be told later: which mode is in force, for its log.
 std::string DescribeMode(RunAs mode, const Powers& powers);
 
-// The command that makes another one run as `user`: that one's path and arguments follow it. Where
-// systemd runs, in a scope of its own named `unit`, with these properties (NAME=VALUE) beside the
-// agent's unit: stopping or restarting the agent leaves it alone. `systemd_run`: that program.
+// The command that makes another one run as `user`: that one's path, name and arguments follow it.
+// Where systemd runs, in a scope of its own named `unit`, with these properties (NAME=VALUE) beside
+// the agent's unit: stopping or restarting the agent leaves it alone. `systemd_run`: path of that
+// program.
 std::vector<std::string> LaunchCommand(const JobUser& user, bool systemd, const std::string& unit,
                                        const std::vector<std::string>& properties,
                                        const std::string& own_binary,
-                                       const std::string& systemd_run = "systemd-run");
+                                       const std::string& systemd_run = "/usr/bin/systemd-run");
 
-// strata-worker --exec-as USER PROGRAM ARGUMENTS: becomes that user, with its groups, its HOME and
-// no way back, and then the program. Returns only when that fails, told on stderr.
+// strata-worker --exec-as USER PATH NAME ARGUMENTS: becomes that user, with its groups, its HOME
+// and no way back, and then the program at PATH under NAME. Returns only when that fails, told on
+// stderr.
 int ExecAs(const std::vector<std::string>& arguments);
 
 // While one lives, this thread's file operations are the user's: the kernel checks every path as it

@@ -3,11 +3,13 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <pwd.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 
@@ -52,6 +54,14 @@ TEST(DecideUser, ElseTheAgentsUser_WhichIsSaid) {
   EXPECT_EQ(Decided(RunAs::kAuto, kRoot, ""), "agent");
 }
 
+TEST(DecideUser, ItsOwnUserNeedsNoWord) {
+  const passwd* const own = getpwuid(geteuid());
+  if (own == nullptr) GTEST_SKIP() << "this sandbox names no user";
+  for (const RunAs mode : {RunAs::kAuto, RunAs::kDaemon}) {
+    EXPECT_EQ(Decided(mode, {.root = geteuid() == 0, .systemd = false}, own->pw_name), "agent");
+  }
+}
+
 TEST(DecideUser, WhoInsistsIsRefusedWhatCannotBe) {
   EXPECT_THAT(Decided(RunAs::kUser, kSomebody, kOther),
               HasSubstr("refused: the agent is not root"));
@@ -64,11 +74,12 @@ TEST(LaunchCommand, ByItselfOrInAScopeOfSystemd) {
   const JobUser user = {"ann", 1000, 1000, {1000}};
   EXPECT_THAT(LaunchCommand(user, false, "u", {}, "/opt/strata-worker"),
               ElementsAre("/opt/strata-worker", "--exec-as", "ann"));
-  EXPECT_EQ(absl::StrJoin(LaunchCommand(user, true, "strata-a-3-0", {"MemoryMax=1G", "TasksMax=99"},
-                                        "/opt/strata-worker"),
-                          " "),
-            "systemd-run --scope --quiet --collect --slice=strata.slice --unit=strata-a-3-0 "
-            "--property=MemoryMax=1G --property=TasksMax=99 -- /opt/strata-worker --exec-as ann");
+  EXPECT_EQ(
+      absl::StrJoin(LaunchCommand(user, true, "strata-a-3-0", {"MemoryMax=1G", "TasksMax=99"},
+                                  "/opt/strata-worker"),
+                    " "),
+      "/usr/bin/systemd-run --scope --quiet --collect --slice=strata.slice --unit=strata-a-3-0 "
+      "--property=MemoryMax=1G --property=TasksMax=99 -- /opt/strata-worker --exec-as ann");
 }
 
 // Processes of another user: only root makes them, where there is more than one.
@@ -91,8 +102,7 @@ class OtherUserTest : public ::testing::Test {
   }
   void TearDown() override {
     if (folder_.empty()) return;
-    const std::string command = "rm -rf " + folder_;
-    EXPECT_EQ(system(command.c_str()), 0);
+    std::filesystem::remove_all(folder_);
   }
 
   // What the program says that is run as the user.
@@ -117,30 +127,68 @@ class OtherUserTest : public ::testing::Test {
 };
 
 TEST_F(OtherUserTest, AProgramRunsAsTheUserAndCannotGoBack) {
-  EXPECT_EQ(Output({kOther, "/usr/bin/id", "-un"}), "nobody\n");
+  EXPECT_EQ(Output({kOther, "/usr/bin/id", "id", "-un"}), "nobody\n");
   EXPECT_EQ(status_, 0);
-  const std::string text = Output({kOther, "/bin/cat", "/proc/self/status"});
+  const std::string text = Output({kOther, "/bin/cat", "cat", "/proc/self/status"});
   const std::string id = absl::StrCat(user_->uid);
   EXPECT_THAT(text, HasSubstr(absl::StrCat("Uid:\t", id, "\t", id, "\t", id, "\t", id)));
   EXPECT_THAT(text, HasSubstr("NoNewPrivs:\t1"));
   EXPECT_THAT(text, HasSubstr("CapEff:\t0000000000000000"));
   EXPECT_THAT(text, HasSubstr("CapPrm:\t0000000000000000"));
-  EXPECT_THAT(Output({kOther, "/usr/bin/env"}), HasSubstr("USER=nobody\n"));
+  EXPECT_THAT(Output({kOther, "/usr/bin/env", "env"}), HasSubstr("USER=nobody\n"));
 }
 
 TEST_F(OtherUserTest, TheProgramMayLieWhereTheUserCannotLook) {
   const std::string hidden = folder_ + "/hidden";
   mkdir(hidden.c_str(), 0700);
-  const std::string copy = "cp /usr/bin/id " + hidden + "/id";
-  ASSERT_EQ(system(copy.c_str()), 0);
-  EXPECT_EQ(Output({kOther, hidden + "/id", "-un"}), "nobody\n");
+  std::filesystem::copy_file("/usr/bin/id", hidden + "/id");
+  EXPECT_EQ(Output({kOther, hidden + "/id", "id", "-un"}), "nobody\n");
+}
+
+// A program in the place of systemd-run, which is not here: it tells what it was asked for, and
+// does what a scope does to a process, which is to become the command.
+TEST_F(OtherUserTest, UnderSystemdTheProgramIsTheProcessThatWasStarted) {
+  const std::string fake = folder_ + "/systemd-run";
+  std::ofstream(fake) << "#!/bin/bash\necho \"$@\" > " << folder_ << "/asked\n"
+                      << "while [[ $1 != -- ]]; do shift; done\nshift\nexec \"$@\"\n";
+  chmod(fake.c_str(), 0755);
+  const char* const own = std::getenv("STRATA_WORKER");
+  ASSERT_NE(own, nullptr);
+  std::vector<std::string> command =
+      LaunchCommand(*user_, true, "strata-a-3-0", {"TasksMax=99"}, own, fake);
+  command.insert(command.end(), {"/bin/bash", "trainer", "-c", "id -un >&4; echo $$ >&4"});
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    dup2(ends[1], 4);  // inherited, as a trainer's socket and progress file are
+    std::vector<char*> argv;
+    for (std::string& word : command) argv.push_back(word.data());
+    argv.push_back(nullptr);
+    execv(argv[0], argv.data());
+    _exit(1);
+  }
+  close(ends[1]);
+  std::string said;
+  char piece[256];
+  for (ssize_t size; (size = read(ends[0], piece, sizeof(piece))) > 0;) {
+    said.append(piece, static_cast<size_t>(size));
+  }
+  close(ends[0]);
+  waitpid(child, &status_, 0);
+  EXPECT_EQ(said, absl::StrCat("nobody\n", child, "\n")) << "it is our child, by our number";
+  std::string asked;
+  std::ifstream in(folder_ + "/asked");
+  std::getline(in, asked);
+  EXPECT_THAT(asked, HasSubstr("--scope --quiet --collect --slice=strata.slice "
+                               "--unit=strata-a-3-0 --property=TasksMax=99 -- "));
 }
 
 TEST_F(OtherUserTest, WhatCannotBeIsSaid) {
-  EXPECT_THAT(Output({"no-such-user", "/usr/bin/id"}), HasSubstr("no user no-such-user"));
+  EXPECT_THAT(Output({"no-such-user", "/usr/bin/id", "id"}), HasSubstr("no user no-such-user"));
   EXPECT_EQ(WEXITSTATUS(status_), 126);
-  EXPECT_THAT(Output({"root", "/usr/bin/id"}), HasSubstr("no job runs as root"));
-  EXPECT_THAT(Output({kOther, "/no/such/program"}), HasSubstr("/no/such/program"));
+  EXPECT_THAT(Output({"root", "/usr/bin/id", "id"}), HasSubstr("no job runs as root"));
+  EXPECT_THAT(Output({kOther, "/no/such/program", "x"}), HasSubstr("/no/such/program"));
 }
 
 TEST_F(OtherUserTest, FilesAreMadeAndCheckedAsTheUsers) {

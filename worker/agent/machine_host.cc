@@ -3,17 +3,21 @@
 #include <cstdio>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <system_error>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/clock.h"
+#include "common/path_roots.h"
 #include "common/status_macros.h"
 #include "worker/agent/directory_lock.h"
 #include "worker/agent/disk_room.h"
 #include "worker/agent/epoch_folder.h"
+#include "worker/agent/job_folder.h"
 #include "worker/agent/log_tail.h"
+#include "worker/agent/logic/epoch_fence.h"
 #include "worker/agent/machine_memory.h"
 #include "worker/agent/metrics_files.h"
 #include "worker/agent/start_trainers.h"
@@ -33,11 +37,13 @@ google::protobuf::Timestamp WallTime() {
 
 class MachineEpochHost final : public EpochHost {
  public:
-  MachineEpochHost(AgentFolder* folder, TrainerPoll* trainers, const v1::PrepareEpoch& prepare)
-      : folder_(folder), trainers_(trainers), prepare_(prepare) {}
+  MachineEpochHost(AgentFolder* folder, TrainerPoll* trainers, const MachineHost::Users* users,
+                   const v1::PrepareEpoch& prepare)
+      : folder_(folder), trainers_(trainers), users_(users), prepare_(prepare) {}
 
   absl::Status Lock() override;
   void Unlock() override { locks_.clear(); }
+  std::string Notice() override { return as_.notice; }
   absl::StatusOr<std::unique_ptr<Trainer>> StartPlanner() override;
   absl::StatusOr<std::vector<std::unique_ptr<Trainer>>> StartRanks() override;
   std::unique_ptr<Trainer> FindAgain(const v1::HeldEpochRecord::Trainer& trainer) override;
@@ -55,45 +61,79 @@ class MachineEpochHost final : public EpochHost {
  private:
   const v1::JobEpoch& epoch() const { return prepare_.epoch(); }
   std::vector<int> own() const { return {prepare_.own().begin(), prepare_.own().end()}; }
-  TrainersOptions MakeOptions() const;
+  TrainersOptions MakeOptions(const std::string& what) const;
+  // As whom, and beneath which roots, it works in the job's directories; once.
+  absl::Status Enter();
+  absl::Status LockIn(const JobFolder& folder);
   void Follow(int rank, const std::string& path) {
     logs_.emplace(rank, LogTail(path, /*from_end=*/true));
   }
 
   AgentFolder* const folder_;
   TrainerPoll* const trainers_;
+  const MachineHost::Users* const users_;
   const v1::PrepareEpoch prepare_;
+  Decision as_;
+  common::PathRoots roots_;
+  std::optional<JobFolder> job_folder_;
   std::vector<DirectoryLock> locks_;
   std::map<int, LogTail> logs_;  // by rank
 };
 
-TrainersOptions MachineEpochHost::MakeOptions() const {
+// `what` its processes are, in the names of their units.
+TrainersOptions MachineEpochHost::MakeOptions(const std::string& what) const {
   TrainersOptions options;
   options.ranks = own();
   options.job_directory = prepare_.directory();
   options.progress_path = [this](int rank) { return folder_->ProgressPath(epoch(), rank); };
   options.log_path = [this](int rank) { return folder_->LogPath(epoch(), rank); };
   for (const DirectoryLock& lock : locks_) options.locks.push_back(lock.descriptor());
+  if (as_.user.has_value()) {
+    options.launch = [this, what](int rank) {
+      const std::string unit = absl::StrCat("strata-", ShortJobName(epoch().job()), "-",
+                                            epoch().epoch(), "-", what, "-", rank);
+      return LaunchCommand(*as_.user, users_->powers.systemd, unit, users_->unit_properties,
+                           OfThisProcess("/proc/self/exe"));
+    };
+  }
   return options;
 }
 
-absl::Status MachineEpochHost::Lock() {
-  std::error_code error;
-  for (const std::string& directory :
-       {prepare_.directory(), prepare_.spec().checkpoint().directory()}) {
-    if (directory.empty() ||
-        (!locks_.empty() && std::filesystem::equivalent(directory, prepare_.directory(), error))) {
-      continue;
-    }
-    ASSIGN_OR_RETURN(DirectoryLock lock, DirectoryLock::AcquireForJob(directory, prepare_.owner()));
-    locks_.push_back(std::move(lock));
-  }
+absl::Status MachineEpochHost::Enter() {
+  if (job_folder_.has_value()) return absl::OkStatus();
+  ASSIGN_OR_RETURN(as_, DecideUser(users_->mode, users_->powers, prepare_.run_as()));
+  ASSIGN_OR_RETURN(roots_,
+                   common::PathRoots::Open({prepare_.roots().begin(), prepare_.roots().end()}));
+  const AsUser as(as_.user);
+  ASSIGN_OR_RETURN(job_folder_, JobFolder::Open(roots_, prepare_.directory()));
   return absl::OkStatus();
+}
+
+absl::Status MachineEpochHost::LockIn(const JobFolder& folder) {
+  absl::StatusOr<DirectoryLock> lock =
+      DirectoryLock::AcquireForJob(folder.held_path(), prepare_.owner());
+  if (!lock.ok()) return folder.Named(lock.status());
+  locks_.push_back(*std::move(lock));
+  return absl::OkStatus();
+}
+
+absl::Status MachineEpochHost::Lock() {
+  RETURN_IF_ERROR(Enter());
+  const AsUser as(as_.user);
+  RETURN_IF_ERROR(LockIn(*job_folder_));
+  const std::string& checkpoints = prepare_.spec().checkpoint().directory();
+  if (checkpoints.empty()) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const JobFolder folder, JobFolder::Open(roots_, checkpoints));
+  std::error_code error;
+  if (std::filesystem::equivalent(folder.held_path(), job_folder_->held_path(), error)) {
+    return absl::OkStatus();
+  }
+  return LockIn(folder);
 }
 
 absl::StatusOr<std::unique_ptr<Trainer>> MachineEpochHost::StartPlanner() {
   folder_->PruneLogs();
-  TrainersOptions options = MakeOptions();
+  TrainersOptions options = MakeOptions("plan");
   options.ranks.resize(1);
   options.progress_path = nullptr;
   const std::string log = folder_->PlanLogPath(epoch());
@@ -106,10 +146,12 @@ absl::StatusOr<std::unique_ptr<Trainer>> MachineEpochHost::StartPlanner() {
 
 absl::StatusOr<std::vector<std::unique_ptr<Trainer>>> MachineEpochHost::StartRanks() {
   logs_.erase(kPlanLog);
-  const TrainersOptions options = MakeOptions();
+  const TrainersOptions options = MakeOptions("rank");
   for (const int rank : options.ranks) {
     if (rank != 0) continue;
-    RETURN_IF_ERROR(MakeEpochFolder(prepare_.directory(), epoch().epoch()).status());
+    const AsUser as(as_.user);
+    RETURN_IF_ERROR(
+        job_folder_->Named(MakeEpochFolder(job_folder_->held_path(), epoch().epoch()).status()));
   }
   for (const int rank : options.ranks) Follow(rank, options.log_path(rank));
   return StartTrainers(options, trainers_);
@@ -126,11 +168,15 @@ std::unique_ptr<Trainer> MachineEpochHost::FindAgain(const v1::HeldEpochRecord::
 absl::StatusOr<std::unique_ptr<StepRecords>> MachineEpochHost::OpenRecords(int64_t start_step,
                                                                            int64_t* published,
                                                                            bool* missing) {
-  const std::string& directory = prepare_.directory();
-  ASSIGN_OR_RETURN(const std::string folder, MakeEpochFolder(directory, epoch().epoch()));
-  ASSIGN_OR_RETURN(MetricsFiles files, MetricsFiles::Continue(directory, folder, epoch().epoch(),
-                                                              start_step, published, missing));
-  return std::make_unique<MetricsFiles>(std::move(files));
+  RETURN_IF_ERROR(Enter());
+  const AsUser as(as_.user);
+  const std::string directory = job_folder_->held_path();
+  const absl::StatusOr<std::string> folder = FindEpochFolder(directory, epoch().epoch());
+  if (!folder.ok()) return job_folder_->Named(folder.status());
+  absl::StatusOr<MetricsFiles> files =
+      MetricsFiles::Continue(directory, *folder, epoch().epoch(), start_step, published, missing);
+  if (!files.ok()) return job_folder_->Named(files.status());
+  return std::make_unique<MetricsFiles>(*std::move(files));
 }
 
 std::vector<v1::LogLine> MachineEpochHost::ReadLogs(size_t most, bool last) {
@@ -149,7 +195,7 @@ std::vector<v1::LogLine> MachineEpochHost::ReadLogs(size_t most, bool last) {
 }  // namespace
 
 std::unique_ptr<EpochHost> MachineHost::OpenEpoch(const v1::PrepareEpoch& prepare) {
-  return std::make_unique<MachineEpochHost>(folder_, trainers_, prepare);
+  return std::make_unique<MachineEpochHost>(folder_, trainers_, &users_, prepare);
 }
 
 void MachineHost::Log(const std::string& text) {

@@ -6,9 +6,12 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "worker/agent/agent_folder.h"
 #include "worker/agent/controller_link.h"
+#include "worker/agent/job_user.h"
 #include "worker/agent/logic/agent_host.h"
 #include "worker/agent/trainer_poll.h"
 
@@ -17,7 +20,15 @@ namespace strata::worker {
 // Used by one thread. All is borrowed, and outlives it and what it gives.
 class MachineHost final : public AgentHost {
  public:
-  MachineHost(AgentFolder* folder, TrainerPoll* trainers) : folder_(folder), trainers_(trainers) {}
+  // As whom jobs run.
+  struct Users {
+    RunAs mode = RunAs::kAuto;
+    Powers powers;
+    std::vector<std::string> unit_properties;  // see LaunchCommand
+  };
+
+  MachineHost(AgentFolder* folder, TrainerPoll* trainers, Users users)
+      : folder_(folder), trainers_(trainers), users_(std::move(users)) {}
   void SetLink(ControllerLink* link) { link_ = link; }
 
   std::unique_ptr<EpochHost> OpenEpoch(const v1::PrepareEpoch& prepare) override;
@@ -33,6 +44,7 @@ class MachineHost final : public AgentHost {
  private:
   AgentFolder* const folder_;
   TrainerPoll* const trainers_;
+  const Users users_;
   ControllerLink* link_ = nullptr;
 };
 

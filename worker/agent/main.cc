@@ -12,6 +12,7 @@
 #include "worker/agent/agent_options.h"
 #include "worker/agent/client_link.h"
 #include "worker/agent/cluster_agent.h"
+#include "worker/agent/job_user.h"
 #include "worker/agent/standalone.h"
 #include "worker/agent/stop_agent.h"
 #include "worker/shared/version.h"
@@ -77,6 +78,9 @@ int main(int argc, char** argv) {
     return 0;
   }
   const std::vector<std::string> arguments(argv + 1, argv + argc);
+  if (argc > 1 && arguments[0] == "--exec-as") {
+    return strata::worker::ExecAs({arguments.begin() + 1, arguments.end()});
+  }
   if (!arguments.empty() && arguments[0] == "stop") {
     return Stop({arguments.begin() + 1, arguments.end()});
   }

@@ -107,8 +107,9 @@ absl::StatusOr<std::string> CutFile(const std::string& path, int64_t step,
   return kept;
 }
 
-absl::StatusOr<MetricsFiles::File> MetricsFiles::OpenFile(const std::string& path) {
-  File file{path, Descriptor(open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644))};
+absl::StatusOr<MetricsFiles::File> MetricsFiles::OpenFile(const std::string& path, int links) {
+  const int flags = O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | links;
+  File file{path, Descriptor(open(path.c_str(), flags, 0644))};
   if (!file.descriptor.is_open()) return PathError(path, "open");
   return file;
 }
@@ -133,11 +134,12 @@ absl::StatusOr<MetricsFiles> MetricsFiles::Open(const std::string& job_directory
   }
   *missing = CountLines(records) < start_step;
   MetricsFiles files;
-  ASSIGN_OR_RETURN(File epoch, OpenFile(absl::StrCat(epoch_folder, "/metrics.jsonl")));
+  ASSIGN_OR_RETURN(File epoch, OpenFile(absl::StrCat(epoch_folder, "/metrics.jsonl"), O_NOFOLLOW));
   files.files_.push_back(std::move(epoch));
   for (const std::string& path : published) {
     RETURN_IF_ERROR(CutFile(path, start_step, records).status());
-    ASSIGN_OR_RETURN(File file, OpenFile(path));
+    // A path that the user has named may be a link, such as /dev/stdout.
+    ASSIGN_OR_RETURN(File file, OpenFile(path, path == own ? O_NOFOLLOW : 0));
     files.files_.push_back(std::move(file));
   }
   return files;

@@ -57,7 +57,7 @@ class MetricsFiles final : public StepRecords {
     std::string path;
     Descriptor descriptor;
   };
-  static absl::StatusOr<File> OpenFile(const std::string& path);
+  static absl::StatusOr<File> OpenFile(const std::string& path, int links);
 
   std::vector<File> files_;
 };

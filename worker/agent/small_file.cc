@@ -68,7 +68,8 @@ std::string TextOf(const std::string& path) { return ReadFile(path).value_or("")
 absl::Status ReplaceFile(const std::string& path, const std::string& bytes, bool durable) {
   const std::string temporary = absl::StrCat(path, ".new");
   {
-    const Descriptor file(open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+    const Descriptor file(
+        open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0644));
     if (!file.is_open()) return PathError(path, "create");
     for (size_t done = 0; done < bytes.size();) {
       const ssize_t written = write(file.get(), bytes.data() + done, bytes.size() - done);

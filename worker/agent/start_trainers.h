@@ -19,8 +19,14 @@ struct TrainersOptions {
   // Path of a rank's progress file and of its log; null: files without a name, our stderr.
   std::function<std::string(int rank)> progress_path;
   std::function<std::string(int rank)> log_path;
+  // The command that starts it (LaunchCommand), which its path, its name and its arguments follow;
+  // null: it is started by itself.
+  std::function<std::vector<std::string>(int rank)> launch;
   std::vector<int> locks;  // descriptors that they keep open; numbers from 16 on
 };
+
+// What /proc/self/… of this process is to another one.
+std::string OfThisProcess(const std::string& path);
 
 // From the binary beside this process's own; one for each rank, or none. `poll` is borrowed.
 absl::StatusOr<std::vector<std::unique_ptr<Trainer>>> StartTrainers(const TrainersOptions& options,

@@ -34,8 +34,8 @@ class ProgressView {
   // A checkpoint is being written while steps up to this one run.
   virtual int64_t checkpoint_step() const = 0;
   // Whether a file operation is in flight; when one began or ended last (clock time; 0: none did).
-  virtual bool in_storage_operation() const = 0;
-  virtual double storage_tick() const = 0;
+  virtual bool in_storage_operation() const { return false; }
+  virtual double storage_tick() const { return 0; }
   // What is in flight, by stream. What changes during the call may be left out.
   virtual std::vector<Activity> Activities() const = 0;
   // Collectives of the group that this rank has begun on the stream; 0 for what it does not know.

@@ -178,8 +178,8 @@ void AgentCore::OnLinkDown(uint64_t session, const std::string& reason) {
   const bool was_there = environment_.connected_since >= 0;
   environment_.connected_since = -1;
   for (const auto& epoch : epochs_) epoch->OnDisconnect();
-  if (!was_there && said_away_) return;
-  said_away_ = true;
+  if (!was_there && said_away_ == reason) return;
+  said_away_ = reason;
   if (was_there) away_since_ = clock_->Now();
   host_->Log(absl::StrCat("without a controller: ", reason));
 }
@@ -258,7 +258,7 @@ void AgentCore::OnWelcome(const v1::Welcome& welcome) {
   if (welcome.has_timing()) SetTiming(welcome.timing());
   environment_.connected_since = clock_->Now();
   next_heartbeat_ = 0;
-  said_away_ = false;
+  said_away_.clear();
   host_->Log(absl::StrCat("at the controller's service as ", options_.node, ", term ",
                           membership_.kept().controller_term()));
   const auto names = [](const auto& list, const v1::JobEpoch& epoch) {

@@ -28,6 +28,8 @@ class EpochHost {
   // another cluster writes into the job's directories.
   virtual absl::Status Lock() = 0;
   virtual void Unlock() = 0;
+  // What whoever follows the job should know of how this node runs it; after Lock. Empty: nothing.
+  virtual std::string Notice() { return ""; }
 
   // The process that finds out what the job needs and where it stands; not leased.
   virtual absl::StatusOr<std::unique_ptr<Trainer>> StartPlanner() = 0;

@@ -24,14 +24,13 @@ absl::StatusOr<std::optional<v1::CommitCheckpoint>> FragmentBook::Written(
 
 void CheckpointGate::Complete(v1::CommitCheckpoint commit) {
   const int64_t step = commit.step();
-  if (step > given_) complete_[step] = std::move(commit);
+  complete_[step] = std::move(commit);
 }
 
 std::optional<v1::CommitCheckpoint> CheckpointGate::Next() {
   const auto oldest = complete_.begin();
   if (oldest == complete_.end() || oldest->first > published_) return std::nullopt;
   v1::CommitCheckpoint commit = std::move(oldest->second);
-  given_ = commit.step();
   complete_.erase(oldest);
   return commit;
 }

@@ -32,16 +32,16 @@ class CheckpointGate {
  public:
   explicit CheckpointGate(int64_t start_step) : published_(start_step) {}
 
-  // The files of all ranks are there. What was given already is not given again.
+  // The files of all ranks are there. Steps come in any order, and again: a controller that is back
+  // begins with the newest.
   void Complete(v1::CommitCheckpoint commit);
   void Published(int64_t step) { published_ = step; }
 
-  // The next checkpoint to commit, each given once; oldest first.
+  // The next checkpoint to commit, oldest first; rank 0 takes no notice of one that it has.
   std::optional<v1::CommitCheckpoint> Next();
 
  private:
   int64_t published_;
-  int64_t given_ = 0;  // step
   std::map<int64_t, v1::CommitCheckpoint> complete_;
 };
 

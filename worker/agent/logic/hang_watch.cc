@@ -120,17 +120,18 @@ RankPosition HangWatch::PositionOf(TrainerGroup& group, int place) const {
   }
   position.step = progress->step();
   position.phase = Name(progress->phase());
-  if (progress->phase() == Phase::kLoading) position.phase = kStoragePhase + position.phase;
   double begin = progress->phase_begin();
   const std::vector<ProgressView::Activity> activities = progress->Activities();
   const auto oldest =
       std::min_element(activities.begin(), activities.end(),
                        [](const auto& a, const auto& b) { return a.begin < b.begin; });
+  bool storage = progress->phase() == Phase::kLoading || progress->in_storage_operation();
   if (oldest != activities.end()) {
     position.phase = oldest->label;
-    if (oldest->storage) position.phase = kStoragePhase + oldest->label;
+    storage |= oldest->storage;
     begin = oldest->begin;
   }
+  if (storage) position.phase = kStoragePhase + position.phase;
   position.phase_seconds = std::max(0.0, clock_->Now() - begin);
   return position;
 }

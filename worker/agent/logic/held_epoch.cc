@@ -89,6 +89,7 @@ v1::TrainerTask HeldEpoch::MakeTask() const {
   v1::Controlled& controlled = *task.mutable_controlled();
   controlled.set_job(prepare.epoch().job());
   controlled.set_epoch(prepare.epoch().epoch());
+  controlled.set_attempt(prepare.attempt());
   controlled.set_recover(first());
   controlled.set_adopt_newer_checkpoint(first() && prepare.adopt_newer_checkpoint());
   if (prepare.has_checkpoint()) {
@@ -166,6 +167,13 @@ void HeldEpoch::PlanningEnded() {
     OnProgress(progress);
   }
   record_.mutable_plan()->clear_notices();
+  if (const std::string notice = host_->Notice(); !notice.empty()) {
+    v1::JobProgress progress;
+    progress.mutable_notice()->set_severity(v1::Notice::SEVERITY_WARNING);
+    progress.mutable_notice()->set_text(notice);
+    OnProgress(progress);
+    *record_.mutable_plan()->add_notices() = progress.notice();  // for the job's reason, too
+  }
   bool permanent = false;
   absl::Status status = CheckFits(&permanent);
   if (status.ok()) {

@@ -131,7 +131,8 @@ class HeldEpoch final : private Overseer {
   void Refuse(v1::EpochPrepared problem);
   void Finish();
   v1::EpochEnded HowItEnded() const;
-  void SayFragments(int64_t step);
+  v1::CheckpointFragments& FragmentsOf(int64_t step);
+  void SayFragments(const v1::CheckpointFragments& written);
   void SayCommit();
   void SayFinal();
 
@@ -146,9 +147,8 @@ class HeldEpoch final : private Overseer {
   std::optional<HangWatch> hang_watch_;
 
   std::optional<v1::StartEpoch> start_;
-  std::deque<v1::JobProgress> progress_;                     // the newest
-  std::map<int64_t, std::map<int, std::string>> fragments_;  // step, rank; the newest
-  std::optional<v1::RecordCheckpoint> commit_;               // unanswered
+  std::deque<v1::JobProgress> progress_;        // the newest
+  std::optional<v1::RecordCheckpoint> commit_;  // unanswered
   bool refused_commit_ = false;
   double back_by_ = -1;  // clock time: adopted trainers have found us by then
   double stop_by_ = -1;  // clock time: the second half of an orderly stop has come by then

@@ -12,7 +12,7 @@ namespace {
 
 constexpr size_t kProgressKept = 256;
 // Rank 0 has at most two checkpoints on their way.
-constexpr size_t kFragmentsKept = 4;
+constexpr int kFragmentsKept = 4;
 // The controller answers with the last step of all ranks within so long: another node's agent may
 // be restarting, and the controller itself gives up after as long.
 constexpr double kStopAnswerSeconds = 60;
@@ -109,20 +109,36 @@ void HeldEpoch::OnProgress(const v1::JobProgress& progress) {
 }
 
 absl::Status HeldEpoch::OnWritten(TrainerGroup&, int rank, const v1::CheckpointWritten& written) {
-  fragments_[written.step()][rank] = written.fragment();
-  if (fragments_.size() > kFragmentsKept) fragments_.erase(fragments_.begin());
-  SayFragments(written.step());
+  const auto& kept = record_.written();
+  if (kept.size() == kFragmentsKept && written.step() < kept[0].step()) return absl::OkStatus();
+  v1::CheckpointFragments& all = FragmentsOf(written.step());
+  (*all.mutable_fragments())[rank] = written.fragment();
+  SayFragments(all);
+  // Where that fails, the next agent lacks them only if the rank has ended as well.
+  static_cast<void>(host_->SaveRecord(record_));
   return absl::OkStatus();
 }
 
-void HeldEpoch::SayFragments(int64_t step) {
-  v1::AgentMessage message;
-  v1::CheckpointFragments& written = *message.mutable_written();
-  *written.mutable_epoch() = epoch();
-  written.set_step(step);
-  for (const auto& [rank, fragment] : fragments_[step]) {
-    (*written.mutable_fragments())[rank] = fragment;
+// In order of steps; the oldest make room.
+v1::CheckpointFragments& HeldEpoch::FragmentsOf(int64_t step) {
+  auto& written = *record_.mutable_written();
+  for (v1::CheckpointFragments& each : written) {
+    if (each.step() == step) return each;
   }
+  if (written.size() == kFragmentsKept) written.erase(written.begin());
+  v1::CheckpointFragments& added = *written.Add();
+  *added.mutable_epoch() = epoch();
+  added.set_step(step);
+  int place = written.size() - 1;
+  for (; place > 0 && written[place - 1].step() > step; --place) {
+    written.SwapElements(place - 1, place);
+  }
+  return written[place];
+}
+
+void HeldEpoch::SayFragments(const v1::CheckpointFragments& written) {
+  v1::AgentMessage message;
+  *message.mutable_written() = written;
   environment_->say(message);
 }
 
@@ -279,13 +295,13 @@ std::optional<v1::HeldEpoch> HeldEpoch::Held() {
 void HeldEpoch::SayAgain() {
   if (ended()) {
     // The last checkpoint may still lack them.
-    for (const auto& [step, fragments] : fragments_) SayFragments(step);
+    for (const v1::CheckpointFragments& each : record_.written()) SayFragments(each);
     return SayFinal();
   }
   OnPrepare();
   const std::deque<v1::JobProgress> progress = std::exchange(progress_, {});
   for (const v1::JobProgress& each : progress) OnProgress(each);
-  for (const auto& [step, fragments] : fragments_) SayFragments(step);
+  for (const v1::CheckpointFragments& each : record_.written()) SayFragments(each);
   if (commit_.has_value()) SayCommit();
   if (hang_.has_value()) Report(*hang_);
 }
