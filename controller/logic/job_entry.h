@@ -48,6 +48,7 @@ struct Member {
   MemberState state = MemberState::kAsked;
   // Its agent came back without it then, and may still say how it ended.
   std::optional<double> missed_at;
+  bool alive = false;        // a heartbeat told of its ranks in this controller's term
   bool first_heard = false;  // of its node in this controller's term, by what it last registered
   std::optional<int64_t> stopping_at;  // step, in an orderly stop
 };

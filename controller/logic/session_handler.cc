@@ -202,6 +202,7 @@ void SessionHandler::OnHeartbeat(NodeEntry& node, const v1::Heartbeat& message) 
     if (IsClaimed(node, rank.epoch())) continue;
     JobEntry* job = CurrentOrStop(node, rank.epoch(), /*alive=*/true);
     if (job == nullptr) continue;
+    NoteFound(*job, node);
     ReachedStep(*job, rank.step());
     if (HasRank(*job, node, rank.rank())) job->run.phases[rank.rank()] = rank.phase();
   }
