@@ -17,29 +17,26 @@ class LogPrinter {
  public:
   LogPrinter(bool as_json, Terminal& terminal) : as_json_(as_json), terminal_(terminal) {}
 
-  // A new stream begins with the oldest lines again: skips as many as were printed of its past.
-  void Reopen() { to_skip_ = lines_; }
   void Print(const v1::LogLine& line);
+  // What follows the last line is gone.
+  void TellGap();
   int64_t lines() const { return lines_; }
 
  private:
   bool as_json_;
   Terminal& terminal_;
   int64_t lines_ = 0;
-  int64_t to_skip_ = 0;
 };
 
 struct LogOptions {
-  int32_t rank = -1;  // all
-  bool follow = false;
-  double give_up_seconds = 600;  // without an answer, when following
+  v1::StreamLogsRequest request;  // its cursor is where to begin
+  double give_up_seconds = 600;   // without an answer, when following
 };
 
-// Prints until the stream ends; with `follow`, opens it again while the controller is away. `go_on`
-// is asked about ten times a second.
-absl::Status ReadLogs(ApiClient& client, const std::string& name, const LogOptions& options,
-                      LogPrinter& printer, const std::function<bool()>& go_on,
-                      const common::Clock& clock);
+// Prints until the stream ends; a stream that breaks or was read too slowly is opened again behind
+// the last line, so that none is missing or told twice. `go_on` is asked about ten times a second.
+absl::Status ReadLogs(ApiClient& client, LogOptions options, LogPrinter& printer,
+                      const std::function<bool()>& go_on, const common::Clock& clock);
 
 }  // namespace strata::client
 

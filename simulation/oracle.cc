@@ -99,10 +99,11 @@ void Oracle::CheckStart(const v1::JobRecord& job) {
   }
 }
 
-void Oracle::CheckKept(const v1::JobRecord& job) {
+void Oracle::CheckKept(const v1::JobRecord& before, const v1::JobRecord& job) {
   constexpr double kKeptSeconds = 28;  // a little less than a lease
   std::set<std::pair<std::string, int>> taken;
   for (const v1::RankPlace& place : job.placement()) taken.insert({place.node(), place.device()});
+  for (const v1::RankPlace& place : before.placement()) taken.erase({place.node(), place.device()});
   for (const auto& [name, other] : durable_) {
     const bool recovers =
         other.state() == v1::Job::RECOVERING && now_ < let_go_[name] + kKeptSeconds;
@@ -138,7 +139,7 @@ void Oracle::CheckChange(const v1::JobRecord& before, const v1::JobRecord& after
   if (starts || after.state() == v1::Job::FAILED) CheckLoss(after);
   if (starts) started_[after.name()] = now_;
   if (starts) CheckStart(after);
-  if (starts) CheckKept(after);
+  if (starts) CheckKept(before, after);
   if (after.has_moving_to() && HasEpoch(before.state()) && after.state() == v1::Job::RECOVERING) {
     let_go_[after.name()] = now_;
   }

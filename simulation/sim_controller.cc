@@ -205,7 +205,9 @@ void SimController::Create(const v1::CreateJobRequest& request, Reply reply) {
 
 void SimController::Cancel(const std::string& name, Reply reply) {
   Run([this, name, reply](Batch& batch) {
-    auto job = core_->CancelJob(name, batch.effects);
+    v1::CancelJobRequest request;
+    request.set_name(name);
+    auto job = core_->CancelJob(request, batch.effects);
     batch.replies.push_back([job, reply] { reply(job); });
   });
 }
@@ -221,8 +223,13 @@ void SimController::ApplyPolicy(const v1::Policy& policy, std::function<void()> 
 
 void SimController::Drain(const std::string& node, bool drain, std::function<void()> done) {
   Run([this, node, drain, done](Batch& batch) {
-    const auto drained = core_->DrainNode(node, drain, batch.effects);
-    if (drained.ok()) batch.replies.push_back(done);  // else it has not joined yet
+    v1::DrainNodeRequest drained;
+    v1::ResumeNodeRequest resumed;
+    drained.set_name(node);
+    resumed.set_name(node);
+    const auto changed = drain ? core_->DrainNode(drained, batch.effects)
+                               : core_->ResumeNode(resumed, batch.effects);
+    if (changed.ok()) batch.replies.push_back(done);  // else it has not joined yet
   });
 }
 

@@ -181,6 +181,30 @@ TEST(Lists, OfNumbersAreReadWithTheirIndices) {
   EXPECT_THAT(told("[1, 2]"), HasSubstr("3 layers in all, the model has 4"));
 }
 
+TEST(Labels, AreTextsOfABoundedForm) {
+  const Outcome good = ReadSet({"labels={team: nlp, app.kubernetes.io/name: 7}"});
+  EXPECT_EQ(good.told, "");
+  EXPECT_EQ(good.file.job.labels().at("team"), "nlp");
+  EXPECT_EQ(good.file.job.labels().at("app.kubernetes.io/name"), "7");
+  EXPECT_THAT(ReadSet({"labels={team: -nlp}"}).told,
+              HasSubstr("labels.team: -nlp is no label's value"));
+  EXPECT_THAT(ReadSet({"labels={\"a b\": x}"}).told, HasSubstr("is no label's key"));
+  EXPECT_THAT(ReadSet({"labels={team: [x]}"}).told, HasSubstr("labels.team: must be a text"));
+  EXPECT_THAT(ReadSet({"labels=[team]"}).told, HasSubstr("must be a section such as {team: nlp}"));
+  std::string many = "labels={k0: v";
+  for (int i = 1; i <= 32; ++i) many += ", k" + std::to_string(i) + ": v";
+  EXPECT_THAT(ReadSet({many + "}"}).told, HasSubstr("at most 32 are allowed"));
+}
+
+TEST(TimeLimit, IsADuration) {
+  EXPECT_EQ(ReadSet({"time_limit=4h"}).file.job.time_limit().seconds(), 14400);
+  EXPECT_EQ(ReadSet({"time_limit=1.5s"}).file.job.time_limit().nanos(), 500'000'000);
+  EXPECT_FALSE(ReadSet({}).file.job.has_time_limit());
+  EXPECT_THAT(ReadSet({"time_limit=4"}).told, HasSubstr("must be a duration such as 90m or 4h"));
+  EXPECT_THAT(ReadSet({"time_limit=0s"}).told, HasSubstr("must be greater than 0"));
+  EXPECT_THAT(ReadSet({"time_limit={seconds: 4}"}).told, HasSubstr("must be a duration"));
+}
+
 TEST(VirtualShards, AreACountOrOff) {
   const Outcome off = ReadSet({"parallel.virtual_shards=off"});
   EXPECT_EQ(off.told, "");
@@ -465,6 +489,7 @@ TEST(WriteJob, ReadsBackAsTheSameJob) {
             "data.train[1]={path: \"tricky: [name] #1 \\\"q\\\" \\\\ \\t é\", weight: 0.3}"},
            {"data.train[0].path=\"null\"", "data.train[1]={path: \"123\"}",
             "data.train[2]={path: ~x}"},
+           {"labels={team: nlp, run.kind/x: \"007\", odd: \"null\"}", "time_limit=1h30m"},
            {"parallel={data: 2, shard: zero3, recompute: {save: [qkv], layers: 0-1}}"},
            {"parallel={data: 4, shard: zero2, shard_group: 2, virtual_shards: 8, recompute: full}"},
            {"parallel={virtual_shards: off, micro_order: layer_first, recompute: {layers: 1}}"},

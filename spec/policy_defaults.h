@@ -15,8 +15,8 @@ inline constexpr char kDefaultName[] = "default";
 bool IsProjectRole(const std::string& role);
 bool IsClusterRole(const std::string& role);
 
-// Every field but descriptions and the buffer is present, "default" exists, projects and queues are
-// in the order of their names.
+// Every field but descriptions, the buffer and ttl_after_finished_seconds is present, "default"
+// exists, projects and queues are in the order of their names.
 v1::Policy CompletePolicy(v1::Policy policy);
 
 }  // namespace strata::spec

@@ -14,6 +14,7 @@
 //     unknown_run_seconds: 86400    # what jobs of unknown duration count as in reservations
 //     preemption_gap: 0             # jobs of at most so much lower priority are not preempted
 //     defragment: false             # whether jobs may be moved so that a larger one fits
+//     ttl_after_finished_seconds: 86400   # jobs are deleted then after their end; default: never
 //     buffer: {level: zone, nodes: 2%}   # held back from starts in every zone; default: none
 //   roles:                          # who may do what, where users are known (docs/security.md)
 //     - {role: submitter, members: [users/ann, groups/nlp], project: nlp}

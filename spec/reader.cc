@@ -1,6 +1,7 @@
 #include "spec/reader.h"
 
 #include <google/protobuf/descriptor.h>
+#include <google/protobuf/duration.pb.h>
 #include <google/protobuf/message.h>
 
 #include <set>
@@ -27,9 +28,14 @@ using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
 
 std::string Expected(const FieldDescriptor& field, bool element = false) {
-  if (field.is_map()) return "a section such as {h100: 64}";
+  if (field.is_map()) {
+    const bool texts =
+        field.message_type()->map_value()->cpp_type() == FieldDescriptor::CPPTYPE_STRING;
+    return texts ? "a section such as {team: nlp}" : "a section such as {h100: 64}";
+  }
   if (field.is_repeated() && !element) return "a list";
   if (IsLayerRange(field)) return "layers such as 0-11, or one layer";
+  if (IsDuration(field)) return "a duration such as 90m or 4h";
   const std::string word = WordOfZero(field);
   switch (field.cpp_type()) {
     case FieldDescriptor::CPPTYPE_MESSAGE:
@@ -107,7 +113,8 @@ class Reader {
                  Message& section) {
     const YamlNode& node = *child.node;
     const bool section_or_list =
-        field.is_repeated() || (field.message_type() != nullptr && !IsLayerRange(field));
+        field.is_repeated() ||
+        (field.message_type() != nullptr && !IsLayerRange(field) && !IsDuration(field));
     positions_.Add(at, section_or_list ? child.key_position : node.position);
     if (field.is_map()) return ReadMap(field, node, at, section);
     if (field.is_repeated()) return ReadList(field, node, at, section);
@@ -135,8 +142,24 @@ class Reader {
       range->set_first(layers->first);
       return range->set_last(layers->second);
     }
+    if (auto* duration = dynamic_cast<google::protobuf::Duration*>(&message)) {
+      return ReadDuration(field, node, at, *duration);
+    }
     if (node.kind != YamlNode::Kind::kMapping) return ReportKind(field, node, at);
     ReadSection(node, at, message);
+  }
+
+  void ReadDuration(const FieldDescriptor& field, const YamlNode& node, const std::string& at,
+                    google::protobuf::Duration& duration) {
+    if (node.kind != YamlNode::Kind::kScalar || node.quoted) return ReportKind(field, node, at);
+    const auto value = ParseDuration(node.text);
+    if (!value.ok()) return Refuse(field, node, at, value.status());
+    if (*value <= absl::ZeroDuration()) {
+      return Report(node.position, at, absl::StrCat("must be greater than 0, not ", node.text));
+    }
+    const int64_t nanoseconds = absl::ToInt64Nanoseconds(*value);
+    duration.set_seconds(nanoseconds / 1'000'000'000);
+    duration.set_nanos(static_cast<int32_t>(nanoseconds % 1'000'000'000));
   }
 
   // A word, or {save: […], layers: …}.
@@ -207,7 +230,16 @@ class Reader {
     reflection.AddInt64(&section, &list, good ? *value : 0);
   }
 
-  // Names with counts.
+  void ReadTextOfMap(const FieldDescriptor& map, const YamlNode::Child& child,
+                     const std::string& at, Message& section) {
+    const FieldDescriptor& value = *map.message_type()->map_value();
+    if (child.node->kind != YamlNode::Kind::kScalar) return ReportKind(value, *child.node, at);
+    Message& entry = *section.GetReflection()->AddMessage(&section, &map);
+    entry.GetReflection()->SetString(&entry, map.message_type()->map_key(), child.key);
+    entry.GetReflection()->SetString(&entry, &value, child.node->text);
+  }
+
+  // Names with counts, or with texts.
   void ReadMap(const FieldDescriptor& field, const YamlNode& node, const std::string& at,
                Message& section) {
     if (node.kind != YamlNode::Kind::kMapping) return ReportKind(field, node, at);
@@ -218,6 +250,10 @@ class Reader {
       if (child.keyless || !seen.insert(child.key).second) continue;  // told by the parser
       const std::string path = PathOf(at, child.key);
       positions_.Add(path, child.key_position);
+      if (value.cpp_type() == FieldDescriptor::CPPTYPE_STRING) {
+        ReadTextOfMap(field, child, path, section);
+        continue;
+      }
       if (child.node->kind != YamlNode::Kind::kScalar || child.node->quoted) {
         ReportKind(value, *child.node, path);
         continue;

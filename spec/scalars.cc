@@ -1,7 +1,9 @@
 #include "spec/scalars.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <iterator>
 #include <limits>
 #include <optional>
 #include <utility>
@@ -43,6 +45,8 @@ constexpr Suffix kSizeSuffixes[] = {
     {"TB", 1'000'000'000'000},
     {"PB", 1'000'000'000'000'000},
 };
+
+constexpr absl::Duration kLongestDuration = absl::Hours(24 * 36525);
 
 bool IsDigit(char c) { return absl::ascii_isdigit(static_cast<unsigned char>(c)); }
 
@@ -148,6 +152,43 @@ absl::StatusOr<std::pair<int64_t, int64_t>> ParseRange(absl::string_view text) {
   }
   if (last < first) return absl::InvalidArgumentError("ends before it begins");
   return std::make_pair(first, last);
+}
+
+absl::StatusOr<absl::Duration> ParseDuration(absl::string_view text) {
+  struct Unit {
+    absl::string_view name;
+    absl::Duration length;
+  };
+  const Unit units[] = {{"d", absl::Hours(24)},
+                        {"h", absl::Hours(1)},
+                        {"m", absl::Minutes(1)},
+                        {"s", absl::Seconds(1)},
+                        {"ms", absl::Milliseconds(1)}};
+  const auto refused = absl::InvalidArgumentError("is no duration such as 30s, 90m, 4h or 1h30m");
+  if (text == "0") return absl::ZeroDuration();
+  absl::Duration sum;
+  size_t unit = 0;
+  if (text.empty()) return refused;
+  while (!text.empty()) {
+    const size_t digits = std::min(text.find_first_not_of("0123456789."), text.size());
+    double number = 0;
+    if (digits == 0 || digits > 12 || !absl::SimpleAtod(text.substr(0, digits), &number)) {
+      return refused;
+    }
+    text.remove_prefix(digits);
+    const absl::string_view name =
+        text.substr(0, std::min(text.find_first_of("0123456789."), text.size()));
+    while (unit < std::size(units) && units[unit].name != name) ++unit;
+    if (unit == std::size(units)) return refused;
+    sum += number * units[unit++].length;
+    text.remove_prefix(name.size());
+  }
+  if (sum > kLongestDuration) return absl::InvalidArgumentError("is longer than 100 years");
+  return sum;
+}
+
+std::string DurationText(absl::Duration duration) {
+  return duration == absl::ZeroDuration() ? "0s" : absl::FormatDuration(duration);
 }
 
 absl::StatusOr<bool> ParseFlag(absl::string_view text) {

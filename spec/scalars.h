@@ -8,6 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 
 namespace strata::spec {
 
@@ -25,6 +26,12 @@ absl::StatusOr<double> ParseNumber(absl::string_view text);
 
 // `0-11`, or `3` for `3-3`: first and last, both included, last not before first.
 absl::StatusOr<std::pair<int64_t, int64_t>> ParseRange(absl::string_view text);
+
+// `30s`, `90m`, `1.5h`, `2d`, `1h30m`: numbers with units (d h m s ms), the largest unit first;
+// `0` needs none. Never negative, at most 100 years.
+absl::StatusOr<absl::Duration> ParseDuration(absl::string_view text);
+// As ParseDuration reads it: `1h30m`.
+std::string DurationText(absl::Duration duration);
 
 // `true` or `false`.
 absl::StatusOr<bool> ParseFlag(absl::string_view text);

@@ -71,6 +71,24 @@ TEST(ParseNumber, NotFiniteOrNotANumberIsRefused) {
   }
 }
 
+TEST(ParseDuration, NumbersWithUnitsTheLargestFirst) {
+  EXPECT_EQ(*ParseDuration("30s"), absl::Seconds(30));
+  EXPECT_EQ(*ParseDuration("1.5h"), absl::Minutes(90));
+  EXPECT_EQ(*ParseDuration("2d1h30m"), absl::Hours(49) + absl::Minutes(30));
+  EXPECT_EQ(*ParseDuration("250ms"), absl::Milliseconds(250));
+  EXPECT_EQ(*ParseDuration("0"), absl::ZeroDuration());
+  for (const char* text : {"", "4", "h", "4 h", "-4h", "4x", "30m1h", "1h1h", "1..5h", "inf",
+                           "1e3s", "101y", "40000d", "9999999999999s"}) {
+    EXPECT_FALSE(ParseDuration(text).ok()) << text;
+  }
+}
+
+TEST(DurationText, ReadsBackAsTheSame) {
+  for (const char* text : {"30s", "1h30m", "4h", "1.5s", "0s", "250ms", "72h3m0.5s"}) {
+    EXPECT_EQ(DurationText(*ParseDuration(text)), text);
+  }
+}
+
 TEST(ParseFlag, OnlyTrueAndFalse) {
   EXPECT_TRUE(*ParseFlag("true"));
   EXPECT_FALSE(*ParseFlag("false"));

@@ -86,6 +86,7 @@ constexpr Bounds kBounds[] = {
     {"scheduling.shrink_after_seconds", 0, kSteps},
     {"scheduling.unknown_run_seconds", 0, kSteps, true},
     {"scheduling.preemption_gap", 0, 1'000'000},
+    {"scheduling.ttl_after_finished_seconds", 0, kSteps},
     {"scheduling.buffer.nodes", 0, kMany},
     {"timing.heartbeat_seconds", 0.2, kDay},
     {"timing.node_lost_seconds", 0.4, kDay},
@@ -130,7 +131,10 @@ void CollectPaths(const Descriptor& section, const std::string& at, std::vector<
     const FieldDescriptor* field = FindKey(section, key);
     std::string path = absl::StrCat(at, at.empty() ? "" : ".", key);
     paths.push_back({path, key});
-    if (field->message_type() == nullptr || field->is_map() || IsLayerRange(*field)) continue;
+    if (field->message_type() == nullptr || field->is_map() || IsLayerRange(*field) ||
+        IsDuration(*field)) {
+      continue;
+    }
     if (field->is_repeated()) path += "[0]";
     CollectPaths(*field->message_type(), path, paths);
   }
@@ -210,6 +214,11 @@ bool MayBeShare(const FieldDescriptor& field) {
 bool IsLayerRange(const FieldDescriptor& field) {
   return field.message_type() != nullptr &&
          field.message_type()->full_name() == "strata.v1.LayerRange";
+}
+
+bool IsDuration(const FieldDescriptor& field) {
+  return field.message_type() != nullptr &&
+         field.message_type()->full_name() == "google.protobuf.Duration";
 }
 
 std::vector<std::string> KeysOf(const Descriptor& section) {

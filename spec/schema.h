@@ -48,8 +48,10 @@ std::string WordOfZero(const google::protobuf::FieldDescriptor& field);
 // field `fraction`.
 bool MayBeShare(const google::protobuf::FieldDescriptor& field);
 
-// A range of layers is a section of the message but one value of the file: `0-11`.
+// A range of layers is a section of the message but one value of the file: `0-11`. So is a
+// duration: `4h`.
 bool IsLayerRange(const google::protobuf::FieldDescriptor& field);
+bool IsDuration(const google::protobuf::FieldDescriptor& field);
 
 // The keys of one level, in the order of the file's documentation.
 std::vector<std::string> KeysOf(const google::protobuf::Descriptor& section);

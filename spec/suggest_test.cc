@@ -50,6 +50,7 @@ void CheckTypes(const google::protobuf::Descriptor& section) {
     const FieldDescriptor& field = *FindKey(section, key);
     switch (field.cpp_type()) {
       case FieldDescriptor::CPPTYPE_MESSAGE:
+        if (field.is_map() || IsDuration(field)) break;  // a reader of their own
         CheckTypes(*field.message_type());
         break;
       case FieldDescriptor::CPPTYPE_ENUM:

@@ -1,6 +1,8 @@
 #include "spec/validate.h"
 
+#include <algorithm>
 #include <initializer_list>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -12,6 +14,7 @@
 #include "spec/defaults.h"
 #include "spec/plan_shape.h"
 #include "spec/suggest.h"
+#include "spec/yaml_tree.h"
 
 namespace strata::spec {
 namespace {
@@ -20,12 +23,21 @@ using strata::v1::JobSpec;
 using strata::v1::ModelSpec;
 using strata::v1::ParallelSpec;
 
+bool IsLabelText(absl::string_view text) {
+  const auto plain = [](char c) { return absl::ascii_isalnum(static_cast<unsigned char>(c)); };
+  return !text.empty() && text.size() <= 63 && plain(text.front()) && plain(text.back()) &&
+         std::all_of(text.begin(), text.end(), [&](char c) {
+           return plain(c) || c == '-' || c == '_' || c == '.' || c == '/';
+         });
+}
+
 class Validator {
  public:
   Validator(const JobSpec& job, const PositionMap& positions, Problems& problems)
       : job_(job), positions_(positions), problems_(problems) {}
 
   void Name();
+  void Labels();
   void Required();
   void ModelShape();
   void Data();
@@ -107,6 +119,25 @@ void Validator::Name() {
   if (good) return;
   Report("name", absl::StrCat("not a name: ", Shown(name), " (it becomes a folder's name)"),
          "at most 63 letters, digits, '.', '_' and '-', beginning with a letter or digit");
+}
+
+void Validator::Labels() {
+  constexpr int kMostLabels = 32;
+  const auto& labels = job_.labels();
+  if (labels.size() > kMostLabels) {
+    Report("labels", absl::StrCat("has ", labels.size(), " entries"),
+           absl::StrCat("at most ", kMostLabels, " are allowed"));
+  }
+  constexpr char kForm[] =
+      "use 1 to 63 letters, digits, '-', '_', '.' and '/', a letter or digit at both ends";
+  for (const auto& [key, value] :
+       std::map<std::string, std::string>(labels.begin(), labels.end())) {
+    const std::string path = PathOf("labels", key);
+    if (!IsLabelText(key)) Report(path, absl::StrCat(Shown(key), " is no label's key"), kForm);
+    if (!IsLabelText(value)) {
+      Report(path, absl::StrCat(Shown(value), " is no label's value"), kForm);
+    }
+  }
 }
 
 void Validator::Required() {
@@ -258,6 +289,7 @@ void Validate(const JobSpec& job, const PositionMap& positions, std::optional<in
               Problems& problems) {
   Validator validator(job, positions, problems);
   validator.Name();
+  validator.Labels();
   validator.Required();
   validator.ModelShape();
   validator.Data();

@@ -1,6 +1,7 @@
 #include "spec/writer.h"
 
 #include <google/protobuf/descriptor.h>
+#include <google/protobuf/duration.pb.h>
 
 #include <algorithm>
 #include <cstdint>
@@ -65,16 +66,18 @@ std::string ScalarText(const Message& section, const FieldDescriptor& field) {
   }
 }
 
-// {h100: 64, "*": 128}, in the order of the keys.
+// {h100: 64, "*": 128} or {team: nlp}, in the order of the keys.
 std::string MapText(const Message& section, const FieldDescriptor& field) {
   const auto& reflection = *section.GetReflection();
   const FieldDescriptor& key = *field.message_type()->map_key();
   const FieldDescriptor& value = *field.message_type()->map_value();
-  std::map<std::string, int64_t> entries;
+  const bool texts = value.cpp_type() == FieldDescriptor::CPPTYPE_STRING;
+  std::map<std::string, std::string> entries;
   for (int i = 0; i < reflection.FieldSize(section, &field); ++i) {
     const Message& entry = reflection.GetRepeatedMessage(section, &field, i);
-    entries[entry.GetReflection()->GetString(entry, &key)] =
-        entry.GetReflection()->GetInt64(entry, &value);
+    const auto& inner = *entry.GetReflection();
+    entries[inner.GetString(entry, &key)] = texts ? QuoteText(inner.GetString(entry, &value))
+                                                  : absl::StrCat(inner.GetInt64(entry, &value));
   }
   return absl::StrCat("{",
                       absl::StrJoin(entries, ", ",
@@ -110,6 +113,9 @@ std::string ValueOf(const Message& section) {
   }
   if (const auto* range = dynamic_cast<const strata::v1::LayerRange*>(&section)) {
     return absl::StrCat(range->first(), "-", range->last());
+  }
+  if (const auto* duration = dynamic_cast<const google::protobuf::Duration*>(&section)) {
+    return DurationText(absl::Seconds(duration->seconds()) + absl::Nanoseconds(duration->nanos()));
   }
   return "";
 }

@@ -95,16 +95,50 @@ class GrpcApiClient final : public ApiClient {
     return Call<v1::Job>(*jobs_, &v1::JobService::Stub::GetJob, request);
   }
 
-  absl::StatusOr<std::vector<v1::Job>> ListJobs() override {
+  absl::StatusOr<std::vector<v1::Job>> ListJobs(v1::ListJobsRequest request) override {
     return ListAll<v1::Job, v1::ListJobsResponse>(
-        *jobs_, &v1::JobService::Stub::ListJobs, v1::ListJobsRequest(),
+        *jobs_, &v1::JobService::Stub::ListJobs, std::move(request),
         [](v1::ListJobsResponse& page) { return page.mutable_jobs(); });
   }
 
-  absl::StatusOr<v1::Job> CancelJob(const std::string& name) override {
-    v1::CancelJobRequest request;
-    request.set_name(name);
+  absl::StatusOr<v1::Job> UpdateJob(const v1::UpdateJobRequest& request) override {
+    return Call<v1::Job>(*jobs_, &v1::JobService::Stub::UpdateJob, request);
+  }
+
+  absl::Status DeleteJob(const v1::DeleteJobRequest& request) override {
+    return Call<v1::DeleteJobResponse>(*jobs_, &v1::JobService::Stub::DeleteJob, request).status();
+  }
+
+  absl::StatusOr<v1::Job> SuspendJob(const v1::SuspendJobRequest& request) override {
+    return Call<v1::Job>(*jobs_, &v1::JobService::Stub::SuspendJob, request);
+  }
+
+  absl::StatusOr<v1::Job> ResumeJob(const v1::ResumeJobRequest& request) override {
+    return Call<v1::Job>(*jobs_, &v1::JobService::Stub::ResumeJob, request);
+  }
+
+  absl::StatusOr<v1::Job> CancelJob(const v1::CancelJobRequest& request) override {
     return Call<v1::Job>(*jobs_, &v1::JobService::Stub::CancelJob, request);
+  }
+
+  absl::StatusOr<v1::CancelJobsResponse> CancelJobs(const v1::CancelJobsRequest& request) override {
+    return Call<v1::CancelJobsResponse>(*jobs_, &v1::JobService::Stub::CancelJobs, request);
+  }
+
+  absl::StatusOr<std::vector<v1::JobEvent>> ListJobEvents(const std::string& job,
+                                                          int32_t most) override {
+    v1::ListJobEventsRequest request;
+    request.set_parent(job);
+    if (most > 0) {
+      request.set_page_size(most);
+      ASSIGN_OR_RETURN(
+          const v1::ListJobEventsResponse page,
+          Call<v1::ListJobEventsResponse>(*jobs_, &v1::JobService::Stub::ListJobEvents, request));
+      return std::vector<v1::JobEvent>(page.events().begin(), page.events().end());
+    }
+    return ListAll<v1::JobEvent, v1::ListJobEventsResponse>(
+        *jobs_, &v1::JobService::Stub::ListJobEvents, request,
+        [](v1::ListJobEventsResponse& page) { return page.mutable_events(); });
   }
 
   absl::StatusOr<v1::ExplainJobResponse> ExplainJob(const std::string& name) override {
@@ -142,16 +176,17 @@ class GrpcApiClient final : public ApiClient {
     return map;
   }
 
-  absl::StatusOr<v1::Node> DrainNode(const std::string& name) override {
-    v1::DrainNodeRequest request;
-    request.set_name(name);
+  absl::StatusOr<v1::Node> DrainNode(const v1::DrainNodeRequest& request) override {
     return Call<v1::Node>(*cluster_, &v1::ClusterService::Stub::DrainNode, request);
   }
 
-  absl::StatusOr<v1::Node> ResumeNode(const std::string& name) override {
-    v1::ResumeNodeRequest request;
-    request.set_name(name);
+  absl::StatusOr<v1::Node> ResumeNode(const v1::ResumeNodeRequest& request) override {
     return Call<v1::Node>(*cluster_, &v1::ClusterService::Stub::ResumeNode, request);
+  }
+
+  absl::Status DeleteNode(const v1::DeleteNodeRequest& request) override {
+    return Call<v1::DeleteNodeResponse>(*cluster_, &v1::ClusterService::Stub::DeleteNode, request)
+        .status();
   }
 
   absl::StatusOr<v1::ApplyPolicyResponse> ApplyPolicy(
@@ -215,15 +250,18 @@ class GrpcApiClient final : public ApiClient {
     });
   }
 
-  std::unique_ptr<Stream<v1::LogLine>> StreamLogs(const std::string& name, int32_t rank,
-                                                  bool follow) override {
-    v1::StreamLogsRequest request;
-    request.set_name(name);
-    request.set_rank(rank);
-    request.set_follow(follow);
+  std::unique_ptr<Stream<v1::LogLine>> StreamLogs(const v1::StreamLogsRequest& request) override {
     return Open<v1::LogLine>([&](grpc::ClientContext* context, grpc::CompletionQueue* queue) {
       return jobs_->PrepareAsyncStreamLogs(context, request, queue);
     });
+  }
+
+  std::unique_ptr<Stream<v1::WatchNodesResponse>> WatchNodes(
+      const v1::WatchNodesRequest& request) override {
+    return Open<v1::WatchNodesResponse>(
+        [&](grpc::ClientContext* context, grpc::CompletionQueue* queue) {
+          return cluster_->PrepareAsyncWatchNodes(context, request, queue);
+        });
   }
 
  private:

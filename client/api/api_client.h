@@ -65,15 +65,26 @@ class ApiClient {
   // `request` needs a request_id: then the call can be repeated.
   virtual absl::StatusOr<v1::Job> CreateJob(const v1::CreateJobRequest& request) = 0;
   virtual absl::StatusOr<v1::Job> GetJob(const std::string& name) = 0;
-  virtual absl::StatusOr<std::vector<v1::Job>> ListJobs() = 0;  // all pages
-  virtual absl::StatusOr<v1::Job> CancelJob(const std::string& name) = 0;
+  // All pages; those of the request are not looked at.
+  virtual absl::StatusOr<std::vector<v1::Job>> ListJobs(v1::ListJobsRequest request) = 0;
+  virtual absl::StatusOr<v1::Job> UpdateJob(const v1::UpdateJobRequest& request) = 0;
+  virtual absl::Status DeleteJob(const v1::DeleteJobRequest& request) = 0;
+  virtual absl::StatusOr<v1::Job> SuspendJob(const v1::SuspendJobRequest& request) = 0;
+  virtual absl::StatusOr<v1::Job> ResumeJob(const v1::ResumeJobRequest& request) = 0;
+  virtual absl::StatusOr<v1::Job> CancelJob(const v1::CancelJobRequest& request) = 0;
+  virtual absl::StatusOr<v1::CancelJobsResponse> CancelJobs(
+      const v1::CancelJobsRequest& request) = 0;
+  // Newest first; `most`: at most so many, 0: all pages.
+  virtual absl::StatusOr<std::vector<v1::JobEvent>> ListJobEvents(const std::string& job,
+                                                                  int32_t most) = 0;
   virtual absl::StatusOr<v1::ExplainJobResponse> ExplainJob(const std::string& name) = 0;
   virtual absl::StatusOr<v1::Node> GetNode(const std::string& name) = 0;
   virtual absl::StatusOr<std::vector<v1::Node>> ListNodes() = 0;  // all pages
   virtual absl::StatusOr<v1::Cluster> GetCluster() = 0;
   virtual absl::StatusOr<v1::Topology> GetTopology() = 0;
-  virtual absl::StatusOr<v1::Node> DrainNode(const std::string& name) = 0;
-  virtual absl::StatusOr<v1::Node> ResumeNode(const std::string& name) = 0;
+  virtual absl::StatusOr<v1::Node> DrainNode(const v1::DrainNodeRequest& request) = 0;
+  virtual absl::StatusOr<v1::Node> ResumeNode(const v1::ResumeNodeRequest& request) = 0;
+  virtual absl::Status DeleteNode(const v1::DeleteNodeRequest& request) = 0;
   virtual absl::StatusOr<v1::ApplyPolicyResponse> ApplyPolicy(
       const v1::ApplyPolicyRequest& request) = 0;
   virtual absl::StatusOr<v1::GetPolicyResponse> GetPolicy() = 0;
@@ -93,9 +104,9 @@ class ApiClient {
   // Streams have no deadline: they live as long as what they tell about.
   virtual std::unique_ptr<Stream<v1::JobProgress>> StreamProgress(const std::string& name,
                                                                   int64_t after_step) = 0;
-  // rank -1: all.
-  virtual std::unique_ptr<Stream<v1::LogLine>> StreamLogs(const std::string& name, int32_t rank,
-                                                          bool follow) = 0;
+  virtual std::unique_ptr<Stream<v1::LogLine>> StreamLogs(const v1::StreamLogsRequest& request) = 0;
+  virtual std::unique_ptr<Stream<v1::WatchNodesResponse>> WatchNodes(
+      const v1::WatchNodesRequest& request) = 0;
 };
 
 // What the environment says of TLS for connections to `address`: STRATA_TLS_AUTHORITY names the

@@ -59,7 +59,7 @@ TEST_F(ApiClientTest, ListsAreFollowedThroughAllPages) {
   for (const char* name : {"jobs/a", "jobs/b", "jobs/c", "jobs/d", "jobs/e"}) {
     server_.Put(NamedJob(name));
   }
-  const auto jobs = client_->ListJobs();
+  const auto jobs = client_->ListJobs({});
   ASSERT_TRUE(jobs.ok()) << jobs.status();
   ASSERT_EQ(jobs->size(), 5u);
   EXPECT_EQ(jobs->back().name(), "jobs/e");

@@ -70,7 +70,48 @@ class FakeServer::Services final : public v1::JobService::Service,
   grpc::Status CancelJob(grpc::ServerContext* context, const v1::CancelJobRequest* request,
                          v1::Job* response) override {
     if (const auto refused = Before(context, "CancelJob"); !refused.ok()) return refused;
+    if (script_.cancel) return ToGrpc(script_.cancel(*request, response));
     return Find(request->name(), response);
+  }
+
+  grpc::Status CancelJobs(grpc::ServerContext* context, const v1::CancelJobsRequest* request,
+                          v1::CancelJobsResponse* response) override {
+    if (const auto refused = Before(context, "CancelJobs"); !refused.ok()) return refused;
+    return ToGrpc(script_.cancel_jobs(*request, response));
+  }
+
+  grpc::Status UpdateJob(grpc::ServerContext* context, const v1::UpdateJobRequest* request,
+                         v1::Job* response) override {
+    if (const auto refused = Before(context, "UpdateJob"); !refused.ok()) return refused;
+    return ToGrpc(script_.update(*request, response));
+  }
+
+  grpc::Status DeleteJob(grpc::ServerContext* context, const v1::DeleteJobRequest* request,
+                         v1::DeleteJobResponse*) override {
+    if (const auto refused = Before(context, "DeleteJob"); !refused.ok()) return refused;
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return jobs_.erase(request->name()) > 0 ? grpc::Status::OK : Unknown(request->name());
+  }
+
+  grpc::Status SuspendJob(grpc::ServerContext* context, const v1::SuspendJobRequest* request,
+                          v1::Job* response) override {
+    if (const auto refused = Before(context, "SuspendJob"); !refused.ok()) return refused;
+    return SetSuspended(request->name(), true, response);
+  }
+
+  grpc::Status ResumeJob(grpc::ServerContext* context, const v1::ResumeJobRequest* request,
+                         v1::Job* response) override {
+    if (const auto refused = Before(context, "ResumeJob"); !refused.ok()) return refused;
+    return SetSuspended(request->name(), false, response);
+  }
+
+  grpc::Status ListJobEvents(grpc::ServerContext* context, const v1::ListJobEventsRequest* request,
+                             v1::ListJobEventsResponse* response) override {
+    if (const auto refused = Before(context, "ListJobEvents"); !refused.ok()) return refused;
+    v1::Job job;
+    if (const auto found = Find(request->parent(), &job); !found.ok()) return found;
+    for (int i = job.events_size() - 1; i >= 0; --i) *response->add_events() = job.events(i);
+    return grpc::Status::OK;
   }
 
   grpc::Status ExplainJob(grpc::ServerContext* context, const v1::ExplainJobRequest* request,
@@ -94,6 +135,7 @@ class FakeServer::Services final : public v1::JobService::Service,
   grpc::Status ListJobs(grpc::ServerContext* context, const v1::ListJobsRequest* request,
                         v1::ListJobsResponse* response) override {
     if (const auto refused = Before(context, "ListJobs"); !refused.ok()) return refused;
+    if (script_.list) return ToGrpc(script_.list(*request, response));
     return List(jobs_, request->page_token(), response,
                 [&](const v1::Job& job) { *response->add_jobs() = job; });
   }
@@ -139,13 +181,20 @@ class FakeServer::Services final : public v1::JobService::Service,
   grpc::Status DrainNode(grpc::ServerContext* context, const v1::DrainNodeRequest* request,
                          v1::Node* response) override {
     if (const auto refused = Before(context, "DrainNode"); !refused.ok()) return refused;
-    return SetDrained(request->name(), true, response);
+    return SetDrained(request->name(), true, request->reason(), response);
   }
 
   grpc::Status ResumeNode(grpc::ServerContext* context, const v1::ResumeNodeRequest* request,
                           v1::Node* response) override {
     if (const auto refused = Before(context, "ResumeNode"); !refused.ok()) return refused;
-    return SetDrained(request->name(), false, response);
+    return SetDrained(request->name(), false, "", response);
+  }
+
+  grpc::Status DeleteNode(grpc::ServerContext* context, const v1::DeleteNodeRequest* request,
+                          v1::DeleteNodeResponse*) override {
+    if (const auto refused = Before(context, "DeleteNode"); !refused.ok()) return refused;
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return nodes_.erase(request->name()) > 0 ? grpc::Status::OK : Unknown(request->name());
   }
 
   grpc::Status ApplyPolicy(grpc::ServerContext* context, const v1::ApplyPolicyRequest* request,
@@ -257,11 +306,22 @@ class FakeServer::Services final : public v1::JobService::Service,
     return grpc::Status::OK;
   }
 
-  grpc::Status SetDrained(const std::string& name, bool drained, v1::Node* node) {
+  grpc::Status SetSuspended(const std::string& name, bool suspended, v1::Job* job) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    const auto found = jobs_.find(name);
+    if (found == jobs_.end()) return Unknown(name);
+    found->second.set_suspended(suspended);
+    *job = found->second;
+    return grpc::Status::OK;
+  }
+
+  grpc::Status SetDrained(const std::string& name, bool drained, const std::string& reason,
+                          v1::Node* node) {
     const std::lock_guard<std::mutex> lock(mutex_);
     const auto found = nodes_.find(name);
     if (found == nodes_.end()) return Unknown(name);
     found->second.set_drained(drained);
+    found->second.set_drain_reason(reason);
     *node = found->second;
     return grpc::Status::OK;
   }

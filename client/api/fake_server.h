@@ -43,6 +43,10 @@ class FakeServer {
 
   // Set before calls come. The defaults answer from what Put stored.
   Handler<v1::CreateJobRequest, v1::Job> create;
+  Handler<v1::ListJobsRequest, v1::ListJobsResponse> list;
+  Handler<v1::CancelJobRequest, v1::Job> cancel;
+  Handler<v1::CancelJobsRequest, v1::CancelJobsResponse> cancel_jobs;
+  Handler<v1::UpdateJobRequest, v1::Job> update;
   Handler<v1::ApplyPolicyRequest, v1::ApplyPolicyResponse> apply;
   StreamHandler<v1::StreamProgressRequest, v1::JobProgress> progress;
   StreamHandler<v1::StreamLogsRequest, v1::LogLine> logs;

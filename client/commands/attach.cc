@@ -16,7 +16,8 @@ Json StepJson(const v1::StepRecord& record) {
   Json json = {{"step", record.step()},           {"loss", record.loss()},
                {"grad_norm", record.grad_norm()}, {"learning_rate", record.learning_rate()},
                {"tokens", record.tokens()},       {"seconds", record.seconds()},
-               {"epoch", record.epoch()},         {"applied", record.applied()}};
+               {"epoch", record.epoch()},         {"attempt", record.attempt()},
+               {"applied", record.applied()}};
   if (record.has_validation_loss()) json["validation_loss"] = record.validation_loss();
   return json;
 }

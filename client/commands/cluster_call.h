@@ -2,6 +2,8 @@
 #ifndef STRATA_CLIENT_COMMANDS_CLUSTER_CALL_H_
 #define STRATA_CLIENT_COMMANDS_CLUSTER_CALL_H_
 
+#include <google/protobuf/duration.pb.h>
+
 #include <memory>
 #include <string>
 #include <vector>
@@ -34,6 +36,10 @@ int FailCallAbout(absl::string_view kind, absl::string_view name, const absl::St
 std::string JobResource(absl::string_view typed);
 std::string NodeResource(absl::string_view typed);
 
+// `90m`, of a flag. InvalidArgument names it.
+absl::StatusOr<google::protobuf::Duration> DurationOf(absl::string_view flag,
+                                                      const std::string& text);
+
 // The pieces of the table of commands.
 Command ClusterCommand(std::string name, std::string usage, std::string summary,
                        std::vector<std::string> arguments, size_t most_arguments,
@@ -58,8 +64,9 @@ Command ApplyCommand();
 std::vector<Command> AuthorityCommands();  // authority, certificate
 Command TokenCommand();
 Command BackupCommand();
+std::vector<Command> ChangeCommands();        // cancel, update, suspend, delete
 std::vector<Command> NodeCommands();          // drain, resume
-std::vector<Command> QueryCommands();         // get, describe, explain, cancel
+std::vector<Command> QueryCommands();         // get, describe, explain, events
 std::vector<Command> FollowCommands();        // watch, logs, wait
 std::vector<Command> AccessCommands();        // whoami
 std::vector<Command> LocalClusterCommands();  // up, down

@@ -81,8 +81,8 @@ std::vector<Command> ClusterCommands() {
   all.push_back(ApplyCommand());
   all.push_back(BackupCommand());
   all.push_back(TokenCommand());
-  for (auto* more :
-       {&QueryCommands, &FollowCommands, &NodeCommands, &AccessCommands, &AuthorityCommands}) {
+  for (auto* more : {&QueryCommands, &ChangeCommands, &FollowCommands, &NodeCommands,
+                     &AccessCommands, &AuthorityCommands}) {
     for (Command& command : (*more)()) all.push_back(std::move(command));
   }
   return all;

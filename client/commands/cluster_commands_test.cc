@@ -253,12 +253,16 @@ TEST_F(ClusterCommandsTest, LogLinesComeOnceThoughTheControllerRestarts) {
   server_.Put(JobIn(v1::Job::RUNNING));
   int streams = 0;
   server_.logs = [&](const v1::StreamLogsRequest& request, const auto& send) -> FakeAnswer {
-    EXPECT_EQ(request.rank(), 1);
+    EXPECT_EQ(request.ranks_size(), 1);
+    EXPECT_EQ(request.ranks(0), 1);
     EXPECT_TRUE(request.follow());
+    int number = 0;
     for (const char* text : {"one", "two", "three"}) {
       v1::LogLine line;
       line.set_rank(1);
       line.set_text(text);
+      line.set_cursor(absl::StrCat(++number));
+      if (line.cursor() <= request.cursor()) continue;
       if (streams == 0 && std::string(text) == "three") break;
       send(line);
     }

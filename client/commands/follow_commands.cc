@@ -7,8 +7,10 @@
 #include <vector>
 
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/time/time.h"
 #include "client/commands/attach.h"
 #include "client/commands/cluster_call.h"
 #include "client/commands/registry.h"
@@ -19,7 +21,10 @@
 #include "client/views/job_view.h"
 #include "client/wait_condition.h"
 #include "common/clock.h"
+#include "common/status_macros.h"
 #include "common/units.h"
+#include "spec/problems.h"
+#include "spec/scalars.h"
 
 namespace strata::client {
 namespace {
@@ -40,24 +45,70 @@ int Watch(const Arguments& arguments, Terminal& terminal) {
 }
 
 // Why nothing was printed: the job has no such rank (2), or nothing was written.
-int NoLines(ApiClient& client, const std::string& name, int32_t rank, Terminal& terminal) {
-  const absl::StatusOr<v1::Job> job = client.GetJob(JobResource(name));
+int NoLines(ApiClient& client, const v1::StreamLogsRequest& request, Terminal& terminal) {
+  const std::string name = PlainName(request.name());
+  const absl::StatusOr<v1::Job> job = client.GetJob(request.name());
   if (!job.ok()) return FailCallAbout("job", name, job.status(), terminal);
   const int64_t ranks = std::max<int64_t>(job->spec().resources().ranks(), 1);
-  if (rank >= ranks) {
-    terminal.Error(absl::StrCat("strata logs: --rank ", rank, ": job ", PlainName(name), " has ",
-                                ranks, ranks == 1 ? " rank, 0" : " ranks, 0 to ",
+  for (const int32_t rank : request.ranks()) {
+    if (rank < ranks) continue;
+    terminal.Error(absl::StrCat("strata logs: --rank ", rank, ": job ", name, " has ", ranks,
+                                ranks == 1 ? " rank, 0" : " ranks, 0 to ",
                                 ranks == 1 ? "" : absl::StrCat(ranks - 1)));
     return kExitUsage;
   }
-  const std::string who = rank < 0 ? "its ranks have" : absl::StrCat("its rank ", rank, " has");
-  terminal.Say(absl::StrCat("job ", PlainName(name), " is ", v1::Job::State_Name(job->state()),
-                            "; ", who, " written no lines"));
+  const std::string who = request.ranks_size() == 1
+                              ? absl::StrCat("its rank ", request.ranks(0), " has")
+                              : "its ranks have";
+  const bool all = !request.has_since() && request.epoch() == 0 && request.cursor().empty();
+  terminal.Say(absl::StrCat("job ", name, " is ", v1::Job::State_Name(job->state()), "; ", who,
+                            " written no ", all ? "lines" : "such lines"));
   return kExitDone;
+}
+
+// Of --since: `10m` ago, or a time.
+absl::StatusOr<google::protobuf::Timestamp> SinceOf(const std::string& text) {
+  absl::Time since;
+  std::string error;
+  if (const auto ago = spec::ParseDuration(text); ago.ok()) {
+    since = absl::UnixEpoch() + absl::Seconds(common::WallSeconds()) - *ago;
+  } else if (!absl::ParseTime(absl::RFC3339_full, text, &since, &error)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--since ", spec::Shown(text),
+                     ": write how long ago, such as 10m, or a time such as 2026-11-23T07:00:00Z"));
+  }
+  google::protobuf::Timestamp time;
+  time.set_seconds(absl::ToUnixSeconds(since));
+  time.set_nanos(static_cast<int32_t>(
+      absl::ToInt64Nanoseconds(since - absl::FromUnixSeconds(time.seconds()))));
+  return time;
+}
+
+absl::StatusOr<v1::StreamLogsRequest> LogsRequest(const Arguments& arguments) {
+  v1::StreamLogsRequest request;
+  request.set_name(JobResource(arguments.positional()[0]));
+  request.set_rank(-1);
+  for (const std::string& rank : arguments.All("--rank")) {
+    int32_t number = 0;
+    if (!absl::SimpleAtoi(rank, &number) || number < 0) {
+      return absl::InvalidArgumentError(absl::StrCat("--rank ", rank, ": no rank"));
+    }
+    request.add_ranks(number);
+  }
+  request.set_follow(arguments.Has("--follow"));
+  request.set_tail(static_cast<int32_t>(arguments.Count("--tail").value_or(0)));
+  request.set_epoch(arguments.Count("--epoch").value_or(0));
+  request.set_cursor(arguments.Text("--cursor"));
+  if (arguments.Has("--since")) {
+    ASSIGN_OR_RETURN(*request.mutable_since(), SinceOf(arguments.Text("--since")));
+  }
+  return request;
 }
 
 int Logs(const Arguments& arguments, Terminal& terminal) {
   const std::string& name = arguments.positional()[0];
+  const absl::StatusOr<v1::StreamLogsRequest> request = LogsRequest(arguments);
+  if (!request.ok()) return Fail(request.status(), terminal);
   int code = kExitDone;
   const auto client = Reach(arguments, terminal, code);
   if (client == nullptr) return code;
@@ -65,15 +116,14 @@ int Logs(const Arguments& arguments, Terminal& terminal) {
   const common::MonotonicClock clock{};
   LogPrinter printer(arguments.Text("--output", "table") == "json", terminal);
   LogOptions options;
-  options.rank = static_cast<int32_t>(arguments.Count("--rank").value_or(-1));
-  options.follow = arguments.Has("--follow");
+  options.request = *request;
   const absl::Status read = ReadLogs(
-      *client, JobResource(name), options, printer,
+      *client, options, printer,
       [&] { return !interrupts.interrupted() && terminal.out_error() == 0; }, clock);
   if (interrupts.interrupted()) return kExitInterrupted;
   if (terminal.out_error() != 0) return kExitFailed;  // told by the caller
   if (!read.ok()) return FailCallAbout("job", name, read, terminal);
-  return printer.lines() > 0 ? kExitDone : NoLines(*client, name, options.rank, terminal);
+  return printer.lines() > 0 ? kExitDone : NoLines(*client, *request, terminal);
 }
 
 // The end of a wait, told.
@@ -151,13 +201,22 @@ std::vector<Command> FollowCommands() {
   constexpr auto kText = Flag::Kind::kText;
   Flag condition = {"--for", kText, "CONDITION", "state=STATE or step=N"};
   condition.required = true;
+  Flag rank = {"--rank", Flag::Kind::kCount, "R", "of one rank; may be repeated", "", 0, 1 << 20};
+  rank.repeated = true;
   return {
       ClusterCommand("watch", "NAME", "Follow a job's progress and return its outcome", {"NAME"}, 1,
                      {}, Watch),
-      ClusterCommand("logs", "NAME [--rank R] [-f]", "Show what a job's ranks wrote", {"NAME"}, 1,
-                     {{"--rank", Flag::Kind::kCount, "R", "of one rank", "", 0, 1 << 20},
-                      {"--follow", Flag::Kind::kSwitch, "", "go on as more comes", "-f"}},
-                     Logs),
+      ClusterCommand(
+          "logs", "NAME [--rank R] [--tail N] [--since TIME] [-f]", "Show what a job's ranks wrote",
+          {"NAME"}, 1,
+          {rank,
+           {"--follow", Flag::Kind::kSwitch, "", "go on as more comes", "-f"},
+           {"--tail", Flag::Kind::kCount, "N", "begin with the last N lines", "", 1, 10'000},
+           {"--since", kText, "TIME",
+            "so long ago, such as 10m, or a time as 2026-11-23T07:00:00Z"},
+           {"--epoch", Flag::Kind::kCount, "N", "of one epoch of the ranks", "", 1, 1e15},
+           {"--cursor", kText, "CURSOR", "what comes after this line (-o json tells cursors)"}},
+          Logs),
       ClusterCommand(
           "wait", "NAME --for=state=SUCCEEDED|step=N [--timeout SECONDS]",
           "Wait until a job gets there", {"NAME"}, 1,

@@ -1,6 +1,7 @@
-// drain, resume: nodes that take no new ranks for a while.
+// drain, resume: nodes that take no new ranks for a while; resume also of suspended jobs.
 #include <algorithm>
 #include <chrono>
+#include <functional>
 #include <optional>
 #include <set>
 #include <string>
@@ -8,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "client/commands/cluster_call.h"
@@ -103,10 +105,10 @@ std::vector<std::string> NamesOnce(const std::vector<std::string>& typed) {
   return names;
 }
 
-using Change = absl::StatusOr<v1::Node> (ApiClient::*)(const std::string& name);
+using Change = std::function<absl::StatusOr<v1::Node>(ApiClient&, const std::string& name)>;
 using Told = std::string (*)(const v1::Node& changed);  // what it is now
 
-int ChangeNodes(const Arguments& arguments, Terminal& terminal, Change change, Told told) {
+int ChangeNodes(const Arguments& arguments, Terminal& terminal, const Change& change, Told told) {
   int code = kExitDone;
   const auto client = Reach(arguments, terminal, code);
   if (client == nullptr) return code;
@@ -115,7 +117,7 @@ int ChangeNodes(const Arguments& arguments, Terminal& terminal, Change change, T
   if (code != kExitDone) return code;
   std::vector<v1::Node> nodes;
   for (const std::string& name : names) {
-    absl::StatusOr<v1::Node> node = ((*client).*change)(NodeResource(name));
+    absl::StatusOr<v1::Node> node = change(*client, NodeResource(name));
     if (!node.ok()) return FailCallAbout("node", name, node.status(), terminal);
     terminal.Say(absl::StrCat("node ", PlainName(node->name()), " is ", told(*node)));
     nodes.push_back(*std::move(node));
@@ -140,11 +142,60 @@ std::string ResumedText(const v1::Node& node) {
 }
 
 int Drain(const Arguments& arguments, Terminal& terminal) {
-  return ChangeNodes(arguments, terminal, &ApiClient::DrainNode, DrainedText);
+  const auto drain = [&arguments](ApiClient& client, const std::string& name) {
+    v1::DrainNodeRequest request;
+    request.set_name(name);
+    request.set_reason(arguments.Text("--reason"));
+    return client.DrainNode(request);
+  };
+  return ChangeNodes(arguments, terminal, drain, DrainedText);
+}
+
+// What is meant by `resume job NAME…` and `resume jobs/NAME…`; nothing: nodes are.
+std::vector<std::string> JobsToResume(const std::vector<std::string>& typed) {
+  const bool said = typed[0] == "job" || typed[0] == "jobs";
+  if (said) return {typed.begin() + 1, typed.end()};
+  const bool jobs = std::all_of(typed.begin(), typed.end(), [](const std::string& name) {
+    return absl::StartsWith(name, "jobs/");
+  });
+  return jobs ? typed : std::vector<std::string>();
+}
+
+int ResumeJobs(const std::vector<std::string>& names, const Arguments& arguments,
+               Terminal& terminal) {
+  int code = kExitDone;
+  const auto client = Reach(arguments, terminal, code);
+  if (client == nullptr) return code;
+  const std::string output = arguments.Text("--output", "table");
+  for (const std::string& name : names) {
+    v1::ResumeJobRequest request;
+    request.set_name(JobResource(name));
+    const absl::StatusOr<v1::Job> job = client->ResumeJob(request);
+    if (!job.ok()) return FailCallAbout("job", name, job.status(), terminal);
+    if (IsStructured(output)) terminal.Out(ToText(ToJsonWithSpec(*job), output));
+    if (output == "name") terminal.Out(PlainName(job->name()) + "\n");
+    terminal.Say(absl::StrCat("job ", PlainName(job->name()),
+                              " goes on: ", v1::Job::State_Name(job->state()),
+                              job->reason().empty() ? "" : ", ", job->reason()));
+  }
+  return kExitDone;
 }
 
 int Resume(const Arguments& arguments, Terminal& terminal) {
-  return ChangeNodes(arguments, terminal, &ApiClient::ResumeNode, ResumedText);
+  const auto& words = arguments.positional();
+  if (const auto jobs = JobsToResume(words); !jobs.empty()) {
+    return ResumeJobs(jobs, arguments, terminal);
+  }
+  const auto resume = [](ApiClient& client, const std::string& name) {
+    v1::ResumeNodeRequest request;
+    request.set_name(name);
+    return client.ResumeNode(request);
+  };
+  const int code = ChangeNodes(arguments, terminal, resume, ResumedText);
+  if (code == kExitNotFound) {
+    terminal.Say(absl::StrCat("a suspended job is resumed by strata resume job ", words[0]));
+  }
+  return code;
 }
 
 }  // namespace
@@ -154,10 +205,12 @@ std::vector<Command> NodeCommands() {
       ClusterCommand(
           "drain", "NODE… [--wait] [--timeout SECONDS]",
           "Take no new ranks on nodes, and move those that are there", {"NODE"}, kMostNodes,
-          {{"--wait", Flag::Kind::kSwitch, "", "return when no ranks are left there"},
+          {{"--reason", Flag::Kind::kText, "TEXT", "told with the node"},
+           {"--wait", Flag::Kind::kSwitch, "", "return when no ranks are left there"},
            {"--timeout", Flag::Kind::kNumber, "SECONDS", "wait no longer than this", "", 0, 1e9}},
           Drain),
-      ClusterCommand("resume", "NODE…", "Let drained or quarantined nodes take ranks again",
+      ClusterCommand("resume", "NODE…|job NAME…",
+                     "Let drained or quarantined nodes take ranks again, or suspended jobs go on",
                      {"NODE"}, kMostNodes, {}, Resume),
   };
 }

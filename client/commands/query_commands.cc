@@ -1,4 +1,4 @@
-// get, describe, explain, cancel: one question each.
+// get, describe, explain, events: one question each.
 #include <algorithm>
 #include <string>
 #include <vector>
@@ -8,6 +8,8 @@
 #include "absl/strings/str_join.h"
 #include "client/commands/cluster_call.h"
 #include "client/commands/model_description.h"
+#include "client/commands/registry.h"
+#include "client/commands/selector.h"
 #include "client/exit_codes.h"
 #include "client/views/explanation_view.h"
 #include "client/views/job_view.h"
@@ -19,8 +21,15 @@
 namespace strata::client {
 namespace {
 
-int GetJobs(ApiClient& client, const std::string& output, Terminal& terminal) {
-  const absl::StatusOr<std::vector<v1::Job>> jobs = client.ListJobs();
+int GetJobs(ApiClient& client, const Arguments& arguments, const std::string& output,
+            Terminal& terminal) {
+  const absl::StatusOr<std::string> filter = FilterOf(arguments);
+  if (!filter.ok()) return Fail(filter.status(), terminal);
+  v1::ListJobsRequest request;
+  request.set_filter(*filter);
+  request.set_order_by(arguments.Text("--order-by"));
+  request.set_view(IsStructured(output) ? v1::JOB_VIEW_FULL : v1::JOB_VIEW_BASIC);
+  const absl::StatusOr<std::vector<v1::Job>> jobs = client.ListJobs(request);
   if (!jobs.ok()) return FailCall(jobs.status(), terminal);
   if (IsStructured(output)) {
     Json list = Json::array();
@@ -29,9 +38,9 @@ int GetJobs(ApiClient& client, const std::string& output, Terminal& terminal) {
   } else if (output == "name") {
     for (const v1::Job& job : *jobs) terminal.Out(PlainName(job.name()) + "\n");
   } else if (jobs->empty()) {
-    terminal.Say("no jobs yet — strata submit JOB.yaml");
+    terminal.Say(filter->empty() ? "no jobs yet — strata submit JOB.yaml" : "no such jobs");
   } else {
-    terminal.Out(JobTable(*jobs, common::WallSeconds()));
+    terminal.Out(JobTable(*jobs, common::WallSeconds(), arguments.Has("--show-labels")));
   }
   return kExitDone;
 }
@@ -72,23 +81,25 @@ int GetOneNode(ApiClient& client, const std::string& name, const std::string& ou
   return kExitDone;
 }
 
-int ShowJob(const v1::Job& job, const std::string& output, bool described, Terminal& terminal) {
-  if (IsStructured(output)) {
-    terminal.Out(ToText(ToJsonWithSpec(job), output));
-  } else if (output == "name") {
-    terminal.Out(PlainName(job.name()) + "\n");
-  } else {
-    terminal.Out(described ? DescribeJob(job, common::WallSeconds())
-                           : JobTable({job}, common::WallSeconds()));
-  }
-  return kExitDone;
-}
-
 int GetOneJob(ApiClient& client, const std::string& name, const std::string& output, bool described,
               Terminal& terminal) {
   const absl::StatusOr<v1::Job> job = client.GetJob(JobResource(name));
   if (!job.ok()) return FailCallAbout("job", name, job.status(), terminal);
-  return ShowJob(*job, output, described, terminal);
+  if (IsStructured(output)) {
+    terminal.Out(ToText(ToJsonWithSpec(*job), output));
+  } else if (output == "name") {
+    terminal.Out(PlainName(job->name()) + "\n");
+  } else if (!described) {
+    terminal.Out(JobTable({*job}, common::WallSeconds()));
+  } else {
+    constexpr int32_t kLastEvents = 10;
+    absl::StatusOr<std::vector<v1::JobEvent>> events =
+        client.ListJobEvents(JobResource(name), kLastEvents);
+    if (!events.ok()) return FailCallAbout("job", name, events.status(), terminal);
+    std::reverse(events->begin(), events->end());
+    terminal.Out(DescribeJob(*job, *events, common::WallSeconds()));
+  }
+  return kExitDone;
 }
 
 // Whether `kind` is one of them; tells if not.
@@ -103,6 +114,15 @@ bool CheckKind(const char* command, const std::string& kind, const std::vector<s
   return false;
 }
 
+std::vector<Flag> GetFlags() {
+  std::vector<Flag> flags = FilterFlags();
+  flags.push_back({"--order-by", Flag::Kind::kText, "FIELDS",
+                   "such as 'create_time desc' (name, state, priority, create_time, end_time, "
+                   "step)"});
+  flags.push_back({"--show-labels", Flag::Kind::kSwitch, "", "a column with the jobs' labels"});
+  return flags;
+}
+
 int Get(const Arguments& arguments, Terminal& terminal) {
   const auto& words = arguments.positional();
   static const auto& kinds = *new std::vector<std::string>{
@@ -115,13 +135,18 @@ int Get(const Arguments& arguments, Terminal& terminal) {
                           : absl::StrCat("strata get ", words[0], ": NAME is missing"));
     return kExitUsage;
   }
+  for (const Flag& flag : GetFlags()) {
+    if (words[0] == "jobs" || !arguments.Has(flag.name)) continue;
+    terminal.Error(absl::StrCat("strata get ", words[0], ": ", flag.name, " is for jobs"));
+    return kExitUsage;
+  }
   int code = kExitDone;
   const auto client = Reach(arguments, terminal, code);
   if (client == nullptr) return code;
   const std::string output = arguments.Text("--output", "table");
   const std::string name = words.size() == 1 ? "" : words[1];
   if (words[0] == "audit") return GetAudit(*client, name, output, terminal);
-  if (words[0] == "jobs") return GetJobs(*client, output, terminal);
+  if (words[0] == "jobs") return GetJobs(*client, arguments, output, terminal);
   if (words[0] == "policy") return GetWholePolicy(*client, output, terminal);
   if (words[0] == "nodes") return GetNodes(*client, output, terminal);
   if (words[0] == "node") return GetOneNode(*client, name, output, /*described=*/false, terminal);
@@ -166,23 +191,24 @@ int Explain(const Arguments& arguments, Terminal& terminal) {
   return kExitDone;
 }
 
-int Cancel(const Arguments& arguments, Terminal& terminal) {
+int Events(const Arguments& arguments, Terminal& terminal) {
   const std::string& name = arguments.positional()[0];
   int code = kExitDone;
   const auto client = Reach(arguments, terminal, code);
   if (client == nullptr) return code;
-  const absl::StatusOr<v1::Job> job = client->CancelJob(JobResource(name));
-  if (!job.ok()) return FailCallAbout("job", name, job.status(), terminal);
-  const std::string plain = PlainName(job->name());
+  const auto most = static_cast<int32_t>(arguments.Count("--limit").value_or(0));
+  absl::StatusOr<std::vector<v1::JobEvent>> events = client->ListJobEvents(JobResource(name), most);
+  if (!events.ok()) return FailCallAbout("job", name, events.status(), terminal);
+  std::reverse(events->begin(), events->end());  // the newest stands nearest to the prompt
   const std::string output = arguments.Text("--output", "table");
-  if (output != "table") return ShowJob(*job, output, false, terminal);
-  if (job->state() == v1::Job::CANCELLED) {
-    terminal.Say(absl::StrCat("job ", plain, " is CANCELLED"));
-  } else if (IsTerminal(job->state())) {
-    terminal.Say(absl::StrCat("job ", plain, " had ended: ", v1::Job::State_Name(job->state())));
+  if (IsStructured(output)) {
+    Json list = Json::array();
+    for (const v1::JobEvent& event : *events) list.push_back(ToJson(event));
+    terminal.Out(ToText(list, output));
+  } else if (output == "name") {
+    terminal.Out(PlainName(name) + "\n");
   } else {
-    terminal.Say(absl::StrCat("job ", plain, " is being cancelled — strata wait ", plain,
-                              " --for=state=CANCELLED"));
+    terminal.Out(EventTable(*events, common::WallSeconds()));
   }
   return kExitDone;
 }
@@ -193,13 +219,16 @@ std::vector<Command> QueryCommands() {
   return {
       ClusterCommand("get", "jobs|nodes|projects|queues|policy|audit [FILTER]|job NAME|…",
                      "List what the cluster has",
-                     {"jobs, nodes, projects, queues, policy, audit or job NAME"}, 2, {}, Get),
+                     {"jobs, nodes, projects, queues, policy, audit or job NAME"}, 2, GetFlags(),
+                     Get),
       ClusterCommand("describe", "job NAME|node NAME|model JOB.yaml",
                      "Tell everything about a job, a node or a job file's model", {"NAME"}, 2, {},
                      Describe),
       ClusterCommand("explain", "NAME", "Say why a job waits, or why it was placed where it is",
                      {"NAME"}, 1, {}, Explain),
-      ClusterCommand("cancel", "NAME", "End a job", {"NAME"}, 1, {}, Cancel),
+      ClusterCommand(
+          "events", "NAME [--limit N]", "List what happened to a job, oldest first", {"NAME"}, 1,
+          {{"--limit", Flag::Kind::kCount, "N", "only the last so many", "", 1, 1000}}, Events),
   };
 }
 

@@ -17,8 +17,8 @@ Command DoctorCommand();
 Command PlaceCommand();
 Command SimulateCommand();
 Command TopologyCommand();
-// What needs a cluster: submit, apply, get, describe, watch, logs, cancel, wait, explain, drain,
-// resume, up, down.
+// What needs a cluster: submit, apply, get, describe, explain, events, cancel, update, suspend,
+// delete, watch, logs, wait, drain, resume, up, down.
 std::vector<Command> ClusterCommands();
 
 const std::vector<Command>& AllCommands();

@@ -36,6 +36,10 @@ absl::StatusOr<v1::CreateJobRequest> MakeRequest(const Arguments& arguments,
   *job.mutable_spec() = loaded.file.job;
   const std::string directory = arguments.Text("--dir");
   if (!directory.empty()) job.set_directory(Absolute(directory));
+  if (arguments.Has("--ttl")) {
+    ASSIGN_OR_RETURN(*job.mutable_ttl_after_finished(),
+                     DurationOf("--ttl", arguments.Text("--ttl")));
+  }
   request.set_validate_only(arguments.Has("--validate-only"));
   request.set_request_id(arguments.Text("--request-id"));
   if (request.request_id().empty()) {
@@ -118,6 +122,7 @@ Command SubmitCommand() {
       {{"--attach", kSwitch, "", "follow it and return its outcome"},
        {"--validate-only", kSwitch, "", "only check it; with -o yaml or json, print it completed"},
        {"--request-id", kText, "ID", "submitting again with the same one changes nothing"},
+       {"--ttl", kText, "TIME", "delete its record so long after its end, such as 24h"},
        {"--dir", kText, "D", "the job's directory, on all its nodes (default: the cluster's)"},
        set},
       Submit);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -29,6 +30,10 @@ std::string Ago(bool known, const Timestamp& time, double wall_seconds) {
   return known ? AgeText(wall_seconds - SecondsOf(time)) : "-";
 }
 
+std::map<std::string, std::string> SortedLabels(const v1::Job& job) {
+  return {job.spec().labels().begin(), job.spec().labels().end()};
+}
+
 std::string Shortened(const std::string& text) {
   const std::string line = text.substr(0, text.find('\n'));
   if (line.size() <= kMostReason) return line;
@@ -39,15 +44,26 @@ std::string Shortened(const std::string& text) {
 
 Json Events(const v1::Job& job) {
   Json events = Json::array();
-  for (const v1::JobEvent& event : job.events()) {
-    events.push_back({{"time", TimeText(event.time())},
-                      {"epoch", event.epoch()},
-                      {"step", event.step()},
-                      {"cause", event.cause()},
-                      {"reason", event.reason()},
-                      {"lost_steps", event.lost_steps()}});
-  }
+  for (const v1::JobEvent& event : job.events()) events.push_back(client::ToJson(event));
   return events;
+}
+
+Json Labels(const v1::Job& job) {
+  Json labels = Json::object();
+  for (const auto& [key, value] : SortedLabels(job)) labels[key] = value;
+  return labels;
+}
+
+std::string LabelsText(const v1::Job& job) {
+  return absl::StrJoin(SortedLabels(job), ",", absl::PairFormatter("="));
+}
+
+double SecondsOf(const google::protobuf::Duration& duration) {
+  return static_cast<double>(duration.seconds()) + 1e-9 * duration.nanos();
+}
+
+std::string DurationOrEmpty(bool known, const google::protobuf::Duration& duration) {
+  return known ? spec::DurationText(absl::Seconds(std::round(SecondsOf(duration)))) : "";
 }
 
 Json Memory(const v1::Job& job) {
@@ -85,6 +101,15 @@ Json ToJson(const spec::YamlNode& node) {
 
 std::string OrDefault(const std::string& name) { return name.empty() ? "default" : name; }
 
+// "nodes/n0" and "users/ann" are said as they are; the controller itself is nobody to tell of.
+std::string PlainActor(const std::string& actor) { return actor == "controller" ? "-" : actor; }
+
+std::string EventText(const v1::JobEvent& event) {
+  const std::string reason = event.reason().substr(0, event.reason().find('\n'));
+  return event.lost_steps() > 0 ? absl::StrCat(reason, "  (", event.lost_steps(), " steps again)")
+                                : reason;
+}
+
 std::string StepText(const v1::Job& job) {
   return job.target_step() > 0 ? absl::StrCat(job.step(), "/", job.target_step())
                                : absl::StrCat(job.step());
@@ -121,6 +146,18 @@ std::string PlacementText(const v1::Job& job) {
   return absl::StrJoin(parts, ", ");
 }
 
+std::string JobStateText(const v1::Job& job) {
+  return absl::StrCat(v1::Job::State_Name(job.state()), job.suspended() ? ",SUSPENDED" : "");
+}
+
+Json ToJson(const v1::JobEvent& event) {
+  return {{"time", TimeText(event.time())}, {"type", event.type()},
+          {"epoch", event.epoch()},         {"attempt", event.attempt()},
+          {"step", event.step()},           {"cause", event.cause()},
+          {"reason", event.reason()},       {"lost_steps", event.lost_steps()},
+          {"actor", event.actor()}};
+}
+
 Json ToJson(const v1::Job& job) {
   Json ranks = Json::array();
   for (const v1::RankPlace& place : job.placement()) {
@@ -130,6 +167,7 @@ Json ToJson(const v1::Job& job) {
   Json json = {{"name", PlainName(job.name())},
                {"state", v1::Job::State_Name(job.state())},
                {"epoch", job.epoch()},
+               {"attempt", job.attempt()},
                {"step", job.step()},
                {"target_step", job.target_step()},
                {"checkpoint_step", job.checkpoint().step()},
@@ -144,10 +182,17 @@ Json ToJson(const v1::Job& job) {
                {"predicted_memory", Memory(job)},
                {"restarts_without_progress", job.restarts_without_progress()},
                {"cancel_requested", job.cancel_requested()},
+               {"suspended", job.suspended()},
+               {"labels", Labels(job)},
+               {"uid", job.uid()},
+               {"owner", job.owner()},
+               {"run_seconds", SecondsOf(job.run_time())},
+               {"etag", job.etag()},
                {"resource_version", job.resource_version()}};
   if (job.has_create_time()) json["create_time"] = TimeText(job.create_time());
   if (job.has_start_time()) json["start_time"] = TimeText(job.start_time());
   if (job.has_end_time()) json["end_time"] = TimeText(job.end_time());
+  if (job.has_expire_time()) json["expire_time"] = TimeText(job.expire_time());
   json["events"] = Events(job);
   return json;
 }
@@ -164,32 +209,54 @@ Json ToJsonWithSpec(const v1::Job& job) {
   return json;
 }
 
-std::string JobTable(const std::vector<v1::Job>& jobs, double wall_seconds) {
+std::string JobTable(const std::vector<v1::Job>& jobs, double wall_seconds, bool labels) {
+  std::vector<std::string> head = {"NAME",    "STATE", "STEP", "CHECKPOINT",
+                                   "ATTEMPT", "RANKS", "AGE",  "REASON"};
+  if (labels) head.push_back("LABELS");
   std::vector<std::vector<std::string>> rows;
   for (const v1::Job& job : jobs) {
-    rows.push_back({PlainName(job.name()), v1::Job::State_Name(job.state()), StepText(job),
-                    job.has_checkpoint() ? absl::StrCat(job.checkpoint().step()) : "-",
-                    absl::StrCat(job.epoch()), absl::StrCat(job.spec().resources().ranks()),
-                    Ago(job.has_create_time(), job.create_time(), wall_seconds),
-                    Shortened(job.reason())});
+    std::vector<std::string>& row = rows.emplace_back();
+    row = {PlainName(job.name()),
+           JobStateText(job),
+           StepText(job),
+           job.has_checkpoint() ? absl::StrCat(job.checkpoint().step()) : "-",
+           absl::StrCat(job.attempt()),
+           absl::StrCat(job.spec().resources().ranks()),
+           Ago(job.has_create_time(), job.create_time(), wall_seconds),
+           Shortened(job.reason())};
+    if (labels) row.push_back(LabelsText(job));
   }
-  return FormatTable({"NAME", "STATE", "STEP", "CHECKPOINT", "EPOCH", "RANKS", "AGE", "REASON"},
-                     rows);
+  return FormatTable(head, rows);
 }
 
-std::string DescribeJob(const v1::Job& job, double wall_seconds) {
+std::string EventTable(const std::vector<v1::JobEvent>& events, double wall_seconds) {
+  std::vector<std::vector<std::string>> rows;
+  for (const v1::JobEvent& event : events) {
+    rows.push_back({Ago(true, event.time(), wall_seconds), event.type(),
+                    absl::StrCat(event.attempt()), absl::StrCat(event.step()),
+                    PlainActor(event.actor()), EventText(event)});
+  }
+  return FormatTable({"AGE", "TYPE", "ATTEMPT", "STEP", "ACTOR", "WHAT"}, rows);
+}
+
+std::string DescribeJob(const v1::Job& job, const std::vector<v1::JobEvent>& events,
+                        double wall_seconds) {
   Description text;
   text.Add("Name", PlainName(job.name()));
-  text.Add("State", v1::Job::State_Name(job.state()));
+  text.Add("State", JobStateText(job));
   text.Add("Reason", job.reason());
   text.Add("Step", StepText(job));
-  text.Add("Epoch", absl::StrCat(job.epoch()));
+  text.Add("Attempt", absl::StrCat(job.attempt(), " (epoch ", job.epoch(), ")"));
   text.Add("Checkpoint", job.has_checkpoint() ? absl::StrCat("step ", job.checkpoint().step(), "  ",
                                                              job.checkpoint().path())
                                               : "none yet");
   text.Add("Project", OrDefault(job.spec().project()));
   text.Add("Queue", absl::StrCat(OrDefault(job.spec().resources().queue()), ", priority ",
                                  job.spec().resources().priority()));
+  text.Add("Owner", job.owner());
+  text.Add("Labels", LabelsText(job));
+  text.Add("Run time", DurationOrEmpty(job.has_run_time(), job.run_time()));
+  text.Add("Time limit", DurationOrEmpty(job.spec().has_time_limit(), job.spec().time_limit()));
   text.Add("Placement", PlacementText(job));
   if (job.parameters() > 0) {
     text.Add("Parameters", common::FormatDecimal(static_cast<double>(job.parameters()), ""));
@@ -208,15 +275,14 @@ std::string DescribeJob(const v1::Job& job, double wall_seconds) {
   text.Add("Created", when(job.has_create_time(), job.create_time()));
   text.Add("First step", when(job.has_start_time(), job.start_time()));
   text.Add("Ended", when(job.has_end_time(), job.end_time()));
+  text.Add("Deleted",
+           job.has_expire_time() ? absl::StrCat("at ", TimeText(job.expire_time())) : "");
+  text.Add("Uid", job.uid());
   std::string result = text.Take();
-  if (!job.events().empty()) absl::StrAppend(&result, "Events:\n");
-  for (const v1::JobEvent& event : job.events()) {
-    absl::StrAppend(&result, "  ", TimeText(event.time()), "  epoch ", event.epoch(), "  step ",
-                    event.step(), "  ", event.reason());
-    if (event.lost_steps() > 0) {
-      absl::StrAppend(&result, "  (", event.lost_steps(), " steps again)");
-    }
-    absl::StrAppend(&result, "\n");
+  if (!events.empty()) absl::StrAppend(&result, "Events:\n");
+  for (const v1::JobEvent& event : events) {
+    absl::StrAppend(&result, "  ", TimeText(event.time()), "  ", event.type(), "  attempt ",
+                    event.attempt(), "  step ", event.step(), "  ", EventText(event), "\n");
   }
   return absl::StrCat(
       result, "Spec:\n  ",

@@ -17,19 +17,28 @@ std::string PlainName(absl::string_view name);
 
 bool IsTerminal(v1::Job::State state);
 
-// name, state, epoch, step, target_step, checkpoint_step (0: none), checkpoint, directory, reason,
-// ranks, times, restarts, and the last events.
+// time, type, epoch, attempt, step, cause, reason, lost_steps, actor.
+Json ToJson(const v1::JobEvent& event);
+// name, state, epoch, attempt, step, target_step, checkpoint_step (0: none), checkpoint, directory,
+// reason, ranks, times, restarts, and the last events.
 Json ToJson(const v1::Job& job);
 // Spelt as in a job file.
 Json ToJson(const v1::JobSpec& job);
 // Both.
 Json ToJsonWithSpec(const v1::Job& job);
 
-// NAME STATE STEP CHECKPOINT EPOCH RANKS AGE REASON. `wall_seconds`: now, since 1970.
-std::string JobTable(const std::vector<v1::Job>& jobs, double wall_seconds);
+// NAME STATE STEP CHECKPOINT ATTEMPT RANKS AGE REASON, and LABELS where they are asked for.
+// `wall_seconds`: now, since 1970.
+std::string JobTable(const std::vector<v1::Job>& jobs, double wall_seconds, bool labels = false);
 
-// Everything, for people.
-std::string DescribeJob(const v1::Job& job, double wall_seconds);
+// Everything, for people, with its last events, oldest first.
+std::string DescribeJob(const v1::Job& job, const std::vector<v1::JobEvent>& events,
+                        double wall_seconds);
+// AGE TYPE ATTEMPT STEP ACTOR WHAT.
+std::string EventTable(const std::vector<v1::JobEvent>& events, double wall_seconds);
+
+// "QUEUED", "QUEUED,SUSPENDED".
+std::string JobStateText(const v1::Job& job);
 
 // "n0 (rank 0), n1 (ranks 1-2)"; empty when it runs nowhere.
 std::string PlacementText(const v1::Job& job);

@@ -43,12 +43,16 @@ Json ToJson(const v1::Node& node) {
                {"free", node.free()},
                {"jobs", jobs},
                {"locality", locality},
+               {"version", node.version()},
+               {"build", node.build()},
+               {"etag", node.etag()},
                {"address", node.address()},
                {"incarnation", absl::StrCat(absl::Hex(node.incarnation(), absl::kZeroPad16))}};
   json["version"] = node.version();
   json["build"] = node.build();
   json["leaving"] = node.leaving();
   json["drained"] = node.drained();
+  if (node.drained()) json["drain_reason"] = node.drain_reason();
   json["buffer"] = node.buffer();
   json["quarantined"] = node.quarantined();
   if (node.quarantined()) json["quarantine_reason"] = node.quarantine_reason();
@@ -87,6 +91,7 @@ std::string DescribeNode(const v1::Node& node, double wall_seconds) {
   if (node.drained() || node.quarantined()) {
     text.Add("New ranks", absl::StrCat("none, until strata resume ", name));
   }
+  text.Add("Drained", node.drain_reason());
   if (node.leaving()) text.Add("Leaving", "its agent ends when it holds nothing any more");
   text.Add("Quarantined", node.quarantine_reason());
   text.Add("Devices", absl::StrCat(node.devices(), " ", node.device(), ", ", node.free(),

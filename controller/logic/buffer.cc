@@ -36,7 +36,8 @@ BufferState BufferNow(const ClusterState& state) {
   view.now = state.now;
   for (const std::string& name : state.live) {
     const JobEntry& job = state.jobs.at(name);
-    const bool stops = job.record.cancel_requested() || job.record.has_preemption();
+    const bool stops = job.record.cancel_requested() || job.record.has_preemption() ||
+                       job.run.stop_asked_at.has_value();
     if (stops || !RunsPreemptibly(state, job)) continue;
     scheduler::JobView& borrower = view.jobs.emplace_back();
     borrower.name = ShortName(name);

@@ -111,9 +111,9 @@ CommitJudgement JudgeCommit(const v1::JobRecord& job, const v1::CommitRequest& r
   if (asked.manifest_digest().empty() || asked.path().empty()) {
     return Refused("a checkpoint has a path and a manifest digest");
   }
-  if (asked.step() < 1 || asked.step() > job.target_step()) {
-    return Refused(
-        absl::StrCat("step ", asked.step(), " is none of the job's 1 to ", job.target_step()));
+  const int64_t last = std::max(job.target_step(), job.epoch_steps());
+  if (asked.step() < 1 || asked.step() > last) {
+    return Refused(absl::StrCat("step ", asked.step(), " is none of the job's 1 to ", last));
   }
   if (job.has_checkpoint() && asked.step() <= recorded.step()) {
     return Refused(absl::StrCat("the checkpoint of step ", recorded.step(), " is recorded; step ",

@@ -14,6 +14,7 @@
 #include "controller/logic/names.h"
 #include "controller/logic/policy_changes.h"
 #include "controller/logic/refusal.h"
+#include "controller/logic/scheduler_view.h"
 
 namespace strata::controller {
 namespace {
@@ -107,6 +108,42 @@ void TellTiming(const ClusterState& state, Effects& effects) {
 
 std::string OrDefault(const std::string& name) { return name.empty() ? spec::kDefaultName : name; }
 
+std::string EtagOf(const NodeEntry& node) {
+  return absl::StrCat("\"", node.resource_version, "\"");
+}
+
+absl::StatusOr<NodeEntry*> FindNode(ClusterState& state, const std::string& name,
+                                    const std::string& etag) {
+  NodeEntry* node = state.nodes.Find(NodeName(name));
+  if (node == nullptr) {
+    return Refusal(absl::StatusCode::kNotFound, "NODE_NOT_FOUND",
+                   absl::StrCat("there is no node ", ShortName(name)));
+  }
+  if (etag.empty() || etag == EtagOf(*node)) return node;
+  return Refusal(absl::StatusCode::kAborted, "ETAG_MISMATCH",
+                 absl::StrCat("node ", ShortName(name), " has changed since (its etag is ",
+                              EtagOf(*node), "): look at it again, then repeat the request"));
+}
+
+// What keeps a node from being forgotten, as the end of a sentence; empty: nothing.
+std::string UseOf(const ClusterState& state, const NodeEntry& node) {
+  if (node.session != 0 || node.state == v1::Node::READY) {
+    return "is heard from: stop its agent first";
+  }
+  if (!node.holds.empty()) {
+    return absl::StrCat("may still hold ranks of ", ShortName(node.holds.begin()->first.job),
+                        ": they are gone when its lease is over");
+  }
+  for (const std::string& name : state.live) {
+    const JobEntry& job = state.jobs.at(name);
+    const bool given_up = job.given_up.has_value() && job.given_up->run.members.contains(node.name);
+    if (given_up || job.run.members.contains(node.name)) {
+      return absl::StrCat("is where ranks of ", ShortName(name), " were: it is waited for");
+    }
+  }
+  return "";
+}
+
 }  // namespace
 
 std::string ProjectOf(const v1::JobSpec& spec) { return OrDefault(spec.project()); }
@@ -147,23 +184,50 @@ v1::GetPolicyResponse PolicyInUse(const ClusterState& state) {
   return response;
 }
 
-absl::StatusOr<v1::Node> DrainNode(ClusterState& state, const std::string& name, bool drain,
+absl::StatusOr<v1::Node> DrainNode(ClusterState& state, const v1::DrainNodeRequest& request,
                                    Effects& effects) {
-  NodeEntry* node = state.nodes.Find(NodeName(name));
-  if (node == nullptr) {
-    return Refusal(absl::StatusCode::kNotFound, "NODE_NOT_FOUND",
-                   absl::StrCat("there is no node ", ShortName(name)));
+  constexpr size_t kMostReasonBytes = 500;
+  if (request.reason().size() > kMostReasonBytes) {
+    return InvalidField("reason", absl::StrCat("at most ", kMostReasonBytes, " bytes"));
   }
-  const bool same = node->drained == drain && (drain || !node->quarantined);
-  if (same) return ShowNode(*node);
-  node->drained = drain;
-  if (!drain) {
-    node->quarantined = false;
-    node->quarantine_reason.clear();
-  }
+  ASSIGN_OR_RETURN(NodeEntry * node, FindNode(state, request.name(), request.etag()));
+  const bool told = request.reason().empty() || request.reason() == node->drain_reason;
+  if (node->drained && told) return ShowNode(*node);
+  node->drained = true;
+  if (!request.reason().empty()) node->drain_reason = request.reason();
   state.capacity_changed = true;
   SaveNode(state, *node, effects);
   return ShowNode(*node);
+}
+
+absl::StatusOr<v1::Node> ResumeNode(ClusterState& state, const v1::ResumeNodeRequest& request,
+                                    Effects& effects) {
+  ASSIGN_OR_RETURN(NodeEntry * node, FindNode(state, request.name(), request.etag()));
+  if (!node->drained && !node->quarantined) return ShowNode(*node);
+  node->drained = node->quarantined = false;
+  node->drain_reason.clear();
+  node->quarantine_reason.clear();
+  state.capacity_changed = true;
+  SaveNode(state, *node, effects);
+  return ShowNode(*node);
+}
+
+absl::Status DeleteNode(ClusterState& state, const v1::DeleteNodeRequest& request,
+                        Effects& effects) {
+  ASSIGN_OR_RETURN(NodeEntry * node, FindNode(state, request.name(), request.etag()));
+  if (const std::string use = UseOf(state, *node); !use.empty()) {
+    return Refusal(absl::StatusCode::kFailedPrecondition, "NODE_IN_USE",
+                   absl::StrCat("node ", ShortName(node->name), " ", use));
+  }
+  v1::Node& deleted = effects.deleted_nodes.emplace_back();
+  deleted.set_name(node->name);
+  deleted.set_resource_version(++state.resource_version);
+  effects.writes.push_back({"nodes", node->name, "", true});
+  state.nodes.Erase(deleted.name());
+  state.scheduler.made = false;
+  RefreshCluster(state);  // nobody points to it any more
+  state.cluster_changed = true;
+  return absl::OkStatus();
 }
 
 v1::Node ShowNode(const NodeEntry& node) {
@@ -184,7 +248,11 @@ v1::Node ShowNode(const NodeEntry& node) {
     }
   }
   shown.set_resource_version(node.resource_version);
+  shown.set_etag(EtagOf(node));
+  shown.set_version(node.version);
+  shown.set_build(node.build);
   shown.set_drained(node.drained);
+  shown.set_drain_reason(node.drain_reason);
   shown.set_leaving(node.leaving);
   shown.set_quarantined(node.quarantined);
   shown.set_quarantine_reason(node.quarantine_reason);

@@ -16,8 +16,12 @@ absl::StatusOr<v1::ApplyPolicyResponse> ApplyPolicy(ClusterState& state,
                                                     const v1::ApplyPolicyRequest& request,
                                                     Effects& effects);
 v1::GetPolicyResponse PolicyInUse(const ClusterState& state);
-absl::StatusOr<v1::Node> DrainNode(ClusterState& state, const std::string& name, bool drain,
+absl::StatusOr<v1::Node> DrainNode(ClusterState& state, const v1::DrainNodeRequest& request,
                                    Effects& effects);
+absl::StatusOr<v1::Node> ResumeNode(ClusterState& state, const v1::ResumeNodeRequest& request,
+                                    Effects& effects);
+absl::Status DeleteNode(ClusterState& state, const v1::DeleteNodeRequest& request,
+                        Effects& effects);
 
 // InvalidArgument, with the field, for a job whose project or queue does not exist.
 absl::Status CheckProjectAndQueue(const v1::Policy& policy, const v1::JobSpec& spec);

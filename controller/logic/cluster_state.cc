@@ -3,13 +3,30 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <utility>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "controller/logic/cluster_requests.h"
+#include "controller/logic/job_events.h"
 #include "controller/logic/job_shape.h"
 
 namespace strata::controller {
 namespace {
+
+constexpr char kDeletionKey[] = "deletion_version";
+
+// A job that is over may change still: its labels, or when it goes.
+void IndexEnd(ClusterState& state, JobEntry& job) {
+  const v1::JobRecord& record = job.record;
+  if (job.finished_version == 0) {
+    job.finished_version = record.resource_version();
+    state.finished.insert({job.finished_version, record.name()});
+  }
+  state.expiring.erase({job.expires_at, record.name()});
+  job.expires_at = record.has_expire_time() ? SecondsOf(record.expire_time()) : 0;
+  if (record.has_expire_time()) state.expiring.insert({job.expires_at, record.name()});
+}
 
 // Keeps the state's indices right after a change.
 void Index(ClusterState& state, JobEntry& job) {
@@ -39,7 +56,16 @@ void Index(ClusterState& state, JobEntry& job) {
     state.recovering.erase(record.name());
   }
   state.changed_jobs.insert(record.name());
-  if (over) state.finished.insert({record.resource_version(), record.name()});
+  if (over) IndexEnd(state, job);
+}
+
+// What its ranks held devices for until now; the record says when that was.
+void CountRunTime(const ClusterState& state, JobEntry& job) {
+  v1::JobRecord& record = job.record;
+  if (job.holds_devices) *record.mutable_run_time() = ToDuration(RunSeconds(state, job));
+  const bool was = std::exchange(job.holds_devices, HasEpoch(record.state()));
+  job.counted_at = state.now;
+  if (was || job.holds_devices) *record.mutable_run_time_as_of() = ToTimestamp(state.wall);
 }
 
 bool ReadNumber(const std::string& text, int64_t& number) {
@@ -64,6 +90,12 @@ void RestoreEpoch(ClusterState& state, JobEntry& job) {
     node.heard_at = state.ListeningNow();
     node.holds[job.key()].devices = member.devices;
   }
+  // Nobody counted since the record was written, and they went on.
+  v1::JobRecord& record = job.record;
+  const double since =
+      record.has_run_time_as_of() ? state.wall - SecondsOf(record.run_time_as_of()) : 0;
+  *record.mutable_run_time() = ToDuration(SecondsOf(record.run_time()) + std::max(0.0, since));
+  job.holds_devices = true;
 }
 
 bool RestoreJob(ClusterState& state, const Write& write) {
@@ -81,7 +113,7 @@ bool RestoreJob(ClusterState& state, const Write& write) {
   if (!request.empty()) state.by_request[request] = write.key;
   Index(state, job);
   if (HasEpoch(job.record.state())) RestoreEpoch(state, job);
-  job.failed_at = job.next_start_at = state.now;
+  job.failed_at = job.next_start_at = job.counted_at = state.now;
   job.culprit_known = true;
   return true;
 }
@@ -97,6 +129,9 @@ bool RestoreNode(ClusterState& state, const Write& write) {
   node.build = record.build();
   node.resource_version = record.resource_version();
   node.drained = record.drained();
+  node.drain_reason = record.drain_reason();
+  node.version = record.version();
+  node.build = record.build();
   node.quarantined = record.quarantined();
   node.quarantine_reason = record.quarantine_reason();
   for (int i = 0; i < record.failure_times_size(); ++i) {
@@ -126,6 +161,7 @@ bool RestoreMeta(ClusterState& state, const Write& write) {
   if (write.key == kTermKey) return ReadNumber(write.value, state.term);
   if (write.key == kPolicyKey) return RestorePolicy(state, write);
   if (write.key == kIdentityKey) return RestoreIdentity(state, write);
+  if (write.key == kDeletionKey) return ReadNumber(write.value, state.deletion_version);
   if (write.key != kVersionKey) return true;
   if (!ReadNumber(write.value, version)) return false;
   state.resource_version = std::max(state.resource_version, version);
@@ -135,6 +171,7 @@ bool RestoreMeta(ClusterState& state, const Write& write) {
 // What the cluster is without it.
 const char* WithoutRecord(const Write& write) {
   if (write.table == "jobs") return "the job is forgotten and its ranks are stopped";
+  if (write.table == "events") return "its job's list has a gap";
   if (write.table == "nodes") return "the node is neither drained nor in quarantine any more";
   if (write.table == AuditTrail::kTable) return "nobody learns who did what it tells of";
   if (write.key == kPolicyKey) return "the default policy is in force";
@@ -169,7 +206,13 @@ std::string RequestKey(const std::string& owner, const std::string& request_id) 
   return request_id.empty() ? "" : absl::StrCat(owner, "\n", request_id);
 }
 
+double RunSeconds(const ClusterState& state, const JobEntry& job) {
+  return SecondsOf(job.record.run_time()) +
+         (job.holds_devices ? std::max(0.0, state.now - job.counted_at) : 0);
+}
+
 void SaveJob(ClusterState& state, JobEntry& job, Effects& effects) {
+  CountRunTime(state, job);
   job.record.set_resource_version(++state.resource_version);
   if (job.record.created_version() == 0) {
     job.record.set_created_version(job.record.resource_version());
@@ -181,15 +224,31 @@ void SaveJob(ClusterState& state, JobEntry& job, Effects& effects) {
 
 void ForgetJob(ClusterState& state, const std::string& name, Effects& effects) {
   const JobEntry& job = state.jobs.at(name);
-  state.finished.erase({job.record.resource_version(), name});
+  state.finished.erase({job.finished_version, name});
+  state.expiring.erase({job.expires_at, name});
   state.by_request.erase(RequestKey(job.record.owner(), job.record.request_id()));
+  ForgetEvents(job, effects);
+  v1::JobRecord& deleted = effects.deleted.emplace_back();
+  deleted.set_name(name);
+  deleted.set_uid(job.record.uid());
+  deleted.mutable_spec()->set_project(job.record.spec().project());  // who may know of it
+  deleted.set_resource_version(++state.resource_version);
+  state.deletion_version = state.resource_version;
   state.jobs.erase(name);
   state.changed_jobs.insert(name);
   effects.writes.push_back({"jobs", name, "", true});
+  effects.writes.push_back({"meta", kDeletionKey, absl::StrCat(state.deletion_version)});
+}
+
+void TellNode(ClusterState& state, NodeEntry& node, Effects& effects) {
+  node.resource_version = ++state.resource_version;
+  state.nodes.Touch(node);
+  effects.nodes.push_back(ShowNode(node));
+  effects.writes.push_back({"meta", kVersionKey, absl::StrCat(state.resource_version)});
 }
 
 void SaveNode(ClusterState& state, NodeEntry& node, Effects& effects) {
-  node.resource_version = ++state.resource_version;
+  TellNode(state, node, effects);
   v1::Node record;
   record.set_name(node.name);
   record.set_device(node.kind);
@@ -199,6 +258,9 @@ void SaveNode(ClusterState& state, NodeEntry& node, Effects& effects) {
   record.set_build(node.build);
   record.set_resource_version(node.resource_version);
   record.set_drained(node.drained);
+  record.set_drain_reason(node.drain_reason);
+  record.set_version(node.version);
+  record.set_build(node.build);
   record.set_quarantined(node.quarantined);
   record.set_quarantine_reason(node.quarantine_reason);
   AddFailures(node, record);
@@ -239,6 +301,9 @@ absl::Status Restore(ClusterState& state, const std::vector<Write>& records) {
   for (const Write& write : records) {
     if (write.table == "jobs" && !RestoreJob(state, write)) unreadable.push_back(&write);
   }
+  for (const Write& write : records) {
+    if (write.table == "events" && !RestoreEvent(state, write)) unreadable.push_back(&write);
+  }
   return unreadable.empty() ? absl::OkStatus() : Unreadable(unreadable);
 }
 
@@ -270,6 +335,14 @@ google::protobuf::Timestamp ToTimestamp(double wall_seconds) {
   time.set_seconds(static_cast<int64_t>(seconds));
   time.set_nanos(static_cast<int32_t>((wall_seconds - seconds) * 1e9));
   return time;
+}
+
+google::protobuf::Duration ToDuration(double seconds) {
+  google::protobuf::Duration duration;
+  const double whole = std::floor(seconds);
+  duration.set_seconds(static_cast<int64_t>(whole));
+  duration.set_nanos(static_cast<int32_t>((seconds - whole) * 1e9));
+  return duration;
 }
 
 }  // namespace strata::controller

@@ -30,6 +30,7 @@ namespace strata::controller {
 // A queued job's reason while nothing keeps it from running but other jobs; users are shown the
 // scheduler's words instead.
 inline constexpr char kWaitsForDevices[] = "waits for devices";
+inline constexpr char kControllerActor[] = "controller";  // of events
 
 struct ClusterState {
   const common::Clock* clock = nullptr;  // of figures only: how long a decision took
@@ -50,8 +51,11 @@ struct ClusterState {
   // QUEUED, by age: (created version, name) -> the entry in `jobs`.
   std::map<std::pair<int64_t, std::string>, JobEntry*> queue;
   std::set<std::pair<int64_t, std::string>> finished;  // (resource_version of the end, name)
-  std::set<std::string> changed_jobs;                  // since the last snapshot: jobs/NAME
-  JobFolders folders;                                  // of jobs that are not over
+  // Over, and to be deleted: (wall seconds, name).
+  std::set<std::pair<double, std::string>> expiring;
+  int64_t deletion_version = 0;        // of the last deletion of a job
+  std::set<std::string> changed_jobs;  // since the last snapshot: jobs/NAME
+  JobFolders folders;                  // of jobs that are not over
   NodeTable nodes;
   JoinTokens join_tokens;
   // The levels and links that the cluster was described with, without nodes; see cluster_map.h.
@@ -98,9 +102,13 @@ struct ClusterState {
 std::string RequestKey(const std::string& owner, const std::string& request_id);
 // Gives the record a new version, writes it, tells watchers, and keeps the indices above right.
 void SaveJob(ClusterState& state, JobEntry& job, Effects& effects);
-// Removes a finished job.
+// For how long its ranks have held devices, all starts together.
+double RunSeconds(const ClusterState& state, const JobEntry& job);
+// Removes a finished job, tells watchers.
 void ForgetJob(ClusterState& state, const std::string& name, Effects& effects);
 void SaveNode(ClusterState& state, NodeEntry& node, Effects& effects);
+// Tells watchers what changed, of which nothing but the new version is kept: its state.
+void TellNode(ClusterState& state, NodeEntry& node, Effects& effects);
 // What the node was to blame for, as its record says it.
 void AddFailures(const NodeEntry& node, v1::Node& record);
 // `policy`: complete.
@@ -129,6 +137,7 @@ SharedMessage Share(const ClusterState& state, v1::ControllerMessage message);
 void Send(const NodeEntry& node, const SharedMessage& message, Effects& effects);
 
 google::protobuf::Timestamp ToTimestamp(double wall_seconds);
+google::protobuf::Duration ToDuration(double seconds);
 
 }  // namespace strata::controller
 

@@ -11,6 +11,7 @@
 #include "controller/logic/job_machine.h"
 #include "controller/logic/job_record.h"
 #include "controller/logic/job_requests.h"
+#include "controller/logic/job_updates.h"
 #include "controller/logic/session_handler.h"
 #include "controller/logic/snapshot_maker.h"
 
@@ -44,6 +45,16 @@ class Core::Impl {
     state.now = now - standstill_;
     state.heard_seconds += seconds;
     state.nodes.AddSilence(silent, seconds);
+  }
+
+  // One request, with what follows from it.
+  template <typename Request>
+  auto Change(Effects& effects, const Request& request) {
+    Advance();
+    JobMachine machine(state, effects);
+    auto result = request(machine);
+    Finish(machine, effects);
+    return result;
   }
 
   // After each input: what waits is placed, and the version counter is kept.
@@ -88,22 +99,57 @@ absl::StatusOr<Effects> Core::Load(const std::vector<Write>& records, double wal
   return effects;
 }
 
-absl::StatusOr<v1::JobRecord> Core::CreateJob(const v1::CreateJobRequest& request,
-                                              Effects& effects) {
-  impl_->Advance();
-  JobMachine machine(impl_->state, effects);
-  absl::StatusOr<v1::JobRecord> job =
-      controller::CreateJob(impl_->state, machine, request, effects);
-  impl_->Finish(machine, effects);
-  return job;
+absl::StatusOr<v1::JobRecord> Core::CreateJob(const v1::CreateJobRequest& request, Effects& effects,
+                                              const std::string& actor) {
+  return impl_->Change(effects, [&](JobMachine& machine) {
+    return controller::CreateJob(impl_->state, machine, request, actor, effects);
+  });
 }
 
-absl::StatusOr<v1::JobRecord> Core::CancelJob(const std::string& name, Effects& effects) {
-  impl_->Advance();
-  JobMachine machine(impl_->state, effects);
-  absl::StatusOr<v1::JobRecord> job = controller::CancelJob(impl_->state, machine, name, effects);
-  impl_->Finish(machine, effects);
-  return job;
+absl::StatusOr<v1::JobRecord> Core::CancelJob(const v1::CancelJobRequest& request, Effects& effects,
+                                              const std::string& actor) {
+  return impl_->Change(effects, [&](JobMachine& machine) {
+    return controller::CancelJob(impl_->state, machine, request, actor, effects);
+  });
+}
+
+absl::StatusOr<v1::JobRecord> Core::UpdateJob(const v1::UpdateJobRequest& request, Effects& effects,
+                                              const std::string& actor) {
+  return impl_->Change(effects, [&](JobMachine& machine) {
+    return controller::UpdateJob(impl_->state, machine, request, actor, effects);
+  });
+}
+
+absl::StatusOr<v1::JobRecord> Core::SuspendJob(const v1::SuspendJobRequest& request,
+                                               Effects& effects, const std::string& actor) {
+  return impl_->Change(effects, [&](JobMachine& machine) {
+    return controller::SuspendJob(impl_->state, machine, request, actor, effects);
+  });
+}
+
+absl::StatusOr<v1::JobRecord> Core::ResumeJob(const v1::ResumeJobRequest& request, Effects& effects,
+                                              const std::string& actor) {
+  return impl_->Change(effects, [&](JobMachine&) {
+    return controller::ResumeJob(impl_->state, request, actor, effects);
+  });
+}
+
+absl::Status Core::DeleteJob(const v1::DeleteJobRequest& request, Effects& effects,
+                             const std::string& actor) {
+  return impl_->Change(effects, [&](JobMachine& machine) {
+    return controller::DeleteJob(impl_->state, machine, request, actor, effects);
+  });
+}
+
+absl::StatusOr<std::vector<std::pair<int64_t, v1::JobEvent>>> Core::JobEvents(
+    const std::string& name) const {
+  const JobEntry* job = impl_->state.Find(name);
+  if (job == nullptr) return NoSuchJob(name);
+  std::vector<std::pair<int64_t, v1::JobEvent>> events;
+  for (auto kept = job->events.rbegin(); kept != job->events.rend(); ++kept) {
+    events.emplace_back(kept->number, kept->event);
+  }
+  return events;
 }
 
 absl::StatusOr<v1::ExplainJobResponse> Core::ExplainJob(const std::string& name) const {
@@ -120,6 +166,9 @@ const v1::JobRecord* Core::FindJob(const std::string& name) const {
 v1::Job Core::ShowJob(const v1::JobRecord& record) const {
   v1::Job shown = ToJob(record);
   const JobEntry* job = impl_->state.Find(record.name());
+  if (job != nullptr && job->holds_devices) {
+    *shown.mutable_run_time() = ToDuration(RunSeconds(impl_->state, *job));
+  }
   const bool waits = record.state() == v1::Job::QUEUED && record.reason() == kWaitsForDevices;
   if (waits && job != nullptr && !job->waiting.reason.empty()) {
     shown.set_reason(job->waiting.reason);
@@ -147,24 +196,35 @@ std::shared_ptr<const Snapshot> Core::TakeSnapshot() const {
   return impl_->snapshots.Take(impl_->state);
 }
 
+std::optional<v1::Node> Core::FindNode(const std::string& name) const {
+  const NodeEntry* node = std::as_const(impl_->state.nodes).Find(name);
+  if (node == nullptr) return std::nullopt;
+  return ShowNode(*node);
+}
+
 absl::StatusOr<v1::ApplyPolicyResponse> Core::ApplyPolicy(const v1::ApplyPolicyRequest& request,
                                                           Effects& effects) {
-  impl_->Advance();
-  JobMachine machine(impl_->state, effects);
-  auto response = controller::ApplyPolicy(impl_->state, request, effects);
-  impl_->Finish(machine, effects);
-  return response;
+  return impl_->Change(effects, [&](JobMachine&) {
+    return controller::ApplyPolicy(impl_->state, request, effects);
+  });
 }
 
 v1::GetPolicyResponse Core::PolicyInUse() const { return controller::PolicyInUse(impl_->state); }
 const v1::Policy& Core::policy() const { return impl_->state.policy; }
 
-absl::StatusOr<v1::Node> Core::DrainNode(const std::string& name, bool drain, Effects& effects) {
-  impl_->Advance();
-  JobMachine machine(impl_->state, effects);
-  absl::StatusOr<v1::Node> node = controller::DrainNode(impl_->state, name, drain, effects);
-  impl_->Finish(machine, effects);
-  return node;
+absl::StatusOr<v1::Node> Core::DrainNode(const v1::DrainNodeRequest& request, Effects& effects) {
+  return impl_->Change(
+      effects, [&](JobMachine&) { return controller::DrainNode(impl_->state, request, effects); });
+}
+
+absl::StatusOr<v1::Node> Core::ResumeNode(const v1::ResumeNodeRequest& request, Effects& effects) {
+  return impl_->Change(
+      effects, [&](JobMachine&) { return controller::ResumeNode(impl_->state, request, effects); });
+}
+
+absl::Status Core::DeleteNode(const v1::DeleteNodeRequest& request, Effects& effects) {
+  return impl_->Change(
+      effects, [&](JobMachine&) { return controller::DeleteNode(impl_->state, request, effects); });
 }
 
 bool Core::HasNode(const std::string& name) const {
@@ -185,6 +245,7 @@ SchedulerFigures Core::scheduler_figures() const { return FiguresOf(impl_->state
 int64_t Core::controller_term() const { return impl_->state.term; }
 const v1::StoreIdentity& Core::identity() const { return impl_->state.identity; }
 int64_t Core::resource_version() const { return impl_->state.resource_version; }
+int64_t Core::deletion_version() const { return impl_->state.deletion_version; }
 bool Core::cut_off() const { return impl_->state.cut_off; }
 
 void Core::OnAgent(uint64_t session, const v1::AgentMessage& message, Effects& effects) {

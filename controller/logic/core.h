@@ -12,6 +12,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -45,15 +46,30 @@ class Core {
   absl::StatusOr<Effects> Load(const std::vector<Write>& records, double wall_seconds);
 
   // Requests. What is returned is for the client once the effects' writes are durable.
-  absl::StatusOr<v1::JobRecord> CreateJob(const v1::CreateJobRequest& request, Effects& effects);
-  absl::StatusOr<v1::JobRecord> CancelJob(const std::string& name, Effects& effects);
+  // `actor`: who asks (users/NAME), as events tell it; empty: nobody known.
+  absl::StatusOr<v1::JobRecord> CreateJob(const v1::CreateJobRequest& request, Effects& effects,
+                                          const std::string& actor = "");
+  absl::StatusOr<v1::JobRecord> CancelJob(const v1::CancelJobRequest& request, Effects& effects,
+                                          const std::string& actor = "");
+  absl::StatusOr<v1::JobRecord> UpdateJob(const v1::UpdateJobRequest& request, Effects& effects,
+                                          const std::string& actor = "");
+  absl::StatusOr<v1::JobRecord> SuspendJob(const v1::SuspendJobRequest& request, Effects& effects,
+                                           const std::string& actor = "");
+  absl::StatusOr<v1::JobRecord> ResumeJob(const v1::ResumeJobRequest& request, Effects& effects,
+                                          const std::string& actor = "");
+  absl::Status DeleteJob(const v1::DeleteJobRequest& request, Effects& effects,
+                         const std::string& actor = "");
+  // Numbered, newest first; NotFound.
+  absl::StatusOr<std::vector<std::pair<int64_t, v1::JobEvent>>> JobEvents(
+      const std::string& name) const;
   absl::StatusOr<v1::ExplainJobResponse> ExplainJob(const std::string& name) const;
   const v1::JobRecord* FindJob(const std::string& name) const;
   // A record as users see it: in the queue it says why it waits now, which no record holds, for it
   // may change with every other job.
   v1::Job ShowJob(const v1::JobRecord& record) const;
-  std::vector<const v1::JobRecord*> Jobs() const;  // by name
-  std::vector<v1::Node> Nodes() const;             // in topology order
+  std::vector<const v1::JobRecord*> Jobs() const;                   // by name
+  std::vector<v1::Node> Nodes() const;                              // in topology order
+  std::optional<v1::Node> FindNode(const std::string& name) const;  // nodes/NAME
   // For readers on other threads. As of the last input: what it holds may not be durable yet.
   std::shared_ptr<const Snapshot> TakeSnapshot() const;
   // As ClusterService's methods of these names.
@@ -61,7 +77,9 @@ class Core {
                                                       Effects& effects);
   v1::GetPolicyResponse PolicyInUse() const;
   const v1::Policy& policy() const;  // complete
-  absl::StatusOr<v1::Node> DrainNode(const std::string& name, bool drain, Effects& effects);
+  absl::StatusOr<v1::Node> DrainNode(const v1::DrainNodeRequest& request, Effects& effects);
+  absl::StatusOr<v1::Node> ResumeNode(const v1::ResumeNodeRequest& request, Effects& effects);
+  absl::Status DeleteNode(const v1::DeleteNodeRequest& request, Effects& effects);
   bool HasNode(const std::string& name) const;  // nodes/NAME
   const JoinTokens& join_tokens() const;
   JoinTokens& join_tokens();
@@ -73,6 +91,7 @@ class Core {
   int64_t controller_term() const;
   const v1::StoreIdentity& identity() const;
   int64_t resource_version() const;
+  int64_t deletion_version() const;  // of the last deletion of a job
   // Whether most nodes fell silent together, so that it suspends its judgement of their leases.
   bool cut_off() const;
 

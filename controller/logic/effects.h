@@ -13,15 +13,17 @@
 
 #include "absl/status/status.h"
 #include "proto/strata/v1/agent.pb.h"
+#include "proto/strata/v1/cluster.pb.h"
 #include "proto/strata/v1/jobs.pb.h"
 #include "proto/strata/v1/records.pb.h"
 
 namespace strata::controller {
 
-// Upsert of one record, or its removal. Tables: "jobs" (key: jobs/NAME, value: Job), "meta"
-// (controller_term, resource_version, policy, identity), "nodes" (key: nodes/NAME; what must
-// survive: device, count, locality, drained, quarantined), "tokens" and "token_uses"
-// (join_tokens.h), "audit" (key: sequence).
+// Upsert of one record, or its removal. Tables: "jobs" (key: jobs/NAME, value: JobRecord), "events"
+// (key: jobs/NAME/NUMBER, value: JobEvent), "meta" (controller_term, resource_version,
+// deletion_version, policy, identity), "nodes" (key: nodes/NAME; what must survive: device, count,
+// locality, drained, quarantined), "tokens" and "token_uses" (join_tokens.h), "audit" (key:
+// sequence).
 struct Write {
   std::string table;
   std::string key;
@@ -47,6 +49,18 @@ struct Effects {
   std::vector<Outgoing> messages;
   std::vector<Refused> refused;
   std::vector<v1::JobRecord> changed;  // for watches, in order of resource_version
+  // Likewise: jobs that are gone. Of a name that was taken again meanwhile, the new job is in
+  // `changed` with a later version.
+  std::vector<v1::JobRecord> deleted;
+  bool IsDeleted(const v1::JobRecord& job) const {
+    for (const v1::JobRecord& gone : deleted) {
+      const bool later = gone.resource_version() > job.resource_version();
+      if (later && gone.name() == job.name()) return true;
+    }
+    return false;
+  }
+  std::vector<v1::Node> nodes;  // likewise: nodes that have changed, or are gone
+  std::vector<v1::Node> deleted_nodes;
   struct Progress {
     std::string job;
     v1::JobProgress progress;

@@ -287,6 +287,12 @@ std::optional<scheduler::Waiting> WaitingOf(ClusterState& state, const JobEntry&
 }
 
 void ExplainWaiting(ClusterState& state, const JobEntry& job, Lines& lines, Response& response) {
+  if (job.record.suspended()) {
+    const std::string text = absl::StrCat("It waits until somebody resumes it: strata resume job ",
+                                          ShortName(job.record.name()));
+    lines.push_back(text + ".");
+    return AddBlocker("SUSPENDED", job.record.name(), text, response);
+  }
   RefreshCluster(state);
   const std::string never = WhyInfeasible(state, job.shape);
   if (state.scheduler.nodes.empty()) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <compare>
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <optional>
 #include <string>
@@ -70,6 +71,7 @@ struct Failure {
 struct EpochRun {
   std::map<std::string, Member> members;  // by node
   std::map<int, v1::Prepared> prepared;   // by rank
+  std::string notice;                     // of a plan that a node prepared, with its node: the first
   double begun_at = 0;
   bool start_sent = false;
   std::optional<Failure> failure;       // the first one
@@ -106,7 +108,7 @@ struct Claims {
 struct JobEntry {
   v1::JobRecord record;
   std::optional<Claims> claims;
-  bool found = false;  // since the restore: all ranks of its epoch
+  bool found = false;          // since the restore: all ranks of its epoch
   EpochRun run;                // while STARTING or RUNNING
   scheduler::Shape shape;      // as asked for
   scheduler::Waiting waiting;  // as of the scheduler's last decision, while it waits
@@ -123,6 +125,18 @@ struct JobEntry {
   bool tried = false;  // it was due and no place was found; again when capacity changes
 
   bool has_folders = false;  // they were taken for it
+
+  // Whether the record's run_time goes on, and since when (ClusterState::now) it is to be added to.
+  bool holds_devices = false;
+  double counted_at = 0;
+  double expires_at = 0;         // its place in ClusterState::expiring; 0: none
+  int64_t finished_version = 0;  // its place in ClusterState::finished; 0: none
+
+  struct Event {
+    int64_t number = 0;  // 1-based, grows
+    v1::JobEvent event;
+  };
+  std::deque<Event> events;  // see job_events.h
 
   EpochKey key() const { return {record.name(), record.epoch(), record.uid()}; }
 };
@@ -144,6 +158,18 @@ inline int64_t RanksOf(const v1::JobSpec& spec) {
     ranks *= std::clamp<int64_t>(degree, 1, 1 << 15);
   }
   return ranks;
+}
+
+inline double SecondsOf(const google::protobuf::Duration& duration) {
+  return static_cast<double>(duration.seconds()) + 1e-9 * duration.nanos();
+}
+inline double SecondsOf(const google::protobuf::Timestamp& time) {
+  return static_cast<double>(time.seconds()) + 1e-9 * time.nanos();
+}
+
+// The last step that its present ranks know, or that it is to reach.
+inline int64_t GreatestStep(const v1::JobRecord& job) {
+  return std::max(job.target_step(), job.epoch_steps());
 }
 
 // Whether the checkpoint of its last step is recorded: nothing is left to do.

@@ -7,14 +7,18 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "controller/logic/job_events.h"
+#include "controller/logic/job_updates.h"
 #include "controller/logic/names.h"
 #include "controller/logic/restart_policy.h"
 #include "protocol/agreement.h"
+#include "spec/scalars.h"
 
 namespace strata::controller {
 namespace {
 
 constexpr int kMostEvents = 50;
+constexpr size_t kMostDeletions = 100;  // at a time
 constexpr int kNonceBytes = 16;
 
 bool AllMembers(const EpochRun& run, MemberState at_least) {
@@ -86,22 +90,39 @@ void JobMachine::Report(JobEntry& job, Failure failure) {
 }
 
 void JobMachine::Reconcile(JobEntry& job) {
-  const bool cancel = job.record.cancel_requested();
-  switch (job.record.state()) {
-    case v1::Job::QUEUED:
-      if (cancel) End(job, v1::Job::CANCELLED, "cancelled before it began", "user");
-      break;
-    case v1::Job::STARTING:
-    case v1::Job::RUNNING:
-      ReconcileEpoch(job);
-      break;
-    case v1::Job::RECOVERING:
-      if (cancel) End(job, v1::Job::CANCELLED, "cancelled between two starts of its ranks", "user");
-      break;
-    default:
-      break;
+  if (HasEpoch(job.record.state())) return ReconcileEpoch(job);
+  if (IsTerminal(job.record.state())) return;
+  const bool queued = job.record.state() == v1::Job::QUEUED;
+  if (const std::optional<Ending> ending = EndingOf(job); ending.has_value()) {
+    End(job, *ending, queued ? " before it began" : " between two starts of its ranks");
+  } else if (!queued && job.record.suspended()) {
+    LeaveGivenUp(job);
+    Park(job, kSuspended);
   }
 }
+
+std::optional<JobMachine::Ending> JobMachine::EndingOf(const JobEntry& job) const {
+  const v1::JobRecord& record = job.record;
+  const double usual = state_.timing.cancel_seconds;
+  if (record.cancel_requested()) {
+    const std::string& why = record.cancel_reason();
+    return Ending{.what = why.empty() ? "cancelled" : absl::StrCat("cancelled (", why, ")"),
+                  .cause = "user",
+                  .actor = record.cancel_actor(),
+                  .grace = record.has_cancel_grace() ? SecondsOf(record.cancel_grace()) : usual};
+  }
+  const google::protobuf::Duration& limit = record.spec().time_limit();
+  if (!record.spec().has_time_limit() || RunSeconds(state_, job) < SecondsOf(limit)) {
+    return std::nullopt;
+  }
+  return Ending{.outcome = v1::Job::FAILED,
+                .what = absl::StrCat("out of time (time_limit ",
+                                     spec::DurationText(absl::Seconds(SecondsOf(limit))), ")"),
+                .cause = "time_limit",
+                .grace = usual};
+}
+
+bool JobMachine::IsToEnd(const JobEntry& job) const { return EndingOf(job).has_value(); }
 
 void JobMachine::ReconcileEpoch(JobEntry& job) {
   const bool all_ended = AllMembers(job.run, MemberState::kEnded);
@@ -109,7 +130,9 @@ void JobMachine::ReconcileEpoch(JobEntry& job) {
     return End(job, v1::Job::SUCCEEDED,
                absl::StrCat("finished all ", job.record.target_step(), " steps"), "");
   }
-  if (job.record.cancel_requested()) return ReconcileCancel(job);
+  if (const std::optional<Ending> ending = EndingOf(job); ending.has_value()) {
+    return ReconcileEnding(job, *ending);
+  }
   if (job.record.has_preemption()) return ReconcilePreemption(job);
   if (all_ended && !job.run.failure.has_value()) {
     Report(job, {.reason = "its ranks ended before the checkpoint of the last step was committed",
@@ -124,29 +147,26 @@ void JobMachine::ReconcileEpoch(JobEntry& job) {
   if (job.run.failure.has_value() && !state_.IsAwaited(job)) Fail(job);
 }
 
-void JobMachine::ReconcileCancel(JobEntry& job) {
+void JobMachine::ReconcileEnding(JobEntry& job, const Ending& ending) {
   EpochRun& run = job.run;
   if (job.record.state() == v1::Job::STARTING) {
-    return End(job, v1::Job::CANCELLED, "cancelled while its ranks were being started", "user");
+    return End(job, ending, " while its ranks were being started");
   }
+  if (ending.grace <= 0) return End(job, ending, " at once, without a last checkpoint");
   if (!run.stop_asked_at.has_value() || job.record.has_preemption()) {
     job.record.clear_preemption();
     run.stop_asked_at = state_.now;
-    StopAll(job, "cancelled", /*checkpoint=*/true);
+    StopAll(job, ending.what, /*checkpoint=*/true);
   }
   AdvanceStop(job);
-  if (AllMembers(run, MemberState::kEnded)) {
-    return End(job, v1::Job::CANCELLED, "cancelled", "user");
-  }
+  if (AllMembers(run, MemberState::kEnded)) return End(job, ending, "");
   if (run.failure.has_value()) {
-    return End(job, v1::Job::CANCELLED,
-               absl::StrCat("cancelled, without a last checkpoint: ", run.failure->reason), "user");
+    return End(job, ending, absl::StrCat(", without a last checkpoint: ", run.failure->reason));
   }
-  if (state_.now > *run.stop_asked_at + state_.timing.cancel_seconds) {
-    End(job, v1::Job::CANCELLED,
-        absl::StrFormat("cancelled, without a last checkpoint: it was not written within %g s",
-                        state_.timing.cancel_seconds),
-        "user");
+  if (state_.now > *run.stop_asked_at + ending.grace) {
+    End(job, ending,
+        absl::StrFormat(", without a last checkpoint: it was not written within %g s",
+                        ending.grace));
   }
 }
 
@@ -251,7 +271,9 @@ void JobMachine::AdvanceStart(JobEntry& job) {
   job.refused_at.reset();
   job.refusals = 0;
   job.record.set_state(v1::Job::RUNNING);
-  job.record.set_reason(absl::StrCat("trains on ", NodeList(run.members)));
+  job.record.set_reason(absl::StrCat("trains on ", NodeList(run.members),
+                                     run.notice.empty() ? "" : "; ", run.notice));
+  TellEvent(job, MakeEvent(state_, job.record, "RUNNING", job.record.reason()), effects_);
   SaveJob(state_, job, effects_);
 }
 
@@ -284,7 +306,7 @@ void JobMachine::Fail(JobEntry& job) {
                             LastReasons(job.record, failure)),
                failure.cause);
   }
-  AddEvent(job, failure.reason, failure.cause);
+  AddEvent(job, "RESTART", failure.reason, failure.cause);
   if (MayBeTakenBack(job, failure)) {
     job.run.failure.reset();
     job.given_up = GivenUp{std::move(job.run), failure, before};
@@ -319,38 +341,60 @@ void JobMachine::Attribute(JobEntry& job, Failure failure) {
   event.set_reason(failure.reason);
   event.set_cause(failure.cause);
   event.set_lost_steps(LostSteps(job.record, event.step()));
+  CorrectEvent(job, event, effects_);
   job.record.set_reason(failure.reason);
   SaveJob(state_, job, effects_);
 }
 
+void JobMachine::End(JobEntry& job, const Ending& ending, const std::string& how) {
+  End(job, ending.outcome, absl::StrCat(ending.what, how), ending.cause, ending.actor);
+}
+
 void JobMachine::End(JobEntry& job, v1::Job::State outcome, const std::string& reason,
-                     const std::string& cause) {
+                     const std::string& cause, const std::string& actor) {
+  v1::JobRecord& record = job.record;
   LeaveGivenUp(job);
   StopAll(job, reason, /*checkpoint=*/false);
   job.run = {};
-  AddEvent(job, reason, cause);
-  job.record.clear_preemption();
-  job.record.clear_moving_to();
-  if (outcome == v1::Job::SUCCEEDED) job.record.set_step(job.record.target_step());
-  job.record.set_state(outcome);
-  job.record.set_reason(reason);
-  *job.record.mutable_end_time() = ToTimestamp(state_.wall);
+  AddEvent(job, "END", reason, cause, actor);
+  record.clear_preemption();
+  record.clear_moving_to();
+  record.clear_suspended();
+  if (outcome == v1::Job::SUCCEEDED) record.set_step(record.target_step());
+  record.set_state(outcome);
+  record.set_reason(reason);
+  *record.mutable_end_time() = ToTimestamp(state_.wall);
+  SetExpiry(state_.policy, record);
   SaveJob(state_, job, effects_);
   state_.capacity_changed = true;  // what it claimed
 }
 
-void JobMachine::AddEvent(JobEntry& job, const std::string& reason, const std::string& cause) {
+void JobMachine::AddEvent(JobEntry& job, const std::string& type, const std::string& reason,
+                          const std::string& cause, const std::string& actor) {
   v1::JobRecord& record = job.record;
-  v1::JobEvent& event = *record.add_events();
-  *event.mutable_time() = ToTimestamp(state_.wall);
-  event.set_epoch(record.epoch());
-  event.set_reason(reason);
+  v1::JobEvent event = MakeEvent(state_, record, type, reason, actor);
   event.set_cause(cause);
-  event.set_step(record.step());
   event.set_lost_steps(LostSteps(record, record.step()));
+  *record.add_events() = event;
   if (record.events_size() > kMostEvents) {
     record.mutable_events()->DeleteSubrange(0, record.events_size() - kMostEvents);
   }
+  TellEvent(job, event, effects_);
+}
+
+// What nodes may still hold of a job must have its name for them.
+void JobMachine::DeleteExpired() {
+  if (state_.expiring.empty() || state_.expiring.begin()->first > state_.wall) return;
+  std::set<std::string> held;
+  for (const auto& [name, node] : state_.nodes.all()) {
+    for (const auto& [key, hold] : node.holds) held.insert(key.job);
+  }
+  std::vector<std::string> due;
+  for (const auto& [seconds, name] : state_.expiring) {
+    if (seconds > state_.wall || due.size() == kMostDeletions) break;
+    if (!held.contains(name)) due.push_back(name);
+  }
+  for (const std::string& name : due) ForgetJob(state_, name, effects_);
 }
 
 void JobMachine::StopAll(const JobEntry& job, const std::string& reason, bool checkpoint) {
@@ -378,7 +422,7 @@ void JobMachine::Tick() {
     const bool was_away = state_.IsAway(node);
     if (lost && node.state != v1::Node::LOST) {
       node.state = v1::Node::LOST;
-      state_.nodes.Touch(node);
+      TellNode(state_, node, effects_);
     }
     if (state_.IsAway(node) != was_away) state_.cluster_changed = true;
     // Its trainers have ended themselves, and who comes back says first what it holds.
@@ -404,6 +448,7 @@ void JobMachine::Tick() {
       state_.capacity_changed = true;
     }
   }
+  DeleteExpired();
 }
 
 }  // namespace strata::controller

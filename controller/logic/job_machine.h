@@ -3,7 +3,7 @@
 //   QUEUED ──> STARTING ──> RUNNING ──> SUCCEEDED, FAILED or CANCELLED
 //     ^            ^  └────────┤
 //     │            └─ RECOVERING <┤ a failure, or its node is drained
-//     └───────────────────────────┘ preempted
+//     └───────────────────────────┘ preempted, suspended
 //
 // Inputs only leave facts in an entry (a member is prepared, a failure, a wish to cancel);
 // Reconcile draws the conclusions. A step of an epoch is taken when its facts are complete, so
@@ -12,6 +12,7 @@
 #define STRATA_CONTROLLER_LOGIC_JOB_MACHINE_H_
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,8 @@
 #include "controller/logic/scheduler_view.h"
 
 namespace strata::controller {
+
+inline constexpr char kSuspended[] = "suspended";
 
 // Made for each input; borrows both.
 class JobMachine {
@@ -54,10 +57,28 @@ class JobMachine {
   void DropClaims(JobEntry& job);
   // The last event turns out to have another cause.
   void Attribute(JobEntry& job, Failure failure);
+  // Its ranks stop at a checkpoint, as for a more urgent job, but because its own user wishes so:
+  // it is suspended, or to go on as it was updated.
+  void StopForItself(JobEntry& job, const std::string& reason);
+  // It waits in the queue, without ranks. `made_room`: for whom; null: for nobody.
+  void Park(JobEntry& job, const std::string& reason, const v1::Preemption* made_room = nullptr);
+  // Removes the records of jobs whose time has come.
+  void DeleteExpired();
+  // Whether its ranks are to end for good, though nothing is wrong with them.
+  bool IsToEnd(const JobEntry& job) const;
 
  private:
+  // Why they are.
+  struct Ending {
+    v1::Job::State outcome = v1::Job::CANCELLED;
+    std::string what;  // "cancelled": begins the reason
+    std::string cause;
+    std::string actor = kControllerActor;
+    double grace = 0;  // seconds, for the last checkpoint
+  };
+  std::optional<Ending> EndingOf(const JobEntry& job) const;
   void ReconcileEpoch(JobEntry& job);
-  void ReconcileCancel(JobEntry& job);
+  void ReconcileEnding(JobEntry& job, const Ending& ending);
   void ReportSilentNodes(JobEntry& job);
   void JudgeOwnConnection();
   void EndRestore();
@@ -70,9 +91,12 @@ class JobMachine {
   bool MayComeBack(JobEntry& job) const;
   void Fail(JobEntry& job);
   void End(JobEntry& job, v1::Job::State outcome, const std::string& reason,
-           const std::string& cause);
+           const std::string& cause, const std::string& actor = kControllerActor);
+  void End(JobEntry& job, const Ending& ending, const std::string& how);
   void StopAll(const JobEntry& job, const std::string& reason, bool checkpoint);
-  void AddEvent(JobEntry& job, const std::string& reason, const std::string& cause);
+  void AddEvent(JobEntry& job, const std::string& type, const std::string& reason,
+                const std::string& cause, const std::string& actor = kControllerActor);
+  void LoseNothing(JobEntry& job);
 
   // checkpoint_fallback.cc
   void JudgeCheckpoint(JobEntry& job, Failure& failure);

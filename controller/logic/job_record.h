@@ -2,10 +2,15 @@
 #ifndef STRATA_CONTROLLER_LOGIC_JOB_RECORD_H_
 #define STRATA_CONTROLLER_LOGIC_JOB_RECORD_H_
 
+#include <string>
+
 #include "proto/strata/v1/jobs.pb.h"
 #include "proto/strata/v1/records.pb.h"
 
 namespace strata::controller {
+
+// What changes with each change of the record.
+std::string EtagOf(const v1::JobRecord& record);
 
 // Everything but what only the controller's logic needs; with its etag.
 v1::Job ToJob(const v1::JobRecord& record);

@@ -8,8 +8,11 @@
 #include "absl/strings/str_join.h"
 #include "common/status_macros.h"
 #include "controller/logic/cluster_requests.h"
+#include "controller/logic/job_events.h"
+#include "controller/logic/job_record.h"
 #include "controller/logic/job_roots.h"
 #include "controller/logic/job_shape.h"
+#include "controller/logic/job_updates.h"
 #include "controller/logic/names.h"
 #include "controller/logic/project_limits.h"
 #include "controller/logic/refusal.h"
@@ -22,6 +25,7 @@ namespace {
 
 // A name that is none may have any length, and is told in a header.
 constexpr size_t kMostNameBytes = 63;
+constexpr size_t kMostReasonBytes = 500;
 
 // Equal for equal messages, within one build.
 std::string Canonical(const v1::JobSpec& spec) {
@@ -37,10 +41,12 @@ std::string Canonical(const v1::JobSpec& spec) {
 
 bool SameRequest(const v1::JobRecord& kept, const v1::Job& asked) {
   return kept.name() == asked.name() && kept.directory() == asked.directory() &&
+         SecondsOf(kept.ttl_after_finished()) == SecondsOf(asked.ttl_after_finished()) &&
          Canonical(kept.spec()) == Canonical(asked.spec());
 }
 
 absl::Status CheckRequest(const v1::CreateJobRequest& request) {
+  RETURN_IF_ERROR(CheckDuration("ttl_after_finished", request.job().ttl_after_finished()));
   const v1::Job& job = request.job();
   RETURN_IF_ERROR(CheckJobName(job.name()));
   if (request.request_id().size() > kMostRequestIdBytes) {
@@ -70,6 +76,9 @@ v1::JobRecord NewRecord(const v1::Job& asked) {
   *record.mutable_spec() = asked.spec();
   if (asked.has_model()) *record.mutable_model() = asked.model();
   record.set_directory(asked.directory());
+  if (asked.has_ttl_after_finished()) {
+    *record.mutable_ttl_after_finished() = asked.ttl_after_finished();
+  }
   record.set_owner(asked.owner());
   record.set_state(v1::Job::QUEUED);
   record.set_target_step(asked.spec().train().steps());
@@ -135,7 +144,8 @@ absl::Status NoSuchJob(const std::string& name) {
 }
 
 absl::StatusOr<v1::JobRecord> CreateJob(ClusterState& state, JobMachine& machine,
-                                        const v1::CreateJobRequest& request, Effects& effects) {
+                                        const v1::CreateJobRequest& request,
+                                        const std::string& actor, Effects& effects) {
   RETURN_IF_ERROR(CheckRequest(request));
   const v1::Job& asked = request.job();
   const std::string key = RequestKey(asked.owner(), request.request_id());
@@ -172,21 +182,47 @@ absl::StatusOr<v1::JobRecord> CreateJob(ClusterState& state, JobMachine& machine
   JobEntry& job = state.jobs[asked.name()];
   job.record = std::move(record);
   job.shape = shape;
+  job.counted_at = state.now;
+  TellEvent(job, MakeEvent(state, job.record, "CREATED", "", actor), effects);
   SaveJob(state, job, effects);
   machine.Schedule(&job);
   return job.record;
 }
 
+absl::Status CheckEtag(const std::string& seen, const v1::JobRecord& record) {
+  if (seen.empty() || seen == EtagOf(record)) return absl::OkStatus();
+  return Refusal(absl::StatusCode::kAborted, "ETAG_MISMATCH",
+                 absl::StrCat("job ", ShortName(record.name()), " has changed since (its etag is ",
+                              EtagOf(record), "): look at it again, then repeat the request"));
+}
+
 absl::StatusOr<v1::JobRecord> CancelJob(ClusterState& state, JobMachine& machine,
-                                        const std::string& name, Effects& effects) {
-  JobEntry* job = state.Find(name);
-  if (job == nullptr) return NoSuchJob(name);
+                                        const v1::CancelJobRequest& request,
+                                        const std::string& actor, Effects& effects) {
+  RETURN_IF_ERROR(CheckDuration("grace", request.grace()));
+  if (request.reason().size() > kMostReasonBytes) {
+    return InvalidField("reason", absl::StrCat("at most ", kMostReasonBytes, " bytes"));
+  }
+  JobEntry* job = state.Find(request.name());
+  if (job == nullptr) return NoSuchJob(request.name());
   v1::JobRecord& record = job->record;
-  if (IsTerminal(record.state()) || record.cancel_requested()) return record;
+  RETURN_IF_ERROR(CheckEtag(request.etag(), record));
+  const bool sooner =
+      request.has_grace() &&
+      SecondsOf(request.grace()) < (record.has_cancel_grace() ? SecondsOf(record.cancel_grace())
+                                                              : state.timing.cancel_seconds);
+  if (IsTerminal(record.state()) || (record.cancel_requested() && !sooner)) return record;
+  if (!record.cancel_requested()) {
+    record.set_cancel_reason(request.reason());
+    record.set_cancel_actor(actor);
+  }
   record.set_cancel_requested(true);
+  if (request.has_grace()) *record.mutable_cancel_grace() = request.grace();
   if (record.state() == v1::Job::RUNNING) {
-    record.clear_preemption();
-    record.set_reason("is being cancelled: its ranks write a last checkpoint");
+    record.set_reason(absl::StrCat(
+        "is being cancelled",
+        record.cancel_reason().empty() ? "" : absl::StrCat(" (", record.cancel_reason(), ")"),
+        ": its ranks write a last checkpoint"));
     SaveJob(state, *job, effects);
   }
   machine.Reconcile(*job);

@@ -21,11 +21,16 @@ inline constexpr int64_t kMostRanks = 1 << 20;
 // that job's checkpoints. FailedPrecondition (DIRECTORY_IN_USE, with the field): a folder of the
 // job overlaps one of another job that is not over. Nodes check what an ended job has left there.
 absl::StatusOr<v1::JobRecord> CreateJob(ClusterState& state, JobMachine& machine,
-                                        const v1::CreateJobRequest& request, Effects& effects);
+                                        const v1::CreateJobRequest& request,
+                                        const std::string& actor, Effects& effects);
+// A cancellation may be repeated with a shorter grace.
 absl::StatusOr<v1::JobRecord> CancelJob(ClusterState& state, JobMachine& machine,
-                                        const std::string& name, Effects& effects);
+                                        const v1::CancelJobRequest& request,
+                                        const std::string& actor, Effects& effects);
 
 absl::Status NoSuchJob(const std::string& name);
+// Aborted (ETAG_MISMATCH) when the client has seen another version; empty: it does not say.
+absl::Status CheckEtag(const std::string& seen, const v1::JobRecord& record);
 
 }  // namespace strata::controller
 

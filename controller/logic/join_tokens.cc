@@ -7,6 +7,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "controller/logic/job_entry.h"
 #include "controller/logic/refusal.h"
 
 namespace strata::controller {
@@ -14,10 +15,6 @@ namespace {
 
 constexpr char kTable[] = "tokens";
 constexpr char kUses[] = "token_uses";
-
-double SecondsOf(const google::protobuf::Timestamp& time) {
-  return static_cast<double>(time.seconds()) + 1e-9 * time.nanos();
-}
 
 absl::Status TokenRefused(const std::string& why) {
   return Refusal(absl::StatusCode::kPermissionDenied, "TOKEN_REFUSED",

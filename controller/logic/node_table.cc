@@ -70,6 +70,8 @@ std::vector<NodeEntry*> NodeTable::TakeTouched(Watcher watcher) {
   return std::exchange(touched_[at], {});
 }
 
+std::vector<std::string> NodeTable::TakeErased() { return std::exchange(erased_, {}); }
+
 const NodeEntry* NodeTable::Find(const std::string& name) const {
   const auto found = nodes_.find(name);
   return found == nodes_.end() ? nullptr : &found->second;
@@ -78,6 +80,16 @@ const NodeEntry* NodeTable::Find(const std::string& name) const {
 NodeEntry* NodeTable::OfSession(uint64_t session) {
   const auto found = sessions_.find(session);
   return found == sessions_.end() ? nullptr : Find(found->second);
+}
+
+void NodeTable::Erase(const std::string& name) {
+  NodeEntry* node = Find(name);
+  if (node == nullptr) return;
+  detached_.erase(node);
+  for (auto& touched : touched_) std::erase(touched, node);
+  erased_.push_back(name);
+  nodes_.erase(name);
+  Reorder();
 }
 
 void NodeTable::Attach(NodeEntry& node, uint64_t session) {

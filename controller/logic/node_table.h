@@ -39,7 +39,7 @@ struct NodeEntry {
   std::string kind;
   int devices = 0;
   std::map<std::string, std::string> locality;
-  std::string version;  // of its agent
+  std::string version;  // of its agent, as it last registered
   std::string build;    // of its trainer; empty: not known
   v1::Node::State state = v1::Node::UNKNOWN;
   uint64_t incarnation = 0;
@@ -52,7 +52,8 @@ struct NodeEntry {
   double heard_wall = 0;
   int64_t resource_version = 0;
   // Durable, with the node's record; either way it takes no new ranks until it is resumed.
-  bool drained = false;      // by an operator
+  bool drained = false;  // by an operator
+  std::string drain_reason;
   bool quarantined = false;  // by the controller: it was to blame too often
   std::string quarantine_reason;
   bool leaving = false;  // its agent ends when it holds nothing any more; said in each session
@@ -85,6 +86,8 @@ class NodeTable {
   const NodeEntry* Find(const std::string& name) const;
   NodeEntry* OfSession(uint64_t session);
 
+  // The node and pointers to it are gone. It has no session.
+  void Erase(const std::string& name);
   // The node's session from now on is this one.
   void Attach(NodeEntry& node, uint64_t session);
   void Detach(NodeEntry& node);
@@ -107,6 +110,8 @@ class NodeTable {
   void Touch(NodeEntry& node);
   // Those that may have changed since this watcher asked last; each once.
   std::vector<NodeEntry*> TakeTouched(Watcher watcher);
+  // Names of those that are gone since the last call; each may be there again. For snapshots.
+  std::vector<std::string> TakeErased();
 
  private:
   std::map<std::string, NodeEntry> nodes_;
@@ -115,6 +120,7 @@ class NodeTable {
   std::vector<NodeEntry*> ordered_;  // empty: to be made
   int64_t order_version_ = 0;
   std::array<std::vector<NodeEntry*>, 2> touched_;  // by Watcher
+  std::vector<std::string> erased_;
 };
 
 // The node's locality, outermost level first: region, zone, rack, domain, then other levels by

@@ -23,7 +23,8 @@ bool IsMove(const v1::Preemption& preemption) {
 }
 
 bool Stops(const JobEntry& job) {
-  return job.record.cancel_requested() || job.record.has_preemption();
+  return job.record.cancel_requested() || job.record.has_preemption() ||
+         job.run.stop_asked_at.has_value();
 }
 
 // Its devices on nodes that take ranks become free in `free`.
@@ -36,6 +37,26 @@ void AddDevices(const ClusterState& state, const JobEntry& job, scheduler::Occup
 }
 
 }  // namespace
+
+void JobMachine::StopForItself(JobEntry& job, const std::string& reason) {
+  Preempt(job, job.record.name(), reason);
+}
+
+void JobMachine::Park(JobEntry& job, const std::string& reason, const v1::Preemption* made_room) {
+  v1::JobRecord& record = job.record;
+  job.run = {};
+  record.clear_preemption();
+  if (made_room != nullptr) *record.mutable_preemption() = *made_room;
+  record.clear_moving_to();
+  record.clear_placement();
+  record.clear_layout();
+  record.clear_start_sent();
+  record.clear_epoch_steps();
+  record.set_state(v1::Job::QUEUED);
+  record.set_reason(reason);
+  SaveJob(state_, job, effects_);
+  state_.capacity_changed = true;
+}
 
 // The wish is in the record before any rank hears of it, and outlives this controller.
 void JobMachine::Preempt(JobEntry& job, const std::string& by, const std::string& reason) {
@@ -76,26 +97,25 @@ void JobMachine::ReconcilePreemption(JobEntry& job) {
 void JobMachine::LetGo(JobEntry& job, const std::string& how) {
   v1::JobRecord& record = job.record;
   const v1::Preemption preemption = record.preemption();
-  const bool move = IsMove(preemption);
+  const bool moves = IsMove(preemption);
+  const bool for_itself = preemption.by() == record.name();
   const int64_t step = how.empty() ? record.step() : record.checkpoint().step();
   const std::string reason = absl::StrCat(preemption.reason(), " at step ", step, how);
-  AddEvent(job, reason, move ? "drained" : "preempted");
+  const char* const own_cause = preemption.reason() == kSuspended ? "suspended" : "updated";
+  AddEvent(job, "STOPPED", reason, for_itself ? own_cause : moves ? "drained" : "preempted");
   StopAll(job, reason, /*checkpoint=*/false);
-  job.run = {};
-  record.set_reason(reason);
-  if (move) {
-    job.failed_at = job.next_start_at = state_.now;
-    job.counted = job.claim_over = job.tried = false;
-    job.culprit_known = true;
-    record.clear_preemption();
-    record.set_state(v1::Job::RECOVERING);
-  } else {  // it still says for whom: that one goes first
-
-    record.clear_placement();
-    record.clear_layout();
-    record.clear_start_sent();
-    record.set_state(v1::Job::QUEUED);
+  if (record.suspended()) {
+    return Park(job, for_itself ? reason : absl::StrCat(kSuspended, "; ", reason));
   }
+  // It still says for whom: that one goes first.
+  if (!moves && !for_itself) return Park(job, reason, &preemption);
+  job.run = {};
+  job.failed_at = job.next_start_at = state_.now;
+  job.counted = job.claim_over = job.tried = false;
+  job.culprit_known = true;
+  record.clear_preemption();
+  record.set_reason(reason);
+  record.set_state(v1::Job::RECOVERING);
   SaveJob(state_, job, effects_);
   state_.capacity_changed = true;
 }

@@ -122,9 +122,11 @@ void SessionHandler::UpdateNode(NodeEntry& node, const v1::Register& message) {
   const std::map<std::string, std::string> locality(message.locality().begin(),
                                                     message.locality().end());
   const bool same = node.resource_version != 0 && node.kind == message.device() &&
-                    node.devices == message.devices() && node.locality == locality &&
-                    node.version == message.version() && node.build == message.build();
-  if (same) return;
+                    node.devices == message.devices() && node.locality == locality;
+  const bool as_built = node.version == message.version() && node.build == message.build();
+  node.version = message.version();
+  node.build = message.build();
+  if (same && as_built) return;
   if (node.resource_version != 0) state_.cluster_changed = true;
   node.kind = message.device();
   node.devices = message.devices();

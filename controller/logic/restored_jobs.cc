@@ -160,7 +160,9 @@ void JobMachine::TakeClaimed(JobEntry& job) {
   const Claims claims = *std::exchange(job.claims, std::nullopt);
   job.found = true;
   v1::JobRecord& record = job.record;
+  record.set_attempt(record.attempt() + std::max<int64_t>(0, claims.key.epoch - record.epoch()));
   record.set_epoch(claims.key.epoch);
+  record.clear_epoch_steps();
   record.clear_preemption();
   record.clear_moving_to();
   record.clear_placement();
@@ -187,11 +189,11 @@ void JobMachine::TakeClaimed(JobEntry& job) {
   layout.set_why("found again after the controller's state was restored");
   record.set_start_sent(true);
   record.set_step(std::clamp<int64_t>(claims.step, record.step(), record.target_step()));
-  AddEvent(job,
+  AddEvent(job, "RUNNING",
            absl::StrCat("epoch ", claims.key.epoch, " was found again on ",
                         NodeList(job.run.members), ", after the controller's state was restored"),
            "restored");
-  record.mutable_events(record.events_size() - 1)->set_lost_steps(0);
+  LoseNothing(job);
   record.set_state(v1::Job::STARTING);  // until all of its ranks are known to run
   record.set_reason(absl::StrCat("trains on ", NodeList(job.run.members)));
   SaveJob(state_, job, effects_);

@@ -49,14 +49,22 @@ std::vector<planner::Dimension> OrderOf(const Names& names) {
   return order;
 }
 
-// At the pace of this epoch's steps.
+// Of its time limit.
+std::optional<double> SecondsAllowed(const ClusterState& state, const JobEntry& job) {
+  if (!job.record.spec().has_time_limit()) return std::nullopt;
+  return std::max(0.0, SecondsOf(job.record.spec().time_limit()) - RunSeconds(state, job));
+}
+
+// At the pace of this epoch's steps, and no longer than it may.
 std::optional<double> SecondsLeft(const ClusterState& state, const JobEntry& job) {
+  const std::optional<double> allowed = SecondsAllowed(state, job);
   const int64_t steps = job.record.step() - job.run.pace_step;
-  if (!job.run.paced || steps < 2) return std::nullopt;
+  if (!job.run.paced || steps < 2) return allowed;
   const double pace = (job.run.stepped_at - job.run.paced_at) / static_cast<double>(steps);
   const double done =
       job.run.stepped_at + pace * static_cast<double>(job.record.target_step() - job.record.step());
-  return std::max(0.0, done - state.now);
+  const double left = std::max(0.0, done - state.now);
+  return allowed.has_value() ? std::min(left, *allowed) : left;
 }
 
 // Of a job that recovers: where its ranks were, or are to move, and -1 for those that cannot go
@@ -79,7 +87,8 @@ JobPhase PhaseOf(const ClusterState& state, const JobEntry& job) {
   if (record.state() == v1::Job::RECOVERING) {
     return MayStart(state, job) ? JobPhase::kRecovering : JobPhase::kStopping;
   }
-  const bool stops = record.cancel_requested() || record.has_preemption();
+  const bool stops =
+      record.cancel_requested() || record.has_preemption() || job.run.stop_asked_at.has_value();
   return stops ? JobPhase::kStopping : JobPhase::kRunning;
 }
 
@@ -95,11 +104,11 @@ JobView ViewOf(const ClusterState& state, const JobEntry& job) {
   view.order = record.created_version();
   view.submitted_at = state.now - state.wall + static_cast<double>(record.create_time().seconds());
   if (record.has_preemption()) view.preempted_by = ShortName(record.preemption().by());
+  view.seconds_left = SecondsLeft(state, job);
   if (view.phase == JobPhase::kQueued) return view;
   view.started_at = job.run.begun_at;
   view.checkpoint_at = std::max(job.run.begun_at, job.run.checkpoint_at);
   view.failed_at = job.failed_at;
-  view.seconds_left = SecondsLeft(state, job);
   view.held =
       view.phase == JobPhase::kRecovering ? Remains(state, job) : PlacementOf(state, record);
   return view;
@@ -297,7 +306,7 @@ scheduler::View MakeView(ClusterState& state) {
     view.jobs.push_back(ViewOf(state, state.jobs.at(name)));
   }
   for (const auto& [place, job] : state.queue) {
-    if (state.IsAwaited(*job)) continue;
+    if (job->record.suspended() || state.IsAwaited(*job)) continue;
     if (WhyInfeasible(state, job->shape).empty()) view.jobs.push_back(ViewOf(state, *job));
   }
   state.scheduler.ending.clear();

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
 #include "controller/logic/builds.h"
+#include "controller/logic/job_events.h"
 #include "controller/logic/job_machine.h"
 #include "controller/logic/names.h"
 
@@ -143,7 +144,10 @@ void JobMachine::Begin(JobEntry& job, const scheduler::Start& start) {
   job.run.begun_at = state_.now;
   job.waiting = {};
   record.set_epoch(std::max(record.epoch() + 1, record.least_epoch()));
+  record.set_attempt(record.attempt() + 1);
   record.set_step(record.checkpoint().step());
+  record.set_target_step(record.spec().train().steps());
+  record.set_epoch_steps(record.target_step());
   record.clear_placement();
   record.clear_start_sent();
   record.clear_epoch_nonce();
@@ -173,6 +177,7 @@ void JobMachine::Begin(JobEntry& job, const scheduler::Start& start) {
   }
   record.set_state(v1::Job::STARTING);
   record.set_reason(absl::StrCat("its ranks are being started on ", NodeList(job.run.members)));
+  TellEvent(job, MakeEvent(state_, record, "STARTED", record.reason()), effects_);
   SaveJob(state_, job, effects_);
   for (const auto& [name, member] : job.run.members) {
     NodeEntry& node = *state_.nodes.Find(name);
@@ -201,6 +206,7 @@ void JobMachine::NoteSupply() {
 // way, for nodes may come back.
 void JobMachine::TellFeasibility() {
   for (const auto& [place, job] : state_.queue) {
+    if (job->record.suspended()) continue;
     const std::string never = WhyInfeasible(state_, job->shape);
     const std::string reason = never.empty() ? UsualReason(job->record) : never;
     if (job->record.reason() == reason) continue;

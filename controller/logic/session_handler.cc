@@ -6,6 +6,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "controller/logic/job_events.h"
 #include "controller/logic/names.h"
 
 namespace strata::controller {
@@ -106,6 +107,7 @@ void SessionHandler::Hear(NodeEntry& node) {
   node.heard_wall = state_.wall;
   if (node.state == v1::Node::READY) return;
   node.state = v1::Node::READY;
+  TellNode(state_, node, effects_);
   state_.capacity_changed = true;
 }
 
@@ -178,7 +180,7 @@ bool SessionHandler::HasRank(const JobEntry& job, const NodeEntry& node, int ran
 void SessionHandler::ReachedStep(JobEntry& job, int64_t step) {
   v1::JobRecord& record = job.record;
   const int64_t before = record.step();
-  record.set_step(std::clamp(step, before, std::max(before, record.target_step())));
+  record.set_step(std::clamp(step, before, std::max(before, GreatestStep(record))));
   if (record.step() != before) state_.changed_jobs.insert(record.name());
   KeepPace(job, before);
   if (record.step() == 0 || record.has_start_time()) return;
@@ -224,6 +226,10 @@ void SessionHandler::OnPrepared(NodeEntry& node, const v1::EpochPrepared& messag
     if (message.has_checkpoint_problem()) failure.checkpoint = message.checkpoint_problem();
     JobMachine::Report(*job, std::move(failure));
     return machine_.Reconcile(*job);
+  }
+  if (message.plan().notices_size() > 0 && job->run.notice.empty()) {
+    job->run.notice =
+        absl::StrCat(message.plan().notices(0).text(), " (on ", ShortName(node.name), ")");
   }
   std::map<int, v1::Prepared> answers;
   for (const v1::EpochPrepared::Rank& rank : message.ranks()) {
@@ -281,7 +287,7 @@ void SessionHandler::OnEnded(NodeEntry& node, const v1::EpochEnded& message) {
   member.state = MemberState::kEnded;
   const bool expected = outcome == v1::Finished::SUCCEEDED ||
                         (outcome == v1::Finished::INTERRUPTED &&
-                         (job->record.cancel_requested() || job->record.has_preemption()));
+                         (machine_.IsToEnd(*job) || job->record.has_preemption()));
   if (!expected) JobMachine::Report(*job, EndedFailure(node, message, member.first_heard));
   machine_.Reconcile(*job);
 }
@@ -334,6 +340,9 @@ void SessionHandler::OnCommit(NodeEntry& node, const v1::CommitRequest& message)
     job->record.set_step(std::max(job->record.step(), checkpoint.step()));
     job->run.fragments.Forget(checkpoint.step());
     job->run.checkpoint_at = state_.now;
+    v1::JobEvent event = MakeEvent(state_, job->record, "CHECKPOINT", checkpoint.path(), node.name);
+    event.set_step(checkpoint.step());
+    TellEvent(*job, event, effects_);
     SaveJob(state_, *job, effects_);
   }
   v1::ControllerMessage answer;
@@ -380,6 +389,19 @@ int SessionHandler::Suspect(const JobEntry& job, const NodeEntry& reporter,
   return missing.empty() ? -1 : missing.front();
 }
 
+void SessionHandler::TellSuspicion(JobEntry& job, const NodeEntry& reporter, int rank,
+                                   const v1::HangReport& message) {
+  const std::string who =
+      rank < 0 ? "a rank"
+               : absl::StrCat("rank ", rank, " on ", ShortName(job.record.placement(rank).node()));
+  const std::string where =
+      message.instruction().empty() ? "" : absl::StrCat(" in ", message.instruction());
+  const std::string what =
+      message.local() ? absl::StrCat(who, " does not move", where)
+                      : absl::StrCat(who, " is waited for by ", ShortName(reporter.name), where);
+  TellEvent(job, MakeEvent(state_, job.record, "SUSPECTED", what, reporter.name), effects_);
+}
+
 bool SessionHandler::IsSilent(const NodeEntry& node) const {
   return state_.SilenceOf(node) > 2 * state_.timing.heartbeat_seconds;
 }
@@ -407,7 +429,7 @@ void SessionHandler::OnHang(NodeEntry& node, const v1::HangReport& message) {
   const int rank = Suspect(blamed, node, message, failure.sure);
   const NodeEntry* culprit =
       rank < 0 ? nullptr : state_.nodes.Find(blamed.record.placement(rank).node());
-  if (message.suspected()) return;  // told only
+  if (message.suspected()) return TellSuspicion(blamed, node, rank, message);
   const bool silent = culprit != nullptr && IsSilent(*culprit);
   if (message.tentative() && (!silent || WaitsForCommits(blamed))) return;
   if (!message.local() && !silent && WaitsForStorage(blamed, rank)) return;

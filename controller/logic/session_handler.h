@@ -77,6 +77,8 @@ class SessionHandler {
   // doubt.
   int Suspect(const JobEntry& job, const NodeEntry& reporter, const v1::HangReport& message,
               bool& sure) const;
+  void TellSuspicion(JobEntry& job, const NodeEntry& reporter, int rank,
+                     const v1::HangReport& message);
   // Not heard from for longer than heartbeats take.
   bool IsSilent(const NodeEntry& node) const;
   // As its agent says, which judges how long it may.

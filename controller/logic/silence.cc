@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "controller/logic/job_events.h"
 #include "controller/logic/job_machine.h"
 #include "controller/logic/names.h"
 
@@ -45,12 +46,20 @@ void JobMachine::JudgeOwnConnection() {
 // If anybody can hear of the failure, the others of the epoch are stopped, and it is over.
 bool JobMachine::MayBeTakenBack(const JobEntry& job, const Failure& failure) const {
   if (!failure.silence || job.record.state() != v1::Job::RUNNING) return false;
-  if (job.record.cancel_requested() || job.record.has_preemption()) return false;
+  if (IsToEnd(job) || job.record.has_preemption()) return false;
   return std::all_of(job.run.members.begin(), job.run.members.end(), [&](const auto& entry) {
     const NodeEntry& node = *state_.nodes.Find(entry.first);
     return entry.second.state == MemberState::kRunning && !entry.second.missed_at.has_value() &&
            state_.SilenceOf(node) > state_.timing.node_lost_seconds;
   });
+}
+
+// Its last event cost no step.
+void JobMachine::LoseNothing(JobEntry& job) {
+  if (job.record.events().empty()) return;
+  v1::JobEvent& last = *job.record.mutable_events(job.record.events_size() - 1);
+  last.set_lost_steps(0);
+  CorrectEvent(job, last, effects_);
 }
 
 void JobMachine::TakeBack(JobEntry& job, const NodeEntry& node) {
@@ -61,9 +70,10 @@ void JobMachine::TakeBack(JobEntry& job, const NodeEntry& node) {
   for (const auto& [name, member] : job.run.members) {
     state_.nodes.Find(name)->lease_from = state_.ListeningNow();
   }
-  if (record.events_size() > 0) record.mutable_events(record.events_size() - 1)->set_lost_steps(0);
-  AddEvent(job, absl::StrCat("taken back: ", ShortName(node.name), " is back"), "taken_back");
-  record.mutable_events(record.events_size() - 1)->set_lost_steps(0);
+  LoseNothing(job);
+  AddEvent(job, "RUNNING", absl::StrCat("taken back: ", ShortName(node.name), " is back"),
+           "taken_back");
+  LoseNothing(job);
   record.set_state(v1::Job::RUNNING);
   record.set_reason(absl::StrCat("trains on ", NodeList(job.run.members)));
   SaveJob(state_, job, effects_);

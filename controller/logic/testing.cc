@@ -49,7 +49,7 @@ void Harness::RestartController() {
   std::vector<Write> all;
   for (const auto& [key, write] : records) all.push_back(write);
   for (auto& [name, agent] : agents_) agent.session = 0;
-  const absl::StatusOr<Effects> loaded = core->Load(all, kWall);
+  const absl::StatusOr<Effects> loaded = core->Load(all, kWall + clock_.Now());
   STRATA_CHECK(loaded.ok());
   Apply(*loaded);
 }
@@ -85,11 +85,38 @@ absl::StatusOr<v1::JobRecord> Harness::Create(const v1::CreateJobRequest& reques
   return job;
 }
 
-absl::StatusOr<v1::JobRecord> Harness::Cancel(const std::string& name) {
-  Effects effects;
-  absl::StatusOr<v1::JobRecord> job = core->CancelJob("jobs/" + name, effects);
-  Apply(effects);
-  return job;
+absl::StatusOr<v1::JobRecord> Harness::Cancel(const std::string& name,
+                                              v1::CancelJobRequest request) {
+  request.set_name("jobs/" + name);
+  return With([&](Effects& effects) { return core->CancelJob(request, effects, "users/ann"); });
+}
+
+absl::StatusOr<v1::JobRecord> Harness::Update(const std::string& name, const v1::Job& changes,
+                                              const std::vector<std::string>& mask) {
+  v1::UpdateJobRequest request;
+  *request.mutable_job() = changes;
+  request.mutable_job()->set_name("jobs/" + name);
+  for (const std::string& path : mask) request.mutable_update_mask()->add_paths(path);
+  return With([&](Effects& effects) { return core->UpdateJob(request, effects, "users/ann"); });
+}
+
+absl::StatusOr<v1::JobRecord> Harness::Suspend(const std::string& name) {
+  v1::SuspendJobRequest request;
+  request.set_name("jobs/" + name);
+  return With([&](Effects& effects) { return core->SuspendJob(request, effects, "users/ann"); });
+}
+
+absl::StatusOr<v1::JobRecord> Harness::Resume(const std::string& name) {
+  v1::ResumeJobRequest request;
+  request.set_name("jobs/" + name);
+  return With([&](Effects& effects) { return core->ResumeJob(request, effects, "users/ann"); });
+}
+
+absl::Status Harness::Delete(const std::string& name, bool force) {
+  v1::DeleteJobRequest request;
+  request.set_name("jobs/" + name);
+  request.set_force(force);
+  return With([&](Effects& effects) { return core->DeleteJob(request, effects, "users/ann"); });
 }
 
 absl::StatusOr<v1::ApplyPolicyResponse> Harness::ApplyPolicy(const v1::Policy& policy,
@@ -103,11 +130,22 @@ absl::StatusOr<v1::ApplyPolicyResponse> Harness::ApplyPolicy(const v1::Policy& p
   return response;
 }
 
-absl::StatusOr<v1::Node> Harness::Drain(const std::string& node, bool drain) {
-  Effects effects;
-  absl::StatusOr<v1::Node> shown = core->DrainNode(node, drain, effects);
-  Apply(effects);
-  return shown;
+absl::StatusOr<v1::Node> Harness::Drain(const std::string& node, bool drain,
+                                        const std::string& reason) {
+  v1::DrainNodeRequest drained;
+  v1::ResumeNodeRequest resumed;
+  drained.set_name(node);
+  drained.set_reason(reason);
+  resumed.set_name(node);
+  return With([&](Effects& effects) {
+    return drain ? core->DrainNode(drained, effects) : core->ResumeNode(resumed, effects);
+  });
+}
+
+absl::Status Harness::DeleteNode(const std::string& node) {
+  v1::DeleteNodeRequest request;
+  request.set_name(node);
+  return With([&](Effects& effects) { return core->DeleteNode(request, effects); });
 }
 
 void Harness::Join(const std::string& node, const std::vector<v1::HeldEpoch>& held, int devices,
@@ -158,6 +196,8 @@ void Harness::Apply(const Effects& effects) {
     }
   }
   for (const v1::JobRecord& job : effects.changed) changed.push_back(job);
+  for (const v1::JobRecord& job : effects.deleted) deleted.push_back(job);
+  for (const v1::Node& node : effects.nodes) told_nodes.push_back(node);
   for (const Effects::Progress& step : effects.progress) progress.push_back(step);
   decisions.insert(decisions.end(), effects.decisions.begin(), effects.decisions.end());
   for (const Outgoing& out : effects.messages) {

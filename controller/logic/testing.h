@@ -39,10 +39,17 @@ class Harness {
   void Work(double seconds) { clock_.Advance(seconds); }
 
   absl::StatusOr<v1::JobRecord> Create(const v1::CreateJobRequest& request);
-  absl::StatusOr<v1::JobRecord> Cancel(const std::string& name);
+  absl::StatusOr<v1::JobRecord> Cancel(const std::string& name, v1::CancelJobRequest request = {});
+  absl::StatusOr<v1::JobRecord> Update(const std::string& name, const v1::Job& changes,
+                                       const std::vector<std::string>& mask);
+  absl::StatusOr<v1::JobRecord> Suspend(const std::string& name);
+  absl::StatusOr<v1::JobRecord> Resume(const std::string& name);
+  absl::Status Delete(const std::string& name, bool force = false);
   absl::StatusOr<v1::ApplyPolicyResponse> ApplyPolicy(const v1::Policy& policy,
                                                       bool validate_only = false);
-  absl::StatusOr<v1::Node> Drain(const std::string& node, bool drain = true);
+  absl::StatusOr<v1::Node> Drain(const std::string& node, bool drain = true,
+                                 const std::string& reason = "");
+  absl::Status DeleteNode(const std::string& node);
 
   // A new agent process on the node, or (Reconnect) the same one with a new session.
   void Join(const std::string& node, const std::vector<v1::HeldEpoch>& held = {}, int devices = 1,
@@ -86,6 +93,8 @@ class Harness {
 
   std::unique_ptr<Core> core;
   std::vector<v1::JobRecord> changed;
+  std::vector<v1::JobRecord> deleted;
+  std::vector<v1::Node> told_nodes;
   std::vector<Effects::Progress> progress;
   std::vector<Outgoing> dismissed;
   std::vector<Effects::Decision> decisions;
@@ -100,6 +109,13 @@ class Harness {
     std::string build = {};
   };
   void Apply(const Effects& effects);
+  template <typename Request>
+  auto With(const Request& request) {
+    Effects effects;
+    auto result = request(effects);
+    Apply(effects);
+    return result;
+  }
   void Register(const std::string& node, const std::vector<v1::HeldEpoch>& held);
 
   common::ManualClock clock_;

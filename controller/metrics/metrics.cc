@@ -93,12 +93,12 @@ class PrometheusMetrics final : public Metrics {
     for (const v1::JobRecord* job : core.Jobs()) jobs_.Learn(*job, clock_->Now());
   }
   void OnEffects(const Core& /*core*/, const Effects& effects) override {
-    for (const v1::JobRecord& job : effects.changed) jobs_.Changed(job, clock_->Now());
+    for (const v1::JobRecord& job : effects.deleted) jobs_.Forget(job.name());
+    for (const v1::JobRecord& job : effects.changed) {
+      if (!effects.IsDeleted(job)) jobs_.Changed(job, clock_->Now());
+    }
     for (const Effects::Progress& progress : effects.progress) jobs_.Progress(progress);
     for (const Effects::Decision& decision : effects.decisions) scheduler_.Decided(decision);
-    for (const Write& write : effects.writes) {
-      if (write.table == "jobs" && write.erase) jobs_.Forget(write.key);
-    }
   }
   void OnTick(const Core& core) override;
   void OnAgentMessage(const std::string& node, const v1::AgentMessage& message) override;

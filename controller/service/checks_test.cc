@@ -120,6 +120,8 @@ void Disturb(std::mt19937_64& random, google::protobuf::Message& section) {
   switch (field.cpp_type()) {
     case FieldDescriptor::CPPTYPE_INT64:
       return reflection.SetInt64(&section, &field, kWhole[random() % std::size(kWhole)]);
+    case FieldDescriptor::CPPTYPE_INT32:  // of durations
+      return reflection.SetInt32(&section, &field, static_cast<int32_t>(random()));
     case FieldDescriptor::CPPTYPE_DOUBLE:
       return reflection.SetDouble(&section, &field, numbers[random() % std::size(numbers)]);
     case FieldDescriptor::CPPTYPE_BOOL:

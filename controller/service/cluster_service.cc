@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -63,6 +64,7 @@ absl::StatusOr<std::string> ShowPage(const std::string& list, const Page& page,
 
 absl::Status ListNodes(const Snapshot& snapshot, const Caller& caller,
                        const v1::ListNodesRequest& request, v1::ListNodesResponse* response) {
+  response->set_resource_version(snapshot.resource_version);
   ASSIGN_OR_RETURN(const Page page, ReadPage("nodes", request.page_size(), request.page_token()));
   const std::vector<std::string>& names = *snapshot.node_order;
   const auto show = [&](int i) { return ShowNode(snapshot, *snapshot.nodes.Find(names[i])); };
@@ -110,10 +112,12 @@ using RawClusterService = v1::ClusterService::WithRawCallbackMethod_GetNode<
             v1::ClusterService::WithRawCallbackMethod_GetTopology<
                 v1::ClusterService::WithRawCallbackMethod_DrainNode<
                     v1::ClusterService::WithRawCallbackMethod_ResumeNode<
-                        v1::ClusterService::WithRawCallbackMethod_ApplyPolicy<
-                            v1::ClusterService::WithRawCallbackMethod_GetPolicy<
-                                v1::ClusterService::WithRawCallbackMethod_BackupCluster<
-                                    v1::ClusterService::Service>>>>>>>>>;
+                        v1::ClusterService::WithRawCallbackMethod_WatchNodes<
+                            v1::ClusterService::WithRawCallbackMethod_DeleteNode<
+                                v1::ClusterService::WithRawCallbackMethod_ApplyPolicy<
+                                    v1::ClusterService::WithRawCallbackMethod_GetPolicy<
+                                        v1::ClusterService::WithRawCallbackMethod_BackupCluster<
+                                            v1::ClusterService::Service>>>>>>>>>>>;
 
 // For calls that answer with a message or a status.
 template <typename Response>
@@ -125,8 +129,9 @@ absl::Status Answer(absl::StatusOr<Response> result, Response* response) {
 
 class ClusterService final : public RawClusterService {
  public:
-  ClusterService(const CallEnvironment& environment, const v1::Cluster& about, FilePool* files)
-      : environment_(environment), about_(about), files_(files) {}
+  ClusterService(const CallEnvironment& environment, const v1::Cluster& about,
+                 NodeWatchHub* watches, FilePool* files)
+      : environment_(environment), about_(about), watches_(watches), files_(files) {}
 
   grpc::ServerUnaryReactor* GetNode(CallbackServerContext* context, const ByteBuffer* request,
                                     ByteBuffer* response) override {
@@ -188,7 +193,7 @@ class ClusterService final : public RawClusterService {
         environment_, {"ClusterService/DrainNode", false}, context, request, response,
         [](v1::DrainNodeRequest& asked) { return NeedName(asked.name(), "nodes/NAME"); },
         [](Core& core, Effects& effects, const v1::DrainNodeRequest& asked, v1::Node* node) {
-          return Answer(core.DrainNode(asked.name(), true, effects), node);
+          return Answer(core.DrainNode(asked, effects), node);
         });
   }
 
@@ -199,8 +204,33 @@ class ClusterService final : public RawClusterService {
         environment_, {"ClusterService/ResumeNode", false}, context, request, response,
         [](v1::ResumeNodeRequest& asked) { return NeedName(asked.name(), "nodes/NAME"); },
         [](Core& core, Effects& effects, const v1::ResumeNodeRequest& asked, v1::Node* node) {
-          return Answer(core.DrainNode(asked.name(), false, effects), node);
+          return Answer(core.ResumeNode(asked, effects), node);
         });
+  }
+
+  grpc::ServerUnaryReactor* DeleteNode(CallbackServerContext* context, const ByteBuffer* request,
+                                       ByteBuffer* response) override {
+    using Call = UnaryCall<v1::DeleteNodeRequest, v1::DeleteNodeResponse>;
+    return Call::Start(
+        environment_, {"ClusterService/DeleteNode", false}, context, request, response,
+        [](v1::DeleteNodeRequest& asked) { return NeedName(asked.name(), "nodes/NAME"); },
+        [](Core& core, Effects& effects, const v1::DeleteNodeRequest& asked,
+           v1::DeleteNodeResponse*) { return core.DeleteNode(asked, effects); });
+  }
+
+  grpc::ServerWriteReactor<ByteBuffer>* WatchNodes(CallbackServerContext* context,
+                                                   const ByteBuffer* request) override {
+    const auto call = StreamCall<v1::WatchNodesResponse>::Make(
+        environment_, "ClusterService/WatchNodes", *context);
+    v1::WatchNodesRequest asked;
+    if (absl::Status status = Parse(*request, &asked); !status.ok()) {
+      call->End(status);
+      return call.get();
+    }
+    call->Ask(asked, [this, call, asked](const Core& core, const Caller&) {
+      watches_->Subscribe(core, asked.name(), asked.resource_version(), call);
+    });
+    return call.get();
   }
 
   grpc::ServerUnaryReactor* ApplyPolicy(CallbackServerContext* context, const ByteBuffer* request,
@@ -253,6 +283,7 @@ class ClusterService final : public RawClusterService {
  private:
   const CallEnvironment environment_;
   const v1::Cluster about_;
+  NodeWatchHub* const watches_;
   FilePool* const files_;
   const std::shared_ptr<std::atomic<bool>> backup_in_progress_ =
       std::make_shared<std::atomic<bool>>(false);
@@ -261,8 +292,9 @@ class ClusterService final : public RawClusterService {
 }  // namespace
 
 std::unique_ptr<grpc::Service> MakeClusterService(const CallEnvironment& environment,
-                                                  const v1::Cluster& about, FilePool* files) {
-  return std::make_unique<ClusterService>(environment, about, files);
+                                                  const v1::Cluster& about, NodeWatchHub* watches,
+                                                  FilePool* files) {
+  return std::make_unique<ClusterService>(environment, about, watches, files);
 }
 
 }  // namespace strata::controller

@@ -6,14 +6,17 @@
 
 #include "controller/service/calls.h"
 #include "controller/service/file_pool.h"
+#include "controller/service/watch_hub.h"
 #include "grpcpp/impl/service_type.h"
 #include "proto/strata/v1/cluster.pb.h"
 
 namespace strata::controller {
 
-// `about`: what GetCluster answers, except the term and the store's identity. Borrowed: files.
+// `about`: what GetCluster answers, except the term and the store's identity. Borrowed: watches,
+// files.
 std::unique_ptr<grpc::Service> MakeClusterService(const CallEnvironment& environment,
-                                                  const v1::Cluster& about, FilePool* files);
+                                                  const v1::Cluster& about, NodeWatchHub* watches,
+                                                  FilePool* files);
 
 }  // namespace strata::controller
 

@@ -142,14 +142,15 @@ class ControllerImpl final : public Controller {
             WithRoom(options.reactor, options.directory, asks_disk)),
         metrics_(Metrics::Make(options.version, clock)),
         watches_(clock, {}),
+        node_watches_(clock),
         progress_(clock, {}),
         files_(options.files),
         logs_({}, &files_),
         audit_log_(&files_, options.audit_log),
         health_(&reactor_) {
     const std::vector<Reactor::Listener*> listeners = {metrics_.get(), &logs_,      &watches_,
-                                                       &progress_,     &sessions_,  &health_,
-                                                       &audit_log_,    &restricted_};
+                                                       &node_watches_, &progress_,  &sessions_,
+                                                       &health_,       &audit_log_, &restricted_};
     for (Reactor::Listener* listener : listeners) reactor_.AddListener(listener);
   }
 
@@ -190,6 +191,7 @@ class ControllerImpl final : public Controller {
   Reactor reactor_;
   const std::unique_ptr<Metrics> metrics_;
   WatchHub watches_;
+  NodeWatchHub node_watches_;
   ProgressHub progress_;
   FilePool files_;
   LogBook logs_;
@@ -285,7 +287,7 @@ absl::Status ControllerImpl::StartServer() {
   about.mutable_start_time()->set_seconds(static_cast<int64_t>(common::WallSeconds()));
   services_.push_back(
       MakeJobService({environment, &watches_, &progress_, &logs_, &files_, options_.directory}));
-  services_.push_back(MakeClusterService(environment, about, &files_));
+  services_.push_back(MakeClusterService(environment, about, &node_watches_, &files_));
   services_.push_back(MakeAccessService(
       environment, Enroller(std::move(authority), options_.node_certificate_seconds)));
   services_.push_back(MakeAgentService({environment, &sessions_, &logs_, metrics_.get()}));

@@ -49,7 +49,9 @@ class HubTest : public testing::Test {
   }
   void Cancel(Reactor::Listener& listener, const std::string& name) {
     Effects effects;
-    ASSERT_TRUE(core_.CancelJob("jobs/" + name, effects).ok());
+    v1::CancelJobRequest request;
+    request.set_name("jobs/" + name);
+    ASSERT_TRUE(core_.CancelJob(request, effects).ok());
     listener.OnEffects(core_, effects);
   }
   static Effects Step(const std::string& name, int64_t epoch, int64_t step) {
@@ -113,6 +115,29 @@ TEST_F(WatchHubTest, OneJobIsWatchedAlone) {
   EXPECT_THAT(NamesOf(*watching), ElementsAre("jobs/b", "jobs/b"));
   EXPECT_EQ(watching->messages.back().job().state(), v1::Job::CANCELLED);
   EXPECT_EQ(Watch(0, "jobs/none")->status.code(), absl::StatusCode::kNotFound);
+}
+
+TEST_F(WatchHubTest, DeletionsAreToldInTheirOrderAndCountAsMissed) {
+  Create(hub_, "a");
+  Create(hub_, "b");
+  const int64_t before = core_.resource_version();
+  const auto watching = Watch(before);
+  Effects effects;  // of one batch: the name is free, and taken again
+  v1::DeleteJobRequest request;
+  request.set_name("jobs/a");
+  request.set_force(true);
+  ASSERT_TRUE(core_.DeleteJob(request, effects).ok());
+  v1::CreateJobRequest again = LogicRequest("a");
+  again.mutable_job()->set_directory(folder_ + "/other");
+  ASSERT_TRUE(core_.CreateJob(again, effects).ok());
+  hub_.OnEffects(core_, effects);
+  std::vector<bool> deleted;
+  for (const auto& change : watching->messages) deleted.push_back(change.deleted());
+  ASSERT_FALSE(deleted.empty());
+  EXPECT_FALSE(deleted.back());
+  EXPECT_TRUE(deleted[deleted.size() - 2]);
+  hub_.OnLoad(core_);
+  EXPECT_EQ(Watch(before, "jobs/b")->status.code(), absl::StatusCode::kOutOfRange);
 }
 
 TEST_F(WatchHubTest, VersionsThatAreNoLongerKnownAreRefused) {

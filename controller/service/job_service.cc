@@ -1,22 +1,27 @@
 #include "controller/service/job_service.h"
 
 #include <filesystem>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "controller/logic/job_record.h"
 #include "controller/logic/names.h"
 #include "controller/logic/refusal.h"
+#include "controller/service/job_list.h"
 #include "controller/service/jsonl.h"
 #include "controller/service/line_reader.h"
 #include "controller/service/pages.h"
 #include "controller/service/spec_check.h"
 #include "controller/service/stream_call.h"
+#include "controller/service/update_check.h"
 #include "proto/strata/v1/jobs.grpc.pb.h"
 
 namespace strata::controller {
@@ -35,6 +40,13 @@ absl::Status NoSuchJob(const std::string& name) {
 // Everything about a request that needs no other job: name, folders, the whole spec.
 absl::Status PrepareJob(const std::string& controller_directory, v1::CreateJobRequest& request) {
   v1::Job& job = *request.mutable_job();
+  if (!request.job_id().empty()) {
+    const std::string named = absl::StrCat("jobs/", request.job_id());
+    if (!job.name().empty() && job.name() != named) {
+      return InvalidField("job_id", "is another name than job.name's — give one of the two");
+    }
+    job.set_name(named);
+  }
   if (job.name().empty()) job.set_name(absl::StrCat("jobs/", job.spec().name()));
   RETURN_IF_ERROR(CheckJobName(job.name()));
   const std::string id = ShortName(job.name());
@@ -55,20 +67,72 @@ absl::Status PrepareJob(const std::string& controller_directory, v1::CreateJobRe
 
 absl::Status ListJobs(const Snapshot& snapshot, const Caller& caller,
                       const v1::ListJobsRequest& request, v1::ListJobsResponse* response) {
-  ASSIGN_OR_RETURN(const Page page, ReadPage("jobs", request.page_size(), request.page_token()));
+  ASSIGN_OR_RETURN(const JobList list, JobList::Parse(request));
   response->set_resource_version(snapshot.resource_version);
-  size_t bytes = 0;
-  snapshot.jobs.ForEachAfter(page.after, [&](const v1::JobRecord& job) {
-    if (!caller.Sees(job.spec())) return true;
-    if (response->jobs_size() == page.size || bytes > kMostPageBytes) {
-      const auto& last = response->jobs(response->jobs_size() - 1);
-      response->set_next_page_token(PageToken("jobs", last.name()));
-      return false;
-    }
-    bytes += job.ByteSizeLong();
-    *response->add_jobs() = ShowJob(snapshot, job);
+  std::vector<const v1::JobRecord*> jobs;
+  snapshot.jobs.ForEachAfter("", [&](const v1::JobRecord& job) {
+    if (caller.Sees(job.spec())) jobs.push_back(&job);
     return true;
   });
+  return list.Fill(
+      jobs, [&](const v1::JobRecord& job) { return ShowJob(snapshot, job); }, *response);
+}
+
+// As events name it.
+std::string ActorOf(const Caller& caller) { return caller.identity.ToString(); }
+
+// Cancels, or only tells, all that the filter selects and the caller may. What does not fit into
+// the answer is told by name and state.
+absl::Status CancelJobs(Core& core, Effects& effects, const Caller& caller,
+                        const v1::CancelJobsRequest& request, v1::CancelJobsResponse* response) {
+  ASSIGN_OR_RETURN(const JobFilter filter, ParseFilter(request.filter()));
+  std::vector<std::string> names;
+  for (const v1::JobRecord* job : core.Jobs()) {
+    const bool may = caller.Sees(job->spec()) && caller.May("JobService/CancelJob", *job);
+    if (may && !IsTerminal(job->state()) && filter(*job)) names.push_back(job->name());
+  }
+  size_t bytes = 0;
+  for (const std::string& name : names) {
+    if (!request.validate_only()) {
+      v1::CancelJobRequest one;
+      one.set_name(name);
+      one.set_reason(request.reason());
+      if (request.has_grace()) *one.mutable_grace() = request.grace();
+      RETURN_IF_ERROR(core.CancelJob(one, effects, ActorOf(caller)).status());
+    }
+    v1::Job& shown = *response->add_jobs();
+    shown = core.ShowJob(*core.FindJob(name));
+    KeepBasic(shown);
+    bytes += shown.ByteSizeLong();
+    if (bytes <= kMostPageBytes) continue;
+    v1::Job brief;
+    brief.set_name(name);
+    brief.set_state(shown.state());
+    shown = brief;
+  }
+  return absl::OkStatus();
+}
+
+// Newest first; a token names the last one by its number.
+absl::Status ListJobEvents(const Core& core, const v1::ListJobEventsRequest& request,
+                           v1::ListJobEventsResponse* response) {
+  const std::string list = absl::StrCat("events of ", request.parent());
+  ASSIGN_OR_RETURN(const Page page, ReadPage(list, request.page_size(), request.page_token()));
+  ASSIGN_OR_RETURN(const auto events, core.JobEvents(request.parent()));
+  int64_t before = std::numeric_limits<int64_t>::max();
+  if (!page.after.empty() && !absl::SimpleAtoi(page.after, &before)) {
+    return InvalidField("page_token", "is none that this list has given out — begin without one");
+  }
+  int64_t last = 0;
+  for (const auto& [number, event] : events) {
+    if (number >= before) continue;
+    if (response->events_size() == page.size) {
+      response->set_next_page_token(PageToken(list, absl::StrCat(last)));
+      break;
+    }
+    *response->add_events() = event;
+    last = number;
+  }
   return absl::OkStatus();
 }
 
@@ -101,12 +165,19 @@ struct MetricsReplay {
 // With every call's bytes unparsed, so that what cannot be parsed gets a status of ours.
 using RawJobService = v1::JobService::WithRawCallbackMethod_CreateJob<
     v1::JobService::WithRawCallbackMethod_GetJob<v1::JobService::WithRawCallbackMethod_ListJobs<
-        v1::JobService::WithRawCallbackMethod_WatchJobs<
-            v1::JobService::WithRawCallbackMethod_CancelJob<
-                v1::JobService::WithRawCallbackMethod_ExplainJob<
-                    v1::JobService::WithRawCallbackMethod_StreamLogs<
-                        v1::JobService::WithRawCallbackMethod_StreamProgress<
-                            v1::JobService::Service>>>>>>>>;
+        v1::JobService::WithRawCallbackMethod_UpdateJob<
+            v1::JobService::WithRawCallbackMethod_DeleteJob<
+                v1::JobService::WithRawCallbackMethod_SuspendJob<
+                    v1::JobService::WithRawCallbackMethod_ResumeJob<
+                        v1::JobService::WithRawCallbackMethod_WatchJobs<
+                            v1::JobService::WithRawCallbackMethod_CancelJob<
+                                v1::JobService::WithRawCallbackMethod_CancelJobs<
+                                    v1::JobService::WithRawCallbackMethod_ListJobEvents<
+                                        v1::JobService::WithRawCallbackMethod_ExplainJob<
+                                            v1::JobService::WithRawCallbackMethod_StreamLogs<
+                                                v1::JobService::
+                                                    WithRawCallbackMethod_StreamProgress<
+                                                        v1::JobService::Service>>>>>>>>>>>>>>;
 
 class JobService final : public RawJobService {
  public:
@@ -127,7 +198,8 @@ class JobService final : public RawJobService {
                              10);
           }
           asked.mutable_job()->set_owner(caller.identity.ToString());
-          ASSIGN_OR_RETURN(const v1::JobRecord record, core.CreateJob(asked, effects));
+          ASSIGN_OR_RETURN(const v1::JobRecord record,
+                           core.CreateJob(asked, effects, ActorOf(caller)));
           *job = ToJob(record);
           return absl::OkStatus();
         });
@@ -168,11 +240,100 @@ class JobService final : public RawJobService {
     return Call::Start(
         parts_.environment, {"JobService/CancelJob", /*reads_only=*/false}, context, request,
         response, [](v1::CancelJobRequest& asked) { return NeedName(asked.name(), kName); },
-        [](Core& core, Effects& effects, const v1::CancelJobRequest& asked,
+        [](Core& core, Effects& effects, const Caller& caller, const v1::CancelJobRequest& asked,
            v1::Job* job) -> absl::Status {
-          ASSIGN_OR_RETURN(const v1::JobRecord record, core.CancelJob(asked.name(), effects));
+          ASSIGN_OR_RETURN(const v1::JobRecord record,
+                           core.CancelJob(asked, effects, ActorOf(caller)));
           *job = ToJob(record);
           return absl::OkStatus();
+        });
+  }
+
+  grpc::ServerUnaryReactor* CancelJobs(CallbackServerContext* context, const ByteBuffer* request,
+                                       ByteBuffer* response) override {
+    using Call = UnaryCall<v1::CancelJobsRequest, v1::CancelJobsResponse>;
+    return Call::Start(
+        parts_.environment, {"JobService/CancelJobs", /*reads_only=*/false}, context, request,
+        response,
+        [](v1::CancelJobsRequest& asked) -> absl::Status {
+          if (absl::StripAsciiWhitespace(asked.filter()).empty()) {
+            return InvalidField("filter", "is missing — `name = *` selects all jobs");
+          }
+          return ParseFilter(asked.filter()).status();
+        },
+        [](Core& core, Effects& effects, const Caller& caller, const v1::CancelJobsRequest& asked,
+           v1::CancelJobsResponse* cancelled) {
+          return controller::CancelJobs(core, effects, caller, asked, cancelled);
+        });
+  }
+
+  grpc::ServerUnaryReactor* UpdateJob(CallbackServerContext* context, const ByteBuffer* request,
+                                      ByteBuffer* response) override {
+    using Call = UnaryCall<v1::UpdateJobRequest, v1::Job>;
+    return Call::Start(
+        parts_.environment, {"JobService/UpdateJob", /*reads_only=*/false}, context, request,
+        response, [](v1::UpdateJobRequest& asked) { return CheckUpdate(asked); },
+        [](Core& core, Effects& effects, const Caller& caller, const v1::UpdateJobRequest& asked,
+           v1::Job* job) -> absl::Status {
+          ASSIGN_OR_RETURN(const v1::JobRecord record,
+                           core.UpdateJob(asked, effects, ActorOf(caller)));
+          *job = ToJob(record);
+          return absl::OkStatus();
+        });
+  }
+
+  grpc::ServerUnaryReactor* DeleteJob(CallbackServerContext* context, const ByteBuffer* request,
+                                      ByteBuffer* response) override {
+    using Call = UnaryCall<v1::DeleteJobRequest, v1::DeleteJobResponse>;
+    return Call::Start(
+        parts_.environment, {"JobService/DeleteJob", /*reads_only=*/false}, context, request,
+        response, [](v1::DeleteJobRequest& asked) { return NeedName(asked.name(), kName); },
+        [](Core& core, Effects& effects, const Caller& caller, const v1::DeleteJobRequest& asked,
+           v1::DeleteJobResponse*) { return core.DeleteJob(asked, effects, ActorOf(caller)); });
+  }
+
+  grpc::ServerUnaryReactor* SuspendJob(CallbackServerContext* context, const ByteBuffer* request,
+                                       ByteBuffer* response) override {
+    using Call = UnaryCall<v1::SuspendJobRequest, v1::Job>;
+    return Call::Start(
+        parts_.environment, {"JobService/SuspendJob", /*reads_only=*/false}, context, request,
+        response, [](v1::SuspendJobRequest& asked) { return NeedName(asked.name(), kName); },
+        [](Core& core, Effects& effects, const Caller& caller, const v1::SuspendJobRequest& asked,
+           v1::Job* job) -> absl::Status {
+          ASSIGN_OR_RETURN(const v1::JobRecord record,
+                           core.SuspendJob(asked, effects, ActorOf(caller)));
+          *job = ToJob(record);
+          return absl::OkStatus();
+        });
+  }
+
+  grpc::ServerUnaryReactor* ResumeJob(CallbackServerContext* context, const ByteBuffer* request,
+                                      ByteBuffer* response) override {
+    using Call = UnaryCall<v1::ResumeJobRequest, v1::Job>;
+    return Call::Start(
+        parts_.environment, {"JobService/ResumeJob", /*reads_only=*/false}, context, request,
+        response, [](v1::ResumeJobRequest& asked) { return NeedName(asked.name(), kName); },
+        [](Core& core, Effects& effects, const Caller& caller, const v1::ResumeJobRequest& asked,
+           v1::Job* job) -> absl::Status {
+          ASSIGN_OR_RETURN(const v1::JobRecord record,
+                           core.ResumeJob(asked, effects, ActorOf(caller)));
+          *job = ToJob(record);
+          return absl::OkStatus();
+        });
+  }
+
+  grpc::ServerUnaryReactor* ListJobEvents(CallbackServerContext* context, const ByteBuffer* request,
+                                          ByteBuffer* response) override {
+    using Call = UnaryCall<v1::ListJobEventsRequest, v1::ListJobEventsResponse>;
+    return Call::Start(
+        parts_.environment, {"JobService/ListJobEvents"}, context, request, response,
+        [](v1::ListJobEventsRequest& asked) -> absl::Status {
+          if (asked.parent().empty()) return InvalidField("parent", "is missing — jobs/NAME");
+          return absl::OkStatus();
+        },
+        [](Core& core, Effects&, const v1::ListJobEventsRequest& asked,
+           v1::ListJobEventsResponse* listed) {
+          return controller::ListJobEvents(core, asked, listed);
         });
   }
 

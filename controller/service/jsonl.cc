@@ -66,6 +66,7 @@ std::optional<v1::StepRecord> ParseStepLine(const std::string& line) {
   record.set_tokens(Whole(object, "tokens"));
   record.set_seconds(Number(object, "seconds"));
   record.set_epoch(Whole(object, "epoch"));
+  record.set_attempt(Whole(object, "attempt"));
   record.set_applied(Whole(object, "applied"));
   record.set_exposed_communication_seconds(Number(object, "exposed_communication_seconds"));
   if (object.contains("predicted_seconds")) {

@@ -314,11 +314,12 @@ void LogBook::Learn(const v1::JobRecord& job) {
 }
 
 void LogBook::OnEffects(const Core& /*core*/, const Effects& effects) {
-  for (const v1::JobRecord& job : effects.changed) Learn(job);
-  for (const Write& write : effects.writes) {
-    if (write.table != "jobs" || !write.erase) continue;
+  for (const v1::JobRecord& job : effects.deleted) {
     const std::lock_guard lock(mutex_);
-    logs_.erase(write.key);
+    logs_.erase(job.name());
+  }
+  for (const v1::JobRecord& job : effects.changed) {
+    if (!effects.IsDeleted(job)) Learn(job);
   }
 }
 

@@ -47,6 +47,22 @@ class AllMethods : public testing::Test {
       apply.mutable_policy();
       return apply.SerializeAsString();
     }
+    if (method.name() == "UpdateJob") {
+      v1::UpdateJobRequest update;
+      update.mutable_job()->set_name("jobs/first");
+      update.mutable_update_mask()->add_paths("spec.labels");
+      return update.SerializeAsString();
+    }
+    if (method.name() == "CancelJobs") {
+      v1::CancelJobsRequest cancel;
+      cancel.set_filter("name = first");
+      return cancel.SerializeAsString();
+    }
+    if (method.name() == "ListJobEvents") {
+      v1::ListJobEventsRequest list;
+      list.set_parent("jobs/first");
+      return list.SerializeAsString();
+    }
     const auto request = found_->Request(method);
     const auto* name = request->GetDescriptor()->FindFieldByName("name");
     if (name != nullptr) request->GetReflection()->SetString(request.get(), name, "jobs/first");

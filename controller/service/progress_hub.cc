@@ -58,6 +58,12 @@ void ProgressHub::Publish(Followed& followed, const Message& message) {
 }
 
 void ProgressHub::OnEffects(const Core& core, const Effects& effects) {
+  for (const v1::JobRecord& job : effects.deleted) {
+    const auto known = jobs_.find(job.name());
+    if (known == jobs_.end()) continue;
+    for (const Follower& follower : known->second.followers) follower->End(absl::OkStatus());
+    jobs_.erase(known);
+  }
   for (const Effects::Progress& progress : effects.progress) {
     if (core.FindJob(progress.job) == nullptr) continue;
     Followed& followed = jobs_[progress.job];
@@ -68,7 +74,7 @@ void ProgressHub::OnEffects(const Core& core, const Effects& effects) {
   }
   for (const v1::JobRecord& job : effects.changed) {
     const auto known = jobs_.find(job.name());
-    if (known == jobs_.end()) continue;
+    if (known == jobs_.end() || effects.IsDeleted(job)) continue;
     Followed& followed = known->second;
     auto message = std::make_shared<v1::JobProgress>();
     *message->mutable_job() = ToJob(job);

@@ -120,8 +120,10 @@ TEST_F(ServicesTest, PagesOfLargeJobsFitIntoAMessage) {
     ASSERT_TRUE(running.Create(request, &job).ok());
   }
   Deadline context;
+  v1::ListJobsRequest all;
+  all.set_view(v1::JOB_VIEW_FULL);
   v1::ListJobsResponse response;
-  ASSERT_TRUE(running.jobs->ListJobs(&context, {}, &response).ok());
+  ASSERT_TRUE(running.jobs->ListJobs(&context, all, &response).ok());
   EXPECT_EQ(response.jobs_size(), 3);
   EXPECT_FALSE(response.next_page_token().empty());
 }

@@ -1,7 +1,9 @@
 #include "controller/service/watch_hub.h"
 
 #include <algorithm>
+#include <memory>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "controller/logic/job_record.h"
@@ -9,15 +11,26 @@
 #include "controller/logic/refusal.h"
 
 namespace strata::controller {
+namespace {
 
-bool WatchHub::Watch::Wants(const v1::Job& job) const {
-  return (name.empty() || name == job.name()) && sees(job);
+// Changes and deletions, each in order, as one list in order.
+template <typename Response>
+void PublishInOrder(std::vector<std::shared_ptr<Response>> changes, const auto& publish) {
+  std::stable_sort(changes.begin(), changes.end(), [](const auto& a, const auto& b) {
+    return a->resource_version() < b->resource_version();
+  });
+  for (auto& change : changes) publish(std::move(change));
 }
+
+absl::Status ShuttingDown() { return absl::UnavailableError("the controller is shutting down"); }
+
+}  // namespace
 
 bool WatchHub::MissedSome(const Core& core, const std::string& name, int64_t version) const {
   if (version > core.resource_version()) return true;  // of another database
-  if (version >= floor_) return false;
+  if (hub_.Keeps(version)) return false;
   // Older than what is kept; but perhaps nothing has happened since.
+  if (core.deletion_version() > version) return true;
   if (!name.empty()) return core.FindJob(name)->resource_version() > version;
   const std::vector<const v1::JobRecord*> jobs = core.Jobs();
   return std::any_of(jobs.begin(), jobs.end(),
@@ -26,76 +39,71 @@ bool WatchHub::MissedSome(const Core& core, const std::string& name, int64_t ver
 
 void WatchHub::Subscribe(const Core& core, const std::string& name, int64_t version,
                          Watcher watcher, Sees sees) {
-  if (watches_.size() >= options_.most_watchers) {
-    return watcher->End(Refusal(absl::StatusCode::kResourceExhausted, "TOO_MANY_STREAMS",
-                                absl::StrCat(watches_.size(), " streams watch already")));
-  }
+  if (hub_.IsFull()) return watcher->End(hub_.TooManyWatch());
   if (!name.empty() && core.FindJob(name) == nullptr) {
     return watcher->End(Refusal(absl::StatusCode::kNotFound, "JOB_NOT_FOUND",
                                 absl::StrCat("there is no job ", ShortName(name))));
   }
   if (MissedSome(core, name, version)) {
-    return watcher->End(Refusal(
-        absl::StatusCode::kOutOfRange, "RESOURCE_VERSION_UNKNOWN",
-        absl::StrCat("changes after version ", version, " are not known any more (versions ",
-                     floor_, " to ", core.resource_version(),
-                     " are): list the jobs, then watch from the list's version")));
+    return watcher->End(hub_.NotKept(version, core.resource_version()));
   }
-  Watch watch = {name, std::move(watcher), std::move(sees)};
-  for (const auto& change : changes_) {
-    if (change->resource_version() <= version || !watch.Wants(change->job())) continue;
-    if (!watch.watcher->Push(change)) return;
-  }
-  watches_.push_back(std::move(watch));
-}
-
-void WatchHub::Keep(std::shared_ptr<const v1::WatchJobsResponse> change) {
-  // What loading itself changed comes after OnLoad, with versions that loading has counted.
-  if (changes_.empty()) floor_ = std::min(floor_, change->resource_version() - 1);
-  bytes_ += change->ByteSizeLong();
-  changes_.push_back(std::move(change));
-  while (changes_.size() > options_.most_changes || bytes_ > options_.most_bytes) {
-    bytes_ -= changes_.front()->ByteSizeLong();
-    floor_ = changes_.front()->resource_version();
-    changes_.pop_front();
-  }
+  hub_.Add(
+      [name, sees = std::move(sees)](const v1::WatchJobsResponse& change) {
+        return (name.empty() || name == change.job().name()) && sees(change.job());
+      },
+      version, std::move(watcher));
 }
 
 void WatchHub::OnEffects(const Core& /*core*/, const Effects& effects) {
-  for (const v1::JobRecord& job : effects.changed) {
-    auto change = std::make_shared<v1::WatchJobsResponse>();
-    change->set_resource_version(job.resource_version());
-    *change->mutable_job() = ToJob(job);
-    std::erase_if(watches_, [&](const Watch& watch) {
-      return watch.Wants(change->job()) && !watch.watcher->Push(change);
-    });
-    Keep(std::move(change));
+  std::vector<std::shared_ptr<v1::WatchJobsResponse>> changes;
+  const auto add = [&changes](const v1::JobRecord& job, bool deleted) {
+    v1::WatchJobsResponse& change =
+        *changes.emplace_back(std::make_shared<v1::WatchJobsResponse>());
+    change.set_resource_version(job.resource_version());
+    *change.mutable_job() = ToJob(job);
+    change.set_deleted(deleted);
+  };
+  for (const v1::JobRecord& job : effects.changed) add(job, /*deleted=*/false);
+  for (const v1::JobRecord& job : effects.deleted) add(job, /*deleted=*/true);
+  PublishInOrder(std::move(changes), [this](auto change) { hub_.Publish(std::move(change)); });
+}
+
+void WatchHub::OnStop() { hub_.EndAll(ShuttingDown()); }
+
+void NodeWatchHub::Subscribe(const Core& core, const std::string& name, int64_t version,
+                             Watcher watcher) {
+  if (hub_.IsFull()) return watcher->End(hub_.TooManyWatch());
+  const std::string node = name.empty() ? "" : NodeName(name);
+  if (!name.empty() && !core.FindNode(node).has_value()) {
+    return watcher->End(Refusal(absl::StatusCode::kNotFound, "NODE_NOT_FOUND",
+                                absl::StrCat("there is no node ", ShortName(name))));
   }
-}
-
-void WatchHub::OnTick(const Core& core) {
-  std::erase_if(watches_, [](const Watch& watch) { return !watch.watcher->alive(); });
-  if (clock_->Now() < next_bookmark_) return;
-  next_bookmark_ = clock_->Now() + options_.bookmark_seconds;
-  auto bookmark = std::make_shared<v1::WatchJobsResponse>();
-  bookmark->set_resource_version(core.resource_version());
-  std::erase_if(watches_, [&](const Watch& watch) {
-    return watch.watcher->idle() && !watch.watcher->Push(bookmark);
-  });
-}
-
-void WatchHub::OnLoad(const Core& core) {
-  // What was pushed was durable; versions go on from there.
-  changes_.clear();
-  bytes_ = 0;
-  floor_ = core.resource_version();
-}
-
-void WatchHub::OnStop() {
-  for (const Watch& watch : watches_) {
-    watch.watcher->End(absl::UnavailableError("the controller is shutting down"));
+  if (version > core.resource_version() || !hub_.Keeps(version)) {
+    return watcher->End(hub_.NotKept(version, core.resource_version()));
   }
-  watches_.clear();
+  hub_.Add(
+      [node](const v1::WatchNodesResponse& change) {
+        return node.empty() || node == change.node().name();
+      },
+      version, std::move(watcher));
 }
+
+void NodeWatchHub::OnEffects(const Core& /*core*/, const Effects& effects) {
+  std::vector<std::shared_ptr<v1::WatchNodesResponse>> changes;
+  const auto add = [&changes](const v1::Node& node, bool deleted) {
+    v1::WatchNodesResponse& change =
+        *changes.emplace_back(std::make_shared<v1::WatchNodesResponse>());
+    change.set_resource_version(node.resource_version());
+    *change.mutable_node() = node;
+    change.mutable_node()->clear_jobs();
+    change.mutable_node()->clear_failure_jobs();
+    change.set_deleted(deleted);
+  };
+  for (const v1::Node& node : effects.nodes) add(node, /*deleted=*/false);
+  for (const v1::Node& node : effects.deleted_nodes) add(node, /*deleted=*/true);
+  PublishInOrder(std::move(changes), [this](auto change) { hub_.Publish(std::move(change)); });
+}
+
+void NodeWatchHub::OnStop() { hub_.EndAll(ShuttingDown()); }
 
 }  // namespace strata::controller

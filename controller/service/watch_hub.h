@@ -1,34 +1,28 @@
-// WatchJobs: every change in order to everybody who watches, from where each of them left off.
+// WatchJobs and WatchNodes.
 #ifndef STRATA_CONTROLLER_SERVICE_WATCH_HUB_H_
 #define STRATA_CONTROLLER_SERVICE_WATCH_HUB_H_
 
 #include <cstdint>
-#include <deque>
 #include <functional>
-#include <memory>
 #include <string>
-#include <vector>
 
 #include "common/clock.h"
+#include "controller/service/change_hub.h"
 #include "controller/service/reactor.h"
-#include "controller/service/subscriber.h"
+#include "proto/strata/v1/cluster.pb.h"
 #include "proto/strata/v1/jobs.pb.h"
 
 namespace strata::controller {
 
-// Lives on the reactor's thread.
+// Both live on the reactor's thread.
 class WatchHub final : public Reactor::Listener {
  public:
-  using Watcher = std::shared_ptr<Subscriber<v1::WatchJobsResponse>>;
+  using Hub = ChangeHub<v1::WatchJobsResponse>;
+  using Watcher = Hub::Watcher;
+  using Options = Hub::Options;
   using Sees = std::function<bool(const v1::Job&)>;
-  struct Options {
-    size_t most_changes = 2048;            // kept to continue from
-    size_t most_bytes = size_t{32} << 20;  // of these changes
-    size_t most_watchers = 4096;
-    double bookmark_seconds = 5;
-  };
 
-  WatchHub(const common::Clock* clock, const Options& options) : clock_(clock), options_(options) {}
+  WatchHub(const common::Clock* clock, const Options& options) : hub_(clock, options) {}
 
   // Changes of the job `name` (empty: of all) after `version`, as far as the watcher sees them.
   // Ends the watcher with OUT_OF_RANGE when some of them are no longer known, NOT_FOUND without
@@ -37,28 +31,35 @@ class WatchHub final : public Reactor::Listener {
                  Sees sees);
 
   void OnEffects(const Core& core, const Effects& effects) override;
-  void OnTick(const Core& core) override;
-  void OnLoad(const Core& core) override;
+  void OnTick(const Core& core) override { hub_.Tick(core.resource_version()); }
+  // What was pushed was durable; versions go on from there.
+  void OnLoad(const Core& core) override { hub_.Forget(core.resource_version()); }
   void OnStop() override;
 
  private:
-  struct Watch {
-    std::string name;
-    Watcher watcher;
-    Sees sees;
-    bool Wants(const v1::Job& job) const;
-  };
   bool MissedSome(const Core& core, const std::string& name, int64_t version) const;
-  void Keep(std::shared_ptr<const v1::WatchJobsResponse> change);
 
-  const common::Clock* const clock_;
-  const Options options_;
-  std::vector<Watch> watches_;
-  // Changes with a version above floor_, all of them.
-  std::deque<std::shared_ptr<const v1::WatchJobsResponse>> changes_;
-  size_t bytes_ = 0;
-  int64_t floor_ = 0;
-  double next_bookmark_ = 0;
+  Hub hub_;
+};
+
+class NodeWatchHub final : public Reactor::Listener {
+ public:
+  using Hub = ChangeHub<v1::WatchNodesResponse>;
+  using Watcher = Hub::Watcher;
+
+  explicit NodeWatchHub(const common::Clock* clock) : hub_(clock, {}) {}
+
+  // As WatchHub's; nodes are told without the jobs that they have. After a restart of the
+  // controller every node is known in another state: then all begin anew.
+  void Subscribe(const Core& core, const std::string& name, int64_t version, Watcher watcher);
+
+  void OnEffects(const Core& core, const Effects& effects) override;
+  void OnTick(const Core& core) override { hub_.Tick(core.resource_version()); }
+  void OnLoad(const Core& core) override { hub_.Forget(core.resource_version()); }
+  void OnStop() override;
+
+ private:
+  Hub hub_;
 };
 
 }  // namespace strata::controller

@@ -84,14 +84,21 @@ absl::Status ControllerHost::Apply(const v1::Policy& policy) {
 void ControllerHost::Cancel(const std::string& job) {
   if (!up()) return;
   Begin();
-  (void)core_->CancelJob(job, effects_);
+  v1::CancelJobRequest request;
+  request.set_name(job);
+  (void)core_->CancelJob(request, effects_);
   Alert();
 }
 
 void ControllerHost::Drain(const std::string& node, bool drain) {
   if (!up()) return;
   Begin();
-  (void)core_->DrainNode("nodes/" + node, drain, effects_);  // unknown when it never joined
+  v1::DrainNodeRequest drained;
+  v1::ResumeNodeRequest resumed;
+  drained.set_name("nodes/" + node);
+  resumed.set_name("nodes/" + node);
+  // Unknown when it never joined.
+  (void)(drain ? core_->DrainNode(drained, effects_) : core_->ResumeNode(resumed, effects_));
   Alert();
 }
 

@@ -57,11 +57,12 @@ std::string PurposesObject(const v1::StepRecord& record) {
 }  // namespace
 
 std::string StepLine(const v1::StepRecord& record) {
-  std::string line = absl::StrCat(
-      "{\"step\": ", record.step(), ", \"loss\": ", Number(record.loss()),
-      ", \"grad_norm\": ", Number(record.grad_norm()),
-      ", \"learning_rate\": ", Number(record.learning_rate()), ", \"tokens\": ", record.tokens(),
-      ", \"seconds\": ", Number(record.seconds()), ", \"epoch\": ", record.epoch());
+  std::string line =
+      absl::StrCat("{\"step\": ", record.step(), ", \"loss\": ", Number(record.loss()),
+                   ", \"grad_norm\": ", Number(record.grad_norm()),
+                   ", \"learning_rate\": ", Number(record.learning_rate()),
+                   ", \"tokens\": ", record.tokens(), ", \"seconds\": ", Number(record.seconds()),
+                   ", \"epoch\": ", record.epoch(), ", \"attempt\": ", record.attempt());
   if (record.has_predicted_seconds()) {
     absl::StrAppend(&line, ", \"predicted_seconds\": ", Number(record.predicted_seconds()));
   }

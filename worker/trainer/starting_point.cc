@@ -161,6 +161,7 @@ absl::Status FindControlledStart(const v1::TrainerTask& task, v1::JobPlan& plan)
     return absl::InvalidArgumentError(std::string(status.message()));
   }
   plan.set_epoch(controlled.epoch());
+  plan.set_attempt(controlled.attempt());
   if (controlled.recover()) {
     RETURN_IF_ERROR(committer.Recover(plan.epoch()).status());
     RETURN_IF_ERROR(SetAsideDamaged(controlled, directory, committer, plan));
@@ -191,6 +192,7 @@ absl::Status FindStartingPoint(const v1::TrainerTask& task, v1::JobPlan& plan) {
   }
   ASSIGN_OR_RETURN(const int64_t next_epoch, committer.NextEpoch());
   plan.set_epoch(task.resume() ? std::max(next_epoch, task.minimum_epoch()) : next_epoch);
+  plan.set_attempt(plan.epoch());  // nothing but starts counts it here
   if (!task.resume()) RETURN_IF_ERROR(RefuseExisting(directory, kAdvice));
   RETURN_IF_ERROR(committer.Recover(plan.epoch()).status());
   return task.resume() ? UseNewest(task, committer, plan) : RefuseExisting(directory, kAdvice);

@@ -184,6 +184,7 @@ class Training {
     record.set_tokens(host_.tokens());
     record.set_seconds(engine().metrics().total);
     record.set_epoch(context_.task.plan().epoch());
+    record.set_attempt(context_.task.plan().attempt());
     record.set_exposed_communication_seconds(engine().metrics().exposed_communication());
     if (rank_ == 0) AddPurposes(engine().metrics(), record);
     const bool applied = Get(Scalar::kApply) != 0;

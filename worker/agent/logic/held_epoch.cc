@@ -89,6 +89,7 @@ v1::TrainerTask HeldEpoch::MakeTask() const {
   v1::Controlled& controlled = *task.mutable_controlled();
   controlled.set_job(prepare.epoch().job());
   controlled.set_epoch(prepare.epoch().epoch());
+  controlled.set_attempt(prepare.attempt());
   controlled.set_recover(first());
   controlled.set_adopt_newer_checkpoint(first() && prepare.adopt_newer_checkpoint());
   if (prepare.has_checkpoint()) {
@@ -171,6 +172,7 @@ void HeldEpoch::PlanningEnded() {
     progress.mutable_notice()->set_severity(v1::Notice::SEVERITY_WARNING);
     progress.mutable_notice()->set_text(notice);
     OnProgress(progress);
+    *record_.mutable_plan()->add_notices() = progress.notice();  // for the job's reason, too
   }
   bool permanent = false;
   absl::Status status = CheckFits(&permanent);

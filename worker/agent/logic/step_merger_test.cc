@@ -66,33 +66,5 @@ TEST(FragmentBookTest, ASecondFileOfARankIsRefused) {
   EXPECT_FALSE(book.Written(0, Written(20, "a")).ok());
 }
 
-v1::CommitCheckpoint Complete(int64_t step) {
-  v1::CommitCheckpoint commit;
-  commit.set_step(step);
-  return commit;
-}
-
-TEST(CheckpointGateTest, RecordsThatAreNotPublishedHoldACheckpointBack) {
-  CheckpointGate gate(0);
-  EXPECT_FALSE(gate.Next().has_value());
-  gate.Complete(Complete(20));
-  gate.Published(19);
-  EXPECT_FALSE(gate.Next().has_value());
-  gate.Published(20);
-  ASSERT_TRUE(gate.Next().has_value());
-  EXPECT_FALSE(gate.Next().has_value());
-}
-
-TEST(CheckpointGateTest, WhatWasGivenOnceIsNotGivenAgain) {
-  CheckpointGate gate(0);
-  gate.Published(40);
-  gate.Complete(Complete(20));
-  ASSERT_TRUE(gate.Next().has_value());
-  gate.Complete(Complete(20));
-  EXPECT_FALSE(gate.Next().has_value());
-  gate.Complete(Complete(40));
-  EXPECT_EQ(gate.Next()->step(), 40);
-}
-
 }  // namespace
 }  // namespace strata::worker

@@ -1,0 +1,89 @@
+#include "controller/logic/job_events.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+
+namespace strata::controller {
+namespace {
+
+constexpr char kEventTable[] = "events";
+
+std::string KeyOf(const JobEntry& job, int64_t number) {
+  return absl::StrFormat("%s/%012d", job.record.name(), number);
+}
+
+void Put(const JobEntry& job, const JobEntry::Event& event, Effects& effects) {
+  effects.writes.push_back(
+      {kEventTable, KeyOf(job, event.number), event.event.SerializeAsString()});
+}
+
+bool Repeats(const v1::JobEvent& last, const v1::JobEvent& event) {
+  if (last.type() != event.type() || last.epoch() != event.epoch()) return false;
+  return event.type() == "CHECKPOINT" ||
+         (event.type() == "SUSPECTED" && last.reason() == event.reason());
+}
+
+}  // namespace
+
+v1::JobEvent MakeEvent(const ClusterState& state, const v1::JobRecord& job, const std::string& type,
+                       const std::string& reason, const std::string& actor) {
+  v1::JobEvent event;
+  *event.mutable_time() = ToTimestamp(state.wall);
+  event.set_epoch(job.epoch());
+  event.set_attempt(job.attempt());
+  event.set_step(job.step());
+  event.set_type(type);
+  event.set_reason(reason);
+  event.set_actor(actor);
+  return event;
+}
+
+void TellEvent(JobEntry& job, const v1::JobEvent& event, Effects& effects) {
+  if (!job.events.empty() && Repeats(job.events.back().event, event)) {
+    job.events.back().event = event;
+  } else {
+    job.events.push_back({job.events.empty() ? 1 : job.events.back().number + 1, event});
+  }
+  Put(job, job.events.back(), effects);
+  while (job.events.size() > kMostEventsKept) {
+    effects.writes.push_back({kEventTable, KeyOf(job, job.events.front().number), "", true});
+    job.events.pop_front();
+  }
+}
+
+void CorrectEvent(JobEntry& job, const v1::JobEvent& event, Effects& effects) {
+  const auto found =
+      std::find_if(job.events.rbegin(), job.events.rend(),
+                   [&](const JobEntry::Event& kept) { return kept.event.type() == event.type(); });
+  if (found == job.events.rend()) return;
+  found->event = event;
+  Put(job, *found, effects);
+}
+
+bool RestoreEvent(ClusterState& state, const Write& write) {
+  const size_t slash = write.key.rfind('/');
+  int64_t number = 0;
+  v1::JobEvent event;
+  if (slash == std::string::npos || !absl::SimpleAtoi(write.key.substr(slash + 1), &number) ||
+      !event.ParseFromString(write.value)) {
+    return false;
+  }
+  JobEntry* job = state.Find(write.key.substr(0, slash));
+  if (job == nullptr) return true;
+  const auto after = std::find_if(job->events.rbegin(), job->events.rend(),
+                                  [&](const auto& kept) { return kept.number < number; });
+  job->events.insert(after.base(), {number, std::move(event)});
+  return true;
+}
+
+void ForgetEvents(const JobEntry& job, Effects& effects) {
+  for (const JobEntry::Event& kept : job.events) {
+    effects.writes.push_back({kEventTable, KeyOf(job, kept.number), "", true});
+  }
+}
+
+}  // namespace strata::controller

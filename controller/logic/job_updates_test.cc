@@ -1,0 +1,441 @@
+// What users wish of jobs that are there: graces, updates, pauses, time limits, deletion; and what
+// is told of it.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "absl/strings/str_cat.h"
+#include "controller/logic/job_record.h"
+#include "controller/logic/refusal.h"
+#include "controller/logic/two_nodes.h"
+
+namespace strata::controller {
+namespace {
+
+using ::testing::ElementsAre;
+using testing::Harness;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+using testing::TwoNodes;
+
+constexpr auto kStopped = v1::Finished::INTERRUPTED;
+
+class JobUpdates : public TwoNodes {
+ protected:
+  // Both ranks of job `a` end after `step`, with a checkpoint of it.
+  void StopAt(int64_t step) {
+    const int64_t epoch = h.Job("a").epoch();
+    h.SayStopping("n0", "a", epoch, step);
+    h.SayStopping("n1", "a", epoch, step);
+    h.SayStep("n0", "a", epoch, step);
+    h.SayCommit("n0", "a", epoch, step, absl::StrCat("m", step));
+    h.SayEnded("n0", "a", epoch, kStopped);
+    h.SayEnded("n1", "a", epoch, kStopped);
+  }
+  static v1::Job WithSteps(int64_t steps) {
+    v1::Job job;
+    job.mutable_spec()->mutable_train()->set_steps(steps);
+    return job;
+  }
+  static v1::CancelJobRequest WithGrace(int64_t seconds) {
+    v1::CancelJobRequest request;
+    request.mutable_grace()->set_seconds(seconds);
+    return request;
+  }
+  static v1::CreateJobRequest Limited(const std::string& name, int ranks, int64_t seconds) {
+    v1::CreateJobRequest request = Harness::Request(name, ranks);
+    request.mutable_job()->mutable_spec()->mutable_time_limit()->set_seconds(seconds);
+    return request;
+  }
+  std::vector<std::string> TypesOf(const std::string& job) {
+    std::vector<std::string> types;
+    const auto events = h.core->JobEvents("jobs/" + job);
+    for (const auto& [number, event] : *events) {
+      types.insert(types.begin(), event.type());
+    }
+    return types;
+  }
+};
+
+TEST_F(JobUpdates, CancelWithoutGraceEndsAtOnce) {
+  h.Run("a", {"n0", "n1"});
+  h.Take("n0");
+  ASSERT_TRUE(h.Cancel("a", WithGrace(0)).ok());
+  EXPECT_EQ(h.Job("a").state(), v1::Job::CANCELLED);
+  EXPECT_FALSE(h.Take("n0").back().stop().checkpoint());
+}
+
+TEST_F(JobUpdates, CancelWithAGraceWaitsThatLongAndTellsTheReason) {
+  h.Run("a", {"n0", "n1"});
+  v1::CancelJobRequest request = WithGrace(20);
+  request.set_reason("wrong data");
+  ASSERT_TRUE(h.Cancel("a", request).ok());
+  h.Pass(19, {"n0", "n1"});
+  EXPECT_EQ(h.Job("a").state(), v1::Job::RUNNING);
+  h.Pass(2, {"n0", "n1"});
+  EXPECT_EQ(h.Job("a").state(), v1::Job::CANCELLED);
+  EXPECT_THAT(h.Job("a").reason(), HasSubstr("cancelled (wrong data), without a last checkpoint"));
+}
+
+TEST_F(JobUpdates, AGraceMayBeShortenedNotLengthened) {
+  h.Run("a", {"n0", "n1"});
+  ASSERT_TRUE(h.Cancel("a", WithGrace(20)).ok());
+  ASSERT_TRUE(h.Cancel("a", WithGrace(500)).ok());
+  h.Pass(10, {"n0", "n1"});
+  EXPECT_EQ(h.Job("a").state(), v1::Job::RUNNING);
+  ASSERT_TRUE(h.Cancel("a", WithGrace(0)).ok());
+  EXPECT_EQ(h.Job("a").state(), v1::Job::CANCELLED);
+  v1::CancelJobRequest bad;
+  bad.mutable_grace()->set_seconds(-1);
+  EXPECT_EQ(h.Cancel("a", bad).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST_F(JobUpdates, EtagsOfOtherVersionsAreRefused) {
+  ASSERT_TRUE(h.Create(Harness::Request("b", 2)).ok());
+  v1::CancelJobRequest request;
+  request.set_etag("\"1\"");
+  const absl::Status refused = h.Cancel("b", request).status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kAborted);
+  EXPECT_EQ(ReasonOf(refused), "ETAG_MISMATCH");
+  request.set_etag(EtagOf(h.Job("b")));
+  EXPECT_TRUE(h.Cancel("b", request).ok());
+}
+
+TEST_F(JobUpdates, PriorityAndQueueOfAWaitingJobDecideAtOnce) {
+  ASSERT_TRUE(h.Create(Harness::Request("holds", 2)).ok());
+  ASSERT_TRUE(h.Create(Harness::Request("first", 2)).ok());
+  ASSERT_TRUE(h.Create(Harness::Request("second", 2)).ok());
+  v1::Job changes;
+  changes.mutable_spec()->mutable_resources()->set_priority(7);
+  ASSERT_TRUE(h.Update("second", changes, {"spec.resources.priority"}).ok());
+  (void)h.Cancel("holds");
+  h.SayEnded("n0", "holds", 1, kStopped);
+  h.SayEnded("n1", "holds", 1, kStopped);
+  EXPECT_EQ(h.Job("second").state(), v1::Job::STARTING);
+  EXPECT_EQ(h.Job("first").state(), v1::Job::QUEUED);
+  changes.mutable_spec()->mutable_resources()->set_queue("none-such");
+  const absl::Status refused = h.Update("first", changes, {"spec.resources.queue"}).status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("there is no queue none-such"));
+}
+
+TEST_F(JobUpdates, OfSeveralChangesNoneIsMadeWhenOneIsRefused) {
+  ASSERT_TRUE(h.Create(Harness::Request("a", 2)).ok());
+  v1::Job changes;
+  changes.mutable_spec()->mutable_resources()->set_priority(7);
+  (*changes.mutable_spec()->mutable_labels())["team"] = "nlp";
+  EXPECT_FALSE(h.Update("a", changes, {"spec.labels", "spec.resources.ranks"}).ok());
+  EXPECT_THAT(h.Job("a").spec().labels(), IsEmpty());
+}
+
+TEST_F(JobUpdates, MoreStepsOfATrainingJobComeAfterACheckpoint) {
+  h.Run("a", {"n0", "n1"});
+  h.SayStep("n0", "a", 1, 40);
+  h.Take("n0");
+  ASSERT_TRUE(h.Update("a", WithSteps(200), {"spec.train.steps"}).ok());
+  EXPECT_EQ(h.Job("a").target_step(), 200);
+  EXPECT_TRUE(h.Take("n0").back().stop().checkpoint());
+  StopAt(41);
+  EXPECT_EQ(h.Job("a").state(), v1::Job::STARTING);
+  EXPECT_EQ(h.Job("a").epoch(), 2);
+  EXPECT_EQ(h.Job("a").step(), 41);
+  EXPECT_EQ(h.Job("a").events(0).cause(), "updated");
+  EXPECT_EQ(h.Job("a").events(0).lost_steps(), 0);
+  EXPECT_EQ(h.Job("a").restarts_without_progress(), 0);
+  EXPECT_EQ(h.Take("n0").back().prepare().spec().train().steps(), 200);
+}
+
+TEST_F(JobUpdates, ARunThatReachesItsOldEndMeanwhileGoesOnToTheNewOne) {
+  h.Run("a", {"n0", "n1"});
+  h.SayStep("n0", "a", 1, 99);
+  ASSERT_TRUE(h.Update("a", WithSteps(150), {"spec.train.steps"}).ok());
+  h.SayStep("n0", "a", 1, 100);
+  h.SayCommit("n0", "a", 1, 100, "m100");
+  h.SayEnded("n0", "a", 1, testing::kSucceeded);
+  h.SayEnded("n1", "a", 1, testing::kSucceeded);
+  EXPECT_EQ(h.Job("a").state(), v1::Job::STARTING);
+  EXPECT_EQ(h.Job("a").step(), 100);
+}
+
+TEST_F(JobUpdates, FewerStepsThanAreDoneAreRefusedAndWhatIsPassedMeanwhileCounts) {
+  h.Run("a", {"n0", "n1"});
+  h.SayStep("n0", "a", 1, 50);
+  EXPECT_EQ(ReasonOf(h.Update("a", WithSteps(50), {"spec.train.steps"}).status()), "STEPS_DONE");
+  ASSERT_TRUE(h.Update("a", WithSteps(51), {"spec.train.steps"}).ok());
+  StopAt(52);  // it was in there when the request came
+  EXPECT_EQ(h.Job("a").checkpoint().step(), 52);
+  EXPECT_EQ(h.Job("a").state(), v1::Job::SUCCEEDED);
+}
+
+TEST_F(JobUpdates, StepsOfAWaitingJobChangeAtOnce) {
+  ASSERT_TRUE(h.Create(Harness::Request("holds", 2)).ok());
+  ASSERT_TRUE(h.Create(Harness::Request("a", 2)).ok());
+  ASSERT_TRUE(h.Update("a", WithSteps(7), {"spec.train.steps"}).ok());
+  EXPECT_EQ(h.Job("a").target_step(), 7);
+  EXPECT_EQ(h.Job("a").state(), v1::Job::QUEUED);
+}
+
+TEST_F(JobUpdates, OfAJobThatIsOverLabelsAndTtlAloneChange) {
+  ASSERT_TRUE(h.Create(Harness::Request("a", 2)).ok());
+  (void)h.Cancel("a");
+  EXPECT_EQ(ReasonOf(h.Update("a", WithSteps(7), {"spec.train.steps"}).status()), "JOB_OVER");
+  v1::Job changes;
+  (*changes.mutable_spec()->mutable_labels())["kept"] = "yes";
+  EXPECT_TRUE(h.Update("a", changes, {"spec.labels"}).ok());
+  EXPECT_EQ(h.Job("a").spec().labels().at("kept"), "yes");
+}
+
+TEST_F(JobUpdates, ASuspendedJobStopsAtACheckpointAndWaitsThroughARestart) {
+  h.Run("a", {"n0", "n1"});
+  h.Take("n0");
+  ASSERT_TRUE(h.Suspend("a").ok());
+  ASSERT_TRUE(h.Suspend("a").ok());  // idempotent
+  EXPECT_EQ(h.Job("a").state(), v1::Job::RUNNING);
+  EXPECT_TRUE(h.Take("n0").back().stop().checkpoint());
+  StopAt(30);
+  EXPECT_EQ(h.Job("a").state(), v1::Job::QUEUED);
+  EXPECT_EQ(h.Job("a").events(0).cause(), "suspended");
+  h.Pass(120, {"n0", "n1"});
+  EXPECT_EQ(h.Job("a").state(), v1::Job::QUEUED);
+  h.RestartController();
+  h.Join("n0");
+  h.Join("n1");
+  h.Pass(5, {"n0", "n1"});
+  EXPECT_EQ(h.Job("a").state(), v1::Job::QUEUED);
+  EXPECT_THAT(h.core->ExplainJob("jobs/a")->lines(1), HasSubstr("strata resume job a"));
+  ASSERT_TRUE(h.Resume("a").ok());
+  EXPECT_EQ(h.Job("a").state(), v1::Job::STARTING);
+  EXPECT_EQ(h.Job("a").step(), 30);
+  EXPECT_EQ(h.Job("a").restarts_without_progress(), 0);
+}
+
+TEST_F(JobUpdates, OthersTakeTheDevicesOfASuspendedJob) {
+  h.Run("a", {"n0", "n1"});
+  ASSERT_TRUE(h.Suspend("a").ok());
+  ASSERT_TRUE(h.Create(Harness::Request("b", 2)).ok());
+  StopAt(30);
+  EXPECT_EQ(h.Job("b").state(), v1::Job::STARTING);
+}
+
+TEST_F(JobUpdates, AJobResumedWhileItStopsStartsAgainAtOnce) {
+  h.Run("a", {"n0", "n1"});
+  ASSERT_TRUE(h.Suspend("a").ok());
+  ASSERT_TRUE(h.Resume("a").ok());
+  StopAt(30);
+  EXPECT_EQ(h.Job("a").state(), v1::Job::STARTING);
+  EXPECT_EQ(h.Job("a").epoch(), 2);
+}
+
+TEST_F(JobUpdates, AQueuedAndARecoveringJobAreSuspendedAtOnce) {
+  h.Run("a", {"n0", "n1"});
+  h.SayEnded("n0", "a", 1, testing::kFailed, "crash", 0);
+  ASSERT_EQ(h.Job("a").state(), v1::Job::RECOVERING);
+  ASSERT_TRUE(h.Suspend("a").ok());
+  EXPECT_EQ(h.Job("a").state(), v1::Job::QUEUED);
+  EXPECT_EQ(h.Job("a").placement_size(), 0);
+  ASSERT_TRUE(h.Create(Harness::Request("b", 2)).ok());
+  h.SayEnded("n1", "a", 1, kStopped);
+  EXPECT_EQ(h.Job("b").state(), v1::Job::STARTING);
+  ASSERT_TRUE(h.Create(Harness::Request("c", 2)).ok());
+  ASSERT_TRUE(h.Suspend("c").ok());
+  EXPECT_EQ(h.Job("c").state(), v1::Job::QUEUED);
+  (void)h.Cancel("c");
+  EXPECT_EQ(ReasonOf(h.Suspend("c").status()), "JOB_OVER");
+  EXPECT_EQ(ReasonOf(h.Resume("c").status()), "JOB_OVER");
+}
+
+TEST_F(JobUpdates, AJobOutOfTimeFailsAfterACheckpoint) {
+  ASSERT_TRUE(h.Create(Limited("a", 2, 60)).ok());
+  Start("a");
+  h.Pass(59, {"n0", "n1"});
+  EXPECT_THAT(h.Take("n0"), IsEmpty());
+  h.Pass(2, {"n0", "n1"});
+  EXPECT_TRUE(h.Take("n0").back().stop().checkpoint());
+  StopAt(40);
+  EXPECT_EQ(h.Job("a").state(), v1::Job::FAILED);
+  EXPECT_EQ(h.Job("a").checkpoint().step(), 40);
+  EXPECT_EQ(h.Job("a").events(0).cause(), "time_limit");
+  EXPECT_THAT(h.Job("a").reason(), HasSubstr("time_limit 1m"));
+}
+
+TEST_F(JobUpdates, RunTimeIsThatOfAllStartsAndOutlivesTheController) {
+  ASSERT_TRUE(h.Create(Limited("a", 2, 100)).ok());
+  Start("a");
+  h.Pass(40, {"n0", "n1"});
+  ASSERT_TRUE(h.Suspend("a").ok());
+  StopAt(10);
+  h.Pass(500, {"n0", "n1"});  // waiting costs nothing
+  EXPECT_NEAR(static_cast<double>(h.Job("a").run_time().seconds()), 40, 1);
+  ASSERT_TRUE(h.Resume("a").ok());
+  Start("a");
+  h.Pass(30, {"n0", "n1"});
+  h.RestartController();
+  h.Reconnect("n0", {testing::Held("a", 2, {0}, true)});
+  h.Reconnect("n1", {testing::Held("a", 2, {1}, true)});
+  h.Pass(25, {"n0", "n1"});
+  EXPECT_EQ(h.Job("a").state(), v1::Job::RUNNING);
+  EXPECT_NEAR(static_cast<double>(h.core->ShowJob(h.Job("a")).run_time().seconds()), 95, 2);
+  h.Take("n0");
+  h.Pass(7, {"n0", "n1"});
+  EXPECT_TRUE(h.Take("n0").back().stop().checkpoint());
+}
+
+TEST_F(JobUpdates, AMoreGenerousLimitCountsALesserOneThanIsUsedIsRefused) {
+  ASSERT_TRUE(h.Create(Limited("a", 2, 60)).ok());
+  Start("a");
+  h.Pass(50, {"n0", "n1"});
+  v1::Job changes;
+  changes.mutable_spec()->mutable_time_limit()->set_seconds(30);
+  EXPECT_EQ(ReasonOf(h.Update("a", changes, {"spec.time_limit"}).status()), "TIME_USED");
+  changes.mutable_spec()->mutable_time_limit()->set_seconds(90);
+  ASSERT_TRUE(h.Update("a", changes, {"spec.time_limit"}).ok());
+  h.Pass(20, {"n0", "n1"});
+  EXPECT_EQ(h.Job("a").state(), v1::Job::RUNNING);
+  h.Pass(30, {"n0", "n1"});
+  EXPECT_EQ(ReasonOf(h.Update("a", {}, {"spec.time_limit"}).status()), "BEING_STOPPED");
+}
+
+// A short job of known duration goes before the reserved one where an unknown one may not.
+TEST_F(JobUpdates, AKnownDurationLetsAJobBeBackfilled) {
+  ASSERT_TRUE(h.Create(Limited("long", 1, 1000)).ok());
+  ASSERT_TRUE(h.Create(Harness::Request("wide", 2)).ok());
+  ASSERT_TRUE(h.Create(Harness::Request("unknown", 1)).ok());
+  EXPECT_EQ(h.Job("unknown").state(), v1::Job::QUEUED);
+  ASSERT_TRUE(h.Create(Limited("short", 1, 500)).ok());
+  EXPECT_EQ(h.Job("long").state(), v1::Job::STARTING);
+  EXPECT_EQ(h.Job("wide").state(), v1::Job::QUEUED);
+  EXPECT_EQ(h.Job("short").state(), v1::Job::STARTING);
+}
+
+TEST_F(JobUpdates, OnlyJobsThatAreOverAreDeletedUnlessForced) {
+  h.Run("a", {"n0", "n1"});
+  EXPECT_EQ(ReasonOf(h.Delete("a")), "JOB_NOT_OVER");
+  ASSERT_TRUE(h.Delete("a", /*force=*/true).ok());
+  EXPECT_EQ(h.Job("a").state(), v1::Job::RUNNING);
+  StopAt(20);
+  h.Pass(1, {"n0", "n1"});
+  EXPECT_EQ(h.core->FindJob("jobs/a"), nullptr);
+  ASSERT_EQ(h.deleted.size(), 1);
+  EXPECT_EQ(h.deleted[0].name(), "jobs/a");
+  EXPECT_GT(h.deleted[0].resource_version(), 0);
+  for (const auto& [key, write] : h.records) EXPECT_THAT(key.second, Not(HasSubstr("jobs/a")));
+  EXPECT_EQ(h.Delete("a").code(), absl::StatusCode::kNotFound);
+}
+
+TEST_F(JobUpdates, ARecordStaysWhileNodesHoldRanksOfItsName) {
+  h.Run("a", {"n0", "n1"});
+  (void)h.Cancel("a", WithGrace(0));
+  ASSERT_TRUE(h.Delete("a").ok());
+  h.Pass(1, {"n0", "n1"});
+  EXPECT_NE(h.core->FindJob("jobs/a"), nullptr);
+  EXPECT_EQ(ReasonOf(h.Create(Harness::Request("a", 2)).status()), "");  // the same request again
+  v1::CreateJobRequest other = Harness::Request("a", 2);
+  other.set_request_id("other");
+  EXPECT_EQ(ReasonOf(h.Create(other).status()), "NAME_TAKEN");
+  h.SayEnded("n0", "a", 1, kStopped);
+  h.SayEnded("n1", "a", 1, kStopped);
+  h.Pass(1, {"n0", "n1"});
+  EXPECT_EQ(h.core->FindJob("jobs/a"), nullptr);
+  EXPECT_TRUE(h.Create(other).ok());
+  h.RestartController();
+  EXPECT_EQ(h.Job("a").request_id(), "other");
+}
+
+TEST_F(JobUpdates, JobsExpireAfterTheirTtlOrThePolicys) {
+  v1::CreateJobRequest own = Harness::Request("own", 1);
+  own.mutable_job()->mutable_ttl_after_finished()->set_seconds(100);
+  ASSERT_TRUE(h.Create(own).ok());
+  ASSERT_TRUE(h.Create(Harness::Request("stays", 2)).ok());
+  (void)h.Cancel("own");
+  h.SayEnded("n0", "own", 1, kStopped);
+  (void)h.Cancel("stays");
+  v1::Policy policy;
+  policy.mutable_scheduling()->set_ttl_after_finished_seconds(30);
+  ASSERT_TRUE(h.ApplyPolicy(policy).ok());
+  ASSERT_TRUE(h.Create(Harness::Request("soon", 2)).ok());
+  (void)h.Cancel("soon", WithGrace(0));
+  h.RestartController();
+  h.Join("n0");
+  h.Join("n1");
+  h.Pass(40, {"n0", "n1"});
+  EXPECT_EQ(h.core->FindJob("jobs/soon"), nullptr);
+  EXPECT_NE(h.core->FindJob("jobs/own"), nullptr);
+  h.Pass(70, {"n0", "n1"});
+  EXPECT_EQ(h.core->FindJob("jobs/own"), nullptr);
+  EXPECT_NE(h.core->FindJob("jobs/stays"), nullptr);
+  v1::Job changes;
+  changes.mutable_ttl_after_finished()->set_seconds(1);
+  ASSERT_TRUE(h.Update("stays", changes, {"ttl_after_finished"}).ok());
+  h.Pass(1, {"n0", "n1"});
+  EXPECT_EQ(h.core->FindJob("jobs/stays"), nullptr);
+}
+
+TEST_F(JobUpdates, EventsTellWhatHappenedByWhomAndOutliveTheController) {
+  h.Run("a", {"n0", "n1"});
+  for (const int64_t step : {10, 20, 30}) {
+    h.SayCommit("n0", "a", 1, step, absl::StrCat("m", step));
+  }
+  ASSERT_TRUE(h.Suspend("a").ok());
+  StopAt(31);
+  h.RestartController();
+  ASSERT_TRUE(h.Resume("a").ok());
+  EXPECT_THAT(TypesOf("a"), ElementsAre("CREATED", "STARTED", "RUNNING", "CHECKPOINT", "SUSPENDED",
+                                        "CHECKPOINT", "STOPPED", "RESUMED"));
+  const auto events = *h.core->JobEvents("jobs/a");
+  EXPECT_EQ(events.front().second.actor(), "users/ann");
+  EXPECT_EQ(events.at(2).second.actor(), "nodes/n0");
+  EXPECT_EQ(events.at(4).second.step(), 30) << "of checkpoints in a row the last";
+  EXPECT_EQ(events.at(4).second.attempt(), 1);
+  EXPECT_EQ(h.core->JobEvents("jobs/b").status().code(), absl::StatusCode::kNotFound);
+}
+
+TEST_F(JobUpdates, EventsAreBounded) {
+  ASSERT_TRUE(h.Create(Harness::Request("holds", 2)).ok());
+  ASSERT_TRUE(h.Create(Harness::Request("b", 2)).ok());
+  for (int i = 0; i < 600; ++i) {
+    v1::Job changes;
+    changes.mutable_spec()->mutable_resources()->set_priority(-1 - i);
+    ASSERT_TRUE(h.Update("b", changes, {"spec.resources.priority"}).ok());
+  }
+  EXPECT_EQ(h.core->JobEvents("jobs/b")->size(), 500);
+  size_t rows = 0;
+  for (const auto& [key, write] : h.records) rows += key.second.find("jobs/b/") == 0 ? 1 : 0;
+  EXPECT_EQ(rows, 500);
+}
+
+TEST_F(JobUpdates, ANodeIsDeletedOnceItIsSilentAndHoldsNothing) {
+  h.Run("a", {"n0", "n1"});
+  EXPECT_EQ(ReasonOf(h.DeleteNode("n1")), "NODE_IN_USE");
+  (void)h.Cancel("a", WithGrace(0));
+  h.SayEnded("n0", "a", 1, kStopped);
+  h.EndSession("n1");
+  h.Pass(10, {"n0"});
+  EXPECT_EQ(ReasonOf(h.DeleteNode("n1")), "NODE_IN_USE") << "its ranks may live";
+  h.Pass(60, {"n0"});
+  ASSERT_TRUE(h.DeleteNode("n1").ok());
+  EXPECT_EQ(h.DeleteNode("n1").code(), absl::StatusCode::kNotFound);
+  ASSERT_TRUE(h.Create(Harness::Request("b", 1)).ok());
+  EXPECT_EQ(h.Job("b").state(), v1::Job::STARTING);
+  EXPECT_EQ(ReasonOf(h.Create(Harness::Request("c", 2)).status()), "INFEASIBLE");
+  h.RestartController();
+  EXPECT_EQ(h.core->Nodes().size(), 1);
+  h.Join("n1");  // it may come back as a new one
+  EXPECT_EQ(h.core->Nodes().size(), 2);
+}
+
+TEST_F(JobUpdates, NodesChangesAreToldWithTheirVersions) {
+  h.told_nodes.clear();
+  ASSERT_TRUE(h.Drain("n0", true, "disk").ok());
+  h.EndSession("n1");
+  h.Pass(10, {"n0"});
+  ASSERT_EQ(h.told_nodes.size(), 2);
+  EXPECT_EQ(h.told_nodes[0].drain_reason(), "disk");
+  EXPECT_EQ(h.told_nodes[1].state(), v1::Node::LOST);
+  EXPECT_GT(h.told_nodes[1].resource_version(), h.told_nodes[0].resource_version());
+  h.RestartController();
+  EXPECT_EQ(h.Node("n0").drain_reason(), "disk");
+  EXPECT_GE(h.core->resource_version(), h.told_nodes[1].resource_version());
+}
+
+}  // namespace
+}  // namespace strata::controller
