@@ -122,4 +122,4 @@ checkpoint: {{every_steps: {EVERY}}}
 
 
 if __name__ == "__main__":
-    unittest.main()
+    unittest.main(argv=sys.argv[:1], verbosity=2)
