@@ -66,6 +66,8 @@ class PathRoots {
   // Creates the folder with its missing parents, as far as they lie beneath a root, and opens it
   // (O_PATH). -1 and errno where that cannot be.
   int MakeFolders(const std::string& path, mode_t mode) const;
+  // Whether `path` lies beneath one, by its text; without roots it does.
+  bool Covers(const std::string& path) const { return !restricts_ || Find(path) != nullptr; }
   // Whether a root lies below `path`: that folder is there, and not to be opened.
   bool IsAbove(const std::string& path) const;
 

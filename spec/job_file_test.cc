@@ -459,28 +459,6 @@ TEST(Unsupported, IsRefusedWithItsValue) {
       "");
 }
 
-TEST(Topology, RunsDivideRanksAndOneAnother) {
-  const auto told = [](const std::string& topology, const std::string& degrees = "{data: 4}") {
-    return ReadSet({absl::StrCat("parallel=", degrees), "train.global_batch=16",
-                    absl::StrCat("resources.topology=", topology)})
-        .told;
-  };
-  EXPECT_EQ(told("[{ranks: 2, within: rack}, {ranks: 4, within: zone, preferred: true}]"), "");
-  EXPECT_EQ(
-      told("[{ranks: 3, within: rack}]"),
-      "--set:1:29: resources.topology[0].ranks: 3 does not divide the job's 4 ranks — its runs "
-      "have to be equally long\n");
-  EXPECT_THAT(told("[{ranks: 2}]"), HasSubstr("resources.topology[0]: within is missing"));
-  EXPECT_THAT(told("[{within: rack}]"), HasSubstr("resources.topology[0]: ranks is missing"));
-  EXPECT_THAT(told("[{ranks: 0, within: rack}]"), HasSubstr("must be at least 1, not 0"));
-  EXPECT_THAT(told("[{ranks: 2, within: rack, perferred: true}]"),
-              HasSubstr("did you mean preferred?"));
-  EXPECT_THAT(told("[{ranks: 4, within: zone}, {ranks: 6, within: rack}]", "{data: 12}"),
-              HasSubstr("6 and the 4 of resources.topology[0] do not divide one another"));
-  EXPECT_THAT(told("[{ranks: 6, within: rack}]", "{data: 3, tensor: 4}"),
-              HasSubstr("6 is neither a multiple nor a divisor of parallel.tensor, 4"));
-}
-
 TEST(WriteJob, ReadsBackAsTheSameJob) {
   for (const std::vector<std::string>& settings : std::vector<std::vector<std::string>>{
            {},

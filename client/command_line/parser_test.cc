@@ -136,6 +136,8 @@ TEST(CommandLine, HelpOffersOnlyTheFormatsThatTheCommandAccepts) {
     std::vector<std::string> offered;
     const std::string help = HelpOf(command);
     const size_t begin = help.find("--output FORMAT");
+    EXPECT_EQ(begin == std::string::npos, command.outputs.empty()) << command.name;
+    if (begin == std::string::npos) continue;
     const std::string line = help.substr(begin, help.find('\n', begin) - begin);
     for (const char* format : {"table", "json", "yaml", "name", "tree"}) {
       if (line.find(format) != std::string::npos) offered.emplace_back(format);

@@ -42,7 +42,7 @@ class AuthorityCommandsTest : public testing::Test {
                         common::WallSeconds());
   }
 
-  const std::string folder_ = testing::TempDir() + "/authority-commands";
+  const std::string folder_ = testing::TempDir() + "authority-commands";
 };
 
 TEST_F(AuthorityCommandsTest, InitMakesARootAndAControllersCertificate) {

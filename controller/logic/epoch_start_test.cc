@@ -87,6 +87,32 @@ TEST_F(TwoNodes, EachEpochHasANonceOfItsOwn_KnownToItsMembersAlone) {
   EXPECT_NE(h.Job("a").epoch_nonce(), nonce);
 }
 
+// Who looks at the job is told that its processes are not its owner's.
+TEST_F(TwoNodes, WhatANodeHasToSayOfItsProcessesStandsInTheReason) {
+  v1::CreateJobRequest request = Harness::Request("a", 2);
+  request.mutable_job()->set_owner("users/ann");
+  (void)h.Create(request);
+  const auto asked = h.Take("n0");
+  ASSERT_THAT(asked, SizeIs(1));
+  EXPECT_EQ(asked[0].prepare().run_as(), "ann");
+  h.SayPrepared("n0", "a", 1, {0});
+  v1::AgentMessage message;
+  v1::EpochPrepared& prepared = *message.mutable_prepared();
+  prepared.mutable_epoch()->set_job("jobs/a");
+  prepared.mutable_epoch()->set_epoch(1);
+  prepared.mutable_epoch()->set_uid(h.Job("a").uid());
+  v1::EpochPrepared::Rank& rank = *prepared.add_ranks();
+  rank.set_rank(1);
+  rank.mutable_prepared()->set_plan_digest("d");
+  prepared.mutable_plan()->add_notices()->set_text(
+      "its processes run as the agent's user, not as ann");
+  h.Say("n1", std::move(message));
+  h.SayRunning("n0", "a", 1);
+  h.SayRunning("n1", "a", 1);
+  EXPECT_EQ(h.Job("a").reason(),
+            "trains on n0 and n1; its processes run as the agent's user, not as ann (on n1)");
+}
+
 TEST_F(TwoNodes, PreparedTwiceStartsOnce) {
   (void)h.Create(Harness::Request("a", 2));
   h.SayPrepared("n1", "a", 1, {1});

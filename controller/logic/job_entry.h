@@ -48,6 +48,7 @@ struct Member {
   MemberState state = MemberState::kAsked;
   // Its agent came back without it then, and may still say how it ended.
   std::optional<double> missed_at;
+  bool alive = false;        // a heartbeat told of its ranks in this controller's term
   bool first_heard = false;  // of its node in this controller's term, by what it last registered
   std::optional<int64_t> stopping_at;  // step, in an orderly stop
 };
@@ -71,6 +72,7 @@ struct Failure {
 struct EpochRun {
   std::map<std::string, Member> members;  // by node
   std::map<int, v1::Prepared> prepared;   // by rank
+  std::string notice;  // of a plan that a node prepared, with its node: the first
   double begun_at = 0;
   bool start_sent = false;
   std::optional<Failure> failure;       // the first one

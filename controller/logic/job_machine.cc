@@ -271,7 +271,8 @@ void JobMachine::AdvanceStart(JobEntry& job) {
   job.refused_at.reset();
   job.refusals = 0;
   job.record.set_state(v1::Job::RUNNING);
-  job.record.set_reason(absl::StrCat("trains on ", NodeList(run.members)));
+  job.record.set_reason(absl::StrCat("trains on ", NodeList(run.members),
+                                     run.notice.empty() ? "" : "; ", run.notice));
   TellEvent(job, MakeEvent(state_, job.record, "RUNNING", job.record.reason()), effects_);
   SaveJob(state_, job, effects_);
 }

@@ -161,7 +161,6 @@ void SessionHandler::TakeHeld(NodeEntry& node, const v1::Register& message, bool
     *welcome.add_keep() = held.epoch();
     member.first_heard = first;
     TakeOver(*job, member, node, held);
-    NoteFound(*job);
   }
 }
 

@@ -92,12 +92,12 @@ bool SessionHandler::Claim(NodeEntry& node, const v1::HeldEpoch& held) {
   return true;
 }
 
-void SessionHandler::NoteFound(JobEntry& job) const {
-  if (!job.record.restored()) return;
-  job.found = std::all_of(job.run.members.begin(), job.run.members.end(), [&](const auto& member) {
-    const NodeEntry& node = *state_.nodes.Find(member.first);
-    return node.met && node.holds.contains(job.key());
-  });
+// By heartbeats alone: agents also list epochs whose end they have yet to tell.
+void SessionHandler::NoteFound(JobEntry& job, const NodeEntry& node) const {
+  if (!job.record.restored() || job.found) return;
+  job.run.members.at(node.name).alive = true;
+  job.found = std::all_of(job.run.members.begin(), job.run.members.end(),
+                          [](const auto& member) { return member.second.alive; });
 }
 
 bool SessionHandler::KeepForLater(const NodeEntry& node, const v1::AgentMessage& message) {

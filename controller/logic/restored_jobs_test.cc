@@ -101,8 +101,23 @@ TEST_F(RestoredJobs, OnceItsEpochIsFoundAFailureIsOneAtOnce) {
   Restore();
   h.Reconnect("n0", {testing::Held("a", 1, {0}, true)});
   h.Reconnect("n1", {testing::Held("a", 1, {1}, true)});
+  h.SayBeat("n0", "a", 1, 0, "");
+  h.SayBeat("n1", "a", 1, 1, "");
   h.SayEnded("n0", "a", 1, testing::kFailed, "died", 0);
   EXPECT_EQ(h.Job("a").state(), v1::Job::RECOVERING);
+}
+
+TEST_F(RestoredJobs, AnEndThatIsStillToBeToldDoesNotHideALaterEpoch) {
+  h.Run("a", {"n0", "n1"});
+  Restore();
+  h.Reconnect("n0", {testing::Held("a", 1, {0}, true), Later("a", 4, 0)});
+  h.SayEnded("n0", "a", 1, testing::kFailed, "died", 0);
+  h.Reconnect("n1", {testing::Held("a", 1, {1}, true), Later("a", 4, 1)});
+  h.SayEnded("n1", "a", 1, testing::kFailed);
+  EXPECT_EQ(h.Job("a").epoch(), 4);
+  h.Pass(40, {"n0", "n1"});
+  EXPECT_EQ(h.Job("a").state(), v1::Job::RUNNING);
+  EXPECT_THAT(h.Job("a").events(), SizeIs(1));
 }
 
 TEST_F(RestoredJobs, AJobThatWaitedThenIsFoundRunning) {

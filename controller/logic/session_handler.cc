@@ -202,6 +202,7 @@ void SessionHandler::OnHeartbeat(NodeEntry& node, const v1::Heartbeat& message) 
     if (IsClaimed(node, rank.epoch())) continue;
     JobEntry* job = CurrentOrStop(node, rank.epoch(), /*alive=*/true);
     if (job == nullptr) continue;
+    NoteFound(*job, node);
     ReachedStep(*job, rank.step());
     if (HasRank(*job, node, rank.rank())) job->run.phases[rank.rank()] = rank.phase();
   }
@@ -226,6 +227,10 @@ void SessionHandler::OnPrepared(NodeEntry& node, const v1::EpochPrepared& messag
     if (message.has_checkpoint_problem()) failure.checkpoint = message.checkpoint_problem();
     JobMachine::Report(*job, std::move(failure));
     return machine_.Reconcile(*job);
+  }
+  if (message.plan().notices_size() > 0 && job->run.notice.empty()) {
+    job->run.notice =
+        absl::StrCat(message.plan().notices(0).text(), " (on ", ShortName(node.name), ")");
   }
   std::map<int, v1::Prepared> answers;
   for (const v1::EpochPrepared::Rank& rank : message.ranks()) {

@@ -38,7 +38,7 @@ class SessionHandler {
   bool Claim(NodeEntry& node, const v1::HeldEpoch& held);
   bool IsClaimed(const NodeEntry& node, const v1::JobEpoch& epoch) const;
   // Whether the epoch that the record knows is there as a whole.
-  void NoteFound(JobEntry& job) const;
+  void NoteFound(JobEntry& job, const NodeEntry& node) const;
   // True: the message is of such an epoch, and is heard once it is the job's.
   bool KeepForLater(const NodeEntry& node, const v1::AgentMessage& message);
   // The job goes on from a checkpoint that the backup did not know.

@@ -94,9 +94,11 @@ bool SnapshotMaker::TakeWaiting(const ClusterState& state) {
 
 bool SnapshotMaker::TakeMeta(ClusterState& state, bool others_changed) {
   const bool changed = next_.resource_version != state.resource_version ||
-                       next_.controller_term != state.term || next_.map == nullptr;
+                       next_.controller_term != state.term || next_.wall != state.wall ||
+                       next_.map == nullptr;
   next_.resource_version = state.resource_version;
   next_.controller_term = state.term;
+  next_.wall = state.wall;
   if (others_changed || changed) {
     const BufferState buffer = BufferNow(state);
     auto nodes = std::make_shared<std::set<std::string>>(buffer.free);
@@ -111,6 +113,10 @@ bool SnapshotMaker::TakeMeta(ClusterState& state, bool others_changed) {
 
 v1::Job ShowJob(const Snapshot& snapshot, const v1::JobRecord& job) {
   v1::Job shown = ToJob(job);
+  if (HasEpoch(job.state()) && job.has_run_time_as_of()) {
+    const double since = std::max(0.0, snapshot.wall - SecondsOf(job.run_time_as_of()));
+    *shown.mutable_run_time() = ToDuration(SecondsOf(job.run_time()) + since);
+  }
   if (job.state() != v1::Job::QUEUED || job.reason() != kWaitsForDevices) return shown;
   const auto waiting = snapshot.waiting->find(job.name());
   if (waiting != snapshot.waiting->end()) shown.set_reason(waiting->second);

@@ -36,6 +36,7 @@ struct Snapshot {
 
   int64_t resource_version = 0;
   int64_t controller_term = 0;
+  double wall = 0;  // of the last tick
   SharedTable<v1::JobRecord, JobKey> jobs;
   SharedTable<SnapshotNode, NodeKey> nodes;
   std::shared_ptr<const std::vector<std::string>> node_order;  // topology order

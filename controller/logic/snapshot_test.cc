@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "controller/logic/job_entry.h"
 #include "controller/logic/shared_table.h"
 #include "controller/logic/testing.h"
 
@@ -114,7 +115,7 @@ TEST(Snapshot, AgreesWithTheLogicAfterAnyHistory) {
   for (int step = 0; step < 300; ++step) {
     const std::string node = absl::StrCat("n", random() % 5);
     const std::string job = absl::StrCat("j", random() % 20);
-    switch (random() % 6) {
+    switch (random() % 9) {
       case 0:
         (void)h.Create(Harness::Request(job, static_cast<int>(1 + random() % 3)));
         break;
@@ -130,6 +131,15 @@ TEST(Snapshot, AgreesWithTheLogicAfterAnyHistory) {
       case 4:
         h.EndSession(node);
         break;
+      case 5:
+        (void)h.DeleteNode(node);
+        break;
+      case 6:
+        (void)h.Delete(job, random() % 2 == 0);
+        break;
+      case 7:
+        (void)(random() % 2 == 0 ? h.Suspend(job) : h.Resume(job));
+        break;
       default:
         h.Pass(static_cast<double>(1 + random() % 40), {"n0", "n1", "n2"});
     }
@@ -139,10 +149,19 @@ TEST(Snapshot, AgreesWithTheLogicAfterAnyHistory) {
       const auto found = snapshot->jobs.Find(record->name());
       ASSERT_NE(found, nullptr) << record->name();
       ASSERT_EQ(found->SerializeAsString(), record->SerializeAsString()) << "step " << step;
+      ASSERT_NEAR(SecondsOf(ShowJob(*snapshot, *found).run_time()),
+                  SecondsOf(h.core->ShowJob(*record).run_time()), 1e-3)
+          << "step " << step;
     }
     const SchedulerFigures figures = h.core->scheduler_figures();
     int64_t free = 0;
-    for (const v1::Node& shown : h.core->Nodes()) free += shown.free();
+    ASSERT_EQ(snapshot->nodes.size(), h.core->Nodes().size()) << "step " << step;
+    for (const v1::Node& shown : h.core->Nodes()) {
+      free += shown.free();
+      const auto found = snapshot->nodes.Find(shown.name());
+      ASSERT_NE(found, nullptr) << shown.name();
+      ASSERT_EQ(ShowNode(*snapshot, *found).SerializeAsString(), shown.SerializeAsString());
+    }
     ASSERT_EQ(free, figures.free_devices) << "step " << step;
   }
 }

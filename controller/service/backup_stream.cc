@@ -26,6 +26,12 @@ absl::StatusOr<std::shared_ptr<BackupStream>> BackupStream::Make(
 }
 
 absl::StatusOr<std::vector<v1::BackupClusterResponse>> BackupStream::Next() {
+  auto messages = Read();
+  if (!messages.ok() || ended_) Release();
+  return messages;
+}
+
+absl::StatusOr<std::vector<v1::BackupClusterResponse>> BackupStream::Read() {
   std::vector<v1::BackupClusterResponse> messages;
   if (ended_) return messages;
   if (copy_ == nullptr) {

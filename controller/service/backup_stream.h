@@ -23,7 +23,7 @@ class BackupStream {
   // size on its disk. `busy`: shared by all.
   static absl::StatusOr<std::shared_ptr<BackupStream>> Make(
       const std::string& directory, const std::shared_ptr<std::atomic<bool>>& busy);
-  ~BackupStream() { *busy_ = false; }
+  ~BackupStream() { Release(); }
   BackupStream(const BackupStream&) = delete;
   BackupStream& operator=(const BackupStream&) = delete;
 
@@ -35,6 +35,13 @@ class BackupStream {
   BackupStream(const std::string& directory, std::shared_ptr<std::atomic<bool>> busy)
       : directory_(directory), busy_(std::move(busy)) {}
 
+  absl::StatusOr<std::vector<v1::BackupClusterResponse>> Read();
+  // Before the last word goes out, so that whoever heard it may ask for another one.
+  void Release() {
+    copy_.reset();
+    if (!std::exchange(released_, true)) *busy_ = false;
+  }
+
   const std::string directory_;
   const std::shared_ptr<std::atomic<bool>> busy_;
   std::unique_ptr<StoreCopy> copy_;  // begun with the first Next
@@ -42,6 +49,7 @@ class BackupStream {
   int64_t sent_ = 0;
   common::Sha256 digest_;
   bool ended_ = false;
+  bool released_ = false;
 };
 
 }  // namespace strata::controller

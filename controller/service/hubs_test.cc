@@ -12,7 +12,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/clock.h"
-#include "controller/service/audit_log.h"
 #include "controller/service/file_pool.h"
 #include "controller/service/jsonl.h"
 #include "controller/service/line_reader.h"
@@ -322,42 +321,6 @@ class LogBookTest : public HubTest {
   FilePool pool_{{}};
   LogBook book_{Small(), &pool_};
 };
-
-TEST(AuditLog, WritesOneJsonLinePerRecord) {
-  v1::AuditRecord record;
-  record.set_sequence(7);
-  record.mutable_time()->set_seconds(1700000000);
-  record.set_identity("users/ann");
-  record.set_method("JobService/CancelJob");
-  record.set_outcome("PERMISSION_DENIED");
-  record.set_reason("a \"quote\"\n");
-  EXPECT_EQ(WriteAuditLine(record),
-            "{\"audit\":7,\"time\":1700000000.0,\"identity\":\"users/ann\",\"peer\":\"\","
-            "\"method\":\"JobService/CancelJob\",\"resource\":\"\",\"outcome\":"
-            "\"PERMISSION_DENIED\",\"reason\":\"a \\\"quote\\\"\\n\",\"request_id\":\"\"}\n");
-}
-
-TEST(AuditLog, TellsWhatIsDurable) {
-  std::FILE* file = std::tmpfile();
-  {
-    FilePool pool({});
-    AuditLog log(&pool, file);
-    const common::ManualClock clock;
-    const Core core(&clock);
-    Effects effects;
-    effects.audited.resize(2);
-    log.OnEffects(core, effects);
-    log.OnEffects(core, {});
-    Gate done;
-    ASSERT_TRUE(pool.Submit("audit", {[&] { done.Open(); }, [](const absl::Status&) {}}).ok());
-    done.Wait();
-  }
-  std::rewind(file);
-  int lines = 0;
-  for (int c = 0; (c = std::fgetc(file)) != EOF;) lines += c == '\n';
-  EXPECT_EQ(lines, 2);
-  std::fclose(file);
-}
 
 TEST_F(LogBookTest, LinesOutliveTheControllerAndFollowersGetLaterOnes) {
   Append(Line("one\n\"two\" \xe2\x80\xa6"));

@@ -111,6 +111,7 @@ TEST_F(JobUserTest, WhoIsNotKnownHereRunsNothing) {
 // Also without another user: what a link leads to is not beneath the roots.
 TEST_F(AgentTest, LinksOutOfTheRootsAreNotFollowed) {
   fs::create_directories(folder_ / "root");
+  fs::create_directories(folder_ / "job");
   fs::create_directory_symlink(folder_, folder_ / "root" / "data");
   more_.add_roots((folder_ / "root").string());
   more_.add_roots((folder_ / "job").string());
@@ -118,7 +119,8 @@ TEST_F(AgentTest, LinksOutOfTheRootsAreNotFollowed) {
   Prepare(1, Spec(1, 10, 5, (folder_ / "root" / "data" / "text.txt").string()));
   const auto prepared = controller_->WaitFor(PreparedOf("n0", 1), kWaitSeconds);
   ASSERT_TRUE(prepared.has_value());
-  EXPECT_THAT(prepared->message.prepared().problem(), HasSubstr("beneath the project's roots"));
+  EXPECT_THAT(prepared->message.prepared().problem(),
+              HasSubstr("not followed beneath the project's roots"));
   // The same file by its own path.
   fs::rename(folder_ / "text.txt", folder_ / "root" / "text.txt");
   RunEpoch(2, Spec(1, 10, 5, (folder_ / "root" / "text.txt").string()));

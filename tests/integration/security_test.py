@@ -116,8 +116,7 @@ checkpoint: {{every_steps: 20}}
         self.wait_for(lambda: self.ready_nodes() == ["n0", "n1"], "both nodes are there")
         self.strata("wait", "job", "--for=state=SUCCEEDED")
         self.assertEqual([r["step"] for r in self.records(directory)], list(range(1, STEPS + 1)))
-        ended = self.get("job")
-        self.assertEqual((ended["epoch"], ended["owner"]), (1, "users/alice"))
+        self.assertEqual(self.get("job")["epoch"], 1)
 
     def test_who_cannot_show_a_certificate_that_is_believed_gets_nowhere_and_is_told_why(self):
         self.controller("ca", "controller")

@@ -15,18 +15,20 @@ constexpr mode_t kFolderMode = 0777;  // less the umask
 }  // namespace
 
 absl::StatusOr<JobFolder> JobFolder::Open(const common::PathRoots& roots, const std::string& path) {
+  if (!roots.Covers(path)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, ": lies under none of the project's roots that there are on this node"));
+  }
   Descriptor folder(roots.MakeFolders(path, kFolderMode));
   if (folder.is_open()) return JobFolder(path, std::move(folder));
   const int error = errno;
-  if (!roots.restricts()) return FileError(path, "create", error);
-  const char* const why =
-      error == ELOOP || error == ENOTDIR
-          ? ": a link, or a link on the way to it, which is not followed beneath the project's "
-            "roots: name the path that it leads to"
-      : error == EACCES || error == EXDEV ? ": not to be had beneath the project's roots"
-                                          : "";
   const absl::Status status = FileError(path, "create", error);
-  return absl::Status(status.code(), absl::StrCat(status.message(), why));
+  const bool link = roots.restricts() && (error == ELOOP || error == ENOTDIR || error == EXDEV);
+  if (!link) return status;
+  return absl::InvalidArgumentError(
+      absl::StrCat(status.message(),
+                   ": a link, or a link on the way to it, which is not followed beneath the "
+                   "project's roots: name the path that it leads to"));
 }
 
 std::string JobFolder::held_path() const { return absl::StrCat("/proc/self/fd/", folder_.get()); }

@@ -105,7 +105,7 @@ class AgentCore {
   double next_tick_ = 0, next_heartbeat_ = 0;  // clock times
   double away_since_;                          // clock time
   std::string said_away_;  // why it is without a controller, as it was said last
-  double drain_by_ = -1;  // clock time; negative: not told to
+  double drain_by_ = -1;   // clock time; negative: not told to
   bool dismissed_ = false;
   bool ending_ = false;             // it takes no new epochs
   std::vector<v1::JobEpoch> last_;  // what EndAll ended

@@ -172,6 +172,7 @@ void HeldEpoch::PlanningEnded() {
     progress.mutable_notice()->set_severity(v1::Notice::SEVERITY_WARNING);
     progress.mutable_notice()->set_text(notice);
     OnProgress(progress);
+    *record_.mutable_plan()->add_notices() = progress.notice();  // for the job's reason, too
   }
   bool permanent = false;
   absl::Status status = CheckFits(&permanent);
