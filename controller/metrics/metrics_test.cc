@@ -176,7 +176,7 @@ TEST_F(MetricsTest, SeriesGoAnHourAfterTheJobsEnd) {
   EXPECT_THAT(text, Not(HasSubstr("job_id=\"a\"")));
   EXPECT_THAT(text, HasSubstr("strata_jobs{state=\"SUCCEEDED\"} 1\n"));
   Effects effects;
-  effects.writes.push_back({"jobs", "jobs/a", "", /*erase=*/true});
+  effects.deleted.emplace_back().set_name("jobs/a");
   metrics_->OnEffects(core_, effects);
   EXPECT_THAT(Text(), HasSubstr("strata_jobs{state=\"SUCCEEDED\"} 0\n"));
 }
