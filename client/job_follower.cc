@@ -17,8 +17,9 @@ constexpr double kLongestPause = 2;
 
 // Whether a call that failed so may succeed later without anybody's doing.
 bool MayPass(const absl::Status& status) {
+  // Cancelled: by a server that ends; a client that gives up follows nothing any more.
   return status.ok() || absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status) ||
-         absl::IsResourceExhausted(status) || absl::IsAborted(status);
+         absl::IsResourceExhausted(status) || absl::IsAborted(status) || absl::IsCancelled(status);
 }
 
 class Follower {

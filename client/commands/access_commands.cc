@@ -32,8 +32,14 @@ int WhoAmI(const Arguments& arguments, Terminal& terminal) {
 int GetWholePolicy(ApiClient& client, const std::string& output, Terminal& terminal) {
   const absl::StatusOr<v1::GetPolicyResponse> policy = client.GetPolicy();
   if (!policy.ok()) return FailCall(policy.status(), terminal);
-  if (IsStructured(output)) {
-    terminal.Out(ToText(PolicyJson(policy->policy()), output));
+  if (output == "json") {
+    Json json = PolicyJson(policy->policy());
+    for (const char* list : {"projects", "queues"}) {
+      for (Json& entry : json[list]) {
+        if (entry["description"] == "") entry.erase("description");  // no file has an empty one
+      }
+    }
+    terminal.Out(ToText(json, output));
   } else {
     terminal.Out(output == "name" ? "policy\n" : spec::WritePolicy(policy->policy()));
   }

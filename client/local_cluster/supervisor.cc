@@ -75,7 +75,9 @@ class Supervisor {
                           {shape.binaries + "/strata-worker", "--controller", reached.ToString(),
                            "--node", node.name, "--dir", folder.NodeFolder(node.name), "--devices",
                            absl::StrCat(node.devices), "--threads-per-device",
-                           absl::StrCat(shape.threads_per_agent)},
+                           absl::StrCat(shape.threads_per_agent),
+                           // The cluster is its user's own, and so are its jobs; root's, too.
+                           "--run-as", "daemon"},
                           shape.no_restart.count(node.name) == 0});
       for (const auto& [level, value] : node.locality) {
         members_.back().arguments.emplace_back("--locality");

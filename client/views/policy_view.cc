@@ -82,6 +82,9 @@ Json ProjectJson(const v1::ProjectPolicy& project) {
   if (project.has_max_calls_per_second()) {
     json["max_calls_per_second"] = project.max_calls_per_second();
   }
+  if (!project.roots().empty()) {
+    json["roots"] = std::vector<std::string>(project.roots().begin(), project.roots().end());
+  }
   return json;
 }
 
@@ -144,24 +147,26 @@ Json PolicyJson(const v1::Policy& policy) {
                       {"preemptible", queue.preemptible()}});
   }
   const v1::SchedulingPolicy& scheduling = policy.scheduling();
-  Json buffer = nullptr;
+  Json decides = {{"min_run_seconds", scheduling.min_run_seconds()},
+                  {"shrink_after_seconds", scheduling.shrink_after_seconds()},
+                  {"unknown_run_seconds", scheduling.unknown_run_seconds()},
+                  {"preemption_gap", scheduling.preemption_gap()},
+                  {"defragment", scheduling.defragment()}};
+  if (scheduling.has_ttl_after_finished_seconds()) {
+    decides["ttl_after_finished_seconds"] = scheduling.ttl_after_finished_seconds();
+  }
   if (scheduling.has_buffer()) {
-    buffer = {{"level", scheduling.buffer().level()}};
-    if (scheduling.buffer().has_fraction()) {
-      buffer["fraction"] = scheduling.buffer().fraction();
+    const v1::BufferPolicy& buffer = scheduling.buffer();
+    decides["buffer"] = {{"level", buffer.level()}};
+    if (buffer.has_fraction()) {  // as in the file
+      decides["buffer"]["nodes"] = absl::StrCat(100 * buffer.fraction(), "%");
     } else {
-      buffer["nodes"] = scheduling.buffer().nodes();
+      decides["buffer"]["nodes"] = buffer.nodes();
     }
   }
   return {{"projects", projects},
           {"queues", queues},
-          {"scheduling",
-           {{"min_run_seconds", scheduling.min_run_seconds()},
-            {"shrink_after_seconds", scheduling.shrink_after_seconds()},
-            {"unknown_run_seconds", scheduling.unknown_run_seconds()},
-            {"preemption_gap", scheduling.preemption_gap()},
-            {"defragment", scheduling.defragment()},
-            {"buffer", buffer}}},
+          {"scheduling", decides},
           {"timing", TimingJson(policy.timing())},
           {"roles", RolesJson(policy)}};
 }

@@ -37,6 +37,8 @@ class JoinTokens {
   // PermissionDenied: why the token does not enrol the node; of one that is unknown, or whose
   // secret is another, no more than that.
   absl::Status Check(const Enrolment& enrolment, double now) const;
+  // Whether the same node enrolled with this token and key before: its answer may have been lost.
+  bool IsRepetition(const Enrolment& enrolment) const;
   // Of one that Check allowed: one use less, unless it is the same enrolment again.
   void Count(const Enrolment& enrolment, Effects& effects);
 
@@ -44,7 +46,6 @@ class JoinTokens {
   using Tokens = std::map<std::string, v1::JoinTokenRecord>;
   // With its uses. Returns the token after it.
   Tokens::iterator Erase(Tokens::iterator token, Effects& effects);
-  bool IsRepetition(const Enrolment& enrolment) const;
 
   Tokens tokens_;                            // by id
   std::map<std::string, std::string> uses_;  // by ID/NODE: the key's digest

@@ -150,7 +150,7 @@ void JobMachine::DropClaims(JobEntry& job) {
   const Claims claims = *std::exchange(job.claims, std::nullopt);
   for (const auto& [name, member] : claims.members) {
     NodeEntry* node = state_.nodes.Find(name);
-    if (!node->holds.contains(claims.key)) continue;
+    if (node == nullptr || !node->holds.contains(claims.key)) continue;
     Stop(*node, claims.key, "not all ranks of this epoch were found again after the restore",
          /*checkpoint=*/false);
   }

@@ -54,6 +54,20 @@ TEST_F(RestoredJobs, RanksThatTrainedOnAreTheJobs) {
   EXPECT_THAT(h.Job("a").events(), IsEmpty());
 }
 
+TEST_F(RestoredJobs, ATimeLimitCountsTheTimeSinceTheBackupAndNoMore) {
+  v1::CreateJobRequest request = Harness::Request("a", 2);
+  request.mutable_job()->mutable_spec()->mutable_time_limit()->set_seconds(600);
+  ASSERT_TRUE(h.Create(request).ok());
+  h.Run("a", {"n0", "n1"});
+  h.Pass(20, {"n0", "n1"});
+  Restore();
+  h.Reconnect("n0", {testing::Held("a", 1, {0}, true)});
+  h.Reconnect("n1", {testing::Held("a", 1, {1}, true)});
+  h.Pass(60, {"n0", "n1"});
+  EXPECT_EQ(h.Job("a").state(), v1::Job::RUNNING) << h.Job("a").reason();
+  EXPECT_LT(h.Job("a").run_time().seconds(), 100);
+}
+
 TEST_F(RestoredJobs, ALaterEpochThanTheBackupKnowsGoesOn) {
   h.Run("a", {"n0", "n1"});
   Restore();

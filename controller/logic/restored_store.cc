@@ -41,7 +41,9 @@ absl::StatusOr<std::vector<Write>> AfterRestore(const std::vector<Write>& record
     job.record.set_restored(true);
     job.record.set_least_epoch(std::max(job.record.least_epoch(), job.record.epoch()) +
                                kRestoredEpochs);
-    SaveJob(state, job, effects);
+    // As it was but for that: no clock tells here for how long its ranks have run.
+    job.record.set_resource_version(++state.resource_version);
+    effects.writes.push_back({"jobs", name, job.record.SerializeAsString()});
   }
   SaveVersion(state, effects);
   return effects.writes;

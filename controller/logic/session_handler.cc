@@ -305,7 +305,9 @@ void SessionHandler::OnWritten(NodeEntry& node, const v1::CheckpointFragments& m
   JobEntry* job = CurrentOrOver(node, message.epoch());
   if (job == nullptr) return;
   const v1::JobRecord& record = job->record;
-  if (message.step() <= record.checkpoint().step() || message.step() > record.target_step()) return;
+  if (message.step() <= record.checkpoint().step() || message.step() > GreatestStep(record)) {
+    return;
+  }
   v1::CheckpointFragments own;  // nobody speaks for other nodes' ranks
   *own.mutable_epoch() = message.epoch();
   own.set_step(message.step());
@@ -378,6 +380,7 @@ int SessionHandler::Suspect(const JobEntry& job, const NodeEntry& reporter,
   std::vector<int> elsewhere;
   for (const int rank : missing) {
     const NodeEntry* node = state_.nodes.Find(record.placement(rank).node());
+    if (node == nullptr) continue;  // deleted since
     if (node != &reporter && IsSilent(*node)) return rank;
     const auto phase = job.run.phases.find(rank);
     if (phase != job.run.phases.end() && phase->second != message.instruction()) {

@@ -80,6 +80,7 @@ class Session final : public grpc::ServerBidiReactor<ByteBuffer, ByteBuffer>,
       const std::lock_guard lock(mutex_);
       self_ = shared_from_this();
     }
+    peer_ = context_->peer();
     parts_.environment.authenticator->Authenticate(
         *context_, [self = shared_from_this()](absl::StatusOr<Identity> identity) {
           if (!identity.ok()) return self->Refuse("", identity.status());
@@ -202,7 +203,8 @@ class Session final : public grpc::ServerBidiReactor<ByteBuffer, ByteBuffer>,
 
   void Refuse(const std::string& node, const absl::Status& status) {
     const CallDescription call = {kMethod, /*reads_only=*/true, node, ""};
-    AuditLater(parts_.environment, call, {identity_, context_->peer(), Rights()}, status);
+    // Not the context's: the call may have been cancelled, and be over, by now.
+    AuditLater(parts_.environment, call, {identity_, peer_, Rights()}, status);
     End(status);
   }
 
@@ -302,7 +304,8 @@ class Session final : public grpc::ServerBidiReactor<ByteBuffer, ByteBuffer>,
   const AgentServiceParts parts_;
   LastSent* const last_sent_;
   const uint64_t id_;
-  grpc::CallbackServerContext* const context_;
+  grpc::CallbackServerContext* const context_;  // until the call is over
+  std::string peer_;
   const double began_;
   std::shared_ptr<Session> self_;
   Identity identity_;    // once it is known; nothing is read before

@@ -20,6 +20,8 @@
 namespace strata::controller {
 namespace {
 
+constexpr size_t kMostRequestBytes = size_t{16} << 10;
+
 constexpr double kDefaultTtl = 3600;
 constexpr double kLongestTtl = 7 * 86400;
 constexpr int64_t kMostUses = 1'000'000;
@@ -61,6 +63,17 @@ absl::Status CheckRenewal(const Core& core, const Caller& caller, const std::str
                               "which strata token create makes"));
 }
 
+// Who has a token does not take the place of a node that is there.
+absl::Status CheckNew(const Core& core, const Enrolment& enrolment, const std::string& node) {
+  if (!core.HasNode(node) || core.join_tokens().IsRepetition(enrolment)) return absl::OkStatus();
+  return Refusal(
+      absl::StatusCode::kPermissionDenied, "NODE_EXISTS",
+      absl::StrCat(node,
+                   " is one of the cluster's nodes: give its agent its old folder, whose "
+                   "certificate it renews, or strata delete node ",
+                   ShortName(node), ", then join anew"));
+}
+
 }  // namespace
 
 absl::Status Enroller::CheckAuthority() const {
@@ -75,6 +88,10 @@ absl::Status Enroller::Enroll(Core& core, Effects& effects, const Caller& caller
   const std::string node = NodeName(request.node());
   if (node.empty()) return InvalidField("node", "is no node's name");
   RETURN_IF_ERROR(CheckAuthority());
+  if (request.signing_request().size() > kMostRequestBytes) {  // before anything is read of it
+    return InvalidField("signing_request",
+                        absl::StrCat("has more than ", kMostRequestBytes, " bytes"));
+  }
   if (caller.identity.by == "none") {
     return Refusal(absl::StatusCode::kFailedPrecondition, "TLS_REQUIRED",
                    "tokens and certificates are for TLS connections only");
@@ -88,6 +105,7 @@ absl::Status Enroller::Enroll(Core& core, Effects& effects, const Caller& caller
     enrolment = {parts.first, security::Sha256(parts.second), ShortName(node),
                  security::RequestKeyDigest(request.signing_request()).value_or("")};
     RETURN_IF_ERROR(core.join_tokens().Check(enrolment, now));
+    RETURN_IF_ERROR(CheckNew(core, enrolment, node));
   }
   const auto certificate = authority_->Sign(
       request.signing_request(), absl::StrCat("node/", ShortName(node)), now, certificate_seconds_);

@@ -144,6 +144,10 @@ TEST_F(EnrolmentTest, ATokenMakesAStrangerANodeAndANodeRenewsItself) {
   EXPECT_TRUE(welcome.has_welcome());
   const grpc::Status renewed = Enrol(*node, "n0", "", key, &enrolled);
   EXPECT_TRUE(renewed.ok()) << renewed.error_message();
+  // Another token does not put a stranger in its place.
+  const std::string more = NewToken("n*", 5).token();
+  EXPECT_EQ(ReasonOf(Enrol(*Stranger(), "n0", more, *security::MakePrivateKey(), &enrolled)),
+            "NODE_EXISTS");
   EXPECT_EQ(ReasonOf(Enrol(*node, "n1", "", key, &enrolled)), "ROLE_REQUIRED");
   EXPECT_EQ(ReasonOf(Enrol(*Stranger(), "n0", "", key, &enrolled)), "IDENTITY_REQUIRED");
   session.TryCancel();

@@ -443,6 +443,15 @@ TEST_F(LineReaderTest, ReadsWholeLinesAcrossFilesAndPieces) {
   EXPECT_THAT(lines, ElementsAre("a", wide, "b", "", "c"));
 }
 
+TEST_F(LineReaderTest, LinksAreNotFollowed) {
+  std::ofstream(folder_ + "/secret") << "of others\n";
+  fs::create_symlink(folder_ + "/secret", folder_ + "/symbolic");
+  LineReader reader;
+  EXPECT_FALSE(reader.Add(folder_ + "/symbolic"));
+  fs::create_hard_link(folder_ + "/secret", folder_ + "/hard");
+  EXPECT_FALSE(reader.Add(folder_ + "/hard"));
+}
+
 TEST_F(LineReaderTest, LeavesOutLinesThatAreTooLong) {
   std::ofstream(folder_ + "/1") << "a\n" << std::string(3'000'000, 'x') << "\nb\n";
   LineReader reader;

@@ -52,7 +52,8 @@ void CutText(size_t most, std::string& text) {
 }
 
 int OpenToAppend(const std::string& path) {
-  return open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0644);
+  return open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW,
+              0644);
 }
 
 }  // namespace
@@ -115,7 +116,7 @@ bool LogBook::WriteToFile(const Options& options, const JobLog& log,
     if (file < 0) return false;
     const absl::Cleanup closer = [file] { close(file); };
     struct stat info = {};
-    if (fstat(file, &info) != 0 || !S_ISREG(info.st_mode)) return false;
+    if (fstat(file, &info) != 0 || !S_ISREG(info.st_mode) || info.st_nlink > 1) return false;
     int64_t size = info.st_size;
     for (; next != lines.end() && size < options.most_bytes; ++next) {
       ssize_t written = 0;

@@ -77,11 +77,11 @@ absl::StatusOr<Decision> DecideUser(RunAs mode, const Powers& powers, const std:
   const bool as_user =
       mode == RunAs::kUser || (mode == RunAs::kAuto && powers.root && powers.systemd);
   const auto refused = [&](const std::string& why) -> absl::StatusOr<Decision> {
-    if (mode == RunAs::kUser) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(why, ", and jobs run as their owners on this node (--run-as=user)"));
-    }
-    return Decision{std::nullopt, absl::StrCat("its processes run as the agent's user: ", why)};
+    return absl::InvalidArgumentError(
+        absl::StrCat(why, ", and jobs run as their owners on this node (",
+                     mode == RunAs::kUser ? "--run-as=user"
+                                          : "its agent is root, and systemd runs; see --run-as",
+                     ")"));
   };
   if (owner.empty()) {
     if (!as_user) return Decision{};
