@@ -69,6 +69,11 @@ void GroupWatch::OnEvent(int place, const v1::TrainerEvent& event) {
   if (heard_[place] - acknowledged_[place] >= kUnacknowledged) AcknowledgeOne(place, false);
 }
 
+void GroupWatch::SetLease(double seconds) {
+  lease_seconds_ = seconds;
+  Acknowledge();
+}
+
 void GroupWatch::Acknowledge() {
   for (int place = 0; place < group_.size(); ++place) AcknowledgeOne(place, true);
 }

@@ -37,8 +37,9 @@ class GroupWatch final : private TrainerListener {
   void Stop(const std::string& reason);
   void KillAll();
   bool stopping() const { return stopping_; }
-  // Trainers with a lease hear with the next sign of life how long it is.
-  void SetLease(double seconds) { lease_seconds_ = seconds; }
+  // Trainers with a lease hear at once how long it is: this process may be gone before the next
+  // sign of life.
+  void SetLease(double seconds);
   // Signs of life to trainers with a lease, and what they need not keep.
   void Acknowledge();
 
