@@ -256,5 +256,16 @@ TEST_F(TwoNodes, APlaceThatAJobMayHaveToComeBackToIsNotKeptForOneThatMoves) {
   EXPECT_EQ(h.Job("ends").placement(1).node(), "nodes/n2");
 }
 
+TEST_F(TwoNodes, APlaceWhoseRanksAreMissedIsNotKeptForAJobThatMoves) {
+  h.Run("moves", {"n0"});
+  h.Run("stays", {"n1"});
+  ASSERT_TRUE(h.Drain("n0").ok());
+  h.Join("n1");  // without its rank; how that ended may yet be said
+  EXPECT_FALSE(h.Job("moves").has_moving_to());
+  h.Pass(2, {"n0", "n1"});
+  EXPECT_EQ(h.Job("stays").state(), v1::Job::STARTING);
+  EXPECT_EQ(h.Job("stays").placement(0).node(), "nodes/n1");
+}
+
 }  // namespace
 }  // namespace strata::controller

@@ -25,15 +25,16 @@ using Places = google::protobuf::RepeatedPtrField<v1::RankPlace>;
 
 uint64_t Bit(int device) { return uint64_t{1} << device; }
 
-// Devices of ranks that have ended while others of their job go on: it may have to begin again
-// there, unless it is stopped to make room, to move, or for good.
+// Devices of ranks that have ended, or are missed, while their job goes on: it may have to begin
+// again there, unless it is stopped to make room, to move, or for good.
 void AddEnded(const ClusterState& state, const JobEntry& job, std::vector<Device>& kept) {
   const v1::JobRecord& record = job.record;
   if (record.cancel_requested() || record.suspended()) return;
   if (record.has_preemption() && record.preemption().by() != record.name()) return;
   for (const auto& [name, member] : job.run.members) {
     const auto node = state.scheduler.index.find(name);
-    if (member.state != MemberState::kEnded || node == state.scheduler.index.end()) continue;
+    const bool ended = member.state == MemberState::kEnded || member.missed_at.has_value();
+    if (!ended || node == state.scheduler.index.end()) continue;
     for (const int device : member.devices) kept.push_back({node->second, device});
   }
 }
