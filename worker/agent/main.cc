@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "common/clock.h"
+#include "protocol/exit_codes.h"
 #include "worker/agent/cluster/agent_options.h"
 #include "worker/agent/cluster/cluster_agent.h"
 #include "worker/agent/cluster/stop_agent.h"
@@ -18,6 +19,11 @@
 #include "worker/shared/version.h"
 
 namespace {
+
+using strata::protocol::kExitDone;
+using strata::protocol::kExitFailed;
+using strata::protocol::kExitInterrupted;
+using strata::protocol::kExitUsage;
 
 constexpr char kUsage[] =
     "usage: strata-worker --standalone | --controller HOST:PORT … | stop … | --version | --help\n"
@@ -29,12 +35,12 @@ int Serve() {
   auto client = ClientLink::Open(STDIN_FILENO, STDOUT_FILENO);
   if (!client.ok()) {
     std::fprintf(stderr, "strata-worker: %s\n", client.status().ToString().c_str());
-    return 1;
+    return kExitFailed;
   }
   const auto request = (*client)->ReadRequest();
   if (!request.ok()) {
     std::fprintf(stderr, "strata-worker: %s\n", request.status().ToString().c_str());
-    return (*client)->interrupts() > 0 ? 130 : 2;
+    return (*client)->interrupts() > 0 ? kExitInterrupted : kExitUsage;
   }
   const strata::common::MonotonicClock clock{};
   const strata::v1::Finished finished = strata::worker::RunStandalone(*request, **client, clock);
@@ -47,7 +53,7 @@ int ServeCluster(const std::vector<std::string>& arguments) {
   if (!options.ok()) {
     std::fprintf(stderr, "strata-worker: %s\n%s%s", std::string(options.status().message()).c_str(),
                  kUsage, strata::worker::kClusterUsage);
-    return 2;
+    return kExitUsage;
   }
   umask(0077);  // what jobs read and write is nobody else's; trainers inherit it
   const strata::common::MonotonicClock clock{};
@@ -60,13 +66,13 @@ int Stop(const std::vector<std::string>& arguments) {
     std::fprintf(stderr, "strata-worker stop: %s\n%s%s",
                  std::string(options.status().message()).c_str(), kUsage,
                  strata::worker::kStopUsage);
-    return 2;
+    return kExitUsage;
   }
   const strata::common::MonotonicClock clock{};
   const auto stopped = strata::worker::StopAgent(*options, clock);
-  if (stopped.ok()) return 0;
+  if (stopped.ok()) return kExitDone;
   std::fprintf(stderr, "strata-worker stop: %s\n", std::string(stopped.status().message()).c_str());
-  return 1;
+  return kExitFailed;
 }
 
 }  // namespace
