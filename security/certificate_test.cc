@@ -67,9 +67,22 @@ TEST_F(CertificateTest, OthersAreRefusedWithTheReason) {
       HasSubstr("no certificate"));
 }
 
-// A certificate with these names (in OpenSSL's words), signed by `issuer`; by itself if that has
-// no key.
-std::string Custom(const KeyPair& issuer, const std::string& names, const std::string& key_pem) {
+struct Made {
+  std::string names;  // in OpenSSL's words
+  bool authority = false;
+  const char* subject = "custom";
+  double end = kNow + kDay;
+};
+
+void AddExtension(X509* made, X509* by, int kind, const std::string& value) {
+  X509V3_CTX context;
+  X509V3_set_ctx(&context, by, made, nullptr, nullptr, 0);
+  const Extension extension(X509V3_EXT_conf_nid(nullptr, &context, kind, value.c_str()));
+  X509_add_ext(made, extension.get(), -1);
+}
+
+// A certificate for this key, signed by `issuer`.
+std::string Make(const KeyPair& issuer, const Made& as, const std::string& key_pem) {
   const Bio key_bio = Reading(key_pem);
   const Key key(PEM_read_bio_PrivateKey(key_bio.get(), nullptr, nullptr, nullptr));
   const Bio issuer_bio = Reading(issuer.certificate);
@@ -80,22 +93,76 @@ std::string Custom(const KeyPair& issuer, const std::string& names, const std::s
   X509_set_version(made.get(), X509_VERSION_3);
   ASN1_INTEGER_set(X509_get_serialNumber(made.get()), 7);
   ASN1_TIME_set(X509_getm_notBefore(made.get()), static_cast<time_t>(kNow - kDay));
-  ASN1_TIME_set(X509_getm_notAfter(made.get()), static_cast<time_t>(kNow + kDay));
+  ASN1_TIME_set(X509_getm_notAfter(made.get()), static_cast<time_t>(as.end));
   X509_set_pubkey(made.get(), key.get());
   X509_NAME_add_entry_by_txt(X509_get_subject_name(made.get()), "CN", MBSTRING_UTF8,
-                             reinterpret_cast<const unsigned char*>("custom"), -1, -1, 0);
+                             reinterpret_cast<const unsigned char*>(as.subject), -1, -1, 0);
   X509_set_issuer_name(made.get(), X509_get_subject_name(by.get()));
-  if (!names.empty()) {
-    X509V3_CTX context;
-    X509V3_set_ctx(&context, by.get(), made.get(), nullptr, nullptr, 0);
-    const Extension extension(
-        X509V3_EXT_conf_nid(nullptr, &context, NID_subject_alt_name, names.c_str()));
-    X509_add_ext(made.get(), extension.get(), -1);
+  if (!as.names.empty()) AddExtension(made.get(), by.get(), NID_subject_alt_name, as.names);
+  if (as.authority) {
+    AddExtension(made.get(), by.get(), NID_basic_constraints, "critical,CA:TRUE");
+    AddExtension(made.get(), by.get(), NID_key_usage, "critical,keyCertSign");
   }
   X509_sign(made.get(), sign.get(), EVP_sha256());
   const Bio out = Writing();
   PEM_write_bio_X509(out.get(), made.get());
   return TextOf(out.get());
+}
+
+std::string Custom(const KeyPair& issuer, const std::string& names, const std::string& key_pem) {
+  return Make(issuer, {.names = names}, key_pem);
+}
+
+// An authority below `issuer`.
+KeyPair MakeBetween(const KeyPair& issuer, double end = kNow + kDay) {
+  KeyPair between;
+  between.private_key = *MakePrivateKey();
+  between.certificate = Make(
+      issuer,
+      {.names = "URI:spiffe://prod/node/n0", .authority = true, .subject = "between", .end = end},
+      between.private_key);
+  return between;
+}
+
+TEST_F(CertificateTest, AnAuthorityBetweenLeafAndRootMustBeShownAndBeGood) {
+  const KeyPair root = *Authority::MakeRoot("prod", kNow);
+  const KeyPair between = MakeBetween(root);
+  const std::string alice = Custom(between, "URI:spiffe://prod/user/alice", *MakePrivateKey());
+  double valid_until = 0;
+  const auto view =
+      VerifyChain(alice + between.certificate, root.certificate, Side::kClient, kNow, &valid_until);
+  ASSERT_TRUE(view.ok()) << view.status();
+  EXPECT_EQ(view->id.path, "user/alice");
+  EXPECT_EQ(valid_until, kNow + kDay);
+  EXPECT_THAT(Refusal(alice, root.certificate), HasSubstr("not from this cluster's authority"));
+
+  const KeyPair brief = MakeBetween(root, kNow + kDay / 2);
+  const std::string bob = Custom(brief, "URI:spiffe://prod/user/bob", *MakePrivateKey());
+  ASSERT_TRUE(
+      VerifyChain(bob + brief.certificate, root.certificate, Side::kClient, kNow, &valid_until)
+          .ok());
+  EXPECT_EQ(valid_until, kNow + kDay / 2);
+  EXPECT_THAT(
+      Refusal(bob + brief.certificate, root.certificate, Side::kClient, kNow + kDay / 2 + 1),
+      HasSubstr("expired"));
+}
+
+TEST_F(CertificateTest, ARootThatIsOnlyShownIsNoRoot) {
+  const KeyPair own = *Authority::MakeRoot("prod", kNow);
+  const KeyPair between = MakeBetween(own);
+  const std::string chain = Custom(between, "URI:spiffe://prod/controller", *MakePrivateKey()) +
+                            between.certificate + own.certificate;
+  EXPECT_THAT(Refusal(chain, authority_->root()), HasSubstr("not from this cluster's authority"));
+  EXPECT_THAT(Refusal(chain + authority_->root(), authority_->root()),
+              HasSubstr("not from this cluster's authority"));
+}
+
+TEST_F(CertificateTest, TheLeafAloneNames) {
+  const KeyPair root = *Authority::MakeRoot("prod", kNow);
+  const KeyPair between = MakeBetween(root);  // names a node itself
+  EXPECT_THAT(
+      Refusal(Custom(between, "", *MakePrivateKey()) + between.certificate, root.certificate),
+      HasSubstr("CN=custom names nobody"));
 }
 
 TEST_F(CertificateTest, ExactlyOneNameIsNeeded) {

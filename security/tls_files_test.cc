@@ -109,5 +109,19 @@ TEST_F(TlsFilesTest, PeersAreJudgedByTheAuthorityOfTheMoment) {
   EXPECT_TRUE(verifier.Verify(bob, kThen + 30).ok());
 }
 
+// What was good when it was seen first is not good for as long as its own dates say.
+TEST_F(TlsFilesTest, ARememberedPeerIsForgottenWhenItsAuthorityEnds) {
+  const KeyPair root = *Authority::MakeRoot("prod", kNow);
+  Write(files_.authority, root.certificate);
+  const KeyPair brief = MakeBetween(root, kNow + kHour);
+  const std::string chain =
+      Custom(brief, "URI:spiffe://prod/user/bob", *MakePrivateKey()) + brief.certificate;
+  PeerVerifier verifier(files_.authority, Side::kClient);
+  ASSERT_TRUE(verifier.Verify(chain, kNow).ok());
+  EXPECT_TRUE(verifier.Verify(chain, kNow + kHour - 1).ok());
+  EXPECT_THAT(std::string(verifier.Verify(chain, kNow + kHour + 1).status().message()),
+              testing::HasSubstr("expired"));
+}
+
 }  // namespace
 }  // namespace strata::security

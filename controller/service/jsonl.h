@@ -1,4 +1,5 @@
-// Lines of metrics.jsonl and log.jsonl.
+// Lines of metrics.jsonl and log.jsonl. Each says whose it is: a folder may have been another
+// job's, whose lines are not for those who see this one.
 #ifndef STRATA_CONTROLLER_SERVICE_JSONL_H_
 #define STRATA_CONTROLLER_SERVICE_JSONL_H_
 
@@ -10,13 +11,14 @@
 
 namespace strata::controller {
 
-// A step record (CLI.md); nothing when the line is none. Numbers that JSON cannot write (null) are
-// NaN. Files come from outside: nothing in them is trusted.
-std::optional<v1::StepRecord> ParseStepLine(const std::string& line);
+// A step record (CLI.md) of the job with that uid; nothing when the line is none. Numbers that JSON
+// cannot write (null) are NaN. Files come from outside: nothing in them is trusted.
+std::optional<v1::StepRecord> ParseStepLine(const std::string& line, const std::string& job_uid);
 
-// {"time": seconds since 1970, "epoch": 1, "rank": 0, "text": "…"} and a newline; and back.
-std::string WriteLogLine(const v1::LogLine& line);
-std::optional<v1::LogLine> ParseLogLine(const std::string& line);
+// {"number": its cursor, "job_uid": "…", "time": seconds since 1970, "epoch": 1, "rank": 0, "text":
+// "…"} and a newline; and back, if it is of that job.
+std::string WriteLogLine(const v1::LogLine& line, const std::string& job_uid);
+std::optional<v1::LogLine> ParseLogLine(const std::string& line, const std::string& job_uid);
 
 }  // namespace strata::controller
 

@@ -34,9 +34,12 @@ std::string MemoryObject(const v1::StepRecord& record) {
   return absl::StrCat("{", text, "}");
 }
 
-std::optional<int64_t> IntegerOfLine(absl::string_view line, const char* key) {
-  const nlohmann::json record = nlohmann::json::parse(line.data(), line.data() + line.size(),
-                                                      /*cb=*/nullptr, /*allow_exceptions=*/false);
+nlohmann::json ParseLine(absl::string_view line) {
+  return nlohmann::json::parse(line.data(), line.data() + line.size(), /*cb=*/nullptr,
+                               /*allow_exceptions=*/false);
+}
+
+std::optional<int64_t> IntegerOf(const nlohmann::json& record, const char* key) {
   if (!record.is_object()) return std::nullopt;
   const auto found = record.find(key);
   if (found == record.end() || !found->is_number_integer()) return std::nullopt;
@@ -56,7 +59,7 @@ std::string PurposesObject(const v1::StepRecord& record) {
 
 }  // namespace
 
-std::string StepLine(const v1::StepRecord& record) {
+std::string StepLine(const v1::StepRecord& record, const std::string& job_uid) {
   std::string line =
       absl::StrCat("{\"step\": ", record.step(), ", \"loss\": ", Number(record.loss()),
                    ", \"grad_norm\": ", Number(record.grad_norm()),
@@ -76,12 +79,22 @@ std::string StepLine(const v1::StepRecord& record) {
   if (!record.purposes().empty()) {
     absl::StrAppend(&line, ", \"purposes\": ", PurposesObject(record));
   }
+  if (!job_uid.empty()) absl::StrAppend(&line, ", \"job_uid\": \"", job_uid, "\"");
   absl::StrAppend(&line, "}\n");
   return line;
 }
 
-std::optional<int64_t> StepOfLine(absl::string_view line) { return IntegerOfLine(line, "step"); }
+std::optional<int64_t> StepOfLine(absl::string_view line) {
+  return IntegerOf(ParseLine(line), "step");
+}
 
-std::optional<int64_t> EpochOfLine(absl::string_view line) { return IntegerOfLine(line, "epoch"); }
+std::optional<int64_t> EpochOfLine(absl::string_view line, const std::string& job_uid) {
+  const nlohmann::json record = ParseLine(line);
+  // Agents of an earlier release wrote none.
+  if (record.is_object() && record.value("job_uid", nlohmann::json(job_uid)) != job_uid) {
+    return std::nullopt;
+  }
+  return IntegerOf(record, "epoch");
+}
 
 }  // namespace strata::worker

@@ -12,14 +12,15 @@
 namespace strata::worker {
 
 // One JSON object and a newline. Numbers carry as many digits as read back to the same bits; those
-// that JSON cannot write (a loss that is not finite) are null.
-std::string StepLine(const v1::StepRecord& record);
+// that JSON cannot write (a loss that is not finite) are null. `job_uid`: whose it is, of a job of
+// a cluster; empty: it is not said.
+std::string StepLine(const v1::StepRecord& record, const std::string& job_uid);
 
 // The step of such a line; nothing when it is no complete record.
 std::optional<int64_t> StepOfLine(absl::string_view line);
 
-// Its epoch, likewise.
-std::optional<int64_t> EpochOfLine(absl::string_view line);
+// Its epoch, likewise; nothing when it is another job's.
+std::optional<int64_t> EpochOfLine(absl::string_view line, const std::string& job_uid);
 
 }  // namespace strata::worker
 
