@@ -11,7 +11,7 @@
 #include "common/status_macros.h"
 #include "controller/logic/names.h"
 #include "controller/logic/refusal.h"
-#include "controller/service/text_limits.h"
+#include "controller/service/streams/text_limits.h"
 #include "proto/strata/v1/agent.grpc.pb.h"
 #include "protocol/parts.h"
 #include "protocol/versions.h"

@@ -10,7 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "common/sha256.h"
-#include "controller/service/source.h"
+#include "controller/service/files/source.h"
 #include "controller/store/store_copy.h"
 #include "proto/strata/v1/cluster.pb.h"
 
