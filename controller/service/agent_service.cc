@@ -11,6 +11,7 @@
 #include "common/status_macros.h"
 #include "controller/logic/names.h"
 #include "controller/logic/refusal.h"
+#include "controller/service/streams/text_limits.h"
 #include "proto/strata/v1/agent.grpc.pb.h"
 #include "protocol/parts.h"
 #include "protocol/versions.h"
@@ -108,6 +109,7 @@ class Session final : public grpc::ServerBidiReactor<ByteBuffer, ByteBuffer>,
       return End(InvalidField("register", "comes a second time"));
     }
     auto message = std::make_shared<v1::AgentMessage>(**std::move(whole));
+    CutTexts(*message);  // they are kept, and shown to people
     // Of a newer version: skipped, so that agents may be upgraded first.
     if (message->message_case() == v1::AgentMessage::MESSAGE_NOT_SET) {
       return ReadOn(/*read_done=*/true);

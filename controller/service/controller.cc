@@ -146,7 +146,7 @@ class ControllerImpl final : public Controller {
         progress_(clock, {}),
         files_(options.files),
         logs_({}, &files_),
-        audit_log_(&files_, options.audit_log),
+        audit_log_(&audit_writer_, options.audit_log),
         health_(&reactor_) {
     const std::vector<Reactor::Listener*> listeners = {metrics_.get(), &logs_,      &watches_,
                                                        &node_watches_, &progress_,  &sessions_,
@@ -195,6 +195,7 @@ class ControllerImpl final : public Controller {
   ProgressHub progress_;
   FilePool files_;
   LogBook logs_;
+  FilePool audit_writer_{{.most_threads = 1}};  // goes on when the folders of many jobs hang
   AuditLog audit_log_;
   SessionTable sessions_;
   ReadPool readers_{kReaders};
