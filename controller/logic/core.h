@@ -8,7 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <deque>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -86,7 +86,7 @@ class Core {
   // Adds a record of what a call did, with the time and the next sequence; `most` are kept. With
   // the effects of what it tells of.
   void Audit(v1::AuditRecord record, size_t most, Effects& effects);
-  const std::deque<v1::AuditRecord>& audit() const;  // oldest first
+  const std::map<int64_t, v1::AuditRecord>& audit() const;  // by sequence
   SchedulerFigures scheduler_figures() const;
   int64_t controller_term() const;
   const v1::StoreIdentity& identity() const;

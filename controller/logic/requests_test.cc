@@ -245,6 +245,24 @@ TEST(CreateJob, FoldersThatOverlapThoseOfALiveJobAreRefusedWithTheirField) {
   EXPECT_TRUE(h.Create(In("c", "/runs/c", "")).ok());
 }
 
+TEST(CreateJob, FoldersOfOtherOwnersKeepNobodyOutOfWhatLiesInThem) {
+  Harness h;
+  const auto of = [](const std::string& owner, v1::CreateJobRequest request) {
+    request.mutable_job()->set_owner(owner);
+    return request;
+  };
+  ASSERT_TRUE(h.Create(of("users/eve", In("greedy", "/", "/home/ann/runs"))).ok());
+  ASSERT_TRUE(h.Create(of("users/ann", In("a", "/home/ann/runs/a", ""))).ok());
+  ASSERT_TRUE(h.Create(of("users/bob", In("b", "/home", "/scratch/b"))).ok());
+  for (const char* same : {"/home/ann/runs/a", "/home/ann/runs/a/checkpoints"}) {
+    const absl::Status status = h.Create(of("users/eve", In("probe", same, "/tmp/e"))).status();
+    EXPECT_EQ(ReasonOf(status), "DIRECTORY_IN_USE");
+    EXPECT_THAT(std::string(status.message()), HasSubstr("belongs to a job of somebody else"));
+  }
+  EXPECT_EQ(ReasonOf(h.Create(of("users/ann", In("c", "/home/ann/runs/a/b", ""))).status()),
+            "DIRECTORY_IN_USE");
+}
+
 TEST(CreateJob, TheFoldersOfAnEndedJobMayBeUsedAgain) {
   Harness h;
   (void)h.Create(In("a", "/runs/a", ""));

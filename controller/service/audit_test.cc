@@ -2,6 +2,7 @@
 #include <atomic>
 #include <functional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -151,6 +152,63 @@ TEST_F(Access, RefusalsAreNotWrittenWhileNothingCanBe) {
   EXPECT_THAT(TextsOf(Records("identity=users/stranger")), IsEmpty());
   EXPECT_THAT(TextsOf(Records("method=JobService/CancelJob")), IsEmpty());
 }
+
+// While the reactor can take nothing from its queue.
+class Stuck : public Access {
+ protected:
+  Stuck() {
+    running_.store().set_before_commit([this] {
+      stuck_.Open();
+      go_on_.Wait();
+      return absl::OkStatus();
+    });
+    canceller_ = std::thread([this] { EXPECT_TRUE(Cancel("users/pat", "of-pat").ok()); });
+    stuck_.Wait();
+  }
+  ~Stuck() override {
+    go_on_.Open();
+    canceller_.join();
+  }
+
+  Gate stuck_, go_on_;
+  std::thread canceller_;
+};
+
+TEST_F(Stuck, WhoHasNoRoleIsRefusedWithoutAPlaceInTheQueue) {
+  const grpc::Status refused = Get("users/stranger", "of-sue");
+  EXPECT_EQ(refused.error_code(), grpc::PERMISSION_DENIED);
+  EXPECT_EQ(ReasonOf(refused), "ROLE_REQUIRED");
+  EXPECT_EQ(Get("", "of-sue").error_code(), grpc::UNAUTHENTICATED);
+  As context("users/stranger");
+  v1::WatchJobsResponse change;
+  const auto stream = running_.jobs->WatchJobs(&context, {});
+  EXPECT_FALSE(stream->Read(&change));
+  EXPECT_EQ(stream->Finish().error_code(), grpc::PERMISSION_DENIED);
+}
+
+TEST_F(Stuck, CallersWithoutAnIdentityTakeFewPlaces) {
+  constexpr int kCalls = 200;
+  struct Asked {
+    As context{""};
+    v1::Identity identity;
+  };
+  const auto access = v1::AccessService::NewStub(running_.channel());
+  std::vector<Asked> asked(kCalls);
+  std::atomic<int> ended = 0, refused = 0;
+  for (Asked& each : asked) {
+    static const v1::GetIdentityRequest request;
+    access->async()->GetIdentity(&each.context, &request, &each.identity,
+                                 [&](const grpc::Status& status) {
+                                   refused += ReasonOf(status) == "TOO_MANY_CALLS";
+                                   ++ended;
+                                 });
+  }
+  while (refused < kCalls / 2) std::this_thread::yield();  // while the others wait
+  go_on_.Open();
+  while (ended < kCalls) std::this_thread::yield();
+  EXPECT_TRUE(Get("users/vic", "of-sue").ok());
+}
+
 class Limited : public Access {
  protected:
   void Limit(const std::function<void(v1::ProjectPolicy&)>& set) {

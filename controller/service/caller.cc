@@ -4,6 +4,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "controller/access/network.h"
 #include "controller/logic/names.h"
 #include "controller/logic/refusal.h"
 #include "proto/strata/v1/jobs.pb.h"
@@ -33,7 +34,8 @@ std::string TextIn(const Message& message, const char* key) {
   return text ? message.GetReflection()->GetString(message, field) : "";
 }
 
-Target TargetOf(const Core& core, const char* method, const Message& request) {
+// `core` null: as if there were no jobs.
+Target TargetOf(const Core* core, const char* method, const Message& request) {
   Target target;
   target.is_job = absl::StartsWith(method, "JobService/");
   if (const auto* create = dynamic_cast<const v1::CreateJobRequest*>(&request)) {
@@ -42,7 +44,7 @@ Target TargetOf(const Core& core, const char* method, const Message& request) {
   }
   target.name = NamedBy(request);
   if (!target.is_job) return target;
-  const v1::JobRecord* job = core.FindJob(target.name);
+  const v1::JobRecord* job = core == nullptr ? nullptr : core->FindJob(target.name);
   return job == nullptr ? target : TargetOfJob(*job);
 }
 
@@ -55,6 +57,11 @@ std::string NamedBy(const Message& request) {
   const FieldDescriptor* job = request.GetDescriptor()->FindFieldByName("job");
   const bool message = job != nullptr && job->message_type() == v1::Job::descriptor();
   return message ? TextIn(request.GetReflection()->GetMessage(request, job), "name") : "";
+}
+
+std::string Caller::Key() const {
+  const std::string known = identity.ToString();
+  return known.empty() ? NetworkOfPeer(peer) : known;
 }
 
 bool Caller::Sees(const v1::JobSpec& spec) const { return rights.Sees(ProjectOfSpec(spec)); }
@@ -73,7 +80,11 @@ absl::Status ToStatus(const Decision& decision) {
 absl::Status Authorise(const Core& core, const std::vector<std::string>& standing_admins,
                        const char* method, const Message& request, Caller& caller) {
   caller.rights = Rights(caller.identity, core.policy(), standing_admins);
-  return ToStatus(caller.rights.Decide(method, TargetOf(core, method, request)));
+  return ToStatus(caller.rights.Decide(method, TargetOf(&core, method, request)));
+}
+
+absl::Status AuthoriseStranger(const Rights& rights, const char* method, const Message& request) {
+  return ToStatus(rights.Decide(method, TargetOf(nullptr, method, request)));
 }
 
 void HideJobs(const Snapshot& snapshot, const Caller& caller, v1::Node& node) {

@@ -19,6 +19,8 @@ struct Caller {
   std::string peer;  // the address it comes from, as gRPC writes it
   Rights rights;     // under the policy of the moment; set by Authorise
 
+  // By which limits know it: its identity, or the network of a caller without one.
+  std::string Key() const;
   bool Sees(const v1::JobSpec& spec) const;  // a job of this spec
   // Whether it may do `method`, which no single job was named for, to this one.
   bool May(absl::string_view method, const v1::JobRecord& job) const;
@@ -32,6 +34,10 @@ struct Caller {
 absl::Status Authorise(const Core& core, const std::vector<std::string>& standing_admins,
                        const char* method, const google::protobuf::Message& request,
                        Caller& caller);
+
+// The same of a caller without any role, for whom it matters not what is there: from any thread.
+absl::Status AuthoriseStranger(const Rights& rights, const char* method,
+                               const google::protobuf::Message& request);
 
 // The job or node that a request names (`name`, `parent`, `job.name`); empty: none by itself.
 std::string NamedBy(const google::protobuf::Message& request);

@@ -1,6 +1,6 @@
 // What every call has in common: bytes are parsed here (so that malformed ones get a proper
-// status), deadlines are kept, the caller is known and may do it, the request goes to the reactor,
-// the outcome is counted.
+// status), deadlines are kept, the caller is known and has a place, the request goes to the
+// reactor, which sees whether the caller may do it, the outcome is counted.
 #ifndef STRATA_CONTROLLER_SERVICE_CALLS_H_
 #define STRATA_CONTROLLER_SERVICE_CALLS_H_
 
@@ -23,6 +23,7 @@
 #include "controller/service/call_observer.h"
 #include "controller/service/caller.h"
 #include "controller/service/errors.h"
+#include "controller/service/policy_view.h"
 #include "controller/service/reactor.h"
 #include "controller/service/read_pool.h"
 #include "controller/service/restricted_streams.h"
@@ -41,10 +42,18 @@ struct CallEnvironment {
   ReadPool* readers = nullptr;
   CallMeter* calls = nullptr;
   RestrictedStreams* restricted = nullptr;  // the reactor thread's
-  RefusalMeter* refusals = nullptr;         // the reactor thread's
-  size_t audit_records = 0;                 // kept at most
+  RefusalMeter* refusals = nullptr;
+  const PolicyView* policy = nullptr;
+  size_t audit_records = 0;  // kept at most
 };
 
+// Held by a call from before it goes to the reactor until it ends.
+using CallPlace = std::shared_ptr<void>;
+// From any thread, before the reactor's queue, so that whoever is refused takes no room there from
+// others. As Authorise, of callers without any role; ResourceExhausted (TOO_MANY_CALLS, with
+// QuotaFailure): the caller has too many calls under way, or, without a role, calls too often.
+absl::StatusOr<CallPlace> TakePlace(const CallEnvironment& environment, const char* method,
+                                    const google::protobuf::Message& request, const Caller& caller);
 // After Authorise. ResourceExhausted (TOO_MANY_CALLS, with QuotaFailure): the caller has called
 // more often than its projects allow.
 absl::Status CheckCallRate(const CallEnvironment& environment, const Core& core,
@@ -186,10 +195,7 @@ class UnaryCall final : public grpc::ServerUnaryReactor {
     if (prepare) prepared_ = prepare(request_);
     caller_.peer = context_->peer();
     environment_.authenticator->Authenticate(*context_, [this](absl::StatusOr<Identity> identity) {
-      if (!identity.ok()) {
-        AuditLater(environment_, Description(), caller_, identity.status());
-        return End(identity.status());
-      }
+      if (!identity.ok()) return Refuse(identity.status());
       caller_.identity = *std::move(identity);
       Forward();
     });
@@ -198,12 +204,21 @@ class UnaryCall final : public grpc::ServerUnaryReactor {
   void Forward() {
     // A request that is wrong is told so after whether the caller may make it at all.
     if (!prepared_.ok() && caller_.identity.is_unprotected()) return End(prepared_);
+    absl::StatusOr<CallPlace> place = TakePlace(environment_, method_.name, request_, caller_);
+    if (!place.ok()) return Refuse(place.status());
+    place_ = *std::move(place);
     Reactor::Input input;
     input.reads_only = method_.reads_only;
     input.apply = [this](Core& core, Effects& effects) { outcome_ = Serve(core, effects); };
     input.release = [this](const absl::Status& durable) { Release(durable); };
     const absl::Status status = environment_.reactor->Post(std::move(input));
     if (!status.ok()) End(RefusedByReactor(status));
+  }
+
+  // Before the reactor hears of it.
+  void Refuse(const absl::Status& status) {
+    AuditLater(environment_, Description(), caller_, status);
+    End(status);
   }
 
   void Release(const absl::Status& durable) {
@@ -241,6 +256,7 @@ class UnaryCall final : public grpc::ServerUnaryReactor {
     const grpc::Status result = ToGrpc(status);
     environment_.observer->OnCall(method_.name, CodeName(result.error_code()),
                                   environment_.clock->Now() - began_);
+    place_ = nullptr;  // before the client can make its next call
     ended_.store(true, std::memory_order_release);
     Finish(result);
   }
@@ -254,6 +270,7 @@ class UnaryCall final : public grpc::ServerUnaryReactor {
   Plan plan_;
   Later later_;
   Caller caller_;
+  CallPlace place_;
   absl::Status prepared_;
   Request request_;
   Response response_;

@@ -22,6 +22,7 @@
 #include "controller/service/listen_address.h"
 #include "controller/service/log_book.h"
 #include "controller/service/peer_user.h"
+#include "controller/service/policy_view.h"
 #include "controller/service/progress_hub.h"
 #include "controller/service/session_table.h"
 #include "controller/service/store_preparation.h"
@@ -148,9 +149,9 @@ class ControllerImpl final : public Controller {
         logs_({}, &files_),
         audit_log_(&files_, options.audit_log),
         health_(&reactor_) {
-    const std::vector<Reactor::Listener*> listeners = {metrics_.get(), &logs_,      &watches_,
-                                                       &node_watches_, &progress_,  &sessions_,
-                                                       &health_,       &audit_log_, &restricted_};
+    const std::vector<Reactor::Listener*> listeners = {
+        &policy_,   metrics_.get(), &logs_,   &watches_,   &node_watches_,
+        &progress_, &sessions_,     &health_, &audit_log_, &restricted_};
     for (Reactor::Listener* listener : listeners) reactor_.AddListener(listener);
   }
 
@@ -205,6 +206,7 @@ class ControllerImpl final : public Controller {
   CallMeter calls_;
   RestrictedStreams restricted_;
   RefusalMeter refusals_;
+  PolicyView policy_;
   std::vector<std::unique_ptr<grpc::Service>> services_;
   std::vector<std::string> addresses_;
   std::string metrics_address_;
@@ -279,6 +281,7 @@ absl::Status ControllerImpl::StartServer() {
                                        &calls_,
                                        &restricted_,
                                        &refusals_,
+                                       &policy_,
                                        options_.audit_records};
   v1::Cluster about;
   about.set_version(options_.version);

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "controller/logic/refusal.h"
+#include "controller/service/policy_view.h"
 
 namespace strata::controller {
 
@@ -16,10 +17,7 @@ void RestrictedStreams::Add(End end) {
 }
 
 void RestrictedStreams::OnEffects(const Core& /*core*/, const Effects& effects) {
-  const bool changed = std::any_of(
-      effects.writes.begin(), effects.writes.end(),
-      [](const Write& write) { return write.table == "meta" && write.key == "policy"; });
-  if (changed) EndAll();
+  if (ChangesPolicy(effects)) EndAll();
 }
 
 // A policy that was said to be in force and could not be made durable is not any more.

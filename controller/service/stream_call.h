@@ -187,8 +187,15 @@ class StreamCall final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
     struct Seen {
       const Core* core = nullptr;
       absl::Status allowed;
+      CallPlace place;
     };
     const auto seen = std::make_shared<Seen>();
+    absl::StatusOr<CallPlace> place = TakePlace(environment_, method_, *request, caller_);
+    if (!place.ok()) {
+      AuditLater(environment_, Describe(method_, true, request.get()), caller_, place.status());
+      return End(place.status());
+    }
+    seen->place = *std::move(place);
     Reactor::Input input;
     input.reads_only = true;
     input.apply = [self = this->shared_from_this(), seen, request](Core& core, Effects& effects) {
