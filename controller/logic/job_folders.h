@@ -29,7 +29,7 @@ class JobFolders {
   void Add(const v1::JobRecord& job);
   void Remove(const v1::JobRecord& job);
   // A folder of another job that equals one of this job's, or, of the same owner, contains or lies
-  // in it; logarithmic in the number of jobs.
+  // in it; logarithmic in the number of jobs, but for others' folders that lie in it.
   std::optional<Overlap> Find(const v1::JobRecord& job) const;
 
  private:

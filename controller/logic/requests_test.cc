@@ -251,15 +251,15 @@ TEST(CreateJob, FoldersOfOtherOwnersKeepNobodyOutOfWhatLiesInThem) {
     request.mutable_job()->set_owner(owner);
     return request;
   };
-  ASSERT_TRUE(h.Create(of("users/eve", In("greedy", "/", "/home/ann/runs"))).ok());
-  ASSERT_TRUE(h.Create(of("users/ann", In("a", "/home/ann/runs/a", ""))).ok());
-  ASSERT_TRUE(h.Create(of("users/bob", In("b", "/home", "/scratch/b"))).ok());
-  for (const char* same : {"/home/ann/runs/a", "/home/ann/runs/a/checkpoints"}) {
+  ASSERT_TRUE(h.Create(of("users/eve", In("greedy", "/", "/data/ann/runs"))).ok());
+  ASSERT_TRUE(h.Create(of("users/ann", In("a", "/data/ann/runs/a", ""))).ok());
+  ASSERT_TRUE(h.Create(of("users/bob", In("b", "/data", "/scratch/b"))).ok());
+  for (const char* same : {"/data/ann/runs/a", "/data/ann/runs/a/checkpoints"}) {
     const absl::Status status = h.Create(of("users/eve", In("probe", same, "/tmp/e"))).status();
     EXPECT_EQ(ReasonOf(status), "DIRECTORY_IN_USE");
     EXPECT_THAT(std::string(status.message()), HasSubstr("belongs to a job of somebody else"));
   }
-  EXPECT_EQ(ReasonOf(h.Create(of("users/ann", In("c", "/home/ann/runs/a/b", ""))).status()),
+  EXPECT_EQ(ReasonOf(h.Create(of("users/ann", In("c", "/data/ann/runs/a/b", ""))).status()),
             "DIRECTORY_IN_USE");
 }
 
