@@ -11,24 +11,24 @@
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "controller/metrics/metrics.h"
-#include "controller/service/acceptor.h"
 #include "controller/service/access_service.h"
 #include "controller/service/agent_service.h"
-#include "controller/service/audit_log.h"
-#include "controller/service/calls.h"
+#include "controller/service/calls/calls.h"
+#include "controller/service/calls/policy_view.h"
 #include "controller/service/cluster_service.h"
-#include "controller/service/file_pool.h"
+#include "controller/service/files/audit_log.h"
+#include "controller/service/files/file_pool.h"
 #include "controller/service/job_service.h"
-#include "controller/service/listen_address.h"
-#include "controller/service/log_book.h"
-#include "controller/service/peer_user.h"
-#include "controller/service/policy_view.h"
-#include "controller/service/progress_hub.h"
-#include "controller/service/session_table.h"
+#include "controller/service/reactor/session_table.h"
 #include "controller/service/store_preparation.h"
-#include "controller/service/transport_authenticator.h"
-#include "controller/service/unix_relay.h"
-#include "controller/service/watch_hub.h"
+#include "controller/service/streams/log_book.h"
+#include "controller/service/streams/progress_hub.h"
+#include "controller/service/streams/watch_hub.h"
+#include "controller/service/transport/acceptor.h"
+#include "controller/service/transport/listen_address.h"
+#include "controller/service/transport/peer_user.h"
+#include "controller/service/transport/transport_authenticator.h"
+#include "controller/service/transport/unix_relay.h"
 #include "grpcpp/ext/proto_server_reflection_plugin.h"
 #include "grpcpp/grpcpp.h"
 #include "grpcpp/health_check_service_interface.h"
@@ -51,7 +51,8 @@ constexpr int kKeepaliveMs = 10'000;
 constexpr int kKeepaliveTimeoutMs = 5'000;
 constexpr int kLeastPingIntervalMs = 5'000;
 constexpr int kHandshakeMs = 5'000;  // then one that says nothing is closed
-// For the last words to get through; idle connections would hold it up for as long as it may take.
+// For the last words to get through; idle connections would hold it up for as long as it may
+// take.
 constexpr auto kShutdown = std::chrono::milliseconds(300);
 constexpr size_t kReaders = 2;  // threads for lists and such
 // New jobs are refused below this, so that what runs can still be recorded.
