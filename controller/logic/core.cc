@@ -231,6 +231,8 @@ bool Core::HasNode(const std::string& name) const {
   return impl_->state.nodes.Find(name) != nullptr;
 }
 
+const RemovedNodes& Core::removed_nodes() const { return impl_->state.removed_nodes; }
+
 const JoinTokens& Core::join_tokens() const { return impl_->state.join_tokens; }
 JoinTokens& Core::join_tokens() { return impl_->state.join_tokens; }
 

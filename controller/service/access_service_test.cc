@@ -1,6 +1,8 @@
 // What callers see, own and may change; who they are.
+#include <atomic>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "controller/service/testing/access_test_support.h"
@@ -177,6 +179,47 @@ TEST_F(Access, IdentityTellsWhoOneIsAndWhatOneMay) {
   EXPECT_TRUE(
       v1::AccessService::NewStub(open.channel())->GetIdentity(&context, {}, &identity).ok());
   EXPECT_EQ(identity.ShortDebugString(), "by: \"none\" roles { role: \"admin\" project: \"*\" }");
+}
+
+TEST_F(Access, ANodeHasFewSessionsAtATime) {
+  std::vector<std::unique_ptr<As>> contexts;
+  std::vector<std::thread> readers;
+  std::atomic<int> refused = 0;
+  for (int i = 0; i < 9; ++i) contexts.push_back(std::make_unique<As>("nodes/n0"));
+  for (const auto& context : contexts) {
+    readers.emplace_back([&] {
+      const auto session = running_.agents->Session(context.get());
+      v1::ControllerMessage message;
+      while (session->Read(&message)) {
+      }
+      refused += ReasonOf(session->Finish()) == "TOO_MANY_SESSIONS";
+    });
+  }
+  while (refused == 0) std::this_thread::yield();
+  for (const auto& context : contexts) context->TryCancel();
+  for (std::thread& reader : readers) reader.join();
+  EXPECT_EQ(refused, 1);
+}
+
+TEST(Session, EndsWithoutRegistration) {
+  Controller::Options options = WithIdentities();
+  options.register_seconds = 0.05;
+  RunningController running("", options);
+  As context("nodes/n0");
+  v1::ControllerMessage message;
+  const auto session = running.agents->Session(&context);
+  EXPECT_FALSE(session->Read(&message));
+  EXPECT_EQ(ReasonOf(session->Finish()), "NOT_REGISTERED");
+}
+
+TEST(Connection, EndsWhenItIsIdle) {
+  Controller::Options options = WithIdentities();
+  options.idle_seconds = 0.2;
+  RunningController running("", options);
+  ASSERT_TRUE(running.channel()->WaitForConnected(std::chrono::system_clock::now() +
+                                                  std::chrono::seconds(60)));
+  EXPECT_TRUE(running.channel()->WaitForStateChange(
+      GRPC_CHANNEL_READY, std::chrono::system_clock::now() + std::chrono::seconds(60)));
 }
 
 }  // namespace

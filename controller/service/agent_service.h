@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "controller/service/calls/calls.h"
+#include "controller/service/reactor/deadlines.h"
 #include "controller/service/reactor/session_table.h"
 #include "controller/service/streams/log_book.h"
 #include "grpcpp/impl/service_type.h"
@@ -17,6 +18,7 @@ struct AgentServiceParts {
   SessionTable* sessions = nullptr;
   LogBook* logs = nullptr;
   AgentObserver* observer = nullptr;
+  Deadlines* registration = nullptr;  // until which a new session is to register
 };
 
 std::unique_ptr<grpc::Service> MakeAgentService(const AgentServiceParts& parts);

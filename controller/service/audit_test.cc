@@ -91,7 +91,7 @@ TEST_F(Access, NobodyTakesAnotherNodesSession) {
   for (const char* forger : {"nodes/n1", "users/ada", ""}) {
     As context(forger);
     const auto forged = running_.agents->Session(&context);
-    ASSERT_TRUE(forged->Write(hello(2)));
+    forged->Write(hello(2));  // it may have ended by then
     EXPECT_FALSE(forged->Read(&message));
     EXPECT_THAT(forged->Finish().error_code(),
                 testing::AnyOf(grpc::PERMISSION_DENIED, grpc::UNAUTHENTICATED));

@@ -14,11 +14,11 @@
 #include "controller/service/access_service.h"
 #include "controller/service/agent_service.h"
 #include "controller/service/calls/calls.h"
-#include "controller/service/calls/policy_view.h"
 #include "controller/service/cluster_service.h"
 #include "controller/service/files/audit_log.h"
 #include "controller/service/files/file_pool.h"
 #include "controller/service/job_service.h"
+#include "controller/service/reactor/policy_view.h"
 #include "controller/service/reactor/session_table.h"
 #include "controller/service/store_preparation.h"
 #include "controller/service/streams/log_book.h"
@@ -149,10 +149,11 @@ class ControllerImpl final : public Controller {
         files_(options.files),
         logs_({}, &files_),
         audit_log_(&files_, options.audit_log),
+        registration_(clock, options.register_seconds),
         health_(&reactor_) {
     const std::vector<Reactor::Listener*> listeners = {
-        &policy_,   metrics_.get(), &logs_,   &watches_,   &node_watches_,
-        &progress_, &sessions_,     &health_, &audit_log_, &restricted_};
+        &policy_,   metrics_.get(), &logs_,   &watches_,   &node_watches_, &progress_,
+        &sessions_, &registration_, &health_, &audit_log_, &restricted_};
     for (Reactor::Listener* listener : listeners) reactor_.AddListener(listener);
   }
 
@@ -199,6 +200,7 @@ class ControllerImpl final : public Controller {
   LogBook logs_;
   AuditLog audit_log_;
   SessionTable sessions_;
+  Deadlines registration_;
   ReadPool readers_{kReaders};
   std::atomic<int> open_streams_{0};
   HealthReporter health_;
@@ -294,7 +296,8 @@ absl::Status ControllerImpl::StartServer() {
   services_.push_back(MakeClusterService(environment, about, &node_watches_, &files_));
   services_.push_back(MakeAccessService(
       environment, Enroller(std::move(authority), options_.node_certificate_seconds)));
-  services_.push_back(MakeAgentService({environment, &sessions_, &logs_, metrics_.get()}));
+  services_.push_back(
+      MakeAgentService({environment, &sessions_, &logs_, metrics_.get(), &registration_}));
 
   grpc::ServerBuilder builder;
   if (!options_.reflection) builder.SetOption(std::make_unique<NoReflection>());
@@ -315,6 +318,8 @@ absl::Status ControllerImpl::StartServer() {
   builder.AddChannelArgument(GRPC_ARG_HTTP2_BDP_PROBE, 0);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, kWindowBytes);
   builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kStreamsPerConnection);
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS,
+                             static_cast<int>(1000 * options_.idle_seconds));
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveMs);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveTimeoutMs);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);

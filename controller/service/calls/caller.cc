@@ -4,6 +4,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
 #include "controller/access/network.h"
 #include "controller/logic/names.h"
 #include "controller/logic/refusal.h"
@@ -77,8 +78,30 @@ absl::Status ToStatus(const Decision& decision) {
              : Refusal(absl::StatusCode::kPermissionDenied, "ROLE_REQUIRED", decision.reason);
 }
 
+absl::Status CheckBelieved(const Core& core, const Identity& identity) {
+  const std::string who = identity.ToString();
+  if (IsRevoked(identity, core.policy())) {
+    return Refusal(
+        absl::StatusCode::kUnauthenticated, "REVOKED",
+        absl::StrCat(who,
+                     identity.certificate.has_value()
+                         ? absl::StrCat(" (certificate ", identity.certificate->serial, ")")
+                         : "",
+                     " is revoked by the policy: an admin may take it out of revoked:"));
+  }
+  if (identity.kind != Identity::Kind::kNode || !identity.certificate.has_value() ||
+      identity.certificate->begin >= core.removed_nodes().Since(who)) {
+    return absl::OkStatus();
+  }
+  return Refusal(absl::StatusCode::kUnauthenticated, "NODE_REMOVED",
+                 absl::StrCat(who,
+                              " was deleted after this certificate was given: it needs another "
+                              "one, by a join token, which strata token create makes"));
+}
+
 absl::Status Authorise(const Core& core, const std::vector<std::string>& standing_admins,
                        const char* method, const Message& request, Caller& caller) {
+  RETURN_IF_ERROR(CheckBelieved(core, caller.identity));
   caller.rights = Rights(caller.identity, core.policy(), standing_admins);
   return ToStatus(caller.rights.Decide(method, TargetOf(&core, method, request)));
 }

@@ -26,11 +26,15 @@ struct Caller {
   bool May(absl::string_view method, const v1::JobRecord& job) const;
 };
 
+// Unauthenticated (REVOKED, NODE_REMOVED): the policy does not believe it any more, or it is a node
+// that was deleted after its certificate was given.
+absl::Status CheckBelieved(const Core& core, const Identity& identity);
+
 // Whether the caller may do `method` to what `request` names: a job (`name`, `parent` or
 // `job.name`), a node, the project of a new job. On the reactor's thread, as the policy and the job
 // are then those that the call meets. PermissionDenied (ROLE_REQUIRED) or Unauthenticated
 // (IDENTITY_REQUIRED), with what to do. Jobs that the caller may not see and jobs that do not exist
-// are refused alike.
+// are refused alike. First CheckBelieved.
 absl::Status Authorise(const Core& core, const std::vector<std::string>& standing_admins,
                        const char* method, const google::protobuf::Message& request,
                        Caller& caller);

@@ -45,6 +45,7 @@ v1::AuditRecord ToRecord(const CallDescription& call, const Caller& caller,
   record.set_outcome(CodeName(static_cast<grpc::StatusCode>(outcome.code())));
   record.set_reason(Cut(outcome.message()));
   record.set_request_id(Cut(call.request_id));
+  if (const auto& shown = caller.identity.certificate) record.set_certificate(shown->serial);
   return record;
 }
 

@@ -169,11 +169,13 @@ class StreamCall final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
   absl::Status Admit(const Core& core) {
     if (std::exchange(admitted_, true)) return absl::OkStatus();
     if (!caller_.rights.unrestricted()) {
-      environment_.restricted->Add([weak = this->weak_from_this()](const absl::Status& status) {
-        const auto stream = weak.lock();
-        if (stream != nullptr && !status.ok()) stream->End(status);
-        return stream != nullptr;
-      });
+      environment_.restricted->Add(
+          [weak = this->weak_from_this()](const absl::Status& status) {
+            const auto stream = weak.lock();
+            if (stream != nullptr && !status.ok()) stream->End(status);
+            return stream != nullptr;
+          },
+          caller_.identity.end());
     }
     RETURN_IF_ERROR(CheckCallRate(environment_, core, caller_));
     ASSIGN_OR_RETURN(const bool counts, CountStream(environment_, core, caller_));

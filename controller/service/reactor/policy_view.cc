@@ -1,4 +1,4 @@
-#include "controller/service/calls/policy_view.h"
+#include "controller/service/reactor/policy_view.h"
 
 #include <algorithm>
 

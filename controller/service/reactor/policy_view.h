@@ -1,6 +1,6 @@
 // The policy in force, for whoever is not on the reactor's thread.
-#ifndef STRATA_CONTROLLER_SERVICE_CALLS_POLICY_VIEW_H_
-#define STRATA_CONTROLLER_SERVICE_CALLS_POLICY_VIEW_H_
+#ifndef STRATA_CONTROLLER_SERVICE_REACTOR_POLICY_VIEW_H_
+#define STRATA_CONTROLLER_SERVICE_REACTOR_POLICY_VIEW_H_
 
 #include <memory>
 #include <mutex>
@@ -31,4 +31,4 @@ class PolicyView final : public Reactor::Listener {
 
 }  // namespace strata::controller
 
-#endif  // STRATA_CONTROLLER_SERVICE_CALLS_POLICY_VIEW_H_
+#endif  // STRATA_CONTROLLER_SERVICE_REACTOR_POLICY_VIEW_H_
