@@ -86,7 +86,9 @@ TEST_F(Forgery, OfARecoveringJobOnlyItsMembersSayWhoWasToBlame) {
 
 TEST_F(Forgery, NoAgentSaysWhatBecomesOfAJob) {
   v1::AgentMessage message;
-  *message.mutable_progress()->mutable_epoch() = testing::Epoch("a", 1);
+  v1::JobEpoch& epoch = *message.mutable_progress()->mutable_epoch();
+  epoch.set_job("jobs/a");
+  epoch.set_epoch(1);
   message.mutable_progress()->mutable_progress()->mutable_job()->set_state(v1::Job::SUCCEEDED);
   h.Say("n0", std::move(message));
   EXPECT_TRUE(h.progress.empty());

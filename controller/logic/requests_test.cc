@@ -255,7 +255,7 @@ TEST(CreateJob, FoldersOfOtherOwnersKeepNobodyOutOfWhatLiesInThem) {
   ASSERT_TRUE(h.Create(of("users/ann", In("a", "/data/ann/runs/a", ""))).ok());
   ASSERT_TRUE(h.Create(of("users/bob", In("b", "/data", "/scratch/b"))).ok());
   for (const char* same : {"/data/ann/runs/a", "/data/ann/runs/a/checkpoints"}) {
-    const absl::Status status = h.Create(of("users/eve", In("probe", same, "/tmp/e"))).status();
+    const absl::Status status = h.Create(of("users/mal", In("probe", same, "/tmp/e"))).status();
     EXPECT_EQ(ReasonOf(status), "DIRECTORY_IN_USE");
     EXPECT_THAT(std::string(status.message()), HasSubstr("belongs to a job of somebody else"));
   }
