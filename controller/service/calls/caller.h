@@ -39,7 +39,8 @@ absl::Status Authorise(const Core& core, const std::vector<std::string>& standin
                        const char* method, const google::protobuf::Message& request,
                        Caller& caller);
 
-// The same of a caller without any role, for whom it matters not what is there: from any thread.
+// The same of nodes and callers without any role, for whom it matters not what is there: from any
+// thread.
 absl::Status AuthoriseStranger(const Rights& rights, const char* method,
                                const google::protobuf::Message& request);
 

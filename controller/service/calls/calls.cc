@@ -15,8 +15,8 @@ constexpr double kRetrySeconds = 0.5;
 // Calls of one caller that are under way: an eighth of what the reactor lets wait. Nobody waits
 // for hundreds of answers at a time.
 constexpr int64_t kMostCalls = 512;
-// The same of callers without a role, who may ask who they are and join as nodes; of those without
-// an identity together as many as of one with a role.
+// The same of nodes and of callers without a role, who may ask who they are and join as nodes; of
+// those without an identity together as many as of one with a role.
 constexpr int64_t kMostStrangersCalls = 64;
 constexpr double kStrangersCallsPerSecond = 50;
 constexpr int64_t kMostStreams = 1024;  // open ones of one caller whose projects set no limit
@@ -80,9 +80,9 @@ absl::StatusOr<CallPlace> TakePlace(const CallEnvironment& environment, const ch
   if (policy == nullptr) return CallPlace();
   const Rights rights(caller.identity, *policy, *environment.standing_admins);
   if (rights.unrestricted()) return CallPlace();
-  if (rights.roles().empty()) RETURN_IF_ERROR(AuthoriseStranger(rights, method, request));
   const std::string key = caller.Key();
   const bool has_role = !rights.roles().empty() && caller.identity.kind != Identity::Kind::kNode;
+  if (!has_role) RETURN_IF_ERROR(AuthoriseStranger(rights, method, request));
   if (!has_role &&
       !environment.calls->AdmitCall(key, kStrangersCallsPerSecond, environment.clock->Now())) {
     return WithRetry(

@@ -50,8 +50,9 @@ struct CallEnvironment {
 // Held by a call from before it goes to the reactor until it ends.
 using CallPlace = std::shared_ptr<void>;
 // From any thread, before the reactor's queue, so that whoever is refused takes no room there
-// from others. As Authorise, of callers without any role; ResourceExhausted (TOO_MANY_CALLS, with
-// QuotaFailure): the caller has too many calls under way, or, without a role, calls too often.
+// from others. As Authorise, of nodes and callers without any role; ResourceExhausted
+// (TOO_MANY_CALLS, with QuotaFailure): the caller has too many calls under way, or, without a role,
+// calls too often.
 absl::StatusOr<CallPlace> TakePlace(const CallEnvironment& environment, const char* method,
                                     const google::protobuf::Message& request, const Caller& caller);
 // After Authorise. ResourceExhausted (TOO_MANY_CALLS, with QuotaFailure): the caller has called
