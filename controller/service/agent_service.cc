@@ -290,10 +290,26 @@ class Session final : public grpc::ServerBidiReactor<ByteBuffer, ByteBuffer>,
       return;
     }
     if (message.has_log()) return;
+    const std::string replaced = message.has_register_() ? WhomItReplaces(core) : "";
     core.OnAgent(id_, message, effects);
+    if (!replaced.empty()) {
+      Audit(parts_.environment, {kMethod, /*reads_only=*/false, node_, ""},
+            {identity_, peer_, Rights()}, absl::AbortedError(replaced), core, effects);
+    }
     const std::lock_guard lock(mutex_);
     if (message.has_register_() && !ending_.has_value()) admitted_ = true;
     parts_.observer->OnAgentMessage(node_, message);
+  }
+
+  // What the audit trail tells of a registration that takes a living agent's place: it may be
+  // somebody with that node's key. Empty: it takes nobody's.
+  std::string WhomItReplaces(const Core& core) const {
+    const std::optional<v1::Node> node = core.FindNode(node_);
+    const bool another = node.has_value() && node->state() == v1::Node::READY &&
+                         node->incarnation() != 0 && node->incarnation() != incarnation_;
+    if (!another) return "";
+    return absl::StrCat("agent ", absl::Hex(incarnation_), " has taken the place of agent ",
+                        absl::Hex(node->incarnation()), ", which was heard from until then");
   }
 
   // After a read was dealt with, or the reactor has taken a message: goes on reading unless it is

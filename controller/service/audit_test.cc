@@ -14,6 +14,7 @@ namespace strata::controller {
 namespace {
 
 using testing::ElementsAre;
+using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::UnorderedElementsAre;
 
@@ -50,7 +51,7 @@ TEST_F(Access, WhatWasChangedAndRefusedIsAudited) {
 
   const std::vector<v1::AuditRecord> records = Records();
   EXPECT_THAT(TextsOf(records),
-              UnorderedElementsAre("users/strata ClusterService/ApplyPolicy  OK",
+              UnorderedElementsAre("users/strata ClusterService/ApplyPolicy policy OK",
                                    "users/sue JobService/CreateJob jobs/of-sue OK",
                                    "users/pat JobService/CreateJob jobs/of-pat OK",
                                    "users/ada JobService/CreateJob jobs/foreign OK",
@@ -104,6 +105,33 @@ TEST_F(Access, NobodyTakesAnotherNodesSession) {
   EXPECT_EQ(node.incarnation(), 1u);  // still that of its own agent
   EXPECT_EQ(node.jobs_size(), 1);
   own.TryCancel();
+}
+
+TEST_F(Access, AnAgentThatTakesAnothersPlaceIsAudited) {
+  const auto hello = [](uint64_t incarnation) {
+    v1::AgentMessage message;
+    message.set_incarnation(incarnation);
+    message.mutable_register_()->set_node("n0");
+    message.mutable_register_()->set_device("cpu");
+    message.mutable_register_()->set_devices(1);
+    return message;
+  };
+  As first("nodes/n0"), again("nodes/n0"), second("nodes/n0");
+  v1::ControllerMessage message;
+  const auto own = running_.agents->Session(&first);
+  ASSERT_TRUE(own->Write(hello(1)));
+  ASSERT_TRUE(own->Read(&message));
+  const auto reconnected = running_.agents->Session(&again);
+  ASSERT_TRUE(reconnected->Write(hello(1)));
+  ASSERT_TRUE(reconnected->Read(&message));
+  EXPECT_THAT(Records("method=AgentService/Session"), IsEmpty());
+  const auto other = running_.agents->Session(&second);
+  ASSERT_TRUE(other->Write(hello(2)));
+  ASSERT_TRUE(other->Read(&message));
+  const std::vector<v1::AuditRecord> records = Records("method=AgentService/Session");
+  EXPECT_THAT(TextsOf(records), ElementsAre("nodes/n0 AgentService/Session nodes/n0 ABORTED"));
+  EXPECT_THAT(records.at(0).reason(), HasSubstr("agent 2 has taken the place of agent 1"));
+  for (As* context : {&first, &again, &second}) context->TryCancel();
 }
 
 TEST_F(Access, AuditFiltersThatAreNoneAreTold) {

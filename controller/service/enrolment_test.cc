@@ -272,6 +272,15 @@ TEST_F(Joined, ADeletedNodesKeyOpensNothing) {
   EXPECT_EQ(EndOf(*Register(&stolen)), "NODE_REMOVED");
   EXPECT_EQ(ReasonOf(Enrol(*access_, "n0", "", key, &enrolled)), "NODE_REMOVED");
   EXPECT_EQ(ReasonOf(Enrol(*Stranger(), "n0", token, key, &enrolled)), "TOKEN_REFUSED");
+  v1::ListAuditRecordsRequest asked;
+  asked.set_filter("method=AccessService/* outcome=OK");
+  v1::ListAuditRecordsResponse audited;
+  Deadline listing;
+  ASSERT_TRUE(alice_->ListAuditRecords(&listing, asked, &audited).ok());
+  ASSERT_EQ(audited.records_size(), 2);
+  EXPECT_EQ(audited.records(0).resource(), "nodes/n0");  // EnrollNode
+  EXPECT_EQ(audited.records(1).resource(), "tokens/" + token.substr(0, token.find('.')));
+  EXPECT_FALSE(audited.records(1).certificate().empty());
 
   ASSERT_TRUE(Enrol(*Stranger(), "n0", NewToken("n0", 1).token(), key, &enrolled).ok());
   Join(enrolled.certificate(), key);

@@ -5,7 +5,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "controller/logic/names.h"
 #include "controller/logic/refusal.h"
+#include "proto/strata/v1/access.pb.h"
+#include "proto/strata/v1/cluster.pb.h"
 
 namespace strata::controller {
 namespace {
@@ -132,9 +135,16 @@ absl::StatusOr<bool> CountStream(const CallEnvironment& environment, const Core&
 }
 
 CallDescription Describe(const char* method, bool reads_only,
-                         const google::protobuf::Message* request) {
+                         const google::protobuf::Message* request,
+                         const google::protobuf::Message* response) {
   if (request == nullptr) return {method, reads_only, "", ""};
-  return {method, reads_only || ChangesNothing(*request), NamedBy(*request), RequestIdOf(*request)};
+  std::string resource = NamedBy(*request);
+  if (resource.empty() && response != nullptr) resource = NamedBy(*response);
+  if (const auto* enrol = dynamic_cast<const v1::EnrollNodeRequest*>(request)) {
+    resource = NodeName(enrol->node());
+  }
+  if (dynamic_cast<const v1::ApplyPolicyRequest*>(request) != nullptr) resource = "policy";
+  return {method, reads_only || ChangesNothing(*request), resource, RequestIdOf(*request)};
 }
 
 namespace {

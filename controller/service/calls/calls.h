@@ -67,12 +67,13 @@ absl::StatusOr<bool> CountStream(const CallEnvironment& environment, const Core&
 struct CallDescription {
   const char* method;  // "JobService/GetJob", a literal
   bool reads_only = true;
-  std::string resource;    // jobs/NAME, nodes/NAME
+  std::string resource;    // jobs/NAME, nodes/NAME, tokens/ID, policy
   std::string request_id;  // of requests that have one
 };
-// `request` may be null: nothing could be read.
+// `request` may be null: nothing could be read. `response`, or null: names what the call made.
 CallDescription Describe(const char* method, bool reads_only,
-                         const google::protobuf::Message* request);
+                         const google::protobuf::Message* request,
+                         const google::protobuf::Message* response = nullptr);
 // On the reactor's thread, with the effects of the call: adds to the audit trail what changed
 // something, and what was refused or failed, as far as the caller's allowance lets it.
 void Audit(const CallEnvironment& environment, const CallDescription& call, const Caller& caller,
@@ -245,7 +246,7 @@ class UnaryCall final : public grpc::ServerUnaryReactor {
   }
 
   CallDescription Description() const {
-    return Describe(method_.name, method_.reads_only, &request_);
+    return Describe(method_.name, method_.reads_only, &request_, &response_);
   }
 
   bool HasDeadline() const {
