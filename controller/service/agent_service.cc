@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
+#include "controller/access/network.h"
 #include "controller/logic/names.h"
 #include "controller/logic/refusal.h"
 #include "proto/strata/v1/agent.grpc.pb.h"
@@ -286,6 +287,9 @@ class Session final : public grpc::ServerBidiReactor<ByteBuffer, ByteBuffer>,
       }
       const absl::Status added = parts_.sessions->Add(id_, shared_from_this());
       if (!added.ok()) return End(added);
+      if (identity_.kind == Identity::Kind::kNode) {
+        parts_.node_sources->Add(NetworkOfPeer(peer_));
+      }
     } else if (!parts_.sessions->Has(id_)) {
       return;
     }

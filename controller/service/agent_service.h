@@ -8,6 +8,7 @@
 #include "controller/service/reactor/deadlines.h"
 #include "controller/service/reactor/session_table.h"
 #include "controller/service/streams/log_book.h"
+#include "controller/service/transport/places.h"
 #include "grpcpp/impl/service_type.h"
 
 namespace strata::controller {
@@ -19,6 +20,7 @@ struct AgentServiceParts {
   LogBook* logs = nullptr;
   AgentObserver* observer = nullptr;
   Deadlines* registration = nullptr;  // until which a new session is to register
+  NodeSources* node_sources = nullptr;
 };
 
 std::unique_ptr<grpc::Service> MakeAgentService(const AgentServiceParts& parts);

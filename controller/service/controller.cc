@@ -205,6 +205,7 @@ class ControllerImpl final : public Controller {
   std::atomic<int> open_streams_{0};
   HealthReporter health_;
   std::unique_ptr<UnixRelay> relay_;  // null: no Unix sockets
+  NodeSources node_sources_;
   std::shared_ptr<Authenticator> authenticator_;
   CallMeter calls_;
   RestrictedStreams restricted_;
@@ -257,16 +258,25 @@ void ControllerImpl::Accept(Acceptor& acceptor, std::unique_ptr<Connections> con
     taken.fd = file;
     to->HandleNewConnection(&taken);
   };
-  if (!acceptor.address().is_unix()) return acceptor.Begin(hand_over);
-  acceptor.Begin([relay = relay_.get(), hand_over](int file) {
-    absl::StatusOr<Identity> who = PeerUser(file);
-    if (!who.ok()) {
-      close(file);
-      return;
-    }
-    const absl::StatusOr<int> inner = relay->Add(file, *std::move(who));
-    if (inner.ok()) hand_over(*inner);  // else there are too many files: closed, as beyond them
-  });
+  const auto most = static_cast<size_t>(Acceptor::MostFiles());
+  const auto places = [&](size_t connections) {
+    const bool limits = authenticator_->tells_callers_apart();
+    return limits ? std::make_unique<Places>(connections, &node_sources_, clock_) : nullptr;
+  };
+  if (!acceptor.address().is_unix()) return acceptor.Begin(hand_over, places(most));
+  // Whoever may do everything there, and with whose user agents run.
+  for (const uid_t uid : {uid_t{0}, geteuid()}) node_sources_.Add(absl::StrCat("uid:", uid));
+  acceptor.Begin(
+      [relay = relay_.get(), hand_over](int file) {
+        absl::StatusOr<Identity> who = PeerUser(file);
+        if (!who.ok()) {
+          close(file);
+          return;
+        }
+        const absl::StatusOr<int> inner = relay->Add(file, *std::move(who));
+        if (inner.ok()) hand_over(*inner);  // else there are too many files: closed, as beyond them
+      },
+      places(most / UnixRelay::kFilesPerConnection));
 }
 
 absl::Status ControllerImpl::StartServer() {
@@ -296,8 +306,8 @@ absl::Status ControllerImpl::StartServer() {
   services_.push_back(MakeClusterService(environment, about, &node_watches_, &files_));
   services_.push_back(MakeAccessService(
       environment, Enroller(std::move(authority), options_.node_certificate_seconds)));
-  services_.push_back(
-      MakeAgentService({environment, &sessions_, &logs_, metrics_.get(), &registration_}));
+  services_.push_back(MakeAgentService(
+      {environment, &sessions_, &logs_, metrics_.get(), &registration_, &node_sources_}));
 
   grpc::ServerBuilder builder;
   if (!options_.reflection) builder.SetOption(std::make_unique<NoReflection>());
