@@ -79,6 +79,46 @@ TEST_F(Access, WhatOneMayNotSeeIsRefusedAsWhatDoesNotExist) {
   EXPECT_EQ(Get("users/oli", "missing").error_code(), grpc::NOT_FOUND);
 }
 
+TEST_F(Access, WhyAJobWaitsNamesNoJobThatTheCallerMayNotSee) {
+  for (const char* job : {"of-sue", "of-pat"}) EXPECT_TRUE(Cancel("users/ada", job).ok());
+  As agent("nodes/n0");
+  const auto session = running_.agents->Session(&agent);
+  v1::AgentMessage hello;
+  hello.set_incarnation(1);
+  hello.mutable_register_()->set_node("n0");
+  hello.mutable_register_()->set_device("cpu");
+  hello.mutable_register_()->set_devices(1);
+  ASSERT_TRUE(session->Write(hello));
+  v1::ControllerMessage message;
+  while (session->Read(&message) && !message.has_prepare()) {  // of the foreign job
+  }
+  Create("users/sue", "waits", "nlp");
+  const auto explain = [&](const std::string& caller) {
+    As context(caller);
+    v1::ExplainJobRequest request;
+    request.set_name("jobs/waits");
+    v1::ExplainJobResponse response;
+    EXPECT_TRUE(running_.jobs->ExplainJob(&context, request, &response).ok());
+    return response.DebugString();
+  };
+  EXPECT_THAT(explain("users/oli"), HasSubstr("foreign"));
+  EXPECT_THAT(explain("users/vic"), Not(HasSubstr("foreign")));
+  EXPECT_THAT(explain("users/vic"), HasSubstr("n0 is used by a job of another project"));
+  const auto reason = [&](const std::string& caller) {
+    As context(caller);
+    v1::GetJobRequest request;
+    request.set_name("jobs/waits");
+    v1::Job job;
+    EXPECT_TRUE(running_.jobs->GetJob(&context, request, &job).ok());
+    return job.reason();
+  };
+  while (reason("users/oli").find("foreign") == std::string::npos) {  // it is decided soon
+  }
+  EXPECT_THAT(reason("users/vic"), HasSubstr("a job of another project"));
+  EXPECT_THAT(reason("users/vic"), Not(HasSubstr("foreign")));
+  agent.TryCancel();
+}
+
 TEST_F(Access, PermissionComesBeforeWhatIsWrongWithTheRequest) {
   As viewer("users/vic");
   v1::CreateJobRequest nonsense;

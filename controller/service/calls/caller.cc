@@ -2,8 +2,10 @@
 
 #include <algorithm>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "common/status_macros.h"
 #include "controller/access/network.h"
 #include "controller/logic/names.h"
@@ -47,6 +49,31 @@ Target TargetOf(const Core* core, const char* method, const Message& request) {
   if (!target.is_job) return target;
   const v1::JobRecord* job = core == nullptr ? nullptr : core->FindJob(target.name);
   return job == nullptr ? target : TargetOfJob(*job);
+}
+
+constexpr char kHidden[] = "a job of another project";
+
+bool IsOfName(char c) {
+  return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '_' || c == '.';
+}
+
+// `hidden`: whether a word is the NAME of a job that is to be hidden.
+template <typename Hidden>
+void HideNames(const Hidden& hidden, std::string& text) {
+  std::string shown;
+  for (size_t at = 0; at < text.size();) {
+    size_t end = at;
+    while (end < text.size() && IsOfName(text[end])) ++end;
+    while (end > at && text[end - 1] == '.') --end;  // of the sentence
+    if (end == at) {
+      shown += text[at++];
+      continue;
+    }
+    const std::string word = text.substr(at, end - at);
+    shown += hidden(word) ? kHidden : word;
+    at = end;
+  }
+  text = std::move(shown);
 }
 
 }  // namespace
@@ -108,6 +135,30 @@ absl::Status Authorise(const Core& core, const std::vector<std::string>& standin
 
 absl::Status AuthoriseStranger(const Rights& rights, const char* method, const Message& request) {
   return ToStatus(rights.Decide(method, TargetOf(nullptr, method, request)));
+}
+
+void HideJobs(const Snapshot& snapshot, const Caller& caller, v1::Job& job) {
+  if (caller.rights.SeesAll()) return;
+  const auto hidden = [&](const std::string& name) {
+    const std::shared_ptr<const v1::JobRecord> other = snapshot.jobs.Find("jobs/" + name);
+    return other != nullptr && !caller.Sees(other->spec());
+  };
+  HideNames(hidden, *job.mutable_reason());
+}
+
+void HideJobs(const Core& core, const Caller& caller, v1::ExplainJobResponse& explained) {
+  if (caller.rights.SeesAll()) return;
+  const auto hidden = [&](const std::string& name) {
+    const v1::JobRecord* const other = core.FindJob("jobs/" + name);
+    return other != nullptr && !caller.Sees(other->spec());
+  };
+  for (std::string& line : *explained.mutable_lines()) HideNames(hidden, line);
+  for (auto& blocker : *explained.mutable_blockers()) {
+    HideNames(hidden, *blocker.mutable_text());
+    absl::string_view subject = blocker.subject();
+    const bool is_job = absl::ConsumePrefix(&subject, "jobs/");
+    if (is_job && hidden(std::string(subject))) blocker.clear_subject();
+  }
 }
 
 void HideJobs(const Snapshot& snapshot, const Caller& caller, v1::Node& node) {

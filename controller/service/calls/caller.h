@@ -52,6 +52,10 @@ absl::Status ToStatus(const Decision& decision);
 
 // The node without what its caller may not know: which jobs of other projects it has.
 void HideJobs(const Snapshot& snapshot, const Caller& caller, v1::Node& node);
+// Likewise the reason why a job waits or was stopped, and the explanation of it: names of jobs that
+// the caller may not see become "a job of another project".
+void HideJobs(const Snapshot& snapshot, const Caller& caller, v1::Job& job);
+void HideJobs(const Core& core, const Caller& caller, v1::ExplainJobResponse& explained);
 
 }  // namespace strata::controller
 
