@@ -122,8 +122,9 @@ absl::Status CheckBelieved(const Core& core, const Identity& identity) {
   }
   return Refusal(absl::StatusCode::kUnauthenticated, "NODE_REMOVED",
                  absl::StrCat(who,
-                              " was deleted after this certificate was given: it needs another "
-                              "one, by a join token, which strata token create makes"));
+                              " was deleted after this certificate was given: remove the folder "
+                              "tls of its agent, and start that with --join and a token, which "
+                              "strata token create makes"));
 }
 
 absl::Status Authorise(const Core& core, const std::vector<std::string>& standing_admins,
