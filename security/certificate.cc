@@ -60,6 +60,15 @@ std::vector<std::string> UrisOf(X509* certificate) {
   return uris;
 }
 
+std::string SerialOf(X509* certificate) {
+  const std::unique_ptr<BIGNUM, Freed<BN_free>> number(
+      ASN1_INTEGER_to_BN(X509_get0_serialNumber(certificate), nullptr));
+  char* const text = number == nullptr ? nullptr : BN_bn2hex(number.get());
+  const std::string serial = text == nullptr ? "" : text;
+  OPENSSL_free(text);
+  return serial;
+}
+
 absl::StatusOr<CertificateView> View(X509* certificate) {
   const std::vector<std::string> uris = UrisOf(certificate);
   if (uris.size() != 1) {
@@ -70,6 +79,7 @@ absl::StatusOr<CertificateView> View(X509* certificate) {
   }
   CertificateView view;
   ASSIGN_OR_RETURN(view.id, ParseSpiffeId(uris[0]));
+  view.serial = SerialOf(certificate);
   view.begin = UnixTime(X509_get0_notBefore(certificate));
   view.end = UnixTime(X509_get0_notAfter(certificate));
   return view;

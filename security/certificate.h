@@ -13,7 +13,8 @@ namespace strata::security {
 
 struct CertificateView {
   SpiffeId id;
-  double begin = 0;  // Unix time in seconds, of its validity
+  std::string serial;  // number, hexadecimal, as openssl x509 -serial writes it
+  double begin = 0;    // Unix time in seconds, of its validity
   double end = 0;
   bool operator==(const CertificateView& other) const = default;
 };

@@ -21,6 +21,7 @@ constexpr int kMostLevels = 16;
 void SessionHandler::OnRegister(uint64_t session, uint64_t incarnation,
                                 const v1::Register& message) {
   if (!Admit(session, incarnation, message)) return;
+  state_.join_tokens.Forget(message.node(), effects_);
   NodeEntry& node = state_.nodes.Ensure(NodeName(message.node()));
   const bool restarted = node.incarnation != incarnation;
   const bool stays = restarted && std::exchange(node.leaving, false);

@@ -173,6 +173,12 @@ void SessionHandler::StopStale(NodeEntry& node, const v1::JobEpoch& epoch, bool 
   machine_.SendStop(node, none);
 }
 
+bool SessionHandler::IsPlaced(const v1::JobRecord& job, const NodeEntry& node, int rank) {
+  const auto here = [&](const v1::RankPlace& place) { return place.node() == node.name; };
+  if (rank >= 0) return rank < job.placement_size() && here(job.placement(rank));
+  return std::any_of(job.placement().begin(), job.placement().end(), here);
+}
+
 bool SessionHandler::HasRank(const JobEntry& job, const NodeEntry& node, int rank) {
   const std::vector<int>& ranks = job.run.members.at(node.name).ranks;
   return std::find(ranks.begin(), ranks.end(), rank) != ranks.end();
@@ -276,6 +282,7 @@ void SessionHandler::OnRunning(NodeEntry& node, const v1::EpochRunning& message)
 void SessionHandler::OnProgress(NodeEntry& node, const v1::EpochProgress& message) {
   JobEntry* job = CurrentOrOver(node, message.epoch());
   if (job == nullptr) return;
+  if (message.progress().has_job()) return;  // what becomes of jobs is not for agents to say
   if (message.progress().has_step()) ReachedStep(*job, message.progress().step().step());
   effects_.progress.push_back({job->record.name(), message.progress()});
 }
@@ -294,6 +301,7 @@ void SessionHandler::OnEnded(NodeEntry& node, const v1::EpochEnded& message) {
   if (job == nullptr) {
     job = state_.Find(key.job);
     if (job == nullptr || job->record.state() != v1::Job::RECOVERING || job->key() != key) return;
+    if (!IsPlaced(job->record, node, std::max(message.rank(), -1))) return;
     const Failure failure = EndedFailure(node, message, /*first=*/false);
     if (outcome == v1::Finished::FAILED && failure.sure) machine_.Attribute(*job, failure);
     return;
@@ -444,9 +452,11 @@ void SessionHandler::OnHang(NodeEntry& node, const v1::HangReport& message) {
   JobEntry* job = Current(node, message.epoch());
   JobEntry* known = state_.Find(message.epoch().job());
   const bool late = known != nullptr && known->record.state() == v1::Job::RECOVERING &&
-                    known->key() == KeyOf(message.epoch());
+                    known->key() == KeyOf(message.epoch()) && IsPlaced(known->record, node);
   if (job == nullptr && !late) return StopStale(node, message.epoch(), /*alive=*/false);
   JobEntry& blamed = late ? *known : *job;
+  // Of its own ranks a node knows how they are; of others only that they did not come.
+  if (message.local() && !IsPlaced(blamed.record, node, std::max(message.rank(), 0))) return;
   Failure failure = {.cause = "hang"};
   const int rank = Suspect(blamed, node, message, failure.sure);
   const NodeEntry* culprit =

@@ -74,8 +74,12 @@ absl::Status ListJobs(const Snapshot& snapshot, const Caller& caller,
     if (caller.Sees(job.spec())) jobs.push_back(&job);
     return true;
   });
-  return list.Fill(
-      jobs, [&](const v1::JobRecord& job) { return ShowJob(snapshot, job); }, *response);
+  const auto show = [&](const v1::JobRecord& job) {
+    v1::Job shown = ShowJob(snapshot, job);
+    HideJobs(snapshot, caller, shown);
+    return shown;
+  };
+  return list.Fill(jobs, show, *response);
 }
 
 // As events name it.
@@ -213,11 +217,12 @@ class JobService final : public RawJobService {
     return Call::StartRead(
         parts_.environment, "JobService/GetJob", context, request, response,
         [](v1::GetJobRequest& asked) { return NeedName(asked.name(), kName); },
-        [](const Core& core, const Caller&, const v1::GetJobRequest& asked) -> Call::Later {
-          return [snapshot = core.TakeSnapshot(), &asked](v1::Job* job) {
+        [](const Core& core, const Caller& caller, const v1::GetJobRequest& asked) -> Call::Later {
+          return [snapshot = core.TakeSnapshot(), &caller, &asked](v1::Job* job) {
             const std::shared_ptr<const v1::JobRecord> found = snapshot->jobs.Find(asked.name());
             if (found == nullptr) return NoSuchJob(asked.name());
             *job = ShowJob(*snapshot, *found);
+            HideJobs(*snapshot, caller, *job);
             return absl::OkStatus();
           };
         });
@@ -345,9 +350,10 @@ class JobService final : public RawJobService {
     return Call::Start(
         parts_.environment, {"JobService/ExplainJob"}, context, request, response,
         [](v1::ExplainJobRequest& asked) { return NeedName(asked.name(), kName); },
-        [](Core& core, Effects&, const v1::ExplainJobRequest& asked,
+        [](Core& core, Effects&, const Caller& caller, const v1::ExplainJobRequest& asked,
            v1::ExplainJobResponse* explained) -> absl::Status {
           ASSIGN_OR_RETURN(*explained, core.ExplainJob(asked.name()));
+          HideJobs(core, caller, *explained);
           return absl::OkStatus();
         });
   }

@@ -169,11 +169,13 @@ class StreamCall final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
   absl::Status Admit(const Core& core) {
     if (std::exchange(admitted_, true)) return absl::OkStatus();
     if (!caller_.rights.unrestricted()) {
-      environment_.restricted->Add([weak = this->weak_from_this()](const absl::Status& status) {
-        const auto stream = weak.lock();
-        if (stream != nullptr && !status.ok()) stream->End(status);
-        return stream != nullptr;
-      });
+      environment_.restricted->Add(
+          [weak = this->weak_from_this()](const absl::Status& status) {
+            const auto stream = weak.lock();
+            if (stream != nullptr && !status.ok()) stream->End(status);
+            return stream != nullptr;
+          },
+          caller_.identity.end());
     }
     RETURN_IF_ERROR(CheckCallRate(environment_, core, caller_));
     ASSIGN_OR_RETURN(const bool counts, CountStream(environment_, core, caller_));
@@ -187,8 +189,15 @@ class StreamCall final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
     struct Seen {
       const Core* core = nullptr;
       absl::Status allowed;
+      CallPlace place;
     };
     const auto seen = std::make_shared<Seen>();
+    absl::StatusOr<CallPlace> place = TakePlace(environment_, method_, *request, caller_);
+    if (!place.ok()) {
+      AuditLater(environment_, Describe(method_, true, request.get()), caller_, place.status());
+      return End(place.status());
+    }
+    seen->place = *std::move(place);
     Reactor::Input input;
     input.reads_only = true;
     input.apply = [self = this->shared_from_this(), seen, request](Core& core, Effects& effects) {

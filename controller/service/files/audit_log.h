@@ -12,7 +12,7 @@
 namespace strata::controller {
 
 // {"audit": sequence, "time": seconds since 1970, "identity", "peer", "method", "resource",
-// "outcome", "reason", "request_id"} and a newline.
+// "outcome", "reason", "request_id", "certificate"} and a newline.
 std::string WriteAuditLine(const v1::AuditRecord& record);
 
 // Writes what is durable, on the pool's threads: a reader that does not read delays nobody. What
