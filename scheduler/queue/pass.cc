@@ -103,7 +103,13 @@ Pass::NeverKey Pass::NeverKeyOf(const Attempt& attempt) const {
 }
 
 const Occupancy* Pass::Reserved(const Attempt& attempt, double delay) const {
-  return Outlasts(attempt, delay) ? &reservation_->devices : nullptr;
+  return Outlasts(attempt, delay) ? &WithheldFrom(attempt, *reservation_) : nullptr;
+}
+
+// A borrower leaves the buffer what it has to have when the head starts.
+const Occupancy& Pass::WithheldFrom(const Attempt& attempt, const Reservation& reservation) const {
+  const bool borrows = !attempt.recovering() && board_.MayTakeBuffer(attempt.job());
+  return borrows ? reservation.with_buffer : reservation.devices;
 }
 
 Pass::Key Pass::KeyOf(const Attempt& attempt) const {
@@ -222,6 +228,10 @@ void Pass::StartAt(const Attempt& attempt, const Shape& shape, Found found) {
 }
 
 void Pass::ClaimAt(const Attempt& attempt, const Placement& placement, Waiting waiting) {
+  const Occupancy room = RoomFor(board_, attempt, true, Reserved(attempt, kStopSeconds));
+  if (!board_.MayTakeBuffer(attempt.job())) {
+    board_.KeepInBuffer(Minus(room, board_.For(attempt.job(), room)));
+  }
   board_.Claim(attempt.job(), placement, kStopSeconds + attempt.seconds);
   usage_.Set(attempt.job(), placement.kind, attempt.shape.ranks());
   supply_.reset();
@@ -288,7 +298,8 @@ bool Pass::StaysBehindHead(Board& then, const Attempt& attempt, const Eviction& 
   if (!reservation.has_value()) return false;
   const bool outlasts = board_.view().now + kStopSeconds + attempt.seconds > reservation->at;
   return PlaceOn(then, attempt, attempt.shape,
-                 RoomFor(then, attempt, true, outlasts ? &reservation->devices : nullptr))
+                 RoomFor(then, attempt, true,
+                         outlasts ? &WithheldFrom(attempt, *reservation) : nullptr))
       .has_value();
 }
 
