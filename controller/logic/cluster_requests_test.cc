@@ -210,6 +210,16 @@ TEST_F(Drain, TwiceChangesNothing) {
   EXPECT_EQ(first->resource_version(), second->resource_version());
 }
 
+TEST_F(Drain, OfSeveralNodesIsAllOrNothing) {
+  v1::DrainNodesRequest request;
+  request.add_names("nodes/n0");
+  request.add_names("nodes/n7");
+  Effects effects;
+  EXPECT_TRUE(absl::IsNotFound(h.core->DrainNodes(request, effects).status()));
+  EXPECT_FALSE(h.Node("n0").drained());
+  EXPECT_TRUE(effects.writes.empty());
+}
+
 TEST_F(Drain, AnUnknownNodeIsNotFound) {
   EXPECT_TRUE(absl::IsNotFound(h.Drain("n7").status()));
   EXPECT_TRUE(absl::IsNotFound(h.Drain("").status()));

@@ -1,9 +1,12 @@
 #include "controller/service/caller.h"
 
 #include <algorithm>
+#include <string>
+#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "controller/logic/names.h"
 #include "controller/logic/refusal.h"
 #include "proto/strata/v1/jobs.pb.h"
@@ -33,6 +36,19 @@ std::string TextIn(const Message& message, const char* key) {
   return text ? message.GetReflection()->GetString(message, field) : "";
 }
 
+std::string TextsIn(const Message& message, const char* key) {
+  const FieldDescriptor* field = message.GetDescriptor()->FindFieldByName(key);
+  const bool texts = field != nullptr && field->is_repeated() &&
+                     field->cpp_type() == FieldDescriptor::CPPTYPE_STRING;
+  if (!texts) return "";
+  std::vector<std::string> all;
+  const auto& reflection = *message.GetReflection();
+  for (int i = 0; i < reflection.FieldSize(message, field); ++i) {
+    all.push_back(reflection.GetRepeatedString(message, field, i));
+  }
+  return absl::StrJoin(all, ", ");
+}
+
 Target TargetOf(const Core& core, const char* method, const Message& request) {
   Target target;
   target.is_job = absl::StartsWith(method, "JobService/");
@@ -52,6 +68,7 @@ std::string NamedBy(const Message& request) {
   for (const char* key : {"name", "parent"}) {
     if (std::string named = TextIn(request, key); !named.empty()) return named;
   }
+  if (std::string named = TextsIn(request, "names"); !named.empty()) return named;
   const FieldDescriptor* job = request.GetDescriptor()->FindFieldByName("job");
   const bool message = job != nullptr && job->message_type() == v1::Job::descriptor();
   return message ? TextIn(request.GetReflection()->GetMessage(request, job), "name") : "";
