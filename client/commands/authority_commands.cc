@@ -121,17 +121,9 @@ absl::StatusOr<std::string> PathOf(const std::string& identity) {
                    "at most 63 letters, digits, '-', '.' and '_'"));
 }
 
-absl::StatusOr<double> LifeOf(const Arguments& arguments, const std::string& path) {
-  if (!arguments.Has("--ttl")) {
-    return path == security::kControllerPath ? kControllerSeconds : kUserSeconds;
-  }
-  absl::Duration life;
-  if (absl::ParseDuration(arguments.Text("--ttl"), &life) && life >= absl::Seconds(1) &&
-      life < absl::Hours(100 * 365 * 24)) {
-    return absl::ToDoubleSeconds(life);
-  }
-  return absl::InvalidArgumentError(
-      absl::StrCat("--ttl ", arguments.Text("--ttl"), ": write a time such as 12h or 720h"));
+double LifeOf(const Arguments& arguments, const std::string& path) {
+  const double usual = path == security::kControllerPath ? kControllerSeconds : kUserSeconds;
+  return arguments.Seconds("--ttl").value_or(usual);
 }
 
 struct Issued {
@@ -144,7 +136,7 @@ absl::StatusOr<Issued> Issue(const Arguments& arguments) {
   const std::string& identity = arguments.positional()[1];
   Issued issued;
   ASSIGN_OR_RETURN(const std::string path, PathOf(identity));
-  ASSIGN_OR_RETURN(const double seconds, LifeOf(arguments, path));
+  const double seconds = LifeOf(arguments, path);
   ASSIGN_OR_RETURN(const auto authority, OpenAuthority(Absolute(arguments.Text("--authority"))));
   issued.prefix = Absolute(arguments.Text("--out", identity.substr(identity.find('/') + 1)));
   if (!arguments.Has("--replace")) {
@@ -209,7 +201,8 @@ std::vector<Command> AuthorityCommands() {
           "Issue a certificate from an authority's folder", {"issue", "WHO"}, 2,
           {required({"--authority", kText, "DIR", "that strata authority init made"}),
            {"--out", kText, "PREFIX", "of the files PREFIX.pem and PREFIX.key (./NAME)"},
-           {"--ttl", kText, "TIME", "how long it is valid, such as 12h (720h; controller: 8760h)"},
+           {"--ttl", Flag::Kind::kTime, "TIME",
+            "how long it is valid, such as 12h (720h; controller: 8760h)", "", 1},
            {"--request", kText, "FILE", "for this PKCS #10 request's key, instead of a new one"},
            {"--replace", Flag::Kind::kSwitch, "", "also where such files are there already"}},
           CertificateIssue),

@@ -53,7 +53,7 @@ absl::Status Probe(const ClusterShape& shape, std::unique_ptr<ApiClient>& client
   if (client == nullptr || client->address().ToString() != address.ToString()) {
     client = MakeApiClient(address, options);
   }
-  const absl::StatusOr<std::vector<v1::Node>> nodes = client->ListNodes();
+  const absl::StatusOr<v1::ListNodesResponse> nodes = client->ListNodes();
   if (!nodes.ok()) {
     if (!absl::IsDeadlineExceeded(nodes.status())) client.reset();
     return absl::UnavailableError("the controller");
