@@ -380,9 +380,20 @@ class GrpcApiClient final : public ApiClient {
     return "is the cluster up? (strata up)";
   }
 
+  // A socket that is there, and not for this user.
+  bool IsShut(const std::string& message) const {
+    return address_.is_unix() && absl::StrContains(message, "Permission denied");
+  }
+
   absl::Status Translate(const grpc::Status& status) const {
     const auto code = static_cast<absl::StatusCode>(status.error_code());
     std::string message = status.error_message();
+    if (code == absl::StatusCode::kUnavailable && IsShut(message)) {
+      return absl::PermissionDeniedError(
+          absl::StrCat(address_.ToString(),
+                       ": permission denied — its directory or its socket lets in only its "
+                       "user: a group comes in with strata-controller --socket-group"));
+    }
     if (code == absl::StatusCode::kUnavailable) {
       message = absl::StrCat(address_.ToString(), " does not answer (", LastReason(message), ") — ",
                              WhatToDo(message));

@@ -6,6 +6,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "client/api/errors.h"
 #include "client/commands/cluster_call.h"
 #include "client/commands/registry.h"
 #include "client/exit_codes.h"

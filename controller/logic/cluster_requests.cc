@@ -142,8 +142,10 @@ void SetDrained(ClusterState& state, NodeEntry& node, const std::string& reason,
 
 // What keeps a node from being forgotten, as the end of a sentence; empty: nothing.
 std::string UseOf(const ClusterState& state, const NodeEntry& node) {
-  if (node.session != 0 || node.state == v1::Node::READY) {
-    return "is heard from: stop its agent first";
+  if (node.state == v1::Node::READY) return "is heard from: stop its agent first";
+  if (node.session != 0) {
+    return "is not heard from, but its agent's connection is still open: stop the agent first, for "
+           "it would come back";
   }
   if (!node.holds.empty()) {
     return absl::StrCat("may still hold ranks of ", ShortName(node.holds.begin()->first.job),

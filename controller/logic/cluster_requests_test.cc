@@ -211,13 +211,10 @@ TEST_F(Drain, TwiceChangesNothing) {
 }
 
 TEST_F(Drain, OfSeveralNodesIsAllOrNothing) {
-  v1::DrainNodesRequest request;
-  request.add_names("nodes/n0");
-  request.add_names("nodes/n7");
-  Effects effects;
-  EXPECT_TRUE(absl::IsNotFound(h.core->DrainNodes(request, effects).status()));
+  EXPECT_TRUE(absl::IsNotFound(h.DrainTogether({"nodes/n0", "nodes/n7"}).status()));
   EXPECT_FALSE(h.Node("n0").drained());
-  EXPECT_TRUE(effects.writes.empty());
+  ASSERT_TRUE(h.DrainTogether({"nodes/n0", "nodes/n1"}).ok());
+  EXPECT_TRUE(h.Node("n0").drained() && h.Node("n1").drained());
 }
 
 TEST_F(Drain, AnUnknownNodeIsNotFound) {

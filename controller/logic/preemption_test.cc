@@ -223,10 +223,7 @@ TEST_F(Drained, ThePlaceThatIsKeptIsNotGivenAwayBeforeAllItsNodesAreBack) {
 // One after the other, the second would end what the first moves there.
 TEST_F(Drained, AJobDoesNotMoveToANodeThatIsDrainedWithItsOwn) {
   h.Run("a", {"n0"});
-  v1::DrainNodesRequest request;
-  request.add_names("nodes/n0");
-  request.add_names("nodes/n1");
-  ASSERT_TRUE(h.With([&](Effects& effects) { return h.core->DrainNodes(request, effects); }).ok());
+  ASSERT_TRUE(h.DrainTogether({"nodes/n0", "nodes/n1"}).ok());
   EXPECT_FALSE(h.Job("a").has_preemption());
   EXPECT_EQ(h.Job("a").state(), v1::Job::RUNNING);
   (void)h.Drain("n1", false);

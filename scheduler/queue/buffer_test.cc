@@ -44,7 +44,7 @@ TEST_F(BufferTest, AStartLeavesItWhole) {
 TEST_F(BufferTest, AJobThatNeverFitsBesideItIsToldSo) {
   scene.Queue("a", 12);
   const Decisions decisions = scene.Decide();
-  EXPECT_THAT(decisions.waiting.at("a").reason, HasSubstr("held back"));
+  EXPECT_THAT(decisions.waiting.at("a").reason, HasSubstr("8 are free: n1 is held back, n3 is"));
   EXPECT_THAT(decisions.waiting.at("a").starts_when, HasSubstr("scheduling.buffer"));
   EXPECT_FALSE(decisions.waiting.at("a").infeasible);
 }
