@@ -60,9 +60,10 @@ absl::Status Probe(const ClusterShape& shape, std::unique_ptr<ApiClient>& client
   }
   std::vector<std::string> missing;
   for (const ClusterNode& wanted : shape.nodes) {
-    const bool ready = std::any_of(nodes->begin(), nodes->end(), [&](const v1::Node& node) {
-      return PlainName(node.name()) == wanted.name && node.state() == v1::Node::READY;
-    });
+    const bool ready =
+        std::any_of(nodes->nodes().begin(), nodes->nodes().end(), [&](const v1::Node& node) {
+          return PlainName(node.name()) == wanted.name && node.state() == v1::Node::READY;
+        });
     if (!ready) missing.push_back(wanted.name);
   }
   if (missing.empty()) return absl::OkStatus();
