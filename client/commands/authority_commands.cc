@@ -33,11 +33,10 @@ constexpr double kControllerSeconds = 365.0 * 86400;
 constexpr double kUserSeconds = 30.0 * 86400;
 constexpr size_t kLongestIdentity = 63;
 
-absl::Status CheckAbsent(const std::string& path) {
+absl::Status CheckAbsent(const std::string& path, const char* remedy) {
   std::error_code error;
   if (!fs::exists(path, error)) return absl::OkStatus();
-  return absl::FailedPreconditionError(
-      absl::StrCat(path, ": is there already — choose another place, or remove it first"));
+  return absl::FailedPreconditionError(absl::StrCat(path, ": is there already — ", remedy));
 }
 
 // The key first: whoever finds the certificate finds its key too.
@@ -57,7 +56,7 @@ absl::StatusOr<std::unique_ptr<Authority>> OpenAuthority(const std::string& fold
 
 absl::Status MakeAuthority(const std::string& folder, const std::string& cluster) {
   for (const char* file : {kRootFile, kRootKeyFile, "/controller.pem", "/controller.key"}) {
-    RETURN_IF_ERROR(CheckAbsent(folder + file));
+    RETURN_IF_ERROR(CheckAbsent(folder + file, "choose another place, or remove it first"));
   }
   const double now = common::WallSeconds();
   ASSIGN_OR_RETURN(const KeyPair root, Authority::MakeRoot(cluster, now));
@@ -141,7 +140,8 @@ absl::StatusOr<Issued> Issue(const Arguments& arguments) {
   issued.prefix = Absolute(arguments.Text("--out", identity.substr(identity.find('/') + 1)));
   if (!arguments.Has("--replace")) {
     for (const char* suffix : {".pem", ".key"}) {
-      RETURN_IF_ERROR(CheckAbsent(issued.prefix + suffix));
+      RETURN_IF_ERROR(CheckAbsent(issued.prefix + suffix,
+                                  "write elsewhere with --out, or over it with --replace"));
     }
   }
   const double now = common::WallSeconds();
