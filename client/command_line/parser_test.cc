@@ -108,7 +108,7 @@ TEST(CommandLine, MistakesAreUsageErrorsThatSayWhatWasMeant) {
       {{"run", "/"}, kExitUsage, "directory"},
       {{"get", "jobs", "-o", "toml"}, kExitUsage, "toml.*json"},
       {{"get", "jbos"}, kExitUsage, "jbos.*did you mean jobs"},
-      {{"get", "job"}, kExitUsage, "NAME is missing"},
+      {{"get", "job", "a", "--show-labels"}, kExitUsage, "--show-labels is for all jobs"},
       {{"wait", "x", "--for=mood=good"}, kExitUsage, "mood"},
       {{"wait", "x", "--for=state=DONE"}, kExitUsage, "SUCCEEDED"},
       {{"wait", "x", "--for=step=0"}, kExitUsage, "step"},

@@ -56,6 +56,10 @@ TEST_F(ChangeCommandsTest, GetJobsAsksForWhatIsSelected) {
   EXPECT_EQ(Run({"get", "jobs", "-o", "json"}).code, 0);
   EXPECT_EQ(asked.view(), v1::JOB_VIEW_FULL);
   EXPECT_EQ(Run({"get", "nodes", "-l", "team=nlp"}).code, 2);
+  // As kubectl's users type it.
+  server_.Put(Named("b"));
+  EXPECT_EQ(Run({"get", "jobs", "b", "-o", "name"}).out, "b\n");
+  EXPECT_EQ(Run({"get", "job", "-o", "name"}).out, "a\n");
 }
 
 TEST_F(ChangeCommandsTest, CancelTellsItsGraceAndReason) {

@@ -135,17 +135,16 @@ int Get(const Arguments& arguments, Terminal& terminal) {
   static const auto& kinds = *new std::vector<std::string>{
       "jobs", "nodes", "projects", "queues", "policy", "audit", "job", "node", "project", "queue"};
   if (!CheckKind("get", words[0], kinds, terminal)) return kExitUsage;
-  const bool plural = absl::EndsWith(words[0], "s") || words[0] == "policy";
-  const bool one = words[0] != "audit";  // whose argument is a filter
-  if (one && plural != (words.size() == 1)) {
-    terminal.Error(plural ? absl::StrCat("strata get: unexpected argument ", words[1])
-                          : absl::StrCat("strata get ", words[0], ": NAME is missing"));
+  if (words[0] == "policy" && words.size() > 1) {
+    terminal.Error(absl::StrCat("strata get: unexpected argument ", spec::Shown(words[1]),
+                                ": there is one policy"));
     return kExitUsage;
   }
   for (const Flag& flag : GetFlags()) {
     const std::string kind = flag.name == "--watch" ? "nodes" : "jobs";
-    if (words[0] == kind || !arguments.Has(flag.name)) continue;
-    terminal.Error(absl::StrCat("strata get ", words[0], ": ", flag.name, " is for ", kind,
+    const bool listed = words.size() == 1 && absl::StartsWith(kind, words[0]);
+    if (listed || !arguments.Has(flag.name)) continue;
+    terminal.Error(absl::StrCat("strata get ", words[0], ": ", flag.name, " is for all ", kind,
                                 kind == "nodes" ? "; strata watch NAME follows a job" : ""));
     return kExitUsage;
   }
@@ -159,14 +158,16 @@ int Get(const Arguments& arguments, Terminal& terminal) {
   if (client == nullptr) return code;
   const std::string name = words.size() == 1 ? "" : words[1];
   if (words[0] == "audit") return GetAudit(*client, name, output, terminal);
-  if (words[0] == "jobs") return GetJobs(*client, arguments, output, terminal);
   if (words[0] == "policy") return GetWholePolicy(*client, output, terminal);
   if (arguments.Has("--watch")) return WatchNodes(*client, output, terminal);
-  if (words[0] == "nodes") return GetNodes(*client, output, terminal);
-  if (words[0] == "node") return GetOneNode(*client, name, output, /*described=*/false, terminal);
+  if (absl::StartsWith(words[0], "node")) {
+    return name.empty() ? GetNodes(*client, output, terminal)
+                        : GetOneNode(*client, name, output, /*described=*/false, terminal);
+  }
   if (absl::StartsWith(words[0], "project")) return GetProjects(*client, name, output, terminal);
   if (absl::StartsWith(words[0], "queue")) return GetQueues(*client, name, output, terminal);
-  return GetOneJob(*client, name, output, /*described=*/false, terminal);
+  return name.empty() ? GetJobs(*client, arguments, output, terminal)
+                      : GetOneJob(*client, name, output, /*described=*/false, terminal);
 }
 
 // `describe job NAME`, `describe NAME`, `describe node NAME` and `describe model JOB.yaml`.
@@ -231,10 +232,9 @@ int Events(const Arguments& arguments, Terminal& terminal) {
 
 std::vector<Command> QueryCommands() {
   return {
-      ClusterCommand("get", "jobs|nodes|projects|queues|policy|audit [FILTER]|job NAME|…",
+      ClusterCommand("get", "jobs|nodes|projects|queues [NAME], policy, audit [FILTER]",
                      "List what the cluster has",
-                     {"jobs, nodes, projects, queues, policy, audit or job NAME"}, 2, GetFlags(),
-                     Get),
+                     {"jobs, nodes, projects, queues, policy or audit"}, 2, GetFlags(), Get),
       ClusterCommand("describe", "job NAME|node NAME|model JOB.yaml",
                      "Tell everything about a job, a node or a job file's model", {"NAME"}, 2, {},
                      Describe),

@@ -272,7 +272,7 @@ class Explainer {
     if (!described.healthy) {
       const bool whole = static_cast<int>(described.free.size()) == described.devices;
       return absl::StrCat(
-          described.name, " is healthy again",
+          described.name, " takes new ranks again",
           whole ? "" : absl::StrCat(" with all ", described.devices, " devices free"));
     }
     if (std::string devices = one_cell ? OneMoreCellOn(node) : ""; !devices.empty()) return devices;
@@ -344,8 +344,8 @@ class Explainer {
     if (repaired == 1 && left <= 0) return absl::StrCat("starts when ", changes[0]);
     if (repaired > changes.size()) {
       changes.push_back(Counted(static_cast<int64_t>(repaired - changes.size()),
-                                "further node is healthy again",
-                                "further nodes are healthy again"));
+                                "further node takes new ranks again",
+                                "further nodes take new ranks again"));
     }
     if (left > 0) changes.push_back(become_free(left));
     return absl::StrCat("starts when ", absl::StrJoin(changes, " and "),
