@@ -60,24 +60,15 @@ std::vector<FieldViolation> ViolationsOf(const absl::Status& status) {
 int ExitCodeOfCall(const absl::Status& status) {
   const std::string reason = ReasonOf(status);
   switch (status.code()) {
-    case absl::StatusCode::kOk:
-      return kExitDone;
-    case absl::StatusCode::kInvalidArgument:
-      return kExitUsage;
     case absl::StatusCode::kFailedPrecondition:
       return reason.empty() || reason == "INFEASIBLE" ? kExitInfeasible : kExitFailed;
-    case absl::StatusCode::kPermissionDenied:
     case absl::StatusCode::kUnauthenticated:
       return kExitNotAllowed;
-    case absl::StatusCode::kNotFound:
-      return kExitNotFound;
-    case absl::StatusCode::kUnavailable:
-    case absl::StatusCode::kDeadlineExceeded:
-      return kExitUnavailable;
-    case absl::StatusCode::kCancelled:
-      return kExitInterrupted;
-    default:
+    case absl::StatusCode::kResourceExhausted:
+    case absl::StatusCode::kUnimplemented:
       return kExitFailed;
+    default:
+      return ExitCodeOf(status);
   }
 }
 

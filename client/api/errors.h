@@ -29,7 +29,8 @@ struct FieldViolation {
 std::vector<FieldViolation> ViolationsOf(const absl::Status& status);
 
 // What `strata` ends with after a call that failed so (CLI.md). Differs from ExitCodeOf, which is
-// about files and flags: a precondition of the cluster is 3 when nothing could run the job, else 1.
+// about files and flags: a precondition of the cluster is 3 when nothing could run the job, else 1,
+// as is a limit of the cluster.
 int ExitCodeOfCall(const absl::Status& status);
 
 // The same failure with a message of one line per field violation, FILE:LINE:COLUMN: PATH: WHAT,

@@ -16,13 +16,13 @@
 #include "controller/logic/names.h"
 #include "controller/logic/refusal.h"
 #include "controller/service/calls/stream_call.h"
-#include "controller/service/files/jsonl.h"
 #include "controller/service/files/line_reader.h"
 #include "controller/service/requests/job_list.h"
 #include "controller/service/requests/pages.h"
 #include "controller/service/requests/spec_check.h"
 #include "controller/service/requests/update_check.h"
 #include "proto/strata/v1/jobs.grpc.pb.h"
+#include "protocol/step_record.h"
 
 namespace strata::controller {
 namespace {
@@ -150,7 +150,7 @@ struct MetricsReplay {
     while (records.size() < kAtOnce) {
       const std::optional<std::string> line = reader.Next();
       if (!line.has_value()) break;
-      std::optional<v1::StepRecord> record = ParseStepLine(*line);
+      std::optional<v1::StepRecord> record = protocol::ParseStepLine(*line);
       if (!record.has_value()) continue;
       v1::JobProgress progress;
       *progress.mutable_step() = *std::move(record);

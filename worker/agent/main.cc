@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "common/clock.h"
+#include "protocol/exit_codes.h"
 #include "worker/agent/cluster/agent_options.h"
 #include "worker/agent/cluster/cluster_agent.h"
 #include "worker/agent/cluster/stop_agent.h"
@@ -17,6 +18,11 @@
 #include "worker/shared/version.h"
 
 namespace {
+
+using strata::protocol::kExitDone;
+using strata::protocol::kExitFailed;
+using strata::protocol::kExitInterrupted;
+using strata::protocol::kExitUsage;
 
 constexpr char kUsage[] =
     "usage: strata-worker --standalone | --controller HOST:PORT … | stop … | --version | --help\n"
@@ -28,12 +34,12 @@ int Serve() {
   auto client = ClientLink::Open(STDIN_FILENO, STDOUT_FILENO);
   if (!client.ok()) {
     std::fprintf(stderr, "strata-worker: %s\n", client.status().ToString().c_str());
-    return 1;
+    return kExitFailed;
   }
   const auto request = (*client)->ReadRequest();
   if (!request.ok()) {
     std::fprintf(stderr, "strata-worker: %s\n", request.status().ToString().c_str());
-    return (*client)->interrupts() > 0 ? 130 : 2;
+    return (*client)->interrupts() > 0 ? kExitInterrupted : kExitUsage;
   }
   const strata::common::MonotonicClock clock{};
   const strata::v1::Finished finished = strata::worker::RunStandalone(*request, **client, clock);
@@ -46,7 +52,7 @@ int ServeCluster(const std::vector<std::string>& arguments) {
   if (!options.ok()) {
     std::fprintf(stderr, "strata-worker: %s — strata-worker --help tells what there is\n",
                  std::string(options.status().message()).c_str());
-    return 2;
+    return kExitUsage;
   }
   umask(0077);  // what jobs read and write is nobody else's; trainers inherit it
   const strata::common::MonotonicClock clock{};
@@ -58,13 +64,13 @@ int Stop(const std::vector<std::string>& arguments) {
   if (!options.ok()) {
     std::fprintf(stderr, "strata-worker stop: %s — strata-worker --help tells what there is\n",
                  std::string(options.status().message()).c_str());
-    return 2;
+    return kExitUsage;
   }
   const strata::common::MonotonicClock clock{};
   const auto stopped = strata::worker::StopAgent(*options, clock);
-  if (stopped.ok()) return 0;
+  if (stopped.ok()) return kExitDone;
   std::fprintf(stderr, "strata-worker stop: %s\n", std::string(stopped.status().message()).c_str());
-  return 1;
+  return kExitFailed;
 }
 
 }  // namespace

@@ -13,7 +13,6 @@
 #include "absl/strings/str_cat.h"
 #include "common/clock.h"
 #include "controller/service/files/file_pool.h"
-#include "controller/service/files/jsonl.h"
 #include "controller/service/files/line_reader.h"
 #include "controller/service/streams/log_book.h"
 #include "controller/service/streams/progress_hub.h"
@@ -459,32 +458,6 @@ TEST_F(LineReaderTest, LeavesOutLinesThatAreTooLong) {
   EXPECT_EQ(reader.Next(), "a");
   EXPECT_EQ(reader.Next(), "b");
   EXPECT_EQ(reader.Next(), std::nullopt);
-}
-
-TEST(StepLines, AreReadBackAndDamagedOnesRefused) {
-  const auto record = ParseStepLine(
-      R"({"step": 7, "loss": 2.5, "grad_norm": null, "learning_rate": 1e-3, "tokens": 64,)"
-      R"( "seconds": 0.25, "epoch": 3, "applied": 6, "exposed_communication_seconds": 0.125,)"
-      R"( "validation_loss": 2.25, "memory": {"host": {"predicted_bytes": 10, "arena_bytes": 11,)"
-      R"( "measured_bytes": 12, "overhead_bytes": 13}},)"
-      R"( "purposes": {"reduce": {"compute_seconds": 0, "exposed_seconds": 0.5,)"
-      R"( "background_seconds": 1}, "forward": 7}})");
-  ASSERT_TRUE(record.has_value());
-  EXPECT_EQ(record->step(), 7);
-  EXPECT_EQ(record->loss(), 2.5);
-  EXPECT_NE(record->grad_norm(), record->grad_norm()) << "NaN";
-  EXPECT_EQ(record->epoch(), 3);
-  EXPECT_EQ(record->validation_loss(), 2.25);
-  EXPECT_FALSE(record->has_predicted_seconds());
-  ASSERT_EQ(record->memory_size(), 1);
-  EXPECT_EQ(record->memory(0).measured_bytes(), 12);
-  ASSERT_EQ(record->purposes_size(), 1);
-  EXPECT_EQ(record->purposes(0).purpose(), "reduce");
-  EXPECT_EQ(record->purposes(0).exposed_seconds(), 0.5);
-  for (const char* bad : {"", "{", "[]", "7", "{\"step\": \"x\"}", "{\"loss\": 1}", "\xff\xfe",
-                          "{\"step\": 1e400}"}) {
-    EXPECT_FALSE(ParseStepLine(bad).has_value()) << bad;
-  }
 }
 
 }  // namespace

@@ -19,8 +19,8 @@
 #include "common/status_macros.h"
 #include "controller/logic/names.h"
 #include "controller/logic/refusal.h"
-#include "controller/service/files/jsonl.h"
 #include "controller/service/files/line_reader.h"
+#include "controller/service/files/log_line.h"
 #include "controller/service/streams/progress_hub.h"
 
 namespace strata::controller {

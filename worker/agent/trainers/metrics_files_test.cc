@@ -5,14 +5,12 @@
 
 #include <filesystem>
 #include <fstream>
-#include <limits>
 #include <sstream>
 #include <string>
 
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
-#include "nlohmann/json.hpp"
-#include "worker/agent/trainers/step_json.h"
+#include "protocol/step_record.h"
 
 namespace strata::worker {
 namespace {
@@ -21,7 +19,7 @@ std::string Line(int64_t step, double loss) {
   v1::StepRecord record;
   record.set_step(step);
   record.set_loss(loss);
-  return StepLine(record);
+  return protocol::StepLine(record);
 }
 
 class MetricsFilesTest : public testing::Test {
@@ -50,37 +48,6 @@ class MetricsFilesTest : public testing::Test {
   bool missing_ = false;
 };
 
-TEST(StepJsonTest, NumbersReadBackToTheSameBits) {
-  v1::StepRecord record;
-  record.set_step(3);
-  record.set_loss(5.5451774444795623);
-  record.set_grad_norm(1.0 / 3.0);
-  record.set_learning_rate(5e-324);
-  record.set_seconds(0.1);
-  record.set_validation_loss(1.7976931348623157e308);
-  v1::TierMemory* const host = record.add_memory();
-  host->set_tier("host");
-  host->set_predicted_bytes(1LL << 60);
-  v1::PurposeSeconds* const reduce = record.add_purposes();
-  reduce->set_purpose("reduce");
-  reduce->set_exposed_seconds(0.1);
-  const nlohmann::json read = nlohmann::json::parse(StepLine(record));
-  EXPECT_EQ(read["loss"].get<double>(), record.loss());
-  EXPECT_EQ(read["grad_norm"].get<double>(), record.grad_norm());
-  EXPECT_EQ(read["learning_rate"].get<double>(), record.learning_rate());
-  EXPECT_EQ(read["seconds"].get<double>(), record.seconds());
-  EXPECT_EQ(read["validation_loss"].get<double>(), record.validation_loss());
-  EXPECT_EQ(read["memory"]["host"]["predicted_bytes"].get<int64_t>(), 1LL << 60);
-  EXPECT_EQ(read["purposes"]["reduce"]["exposed_seconds"].get<double>(), 0.1);
-  EXPECT_FALSE(read.contains("predicted_seconds"));
-}
-
-TEST(StepJsonTest, ALossThatIsNotFiniteIsNull) {
-  const nlohmann::json read =
-      nlohmann::json::parse(Line(1, std::numeric_limits<double>::quiet_NaN()));
-  EXPECT_TRUE(read["loss"].is_null());
-}
-
 TEST(CutAtStepTest, KeepsTheBytesUpToTheStepAndNothingElse) {
   const std::string two = Line(1, 0.1) + Line(2, 0.2);
   EXPECT_EQ(CutAtStep(two + Line(3, 0.3) + "{\"step\": 4, \"lo", 2), two);
@@ -102,7 +69,7 @@ std::string LineOf(int64_t step, int64_t epoch) {
   v1::StepRecord record;
   record.set_step(step);
   record.set_epoch(epoch);
-  return StepLine(record);
+  return protocol::StepLine(record);
 }
 
 TEST(PublishedStepTest, OnlyWhatThisEpochWroteWithoutAGapCountsBeyondItsStart) {
