@@ -4,6 +4,7 @@
 #ifndef STRATA_CLIENT_API_ERRORS_H_
 #define STRATA_CLIENT_API_ERRORS_H_
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -36,6 +37,10 @@ int ExitCodeOfCall(const absl::Status& status);
 // where `file` is the job file as the user wrote it. Unchanged without violations.
 absl::Status AtPositions(const absl::Status& status, const std::string& file,
                          const spec::PositionMap& positions);
+
+// The same failure, its fields named as the flags that they were typed with: FLAG: WHAT. Unchanged
+// where no violation is of one of `flags`, by field.
+absl::Status AtFlags(const absl::Status& status, const std::map<std::string, std::string>& flags);
 
 }  // namespace strata::client
 

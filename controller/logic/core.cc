@@ -219,6 +219,12 @@ absl::StatusOr<v1::Node> Core::DrainNode(const v1::DrainNodeRequest& request, Ef
       effects, [&](JobMachine&) { return controller::DrainNode(impl_->state, request, effects); });
 }
 
+absl::StatusOr<v1::DrainNodesResponse> Core::DrainNodes(const v1::DrainNodesRequest& request,
+                                                        Effects& effects) {
+  return impl_->Change(
+      effects, [&](JobMachine&) { return controller::DrainNodes(impl_->state, request, effects); });
+}
+
 absl::StatusOr<v1::Node> Core::ResumeNode(const v1::ResumeNodeRequest& request, Effects& effects) {
   return impl_->Change(
       effects, [&](JobMachine&) { return controller::ResumeNode(impl_->state, request, effects); });

@@ -79,6 +79,8 @@ class Core {
   v1::GetPolicyResponse PolicyInUse() const;
   const v1::Policy& policy() const;  // complete
   absl::StatusOr<v1::Node> DrainNode(const v1::DrainNodeRequest& request, Effects& effects);
+  absl::StatusOr<v1::DrainNodesResponse> DrainNodes(const v1::DrainNodesRequest& request,
+                                                    Effects& effects);
   absl::StatusOr<v1::Node> ResumeNode(const v1::ResumeNodeRequest& request, Effects& effects);
   absl::Status DeleteNode(const v1::DeleteNodeRequest& request, Effects& effects);
   bool HasNode(const std::string& name) const;  // nodes/NAME

@@ -142,6 +142,13 @@ absl::StatusOr<v1::Node> Harness::Drain(const std::string& node, bool drain,
   });
 }
 
+absl::StatusOr<v1::DrainNodesResponse> Harness::DrainTogether(
+    const std::vector<std::string>& nodes) {
+  v1::DrainNodesRequest request;
+  for (const std::string& node : nodes) request.add_names(node);
+  return With([&](Effects& effects) { return core->DrainNodes(request, effects); });
+}
+
 absl::Status Harness::DeleteNode(const std::string& node) {
   v1::DeleteNodeRequest request;
   request.set_name(node);

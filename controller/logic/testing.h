@@ -47,6 +47,7 @@ class Harness {
   absl::Status Delete(const std::string& name, bool force = false);
   absl::StatusOr<v1::ApplyPolicyResponse> ApplyPolicy(const v1::Policy& policy,
                                                       bool validate_only = false);
+  absl::StatusOr<v1::DrainNodesResponse> DrainTogether(const std::vector<std::string>& nodes);
   absl::StatusOr<v1::Node> Drain(const std::string& node, bool drain = true,
                                  const std::string& reason = "");
   absl::Status DeleteNode(const std::string& node);

@@ -2,7 +2,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cstdio>
 #include <cstring>
 #include <string>
@@ -51,8 +50,8 @@ int Serve() {
 int ServeCluster(const std::vector<std::string>& arguments) {
   const auto options = strata::worker::ParseClusterOptions(arguments);
   if (!options.ok()) {
-    std::fprintf(stderr, "strata-worker: %s\n%s%s", std::string(options.status().message()).c_str(),
-                 kUsage, strata::worker::kClusterUsage);
+    std::fprintf(stderr, "strata-worker: %s — strata-worker --help tells what there is\n",
+                 std::string(options.status().message()).c_str());
     return kExitUsage;
   }
   umask(0077);  // what jobs read and write is nobody else's; trainers inherit it
@@ -63,9 +62,8 @@ int ServeCluster(const std::vector<std::string>& arguments) {
 int Stop(const std::vector<std::string>& arguments) {
   const auto options = strata::worker::ParseStopOptions(arguments);
   if (!options.ok()) {
-    std::fprintf(stderr, "strata-worker stop: %s\n%s%s",
-                 std::string(options.status().message()).c_str(), kUsage,
-                 strata::worker::kStopUsage);
+    std::fprintf(stderr, "strata-worker stop: %s — strata-worker --help tells what there is\n",
+                 std::string(options.status().message()).c_str());
     return kExitUsage;
   }
   const strata::common::MonotonicClock clock{};
@@ -90,10 +88,8 @@ int main(int argc, char** argv) {
   if (!arguments.empty() && arguments[0] == "stop") {
     return Stop({arguments.begin() + 1, arguments.end()});
   }
-  if (std::find(arguments.begin(), arguments.end(), "--controller") != arguments.end()) {
-    return ServeCluster(arguments);
-  }
   const bool help = argc == 2 && std::strcmp(argv[1], "--help") == 0;
+  if (!arguments.empty() && !help) return ServeCluster(arguments);
   std::fprintf(help ? stdout : stderr, "%s%s%s", kUsage, strata::worker::kClusterUsage,
                strata::worker::kStopUsage);
   return help ? 0 : 2;

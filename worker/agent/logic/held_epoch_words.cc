@@ -332,7 +332,9 @@ v1::EpochEnded HeldEpoch::HowItEnded() const {
     return ended;
   }
   const bool over = rank_watch_.has_value() && judgement.finished.outcome() != v1::Finished::FAILED;
-  if (!killed_reason_.empty() && !over) {
+  // Its peers' ends may have been heard of first, and a stop have come for them: the rank that
+  // failed by itself is the cause all the same.
+  if (!killed_reason_.empty() && !over && !judgement.found_culprit()) {
     *ended.mutable_finished() = Failed(1, killed_reason_);
     ended.set_cause(killed_cause_);
     return ended;

@@ -60,12 +60,13 @@ Judgement Judge(const std::vector<RankEnd>& ends) {
       finished = Interrupted();
     }
   }
-  if (cause < 0) return {finished, -1, false};
+  if (cause < 0) return {finished};
   const RankEnd& end = ends[cause];
   const int code = end.ended.has_value() && end.ended->exit_code() != 0 ? end.ended->exit_code()
                                                                         : protocol::kExitFailed;
   Judgement judgement = {Failed(code, Reason(ranks == 1, end)), cause,
-                         end.ended.has_value() && end.ended->echo()};
+                         end.ended.has_value() && end.ended->echo(),
+                         !end.ended.has_value() && end.killed_by_us};
   if (end.ended.has_value() && end.ended->has_checkpoint_problem()) {
     judgement.checkpoint_problem = end.ended->checkpoint_problem();
   }

@@ -24,6 +24,11 @@ absl::StatusOr<JobFolder> JobFolder::Open(const common::PathRoots& roots, const 
   const int error = errno;
   const absl::Status status = common::FileError(path, "create", error);
   const bool link = roots.restricts() && (error == ELOOP || error == ENOTDIR || error == EXDEV);
+  if (!link && absl::IsInvalidArgument(status)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(status.message(),
+                     " — let the job's user write there, or name another checkpoint.directory"));
+  }
   if (!link) return status;
   return absl::InvalidArgumentError(
       absl::StrCat(status.message(),
