@@ -130,6 +130,9 @@ void SessionHandler::UpdateNode(NodeEntry& node, const v1::Register& message) {
                                                     message.locality().end());
   const bool same = node.resource_version != 0 && node.kind == message.device() &&
                     node.devices == message.devices() && node.locality == locality;
+  if (const auto common = protocol::CommonVersion(message.protocol(), node.name); common.ok()) {
+    node.protocol = *common;
+  }
   const bool as_built = node.version == message.version() && node.build == message.build();
   node.version = message.version();
   node.build = message.build();
@@ -228,7 +231,7 @@ void SessionHandler::Repeat(NodeEntry& node) {
     const Member& member = job.run.members.at(node.name);
     if (job.record.state() == v1::Job::STARTING && !job.run.failure.has_value()) {
       if (job.run.start_sent) {
-        Send(node, machine_.StartMessage(job), effects_);
+        machine_.SendStart(job, node, member);
       } else if (!std::all_of(member.ranks.begin(), member.ranks.end(),
                               [&](int rank) { return job.run.prepared.contains(rank); })) {
         machine_.SendPrepare(job, node, member);

@@ -1,6 +1,7 @@
 #include "controller/logic/session_handler.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -252,13 +253,9 @@ void SessionHandler::OnPrepared(NodeEntry& node, const v1::EpochPrepared& messag
     job->run.notice =
         absl::StrCat(message.plan().notices(0).text(), " (on ", ShortName(node.name), ")");
   }
-  std::map<int, v1::Prepared> answers;
-  for (const v1::EpochPrepared::Rank& rank : message.ranks()) {
-    answers[rank.rank()] = rank.prepared();
-  }
-  const bool complete = answers.size() == member.ranks.size() &&
-                        std::all_of(member.ranks.begin(), member.ranks.end(),
-                                    [&](int rank) { return answers.contains(rank); });
+  std::set<int> answered;
+  for (const v1::EpochPrepared::Rank& rank : message.ranks()) answered.insert(rank.rank());
+  const bool complete = answered == std::set<int>(member.ranks.begin(), member.ranks.end());
   if (!complete) {
     JobMachine::Report(*job, {.reason = absl::StrCat(ShortName(node.name),
                                                      " prepared other ranks than it was asked for"),
@@ -266,7 +263,9 @@ void SessionHandler::OnPrepared(NodeEntry& node, const v1::EpochPrepared& messag
     return machine_.Reconcile(*job);
   }
   if (job->run.start_sent) return;  // a late repetition
-  for (auto& [rank, prepared] : answers) job->run.prepared[rank] = std::move(prepared);
+  for (const v1::EpochPrepared::Rank& rank : message.ranks()) {
+    job->run.prepared[rank.rank()] = rank.prepared();
+  }
   if (member.state == MemberState::kAsked) member.state = MemberState::kPrepared;
   if (message.has_plan()) SetMemory(job->record, message.plan());
   machine_.Reconcile(*job);
