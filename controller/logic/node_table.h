@@ -57,7 +57,8 @@ struct NodeEntry {
   std::string drain_reason;
   bool quarantined = false;  // by the controller: it was to blame too often
   std::string quarantine_reason;
-  bool leaving = false;  // its agent ends when it holds nothing any more; said in each session
+  bool leaving = false;       // its agent ends when it holds nothing any more; said in each session
+  bool handing_over = false;  // its agent has ended, and said that a successor comes
   // The build that ranks are started with, as this node's is another: see builds.cc.
   std::string left_out_for;
   struct Blame {

@@ -25,6 +25,7 @@ void SessionHandler::OnRegister(uint64_t session, uint64_t incarnation,
   NodeEntry& node = state_.nodes.Ensure(NodeName(message.node()));
   const bool restarted = node.incarnation != incarnation;
   const bool stays = restarted && std::exchange(node.leaving, false);
+  node.handing_over = false;
   if (restarted && node.incarnation != 0) {
     if (node.session != 0 && node.session != session) {
       v1::ControllerMessage dismiss;

@@ -97,6 +97,9 @@ void SessionHandler::OnMessage(uint64_t session, const v1::AgentMessage& message
       return OnHang(*node, message.hang());
     case v1::AgentMessage::kLeaving:
       return OnLeaving(*node);
+    case v1::AgentMessage::kHandingOver:
+      node->handing_over = true;
+      return;
     default:
       return;  // logs are not the logic's business
   }
@@ -431,15 +434,20 @@ void SessionHandler::TellSuspicion(JobEntry& job, const NodeEntry& reporter, int
   TellEvent(job, MakeEvent(state_, job.record, "SUSPECTED", what, reporter.name), effects_);
 }
 
+// One whose agent hands over, or that has yet to find this controller, is expected within its
+// lease: till then its silence proves nothing.
 bool SessionHandler::IsSilent(const NodeEntry& node) const {
+  const bool expected = node.handing_over || !node.met;
+  if (expected && !LeaseIsOver(state_, node)) return false;
   return state_.SilenceOf(node) > 2 * state_.timing.heartbeat_seconds;
 }
 
 // Rank 0 goes on when its checkpoints are committed: that it does not come proves nothing of a node
 // that cannot be heard, for neither can it hear that they are. Its lease decides.
 bool SessionHandler::WaitsForCommits(const JobEntry& job) const {
-  return job.run.fragments.CountAfter(job.record.checkpoint().step()) >=
-         FragmentBook::kMostUncommitted;
+  const v1::CommittedCheckpoint& last = job.record.checkpoint();
+  const int unanswered = last.epoch() == job.record.epoch() ? 1 : 0;  // as far as rank 0 may know
+  return job.run.fragments.CountAfter(last.step()) + unanswered >= FragmentBook::kMostUncommitted;
 }
 
 bool SessionHandler::WaitsForStorage(const JobEntry& job, int rank) {
