@@ -67,6 +67,13 @@ struct Failure {
   std::optional<v1::CheckpointProblem> checkpoint = {};
 };
 
+// A storage that stalls is neither the job's fault nor its node's.
+inline void BlameStorage(Failure& failure) {
+  failure.cause = "storage";
+  failure.counts = false;
+  failure.node.clear();
+}
+
 // The current epoch, from its Prepare on. Facts come in from messages; reconciling draws the
 // conclusions.
 struct EpochRun {

@@ -47,10 +47,24 @@ class SessionHandler {
   // Epochs of which the node brought the last ranks go on.
   void AdoptClaimed(const NodeEntry& node);
 
+  // hang_reports.cc
+  void OnHang(NodeEntry& node, const v1::HangReport& message);
+  void NoteStorage(const NodeEntry& node, const v1::Heartbeat::Rank& rank);
+  // Who is to blame for a hang, as far as one can tell; -1: nobody known. `sure`: there is no
+  // doubt.
+  int Suspect(const JobEntry& job, const NodeEntry& reporter, const v1::HangReport& message,
+              bool& sure) const;
+  void TellSuspicion(JobEntry& job, const NodeEntry& reporter, int rank,
+                     const v1::HangReport& message);
+  // Not heard from for longer than heartbeats take.
+  bool IsSilent(const NodeEntry& node) const;
+  // As its agent says, which judges how long it may.
+  static bool WaitsForStorage(const JobEntry& job, int rank);
+  bool WaitsForCommits(const JobEntry& job) const;
+
   // session_handler.cc
   void Hear(NodeEntry& node);
   void OnHeartbeat(NodeEntry& node, const v1::Heartbeat& message);
-  void NoteStorage(const NodeEntry& node, const v1::Heartbeat::Rank& rank);
   void OnPrepared(NodeEntry& node, const v1::EpochPrepared& message);
   void OnRunning(NodeEntry& node, const v1::EpochRunning& message);
   void OnProgress(NodeEntry& node, const v1::EpochProgress& message);
@@ -58,7 +72,6 @@ class SessionHandler {
   void OnStopping(NodeEntry& node, const v1::EpochStopping& message);
   void OnWritten(NodeEntry& node, const v1::CheckpointFragments& message);
   void OnCommit(NodeEntry& node, const v1::CommitRequest& message);
-  void OnHang(NodeEntry& node, const v1::HangReport& message);
   void OnLeaving(NodeEntry& node);
 
   // An agent of before jobs had uids means the job that has the name now.
@@ -77,17 +90,6 @@ class SessionHandler {
   // The same, but what the node has let go of needs no answer.
   JobEntry* CurrentOrOver(NodeEntry& node, const v1::JobEpoch& epoch);
   void StopStale(NodeEntry& node, const v1::JobEpoch& epoch, bool alive);
-  // Who is to blame for a hang, as far as one can tell; -1: nobody known. `sure`: there is no
-  // doubt.
-  int Suspect(const JobEntry& job, const NodeEntry& reporter, const v1::HangReport& message,
-              bool& sure) const;
-  void TellSuspicion(JobEntry& job, const NodeEntry& reporter, int rank,
-                     const v1::HangReport& message);
-  // Not heard from for longer than heartbeats take.
-  bool IsSilent(const NodeEntry& node) const;
-  // As its agent says, which judges how long it may.
-  static bool WaitsForStorage(const JobEntry& job, int rank);
-  bool WaitsForCommits(const JobEntry& job) const;
   void ReachedStep(JobEntry& job, int64_t step);
   // Notes when steps are done, if one was done since `before`.
   void KeepPace(JobEntry& job, int64_t before) const;
