@@ -86,17 +86,22 @@ void ReadPurposes(const Json& purposes, v1::StepRecord& record) {
   }
 }
 
-std::optional<int64_t> IntegerOfLine(absl::string_view line, const char* key) {
-  const Json record = Parse(line);
+std::optional<int64_t> IntegerOf(const Json& record, const char* key) {
   if (!record.is_object()) return std::nullopt;
   const auto found = record.find(key);
   if (found == record.end() || !found->is_number_integer()) return std::nullopt;
   return found->get<int64_t>();
 }
 
+// A job of before there were uids has none, and nor have its lines.
+bool IsOf(const Json& object, const std::string& job_uid) {
+  const auto found = object.find("job_uid");
+  return found == object.end() ? job_uid.empty() : *found == job_uid;
+}
+
 }  // namespace
 
-std::string StepLine(const v1::StepRecord& record) {
+std::string StepLine(const v1::StepRecord& record, const std::string& job_uid) {
   std::string line = absl::StrCat(
       "{\"step\": ", record.step(), ", \"loss\": ", NumberText(record.loss()),
       ", \"grad_norm\": ", NumberText(record.grad_norm()),
@@ -116,13 +121,14 @@ std::string StepLine(const v1::StepRecord& record) {
   if (!record.purposes().empty()) {
     absl::StrAppend(&line, ", \"purposes\": ", PurposesObject(record));
   }
+  if (!job_uid.empty()) absl::StrAppend(&line, ", \"job_uid\": \"", job_uid, "\"");
   absl::StrAppend(&line, "}\n");
   return line;
 }
 
-std::optional<v1::StepRecord> ParseStepLine(absl::string_view line) {
+std::optional<v1::StepRecord> ParseStepLine(absl::string_view line, const std::string& job_uid) {
   const Json object = Parse(line);
-  if (!object.is_object()) return std::nullopt;
+  if (!object.is_object() || !IsOf(object, job_uid)) return std::nullopt;
   const auto step = object.find("step");
   if (step == object.end() || !step->is_number_integer()) return std::nullopt;
   v1::StepRecord record;
@@ -151,8 +157,12 @@ std::optional<v1::StepRecord> ParseStepLine(absl::string_view line) {
   return record;
 }
 
-std::optional<int64_t> StepOfLine(absl::string_view line) { return IntegerOfLine(line, "step"); }
+std::optional<int64_t> StepOfLine(absl::string_view line) { return IntegerOf(Parse(line), "step"); }
 
-std::optional<int64_t> EpochOfLine(absl::string_view line) { return IntegerOfLine(line, "epoch"); }
+std::optional<int64_t> EpochOfLine(absl::string_view line, const std::string& job_uid) {
+  const Json record = Parse(line);
+  if (record.is_object() && record.value("job_uid", Json(job_uid)) != job_uid) return std::nullopt;
+  return IntegerOf(record, "epoch");
+}
 
 }  // namespace strata::protocol

@@ -13,18 +13,19 @@
 namespace strata::protocol {
 
 // One JSON object and a newline. Numbers carry as many digits as read back to the same bits; those
-// that JSON cannot write (a loss that is not finite) are null.
-std::string StepLine(const v1::StepRecord& record);
+// that JSON cannot write (a loss that is not finite) are null. `job_uid`: whose it is, of a job of
+// a cluster; empty: it is not said.
+std::string StepLine(const v1::StepRecord& record, const std::string& job_uid);
 
-// Back again; nothing when the line is none. Numbers that are null are NaN. Files come from
-// outside: nothing in them is trusted.
-std::optional<v1::StepRecord> ParseStepLine(absl::string_view line);
+// Back again; nothing when the line is none or another job's. Numbers that are null are NaN. Files
+// come from outside: nothing in them is trusted.
+std::optional<v1::StepRecord> ParseStepLine(absl::string_view line, const std::string& job_uid);
 
 // The step of such a line; nothing when it is no complete record.
 std::optional<int64_t> StepOfLine(absl::string_view line);
 
-// Its epoch, likewise.
-std::optional<int64_t> EpochOfLine(absl::string_view line);
+// Its epoch, likewise; nothing when it is another job's (agents of an earlier release said no job).
+std::optional<int64_t> EpochOfLine(absl::string_view line, const std::string& job_uid);
 
 }  // namespace strata::protocol
 

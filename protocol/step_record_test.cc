@@ -22,7 +22,7 @@ TEST(StepLineTest, NumbersReadBackToTheSameBits) {
   v1::PurposeSeconds* const reduce = record.add_purposes();
   reduce->set_purpose("reduce");
   reduce->set_exposed_seconds(0.1);
-  const nlohmann::json read = nlohmann::json::parse(StepLine(record));
+  const nlohmann::json read = nlohmann::json::parse(StepLine(record, ""));
   EXPECT_EQ(read["loss"].get<double>(), record.loss());
   EXPECT_EQ(read["grad_norm"].get<double>(), record.grad_norm());
   EXPECT_EQ(read["learning_rate"].get<double>(), record.learning_rate());
@@ -31,7 +31,7 @@ TEST(StepLineTest, NumbersReadBackToTheSameBits) {
   EXPECT_EQ(read["memory"]["host"]["predicted_bytes"].get<int64_t>(), 1LL << 60);
   EXPECT_EQ(read["purposes"]["reduce"]["exposed_seconds"].get<double>(), 0.1);
   EXPECT_FALSE(read.contains("predicted_seconds"));
-  const auto again = ParseStepLine(StepLine(record));
+  const auto again = ParseStepLine(StepLine(record, "u"), "u");
   ASSERT_TRUE(again.has_value());
   EXPECT_EQ(again->SerializeAsString(), record.SerializeAsString());
 }
@@ -39,7 +39,7 @@ TEST(StepLineTest, NumbersReadBackToTheSameBits) {
 TEST(StepLineTest, ALossThatIsNotFiniteIsNull) {
   v1::StepRecord record;
   record.set_loss(std::numeric_limits<double>::quiet_NaN());
-  EXPECT_TRUE(nlohmann::json::parse(StepLine(record))["loss"].is_null());
+  EXPECT_TRUE(nlohmann::json::parse(StepLine(record, ""))["loss"].is_null());
 }
 
 TEST(StepLineTest, IsReadBackAndDamagedOnesAreNone) {
@@ -49,7 +49,8 @@ TEST(StepLineTest, IsReadBackAndDamagedOnesAreNone) {
       R"( "validation_loss": 2.25, "memory": {"host": {"predicted_bytes": 10, "arena_bytes": 11,)"
       R"( "measured_bytes": 12, "overhead_bytes": 13}},)"
       R"( "purposes": {"reduce": {"compute_seconds": 0, "exposed_seconds": 0.5,)"
-      R"( "background_seconds": 1}, "forward": 7}})");
+      R"( "background_seconds": 1}, "forward": 7}})",
+      "");
   ASSERT_TRUE(record.has_value());
   EXPECT_EQ(record->step(), 7);
   EXPECT_EQ(record->loss(), 2.5);
@@ -64,8 +65,19 @@ TEST(StepLineTest, IsReadBackAndDamagedOnesAreNone) {
   EXPECT_EQ(record->purposes(0).exposed_seconds(), 0.5);
   for (const char* bad : {"", "{", "[]", "7", "{\"step\": \"x\"}", "{\"loss\": 1}", "\xff\xfe",
                           "{\"step\": 1e400}"}) {
-    EXPECT_FALSE(ParseStepLine(bad).has_value()) << bad;
+    EXPECT_FALSE(ParseStepLine(bad, "").has_value()) << bad;
   }
+}
+
+TEST(StepLineTest, OfAnotherJobIsNone) {
+  const std::string line = R"({"step": 7, "epoch": 2, "job_uid": "u"})";
+  EXPECT_TRUE(ParseStepLine(line, "u").has_value());
+  EXPECT_FALSE(ParseStepLine(line, "v").has_value());
+  EXPECT_FALSE(ParseStepLine(line, "").has_value());
+  EXPECT_FALSE(ParseStepLine(R"({"step": 7})", "u").has_value());
+  EXPECT_EQ(EpochOfLine(line, "u"), 2);
+  EXPECT_EQ(EpochOfLine(line, "v"), std::nullopt);
+  EXPECT_EQ(EpochOfLine(R"({"step": 7, "epoch": 2})", "u"), 2);
 }
 
 }  // namespace

@@ -18,7 +18,7 @@ namespace {
 Json ProgressJson(const v1::JobProgress& progress) {
   switch (progress.progress_case()) {
     case v1::JobProgress::kStep:
-      return {{"step", Json::parse(protocol::StepLine(progress.step()))}};
+      return {{"step", Json::parse(protocol::StepLine(progress.step(), /*job_uid=*/""))}};
     case v1::JobProgress::kEvaluation:
       return {{"evaluation",
                {{"step", progress.evaluation().step()},

@@ -119,7 +119,8 @@ int ChangeNodes(const Arguments& arguments, Terminal& terminal, const Change& ch
   const auto client = Reach(arguments, terminal, code);
   if (client == nullptr) return code;
   const std::vector<std::string> names = NamesOnce(arguments.positional());
-  code = CheckNodes(*client, names, terminal);
+  // A wrong name among several is told before anything is changed; of one its own call tells.
+  if (names.size() > 1) code = CheckNodes(*client, names, terminal);
   if (code != kExitDone) return code;
   absl::StatusOr<std::vector<v1::Node>> changed = change(*client, names);
   if (!changed.ok()) {

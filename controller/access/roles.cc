@@ -249,6 +249,17 @@ std::string Rights::RolesText() const {
   return parts.empty() ? "no role" : absl::StrJoin(parts, ", ");
 }
 
+bool IsRevoked(const Identity& identity, const v1::Policy& policy) {
+  if (identity.is_owner) return false;
+  const std::string name = identity.ToString();
+  const auto names = [&](absl::string_view who) {
+    if (!absl::ConsumePrefix(&who, "serial:")) return who == name;
+    return identity.certificate.has_value() &&
+           absl::EqualsIgnoreCase(who, identity.certificate->serial);
+  };
+  return std::any_of(policy.revoked().begin(), policy.revoked().end(), names);
+}
+
 std::vector<std::string> MethodsOfTable() {
   std::vector<std::string> methods;
   for (const Row& row : kTable) methods.emplace_back(row.method);

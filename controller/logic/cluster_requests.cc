@@ -248,6 +248,8 @@ absl::Status DeleteNode(ClusterState& state, const v1::DeleteNodeRequest& reques
   deleted.set_name(node->name);
   deleted.set_resource_version(++state.resource_version);
   effects.writes.push_back({"nodes", node->name, "", true});
+  state.removed_nodes.Add(node->name, state.wall, effects);
+  state.join_tokens.Forget(ShortName(node->name), effects);
   state.nodes.Erase(deleted.name());
   state.scheduler.made = false;
   RefreshCluster(state);  // nobody points to it any more

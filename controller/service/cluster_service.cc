@@ -106,7 +106,8 @@ absl::Status CheckNames(const google::protobuf::RepeatedPtrField<std::string>& n
 absl::Status CheckStaysAdmin(const Caller& caller, const v1::Policy& policy,
                              const std::vector<std::string>& standing_admins) {
   const Rights after(caller.identity, policy, standing_admins);
-  if (after.Decide("ClusterService/ApplyPolicy", {}).allowed) return absl::OkStatus();
+  if (!IsRevoked(caller.identity, policy) && after.Decide("ClusterService/ApplyPolicy", {}).allowed)
+    return absl::OkStatus();
   return Refusal(
       absl::StatusCode::kFailedPrecondition, "LOCKOUT",
       absl::StrCat("this policy would take the role admin from ", caller.identity.ToString(),

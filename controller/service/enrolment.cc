@@ -117,8 +117,9 @@ absl::Status Enroller::Enroll(Core& core, Effects& effects, const Caller& caller
     RETURN_IF_ERROR(core.join_tokens().Check(enrolment, now));
     RETURN_IF_ERROR(CheckNew(core, enrolment, node));
   }
-  const auto certificate = authority_->Sign(
-      request.signing_request(), absl::StrCat("node/", ShortName(node)), now, certificate_seconds_);
+  const auto certificate =
+      authority_->Sign(request.signing_request(), absl::StrCat("node/", ShortName(node)), now,
+                       certificate_seconds_, core.removed_nodes().Since(node));
   if (absl::IsInvalidArgument(certificate.status())) {
     return InvalidField("signing_request", absl::StrCat("is ", certificate.status().message()));
   }

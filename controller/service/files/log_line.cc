@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "nlohmann/json.hpp"
 
@@ -27,20 +28,27 @@ int64_t Whole(const Json& object, const char* key) {
   return found == object.end() || !found->is_number_integer() ? 0 : found->get<int64_t>();
 }
 
+// A job of before there were uids has none, and nor have its lines.
+bool IsOf(const Json& object, const std::string& job_uid) {
+  const auto found = object.find("job_uid");
+  return found == object.end() ? job_uid.empty() : *found == job_uid;
+}
+
 }  // namespace
 
-std::string WriteLogLine(const v1::LogLine& line) {
+std::string WriteLogLine(const v1::LogLine& line, const std::string& job_uid) {
   const Json text(line.text());
+  const std::string of = job_uid.empty() ? "" : absl::StrCat("\"job_uid\": \"", job_uid, "\", ");
   return absl::StrFormat(
-      "{\"number\": %s, \"time\": %d.%09d, \"epoch\": %d, \"rank\": %d, \"text\": %s}\n",
-      line.cursor().empty() ? "0" : line.cursor(), line.time().seconds(), line.time().nanos(),
+      "{\"number\": %s, %s\"time\": %d.%09d, \"epoch\": %d, \"rank\": %d, \"text\": %s}\n",
+      line.cursor().empty() ? "0" : line.cursor(), of, line.time().seconds(), line.time().nanos(),
       line.epoch(), line.rank(),
       text.dump(/*indent=*/-1, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace));
 }
 
-std::optional<v1::LogLine> ParseLogLine(const std::string& line) {
+std::optional<v1::LogLine> ParseLogLine(const std::string& line, const std::string& job_uid) {
   const Json object = Parse(line);
-  if (!object.is_object()) return std::nullopt;
+  if (!object.is_object() || !IsOf(object, job_uid)) return std::nullopt;
   const auto text = object.find("text");
   if (text == object.end() || !text->is_string()) return std::nullopt;
   v1::LogLine parsed;

@@ -115,6 +115,12 @@ void AgentCore::SayLeaving() {
   Say(message);
 }
 
+void AgentCore::SayHandingOver() {
+  v1::AgentMessage message;
+  message.mutable_handing_over()->set_reason("its agent was told to stop");
+  Say(message);
+}
+
 void AgentCore::LetGo() {
   for (const auto& epoch : epochs_) epoch->LetGo();
 }

@@ -19,7 +19,7 @@ std::string Line(int64_t step, double loss) {
   v1::StepRecord record;
   record.set_step(step);
   record.set_loss(loss);
-  return protocol::StepLine(record);
+  return protocol::StepLine(record, "");
 }
 
 class MetricsFilesTest : public testing::Test {
@@ -65,21 +65,30 @@ TEST(CutAtStepTest, StopsAtAGapAndPassesOverGarbage) {
   EXPECT_EQ(CutAtStep(Line(1, 0.1) + "garbage\n[1]\n{}\n" + Line(3, 0.3), 3), Line(1, 0.1));
 }
 
-std::string LineOf(int64_t step, int64_t epoch) {
+std::string LineOf(int64_t step, int64_t epoch, const std::string& job_uid = "of this") {
   v1::StepRecord record;
   record.set_step(step);
   record.set_epoch(epoch);
-  return protocol::StepLine(record);
+  return protocol::StepLine(record, job_uid);
+}
+
+v1::JobEpoch Epoch(int64_t number) {
+  v1::JobEpoch epoch;
+  epoch.set_uid("of this");
+  epoch.set_epoch(number);
+  return epoch;
 }
 
 TEST(PublishedStepTest, OnlyWhatThisEpochWroteWithoutAGapCountsBeyondItsStart) {
   const std::string text = LineOf(1, 1) + LineOf(2, 1) + LineOf(3, 2) + LineOf(4, 2);
-  EXPECT_EQ(PublishedStep(text, 2, 2), 4);
-  EXPECT_EQ(PublishedStep(text + "{\"step\": 5, \"epoch\": 2", 2, 2), 4);
-  EXPECT_EQ(PublishedStep(text + LineOf(6, 2), 2, 2), 4);
-  EXPECT_EQ(PublishedStep(text, 3, 2), 2);  // what follows is of an epoch that is over
-  EXPECT_EQ(PublishedStep(LineOf(3, 1) + LineOf(3, 2), 2, 2), 3);
-  EXPECT_EQ(PublishedStep("", 2, 0), 0);
+  EXPECT_EQ(PublishedStep(text, Epoch(2), 2), 4);
+  EXPECT_EQ(PublishedStep(text + "{\"step\": 5, \"epoch\": 2", Epoch(2), 2), 4);
+  EXPECT_EQ(PublishedStep(text + LineOf(6, 2), Epoch(2), 2), 4);
+  EXPECT_EQ(PublishedStep(text, Epoch(3), 2), 2);  // what follows is of an epoch that is over
+  EXPECT_EQ(PublishedStep(LineOf(3, 1) + LineOf(3, 2), Epoch(2), 2), 3);
+  EXPECT_EQ(PublishedStep("", Epoch(2), 0), 0);
+  EXPECT_EQ(PublishedStep(text + LineOf(5, 2, "of another"), Epoch(2), 2), 4);
+  EXPECT_EQ(PublishedStep(text + LineOf(5, 2, ""), Epoch(2), 2), 5);  // an earlier release's
 }
 
 TEST_F(MetricsFilesTest, AnAgentThatComesAfterOneThatDiedGoesOnBehindItsLastWholeLine) {
@@ -87,7 +96,7 @@ TEST_F(MetricsFilesTest, AnAgentThatComesAfterOneThatDiedGoesOnBehindItsLastWhol
   Write("metrics.jsonl", kept + "{\"step\": 4, \"ep");
   Write("epoch/metrics.jsonl", LineOf(2, 2) + LineOf(3, 2) + LineOf(4, 2));
   int64_t published = 0;
-  auto files = MetricsFiles::Continue(folder_, Path("epoch"), 2, 1, &published, &missing_);
+  auto files = MetricsFiles::Continue(folder_, Path("epoch"), Epoch(2), 1, &published, &missing_);
   ASSERT_TRUE(files.ok()) << files.status();
   EXPECT_EQ(published, 3);
   EXPECT_FALSE(missing_);
@@ -96,10 +105,24 @@ TEST_F(MetricsFilesTest, AnAgentThatComesAfterOneThatDiedGoesOnBehindItsLastWhol
   EXPECT_EQ(Read("epoch/metrics.jsonl"), LineOf(2, 2) + LineOf(3, 2) + LineOf(4, 2));
 }
 
+TEST_F(MetricsFilesTest, WhatAnotherJobLeftInTheFolderIsNotTakenForItsOwn) {
+  Write("metrics.jsonl", LineOf(1, 1, "of another") + LineOf(2, 1, "of another"));
+  int64_t published = 0;
+  auto files = MetricsFiles::Continue(folder_, Path("epoch"), Epoch(1), 0, &published, &missing_);
+  ASSERT_TRUE(files.ok()) << files.status();
+  EXPECT_EQ(published, 0);
+  v1::StepRecord record;
+  record.set_step(1);
+  record.set_epoch(1);
+  ASSERT_TRUE(files->Append(record).ok());
+  EXPECT_EQ(Read("metrics.jsonl"), LineOf(1, 1));
+  EXPECT_EQ(nlohmann::json::parse(Read("metrics.jsonl")).at("job_uid"), "of this");
+}
+
 TEST_F(MetricsFilesTest, ANewEpochCutsWhatTheOneBeforeItWroteBeyondTheCheckpoint) {
   Write("metrics.jsonl", LineOf(1, 1) + LineOf(2, 1) + LineOf(3, 1));
   int64_t published = 0;
-  auto files = MetricsFiles::Continue(folder_, Path("epoch"), 2, 2, &published, &missing_);
+  auto files = MetricsFiles::Continue(folder_, Path("epoch"), Epoch(2), 2, &published, &missing_);
   ASSERT_TRUE(files.ok()) << files.status();
   EXPECT_EQ(published, 2);
   EXPECT_EQ(Read("metrics.jsonl"), LineOf(1, 1) + LineOf(2, 1));
