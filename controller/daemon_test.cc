@@ -223,6 +223,15 @@ TEST_F(DaemonTest, TakenPortsAndDirectoriesAreNamed) {
   EXPECT_THAT(metrics.text, HasSubstr(process.metrics + " is in use"));
 }
 
+TEST_F(DaemonTest, WhatIsWrongWithItsArgumentsIsNamed) {
+  const Outcome unknown = RunToEnd({"--listne", "127.0.0.1:0"});
+  EXPECT_EQ(WEXITSTATUS(unknown.status), 2);
+  EXPECT_THAT(unknown.text, HasSubstr("--listne"));
+  EXPECT_THAT(RunToEnd({"--listen", "127.0.0.1:0"}).text, HasSubstr("--dir: missing"));
+  EXPECT_THAT(RunToEnd({"--dir", folder_ + "/a", "--audit-records", "0"}).text,
+              HasSubstr("--audit-records: Value 0 not in range"));
+}
+
 TEST_F(DaemonTest, DamagedStateIsRefused) {
   fs::create_directories(folder_ + "/a");
   std::ofstream(folder_ + "/a/controller.db") << std::string(10000, 'x');

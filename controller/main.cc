@@ -95,6 +95,12 @@ int Fail(const absl::Status& status) {
   return kFailed;
 }
 
+int Refuse(const std::string& what) {
+  std::fprintf(stderr, "strata-controller: %s — strata-controller --help tells what there is\n",
+               what.c_str());
+  return kUsage;
+}
+
 // Without protection only this machine may connect, unless its owner insists. `what`: what whoever
 // connects could do, and what to do about it.
 absl::Status CheckLoopback(const std::string& text, const char* flag, bool insists,
@@ -229,8 +235,8 @@ int Main(int argc, char** argv) {
                  "members of this group may use the Unix sockets too (0660); else their user only");
   app.add_option("--metrics-listen", flags.metrics_listen, "HOST:PORT of the Prometheus page")
       ->capture_default_str();
-  app.add_option("--dir", flags.directory, "where state is kept; made when it is missing")
-      ->required();
+  app.add_option("--dir", flags.directory,
+                 "REQUIRED: where state is kept; made when it is missing");
   app.add_option("--ready-file", flags.ready_file,
                  "JSON written once serving: {pid, address, addresses, metrics_address}");
   app.add_option("--topology", flags.topology,
@@ -276,8 +282,10 @@ int Main(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : kUsage;
+    if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
+    return Refuse(error.what());
   }
+  if (flags.directory.empty()) return Refuse("--dir: missing: it says where state is kept");
   return Serve(flags);
 }
 

@@ -58,6 +58,11 @@ class AllMethods : public testing::Test {
       cancel.set_filter("name = first");
       return cancel.SerializeAsString();
     }
+    if (method.name() == "DrainNodes") {
+      v1::DrainNodesRequest drain;
+      drain.add_names("nodes/n0");
+      return drain.SerializeAsString();
+    }
     if (method.name() == "ListJobEvents") {
       v1::ListJobEventsRequest list;
       list.set_parent("jobs/first");
