@@ -113,7 +113,7 @@ class JobMachine {
   void ReconcilePreemption(JobEntry& job);
   void LetGo(JobEntry& job, const std::string& how);
   void MoveOffDrained();
-  bool MoveOff(JobEntry& job);
+  bool MoveOff(JobEntry& job, scheduler::Occupancy& all_free);
   void TakeBackBuffer(const JobEntry& job, const scheduler::Shape& shape,
                       const scheduler::Placement& old, scheduler::Occupancy free);
 
