@@ -58,7 +58,9 @@ TEST_F(AgentTest, ARankThatIsNotToldOfAPeerEndsAndNamesIt) {
   *start.mutable_epoch() = Epoch(1);
   start.set_nonce(std::string(16, 'n'));
   start.add_ranks(0);
-  start.add_addresses(own.address());
+  v1::Addresses told;
+  told.add_addresses(own.address());
+  start.set_packed_addresses(told.SerializeAsString());
   controller_->Send("n0", message);
   const v1::EpochEnded ended = EndOf("n0", 1);
   EXPECT_EQ(ended.finished().outcome(), v1::Finished::FAILED);
