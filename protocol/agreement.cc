@@ -35,9 +35,6 @@ bool Names(const v1::Prepared& prepared, int rank) {
 // Whoever is waited for must know of it: a rank names its peers, and is named by them. Ranks of
 // before there were peers mean all.
 absl::Status CheckPeers(const std::map<int, v1::Prepared>& prepared) {
-  const bool all_name = std::all_of(prepared.begin(), prepared.end(),
-                                    [](const auto& each) { return each.second.has_peers(); });
-  if (!all_name) return absl::OkStatus();
   uint64_t unanswered = 0;  // a sum over pairs, in which those that name each other cancel out
   for (const auto& [rank, answer] : prepared) {
     int last = -1;
@@ -51,7 +48,9 @@ absl::Status CheckPeers(const std::map<int, v1::Prepared>& prepared) {
       unanswered += rank < peer ? pair : -pair;
     }
   }
-  if (unanswered == 0) return absl::OkStatus();
+  const bool all_name = std::all_of(prepared.begin(), prepared.end(),
+                                    [](const auto& each) { return each.second.has_peers(); });
+  if (unanswered == 0 || !all_name) return absl::OkStatus();
   for (const auto& [rank, answer] : prepared) {
     for (const int peer : answer.peers().ranks()) {
       if (Names(prepared.at(peer), rank)) continue;

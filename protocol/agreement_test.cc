@@ -81,6 +81,10 @@ TEST(AgreementTest, PeersNameEachOther) {
   EXPECT_TRUE(Check({WithPeers({}), WithPeers({})}).ok());
 }
 
+TEST(AgreementTest, ARankOfBeforeThereWerePeersMeansAll) {
+  EXPECT_TRUE(Check({WithPeers({1}), v1::Prepared()}).ok());
+}
+
 TEST(AgreementTest, APeerThatDoesNotNameTheRankIsRefusedAndBothNamed) {
   const absl::Status status = Check({WithPeers({1}), WithPeers({0, 2}), WithPeers({})});
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
@@ -90,8 +94,9 @@ TEST(AgreementTest, APeerThatDoesNotNameTheRankIsRefusedAndBothNamed) {
 
 TEST(AgreementTest, PeersThatCannotBeAreRefused) {
   for (const std::vector<int>& peers : {std::vector<int>{0}, {-1}, {2}, {1, 1}}) {
-    EXPECT_EQ(Check({WithPeers(peers), WithPeers({0})}).code(),
-              absl::StatusCode::kFailedPrecondition);
+    for (const v1::Prepared& other : {WithPeers({0}), v1::Prepared()}) {
+      EXPECT_EQ(Check({WithPeers(peers), other}).code(), absl::StatusCode::kFailedPrecondition);
+    }
   }
 }
 

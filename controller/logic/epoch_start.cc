@@ -1,5 +1,7 @@
 // The half of the job machine that speaks to the nodes of an epoch.
 #include <algorithm>
+#include <map>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -24,6 +26,24 @@ bool NamesPeers(const JobEntry& job, const NodeEntry& node, const Member& member
            const auto prepared = job.run.prepared.find(rank);
            return prepared != job.run.prepared.end() && prepared->second.has_peers();
          });
+}
+
+// `packed`: by rank, each as a serialised Addresses; empty: not made yet.
+void AddAddresses(const std::map<int, v1::Prepared>& prepared, const std::vector<int>& ranks,
+                  std::vector<std::string>& packed, v1::StartEpoch& start) {
+  packed.resize(prepared.size());
+  size_t bytes = 0;
+  for (const int rank : ranks) {
+    if (packed[rank].empty()) {
+      v1::Addresses one;
+      one.add_addresses(prepared.at(rank).address());
+      packed[rank] = one.SerializeAsString();
+    }
+    bytes += packed[rank].size();
+  }
+  start.mutable_ranks()->Add(ranks.begin(), ranks.end());
+  start.mutable_packed_addresses()->reserve(bytes);
+  for (const int rank : ranks) start.mutable_packed_addresses()->append(packed[rank]);
 }
 
 // Its own and those that they named.
@@ -88,29 +108,20 @@ void JobMachine::SendPrepare(const JobEntry& job, const NodeEntry& node, const M
 }
 
 void JobMachine::SendStart(const JobEntry& job, const NodeEntry& node, const Member& member,
-                           SharedMessage* with_all) {
-  if (NamesPeers(job, node, member)) {
-    return Send(node, StartOf(job, RanksFor(job, member)), effects_);
-  }
-  SharedMessage none;
-  SharedMessage& all = with_all == nullptr ? none : *with_all;
-  if (all == nullptr) all = StartOf(job, {});
-  Send(node, all, effects_);
-}
-
-// `ranks`: whose addresses; empty: of all.
-SharedMessage JobMachine::StartOf(const JobEntry& job, const std::vector<int>& ranks) const {
+                           StartParts& parts) {
   v1::ControllerMessage message;
   v1::StartEpoch& start = *message.mutable_start();
   *start.mutable_epoch() = ToProto(job.key());
   start.set_nonce(job.record.epoch_nonce());
-  if (ranks.empty()) {
-    for (const auto& [rank, prepared] : job.run.prepared) start.add_addresses(prepared.address());
-  } else {
-    start.mutable_ranks()->Add(ranks.begin(), ranks.end());
-    for (const int rank : ranks) start.add_addresses(job.run.prepared.at(rank).address());
+  if (NamesPeers(job, node, member)) {
+    AddAddresses(job.run.prepared, RanksFor(job, member), parts.packed, start);
+    return Send(state_, node, std::move(message), effects_);
   }
-  return Share(state_, std::move(message));
+  if (parts.with_all == nullptr) {
+    for (const auto& [rank, prepared] : job.run.prepared) start.add_addresses(prepared.address());
+    parts.with_all = Share(state_, std::move(message));
+  }
+  Send(node, parts.with_all, effects_);
 }
 
 void JobMachine::SendStopAfter(const JobEntry& job, const NodeEntry& node) {

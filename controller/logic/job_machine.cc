@@ -274,11 +274,11 @@ void JobMachine::AdvanceStart(JobEntry& job) {
       job.record.set_epoch_nonce(common::DrawBytes(state_.entropy, kNonceBytes));
       SaveJob(state_, job, effects_);
     }
-    SharedMessage with_all;
+    StartParts parts;
     for (auto& [name, member] : run.members) {
       if (member.state >= MemberState::kRunning) continue;
       member.state = MemberState::kStarted;
-      SendStart(job, *state_.nodes.Find(name), member, &with_all);
+      SendStart(job, *state_.nodes.Find(name), member, parts);
     }
   }
   if (!AllMembers(run, MemberState::kRunning)) return;

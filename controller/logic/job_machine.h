@@ -44,10 +44,14 @@ class JobMachine {
   void Stop(NodeEntry& node, const EpochKey& key, const std::string& reason, bool checkpoint);
   void SendStop(NodeEntry& node, Hold& hold);
   void SendPrepare(const JobEntry& job, const NodeEntry& node, const Member& member);
-  // With the addresses that its ranks named, or of all ranks where they named none. `with_all`:
-  // that message, the same for all nodes, kept from one call to the next.
+  // What is the same in one start's messages to many nodes: made once.
+  struct StartParts {
+    SharedMessage with_all;           // the addresses of all ranks
+    std::vector<std::string> packed;  // the address of each
+  };
+  // With the addresses that its ranks named, or of all ranks where they named none.
   void SendStart(const JobEntry& job, const NodeEntry& node, const Member& member,
-                 SharedMessage* with_all = nullptr);
+                 StartParts& parts);
   // The second half of an orderly stop.
   void SendStopAfter(const JobEntry& job, const NodeEntry& node);
   void SendManifest(const JobEntry& job, v1::WriteManifest manifest);
@@ -94,7 +98,6 @@ class JobMachine {
   void ReportLatePreparation(JobEntry& job);
   void AdvanceStart(JobEntry& job);
   bool OfOneBuild(const EpochRun& run) const;
-  SharedMessage StartOf(const JobEntry& job, const std::vector<int>& ranks) const;
   bool MayComeBack(JobEntry& job) const;
   void Fail(JobEntry& job);
   void End(JobEntry& job, v1::Job::State outcome, const std::string& reason,
@@ -113,7 +116,7 @@ class JobMachine {
   void ReconcilePreemption(JobEntry& job);
   void LetGo(JobEntry& job, const std::string& how);
   void MoveOffDrained();
-  bool MoveOff(JobEntry& job);
+  bool MoveOff(JobEntry& job, scheduler::Occupancy& all_free);
   void TakeBackBuffer(const JobEntry& job, const scheduler::Shape& shape,
                       const scheduler::Placement& old, scheduler::Occupancy free);
 

@@ -3,6 +3,8 @@
 // as after a failure, at the place that was found before.
 #include <algorithm>
 #include <optional>
+#include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -126,24 +128,35 @@ void JobMachine::LetGo(JobEntry& job, const std::string& how) {
   state_.capacity_changed = true;
 }
 
+// Takes time in proportion to the jobs' ranks, and to the nodes for each job that is to move.
 void JobMachine::MoveOffDrained() {
-  const auto& nodes = state_.scheduler.nodes;
-  const auto goes = [](const NodeEntry* node) { return node->drained || node->leaving; };
-  if (std::none_of(nodes.begin(), nodes.end(), goes)) return;
+  std::set<std::string> left;  // nodes/NAME
+  for (const NodeEntry* node : state_.scheduler.nodes) {
+    if (node->drained || node->leaving) left.insert(node->name);
+  }
+  if (left.empty()) return;
+  const auto is_there = [&](const JobEntry& job) {
+    const auto& places = job.record.placement();
+    return std::any_of(places.begin(), places.end(),
+                       [&](const v1::RankPlace& place) { return left.contains(place.node()); });
+  };
+  std::optional<scheduler::Occupancy> free;
   const std::vector<std::string> live(state_.live.begin(), state_.live.end());
   for (const std::string& name : live) {
     JobEntry& job = state_.jobs.at(name);
-    if (HasEpoch(job.record.state()) && !Stops(job) && !MoveOff(job)) {
+    if (!HasEpoch(job.record.state()) || Stops(job) || !is_there(job)) continue;
+    if (!free.has_value()) free = FreeDevices(state_);
+    if (!MoveOff(job, *free)) {
       job.waiting.reason = "it stays on a drained node, for it fits nowhere else now";
     }
   }
 }
 
 // A job is not stopped before it has another place: its ranks elsewhere keep theirs where that can
-// be. False: there is none now.
-bool JobMachine::MoveOff(JobEntry& job) {
+// be. Takes that from `all_free`. False: there is none now.
+bool JobMachine::MoveOff(JobEntry& job, scheduler::Occupancy& all_free) {
   scheduler::Placement old = PlacementOf(state_, job.record);
-  scheduler::Occupancy free = FreeDevices(state_);
+  scheduler::Occupancy free = all_free;
   std::string drained, left;
   for (scheduler::Device& rank : old.ranks) {
     if (rank.node < 0) continue;
@@ -177,6 +190,7 @@ bool JobMachine::MoveOff(JobEntry& job) {
     place.set_rank(static_cast<int32_t>(rank));
     place.set_node(state_.scheduler.nodes[found->ranks[rank].node]->name);
     place.set_device(found->ranks[rank].device);
+    all_free.free[found->ranks[rank].node] &= ~(uint64_t{1} << found->ranks[rank].device);
   }
   if (left.empty()) {
     Preempt(job, drained, absl::StrCat("moved, for ", ShortName(drained), " is drained,"));

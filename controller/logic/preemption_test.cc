@@ -277,5 +277,17 @@ TEST_F(TwoNodes, APlaceWhoseRanksAreMissedIsNotKeptForAJobThatMoves) {
   EXPECT_EQ(h.Job("stays").placement(0).node(), "nodes/n1");
 }
 
+TEST_F(Drained, TwoJobsThatAreToMoveAtOnceGetDifferentPlaces) {
+  h.Run("a", {"n0"});
+  h.Run("b", {"n1"});
+  ASSERT_TRUE(h.Drain("n0").ok());
+  ASSERT_TRUE(h.Drain("n1").ok());
+  h.Join("n2");
+  EXPECT_NE(h.Job("a").has_preemption(), h.Job("b").has_preemption());  // there is room for one
+  h.Join("n3");
+  ASSERT_TRUE(h.Job("a").has_moving_to() && h.Job("b").has_moving_to());
+  EXPECT_NE(h.Job("a").moving_to().ranks(0).node(), h.Job("b").moving_to().ranks(0).node());
+}
+
 }  // namespace
 }  // namespace strata::controller

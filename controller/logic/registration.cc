@@ -232,7 +232,8 @@ void SessionHandler::Repeat(NodeEntry& node) {
     const Member& member = job.run.members.at(node.name);
     if (job.record.state() == v1::Job::STARTING && !job.run.failure.has_value()) {
       if (job.run.start_sent) {
-        machine_.SendStart(job, node, member);
+        JobMachine::StartParts parts;
+        machine_.SendStart(job, node, member, parts);
       } else if (!std::all_of(member.ranks.begin(), member.ranks.end(),
                               [&](int rank) { return job.run.prepared.contains(rank); })) {
         machine_.SendPrepare(job, node, member);

@@ -248,7 +248,9 @@ void SessionHandler::OnPrepared(NodeEntry& node, const v1::EpochPrepared& messag
   }
   if (member.state == MemberState::kAsked) member.state = MemberState::kPrepared;
   if (message.has_plan()) SetMemory(job->record, message.plan());
-  machine_.Reconcile(*job);
+  // Before the last one nothing follows, and looking for that at all members each time adds up.
+  const int ranks = job->record.placement_size();
+  if (static_cast<int>(job->run.prepared.size()) == ranks) machine_.Reconcile(*job);
 }
 
 void SessionHandler::OnRunning(NodeEntry& node, const v1::EpochRunning& message) {

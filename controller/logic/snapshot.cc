@@ -30,7 +30,7 @@ size_t PrintOf(const NodeEntry& node) {
 
 std::shared_ptr<const Snapshot> SnapshotMaker::Take(ClusterState& state) {
   const bool jobs = TakeJobs(state), nodes = TakeNodes(state), waiting = TakeWaiting(state);
-  if (TakeMeta(state, jobs || nodes) || jobs || nodes || waiting || last_ == nullptr) {
+  if (TakeMeta(state, nodes || waiting) || jobs || nodes || waiting || last_ == nullptr) {
     last_ = std::make_shared<const Snapshot>(next_);
   }
   return last_;
@@ -92,18 +92,24 @@ bool SnapshotMaker::TakeWaiting(const ClusterState& state) {
   return true;
 }
 
-bool SnapshotMaker::TakeMeta(ClusterState& state, bool others_changed) {
-  const bool changed = next_.resource_version != state.resource_version ||
-                       next_.controller_term != state.term || next_.wall != state.wall ||
-                       next_.map == nullptr;
+// Time passes with every tick: what takes time in proportion to the nodes is made anew only after
+// what it is made of. Who is in the buffer depends on the nodes as the scheduler last saw them, and
+// on records that got a new version.
+bool SnapshotMaker::TakeMeta(ClusterState& state, bool decided) {
+  const bool recorded =
+      next_.resource_version != state.resource_version || next_.controller_term != state.term;
+  const bool changed = recorded || next_.wall != state.wall || next_.map == nullptr;
   next_.resource_version = state.resource_version;
   next_.controller_term = state.term;
   next_.wall = state.wall;
-  if (others_changed || changed) {
+  if (recorded || decided || next_.buffer == nullptr) {
     const BufferState buffer = BufferNow(state);
     auto nodes = std::make_shared<std::set<std::string>>(buffer.free);
     nodes->insert(buffer.lent.begin(), buffer.lent.end());
     next_.buffer = std::move(nodes);
+  }
+  if (map_version_ != state.nodes.order_version() || next_.map == nullptr) {
+    map_version_ = state.nodes.order_version();
     topology::Description map = state.map;
     NameLevels(state.nodes, map);
     next_.map = std::make_shared<const topology::Description>(std::move(map));

@@ -29,12 +29,13 @@ class SnapshotMaker {
   bool TakeJobs(ClusterState& state);
   bool TakeNodes(ClusterState& state);
   bool TakeWaiting(const ClusterState& state);
-  bool TakeMeta(ClusterState& state, bool others_changed);
+  bool TakeMeta(ClusterState& state, bool decided);
 
   Snapshot next_;
   std::map<std::string, NodeSeen> seen_;  // by nodes/NAME
   std::shared_ptr<const Snapshot> last_;
-  int64_t order_version_ = -1;
+  int64_t order_version_ = -1;  // NodeTable's, of node_order
+  int64_t map_version_ = -1;    // the same, of map
   int64_t decisions_ = -1;
 };
 

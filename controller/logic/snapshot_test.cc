@@ -107,6 +107,24 @@ TEST(Snapshot, SharesWhatHasNotChangedAndHeartbeatsChangeNothingElse) {
   EXPECT_TRUE(ShowNode(*after, *after->nodes.Find("nodes/n0")).has_last_heartbeat_time());
 }
 
+// What takes time in proportion to the nodes must not be made anew for every reader.
+TEST(Snapshot, TheMapIsMadeAnewOnlyWhenNodesHaveMoved) {
+  Harness h;
+  h.Join("n0", {}, 1, {{"rack", "r0"}});
+  h.Pass(1, {"n0"});
+  const auto before = h.core->TakeSnapshot();
+  (void)h.Create(Harness::Request("a", 1));
+  h.Pass(1, {"n0"});
+  const auto later = h.core->TakeSnapshot();
+  ASSERT_NE(later, before);
+  EXPECT_EQ(later->map, before->map);
+  h.Join("n1", {}, 1, {{"zone", "z0"}, {"rack", "r0"}});
+  const auto grown = h.core->TakeSnapshot();
+  EXPECT_EQ(grown->map->levels, (std::vector<std::string>{"zone", "rack", "domain"}));
+  h.Pass(1, {"n0", "n1"});  // time alone
+  EXPECT_EQ(h.core->TakeSnapshot()->buffer, grown->buffer);
+}
+
 // What is shown is what the logic knows, whatever happened: every change finds its way.
 TEST(Snapshot, AgreesWithTheLogicAfterAnyHistory) {
   std::mt19937_64 random(11);

@@ -54,7 +54,8 @@ constexpr int kHandshakeMs = 5'000;  // then one that says nothing is closed
 // For the last words to get through; idle connections would hold it up for as long as it may
 // take.
 constexpr auto kShutdown = std::chrono::milliseconds(300);
-constexpr size_t kReaders = 2;  // threads for lists and such
+constexpr size_t kReaders = 2;       // threads for lists and such
+constexpr size_t kMostReads = 1024;  // that wait for them
 // New jobs are refused below this, so that what runs can still be recorded.
 constexpr uint64_t kReservedBytes = uint64_t{32} << 20;
 
@@ -202,7 +203,7 @@ class ControllerImpl final : public Controller {
   AuditLog audit_log_;
   SessionTable sessions_;
   Deadlines registration_;
-  ReadPool readers_{kReaders};
+  ReadPool readers_{kReaders, kMostReads};
   std::atomic<int> open_streams_{0};
   HealthReporter health_;
   std::unique_ptr<UnixRelay> relay_;  // null: no Unix sockets

@@ -16,12 +16,6 @@ void PassTime(double seconds) {
   never.wait_for(lock, std::chrono::duration<double>(seconds), [] { return false; });
 }
 
-std::shared_ptr<grpc::Channel> Connect(const std::string& address) {
-  grpc::ChannelArguments arguments;
-  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-  return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
-}
-
 v1::CreateJobRequest Request(const std::string& name) {
   v1::CreateJobRequest request;
   request.set_request_id("request-" + name);

@@ -1,12 +1,10 @@
-// What the parts of a benchmark have in common: time, connections, a small job.
+// What the parts of a benchmark have in common: time, a small job.
 #ifndef STRATA_TESTS_BENCH_BENCH_CALLS_H_
 #define STRATA_TESTS_BENCH_BENCH_CALLS_H_
 
 #include <chrono>
-#include <memory>
 #include <string>
 
-#include "grpcpp/grpcpp.h"
 #include "proto/strata/v1/jobs.pb.h"
 
 namespace strata::bench {
@@ -16,8 +14,6 @@ using Clock = std::chrono::steady_clock;
 double Since(Clock::time_point begin);
 // Waits without looking at anything in between.
 void PassTime(double seconds);
-// A connection of its own.
-std::shared_ptr<grpc::Channel> Connect(const std::string& address);
 // For a job of one rank that nothing has to exist for.
 v1::CreateJobRequest Request(const std::string& name);
 

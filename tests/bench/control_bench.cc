@@ -20,6 +20,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -30,6 +31,8 @@
 #include "proto/strata/v1/cluster.grpc.pb.h"
 #include "proto/strata/v1/jobs.grpc.pb.h"
 #include "tests/bench/bench_calls.h"
+#include "tests/bench/contract.h"
+#include "tests/bench/control_flags.h"
 #include "tests/bench/controller_process.h"
 #include "tests/bench/large_job.h"
 #include "tests/bench/node_lists.h"
@@ -39,21 +42,6 @@ namespace strata::bench {
 namespace {
 
 namespace fs = std::filesystem;
-
-struct Flags {
-  std::string controller;
-  std::string directory;
-  int agents = 200;
-  int devices = 1;  // of each
-  double idle = 4;  // seconds of heartbeats alone
-  int clients = 64;
-  double seconds = 12;
-  int fill = 10000;          // jobs before the measurement begins
-  int jobs_per_client = 40;  // then each submit is followed by a cancellation of the oldest
-  int restart_nodes = 0;     // of the job that is restarted; 0: that is left out
-  int restart_devices = 8;   // of each
-  bool json = false;
-};
 
 // What all clients go by.
 struct Phase {
@@ -122,15 +110,15 @@ struct Afterwards {
 
 // The controller anew, on what the killed one has left.
 Afterwards StartAgain(const Flags& flags, const std::string& directory,
-                      const std::vector<Client>& clients) {
+                      BenchCertificates* certificates, const std::vector<Client>& clients) {
   Afterwards found;
   Clock::time_point begin = Clock::now();
-  ControllerProcess daemon(flags.controller, directory);
+  ControllerProcess daemon(flags.controller, directory, certificates);
   found.start_seconds = Since(begin);
   found.missing = static_cast<int>(clients.size());
   if (!daemon.runs()) return found;
   found.missing = 0;
-  const auto stub = v1::JobService::NewStub(Connect(daemon.address()));
+  const auto stub = v1::JobService::NewStub(daemon.Connect());
   for (const Client& client : clients) {
     if (client.last.empty()) continue;
     grpc::ClientContext context;
@@ -141,7 +129,7 @@ Afterwards StartAgain(const Flags& flags, const std::string& directory,
     if (!stub->GetJob(&context, request, &job).ok()) ++found.missing;
   }
   begin = Clock::now();
-  SimulatedAgents agents(daemon.address(), flags.agents, flags.devices);
+  SimulatedAgents agents(daemon, flags.agents, flags.devices);
   if (!agents.AwaitWelcome()) return found;
   found.return_seconds = Since(begin);
   begin = Clock::now();
@@ -172,6 +160,7 @@ struct Load {
   double fill_seconds = 0;
   double seconds = 0;
   int64_t heartbeats = 0;
+  double processor_seconds = 0;  // the controller's, while it is measured
   // At the start, with all sessions, after a while of heartbeats, full of jobs, halfway, at the
   // end.
   std::vector<int64_t> memory;
@@ -191,6 +180,7 @@ void PutLoad(const Flags& flags, const ControllerProcess& daemon, const Simulate
   load.fill_seconds = Since(begin);
   load.memory.push_back(daemon.resident_bytes());
   const int64_t heartbeats = agents.heartbeats();
+  const double used = daemon.processor_seconds();
   begin = Clock::now();
   phase.measured = true;
   for (int half = 0; half < 2; ++half) {
@@ -200,6 +190,7 @@ void PutLoad(const Flags& flags, const ControllerProcess& daemon, const Simulate
   phase.over = true;
   load.seconds = Since(begin);
   load.heartbeats = agents.heartbeats() - heartbeats;
+  load.processor_seconds = daemon.processor_seconds() - used;
   for (std::thread& thread : threads) thread.join();
 }
 
@@ -227,6 +218,8 @@ void PrintTable(const nlohmann::json& result) {
               number("submit_p99_ms"), number("submit_max_ms"));
   std::printf("and as many cancellations %8.0f /s, p99 %.1f ms\n", number("cancels_per_second"),
               number("cancel_p99_ms"));
+  std::printf("  each change, beats too  %8.0f us of the controller's processor time\n",
+              number("processor_us_per_change"));
   std::printf(
       "resident: at the start    %8.1f MiB, with all sessions %.1f, after the heartbeats %.1f\n",
       mib(0), mib(1), mib(2));
@@ -280,6 +273,8 @@ nlohmann::json Summary(const Load& load, std::vector<Client>& clients) {
           {"submit_p50_ms", 1e3 * Quantile(submits, 0.5)},
           {"submit_p99_ms", 1e3 * Quantile(submits, 0.99)},
           {"submit_max_ms", 1e3 * Quantile(submits, 1)},
+          {"processor_us_per_change",
+           1e6 * load.processor_seconds / static_cast<double>(submits.size() + cancels.size())},
           {"cancels_per_second", static_cast<double>(cancels.size()) / load.seconds},
           {"cancel_p99_ms", 1e3 * Quantile(cancels, 0.99)},
           {"heartbeats_per_second", static_cast<double>(load.heartbeats) / load.seconds},
@@ -301,9 +296,11 @@ bool RaiseOpenFiles(const Flags& flags) {
   return false;
 }
 
-bool MeasureRestart(const Flags& flags, const std::string& directory, nlohmann::json& result) {
-  const Restart restart = RestartLargeJob(
-      {flags.controller, directory + "-restart", flags.restart_nodes, flags.restart_devices});
+bool MeasureRestart(const Flags& flags, const std::string& directory,
+                    BenchCertificates* certificates, nlohmann::json& result) {
+  const Restart restart =
+      RestartLargeJob({flags.controller, directory + "-restart", flags.restart_nodes,
+                       flags.restart_devices, certificates});
   result["restart"] = {{"nodes", flags.restart_nodes},
                        {"ranks", flags.restart_nodes * flags.restart_devices},
                        {"start_seconds", restart.start_seconds},
@@ -314,34 +311,38 @@ bool MeasureRestart(const Flags& flags, const std::string& directory, nlohmann::
   return restart.done;
 }
 
-int Run(const Flags& flags) {
-  if (!RaiseOpenFiles(flags)) return 1;
+// Null: it could not be. "sound": all answered, and nothing that was acknowledged was lost.
+nlohmann::json Measure(const Flags& flags) {
+  if (!RaiseOpenFiles(flags)) return nullptr;
   const std::string directory = flags.directory + "/control_bench-" + std::to_string(getpid());
-  ControllerProcess daemon(flags.controller, directory);
+  std::optional<BenchCertificates> made;
+  if (flags.tls) made.emplace(directory + "-certificates");
+  BenchCertificates* const certificates = made.has_value() ? &*made : nullptr;
+  ControllerProcess daemon(flags.controller, directory, certificates);
   if (!daemon.runs()) {
     std::fprintf(stderr, "control_bench: %s does not start\n", flags.controller.c_str());
-    return 1;
+    return nullptr;
   }
   Load load;
   load.memory.push_back(daemon.resident_bytes());
   const Clock::time_point begin = Clock::now();
-  auto agents = std::make_unique<SimulatedAgents>(daemon.address(), flags.agents, flags.devices);
+  auto agents = std::make_unique<SimulatedAgents>(daemon, flags.agents, flags.devices);
   const bool welcome = agents->AwaitWelcome();
   const double welcome_seconds = Since(begin);
   load.memory.push_back(daemon.resident_bytes());
   const Idle idle = StayIdle(flags, daemon, *agents);
   load.memory.push_back(daemon.resident_bytes());
-  const Question nodes = AskNodes(daemon.address());
-  const Question topology = AskTopology(daemon.address());
-  Lists lists = AskBesideHeartbeats(daemon.address(), flags.agents, flags.idle);
+  const Question nodes = AskNodes(daemon);
+  const Question topology = AskTopology(daemon);
+  Lists lists = AskBesideHeartbeats(daemon, flags.agents, flags.idle);
   std::vector<Client> clients(flags.clients);
-  for (Client& client : clients) client.stub = v1::JobService::NewStub(Connect(daemon.address()));
+  for (Client& client : clients) client.stub = v1::JobService::NewStub(daemon.Connect());
   PutLoad(flags, daemon, *agents, clients, load);
 
   const int sessions_lost = agents->ended();
   daemon.Kill();
   agents.reset();
-  const Afterwards afterwards = StartAgain(flags, directory, clients);
+  const Afterwards afterwards = StartAgain(flags, directory, certificates, clients);
   nlohmann::json result = Summary(load, clients);
   result.update(
       {{"agents", flags.agents},
@@ -369,19 +370,27 @@ int Run(const Flags& flags) {
        {"return_seconds", afterwards.return_seconds},
        {"term_seconds", afterwards.term_seconds}});
   bool restarted = true;
-  if (flags.restart_nodes > 0) restarted = MeasureRestart(flags, directory, result);
+  if (flags.restart_nodes > 0) restarted = MeasureRestart(flags, directory, certificates, result);
+  std::error_code error;
+  for (const char* suffix : {"", "-restart", "-certificates"}) {
+    fs::remove_all(directory + suffix, error);
+  }
+  result["sound"] = welcome && restarted && result["failures"].empty() && sessions_lost == 0 &&
+                    nodes.nodes == flags.agents && topology.nodes == flags.agents &&
+                    afterwards.missing == 0 && afterwards.term_seconds >= 0;
+  return result;
+}
+
+int Run(const Flags& flags) {
+  if (flags.contract) return PrintContract(flags, Measure) ? 0 : 1;
+  const nlohmann::json result = Measure(flags);
+  if (result.is_null()) return 1;
   if (flags.json) {
     std::printf("%s\n", result.dump(2).c_str());
   } else {
     PrintTable(result);
   }
-  std::error_code error;
-  fs::remove_all(directory, error);
-  fs::remove_all(directory + "-restart", error);
-  const bool sound = welcome && restarted && result["failures"].empty() && sessions_lost == 0 &&
-                     nodes.nodes == flags.agents && topology.nodes == flags.agents &&
-                     afterwards.missing == 0 && afterwards.term_seconds >= 0;
-  return sound ? 0 : 1;
+  return result["sound"].get<bool>() ? 0 : 1;
 }
 
 }  // namespace
@@ -412,6 +421,9 @@ int main(int argc, char** argv) {
   app.add_option("--restart-devices", flags.restart_devices, "of each of them")
       ->capture_default_str()
       ->check(CLI::PositiveNumber);
+  app.add_flag("--tls", flags.tls, "all connections with TLS");
+  app.add_flag("--contract", flags.contract,
+               "instead of one measurement: each aim of the control plane, in some minutes");
   app.add_flag("--json", flags.json, "JSON instead of a table");
   app.add_option("--jobs-per-client", flags.jobs_per_client, "kept before the oldest is cancelled")
       ->capture_default_str();

@@ -11,18 +11,26 @@
 #include <thread>
 #include <vector>
 
+#include "grpcpp/grpcpp.h"
 #include "nlohmann/json.hpp"
 
 extern char** environ;
 
 namespace strata::bench {
 
-ControllerProcess::ControllerProcess(const std::string& program, const std::string& directory) {
+ControllerProcess::ControllerProcess(const std::string& program, const std::string& directory,
+                                     BenchCertificates* certificates)
+    : certificates_(certificates) {
   const std::string ready = directory + "/ready";
   std::filesystem::create_directories(directory);
   std::filesystem::remove(ready);
-  const std::vector<std::string> words = {program,   "--listen",     "127.0.0.1:0", "--dir",
-                                          directory, "--ready-file", ready};
+  std::vector<std::string> words = {program,   "--listen",     "127.0.0.1:0", "--dir",
+                                    directory, "--ready-file", ready};
+  if (certificates != nullptr) {
+    const security::TlsFiles files = certificates->FilesOf("controller");
+    words.insert(words.end(), {"--tls-certificate", files.certificate, "--tls-key", files.key,
+                               "--tls-authority", files.authority, "--admin", "users/bench"});
+  }
   std::vector<char*> argv;
   argv.reserve(words.size() + 1);
   for (const std::string& word : words) argv.push_back(const_cast<char*>(word.c_str()));
@@ -44,6 +52,14 @@ ControllerProcess::ControllerProcess(const std::string& program, const std::stri
     std::this_thread::yield();
   }
   pid_ = -1;
+}
+
+std::shared_ptr<grpc::Channel> ControllerProcess::Connect(const std::string& as) const {
+  grpc::ChannelArguments arguments;
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  const auto credentials = certificates_ == nullptr ? grpc::InsecureChannelCredentials()
+                                                    : certificates_->CredentialsOf(as);
+  return grpc::CreateCustomChannel(address_, credentials, arguments);
 }
 
 void ControllerProcess::Kill() { End(SIGKILL); }

@@ -21,14 +21,22 @@ bool AwaitStarts(const SimulatedAgents& agents, int64_t count) {
   return true;
 }
 
+Mesh MeshOf(int ranks) {
+  Mesh mesh;
+  while (mesh.tensor < 8 && ranks % (2 * mesh.tensor) == 0) mesh.tensor *= 2;
+  while (mesh.pipeline < 16 && ranks % (2 * mesh.tensor * mesh.pipeline) == 0) mesh.pipeline *= 2;
+  mesh.data = ranks / mesh.tensor / mesh.pipeline;
+  return mesh;
+}
+
 }  // namespace
 
 Restart RestartLargeJob(const LargeJob& large) {
   Restart restart;
-  ControllerProcess daemon(large.controller, large.directory);
+  ControllerProcess daemon(large.controller, large.directory, large.certificates);
   if (!daemon.runs()) return restart;
   const int nodes = large.nodes;
-  SimulatedAgents agents(daemon.address(), nodes, large.devices, /*start_jobs=*/true);
+  SimulatedAgents agents(daemon, nodes, large.devices, MeshOf(nodes * large.devices));
   if (!agents.AwaitWelcome()) return restart;
   v1::CreateJobRequest request = Request("large");
   v1::JobSpec& spec = *request.mutable_job()->mutable_spec();
@@ -37,7 +45,7 @@ Restart RestartLargeJob(const LargeJob& large) {
   spec.mutable_parallel()->set_virtual_shards(ranks);
   spec.mutable_train()->set_global_batch(ranks);
   spec.mutable_train()->set_micro_batch(1);
-  const auto stub = v1::JobService::NewStub(Connect(daemon.address()));
+  const auto stub = v1::JobService::NewStub(daemon.Connect());
   grpc::ClientContext context;
   context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(60));
   v1::Job job;

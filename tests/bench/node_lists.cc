@@ -60,19 +60,19 @@ std::vector<double> TimeCalls(v1::ClusterService::Stub& stub, const std::atomic<
 
 }  // namespace
 
-Question AskNodes(const std::string& address) {
-  return AskNodesOf(*v1::ClusterService::NewStub(Connect(address)));
+Question AskNodes(const ControllerProcess& controller) {
+  return AskNodesOf(*v1::ClusterService::NewStub(controller.Connect()));
 }
 
-Question AskTopology(const std::string& address) {
-  return AskAll(*v1::ClusterService::NewStub(Connect(address)),
+Question AskTopology(const ControllerProcess& controller) {
+  return AskAll(*v1::ClusterService::NewStub(controller.Connect()),
                 &v1::ClusterService::Stub::GetTopology, v1::GetTopologyRequest());
 }
 
-Lists AskBesideHeartbeats(const std::string& address, int nodes, double seconds) {
+Lists AskBesideHeartbeats(const ControllerProcess& controller, int nodes, double seconds) {
   Lists lists;
-  const auto asking = v1::ClusterService::NewStub(Connect(address));
-  const auto calling = v1::ClusterService::NewStub(Connect(address));
+  const auto asking = v1::ClusterService::NewStub(controller.Connect());
+  const auto calling = v1::ClusterService::NewStub(controller.Connect());
   for (const bool busy : {false, true}) {
     std::atomic<bool> stop{false};
     std::thread caller(

@@ -3,8 +3,9 @@
 #define STRATA_TESTS_BENCH_NODE_LISTS_H_
 
 #include <cstddef>
-#include <string>
 #include <vector>
+
+#include "tests/bench/controller_process.h"
 
 namespace strata::bench {
 
@@ -15,8 +16,8 @@ struct Question {
   size_t longest_bytes = 0;
   double seconds = 0;
 };
-Question AskNodes(const std::string& address);
-Question AskTopology(const std::string& address);
+Question AskNodes(const ControllerProcess& controller);
+Question AskTopology(const ControllerProcess& controller);
 
 // Heartbeats while one client asks for all nodes without a pause. A small call's time is a
 // heartbeat's delay: both wait for the same threads.
@@ -24,7 +25,7 @@ struct Lists {
   int lists = 0;
   std::vector<double> idle_seconds, busy_seconds;  // of small calls: without and with lists
 };
-Lists AskBesideHeartbeats(const std::string& address, int nodes, double seconds);
+Lists AskBesideHeartbeats(const ControllerProcess& controller, int nodes, double seconds);
 
 }  // namespace strata::bench
 

@@ -2,28 +2,61 @@
 
 #include <chrono>
 #include <deque>
+#include <set>
 #include <utility>
 
 #include "grpcpp/grpcpp.h"
 #include "proto/strata/v1/agent.grpc.pb.h"
+#include "protocol/versions.h"
 
 namespace strata::bench {
+
+namespace {
+
+// As trainers do, in names and sizes.
+void Describe(const Mesh& mesh, int rank, v1::Prepared& prepared) {
+  constexpr size_t kAddressBytes = 200;
+  const std::string digest(32, 'd');
+  prepared.set_address(std::string(kAddressBytes, static_cast<char>('a' + rank % 26)));
+  prepared.set_plan_digest(digest);
+  prepared.set_program_digest(digest);
+  prepared.set_stage(rank / mesh.tensor % mesh.pipeline);
+  std::set<int> peers;
+  int stride = 1;
+  for (const auto& [name, degree] :
+       {std::pair("tensor", mesh.tensor), {"pipeline", mesh.pipeline}, {"data", mesh.data}}) {
+    if (degree > 1) {
+      v1::GroupDigest& group = *prepared.add_groups();
+      group.set_group(name);
+      group.set_digest(digest);
+      const int first = rank - rank / stride % degree * stride;
+      for (int i = 0; i < degree; ++i) {
+        group.add_members(first + i * stride);
+        peers.insert(first + i * stride);
+      }
+    }
+    stride *= degree;
+  }
+  peers.erase(rank);
+  prepared.mutable_peers()->mutable_ranks()->Add(peers.begin(), peers.end());
+}
+
+}  // namespace
 
 // One session on a connection of its own.
 class SimulatedAgents::Agent final
     : public grpc::ClientBidiReactor<v1::AgentMessage, v1::ControllerMessage> {
  public:
-  Agent(SimulatedAgents* all, const std::string& address, int number, int devices)
+  Agent(SimulatedAgents* all, const ControllerProcess& controller, int number, int devices)
       : all_(all), incarnation_(1000 + static_cast<uint64_t>(number)) {
-    grpc::ChannelArguments arguments;
-    arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-    channel_ = grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
+    channel_ = controller.Connect("node/n" + std::to_string(number));
     stub_ = v1::AgentService::NewStub(channel_);
     v1::AgentMessage hello;
     v1::Register& node = *hello.mutable_register_();
     node.set_node("n" + std::to_string(number));
     node.set_device("cpu");
     node.set_devices(devices);
+    *node.mutable_protocol() = protocol::OwnRange();
     (*node.mutable_locality())["zone"] = "z" + std::to_string(number / 128);
     (*node.mutable_locality())["rack"] = "r" + std::to_string(number / 8);
     stub_->async()->Session(&context_, this);
@@ -84,10 +117,8 @@ class SimulatedAgents::Agent final
 
  private:
   void Prepare(const v1::PrepareEpoch& asked) {
-    // About what a worker's address has.
-    constexpr size_t kAddressBytes = 128;
     ++all_->prepared_;
-    if (!all_->start_jobs_) return;
+    if (all_->mesh_.ranks() == 0) return;
     {
       const std::lock_guard lock(mutex_);
       epoch_ = asked.epoch();
@@ -97,8 +128,7 @@ class SimulatedAgents::Agent final
     for (const int rank : asked.own()) {
       v1::EpochPrepared::Rank& prepared = *message.mutable_prepared()->add_ranks();
       prepared.set_rank(rank);
-      prepared.mutable_prepared()->set_address(std::string(kAddressBytes, 'a'));
-      prepared.mutable_prepared()->set_plan_digest("digest");
+      Describe(all_->mesh_, rank, *prepared.mutable_prepared());
     }
     message.mutable_prepared()->mutable_plan()->set_parameters(1);
     Say(std::move(message));
@@ -138,11 +168,11 @@ class SimulatedAgents::Agent final
   bool done_ = false;
 };
 
-SimulatedAgents::SimulatedAgents(const std::string& address, int count, int devices,
-                                 bool start_jobs)
-    : start_jobs_(start_jobs) {
+SimulatedAgents::SimulatedAgents(const ControllerProcess& controller, int count, int devices,
+                                 Mesh mesh)
+    : mesh_(mesh) {
   for (int i = 0; i < count; ++i) {
-    agents_.push_back(std::make_unique<Agent>(this, address, i, devices));
+    agents_.push_back(std::make_unique<Agent>(this, controller, i, devices));
   }
   beats_ = std::thread([this] { BeatUntilStopped(); });
 }

@@ -1,6 +1,6 @@
 // Many agents' sessions from one process: they register, send heartbeats, and answer what stops
-// their epochs. Whether they also prepare and start what they are asked to is said when they are
-// made; then nothing trains, but all that agents say of it is said.
+// their epochs. They may also prepare and start a job of one mesh; then nothing trains, but all
+// that agents say of it is said.
 #ifndef STRATA_TESTS_BENCH_SIMULATED_AGENTS_H_
 #define STRATA_TESTS_BENCH_SIMULATED_AGENTS_H_
 
@@ -13,13 +13,23 @@
 #include <thread>
 #include <vector>
 
+#include "tests/bench/controller_process.h"
+
 namespace strata::bench {
+
+// Ranks by tensor, pipeline and data, fastest first: a rank exchanges messages with those that
+// differ from it in one of these.
+struct Mesh {
+  int tensor = 1, pipeline = 1, data = 1;
+  int ranks() const { return tensor * pipeline * data; }
+};
 
 class SimulatedAgents {
  public:
-  // `count` connections to the controller at `address`, each of a node with `devices` cpu devices
-  // and a heartbeat per second; eight nodes are a rack, and sixteen racks a zone.
-  SimulatedAgents(const std::string& address, int count, int devices, bool start_jobs = false);
+  // `count` connections to the controller, each of a node with `devices` cpu devices and a
+  // heartbeat per second; eight nodes are a rack, and sixteen racks a zone. `mesh`: of the job that
+  // they start; of no ranks: they start none.
+  SimulatedAgents(const ControllerProcess& controller, int count, int devices, Mesh mesh = {0});
   ~SimulatedAgents();  // ends the sessions
 
   // Blocks until every agent was welcomed, or a session has ended (false).
@@ -39,7 +49,7 @@ class SimulatedAgents {
 
   std::vector<std::unique_ptr<Agent>> agents_;
   std::atomic<int64_t> heartbeats_{0};
-  const bool start_jobs_;
+  const Mesh mesh_;
   std::atomic<int64_t> prepared_{0};
   std::atomic<int64_t> started_{0};
   std::atomic<int64_t> longest_start_bytes_{0};

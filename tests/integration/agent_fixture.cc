@@ -227,7 +227,12 @@ void AgentTest::RunEpoch(int64_t epoch, const v1::JobSpec& spec,
       addresses[rank.rank()] = rank.prepared().address();
     }
   }
-  for (const auto& [rank, address] : addresses) message.mutable_start()->add_addresses(address);
+  v1::Addresses told;
+  for (const auto& [rank, address] : addresses) {
+    message.mutable_start()->add_ranks(rank);
+    told.add_addresses(address);
+  }
+  message.mutable_start()->set_packed_addresses(told.SerializeAsString());
   for (const auto& [node, own] : nodes_) controller_->Send(node, message);
   for (const auto& [node, own] : nodes_) {
     ASSERT_TRUE(controller_->WaitFor(RunningOf(node, epoch), kWaitSeconds).has_value()) << node;

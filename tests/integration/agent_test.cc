@@ -46,6 +46,29 @@ TEST_F(AgentTest, AJobOnOneNodeTrainsCommitsAndEnds) {
   EXPECT_NE(heartbeat->message.heartbeat().ranks(0).phase(), "");
 }
 
+TEST_F(AgentTest, ARankThatIsNotToldOfAPeerEndsAndNamesIt) {
+  StartCluster({{"n0", {0}}, {"n1", {1}}});
+  Prepare(1, Spec(2, 40, 4));
+  const auto prepared = controller_->WaitFor(PreparedOf("n0", 1), kWaitSeconds);
+  ASSERT_TRUE(prepared.has_value());
+  const v1::Prepared& own = prepared->message.prepared().ranks(0).prepared();
+  EXPECT_THAT(own.peers().ranks(), ElementsAre(1));
+  v1::ControllerMessage message;
+  v1::StartEpoch& start = *message.mutable_start();
+  *start.mutable_epoch() = Epoch(1);
+  start.set_nonce(std::string(16, 'n'));
+  start.add_ranks(0);
+  v1::Addresses told;
+  told.add_addresses(own.address());
+  start.set_packed_addresses(told.SerializeAsString());
+  controller_->Send("n0", message);
+  const v1::EpochEnded ended = EndOf("n0", 1);
+  EXPECT_EQ(ended.finished().outcome(), v1::Finished::FAILED);
+  EXPECT_THAT(ended.finished().message(), HasSubstr("rank 0 was not given the address of rank 1"));
+  Stop(1, false);
+  EXPECT_EQ(EndOf("n1", 1).finished().outcome(), v1::Finished::FAILED);
+}
+
 TEST_F(AgentTest, AKilledTrainerIsNamedAndTheNextEpochGoesOnAsIfNothingHadHappened) {
   StartCluster({{"n0", {0}}, {"n1", {1}}});
   RunEpoch(1, Spec(2, 40, 4));

@@ -8,10 +8,17 @@ namespace {
 
 using ::testing::ElementsAre;
 
+// Of these ranks; of none: of all.
 v1::StartRanks Start(const std::vector<int>& ranks, const std::vector<std::string>& addresses) {
   v1::StartRanks start;
   start.mutable_ranks()->Add(ranks.begin(), ranks.end());
-  start.mutable_addresses()->Add(addresses.begin(), addresses.end());
+  v1::Addresses told;
+  told.mutable_addresses()->Add(addresses.begin(), addresses.end());
+  if (ranks.empty()) {
+    *start.mutable_addresses() = told.addresses();
+  } else {
+    start.set_packed_addresses(told.SerializeAsString());
+  }
   return start;
 }
 

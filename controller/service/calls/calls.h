@@ -226,7 +226,15 @@ class UnaryCall final : public grpc::ServerUnaryReactor {
   void Release(const absl::Status& durable) {
     if (!durable.ok()) return End(RefusedByReactor(durable));
     if (!outcome_.ok() || !later_) return End(outcome_);
-    environment_.readers->Run([this] { End(later_(&response_)); });
+    const bool runs = environment_.readers->Run([this] { End(ReadNow()); });
+    if (!runs) End(RefusedByReactor(absl::ResourceExhaustedError("too many reads wait already")));
+  }
+
+  // On a reader's thread.
+  absl::Status ReadNow() {
+    // It waited, and nobody waits for the answer any more.
+    if (context_->IsCancelled()) return absl::CancelledError("the client has gone");
+    return later_(&response_);
   }
 
   absl::Status Serve(Core& core, Effects& effects) {

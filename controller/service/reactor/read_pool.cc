@@ -4,7 +4,7 @@
 
 namespace strata::controller {
 
-ReadPool::ReadPool(size_t threads) {
+ReadPool::ReadPool(size_t threads, size_t most_waiting) : most_waiting_(most_waiting) {
   for (size_t i = 0; i < threads; ++i) threads_.emplace_back([this] { Work(); });
 }
 
@@ -17,12 +17,14 @@ ReadPool::~ReadPool() {
   for (std::thread& thread : threads_) thread.join();
 }
 
-void ReadPool::Run(std::function<void()> task) {
+bool ReadPool::Run(std::function<void()> task) {
   {
     const std::lock_guard lock(mutex_);
+    if (tasks_.size() >= most_waiting_) return false;
     tasks_.push_back(std::move(task));
   }
   changed_.notify_one();
+  return true;
 }
 
 void ReadPool::Work() {

@@ -15,18 +15,20 @@ namespace strata::controller {
 
 class ReadPool {
  public:
-  explicit ReadPool(size_t threads);
+  // At most `most_waiting` wait for a thread.
+  ReadPool(size_t threads, size_t most_waiting);
   // Does what is left first.
   ~ReadPool();
   ReadPool(const ReadPool&) = delete;
   ReadPool& operator=(const ReadPool&) = delete;
 
-  // From any thread. What waits is bounded by the calls that wait: each is one.
-  void Run(std::function<void()> task);
+  // From any thread. False: too many wait, and the task will not be run.
+  [[nodiscard]] bool Run(std::function<void()> task);
 
  private:
   void Work();
 
+  const size_t most_waiting_;
   std::mutex mutex_;  // guards what follows
   std::condition_variable changed_;
   std::deque<std::function<void()>> tasks_;

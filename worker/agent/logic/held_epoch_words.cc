@@ -59,8 +59,10 @@ void HeldEpoch::OnPrepare() {
 
 void HeldEpoch::OnStart(const v1::StartEpoch& start) {
   if (ended()) return SayFinal();
-  const int ranks = start.ranks_size() > 0 ? start.ranks_size() : record_.prepare().ranks();
-  if (!rank_watch_.has_value() || start.addresses_size() != ranks) return;
+  // Of some ranks: each trainer looks for those that it needs.
+  const bool complete =
+      start.ranks_size() > 0 || start.addresses_size() == record_.prepare().ranks();
+  if (!rank_watch_.has_value() || !complete) return;
   start_ = start;
   if (!record_.started()) {
     record_.set_started(true);
@@ -78,6 +80,7 @@ void HeldEpoch::DeliverStart() {
   v1::StartRanks start;
   *start.mutable_addresses() = start_->addresses();
   *start.mutable_ranks() = start_->ranks();
+  start.set_packed_addresses(start_->packed_addresses());
   start.set_nonce(start_->nonce());
   job_task_->Start(rank_watch_->group(), std::move(start));
 }
