@@ -8,7 +8,7 @@ using program::DType;
 using program::Scalar;
 
 template <typename Loss>
-void VisitShape(Loss& op, AttributeVisitor& visitor) {
+void VisitLoss(Loss& op, AttributeVisitor& visitor) {
   visitor.Size("rows", op.rows);
   visitor.Size("vocab", op.vocab);
 }
@@ -25,7 +25,7 @@ int64_t RowLosses(int64_t rows) { return common::RoundUp(rows * 8, program::kSlo
 
 }  // namespace
 
-void CrossEntropy::Visit(AttributeVisitor& visitor) { VisitShape(*this, visitor); }
+void CrossEntropy::Visit(AttributeVisitor& visitor) { VisitLoss(*this, visitor); }
 
 OperandSpecs CrossEntropy::Operands() const {
   return {InOut("logits", "[N, V]", rows * vocab), Targets(rows), InverseTokens(), LossSum()};
@@ -33,7 +33,7 @@ OperandSpecs CrossEntropy::Operands() const {
 
 int64_t CrossEntropy::WorkspaceBytes(const Backend&) const { return RowLosses(rows); }
 
-void CrossEntropyLoss::Visit(AttributeVisitor& visitor) { VisitShape(*this, visitor); }
+void CrossEntropyLoss::Visit(AttributeVisitor& visitor) { VisitLoss(*this, visitor); }
 
 OperandSpecs CrossEntropyLoss::Operands() const {
   return {In("logits", "[N, V]", rows * vocab), Targets(rows), LossSum()};
@@ -46,7 +46,7 @@ CrossEntropyStatistics CrossEntropyStatistics::Example() {
 }
 
 void CrossEntropyStatistics::Visit(AttributeVisitor& visitor) {
-  VisitShape(*this, visitor);
+  VisitLoss(*this, visitor);
   visitor.Of("group", group);
 }
 
@@ -60,7 +60,7 @@ CrossEntropyFinish CrossEntropyFinish::Example() {
 }
 
 void CrossEntropyFinish::Visit(AttributeVisitor& visitor) {
-  VisitShape(*this, visitor);
+  VisitLoss(*this, visitor);
   visitor.Of("group", group);
   visitor.Size("parts", parts);
 }

@@ -4,7 +4,7 @@ namespace strata::ops {
 namespace {
 
 template <typename Norm>
-void VisitShape(Norm& op, AttributeVisitor& visitor) {
+void VisitNorm(Norm& op, AttributeVisitor& visitor) {
   visitor.Size("rows", op.rows);
   visitor.Size("channels", op.channels);
 }
@@ -12,7 +12,7 @@ void VisitShape(Norm& op, AttributeVisitor& visitor) {
 }  // namespace
 
 void RmsNormForward::Visit(AttributeVisitor& visitor) {
-  VisitShape(*this, visitor);
+  VisitNorm(*this, visitor);
   visitor.Number("epsilon", epsilon);
 }
 
@@ -22,7 +22,7 @@ OperandSpecs RmsNormForward::Operands() const {
 }
 
 void AddRmsNormForward::Visit(AttributeVisitor& visitor) {
-  VisitShape(*this, visitor);
+  VisitNorm(*this, visitor);
   visitor.Number("epsilon", epsilon);
 }
 
@@ -32,7 +32,7 @@ OperandSpecs AddRmsNormForward::Operands() const {
           Out("sum", "[N, C]", all), Out("y", "[N, C]", all),     Out("rstd", "[N]", rows)};
 }
 
-void RmsNormReplay::Visit(AttributeVisitor& visitor) { VisitShape(*this, visitor); }
+void RmsNormReplay::Visit(AttributeVisitor& visitor) { VisitNorm(*this, visitor); }
 
 OperandSpecs RmsNormReplay::Operands() const {
   return {In("x", "[N, C]", rows * channels), In("w", "[C]", channels), In("rstd", "[N]", rows),
@@ -40,7 +40,7 @@ OperandSpecs RmsNormReplay::Operands() const {
 }
 
 void RmsNormBackward::Visit(AttributeVisitor& visitor) {
-  VisitShape(*this, visitor);
+  VisitNorm(*this, visitor);
   visitor.Flag("accumulate", accumulate);
 }
 

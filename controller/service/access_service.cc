@@ -1,20 +1,16 @@
 #include "controller/service/access_service.h"
 
-#include <algorithm>
 #include <cstdint>
-#include <functional>
 #include <limits>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
-#include "absl/strings/strip.h"
 #include "common/status_macros.h"
 #include "controller/logic/refusal.h"
+#include "controller/service/requests/audit_filter.h"
 #include "controller/service/requests/pages.h"
 #include "proto/strata/v1/access.grpc.pb.h"
 
@@ -37,40 +33,6 @@ v1::Identity ShowIdentity(const Caller& caller) {
   return shown;
 }
 
-using AuditFilter = std::vector<std::function<bool(const v1::AuditRecord&)>>;
-
-bool Matches(absl::string_view pattern, absl::string_view text) {
-  return absl::ConsumeSuffix(&pattern, "*") ? absl::StartsWith(text, pattern) : text == pattern;
-}
-
-// "identity=users/ann outcome!=OK": all must hold.
-absl::StatusOr<AuditFilter> ParseAuditFilter(const std::string& filter) {
-  constexpr size_t kMost = 4096;
-  if (filter.size() > kMost) {
-    return InvalidField("filter", absl::StrCat("at most ", kMost, " bytes are allowed"));
-  }
-  AuditFilter all;
-  for (const absl::string_view word : absl::StrSplit(filter, ' ', absl::SkipEmpty())) {
-    if (word == "AND") continue;
-    const size_t equal = word.find('=');
-    const bool differs = equal != absl::string_view::npos && equal > 0 && word[equal - 1] == '!';
-    const std::string key(word.substr(0, equal == absl::string_view::npos ? 0 : equal - differs));
-    const auto* field = v1::AuditRecord::descriptor()->FindFieldByName(key);
-    const bool known =
-        key == "identity" || key == "method" || key == "resource" || key == "outcome";
-    if (!known) {
-      return InvalidField("filter", absl::StrCat("column ", word.data() - filter.data() + 1,
-                                                 " is no comparison of identity, method, resource "
-                                                 "or outcome, such as outcome!=OK"));
-    }
-    all.push_back([field, differs,
-                   pattern = std::string(word.substr(equal + 1))](const v1::AuditRecord& record) {
-      return Matches(pattern, record.GetReflection()->GetString(record, field)) != differs;
-    });
-  }
-  return all;
-}
-
 absl::Status ListAuditRecords(const Core& core, const v1::ListAuditRecordsRequest& request,
                               v1::ListAuditRecordsResponse* response) {
   const std::string list = absl::StrCat("audit of ", request.filter());
@@ -84,9 +46,7 @@ absl::Status ListAuditRecords(const Core& core, const v1::ListAuditRecordsReques
   const auto& records = core.audit();
   for (auto next = records.lower_bound(before); next != records.begin();) {
     const v1::AuditRecord& record = (--next)->second;
-    const bool wanted =
-        std::all_of(filter.begin(), filter.end(), [&](const auto& holds) { return holds(record); });
-    if (!wanted) continue;
+    if (!filter(record)) continue;
     if (response->records_size() == page.size || bytes > kMostPageBytes) {
       response->set_next_page_token(
           PageToken(list, absl::StrCat(response->records().rbegin()->sequence())));

@@ -12,7 +12,7 @@ using testing::Floats;
 constexpr float kEpsilon = 1e-5f;
 constexpr struct {
   int64_t rows, channels;
-} kShapes[] = {{1, 1}, {3, 7}, {5, 8}, {33, 50}, {70, 192}, {129, 100}};
+} kNormShapes[] = {{1, 1}, {3, 7}, {5, 8}, {33, 50}, {70, 192}, {129, 100}};
 
 // y, then rstd.
 Doubles Reference(int64_t rows, int64_t channels, const Doubles& x, const Doubles& w) {
@@ -21,7 +21,7 @@ Doubles Reference(int64_t rows, int64_t channels, const Doubles& x, const Double
 }
 
 TEST(RmsNorm, ForwardMatchesTheReference) {
-  for (const auto [rows, channels] : kShapes) {
+  for (const auto [rows, channels] : kNormShapes) {
     const Floats x = testing::Random(rows * channels, 1, 3), w = testing::Random(channels, 2);
     const Floats result = testing::RunWithThreads([&, rows = rows, channels = channels](auto& c) {
       Floats y(rows * channels), rstd(rows);
@@ -34,7 +34,7 @@ TEST(RmsNorm, ForwardMatchesTheReference) {
 }
 
 TEST(RmsNorm, AddAndNormEqualsAddThenNormBitForBit) {
-  for (const auto [rows, channels] : kShapes) {
+  for (const auto [rows, channels] : kNormShapes) {
     const Floats x = testing::Random(rows * channels, 1), branch = testing::Random(x.size(), 2);
     const Floats w = testing::Random(channels, 3);
     const Floats result = testing::RunWithThreads([&, rows = rows, channels = channels](auto& c) {
@@ -52,7 +52,7 @@ TEST(RmsNorm, AddAndNormEqualsAddThenNormBitForBit) {
 }
 
 TEST(RmsNorm, ReplayGivesTheForwardsBitsAlsoInPlace) {
-  for (const auto [rows, channels] : kShapes) {
+  for (const auto [rows, channels] : kNormShapes) {
     const Floats x = testing::Random(rows * channels, 1, 3), w = testing::Random(channels, 2);
     const Floats result = testing::RunWithThreads([&, rows = rows, channels = channels](auto& c) {
       Floats y(x.size()), rstd(rows), replayed(x.size()), in_place = x;
@@ -76,7 +76,7 @@ TEST(RmsNorm, ReplayGivesTheForwardsBitsAlsoInPlace) {
 }
 
 TEST(RmsNorm, BackwardMatchesFiniteDifferencesAndAccumulates) {
-  for (const auto [rows, channels] : kShapes) {
+  for (const auto [rows, channels] : kNormShapes) {
     if (rows * channels > 2000) continue;
     const Floats x = testing::Random(rows * channels, 1), w = testing::Random(channels, 2);
     const Floats dy = testing::Random(x.size(), 3), before = testing::Random(x.size(), 4);

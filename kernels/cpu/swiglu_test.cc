@@ -9,10 +9,10 @@ namespace {
 using testing::Doubles;
 using testing::Floats;
 
-constexpr struct { int64_t rows, ffn; } kShapes[] = {{1, 1}, {3, 13}, {2, 16}, {40, 101}};
+constexpr struct { int64_t rows, ffn; } kSwigluShapes[] = {{1, 1}, {3, 13}, {2, 16}, {40, 101}};
 
 TEST(SwiGlu, ForwardMatchesTheReference) {
-  for (const auto [rows, ffn] : kShapes) {
+  for (const auto [rows, ffn] : kSwigluShapes) {
     const Floats gate_up = testing::Random(rows * 2 * ffn, 1, 4);
     const Floats result = testing::RunWithThreads([&, rows = rows, ffn = ffn](const Context& c) {
       Floats h(rows * ffn);
@@ -25,7 +25,7 @@ TEST(SwiGlu, ForwardMatchesTheReference) {
 }
 
 TEST(SwiGlu, BackwardMatchesFiniteDifferencesAlsoInPlace) {
-  for (const auto [rows, ffn] : kShapes) {
+  for (const auto [rows, ffn] : kSwigluShapes) {
     if (rows * ffn > 1000) continue;
     const Floats gate_up = testing::Random(rows * 2 * ffn, 1, 2),
                  dh = testing::Random(rows * ffn, 2);

@@ -7,7 +7,7 @@
 namespace strata::model {
 namespace {
 
-class Rule : public NodeRule {
+class AdditionRule : public NodeRule {
  public:
   void Differentiate(Graph& /*graph*/, const Node& node, Tape& tape) const override {
     const ValueId dy = tape.Gradient(node.out[0]);
@@ -30,7 +30,7 @@ ValueId Add(Graph& graph, ValueId x, ValueId branch, std::string name) {
 }
 
 const NodeRule& AddRule() {
-  static const Rule rule;
+  static const AdditionRule rule;
   return rule;
 }
 

@@ -7,7 +7,7 @@
 namespace strata::model {
 namespace {
 
-class Forward : public NodeRule {
+class ForwardOfAttention : public NodeRule {
  public:
   void Differentiate(Graph& graph, const Node& node, Tape& tape) const override {
     const ValueId qkv = node.in[0];
@@ -42,7 +42,7 @@ class Forward : public NodeRule {
   }
 };
 
-class Backward : public NodeRule {
+class BackwardOfAttention : public NodeRule {
  public:
   bool by_rows() const override { return false; }
   void Lower(Emitter& e, const Node& node) const override {
@@ -66,11 +66,11 @@ ValueId Attention(Graph& graph, ValueId qkv, const Heads& heads, std::string nam
 }
 
 const NodeRule& AttentionRule() {
-  static const Forward rule;
+  static const ForwardOfAttention rule;
   return rule;
 }
 const NodeRule& AttentionBackwardRule() {
-  static const Backward rule;
+  static const BackwardOfAttention rule;
   return rule;
 }
 

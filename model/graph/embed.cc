@@ -12,7 +12,7 @@ VocabularyShape ShapeOf(const Emitter& emitter, const Node& node) {
           shape.degree};
 }
 
-class Forward : public NodeRule {
+class ForwardOfEmbed : public NodeRule {
  public:
   void Differentiate(Graph& graph, const Node& node, Tape& tape) const override {
     if (!graph.weights[node.weight].trainable) return;
@@ -30,7 +30,7 @@ class Forward : public NodeRule {
   }
 };
 
-class Gradient : public NodeRule {
+class GradientOfEmbed : public NodeRule {
  public:
   void Lower(Emitter& emitter, const Node& node) const override {
     EmbeddingBackward(emitter.builder(), ShapeOf(emitter, node), emitter.In(node, 0),
@@ -47,11 +47,11 @@ ValueId Embed(Graph& graph, ValueId tokens, WeightId table, std::string name) {
 }
 
 const NodeRule& EmbedRule() {
-  static const Forward rule;
+  static const ForwardOfEmbed rule;
   return rule;
 }
 const NodeRule& EmbedGradientRule() {
-  static const Gradient rule;
+  static const GradientOfEmbed rule;
   return rule;
 }
 

@@ -7,7 +7,7 @@
 namespace strata::model {
 namespace {
 
-class Forward : public NodeRule {
+class ForwardOfLinear : public NodeRule {
  public:
   void Differentiate(Graph& graph, const Node& node, Tape& tape) const override {
     const ValueId x = node.in[0];
@@ -32,7 +32,7 @@ class Forward : public NodeRule {
 };
 
 // dx = dy · W.
-class InputGradient : public NodeRule {
+class InputGradientOfLinear : public NodeRule {
  public:
   void Lower(Emitter& e, const Node& node) const override {
     const ValueId dx = node.out[0];
@@ -42,7 +42,7 @@ class InputGradient : public NodeRule {
 };
 
 // dW += dyᵀ · x.
-class WeightGradient : public NodeRule {
+class WeightGradientOfLinear : public NodeRule {
  public:
   void Lower(Emitter& e, const Node& node) const override {
     const ValueId x = node.in[0];
@@ -73,15 +73,15 @@ ValueId Linear(Graph& graph, ValueId x, WeightId weight, std::string name) {
 }
 
 const NodeRule& LinearRule() {
-  static const Forward rule;
+  static const ForwardOfLinear rule;
   return rule;
 }
 const NodeRule& LinearInputGradientRule() {
-  static const InputGradient rule;
+  static const InputGradientOfLinear rule;
   return rule;
 }
 const NodeRule& LinearWeightGradientRule() {
-  static const WeightGradient rule;
+  static const WeightGradientOfLinear rule;
   return rule;
 }
 

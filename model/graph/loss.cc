@@ -18,7 +18,7 @@ void LowerCut(Emitter& e, const Node& node, const View& logits) {
   CrossEntropyFinish(e.builder(), shape, logits, e.In(node, 1), all, e.Scalars(), e.Loss());
 }
 
-class Forward : public NodeRule {
+class ForwardOfLoss : public NodeRule {
  public:
   void Differentiate(Graph& graph, const Node& node, Tape& tape) const override {
     const ValueId dlogits = tape.Make(node.in[0]);
@@ -32,7 +32,7 @@ class Forward : public NodeRule {
   }
 };
 
-class Backward : public NodeRule {
+class BackwardOfLoss : public NodeRule {
  public:
   int in_place(const Node& /*node*/) const override { return 0; }
   void Lower(Emitter& e, const Node& node) const override {
@@ -49,11 +49,11 @@ void Loss(Graph& graph, ValueId logits, ValueId targets) {
 }
 
 const NodeRule& LossRule() {
-  static const Forward rule;
+  static const ForwardOfLoss rule;
   return rule;
 }
 const NodeRule& LossBackwardRule() {
-  static const Backward rule;
+  static const BackwardOfLoss rule;
   return rule;
 }
 

@@ -6,7 +6,7 @@
 namespace strata::model {
 namespace {
 
-class Forward : public NodeRule {
+class ForwardOfNorm : public NodeRule {
  public:
   int statistic() const override { return 1; }
   // The gradient that x has so far is added to inside.
@@ -26,7 +26,7 @@ class Forward : public NodeRule {
   }
 };
 
-class Replay : public NodeRule {
+class ReplayOfNorm : public NodeRule {
  public:
   void Lower(Emitter& e, const Node& node) const override {
     const ValueId x = node.in[0];
@@ -35,7 +35,7 @@ class Replay : public NodeRule {
   }
 };
 
-class AfterAdd : public NodeRule {
+class AfterAddOfNorm : public NodeRule {
  public:
   void Lower(Emitter& e, const Node& node) const override {
     const ValueId x = node.in[0];
@@ -45,7 +45,7 @@ class AfterAdd : public NodeRule {
   }
 };
 
-class Backward : public NodeRule {
+class BackwardOfNorm : public NodeRule {
  public:
   int in_place(const Node& node) const override { return node.in.size() > 3 ? 3 : -1; }
   void Lower(Emitter& e, const Node& node) const override {
@@ -68,19 +68,19 @@ ValueId Norm(Graph& graph, ValueId x, WeightId weight, double epsilon, std::stri
 }
 
 const NodeRule& NormRule() {
-  static const Forward rule;
+  static const ForwardOfNorm rule;
   return rule;
 }
 const NodeRule& NormReplayRule() {
-  static const Replay rule;
+  static const ReplayOfNorm rule;
   return rule;
 }
 const NodeRule& AddNormRule() {
-  static const AfterAdd rule;
+  static const AfterAddOfNorm rule;
   return rule;
 }
 const NodeRule& NormBackwardRule() {
-  static const Backward rule;
+  static const BackwardOfNorm rule;
   return rule;
 }
 

@@ -5,7 +5,7 @@
 namespace strata::model {
 namespace {
 
-class Rule : public NodeRule {
+class RedistributionRule : public NodeRule {
  public:
   void Differentiate(Graph& graph, const Node& node, Tape& tape) const override {
     const ValueId x = node.in[0];
@@ -18,7 +18,7 @@ class Rule : public NodeRule {
 }  // namespace
 
 const NodeRule& RedistributeRule() {
-  static const Rule rule;
+  static const RedistributionRule rule;
   return rule;
 }
 

@@ -6,7 +6,7 @@
 namespace strata::model {
 namespace {
 
-class Rule : public NodeRule {
+class RotationRule : public NodeRule {
  public:
   void Differentiate(Graph& graph, const Node& node, Tape& tape) const override {
     const ValueId dx = tape.Make(node.in[0]);
@@ -40,7 +40,7 @@ ValueId Rope(Graph& graph, ValueId qkv, const Heads& heads, std::string name) {
 }
 
 const NodeRule& RopeRule() {
-  static const Rule rule;
+  static const RotationRule rule;
   return rule;
 }
 

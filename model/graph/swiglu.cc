@@ -5,7 +5,7 @@
 namespace strata::model {
 namespace {
 
-class Forward : public NodeRule {
+class ForwardOfSwiglu : public NodeRule {
  public:
   void Differentiate(Graph& graph, const Node& node, Tape& tape) const override {
     const ValueId x = node.in[0];
@@ -20,7 +20,7 @@ class Forward : public NodeRule {
   }
 };
 
-class Backward : public NodeRule {
+class BackwardOfSwiglu : public NodeRule {
  public:
   void Lower(Emitter& e, const Node& node) const override {
     const ValueId dy = node.in[0];
@@ -39,11 +39,11 @@ ValueId Swiglu(Graph& graph, ValueId gate_up, std::string name) {
 }
 
 const NodeRule& SwigluRule() {
-  static const Forward rule;
+  static const ForwardOfSwiglu rule;
   return rule;
 }
 const NodeRule& SwigluBackwardRule() {
-  static const Backward rule;
+  static const BackwardOfSwiglu rule;
   return rule;
 }
 

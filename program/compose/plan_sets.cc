@@ -37,9 +37,9 @@ bool OnlyVectors(const ParameterSet& set) {
                      [](const TensorSpec& tensor) { return tensor.shape.size() < 2; });
 }
 
-class Planner {
+class SetPlanner {
  public:
-  Planner(const LayerGraph& graph, const Plan& plan, const Walk& walk)
+  SetPlanner(const LayerGraph& graph, const Plan& plan, const Walk& walk)
       : graph_(graph), plan_(plan), walk_(walk) {}
 
   absl::StatusOr<SetPlans> Run() {
@@ -169,7 +169,7 @@ const SetPlan* StagePlan::Find(int index) const {
 }
 
 absl::StatusOr<SetPlans> PlanSets(const LayerGraph& graph, const Plan& plan, const Walk& walk) {
-  return Planner(graph, plan, walk).Run();
+  return SetPlanner(graph, plan, walk).Run();
 }
 
 }  // namespace strata::program

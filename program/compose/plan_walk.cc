@@ -108,9 +108,9 @@ absl::StatusOr<std::vector<std::pair<int, int>>> AssignLayers(const LayerGraph& 
   return parts;
 }
 
-class Planner {
+class Walker {
  public:
-  Planner(const LayerGraph& graph, const Plan& plan) : graph_(graph), plan_(plan) {}
+  Walker(const LayerGraph& graph, const Plan& plan) : graph_(graph), plan_(plan) {}
 
   absl::StatusOr<Walk> Train() {
     RETURN_IF_ERROR(CheckOptions(graph_, plan_));
@@ -302,11 +302,11 @@ std::vector<int> EvenVirtualStages(int layers, int count) {
 }
 
 absl::StatusOr<Walk> PlanTraining(const LayerGraph& graph, const Plan& plan) {
-  return Planner(graph, plan).Train();
+  return Walker(graph, plan).Train();
 }
 
 absl::StatusOr<Walk> PlanEvaluation(const LayerGraph& graph, const Plan& plan, int micro_batches) {
-  return Planner(graph, plan).Evaluate(micro_batches);
+  return Walker(graph, plan).Evaluate(micro_batches);
 }
 
 }  // namespace strata::program

@@ -49,7 +49,7 @@ ProgramSet LaidOut(std::vector<Instruction> instructions, int transient = 0) {
   EXPECT_TRUE(Verify({&set}, "train", Mesh{}).ok()) << Verify({&set}, "train", Mesh{});
   return set;
 }
-const std::vector<Dependency>& After(const ProgramSet& set, int index) {
+const std::vector<Dependency>& PredecessorsOf(const ProgramSet& set, int index) {
   return set.programs[0].instructions[index].dependencies;
 }
 
@@ -85,8 +85,8 @@ TEST(LayoutTest, UpdateThatDoesNotWaitForTheNormKeepsTheOldVersion) {
 TEST(LayoutTest, UseOnAnotherStreamGetsADependencyAndTheNextStepToo) {
   const ProgramSet set =
       LaidOut({Plain(Stream::kCompute, {Write(2)}), Plain(Stream::kHost, {Read(2)})}, 1);
-  EXPECT_THAT(After(set, 1), ElementsAre(Dependency{0, 0}));
-  EXPECT_THAT(After(set, 0), ElementsAre(Dependency{1, 1}));
+  EXPECT_THAT(PredecessorsOf(set, 1), ElementsAre(Dependency{0, 0}));
+  EXPECT_THAT(PredecessorsOf(set, 0), ElementsAre(Dependency{1, 1}));
 }
 
 TEST(LayoutTest, ImpliedDependenciesAreLeftOut) {
@@ -94,8 +94,8 @@ TEST(LayoutTest, ImpliedDependenciesAreLeftOut) {
       {Plain(Stream::kCompute, {Write(2)}), Plain(Stream::kHost, {Use(2, Access::kAccumulate)}),
        Plain(Stream::kTensor, {Read(2)}), Plain(Stream::kCompute, {Read(2)})},
       1);
-  EXPECT_THAT(After(set, 2), ElementsAre(Dependency{1, 0}));
-  EXPECT_THAT(After(set, 3), ElementsAre(Dependency{1, 0}));
+  EXPECT_THAT(PredecessorsOf(set, 2), ElementsAre(Dependency{1, 0}));
+  EXPECT_THAT(PredecessorsOf(set, 3), ElementsAre(Dependency{1, 0}));
 }
 
 TEST(LayoutTest, SlotsOnTheSameBytesAreOrdered) {
@@ -104,7 +104,7 @@ TEST(LayoutTest, SlotsOnTheSameBytesAreOrdered) {
                Plain(Stream::kTensor, {Write(3)})},
               2);
   EXPECT_EQ(set.programs[0].placements[0], set.programs[0].placements[1]);
-  EXPECT_THAT(After(set, 2), ElementsAre(Dependency{1, 0}));
+  EXPECT_THAT(PredecessorsOf(set, 2), ElementsAre(Dependency{1, 0}));
 }
 
 TEST(LayoutTest, AlternatingVersionsNeedNoDependencyOlderThanOneStep) {
@@ -115,7 +115,7 @@ TEST(LayoutTest, AlternatingVersionsNeedNoDependencyOlderThanOneStep) {
     for (const Dependency& dependency : instruction.dependencies)
       EXPECT_LE(dependency.steps_back, 1);
   }
-  EXPECT_THAT(After(set, 0), ElementsAre(Dependency{1, 1}));
+  EXPECT_THAT(PredecessorsOf(set, 0), ElementsAre(Dependency{1, 1}));
 }
 
 TEST(LayoutTest, AlignmentsAreKeptEvenAboveAPage) {
@@ -216,12 +216,12 @@ TEST(HorizonTest, ScratchOfACollectiveIsKeptFromTheNextCallsThatMultiply) {
       Call(0, {Write(5)}), Call(0, {Write(6)})};
   const ProgramSet without = WithCalls(list, 5, 0);
   EXPECT_TRUE(Share(without, 2, 4) || Share(without, 3, 4));
-  EXPECT_THAT(After(without, 2), ElementsAre(Dependency{1, 0}));
+  EXPECT_THAT(PredecessorsOf(without, 2), ElementsAre(Dependency{1, 0}));
   const ProgramSet one = WithCalls(list, 5, 1);
-  EXPECT_THAT(After(one, 2), IsEmpty());
-  EXPECT_THAT(After(one, 3), IsEmpty());
+  EXPECT_THAT(PredecessorsOf(one, 2), IsEmpty());
+  EXPECT_THAT(PredecessorsOf(one, 3), IsEmpty());
   const ProgramSet two = WithCalls(list, 5, 2);
-  EXPECT_THAT(After(two, 4), IsEmpty());
+  EXPECT_THAT(PredecessorsOf(two, 4), IsEmpty());
   for (const int slot : {4, 5, 6}) EXPECT_FALSE(Share(two, 2, slot) || Share(two, 3, slot));
 }
 

@@ -14,7 +14,7 @@
 namespace strata::program {
 namespace {
 
-constexpr int kSeeds = 2000;
+constexpr int kGroupSeeds = 2000;
 constexpr Stream kStreams[] = {Stream::kCompute, Stream::kTensor, Stream::kGradients, Stream::kSend,
                                Stream::kReceive};
 
@@ -104,7 +104,7 @@ std::vector<ProgramSet> RandomStages(Dice& dice, const GroupSizes& sizes) {
 
 TEST(GroupsPropertyTest, OneRankPerStageDecidesAsEveryRankDoes) {
   int refused = 0, as_units = 0;
-  for (uint64_t seed = 0; seed < kSeeds; ++seed) {
+  for (uint64_t seed = 0; seed < kGroupSeeds; ++seed) {
     Dice dice(seed);
     const Mesh mesh{.sizes = {.data = 1 + dice(2), .tensor = 1 + dice(3), .pipeline = 1 + dice(3)}};
     const std::vector<ProgramSet> sets = RandomStages(dice, mesh.sizes);
@@ -128,9 +128,9 @@ TEST(GroupsPropertyTest, OneRankPerStageDecidesAsEveryRankDoes) {
       }
     }
   }
-  EXPECT_GT(refused, kSeeds / 5);
-  EXPECT_GT(kSeeds - refused, kSeeds / 5);
-  EXPECT_GT(as_units, (kSeeds - refused) * 9 / 10);
+  EXPECT_GT(refused, kGroupSeeds / 5);
+  EXPECT_GT(kGroupSeeds - refused, kGroupSeeds / 5);
+  EXPECT_GT(as_units, (kGroupSeeds - refused) * 9 / 10);
 }
 
 }  // namespace

@@ -20,7 +20,7 @@ Instruction Touch(std::vector<Operand> operands) {
 
 // Persistent on the host: 100 bytes of parameters, twice, and 28 of constants. Transient: on the
 // host activations of 1000 bytes from 0 to 1 and 3000 from 1 to 2; on the device 500 at 2.
-ProgramSet Example() {
+ProgramSet BigExample() {
   ProgramSet set;
   set.slots = {{.name = "weights",
                 .klass = SlotClass::kParameters,
@@ -47,7 +47,7 @@ ProgramSet Example() {
 }
 
 TEST(MemoryTest, PeakIsWhatOneWorksOutByHand) {
-  ProgramSet set = Example();
+  ProgramSet set = BigExample();
   ASSERT_TRUE(LayOut(set).ok());
   const MemoryReport report = ReadMemory(set);
   const TierMemory& host = report.tiers[static_cast<int>(Tier::kHost)];
@@ -70,7 +70,7 @@ TEST(MemoryTest, PeakIsWhatOneWorksOutByHand) {
 }
 
 TEST(MemoryTest, PeakIsOfTheLargestProgram) {
-  ProgramSet set = Example();
+  ProgramSet set = BigExample();
   Program decode{.name = "decode", .slots = {{.name = "cache", .bytes = 7000}}};
   decode.instructions = {Touch({}), Touch({{.slot = 2, .bytes = 7000, .access = Access::kWrite}})};
   set.programs.push_back(decode);
@@ -83,7 +83,7 @@ TEST(MemoryTest, PeakIsOfTheLargestProgram) {
 }
 
 TEST(MemoryTest, TextNamesUsedTiersAndClassesOnly) {
-  ProgramSet set = Example();
+  ProgramSet set = BigExample();
   ASSERT_TRUE(LayOut(set).ok());
   const std::string text = ReadMemory(set).ToText();
   EXPECT_THAT(text, HasSubstr("host: 8.00 KiB (8192 bytes), largest in train at instruction 1"));

@@ -1,18 +1,8 @@
-// Which jobs a list or a request is about: a part of AIP-160, and orders as of AIP-132.
+// Which jobs a list or a request is about (filter_language.h), and orders as of AIP-132.
 //
-//   filter      = sequence { "AND" sequence }        sequence = factor { factor }
-//   factor      = term { "OR" term }                 so OR binds more tightly than AND
-//   term        = [ "NOT" | "-" ] ( comparison | "(" filter ")" )
-//   comparison  = field ( "=" | "!=" | "<" | "<=" | ">" | ">=" | ":" ) value
-//
-// Fields: name, state, owner, project (spec.project), queue (spec.resources.queue), priority
-// (spec.resources.priority), create_time, spec.labels.KEY. What stands after spec.labels. is the
-// key, with its dots; values may stand in double quotes, with \" and \\ for these two.
-//   - state, texts: = and != compare; a text may begin or end with * (= "nlp-*"); `:` means that
-//     the text contains the value.
-//   - labels: likewise; `spec.labels.KEY:*` means that there is one of that key. A label that is
-//     not there equals nothing (so != is true of it).
-//   - priority, create_time (2026-11-23T07:00:00Z): also < <= > >=.
+// Fields: the texts name, state, owner, project (spec.project), queue (spec.resources.queue) and
+// spec.labels.KEY, where all behind spec.labels. is the key, with its dots; the numbers priority
+// (spec.resources.priority) and create_time.
 #ifndef STRATA_CONTROLLER_SERVICE_REQUESTS_FILTER_H_
 #define STRATA_CONTROLLER_SERVICE_REQUESTS_FILTER_H_
 
@@ -24,8 +14,6 @@
 #include "proto/strata/v1/records.pb.h"
 
 namespace strata::controller {
-
-inline constexpr size_t kMostFilterBytes = 4096;
 
 using JobFilter = std::function<bool(const v1::JobRecord&)>;
 using JobOrder = std::function<bool(const v1::JobRecord&, const v1::JobRecord&)>;  // before

@@ -13,6 +13,7 @@
 #include "absl/strings/str_join.h"
 #include "controller/logic/names.h"
 #include "controller/logic/refusal.h"
+#include "controller/service/requests/audit_filter.h"
 #include "controller/service/requests/job_list.h"
 #include "controller/service/requests/update_check.h"
 #include "gmock/gmock.h"
@@ -229,6 +230,32 @@ TEST(CheckUpdate, MeetsTheChecksOfTheFile) {
   request.mutable_update_mask()->add_paths("spec.model");
   EXPECT_THAT(std::string(CheckUpdate(request).message()),
               HasSubstr("spec.model cannot be changed"));
+}
+
+TEST(AuditFilter, ChoosesByTheSameLanguage) {
+  v1::AuditRecord record;
+  record.set_identity("users/ann");
+  record.set_method("JobService/CreateJob");
+  record.set_resource("jobs/bert");
+  record.set_outcome("PERMISSION_DENIED");
+  record.mutable_time()->set_seconds(1'000);
+  const auto selected = [&](const std::string& text) {
+    const absl::StatusOr<AuditFilter> filter = ParseAuditFilter(text);
+    return filter.ok() && (*filter)(record);
+  };
+  for (const char* const good :
+       {"", "identity=users/ann outcome!=OK", "identity = users/ann AND method = JobService/*",
+        "outcome = OK OR resource : bert", "NOT outcome = OK", "time >= 1970-01-01T00:16:40Z"}) {
+    EXPECT_TRUE(selected(good)) << good;
+  }
+  for (const char* const other : {"identity=users/bob", "identity=users/ann outcome=OK",
+                                  "resource = \"\"", "time > 1970-01-01T00:16:40Z"}) {
+    EXPECT_TRUE(ParseAuditFilter(other).ok()) << other;
+    EXPECT_FALSE(selected(other)) << other;
+  }
+  EXPECT_THAT(std::string(ParseAuditFilter("nobody=x").status().message()),
+              HasSubstr("the fields are identity, method, resource, outcome and time"));
+  EXPECT_FALSE(ParseAuditFilter("sequence = 1").ok());
 }
 
 }  // namespace
