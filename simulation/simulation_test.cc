@@ -1,7 +1,7 @@
 // The controller's logic and the agents' against everything that may happen, seed by seed.
 //
 //   STRATA_SEED=17 …/simulation_test      one seed, alone, telling its story
-//   STRATA_SEEDS=50000 …/simulation_test  the first so many
+//   STRATA_SEEDS=50000 …/simulation_test  so many, from STRATA_FIRST on; up to STRATA_FAILURES fail
 //   STRATA_SEED=17 STRATA_COMMIT=4 …      the controller killed at that commit, where it is at each
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -43,10 +43,12 @@ Options OptionsOf(int seed) {
 }
 
 TEST(Simulation, InvariantsHoldForEverySeed) {
-  const Range seeds = Seeds({1, FromEnvironment("STRATA_SEEDS", kSeeds)});
+  const int first = FromEnvironment("STRATA_FIRST", 1);
+  const Range seeds = Seeds({first, first - 1 + FromEnvironment("STRATA_SEEDS", kSeeds)});
+  const int most = FromEnvironment("STRATA_FAILURES", 5);
   int failed = 0;
   std::map<std::string, int> ends;  // of epochs, by cause
-  for (int seed = seeds.first; seed <= seeds.last && failed < 5; ++seed) {
+  for (int seed = seeds.first; seed <= seeds.last && failed < most; ++seed) {
     Cluster cluster(OptionsOf(seed));
     const std::string violation = cluster.Run();
     for (const auto& [name, job] : cluster.oracle.durable()) {
