@@ -71,13 +71,6 @@ bool IsMeant(const std::string& cause) {
          cause == "updated" || cause == "time_limit";
 }
 
-// The record as bytes. A job that went on while no controller lived has run for longer than was
-// recorded, which its next one adds.
-std::string WithoutRunTime(v1::JobRecord job) {
-  job.clear_run_time();
-  return job.SerializeAsString();
-}
-
 std::string Name(const v1::JobRecord& job) {
   return absl::StrCat(job.name(), " epoch ", job.epoch(), " (", v1::Job::State_Name(job.state()),
                       ")");
@@ -149,11 +142,10 @@ void Oracle::CheckStart(const v1::JobRecord& job) {
   }
 }
 
-void Oracle::CheckKept(const v1::JobRecord& before, const v1::JobRecord& job) {
+void Oracle::CheckKept(const v1::JobRecord& job) {
   constexpr double kKeptSeconds = 28;  // a little less than a lease
   std::set<std::pair<std::string, int>> taken;
   for (const v1::RankPlace& place : job.placement()) taken.insert({place.node(), place.device()});
-  for (const v1::RankPlace& place : before.placement()) taken.erase({place.node(), place.device()});
   for (const auto& [name, other] : durable_) {
     const bool recovers =
         other.state() == v1::Job::RECOVERING && now_ < let_go_[name] + kKeptSeconds;
@@ -193,7 +185,7 @@ void Oracle::BeginEpoch(const v1::JobRecord& before, const v1::JobRecord& after)
   kept_.erase(after.name());
   excused_.erase(after.name());
   CheckStart(after);
-  CheckKept(before, after);
+  CheckKept(after);
   if (given_up_.contains(after.checkpoint().manifest_digest())) {
     Violate(absl::StrCat(Name(after), " begins with a checkpoint that it has given up"));
   }
@@ -379,7 +371,7 @@ void Oracle::OnLoaded(const controller::Core& core) {
   }
   for (const auto& [name, job] : durable_) {
     const v1::JobRecord* found = core.FindJob(name);
-    if (found == nullptr || WithoutRunTime(*found) != WithoutRunTime(job)) {
+    if (found == nullptr || found->SerializeAsString() != job.SerializeAsString()) {
       Violate(absl::StrCat(name, " is not what was made durable"));
     }
   }

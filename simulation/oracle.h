@@ -91,9 +91,8 @@ class Oracle {
   void BeginEpoch(const v1::JobRecord& before, const v1::JobRecord& after);
   bool GoesOn(const v1::JobRecord& job) const;
   void CheckStart(const v1::JobRecord& job);
-  // Nobody else starts on devices that are kept for a job that moves, but who was there before:
-  // some of its ranks had ended, and with the others it begins again where it was.
-  void CheckKept(const v1::JobRecord& before, const v1::JobRecord& job);
+  // Nobody else starts on devices that are kept for a job that moves.
+  void CheckKept(const v1::JobRecord& job);
   void CheckQuota(const v1::JobRecord& job);
   void CheckPlaces(const v1::JobRecord& job);
   // Each step that is lost is explained by something that happened to the job or its nodes.

@@ -21,7 +21,9 @@
 
 namespace strata::controller {
 
+// Why a job stops for itself.
 inline constexpr char kSuspended[] = "suspended";
+inline constexpr char kOtherSteps[] = "stopped for other steps";
 
 // Made for each input; borrows both.
 class JobMachine {
@@ -55,6 +57,8 @@ class JobMachine {
   // those that were found are stopped.
   void TakeClaimed(JobEntry& job);
   void DropClaims(JobEntry& job);
+  // Those that the job is to do, from now on.
+  static void SetSteps(JobEntry& job, int64_t steps);
   // The last event turns out to have another cause.
   void Attribute(JobEntry& job, Failure failure);
   // Its ranks stop at a checkpoint, as for a more urgent job, but because its own user wishes so:

@@ -1,6 +1,7 @@
 // The half of the session handler that deals with a node's (re-)appearance.
 #include <algorithm>
 #include <set>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
@@ -22,7 +23,7 @@ void SessionHandler::OnRegister(uint64_t session, uint64_t incarnation,
   if (!Admit(session, incarnation, message)) return;
   NodeEntry& node = state_.nodes.Ensure(NodeName(message.node()));
   const bool restarted = node.incarnation != incarnation;
-  if (restarted) node.leaving = false;
+  const bool stays = restarted && std::exchange(node.leaving, false);
   if (restarted && node.incarnation != 0) {
     if (node.session != 0 && node.session != session) {
       v1::ControllerMessage dismiss;
@@ -36,9 +37,14 @@ void SessionHandler::OnRegister(uint64_t session, uint64_t incarnation,
   state_.nodes.Attach(node, session);
   node.incarnation = incarnation;
   UpdateNode(node, message);
+  if (stays) TellNode(state_, node, effects_);
   const bool first = !node.met;
   Hear(node);
   state_.capacity_changed = true;
+  if (state_.restored_until > 0) {  // counted from the first agent on
+    state_.restored_until =
+        std::min(state_.restored_until, state_.now + state_.timing.lease_seconds);
+  }
 
   v1::ControllerMessage answer;
   v1::Welcome& welcome = *answer.mutable_welcome();

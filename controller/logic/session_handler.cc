@@ -33,6 +33,8 @@ void BlameStorage(Failure& failure) {
   failure.node.clear();
 }
 
+bool IsStorage(const std::string& phase) { return absl::StartsWith(phase, "storage: "); }
+
 Failure EndedFailure(const NodeEntry& node, const v1::EpochEnded& message, bool first) {
   Failure failure;
   failure.sure = !message.echo() && message.rank() >= 0;
@@ -200,20 +202,32 @@ void SessionHandler::KeepPace(JobEntry& job, int64_t before) const {
 void SessionHandler::OnHeartbeat(NodeEntry& node, const v1::Heartbeat& message) {
   for (const v1::Heartbeat::Rank& rank : message.ranks()) {
     if (IsClaimed(node, rank.epoch())) continue;
+    NoteStorage(node, rank);
     JobEntry* job = CurrentOrStop(node, rank.epoch(), /*alive=*/true);
     if (job == nullptr) continue;
     NoteFound(*job, node);
+    CountUnheard(state_, *job);
     ReachedStep(*job, rank.step());
     if (HasRank(*job, node, rank.rank())) job->run.phases[rank.rank()] = rank.phase();
   }
 }
 
+// Given up while it was silent, for nobody knew of what: it is back, and waits for its storage.
+void SessionHandler::NoteStorage(const NodeEntry& node, const v1::Heartbeat::Rank& rank) {
+  if (!IsStorage(rank.phase())) return;
+  JobEntry* job = state_.Find(rank.epoch().job());
+  if (job == nullptr || job->record.state() != v1::Job::RECOVERING) return;
+  if (job->key() != KeyOf(rank.epoch()) || job->given_up.has_value()) return;
+  Failure failure = {.reason = absl::StrCat("rank ", rank.rank(), " on ", ShortName(node.name),
+                                            " waits for its storage: ", rank.phase())};
+  BlameStorage(failure);
+  machine_.Attribute(*job, failure);
+}
+
 void SessionHandler::OnPrepared(NodeEntry& node, const v1::EpochPrepared& message) {
   JobEntry* job = CurrentOrStop(node, message.epoch(), /*alive=*/message.problem().empty());
   if (job == nullptr || job->record.state() != v1::Job::STARTING) return;
-  if (message.has_newer_checkpoint() && job->record.restored()) {
-    return AdoptCheckpoint(*job, message.newer_checkpoint());
-  }
+  if (IsNewer(*job, message)) return AdoptCheckpoint(*job, message);
   Member& member = job->run.members.at(node.name);
   if (!message.problem().empty()) {
     const std::string field =
@@ -298,6 +312,9 @@ void SessionHandler::OnStopping(NodeEntry& node, const v1::EpochStopping& messag
   if (job == nullptr) return;
   job->run.members.at(node.name).stopping_at = message.step();
   if (job->run.last_step.has_value()) return machine_.SendStopAfter(*job, node);
+  if (!machine_.IsToEnd(*job) && !job->record.has_preemption()) {
+    machine_.StopForItself(*job, "stopped, as was wished after the backup was taken,");
+  }
   machine_.Reconcile(*job);
 }
 
@@ -362,6 +379,7 @@ void SessionHandler::OnLeaving(NodeEntry& node) {
   if (node.leaving) return;
   node.leaving = true;
   state_.capacity_changed = true;
+  TellNode(state_, node, effects_);
 }
 
 int SessionHandler::Suspect(const JobEntry& job, const NodeEntry& reporter,
@@ -419,7 +437,7 @@ bool SessionHandler::WaitsForCommits(const JobEntry& job) const {
 
 bool SessionHandler::WaitsForStorage(const JobEntry& job, int rank) {
   const auto phase = job.run.phases.find(rank);
-  return phase != job.run.phases.end() && absl::StartsWith(phase->second, "storage: ");
+  return phase != job.run.phases.end() && IsStorage(phase->second);
 }
 
 void SessionHandler::OnHang(NodeEntry& node, const v1::HangReport& message) {
@@ -435,6 +453,8 @@ void SessionHandler::OnHang(NodeEntry& node, const v1::HangReport& message) {
       rank < 0 ? nullptr : state_.nodes.Find(blamed.record.placement(rank).node());
   if (message.suspected()) return TellSuspicion(blamed, node, rank, message);
   const bool silent = culprit != nullptr && IsSilent(*culprit);
+  // Its node may be lost, or stand still for its storage: it says so if it comes back.
+  if (silent && WaitsForStorage(blamed, rank)) failure.sure = false;
   if (message.tentative() && (!silent || WaitsForCommits(blamed))) return;
   if (!message.local() && !silent && WaitsForStorage(blamed, rank)) return;
   if (culprit != nullptr && failure.sure) failure.node = culprit->name;

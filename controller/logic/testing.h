@@ -56,6 +56,8 @@ class Harness {
             const std::map<std::string, std::string>& locality = {});
   void Reconnect(const std::string& node, const std::vector<v1::HeldEpoch>& held);
   void EndSession(const std::string& node);
+  // A message of it has come and waits (Core::OnArrived).
+  void Arrive(const std::string& node) { core->OnArrived({SessionOf(node)}); }
   // What it says at its next Register.
   void SetBuild(const std::string& node, const std::string& build) { agents_[node].build = build; }
   void Say(const std::string& node, v1::AgentMessage message);

@@ -15,7 +15,7 @@
 #include "absl/strings/strip.h"
 #include "common/status_macros.h"
 #include "controller/logic/refusal.h"
-#include "controller/service/pages.h"
+#include "controller/service/requests/pages.h"
 #include "proto/strata/v1/access.grpc.pb.h"
 
 namespace strata::controller {

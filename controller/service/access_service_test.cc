@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "controller/service/access_test_support.h"
+#include "controller/service/testing/access_test_support.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 

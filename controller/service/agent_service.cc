@@ -221,6 +221,7 @@ class Session final : public grpc::ServerBidiReactor<ByteBuffer, ByteBuffer>,
 
   void Forward(std::shared_ptr<v1::AgentMessage> message) {
     Reactor::Input input;
+    input.session = id_;
     input.apply = [self = shared_from_this(), message](Core& core, Effects& effects) {
       self->Apply(*message, core, effects);
     };

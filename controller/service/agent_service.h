@@ -4,9 +4,9 @@
 
 #include <memory>
 
-#include "controller/service/calls.h"
-#include "controller/service/log_book.h"
-#include "controller/service/session_table.h"
+#include "controller/service/calls/calls.h"
+#include "controller/service/reactor/session_table.h"
+#include "controller/service/streams/log_book.h"
 #include "grpcpp/impl/service_type.h"
 
 namespace strata::controller {

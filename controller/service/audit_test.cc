@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "controller/service/access_test_support.h"
+#include "controller/service/testing/access_test_support.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 

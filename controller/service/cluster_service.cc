@@ -16,9 +16,9 @@
 #include "controller/logic/names.h"
 #include "controller/logic/refusal.h"
 #include "controller/service/backup_stream.h"
-#include "controller/service/pages.h"
-#include "controller/service/spec_check.h"
-#include "controller/service/stream_call.h"
+#include "controller/service/calls/stream_call.h"
+#include "controller/service/requests/pages.h"
+#include "controller/service/requests/spec_check.h"
 #include "proto/strata/v1/cluster.grpc.pb.h"
 
 namespace strata::controller {

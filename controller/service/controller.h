@@ -13,10 +13,10 @@
 #include "absl/status/statusor.h"
 #include "common/clock.h"
 #include "controller/logic/core.h"
-#include "controller/service/authenticator.h"
-#include "controller/service/file_pool.h"
-#include "controller/service/reactor.h"
+#include "controller/service/files/file_pool.h"
+#include "controller/service/reactor/reactor.h"
 #include "controller/service/store_preparation.h"
+#include "controller/service/transport/authenticator.h"
 #include "controller/store/store.h"
 #include "security/tls_files.h"
 

@@ -14,7 +14,7 @@
 #include "common/status_macros.h"
 #include "controller/logic/names.h"
 #include "controller/logic/refusal.h"
-#include "controller/service/pages.h"
+#include "controller/service/requests/pages.h"
 #include "security/certificate.h"
 
 namespace strata::controller {

@@ -5,8 +5,8 @@
 #include <tuple>
 #include <vector>
 
-#include "controller/service/rpc_test_support.h"
-#include "controller/service/test_support.h"
+#include "controller/service/testing/rpc_test_support.h"
+#include "controller/service/testing/test_support.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "proto/strata/v1/access.grpc.pb.h"

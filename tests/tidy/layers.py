@@ -69,7 +69,9 @@ SYSTEM_HEADERS = [
     (re.compile(r"hwloc"), ("topology/probe",), "only the probe reads the machine"),
 ]
 # Logic inside a folder whose services may use the above.
-NO_SERVICES = ("controller/access", "controller/logic", "controller/simulator", "worker/agent/logic")
+NO_SERVICES = ("controller/access", "controller/logic", "controller/service/files", "controller/service/reactor",
+               "controller/service/streams", "controller/simulator", "worker/agent/logic", "worker/agent/machine",
+               "worker/agent/standalone", "worker/agent/trainers")
 
 INCLUDE = re.compile(r'\s*#\s*include\s*([<"])([^>"]+)[>"]')
 

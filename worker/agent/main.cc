@@ -9,12 +9,12 @@
 #include <vector>
 
 #include "common/clock.h"
-#include "worker/agent/agent_options.h"
-#include "worker/agent/client_link.h"
-#include "worker/agent/cluster_agent.h"
-#include "worker/agent/job_user.h"
-#include "worker/agent/standalone.h"
-#include "worker/agent/stop_agent.h"
+#include "worker/agent/cluster/agent_options.h"
+#include "worker/agent/cluster/cluster_agent.h"
+#include "worker/agent/cluster/stop_agent.h"
+#include "worker/agent/machine/job_user.h"
+#include "worker/agent/standalone/client_link.h"
+#include "worker/agent/standalone/standalone.h"
 #include "worker/shared/version.h"
 
 namespace {

@@ -139,6 +139,7 @@ void HeldEpoch::ReportNewer() {
   newer.mutable_newer_checkpoint()->set_step(found.step());
   newer.mutable_newer_checkpoint()->set_manifest_digest(found.manifest_digest());
   newer.mutable_newer_checkpoint()->set_path(CheckpointPath(found.step()));
+  newer.set_newer_steps(plan_task_->plan()->newer_steps());
   Refuse(std::move(newer));
 }
 
@@ -347,7 +348,8 @@ void HeldEpoch::Tick() {
                                         " did not find the agent that was started again"));
     }
   }
-  if (stop_by_ >= 0 && now > stop_by_) {
+  // A controller that is away answers when it is back.
+  if (stop_by_ >= 0 && now > stop_by_ && environment_->connected_since >= 0) {
     Kill("user", "the other nodes' last step did not become known in time");
   }
   WatchForHangs();

@@ -206,9 +206,14 @@ void HeldEpoch::OnStop(const v1::StopEpoch& stop) {
 void HeldEpoch::OnStopping(TrainerGroup& group, int64_t step) {
   if (group.size() == record_.prepare().ranks()) return job_task_->StopAfter(group, step);
   stop_by_ = environment_->clock->Now() + kStopAnswerSeconds;
+  stopping_at_ = step;
+  SayStopping();
+}
+
+void HeldEpoch::SayStopping() {
   v1::AgentMessage message;
   *message.mutable_stopping()->mutable_epoch() = epoch();
-  message.mutable_stopping()->set_step(step);
+  message.mutable_stopping()->set_step(*stopping_at_);
   environment_->say(message);
 }
 
@@ -218,6 +223,8 @@ void HeldEpoch::OnStopAfter(int64_t step) {
     return;
   }
   stop_by_ = -1;
+  // What was decided is said again, so that a controller that starts anew decides the same.
+  if (stopping_at_.has_value()) stopping_at_ = std::max(*stopping_at_, step);
   if (rank_watch_.has_value()) job_task_->StopAfter(rank_watch_->group(), step);
 }
 
@@ -277,6 +284,7 @@ std::optional<v1::HeldEpoch> HeldEpoch::Held() {
   for (const int rank : own()) held.add_ranks(rank);
   *held.mutable_devices() = record_.prepare().devices();
   held.set_job_ranks(record_.prepare().ranks());
+  held.set_steps(record_.prepare().spec().train().steps());
   held.set_started(record_.started());
   held.set_running(record_.running());
   for (const v1::JobProgress& progress : progress_) {
@@ -303,6 +311,10 @@ void HeldEpoch::SayAgain() {
   for (const v1::JobProgress& each : progress) OnProgress(each);
   for (const v1::CheckpointFragments& each : record_.written()) SayFragments(each);
   if (commit_.has_value()) SayCommit();
+  if (stopping_at_.has_value()) {
+    if (stop_by_ >= 0) stop_by_ = environment_->clock->Now() + kStopAnswerSeconds;
+    SayStopping();
+  }
   if (hang_.has_value()) Report(*hang_);
 }
 
