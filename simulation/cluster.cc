@@ -21,7 +21,7 @@ constexpr int kMostEvents = 1'000'000;
 Cluster::Cluster(const Options& options)
     : random(options.seed * 0x2545f4914f6cdd1d + 1),
       options(options),
-      controller(events, random, oracle, options.bug, options.trace) {
+      controller(events, random, oracle, options.bug, options.trace, options.story) {
   step_seconds = random.Between(0.02, 0.25);
   controller.set_sync_seconds(random.Chance(0.2) ? random.Between(0.01, 0.3) : 0.004);
   const int count = random.Within(1, 4);

@@ -38,7 +38,8 @@ struct Options {
   bool calm = false;           // no faults at all, but the next
   int die_at_commit = 0;       // the controller, at its n-th commit; 0: it need not
   bool die_after = false;
-  bool trace = false;  // tell the story on stdout
+  bool trace = false;            // tell the story on stdout
+  std::string* story = nullptr;  // or there
 };
 
 class Cluster {
@@ -74,6 +75,7 @@ class Cluster {
   std::map<EpochKey, EpochWorld> epochs;
   std::map<std::string, Storage> storages;       // by jobs/NAME
   std::map<std::string, int64_t> epoch_folders;  // the one that is there, by jobs/NAME
+  std::map<std::string, int64_t> first_steps;    // of a planted bug: by uid
   double step_seconds = 0.1;
   double faults_over_at = 0;
 

@@ -180,7 +180,7 @@ void Oracle::CheckEpoch(const v1::JobRecord& before, const v1::JobRecord& after,
                        Name(after)));
 }
 
-void Oracle::BeginEpoch(const v1::JobRecord& before, const v1::JobRecord& after) {
+void Oracle::BeginEpoch(const v1::JobRecord& after) {
   started_[after.name()] = now_;
   kept_.erase(after.name());
   excused_.erase(after.name());
@@ -201,7 +201,7 @@ void Oracle::CheckChange(const v1::JobRecord& before, const v1::JobRecord& after
       after.state() == v1::Job::STARTING && before.state() != v1::Job::STARTING && !found;
   CheckEpoch(before, after, starts);
   if (starts || after.state() == v1::Job::FAILED) CheckLoss(after);
-  if (starts) BeginEpoch(before, after);
+  if (starts) BeginEpoch(after);
   if (starts) CheckQuota(after);
   if (after.has_moving_to() && HasEpoch(before.state()) && after.state() == v1::Job::RECOVERING) {
     let_go_[after.name()] = now_;

@@ -88,7 +88,7 @@ class Oracle {
   void CheckChange(const v1::JobRecord& before, const v1::JobRecord& after);
   void CheckEpoch(const v1::JobRecord& before, const v1::JobRecord& after, bool starts);
   void CheckDeletion(const v1::JobRecord& gone);
-  void BeginEpoch(const v1::JobRecord& before, const v1::JobRecord& after);
+  void BeginEpoch(const v1::JobRecord& after);
   bool GoesOn(const v1::JobRecord& job) const;
   void CheckStart(const v1::JobRecord& job);
   // Nobody else starts on devices that are kept for a job that moves.

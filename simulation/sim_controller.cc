@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "absl/strings/str_format.h"
 #include "common/check.h"
 #include "controller/logic/restored_store.h"
 
@@ -23,11 +24,20 @@ void Append(std::vector<T>& to, std::vector<T>& from) {
 }  // namespace
 
 SimController::SimController(simulator::Events& events, Random& random, Oracle& oracle,
-                             PlantedBug bug, bool trace)
-    : events_(events), random_(random), oracle_(oracle), bug_(bug), trace_(trace) {}
+                             PlantedBug bug, bool trace, std::string* story)
+    : events_(events),
+      random_(random),
+      oracle_(oracle),
+      bug_(bug),
+      trace_(trace || story != nullptr),
+      story_(story) {}
 
 void SimController::Tell(const std::string& what) const {
-  std::printf("%9.3f  %s\n", events_.Now(), what.c_str());
+  if (story_ == nullptr) {
+    std::printf("%9.3f  %s\n", events_.Now(), what.c_str());
+  } else {
+    absl::StrAppendFormat(story_, "%.17g  %s\n", events_.Now(), what);
+  }
 }
 
 void SimController::Tell(const std::string& what, const google::protobuf::Message& message) const {

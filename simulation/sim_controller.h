@@ -26,7 +26,7 @@ namespace strata::simulation {
 class SimController {
  public:
   SimController(simulator::Events& events, Random& random, Oracle& oracle, PlantedBug bug,
-                bool trace);
+                bool trace, std::string* story);
 
   void Start();
   void Kill(double down_seconds);
@@ -87,6 +87,7 @@ class SimController {
   Oracle& oracle_;
   const PlantedBug bug_;
   const bool trace_;
+  std::string* const story_;
   Records store_;
   std::optional<Records> backup_;
   bool put_back_ = false;  // the next process starts with it

@@ -153,6 +153,13 @@ void SimNode::Hear(const v1::ControllerMessage& message) {
       cluster_.random.Chance(0.1)) {
     return;
   }
+  if (message.has_prepare() && cluster_.options.bug == PlantedBug::kForgetsUpdates) {
+    v1::ControllerMessage first = message;
+    v1::TrainSpec& train = *first.mutable_prepare()->mutable_spec()->mutable_train();
+    train.set_steps(cluster_.first_steps.try_emplace(message.prepare().epoch().uid(), train.steps())
+                        .first->second);
+    return core_->OnMessage(session_, first);
+  }
   const bool forgets = cluster_.options.bug == PlantedBug::kForgetsToKeep &&
                        message.has_welcome() && message.welcome().keep_size() > 0 &&
                        cluster_.random.Chance(0.3);
@@ -190,7 +197,8 @@ void SimNode::EndSession(uint64_t session) {
 }
 
 void SimNode::Log(const std::string& text) {
-  if (cluster_.options.trace) cluster_.Tell(absl::StrCat(name(), ": ", text));
+  if (cluster_.options.trace || cluster_.options.story != nullptr)
+    cluster_.Tell(absl::StrCat(name(), ": ", text));
 }
 
 absl::Status SimNode::SetMembership(const v1::AgentMembership& membership) {

@@ -39,6 +39,9 @@ void SimProcess::Plan() {
     const auto newer = adopts ? storage.FindNewer(task_.controlled()) : std::nullopt;
     if (newer.has_value()) {
       *plan.mutable_newer_checkpoint() = *newer;
+      EpochKey written_by = key;
+      written_by.epoch = newer->epoch();
+      plan.set_newer_steps(cluster_.epochs[written_by].spec.train().steps());
       Send(event);
       return End(v1::Finished::SUCCEEDED, /*echo=*/false, "");
     }

@@ -116,8 +116,14 @@ TEST(Simulation, TheSameSeedIsTheSameStory) {
   for (int seed = 1; seed <= 50; ++seed) {
     Options options = OptionsOf(seed);
     if (seed % 2 == 0) options.bug = PlantedBug::kLosesAWrite;  // also of those that fail
-    Cluster first(options), second(options);
+    std::string told, told_again;
+    options.story = &told;
+    Cluster first(options);
+    options.story = &told_again;
+    Cluster second(options);
     EXPECT_EQ(first.Run(), second.Run());
+    EXPECT_TRUE(told == told_again) << "seed " << seed << " is told in two ways";
+    EXPECT_GT(told.size(), 1000);
     EXPECT_EQ(first.events.Now(), second.events.Now());
     EXPECT_EQ(first.controller.commits(), second.controller.commits());
     EXPECT_EQ(first.random.Next(), second.random.Next());  // as many draws
@@ -170,7 +176,17 @@ INSTANTIATE_TEST_SUITE_P(
         Planted{PlantedBug::kSeesNoHangs, "SeesNoHangs", "has not ended"},
         Planted{PlantedBug::kDropsOlderManifests, "DropsOlderManifests", "has not ended"},
         Planted{PlantedBug::kForgetsFragments, "ForgetsFragments", "has not ended", 2'000},
-        Planted{PlantedBug::kPublishesWhenOver, "PublishesWhenOver", "cuts the records", 3'000}),
+        Planted{PlantedBug::kPublishesWhenOver, "PublishesWhenOver", "cuts the records", 3'000},
+        Planted{PlantedBug::kStartsBackupAsItIs, "StartsBackupAsItIs", "term|version"},
+        Planted{PlantedBug::kSeesNoNewerCheckpoint, "SeesNoNewerCheckpoint",
+                "when there is a checkpoint|starts anew beside"},
+        Planted{PlantedBug::kTellsNoRanks, "TellsNoRanks", "when the store was put back", 2'000},
+        Planted{PlantedBug::kDropsStoppingSteps, "DropsStoppingSteps", "without a cause", 2'000},
+        Planted{PlantedBug::kEndsRanksWhenRefused, "EndsRanksWhenRefused", "without a cause",
+                2'000},
+        Planted{PlantedBug::kKeepsErasedRecords, "KeepsErasedRecords", "was deleted, and is back",
+                2'000},
+        Planted{PlantedBug::kForgetsUpdates, "ForgetsUpdates", "without a cause|has not ended"}),
     [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace
