@@ -19,6 +19,7 @@
 #include "controller/logic/job_folders.h"
 #include "controller/logic/join_tokens.h"
 #include "controller/logic/node_table.h"
+#include "controller/logic/removed_nodes.h"
 #include "controller/logic/scheduler_state.h"
 #include "controller/logic/timing.h"
 #include "proto/strata/v1/policy.pb.h"
@@ -58,6 +59,7 @@ struct ClusterState {
   JobFolders folders;                  // of jobs that are not over
   NodeTable nodes;
   JoinTokens join_tokens;
+  RemovedNodes removed_nodes;
   // The levels and links that the cluster was described with, without nodes; see cluster_map.h.
   topology::Description map;
   v1::Policy policy = spec::CompletePolicy({});  // complete; durable; see UsePolicy

@@ -219,6 +219,12 @@ absl::StatusOr<v1::Node> Core::DrainNode(const v1::DrainNodeRequest& request, Ef
       effects, [&](JobMachine&) { return controller::DrainNode(impl_->state, request, effects); });
 }
 
+absl::StatusOr<v1::DrainNodesResponse> Core::DrainNodes(const v1::DrainNodesRequest& request,
+                                                        Effects& effects) {
+  return impl_->Change(
+      effects, [&](JobMachine&) { return controller::DrainNodes(impl_->state, request, effects); });
+}
+
 absl::StatusOr<v1::Node> Core::ResumeNode(const v1::ResumeNodeRequest& request, Effects& effects) {
   return impl_->Change(
       effects, [&](JobMachine&) { return controller::ResumeNode(impl_->state, request, effects); });
@@ -233,6 +239,8 @@ bool Core::HasNode(const std::string& name) const {
   return impl_->state.nodes.Find(name) != nullptr;
 }
 
+const RemovedNodes& Core::removed_nodes() const { return impl_->state.removed_nodes; }
+
 const JoinTokens& Core::join_tokens() const { return impl_->state.join_tokens; }
 JoinTokens& Core::join_tokens() { return impl_->state.join_tokens; }
 
@@ -241,7 +249,9 @@ void Core::Audit(v1::AuditRecord record, size_t most, Effects& effects) {
   impl_->state.audit.Add(std::move(record), most, effects);
 }
 
-const std::deque<v1::AuditRecord>& Core::audit() const { return impl_->state.audit.records(); }
+const std::map<int64_t, v1::AuditRecord>& Core::audit() const {
+  return impl_->state.audit.records();
+}
 
 SchedulerFigures Core::scheduler_figures() const { return FiguresOf(impl_->state); }
 int64_t Core::controller_term() const { return impl_->state.term; }

@@ -8,7 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <deque>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -22,6 +22,7 @@
 #include "common/entropy.h"
 #include "controller/logic/effects.h"
 #include "controller/logic/join_tokens.h"
+#include "controller/logic/removed_nodes.h"
 #include "controller/logic/scheduler_figures.h"
 #include "controller/logic/snapshot.h"
 #include "proto/strata/v1/cluster.pb.h"
@@ -78,15 +79,18 @@ class Core {
   v1::GetPolicyResponse PolicyInUse() const;
   const v1::Policy& policy() const;  // complete
   absl::StatusOr<v1::Node> DrainNode(const v1::DrainNodeRequest& request, Effects& effects);
+  absl::StatusOr<v1::DrainNodesResponse> DrainNodes(const v1::DrainNodesRequest& request,
+                                                    Effects& effects);
   absl::StatusOr<v1::Node> ResumeNode(const v1::ResumeNodeRequest& request, Effects& effects);
   absl::Status DeleteNode(const v1::DeleteNodeRequest& request, Effects& effects);
   bool HasNode(const std::string& name) const;  // nodes/NAME
+  const RemovedNodes& removed_nodes() const;
   const JoinTokens& join_tokens() const;
   JoinTokens& join_tokens();
   // Adds a record of what a call did, with the time and the next sequence; `most` are kept. With
   // the effects of what it tells of.
   void Audit(v1::AuditRecord record, size_t most, Effects& effects);
-  const std::deque<v1::AuditRecord>& audit() const;  // oldest first
+  const std::map<int64_t, v1::AuditRecord>& audit() const;  // by sequence
   SchedulerFigures scheduler_figures() const;
   int64_t controller_term() const;
   const v1::StoreIdentity& identity() const;

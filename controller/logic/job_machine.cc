@@ -259,7 +259,7 @@ bool JobMachine::OfOneBuild(const EpochRun& run) const {
   return builds.size() == 1;
 }
 
-// Two phases: when all ranks are prepared and agree, all are given each other's addresses.
+// Two phases: when all ranks are prepared and agree, they are given each other's addresses.
 void JobMachine::AdvanceStart(JobEntry& job) {
   EpochRun& run = job.run;
   if (!run.start_sent && static_cast<int>(run.prepared.size()) == job.record.placement_size()) {
@@ -274,11 +274,11 @@ void JobMachine::AdvanceStart(JobEntry& job) {
       job.record.set_epoch_nonce(common::DrawBytes(state_.entropy, kNonceBytes));
       SaveJob(state_, job, effects_);
     }
-    const SharedMessage start = StartMessage(job);
+    SharedMessage with_all;
     for (auto& [name, member] : run.members) {
       if (member.state >= MemberState::kRunning) continue;
       member.state = MemberState::kStarted;
-      Send(*state_.nodes.Find(name), start, effects_);
+      SendStart(job, *state_.nodes.Find(name), member, &with_all);
     }
   }
   if (!AllMembers(run, MemberState::kRunning)) return;

@@ -44,8 +44,10 @@ class JobMachine {
   void Stop(NodeEntry& node, const EpochKey& key, const std::string& reason, bool checkpoint);
   void SendStop(NodeEntry& node, Hold& hold);
   void SendPrepare(const JobEntry& job, const NodeEntry& node, const Member& member);
-  // The same for all nodes: the addresses of all ranks.
-  SharedMessage StartMessage(const JobEntry& job) const;
+  // With the addresses that its ranks named, or of all ranks where they named none. `with_all`:
+  // that message, the same for all nodes, kept from one call to the next.
+  void SendStart(const JobEntry& job, const NodeEntry& node, const Member& member,
+                 SharedMessage* with_all = nullptr);
   // The second half of an orderly stop.
   void SendStopAfter(const JobEntry& job, const NodeEntry& node);
   void SendManifest(const JobEntry& job, v1::WriteManifest manifest);
@@ -92,6 +94,7 @@ class JobMachine {
   void ReportLatePreparation(JobEntry& job);
   void AdvanceStart(JobEntry& job);
   bool OfOneBuild(const EpochRun& run) const;
+  SharedMessage StartOf(const JobEntry& job, const std::vector<int>& ranks) const;
   bool MayComeBack(JobEntry& job) const;
   void Fail(JobEntry& job);
   void End(JobEntry& job, v1::Job::State outcome, const std::string& reason,

@@ -101,8 +101,10 @@ v1::JobRecord NewRecord(const v1::Job& asked) {
 absl::Status CheckFolders(const ClusterState& state, const v1::JobRecord& asked) {
   const auto overlap = state.folders.Find(asked);
   if (!overlap.has_value()) return absl::OkStatus();
+  const std::string whose = overlap->job.empty() ? "a job of somebody else"
+                                                 : absl::StrCat("job ", ShortName(overlap->job));
   const std::string what = absl::StrCat(
-      overlap->folder, " belongs to job ", ShortName(overlap->job),
+      overlap->folder, " belongs to ", whose,
       ", which is not over, and each job deletes old checkpoints in its own folders: choose a "
       "folder apart from it, or wait for that job or cancel it");
   absl::Status status = Refusal(absl::StatusCode::kFailedPrecondition, "DIRECTORY_IN_USE",

@@ -220,6 +220,16 @@ TEST_F(Drained, ThePlaceThatIsKeptIsNotGivenAwayBeforeAllItsNodesAreBack) {
   EXPECT_EQ(h.Job("b").state(), v1::Job::QUEUED);
 }
 
+// One after the other, the second would end what the first moves there.
+TEST_F(Drained, AJobDoesNotMoveToANodeThatIsDrainedWithItsOwn) {
+  h.Run("a", {"n0"});
+  ASSERT_TRUE(h.DrainTogether({"nodes/n0", "nodes/n1"}).ok());
+  EXPECT_FALSE(h.Job("a").has_preemption());
+  EXPECT_EQ(h.Job("a").state(), v1::Job::RUNNING);
+  (void)h.Drain("n1", false);
+  EXPECT_TRUE(h.Job("a").has_preemption());
+}
+
 TEST_F(Drained, AJobThatFitsNowhereElseRunsOnUntilThereIsRoom) {
   h.Run("a", {"n0", "n1"});
   ASSERT_TRUE(h.Drain("n0").ok());

@@ -1,6 +1,7 @@
 #include "controller/logic/session_handler.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -96,6 +97,9 @@ void SessionHandler::OnMessage(uint64_t session, const v1::AgentMessage& message
       return OnHang(*node, message.hang());
     case v1::AgentMessage::kLeaving:
       return OnLeaving(*node);
+    case v1::AgentMessage::kHandingOver:
+      node->handing_over = true;
+      return;
     default:
       return;  // logs are not the logic's business
   }
@@ -173,6 +177,12 @@ void SessionHandler::StopStale(NodeEntry& node, const v1::JobEpoch& epoch, bool 
   machine_.SendStop(node, none);
 }
 
+bool SessionHandler::IsPlaced(const v1::JobRecord& job, const NodeEntry& node, int rank) {
+  const auto here = [&](const v1::RankPlace& place) { return place.node() == node.name; };
+  if (rank >= 0) return rank < job.placement_size() && here(job.placement(rank));
+  return std::any_of(job.placement().begin(), job.placement().end(), here);
+}
+
 bool SessionHandler::HasRank(const JobEntry& job, const NodeEntry& node, int rank) {
   const std::vector<int>& ranks = job.run.members.at(node.name).ranks;
   return std::find(ranks.begin(), ranks.end(), rank) != ranks.end();
@@ -246,13 +256,9 @@ void SessionHandler::OnPrepared(NodeEntry& node, const v1::EpochPrepared& messag
     job->run.notice =
         absl::StrCat(message.plan().notices(0).text(), " (on ", ShortName(node.name), ")");
   }
-  std::map<int, v1::Prepared> answers;
-  for (const v1::EpochPrepared::Rank& rank : message.ranks()) {
-    answers[rank.rank()] = rank.prepared();
-  }
-  const bool complete = answers.size() == member.ranks.size() &&
-                        std::all_of(member.ranks.begin(), member.ranks.end(),
-                                    [&](int rank) { return answers.contains(rank); });
+  std::set<int> answered;
+  for (const v1::EpochPrepared::Rank& rank : message.ranks()) answered.insert(rank.rank());
+  const bool complete = answered == std::set<int>(member.ranks.begin(), member.ranks.end());
   if (!complete) {
     JobMachine::Report(*job, {.reason = absl::StrCat(ShortName(node.name),
                                                      " prepared other ranks than it was asked for"),
@@ -260,7 +266,9 @@ void SessionHandler::OnPrepared(NodeEntry& node, const v1::EpochPrepared& messag
     return machine_.Reconcile(*job);
   }
   if (job->run.start_sent) return;  // a late repetition
-  for (auto& [rank, prepared] : answers) job->run.prepared[rank] = std::move(prepared);
+  for (const v1::EpochPrepared::Rank& rank : message.ranks()) {
+    job->run.prepared[rank.rank()] = rank.prepared();
+  }
   if (member.state == MemberState::kAsked) member.state = MemberState::kPrepared;
   if (message.has_plan()) SetMemory(job->record, message.plan());
   machine_.Reconcile(*job);
@@ -276,6 +284,7 @@ void SessionHandler::OnRunning(NodeEntry& node, const v1::EpochRunning& message)
 void SessionHandler::OnProgress(NodeEntry& node, const v1::EpochProgress& message) {
   JobEntry* job = CurrentOrOver(node, message.epoch());
   if (job == nullptr) return;
+  if (message.progress().has_job()) return;  // what becomes of jobs is not for agents to say
   if (message.progress().has_step()) ReachedStep(*job, message.progress().step().step());
   effects_.progress.push_back({job->record.name(), message.progress()});
 }
@@ -294,6 +303,7 @@ void SessionHandler::OnEnded(NodeEntry& node, const v1::EpochEnded& message) {
   if (job == nullptr) {
     job = state_.Find(key.job);
     if (job == nullptr || job->record.state() != v1::Job::RECOVERING || job->key() != key) return;
+    if (!IsPlaced(job->record, node, std::max(message.rank(), -1))) return;
     const Failure failure = EndedFailure(node, message, /*first=*/false);
     if (outcome == v1::Finished::FAILED && failure.sure) machine_.Attribute(*job, failure);
     return;
@@ -424,15 +434,20 @@ void SessionHandler::TellSuspicion(JobEntry& job, const NodeEntry& reporter, int
   TellEvent(job, MakeEvent(state_, job.record, "SUSPECTED", what, reporter.name), effects_);
 }
 
+// One whose agent hands over, or that has yet to find this controller, is expected within its
+// lease: till then its silence proves nothing.
 bool SessionHandler::IsSilent(const NodeEntry& node) const {
+  const bool expected = node.handing_over || !node.met;
+  if (expected && !LeaseIsOver(state_, node)) return false;
   return state_.SilenceOf(node) > 2 * state_.timing.heartbeat_seconds;
 }
 
 // Rank 0 goes on when its checkpoints are committed: that it does not come proves nothing of a node
 // that cannot be heard, for neither can it hear that they are. Its lease decides.
 bool SessionHandler::WaitsForCommits(const JobEntry& job) const {
-  return job.run.fragments.CountAfter(job.record.checkpoint().step()) >=
-         FragmentBook::kMostUncommitted;
+  const v1::CommittedCheckpoint& last = job.record.checkpoint();
+  const int unanswered = last.epoch() == job.record.epoch() ? 1 : 0;  // as far as rank 0 may know
+  return job.run.fragments.CountAfter(last.step()) + unanswered >= FragmentBook::kMostUncommitted;
 }
 
 bool SessionHandler::WaitsForStorage(const JobEntry& job, int rank) {
@@ -444,9 +459,11 @@ void SessionHandler::OnHang(NodeEntry& node, const v1::HangReport& message) {
   JobEntry* job = Current(node, message.epoch());
   JobEntry* known = state_.Find(message.epoch().job());
   const bool late = known != nullptr && known->record.state() == v1::Job::RECOVERING &&
-                    known->key() == KeyOf(message.epoch());
+                    known->key() == KeyOf(message.epoch()) && IsPlaced(known->record, node);
   if (job == nullptr && !late) return StopStale(node, message.epoch(), /*alive=*/false);
   JobEntry& blamed = late ? *known : *job;
+  // Of its own ranks a node knows how they are; of others only that they did not come.
+  if (message.local() && !IsPlaced(blamed.record, node, std::max(message.rank(), 0))) return;
   Failure failure = {.cause = "hang"};
   const int rank = Suspect(blamed, node, message, failure.sure);
   const NodeEntry* culprit =

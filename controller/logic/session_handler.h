@@ -67,6 +67,8 @@ class SessionHandler {
   void TakeBack(const NodeEntry& node, const v1::JobEpoch& epoch);
   // The job, if this epoch is the current one, has ranks on the node, and these have not ended.
   JobEntry* Current(const NodeEntry& node, const v1::JobEpoch& epoch);
+  // Whether the rank, or any for a negative one, was placed on the node in the job's last epoch.
+  static bool IsPlaced(const v1::JobRecord& job, const NodeEntry& node, int rank = -1);
   // Whether the rank is one of the node's; of a job that is current there.
   static bool HasRank(const JobEntry& job, const NodeEntry& node, int rank);
   // The same; otherwise the node is told to stop the epoch. `alive`: the message proves that its

@@ -43,7 +43,10 @@ class Controller {
         map;  // levels and links of the cluster, as Core's; nodes join by themselves
     Reactor::Options reactor;
     FilePool::Options files;
-    bool reflection = true;  // whether clients may ask what the services look like
+    // Connections without a call end after this: their clients come again when they have one.
+    double idle_seconds = 300;
+    double register_seconds = 10;  // from a session's begin until its agent must have registered
+    bool reflection = true;        // whether clients may ask what the services look like
     // Who makes a call; null: what the addresses and `tls` tell.
     std::shared_ptr<Authenticator> authenticator;
     std::vector<std::string> standing_admins;  // users/NAME, admins whatever the policy says

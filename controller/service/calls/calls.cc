@@ -1,16 +1,29 @@
 #include "controller/service/calls/calls.h"
 
 #include <chrono>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "controller/logic/names.h"
 #include "controller/logic/refusal.h"
+#include "proto/strata/v1/access.pb.h"
+#include "proto/strata/v1/cluster.pb.h"
 
 namespace strata::controller {
 namespace {
 
 constexpr double kMostSeconds = 600;
 constexpr double kRetrySeconds = 0.5;
+// Calls of one caller that are under way: an eighth of what the reactor lets wait. Nobody waits
+// for hundreds of answers at a time.
+constexpr int64_t kMostCalls = 512;
+// The same of nodes and of callers without a role, who may ask who they are and join as nodes; of
+// those without an identity together as many as of one with a role.
+constexpr int64_t kMostStrangersCalls = 64;
+constexpr double kStrangersCallsPerSecond = 50;
+constexpr int64_t kMostStreams = 1024;  // open ones of one caller whose projects set no limit
 // Of one text in an audit record.
 constexpr size_t kMostAuditText = 256;
 
@@ -36,6 +49,7 @@ v1::AuditRecord ToRecord(const CallDescription& call, const Caller& caller,
   record.set_outcome(CodeName(static_cast<grpc::StatusCode>(outcome.code())));
   record.set_reason(Cut(outcome.message()));
   record.set_request_id(Cut(call.request_id));
+  if (const auto& shown = caller.identity.certificate) record.set_certificate(shown->serial);
   return record;
 }
 
@@ -49,7 +63,50 @@ bool ChangesNothing(const google::protobuf::Message& request) {
   return field != nullptr && request.GetReflection()->GetBool(request, field);
 }
 
+absl::Status TooManyCalls(const std::string& caller, const std::string& what) {
+  absl::Status status = Refusal(absl::StatusCode::kResourceExhausted, "TOO_MANY_CALLS", what);
+  SetQuota(status, caller, what);
+  return status;
+}
+
+// Null: the caller has too many.
+CallPlace Take(CallMeter* calls, const std::string& caller, int64_t most) {
+  if (!calls->BeginCall(caller, most)) return nullptr;
+  return {calls, [calls, caller](void*) { calls->EndCall(caller); }};
+}
+
 }  // namespace
+
+absl::StatusOr<CallPlace> TakePlace(const CallEnvironment& environment, const char* method,
+                                    const google::protobuf::Message& request,
+                                    const Caller& caller) {
+  const std::shared_ptr<const v1::Policy> policy = environment.policy->Get();
+  if (policy == nullptr) return CallPlace();
+  const Rights rights(caller.identity, *policy, *environment.standing_admins);
+  if (rights.unrestricted()) return CallPlace();
+  const std::string key = caller.Key();
+  const bool has_role = !rights.roles().empty() && caller.identity.kind != Identity::Kind::kNode;
+  if (!has_role) RETURN_IF_ERROR(AuthoriseStranger(rights, method, request));
+  if (!has_role &&
+      !environment.calls->AdmitCall(key, kStrangersCallsPerSecond, environment.clock->Now())) {
+    return WithRetry(
+        TooManyCalls(key, absl::StrCat(key, " calls more often than ", kStrangersCallsPerSecond,
+                                       " times per second, the most without a role")),
+        1 / kStrangersCallsPerSecond);
+  }
+  const int64_t most = has_role ? kMostCalls : kMostStrangersCalls;
+  CallPlace place = Take(environment.calls, key, most);
+  if (place != nullptr && caller.identity.ToString().empty()) {
+    const CallPlace among_all = Take(environment.calls, "", kMostCalls);
+    if (among_all == nullptr) place = nullptr;
+    if (place != nullptr) place = {environment.calls, [place, among_all](void*) {}};  // both
+  }
+  if (place != nullptr) return place;
+  return WithRetry(TooManyCalls(key, absl::StrCat(key, " has ", most,
+                                                  " calls under way, the most at a time: wait for "
+                                                  "their answers")),
+                   kRetrySeconds);
+}
 
 absl::Status CheckCallRate(const CallEnvironment& environment, const Core& core,
                            const Caller& caller) {
@@ -58,57 +115,75 @@ absl::Status CheckCallRate(const CallEnvironment& environment, const Core& core,
   if (!limit.has_value()) return absl::OkStatus();
   if (environment.calls->AdmitCall(user, *limit, environment.clock->Now())) return absl::OkStatus();
   const std::string what =
-      absl::StrCat(user, " calls more often than ", *limit,
+      absl::StrCat(user, " calls more often than ", absl::StrFormat("%.15g", *limit),
                    " times per second, the most that its projects allow (max_calls_per_second)");
-  absl::Status status = Refusal(absl::StatusCode::kResourceExhausted, "TOO_MANY_CALLS", what);
-  SetQuota(status, user, what);
-  return WithRetry(status, 1 / *limit);
+  return WithRetry(TooManyCalls(user, what), 1 / *limit);
 }
 
 absl::StatusOr<bool> CountStream(const CallEnvironment& environment, const Core& core,
                                  const Caller& caller) {
-  const auto most = LimitsOf(caller.rights, core.policy()).streams;
+  if (caller.rights.unrestricted()) return false;
+  const auto limit = LimitsOf(caller.rights, core.policy()).streams;
   const std::string user = caller.identity.ToString();
-  if (!most.has_value()) return false;
-  if (environment.calls->OpenStream(user, *most)) return true;
-  const std::string what =
-      absl::StrCat(user, " has ", *most,
-                   " streams open, the most that its projects allow (max_streams): end one");
+  const int64_t most = limit.value_or(kMostStreams);
+  if (environment.calls->OpenStream(user, most)) return true;
+  const std::string what = absl::StrCat(
+      user, " has ", most, " streams open, the most ",
+      limit.has_value() ? "that its projects allow (max_streams)" : "of one caller", ": end one");
   absl::Status status = Refusal(absl::StatusCode::kResourceExhausted, "TOO_MANY_STREAMS", what);
   SetQuota(status, user, what);
   return status;
 }
 
 CallDescription Describe(const char* method, bool reads_only,
-                         const google::protobuf::Message* request) {
+                         const google::protobuf::Message* request,
+                         const google::protobuf::Message* response) {
   if (request == nullptr) return {method, reads_only, "", ""};
-  return {method, reads_only || ChangesNothing(*request), NamedBy(*request), RequestIdOf(*request)};
+  std::string resource = NamedBy(*request);
+  if (resource.empty() && response != nullptr) resource = NamedBy(*response);
+  if (const auto* enrol = dynamic_cast<const v1::EnrollNodeRequest*>(request)) {
+    resource = NodeName(enrol->node());
+  }
+  if (dynamic_cast<const v1::ApplyPolicyRequest*>(request) != nullptr) resource = "policy";
+  return {method, reads_only || ChangesNothing(*request), resource, RequestIdOf(*request)};
 }
+
+namespace {
+
+// Absent: it is not to be recorded. From any thread.
+std::optional<v1::AuditRecord> RecordOf(const CallEnvironment& environment,
+                                        const CallDescription& call, const Caller& caller,
+                                        const absl::Status& outcome) {
+  if (call.reads_only && !IsRefusal(outcome)) return std::nullopt;
+  v1::AuditRecord record = ToRecord(call, caller, outcome);
+  if (outcome.ok()) return record;
+  // What is refused must not be what fills the disk.
+  if (!environment.reactor->ready() || !environment.reactor->has_room()) return std::nullopt;
+  const auto unrecorded = environment.refusals->Admit(caller.Key(), !record.identity().empty(),
+                                                      environment.clock->Now());
+  if (!unrecorded.has_value()) return std::nullopt;
+  if (*unrecorded > 0) {
+    record.set_reason(absl::StrCat(record.reason(), " (refused ", *unrecorded, " more times)"));
+  }
+  return record;
+}
+
+}  // namespace
 
 void Audit(const CallEnvironment& environment, const CallDescription& call, const Caller& caller,
            const absl::Status& outcome, Core& core, Effects& effects) {
-  if (call.reads_only && !IsRefusal(outcome)) return;
-  v1::AuditRecord record = ToRecord(call, caller, outcome);
-  if (!outcome.ok()) {
-    // What is refused must not be what fills the disk.
-    if (!environment.reactor->ready() || !environment.reactor->has_room()) return;
-    const auto unrecorded =
-        environment.refusals->Admit(record.identity(), environment.clock->Now());
-    if (!unrecorded.has_value()) return;
-    if (*unrecorded > 0) {
-      record.set_reason(
-          absl::StrCat(record.reason(), " (", *unrecorded, " more were not recorded before)"));
-    }
-  }
-  core.Audit(std::move(record), environment.audit_records, effects);
+  std::optional<v1::AuditRecord> record = RecordOf(environment, call, caller, outcome);
+  if (record.has_value()) core.Audit(*std::move(record), environment.audit_records, effects);
 }
 
 void AuditLater(const CallEnvironment& environment, const CallDescription& call,
                 const Caller& caller, const absl::Status& outcome) {
+  std::optional<v1::AuditRecord> record = RecordOf(environment, call, caller, outcome);
+  if (!record.has_value()) return;
   Reactor::Input input;
   input.reads_only = true;  // it is left out while nothing can be made durable
-  input.apply = [environment, call, caller, outcome](Core& core, Effects& effects) {
-    Audit(environment, call, caller, outcome, core, effects);
+  input.apply = [environment, record = *std::move(record)](Core& core, Effects& effects) {
+    if (environment.reactor->ready()) core.Audit(record, environment.audit_records, effects);
   };
   input.release = [](const absl::Status&) {};
   // Too many wait: then this one is not recorded.

@@ -1,6 +1,6 @@
 // What every call has in common: bytes are parsed here (so that malformed ones get a proper
-// status), deadlines are kept, the caller is known and may do it, the request goes to the reactor,
-// the outcome is counted.
+// status), deadlines are kept, the caller is known and has a place, the request goes to the
+// reactor, which sees whether the caller may do it, the outcome is counted.
 #ifndef STRATA_CONTROLLER_SERVICE_CALLS_CALLS_H_
 #define STRATA_CONTROLLER_SERVICE_CALLS_CALLS_H_
 
@@ -22,6 +22,7 @@
 #include "controller/service/calls/caller.h"
 #include "controller/service/calls/restricted_streams.h"
 #include "controller/service/reactor/call_observer.h"
+#include "controller/service/reactor/policy_view.h"
 #include "controller/service/reactor/reactor.h"
 #include "controller/service/reactor/read_pool.h"
 #include "controller/service/requests/errors.h"
@@ -41,10 +42,19 @@ struct CallEnvironment {
   ReadPool* readers = nullptr;
   CallMeter* calls = nullptr;
   RestrictedStreams* restricted = nullptr;  // the reactor thread's
-  RefusalMeter* refusals = nullptr;         // the reactor thread's
-  size_t audit_records = 0;                 // kept at most
+  RefusalMeter* refusals = nullptr;
+  const PolicyView* policy = nullptr;
+  size_t audit_records = 0;  // kept at most
 };
 
+// Held by a call from before it goes to the reactor until it ends.
+using CallPlace = std::shared_ptr<void>;
+// From any thread, before the reactor's queue, so that whoever is refused takes no room there
+// from others. As Authorise, of nodes and callers without any role; ResourceExhausted
+// (TOO_MANY_CALLS, with QuotaFailure): the caller has too many calls under way, or, without a role,
+// calls too often.
+absl::StatusOr<CallPlace> TakePlace(const CallEnvironment& environment, const char* method,
+                                    const google::protobuf::Message& request, const Caller& caller);
 // After Authorise. ResourceExhausted (TOO_MANY_CALLS, with QuotaFailure): the caller has called
 // more often than its projects allow.
 absl::Status CheckCallRate(const CallEnvironment& environment, const Core& core,
@@ -57,12 +67,13 @@ absl::StatusOr<bool> CountStream(const CallEnvironment& environment, const Core&
 struct CallDescription {
   const char* method;  // "JobService/GetJob", a literal
   bool reads_only = true;
-  std::string resource;    // jobs/NAME, nodes/NAME
+  std::string resource;    // jobs/NAME, nodes/NAME, tokens/ID, policy
   std::string request_id;  // of requests that have one
 };
-// `request` may be null: nothing could be read.
+// `request` may be null: nothing could be read. `response`, or null: names what the call made.
 CallDescription Describe(const char* method, bool reads_only,
-                         const google::protobuf::Message* request);
+                         const google::protobuf::Message* request,
+                         const google::protobuf::Message* response = nullptr);
 // On the reactor's thread, with the effects of the call: adds to the audit trail what changed
 // something, and what was refused or failed, as far as the caller's allowance lets it.
 void Audit(const CallEnvironment& environment, const CallDescription& call, const Caller& caller,
@@ -74,8 +85,8 @@ void AuditLater(const CallEnvironment& environment, const CallDescription& call,
 // That a call has whose client gave none.
 inline constexpr double kDefaultDeadlineSeconds = 60;
 
-// InvalidArgument when the client's deadline is more than 10 minutes away; DeadlineExceeded when it
-// has passed.
+// InvalidArgument when the client's deadline is more than 10 minutes away; DeadlineExceeded when
+// it has passed.
 absl::Status CheckDeadline(const grpc::ServerContextBase& context);
 // InvalidArgument when the request names nothing; `form` is what it could name: "jobs/NAME".
 absl::Status NeedName(const std::string& name, const char* form);
@@ -146,9 +157,9 @@ class UnaryCall final : public grpc::ServerUnaryReactor {
 
   // What is left of a read once the caller was found to be allowed it, on a reader's thread.
   using Later = std::function<absl::Status(Response*)>;
-  // Of a call that changes nothing: `plan` runs on the reactor's thread, when the caller may do it,
-  // and takes a snapshot; what it returns makes the answer from that, once all that the snapshot
-  // holds is durable. The request and the caller live until then.
+  // Of a call that changes nothing: `plan` runs on the reactor's thread, when the caller may do
+  // it, and takes a snapshot; what it returns makes the answer from that, once all that the
+  // snapshot holds is durable. The request and the caller live until then.
   using Plan = std::function<Later(const Core&, const Caller&, const Request&)>;
   static grpc::ServerUnaryReactor* StartRead(const CallEnvironment& environment, const char* name,
                                              grpc::CallbackServerContext* context,
@@ -186,10 +197,7 @@ class UnaryCall final : public grpc::ServerUnaryReactor {
     if (prepare) prepared_ = prepare(request_);
     caller_.peer = context_->peer();
     environment_.authenticator->Authenticate(*context_, [this](absl::StatusOr<Identity> identity) {
-      if (!identity.ok()) {
-        AuditLater(environment_, Description(), caller_, identity.status());
-        return End(identity.status());
-      }
+      if (!identity.ok()) return Refuse(identity.status());
       caller_.identity = *std::move(identity);
       Forward();
     });
@@ -198,12 +206,21 @@ class UnaryCall final : public grpc::ServerUnaryReactor {
   void Forward() {
     // A request that is wrong is told so after whether the caller may make it at all.
     if (!prepared_.ok() && caller_.identity.is_unprotected()) return End(prepared_);
+    absl::StatusOr<CallPlace> place = TakePlace(environment_, method_.name, request_, caller_);
+    if (!place.ok()) return Refuse(place.status());
+    place_ = *std::move(place);
     Reactor::Input input;
     input.reads_only = method_.reads_only;
     input.apply = [this](Core& core, Effects& effects) { outcome_ = Serve(core, effects); };
     input.release = [this](const absl::Status& durable) { Release(durable); };
     const absl::Status status = environment_.reactor->Post(std::move(input));
     if (!status.ok()) End(RefusedByReactor(status));
+  }
+
+  // Before the reactor hears of it.
+  void Refuse(const absl::Status& status) {
+    AuditLater(environment_, Description(), caller_, status);
+    End(status);
   }
 
   void Release(const absl::Status& durable) {
@@ -229,7 +246,7 @@ class UnaryCall final : public grpc::ServerUnaryReactor {
   }
 
   CallDescription Description() const {
-    return Describe(method_.name, method_.reads_only, &request_);
+    return Describe(method_.name, method_.reads_only, &request_, &response_);
   }
 
   bool HasDeadline() const {
@@ -241,6 +258,7 @@ class UnaryCall final : public grpc::ServerUnaryReactor {
     const grpc::Status result = ToGrpc(status);
     environment_.observer->OnCall(method_.name, CodeName(result.error_code()),
                                   environment_.clock->Now() - began_);
+    place_ = nullptr;  // before the client can make its next call
     ended_.store(true, std::memory_order_release);
     Finish(result);
   }
@@ -254,6 +272,7 @@ class UnaryCall final : public grpc::ServerUnaryReactor {
   Plan plan_;
   Later later_;
   Caller caller_;
+  CallPlace place_;
   absl::Status prepared_;
   Request request_;
   Response response_;

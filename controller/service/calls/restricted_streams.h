@@ -1,5 +1,6 @@
-// Streams of callers who may not see everything: they end when the policy changes, so that nobody
-// goes on hearing what he may not hear any more. Their clients come back from where they were.
+// Streams of callers who may not see everything: they end when the policy changes, and when what
+// their caller showed is over, so that nobody goes on hearing what he may not hear any more. Their
+// clients come back from where they were.
 #ifndef STRATA_CONTROLLER_SERVICE_CALLS_RESTRICTED_STREAMS_H_
 #define STRATA_CONTROLLER_SERVICE_CALLS_RESTRICTED_STREAMS_H_
 
@@ -17,15 +18,21 @@ class RestrictedStreams final : public Reactor::Listener {
   // `end` ends the stream, and returns false when there is none any more; OK asks only that.
   using End = std::function<bool(const absl::Status&)>;
 
-  void Add(End end);
+  // `until`: Unix time in seconds, that of Identity::end.
+  void Add(End end, double until);
 
   void OnEffects(const Core& core, const Effects& effects) override;
+  void OnTick(const Core& core) override;
   void OnLoad(const Core& core) override;
 
  private:
+  struct Stream {
+    End end;
+    double until;
+  };
   void EndAll();
 
-  std::vector<End> streams_;
+  std::vector<Stream> streams_;
   size_t prune_at_ = 64;  // streams
 };
 

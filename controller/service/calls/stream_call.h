@@ -19,6 +19,7 @@
 #include "controller/logic/refusal.h"
 #include "controller/service/calls/calls.h"
 #include "controller/service/files/file_pool.h"
+#include "controller/service/files/source.h"
 #include "controller/service/streams/subscriber.h"
 
 namespace strata::controller {
@@ -30,8 +31,6 @@ class StreamCall final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
                          public Subscriber<Message>,
                          public std::enable_shared_from_this<StreamCall<Message>> {
  public:
-  // The next messages, in order; none: there are no more.
-  using Source = std::function<absl::StatusOr<std::vector<Message>>()>;
   using Question = std::function<void(const Core&, const Caller&)>;
   static constexpr size_t kMostQueued = 4096;
   static constexpr size_t kMostBytes = size_t{32} << 20;
@@ -76,7 +75,8 @@ class StreamCall final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
   // At most once: `next` is asked on the pool's threads, as work
   // of `key`, before anything that was pushed is sent; `then` is called after its last message. Its
   // error, or a file that does not answer, ends the stream.
-  void Replay(FilePool* pool, const std::string& key, Source next, std::function<void()> then) {
+  void Replay(FilePool* pool, const std::string& key, Source<Message> next,
+              std::function<void()> then) {
     std::unique_lock lock(mutex_);
     if (finished_) return;
     pool_ = pool;
@@ -169,11 +169,13 @@ class StreamCall final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
   absl::Status Admit(const Core& core) {
     if (std::exchange(admitted_, true)) return absl::OkStatus();
     if (!caller_.rights.unrestricted()) {
-      environment_.restricted->Add([weak = this->weak_from_this()](const absl::Status& status) {
-        const auto stream = weak.lock();
-        if (stream != nullptr && !status.ok()) stream->End(status);
-        return stream != nullptr;
-      });
+      environment_.restricted->Add(
+          [weak = this->weak_from_this()](const absl::Status& status) {
+            const auto stream = weak.lock();
+            if (stream != nullptr && !status.ok()) stream->End(status);
+            return stream != nullptr;
+          },
+          caller_.identity.end());
     }
     RETURN_IF_ERROR(CheckCallRate(environment_, core, caller_));
     ASSIGN_OR_RETURN(const bool counts, CountStream(environment_, core, caller_));
@@ -187,8 +189,15 @@ class StreamCall final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
     struct Seen {
       const Core* core = nullptr;
       absl::Status allowed;
+      CallPlace place;
     };
     const auto seen = std::make_shared<Seen>();
+    absl::StatusOr<CallPlace> place = TakePlace(environment_, method_, *request, caller_);
+    if (!place.ok()) {
+      AuditLater(environment_, Describe(method_, true, request.get()), caller_, place.status());
+      return End(place.status());
+    }
+    seen->place = *std::move(place);
     Reactor::Input input;
     input.reads_only = true;
     input.apply = [self = this->shared_from_this(), seen, request](Core& core, Effects& effects) {
@@ -248,19 +257,19 @@ class StreamCall final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
     lock.lock();
   }
 
-  void OnRead(absl::StatusOr<std::vector<Message>> messages) {
+  void OnRead(absl::StatusOr<Piece<Message>> piece) {
     std::unique_lock lock(mutex_);
     // What comes after it was given up is too late.
     if (!std::exchange(reading_, false) || finished_) return;
-    if (messages.ok() && !messages->empty()) {
-      for (Message& message : *messages) read_.push_back(std::move(message));
-      return Advance(lock);
+    if (piece.ok()) {
+      for (Message& message : piece->messages) read_.push_back(std::move(message));
+      if (!piece->last) return Advance(lock);
     }
     next_ = nullptr;
     const std::function<void()> then = std::exchange(then_, nullptr);
-    if (!messages.ok()) {
+    if (!piece.ok()) {
       queue_.clear();
-      ending_ = messages.status();
+      ending_ = piece.status();
     } else if (then) {
       busy_ = true;  // what it pushes waits
       lock.unlock();
@@ -305,7 +314,7 @@ class StreamCall final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
   size_t queued_bytes_ = 0;
   FilePool* pool_ = nullptr;
   std::string key_;
-  Source next_;
+  Source<Message> next_;
   std::function<void()> then_;
   std::deque<Message> read_;  // by next_, not yet sent
   grpc::ByteBuffer bytes_;

@@ -14,7 +14,8 @@ std::string WriteAuditLine(const v1::AuditRecord& record) {
       {"resource", record.resource()},
       {"outcome", record.outcome()},
       {"reason", record.reason()},
-      {"request_id", record.request_id()}};
+      {"request_id", record.request_id()},
+      {"certificate", record.certificate()}};
   return line.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }
 

@@ -12,14 +12,14 @@
 namespace strata::controller {
 
 // {"audit": sequence, "time": seconds since 1970, "identity", "peer", "method", "resource",
-// "outcome", "reason", "request_id"} and a newline.
+// "outcome", "reason", "request_id", "certificate"} and a newline.
 std::string WriteAuditLine(const v1::AuditRecord& record);
 
 // Writes what is durable, on the pool's threads: a reader that does not read delays nobody. What
 // such a one leaves no room for is in the controller's store only.
 class AuditLog final : public Reactor::Listener {
  public:
-  // Borrowed. `file`: null: none is written.
+  // Borrowed; the pool best for this alone. `file`: null: none is written.
   AuditLog(FilePool* pool, std::FILE* file) : pool_(pool), file_(file) {}
 
   void OnEffects(const Core& core, const Effects& effects) override;

@@ -3,7 +3,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/clock.h"
 #include "controller/logic/refusal.h"
+#include "controller/service/reactor/policy_view.h"
 
 namespace strata::controller {
 
@@ -16,7 +18,7 @@ absl::Status SessionTable::Add(uint64_t session, std::shared_ptr<AgentLink> link
   return absl::OkStatus();
 }
 
-void SessionTable::OnEffects(const Core& /*core*/, const Effects& effects) {
+void SessionTable::OnEffects(const Core& core, const Effects& effects) {
   for (const Outgoing& outgoing : effects.messages) {
     const auto found = links_.find(outgoing.session);
     if (found != links_.end()) found->second->Send(outgoing.message);
@@ -24,6 +26,21 @@ void SessionTable::OnEffects(const Core& /*core*/, const Effects& effects) {
   for (const Effects::Refused& refused : effects.refused) {
     const auto found = links_.find(refused.session);
     if (found != links_.end()) found->second->End(refused.status);
+  }
+  if (!ChangesPolicy(effects) && effects.deleted_nodes.empty()) return;
+  for (const auto& [session, link] : links_) {
+    if (const absl::Status believed = link->CheckBelieved(core); !believed.ok())
+      link->End(believed);
+  }
+}
+
+void SessionTable::OnTick(const Core& /*core*/) {
+  const double now = common::WallSeconds();
+  for (const auto& [session, link] : links_) {
+    if (link->until() > now) continue;
+    link->End(
+        Refusal(absl::StatusCode::kUnauthenticated, "CERTIFICATE_EXPIRED",
+                "the certificate that began this session is over: come again with a new one"));
   }
 }
 

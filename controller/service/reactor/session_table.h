@@ -19,6 +19,10 @@ class AgentLink {
   // Too many unsent messages end the session. After a Dismiss it ends by itself.
   virtual void Send(const std::shared_ptr<const v1::ControllerMessage>& message) = 0;
   virtual void End(const absl::Status& status) = 0;
+  // Whether the agent is still believed to be who it is; else why not.
+  virtual absl::Status CheckBelieved(const Core& core) const = 0;
+  // Unix time in seconds from which on it is not.
+  virtual double until() const = 0;
 };
 
 // Hears of what agents say, after the logic has. On the reactor's thread.
@@ -29,7 +33,8 @@ class AgentObserver {
   virtual void OnAgentMessage(const std::string& node, const v1::AgentMessage& message) = 0;
 };
 
-// Lives on the reactor's thread.
+// Lives on the reactor's thread. Ends sessions whose certificates are over, or not believed any
+// more.
 class SessionTable final : public Reactor::Listener {
  public:
   static constexpr size_t kMostSessions = 20000;
@@ -40,6 +45,7 @@ class SessionTable final : public Reactor::Listener {
   void Remove(uint64_t session) { links_.erase(session); }
 
   void OnEffects(const Core& core, const Effects& effects) override;
+  void OnTick(const Core& core) override;
   void OnLoad(const Core& core) override;
   void OnStop() override;
 

@@ -29,14 +29,6 @@ namespace {
 constexpr int kBacklog = 4096;
 constexpr auto kPause = std::chrono::milliseconds(10);  // after an accept() that failed
 
-// The number of the first file that is not for connections: the kernel gives the lowest free one.
-int MostFiles() {
-  struct rlimit limit = {};
-  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return Acceptor::kReservedFiles;
-  const int most = static_cast<int>(std::min<rlim_t>(limit.rlim_cur, 1 << 30));
-  return std::max(most - Acceptor::kReservedFiles, most / 2);
-}
-
 // A listening socket, or -1 with errno.
 int ListenOn(const addrinfo& at) {
   const int file =
@@ -159,8 +151,17 @@ absl::StatusOr<std::unique_ptr<Acceptor>> Acceptor::Listen(const ListenAddress& 
   return std::unique_ptr<Acceptor>(new Acceptor(bound, listener.socket, listener.lock, wake));
 }
 
-void Acceptor::Begin(Take take) {
+// The kernel gives the lowest free number: that of the first file that is not for connections.
+int Acceptor::MostFiles() {
+  struct rlimit limit = {};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return kReservedFiles;
+  const int most = static_cast<int>(std::min<rlim_t>(limit.rlim_cur, 1 << 30));
+  return std::max(most - kReservedFiles, most / 2);
+}
+
+void Acceptor::Begin(Take take, std::unique_ptr<Places> places) {
   take_ = std::move(take);
+  places_ = std::move(places);
   thread_ = std::thread([this] { Run(); });
 }
 
@@ -186,7 +187,7 @@ void Acceptor::Run() {
       if (errno != EAGAIN && errno != ECONNABORTED) std::this_thread::sleep_for(kPause);
       continue;
     }
-    if (file >= most) {
+    if (file >= most || (places_ != nullptr && !places_->Take(file))) {
       close(file);
       continue;
     }

@@ -2,7 +2,7 @@
 //
 // gRPC's own listener ends for good when accept() fails once for want of a file. This one closes at
 // once what comes beyond the process's limit less a reserve, so that store, logs and later clients
-// find files.
+// find files, and what one source takes beyond its share.
 #ifndef STRATA_CONTROLLER_SERVICE_TRANSPORT_ACCEPTOR_H_
 #define STRATA_CONTROLLER_SERVICE_TRANSPORT_ACCEPTOR_H_
 
@@ -13,6 +13,7 @@
 
 #include "absl/status/statusor.h"
 #include "controller/service/transport/listen_address.h"
+#include "controller/service/transport/places.h"
 
 namespace strata::controller {
 
@@ -33,8 +34,11 @@ class Acceptor {
   Acceptor& operator=(const Acceptor&) = delete;
 
   const ListenAddress& address() const { return address_; }  // with its port
-  // Once: takes connections on a thread of its own until it is destroyed.
-  void Begin(Take take);
+  // Once: takes connections, for which there are `places` (null: no limit but the process's), on a
+  // thread of its own until it is destroyed.
+  void Begin(Take take, std::unique_ptr<Places> places = nullptr);
+  // Files that connections may have, under the process's limit.
+  static int MostFiles();
 
  private:
   Acceptor(const ListenAddress& address, int listener, int lock, int wake)
@@ -46,6 +50,7 @@ class Acceptor {
   const int lock_;  // of a Unix socket; else -1
   const int wake_;  // an eventfd: readable once it ends
   Take take_;
+  std::unique_ptr<Places> places_;
   std::thread thread_;
 };
 

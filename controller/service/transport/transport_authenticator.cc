@@ -41,6 +41,7 @@ absl::StatusOr<Identity> TransportAuthenticator::OfCertificate(const std::string
   }
   absl::StatusOr<Identity> identity = IdentityOf(view->id);
   if (!identity.ok()) return NotKnown(identity.status().message());
+  identity->certificate = {view->serial, view->begin, view->end};
   return identity;
 }
 

@@ -7,6 +7,7 @@
 #ifndef STRATA_CONTROLLER_SERVICE_TRANSPORT_UNIX_RELAY_H_
 #define STRATA_CONTROLLER_SERVICE_TRANSPORT_UNIX_RELAY_H_
 
+#include <cstddef>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -22,6 +23,7 @@ namespace strata::controller {
 
 class UnixRelay {
  public:
+  static constexpr size_t kFilesPerConnection = 3;  // with the server's end
   static constexpr absl::string_view kPeerPrefix = "unix-abstract:";
 
   // Internal: no memory or no files.

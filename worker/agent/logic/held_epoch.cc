@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
+#include "protocol/exit_codes.h"
 #include "worker/agent/logic/room.h"
 #include "worker/agent/logic/verdict.h"
 
@@ -150,8 +151,9 @@ void HeldEpoch::PlanningEnded() {
   if (!killed_reason_.empty()) return Finish();
   if (judgement.finished.outcome() != v1::Finished::SUCCEEDED) {
     const int code = judgement.finished.exit_code();
-    v1::EpochPrepared problem =
-        Problem(judgement.finished.message(), (code == 2 || code == 3) && !HasTrained());
+    v1::EpochPrepared problem = Problem(
+        judgement.finished.message(),
+        (code == protocol::kExitUsage || code == protocol::kExitInfeasible) && !HasTrained());
     if (judgement.checkpoint_problem.has_value()) {
       *problem.mutable_checkpoint_problem() = *judgement.checkpoint_problem;
     }

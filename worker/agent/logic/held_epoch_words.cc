@@ -59,7 +59,8 @@ void HeldEpoch::OnPrepare() {
 
 void HeldEpoch::OnStart(const v1::StartEpoch& start) {
   if (ended()) return SayFinal();
-  if (!rank_watch_.has_value() || start.addresses_size() != record_.prepare().ranks()) return;
+  const int ranks = start.ranks_size() > 0 ? start.ranks_size() : record_.prepare().ranks();
+  if (!rank_watch_.has_value() || start.addresses_size() != ranks) return;
   start_ = start;
   if (!record_.started()) {
     record_.set_started(true);
@@ -76,6 +77,7 @@ void HeldEpoch::DeliverStart() {
   if (!start_.has_value() || record_.running() || rank_watch_->stopping()) return;
   v1::StartRanks start;
   *start.mutable_addresses() = start_->addresses();
+  *start.mutable_ranks() = start_->ranks();
   start.set_nonce(start_->nonce());
   job_task_->Start(rank_watch_->group(), std::move(start));
 }
@@ -332,7 +334,9 @@ v1::EpochEnded HeldEpoch::HowItEnded() const {
     return ended;
   }
   const bool over = rank_watch_.has_value() && judgement.finished.outcome() != v1::Finished::FAILED;
-  if (!killed_reason_.empty() && !over) {
+  // Its peers' ends may have been heard of first, and a stop have come for them: the rank that
+  // failed by itself is the cause all the same.
+  if (!killed_reason_.empty() && !over && !judgement.found_culprit()) {
     *ended.mutable_finished() = Failed(1, killed_reason_);
     ended.set_cause(killed_cause_);
     return ended;
