@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "controller/logic/names.h"
 
 namespace strata::simulation {
 namespace {
@@ -20,7 +21,7 @@ constexpr int kMostEvents = 1'000'000;
 Cluster::Cluster(const Options& options)
     : random(options.seed * 0x2545f4914f6cdd1d + 1),
       options(options),
-      controller(events, random, oracle, options.bug, options.trace) {
+      controller(events, random, oracle, options.bug, options.trace, options.story) {
   step_seconds = random.Between(0.02, 0.25);
   controller.set_sync_seconds(random.Chance(0.2) ? random.Between(0.01, 0.3) : 0.004);
   const int count = random.Within(1, 4);
@@ -33,7 +34,7 @@ Cluster::Cluster(const Options& options)
     oracle.OnNode(absl::StrCat("nodes/n", node), domain);
   }
   controller.Start();
-  PlanPolicy();
+  const v1::Policy policy = PlanPolicy();
   for (auto& node : nodes_) {
     SimNode* born = node.get();
     events.After(random.Between(0, 0.5), [born] { born->Boot(); });
@@ -41,11 +42,12 @@ Cluster::Cluster(const Options& options)
   PlanJobs();
   PlanDrains();
   PlanFaults();
-  events.After(random.Between(20, 40), [this] { ResumeQuarantined(); });
+  operations_.Plan(policy);
+  events.After(random.Between(20, 40), [this] { Tend(); });
 }
 
 // One project has a quota that every job alone is within.
-void Cluster::PlanPolicy() {
+v1::Policy Cluster::PlanPolicy() {
   v1::Policy policy;
   v1::ProjectPolicy& project = *policy.add_projects();
   project.set_name("limited");
@@ -61,10 +63,17 @@ void Cluster::PlanPolicy() {
   scheduling.set_unknown_run_seconds(random.Between(10, 100));
   scheduling.set_defragment(random.Chance(0.3));
   Apply(policy);
+  return policy;
 }
 
 void Cluster::Apply(const v1::Policy& policy) {
-  controller.ApplyPolicy(policy, [this] { policy_applied_ = true; });
+  controller.Ask(
+      [policy](controller::Core& core, controller::Effects& effects) {
+        v1::ApplyPolicyRequest request;
+        *request.mutable_policy() = policy;
+        return core.ApplyPolicy(request, effects).ok();
+      },
+      [this](bool applied) { policy_applied_ |= applied; });
   events.After(0.5, [this, policy] {
     if (!policy_applied_) Apply(policy);
   });
@@ -84,30 +93,41 @@ void Cluster::PlanDrains() {
 void Cluster::Drain(const std::string& node, bool drain) {
   const int wish = ++wish_;
   newest_wish_[node] = wish;
-  if (!drain) oracle.OnDrained("nodes/" + node, false);
   AskToDrain(node, drain, wish);
 }
 
 void Cluster::AskToDrain(const std::string& node, bool drain, int wish) {
   const auto answered = std::make_shared<bool>(false);
-  controller.Drain(node, drain, [this, answered, node, drain, wish] {
-    *answered = true;
-    if (drain && newest_wish_[node] == wish) oracle.OnDrained("nodes/" + node, true);
-  });
+  if (!drain) oracle.OnDrained("nodes/" + node, false);
+  controller.Ask(
+      [node, drain](controller::Core& core, controller::Effects& effects) {
+        v1::DrainNodeRequest drained;
+        v1::ResumeNodeRequest resumed;
+        drained.set_name(node);
+        resumed.set_name(node);
+        return (drain ? core.DrainNode(drained, effects) : core.ResumeNode(resumed, effects)).ok();
+      },
+      [this, answered, node, drain, wish](bool done) {
+        if (!done) return;  // it has not joined yet
+        *answered = true;
+        if (drain && newest_wish_[node] == wish) oracle.OnDrained("nodes/" + node, true);
+      });
   events.After(1, [this, answered, node, drain, wish] {
     if (!*answered && newest_wish_[node] == wish) AskToDrain(node, drain, wish);
   });
 }
 
-void Cluster::ResumeQuarantined() {
+void Cluster::Tend() {
   if (controller.core() != nullptr) {
     for (const v1::Node& node : controller.core()->Nodes()) {
-      if (node.quarantined() && !node.drained()) {
-        controller.Drain(node.name(), /*drain=*/false, [] {});
+      const bool left = node.drained() && events.Now() > faults_over_at;
+      if (left || (node.quarantined() && !node.drained())) {
+        Drain(std::string(controller::ShortName(node.name())), /*drain=*/false);
       }
     }
   }
-  events.After(30, [this] { ResumeQuarantined(); });
+  operations_.Tidy();
+  events.After(30, [this] { Tend(); });
 }
 
 void Cluster::PlanJobs() {
@@ -150,7 +170,11 @@ void Cluster::PlanJobs() {
 void Cluster::Submit(const v1::CreateJobRequest& request) {
   if (!policy_applied_) return events.After(0.5, [this, request] { Submit(request); });
   auto answered = std::make_shared<bool>(false);
-  controller.Create(request, [this, answered](const absl::StatusOr<v1::JobRecord>& job) {
+  const auto create = [request](controller::Core& core, controller::Effects& effects) {
+    return core.CreateJob(request, effects);
+  };
+  controller.Ask(create, [this, answered](const absl::StatusOr<v1::JobRecord>& job) {
+    if (job.ok()) oracle.OnAcknowledged(*job);
     if (*answered) return;
     // Only nodes that have not come back yet make a job look too big.
     if (!job.ok() && job.status().code() == absl::StatusCode::kFailedPrecondition) return;
@@ -165,7 +189,13 @@ void Cluster::Submit(const v1::CreateJobRequest& request) {
 
 void Cluster::Cancel(const std::string& name) {
   auto answered = std::make_shared<bool>(false);
-  controller.Cancel(name, [answered](const absl::StatusOr<v1::JobRecord>&) { *answered = true; });
+  controller.Ask(
+      [name](controller::Core& core, controller::Effects& effects) {
+        v1::CancelJobRequest request;
+        request.set_name(name);
+        return core.CancelJob(request, effects).ok();
+      },
+      [answered](bool) { *answered = true; });
   events.After(1, [this, name, answered] {
     if (!*answered) Cancel(name);
   });
@@ -378,6 +408,7 @@ void Cluster::OnStarted(const EpochKey& key) {
                    std::all_of(epoch.members.begin(), epoch.members.end(),
                                [](const auto& member) { return member.second->started(); });
   if (!all) return;
+  oracle.OnConnected(key, epoch.step, storages[key.job].Newest(events.Now()));
   epoch.moved_at = events.Now();
   for (const auto& [rank, process] : epoch.members) process->OnAllStarted();
 }
@@ -429,11 +460,19 @@ void Cluster::LosePeers(const SimProcess& rank) {
   }
 }
 
+v1::RecordedCheckpoint Cluster::CheckpointOf(const EpochKey& key, int64_t step) {
+  v1::RecordedCheckpoint checkpoint;
+  checkpoint.set_epoch(key.epoch);
+  checkpoint.set_step(step);
+  checkpoint.set_manifest_digest(absl::StrCat(key.job, "-", key.epoch, "-", step));
+  return checkpoint;
+}
+
 void Cluster::OnPublish(const EpochKey& key, int64_t step) {
-  const std::string digest = absl::StrCat(key.job, "-", key.epoch, "-", step);
-  oracle.OnPublish(key.job, digest);
+  const v1::RecordedCheckpoint checkpoint = CheckpointOf(key, step);
+  oracle.OnPublish(key.job, checkpoint.manifest_digest());
   const int64_t keep = epochs[key].spec.checkpoint().keep();
-  for (const std::string& gone : storages[key.job].Publish(step, digest, keep)) {
+  for (const std::string& gone : storages[key.job].Publish(checkpoint, keep)) {
     oracle.OnDeleted(key.job, gone);
   }
 }

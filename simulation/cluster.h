@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "controller/simulator/events.h"
+#include "simulation/operations.h"
 #include "simulation/oracle.h"
 #include "simulation/planted_bug.h"
 #include "simulation/random.h"
@@ -37,7 +38,8 @@ struct Options {
   bool calm = false;           // no faults at all, but the next
   int die_at_commit = 0;       // the controller, at its n-th commit; 0: it need not
   bool die_after = false;
-  bool trace = false;  // tell the story on stdout
+  bool trace = false;            // tell the story on stdout
+  std::string* story = nullptr;  // or there
 };
 
 class Cluster {
@@ -57,9 +59,11 @@ class Cluster {
   void LosePeers(const SimProcess& rank);
   // A checkpoint gets its final name.
   void OnPublish(const EpochKey& key, int64_t step);
+  static v1::RecordedCheckpoint CheckpointOf(const EpochKey& key, int64_t step);
   // How long a job's storage still stands still; seconds.
   double StallOf(const std::string& job) { return storages[job].StallAt(events.Now()); }
   int64_t NextPid() { return ++last_pid_; }
+  const std::vector<std::unique_ptr<SimNode>>& nodes() const { return nodes_; }
   bool harmless() const { return options.only_harmless || options.calm; }
   void Tell(const std::string& what) const { controller.Tell(what); }
 
@@ -71,19 +75,21 @@ class Cluster {
   std::map<EpochKey, EpochWorld> epochs;
   std::map<std::string, Storage> storages;       // by jobs/NAME
   std::map<std::string, int64_t> epoch_folders;  // the one that is there, by jobs/NAME
+  std::map<std::string, int64_t> first_steps;    // of a planted bug: by uid
   double step_seconds = 0.1;
   double faults_over_at = 0;
 
  private:
-  void PlanPolicy();
+  v1::Policy PlanPolicy();
   void Apply(const v1::Policy& policy);
   void PlanJobs();
   void PlanDrains();
   // Until it is acknowledged, or the operator wishes otherwise.
   void Drain(const std::string& node, bool drain);
   void AskToDrain(const std::string& node, bool drain, int wish);
-  // An operator gives nodes in quarantine another chance.
-  void ResumeQuarantined();
+  // An operator looks after nodes in quarantine, and at last after all that keeps jobs from their
+  // end.
+  void Tend();
   void Submit(const v1::CreateJobRequest& request);
   void Cancel(const std::string& name);
   void PlanFaults();
@@ -101,6 +107,7 @@ class Cluster {
   void FinishStep(const EpochKey& key);
 
   std::vector<std::unique_ptr<SimNode>> nodes_;
+  Operations operations_{*this};
   int64_t last_pid_ = 0;
   // Of a run's harmless faults. A silent node whose ranks are waited for counts as lost, and what
   // cuts off all nodes for longer than a lease is no fault of a node as long as none comes and

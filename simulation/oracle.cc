@@ -22,13 +22,32 @@ bool TakenBack(const v1::JobRecord& before, const v1::JobRecord& after) {
          (given_up_for == "node_lost" || given_up_for == "cluster_restart");
 }
 
+std::string CauseOf(const v1::JobRecord& job) {
+  return job.events_size() == 0 ? "" : job.events(job.events_size() - 1).cause();
+}
+
+// Ranks that the record, which came from a backup, did not know are now the job's.
+bool Found(const v1::JobRecord& before, const v1::JobRecord& after) {
+  return before.restored() && CauseOf(after) == "restored" &&
+         after.events(after.events_size() - 1).type() == "RUNNING" &&
+         (after.epoch() > before.epoch() || !HasEpoch(before.state())) && HasEpoch(after.state());
+}
+
+// What changes of a job that is over: its labels, and when it goes.
+bool IsOverAsBefore(const v1::JobRecord& before, const v1::JobRecord& after) {
+  return before.reason() == after.reason() && before.epoch() == after.epoch() &&
+         before.checkpoint().SerializeAsString() == after.checkpoint().SerializeAsString();
+}
+
 bool Legal(const v1::JobRecord& before, const v1::JobRecord& after) {
   const v1::Job::State to = after.state();
   const v1::Job::State from = before.state();
-  if (from == to) return !Terminal(from);
+  if (from == to) return !Terminal(from) || IsOverAsBefore(before, after);
+  if (to == v1::Job::FAILED && CauseOf(after) == "time_limit") return !Terminal(from);
+  if (Found(before, after)) return !Terminal(from);
   const bool preempted = before.has_preemption() && before.preemption().by().starts_with("jobs/");
-  if (to == v1::Job::QUEUED && preempted)
-    return from == v1::Job::STARTING || from == v1::Job::RUNNING;
+  if (to == v1::Job::QUEUED && HasEpoch(from)) return preempted || after.suspended();
+  if (to == v1::Job::QUEUED && from == v1::Job::RECOVERING) return after.suspended();
   switch (from) {
     case v1::Job::STATE_UNSPECIFIED:
       return to == v1::Job::QUEUED;
@@ -46,6 +65,12 @@ bool Legal(const v1::JobRecord& before, const v1::JobRecord& after) {
   }
 }
 
+// Somebody wished that the ranks end.
+bool IsMeant(const std::string& cause) {
+  return cause == "user" || cause == "preempted" || cause == "drained" || cause == "suspended" ||
+         cause == "updated" || cause == "time_limit";
+}
+
 std::string Name(const v1::JobRecord& job) {
   return absl::StrCat(job.name(), " epoch ", job.epoch(), " (", v1::Job::State_Name(job.state()),
                       ")");
@@ -57,17 +82,35 @@ void Oracle::Violate(const std::string& what) {
   if (violation_.empty()) violation_ = what;
 }
 
-void Oracle::OnDurable(const std::vector<v1::JobRecord>& changed, double now) {
+void Oracle::OnDurable(const std::vector<v1::JobRecord>& changed, double now,
+                       const std::vector<v1::JobRecord>& deleted) {
   now_ = now;
   for (const v1::JobRecord& job : changed) {
+    ever_.insert(job.name());
     if (job.resource_version() <= last_version_) {
       Violate(absl::StrCat("resource_version ", job.resource_version(), " after ", last_version_));
     }
     last_version_ = job.resource_version();
     CheckChange(durable_[job.name()], job);
     durable_[job.name()] = job;
-    CheckQuotas();
   }
+  for (const v1::JobRecord& job : deleted) CheckDeletion(job);
+}
+
+void Oracle::CheckDeletion(const v1::JobRecord& gone) {
+  last_version_ = std::max(last_version_, gone.resource_version());
+  const auto found = durable_.find(gone.name());
+  if (found == durable_.end()) return Violate(absl::StrCat(gone.name(), " is deleted twice"));
+  const v1::JobRecord& job = found->second;
+  if (!Terminal(job.state()) || !job.has_expire_time()) {
+    Violate(absl::StrCat(Name(job), " is deleted"));
+  }
+  for (const auto& [place, user] : devices_) {
+    if (user.first != gone.name()) continue;
+    Violate(absl::StrCat(Name(job), " is deleted, and has ranks on node ", place.first));
+  }
+  acknowledged_.erase(gone.name());
+  durable_.erase(found);
 }
 
 void Oracle::OnDrained(const std::string& node, bool drained) {
@@ -114,40 +157,54 @@ void Oracle::CheckKept(const v1::JobRecord& job) {
   }
 }
 
-void Oracle::CheckQuotas() {
-  std::map<std::string, int64_t> used;
-  for (const auto& [name, job] : durable_) {
-    if (HasEpoch(job.state())) used[job.spec().project()] += job.placement_size();
+// Of what runs when a job starts, it included.
+void Oracle::CheckQuota(const v1::JobRecord& job) {
+  const std::string& project = job.spec().project();
+  const auto quota = quotas_.find(project);
+  if (quota == quotas_.end()) return;
+  int64_t used = job.placement_size();
+  for (const auto& [name, other] : durable_) {
+    const bool counts = name != job.name() && other.spec().project() == project;
+    if (counts && HasEpoch(other.state())) used += other.placement_size();
   }
-  for (const auto& [project, quota] : quotas_) {
-    if (used[project] > quota) {
-      Violate(absl::StrCat("project ", project, " uses ", used[project], " devices of ", quota));
-    }
+  if (used <= quota->second) return;
+  Violate(absl::StrCat("project ", project, " uses ", used, " devices of ", quota->second));
+}
+
+// An epoch is a start of the ranks; one that is found again began earlier.
+void Oracle::CheckEpoch(const v1::JobRecord& before, const v1::JobRecord& after, bool starts) {
+  const int64_t next = starts ? std::max(before.epoch() + 1, before.least_epoch()) : before.epoch();
+  const bool found = Found(before, after);
+  if (found ? after.epoch() >= before.epoch() : after.epoch() == next) return;
+  Violate(absl::StrCat("the epoch changed without a start of the ranks: ", Name(before), " to ",
+                       Name(after)));
+}
+
+void Oracle::BeginEpoch(const v1::JobRecord& after) {
+  started_[after.name()] = now_;
+  kept_.erase(after.name());
+  excused_.erase(after.name());
+  CheckStart(after);
+  CheckKept(after);
+  if (given_up_.contains(after.checkpoint().manifest_digest())) {
+    Violate(absl::StrCat(Name(after), " begins with a checkpoint that it has given up"));
   }
+  beginnings_[{after.name(), after.epoch(), after.uid()}] = after.checkpoint().SerializeAsString();
 }
 
 void Oracle::CheckChange(const v1::JobRecord& before, const v1::JobRecord& after) {
   if (!Legal(before, after)) {
     Violate(absl::StrCat(Name(before), " became ", Name(after)));
   }
-  const bool starts = after.state() == v1::Job::STARTING && before.state() != v1::Job::STARTING;
-  if (after.epoch() != before.epoch() + (starts ? 1 : 0)) {
-    Violate(absl::StrCat("the epoch changed without a start of the ranks: ", Name(before), " to ",
-                         Name(after)));
-  }
+  const bool found = Found(before, after);
+  const bool starts =
+      after.state() == v1::Job::STARTING && before.state() != v1::Job::STARTING && !found;
+  CheckEpoch(before, after, starts);
   if (starts || after.state() == v1::Job::FAILED) CheckLoss(after);
-  if (starts) started_[after.name()] = now_;
-  if (starts) CheckStart(after);
-  if (starts) CheckKept(after);
+  if (starts) BeginEpoch(after);
+  if (starts) CheckQuota(after);
   if (after.has_moving_to() && HasEpoch(before.state()) && after.state() == v1::Job::RECOVERING) {
     let_go_[after.name()] = now_;
-  }
-  if (starts && given_up_.contains(after.checkpoint().manifest_digest())) {
-    Violate(absl::StrCat(Name(after), " begins with a checkpoint that it has given up"));
-  }
-  if (starts) {
-    beginnings_[{after.name(), after.epoch(), after.uid()}] =
-        after.checkpoint().SerializeAsString();
   }
   const int64_t allowed = after.spec().restart().max_without_progress();
   if (after.restarts_without_progress() > allowed && after.state() != v1::Job::FAILED) {
@@ -157,18 +214,17 @@ void Oracle::CheckChange(const v1::JobRecord& before, const v1::JobRecord& after
   if (after.state() == v1::Job::SUCCEEDED && after.checkpoint().step() != after.target_step()) {
     Violate(absl::StrCat(Name(after), " without the checkpoint of its last step"));
   }
-  std::set<std::pair<std::string, int>> places;
-  for (const v1::RankPlace& place : after.placement()) {
-    places.insert({place.node(), place.device()});
-  }
-  if (places.size() != static_cast<size_t>(after.placement_size())) {
-    Violate(absl::StrCat(Name(after), " has two ranks on one device"));
-  }
-  if (!after.placement().empty()) {
-    places_[after.name()].clear();
-    for (const v1::RankPlace& place : after.placement()) places_[after.name()].insert(place.node());
-  }
+  CheckPlaces(after);
+  if (starts) places_[after.name()].clear();
+  for (const v1::RankPlace& place : after.placement()) places_[after.name()].insert(place.node());
   CheckCheckpoint(before, after);
+}
+
+void Oracle::CheckPlaces(const v1::JobRecord& job) {
+  std::set<std::pair<std::string, int>> places;
+  for (const v1::RankPlace& place : job.placement()) places.insert({place.node(), place.device()});
+  if (places.size() == static_cast<size_t>(job.placement_size())) return;
+  Violate(absl::StrCat(Name(job), " has two ranks on one device"));
 }
 
 void Oracle::CheckCheckpoint(const v1::JobRecord& before, const v1::JobRecord& after) {
@@ -177,12 +233,14 @@ void Oracle::CheckCheckpoint(const v1::JobRecord& before, const v1::JobRecord& a
   if (after.damaged_checkpoints_size() > before.damaged_checkpoints_size()) {
     return CheckFallback(before, after);
   }
+  // What the restored record does not know was committed in an earlier life of the store.
+  const bool adopted = before.restored() && !after.restored();
   if (is.step() <= was.step() || is.epoch() < was.epoch()) {
     Violate(absl::StrCat(after.name(), ": checkpoint ", is.step(), " of epoch ", is.epoch(),
                          " after ", was.step(), " of epoch ", was.epoch()));
   }
-  if (is.epoch() != before.epoch() || is.epoch() != after.epoch() ||
-      (before.state() != v1::Job::RUNNING && before.state() != v1::Job::STARTING)) {
+  const bool own = is.epoch() == before.epoch() && is.epoch() == after.epoch();
+  if (!adopted && (!own || !HasEpoch(before.state()))) {
     Violate(absl::StrCat("epoch ", is.epoch(), " committed to ", Name(before)));
   }
   const auto made = manifests_.find(is.manifest_digest());
@@ -192,6 +250,8 @@ void Oracle::CheckCheckpoint(const v1::JobRecord& before, const v1::JobRecord& a
   recorded_.insert(is.manifest_digest());
   CheckRecords(after.name(), is.step());
   std::deque<v1::CommittedCheckpoint>& history = history_[after.name()];
+  std::erase_if(history,
+                [&](const auto& each) { return deleted_.contains(each.manifest_digest()); });
   history.push_back(is);
   constexpr size_t kMostKept = 16;  // in a record, where all are kept on disk
   if (history.size() > kMostKept) history.pop_front();
@@ -203,11 +263,11 @@ void Oracle::OnHarm(const std::string& what, double until) {
 
 // What an epoch lost is settled when the next one begins: until then it may be taken back.
 void Oracle::CheckLoss(const v1::JobRecord& job) {
-  if (job.events_size() == 0) return;
+  if (job.events_size() == 0 || excused_.contains(job.name())) return;
   const v1::JobEvent& event = job.events(job.events_size() - 1);
   const std::string& cause = event.cause();
-  const bool meant = cause == "user" || cause == "preempted" || cause == "drained";
-  if (meant || event.lost_steps() <= 0) return;
+  const bool kept = kept_.contains(job.name());
+  if (IsMeant(cause) || (event.lost_steps() <= 0 && !kept)) return;
   const double begun = started_[job.name()];
   const auto harmed = [&](const std::string& what) {
     const auto found = harmed_.find(what);
@@ -216,8 +276,9 @@ void Oracle::CheckLoss(const v1::JobRecord& job) {
   bool justified = harmed(job.name());
   for (const std::string& node : places_[job.name()]) justified = justified || harmed(node);
   if (justified) return;
-  Violate(absl::StrCat(Name(job), " lost ", event.lost_steps(),
-                       " steps without a cause: ", event.reason(), " (", cause, ")"));
+  Violate(absl::StrCat(Name(job), kept ? " went on when the store was put back, and" : "", " lost ",
+                       event.lost_steps(), " steps without a cause: ", event.reason(), " (", cause,
+                       ")"));
 }
 
 void Oracle::CheckRecords(const std::string& job, int64_t step) {
@@ -260,6 +321,7 @@ void Oracle::OnPublish(const std::string& job, const std::string& digest) {
 }
 
 void Oracle::OnDeleted(const std::string& job, const std::string& digest) {
+  deleted_.insert(digest);
   std::erase_if(history_[job],
                 [&](const auto& checkpoint) { return checkpoint.manifest_digest() == digest; });
 }
@@ -275,7 +337,7 @@ void Oracle::CheckFallback(const v1::JobRecord& before, const v1::JobRecord& aft
   }
   history.pop_back();
   given_up_.insert(digest);
-  if (!damaged_.contains(digest)) {
+  if (!damaged_.contains(digest) && !deleted_.contains(digest)) {
     Violate(absl::StrCat(digest, " is given up, and is whole"));
   }
   const std::string newest = history.empty() ? "" : history.back().manifest_digest();
@@ -303,7 +365,7 @@ void Oracle::OnLoaded(const controller::Core& core) {
   if (core.resource_version() < last_version_) Violate("the version counter went back");
   for (const v1::Node& node : core.Nodes()) {
     for (int i = 0; i < node.failure_times_size(); ++i) {
-      if (durable_.contains(node.failure_jobs(i))) continue;
+      if (ever_.contains(node.failure_jobs(i))) continue;
       Violate(absl::StrCat(node.name(), " was to blame, and for which job is lost"));
     }
   }
@@ -312,6 +374,10 @@ void Oracle::OnLoaded(const controller::Core& core) {
     if (found == nullptr || found->SerializeAsString() != job.SerializeAsString()) {
       Violate(absl::StrCat(name, " is not what was made durable"));
     }
+  }
+  for (const v1::JobRecord* job : core.Jobs()) {
+    if (!durable_.contains(job->name()))
+      Violate(absl::StrCat(job->name(), " was deleted, and is back"));
   }
 }
 
@@ -337,7 +403,9 @@ void Oracle::OnManifest(int64_t epoch, int64_t step, const std::string& digest) 
 
 void Oracle::OnCommitAnswer(const v1::CommitAnswer& answer) {
   if (!answer.accepted()) return;
-  const v1::CommittedCheckpoint& recorded = durable_[answer.epoch().job()].checkpoint();
+  const auto job = durable_.find(answer.epoch().job());
+  if (job == durable_.end()) return Violate("the commit of a job that is not there is confirmed");
+  const v1::CommittedCheckpoint& recorded = job->second.checkpoint();
   if (recorded.step() < answer.step() || recorded.epoch() < answer.epoch().epoch()) {
     Violate(absl::StrCat("the commit of step ", answer.step(), " of ", answer.epoch().job(),
                          " was confirmed before it was durable"));
@@ -354,6 +422,14 @@ void Oracle::OnBeginning(const controller::EpochKey& key, const v1::PrepareEpoch
                          " begin elsewhere than the others: at step ",
                          prepare.checkpoint().step()));
   }
+}
+
+void Oracle::OnConnected(const controller::EpochKey& key, int64_t step, int64_t newest) {
+  const auto job = durable_.find(key.job);
+  const bool present = job != durable_.end() && job->second.epoch() == key.epoch;
+  if (!present || step >= newest) return;
+  Violate(absl::StrCat(key.job, " epoch ", key.epoch, " begins after step ", step,
+                       " when there is a checkpoint of step ", newest));
 }
 
 void Oracle::OnTrainer(int node, int device, const std::string& job, int64_t epoch) {
@@ -393,8 +469,8 @@ void Oracle::AtEnd(const controller::Core& core, bool harmless) {
       Violate(absl::StrCat(Name(job), " has not ended: ", job.reason()));
     }
     for (const v1::JobEvent& event : job.events()) {
-      const bool meant = event.cause().empty() || event.cause() == "user" ||
-                         event.cause() == "preempted" || event.cause() == "drained";
+      const bool meant = event.cause().empty() || IsMeant(event.cause()) ||
+                         event.cause() == "restored" || ever_excused_.contains(name);
       if (harmless && !meant) Violate(absl::StrCat(Name(job), " was disturbed: ", event.reason()));
     }
     const auto& given_up = job.damaged_checkpoints();
@@ -403,7 +479,7 @@ void Oracle::AtEnd(const controller::Core& core, bool harmless) {
         !bad_sectors_.contains(given_up[given_up.size() - 1].manifest_digest()) &&
         job.events(job.events_size() - 1).cause() == "checkpoint_damaged";
     if (by_damage) Violate(absl::StrCat(Name(job), " fails for damage: ", job.reason()));
-    if (harmless && job.state() == v1::Job::FAILED)
+    if (harmless && job.state() == v1::Job::FAILED && CauseOf(job) != "time_limit")
       Violate(absl::StrCat(Name(job), ": ", job.reason()));
   }
   const std::string held = HeldNode(core);

@@ -30,7 +30,13 @@ class Oracle {
   void OnDrained(const std::string& node, bool drained);
 
   // Changes that a transaction has made durable, and what was then released to watchers.
-  void OnDurable(const std::vector<v1::JobRecord>& changed, double now = 0);
+  void OnDurable(const std::vector<v1::JobRecord>& changed, double now = 0,
+                 const std::vector<v1::JobRecord>& deleted = {});
+  // The controller's store is copied; it is put back as it was then, as it is before the start.
+  // Acknowledged changes that came after the copy are lost with the store, and nothing else: ranks
+  // that train then go on, and the others begin with the newest checkpoint that is on disk.
+  void OnBackup();
+  void OnPutBack(const Records& store, double now);
   // A controller's term has become durable.
   void OnTerm(int64_t term);
   // A controller has loaded what the store holds.
@@ -61,6 +67,9 @@ class Oracle {
   void OnWords(double now);
   // Ranks of an epoch begin with what they were told.
   void OnBeginning(const controller::EpochKey& key, const v1::PrepareEpoch& prepare);
+  // All of them are connected, at that step; the newest checkpoint on disk that can be read is of
+  // step `newest` (0: there is none).
+  void OnConnected(const controller::EpochKey& key, int64_t step, int64_t newest);
   // A trainer begins to use a device, or has let go of it.
   void OnTrainer(int node, int device, const std::string& job, int64_t epoch);
   void OnTrainerGone(int node, int device, const std::string& job, int64_t epoch);
@@ -71,15 +80,21 @@ class Oracle {
   void AtEnd(const controller::Core& core, bool harmless);
   bool AllEnded() const;
   size_t trainers() const { return devices_.size(); }
+  // How often: jobs were going on when the store was put back; they did so afterwards.
+  int kept() const { return kept_count_; }
   const std::map<std::string, v1::JobRecord>& durable() const { return durable_; }
 
  private:
   void CheckChange(const v1::JobRecord& before, const v1::JobRecord& after);
+  void CheckEpoch(const v1::JobRecord& before, const v1::JobRecord& after, bool starts);
+  void CheckDeletion(const v1::JobRecord& gone);
+  void BeginEpoch(const v1::JobRecord& after);
+  bool GoesOn(const v1::JobRecord& job) const;
   void CheckStart(const v1::JobRecord& job);
-  // Nobody else starts on devices that are kept for a job that moves, but who was there before:
-  // some of its ranks had ended, and with the others it begins again where it was.
+  // Nobody else starts on devices that are kept for a job that moves.
   void CheckKept(const v1::JobRecord& job);
-  void CheckQuotas();
+  void CheckQuota(const v1::JobRecord& job);
+  void CheckPlaces(const v1::JobRecord& job);
   // Each step that is lost is explained by something that happened to the job or its nodes.
   void CheckLoss(const v1::JobRecord& job);
   // The step records up to a checkpoint are there when it counts.
@@ -111,6 +126,15 @@ class Oracle {
   std::map<std::string, double> started_;                // job -> when its epoch began
   std::map<std::string, std::map<int64_t, int64_t>> records_;  // job -> step -> epoch
   std::map<std::string, int64_t> files_;  // job -> how often they were put into a new file
+  std::set<std::string> ever_;            // jobs, those that are deleted too
+  std::set<std::string> deleted_;         // digests of checkpoints that retention has deleted
+  // What is lost with a store that an earlier one replaces.
+  std::map<std::string, std::string> acknowledged_then_;
+  std::set<std::string> given_up_then_;
+  // Since the store was put back, until their ranks start anew: jobs whose ranks were all at work
+  // then, and those of which that cannot be said.
+  std::set<std::string> kept_, excused_, ever_excused_;
+  int kept_count_ = 0;
   int64_t last_term_ = 0;
   int64_t second_ = 0;
   int words_ = 0;  // in that second

@@ -26,6 +26,13 @@ enum class PlantedBug {
   kDropsOlderManifests,  // of two checkpoints the older is not committed after the newer
   kForgetsFragments,     // an agent's successor does not know what ranks wrote that have ended
   kPublishesWhenOver,    // an epoch that is told late to start cuts the records of the next one
+  kStartsBackupAsItIs,   // a store that was put back begins no other life
+  kSeesNoNewerCheckpoint,  // ranks take the newest checkpoint for the one that the backup knows
+  kTellsNoRanks,           // an agent does not say which ranks of an epoch are on its node
+  kDropsStoppingSteps,     // an agent's word of the step that ranks stop in is now and then lost
+  kEndsRanksWhenRefused,   // an agent that a controller refuses for its protocol ends its ranks
+  kKeepsErasedRecords,     // what a transaction removes is there again after a start
+  kForgetsUpdates,         // an agent starts ranks with the steps that the job was submitted with
 };
 
 }  // namespace strata::simulation

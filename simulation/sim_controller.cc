@@ -6,7 +6,9 @@
 #include <string>
 #include <utility>
 
+#include "absl/strings/str_format.h"
 #include "common/check.h"
+#include "controller/logic/restored_store.h"
 
 namespace strata::simulation {
 namespace {
@@ -22,11 +24,20 @@ void Append(std::vector<T>& to, std::vector<T>& from) {
 }  // namespace
 
 SimController::SimController(simulator::Events& events, Random& random, Oracle& oracle,
-                             PlantedBug bug, bool trace)
-    : events_(events), random_(random), oracle_(oracle), bug_(bug), trace_(trace) {}
+                             PlantedBug bug, bool trace, std::string* story)
+    : events_(events),
+      random_(random),
+      oracle_(oracle),
+      bug_(bug),
+      trace_(trace || story != nullptr),
+      story_(story) {}
 
 void SimController::Tell(const std::string& what) const {
-  std::printf("%9.3f  %s\n", events_.Now(), what.c_str());
+  if (story_ == nullptr) {
+    std::printf("%9.3f  %s\n", events_.Now(), what.c_str());
+  } else {
+    absl::StrAppendFormat(story_, "%.17g  %s\n", events_.Now(), what);
+  }
 }
 
 void SimController::Tell(const std::string& what, const google::protobuf::Message& message) const {
@@ -38,6 +49,7 @@ void SimController::Tell(const std::string& what, const google::protobuf::Messag
 void SimController::Start() {
   if (trace_) Tell("the controller starts");
   ++life_;
+  if (put_back_) UseBackup();
   core_ = std::make_unique<controller::Core>(&events_, topology::Description(), entropy_);
   std::vector<controller::Write> records;
   for (const auto& [key, write] : store_) records.push_back(write);
@@ -109,6 +121,8 @@ void SimController::Handle(const std::function<void(Batch&)>& input) {
   Append(pending_.effects.writes, batch.effects.writes);
   Append(pending_.effects.messages, batch.effects.messages);
   Append(pending_.effects.changed, batch.effects.changed);
+  Append(pending_.effects.deleted, batch.effects.deleted);
+  Append(pending_.effects.refused, batch.effects.refused);
   Append(pending_.replies, batch.replies);
   if (!committing_) Commit();
 }
@@ -152,6 +166,7 @@ void SimController::Apply(const Batch& batch) {
       oracle_.OnTerm(std::stoll(write.value));
       if (bug_ == PlantedBug::kForgetsItsTerm) continue;
     }
+    if (write.erase && bug_ == PlantedBug::kKeepsErasedRecords) continue;
     if (write.erase) {
       store_.erase({write.table, write.key});
     } else {
@@ -161,7 +176,7 @@ void SimController::Apply(const Batch& batch) {
   for (const v1::JobRecord& job : batch.effects.changed) {
     if (trace_) Tell(job.name() + " " + v1::Job::State_Name(job.state()) + ": " + job.reason());
   }
-  oracle_.OnDurable(batch.effects.changed, events_.Now());
+  oracle_.OnDurable(batch.effects.changed, events_.Now(), batch.effects.deleted);
 }
 
 void SimController::Release(const Batch& batch) {
@@ -171,6 +186,15 @@ void SimController::Release(const Batch& batch) {
     if (trace_) Tell("to " + out.node, *out.message);
     const auto link = sessions_.find(out.session);
     if (link != sessions_.end()) link->second->SendDown(*out.message);
+  }
+  for (const controller::Effects::Refused& refused : batch.effects.refused) {
+    if (trace_)
+      Tell("refused " + std::to_string(refused.session) + ": " + refused.status.ToString());
+    const auto link = sessions_.find(refused.session);
+    if (link == sessions_.end()) continue;
+    link->second->up.Close();
+    link->second->Break();
+    sessions_.erase(link);
   }
   for (const auto& reply : batch.replies) reply();
 }
@@ -193,44 +217,30 @@ void SimController::Accept(const std::shared_ptr<Link>& link) {
   };
 }
 
-void SimController::Create(const v1::CreateJobRequest& request, Reply reply) {
-  Run([this, request, reply](Batch& batch) {
-    auto job = core_->CreateJob(request, batch.effects);
-    batch.replies.push_back([this, job, reply] {
-      if (job.ok()) oracle_.OnAcknowledged(*job);
-      reply(job);
-    });
-  });
+void SimController::BackUp() {
+  backup_ = store_;
+  oracle_.OnBackup();
 }
 
-void SimController::Cancel(const std::string& name, Reply reply) {
-  Run([this, name, reply](Batch& batch) {
-    v1::CancelJobRequest request;
-    request.set_name(name);
-    auto job = core_->CancelJob(request, batch.effects);
-    batch.replies.push_back([job, reply] { reply(job); });
-  });
+bool SimController::PutBack(double down_seconds) {
+  if (!backup_.has_value()) return false;
+  put_back_ = true;
+  Kill(down_seconds);
+  return true;
 }
 
-void SimController::ApplyPolicy(const v1::Policy& policy, std::function<void()> done) {
-  Run([this, policy, done](Batch& batch) {
-    v1::ApplyPolicyRequest request;
-    *request.mutable_policy() = policy;
-    const auto applied = core_->ApplyPolicy(request, batch.effects);
-    if (applied.ok()) batch.replies.push_back(done);
-  });
-}
-
-void SimController::Drain(const std::string& node, bool drain, std::function<void()> done) {
-  Run([this, node, drain, done](Batch& batch) {
-    v1::DrainNodeRequest drained;
-    v1::ResumeNodeRequest resumed;
-    drained.set_name(node);
-    resumed.set_name(node);
-    const auto changed = drain ? core_->DrainNode(drained, batch.effects)
-                               : core_->ResumeNode(resumed, batch.effects);
-    if (changed.ok()) batch.replies.push_back(done);  // else it has not joined yet
-  });
+// As controller/main does before its first start with what was put back.
+void SimController::UseBackup() {
+  if (trace_) Tell("the store is put back as it was");
+  store_ = *std::exchange(backup_, std::nullopt);
+  put_back_ = false;
+  std::vector<controller::Write> records;
+  for (const auto& [key, write] : store_) records.push_back(write);
+  const auto changes = controller::AfterRestore(records, entropy_);
+  STRATA_CHECK(changes.ok());  // what it wrote itself
+  if (bug_ == PlantedBug::kStartsBackupAsItIs) return oracle_.OnPutBack(store_, events_.Now());
+  for (const controller::Write& write : *changes) store_[{write.table, write.key}] = write;
+  oracle_.OnPutBack(store_, events_.Now());
 }
 
 }  // namespace strata::simulation

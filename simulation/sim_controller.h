@@ -8,6 +8,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,10 +25,8 @@ namespace strata::simulation {
 
 class SimController {
  public:
-  using Reply = std::function<void(const absl::StatusOr<v1::JobRecord>&)>;
-
   SimController(simulator::Events& events, Random& random, Oracle& oracle, PlantedBug bug,
-                bool trace);
+                bool trace, std::string* story);
 
   void Start();
   void Kill(double down_seconds);
@@ -43,11 +42,20 @@ class SimController {
   bool Reachable() const { return core_ != nullptr; }
   // A node's agent opens a session.
   void Accept(const std::shared_ptr<Link>& link);
-  // Without an answer when the process dies before.
-  void Create(const v1::CreateJobRequest& request, Reply reply);
-  void Cancel(const std::string& name, Reply reply);
-  void ApplyPolicy(const v1::Policy& policy, std::function<void()> done);
-  void Drain(const std::string& node, bool drain, std::function<void()> done);
+  // A call: Result request(Core&, Effects&), then answer(Result) when what it did is durable; never
+  // when the process dies before, or is dead.
+  template <typename Request, typename Answer>
+  void Ask(Request request, Answer answer) {
+    Run([this, request, answer](Batch& batch) {
+      const auto result = request(*core_, batch.effects);
+      batch.replies.push_back([result, answer] { answer(result); });
+    });
+  }
+  // Copies the store, as it is on the disk now.
+  void BackUp();
+  // Ends the process; the next one starts with the last copy, as with --restored. A copy serves
+  // once: of two lives of one copy agents hear the first alone. False: there is none.
+  bool PutBack(double down_seconds);
 
   const controller::Core* core() const { return core_.get(); }
   int commits() const { return commits_; }
@@ -57,7 +65,8 @@ class SimController {
     controller::Effects effects;
     std::vector<std::function<void()>> replies;
     bool empty() const {
-      return effects.writes.empty() && effects.messages.empty() && replies.empty();
+      return effects.writes.empty() && effects.messages.empty() && effects.refused.empty() &&
+             replies.empty();
     }
   };
 
@@ -67,6 +76,7 @@ class SimController {
   void Drain();
   void Tick();
   double WallSeconds() const;
+  void UseBackup();
   void Commit();
   void Tell(const std::string& what, const google::protobuf::Message& message) const;
   void Apply(const Batch& batch);
@@ -77,8 +87,11 @@ class SimController {
   Oracle& oracle_;
   const PlantedBug bug_;
   const bool trace_;
+  std::string* const story_;
   Records store_;
-  uint64_t drawn_ = 0;  // words of chance, of all its lives
+  std::optional<Records> backup_;
+  bool put_back_ = false;  // the next process starts with it
+  uint64_t drawn_ = 0;     // words of chance, of all its lives
   const common::Entropy entropy_ = [this] { return common::MixBits(1, ++drawn_); };
   std::unique_ptr<controller::Core> core_;
   uint64_t life_ = 0;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "protocol/versions.h"
 #include "simulation/cluster.h"
 #include "simulation/sim_epoch.h"
 
@@ -19,7 +20,11 @@ constexpr double kKeepaliveSeconds = 15;
 }  // namespace
 
 SimNode::SimNode(Cluster& cluster, int number, int devices, const std::string& domain)
-    : cluster_(cluster), number_(number), devices_(devices), domain_(domain) {}
+    : cluster_(cluster),
+      number_(number),
+      devices_(devices),
+      domain_(domain),
+      protocol_(protocol::OwnRange()) {}
 
 std::string SimNode::name() const { return absl::StrCat("n", number_); }
 
@@ -53,6 +58,7 @@ void SimNode::Boot() {
   options.node = name();
   options.devices = devices_;
   if (!domain_.empty()) options.locality["domain"] = domain_;
+  options.build = build_;
   options.incarnation = cluster_.random.Next() | 1;
   options.boot_id = absl::StrCat("boot-", boot_);
   core_ = std::make_unique<worker::AgentCore>(options, disk_.membership, this, &cluster_.events);
@@ -99,6 +105,13 @@ void SimNode::HandOver(double back_after) {
   EndAgent(back_after, /*flushed=*/true);
 }
 
+void SimNode::Upgrade(const std::string& build, const v1::ProtocolRange& range) {
+  build_ = build;
+  protocol_ = range;
+  if (frozen_) return cluster_.events.After(1, [this, build, range] { Upgrade(build, range); });
+  HandOver(cluster_.random.Between(0.1, 2));
+}
+
 // ---- its session
 
 void SimNode::Connect() {
@@ -121,6 +134,8 @@ void SimNode::Connect() {
       if (link != link_.get()) return;
       link_ = nullptr;
       core_->OnLinkDown(session_, "the session broke");
+      const bool refused = !protocol::CommonVersion(protocol_, name()).ok();
+      if (refused && cluster_.options.bug == PlantedBug::kEndsRanksWhenRefused) core_->EndAll();
       AgentAfter(cluster_.random.Between(0.05, 0.5), [this] { Connect(); });
     });
   };
@@ -139,6 +154,13 @@ void SimNode::Hear(const v1::ControllerMessage& message) {
       cluster_.random.Chance(0.1)) {
     return;
   }
+  if (message.has_prepare() && cluster_.options.bug == PlantedBug::kForgetsUpdates) {
+    v1::ControllerMessage first = message;
+    v1::TrainSpec& train = *first.mutable_prepare()->mutable_spec()->mutable_train();
+    train.set_steps(cluster_.first_steps.try_emplace(message.prepare().epoch().uid(), train.steps())
+                        .first->second);
+    return core_->OnMessage(session_, first);
+  }
   const bool forgets = cluster_.options.bug == PlantedBug::kForgetsToKeep &&
                        message.has_welcome() && message.welcome().keep_size() > 0 &&
                        cluster_.random.Chance(0.3);
@@ -154,9 +176,21 @@ void SimNode::Send(uint64_t session, const v1::AgentMessage& message) {
       cluster_.random.Chance(0.2)) {
     return;
   }
+  if (message.has_stopping() && cluster_.options.bug == PlantedBug::kDropsStoppingSteps &&
+      cluster_.random.Chance(0.3)) {
+    return;
+  }
   const bool twice = !message.has_register_() && cluster_.random.Chance(0.01);
   if (twice) link_->SendUp(message);
-  link_->SendUp(message);
+  v1::AgentMessage said = message;
+  if (said.has_register_()) *said.mutable_register_()->mutable_protocol() = protocol_;
+  Spoil(said);
+  link_->SendUp(std::move(said));
+}
+
+void SimNode::Spoil(v1::AgentMessage& message) const {
+  if (!message.has_register_() || cluster_.options.bug != PlantedBug::kTellsNoRanks) return;
+  for (v1::HeldEpoch& held : *message.mutable_register_()->mutable_held()) held.clear_job_ranks();
 }
 
 void SimNode::EndSession(uint64_t session) {
@@ -164,7 +198,8 @@ void SimNode::EndSession(uint64_t session) {
 }
 
 void SimNode::Log(const std::string& text) {
-  if (cluster_.options.trace) cluster_.Tell(absl::StrCat(name(), ": ", text));
+  if (cluster_.options.trace || cluster_.options.story != nullptr)
+    cluster_.Tell(absl::StrCat(name(), ": ", text));
 }
 
 absl::Status SimNode::SetMembership(const v1::AgentMembership& membership) {
@@ -232,6 +267,11 @@ void SimNode::Reboot(double back_after) {
   for (const auto& [pid, process] : disk_.processes) gone.push_back(process);
   for (const auto& process : gone) process->Exit(/*by_signal=*/true);
   disk_.processes.clear();
+}
+
+void SimNode::Replace(double back_after) {
+  Reboot(back_after);
+  disk_.membership.Clear();
 }
 
 void SimNode::Freeze(double seconds, bool trainers) {

@@ -36,6 +36,10 @@ class SimNode final : public worker::AgentHost {
   // Faults. Durations in seconds; everything comes back.
   void KillAgent(double back_after);
   void HandOver(double back_after);  // SIGTERM
+  // The next agent process, at once if this one is awake, is of this release.
+  void Upgrade(const std::string& build, const v1::ProtocolRange& range);
+  // The machine is another one, of the same name.
+  void Replace(double back_after);
   void Reboot(double back_after);
   void Freeze(double seconds, bool trainers);
   void KillTrainer();
@@ -67,6 +71,8 @@ class SimNode final : public worker::AgentHost {
 
  private:
   void AgentAfter(double delay, std::function<void()> what);
+  // What a planted bug makes of it.
+  void Spoil(v1::AgentMessage& message) const;
   bool AgentAwake() const { return core_ != nullptr && !frozen_; }
   // The process is gone; `flushed`: what it said is with the transport.
   void EndAgent(double back_after, bool flushed);
@@ -85,6 +91,8 @@ class SimNode final : public worker::AgentHost {
   std::unique_ptr<worker::AgentCore> core_;  // null: no agent lives
   bool frozen_ = false;
   uint64_t life_ = 0, boot_ = 1;
+  std::string build_ = "b0";    // of the agent, as installed
+  v1::ProtocolRange protocol_;  // likewise
   double partitioned_until_ = 0;
   std::deque<std::function<void()>> put_off_;
   std::shared_ptr<Link> link_;

@@ -29,10 +29,26 @@ std::optional<v1::CheckpointProblem> SimProcess::CheckpointToBeginWith(bool plan
 // One process of an epoch finds out what lies on the disk.
 void SimProcess::Plan() {
   const EpochKey& key = identity_.key;
+  Storage& storage = cluster_.storages[key.job];
+  v1::TrainerEvent event;
+  v1::JobPlan& plan = *event.mutable_plan();
   if (task_.controlled().recover()) {
-    const std::string beside = cluster_.storages[key.job].Recover(task_.controlled());
+    const std::string beside = storage.Recover(task_.controlled());
+    const bool adopts = task_.controlled().adopt_newer_checkpoint() &&
+                        cluster_.options.bug != PlantedBug::kSeesNoNewerCheckpoint;
+    const auto newer = adopts ? storage.FindNewer(task_.controlled()) : std::nullopt;
+    if (newer.has_value()) {
+      *plan.mutable_newer_checkpoint() = *newer;
+      EpochKey written_by = key;
+      written_by.epoch = newer->epoch();
+      plan.set_newer_steps(cluster_.epochs[written_by].spec.train().steps());
+      Send(event);
+      return End(v1::Finished::SUCCEEDED, /*echo=*/false, "");
+    }
     // One of a start that is over may find what later ones have written.
-    if (!beside.empty() && cluster_.oracle.durable().at(key.job).epoch() == key.epoch) {
+    const auto job = cluster_.oracle.durable().find(key.job);
+    const bool present = job != cluster_.oracle.durable().end() && job->second.epoch() == key.epoch;
+    if (!beside.empty() && present) {
       cluster_.oracle.Violate(absl::StrCat(key.job, " starts anew beside ", beside));
     }
     const auto problem = CheckpointToBeginWith(/*planning=*/true);
@@ -42,8 +58,6 @@ void SimProcess::Plan() {
                  problem.has_value() ? &*problem : nullptr);
     }
   }
-  v1::TrainerEvent event;
-  v1::JobPlan& plan = *event.mutable_plan();
   plan.set_parameters(1000);
   plan.set_plan_digest("plan");
   plan.set_epoch(key.epoch);
@@ -184,9 +198,12 @@ void SimProcess::AdvanceCommits() {
 void SimProcess::WriteManifest(int64_t step) {
   const EpochKey& key = identity_.key;
   asked_ = step;
-  const std::string digest = absl::StrCat(key.job, "-", key.epoch, "-", step);
+  const std::string digest = Cluster::CheckpointOf(key, step).manifest_digest();
   // All ranks have finished this step, or nobody could have written it.
-  if (step <= cluster_.epochs[key].step) cluster_.oracle.OnManifest(key.epoch, step, digest);
+  if (step <= cluster_.epochs[key].step) {
+    cluster_.oracle.OnManifest(key.epoch, step, digest);
+    cluster_.storages[key.job].Write(Cluster::CheckpointOf(key, step));
+  }
   if (cluster_.options.bug == PlantedBug::kPublishesUnrecorded) cluster_.OnPublish(key, step);
   v1::TrainerEvent event;
   event.mutable_record()->set_step(step);

@@ -23,10 +23,17 @@ class Storage {
  public:
   // A recorded checkpoint gets its final name, and the oldest ones beyond `keep` go (0: none).
   // Returns these.
-  std::vector<std::string> Publish(int64_t step, const std::string& digest, int64_t keep);
+  std::vector<std::string> Publish(const v1::RecordedCheckpoint& checkpoint, int64_t keep);
+  // All ranks have written it; whether it counts is not known yet.
+  void Write(const v1::RecordedCheckpoint& checkpoint) { written_[checkpoint.step()] = checkpoint; }
   // Before an epoch's ranks start: what an earlier one left undone, and what is to be set aside.
   // Returns what it may not begin beside; empty: nothing.
   std::string Recover(const v1::Controlled& task);
+  // For a state that came from a backup: the newest that is whole, if it is newer than the one it
+  // names. Damaged ones that are newer still are set aside.
+  std::optional<v1::RecordedCheckpoint> FindNewer(const v1::Controlled& task);
+  // The step of the newest one that can be read, at that time; 0: there is none.
+  int64_t Newest(double now) const;
   // Why ranks cannot begin with the checkpoint that they are told, at that time.
   std::optional<v1::CheckpointProblem> Check(const v1::Controlled& task, bool planning,
                                              double now) const;
@@ -40,7 +47,7 @@ class Storage {
   bool Full(double now) const { return now < full_until_; }
 
  private:
-  std::map<int64_t, std::string> there_;  // step -> digest
+  std::map<int64_t, v1::RecordedCheckpoint> there_, written_;  // by step
   std::map<std::string, Damage> damaged_;
   double fails_until_ = 0, stalls_until_ = 0, full_until_ = 0;
 };

@@ -1,0 +1,61 @@
+// What holds when the controller's store is replaced by an earlier copy of itself.
+#include <algorithm>
+
+#include "simulation/oracle.h"
+
+namespace strata::simulation {
+
+void Oracle::OnBackup() {
+  acknowledged_then_ = acknowledged_;
+  given_up_then_ = given_up_;
+}
+
+// All of its ranks are there, and nobody has asked them to stop.
+bool Oracle::GoesOn(const v1::JobRecord& job) const {
+  const bool stops = job.cancel_requested() || job.suspended() || job.has_preemption();
+  if (job.state() != v1::Job::RUNNING || stops) return false;
+  const auto ranks = std::count_if(devices_.begin(), devices_.end(), [&](const auto& device) {
+    return device.second == std::make_pair(job.name(), job.epoch());
+  });
+  return ranks == job.placement_size();
+}
+
+void Oracle::OnPutBack(const Records& store, double now) {
+  now_ = now;
+  const std::map<std::string, v1::JobRecord> lost = std::move(durable_);
+  durable_.clear();
+  drained_.clear();
+  let_go_.clear();
+  history_.clear();
+  kept_.clear();
+  acknowledged_ = acknowledged_then_;
+  given_up_ = given_up_then_;
+  for (const auto& [key, write] : store) {
+    v1::Node node;
+    if (write.table == "nodes" && node.ParseFromString(write.value) && node.drained()) {
+      drained_.insert(node.name());
+    }
+    v1::JobRecord job;
+    if (write.table != "jobs" || !job.ParseFromString(write.value)) continue;
+    durable_[job.name()] = job;
+    std::deque<v1::CommittedCheckpoint>& history = history_[job.name()];
+    history.assign(job.older_checkpoints().begin(), job.older_checkpoints().end());
+    std::erase_if(history, [&](const v1::CommittedCheckpoint& checkpoint) {
+      return deleted_.contains(checkpoint.manifest_digest());
+    });
+    if (job.has_checkpoint()) history.push_back(job.checkpoint());
+    const bool wishes = job.cancel_requested() || job.suspended() || job.has_preemption();
+    const auto last = lost.find(job.name());
+    const bool goes_on = last != lost.end() && last->second.uid() == job.uid() && !wishes &&
+                         GoesOn(last->second) && !excused_.contains(job.name());
+    if (goes_on) {
+      kept_.insert(job.name());
+      ++kept_count_;
+    } else {
+      excused_.insert(job.name());
+      ever_excused_.insert(job.name());
+    }
+  }
+}
+
+}  // namespace strata::simulation
