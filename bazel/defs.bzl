@@ -14,11 +14,21 @@ _UNHURRIED = [
     "controller",
     "controller/metrics",
     "controller/service",
+    "controller/service/calls",
+    "controller/service/files",
+    "controller/service/reactor",
+    "controller/service/requests",
+    "controller/service/streams",
+    "controller/service/transport",
     "controller/store",
     "local_cluster",
     "spec",
     "text",
     "worker/agent",
+    "worker/agent/cluster",
+    "worker/agent/machine",
+    "worker/agent/standalone",
+    "worker/agent/trainers",
 ]
 
 def _optimisation():

@@ -23,7 +23,7 @@
 #include <utility>
 #include <vector>
 
-#include "controller/service/test_support.h"
+#include "controller/service/testing/test_support.h"
 #include "gmock/gmock.h"
 #include "grpcpp/grpcpp.h"
 #include "gtest/gtest.h"

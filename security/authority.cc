@@ -164,8 +164,8 @@ Authority::Authority(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
 Authority::~Authority() = default;
 
 absl::StatusOr<std::string> Authority::Sign(absl::string_view signing_request,
-                                            const std::string& path, double now,
-                                            double seconds) const {
+                                            const std::string& path, double now, double seconds,
+                                            double not_before) const {
   ASSIGN_OR_RETURN(const SpiffeId id, ParseSpiffeId(SpiffeId{cluster_, path}.ToString()));
   const Bio bio = Reading(signing_request);
   const SigningRequest request(PEM_read_bio_X509_REQ(bio.get(), nullptr, nullptr, nullptr));
@@ -180,9 +180,10 @@ absl::StatusOr<std::string> Authority::Sign(absl::string_view signing_request,
   }
   X509* const issuer = parts_->certificate.get();
   ASSIGN_OR_RETURN(const CertificateView root, ReadCertificate(root_));
-  ASSIGN_OR_RETURN(const Certificate made,
-                   Blank(id, key, now - std::min(kEarlierSeconds, seconds / 12),
-                         std::min(now + seconds, root.end)));
+  ASSIGN_OR_RETURN(
+      const Certificate made,
+      Blank(id, key, std::max(not_before, now - std::min(kEarlierSeconds, seconds / 12)),
+            std::min(now + seconds, root.end)));
   X509_set_issuer_name(made.get(), X509_get_subject_name(issuer));
   const bool serves = path == kControllerPath;
   RETURN_IF_ERROR(Extend(made.get(), issuer,

@@ -44,9 +44,9 @@ class Authority {
   // PEM, with the root after it: from an hour before `now` (a twelfth of `seconds` if that is
   // less), for clocks that differ, to `seconds` after it, but no longer than the root's. Only that
   // of the controller serves. InvalidArgument: the request is none, its signature is wrong, or its
-  // key is too weak.
+  // key is too weak. Not before `not_before`, for names whose earlier certificates are refused.
   absl::StatusOr<std::string> Sign(absl::string_view signing_request, const std::string& path,
-                                   double now, double seconds) const;
+                                   double now, double seconds, double not_before = 0) const;
   // The same with a new key.
   absl::StatusOr<KeyPair> Issue(const std::string& path, double now, double seconds) const;
 

@@ -5,6 +5,7 @@
 #include <memory>
 #include <set>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "common/path_roots.h"
@@ -39,15 +40,31 @@ bool IsKind(const std::string& kind) {
   });
 }
 
-// users/NAME, groups/NAME or "*": names as certificates and operating systems have them.
+// As certificates and operating systems have them.
+bool IsIdentityName(absl::string_view name) {
+  if (name.empty() || name.size() > kLongestName || name[0] == '-') return false;
+  return std::all_of(name.begin(), name.end(), [](char c) {
+    return IsLowerOrDigit(c) || (c >= 'A' && c <= 'Z') || c == '-' || c == '_' || c == '.';
+  });
+}
+
+// users/NAME, groups/NAME or "*".
 bool IsMember(absl::string_view member) {
   if (member == "*") return true;
   const bool prefixed =
       absl::ConsumePrefix(&member, "users/") || absl::ConsumePrefix(&member, "groups/");
-  if (!prefixed || member.empty() || member.size() > kLongestName || member[0] == '-') return false;
-  return std::all_of(member.begin(), member.end(), [](char c) {
-    return IsLowerOrDigit(c) || (c >= 'A' && c <= 'Z') || c == '-' || c == '_' || c == '.';
-  });
+  return prefixed && IsIdentityName(member);
+}
+
+// users/NAME, nodes/NAME, serial:HEX.
+bool IsRevocable(absl::string_view who) {
+  if (absl::ConsumePrefix(&who, "serial:")) {
+    constexpr size_t kLongestSerial = 40;  // RFC 5280: 20 bytes
+    return !who.empty() && who.size() <= kLongestSerial &&
+           std::all_of(who.begin(), who.end(), absl::ascii_isxdigit);
+  }
+  const bool prefixed = absl::ConsumePrefix(&who, "users/") || absl::ConsumePrefix(&who, "nodes/");
+  return prefixed && IsIdentityName(who);
 }
 
 class PolicyCheck {
@@ -148,6 +165,20 @@ class PolicyCheck {
     }
   }
 
+  void CheckRevoked() {
+    const auto& revoked = file_.policy.revoked();
+    if (revoked.size() > kMostEntries) {
+      Report("revoked", absl::StrCat("has ", revoked.size(), " entries"),
+             absl::StrCat("at most ", kMostEntries, " are allowed: take out what has expired"));
+    }
+    for (int i = 0; i < revoked.size(); ++i) {
+      if (IsRevocable(revoked[i])) continue;
+      Report(absl::StrCat("revoked[", i, "]"),
+             absl::StrCat(Shown(revoked[i]), " is nobody and no certificate"),
+             "write users/NAME, nodes/NAME, or serial:HEX as openssl x509 -serial tells it");
+    }
+  }
+
   void CheckRoots() {
     for (int i = 0; i < file_.policy.projects_size(); ++i) {
       const auto& roots = file_.policy.projects(i).roots();
@@ -221,6 +252,7 @@ PolicyFile ReadPolicy(absl::string_view text, Problems& problems) {
   check.CheckNames("queues", file.policy.queues());
   check.CheckQuotas();
   check.CheckRoles();
+  check.CheckRevoked();
   check.CheckTiming();
   check.CheckRoots();
   check.CheckBuffer();

@@ -20,11 +20,11 @@ Json ToJson(const v1::Identity& identity) {
 }
 
 Json ToJson(const v1::AuditRecord& record) {
-  return {{"sequence", record.sequence()},    {"time", TimeText(record.time())},
-          {"identity", record.identity()},    {"peer", record.peer()},
-          {"method", record.method()},        {"resource", record.resource()},
-          {"outcome", record.outcome()},      {"reason", record.reason()},
-          {"request_id", record.request_id()}};
+  return {{"sequence", record.sequence()},     {"time", TimeText(record.time())},
+          {"identity", record.identity()},     {"peer", record.peer()},
+          {"method", record.method()},         {"resource", record.resource()},
+          {"outcome", record.outcome()},       {"reason", record.reason()},
+          {"request_id", record.request_id()}, {"certificate", record.certificate()}};
 }
 
 std::string AuditTable(const std::vector<v1::AuditRecord>& records, double now) {

@@ -13,7 +13,7 @@ namespace strata::client {
 // {identity, by, groups: [NAME], roles: [{role, project}]}; project "*": all.
 Json ToJson(const v1::Identity& identity);
 // {sequence, time, identity, peer, method, resource, outcome, reason,
-// request_id}.
+// request_id, certificate}.
 Json ToJson(const v1::AuditRecord& record);
 // AGE IDENTITY METHOD RESOURCE OUTCOME REASON. `now`: seconds since 1970.
 std::string AuditTable(const std::vector<v1::AuditRecord>& records, double now);

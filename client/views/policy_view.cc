@@ -168,7 +168,8 @@ Json PolicyJson(const v1::Policy& policy) {
           {"queues", queues},
           {"scheduling", decides},
           {"timing", TimingJson(policy.timing())},
-          {"roles", RolesJson(policy)}};
+          {"roles", RolesJson(policy)},
+          {"revoked", std::vector<std::string>(policy.revoked().begin(), policy.revoked().end())}};
 }
 
 Json ProjectsJson(const v1::GetPolicyResponse& policy, const std::string& name) {

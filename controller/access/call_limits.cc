@@ -1,7 +1,6 @@
 #include "controller/access/call_limits.h"
 
 #include <algorithm>
-#include <utility>
 
 namespace strata::controller {
 namespace {
@@ -34,35 +33,41 @@ CallLimits LimitsOf(const Rights& rights, const v1::Policy& policy) {
   return limits;
 }
 
+bool OpenCounts::Add(const std::string& caller, int64_t most) {
+  const auto found = counts_.find(caller);
+  if ((found == counts_.end() ? 0 : found->second) >= most) return false;
+  ++counts_[caller];
+  return true;
+}
+
+void OpenCounts::Remove(const std::string& caller) {
+  const auto found = counts_.find(caller);
+  if (found != counts_.end() && --found->second == 0) counts_.erase(found);
+}
+
 bool CallMeter::AdmitCall(const std::string& caller, double per_second, double now) {
   const std::lock_guard lock(mutex_);
-  if (calls_.size() >= kMostCallers && !calls_.contains(caller)) {
-    // Who called longest ago has his whole allowance again, or soon.
-    calls_.erase(std::min_element(calls_.begin(), calls_.end(), [](const auto& a, const auto& b) {
-      return a.second.at < b.second.at;
-    }));
-  }
-  const double burst = std::max(1.0, per_second);
-  Allowance& allowance = calls_.try_emplace(caller, Allowance{burst, now}).first->second;
-  const double passed = std::max(0.0, now - std::exchange(allowance.at, now));
-  allowance.left = std::min(burst, allowance.left + passed * per_second);
-  if (allowance.left < 1) return false;
-  --allowance.left;
-  return true;
+  return rates_.Take(caller, {per_second, std::max(1.0, per_second)}, now);
+}
+
+bool CallMeter::BeginCall(const std::string& caller, int64_t most) {
+  const std::lock_guard lock(mutex_);
+  return calls_.Add(caller, most);
+}
+
+void CallMeter::EndCall(const std::string& caller) {
+  const std::lock_guard lock(mutex_);
+  calls_.Remove(caller);
 }
 
 bool CallMeter::OpenStream(const std::string& caller, int64_t most) {
   const std::lock_guard lock(mutex_);
-  const auto found = streams_.find(caller);
-  if ((found == streams_.end() ? 0 : found->second) >= most) return false;
-  ++streams_[caller];
-  return true;
+  return streams_.Add(caller, most);
 }
 
 void CallMeter::CloseStream(const std::string& caller) {
   const std::lock_guard lock(mutex_);
-  const auto found = streams_.find(caller);
-  if (found != streams_.end() && --found->second == 0) streams_.erase(found);
+  streams_.Remove(caller);
 }
 
 }  // namespace strata::controller

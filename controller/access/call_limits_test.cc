@@ -69,9 +69,18 @@ TEST(CallMeter, AdmitsSoManyCallsPerSecond) {
 
 TEST(CallMeter, RemembersNoMoreThanSoManyCallers) {
   CallMeter meter;
-  for (size_t i = 0; i < 3 * CallMeter::kMostCallers; ++i) {
+  for (size_t i = 0; i < 3 * TokenBuckets::kMostCallers; ++i) {
     EXPECT_TRUE(meter.AdmitCall(absl::StrCat("users/", i), 1, static_cast<double>(i)));
   }
+}
+
+TEST(CallMeter, CountsCallsThatAreUnderWay) {
+  CallMeter meter;
+  EXPECT_TRUE(meter.BeginCall("users/a", 1));
+  EXPECT_FALSE(meter.BeginCall("users/a", 1));
+  EXPECT_TRUE(meter.OpenStream("users/a", 1));  // that is another matter
+  meter.EndCall("users/a");
+  EXPECT_TRUE(meter.BeginCall("users/a", 1));
 }
 
 TEST(CallMeter, CountsStreamsUntilTheyEnd) {

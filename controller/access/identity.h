@@ -2,6 +2,8 @@
 #ifndef STRATA_CONTROLLER_ACCESS_IDENTITY_H_
 #define STRATA_CONTROLLER_ACCESS_IDENTITY_H_
 
+#include <limits>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -9,6 +11,14 @@
 #include "absl/strings/string_view.h"
 
 namespace strata::controller {
+
+// That an identity was shown by.
+struct ShownCertificate {
+  std::string serial;  // hexadecimal, as openssl x509 -serial writes it
+  double begin = 0;    // Unix time in seconds, of its validity
+  double end = 0;
+  bool operator==(const ShownCertificate& other) const = default;
+};
 
 struct Identity {
   enum class Kind { kNobody, kUser, kNode, kController };
@@ -19,11 +29,16 @@ struct Identity {
   std::vector<std::string> groups;  // of a user: names, without groups/
   // The controller's own user or root, over its Unix socket: whoever has its files already.
   bool is_owner = false;
+  std::optional<ShownCertificate> certificate;  // by tls
 
   // users/NAME, nodes/NAME, controller; empty: nobody.
   std::string ToString() const;
   // Nothing tells callers apart: connections without any protection.
   bool is_unprotected() const { return kind == Kind::kNobody && by == "none"; }
+  // Unix time in seconds from which on it is not known any more.
+  double end() const {
+    return certificate.has_value() ? certificate->end : std::numeric_limits<double>::infinity();
+  }
   bool operator==(const Identity& other) const = default;
 };
 

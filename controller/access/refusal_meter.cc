@@ -1,26 +1,22 @@
 #include "controller/access/refusal_meter.h"
 
-#include <algorithm>
-#include <utility>
-
 namespace strata::controller {
 
-std::optional<int64_t> RefusalMeter::Admit(const std::string& caller, double now) {
-  if (callers_.size() >= kMostCallers && !callers_.contains(caller)) {
-    // Whoever was refused longest ago has his whole allowance again, or soon.
-    callers_.erase(
-        std::min_element(callers_.begin(), callers_.end(),
-                         [](const auto& a, const auto& b) { return a.second.at < b.second.at; }));
+std::optional<int64_t> RefusalMeter::Admit(const std::string& caller, bool is_known, double now) {
+  const std::lock_guard lock(mutex_);
+  const bool admitted =
+      callers_.Take(caller, kOfOne, now) && (is_known || unknown_.Take("", kOfUnknown, now));
+  auto counted = unrecorded_.find(caller);
+  if (admitted) {
+    if (counted == unrecorded_.end()) counted = unrecorded_.find("");
+    if (counted == unrecorded_.end()) return 0;
+    const int64_t count = counted->second;
+    unrecorded_.erase(counted);
+    return count;
   }
-  Allowance& allowance = callers_.try_emplace(caller, Allowance{.at = now}).first->second;
-  const double passed = std::max(0.0, now - std::exchange(allowance.at, now));
-  allowance.left = std::min(kBurst, allowance.left + passed * kPerSecond);
-  if (allowance.left < 1) {
-    ++allowance.unrecorded;
-    return std::nullopt;
-  }
-  --allowance.left;
-  return std::exchange(allowance.unrecorded, 0);
+  const bool room = counted != unrecorded_.end() || unrecorded_.size() < TokenBuckets::kMostCallers;
+  ++unrecorded_[room ? caller : ""];
+  return std::nullopt;
 }
 
 }  // namespace strata::controller

@@ -1,33 +1,37 @@
-// How many refusals of one caller are recorded: who is refused all the time fills no disk, and
-// hides nobody else's.
+// How many refusals are recorded: who is refused all the time fills no disk, and hides nobody
+// else's.
 #ifndef STRATA_CONTROLLER_ACCESS_REFUSAL_METER_H_
 #define STRATA_CONTROLLER_ACCESS_REFUSAL_METER_H_
 
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <mutex>
 #include <optional>
 #include <string>
 
+#include "controller/access/token_buckets.h"
+
 namespace strata::controller {
 
+// From any thread.
 class RefusalMeter {
  public:
-  static constexpr double kBurst = 20;     // refusals of a caller that are recorded at once
-  static constexpr double kPerSecond = 1;  // and from then on
-  static constexpr size_t kMostCallers = 1024;
+  // Of one caller: an identity, or the network of callers without one.
+  static constexpr TokenBuckets::Rate kOfOne = {.per_second = 1, .burst = 20};
+  // Of all callers without an identity: networks are cheap.
+  static constexpr TokenBuckets::Rate kOfUnknown = {.per_second = 5, .burst = 100};
 
   // Whether this one is to be recorded; then how many of the caller's were not, since the last one
   // that was. `now`: seconds of any clock that does not go back.
-  std::optional<int64_t> Admit(const std::string& caller, double now);
+  std::optional<int64_t> Admit(const std::string& caller, bool is_known, double now);
 
  private:
-  struct Allowance {
-    double left = kBurst;
-    double at = 0;  // seconds
-    int64_t unrecorded = 0;
-  };
-  std::map<std::string, Allowance> callers_;
+  std::mutex mutex_;  // guards what follows
+  TokenBuckets callers_;
+  TokenBuckets unknown_;
+  // By caller; of those that there is no room for, together, with the empty one.
+  std::map<std::string, int64_t> unrecorded_;
 };
 
 }  // namespace strata::controller

@@ -48,6 +48,7 @@ constexpr Row kTable[] = {
     {"* * * * * - -", "ClusterService/ListNodes"},
     {"* * * * * - -", "ClusterService/WatchNodes"},
     {"- - - * * - -", "ClusterService/DrainNode"},
+    {"- - - * * - -", "ClusterService/DrainNodes"},
     {"- - - * * - -", "ClusterService/ResumeNode"},
     {"- - - * * - -", "ClusterService/DeleteNode"},
     {"- - - * * - -", "ClusterService/GetPolicy"},
@@ -246,6 +247,17 @@ std::string Rights::RolesText() const {
         absl::StrCat(NameOf(held.role), project ? absl::StrCat(" in project ", held.project) : ""));
   }
   return parts.empty() ? "no role" : absl::StrJoin(parts, ", ");
+}
+
+bool IsRevoked(const Identity& identity, const v1::Policy& policy) {
+  if (identity.is_owner) return false;
+  const std::string name = identity.ToString();
+  const auto names = [&](absl::string_view who) {
+    if (!absl::ConsumePrefix(&who, "serial:")) return who == name;
+    return identity.certificate.has_value() &&
+           absl::EqualsIgnoreCase(who, identity.certificate->serial);
+  };
+  return std::any_of(policy.revoked().begin(), policy.revoked().end(), names);
 }
 
 std::vector<std::string> MethodsOfTable() {

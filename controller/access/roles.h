@@ -78,6 +78,10 @@ class Rights {
   bool unrestricted_ = false;
 };
 
+// Whether the policy says that nobody who shows himself so is to be believed. Never of the
+// controller's own user.
+bool IsRevoked(const Identity& identity, const v1::Policy& policy);
+
 // All methods that the table knows, in its order.
 std::vector<std::string> MethodsOfTable();
 

@@ -1,9 +1,12 @@
-// The audit trail: who did what, written in the transaction of what it tells of.
+// The audit trail: who did what, written in the transaction of what it tells of. What was done and
+// what was refused are kept apart, so that no flood of refusals washes out who changed something.
 #ifndef STRATA_CONTROLLER_LOGIC_AUDIT_TRAIL_H_
 #define STRATA_CONTROLLER_LOGIC_AUDIT_TRAIL_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <deque>
+#include <map>
 
 #include "controller/logic/effects.h"
 #include "proto/strata/v1/records.pb.h"
@@ -14,15 +17,19 @@ class AuditTrail {
  public:
   static constexpr char kTable[] = "audit";  // key: the sequence, in 20 digits
 
-  // Gives the record the next sequence; the oldest ones beyond `most` (at least 1) go.
+  // Gives the record the next sequence; of its kind (done, or not) the oldest ones beyond `most`
+  // (at least 1) go.
   void Add(v1::AuditRecord record, size_t most, Effects& effects);
   // One record of the store, in the order of keys; false: it cannot be read.
   bool Restore(const Write& write);
 
-  const std::deque<v1::AuditRecord>& records() const { return records_; }  // oldest first
+  const std::map<int64_t, v1::AuditRecord>& records() const { return records_; }  // by sequence
 
  private:
-  std::deque<v1::AuditRecord> records_;
+  std::deque<int64_t>& KindOf(const v1::AuditRecord& record);
+
+  std::map<int64_t, v1::AuditRecord> records_;
+  std::deque<int64_t> done_, refused_;  // their sequences, oldest first
 };
 
 }  // namespace strata::controller

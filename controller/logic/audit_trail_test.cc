@@ -13,16 +13,17 @@ namespace {
 
 using ::testing::ElementsAre;
 
-v1::AuditRecord Of(const std::string& identity) {
+v1::AuditRecord Of(const std::string& identity, const std::string& outcome = "OK") {
   v1::AuditRecord record;
   record.set_identity(identity);
+  record.set_outcome(outcome);
   record.set_sequence(77);  // is not the caller's to say
   return record;
 }
 
 std::vector<int64_t> SequencesOf(const AuditTrail& trail) {
   std::vector<int64_t> sequences;
-  for (const v1::AuditRecord& record : trail.records()) sequences.push_back(record.sequence());
+  for (const auto& [sequence, record] : trail.records()) sequences.push_back(record.sequence());
   return sequences;
 }
 
@@ -39,6 +40,20 @@ TEST(AuditTrail, CountsWithoutGapsAndKeepsTheNewest) {
   EXPECT_EQ(effects.writes[6].key, "00000000000000000002");
 }
 
+TEST(AuditTrail, RefusalsPushOutRefusalsAlone) {
+  AuditTrail trail;
+  Effects effects;
+  trail.Add(Of("users/ada"), 3, effects);
+  for (int i = 0; i < 9; ++i) trail.Add(Of("", "UNAUTHENTICATED"), 3, effects);
+  EXPECT_THAT(SequencesOf(trail), ElementsAre(1, 8, 9, 10));
+  AuditTrail restarted;
+  for (const Write& write : effects.writes) {
+    if (!write.erase && trail.records().contains(std::stoll(write.key))) restarted.Restore(write);
+  }
+  restarted.Add(Of("users/eve", "PERMISSION_DENIED"), 3, effects);
+  EXPECT_THAT(SequencesOf(restarted), ElementsAre(1, 9, 10, 11));
+}
+
 TEST(AuditTrail, GoesOnAfterARestart) {
   AuditTrail first;
   Effects effects;
@@ -47,7 +62,7 @@ TEST(AuditTrail, GoesOnAfterARestart) {
   for (const Write& write : effects.writes) EXPECT_TRUE(second.Restore(write));
   second.Add(Of("users/b"), 2, effects);
   EXPECT_THAT(SequencesOf(second), ElementsAre(12, 13));
-  EXPECT_EQ(second.records().front().identity(), "users/a");
+  EXPECT_EQ(second.records().begin()->second.identity(), "users/a");
   EXPECT_FALSE(second.Restore({AuditTrail::kTable, "7", effects.writes[0].value}));
 }
 
@@ -57,7 +72,7 @@ TEST(AuditTrail, TheCoreRemembersItWithItsTime) {
   h.Pass(1);
   h.core->Audit(Of("users/a"), 10, effects);
   ASSERT_EQ(h.core->audit().size(), 1u);
-  EXPECT_GT(h.core->audit().front().time().seconds(), 0);
+  EXPECT_GT(h.core->audit().begin()->second.time().seconds(), 0);
 }
 
 }  // namespace

@@ -8,7 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <deque>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -22,6 +22,7 @@
 #include "common/entropy.h"
 #include "controller/logic/effects.h"
 #include "controller/logic/join_tokens.h"
+#include "controller/logic/removed_nodes.h"
 #include "controller/logic/scheduler_figures.h"
 #include "controller/logic/snapshot.h"
 #include "proto/strata/v1/cluster.pb.h"
@@ -78,15 +79,18 @@ class Core {
   v1::GetPolicyResponse PolicyInUse() const;
   const v1::Policy& policy() const;  // complete
   absl::StatusOr<v1::Node> DrainNode(const v1::DrainNodeRequest& request, Effects& effects);
+  absl::StatusOr<v1::DrainNodesResponse> DrainNodes(const v1::DrainNodesRequest& request,
+                                                    Effects& effects);
   absl::StatusOr<v1::Node> ResumeNode(const v1::ResumeNodeRequest& request, Effects& effects);
   absl::Status DeleteNode(const v1::DeleteNodeRequest& request, Effects& effects);
   bool HasNode(const std::string& name) const;  // nodes/NAME
+  const RemovedNodes& removed_nodes() const;
   const JoinTokens& join_tokens() const;
   JoinTokens& join_tokens();
   // Adds a record of what a call did, with the time and the next sequence; `most` are kept. With
   // the effects of what it tells of.
   void Audit(v1::AuditRecord record, size_t most, Effects& effects);
-  const std::deque<v1::AuditRecord>& audit() const;  // oldest first
+  const std::map<int64_t, v1::AuditRecord>& audit() const;  // by sequence
   SchedulerFigures scheduler_figures() const;
   int64_t controller_term() const;
   const v1::StoreIdentity& identity() const;
@@ -103,6 +107,9 @@ class Core {
   // That time, however long, is no standstill: it counts towards all deadlines, but only for the
   // silent ones, and for nodes without a session, as silence. Takes time in proportion to these.
   void OnHeard(absl::Span<const uint64_t> silent);
+  // Messages of these sessions have come, and wait to be given to OnAgent: their nodes are not
+  // silent, however long that takes.
+  void OnArrived(absl::Span<const uint64_t> sessions);
   // Call several times per node_lost_seconds, with the wall clock for display.
   // `standstill_seconds`: since the last tick the caller's thread was due to run for so long and
   // did not (a suspended process). It counts neither as silence of nodes nor towards any deadline.

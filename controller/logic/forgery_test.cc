@@ -63,6 +63,37 @@ TEST_F(Forgery, AnOutsidersStepsHangsAndEndsChangeNothing) {
   EXPECT_TRUE(h.progress.empty());
 }
 
+TEST_F(Forgery, AMemberBlamesNoOtherNodesRankAsItsOwn) {
+  h.SayHang("n1", "a", 1, 0);  // local, and rank 0 is on n0
+  EXPECT_EQ(h.Job("a").state(), v1::Job::RUNNING);
+  h.SayHang("n1", "a", 1, 1);
+  EXPECT_EQ(h.Job("a").state(), v1::Job::RECOVERING);
+}
+
+TEST_F(Forgery, OfARecoveringJobOnlyItsMembersSayWhoWasToBlame) {
+  h.SayHang("n0", "a", 1, -1, {0, 1});  // one of both: nobody knows which
+  ASSERT_EQ(h.Job("a").state(), v1::Job::RECOVERING);
+  const std::string reason = h.Job("a").reason();
+  h.SayHang("n2", "a", 1, 0);
+  h.SayHang("n2", "a", 1, 0, {0});
+  h.SayHang("n1", "a", 1, 0);
+  h.SayEnded("n2", "a", 1, v1::Finished::FAILED, "forged", 0);
+  h.SayEnded("n1", "a", 1, v1::Finished::FAILED, "forged", 0);
+  EXPECT_EQ(h.Job("a").reason(), reason);
+  h.SayEnded("n1", "a", 1, v1::Finished::FAILED, "its own", 1);
+  EXPECT_EQ(h.Job("a").reason(), "its own");
+}
+
+TEST_F(Forgery, NoAgentSaysWhatBecomesOfAJob) {
+  v1::AgentMessage message;
+  v1::JobEpoch& epoch = *message.mutable_progress()->mutable_epoch();
+  epoch.set_job("jobs/a");
+  epoch.set_epoch(1);
+  message.mutable_progress()->mutable_progress()->mutable_job()->set_state(v1::Job::SUCCEEDED);
+  h.Say("n0", std::move(message));
+  EXPECT_TRUE(h.progress.empty());
+}
+
 TEST_F(Forgery, FragmentsOfOtherNodesRanksAreNotTaken) {
   h.SayWritten("n1", "a", 1, 20, {0, 1});  // rank 0 is on n0
   h.SayWritten("n2", "a", 1, 20, {0, 1});

@@ -42,11 +42,23 @@ std::string NormalFolder(const std::string& path, const std::string& base) {
 }
 
 void JobFolders::Add(const v1::JobRecord& job) {
-  for (const Field& field : FieldsOf(job)) folders_.insert({field.folder, job.name()});
+  for (const Field& field : FieldsOf(job)) folders_[{field.folder, job.name()}] = job.owner();
 }
 
 void JobFolders::Remove(const v1::JobRecord& job) {
   for (const Field& field : FieldsOf(job)) folders_.erase({field.folder, job.name()});
+}
+
+bool JobFolders::Hinders(const Folders::value_type& at, const std::string& folder,
+                         const v1::JobRecord& job) {
+  const auto& [other, name] = at.first;
+  return name != job.name() && (other == folder || at.second == job.owner());
+}
+
+JobFolders::Overlap JobFolders::OverlapOf(const Folders::value_type& at, const std::string& field,
+                                          const v1::JobRecord& job) {
+  const auto& [folder, name] = at.first;
+  return {field, folder, at.second == job.owner() ? name : ""};
 }
 
 std::optional<JobFolders::Overlap> JobFolders::Find(const v1::JobRecord& job) const {
@@ -54,14 +66,14 @@ std::optional<JobFolders::Overlap> JobFolders::Find(const v1::JobRecord& job) co
     const std::string& folder = field.folder;
     // What it equals or contains begins with it; what contains it is one of its beginnings.
     for (auto at = folders_.lower_bound({folder, ""});
-         at != folders_.end() && at->first.compare(0, folder.size(), folder) == 0; ++at) {
-      if (at->second != job.name()) return Overlap{field.name, at->first, at->second};
+         at != folders_.end() && at->first.first.compare(0, folder.size(), folder) == 0; ++at) {
+      if (Hinders(*at, folder, job)) return OverlapOf(*at, field.name, job);
     }
     for (size_t end = 0; end + 1 < folder.size(); end = folder.find('/', end + 1)) {
       const std::string parent = folder.substr(0, end + 1);
       for (auto at = folders_.lower_bound({parent, ""});
-           at != folders_.end() && at->first == parent; ++at) {
-        if (at->second != job.name()) return Overlap{field.name, at->first, at->second};
+           at != folders_.end() && at->first.first == parent; ++at) {
+        if (Hinders(*at, folder, job)) return OverlapOf(*at, field.name, job);
       }
     }
   }

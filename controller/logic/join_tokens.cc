@@ -71,6 +71,23 @@ JoinTokens::Tokens::iterator JoinTokens::Erase(Tokens::iterator token, Effects& 
   return tokens_.erase(token);
 }
 
+bool JoinTokens::HasUses(const std::string& id) const {
+  const std::string prefix = absl::StrCat(id, "/");
+  const auto use = uses_.lower_bound(prefix);
+  return use != uses_.end() && absl::StartsWith(use->first, prefix);
+}
+
+void JoinTokens::Forget(const std::string& node, Effects& effects) {
+  if (uses_.empty()) return;
+  for (auto next = tokens_.begin(); next != tokens_.end();) {
+    const std::string use = absl::StrCat(next->first, "/", node);
+    const bool used = uses_.erase(use) > 0;
+    if (used) effects.writes.push_back({kUses, use, "", true});
+    const bool done = used && next->second.uses_left() < 1 && !HasUses(next->first);
+    next = done ? Erase(next, effects) : std::next(next);
+  }
+}
+
 bool JoinTokens::IsRepetition(const Enrolment& enrolment) const {
   const auto before = uses_.find(UseKey(enrolment));
   return before != uses_.end() && before->second == enrolment.key_digest;

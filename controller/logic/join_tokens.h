@@ -41,9 +41,13 @@ class JoinTokens {
   bool IsRepetition(const Enrolment& enrolment) const;
   // Of one that Check allowed: one use less, unless it is the same enrolment again.
   void Count(const Enrolment& enrolment, Effects& effects);
+  // The node has its certificate, or is to have none: none of its enrolments counts as a repetition
+  // any more, and tokens that enrol nobody else go.
+  void Forget(const std::string& node, Effects& effects);
 
  private:
   using Tokens = std::map<std::string, v1::JoinTokenRecord>;
+  bool HasUses(const std::string& id) const;
   // With its uses. Returns the token after it.
   Tokens::iterator Erase(Tokens::iterator token, Effects& effects);
 

@@ -89,6 +89,23 @@ TEST_F(JoinTokensTest, EveryChangeIsDurableAndComesBack) {
   EXPECT_THAT(Refused(By("t", "n0")), HasSubstr("unknown"));
 }
 
+TEST_F(JoinTokensTest, NodesThatAreThereUseUpTheirTokens) {
+  ASSERT_TRUE(tokens_.Add(TokenFor("t", "n*", 2), 0, effects_).ok());
+  ASSERT_TRUE(tokens_.Add(TokenFor("u", "n*", 2), 0, effects_).ok());
+  Use(By("t", "n0"));
+  Use(By("t", "n1"));
+  Use(By("u", "n1"));
+  effects_ = {};
+  tokens_.Forget("n0", effects_);
+  EXPECT_THAT(Refused(By("t", "n0")), HasSubstr("used up"));  // no repetition any more
+  EXPECT_TRUE(tokens_.Check(By("t", "n1"), 0).ok());
+  EXPECT_THAT(effects_.writes, SizeIs(1));
+  tokens_.Forget("n1", effects_);
+  ASSERT_THAT(tokens_.All(), SizeIs(1));
+  EXPECT_EQ(tokens_.All()[0]->id(), "u");
+  EXPECT_THAT(effects_.writes, SizeIs(4));  // its use of each token, and the one that is used up
+}
+
 TEST_F(JoinTokensTest, ThereAreNotTooManyAndOldOnesGo) {
   for (size_t i = 0; i < JoinTokens::kMost; ++i) {
     ASSERT_TRUE(tokens_.Add(TokenFor(absl::StrCat(i), "n*", 1), 0, effects_).ok());

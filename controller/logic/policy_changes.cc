@@ -86,6 +86,12 @@ Values RolesOf(const v1::Policy& policy) {
   return roles;
 }
 
+Values RevokedIn(const v1::Policy& policy) {
+  Values revoked;
+  for (const std::string& who : policy.revoked()) revoked[who] = "revoked";
+  return revoked;
+}
+
 // "priority 0 -> 5, quota.h100 none -> 8"; empty when both are the same.
 std::string Difference(const Values& old_values, const Values& new_values) {
   std::set<std::string> keys;
@@ -150,6 +156,7 @@ std::vector<v1::PolicyChange> ChangesBetween(const v1::Policy& before, const v1:
       Compared("scheduling", "", ValuesOf(before.scheduling()), ValuesOf(after.scheduling())));
   changes.push_back(Compared("timing", "", ValuesOf(before.timing()), ValuesOf(after.timing())));
   changes.push_back(Compared("roles", "", RolesOf(before), RolesOf(after)));
+  changes.push_back(Compared("revoked", "", RevokedIn(before), RevokedIn(after)));
   return changes;
 }
 

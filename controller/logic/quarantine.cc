@@ -27,8 +27,9 @@ void JobMachine::Blame(const JobEntry& job, const Failure& failure) {
   while (node->failures.size() > kMostFailures) node->failures.pop_front();
   if (node->failures.size() == kMostFailures && MayQuarantine(job, *node)) {
     node->quarantined = true;
+    // Whoever sees the node reads it: what the job's ranks said is for those who see the job.
     node->quarantine_reason = absl::StrCat("to blame for ", kMostFailures,
-                                           " failures within an hour; the last: ", failure.reason);
+                                           " failures within an hour; the last: ", failure.cause);
     state_.capacity_changed = true;
   }
   SaveNode(state_, *node, effects_);

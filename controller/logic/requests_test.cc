@@ -245,6 +245,24 @@ TEST(CreateJob, FoldersThatOverlapThoseOfALiveJobAreRefusedWithTheirField) {
   EXPECT_TRUE(h.Create(In("c", "/runs/c", "")).ok());
 }
 
+TEST(CreateJob, FoldersOfOtherOwnersKeepNobodyOutOfWhatLiesInThem) {
+  Harness h;
+  const auto of = [](const std::string& owner, v1::CreateJobRequest request) {
+    request.mutable_job()->set_owner(owner);
+    return request;
+  };
+  ASSERT_TRUE(h.Create(of("users/eve", In("greedy", "/", "/data/ann/runs"))).ok());
+  ASSERT_TRUE(h.Create(of("users/ann", In("a", "/data/ann/runs/a", ""))).ok());
+  ASSERT_TRUE(h.Create(of("users/bob", In("b", "/data", "/scratch/b"))).ok());
+  for (const char* same : {"/data/ann/runs/a", "/data/ann/runs/a/checkpoints"}) {
+    const absl::Status status = h.Create(of("users/mal", In("probe", same, "/tmp/e"))).status();
+    EXPECT_EQ(ReasonOf(status), "DIRECTORY_IN_USE");
+    EXPECT_THAT(std::string(status.message()), HasSubstr("belongs to a job of somebody else"));
+  }
+  EXPECT_EQ(ReasonOf(h.Create(of("users/ann", In("c", "/data/ann/runs/a/b", ""))).status()),
+            "DIRECTORY_IN_USE");
+}
+
 TEST(CreateJob, TheFoldersOfAnEndedJobMayBeUsedAgain) {
   Harness h;
   (void)h.Create(In("a", "/runs/a", ""));
@@ -411,7 +429,7 @@ TEST(ExplainJob, SaysWhyItWaitsAndWhereItRuns) {
   const auto runs = h.core->ExplainJob("jobs/a");
   EXPECT_EQ(runs->layout().why(), "first in the queue that fits");
   EXPECT_EQ(runs->queue_position() + runs->blockers_size(), 0);
-  EXPECT_THAT(runs->lines(), Contains("Epoch 1 of its ranks is on n0 (rank 0), n1 (rank 1)."));
+  EXPECT_THAT(runs->lines(), Contains("Attempt 1 of its ranks is on n0 (rank 0), n1 (rank 1)."));
   h.EndSession("n1");
   h.Pass(5, {"n0"});
   EXPECT_THAT(absl::StrJoin(h.core->ExplainJob("jobs/a")->lines(), "\n"),

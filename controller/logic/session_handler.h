@@ -42,13 +42,15 @@ class SessionHandler {
   // True: the message is of such an epoch, and is heard once it is the job's.
   bool KeepForLater(const NodeEntry& node, const v1::AgentMessage& message);
   // The job goes on from a checkpoint that the backup did not know.
-  void AdoptCheckpoint(JobEntry& job, const v1::CommittedCheckpoint& checkpoint);
+  static bool IsNewer(const JobEntry& job, const v1::EpochPrepared& message);
+  void AdoptCheckpoint(JobEntry& job, const v1::EpochPrepared& message);
   // Epochs of which the node brought the last ranks go on.
   void AdoptClaimed(const NodeEntry& node);
 
   // session_handler.cc
   void Hear(NodeEntry& node);
   void OnHeartbeat(NodeEntry& node, const v1::Heartbeat& message);
+  void NoteStorage(const NodeEntry& node, const v1::Heartbeat::Rank& rank);
   void OnPrepared(NodeEntry& node, const v1::EpochPrepared& message);
   void OnRunning(NodeEntry& node, const v1::EpochRunning& message);
   void OnProgress(NodeEntry& node, const v1::EpochProgress& message);
@@ -65,6 +67,8 @@ class SessionHandler {
   void TakeBack(const NodeEntry& node, const v1::JobEpoch& epoch);
   // The job, if this epoch is the current one, has ranks on the node, and these have not ended.
   JobEntry* Current(const NodeEntry& node, const v1::JobEpoch& epoch);
+  // Whether the rank, or any for a negative one, was placed on the node in the job's last epoch.
+  static bool IsPlaced(const v1::JobRecord& job, const NodeEntry& node, int rank = -1);
   // Whether the rank is one of the node's; of a job that is current there.
   static bool HasRank(const JobEntry& job, const NodeEntry& node, int rank);
   // The same; otherwise the node is told to stop the epoch. `alive`: the message proves that its

@@ -12,9 +12,9 @@
 
 #include "absl/status/statusor.h"
 #include "common/clock.h"
-#include "controller/service/call_observer.h"
-#include "controller/service/reactor.h"
-#include "controller/service/session_table.h"
+#include "controller/service/reactor/call_observer.h"
+#include "controller/service/reactor/reactor.h"
+#include "controller/service/reactor/session_table.h"
 
 namespace strata::controller {
 

@@ -6,7 +6,7 @@
 
 #include "common/clock.h"
 #include "controller/metrics/exposition_check.h"
-#include "controller/service/test_support.h"
+#include "controller/service/testing/test_support.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 

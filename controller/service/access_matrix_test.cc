@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "controller/service/access_test_support.h"
-#include "controller/service/reflected_methods.h"
+#include "controller/service/testing/access_test_support.h"
+#include "controller/service/testing/reflected_methods.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -59,6 +59,7 @@ const std::map<std::string, Expectation>& Expectations() {
       {"ListNodes", kEveryRole},
       {"WatchNodes", kEveryRole},
       {"DrainNode", kOperators},
+      {"DrainNodes", kOperators},
       {"ResumeNode", kOperators},
       {"DeleteNode", kOperators},
       {"GetPolicy", kOperators},

@@ -15,7 +15,7 @@
 #include "absl/strings/strip.h"
 #include "common/status_macros.h"
 #include "controller/logic/refusal.h"
-#include "controller/service/pages.h"
+#include "controller/service/requests/pages.h"
 #include "proto/strata/v1/access.grpc.pb.h"
 
 namespace strata::controller {
@@ -82,18 +82,18 @@ absl::Status ListAuditRecords(const Core& core, const v1::ListAuditRecordsReques
   }
   size_t bytes = 0;
   const auto& records = core.audit();
-  for (auto record = records.rbegin(); record != records.rend(); ++record) {
-    const bool wanted = record->sequence() < before &&
-                        std::all_of(filter.begin(), filter.end(),
-                                    [&](const auto& holds) { return holds(*record); });
+  for (auto next = records.lower_bound(before); next != records.begin();) {
+    const v1::AuditRecord& record = (--next)->second;
+    const bool wanted =
+        std::all_of(filter.begin(), filter.end(), [&](const auto& holds) { return holds(record); });
     if (!wanted) continue;
     if (response->records_size() == page.size || bytes > kMostPageBytes) {
       response->set_next_page_token(
           PageToken(list, absl::StrCat(response->records().rbegin()->sequence())));
       break;
     }
-    bytes += record->ByteSizeLong();
-    *response->add_records() = *record;
+    bytes += record.ByteSizeLong();
+    *response->add_records() = record;
   }
   return absl::OkStatus();
 }

@@ -5,7 +5,7 @@
 
 #include <memory>
 
-#include "controller/service/calls.h"
+#include "controller/service/calls/calls.h"
 #include "controller/service/enrolment.h"
 #include "grpcpp/impl/service_type.h"
 

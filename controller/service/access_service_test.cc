@@ -1,9 +1,11 @@
 // What callers see, own and may change; who they are.
+#include <atomic>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
-#include "controller/service/access_test_support.h"
+#include "controller/service/testing/access_test_support.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -75,6 +77,46 @@ TEST_F(Access, WhatOneMayNotSeeIsRefusedAsWhatDoesNotExist) {
                 none.error_message().substr(
                     std::string("users/sue may not do JobService/GetJob on job missing").size()));
   EXPECT_EQ(Get("users/oli", "missing").error_code(), grpc::NOT_FOUND);
+}
+
+TEST_F(Access, WhyAJobWaitsNamesNoJobThatTheCallerMayNotSee) {
+  for (const char* job : {"of-sue", "of-pat"}) EXPECT_TRUE(Cancel("users/ada", job).ok());
+  As agent("nodes/n0");
+  const auto session = running_.agents->Session(&agent);
+  v1::AgentMessage hello;
+  hello.set_incarnation(1);
+  hello.mutable_register_()->set_node("n0");
+  hello.mutable_register_()->set_device("cpu");
+  hello.mutable_register_()->set_devices(1);
+  ASSERT_TRUE(session->Write(hello));
+  v1::ControllerMessage message;
+  while (session->Read(&message) && !message.has_prepare()) {  // of the foreign job
+  }
+  Create("users/sue", "waits", "nlp");
+  const auto explain = [&](const std::string& caller) {
+    As context(caller);
+    v1::ExplainJobRequest request;
+    request.set_name("jobs/waits");
+    v1::ExplainJobResponse response;
+    EXPECT_TRUE(running_.jobs->ExplainJob(&context, request, &response).ok());
+    return response.DebugString();
+  };
+  EXPECT_THAT(explain("users/oli"), HasSubstr("foreign"));
+  EXPECT_THAT(explain("users/vic"), Not(HasSubstr("foreign")));
+  EXPECT_THAT(explain("users/vic"), HasSubstr("n0 is used by a job of another project"));
+  const auto reason = [&](const std::string& caller) {
+    As context(caller);
+    v1::GetJobRequest request;
+    request.set_name("jobs/waits");
+    v1::Job job;
+    EXPECT_TRUE(running_.jobs->GetJob(&context, request, &job).ok());
+    return job.reason();
+  };
+  while (reason("users/oli").find("foreign") == std::string::npos) {  // it is decided soon
+  }
+  EXPECT_THAT(reason("users/vic"), HasSubstr("a job of another project"));
+  EXPECT_THAT(reason("users/vic"), Not(HasSubstr("foreign")));
+  agent.TryCancel();
 }
 
 TEST_F(Access, PermissionComesBeforeWhatIsWrongWithTheRequest) {
@@ -177,6 +219,47 @@ TEST_F(Access, IdentityTellsWhoOneIsAndWhatOneMay) {
   EXPECT_TRUE(
       v1::AccessService::NewStub(open.channel())->GetIdentity(&context, {}, &identity).ok());
   EXPECT_EQ(identity.ShortDebugString(), "by: \"none\" roles { role: \"admin\" project: \"*\" }");
+}
+
+TEST_F(Access, ANodeHasFewSessionsAtATime) {
+  std::vector<std::unique_ptr<As>> contexts;
+  std::vector<std::thread> readers;
+  std::atomic<int> refused = 0;
+  for (int i = 0; i < 9; ++i) contexts.push_back(std::make_unique<As>("nodes/n0"));
+  for (const auto& context : contexts) {
+    readers.emplace_back([&] {
+      const auto session = running_.agents->Session(context.get());
+      v1::ControllerMessage message;
+      while (session->Read(&message)) {
+      }
+      refused += ReasonOf(session->Finish()) == "TOO_MANY_SESSIONS";
+    });
+  }
+  while (refused == 0) std::this_thread::yield();
+  for (const auto& context : contexts) context->TryCancel();
+  for (std::thread& reader : readers) reader.join();
+  EXPECT_EQ(refused, 1);
+}
+
+TEST(Session, EndsWithoutRegistration) {
+  Controller::Options options = WithIdentities();
+  options.register_seconds = 0.05;
+  RunningController running("", options);
+  As context("nodes/n0");
+  v1::ControllerMessage message;
+  const auto session = running.agents->Session(&context);
+  EXPECT_FALSE(session->Read(&message));
+  EXPECT_EQ(ReasonOf(session->Finish()), "NOT_REGISTERED");
+}
+
+TEST(Connection, EndsWhenItIsIdle) {
+  Controller::Options options = WithIdentities();
+  options.idle_seconds = 0.2;
+  RunningController running("", options);
+  ASSERT_TRUE(running.channel()->WaitForConnected(std::chrono::system_clock::now() +
+                                                  std::chrono::seconds(60)));
+  EXPECT_TRUE(running.channel()->WaitForStateChange(
+      GRPC_CHANNEL_READY, std::chrono::system_clock::now() + std::chrono::seconds(60)));
 }
 
 }  // namespace

@@ -8,9 +8,12 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
+#include "controller/access/network.h"
 #include "controller/logic/names.h"
 #include "controller/logic/refusal.h"
+#include "controller/service/streams/text_limits.h"
 #include "proto/strata/v1/agent.grpc.pb.h"
 #include "protocol/parts.h"
 #include "protocol/versions.h"
@@ -21,6 +24,8 @@ namespace {
 using grpc::ByteBuffer;
 
 constexpr char kMethod[] = "AgentService/Session";
+// Of one node: its agent's, and those before it that have not noticed their end.
+constexpr int64_t kMostSessionsOfNode = 8;
 // Messages of one session that wait for the reactor; then nothing more is read from it.
 constexpr int kMostWaiting = 64;
 // Messages to an agent that it has not taken.
@@ -84,8 +89,14 @@ class Session final : public grpc::ServerBidiReactor<ByteBuffer, ByteBuffer>,
     parts_.environment.authenticator->Authenticate(
         *context_, [self = shared_from_this()](absl::StatusOr<Identity> identity) {
           if (!identity.ok()) return self->Refuse("", identity.status());
+          {
+            const std::lock_guard lock(self->mutex_);
+            self->identity_ = *std::move(identity);
+          }
+          if (const absl::Status admitted = self->Admit(); !admitted.ok()) {
+            return self->Refuse("", admitted);
+          }
           const std::lock_guard lock(self->mutex_);
-          self->identity_ = *std::move(identity);
           if (!self->finished_) self->StartRead(&self->incoming_);
         });
   }
@@ -108,6 +119,7 @@ class Session final : public grpc::ServerBidiReactor<ByteBuffer, ByteBuffer>,
       return End(InvalidField("register", "comes a second time"));
     }
     auto message = std::make_shared<v1::AgentMessage>(**std::move(whole));
+    CutTexts(*message);  // they are kept, and shown to people
     // Of a newer version: skipped, so that agents may be upgraded first.
     if (message->message_case() == v1::AgentMessage::MESSAGE_NOT_SET) {
       return ReadOn(/*read_done=*/true);
@@ -147,6 +159,11 @@ class Session final : public grpc::ServerBidiReactor<ByteBuffer, ByteBuffer>,
     Leave();
   }
 
+  absl::Status CheckBelieved(const Core& core) const override {
+    return controller::CheckBelieved(core, identity_);
+  }
+  double until() const override { return identity_.end(); }
+
   void OnWriteDone(bool ok) override {
     const std::lock_guard lock(mutex_);
     writing_ = false;
@@ -172,6 +189,7 @@ class Session final : public grpc::ServerBidiReactor<ByteBuffer, ByteBuffer>,
     Leave();
     std::shared_ptr<Session> self;  // the last owner, perhaps: goes after the lock
     const std::lock_guard lock(mutex_);
+    if (counted_) parts_.environment.calls->CloseStream(identity_.ToString());
     self = std::move(self_);
   }
 
@@ -179,6 +197,29 @@ class Session final : public grpc::ServerBidiReactor<ByteBuffer, ByteBuffer>,
   // gRPC calls from any of its threads, one after the other: what the call before wrote without the
   // lock is seen after this, whatever orders gRPC's threads.
   void FollowEarlier() { const std::lock_guard lock(mutex_); }
+
+  // Before anything is read: whoever can be no node has no session, and a node few of them, of
+  // which each registers soon.
+  absl::Status Admit() {
+    const Rights rights(identity_, v1::Policy(), {});
+    if (identity_.kind != Identity::Kind::kNode) {
+      RETURN_IF_ERROR(ToStatus(rights.Decide(kMethod, {})));
+    }
+    parts_.registration->Add([weak = weak_from_this()] {
+      const auto self = weak.lock();
+      if (self == nullptr || self->registered_) return;
+      self->End(Refusal(absl::StatusCode::kAborted, "NOT_REGISTERED",
+                        "the session did not register in time: come again"));
+    });
+    if (rights.unrestricted()) return absl::OkStatus();
+    const std::lock_guard lock(mutex_);
+    if (finished_) return absl::OkStatus();
+    counted_ = parts_.environment.calls->OpenStream(identity_.ToString(), kMostSessionsOfNode);
+    if (counted_) return absl::OkStatus();
+    return Refusal(absl::StatusCode::kResourceExhausted, "TOO_MANY_SESSIONS",
+                   absl::StrCat(identity_.ToString(), " has ", kMostSessionsOfNode,
+                                " sessions open, the most of one node"));
+  }
 
   // The first message registers, no later one does, and all come from one agent process.
   absl::Status CheckOrder(const v1::AgentMessage& message) {
@@ -190,6 +231,7 @@ class Session final : public grpc::ServerBidiReactor<ByteBuffer, ByteBuffer>,
       if (node_.empty()) return InvalidField("register.node", "is no node's name");
       RETURN_IF_ERROR(CheckNode());
       incarnation_ = message.incarnation();
+      registered_ = true;
       const auto version = protocol::CommonVersion(message.register_().protocol(), node_);
       speaks_parts_ = version.ok() && *version >= protocol::kFirstWithParts;
       return absl::OkStatus();
@@ -221,6 +263,7 @@ class Session final : public grpc::ServerBidiReactor<ByteBuffer, ByteBuffer>,
 
   void Forward(std::shared_ptr<v1::AgentMessage> message) {
     Reactor::Input input;
+    input.session = id_;
     input.apply = [self = shared_from_this(), message](Core& core, Effects& effects) {
       self->Apply(*message, core, effects);
     };
@@ -242,16 +285,38 @@ class Session final : public grpc::ServerBidiReactor<ByteBuffer, ByteBuffer>,
   // is not heard.
   void Apply(const v1::AgentMessage& message, Core& core, Effects& effects) {
     if (message.has_register_()) {
+      if (const absl::Status believed = CheckBelieved(core); !believed.ok()) {
+        return Refuse(node_, believed);
+      }
       const absl::Status added = parts_.sessions->Add(id_, shared_from_this());
       if (!added.ok()) return End(added);
+      if (identity_.kind == Identity::Kind::kNode) {
+        parts_.node_sources->Add(NetworkOfPeer(peer_));
+      }
     } else if (!parts_.sessions->Has(id_)) {
       return;
     }
     if (message.has_log()) return;
+    const std::string replaced = message.has_register_() ? WhomItReplaces(core) : "";
     core.OnAgent(id_, message, effects);
+    if (!replaced.empty()) {
+      Audit(parts_.environment, {kMethod, /*reads_only=*/false, node_, ""},
+            {identity_, peer_, Rights()}, absl::AbortedError(replaced), core, effects);
+    }
     const std::lock_guard lock(mutex_);
     if (message.has_register_() && !ending_.has_value()) admitted_ = true;
     parts_.observer->OnAgentMessage(node_, message);
+  }
+
+  // What the audit trail tells of a registration that takes a living agent's place: it may be
+  // somebody with that node's key. Empty: it takes nobody's.
+  std::string WhomItReplaces(const Core& core) const {
+    const std::optional<v1::Node> node = core.FindNode(node_);
+    const bool another = node.has_value() && node->state() == v1::Node::READY &&
+                         node->incarnation() != 0 && node->incarnation() != incarnation_;
+    if (!another) return "";
+    return absl::StrCat("agent ", absl::Hex(incarnation_), " has taken the place of agent ",
+                        absl::Hex(node->incarnation()), ", which was heard from until then");
   }
 
   // After a read was dealt with, or the reactor has taken a message: goes on reading unless it is
@@ -314,6 +379,7 @@ class Session final : public grpc::ServerBidiReactor<ByteBuffer, ByteBuffer>,
   uint64_t incarnation_ = 0;
   protocol::Joiner<v1::AgentMessage> joiner_{kMostMessageBytes};  // of reads' callbacks
   std::atomic<bool> speaks_parts_{false};
+  std::atomic<bool> registered_{false};  // Register was read
   std::atomic<bool> left_{false};
   std::atomic<bool> admitted_{false};  // the logic has heard Register
 
@@ -325,6 +391,7 @@ class Session final : public grpc::ServerBidiReactor<ByteBuffer, ByteBuffer>,
   ByteBuffer outgoing_;
   bool writing_ = false;
   bool finished_ = false;
+  bool counted_ = false;  // among the node's sessions
   std::optional<absl::Status> ending_;
 };
 

@@ -4,9 +4,11 @@
 
 #include <memory>
 
-#include "controller/service/calls.h"
-#include "controller/service/log_book.h"
-#include "controller/service/session_table.h"
+#include "controller/service/calls/calls.h"
+#include "controller/service/reactor/deadlines.h"
+#include "controller/service/reactor/session_table.h"
+#include "controller/service/streams/log_book.h"
+#include "controller/service/transport/places.h"
 #include "grpcpp/impl/service_type.h"
 
 namespace strata::controller {
@@ -17,6 +19,8 @@ struct AgentServiceParts {
   SessionTable* sessions = nullptr;
   LogBook* logs = nullptr;
   AgentObserver* observer = nullptr;
+  Deadlines* registration = nullptr;  // until which a new session is to register
+  NodeSources* node_sources = nullptr;
 };
 
 std::unique_ptr<grpc::Service> MakeAgentService(const AgentServiceParts& parts);

@@ -2,10 +2,11 @@
 #include <atomic>
 #include <functional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "controller/service/access_test_support.h"
+#include "controller/service/testing/access_test_support.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -13,6 +14,7 @@ namespace strata::controller {
 namespace {
 
 using testing::ElementsAre;
+using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::UnorderedElementsAre;
 
@@ -49,7 +51,7 @@ TEST_F(Access, WhatWasChangedAndRefusedIsAudited) {
 
   const std::vector<v1::AuditRecord> records = Records();
   EXPECT_THAT(TextsOf(records),
-              UnorderedElementsAre("users/strata ClusterService/ApplyPolicy  OK",
+              UnorderedElementsAre("users/strata ClusterService/ApplyPolicy policy OK",
                                    "users/sue JobService/CreateJob jobs/of-sue OK",
                                    "users/pat JobService/CreateJob jobs/of-pat OK",
                                    "users/ada JobService/CreateJob jobs/foreign OK",
@@ -90,7 +92,7 @@ TEST_F(Access, NobodyTakesAnotherNodesSession) {
   for (const char* forger : {"nodes/n1", "users/ada", ""}) {
     As context(forger);
     const auto forged = running_.agents->Session(&context);
-    ASSERT_TRUE(forged->Write(hello(2)));
+    forged->Write(hello(2));  // it may have ended by then
     EXPECT_FALSE(forged->Read(&message));
     EXPECT_THAT(forged->Finish().error_code(),
                 testing::AnyOf(grpc::PERMISSION_DENIED, grpc::UNAUTHENTICATED));
@@ -103,6 +105,33 @@ TEST_F(Access, NobodyTakesAnotherNodesSession) {
   EXPECT_EQ(node.incarnation(), 1u);  // still that of its own agent
   EXPECT_EQ(node.jobs_size(), 1);
   own.TryCancel();
+}
+
+TEST_F(Access, AnAgentThatTakesAnothersPlaceIsAudited) {
+  const auto hello = [](uint64_t incarnation) {
+    v1::AgentMessage message;
+    message.set_incarnation(incarnation);
+    message.mutable_register_()->set_node("n0");
+    message.mutable_register_()->set_device("cpu");
+    message.mutable_register_()->set_devices(1);
+    return message;
+  };
+  As first("nodes/n0"), again("nodes/n0"), second("nodes/n0");
+  v1::ControllerMessage message;
+  const auto own = running_.agents->Session(&first);
+  ASSERT_TRUE(own->Write(hello(1)));
+  ASSERT_TRUE(own->Read(&message));
+  const auto reconnected = running_.agents->Session(&again);
+  ASSERT_TRUE(reconnected->Write(hello(1)));
+  ASSERT_TRUE(reconnected->Read(&message));
+  EXPECT_THAT(Records("method=AgentService/Session"), IsEmpty());
+  const auto other = running_.agents->Session(&second);
+  ASSERT_TRUE(other->Write(hello(2)));
+  ASSERT_TRUE(other->Read(&message));
+  const std::vector<v1::AuditRecord> records = Records("method=AgentService/Session");
+  EXPECT_THAT(TextsOf(records), ElementsAre("nodes/n0 AgentService/Session nodes/n0 ABORTED"));
+  EXPECT_THAT(records.at(0).reason(), HasSubstr("agent 2 has taken the place of agent 1"));
+  for (As* context : {&first, &again, &second}) context->TryCancel();
 }
 
 TEST_F(Access, AuditFiltersThatAreNoneAreTold) {
@@ -151,6 +180,63 @@ TEST_F(Access, RefusalsAreNotWrittenWhileNothingCanBe) {
   EXPECT_THAT(TextsOf(Records("identity=users/stranger")), IsEmpty());
   EXPECT_THAT(TextsOf(Records("method=JobService/CancelJob")), IsEmpty());
 }
+
+// While the reactor can take nothing from its queue.
+class Stuck : public Access {
+ protected:
+  Stuck() {
+    running_.store().set_before_commit([this] {
+      stuck_.Open();
+      go_on_.Wait();
+      return absl::OkStatus();
+    });
+    canceller_ = std::thread([this] { EXPECT_TRUE(Cancel("users/pat", "of-pat").ok()); });
+    stuck_.Wait();
+  }
+  ~Stuck() override {
+    go_on_.Open();
+    canceller_.join();
+  }
+
+  Gate stuck_, go_on_;
+  std::thread canceller_;
+};
+
+TEST_F(Stuck, WhoHasNoRoleIsRefusedWithoutAPlaceInTheQueue) {
+  const grpc::Status refused = Get("users/stranger", "of-sue");
+  EXPECT_EQ(refused.error_code(), grpc::PERMISSION_DENIED);
+  EXPECT_EQ(ReasonOf(refused), "ROLE_REQUIRED");
+  EXPECT_EQ(Get("", "of-sue").error_code(), grpc::UNAUTHENTICATED);
+  As context("users/stranger");
+  v1::WatchJobsResponse change;
+  const auto stream = running_.jobs->WatchJobs(&context, {});
+  EXPECT_FALSE(stream->Read(&change));
+  EXPECT_EQ(stream->Finish().error_code(), grpc::PERMISSION_DENIED);
+}
+
+TEST_F(Stuck, CallersWithoutAnIdentityTakeFewPlaces) {
+  constexpr int kCalls = 200;
+  struct Asked {
+    As context{""};
+    v1::Identity identity;
+  };
+  const auto access = v1::AccessService::NewStub(running_.channel());
+  std::vector<Asked> asked(kCalls);
+  std::atomic<int> ended = 0, refused = 0;
+  for (Asked& each : asked) {
+    static const v1::GetIdentityRequest request;
+    access->async()->GetIdentity(&each.context, &request, &each.identity,
+                                 [&](const grpc::Status& status) {
+                                   refused += ReasonOf(status) == "TOO_MANY_CALLS";
+                                   ++ended;
+                                 });
+  }
+  while (refused < kCalls / 2) std::this_thread::yield();  // while the others wait
+  go_on_.Open();
+  while (ended < kCalls) std::this_thread::yield();
+  EXPECT_TRUE(Get("users/vic", "of-sue").ok());
+}
+
 class Limited : public Access {
  protected:
   void Limit(const std::function<void(v1::ProjectPolicy&)>& set) {

@@ -6,8 +6,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/sha256.h"
-#include "controller/service/rpc_test_support.h"
-#include "controller/service/test_support.h"
+#include "controller/service/testing/rpc_test_support.h"
+#include "controller/service/testing/test_support.h"
 #include "gtest/gtest.h"
 
 namespace strata::controller {

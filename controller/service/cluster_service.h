@@ -4,9 +4,9 @@
 
 #include <memory>
 
-#include "controller/service/calls.h"
-#include "controller/service/file_pool.h"
-#include "controller/service/watch_hub.h"
+#include "controller/service/calls/calls.h"
+#include "controller/service/files/file_pool.h"
+#include "controller/service/streams/watch_hub.h"
 #include "grpcpp/impl/service_type.h"
 #include "proto/strata/v1/cluster.pb.h"
 

@@ -11,23 +11,24 @@
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "controller/metrics/metrics.h"
-#include "controller/service/acceptor.h"
 #include "controller/service/access_service.h"
 #include "controller/service/agent_service.h"
-#include "controller/service/audit_log.h"
-#include "controller/service/calls.h"
+#include "controller/service/calls/calls.h"
 #include "controller/service/cluster_service.h"
-#include "controller/service/file_pool.h"
+#include "controller/service/files/audit_log.h"
+#include "controller/service/files/file_pool.h"
 #include "controller/service/job_service.h"
-#include "controller/service/listen_address.h"
-#include "controller/service/log_book.h"
-#include "controller/service/peer_user.h"
-#include "controller/service/progress_hub.h"
-#include "controller/service/session_table.h"
+#include "controller/service/reactor/policy_view.h"
+#include "controller/service/reactor/session_table.h"
 #include "controller/service/store_preparation.h"
-#include "controller/service/transport_authenticator.h"
-#include "controller/service/unix_relay.h"
-#include "controller/service/watch_hub.h"
+#include "controller/service/streams/log_book.h"
+#include "controller/service/streams/progress_hub.h"
+#include "controller/service/streams/watch_hub.h"
+#include "controller/service/transport/acceptor.h"
+#include "controller/service/transport/listen_address.h"
+#include "controller/service/transport/peer_user.h"
+#include "controller/service/transport/transport_authenticator.h"
+#include "controller/service/transport/unix_relay.h"
 #include "grpcpp/ext/proto_server_reflection_plugin.h"
 #include "grpcpp/grpcpp.h"
 #include "grpcpp/health_check_service_interface.h"
@@ -50,7 +51,8 @@ constexpr int kKeepaliveMs = 10'000;
 constexpr int kKeepaliveTimeoutMs = 5'000;
 constexpr int kLeastPingIntervalMs = 5'000;
 constexpr int kHandshakeMs = 5'000;  // then one that says nothing is closed
-// For the last words to get through; idle connections would hold it up for as long as it may take.
+// For the last words to get through; idle connections would hold it up for as long as it may
+// take.
 constexpr auto kShutdown = std::chrono::milliseconds(300);
 constexpr size_t kReaders = 2;  // threads for lists and such
 // New jobs are refused below this, so that what runs can still be recorded.
@@ -146,11 +148,12 @@ class ControllerImpl final : public Controller {
         progress_(clock, {}),
         files_(options.files),
         logs_({}, &files_),
-        audit_log_(&files_, options.audit_log),
+        audit_log_(&audit_writer_, options.audit_log),
+        registration_(clock, options.register_seconds),
         health_(&reactor_) {
-    const std::vector<Reactor::Listener*> listeners = {metrics_.get(), &logs_,      &watches_,
-                                                       &node_watches_, &progress_,  &sessions_,
-                                                       &health_,       &audit_log_, &restricted_};
+    const std::vector<Reactor::Listener*> listeners = {
+        &policy_,   metrics_.get(), &logs_,   &watches_,   &node_watches_, &progress_,
+        &sessions_, &registration_, &health_, &audit_log_, &restricted_};
     for (Reactor::Listener* listener : listeners) reactor_.AddListener(listener);
   }
 
@@ -195,16 +198,20 @@ class ControllerImpl final : public Controller {
   ProgressHub progress_;
   FilePool files_;
   LogBook logs_;
+  FilePool audit_writer_{{.most_threads = 1}};  // goes on when the folders of many jobs hang
   AuditLog audit_log_;
   SessionTable sessions_;
+  Deadlines registration_;
   ReadPool readers_{kReaders};
   std::atomic<int> open_streams_{0};
   HealthReporter health_;
   std::unique_ptr<UnixRelay> relay_;  // null: no Unix sockets
+  NodeSources node_sources_;
   std::shared_ptr<Authenticator> authenticator_;
   CallMeter calls_;
   RestrictedStreams restricted_;
   RefusalMeter refusals_;
+  PolicyView policy_;
   std::vector<std::unique_ptr<grpc::Service>> services_;
   std::vector<std::string> addresses_;
   std::string metrics_address_;
@@ -252,16 +259,25 @@ void ControllerImpl::Accept(Acceptor& acceptor, std::unique_ptr<Connections> con
     taken.fd = file;
     to->HandleNewConnection(&taken);
   };
-  if (!acceptor.address().is_unix()) return acceptor.Begin(hand_over);
-  acceptor.Begin([relay = relay_.get(), hand_over](int file) {
-    absl::StatusOr<Identity> who = PeerUser(file);
-    if (!who.ok()) {
-      close(file);
-      return;
-    }
-    const absl::StatusOr<int> inner = relay->Add(file, *std::move(who));
-    if (inner.ok()) hand_over(*inner);  // else there are too many files: closed, as beyond them
-  });
+  const auto most = static_cast<size_t>(Acceptor::MostFiles());
+  const auto places = [&](size_t connections) {
+    const bool limits = authenticator_->tells_callers_apart();
+    return limits ? std::make_unique<Places>(connections, &node_sources_, clock_) : nullptr;
+  };
+  if (!acceptor.address().is_unix()) return acceptor.Begin(hand_over, places(most));
+  // Whoever may do everything there, and with whose user agents run.
+  for (const uid_t uid : {uid_t{0}, geteuid()}) node_sources_.Add(absl::StrCat("uid:", uid));
+  acceptor.Begin(
+      [relay = relay_.get(), hand_over](int file) {
+        absl::StatusOr<Identity> who = PeerUser(file);
+        if (!who.ok()) {
+          close(file);
+          return;
+        }
+        const absl::StatusOr<int> inner = relay->Add(file, *std::move(who));
+        if (inner.ok()) hand_over(*inner);  // else there are too many files: closed, as beyond them
+      },
+      places(most / UnixRelay::kFilesPerConnection));
 }
 
 absl::Status ControllerImpl::StartServer() {
@@ -279,6 +295,7 @@ absl::Status ControllerImpl::StartServer() {
                                        &calls_,
                                        &restricted_,
                                        &refusals_,
+                                       &policy_,
                                        options_.audit_records};
   v1::Cluster about;
   about.set_version(options_.version);
@@ -290,7 +307,8 @@ absl::Status ControllerImpl::StartServer() {
   services_.push_back(MakeClusterService(environment, about, &node_watches_, &files_));
   services_.push_back(MakeAccessService(
       environment, Enroller(std::move(authority), options_.node_certificate_seconds)));
-  services_.push_back(MakeAgentService({environment, &sessions_, &logs_, metrics_.get()}));
+  services_.push_back(MakeAgentService(
+      {environment, &sessions_, &logs_, metrics_.get(), &registration_, &node_sources_}));
 
   grpc::ServerBuilder builder;
   if (!options_.reflection) builder.SetOption(std::make_unique<NoReflection>());
@@ -311,6 +329,8 @@ absl::Status ControllerImpl::StartServer() {
   builder.AddChannelArgument(GRPC_ARG_HTTP2_BDP_PROBE, 0);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, kWindowBytes);
   builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kStreamsPerConnection);
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS,
+                             static_cast<int>(1000 * options_.idle_seconds));
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveMs);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveTimeoutMs);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);

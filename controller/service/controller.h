@@ -13,10 +13,10 @@
 #include "absl/status/statusor.h"
 #include "common/clock.h"
 #include "controller/logic/core.h"
-#include "controller/service/authenticator.h"
-#include "controller/service/file_pool.h"
-#include "controller/service/reactor.h"
+#include "controller/service/files/file_pool.h"
+#include "controller/service/reactor/reactor.h"
 #include "controller/service/store_preparation.h"
+#include "controller/service/transport/authenticator.h"
 #include "controller/store/store.h"
 #include "security/tls_files.h"
 
@@ -43,7 +43,10 @@ class Controller {
         map;  // levels and links of the cluster, as Core's; nodes join by themselves
     Reactor::Options reactor;
     FilePool::Options files;
-    bool reflection = true;  // whether clients may ask what the services look like
+    // Connections without a call end after this: their clients come again when they have one.
+    double idle_seconds = 300;
+    double register_seconds = 10;  // from a session's begin until its agent must have registered
+    bool reflection = true;        // whether clients may ask what the services look like
     // Who makes a call; null: what the addresses and `tls` tell.
     std::shared_ptr<Authenticator> authenticator;
     std::vector<std::string> standing_admins;  // users/NAME, admins whatever the policy says

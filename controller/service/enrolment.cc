@@ -14,7 +14,7 @@
 #include "common/status_macros.h"
 #include "controller/logic/names.h"
 #include "controller/logic/refusal.h"
-#include "controller/service/pages.h"
+#include "controller/service/requests/pages.h"
 #include "security/certificate.h"
 
 namespace strata::controller {
@@ -36,8 +36,18 @@ google::protobuf::Timestamp TimestampOf(double unix_seconds) {
   return time;
 }
 
+// `[x` would match only itself, and `[]` nothing.
+bool SetsAreClosed(const std::string& text) {
+  for (size_t open = text.find('['); open != std::string::npos; open = text.find('[', open)) {
+    const size_t close = text.find(']', open);
+    if (close == std::string::npos || close == open + 1) return false;
+    open = close;
+  }
+  return true;
+}
+
 bool IsPattern(const std::string& text) {
-  return !text.empty() && text.size() <= kLongestPattern &&
+  return !text.empty() && text.size() <= kLongestPattern && SetsAreClosed(text) &&
          std::all_of(text.begin(), text.end(), [](char c) {
            return std::isalnum(static_cast<unsigned char>(c)) != 0 ||
                   std::string("-._*?[]!").find(c) != std::string::npos;
@@ -107,8 +117,9 @@ absl::Status Enroller::Enroll(Core& core, Effects& effects, const Caller& caller
     RETURN_IF_ERROR(core.join_tokens().Check(enrolment, now));
     RETURN_IF_ERROR(CheckNew(core, enrolment, node));
   }
-  const auto certificate = authority_->Sign(
-      request.signing_request(), absl::StrCat("node/", ShortName(node)), now, certificate_seconds_);
+  const auto certificate =
+      authority_->Sign(request.signing_request(), absl::StrCat("node/", ShortName(node)), now,
+                       certificate_seconds_, core.removed_nodes().Since(node));
   if (absl::IsInvalidArgument(certificate.status())) {
     return InvalidField("signing_request", absl::StrCat("is ", certificate.status().message()));
   }

@@ -7,7 +7,7 @@
 
 #include "absl/status/status.h"
 #include "controller/logic/core.h"
-#include "controller/service/caller.h"
+#include "controller/service/calls/caller.h"
 #include "proto/strata/v1/access.pb.h"
 #include "security/authority.h"
 

@@ -5,8 +5,8 @@
 #include <tuple>
 #include <vector>
 
-#include "controller/service/rpc_test_support.h"
-#include "controller/service/test_support.h"
+#include "controller/service/testing/rpc_test_support.h"
+#include "controller/service/testing/test_support.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "proto/strata/v1/access.grpc.pb.h"
@@ -186,6 +186,151 @@ TEST_F(EnrolmentTest, TokensThatAreUsedUpOrOverOrForOthersEnrolNobody) {
   }
 }
 
+// A node's certificate, and what it says with it.
+class Joined : public EnrolmentTest {
+ protected:
+  using Stream = grpc::ClientReaderWriter<v1::AgentMessage, v1::ControllerMessage>;
+
+  void Join(const std::string& certificate, const std::string& key) {
+    channel_ = ChannelOf(certificate, key);
+    access_ = v1::AccessService::NewStub(channel_);
+    agents_ = v1::AgentService::NewStub(channel_);
+  }
+  // n0's; welcomed, or ended.
+  std::unique_ptr<Stream> Register(grpc::ClientContext* context) {
+    auto stream = agents_->Session(context);
+    v1::AgentMessage hello;
+    hello.set_incarnation(++incarnation_);
+    hello.mutable_register_()->set_node("n0");
+    hello.mutable_register_()->set_device("cpu");
+    hello.mutable_register_()->set_devices(1);
+    stream->Write(hello);
+    return stream;
+  }
+  bool IsWelcome(Stream& stream) {
+    v1::ControllerMessage message;
+    return stream.Read(&message) && message.has_welcome();
+  }
+  // Of what is left of it.
+  static std::string EndOf(Stream& stream) {
+    v1::ControllerMessage message;
+    while (stream.Read(&message)) {
+    }
+    return ReasonOf(stream.Finish());
+  }
+  void Apply(const std::vector<std::string>& revoked) {
+    const KeyPair pair = *authority_->Issue("user/alice", common::WallSeconds(), kDay);
+    const auto cluster = v1::ClusterService::NewStub(ChannelOf(pair.certificate, pair.private_key));
+    v1::ApplyPolicyRequest request;
+    v1::TimingPolicy& timing = *request.mutable_policy()->mutable_timing();
+    timing.set_heartbeat_seconds(0.05);
+    timing.set_node_lost_seconds(0.2);
+    timing.set_lease_seconds(0.3);
+    for (const std::string& who : revoked) request.mutable_policy()->add_revoked(who);
+    v1::ApplyPolicyResponse response;
+    Deadline context;
+    const grpc::Status status = cluster->ApplyPolicy(&context, request, &response);
+    EXPECT_TRUE(status.ok()) << status.error_message();
+  }
+  void DeleteN0() {
+    const KeyPair pair = *authority_->Issue("user/alice", common::WallSeconds(), kDay);
+    const auto cluster = v1::ClusterService::NewStub(ChannelOf(pair.certificate, pair.private_key));
+    v1::DeleteNodeRequest request;
+    request.set_name("nodes/n0");
+    grpc::Status status;
+    do {  // until it counts as lost
+      Deadline context;
+      v1::DeleteNodeResponse response;
+      status = cluster->DeleteNode(&context, request, &response);
+    } while (status.error_code() == grpc::FAILED_PRECONDITION);
+    EXPECT_TRUE(status.ok()) << status.error_message();
+  }
+
+  std::shared_ptr<grpc::Channel> channel_;
+  std::unique_ptr<Access> access_;
+  std::unique_ptr<v1::AgentService::Stub> agents_;
+  uint64_t incarnation_ = 0;
+};
+
+TEST_F(Joined, ADeletedNodesKeyOpensNothing) {
+  Apply({});
+  const std::string key = *security::MakePrivateKey();
+  const std::string token = NewToken("n0", 1).token();
+  v1::EnrollNodeResponse enrolled;
+  ASSERT_TRUE(Enrol(*Stranger(), "n0", token, key, &enrolled).ok());
+  Join(enrolled.certificate(), key);
+  {
+    Deadline context;
+    const auto session = Register(&context);
+    ASSERT_TRUE(IsWelcome(*session));
+    EXPECT_THAT(Tokens(), IsEmpty());  // it is there: the token has done what it was for
+    context.TryCancel();
+    EndOf(*session);
+  }
+  DeleteN0();
+  Deadline stolen;
+  EXPECT_EQ(EndOf(*Register(&stolen)), "NODE_REMOVED");
+  EXPECT_EQ(ReasonOf(Enrol(*access_, "n0", "", key, &enrolled)), "NODE_REMOVED");
+  EXPECT_EQ(ReasonOf(Enrol(*Stranger(), "n0", token, key, &enrolled)), "TOKEN_REFUSED");
+  v1::ListAuditRecordsRequest asked;
+  asked.set_filter("method=AccessService/* outcome=OK");
+  v1::ListAuditRecordsResponse audited;
+  Deadline listing;
+  ASSERT_TRUE(alice_->ListAuditRecords(&listing, asked, &audited).ok());
+  ASSERT_EQ(audited.records_size(), 2);
+  EXPECT_EQ(audited.records(0).resource(), "nodes/n0");  // EnrollNode
+  EXPECT_EQ(audited.records(1).resource(), "tokens/" + token.substr(0, token.find('.')));
+  EXPECT_FALSE(audited.records(1).certificate().empty());
+
+  ASSERT_TRUE(Enrol(*Stranger(), "n0", NewToken("n0", 1).token(), key, &enrolled).ok());
+  Join(enrolled.certificate(), key);
+  Deadline again;
+  const auto session = Register(&again);
+  EXPECT_TRUE(IsWelcome(*session));
+  again.TryCancel();
+}
+
+TEST_F(Joined, WhatIsRevokedEndsAtOnce) {
+  const KeyPair pair = *authority_->Issue("node/n0", common::WallSeconds(), kDay);
+  Join(pair.certificate, pair.private_key);
+  const std::string serial = security::ReadCertificate(pair.certificate)->serial;
+  for (const std::string& who : {std::string("nodes/n0"), "serial:" + serial}) {
+    Deadline context;
+    const auto session = Register(&context);
+    ASSERT_TRUE(IsWelcome(*session));
+    Apply({who});
+    EXPECT_EQ(EndOf(*session), "REVOKED") << who;
+    Deadline another;
+    EXPECT_EQ(EndOf(*Register(&another)), "REVOKED");
+    Deadline asking;
+    v1::Identity identity;
+    EXPECT_EQ(ReasonOf(access_->GetIdentity(&asking, {}, &identity)), "REVOKED");
+    Apply({});
+  }
+  Apply({"serial:00"});
+  Deadline context;
+  EXPECT_TRUE(IsWelcome(*Register(&context)));
+  context.TryCancel();
+}
+
+TEST_F(Joined, SessionsAndStreamsEndWithTheirCertificates) {
+  const KeyPair node = *authority_->Issue("node/n0", common::WallSeconds(), 2);
+  Join(node.certificate, node.private_key);
+  Deadline context;
+  const auto session = Register(&context);
+  ASSERT_TRUE(IsWelcome(*session));
+  const KeyPair user = *authority_->Issue("user/alice", common::WallSeconds(), 2);
+  const auto jobs = v1::JobService::NewStub(ChannelOf(user.certificate, user.private_key));
+  Deadline watching;
+  const auto stream = jobs->WatchJobs(&watching, {});
+  v1::WatchJobsResponse change;
+  ASSERT_TRUE(stream->Read(&change));
+  EXPECT_EQ(EndOf(*session), "CERTIFICATE_EXPIRED");
+  while (stream->Read(&change)) {
+  }
+  EXPECT_EQ(ReasonOf(stream->Finish()), "CERTIFICATE_EXPIRED");
+}
+
 TEST_F(EnrolmentTest, SecretsAreShownOnceAndKeptAsDigests) {
   const v1::JoinToken token = NewToken("n*", 3);
   const std::string secret = token.token().substr(token.token().find('.') + 1);
@@ -234,8 +379,9 @@ TEST_F(EnrolmentTest, BadRequestsCostNoUse) {
             grpc::INVALID_ARGUMENT);
   EXPECT_EQ(Tokens()[0].uses_left(), 1);
   for (const auto& [nodes, ttl, uses] :
-       {std::tuple("", 1, 1), std::tuple("a b", 1, 1), std::tuple("*", -1, 1),
-        std::tuple("*", 8 * 86400, 1), std::tuple("*", 1, -1)}) {
+       {std::tuple("", 1, 1), std::tuple("a b", 1, 1), std::tuple("n[0", 1, 1),
+        std::tuple("n[]", 1, 1), std::tuple("*", -1, 1), std::tuple("*", 8 * 86400, 1),
+        std::tuple("*", 1, -1)}) {
     v1::CreateJoinTokenRequest bad;
     bad.set_nodes(nodes);
     bad.mutable_ttl()->set_seconds(ttl);

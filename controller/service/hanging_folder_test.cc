@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "controller/service/rpc_test_support.h"
-#include "controller/service/test_support.h"
+#include "controller/service/testing/rpc_test_support.h"
+#include "controller/service/testing/test_support.h"
 #include "gtest/gtest.h"
 
 namespace {

@@ -5,11 +5,11 @@
 #include <memory>
 #include <string>
 
-#include "controller/service/calls.h"
-#include "controller/service/file_pool.h"
-#include "controller/service/log_book.h"
-#include "controller/service/progress_hub.h"
-#include "controller/service/watch_hub.h"
+#include "controller/service/calls/calls.h"
+#include "controller/service/files/file_pool.h"
+#include "controller/service/streams/log_book.h"
+#include "controller/service/streams/progress_hub.h"
+#include "controller/service/streams/watch_hub.h"
 #include "grpcpp/impl/service_type.h"
 
 namespace strata::controller {

@@ -1,8 +1,8 @@
 // Messages of sessions that are larger than the transport takes at once: they come in pieces.
 #include <string>
 
-#include "controller/service/rpc_test_support.h"
-#include "controller/service/test_support.h"
+#include "controller/service/testing/rpc_test_support.h"
+#include "controller/service/testing/test_support.h"
 #include "gtest/gtest.h"
 
 namespace strata::controller {

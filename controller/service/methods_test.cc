@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "controller/service/reflected_methods.h"
-#include "controller/service/rpc_test_support.h"
-#include "controller/service/test_support.h"
+#include "controller/service/testing/reflected_methods.h"
+#include "controller/service/testing/rpc_test_support.h"
+#include "controller/service/testing/test_support.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 

@@ -4,8 +4,8 @@
 #include <string>
 
 #include "controller/logic/core.h"
-#include "controller/service/rpc_test_support.h"
-#include "controller/service/test_support.h"
+#include "controller/service/testing/rpc_test_support.h"
+#include "controller/service/testing/test_support.h"
 #include "controller/store/in_memory_store.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

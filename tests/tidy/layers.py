@@ -42,9 +42,9 @@ MAY_USE = {
                            "worker/shared/version*"],
     "worker/engine": ["checkpoint", "collectives", "data", "kernels", "memory", "model", "planner", "program",
                       "worker/shared"],
-    "worker/trainer": ["worker/engine", "worker/shared"],
-    "client": ["security", "spec", "planner", "data", "checkpoint", "scheduler", "controller/logic", "controller/simulator",
-               "topology", "topology/import", "topology/probe"],
+    "worker/trainer": ["protocol", "worker/engine", "worker/shared"],
+    "client": ["protocol", "security", "spec", "planner", "data", "checkpoint", "scheduler", "controller/logic",
+               "controller/simulator", "topology", "topology/import", "topology/probe"],
     "simulation": ["controller/logic", "controller/simulator", "scheduler", "worker/agent/logic",
                    "worker/shared/progress_layout*", "worker/shared/progress_view*"],
     "deploy": [],
@@ -69,7 +69,9 @@ SYSTEM_HEADERS = [
     (re.compile(r"hwloc"), ("topology/probe",), "only the probe reads the machine"),
 ]
 # Logic inside a folder whose services may use the above.
-NO_SERVICES = ("controller/access", "controller/logic", "controller/simulator", "worker/agent/logic")
+NO_SERVICES = ("controller/access", "controller/logic", "controller/service/files", "controller/service/reactor",
+               "controller/service/streams", "controller/simulator", "worker/agent/logic", "worker/agent/machine",
+               "worker/agent/standalone", "worker/agent/trainers")
 
 INCLUDE = re.compile(r'\s*#\s*include\s*([<"])([^>"]+)[>"]')
 

@@ -25,11 +25,10 @@ BANNED = [
     (r"\bstd::(thread|jthread|async)\b(?!::)",
      ("device", "worker", "collectives", "checkpoint", "common", "tests", "_test.cc", "_test_support.h", "_bench.cc",
       "controller/metrics/metrics.cc",  # wakes the metrics library's own thread at the end
-      "controller/service/acceptor.h", "controller/service/acceptor.cc",  # waits in poll()
-      "controller/service/unix_relay.h", "controller/service/unix_relay.cc",  # waits in epoll_wait()
-      "controller/service/munge_decoder.h", "controller/service/munge_decoder.cc",  # waits for a daemon
-      "controller/service/file_pool.cc",  # what may hang for ever on a file system
-      "controller/service/read_pool.h", "controller/service/read_pool.cc"),  # beside the writer and gRPC
+      "controller/service/transport",  # waits in poll(), in epoll_wait() and for MUNGE's daemon
+      "controller/service/files/file_pool.cc",  # what may hang for ever on a file system
+      "controller/service/reactor/read_pool.h",  # beside the writer and gRPC
+      "controller/service/reactor/read_pool.cc"),
      "threads belong to device, worker, collectives and checkpoint: use what they offer"),
     (r"(?<![\w.>])(std::)?(quick_)?exit\(", ("tests",), "return a status up to main"),
     (r"(?<![\w.>])(std::)?abort\(", ("common/check.h",), "STRATA_CHECK for invariants, absl::Status for the rest"),

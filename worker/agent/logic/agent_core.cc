@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
+#include "protocol/exit_codes.h"
 #include "protocol/versions.h"
 #include "worker/shared/version.h"
 
@@ -308,7 +309,7 @@ HeldEpoch* AgentCore::FindOrDeny(const v1::JobEpoch& epoch) {
   v1::EpochEnded& ended = *message.mutable_ended();
   *ended.mutable_epoch() = epoch;
   ended.mutable_finished()->set_outcome(v1::Finished::FAILED);
-  ended.mutable_finished()->set_exit_code(1);
+  ended.mutable_finished()->set_exit_code(protocol::kExitFailed);
   ended.mutable_finished()->set_message(absl::StrCat("no ranks of it on ", options_.node));
   ended.set_cause("trainer_died");
   ended.set_rank(-1);

@@ -1,0 +1,87 @@
+#include "controller/service/transport/transport_authenticator.h"
+
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "common/clock.h"
+#include "common/status_macros.h"
+#include "controller/logic/refusal.h"
+#include "security/credentials.h"
+
+namespace strata::controller {
+namespace {
+
+constexpr absl::string_view kMungeScheme = "munge ";
+
+absl::Status NotKnown(absl::string_view why) {
+  return Refusal(absl::StatusCode::kUnauthenticated, "UNAUTHENTICATED", std::string(why));
+}
+
+// users/NAME of user/NAME, and so on.
+absl::StatusOr<Identity> IdentityOf(const security::SpiffeId& id) {
+  absl::string_view name = id.path;
+  std::string text = id.path;
+  if (absl::ConsumePrefix(&name, "user/")) text = absl::StrCat("users/", name);
+  if (absl::ConsumePrefix(&name, "node/")) text = absl::StrCat("nodes/", name);
+  return ParseIdentity(text, "tls");
+}
+
+}  // namespace
+
+absl::StatusOr<Identity> TransportAuthenticator::OfCertificate(const std::string& chain) const {
+  const auto view = options_.verifier->Verify(chain, common::WallSeconds());
+  if (!view.ok()) return NotKnown(view.status().message());
+  if (view->id.cluster != options_.cluster) {
+    return NotKnown(absl::StrCat("the certificate of ", view->id.ToString(),
+                                 " is of another cluster than ", options_.cluster));
+  }
+  absl::StatusOr<Identity> identity = IdentityOf(view->id);
+  if (!identity.ok()) return NotKnown(identity.status().message());
+  identity->certificate = {view->serial, view->begin, view->end};
+  return identity;
+}
+
+absl::StatusOr<Identity> TransportAuthenticator::Known(
+    const grpc::ServerContextBase& context) const {
+  const std::string peer = context.peer();
+  if (options_.relay != nullptr && absl::StartsWith(peer, UnixRelay::kPeerPrefix)) {
+    const std::shared_ptr<const Identity> user = options_.relay->Find(peer);
+    if (user == nullptr) return NotKnown("the connection has ended");
+    return *user;
+  }
+  Identity nobody;
+  if (options_.verifier == nullptr) return nobody;
+  const security::ShownCertificate shown = security::ShownBy(*context.auth_context());
+  if (!shown.is_tls) return nobody;
+  if (!shown.chain.empty()) return OfCertificate(shown.chain);
+  nobody.by = "tls";
+  return nobody;
+}
+
+void TransportAuthenticator::Authenticate(const grpc::ServerContextBase& context, Done done) {
+  absl::StatusOr<Identity> known = Known(context);
+  const bool nobody = known.ok() && known->kind == Identity::Kind::kNobody;
+  if (!nobody || options_.munge == nullptr) return done(std::move(known));
+  const auto& metadata = context.client_metadata();
+  const auto shown = metadata.find("authorization");
+  if (shown == metadata.end()) {
+    if (known->by == "none") known->by = "munge";
+    return done(std::move(known));
+  }
+  absl::string_view credential(shown->second.data(), shown->second.size());
+  if (!absl::ConsumePrefix(&credential, kMungeScheme)) {
+    return done(NotKnown("authorization: only `munge CREDENTIAL` is understood"));
+  }
+  options_.munge->Decode(std::string(credential),
+                         [done = std::move(done)](absl::StatusOr<Identity> user) {
+                           if (!absl::IsUnauthenticated(user.status()))
+                             return done(std::move(user));
+                           done(NotKnown(user.status().message()));
+                         });
+}
+
+}  // namespace strata::controller

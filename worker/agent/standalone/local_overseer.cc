@@ -1,0 +1,85 @@
+#include "worker/agent/standalone/local_overseer.h"
+
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "common/entropy.h"
+#include "common/status_macros.h"
+#include "protocol/agreement.h"
+#include "protocol/task_event.h"
+
+namespace strata::worker {
+namespace {
+
+constexpr int kNonceBytes = 16;
+
+}  // namespace
+
+LocalOverseer::LocalOverseer(const v1::TrainerTask& task, ClientLink* client)
+    : task_(task), client_(client), fragments_(task.ranks()) {}
+
+absl::Status LocalOverseer::OnPrepared(TrainerGroup& group,
+                                       const std::vector<v1::Prepared>& prepared) {
+  std::map<int, v1::Prepared> by_rank;
+  for (const v1::Prepared& each : prepared) by_rank.emplace(by_rank.size(), each);
+  RETURN_IF_ERROR(protocol::CheckAgreement(by_rank));
+  if (prepared.front().plan_digest() != task_.plan().plan_digest()) {
+    return absl::FailedPreconditionError("the ranks follow another plan than was prepared");
+  }
+  v1::StartRanks start;
+  for (const v1::Prepared& each : prepared) start.add_addresses(each.address());
+  start.set_nonce(common::DrawBytes(common::SystemEntropy(), kNonceBytes));
+  job_->Start(group, std::move(start));
+  return absl::OkStatus();
+}
+
+void LocalOverseer::OnRunning() {
+  const v1::JobPlan& plan = task_.plan();
+  v1::StandaloneEvent event;
+  v1::Started& started = *event.mutable_started();
+  started.set_parameters(plan.parameters());
+  started.set_ranks(task_.ranks());
+  for (const v1::TierBytes& tier : plan.predicted()) {
+    v1::TierMemory* const memory = started.add_memory();
+    memory->set_tier(tier.tier());
+    memory->set_predicted_bytes(tier.bytes());
+  }
+  if (task_.kind() == v1::TrainerTask::KIND_TRAIN) {
+    if (!plan.checkpoint_folder().empty()) started.set_resumed_from(plan.start_step());
+    started.set_steps(task_.job().train().steps());
+  }
+  client_->Send(event);
+}
+
+void LocalOverseer::OnProgress(const v1::JobProgress& progress) {
+  const std::optional<v1::StandaloneEvent> event = protocol::TaskEventOf(progress);
+  if (event.has_value()) client_->Send(*event);
+}
+
+absl::Status LocalOverseer::OnWritten(TrainerGroup& group, int rank,
+                                      const v1::CheckpointWritten& written) {
+  ASSIGN_OR_RETURN(std::optional<v1::CommitCheckpoint> commit, fragments_.Written(rank, written));
+  return commit.has_value() ? job_->Commit(group, *std::move(commit)) : absl::OkStatus();
+}
+
+absl::Status LocalOverseer::OnRecord(TrainerGroup&, const v1::RecordCheckpoint&) {
+  return absl::InternalError("a rank asked for a controller's word");
+}
+
+void LocalOverseer::OnStopping(TrainerGroup& group, int64_t step) { job_->StopAfter(group, step); }
+
+void LocalOverseer::OnText(const v1::GeneratedText& text) {
+  v1::StandaloneEvent event;
+  *event.mutable_text() = text;
+  client_->Send(event);
+}
+
+void LocalOverseer::OnResult(const v1::EvalResult& result) {
+  v1::StandaloneEvent event;
+  *event.mutable_result() = result;
+  client_->Send(event);
+}
+
+}  // namespace strata::worker

@@ -1,0 +1,33 @@
+// The trainers of this process in its poll loop.
+#ifndef STRATA_WORKER_AGENT_TRAINERS_TRAINER_POLL_H_
+#define STRATA_WORKER_AGENT_TRAINERS_TRAINER_POLL_H_
+
+#include <poll.h>
+#include <sys/types.h>
+
+#include <vector>
+
+#include "worker/agent/trainers/trainer_process.h"
+
+namespace strata::worker {
+
+// Outlives its trainers, which enter and leave it by themselves. Used by one thread.
+class TrainerPoll {
+ public:
+  void Add(TrainerProcess* trainer) { trainers_.push_back(trainer); }
+  void Remove(TrainerProcess* trainer) { std::erase(trainers_, trainer); }
+  // Null: none of these that lives.
+  TrainerProcess* Find(pid_t pid) const;
+
+  // As TrainerProcess's, for all of them.
+  void AddTo(std::vector<pollfd>& waiting, bool hear);
+  void Handle(const pollfd* found);
+
+ private:
+  std::vector<TrainerProcess*> trainers_;
+  std::vector<TrainerProcess*> polled_;  // by the last AddTo, which may be gone since
+};
+
+}  // namespace strata::worker
+
+#endif  // STRATA_WORKER_AGENT_TRAINERS_TRAINER_POLL_H_
