@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <string>
 
 #include "absl/status/status.h"
 #include "controller/logic/cluster_state.h"
@@ -11,6 +12,11 @@
 #include "proto/strata/v1/agent.pb.h"
 
 namespace strata::controller {
+
+// A storage that stalls is neither the job's fault nor its node's.
+void BlameStorage(Failure& failure);
+// Whether a rank in this phase waits for its storage.
+bool IsStorage(const std::string& phase);
 
 // Made for each input; borrows all.
 class SessionHandler {
