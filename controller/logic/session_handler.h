@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <map>
-#include <string>
 
 #include "absl/status/status.h"
 #include "controller/logic/cluster_state.h"
@@ -12,11 +11,6 @@
 #include "proto/strata/v1/agent.pb.h"
 
 namespace strata::controller {
-
-// A storage that stalls is neither the job's fault nor its node's.
-void BlameStorage(Failure& failure);
-// Whether a rank in this phase waits for its storage.
-bool IsStorage(const std::string& phase);
 
 // Made for each input; borrows all.
 class SessionHandler {
