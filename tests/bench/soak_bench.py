@@ -178,12 +178,16 @@ restart: {{max_without_progress: 1000}}
         print(f"{number:4} {kind:20} step {before:6}, epoch {epoch} -> {after}, {over - began:5.1f} s of it, trains {stood:5.1f} s later",
               flush=True)
         self.figures["faults"].append({"kind": kind, "seconds": stood, "restarts": restarts})
+        if restarts > 1:
+            print(f"     {self.events()}", flush=True)
         if kind in HARMLESS and restarts > 0:
             self.figures["harm"].append(f"{kind} (fault {number}): {self.events()}")
             print(f"     HARM: {self.events()}\n{self.logs()}", flush=True)
 
     def events(self) -> str:
-        return "; ".join(event["reason"] for event in self.get("soak")["events"][-2:])
+        """The last of the job's, newest first, each kind once."""
+        reasons = [f"{event['cause']}: {event['reason']}" for event in self.get("soak")["events"][:-20:-1]]
+        return "; ".join(dict.fromkeys(reasons))
 
     def signal_one(self, program: str, number: int):
         found = self.processes(program)

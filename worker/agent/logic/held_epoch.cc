@@ -283,14 +283,23 @@ void HeldEpoch::NoteUnread() {
   OnProgress(progress);
 }
 
+// The next start of the ranks replaces the file, whose bytes an open descriptor would keep on the
+// disk for as long as the end is said again.
+void HeldEpoch::CloseRecords() {
+  if (job_task_.has_value()) job_task_->Close();
+  records_.reset();
+}
+
 // The holder of the current epoch publishes: from its start on, not before.
 absl::Status HeldEpoch::OpenRecords() {
-  if (!first() || !record_.started() || records_ != nullptr) return absl::OkStatus();
+  if (!first() || !record_.started() || published_) return absl::OkStatus();
   int64_t published = 0;
   bool missing = false;
   ASSIGN_OR_RETURN(records_, host_->OpenRecords(record_.plan().start_step(), &published, &missing));
+  published_ = true;
   job_task_->Publish(records_.get(), published);
   RETURN_IF_ERROR(job_task_->PublishHeldBack(rank_watch_->group()));
+  if (ended()) CloseRecords();
   if (!missing) return absl::OkStatus();
   v1::JobProgress progress;
   progress.mutable_notice()->set_severity(v1::Notice::SEVERITY_WARNING);
@@ -411,6 +420,7 @@ void HeldEpoch::Refuse(v1::EpochPrepared problem) {
 void HeldEpoch::Finish() {
   ForwardLogs(/*last=*/true);
   stage_ = Stage::kEnded;
+  CloseRecords();
   host_->Unlock();
   final_.emplace();
   if (problem_.has_value()) {

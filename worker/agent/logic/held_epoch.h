@@ -119,6 +119,7 @@ class HeldEpoch final : private Overseer {
   absl::Status CheckFits(bool* permanent) const;
   absl::Status StartRanks();
   absl::Status OpenRecords();
+  void CloseRecords();
   void NoteUnread();
   void DeliverStart();
   // Found again after the agent's restart, and not all of its ranks have come back yet.
@@ -144,6 +145,7 @@ class HeldEpoch final : private Overseer {
   std::optional<JobTask> job_task_;
   std::unique_ptr<EpochHost> host_;
   std::unique_ptr<StepRecords> records_;
+  bool published_ = false;                             // records_ was opened; never again
   std::optional<GroupWatch> plan_watch_, rank_watch_;  // after the tasks: they use them
   std::optional<HangWatch> hang_watch_;
 

@@ -25,7 +25,7 @@ class SpokenTrainer final : public Trainer {
   void Kill() override { killed_ = true; }
   bool killed() const override { return killed_; }
   void LetGo() override {}
-  bool reaped() const override { return false; }
+  bool reaped() const override { return killed_; }
   std::string DescribeEnd() const override { return ""; }
   bool died_of_signal() const override { return false; }
   std::optional<v1::Ended> Outcome() override { return std::nullopt; }
@@ -38,12 +38,26 @@ class SpokenTrainer final : public Trainer {
   bool killed_ = false;
 };
 
+// A file of step records that is open as long as it is there.
+class OpenRecord final : public StepRecords {
+ public:
+  explicit OpenRecord(int* open) : open_(open) { ++*open_; }
+  ~OpenRecord() override { --*open_; }
+  absl::Status Append(const v1::StepRecord&) override { return absl::OkStatus(); }
+  absl::Status Sync() override { return absl::OkStatus(); }
+
+ private:
+  int* const open_;
+};
+
 // A machine on which that process was found again.
 class OneTrainerHost final : public AgentHost, public EpochHost {
  public:
   std::unique_ptr<EpochHost> OpenEpoch(const v1::PrepareEpoch&) override {
     auto host = std::make_unique<OneTrainerHost>();
     host->found_ = &trainer;
+    host->opened_ = &opened;
+    host->open_ = &open;
     return host;
   }
   absl::Status SetMembership(const v1::AgentMembership&) override { return absl::OkStatus(); }
@@ -68,20 +82,26 @@ class OneTrainerHost final : public AgentHost, public EpochHost {
   absl::Status SaveRecord(const v1::HeldEpochRecord&) override { return absl::OkStatus(); }
   void RemoveRecord(const v1::HeldEpochRecord&) override {}
   absl::StatusOr<std::unique_ptr<StepRecords>> OpenRecords(int64_t, int64_t*, bool*) override {
-    return absl::UnimplementedError("another node publishes");
+    ++*opened_;
+    return std::make_unique<OpenRecord>(open_);
   }
   std::vector<v1::LogLine> ReadLogs(size_t, bool) override { return {}; }
 
   SpokenTrainer* trainer = nullptr;
+  int opened = 0, open = 0;  // records
 
  private:
   SpokenTrainer** found_ = nullptr;
+  int* opened_ = nullptr;
+  int* open_ = nullptr;
 };
 
 // Rank 1 of two, which trains.
 class HeldEpochTest : public ::testing::Test {
  protected:
-  HeldEpochTest() {
+  HeldEpochTest() { Adopt(1); }
+  void Adopt(int rank) {
+    sequence_ = 0;
     environment_.host = &host_;
     environment_.clock = &clock_;
     environment_.connected_since = 0;
@@ -92,13 +112,13 @@ class HeldEpochTest : public ::testing::Test {
     prepare.mutable_epoch()->set_epoch(3);
     prepare.mutable_spec()->mutable_train()->set_steps(200);
     prepare.set_ranks(2);
-    prepare.add_own(1);
+    prepare.add_own(rank);
     prepare.add_devices(0);
-    record.add_trainers()->set_rank(1);
+    record.add_trainers()->set_rank(rank);
     record.set_started(true);
     record.set_running(true);
     epoch_ = HeldEpoch::Adopt(&environment_, record);
-    epoch_->OnAttached(1);
+    epoch_->OnAttached(rank);
     v1::TrainerEvent running;
     running.mutable_running();
     Tell(running);
@@ -156,6 +176,21 @@ TEST_F(HeldEpochTest, WhileItsControllerIsAwayAnOrderlyStopIsNotGivenUp) {
   clock_.Advance(2);  // it is there, and does not answer
   epoch_->Tick();
   EXPECT_TRUE(host_.trainer->killed());
+}
+
+TEST_F(HeldEpochTest, RecordsAreOpenNoLongerThanTheEpochAndNeverTwice) {
+  Adopt(0);
+  epoch_->OnKept();
+  EXPECT_EQ(host_.open, 1);
+  epoch_->Kill("user", "stopped");
+  for (int i = 0; i < 20 && !epoch_->ended(); ++i) {
+    clock_.Advance(1);
+    epoch_->Tick();
+  }
+  ASSERT_TRUE(epoch_->ended());
+  EXPECT_EQ(host_.open, 0);  // though its end is still to be said again
+  epoch_->OnKept();
+  EXPECT_EQ(host_.opened, 1);
 }
 
 TEST_F(HeldEpochTest, ARegisterTellsTheStepsThatItsRanksWereGiven) {

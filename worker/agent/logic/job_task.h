@@ -33,6 +33,8 @@ class JobTask final : public GroupTask {
   // Step records go there (borrowed), and to the overseer as they do; without, steps are not told.
   // `published`: the last step that is there already.
   void Publish(StepRecords* records, int64_t published);
+  // After the last event: the records are not used any more.
+  void Close() { records_ = nullptr; }
   // From now on step records wait here, and their ranks keep them too.
   void HoldBack() { held_back_.emplace(); }
   // An error ends the group.
