@@ -1,19 +1,20 @@
-// What `strata` ends with (CLI.md).
+// What `strata` ends with after failures of its own.
 #ifndef STRATA_CLIENT_EXIT_CODES_H_
 #define STRATA_CLIENT_EXIT_CODES_H_
 
 #include "absl/status/status.h"
+#include "protocol/exit_codes.h"
 
 namespace strata::client {
 
-inline constexpr int kExitDone = 0;
-inline constexpr int kExitFailed = 1;      // the command or the job failed
-inline constexpr int kExitUsage = 2;       // usage, or an invalid file
-inline constexpr int kExitInfeasible = 3;  // does not fit, cannot be placed
-inline constexpr int kExitNotAllowed = 4;
-inline constexpr int kExitNotFound = 5;
-inline constexpr int kExitUnavailable = 6;  // no answer, or timed out
-inline constexpr int kExitInterrupted = 130;
+using protocol::kExitDone;
+using protocol::kExitFailed;
+using protocol::kExitInfeasible;
+using protocol::kExitInterrupted;
+using protocol::kExitNotAllowed;
+using protocol::kExitNotFound;
+using protocol::kExitUnavailable;
+using protocol::kExitUsage;
 
 // The exit code of a status: InvalidArgument and FailedPrecondition are the user's (2).
 inline int ExitCodeOf(const absl::Status& status) {

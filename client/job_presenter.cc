@@ -10,6 +10,7 @@
 #include "client/exit_codes.h"
 #include "client/views/job_view.h"
 #include "common/units.h"
+#include "protocol/task_event.h"
 
 namespace strata::client {
 
@@ -33,27 +34,11 @@ JobPresenter::JobPresenter(const v1::Job& job, Terminal& terminal, const common:
       told_(clock.Now()) {}
 
 void JobPresenter::OnProgress(const v1::JobProgress& progress) {
-  StandaloneEvent event;
-  switch (progress.progress_case()) {
-    case v1::JobProgress::kStep:
-      *event.mutable_step() = progress.step();
-      break;
-    case v1::JobProgress::kEvaluation:
-      *event.mutable_evaluation() = progress.evaluation();
-      break;
-    case v1::JobProgress::kCheckpoint:
-      *event.mutable_checkpoint() = progress.checkpoint();
-      break;
-    case v1::JobProgress::kNotice:
-      *event.mutable_notice() = progress.notice();
-      break;
-    case v1::JobProgress::kJob:
-      return OnJob(progress.job());
-    case v1::JobProgress::PROGRESS_NOT_SET:
-      return;
-  }
+  if (progress.has_job()) return OnJob(progress.job());
+  const std::optional<v1::StandaloneEvent> event = protocol::TaskEventOf(progress);
+  if (!event.has_value()) return;
   told_ = clock_.Now();
-  run_.OnEvent(event);
+  run_.OnEvent(*event);
 }
 
 void JobPresenter::OnJob(const v1::Job& job) {

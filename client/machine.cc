@@ -7,14 +7,13 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
-#include <sstream>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "common/small_file.h"
 
 namespace strata::client {
 
@@ -25,13 +24,6 @@ int UsableCores() {
   CPU_ZERO(&cores);
   if (sched_getaffinity(0, sizeof(cores), &cores) == 0) return std::max(1, CPU_COUNT(&cores));
   return static_cast<int>(std::max(1L, sysconf(_SC_NPROCESSORS_ONLN)));
-}
-
-std::string ReadSmallFile(const std::string& path) {
-  std::ifstream stream(path);
-  std::ostringstream text;
-  text << stream.rdbuf();
-  return text.str();
 }
 
 int64_t FieldInKilobytes(absl::string_view text, absl::string_view name) {
@@ -47,12 +39,12 @@ int64_t FieldInKilobytes(absl::string_view text, absl::string_view name) {
 }
 
 int64_t UsableMemory() {
-  int64_t memory = FieldInKilobytes(ReadSmallFile("/proc/meminfo"), "MemTotal");
+  int64_t memory = FieldInKilobytes(common::TextOf("/proc/meminfo"), "MemTotal");
   // cgroup v2, then v1; "max" and the huge v1 default are no limits.
   for (const char* path :
        {"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"}) {
     int64_t limit = 0;
-    const std::string text = ReadSmallFile(path);
+    const std::string text = common::TextOf(path);
     if (absl::SimpleAtoi(absl::StripAsciiWhitespace(text), &limit) && limit > 0) {
       memory = memory == 0 ? limit : std::min(memory, limit);
     }

@@ -21,9 +21,6 @@ int64_t UsableMemory();
 // The value in bytes of a `NAME:   123 kB` line of /proc/meminfo or /proc/PID/status text, or 0.
 int64_t FieldInKilobytes(absl::string_view text, absl::string_view name);
 
-// The whole of a small text file; empty when it cannot be read.
-std::string ReadSmallFile(const std::string& path);
-
 // Threads of a rank when `ranks` share the machine: OMP_NUM_THREADS if it is set to a number, else
 // cores / ranks, at least 1.
 int64_t ThreadsPerRank(int64_t ranks);

@@ -111,14 +111,16 @@ class Communicator {
   // Groups are made when ranks join and live as long as the communicator. `world_ranks` are
   // distinct and contain this rank, in the same order on every member; the position in it is a
   // member's index in the group. Two groups may have the same ranks: they are told apart by order
-  // of creation. InvalidArgument: not such a list. Otherwise errors of the transport.
+  // of creation. Members whose address this rank was not given are no error as long as no operation
+  // needs them. InvalidArgument: not such a list. Otherwise errors of the transport.
   virtual absl::StatusOr<GroupId> CreateGroup(absl::Span<const int> world_ranks) = 0;
   virtual int GroupSize(GroupId group) const = 0;
   virtual int GroupIndex(GroupId group) const = 0;  // this rank's
 
-  // Starts an operation. InvalidArgument: fields that cannot be; ResourceExhausted: as many
-  // operations are in flight as the communicator was made for; after Cancel or a failure, its
-  // status.
+  // Starts an operation. InvalidArgument: fields that cannot be; FailedPrecondition: it needs a
+  // rank whose address this one was not given (a collective needs all members); ResourceExhausted:
+  // as many operations are in flight as the communicator was made for; after Cancel or a failure,
+  // its status.
   virtual absl::StatusOr<OperationId> Post(const Operation& operation) = 0;
 
   // Moves every operation along as far as it goes without waiting (adding at most a bounded

@@ -12,6 +12,8 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
+#include <chrono>
+#include <condition_variable>
 #include <cstdio>
 #include <map>
 #include <mutex>
@@ -32,8 +34,9 @@ constexpr int kFirstBytesSeconds = 60;
 // Strangers that are turned away before UCX gets to do something else.
 constexpr int kMostRefusedAtOnce = 64;
 constexpr int kMostTold = 16;  // messages of a process
-// A peer may have been started a moment before this rank. The kernel keeps what it says.
-constexpr useconds_t kTooEarlyMicroseconds = 1000;
+// A peer may have been started a moment before this rank, and UCX asks for its connection again and
+// again: it waits for Admit, but not long, for it holds a lock of its own.
+constexpr auto kTooEarly = std::chrono::milliseconds(10);
 
 // The C library's.
 template <typename Function>
@@ -110,7 +113,8 @@ struct Member {
   bool admitted = false;
   WorldKey key;
   int rank = 0, size = 0;
-  std::set<int> listening;  // descriptors
+  std::set<int> listening;           // descriptors
+  std::set<std::string> challenges;  // answered: what comes with one again was overheard
   int64_t refused = 0;
 };
 
@@ -160,6 +164,7 @@ class Doorkeeper {
     member.rank = rank;
     member.size = static_cast<int>(listeners.size());
     member.admitted = true;
+    admitted_.notify_all();
     for (int to = 0; to < member.size; ++to) {
       if (to == rank) continue;
       for (const std::string& address : listeners[to]) ranks_[address] = {guard, to};
@@ -188,7 +193,8 @@ class Doorkeeper {
   Dialing* Find(int file);
   void Forget(int file);
 
-  std::mutex mutex_;
+  std::mutex mutex_;                  // guards what follows, but for kind_
+  std::condition_variable admitted_;  // somebody was
   std::map<const void*, Member> members_;
   std::map<std::string, std::pair<const void*, int>> ranks_;  // by listening address
   std::map<int, Dialing> dialing_;
@@ -213,16 +219,16 @@ const void* Doorkeeper::GuardOf(int listening) {
 
 int Doorkeeper::Accept(int file, sockaddr* address, socklen_t* size) {
   const void* guard = nullptr;
-  bool admitted = false;
-  {
-    const std::lock_guard lock(mutex_);
+  const auto admits = [&] {
     guard = GuardOf(file);
-    admitted = guard != nullptr && members_.at(guard).admitted;
-  }
-  if (!admitted) {
-    usleep(kTooEarlyMicroseconds);
-    errno = EAGAIN;
-    return -1;
+    return guard != nullptr && members_.at(guard).admitted;
+  };
+  {
+    std::unique_lock lock(mutex_);
+    if (!admitted_.wait_for(lock, kTooEarly, admits)) {
+      errno = EAGAIN;
+      return -1;
+    }
   }
   const socklen_t room = size != nullptr ? *size : 0;
   for (int i = 0; i < kMostRefusedAtOnce; ++i) {
@@ -244,9 +250,12 @@ bool Doorkeeper::Proves(const void* guard, int file) {
   Member& member = found->second;
   char mark[kMarkBytes];
   const ssize_t size = RealReceive(file, mark, sizeof(mark), MSG_DONTWAIT);
-  const absl::StatusOr<Marked> marked =
+  absl::StatusOr<Marked> marked =
       CheckMark(member.key, member.rank, member.size,
                 absl::string_view(mark, static_cast<size_t>(std::max<ssize_t>(size, 0))));
+  if (marked.ok() && !member.challenges.insert(marked->challenge).second) {
+    marked = absl::PermissionDeniedError("it repeats the first bytes of another connection");
+  }
   if (!marked.ok()) {
     ++member.refused;
     Tell(absl::StrCat("rank ", member.rank, " refuses a connection from ", PeerText(file), ": ",

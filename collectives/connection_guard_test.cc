@@ -103,6 +103,15 @@ TEST_F(StrangerTest, WhoKnowsTheNonceIsAnsweredWithTheProofOfIt) {
   EXPECT_TRUE(CheckAnswer(kKey, 2, 1, challenge, answer.substr(0, kAnswerBytes)));
 }
 
+TEST_F(StrangerTest, WhoOverheardAConnectionCannotRepeatIt) {
+  const std::string mark = MakeMark(kKey, 2, 1, std::string(kChallengeBytes, 'c'));
+  EXPECT_NE(SayTo(mark), "");
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(SayTo(mark), "");
+  EXPECT_TRUE(absl::StrContains(testing::internal::GetCapturedStderr(), "it repeats"));
+  EXPECT_NE(SayTo(MakeMark(kKey, 2, 1, std::string(kChallengeBytes, 'd'))), "");
+}
+
 TEST_F(StrangerTest, OthersAreRefusedByAddress) {
   const std::string challenge(kChallengeBytes, 'c');
   const WorldKey wrong = {.nonce = std::string(kNonceBytes, 'x'), .epoch = 7};

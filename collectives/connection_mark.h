@@ -27,7 +27,7 @@ inline constexpr size_t kMarkBytes = 8 + 8 + 4 + 4 + kChallengeBytes + 32;
 inline constexpr size_t kAnswerBytes = 8 + 32;
 
 // Of a connection that rank `from` makes to rank `to`. `challenge`: random bytes of its own, which
-// the answer must repeat the proof of.
+// the answer must repeat the proof of, and which count once.
 std::string MakeMark(const WorldKey& key, int from, int to, absl::string_view challenge);
 std::string MakeAnswer(const WorldKey& key, int from, int to, absl::string_view challenge);
 

@@ -71,6 +71,10 @@ absl::StatusOr<GroupId> MessageCommunicator::CreateGroup(absl::Span<const int> w
   group->receives.resize(group->ranks.size());
   for (const int member : group->ranks) {
     if (connected_[member]) continue;
+    if (!transport_->Knows(member)) {
+      if (group->unknown < 0) group->unknown = member;
+      continue;
+    }
     RETURN_IF_ERROR(transport_->Connect(member));
     connected_[member] = true;
   }
@@ -96,7 +100,17 @@ absl::Status MessageCommunicator::Check(const Operation& operation) const {
       (operation.peer == group.index || operation.tag >= kMaxTag)) {
     return absl::InvalidArgumentError("a message goes to another member, with a tag below 1024");
   }
+  RETURN_IF_ERROR(CheckReach(operation, group));
   return CheckAmounts(operation, group);
+}
+
+absl::Status MessageCommunicator::CheckReach(const Operation& operation, const Group& group) const {
+  const bool point_to_point = IsPointToPoint(operation.kind);
+  const int other = point_to_point ? group.ranks[operation.peer] : group.unknown;
+  if (other < 0 || connected_[other]) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      "rank ", rank(), " was not given the address of rank ", other, ", with which it is to ",
+      "exchange data: it did not name that rank among its peers before the start"));
 }
 
 absl::Status MessageCommunicator::CheckAmounts(const Operation& operation,

@@ -45,6 +45,7 @@ class MessageCommunicator final : public Communicator {
   struct Group {
     std::vector<int> ranks;                 // of the world
     int index = 0;                          // this rank's place in it
+    int unknown = -1;                       // its first member whose address is not known
     uint32_t key = 0;                       // in the tags of its messages
     uint32_t occurrence = 0;                // among groups of the same ranks
     uint64_t sequence = 0;                  // of the next collective
@@ -88,6 +89,7 @@ class MessageCommunicator final : public Communicator {
   static bool SendsWhole(const Slot& slot);
 
   absl::Status Check(const Operation& operation) const;
+  absl::Status CheckReach(const Operation& operation, const Group& group) const;
   absl::Status CheckAmounts(const Operation& operation, const Group& group) const;
   void Record(Slot& slot);
   uint64_t TagOf(const Slot& slot, int source) const;

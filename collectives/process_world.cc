@@ -54,12 +54,15 @@ bool ReadText(int file, std::string* text) {
 // In the child: join over the socket, run, report; the parent's next byte means that another rank
 // failed.
 absl::Status RunRank(const UcxOptions& options, int socket, int rank, int size, const WorldKey& key,
-                     const std::function<absl::Status(Communicator&)>& body) {
+                     const Knows& knows, const std::function<absl::Status(Communicator&)>& body) {
   ASSIGN_OR_RETURN(auto endpoint, UcxEndpoint::Create(options));
   if (!WriteText(socket, endpoint->Address())) return absl::UnavailableError("the parent is gone");
   std::vector<std::string> addresses(size);
   for (std::string& address : addresses) {
     if (!ReadText(socket, &address)) return absl::UnavailableError("the parent is gone");
+  }
+  for (int other = 0; other < size; ++other) {
+    if (knows && other != rank && !knows(rank, other)) addresses[other].clear();
   }
   ASSIGN_OR_RETURN(auto communicator,
                    UcxEndpoint::Connect(std::move(endpoint), rank, addresses, key));
@@ -82,7 +85,8 @@ struct Child {
 };
 
 Child Start(const UcxOptions& options, unsigned most_seconds, int rank, int size,
-            const WorldKey& key, const std::function<absl::Status(Communicator&)>& body) {
+            const WorldKey& key, const Knows& knows,
+            const std::function<absl::Status(Communicator&)>& body) {
   int sockets[2];
   STRATA_CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets) == 0);
   const pid_t pid = fork();
@@ -90,7 +94,7 @@ Child Start(const UcxOptions& options, unsigned most_seconds, int rank, int size
   if (pid == 0) {
     close(sockets[0]);
     alarm(most_seconds);
-    const absl::Status status = RunRank(options, sockets[1], rank, size, key, body);
+    const absl::Status status = RunRank(options, sockets[1], rank, size, key, knows, body);
     if (!status.ok())
       WriteText(sockets[1], absl::StrCat(static_cast<int>(status.code()), " ", status.message()));
     _exit(0);
@@ -133,11 +137,13 @@ std::vector<absl::Status> Collect(const std::vector<Child>& children) {
 std::vector<absl::Status> RunInProcesses(const UcxOptions& options, int size,
                                          const std::function<absl::Status(Communicator&)>& body,
                                          unsigned most_seconds,
-                                         const std::function<WorldKey(int rank)>& key) {
+                                         const std::function<WorldKey(int rank)>& key,
+                                         const Knows& knows) {
   const WorldKey same = {.nonce = std::string(kNonceBytes, 'k'), .epoch = 1};
   std::vector<Child> children;
   for (int rank = 0; rank < size; ++rank)
-    children.push_back(Start(options, most_seconds, rank, size, key ? key(rank) : same, body));
+    children.push_back(
+        Start(options, most_seconds, rank, size, key ? key(rank) : same, knows, body));
   std::vector<std::string> addresses(size);
   for (int rank = 0; rank < size; ++rank) ReadText(children[rank].socket, &addresses[rank]);
   for (const Child& child : children) {

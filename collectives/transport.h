@@ -47,7 +47,9 @@ class Transport {
   virtual int rank() const = 0;
   virtual int size() const = 0;
 
-  // Makes a connection, once for each peer, before messages to it.
+  // Whether the peer's address is known.
+  virtual bool Knows(int peer) const = 0;
+  // Makes a connection, once for each peer that is known, before messages to it.
   virtual absl::Status Connect(int peer) = 0;
 
   // Both may finish at once. Messages of one tag between two ranks arrive in order.

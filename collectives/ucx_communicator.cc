@@ -29,6 +29,7 @@ class UcxTransport final : public Transport {
   int rank() const override { return rank_; }
   int size() const override { return static_cast<int>(connections_.size()); }
 
+  bool Knows(int peer) const override { return !connections_[peer].address.worker_address.empty(); }
   absl::Status Connect(int peer) override;
   void Send(Transfer* transfer) override;
   void Receive(Transfer* transfer, uint64_t mask) override;
@@ -275,14 +276,15 @@ absl::StatusOr<std::unique_ptr<Communicator>> UcxEndpoint::Connect(
     return absl::InvalidArgumentError(absl::StrCat("the epoch's nonce has ", key.nonce.size(),
                                                    " bytes, and needs ", kNonceBytes));
   }
-  std::vector<UcxWorker::Peer> peers;
+  std::vector<UcxWorker::Peer> peers(addresses.size());
   for (size_t peer = 0; peer < addresses.size(); ++peer) {
+    if (addresses[peer].empty()) continue;  // not to be connected with
     auto parsed = worker->ParseAddress(addresses[peer]);
     if (!parsed.ok()) {
       return absl::InvalidArgumentError(
           absl::StrCat("rank ", peer, ": ", parsed.status().message()));
     }
-    peers.push_back(*std::move(parsed));
+    peers[peer] = *std::move(parsed);
   }
   worker->Admit(key, rank, peers);
   const int max_operations = worker->options().max_operations;

@@ -36,8 +36,9 @@ class UcxEndpoint {
   // This rank's worker address: opaque bytes of a few hundred, not text.
   virtual std::string Address() const = 0;
 
-  // Consumes the endpoint. `addresses[r]` is rank r's, this rank's own included. Connections are
-  // made when a group is created and become real with the first message. Over TCP each begins with
+  // Consumes the endpoint. `addresses[r]` is rank r's, this rank's own included; empty for ranks
+  // that this one exchanges no messages with. Connections are made when a group is created and
+  // become real with the first message. Over TCP each begins with
   // the proof that both ends know `key`: who does not is refused, and told on stderr. Shared memory
   // is the kernel's to guard: it lets nobody in but this user.
   static absl::StatusOr<std::unique_ptr<Communicator>> Connect(

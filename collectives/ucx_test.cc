@@ -1,6 +1,9 @@
 #include <signal.h>
 
+#include <cstdlib>
+
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "collectives/conformance.h"
 #include "collectives/process_world.h"
 #include "collectives/ucx_communicator.h"
@@ -82,6 +85,50 @@ TEST(UcxEndpointTest, Connect_WithAddressesThatCannotBe_IsRefused) {
     const auto communicator = UcxEndpoint::Connect(*std::move(endpoint), 0, lists[kind],
                                                    {.nonce = std::string(kNonceBytes, 'k')});
     EXPECT_EQ(communicator.status().code(), absl::StatusCode::kInvalidArgument) << kind;
+  }
+}
+
+// Three ranks in a row: the first and the last were not told of each other.
+absl::Status PassAlongARow(Communicator& communicator) {
+  ASSIGN_OR_RETURN(const GroupId world, WorldGroup(communicator));
+  const int rank = communicator.rank(), last = communicator.size() - 1;
+  float value = 7;
+  if (rank > 0) {
+    value = 0;
+    RETURN_IF_ERROR(RunOperation(communicator, {.kind = OpKind::kReceive,
+                                                .group = world,
+                                                .type = DataType::kF32,
+                                                .count = 1,
+                                                .out = &value,
+                                                .peer = rank - 1}));
+  }
+  if (rank < last) {
+    RETURN_IF_ERROR(RunOperation(communicator, {.kind = OpKind::kSend,
+                                                .group = world,
+                                                .type = DataType::kF32,
+                                                .count = 1,
+                                                .in = &value,
+                                                .peer = rank + 1}));
+  }
+  if (value != 7) return Differs(absl::StrCat("rank ", rank, " has ", value));
+  if (rank > 0) return absl::OkStatus();
+  for (const OpKind kind : {OpKind::kSend, OpKind::kBarrier}) {
+    const absl::Status status =
+        RunOperation(communicator, {.kind = kind, .group = world, .count = 0, .peer = last});
+    if (status.code() != absl::StatusCode::kFailedPrecondition ||
+        !absl::StrContains(status.message(), "rank 0 was not given the address of rank 2")) {
+      return Differs(status.ToString());
+    }
+  }
+  return absl::OkStatus();
+}
+
+TEST(UcxEndpointTest, RanksThatExchangeNothing_NeedNotKnowEachOther_AndAreNamedWhereTheyDo) {
+  for (const char* transports : {"sm,tcp,self", "tcp,self"}) {
+    const auto results =
+        RunInProcesses({.transports = transports}, 3, PassAlongARow, kMostSeconds, nullptr,
+                       [](int rank, int other) { return std::abs(rank - other) == 1; });
+    for (const absl::Status& status : results) EXPECT_TRUE(status.ok()) << status;
   }
 }
 

@@ -182,8 +182,12 @@ int PathRoots::MakeFolders(const std::string& path, mode_t mode) const {
       const Place place = OpenParent(part);
       if (place.folder() == -1) return -1;
       if (mkdirat(place.folder(), place.name(), mode) != 0 && errno != EEXIST) {
+        const int why = errno;
         struct stat there;  // what is there may be on a file system that takes nothing new
-        if (fstatat(place.folder(), place.name(), &there, StatFlags()) != 0) return -1;
+        if (fstatat(place.folder(), place.name(), &there, StatFlags()) != 0) {
+          errno = why;
+          return -1;
+        }
       }
     }
     if (end == std::string::npos) break;

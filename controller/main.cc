@@ -1,5 +1,4 @@
 // strata-controller: the daemon that holds a cluster's jobs and nodes.
-#include <fcntl.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -7,7 +6,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -25,6 +23,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/synchronization/mutex.h"
 #include "common/clock.h"
+#include "common/small_file.h"
 #include "common/status_macros.h"
 #include "controller/access/identity.h"
 #include "controller/service/controller.h"
@@ -82,24 +81,13 @@ void RaiseOpenFiles() {
   setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-// Whole or not at all: a temporary file, then a rename.
 absl::Status WriteReadyFile(const std::string& path, const Controller& controller) {
   const nlohmann::json content = {{"pid", getpid()},
                                   {"address", controller.address()},
                                   {"addresses", controller.addresses()},
                                   {"metrics_address", controller.metrics_address()}};
   const std::string text = content.dump() + "\n";
-  const std::string temporary = absl::StrCat(path, ".", getpid());
-  const int file = open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-  if (file < 0) return absl::InternalError(absl::StrCat(temporary, ": ", strerror(errno)));
-  const bool written = write(file, text.data(), text.size()) == static_cast<ssize_t>(text.size());
-  close(file);
-  if (!written || rename(temporary.c_str(), path.c_str()) != 0) {
-    const int error = errno;
-    unlink(temporary.c_str());
-    return absl::InternalError(absl::StrCat(path, ": ", strerror(error)));
-  }
-  return absl::OkStatus();
+  return common::ReplaceFile(path, text, /*durable=*/false);
 }
 
 int Fail(const absl::Status& status) {

@@ -1,11 +1,14 @@
 #include "protocol/agreement.h"
 
+#include <algorithm>
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/rng.h"
 
 namespace strata::protocol {
 namespace {
@@ -22,6 +25,41 @@ absl::Status Differ(int a, int b, const GroupKey& group) {
   return absl::FailedPreconditionError(
       absl::StrCat("ranks ", a, " and ", b, " disagree about the collectives of group ",
                    group.first, " (ranks ", absl::StrJoin(group.second, ", "), ")"));
+}
+
+bool Names(const v1::Prepared& prepared, int rank) {
+  const auto& peers = prepared.peers().ranks();
+  return std::binary_search(peers.begin(), peers.end(), rank);
+}
+
+// Whoever is waited for must know of it: a rank names its peers, and is named by them. Ranks of
+// before there were peers mean all.
+absl::Status CheckPeers(const std::map<int, v1::Prepared>& prepared) {
+  const bool all_name = std::all_of(prepared.begin(), prepared.end(),
+                                    [](const auto& each) { return each.second.has_peers(); });
+  if (!all_name) return absl::OkStatus();
+  uint64_t unanswered = 0;  // a sum over pairs, in which those that name each other cancel out
+  for (const auto& [rank, answer] : prepared) {
+    int last = -1;
+    for (const int peer : answer.peers().ranks()) {
+      if (peer <= last || peer == rank || peer > prepared.rbegin()->first) {
+        return absl::FailedPreconditionError(
+            absl::StrCat("rank ", rank, " names peers that cannot be: ", peer, " after ", last));
+      }
+      last = peer;
+      const uint64_t pair = common::MixBits(std::min(rank, peer), std::max(rank, peer));
+      unanswered += rank < peer ? pair : -pair;
+    }
+  }
+  if (unanswered == 0) return absl::OkStatus();
+  for (const auto& [rank, answer] : prepared) {
+    for (const int peer : answer.peers().ranks()) {
+      if (Names(prepared.at(peer), rank)) continue;
+      return absl::FailedPreconditionError(absl::StrCat("rank ", rank, " exchanges data with rank ",
+                                                        peer, ", which does not with rank ", rank));
+    }
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -61,7 +99,7 @@ absl::Status CheckAgreement(const std::map<int, v1::Prepared>& prepared) {
                                                         ") without being in it"));
     }
   }
-  return absl::OkStatus();
+  return CheckPeers(prepared);
 }
 
 }  // namespace strata::protocol

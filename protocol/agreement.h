@@ -1,5 +1,6 @@
 // What ranks must agree on before they start: one plan (with one build), on each pipeline stage
-// one set of programs, and inside each group one sequence of collectives.
+// one set of programs, inside each group one sequence of collectives, and who exchanges messages
+// with whom.
 #ifndef STRATA_PROTOCOL_AGREEMENT_H_
 #define STRATA_PROTOCOL_AGREEMENT_H_
 

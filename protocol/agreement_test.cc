@@ -70,5 +70,30 @@ TEST(AgreementTest, GroupsThatCannotBeAreRefused) {
   EXPECT_EQ(Check({Rank("p", {0, 7}, "a")}).code(), absl::StatusCode::kFailedPrecondition);
 }
 
+v1::Prepared WithPeers(const std::vector<int>& peers) {
+  v1::Prepared prepared;
+  prepared.mutable_peers()->mutable_ranks()->Add(peers.begin(), peers.end());
+  return prepared;
+}
+
+TEST(AgreementTest, PeersNameEachOther) {
+  EXPECT_TRUE(Check({WithPeers({1}), WithPeers({0, 2}), WithPeers({1})}).ok());
+  EXPECT_TRUE(Check({WithPeers({}), WithPeers({})}).ok());
+}
+
+TEST(AgreementTest, APeerThatDoesNotNameTheRankIsRefusedAndBothNamed) {
+  const absl::Status status = Check({WithPeers({1}), WithPeers({0, 2}), WithPeers({})});
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(std::string(status.message()),
+            "rank 1 exchanges data with rank 2, which does not with rank 1");
+}
+
+TEST(AgreementTest, PeersThatCannotBeAreRefused) {
+  for (const std::vector<int>& peers : {std::vector<int>{0}, {-1}, {2}, {1, 1}}) {
+    EXPECT_EQ(Check({WithPeers(peers), WithPeers({0})}).code(),
+              absl::StatusCode::kFailedPrecondition);
+  }
+}
+
 }  // namespace
 }  // namespace strata::protocol

@@ -9,9 +9,11 @@
 
 namespace strata::protocol {
 
-// 1: what agents of before there were ranges speak; 2: messages in parts, jobs by their uids.
-inline constexpr int kLeast = 1, kGreatest = 2;
+// 1: what agents of before there were ranges speak; 2: messages in parts, jobs by their uids;
+// 3: a start with the addresses of some ranks (StartEpoch.ranks).
+inline constexpr int kLeast = 1, kGreatest = 3;
 inline constexpr int kFirstWithParts = 2;
+inline constexpr int kFirstWithSomeAddresses = 3;
 
 v1::ProtocolRange OwnRange();
 

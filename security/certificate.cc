@@ -3,8 +3,10 @@
 #include <openssl/rand.h>
 #include <openssl/sha.h>
 
+#include <algorithm>
 #include <cmath>
 #include <ctime>
+#include <limits>
 #include <vector>
 
 #include "absl/strings/escaping.h"
@@ -116,8 +118,18 @@ absl::Status Refused(int error, X509* leaf, X509* at, double now) {
   }
 }
 
+// When the first of those that were verified ends.
+double FirstEnd(X509_STORE_CTX* verification) {
+  const STACK_OF(X509)* const chain = X509_STORE_CTX_get0_chain(verification);
+  double first = std::numeric_limits<double>::infinity();
+  for (int i = 0; i < sk_X509_num(chain); ++i) {
+    first = std::min(first, UnixTime(X509_get0_notAfter(sk_X509_value(chain, i))));
+  }
+  return first;
+}
+
 absl::Status VerifyWith(const std::vector<Certificate>& chain, X509_STORE* roots, int purpose,
-                        double now) {
+                        double now, double* valid_until) {
   const CertificateStack between(sk_X509_new_null());
   for (size_t i = 1; i < chain.size(); ++i) sk_X509_push(between.get(), chain[i].get());
   const Verification verification(X509_STORE_CTX_new());
@@ -132,6 +144,7 @@ absl::Status VerifyWith(const std::vector<Certificate>& chain, X509_STORE* roots
   X509_VERIFY_PARAM_set_flags(parameters, X509_V_FLAG_PARTIAL_CHAIN);
   const bool good = X509_verify_cert(verification.get()) == 1;
   ERR_clear_error();
+  if (good && valid_until != nullptr) *valid_until = FirstEnd(verification.get());
   if (good) return absl::OkStatus();
   X509* const at = X509_STORE_CTX_get_current_cert(verification.get());
   return Refused(X509_STORE_CTX_get_error(verification.get()), chain[0].get(),
@@ -139,9 +152,10 @@ absl::Status VerifyWith(const std::vector<Certificate>& chain, X509_STORE* roots
 }
 
 absl::StatusOr<CertificateView> VerifiedView(const std::vector<Certificate>& chain,
-                                             X509_STORE* roots, Side side, double now) {
+                                             X509_STORE* roots, Side side, double now,
+                                             double* valid_until) {
   const int purpose = side == Side::kClient ? X509_PURPOSE_SSL_CLIENT : X509_PURPOSE_SSL_SERVER;
-  RETURN_IF_ERROR(VerifyWith(chain, roots, purpose, now));
+  RETURN_IF_ERROR(VerifyWith(chain, roots, purpose, now, valid_until));
   absl::StatusOr<CertificateView> view = View(chain[0].get());
   if (!view.ok()) return absl::UnauthenticatedError(view.status().message());
   return view;
@@ -156,12 +170,12 @@ constexpr char kNoCertificate[] = "there is no certificate (PEM)";
 }  // namespace
 
 absl::StatusOr<CertificateView> VerifyChain(absl::string_view chain, absl::string_view roots,
-                                            Side side, double now) {
+                                            Side side, double now, double* valid_until) {
   const std::vector<Certificate> shown = ParseAll(chain);
   if (shown.empty()) return absl::UnauthenticatedError(kNoCertificate);
   const CertificateStore store(X509_STORE_new());
   for (const Certificate& root : ParseAll(roots)) X509_STORE_add_cert(store.get(), root.get());
-  return VerifiedView(shown, store.get(), side, now);
+  return VerifiedView(shown, store.get(), side, now, valid_until);
 }
 
 absl::StatusOr<PinnedChain> VerifyPinnedChain(absl::string_view chain, absl::string_view key_digest,
@@ -174,7 +188,7 @@ absl::StatusOr<PinnedChain> VerifyPinnedChain(absl::string_view chain, absl::str
     const CertificateStore store(X509_STORE_new());
     X509_STORE_add_cert(store.get(), root.get());
     PinnedChain pinned;
-    ASSIGN_OR_RETURN(pinned.leaf, VerifiedView(shown, store.get(), Side::kServer, now));
+    ASSIGN_OR_RETURN(pinned.leaf, VerifiedView(shown, store.get(), Side::kServer, now, nullptr));
     const Bio bio = Writing();
     if (PEM_write_bio_X509(bio.get(), root.get()) != 1) return OpenSslError("a root as PEM");
     pinned.root = TextOf(bio.get());

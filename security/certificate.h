@@ -25,8 +25,9 @@ enum class Side { kClient, kServer };
 // The first certificate of `chain` (PEM, leaf first, then those between it and the root), if one of
 // `roots` (PEM) stands behind it at `now` (Unix time) and it names one SPIFFE ID. Unauthenticated:
 // why not, with its name.
+// `valid_until`: set to when the first certificate of those up to the root ends, unless null.
 absl::StatusOr<CertificateView> VerifyChain(absl::string_view chain, absl::string_view roots,
-                                            Side side, double now);
+                                            Side side, double now, double* valid_until = nullptr);
 // The same without a root at hand: one of the chain's authorities must have the public key of this
 // digest (KeyDigest). Returns that authority's certificate too, as PEM.
 struct PinnedChain {

@@ -6,6 +6,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "security/authority.h"
+#include "security/certificate_testing.h"
 #include "security/openssl.h"
 
 namespace strata::security {
@@ -13,7 +14,6 @@ namespace {
 
 using testing::HasSubstr;
 
-constexpr double kNow = 1'800'000'000;
 constexpr double kDay = 86400;
 
 class CertificateTest : public testing::Test {
@@ -67,35 +67,45 @@ TEST_F(CertificateTest, OthersAreRefusedWithTheReason) {
       HasSubstr("no certificate"));
 }
 
-// A certificate with these names (in OpenSSL's words), signed by `issuer`; by itself if that has
-// no key.
-std::string Custom(const KeyPair& issuer, const std::string& names, const std::string& key_pem) {
-  const Bio key_bio = Reading(key_pem);
-  const Key key(PEM_read_bio_PrivateKey(key_bio.get(), nullptr, nullptr, nullptr));
-  const Bio issuer_bio = Reading(issuer.certificate);
-  const Certificate by(PEM_read_bio_X509(issuer_bio.get(), nullptr, nullptr, nullptr));
-  const Bio sign_bio = Reading(issuer.private_key);
-  const Key sign(PEM_read_bio_PrivateKey(sign_bio.get(), nullptr, nullptr, nullptr));
-  const Certificate made(X509_new());
-  X509_set_version(made.get(), X509_VERSION_3);
-  ASN1_INTEGER_set(X509_get_serialNumber(made.get()), 7);
-  ASN1_TIME_set(X509_getm_notBefore(made.get()), static_cast<time_t>(kNow - kDay));
-  ASN1_TIME_set(X509_getm_notAfter(made.get()), static_cast<time_t>(kNow + kDay));
-  X509_set_pubkey(made.get(), key.get());
-  X509_NAME_add_entry_by_txt(X509_get_subject_name(made.get()), "CN", MBSTRING_UTF8,
-                             reinterpret_cast<const unsigned char*>("custom"), -1, -1, 0);
-  X509_set_issuer_name(made.get(), X509_get_subject_name(by.get()));
-  if (!names.empty()) {
-    X509V3_CTX context;
-    X509V3_set_ctx(&context, by.get(), made.get(), nullptr, nullptr, 0);
-    const Extension extension(
-        X509V3_EXT_conf_nid(nullptr, &context, NID_subject_alt_name, names.c_str()));
-    X509_add_ext(made.get(), extension.get(), -1);
-  }
-  X509_sign(made.get(), sign.get(), EVP_sha256());
-  const Bio out = Writing();
-  PEM_write_bio_X509(out.get(), made.get());
-  return TextOf(out.get());
+TEST_F(CertificateTest, AnAuthorityBetweenLeafAndRootMustBeShownAndBeGood) {
+  const KeyPair root = *Authority::MakeRoot("prod", kNow);
+  const KeyPair between = MakeBetween(root);
+  const std::string alice = Custom(between, "URI:spiffe://prod/user/alice", *MakePrivateKey());
+  double valid_until = 0;
+  const auto view =
+      VerifyChain(alice + between.certificate, root.certificate, Side::kClient, kNow, &valid_until);
+  ASSERT_TRUE(view.ok()) << view.status();
+  EXPECT_EQ(view->id.path, "user/alice");
+  EXPECT_EQ(valid_until, kNow + kDay);
+  EXPECT_THAT(Refusal(alice, root.certificate), HasSubstr("not from this cluster's authority"));
+
+  const KeyPair brief = MakeBetween(root, kNow + kDay / 2);
+  const std::string bob = Custom(brief, "URI:spiffe://prod/user/bob", *MakePrivateKey());
+  ASSERT_TRUE(
+      VerifyChain(bob + brief.certificate, root.certificate, Side::kClient, kNow, &valid_until)
+          .ok());
+  EXPECT_EQ(valid_until, kNow + kDay / 2);
+  EXPECT_THAT(
+      Refusal(bob + brief.certificate, root.certificate, Side::kClient, kNow + kDay / 2 + 1),
+      HasSubstr("expired"));
+}
+
+TEST_F(CertificateTest, ARootThatIsOnlyShownIsNoRoot) {
+  const KeyPair own = *Authority::MakeRoot("prod", kNow);
+  const KeyPair between = MakeBetween(own);
+  const std::string chain = Custom(between, "URI:spiffe://prod/controller", *MakePrivateKey()) +
+                            between.certificate + own.certificate;
+  EXPECT_THAT(Refusal(chain, authority_->root()), HasSubstr("not from this cluster's authority"));
+  EXPECT_THAT(Refusal(chain + authority_->root(), authority_->root()),
+              HasSubstr("not from this cluster's authority"));
+}
+
+TEST_F(CertificateTest, TheLeafAloneNames) {
+  const KeyPair root = *Authority::MakeRoot("prod", kNow);
+  const KeyPair between = MakeBetween(root);  // names a node itself
+  EXPECT_THAT(
+      Refusal(Custom(between, "", *MakePrivateKey()) + between.certificate, root.certificate),
+      HasSubstr("CN=custom names nobody"));
 }
 
 TEST_F(CertificateTest, ExactlyOneNameIsNeeded) {

@@ -105,16 +105,17 @@ absl::StatusOr<CertificateView> PeerVerifier::Verify(const std::string& chain, d
     Refresh(now);
     const auto found = known_.find(digest);
     if (found != known_.end()) {
-      if (now >= found->second.view.begin && now <= found->second.view.end)
-        return found->second.view;
+      const Known& known = found->second;
+      if (now >= known.view.begin && now <= known.valid_until) return known.view;
       known_.erase(found);  // the reason is told below
     }
     roots = roots_;
   }
-  ASSIGN_OR_RETURN(CertificateView view, VerifyChain(chain, roots, side_, now));
+  double valid_until = 0;
+  ASSIGN_OR_RETURN(CertificateView view, VerifyChain(chain, roots, side_, now, &valid_until));
   const std::lock_guard lock(mutex_);
   if (known_.size() >= kMostKnown) known_.clear();
-  if (roots == roots_) known_[digest] = {view};
+  if (roots == roots_) known_[digest] = {view, valid_until};
   return view;
 }
 

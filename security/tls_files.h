@@ -45,12 +45,14 @@ class PeerVerifier {
  public:
   PeerVerifier(std::string authority_file, Side side);
 
-  // As VerifyChain. What was found good is remembered until the file changes or it ends.
+  // As VerifyChain. What was found good is remembered until the file changes, or it or an authority
+  // between it and the root ends.
   absl::StatusOr<CertificateView> Verify(const std::string& chain, double now);
 
  private:
   struct Known {
     CertificateView view;
+    double valid_until = 0;  // Unix time
   };
   void Refresh(double now);
 

@@ -247,7 +247,8 @@ void Cluster::HarmlessFault(double at) {
     case 4:
       return events.At(at, [node] { node->BreakSession(); });
     case 5:
-      return events.At(at, [node, seconds] { node->HandOver(seconds); });
+      faults_over_at = std::max(faults_over_at, at + seconds * 4);
+      return events.At(at, [node, seconds] { node->HandOver(seconds * 4); });
     case 6:
       return CutOff(at, weather_ == Weather::kIsolation ? seconds * 12 : seconds, /*all=*/true);
     case 7:

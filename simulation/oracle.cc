@@ -46,13 +46,6 @@ bool Legal(const v1::JobRecord& before, const v1::JobRecord& after) {
   }
 }
 
-// The record as bytes. A job that went on while no controller lived has run for longer than was
-// recorded, which its next one adds.
-std::string WithoutRunTime(v1::JobRecord job) {
-  job.clear_run_time();
-  return job.SerializeAsString();
-}
-
 std::string Name(const v1::JobRecord& job) {
   return absl::StrCat(job.name(), " epoch ", job.epoch(), " (", v1::Job::State_Name(job.state()),
                       ")");
@@ -106,11 +99,10 @@ void Oracle::CheckStart(const v1::JobRecord& job) {
   }
 }
 
-void Oracle::CheckKept(const v1::JobRecord& before, const v1::JobRecord& job) {
+void Oracle::CheckKept(const v1::JobRecord& job) {
   constexpr double kKeptSeconds = 28;  // a little less than a lease
   std::set<std::pair<std::string, int>> taken;
   for (const v1::RankPlace& place : job.placement()) taken.insert({place.node(), place.device()});
-  for (const v1::RankPlace& place : before.placement()) taken.erase({place.node(), place.device()});
   for (const auto& [name, other] : durable_) {
     const bool recovers =
         other.state() == v1::Job::RECOVERING && now_ < let_go_[name] + kKeptSeconds;
@@ -146,7 +138,7 @@ void Oracle::CheckChange(const v1::JobRecord& before, const v1::JobRecord& after
   if (starts || after.state() == v1::Job::FAILED) CheckLoss(after);
   if (starts) started_[after.name()] = now_;
   if (starts) CheckStart(after);
-  if (starts) CheckKept(before, after);
+  if (starts) CheckKept(after);
   if (after.has_moving_to() && HasEpoch(before.state()) && after.state() == v1::Job::RECOVERING) {
     let_go_[after.name()] = now_;
   }
@@ -317,7 +309,7 @@ void Oracle::OnLoaded(const controller::Core& core) {
   }
   for (const auto& [name, job] : durable_) {
     const v1::JobRecord* found = core.FindJob(name);
-    if (found == nullptr || WithoutRunTime(*found) != WithoutRunTime(job)) {
+    if (found == nullptr || found->SerializeAsString() != job.SerializeAsString()) {
       Violate(absl::StrCat(name, " is not what was made durable"));
     }
   }

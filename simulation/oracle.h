@@ -78,7 +78,7 @@ class Oracle {
   void CheckStart(const v1::JobRecord& job);
   // Nobody else starts on devices that are kept for a job that moves, but who was there before:
   // some of its ranks had ended, and with the others it begins again where it was.
-  void CheckKept(const v1::JobRecord& before, const v1::JobRecord& job);
+  void CheckKept(const v1::JobRecord& job);
   void CheckQuotas();
   // Each step that is lost is explained by something that happened to the job or its nodes.
   void CheckLoss(const v1::JobRecord& job);

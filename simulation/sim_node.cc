@@ -95,6 +95,7 @@ void SimNode::KillAgent(double back_after) { EndAgent(back_after, /*flushed=*/fa
 void SimNode::HandOver(double back_after) {
   if (!AgentAwake()) return;
   if (cluster_.options.bug == PlantedBug::kEndsRanksAtHandOver) core_->EndAll();
+  core_->SayHandingOver();
   EndAgent(back_after, /*flushed=*/true);
 }
 

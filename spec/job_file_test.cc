@@ -447,6 +447,10 @@ TEST(Unsupported, IsRefusedWithItsValue) {
       {{"resources.device=h100"}, "resources.device: h100 is"},
       {{"data.train[0].path=x.jsonl"}, "data.train[0].path: the kind of x.jsonl is"},
       {{"data.validation={path: x.bin}"}, "data.validation.path: the kind of x.bin is"},
+      {{"memory={device: 2GiB}"}, "memory: not supported yet — remove it"},
+      {{"train.epochs=3"}, "train.epochs: not supported yet — give train.steps"},
+      {{"train.lora={rank: 8}"}, "train.lora: not supported yet"},
+      {{"data.tokenizer=x"}, "data.tokenizer: not supported yet"},
   };
   for (const auto& [settings, says] : cases) {
     EXPECT_THAT(Unsupported(settings), HasSubstr(says)) << settings[0];

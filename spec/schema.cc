@@ -1,5 +1,6 @@
 #include "spec/schema.h"
 
+#include <cmath>
 #include <map>
 
 #include "absl/strings/ascii.h"
@@ -114,6 +115,12 @@ std::string WithoutIndices(absl::string_view path) {
   return plain;
 }
 
+// Large ones are whole: 1000000, not 1e+06.
+std::string BoundText(double bound) {
+  return std::abs(bound) >= 1000 ? absl::StrCat(static_cast<int64_t>(bound))
+                                 : ShortestNumber(bound);
+}
+
 // "SHARD_" of enum Shard, from its first value SHARD_UNSPECIFIED.
 absl::string_view PrefixOf(const EnumDescriptor& type) {
   absl::string_view name = type.value(0)->name();
@@ -166,14 +173,11 @@ const Bounds* FindBounds(absl::string_view path) {
 std::string Describe(const Bounds& bounds, double value) {
   std::string text;
   if (bounds.least > -kInfinite) {
-    text = absl::StrCat(bounds.least_open ? "greater than " : "at least ",
-                        ShortestNumber(bounds.least));
+    text = absl::StrCat(bounds.least_open ? "greater than " : "at least ", BoundText(bounds.least));
   }
   if (bounds.most < kMany || value > bounds.most) {
-    const auto most = bounds.most >= kMany ? absl::StrCat(static_cast<int64_t>(bounds.most))
-                                           : ShortestNumber(bounds.most);
     absl::StrAppend(&text, text.empty() ? "" : " and ",
-                    bounds.most_open ? "less than " : "at most ", most);
+                    bounds.most_open ? "less than " : "at most ", BoundText(bounds.most));
   }
   return text;
 }

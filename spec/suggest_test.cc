@@ -80,5 +80,10 @@ TEST(Schema, BoundsAreFoundWithIndices) {
   EXPECT_EQ(FindBounds("data.train[3].path"), nullptr);
 }
 
+TEST(Describe, WritesLargeBoundsInFull) {
+  EXPECT_EQ(Describe(*FindBounds("resources.priority"), 2e6),
+            "at least -1000000 and at most 1000000");
+}
+
 }  // namespace
 }  // namespace strata::spec

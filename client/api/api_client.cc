@@ -153,10 +153,18 @@ class GrpcApiClient final : public ApiClient {
     return Call<v1::Node>(*cluster_, &v1::ClusterService::Stub::GetNode, request);
   }
 
-  absl::StatusOr<std::vector<v1::Node>> ListNodes() override {
-    return ListAll<v1::Node, v1::ListNodesResponse>(
-        *cluster_, &v1::ClusterService::Stub::ListNodes, v1::ListNodesRequest(),
-        [](v1::ListNodesResponse& page) { return page.mutable_nodes(); });
+  absl::StatusOr<v1::ListNodesResponse> ListNodes() override {
+    v1::ListNodesRequest request;
+    request.set_page_size(kPageSize);
+    v1::ListNodesResponse all;
+    RETURN_IF_ERROR(ForEachPage<v1::ListNodesResponse>(
+        *cluster_, &v1::ClusterService::Stub::ListNodes, request,
+        [&all](v1::ListNodesResponse page) {
+          if (all.nodes().empty()) return all.Swap(&page);  // what came since is watched
+          for (v1::Node& node : *page.mutable_nodes()) *all.add_nodes() = std::move(node);
+        }));
+    all.clear_next_page_token();
+    return all;
   }
 
   absl::StatusOr<v1::Cluster> GetCluster() override {
@@ -178,6 +186,10 @@ class GrpcApiClient final : public ApiClient {
 
   absl::StatusOr<v1::Node> DrainNode(const v1::DrainNodeRequest& request) override {
     return Call<v1::Node>(*cluster_, &v1::ClusterService::Stub::DrainNode, request);
+  }
+
+  absl::StatusOr<v1::DrainNodesResponse> DrainNodes(const v1::DrainNodesRequest& request) override {
+    return Call<v1::DrainNodesResponse>(*cluster_, &v1::ClusterService::Stub::DrainNodes, request);
   }
 
   absl::StatusOr<v1::Node> ResumeNode(const v1::ResumeNodeRequest& request) override {
@@ -368,9 +380,20 @@ class GrpcApiClient final : public ApiClient {
     return "is the cluster up? (strata up)";
   }
 
+  // A socket that is there, and not for this user.
+  bool IsShut(const std::string& message) const {
+    return address_.is_unix() && absl::StrContains(message, "Permission denied");
+  }
+
   absl::Status Translate(const grpc::Status& status) const {
     const auto code = static_cast<absl::StatusCode>(status.error_code());
     std::string message = status.error_message();
+    if (code == absl::StatusCode::kUnavailable && IsShut(message)) {
+      return absl::PermissionDeniedError(
+          absl::StrCat(address_.ToString(),
+                       ": permission denied — its directory or its socket lets in only its "
+                       "user: a group comes in with strata-controller --socket-group"));
+    }
     if (code == absl::StatusCode::kUnavailable) {
       message = absl::StrCat(address_.ToString(), " does not answer (", LastReason(message), ") — ",
                              WhatToDo(message));

@@ -79,10 +79,13 @@ class ApiClient {
                                                                   int32_t most) = 0;
   virtual absl::StatusOr<v1::ExplainJobResponse> ExplainJob(const std::string& name) = 0;
   virtual absl::StatusOr<v1::Node> GetNode(const std::string& name) = 0;
-  virtual absl::StatusOr<std::vector<v1::Node>> ListNodes() = 0;  // all pages
+  // All pages, with the version to watch from.
+  virtual absl::StatusOr<v1::ListNodesResponse> ListNodes() = 0;
   virtual absl::StatusOr<v1::Cluster> GetCluster() = 0;
   virtual absl::StatusOr<v1::Topology> GetTopology() = 0;
   virtual absl::StatusOr<v1::Node> DrainNode(const v1::DrainNodeRequest& request) = 0;
+  virtual absl::StatusOr<v1::DrainNodesResponse> DrainNodes(
+      const v1::DrainNodesRequest& request) = 0;
   virtual absl::StatusOr<v1::Node> ResumeNode(const v1::ResumeNodeRequest& request) = 0;
   virtual absl::Status DeleteNode(const v1::DeleteNodeRequest& request) = 0;
   virtual absl::StatusOr<v1::ApplyPolicyResponse> ApplyPolicy(

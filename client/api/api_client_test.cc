@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cmath>
@@ -54,6 +55,23 @@ class ApiClientTest : public testing::Test {
   FakeServer server_;
   std::unique_ptr<ApiClient> client_ = MakeApiClient(server_.address(), ApiOptions());
 };
+
+// As somebody for whom the socket's directory is shut; ends with the exit code.
+void AskAsAStranger(const std::string& path) {
+  if (geteuid() == 0 && setuid(65534) != 0) _exit(1);
+  const auto client = MakeApiClient({.host = "", .path = path}, ApiOptions());
+  const absl::Status status = client->GetCluster().status();
+  std::fprintf(stderr, "%s", std::string(status.message()).c_str());
+  _exit(ExitCodeOfCall(status));
+}
+
+TEST(ApiClientDeathTest, ASocketThatIsForOthersIsNotAllowed) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const std::string directory = testing::TempDir() + "shut";
+  mkdir(directory.c_str(), 0);
+  EXPECT_EXIT(AskAsAStranger(directory + "/strata.sock"), testing::ExitedWithCode(4),
+              "permission denied.*--socket-group");
+}
 
 TEST_F(ApiClientTest, ListsAreFollowedThroughAllPages) {
   for (const char* name : {"jobs/a", "jobs/b", "jobs/c", "jobs/d", "jobs/e"}) {

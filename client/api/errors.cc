@@ -5,6 +5,7 @@
 #include "absl/strings/cord.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "client/exit_codes.h"
 #include "proto/google/rpc/error_details.pb.h"
@@ -59,25 +60,39 @@ std::vector<FieldViolation> ViolationsOf(const absl::Status& status) {
 int ExitCodeOfCall(const absl::Status& status) {
   const std::string reason = ReasonOf(status);
   switch (status.code()) {
-    case absl::StatusCode::kOk:
-      return kExitDone;
-    case absl::StatusCode::kInvalidArgument:
-      return kExitUsage;
     case absl::StatusCode::kFailedPrecondition:
       return reason.empty() || reason == "INFEASIBLE" ? kExitInfeasible : kExitFailed;
-    case absl::StatusCode::kPermissionDenied:
     case absl::StatusCode::kUnauthenticated:
       return kExitNotAllowed;
-    case absl::StatusCode::kNotFound:
-      return kExitNotFound;
-    case absl::StatusCode::kUnavailable:
-    case absl::StatusCode::kDeadlineExceeded:
-      return kExitUnavailable;
-    case absl::StatusCode::kCancelled:
-      return kExitInterrupted;
-    default:
+    case absl::StatusCode::kResourceExhausted:
+    case absl::StatusCode::kUnimplemented:
       return kExitFailed;
+    default:
+      return ExitCodeOf(status);
   }
+}
+
+namespace {
+
+absl::Status WithMessage(const absl::Status& status, absl::string_view message) {
+  absl::Status told(status.code(), message);
+  status.ForEachPayload(
+      [&](absl::string_view type, const absl::Cord& payload) { told.SetPayload(type, payload); });
+  return told;
+}
+
+}  // namespace
+
+absl::Status AtFlags(const absl::Status& status, const std::map<std::string, std::string>& flags) {
+  std::vector<std::string> lines;
+  bool typed = false;
+  for (const FieldViolation& violation : ViolationsOf(status)) {
+    const auto flag = flags.find(violation.field.substr(0, violation.field.find_first_of("[")));
+    typed |= flag != flags.end();
+    const std::string& name = flag == flags.end() ? violation.field : flag->second;
+    lines.push_back(absl::StrCat(name, ": ", violation.description));
+  }
+  return typed ? WithMessage(status, absl::StrJoin(lines, "\n")) : status;
 }
 
 absl::Status AtPositions(const absl::Status& status, const std::string& file,
@@ -88,10 +103,7 @@ absl::Status AtPositions(const absl::Status& status, const std::string& file,
                   std::move(violation.description), ""});
   }
   if (problems.empty()) return status;
-  absl::Status placed(status.code(), problems.ToString());
-  status.ForEachPayload(
-      [&](absl::string_view type, const absl::Cord& payload) { placed.SetPayload(type, payload); });
-  return placed;
+  return WithMessage(status, problems.ToString());
 }
 
 }  // namespace strata::client

@@ -184,6 +184,16 @@ class FakeServer::Services final : public v1::JobService::Service,
     return SetDrained(request->name(), true, request->reason(), response);
   }
 
+  grpc::Status DrainNodes(grpc::ServerContext* context, const v1::DrainNodesRequest* request,
+                          v1::DrainNodesResponse* response) override {
+    if (const auto refused = Before(context, "DrainNodes"); !refused.ok()) return refused;
+    for (const std::string& name : request->names()) {
+      const auto status = SetDrained(name, true, request->reason(), response->add_nodes());
+      if (!status.ok()) return status;
+    }
+    return grpc::Status::OK;
+  }
+
   grpc::Status ResumeNode(grpc::ServerContext* context, const v1::ResumeNodeRequest* request,
                           v1::Node* response) override {
     if (const auto refused = Before(context, "ResumeNode"); !refused.ok()) return refused;
@@ -240,6 +250,14 @@ class FakeServer::Services final : public v1::JobService::Service,
     if (const auto found = Find(request->name(), &job); !found.ok()) return found;
     return ToGrpc(
         script_.logs(*request, [&](const v1::LogLine& l) { return Send(context, writer, l); }));
+  }
+
+  grpc::Status WatchNodes(grpc::ServerContext* context, const v1::WatchNodesRequest* request,
+                          grpc::ServerWriter<v1::WatchNodesResponse>* writer) override {
+    if (const auto refused = Before(context, "WatchNodes"); !refused.ok()) return refused;
+    return ToGrpc(script_.watch_nodes(*request, [&](const v1::WatchNodesResponse& change) {
+      return Send(context, writer, change);
+    }));
   }
 
   grpc::Status BackupCluster(grpc::ServerContext* context, const v1::BackupClusterRequest* request,

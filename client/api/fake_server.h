@@ -50,6 +50,7 @@ class FakeServer {
   Handler<v1::ApplyPolicyRequest, v1::ApplyPolicyResponse> apply;
   StreamHandler<v1::StreamProgressRequest, v1::JobProgress> progress;
   StreamHandler<v1::StreamLogsRequest, v1::LogLine> logs;
+  StreamHandler<v1::WatchNodesRequest, v1::WatchNodesResponse> watch_nodes;
   StreamHandler<v1::BackupClusterRequest, v1::BackupClusterResponse> backup;
   // Called first in every call; a code other than 0 is the answer. `deadline_seconds`: what the
   // client gave it, infinite without a deadline.

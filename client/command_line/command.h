@@ -15,14 +15,14 @@
 namespace strata::client {
 
 struct Flag {
-  enum class Kind { kSwitch, kText, kCount, kNumber, kWord };
+  enum class Kind { kSwitch, kText, kCount, kNumber, kTime, kWord };
 
   std::string name;  // "--ranks"
   Kind kind = Kind::kText;
   std::string value_name;  // in help: "N"
   std::string help;
   std::string short_name = "";  // "-o", or empty
-  // kCount and kNumber: the allowed values.
+  // kCount, kNumber and kTime: the allowed values; of kTime in seconds.
   double least = -std::numeric_limits<double>::infinity();
   double most = std::numeric_limits<double>::infinity();
   std::vector<std::string> words = {};  // of kWord
@@ -40,6 +40,7 @@ class Arguments {
   std::vector<std::string> All(absl::string_view flag) const;
   std::optional<int64_t> Count(absl::string_view flag) const;
   std::optional<double> Number(absl::string_view flag) const;
+  std::optional<double> Seconds(absl::string_view flag) const;  // of kTime
   const std::vector<std::string>& positional() const { return positional_; }
 
   void Add(const std::string& flag, std::string value) {

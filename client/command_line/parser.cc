@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "common/status_macros.h"
 #include "spec/problems.h"
 #include "spec/scalars.h"
 #include "spec/suggest.h"
@@ -21,14 +22,32 @@ std::string MissingText(const Command& command, const std::string& argument) {
                       " is missing — usage: ", UsageOf(command));
 }
 
+absl::StatusOr<double> SecondsIn(const std::string& text) {
+  ASSIGN_OR_RETURN(const absl::Duration time, ParseTime(text));
+  return absl::ToDoubleSeconds(time);
+}
+
+// What a count, a number or a time is worth.
+absl::StatusOr<double> ValueOf(const Flag& flag, const std::string& text) {
+  if (flag.kind == Flag::Kind::kTime) return SecondsIn(text);
+  if (flag.kind == Flag::Kind::kNumber) return spec::ParseNumber(text);
+  ASSIGN_OR_RETURN(const int64_t count, spec::ParseCount(text));
+  return static_cast<double>(count);
+}
+
+std::string BoundText(const Flag& flag, double value) {
+  if (flag.kind == Flag::Kind::kTime) return spec::DurationText(absl::Seconds(value));
+  if (flag.kind == Flag::Kind::kCount) return absl::StrCat(static_cast<int64_t>(value));
+  return spec::ShortestNumber(value);
+}
+
 std::string RangeText(const Flag& flag) {
   std::string text;
   if (flag.least > -std::numeric_limits<double>::infinity()) {
-    text = absl::StrCat("at least ", spec::ShortestNumber(flag.least));
+    text = absl::StrCat("at least ", BoundText(flag, flag.least));
   }
   if (flag.most < std::numeric_limits<double>::infinity()) {
-    absl::StrAppend(&text, text.empty() ? "" : " and ", "at most ",
-                    spec::ShortestNumber(flag.most));
+    absl::StrAppend(&text, text.empty() ? "" : " and ", "at most ", BoundText(flag, flag.most));
   }
   return text;
 }
@@ -116,38 +135,36 @@ class Parser {
   }
 
   bool CheckValue(const Flag& flag, const std::string& value) {
-    double number = 0;
     const std::string given = absl::StrCat(flag.name, " ", Shown(value));
     if (flag.kind == Flag::Kind::kText) {
       const bool good = flag.may_be_empty || !value.empty();
       if (!good) Refuse(absl::StrCat(flag.name, " needs a value"));
       return good;
     }
-    if (flag.kind == Flag::Kind::kWord) {
-      if (std::find(flag.words.begin(), flag.words.end(), value) != flag.words.end()) return true;
-      const std::string nearest = spec::Nearest(value, flag.words);
-      Refuse(absl::StrCat(given, ": unknown value (the values are ",
-                          absl::StrJoin(flag.words, ", "), ")",
-                          nearest.empty() ? "" : absl::StrCat(" — did you mean ", nearest, "?")));
+    if (flag.kind == Flag::Kind::kWord) return CheckWord(WordsOf(flag), given, value);
+    const absl::StatusOr<double> number = ValueOf(flag, value);
+    if (!number.ok()) {
+      Refuse(absl::StrCat(given, ": ", absl::string_view(number.status().message())));
       return false;
     }
-    if (flag.kind == Flag::Kind::kCount) {
-      const auto count = spec::ParseCount(value);
-      if (!count.ok()) {
-        Refuse(absl::StrCat(given, ": ", absl::string_view(count.status().message())));
-        return false;
-      }
-      number = static_cast<double>(*count);
-    } else {
-      const auto parsed = spec::ParseNumber(value);
-      if (!parsed.ok()) {
-        Refuse(absl::StrCat(given, ": ", absl::string_view(parsed.status().message())));
-        return false;
-      }
-      number = *parsed;
-    }
-    if (number >= flag.least && number <= flag.most) return true;
+    if (*number >= flag.least && *number <= flag.most) return true;
     Refuse(absl::StrCat(given, ": must be ", RangeText(flag)));
+    return false;
+  }
+
+  // Of `-o`, those that the command knows.
+  const std::vector<std::string>& WordsOf(const Flag& flag) const {
+    return &flag == FindFlag("--output") && !HasOwn(command_, "--output") ? command_.outputs
+                                                                          : flag.words;
+  }
+
+  bool CheckWord(const std::vector<std::string>& words, const std::string& given,
+                 const std::string& value) {
+    if (std::find(words.begin(), words.end(), value) != words.end()) return true;
+    const std::string nearest = spec::Nearest(value, words);
+    Refuse(absl::StrCat(given, ": unknown value (the values here are ", absl::StrJoin(words, ", "),
+                        ")",
+                        nearest.empty() ? "" : absl::StrCat(" — did you mean ", nearest, "?")));
     return false;
   }
 
@@ -157,14 +174,8 @@ class Parser {
       problems_.push_back(MissingText(command_, command_.arguments[i]));
     }
     for (size_t i = command_.most_arguments; i < positional.size(); ++i) {
-      Refuse(absl::StrCat("unexpected argument ", Shown(positional[i])));
-    }
-    const std::string output = arguments_.Text("--output", command_.outputs[0]);
-    const auto& known = command_.outputs;
-    if (!HasOwn(command_, "--output") &&
-        std::find(known.begin(), known.end(), output) == known.end()) {
-      Refuse(absl::StrCat("--output ", output, " is not supported here (the values are ",
-                          absl::StrJoin(known, ", "), ")"));
+      Refuse(absl::StrCat("unexpected argument ", Shown(positional[i]),
+                          " — usage: ", UsageOf(command_)));
     }
     for (const Flag& flag : command_.flags) {
       if (flag.required && !arguments_.Has(flag.name) && problems_.empty()) {
@@ -219,16 +230,20 @@ std::optional<double> Arguments::Number(absl::string_view flag) const {
   return value.ok() ? std::optional<double>(*value) : std::nullopt;
 }
 
+std::optional<double> Arguments::Seconds(absl::string_view flag) const {
+  if (!Has(flag)) return std::nullopt;
+  const auto value = SecondsIn(Text(flag));
+  return value.ok() ? std::optional<double>(*value) : std::nullopt;
+}
+
+absl::StatusOr<absl::Duration> ParseTime(const std::string& text) {
+  const bool bare = !text.empty() && text.find_first_not_of("0123456789.") == std::string::npos;
+  return spec::ParseDuration(bare ? absl::StrCat(text, "s") : text);
+}
+
 const std::vector<Flag>& CommonFlags() {
   static const auto& flags = *new std::vector<Flag>{
-      {"--output",
-       Flag::Kind::kWord,
-       "FORMAT",
-       "table, json, yaml or name",
-       "-o",
-       0,
-       0,
-       {"table", "json", "yaml", "name", "tree"}},
+      {"--output", Flag::Kind::kWord, "FORMAT", "table, json, yaml or name", "-o", 0, 0},
       {"--server", Flag::Kind::kText, "ADDR",
        "the controller, HOST:PORT or unix:PATH (else STRATA_SERVER, else the last `strata up`)"},
       {"--no-color", Flag::Kind::kSwitch, "", "no colours (also NO_COLOR)"},
@@ -279,9 +294,13 @@ std::string HelpOf(const std::vector<Command>& commands) {
   std::string text =
       "Strata trains language models that do not fit, on the cluster you have.\n\n"
       "Usage: strata COMMAND …\n\nCommands:\n";
+  int width = 0;
+  for (const Command& command : commands) {
+    if (command.listed) width = std::max(width, static_cast<int>(command.name.size()));
+  }
   for (const Command& command : commands) {
     if (!command.listed) continue;
-    absl::StrAppendFormat(&text, "  %-10s %s\n", command.name, command.summary);
+    absl::StrAppendFormat(&text, "  %-*s  %s\n", width, command.name, command.summary);
   }
   absl::StrAppend(&text,
                   "\nstrata COMMAND --help tells more; strata --version its version.\n"

@@ -6,9 +6,14 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "client/command_line/command.h"
 
 namespace strata::client {
+
+// Of a flag: `90m`, `1h30m`, or seconds: `90`; at most 100 years. InvalidArgument says what is
+// wrong, without the text.
+absl::StatusOr<absl::Duration> ParseTime(const std::string& text);
 
 // Flags may stand anywhere: `--flag VALUE`, `--flag=VALUE`, `-o VALUE`, `-oVALUE`; after `--`
 // everything is positional. InvalidArgument: all problems, one line each. With --help nothing else

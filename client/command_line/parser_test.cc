@@ -64,6 +64,19 @@ TEST(ParseArguments, ProblemsAreToldAllAtOnce) {
   EXPECT_THAT(told, HasSubstr("--dir needs a value"));
 }
 
+TEST(ParseArguments, TimesHaveUnitsOrAreSeconds) {
+  Command command;
+  command.flags = {{"--timeout", Flag::Kind::kTime, "TIME", ""}};
+  for (const auto& [text, seconds] : std::vector<std::pair<std::string, double>>{
+           {"90", 90}, {"0.5", 0.5}, {"90s", 90}, {"1h30m", 5400}, {"1d", 86400}, {"0", 0}}) {
+    const auto arguments = ParseArguments(command, {"--timeout", text});
+    ASSERT_TRUE(arguments.ok()) << arguments.status();
+    EXPECT_EQ(arguments->Seconds("--timeout"), seconds) << text;
+  }
+  EXPECT_FALSE(ParseArguments(command, {"--timeout", "90x"}).ok());
+  EXPECT_FALSE(ParseArguments(command, {"--timeout", "-1"}).ok());
+}
+
 TEST(ParseArguments, OnlyAPromptMayBeEmpty) {
   const Command generate = GenerateCommand();
   for (const std::vector<std::string>& prompt :
@@ -95,11 +108,19 @@ TEST(CommandLine, MistakesAreUsageErrorsThatSayWhatWasMeant) {
       {{"run", "/"}, kExitUsage, "directory"},
       {{"get", "jobs", "-o", "toml"}, kExitUsage, "toml.*json"},
       {{"get", "jbos"}, kExitUsage, "jbos.*did you mean jobs"},
-      {{"get", "job"}, kExitUsage, "NAME is missing"},
+      {{"get", "job", "a", "--show-labels"}, kExitUsage, "--show-labels is for all jobs"},
       {{"wait", "x", "--for=mood=good"}, kExitUsage, "mood"},
       {{"wait", "x", "--for=state=DONE"}, kExitUsage, "SUCCEEDED"},
       {{"wait", "x", "--for=step=0"}, kExitUsage, "step"},
       {{"wait", "x"}, kExitUsage, "--for is missing"},
+      {{"wait", "x", "--for=step=1", "--timeout", "soon"},
+       kExitUsage,
+       "timeout soon: is no duration"},
+      {{"drain", "n0", "--timeout", "2000000d"}, kExitUsage, "100 years"},
+      {{"token", "create", "--uses", "2000000"}, kExitUsage, "and at most 1000000"},
+      {{"logs", "x", "-o", "yaml"}, kExitUsage, "the values here are table, json"},
+      {{"explain", "x", "y"}, kExitUsage, "unexpected argument y — usage: strata explain NAME"},
+      {{"delete", "x"}, kExitUsage, "strata delete job x"},
       {{"get", "jobs", "--server", "127.0.0.1:1"}, kExitUnavailable, "127.0.0.1:1 "},
       {{"get", "jobs", "--server", "nowhere:port"}, kExitUsage, "nowhere:port"},
       {{"up", "--topology", "f.yaml"}, kExitUsage, "f.yaml: no such file"},
@@ -116,6 +137,11 @@ TEST(CommandLine, MistakesAreUsageErrorsThatSayWhatWasMeant) {
     EXPECT_EQ(ended.code, c.code) << ended.err;
     EXPECT_THAT(ended.err, ContainsRegex(c.says));
   }
+}
+
+TEST(CommandLine, HelpTellsOfACommandToo) {
+  EXPECT_EQ(Strata({"help", "drain"}).err, Strata({"drain", "--help"}).err);
+  EXPECT_THAT(Strata({"help", "drian"}).err, HasSubstr("did you mean drain"));
 }
 
 TEST(CommandLine, HelpAndVersionSucceed) {

@@ -8,25 +8,17 @@
 #include "client/job_presenter.h"
 #include "client/views/job_view.h"
 #include "common/clock.h"
+#include "protocol/step_record.h"
 
 namespace strata::client {
 namespace {
 
-Json StepJson(const v1::StepRecord& record) {
-  Json json = {{"step", record.step()},           {"loss", record.loss()},
-               {"grad_norm", record.grad_norm()}, {"learning_rate", record.learning_rate()},
-               {"tokens", record.tokens()},       {"seconds", record.seconds()},
-               {"epoch", record.epoch()},         {"attempt", record.attempt()},
-               {"applied", record.applied()}};
-  if (record.has_validation_loss()) json["validation_loss"] = record.validation_loss();
-  return json;
-}
-
-// One line: {"step": …}, {"evaluation": …}, {"checkpoint": …}, {"notice": …} or {"job": …}.
+// One line: {"step": as in metrics.jsonl}, {"evaluation": …}, {"checkpoint": …}, {"notice": …} or
+// {"job": …}.
 Json ProgressJson(const v1::JobProgress& progress) {
   switch (progress.progress_case()) {
     case v1::JobProgress::kStep:
-      return {{"step", StepJson(progress.step())}};
+      return {{"step", Json::parse(protocol::StepLine(progress.step(), /*job_uid=*/""))}};
     case v1::JobProgress::kEvaluation:
       return {{"evaluation",
                {{"step", progress.evaluation().step()},

@@ -33,11 +33,10 @@ constexpr double kControllerSeconds = 365.0 * 86400;
 constexpr double kUserSeconds = 30.0 * 86400;
 constexpr size_t kLongestIdentity = 63;
 
-absl::Status CheckAbsent(const std::string& path) {
+absl::Status CheckAbsent(const std::string& path, const char* remedy) {
   std::error_code error;
   if (!fs::exists(path, error)) return absl::OkStatus();
-  return absl::FailedPreconditionError(
-      absl::StrCat(path, ": is there already — choose another place, or remove it first"));
+  return absl::FailedPreconditionError(absl::StrCat(path, ": is there already — ", remedy));
 }
 
 // The key first: whoever finds the certificate finds its key too.
@@ -57,7 +56,7 @@ absl::StatusOr<std::unique_ptr<Authority>> OpenAuthority(const std::string& fold
 
 absl::Status MakeAuthority(const std::string& folder, const std::string& cluster) {
   for (const char* file : {kRootFile, kRootKeyFile, "/controller.pem", "/controller.key"}) {
-    RETURN_IF_ERROR(CheckAbsent(folder + file));
+    RETURN_IF_ERROR(CheckAbsent(folder + file, "choose another place, or remove it first"));
   }
   const double now = common::WallSeconds();
   ASSIGN_OR_RETURN(const KeyPair root, Authority::MakeRoot(cluster, now));
@@ -121,17 +120,9 @@ absl::StatusOr<std::string> PathOf(const std::string& identity) {
                    "at most 63 letters, digits, '-', '.' and '_'"));
 }
 
-absl::StatusOr<double> LifeOf(const Arguments& arguments, const std::string& path) {
-  if (!arguments.Has("--ttl")) {
-    return path == security::kControllerPath ? kControllerSeconds : kUserSeconds;
-  }
-  absl::Duration life;
-  if (absl::ParseDuration(arguments.Text("--ttl"), &life) && life >= absl::Seconds(1) &&
-      life < absl::Hours(100 * 365 * 24)) {
-    return absl::ToDoubleSeconds(life);
-  }
-  return absl::InvalidArgumentError(
-      absl::StrCat("--ttl ", arguments.Text("--ttl"), ": write a time such as 12h or 720h"));
+double LifeOf(const Arguments& arguments, const std::string& path) {
+  const double usual = path == security::kControllerPath ? kControllerSeconds : kUserSeconds;
+  return arguments.Seconds("--ttl").value_or(usual);
 }
 
 struct Issued {
@@ -144,12 +135,13 @@ absl::StatusOr<Issued> Issue(const Arguments& arguments) {
   const std::string& identity = arguments.positional()[1];
   Issued issued;
   ASSIGN_OR_RETURN(const std::string path, PathOf(identity));
-  ASSIGN_OR_RETURN(const double seconds, LifeOf(arguments, path));
+  const double seconds = LifeOf(arguments, path);
   ASSIGN_OR_RETURN(const auto authority, OpenAuthority(Absolute(arguments.Text("--authority"))));
   issued.prefix = Absolute(arguments.Text("--out", identity.substr(identity.find('/') + 1)));
   if (!arguments.Has("--replace")) {
     for (const char* suffix : {".pem", ".key"}) {
-      RETURN_IF_ERROR(CheckAbsent(issued.prefix + suffix));
+      RETURN_IF_ERROR(CheckAbsent(issued.prefix + suffix,
+                                  "write elsewhere with --out, or over it with --replace"));
     }
   }
   const double now = common::WallSeconds();
@@ -209,7 +201,8 @@ std::vector<Command> AuthorityCommands() {
           "Issue a certificate from an authority's folder", {"issue", "WHO"}, 2,
           {required({"--authority", kText, "DIR", "that strata authority init made"}),
            {"--out", kText, "PREFIX", "of the files PREFIX.pem and PREFIX.key (./NAME)"},
-           {"--ttl", kText, "TIME", "how long it is valid, such as 12h (720h; controller: 8760h)"},
+           {"--ttl", Flag::Kind::kTime, "TIME",
+            "how long it is valid, such as 12h (720h; controller: 8760h)", "", 1},
            {"--request", kText, "FILE", "for this PKCS #10 request's key, instead of a new one"},
            {"--replace", Flag::Kind::kSwitch, "", "also where such files are there already"}},
           CertificateIssue),

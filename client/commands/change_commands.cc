@@ -1,6 +1,6 @@
 // cancel, update, suspend, delete: jobs that are to be otherwise.
 #include <algorithm>
-#include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
@@ -11,6 +11,8 @@
 #include "absl/strings/str_split.h"
 #include "absl/time/time.h"
 #include "client/api/errors.h"
+#include "client/command_line/parser.h"
+#include "client/commands/changed_jobs.h"
 #include "client/commands/cluster_call.h"
 #include "client/commands/registry.h"
 #include "client/commands/selector.h"
@@ -18,19 +20,12 @@
 #include "client/views/job_view.h"
 #include "common/status_macros.h"
 #include "spec/problems.h"
-#include "spec/scalars.h"
 
 namespace strata::client {
 namespace {
 
 constexpr size_t kMostNames = 1000;
 constexpr int kMostTries = 5;  // of a change that others may come before
-
-// Of one job, as `-o` wants it.
-void ShowChanged(const v1::Job& job, const std::string& output, Terminal& terminal) {
-  if (IsStructured(output)) terminal.Out(ToText(ToJsonWithSpec(job), output));
-  if (output == "name") terminal.Out(PlainName(job.name()) + "\n");
-}
 
 std::string CancelledText(const v1::Job& job) {
   const std::string plain = PlainName(job.name());
@@ -54,7 +49,10 @@ absl::StatusOr<std::optional<google::protobuf::Duration>> GraceOf(const Argument
 int CancelSelected(ApiClient& client, const v1::CancelJobsRequest& request,
                    const std::string& output, Terminal& terminal) {
   const absl::StatusOr<v1::CancelJobsResponse> cancelled = client.CancelJobs(request);
-  if (!cancelled.ok()) return FailCall(cancelled.status(), terminal);
+  if (!cancelled.ok()) {
+    return FailCall(AtFlags(cancelled.status(), {{"filter", "--filter"}, {"grace", "--grace"}}),
+                    terminal);
+  }
   if (IsStructured(output)) {
     Json list = Json::array();
     for (const v1::Job& job : cancelled->jobs()) list.push_back(ToJson(job));
@@ -99,17 +97,16 @@ int Cancel(const Arguments& arguments, Terminal& terminal) {
     if (grace->has_value()) *request.mutable_grace() = **grace;
     return CancelSelected(*client, request, output, terminal);
   }
-  for (const std::string& name : names) {
+  const auto cancel = [&](const std::string& name) -> absl::StatusOr<v1::Job> {
     v1::CancelJobRequest request;
-    request.set_name(JobResource(name));
+    request.set_name(name);
     request.set_reason(arguments.Text("--reason"));
     if (grace->has_value()) *request.mutable_grace() = **grace;
     const absl::StatusOr<v1::Job> job = client->CancelJob(request);
-    if (!job.ok()) return FailCallAbout("job", name, job.status(), terminal);
-    ShowChanged(*job, output, terminal);
-    if (output == "table") terminal.Say(CancelledText(*job));
-  }
-  return kExitDone;
+    if (job.ok()) return job;
+    return AtFlags(job.status(), {{"grace", "--grace"}, {"reason", "--reason"}});
+  };
+  return ChangeJobs(names, output, terminal, cancel, CancelledText);
 }
 
 // `k=v` sets, `k-` removes, as kubectl label's.
@@ -176,6 +173,14 @@ absl::StatusOr<v1::UpdateJobRequest> UpdateOf(const Arguments& arguments, const 
   return request;
 }
 
+const std::map<std::string, std::string>& UpdateFlags() {
+  static const auto& flags = *new std::map<std::string, std::string>{
+      {"resources.priority", "--priority"}, {"resources.queue", "--queue"},
+      {"train.steps", "--steps"},           {"labels", "--label"},
+      {"time_limit", "--time-limit"},       {"ttl_after_finished", "--ttl"}};
+  return flags;
+}
+
 int Update(const Arguments& arguments, Terminal& terminal) {
   const std::string& name = arguments.positional()[0];
   int code = kExitDone;
@@ -188,9 +193,11 @@ int Update(const Arguments& arguments, Terminal& terminal) {
     if (!request.ok()) return Fail(request.status(), terminal);
     const absl::StatusOr<v1::Job> job = client->UpdateJob(*request);
     if (ReasonOf(job.status()) == "ETAG_MISMATCH" && tries < kMostTries) continue;
-    if (!job.ok()) return FailCallAbout("job", name, job.status(), terminal);
+    if (!job.ok()) {
+      return FailCallAbout("job", name, AtFlags(job.status(), UpdateFlags()), terminal);
+    }
     const std::string output = arguments.Text("--output", "table");
-    ShowChanged(*job, output, terminal);
+    ShowEach({ToJsonWithSpec(*job)}, /*list=*/false, output, terminal);
     if (request->validate_only()) {
       terminal.Say("--dry-run: it could be changed so; nothing has");
     } else if (output == "table") {
@@ -207,28 +214,29 @@ int Suspend(const Arguments& arguments, Terminal& terminal) {
   const auto client = Reach(arguments, terminal, code);
   if (client == nullptr) return code;
   const std::string output = arguments.Text("--output", "table");
-  for (const std::string& name : arguments.positional()) {
+  const auto suspend = [&](const std::string& name) {
     v1::SuspendJobRequest request;
-    request.set_name(JobResource(name));
-    const absl::StatusOr<v1::Job> job = client->SuspendJob(request);
-    if (!job.ok()) return FailCallAbout("job", name, job.status(), terminal);
-    ShowChanged(*job, output, terminal);
-    const std::string plain = PlainName(job->name());
-    terminal.Say(absl::StrCat(
-        "job ", plain, job->state() == v1::Job::QUEUED ? " is suspended" : " is being suspended",
-        " — strata resume job ", plain, " lets it go on"));
-  }
-  return kExitDone;
+    request.set_name(name);
+    return client->SuspendJob(request);
+  };
+  return ChangeJobs(arguments.positional(), output, terminal, suspend, [](const v1::Job& job) {
+    const std::string plain = PlainName(job.name());
+    return absl::StrCat("job ", plain,
+                        job.state() == v1::Job::QUEUED ? " is suspended" : " is being suspended",
+                        " — strata resume job ", plain, " lets it go on");
+  });
 }
 
-int DeleteOne(ApiClient& client, bool node, const std::string& name, bool force,
-              Terminal& terminal) {
+// Adds to `deleted` what it was, and whether it is gone already.
+int DeleteOne(ApiClient& client, bool node, const std::string& name, bool force, Terminal& terminal,
+              std::vector<Json>& deleted_ones) {
   if (node) {
     v1::DeleteNodeRequest request;
     request.set_name(NodeResource(name));
     const absl::Status deleted = client.DeleteNode(request);
     if (!deleted.ok()) return FailCallAbout("node", name, deleted, terminal);
     terminal.Say(absl::StrCat("node ", PlainName(request.name()), " is deleted"));
+    deleted_ones.push_back({{"name", PlainName(request.name())}, {"deleted", true}});
     return kExitDone;
   }
   v1::DeleteJobRequest request;
@@ -237,11 +245,11 @@ int DeleteOne(ApiClient& client, bool node, const std::string& name, bool force,
   const absl::Status deleted = client.DeleteJob(request);
   if (!deleted.ok()) return FailCallAbout("job", name, deleted, terminal);
   const std::string plain = PlainName(request.name());
-  const absl::StatusOr<v1::Job> left = force ? client.GetJob(request.name()) : v1::Job();
-  terminal.Say(
-      absl::StrCat("job ", plain,
-                   force && left.ok() ? " is being cancelled, and is deleted then" : " is deleted",
-                   "; its files stay"));
+  const bool gone = !force || !client.GetJob(request.name()).ok();
+  terminal.Say(absl::StrCat("job ", plain,
+                            gone ? " is deleted" : " is being cancelled, and is deleted then",
+                            "; its files stay"));
+  deleted_ones.push_back({{"name", plain}, {"deleted", gone}});
   return kExitDone;
 }
 
@@ -250,7 +258,8 @@ int Delete(const Arguments& arguments, Terminal& terminal) {
   const bool node = words[0] == "node" || words[0] == "nodes";
   if (!node && words[0] != "job" && words[0] != "jobs") {
     terminal.Error(absl::StrCat("strata delete: unknown kind ", spec::Shown(words[0]),
-                                " — strata delete job NAME or node NAME"));
+                                " (the kinds are job and node) — strata delete job ",
+                                spec::Shown(words.back())));
     return kExitUsage;
   }
   if (words.size() < 2 || (node && arguments.Has("--force"))) {
@@ -261,18 +270,19 @@ int Delete(const Arguments& arguments, Terminal& terminal) {
   int code = kExitDone;
   const auto client = Reach(arguments, terminal, code);
   if (client == nullptr) return code;
-  for (size_t i = 1; i < words.size(); ++i) {
-    code = DeleteOne(*client, node, words[i], arguments.Has("--force"), terminal);
-    if (code != kExitDone) return code;
+  std::vector<Json> deleted;
+  for (size_t i = 1; i < words.size() && code == kExitDone; ++i) {
+    code = DeleteOne(*client, node, words[i], arguments.Has("--force"), terminal, deleted);
   }
-  return kExitDone;
+  ShowEach(deleted, words.size() > 2, arguments.Text("--output", "table"), terminal);
+  return code;
 }
 
 }  // namespace
 
 absl::StatusOr<google::protobuf::Duration> DurationOf(absl::string_view flag,
                                                       const std::string& text) {
-  const absl::StatusOr<absl::Duration> parsed = spec::ParseDuration(text);
+  const absl::StatusOr<absl::Duration> parsed = ParseTime(text);
   if (!parsed.ok()) {
     return absl::InvalidArgumentError(absl::StrCat(flag, " ", spec::Shown(text), ": ",
                                                    absl::string_view(parsed.status().message())));
@@ -312,7 +322,7 @@ std::vector<Command> ChangeCommands() {
       ClusterCommand("suspend", "NAME…", "Stop jobs at a checkpoint until they are resumed",
                      {"NAME"}, kMostNames, {}, Suspend),
       ClusterCommand("delete", "job NAME…|node NAME… [--force]",
-                     "Forget jobs that are over, or nodes that are gone", {"job or node", "NAME"},
+                     "Forget jobs that are over, or nodes that are gone", {"job or node"},
                      kMostNames, {{"--force", kSwitch, "", "cancel a job that is not over first"}},
                      Delete),
   };

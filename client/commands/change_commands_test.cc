@@ -56,6 +56,10 @@ TEST_F(ChangeCommandsTest, GetJobsAsksForWhatIsSelected) {
   EXPECT_EQ(Run({"get", "jobs", "-o", "json"}).code, 0);
   EXPECT_EQ(asked.view(), v1::JOB_VIEW_FULL);
   EXPECT_EQ(Run({"get", "nodes", "-l", "team=nlp"}).code, 2);
+  // As kubectl's users type it.
+  server_.Put(Named("b"));
+  EXPECT_EQ(Run({"get", "jobs", "b", "-o", "name"}).out, "b\n");
+  EXPECT_EQ(Run({"get", "job", "-o", "name"}).out, "a\n");
 }
 
 TEST_F(ChangeCommandsTest, CancelTellsItsGraceAndReason) {
@@ -158,6 +162,39 @@ TEST_F(ChangeCommandsTest, DeleteNamesWhatItDeletes) {
   EXPECT_THAT(Run({"delete", "node", "n0"}).err, HasSubstr("node n0 is deleted"));
   EXPECT_EQ(Run({"delete", "node", "n0", "--force"}).code, 2);
   EXPECT_EQ(Run({"delete", "queue", "x"}).code, 2);
+}
+
+TEST_F(ChangeCommandsTest, SeveralNamesAreOneList) {
+  for (const char* name : {"a", "b"}) server_.Put(Named(name));
+  const Outcome suspended = Run({"suspend", "a", "b", "-o", "json"});
+  const auto list = nlohmann::json::parse(suspended.out);
+  ASSERT_EQ(list.size(), 2u);
+  EXPECT_EQ(list[1]["name"], "b");
+  EXPECT_EQ(nlohmann::json::parse(Run({"resume", "job", "a", "-o", "json"}).out)["name"], "a");
+  EXPECT_EQ(Run({"resume", "job", "a", "b", "-o", "name"}).out, "a\nb\n");
+  // What was changed before one fails is told.
+  const Outcome partly = Run({"suspend", "a", "c", "b", "-o", "json"});
+  EXPECT_EQ(partly.code, 5);
+  EXPECT_EQ(nlohmann::json::parse(partly.out).size(), 1u);
+  EXPECT_THAT(partly.err, HasSubstr("no job c"));
+  EXPECT_EQ(Run({"delete", "job", "a", "b", "-o", "name"}).out, "a\nb\n");
+  server_.Put(Named("a"));
+  EXPECT_TRUE(nlohmann::json::parse(Run({"delete", "job", "a", "-o", "json"}).out)["deleted"]);
+}
+
+TEST_F(ChangeCommandsTest, WhatTheServerRefusesIsNamedAsItWasTyped) {
+  server_.Put(Named("a"));
+  server_.update = [](const auto&, auto*) -> FakeAnswer {
+    google::rpc::BadRequest request;
+    request.add_field_violations()->set_field("job.spec.resources.priority");
+    request.mutable_field_violations(0)->set_description("is too much");
+    google::rpc::Status status;
+    status.add_details()->PackFrom(request);
+    return {3, "job.spec.resources.priority: is too much", status.SerializeAsString()};
+  };
+  const Outcome got = Run({"update", "a", "--priority", "7"});
+  EXPECT_EQ(got.code, 2);
+  EXPECT_EQ(got.err, "--priority: is too much\n");
 }
 
 TEST_F(ChangeCommandsTest, EventsComeOldestFirst) {

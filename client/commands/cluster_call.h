@@ -53,6 +53,9 @@ int GetProjects(ApiClient& client, const std::string& name, const std::string& o
 int GetQueues(ApiClient& client, const std::string& name, const std::string& output,
               Terminal& terminal);
 
+// `get nodes --watch`: all nodes, then each that changes, until it is interrupted.
+int WatchNodes(ApiClient& client, const std::string& output, Terminal& terminal);
+
 // `get policy`: the policy in use, as a file that `strata apply` takes.
 int GetWholePolicy(ApiClient& client, const std::string& output, Terminal& terminal);
 // `get audit [FILTER]`, newest first.

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/time.h"
+#include "client/command_line/parser.h"
 #include "client/commands/attach.h"
 #include "client/commands/cluster_call.h"
 #include "client/commands/registry.h"
@@ -24,7 +25,6 @@
 #include "common/status_macros.h"
 #include "common/units.h"
 #include "spec/problems.h"
-#include "spec/scalars.h"
 
 namespace strata::client {
 namespace {
@@ -70,7 +70,7 @@ int NoLines(ApiClient& client, const v1::StreamLogsRequest& request, Terminal& t
 absl::StatusOr<google::protobuf::Timestamp> SinceOf(const std::string& text) {
   absl::Time since;
   std::string error;
-  if (const auto ago = spec::ParseDuration(text); ago.ok()) {
+  if (const auto ago = ParseTime(text); ago.ok()) {
     since = absl::UnixEpoch() + absl::Seconds(common::WallSeconds()) - *ago;
   } else if (!absl::ParseTime(absl::RFC3339_full, text, &since, &error)) {
     return absl::InvalidArgumentError(
@@ -162,7 +162,7 @@ int Wait(const Arguments& arguments, Terminal& terminal) {
   const common::MonotonicClock clock{};
   const InterruptScope interrupts;
   const double began = clock.Now();
-  const std::optional<double> timeout = arguments.Number("--timeout");
+  const std::optional<double> timeout = arguments.Seconds("--timeout");
   const auto timed_out = [&] { return timeout.has_value() && clock.Now() - began >= *timeout; };
   FollowOptions follow;
   follow.after_step = job.step();
@@ -203,25 +203,26 @@ std::vector<Command> FollowCommands() {
   condition.required = true;
   Flag rank = {"--rank", Flag::Kind::kCount, "R", "of one rank; may be repeated", "", 0, 1 << 20};
   rank.repeated = true;
+  Command logs = ClusterCommand(
+      "logs", "NAME [--rank R] [--tail N] [--since TIME] [-f]", "Show what a job's ranks wrote",
+      {"NAME"}, 1,
+      {rank,
+       {"--follow", Flag::Kind::kSwitch, "", "go on as more comes", "-f"},
+       {"--tail", Flag::Kind::kCount, "N", "begin with the last N lines", "", 1, 10'000},
+       {"--since", kText, "TIME", "so long ago, such as 10m, or a time as 2026-11-23T07:00:00Z"},
+       {"--epoch", Flag::Kind::kCount, "N", "of one epoch of the ranks", "", 1, 1e15},
+       {"--cursor", kText, "CURSOR", "what comes after this line (-o json tells cursors)"}},
+      Logs);
+  logs.outputs = {"table", "json"};
   return {
       ClusterCommand("watch", "NAME", "Follow a job's progress and return its outcome", {"NAME"}, 1,
                      {}, Watch),
+      logs,
       ClusterCommand(
-          "logs", "NAME [--rank R] [--tail N] [--since TIME] [-f]", "Show what a job's ranks wrote",
-          {"NAME"}, 1,
-          {rank,
-           {"--follow", Flag::Kind::kSwitch, "", "go on as more comes", "-f"},
-           {"--tail", Flag::Kind::kCount, "N", "begin with the last N lines", "", 1, 10'000},
-           {"--since", kText, "TIME",
-            "so long ago, such as 10m, or a time as 2026-11-23T07:00:00Z"},
-           {"--epoch", Flag::Kind::kCount, "N", "of one epoch of the ranks", "", 1, 1e15},
-           {"--cursor", kText, "CURSOR", "what comes after this line (-o json tells cursors)"}},
-          Logs),
-      ClusterCommand(
-          "wait", "NAME --for=state=SUCCEEDED|step=N [--timeout SECONDS]",
+          "wait", "NAME --for=state=SUCCEEDED|step=N [--timeout TIME]",
           "Wait until a job gets there", {"NAME"}, 1,
           {condition,
-           {"--timeout", Flag::Kind::kNumber, "SECONDS", "give up after this long", "", 0, 1e9}},
+           {"--timeout", Flag::Kind::kTime, "TIME", "give up after this long, such as 90s"}},
           Wait),
   };
 }

@@ -53,16 +53,17 @@ absl::Status Probe(const ClusterShape& shape, std::unique_ptr<ApiClient>& client
   if (client == nullptr || client->address().ToString() != address.ToString()) {
     client = MakeApiClient(address, options);
   }
-  const absl::StatusOr<std::vector<v1::Node>> nodes = client->ListNodes();
+  const absl::StatusOr<v1::ListNodesResponse> nodes = client->ListNodes();
   if (!nodes.ok()) {
     if (!absl::IsDeadlineExceeded(nodes.status())) client.reset();
     return absl::UnavailableError("the controller");
   }
   std::vector<std::string> missing;
   for (const ClusterNode& wanted : shape.nodes) {
-    const bool ready = std::any_of(nodes->begin(), nodes->end(), [&](const v1::Node& node) {
-      return PlainName(node.name()) == wanted.name && node.state() == v1::Node::READY;
-    });
+    const bool ready =
+        std::any_of(nodes->nodes().begin(), nodes->nodes().end(), [&](const v1::Node& node) {
+          return PlainName(node.name()) == wanted.name && node.state() == v1::Node::READY;
+        });
     if (!ready) missing.push_back(wanted.name);
   }
   if (missing.empty()) return absl::OkStatus();

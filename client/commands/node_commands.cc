@@ -12,12 +12,15 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "client/api/errors.h"
+#include "client/commands/changed_jobs.h"
 #include "client/commands/cluster_call.h"
 #include "client/exit_codes.h"
 #include "client/interrupts.h"
 #include "client/views/job_view.h"
 #include "client/views/node_view.h"
 #include "common/clock.h"
+#include "common/status_macros.h"
 #include "common/units.h"
 
 namespace strata::client {
@@ -100,12 +103,15 @@ std::vector<std::string> NamesOnce(const std::vector<std::string>& typed) {
   std::set<std::string> seen;
   std::vector<std::string> names;
   for (const std::string& name : typed) {
-    if (seen.insert(NodeResource(name)).second) names.push_back(name);
+    const std::string resource = NodeResource(name);
+    if (seen.insert(resource).second) names.push_back(resource);
   }
   return names;
 }
 
-using Change = std::function<absl::StatusOr<v1::Node>(ApiClient&, const std::string& name)>;
+// Of all of them, as they are after it; the names exist.
+using Change = std::function<absl::StatusOr<std::vector<v1::Node>>(
+    ApiClient&, const std::vector<std::string>& names)>;
 using Told = std::string (*)(const v1::Node& changed);  // what it is now
 
 int ChangeNodes(const Arguments& arguments, Terminal& terminal, const Change& change, Told told) {
@@ -116,15 +122,16 @@ int ChangeNodes(const Arguments& arguments, Terminal& terminal, const Change& ch
   // A wrong name among several is told before anything is changed; of one its own call tells.
   if (names.size() > 1) code = CheckNodes(*client, names, terminal);
   if (code != kExitDone) return code;
-  std::vector<v1::Node> nodes;
-  for (const std::string& name : names) {
-    absl::StatusOr<v1::Node> node = change(*client, NodeResource(name));
-    if (!node.ok()) return FailCallAbout("node", name, node.status(), terminal);
-    terminal.Say(absl::StrCat("node ", PlainName(node->name()), " is ", told(*node)));
-    nodes.push_back(*std::move(node));
+  absl::StatusOr<std::vector<v1::Node>> changed = change(*client, names);
+  if (!changed.ok()) {
+    return FailCall(AtFlags(changed.status(), {{"reason", "--reason"}}), terminal);
+  }
+  std::vector<v1::Node> nodes = *std::move(changed);
+  for (const v1::Node& node : nodes) {
+    terminal.Say(absl::StrCat("node ", PlainName(node.name()), " is ", told(node)));
   }
   if (arguments.Has("--wait")) {
-    code = WaitUntilEmpty(*client, nodes, arguments.Number("--timeout"), terminal);
+    code = WaitUntilEmpty(*client, nodes, arguments.Seconds("--timeout"), terminal);
     if (code == kExitDone) terminal.Say("no ranks are left there");
   }
   ShowNodes(nodes, arguments.Text("--output", "table"), terminal);
@@ -134,7 +141,9 @@ int ChangeNodes(const Arguments& arguments, Terminal& terminal, const Change& ch
 std::string DrainedText(const v1::Node& node) {
   const std::string jobs = JobsOf(node);
   return absl::StrCat("drained: it takes no new ranks",
-                      jobs.empty() ? "" : absl::StrCat("; it has ranks of ", jobs));
+                      jobs.empty() ? ""
+                                   : absl::StrCat("; it has ranks of ", jobs,
+                                                  ", which stay until they have room elsewhere"));
 }
 
 std::string ResumedText(const v1::Node& node) {
@@ -142,12 +151,29 @@ std::string ResumedText(const v1::Node& node) {
                       node.state() == v1::Node::READY ? "again" : "when it is READY");
 }
 
+// Together, so that no job moves from one of them to another.
+absl::StatusOr<std::vector<v1::Node>> DrainAll(ApiClient& client,
+                                               const std::vector<std::string>& names,
+                                               const std::string& reason) {
+  v1::DrainNodesRequest request;
+  request.mutable_names()->Add(names.begin(), names.end());
+  request.set_reason(reason);
+  const absl::StatusOr<v1::DrainNodesResponse> drained = client.DrainNodes(request);
+  if (drained.ok()) return std::vector<v1::Node>(drained->nodes().begin(), drained->nodes().end());
+  if (!absl::IsUnimplemented(drained.status())) return drained.status();
+  std::vector<v1::Node> nodes;  // by a controller of the release before
+  for (const std::string& name : names) {
+    v1::DrainNodeRequest one;
+    one.set_name(name);
+    one.set_reason(reason);
+    ASSIGN_OR_RETURN(nodes.emplace_back(), client.DrainNode(one));
+  }
+  return nodes;
+}
+
 int Drain(const Arguments& arguments, Terminal& terminal) {
-  const auto drain = [&arguments](ApiClient& client, const std::string& name) {
-    v1::DrainNodeRequest request;
-    request.set_name(name);
-    request.set_reason(arguments.Text("--reason"));
-    return client.DrainNode(request);
+  const auto drain = [&arguments](ApiClient& client, const std::vector<std::string>& names) {
+    return DrainAll(client, names, arguments.Text("--reason"));
   };
   return ChangeNodes(arguments, terminal, drain, DrainedText);
 }
@@ -167,19 +193,17 @@ int ResumeJobs(const std::vector<std::string>& names, const Arguments& arguments
   int code = kExitDone;
   const auto client = Reach(arguments, terminal, code);
   if (client == nullptr) return code;
-  const std::string output = arguments.Text("--output", "table");
-  for (const std::string& name : names) {
+  const auto resume = [&](const std::string& name) {
     v1::ResumeJobRequest request;
-    request.set_name(JobResource(name));
-    const absl::StatusOr<v1::Job> job = client->ResumeJob(request);
-    if (!job.ok()) return FailCallAbout("job", name, job.status(), terminal);
-    if (IsStructured(output)) terminal.Out(ToText(ToJsonWithSpec(*job), output));
-    if (output == "name") terminal.Out(PlainName(job->name()) + "\n");
-    terminal.Say(absl::StrCat("job ", PlainName(job->name()),
-                              " goes on: ", v1::Job::State_Name(job->state()),
-                              job->reason().empty() ? "" : ", ", job->reason()));
-  }
-  return kExitDone;
+    request.set_name(name);
+    return client->ResumeJob(request);
+  };
+  const std::string output = arguments.Text("--output", "table");
+  return ChangeJobs(names, output, terminal, resume, [](const v1::Job& job) {
+    return absl::StrCat("job ", PlainName(job.name()),
+                        " goes on: ", v1::Job::State_Name(job.state()),
+                        job.reason().empty() ? "" : ", ", job.reason());
+  });
 }
 
 int Resume(const Arguments& arguments, Terminal& terminal) {
@@ -187,10 +211,16 @@ int Resume(const Arguments& arguments, Terminal& terminal) {
   if (const auto jobs = JobsToResume(words); !jobs.empty()) {
     return ResumeJobs(jobs, arguments, terminal);
   }
-  const auto resume = [](ApiClient& client, const std::string& name) {
-    v1::ResumeNodeRequest request;
-    request.set_name(name);
-    return client.ResumeNode(request);
+  const auto resume =
+      [](ApiClient& client,
+         const std::vector<std::string>& names) -> absl::StatusOr<std::vector<v1::Node>> {
+    std::vector<v1::Node> nodes;
+    for (const std::string& name : names) {
+      v1::ResumeNodeRequest request;
+      request.set_name(name);
+      ASSIGN_OR_RETURN(nodes.emplace_back(), client.ResumeNode(request));
+    }
+    return nodes;
   };
   const int code = ChangeNodes(arguments, terminal, resume, ResumedText);
   if (code == kExitNotFound) {
@@ -204,11 +234,11 @@ int Resume(const Arguments& arguments, Terminal& terminal) {
 std::vector<Command> NodeCommands() {
   return {
       ClusterCommand(
-          "drain", "NODE… [--wait] [--timeout SECONDS]",
+          "drain", "NODE… [--wait] [--timeout TIME]",
           "Take no new ranks on nodes, and move those that are there", {"NODE"}, kMostNodes,
           {{"--reason", Flag::Kind::kText, "TEXT", "told with the node"},
            {"--wait", Flag::Kind::kSwitch, "", "return when no ranks are left there"},
-           {"--timeout", Flag::Kind::kNumber, "SECONDS", "wait no longer than this", "", 0, 1e9}},
+           {"--timeout", Flag::Kind::kTime, "TIME", "wait no longer than this, such as 90s"}},
           Drain),
       ClusterCommand("resume", "NODE…|job NAME…",
                      "Let drained or quarantined nodes take ranks again, or suspended jobs go on",

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "client/commands/fake_cluster.h"
 #include "proto/google/rpc/error_details.pb.h"
 
@@ -181,7 +182,7 @@ TEST_F(OperatorCommandsTest, DrainAndResumeAreTold) {
   server_.Put(NodeWith("n1", "a"));
   const Outcome drained = Run({"drain", "n0", "nodes/n1", "n0"});
   EXPECT_EQ(drained.code, 0) << drained.err;
-  EXPECT_EQ(server_.calls("DrainNode"), 2);
+  EXPECT_EQ(server_.calls("DrainNodes"), 1);
   EXPECT_THAT(drained.err,
               HasSubstr("node n1 is drained: it takes no new ranks; it has ranks of a"));
   EXPECT_THAT(Run({"get", "nodes"}).out, HasSubstr("READY,DRAINED"));
@@ -195,12 +196,53 @@ TEST_F(OperatorCommandsTest, DrainAndResumeAreTold) {
   EXPECT_FALSE(nlohmann::json::parse(resumed.out)[0]["drained"]);
 }
 
+TEST_F(OperatorCommandsTest, NodesAreWatched) {
+  server_.Put(NodeWith("n0", "a"));
+  server_.Put(NodeWith("n1", ""));
+  std::vector<int64_t> asked;
+  server_.watch_nodes = [&](const v1::WatchNodesRequest& request, const auto& send) -> FakeAnswer {
+    asked.push_back(request.resource_version());
+    v1::WatchNodesResponse change;
+    send(change);  // a bookmark
+    *change.mutable_node() = NodeWith("n1", "");
+    send(change);
+    change.mutable_node()->set_name("nodes/n0");
+    change.set_deleted(true);
+    send(change);
+    return asked.size() < 2 ? FakeAnswer{11, "no longer kept", ""} : FakeAnswer{5, "enough", ""};
+  };
+  const Outcome table = Run({"get", "nodes", "--watch"});
+  EXPECT_EQ(table.code, 5);
+  EXPECT_THAT(table.err, HasSubstr("no longer kept; watching again"));
+  EXPECT_THAT(table.out, testing::StartsWith("NAME  STATE"));
+  EXPECT_THAT(table.out, HasSubstr("\nn0  is deleted\n"));
+  EXPECT_EQ(asked.size(), 2u);
+  const Outcome json = Run({"get", "nodes", "-w", "-o", "json"});
+  const std::vector<std::string> lines = absl::StrSplit(json.out, '\n', absl::SkipEmpty());
+  ASSERT_EQ(lines.size(), 4u);
+  EXPECT_EQ(nlohmann::json::parse(lines[0])["jobs"][0], "a");
+  EXPECT_TRUE(nlohmann::json::parse(lines[3])["deleted"]);
+  EXPECT_EQ(Run({"get", "jobs", "--watch"}).code, 2);
+  EXPECT_EQ(Run({"get", "nodes", "-w", "-o", "yaml"}).code, 2);
+}
+
 TEST_F(OperatorCommandsTest, AMisspeltNodeChangesNothing) {
   server_.Put(NodeWith("n0", ""));
   const Outcome got = Run({"drain", "n0", "n9"});
   EXPECT_EQ(got.code, 5);
   EXPECT_THAT(got.err, HasSubstr("no node n9"));
-  EXPECT_EQ(server_.calls("DrainNode"), 0);
+  EXPECT_EQ(server_.calls("DrainNodes"), 0);
+}
+
+TEST_F(OperatorCommandsTest, AControllerOfTheReleaseBeforeDrainsNodesOneByOne) {
+  server_.Put(NodeWith("n0", ""));
+  server_.Put(NodeWith("n1", ""));
+  server_.before = [](const std::string& method, double) {
+    return method == "DrainNodes" ? FakeAnswer{12, "no such method", ""} : FakeAnswer();
+  };
+  const Outcome drained = Run({"drain", "n0", "n1", "-o", "name"});
+  EXPECT_EQ(drained.out, "n0\nn1\n") << drained.err;
+  EXPECT_EQ(server_.calls("DrainNode"), 2);
 }
 
 TEST_F(OperatorCommandsTest, DrainWaitsUntilNoRanksAreLeft) {

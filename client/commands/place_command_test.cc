@@ -122,8 +122,8 @@ TEST(PlaceCommand, ThatMustWaitForAnUnhealthyNodeIsNoFailure) {
   EXPECT_EQ(got.code, 0) << got.err;
   const json told = json::parse(got.out);
   EXPECT_EQ(told["decision"], "waiting");
-  EXPECT_THAT(told["reason"].get<std::string>(), HasSubstr("7 are free: n7 is not healthy"));
-  EXPECT_EQ(told["starts_when"], "starts when n7 is healthy again");
+  EXPECT_THAT(told["reason"].get<std::string>(), HasSubstr("7 are free: n7 takes no new ranks"));
+  EXPECT_EQ(told["starts_when"], "starts when n7 takes new ranks again");
 }
 
 TEST(PlaceCommand, ThatNeverFitsEndsWithThreeAndTheNearest) {

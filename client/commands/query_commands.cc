@@ -6,6 +6,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "client/api/errors.h"
 #include "client/commands/cluster_call.h"
 #include "client/commands/model_description.h"
 #include "client/commands/registry.h"
@@ -30,7 +31,10 @@ int GetJobs(ApiClient& client, const Arguments& arguments, const std::string& ou
   request.set_order_by(arguments.Text("--order-by"));
   request.set_view(IsStructured(output) ? v1::JOB_VIEW_FULL : v1::JOB_VIEW_BASIC);
   const absl::StatusOr<std::vector<v1::Job>> jobs = client.ListJobs(request);
-  if (!jobs.ok()) return FailCall(jobs.status(), terminal);
+  if (!jobs.ok()) {
+    return FailCall(AtFlags(jobs.status(), {{"filter", "--filter"}, {"order_by", "--order-by"}}),
+                    terminal);
+  }
   if (IsStructured(output)) {
     Json list = Json::array();
     for (const v1::Job& job : *jobs) list.push_back(ToJson(job));
@@ -58,11 +62,12 @@ int ListNodesAsText(const std::vector<v1::Node>& nodes, const std::string& outpu
 }
 
 int GetNodes(ApiClient& client, const std::string& output, Terminal& terminal) {
-  const absl::StatusOr<std::vector<v1::Node>> nodes = client.ListNodes();
-  if (!nodes.ok()) return FailCall(nodes.status(), terminal);
-  if (!IsStructured(output)) return ListNodesAsText(*nodes, output, terminal);
+  const absl::StatusOr<v1::ListNodesResponse> listed = client.ListNodes();
+  if (!listed.ok()) return FailCall(listed.status(), terminal);
+  const std::vector<v1::Node> nodes(listed->nodes().begin(), listed->nodes().end());
+  if (!IsStructured(output)) return ListNodesAsText(nodes, output, terminal);
   Json list = Json::array();
-  for (const v1::Node& node : *nodes) list.push_back(ToJson(node));
+  for (const v1::Node& node : nodes) list.push_back(ToJson(node));
   terminal.Out(ToText(list, output));
   return kExitDone;
 }
@@ -120,6 +125,8 @@ std::vector<Flag> GetFlags() {
                    "such as 'create_time desc' (name, state, priority, create_time, end_time, "
                    "step)"});
   flags.push_back({"--show-labels", Flag::Kind::kSwitch, "", "a column with the jobs' labels"});
+  flags.push_back(
+      {"--watch", Flag::Kind::kSwitch, "", "nodes: go on with each that changes", "-w"});
   return flags;
 }
 
@@ -128,31 +135,39 @@ int Get(const Arguments& arguments, Terminal& terminal) {
   static const auto& kinds = *new std::vector<std::string>{
       "jobs", "nodes", "projects", "queues", "policy", "audit", "job", "node", "project", "queue"};
   if (!CheckKind("get", words[0], kinds, terminal)) return kExitUsage;
-  const bool plural = absl::EndsWith(words[0], "s") || words[0] == "policy";
-  const bool one = words[0] != "audit";  // whose argument is a filter
-  if (one && plural != (words.size() == 1)) {
-    terminal.Error(plural ? absl::StrCat("strata get: unexpected argument ", words[1])
-                          : absl::StrCat("strata get ", words[0], ": NAME is missing"));
+  if (words[0] == "policy" && words.size() > 1) {
+    terminal.Error(absl::StrCat("strata get: unexpected argument ", spec::Shown(words[1]),
+                                ": there is one policy"));
     return kExitUsage;
   }
   for (const Flag& flag : GetFlags()) {
-    if (words[0] == "jobs" || !arguments.Has(flag.name)) continue;
-    terminal.Error(absl::StrCat("strata get ", words[0], ": ", flag.name, " is for jobs"));
+    const std::string kind = flag.name == "--watch" ? "nodes" : "jobs";
+    const bool listed = words.size() == 1 && absl::StartsWith(kind, words[0]);
+    if (listed || !arguments.Has(flag.name)) continue;
+    terminal.Error(absl::StrCat("strata get ", words[0], ": ", flag.name, " is for all ", kind,
+                                kind == "nodes" ? "; strata watch NAME follows a job" : ""));
+    return kExitUsage;
+  }
+  const std::string output = arguments.Text("--output", "table");
+  if (arguments.Has("--watch") && output != "table" && output != "json") {
+    terminal.Error("strata get nodes: --watch goes with -o table or json");
     return kExitUsage;
   }
   int code = kExitDone;
   const auto client = Reach(arguments, terminal, code);
   if (client == nullptr) return code;
-  const std::string output = arguments.Text("--output", "table");
   const std::string name = words.size() == 1 ? "" : words[1];
   if (words[0] == "audit") return GetAudit(*client, name, output, terminal);
-  if (words[0] == "jobs") return GetJobs(*client, arguments, output, terminal);
   if (words[0] == "policy") return GetWholePolicy(*client, output, terminal);
-  if (words[0] == "nodes") return GetNodes(*client, output, terminal);
-  if (words[0] == "node") return GetOneNode(*client, name, output, /*described=*/false, terminal);
+  if (arguments.Has("--watch")) return WatchNodes(*client, output, terminal);
+  if (absl::StartsWith(words[0], "node")) {
+    return name.empty() ? GetNodes(*client, output, terminal)
+                        : GetOneNode(*client, name, output, /*described=*/false, terminal);
+  }
   if (absl::StartsWith(words[0], "project")) return GetProjects(*client, name, output, terminal);
   if (absl::StartsWith(words[0], "queue")) return GetQueues(*client, name, output, terminal);
-  return GetOneJob(*client, name, output, /*described=*/false, terminal);
+  return name.empty() ? GetJobs(*client, arguments, output, terminal)
+                      : GetOneJob(*client, name, output, /*described=*/false, terminal);
 }
 
 // `describe job NAME`, `describe NAME`, `describe node NAME` and `describe model JOB.yaml`.
@@ -217,10 +232,9 @@ int Events(const Arguments& arguments, Terminal& terminal) {
 
 std::vector<Command> QueryCommands() {
   return {
-      ClusterCommand("get", "jobs|nodes|projects|queues|policy|audit [FILTER]|job NAME|…",
+      ClusterCommand("get", "jobs|nodes|projects|queues [NAME], policy, audit [FILTER]",
                      "List what the cluster has",
-                     {"jobs, nodes, projects, queues, policy, audit or job NAME"}, 2, GetFlags(),
-                     Get),
+                     {"jobs, nodes, projects, queues, policy or audit"}, 2, GetFlags(), Get),
       ClusterCommand("describe", "job NAME|node NAME|model JOB.yaml",
                      "Tell everything about a job, a node or a job file's model", {"NAME"}, 2, {},
                      Describe),

@@ -38,6 +38,7 @@ int RunCommandLine(const std::vector<std::string>& typed, Terminal& terminal) {
     return kExitUsage;
   }
   const std::string& name = typed[0];
+  if (name == "help" && typed.size() > 1) return RunCommandLine({typed[1], "--help"}, terminal);
   if (name == "--help" || name == "-h" || name == "help") {
     terminal.Out(HelpOf(AllCommands()));
     return kExitDone;

@@ -98,7 +98,11 @@ int Submit(const Arguments& arguments, Terminal& terminal) {
     return code;
   }
   if (!job.ok()) {
-    return FailCall(AtPositions(job.status(), loaded->path, loaded->file.positions), terminal);
+    const absl::Status placed = AtPositions(job.status(), loaded->path, loaded->file.positions);
+    return FailCall(AtFlags(placed, {{"ttl_after_finished", "--ttl"},
+                                     {"directory", "--dir"},
+                                     {"request_id", "--request-id"}}),
+                    terminal);
   }
   if (only_validate) return ValidatedHere(*loaded, output, terminal);
   if (!arguments.Has("--attach")) return Submitted(*job, output, terminal);

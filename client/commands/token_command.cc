@@ -6,6 +6,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "client/api/errors.h"
 #include "client/commands/cluster_call.h"
 #include "client/commands/registry.h"
 #include "client/exit_codes.h"
@@ -44,16 +45,14 @@ int CreateToken(ApiClient& client, const Arguments& arguments, Terminal& termina
   request.set_nodes(arguments.Text("--nodes", "*"));
   request.set_uses(arguments.Count("--uses").value_or(1));
   if (arguments.Has("--ttl")) {
-    absl::Duration life;
-    if (!absl::ParseDuration(arguments.Text("--ttl"), &life) || life < absl::Seconds(1)) {
-      return Fail(absl::InvalidArgumentError(absl::StrCat("--ttl ", arguments.Text("--ttl"),
-                                                          ": write a time such as 30m or 24h")),
-                  terminal);
-    }
-    request.mutable_ttl()->set_seconds(absl::ToInt64Seconds(life));
+    request.mutable_ttl()->set_seconds(static_cast<int64_t>(*arguments.Seconds("--ttl")));
   }
   const absl::StatusOr<v1::JoinToken> token = client.CreateJoinToken(request);
-  if (!token.ok()) return FailCall(token.status(), terminal);
+  if (!token.ok()) {
+    return FailCall(
+        AtFlags(token.status(), {{"nodes", "--nodes"}, {"ttl", "--ttl"}, {"uses", "--uses"}}),
+        terminal);
+  }
   const std::string output = arguments.Text("--output", "table");
   terminal.Out(IsStructured(output) ? ToText(TokenJson(*token), output)
                : output == "name"   ? token->name() + "\n"
@@ -120,7 +119,8 @@ Command TokenCommand() {
       "token", "create|list|delete [ID]",
       "Join tokens: what lets nodes without a certificate enrol", {"create|list|delete"}, 2,
       {{"--nodes", kText, "PATTERN", "create: nodes that may use it, such as n* or n[0-7] (*)"},
-       {"--ttl", kText, "TIME", "create: how long, such as 30m; at most 168h (1h)"},
+       {"--ttl", Flag::Kind::kTime, "TIME", "create: how long, such as 30m; at most 168h (1h)", "",
+        1},
        {"--uses", Flag::Kind::kCount, "N", "create: nodes that may enrol with it (1)", "", 1, 1e6}},
       Token);
 }

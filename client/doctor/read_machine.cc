@@ -16,6 +16,7 @@
 #include "absl/strings/str_split.h"
 #include "client/doctor/checks.h"
 #include "client/machine.h"
+#include "common/small_file.h"
 
 namespace strata::client {
 namespace {
@@ -84,18 +85,18 @@ void ReadBinaries(MachineFacts& facts) {
 
 MachineFacts ReadMachine() {
   MachineFacts facts;
-  const std::string cpu = ReadSmallFile("/proc/cpuinfo");
+  const std::string cpu = common::TextOf("/proc/cpuinfo");
   facts.cpu_model = LineAfter(cpu, "model name");
   facts.cpu_flags = absl::StrCat(" ", LineAfter(cpu, "flags"), " ");
   facts.cores = UsableCores();
-  const std::string memory = ReadSmallFile("/proc/meminfo");
+  const std::string memory = common::TextOf("/proc/meminfo");
   if (const int64_t usable = UsableMemory(); usable > 0) facts.memory = usable;
   if (!memory.empty()) facts.memory_available = FieldInKilobytes(memory, "MemAvailable");
   if (!absl::SimpleAtoi(LineAfter(memory, "HugePages_Total"), &facts.huge_page_count)) {
     facts.huge_page_count = 0;
   }
   facts.transparent_huge_pages = std::string(
-      absl::StripAsciiWhitespace(ReadSmallFile("/sys/kernel/mm/transparent_hugepage/enabled")));
+      absl::StripAsciiWhitespace(common::TextOf("/sys/kernel/mm/transparent_hugepage/enabled")));
   ReadLimits(facts);
   facts.shared_memory = SpaceOf("/dev/shm").size;
   std::error_code error;
@@ -103,7 +104,7 @@ MachineFacts ReadMachine() {
   facts.disk_free = SpaceOf(".").available;
   facts.io_uring_error = TryIoUring();
   facts.gpus = Matching("/dev/nvidia[0-9]*");
-  const std::string driver = ReadSmallFile("/proc/driver/nvidia/version");
+  const std::string driver = common::TextOf("/proc/driver/nvidia/version");
   facts.gpu_driver = driver.substr(0, driver.find('\n'));
   ReadBinaries(facts);
   return facts;

@@ -17,8 +17,8 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "client/machine.h"
 #include "common/digest.h"
+#include "common/small_file.h"
 #include "common/status_macros.h"
 
 namespace strata::client {
@@ -31,28 +31,8 @@ absl::Status SystemError(absl::string_view what, const std::string& path) {
   return absl::UnknownError(absl::StrCat(path, ": ", what, " (", std::strerror(errno), ")"));
 }
 
-// All or nothing: a new file takes the old one's place once it is on disk.
-absl::Status ReplaceFile(const std::string& path, const std::string& text) {
-  const std::string temporary = absl::StrCat(path, ".", getpid(), ".new");
-  const int fd = open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-  if (fd < 0) return SystemError("cannot be written", temporary);
-  {
-    const absl::Cleanup closer = [fd] { close(fd); };
-    size_t done = 0;
-    while (done < text.size()) {
-      const ssize_t wrote = write(fd, text.data() + done, text.size() - done);
-      if (wrote < 0 && errno == EINTR) continue;
-      if (wrote < 0) return SystemError("cannot be written", temporary);
-      done += static_cast<size_t>(wrote);
-    }
-    if (fsync(fd) != 0) return SystemError("cannot be written", temporary);
-  }
-  if (rename(temporary.c_str(), path.c_str()) != 0) return SystemError("cannot be replaced", path);
-  return absl::OkStatus();
-}
-
 json ReadJson(const std::string& path) {
-  return json::parse(ReadSmallFile(path), nullptr, /*allow_exceptions=*/false);
+  return json::parse(common::TextOf(path), nullptr, /*allow_exceptions=*/false);
 }
 
 int64_t Integer(const json& object, const char* key) {
@@ -224,12 +204,13 @@ absl::Status ClusterFolder::WriteShape(const ClusterShape& shape) const {
                        {"insecure_listen", shape.insecure_listen},
                        {"threads_per_agent", shape.threads_per_agent},
                        {"binaries", shape.binaries}};
-  return ReplaceFile(path_ + "/cluster.json",
-                     stored.dump(2, ' ', false, json::error_handler_t::replace) + "\n");
+  return common::ReplaceFile(path_ + "/cluster.json",
+                             stored.dump(2, ' ', false, json::error_handler_t::replace) + "\n",
+                             /*durable=*/true);
 }
 
 absl::Status ClusterFolder::WriteTopology(const std::string& text) const {
-  return ReplaceFile(TopologyFile(), text);
+  return common::ReplaceFile(TopologyFile(), text, /*durable=*/true);
 }
 
 Processes ClusterFolder::ReadProcesses() const {
@@ -248,8 +229,9 @@ absl::Status ClusterFolder::WriteProcesses(const Processes& processes, bool stop
                        {"identity", Identity(path_)},
                        {"stopping", stopping},
                        {"processes", list}};
-  return ReplaceFile(path_ + "/processes.json",
-                     stored.dump(2, ' ', false, json::error_handler_t::replace) + "\n");
+  return common::ReplaceFile(path_ + "/processes.json",
+                             stored.dump(2, ' ', false, json::error_handler_t::replace) + "\n",
+                             /*durable=*/true);
 }
 
 std::string ClusterFolder::RunningOriginal() const {
@@ -290,7 +272,7 @@ bool ClusterFolder::HasSupervisor() const {
 }
 
 std::string TailOf(const std::string& file, int lines) {
-  const std::string text = ReadSmallFile(file);
+  const std::string text = common::TextOf(file);
   std::vector<std::string> all = absl::StrSplit(text, '\n', absl::SkipEmpty());
   const size_t most = static_cast<size_t>(lines);
   std::string tail;

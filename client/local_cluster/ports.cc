@@ -14,7 +14,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "client/machine.h"
+#include "common/small_file.h"
 
 namespace strata::client {
 namespace {
@@ -33,7 +33,7 @@ int TryToListen(const addrinfo& target) {
 
 // The lowest port that outgoing connections may get.
 int FirstEphemeralPort() {
-  const std::string range = ReadSmallFile("/proc/sys/net/ipv4/ip_local_port_range");
+  const std::string range = common::TextOf("/proc/sys/net/ipv4/ip_local_port_range");
   int first = 0;
   const std::string word = range.substr(0, range.find_first_of(" \t"));
   return absl::SimpleAtoi(word, &first) && first > 0 ? first : 32768;

@@ -12,13 +12,13 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "client/machine.h"
+#include "common/small_file.h"
 
 namespace strata::client {
 namespace {
 
 std::string ProcFile(pid_t pid, absl::string_view name) {
-  return ReadSmallFile(absl::StrCat("/proc/", pid, "/", name));
+  return common::TextOf(absl::StrCat("/proc/", pid, "/", name));
 }
 
 }  // namespace
@@ -56,7 +56,7 @@ bool SendSignal(const ProcessId& process, int signal) {
 }
 
 std::string BootId() {
-  return std::string(absl::StripAsciiWhitespace(ReadSmallFile("/proc/sys/kernel/random/boot_id")));
+  return std::string(absl::StripAsciiWhitespace(common::TextOf("/proc/sys/kernel/random/boot_id")));
 }
 
 std::vector<ProcessId> ProcessesWith(absl::string_view variable, absl::string_view name_prefix) {

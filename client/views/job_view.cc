@@ -110,6 +110,13 @@ std::string EventText(const v1::JobEvent& event) {
                                 : reason;
 }
 
+// When its record goes by itself; empty: not before it is asked for.
+std::string DeletionText(const v1::Job& job) {
+  if (job.has_expire_time()) return absl::StrCat("at ", TimeText(job.expire_time()));
+  if (!job.has_ttl_after_finished()) return "";
+  return absl::StrCat(DurationOrEmpty(true, job.ttl_after_finished()), " after its end (--ttl)");
+}
+
 std::string StepText(const v1::Job& job) {
   return job.target_step() > 0 ? absl::StrCat(job.step(), "/", job.target_step())
                                : absl::StrCat(job.step());
@@ -192,6 +199,9 @@ Json ToJson(const v1::Job& job) {
   if (job.has_create_time()) json["create_time"] = TimeText(job.create_time());
   if (job.has_start_time()) json["start_time"] = TimeText(job.start_time());
   if (job.has_end_time()) json["end_time"] = TimeText(job.end_time());
+  if (job.has_ttl_after_finished()) {
+    json["ttl_after_finished_seconds"] = SecondsOf(job.ttl_after_finished());
+  }
   if (job.has_expire_time()) json["expire_time"] = TimeText(job.expire_time());
   json["events"] = Events(job);
   return json;
@@ -234,9 +244,10 @@ std::string EventTable(const std::vector<v1::JobEvent>& events, double wall_seco
   for (const v1::JobEvent& event : events) {
     rows.push_back({Ago(true, event.time(), wall_seconds), event.type(),
                     absl::StrCat(event.attempt()), absl::StrCat(event.step()),
-                    PlainActor(event.actor()), EventText(event)});
+                    PlainActor(event.actor()), event.cause().empty() ? "-" : event.cause(),
+                    EventText(event)});
   }
-  return FormatTable({"AGE", "TYPE", "ATTEMPT", "STEP", "ACTOR", "WHAT"}, rows);
+  return FormatTable({"AGE", "TYPE", "ATTEMPT", "STEP", "ACTOR", "CAUSE", "WHAT"}, rows);
 }
 
 std::string DescribeJob(const v1::Job& job, const std::vector<v1::JobEvent>& events,
@@ -275,8 +286,7 @@ std::string DescribeJob(const v1::Job& job, const std::vector<v1::JobEvent>& eve
   text.Add("Created", when(job.has_create_time(), job.create_time()));
   text.Add("First step", when(job.has_start_time(), job.start_time()));
   text.Add("Ended", when(job.has_end_time(), job.end_time()));
-  text.Add("Deleted",
-           job.has_expire_time() ? absl::StrCat("at ", TimeText(job.expire_time())) : "");
+  text.Add("Deleted", DeletionText(job));
   text.Add("Uid", job.uid());
   std::string result = text.Take();
   if (!events.empty()) absl::StrAppend(&result, "Events:\n");

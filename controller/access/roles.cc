@@ -48,6 +48,7 @@ constexpr Row kTable[] = {
     {"* * * * * - -", "ClusterService/ListNodes"},
     {"* * * * * - -", "ClusterService/WatchNodes"},
     {"- - - * * - -", "ClusterService/DrainNode"},
+    {"- - - * * - -", "ClusterService/DrainNodes"},
     {"- - - * * - -", "ClusterService/ResumeNode"},
     {"- - - * * - -", "ClusterService/DeleteNode"},
     {"- - - * * - -", "ClusterService/GetPolicy"},

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "controller/logic/refusal.h"
 #include "controller/logic/testing.h"
 
 namespace strata::controller {
@@ -115,6 +116,17 @@ TEST_F(BufferedCluster, AChangeOfItIsTold) {
   std::string details;
   for (const v1::PolicyChange& change : applied->changes()) details += change.detail();
   EXPECT_EQ(details, "buffer.nodes 1 -> 2");
+}
+
+TEST_F(BufferedCluster, AJobThatBorrowedItDoesNotTakeItAlongToAQueueThatMayNot) {
+  ASSERT_EQ(Submit("wide", 3, "batch"), v1::Job::STARTING);
+  Begin("wide");
+  v1::Job changes;
+  changes.mutable_spec()->mutable_resources()->set_queue("default");
+  const absl::Status refused = h.Update("wide", changes, {"spec.resources.queue"}).status();
+  EXPECT_EQ(ReasonOf(refused), "BUFFER");
+  EXPECT_EQ(h.Job("wide").spec().resources().queue(), "batch");
+  ASSERT_EQ(Submit("narrow", 1), v1::Job::QUEUED);
 }
 
 }  // namespace

@@ -21,12 +21,13 @@ std::string MostOf(const std::map<std::string, int>& devices, const std::string&
 
 }  // namespace
 
-void ChooseBuilds(NodeTable& nodes, std::map<std::string, std::string>& chosen) {
+std::vector<NodeEntry*> ChooseBuilds(NodeTable& nodes, std::map<std::string, std::string>& chosen) {
   std::map<std::string, std::map<std::string, int>> devices;  // by kind and build
   for (const auto& [name, node] : nodes.all()) {
     if (Counts(node)) devices[node.kind][node.build] += node.devices;
   }
   for (const auto& [kind, builds] : devices) chosen[kind] = MostOf(builds, chosen[kind]);
+  std::vector<NodeEntry*> changed;
   for (auto& [name, node] : nodes.all()) {
     const auto found = chosen.find(node.kind);
     const bool fits = found == chosen.end() || found->second == node.build;
@@ -35,7 +36,9 @@ void ChooseBuilds(NodeTable& nodes, std::map<std::string, std::string>& chosen) 
     if (node.left_out_for == left_out_for) continue;
     node.left_out_for = std::move(left_out_for);
     nodes.Touch(node);
+    changed.push_back(&node);
   }
+  return changed;
 }
 
 }  // namespace strata::controller

@@ -6,14 +6,15 @@
 
 #include <map>
 #include <string>
+#include <vector>
 
 #include "controller/logic/node_table.h"
 
 namespace strata::controller {
 
-// Sets NodeEntry::left_out_for of all nodes. `chosen`: the build of each kind of device, as it was
-// and as it is now; it stays while no other one has more devices.
-void ChooseBuilds(NodeTable& nodes, std::map<std::string, std::string>& chosen);
+// Sets NodeEntry::left_out_for of all nodes; those of which it has changed. `chosen`: the build of
+// each kind of device, as it was and as it is now; it stays while no other one has more devices.
+std::vector<NodeEntry*> ChooseBuilds(NodeTable& nodes, std::map<std::string, std::string>& chosen);
 
 }  // namespace strata::controller
 

@@ -73,6 +73,16 @@ TEST_F(Builds, RanksThatRunStayWhereTheyAreWhileTheirAgentsAreReplaced) {
   EXPECT_EQ(h.Job("a").epoch(), 1);
 }
 
+TEST_F(Builds, ThatANodeIsLeftOutForItsBuildIsTold) {
+  Upgrade("n0", "old");
+  Upgrade("n1", "old");
+  h.told_nodes.clear();
+  Upgrade("n1", "new");
+  ASSERT_FALSE(h.told_nodes.empty());
+  EXPECT_EQ(h.told_nodes.back().name(), "nodes/n1");
+  EXPECT_EQ(h.told_nodes.back().free(), 0);
+}
+
 TEST_F(Builds, PlansOfDifferentBuildsAreNoReasonToFailTheJob) {
   Upgrade("n0", "old");
   Upgrade("n1", "old");

@@ -125,10 +125,27 @@ absl::StatusOr<NodeEntry*> FindNode(ClusterState& state, const std::string& name
                               EtagOf(*node), "): look at it again, then repeat the request"));
 }
 
+absl::Status CheckDrainReason(const std::string& reason) {
+  constexpr size_t kMostReasonBytes = 500;
+  if (reason.size() <= kMostReasonBytes) return absl::OkStatus();
+  return InvalidField("reason", absl::StrCat("at most ", kMostReasonBytes, " bytes"));
+}
+
+void SetDrained(ClusterState& state, NodeEntry& node, const std::string& reason, Effects& effects) {
+  const bool told = reason.empty() || reason == node.drain_reason;
+  if (node.drained && told) return;
+  node.drained = true;
+  if (!reason.empty()) node.drain_reason = reason;
+  state.capacity_changed = true;
+  SaveNode(state, node, effects);
+}
+
 // What keeps a node from being forgotten, as the end of a sentence; empty: nothing.
 std::string UseOf(const ClusterState& state, const NodeEntry& node) {
-  if (node.session != 0 || node.state == v1::Node::READY) {
-    return "is heard from: stop its agent first";
+  if (node.state == v1::Node::READY) return "is heard from: stop its agent first";
+  if (node.session != 0) {
+    return "is not heard from, but its agent's connection is still open: stop the agent first, for "
+           "it would come back";
   }
   if (!node.holds.empty()) {
     return absl::StrCat("may still hold ranks of ", ShortName(node.holds.begin()->first.job),
@@ -186,18 +203,26 @@ v1::GetPolicyResponse PolicyInUse(const ClusterState& state) {
 
 absl::StatusOr<v1::Node> DrainNode(ClusterState& state, const v1::DrainNodeRequest& request,
                                    Effects& effects) {
-  constexpr size_t kMostReasonBytes = 500;
-  if (request.reason().size() > kMostReasonBytes) {
-    return InvalidField("reason", absl::StrCat("at most ", kMostReasonBytes, " bytes"));
-  }
+  RETURN_IF_ERROR(CheckDrainReason(request.reason()));
   ASSIGN_OR_RETURN(NodeEntry * node, FindNode(state, request.name(), request.etag()));
-  const bool told = request.reason().empty() || request.reason() == node->drain_reason;
-  if (node->drained && told) return ShowNode(*node);
-  node->drained = true;
-  if (!request.reason().empty()) node->drain_reason = request.reason();
-  state.capacity_changed = true;
-  SaveNode(state, *node, effects);
+  SetDrained(state, *node, request.reason(), effects);
   return ShowNode(*node);
+}
+
+absl::StatusOr<v1::DrainNodesResponse> DrainNodes(ClusterState& state,
+                                                  const v1::DrainNodesRequest& request,
+                                                  Effects& effects) {
+  RETURN_IF_ERROR(CheckDrainReason(request.reason()));
+  std::vector<NodeEntry*> nodes;
+  for (const std::string& name : request.names()) {
+    ASSIGN_OR_RETURN(nodes.emplace_back(), FindNode(state, name, /*etag=*/""));
+  }
+  v1::DrainNodesResponse response;
+  for (NodeEntry* node : nodes) {
+    SetDrained(state, *node, request.reason(), effects);
+    *response.add_nodes() = ShowNode(*node);
+  }
+  return response;
 }
 
 absl::StatusOr<v1::Node> ResumeNode(ClusterState& state, const v1::ResumeNodeRequest& request,

@@ -18,6 +18,9 @@ absl::StatusOr<v1::ApplyPolicyResponse> ApplyPolicy(ClusterState& state,
 v1::GetPolicyResponse PolicyInUse(const ClusterState& state);
 absl::StatusOr<v1::Node> DrainNode(ClusterState& state, const v1::DrainNodeRequest& request,
                                    Effects& effects);
+absl::StatusOr<v1::DrainNodesResponse> DrainNodes(ClusterState& state,
+                                                  const v1::DrainNodesRequest& request,
+                                                  Effects& effects);
 absl::StatusOr<v1::Node> ResumeNode(ClusterState& state, const v1::ResumeNodeRequest& request,
                                     Effects& effects);
 absl::Status DeleteNode(ClusterState& state, const v1::DeleteNodeRequest& request,

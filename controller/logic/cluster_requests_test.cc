@@ -210,6 +210,13 @@ TEST_F(Drain, TwiceChangesNothing) {
   EXPECT_EQ(first->resource_version(), second->resource_version());
 }
 
+TEST_F(Drain, OfSeveralNodesIsAllOrNothing) {
+  EXPECT_TRUE(absl::IsNotFound(h.DrainTogether({"nodes/n0", "nodes/n7"}).status()));
+  EXPECT_FALSE(h.Node("n0").drained());
+  ASSERT_TRUE(h.DrainTogether({"nodes/n0", "nodes/n1"}).ok());
+  EXPECT_TRUE(h.Node("n0").drained() && h.Node("n1").drained());
+}
+
 TEST_F(Drain, AnUnknownNodeIsNotFound) {
   EXPECT_TRUE(absl::IsNotFound(h.Drain("n7").status()));
   EXPECT_TRUE(absl::IsNotFound(h.Drain("").status()));

@@ -112,6 +112,63 @@ TEST_F(TwoNodes, RanksThatAreGoneWhenTheirNodeComesBackTheSecondTimeCount) {
   EXPECT_EQ(h.Job("a").events(0).cause(), "node_lost");
 }
 
+v1::CreateJobRequest LimitedRequest(int64_t seconds) {
+  v1::CreateJobRequest request = Harness::Request("a", 2);
+  request.mutable_job()->mutable_spec()->mutable_time_limit()->set_seconds(seconds);
+  return request;
+}
+
+TEST_F(TwoNodes, ATimeWithoutControllerAndRanksIsNoRunTime) {
+  ASSERT_TRUE(h.Create(LimitedRequest(600)).ok());
+  Start("a");
+  h.Work(1000);
+  h.RestartController();
+  v1::HeldEpoch held = Held("a", 1, {0}, true);  // how it ended is still to be told
+  h.Join("n0", {held});
+  SayFoundDead(h, "n0", 1, 0);
+  h.Join("n1");
+  h.Pass(1.5, {"n0", "n1"});
+  EXPECT_EQ(h.Job("a").state(), v1::Job::STARTING) << h.Job("a").reason();
+  Start("a");
+  h.SayBeat("n0", "a", 2, 0, "");  // these did not train through it
+  EXPECT_LT(h.core->ShowJob(h.Job("a")).run_time().seconds(), 60);
+}
+
+TEST_F(TwoNodes, ATimeWithoutControllerThatTheRanksTrainedThroughIsRunTime) {
+  ASSERT_TRUE(h.Create(LimitedRequest(600)).ok());
+  Start("a");
+  h.Work(500);
+  h.RestartController();
+  h.Reconnect("n0", {Held("a", 1, {0}, true)});
+  h.Reconnect("n1", {Held("a", 1, {1}, true)});
+  h.SayBeat("n0", "a", 1, 0, "");
+  h.SayBeat("n1", "a", 1, 1, "");
+  h.Pass(1, {"n0", "n1"});
+  EXPECT_EQ(h.core->ShowJob(h.Job("a")).run_time().seconds(), 501);
+  h.Take("n0");
+  h.Pass(100, {"n0", "n1"});
+  ASSERT_FALSE(h.Take("n0").empty());
+  EXPECT_THAT(h.Job("a").reason(), HasSubstr("out of time"));
+}
+
+TEST_F(TwoNodes, AStopForTimeIsOneUnderTheNextControllerToo) {
+  ASSERT_TRUE(h.Create(LimitedRequest(60)).ok());
+  Start("a");
+  h.Pass(61, {"n0", "n1"});
+  ASSERT_THAT(h.Job("a").reason(), HasSubstr("is being stopped: out of time (time_limit 1m)"));
+  h.RestartController();
+  h.Reconnect("n0", {Held("a", 1, {0}, true)});
+  h.Reconnect("n1", {Held("a", 1, {1}, true)});
+  EXPECT_TRUE(h.Take("n0").back().stop().checkpoint());
+  h.SayStopping("n0", "a", 1, 41);
+  h.SayStopping("n1", "a", 1, 40);
+  EXPECT_EQ(h.Take("n1").back().stop_after().step(), 41);
+  h.SayEnded("n0", "a", 1, kInterrupted);
+  h.SayEnded("n1", "a", 1, kInterrupted);
+  EXPECT_EQ(h.Job("a").state(), v1::Job::FAILED);
+  EXPECT_EQ(h.Job("a").events(0).cause(), "time_limit");
+}
+
 TEST_F(TwoNodes, AnAgentThatIsToldToStopUsesUpNoneOfTheBudget) {
   h.Run("a", {"n0", "n1"});
   SayStoppedByAgent(h, "n1", "a", 1);

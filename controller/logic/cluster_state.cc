@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <limits>
 #include <utility>
 
 #include "absl/strings/numbers.h"
@@ -24,7 +25,9 @@ void IndexEnd(ClusterState& state, JobEntry& job) {
     state.finished.insert({job.finished_version, record.name()});
   }
   state.expiring.erase({job.expires_at, record.name()});
-  job.expires_at = record.has_expire_time() ? SecondsOf(record.expire_time()) : 0;
+  // What a user deleted is due whatever the clock says.
+  const bool dated = record.has_expire_time() && !record.delete_requested();
+  job.expires_at = dated ? SecondsOf(record.expire_time()) : 0;
   if (record.has_expire_time()) state.expiring.insert({job.expires_at, record.name()});
 }
 
@@ -65,6 +68,7 @@ void CountRunTime(const ClusterState& state, JobEntry& job) {
   if (job.holds_devices) *record.mutable_run_time() = ToDuration(RunSeconds(state, job));
   const bool was = std::exchange(job.holds_devices, HasEpoch(record.state()));
   job.counted_at = state.now;
+  if (!job.holds_devices) job.unheard_seconds = 0;
   if (was || job.holds_devices) *record.mutable_run_time_as_of() = ToTimestamp(state.wall);
 }
 
@@ -72,30 +76,46 @@ bool ReadNumber(const std::string& text, int64_t& number) {
   return absl::SimpleAtoi(text, &number) && number >= 0;
 }
 
+// As placed, all in this state.
+EpochRun RunOf(ClusterState& state, const v1::JobRecord& record, MemberState member_state) {
+  EpochRun run;
+  run.begun_at = state.now;
+  for (const v1::RankPlace& place : record.placement()) {
+    Member& member = run.members[place.node()];
+    member.ranks.push_back(place.rank());
+    member.devices.push_back(place.device());
+    member.state = member_state;
+  }
+  for (const auto& [name, member] : run.members) {
+    state.nodes.Ensure(name).heard_at = state.ListeningNow();
+  }
+  return run;
+}
+
 // The epoch goes on as it was, as far as anybody knows: its agents will tell. Ranks that may have
 // been told to start are not prepared a second time in the same epoch.
 void RestoreEpoch(ClusterState& state, JobEntry& job) {
-  job.run.begun_at = state.now;
-  const bool running = job.record.state() == v1::Job::RUNNING;
-  const MemberState before = job.record.start_sent() ? MemberState::kPrepared : MemberState::kAsked;
+  const v1::JobRecord& record = job.record;
+  const bool running = record.state() == v1::Job::RUNNING;
+  const MemberState before = record.start_sent() ? MemberState::kPrepared : MemberState::kAsked;
+  job.run = RunOf(state, record, running ? MemberState::kRunning : before);
   job.run.start_sent = running;
-  for (const v1::RankPlace& place : job.record.placement()) {
-    Member& member = job.run.members[place.node()];
-    member.ranks.push_back(place.rank());
-    member.devices.push_back(place.device());
-    member.state = running ? MemberState::kRunning : before;
-  }
   for (const auto& [name, member] : job.run.members) {
-    NodeEntry& node = state.nodes.Ensure(name);
-    node.heard_at = state.ListeningNow();
-    node.holds[job.key()].devices = member.devices;
+    state.nodes.Ensure(name).holds[job.key()].devices = member.devices;
   }
-  // Nobody counted since the record was written, and they went on.
-  v1::JobRecord& record = job.record;
-  const double since =
-      record.has_run_time_as_of() ? state.wall - SecondsOf(record.run_time_as_of()) : 0;
-  *record.mutable_run_time() = ToDuration(SecondsOf(record.run_time()) + std::max(0.0, since));
   job.holds_devices = true;
+  if (!record.has_run_time_as_of()) return;
+  job.unheard_seconds = std::max(0.0, state.wall - SecondsOf(record.run_time_as_of()));
+}
+
+// It was given up for silence alone, and whoever comes back with its ranks may go on.
+void RestoreGivenUp(ClusterState& state, JobEntry& job) {
+  const v1::JobRecord& record = job.record;
+  GivenUp& given_up = job.given_up.emplace();
+  given_up.run = RunOf(state, record, MemberState::kRunning);
+  given_up.run.start_sent = true;
+  given_up.failure = {.reason = record.reason(), .cause = "node_lost", .silence = true};
+  given_up.without_progress = record.restarts_before_silence();
 }
 
 bool RestoreJob(ClusterState& state, const Write& write) {
@@ -113,6 +133,7 @@ bool RestoreJob(ClusterState& state, const Write& write) {
   if (!request.empty()) state.by_request[request] = write.key;
   Index(state, job);
   if (HasEpoch(job.record.state())) RestoreEpoch(state, job);
+  if (job.record.has_restarts_before_silence()) RestoreGivenUp(state, job);
   job.failed_at = job.next_start_at = job.counted_at = state.now;
   job.culprit_known = true;
   return true;
@@ -212,6 +233,15 @@ double RunSeconds(const ClusterState& state, const JobEntry& job) {
          (job.holds_devices ? std::max(0.0, state.now - job.counted_at) : 0);
 }
 
+void CountUnheard(const ClusterState& state, JobEntry& job) {
+  if (job.unheard_seconds == 0) return;
+  v1::JobRecord& record = job.record;
+  *record.mutable_run_time() = ToDuration(RunSeconds(state, job) + job.unheard_seconds);
+  *record.mutable_run_time_as_of() = ToTimestamp(state.wall);
+  job.counted_at = state.now;
+  job.unheard_seconds = 0;
+}
+
 void SaveJob(ClusterState& state, JobEntry& job, Effects& effects) {
   CountRunTime(state, job);
   job.record.set_resource_version(++state.resource_version);
@@ -307,6 +337,18 @@ absl::Status Restore(ClusterState& state, const std::vector<Write>& records) {
     if (write.table == "events" && !RestoreEvent(state, write)) unreadable.push_back(&write);
   }
   return unreadable.empty() ? absl::OkStatus() : Unreadable(unreadable);
+}
+
+// A controller that was restored may be elsewhere than before, and agents take their time to find
+// it: before the first of them is there nothing can be said of the others.
+void AwaitAgents(ClusterState& state) {
+  const bool restored = std::any_of(state.jobs.begin(), state.jobs.end(), [](const auto& entry) {
+    return entry.second.record.restored() && !IsTerminal(entry.second.record.state());
+  });
+  state.cut_off = restored;
+  state.cut_off_since = state.now;
+  state.restored_until =
+      restored ? std::numeric_limits<double>::infinity() : state.now + state.timing.lease_seconds;
 }
 
 void NameStore(ClusterState& state, Effects& effects) {

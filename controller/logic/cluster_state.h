@@ -74,7 +74,7 @@ struct ClusterState {
   bool cut_off = false;
   double cut_off_since = 0;
   std::map<std::string, std::string> builds;  // chosen, by kind of device
-  // Agents that hold ranks of restored jobs have come back by then.
+  // Agents that hold ranks of jobs of before this start have come back by then; 0: it is over.
   double restored_until = 0;
   SchedulerState scheduler;
   AuditTrail audit;
@@ -106,6 +106,8 @@ std::string RequestKey(const std::string& owner, const std::string& request_id);
 void SaveJob(ClusterState& state, JobEntry& job, Effects& effects);
 // For how long its ranks have held devices, all starts together.
 double RunSeconds(const ClusterState& state, const JobEntry& job);
+// Ranks of it live that did so before this controller's start: they held devices in between.
+void CountUnheard(const ClusterState& state, JobEntry& job);
 // Removes a finished job, tells watchers.
 void ForgetJob(ClusterState& state, const std::string& name, Effects& effects);
 void SaveNode(ClusterState& state, NodeEntry& node, Effects& effects);
@@ -128,6 +130,8 @@ inline constexpr char kIdentityKey[] = "identity";
 // Fills an empty state from the store, as of `state.now`, with the term before. DataLoss: see
 // Core::Load.
 absl::Status Restore(ClusterState& state, const std::vector<Write>& records);
+// After Restore: from when on agents are expected to have come back.
+void AwaitAgents(ClusterState& state);
 // Gives a store that has none its identity: the first start of a cluster.
 void NameStore(ClusterState& state, Effects& effects);
 

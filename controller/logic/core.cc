@@ -91,7 +91,7 @@ absl::StatusOr<Effects> Core::Load(const std::vector<Write>& records, double wal
   state.wall = state.started_wall = wall_seconds;
   state.cluster_changed = true;
   RETURN_IF_ERROR(Restore(state, records));
-  state.restored_until = state.now + state.timing.lease_seconds;
+  AwaitAgents(state);
   ++state.term;
   Effects effects;
   effects.writes.push_back({"meta", kTermKey, absl::StrCat(state.term)});
@@ -205,7 +205,9 @@ std::optional<v1::Node> Core::FindNode(const std::string& name) const {
 absl::StatusOr<v1::ApplyPolicyResponse> Core::ApplyPolicy(const v1::ApplyPolicyRequest& request,
                                                           Effects& effects) {
   return impl_->Change(effects, [&](JobMachine&) {
-    return controller::ApplyPolicy(impl_->state, request, effects);
+    auto response = controller::ApplyPolicy(impl_->state, request, effects);
+    if (response.ok() && !request.validate_only()) RenewExpiries(impl_->state, effects);
+    return response;
   });
 }
 
@@ -215,6 +217,12 @@ const v1::Policy& Core::policy() const { return impl_->state.policy; }
 absl::StatusOr<v1::Node> Core::DrainNode(const v1::DrainNodeRequest& request, Effects& effects) {
   return impl_->Change(
       effects, [&](JobMachine&) { return controller::DrainNode(impl_->state, request, effects); });
+}
+
+absl::StatusOr<v1::DrainNodesResponse> Core::DrainNodes(const v1::DrainNodesRequest& request,
+                                                        Effects& effects) {
+  return impl_->Change(
+      effects, [&](JobMachine&) { return controller::DrainNodes(impl_->state, request, effects); });
 }
 
 absl::StatusOr<v1::Node> Core::ResumeNode(const v1::ResumeNodeRequest& request, Effects& effects) {
@@ -266,6 +274,15 @@ void Core::OnSessionEnd(uint64_t session, Effects&) {
 }
 
 void Core::OnHeard(absl::Span<const uint64_t> silent) { impl_->AdvanceHeard(silent); }
+
+void Core::OnArrived(absl::Span<const uint64_t> sessions) {
+  impl_->Advance();
+  ClusterState& state = impl_->state;
+  for (const uint64_t session : sessions) {
+    NodeEntry* node = state.nodes.OfSession(session);
+    if (node != nullptr) node->heard_at = state.ListeningNow();
+  }
+}
 
 void Core::OnTick(double wall_seconds, Effects& effects, double standstill_seconds) {
   impl_->Advance(standstill_seconds);

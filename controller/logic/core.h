@@ -79,6 +79,8 @@ class Core {
   v1::GetPolicyResponse PolicyInUse() const;
   const v1::Policy& policy() const;  // complete
   absl::StatusOr<v1::Node> DrainNode(const v1::DrainNodeRequest& request, Effects& effects);
+  absl::StatusOr<v1::DrainNodesResponse> DrainNodes(const v1::DrainNodesRequest& request,
+                                                    Effects& effects);
   absl::StatusOr<v1::Node> ResumeNode(const v1::ResumeNodeRequest& request, Effects& effects);
   absl::Status DeleteNode(const v1::DeleteNodeRequest& request, Effects& effects);
   bool HasNode(const std::string& name) const;  // nodes/NAME
@@ -105,6 +107,9 @@ class Core {
   // That time, however long, is no standstill: it counts towards all deadlines, but only for the
   // silent ones, and for nodes without a session, as silence. Takes time in proportion to these.
   void OnHeard(absl::Span<const uint64_t> silent);
+  // Messages of these sessions have come, and wait to be given to OnAgent: their nodes are not
+  // silent, however long that takes.
+  void OnArrived(absl::Span<const uint64_t> sessions);
   // Call several times per node_lost_seconds, with the wall clock for display.
   // `standstill_seconds`: since the last tick the caller's thread was due to run for so long and
   // did not (a suspended process). It counts neither as silence of nodes nor towards any deadline.

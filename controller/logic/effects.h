@@ -35,7 +35,7 @@ struct Outgoing {
   std::string node;          // nodes/NAME
   uint64_t incarnation = 0;  // of the session it is meant for; dropped when another has replaced it
   uint64_t session = 0;      // that very session: what was meant for one that has ended is dropped
-  // Shared: a start tells every node of a job the addresses of all ranks.
+  // Shared: a start may tell every node of a job the addresses of all ranks.
   std::shared_ptr<const v1::ControllerMessage> message;
 };
 

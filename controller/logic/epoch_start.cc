@@ -1,5 +1,7 @@
 // The half of the job machine that speaks to the nodes of an epoch.
+#include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -7,11 +9,34 @@
 #include "controller/logic/job_machine.h"
 #include "controller/logic/job_roots.h"
 #include "controller/logic/job_shape.h"
+#include "protocol/versions.h"
 
 namespace strata::controller {
 namespace {
 
 constexpr absl::string_view kUsers = "users/";
+
+// Whether all ranks of the node have said whose addresses they need, and its agent understands a
+// start without the others.
+bool NamesPeers(const JobEntry& job, const NodeEntry& node, const Member& member) {
+  return node.protocol >= protocol::kFirstWithSomeAddresses &&
+         std::all_of(member.ranks.begin(), member.ranks.end(), [&](int rank) {
+           const auto prepared = job.run.prepared.find(rank);
+           return prepared != job.run.prepared.end() && prepared->second.has_peers();
+         });
+}
+
+// Its own and those that they named.
+std::vector<int> RanksFor(const JobEntry& job, const Member& member) {
+  std::vector<int> ranks = member.ranks;
+  for (const int rank : member.ranks) {
+    const auto& peers = job.run.prepared.at(rank).peers().ranks();
+    ranks.insert(ranks.end(), peers.begin(), peers.end());
+  }
+  std::sort(ranks.begin(), ranks.end());
+  ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
+  return ranks;
+}
 
 }  // namespace
 
@@ -62,12 +87,28 @@ void JobMachine::SendPrepare(const JobEntry& job, const NodeEntry& node, const M
   Send(state_, node, std::move(message), effects_);
 }
 
-SharedMessage JobMachine::StartMessage(const JobEntry& job) const {
+void JobMachine::SendStart(const JobEntry& job, const NodeEntry& node, const Member& member,
+                           SharedMessage* with_all) {
+  if (NamesPeers(job, node, member)) {
+    return Send(node, StartOf(job, RanksFor(job, member)), effects_);
+  }
+  SharedMessage none;
+  SharedMessage& all = with_all == nullptr ? none : *with_all;
+  if (all == nullptr) all = StartOf(job, {});
+  Send(node, all, effects_);
+}
+
+// `ranks`: whose addresses; empty: of all.
+SharedMessage JobMachine::StartOf(const JobEntry& job, const std::vector<int>& ranks) const {
   v1::ControllerMessage message;
-  *message.mutable_start()->mutable_epoch() = ToProto(job.key());
-  message.mutable_start()->set_nonce(job.record.epoch_nonce());
-  for (const auto& [rank, prepared] : job.run.prepared) {
-    message.mutable_start()->add_addresses(prepared.address());
+  v1::StartEpoch& start = *message.mutable_start();
+  *start.mutable_epoch() = ToProto(job.key());
+  start.set_nonce(job.record.epoch_nonce());
+  if (ranks.empty()) {
+    for (const auto& [rank, prepared] : job.run.prepared) start.add_addresses(prepared.address());
+  } else {
+    start.mutable_ranks()->Add(ranks.begin(), ranks.end());
+    for (const int rank : ranks) start.add_addresses(job.run.prepared.at(rank).address());
   }
   return Share(state_, std::move(message));
 }

@@ -49,6 +49,52 @@ TEST_F(TwoNodes, AllPreparedStartsAllWithAddressesByRank) {
   EXPECT_EQ(h.Job("a").parameters(), 7);
 }
 
+// Three ranks in a row, of which each exchanges data with its neighbours only.
+TEST_F(TwoNodes, ANodeIsToldTheAddressesThatItsRanksNamed) {
+  h.Join("n2");
+  (void)h.Create(Harness::Request("a", 3));
+  for (const char* node : {"n0", "n1", "n2"}) h.Take(node);
+  h.SayPrepared("n0", "a", 1, {0}, "d", {{0, {1}}});
+  h.SayPrepared("n1", "a", 1, {1}, "d", {{1, {0, 2}}});
+  h.SayPrepared("n2", "a", 1, {2}, "d", {{2, {1}}});
+  const auto first = h.Take("n0"), second = h.Take("n1"), third = h.Take("n2");
+  ASSERT_THAT(first, SizeIs(1));
+  EXPECT_THAT(first[0].start().ranks(), ElementsAre(0, 1));
+  EXPECT_THAT(first[0].start().addresses(), ElementsAre("address-0", "address-1"));
+  EXPECT_THAT(second[0].start().ranks(), ElementsAre(0, 1, 2));
+  EXPECT_THAT(third[0].start().ranks(), ElementsAre(1, 2));
+  EXPECT_THAT(third[0].start().addresses(), ElementsAre("address-1", "address-2"));
+  EXPECT_EQ(third[0].start().nonce(), first[0].start().nonce());
+  // Said again to a session that broke.
+  h.Reconnect("n2", {Held("a", 1, {2}, false)});
+  EXPECT_THAT(h.Take("n2").back().start().ranks(), ElementsAre(1, 2));
+}
+
+TEST_F(TwoNodes, AnAgentThatKnowsNoPartialStartIsToldAllAddresses) {
+  h.SetProtocol("n1", protocol::kFirstWithSomeAddresses - 1);
+  h.Reconnect("n1", {});
+  h.Join("n2");
+  (void)h.Create(Harness::Request("a", 3));
+  h.SayPrepared("n0", "a", 1, {0}, "d", {{0, {1}}});
+  h.SayPrepared("n1", "a", 1, {1}, "d", {{1, {0}}});
+  h.SayPrepared("n2", "a", 1, {2}, "d", {});  // of an older build
+  EXPECT_THAT(h.Take("n0").back().start().addresses(), SizeIs(2));
+  for (const char* node : {"n1", "n2"}) {
+    const auto start = h.Take(node).back().start();
+    EXPECT_THAT(start.ranks(), IsEmpty());
+    EXPECT_THAT(start.addresses(), ElementsAre("address-0", "address-1", "address-2"));
+  }
+}
+
+TEST_F(TwoNodes, RanksThatDoNotAgreeWhoIsWhosePeerDoNotStart) {
+  (void)h.Create(Harness::Request("a", 2));
+  h.SayPrepared("n0", "a", 1, {0}, "d", {{0, {1}}});
+  h.SayPrepared("n1", "a", 1, {1}, "d", {{1, {}}});
+  EXPECT_EQ(h.Job("a").state(), v1::Job::FAILED);
+  EXPECT_THAT(h.Job("a").reason(),
+              HasSubstr("rank 0 exchanges data with rank 1, which does not with rank 0"));
+}
+
 // Who was not told it cannot take part: only members are, and only with START.
 TEST_F(TwoNodes, EachEpochHasANonceOfItsOwn_KnownToItsMembersAlone) {
   h.Join("n2");

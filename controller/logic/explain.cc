@@ -76,8 +76,8 @@ void ExplainPlacement(const v1::JobRecord& job, Lines& lines) {
     parts.push_back(
         absl::StrCat(ShortName(node), here.size() > 1 ? " (ranks " : " (rank ", Ranges(here), ")"));
   }
-  lines.push_back(
-      absl::StrCat("Epoch ", job.epoch(), " of its ranks is on ", Listed(std::move(parts)), "."));
+  lines.push_back(absl::StrCat("Attempt ", job.attempt(), " of its ranks is on ",
+                               Listed(std::move(parts)), "."));
   const v1::RankLayout& layout = job.layout();
   if (!layout.why().empty()) lines.push_back(absl::StrCat("It was started: ", layout.why(), "."));
   const int64_t asked = DataDegree(job.spec());
@@ -327,14 +327,13 @@ void ExplainHistory(const v1::JobRecord& job, Lines& lines) {
   for (int i = std::max(0, job.events_size() - kMostEvents); i < job.events_size(); ++i) {
     const v1::JobEvent& event = job.events(i);
     if (IsTerminal(job.state()) && i + 1 == job.events_size()) continue;  // it is the first line
-    lines.push_back(absl::StrCat("Epoch ", event.epoch(), " ended at step ", event.step(), " (",
+    lines.push_back(absl::StrCat("Attempt ", event.attempt(), " ended at step ", event.step(), " (",
                                  event.lost_steps(), event.lost_steps() == 1 ? " step" : " steps",
                                  " lost): ", event.reason(), "."));
   }
   if (job.has_checkpoint()) {
     lines.push_back(absl::StrCat("The newest checkpoint is of step ", job.checkpoint().step(),
-                                 " of ", job.target_step(), ", by epoch ", job.checkpoint().epoch(),
-                                 "."));
+                                 " of ", job.target_step(), "."));
   }
 }
 
@@ -371,6 +370,12 @@ v1::ExplainJobResponse Explain(ClusterState& state, const JobEntry& job) {
   Lines lines = {absl::StrCat(ShortName(record.name()), " is ", v1::Job::State_Name(record.state()),
                               record.reason().empty() ? "" : absl::StrCat(": ", record.reason()),
                               ".")};
+  if (state.IsAwaited(job) && !IsTerminal(record.state())) {
+    lines.push_back(absl::StrFormat(
+        "Its record is from a backup: whether it has ranks is asked of the agents that come back, "
+        "for %.0f s more; until then it is neither started nor given up.",
+        state.restored_until - state.now));
+  }
   switch (record.state()) {
     case v1::Job::QUEUED:
       ExplainWaiting(state, job, lines, response);

@@ -101,9 +101,12 @@ struct GivenUp {
 struct Claims {
   EpochKey key;
   int64_t ranks = 0;  // of the whole job
+  int64_t steps = 0;  // train.steps, as its ranks were given them; 0: not told
   std::map<std::string, Member> members;
   int64_t step = 0;
-  std::vector<std::pair<uint64_t, v1::AgentMessage>> words;  // said of it meanwhile, by session
+  // Said of it meanwhile, by session: of each kind the last, of fragments those of the newest steps
+  // that a FragmentBook takes.
+  std::map<uint64_t, std::vector<v1::AgentMessage>> words;
 };
 
 struct JobEntry {
@@ -130,6 +133,9 @@ struct JobEntry {
   // Whether the record's run_time goes on, and since when (ClusterState::now) it is to be added to.
   bool holds_devices = false;
   double counted_at = 0;
+  // Seconds between the record's last count and this controller's start: they count once ranks that
+  // trained through them are heard.
+  double unheard_seconds = 0;
   double expires_at = 0;         // its place in ClusterState::expiring; 0: none
   int64_t finished_version = 0;  // its place in ClusterState::finished; 0: none
 

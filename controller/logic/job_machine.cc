@@ -30,6 +30,13 @@ int64_t LostSteps(const v1::JobRecord& job, int64_t step) {
   return std::max<int64_t>(0, step - job.checkpoint().step());
 }
 
+// Whether its ranks, found or taken back, train to another step than the job does now.
+bool HasOtherSteps(const JobEntry& job) {
+  const v1::JobRecord& record = job.record;
+  return record.state() == v1::Job::RUNNING && record.epoch_steps() != 0 &&
+         record.epoch_steps() != record.target_step();
+}
+
 std::string Times(int64_t count) {
   return count == 1 ? "once" : absl::StrCat(count, " times in a row");
 }
@@ -115,6 +122,7 @@ std::optional<JobMachine::Ending> JobMachine::EndingOf(const JobEntry& job) cons
   if (!record.spec().has_time_limit() || RunSeconds(state_, job) < SecondsOf(limit)) {
     return std::nullopt;
   }
+  if (record.suspended()) return std::nullopt;  // it was asked to stop before that
   return Ending{.outcome = v1::Job::FAILED,
                 .what = absl::StrCat("out of time (time_limit ",
                                      spec::DurationText(absl::Seconds(SecondsOf(limit))), ")"),
@@ -134,6 +142,7 @@ void JobMachine::ReconcileEpoch(JobEntry& job) {
     return ReconcileEnding(job, *ending);
   }
   if (job.record.has_preemption()) return ReconcilePreemption(job);
+  if (HasOtherSteps(job) && !job.run.failure.has_value()) return StopForItself(job, kOtherSteps);
   if (all_ended && !job.run.failure.has_value()) {
     Report(job, {.reason = "its ranks ended before the checkpoint of the last step was committed",
                  .cause = "commit_failed"});
@@ -156,6 +165,11 @@ void JobMachine::ReconcileEnding(JobEntry& job, const Ending& ending) {
   if (!run.stop_asked_at.has_value() || job.record.has_preemption()) {
     job.record.clear_preemption();
     run.stop_asked_at = state_.now;
+    if (!job.record.cancel_requested()) {  // known to a later controller before any rank stops
+      job.record.set_reason(
+          absl::StrCat("is being stopped: ", ending.what, "; its ranks write a checkpoint"));
+      SaveJob(state_, job, effects_);
+    }
     StopAll(job, ending.what, /*checkpoint=*/true);
   }
   AdvanceStop(job);
@@ -245,7 +259,7 @@ bool JobMachine::OfOneBuild(const EpochRun& run) const {
   return builds.size() == 1;
 }
 
-// Two phases: when all ranks are prepared and agree, all are given each other's addresses.
+// Two phases: when all ranks are prepared and agree, they are given each other's addresses.
 void JobMachine::AdvanceStart(JobEntry& job) {
   EpochRun& run = job.run;
   if (!run.start_sent && static_cast<int>(run.prepared.size()) == job.record.placement_size()) {
@@ -260,11 +274,11 @@ void JobMachine::AdvanceStart(JobEntry& job) {
       job.record.set_epoch_nonce(common::DrawBytes(state_.entropy, kNonceBytes));
       SaveJob(state_, job, effects_);
     }
-    const SharedMessage start = StartMessage(job);
+    SharedMessage with_all;
     for (auto& [name, member] : run.members) {
       if (member.state >= MemberState::kRunning) continue;
       member.state = MemberState::kStarted;
-      Send(*state_.nodes.Find(name), start, effects_);
+      SendStart(job, *state_.nodes.Find(name), member, &with_all);
     }
   }
   if (!AllMembers(run, MemberState::kRunning)) return;
@@ -308,6 +322,7 @@ void JobMachine::Fail(JobEntry& job) {
   }
   AddEvent(job, "RESTART", failure.reason, failure.cause);
   if (MayBeTakenBack(job, failure)) {
+    job.record.set_restarts_before_silence(before);
     job.run.failure.reset();
     job.given_up = GivenUp{std::move(job.run), failure, before};
   } else {

@@ -21,7 +21,9 @@
 
 namespace strata::controller {
 
+// Why a job stops for itself.
 inline constexpr char kSuspended[] = "suspended";
+inline constexpr char kOtherSteps[] = "stopped for other steps";
 
 // Made for each input; borrows both.
 class JobMachine {
@@ -42,8 +44,10 @@ class JobMachine {
   void Stop(NodeEntry& node, const EpochKey& key, const std::string& reason, bool checkpoint);
   void SendStop(NodeEntry& node, Hold& hold);
   void SendPrepare(const JobEntry& job, const NodeEntry& node, const Member& member);
-  // The same for all nodes: the addresses of all ranks.
-  SharedMessage StartMessage(const JobEntry& job) const;
+  // With the addresses that its ranks named, or of all ranks where they named none. `with_all`:
+  // that message, the same for all nodes, kept from one call to the next.
+  void SendStart(const JobEntry& job, const NodeEntry& node, const Member& member,
+                 SharedMessage* with_all = nullptr);
   // The second half of an orderly stop.
   void SendStopAfter(const JobEntry& job, const NodeEntry& node);
   void SendManifest(const JobEntry& job, v1::WriteManifest manifest);
@@ -55,6 +59,8 @@ class JobMachine {
   // those that were found are stopped.
   void TakeClaimed(JobEntry& job);
   void DropClaims(JobEntry& job);
+  // Those that the job is to do, from now on.
+  static void SetSteps(JobEntry& job, int64_t steps);
   // The last event turns out to have another cause.
   void Attribute(JobEntry& job, Failure failure);
   // Its ranks stop at a checkpoint, as for a more urgent job, but because its own user wishes so:
@@ -88,6 +94,7 @@ class JobMachine {
   void ReportLatePreparation(JobEntry& job);
   void AdvanceStart(JobEntry& job);
   bool OfOneBuild(const EpochRun& run) const;
+  SharedMessage StartOf(const JobEntry& job, const std::vector<int>& ranks) const;
   bool MayComeBack(JobEntry& job) const;
   void Fail(JobEntry& job);
   void End(JobEntry& job, v1::Job::State outcome, const std::string& reason,

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/digest.h"
 #include "common/status_macros.h"
 #include "controller/logic/cluster_requests.h"
 #include "controller/logic/job_events.h"
@@ -28,18 +29,29 @@ constexpr size_t kMostNameBytes = 63;
 constexpr size_t kMostReasonBytes = 500;
 
 // Equal for equal messages, within one build.
-std::string Canonical(const v1::JobSpec& spec) {
+std::string Canonical(const google::protobuf::Message& message) {
   std::string bytes;
   {
     google::protobuf::io::StringOutputStream out(&bytes);
     google::protobuf::io::CodedOutputStream coded(&out);
     coded.SetSerializationDeterministic(true);
-    spec.SerializeToCodedStream(&coded);
+    message.SerializeToCodedStream(&coded);
   }
   return bytes;
 }
 
+std::string DigestOfRequest(const v1::Job& asked) {
+  v1::Job read;
+  read.set_name(asked.name());
+  read.set_directory(asked.directory());
+  *read.mutable_ttl_after_finished() = asked.ttl_after_finished();
+  *read.mutable_spec() = asked.spec();
+  return common::DigestOf(Canonical(read));
+}
+
+// What it is now may have been updated since. Another build's digest says nothing.
 bool SameRequest(const v1::JobRecord& kept, const v1::Job& asked) {
+  if (kept.request_digest() == DigestOfRequest(asked)) return true;
   return kept.name() == asked.name() && kept.directory() == asked.directory() &&
          SecondsOf(kept.ttl_after_finished()) == SecondsOf(asked.ttl_after_finished()) &&
          Canonical(kept.spec()) == Canonical(asked.spec());
@@ -179,6 +191,7 @@ absl::StatusOr<v1::JobRecord> CreateJob(ClusterState& state, JobMachine& machine
   if (request.validate_only()) return record;
   record.set_uid(common::DrawUuid(state.entropy));
   record.set_request_id(request.request_id());
+  if (!key.empty()) record.set_request_digest(DigestOfRequest(asked));
   *record.mutable_create_time() = ToTimestamp(state.wall);
   if (!key.empty()) state.by_request[key] = asked.name();
   JobEntry& job = state.jobs[asked.name()];

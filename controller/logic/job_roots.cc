@@ -48,11 +48,15 @@ absl::Status CheckRoots(const v1::Policy& policy, const v1::Job& job) {
       return common::LiesBeneath(path, root);
     });
     if (beneath) continue;
+    // What nobody has chosen is the controller's own folder for jobs.
+    const char* const remedy = field == "directory"
+                                   ? "): name one beneath them (strata submit --dir)"
+                                   : "): move it there";
     return InvalidField(
         field, absl::StrCat(path, " lies under none of the folders that project ",
-                            ProjectOf(job.spec()), " may use (", absl::StrJoin(roots, ", "),
-                            "): move it there, or ask an operator to add its "
-                            "folder to the project's roots (strata apply)"));
+                            ProjectOf(job.spec()), " may use (", absl::StrJoin(roots, ", "), remedy,
+                            ", or ask an operator to add its folder to the project's roots "
+                            "(strata apply)"));
   }
   return absl::OkStatus();
 }

@@ -8,12 +8,14 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/status_macros.h"
+#include "controller/logic/buffer.h"
 #include "controller/logic/cluster_requests.h"
 #include "controller/logic/job_events.h"
 #include "controller/logic/job_requests.h"
 #include "controller/logic/names.h"
 #include "controller/logic/project_limits.h"
 #include "controller/logic/refusal.h"
+#include "controller/logic/scheduler_view.h"
 #include "spec/scalars.h"
 
 namespace strata::controller {
@@ -35,6 +37,11 @@ absl::Status BeingCancelled(const v1::JobRecord& record) {
                       absl::StrCat("job ", ShortName(record.name()), " is being cancelled"));
 }
 
+absl::Status OutOfTime(const v1::JobRecord& record) {
+  return Precondition("BEING_STOPPED", absl::StrCat("job ", ShortName(record.name()),
+                                                    " is out of time and being stopped"));
+}
+
 std::string TimeText(bool known, const google::protobuf::Duration& duration) {
   return known ? spec::DurationText(absl::Seconds(SecondsOf(duration))) : "none";
 }
@@ -44,6 +51,47 @@ std::string LabelsText(const v1::JobSpec& spec) {
   for (const auto& [key, value] : spec.labels()) parts.push_back(absl::StrCat(key, "=", value));
   std::sort(parts.begin(), parts.end());
   return parts.empty() ? "none" : absl::StrJoin(parts, ",");
+}
+
+// Of the queue's jobs that have devices.
+int64_t DevicesOf(const ClusterState& state, const std::string& queue) {
+  int64_t devices = 0;
+  for (const std::string& name : state.live) {
+    const v1::JobRecord& record = state.jobs.at(name).record;
+    if (QueueOf(record.spec()) == queue) devices += record.placement_size();
+  }
+  return devices;
+}
+
+// A job takes the devices that it has along to another queue, as far as that one could have given
+// them to it.
+absl::Status CheckQueueOfDevices(ClusterState& state, const JobEntry& job,
+                                 const std::string& queue) {
+  const auto& queues = state.policy.queues();
+  const auto found = std::find_if(queues.begin(), queues.end(),
+                                  [&](const auto& each) { return each.name() == queue; });
+  const int64_t own = job.record.placement_size();
+  if (found == queues.end() || own == 0) return absl::OkStatus();
+  const std::string name = ShortName(job.record.name());
+  const std::string advice =
+      absl::StrCat("suspend it first (strata suspend ", name, "), then it waits there for others");
+  const int64_t used = DevicesOf(state, queue);
+  if (found->max_devices() > 0 && used + own > found->max_devices()) {
+    return Precondition("QUEUE_LIMIT",
+                        absl::StrCat("queue ", queue, " may use ", found->max_devices(),
+                                     " devices (max_devices), its jobs have ", used, ", and job ",
+                                     name, " has ", own, ": ", advice));
+  }
+  if (found->preemptible() || !RunsPreemptibly(state, job)) return absl::OkStatus();
+  RefreshCluster(state);
+  const BufferState buffer = BufferNow(state);
+  for (const v1::RankPlace& place : job.record.placement()) {
+    if (!buffer.lent.contains(place.node())) continue;
+    return Precondition("BUFFER", absl::StrCat("job ", name, " has ", ShortName(place.node()),
+                                               " of the buffer, which jobs of queue ", queue,
+                                               " may not borrow (preemptible): ", advice));
+  }
+  return absl::OkStatus();
 }
 
 // One request's changes: collected, then made.
@@ -111,7 +159,9 @@ class Update {
     const std::string before = QueueOf(changed_.spec());
     changed_.mutable_spec()->mutable_resources()->set_queue(asked_.spec().resources().queue());
     RETURN_IF_ERROR(CheckProjectAndQueue(state_.policy, changed_.spec()));
-    Tell("queue", before, QueueOf(changed_.spec()));
+    const std::string after = QueueOf(changed_.spec());
+    if (after != before) RETURN_IF_ERROR(CheckQueueOfDevices(state_, job_, after));
+    Tell("queue", before, after);
     return absl::OkStatus();
   }
 
@@ -147,8 +197,7 @@ class Update {
                                        " s already: give it more, or cancel it (strata cancel)"));
     }
     if (job_.run.stop_asked_at.has_value() && !changed_.has_preemption()) {
-      return Precondition("BEING_STOPPED", absl::StrCat("job ", ShortName(changed_.name()),
-                                                        " is out of time and being stopped"));
+      return OutOfTime(changed_);
     }
     const std::string before =
         TimeText(changed_.spec().has_time_limit(), changed_.spec().time_limit());
@@ -165,6 +214,20 @@ class Update {
   std::vector<std::string> texts_;
   bool restarts_ = false;
 };
+
+// It would end as soon as it began.
+absl::Status CheckTimeLeft(const ClusterState& state, const JobEntry& job) {
+  const v1::JobRecord& record = job.record;
+  const double used = RunSeconds(state, job);
+  if (!record.spec().has_time_limit() || used < SecondsOf(record.spec().time_limit())) {
+    return absl::OkStatus();
+  }
+  return Precondition("TIME_USED",
+                      absl::StrCat("job ", ShortName(record.name()), " has held devices for ",
+                                   static_cast<int64_t>(used), " s, and its time_limit is ",
+                                   TimeText(true, record.spec().time_limit()),
+                                   ": give it more (strata update --time-limit), then resume it"));
+}
 
 void Finish(ClusterState& state, JobEntry& job, const std::string& type, const std::string& what,
             const std::string& actor, Effects& effects) {
@@ -195,6 +258,17 @@ void SetExpiry(const v1::Policy& policy, v1::JobRecord& record) {
   *record.mutable_expire_time() = ToTimestamp(SecondsOf(record.end_time()) + *seconds);
 }
 
+void RenewExpiries(ClusterState& state, Effects& effects) {
+  for (const auto& [version, name] : state.finished) {
+    JobEntry& job = state.jobs.at(name);
+    const v1::JobRecord& record = job.record;
+    const double before = record.has_expire_time() ? SecondsOf(record.expire_time()) : -1;
+    SetExpiry(state.policy, job.record);
+    const double after = record.has_expire_time() ? SecondsOf(record.expire_time()) : -1;
+    if (after != before) SaveJob(state, job, effects);
+  }
+}
+
 absl::StatusOr<v1::JobRecord> UpdateJob(ClusterState& state, JobMachine& machine,
                                         const v1::UpdateJobRequest& request,
                                         const std::string& actor, Effects& effects) {
@@ -214,7 +288,7 @@ absl::StatusOr<v1::JobRecord> UpdateJob(ClusterState& state, JobMachine& machine
   if (request.validate_only() || update.text().empty()) return update.changed();
   job->record = update.changed();
   Finish(state, *job, "UPDATED", update.text(), actor, effects);
-  if (update.restarts()) machine.StopForItself(*job, "stopped for other steps");
+  if (update.restarts()) machine.StopForItself(*job, kOtherSteps);
   machine.Reconcile(*job);
   return job->record;
 }
@@ -229,6 +303,7 @@ absl::StatusOr<v1::JobRecord> SuspendJob(ClusterState& state, JobMachine& machin
   if (IsTerminal(record.state())) return JobOver(record, "it cannot be suspended");
   if (record.cancel_requested()) return BeingCancelled(record);
   if (record.suspended()) return record;
+  if (machine.IsToEnd(*job)) return OutOfTime(record);
   record.set_suspended(true);
   if (record.state() == v1::Job::QUEUED) {
     record.clear_preemption();
@@ -248,6 +323,7 @@ absl::StatusOr<v1::JobRecord> ResumeJob(ClusterState& state, const v1::ResumeJob
   RETURN_IF_ERROR(CheckEtag(request.etag(), record));
   if (IsTerminal(record.state())) return JobOver(record, "it cannot be resumed");
   if (!record.suspended()) return record;
+  RETURN_IF_ERROR(CheckTimeLeft(state, *job));
   record.set_suspended(false);
   if (record.state() == v1::Job::QUEUED) {
     record.set_reason(kWaitsForDevices);

@@ -28,8 +28,10 @@ absl::Status DeleteJob(ClusterState& state, JobMachine& machine,
                        const v1::DeleteJobRequest& request, const std::string& actor,
                        Effects& effects);
 
-// Of a job that ends now: when it goes, if it does.
+// Of a job that is over: when it goes, if it does.
 void SetExpiry(const v1::Policy& policy, v1::JobRecord& record);
+// The same of all that are over, after a change of the policy.
+void RenewExpiries(ClusterState& state, Effects& effects);
 
 // InvalidArgument, with the field: negative, or beyond 100 years.
 absl::Status CheckDuration(const std::string& field, const google::protobuf::Duration& duration);

@@ -15,23 +15,12 @@ using ::testing::ElementsAre;
 using testing::Harness;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using testing::kInterrupted;
 using ::testing::Not;
-using testing::TwoNodes;
+using testing::StoppedJobs;
 
-constexpr auto kStopped = v1::Finished::INTERRUPTED;
-
-class JobUpdates : public TwoNodes {
+class JobUpdates : public StoppedJobs {
  protected:
-  // Both ranks of job `a` end after `step`, with a checkpoint of it.
-  void StopAt(int64_t step) {
-    const int64_t epoch = h.Job("a").epoch();
-    h.SayStopping("n0", "a", epoch, step);
-    h.SayStopping("n1", "a", epoch, step);
-    h.SayStep("n0", "a", epoch, step);
-    h.SayCommit("n0", "a", epoch, step, absl::StrCat("m", step));
-    h.SayEnded("n0", "a", epoch, kStopped);
-    h.SayEnded("n1", "a", epoch, kStopped);
-  }
   static v1::Job WithSteps(int64_t steps) {
     v1::Job job;
     job.mutable_spec()->mutable_train()->set_steps(steps);
@@ -40,11 +29,6 @@ class JobUpdates : public TwoNodes {
   static v1::CancelJobRequest WithGrace(int64_t seconds) {
     v1::CancelJobRequest request;
     request.mutable_grace()->set_seconds(seconds);
-    return request;
-  }
-  static v1::CreateJobRequest Limited(const std::string& name, int ranks, int64_t seconds) {
-    v1::CreateJobRequest request = Harness::Request(name, ranks);
-    request.mutable_job()->mutable_spec()->mutable_time_limit()->set_seconds(seconds);
     return request;
   }
   std::vector<std::string> TypesOf(const std::string& job) {
@@ -109,8 +93,8 @@ TEST_F(JobUpdates, PriorityAndQueueOfAWaitingJobDecideAtOnce) {
   changes.mutable_spec()->mutable_resources()->set_priority(7);
   ASSERT_TRUE(h.Update("second", changes, {"spec.resources.priority"}).ok());
   (void)h.Cancel("holds");
-  h.SayEnded("n0", "holds", 1, kStopped);
-  h.SayEnded("n1", "holds", 1, kStopped);
+  h.SayEnded("n0", "holds", 1, kInterrupted);
+  h.SayEnded("n1", "holds", 1, kInterrupted);
   EXPECT_EQ(h.Job("second").state(), v1::Job::STARTING);
   EXPECT_EQ(h.Job("first").state(), v1::Job::QUEUED);
   changes.mutable_spec()->mutable_resources()->set_queue("none-such");
@@ -234,7 +218,7 @@ TEST_F(JobUpdates, AQueuedAndARecoveringJobAreSuspendedAtOnce) {
   EXPECT_EQ(h.Job("a").state(), v1::Job::QUEUED);
   EXPECT_EQ(h.Job("a").placement_size(), 0);
   ASSERT_TRUE(h.Create(Harness::Request("b", 2)).ok());
-  h.SayEnded("n1", "a", 1, kStopped);
+  h.SayEnded("n1", "a", 1, kInterrupted);
   EXPECT_EQ(h.Job("b").state(), v1::Job::STARTING);
   ASSERT_TRUE(h.Create(Harness::Request("c", 2)).ok());
   ASSERT_TRUE(h.Suspend("c").ok());
@@ -244,67 +228,33 @@ TEST_F(JobUpdates, AQueuedAndARecoveringJobAreSuspendedAtOnce) {
   EXPECT_EQ(ReasonOf(h.Resume("c").status()), "JOB_OVER");
 }
 
-TEST_F(JobUpdates, AJobOutOfTimeFailsAfterACheckpoint) {
-  ASSERT_TRUE(h.Create(Limited("a", 2, 60)).ok());
-  Start("a");
-  h.Pass(59, {"n0", "n1"});
-  EXPECT_THAT(h.Take("n0"), IsEmpty());
-  h.Pass(2, {"n0", "n1"});
-  EXPECT_TRUE(h.Take("n0").back().stop().checkpoint());
-  StopAt(40);
-  EXPECT_EQ(h.Job("a").state(), v1::Job::FAILED);
-  EXPECT_EQ(h.Job("a").checkpoint().step(), 40);
-  EXPECT_EQ(h.Job("a").events(0).cause(), "time_limit");
-  EXPECT_THAT(h.Job("a").reason(), HasSubstr("time_limit 1m"));
-}
-
-TEST_F(JobUpdates, RunTimeIsThatOfAllStartsAndOutlivesTheController) {
-  ASSERT_TRUE(h.Create(Limited("a", 2, 100)).ok());
-  Start("a");
-  h.Pass(40, {"n0", "n1"});
-  ASSERT_TRUE(h.Suspend("a").ok());
-  StopAt(10);
-  h.Pass(500, {"n0", "n1"});  // waiting costs nothing
-  EXPECT_NEAR(static_cast<double>(h.Job("a").run_time().seconds()), 40, 1);
-  ASSERT_TRUE(h.Resume("a").ok());
-  Start("a");
-  h.Pass(30, {"n0", "n1"});
+TEST_F(JobUpdates, ARepeatedRequestIsTheSameThoughItsJobWasUpdated) {
+  ASSERT_TRUE(h.Create(Harness::Request("a", 2)).ok());
+  ASSERT_TRUE(h.Update("a", WithSteps(7), {"spec.train.steps"}).ok());
   h.RestartController();
-  h.Reconnect("n0", {testing::Held("a", 2, {0}, true)});
-  h.Reconnect("n1", {testing::Held("a", 2, {1}, true)});
-  h.Pass(25, {"n0", "n1"});
-  EXPECT_EQ(h.Job("a").state(), v1::Job::RUNNING);
-  EXPECT_NEAR(static_cast<double>(h.core->ShowJob(h.Job("a")).run_time().seconds()), 95, 2);
-  h.Take("n0");
-  h.Pass(7, {"n0", "n1"});
-  EXPECT_TRUE(h.Take("n0").back().stop().checkpoint());
+  const auto again = h.Create(Harness::Request("a", 2));
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_EQ(again->spec().train().steps(), 7);
+  v1::CreateJobRequest other = Harness::Request("a", 2);
+  other.mutable_job()->mutable_spec()->mutable_train()->set_steps(8);
+  EXPECT_EQ(ReasonOf(h.Create(other).status()), "REQUEST_ID_REUSED");
 }
 
-TEST_F(JobUpdates, AMoreGenerousLimitCountsALesserOneThanIsUsedIsRefused) {
-  ASSERT_TRUE(h.Create(Limited("a", 2, 60)).ok());
-  Start("a");
-  h.Pass(50, {"n0", "n1"});
+TEST_F(JobUpdates, AJobWithDevicesGoesToAnotherQueueOnlyWithinItsLimit) {
+  v1::Policy policy;
+  v1::QueuePolicy& small = *policy.add_queues();
+  small.set_name("small");
+  small.set_max_devices(1);
+  ASSERT_TRUE(h.ApplyPolicy(policy).ok());
+  h.Run("a", {"n0", "n1"});
   v1::Job changes;
-  changes.mutable_spec()->mutable_time_limit()->set_seconds(30);
-  EXPECT_EQ(ReasonOf(h.Update("a", changes, {"spec.time_limit"}).status()), "TIME_USED");
-  changes.mutable_spec()->mutable_time_limit()->set_seconds(90);
-  ASSERT_TRUE(h.Update("a", changes, {"spec.time_limit"}).ok());
-  h.Pass(20, {"n0", "n1"});
-  EXPECT_EQ(h.Job("a").state(), v1::Job::RUNNING);
-  h.Pass(30, {"n0", "n1"});
-  EXPECT_EQ(ReasonOf(h.Update("a", {}, {"spec.time_limit"}).status()), "BEING_STOPPED");
-}
-
-// A short job of known duration goes before the reserved one where an unknown one may not.
-TEST_F(JobUpdates, AKnownDurationLetsAJobBeBackfilled) {
-  ASSERT_TRUE(h.Create(Limited("long", 1, 1000)).ok());
-  ASSERT_TRUE(h.Create(Harness::Request("wide", 2)).ok());
-  ASSERT_TRUE(h.Create(Harness::Request("unknown", 1)).ok());
-  EXPECT_EQ(h.Job("unknown").state(), v1::Job::QUEUED);
-  ASSERT_TRUE(h.Create(Limited("short", 1, 500)).ok());
-  EXPECT_EQ(h.Job("long").state(), v1::Job::STARTING);
-  EXPECT_EQ(h.Job("wide").state(), v1::Job::QUEUED);
-  EXPECT_EQ(h.Job("short").state(), v1::Job::STARTING);
+  changes.mutable_spec()->mutable_resources()->set_queue("small");
+  const absl::Status refused = h.Update("a", changes, {"spec.resources.queue"}).status();
+  EXPECT_EQ(ReasonOf(refused), "QUEUE_LIMIT");
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("strata suspend a"));
+  ASSERT_TRUE(h.Suspend("a").ok());
+  StopAt(30);
+  EXPECT_TRUE(h.Update("a", changes, {"spec.resources.queue"}).ok());
 }
 
 TEST_F(JobUpdates, OnlyJobsThatAreOverAreDeletedUnlessForced) {
@@ -332,8 +282,8 @@ TEST_F(JobUpdates, ARecordStaysWhileNodesHoldRanksOfItsName) {
   v1::CreateJobRequest other = Harness::Request("a", 2);
   other.set_request_id("other");
   EXPECT_EQ(ReasonOf(h.Create(other).status()), "NAME_TAKEN");
-  h.SayEnded("n0", "a", 1, kStopped);
-  h.SayEnded("n1", "a", 1, kStopped);
+  h.SayEnded("n0", "a", 1, kInterrupted);
+  h.SayEnded("n1", "a", 1, kInterrupted);
   h.Pass(1, {"n0", "n1"});
   EXPECT_EQ(h.core->FindJob("jobs/a"), nullptr);
   EXPECT_TRUE(h.Create(other).ok());
@@ -345,10 +295,14 @@ TEST_F(JobUpdates, JobsExpireAfterTheirTtlOrThePolicys) {
   v1::CreateJobRequest own = Harness::Request("own", 1);
   own.mutable_job()->mutable_ttl_after_finished()->set_seconds(100);
   ASSERT_TRUE(h.Create(own).ok());
-  ASSERT_TRUE(h.Create(Harness::Request("stays", 2)).ok());
+  v1::CreateJobRequest stays = Harness::Request("stays", 2);
+  stays.mutable_job()->mutable_ttl_after_finished()->set_seconds(1'000'000);
+  ASSERT_TRUE(h.Create(stays).ok());
+  ASSERT_TRUE(h.Create(Harness::Request("over", 2)).ok());
   (void)h.Cancel("own");
-  h.SayEnded("n0", "own", 1, kStopped);
-  (void)h.Cancel("stays");
+  h.SayEnded("n0", "own", 1, kInterrupted);
+  (void)h.Cancel("stays", WithGrace(0));
+  (void)h.Cancel("over", WithGrace(0));
   v1::Policy policy;
   policy.mutable_scheduling()->set_ttl_after_finished_seconds(30);
   ASSERT_TRUE(h.ApplyPolicy(policy).ok());
@@ -360,6 +314,7 @@ TEST_F(JobUpdates, JobsExpireAfterTheirTtlOrThePolicys) {
   h.Pass(40, {"n0", "n1"});
   EXPECT_EQ(h.core->FindJob("jobs/soon"), nullptr);
   EXPECT_NE(h.core->FindJob("jobs/own"), nullptr);
+  EXPECT_EQ(h.core->FindJob("jobs/over"), nullptr) << "it was over before the policy came";
   h.Pass(70, {"n0", "n1"});
   EXPECT_EQ(h.core->FindJob("jobs/own"), nullptr);
   EXPECT_NE(h.core->FindJob("jobs/stays"), nullptr);
@@ -368,6 +323,28 @@ TEST_F(JobUpdates, JobsExpireAfterTheirTtlOrThePolicys) {
   ASSERT_TRUE(h.Update("stays", changes, {"ttl_after_finished"}).ok());
   h.Pass(1, {"n0", "n1"});
   EXPECT_EQ(h.core->FindJob("jobs/stays"), nullptr);
+}
+
+TEST_F(JobUpdates, APolicyWithoutATtlKeepsWhatIsStillThere) {
+  v1::Policy policy;
+  policy.mutable_scheduling()->set_ttl_after_finished_seconds(30);
+  ASSERT_TRUE(h.ApplyPolicy(policy).ok());
+  ASSERT_TRUE(h.Create(Harness::Request("a", 2)).ok());
+  (void)h.Cancel("a", WithGrace(0));
+  EXPECT_TRUE(h.Job("a").has_expire_time());
+  ASSERT_TRUE(h.ApplyPolicy({}).ok());
+  EXPECT_FALSE(h.Job("a").has_expire_time());
+}
+
+TEST_F(JobUpdates, WhatIsDeletedGoesThoughTheClockWasSetBack) {
+  h.Pass(100, {"n0", "n1"});
+  ASSERT_TRUE(h.Create(Harness::Request("holds", 2)).ok());
+  ASSERT_TRUE(h.Create(Harness::Request("a", 2)).ok());
+  (void)h.Cancel("a");
+  Effects effects;
+  h.core->OnTick(1.7e9 - 3600, effects);
+  ASSERT_TRUE(h.Delete("a").ok());
+  EXPECT_EQ(h.core->FindJob("jobs/a"), nullptr);
 }
 
 TEST_F(JobUpdates, EventsTellWhatHappenedByWhomAndOutliveTheController) {
@@ -407,7 +384,7 @@ TEST_F(JobUpdates, ANodeIsDeletedOnceItIsSilentAndHoldsNothing) {
   h.Run("a", {"n0", "n1"});
   EXPECT_EQ(ReasonOf(h.DeleteNode("n1")), "NODE_IN_USE");
   (void)h.Cancel("a", WithGrace(0));
-  h.SayEnded("n0", "a", 1, kStopped);
+  h.SayEnded("n0", "a", 1, kInterrupted);
   h.EndSession("n1");
   h.Pass(10, {"n0"});
   EXPECT_EQ(ReasonOf(h.DeleteNode("n1")), "NODE_IN_USE") << "its ranks may live";
@@ -421,6 +398,19 @@ TEST_F(JobUpdates, ANodeIsDeletedOnceItIsSilentAndHoldsNothing) {
   EXPECT_EQ(h.core->Nodes().size(), 1);
   h.Join("n1");  // it may come back as a new one
   EXPECT_EQ(h.core->Nodes().size(), 2);
+}
+
+TEST_F(JobUpdates, ThatANodeGoesAndStaysAfterAllIsTold) {
+  h.told_nodes.clear();
+  v1::AgentMessage leaving;
+  leaving.mutable_leaving();
+  h.Say("n0", leaving);
+  ASSERT_EQ(h.told_nodes.size(), 1);
+  EXPECT_TRUE(h.told_nodes[0].leaving());
+  h.Join("n0");
+  ASSERT_EQ(h.told_nodes.size(), 2);
+  EXPECT_FALSE(h.told_nodes[1].leaving());
+  EXPECT_GT(h.told_nodes[1].resource_version(), h.told_nodes[0].resource_version());
 }
 
 TEST_F(JobUpdates, NodesChangesAreToldWithTheirVersions) {

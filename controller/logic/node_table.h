@@ -41,6 +41,7 @@ struct NodeEntry {
   std::map<std::string, std::string> locality;
   std::string version;  // of its agent, as it last registered
   std::string build;    // of its trainer; empty: not known
+  int protocol = 1;     // that its agent and this controller have in common
   v1::Node::State state = v1::Node::UNKNOWN;
   uint64_t incarnation = 0;
   uint64_t session = 0;  // 0: none
@@ -56,7 +57,8 @@ struct NodeEntry {
   std::string drain_reason;
   bool quarantined = false;  // by the controller: it was to blame too often
   std::string quarantine_reason;
-  bool leaving = false;  // its agent ends when it holds nothing any more; said in each session
+  bool leaving = false;       // its agent ends when it holds nothing any more; said in each session
+  bool handing_over = false;  // its agent has ended, and said that a successor comes
   // The build that ranks are started with, as this node's is another: see builds.cc.
   std::string left_out_for;
   struct Blame {

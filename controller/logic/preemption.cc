@@ -22,6 +22,12 @@ bool IsMove(const v1::Preemption& preemption) {
   return absl::StrContains(preemption.by(), "nodes/");
 }
 
+// Of a stop for the job itself.
+const char* OwnCause(const v1::Preemption& preemption) {
+  if (preemption.reason() == kSuspended) return "suspended";
+  return preemption.reason() == kOtherSteps ? "updated" : "restored";
+}
+
 bool Stops(const JobEntry& job) {
   return job.record.cancel_requested() || job.record.has_preemption() ||
          job.run.stop_asked_at.has_value();
@@ -101,8 +107,8 @@ void JobMachine::LetGo(JobEntry& job, const std::string& how) {
   const bool for_itself = preemption.by() == record.name();
   const int64_t step = how.empty() ? record.step() : record.checkpoint().step();
   const std::string reason = absl::StrCat(preemption.reason(), " at step ", step, how);
-  const char* const own_cause = preemption.reason() == kSuspended ? "suspended" : "updated";
-  AddEvent(job, "STOPPED", reason, for_itself ? own_cause : moves ? "drained" : "preempted");
+  const char* const cause = for_itself ? OwnCause(preemption) : moves ? "drained" : "preempted";
+  AddEvent(job, "STOPPED", reason, cause);
   StopAll(job, reason, /*checkpoint=*/false);
   if (record.suspended()) {
     return Park(job, for_itself ? reason : absl::StrCat(kSuspended, "; ", reason));

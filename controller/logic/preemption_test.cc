@@ -220,6 +220,16 @@ TEST_F(Drained, ThePlaceThatIsKeptIsNotGivenAwayBeforeAllItsNodesAreBack) {
   EXPECT_EQ(h.Job("b").state(), v1::Job::QUEUED);
 }
 
+// One after the other, the second would end what the first moves there.
+TEST_F(Drained, AJobDoesNotMoveToANodeThatIsDrainedWithItsOwn) {
+  h.Run("a", {"n0"});
+  ASSERT_TRUE(h.DrainTogether({"nodes/n0", "nodes/n1"}).ok());
+  EXPECT_FALSE(h.Job("a").has_preemption());
+  EXPECT_EQ(h.Job("a").state(), v1::Job::RUNNING);
+  (void)h.Drain("n1", false);
+  EXPECT_TRUE(h.Job("a").has_preemption());
+}
+
 TEST_F(Drained, AJobThatFitsNowhereElseRunsOnUntilThereIsRoom) {
   h.Run("a", {"n0", "n1"});
   ASSERT_TRUE(h.Drain("n0").ok());
@@ -237,6 +247,23 @@ TEST_F(Drained, AJobThatFitsNowhereElseRunsOnUntilThereIsRoom) {
   EXPECT_EQ(h.Job("a").state(), v1::Job::STARTING);
   EXPECT_EQ(h.Job("a").placement(0).node(), "nodes/n2");
   EXPECT_EQ(h.Job("a").placement(1).node(), "nodes/n1");  // the other rank stays
+}
+
+// Its rank there has written its part and ended; the other one may yet fail.
+TEST_F(TwoNodes, APlaceThatAJobMayHaveToComeBackToIsNotKeptForOneThatMoves) {
+  h.Join("n2");
+  h.Run("moves", {"n0"});
+  h.Run("ends", {"n1", "n2"});
+  h.SayWritten("n2", "ends", 1, 100, {1});
+  h.SayEnded("n2", "ends", 1, kSucceeded);
+  ASSERT_EQ(h.Job("ends").state(), v1::Job::RUNNING);
+  ASSERT_TRUE(h.Drain("n0").ok());
+  h.Pass(1, {"n0", "n1", "n2"});
+  EXPECT_FALSE(h.Job("moves").has_moving_to());
+  h.SayEnded("n1", "ends", 1, kFailed, "crash", 0);
+  h.Pass(1, {"n0", "n1", "n2"});
+  EXPECT_EQ(h.Job("ends").state(), v1::Job::STARTING);
+  EXPECT_EQ(h.Job("ends").placement(1).node(), "nodes/n2");
 }
 
 }  // namespace

@@ -118,6 +118,29 @@ TEST_F(TwoNodes, ARankThatWaitedForStorageOnANodeThatIsSilentNowIsGivenUp) {
   EXPECT_EQ(h.Job("a").state(), v1::Job::RECOVERING);
 }
 
+TEST_F(TwoNodes, ASilentNodeThatComesBackWaitingForItsStorageWasNotLost) {
+  h.Run("a", {"n0", "n1"});
+  h.SayBeat("n1", "a", 1, 1, "storage: load batch");
+  h.Pass(3.5, {"n0"});
+  h.SayHang("n0", "a", 1, 1, {1});
+  ASSERT_EQ(h.Job("a").events(0).cause(), "node_lost");
+  ASSERT_EQ(h.Job("a").restarts_without_progress(), 1);
+  h.SayBeat("n1", "a", 1, 1, "storage: load batch");
+  EXPECT_EQ(h.Job("a").events(0).cause(), "storage");
+  EXPECT_EQ(h.Job("a").restarts_without_progress(), 0);
+  EXPECT_EQ(h.Node("n1").failure_times_size(), 0);
+}
+
+TEST_F(TwoNodes, ASilentNodeThatWasNotSeenWaitingForItsStorageWasLost) {
+  h.Run("a", {"n0", "n1"});
+  h.SayBeat("n1", "a", 1, 1, "forward block 1");
+  h.Pass(3.5, {"n0"});
+  h.SayHang("n0", "a", 1, 1, {1});
+  h.SayBeat("n1", "a", 1, 1, "storage: load batch");
+  EXPECT_EQ(h.Job("a").events(0).cause(), "node_lost");
+  EXPECT_EQ(h.Job("a").restarts_without_progress(), 1);
+}
+
 TEST_F(TwoNodes, AFrozenNodesDeviceIsUsedAgainOnlyAfterItsWord) {
   v1::Policy policy;
   policy.mutable_scheduling()->set_shrink_after_seconds(1000);

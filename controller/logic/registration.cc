@@ -1,6 +1,7 @@
 // The half of the session handler that deals with a node's (re-)appearance.
 #include <algorithm>
 #include <set>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
@@ -23,7 +24,8 @@ void SessionHandler::OnRegister(uint64_t session, uint64_t incarnation,
   state_.join_tokens.Forget(message.node(), effects_);
   NodeEntry& node = state_.nodes.Ensure(NodeName(message.node()));
   const bool restarted = node.incarnation != incarnation;
-  if (restarted) node.leaving = false;
+  const bool stays = restarted && std::exchange(node.leaving, false);
+  node.handing_over = false;
   if (restarted && node.incarnation != 0) {
     if (node.session != 0 && node.session != session) {
       v1::ControllerMessage dismiss;
@@ -37,9 +39,14 @@ void SessionHandler::OnRegister(uint64_t session, uint64_t incarnation,
   state_.nodes.Attach(node, session);
   node.incarnation = incarnation;
   UpdateNode(node, message);
+  if (stays) TellNode(state_, node, effects_);
   const bool first = !node.met;
   Hear(node);
   state_.capacity_changed = true;
+  if (state_.restored_until > 0) {  // counted from the first agent on
+    state_.restored_until =
+        std::min(state_.restored_until, state_.now + state_.timing.lease_seconds);
+  }
 
   v1::ControllerMessage answer;
   v1::Welcome& welcome = *answer.mutable_welcome();
@@ -124,6 +131,9 @@ void SessionHandler::UpdateNode(NodeEntry& node, const v1::Register& message) {
                                                     message.locality().end());
   const bool same = node.resource_version != 0 && node.kind == message.device() &&
                     node.devices == message.devices() && node.locality == locality;
+  if (const auto common = protocol::CommonVersion(message.protocol(), node.name); common.ok()) {
+    node.protocol = *common;
+  }
   const bool as_built = node.version == message.version() && node.build == message.build();
   node.version = message.version();
   node.build = message.build();
@@ -222,7 +232,7 @@ void SessionHandler::Repeat(NodeEntry& node) {
     const Member& member = job.run.members.at(node.name);
     if (job.record.state() == v1::Job::STARTING && !job.run.failure.has_value()) {
       if (job.run.start_sent) {
-        Send(node, machine_.StartMessage(job), effects_);
+        machine_.SendStart(job, node, member);
       } else if (!std::all_of(member.ranks.begin(), member.ranks.end(),
                               [&](int rank) { return job.run.prepared.contains(rank); })) {
         machine_.SendPrepare(job, node, member);

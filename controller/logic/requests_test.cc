@@ -429,7 +429,7 @@ TEST(ExplainJob, SaysWhyItWaitsAndWhereItRuns) {
   const auto runs = h.core->ExplainJob("jobs/a");
   EXPECT_EQ(runs->layout().why(), "first in the queue that fits");
   EXPECT_EQ(runs->queue_position() + runs->blockers_size(), 0);
-  EXPECT_THAT(runs->lines(), Contains("Epoch 1 of its ranks is on n0 (rank 0), n1 (rank 1)."));
+  EXPECT_THAT(runs->lines(), Contains("Attempt 1 of its ranks is on n0 (rank 0), n1 (rank 1)."));
   h.EndSession("n1");
   h.Pass(5, {"n0"});
   EXPECT_THAT(absl::StrJoin(h.core->ExplainJob("jobs/a")->lines(), "\n"),

@@ -12,15 +12,14 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "controller/logic/job_shape.h"
 #include "controller/logic/names.h"
+#include "controller/logic/restored_store.h"
 #include "controller/logic/session_handler.h"
 
 namespace strata::controller {
 namespace {
-
-// Words about an epoch that is claimed and not yet the job's.
-constexpr size_t kMostWords = 1024;
 
 // Whether the claims are of all ranks, each once.
 bool IsWhole(const Claims& claims) {
@@ -33,6 +32,29 @@ bool IsWhole(const Claims& claims) {
   return claims.ranks > 0 && static_cast<int64_t>(count) == claims.ranks &&
          static_cast<int64_t>(ranks.size()) == claims.ranks && *ranks.begin() == 0 &&
          *ranks.rbegin() == claims.ranks - 1;
+}
+
+int64_t StepOf(const v1::AgentMessage& message) {
+  return message.has_written() ? message.written().step() : 0;
+}
+
+// One more word of a node about an epoch that is claimed and not yet the job's.
+void Keep(const v1::AgentMessage& message, std::vector<v1::AgentMessage>& words) {
+  std::erase_if(words, [&](const v1::AgentMessage& word) {
+    return word.message_case() == message.message_case() && StepOf(word) == StepOf(message);
+  });
+  words.push_back(message);
+  const auto written = [](const v1::AgentMessage& word) { return word.has_written(); };
+  const auto steps = static_cast<size_t>(std::count_if(words.begin(), words.end(), written));
+  if (steps <= FragmentBook::kMostSteps) return;
+  const auto older = [&](const auto& a, const auto& b) {
+    return a.has_written() != b.has_written() ? a.has_written() : StepOf(a) < StepOf(b);
+  };
+  words.erase(std::min_element(words.begin(), words.end(), older));
+}
+
+std::string OtherSteps(int64_t steps) {
+  return absl::StrCat("its train.steps are ", steps, ", as changed after the backup");
 }
 
 const v1::JobEpoch* EpochOf(const v1::AgentMessage& message) {
@@ -70,8 +92,10 @@ bool SessionHandler::Claim(NodeEntry& node, const v1::HeldEpoch& held) {
   JobEntry* job = state_.Find(held.epoch().job());
   if (job == nullptr || !state_.IsAwaited(*job) || IsTerminal(job->record.state())) return false;
   const EpochKey key = ToKey(held.epoch());
+  // A suspended job's own ranks were being stopped; later ones are there because it was resumed.
   const bool later = key.epoch > job->record.epoch() ||
-                     (key.epoch == job->record.epoch() && !HasEpoch(job->record.state()));
+                     (key.epoch == job->record.epoch() && !HasEpoch(job->record.state()) &&
+                      !job->record.suspended());
   if (key.uid != job->record.uid() || !later || !held.started() || held.ranks().empty() ||
       held.devices_size() != held.ranks_size()) {
     return false;
@@ -79,7 +103,7 @@ bool SessionHandler::Claim(NodeEntry& node, const v1::HeldEpoch& held) {
   if (job->claims.has_value() && job->claims->key.epoch > key.epoch) return false;
   if (!job->claims.has_value() || job->claims->key != key) {
     machine_.DropClaims(*job);
-    job->claims = Claims{.key = key, .ranks = held.job_ranks()};
+    job->claims = Claims{.key = key, .ranks = held.job_ranks(), .steps = held.steps()};
   }
   Member& member = job->claims->members[node.name];
   member.ranks = {held.ranks().begin(), held.ranks().end()};
@@ -104,10 +128,7 @@ bool SessionHandler::KeepForLater(const NodeEntry& node, const v1::AgentMessage&
   const v1::JobEpoch* epoch = EpochOf(message);
   if (epoch == nullptr || !IsClaimed(node, *epoch)) return false;
   Claims& claims = *state_.Find(epoch->job())->claims;
-  const bool matters = !message.has_progress() && !message.has_hang();
-  if (matters && claims.words.size() < kMostWords) {
-    claims.words.emplace_back(node.session, message);
-  }
+  if (!message.has_progress() && !message.has_hang()) Keep(message, claims.words[node.session]);
   return true;
 }
 
@@ -121,28 +142,50 @@ void SessionHandler::AdoptClaimed(const NodeEntry& node) {
     JobEntry& job = *state_.Find(name);
     const auto words = std::move(job.claims->words);
     machine_.TakeClaimed(job);
-    for (const auto& [session, message] : words) {
-      if (state_.nodes.OfSession(session) != nullptr) OnMessage(session, message);
+    for (const auto& [session, said] : words) {
+      for (const v1::AgentMessage& message : said) {
+        if (state_.nodes.OfSession(session) != nullptr) OnMessage(session, message);
+      }
     }
     machine_.Reconcile(job);
   }
 }
 
-void SessionHandler::AdoptCheckpoint(JobEntry& job, const v1::CommittedCheckpoint& checkpoint) {
+// Whether the message tells of one that the record, which came from a backup, does not know.
+bool SessionHandler::IsNewer(const JobEntry& job, const v1::EpochPrepared& message) {
+  return job.record.restored() && message.has_newer_checkpoint() &&
+         message.newer_checkpoint().step() > job.record.checkpoint().step();
+}
+
+// Its steps may have been changed since the backup: those of the ranks that wrote it tell, if they
+// were started since. It may lie beyond all that the record asks for.
+void SessionHandler::AdoptCheckpoint(JobEntry& job, const v1::EpochPrepared& message) {
   v1::JobRecord& record = job.record;
+  const v1::CommittedCheckpoint& checkpoint = message.newer_checkpoint();
+  const bool since = checkpoint.epoch() + kRestoredEpochs > record.least_epoch();
+  const int64_t asked =
+      since && message.newer_steps() > 0 ? message.newer_steps() : record.spec().train().steps();
+  const int64_t steps = std::max(asked, checkpoint.step());
+  const std::string changed =
+      steps == record.target_step() ? "" : absl::StrCat("; ", OtherSteps(steps));
+  JobMachine::SetSteps(job, steps);
   record.clear_restored();
-  if (checkpoint.step() > record.checkpoint().step() && checkpoint.step() <= record.target_step()) {
-    RecordCheckpoint(checkpoint, record);
-    record.set_step(std::max(record.step(), checkpoint.step()));
-  }
+  RecordCheckpoint(checkpoint, record);
+  record.set_step(std::max(record.step(), checkpoint.step()));
   JobMachine::Report(
       job, {.reason = absl::StrCat("goes on from the checkpoint of step ", checkpoint.step(),
                                    ", which is newer than the backup that the controller's state "
-                                   "was restored from"),
+                                   "was restored from",
+                                   changed),
             .cause = "restored",
             .refused = true,
             .counts = false});
   machine_.Reconcile(job);
+}
+
+void JobMachine::SetSteps(JobEntry& job, int64_t steps) {
+  job.record.mutable_spec()->mutable_train()->set_steps(steps);
+  job.record.set_target_step(steps);
 }
 
 void JobMachine::DropClaims(JobEntry& job) {
@@ -160,9 +203,21 @@ void JobMachine::TakeClaimed(JobEntry& job) {
   const Claims claims = *std::exchange(job.claims, std::nullopt);
   job.found = true;
   v1::JobRecord& record = job.record;
+  LeaveGivenUp(job);
+  // It was started since: what its ranks are to do is what was asked for last.
+  const bool since = claims.key.epoch > record.epoch();
+  std::vector<std::string> notices;
+  if (since && claims.steps > 0 && claims.steps != record.target_step()) {
+    SetSteps(job, claims.steps);
+    notices.push_back(OtherSteps(claims.steps));
+  }
+  if (since && record.suspended()) {
+    record.clear_suspended();
+    notices.push_back("it was suspended in the backup, and resumed since");
+  }
   record.set_attempt(record.attempt() + std::max<int64_t>(0, claims.key.epoch - record.epoch()));
   record.set_epoch(claims.key.epoch);
-  record.clear_epoch_steps();
+  record.set_epoch_steps(claims.steps);
   record.clear_preemption();
   record.clear_moving_to();
   record.clear_placement();
@@ -170,6 +225,7 @@ void JobMachine::TakeClaimed(JobEntry& job) {
   job.run = {};
   job.run.begun_at = state_.now;
   job.run.start_sent = true;
+  job.run.notice = absl::StrJoin(notices, "; ");
   for (const auto& [name, member] : claims.members) {
     for (size_t i = 0; i < member.ranks.size(); ++i) {
       places[member.ranks[i]] = {name, member.devices[i]};
@@ -188,7 +244,7 @@ void JobMachine::TakeClaimed(JobEntry& job) {
   layout.set_data(claims.ranks / std::max<int64_t>(1, cell));
   layout.set_why("found again after the controller's state was restored");
   record.set_start_sent(true);
-  record.set_step(std::clamp<int64_t>(claims.step, record.step(), record.target_step()));
+  record.set_step(std::clamp<int64_t>(claims.step, record.step(), GreatestStep(record)));
   AddEvent(job, "RUNNING",
            absl::StrCat("epoch ", claims.key.epoch, " was found again on ",
                         NodeList(job.run.members), ", after the controller's state was restored"),

@@ -2,7 +2,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "controller/logic/restored_store.h"
@@ -29,6 +31,11 @@ class RestoredJobs : public TwoNodes {
     h.RestartController();
     h.Take("n0");
     h.Take("n1");
+  }
+  // The same with an earlier store.
+  void RestoreFrom(const std::map<std::pair<std::string, std::string>, Write>& backup) {
+    h.records = backup;
+    Restore();
   }
   // One rank of two, of a later start than the backup knows.
   v1::HeldEpoch Later(const std::string& job, int64_t epoch, int rank, int64_t step = 0) {
@@ -94,6 +101,117 @@ TEST_F(RestoredJobs, ALaterEpochThanTheBackupKnowsGoesOn) {
   h.Pass(60, {"n0", "n1"});
   EXPECT_EQ(h.Job("a").state(), v1::Job::RUNNING);
   EXPECT_EQ(h.Node("n0").free(), 0);
+}
+
+TEST_F(RestoredJobs, ALaterEpochGoesOnToTheStepsThatItWasGiven) {
+  h.Run("a", {"n0", "n1"});
+  Restore();
+  for (int rank = 0; rank < 2; ++rank) {
+    v1::HeldEpoch held = Later("a", 4, rank, 150);
+    held.set_steps(200);
+    h.Reconnect(rank == 0 ? "n0" : "n1", {held});
+  }
+  EXPECT_EQ(h.Job("a").state(), v1::Job::RUNNING);
+  EXPECT_EQ(h.Job("a").step(), 150);
+  EXPECT_EQ(h.Job("a").target_step(), 200);
+  EXPECT_EQ(h.Job("a").spec().train().steps(), 200);
+  EXPECT_THAT(h.Job("a").reason(), HasSubstr("its train.steps are 200, as changed after"));
+  h.SayCommit("n0", "a", 4, 160, "m160");
+  EXPECT_EQ(h.Job("a").checkpoint().step(), 160);
+}
+
+TEST_F(RestoredJobs, NoWordOfALaterEpochIsLostBeforeItIsWhole) {
+  h.Run("a", {"n0", "n1"});
+  Restore();
+  h.Reconnect("n0", {Later("a", 4, 0, 70)});
+  for (int i = 0; i < 1100; ++i) h.SayRunning("n0", "a", 4);
+  for (const int64_t step : {50, 55, 60, 65, 70, 80}) h.SayWritten("n0", "a", 4, step, {0});
+  h.SayCommit("n0", "a", 4, 70, "m70");
+  h.Reconnect("n1", {Later("a", 4, 1, 70)});
+  EXPECT_EQ(h.Job("a").checkpoint().step(), 70);
+  h.Take("n0");
+  h.SayWritten("n1", "a", 4, 80, {1});
+  const auto told = h.Take("n0");
+  ASSERT_THAT(told, SizeIs(1));
+  EXPECT_EQ(told[0].write_manifest().step(), 80);
+}
+
+TEST_F(RestoredJobs, AJobThatWasSuspendedInTheBackupAndRunsWasResumed) {
+  h.Run("a", {"n0", "n1"});
+  ASSERT_TRUE(h.Suspend("a").ok());
+  h.SayEnded("n0", "a", 1, testing::kInterrupted);
+  h.SayEnded("n1", "a", 1, testing::kInterrupted);
+  ASSERT_EQ(h.Job("a").state(), v1::Job::QUEUED);
+  Restore();
+  h.Reconnect("n0", {Later("a", 2, 0)});
+  h.Reconnect("n1", {Later("a", 2, 1)});
+  EXPECT_EQ(h.Job("a").state(), v1::Job::RUNNING);
+  EXPECT_FALSE(h.Job("a").suspended());
+  EXPECT_THAT(h.core->ExplainJob("jobs/a")->lines(0), HasSubstr("resumed since"));
+  h.Take("n0");
+  ASSERT_TRUE(h.Suspend("a").ok());
+  const auto told = h.Take("n0");
+  ASSERT_THAT(told, SizeIs(1));
+  EXPECT_TRUE(told[0].stop().checkpoint());
+}
+
+TEST_F(RestoredJobs, RanksThatASuspendedJobWasStoppingAreNoReasonToGoOn) {
+  h.Run("a", {"n0", "n1"});
+  ASSERT_TRUE(h.Suspend("a").ok());
+  h.Pass(61, {"n0", "n1"});  // they do not end
+  ASSERT_EQ(h.Job("a").state(), v1::Job::QUEUED);
+  Restore();
+  h.Reconnect("n0", {Later("a", 1, 0)});
+  h.Reconnect("n1", {Later("a", 1, 1)});
+  EXPECT_EQ(h.Job("a").state(), v1::Job::QUEUED);
+  ASSERT_FALSE(h.Take("n0").empty());
+}
+
+TEST_F(RestoredJobs, AnOrderlyStopThatTheBackupDoesNotKnowGoesOn) {
+  h.Run("a", {"n0", "n1"});
+  const auto backup = h.records;
+  ASSERT_TRUE(h.Suspend("a").ok());
+  h.SayStopping("n0", "a", 1, 41);
+  RestoreFrom(backup);
+  h.Reconnect("n0", {testing::Held("a", 1, {0}, true)});
+  h.SayStopping("n0", "a", 1, 41);
+  h.Reconnect("n1", {testing::Held("a", 1, {1}, true)});
+  EXPECT_TRUE(h.Take("n1").back().stop().checkpoint());
+  h.SayStopping("n1", "a", 1, 42);
+  EXPECT_EQ(h.Take("n0").back().stop_after().step(), 42);
+  h.SayCommit("n0", "a", 1, 42, "m42");
+  h.SayEnded("n0", "a", 1, testing::kInterrupted);
+  h.SayEnded("n1", "a", 1, testing::kInterrupted);
+  EXPECT_EQ(h.Job("a").state(), v1::Job::STARTING);
+  EXPECT_EQ(h.Job("a").step(), 42);
+  EXPECT_EQ(h.Job("a").events(0).cause(), "restored");
+}
+
+// Its address is another one now, and agents take their time to learn it.
+TEST_F(RestoredJobs, NothingIsConcludedBeforeTheFirstAgentIsThere) {
+  h.Run("a", {"n0", "n1"});
+  Restore();
+  h.Pass(300);
+  EXPECT_EQ(h.Job("a").state(), v1::Job::RUNNING);
+  h.Reconnect("n0", {Later("a", 4, 0, 70)});
+  h.Pass(20, {"n0"});
+  h.Reconnect("n1", {Later("a", 4, 1, 70)});
+  EXPECT_EQ(h.Job("a").state(), v1::Job::RUNNING);
+  EXPECT_EQ(h.Job("a").epoch(), 4);
+  h.Pass(60, {"n0", "n1"});
+  EXPECT_EQ(h.Job("a").epoch(), 4);
+  EXPECT_FALSE(h.core->cut_off());
+}
+
+TEST_F(RestoredJobs, AfterTheFirstAgentTheOthersAreExpectedWithinALease) {
+  h.Run("a", {"n0", "n1"});
+  Restore();
+  h.Pass(300);
+  h.Join("n0");
+  h.Pass(29, {"n0"});
+  EXPECT_EQ(h.Job("a").state(), v1::Job::RUNNING);
+  h.Pass(6, {"n0"});
+  EXPECT_EQ(h.Job("a").state(), v1::Job::RECOVERING);
 }
 
 TEST_F(RestoredJobs, AnEndSinceTheBackupIsNoFailureWhileALaterEpochMayBeFound) {
@@ -193,7 +311,7 @@ class RestoredCheckpoints : public RestoredJobs {
     h.Take("n0");
     h.Take("n1");
   }
-  void SayNewer(int64_t step) {
+  void SayNewer(int64_t step, int64_t steps = 0) {
     v1::AgentMessage message;
     message.mutable_prepared()->mutable_epoch()->set_job("jobs/a");
     message.mutable_prepared()->mutable_epoch()->set_epoch(h.Job("a").epoch());
@@ -203,6 +321,7 @@ class RestoredCheckpoints : public RestoredJobs {
     newer.set_step(step);
     newer.set_manifest_digest("m");
     newer.set_path("/jobs/a/step");
+    message.mutable_prepared()->set_newer_steps(steps);
     h.Say("n0", message);
   }
 };
@@ -229,6 +348,42 @@ TEST_F(RestoredCheckpoints, OfTheLastStepEndTheJob) {
   SayNewer(100);
   EXPECT_EQ(h.Job("a").state(), v1::Job::SUCCEEDED);
   EXPECT_EQ(h.Job("a").step(), 100);
+}
+
+TEST_F(RestoredCheckpoints, BeyondTheStepsOfTheBackupAreBegunWithAndTellTheNewSteps) {
+  Begin();
+  const int64_t epoch = h.Job("a").epoch();
+  SayNewer(150, 200);
+  EXPECT_THAT(h.Job("a").reason(), HasSubstr("its train.steps are 200, as changed after"));
+  h.SayEnded("n0", "a", epoch, testing::kFailed);
+  h.SayEnded("n1", "a", epoch, testing::kFailed);
+  h.Pass(1, {"n0", "n1"});
+  ASSERT_EQ(h.Job("a").state(), v1::Job::STARTING);
+  const auto told = h.Take("n1");
+  ASSERT_FALSE(told.empty());
+  EXPECT_EQ(told.back().prepare().checkpoint().step(), 150);
+  EXPECT_EQ(told.back().prepare().spec().train().steps(), 200);
+}
+
+TEST_F(RestoredCheckpoints, BeyondTheStepsOfTheBackupEndTheJobWhereNobodyTellsMore) {
+  Begin();
+  SayNewer(150);
+  EXPECT_EQ(h.Job("a").state(), v1::Job::SUCCEEDED);
+  EXPECT_EQ(h.Job("a").step(), 150);
+  EXPECT_EQ(h.Job("a").target_step(), 150);
+}
+
+TEST_F(RestoredCheckpoints, ThatAreNotNewerAreAskedForAgain) {
+  Begin();
+  const int64_t epoch = h.Job("a").epoch();
+  SayNewer(20);
+  EXPECT_EQ(h.Job("a").checkpoint().step(), 20);
+  h.SayEnded("n0", "a", epoch, testing::kFailed);
+  h.SayEnded("n1", "a", epoch, testing::kFailed);
+  h.Pass(1, {"n0", "n1"});
+  const auto told = h.Take("n1");
+  ASSERT_FALSE(told.empty());
+  EXPECT_TRUE(told.back().prepare().adopt_newer_checkpoint());
 }
 
 }  // namespace

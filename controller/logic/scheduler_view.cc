@@ -25,11 +25,27 @@ using Places = google::protobuf::RepeatedPtrField<v1::RankPlace>;
 
 uint64_t Bit(int device) { return uint64_t{1} << device; }
 
+// Devices of ranks that have ended while others of their job go on: it may have to begin again
+// there, unless it is stopped to make room, to move, or for good.
+void AddEnded(const ClusterState& state, const JobEntry& job, std::vector<Device>& kept) {
+  const v1::JobRecord& record = job.record;
+  if (record.cancel_requested() || record.suspended()) return;
+  if (record.has_preemption() && record.preemption().by() != record.name()) return;
+  for (const auto& [name, member] : job.run.members) {
+    const auto node = state.scheduler.index.find(name);
+    if (member.state != MemberState::kEnded || node == state.scheduler.index.end()) continue;
+    for (const int device : member.devices) kept.push_back({node->second, device});
+  }
+}
+
 // What is kept for a job beside what its ranks hold: what it had, while it recovers, and where it
 // is about to move.
 std::vector<Device> KeptFor(const ClusterState& state, const JobEntry& job) {
   std::vector<Device> kept = MovingTo(state, job.record).ranks;
-  if (HasEpoch(job.record.state())) return kept;
+  if (HasEpoch(job.record.state())) {
+    AddEnded(state, job, kept);
+    return kept;
+  }
   if (job.record.state() != v1::Job::RECOVERING || job.claim_over) return {};
   const std::vector<Device> had = PlacementOf(state, job.record).ranks;
   kept.insert(kept.end(), had.begin(), had.end());
@@ -281,6 +297,8 @@ scheduler::Placement PlacementOf(const ClusterState& state, const v1::JobRecord&
 
 bool MayStart(const ClusterState& state, const JobEntry& job) {
   if (state.now < job.next_start_at || state.IsAwaited(job)) return false;
+  // Given up before this controller's start: whoever comes back with its ranks comes first.
+  if (job.given_up.has_value() && state.now < state.restored_until) return false;
   if (state.now > job.failed_at + state.timing.stop_seconds) return true;
   // Nodes that are there will have ended the old ranks in a moment: then the new ones find their
   // devices, and what is cached, where they were.

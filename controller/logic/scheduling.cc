@@ -87,7 +87,9 @@ void JobMachine::Schedule(const JobEntry* fresh) {
 // True: it is worth asking again.
 bool JobMachine::Decide() {
   ++state_.scheduler.decisions;
-  ChooseBuilds(state_.nodes, state_.builds);
+  for (NodeEntry* node : ChooseBuilds(state_.nodes, state_.builds)) {
+    TellNode(state_, *node, effects_);
+  }
   RefreshCluster(state_);
   if (std::exchange(state_.scheduler.retell, false)) TellFeasibility();
   MoveOffDrained();

@@ -1,6 +1,7 @@
 #include "controller/logic/session_handler.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -32,6 +33,8 @@ void BlameStorage(Failure& failure) {
   failure.counts = false;
   failure.node.clear();
 }
+
+bool IsStorage(const std::string& phase) { return absl::StartsWith(phase, "storage: "); }
 
 Failure EndedFailure(const NodeEntry& node, const v1::EpochEnded& message, bool first) {
   Failure failure;
@@ -94,6 +97,9 @@ void SessionHandler::OnMessage(uint64_t session, const v1::AgentMessage& message
       return OnHang(*node, message.hang());
     case v1::AgentMessage::kLeaving:
       return OnLeaving(*node);
+    case v1::AgentMessage::kHandingOver:
+      node->handing_over = true;
+      return;
     default:
       return;  // logs are not the logic's business
   }
@@ -206,20 +212,32 @@ void SessionHandler::KeepPace(JobEntry& job, int64_t before) const {
 void SessionHandler::OnHeartbeat(NodeEntry& node, const v1::Heartbeat& message) {
   for (const v1::Heartbeat::Rank& rank : message.ranks()) {
     if (IsClaimed(node, rank.epoch())) continue;
+    NoteStorage(node, rank);
     JobEntry* job = CurrentOrStop(node, rank.epoch(), /*alive=*/true);
     if (job == nullptr) continue;
     NoteFound(*job, node);
+    CountUnheard(state_, *job);
     ReachedStep(*job, rank.step());
     if (HasRank(*job, node, rank.rank())) job->run.phases[rank.rank()] = rank.phase();
   }
 }
 
+// Given up while it was silent, for nobody knew of what: it is back, and waits for its storage.
+void SessionHandler::NoteStorage(const NodeEntry& node, const v1::Heartbeat::Rank& rank) {
+  if (!IsStorage(rank.phase())) return;
+  JobEntry* job = state_.Find(rank.epoch().job());
+  if (job == nullptr || job->record.state() != v1::Job::RECOVERING) return;
+  if (job->key() != KeyOf(rank.epoch()) || job->given_up.has_value()) return;
+  Failure failure = {.reason = absl::StrCat("rank ", rank.rank(), " on ", ShortName(node.name),
+                                            " waits for its storage: ", rank.phase())};
+  BlameStorage(failure);
+  machine_.Attribute(*job, failure);
+}
+
 void SessionHandler::OnPrepared(NodeEntry& node, const v1::EpochPrepared& message) {
   JobEntry* job = CurrentOrStop(node, message.epoch(), /*alive=*/message.problem().empty());
   if (job == nullptr || job->record.state() != v1::Job::STARTING) return;
-  if (message.has_newer_checkpoint() && job->record.restored()) {
-    return AdoptCheckpoint(*job, message.newer_checkpoint());
-  }
+  if (IsNewer(*job, message)) return AdoptCheckpoint(*job, message);
   Member& member = job->run.members.at(node.name);
   if (!message.problem().empty()) {
     const std::string field =
@@ -238,13 +256,9 @@ void SessionHandler::OnPrepared(NodeEntry& node, const v1::EpochPrepared& messag
     job->run.notice =
         absl::StrCat(message.plan().notices(0).text(), " (on ", ShortName(node.name), ")");
   }
-  std::map<int, v1::Prepared> answers;
-  for (const v1::EpochPrepared::Rank& rank : message.ranks()) {
-    answers[rank.rank()] = rank.prepared();
-  }
-  const bool complete = answers.size() == member.ranks.size() &&
-                        std::all_of(member.ranks.begin(), member.ranks.end(),
-                                    [&](int rank) { return answers.contains(rank); });
+  std::set<int> answered;
+  for (const v1::EpochPrepared::Rank& rank : message.ranks()) answered.insert(rank.rank());
+  const bool complete = answered == std::set<int>(member.ranks.begin(), member.ranks.end());
   if (!complete) {
     JobMachine::Report(*job, {.reason = absl::StrCat(ShortName(node.name),
                                                      " prepared other ranks than it was asked for"),
@@ -252,7 +266,9 @@ void SessionHandler::OnPrepared(NodeEntry& node, const v1::EpochPrepared& messag
     return machine_.Reconcile(*job);
   }
   if (job->run.start_sent) return;  // a late repetition
-  for (auto& [rank, prepared] : answers) job->run.prepared[rank] = std::move(prepared);
+  for (const v1::EpochPrepared::Rank& rank : message.ranks()) {
+    job->run.prepared[rank.rank()] = rank.prepared();
+  }
   if (member.state == MemberState::kAsked) member.state = MemberState::kPrepared;
   if (message.has_plan()) SetMemory(job->record, message.plan());
   machine_.Reconcile(*job);
@@ -306,6 +322,9 @@ void SessionHandler::OnStopping(NodeEntry& node, const v1::EpochStopping& messag
   if (job == nullptr) return;
   job->run.members.at(node.name).stopping_at = message.step();
   if (job->run.last_step.has_value()) return machine_.SendStopAfter(*job, node);
+  if (!machine_.IsToEnd(*job) && !job->record.has_preemption()) {
+    machine_.StopForItself(*job, "stopped, as was wished after the backup was taken,");
+  }
   machine_.Reconcile(*job);
 }
 
@@ -370,6 +389,7 @@ void SessionHandler::OnLeaving(NodeEntry& node) {
   if (node.leaving) return;
   node.leaving = true;
   state_.capacity_changed = true;
+  TellNode(state_, node, effects_);
 }
 
 int SessionHandler::Suspect(const JobEntry& job, const NodeEntry& reporter,
@@ -414,20 +434,25 @@ void SessionHandler::TellSuspicion(JobEntry& job, const NodeEntry& reporter, int
   TellEvent(job, MakeEvent(state_, job.record, "SUSPECTED", what, reporter.name), effects_);
 }
 
+// One whose agent hands over, or that has yet to find this controller, is expected within its
+// lease: till then its silence proves nothing.
 bool SessionHandler::IsSilent(const NodeEntry& node) const {
+  const bool expected = node.handing_over || !node.met;
+  if (expected && !LeaseIsOver(state_, node)) return false;
   return state_.SilenceOf(node) > 2 * state_.timing.heartbeat_seconds;
 }
 
 // Rank 0 goes on when its checkpoints are committed: that it does not come proves nothing of a node
 // that cannot be heard, for neither can it hear that they are. Its lease decides.
 bool SessionHandler::WaitsForCommits(const JobEntry& job) const {
-  return job.run.fragments.CountAfter(job.record.checkpoint().step()) >=
-         FragmentBook::kMostUncommitted;
+  const v1::CommittedCheckpoint& last = job.record.checkpoint();
+  const int unanswered = last.epoch() == job.record.epoch() ? 1 : 0;  // as far as rank 0 may know
+  return job.run.fragments.CountAfter(last.step()) + unanswered >= FragmentBook::kMostUncommitted;
 }
 
 bool SessionHandler::WaitsForStorage(const JobEntry& job, int rank) {
   const auto phase = job.run.phases.find(rank);
-  return phase != job.run.phases.end() && absl::StartsWith(phase->second, "storage: ");
+  return phase != job.run.phases.end() && IsStorage(phase->second);
 }
 
 void SessionHandler::OnHang(NodeEntry& node, const v1::HangReport& message) {
@@ -445,6 +470,8 @@ void SessionHandler::OnHang(NodeEntry& node, const v1::HangReport& message) {
       rank < 0 ? nullptr : state_.nodes.Find(blamed.record.placement(rank).node());
   if (message.suspected()) return TellSuspicion(blamed, node, rank, message);
   const bool silent = culprit != nullptr && IsSilent(*culprit);
+  // Its node may be lost, or stand still for its storage: it says so if it comes back.
+  if (silent && WaitsForStorage(blamed, rank)) failure.sure = false;
   if (message.tentative() && (!silent || WaitsForCommits(blamed))) return;
   if (!message.local() && !silent && WaitsForStorage(blamed, rank)) return;
   if (culprit != nullptr && failure.sure) failure.node = culprit->name;

@@ -42,13 +42,15 @@ class SessionHandler {
   // True: the message is of such an epoch, and is heard once it is the job's.
   bool KeepForLater(const NodeEntry& node, const v1::AgentMessage& message);
   // The job goes on from a checkpoint that the backup did not know.
-  void AdoptCheckpoint(JobEntry& job, const v1::CommittedCheckpoint& checkpoint);
+  static bool IsNewer(const JobEntry& job, const v1::EpochPrepared& message);
+  void AdoptCheckpoint(JobEntry& job, const v1::EpochPrepared& message);
   // Epochs of which the node brought the last ranks go on.
   void AdoptClaimed(const NodeEntry& node);
 
   // session_handler.cc
   void Hear(NodeEntry& node);
   void OnHeartbeat(NodeEntry& node, const v1::Heartbeat& message);
+  void NoteStorage(const NodeEntry& node, const v1::Heartbeat::Rank& rank);
   void OnPrepared(NodeEntry& node, const v1::EpochPrepared& message);
   void OnRunning(NodeEntry& node, const v1::EpochRunning& message);
   void OnProgress(NodeEntry& node, const v1::EpochProgress& message);

@@ -27,6 +27,7 @@ void JobMachine::JudgeOwnConnection() {
     ++there;
     if (state_.SilenceOf(node) > state_.timing.node_lost_seconds) ++silent;
   }
+  if (there == 0) return;  // since its start it has heard nobody
   const bool most = silent >= 2 && 2 * silent > there;
   if (!state_.cut_off && most) {
     state_.cut_off = true;
@@ -67,6 +68,7 @@ void JobMachine::TakeBack(JobEntry& job, const NodeEntry& node) {
   job.run = std::move(job.given_up->run);
   record.set_restarts_without_progress(job.given_up->without_progress);
   job.given_up.reset();
+  record.clear_restarts_before_silence();
   for (const auto& [name, member] : job.run.members) {
     state_.nodes.Find(name)->lease_from = state_.ListeningNow();
   }
@@ -82,6 +84,7 @@ void JobMachine::TakeBack(JobEntry& job, const NodeEntry& node) {
 void JobMachine::LeaveGivenUp(JobEntry& job) {
   if (!job.given_up.has_value()) return;
   const GivenUp given_up = *std::exchange(job.given_up, std::nullopt);
+  job.record.clear_restarts_before_silence();
   Blame(job, given_up.failure);
   for (const auto& [name, member] : given_up.run.members) {
     NodeEntry* node = state_.nodes.Find(name);

@@ -142,6 +142,13 @@ absl::StatusOr<v1::Node> Harness::Drain(const std::string& node, bool drain,
   });
 }
 
+absl::StatusOr<v1::DrainNodesResponse> Harness::DrainTogether(
+    const std::vector<std::string>& nodes) {
+  v1::DrainNodesRequest request;
+  for (const std::string& node : nodes) request.add_names(node);
+  return With([&](Effects& effects) { return core->DrainNodes(request, effects); });
+}
+
 absl::Status Harness::DeleteNode(const std::string& node) {
   v1::DeleteNodeRequest request;
   request.set_name(node);
@@ -170,6 +177,8 @@ void Harness::Register(const std::string& node, const std::vector<v1::HeldEpoch>
   hello.set_devices(agent.devices);
   hello.mutable_locality()->insert(agent.locality.begin(), agent.locality.end());
   hello.set_build(agent.build);
+  hello.mutable_protocol()->set_least(1);
+  hello.mutable_protocol()->set_greatest(agent.protocol);
   for (const v1::HeldEpoch& epoch : held) *hello.add_held() = epoch;
   Say(node, std::move(message));
 }
@@ -212,7 +221,8 @@ void Harness::Apply(const Effects& effects) {
 }
 
 void Harness::SayPrepared(const std::string& node, const std::string& job, int64_t epoch,
-                          const std::vector<int>& ranks, const std::string& digest) {
+                          const std::vector<int>& ranks, const std::string& digest,
+                          const std::map<int, std::vector<int>>& peers) {
   v1::AgentMessage message;
   *message.mutable_prepared()->mutable_epoch() = Epoch(job, epoch);
   for (const int rank : ranks) {
@@ -220,6 +230,10 @@ void Harness::SayPrepared(const std::string& node, const std::string& job, int64
     prepared.set_rank(rank);
     prepared.mutable_prepared()->set_address(absl::StrCat("address-", rank));
     prepared.mutable_prepared()->set_plan_digest(digest);
+    if (const auto found = peers.find(rank); found != peers.end()) {
+      prepared.mutable_prepared()->mutable_peers()->mutable_ranks()->Add(found->second.begin(),
+                                                                         found->second.end());
+    }
   }
   message.mutable_prepared()->mutable_plan()->set_parameters(7);
   Say(node, std::move(message));

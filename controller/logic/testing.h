@@ -12,6 +12,7 @@
 #include "common/clock.h"
 #include "common/rng.h"
 #include "controller/logic/core.h"
+#include "protocol/versions.h"
 
 namespace strata::controller::testing {
 
@@ -47,6 +48,7 @@ class Harness {
   absl::Status Delete(const std::string& name, bool force = false);
   absl::StatusOr<v1::ApplyPolicyResponse> ApplyPolicy(const v1::Policy& policy,
                                                       bool validate_only = false);
+  absl::StatusOr<v1::DrainNodesResponse> DrainTogether(const std::vector<std::string>& nodes);
   absl::StatusOr<v1::Node> Drain(const std::string& node, bool drain = true,
                                  const std::string& reason = "");
   absl::Status DeleteNode(const std::string& node);
@@ -56,15 +58,19 @@ class Harness {
             const std::map<std::string, std::string>& locality = {});
   void Reconnect(const std::string& node, const std::vector<v1::HeldEpoch>& held);
   void EndSession(const std::string& node);
+  // A message of it has come and waits (Core::OnArrived).
+  void Arrive(const std::string& node) { core->OnArrived({SessionOf(node)}); }
   // What it says at its next Register.
   void SetBuild(const std::string& node, const std::string& build) { agents_[node].build = build; }
+  void SetProtocol(const std::string& node, int greatest) { agents_[node].protocol = greatest; }
   void Say(const std::string& node, v1::AgentMessage message);
   uint64_t SessionOf(const std::string& node) const { return agents_.at(node).session; }
   uint64_t IncarnationOf(const std::string& node) const { return agents_.at(node).incarnation; }
 
-  // What agents say.
+  // What agents say. `peers`: that the ranks name.
   void SayPrepared(const std::string& node, const std::string& job, int64_t epoch,
-                   const std::vector<int>& ranks, const std::string& digest = "d");
+                   const std::vector<int>& ranks, const std::string& digest = "d",
+                   const std::map<int, std::vector<int>>& peers = {});
   void SayProblem(const std::string& node, const std::string& job, int64_t epoch, bool permanent);
   void SayRunning(const std::string& node, const std::string& job, int64_t epoch);
   void SayStep(const std::string& node, const std::string& job, int64_t epoch, int64_t step);
@@ -107,6 +113,7 @@ class Harness {
     int devices = 1;
     std::map<std::string, std::string> locality = {};
     std::string build = {};
+    int protocol = protocol::kGreatest;
   };
   void Apply(const Effects& effects);
   template <typename Request>

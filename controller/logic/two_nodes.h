@@ -6,6 +6,7 @@
 
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "controller/logic/testing.h"
 
 namespace strata::controller::testing {
@@ -32,6 +33,26 @@ class TwoNodes : public ::testing::Test {
     h.Take("n1");
   }
   Harness h;
+};
+
+// The same, with jobs that are stopped, for a wish or for their time.
+class StoppedJobs : public TwoNodes {
+ protected:
+  // Both ranks of job `a` end after `step`, with a checkpoint of it.
+  void StopAt(int64_t step) {
+    const int64_t epoch = h.Job("a").epoch();
+    h.SayStopping("n0", "a", epoch, step);
+    h.SayStopping("n1", "a", epoch, step);
+    h.SayStep("n0", "a", epoch, step);
+    h.SayCommit("n0", "a", epoch, step, absl::StrCat("m", step));
+    h.SayEnded("n0", "a", epoch, kInterrupted);
+    h.SayEnded("n1", "a", epoch, kInterrupted);
+  }
+  static v1::CreateJobRequest Limited(const std::string& name, int ranks, int64_t seconds) {
+    v1::CreateJobRequest request = Harness::Request(name, ranks);
+    request.mutable_job()->mutable_spec()->mutable_time_limit()->set_seconds(seconds);
+    return request;
+  }
 };
 
 }  // namespace strata::controller::testing

@@ -59,6 +59,7 @@ const std::map<std::string, Expectation>& Expectations() {
       {"ListNodes", kEveryRole},
       {"WatchNodes", kEveryRole},
       {"DrainNode", kOperators},
+      {"DrainNodes", kOperators},
       {"ResumeNode", kOperators},
       {"DeleteNode", kOperators},
       {"GetPolicy", kOperators},

@@ -13,6 +13,7 @@
 #include "controller/access/network.h"
 #include "controller/logic/names.h"
 #include "controller/logic/refusal.h"
+#include "controller/service/streams/text_limits.h"
 #include "proto/strata/v1/agent.grpc.pb.h"
 #include "protocol/parts.h"
 #include "protocol/versions.h"
@@ -118,6 +119,7 @@ class Session final : public grpc::ServerBidiReactor<ByteBuffer, ByteBuffer>,
       return End(InvalidField("register", "comes a second time"));
     }
     auto message = std::make_shared<v1::AgentMessage>(**std::move(whole));
+    CutTexts(*message);  // they are kept, and shown to people
     // Of a newer version: skipped, so that agents may be upgraded first.
     if (message->message_case() == v1::AgentMessage::MESSAGE_NOT_SET) {
       return ReadOn(/*read_done=*/true);
@@ -261,6 +263,7 @@ class Session final : public grpc::ServerBidiReactor<ByteBuffer, ByteBuffer>,
 
   void Forward(std::shared_ptr<v1::AgentMessage> message) {
     Reactor::Input input;
+    input.session = id_;
     input.apply = [self = shared_from_this(), message](Core& core, Effects& effects) {
       self->Apply(*message, core, effects);
     };

@@ -25,22 +25,21 @@ absl::StatusOr<std::shared_ptr<BackupStream>> BackupStream::Make(
   return std::shared_ptr<BackupStream>(new BackupStream(directory, busy));
 }
 
-absl::StatusOr<std::vector<v1::BackupClusterResponse>> BackupStream::Next() {
-  auto messages = Read();
-  if (!messages.ok() || ended_) Release();
-  return messages;
+absl::StatusOr<Piece<v1::BackupClusterResponse>> BackupStream::Next() {
+  absl::StatusOr<v1::BackupClusterResponse> message = Read();
+  if (!message.ok() || ended_) Release();
+  RETURN_IF_ERROR(message.status());
+  return Piece<v1::BackupClusterResponse>{{*std::move(message)}, ended_};
 }
 
-absl::StatusOr<std::vector<v1::BackupClusterResponse>> BackupStream::Read() {
-  std::vector<v1::BackupClusterResponse> messages;
-  if (ended_) return messages;
+absl::StatusOr<v1::BackupClusterResponse> BackupStream::Read() {
+  v1::BackupClusterResponse message;
   if (copy_ == nullptr) {
     ASSIGN_OR_RETURN(copy_, BeginStoreCopy(directory_));
   }
-  v1::BackupClusterResponse& message = messages.emplace_back();
   if (!copied_) {
     ASSIGN_OR_RETURN(copied_, copy_->Step());
-    return messages;
+    return message;
   }
   std::string bytes(kPieceBytes, '\0');
   const ssize_t size = pread(copy_->descriptor(), bytes.data(), bytes.size(), sent_);
@@ -52,7 +51,7 @@ absl::StatusOr<std::vector<v1::BackupClusterResponse>> BackupStream::Read() {
   *message.mutable_data() = std::move(bytes);
   ended_ = size == 0 || sent_ >= copy_->bytes();
   if (ended_) message.set_digest(digest_.Finish());
-  return messages;
+  return message;
 }
 
 }  // namespace strata::controller

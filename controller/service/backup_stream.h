@@ -7,10 +7,10 @@
 #include <memory>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "absl/status/statusor.h"
 #include "common/sha256.h"
+#include "controller/service/files/source.h"
 #include "controller/store/store_copy.h"
 #include "proto/strata/v1/cluster.pb.h"
 
@@ -27,15 +27,15 @@ class BackupStream {
   BackupStream(const BackupStream&) = delete;
   BackupStream& operator=(const BackupStream&) = delete;
 
-  // What comes next: an empty message while the copy is made, then its bytes; nothing after the
+  // What comes next: an empty message while the copy is made, then its bytes; the last one has the
   // digest.
-  absl::StatusOr<std::vector<v1::BackupClusterResponse>> Next();
+  absl::StatusOr<Piece<v1::BackupClusterResponse>> Next();
 
  private:
   BackupStream(const std::string& directory, std::shared_ptr<std::atomic<bool>> busy)
       : directory_(directory), busy_(std::move(busy)) {}
 
-  absl::StatusOr<std::vector<v1::BackupClusterResponse>> Read();
+  absl::StatusOr<v1::BackupClusterResponse> Read();
   // Before the last word goes out, so that whoever heard it may ask for another one.
   void Release() {
     copy_.reset();

@@ -93,6 +93,15 @@ absl::Status GetTopology(const Snapshot& snapshot, const Caller&,
   return absl::OkStatus();
 }
 
+absl::Status CheckNames(const google::protobuf::RepeatedPtrField<std::string>& names) {
+  constexpr int kMostNames = 1000;
+  if (names.empty() || names.size() > kMostNames) {
+    return InvalidField("names", absl::StrCat("has ", names.size(), ": give 1 to ", kMostNames));
+  }
+  for (const std::string& name : names) RETURN_IF_ERROR(NeedName(name, "nodes/NAME"));
+  return absl::OkStatus();
+}
+
 // Nobody takes the role admin from himself, as a file without `roles` would.
 absl::Status CheckStaysAdmin(const Caller& caller, const v1::Policy& policy,
                              const std::vector<std::string>& standing_admins) {
@@ -112,13 +121,14 @@ using RawClusterService = v1::ClusterService::WithRawCallbackMethod_GetNode<
         v1::ClusterService::WithRawCallbackMethod_GetCluster<
             v1::ClusterService::WithRawCallbackMethod_GetTopology<
                 v1::ClusterService::WithRawCallbackMethod_DrainNode<
-                    v1::ClusterService::WithRawCallbackMethod_ResumeNode<
-                        v1::ClusterService::WithRawCallbackMethod_WatchNodes<
-                            v1::ClusterService::WithRawCallbackMethod_DeleteNode<
-                                v1::ClusterService::WithRawCallbackMethod_ApplyPolicy<
-                                    v1::ClusterService::WithRawCallbackMethod_GetPolicy<
-                                        v1::ClusterService::WithRawCallbackMethod_BackupCluster<
-                                            v1::ClusterService::Service>>>>>>>>>>>;
+                    v1::ClusterService::WithRawCallbackMethod_DrainNodes<
+                        v1::ClusterService::WithRawCallbackMethod_ResumeNode<
+                            v1::ClusterService::WithRawCallbackMethod_WatchNodes<
+                                v1::ClusterService::WithRawCallbackMethod_DeleteNode<
+                                    v1::ClusterService::WithRawCallbackMethod_ApplyPolicy<
+                                        v1::ClusterService::WithRawCallbackMethod_GetPolicy<
+                                            v1::ClusterService::WithRawCallbackMethod_BackupCluster<
+                                                v1::ClusterService::Service>>>>>>>>>>>>;
 
 // For calls that answer with a message or a status.
 template <typename Response>
@@ -195,6 +205,18 @@ class ClusterService final : public RawClusterService {
         [](v1::DrainNodeRequest& asked) { return NeedName(asked.name(), "nodes/NAME"); },
         [](Core& core, Effects& effects, const v1::DrainNodeRequest& asked, v1::Node* node) {
           return Answer(core.DrainNode(asked, effects), node);
+        });
+  }
+
+  grpc::ServerUnaryReactor* DrainNodes(CallbackServerContext* context, const ByteBuffer* request,
+                                       ByteBuffer* response) override {
+    using Call = UnaryCall<v1::DrainNodesRequest, v1::DrainNodesResponse>;
+    return Call::Start(
+        environment_, {"ClusterService/DrainNodes", false}, context, request, response,
+        [](v1::DrainNodesRequest& asked) { return CheckNames(asked.names()); },
+        [](Core& core, Effects& effects, const v1::DrainNodesRequest& asked,
+           v1::DrainNodesResponse* drained) {
+          return Answer(core.DrainNodes(asked, effects), drained);
         });
   }
 

@@ -148,7 +148,7 @@ class ControllerImpl final : public Controller {
         progress_(clock, {}),
         files_(options.files),
         logs_({}, &files_),
-        audit_log_(&files_, options.audit_log),
+        audit_log_(&audit_writer_, options.audit_log),
         registration_(clock, options.register_seconds),
         health_(&reactor_) {
     const std::vector<Reactor::Listener*> listeners = {
@@ -198,6 +198,7 @@ class ControllerImpl final : public Controller {
   ProgressHub progress_;
   FilePool files_;
   LogBook logs_;
+  FilePool audit_writer_{{.most_threads = 1}};  // goes on when the folders of many jobs hang
   AuditLog audit_log_;
   SessionTable sessions_;
   Deadlines registration_;

@@ -36,8 +36,18 @@ google::protobuf::Timestamp TimestampOf(double unix_seconds) {
   return time;
 }
 
+// `[x` would match only itself, and `[]` nothing.
+bool SetsAreClosed(const std::string& text) {
+  for (size_t open = text.find('['); open != std::string::npos; open = text.find('[', open)) {
+    const size_t close = text.find(']', open);
+    if (close == std::string::npos || close == open + 1) return false;
+    open = close;
+  }
+  return true;
+}
+
 bool IsPattern(const std::string& text) {
-  return !text.empty() && text.size() <= kLongestPattern &&
+  return !text.empty() && text.size() <= kLongestPattern && SetsAreClosed(text) &&
          std::all_of(text.begin(), text.end(), [](char c) {
            return std::isalnum(static_cast<unsigned char>(c)) != 0 ||
                   std::string("-._*?[]!").find(c) != std::string::npos;

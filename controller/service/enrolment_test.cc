@@ -379,8 +379,9 @@ TEST_F(EnrolmentTest, BadRequestsCostNoUse) {
             grpc::INVALID_ARGUMENT);
   EXPECT_EQ(Tokens()[0].uses_left(), 1);
   for (const auto& [nodes, ttl, uses] :
-       {std::tuple("", 1, 1), std::tuple("a b", 1, 1), std::tuple("*", -1, 1),
-        std::tuple("*", 8 * 86400, 1), std::tuple("*", 1, -1)}) {
+       {std::tuple("", 1, 1), std::tuple("a b", 1, 1), std::tuple("n[0", 1, 1),
+        std::tuple("n[]", 1, 1), std::tuple("*", -1, 1), std::tuple("*", 8 * 86400, 1),
+        std::tuple("*", 1, -1)}) {
     v1::CreateJoinTokenRequest bad;
     bad.set_nodes(nodes);
     bad.mutable_ttl()->set_seconds(ttl);

@@ -16,13 +16,13 @@
 #include "controller/logic/names.h"
 #include "controller/logic/refusal.h"
 #include "controller/service/calls/stream_call.h"
-#include "controller/service/files/jsonl.h"
 #include "controller/service/files/line_reader.h"
 #include "controller/service/requests/job_list.h"
 #include "controller/service/requests/pages.h"
 #include "controller/service/requests/spec_check.h"
 #include "controller/service/requests/update_check.h"
 #include "proto/strata/v1/jobs.grpc.pb.h"
+#include "protocol/step_record.h"
 
 namespace strata::controller {
 namespace {
@@ -143,18 +143,20 @@ absl::Status ListJobEvents(const Core& core, const v1::ListJobEventsRequest& req
 // A job's metrics.jsonl from a position on; the pool's work.
 struct MetricsReplay {
   static constexpr size_t kAtOnce = 256;
-  std::string directory;
+  static constexpr int64_t kReadAtOnce = int64_t{4} << 20;  // bytes
+  LogBook::Folder folder;
   ProgressPosition position;
   bool opened = false;
   LineReader reader;
 
-  std::vector<v1::JobProgress> Next() {
-    if (!std::exchange(opened, true)) reader.Add(directory + "/metrics.jsonl");
+  Piece<v1::JobProgress> Next() {
+    if (!std::exchange(opened, true)) reader.Add(folder.path + "/metrics.jsonl");
+    reader.Allow(kReadAtOnce);
     std::vector<v1::JobProgress> records;
     while (records.size() < kAtOnce) {
       const std::optional<std::string> line = reader.Next();
-      if (!line.has_value()) break;
-      std::optional<v1::StepRecord> record = ParseStepLine(*line);
+      if (!line.has_value()) return {std::move(records), reader.at_end()};
+      std::optional<v1::StepRecord> record = protocol::ParseStepLine(*line, folder.job_uid);
       if (!record.has_value()) continue;
       v1::JobProgress progress;
       *progress.mutable_step() = *std::move(record);
@@ -162,7 +164,7 @@ struct MetricsReplay {
       position = {progress.step().epoch(), progress.step().step()};
       records.push_back(std::move(progress));
     }
-    return records;
+    return {std::move(records), /*last=*/false};
   }
 };
 
@@ -406,9 +408,9 @@ class JobService final : public RawJobService {
       return call.get();
     }
     call->Ask(asked, [this, call, asked](const Core&, const Caller&) {
-      const auto directory = parts_.logs->DirectoryOf(asked.name());
-      if (!directory.ok()) return call->End(directory.status());
-      ReplayMetrics(call.get(), asked, *directory);
+      const auto folder = parts_.logs->FolderOf(asked.name());
+      if (!folder.ok()) return call->End(folder.status());
+      ReplayMetrics(call.get(), asked, *folder);
     });
     return call.get();
   }
@@ -416,9 +418,9 @@ class JobService final : public RawJobService {
  private:
   // The records in the job's file, then whatever is newer.
   void ReplayMetrics(StreamCall<v1::JobProgress>* call, const v1::StreamProgressRequest& asked,
-                     const std::string& directory) {
+                     const LogBook::Folder& folder) {
     const auto replay = std::make_shared<MetricsReplay>();
-    replay->directory = directory;
+    replay->folder = folder;
     replay->position = {asked.after_epoch(), asked.after_step()};
     call->Replay(
         parts_.files, asked.name(), [replay] { return replay->Next(); },

@@ -276,7 +276,9 @@ TEST_F(ServicesTest, ProgressIsReplayedFromTheFileThenLiveUntilTheEnd) {
   }
   fs::create_directories(job.directory());
   std::ofstream(job.directory() + "/metrics.jsonl")
-      << "{\"step\": 1, \"loss\": 1.0, \"epoch\": 1}\n{\"step\": 2, \"loss\": 0.5, \"epoch\": 1}\n";
+      << "{\"step\": 7, \"loss\": 9, \"epoch\": 1, \"job_uid\": \"of an earlier job\"}\n"
+      << "{\"step\": 1, \"loss\": 1, \"epoch\": 1, \"job_uid\": \"" << job.uid() << "\"}\n"
+      << "{\"step\": 2, \"loss\": 0.5, \"epoch\": 1, \"job_uid\": \"" << job.uid() << "\"}\n";
 
   request.set_after_step(1);
   Deadline context;

@@ -131,7 +131,9 @@ struct Refusal {
   };
   std::optional<Nearest> nearest;
 };
-Refusal WhyNot(const topology::Cluster& cluster, const Occupancy& occupancy, const Shape& shape);
+// `held_back`: devices that are free, not for this job, and not in `occupancy`.
+Refusal WhyNot(const topology::Cluster& cluster, const Occupancy& occupancy, const Shape& shape,
+               const Occupancy& held_back = {});
 
 }  // namespace strata::scheduler
 

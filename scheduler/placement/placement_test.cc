@@ -144,13 +144,15 @@ TEST(WhyNot, DoesNotWaitForDevicesThatAreFreeAlready) {
     const Shape shape = MakeShape({1, 1, 1, 1, data, 1});
     return WhyNot(cluster, Occupancy::Now(cluster), shape).starts_when;
   };
-  EXPECT_EQ(starts_when(20), "starts when n1 is healthy again");
-  EXPECT_EQ(starts_when(32),
-            "starts when n1 is healthy again and n2 is healthy again with all 8 devices free");
+  EXPECT_EQ(starts_when(20), "starts when n1 takes new ranks again");
+  EXPECT_EQ(
+      starts_when(32),
+      "starts when n1 takes new ranks again and n2 takes new ranks again with all 8 devices free");
   cluster.SetState(0, {0, 1, 2, 3, 4, 5}, true);
-  EXPECT_EQ(starts_when(16), "starts when 2 more devices become free or n1 is healthy again");
+  EXPECT_EQ(starts_when(16), "starts when 2 more devices become free or n1 takes new ranks again");
   EXPECT_EQ(starts_when(32),
-            "starts when n1 is healthy again and n2 is healthy again with all 8 devices free and 2 "
+            "starts when n1 takes new ranks again and n2 takes new ranks again with all 8 devices "
+            "free and 2 "
             "more devices become free");
 }
 

@@ -57,9 +57,11 @@ Supply SupplyOf(const Cluster& cluster, const Occupancy& occupancy, const std::s
 
 class Explainer {
  public:
-  Explainer(const Cluster& cluster, const Occupancy& occupancy, const Shape& shape)
+  Explainer(const Cluster& cluster, const Occupancy& occupancy, const Shape& shape,
+            const Occupancy& held_back)
       : cluster_(cluster),
         occupancy_(occupancy),
+        held_back_(held_back),
         ideal_(Occupancy::Ideal(cluster)),
         shape_(shape),
         tensor_(shape.degrees[0]),
@@ -208,6 +210,14 @@ class Explainer {
     enough_ = high;
   }
 
+  std::string WhyNone(int node) const {
+    const Node& described = cluster_.nodes()[node];
+    if (!described.healthy) return "takes no new ranks";
+    if (!held_back_.free.empty() && held_back_.free[node] != 0) return "is held back";
+    return absl::StrCat("has ", std::popcount(occupancy_.free[node]), " of ", described.devices,
+                        " free");
+  }
+
   std::string Blocking() const {
     std::vector<std::string> named;
     for (const int node : helpers_) {
@@ -215,11 +225,7 @@ class Explainer {
         named.push_back("…");
         break;
       }
-      const Node& described = cluster_.nodes()[node];
-      named.push_back(described.healthy ? absl::StrCat(described.name, " has ",
-                                                       std::popcount(occupancy_.free[node]), " of ",
-                                                       described.devices, " free")
-                                        : absl::StrCat(described.name, " is not healthy"));
+      named.push_back(absl::StrCat(cluster_.nodes()[node].name, " ", WhyNone(node)));
     }
     return named.empty() ? "" : absl::StrCat(": ", absl::StrJoin(named, ", "));
   }
@@ -266,7 +272,7 @@ class Explainer {
     if (!described.healthy) {
       const bool whole = static_cast<int>(described.free.size()) == described.devices;
       return absl::StrCat(
-          described.name, " is healthy again",
+          described.name, " takes new ranks again",
           whole ? "" : absl::StrCat(" with all ", described.devices, " devices free"));
     }
     if (std::string devices = one_cell ? OneMoreCellOn(node) : ""; !devices.empty()) return devices;
@@ -338,8 +344,8 @@ class Explainer {
     if (repaired == 1 && left <= 0) return absl::StrCat("starts when ", changes[0]);
     if (repaired > changes.size()) {
       changes.push_back(Counted(static_cast<int64_t>(repaired - changes.size()),
-                                "further node is healthy again",
-                                "further nodes are healthy again"));
+                                "further node takes new ranks again",
+                                "further nodes take new ranks again"));
     }
     if (left > 0) changes.push_back(become_free(left));
     return absl::StrCat("starts when ", absl::StrJoin(changes, " and "),
@@ -422,7 +428,7 @@ class Explainer {
       for (const std::string& kind : KindsFor(cluster_, device)) {
         Shape other = shape_;
         other.device = kind;
-        const Explainer on_it(cluster_, occupancy_, other);
+        const Explainer on_it(cluster_, occupancy_, other, held_back_);
         std::optional<Refusal::Nearest> nearest =
             on_it.Fits(other.degrees) ? on_it.Told(other.degrees) : on_it.Nearest();
         if (!nearest || (best && nearest->ranks <= best->ranks)) continue;
@@ -458,6 +464,7 @@ class Explainer {
 
   const Cluster& cluster_;
   const Occupancy& occupancy_;
+  const Occupancy& held_back_;
   const Occupancy ideal_;
   const Shape& shape_;
   const int64_t tensor_;
@@ -470,7 +477,8 @@ class Explainer {
 
 }  // namespace
 
-Refusal WhyNot(const Cluster& cluster, const Occupancy& occupancy, const Shape& shape) {
+Refusal WhyNot(const Cluster& cluster, const Occupancy& occupancy, const Shape& shape,
+               const Occupancy& held_back) {
   if (!shape.topology.empty()) {
     Shape without = shape;
     without.topology.clear();
@@ -479,7 +487,7 @@ Refusal WhyNot(const Cluster& cluster, const Occupancy& occupancy, const Shape& 
                       (Place(cluster, ideal, without).has_value() && !Place(cluster, ideal, shape));
     if (runs) return WhyNotInRuns(cluster, occupancy, shape);
   }
-  return Explainer(cluster, occupancy, shape).Explain();
+  return Explainer(cluster, occupancy, shape, held_back).Explain();
 }
 
 }  // namespace strata::scheduler

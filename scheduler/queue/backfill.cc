@@ -71,9 +71,12 @@ std::optional<Reservation> Reserve(Board& board, const JobView& job, const Occup
       low = middle + 1;
     }
   }
-  Reservation reservation{&job, 0, board.view().now, *std::move(found), {}, {}};
+  Reservation reservation{&job, 0, board.view().now, *std::move(found), {}, {}, {}};
   reservation.devices.free.resize(room.free.size(), 0);
   Put(board.cluster(), reservation.placement.ranks, reservation.devices);
+  const Occupancy then = After(board, room, releases, high);
+  const Occupancy held_back = Minus(then, board.For(job, then));
+  reservation.with_buffer = Union(reservation.devices, held_back);
   // What the last of them leaves may have to fill the buffer, so that others' devices come free.
   const bool fills_buffer = !board.MayTakeBuffer(job);
   for (size_t i = 0; i < high; ++i) {

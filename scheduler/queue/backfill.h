@@ -17,7 +17,8 @@ struct Reservation {
   int64_t priority = 0;  // effective
   double at = 0;         // when the last of the devices comes free, by estimate
   Placement placement;
-  Occupancy devices;  // the placement's
+  Occupancy devices;      // the placement's
+  Occupancy with_buffer;  // and those that the buffer has to have then, for it to fit
   // Whose ends it waits for, in order of time.
   std::vector<Holder> needs;
 };

@@ -77,6 +77,7 @@ Board::Board(const View& view)
   const auto& nodes = cluster().nodes();
   free_.free.resize(nodes.size(), 0);
   soon_.free.resize(nodes.size(), 0);
+  not_lent_.free.resize(nodes.size(), 0);
   for (const topology::Node& node : nodes) {
     if (std::find(kinds_.begin(), kinds_.end(), node.kind) == kinds_.end()) {
       kinds_.push_back(node.kind);
@@ -167,7 +168,8 @@ bool Board::MayTakeBuffer(const JobView& job) const {
 }
 
 Occupancy Board::For(const JobView& job, const Occupancy& room) const {
-  return MayTakeBuffer(job) ? room : buffer_.Without(room);
+  if (!MayTakeBuffer(job)) return buffer_.Without(room);
+  return job.phase == JobPhase::kRecovering ? room : Minus(room, not_lent_);
 }
 
 BufferNodes Board::BufferNow() const {

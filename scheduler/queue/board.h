@@ -64,6 +64,8 @@ class Board {
   bool MayTakeBuffer(const JobView& job) const;
   // What of the room is not held back from the job.
   Occupancy For(const JobView& job, const Occupancy& room) const;
+  // Nobody borrows these devices of the buffer: a claim would no longer fit.
+  void KeepInBuffer(const Occupancy& devices) { not_lent_ = Union(not_lent_, devices); }
   BufferNodes BufferNow() const;
 
   // scheduler::Place on the room's devices of these kinds that are not held back from the job; on
@@ -94,6 +96,7 @@ class Board {
 
   const View* view_;
   Buffer buffer_;
+  Occupancy not_lent_;
   Occupancy free_;
   Occupancy soon_;
   std::vector<Holder> holders_;

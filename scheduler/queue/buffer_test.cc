@@ -44,7 +44,7 @@ TEST_F(BufferTest, AStartLeavesItWhole) {
 TEST_F(BufferTest, AJobThatNeverFitsBesideItIsToldSo) {
   scene.Queue("a", 12);
   const Decisions decisions = scene.Decide();
-  EXPECT_THAT(decisions.waiting.at("a").reason, HasSubstr("held back"));
+  EXPECT_THAT(decisions.waiting.at("a").reason, HasSubstr("8 are free: n1 is held back, n3 is"));
   EXPECT_THAT(decisions.waiting.at("a").starts_when, HasSubstr("scheduling.buffer"));
   EXPECT_FALSE(decisions.waiting.at("a").infeasible);
 }
@@ -107,6 +107,47 @@ TEST_F(BufferTest, BorrowersAreStoppedFirstAndWhateverTheirPriority) {
   ASSERT_NE(StartOf(decisions, "a"), nullptr);
   EXPECT_THAT(NodesOf(StartOf(decisions, "a")->placement), ElementsAre(1));
   EXPECT_EQ(StartOf(decisions, "borrower"), nullptr);
+}
+
+TEST_F(BufferTest, ABorrowerIsStoppedOnceForOneStart) {
+  scene.view.policy.buffer = {.level = kWholeCluster, .nodes = 1};
+  scene.RunOn("low", {0});
+  Batch(scene.RunOn("borrower", {1}));
+  scene.RunOn("other", {2, 3}).priority = 9;
+  scene.Queue("urgent", 4).priority = 9;
+  Decisions decisions = scene.Decide();
+  EXPECT_SOUND(scene, decisions);
+  ASSERT_TRUE(Preempts(decisions, "low", "urgent"));
+  ASSERT_TRUE(Preempts(decisions, "borrower", "urgent"));
+  scene.Apply(decisions);
+  JobView& borrower = scene.Job("borrower");
+  borrower.phase = JobPhase::kQueued;  // gone sooner than the other
+  borrower.held.reset();
+  decisions = scene.Decide();
+  EXPECT_SOUND(scene, decisions);
+  EXPECT_THAT(decisions.starts, IsEmpty());
+  scene.EndStopping();
+  scene.End("low");
+  decisions = scene.Decide();
+  EXPECT_SOUND(scene, decisions);
+  EXPECT_NE(StartOf(decisions, "urgent"), nullptr);
+  EXPECT_NE(StartOf(decisions, "borrower"), nullptr);
+  EXPECT_THAT(decisions.preemptions, IsEmpty());
+}
+
+TEST_F(BufferTest, ABorrowerLeavesTheHeadWhatFillsIt) {
+  scene.view.policy.buffer = {.level = kWholeCluster, .nodes = 1};
+  scene.RunOn("first", {0}).seconds_left = 100;
+  scene.RunOn("other", {2, 3});
+  scene.Queue("head", 4);
+  Batch(scene.Queue("long", 4));
+  Decisions decisions = scene.Decide();
+  EXPECT_SOUND(scene, decisions);
+  EXPECT_THAT(decisions.starts, IsEmpty());
+  scene.Job("long").seconds_left = 50;
+  decisions = scene.Decide();
+  EXPECT_SOUND(scene, decisions);
+  EXPECT_NE(StartOf(decisions, "long"), nullptr);
 }
 
 TEST_F(BufferTest, APreemptibleJobOnOtherNodesIsNoBorrower) {

@@ -111,6 +111,9 @@ std::optional<Blocker> Usage::Excess(const JobView& job, absl::string_view kind,
     return devices > own_part && used - own_part + devices > limit;
   };
   const auto text = [&](absl::string_view of, int64_t used, int64_t limit, absl::string_view what) {
+    if (devices > limit) {
+      return absl::StrCat("needs ", devices, " ", what, ", and ", of, " has ", limit, " at most");
+    }
     return absl::StrCat("over quota of ", of, ": ", used, " of ", limit, " ", what, " used, needs ",
                         devices);
   };
@@ -128,7 +131,8 @@ std::optional<Blocker> Usage::Excess(const JobView& job, absl::string_view kind,
       if (over(count, all ? had : had_of_kind, limit)) {
         return Blocker{Blocker::Code::kQuota, job.project,
                        text(absl::StrCat("project ", job.project), count, limit,
-                            all ? "devices" : absl::StrCat(kind, " devices"))};
+                            all ? "devices" : absl::StrCat(kind, " devices")),
+                       devices > limit};
       }
     }
   }
@@ -139,7 +143,8 @@ std::optional<Blocker> Usage::Excess(const JobView& job, absl::string_view kind,
     if (over(count, had, policy->second.max_devices)) {
       return Blocker{
           Blocker::Code::kQueueLimit, job.queue,
-          text(absl::StrCat("queue ", job.queue), count, policy->second.max_devices, "devices")};
+          text(absl::StrCat("queue ", job.queue), count, policy->second.max_devices, "devices"),
+          devices > policy->second.max_devices};
     }
   }
   return std::nullopt;

@@ -17,8 +17,6 @@ namespace {
 constexpr int kBackfilled = 200;
 // Running jobs that one defragmentation moves.
 constexpr size_t kMoved = 3;
-// Different shapes that fit at no time, of which the arithmetic is told.
-constexpr size_t kRefused = 10;
 
 int64_t CountOf(const Occupancy& set) {
   int64_t count = 0;
@@ -58,7 +56,8 @@ void Pass::FindKinds(Attempt& attempt) const {
         usage_.Excess(attempt.job(), board_.kinds()[k], attempt.shape.ranks());
     if (!why.has_value()) continue;
     attempt.kinds[k] = 0;
-    if (!attempt.excess.has_value()) attempt.excess = std::move(why);
+    const bool better = attempt.excess.has_value() && attempt.excess->by_itself && !why->by_itself;
+    if (!attempt.excess.has_value() || better) attempt.excess = std::move(why);
   }
 }
 
@@ -103,7 +102,13 @@ Pass::NeverKey Pass::NeverKeyOf(const Attempt& attempt) const {
 }
 
 const Occupancy* Pass::Reserved(const Attempt& attempt, double delay) const {
-  return Outlasts(attempt, delay) ? &reservation_->devices : nullptr;
+  return Outlasts(attempt, delay) ? &WithheldFrom(attempt, *reservation_) : nullptr;
+}
+
+// A borrower leaves the buffer what it has to have when the head starts.
+const Occupancy& Pass::WithheldFrom(const Attempt& attempt, const Reservation& reservation) const {
+  const bool borrows = !attempt.recovering() && board_.MayTakeBuffer(attempt.job());
+  return borrows ? reservation.with_buffer : reservation.devices;
 }
 
 Pass::Key Pass::KeyOf(const Attempt& attempt) const {
@@ -205,8 +210,13 @@ void Pass::WaitForever(const Attempt& attempt) {
 bool Pass::WaitForQuota(const Attempt& attempt) {
   const bool some = std::find(attempt.kinds.begin(), attempt.kinds.end(), 1) != attempt.kinds.end();
   if (!attempt.excess.has_value() || some) return false;
+  const bool never = attempt.excess->by_itself && !attempt.recovering();
   Wait(attempt.job(), {.reason = attempt.excess->text,
-                       .starts_when = "when other jobs that count there end, or when it is raised",
+                       .starts_when = never ? "never as it is: ask for fewer ranks, or have the "
+                                              "limit raised (strata apply)"
+                                            : "when other jobs that count there end, or when it "
+                                              "is raised",
+                       .infeasible = never,
                        .blockers = {*attempt.excess}});
   return true;
 }
@@ -222,6 +232,10 @@ void Pass::StartAt(const Attempt& attempt, const Shape& shape, Found found) {
 }
 
 void Pass::ClaimAt(const Attempt& attempt, const Placement& placement, Waiting waiting) {
+  const Occupancy room = RoomFor(board_, attempt, true, Reserved(attempt, kStopSeconds));
+  if (!board_.MayTakeBuffer(attempt.job())) {
+    board_.KeepInBuffer(Minus(room, board_.For(attempt.job(), room)));
+  }
   board_.Claim(attempt.job(), placement, kStopSeconds + attempt.seconds);
   usage_.Set(attempt.job(), placement.kind, attempt.shape.ranks());
   supply_.reset();
@@ -288,7 +302,8 @@ bool Pass::StaysBehindHead(Board& then, const Attempt& attempt, const Eviction& 
   if (!reservation.has_value()) return false;
   const bool outlasts = board_.view().now + kStopSeconds + attempt.seconds > reservation->at;
   return PlaceOn(then, attempt, attempt.shape,
-                 RoomFor(then, attempt, true, outlasts ? &reservation->devices : nullptr))
+                 RoomFor(then, attempt, true,
+                         outlasts ? &WithheldFrom(attempt, *reservation) : nullptr))
       .has_value();
 }
 
@@ -394,48 +409,6 @@ bool Pass::ReserveFor(const Attempt& attempt) {
   }
   Wait(attempt.job(), WaitsForReservation(board_, *reservation_, std::move(lack)));
   return true;
-}
-
-std::vector<Blocker> Pass::LackOf(const Attempt& attempt) const {
-  const Occupancy free = RoomFor(board_, attempt, false, nullptr);
-  const Occupancy room = board_.For(attempt.job(), free);
-  const bool enough =
-      Board::MostOf(board_.CountByKind(room), attempt.kinds) >= attempt.shape.ranks();
-  std::vector<Blocker> lack = {{enough ? Blocker::Code::kTopology : Blocker::Code::kDevices, "",
-                                CountText(board_, attempt.shape, room, attempt.kinds)}};
-  const std::string held_back = HeldBackText(board_, Minus(free, room), attempt.kinds);
-  if (!held_back.empty()) {
-    lack.push_back({Blocker::Code::kBuffer, board_.view().policy.buffer->level, held_back});
-  }
-  return lack;
-}
-
-Waiting Pass::Refused(const Attempt& attempt) const {
-  Waiting waiting;
-  waiting.blockers = LackOf(attempt);
-  if (never_.size() >= kRefused) {
-    waiting.starts_when =
-        "when more nodes take ranks, if at all: too many jobs wait like this to look at each";
-  } else {
-    const Occupancy room = board_.For(attempt.job(), RoomFor(board_, attempt, false, nullptr));
-    Refusal refusal = WhyNot(board_.cluster(), board_.OfKinds(room, attempt.kinds), attempt.shape);
-    if (!refusal.reason.empty()) waiting.blockers[0].text = std::move(refusal.reason);
-    waiting.starts_when = std::move(refusal.starts_when);
-    waiting.infeasible = refusal.infeasible;
-    if (refusal.infeasible && refusal.nearest.has_value()) {
-      waiting.starts_when = absl::StrCat("never as it is; nearest: ", refusal.nearest->text);
-    }
-  }
-  waiting.reason = ReasonOf(waiting.blockers);
-  const bool held_back = waiting.blockers.back().code == Blocker::Code::kBuffer;
-  if (held_back && !waiting.infeasible) {
-    waiting.starts_when = "when more nodes take ranks, or when scheduling.buffer holds back fewer";
-  } else if (waiting.starts_when.empty()) {
-    waiting.starts_when = waiting.infeasible ? "never on this cluster"
-                                             : "when nodes that now take no ranks do so again";
-  }
-  if (attempt.recovering() && !attempt.shape.fewer_data.empty()) waiting.infeasible = false;
-  return waiting;
 }
 
 bool Pass::AllMove(const Attempt& head, const Eviction& eviction) {

@@ -89,6 +89,7 @@ class Pass {
                                       const Occupancy& room);
   static std::optional<Reservation> ReservationFor(Board& board, const Attempt& attempt);
   const Occupancy* Reserved(const Attempt& attempt, double delay) const;
+  const Occupancy& WithheldFrom(const Attempt& attempt, const Reservation& reservation) const;
   // Whether after the eviction the job is still the one that gets the room.
   bool StaysBehindHead(const Attempt& attempt, const Eviction& eviction);
   bool StaysBehindHead(Board& then, const Attempt& attempt, const Eviction& eviction) const;

@@ -108,6 +108,7 @@ struct Blocker {
   Code code = Code::kDevices;
   std::string subject;  // name of the project, queue, job or level; may be empty
   std::string text;
+  bool by_itself = false;  // of kQuota and kQueueLimit: the job alone is more than it
 };
 struct Waiting {
   std::string reason;

@@ -244,6 +244,19 @@ TEST(Backfill, JobsThatWaitForNodesHoldNoReservation) {
   EXPECT_FALSE(decisions.waiting.at("head").infeasible);
 }
 
+TEST(Quota, AJobThatAloneIsMoreThanItsQueueMayHaveNeverStarts) {
+  Scene scene(1, 2, 4);
+  scene.view.policy.queues["small"].max_devices = 4;
+  scene.Queue("large", 8).queue = "small";
+  scene.Queue("fits", 4).queue = "small";
+  const Decisions decisions = scene.Decide();
+  EXPECT_NE(StartOf(decisions, "fits"), nullptr);
+  const Waiting& waiting = decisions.waiting.at("large");
+  EXPECT_EQ(waiting.reason, "needs 8 devices, and queue small has 4 at most");
+  EXPECT_THAT(waiting.starts_when, HasSubstr("never as it is"));
+  EXPECT_TRUE(waiting.infeasible);
+}
+
 TEST(Backfill, DevicesOfUnhealthyNodesAreNotReserved) {
   Scene scene(1, 3, 4);
   scene.RunOn("r", {0}).seconds_left = 10;

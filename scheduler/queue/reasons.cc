@@ -25,7 +25,9 @@ std::string Devices(size_t count) {
 }
 
 std::string KindText(const Shape& shape) {
-  return shape.device == "gpu" ? "devices of one GPU kind" : absl::StrCat(shape.device, " devices");
+  const char* const devices = shape.ranks() == 1 ? "device" : "devices";
+  return shape.device == "gpu" ? absl::StrCat(devices, " of one GPU kind")
+                               : absl::StrCat(shape.device, " ", devices);
 }
 
 }  // namespace
@@ -63,8 +65,9 @@ std::string HoldersText(const Board& board, const std::vector<Holder>& holders) 
 
 std::string CountText(const Board& board, const Shape& shape, const Occupancy& room,
                       const KindSet& kinds) {
-  return absl::StrCat("needs ", shape.ranks(), " ", KindText(shape), ", ",
-                      Board::MostOf(board.CountByKind(room), kinds), " are free");
+  const int64_t free = Board::MostOf(board.CountByKind(room), kinds);
+  return absl::StrCat("needs ", shape.ranks(), " ", KindText(shape), ", ", free,
+                      free == 1 ? " is free" : " are free");
 }
 
 std::string HeldBackText(const Board& board, const Occupancy& held_back, const KindSet& kinds) {

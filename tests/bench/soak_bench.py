@@ -1,10 +1,11 @@
 """Random faults against a real cluster that trains: the job must end with the numbers of a run without faults.
 
-Run by ./dev bench soak [--faults N] [--seed S] [--kinds a,b] [--json FILE]; as root for all kinds. A cluster of `strata up`
-with three agents of which two train; every few seconds something happens to it (--list says what). After each
-fault the job must take steps again within a minute, without anybody's help. At the end: every step once, losses bit for
-bit those of `strata run`, and no process left. Prints per kind how often it happened, how long training stood, and
-how many steps were done twice. A fault that must not disturb training (HARMLESS) may not start the ranks anew.
+Run by ./dev bench soak [--faults N] [--seeds S,T…] [--clock] [--kinds a,b] [--results FOLDER]; as root for all kinds. A
+cluster of `strata up` with three agents of which two train; every few seconds something happens to it (--list says what).
+After each fault the job must take steps again, without anybody's help. A fault that must not disturb training (HARMLESS) may
+not start the ranks anew; if one does, the run goes on, and fails at its end. At the end: every step once, losses bit for
+bit those of `strata run`, and no process left. Each run leaves its figures in FOLDER; the last thing printed is the table
+of all runs that are there, as docs/benchmarks has it.
 """
 
 import argparse
@@ -32,7 +33,10 @@ BACK_SECONDS = 90  # until it trains again
 FAKETIME = pathlib.Path("/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1")
 HARMLESS = {"agent_kill", "agent_term", "agent_stop", "controller_kill", "controller_term", "controller_stop",
             "controller_sleeps", "control_plane_kill", "supervisor_kill", "clock_forward", "clock_back", "drain_other",
-            "controller_cut", "node_cut_briefly", "connections_reset", "upgrade", "restore"}
+            "controller_cut", "node_cut_briefly", "connections_reset", "upgrade", "restore", "agent_ends_again",
+            "storage_stall", "storage_stall_long"}
+LONG_STALL_SECONDS = 60
+STALLS = (("pread", "text.txt"), ("sync", ".safetensors"), ("write", ".safetensors"), ("sync", "controller.db"))
 NODES = ("n0", "n1", "n2")
 RESTORED_EPOCHS = 1_000_000  # the next epoch jumps by so many after a restore
 # Need the scripts below, which libfaketime does not survive.
@@ -73,21 +77,24 @@ class Soak(real_cluster.RealCluster):
         self.start_cluster()
         self.wait_for(lambda: self.step() > EVERY, "the first steps")
         kinds = self.options.kinds or sorted(self.kinds())
-        try:
-            for number in range(self.options.faults):
-                self.one(number, kinds[number % len(kinds)] if number < len(kinds) else self.random.choice(kinds))
-        finally:
-            self.report()
+        self.random.shuffle(kinds)  # a run that is shorter than the list leaves others out than the next
+        for number in range(self.options.faults):
+            self.one(number, kinds[number % len(kinds)] if number < len(kinds) else self.random.choice(kinds))
         self.finish()
+        self.assertEqual(self.figures["harm"], [], "healthy jobs were harmed")
 
     # --- the cluster and its job
 
     def start_cluster(self):
+        self.rules, self.stalling = self.folder / "slow", self.folder / "bin/slow_storage.so"
+        subprocess.run(["g++", "-O1", "-shared", "-fPIC", "-o", self.stalling, ROOT / "tests/integration/slow_storage.cc"],
+                       check=True)
+        self.env.update(LD_PRELOAD=str(self.stalling), STRATA_SLOW_STORAGE=str(self.rules))
         if self.options.clock:
             self.clock = self.folder / "clock"
             self.set_clock(0)
-            self.env.update(LD_PRELOAD=str(FAKETIME), FAKETIME_TIMESTAMP_FILE=str(self.clock), FAKETIME_NO_CACHE="1",
-                            FAKETIME_DONT_FAKE_MONOTONIC="1")
+            self.env.update(LD_PRELOAD=f"{self.stalling} {FAKETIME}", FAKETIME_TIMESTAMP_FILE=str(self.clock),
+                            FAKETIME_NO_CACHE="1", FAKETIME_DONT_FAKE_MONOTONIC="1")
         else:
             self.put_between()
         self.strata("up", "--agents", len(NODES), "--listen", self.listen, "--dir", self.cluster)
@@ -167,14 +174,13 @@ restart: {{max_without_progress: 1000}}
         goal = max(before, self.step()) + 2
         self.wait_for(lambda: self.step() >= goal, f"steps after {kind} (fault {number})", BACK_SECONDS)
         stood, after = time.monotonic() - over, self.epoch()
+        restarts = sum(divmod(after - epoch, RESTORED_EPOCHS))
         print(f"{number:4} {kind:20} step {before:6}, epoch {epoch} -> {after}, {over - began:5.1f} s of it, trains {stood:5.1f} s later",
               flush=True)
-        figures = self.figures.setdefault(kind, {"count": 0, "seconds": [], "restarts": 0})
-        figures["count"] += 1
-        figures["seconds"].append(stood)
-        figures["restarts"] += (after - epoch) % RESTORED_EPOCHS
-        if kind in HARMLESS:
-            self.assertEqual(epoch, after, f"{kind} (fault {number}) harms no healthy job: {self.events()}")
+        self.figures["faults"].append({"kind": kind, "seconds": stood, "restarts": restarts})
+        if kind in HARMLESS and restarts > 0:
+            self.figures["harm"].append(f"{kind} (fault {number}): {self.events()}")
+            print(f"     HARM: {self.events()}\n{self.logs()}", flush=True)
 
     def events(self) -> str:
         return "; ".join(event["reason"] for event in self.get("soak")["events"][-2:])
@@ -219,6 +225,12 @@ restart: {{max_without_progress: 1000}}
 
     def fault_agent_term(self):
         self.signal_one("strata-worker", signal.SIGTERM)
+
+    def fault_agent_ends_again(self):
+        """Sooner than its supervisor finds fit, so that its node is without an agent for seconds."""
+        for _ in range(3):
+            self.fault_agent_term()
+            time.sleep(self.random.uniform(0.2, 2))
 
     def fault_agent_stop(self):
         self.stop_for([self.random.choice(self.processes("strata-worker"))], self.random.uniform(0.5, 2))
@@ -366,6 +378,20 @@ restart: {{max_without_progress: 1000}}
         time.sleep(self.random.uniform(1, 4))
         filler.unlink(missing_ok=True)
 
+    def stall(self, seconds: float):
+        """What begins within two seconds takes so long; all else is as fast as ever."""
+        operation, part = self.random.choice(STALLS)
+        self.rules.write_text(f"{operation} {part} {seconds}\n")
+        time.sleep(2)
+        self.rules.unlink()
+        print(f"     {operation} {part} takes {seconds:.1f} s", flush=True)
+
+    def fault_storage_stall(self):
+        self.stall(self.random.uniform(3, 12))
+
+    def fault_storage_stall_long(self):
+        self.stall(LONG_STALL_SECONDS)
+
     def set_clock(self, seconds: float):
         self.offset = seconds
         self.clock.write_text(f"{seconds:+.1f}")
@@ -390,37 +416,70 @@ restart: {{max_without_progress: 1000}}
                         f"train.steps={len(found)}", "--dir", self.folder / "reference", "-q"], env=env, check=True,
                        stdout=subprocess.DEVNULL)
         self.assertEqual(self.numbers(self.folder / "reference"), found)
+        self.figures["steps"] = len(found)
         print(f"{len(found)} steps, every one once, losses and norms bit for bit those of a run without faults")
 
-    def report(self):
-        print(f"\n{'kind':20} {'count':>5} {'restarts':>8} {'median s':>9} {'worst s':>8}")
-        for kind, figures in sorted(self.figures.items()):
-            print(f"{kind:20} {figures['count']:5} {figures['restarts']:8} {statistics.median(figures['seconds']):9.1f} "
-                  f"{max(figures['seconds']):8.1f}")
-        if self.options.json:
-            pathlib.Path(self.options.json).write_text(json.dumps(self.figures, indent=1))
+
+def run_seed(options, seed: int) -> dict:
+    Soak.options = argparse.Namespace(**{**vars(options), "seed": seed})
+    Soak.figures = {"seed": seed, "clock": options.clock, "faults": [], "harm": [], "steps": 0}
+    result = unittest.TextTestRunner(verbosity=0).run(Soak())
+    Soak.figures["passed"] = result.wasSuccessful()
+    Soak.figures["problem"] = "".join(text for _, text in result.failures + result.errors)
+    return Soak.figures
+
+
+def table(runs: list) -> str:
+    """In Markdown: by run, then by kind."""
+    lines = ["| Run | Faults | Kinds | Steps | Starts spent | Result |", "|---|---|---|---|---|---|"]
+    for run in runs:
+        faults = run["faults"]
+        result = ("as without faults" if run["passed"] else f"{len(run['harm'])} healthy jobs harmed" if run["harm"] else
+                  "not finished") + ("" if run["steps"] else "; numbers not compared")
+        lines.append(f"| seed {run['seed']}{', clocks' if run['clock'] else ''} | {len(faults)} | "
+                     f"{len({fault['kind'] for fault in faults})} | {run['steps']:,} | "
+                     f"{sum(fault['restarts'] for fault in faults)} | {result} |")
+    by_kind: dict = {}
+    for fault in (fault for run in runs for fault in run["faults"]):
+        by_kind.setdefault(fault["kind"], []).append(fault)
+    lines += ["", "| Kind | Count | Starts spent | Median s | Worst s |", "|---|---|---|---|---|"]
+    for kind, faults in sorted(by_kind.items()):
+        seconds = [fault["seconds"] for fault in faults]
+        lines.append(f"| {kind}{' (harmless)' if kind in HARMLESS else ''} | {len(faults)} | "
+                     f"{sum(fault['restarts'] for fault in faults)} | {statistics.median(seconds):.1f} | {max(seconds):.1f} |")
+    lines.append(f"| all {len(by_kind)} | {sum(map(len, by_kind.values()))} | "
+                 f"{sum(fault['restarts'] for faults in by_kind.values() for fault in faults)} | | |")
+    return "\n".join(lines)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--faults", type=int, default=300)
-    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--faults", type=int, default=25, help="in each run")
+    parser.add_argument("--seeds", type=lambda text: [int(each) for each in text.split(",")], default=[1], help="a run for each")
     parser.add_argument("--kinds", type=lambda text: text.split(","))
-    parser.add_argument("--json")
     parser.add_argument("--clock", action="store_true", help="clocks jump (libfaketime); without cuts, upgrades and restores")
     parser.add_argument("--list", action="store_true", help="the kinds of faults")
+    parser.add_argument("--results", type=pathlib.Path, help="folder for figures: the table is of all that are in it")
     parser.add_argument("--binaries", default=str(ROOT / "out/bin"), help="folder of the programs")
     options = parser.parse_args()
     if options.list:
         print("\n".join(sorted(name[6:] for name in dir(Soak) if name.startswith("fault_"))))
         return 0
-    Soak.options = options
     programs = ["strata", "strata-controller", "strata-worker", "strata-trainer"]
     sys.argv[1:] = [os.path.join(options.binaries, name) for name in programs]
     if not all(shutil.which(path) for path in sys.argv[1:]):
         parser.error(f"{options.binaries} lacks programs: ./dev build makes them")
-    result = unittest.TextTestRunner(verbosity=0).run(Soak())
-    return 0 if result.wasSuccessful() else 1
+    runs = []
+    for seed in options.seeds:
+        print(f"seed {seed}", flush=True)
+        runs.append(run_seed(options, seed))
+        if options.results:
+            options.results.mkdir(parents=True, exist_ok=True)
+            (options.results / f"{'clock-' if options.clock else ''}{seed}.json").write_text(json.dumps(runs[-1], indent=1))
+    if options.results:
+        runs = [json.loads(path.read_text()) for path in sorted(options.results.glob("*.json"))]
+    print(f"\n{table(runs)}")
+    return 0 if all(run["passed"] for run in runs) else 1
 
 
 if __name__ == "__main__":

@@ -252,6 +252,19 @@ TEST_F(AgentTest, TrainersOutliveAnAgentThatIsToldToStopAndNoStepIsLost) {
   ExpectStepsOnce(400);
 }
 
+TEST_F(AgentTest, AnAgentThatHandsOverSaysSoAsItsLastWord) {
+  StartCluster({{"n0", {0, 1}}});
+  const auto beats = [](const FakeController::Said& word) { return word.message.has_heartbeat(); };
+  ASSERT_TRUE(controller_->WaitFor(beats, kWaitSeconds).has_value());
+  const int status = EndAgent("n0", SIGTERM);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  const auto said = [](const FakeController::Said& word) {
+    return word.message.has_handing_over();
+  };
+  ASSERT_TRUE(controller_->WaitFor(said, kWaitSeconds).has_value());
+  EXPECT_TRUE(said(controller_->All().back()));
+}
+
 TEST_F(AgentTest, AnAgentAskedToStopEndsItsTrainersAndItselfAndAnswers) {
   StartCluster({{"n0", {0, 1}}});
   EXPECT_EQ(AskToEnd("n1", "60"), 1);  // nobody lives there

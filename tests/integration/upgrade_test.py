@@ -17,57 +17,48 @@ class UpgradeTest(daemons.Daemons):
     reference = None  # the numbers of `strata run`, once for all tests
 
     def begin(self, *flags, nodes: int = 2):
-        """A job that trains on n0 and n1. Returns its directory."""
+        """A job that trains on n0 and n1."""
         if UpgradeTest.reference is None:
-            self.strata("run", self.job(STEPS, EVERY), "--dir", self.folder / "reference")
+            self.strata("run", self.job(steps=STEPS, every=EVERY), "--dir", self.folder / "reference")
             UpgradeTest.reference = self.numbers(self.folder / "reference")
-        self.start_controller()
-        for node in range(nodes):
-            self.start_agent(f"n{node}", *flags)
-        self.wait_for(lambda: self.answers() and len(self.nodes()) == nodes, "all nodes join")
-        self.strata("submit", self.job(STEPS, EVERY))
-        directory = self.get("job")["directory"]
+        self.start_cluster(nodes, *flags)
+        self.submit(steps=STEPS, every=EVERY)
         self.wait_for(lambda: self.get("job")["checkpoint_step"] >= EVERY, "a checkpoint")
-        return directory
 
-    def finish(self, directory, epoch: int) -> dict:
+    def finish(self, epoch: int) -> dict:
         """Waits for its end, and checks that no step was done twice."""
         self.strata("wait", "job", "--for=state=SUCCEEDED")
         job = self.get("job")
         self.assertEqual((job["step"], job["epoch"]), (STEPS, epoch), job)
         self.assertEqual(sum(event["lost_steps"] for event in job["events"]), 0, job["events"])
-        self.assertEqual(self.numbers(directory), self.reference)
+        self.assertEqual(self.numbers(self.directory), self.reference)
         return job
 
-    def trainers(self) -> list:
-        return self.processes("strata-trainer")
-
     def test_controller_and_agents_are_upgraded_one_after_another(self):
-        directory = self.begin()
+        self.begin()
         self.another_build("new")
         before = self.trainers()
-        self.stop(self.controller)
+        self.end("controller")
         self.start_controller(programs="new")
         for node in ("n0", "n1"):
             old = self.nodes()[node]["build"]
-            self.stop(self.agents[node])
+            self.end(node)
             self.start_agent(node, programs="new")
             self.wait_for(lambda: self.nodes()[node]["state"] == "READY" and self.nodes()[node]["build"] != old,
                           f"{node} is back with the new build")
             self.assertEqual(self.trainers(), before)  # they train on, of the old build
-        self.assertLess(self.step(directory), STEPS)
-        self.finish(directory, epoch=1)
+        self.assertLess(self.step(), STEPS)
+        self.finish(epoch=1)
 
     def test_a_node_whose_agent_is_to_go_is_emptied_at_a_checkpoint(self):
-        directory = self.begin("--on-sigterm", "drain", nodes=3)
-        self.stop(self.agents["n1"])
-        self.assertEqual(self.agents["n1"].returncode, 0)
+        self.begin("--on-sigterm", "drain", nodes=3)
+        self.assertEqual(self.end("n1"), 0)
         self.wait_for(lambda: {name: node["jobs"] for name, node in self.nodes().items()} ==
                       {"n0": ["job"], "n1": [], "n2": ["job"]}, "its ranks are on n0 and n2")
-        self.finish(directory, epoch=2)
+        self.finish(epoch=2)
 
     def test_programs_replaced_under_running_agents_harm_nothing(self):
-        directory = self.begin()
+        self.begin()
         self.another_build("new")
         for program in (self.folder / "new").iterdir():  # as an installer does
             os.rename(program, self.folder / "bin" / program.name)
@@ -75,18 +66,18 @@ class UpgradeTest(daemons.Daemons):
         self.wait_for(lambda: self.get("job")["epoch"] == 2 and self.get("job")["state"] == "RUNNING",
                       "its ranks are started again, of the build that their agents began with")
         self.strata("wait", "job", "--for=state=SUCCEEDED")
-        self.assertEqual(self.numbers(directory), self.reference)
+        self.assertEqual(self.numbers(self.directory), self.reference)
 
     def test_a_state_restored_from_a_backup_finds_the_job_where_it_is(self):
-        directory = self.begin()
+        self.begin()
         self.strata("backup", "-o", self.folder / "state.db")
         membership = (self.cluster / "n0" / "membership").read_bytes()
         os.kill(self.trainers()[0], signal.SIGKILL)  # a start of its ranks that the backup does not know
         self.wait_for(lambda: self.get("job")["epoch"] == 2 and self.get("job")["state"] == "RUNNING", "another epoch")
-        later = self.step(directory) + 2 * EVERY
+        later = self.step() + 2 * EVERY
         self.wait_for(lambda: self.get("job")["checkpoint_step"] >= later, "checkpoints that the backup does not know")
         before = self.trainers()
-        self.stop(self.controller, signal.SIGKILL)
+        self.end("controller", signal.SIGKILL)
         state = self.cluster / "controller"
         for file in state.glob("controller.db*"):
             file.unlink()
@@ -101,9 +92,9 @@ class UpgradeTest(daemons.Daemons):
         self.assertEqual((job["step"], job["epoch"]), (STEPS, 2), job)
         self.assertEqual([(event["cause"], event["lost_steps"]) for event in job["events"] if event["cause"]],
                          [("restored", 0)])
-        self.assertEqual(self.numbers(directory), self.reference)
+        self.assertEqual(self.numbers(self.directory), self.reference)
         # The one that was replaced is not heard any more, nor is another copy of the backup without the word.
-        self.stop(self.controller)
+        self.end("controller")
         for file in state.glob("controller.db*"):
             file.unlink()
         shutil.copy(self.folder / "state.db", state / "controller.db")

@@ -2,13 +2,13 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <map>
 #include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "common/small_file.h"
 #include "common/status_macros.h"
 #include "topology/probe/nvml.h"
 
@@ -19,10 +19,8 @@ namespace fs = std::filesystem;
 
 // The first line of a small file; empty when it cannot be read.
 std::string FirstLine(const fs::path& path) {
-  std::ifstream stream(path);
-  std::string line;
-  std::getline(stream, line);
-  return std::string(absl::StripAsciiWhitespace(line.substr(0, 4096)));
+  const std::string text = common::TextOf(path);
+  return std::string(absl::StripAsciiWhitespace(text.substr(0, text.find('\n'))));
 }
 
 int64_t NumberIn(const fs::path& path, int64_t otherwise) {

@@ -2,13 +2,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cstdio>
 #include <cstring>
 #include <string>
 #include <vector>
 
 #include "common/clock.h"
+#include "protocol/exit_codes.h"
 #include "worker/agent/cluster/agent_options.h"
 #include "worker/agent/cluster/cluster_agent.h"
 #include "worker/agent/cluster/stop_agent.h"
@@ -18,6 +18,11 @@
 #include "worker/shared/version.h"
 
 namespace {
+
+using strata::protocol::kExitDone;
+using strata::protocol::kExitFailed;
+using strata::protocol::kExitInterrupted;
+using strata::protocol::kExitUsage;
 
 constexpr char kUsage[] =
     "usage: strata-worker --standalone | --controller HOST:PORT … | stop … | --version | --help\n"
@@ -29,12 +34,12 @@ int Serve() {
   auto client = ClientLink::Open(STDIN_FILENO, STDOUT_FILENO);
   if (!client.ok()) {
     std::fprintf(stderr, "strata-worker: %s\n", client.status().ToString().c_str());
-    return 1;
+    return kExitFailed;
   }
   const auto request = (*client)->ReadRequest();
   if (!request.ok()) {
     std::fprintf(stderr, "strata-worker: %s\n", request.status().ToString().c_str());
-    return (*client)->interrupts() > 0 ? 130 : 2;
+    return (*client)->interrupts() > 0 ? kExitInterrupted : kExitUsage;
   }
   const strata::common::MonotonicClock clock{};
   const strata::v1::Finished finished = strata::worker::RunStandalone(*request, **client, clock);
@@ -45,9 +50,9 @@ int Serve() {
 int ServeCluster(const std::vector<std::string>& arguments) {
   const auto options = strata::worker::ParseClusterOptions(arguments);
   if (!options.ok()) {
-    std::fprintf(stderr, "strata-worker: %s\n%s%s", std::string(options.status().message()).c_str(),
-                 kUsage, strata::worker::kClusterUsage);
-    return 2;
+    std::fprintf(stderr, "strata-worker: %s — strata-worker --help tells what there is\n",
+                 std::string(options.status().message()).c_str());
+    return kExitUsage;
   }
   umask(0077);  // what jobs read and write is nobody else's; trainers inherit it
   const strata::common::MonotonicClock clock{};
@@ -57,16 +62,15 @@ int ServeCluster(const std::vector<std::string>& arguments) {
 int Stop(const std::vector<std::string>& arguments) {
   const auto options = strata::worker::ParseStopOptions(arguments);
   if (!options.ok()) {
-    std::fprintf(stderr, "strata-worker stop: %s\n%s%s",
-                 std::string(options.status().message()).c_str(), kUsage,
-                 strata::worker::kStopUsage);
-    return 2;
+    std::fprintf(stderr, "strata-worker stop: %s — strata-worker --help tells what there is\n",
+                 std::string(options.status().message()).c_str());
+    return kExitUsage;
   }
   const strata::common::MonotonicClock clock{};
   const auto stopped = strata::worker::StopAgent(*options, clock);
-  if (stopped.ok()) return 0;
+  if (stopped.ok()) return kExitDone;
   std::fprintf(stderr, "strata-worker stop: %s\n", std::string(stopped.status().message()).c_str());
-  return 1;
+  return kExitFailed;
 }
 
 }  // namespace
@@ -84,10 +88,8 @@ int main(int argc, char** argv) {
   if (!arguments.empty() && arguments[0] == "stop") {
     return Stop({arguments.begin() + 1, arguments.end()});
   }
-  if (std::find(arguments.begin(), arguments.end(), "--controller") != arguments.end()) {
-    return ServeCluster(arguments);
-  }
   const bool help = argc == 2 && std::strcmp(argv[1], "--help") == 0;
+  if (!arguments.empty() && !help) return ServeCluster(arguments);
   std::fprintf(help ? stdout : stderr, "%s%s%s", kUsage, strata::worker::kClusterUsage,
                strata::worker::kStopUsage);
   return help ? 0 : 2;

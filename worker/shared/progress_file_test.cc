@@ -168,12 +168,12 @@ TEST_F(ProgressFileTest, LabelsBeyondTheCapacityAreCutOffAndNumbered) {
 TEST_F(ProgressFileTest, TheRingIsSharedAndAligned) {
   auto writer = ProgressWriter::Create(descriptor_, kSizes, &clock_);
   ASSERT_TRUE(writer.ok());
-  auto reader = ProgressReader::Open(descriptor_);
-  ASSERT_TRUE(reader.ok());
   ASSERT_EQ((*writer)->ring().size(), 300u);
   EXPECT_EQ(reinterpret_cast<uintptr_t>((*writer)->ring().data()) % 64, 0u);
   (*writer)->ring()[299] = std::byte{42};
-  EXPECT_EQ((*reader)->ring()[299], std::byte{42});
+  std::byte last{};
+  ASSERT_EQ(pread(descriptor_, &last, 1, static_cast<off_t>(ProgressRingOffset(kSizes) + 299)), 1);
+  EXPECT_EQ(last, std::byte{42});
 }
 
 TEST_F(ProgressFileTest, AFileWithoutARecordIsNotReadyYet) {
@@ -195,6 +195,25 @@ TEST_F(ProgressFileTest, AnotherMagicVersionOrSizeIsRefused) {
   EXPECT_EQ(ProgressReader::Open(descriptor_).status().code(), absl::StatusCode::kInvalidArgument);
   ASSERT_EQ(ftruncate(descriptor_, 100), 0);
   EXPECT_EQ(ProgressReader::Open(descriptor_).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+// By its user, who has it open for writing.
+TEST_F(ProgressFileTest, AFileThatIsShortenedWhileItIsReadHarmsNobody) {
+  WriteRecord();
+  const auto reader = ProgressReader::Open(descriptor_);
+  ASSERT_TRUE(reader.ok()) << reader.status();
+  const uint64_t position = EncodePosition(0, 0);
+  Overwrite(offsetof(ProgressHeader, latest), &position, sizeof(position));
+  EXPECT_NE((*reader)->DescribePosition(), "");
+  for (const off_t size : {4000, 2991, 0}) {
+    ASSERT_EQ(ftruncate(descriptor_, size), 0);
+    EXPECT_EQ((*reader)->outcome().state, OutcomeState::kNone);
+    EXPECT_TRUE((*reader)->Activities().empty());
+    EXPECT_EQ((*reader)->phase(), Phase::kStarting);
+    EXPECT_EQ((*reader)->Begun("world", 0), 0u);
+  }
+  EXPECT_EQ((*reader)->ticks(), 0u);
+  EXPECT_EQ((*reader)->DescribePosition(), "");
 }
 
 TEST_F(ProgressFileTest, GarbageBehindAGoodStartIsReadWithoutHarm) {

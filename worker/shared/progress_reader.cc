@@ -1,15 +1,17 @@
 #include "worker/shared/progress_reader.h"
 
-#include <sys/mman.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cmath>
 #include <cstring>
+#include <new>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
 
 namespace strata::worker {
 
@@ -42,6 +44,15 @@ std::string TextOf(const char* bytes, size_t capacity) {
   return std::string(bytes, strnlen(bytes, capacity));
 }
 
+// False: not all of it is there.
+bool ReadWhole(int descriptor, size_t offset, void* bytes, size_t size) {
+  ssize_t got = 0;
+  do {
+    got = pread(descriptor, bytes, size, static_cast<off_t>(offset));
+  } while (got < 0 && errno == EINTR);
+  return got == static_cast<ssize_t>(size);
+}
+
 double FiniteOr0(double value) { return std::isfinite(value) ? value : 0; }
 
 absl::Status CheckHeader(const ProgressHeader& header, size_t size) {
@@ -52,7 +63,6 @@ absl::Status CheckHeader(const ProgressHeader& header, size_t size) {
     }
     return absl::InvalidArgumentError("progress file: wrong magic");
   }
-  std::atomic_thread_fence(std::memory_order_acquire);
   if (header.version != kProgressVersion || header.header_bytes != sizeof(ProgressHeader)) {
     return absl::InvalidArgumentError(absl::StrCat("progress file: version ", header.version,
                                                    ", this build reads ", kProgressVersion));
@@ -77,50 +87,56 @@ absl::StatusOr<std::unique_ptr<ProgressReader>> ProgressReader::Open(int descrip
   if (size < sizeof(ProgressHeader)) {
     return absl::InvalidArgumentError(absl::StrCat("progress file: only ", size, " bytes"));
   }
-  void* const bytes = mmap(nullptr, size, PROT_READ, MAP_SHARED, descriptor, 0);
-  if (bytes == MAP_FAILED) {
-    return absl::InternalError(absl::StrCat("progress file: mmap: ", strerror(errno)));
+  auto header = std::make_unique<ProgressHeader>();
+  if (!ReadWhole(descriptor, 0, header.get(), sizeof(ProgressHeader))) {
+    return absl::InternalError("progress file: it cannot be read");
   }
-  if (absl::Status status = CheckHeader(*static_cast<const ProgressHeader*>(bytes), size);
-      !status.ok()) {
-    munmap(bytes, size);
-    return status;
-  }
-  return std::unique_ptr<ProgressReader>(
-      new ProgressReader(static_cast<const std::byte*>(bytes), size));
+  RETURN_IF_ERROR(CheckHeader(*header, size));
+  return std::unique_ptr<ProgressReader>(new ProgressReader(descriptor, std::move(header)));
 }
 
-ProgressReader::ProgressReader(const std::byte* bytes, size_t size)
-    : bytes_(bytes),
-      size_(size),
-      header_(reinterpret_cast<const ProgressHeader*>(bytes)),
-      sizes_{header_->label_capacity, header_->ring_bytes} {}
+ProgressReader::ProgressReader(int descriptor, std::unique_ptr<ProgressHeader> header)
+    : descriptor_(descriptor),
+      header_(std::move(header)),
+      label_capacity_(header_->label_capacity) {}
 
-ProgressReader::~ProgressReader() { munmap(const_cast<std::byte*>(bytes_), size_); }
+const ProgressHeader& ProgressReader::Look() const {
+  if (!ReadWhole(descriptor_, 0, header_.get(), sizeof(ProgressHeader))) {
+    new (header_.get()) ProgressHeader{};
+  }
+  return *header_;
+}
 
-const ProgressInstruction* ProgressReader::Instruction(uint64_t position) const {
-  if (position == 0) return nullptr;
+std::optional<ProgressReader::Instruction> ProgressReader::FindInstruction(
+    uint64_t position) const {
+  if (position == 0) return std::nullopt;
   const uint64_t program = (position - 1) >> 32;
   const uint32_t instruction = static_cast<uint32_t>(position - 1);
-  if (program >= kProgressPrograms || header_->labels_ready.load(std::memory_order_acquire) == 0 ||
+  if (program >= kProgressPrograms || header_->labels_ready == 0 ||
       instruction >= header_->label_count[program]) {
-    return nullptr;
+    return std::nullopt;
   }
   const uint64_t label = uint64_t{header_->first_label[program]} + instruction;
-  if (label >= sizes_.label_capacity) return nullptr;
-  return reinterpret_cast<const ProgressInstruction*>(bytes_ + ProgressLabelsOffset()) + label;
+  ProgressInstruction found{};
+  if (label >= label_capacity_ ||
+      !ReadWhole(descriptor_, ProgressLabelsOffset() + label * sizeof(found), &found,
+                 sizeof(found))) {
+    return std::nullopt;
+  }
+  return Instruction{TextOf(found.label, kLabelBytes),
+                     std::max({0.0, FiniteOr0(found.slowest[0]), FiniteOr0(found.slowest[1])})};
 }
 
 std::string ProgressReader::Label(uint64_t position) const {
   if (position == 0) return "";
-  const ProgressInstruction* const instruction = Instruction(position);
-  if (instruction != nullptr) return TextOf(instruction->label, kLabelBytes);
+  const std::optional<Instruction> instruction = FindInstruction(position);
+  if (instruction.has_value()) return instruction->label;
   return absl::StrCat("instruction ", static_cast<uint32_t>(position - 1));
 }
 
 std::string ProgressReader::Current(int stream) const {
   if (stream < 0 || stream >= kProgressStreams) return "";
-  return Label(header_->streams[stream].current.load(std::memory_order_relaxed));
+  return Label(Look().streams[stream].current);
 }
 
 uint32_t ProgressReader::group_count() const {
@@ -132,74 +148,70 @@ std::string ProgressReader::GroupName(uint32_t group) const {
 }
 
 Phase ProgressReader::phase() const {
-  const uint32_t phase = header_->phase.load(std::memory_order_acquire);
+  const uint32_t phase = Look().phase;
   return phase <= static_cast<uint32_t>(Phase::kEnding) ? static_cast<Phase>(phase)
                                                         : Phase::kStarting;
 }
 
-double ProgressReader::phase_begin() const {
-  return FiniteOr0(header_->phase_begin.load(std::memory_order_relaxed));
-}
+double ProgressReader::phase_begin() const { return FiniteOr0(Look().phase_begin); }
 
 std::vector<ProgressReader::Activity> ProgressReader::Activities() const {
+  Look();
   std::vector<Activity> activities;
+  std::vector<uint64_t> positions;
   for (int s = 0; s < kProgressStreams; ++s) {
     const ProgressStream& stream = header_->streams[s];
-    const uint64_t position = stream.current.load(std::memory_order_acquire);
+    const uint64_t position = stream.current;
     if (position == 0) continue;
-    Activity activity;
+    Activity& activity = activities.emplace_back();
+    positions.push_back(position);
     activity.stream = s;
     activity.label = Label(position);
-    activity.begin = FiniteOr0(stream.begin.load(std::memory_order_relaxed));
-    if (const ProgressInstruction* const instruction = Instruction(position)) {
-      for (const std::atomic<double>& slowest : instruction->slowest) {
-        activity.slowest =
-            std::max(activity.slowest, FiniteOr0(slowest.load(std::memory_order_relaxed)));
-      }
-    }
-    const uint32_t group = stream.group.load(std::memory_order_relaxed);
+    activity.begin = FiniteOr0(stream.begin);
+    if (const auto instruction = FindInstruction(position)) activity.slowest = instruction->slowest;
+    const uint32_t group = stream.group;
     if (group > 0) activity.group = GroupName(group - 1);
-    activity.pair = stream.pair.load(std::memory_order_relaxed) != 0;
-    activity.storage = stream.storage.load(std::memory_order_relaxed) != 0;
-    activity.sequence = stream.sequence.load(std::memory_order_acquire);
-    const bool same = stream.current.load(std::memory_order_relaxed) == position &&
-                      stream.begin.load(std::memory_order_relaxed) == activity.begin;
-    if (same) activities.push_back(std::move(activity));
+    activity.pair = stream.pair != 0;
+    activity.storage = stream.storage != 0;
+    activity.sequence = stream.sequence;
   }
-  return activities;
+  // What was written meanwhile may be half of one activity and half of the next.
+  Look();
+  std::vector<Activity> same;
+  for (size_t i = 0; i < activities.size(); ++i) {
+    const ProgressStream& stream = header_->streams[activities[i].stream];
+    if (stream.current == positions[i] && FiniteOr0(stream.begin) == activities[i].begin) {
+      same.push_back(std::move(activities[i]));
+    }
+  }
+  return same;
 }
 
-double ProgressReader::storage_tick() const {
-  return FiniteOr0(header_->storage_tick.load(std::memory_order_relaxed));
-}
+double ProgressReader::storage_tick() const { return FiniteOr0(Look().storage_tick); }
 
 uint64_t ProgressReader::Begun(const std::string& group, int stream) const {
   if (stream < 0 || stream >= kProgressStreams) return 0;
+  Look();
   for (uint32_t g = 0; g < group_count(); ++g) {
-    if (GroupName(g) == group) return header_->begun[g][stream].load(std::memory_order_relaxed);
+    if (GroupName(g) == group) return header_->begun[g][stream];
   }
   return 0;
 }
 
-std::string ProgressReader::Latest() const {
-  return Label(header_->latest.load(std::memory_order_relaxed));
-}
+std::string ProgressReader::Latest() const { return Label(Look().latest); }
 
 std::string ProgressReader::DescribePosition() const {
   const std::string label = Latest();
   if (label.empty()) return "";
-  return absl::StrCat("step ", step(), ", '", label, "'");
+  return absl::StrCat("step ", header_->step.load(), ", '", label, "'");
 }
 
 ProgressReader::Outcome ProgressReader::outcome() const {
-  const uint32_t state = header_->outcome.state.load(std::memory_order_acquire);
+  const ProgressOutcome& outcome = Look().outcome;
+  const uint32_t state = outcome.state;
   if (state == 0 || state > static_cast<uint32_t>(OutcomeState::kEcho)) return {};
-  return {static_cast<OutcomeState>(state), header_->outcome.exit_code,
-          TextOf(header_->outcome.message, kOutcomeMessageBytes)};
-}
-
-absl::Span<const std::byte> ProgressReader::ring() const {
-  return absl::MakeConstSpan(bytes_ + ProgressRingOffset(sizes_), sizes_.ring_bytes);
+  return {static_cast<OutcomeState>(state), outcome.exit_code,
+          TextOf(outcome.message, kOutcomeMessageBytes)};
 }
 
 }  // namespace strata::worker

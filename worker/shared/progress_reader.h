@@ -6,17 +6,18 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "absl/types/span.h"
 #include "worker/shared/progress_layout.h"
 #include "worker/shared/progress_view.h"
 
 namespace strata::worker {
 
-// Owns a read-only map of the file. Used by one thread.
+// Reads the file and never maps it: who may write it may shorten it, too, and a map that lost its
+// file ends the process. What is no longer there reads as 0. Used by one thread.
 class ProgressReader final : public ProgressView {
  public:
   struct Outcome {
@@ -25,24 +26,18 @@ class ProgressReader final : public ProgressView {
     std::string message;
   };
 
-  // `descriptor` stays the caller's. Unavailable: not laid out yet; InvalidArgument: another
-  // magic, version or size; Internal: system calls. A file that its writer shortens later ends a
-  // reader with SIGBUS, which no writer of ours does after laying it out.
+  // `descriptor` stays the caller's, and open while there is a reader. Unavailable: not laid out
+  // yet; InvalidArgument: another magic, version or size; Internal: system calls.
   static absl::StatusOr<std::unique_ptr<ProgressReader>> Open(int descriptor);
-  ~ProgressReader() override;
   ProgressReader(const ProgressReader&) = delete;
   ProgressReader& operator=(const ProgressReader&) = delete;
 
-  int64_t step() const override { return header_->step.load(std::memory_order_relaxed); }
-  uint64_t ticks() const override { return header_->ticks.load(std::memory_order_relaxed); }
+  int64_t step() const override { return Look().step; }
+  uint64_t ticks() const override { return Look().ticks; }
   Phase phase() const override;
   double phase_begin() const override;
-  int64_t checkpoint_step() const override {
-    return header_->checkpoint_step.load(std::memory_order_relaxed);
-  }
-  bool in_storage_operation() const override {
-    return header_->storage_operations.load(std::memory_order_relaxed) != 0;
-  }
+  int64_t checkpoint_step() const override { return Look().checkpoint_step; }
+  bool in_storage_operation() const override { return Look().storage_operations != 0; }
   double storage_tick() const override;
   std::vector<Activity> Activities() const override;
   uint64_t Begun(const std::string& group, int stream) const override;
@@ -53,19 +48,25 @@ class ProgressReader final : public ProgressView {
   std::string DescribePosition() const override;
   // The outcome; kNone when there is none.
   Outcome outcome() const;
-  absl::Span<const std::byte> ring() const;
 
  private:
-  ProgressReader(const std::byte* bytes, size_t size);
-  const ProgressInstruction* Instruction(uint64_t position) const;
+  struct Instruction {
+    std::string label;
+    double slowest = 0;  // seconds
+  };
+
+  ProgressReader(int descriptor, std::unique_ptr<ProgressHeader> header);
+  // Reads the header anew; valid until the next look.
+  const ProgressHeader& Look() const;
+  // The rest goes by the last look.
+  std::optional<Instruction> FindInstruction(uint64_t position) const;
   std::string Label(uint64_t position) const;
   std::string GroupName(uint32_t group) const;
   uint32_t group_count() const;
 
-  const std::byte* const bytes_;
-  const size_t size_;
-  const ProgressHeader* const header_;
-  const ProgressSizes sizes_;  // read once, checked against the file's size
+  const int descriptor_;
+  const std::unique_ptr<ProgressHeader> header_;  // a copy
+  const uint32_t label_capacity_;                 // read once
 };
 
 }  // namespace strata::worker

@@ -6,22 +6,22 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
 #include "collectives/ucx_communicator.h"
 #include "common/status_macros.h"
+#include "worker/trainer/peer_addresses.h"
 
 namespace strata::worker {
 namespace {
 
-// Beyond the sizes at which transports change their protocol.
-constexpr int64_t kWarmUpElements = 1 << 18;
+// In floats: up to beyond the sizes at which transports change their protocol.
+constexpr int64_t kWarmUpCounts[] = {1, 1 << 6, 1 << 12, 1 << 17};
+constexpr size_t kPeersAtOnce = 4;
 
-absl::StatusOr<v1::StartRanks> WaitForStart(Control& control, int ranks) {
+absl::StatusOr<v1::StartRanks> WaitForStart(Control& control) {
   ASSIGN_OR_RETURN(const v1::TrainerCommand command, control.Next());
-  if (!command.has_start() || command.start().addresses_size() != ranks) {
-    return absl::InternalError("the agent sent something else than the start of all ranks");
-  }
-  return command.start();
+  if (command.has_start()) return command.start();
+  return absl::InternalError("the agent sent something else than the start of all ranks");
 }
 
 // A restart of the ranks has another epoch, and another nonce with it.
@@ -30,30 +30,44 @@ collectives::WorldKey KeyOf(const v1::TrainerTask& task, const v1::StartRanks& s
           .epoch = task.has_controlled() ? task.controlled().epoch() : task.plan().epoch()};
 }
 
-absl::Status WarmUp(collectives::Communicator& communicator) {
-  using collectives::DataType;
-  using collectives::OpKind;
-  std::vector<int> world(communicator.size());
-  std::iota(world.begin(), world.end(), 0);
-  ASSIGN_OR_RETURN(const collectives::GroupId group, communicator.CreateGroup(world));
-  for (int64_t count = 1; count <= kWarmUpElements; count *= 64) {
-    std::vector<float> values(count);
-    const int64_t scratch_bytes =
-        collectives::ScratchBytes(OpKind::kAllReduce, DataType::kF32, count, communicator.size());
-    // Scratch is aligned to 64 bytes.
-    std::vector<std::byte> scratch(scratch_bytes + 64);
-    void* aligned = scratch.data();
-    size_t room = scratch.size();
-    std::align(64, scratch_bytes, aligned, room);
-    collectives::Operation sum;
-    sum.kind = OpKind::kAllReduce;
-    sum.group = group;
-    sum.type = DataType::kF32;
-    sum.count = count;
-    sum.in = sum.out = values.data();
-    sum.scratch = aligned;
-    sum.scratch_bytes = scratch_bytes;
-    RETURN_IF_ERROR(collectives::RunOperation(communicator, sum));
+// A message each way with each of these.
+absl::Status Exchange(collectives::Communicator& communicator, collectives::GroupId world,
+                      absl::Span<const int> peers, int64_t count) {
+  const std::vector<float> sent(count);
+  std::vector<std::vector<float>> received(peers.size(), sent);
+  std::vector<collectives::OperationId> begun;
+  for (size_t i = 0; i < peers.size(); ++i) {
+    collectives::Operation message;
+    message.group = world;
+    message.type = collectives::DataType::kF32;
+    message.count = count;
+    message.peer = peers[i];
+    message.kind = collectives::OpKind::kReceive;
+    message.out = received[i].data();
+    ASSIGN_OR_RETURN(begun.emplace_back(), communicator.Post(message));
+    message.kind = collectives::OpKind::kSend;
+    message.in = sent.data();
+    ASSIGN_OR_RETURN(begun.emplace_back(), communicator.Post(message));
+  }
+  for (const collectives::OperationId id : begun) {
+    for (bool done = false; !done;) {
+      ASSIGN_OR_RETURN(done, communicator.Test(id));
+      if (!done && !communicator.Progress()) communicator.Wait(absl::Milliseconds(100));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// All ranks take their peers in ascending order, so that of those that wait for each other one can
+// always go on.
+absl::Status WarmUp(collectives::Communicator& communicator, absl::Span<const int> peers) {
+  std::vector<int> all(communicator.size());
+  std::iota(all.begin(), all.end(), 0);
+  ASSIGN_OR_RETURN(const collectives::GroupId world, communicator.CreateGroup(all));
+  for (const int64_t count : kWarmUpCounts) {
+    for (size_t first = 0; first < peers.size(); first += kPeersAtOnce) {
+      RETURN_IF_ERROR(Exchange(communicator, world, peers.subspan(first, kPeersAtOnce), count));
+    }
   }
   return absl::OkStatus();
 }
@@ -70,19 +84,21 @@ absl::StatusOr<std::unique_ptr<collectives::Communicator>> Join(Control& control
     ASSIGN_OR_RETURN(endpoint, collectives::UcxEndpoint::Create({.devices = task.data_devices()}));
     prepared.set_address(endpoint->Address());
   }
+  const std::vector<int> peers(prepared.peers().ranks().begin(), prepared.peers().ranks().end());
   v1::TrainerEvent event;
   *event.mutable_prepared() = std::move(prepared);
   control.Send(event);
-  ASSIGN_OR_RETURN(const v1::StartRanks start, WaitForStart(control, ranks));
+  ASSIGN_OR_RETURN(const v1::StartRanks start, WaitForStart(control));
   progress.SetPhase(Phase::kConnecting);
   if (ranks == 1) return std::unique_ptr<collectives::Communicator>();
+  ASSIGN_OR_RETURN(const std::vector<std::string> addresses,
+                   PeerAddresses(start, ranks, task.rank(), peers));
   ASSIGN_OR_RETURN(std::unique_ptr<collectives::Communicator> communicator,
-                   collectives::UcxEndpoint::Connect(
-                       std::move(endpoint), task.rank(),
-                       {start.addresses().begin(), start.addresses().end()}, KeyOf(task, start)));
+                   collectives::UcxEndpoint::Connect(std::move(endpoint), task.rank(), addresses,
+                                                     KeyOf(task, start)));
   control.SetCancel(
       [raw = communicator.get()](const absl::Status& status) { raw->Cancel(status); });
-  RETURN_IF_ERROR(WarmUp(*communicator));
+  RETURN_IF_ERROR(WarmUp(*communicator, peers));
   return communicator;
 }
 

@@ -1,4 +1,5 @@
-// How a rank gets its peers: it tells the agent its address and digests, and is given everyone's.
+// How a rank gets its peers: it tells the agent its address and digests and who they are, and is
+// given their addresses.
 #ifndef STRATA_WORKER_TRAINER_JOIN_H_
 #define STRATA_WORKER_TRAINER_JOIN_H_
 
@@ -13,9 +14,10 @@
 namespace strata::worker {
 
 // Sends `prepared` with the task's rank's address, waits for the start, connects to the ranks that
-// know this start's nonce (collectives/ucx_communicator.h), and moves some bytes
-// over every connection, so that what the transport needs is there before memory is measured. Null
-// in a world of one. From here on the agent's end cancels the communicator.
+// `prepared` names as peers and that know this start's nonce (collectives/ucx_communicator.h), and
+// moves some bytes over every connection, so that what the transport needs is there before memory
+// is measured. Null in a world of one. From here on the agent's end cancels the communicator.
+// FailedPrecondition: a peer's address did not come.
 absl::StatusOr<std::unique_ptr<collectives::Communicator>> Join(Control& control,
                                                                 ProgressWriter& progress,
                                                                 const v1::TrainerTask& task,

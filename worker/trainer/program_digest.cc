@@ -1,6 +1,9 @@
 #include "worker/trainer/program_digest.h"
 
+#include <vector>
+
 #include "program/readers/dump.h"
+#include "program/readers/peers.h"
 
 namespace strata::worker {
 
@@ -28,6 +31,8 @@ v1::Prepared DescribeRank(const program::ProgramSet& set, const std::string& pla
     for (const int member : mesh.Members(group, rank)) described->add_members(member);
     described->set_digest(digest);
   }
+  const std::vector<int> peers = program::PeersOf(set, mesh, rank);
+  prepared.mutable_peers()->mutable_ranks()->Add(peers.begin(), peers.end());
   return prepared;
 }
 

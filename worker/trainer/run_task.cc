@@ -11,6 +11,7 @@
 #include "common/path_roots.h"
 #include "common/status_macros.h"
 #include "kernels/isa.h"
+#include "protocol/exit_codes.h"
 #include "worker/shared/progress_writer.h"
 #include "worker/trainer/build_mark.h"
 #include "worker/trainer/evaluate_task.h"
@@ -83,9 +84,9 @@ int ExitCodeOf(const absl::Status& status) {
     case absl::StatusCode::kPermissionDenied:
     case absl::StatusCode::kUnimplemented:
     case absl::StatusCode::kDataLoss:  // a damaged checkpoint or weights file
-      return 2;
+      return protocol::kExitUsage;
     default:
-      return 1;
+      return protocol::kExitFailed;
   }
 }
 

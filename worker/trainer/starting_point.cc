@@ -137,6 +137,8 @@ absl::Status FindNewer(const v1::TrainerTask& task, checkpoint::Committer& commi
                              "newer than what the job goes on with", plan));
   }
   if (info.step <= recorded) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const v1::JobSpec written_by, JobOf(found.manifest()));
+  plan.set_newer_steps(written_by.train().steps());
   ASSIGN_OR_RETURN(const std::string text,
                    checkpoint::PosixFileSystem()->ReadWhole(
                        absl::StrCat(found.folder(), "/", checkpoint::kManifestName),

@@ -32,7 +32,7 @@ class RestoredStart : public ::testing::Test {
     Know(20);
     task_.mutable_job()->mutable_checkpoint()->set_directory(folder_.path());
   }
-  // Of a job without a single field set, as the task's is.
+  // Of a job of 200 steps with no other field set; the task's has none at all.
   void Write(int64_t step) {
     std::vector<checkpoint::FileFragment> fragments;
     for (int rank = 0; rank < 2; ++rank) {
@@ -43,7 +43,7 @@ class RestoredStart : public ::testing::Test {
       fragments.push_back(*std::move(fragment));
     }
     checkpoint::CommitRequest request = checkpoint::RequestOf(3, step, std::move(fragments), 0);
-    request.info.job_spec = "{}";
+    request.info.job_spec = R"({"train": {"steps": "200"}})";
     checkpoint::LocalCommitAuthority authority;
     checkpoint::Committer committer(folder_.path(), &files_, &authority);
     EXPECT_TRUE(committer.Commit(request).ok());
@@ -73,6 +73,7 @@ TEST_F(RestoredStart, ANewerIntactCheckpointIsTold) {
   const v1::JobPlan plan = Find();
   EXPECT_EQ(plan.newer_checkpoint().epoch(), 3);
   EXPECT_EQ(plan.newer_checkpoint().step(), 40);
+  EXPECT_EQ(plan.newer_steps(), 200);
   EXPECT_EQ(plan.newer_checkpoint().manifest_digest(),
             common::DigestOf(checkpoint::ReadFile(Manifest(40))));
 }

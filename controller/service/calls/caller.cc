@@ -1,10 +1,13 @@
 #include "controller/service/calls/caller.h"
 
 #include <algorithm>
+#include <string>
+#include <vector>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "common/status_macros.h"
 #include "controller/access/network.h"
@@ -35,6 +38,19 @@ std::string TextIn(const Message& message, const char* key) {
   const bool text = field != nullptr && !field->is_repeated() &&
                     field->cpp_type() == FieldDescriptor::CPPTYPE_STRING;
   return text ? message.GetReflection()->GetString(message, field) : "";
+}
+
+std::string TextsIn(const Message& message, const char* key) {
+  const FieldDescriptor* field = message.GetDescriptor()->FindFieldByName(key);
+  const bool texts = field != nullptr && field->is_repeated() &&
+                     field->cpp_type() == FieldDescriptor::CPPTYPE_STRING;
+  if (!texts) return "";
+  std::vector<std::string> all;
+  const auto& reflection = *message.GetReflection();
+  for (int i = 0; i < reflection.FieldSize(message, field); ++i) {
+    all.push_back(reflection.GetRepeatedString(message, field, i));
+  }
+  return absl::StrJoin(all, ", ");
 }
 
 // `core` null: as if there were no jobs.
@@ -82,6 +98,7 @@ std::string NamedBy(const Message& request) {
   for (const char* key : {"name", "parent"}) {
     if (std::string named = TextIn(request, key); !named.empty()) return named;
   }
+  if (std::string named = TextsIn(request, "names"); !named.empty()) return named;
   const FieldDescriptor* job = request.GetDescriptor()->FindFieldByName("job");
   const bool message = job != nullptr && job->message_type() == v1::Job::descriptor();
   return message ? TextIn(request.GetReflection()->GetMessage(request, job), "name") : "";

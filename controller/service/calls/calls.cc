@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "controller/logic/names.h"
 #include "controller/logic/refusal.h"
 #include "proto/strata/v1/access.pb.h"
@@ -114,7 +115,7 @@ absl::Status CheckCallRate(const CallEnvironment& environment, const Core& core,
   if (!limit.has_value()) return absl::OkStatus();
   if (environment.calls->AdmitCall(user, *limit, environment.clock->Now())) return absl::OkStatus();
   const std::string what =
-      absl::StrCat(user, " calls more often than ", *limit,
+      absl::StrCat(user, " calls more often than ", absl::StrFormat("%.15g", *limit),
                    " times per second, the most that its projects allow (max_calls_per_second)");
   return WithRetry(TooManyCalls(user, what), 1 / *limit);
 }

@@ -19,6 +19,7 @@
 #include "controller/logic/refusal.h"
 #include "controller/service/calls/calls.h"
 #include "controller/service/files/file_pool.h"
+#include "controller/service/files/source.h"
 #include "controller/service/streams/subscriber.h"
 
 namespace strata::controller {
@@ -30,8 +31,6 @@ class StreamCall final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
                          public Subscriber<Message>,
                          public std::enable_shared_from_this<StreamCall<Message>> {
  public:
-  // The next messages, in order; none: there are no more.
-  using Source = std::function<absl::StatusOr<std::vector<Message>>()>;
   using Question = std::function<void(const Core&, const Caller&)>;
   static constexpr size_t kMostQueued = 4096;
   static constexpr size_t kMostBytes = size_t{32} << 20;
@@ -76,7 +75,8 @@ class StreamCall final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
   // At most once: `next` is asked on the pool's threads, as work
   // of `key`, before anything that was pushed is sent; `then` is called after its last message. Its
   // error, or a file that does not answer, ends the stream.
-  void Replay(FilePool* pool, const std::string& key, Source next, std::function<void()> then) {
+  void Replay(FilePool* pool, const std::string& key, Source<Message> next,
+              std::function<void()> then) {
     std::unique_lock lock(mutex_);
     if (finished_) return;
     pool_ = pool;
@@ -257,19 +257,19 @@ class StreamCall final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
     lock.lock();
   }
 
-  void OnRead(absl::StatusOr<std::vector<Message>> messages) {
+  void OnRead(absl::StatusOr<Piece<Message>> piece) {
     std::unique_lock lock(mutex_);
     // What comes after it was given up is too late.
     if (!std::exchange(reading_, false) || finished_) return;
-    if (messages.ok() && !messages->empty()) {
-      for (Message& message : *messages) read_.push_back(std::move(message));
-      return Advance(lock);
+    if (piece.ok()) {
+      for (Message& message : piece->messages) read_.push_back(std::move(message));
+      if (!piece->last) return Advance(lock);
     }
     next_ = nullptr;
     const std::function<void()> then = std::exchange(then_, nullptr);
-    if (!messages.ok()) {
+    if (!piece.ok()) {
       queue_.clear();
-      ending_ = messages.status();
+      ending_ = piece.status();
     } else if (then) {
       busy_ = true;  // what it pushes waits
       lock.unlock();
@@ -314,7 +314,7 @@ class StreamCall final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
   size_t queued_bytes_ = 0;
   FilePool* pool_ = nullptr;
   std::string key_;
-  Source next_;
+  Source<Message> next_;
   std::function<void()> then_;
   std::deque<Message> read_;  // by next_, not yet sent
   grpc::ByteBuffer bytes_;

@@ -19,7 +19,7 @@ std::string WriteAuditLine(const v1::AuditRecord& record);
 // such a one leaves no room for is in the controller's store only.
 class AuditLog final : public Reactor::Listener {
  public:
-  // Borrowed. `file`: null: none is written.
+  // Borrowed; the pool best for this alone. `file`: null: none is written.
   AuditLog(FilePool* pool, std::FILE* file) : pool_(pool), file_(file) {}
 
   void OnEffects(const Core& core, const Effects& effects) override;

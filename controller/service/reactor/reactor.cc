@@ -126,14 +126,25 @@ std::vector<Reactor::Input> Reactor::TakeBatch(double until) {
   return batch;
 }
 
+void Reactor::TellArrivals() {
+  std::vector<uint64_t> arrived;
+  {
+    const std::lock_guard lock(mutex_);
+    arrived.swap(arrived_);
+  }
+  if (!arrived.empty()) core_->OnArrived(arrived);
+}
+
 absl::Status Reactor::Run(const std::atomic<bool>& stop) {
   absl::Status status;
   double next_tick = clock_->Now();
   while (status.ok() && !stop) {
     if (clock_->Now() >= next_tick) {
       next_tick = clock_->Now() + options_.tick_seconds;
+      TellArrivals();
       status = Tick();
     } else if (std::vector<Input> batch = TakeBatch(next_tick); !batch.empty()) {
+      TellArrivals();
       status = Process(std::move(batch));
     }
   }
@@ -163,6 +174,7 @@ absl::Status Reactor::Enqueue(Waiting waiting) {
       return absl::ResourceExhaustedError(absl::StrCat(counted_, " requests wait already"));
     }
     counted_ += waiting.counts ? 1 : 0;
+    if (waiting.input.session != 0) arrived_.push_back(waiting.input.session);
     queue_.push_back(std::move(waiting));
   }
   changed_.notify_one();

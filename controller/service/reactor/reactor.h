@@ -39,6 +39,9 @@ class Reactor {
     std::function<void(const absl::Status&)> release;
     // Changes nothing: is served also while nothing can be made durable.
     bool reads_only = false;
+    // Of the agent whose word it is; 0: of none. The logic knows of its arrival before it judges
+    // anybody's silence again.
+    uint64_t session = 0;
   };
 
   // Hears of what is durable, on the reactor's thread, before the batch's inputs are released.
@@ -87,6 +90,7 @@ class Reactor {
   };
   absl::Status Enqueue(Waiting waiting);
   std::vector<Input> TakeBatch(double until);
+  void TellArrivals();
   // Runs one batch; an error is final.
   absl::Status Process(std::vector<Input> batch);
   absl::Status Tick();
@@ -112,7 +116,8 @@ class Reactor {
   std::mutex mutex_;  // guards what follows
   std::condition_variable changed_;
   std::deque<Waiting> queue_;
-  size_t counted_ = 0;  // of the queue: those that count
+  size_t counted_ = 0;             // of the queue: those that count
+  std::vector<uint64_t> arrived_;  // sessions of inputs that came since the last TellArrivals
   bool closed_ = false;
 };
 

@@ -208,6 +208,53 @@ TEST_F(ReactorTest, StopReleasesWhatWaits) {
   EXPECT_THAT(events_, ElementsAre("changed jobs/a", "created a", "UNAVAILABLE b", "stopped"));
 }
 
+// The logic's clock; the reactor's goes on by itself. On the reactor's thread alone.
+TEST_F(ReactorTest, WhatWaitsBehindASlowCommitIsHeardBeforeSilenceIsJudged) {
+  common::ManualClock time;
+  Reactor::Options options;
+  options.tick_seconds = 0.001;
+  reactor_ = std::make_unique<Reactor>(
+      &store_, [&] { return std::make_unique<Core>(&time); }, &clock_, options);
+  struct Lost : Reactor::Listener {
+    void OnEffects(const Core&, const Effects& effects) override {
+      for (const v1::Node& node : effects.nodes) lost |= node.state() == v1::Node::LOST;
+    }
+    bool lost = false;
+  } lost;
+  reactor_->AddListener(&lost);
+  ASSERT_TRUE(reactor_->Load().ok());
+  v1::AgentMessage hello;
+  hello.set_incarnation(1);
+  hello.mutable_register_()->set_node("n0");
+  hello.mutable_register_()->set_device("cpu");
+  hello.mutable_register_()->set_devices(1);
+  v1::AgentMessage beat;
+  beat.set_incarnation(1);
+  beat.mutable_heartbeat();
+  const auto saying = [](const v1::AgentMessage& message) {
+    Reactor::Input input;
+    input.session = 1;
+    input.apply = [message](Core& core, Effects& effects) { core.OnAgent(1, message, effects); };
+    input.release = [](const absl::Status&) {};
+    return input;
+  };
+  std::atomic<bool> slow{true};
+  store_.set_before_commit([&] {  // of the registration: longer than a node may be silent
+    if (!slow.exchange(false)) return absl::OkStatus();
+    time.Advance(60);
+    EXPECT_TRUE(reactor_->PostUnlimited(saying(beat)).ok());
+    for (const double due = clock_.Now() + 0.002; clock_.Now() < due;) {  // a tick is
+    }
+    return absl::OkStatus();
+  });
+  ASSERT_TRUE(reactor_->PostUnlimited(saying(hello)).ok());
+  thread_ = std::thread([this] { result_ = reactor_->Run(stop_); });
+  while (slow) std::this_thread::yield();
+  Flush();
+  Stop();
+  EXPECT_FALSE(lost.lost);
+}
+
 TEST_F(ReactorTest, EveryLoadBeginsANewTerm) {
   for (int64_t term = 1; term <= 3; ++term) {
     Reactor reactor(&store_, [this] { return std::make_unique<Core>(&clock_); }, &clock_, {});

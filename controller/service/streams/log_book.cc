@@ -19,9 +19,10 @@
 #include "common/status_macros.h"
 #include "controller/logic/names.h"
 #include "controller/logic/refusal.h"
-#include "controller/service/files/jsonl.h"
 #include "controller/service/files/line_reader.h"
+#include "controller/service/files/log_line.h"
 #include "controller/service/streams/progress_hub.h"
+#include "controller/service/streams/text_limits.h"
 
 namespace strata::controller {
 namespace {
@@ -31,7 +32,9 @@ constexpr char kOlderFile[] = "/log.jsonl.1";
 
 constexpr size_t kMostAtOnce = 256;  // lines that one task of the pool reads
 constexpr size_t kMostBytesAtOnce = size_t{256} << 10;
-constexpr size_t kEpochsKept = 4;  // of which late lines are taken
+constexpr int64_t kMostReadAtOnce = int64_t{4} << 20;  // bytes of the file
+constexpr int64_t kNumberedTail = int64_t{1} << 20;    // bytes in which the last line is
+constexpr size_t kEpochsKept = 4;                      // of which late lines are taken
 
 int64_t NumberOf(const v1::LogLine& line) {
   int64_t number = 0;
@@ -41,14 +44,6 @@ int64_t NumberOf(const v1::LogLine& line) {
 absl::Status LineNotKept(int64_t number) {
   return Refusal(absl::StatusCode::kOutOfRange, "LINES_LOST",
                  absl::StrCat("what follows line ", number, " is no longer kept"));
-}
-
-// Cuts at a character's beginning.
-void CutText(size_t most, std::string& text) {
-  if (text.size() <= most) return;
-  while (most > 0 && (static_cast<unsigned char>(text[most]) & 0xc0) == 0x80) --most;
-  text.resize(most);
-  text += " …";
 }
 
 int OpenToAppend(const std::string& path) {
@@ -67,9 +62,9 @@ absl::StatusOr<LogBook::Log> LogBook::Find(const std::string& job) const {
                  absl::StrCat("there is no job ", ShortName(job)));
 }
 
-absl::StatusOr<std::string> LogBook::DirectoryOf(const std::string& job) const {
+absl::StatusOr<LogBook::Folder> LogBook::FolderOf(const std::string& job) const {
   ASSIGN_OR_RETURN(const Log log, Find(job));
-  return log->directory;
+  return Folder{log->directory, log->uid};
 }
 
 LogBook::Wanted::Wanted(const v1::StreamLogsRequest& asked)
@@ -92,11 +87,14 @@ bool LogBook::Wanted::operator()(const v1::LogLine& line) const {
 void LogBook::Number(JobLog& log) {
   if (log.next_number > 0) return;
   int64_t last = 0;
-  LineReader reader;
-  if (!reader.Add(log.directory + kFile)) reader.Add(log.directory + kOlderFile);
-  while (const std::optional<std::string> text = reader.Next()) {
-    const std::optional<v1::LogLine> line = ParseLogLine(*text);
-    if (line.has_value()) last = std::max(last, NumberOf(*line));
+  for (const char* const file : {kFile, kOlderFile}) {
+    LineReader reader;
+    reader.AddTail(log.directory + file, kNumberedTail);
+    while (const std::optional<std::string> text = reader.Next()) {
+      const std::optional<v1::LogLine> line = ParseLogLine(*text, log.uid);
+      if (line.has_value()) last = std::max(last, NumberOf(*line));
+    }
+    if (last > 0) break;
   }
   log.next_number = last + 1;
 }
@@ -156,7 +154,7 @@ void LogBook::Drain(const Options& options, const Log& log) {
   std::vector<std::string> texts;
   for (v1::LogLine& line : lines) {
     line.set_cursor(absl::StrCat(log->next_number++));
-    texts.push_back(WriteLogLine(line));
+    texts.push_back(WriteLogLine(line, log->uid));
   }
   log->in_file = WriteToFile(options, *log, texts);
   const std::lock_guard lock(log->mutex);
@@ -211,9 +209,22 @@ struct LogBook::Replay {
   const Wanted wanted;
   Follower follower;
   bool opened = false;
-  bool checked = false;     // the first line against the cursor
-  LineReader reader;        // of the files, or else:
-  std::deque<Line> recent;  // the lines in memory
+  bool checked = false;           // the first line against the cursor
+  LineReader reader;              // of the files, or else:
+  std::deque<Line> recent;        // the lines in memory
+  std::deque<v1::LogLine> lines;  // read, and not given out yet
+
+  bool at_end() const { return reader.at_end() && recent.empty(); }
+  // Nothing: for now, or at the end.
+  std::optional<v1::LogLine> Next() {
+    while (const std::optional<std::string> text = reader.Next()) {
+      if (std::optional<v1::LogLine> line = ParseLogLine(*text, log->uid)) return line;
+    }
+    if (recent.empty()) return std::nullopt;
+    const Line line = std::move(recent.front());
+    recent.pop_front();
+    return *line;
+  }
 };
 
 // What is there now is read; what comes later is the follower's. Nothing is written meanwhile.
@@ -222,10 +233,10 @@ absl::Status LogBook::OpenReplay(const Options& options, Replay& replay) {
   Number(log);
   if (replay.wanted.after >= log.next_number) return LineNotKept(replay.wanted.after);
   if (log.in_file) {
-    replay.reader.Add(log.directory + kOlderFile);
-    struct stat info = {};
-    const std::string path = log.directory + kFile;
-    if (stat(path.c_str(), &info) == 0) replay.reader.Add(path, info.st_size);
+    // No longer than we let them become, whatever their owner makes of them.
+    const int64_t most = options.most_bytes + kNumberedTail;
+    replay.reader.AddTail(log.directory + kOlderFile, most);
+    replay.reader.AddTail(log.directory + kFile, most);
   }
   const std::lock_guard lock(log.mutex);
   if (!log.in_file) replay.recent = log.recent;
@@ -241,22 +252,14 @@ absl::Status LogBook::OpenReplay(const Options& options, Replay& replay) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::vector<v1::LogLine>> LogBook::ReadSome(const Options& options, Replay& replay) {
+absl::StatusOr<Piece<v1::LogLine>> LogBook::ReadSome(const Options& options, Replay& replay) {
   if (!std::exchange(replay.opened, true)) RETURN_IF_ERROR(OpenReplay(options, replay));
-  const auto next = [&replay]() -> std::optional<v1::LogLine> {
-    while (const std::optional<std::string> text = replay.reader.Next()) {
-      if (std::optional<v1::LogLine> line = ParseLogLine(*text)) return line;
-    }
-    if (replay.recent.empty()) return std::nullopt;
-    const Line line = std::move(replay.recent.front());
-    replay.recent.pop_front();
-    return *line;
-  };
   const int tail = std::min(replay.wanted.tail, options.most_tail);
-  std::deque<v1::LogLine> lines;
+  std::deque<v1::LogLine>& lines = replay.lines;
   size_t bytes = 0;
+  replay.reader.Allow(kMostReadAtOnce);
   while (tail > 0 || (lines.size() < kMostAtOnce && bytes < kMostBytesAtOnce)) {
-    std::optional<v1::LogLine> line = next();
+    std::optional<v1::LogLine> line = replay.Next();
     if (!line.has_value()) break;
     const int64_t number = NumberOf(*line);
     if (replay.wanted.after > 0 && !std::exchange(replay.checked, true) &&
@@ -269,12 +272,16 @@ absl::StatusOr<std::vector<v1::LogLine>> LogBook::ReadSome(const Options& option
     lines.push_back(*std::move(line));
     if (tail > 0 && lines.size() > static_cast<size_t>(tail)) lines.pop_front();
   }
-  return std::vector<v1::LogLine>(std::move_iterator(lines.begin()),
-                                  std::move_iterator(lines.end()));
+  Piece<v1::LogLine> piece;
+  piece.last = replay.at_end();
+  if (tail > 0 && !piece.last) return piece;  // which lines are the last is not known yet
+  piece.messages.assign(std::move_iterator(lines.begin()), std::move_iterator(lines.end()));
+  lines.clear();
+  return piece;
 }
 
-absl::StatusOr<LogBook::Source> LogBook::Follow(const v1::StreamLogsRequest& asked,
-                                                Follower follower) {
+absl::StatusOr<Source<v1::LogLine>> LogBook::Follow(const v1::StreamLogsRequest& asked,
+                                                    Follower follower) {
   ASSIGN_OR_RETURN(const Log log, Find(asked.name()));
   int64_t number = 0;
   if (!asked.cursor().empty() && !absl::SimpleAtoi(asked.cursor(), &number)) {

@@ -2,14 +2,14 @@
 // and whoever follows them live.
 //
 // Files are touched by the file pool's threads only: a file system that hangs delays nothing but
-// the lines of its own job. Lines are numbered per job, so that a reader can go on behind one.
+// the lines of its own job. Lines are numbered per job, so that a reader can go on behind one. A
+// folder may have been another job's: lines in it that are not this job's are not shown.
 #ifndef STRATA_CONTROLLER_SERVICE_STREAMS_LOG_BOOK_H_
 #define STRATA_CONTROLLER_SERVICE_STREAMS_LOG_BOOK_H_
 
 #include <atomic>
 #include <cstdint>
 #include <deque>
-#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -20,6 +20,7 @@
 
 #include "absl/status/statusor.h"
 #include "controller/service/files/file_pool.h"
+#include "controller/service/files/source.h"
 #include "controller/service/reactor/reactor.h"
 #include "controller/service/streams/subscriber.h"
 #include "proto/strata/v1/jobs.pb.h"
@@ -29,7 +30,6 @@ namespace strata::controller {
 class LogBook final : public Reactor::Listener {
  public:
   using Follower = std::shared_ptr<Subscriber<v1::LogLine>>;
-  using Source = std::function<absl::StatusOr<std::vector<v1::LogLine>>()>;
   struct Options {
     int64_t most_bytes = int64_t{8} << 20;   // of a file; the one before it is kept as log.jsonl.1
     size_t most_recent = 200;                // lines in memory, for when the file cannot be written
@@ -56,10 +56,14 @@ class LogBook final : public Reactor::Listener {
   // first and some at a time; `follower`, unless null, gets what comes later, and is ended when the
   // job is. The source is called as the pool's work of this job; OutOfRange: the line behind the
   // cursor is no longer kept. Unavailable: nothing is loaded yet. From any thread.
-  absl::StatusOr<Source> Follow(const v1::StreamLogsRequest& asked, Follower follower);
+  absl::StatusOr<Source<v1::LogLine>> Follow(const v1::StreamLogsRequest& asked, Follower follower);
 
+  struct Folder {
+    std::string path;
+    std::string job_uid;  // of what in it is this job's
+  };
   // The job's folder. NotFound; Unavailable: nothing is loaded yet. From any thread.
-  absl::StatusOr<std::string> DirectoryOf(const std::string& job) const;
+  absl::StatusOr<Folder> FolderOf(const std::string& job) const;
 
   void OnEffects(const Core& core, const Effects& effects) override;
   void OnTick(const Core& core) override;
@@ -109,7 +113,7 @@ class LogBook final : public Reactor::Listener {
   static bool WriteToFile(const Options& options, const JobLog& log,
                           const std::vector<std::string>& lines);
   static absl::Status OpenReplay(const Options& options, Replay& replay);
-  static absl::StatusOr<std::vector<v1::LogLine>> ReadSome(const Options& options, Replay& replay);
+  static absl::StatusOr<Piece<v1::LogLine>> ReadSome(const Options& options, Replay& replay);
   static void EndFollowers(JobLog& log, const absl::Status& status);
 
   const Options options_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <map>
+#include <set>
 #include <thread>
 #include <utility>
 
@@ -60,6 +61,14 @@ absl::Status Locality(const std::string& text, std::map<std::string, std::string
   return absl::OkStatus();
 }
 
+// With a value that is not kept as it is.
+bool IsOtherFlag(const std::string& flag) {
+  const std::set<std::string> flags = {
+      "--devices", "--threads-per-device", "--on-sigterm", "--drain-seconds", "--join",
+      "--run-as",  "--unit-property",      "--locality"};
+  return flags.contains(flag);
+}
+
 // The token itself, or what @FILE holds: other users see a process's arguments.
 absl::StatusOr<std::string> JoinToken(const std::string& value) {
   if (!absl::StartsWith(value, "@/")) return value;
@@ -106,6 +115,9 @@ absl::StatusOr<ClusterAgentOptions> ParseClusterOptions(const std::vector<std::s
       --i;
       continue;
     }
+    if (!texts.contains(flag) && !IsOtherFlag(flag)) {
+      return absl::InvalidArgumentError(absl::StrCat(flag, ": no such flag"));
+    }
     if (i + 1 == arguments.size()) {
       return absl::InvalidArgumentError(absl::StrCat(flag, ": its value is missing"));
     }
@@ -132,10 +144,8 @@ absl::StatusOr<ClusterAgentOptions> ParseClusterOptions(const std::vector<std::s
             absl::StrCat("--unit-property: '", value, "' is not NAME=VALUE"));
       }
       options.unit_properties.push_back(value);
-    } else if (flag == "--locality") {
-      RETURN_IF_ERROR(Locality(value, &options.locality));
     } else {
-      return absl::InvalidArgumentError(absl::StrCat(flag, ": unknown"));
+      RETURN_IF_ERROR(Locality(value, &options.locality));
     }
   }
   for (const char* const flag : {"--controller", "--node", "--dir"}) {

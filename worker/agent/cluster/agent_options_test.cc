@@ -89,7 +89,7 @@ TEST(AgentOptionsTest, WhatIsWrongIsNamed) {
   for (const std::string bad : {"ab.cd", "ab@sha256:00", "ab.cd@sha256:00", "@"}) {
     EXPECT_THAT(ProblemOf(joining("h:1", bad)), HasSubstr("ID.SECRET@sha256:DIGEST")) << bad;
   }
-  EXPECT_THAT(ProblemOf({"--nodes", "x"}), HasSubstr("--nodes: unknown"));
+  EXPECT_THAT(ProblemOf({"--nodes", "x"}), HasSubstr("--nodes: no such flag"));
 }
 
 }  // namespace

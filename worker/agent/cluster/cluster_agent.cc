@@ -193,7 +193,8 @@ class ClusterAgent {
 
   int HandOver() {
     Log("told to stop: its trainers go on without it for their lease");
-    link_->Flush(kEndSeconds / 5);
+    core_.SayHandingOver();
+    link_->Finish(kEndSeconds / 5);
     return Leave(0);
   }
 
@@ -206,7 +207,7 @@ class ClusterAgent {
     while (!core_.AllEnded() && clock_.Now() < by) Turn();
     if (!core_.AllEnded()) answer.mutable_agent_stopped()->set_problem("a trainer does not end");
     core_.ForgetEnded();
-    link_->Flush(kEndSeconds / 5);
+    link_->Finish(kEndSeconds / 5);
     for (const Descriptor& asker : stop_askers_) {
       static_cast<void>(FrameSender(asker.get()).Send(answer));
     }

@@ -105,10 +105,14 @@ class ControllerLink::Impl {
     if (session != 0 && session == session_) context_->TryCancel();
   }
 
-  void Flush(double seconds) {
+  // A stream that is cancelled may lose what the controller has not read: it ends the session once
+  // it has read the end of ours.
+  void Finish(double seconds) {
     std::unique_lock<std::mutex> lock(mutex_);
+    finishing_ = true;
+    changed_.notify_all();
     changed_.wait_for(lock, std::chrono::duration<double>(seconds),
-                      [this] { return session_ == 0 || (waiting_.empty() && !writing_); });
+                      [this] { return session_ == 0; });
   }
 
  private:
@@ -122,8 +126,8 @@ class ControllerLink::Impl {
           0.5 + common::ToUniform(static_cast<uint32_t>(common::MixBits(options_.seed, number)));
       std::unique_lock<std::mutex> lock(mutex_);
       changed_.wait_for(lock, std::chrono::duration<double>(pause * jitter),
-                        [this] { return closing_; });
-      if (closing_) return;
+                        [this] { return closing_ || finishing_; });
+      if (closing_ || finishing_) return;
       pause = std::min(pause * kPauseGrowth, options_.longest_pause_seconds);
     }
   }
@@ -139,7 +143,7 @@ class ControllerLink::Impl {
     grpc::ClientContext context;
     {
       const std::lock_guard<std::mutex> lock(mutex_);
-      if (closing_) return false;
+      if (closing_ || finishing_) return false;
       context_ = &context;
       waiting_.clear();
       session_ = number;
@@ -183,19 +187,19 @@ class ControllerLink::Impl {
   void Write(Stream& stream, uint64_t number) {
     for (uint64_t sent = 1;; ++sent) {
       std::unique_lock<std::mutex> lock(mutex_);
-      writing_ = false;
-      changed_.notify_all();
-      changed_.wait(lock, [&] { return closing_ || session_ != number || !waiting_.empty(); });
+      changed_.wait(
+          lock, [&] { return closing_ || finishing_ || session_ != number || !waiting_.empty(); });
       if (session_ != number || (closing_ && waiting_.empty())) return;
+      if (waiting_.empty()) {
+        lock.unlock();
+        stream.WritesDone();
+        return;
+      }
       v1::AgentMessage message = std::move(waiting_.front());
       waiting_.pop_front();
-      writing_ = true;
       lock.unlock();
-      if (!WritePieces(stream, std::move(message), sent)) break;
+      if (!WritePieces(stream, std::move(message), sent)) return;
     }
-    const std::lock_guard<std::mutex> lock(mutex_);
-    writing_ = false;
-    changed_.notify_all();
   }
 
   // False: the stream is at its end, or the message is larger than any may be.
@@ -225,8 +229,8 @@ class ControllerLink::Impl {
   std::deque<LinkEvent> events_;
   std::deque<v1::AgentMessage> waiting_;
   uint64_t session_ = 0;  // that stands; 0: none
-  bool writing_ = false;
   bool closing_ = false;
+  bool finishing_ = false;  // no more will be sent
   grpc::ClientContext* context_ = nullptr;
   std::thread thread_;  // last: it uses all of the above
 };
@@ -240,6 +244,6 @@ void ControllerLink::Send(uint64_t session, const v1::AgentMessage& message) {
   impl_->Send(session, message);
 }
 void ControllerLink::End(uint64_t session) { impl_->End(session); }
-void ControllerLink::Flush(double seconds) { impl_->Flush(seconds); }
+void ControllerLink::Finish(double seconds) { impl_->Finish(seconds); }
 
 }  // namespace strata::worker

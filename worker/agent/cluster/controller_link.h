@@ -58,8 +58,8 @@ class ControllerLink {
   void Send(uint64_t session, const v1::AgentMessage& message);
   // Ends a session; a new one is made after a pause.
   void End(uint64_t session);
-  // Waits until what was sent is with the transport, at most so long; for the very end.
-  void Flush(double seconds);
+  // The very end: waits until the controller has read all that was sent, at most so long.
+  void Finish(double seconds);
 
  private:
   class Impl;

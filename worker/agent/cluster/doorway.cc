@@ -8,8 +8,8 @@
 #include <cstdio>
 #include <utility>
 
+#include "common/small_file.h"
 #include "common/status_macros.h"
-#include "worker/agent/machine/small_file.h"
 #include "worker/shared/unix_socket.h"
 
 namespace strata::worker {
@@ -21,7 +21,7 @@ absl::StatusOr<std::unique_ptr<Doorway>> Doorway::Open(const std::string& path, 
   std::unique_ptr<Doorway> doorway(
       new Doorway(Descriptor(listener), guests, std::move(on_hello), std::move(on_stop), clock));
   if (guests == Guests::kAllUsers && chmod(path.c_str(), 0666) != 0) {
-    return FileError(path, "chmod", errno);
+    return common::FileError(path, "chmod", errno);
   }
   return doorway;
 }

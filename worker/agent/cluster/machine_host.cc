@@ -174,7 +174,7 @@ absl::StatusOr<std::unique_ptr<StepRecords>> MachineEpochHost::OpenRecords(int64
   const absl::StatusOr<std::string> folder = FindEpochFolder(directory, epoch().epoch());
   if (!folder.ok()) return job_folder_->Named(folder.status());
   absl::StatusOr<MetricsFiles> files =
-      MetricsFiles::Continue(directory, *folder, epoch().epoch(), start_step, published, missing);
+      MetricsFiles::Continue(directory, *folder, epoch(), start_step, published, missing);
   if (!files.ok()) return job_folder_->Named(files.status());
   return std::make_unique<MetricsFiles>(*std::move(files));
 }

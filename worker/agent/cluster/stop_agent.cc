@@ -17,7 +17,7 @@ absl::StatusOr<StopOptions> ParseStopOptions(const std::vector<std::string>& arg
   for (size_t i = 0; i < arguments.size(); i += 2) {
     const std::string& flag = arguments[i];
     if (flag != "--dir" && flag != "--timeout") {
-      return absl::InvalidArgumentError(absl::StrCat(flag, ": unknown"));
+      return absl::InvalidArgumentError(absl::StrCat(flag, ": no such flag"));
     }
     if (i + 1 == arguments.size()) {
       return absl::InvalidArgumentError(absl::StrCat(flag, ": its value is missing"));

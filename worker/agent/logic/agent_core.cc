@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
+#include "protocol/exit_codes.h"
 #include "protocol/versions.h"
 #include "worker/shared/version.h"
 
@@ -111,6 +112,12 @@ void AgentCore::SayLeaving() {
   v1::AgentMessage message;
   message.mutable_leaving()->set_reason("its agent was told to stop");
   message.mutable_leaving()->set_within_seconds(std::max(0.0, drain_by_ - clock_->Now()));
+  Say(message);
+}
+
+void AgentCore::SayHandingOver() {
+  v1::AgentMessage message;
+  message.mutable_handing_over()->set_reason("its agent was told to stop");
   Say(message);
 }
 
@@ -302,7 +309,7 @@ HeldEpoch* AgentCore::FindOrDeny(const v1::JobEpoch& epoch) {
   v1::EpochEnded& ended = *message.mutable_ended();
   *ended.mutable_epoch() = epoch;
   ended.mutable_finished()->set_outcome(v1::Finished::FAILED);
-  ended.mutable_finished()->set_exit_code(1);
+  ended.mutable_finished()->set_exit_code(protocol::kExitFailed);
   ended.mutable_finished()->set_message(absl::StrCat("no ranks of it on ", options_.node));
   ended.set_cause("trainer_died");
   ended.set_rank(-1);

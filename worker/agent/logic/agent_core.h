@@ -64,6 +64,7 @@ class AgentCore {
   bool draining() const { return drain_by_ >= 0; }
 
   // The end. The next agent of this node will find the trainers.
+  void SayHandingOver();
   void LetGo();
   // Or: all trainers are ended, and no new epochs taken. Over when all have. Returns the number of
   // epochs that it ends.

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
+#include "protocol/exit_codes.h"
 #include "worker/agent/logic/room.h"
 #include "worker/agent/logic/verdict.h"
 
@@ -139,6 +140,7 @@ void HeldEpoch::ReportNewer() {
   newer.mutable_newer_checkpoint()->set_step(found.step());
   newer.mutable_newer_checkpoint()->set_manifest_digest(found.manifest_digest());
   newer.mutable_newer_checkpoint()->set_path(CheckpointPath(found.step()));
+  newer.set_newer_steps(plan_task_->plan()->newer_steps());
   Refuse(std::move(newer));
 }
 
@@ -149,8 +151,9 @@ void HeldEpoch::PlanningEnded() {
   if (!killed_reason_.empty()) return Finish();
   if (judgement.finished.outcome() != v1::Finished::SUCCEEDED) {
     const int code = judgement.finished.exit_code();
-    v1::EpochPrepared problem =
-        Problem(judgement.finished.message(), (code == 2 || code == 3) && !HasTrained());
+    v1::EpochPrepared problem = Problem(
+        judgement.finished.message(),
+        (code == protocol::kExitUsage || code == protocol::kExitInfeasible) && !HasTrained());
     if (judgement.checkpoint_problem.has_value()) {
       *problem.mutable_checkpoint_problem() = *judgement.checkpoint_problem;
     }
@@ -347,7 +350,8 @@ void HeldEpoch::Tick() {
                                         " did not find the agent that was started again"));
     }
   }
-  if (stop_by_ >= 0 && now > stop_by_) {
+  // A controller that is away answers when it is back.
+  if (stop_by_ >= 0 && now > stop_by_ && environment_->connected_since >= 0) {
     Kill("user", "the other nodes' last step did not become known in time");
   }
   WatchForHangs();

@@ -134,6 +134,7 @@ class HeldEpoch final : private Overseer {
   v1::CheckpointFragments& FragmentsOf(int64_t step);
   void SayFragments(const v1::CheckpointFragments& written);
   void SayCommit();
+  void SayStopping();
   void SayFinal();
 
   EpochEnvironment* const environment_;
@@ -152,6 +153,8 @@ class HeldEpoch final : private Overseer {
   bool refused_commit_ = false;
   double back_by_ = -1;  // clock time: adopted trainers have found us by then
   double stop_by_ = -1;  // clock time: the second half of an orderly stop has come by then
+  // In an orderly stop: the step that its ranks are in or have done, or are to end after.
+  std::optional<int64_t> stopping_at_;
   // An orderly stop, and its second half, that wait until all ranks are back.
   std::optional<v1::StopEpoch> stop_;
   std::optional<int64_t> stop_after_;

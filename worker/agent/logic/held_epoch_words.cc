@@ -59,7 +59,8 @@ void HeldEpoch::OnPrepare() {
 
 void HeldEpoch::OnStart(const v1::StartEpoch& start) {
   if (ended()) return SayFinal();
-  if (!rank_watch_.has_value() || start.addresses_size() != record_.prepare().ranks()) return;
+  const int ranks = start.ranks_size() > 0 ? start.ranks_size() : record_.prepare().ranks();
+  if (!rank_watch_.has_value() || start.addresses_size() != ranks) return;
   start_ = start;
   if (!record_.started()) {
     record_.set_started(true);
@@ -76,6 +77,7 @@ void HeldEpoch::DeliverStart() {
   if (!start_.has_value() || record_.running() || rank_watch_->stopping()) return;
   v1::StartRanks start;
   *start.mutable_addresses() = start_->addresses();
+  *start.mutable_ranks() = start_->ranks();
   start.set_nonce(start_->nonce());
   job_task_->Start(rank_watch_->group(), std::move(start));
 }
@@ -206,9 +208,14 @@ void HeldEpoch::OnStop(const v1::StopEpoch& stop) {
 void HeldEpoch::OnStopping(TrainerGroup& group, int64_t step) {
   if (group.size() == record_.prepare().ranks()) return job_task_->StopAfter(group, step);
   stop_by_ = environment_->clock->Now() + kStopAnswerSeconds;
+  stopping_at_ = step;
+  SayStopping();
+}
+
+void HeldEpoch::SayStopping() {
   v1::AgentMessage message;
   *message.mutable_stopping()->mutable_epoch() = epoch();
-  message.mutable_stopping()->set_step(step);
+  message.mutable_stopping()->set_step(*stopping_at_);
   environment_->say(message);
 }
 
@@ -218,6 +225,8 @@ void HeldEpoch::OnStopAfter(int64_t step) {
     return;
   }
   stop_by_ = -1;
+  // What was decided is said again, so that a controller that starts anew decides the same.
+  if (stopping_at_.has_value()) stopping_at_ = std::max(*stopping_at_, step);
   if (rank_watch_.has_value()) job_task_->StopAfter(rank_watch_->group(), step);
 }
 
@@ -277,6 +286,7 @@ std::optional<v1::HeldEpoch> HeldEpoch::Held() {
   for (const int rank : own()) held.add_ranks(rank);
   *held.mutable_devices() = record_.prepare().devices();
   held.set_job_ranks(record_.prepare().ranks());
+  held.set_steps(record_.prepare().spec().train().steps());
   held.set_started(record_.started());
   held.set_running(record_.running());
   for (const v1::JobProgress& progress : progress_) {
@@ -303,6 +313,10 @@ void HeldEpoch::SayAgain() {
   for (const v1::JobProgress& each : progress) OnProgress(each);
   for (const v1::CheckpointFragments& each : record_.written()) SayFragments(each);
   if (commit_.has_value()) SayCommit();
+  if (stopping_at_.has_value()) {
+    if (stop_by_ >= 0) stop_by_ = environment_->clock->Now() + kStopAnswerSeconds;
+    SayStopping();
+  }
   if (hang_.has_value()) Report(*hang_);
 }
 
@@ -320,7 +334,9 @@ v1::EpochEnded HeldEpoch::HowItEnded() const {
     return ended;
   }
   const bool over = rank_watch_.has_value() && judgement.finished.outcome() != v1::Finished::FAILED;
-  if (!killed_reason_.empty() && !over) {
+  // Its peers' ends may have been heard of first, and a stop have come for them: the rank that
+  // failed by itself is the cause all the same.
+  if (!killed_reason_.empty() && !over && !judgement.found_culprit()) {
     *ended.mutable_finished() = Failed(1, killed_reason_);
     ended.set_cause(killed_cause_);
     return ended;

@@ -4,6 +4,7 @@
 #include <tuple>
 
 #include "absl/strings/str_cat.h"
+#include "protocol/exit_codes.h"
 
 namespace strata::worker {
 namespace {
@@ -41,7 +42,7 @@ v1::Finished Failed(int exit_code, const std::string& message) {
 v1::Finished Interrupted() {
   v1::Finished finished;
   finished.set_outcome(v1::Finished::INTERRUPTED);
-  finished.set_exit_code(130);
+  finished.set_exit_code(protocol::kExitInterrupted);
   finished.set_message("interrupted");
   return finished;
 }
@@ -59,12 +60,13 @@ Judgement Judge(const std::vector<RankEnd>& ends) {
       finished = Interrupted();
     }
   }
-  if (cause < 0) return {finished, -1, false};
+  if (cause < 0) return {finished};
   const RankEnd& end = ends[cause];
-  const int code =
-      end.ended.has_value() && end.ended->exit_code() != 0 ? end.ended->exit_code() : 1;
+  const int code = end.ended.has_value() && end.ended->exit_code() != 0 ? end.ended->exit_code()
+                                                                        : protocol::kExitFailed;
   Judgement judgement = {Failed(code, Reason(ranks == 1, end)), cause,
-                         end.ended.has_value() && end.ended->echo()};
+                         end.ended.has_value() && end.ended->echo(),
+                         !end.ended.has_value() && end.killed_by_us};
   if (end.ended.has_value() && end.ended->has_checkpoint_problem()) {
     judgement.checkpoint_problem = end.ended->checkpoint_problem();
   }

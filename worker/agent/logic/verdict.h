@@ -22,9 +22,13 @@ struct RankEnd {
 
 struct Judgement {
   v1::Finished finished;
-  int cause = -1;     // index of the end that is the cause of a failure
-  bool echo = false;  // and it only echoes another rank's, which is not among these
+  int cause = -1;       // index of the end that is the cause of a failure
+  bool echo = false;    // and it only echoes another rank's, which is not among these
+  bool killed = false;  // it said nothing and was ended by its agent
   std::optional<v1::CheckpointProblem> checkpoint_problem = {};  // that is why it failed
+
+  // Whether `cause` failed by itself: neither by a stop nor for another rank's sake.
+  bool found_culprit() const { return cause >= 0 && !echo && !killed; }
 };
 
 // The outcome of the group. The cause is, in this order: a rank that died without a word, or said

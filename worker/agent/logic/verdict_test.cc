@@ -61,6 +61,15 @@ TEST(VerdictTest, OnlyEchoesStillFail) {
   EXPECT_EQ(finished.message(), "rank 1: connection lost");
 }
 
+TEST(VerdictTest, OnlyARankThatFailedByItselfIsTheCulprit) {
+  const RankEnd echo = Said(v1::Finished::FAILED, "connection lost", true, 1);
+  const RankEnd fine = Said(v1::Finished::SUCCEEDED, "", false, 1);
+  EXPECT_TRUE(Judge({Died(true, 1), Died(false, 2), echo}).found_culprit());
+  EXPECT_FALSE(Judge({Died(true, 1), echo}).found_culprit());
+  EXPECT_FALSE(Judge({Died(true, 1), Died(true, 2)}).found_culprit());
+  EXPECT_FALSE(Judge({fine}).found_culprit());
+}
+
 TEST(VerdictTest, AnOrderlyStopIsInterrupted) {
   const RankEnd stopped = Said(v1::Finished::INTERRUPTED, "", false, 1);
   EXPECT_EQ(JudgeRanks({stopped, stopped}).exit_code(), 130);

@@ -13,10 +13,10 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "common/small_file.h"
 #include "common/status_macros.h"
 #include "worker/agent/logic/epoch_fence.h"
 #include "worker/agent/machine/process_stat.h"
-#include "worker/agent/machine/small_file.h"
 
 namespace strata::worker {
 namespace {
@@ -56,13 +56,13 @@ absl::StatusOr<std::unique_ptr<AgentFolder>> AgentFolder::Open(const std::string
 }
 
 absl::Status AgentFolder::LoadMembership() {
-  const absl::StatusOr<std::string> kept = ReadFile(path_ + "/membership");
+  const absl::StatusOr<std::string> kept = common::ReadFile(path_ + "/membership");
   if (kept.ok()) {
     if (membership_.ParseFromString(*kept)) return absl::OkStatus();
     return absl::InvalidArgumentError(absl::StrCat(path_, "/membership: damaged"));
   }
   if (!absl::IsNotFound(kept.status())) return kept.status();
-  const absl::StatusOr<std::string> term = ReadFile(path_ + "/controller_term");
+  const absl::StatusOr<std::string> term = common::ReadFile(path_ + "/controller_term");
   if (absl::IsNotFound(term.status())) return absl::OkStatus();
   RETURN_IF_ERROR(term.status());
   int64_t number = 0;
@@ -94,15 +94,15 @@ std::string AgentFolder::RecordPath(const v1::JobEpoch& epoch) const {
 
 absl::Status AgentFolder::SetMembership(const v1::AgentMembership& membership) {
   RETURN_IF_ERROR(
-      ReplaceFile(path_ + "/membership", membership.SerializeAsString(), /*durable=*/true));
+      common::ReplaceFile(path_ + "/membership", membership.SerializeAsString(), /*durable=*/true));
   membership_ = membership;
   return absl::OkStatus();
 }
 
 absl::Status AgentFolder::SaveRecord(const v1::HeldEpochRecord& record) {
   // The processes that it is about do not outlive the machine: neither need the record.
-  return ReplaceFile(RecordPath(record.prepare().epoch()), record.SerializeAsString(),
-                     /*durable=*/false);
+  return common::ReplaceFile(RecordPath(record.prepare().epoch()), record.SerializeAsString(),
+                             /*durable=*/false);
 }
 
 std::vector<v1::HeldEpochRecord> AgentFolder::LoadRecords() {
@@ -115,7 +115,7 @@ std::vector<v1::HeldEpochRecord> AgentFolder::LoadRecords() {
     const std::string path = entry->path().string();
     v1::HeldEpochRecord record;
     const bool usable = absl::EndsWith(path, kRecordEnding) &&
-                        record.ParseFromString(ReadFile(path).value_or("")) &&
+                        record.ParseFromString(common::ReadFile(path).value_or("")) &&
                         RecordPath(record.prepare().epoch()) == path && record.boot_id() == boot &&
                         record.trainers_size() == record.prepare().own_size();
     if (usable) {

@@ -12,8 +12,8 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "common/small_file.h"
 #include "common/status_macros.h"
-#include "worker/agent/machine/small_file.h"
 
 namespace strata::worker {
 namespace {
@@ -26,12 +26,12 @@ constexpr int kLeastNumber = 16;
 absl::StatusOr<Descriptor> OpenLock(const std::string& directory) {
   std::error_code error;
   std::filesystem::create_directories(directory, error);
-  if (error) return FileError(directory, "create", error.value());
+  if (error) return common::FileError(directory, "create", error.value());
   const std::string path = absl::StrCat(directory, "/.lock");
   const Descriptor opened(open(path.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0644));
-  if (!opened.is_open()) return FileError(path, "open", errno);
+  if (!opened.is_open()) return common::FileError(path, "open", errno);
   Descriptor file(fcntl(opened.get(), F_DUPFD_CLOEXEC, kLeastNumber));
-  if (!file.is_open()) return FileError(path, "fcntl", errno);
+  if (!file.is_open()) return common::FileError(path, "fcntl", errno);
   return file;
 }
 
@@ -43,7 +43,7 @@ absl::StatusOr<bool> TryLock(int file, int operation, const std::string& directo
       return absl::UnimplementedError(
           absl::StrCat(directory, ": its file system keeps no locks (", strerror(errno), ")"));
     }
-    if (errno != EINTR) return FileError(absl::StrCat(directory, "/.lock"), "flock", errno);
+    if (errno != EINTR) return common::FileError(absl::StrCat(directory, "/.lock"), "flock", errno);
   }
   return true;
 }
@@ -59,7 +59,7 @@ absl::Status SetHolder(int file, const std::string& holder, const std::string& d
   const std::string line = absl::StrCat(holder, "\n");
   if (ftruncate(file, 0) != 0 ||
       pwrite(file, line.data(), line.size(), 0) != static_cast<ssize_t>(line.size())) {
-    return FileError(absl::StrCat(directory, "/.lock"), "write", errno);
+    return common::FileError(absl::StrCat(directory, "/.lock"), "write", errno);
   }
   return absl::OkStatus();
 }

@@ -13,8 +13,8 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "common/path_roots.h"
+#include "common/small_file.h"
 #include "worker/agent/machine/descriptor.h"
-#include "worker/agent/machine/small_file.h"
 
 namespace strata::worker {
 namespace {
@@ -59,16 +59,16 @@ absl::StatusOr<std::string> MakeEpochFolder(const std::string& directory, int64_
   const std::string path = absl::StrCat(directory, "/", name);
   std::error_code error;
   fs::create_directories(directory, error);
-  if (error) return FileError(directory, "create", error.value());
+  if (error) return common::FileError(directory, "create", error.value());
   const Descriptor folder(open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (!folder.is_open()) return FileError(directory, "open", errno);
+  if (!folder.is_open()) return common::FileError(directory, "open", errno);
   if (mkdirat(folder.get(), name.c_str(), 0777) != 0 && errno != EEXIST) {
-    return FileError(path, "create", errno);
+    return common::FileError(path, "create", errno);
   }
   // What is there already may be a link that somebody has put there.
   const Descriptor made(
       openat(folder.get(), name.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
-  if (!made.is_open()) return FileError(path, "open", errno);
+  if (!made.is_open()) return common::FileError(path, "open", errno);
   for (const auto& [earlier, old] : EpochFolders(directory)) {
     // What stays behind harms nobody.
     if (earlier < epoch) common::RemoveTree(folder.get(), old.filename().c_str());

@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
-#include "worker/agent/machine/small_file.h"
+#include "common/small_file.h"
 
 namespace strata::worker {
 namespace {
@@ -22,8 +22,13 @@ absl::StatusOr<JobFolder> JobFolder::Open(const common::PathRoots& roots, const 
   Descriptor folder(roots.MakeFolders(path, kFolderMode));
   if (folder.is_open()) return JobFolder(path, std::move(folder));
   const int error = errno;
-  const absl::Status status = FileError(path, "create", error);
+  const absl::Status status = common::FileError(path, "create", error);
   const bool link = roots.restricts() && (error == ELOOP || error == ENOTDIR || error == EXDEV);
+  if (!link && absl::IsInvalidArgument(status)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(status.message(),
+                     " — let the job's user write there, or name another checkpoint.directory"));
+  }
   if (!link) return status;
   return absl::InvalidArgumentError(
       absl::StrCat(status.message(),

@@ -65,6 +65,14 @@ TEST_F(JobFolderTest, ErrorsNameThePathThatPeopleKnow) {
   EXPECT_THAT(std::string(status.message()), ::testing::Not(HasSubstr("/proc/")));
 }
 
+// Also for root: the kernel's own file systems take no folders.
+TEST_F(JobFolderTest, WhatCannotBeMadeIsThePersonsToChange) {
+  const auto folder = JobFolder::Open(common::PathRoots(), "/sys/strata-job");
+  EXPECT_TRUE(absl::IsInvalidArgument(folder.status())) << folder.status();
+  EXPECT_THAT(std::string(folder.status().message()), HasSubstr("/sys/strata-job: "));
+  EXPECT_THAT(std::string(folder.status().message()), HasSubstr("checkpoint.directory"));
+}
+
 // Whoever may write in the folder puts links where the agent makes files.
 TEST_F(JobFolderTest, LinksInTheFolderAreNotFollowed) {
   const auto folder = JobFolder::Open(roots_, Path("root/job"));

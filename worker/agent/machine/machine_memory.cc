@@ -4,7 +4,7 @@
 #include <sstream>
 
 #include "absl/strings/numbers.h"
-#include "worker/agent/machine/small_file.h"
+#include "common/small_file.h"
 
 namespace strata::worker {
 namespace {
@@ -12,7 +12,7 @@ namespace {
 // A limit that a control group's file holds; nothing for "max" and for files that are not there.
 std::optional<int64_t> LimitIn(const std::string& path) {
   int64_t bytes = 0;
-  const std::string text = TextOf(path);
+  const std::string text = common::TextOf(path);
   if (!absl::SimpleAtoi(text, &bytes) || bytes < 0) return std::nullopt;
   return bytes;
 }
@@ -55,7 +55,7 @@ std::optional<MachineMemory> ParseMemoryInfo(const std::string& text) {
 }
 
 std::optional<MachineMemory> ReadMachineMemory() {
-  std::optional<MachineMemory> memory = ParseMemoryInfo(TextOf("/proc/meminfo"));
+  std::optional<MachineMemory> memory = ParseMemoryInfo(common::TextOf("/proc/meminfo"));
   if (memory.has_value()) ApplyControlGroup(*memory);
   return memory;
 }

@@ -7,7 +7,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
-#include "worker/agent/machine/small_file.h"
+#include "common/small_file.h"
 
 namespace strata::worker {
 namespace {
@@ -32,7 +32,7 @@ std::optional<ProcessStat> ParseProcessStat(const std::string& text) {
 }
 
 std::optional<ProcessStat> ReadProcessStat(pid_t pid) {
-  return ParseProcessStat(TextOf(absl::StrCat("/proc/", pid, "/stat")));
+  return ParseProcessStat(common::TextOf(absl::StrCat("/proc/", pid, "/stat")));
 }
 
 bool HasThreadInState(pid_t pid, char state) {
@@ -40,14 +40,14 @@ bool HasThreadInState(pid_t pid, char state) {
   std::filesystem::directory_iterator thread(absl::StrCat("/proc/", pid, "/task"), error);
   for (; !error && thread != std::filesystem::directory_iterator(); thread.increment(error)) {
     const std::optional<ProcessStat> stat =
-        ParseProcessStat(TextOf((thread->path() / "stat").string()));
+        ParseProcessStat(common::TextOf((thread->path() / "stat").string()));
     if (stat.has_value() && stat->state == state) return true;
   }
   return false;
 }
 
 std::string BootId() {
-  return std::string(absl::StripSuffix(TextOf("/proc/sys/kernel/random/boot_id"), "\n"));
+  return std::string(absl::StripSuffix(common::TextOf("/proc/sys/kernel/random/boot_id"), "\n"));
 }
 
 }  // namespace strata::worker

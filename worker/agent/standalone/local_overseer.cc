@@ -8,6 +8,7 @@
 #include "common/entropy.h"
 #include "common/status_macros.h"
 #include "protocol/agreement.h"
+#include "protocol/task_event.h"
 
 namespace strata::worker {
 namespace {
@@ -53,25 +54,8 @@ void LocalOverseer::OnRunning() {
 }
 
 void LocalOverseer::OnProgress(const v1::JobProgress& progress) {
-  v1::StandaloneEvent event;
-  switch (progress.progress_case()) {
-    case v1::JobProgress::kStep:
-      *event.mutable_step() = progress.step();
-      break;
-    case v1::JobProgress::kEvaluation:
-      *event.mutable_evaluation() = progress.evaluation();
-      break;
-    case v1::JobProgress::kCheckpoint:
-      *event.mutable_checkpoint() = progress.checkpoint();
-      break;
-    case v1::JobProgress::kNotice:
-      *event.mutable_notice() = progress.notice();
-      break;
-    case v1::JobProgress::kJob:
-    case v1::JobProgress::PROGRESS_NOT_SET:
-      return;  // a controller's words
-  }
-  client_->Send(event);
+  const std::optional<v1::StandaloneEvent> event = protocol::TaskEventOf(progress);
+  if (event.has_value()) client_->Send(*event);
 }
 
 absl::Status LocalOverseer::OnWritten(TrainerGroup& group, int rank,

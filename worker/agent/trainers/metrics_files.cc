@@ -12,9 +12,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "common/small_file.h"
 #include "common/status_macros.h"
-#include "worker/agent/machine/small_file.h"
-#include "worker/agent/trainers/step_json.h"
+#include "protocol/step_record.h"
 
 namespace strata::worker {
 namespace {
@@ -35,7 +35,7 @@ absl::Status WriteAll(const Descriptor& file, const std::string& path, const std
 
 // Nothing where there is no file yet.
 absl::StatusOr<std::string> ReadAll(const std::string& path) {
-  absl::StatusOr<std::string> text = ReadFile(path);
+  absl::StatusOr<std::string> text = common::ReadFile(path);
   return absl::IsNotFound(text.status()) ? "" : text;
 }
 
@@ -54,17 +54,19 @@ int64_t CountLines(const std::string& text) {
 
 }  // namespace
 
-int64_t PublishedStep(const std::string& text, int64_t epoch, int64_t start_step) {
+int64_t PublishedStep(const std::string& text, const v1::JobEpoch& epoch, int64_t start_step) {
   std::map<int64_t, std::optional<int64_t>> epochs;  // by step, of its last line
   for (size_t begin = 0, end; (end = text.find('\n', begin)) != std::string::npos;
        begin = end + 1) {
     const absl::string_view line = absl::string_view(text).substr(begin, end + 1 - begin);
-    const std::optional<int64_t> step = StepOfLine(line);
-    if (step.has_value() && *step > start_step) epochs[*step] = EpochOfLine(line);
+    const std::optional<int64_t> step = protocol::StepOfLine(line);
+    if (step.has_value() && *step > start_step) {
+      epochs[*step] = protocol::EpochOfLine(line, epoch.uid());
+    }
   }
   int64_t published = start_step;
   for (const auto& [step, of] : epochs) {
-    if (step != published + 1 || of != epoch) break;
+    if (step != published + 1 || of != epoch.epoch()) break;
     published = step;
   }
   return published;
@@ -75,7 +77,7 @@ std::string CutAtStep(const std::string& text, int64_t step) {
   for (size_t begin = 0, end; (end = text.find('\n', begin)) != std::string::npos;
        begin = end + 1) {
     const absl::string_view line = absl::string_view(text).substr(begin, end + 1 - begin);
-    const std::optional<int64_t> number = StepOfLine(line);
+    const std::optional<int64_t> number = protocol::StepOfLine(line);
     if (number.has_value() && *number >= 1 && *number <= step) lines[*number] = line;
   }
   std::string kept;
@@ -103,7 +105,7 @@ absl::StatusOr<std::string> CutFile(const std::string& path, int64_t step,
   }
   std::string kept = CutAtStep(text, step);
   if (CountLines(kept) < CountLines(fallback)) kept = fallback;
-  RETURN_IF_ERROR(ReplaceFile(path, kept, /*durable=*/true));
+  RETURN_IF_ERROR(common::ReplaceFile(path, kept, /*durable=*/true));
   return kept;
 }
 
@@ -146,20 +148,22 @@ absl::StatusOr<MetricsFiles> MetricsFiles::Open(const std::string& job_directory
 }
 
 absl::StatusOr<MetricsFiles> MetricsFiles::Continue(const std::string& job_directory,
-                                                    const std::string& epoch_folder, int64_t epoch,
-                                                    int64_t start_step, int64_t* published,
-                                                    bool* missing) {
+                                                    const std::string& epoch_folder,
+                                                    const v1::JobEpoch& epoch, int64_t start_step,
+                                                    int64_t* published, bool* missing) {
   ASSIGN_OR_RETURN(const std::string text, ReadAll(absl::StrCat(job_directory, "/metrics.jsonl")));
   *published = PublishedStep(text, epoch, start_step);
   const std::string before = CutAtStep(text, start_step), all = CutAtStep(text, *published);
-  RETURN_IF_ERROR(ReplaceFile(absl::StrCat(epoch_folder, "/metrics.jsonl"),
-                              all.substr(std::min(before.size(), all.size())),
-                              /*durable=*/false));
-  return Open(job_directory, "", epoch_folder, *published, missing);
+  RETURN_IF_ERROR(common::ReplaceFile(absl::StrCat(epoch_folder, "/metrics.jsonl"),
+                                      all.substr(std::min(before.size(), all.size())),
+                                      /*durable=*/false));
+  ASSIGN_OR_RETURN(MetricsFiles files, Open(job_directory, "", epoch_folder, *published, missing));
+  files.job_uid_ = epoch.uid();
+  return files;
 }
 
 absl::Status MetricsFiles::Append(const v1::StepRecord& record) {
-  return AppendLine(StepLine(record));
+  return AppendLine(protocol::StepLine(record, job_uid_));
 }
 
 absl::Status MetricsFiles::AppendLine(const std::string& line) {

@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "proto/strata/v1/agent.pb.h"
 #include "worker/agent/logic/step_records.h"
 #include "worker/agent/machine/descriptor.h"
 
@@ -21,8 +22,8 @@ namespace strata::worker {
 std::string CutAtStep(const std::string& text, int64_t step);
 
 // The step up to which the job's records in `text` count for this epoch: those up to `start_step`,
-// and further ones as far as this epoch wrote them without a gap.
-int64_t PublishedStep(const std::string& text, int64_t epoch, int64_t start_step);
+// and further ones as far as this epoch of this job wrote them without a gap.
+int64_t PublishedStep(const std::string& text, const v1::JobEpoch& epoch, int64_t start_step);
 
 // Cuts the file at `step`, which is started anew for 0. Where records 1 … `step` are not all in it
 // but in `fallback` (a text cut already; may be empty), it gets those. Returns what it holds now. A
@@ -43,9 +44,9 @@ class MetricsFiles final : public StepRecords {
   // As Open, for an epoch that may have published records already, by an agent that is gone.
   // `published`: set to the step up to which the records are there.
   static absl::StatusOr<MetricsFiles> Continue(const std::string& job_directory,
-                                               const std::string& epoch_folder, int64_t epoch,
-                                               int64_t start_step, int64_t* published,
-                                               bool* missing);
+                                               const std::string& epoch_folder,
+                                               const v1::JobEpoch& epoch, int64_t start_step,
+                                               int64_t* published, bool* missing);
 
   // To each file, each in one write, so that readers see whole lines. Errors name the path.
   absl::Status Append(const v1::StepRecord& record) override;
@@ -60,6 +61,7 @@ class MetricsFiles final : public StepRecords {
   static absl::StatusOr<File> OpenFile(const std::string& path, int links);
 
   std::vector<File> files_;
+  std::string job_uid_;  // empty: a run's in somebody's terminal
 };
 
 }  // namespace strata::worker

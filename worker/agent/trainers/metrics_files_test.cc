@@ -5,14 +5,12 @@
 
 #include <filesystem>
 #include <fstream>
-#include <limits>
 #include <sstream>
 #include <string>
 
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
-#include "nlohmann/json.hpp"
-#include "worker/agent/trainers/step_json.h"
+#include "protocol/step_record.h"
 
 namespace strata::worker {
 namespace {
@@ -21,7 +19,7 @@ std::string Line(int64_t step, double loss) {
   v1::StepRecord record;
   record.set_step(step);
   record.set_loss(loss);
-  return StepLine(record);
+  return protocol::StepLine(record, "");
 }
 
 class MetricsFilesTest : public testing::Test {
@@ -50,37 +48,6 @@ class MetricsFilesTest : public testing::Test {
   bool missing_ = false;
 };
 
-TEST(StepJsonTest, NumbersReadBackToTheSameBits) {
-  v1::StepRecord record;
-  record.set_step(3);
-  record.set_loss(5.5451774444795623);
-  record.set_grad_norm(1.0 / 3.0);
-  record.set_learning_rate(5e-324);
-  record.set_seconds(0.1);
-  record.set_validation_loss(1.7976931348623157e308);
-  v1::TierMemory* const host = record.add_memory();
-  host->set_tier("host");
-  host->set_predicted_bytes(1LL << 60);
-  v1::PurposeSeconds* const reduce = record.add_purposes();
-  reduce->set_purpose("reduce");
-  reduce->set_exposed_seconds(0.1);
-  const nlohmann::json read = nlohmann::json::parse(StepLine(record));
-  EXPECT_EQ(read["loss"].get<double>(), record.loss());
-  EXPECT_EQ(read["grad_norm"].get<double>(), record.grad_norm());
-  EXPECT_EQ(read["learning_rate"].get<double>(), record.learning_rate());
-  EXPECT_EQ(read["seconds"].get<double>(), record.seconds());
-  EXPECT_EQ(read["validation_loss"].get<double>(), record.validation_loss());
-  EXPECT_EQ(read["memory"]["host"]["predicted_bytes"].get<int64_t>(), 1LL << 60);
-  EXPECT_EQ(read["purposes"]["reduce"]["exposed_seconds"].get<double>(), 0.1);
-  EXPECT_FALSE(read.contains("predicted_seconds"));
-}
-
-TEST(StepJsonTest, ALossThatIsNotFiniteIsNull) {
-  const nlohmann::json read =
-      nlohmann::json::parse(Line(1, std::numeric_limits<double>::quiet_NaN()));
-  EXPECT_TRUE(read["loss"].is_null());
-}
-
 TEST(CutAtStepTest, KeepsTheBytesUpToTheStepAndNothingElse) {
   const std::string two = Line(1, 0.1) + Line(2, 0.2);
   EXPECT_EQ(CutAtStep(two + Line(3, 0.3) + "{\"step\": 4, \"lo", 2), two);
@@ -98,21 +65,30 @@ TEST(CutAtStepTest, StopsAtAGapAndPassesOverGarbage) {
   EXPECT_EQ(CutAtStep(Line(1, 0.1) + "garbage\n[1]\n{}\n" + Line(3, 0.3), 3), Line(1, 0.1));
 }
 
-std::string LineOf(int64_t step, int64_t epoch) {
+std::string LineOf(int64_t step, int64_t epoch, const std::string& job_uid = "of this") {
   v1::StepRecord record;
   record.set_step(step);
   record.set_epoch(epoch);
-  return StepLine(record);
+  return protocol::StepLine(record, job_uid);
+}
+
+v1::JobEpoch Epoch(int64_t number) {
+  v1::JobEpoch epoch;
+  epoch.set_uid("of this");
+  epoch.set_epoch(number);
+  return epoch;
 }
 
 TEST(PublishedStepTest, OnlyWhatThisEpochWroteWithoutAGapCountsBeyondItsStart) {
   const std::string text = LineOf(1, 1) + LineOf(2, 1) + LineOf(3, 2) + LineOf(4, 2);
-  EXPECT_EQ(PublishedStep(text, 2, 2), 4);
-  EXPECT_EQ(PublishedStep(text + "{\"step\": 5, \"epoch\": 2", 2, 2), 4);
-  EXPECT_EQ(PublishedStep(text + LineOf(6, 2), 2, 2), 4);
-  EXPECT_EQ(PublishedStep(text, 3, 2), 2);  // what follows is of an epoch that is over
-  EXPECT_EQ(PublishedStep(LineOf(3, 1) + LineOf(3, 2), 2, 2), 3);
-  EXPECT_EQ(PublishedStep("", 2, 0), 0);
+  EXPECT_EQ(PublishedStep(text, Epoch(2), 2), 4);
+  EXPECT_EQ(PublishedStep(text + "{\"step\": 5, \"epoch\": 2", Epoch(2), 2), 4);
+  EXPECT_EQ(PublishedStep(text + LineOf(6, 2), Epoch(2), 2), 4);
+  EXPECT_EQ(PublishedStep(text, Epoch(3), 2), 2);  // what follows is of an epoch that is over
+  EXPECT_EQ(PublishedStep(LineOf(3, 1) + LineOf(3, 2), Epoch(2), 2), 3);
+  EXPECT_EQ(PublishedStep("", Epoch(2), 0), 0);
+  EXPECT_EQ(PublishedStep(text + LineOf(5, 2, "of another"), Epoch(2), 2), 4);
+  EXPECT_EQ(PublishedStep(text + LineOf(5, 2, ""), Epoch(2), 2), 5);  // an earlier release's
 }
 
 TEST_F(MetricsFilesTest, AnAgentThatComesAfterOneThatDiedGoesOnBehindItsLastWholeLine) {
@@ -120,7 +96,7 @@ TEST_F(MetricsFilesTest, AnAgentThatComesAfterOneThatDiedGoesOnBehindItsLastWhol
   Write("metrics.jsonl", kept + "{\"step\": 4, \"ep");
   Write("epoch/metrics.jsonl", LineOf(2, 2) + LineOf(3, 2) + LineOf(4, 2));
   int64_t published = 0;
-  auto files = MetricsFiles::Continue(folder_, Path("epoch"), 2, 1, &published, &missing_);
+  auto files = MetricsFiles::Continue(folder_, Path("epoch"), Epoch(2), 1, &published, &missing_);
   ASSERT_TRUE(files.ok()) << files.status();
   EXPECT_EQ(published, 3);
   EXPECT_FALSE(missing_);
@@ -129,10 +105,24 @@ TEST_F(MetricsFilesTest, AnAgentThatComesAfterOneThatDiedGoesOnBehindItsLastWhol
   EXPECT_EQ(Read("epoch/metrics.jsonl"), LineOf(2, 2) + LineOf(3, 2) + LineOf(4, 2));
 }
 
+TEST_F(MetricsFilesTest, WhatAnotherJobLeftInTheFolderIsNotTakenForItsOwn) {
+  Write("metrics.jsonl", LineOf(1, 1, "of another") + LineOf(2, 1, "of another"));
+  int64_t published = 0;
+  auto files = MetricsFiles::Continue(folder_, Path("epoch"), Epoch(1), 0, &published, &missing_);
+  ASSERT_TRUE(files.ok()) << files.status();
+  EXPECT_EQ(published, 0);
+  v1::StepRecord record;
+  record.set_step(1);
+  record.set_epoch(1);
+  ASSERT_TRUE(files->Append(record).ok());
+  EXPECT_EQ(Read("metrics.jsonl"), LineOf(1, 1));
+  EXPECT_EQ(nlohmann::json::parse(Read("metrics.jsonl")).at("job_uid"), "of this");
+}
+
 TEST_F(MetricsFilesTest, ANewEpochCutsWhatTheOneBeforeItWroteBeyondTheCheckpoint) {
   Write("metrics.jsonl", LineOf(1, 1) + LineOf(2, 1) + LineOf(3, 1));
   int64_t published = 0;
-  auto files = MetricsFiles::Continue(folder_, Path("epoch"), 2, 2, &published, &missing_);
+  auto files = MetricsFiles::Continue(folder_, Path("epoch"), Epoch(2), 2, &published, &missing_);
   ASSERT_TRUE(files.ok()) << files.status();
   EXPECT_EQ(published, 2);
   EXPECT_EQ(Read("metrics.jsonl"), LineOf(1, 1) + LineOf(2, 1));

@@ -1,4 +1,4 @@
-#include "worker/agent/machine/small_file.h"
+#include "common/small_file.h"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -7,11 +7,11 @@
 #include <cstdio>
 #include <cstring>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
-#include "worker/agent/machine/descriptor.h"
 
-namespace strata::worker {
+namespace strata::common {
 namespace {
 
 absl::Status PathError(const std::string& path, const char* action) {
@@ -20,9 +20,11 @@ absl::Status PathError(const std::string& path, const char* action) {
 
 absl::Status SyncFolderOf(const std::string& path) {
   const std::string folder = path.substr(0, path.rfind('/') + 1);
-  const Descriptor opened(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (!opened.is_open()) return PathError(folder, "open");
-  if (fsync(opened.get()) != 0 && errno != EINVAL) return PathError(folder, "fsync");
+  const int opened =
+      open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (opened < 0) return PathError(folder, "open");
+  const absl::Cleanup closer = [opened] { close(opened); };
+  if (fsync(opened) != 0 && errno != EINVAL) return PathError(folder, "fsync");
   return absl::OkStatus();
 }
 
@@ -45,15 +47,16 @@ absl::Status FileError(const std::string& path, const char* action, int error) {
 }
 
 absl::StatusOr<std::string> ReadFile(const std::string& path) {
-  const Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!file.is_open()) {
+  const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (file < 0) {
     if (errno == ENOENT) return absl::NotFoundError(absl::StrCat(path, ": not found"));
     return PathError(path, "open");
   }
+  const absl::Cleanup closer = [file] { close(file); };
   std::string bytes;
   char piece[16 << 10];
   for (;;) {
-    const ssize_t size = read(file.get(), piece, sizeof(piece));
+    const ssize_t size = read(file, piece, sizeof(piece));
     if (size == 0) return bytes;
     if (size > 0) {
       bytes.append(piece, static_cast<size_t>(size));
@@ -68,18 +71,19 @@ std::string TextOf(const std::string& path) { return ReadFile(path).value_or("")
 absl::Status ReplaceFile(const std::string& path, const std::string& bytes, bool durable) {
   const std::string temporary = absl::StrCat(path, ".new");
   {
-    const Descriptor file(
-        open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0644));
-    if (!file.is_open()) return PathError(path, "create");
+    const int file =
+        open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0644);
+    if (file < 0) return PathError(path, "create");
+    const absl::Cleanup closer = [file] { close(file); };
     for (size_t done = 0; done < bytes.size();) {
-      const ssize_t written = write(file.get(), bytes.data() + done, bytes.size() - done);
+      const ssize_t written = write(file, bytes.data() + done, bytes.size() - done);
       if (written < 0 && errno != EINTR) return PathError(temporary, "write");
       if (written > 0) done += static_cast<size_t>(written);
     }
-    if (durable && fsync(file.get()) != 0) return PathError(temporary, "fsync");
+    if (durable && fsync(file) != 0) return PathError(temporary, "fsync");
   }
   if (rename(temporary.c_str(), path.c_str()) != 0) return PathError(path, "rename");
   return durable ? SyncFolderOf(path) : absl::OkStatus();
 }
 
-}  // namespace strata::worker
+}  // namespace strata::common

@@ -1,13 +1,13 @@
 // Whole files of a few kilobytes.
-#ifndef STRATA_WORKER_AGENT_MACHINE_SMALL_FILE_H_
-#define STRATA_WORKER_AGENT_MACHINE_SMALL_FILE_H_
+#ifndef STRATA_COMMON_SMALL_FILE_H_
+#define STRATA_COMMON_SMALL_FILE_H_
 
 #include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
-namespace strata::worker {
+namespace strata::common {
 
 // InvalidArgument for what a person must change: a path that is no path, or may not be used;
 // Unavailable for what may pass, such as a full disk. "PATH: No space left on device (write)".
@@ -20,9 +20,10 @@ absl::StatusOr<std::string> ReadFile(const std::string& path);
 std::string TextOf(const std::string& path);
 
 // Replaces the file: a reader sees the old bytes or the new ones, also after a crash of this
-// process. `durable`: also after one of the machine.
+// process. `durable`: also after one of the machine. One writer at a time: the new bytes grow in
+// PATH.new, which a crash leaves behind and the next writer takes.
 absl::Status ReplaceFile(const std::string& path, const std::string& bytes, bool durable);
 
-}  // namespace strata::worker
+}  // namespace strata::common
 
-#endif  // STRATA_WORKER_AGENT_MACHINE_SMALL_FILE_H_
+#endif  // STRATA_COMMON_SMALL_FILE_H_

@@ -1,0 +1,168 @@
+#include "protocol/step_record.h"
+
+#include <cmath>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "nlohmann/json.hpp"
+
+namespace strata::protocol {
+namespace {
+
+using Json = nlohmann::json;
+
+// The shortest of the three that is exact, so that lines stay readable.
+std::string NumberText(double value) {
+  if (!std::isfinite(value)) return "null";
+  std::string text;
+  for (const int digits : {15, 16, 17}) {
+    text = absl::StrFormat("%.*g", digits, value);
+    double read = 0;
+    if (absl::SimpleAtod(text, &read) && read == value) break;
+  }
+  return text;
+}
+
+std::string MemoryObject(const v1::StepRecord& record) {
+  std::string text;
+  for (const v1::TierMemory& tier : record.memory()) {
+    absl::StrAppend(&text, text.empty() ? "" : ", ", "\"", tier.tier(),
+                    "\": {\"predicted_bytes\": ", tier.predicted_bytes(),
+                    ", \"arena_bytes\": ", tier.arena_bytes(),
+                    ", \"measured_bytes\": ", tier.measured_bytes(),
+                    ", \"overhead_bytes\": ", tier.overhead_bytes(), "}");
+  }
+  return absl::StrCat("{", text, "}");
+}
+
+std::string PurposesObject(const v1::StepRecord& record) {
+  std::string text;
+  for (const v1::PurposeSeconds& purpose : record.purposes()) {
+    absl::StrAppend(&text, text.empty() ? "" : ", ", "\"", purpose.purpose(),
+                    "\": {\"compute_seconds\": ", NumberText(purpose.compute_seconds()),
+                    ", \"exposed_seconds\": ", NumberText(purpose.exposed_seconds()),
+                    ", \"background_seconds\": ", NumberText(purpose.background_seconds()), "}");
+  }
+  return absl::StrCat("{", text, "}");
+}
+
+Json Parse(absl::string_view line) {
+  return Json::parse(line.data(), line.data() + line.size(), /*cb=*/nullptr,
+                     /*allow_exceptions=*/false);
+}
+
+double Number(const Json& object, const char* key) {
+  const auto found = object.find(key);
+  if (found == object.end() || !found->is_number()) return std::nan("");
+  return found->get<double>();
+}
+
+int64_t Whole(const Json& object, const char* key) {
+  const auto found = object.find(key);
+  return found == object.end() || !found->is_number_integer() ? 0 : found->get<int64_t>();
+}
+
+void ReadMemory(const Json& tiers, v1::StepRecord& record) {
+  for (const auto& [name, tier] : tiers.items()) {
+    if (!tier.is_object()) continue;
+    v1::TierMemory& memory = *record.add_memory();
+    memory.set_tier(name);
+    memory.set_predicted_bytes(Whole(tier, "predicted_bytes"));
+    memory.set_arena_bytes(Whole(tier, "arena_bytes"));
+    memory.set_measured_bytes(Whole(tier, "measured_bytes"));
+    memory.set_overhead_bytes(Whole(tier, "overhead_bytes"));
+  }
+}
+
+void ReadPurposes(const Json& purposes, v1::StepRecord& record) {
+  for (const auto& [name, purpose] : purposes.items()) {
+    if (!purpose.is_object()) continue;
+    v1::PurposeSeconds& seconds = *record.add_purposes();
+    seconds.set_purpose(name);
+    seconds.set_compute_seconds(Number(purpose, "compute_seconds"));
+    seconds.set_exposed_seconds(Number(purpose, "exposed_seconds"));
+    seconds.set_background_seconds(Number(purpose, "background_seconds"));
+  }
+}
+
+std::optional<int64_t> IntegerOf(const Json& record, const char* key) {
+  if (!record.is_object()) return std::nullopt;
+  const auto found = record.find(key);
+  if (found == record.end() || !found->is_number_integer()) return std::nullopt;
+  return found->get<int64_t>();
+}
+
+// A job of before there were uids has none, and nor have its lines.
+bool IsOf(const Json& object, const std::string& job_uid) {
+  const auto found = object.find("job_uid");
+  return found == object.end() ? job_uid.empty() : *found == job_uid;
+}
+
+}  // namespace
+
+std::string StepLine(const v1::StepRecord& record, const std::string& job_uid) {
+  std::string line = absl::StrCat(
+      "{\"step\": ", record.step(), ", \"loss\": ", NumberText(record.loss()),
+      ", \"grad_norm\": ", NumberText(record.grad_norm()),
+      ", \"learning_rate\": ", NumberText(record.learning_rate()),
+      ", \"tokens\": ", record.tokens(), ", \"seconds\": ", NumberText(record.seconds()),
+      ", \"epoch\": ", record.epoch(), ", \"attempt\": ", record.attempt());
+  if (record.has_predicted_seconds()) {
+    absl::StrAppend(&line, ", \"predicted_seconds\": ", NumberText(record.predicted_seconds()));
+  }
+  absl::StrAppend(
+      &line, ", \"applied\": ", record.applied(),
+      ", \"exposed_communication_seconds\": ", NumberText(record.exposed_communication_seconds()));
+  if (record.has_validation_loss()) {
+    absl::StrAppend(&line, ", \"validation_loss\": ", NumberText(record.validation_loss()));
+  }
+  absl::StrAppend(&line, ", \"memory\": ", MemoryObject(record));
+  if (!record.purposes().empty()) {
+    absl::StrAppend(&line, ", \"purposes\": ", PurposesObject(record));
+  }
+  if (!job_uid.empty()) absl::StrAppend(&line, ", \"job_uid\": \"", job_uid, "\"");
+  absl::StrAppend(&line, "}\n");
+  return line;
+}
+
+std::optional<v1::StepRecord> ParseStepLine(absl::string_view line, const std::string& job_uid) {
+  const Json object = Parse(line);
+  if (!object.is_object() || !IsOf(object, job_uid)) return std::nullopt;
+  const auto step = object.find("step");
+  if (step == object.end() || !step->is_number_integer()) return std::nullopt;
+  v1::StepRecord record;
+  record.set_step(step->get<int64_t>());
+  record.set_loss(Number(object, "loss"));
+  record.set_grad_norm(Number(object, "grad_norm"));
+  record.set_learning_rate(Number(object, "learning_rate"));
+  record.set_tokens(Whole(object, "tokens"));
+  record.set_seconds(Number(object, "seconds"));
+  record.set_epoch(Whole(object, "epoch"));
+  record.set_attempt(Whole(object, "attempt"));
+  record.set_applied(Whole(object, "applied"));
+  record.set_exposed_communication_seconds(Number(object, "exposed_communication_seconds"));
+  if (object.contains("predicted_seconds")) {
+    record.set_predicted_seconds(Number(object, "predicted_seconds"));
+  }
+  if (object.contains("validation_loss")) {
+    record.set_validation_loss(Number(object, "validation_loss"));
+  }
+  if (const auto memory = object.find("memory"); memory != object.end() && memory->is_object()) {
+    ReadMemory(*memory, record);
+  }
+  if (const auto found = object.find("purposes"); found != object.end() && found->is_object()) {
+    ReadPurposes(*found, record);
+  }
+  return record;
+}
+
+std::optional<int64_t> StepOfLine(absl::string_view line) { return IntegerOf(Parse(line), "step"); }
+
+std::optional<int64_t> EpochOfLine(absl::string_view line, const std::string& job_uid) {
+  const Json record = Parse(line);
+  if (record.is_object() && record.value("job_uid", Json(job_uid)) != job_uid) return std::nullopt;
+  return IntegerOf(record, "epoch");
+}
+
+}  // namespace strata::protocol

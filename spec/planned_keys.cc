@@ -1,0 +1,34 @@
+#include "spec/planned_keys.h"
+
+namespace strata::spec {
+namespace {
+
+struct PlannedKey {
+  absl::string_view path;
+  absl::string_view instead;
+};
+
+// A key leaves the table when a field of JobSpec takes its name.
+constexpr PlannedKey kPlannedKeys[] = {
+    {"memory", "remove it: everything is kept on the compute device"},
+    {"model.adapter", "remove it, and train all weights of a model from scratch"},
+    {"data.tokenizer", "remove it: text is read as bytes"},
+    {"data.packing", "remove it: a window may hold several documents"},
+    {"train.epochs", "give train.steps"},
+    {"train.lora", "remove it, and use method: full"},
+    {"train.quantize", "remove it, and use method: full"},
+    {"train.optimizer.master", "remove it: weights are kept in f32"},
+    {"train.optimizer.state", "remove it: moments are kept in f32"},
+    {"parallel.spool", "remove it, and use update_policy: deferred"},
+};
+
+}  // namespace
+
+absl::string_view InsteadOfPlannedKey(absl::string_view path) {
+  for (const PlannedKey& key : kPlannedKeys) {
+    if (key.path == path) return key.instead;
+  }
+  return "";
+}
+
+}  // namespace strata::spec
