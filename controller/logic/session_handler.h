@@ -47,7 +47,7 @@ class SessionHandler {
   // Epochs of which the node brought the last ranks go on.
   void AdoptClaimed(const NodeEntry& node);
 
-  // session_handler.cc
+  // session_handler.cc, hang_reports.cc
   void Hear(NodeEntry& node);
   void OnHeartbeat(NodeEntry& node, const v1::Heartbeat& message);
   void NoteStorage(const NodeEntry& node, const v1::Heartbeat::Rank& rank);
