@@ -86,6 +86,7 @@ void SessionHandler::NoteStorage(const NodeEntry& node, const v1::Heartbeat::Ran
   JobEntry* job = state_.Find(rank.epoch().job());
   if (job == nullptr || job->record.state() != v1::Job::RECOVERING) return;
   if (job->key() != KeyOf(rank.epoch()) || job->given_up.has_value()) return;
+  if (!IsPlaced(job->record, node, rank.rank())) return;
   Failure failure = {.reason = absl::StrCat("rank ", rank.rank(), " on ", ShortName(node.name),
                                             " waits for its storage: ", rank.phase())};
   failure.BlameStorage();
