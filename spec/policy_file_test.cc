@@ -27,6 +27,7 @@ roles:
   - {role: viewer, members: [users/ann]}
   - role: admin
     members: [users/root]
+revoked: [users/eve, nodes/n3, "serial:4F3a09"]
 timing: {heartbeat_seconds: 0.5, lease_seconds: 12, storage_bytes_per_second: 5e6}
 )";
 
@@ -179,6 +180,19 @@ TEST(ReadPolicy, RolesAreKnownAndHaveMembersAndProjects) {
       "under projects:, or leave this key out for all projects\n"
       "policy.yaml:7:50: roles[5].project: admin is a role in the whole cluster — remove this "
       "key, or give project-admin\n");
+}
+
+TEST(ReadPolicy, WhatIsRevokedIsAnIdentityOrACertificate) {
+  EXPECT_THAT(Read(kGood).revoked(),
+              testing::ElementsAre("users/eve", "nodes/n3", "serial:4F3a09"));
+  const std::string what =
+      " is nobody and no certificate — write users/NAME, nodes/NAME, or serial:HEX as openssl x509 "
+      "-serial tells it\n";
+  EXPECT_EQ(ProblemsOf("revoked: [groups/nlp, eve, \"serial:\", \"serial:0x1\"]\n"),
+            "policy.yaml:1:11: revoked[0]: groups/nlp" + what +
+                "policy.yaml:1:23: revoked[1]: eve" + what +
+                "policy.yaml:1:28: revoked[2]: serial:" + what +
+                "policy.yaml:1:39: revoked[3]: serial:0x1" + what);
 }
 
 TEST(ReadPolicy, LimitsHaveTheirRangesAndTheirOrder) {

@@ -125,6 +125,23 @@ TEST(Rights, JobsThatCannotBeSeenAreRefusedAsThoseThatAreNot) {
   EXPECT_TRUE(Of(User("vic")).Decide("JobService/GetJob", none).allowed);
 }
 
+TEST(IsRevoked, OfANameAndOfACertificateButNotOfTheOwner) {
+  const v1::Policy policy = PolicyOf("revoked: [users/eve, nodes/n3, \"serial:4f3A09\"]");
+  EXPECT_TRUE(IsRevoked(User("eve"), policy));
+  EXPECT_TRUE(IsRevoked(*ParseIdentity("nodes/n3", "tls"), policy));
+  EXPECT_FALSE(IsRevoked(*ParseIdentity("nodes/n4", "tls"), policy));
+  EXPECT_FALSE(IsRevoked(Identity(), policy));
+  Identity ann = User("ann");
+  EXPECT_FALSE(IsRevoked(ann, policy));
+  ann.certificate = ShownCertificate{.serial = "4F3A09"};
+  EXPECT_TRUE(IsRevoked(ann, policy));
+  ann.certificate->serial = "4F3A0900";
+  EXPECT_FALSE(IsRevoked(ann, policy));
+  Identity owner = User("eve");
+  owner.is_owner = true;
+  EXPECT_FALSE(IsRevoked(owner, policy));
+}
+
 TEST(Rights, UnknownMethodsAreRefusedToAll) {
   EXPECT_FALSE(Of(User("ada")).Decide("JobService/Surprise", {}).allowed);
 }

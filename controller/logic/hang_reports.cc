@@ -24,9 +24,10 @@ void SessionHandler::NoteStorage(const NodeEntry& node, const v1::Heartbeat::Ran
   JobEntry* job = state_.Find(rank.epoch().job());
   if (job == nullptr || job->record.state() != v1::Job::RECOVERING) return;
   if (job->key() != KeyOf(rank.epoch()) || job->given_up.has_value()) return;
+  if (!IsPlaced(job->record, node, rank.rank())) return;
   Failure failure = {.reason = absl::StrCat("rank ", rank.rank(), " on ", ShortName(node.name),
                                             " waits for its storage: ", rank.phase())};
-  BlameStorage(failure);
+  failure.BlameStorage();
   machine_.Attribute(*job, failure);
 }
 
@@ -136,7 +137,7 @@ void SessionHandler::OnHang(NodeEntry& node, const v1::HangReport& message) {
                                       ShortName(culprit->name), state_.SilenceOf(*culprit)));
     }
   }
-  if (message.storage()) BlameStorage(failure);
+  if (message.storage()) failure.BlameStorage();
   if (late) {
     if (failure.sure) machine_.Attribute(blamed, failure);
     return;

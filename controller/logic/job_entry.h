@@ -65,14 +65,14 @@ struct Failure {
   bool silence = false;    // nothing else speaks for it: the ranks may be well
   // The checkpoint that its ranks were to begin with could not be read.
   std::optional<v1::CheckpointProblem> checkpoint = {};
-};
 
-// A storage that stalls is neither the job's fault nor its node's.
-inline void BlameStorage(Failure& failure) {
-  failure.cause = "storage";
-  failure.counts = false;
-  failure.node.clear();
-}
+  // One that stalls is neither the job's fault nor its node's.
+  void BlameStorage() {
+    cause = "storage";
+    counts = false;
+    node.clear();
+  }
+};
 
 // The current epoch, from its Prepare on. Facts come in from messages; reconciling draws the
 // conclusions.

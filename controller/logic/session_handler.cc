@@ -39,7 +39,7 @@ Failure EndedFailure(const NodeEntry& node, const v1::EpochEnded& message, bool 
             ? absl::StrCat("the ranks on ", ShortName(node.name), " ended")
             : absl::StrCat("rank ", message.rank(), " on ", ShortName(node.name), " ended");
   }
-  if (message.storage()) BlameStorage(failure);
+  if (message.storage()) failure.BlameStorage();
   if (first && message.found()) {
     // Controller, agent and ranks were all gone: see restart_policy.h.
     failure.sure = true;
