@@ -320,7 +320,7 @@ absl::Status HeldEpoch::OpenRecords() {
 absl::Status HeldEpoch::PublishWhatIsThere() {
   if (opening_records_) {
     RETURN_IF_ERROR(OpenRecords());
-    DeliverStart();
+    if (!ended()) DeliverStart();
   }
   return job_task_->PublishWritten(rank_watch_->group());
 }
@@ -363,12 +363,14 @@ void HeldEpoch::HandleDeadlines() {
 void HeldEpoch::Tick() {
   if (stage_ == Stage::kOpening) Open();
   HandleDeadlines();
+  if (rank_watch_.has_value()) {  // also after its end: records may come late
+    const absl::Status status = PublishWhatIsThere();
+    if (!status.ok()) {
+      Kill(record_.running() ? "trainer_died" : "start_failed", std::string(status.message()));
+    }
+  }
   if (!rank_watch_.has_value() || ended()) return ForwardLogs(/*last=*/false);
   const double now = environment_->clock->Now();
-  if (const absl::Status status = PublishWhatIsThere(); !status.ok()) {
-    Kill(record_.running() ? "trainer_died" : "start_failed", std::string(status.message()));
-    if (ended()) return;
-  }
   rank_watch_->Acknowledge();
   if (back_by_ >= 0 && now > back_by_) {
     back_by_ = -1;
