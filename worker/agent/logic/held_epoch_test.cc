@@ -51,7 +51,7 @@ class OneTrainerHost final : public AgentHost, public EpochHost {
   void EndSession(uint64_t) override {}
   void Log(const std::string&) override {}
 
-  absl::Status Lock() override { return absl::OkStatus(); }
+  std::optional<absl::Status> Open() override { return absl::OkStatus(); }
   void Unlock() override {}
   absl::StatusOr<std::unique_ptr<Trainer>> StartPlanner() override {
     return absl::UnimplementedError("nothing is started here");
@@ -67,7 +67,7 @@ class OneTrainerHost final : public AgentHost, public EpochHost {
   MachineRoom Room() override { return {}; }
   absl::Status SaveRecord(const v1::HeldEpochRecord&) override { return absl::OkStatus(); }
   void RemoveRecord(const v1::HeldEpochRecord&) override {}
-  absl::StatusOr<std::unique_ptr<StepRecords>> OpenRecords(int64_t, int64_t*, bool*) override {
+  std::optional<absl::StatusOr<OpenedRecords>> OpenRecords(int64_t) override {
     return absl::UnimplementedError("another node publishes");
   }
   std::vector<v1::LogLine> ReadLogs(size_t, bool) override { return {}; }
