@@ -1,5 +1,7 @@
 #include "simulation/sim_epoch.h"
 
+#include <algorithm>
+#include <deque>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -14,31 +16,72 @@ std::pair<std::string, int64_t> RecordKey(const v1::HeldEpochRecord& record) {
   return {record.prepare().epoch().job(), record.prepare().epoch().epoch()};
 }
 
+// A file system that does not answer at once: now and then, so that what waits for it is tried.
+constexpr double kLateSeconds = 0.7;
+
 // The job's records, as one agent writes them.
 class SimStepRecords final : public worker::StepRecords {
  public:
-  SimStepRecords(Cluster& cluster, controller::EpochKey key)
-      : cluster_(cluster), key_(std::move(key)), file_(cluster.oracle.RecordsFile(key_.job)) {}
+  SimStepRecords(Cluster& cluster, controller::EpochKey key, int64_t written)
+      : cluster_(cluster),
+        key_(std::move(key)),
+        file_(cluster.oracle.RecordsFile(key_.job)),
+        written_(written) {}
 
   absl::Status Append(const v1::StepRecord& record) override {
     if (cluster_.storages[key_.job].Full(cluster_.events.Now())) {
       return absl::UnavailableError("metrics.jsonl: No space left on device");
     }
-    if (cluster_.options.bug == PlantedBug::kLosesStepRecords && cluster_.random.Chance(0.01)) {
-      return absl::OkStatus();
-    }
-    cluster_.oracle.OnStepRecord(key_, file_, record.step());
+    const bool late = record.step() % kLateEvery == 0;
+    late_.push_back({record.step(), cluster_.events.Now() + (late ? kLateSeconds : 0)});
     return absl::OkStatus();
   }
-  absl::Status Sync() override { return absl::OkStatus(); }
+  absl::StatusOr<int64_t> Written() override {
+    while (!late_.empty() && late_.front().there_at <= cluster_.events.Now()) {
+      written_ = late_.front().step;
+      late_.pop_front();
+      if (cluster_.options.bug == PlantedBug::kLosesStepRecords && cluster_.random.Chance(0.01)) {
+        continue;
+      }
+      cluster_.oracle.OnStepRecord(key_, file_, written_);
+    }
+    return written_;
+  }
+  absl::StatusOr<bool> Sync(int64_t step) override {
+    if (step > syncing_) synced_at_ = cluster_.events.Now() + (step % 2 == 0 ? kLateSeconds : 0);
+    syncing_ = std::max(syncing_, step);
+    return cluster_.events.Now() >= synced_at_;
+  }
 
  private:
+  static constexpr int64_t kLateEvery = 16;
+  struct Late {
+    int64_t step = 0;
+    double there_at = 0;
+  };
+
   Cluster& cluster_;
   const controller::EpochKey key_;
   const int64_t file_;
+  std::deque<Late> late_;
+  int64_t written_;
+  int64_t syncing_ = -1;
+  double synced_at_ = 0;
 };
 
 }  // namespace
+
+// Whether the file system has answered what was asked at `asked_at` (negative: now).
+bool SimEpoch::Answers(bool late, double& asked_at) const {
+  const double now = cluster_.events.Now();
+  if (asked_at < 0) asked_at = now;
+  return !late || now - asked_at >= kLateSeconds;
+}
+
+std::optional<absl::Status> SimEpoch::Open() {
+  if (!Answers(key().epoch % 3 == 0, opening_at_)) return std::nullopt;
+  return absl::OkStatus();
+}
 
 absl::StatusOr<std::unique_ptr<worker::Trainer>> SimEpoch::StartPlanner() {
   return std::make_unique<SimTrainer>(cluster_, node_.Spawn(key(), prepare_.own(0), -1),
@@ -85,15 +128,16 @@ void SimEpoch::RemoveRecord(const v1::HeldEpochRecord& record) {
   }
 }
 
-absl::StatusOr<std::unique_ptr<worker::StepRecords>> SimEpoch::OpenRecords(int64_t start_step,
-                                                                           int64_t* published,
-                                                                           bool* missing) {
+std::optional<absl::StatusOr<SimEpoch::OpenedRecords>> SimEpoch::OpenRecords(int64_t start_step) {
+  if (!Answers(key().epoch % 4 == 1, opening_records_at_)) return std::nullopt;
   if (cluster_.epoch_folders[key().job] != key().epoch &&
       cluster_.options.bug != PlantedBug::kPublishesWhenOver) {
     return absl::FailedPreconditionError("a later start of the job has taken its place");
   }
-  *published = cluster_.oracle.ContinueRecords(key(), start_step, missing);
-  return std::make_unique<SimStepRecords>(cluster_, key());
+  OpenedRecords opened;
+  opened.published = cluster_.oracle.ContinueRecords(key(), start_step, &opened.missing);
+  opened.records = std::make_unique<SimStepRecords>(cluster_, key(), opened.published);
+  return opened;
 }
 
 }  // namespace strata::simulation

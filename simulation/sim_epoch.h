@@ -3,6 +3,7 @@
 #define STRATA_SIMULATION_SIM_EPOCH_H_
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "controller/logic/job_entry.h"
@@ -18,7 +19,7 @@ class SimEpoch final : public worker::EpochHost {
   SimEpoch(Cluster& cluster, SimNode& node, const v1::PrepareEpoch& prepare)
       : cluster_(cluster), node_(node), prepare_(prepare) {}
 
-  absl::Status Lock() override { return absl::OkStatus(); }
+  std::optional<absl::Status> Open() override;
   void Unlock() override {}
   absl::StatusOr<std::unique_ptr<worker::Trainer>> StartPlanner() override;
   absl::StatusOr<std::vector<std::unique_ptr<worker::Trainer>>> StartRanks() override;
@@ -26,17 +27,17 @@ class SimEpoch final : public worker::EpochHost {
   worker::MachineRoom Room() override;
   absl::Status SaveRecord(const v1::HeldEpochRecord& record) override;
   void RemoveRecord(const v1::HeldEpochRecord& record) override;
-  absl::StatusOr<std::unique_ptr<worker::StepRecords>> OpenRecords(int64_t start_step,
-                                                                   int64_t* published,
-                                                                   bool* missing) override;
+  std::optional<absl::StatusOr<OpenedRecords>> OpenRecords(int64_t start_step) override;
   std::vector<v1::LogLine> ReadLogs(size_t, bool) override { return {}; }
 
  private:
   controller::EpochKey key() const { return controller::ToKey(prepare_.epoch()); }
+  bool Answers(bool late, double& asked_at) const;
 
   Cluster& cluster_;
   SimNode& node_;
   const v1::PrepareEpoch prepare_;
+  double opening_at_ = -1, opening_records_at_ = -1;  // clock time; negative: not asked
 };
 
 }  // namespace strata::simulation

@@ -1,22 +1,19 @@
 #include "worker/agent/cluster/machine_host.h"
 
 #include <cstdio>
-#include <filesystem>
 #include <map>
+#include <memory>
 #include <optional>
-#include <system_error>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/clock.h"
-#include "common/path_roots.h"
 #include "common/status_macros.h"
+#include "worker/agent/cluster/job_files.h"
+#include "worker/agent/cluster/late_records.h"
 #include "worker/agent/logic/epoch_fence.h"
-#include "worker/agent/machine/directory_lock.h"
-#include "worker/agent/machine/disk_room.h"
-#include "worker/agent/machine/epoch_folder.h"
-#include "worker/agent/machine/job_folder.h"
+#include "worker/agent/machine/file_work.h"
 #include "worker/agent/machine/log_tail.h"
 #include "worker/agent/machine/machine_memory.h"
 #include "worker/agent/trainers/metrics_files.h"
@@ -26,6 +23,9 @@ namespace strata::worker {
 namespace {
 
 constexpr int kPlanLog = -1;
+// File systems of jobs answer within a moment, or are asked again at the next tick.
+constexpr double kMomentSeconds = 0.05;
+constexpr double kUnlockSeconds = 1;
 
 google::protobuf::Timestamp WallTime() {
   const double seconds = common::WallSeconds();
@@ -39,32 +39,42 @@ class MachineEpochHost final : public EpochHost {
  public:
   MachineEpochHost(AgentFolder* folder, TrainerPoll* trainers, const MachineHost::Users* users,
                    const v1::PrepareEpoch& prepare)
-      : folder_(folder), trainers_(trainers), users_(users), prepare_(prepare) {}
+      : folder_(folder),
+        trainers_(trainers),
+        users_(users),
+        prepare_(prepare),
+        files_(std::make_shared<JobFiles>(prepare, users->mode, users->powers)) {}
+  // To close files may take long as well.
+  ~MachineEpochHost() override {
+    work_.Do([files = std::move(files_)]() mutable { files = nullptr; });
+  }
 
-  absl::Status Lock() override;
-  void Unlock() override { locks_.clear(); }
-  std::string Notice() override { return as_.notice; }
+  std::optional<absl::Status> Open() override;
+  void Unlock() override;
+  std::string Notice() override { return files_->as().notice; }
   absl::StatusOr<std::unique_ptr<Trainer>> StartPlanner() override;
   absl::StatusOr<std::vector<std::unique_ptr<Trainer>>> StartRanks() override;
   std::unique_ptr<Trainer> FindAgain(const v1::HeldEpochRecord::Trainer& trainer) override;
-  MachineRoom Room() override {
-    return {FreeBytes(prepare_.spec().checkpoint().directory()), ReadMachineMemory()};
-  }
+  MachineRoom Room() override { return {files_->free_bytes(), ReadMachineMemory()}; }
   absl::Status SaveRecord(const v1::HeldEpochRecord& record) override {
     return folder_->SaveRecord(record);
   }
   void RemoveRecord(const v1::HeldEpochRecord& record) override { folder_->RemoveRecord(record); }
-  absl::StatusOr<std::unique_ptr<StepRecords>> OpenRecords(int64_t start_step, int64_t* published,
-                                                           bool* missing) override;
+  std::optional<absl::StatusOr<OpenedRecords>> OpenRecords(int64_t start_step) override;
   std::vector<v1::LogLine> ReadLogs(size_t most, bool last) override;
 
  private:
+  struct Records {
+    absl::StatusOr<MetricsFiles> files;
+    int64_t published = 0;
+    bool missing = false;
+  };
+
   const v1::JobEpoch& epoch() const { return prepare_.epoch(); }
   std::vector<int> own() const { return {prepare_.own().begin(), prepare_.own().end()}; }
   TrainersOptions MakeOptions(const std::string& what) const;
-  // As whom, and beneath which roots, it works in the job's directories; once.
-  absl::Status Enter();
-  absl::Status LockIn(const JobFolder& folder);
+  // Whether its processes may: they need the agent's socket, and the job's directories.
+  bool HasOwnTmp() const;
   void Follow(int rank, const std::string& path) {
     logs_.emplace(rank, LogTail(path, /*from_end=*/true));
   }
@@ -73,10 +83,10 @@ class MachineEpochHost final : public EpochHost {
   TrainerPoll* const trainers_;
   const MachineHost::Users* const users_;
   const v1::PrepareEpoch prepare_;
-  Decision as_;
-  common::PathRoots roots_;
-  std::optional<JobFolder> job_folder_;
-  std::vector<DirectoryLock> locks_;
+  std::shared_ptr<JobFiles> files_;  // the work's, until it has settled
+  std::shared_ptr<absl::Status> opened_;
+  std::shared_ptr<Records> opening_;
+  FileWork work_;
   std::map<int, LogTail> logs_;  // by rank
 };
 
@@ -87,48 +97,38 @@ TrainersOptions MachineEpochHost::MakeOptions(const std::string& what) const {
   options.job_directory = prepare_.directory();
   options.progress_path = [this](int rank) { return folder_->ProgressPath(epoch(), rank); };
   options.log_path = [this](int rank) { return folder_->LogPath(epoch(), rank); };
-  for (const DirectoryLock& lock : locks_) options.locks.push_back(lock.descriptor());
-  if (as_.user.has_value()) {
+  options.locks = files_->locks();
+  if (files_->as().user.has_value()) {
     options.launch = [this, what](int rank) {
       const std::string unit = absl::StrCat("strata-", ShortJobName(epoch().job()), "-",
                                             epoch().epoch(), "-", what, "-", rank);
-      return LaunchCommand(*as_.user, users_->powers.systemd, unit, users_->unit_properties,
-                           OfThisProcess("/proc/self/exe"));
+      std::optional<Scope> scope;
+      if (users_->powers.systemd) scope = {unit, users_->unit_properties, HasOwnTmp()};
+      return LaunchCommand(*files_->as().user, scope, OfThisProcess("/proc/self/exe"));
     };
   }
   return options;
 }
 
-absl::Status MachineEpochHost::Enter() {
-  if (job_folder_.has_value()) return absl::OkStatus();
-  ASSIGN_OR_RETURN(as_, DecideUser(users_->mode, users_->powers, prepare_.run_as()));
-  ASSIGN_OR_RETURN(roots_,
-                   common::PathRoots::Open({prepare_.roots().begin(), prepare_.roots().end()}));
-  const AsUser as(as_.user);
-  ASSIGN_OR_RETURN(job_folder_, JobFolder::Open(roots_, prepare_.directory()));
-  return absl::OkStatus();
+bool MachineEpochHost::HasOwnTmp() const {
+  std::vector<std::string> paths = {folder_->path(), prepare_.directory(),
+                                    prepare_.spec().checkpoint().directory()};
+  paths.insert(paths.end(), prepare_.roots().begin(), prepare_.roots().end());
+  return NoneInTmp(paths);
 }
 
-absl::Status MachineEpochHost::LockIn(const JobFolder& folder) {
-  absl::StatusOr<DirectoryLock> lock =
-      DirectoryLock::AcquireForJob(folder.held_path(), prepare_.owner());
-  if (!lock.ok()) return folder.Named(lock.status());
-  locks_.push_back(*std::move(lock));
-  return absl::OkStatus();
-}
-
-absl::Status MachineEpochHost::Lock() {
-  RETURN_IF_ERROR(Enter());
-  const AsUser as(as_.user);
-  RETURN_IF_ERROR(LockIn(*job_folder_));
-  const std::string& checkpoints = prepare_.spec().checkpoint().directory();
-  if (checkpoints.empty()) return absl::OkStatus();
-  ASSIGN_OR_RETURN(const JobFolder folder, JobFolder::Open(roots_, checkpoints));
-  std::error_code error;
-  if (std::filesystem::equivalent(folder.held_path(), job_folder_->held_path(), error)) {
-    return absl::OkStatus();
+std::optional<absl::Status> MachineEpochHost::Open() {
+  if (opened_ == nullptr) {
+    opened_ = std::make_shared<absl::Status>();
+    work_.Do([files = files_, opened = opened_] { *opened = files->Open(); });
   }
-  return LockIn(folder);
+  if (!work_.Settle(kMomentSeconds)) return std::nullopt;
+  return *opened_;
+}
+
+void MachineEpochHost::Unlock() {
+  work_.Do([files = files_] { files->Unlock(); });
+  work_.Settle(kUnlockSeconds);
 }
 
 absl::StatusOr<std::unique_ptr<Trainer>> MachineEpochHost::StartPlanner() {
@@ -147,12 +147,6 @@ absl::StatusOr<std::unique_ptr<Trainer>> MachineEpochHost::StartPlanner() {
 absl::StatusOr<std::vector<std::unique_ptr<Trainer>>> MachineEpochHost::StartRanks() {
   logs_.erase(kPlanLog);
   const TrainersOptions options = MakeOptions("rank");
-  for (const int rank : options.ranks) {
-    if (rank != 0) continue;
-    const AsUser as(as_.user);
-    RETURN_IF_ERROR(
-        job_folder_->Named(MakeEpochFolder(job_folder_->held_path(), epoch().epoch()).status()));
-  }
   for (const int rank : options.ranks) Follow(rank, options.log_path(rank));
   return StartTrainers(options, trainers_);
 }
@@ -165,18 +159,21 @@ std::unique_ptr<Trainer> MachineEpochHost::FindAgain(const v1::HeldEpochRecord::
   return process.ok() ? *std::move(process) : TrainerProcess::Remains(progress);
 }
 
-absl::StatusOr<std::unique_ptr<StepRecords>> MachineEpochHost::OpenRecords(int64_t start_step,
-                                                                           int64_t* published,
-                                                                           bool* missing) {
-  RETURN_IF_ERROR(Enter());
-  const AsUser as(as_.user);
-  const std::string directory = job_folder_->held_path();
-  const absl::StatusOr<std::string> folder = FindEpochFolder(directory, epoch().epoch());
-  if (!folder.ok()) return job_folder_->Named(folder.status());
-  absl::StatusOr<MetricsFiles> files =
-      MetricsFiles::Continue(directory, *folder, epoch(), start_step, published, missing);
-  if (!files.ok()) return job_folder_->Named(files.status());
-  return std::make_unique<MetricsFiles>(*std::move(files));
+std::optional<absl::StatusOr<MachineEpochHost::OpenedRecords>> MachineEpochHost::OpenRecords(
+    int64_t start_step) {
+  if (opening_ == nullptr) {
+    opening_ = std::make_shared<Records>();
+    work_.Do([files = files_, opening = opening_, start_step] {
+      opening->files = files->OpenRecords(start_step, &opening->published, &opening->missing);
+    });
+  }
+  if (!work_.Settle(kMomentSeconds)) return std::nullopt;
+  const std::shared_ptr<Records> opening = std::exchange(opening_, nullptr);
+  if (!opening->files.ok()) return opening->files.status();
+  auto metrics = std::make_shared<MetricsFiles>(*std::move(opening->files));
+  return OpenedRecords{
+      std::make_unique<LateRecords>(&work_, std::move(metrics), opening->published),
+      opening->published, opening->missing};
 }
 
 std::vector<v1::LogLine> MachineEpochHost::ReadLogs(size_t most, bool last) {

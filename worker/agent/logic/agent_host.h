@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,11 +25,12 @@ class EpochHost {
  public:
   virtual ~EpochHost() = default;
 
-  // From now until Unlock (or destruction) neither a run in somebody's terminal nor a job of
-  // another cluster writes into the job's directories.
-  virtual absl::Status Lock() = 0;
+  // Opens the job's directories: until Unlock (or destruction) neither a run in somebody's terminal
+  // nor a job of another cluster writes into them. Nothing: their file systems have not answered
+  // yet, ask again.
+  virtual std::optional<absl::Status> Open() = 0;
   virtual void Unlock() = 0;
-  // What whoever follows the job should know of how this node runs it; after Lock. Empty: nothing.
+  // What whoever follows the job should know of how this node runs it; after Open. Empty: nothing.
   virtual std::string Notice() { return ""; }
 
   // The process that finds out what the job needs and where it stands; not leased.
@@ -44,11 +46,14 @@ class EpochHost {
   virtual absl::Status SaveRecord(const v1::HeldEpochRecord& record) = 0;
   virtual void RemoveRecord(const v1::HeldEpochRecord& record) = 0;
 
-  // The job's published records, cut where this epoch begins and continued. `published`: set to the
-  // step up to which they are there; `missing`: whether some before `start_step` are not.
-  virtual absl::StatusOr<std::unique_ptr<StepRecords>> OpenRecords(int64_t start_step,
-                                                                   int64_t* published,
-                                                                   bool* missing) = 0;
+  // The job's published records, cut where this epoch begins and continued.
+  struct OpenedRecords {
+    std::unique_ptr<StepRecords> records;
+    int64_t published = 0;  // the step up to which they are there
+    bool missing = false;   // some before `start_step` are not
+  };
+  // Once. Nothing: ask again, as for Open.
+  virtual std::optional<absl::StatusOr<OpenedRecords>> OpenRecords(int64_t start_step) = 0;
 
   // What processes wrote to their stderr since: at most `most` lines each, with the rank (-1: the
   // planner). `last`: nobody writes any more.

@@ -104,10 +104,24 @@ v1::TrainerTask HeldEpoch::MakeTask() const {
 }
 
 void HeldEpoch::Begin() {
-  stage_ = Stage::kPlanning;
-  if (const absl::Status status = StartPlanning(); !status.ok()) {
-    Refuse(Problem(std::string(status.message()), IsPermanent(status)));
+  stage_ = Stage::kOpening;
+  *record_.mutable_timing() = environment_->timing;
+  open_by_ = environment_->clock->Now() + LimitsOf(record_).storage_seconds;
+  Open();
+}
+
+void HeldEpoch::Open() {
+  const std::optional<absl::Status> opened = host_->Open();
+  if (!opened.has_value() && environment_->clock->Now() > open_by_) {
+    return Refuse(Problem(absl::StrCat(record_.prepare().directory(),
+                                       ": it, or the folder for checkpoints, does not answer "
+                                       "(a file system that hangs)"),
+                          /*permanent=*/false));
   }
+  if (!opened.has_value()) return;
+  stage_ = Stage::kPlanning;
+  const absl::Status status = opened->ok() ? StartPlanning() : *opened;
+  if (!status.ok()) Refuse(Problem(std::string(status.message()), IsPermanent(status)));
 }
 
 bool HeldEpoch::HasTrained() const {
@@ -121,7 +135,6 @@ bool HeldEpoch::IsPermanent(const absl::Status& status) const {
 }
 
 absl::Status HeldEpoch::StartPlanning() {
-  RETURN_IF_ERROR(host_->Lock());
   std::vector<std::unique_ptr<Trainer>> planner(1);
   ASSIGN_OR_RETURN(planner.front(), host_->StartPlanner());
   plan_task_.emplace(MakeTask());
@@ -284,29 +297,43 @@ void HeldEpoch::NoteUnread() {
 }
 
 // The next start of the ranks replaces the file, whose bytes an open descriptor would keep on the
-// disk for as long as the end is said again.
+// disk for as long as the end is said again. What comes late is still waited for.
 void HeldEpoch::CloseRecords() {
-  if (job_task_.has_value()) job_task_->Close();
+  if (records_ == nullptr || job_task_->WaitsForRecords()) return;
+  job_task_->Close();
   records_.reset();
 }
 
 // The holder of the current epoch publishes: from its start on, not before.
 absl::Status HeldEpoch::OpenRecords() {
   if (!first() || !record_.started() || published_) return absl::OkStatus();
-  int64_t published = 0;
-  bool missing = false;
-  ASSIGN_OR_RETURN(records_, host_->OpenRecords(record_.plan().start_step(), &published, &missing));
+  auto opened = host_->OpenRecords(record_.plan().start_step());
+  opening_records_ = !opened.has_value();
+  if (opening_records_) return absl::OkStatus();
+  RETURN_IF_ERROR(opened->status());
   published_ = true;
+  const int64_t published = (*opened)->published;
+  records_ = std::move((*opened)->records);
   job_task_->Publish(records_.get(), published);
   RETURN_IF_ERROR(job_task_->PublishHeldBack(rank_watch_->group()));
   if (ended()) CloseRecords();
-  if (!missing) return absl::OkStatus();
+  if (!(*opened)->missing) return absl::OkStatus();
   v1::JobProgress progress;
   progress.mutable_notice()->set_severity(v1::Notice::SEVERITY_WARNING);
   progress.mutable_notice()->set_text(
       absl::StrCat("some step records up to step ", published, " are no longer in ",
                    record_.prepare().directory(), "/metrics.jsonl"));
   OnProgress(progress);
+  return absl::OkStatus();
+}
+
+absl::Status HeldEpoch::PublishWhatIsThere() {
+  if (opening_records_) {
+    RETURN_IF_ERROR(OpenRecords());
+    if (!ended()) DeliverStart();
+  }
+  RETURN_IF_ERROR(job_task_->PublishWritten(rank_watch_->group()));
+  if (ended()) CloseRecords();
   return absl::OkStatus();
 }
 
@@ -346,7 +373,14 @@ void HeldEpoch::HandleDeadlines() {
 }
 
 void HeldEpoch::Tick() {
+  if (stage_ == Stage::kOpening) Open();
   HandleDeadlines();
+  if (rank_watch_.has_value()) {  // also after its end: records may come late
+    const absl::Status status = PublishWhatIsThere();
+    if (!status.ok()) {
+      Kill(record_.running() ? "trainer_died" : "start_failed", std::string(status.message()));
+    }
+  }
   if (!rank_watch_.has_value() || ended()) return ForwardLogs(/*last=*/false);
   const double now = environment_->clock->Now();
   rank_watch_->Acknowledge();
@@ -419,6 +453,10 @@ void HeldEpoch::Refuse(v1::EpochPrepared problem) {
 
 void HeldEpoch::Finish() {
   ForwardLogs(/*last=*/true);
+  // An error cannot end more than has ended.
+  if (rank_watch_.has_value()) {
+    static_cast<void>(job_task_->PublishWritten(rank_watch_->group()));
+  }
   stage_ = Stage::kEnded;
   CloseRecords();
   host_->Unlock();

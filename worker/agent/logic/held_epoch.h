@@ -94,7 +94,7 @@ class HeldEpoch final : private Overseer {
   void LetGo();
 
  private:
-  enum class Stage { kWaiting, kPlanning, kHolding, kEnded };
+  enum class Stage { kWaiting, kOpening, kPlanning, kHolding, kEnded };
 
   // Overseer
   absl::Status OnPrepared(TrainerGroup& group, const std::vector<v1::Prepared>& prepared) override;
@@ -109,6 +109,8 @@ class HeldEpoch final : private Overseer {
   bool first() const;  // rank 0 is here
   v1::TrainerTask MakeTask() const;
   GroupWatch* watch();
+  // Its directories are opened and then it plans, at once or, where these do not answer, later.
+  void Open();
   absl::Status StartPlanning();
   void PlanningEnded();
   void ReportNewer();
@@ -120,6 +122,8 @@ class HeldEpoch final : private Overseer {
   absl::Status StartRanks();
   absl::Status OpenRecords();
   void CloseRecords();
+  // What waited for the file systems of the job goes on.
+  absl::Status PublishWhatIsThere();
   void NoteUnread();
   void DeliverStart();
   // Found again after the agent's restart, and not all of its ranks have come back yet.
@@ -146,6 +150,7 @@ class HeldEpoch final : private Overseer {
   std::unique_ptr<EpochHost> host_;
   std::unique_ptr<StepRecords> records_;
   bool published_ = false;                             // records_ was opened; never again
+  bool opening_records_ = false;                       // they have not answered yet
   std::optional<GroupWatch> plan_watch_, rank_watch_;  // after the tasks: they use them
   std::optional<HangWatch> hang_watch_;
 
@@ -153,6 +158,7 @@ class HeldEpoch final : private Overseer {
   std::deque<v1::JobProgress> progress_;        // the newest
   std::optional<v1::RecordCheckpoint> commit_;  // unanswered
   bool refused_commit_ = false;
+  double open_by_ = -1;  // clock time: its directories have answered by then
   double back_by_ = -1;  // clock time: adopted trainers have found us by then
   double stop_by_ = -1;  // clock time: the second half of an orderly stop has come by then
   // In an orderly stop: the step that its ranks are in or have done, or are to end after.

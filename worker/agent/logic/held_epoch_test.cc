@@ -43,11 +43,16 @@ class OpenRecord final : public StepRecords {
  public:
   explicit OpenRecord(int* open) : open_(open) { ++*open_; }
   ~OpenRecord() override { --*open_; }
-  absl::Status Append(const v1::StepRecord&) override { return absl::OkStatus(); }
-  absl::Status Sync() override { return absl::OkStatus(); }
+  absl::Status Append(const v1::StepRecord& record) override {
+    written_ = record.step();
+    return absl::OkStatus();
+  }
+  absl::StatusOr<int64_t> Written() override { return written_; }
+  absl::StatusOr<bool> Sync(int64_t) override { return true; }
 
  private:
   int* const open_;
+  int64_t written_ = 0;
 };
 
 // A machine on which that process was found again.
@@ -65,7 +70,7 @@ class OneTrainerHost final : public AgentHost, public EpochHost {
   void EndSession(uint64_t) override {}
   void Log(const std::string&) override {}
 
-  absl::Status Lock() override { return absl::OkStatus(); }
+  std::optional<absl::Status> Open() override { return absl::OkStatus(); }
   void Unlock() override {}
   absl::StatusOr<std::unique_ptr<Trainer>> StartPlanner() override {
     return absl::UnimplementedError("nothing is started here");
@@ -81,9 +86,9 @@ class OneTrainerHost final : public AgentHost, public EpochHost {
   MachineRoom Room() override { return {}; }
   absl::Status SaveRecord(const v1::HeldEpochRecord&) override { return absl::OkStatus(); }
   void RemoveRecord(const v1::HeldEpochRecord&) override {}
-  absl::StatusOr<std::unique_ptr<StepRecords>> OpenRecords(int64_t, int64_t*, bool*) override {
+  std::optional<absl::StatusOr<OpenedRecords>> OpenRecords(int64_t) override {
     ++*opened_;
-    return std::make_unique<OpenRecord>(open_);
+    return OpenedRecords{.records = std::make_unique<OpenRecord>(open_)};
   }
   std::vector<v1::LogLine> ReadLogs(size_t, bool) override { return {}; }
 

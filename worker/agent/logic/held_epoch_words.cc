@@ -76,7 +76,9 @@ void HeldEpoch::OnStart(const v1::StartEpoch& start) {
 
 // Trainers that have it already take no notice.
 void HeldEpoch::DeliverStart() {
-  if (!start_.has_value() || record_.running() || rank_watch_->stopping()) return;
+  if (!start_.has_value() || opening_records_ || record_.running() || rank_watch_->stopping()) {
+    return;
+  }
   v1::StartRanks start;
   *start.mutable_addresses() = start_->addresses();
   *start.mutable_ranks() = start_->ranks();

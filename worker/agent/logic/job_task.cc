@@ -33,6 +33,7 @@ void JobTask::Publish(StepRecords* records, int64_t published) {
   records_ = records;
   merger_ = StepMerger(places(), published);
   published_ = published;
+  appended_.clear();
   gate_.Published(published);
 }
 
@@ -123,18 +124,29 @@ absl::Status JobTask::OnStep(TrainerGroup& group, int place, uint64_t sequence,
     if (task_.has_controlled()) return absl::OkStatus();  // another node's agent publishes
     return absl::InternalError("a step in a task without steps");
   }
-  if (report.step() <= published_) return absl::OkStatus();  // told to an earlier agent too
+  const int64_t appended = appended_.empty() ? published_ : appended_.back().step();
+  if (report.step() <= appended) return absl::OkStatus();  // told to an earlier agent too
   unpublished_[place].push_back({sequence, report.step()});
   ASSIGN_OR_RETURN(const std::optional<v1::StepRecord> record, merger_.Add(place, report));
   if (!record.has_value()) return absl::OkStatus();
   RETURN_IF_ERROR(records_->Append(*record));
-  published_ = record->step();
+  appended_.push_back(*record);
+  return PublishWritten(group);
+}
+
+absl::Status JobTask::PublishWritten(TrainerGroup& group) {
+  if (records_ == nullptr) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const int64_t written, records_->Written());
+  while (!appended_.empty() && appended_.front().step() <= written) {
+    v1::JobProgress progress;
+    *progress.mutable_step() = std::move(appended_.front());
+    appended_.pop_front();
+    published_ = progress.step().step();
+    overseer_->OnProgress(progress);
+  }
   for (std::deque<Report>& reports : unpublished_) {
     while (!reports.empty() && reports.front().step <= published_) reports.pop_front();
   }
-  v1::JobProgress progress;
-  *progress.mutable_step() = *record;
-  overseer_->OnProgress(progress);
   gate_.Published(published_);
   return CommitWhatIsReady(group);
 }
@@ -153,13 +165,17 @@ absl::Status JobTask::CommitWhatIsReady(TrainerGroup& group) {
   if (first == ranks_.end()) return absl::OkStatus();
   Trainer& rank0 = group[static_cast<int>(first - ranks_.begin())];
   if (!rank0.connected()) return absl::OkStatus();
-  while (std::optional<v1::CommitCheckpoint> commit = gate_.Next()) {
-    if (records_ != nullptr) RETURN_IF_ERROR(records_->Sync());
+  for (;;) {
+    if (!ready_.has_value()) ready_ = gate_.Next();
+    if (!ready_.has_value()) return absl::OkStatus();
+    if (records_ != nullptr) {
+      ASSIGN_OR_RETURN(const bool synced, records_->Sync(ready_->step()));
+      if (!synced) return absl::OkStatus();
+    }
     v1::TrainerCommand command;
-    *command.mutable_commit() = *std::move(commit);
+    *command.mutable_commit() = *std::exchange(ready_, std::nullopt);
     rank0.Send(command);
   }
-  return absl::OkStatus();
 }
 
 bool JobTask::OnInterrupt(TrainerGroup& group) {

@@ -35,10 +35,14 @@ class JobTask final : public GroupTask {
   void Publish(StepRecords* records, int64_t published);
   // After the last event: the records are not used any more.
   void Close() { records_ = nullptr; }
+  // Some that were appended are not known to be there.
+  bool WaitsForRecords() const { return !appended_.empty(); }
   // From now on step records wait here, and their ranks keep them too.
   void HoldBack() { held_back_.emplace(); }
   // An error ends the group.
   absl::Status PublishHeldBack(TrainerGroup& group);
+  // Records may be written later than they were given: from time to time. An error ends the group.
+  absl::Status PublishWritten(TrainerGroup& group);
   void Start(TrainerGroup& group, v1::StartRanks start);
   // Rank 0's agent: the files of all ranks are there. A rank that has yet to come back to an agent
   // that was started anew hears of it then.
@@ -80,8 +84,10 @@ class JobTask final : public GroupTask {
   StepMerger merger_;
   std::vector<std::deque<Report>> unpublished_;  // by place
   std::optional<std::vector<HeldBack>> held_back_;
+  std::deque<v1::StepRecord> appended_;  // to the records, and not known to be there
   int64_t published_;
   CheckpointGate gate_;
+  std::optional<v1::CommitCheckpoint> ready_;  // waits for its step records to be there for good
   int64_t stop_after_ = 0;
 };
 

@@ -4,12 +4,15 @@
 #include <grp.h>
 #include <linux/limits.h>
 #include <pwd.h>
+#include <sched.h>
 #include <sys/fsuid.h>
+#include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
@@ -17,6 +20,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
+#include "common/path_roots.h"
 #include "common/status_macros.h"
 
 namespace strata::worker {
@@ -24,6 +28,7 @@ namespace {
 
 constexpr size_t kEntryBytes = 64 << 10;  // of the user database
 constexpr int kCannotExec = 126;          // as shells say
+constexpr char kPrivateTmp[] = "--private-tmp";
 
 struct Account {
   uid_t uid = 0;
@@ -53,6 +58,16 @@ bool Become(const JobUser& user) {
          setresgid(user.gid, user.gid, user.gid) == 0 &&
          setresuid(user.uid, user.uid, user.uid) == 0 &&
          prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && setuid(0) != 0;
+}
+
+// From now on this process, and what it starts, have folders of their own there: empty, in memory,
+// gone with the last of them.
+bool HideTmp() {
+  constexpr unsigned long kFlags = MS_NOSUID | MS_NODEV;
+  return unshare(CLONE_NEWNS) == 0 &&
+         mount(nullptr, "/", nullptr, MS_REC | MS_SLAVE, nullptr) == 0 &&
+         mount("tmpfs", "/tmp", "tmpfs", kFlags, "mode=1777") == 0 &&
+         mount("tmpfs", "/var/tmp", "tmpfs", kFlags, "mode=1777") == 0;
 }
 
 }  // namespace
@@ -108,26 +123,42 @@ std::string DescribeMode(RunAs mode, const Powers& powers) {
   return powers.systemd ? "the agent is root" : "systemd does not run here; --run-as=user insists";
 }
 
-std::vector<std::string> LaunchCommand(const JobUser& user, bool systemd, const std::string& unit,
-                                       const std::vector<std::string>& properties,
+bool NoneInTmp(const std::vector<std::string>& paths) {
+  return std::none_of(paths.begin(), paths.end(), [](const std::string& path) {
+    return common::LiesBeneath(path, "/tmp") || common::LiesBeneath(path, "/var/tmp");
+  });
+}
+
+std::vector<std::string> LaunchCommand(const JobUser& user, const std::optional<Scope>& scope,
                                        const std::string& own_binary,
                                        const std::string& systemd_run) {
   std::vector<std::string> command;
-  if (systemd) {
+  if (scope.has_value()) {
     // For a scope systemd-run becomes the command itself: it stays our child, by its number, and
     // keeps the descriptors that it inherits.
-    command = {systemd_run,     "--scope", "--quiet", "--collect", "--slice=strata.slice",
-               "--unit=" + unit};
-    for (const std::string& property : properties) command.push_back("--property=" + property);
+    command = {systemd_run,
+               "--scope",
+               "--quiet",
+               "--collect",
+               "--slice=strata.slice",
+               "--unit=" + scope->unit};
+    for (const std::string& property : scope->properties) {
+      command.push_back("--property=" + property);
+    }
     command.push_back("--");
   }
-  command.insert(command.end(), {own_binary, "--exec-as", user.name});
+  command.insert(command.end(), {own_binary, "--exec-as"});
+  if (scope.has_value() && scope->private_tmp) command.emplace_back(kPrivateTmp);
+  command.push_back(user.name);
   return command;
 }
 
-int ExecAs(const std::vector<std::string>& arguments) {
+int ExecAs(std::vector<std::string> arguments) {
+  const bool private_tmp = !arguments.empty() && arguments[0] == kPrivateTmp;
+  if (private_tmp) arguments.erase(arguments.begin());
   if (arguments.size() < 3) {
-    std::fprintf(stderr, "usage: strata-worker --exec-as USER PATH NAME [ARGUMENTS]\n");
+    std::fprintf(stderr, "usage: strata-worker --exec-as [%s] USER PATH NAME [ARGUMENTS]\n",
+                 kPrivateTmp);
     return kCannotExec;
   }
   const absl::StatusOr<JobUser> user = FindUser(arguments[0]);
@@ -140,6 +171,8 @@ int ExecAs(const std::vector<std::string>& arguments) {
   // Opened as the agent: the user need not reach the folder that it lies in.
   const int program = open(arguments[1].c_str(), O_PATH | O_CLOEXEC);
   if (program < 0) return Fail(arguments[1]);
+  // As with PrivateTmp=, where the kernel or a container forbids it the job runs all the same.
+  if (private_tmp && !HideTmp()) Fail("it shares /tmp with others, for a /tmp of its own failed");
   if (!Become(*user)) return Fail("becoming " + arguments[0]);
   setenv("HOME", account->home.c_str(), 1);
   setenv("USER", arguments[0].c_str(), 1);

@@ -49,19 +49,27 @@ absl::StatusOr<Decision> DecideUser(RunAs mode, const Powers& powers, const std:
 // What the agent does at its start cannot be told later: which mode is in force, for its log.
 std::string DescribeMode(RunAs mode, const Powers& powers);
 
+// A unit of systemd beside the agent's: stopping or restarting the agent leaves it alone.
+struct Scope {
+  std::string unit;
+  std::vector<std::string> properties;  // NAME=VALUE
+  // With a /tmp of its own, as PrivateTmp= gives services: systemd knows no such thing for scopes.
+  bool private_tmp = false;
+};
+
+// Whether a process that is to see these paths may have a /tmp of its own.
+bool NoneInTmp(const std::vector<std::string>& paths);
+
 // The command that makes another one run as `user`: that one's path, name and arguments follow it.
-// Where systemd runs, in a scope of its own named `unit`, with these properties (NAME=VALUE) beside
-// the agent's unit: stopping or restarting the agent leaves it alone. `systemd_run`: path of that
-// program.
-std::vector<std::string> LaunchCommand(const JobUser& user, bool systemd, const std::string& unit,
-                                       const std::vector<std::string>& properties,
+// `scope`: in which it runs, where systemd does. `systemd_run`: path of that program.
+std::vector<std::string> LaunchCommand(const JobUser& user, const std::optional<Scope>& scope,
                                        const std::string& own_binary,
                                        const std::string& systemd_run = "/usr/bin/systemd-run");
 
-// strata-worker --exec-as USER PATH NAME ARGUMENTS: becomes that user, with its groups, its HOME
-// and no way back, and then the program at PATH under NAME. Returns only when that fails, told on
-// stderr.
-int ExecAs(const std::vector<std::string>& arguments);
+// strata-worker --exec-as [--private-tmp] USER PATH NAME ARGUMENTS: becomes that user, with its
+// groups, its HOME and no way back, and then the program at PATH under NAME. Returns only when that
+// fails, told on stderr.
+int ExecAs(std::vector<std::string> arguments);
 
 // While one lives, this thread's file operations are the user's: the kernel checks every path as it
 // would for them, and what is made belongs to them. Without a user nothing changes.

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <pwd.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -74,14 +75,22 @@ TEST(DecideUser, WhoInsistsIsRefusedWhatCannotBe) {
 
 TEST(LaunchCommand, ByItselfOrInAScopeOfSystemd) {
   const JobUser user = {"ann", 1000, 1000, {1000}};
-  EXPECT_THAT(LaunchCommand(user, false, "u", {}, "/opt/strata-worker"),
+  EXPECT_THAT(LaunchCommand(user, std::nullopt, "/opt/strata-worker"),
               ElementsAre("/opt/strata-worker", "--exec-as", "ann"));
   EXPECT_EQ(
-      absl::StrJoin(LaunchCommand(user, true, "strata-a-3-0", {"MemoryMax=1G", "TasksMax=99"},
-                                  "/opt/strata-worker"),
-                    " "),
+      absl::StrJoin(
+          LaunchCommand(user, Scope{"strata-a-3-0", {"MemoryMax=1G", "TasksMax=99"}, true},
+                        "/opt/strata-worker"),
+          " "),
       "/usr/bin/systemd-run --scope --quiet --collect --slice=strata.slice --unit=strata-a-3-0 "
-      "--property=MemoryMax=1G --property=TasksMax=99 -- /opt/strata-worker --exec-as ann");
+      "--property=MemoryMax=1G --property=TasksMax=99 -- /opt/strata-worker --exec-as "
+      "--private-tmp ann");
+}
+
+TEST(NoneInTmp, LooksAtWholeNames) {
+  EXPECT_TRUE(NoneInTmp({"/data/tmp", "/tmpfiles", "/var/lib/strata", ""}));
+  EXPECT_FALSE(NoneInTmp({"/data", "/tmp/job"}));
+  EXPECT_FALSE(NoneInTmp({"/var/tmp"}));
 }
 
 // Processes of another user: only root makes them, where there is more than one.
@@ -140,6 +149,20 @@ TEST_F(OtherUserTest, AProgramRunsAsTheUserAndCannotGoBack) {
   EXPECT_THAT(Output({kOther, "/usr/bin/env", "env"}), HasSubstr("USER=nobody\n"));
 }
 
+TEST_F(OtherUserTest, AScopesTmpIsItsOwn) {
+  const pid_t child = fork();
+  if (child == 0) _exit(unshare(CLONE_NEWNS) == 0 ? 0 : 1);
+  waitpid(child, &status_, 0);
+  if (status_ != 0) GTEST_SKIP() << "this sandbox forbids it";
+  EXPECT_THAT(Output({kOther, "/bin/ls", "ls", "/tmp"}), HasSubstr("job-user-"));
+  EXPECT_EQ(Output({"--private-tmp", kOther, "/bin/ls", "ls", "-A", "/tmp", "/var/tmp"}),
+            "/tmp:\n\n/var/tmp:\n");
+  EXPECT_EQ(Output({"--private-tmp", kOther, "/bin/sh", "sh", "-c",
+                    "id -un; touch /tmp/own && echo made"}),
+            "nobody\nmade\n");
+  EXPECT_FALSE(std::filesystem::exists("/tmp/own"));
+}
+
 TEST_F(OtherUserTest, TheProgramMayLieWhereTheUserCannotLook) {
   const std::string hidden = folder_ + "/hidden";
   mkdir(hidden.c_str(), 0700);
@@ -157,7 +180,7 @@ TEST_F(OtherUserTest, UnderSystemdTheProgramIsTheProcessThatWasStarted) {
   const char* const own = std::getenv("STRATA_WORKER");
   ASSERT_NE(own, nullptr);
   std::vector<std::string> command =
-      LaunchCommand(*user_, true, "strata-a-3-0", {"TasksMax=99"}, own, fake);
+      LaunchCommand(*user_, Scope{"strata-a-3-0", {"TasksMax=99"}}, own, fake);
   command.insert(command.end(), {"/bin/bash", "trainer", "-c", "id -un >&4; echo $$ >&4"});
   int ends[2];
   ASSERT_EQ(pipe(ends), 0);

@@ -163,7 +163,9 @@ absl::StatusOr<MetricsFiles> MetricsFiles::Continue(const std::string& job_direc
 }
 
 absl::Status MetricsFiles::Append(const v1::StepRecord& record) {
-  return AppendLine(protocol::StepLine(record, job_uid_));
+  RETURN_IF_ERROR(AppendLine(protocol::StepLine(record, job_uid_)));
+  written_ = record.step();
+  return absl::OkStatus();
 }
 
 absl::Status MetricsFiles::AppendLine(const std::string& line) {
@@ -171,6 +173,11 @@ absl::Status MetricsFiles::AppendLine(const std::string& line) {
     RETURN_IF_ERROR(WriteAll(file.descriptor, file.path, line));
   }
   return absl::OkStatus();
+}
+
+absl::StatusOr<bool> MetricsFiles::Sync(int64_t /*step*/) {
+  RETURN_IF_ERROR(Sync());
+  return true;
 }
 
 absl::Status MetricsFiles::Sync() {

@@ -51,7 +51,9 @@ class MetricsFiles final : public StepRecords {
   // To each file, each in one write, so that readers see whole lines. Errors name the path.
   absl::Status Append(const v1::StepRecord& record) override;
   absl::Status AppendLine(const std::string& line);
-  absl::Status Sync() override;
+  absl::StatusOr<int64_t> Written() override { return written_; }
+  absl::Status Sync();
+  absl::StatusOr<bool> Sync(int64_t step) override;
 
  private:
   struct File {
@@ -61,6 +63,7 @@ class MetricsFiles final : public StepRecords {
   static absl::StatusOr<File> OpenFile(const std::string& path, int links);
 
   std::vector<File> files_;
+  int64_t written_ = 0;  // step
   std::string job_uid_;  // empty: a run's in somebody's terminal
 };
 
