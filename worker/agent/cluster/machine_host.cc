@@ -24,7 +24,7 @@ namespace {
 
 constexpr int kPlanLog = -1;
 // File systems of jobs answer within a moment, or are asked again at the next tick.
-constexpr double kMomentSeconds = 0.05;
+constexpr double kSettleSeconds = 0.05;
 constexpr double kUnlockSeconds = 1;
 
 google::protobuf::Timestamp WallTime() {
@@ -122,7 +122,7 @@ std::optional<absl::Status> MachineEpochHost::Open() {
     opened_ = std::make_shared<absl::Status>();
     work_.Do([files = files_, opened = opened_] { *opened = files->Open(); });
   }
-  if (!work_.Settle(kMomentSeconds)) return std::nullopt;
+  if (!work_.Settle(kSettleSeconds)) return std::nullopt;
   return *opened_;
 }
 
@@ -167,7 +167,7 @@ std::optional<absl::StatusOr<MachineEpochHost::OpenedRecords>> MachineEpochHost:
       opening->files = files->OpenRecords(start_step, &opening->published, &opening->missing);
     });
   }
-  if (!work_.Settle(kMomentSeconds)) return std::nullopt;
+  if (!work_.Settle(kSettleSeconds)) return std::nullopt;
   const std::shared_ptr<Records> opening = std::exchange(opening_, nullptr);
   if (!opening->files.ok()) return opening->files.status();
   auto metrics = std::make_shared<MetricsFiles>(*std::move(opening->files));
