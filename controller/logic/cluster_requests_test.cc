@@ -64,8 +64,8 @@ TEST_F(Policies, ApplyTellsWhatChangesAndTwiceChangesNothing) {
   const auto second = h.ApplyPolicy(NlpPolicy());
   ASSERT_TRUE(second.ok());
   EXPECT_THAT(Changes(*second), ElementsAre());
-  // two projects, two queues, scheduling, timing, roles
-  EXPECT_EQ(second->changes_size(), 7);
+  // two projects, two queues, scheduling, timing, roles, revoked
+  EXPECT_EQ(second->changes_size(), 8);
   EXPECT_EQ(h.records.size(), records.size());
   v1::Policy less = NlpPolicy();
   less.clear_queues();

@@ -5,6 +5,8 @@
 #include <thread>
 #include <vector>
 
+#include "absl/strings/match.h"
+#include "absl/time/clock.h"
 #include "controller/service/testing/access_test_support.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -92,6 +94,7 @@ TEST_F(Access, WhyAJobWaitsNamesNoJobThatTheCallerMayNotSee) {
   v1::ControllerMessage message;
   while (session->Read(&message) && !message.has_prepare()) {  // of the foreign job
   }
+  Create("users/ada", "foreign-next", "vision");  // waits before it
   Create("users/sue", "waits", "nlp");
   const auto explain = [&](const std::string& caller) {
     As context(caller);
@@ -112,8 +115,12 @@ TEST_F(Access, WhyAJobWaitsNamesNoJobThatTheCallerMayNotSee) {
     EXPECT_TRUE(running_.jobs->GetJob(&context, request, &job).ok());
     return job.reason();
   };
-  while (reason("users/oli").find("foreign") == std::string::npos) {  // it is decided soon
+  std::string told;
+  for (int i = 0; i < 200 && !absl::StrContains(told, "foreign"); ++i) {  // it is decided soon
+    absl::SleepFor(absl::Milliseconds(50));
+    told = reason("users/oli");
   }
+  EXPECT_THAT(told, HasSubstr("foreign"));
   EXPECT_THAT(reason("users/vic"), HasSubstr("a job of another project"));
   EXPECT_THAT(reason("users/vic"), Not(HasSubstr("foreign")));
   agent.TryCancel();

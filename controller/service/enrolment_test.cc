@@ -5,6 +5,7 @@
 #include <tuple>
 #include <vector>
 
+#include "absl/time/clock.h"
 #include "controller/service/testing/rpc_test_support.h"
 #include "controller/service/testing/test_support.h"
 #include "gmock/gmock.h"
@@ -170,6 +171,7 @@ TEST_F(EnrolmentTest, TokensThatAreUsedUpOrOverOrForOthersEnrolNobody) {
   const std::string brief = NewToken("*", 5, /*ttl=*/1).token();
   grpc::Status status;
   while ((status = Enrol(*stranger, "n2", brief, key, &enrolled)).ok()) {
+    absl::SleepFor(absl::Milliseconds(100));
   }
   EXPECT_THAT(status.error_message(), HasSubstr(" is over"));
 
@@ -223,9 +225,9 @@ class Joined : public EnrolmentTest {
     const auto cluster = v1::ClusterService::NewStub(ChannelOf(pair.certificate, pair.private_key));
     v1::ApplyPolicyRequest request;
     v1::TimingPolicy& timing = *request.mutable_policy()->mutable_timing();
-    timing.set_heartbeat_seconds(0.05);
-    timing.set_node_lost_seconds(0.2);
-    timing.set_lease_seconds(0.3);
+    timing.set_heartbeat_seconds(0.2);
+    timing.set_node_lost_seconds(0.4);
+    timing.set_lease_seconds(1);
     for (const std::string& who : revoked) request.mutable_policy()->add_revoked(who);
     v1::ApplyPolicyResponse response;
     Deadline context;
@@ -239,6 +241,7 @@ class Joined : public EnrolmentTest {
     request.set_name("nodes/n0");
     grpc::Status status;
     do {  // until it counts as lost
+      absl::SleepFor(absl::Milliseconds(50));
       Deadline context;
       v1::DeleteNodeResponse response;
       status = cluster->DeleteNode(&context, request, &response);
@@ -314,17 +317,17 @@ TEST_F(Joined, WhatIsRevokedEndsAtOnce) {
 }
 
 TEST_F(Joined, SessionsAndStreamsEndWithTheirCertificates) {
-  const KeyPair node = *authority_->Issue("node/n0", common::WallSeconds(), 2);
+  const KeyPair node = *authority_->Issue("node/n0", common::WallSeconds(), 5);
   Join(node.certificate, node.private_key);
   Deadline context;
   const auto session = Register(&context);
   ASSERT_TRUE(IsWelcome(*session));
-  const KeyPair user = *authority_->Issue("user/alice", common::WallSeconds(), 2);
+  const KeyPair user = *authority_->Issue("user/alice", common::WallSeconds(), 5);
   const auto jobs = v1::JobService::NewStub(ChannelOf(user.certificate, user.private_key));
   Deadline watching;
   const auto stream = jobs->WatchJobs(&watching, {});
   v1::WatchJobsResponse change;
-  ASSERT_TRUE(stream->Read(&change));
+  ASSERT_TRUE(stream->Read(&change)) << stream->Finish().error_message();
   EXPECT_EQ(EndOf(*session), "CERTIFICATE_EXPIRED");
   while (stream->Read(&change)) {
   }

@@ -23,7 +23,8 @@ TEST(AuditLog, WritesOneJsonLinePerRecord) {
   EXPECT_EQ(WriteAuditLine(record),
             "{\"audit\":7,\"time\":1700000000.0,\"identity\":\"users/ann\",\"peer\":\"\","
             "\"method\":\"JobService/CancelJob\",\"resource\":\"\",\"outcome\":"
-            "\"PERMISSION_DENIED\",\"reason\":\"a \\\"quote\\\"\\n\",\"request_id\":\"\"}\n");
+            "\"PERMISSION_DENIED\",\"reason\":\"a "
+            "\\\"quote\\\"\\n\",\"request_id\":\"\",\"certificate\":\"\"}\n");
 }
 
 TEST(AuditLog, TellsWhatIsDurable) {
