@@ -30,7 +30,9 @@ class Core::Impl {
   // that is nobody's silence and no deadline's time. Inputs that were handled between the awakening
   // and the tick that tells of it saw a later time: never one before the last tick.
   void Advance(double standstill_seconds = 0) {
-    last_input_ = clock_->Now();
+    const double now = clock_->Now();
+    state.wall += now - last_input_;  // until the next tick says it: what comes later is later
+    last_input_ = now;
     const double passed = last_input_ - standstill_ - ticked_;
     standstill_ += std::clamp(standstill_seconds, 0.0, std::max(0.0, passed));
     state.now = last_input_ - standstill_;
@@ -41,6 +43,7 @@ class Core::Impl {
   void AdvanceHeard(absl::Span<const uint64_t> silent) {
     const double now = clock_->Now();
     const double seconds = now - last_input_;
+    state.wall += seconds;
     last_input_ = now;
     state.now = now - standstill_;
     state.heard_seconds += seconds;

@@ -38,6 +38,14 @@ TEST(CreateJob, ARepeatedRequestGivesTheSameJob) {
   EXPECT_TRUE(h.Create(Harness::Request("a", 2)).ok());
 }
 
+TEST(CreateJob, OfTwoBetweenTwoTicksTheLaterOneIsLater) {
+  Harness h;
+  ASSERT_TRUE(h.Create(Harness::Request("b", 1)).ok());
+  h.Work(0.1);
+  ASSERT_TRUE(h.Create(Harness::Request("a", 1)).ok());
+  EXPECT_LT(h.Job("b").create_time().nanos(), h.Job("a").create_time().nanos());
+}
+
 TEST(CreateJob, ARequestIdWithOtherContentIsRefused) {
   Harness h;
   (void)h.Create(Harness::Request("a", 2));
