@@ -41,7 +41,9 @@ void Operations::Tidy() {
     return core.ApplyPolicy(request, effects).status();
   });
   for (const v1::JobRecord* job : cluster_.controller.core()->Jobs()) {
-    if (job->suspended()) Resume(job->name());
+    if (!job->suspended()) continue;
+    GiveTime(job->name());
+    Resume(job->name());
   }
 }
 
@@ -72,6 +74,16 @@ void Operations::Resume(const std::string& job) {
     v1::ResumeJobRequest request;
     request.set_name(job);
     return core.ResumeJob(request, effects).status();
+  });
+}
+
+// Who is out of time is not resumed.
+void Operations::GiveTime(const std::string& job) {
+  Insist([job](controller::Core& core, controller::Effects& effects) {
+    v1::UpdateJobRequest request;
+    request.mutable_job()->set_name(job);
+    request.mutable_update_mask()->add_paths("spec.time_limit");
+    return core.UpdateJob(request, effects).status();
   });
 }
 

@@ -34,6 +34,7 @@ class Operations {
   void PlanFor(const std::string& job, double at);
   void Suspend(const std::string& job);
   void Resume(const std::string& job);
+  void GiveTime(const std::string& job);
   void Update(const std::string& job);
   void Delete(const std::string& job);
   void PlanPolicies();

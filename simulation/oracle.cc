@@ -85,7 +85,11 @@ void Oracle::Violate(const std::string& what) {
 void Oracle::OnDurable(const std::vector<v1::JobRecord>& changed, double now,
                        const std::vector<v1::JobRecord>& deleted) {
   now_ = now;
+  auto gone = deleted.begin();
   for (const v1::JobRecord& job : changed) {
+    for (; gone != deleted.end() && gone->resource_version() < job.resource_version(); ++gone) {
+      CheckDeletion(*gone);
+    }
     ever_.insert(job.name());
     if (job.resource_version() <= last_version_) {
       Violate(absl::StrCat("resource_version ", job.resource_version(), " after ", last_version_));
@@ -93,8 +97,9 @@ void Oracle::OnDurable(const std::vector<v1::JobRecord>& changed, double now,
     last_version_ = job.resource_version();
     CheckChange(durable_[job.name()], job);
     durable_[job.name()] = job;
+    ForgetExcess();
   }
-  for (const v1::JobRecord& job : deleted) CheckDeletion(job);
+  for (; gone != deleted.end(); ++gone) CheckDeletion(*gone);
 }
 
 void Oracle::CheckDeletion(const v1::JobRecord& gone) {
@@ -105,11 +110,15 @@ void Oracle::CheckDeletion(const v1::JobRecord& gone) {
   if (!Terminal(job.state()) || !job.has_expire_time()) {
     Violate(absl::StrCat(Name(job), " is deleted"));
   }
+  constexpr double kBackSeconds = 5;  // after what kept its agent from speaking, it comes back
   for (const auto& [place, user] : devices_) {
-    if (user.first != gone.name()) continue;
+    const auto harmed = harmed_.find(absl::StrCat("nodes/n", place.first));
+    const bool unheard = harmed != harmed_.end() && now_ < harmed->second + kBackSeconds;
+    if (user.first != gone.name() || unheard) continue;
     Violate(absl::StrCat(Name(job), " is deleted, and has ranks on node ", place.first));
   }
   acknowledged_.erase(gone.name());
+  deletions_[gone.name()] = gone.resource_version();
   durable_.erase(found);
 }
 
@@ -157,20 +166,6 @@ void Oracle::CheckKept(const v1::JobRecord& job) {
   }
 }
 
-// Of what runs when a job starts, it included.
-void Oracle::CheckQuota(const v1::JobRecord& job) {
-  const std::string& project = job.spec().project();
-  const auto quota = quotas_.find(project);
-  if (quota == quotas_.end()) return;
-  int64_t used = job.placement_size();
-  for (const auto& [name, other] : durable_) {
-    const bool counts = name != job.name() && other.spec().project() == project;
-    if (counts && HasEpoch(other.state())) used += other.placement_size();
-  }
-  if (used <= quota->second) return;
-  Violate(absl::StrCat("project ", project, " uses ", used, " devices of ", quota->second));
-}
-
 // An epoch is a start of the ranks; one that is found again began earlier.
 void Oracle::CheckEpoch(const v1::JobRecord& before, const v1::JobRecord& after, bool starts) {
   const int64_t next = starts ? std::max(before.epoch() + 1, before.least_epoch()) : before.epoch();
@@ -202,7 +197,7 @@ void Oracle::CheckChange(const v1::JobRecord& before, const v1::JobRecord& after
   CheckEpoch(before, after, starts);
   if (starts || after.state() == v1::Job::FAILED) CheckLoss(after);
   if (starts) BeginEpoch(after);
-  if (starts) CheckQuota(after);
+  if (starts || found) CheckQuota(before, after, found);
   if (after.has_moving_to() && HasEpoch(before.state()) && after.state() == v1::Job::RECOVERING) {
     let_go_[after.name()] = now_;
   }
@@ -234,7 +229,8 @@ void Oracle::CheckCheckpoint(const v1::JobRecord& before, const v1::JobRecord& a
     return CheckFallback(before, after);
   }
   // What the restored record does not know was committed in an earlier life of the store.
-  const bool adopted = before.restored() && !after.restored();
+  const bool adopted = controller::MayHaveUnknownCheckpoints(before) &&
+                       !controller::MayHaveUnknownCheckpoints(after);
   if (is.step() <= was.step() || is.epoch() < was.epoch()) {
     Violate(absl::StrCat(after.name(), ": checkpoint ", is.step(), " of epoch ", is.epoch(),
                          " after ", was.step(), " of epoch ", was.epoch()));
@@ -383,6 +379,9 @@ void Oracle::OnLoaded(const controller::Core& core) {
 
 void Oracle::OnAcknowledged(const v1::JobRecord& job) {
   const auto found = durable_.find(job.name());
+  const auto deletion = deletions_.find(job.name());
+  const bool gone = deletion != deletions_.end() && deletion->second > job.resource_version();
+  if (gone) return;  // in the same transaction
   if (found == durable_.end() || found->second.request_id() != job.request_id()) {
     return Violate(absl::StrCat(job.name(), " was acknowledged and is not durable"));
   }

@@ -93,7 +93,10 @@ class Oracle {
   void CheckStart(const v1::JobRecord& job);
   // Nobody else starts on devices that are kept for a job that moves.
   void CheckKept(const v1::JobRecord& job);
-  void CheckQuota(const v1::JobRecord& job);
+  void CheckQuota(const v1::JobRecord& before, const v1::JobRecord& after, bool found);
+  // Devices of the project's jobs that have an epoch; `claimed`: or had one and are to go on.
+  int64_t Used(const std::string& project, bool claimed) const;
+  void ForgetExcess();
   void CheckPlaces(const v1::JobRecord& job);
   // Each step that is lost is explained by something that happened to the job or its nodes.
   void CheckLoss(const v1::JobRecord& job);
@@ -105,7 +108,9 @@ class Oracle {
   std::string violation_;
   std::map<std::string, std::string> domains_;  // by node
   std::map<std::string, int64_t> quotas_;       // by project
+  std::set<std::string> excesses_;              // projects that have more, since a restore
   std::set<std::string> drained_;               // nodes
+  std::map<std::string, int64_t> deletions_;    // job -> version of the last one
   int64_t last_version_ = 0;
   double now_ = 0;  // of the last changes
   // When a job that moves had let go of its old place.

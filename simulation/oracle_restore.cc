@@ -56,6 +56,41 @@ void Oracle::OnPutBack(const Records& store, double now) {
       ever_excused_.insert(job.name());
     }
   }
+  for (const auto& [project, quota] : quotas_) {
+    if (Used(project, /*claimed=*/true) > quota) excesses_.insert(project);
+  }
+}
+
+int64_t Oracle::Used(const std::string& project, bool claimed) const {
+  int64_t used = 0;
+  for (const auto& [name, job] : durable_) {
+    if (job.spec().project() != project) continue;
+    const bool counts =
+        controller::HasEpoch(job.state()) || (claimed && job.state() == v1::Job::RECOVERING);
+    if (counts) used += job.placement_size();
+  }
+  return used;
+}
+
+// Of what runs when a job starts, it included. Of jobs that were found again some may have followed
+// others that the backup has, too: what they have they keep.
+void Oracle::CheckQuota(const v1::JobRecord& before, const v1::JobRecord& after, bool found) {
+  const std::string& project = after.spec().project();
+  const auto quota = quotas_.find(project);
+  if (quota == quotas_.end()) return;
+  const int64_t had = controller::HasEpoch(before.state()) ? before.placement_size() : 0;
+  const int64_t used = Used(project, /*claimed=*/false) - had + after.placement_size();
+  if (used <= quota->second) return;
+  if (found) excesses_.insert(project);
+  const bool keeps = before.state() == v1::Job::RECOVERING || found;
+  if (keeps && excesses_.contains(project)) return;
+  Violate(absl::StrCat("project ", project, " uses ", used, " devices of ", quota->second));
+}
+
+void Oracle::ForgetExcess() {
+  std::erase_if(excesses_, [&](const std::string& project) {
+    return Used(project, /*claimed=*/true) <= quotas_[project];
+  });
 }
 
 }  // namespace strata::simulation

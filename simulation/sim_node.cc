@@ -108,7 +108,11 @@ void SimNode::HandOver(double back_after) {
 void SimNode::Upgrade(const std::string& build, const v1::ProtocolRange& range) {
   build_ = build;
   protocol_ = range;
-  if (frozen_) return cluster_.events.After(1, [this, build, range] { Upgrade(build, range); });
+  RestartAgent();
+}
+
+void SimNode::RestartAgent() {
+  if (frozen_) return cluster_.events.After(1, [this] { RestartAgent(); });
   HandOver(cluster_.random.Between(0.1, 2));
 }
 

@@ -71,6 +71,7 @@ class SimNode final : public worker::AgentHost {
 
  private:
   void AgentAfter(double delay, std::function<void()> what);
+  void RestartAgent();
   // What a planted bug makes of it.
   void Spoil(v1::AgentMessage& message) const;
   bool AgentAwake() const { return core_ != nullptr && !frozen_; }

@@ -33,7 +33,7 @@ void SimProcess::Plan() {
   v1::TrainerEvent event;
   v1::JobPlan& plan = *event.mutable_plan();
   if (task_.controlled().recover()) {
-    const std::string beside = storage.Recover(task_.controlled());
+    storage.Recover(task_.controlled());
     const bool adopts = task_.controlled().adopt_newer_checkpoint() &&
                         cluster_.options.bug != PlantedBug::kSeesNoNewerCheckpoint;
     const auto newer = adopts ? storage.FindNewer(task_.controlled()) : std::nullopt;
@@ -45,6 +45,7 @@ void SimProcess::Plan() {
       Send(event);
       return End(v1::Finished::SUCCEEDED, /*echo=*/false, "");
     }
+    const std::string beside = storage.Beside(task_.controlled());
     // One of a start that is over may find what later ones have written.
     const auto job = cluster_.oracle.durable().find(key.job);
     const bool present = job != cluster_.oracle.durable().end() && job->second.epoch() == key.epoch;

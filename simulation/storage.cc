@@ -16,7 +16,7 @@ std::vector<std::string> Storage::Publish(const v1::RecordedCheckpoint& checkpoi
   return gone;
 }
 
-std::string Storage::Recover(const v1::Controlled& task) {
+void Storage::Recover(const v1::Controlled& task) {
   if (task.has_checkpoint()) there_.try_emplace(task.checkpoint().step(), task.checkpoint());
   // Who knows which of them count knows it of all, or asks for all that are whole.
   if (task.adopt_newer_checkpoint()) there_.insert(written_.begin(), written_.end());
@@ -28,6 +28,9 @@ std::string Storage::Recover(const v1::Controlled& task) {
     }
     there_.erase(found);
   }
+}
+
+std::string Storage::Beside(const v1::Controlled& task) const {
   return task.has_checkpoint() || there_.empty() ? "" : there_.rbegin()->second.manifest_digest();
 }
 
@@ -36,7 +39,10 @@ std::optional<v1::RecordedCheckpoint> Storage::FindNewer(const v1::Controlled& t
     const auto damage = damaged_.find(each.second.manifest_digest());
     return damage == damaged_.end() || damage->second != Damage::kSeenWhilePlanning;
   });
-  if (newest == there_.rend()) return std::nullopt;
+  if (newest == there_.rend()) {
+    there_.erase(there_.upper_bound(task.checkpoint().step()), there_.end());
+    return std::nullopt;
+  }
   const v1::RecordedCheckpoint found = newest->second;
   there_.erase(there_.upper_bound(std::max(found.step(), task.checkpoint().step())), there_.end());
   if (found.step() <= task.checkpoint().step()) return std::nullopt;

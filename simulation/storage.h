@@ -27,8 +27,9 @@ class Storage {
   // All ranks have written it; whether it counts is not known yet.
   void Write(const v1::RecordedCheckpoint& checkpoint) { written_[checkpoint.step()] = checkpoint; }
   // Before an epoch's ranks start: what an earlier one left undone, and what is to be set aside.
-  // Returns what it may not begin beside; empty: nothing.
-  std::string Recover(const v1::Controlled& task);
+  void Recover(const v1::Controlled& task);
+  // What it may not begin beside; empty: nothing.
+  std::string Beside(const v1::Controlled& task) const;
   // For a state that came from a backup: the newest that is whole, if it is newer than the one it
   // names. Damaged ones that are newer still are set aside.
   std::optional<v1::RecordedCheckpoint> FindNewer(const v1::Controlled& task);

@@ -92,7 +92,7 @@ void JobMachine::SendPrepare(const JobEntry& job, const NodeEntry& node, const M
   *prepare.mutable_damaged() = job.record.damaged_checkpoints();
   // All of its nodes have the same: see builds.h.
   prepare.set_build(node.build);
-  prepare.set_adopt_newer_checkpoint(job.record.restored());
+  prepare.set_adopt_newer_checkpoint(MayHaveUnknownCheckpoints(job.record));
   const google::protobuf::Timestamp& created = job.record.create_time();
   // A job of before there were uids keeps the owner that its folders are locked for.
   prepare.set_owner(absl::StrCat(job.record.name(), " of ",

@@ -181,6 +181,15 @@ inline double SecondsOf(const google::protobuf::Timestamp& time) {
   return static_cast<double>(time.seconds()) + 1e-9 * time.nanos();
 }
 
+// Whether checkpoints may be on disk that the record, which came from a backup, does not know: it
+// is that of then, or it gives up one that was committed in the store's earlier life, and not all
+// of those before it are known.
+inline bool MayHaveUnknownCheckpoints(const v1::JobRecord& job) {
+  return job.restored() ||
+         std::any_of(job.damaged_checkpoints().begin(), job.damaged_checkpoints().end(),
+                     [&](const auto& damaged) { return damaged.epoch() < job.least_epoch(); });
+}
+
 // The last step that its present ranks know, or that it is to reach.
 inline int64_t GreatestStep(const v1::JobRecord& job) {
   return std::max(job.target_step(), job.epoch_steps());

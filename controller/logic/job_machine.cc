@@ -135,8 +135,7 @@ bool JobMachine::IsToEnd(const JobEntry& job) const { return EndingOf(job).has_v
 void JobMachine::ReconcileEpoch(JobEntry& job) {
   const bool all_ended = AllMembers(job.run, MemberState::kEnded);
   if (all_ended && !job.run.failure.has_value() && HasFinalCheckpoint(job.record)) {
-    return End(job, v1::Job::SUCCEEDED,
-               absl::StrCat("finished all ", job.record.target_step(), " steps"), "");
+    return Succeed(job);
   }
   if (const std::optional<Ending> ending = EndingOf(job); ending.has_value()) {
     return ReconcileEnding(job, *ending);
@@ -144,8 +143,7 @@ void JobMachine::ReconcileEpoch(JobEntry& job) {
   if (job.record.has_preemption()) return ReconcilePreemption(job);
   if (HasOtherSteps(job) && !job.run.failure.has_value()) return StopForItself(job, kOtherSteps);
   if (all_ended && !job.run.failure.has_value()) {
-    Report(job, {.reason = "its ranks ended before the checkpoint of the last step was committed",
-                 .cause = "commit_failed"});
+    ReportUncommitted(job, "its ranks ended before the checkpoint of the last step was committed");
   }
   ReportLostFragments(job);
   if (job.record.state() == v1::Job::STARTING) {
@@ -233,10 +231,19 @@ void JobMachine::ReportLostFragments(JobEntry& job) {
     if (member.state != MemberState::kEnded) continue;
     const FragmentBook& book = job.run.fragments;
     if (book.Has(job.record.target_step(), member.ranks) && book.HasAllOf(member.ranks)) continue;
-    Report(job, {.reason = absl::StrCat("the ranks on ", ShortName(name),
-                                        " ended, and what they wrote last did not arrive"),
-                 .cause = "commit_failed"});
+    ReportUncommitted(job, absl::StrCat("the ranks on ", ShortName(name),
+                                        " ended, and what they wrote last did not arrive"));
   }
+}
+
+// Where nothing has been committed since the backup, the last checkpoint may count since before:
+// the next start finds it.
+void JobMachine::ReportUncommitted(JobEntry& job, const std::string& reason) {
+  const bool restored = job.record.restored();
+  Report(job,
+         {.reason = restored ? absl::StrCat(reason, ", or before the state was restored") : reason,
+          .cause = restored ? "restored" : "commit_failed",
+          .counts = !restored});
 }
 
 void JobMachine::ReportLatePreparation(JobEntry& job) {
@@ -304,10 +311,7 @@ void JobMachine::Fail(JobEntry& job) {
   JudgeCheckpoint(job, failure);
   if (failure.permanent) return End(job, v1::Job::FAILED, failure.reason, failure.cause);
   // All steps are done and their result counts: whatever broke broke after the work.
-  if (HasFinalCheckpoint(job.record)) {
-    return End(job, v1::Job::SUCCEEDED,
-               absl::StrCat("finished all ", job.record.target_step(), " steps"), "");
-  }
+  if (HasFinalCheckpoint(job.record)) return Succeed(job);
   const bool counts = failure.counts && !(failure.refused && MayComeBack(job));
   const int64_t before = job.record.restarts_without_progress();
   const int64_t without_progress = WithoutProgressAfter(job.record, counts);
@@ -361,6 +365,17 @@ void JobMachine::Attribute(JobEntry& job, Failure failure) {
   SaveJob(state_, job, effects_);
 }
 
+void JobMachine::Succeed(JobEntry& job) {
+  v1::JobRecord& record = job.record;
+  const int64_t asked = record.target_step();
+  record.set_target_step(record.checkpoint().step());
+  // Fewer were wished for when its ranks were beyond them already.
+  const std::string more =
+      record.target_step() == asked ? "" : absl::StrCat(", of which ", asked, " were asked for");
+  End(job, v1::Job::SUCCEEDED, absl::StrCat("finished all ", record.target_step(), " steps", more),
+      "");
+}
+
 void JobMachine::End(JobEntry& job, const Ending& ending, const std::string& how) {
   End(job, ending.outcome, absl::StrCat(ending.what, how), ending.cause, ending.actor);
 }
@@ -402,6 +417,7 @@ void JobMachine::DeleteExpired() {
   if (state_.expiring.empty() || state_.expiring.begin()->first > state_.wall) return;
   std::set<std::string> held;
   for (const auto& [name, node] : state_.nodes.all()) {
+    if (!node.met && !node.gone) return;  // it has yet to say what it holds
     for (const auto& [key, hold] : node.holds) held.insert(key.job);
   }
   std::vector<std::string> due;

@@ -94,6 +94,7 @@ class JobMachine {
   void EndRestore();
   bool MayBeTakenBack(const JobEntry& job, const Failure& failure) const;
   void ReportLostFragments(JobEntry& job);
+  static void ReportUncommitted(JobEntry& job, const std::string& reason);
   void AdvanceStop(JobEntry& job);
   void ReportLatePreparation(JobEntry& job);
   void AdvanceStart(JobEntry& job);
@@ -103,6 +104,7 @@ class JobMachine {
   void End(JobEntry& job, v1::Job::State outcome, const std::string& reason,
            const std::string& cause, const std::string& actor = kControllerActor);
   void End(JobEntry& job, const Ending& ending, const std::string& how);
+  void Succeed(JobEntry& job);  // the checkpoint of its last step is recorded
   void StopAll(const JobEntry& job, const std::string& reason, bool checkpoint);
   void AddEvent(JobEntry& job, const std::string& type, const std::string& reason,
                 const std::string& cause, const std::string& actor = kControllerActor);

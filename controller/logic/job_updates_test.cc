@@ -149,6 +149,19 @@ TEST_F(JobUpdates, FewerStepsThanAreDoneAreRefusedAndWhatIsPassedMeanwhileCounts
   StopAt(52);  // it was in there when the request came
   EXPECT_EQ(h.Job("a").checkpoint().step(), 52);
   EXPECT_EQ(h.Job("a").state(), v1::Job::SUCCEEDED);
+  EXPECT_EQ(h.Job("a").step(), 52);
+  EXPECT_EQ(h.Job("a").target_step(), 52);
+  EXPECT_EQ(h.Job("a").spec().train().steps(), 51);
+  EXPECT_EQ(h.Job("a").reason(), "finished all 52 steps, of which 51 were asked for");
+}
+
+TEST_F(JobUpdates, RanksThatBreakBehindTheLastCheckpointOfFewerStepsEndTheJob) {
+  h.Run("a", {"n0", "n1"});
+  ASSERT_TRUE(h.Update("a", WithSteps(51), {"spec.train.steps"}).ok());
+  h.SayCommit("n0", "a", 1, 60, "m60");
+  h.SayEnded("n0", "a", 1, testing::kFailed, "died", 0);
+  EXPECT_EQ(h.Job("a").state(), v1::Job::SUCCEEDED);
+  EXPECT_EQ(h.Job("a").target_step(), 60);
 }
 
 TEST_F(JobUpdates, StepsOfAWaitingJobChangeAtOnce) {

@@ -104,6 +104,7 @@ void JobMachine::ReconcilePreemption(JobEntry& job) {
 // Its ranks have ended, or are being ended.
 void JobMachine::LetGo(JobEntry& job, const std::string& how) {
   v1::JobRecord& record = job.record;
+  if (HasFinalCheckpoint(record)) return Succeed(job);  // whatever broke broke after the work
   const v1::Preemption preemption = record.preemption();
   const bool moves = IsMove(preemption);
   const bool for_itself = preemption.by() == record.name();

@@ -206,7 +206,10 @@ void SessionHandler::MissEpochs(NodeEntry& node, const std::map<EpochKey, Hold>&
     JobEntry* job = Current(node, ToProto(key));
     if (job == nullptr) continue;  // over anyway, and now confirmed
     Member& member = job->run.members.at(node.name);
-    if (member.state == MemberState::kAsked) {
+    // Of the backup's own epoch nobody knows how far it came: it is not begun a second time.
+    const bool may_have_begun =
+        job->record.restored() && job->record.epoch() < job->record.least_epoch();
+    if (member.state == MemberState::kAsked && !may_have_begun) {
       node.holds.insert({key, hold});  // it has not heard of it yet
       continue;
     }

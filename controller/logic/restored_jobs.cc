@@ -153,16 +153,18 @@ void SessionHandler::AdoptClaimed(const NodeEntry& node) {
 
 // Whether the message tells of one that the record, which came from a backup, does not know.
 bool SessionHandler::IsNewer(const JobEntry& job, const v1::EpochPrepared& message) {
-  return job.record.restored() && message.has_newer_checkpoint() &&
+  return MayHaveUnknownCheckpoints(job.record) && message.has_newer_checkpoint() &&
          message.newer_checkpoint().step() > job.record.checkpoint().step();
 }
 
 // Its steps may have been changed since the backup: those of the ranks that wrote it tell, if they
-// were started since. It may lie beyond all that the record asks for.
+// were started since. It may lie beyond all that the record asks for. Instead of one that was given
+// up it tells nothing new of them.
 void SessionHandler::AdoptCheckpoint(JobEntry& job, const v1::EpochPrepared& message) {
   v1::JobRecord& record = job.record;
   const v1::CommittedCheckpoint& checkpoint = message.newer_checkpoint();
-  const bool since = checkpoint.epoch() + kRestoredEpochs > record.least_epoch();
+  const bool since =
+      record.restored() && checkpoint.epoch() + kRestoredEpochs > record.least_epoch();
   const int64_t asked =
       since && message.newer_steps() > 0 ? message.newer_steps() : record.spec().train().steps();
   const int64_t steps = std::max(asked, checkpoint.step());

@@ -164,6 +164,32 @@ void AddEnding(const ClusterState& state, std::map<EpochKey, scheduler::Shape>& 
   }
 }
 
+// Nobody begins again on a device that is kept for another: jobs whose records came from a backup
+// may have had it one after the other. Who is about to move there comes first.
+void ShareClaims(const ClusterState& state, scheduler::View& view) {
+  std::vector<uint64_t> kept(state.scheduler.nodes.size(), 0);
+  std::vector<JobView*> moving, recovering;
+  for (JobView& of : view.jobs) {
+    const JobEntry& job = state.jobs.at(absl::StrCat("jobs/", of.name));
+    if (of.phase == JobPhase::kRecovering) {
+      (job.record.has_moving_to() ? moving : recovering).push_back(&of);
+      continue;
+    }
+    for (const Device& device : KeptFor(state, job)) {
+      if (device.node >= 0) kept[device.node] |= Bit(device.device);
+    }
+  }
+  moving.insert(moving.end(), recovering.begin(), recovering.end());
+  for (JobView* of : moving) {
+    for (Device& rank : of->held->ranks) {
+      if (rank.node < 0) continue;
+      const bool taken = (kept[rank.node] & Bit(rank.device)) != 0;
+      kept[rank.node] |= Bit(rank.device);
+      if (taken) rank = {};
+    }
+  }
+}
+
 bool Matches(const std::string& asked, const std::string& kind) {
   return asked == "gpu" ? kind != "cpu" : asked == kind;
 }
@@ -324,6 +350,7 @@ scheduler::View MakeView(ClusterState& state) {
   for (const std::string& name : state.live) {
     view.jobs.push_back(ViewOf(state, state.jobs.at(name)));
   }
+  ShareClaims(state, view);
   for (const auto& [place, job] : state.queue) {
     if (job->record.suspended() || state.IsAwaited(*job)) continue;
     if (WhyInfeasible(state, job->shape).empty()) view.jobs.push_back(ViewOf(state, *job));

@@ -19,21 +19,28 @@ constexpr double kLongestDoubtLeases = 10;
 
 // As Kubernetes' node controller under a full disruption: when more than half of the nodes that
 // were there, and two at least, are silent at once, it is rather the controller that lost them all.
-// Leases begin anew when half are back.
+// Those that it has not heard since its start count as well while it hears nobody. Leases begin
+// anew when half are back.
 void JobMachine::JudgeOwnConnection() {
-  int there = 0, silent = 0;
+  int there = 0, silent = 0, awaited = 0;
   for (const auto& [name, node] : state_.nodes.all()) {
-    if (!node.met || node.gone) continue;
-    ++there;
-    if (state_.SilenceOf(node) > state_.timing.node_lost_seconds) ++silent;
+    if (node.gone) continue;
+    const bool is_silent = state_.SilenceOf(node) > state_.timing.node_lost_seconds;
+    there += node.met ? 1 : 0;
+    silent += node.met && is_silent ? 1 : 0;
+    awaited += !node.met && is_silent ? 1 : 0;
   }
-  if (there == 0) return;  // since its start it has heard nobody
+  const bool heard_nobody = there == 0;  // since its start
+  if (silent == there) {
+    there += awaited;
+    silent += awaited;
+  }
   const bool most = silent >= 2 && 2 * silent > there;
   if (!state_.cut_off && most) {
     state_.cut_off = true;
     state_.cut_off_since = state_.now;
   }
-  if (!state_.cut_off) return;
+  if (!state_.cut_off || heard_nobody) return;
   const double longest = kLongestDoubtLeases * state_.timing.lease_seconds;
   if (most && (silent == there || state_.now <= state_.cut_off_since + longest)) return;
   state_.cut_off = false;

@@ -116,16 +116,27 @@ absl::Status SetAsideDamaged(const v1::Controlled& controlled, const std::string
   return absl::OkStatus();
 }
 
+// All of them are damaged, and those that the controller does not know it cannot give up.
+absl::Status SetAllAside(const v1::TrainerTask& task, checkpoint::Committer& committer,
+                         v1::JobPlan& plan) {
+  ASSIGN_OR_RETURN(const std::vector<checkpoint::CheckpointFolder> all,
+                   checkpoint::ListCheckpoints(task.job().checkpoint().directory()));
+  for (const checkpoint::CheckpointFolder& folder : all) {
+    if (folder.step <= task.controlled().checkpoint().step()) continue;
+    RETURN_IF_ERROR(SetAside(committer, folder.step, checkpoint::StepFolderName(folder.step),
+                             "for no checkpoint is whole", plan));
+  }
+  return absl::OkStatus();
+}
+
 // What the controller's restored state does not know is told, so that all nodes begin with it.
 // Damaged ones that are newer still would be in the way of the job's next ones.
 absl::Status FindNewer(const v1::TrainerTask& task, checkpoint::Committer& committer,
                        v1::JobPlan& plan) {
   absl::StatusOr<checkpoint::NewestIntact> newest =
       checkpoint::FindNewestIntact(task.job().checkpoint().directory());
-  // None, or only damaged ones: as if nobody had asked.
-  if (absl::IsNotFound(newest.status()) || absl::IsDataLoss(newest.status())) {
-    return absl::OkStatus();
-  }
+  if (absl::IsNotFound(newest.status())) return absl::OkStatus();
+  if (absl::IsDataLoss(newest.status())) return SetAllAside(task, committer, plan);
   RETURN_IF_ERROR(newest.status());
   const checkpoint::Checkpoint& found = *newest->checkpoint;
   const checkpoint::CheckpointInfo& info = found.manifest().info;

@@ -57,6 +57,13 @@ class RestoredStart : public ::testing::Test {
     known.set_step(step);
     known.set_manifest_digest(common::DigestOf(checkpoint::ReadFile(Manifest(step))));
   }
+  void Damage(int64_t step) {
+    const std::string file =
+        folder_.path() + "/step-000000" + std::to_string(step) + "/rank-0.safetensors";
+    std::string bytes = checkpoint::ReadFile(file);
+    bytes[bytes.size() - 3] ^= 1;
+    checkpoint::WriteFile(file, bytes);
+  }
   v1::JobPlan Find() {
     v1::JobPlan plan;
     const absl::Status found = FindStartingPoint(task_, plan);
@@ -92,13 +99,21 @@ TEST_F(RestoredStart, SoIsOneThatWasRecordedAndNotYetPublished) {
 }
 
 TEST_F(RestoredStart, ADamagedNewerOneIsSetAside) {
-  const std::string file = folder_.path() + "/step-00000040/rank-0.safetensors";
-  std::string bytes = checkpoint::ReadFile(file);
-  bytes[bytes.size() - 3] ^= 1;
-  checkpoint::WriteFile(file, bytes);
+  Damage(40);
   const v1::JobPlan plan = Find();
   EXPECT_FALSE(plan.has_newer_checkpoint());
   EXPECT_EQ(plan.start_step(), 20);
+  EXPECT_FALSE(fs::exists(folder_.path() + "/step-00000040"));
+}
+
+TEST_F(RestoredStart, WhereAllAreDamagedTheJobStartsAnew) {
+  task_.mutable_controlled()->clear_checkpoint();
+  Damage(20);
+  Damage(40);
+  const v1::JobPlan plan = Find();
+  EXPECT_FALSE(plan.has_newer_checkpoint());
+  EXPECT_EQ(plan.start_step(), 0);
+  EXPECT_FALSE(fs::exists(folder_.path() + "/step-00000020"));
   EXPECT_FALSE(fs::exists(folder_.path() + "/step-00000040"));
 }
 
