@@ -246,8 +246,10 @@ void Oracle::CheckCheckpoint(const v1::JobRecord& before, const v1::JobRecord& a
   recorded_.insert(is.manifest_digest());
   CheckRecords(after.name(), is.step());
   std::deque<v1::CommittedCheckpoint>& history = history_[after.name()];
-  std::erase_if(history,
-                [&](const auto& each) { return deleted_.contains(each.manifest_digest()); });
+  std::erase_if(history, [&](const auto& each) {
+    const std::string& digest = each.manifest_digest();
+    return deleted_.contains(digest) && !forgotten_.contains(digest);
+  });
   history.push_back(is);
   constexpr size_t kMostKept = 16;  // in a record, where all are kept on disk
   if (history.size() > kMostKept) history.pop_front();
@@ -335,6 +337,11 @@ void Oracle::CheckFallback(const v1::JobRecord& before, const v1::JobRecord& aft
   given_up_.insert(digest);
   if (!damaged_.contains(digest) && !deleted_.contains(digest)) {
     Violate(absl::StrCat(digest, " is given up, and is whole"));
+  }
+  // Of one that a store put back knows again either takes its place or is passed over.
+  while (!history.empty() && history.back().manifest_digest() != is.manifest_digest() &&
+         forgotten_.contains(history.back().manifest_digest())) {
+    history.pop_back();
   }
   const std::string newest = history.empty() ? "" : history.back().manifest_digest();
   if (is.manifest_digest() != newest) {

@@ -136,6 +136,8 @@ class Oracle {
   // What is lost with a store that an earlier one replaces.
   std::map<std::string, std::string> acknowledged_then_;
   std::set<std::string> given_up_then_;
+  // Digests of checkpoints that were given up or deleted before, which it may know as good ones.
+  std::set<std::string> forgotten_;
   // Since the store was put back, until their ranks start anew: jobs whose ranks were all at work
   // then, and those of which that cannot be said.
   std::set<std::string> kept_, excused_, ever_excused_;

@@ -29,6 +29,8 @@ void Oracle::OnPutBack(const Records& store, double now) {
   history_.clear();
   kept_.clear();
   acknowledged_ = acknowledged_then_;
+  forgotten_.insert(given_up_.begin(), given_up_.end());
+  forgotten_.insert(deleted_.begin(), deleted_.end());
   given_up_ = given_up_then_;
   for (const auto& [key, write] : store) {
     v1::Node node;
@@ -40,9 +42,6 @@ void Oracle::OnPutBack(const Records& store, double now) {
     durable_[job.name()] = job;
     std::deque<v1::CommittedCheckpoint>& history = history_[job.name()];
     history.assign(job.older_checkpoints().begin(), job.older_checkpoints().end());
-    std::erase_if(history, [&](const v1::CommittedCheckpoint& checkpoint) {
-      return deleted_.contains(checkpoint.manifest_digest());
-    });
     if (job.has_checkpoint()) history.push_back(job.checkpoint());
     const bool wishes = job.cancel_requested() || job.suspended() || job.has_preemption();
     const auto last = lost.find(job.name());
