@@ -320,7 +320,8 @@ nlohmann::json Measure(const Flags& flags) {
   BenchCertificates* const certificates = made.has_value() ? &*made : nullptr;
   ControllerProcess daemon(flags.controller, directory, certificates);
   if (!daemon.runs()) {
-    std::fprintf(stderr, "control_bench: %s does not start\n", flags.controller.c_str());
+    std::fprintf(stderr, "control_bench: %s does not start: see %s/controller.err\n",
+                 flags.controller.c_str(), directory.c_str());
     return nullptr;
   }
   Load load;

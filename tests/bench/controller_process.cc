@@ -38,6 +38,9 @@ ControllerProcess::ControllerProcess(const std::string& program, const std::stri
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
+  // Audit records of thousands of calls: beside the state, as a daemon's log would be.
+  posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, (directory + "/controller.err").c_str(),
+                                   O_WRONLY | O_CREAT | O_APPEND, 0600);
   if (posix_spawn(&pid_, words[0].c_str(), &actions, nullptr, argv.data(), environ) != 0) {
     pid_ = -1;
   }
