@@ -2,16 +2,20 @@
 
 #include <stdlib.h>
 
+#include <algorithm>
 #include <cstdio>
-#include <utility>
 
 namespace strata::bench {
 namespace {
 
 constexpr int kSessions = 12500;
+// With TLS: all come from one address, which a controller that knows its callers gives half of its
+// files; 20,000 are common.
+constexpr int kSessionsOfOneAddress = 8000;
+constexpr double kTls = 1.5;  // what each aim may be missed by with TLS
 
 struct Parts {
-  nlohmann::json submits, sessions, restart, plain, tls;
+  nlohmann::json submits, sessions, restart;
 };
 
 // Whether nothing failed and nothing that was acknowledged was lost; says what did.
@@ -31,10 +35,12 @@ bool Sound(const char* what, const nlohmann::json& part) {
   return false;
 }
 
-Parts MeasureParts(const Flags& base, const std::function<nlohmann::json(const Flags&)>& measure) {
+Parts MeasureParts(const Flags& base, bool tls,
+                   const std::function<nlohmann::json(const Flags&)>& measure) {
   const auto with = [&](const char* what, auto set) {
-    std::fprintf(stderr, "control_bench: %s …\n", what);
+    std::fprintf(stderr, "control_bench: %s%s …\n", what, tls ? ", with TLS" : "");
     Flags flags = base;
+    flags.tls = tls;
     set(flags);
     return measure(flags);
   };
@@ -42,37 +48,24 @@ Parts MeasureParts(const Flags& base, const std::function<nlohmann::json(const F
   parts.submits = with("submits", [](Flags& flags) {
     flags.idle = 1;
     flags.seconds = 10;
-    flags.jobs_per_client = 100;  // a controller keeps 10,000 jobs in all
+    flags.clients = 32;
+    flags.jobs_per_client = 200;  // a controller keeps 10,000 jobs in all
     flags.fill = 1000;
   });
-  parts.sessions = with("12,500 sessions", [](Flags& flags) {
-    flags.agents = kSessions;
+  parts.sessions = with("sessions", [&](Flags& flags) {
+    flags.agents = tls ? kSessionsOfOneAddress : kSessions;
     flags.devices = flags.idle = 8;
     flags.clients = 4;
     flags.seconds = 2;
     flags.fill = 20;
   });
-  const auto small = [](Flags& flags) {
+  parts.restart = with("the restart of 16,384 ranks", [](Flags& flags) {
     flags.agents = 50;
     flags.idle = flags.seconds = 1;
     flags.clients = 4;
     flags.fill = 20;
-  };
-  parts.restart = with("the restart of 16,384 ranks", [&](Flags& flags) {
-    small(flags);
     flags.restart_nodes = 2048;
   });
-  for (const bool tls : {false, true}) {
-    (tls ? parts.tls : parts.plain) = with(tls ? "with TLS" : "without TLS", [&](Flags& flags) {
-      flags.agents = 1000;
-      flags.idle = flags.seconds = 5;
-      flags.clients = 16;
-      flags.fill = 100;
-      flags.jobs_per_client = 500;
-      flags.restart_nodes = 256;
-      flags.tls = tls;
-    });
-  }
   return parts;
 }
 
@@ -82,46 +75,50 @@ void Row(const char* what, double measured, const char* unit, double aim, bool a
               reached ? "reached" : "MISSED");
 }
 
+void PrintRows(const Parts& parts, double times) {
+  const auto of = [](const nlohmann::json& part, const char* key) {
+    return part.at(key).get<double>();
+  };
+  Row("restart of 2,048 nodes x 8 ranks, controller's processor",
+      of(parts.restart["restart"], "processor_seconds"), "s", 2 * times);
+  Row("durable submits of 32 clients", of(parts.submits, "submits_per_second"), "/s",
+      1000 / times, /*at_most=*/false);
+  Row("  their p99", of(parts.submits, "submit_p99_ms"), "ms", 100 * times);
+  Row("12,500 sessions with a heartbeat per second",
+      1e-6 * kSessions * of(parts.sessions, "heartbeat_processor_us"), "cores", times);
+  // A heartbeat goes through the writer too. What is not due to the lists is there without them.
+  const double alone = of(parts.sessions, "call_max_ms");
+  const double beside = of(parts.sessions, "call_beside_lists_max_ms");
+  Row("lists of all nodes: longest delay of a call that is written",
+      std::max(0.0, beside - alone), "ms", 50 * times);
+  std::printf(
+      "  (longest call %.1f ms alone, %.1f beside them; p99 %.1f and %.1f; %.0f sessions here)\n",
+      alone, beside, of(parts.sessions, "call_p99_ms"),
+      of(parts.sessions, "call_beside_lists_p99_ms"), of(parts.sessions, "agents"));
+}
+
 }  // namespace
 
 bool PrintContract(const Flags& base, const std::function<nlohmann::json(const Flags&)>& measure) {
   double load[2] = {};
   getloadavg(load, 1);
-  const Parts parts = MeasureParts(base, measure);
+  const Parts plain = MeasureParts(base, /*tls=*/false, measure);
+  const Parts tls = MeasureParts(base, /*tls=*/true, measure);
+  getloadavg(load + 1, 1);
   bool sound = true;
-  for (const auto& [what, part] : {std::pair{"submits", &parts.submits},
-                                   {"12,500 sessions", &parts.sessions},
-                                   {"the restart of 16,384 ranks", &parts.restart},
-                                   {"without TLS", &parts.plain},
-                                   {"with TLS", &parts.tls}}) {
-    sound = Sound(what, *part) && sound;
+  for (const Parts* parts : {&plain, &tls}) {
+    sound = Sound("submits", parts->submits) && sound;
+    sound = Sound("sessions", parts->sessions) && sound;
+    sound = Sound("the restart of 16,384 ranks", parts->restart) && sound;
   }
   if (!sound) return false;
-  getloadavg(load + 1, 1);
-  const auto of = [](const nlohmann::json& part, const char* key) {
-    return part.at(key).get<double>();
-  };
-  const nlohmann::json& restart = parts.restart["restart"];
-  std::printf("load of the machine: %.1f before, %.1f at the end\n\n", load[0], load[1]);
-  Row("restart of 2,048 nodes x 8 ranks, controller's processor", of(restart, "processor_seconds"),
-      "s", 2);
-  Row("durable submits", of(parts.submits, "submits_per_second"), "/s", 1000, /*at_most=*/false);
-  Row("  their p99", of(parts.submits, "submit_p99_ms"), "ms", 100);
-  Row("12,500 sessions with a heartbeat per second",
-      1e-6 * kSessions * of(parts.sessions, "heartbeat_processor_us"), "cores", 1);
-  Row("longest call through the writer beside lists of 12,500 nodes",
-      of(parts.sessions, "call_beside_lists_max_ms"), "ms", 50);
-  const auto ratio = [&](const char* key) { return of(parts.tls, key) / of(parts.plain, key); };
-  Row("TLS: processor time of a heartbeat, ratio", ratio("heartbeat_processor_us"), "", 1.5);
-  Row("TLS: processor time of a change (submit, cancel), ratio", ratio("processor_us_per_change"),
-      "", 1.5);
-  Row("TLS: processor time of the restart of 2,048 ranks, ratio",
-      of(parts.tls["restart"], "processor_seconds") /
-          of(parts.plain["restart"], "processor_seconds"),
-      "", 1.5);
+  std::printf("load of the machine: %.1f before, %.1f at the end\n", load[0], load[1]);
+  PrintRows(plain, 1);
+  std::printf("\nwith TLS, each aim within %.1f times\n", kTls);
+  PrintRows(tls, kTls);
   std::printf(
       "\nmissing after kill -9: 0; sessions lost: 0; START to a node of 8 ranks: %.0f KiB\n",
-      of(restart, "start_bytes") / 1024);
+      plain.restart["restart"]["start_bytes"].get<double>() / 1024);
   return true;
 }
 
