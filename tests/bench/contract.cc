@@ -81,16 +81,16 @@ void PrintRows(const Parts& parts, double times) {
   };
   Row("restart of 2,048 nodes x 8 ranks, controller's processor",
       of(parts.restart["restart"], "processor_seconds"), "s", 2 * times);
-  Row("durable submits of 32 clients", of(parts.submits, "submits_per_second"), "/s",
-      1000 / times, /*at_most=*/false);
+  Row("durable submits of 32 clients", of(parts.submits, "submits_per_second"), "/s", 1000 / times,
+      /*at_most=*/false);
   Row("  their p99", of(parts.submits, "submit_p99_ms"), "ms", 100 * times);
   Row("12,500 sessions with a heartbeat per second",
       1e-6 * kSessions * of(parts.sessions, "heartbeat_processor_us"), "cores", times);
   // A heartbeat goes through the writer too. What is not due to the lists is there without them.
   const double alone = of(parts.sessions, "call_max_ms");
   const double beside = of(parts.sessions, "call_beside_lists_max_ms");
-  Row("lists of all nodes: longest delay of a call that is written",
-      std::max(0.0, beside - alone), "ms", 50 * times);
+  Row("lists of all nodes: longest delay of a call that is written", std::max(0.0, beside - alone),
+      "ms", 50 * times);
   std::printf(
       "  (longest call %.1f ms alone, %.1f beside them; p99 %.1f and %.1f; %.0f sessions here)\n",
       alone, beside, of(parts.sessions, "call_p99_ms"),
