@@ -1,4 +1,4 @@
-// Token embedding: rows of a table.
+// Token embedding: rows of a table, or of a part of one.
 #ifndef STRATA_KERNELS_EMBEDDING_H_
 #define STRATA_KERNELS_EMBEDDING_H_
 
@@ -8,13 +8,21 @@
 
 namespace strata::kernels {
 
-// y[N, C] = table[tokens[N], C]. Tokens must lie in the table.
-void EmbeddingForward(const Context& context, int64_t rows, int64_t channels, const int32_t* tokens,
+// The table's rows are those of tokens [first, first + count).
+struct EmbeddingShape {
+  int64_t rows = 0;      // N
+  int64_t channels = 0;  // C
+  int64_t first = 0, count = 0;
+};
+
+// y[N, C] = table[tokens[N] - first, C]; zeros for tokens that the table does not have.
+void EmbeddingForward(const Context& context, const EmbeddingShape& shape, const int32_t* tokens,
                       const float* table, float* y);
 
-// dtable[V, C] += for each row n, in ascending n, dy[n] to row tokens[n].
-void EmbeddingBackward(const Context& context, int64_t rows, int64_t channels,
-                       const int32_t* tokens, const float* dy, float* dtable);
+// dtable[count, C] += for each row n, in ascending n, dy[n] to row tokens[n] - first; those of
+// other tokens are passed over.
+void EmbeddingBackward(const Context& context, const EmbeddingShape& shape, const int32_t* tokens,
+                       const float* dy, float* dtable);
 
 }  // namespace strata::kernels
 

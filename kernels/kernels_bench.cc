@@ -296,11 +296,12 @@ class Bench {
       for (int64_t i = 0; i < m.rows; ++i) tokens[i] = i * 7919 % m.vocab;
       float* table = buffers.Get(m.vocab * m.hidden);
       float* y = buffers.Get(m.rows * m.hidden);
+      const EmbeddingShape shape{m.rows, m.hidden, 0, m.vocab};
       const double count = 1.0 * m.rows * m.hidden;
       Measure("embedding" + end + "/forward", 0, 8 * count,
-              [&] { EmbeddingForward(context_, m.rows, m.hidden, tokens.data(), table, y); });
+              [&] { EmbeddingForward(context_, shape, tokens.data(), table, y); });
       Measure("embedding" + end + "/backward", count, 12 * count,
-              [&] { EmbeddingBackward(context_, m.rows, m.hidden, tokens.data(), y, table); });
+              [&] { EmbeddingBackward(context_, shape, tokens.data(), y, table); });
     }
   }
 

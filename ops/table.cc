@@ -12,6 +12,7 @@
 #include "ops/embedding.h"
 #include "ops/matmul.h"
 #include "ops/rmsnorm.h"
+#include "ops/shared_heads.h"
 #include "ops/step.h"
 #include "ops/swiglu.h"
 
@@ -81,6 +82,8 @@ AllRows MakeTable() {
                   Row<CrossEntropyLoss>(),
                   Row<CrossEntropyStatistics>(),
                   Row<CrossEntropyFinish>(),
+                  Row<TakeHeads>(),
+                  Row<AddHeads>(),
                   Row<Add>(),
                   Row<Copy>(),
                   Row<Zero>(),

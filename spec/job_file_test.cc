@@ -445,11 +445,8 @@ TEST(Unsupported, IsRefusedWithItsValue) {
       {{"train.method=lora"}, "train.method: lora is"},
       {{"train.micro_batch=auto"}, "train.micro_batch: auto is"},
       {{"train.start_from=other"}, "train.start_from: other is"},
-      {{"parallel.tensor=2"}, "parallel.tensor: 2 is"},
       {{"parallel.context=2"}, "parallel.context: 2 is"},
-      {{"parallel.pipeline=2"}, "parallel.pipeline: 2 is"},
       {{"parallel=auto"}, "parallel: auto is"},
-      {{"parallel={pipeline: 2, pipeline_schedule: gpipe}"}, "parallel.pipeline: 2 is"},
       {{"parallel.update_policy=spooled"}, "parallel.update_policy: spooled is"},
       {{"resources.device=h100"}, "resources.device: h100 is"},
       {{"data.train[0].path=x.jsonl"}, "data.train[0].path: the kind of x.jsonl is"},
@@ -460,6 +457,7 @@ TEST(Unsupported, IsRefusedWithItsValue) {
   }
   EXPECT_EQ(Unsupported({"parallel={data: 4, shard: zero3, shard_group: 2, recompute: selective}"}),
             "");
+  EXPECT_EQ(Unsupported({"parallel={tensor: 2, pipeline: 2, pipeline_schedule: zero_bubble}"}), "");
   EXPECT_EQ(
       Unsupported({"parallel.shard=zero1", "parallel.data=2", "resources.priority=5",
                    "resources.spares=1", "train.schedule.name=wsd", "data.train[0].weight=0.5"}),

@@ -84,7 +84,9 @@ absl::Status CheckNodes(const std::string& file, const topology::Description& de
 std::vector<ClusterNode> PlainNodes(int count) {
   std::vector<ClusterNode> nodes;
   nodes.reserve(count);
-  for (int i = 0; i < count; ++i) nodes.push_back({absl::StrCat("n", i)});
+  for (int i = 0; i < count; ++i) {
+    nodes.push_back({.name = absl::StrCat("n", i), .locality = {{"domain", "local"}}});
+  }
   return nodes;
 }
 

@@ -17,7 +17,7 @@ struct ClusterNode {
   bool operator==(const ClusterNode& other) const = default;
 };
 
-// n0, n1, … of one device each.
+// n0, n1, … of one device each: one domain, as they share this machine's memory.
 std::vector<ClusterNode> PlainNodes(int count);
 
 struct LocalTopology {

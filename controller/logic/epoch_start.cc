@@ -89,6 +89,7 @@ void JobMachine::SendPrepare(const JobEntry& job, const NodeEntry& node, const M
   prepare.mutable_devices()->Add(member.devices.begin(), member.devices.end());
   if (job.record.has_checkpoint()) *prepare.mutable_checkpoint() = job.record.checkpoint();
   prepare.set_attempt(job.record.attempt());
+  *prepare.mutable_rank_order() = job.record.layout().order();
   *prepare.mutable_damaged() = job.record.damaged_checkpoints();
   // All of its nodes have the same: see builds.h.
   prepare.set_build(node.build);

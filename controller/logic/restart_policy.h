@@ -19,6 +19,8 @@ inline constexpr double kLongestBackOffSeconds = 8;
 //     that live and say so, in time to count.)
 //   - ranks that an agent ended because it was itself told to stop or had lost its controller
 //     (EpochEnded with the cause node_lost).
+//   - ranks that an agent ended because a controller wished it (the cause user): one that has not
+//     wished it itself had its state restored from a backup of before.
 //   - ranks that an agent ended because their storage stalled for too long, which took minutes.
 //   - ranks that a node could not start, for want of room on a disk or of a file, though the job
 //     has trained before, during the first minute of it. Here there is a back-off.

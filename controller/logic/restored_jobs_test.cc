@@ -239,6 +239,25 @@ TEST_F(RestoredJobs, OnceItsEpochIsFoundAFailureIsOneAtOnce) {
   EXPECT_EQ(h.Job("a").state(), v1::Job::RECOVERING);
 }
 
+// Somebody had preempted or suspended it, or drained its node, after the backup was taken.
+TEST_F(RestoredJobs, AnEndThatTheControllerHadWishedIsNotCountedAgainstTheJob) {
+  h.Run("a", {"n0", "n1"});
+  Restore();
+  for (int rank = 0; rank < 2; ++rank) {
+    h.Reconnect(rank == 0 ? "n0" : "n1", {Later("a", 4, rank)});
+  }
+  ASSERT_EQ(h.Job("a").epoch(), 4);
+  v1::AgentMessage message;
+  *message.mutable_ended()->mutable_epoch() = Later("a", 4, 0).epoch();
+  message.mutable_ended()->mutable_finished()->set_outcome(testing::kFailed);
+  message.mutable_ended()->mutable_finished()->set_message("preempted by b");
+  message.mutable_ended()->set_rank(-1);
+  message.mutable_ended()->set_cause("user");
+  h.Say("n0", std::move(message));
+  EXPECT_EQ(h.Job("a").state(), v1::Job::RECOVERING);
+  EXPECT_EQ(h.Job("a").restarts_without_progress(), 0);
+}
+
 TEST_F(RestoredJobs, AnEndThatIsStillToBeToldDoesNotHideALaterEpoch) {
   h.Run("a", {"n0", "n1"});
   Restore();

@@ -30,7 +30,7 @@ Failure EndedFailure(const NodeEntry& node, const v1::EpochEnded& message, bool 
   failure.sure = !message.echo() && message.rank() >= 0;
   if (failure.sure) failure.node = node.name;
   failure.cause = message.cause().empty() ? "trainer_died" : message.cause();
-  failure.counts = failure.cause != "node_lost";
+  failure.counts = failure.cause != "node_lost" && failure.cause != "user";
   if (message.has_checkpoint_problem()) failure.checkpoint = message.checkpoint_problem();
   failure.reason = message.finished().message();
   if (failure.reason.empty()) {

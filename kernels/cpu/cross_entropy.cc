@@ -56,6 +56,27 @@ double GradientRow(int64_t vocab, float scale, int32_t target, float* x) {
   return RowLoss(sum, max, target_logit);
 }
 
+// Of a whole row, from the statistics of its parts.
+struct RowSums {
+  float max = 0;
+  double sum = 0;  // of exp(logit - max)
+  float target_logit = 0;
+};
+
+RowSums JoinParts(int64_t rows, int64_t parts, int64_t row, const float* statistics) {
+  RowSums joined{.max = -std::numeric_limits<float>::infinity()};
+  for (int64_t p = 0; p < parts; ++p) {
+    const float max = statistics[(p * rows + row) * 3];
+    joined.max = max > joined.max || std::isnan(max) ? max : joined.max;
+  }
+  for (int64_t p = 0; p < parts; ++p) {
+    const float* part = statistics + (p * rows + row) * 3;
+    joined.sum += part[1] * std::exp(static_cast<double>(part[0]) - joined.max);
+    joined.target_logit += part[2];
+  }
+  return joined;
+}
+
 // One by one onto *loss, so that the sum is the same however rows are cut into chunks.
 void AddInOrder(int64_t rows, const double* row_losses, double* loss) {
   for (int64_t row = 0; row < rows; ++row) *loss += row_losses[row];
@@ -94,6 +115,48 @@ void CrossEntropyForward(const Context& context, int64_t rows, int64_t vocab,
     }
   });
   AddInOrder(rows, row_losses, loss);
+}
+
+void CrossEntropyStatistics(const Context& context, const VocabularyPart& part,
+                            const int32_t* targets, const float* logits, float* statistics) {
+  ForBlocks(context, part.rows, RowsPerTask(part.columns), [=](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      const float* x = logits + row * part.columns;
+      const int64_t target = targets[row] - part.first;
+      float* const of = statistics + row * 3;
+      of[0] = RowMax(part.columns, x);
+      of[1] = RowExpSum<false>(part.columns, x, of[0], nullptr);
+      of[2] = target >= 0 && target < part.columns ? x[target] : 0;
+    }
+  });
+}
+
+void CrossEntropyFinish(const Context& context, const VocabularyPart& part, int64_t parts,
+                        float scale, const int32_t* targets, const float* statistics, float* logits,
+                        double* loss) {
+  ForBlocks(context, part.rows, RowsPerTask(part.columns), [=](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      float* const x = logits + row * part.columns;
+      if (targets[row] < 0) {
+        std::fill(x, x + part.columns, 0.0f);
+        continue;
+      }
+      const RowSums joined = JoinParts(part.rows, parts, row, statistics);
+      const Vec shift = simd::Set(joined.max);
+      const Vec factor = simd::Set(static_cast<float>(scale / joined.sum));
+      simd::ForEachVec(part.columns, [=](int64_t i, auto lanes) {
+        const Vec value = simd::Exp(_mm256_sub_ps(lanes.Load(x + i), shift));
+        lanes.Store(x + i, _mm256_mul_ps(value, factor));
+      });
+      const int64_t target = targets[row] - part.first;
+      if (target >= 0 && target < part.columns) x[target] -= scale;
+    }
+  });
+  for (int64_t row = 0; row < part.rows; ++row) {
+    if (targets[row] < 0) continue;
+    const RowSums joined = JoinParts(part.rows, parts, row, statistics);
+    *loss += std::log(joined.sum) + (static_cast<double>(joined.max) - joined.target_logit);
+  }
 }
 
 }  // namespace strata::kernels

@@ -88,6 +88,73 @@ TEST(CrossEntropy, TheLossDoesNotDependOnTheChunks) {
   EXPECT_EQ(whole, chunked);
 }
 
+// Both ops on `parts` equal parts of the vocabulary: the gradient of whole rows, and each rank's
+// loss.
+Floats RunParts(const Context& c, int64_t rows, int64_t vocab, int64_t parts,
+                const int32_t* targets, const Floats& logits, std::vector<double>* losses) {
+  const int64_t columns = vocab / parts;
+  Floats statistics(parts * rows * 3), gradient(logits.size());
+  std::vector<Floats> own(parts, Floats(rows * columns));
+  for (int64_t p = 0; p < parts; ++p) {
+    for (int64_t i = 0; i < rows * columns; ++i) {
+      own[p][i] = logits[i / columns * vocab + p * columns + i % columns];
+    }
+    CrossEntropyStatistics(c, {rows, columns, p * columns}, targets, own[p].data(),
+                           statistics.data() + p * rows * 3);
+  }
+  losses->assign(parts, 0);
+  for (int64_t p = 0; p < parts; ++p) {
+    CrossEntropyFinish(c, {rows, columns, p * columns}, parts, kScale, targets, statistics.data(),
+                       own[p].data(), &(*losses)[p]);
+    for (int64_t i = 0; i < rows * columns; ++i) {
+      gradient[i / columns * vocab + p * columns + i % columns] = own[p][i];
+    }
+  }
+  return gradient;
+}
+
+TEST(CrossEntropy, PartsOfTheVocabularyGiveTheLossAndGradientOfTheWhole) {
+  constexpr struct {
+    int64_t rows, vocab, parts;
+  } kShapes[] = {{1, 2, 2}, {7, 17, 1}, {9, 64, 4}, {21, 259, 7}, {6, 40000, 8}};
+  for (const auto [rows, vocab, parts] : kShapes) {
+    const Floats logits = testing::Random(rows * vocab, 5, 4);
+    const auto targets = Targets(rows, vocab);
+    const double expected = reference::CrossEntropyLoss(vocab, targets, testing::Widen(logits));
+    const Floats result =
+        testing::RunWithThreads([&, r = rows, v = vocab, p = parts](const Context& c) {
+          std::vector<double> losses;
+          Floats gradient = RunParts(c, r, v, p, targets.data(), logits, &losses);
+          for (const double loss : losses) {
+            EXPECT_NEAR(loss, expected, 1e-6 * (1 + expected));
+            EXPECT_EQ(loss, losses[0]);
+          }
+          return gradient;
+        });
+    testing::ExpectClose(
+        result, reference::CrossEntropyGradient(vocab, kScale, targets, testing::Widen(logits)),
+        1e-6);
+  }
+}
+
+TEST(CrossEntropy, OfPartsHugeLogitsStayFiniteAndNonFiniteOnesShow) {
+  const int32_t target = 0;
+  device::ThreadPool pool(1);
+  std::vector<double> losses;
+  const Floats gradient =
+      RunParts({&pool}, 1, 4, 2, &target, {1e30f, -1e30f, -1e30f, 1e30f}, &losses);
+  EXPECT_NEAR(losses[0], std::log(2), 1e-6);
+  EXPECT_EQ(gradient, (Floats{-kScale / 2, 0, 0, kScale / 2}));
+  for (const float bad : {std::nanf(""), std::numeric_limits<float>::infinity()}) {
+    for (int64_t at = 0; at < 20; ++at) {
+      Floats logits = testing::Random(20, 4);
+      logits[at] = bad;
+      RunParts({&pool}, 1, 20, 4, &target, logits, &losses);
+      for (const double loss : losses) EXPECT_FALSE(std::isfinite(loss)) << bad << " at " << at;
+    }
+  }
+}
+
 TEST(CrossEntropy, HugeLogitsStayFiniteAndNonFiniteOnesShow) {
   const int32_t target = 0;
   device::ThreadPool pool(1);

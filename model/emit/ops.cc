@@ -50,7 +50,7 @@ void Emit(TemplateBuilder& builder, const T& attributes, std::initializer_list<V
 
 void MatMul(TemplateBuilder& builder, const MatMulShape& shape, const View& a, const View& b,
             const View& c, bool accumulate) {
-  const auto& [m, n, k, trans_a, trans_b] = shape;
+  const auto& [m, n, k, trans_a, trans_b, lda, ldc] = shape;
   Emit(builder,
        ops::MatMul{.m = m,
                    .n = n,
@@ -58,9 +58,9 @@ void MatMul(TemplateBuilder& builder, const MatMulShape& shape, const View& a, c
                    .trans_a = trans_a,
                    .trans_b = trans_b,
                    .accumulate = accumulate,
-                   .lda = trans_a ? m : k,
+                   .lda = lda > 0 ? lda : (trans_a ? m : k),
                    .ldb = trans_b ? k : n,
-                   .ldc = n},
+                   .ldc = ldc > 0 ? ldc : n},
        {a, b, c});
 }
 
@@ -165,6 +165,14 @@ void CrossEntropyFinish(TemplateBuilder& builder, const VocabularyShape& shape, 
                         const View& loss) {
   Emit(builder, ops::CrossEntropyFinish{shape.rows, shape.vocab, shape.group, shape.parts},
        {logits, targets, statistics, scalars, loss});
+}
+
+void TakeHeads(TemplateBuilder& builder, const SharedHeads& of, const View& all, const View& own) {
+  Emit(builder, ops::TakeHeads{of}, {all, own});
+}
+
+void AddHeads(TemplateBuilder& builder, const SharedHeads& of, const View& all, const View& own) {
+  Emit(builder, ops::AddHeads{of}, {all, own});
 }
 
 void Add(TemplateBuilder& builder, const View& dst, const View& src) {

@@ -11,6 +11,7 @@
 #include "model/emit/template_builder.h"
 #include "ops/attention.h"
 #include "ops/collective.h"
+#include "ops/shared_heads.h"
 #include "program/ir/op.h"
 
 namespace strata::model {
@@ -19,10 +20,13 @@ struct MatMulShape {
   int64_t m = 0, n = 0, k = 0;
   bool trans_a = false;  // a is stored [k, m]
   bool trans_b = false;  // b is stored [n, k]
+  // Distance between stored rows, in elements; 0: dense.
+  int64_t lda = 0, ldc = 0;
 };
 
 using ops::AttentionShape;
 using ops::ReduceScatterScratchBytes;
+using ops::SharedHeads;
 
 // Of the vocabulary's rows: all of them, or those of this rank's part.
 struct VocabularyShape {
@@ -74,6 +78,8 @@ void CrossEntropyStatistics(TemplateBuilder& builder, const VocabularyShape& sha
 void CrossEntropyFinish(TemplateBuilder& builder, const VocabularyShape& shape, const View& logits,
                         const View& targets, const View& statistics, const View& scalars,
                         const View& loss);
+void TakeHeads(TemplateBuilder& builder, const SharedHeads& of, const View& all, const View& own);
+void AddHeads(TemplateBuilder& builder, const SharedHeads& of, const View& all, const View& own);
 void Add(TemplateBuilder& builder, const View& dst, const View& src);
 void Copy(TemplateBuilder& builder, const View& dst, const View& src);
 void Zero(TemplateBuilder& builder, const View& dst);

@@ -56,10 +56,19 @@ Graph Block(const ModelSpec& spec, int64_t degree) {
   const int64_t kv = spec.kv_heads * spec.head_size;
   const int64_t f = spec.ffn;
   const int64_t c = spec.hidden;
-  const WeightId w_qkv = g.Use(Fused(Matrix("self_attn.qkv_proj.weight", q + 2 * kv, c, 0, std),
-                                     {{"self_attn.q_proj.weight", q},
-                                      {"self_attn.k_proj.weight", kv},
-                                      {"self_attn.v_proj.weight", kv}}));
+  const bool shared = degree > spec.kv_heads;  // by ranks of a tensor group
+  const TensorSpec::Part k_part{"self_attn.k_proj.weight", kv},
+      v_part{"self_attn.v_proj.weight", kv};
+  WeightId w_qkv = -1, w_kv = -1;
+  if (shared) {
+    w_qkv = g.Use(Matrix("self_attn.q_proj.weight", q, c, 0, std));
+    Weight heads = Fused(Matrix("self_attn.kv_proj.weight", 2 * kv, c, -1, std), {k_part, v_part});
+    heads.set = ".shared_heads";
+    w_kv = g.Use(std::move(heads));
+  } else {
+    w_qkv = g.Use(Fused(Matrix("self_attn.qkv_proj.weight", q + 2 * kv, c, 0, std),
+                        {{"self_attn.q_proj.weight", q}, k_part, v_part}));
+  }
   const WeightId w_o = g.Use(Matrix("self_attn.o_proj.weight", c, q, 1, residual_std));
   const WeightId w_gate_up = g.Use(Fused(Matrix("mlp.gate_up_proj.weight", 2 * f, c, 0, std),
                                          {{"mlp.gate_proj.weight", f}, {"mlp.up_proj.weight", f}}));
@@ -67,11 +76,15 @@ Graph Block(const ModelSpec& spec, int64_t degree) {
   const WeightId w_norm1 = g.Use(Scale("input_layernorm.weight", c, ".norms"));
   const WeightId w_norm2 = g.Use(Scale("post_attention_layernorm.weight", c, ".norms"));
 
-  const Heads heads{spec.heads, spec.kv_heads, spec.head_size};
+  // Of shared heads each rank works with one.
+  const Heads heads{spec.heads, shared ? degree : spec.kv_heads, spec.head_size};
   const double epsilon = spec.norm_epsilon;
   const ValueId x = g.input = g.Given("input", c, Layout::kRows, Role::kInput);
   const ValueId norm1 = Norm(g, x, w_norm1, epsilon, "norm1", "rstd1");
-  const ValueId qkv = Rope(g, Linear(g, norm1, w_qkv, "projected"), heads, "qkv");
+  const ValueId projected =
+      shared ? LinearWithShared(g, norm1, w_qkv, w_kv, spec.kv_heads, "projected")
+             : Linear(g, norm1, w_qkv, "projected");
+  const ValueId qkv = Rope(g, projected, heads, "qkv");
   const ValueId attention = Attention(g, qkv, heads, "attention", "log_sum_exp");
   const ValueId residual = Add(g, x, Linear(g, attention, w_o, "attended"), "residual");
   const ValueId norm2 = Norm(g, residual, w_norm2, epsilon, "norm2", "rstd2");

@@ -8,7 +8,10 @@
 //                                       up), down_proj; input_layernorm, post_attention_layernorm.
 //                                       Norms are a set of their own because they are whole on
 //                                       every rank of a tensor group, and small enough to stay
-//                                       resident where matrices are gathered or fetched
+//                                       resident where matrices are gathered or fetched. On more
+//                                       tensor ranks than key and value heads: {matrices, shared
+//                                       heads, norms}, q_proj alone among the matrices and k_proj,
+//                                       v_proj in a set that is whole on every rank
 //   "head"          {final norm, table} model.norm.weight; the table is the embedding's set (tied)
 //                                       or lm_head.weight
 //

@@ -36,17 +36,17 @@ View Emitter::Out(const Node& node, size_t index) {
   return builder_.Local(graph_.values[value].name, rows(value) * width(value) * 4);
 }
 
-View Emitter::Weight(const Node& node) {
-  const WeightPlace& place = weights_[node.weight];
+View Emitter::Weight(WeightId weight) {
+  const WeightPlace& place = weights_[weight];
   return builder_.Formal(Role::kParameters, place.set, place.set_bytes, place.set_name)
       .Part(place.offset, place.bytes);
 }
 
-View Emitter::Gradient(const Node& node) {
-  const WeightPlace& place = weights_[node.weight];
-  const bool whole = graph_.weights[node.weight].cut < 0;
+View Emitter::Gradient(WeightId weight) {
+  const WeightPlace& place = weights_[weight];
+  const bool whole = graph_.weights[weight].cut < 0;
   const program::Partial partial = whole ? program::PartialOver(shape_.group()) : 0;
-  if (!graph_.weights[node.weight].trainable) {
+  if (!graph_.weights[weight].trainable) {
     const View unused = builder_.Local("frozen gradient", place.bytes).Marked(partial);
     Zero(builder_, unused);
     return unused;

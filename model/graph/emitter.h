@@ -69,9 +69,11 @@ class Emitter {
   View Out(const Node& node, size_t index);
   View Of(ValueId value) const;  // its rows in the window
 
-  View Weight(const Node& node);
+  View Weight(const Node& node) { return Weight(node.weight); }
+  View Weight(WeightId weight);
   // Of a frozen weight: a scratch of zeros.
-  View Gradient(const Node& node);
+  View Gradient(const Node& node) { return Gradient(node.weight); }
+  View Gradient(WeightId weight);
   View Scalars();
   View Loss();
   // One per name and size in the template; what is in it does not outlive the window.

@@ -85,6 +85,7 @@ struct Node {
   Attributes attributes;
   Phase phase = Phase::kForward;
   uint32_t discarded = 0;  // bit i: out[i] is at hand already, this copy of it goes nowhere
+  WeightId shared = -1;    // linear nodes: rows behind the weight's, see LinearWithShared
 };
 
 // A tensor that a layer uses. Names stand behind the layer's prefix; sizes are the whole tensor's.
@@ -125,6 +126,10 @@ class Graph {
   }
   // Behind a Redistribute node, what it redistributes.
   ValueId Source(ValueId value) const;
+  // Whether one of the node's weights does.
+  bool Trains(const Node& node) const {
+    return weights[node.weight].trainable || (node.shared >= 0 && weights[node.shared].trainable);
+  }
   bool IsForward(ValueId value) const {
     return values[value].producer >= 0 && values[value].producer < forward_nodes;
   }

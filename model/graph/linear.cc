@@ -7,27 +7,83 @@
 namespace strata::model {
 namespace {
 
+// The columns that a shared weight makes, behind those of the node's own weight.
+struct SharedColumns {
+  SharedHeads heads;
+  int64_t width = 0;
+  int64_t own = 0;  // columns before them
+};
+
+SharedColumns SharedOf(const Emitter& e, const Node& node, int64_t width) {
+  const Weight& shared = e.graph().weights[node.shared];
+  const int64_t degree = e.shape().degree, heads = node.attributes.kv_heads;
+  const int64_t blocks = shared.tensor.part_count();
+  SharedColumns columns;
+  columns.width = shared.rows() / heads;
+  columns.own = width - columns.width;
+  columns.heads = {.blocks = blocks,
+                   .parts = heads,
+                   .elements = shared.rows() / blocks / heads * shared.columns(),
+                   .group = e.shape().group(),
+                   .share = degree / heads};
+  return columns;
+}
+
+View FromColumn(const View& rows, int64_t column) {
+  return rows.Part(column * 4, rows.bytes - column * 4);
+}
+// Of rows that are `width` apart, the first `columns` columns.
+View Columns(const View& rows, int64_t columns, int64_t width) {
+  return rows.Part(0, rows.bytes - (width - columns) * 4);
+}
+
 class ForwardOfLinear : public NodeRule {
  public:
   void Differentiate(Graph& graph, const Node& node, Tape& tape) const override {
     const ValueId x = node.in[0];
     const ValueId dy = tape.Gradient(node.out[0]);
-    if (graph.weights[node.weight].trainable) {
-      graph.Add({NodeKind::kLinearWeightGradient, {x, dy}, {}, node.weight, {}, Phase::kWeight});
+    if (graph.Trains(node)) {
+      graph.Add({.kind = NodeKind::kLinearWeightGradient,
+                 .in = {x, dy},
+                 .weight = node.weight,
+                 .attributes = node.attributes,
+                 .phase = Phase::kWeight,
+                 .shared = node.shared});
     }
     const ValueId dx = tape.Make(x);
-    graph.Add({NodeKind::kLinearInputGradient, {dy}, {dx}, node.weight, {}, Phase::kInput});
+    graph.Add({.kind = NodeKind::kLinearInputGradient,
+               .in = {dy},
+               .out = {dx},
+               .weight = node.weight,
+               .attributes = node.attributes,
+               .phase = Phase::kInput,
+               .shared = node.shared});
     tape.Contribute(x, dx);
   }
   double Flops(const Graph& graph, const Node& node, int64_t /*sequence*/) const override {
-    const Weight& weight = graph.weights[node.weight];
-    return 2.0 * static_cast<double>(weight.rows()) * static_cast<double>(weight.columns());
+    double flops = 0;
+    for (const WeightId id : {node.weight, node.shared}) {
+      if (id < 0) continue;
+      const Weight& weight = graph.weights[id];
+      flops += 2.0 * static_cast<double>(weight.rows()) * static_cast<double>(weight.columns());
+    }
+    return flops;
   }
   void Lower(Emitter& e, const Node& node) const override {
     const ValueId y = node.out[0];
-    MatMul(e.builder(),
-           {.m = e.rows(y), .n = e.width(y), .k = e.width(node.in[0]), .trans_b = true},
-           e.In(node, 0), e.Weight(node), e.Out(node, 0), false);
+    const int64_t rows = e.rows(y), width = e.width(y), inner = e.width(node.in[0]);
+    const View x = e.In(node, 0), out = e.Out(node, 0);
+    if (node.shared < 0) {
+      return MatMul(e.builder(), {.m = rows, .n = width, .k = inner, .trans_b = true}, x,
+                    e.Weight(node), out, false);
+    }
+    const SharedColumns shared = SharedOf(e, node, width);
+    const View own = e.Scratch("own heads", shared.width * inner * 4);
+    TakeHeads(e.builder(), shared.heads, e.Weight(node.shared), own);
+    MatMul(e.builder(), {.m = rows, .n = shared.own, .k = inner, .trans_b = true, .ldc = width}, x,
+           e.Weight(node), Columns(out, shared.own, width), false);
+    MatMul(e.builder(), {.m = rows, .n = shared.width, .k = inner, .trans_b = true, .ldc = width},
+           x, own, FromColumn(out, shared.own), false);
   }
 };
 
@@ -36,8 +92,19 @@ class InputGradientOfLinear : public NodeRule {
  public:
   void Lower(Emitter& e, const Node& node) const override {
     const ValueId dx = node.out[0];
-    MatMul(e.builder(), {.m = e.rows(dx), .n = e.width(dx), .k = e.width(node.in[0])},
-           e.In(node, 0), e.Weight(node), e.Out(node, 0), false);
+    const int64_t rows = e.rows(dx), columns = e.width(dx), width = e.width(node.in[0]);
+    const View dy = e.In(node, 0), out = e.Out(node, 0);
+    if (node.shared < 0) {
+      return MatMul(e.builder(), {.m = rows, .n = columns, .k = width}, dy, e.Weight(node), out,
+                    false);
+    }
+    const SharedColumns shared = SharedOf(e, node, width);
+    const View own = e.Scratch("own heads", shared.width * columns * 4);
+    TakeHeads(e.builder(), shared.heads, e.Weight(node.shared), own);
+    MatMul(e.builder(), {.m = rows, .n = columns, .k = shared.own, .lda = width},
+           Columns(dy, shared.own, width), e.Weight(node), out, false);
+    MatMul(e.builder(), {.m = rows, .n = columns, .k = shared.width, .lda = width},
+           FromColumn(dy, shared.own), own, out, true);
   }
 };
 
@@ -46,9 +113,21 @@ class WeightGradientOfLinear : public NodeRule {
  public:
   void Lower(Emitter& e, const Node& node) const override {
     const ValueId x = node.in[0];
-    const ValueId dy = node.in[1];
-    MatMul(e.builder(), {.m = e.width(dy), .n = e.width(x), .k = e.rows(x), .trans_a = true},
-           e.In(node, 1), e.In(node, 0), e.Gradient(node), true);
+    const int64_t rows = e.rows(x), columns = e.width(x), width = e.width(node.in[1]);
+    const View in = e.In(node, 0), dy = e.In(node, 1);
+    if (node.shared < 0) {
+      return MatMul(e.builder(), {.m = width, .n = columns, .k = rows, .trans_a = true}, dy, in,
+                    e.Gradient(node), true);
+    }
+    const SharedColumns shared = SharedOf(e, node, width);
+    MatMul(e.builder(), {.m = shared.own, .n = columns, .k = rows, .trans_a = true, .lda = width},
+           Columns(dy, shared.own, width), in, e.Gradient(node), true);
+    const View sum = e.Gradient(node.shared);
+    const View own =
+        e.Scratch("own heads' gradient", shared.width * columns * 4).Marked(sum.partial);
+    MatMul(e.builder(), {.m = shared.width, .n = columns, .k = rows, .trans_a = true, .lda = width},
+           FromColumn(dy, shared.own), in, own, false);
+    AddHeads(e.builder(), shared.heads, sum, own);
   }
 };
 
@@ -69,6 +148,23 @@ ValueId Linear(Graph& graph, ValueId x, WeightId weight, std::string name) {
   x = graph.As(x, in);
   const ValueId y = graph.Make(std::move(name), graph.weights[weight].rows(), out);
   graph.Add({NodeKind::kLinear, {x}, {y}, weight});
+  return y;
+}
+
+ValueId LinearWithShared(Graph& graph, ValueId x, WeightId weight, WeightId shared, int64_t heads,
+                         std::string name) {
+  const Weight &w = graph.weights[weight], &behind = graph.weights[shared];
+  STRATA_CHECK(w.cut == 0 && behind.cut < 0 && behind.columns() == w.columns());
+  STRATA_CHECK(graph.values[x].width == w.columns() && graph.degree % heads == 0);
+  x = graph.As(x, Layout::kWhole);
+  const ValueId y = graph.Make(std::move(name), w.rows() + graph.degree * behind.rows() / heads,
+                               Layout::kColumns);
+  graph.Add({.kind = NodeKind::kLinear,
+             .in = {x},
+             .out = {y},
+             .weight = weight,
+             .attributes = {.kv_heads = heads},
+             .shared = shared});
   return y;
 }
 

@@ -22,6 +22,12 @@ ValueId Norm(Graph& graph, ValueId x, WeightId weight, double epsilon, std::stri
              std::string statistic);
 // y = x · Wᵀ with W [out, in].
 ValueId Linear(Graph& graph, ValueId x, WeightId weight, std::string name);
+// The same with more columns behind those of `weight`, which is cut by its rows: x times the rows
+// of one head of `shared`, whose parts (keys, values) have `heads` heads each, fewer than the group
+// has ranks, which divide evenly among them. All ranks hold the weight whole; those of one head
+// make the same columns, and each has a part of the head's gradient.
+ValueId LinearWithShared(Graph& graph, ValueId x, WeightId weight, WeightId shared, int64_t heads,
+                         std::string name);
 // Turns the queries and keys of packed q, k, v [(H + 2K)·D] by their positions (Su et al., 2021).
 ValueId Rope(Graph& graph, ValueId qkv, const Heads& heads, std::string name);
 // Causal, grouped queries [N, H·D]; `statistic` names the log-sum-exp of the scores [N, H].

@@ -170,7 +170,13 @@ absl::Status CheckOptions(const ModelSpec& spec, const EmitOptions& options) {
   const int64_t t = options.tensor_degree;
   if (t == 1) return absl::OkStatus();
   RETURN_IF_ERROR(CheckDivides("heads", t, spec.heads));
-  RETURN_IF_ERROR(CheckDivides("kv_heads", t, spec.kv_heads));
+  if (t <= spec.kv_heads) {
+    RETURN_IF_ERROR(CheckDivides("kv_heads", t, spec.kv_heads));
+  } else if (t % spec.kv_heads != 0) {
+    return absl::InvalidArgumentError(absl::StrCat("tensor degree ", t,
+                                                   " neither divides kv_heads (", spec.kv_heads,
+                                                   ") nor is divided by it"));
+  }
   RETURN_IF_ERROR(CheckDivides("ffn", t, spec.ffn));
   RETURN_IF_ERROR(CheckDivides("vocab", t, spec.vocab));
   return CheckDivides("tokens of a pass", t * options.tensor_chunks,

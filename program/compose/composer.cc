@@ -82,14 +82,16 @@ class StageComposer {
                             .moments = {state_->slot(index, State::kFirstMoment),
                                         state_->slot(index, State::kSecondMoment)},
                             .parameter_parts = set.parameter_parts,
-                            .state_parts = set.state_parts});
+                            .state_parts = set.state_parts,
+                            .saved = set.saved});
     }
   }
 
   bool UsesRole(Role role) const {
     for (const Walk* walk : {&decision_.train, decision_.evaluate.has_value() ? &*decision_.evaluate
                                                                               : &decision_.train}) {
-      for (int v = stage_.index(); v < walk->virtual_stages(); v += walk->stages) {
+      for (int v = 0; v < walk->virtual_stages(); ++v) {
+        if (walk->StageOf(v) != stage_.index()) continue;
         for (int l = walk->layers[v].first; l < walk->layers[v].second; ++l) {
           for (const PassKind kind :
                {PassKind::kForward, PassKind::kBackward, PassKind::kBackwardWeight}) {
@@ -178,14 +180,20 @@ class StageComposer {
           if (event.stage == stage_.index()) RunPass(event.pass);
           break;
         case WalkEvent::Kind::kMessage:
-          if (event.stage == stage_.index()) activations_->Send(event);
-          if (event.receiver == stage_.index()) activations_->Receive(event);
+          FollowMessage(event);
           break;
         case WalkEvent::Kind::kReduceTied:
           if (stage_.index() == 0 || stage_.index() == walk.stages - 1) gradients_->ReduceTied();
           break;
       }
     }
+  }
+
+  void FollowMessage(const WalkEvent& message) {
+    const bool sends = message.stage == stage_.index();
+    if (sends && message.receiver == message.stage) return activations_->HandOver(message);
+    if (sends) activations_->Send(message);
+    if (message.receiver == stage_.index()) activations_->Receive(message);
   }
 
   void RunPass(const WalkPass& pass) {

@@ -44,6 +44,7 @@ struct StateSlots {
     // says which. 1: all of it.
     int parameter_parts = 1;
     int state_parts = 1;
+    bool saved = true;  // by this stage; tied sets by the first one that has them
   };
   int scalars = -1;
   std::vector<Set> sets;

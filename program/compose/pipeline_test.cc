@@ -44,7 +44,8 @@ Plan Options(ScheduleKind kind, int tensor = 2) {
   plan.groups.tensor = tensor;
   plan.groups.pipeline = kStages;
   plan.schedule = kind;
-  plan.virtual_stages = kind == ScheduleKind::k1F1B ? 1 : 2;
+  const bool whole = kind == ScheduleKind::kGpipe || kind == ScheduleKind::k1F1B;
+  plan.virtual_stages = whole ? 1 : 2;
   plan.global_batch = kMicroBatches;
   plan.gradient_clip = 1;
   plan.scratch = ToyScratch;
@@ -77,7 +78,8 @@ absl::Status VerifyAll(const std::vector<ProgramSet>& sets) {
 
 TEST(PipelineTest, EverySchedule_IsVerifiedOnEveryStage) {
   for (const ScheduleKind kind :
-       {ScheduleKind::k1F1B, ScheduleKind::kInterleaved, ScheduleKind::kZeroBubble}) {
+       {ScheduleKind::kGpipe, ScheduleKind::k1F1B, ScheduleKind::kInterleaved,
+        ScheduleKind::kZeroBubble, ScheduleKind::kZbv}) {
     for (const bool tied : {false, true}) {
       for (const int tensor : {1, 2, 4}) {
         const std::vector<ProgramSet> built = Build(Options(kind, tensor), tied);

@@ -53,7 +53,7 @@ struct Plan {
   int virtual_stages = 1;                       // chunks per stage
   PassDurations durations;                      // of one virtual stage; the schedule's unit
   int in_flight = 0;                            // see ScheduleOptions
-  // Per layer its virtual stage, ascending, each at least once. Empty: EvenVirtualStages.
+  // Per layer its virtual stage, ascending, each at least once. Empty: BalancedVirtualStages.
   std::vector<int> stage_of_layer;
   // Parameters that are sharded, or at home beyond the device: bytes that may be present beyond
   // what one use needs; negative: in all what the most demanding three uses in a row need.

@@ -47,7 +47,7 @@ class SetPlanner {
     for (int r = 0; r < walk_.stages; ++r) result_.stages[r].stage = r;
     for (size_t v = 0; v < walk_.layers.size(); ++v) {
       for (int l = walk_.layers[v].first; l < walk_.layers[v].second; ++l) {
-        RETURN_IF_ERROR(AddLayer(result_.stages[v % walk_.stages], l));
+        RETURN_IF_ERROR(AddLayer(result_.stages[walk_.StageOf(static_cast<int>(v))], l));
       }
     }
     for (StagePlan& stage : result_.stages) {
@@ -126,7 +126,9 @@ class SetPlanner {
       }
       for (const int r : holders[s]) {
         for (SetPlan& set : result_.stages[r].sets) {
-          if (set.index != static_cast<int>(s) || !set.trainable) continue;
+          if (set.index != static_cast<int>(s)) continue;
+          set.saved = r == 0;
+          if (!set.trainable) continue;
           set.partial |= PartialOver(Group::kEmbedding);
           set.counted &= r == 0;
         }

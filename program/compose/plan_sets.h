@@ -29,6 +29,7 @@ struct SetPlan {
   int parameter_parts = 1, gradient_parts = 1, state_parts = 1;
   Reduce reduce = Reduce::kPerStep;
   bool counted = false;  // in this stage's part of the norm
+  bool saved = true;     // by this stage: of several holders the first
   int column = -1;       // of the table of norms; -1: frozen
 
   bool tied() const { return (partial & PartialOver(Group::kEmbedding)) != 0; }

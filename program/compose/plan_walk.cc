@@ -1,6 +1,7 @@
 #include "program/compose/plan_walk.h"
 
 #include <algorithm>
+#include <limits>
 #include <string>
 #include <tuple>
 
@@ -63,7 +64,7 @@ absl::Status CheckOptions(const LayerGraph& graph, const Plan& plan) {
   return CheckHome(plan);
 }
 
-bool Splits(const LayerGraph& graph) {
+bool HasSplitBackward(const LayerGraph& graph) {
   return std::any_of(graph.layers.begin(), graph.layers.end(),
                      [](const Layer& layer) { return layer.templates.backward_weight >= 0; });
 }
@@ -78,7 +79,7 @@ absl::StatusOr<std::vector<std::pair<int, int>>> AssignLayers(const LayerGraph& 
     return absl::InvalidArgumentError(
         absl::StrCat(layers, " layers are too few for ", count, " virtual stages"));
   }
-  if (assigned.empty()) assigned = EvenVirtualStages(layers, count);
+  if (assigned.empty()) assigned = BalancedVirtualStages(LayerCosts(graph), count);
   if (static_cast<int>(assigned.size()) != layers) {
     return absl::InvalidArgumentError(
         absl::StrCat("virtual stages of ", assigned.size(), " layers, there are ", layers));
@@ -108,17 +109,25 @@ absl::StatusOr<std::vector<std::pair<int, int>>> AssignLayers(const LayerGraph& 
   return parts;
 }
 
+double FlopsOf(const LayerGraph& graph, int called) {
+  double flops = 0;
+  if (called < 0) return flops;
+  for (const Op& op : graph.templates[called].ops) flops += op.flops;
+  return flops;
+}
+
 class Walker {
  public:
   Walker(const LayerGraph& graph, const Plan& plan) : graph_(graph), plan_(plan) {}
 
   absl::StatusOr<Walk> Train() {
     RETURN_IF_ERROR(CheckOptions(graph_, plan_));
+    walk_.schedule = plan_.schedule;
     walk_.stages = plan_.groups.pipeline;
     walk_.micro_batches =
         static_cast<int>(plan_.global_batch / plan_.groups.data / graph_.micro_batch);
-    walk_.split = walk_.stages > 1 && plan_.schedule == ScheduleKind::kZeroBubble;
-    if (walk_.split && !Splits(graph_)) {
+    walk_.split = walk_.stages > 1 && Splits(plan_.schedule);
+    if (walk_.split && !HasSplitBackward(graph_)) {
       return absl::InvalidArgumentError(
           "zero-bubble schedules need layers whose backward is split, and these have none");
     }
@@ -133,6 +142,7 @@ class Walker {
 
   absl::StatusOr<Walk> Evaluate(int micro_batches) {
     RETURN_IF_ERROR(CheckOptions(graph_, plan_));
+    walk_.schedule = plan_.schedule;
     walk_.stages = plan_.groups.pipeline;
     walk_.micro_batches = micro_batches;
     walk_.evaluates = true;
@@ -141,7 +151,7 @@ class Walker {
     const int count = walk_.virtual_stages();
     for (int v = 0; v < count; ++v) {
       for (int m = 0; m < micro_batches; ++m) {
-        AddPass(v % walk_.stages, PassOf(PassKind::kForward, v, m), int64_t{m} + v);
+        AddPass(walk_.StageOf(v), PassOf(PassKind::kForward, v, m), int64_t{m} + v);
       }
     }
     Sort();
@@ -186,7 +196,7 @@ class Walker {
     ASSIGN_OR_RETURN(const Schedule schedule, BuildSchedule(options));
     for (int r = 0; r < walk_.stages; ++r) {
       for (const ScheduledPass& pass : schedule.stages[r]) {
-        AddPass(r, PassOf(pass.kind, pass.virtual_stage(r, walk_.stages), pass.micro_batch),
+        AddPass(r, PassOf(pass.kind, walk_.VirtualStage(r, pass.chunk), pass.micro_batch),
                 pass.end);
       }
     }
@@ -199,9 +209,8 @@ class Walker {
   void AddPass(int stage, const WalkPass& pass, int64_t time) {
     walk_.events.push_back({.time = time, .stage = stage, .pass = pass});
     const bool forward = pass.kind == PassKind::kForward;
-    const int peer = pass.chunk * walk_.stages + stage + (forward ? 1 : -1);
-    if (pass.kind == PassKind::kBackwardWeight || peer < 0 || peer >= walk_.virtual_stages() ||
-        walk_.stages == 1) {
+    const int peer = walk_.VirtualStage(stage, pass.chunk) + (forward ? 1 : -1);
+    if (pass.kind == PassKind::kBackwardWeight || peer < 0 || peer >= walk_.virtual_stages()) {
       return;
     }
     walk_.events.push_back({.time = time,
@@ -209,7 +218,7 @@ class Walker {
                             .stage = stage,
                             .pass = pass,
                             .direction = forward ? Direction::kForward : Direction::kBackward,
-                            .receiver = peer % walk_.stages,
+                            .receiver = walk_.StageOf(peer),
                             .receiver_chunk = peer / walk_.stages});
   }
 
@@ -227,8 +236,8 @@ class Walker {
     for (int v = 0; v < walk_.virtual_stages(); ++v) {
       for (int l = walk_.layers[v].first; l < walk_.layers[v].second; ++l) {
         for (const int set : graph_.layers[l].sets) {
-          if (v % walk_.stages == 0) first[set] = true;
-          if (v % walk_.stages == walk_.stages - 1) last[set] = true;
+          if (walk_.StageOf(v) == 0) first[set] = true;
+          if (walk_.StageOf(v) == walk_.stages - 1) last[set] = true;
         }
       }
     }
@@ -253,7 +262,7 @@ class Walker {
     int64_t time = -1;
     for (const int r : {0, walk_.stages - 1}) {
       for (const ScheduledPass& pass : schedule.stages[r]) {
-        const auto& [first, end] = walk_.layers[pass.virtual_stage(r, walk_.stages)];
+        const auto& [first, end] = walk_.layers[walk_.VirtualStage(r, pass.chunk)];
         for (int l = first; l < end; ++l) {
           if (AddsTo(tied, l, pass.kind)) time = std::max(time, pass.end);
         }
@@ -287,18 +296,75 @@ int Walk::TemplateOf(const LayerGraph& graph, int layer, PassKind kind) const {
   return -1;
 }
 
-std::vector<int> EvenVirtualStages(int layers, int count) {
+std::vector<int> BalancedVirtualStages(const std::vector<double>& costs, int count) {
+  const int layers = static_cast<int>(costs.size());
+  const bool few = layers - 2 < count;  // the first and the last count as a part's only one
+  // Items: what a part has at least one of. The first layer goes with the first, the last with the
+  // last.
+  std::vector<double> sums(1, 0);  // of the first i items
+  const int begin = few ? 0 : 1, items = few ? layers : layers - 2;
+  for (int i = 0; i < items; ++i) sums.push_back(sums.back() + costs[begin + i]);
+  if (!few) {
+    for (int i = 1; i <= items; ++i) sums[i] += costs.front();
+    sums[items] += costs.back();
+  }
+  constexpr double kNever = std::numeric_limits<double>::infinity();
+  // The least total of parts' prices for the first i items in p parts, and where the last begins.
+  const auto divide = [&](const auto& price, const auto& join, std::vector<int>* starts) {
+    std::vector<std::vector<double>> best(count + 1, std::vector<double>(items + 1, kNever));
+    std::vector<std::vector<int>> from(count + 1, std::vector<int>(items + 1, 0));
+    best[0][0] = 0;
+    for (int p = 1; p <= count; ++p) {
+      for (int i = p; i <= items; ++i) {
+        for (int j = p - 1; j < i; ++j) {
+          const double total = join(best[p - 1][j], price(sums[i] - sums[j]));
+          if (total < best[p][i]) best[p][i] = total, from[p][i] = j;
+        }
+      }
+    }
+    for (int p = count, i = items; starts != nullptr && p > 0; --p) {
+      starts->insert(starts->begin(), i = from[p][i]);
+    }
+    return best[count][items];
+  };
+  const double most = divide([](double cost) { return cost; },
+                             [](double a, double b) { return std::max(a, b); }, nullptr);
+  std::vector<int> starts;
+  divide([&](double cost) { return cost <= most ? cost * cost : kNever; },
+         [](double a, double b) { return a + b; }, &starts);
   std::vector<int> assigned(layers, 0);
-  const int inner = layers - 2;
-  if (inner < count) {  // the first and the last layer count as a part's only one where need be
-    for (int l = 0; l < layers; ++l) assigned[l] = static_cast<int>(int64_t{l} * count / layers);
-    return assigned;
+  for (int l = 0, part = 0; l < layers; ++l) {
+    while (part + 1 < count && l - begin >= starts[part + 1]) ++part;
+    assigned[l] = part;
   }
-  for (int l = 1; l <= inner; ++l) {
-    assigned[l] = static_cast<int>(int64_t{l - 1} * count / inner);
-  }
-  assigned.back() = count - 1;
   return assigned;
+}
+
+std::vector<double> LayerCosts(const LayerGraph& graph) {
+  std::vector<double> costs;
+  for (const Layer& layer : graph.layers) {
+    costs.push_back(FlopsOf(graph, layer.templates.forward) +
+                    FlopsOf(graph, layer.templates.backward));
+  }
+  return costs;
+}
+
+PassDurations DurationsOf(const LayerGraph& graph) {
+  constexpr double kForward = 1000;  // units
+  double forward = 0, backward = 0, weight = 0;
+  for (const Layer& layer : graph.layers) {
+    const LayerTemplates& t = layer.templates;
+    if (t.forward < 0 || t.backward < 0) continue;
+    forward += FlopsOf(graph, t.forward);
+    backward += FlopsOf(graph, t.backward);
+    weight += FlopsOf(graph, t.backward_weight);
+  }
+  if (forward <= 0) return {};
+  if (weight <= 0) weight = backward / 2;  // not split
+  const auto units = [&](double flops) {
+    return std::max<int64_t>(1, static_cast<int64_t>(flops / forward * kForward));
+  };
+  return {units(forward), units(backward - weight), units(weight)};
 }
 
 absl::StatusOr<Walk> PlanTraining(const LayerGraph& graph, const Plan& plan) {

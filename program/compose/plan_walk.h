@@ -30,7 +30,8 @@ struct WalkPass {
 enum class Direction : uint8_t { kForward, kBackward };  // activations; gradients
 
 struct WalkEvent {
-  enum class Kind : uint8_t { kPass, kMessage, kReduceTied };  // ties of time in this order
+  // Ties of time in this order. A message to the sender itself is no message: it is at hand.
+  enum class Kind : uint8_t { kPass, kMessage, kReduceTied };
 
   int64_t time = 0;
   Kind kind = Kind::kPass;
@@ -42,6 +43,7 @@ struct WalkEvent {
 };
 
 struct Walk {
+  ScheduleKind schedule = ScheduleKind::k1F1B;
   int stages = 1;
   int micro_batches = 1;  // of a rank
   bool split = false;     // backward in two parts
@@ -50,6 +52,10 @@ struct Walk {
   std::vector<WalkEvent> events;
 
   int virtual_stages() const { return static_cast<int>(layers.size()); }
+  int StageOf(int virtual_stage) const { return program::StageOf(schedule, stages, virtual_stage); }
+  int VirtualStage(int stage, int chunk) const {
+    return VirtualStageOf(schedule, stages, stage, chunk);
+  }
   // The template of a layer's pass; -1: it has none.
   int TemplateOf(const LayerGraph& graph, int layer, PassKind kind) const;
 };
@@ -59,9 +65,15 @@ absl::StatusOr<Walk> PlanTraining(const LayerGraph& graph, const Plan& plan);
 // Forward only, of `micro_batches` per rank.
 absl::StatusOr<Walk> PlanEvaluation(const LayerGraph& graph, const Plan& plan, int micro_batches);
 
-// Layers in `count` parts, as equal as can be in layers between the first and the last; each part
-// has one of them at least.
-std::vector<int> EvenVirtualStages(int layers, int count);
+// Layers in `count` parts of equal cost, as far as that can be: the most expensive part costs as
+// little as possible, then the parts differ as little as possible (in the sum of squares). Each has
+// a layer between the first and the last, as long as these suffice. Per layer its part, ascending.
+std::vector<int> BalancedVirtualStages(const std::vector<double>& costs, int count);
+
+// Floating-point operations of a micro-batch's training passes, per layer.
+std::vector<double> LayerCosts(const LayerGraph& graph);
+// How long the layers' passes take beside each other, by the same measure.
+PassDurations DurationsOf(const LayerGraph& graph);
 
 }  // namespace strata::program
 

@@ -23,16 +23,22 @@ absl::Status Check(const ScheduleOptions& o) {
   if (static_cast<int64_t>(o.stages) * o.virtual_stages > kMostPasses / o.micro_batches) {
     return absl::InvalidArgumentError("pipeline schedule: more than 2^24 passes in a step");
   }
-  if (o.kind == ScheduleKind::k1F1B && o.virtual_stages != 1) {
-    return absl::InvalidArgumentError(absl::StrCat("1F1B has one chunk per stage, not ",
+  const bool whole = o.kind == ScheduleKind::kGpipe || o.kind == ScheduleKind::k1F1B;
+  if (whole && o.virtual_stages != 1) {
+    return absl::InvalidArgumentError(absl::StrCat("GPipe and 1F1B have one chunk per stage, not ",
                                                    o.virtual_stages, ": that is interleaved 1F1B"));
   }
-  if (o.virtual_stages > 1 && o.micro_batches % o.stages != 0) {
+  const bool zbv = o.kind == ScheduleKind::kZbv;
+  if (zbv && o.virtual_stages != 2) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("ZB-V has two chunks per stage (there and back), not ", o.virtual_stages));
+  }
+  if (!zbv && o.virtual_stages > 1 && o.micro_batches % o.stages != 0) {
     return absl::InvalidArgumentError(absl::StrCat(
         "interleaved pipelines take micro-batches in groups of the pipeline's ", o.stages,
         " stages: ", o.micro_batches, " micro-batches are no multiple of that"));
   }
-  const int least = (o.virtual_stages - 1) * o.stages + 1;
+  const int least = zbv ? 2 * o.stages : (o.virtual_stages - 1) * o.stages + 1;
   if (o.in_flight > 0 && o.in_flight < least) {
     return absl::InvalidArgumentError(absl::StrCat("a pipeline of ", o.stages, " stages with ",
                                                    o.virtual_stages, " chunks each holds at least ",
@@ -41,10 +47,12 @@ absl::Status Check(const ScheduleOptions& o) {
   return absl::OkStatus();
 }
 
-// Forwards before the first backward.
+// Forwards before the first backward, or the first pair of both.
 int WarmUp(const ScheduleOptions& o, int stage) {
   const int later = o.stages - 1 - stage;
   int count = o.virtual_stages == 1 ? later : 2 * later + (o.virtual_stages - 1) * o.stages;
+  if (o.kind == ScheduleKind::kGpipe) count = o.micro_batches;
+  if (o.kind == ScheduleKind::kZbv) count = 2 * o.stages - 1;
   if (o.in_flight > 0) count = std::min(count, o.in_flight - 1);
   return std::min(count, o.micro_batches * o.virtual_stages);
 }
@@ -61,8 +69,34 @@ ScheduledPass Nth(const ScheduleOptions& o, PassKind kind, int k) {
   return pass;
 }
 
+// Of ZB-V. The way there (chunk 0) is fed until the first micro-batches are back (chunk 1) and
+// their gradients with them; then each round takes a micro-batch in and lets one out, with 2P chunk
+// passes held before it. Fewer micro-batches than fill the V leave gaps where others would be.
+std::vector<ScheduledPass> OrderOfV(const ScheduleOptions& o, int stage) {
+  std::vector<ScheduledPass> order;
+  int forwards[2] = {0, 0}, backwards[2] = {0, 0};  // by chunk
+  const auto add = [&](PassKind kind, int chunk) {
+    const int micro = (kind == PassKind::kForward ? forwards : backwards)[chunk]++;
+    if (micro < o.micro_batches) order.push_back({kind, chunk, micro});
+  };
+  const auto forward = [&](int chunk) { add(PassKind::kForward, chunk); };
+  const auto backward = [&](int chunk) { add(PassKind::kBackward, chunk); };
+  const int later = o.stages - stage, count = std::max(o.micro_batches, 2 * o.stages - 1);
+  for (int k = 0; k < 2 * later - 1; ++k) forward(0);
+  for (int k = 0; k < stage; ++k) forward(1), forward(0);
+  for (int k = 0; k < later; ++k) forward(1), backward(1);
+  while (forwards[1] < count) {
+    if (forwards[0] < count) forward(0);
+    backward(0), forward(1), backward(1);
+  }
+  for (int k = 0; k < stage; ++k) backward(0), backward(1);
+  for (int k = 0; k < later; ++k) backward(0);
+  return order;
+}
+
 // Forwards and backwards of a stage in their order.
 std::vector<ScheduledPass> OrderOf(const ScheduleOptions& o, int stage) {
+  if (o.kind == ScheduleKind::kZbv) return OrderOfV(o, stage);
   const int count = o.micro_batches * o.virtual_stages, ahead = WarmUp(o, stage);
   std::vector<ScheduledPass> order;
   for (int k = 0; k < ahead; ++k) order.push_back(Nth(o, PassKind::kForward, k));
@@ -136,7 +170,7 @@ class Player {
 
   // When the inputs of a stage's pass are there; -1: not known yet.
   int64_t InputsAt(const ScheduledPass& pass, int stage) {
-    const int own = pass.virtual_stage(stage, o_.stages);
+    const int own = o_.virtual_stage(stage, pass.chunk);
     if (pass.kind == PassKind::kForward) {
       return own == 0 ? 0 : EndOf(PassKind::kForward, own - 1, pass.micro_batch);
     }
@@ -182,7 +216,7 @@ class Player {
     }
     pass.begin = begin;
     pass.end = stage.free_at = begin + duration;
-    if (!weight) EndOf(pass.kind, pass.virtual_stage(r, o_.stages), pass.micro_batch) = pass.end;
+    if (!weight) EndOf(pass.kind, o_.virtual_stage(r, pass.chunk), pass.micro_batch) = pass.end;
     if (pass.kind == PassKind::kBackward && o_.split()) {
       stage.weights.push_back(pass);
     } else {

@@ -29,7 +29,11 @@ std::string Text(const ScheduleOptions& o) {
          std::to_string(o.durations.backward_weight) + " in flight " + std::to_string(o.in_flight);
 }
 
-// Every kind over many shapes, durations and bounds.
+constexpr ScheduleKind kKinds[] = {ScheduleKind::kGpipe, ScheduleKind::k1F1B,
+                                   ScheduleKind::kInterleaved, ScheduleKind::kZeroBubble,
+                                   ScheduleKind::kZbv};
+
+// Every kind over many shapes, durations and bounds: those that can be.
 std::vector<ScheduleOptions> ManyOptions() {
   std::vector<ScheduleOptions> many;
   for (const int stages : {1, 2, 3, 4, 5, 8}) {
@@ -37,12 +41,9 @@ std::vector<ScheduleOptions> ManyOptions() {
       for (const int micro_batches : {1, stages - 1, stages, stages + 1, 2 * stages, 4 * stages}) {
         for (const PassDurations d : {PassDurations{1, 1, 1}, {10, 12, 8}, {5, 9, 7}, {3, 3, 7}}) {
           for (const int in_flight : {0, (chunks - 1) * stages + 1, chunks * stages}) {
-            for (const ScheduleKind kind :
-                 {ScheduleKind::k1F1B, ScheduleKind::kInterleaved, ScheduleKind::kZeroBubble}) {
-              if (micro_batches < 1) continue;
-              if (kind == ScheduleKind::k1F1B && chunks > 1) continue;
-              if (chunks > 1 && micro_batches % stages != 0) continue;
-              many.push_back({kind, stages, chunks, micro_batches, d, in_flight});
+            for (const ScheduleKind kind : kKinds) {
+              const ScheduleOptions o{kind, stages, chunks, micro_batches, d, in_flight};
+              if (micro_batches >= 1 && BuildSchedule(o).ok()) many.push_back(o);
             }
           }
         }
@@ -65,7 +66,7 @@ Times AllPasses(const ScheduleOptions& o, const Schedule& schedule) {
       free_at = pass.end;
       const bool fresh =
           times
-              .emplace(std::tuple{pass.kind, pass.virtual_stage(r, o.stages), pass.micro_batch},
+              .emplace(std::tuple{pass.kind, o.virtual_stage(r, pass.chunk), pass.micro_batch},
                        pass)
               .second;
       EXPECT_TRUE(fresh) << Text(o);
@@ -111,8 +112,9 @@ TEST(ScheduleTest, PassesInFlightStayWithinTheBound) {
 }
 
 TEST(ScheduleTest, BoundsAreThoseOfThePapers) {
-  // 1F1B: stage r holds P - r. Interleaved: 2(P-1-r) + (v-1)P ahead, and one. Zero-bubble: on every
-  // stage what the first one holds.
+  // GPipe: all. 1F1B: stage r holds P - r. Interleaved: 2(P-1-r) + (v-1)P ahead, and one.
+  // Zero-bubble: on every stage what the first one holds. ZB-V: on every stage 2P.
+  EXPECT_EQ(InFlightBound({ScheduleKind::kGpipe, 4, 1, 8}, 3), 8);
   EXPECT_EQ(InFlightBound({ScheduleKind::k1F1B, 4, 1, 8}, 0), 4);
   EXPECT_EQ(InFlightBound({ScheduleKind::k1F1B, 4, 1, 8}, 3), 1);
   EXPECT_EQ(InFlightBound({ScheduleKind::k1F1B, 4, 1, 2}, 0), 2);
@@ -120,11 +122,15 @@ TEST(ScheduleTest, BoundsAreThoseOfThePapers) {
   EXPECT_EQ(InFlightBound({ScheduleKind::kInterleaved, 4, 2, 8}, 3), 5);
   EXPECT_EQ(InFlightBound({ScheduleKind::kZeroBubble, 4, 1, 8}, 3), 4);
   EXPECT_EQ(InFlightBound({ScheduleKind::kZeroBubble, 4, 2, 8}, 3), 11);
+  EXPECT_EQ(InFlightBound({ScheduleKind::kZbv, 4, 2, 8}, 0), 8);
+  EXPECT_EQ(InFlightBound({ScheduleKind::kZbv, 4, 2, 8}, 3), 8);
+  EXPECT_EQ(InFlightBound({ScheduleKind::kZbv, 4, 2, 3}, 0), 6);
 }
 
-TEST(ScheduleTest, BubbleOf1F1BIsExact) {
+TEST(ScheduleTest, BubbleOfGpipeAndOf1F1BIsExact) {
   for (const ScheduleOptions& o : ManyOptions()) {
-    if (o.kind != ScheduleKind::k1F1B || o.in_flight > 0) continue;
+    const bool whole = o.kind == ScheduleKind::kGpipe || o.kind == ScheduleKind::k1F1B;
+    if (!whole || o.in_flight > 0) continue;
     EXPECT_EQ(Bubble(o, Build(o)), (o.stages - 1) * o.durations.sum()) << Text(o);
   }
 }
@@ -178,9 +184,41 @@ TEST(ScheduleTest, ZeroBubbleWithChunksIsNotWorseThanH1OfAChunk) {
   }
 }
 
+// Between its first pass and its last.
+int64_t IdleOf(const std::vector<ScheduledPass>& passes) {
+  int64_t busy = 0;
+  for (const ScheduledPass& pass : passes) busy += pass.end - pass.begin;
+  return passes.back().end - passes.front().begin - busy;
+}
+
+TEST(ScheduleTest, AStageOfZbvIsNeverIdleWherePassesAreAlike) {
+  for (int stages = 1; stages <= 9; ++stages) {
+    for (int micro_batches = 2 * stages - 1; micro_batches <= 5 * stages; ++micro_batches) {
+      const ScheduleOptions o{ScheduleKind::kZbv, stages, 2, micro_batches};
+      const Schedule schedule = Build(o);
+      for (int r = 0; r < stages; ++r) {
+        EXPECT_EQ(IdleOf(schedule.stages[r]), 0) << Text(o) << " stage " << r;
+        EXPECT_EQ(schedule.stages[r].front().begin, r) << Text(o);
+      }
+      EXPECT_EQ(Bubble(o, schedule), stages - 1) << Text(o);
+    }
+  }
+}
+
+TEST(ScheduleTest, ZbvWithOtherDurationsIsNotWorseThanOneMicroBatchFillingTheV) {
+  for (uint64_t i = 0; i < 300; ++i) {
+    const auto words = common::Philox(10, i, 0);
+    const int stages = 2 + static_cast<int>(words[0] % 7);
+    const int micro_batches = 1 + static_cast<int>(words[1] % (5 * stages));
+    const ScheduleOptions o{ScheduleKind::kZbv, stages, 2, micro_batches, OrderedDurations(i)};
+    const PassDurations& d = o.durations;
+    EXPECT_LE(Bubble(o, Build(o)), (2 * stages - 1) * (d.forward + d.backward_input)) << Text(o);
+  }
+}
+
 TEST(ScheduleTest, SplittingNeverCostsTime) {
   for (ScheduleOptions o : ManyOptions()) {
-    if (!o.split()) continue;
+    if (o.kind != ScheduleKind::kZeroBubble) continue;
     const int64_t split = Build(o).makespan;
     o.kind = ScheduleKind::kInterleaved;
     EXPECT_LE(split, Build(o).makespan) << Text(o);
@@ -205,6 +243,10 @@ TEST(ScheduleTest, RefusesWhatCannotBe) {
     return std::string(BuildSchedule(o).status().message());
   };
   EXPECT_THAT(message({ScheduleKind::k1F1B, 4, 2, 8}), HasSubstr("not 2"));
+  EXPECT_THAT(message({ScheduleKind::kGpipe, 4, 3, 8}), HasSubstr("not 3"));
+  EXPECT_THAT(message({ScheduleKind::kZbv, 4, 1, 8}), HasSubstr("not 1"));
+  EXPECT_THAT(message({ScheduleKind::kZbv, 4, 2, 8, {}, 7}),
+              HasSubstr("at least 8 passes in flight, not 7"));
   EXPECT_THAT(message({ScheduleKind::kInterleaved, 4, 2, 6}),
               HasSubstr("6 micro-batches are no multiple"));
   EXPECT_THAT(message({ScheduleKind::kZeroBubble, 4, 2, 9}), HasSubstr("4 stages"));

@@ -31,8 +31,10 @@ enum class OpKind : uint8_t {
   kSwigluBackward,
   kCrossEntropy,
   kCrossEntropyLoss,
-  kCrossEntropyStatistics,  // no kernel yet
-  kCrossEntropyFinish,      // no kernel yet
+  kCrossEntropyStatistics,
+  kCrossEntropyFinish,
+  kTakeHeads,
+  kAddHeads,
   kAdd,
   kCopy,
   kZero,
@@ -42,7 +44,7 @@ enum class OpKind : uint8_t {
   kAdamWFixUp,
   kCollective,  // collective or copy inside a template: `communication` says which
 };
-inline constexpr int kOpKindCount = 27;
+inline constexpr int kOpKindCount = 29;
 const char* Name(OpKind);
 
 // What a collective, send or receive needs beside operands. Operand order: collectives: in, out,

@@ -105,6 +105,8 @@ const char* Name(OpKind kind) {
                                            "cross-entropy-loss",
                                            "cross-entropy-statistics",
                                            "cross-entropy-finish",
+                                           "take-heads",
+                                           "add-heads",
                                            "add",
                                            "copy",
                                            "zero",

@@ -101,7 +101,7 @@ class Soak(real_cluster.RealCluster):
         self.data = self.folder / "data"
         self.data.mkdir()
         if os.geteuid() == 0:
-            self.mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=96m", "soak", self.data]).returncode == 0
+            self.mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256m", "soak", self.data]).returncode == 0
             if self.mounted:
                 self.addCleanup(subprocess.run, ["umount", "-l", self.data])
         self.strata("submit", self.job("soak", STEPS_AT_ONCE), "--dir", self.data / "soak")
@@ -306,7 +306,9 @@ restart: {{max_without_progress: 1000}}
         self.wait_for(lambda: not (self.folder / "backup.db").exists() and self.answers(), "the restored controller")
 
     def fault_supervisor_kill(self):
+        killed = self.processes("strata")
         self.signal_one("strata", signal.SIGKILL)
+        self.wait_for(lambda: self.processes("strata") != killed, "the supervisor's end", 10)
         self.strata("up", "--dir", self.cluster)  # adopts what lives
 
     def fault_node_freeze(self):

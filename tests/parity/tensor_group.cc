@@ -1,14 +1,10 @@
 #include "tests/parity/tensor_group.h"
 
-#include <algorithm>
-#include <cmath>
 #include <cstring>
 #include <utility>
 
 #include "common/status_macros.h"
 #include "kernels/rope.h"
-#include "ops/cross_entropy.h"
-#include "ops/embedding.h"
 #include "program/ir/scalars.h"
 
 namespace strata::parity {
@@ -22,60 +18,6 @@ using program::Role;
 constexpr int kNan = 0xFF;
 
 float* F32(std::byte* data) { return reinterpret_cast<float*>(data); }
-const int32_t* I32(const std::byte* data) { return reinterpret_cast<const int32_t*>(data); }
-
-// The four ops of a vocabulary cut over ranks, as ops/ defines them.
-void Embed(const ops::EmbeddingForward& op, int64_t first, const int32_t* tokens,
-           const float* table, float* y) {
-  for (int64_t i = 0; i < op.rows * op.channels; ++i) {
-    const int64_t row = tokens[i / op.channels] - first;
-    y[i] = row < 0 || row >= op.vocab ? 0 : table[row * op.channels + i % op.channels];
-  }
-}
-
-void EmbedBackward(const ops::EmbeddingBackward& op, int64_t first, const int32_t* tokens,
-                   const float* dy, float* dtable) {
-  for (int64_t i = 0; i < op.rows * op.channels; ++i) {
-    const int64_t row = tokens[i / op.channels] - first;
-    if (row >= 0 && row < op.vocab) dtable[row * op.channels + i % op.channels] += dy[i];
-  }
-}
-
-void Statistics(const ops::CrossEntropyStatistics& op, int64_t first, const float* logits,
-                const int32_t* targets, float* statistics) {
-  for (int64_t r = 0; r < op.rows; ++r) {
-    const float* row = logits + r * op.vocab;
-    const float most = *std::max_element(row, row + op.vocab);
-    double sum = 0;
-    for (int64_t i = 0; i < op.vocab; ++i) sum += std::exp(row[i] - most);
-    const int64_t target = targets[r] - first;
-    statistics[r * 3] = most;
-    statistics[r * 3 + 1] = static_cast<float>(sum);
-    statistics[r * 3 + 2] = target >= 0 && target < op.vocab ? row[target] : 0;
-  }
-}
-
-void Finish(const ops::CrossEntropyFinish& op, int64_t first, float* logits, const int32_t* targets,
-            const float* statistics, double inverse_tokens, double* loss) {
-  for (int64_t r = 0; r < op.rows; ++r) {
-    double most = -1e30, sum = 0, target = 0;
-    for (int64_t p = 0; p < op.parts; ++p) {
-      most = std::max<double>(most, statistics[(p * op.rows + r) * 3]);
-    }
-    for (int64_t p = 0; p < op.parts; ++p) {
-      const float* part = statistics + (p * op.rows + r) * 3;
-      sum += part[1] * std::exp(part[0] - most);
-      target += part[2];
-    }
-    const bool trained = targets[r] >= 0;
-    if (trained) *loss += most + std::log(sum) - target;
-    for (int64_t i = 0; i < op.vocab; ++i) {
-      float& logit = logits[r * op.vocab + i];
-      const double share = std::exp(logit - most) / sum - (targets[r] == first + i ? 1 : 0);
-      logit = trained ? static_cast<float>(share * inverse_tokens) : 0;
-    }
-  }
-}
 
 }  // namespace
 
@@ -165,35 +107,20 @@ absl::Status TensorGroup::Run(const Op& op) {
   if (op.kind == OpKind::kCollective) return Collect(op);
   for (size_t r = 0; r < ranks_.size(); ++r) {
     const Rank& rank = ranks_[r];
-    const int64_t index = static_cast<int64_t>(r);
     const auto at = [&](size_t operand) { return At(rank, op, operand); };
-    if (op.kind == OpKind::kEmbeddingForward) {
-      ASSIGN_OR_RETURN(const auto typed, ops::FromOp<ops::EmbeddingForward>(op));
-      Embed(typed, index * typed.vocab, I32(at(0)), F32(at(1)), F32(at(2)));
-    } else if (op.kind == OpKind::kEmbeddingBackward) {
-      ASSIGN_OR_RETURN(const auto typed, ops::FromOp<ops::EmbeddingBackward>(op));
-      EmbedBackward(typed, index * typed.vocab, I32(at(0)), F32(at(1)), F32(at(2)));
-    } else if (op.kind == OpKind::kCrossEntropyStatistics) {
-      ASSIGN_OR_RETURN(const auto typed, ops::FromOp<ops::CrossEntropyStatistics>(op));
-      Statistics(typed, index * typed.vocab, F32(at(0)), I32(at(1)), F32(at(2)));
-    } else if (op.kind == OpKind::kCrossEntropyFinish) {
-      ASSIGN_OR_RETURN(const auto typed, ops::FromOp<ops::CrossEntropyFinish>(op));
-      const double* scalars = reinterpret_cast<const double*>(at(3));
-      Finish(typed, index * typed.vocab, F32(at(0)), I32(at(1)), F32(at(2)),
-             scalars[static_cast<int>(program::Scalar::kInverseTokens)],
-             reinterpret_cast<double*>(at(4)));
-    } else {
-      std::vector<worker::BoundOperand> operands;
-      for (size_t i = 0; i < op.operands.size(); ++i) {
-        operands.push_back({.data = at(i),
-                            .bytes = op.operands[i].bytes,
-                            .slot = rank.slots[op.operands[i].slot],
-                            .offset = op.operands[i].offset});
-      }
-      ASSIGN_OR_RETURN(const worker::BoundOp bound,
-                       worker::BindOp(op, operands, {.context = {&pool_}, .plans = &plans_}));
-      RETURN_IF_ERROR(bound());
+    std::vector<worker::BoundOperand> operands;
+    for (size_t i = 0; i < op.operands.size(); ++i) {
+      operands.push_back({.data = at(i),
+                          .bytes = op.operands[i].bytes,
+                          .slot = rank.slots[op.operands[i].slot],
+                          .offset = op.operands[i].offset});
     }
+    const worker::OpEnvironment environment{
+        .context = {&pool_},
+        .plans = &plans_,
+        .group_indices = {{program::Group::kTensor, static_cast<int>(r)}}};
+    ASSIGN_OR_RETURN(const worker::BoundOp bound, worker::BindOp(op, operands, environment));
+    RETURN_IF_ERROR(bound());
   }
   return absl::OkStatus();
 }

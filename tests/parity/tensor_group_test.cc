@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "common/rng.h"
 #include "gtest/gtest.h"
 #include "model/families/llama.h"
@@ -19,12 +20,12 @@ constexpr int64_t kBatch = 2;
 constexpr int64_t kSequence = 32;
 using Mode = model::RecomputePlan::Mode;
 
-model::ModelSpec Spec() {
+model::ModelSpec Spec(int64_t kv_heads) {
   model::ModelSpec spec;
   spec.layers = 2;
   spec.hidden = 48;
   spec.heads = 8;
-  spec.kv_heads = 4;
+  spec.kv_heads = kv_heads;
   spec.head_size = 6;
   spec.ffn = 100;
   spec.vocab = 264;
@@ -49,13 +50,14 @@ struct Outcome {
   std::vector<std::vector<float>> ranks;                  // as each rank holds them
 };
 
-Outcome Train(const model::EmitOptions& options) {
+Outcome Train(const model::EmitOptions& options, int64_t kv_heads = 4) {
   Outcome outcome;
-  auto graph = model::EmitLlama(Spec(), options);
+  const model::ModelSpec spec = Spec(kv_heads);
+  auto graph = model::EmitLlama(spec, options);
   EXPECT_TRUE(graph.ok()) << graph.status();
   if (!graph.ok()) return outcome;
   const int degree = static_cast<int>(options.tensor_degree);
-  TensorGroup group(*std::move(graph), Spec().rope_theta, degree);
+  TensorGroup group(*std::move(graph), spec.rope_theta, degree);
   const std::vector<program::ParameterSet>& sets = group.graph().sets;
   for (int rank = 0; rank < degree; ++rank) {
     for (size_t s = 0; s < sets.size(); ++s) {
@@ -85,25 +87,43 @@ Outcome Train(const model::EmitOptions& options) {
   return outcome;
 }
 
+void ExpectClose(const Outcome& found, const Outcome& one) {
+  for (const double loss : found.losses) EXPECT_NEAR(loss, one.losses[0], 1e-5 * loss);
+  ASSERT_EQ(found.whole.size(), one.whole.size());
+  for (const auto& [name, expected] : one.whole) {
+    const auto& gradient = found.whole.at(name);
+    ASSERT_EQ(gradient.size(), expected.size()) << name;
+    double error = 0, norm = 0;
+    for (const auto& [element, value] : expected) {
+      error += std::pow(static_cast<double>(gradient.at(element)) - value, 2);
+      norm += std::pow(static_cast<double>(value), 2);
+    }
+    EXPECT_GT(norm, 0) << name;
+    EXPECT_LE(std::sqrt(error), 1e-5 * std::sqrt(norm)) << name;
+  }
+}
+
 TEST(TensorGroupTest, LossesAndGradients_AreThoseOfOneRank) {
   const Outcome one = Train(Options(1, 1));
   for (const int64_t degree : {2, 4}) {
     for (const int64_t chunks : {1, 2, 4}) {
+      SCOPED_TRACE(absl::StrCat("degree ", degree, ", chunks ", chunks));
       model::EmitOptions options = Options(degree, chunks);
       options.head_chunk_rows = chunks == 2 ? 16 : 0;  // smaller than a chunk of the group's rows
-      const Outcome found = Train(options);
-      for (const double loss : found.losses) EXPECT_NEAR(loss, one.losses[0], 1e-5 * loss);
-      ASSERT_EQ(found.whole.size(), one.whole.size());
-      for (const auto& [name, expected] : one.whole) {
-        const auto& gradient = found.whole.at(name);
-        ASSERT_EQ(gradient.size(), expected.size()) << name;
-        double error = 0, norm = 0;
-        for (const auto& [element, value] : expected) {
-          error += std::pow(static_cast<double>(gradient.at(element)) - value, 2);
-          norm += std::pow(static_cast<double>(value), 2);
-        }
-        EXPECT_GT(norm, 0) << name;
-        EXPECT_LE(std::sqrt(error), 1e-5 * std::sqrt(norm)) << name << " degree " << degree;
+      ExpectClose(Train(options), one);
+    }
+  }
+}
+
+TEST(TensorGroupTest, FewerKeyAndValueHeadsThanRanks_GiveOneRanksLossesAndGradients) {
+  for (const int64_t kv_heads : {1, 2}) {
+    const Outcome one = Train(Options(1, 1), kv_heads);
+    for (const int64_t degree : {2, 4}) {
+      for (const bool split : {false, true}) {
+        SCOPED_TRACE(absl::StrCat(kv_heads, " heads, degree ", degree, ", split ", split));
+        model::EmitOptions options = Options(degree, 4);
+        options.split_backward = split;
+        ExpectClose(Train(options, kv_heads), one);
       }
     }
   }

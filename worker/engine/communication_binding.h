@@ -34,6 +34,12 @@ class GroupTable {
   // 1 and 0 where the group is this rank alone.
   int size(program::Group group) const { return of(group).size; }
   int index(program::Group group) const { return of(group).index; }
+  // Of the groups of more than one rank.
+  std::map<program::Group, int> indices() const {
+    std::map<program::Group, int> found;
+    for (const auto& [group, member] : members_) found.emplace(group, member.index);
+    return found;
+  }
   collectives::GroupId id(program::Group group, program::Stream stream) const {
     return of(group).ids[static_cast<int>(stream)];
   }

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "device/cpu_device.h"
+#include "ops/embedding.h"
 #include "program/passes/expand.h"
 #include "worker/engine/action_runner.h"
 #include "worker/engine/address_map.h"
@@ -33,8 +34,11 @@ int64_t Vocabulary(const program::ProgramSet& set) {
   int64_t vocabulary = 0;
   for (const program::Template& tmpl : set.templates) {
     for (const program::Op& op : tmpl.ops) {
-      if (op.kind != OpKind::kEmbeddingForward || op.ints.size() < 2) continue;
-      vocabulary = vocabulary == 0 ? op.ints[1] : std::min(vocabulary, op.ints[1]);
+      if (op.kind != OpKind::kEmbeddingForward) continue;
+      const auto lookup = ops::FromOp<ops::EmbeddingForward>(op);
+      if (!lookup.ok()) continue;  // refused where it is bound
+      const int64_t rows = lookup->vocab * set.groups.of(lookup->group);
+      vocabulary = vocabulary == 0 ? rows : std::min(vocabulary, rows);
     }
   }
   return vocabulary;
@@ -261,7 +265,8 @@ absl::Status Engine::Implementation::BindAll() {
     context.environments[lane] = {.context = {.pool = compute ? options_.pool : pools_[lane].get()},
                                   .plans = &*plans_[lane],
                                   .host = host ? &host_ : nullptr,
-                                  .vocabulary = vocabulary};
+                                  .vocabulary = vocabulary,
+                                  .group_indices = groups_.indices()};
   }
   for (const program::Program& program : set_.programs) {
     // Expanded one after the other: large plans take hundreds of megabytes while they are bound.

@@ -108,6 +108,67 @@ TEST(EngineLanes, AStepMayBeLongerThanTheQueues) {
   EXPECT_EQ(Floats(*rank, count)[0], 3.0f * kRounds);
 }
 
+// Keeps the first action of a stream from running until it is let go.
+class HoldingSink final : public ProgressSink {
+ public:
+  explicit HoldingSink(Stream held) : held_(held) {}
+  void Begin(Stream stream, int, int) override {
+    std::unique_lock lock(mutex_);
+    if (stream == held_) free_.wait(lock, [this] { return let_go_; });
+  }
+  void End(Stream, int, int) override {}
+  void LetGo() {
+    const std::lock_guard lock(mutex_);
+    let_go_ = true;
+    free_.notify_all();
+  }
+
+ private:
+  const Stream held_;
+  std::mutex mutex_;
+  std::condition_variable free_;
+  bool let_go_ = false;
+};
+
+// Events are used again within a step; those that the next step waits for are not.
+TEST(EngineLanes, WhatTheStepBeforeBeganIsAwaitedThoughEarlierActionsHaveEnded) {
+  Workshop shop;
+  const int x = shop.Slot("x"), a = shop.Slot("a"), b = shop.Slot("b"), c = shop.Slot("c"),
+            d = shop.Slot("d"), y = shop.Slot("y"), z = shop.Slot("z"), e = shop.Slot("e"),
+            g = shop.Slot("g");
+  shop.assembler.BeginProgram("under the next");
+  // Two events, free again before the last transfer is given one.
+  shop.Transfer(x, a, Stream::kEvict);
+  shop.Transfer(z, e, Stream::kEvict);
+  shop.Copy(c, a);
+  shop.Copy(g, e);
+  shop.Copy(d, b);  // of the step before
+  shop.assembler.CallOp({.kind = OpKind::kAdd, .ints = {16}}, Purpose::kForward, "both",
+                        {Workshop::At(a, Access::kAccumulate), Workshop::At(e, Access::kRead)});
+  shop.Transfer(y, b, Stream::kFetch);
+  HoldingSink sink(Stream::kFetch);
+  shop.progress = &sink;
+  auto rank = shop.Open();
+  ASSERT_TRUE(rank.ok()) << rank.status();
+  Floats(*rank, y)[0] = 7;
+  ASSERT_TRUE(rank->engine->RunStep(0, 0).ok());
+  absl::Status second;
+  std::atomic<bool> done = false;
+  std::thread runner([&] {
+    second = rank->engine->RunStep(0, 0);
+    done = true;
+  });
+  const std::string waits = "back until instruction 6 (transfer) has ended";
+  while (!done && rank->engine->DescribePosition().find(waits) == std::string::npos) {
+    std::this_thread::yield();
+  }
+  sink.LetGo();
+  runner.join();
+  ASSERT_TRUE(second.ok()) << second;
+  ASSERT_TRUE(rank->engine->Drain().ok());
+  EXPECT_EQ(Floats(*rank, d)[0], 7);
+}
+
 class SettableClock final : public common::Clock {
  public:
   double Now() const override { return now.load(); }

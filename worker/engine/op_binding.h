@@ -57,6 +57,7 @@ struct OpEnvironment {
   HostOps* host = nullptr;  // null where host ops cannot run
   // Tokens must lie in [0, vocabulary), targets below it; 0: not known, not checked.
   int64_t vocabulary = 0;
+  std::map<program::Group, int> group_indices = {};  // own, in groups of more than one rank
 };
 
 // Binds an op, collectives apart. InvalidArgument: operands or attributes are not as ops/ says;

@@ -48,6 +48,11 @@ class OpReader {
 
   const OpEnvironment& environment() const { return environment_; }
   kernels::Context context() const { return environment_.context; }
+  // This rank's place in a group; 0: alone.
+  int64_t IndexIn(program::Group group) const {
+    const auto found = environment_.group_indices.find(group);
+    return found == environment_.group_indices.end() ? 0 : found->second;
+  }
   int threads() const { return environment_.context.pool->threads(); }
 
   void Fail(absl::Status status) {
@@ -87,6 +92,10 @@ BoundOp BindSwigluForward(OpReader& reader);
 BoundOp BindSwigluBackward(OpReader& reader);
 BoundOp BindCrossEntropy(OpReader& reader);
 BoundOp BindCrossEntropyLoss(OpReader& reader);
+BoundOp BindCrossEntropyStatistics(OpReader& reader);
+BoundOp BindCrossEntropyFinish(OpReader& reader);
+BoundOp BindTakeHeads(OpReader& reader);
+BoundOp BindAddHeads(OpReader& reader);
 BoundOp BindAdd(OpReader& reader);
 BoundOp BindCopy(OpReader& reader);
 BoundOp BindZero(OpReader& reader);

@@ -252,7 +252,8 @@ class ProgramBinder {
   }
 
   // An event is free again once its last waiter has been issued, for waits look at where it stood
-  // then. What the next step waits for keeps its own.
+  // then. What the next step waits for has one of its own: another action's would stand elsewhere
+  // when the next step's wait is issued, behind that step's record of it.
   void AssignEvents() {
     constexpr int kNextStep = std::numeric_limits<int>::max();
     std::vector<int> last_waiter(actions_.size(), -1);
@@ -268,11 +269,15 @@ class ProgramBinder {
       for (const int event : ends_at[a]) free.push_back(event);
       if (last_waiter[a] < 0) continue;
       BoundAction& action = result_.actions[a];
+      action.end_time = result_.end_times++;
+      if (last_waiter[a] == kNextStep) {
+        action.event = result_.events++;
+        continue;
+      }
       if (free.empty()) free.push_back(result_.events++);
       action.event = free.back();
       free.pop_back();
-      action.end_time = result_.end_times++;
-      if (last_waiter[a] != kNextStep) ends_at[last_waiter[a]].push_back(action.event);
+      ends_at[last_waiter[a]].push_back(action.event);
     }
   }
 

@@ -48,9 +48,9 @@ absl::StatusOr<std::unique_ptr<InferenceSession>> InferenceSession::Open(const T
                    CompileInference(job, largest_chunk, context.task.threads(), context.build));
   std::unique_ptr<InferenceSession> session(new InferenceSession(std::move(program)));
   const program::DecodePrograms& programs = session->program_.programs;
-  ASSIGN_OR_RETURN(
-      session->rank_engine_,
-      RankEngine::Create(context, programs.set, session->program_.digest, &session->host_));
+  ASSIGN_OR_RETURN(session->rank_engine_,
+                   RankEngine::Create(context, programs.set, program::Mesh{programs.set.groups},
+                                      {&programs.set}, session->program_.digest, &session->host_));
   Engine& engine = session->rank_engine_->engine();
   FillRopeTable(engine, programs.slots.constants.at(0), session->program_.rope_rows,
                 session->program_.model.head_size, session->program_.model.rope_theta);
@@ -94,7 +94,10 @@ absl::StatusOr<v1::JobPlan> PlanInference(const TaskContext& context, const std:
   ASSIGN_OR_RETURN(const InferenceProgram program,
                    CompileInference(*job, largest_chunk, context.task.threads(), context.build));
   plan.set_plan_digest(program.digest);
-  DescribePrograms(program.programs.set, plan);
+  for (const program::ParameterSet& set : program.programs.set.sets) {
+    plan.set_parameters(plan.parameters() + set.parameters());
+  }
+  DescribeArenas({&program.programs.set}, program::Mesh{program.programs.set.groups}, plan);
   return plan;
 }
 

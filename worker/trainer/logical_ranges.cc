@@ -5,34 +5,35 @@
 namespace strata::worker {
 namespace {
 
-// The logical tensors of one tensor, with their place in the flat layout, whole.
-std::vector<LogicalRange> WholeParts(const program::TensorSpec& tensor) {
-  const int64_t rows = tensor.shape.empty() ? 1 : tensor.shape[0];
-  const int64_t row_elements = rows == 0 ? 0 : tensor.elements() / rows;
-  std::vector<program::TensorSpec::Part> parts = tensor.parts;
-  if (parts.empty()) parts.push_back({tensor.name, rows});
-  std::vector<LogicalRange> found;
-  int64_t at = tensor.offset;
-  for (const program::TensorSpec::Part& part : parts) {
-    LogicalRange range{part.name, tensor.shape, 0, part.rows * row_elements, at};
-    if (!range.shape.empty()) range.shape[0] = part.rows;
-    at += range.end;
-    found.push_back(std::move(range));
+// All that the rank holds of a logical tensor.
+LogicalRange RangeOf(const program::TensorSpec& tensor, int part, int64_t flat_begin,
+                     int64_t cut_index) {
+  LogicalRange range{.name = tensor.logical_name(part), .shape = tensor.logical_shape(part)};
+  checkpoint::Box box = checkpoint::WholeBox(range.shape);
+  if (tensor.cut.ways > 1) {
+    int64_t& extent = box.extent[tensor.cut.dimension];
+    extent /= tensor.cut.ways;
+    box.offset[tensor.cut.dimension] = cut_index * extent;
+    range.box = box;
   }
-  return found;
+  range.end = box.elements();
+  range.flat_begin = flat_begin;
+  return range;
 }
 
 }  // namespace
 
 std::vector<LogicalRange> LogicalRanges(const program::ParameterSet& set, int64_t begin,
-                                        int64_t end) {
+                                        int64_t end, int64_t cut_index) {
   std::vector<LogicalRange> found;
   for (const program::TensorSpec& tensor : set.tensors) {
-    for (LogicalRange range : WholeParts(tensor)) {
-      const int64_t first = std::max(begin, range.flat_begin);
-      const int64_t last = std::min(end, range.flat_begin + range.end);
+    int64_t flat = tensor.offset;
+    for (int part = 0; part < tensor.part_count(); ++part) {
+      LogicalRange range = RangeOf(tensor, part, flat, cut_index);
+      const int64_t origin = flat, first = std::max(begin, origin);
+      flat += range.end;
+      const int64_t last = std::min(end, flat);
       if (first >= last) continue;
-      const int64_t origin = range.flat_begin;
       range.begin = first - origin;
       range.end = last - origin;
       range.flat_begin = first;

@@ -30,7 +30,7 @@ void MemoryRecord::MarkOverhead() {
 }
 
 absl::Status MemoryRecord::CheckArenas(const Engine& engine) const {
-  for (const v1::TierBytes& tier : plan_.predicted()) {
+  for (const v1::TierBytes& tier : predicted_) {
     const int64_t held = engine.arena_bytes(TierOf(tier));
     if (held == tier.bytes()) continue;
     return absl::FailedPreconditionError(absl::StrCat(
@@ -42,7 +42,7 @@ absl::Status MemoryRecord::CheckArenas(const Engine& engine) const {
 void MemoryRecord::Read(const Engine& engine,
                         google::protobuf::RepeatedPtrField<v1::TierMemory>* memory) const {
   const auto now = memory::ReadProcessMemory();
-  for (const v1::TierBytes& tier : plan_.predicted()) {
+  for (const v1::TierBytes& tier : predicted_) {
     v1::TierMemory* const entry = memory->Add();
     entry->set_tier(tier.tier());
     entry->set_predicted_bytes(tier.bytes());

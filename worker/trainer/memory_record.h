@@ -13,7 +13,10 @@ namespace strata::worker {
 // Used by one thread.
 class MemoryRecord {
  public:
-  explicit MemoryRecord(const v1::JobPlan& plan) : plan_(plan) {}
+  using Predicted = google::protobuf::RepeatedPtrField<v1::TierBytes>;
+
+  // `predicted`: what the plan says of this rank's arenas.
+  explicit MemoryRecord(const Predicted& predicted) : predicted_(predicted) {}
 
   // To be called with libraries, data and peers open, the engine's programs bound and no arena
   // made: what is resident is the fixed overhead, and the high-water mark counts from here.
@@ -24,7 +27,7 @@ class MemoryRecord {
   void Read(const Engine& engine, google::protobuf::RepeatedPtrField<v1::TierMemory>* memory) const;
 
  private:
-  const v1::JobPlan plan_;
+  const Predicted predicted_;
   int64_t overhead_bytes_ = 0;
 };
 

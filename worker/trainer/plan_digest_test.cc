@@ -1,6 +1,7 @@
 #include "worker/trainer/plan_digest.h"
 
 #include <functional>
+#include <utility>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -17,6 +18,7 @@ struct Decided {
   LayerGraph graph;
   Plan plan;
   double decay = 0.1;  // of the update
+  program::Mesh mesh = {};
 };
 
 std::string DigestOf(const Decided& decided, const std::string& build = "build") {
@@ -28,7 +30,7 @@ std::string DigestOf(const Decided& decided, const std::string& build = "build")
     tmpl.ops.push_back(op);
     return tmpl;
   };
-  return PlanDigest(decided.graph, decided.plan, update, build);
+  return PlanDigest(decided.graph, decided.plan, update, decided.mesh, build);
 }
 
 Decided Example() {
@@ -51,6 +53,7 @@ TEST(PlanDigestTest, SaysTheSameOfEqualDecisionsOnly) {
   const std::vector<Change> changes = {
       {"data degree", [](Decided& d) { d.plan.groups.data = 2; }},
       {"shard degree", [](Decided& d) { d.plan.groups.shard = 2; }},
+      {"order of ranks", [](Decided& d) { std::swap(d.mesh.order.front(), d.mesh.order.back()); }},
       {"pipeline degree", [](Decided& d) { d.plan.groups.pipeline = 2; }},
       {"shard level", [](Decided& d) { d.plan.shard = program::ShardLevel::kGradients; }},
       {"virtual shards", [](Decided& d) { d.plan.virtual_shards = 2; }},

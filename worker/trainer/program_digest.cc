@@ -1,5 +1,6 @@
 #include "worker/trainer/program_digest.h"
 
+#include <algorithm>
 #include <vector>
 
 #include "program/readers/dump.h"
@@ -7,16 +8,29 @@
 
 namespace strata::worker {
 
-void DescribePrograms(const program::ProgramSet& set, v1::JobPlan& plan) {
-  int64_t parameters = 0;
-  for (const program::ParameterSet& each : set.sets) parameters += each.parameters();
-  plan.set_parameters(parameters);
+void DescribeArenas(const std::vector<const program::ProgramSet*>& stages,
+                    const program::Mesh& mesh, v1::JobPlan& plan) {
+  const auto add = [](int tier, int64_t bytes, auto* predicted) {
+    if (bytes == 0) return;
+    v1::TierBytes* const told = predicted->Add();
+    told->set_tier(program::Name(static_cast<program::Tier>(tier)));
+    told->set_bytes(bytes);
+  };
   for (int t = 0; t < program::kTierCount; ++t) {
-    if (set.arena_bytes[t] == 0) continue;
-    v1::TierBytes* const tier = plan.add_predicted();
-    tier->set_tier(program::Name(static_cast<program::Tier>(t)));
-    tier->set_bytes(set.arena_bytes[t]);
+    int64_t most = 0;
+    for (const program::ProgramSet* stage : stages) most = std::max(most, stage->arena_bytes[t]);
+    add(t, most, plan.mutable_predicted());
   }
+  if (stages.size() < 2) return;
+  for (const program::ProgramSet* stage : stages) {
+    v1::StageMemory& told = *plan.add_stages();
+    for (int t = 0; t < program::kTierCount; ++t) {
+      add(t, stage->arena_bytes[t], told.mutable_predicted());
+    }
+  }
+  int rank = 1;
+  while (mesh.stage(rank) == 0) ++rank;
+  plan.set_stage_stride(rank);
 }
 
 v1::Prepared DescribeRank(const program::ProgramSet& set, const std::string& plan_digest,

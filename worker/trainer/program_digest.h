@@ -3,6 +3,7 @@
 #define STRATA_WORKER_TRAINER_PROGRAM_DIGEST_H_
 
 #include <string>
+#include <vector>
 
 #include "program/ir/mesh.h"
 #include "program/ir/program.h"
@@ -10,8 +11,9 @@
 
 namespace strata::worker {
 
-// Parameters and arenas of the set.
-void DescribePrograms(const program::ProgramSet& set, v1::JobPlan& plan);
+// The arenas of all stages, whose ranks are those of the mesh.
+void DescribeArenas(const std::vector<const program::ProgramSet*>& stages,
+                    const program::Mesh& mesh, v1::JobPlan& plan);
 
 // What this rank says to the agent before it starts, its address apart. `set`: of its stage.
 v1::Prepared DescribeRank(const program::ProgramSet& set, const std::string& plan_digest,

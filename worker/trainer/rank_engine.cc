@@ -21,12 +21,11 @@ absl::StatusOr<collectives::OperationRing> MakeRing(ProgressWriter& progress) {
 // The log is a rank's own where there is a controller; otherwise it is the user's terminal, which
 // is told of refusals only.
 absl::Status VerifyInTime(const TaskContext& context, const program::ProgramSet& programs,
-                          const program::Mesh& mesh) {
+                          const program::Mesh& mesh,
+                          const std::vector<const program::ProgramSet*>& stages) {
   const common::MonotonicClock clock{};
   const double begin = clock.Now();
   const int rank = context.task.rank();
-  std::vector<const program::ProgramSet*> stages;
-  if (rank == 0) stages = {&programs};  // jobs have one stage
   RETURN_IF_ERROR(VerifyPrograms(programs, stages, mesh, rank));
   if (context.task.has_controlled()) {
     std::fprintf(stderr, "strata-trainer: verified %s in %.0f ms\n", ProgramNames(programs).c_str(),
@@ -37,14 +36,13 @@ absl::Status VerifyInTime(const TaskContext& context, const program::ProgramSet&
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<RankEngine>> RankEngine::Create(const TaskContext& context,
-                                                               const program::ProgramSet& programs,
-                                                               const std::string& plan_digest,
-                                                               HostOps* host) {
+absl::StatusOr<std::unique_ptr<RankEngine>> RankEngine::Create(
+    const TaskContext& context, const program::ProgramSet& programs, const program::Mesh& mesh,
+    const std::vector<const program::ProgramSet*>& stages, const std::string& plan_digest,
+    HostOps* host) {
   const int rank = context.task.rank();
-  const program::Mesh mesh{programs.groups};
   std::unique_ptr<RankEngine> made(new RankEngine(context));
-  RETURN_IF_ERROR(VerifyInTime(context, programs, mesh));
+  RETURN_IF_ERROR(VerifyInTime(context, programs, mesh, stages));
   made->sink_.emplace(programs, context.progress);
   context.progress->SetPhase(Phase::kJoining);
   ASSIGN_OR_RETURN(made->communicator_,

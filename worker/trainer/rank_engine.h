@@ -5,12 +5,15 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "collectives/communicator.h"
 #include "collectives/operation_ring.h"
 #include "device/thread_pool.h"
+#include "program/ir/mesh.h"
 #include "program/ir/program.h"
+#include "protocol/predicted_memory.h"
 #include "worker/engine/engine.h"
 #include "worker/trainer/memory_record.h"
 #include "worker/trainer/progress_sink.h"
@@ -21,14 +24,14 @@ namespace strata::worker {
 // Used by one thread, which runs the steps. While it lives, the agent's end cancels the engine.
 class RankEngine {
  public:
-  // Verifies `programs` (which are laid out; of this rank's stage), tells the agent the plan's
-  // digest and theirs, joins, and makes the engine. Internal: they must not run.
-  // FailedPrecondition: what is held is not what the plan says. Otherwise errors of Join and of
-  // Engine::Create.
-  static absl::StatusOr<std::unique_ptr<RankEngine>> Create(const TaskContext& context,
-                                                            const program::ProgramSet& programs,
-                                                            const std::string& plan_digest,
-                                                            HostOps* host);
+  // Verifies `programs` (which are laid out; of this rank's stage of the mesh) and, where `stages`
+  // has those of all stages, that they go together; tells the agent the plan's digest and theirs,
+  // joins, and makes the engine. Internal: they must not run. FailedPrecondition: what is held is
+  // not what the plan says. Otherwise errors of Join and of Engine::Create.
+  static absl::StatusOr<std::unique_ptr<RankEngine>> Create(
+      const TaskContext& context, const program::ProgramSet& programs, const program::Mesh& mesh,
+      const std::vector<const program::ProgramSet*>& stages, const std::string& plan_digest,
+      HostOps* host);
   ~RankEngine();
   RankEngine(const RankEngine&) = delete;
   RankEngine& operator=(const RankEngine&) = delete;
@@ -39,7 +42,9 @@ class RankEngine {
 
  private:
   explicit RankEngine(const TaskContext& context)
-      : control_(context.control), pool_(context.task.threads()), memory_(context.task.plan()) {}
+      : control_(context.control),
+        pool_(context.task.threads()),
+        memory_(protocol::PredictedOf(context.task.plan(), context.task.rank())) {}
 
   Control* const control_;
   device::ThreadPool pool_;

@@ -49,9 +49,9 @@ FlatSpan Moment(const Engine& engine, const RankState& state, int set, int index
 bool HasMoments(const RankState& state, int set) { return state.slots.sets[set].moments[0] >= 0; }
 
 absl::Status LoadSpan(const program::ParameterSet& set, const char* state, FlatSpan span,
-                      checkpoint::Checkpoint& source) {
+                      int64_t cut_index, checkpoint::Checkpoint& source) {
   const int64_t end = span.begin + static_cast<int64_t>(span.values.size());
-  for (const LogicalRange& range : LogicalRanges(set, span.begin, end)) {
+  for (const LogicalRange& range : LogicalRanges(set, span.begin, end, cut_index)) {
     const checkpoint::ManifestTensor* const tensor = source.manifest().Find(range.name, state);
     if (tensor != nullptr && tensor->tensor.shape != range.shape) {
       return absl::InvalidArgumentError(
@@ -59,21 +59,28 @@ absl::Status LoadSpan(const program::ParameterSet& set, const char* state, FlatS
                        absl::StrJoin(tensor->tensor.shape, ", "), "], the model's has [",
                        absl::StrJoin(range.shape, ", "), "]"));
     }
-    RETURN_IF_ERROR(source.ReadRange(range.name, state, range.begin, range.end,
-                                     span.values.data() + (range.flat_begin - span.begin)));
+    RETURN_IF_ERROR(source.ReadRegion(range.name, state, range.region(),
+                                      span.values.data() + (range.flat_begin - span.begin)));
   }
   return absl::OkStatus();
 }
 
+// All of a set's tensors are cut, or none.
+bool IsCut(const program::ParameterSet& set) {
+  return std::any_of(set.tensors.begin(), set.tensors.end(),
+                     [](const program::TensorSpec& tensor) { return tensor.cut.ways > 1; });
+}
+
 // The part of [begin, end) of the set's flat layout that lies in the span.
-void AddItems(const program::ParameterSet& set, const char* state, FlatSpan span, int64_t begin,
-              int64_t end, std::vector<checkpoint::SnapshotItem>& items) {
-  for (const LogicalRange& range : LogicalRanges(set, begin, end)) {
+void AddItems(const program::ParameterSet& set, const char* state, FlatSpan span, int64_t cut_index,
+              int64_t begin, int64_t end, std::vector<checkpoint::SnapshotItem>& items) {
+  for (const LogicalRange& range : LogicalRanges(set, begin, end, cut_index)) {
     checkpoint::SnapshotItem item;
     item.tensor = {range.name, state, range.shape, checkpoint::DType::kF32};
     item.begin = range.begin;
     item.end = range.end;
     item.data = span.values.data() + (range.flat_begin - span.begin);
+    item.box = range.box;
     items.push_back(std::move(item));
   }
 }
@@ -82,7 +89,13 @@ void AddItems(const program::ParameterSet& set, const char* state, FlatSpan span
 
 RankState StateOf(const program::StateSlots& slots, const program::Mesh& mesh, int rank) {
   const program::GroupSizes& sizes = mesh.sizes;
-  return {slots, mesh.shard(rank), mesh.replica(rank), sizes.shard, sizes.data / sizes.shard};
+  RankState state{.slots = slots};
+  state.shard = mesh.shard(rank);
+  state.shards = sizes.shard;
+  state.replica = mesh.replica(rank) * sizes.context + mesh.context(rank);
+  state.replicas = sizes.data / sizes.shard * sizes.context;
+  state.tensor = mesh.tensor(rank);
+  return state;
 }
 
 void InitialiseState(const Engine& engine, const RankState& state, uint64_t seed,
@@ -94,7 +107,8 @@ void InitialiseState(const Engine& engine, const RankState& state, uint64_t seed
     pool.ParallelFor(common::CeilDivide(size, kInitialisePiece), [&](int64_t piece, int) {
       const int64_t begin = piece * kInitialisePiece;
       const int64_t count = std::min(kInitialisePiece, size - begin);
-      model::FillInitial(sets[s], seed, span.begin + begin, span.values.subspan(begin, count));
+      model::FillInitial(sets[s], seed, span.begin + begin, span.values.subspan(begin, count),
+                         state.tensor);
     });
   }
 }
@@ -103,11 +117,11 @@ absl::Status LoadState(const Engine& engine, const RankState& state, int64_t app
                        checkpoint::Checkpoint& source) {
   const std::vector<program::ParameterSet>& sets = engine.programs().sets;
   for (int s = 0; s < static_cast<int>(sets.size()); ++s) {
-    RETURN_IF_ERROR(
-        LoadSpan(sets[s], kParameterState, Parameters(engine, state, s, applied), source));
+    RETURN_IF_ERROR(LoadSpan(sets[s], kParameterState, Parameters(engine, state, s, applied),
+                             state.tensor, source));
     for (int m = 0; m < 2 && HasMoments(state, s); ++m) {
-      RETURN_IF_ERROR(
-          LoadSpan(sets[s], model::kAdamWStates[m], Moment(engine, state, s, m, applied), source));
+      RETURN_IF_ERROR(LoadSpan(sets[s], model::kAdamWStates[m],
+                               Moment(engine, state, s, m, applied), state.tensor, source));
     }
   }
   return absl::OkStatus();
@@ -118,16 +132,18 @@ std::vector<checkpoint::SnapshotItem> SnapshotItems(const Engine& engine, const 
   const std::vector<program::ParameterSet>& sets = engine.programs().sets;
   std::vector<checkpoint::SnapshotItem> items;
   for (int s = 0; s < static_cast<int>(sets.size()); ++s) {
-    // Sets are padded to equal ranges, which ranks divide: of its shard each replica writes a part.
-    const int ranks = state.shards * state.replicas;
-    STRATA_CHECK(sets[s].elements % ranks == 0);
-    const int64_t size = sets[s].elements / ranks;
-    const int64_t begin = (state.shard * state.replicas + state.replica) * size;
-    AddItems(sets[s], kParameterState, Parameters(engine, state, s, applied), begin, begin + size,
-             items);
+    // Of what several ranks hold, one writes: of a tied set the first stage, of what a tensor group
+    // does not cut its first rank, of its shard each replica a part.
+    if (!state.slots.sets[s].saved || (state.tensor > 0 && !IsCut(sets[s]))) continue;
+    const int64_t parts = int64_t{state.shards} * state.replicas;
+    const int64_t part = int64_t{state.shard} * state.replicas + state.replica;
+    const int64_t begin = sets[s].elements * part / parts;
+    const int64_t end = sets[s].elements * (part + 1) / parts;
+    AddItems(sets[s], kParameterState, Parameters(engine, state, s, applied), state.tensor, begin,
+             end, items);
     for (int m = 0; m < 2 && HasMoments(state, s); ++m) {
-      AddItems(sets[s], model::kAdamWStates[m], Moment(engine, state, s, m, applied), begin,
-               begin + size, items);
+      AddItems(sets[s], model::kAdamWStates[m], Moment(engine, state, s, m, applied), state.tensor,
+               begin, end, items);
     }
   }
   return items;

@@ -22,6 +22,7 @@ struct RankState {
   // The rank's place among the ranks that share a shard, and among those that hold the same one.
   int shard = 0, replica = 0;
   int shards = 1, replicas = 1;
+  int tensor = 0;  // in the group that tensors are cut over
 };
 RankState StateOf(const program::StateSlots& slots, const program::Mesh& mesh, int rank);
 
@@ -35,7 +36,8 @@ void InitialiseState(const Engine& engine, const RankState& state, uint64_t seed
 absl::Status LoadState(const Engine& engine, const RankState& state, int64_t applied,
                        checkpoint::Checkpoint& source);
 
-// This rank's part: its equal range of every set, in every state. Valid until the update after.
+// This rank's part, in every state: with those of the other ranks everything once. Valid until the
+// update after.
 std::vector<checkpoint::SnapshotItem> SnapshotItems(const Engine& engine, const RankState& state,
                                                     int64_t applied);
 

@@ -3,6 +3,7 @@
 #include <memory>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "checkpoint/commit_authority.h"
@@ -92,7 +93,8 @@ class Training {
         job_(context.task.job()),
         rank_(context.task.rank()),
         program_(std::move(program)),
-        mesh_{program_.groups},
+        corpus_(corpus),
+        mesh_(program_.mesh),
         state_(StateOf(program_.programs.slots, mesh_, rank_)),
         host_(&program_, corpus, static_cast<uint64_t>(job_.train().seed()), job_.data().shuffle(),
               mesh_.data(rank_), context.progress, [this] { return checkpoints_->AtGate(); }),
@@ -106,8 +108,7 @@ class Training {
   ~Training() { context_.control->SetCancel(nullptr); }
 
   absl::StatusOr<v1::Finished::Outcome> Run() {
-    ASSIGN_OR_RETURN(rank_engine_,
-                     RankEngine::Create(context_, program_.programs.set, program_.digest, &host_));
+    RETURN_IF_ERROR(MakeEngine());
     // Whoever waits for commits is released with the engine.
     context_.control->SetCancel([this](const absl::Status& status) {
       engine().Cancel(status);
@@ -143,9 +144,27 @@ class Training {
     return (every > 0 && step_ % every == 0) || step_ == job_.train().steps();
   }
 
+  // Rank 0 verifies that all stages' programs go together.
+  absl::Status MakeEngine() {
+    const program::ProgramSet& own = program_.programs.set;
+    std::vector<program::StagePrograms> all;
+    std::vector<const program::ProgramSet*> stages;
+    if (rank_ == 0 && mesh_.sizes.pipeline == 1) stages = {&own};
+    if (rank_ == 0 && mesh_.sizes.pipeline > 1) {
+      ASSIGN_OR_RETURN(all, CompileStages(context_.task, corpus_, context_.build));
+      for (const program::StagePrograms& stage : all) stages.push_back(&stage.set);
+      stages.front() = &own;
+    }
+    ASSIGN_OR_RETURN(rank_engine_,
+                     RankEngine::Create(context_, own, mesh_, stages, program_.digest, &host_));
+    return absl::OkStatus();
+  }
+
   absl::Status LoadOrInitialise() {
-    FillRopeTable(engine(), program_.programs.slots.constants.at(0), program_.rope_rows,
-                  program_.model.head_size, program_.model.rope_theta);
+    if (const int rope = program_.programs.slots.constants.at(0); rope >= 0) {
+      FillRopeTable(engine(), rope, program_.rope_rows, program_.model.head_size,
+                    program_.model.rope_theta);
+    }
     const std::string& folder = context_.task.plan().checkpoint_folder();
     if (folder.empty()) {
       InitialiseState(engine(), state_, static_cast<uint64_t>(job_.train().seed()),
@@ -247,6 +266,7 @@ class Training {
   const v1::JobSpec& job_;
   const int rank_;
   const TrainingProgram program_;
+  const data::Corpus& corpus_;
   const program::Mesh mesh_;
   const RankState state_;
   TrainingHostOps host_;
@@ -266,22 +286,24 @@ absl::StatusOr<v1::JobPlan> PlanTraining(const TaskContext& context) {
   const v1::TrainerTask& task = context.task;
   v1::JobPlan plan;
   ASSIGN_OR_RETURN(const data::Corpus corpus, OpenJobCorpus(task.job()));
-  ASSIGN_OR_RETURN(const TrainingProgram program,
-                   CompileTraining(task.job(), corpus, task.threads(), context.build));
-  if (program.groups.world() != task.ranks()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("parallel: ", program.groups.world(), " ranks, started are ", task.ranks()));
-  }
+  ASSIGN_OR_RETURN(const TrainingProgram program, CompileTraining(task, corpus, context.build));
   plan.set_plan_digest(program.digest);
-  DescribePrograms(program.programs.set, plan);
+  plan.set_parameters(program.parameters);
+  std::vector<program::StagePrograms> all;
+  std::vector<const program::ProgramSet*> stages = {&program.programs.set};
+  if (program.mesh.sizes.pipeline > 1) {
+    ASSIGN_OR_RETURN(all, CompileStages(task, corpus, context.build));
+    stages.clear();
+    for (const program::StagePrograms& stage : all) stages.push_back(&stage.set);
+  }
+  DescribeArenas(stages, program.mesh, plan);
   RETURN_IF_ERROR(FindStartingPoint(task, plan));
   return plan;
 }
 
 absl::StatusOr<v1::Finished::Outcome> RunTraining(const TaskContext& context) {
   ASSIGN_OR_RETURN(const data::Corpus corpus, OpenJobCorpus(context.task.job()));
-  ASSIGN_OR_RETURN(TrainingProgram program, CompileTraining(context.task.job(), corpus,
-                                                            context.task.threads(), context.build));
+  ASSIGN_OR_RETURN(TrainingProgram program, CompileTraining(context.task, corpus, context.build));
   if (context.plant != nullptr) context.plant(program.programs.set);
   return Training(context, std::move(program), corpus).Run();
 }

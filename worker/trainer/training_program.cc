@@ -1,9 +1,12 @@
 #include "worker/trainer/training_program.h"
 
 #include <algorithm>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "common/status_macros.h"
 #include "model/families/llama.h"
 #include "model/model_spec_proto.h"
@@ -19,9 +22,7 @@ absl::Status CheckSupported(const v1::JobSpec& job) {
   const auto refuse = [](const char* what) {
     return absl::UnimplementedError(absl::StrCat(what, ": not supported yet"));
   };
-  if (parallel.tensor() > 1) return refuse("parallel.tensor above 1");
   if (parallel.context() > 1) return refuse("parallel.context above 1");
-  if (parallel.pipeline() > 1) return refuse("parallel.pipeline above 1");
   if (job.model().has_from()) return refuse("model.from");
   if (job.train().has_start_from()) return refuse("train.start_from");
   if (job.train().precision() > v1::TrainSpec::PRECISION_F32) {
@@ -62,6 +63,42 @@ program::ShardLevel LevelOf(v1::ParallelSpec::Shard shard) {
   }
 }
 
+program::ScheduleKind ScheduleOf(v1::ParallelSpec::PipelineSchedule schedule) {
+  switch (schedule) {
+    case v1::ParallelSpec::PIPELINE_SCHEDULE_GPIPE:
+      return program::ScheduleKind::kGpipe;
+    case v1::ParallelSpec::PIPELINE_SCHEDULE_INTERLEAVED:
+      return program::ScheduleKind::kInterleaved;
+    case v1::ParallelSpec::PIPELINE_SCHEDULE_ZERO_BUBBLE:
+      return program::ScheduleKind::kZeroBubble;
+    case v1::ParallelSpec::PIPELINE_SCHEDULE_ZBV:
+      return program::ScheduleKind::kZbv;
+    default:
+      return program::ScheduleKind::k1F1B;
+  }
+}
+
+// Of each layer of the graph, the embedding and the head included; empty: not asked for.
+std::vector<int> StagesOf(const v1::ParallelSpec& parallel) {
+  std::vector<int> stages;
+  for (int stage = 0; stage < parallel.stages_size(); ++stage) {
+    stages.insert(stages.end(), static_cast<size_t>(parallel.stages(stage)), stage);
+  }
+  if (stages.empty()) return stages;
+  stages.insert(stages.begin(), stages.front());
+  stages.push_back(stages.back());
+  return stages;
+}
+
+// Into which a tensor group's collectives are cut: up to four, as far as the tokens of a pass
+// allow.
+int64_t ChunksOf(const v1::TrainSpec& train, int64_t tensor) {
+  const int64_t tokens = train.micro_batch() * train.sequence();
+  int64_t chunks = 4;
+  while (chunks > 1 && tokens % (tensor * chunks) != 0) --chunks;
+  return chunks;
+}
+
 // Jobs come with their defaults filled in; those kept in old checkpoints may lack what is newer.
 absl::Status CheckComplete(const v1::JobSpec& job) {
   const auto lacks = [](const char* field) {
@@ -83,6 +120,11 @@ program::Plan PlanOf(const v1::JobSpec& job) {
     plan.groups.shard =
         static_cast<int>(parallel.shard_group() > 0 ? parallel.shard_group() : parallel.data());
   }
+  plan.groups.tensor = static_cast<int>(std::max<int64_t>(1, parallel.tensor()));
+  plan.groups.pipeline = static_cast<int>(std::max<int64_t>(1, parallel.pipeline()));
+  plan.schedule = ScheduleOf(parallel.pipeline_schedule());
+  plan.virtual_stages = static_cast<int>(std::max<int64_t>(1, parallel.virtual_stages()));
+  plan.stage_of_layer = StagesOf(parallel);
   plan.virtual_shards = parallel.virtual_shards();
   plan.global_batch = job.train().global_batch();
   if (parallel.micro_order() == v1::ParallelSpec::MICRO_ORDER_LAYER_FIRST) {
@@ -116,6 +158,92 @@ program::UpdateEmitter UpdateOf(const v1::OptimizerSpec& optimizer) {
   };
 }
 
+absl::StatusOr<program::Mesh> MeshOf(const v1::TrainerTask& task,
+                                     const program::GroupSizes& groups) {
+  using Dimension = program::Mesh::Dimension;
+  constexpr std::pair<const char*, Dimension> kNames[] = {{"tensor", Dimension::kTensor},
+                                                          {"context", Dimension::kContext},
+                                                          {"pipeline", Dimension::kPipeline},
+                                                          {"data", Dimension::kData}};
+  program::Mesh mesh{.sizes = groups};
+  std::vector<Dimension> order;
+  for (const std::string& name : task.rank_order()) {
+    for (const auto& [known, dimension] : kNames) {
+      if (name == known) order.push_back(dimension);
+    }
+  }
+  if (!order.empty() &&
+      !std::is_permutation(order.begin(), order.end(), mesh.order.begin(), mesh.order.end())) {
+    return absl::InvalidArgumentError(absl::StrCat("the order of ranks names each dimension once: ",
+                                                   absl::StrJoin(task.rank_order(), ", ")));
+  }
+  if (!order.empty()) std::copy(order.begin(), order.end(), mesh.order.begin());
+  if (mesh.ranks() == task.ranks()) return mesh;
+  return absl::InvalidArgumentError(
+      absl::StrCat("parallel: ", mesh.ranks(), " ranks, started are ", task.ranks()));
+}
+
+int64_t ParametersOf(const program::LayerGraph& graph) {
+  int64_t count = 0;
+  for (const program::ParameterSet& set : graph.sets) {
+    for (const program::TensorSpec& tensor : set.tensors) {
+      count += tensor.elements() * tensor.cut.ways;
+    }
+  }
+  return count;
+}
+
+// What comes before any stage's programs.
+struct Decided {
+  TrainingProgram program;  // without programs
+  program::Decision decision;
+  program::UpdateEmitter update;
+};
+
+absl::StatusOr<Decided> DecideTraining(const v1::TrainerTask& task, const data::Corpus& corpus,
+                                       const std::string& build) {
+  const v1::JobSpec& job = task.job();
+  RETURN_IF_ERROR(CheckSupported(job));
+  RETURN_IF_ERROR(CheckComplete(job));
+  const v1::TrainSpec& train = job.train();
+  Decided decided;
+  TrainingProgram& result = decided.program;
+  ASSIGN_OR_RETURN(result.model, model::FromProto(job.model()));
+  if (corpus.vocabulary > result.model.vocab) {
+    return absl::InvalidArgumentError(absl::StrCat("model.vocab: ", result.model.vocab,
+                                                   " is less than the data's ", corpus.vocabulary));
+  }
+  result.schedule = ScheduleOf(train);
+  result.sequence = train.sequence();
+  result.global_batch = train.global_batch();
+  program::Plan plan = PlanOf(job);
+  ASSIGN_OR_RETURN(result.mesh, MeshOf(task, plan.groups));
+  if (job.evaluate().every_steps() > 0 && corpus.validation.windows() > 0) {
+    result.evaluate_sequences = std::min(job.evaluate().sequences(), corpus.validation.windows());
+  }
+  plan.evaluate_batch = result.evaluate_sequences;
+  model::EmitOptions emit;
+  emit.micro_batch = train.micro_batch();
+  emit.sequence = result.sequence;
+  emit.prefill_chunk = 0;
+  emit.threads = task.threads();
+  emit.tensor_degree = plan.groups.tensor;
+  emit.tensor_chunks = ChunksOf(train, plan.groups.tensor);
+  emit.split_backward = plan.groups.pipeline > 1 && program::Splits(plan.schedule);
+  if (job.parallel().has_recompute()) emit.recompute = RecomputeOf(job.parallel().recompute());
+  ASSIGN_OR_RETURN(program::LayerGraph graph, model::EmitLlama(result.model, emit));
+  plan.durations = program::DurationsOf(graph);
+  result.rope_rows = model::RopeTableRows(result.model, emit);
+  result.parameters = ParametersOf(graph);
+  ASSIGN_OR_RETURN(decided.decision, program::Decide(std::move(graph), plan));
+  decided.update = UpdateOf(train.optimizer());
+  result.digest =
+      PlanDigest(decided.decision.graph, decided.decision.plan, decided.update, result.mesh, build);
+  result.leaves = decided.decision.leaves;
+  result.evaluate_shape = decided.decision.evaluate_shape;
+  return decided;
+}
+
 }  // namespace
 
 absl::StatusOr<data::Corpus> OpenJobCorpus(const v1::JobSpec& job) {
@@ -129,41 +257,26 @@ absl::StatusOr<data::Corpus> OpenJobCorpus(const v1::JobSpec& job) {
   return data::OpenCorpus(spec, nullptr);
 }
 
-absl::StatusOr<TrainingProgram> CompileTraining(const v1::JobSpec& job, const data::Corpus& corpus,
-                                                int threads, const std::string& build) {
-  RETURN_IF_ERROR(CheckSupported(job));
-  RETURN_IF_ERROR(CheckComplete(job));
-  const v1::TrainSpec& train = job.train();
-  TrainingProgram result;
-  ASSIGN_OR_RETURN(result.model, model::FromProto(job.model()));
-  if (corpus.vocabulary > result.model.vocab) {
-    return absl::InvalidArgumentError(absl::StrCat("model.vocab: ", result.model.vocab,
-                                                   " is less than the data's ", corpus.vocabulary));
+absl::StatusOr<TrainingProgram> CompileTraining(const v1::TrainerTask& task,
+                                                const data::Corpus& corpus,
+                                                const std::string& build) {
+  ASSIGN_OR_RETURN(Decided decided, DecideTraining(task, corpus, build));
+  ASSIGN_OR_RETURN(decided.program.programs,
+                   program::ComposeStage(decided.decision, decided.program.mesh.stage(task.rank()),
+                                         decided.update));
+  return std::move(decided.program);
+}
+
+absl::StatusOr<std::vector<program::StagePrograms>> CompileStages(const v1::TrainerTask& task,
+                                                                  const data::Corpus& corpus,
+                                                                  const std::string& build) {
+  ASSIGN_OR_RETURN(const Decided decided, DecideTraining(task, corpus, build));
+  std::vector<program::StagePrograms> stages;
+  for (int stage = 0; stage < decided.program.mesh.sizes.pipeline; ++stage) {
+    ASSIGN_OR_RETURN(stages.emplace_back(),
+                     program::ComposeStage(decided.decision, stage, decided.update));
   }
-  result.schedule = ScheduleOf(train);
-  result.sequence = train.sequence();
-  result.global_batch = train.global_batch();
-  program::Plan plan = PlanOf(job);
-  result.groups = plan.groups;
-  if (job.evaluate().every_steps() > 0 && corpus.validation.windows() > 0) {
-    result.evaluate_sequences = std::min(job.evaluate().sequences(), corpus.validation.windows());
-  }
-  plan.evaluate_batch = result.evaluate_sequences;
-  model::EmitOptions emit;
-  emit.micro_batch = train.micro_batch();
-  emit.sequence = result.sequence;
-  emit.prefill_chunk = 0;
-  emit.threads = threads;
-  if (job.parallel().has_recompute()) emit.recompute = RecomputeOf(job.parallel().recompute());
-  ASSIGN_OR_RETURN(program::LayerGraph graph, model::EmitLlama(result.model, emit));
-  result.rope_rows = model::RopeTableRows(result.model, emit);
-  ASSIGN_OR_RETURN(const program::Decision decision, program::Decide(std::move(graph), plan));
-  const program::UpdateEmitter update = UpdateOf(train.optimizer());
-  result.digest = PlanDigest(decision.graph, decision.plan, update, build);
-  result.leaves = decision.leaves;
-  result.evaluate_shape = decision.evaluate_shape;
-  ASSIGN_OR_RETURN(result.programs, program::ComposeStage(decision, 0, update));
-  return result;
+  return stages;
 }
 
 }  // namespace strata::worker

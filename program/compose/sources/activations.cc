@@ -102,11 +102,12 @@ void Activations::ReleaseSendBuffer(int slot) {
   }
 }
 
-// One stage on (activations, channel 0; from the last stage to the first between chunks) or back
-// (gradients, channel 1).
+// One stage on (activations, channel 0; from the last stage to the first between chunks that cycle)
+// or back (gradients, channel 1); on a V's way back the other way round.
 Instruction Activations::Message(const WalkEvent& message, bool send) const {
   const bool forward = message.direction == Direction::kForward;
   const int chunk = send ? message.pass.chunk : message.receiver_chunk;
+  const bool there = walk_.schedule != ScheduleKind::kZbv || chunk % 2 == 0;
   Instruction instruction{
       .mechanism = send ? Mechanism::kSend : Mechanism::kReceive,
       .purpose = Purpose::kPipeline,
@@ -115,7 +116,7 @@ Instruction Activations::Message(const WalkEvent& message, bool send) const {
       .stream = send ? Stream::kSend : Stream::kReceive};
   instruction.communication = {.group = Group::kPipeline,
                                .bytes = stage_.graph.boundary_bytes,
-                               .peer_offset = forward == send ? 1 : -1,
+                               .peer_offset = (forward == send) == there ? 1 : -1,
                                .channel = forward ? 0 : 1};
   return instruction;
 }
@@ -128,6 +129,16 @@ void Activations::Send(const WalkEvent& message) {
   send.operands = {Whole(slot, stage_.graph.boundary_bytes)};
   stage_.assembler.Add(std::move(send));
   ReleaseSendBuffer(slot);
+}
+
+void Activations::HandOver(const WalkEvent& message) {
+  const Work& from = WorkOf(message.pass.chunk, message.pass.micro_batch);
+  Work& to = WorkOf(message.receiver_chunk, message.pass.micro_batch);
+  if (message.direction == Direction::kForward) {
+    to.activations.front() = from.activations.back();
+  } else {
+    to.gradient = from.gradient;
+  }
 }
 
 void Activations::Receive(const WalkEvent& message) {

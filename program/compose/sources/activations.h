@@ -22,6 +22,8 @@ class Activations {
   Operand Bind(const Formal& formal, const Use& use);
   void Send(const WalkEvent& message);
   void Receive(const WalkEvent& message);
+  // From one chunk of the stage to another: the same slot.
+  void HandOver(const WalkEvent& message);
 
  private:
   // A slot that a message leaves from is used again by later passes, in turn: laid out like other
@@ -39,17 +41,19 @@ class Activations {
     int gradient = -1;                           // of what the backward has come to
   };
 
-  const std::pair<int, int>& LayersOf(int chunk) const {
-    return walk_.layers[chunk * walk_.stages + stage_.index()];
-  }
+  const std::pair<int, int>& LayersOf(int chunk) const { return walk_.layers[VirtualStage(chunk)]; }
   Work& WorkOf(int chunk, int micro_batch);
   int NewSlot(const Formal& formal, const Use& use);
   int NewGradient(const Formal& formal, const Use& use);
   int TakeSendBuffer();
   void ReleaseSendBuffer(int slot);
-  bool SendsGradient(int chunk) const { return chunk > 0 || stage_.index() > 0; }
-  bool SendsActivation(int chunk) const {
-    return chunk * walk_.stages + stage_.index() < walk_.virtual_stages() - 1;
+  int VirtualStage(int chunk) const { return walk_.VirtualStage(stage_.index(), chunk); }
+  // Whether what a chunk makes leaves the stage.
+  bool SendsGradient(int chunk) const { return IsElsewhere(VirtualStage(chunk) - 1); }
+  bool SendsActivation(int chunk) const { return IsElsewhere(VirtualStage(chunk) + 1); }
+  bool IsElsewhere(int virtual_stage) const {
+    return virtual_stage >= 0 && virtual_stage < walk_.virtual_stages() &&
+           walk_.StageOf(virtual_stage) != stage_.index();
   }
   Instruction Message(const WalkEvent& message, bool send) const;
 

@@ -158,15 +158,16 @@ void Gradients::EndLeaf(int index, int64_t leaf) {
   const std::string leaf_of =
       bucket.leaves > 1 ? absl::StrCat(bucket.name, " leaf ", leaf) : bucket.name;
   const std::string label = absl::StrCat("reduce ", leaf_of);
+  // Groups do not reach what is at home beyond the device.
+  if (BringsLeaves(bucket)) place = ReduceInside(place, label);
   if (ReducesLeaves(bucket)) {
-    place = ReduceInside(place, label);
     const int part = stage_.assembler.AddTransient(
         absl::StrCat("part of gradient of ", bucket.name, " leaf ", leaf), SlotClass::kGradients,
         bucket.bytes / bucket.parts);
     place = ReduceScatter(place, Whole(part, bucket.bytes / bucket.parts), label);
   }
   if (BringsLeaves(bucket)) {
-    Push(index, Bring(ReduceInside(place, label), absl::StrCat("gradient of ", leaf_of)));
+    Push(index, Bring(place, absl::StrCat("gradient of ", leaf_of)));
     return;
   }
   const bool first =
@@ -268,11 +269,11 @@ void Gradients::Finish(Bucket& bucket) {
   bucket.root.access = Access::kRead;
   bucket.sums.clear();
   if (!ReducesLeaves(bucket)) {
-    bucket.root = ReduceInside(bucket.root, label);
     bucket.root = ReduceParts(bucket, bucket.root);
   } else if ((bucket.root.partial & PartialOver(Group::kReplica)) != 0) {
     bucket.root = AllReduce(bucket.root, Group::kReplica, absl::StrCat(label, " over replicas"));
   }
+  bucket.root = ReduceInside(bucket.root, label);
   if (stage_.plan.beyond_device() && !BringsLeaves(bucket)) {
     bucket.root = Bring(bucket.root, absl::StrCat("gradient of ", bucket.name));
   }
@@ -285,7 +286,6 @@ void Gradients::FinishKeptLeaves(Bucket& bucket) {
   const std::string label = absl::StrCat("reduce ", bucket.name);
   Operand all = Whole(bucket.all_leaves, bucket.leaves * bucket.bytes);
   all.partial = bucket.partial;
-  all = ReduceInside(all, label);
   all = AllReduce(all, stage_.plan.shard_group(), label);
   const int index = static_cast<int>(&bucket - buckets_.data());
   for (int64_t leaf = 0; leaf < bucket.leaves; ++leaf) {

@@ -98,7 +98,8 @@ class Gradients {
   // A sum over the group, in place; the operand as it is afterwards.
   Operand AllReduce(const Operand& place, Group group, const std::string& label);
   Operand ReduceScatter(const Operand& from, Operand to, const std::string& label);
-  // The axes inside a replica of the model first.
+  // The axes inside a replica of the model last: leaves first, so that the bits do not depend on
+  // how data is divided; and once a step.
   Operand ReduceInside(Operand place, const std::string& label);
   Operand ReduceParts(const Bucket& bucket, Operand place);
   void FlushPending(int64_t older_than);

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "protocol/exit_codes.h"
+#include "protocol/predicted_memory.h"
 #include "worker/agent/logic/room.h"
 #include "worker/agent/logic/verdict.h"
 
@@ -39,8 +40,9 @@ HangLimits LimitsOf(const v1::HeldEpochRecord& record) {
   }
   limits.ranks = record.prepare().ranks();
   // What its arenas hold is more than what a rank loads or writes of its state.
-  for (const v1::TierBytes& tier : record.plan().predicted()) {
-    limits.bytes += tier.bytes() * record.prepare().own_size();
+  for (const int rank : record.prepare().own()) {
+    for (const v1::TierBytes& tier : protocol::PredictedOf(record.plan(), rank))
+      limits.bytes += tier.bytes();
   }
   return limits;
 }
@@ -87,6 +89,7 @@ v1::TrainerTask HeldEpoch::MakeTask() const {
   task.set_threads(environment_->threads_per_device);
   task.set_data_devices(environment_->data_devices);
   *task.mutable_roots() = prepare.roots();
+  *task.mutable_rank_order() = prepare.rank_order();
   v1::Controlled& controlled = *task.mutable_controlled();
   controlled.set_job(prepare.epoch().job());
   controlled.set_epoch(prepare.epoch().epoch());
@@ -208,7 +211,7 @@ absl::Status HeldEpoch::CheckFits(bool* permanent) const {
                               *room.disk_bytes));
   }
   if (!room.memory.has_value()) return absl::OkStatus();
-  const int ranks = record_.prepare().own_size();
+  const std::vector<int> ranks = own();
   *permanent = true;
   RETURN_IF_ERROR(CheckMemory(record_.plan(), ranks, room.memory->total_bytes, "this node has"));
   *permanent = false;

@@ -1,12 +1,25 @@
 #include "worker/agent/logic/room.h"
 
+#include <algorithm>
+#include <numeric>
+#include <string>
+#include <vector>
+
 #include "absl/strings/str_cat.h"
 #include "common/units.h"
+#include "protocol/predicted_memory.h"
 
 namespace strata::worker {
 namespace {
 
 constexpr int64_t kBytesPerParameter = 12;  // the f32 weight and AdamW's two moments
+
+int64_t HostBytesOf(const v1::JobPlan& plan, int rank) {
+  for (const v1::TierBytes& tier : protocol::PredictedOf(plan, rank)) {
+    if (tier.tier() == "host") return tier.bytes();
+  }
+  return 0;
+}
 
 }  // namespace
 
@@ -19,19 +32,21 @@ absl::Status CheckRoom(const v1::JobPlan& plan, const std::string& directory, in
                    " are free there — make room, or choose another directory"));
 }
 
-absl::Status CheckMemory(const v1::JobPlan& plan, int ranks, int64_t memory_bytes,
-                         absl::string_view whose) {
-  for (const v1::TierBytes& tier : plan.predicted()) {
-    const double needed = static_cast<double>(tier.bytes()) * ranks;
-    if (tier.tier() != "host" || needed <= static_cast<double>(memory_bytes)) continue;
-    const auto text = [](double bytes) { return common::FormatBytes(bytes); };
-    return absl::ResourceExhaustedError(
-        absl::StrCat("does not fit: ", ranks, ranks == 1 ? " rank x " : " ranks x ",
-                     text(static_cast<double>(tier.bytes())), " of host memory = ", text(needed),
-                     ", but ", whose, " ", text(static_cast<double>(memory_bytes)),
-                     " — make train.micro_batch, train.sequence or the model smaller"));
-  }
-  return absl::OkStatus();
+absl::Status CheckMemory(const v1::JobPlan& plan, const std::vector<int>& ranks,
+                         int64_t memory_bytes, absl::string_view whose) {
+  std::vector<int64_t> needs;
+  for (const int rank : ranks) needs.push_back(HostBytesOf(plan, rank));
+  const double needed = std::accumulate(needs.begin(), needs.end(), 0.0);
+  if (needs.empty() || needed <= static_cast<double>(memory_bytes)) return absl::OkStatus();
+  const auto text = [](double bytes) { return common::FormatBytes(bytes); };
+  const auto [least, most] = std::minmax_element(needs.begin(), needs.end());
+  const std::string each = text(static_cast<double>(*most));
+  return absl::ResourceExhaustedError(absl::StrCat(
+      "does not fit: ", needs.size(), needs.size() == 1 ? " rank x " : " ranks x ",
+      *least == *most ? each : absl::StrCat(text(static_cast<double>(*least)), " to ", each),
+      " of host memory = ", text(needed), ", but ", whose, " ",
+      text(static_cast<double>(memory_bytes)),
+      " — make train.micro_batch, train.sequence or the model smaller"));
 }
 
 }  // namespace strata::worker

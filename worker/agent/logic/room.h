@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
@@ -28,11 +29,11 @@ struct MachineRoom {
 // `free_bytes`. The older ones stay until it is committed.
 absl::Status CheckRoom(const v1::JobPlan& plan, const std::string& directory, int64_t free_bytes);
 
-// ResourceExhausted, with the arithmetic, when `ranks` times the predicted bytes of the host tier
-// exceed `memory_bytes`, which are what `whose` says ("this machine has"). Trainers run only what
-// passed this.
-absl::Status CheckMemory(const v1::JobPlan& plan, int ranks, int64_t memory_bytes,
-                         absl::string_view whose);
+// ResourceExhausted, with the arithmetic, when the predicted bytes of these ranks' host tier exceed
+// `memory_bytes`, which are what `whose` says ("this machine has"). Trainers run only what passed
+// this.
+absl::Status CheckMemory(const v1::JobPlan& plan, const std::vector<int>& ranks,
+                         int64_t memory_bytes, absl::string_view whose);
 
 }  // namespace strata::worker
 

@@ -30,15 +30,31 @@ TEST(RoomTest, ADiskThatFitsExactlyIsAcceptedAndOneByteLessIsRefusedWithTheArith
 }
 
 TEST(RoomTest, MemoryThatFitsExactlyIsAccepted) {
-  EXPECT_TRUE(CheckMemory(PlanOf(common::kGiB), 4, 4 * common::kGiB, "this machine has").ok());
+  EXPECT_TRUE(
+      CheckMemory(PlanOf(common::kGiB), {0, 1, 2, 3}, 4 * common::kGiB, "this machine has").ok());
 }
 
 TEST(RoomTest, OneByteOfMemoryMoreIsRefusedWithTheArithmetic) {
   const absl::Status status =
-      CheckMemory(PlanOf(common::kGiB + 1), 4, 4 * common::kGiB, "this machine has");
+      CheckMemory(PlanOf(common::kGiB + 1), {0, 1, 2, 3}, 4 * common::kGiB, "this machine has");
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(std::string(status.message()),
               HasSubstr("4 ranks x 1.00 GiB of host memory = 4.00 GiB, but this machine has"));
+}
+
+TEST(RoomTest, RanksOfStagesThatNeedLessCountForWhatTheyNeed) {
+  v1::JobPlan plan = PlanOf(3 * common::kGiB);
+  for (const int64_t gib : {3, 1}) {
+    v1::TierBytes* const tier = plan.add_stages()->add_predicted();
+    tier->set_tier("host");
+    tier->set_bytes(gib * common::kGiB);
+  }
+  plan.set_stage_stride(2);  // ranks 0 and 1, then 2 and 3
+  EXPECT_TRUE(CheckMemory(plan, {2, 3}, 2 * common::kGiB, "this machine has").ok());
+  EXPECT_TRUE(CheckMemory(plan, {0, 1, 2, 3, 4}, 11 * common::kGiB, "this machine has").ok());
+  const absl::Status status = CheckMemory(plan, {1, 2}, 4 * common::kGiB - 1, "this machine has");
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("2 ranks x 1.00 GiB to 3.00 GiB of host memory = 4.00 GiB, but"));
 }
 
 }  // namespace

@@ -50,24 +50,62 @@ TEST_F(OpBinding, EqualShapesShareAPlan) {
 TEST_F(OpBinding, EmbeddingForwardReadsRows) {
   const int tokens = Ints(9, 11), table = Floats(11 * 8), y = Floats(9 * 8);
   ExpectSame({.kind = OpKind::kEmbeddingForward, .ints = {9, 11, 8, 0}}, [&] {
-    kernels::EmbeddingForward(context_, 9, 8, Direct<int32_t>(tokens), D(table), D(y));
+    kernels::EmbeddingForward(context_, {9, 8, 0, 11}, Direct<int32_t>(tokens), D(table), D(y));
   });
 }
 
 TEST_F(OpBinding, EmbeddingBackwardAddsToRows) {
   const int tokens = Ints(9, 11), dy = Floats(9 * 8), dtable = Floats(11 * 8);
   ExpectSame({.kind = OpKind::kEmbeddingBackward, .ints = {9, 11, 8, 0}}, [&] {
-    kernels::EmbeddingBackward(context_, 9, 8, Direct<int32_t>(tokens), D(dy), D(dtable));
+    kernels::EmbeddingBackward(context_, {9, 8, 0, 11}, Direct<int32_t>(tokens), D(dy), D(dtable));
   });
 }
 
-TEST_F(OpBinding, AVocabularyCutOverAGroupIsUnimplemented) {
-  Ints(9, 11), Floats(11 * 8), Floats(9 * 8);
-  BoundOp bound;
-  EXPECT_TRUE(absl::IsUnimplemented(
-      Bind({.kind = OpKind::kEmbeddingForward, .ints = {9, 11, 8, 3}}, &bound)));
-  EXPECT_TRUE(absl::IsUnimplemented(
-      Bind({.kind = OpKind::kCrossEntropyStatistics, .ints = {9, 11, 3}}, &bound)));
+TEST_F(OpBinding, OpsOnAVocabularyThatIsCutBeginAtTheRanksOwnPart) {
+  environment_.group_indices = {{program::Group::kTensor, 2}};
+  const int64_t tensor = program::Group::kTensor.ToInt();
+  const int tokens = Ints(9, 33), table = Floats(11 * 8), y = Floats(9 * 8);
+  ExpectSame({.kind = OpKind::kEmbeddingForward, .ints = {9, 11, 8, tensor}}, [&] {
+    kernels::EmbeddingForward(context_, {9, 8, 22, 11}, Direct<int32_t>(tokens), D(table), D(y));
+  });
+}
+
+TEST_F(OpBinding, EmbeddingBackwardOfAPartAddsToTheRanksOwnRows) {
+  environment_.group_indices = {{program::Group::kTensor, 1}};
+  const int64_t tensor = program::Group::kTensor.ToInt();
+  const int tokens = Ints(9, 22), dy = Floats(9 * 8), dtable = Floats(11 * 8);
+  ExpectSame({.kind = OpKind::kEmbeddingBackward, .ints = {9, 11, 8, tensor}}, [&] {
+    kernels::EmbeddingBackward(context_, {9, 8, 11, 11}, Direct<int32_t>(tokens), D(dy), D(dtable));
+  });
+}
+
+TEST_F(OpBinding, CrossEntropyStatisticsAreOfTheRanksOwnColumns) {
+  environment_.group_indices = {{program::Group::kTensor, 1}};
+  const int64_t tensor = program::Group::kTensor.ToInt();
+  const int logits = Floats(9 * 11), targets = Ints(9, 22), statistics = Floats(9 * 3);
+  ExpectSame({.kind = OpKind::kCrossEntropyStatistics, .ints = {9, 11, tensor}}, [&] {
+    kernels::CrossEntropyStatistics(context_, {9, 11, 11}, Direct<int32_t>(targets), D(logits),
+                                    D(statistics));
+  });
+}
+
+// Two blocks of three heads of four elements; two ranks share a head, so the fourth has the second.
+TEST_F(OpBinding, HeadsAreTakenOfTheRanksOwnPartOfEachBlock) {
+  environment_.group_indices = {{program::Group::kTensor, 3}};
+  const int64_t tensor = program::Group::kTensor.ToInt();
+  const int all = Floats(2 * 3 * 4), own = Floats(2 * 4);
+  ExpectSame({.kind = OpKind::kTakeHeads, .ints = {2, 3, 4, tensor, 2}}, [&] {
+    for (int i = 0; i < 8; ++i) D(own)[i] = D(all)[i / 4 * 12 + 4 + i % 4];
+  });
+}
+
+TEST_F(OpBinding, HeadsAreAddedToTheRanksOwnPartOfEachBlock) {
+  environment_.group_indices = {{program::Group::kTensor, 4}};
+  const int64_t tensor = program::Group::kTensor.ToInt();
+  const int all = Floats(2 * 3 * 4), own = Floats(2 * 4);
+  ExpectSame({.kind = OpKind::kAddHeads, .ints = {2, 3, 4, tensor, 2}}, [&] {
+    for (int i = 0; i < 8; ++i) D(all)[i / 4 * 12 + 8 + i % 4] += D(own)[i];
+  });
 }
 
 TEST_F(OpBinding, RmsNormForwardNormalises) {
