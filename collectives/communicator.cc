@@ -33,6 +33,10 @@ const char* OpName(OpKind kind) {
       return "receive";
     case OpKind::kBarrier:
       return "barrier";
+    case OpKind::kAllToAll:
+      return "all-to-all";
+    case OpKind::kRotate:
+      return "rotate";
   }
   return "unknown operation";
 }

@@ -54,6 +54,11 @@ enum class OpKind : uint8_t {
   kReceive,
   // Done when every member has posted it.
   kBarrier,
+  // out[n × count]: part j is part i of member j's in[n × count]. Not in place.
+  kAllToAll,
+  // out[count] = in[count] of the member before this one, the last one's for the first. Not in
+  // place.
+  kRotate,
 };
 
 inline bool IsPointToPoint(OpKind kind) {

@@ -159,6 +159,43 @@ absl::Status CheckAllGather(Communicator& communicator, GroupId group, int64_t c
   return absl::OkStatus();
 }
 
+absl::Status CheckAllToAll(Communicator& communicator, GroupId group, int64_t count) {
+  const int n = communicator.size(), self = communicator.rank();
+  const std::vector<float> in = ValuesOf<float>(self, n * count);
+  std::vector<float> out(n * count, -1);
+  RETURN_IF_ERROR(RunOperation(communicator, {.kind = OpKind::kAllToAll,
+                                              .group = group,
+                                              .type = DataType::kF32,
+                                              .count = count,
+                                              .in = in.data(),
+                                              .out = out.data()}));
+  if (in != ValuesOf<float>(self, n * count)) return Differs("all-to-all wrote to its input");
+  for (int rank = 0; rank < n; ++rank) {
+    const std::vector<float> theirs = ValuesOf<float>(rank, n * count);
+    if (!std::equal(out.begin() + rank * count, out.begin() + (rank + 1) * count,
+                    theirs.begin() + self * count)) {
+      return Differs(absl::StrCat("all-to-all of ", count, ": the part of rank ", rank));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckRotate(Communicator& communicator, GroupId group, int64_t count) {
+  const int n = communicator.size(), self = communicator.rank();
+  const std::vector<float> in = ValuesOf<float>(self, count);
+  std::vector<float> out(count, -1);
+  RETURN_IF_ERROR(RunOperation(communicator, {.kind = OpKind::kRotate,
+                                              .group = group,
+                                              .type = DataType::kF32,
+                                              .count = count,
+                                              .in = in.data(),
+                                              .out = out.data()}));
+  if (out != ValuesOf<float>((self + n - 1) % n, count)) {
+    return Differs(absl::StrCat("rotate of ", count));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckBroadcasts(Communicator& communicator, GroupId group, int64_t count) {
   for (int root = 0; root < communicator.size(); ++root) {
     std::vector<double> data(count, -1);
@@ -217,6 +254,8 @@ absl::Status CheckEverything(Communicator& communicator, GroupId group, int64_t 
   RETURN_IF_ERROR(CheckReduceScatter<double>(communicator, group, count, true));
   RETURN_IF_ERROR(CheckBroadcasts(communicator, group, count));
   RETURN_IF_ERROR(CheckRing(communicator, group, count));
+  RETURN_IF_ERROR(CheckAllToAll(communicator, group, count));
+  RETURN_IF_ERROR(CheckRotate(communicator, group, count));
   return RunOperation(communicator, {.kind = OpKind::kBarrier, .group = group});
 }
 

@@ -130,6 +130,10 @@ absl::Status MessageCommunicator::CheckAmounts(const Operation& operation,
       ((reads && operation.in == nullptr) || (writes && operation.out == nullptr))) {
     return absl::InvalidArgumentError("a buffer is missing");
   }
+  if ((operation.kind == OpKind::kAllToAll || operation.kind == OpKind::kRotate) &&
+      operation.count > 0 && operation.in == operation.out) {
+    return absl::InvalidArgumentError("it is not done in place");
+  }
   if (IsMisaligned(operation.in, element) || IsMisaligned(operation.out, element)) {
     return absl::InvalidArgumentError("a buffer is not aligned to its elements");
   }

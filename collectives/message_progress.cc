@@ -84,7 +84,8 @@ bool MessageCommunicator::Advance(Slot& slot, int64_t* budget) {
 void MessageCommunicator::NextStage(Slot& slot) {
   const OpKind kind = slot.operation.kind;
   const bool sums = kind == OpKind::kReduceScatter || kind == OpKind::kAllReduce;
-  if (slot.stage == Stage::kExchange && kind == OpKind::kAllGather) {
+  if (slot.stage == Stage::kExchange &&
+      (kind == OpKind::kAllGather || kind == OpKind::kAllToAll || kind == OpKind::kRotate)) {
     slot.stage = Stage::kCopyOwn;
   } else if (slot.stage == Stage::kExchange && sums) {
     slot.stage = Stage::kAdd;
@@ -180,11 +181,15 @@ void MessageCommunicator::PostReceive(Slot& slot, Transfer& transfer, const Mess
 
 bool MessageCommunicator::Copy(Slot& slot, int64_t* budget) {
   const Operation& op = slot.operation;
+  if (op.kind == OpKind::kRotate && slot.group->size() > 1) return true;  // nothing stays
   const int64_t bytes = op.count * ElementBytes(op.type);
-  auto* own = static_cast<std::byte*>(op.out) + slot.group->index * bytes;
-  if (own == op.in || bytes == 0) return true;
+  const int64_t part = op.kind == OpKind::kRotate ? 0 : slot.group->index * bytes;
+  auto* own = static_cast<std::byte*>(op.out) + part;
+  const auto* from =
+      static_cast<const std::byte*>(op.in) + (op.kind == OpKind::kAllToAll ? part : 0);
+  if (own == from || bytes == 0) return true;
   const int64_t step = std::min(std::max<int64_t>(*budget, 0), bytes - slot.position);
-  std::memcpy(own + slot.position, static_cast<const std::byte*>(op.in) + slot.position, step);
+  std::memcpy(own + slot.position, from + slot.position, step);
   slot.position += step;
   *budget -= step;
   return slot.position == bytes;

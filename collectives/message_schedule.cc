@@ -40,7 +40,10 @@ int MessageCommunicator::Rounds(const Slot& slot, bool send) {
     case OpKind::kAllGather:
     case OpKind::kReduceScatter:
     case OpKind::kAllReduce:
+    case OpKind::kAllToAll:
       return n - 1;
+    case OpKind::kRotate:
+      return n > 1 ? 1 : 0;
     case OpKind::kBarrier:
       return RoundsOfTree(n);
     case OpKind::kBroadcast:
@@ -68,7 +71,10 @@ MessageCommunicator::Message MessageCommunicator::SendOf(const Slot& slot, int r
   switch (op.kind) {
     case OpKind::kAllGather:
       return {.peer = to, .from = op.in, .bytes = op.count * element};
+    case OpKind::kRotate:
+      return {.peer = to, .from = op.in, .bytes = op.count * element};
     case OpKind::kReduceScatter:
+    case OpKind::kAllToAll:
       return {
           .peer = to, .from = Offset(op.in, to * op.count * element), .bytes = op.count * element};
     case OpKind::kAllReduce: {
@@ -106,7 +112,10 @@ MessageCommunicator::Message MessageCommunicator::ReceiveOf(const Slot& slot, in
   const int64_t element = ElementBytes(op.type);
   const int from = (i - round - 1 + n) % n;
   switch (op.kind) {
+    case OpKind::kRotate:
+      return {.peer = from, .to = op.out, .bytes = op.count * element};
     case OpKind::kAllGather:
+    case OpKind::kAllToAll:
       return {.peer = from,
               .to = Offset(op.out, from * op.count * element),
               .bytes = op.count * element};

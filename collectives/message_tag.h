@@ -2,7 +2,7 @@
 // match on it; the lower part says what its sender believes to be doing, and a receiver that
 // believes otherwise reports it.
 //
-//   63      62 … 36    35 … 22         21 … 12                  11      10 … 8   7 … 0
+//   63      62 … 36    35 … 22         21 … 12                  11      10 … 7   6 … 0
 //   point   group key  source's index  sequence or user's tag   phase   kind     hash of type, root
 //   and size to point                           (modulo 1024)
 //
@@ -33,16 +33,16 @@ struct MessageTag {
   uint64_t sequence_or_tag = 0;
   int phase = 0;
   OpKind kind = OpKind::kBarrier;
-  uint8_t hash = 0;
+  uint8_t hash = 0;  // its lower seven bits
 
   uint64_t Pack() const {
     return uint64_t{point_to_point} << 63 | uint64_t{group_key} << 36 |
            static_cast<uint64_t>(source) << 22 | (sequence_or_tag % kMaxTag) << 12 |
-           static_cast<uint64_t>(phase) << 11 | static_cast<uint64_t>(kind) << 8 | hash;
+           static_cast<uint64_t>(phase) << 11 | static_cast<uint64_t>(kind) << 7 | (hash & 0x7f);
   }
 };
 
-inline OpKind KindOf(uint64_t tag) { return static_cast<OpKind>(tag >> 8 & 7); }
+inline OpKind KindOf(uint64_t tag) { return static_cast<OpKind>(tag >> 7 & 15); }
 inline int SourceOf(uint64_t tag) { return static_cast<int>(tag >> 22 & (kMaxGroupSize - 1)); }
 
 }  // namespace strata::collectives

@@ -6,6 +6,7 @@
 #define STRATA_KERNELS_ATTENTION_H_
 
 #include <cstdint>
+#include <vector>
 
 #include "kernels/context.h"
 
@@ -30,6 +31,43 @@ int64_t AttentionBackwardWorkspaceBytes(const AttentionShape& shape, int threads
 void AttentionBackward(const Context& context, const AttentionShape& shape, const float* dout,
                        const float* qkv, const float* out, const float* lse, float* dqkv,
                        void* workspace);
+
+// delta[B, H, T] = sum over d of dout * out, which the backward of a row needs of it (Dao 2023,
+// algorithm 2).
+void AttentionDelta(const Context& context, const AttentionShape& shape, const float* dout,
+                    const float* out, float* delta);
+
+// Attention where keys and values come in parts, each with other rows of the sequences than the
+// queries (Liu, Zaharia, Abbeel, "Ring Attention", 2023).
+
+// Rows of each sequence that stand together: held from row `first` on, at positions from `position`
+// on.
+struct RowSpan {
+  int64_t first = 0, count = 0, position = 0;
+};
+
+struct AttentionPartShape {
+  AttentionShape held;  // `sequence`: rows of each sequence, of queries and of keys
+  // Of a query and a key span one is wholly before the other, or they are the same rows.
+  std::vector<RowSpan> queries, keys;
+};
+
+// As AttentionForward and AttentionBackward, without delta.
+int64_t AttentionPartForwardWorkspaceBytes(const AttentionShape& held, int threads);
+int64_t AttentionPartBackwardWorkspaceBytes(const AttentionShape& held, int threads);
+
+// The queries of qkv[N, (H + 2K) * D] over kv[N, 2K * D], keys before values. `first`: out[N, H *
+// D] and lse[B, H, T] are written, and every query sees a key; else they hold what other keys gave,
+// and become what all give together.
+void AttentionPartForward(const Context& context, const AttentionPartShape& shape, const float* qkv,
+                          const float* kv, bool first, float* out, float* lse, void* workspace);
+
+// The queries' columns of dqkv[N, (H + 2K) * D] are written when `first`, else added to; dkv[N, 2K
+// * D] is written, zeros where no query sees a key. lse is that of all keys.
+void AttentionPartBackward(const Context& context, const AttentionPartShape& shape,
+                           const float* dout, const float* qkv, const float* kv, const float* lse,
+                           const float* delta, bool first, float* dqkv, float* dkv,
+                           void* workspace);
 
 // Decoding with a cache of keys and values, each [B, context, K * D].
 struct DecodeShape {

@@ -273,7 +273,7 @@ class Bench {
       Buffers buffers;
       float* qkv = buffers.Get(m.rows * m.qkv());
       float* table = buffers.Get(m.sequence * m.head_size());
-      BuildRopeTable(m.sequence, m.head_size(), 10000, table);
+      BuildRopeTable(0, m.sequence, m.head_size(), 10000, table);
       const RopeShape shape = {m.rows, m.sequence, m.heads, m.kv_heads, m.head_size(), 0};
       const double turned = 1.0 * m.rows * (m.heads + m.kv_heads) * m.head_size();
       Measure("rope" + end, 3 * turned, 8 * turned,

@@ -9,9 +9,9 @@
 
 namespace strata::kernels {
 
-// table[context, D]: for each position the cosines of its D/2 angles, then their sines. Angle i of
-// position p is p * theta^(-2i/D), computed in double precision. D is even.
-void BuildRopeTable(int64_t context, int64_t head_size, double theta, float* table);
+// table[count, D]: for each position from `first` on the cosines of its D/2 angles, then their
+// sines. Angle i of position p is p * theta^(-2i/D), computed in double precision. D is even.
+void BuildRopeTable(int64_t first, int64_t count, int64_t head_size, double theta, float* table);
 
 struct RopeShape {
   int64_t rows = 0;      // N

@@ -18,12 +18,6 @@ void VisitHeads(AttributeVisitor& visitor, int64_t& heads, int64_t& kv_heads, in
   visitor.Size("head_size", head_size);
 }
 
-void VisitShape(AttributeVisitor& visitor, AttentionShape& shape) {
-  visitor.Size("batch", shape.batch);
-  visitor.Size("sequence", shape.sequence);
-  VisitHeads(visitor, shape.heads, shape.kv_heads, shape.head_size);
-}
-
 absl::Status RequireGroups(int64_t heads, int64_t kv_heads) {
   return Require(heads % kv_heads == 0, "kv_heads does not divide heads");
 }
@@ -55,6 +49,14 @@ int64_t ForwardBytes(const Backend& backend, int64_t group, int64_t head_size) {
 
 }  // namespace
 
+void AttentionShape::Visit(AttributeVisitor& visitor) {
+  visitor.Size("batch", batch);
+  visitor.Size("sequence", sequence);
+  VisitHeads(visitor, heads, kv_heads, head_size);
+}
+
+absl::Status AttentionShape::Validate() const { return RequireGroups(heads, kv_heads); }
+
 AttentionForward AttentionForward::Example() { return {kExample}; }
 AttentionBackward AttentionBackward::Example() { return {kExample}; }
 AttentionDecode AttentionDecode::Example() {
@@ -70,11 +72,9 @@ Rope Rope::Example() {
           .use_position = true};
 }
 
-void AttentionForward::Visit(AttributeVisitor& visitor) { VisitShape(visitor, shape); }
+void AttentionForward::Visit(AttributeVisitor& visitor) { shape.Visit(visitor); }
 
-absl::Status AttentionForward::Validate() const {
-  return RequireGroups(shape.heads, shape.kv_heads);
-}
+absl::Status AttentionForward::Validate() const { return shape.Validate(); }
 
 OperandSpecs AttentionForward::Operands() const {
   return {In("qkv", "[N, (H + 2K)·D]", shape.rows() * shape.qkv_width()),
@@ -88,11 +88,9 @@ int64_t AttentionForward::WorkspaceBytes(const Backend& backend) const {
   return ForwardBytes(backend, shape.heads / shape.kv_heads, shape.head_size);
 }
 
-void AttentionBackward::Visit(AttributeVisitor& visitor) { VisitShape(visitor, shape); }
+void AttentionBackward::Visit(AttributeVisitor& visitor) { shape.Visit(visitor); }
 
-absl::Status AttentionBackward::Validate() const {
-  return RequireGroups(shape.heads, shape.kv_heads);
-}
+absl::Status AttentionBackward::Validate() const { return shape.Validate(); }
 
 OperandSpecs AttentionBackward::Operands() const {
   const int64_t qkv = shape.rows() * shape.qkv_width();

@@ -14,6 +14,8 @@ struct AttentionShape {
 
   int64_t rows() const { return batch * sequence; }                         // N
   int64_t qkv_width() const { return (heads + 2 * kv_heads) * head_size; }  // query, key, value
+  void Visit(AttributeVisitor& visitor);
+  absl::Status Validate() const;
 };
 
 struct AttentionForward {

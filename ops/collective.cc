@@ -18,8 +18,9 @@ OperandSpecs Collective::Operands() const {
   const int64_t bytes = communication.bytes;
   const OperandSpec in = In("in", "[part] or [whole]", bytes, program::DType::kBytes);
   const OperandSpec out = Out("out", "[whole] or [part]", bytes, program::DType::kBytes);
-  return {communication.op == CollectiveOp::kReduceScatter ? in.OrMore() : in,
-          communication.op == CollectiveOp::kAllGather ? out.OrMore() : out};
+  const bool exchanges = communication.op == CollectiveOp::kAllToAll;
+  return {communication.op == CollectiveOp::kReduceScatter || exchanges ? in.OrMore() : in,
+          communication.op == CollectiveOp::kAllGather || exchanges ? out.OrMore() : out};
 }
 
 int64_t Collective::WorkspaceBytes(const Backend&) const { return 0; }

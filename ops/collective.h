@@ -12,9 +12,11 @@ struct Collective {
   static constexpr program::OpKind kKind = program::OpKind::kCollective;
   static constexpr const char* kSummary =
       "The collective that the op's communication names, on its group. A part is one member's: "
-      "all-gather takes a part and gives all, reduce-scatter the reverse, all-reduce and broadcast "
-      "take and give the whole.";
-  static constexpr const char* kGradient = "all-gather ↔ reduce-scatter, copy ↔ all-reduce";
+      "all-gather takes a part and gives all, reduce-scatter the reverse, all-to-all takes and "
+      "gives "
+      "all; all-reduce, broadcast and rotate take and give the whole.";
+  static constexpr const char* kGradient =
+      "all-gather ↔ reduce-scatter, copy ↔ all-reduce, all-to-all ↔ itself";
   enum { kIn, kOut };
 
   program::Communication communication;

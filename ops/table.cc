@@ -7,6 +7,7 @@
 #include "ops/adamw.h"
 #include "ops/attention.h"
 #include "ops/collective.h"
+#include "ops/context.h"
 #include "ops/cross_entropy.h"
 #include "ops/elementwise.h"
 #include "ops/embedding.h"
@@ -76,6 +77,11 @@ AllRows MakeTable() {
                   Row<AttentionForward>(),
                   Row<AttentionBackward>(),
                   Row<AttentionDecode>(),
+                  Row<AttentionPart>(),
+                  Row<AttentionPartBackward>(),
+                  Row<AttentionDelta>(),
+                  Row<MoveBlocks>(),
+                  Row<OrderRows>(),
                   Row<SwigluForward>(),
                   Row<SwigluBackward>(),
                   Row<CrossEntropy>(),

@@ -67,7 +67,6 @@ void CheckTrain(const TrainSpec& train, SupportCheck& check) {
 
 void CheckParallel(const ParallelSpec& parallel, SupportCheck& check) {
   check.Refuse(parallel.automatic(), "parallel", "auto", "give the degrees, such as {data: 2}");
-  check.RefuseCount(parallel.context() > 1, "parallel.context", parallel.context(), "use 1");
   if (parallel.automatic()) return;
   check.RefuseWord(parallel.update_policy() != ParallelSpec::UPDATE_POLICY_DEFERRED,
                    "parallel.update_policy", parallel.update_policy(), "use deferred");

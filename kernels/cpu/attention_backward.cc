@@ -1,7 +1,8 @@
+#include "kernels/cpu/attention_backward.h"
+
 #include <cmath>
 #include <cstring>
 
-#include "kernels/attention.h"
 #include "kernels/cpu/attention_tile.h"
 #include "kernels/cpu/packing.h"
 
@@ -34,20 +35,14 @@ struct Scratch {
   }
 };
 
-struct Problem {
-  const AttentionShape& shape;
-  const float *dout, *qkv, *lse, *delta;
-  float* dqkv;
-};
-
 // All of one key/value head of one sequence: tiles of keys outside, tiles of queries inside.
 class BackwardGroup {
  public:
-  BackwardGroup(const Problem& problem, int64_t sequence, int64_t kv_head, float* memory)
+  BackwardGroup(const AttentionBackwardProblem& problem, int64_t sequence, int64_t kv_head,
+                float* memory)
       : problem_(problem),
-        shape_(problem.shape),
-        tiling_(shape_.heads, shape_.kv_heads, kQueryRows),
-        size_(shape_.head_size),
+        tiling_(problem.heads, problem.kv_heads, kQueryRows),
+        size_(problem.head_size),
         padded_(PaddedHeadSize(size_)),
         scratch_(tiling_, padded_, memory),
         sequence_(sequence),
@@ -55,32 +50,31 @@ class BackwardGroup {
         scale_(1 / std::sqrt(static_cast<float>(size_))) {}
 
   void Run() {
-    for (int64_t key = 0; key < shape_.sequence; key += kKeys) {
-      const int64_t keys = std::min(kKeys, shape_.sequence - key);
+    for (int64_t key = 0; key < problem_.keys; key += kKeys) {
+      const int64_t keys = std::min(kKeys, problem_.keys - key);
       PackKeysAndValues(key, keys);
-      const int64_t first = key / tiling_.positions * tiling_.positions;
-      for (int64_t position = first; position < shape_.sequence; position += tiling_.positions) {
-        QueryTile(position, key, keys);
+      const int64_t sees = std::max<int64_t>(0, key - problem_.offset);  // the first row that does
+      const int64_t first = sees / tiling_.positions * tiling_.positions;
+      for (int64_t row = first; row < problem_.rows; row += tiling_.positions) {
+        QueryTile(row, key, keys);
       }
       WriteKeysAndValues(key, keys);
     }
   }
 
  private:
-  int64_t Stride() const { return (shape_.heads + 2 * shape_.kv_heads) * size_; }
-  // Offsets of an element 0 in qkv and dqkv, in out and dout, in lse and delta.
-  int64_t QueryAt(int64_t position, int64_t head) const {
-    return (sequence_ * shape_.sequence + position) * Stride() + head * size_;
+  // Offsets of an element 0 in q and dq, in k, v, dk and dv, in dout, in lse and delta.
+  int64_t QueryAt(int64_t row, int64_t head) const {
+    return sequence_ * problem_.q_batch + row * problem_.q_row + head * size_;
   }
-  int64_t KeyAt(int64_t position) const { return QueryAt(position, shape_.heads + kv_head_); }
-  int64_t ValueAt(int64_t position) const {
-    return QueryAt(position, shape_.heads + shape_.kv_heads + kv_head_);
+  int64_t KeyAt(int64_t key) const {
+    return sequence_ * problem_.kv_batch + key * problem_.kv_row + kv_head_ * size_;
   }
-  int64_t OutAt(int64_t position, int64_t head) const {
-    return ((sequence_ * shape_.sequence + position) * shape_.heads + head) * size_;
+  int64_t OutAt(int64_t row, int64_t head) const {
+    return sequence_ * problem_.out_batch + (row * problem_.heads + head) * size_;
   }
-  int64_t RowAt(int64_t position, int64_t head) const {
-    return (sequence_ * shape_.heads + head) * shape_.sequence + position;
+  int64_t LseAt(int64_t row, int64_t head) const {
+    return (sequence_ * problem_.heads + head) * problem_.lse_rows + row;
   }
   int64_t Head(int64_t row) const { return kv_head_ * tiling_.group + row % tiling_.group; }
 
@@ -89,33 +83,41 @@ class BackwardGroup {
       ZeroRow(scratch_.keys_transposed, 0, padded_ * kKeys);
       ZeroRow(scratch_.values_transposed, 0, padded_ * kKeys);
     }
-    TransposeBlock(keys, size_, problem_.qkv + KeyAt(key), Stride(), scratch_.keys_transposed,
+    TransposeBlock(keys, size_, problem_.k + KeyAt(key), problem_.kv_row, scratch_.keys_transposed,
                    kKeys);
-    TransposeBlock(keys, size_, problem_.qkv + ValueAt(key), Stride(), scratch_.values_transposed,
-                   kKeys);
+    TransposeBlock(keys, size_, problem_.v + KeyAt(key), problem_.kv_row,
+                   scratch_.values_transposed, kKeys);
     for (int64_t i = 0; i < keys; ++i) {
-      PackRow(size_, padded_, 1.0f, problem_.qkv + KeyAt(key + i), scratch_.keys + i * padded_);
+      PackRow(size_, padded_, 1.0f, problem_.k + KeyAt(key + i), scratch_.keys + i * padded_);
     }
     ZeroRow(scratch_.dkeys, 0, kKeys * padded_);
     ZeroRow(scratch_.dvalues, 0, kKeys * padded_);
   }
 
+  // to (+)= factor * from.
+  void WriteRow(const float* from, float factor, bool adds, float* to) const {
+    simd::ForEachVec(size_, [=](int64_t d, auto lanes) {
+      Vec value = _mm256_mul_ps(lanes.Load(from + d), simd::Set(factor));
+      if (adds) value = _mm256_add_ps(value, lanes.Load(to + d));
+      lanes.Store(to + d, value);
+    });
+  }
+
   void WriteKeysAndValues(int64_t key, int64_t keys) {
     for (int64_t i = 0; i < keys; ++i) {
-      std::memcpy(problem_.dqkv + KeyAt(key + i), scratch_.dkeys + i * padded_,
-                  size_ * sizeof(float));
-      std::memcpy(problem_.dqkv + ValueAt(key + i), scratch_.dvalues + i * padded_,
-                  size_ * sizeof(float));
+      const int64_t at = KeyAt(key + i);
+      WriteRow(scratch_.dkeys + i * padded_, 1.0f, problem_.adds_dkv, problem_.dk + at);
+      WriteRow(scratch_.dvalues + i * padded_, 1.0f, problem_.adds_dkv, problem_.dv + at);
     }
   }
 
-  // Keys of the tile [key, key + keys) that a query at `position` sees.
-  static int64_t Visible(int64_t position, int64_t key, int64_t keys) {
-    return std::clamp<int64_t>(position - key + 1, 0, keys);
+  // Keys of the tile [key, key + keys) that a query row sees.
+  int64_t Visible(int64_t row, int64_t key, int64_t keys) const {
+    return std::clamp<int64_t>(problem_.offset + row - key + 1, 0, keys);
   }
 
   void QueryTile(int64_t first, int64_t key, int64_t keys) {
-    const int64_t rows = std::min(tiling_.positions, shape_.sequence - first) * tiling_.group;
+    const int64_t rows = std::min(tiling_.positions, problem_.rows - first) * tiling_.group;
     for (int64_t row = 0; row < RoundUp(rows, kTileRows); ++row) {
       float* query = scratch_.queries + row * padded_;
       float* dout = scratch_.douts + row * padded_;
@@ -125,14 +127,14 @@ class BackwardGroup {
         continue;
       }
       const int64_t position = first + row / tiling_.group;
-      PackRow(size_, padded_, scale_, problem_.qkv + QueryAt(position, Head(row)), query);
+      PackRow(size_, padded_, scale_, problem_.q + QueryAt(position, Head(row)), query);
       PackRow(size_, padded_, 1.0f, problem_.dout + OutAt(position, Head(row)), dout);
     }
     for (int64_t row = 0; row < rows; row += kTileRows) QueryPanel(row, rows, first, key, keys);
 
     // dV += P^T dO and dK += dS^T Q, six keys at a time, over the rows that see any of them.
     for (int64_t k = 0; k < keys; k += kTileRows) {
-      const int64_t blind = std::max<int64_t>(0, key + k - first) * tiling_.group;
+      const int64_t blind = std::max<int64_t>(0, key + k - problem_.offset - first) * tiling_.group;
       const int64_t start = blind / kTileRows * kTileRows;
       if (start >= rows) break;
       const int64_t from = start * kKeys + k;
@@ -162,20 +164,15 @@ class BackwardGroup {
     for (int64_t i = row; i < row + kTileRows; ++i, p += kKeys, ds += kKeys) {
       const int64_t position = first + i / tiling_.group;
       const int64_t valid = i < rows ? Visible(position, key, seen) : 0;
-      if (valid > 0) ScoreRow(valid, RowAt(position, Head(i)), p, ds);
+      if (valid > 0) ScoreRow(valid, LseAt(position, Head(i)), p, ds);
       ZeroRow(p, valid, zero_end);
       ZeroRow(ds, valid, zero_end);
     }
     PanelProduct(padded_, seen, scratch_.dscores + row * kKeys, kKeys, 1, scratch_.keys, padded_,
                  scratch_.dqueries, padded_, false);
     for (int64_t i = row; i < end; ++i) {
-      float* to = problem_.dqkv + QueryAt(first + i / tiling_.group, Head(i));
-      const float* from = scratch_.dqueries + (i - row) * padded_;
-      simd::ForEachVec(size_, [=, this](int64_t d, auto lanes) {
-        Vec value = _mm256_mul_ps(lanes.Load(from + d), simd::Set(scale_));
-        if (key > 0) value = _mm256_add_ps(value, lanes.Load(to + d));
-        lanes.Store(to + d, value);
-      });
+      WriteRow(scratch_.dqueries + (i - row) * padded_, scale_, key > 0 || problem_.adds_dq,
+               problem_.dq + QueryAt(first + i / tiling_.group, Head(i)));
     }
   }
 
@@ -183,10 +180,10 @@ class BackwardGroup {
   void Prefetch(int64_t row, int64_t end, int64_t first) const {
     for (int64_t i = row; i < end; ++i) {
       const int64_t position = first + i / tiling_.group, head = Head(i);
-      PrefetchRow(size_, problem_.dqkv + QueryAt(position, head));
+      PrefetchRow(size_, problem_.dq + QueryAt(position, head));
       const int64_t next = position + tiling_.positions;
-      if (next >= shape_.sequence) continue;
-      PrefetchRow(size_, problem_.qkv + QueryAt(next, head));
+      if (next >= problem_.rows) continue;
+      PrefetchRow(size_, problem_.q + QueryAt(next, head));
       PrefetchRow(size_, problem_.dout + OutAt(next, head));
     }
   }
@@ -200,8 +197,7 @@ class BackwardGroup {
     });
   }
 
-  const Problem& problem_;
-  const AttentionShape& shape_;
+  const AttentionBackwardProblem& problem_;
   const QueryTiling tiling_;
   const int64_t size_, padded_;
   const Scratch scratch_;
@@ -209,9 +205,10 @@ class BackwardGroup {
   const float scale_;
 };
 
-// delta[B, H, T] = sum over d of dout * out.
-void ComputeDelta(const Context& context, const AttentionShape& shape, const float* dout,
-                  const float* out, float* delta) {
+}  // namespace
+
+void AttentionDelta(const Context& context, const AttentionShape& shape, const float* dout,
+                    const float* out, float* delta) {
   const int64_t rows = shape.batch * shape.sequence;
   const int64_t columns = shape.heads * shape.head_size;
   ForBlocks(context, rows, RowsPerTask(columns), [&](int64_t begin, int64_t end) {
@@ -229,20 +226,34 @@ void ComputeDelta(const Context& context, const AttentionShape& shape, const flo
   });
 }
 
-int64_t DeltaFloats(const AttentionShape& shape) {
-  return RoundUp(shape.batch * shape.heads * shape.sequence, 16);
+int64_t AttentionBackwardFloatsPerThread(int64_t heads, int64_t kv_heads, int64_t head_size) {
+  return Scratch(QueryTiling(heads, kv_heads, kQueryRows), PaddedHeadSize(head_size), nullptr)
+      .floats;
 }
 
-int64_t FloatsPerThread(const AttentionShape& shape) {
-  return Scratch(QueryTiling(shape.heads, shape.kv_heads, kQueryRows),
-                 PaddedHeadSize(shape.head_size), nullptr)
-      .floats;
+void RunAttentionBackward(const Context& context, const AttentionBackwardProblem& problem,
+                          float* workspace) {
+  const int64_t floats =
+      AttentionBackwardFloatsPerThread(problem.heads, problem.kv_heads, problem.head_size);
+  context.pool->ParallelFor(problem.batch * problem.kv_heads, [&](int64_t task, int thread) {
+    BackwardGroup(problem, task / problem.kv_heads, task % problem.kv_heads,
+                  workspace + thread * floats)
+        .Run();
+  });
+}
+
+namespace {
+
+int64_t DeltaFloats(const AttentionShape& shape) {
+  return RoundUp(shape.batch * shape.heads * shape.sequence, 16);
 }
 
 }  // namespace
 
 int64_t AttentionBackwardWorkspaceBytes(const AttentionShape& shape, int threads) {
-  return (DeltaFloats(shape) + FloatsPerThread(shape) * threads) *
+  return (DeltaFloats(shape) +
+          AttentionBackwardFloatsPerThread(shape.heads, shape.kv_heads, shape.head_size) *
+              threads) *
          static_cast<int64_t>(sizeof(float));
 }
 
@@ -250,14 +261,33 @@ void AttentionBackward(const Context& context, const AttentionShape& shape, cons
                        const float* qkv, const float* out, const float* lse, float* dqkv,
                        void* workspace) {
   float* delta = static_cast<float*>(workspace);
-  float* scratch = delta + DeltaFloats(shape);
-  const int64_t floats = FloatsPerThread(shape);
-  ComputeDelta(context, shape, dout, out, delta);
-  const Problem problem = {shape, dout, qkv, lse, delta, dqkv};
-  context.pool->ParallelFor(shape.batch * shape.kv_heads, [&](int64_t task, int thread) {
-    BackwardGroup(problem, task / shape.kv_heads, task % shape.kv_heads, scratch + thread * floats)
-        .Run();
-  });
+  AttentionDelta(context, shape, dout, out, delta);
+  const int64_t row = (shape.heads + 2 * shape.kv_heads) * shape.head_size;
+  const int64_t k = shape.heads * shape.head_size, v = k + shape.kv_heads * shape.head_size;
+  const AttentionBackwardProblem problem = {
+      .batch = shape.batch,
+      .rows = shape.sequence,
+      .offset = 0,
+      .keys = shape.sequence,
+      .heads = shape.heads,
+      .kv_heads = shape.kv_heads,
+      .head_size = shape.head_size,
+      .q = qkv,
+      .k = qkv + k,
+      .v = qkv + v,
+      .dq = dqkv,
+      .dk = dqkv + k,
+      .dv = dqkv + v,
+      .q_row = row,
+      .q_batch = shape.sequence * row,
+      .kv_row = row,
+      .kv_batch = shape.sequence * row,
+      .dout = dout,
+      .out_batch = shape.sequence * shape.heads * shape.head_size,
+      .lse = lse,
+      .delta = delta,
+      .lse_rows = shape.sequence};
+  RunAttentionBackward(context, problem, delta + DeltaFloats(shape));
 }
 
 }  // namespace strata::kernels

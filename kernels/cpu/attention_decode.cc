@@ -34,6 +34,7 @@ void DecodeAttention(const Context& context, const DecodeShape& shape, const flo
   const AttentionProblem problem = {.batch = shape.batch,
                                     .rows = shape.rows,
                                     .offset = shape.position,
+                                    .keys = shape.position + shape.rows,
                                     .heads = shape.heads,
                                     .kv_heads = shape.kv_heads,
                                     .head_size = shape.head_size,
@@ -45,7 +46,9 @@ void DecodeAttention(const Context& context, const DecodeShape& shape, const flo
                                     .kv_row = kv_row,
                                     .kv_batch = shape.context * kv_row,
                                     .out = out,
-                                    .lse = nullptr};
+                                    .out_batch = shape.rows * shape.heads * shape.head_size,
+                                    .lse = nullptr,
+                                    .lse_rows = 0};
   RunAttentionForward(context, problem, static_cast<float*>(workspace));
 }
 

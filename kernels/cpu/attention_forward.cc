@@ -75,7 +75,8 @@ class ForwardTile {
 
   void Run() {
     PackQueries();
-    const int64_t last = problem_.offset + first_ + (rows_ - 1) / tiling_.group;
+    const int64_t last =
+        std::min(problem_.offset + first_ + (rows_ - 1) / tiling_.group, problem_.keys - 1);
     for (int64_t key = 0; key <= last; key += kKeys) {
       const int64_t keys = std::min(kKeys, last + 1 - key);
       PackKeysAndValues(key, keys);
@@ -98,6 +99,7 @@ class ForwardTile {
       float* to = scratch_.queries + row * padded_;
       scratch_.max[row] = kLowest;
       scratch_.sum[row] = 0;
+      if (problem_.resumes) Resume(row);
       if (row >= rows_) {
         ZeroRow(to, 0, padded_);
         continue;
@@ -106,6 +108,23 @@ class ForwardTile {
                           (first_ + PositionInTile(row)) * problem_.q_row + Head(row) * size;
       PackRow(size, padded_, scale, from, to);
     }
+  }
+
+  void Resume(int64_t row) {
+    float* out = scratch_.out + row * padded_;
+    if (row >= rows_) return ZeroRow(out, 0, padded_);
+    PackRow(problem_.head_size, padded_, 1.0f, problem_.out + OutAt(row), out);
+    scratch_.max[row] = problem_.lse[LseAt(row)];
+    scratch_.sum[row] = 1;
+  }
+
+  int64_t OutAt(int64_t row) const {
+    return sequence_ * problem_.out_batch +
+           ((first_ + PositionInTile(row)) * problem_.heads + Head(row)) * problem_.head_size;
+  }
+  int64_t LseAt(int64_t row) const {
+    return (sequence_ * problem_.heads + Head(row)) * problem_.lse_rows + first_ +
+           PositionInTile(row);
   }
 
   int64_t KeyAt(int64_t position) const {
@@ -151,10 +170,11 @@ class ForwardTile {
       }
     }
     float* out = scratch_.out + row * padded_;
-    if (key > 0) Rescale(row, max_before, out);
+    const bool goes_on = key > 0 || problem_.resumes;
+    if (goes_on) Rescale(row, max_before, out);
     for (int64_t i = 0; i < kTileRows; ++i) scratch_.sum[row + i] += added_[i];
     PanelProduct(padded_, keys, scratch_.scores, kKeys, 1, scratch_.values, padded_, out, padded_,
-                 key > 0);
+                 goes_on);
   }
 
   // What was summed so far is relative to the old maximum.
@@ -172,18 +192,14 @@ class ForwardTile {
   }
 
   void Finish(int64_t row) {
-    const int64_t position = first_ + PositionInTile(row), head = Head(row);
-    const int64_t size = problem_.head_size;
     const float* from = scratch_.out + row * padded_;
-    float* to =
-        problem_.out + ((sequence_ * problem_.rows + position) * problem_.heads + head) * size;
+    float* to = problem_.out + OutAt(row);
     const Vec factor = simd::Set(1 / scratch_.sum[row]);
-    simd::ForEachVec(size, [=](int64_t i, auto lanes) {
+    simd::ForEachVec(problem_.head_size, [=](int64_t i, auto lanes) {
       lanes.Store(to + i, _mm256_mul_ps(lanes.Load(from + i), factor));
     });
     if (problem_.lse != nullptr) {
-      problem_.lse[(sequence_ * problem_.heads + head) * problem_.rows + position] =
-          scratch_.max[row] + std::log(scratch_.sum[row]);
+      problem_.lse[LseAt(row)] = scratch_.max[row] + std::log(scratch_.sum[row]);
     }
   }
 
@@ -232,6 +248,7 @@ void AttentionForward(const Context& context, const AttentionShape& shape, const
   const AttentionProblem problem = {.batch = shape.batch,
                                     .rows = shape.sequence,
                                     .offset = 0,
+                                    .keys = shape.sequence,
                                     .heads = shape.heads,
                                     .kv_heads = shape.kv_heads,
                                     .head_size = shape.head_size,
@@ -243,7 +260,9 @@ void AttentionForward(const Context& context, const AttentionShape& shape, const
                                     .kv_row = row,
                                     .kv_batch = shape.sequence * row,
                                     .out = out,
-                                    .lse = lse};
+                                    .out_batch = shape.sequence * shape.heads * shape.head_size,
+                                    .lse = lse,
+                                    .lse_rows = shape.sequence};
   RunAttentionForward(context, problem, static_cast<float*>(workspace));
 }
 

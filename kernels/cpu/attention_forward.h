@@ -1,4 +1,5 @@
-// The forward of attention for any strides: over a packed qkv, or over a cache.
+// The forward of attention for any strides: over a packed qkv, over a cache, or over keys and
+// values that come in parts.
 #ifndef STRATA_KERNELS_CPU_ATTENTION_FORWARD_H_
 #define STRATA_KERNELS_CPU_ATTENTION_FORWARD_H_
 
@@ -9,14 +10,19 @@
 namespace strata::kernels {
 
 struct AttentionProblem {
-  int64_t batch, rows;  // query rows per sequence; row i stands at position offset + i
-  int64_t offset;       // keys and values reach from position 0 to offset + rows
+  int64_t batch, rows;  // query rows per sequence; row i sees keys [0, offset + i], at most `keys`
+  int64_t offset, keys;
   int64_t heads, kv_heads, head_size;
   const float *q, *k,
       *v;  // element d of head h of row r of sequence b: b * batch + r * row + h * D + d
   int64_t q_row, q_batch, kv_row, kv_batch;
-  float* out;  // [B, rows, H * D]
-  float* lse;  // [B, H, rows] or null
+  float* out;  // row r of sequence b: b * out_batch + r * H * D
+  int64_t out_batch;
+  float* lse;  // row r of head h of sequence b: (b * H + h) * lse_rows + r; or null
+  int64_t lse_rows;
+  // out and lse hold what other keys gave: an online softmax whose maximum is lse and whose sum is
+  // 1 goes on.
+  bool resumes = false;
 };
 
 int64_t AttentionForwardFloatsPerThread(int64_t heads, int64_t kv_heads, int64_t head_size);

@@ -88,6 +88,114 @@ TEST(Attention, LargeScoresNeitherOverflowNorVanish) {
   testing::ExpectClose(Forward({&pool}, s, qkv), ReferenceForward(s, testing::Widen(qkv)), 1e-5);
 }
 
+// What ranks have of each sequence: blocks r and 2n - 1 - r of 2n.
+std::vector<RowSpan> SpansOf(int64_t ranks, int64_t rank, int64_t block) {
+  return {{.first = 0, .count = block, .position = rank * block},
+          {.first = block, .count = block, .position = (2 * ranks - 1 - rank) * block}};
+}
+
+// Columns [first, first + width) of the rows of [B, T, columns] that a rank has.
+Floats RowsOf(const Floats& all, const AttentionShape& s, const std::vector<RowSpan>& spans,
+              int64_t columns, int64_t first, int64_t width) {
+  Floats rows;
+  for (int64_t b = 0; b < s.batch; ++b) {
+    for (const RowSpan& span : spans) {
+      for (int64_t i = 0; i < span.count; ++i) {
+        const int64_t at = (b * s.sequence + span.position + i) * columns + first;
+        rows.insert(rows.end(), all.begin() + at, all.begin() + at + width);
+      }
+    }
+  }
+  return rows;
+}
+
+void PutRows(const Floats& rows, const AttentionShape& s, const std::vector<RowSpan>& spans,
+             int64_t columns, int64_t first, int64_t width, bool adds, Floats& all) {
+  auto from = rows.begin();
+  for (int64_t b = 0; b < s.batch; ++b) {
+    for (const RowSpan& span : spans) {
+      for (int64_t i = 0; i < span.count; ++i) {
+        const int64_t at = (b * s.sequence + span.position + i) * columns + first;
+        for (int64_t c = 0; c < width; ++c, ++from) all[at + c] = *from + (adds ? all[at + c] : 0);
+      }
+    }
+  }
+}
+
+// Attention by the ranks of a context group: each starts with its own keys and goes on to those of
+// the ranks before it, or takes all in order. Gives out, then dqkv.
+Floats ByParts(const Context& context, const AttentionShape& s, int64_t ranks, bool in_order,
+               const Floats& qkv, const Floats& dout) {
+  const int64_t block = s.sequence / (2 * ranks), columns = QkvColumns(s);
+  const int64_t q = s.heads * s.head_size, kv = 2 * s.kv_heads * s.head_size;
+  AttentionShape held = s;
+  held.sequence = 2 * block;
+  Floats all_out(dout.size()), dqkv(qkv.size());
+  for (int64_t rank = 0; rank < ranks; ++rank) {
+    const std::vector<RowSpan> own = SpansOf(ranks, rank, block);
+    const Floats own_qkv = RowsOf(qkv, s, own, columns, 0, columns);
+    const Floats own_dout = RowsOf(dout, s, own, q, 0, q);
+    Floats out(own_dout.size(), std::nanf("")), lse(s.batch * s.heads * held.sequence, out[0]);
+    Floats delta(lse.size()), own_dqkv(own_qkv.size(), out[0]);
+    testing::Workspace forward(AttentionPartForwardWorkspaceBytes(held, context.pool->threads()));
+    testing::Workspace backward(AttentionPartBackwardWorkspaceBytes(held, context.pool->threads()));
+    const auto each = [&](auto body) {
+      for (int64_t i = 0; i < ranks; ++i) {
+        const int64_t of = in_order ? i : (rank - i + ranks) % ranks;
+        const std::vector<RowSpan> spans = SpansOf(ranks, of, block);
+        body(AttentionPartShape{held, own, spans}, RowsOf(qkv, s, spans, columns, q, kv), i == 0);
+      }
+    };
+    each([&](const AttentionPartShape& shape, const Floats& keys, bool first) {
+      AttentionPartForward(context, shape, own_qkv.data(), keys.data(), first, out.data(),
+                           lse.data(), forward.get());
+    });
+    AttentionDelta(context, held, own_dout.data(), out.data(), delta.data());
+    each([&](const AttentionPartShape& shape, const Floats& keys, bool first) {
+      Floats dkeys(keys.size(), std::nanf(""));
+      AttentionPartBackward(context, shape, own_dout.data(), own_qkv.data(), keys.data(),
+                            lse.data(), delta.data(), first, own_dqkv.data(), dkeys.data(),
+                            backward.get());
+      PutRows(dkeys, s, shape.keys, columns, q, kv, true, dqkv);
+    });
+    PutRows(out, s, own, q, 0, q, false, all_out);
+    Floats dq;
+    for (size_t i = 0; i < own_dqkv.size(); i += columns) {
+      dq.insert(dq.end(), own_dqkv.begin() + i, own_dqkv.begin() + i + q);
+    }
+    PutRows(dq, s, own, columns, 0, q, false, dqkv);
+  }
+  return testing::Concat({all_out, dqkv});
+}
+
+TEST(Attention, ByTheRanksOfAContextGroup_MatchesTheReference) {
+  struct Case {
+    AttentionShape shape;
+    int64_t ranks;
+  };
+  const Case kCases[] = {
+      {{.batch = 2, .sequence = 4, .heads = 1, .kv_heads = 1, .head_size = 2}, 2},
+      {{.batch = 1, .sequence = 40, .heads = 4, .kv_heads = 2, .head_size = 6}, 1},
+      {{.batch = 2, .sequence = 42, .heads = 6, .kv_heads = 2, .head_size = 10}, 3},
+      {{.batch = 1, .sequence = 28, .heads = 7, .kv_heads = 1, .head_size = 4}, 2},
+      {{.batch = 1, .sequence = 808, .heads = 3, .kv_heads = 3, .head_size = 33}, 4},
+      {{.batch = 2, .sequence = 404, .heads = 14, .kv_heads = 2, .head_size = 16}, 2},
+  };
+  for (const auto& [s, ranks] : kCases) {
+    const Floats qkv = testing::Random(s.batch * s.sequence * QkvColumns(s), 1);
+    const Floats dout = testing::Random(s.batch * s.sequence * s.heads * s.head_size, 2);
+    const Doubles out = reference::AttentionForward(s, testing::Widen(qkv)).out;
+    const Doubles expected = testing::Concat(
+        {out, reference::AttentionBackward(s, testing::Widen(qkv), testing::Widen(dout))});
+    for (const bool in_order : {false, true}) {
+      SCOPED_TRACE(::testing::Message() << "T " << s.sequence << " ranks " << ranks << in_order);
+      const Floats result = testing::RunWithThreads(
+          [&](const Context& context) { return ByParts(context, s, ranks, in_order, qkv, dout); });
+      testing::ExpectClose(result, expected, 4e-6);
+    }
+  }
+}
+
 // Decodes a sequence in pieces and compares with attention over all of it.
 TEST(Attention, DecodingInPiecesMatchesTheWholeSequence) {
   const AttentionShape s = {

@@ -47,6 +47,27 @@ void Copy(const Context& context, int64_t count, const float* src, float* dst) {
   });
 }
 
+void MoveBlocks(const Context& context, const BlockMove& move, bool adds, const float* from,
+                float* to) {
+  // Blocks stay in order within a row's task.
+  ForBlocks(context, move.rows, RowsPerTask(move.width * move.blocks),
+            [&](int64_t begin, int64_t end) {
+              for (int64_t b = 0; b < move.blocks; ++b) {
+                for (int64_t r = begin; r < end; ++r) {
+                  const float* const row = from + b * move.from_block + r * move.from_row;
+                  float* const into = to + b * move.to_block + r * move.to_row;
+                  if (!adds) {
+                    std::memcpy(into, row, move.width * sizeof(float));
+                    continue;
+                  }
+                  simd::ForEachVec(move.width, [=](int64_t i, auto lanes) {
+                    lanes.Store(into + i, _mm256_add_ps(lanes.Load(into + i), lanes.Load(row + i)));
+                  });
+                }
+              }
+            });
+}
+
 void Fill(const Context& context, int64_t count, float value, float* dst) {
   ForBlocks(context, count, kElementsPerTask, [=](int64_t begin, int64_t end) {
     float* to = dst + begin;

@@ -7,10 +7,10 @@
 
 namespace strata::kernels {
 
-void BuildRopeTable(int64_t context, int64_t head_size, double theta, float* table) {
+void BuildRopeTable(int64_t first, int64_t count, int64_t head_size, double theta, float* table) {
   const int64_t half = head_size / 2;
-  for (int64_t position = 0; position < context; ++position) {
-    float* row = table + position * head_size;
+  for (int64_t position = first; position < first + count; ++position) {
+    float* row = table + (position - first) * head_size;
     for (int64_t i = 0; i < half; ++i) {
       const double angle = position * std::pow(theta, -2.0 * i / head_size);
       row[i] = static_cast<float>(std::cos(angle));

@@ -21,7 +21,7 @@ TEST(Rope, TurnsQueriesAndKeysAndTurnsBack) {
     const int64_t stride = (s.heads + 2 * s.kv_heads) * s.head_size;
     const Floats qkv = testing::Random(s.rows * stride, 1);
     Floats table((s.start + s.sequence) * s.head_size);
-    BuildRopeTable(s.start + s.sequence, s.head_size, kTheta, table.data());
+    BuildRopeTable(0, s.start + s.sequence, s.head_size, kTheta, table.data());
     const Floats turned = testing::RunWithThreads([&](const Context& context) {
       Floats x = qkv;
       RopeApply(context, s, table.data(), false, x.data());

@@ -134,6 +134,32 @@ void AttentionDecode(TemplateBuilder& builder, const AttentionShape& shape, int6
        {qkv, k_cache, v_cache, scalars, out});
 }
 
+void AttentionPart(TemplateBuilder& builder, const ContextPart& part, const View& qkv,
+                   const View& kv, const View& out, const View& lse) {
+  Emit(builder, ops::AttentionPart{part}, {qkv, kv, out, lse});
+}
+
+void AttentionPartBackward(TemplateBuilder& builder, const ContextPart& part,
+                           std::initializer_list<View> views) {
+  Emit(builder, ops::AttentionPartBackward{part}, views);
+}
+
+void AttentionDelta(TemplateBuilder& builder, const AttentionShape& shape, const View& dout,
+                    const View& out, const View& delta) {
+  Emit(builder, ops::AttentionDelta{shape.batch, shape.sequence, shape.heads, shape.head_size},
+       {dout, out, delta});
+}
+
+void MoveBlocks(TemplateBuilder& builder, const ops::MoveBlocks& move, const View& from,
+                const View& to) {
+  Emit(builder, move, {from, to});
+}
+
+void OrderRows(TemplateBuilder& builder, const ops::OrderRows& order, const View& ranked,
+               const View& ordered) {
+  Emit(builder, order, {ranked, ordered});
+}
+
 void SwigluForward(TemplateBuilder& builder, int64_t rows, int64_t ffn, const View& gate_up,
                    const View& h) {
   Emit(builder, ops::SwigluForward{rows, ffn}, {gate_up, h});
@@ -200,6 +226,19 @@ void ReduceScatter(TemplateBuilder& builder, program::Group group, const View& i
   op.operands = {Read(in.Marked(program::PartialOver(group))), Write(out), Write(scratch)};
   STRATA_CHECK(ops::Check(op).ok());
   builder.Append(std::move(op));
+}
+
+void AllToAll(TemplateBuilder& builder, program::Group group, int64_t members, const View& in,
+              const View& out) {
+  const program::Communication exchange{
+      .op = program::CollectiveOp::kAllToAll, .group = group, .bytes = in.bytes / members};
+  Emit(builder, ops::Collective{exchange}, {in, out}, program::Stream::kTensor);
+}
+
+void Rotate(TemplateBuilder& builder, program::Group group, const View& in, const View& out) {
+  const program::Communication rotate{
+      .op = program::CollectiveOp::kRotate, .group = group, .bytes = in.bytes};
+  Emit(builder, ops::Collective{rotate}, {in, out}, program::Stream::kTensor);
 }
 
 }  // namespace strata::model

@@ -7,10 +7,12 @@
 #define STRATA_MODEL_EMIT_OPS_H_
 
 #include <cstdint>
+#include <initializer_list>
 
 #include "model/emit/template_builder.h"
 #include "ops/attention.h"
 #include "ops/collective.h"
+#include "ops/context.h"
 #include "ops/shared_heads.h"
 #include "program/ir/op.h"
 
@@ -25,6 +27,7 @@ struct MatMulShape {
 };
 
 using ops::AttentionShape;
+using ops::ContextPart;
 using ops::ReduceScatterScratchBytes;
 using ops::SharedHeads;
 
@@ -64,6 +67,17 @@ void AttentionBackward(TemplateBuilder& builder, const AttentionShape& shape, co
 void AttentionDecode(TemplateBuilder& builder, const AttentionShape& shape, int64_t context,
                      const View& qkv, const View& k_cache, const View& v_cache, const View& scalars,
                      const View& out);
+void AttentionPart(TemplateBuilder& builder, const ContextPart& part, const View& qkv,
+                   const View& kv, const View& out, const View& lse);
+// `views` in the op's order.
+void AttentionPartBackward(TemplateBuilder& builder, const ContextPart& part,
+                           std::initializer_list<View> views);
+void AttentionDelta(TemplateBuilder& builder, const AttentionShape& shape, const View& dout,
+                    const View& out, const View& delta);
+void MoveBlocks(TemplateBuilder& builder, const ops::MoveBlocks& move, const View& from,
+                const View& to);
+void OrderRows(TemplateBuilder& builder, const ops::OrderRows& order, const View& ranked,
+               const View& ordered);
 void SwigluForward(TemplateBuilder& builder, int64_t rows, int64_t ffn, const View& gate_up,
                    const View& h);
 void SwigluBackward(TemplateBuilder& builder, int64_t rows, int64_t ffn, const View& dh,
@@ -86,9 +100,13 @@ void Zero(TemplateBuilder& builder, const View& dst);
 
 // On Stream::kTensor, f32. All-gather: in is this member's part, out all parts. Reduce-scatter: in
 // is a partial sum of all parts, out this member's part; `scratch` of ReduceScatterScratchBytes.
+// All-to-all: both are `members` parts. Rotate: `in` goes to the next member.
 void AllGather(TemplateBuilder& builder, program::Group group, const View& in, const View& out);
 void ReduceScatter(TemplateBuilder& builder, program::Group group, const View& in, const View& out,
                    const View& scratch);
+void AllToAll(TemplateBuilder& builder, program::Group group, int64_t members, const View& in,
+              const View& out);
+void Rotate(TemplateBuilder& builder, program::Group group, const View& in, const View& out);
 
 }  // namespace strata::model
 

@@ -29,6 +29,8 @@ struct View {
   View Rows(int64_t first, int64_t count, int64_t width) const {
     return Part(first * width * 4, count * width * 4);
   }
+  // Of rows, from this f32 column of the first on.
+  View FromColumn(int64_t column) const { return Part(column * 4, bytes - column * 4); }
   View Marked(program::Partial mark) const {
     View view = *this;
     view.partial = mark;

@@ -1,6 +1,7 @@
 // Causal attention over packed q, k, v, in tiles that never exist whole (Dao, "FlashAttention-2",
 // 2023); where rows continue a sequence, over a cache.
 #include "model/graph/attention_shape.h"
+#include "model/graph/context_attention.h"
 #include "model/graph/node_rule.h"
 #include "model/graph/nodes.h"
 
@@ -29,6 +30,7 @@ class ForwardOfAttention : public NodeRule {
   bool by_rows() const override { return false; }
   void Lower(Emitter& e, const Node& node) const override {
     const AttentionShape shape = AttentionShapeOf(e, node);
+    if (e.shape().context_ranks > 1) return ContextAttentionForward(e, node);
     if (!e.shape().decodes) {
       AttentionForward(e.builder(), shape, e.In(node, 0), e.Out(node, 0), e.Out(node, 1));
       return;
@@ -46,6 +48,7 @@ class BackwardOfAttention : public NodeRule {
  public:
   bool by_rows() const override { return false; }
   void Lower(Emitter& e, const Node& node) const override {
+    if (e.shape().context_ranks > 1) return ContextAttentionBackward(e, node);
     AttentionBackward(e.builder(), AttentionShapeOf(e, node), e.In(node, 0), e.In(node, 1),
                       e.In(node, 2), e.In(node, 3), e.Out(node, 0));
   }

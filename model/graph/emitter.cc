@@ -45,7 +45,9 @@ View Emitter::Weight(WeightId weight) {
 View Emitter::Gradient(WeightId weight) {
   const WeightPlace& place = weights_[weight];
   const bool whole = graph_.weights[weight].cut < 0;
-  const program::Partial partial = whole ? program::PartialOver(shape_.group()) : 0;
+  program::Partial partial = whole ? program::PartialOver(shape_.group()) : 0;
+  // Each rank of a context group has some of the rows.
+  if (shape_.context_ranks > 1) partial |= program::PartialOver(program::Group::kContext);
   if (!graph_.weights[weight].trainable) {
     const View unused = builder_.Local("frozen gradient", place.bytes).Marked(partial);
     Zero(builder_, unused);

@@ -11,14 +11,17 @@
 #include "model/emit/ops.h"
 #include "model/emit/template_builder.h"
 #include "model/graph/graph.h"
+#include "program/ir/context_rows.h"
 
 namespace strata::model {
 
 // Sizes of a template that its graph leaves open.
 struct PassShape {
   int64_t batch = 1;     // B
-  int64_t sequence = 1;  // T
-  int64_t degree = 1;
+  int64_t sequence = 1;  // T; of a context group's rank, the rows of a sequence that it has
+  int64_t degree = 1;    // of the tensor group
+  int64_t context_ranks = 1;
+  program::ContextMethod context_method = program::ContextMethod::kRing;
   int64_t chunks = 1;         // into which collectives of the tensor group are cut
   int64_t streamed_rows = 0;  // rows of streamed values that exist at once; 0: by their bytes
   int64_t context = 0;        // positions that a decode cache holds

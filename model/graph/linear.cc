@@ -29,9 +29,6 @@ SharedColumns SharedOf(const Emitter& e, const Node& node, int64_t width) {
   return columns;
 }
 
-View FromColumn(const View& rows, int64_t column) {
-  return rows.Part(column * 4, rows.bytes - column * 4);
-}
 // Of rows that are `width` apart, the first `columns` columns.
 View Columns(const View& rows, int64_t columns, int64_t width) {
   return rows.Part(0, rows.bytes - (width - columns) * 4);
@@ -83,7 +80,7 @@ class ForwardOfLinear : public NodeRule {
     MatMul(e.builder(), {.m = rows, .n = shared.own, .k = inner, .trans_b = true, .ldc = width}, x,
            e.Weight(node), Columns(out, shared.own, width), false);
     MatMul(e.builder(), {.m = rows, .n = shared.width, .k = inner, .trans_b = true, .ldc = width},
-           x, own, FromColumn(out, shared.own), false);
+           x, own, out.FromColumn(shared.own), false);
   }
 };
 
@@ -104,7 +101,7 @@ class InputGradientOfLinear : public NodeRule {
     MatMul(e.builder(), {.m = rows, .n = columns, .k = shared.own, .lda = width},
            Columns(dy, shared.own, width), e.Weight(node), out, false);
     MatMul(e.builder(), {.m = rows, .n = columns, .k = shared.width, .lda = width},
-           FromColumn(dy, shared.own), own, out, true);
+           dy.FromColumn(shared.own), own, out, true);
   }
 };
 
@@ -126,7 +123,7 @@ class WeightGradientOfLinear : public NodeRule {
     const View own =
         e.Scratch("own heads' gradient", shared.width * columns * 4).Marked(sum.partial);
     MatMul(e.builder(), {.m = shared.width, .n = columns, .k = rows, .trans_a = true, .lda = width},
-           FromColumn(dy, shared.own), in, own, false);
+           dy.FromColumn(shared.own), in, own, false);
     AddHeads(e.builder(), shared.heads, sum, own);
   }
 };

@@ -25,17 +25,34 @@ absl::Status CheckDivides(const char* name, int64_t divisor, int64_t value) {
                                                  " does not divide ", name, " (", value, ")"));
 }
 
+absl::Status CheckContext(const ModelSpec& spec, const EmitOptions& options) {
+  const int64_t n = options.context_ranks, t = options.tensor_degree;
+  if (n == 1) return absl::OkStatus();
+  if (options.sequence % (2 * n) != 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "context: twice its ", n, " ranks do not divide train.sequence (", options.sequence, ")"));
+  }
+  if (options.context_method != program::ContextMethod::kAllToAll) return absl::OkStatus();
+  const int64_t heads = spec.heads / t, kv_heads = std::max<int64_t>(1, spec.kv_heads / t);
+  if (heads % n == 0 && (kv_heads % n == 0 || n % kv_heads == 0)) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("context: ", heads, " heads and ", kv_heads,
+                                                 " kv_heads of a rank do not go to ", n, " ranks"));
+}
+
 LayerShapes ShapesOf(const ModelSpec& spec, const EmitOptions& options) {
   LayerShapes shapes;
   shapes.train.batch = options.micro_batch;
-  shapes.train.sequence = options.sequence;
+  shapes.train.sequence = options.sequence / options.context_ranks;
+  shapes.train.context_ranks = options.context_ranks;
+  shapes.train.context_method = options.context_method;
   shapes.train.degree = options.tensor_degree;
   shapes.train.chunks = options.tensor_degree == 1 ? 1 : options.tensor_chunks;
   shapes.train.streamed_rows = options.head_chunk_rows;
   shapes.train.context = spec.context;
   shapes.train.constant_rows = RopeTableRows(spec, options);
   shapes.train.threads = options.threads;
-  shapes.decodes = options.tensor_degree == 1 && options.prefill_chunk > 0;
+  shapes.decodes =
+      options.tensor_degree == 1 && options.context_ranks == 1 && options.prefill_chunk > 0;
   shapes.decode = shapes.train;
   shapes.decode.batch = 1;
   shapes.decode.sequence = 1;
@@ -143,7 +160,7 @@ absl::Status ModelEmitter::AppendLayer(const ModelLayer& layer) {
 absl::StatusOr<LayerGraph> ModelEmitter::Run() {
   RETURN_IF_ERROR(CheckPlans());
   result_.micro_batch = options_.micro_batch;
-  result_.sequence = options_.sequence;
+  result_.sequence = shapes_.train.sequence;
   result_.boundary_bytes = result_.tokens() / options_.tensor_degree * spec_.hidden * 4;
   result_.logits_bytes = spec_.vocab * 4;
   for (const ModelLayer& layer : model_.layers) RETURN_IF_ERROR(AppendLayer(layer));
@@ -157,7 +174,7 @@ absl::Status CheckOptions(const ModelSpec& spec, const EmitOptions& options) {
   constexpr int64_t kMostRows = int64_t{1} << 30;
   if (options.micro_batch < 1 || options.sequence < 1 || options.tensor_degree < 1 ||
       options.tensor_chunks < 1 || options.set_ranges < 1 || options.prefill_chunk < 0 ||
-      options.head_chunk_rows < 0 || options.threads < 1) {
+      options.head_chunk_rows < 0 || options.threads < 1 || options.context_ranks < 1) {
     return absl::InvalidArgumentError("emit options: sizes must be positive");
   }
   if (options.sequence > spec.context || options.prefill_chunk > kMostRows) {
@@ -167,6 +184,7 @@ absl::Status CheckOptions(const ModelSpec& spec, const EmitOptions& options) {
   if (options.micro_batch > kMostRows / options.sequence) {
     return absl::InvalidArgumentError("train.micro_batch: more than 2^30 tokens in a pass");
   }
+  RETURN_IF_ERROR(CheckContext(spec, options));
   const int64_t t = options.tensor_degree;
   if (t == 1) return absl::OkStatus();
   RETURN_IF_ERROR(CheckDivides("heads", t, spec.heads));
@@ -180,7 +198,7 @@ absl::Status CheckOptions(const ModelSpec& spec, const EmitOptions& options) {
   RETURN_IF_ERROR(CheckDivides("ffn", t, spec.ffn));
   RETURN_IF_ERROR(CheckDivides("vocab", t, spec.vocab));
   return CheckDivides("tokens of a pass", t * options.tensor_chunks,
-                      options.micro_batch * options.sequence);
+                      options.micro_batch * options.sequence / options.context_ranks);
 }
 
 absl::StatusOr<LayerGraph> EmitModel(const ModelGraph& model, const ModelSpec& spec,
@@ -189,6 +207,7 @@ absl::StatusOr<LayerGraph> EmitModel(const ModelGraph& model, const ModelSpec& s
 }
 
 int64_t RopeTableRows(const ModelSpec& spec, const EmitOptions& options) {
+  if (options.context_ranks > 1) return options.sequence / options.context_ranks;
   return spec.context + options.prefill_chunk;
 }
 

@@ -15,9 +15,11 @@
 // The last layer has no forward: its backward reads kInput and kTargets, adds to kLoss, writes the
 // gradient stream; its evaluate adds to kLoss; its prefill and decode write kLogits (all rows).
 // kSaved counts the saved values in the order in which the forward makes them (recompute.h).
-// With tensor_degree t > 1 a rank holds [N/t, C] between layers (graph.h says which); gradients of
-// weights that are whole on every rank are partial over the tensor group, operands say so, and
-// nothing in a template completes them. There is no decoding with t > 1.
+// In a context group a rank's rows are T / context_ranks of each sequence, all weights' gradients
+// and the loss are partial over the group. With tensor_degree t > 1 a rank holds [N/t, C] between
+// layers (graph.h says which); gradients of weights that are whole on every rank are partial over
+// the tensor group, operands say so, and nothing in a template completes them. There is no decoding
+// with t > 1 or in a context group.
 #ifndef STRATA_MODEL_PASSES_EMIT_MODEL_H_
 #define STRATA_MODEL_PASSES_EMIT_MODEL_H_
 
@@ -38,7 +40,8 @@ absl::StatusOr<program::LayerGraph> EmitModel(const ModelGraph& model, const Mod
                                               const EmitOptions& options);
 
 // Rows of the rotary table (constant 0): the context, and a prefill chunk beyond it since a last
-// chunk may be longer than what is left of the context.
+// chunk may be longer than what is left of the context. In a context group: of the rank's own rows,
+// in their order.
 int64_t RopeTableRows(const ModelSpec& spec, const EmitOptions& options);
 
 }  // namespace strata::model

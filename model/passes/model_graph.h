@@ -8,6 +8,7 @@
 
 #include "model/graph/graph.h"
 #include "model/passes/recompute.h"
+#include "program/ir/context_rows.h"
 
 namespace strata::model {
 
@@ -18,9 +19,13 @@ struct EmitOptions {
   // table's gradient, which is read and written once per chunk, would bound the head). With
   // tensor_degree > 1 never more than a chunk of the group's rows.
   int64_t head_chunk_rows = 0;
-  int64_t prefill_chunk = 64;   // rows of a prefill pass, or the context; 0: no decoding templates
-  int64_t tensor_degree = 1;    // t
-  int64_t tensor_chunks = 4;    // into which collectives of the tensor group are cut
+  int64_t prefill_chunk = 64;  // rows of a prefill pass, or the context; 0: no decoding templates
+  int64_t tensor_degree = 1;   // t
+  int64_t tensor_chunks = 4;   // into which collectives of the tensor group are cut
+  // Ranks of the context group, of which each has some rows of every sequence
+  // (program/ir/context_rows.h), and how they exchange keys and values.
+  int64_t context_ranks = 1;
+  program::ContextMethod context_method = program::ContextMethod::kRing;
   bool split_backward = false;  // also backward_input and backward_weight
   int64_t threads = 1;          // of a rank's pool at most; workspaces are sized for them
   int64_t set_ranges = 1;       // equal ranges that sets are padded to; see FlattenSet

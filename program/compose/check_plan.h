@@ -20,6 +20,8 @@
 #include <string>
 #include <vector>
 
+#include "program/ir/context_rows.h"
+
 namespace strata::program {
 
 // A layout and what of the job it must fit. A number that is 0 and a list that is empty are not
@@ -27,7 +29,7 @@ namespace strata::program {
 struct PlanShape {
   enum class Shard : uint8_t { kNone, kZero1, kZero2, kZero3 };
   enum class Schedule : uint8_t { kGpipe, k1F1B, kInterleaved, kZeroBubble, kZbv };
-  enum class ContextMethod : uint8_t { kRing, kAllGather, kAllToAll };
+  using ContextMethod = program::ContextMethod;
   struct Layers {
     int64_t first = 0, last = 0;  // inclusive
   };

@@ -27,6 +27,11 @@ enum class OpKind : uint8_t {
   kAttentionForward,
   kAttentionBackward,
   kAttentionDecode,
+  kAttentionPart,
+  kAttentionPartBackward,
+  kAttentionDelta,
+  kMoveBlocks,
+  kOrderRows,
   kSwigluForward,
   kSwigluBackward,
   kCrossEntropy,
@@ -44,12 +49,13 @@ enum class OpKind : uint8_t {
   kAdamWFixUp,
   kCollective,  // collective or copy inside a template: `communication` says which
 };
-inline constexpr int kOpKindCount = 29;
+inline constexpr int kOpKindCount = 34;
 const char* Name(OpKind);
 
 // What a collective, send or receive needs beside operands. Operand order: collectives: in, out,
 // scratch (where the backend needs it); send: in; receive: out. `bytes` is the payload per member:
-// all-gather and reduce-scatter: one member's part; all-reduce and broadcast: the whole.
+// all-gather, reduce-scatter and all-to-all: one member's part; all-reduce, broadcast and rotate:
+// the whole.
 struct Communication {
   CollectiveOp op = CollectiveOp::kBarrier;
   Group group = Group::kNone;

@@ -62,8 +62,8 @@ const char* Name(Mechanism mechanism) {
   return kNames[static_cast<int>(mechanism)];
 }
 const char* Name(CollectiveOp op) {
-  static constexpr const char* kNames[] = {"all-gather", "reduce-scatter", "all-reduce",
-                                           "broadcast", "barrier"};
+  static constexpr const char* kNames[] = {
+      "all-gather", "reduce-scatter", "all-reduce", "broadcast", "barrier", "all-to-all", "rotate"};
   return kNames[static_cast<int>(op)];
 }
 const char* Name(Purpose purpose) {
@@ -99,6 +99,11 @@ const char* Name(OpKind kind) {
                                            "attention-forward",
                                            "attention-backward",
                                            "attention-decode",
+                                           "attention-part",
+                                           "attention-part-backward",
+                                           "attention-delta",
+                                           "move-blocks",
+                                           "order-rows",
                                            "swiglu-forward",
                                            "swiglu-backward",
                                            "cross-entropy",

@@ -106,7 +106,15 @@ constexpr int64_t SizeOf(DType type) {
 // ends of one.
 enum class Mechanism : uint8_t { kCall, kCollective, kSend, kReceive, kTransfer, kSignal };
 
-enum class CollectiveOp : uint8_t { kAllGather, kReduceScatter, kAllReduce, kBroadcast, kBarrier };
+enum class CollectiveOp : uint8_t {
+  kAllGather,
+  kReduceScatter,
+  kAllReduce,
+  kBroadcast,
+  kBarrier,
+  kAllToAll,  // part j goes to member j
+  kRotate,    // to the next member, from the one before
+};
 
 // Labels for people, metrics and the timeline; no reader's rules depend on them.
 enum class Purpose : uint8_t {

@@ -81,6 +81,7 @@ double RateCostModel::CollectiveSeconds(const Communication& communication, int 
   switch (communication.op) {
     case CollectiveOp::kAllGather:
     case CollectiveOp::kReduceScatter:
+    case CollectiveOp::kAllToAll:
       moved = others * bytes;
       break;
     case CollectiveOp::kAllReduce:
@@ -89,6 +90,9 @@ double RateCostModel::CollectiveSeconds(const Communication& communication, int 
     case CollectiveOp::kBroadcast:
       moved = group_size > 1 ? bytes : 0;
       break;
+    case CollectiveOp::kRotate:
+      return group_size < 2 ? 0
+                            : rates_.link_latency_seconds + bytes / rates_.link_bytes_per_second;
     case CollectiveOp::kBarrier:
       break;
   }

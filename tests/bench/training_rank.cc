@@ -24,7 +24,7 @@ absl::Span<float> FloatsOf(const worker::Engine& engine, int slot) {
 // Initial parameters, of the rank with this index in its shard group, and the rotary table.
 void Fill(const TrainingSpec& spec, const program::StateSlots& slots, int shard,
           const worker::Engine& engine) {
-  kernels::BuildRopeTable(model::RopeTableRows(spec.model, spec.emit), spec.model.head_size,
+  kernels::BuildRopeTable(0, model::RopeTableRows(spec.model, spec.emit), spec.model.head_size,
                           spec.model.rope_theta, FloatsOf(engine, slots.constants[0]).data());
   for (size_t s = 0; s < slots.sets.size(); ++s) {
     const absl::Span<float> values = FloatsOf(engine, slots.sets[s].parameters);

@@ -86,7 +86,8 @@ class UpgradeTest(daemons.Daemons):
         self.wait_for(lambda: self.get("job")["epoch"] == 2 and self.get("job")["state"] == "RUNNING",
                       "the job is found again")
         self.assertEqual(self.trainers(), before)
-        self.assertNotEqual((self.cluster / "n0" / "membership").read_bytes(), membership)
+        self.wait_for(lambda: (self.cluster / "n0" / "membership").read_bytes() != membership,
+                      "its agents know of the restored store")
         self.strata("wait", "job", "--for=state=SUCCEEDED")
         job = self.get("job")
         self.assertEqual((job["step"], job["epoch"]), (STEPS, 2), job)

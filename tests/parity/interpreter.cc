@@ -45,7 +45,7 @@ Interpreter::Interpreter(program::LayerGraph graph, double rope_theta, int threa
     if (op.kind != program::OpKind::kRope) continue;
     const int64_t bytes = graph_.constants[0].bytes;
     constants_.emplace_back(bytes, kNan);
-    kernels::BuildRopeTable(bytes / 4 / op.ints[4], op.ints[4], rope_theta,
+    kernels::BuildRopeTable(0, bytes / 4 / op.ints[4], op.ints[4], rope_theta,
                             constants_[0].floats().data());
   }
   for (const program::Layer& layer : graph_.layers) caches_.emplace_back(layer.cache_bytes, kNan);

@@ -1,6 +1,6 @@
-// Any legal plan of any small model trains like one rank: random layouts over tensor, pipeline,
-// data, shard level, hybrid groups, recompute and orders, and random models of odd sizes, run on
-// loopback ranks.
+// Any legal plan of any small model trains like one rank: random layouts over tensor, context,
+// pipeline, data, shard level, hybrid groups, recompute and orders, and random models of odd sizes,
+// run on loopback ranks.
 //
 //   random_plans_test [--plans=N] [--first=SEED]   (300 from 1)
 #include <algorithm>
@@ -76,9 +76,11 @@ struct Job {
         model.kv_heads, "x", model.head_size, " ffn ", model.ffn, " vocab ", model.vocab, " tied ",
         model.tied_embeddings, " sequence ", emit.sequence, " micro ", emit.micro_batch, " batch ",
         plan.global_batch, " leaves ", plan.virtual_shards, ": tensor ", g.tensor, " chunks ",
-        emit.tensor_chunks, " pipeline ", g.pipeline, " schedule ", static_cast<int>(plan.schedule),
-        "x", plan.virtual_stages, " stages [", absl::StrJoin(plan.stage_of_layer, ","), "] data ",
-        g.data, " level ", static_cast<int>(plan.shard), " shard ", g.shard, " order ",
+        emit.tensor_chunks, " context ", g.context, " method ",
+        static_cast<int>(emit.context_method), " pipeline ", g.pipeline, " schedule ",
+        static_cast<int>(plan.schedule), "x", plan.virtual_stages, " stages [",
+        absl::StrJoin(plan.stage_of_layer, ","), "] data ", g.data, " level ",
+        static_cast<int>(plan.shard), " shard ", g.shard, " order ",
         static_cast<int>(plan.micro_order), " recompute ", static_cast<int>(emit.recompute.mode));
   }
 };
@@ -90,6 +92,8 @@ PlanShape ShapeOf(const Job& job) {
   PlanShape shape;
   shape.data = job.plan.groups.data;
   shape.tensor = job.plan.groups.tensor;
+  shape.context = job.plan.groups.context;
+  shape.context_method = job.emit.context_method;
   shape.pipeline = job.plan.groups.pipeline;
   shape.virtual_stages = job.plan.virtual_stages;
   shape.shard = static_cast<PlanShape::Shard>(job.plan.shard);
@@ -107,20 +111,23 @@ PlanShape ShapeOf(const Job& job) {
   return shape;
 }
 
-void DrawModel(Dice& dice, int64_t tensor, Job& job) {
+void DrawModel(Dice& dice, Job& job) {
   model::ModelSpec& m = job.model;
+  const int64_t tensor = job.plan.groups.tensor;
+  const bool shares = job.emit.context_method == program::ContextMethod::kAllToAll;
+  const int64_t ranks = shares ? tensor * job.emit.context_ranks : tensor;  // that share heads
   m.layers = dice.Roll(1, 5);
-  m.heads = tensor * dice.Roll(1, 3);
+  m.heads = ranks * dice.Roll(1, 3);
   std::vector<int64_t> fitting;
   for (int64_t kv = 1; kv <= m.heads; ++kv) {
-    if (m.heads % kv == 0 && (kv % tensor == 0 || tensor % kv == 0)) fitting.push_back(kv);
+    if (m.heads % kv == 0 && (kv % ranks == 0 || ranks % kv == 0)) fitting.push_back(kv);
   }
   m.kv_heads = fitting[dice.Roll(0, static_cast<int64_t>(fitting.size()) - 1)];
   m.head_size = 2 * dice.Roll(1, 4);
   m.hidden = dice.Roll(3, 21);
   m.ffn = tensor * dice.Roll(1, 13);
   m.vocab = tensor * dice.Roll(3, 12);
-  m.context = 32;
+  m.context = 48;
   m.tied_embeddings = dice.OneIn(2);
   m.initial_std = 0.1;
 }
@@ -133,10 +140,14 @@ std::optional<Job> Draw(uint64_t seed) {
   plan.groups.tensor = static_cast<int>(dice.Pick(std::array{1, 1, 2, 2, 3, 4}));
   plan.groups.pipeline = static_cast<int>(dice.Pick(std::array{1, 1, 2, 2, 3, 4}));
   plan.groups.data = static_cast<int>(dice.Pick(std::array{1, 1, 2, 2, 3, 4}));
+  plan.groups.context = static_cast<int>(dice.Pick(std::array{1, 1, 1, 2, 2, 3, 4}));
   if (plan.groups.world() > 8) return std::nullopt;
-  DrawModel(dice, plan.groups.tensor, job);
+  job.emit.context_ranks = plan.groups.context;
+  job.emit.context_method = static_cast<program::ContextMethod>(dice.Roll(0, 2));
+  DrawModel(dice, job);
   job.emit.micro_batch = dice.Roll(1, 2);
   job.emit.sequence = dice.Roll(1, 12);
+  if (plan.groups.context > 1) job.emit.sequence = 2 * plan.groups.context * dice.Roll(1, 5);
   job.emit.prefill_chunk = 0;
   job.emit.tensor_degree = plan.groups.tensor;
   job.emit.tensor_chunks = dice.Roll(1, 3);
@@ -168,7 +179,8 @@ std::optional<Job> Draw(uint64_t seed) {
   plan.scratch = worker::CollectiveScratchBytes;
   for (size_t i = 3; i > 0; --i) std::swap(job.order[i], job.order[dice.Roll(0, i)]);
   if (!program::CheckPlan(ShapeOf(job), {}).empty()) return std::nullopt;
-  if (job.emit.micro_batch * job.emit.sequence % (job.emit.tensor_chunks * plan.groups.tensor)) {
+  const int64_t tokens = job.emit.micro_batch * job.emit.sequence / plan.groups.context;
+  if (tokens % (job.emit.tensor_chunks * plan.groups.tensor) != 0) {
     job.emit.tensor_chunks = 1;
   }
   job.emit.split_backward = plan.groups.pipeline > 1 && program::Splits(plan.schedule);
@@ -185,7 +197,7 @@ Job OneRank(Job job) {
   job.plan.evaluate_batch = before.evaluate_batch;
   job.plan.gradient_clip = before.gradient_clip;
   job.plan.scratch = worker::CollectiveScratchBytes;
-  job.emit.tensor_degree = 1;
+  job.emit.tensor_degree = job.emit.context_ranks = 1;
   job.emit.split_backward = false;
   job.emit.recompute = {};
   job.order = program::Mesh{}.order;
@@ -197,8 +209,14 @@ Job OneRank(Job job) {
 bool SharesBits(const Job& job) {
   const bool ordered =
       job.plan.groups.pipeline > 1 || job.plan.micro_order == program::MicroOrder::kLayerFirst;
-  return job.plan.groups.tensor == 1 && job.plan.virtual_shards > 0 &&
-         !(job.model.tied_embeddings && ordered);
+  return job.plan.groups.tensor == 1 && job.plan.groups.context == 1 &&
+         job.plan.virtual_shards > 0 && !(job.model.tied_embeddings && ordered);
+}
+
+// The rank's rows of every sequence.
+std::vector<program::ContextRun> RunsOf(const Job& job, int rank) {
+  const program::Mesh mesh = job.mesh();
+  return program::ContextRuns(job.emit.sequence, mesh.sizes.context, mesh.context(rank));
 }
 
 int32_t TokenAt(int64_t sample, int64_t position, int64_t vocab) {
@@ -208,14 +226,18 @@ int32_t TokenAt(int64_t sample, int64_t position, int64_t vocab) {
 // Samples belong to leaves, leaves to ranks.
 class Text final : public worker::HostOps {
  public:
-  Text(const Job& job, int data_index, const program::Decision& decision)
-      : job_(job), data_index_(data_index), decision_(decision) {}
+  Text(const Job& job, int rank, const program::Decision& decision)
+      : job_(job), data_index_(job.mesh().data(rank)), decision_(decision) {
+    for (const program::ContextRun& run : RunsOf(job, rank)) {
+      for (int64_t i = 0; i < run.count; ++i) positions_.push_back(run.position + i);
+    }
+  }
 
   absl::Status LoadBatch(int32_t* tokens, int32_t* targets, int64_t samples,
                          int64_t sequence) override {
     const int64_t batch = job_.plan.global_batch, vocab = job_.model.vocab;
     for (int64_t i = 0; i < samples * sequence; ++i) {
-      const int64_t at = i / sequence, position = i % sequence;
+      const int64_t at = i / sequence, position = positions_[i % sequence];
       int64_t sample = 0;
       if (step <= kSteps) {
         const int64_t of_leaf = batch / decision_.leaves.count;
@@ -253,6 +275,7 @@ class Text final : public worker::HostOps {
   const Job& job_;
   const int data_index_;
   const program::Decision& decision_;
+  std::vector<int64_t> positions_;  // of the rank's rows
 };
 
 struct Outcome {
@@ -262,7 +285,7 @@ struct Outcome {
 void RunRank(const Job& job, const program::Decision& decision, program::StagePrograms stage,
              int rank, collectives::Communicator* communicator, Outcome& outcome) {
   const program::Mesh mesh = job.mesh();
-  Text text(job, mesh.data(rank), decision);
+  Text text(job, rank, decision);
   device::ThreadPool pool(1);
   worker::EngineOptions options;
   options.pool = &pool;
@@ -279,8 +302,10 @@ void RunRank(const Job& job, const program::Decision& decision, program::StagePr
     return absl::MakeSpan(reinterpret_cast<float*>(bytes.data()), bytes.size() / 4);
   };
   if (slots.constants[0] >= 0) {
-    kernels::BuildRopeTable(model::RopeTableRows(job.model, job.emit), job.model.head_size,
-                            job.model.rope_theta, floats(slots.constants[0]).data());
+    for (const program::ContextRun& run : RunsOf(job, rank)) {
+      kernels::BuildRopeTable(run.position, run.count, job.model.head_size, job.model.rope_theta,
+                              floats(slots.constants[0]).data() + run.first * job.model.head_size);
+    }
   }
   for (size_t s = 0; s < slots.sets.size(); ++s) {
     const absl::Span<float> values = floats(slots.sets[s].parameters);

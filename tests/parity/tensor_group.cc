@@ -38,7 +38,7 @@ TensorGroup::TensorGroup(program::LayerGraph graph, double rope_theta, int degre
   for (const Op& op : graph_.templates[graph_.layers[1].templates.forward].ops) {
     if (op.kind != OpKind::kRope) continue;
     const int64_t head_size = op.ints[4];
-    kernels::BuildRopeTable(rope_.bytes() / 4 / head_size, head_size, rope_theta,
+    kernels::BuildRopeTable(0, rope_.bytes() / 4 / head_size, head_size, rope_theta,
                             rope_.floats().data());
   }
 }

@@ -32,6 +32,10 @@ collectives::OpKind KindOf(CollectiveOp op) {
       return collectives::OpKind::kBroadcast;
     case CollectiveOp::kBarrier:
       return collectives::OpKind::kBarrier;
+    case CollectiveOp::kAllToAll:
+      return collectives::OpKind::kAllToAll;
+    case CollectiveOp::kRotate:
+      return collectives::OpKind::kRotate;
   }
   return collectives::OpKind::kBarrier;
 }
@@ -76,8 +80,9 @@ absl::StatusOr<BoundCommunication> BindCollective(const Communication& what,
   const int size = groups.size(what.group);
   const bool broadcast = what.op == CollectiveOp::kBroadcast;
   if (what.op != CollectiveOp::kBarrier) {
-    const bool scatters = what.op == CollectiveOp::kReduceScatter;
-    const bool gathers = what.op == CollectiveOp::kAllGather;
+    const bool all_to_all = what.op == CollectiveOp::kAllToAll;
+    const bool scatters = what.op == CollectiveOp::kReduceScatter || all_to_all;
+    const bool gathers = what.op == CollectiveOp::kAllGather || all_to_all;
     RETURN_IF_ERROR(ExpectRoom(operands, 0, scatters ? what.bytes * size : what.bytes));
     if (!broadcast || operands.size() > 1) {
       RETURN_IF_ERROR(ExpectRoom(operands, 1, gathers ? what.bytes * size : what.bytes));

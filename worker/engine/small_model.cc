@@ -56,7 +56,7 @@ absl::Span<float> FloatsOf(const Engine& engine, int slot, int64_t applied) {
 
 void FillSmallRope(const Engine& engine, int slot) {
   const model::ModelSpec spec = SmallModel();
-  kernels::BuildRopeTable(model::RopeTableRows(spec, SmallEmission()), spec.head_size,
+  kernels::BuildRopeTable(0, model::RopeTableRows(spec, SmallEmission()), spec.head_size,
                           spec.rope_theta, FloatsOf(engine, slot, 0).data());
 }
 

@@ -52,7 +52,7 @@ absl::StatusOr<std::unique_ptr<InferenceSession>> InferenceSession::Open(const T
                    RankEngine::Create(context, programs.set, program::Mesh{programs.set.groups},
                                       {&programs.set}, session->program_.digest, &session->host_));
   Engine& engine = session->rank_engine_->engine();
-  FillRopeTable(engine, programs.slots.constants.at(0), session->program_.rope_rows,
+  FillRopeTable(engine, programs.slots.constants.at(0), {{.count = session->program_.rope_rows}},
                 session->program_.model.head_size, session->program_.model.rope_theta);
   RankState state;
   for (const int slot : programs.slots.parameters) {

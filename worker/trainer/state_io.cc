@@ -149,10 +149,14 @@ std::vector<checkpoint::SnapshotItem> SnapshotItems(const Engine& engine, const 
   return items;
 }
 
-void FillRopeTable(const Engine& engine, int slot, int64_t rows, int64_t head_size, double theta) {
+void FillRopeTable(const Engine& engine, int slot, absl::Span<const program::ContextRun> rows,
+                   int64_t head_size, double theta) {
   const absl::Span<float> table = Floats(engine, slot, 0);
-  STRATA_CHECK(static_cast<int64_t>(table.size()) >= rows * head_size);
-  kernels::BuildRopeTable(rows, head_size, theta, table.data());
+  for (const program::ContextRun& run : rows) {
+    STRATA_CHECK(static_cast<int64_t>(table.size()) >= (run.first + run.count) * head_size);
+    kernels::BuildRopeTable(run.position, run.count, head_size, theta,
+                            table.data() + run.first * head_size);
+  }
 }
 
 }  // namespace strata::worker

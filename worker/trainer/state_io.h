@@ -7,10 +7,12 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/types/span.h"
 #include "checkpoint/reader.h"
 #include "checkpoint/writer.h"
 #include "device/thread_pool.h"
 #include "program/compose/composer.h"
+#include "program/ir/context_rows.h"
 #include "program/ir/mesh.h"
 #include "worker/engine/engine.h"
 
@@ -41,8 +43,9 @@ absl::Status LoadState(const Engine& engine, const RankState& state, int64_t app
 std::vector<checkpoint::SnapshotItem> SnapshotItems(const Engine& engine, const RankState& state,
                                                     int64_t applied);
 
-// Constant tables: `slot` holds the rotary table of `rows` positions.
-void FillRopeTable(const Engine& engine, int slot, int64_t rows, int64_t head_size, double theta);
+// Constant tables: `slot` holds the rotary table of these rows' positions.
+void FillRopeTable(const Engine& engine, int slot, absl::Span<const program::ContextRun> rows,
+                   int64_t head_size, double theta);
 
 }  // namespace strata::worker
 

@@ -97,7 +97,7 @@ class Training {
         mesh_(program_.mesh),
         state_(StateOf(program_.programs.slots, mesh_, rank_)),
         host_(&program_, corpus, static_cast<uint64_t>(job_.train().seed()), job_.data().shuffle(),
-              mesh_.data(rank_), context.progress, [this] { return checkpoints_->AtGate(); }),
+              rank_, context.progress, [this] { return checkpoints_->AtGate(); }),
         step_(context.task.plan().start_step()),
         job_text_(JobText(job_)) {
     if (rank_ == 0) commits_.emplace(context_);

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <vector>
 
 #include "data/batch_reader.h"
 #include "data/sampler.h"
@@ -17,12 +18,12 @@ namespace strata::worker {
 // Used on the thread that runs steps.
 class TrainingHostOps final : public HostOps {
  public:
-  // `program` is borrowed; `data_index`: the rank's coordinate in the data group.
+  // `program` is borrowed; `rank`: in the mesh.
   // `at_snapshot_gate`: nothing before the step's first update may still be read by others after it
   // returns.
   // What is read of files is seen in `progress`. Pointers are borrowed.
   TrainingHostOps(const TrainingProgram* program, const data::Corpus& corpus, uint64_t seed,
-                  bool shuffle, int data_index, ProgressWriter* progress,
+                  bool shuffle, int rank, ProgressWriter* progress,
                   std::function<absl::Status()> at_snapshot_gate);
 
   // What the next RunStep is for.
@@ -42,8 +43,12 @@ class TrainingHostOps final : public HostOps {
   absl::Status LoadTraining(int32_t* tokens, int32_t* targets, int64_t samples);
   absl::Status LoadValidation(int32_t* tokens, int32_t* targets, int64_t samples);
 
+  // The rank's rows of the windows that were read.
+  void TakeOwnRows(int32_t* tokens, int32_t* targets) const;
+
   const TrainingProgram* const program_;
   const int data_index_;
+  const int64_t own_length_;
   ProgressWriter* const progress_;
   const std::function<absl::Status()> at_snapshot_gate_;
   const data::Split validation_split_;
@@ -53,7 +58,8 @@ class TrainingHostOps final : public HostOps {
   bool evaluating_ = false;
   int64_t step_ = 0;
   int64_t applied_ = 0;
-  int64_t next_row_ = 0;  // of this rank's rows of the step
+  std::vector<int32_t> window_tokens_, window_targets_;  // a sequence whole
+  int64_t next_row_ = 0;                                 // of this rank's rows of the step
   double learning_rate_ = 0;
   int64_t tokens_ = 0;
 };

@@ -18,11 +18,9 @@ namespace strata::worker {
 namespace {
 
 absl::Status CheckSupported(const v1::JobSpec& job) {
-  const v1::ParallelSpec& parallel = job.parallel();
   const auto refuse = [](const char* what) {
     return absl::UnimplementedError(absl::StrCat(what, ": not supported yet"));
   };
-  if (parallel.context() > 1) return refuse("parallel.context above 1");
   if (job.model().has_from()) return refuse("model.from");
   if (job.train().has_start_from()) return refuse("train.start_from");
   if (job.train().precision() > v1::TrainSpec::PRECISION_F32) {
@@ -78,6 +76,17 @@ program::ScheduleKind ScheduleOf(v1::ParallelSpec::PipelineSchedule schedule) {
   }
 }
 
+program::ContextMethod ContextMethodOf(v1::ParallelSpec::ContextMethod method) {
+  switch (method) {
+    case v1::ParallelSpec::CONTEXT_METHOD_ALL_GATHER:
+      return program::ContextMethod::kAllGather;
+    case v1::ParallelSpec::CONTEXT_METHOD_ALL_TO_ALL:
+      return program::ContextMethod::kAllToAll;
+    default:
+      return program::ContextMethod::kRing;
+  }
+}
+
 // Of each layer of the graph, the embedding and the head included; empty: not asked for.
 std::vector<int> StagesOf(const v1::ParallelSpec& parallel) {
   std::vector<int> stages;
@@ -92,8 +101,8 @@ std::vector<int> StagesOf(const v1::ParallelSpec& parallel) {
 
 // Into which a tensor group's collectives are cut: up to four, as far as the tokens of a pass
 // allow.
-int64_t ChunksOf(const v1::TrainSpec& train, int64_t tensor) {
-  const int64_t tokens = train.micro_batch() * train.sequence();
+int64_t ChunksOf(const v1::TrainSpec& train, int64_t context, int64_t tensor) {
+  const int64_t tokens = train.micro_batch() * train.sequence() / context;
   int64_t chunks = 4;
   while (chunks > 1 && tokens % (tensor * chunks) != 0) --chunks;
   return chunks;
@@ -121,6 +130,7 @@ program::Plan PlanOf(const v1::JobSpec& job) {
         static_cast<int>(parallel.shard_group() > 0 ? parallel.shard_group() : parallel.data());
   }
   plan.groups.tensor = static_cast<int>(std::max<int64_t>(1, parallel.tensor()));
+  plan.groups.context = static_cast<int>(std::max<int64_t>(1, parallel.context()));
   plan.groups.pipeline = static_cast<int>(std::max<int64_t>(1, parallel.pipeline()));
   plan.schedule = ScheduleOf(parallel.pipeline_schedule());
   plan.virtual_stages = static_cast<int>(std::max<int64_t>(1, parallel.virtual_stages()));
@@ -228,12 +238,19 @@ absl::StatusOr<Decided> DecideTraining(const v1::TrainerTask& task, const data::
   emit.prefill_chunk = 0;
   emit.threads = task.threads();
   emit.tensor_degree = plan.groups.tensor;
-  emit.tensor_chunks = ChunksOf(train, plan.groups.tensor);
+  emit.tensor_chunks = ChunksOf(train, plan.groups.context, plan.groups.tensor);
+  emit.context_ranks = plan.groups.context;
+  emit.context_method = ContextMethodOf(job.parallel().context_method());
   emit.split_backward = plan.groups.pipeline > 1 && program::Splits(plan.schedule);
   if (job.parallel().has_recompute()) emit.recompute = RecomputeOf(job.parallel().recompute());
   ASSIGN_OR_RETURN(program::LayerGraph graph, model::EmitLlama(result.model, emit));
   plan.durations = program::DurationsOf(graph);
-  result.rope_rows = model::RopeTableRows(result.model, emit);
+  result.own_rows =
+      program::ContextRuns(result.sequence, plan.groups.context, result.mesh.context(task.rank()));
+  result.rope_rows = result.own_rows;
+  if (plan.groups.context == 1) {
+    result.rope_rows = {{.count = model::RopeTableRows(result.model, emit)}};
+  }
   result.parameters = ParametersOf(graph);
   ASSIGN_OR_RETURN(decided.decision, program::Decide(std::move(graph), plan));
   decided.update = UpdateOf(train.optimizer());

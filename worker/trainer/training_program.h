@@ -11,6 +11,7 @@
 #include "model/model_spec.h"
 #include "model/optimizer/schedule.h"
 #include "program/compose/composer.h"
+#include "program/ir/context_rows.h"
 #include "program/ir/mesh.h"
 #include "proto/strata/v1/trainer.pb.h"
 
@@ -29,8 +30,9 @@ struct TrainingProgram {
   program::Leaves leaves;                 // which samples are whose
   int64_t evaluate_sequences = 0;         // 0: no validation
   program::EvaluateShape evaluate_shape;  // how they are spread over the rows of losses
-  int64_t rope_rows = 0;                  // of constant 0
-  program::StagePrograms programs;        // of the rank's stage
+  // Of each sequence the rows that the rank has, and the positions of constant 0's rows.
+  std::vector<program::ContextRun> own_rows, rope_rows;
+  program::StagePrograms programs;  // of the rank's stage
 };
 
 // The corpus of a job's data section.

@@ -34,6 +34,12 @@ Partial Results::StagePartial() const {
   return stage_.plan.groups.pipeline > 1 ? PartialOver(Group::kPipeline) : Partial{0};
 }
 
+// Each rank of a context group has the loss of some rows.
+Partial Results::LossPartial() const {
+  return StagePartial() |
+         (stage_.plan.groups.context > 1 ? PartialOver(Group::kContext) : Partial{0});
+}
+
 Partial Results::NormPartial(bool cut) const {
   return StagePartial() |
          (cut && stage_.plan.groups.tensor > 1 ? PartialOver(Group::kTensor) : Partial{0});
@@ -41,7 +47,7 @@ Partial Results::NormPartial(bool cut) const {
 
 Operand Results::OwnLosses() const {
   Operand own = stage_.OwnPart(Group::kData, losses_, column_bytes());
-  own.partial = StagePartial();
+  own.partial = LossPartial();
   return own;
 }
 
@@ -143,6 +149,8 @@ Operand Results::CompleteNorms() {
 void Results::Finish() {
   Operand own = OwnLosses();
   SumOver(Group::kPipeline, own, "sum losses over stages");
+  own.partial &= static_cast<Partial>(~PartialOver(Group::kPipeline));
+  SumOver(Group::kContext, own, "sum losses over context");
   own.partial = 0;
   Operand losses = Whole(losses_, column_bytes());
   GatherOver(Group::kData, own, losses, "gather losses");

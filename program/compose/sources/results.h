@@ -37,6 +37,7 @@ class Results {
     return stage_.leaves.rows() / stage_.plan.groups.of(stage_.norm_group());
   }
   Partial StagePartial() const;
+  Partial LossPartial() const;
   Partial NormPartial(bool cut) const;
   // Of the rank's rows the columns [first, end); all of those that are cut by tensor, or not.
   Operand OwnNorms(int64_t first, int64_t end) const;

@@ -6,20 +6,13 @@
 #include "absl/strings/str_cat.h"
 #include "kernels/rope.h"
 #include "ops/attention.h"
+#include "worker/engine/binding/attention_shape.h"
 #include "worker/engine/op_reader.h"
 
 namespace strata::worker {
 namespace {
 
 using program::Scalar;
-
-kernels::AttentionShape ShapeOf(const ops::AttentionShape& shape) {
-  return {.batch = shape.batch,
-          .sequence = shape.sequence,
-          .heads = shape.heads,
-          .kv_heads = shape.kv_heads,
-          .head_size = shape.head_size};
-}
 
 }  // namespace
 

@@ -1,0 +1,34 @@
+// The backward of attention for any strides: over a packed qkv, or over keys and values that come
+// in parts.
+#ifndef STRATA_KERNELS_CPU_ATTENTION_BACKWARD_H_
+#define STRATA_KERNELS_CPU_ATTENTION_BACKWARD_H_
+
+#include <cstdint>
+
+#include "kernels/attention.h"
+#include "kernels/context.h"
+
+namespace strata::kernels {
+
+struct AttentionBackwardProblem {
+  int64_t batch, rows;   // query rows per sequence; row i sees keys [0, offset + i], at most `keys`
+  int64_t offset, keys;  // every key is seen by some row
+  int64_t heads, kv_heads, head_size;
+  // Element d of head h of row r of sequence b: b * batch + r * row + h * D + d; gradients alike.
+  const float *q, *k, *v;
+  float *dq, *dk, *dv;
+  int64_t q_row, q_batch, kv_row, kv_batch;
+  const float* dout;  // row r of sequence b: b * out_batch + r * H * D
+  int64_t out_batch;
+  const float *lse, *delta;  // row r of head h of sequence b: (b * H + h) * lse_rows + r
+  int64_t lse_rows;
+  bool adds_dq = false, adds_dkv = false;  // else written
+};
+
+int64_t AttentionBackwardFloatsPerThread(int64_t heads, int64_t kv_heads, int64_t head_size);
+void RunAttentionBackward(const Context& context, const AttentionBackwardProblem& problem,
+                          float* workspace);
+
+}  // namespace strata::kernels
+
+#endif  // STRATA_KERNELS_CPU_ATTENTION_BACKWARD_H_

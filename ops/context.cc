@@ -1,0 +1,156 @@
+#include "ops/context.h"
+
+namespace strata::ops {
+namespace {
+
+// The operand that a first step writes and the others add to.
+OperandSpec Running(const ContextPart& part, const char* name, const char* shape,
+                    int64_t elements) {
+  return part.first() ? Out(name, shape, elements) : InOut(name, shape, elements);
+}
+
+int64_t OutElements(const AttentionShape& held) {
+  return held.rows() * held.heads * held.head_size;
+}
+
+}  // namespace
+
+void ContextPart::Visit(AttributeVisitor& visitor) {
+  held.Visit(visitor);
+  visitor.Size("ranks", ranks);
+  visitor.Count("step", step);
+  visitor.Flag("gathered", gathered);
+}
+
+absl::Status ContextPart::Validate() const {
+  if (absl::Status status = held.Validate(); !status.ok()) return status;
+  if (held.sequence % 2 != 0) return Require(false, "the rows are not two equal blocks");
+  if (gathered && step > 0) return Require(false, "what is gathered has no steps");
+  return Require(step < ranks, "a ring has fewer steps than ranks");
+}
+
+ContextPart ContextPart::OfExample() {
+  return {.held = {.batch = 2, .sequence = 4, .heads = 4, .kv_heads = 2, .head_size = 6},
+          .ranks = 3,
+          .step = 1};
+}
+
+OperandSpecs AttentionPart::Operands() const {
+  const AttentionShape& held = part.held;
+  return {In("qkv", "[N, (H + 2K)·D]", held.rows() * held.qkv_width()),
+          In("kv", "[ranks seen, N, 2K·D]", part.kv_elements()),
+          Running(part, "out", "[N, H·D]", OutElements(held)),
+          Running(part, "lse", "[B, H, T]", held.rows() * held.heads)};
+}
+
+double AttentionPart::Flops() const {
+  return static_cast<double>(part.members()) * FlopsOf(AttentionForward{part.held});
+}
+
+int64_t AttentionPart::WorkspaceBytes(const Backend& backend) const {
+  return AttentionForward{part.held}.WorkspaceBytes(backend);
+}
+
+OperandSpecs AttentionPartBackward::Operands() const {
+  const AttentionShape& held = part.held;
+  const int64_t lse = held.rows() * held.heads, qkv = held.rows() * held.qkv_width();
+  return {In("dout", "[N, H·D]", OutElements(held)),
+          In("qkv", "[N, (H + 2K)·D]", qkv),
+          In("kv", "[ranks seen, N, 2K·D]", part.kv_elements()),
+          In("lse", "[B, H, T]", lse),
+          In("delta", "[B, H, T]", lse),
+          Running(part, "dqkv", "[N, (H + 2K)·D]", qkv),
+          Out("dkv", "[ranks seen, N, 2K·D]", part.kv_elements())};
+}
+
+double AttentionPartBackward::Flops() const {
+  return static_cast<double>(part.members()) * FlopsOf(AttentionBackward{part.held});
+}
+
+int64_t AttentionPartBackward::WorkspaceBytes(const Backend& backend) const {
+  return AttentionBackward{part.held}.WorkspaceBytes(backend);
+}
+
+void AttentionDelta::Visit(AttributeVisitor& visitor) {
+  visitor.Size("batch", batch);
+  visitor.Size("sequence", sequence);
+  visitor.Size("heads", heads);
+  visitor.Size("head_size", head_size);
+}
+
+OperandSpecs AttentionDelta::Operands() const {
+  const int64_t delta = batch * sequence * heads;
+  return {In("dout", "[N, H·D]", delta * head_size), In("out", "[N, H·D]", delta * head_size),
+          Out("delta", "[B, H, T]", delta)};
+}
+
+AttentionDelta AttentionDelta::Example() {
+  return {.batch = 2, .sequence = 3, .heads = 4, .head_size = 6};
+}
+
+void MoveBlocks::Visit(AttributeVisitor& visitor) {
+  visitor.Size("blocks", blocks);
+  visitor.Size("rows", rows);
+  visitor.Size("width", width);
+  visitor.Count("from_block", from_block);
+  visitor.Size("from_row", from_row);
+  visitor.Count("to_block", to_block);
+  visitor.Size("to_row", to_row);
+  visitor.Flag("keeps", keeps);
+  visitor.Flag("adds", adds);
+}
+
+OperandSpecs MoveBlocks::Operands() const {
+  const auto extent = [this](int64_t block, int64_t row) {
+    return (blocks - 1) * block + (rows - 1) * row + width;
+  };
+  const int64_t written = extent(to_block, to_row);
+  const OperandSpec to = keeps || adds ? InOut("to", "[blocks, rows, width] in strides", written)
+                                       : Out("to", "[blocks, rows, width] in strides", written);
+  return {In("from", "[blocks, rows, width] in strides", extent(from_block, from_row)).OrMore(),
+          to.OrMore()};
+}
+
+double MoveBlocks::BytesMoved() const {
+  return 4.0 * static_cast<double>(blocks * rows * width) * (adds ? 3 : 2);
+}
+
+MoveBlocks MoveBlocks::Example() {
+  return {.blocks = 2,
+          .rows = 3,
+          .width = 4,
+          .from_block = 4,
+          .from_row = 9,
+          .to_block = 12,
+          .to_row = 4,
+          .keeps = true};
+}
+
+void OrderRows::Visit(AttributeVisitor& visitor) {
+  visitor.Size("batch", batch);
+  visitor.Size("ranks", ranks);
+  visitor.Size("rows", rows);
+  visitor.Size("width", width);
+  visitor.Size("stride", stride);
+  visitor.Flag("inverse", inverse);
+}
+
+absl::Status OrderRows::Validate() const {
+  const int64_t of_rank = batch * rows * width;
+  if (rows % 2 != 0) return Require(false, "the rows are not two equal blocks");
+  return Require(inverse ? stride == of_rank : stride >= of_rank, "ranks overlap or lie apart");
+}
+
+OperandSpecs OrderRows::Operands() const {
+  const int64_t of_rank = batch * rows * width, all = ranks * of_rank;
+  const int64_t reach = (ranks - 1) * stride + of_rank;
+  return {inverse ? Out("ranked", "[ranks, B, T / ranks, width] in strides", reach)
+                  : In("ranked", "[ranks, B, T / ranks, width] in strides", reach).OrMore(),
+          inverse ? In("ordered", "[B, T, width]", all) : Out("ordered", "[B, T, width]", all)};
+}
+
+OrderRows OrderRows::Example() {
+  return {.batch = 2, .ranks = 3, .rows = 4, .width = 5, .stride = 40};
+}
+
+}  // namespace strata::ops

@@ -1,0 +1,138 @@
+#include "ops/context.h"
+
+#include "kernels/elementwise.h"
+#include "program/ir/context_rows.h"
+#include "worker/engine/binding/attention_shape.h"
+#include "worker/engine/op_reader.h"
+
+namespace strata::worker {
+namespace {
+
+// One kernel call per rank whose keys are seen.
+struct Seen {
+  std::vector<kernels::AttentionPartShape> parts;
+  bool first = false;
+  int64_t kv_elements = 0;  // of a rank
+};
+
+std::vector<kernels::RowSpan> SpansOf(const ops::ContextPart& part, int64_t rank) {
+  std::vector<kernels::RowSpan> spans;
+  for (const auto& [first, count, position] :
+       program::ContextRuns(part.held.sequence * part.ranks, part.ranks, rank)) {
+    spans.push_back({.first = first, .count = count, .position = position});
+  }
+  return spans;
+}
+
+Seen SeenBy(const OpReader& reader, const ops::ContextPart& part) {
+  const int64_t own = reader.IndexIn(program::Group::kContext);
+  Seen seen{.first = part.first(), .kv_elements = part.kv_elements() / part.members()};
+  for (int64_t m = 0; m < part.members(); ++m) {
+    const int64_t rank = part.gathered ? m : (own - part.step + part.ranks) % part.ranks;
+    seen.parts.push_back(
+        {.held = ShapeOf(part.held), .queries = SpansOf(part, own), .keys = SpansOf(part, rank)});
+  }
+  return seen;
+}
+
+}  // namespace
+
+BoundOp BindAttentionPart(OpReader& reader) {
+  using Op = ops::AttentionPart;
+  const std::optional<Op> op = reader.Read<Op>();
+  if (!op) return {};
+  void* workspace = reader.Workspace(
+      kernels::AttentionPartForwardWorkspaceBytes(ShapeOf(op->part.held), reader.threads()));
+  return [context = reader.context(), seen = SeenBy(reader, op->part), qkv = reader.F32(Op::kQkv),
+          kv = reader.F32(Op::kKv), out = reader.F32(Op::kOut), lse = reader.F32(Op::kLse),
+          workspace] {
+    for (size_t i = 0; i < seen.parts.size(); ++i) {
+      kernels::AttentionPartForward(context, seen.parts[i], qkv,
+                                    kv + static_cast<int64_t>(i) * seen.kv_elements,
+                                    seen.first && i == 0, out, lse, workspace);
+    }
+    return absl::OkStatus();
+  };
+}
+
+BoundOp BindAttentionPartBackward(OpReader& reader) {
+  using Op = ops::AttentionPartBackward;
+  const std::optional<Op> op = reader.Read<Op>();
+  if (!op) return {};
+  void* workspace = reader.Workspace(
+      kernels::AttentionPartBackwardWorkspaceBytes(ShapeOf(op->part.held), reader.threads()));
+  return [context = reader.context(), seen = SeenBy(reader, op->part), dout = reader.F32(Op::kDout),
+          qkv = reader.F32(Op::kQkv), kv = reader.F32(Op::kKv), lse = reader.F32(Op::kLse),
+          delta = reader.F32(Op::kDelta), dqkv = reader.F32(Op::kDqkv), dkv = reader.F32(Op::kDkv),
+          workspace] {
+    for (size_t i = 0; i < seen.parts.size(); ++i) {
+      const int64_t at = static_cast<int64_t>(i) * seen.kv_elements;
+      kernels::AttentionPartBackward(context, seen.parts[i], dout, qkv, kv + at, lse, delta,
+                                     seen.first && i == 0, dqkv, dkv + at, workspace);
+    }
+    return absl::OkStatus();
+  };
+}
+
+BoundOp BindAttentionDelta(OpReader& reader) {
+  using Op = ops::AttentionDelta;
+  const std::optional<Op> op = reader.Read<Op>();
+  if (!op) return {};
+  const kernels::AttentionShape shape{.batch = op->batch,
+                                      .sequence = op->sequence,
+                                      .heads = op->heads,
+                                      .kv_heads = op->heads,
+                                      .head_size = op->head_size};
+  return [context = reader.context(), shape, dout = reader.F32(Op::kDout),
+          out = reader.F32(Op::kOut), delta = reader.F32(Op::kDelta)] {
+    kernels::AttentionDelta(context, shape, dout, out, delta);
+    return absl::OkStatus();
+  };
+}
+
+BoundOp BindMoveBlocks(OpReader& reader) {
+  using Op = ops::MoveBlocks;
+  const std::optional<Op> op = reader.Read<Op>();
+  if (!op) return {};
+  const kernels::BlockMove move{.blocks = op->blocks,
+                                .rows = op->rows,
+                                .width = op->width,
+                                .from_block = op->from_block,
+                                .from_row = op->from_row,
+                                .to_block = op->to_block,
+                                .to_row = op->to_row};
+  return [context = reader.context(), move, adds = op->adds, from = reader.F32(Op::kFrom),
+          to = reader.F32(Op::kTo)] {
+    kernels::MoveBlocks(context, move, adds, from, to);
+    return absl::OkStatus();
+  };
+}
+
+BoundOp BindOrderRows(OpReader& reader) {
+  using Op = ops::OrderRows;
+  const std::optional<Op> op = reader.Read<Op>();
+  if (!op) return {};
+  return [context = reader.context(), op = *op, ranked = reader.F32(Op::kRanked),
+          ordered = reader.F32(Op::kOrdered)] {
+    const int64_t sequence = op.rows * op.ranks;
+    for (int64_t rank = 0; rank < op.ranks; ++rank) {
+      for (const program::ContextRun& run : program::ContextRuns(sequence, op.ranks, rank)) {
+        float* const of_rank = ranked + rank * op.stride + run.first * op.width;
+        float* const in_order = ordered + run.position * op.width;
+        kernels::BlockMove move{.blocks = op.batch,
+                                .rows = 1,
+                                .width = run.count * op.width,
+                                .from_block = op.rows * op.width,
+                                .from_row = run.count * op.width,
+                                .to_block = sequence * op.width,
+                                .to_row = run.count * op.width};
+        if (op.inverse) std::swap(move.from_block, move.to_block);
+        kernels::MoveBlocks(context, move, false, op.inverse ? in_order : of_rank,
+                            op.inverse ? of_rank : in_order);
+      }
+    }
+    return absl::OkStatus();
+  };
+}
+
+}  // namespace strata::worker
