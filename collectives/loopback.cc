@@ -1,11 +1,14 @@
 #include "collectives/loopback.h"
 
+#include <algorithm>
 #include <condition_variable>
 #include <cstring>
 #include <mutex>
+#include <utility>
 
 #include "collectives/message_communicator.h"
 #include "collectives/transport.h"
+#include "common/clock.h"
 
 namespace strata::collectives {
 namespace {
@@ -20,9 +23,27 @@ struct Mailbox {
   TransferList receives;  // that no send has met, in order
   uint64_t events = 0;    // transfers of this rank that finished, and messages that arrived
   bool woken = false;
+  std::mutex due_mutex;                           // taken last
+  std::vector<std::pair<double, Transfer*>> due;  // throttled: what of this rank ends when
 };
 
-using World = std::vector<std::unique_ptr<Mailbox>>;
+struct World {
+  std::vector<std::unique_ptr<Mailbox>> mailboxes;
+  LinkThrottle throttle;
+  std::mutex links_mutex;
+  std::vector<double> links;  // when the link out of a rank is free; guarded by links_mutex
+};
+
+double Now() { return common::MonotonicClock().Now(); }
+
+// When a message that is sent now arrives; 0: at once.
+double ArrivalOf(World& world, int sender, int64_t bytes) {
+  if (!world.throttle.on()) return 0;
+  const std::lock_guard lock(world.links_mutex);
+  double& link = world.links[sender];
+  link = std::max(link, Now()) + world.throttle.SecondsOf(bytes);
+  return link + world.throttle.latency_seconds;
+}
 
 Mailbox* SenderOf(const Transfer& send) { return static_cast<Mailbox*>(send.end); }
 
@@ -32,34 +53,46 @@ void Announce(Mailbox& mailbox) {
   mailbox.changed.notify_all();
 }
 
+// The transfer of the mailbox's rank ends, or will. Under the receiver's mutex.
+void End(Mailbox& mailbox, Transfer* transfer, double arrival) {
+  if (arrival > 0) {
+    const std::lock_guard lock(mailbox.due_mutex);
+    mailbox.due.emplace_back(arrival, transfer);
+  } else {
+    transfer->pending.store(false, std::memory_order_release);
+  }
+}
+
 bool Match(const Transfer& receive, const Transfer& send) {
   return SenderOf(send)->rank == receive.peer &&
          (send.tag & receive.mask) == (receive.tag & receive.mask);
 }
 
 // Under the receiver's mutex.
-void Deliver(Transfer* send, Transfer* receive) {
+void Deliver(World& world, Mailbox& receiver, Transfer* send, Transfer* receive) {
   receive->tag = send->tag;
   receive->arrived_bytes = send->bytes;
   receive->too_long = send->bytes > receive->bytes;
   if (!receive->too_long && send->bytes > 0) std::memcpy(receive->to, send->from, send->bytes);
-  send->pending.store(false, std::memory_order_release);
-  receive->pending.store(false, std::memory_order_release);
+  Mailbox& sender = *SenderOf(*send);
+  const double arrival = ArrivalOf(world, sender.rank, send->bytes);
+  End(sender, send, arrival);
+  End(receiver, receive, arrival);
 }
 
 class LoopbackTransport final : public Transport {
  public:
   LoopbackTransport(std::shared_ptr<World> world, int rank)
-      : world_(std::move(world)), rank_(rank), own_(*(*world_)[rank]) {}
+      : world_(std::move(world)), rank_(rank), own_(*world_->mailboxes[rank]) {}
   ~LoopbackTransport() override { Abort(); }
 
   int rank() const override { return rank_; }
-  int size() const override { return static_cast<int>(world_->size()); }
+  int size() const override { return static_cast<int>(world_->mailboxes.size()); }
   bool Knows(int) const override { return true; }
   absl::Status Connect(int) override { return absl::OkStatus(); }
 
   void Send(Transfer* send) override {
-    Mailbox& mailbox = *(*world_)[send->peer];
+    Mailbox& mailbox = *world_->mailboxes[send->peer];
     send->end = &own_;
     bool delivered = false;
     {
@@ -68,7 +101,7 @@ class LoopbackTransport final : public Transport {
       while (receive != nullptr && !Match(*receive, *send)) receive = receive->next;
       if (receive != nullptr) {
         mailbox.receives.Remove(receive);
-        Deliver(send, receive);
+        Deliver(*world_, mailbox, send, receive);
         delivered = true;
       } else {
         mailbox.arrived.Append(send);
@@ -92,7 +125,7 @@ class LoopbackTransport final : public Transport {
       }
       own_.arrived.Remove(send);
       sender = SenderOf(*send);
-      Deliver(send, receive);
+      Deliver(*world_, own_, send, receive);
       ++own_.events;
     }
     Announce(*sender);
@@ -100,6 +133,7 @@ class LoopbackTransport final : public Transport {
 
   bool Poll() override {
     const std::lock_guard lock(own_.mutex);
+    EndDue();
     const bool news = own_.events != seen_;
     seen_ = own_.events;
     return news;
@@ -115,7 +149,14 @@ class LoopbackTransport final : public Transport {
 
   void Wait(absl::Duration timeout) override {
     std::unique_lock lock(own_.mutex);
-    own_.changed.wait_for(lock, absl::ToChronoNanoseconds(timeout),
+    double seconds = absl::ToDoubleSeconds(timeout);
+    {
+      const std::lock_guard due(own_.due_mutex);
+      for (const auto& [arrival, transfer] : own_.due) {
+        seconds = std::min(seconds, std::max(0.0, arrival - Now()));
+      }
+    }
+    own_.changed.wait_for(lock, absl::ToChronoNanoseconds(absl::Seconds(seconds)),
                           [this] { return own_.woken || own_.events != seen_; });
     own_.woken = false;
   }
@@ -127,18 +168,34 @@ class LoopbackTransport final : public Transport {
   }
 
   void Abort() override {
-    for (const auto& mailbox : *world_) {
+    for (const auto& mailbox : world_->mailboxes) {
       const std::lock_guard lock(mailbox->mutex);
       for (Transfer* send = mailbox->arrived.first(); send != nullptr;) {
         Transfer* const next = send->next;
         if (SenderOf(*send) == &own_) mailbox->arrived.Remove(send);
         send = next;
       }
-      if (mailbox.get() == &own_) own_.receives = TransferList();
+      if (mailbox.get() != &own_) continue;
+      own_.receives = TransferList();
     }
+    const std::lock_guard lock(own_.due_mutex);
+    own_.due.clear();
   }
 
  private:
+  // Under the mailbox's mutex.
+  void EndDue() {
+    const std::lock_guard lock(own_.due_mutex);
+    if (own_.due.empty()) return;
+    const double now = Now();
+    std::erase_if(own_.due, [&](const std::pair<double, Transfer*>& each) {
+      if (each.first > now) return false;
+      each.second->pending.store(false, std::memory_order_release);
+      ++own_.events;
+      return true;
+    });
+  }
+
   const std::shared_ptr<World> world_;
   const int rank_;
   Mailbox& own_;
@@ -147,11 +204,14 @@ class LoopbackTransport final : public Transport {
 
 }  // namespace
 
-std::vector<std::unique_ptr<Communicator>> LoopbackWorld(int size, int max_operations) {
+std::vector<std::unique_ptr<Communicator>> LoopbackWorld(int size, int max_operations,
+                                                         const LinkThrottle& throttle) {
   auto world = std::make_shared<World>();
+  world->throttle = throttle;
+  world->links.resize(size);
   for (int rank = 0; rank < size; ++rank) {
-    world->push_back(std::make_unique<Mailbox>());
-    world->back()->rank = rank;
+    world->mailboxes.push_back(std::make_unique<Mailbox>());
+    world->mailboxes.back()->rank = rank;
   }
   std::vector<std::unique_ptr<Communicator>> communicators;
   for (int rank = 0; rank < size; ++rank) {

@@ -445,7 +445,6 @@ TEST(Unsupported, IsRefusedWithItsValue) {
       {{"train.method=lora"}, "train.method: lora is"},
       {{"train.micro_batch=auto"}, "train.micro_batch: auto is"},
       {{"train.start_from=other"}, "train.start_from: other is"},
-      {{"parallel.context=2"}, "parallel.context: 2 is"},
       {{"parallel=auto"}, "parallel: auto is"},
       {{"parallel.update_policy=spooled"}, "parallel.update_policy: spooled is"},
       {{"resources.device=h100"}, "resources.device: h100 is"},
@@ -457,6 +456,7 @@ TEST(Unsupported, IsRefusedWithItsValue) {
   }
   EXPECT_EQ(Unsupported({"parallel={data: 4, shard: zero3, shard_group: 2, recompute: selective}"}),
             "");
+  EXPECT_EQ(Unsupported({"parallel={context: 2, context_method: all_to_all, data: 2}"}), "");
   EXPECT_EQ(Unsupported({"parallel={tensor: 2, pipeline: 2, pipeline_schedule: zero_bubble}"}), "");
   EXPECT_EQ(
       Unsupported({"parallel.shard=zero1", "parallel.data=2", "resources.priority=5",

@@ -111,8 +111,8 @@ TEST(GroupsPropertyTest, OneRankPerStageDecidesAsEveryRankDoes) {
     std::vector<const ProgramSet*> stages;
     for (const ProgramSet& set : sets) stages.push_back(&set);
     const ActionCost cost = [](const Program&, const Action&) { return 1.0; };
-    const auto every = Walk(stages, "train", mesh, 2, cost, Walked::kEveryRank);
-    const auto one = Walk(stages, "train", mesh, 2, cost);
+    const auto every = WalkPrograms(stages, "train", mesh, 2, cost, Walked::kEveryRank);
+    const auto one = WalkPrograms(stages, "train", mesh, 2, cost);
     const absl::Status groups = VerifyGroups(stages, "train", mesh);
     ASSERT_EQ(one.ok(), every.ok()) << "seed " << seed << ": " << one.status() << every.status();
     ASSERT_EQ(groups.ok(), every.ok()) << "seed " << seed << ": " << groups << every.status();

@@ -306,9 +306,9 @@ absl::StatusOr<MachineResult> WalkExpanded(const std::vector<const ProgramSet*>&
   return machine.Run();
 }
 
-absl::StatusOr<MachineResult> Walk(const std::vector<const ProgramSet*>& stages,
-                                   const std::string& program, const Mesh& mesh, int steps,
-                                   const ActionCost& cost, Walked walked) {
+absl::StatusOr<MachineResult> WalkPrograms(const std::vector<const ProgramSet*>& stages,
+                                           const std::string& program, const Mesh& mesh, int steps,
+                                           const ActionCost& cost, Walked walked) {
   return WalkExpanded(stages, program, {}, mesh, steps, cost, walked);
 }
 

@@ -47,9 +47,10 @@ enum class Walked : uint8_t { kOnePerStage, kEveryRank };
 
 // Errors: FailedPrecondition where members of a group disagree, messages do not match, or all wait
 // for each other; NotFound where a stage has no such program.
-absl::StatusOr<MachineResult> Walk(const std::vector<const ProgramSet*>& stages,
-                                   const std::string& program, const Mesh& mesh, int steps,
-                                   const ActionCost& cost, Walked walked = Walked::kOnePerStage);
+absl::StatusOr<MachineResult> WalkPrograms(const std::vector<const ProgramSet*>& stages,
+                                           const std::string& program, const Mesh& mesh, int steps,
+                                           const ActionCost& cost,
+                                           Walked walked = Walked::kOnePerStage);
 
 // The same over actions that are given, per stage; none: expanded here.
 absl::StatusOr<MachineResult> WalkExpanded(const std::vector<const ProgramSet*>& stages,

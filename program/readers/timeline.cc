@@ -123,7 +123,7 @@ absl::StatusOr<Timeline> PredictTimeline(const std::vector<const ProgramSet*>& s
     return 0.0;
   };
   Timeline timeline;
-  ASSIGN_OR_RETURN(timeline.walked, Walk(stages, program, mesh, kSteps, cost));
+  ASSIGN_OR_RETURN(timeline.walked, WalkPrograms(stages, program, mesh, kSteps, cost));
   for (const RankTimes& times : timeline.walked.ranks) {
     timeline.ranks.push_back(Summarise(times));
     timeline.step_seconds = std::max(timeline.step_seconds, timeline.ranks.back().step_seconds);

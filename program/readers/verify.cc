@@ -81,7 +81,7 @@ absl::Status VerifyGroups(const std::vector<const ProgramSet*>& stages, const st
     if (WalkExpanded(stages, program, *std::move(calls), mesh, 2, nothing).ok())
       return absl::OkStatus();
   }
-  return Walk(stages, program, mesh, 2, nothing).status();
+  return WalkPrograms(stages, program, mesh, 2, nothing).status();
 }
 
 absl::Status Verify(const std::vector<const ProgramSet*>& stages, const std::string& program,

@@ -69,9 +69,9 @@ absl::Status PrintArenas(const Options& options, const std::vector<Case>& cases)
   for (const Case& c : cases) {
     std::printf("%-10s", c.name);
     for (const int batch : kBatches) {
-      ASSIGN_OR_RETURN(const program::ProgramSet set,
+      ASSIGN_OR_RETURN(const std::vector<program::StagePrograms> stages,
                        ComposeTraining(SpecOf(options, c.mode, batch)));
-      std::printf(" %9.1f", MebibytesOf(set));
+      std::printf(" %9.1f", MebibytesOf(stages.front().set));
     }
     std::printf("\n");
   }

@@ -7,7 +7,7 @@
 #include "kernels/rope.h"
 #include "model/initialize.h"
 #include "model/optimizer/adamw.h"
-#include "program/compose/composer.h"
+#include "program/ir/context_rows.h"
 #include "program/ir/mesh.h"
 #include "program/ir/scalars.h"
 
@@ -21,16 +21,23 @@ absl::Span<float> FloatsOf(const worker::Engine& engine, int slot) {
   return absl::MakeSpan(reinterpret_cast<float*>(bytes.data()), bytes.size() / sizeof(float));
 }
 
-// Initial parameters, of the rank with this index in its shard group, and the rotary table.
-void Fill(const TrainingSpec& spec, const program::StateSlots& slots, int shard,
-          const worker::Engine& engine) {
-  kernels::BuildRopeTable(0, model::RopeTableRows(spec.model, spec.emit), spec.model.head_size,
-                          spec.model.rope_theta, FloatsOf(engine, slots.constants[0]).data());
+// Initial parameters and the rotary table, of the rank.
+void Fill(const TrainingSpec& spec, const program::StateSlots& slots, const program::Mesh& mesh,
+          int rank, const worker::Engine& engine) {
+  if (slots.constants[0] >= 0) {
+    const int64_t head_size = spec.model.head_size;
+    float* const table = FloatsOf(engine, slots.constants[0]).data();
+    for (const program::ContextRun& run :
+         program::ContextRuns(spec.emit.sequence, mesh.sizes.context, mesh.context(rank))) {
+      kernels::BuildRopeTable(run.position, run.count, head_size, spec.model.rope_theta,
+                              table + run.first * head_size);
+    }
+  }
   for (size_t s = 0; s < slots.sets.size(); ++s) {
     const absl::Span<float> values = FloatsOf(engine, slots.sets[s].parameters);
     const bool whole = slots.sets[s].parameter_parts == 1;
-    const int64_t begin = whole ? 0 : shard * static_cast<int64_t>(values.size());
-    model::FillInitial(engine.programs().sets[s], 1, begin, values);
+    const int64_t begin = whole ? 0 : mesh.shard(rank) * static_cast<int64_t>(values.size());
+    model::FillInitial(engine.programs().sets[s], 1, begin, values, mesh.tensor(rank));
   }
 }
 
@@ -38,17 +45,11 @@ program::Template Update(const program::ParameterSet& set, int64_t count) {
   return model::EmitAdamW(set, {}, count);
 }
 
-absl::StatusOr<program::StagePrograms> ComposeOne(const TrainingSpec& spec) {
-  ASSIGN_OR_RETURN(program::LayerGraph graph, model::EmitLlama(spec.model, spec.emit));
-  ASSIGN_OR_RETURN(const program::Decision decision, program::Decide(std::move(graph), spec.plan));
-  return program::ComposeStage(decision, 0, Update);
-}
-
 }  // namespace
 
-absl::StatusOr<program::ProgramSet> ComposeTraining(const TrainingSpec& spec) {
-  ASSIGN_OR_RETURN(program::StagePrograms programs, ComposeOne(spec));
-  return std::move(programs.set);
+absl::StatusOr<std::vector<program::StagePrograms>> ComposeTraining(const TrainingSpec& spec) {
+  ASSIGN_OR_RETURN(program::LayerGraph graph, model::EmitLlama(spec.model, spec.emit));
+  return program::Compose(std::move(graph), spec.plan, Update);
 }
 
 model::ModelSpec BenchModel(bool quick, bool tied) {
@@ -94,13 +95,14 @@ absl::Status SyntheticHost::LoadScalars(double* scalars) {
 
 absl::StatusOr<std::unique_ptr<TrainingRank>> TrainingRank::Create(
     const TrainingSpec& spec, collectives::Communicator* communicator, device::ThreadPool* pool) {
-  ASSIGN_OR_RETURN(program::StagePrograms programs, ComposeOne(spec));
+  const int rank = communicator == nullptr ? 0 : communicator->rank();
+  const program::Mesh mesh{.sizes = spec.plan.groups};
+  ASSIGN_OR_RETURN(std::vector<program::StagePrograms> stages, ComposeTraining(spec));
+  program::StagePrograms& programs = stages[mesh.stage(rank)];
   for (program::Program& program : programs.set.programs) {
     for (program::Instruction& instruction : program.instructions) instruction.predicate.reset();
   }
   std::unique_ptr<TrainingRank> made(new TrainingRank(spec, kTracedActions));
-  const int rank = communicator == nullptr ? 0 : communicator->rank();
-  const program::Mesh mesh{.sizes = spec.plan.groups};
   worker::EngineOptions options;
   options.pool = pool;
   options.communicator = communicator;
@@ -111,7 +113,7 @@ absl::StatusOr<std::unique_ptr<TrainingRank>> TrainingRank::Create(
   }
   const program::StateSlots slots = programs.slots;
   ASSIGN_OR_RETURN(made->engine_, worker::Engine::Create(std::move(programs.set), options));
-  Fill(spec, slots, mesh.shard(rank), *made->engine_);
+  Fill(spec, slots, mesh, rank, *made->engine_);
   return made;
 }
 

@@ -1,4 +1,5 @@
-// One rank that trains a model of GPT-2's small size on made-up tokens, for benchmarks of steps.
+// A rank of any layout that trains a model of GPT-2's small size on made-up tokens, for benchmarks
+// of steps.
 #ifndef STRATA_TESTS_BENCH_TRAINING_RANK_H_
 #define STRATA_TESTS_BENCH_TRAINING_RANK_H_
 
@@ -12,7 +13,7 @@
 #include "collectives/communicator.h"
 #include "device/thread_pool.h"
 #include "model/families/llama.h"
-#include "program/compose/plan.h"
+#include "program/compose/composer.h"
 #include "program/ir/program.h"
 #include "worker/engine/engine.h"
 #include "worker/engine/host_ops.h"
@@ -45,14 +46,15 @@ struct TrainingSpec {
   int threads = 1;
 };
 
-// The rank's programs, laid out.
-absl::StatusOr<program::ProgramSet> ComposeTraining(const TrainingSpec& spec);
+// The programs of all stages, laid out.
+absl::StatusOr<std::vector<program::StagePrograms>> ComposeTraining(const TrainingSpec& spec);
 
 // Updates take place whatever the norm is: a step without communication, or after one, does the
 // same work as any other, though its numbers mean nothing.
 class TrainingRank {
  public:
-  // `communicator` may be null; borrowed, like the pool, which the calling thread has made.
+  // The rank of the communicator, which may be null: a world of one. Borrowed, like the pool, which
+  // the calling thread has made.
   static absl::StatusOr<std::unique_ptr<TrainingRank>> Create(
       const TrainingSpec& spec, collectives::Communicator* communicator, device::ThreadPool* pool);
 

@@ -1,4 +1,4 @@
-"""Real processes of `strata run` over tensor groups and pipelines: one rank's numbers, and checkpoints free of the layout."""
+"""Real processes of `strata run` over tensor and context groups and pipelines: one rank's numbers, and checkpoints free of the layout."""
 
 import json
 import os
@@ -67,11 +67,24 @@ checkpoint: {{every_steps: 6, keep: 3{folder}}}
         self.assert_close(four, one)
         self.assertEqual(self.train("eight", "tensor: 4, data: 2, shard: zero1"), four)
 
+    def test_a_context_group_gives_the_numbers_of_one_rank_by_every_method_and_the_same_bits_however_data_is_divided(self):
+        one = self.train("one", "data: 1")
+        for method, more in {"ring": "data: 2, shard: zero3", "all_gather": "pipeline: 2",
+                             "all_to_all": "tensor: 2"}.items():
+            alone = self.train(method, f"context: 2, context_method: {method}")
+            self.assert_close(alone, one)
+            more_ranks = self.train(f"{method}-more", f"context: 2, context_method: {method}, {more}")
+            self.assert_close(more_ranks, one)
+            if "tensor" not in more:
+                self.assertEqual(more_ranks, alone, method)
+        self.assert_close(self.train("four", "context: 4"), one)
+
     def test_a_checkpoint_of_any_layout_goes_on_in_any_other(self):
         saved = self.folder / "saved"
         whole = self.train("whole", "tensor: 2, pipeline: 2, pipeline_schedule: zbv", checkpoints=saved)
         step = next(saved.glob("step-*06"))
         for name, parallel in {"one": "data: 1", "stages": "pipeline: 4, pipeline_schedule: gpipe",
+                               "parts": "context: 2, data: 2, shard: zero3",
                                "heads": "tensor: 4, data: 2, shard: zero2"}.items():
             copy = self.folder / f"{name}-checkpoints"
             shutil.copytree(step, copy / step.name)
