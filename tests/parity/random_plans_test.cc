@@ -1,6 +1,6 @@
 // Any legal plan of any small model trains like one rank: random layouts over tensor, context,
 // pipeline, data, shard level, hybrid groups, recompute and orders, and random models of odd sizes,
-// run on loopback ranks.
+// run on loopback ranks, gradients compared tensor by tensor with f64.
 //
 //   random_plans_test [--plans=N] [--first=SEED]   (300 from 1)
 #include <algorithm>
@@ -29,6 +29,7 @@
 #include "program/compose/composer.h"
 #include "program/ir/mesh.h"
 #include "program/readers/verify.h"
+#include "tests/parity/model_reference.h"
 #include "worker/engine/communication_binding.h"
 #include "worker/engine/engine.h"
 
@@ -223,6 +224,11 @@ int32_t TokenAt(int64_t sample, int64_t position, int64_t vocab) {
   return static_cast<int32_t>((sample * 5 + position * (sample % 3 + 1)) % vocab);
 }
 
+// Some are not trained on.
+int32_t TargetAt(int64_t sample, int64_t position, int64_t vocab) {
+  return (sample + position) % 5 == 4 ? -1 : TokenAt(sample, position + 1, vocab);
+}
+
 // Samples belong to leaves, leaves to ranks.
 class Text final : public worker::HostOps {
  public:
@@ -250,9 +256,8 @@ class Text final : public worker::HostOps {
         if (place >= shape.sequences || sample >= job_.plan.evaluate_batch) sample = -1;
       }
       const int64_t whole = step * batch + sample;
-      const bool trains = sample >= 0 && (whole + position) % 5 != 4;
       tokens[i] = sample < 0 ? 0 : TokenAt(whole, position, vocab);
-      targets[i] = trains ? TokenAt(whole, position + 1, vocab) : -1;
+      targets[i] = sample < 0 ? -1 : TargetAt(whole, position, vocab);
     }
     return absl::OkStatus();
   }
@@ -280,7 +285,33 @@ class Text final : public worker::HostOps {
 
 struct Outcome {
   std::vector<double> losses, norms;  // of the steps; the last loss is the evaluation's
+  // Of the first step, what of them the rank has: NaN where another does.
+  testing::NamedTensors gradients;
 };
+
+// After one update the first moments are (1 − β1) times the clipped gradients.
+void ReadGradients(const worker::Engine& engine, const program::StateSlots& slots,
+                   const program::Mesh& mesh, int rank, Outcome& outcome) {
+  const double factor = (1 - model::AdamWSpec{}.beta1) * engine.scalar(Scalar::kClipFactor);
+  for (size_t s = 0; s < slots.sets.size(); ++s) {
+    const program::ParameterSet& set = engine.programs().sets[s];
+    const absl::Span<std::byte> bytes = engine.SlotBytes(slots.sets[s].moments[0], 0, 1);
+    const auto* const moments = reinterpret_cast<const float*>(bytes.data());
+    const int64_t count = static_cast<int64_t>(bytes.size()) / 4;
+    const int64_t begin = slots.sets[s].state_parts > 1 ? mesh.shard(rank) * count : 0;
+    for (const program::ElementRun& run :
+         ElementRuns(set, mesh.tensor(rank), begin, begin + count)) {
+      std::vector<double>& tensor =
+          outcome.gradients[set.tensors[run.tensor].logical_name(run.part)];
+      if (static_cast<int64_t>(tensor.size()) < run.first + run.count) {
+        tensor.resize(run.first + run.count, std::nan(""));
+      }
+      for (int64_t i = 0; i < run.count; ++i) {
+        tensor[run.first + i] = moments[run.flat - begin + i] / factor;
+      }
+    }
+  }
+}
 
 void RunRank(const Job& job, const program::Decision& decision, program::StagePrograms stage,
              int rank, collectives::Communicator* communicator, Outcome& outcome) {
@@ -319,6 +350,7 @@ void RunRank(const Job& job, const program::Decision& decision, program::StagePr
     ASSERT_TRUE(status.ok()) << status;
     outcome.losses.push_back((*engine)->scalar(Scalar::kLoss));
     outcome.norms.push_back((*engine)->scalar(Scalar::kGradientNorm));
+    if (text.step == 1) ReadGradients(**engine, slots, mesh, rank, outcome);
   }
   if (decision.evaluate.has_value()) {
     ASSERT_TRUE((*engine)->RunStep(1, kSteps).ok());
@@ -383,6 +415,42 @@ void Compare(const Job& job, const std::vector<double>& found, const std::vector
   }
 }
 
+// The ranks' parts of the first step's gradients, tensor by tensor, against f64.
+void CompareGradients(const Job& job, const std::vector<Outcome>& outcomes) {
+  std::vector<int32_t> tokens, targets;
+  for (int64_t sample = 0; sample < job.plan.global_batch; ++sample) {
+    for (int64_t position = 0; position < job.emit.sequence; ++position) {
+      const int64_t whole = job.plan.global_batch + sample;  // of step 1
+      tokens.push_back(TokenAt(whole, position, job.model.vocab));
+      targets.push_back(TargetAt(whole, position, job.model.vocab));
+    }
+  }
+  const testing::ModelGradients expected = testing::GradientsOf(
+      job.model, testing::InitialWeights(job.model, 1), job.emit.sequence, tokens, targets);
+  EXPECT_NEAR(outcomes[0].losses[0], expected.loss, 2e-6 * expected.loss);
+  for (const auto& [name, tensor] : expected.gradients) {
+    std::vector<bool> seen(tensor.size());
+    double squares = 0, off = 0;
+    for (const double value : tensor) squares += value * value;
+    for (const Outcome& outcome : outcomes) {
+      const auto own = outcome.gradients.find(name);
+      if (own == outcome.gradients.end()) continue;
+      ASSERT_LE(own->second.size(), tensor.size()) << name;
+      double of_rank = 0;
+      for (size_t i = 0; i < own->second.size(); ++i) {
+        if (std::isnan(own->second[i])) continue;
+        seen[i] = true;
+        of_rank += std::pow(own->second[i] - tensor[i], 2);
+      }
+      off = std::max(off, of_rank);
+    }
+    EXPECT_TRUE(std::all_of(seen.begin(), seen.end(), [](bool has) { return has; })) << name;
+    // Beside the tensor's own size, that of the sums that cancel in it. Norms of few small numbers
+    // make much of their rounding.
+    EXPECT_LE(std::sqrt(off), 1e-5 * (std::sqrt(squares) + 0.1 * outcomes[0].norms[0])) << name;
+  }
+}
+
 TEST(RandomPlans, AnyLegalPlanTrainsLikeOneRank) {
   int64_t done = 0, ranks = 0, exact = 0;
   for (uint64_t seed = first_seed; done < plans; ++seed) {
@@ -398,6 +466,7 @@ TEST(RandomPlans, AnyLegalPlanTrainsLikeOneRank) {
       EXPECT_EQ(outcome.losses, outcomes[0].losses);
       EXPECT_EQ(outcome.norms, outcomes[0].norms);
     }
+    CompareGradients(*job, outcomes);
     Compare(*job, outcomes[0].losses, one[0].losses, "loss");
     Compare(*job, outcomes[0].norms, one[0].norms, "norm");
     if (::testing::Test::HasFailure()) break;
