@@ -8,6 +8,7 @@ _LIBRARIES = {
     "benchmark": ("benchmark", ""),
     "cli11": (None, ""),
     "dnnl": (None, "-ldnnl -lgomp"),
+    "dw": (None, "-ldw"),
     "gmock": ("gmock", ""),
     "grpc": ("grpc++", "-lgrpc++_reflection"),
     "gtest": ("gtest", ""),

@@ -34,6 +34,7 @@ class SimTrainer final : public worker::Trainer {
   bool IsInUninterruptibleSleep() const override { return false; }
   const worker::ProgressView* progress() override;
   bool progress_unknown() const override;
+  std::string Stack() const override { return ""; }
 
   // It has come back on this socket.
   void Attach(std::shared_ptr<Conversation> conversation);

@@ -162,7 +162,7 @@ Json ToJson(const v1::JobEvent& event) {
           {"epoch", event.epoch()},         {"attempt", event.attempt()},
           {"step", event.step()},           {"cause", event.cause()},
           {"reason", event.reason()},       {"lost_steps", event.lost_steps()},
-          {"actor", event.actor()}};
+          {"actor", event.actor()},         {"detail", event.detail()}};
 }
 
 Json ToJson(const v1::Job& job) {
@@ -293,6 +293,9 @@ std::string DescribeJob(const v1::Job& job, const std::vector<v1::JobEvent>& eve
   for (const v1::JobEvent& event : events) {
     absl::StrAppend(&result, "  ", TimeText(event.time()), "  ", event.type(), "  attempt ",
                     event.attempt(), "  step ", event.step(), "  ", EventText(event), "\n");
+    for (const auto line : absl::StrSplit(event.detail(), '\n', absl::SkipEmpty())) {
+      absl::StrAppend(&result, "      ", line, "\n");
+    }
   }
   return absl::StrCat(
       result, "Spec:\n  ",

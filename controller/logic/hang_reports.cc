@@ -14,6 +14,9 @@
 namespace strata::controller {
 namespace {
 
+// A node may say more than anybody wants to read, or to keep.
+constexpr size_t kMostDetailBytes = 8 << 10;
+
 bool IsStorage(const std::string& phase) { return absl::StartsWith(phase, "storage: "); }
 
 }  // namespace
@@ -70,7 +73,9 @@ void SessionHandler::TellSuspicion(JobEntry& job, const NodeEntry& reporter, int
   const std::string what =
       message.local() ? absl::StrCat(who, " does not move", where)
                       : absl::StrCat(who, " is waited for by ", ShortName(reporter.name), where);
-  TellEvent(job, MakeEvent(state_, job.record, "SUSPECTED", what, reporter.name), effects_);
+  v1::JobEvent event = MakeEvent(state_, job.record, "SUSPECTED", what, reporter.name);
+  event.set_detail(message.stack().substr(0, kMostDetailBytes));
+  TellEvent(job, event, effects_);
 }
 
 // One whose agent hands over, or that has yet to find this controller, is expected within its
@@ -138,6 +143,7 @@ void SessionHandler::OnHang(NodeEntry& node, const v1::HangReport& message) {
     }
   }
   if (message.storage()) failure.BlameStorage();
+  failure.detail = message.stack().substr(0, kMostDetailBytes);
   if (late) {
     if (failure.sure) machine_.Attribute(blamed, failure);
     return;

@@ -57,6 +57,7 @@ struct Member {
 struct Failure {
   std::string reason;
   std::string cause;       // see v1::JobEvent
+  std::string detail = {};  // see v1::JobEvent
   bool sure = true;        // this is the culprit; otherwise a better word may replace the reason
   bool permanent = false;  // trying again would not help
   bool refused = false;    // by a node, before any rank ran

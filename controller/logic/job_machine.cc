@@ -322,9 +322,9 @@ void JobMachine::Fail(JobEntry& job) {
                absl::StrCat("its ranks ended ", Times(without_progress),
                             " without a new checkpoint (restart.max_without_progress); last: ",
                             LastReasons(job.record, failure)),
-               failure.cause);
+               failure.cause, kControllerActor, failure.detail);
   }
-  AddEvent(job, "RESTART", failure.reason, failure.cause);
+  AddEvent(job, "RESTART", failure.reason, failure.cause, kControllerActor, failure.detail);
   if (MayBeTakenBack(job, failure)) {
     job.record.set_restarts_before_silence(before);
     job.run.failure.reset();
@@ -360,7 +360,9 @@ void JobMachine::Attribute(JobEntry& job, Failure failure) {
   event.set_reason(failure.reason);
   event.set_cause(failure.cause);
   event.set_lost_steps(LostSteps(job.record, event.step()));
-  CorrectEvent(job, event, effects_);
+  v1::JobEvent told = event;
+  told.set_detail(failure.detail);
+  CorrectEvent(job, told, effects_);
   job.record.set_reason(failure.reason);
   SaveJob(state_, job, effects_);
 }
@@ -381,12 +383,13 @@ void JobMachine::End(JobEntry& job, const Ending& ending, const std::string& how
 }
 
 void JobMachine::End(JobEntry& job, v1::Job::State outcome, const std::string& reason,
-                     const std::string& cause, const std::string& actor) {
+                     const std::string& cause, const std::string& actor,
+                     const std::string& detail) {
   v1::JobRecord& record = job.record;
   LeaveGivenUp(job);
   StopAll(job, reason, /*checkpoint=*/false);
   job.run = {};
-  AddEvent(job, "END", reason, cause, actor);
+  AddEvent(job, "END", reason, cause, actor, detail);
   record.clear_preemption();
   record.clear_moving_to();
   record.clear_suspended();
@@ -400,7 +403,8 @@ void JobMachine::End(JobEntry& job, v1::Job::State outcome, const std::string& r
 }
 
 void JobMachine::AddEvent(JobEntry& job, const std::string& type, const std::string& reason,
-                          const std::string& cause, const std::string& actor) {
+                          const std::string& cause, const std::string& actor,
+                          const std::string& detail) {
   v1::JobRecord& record = job.record;
   v1::JobEvent event = MakeEvent(state_, record, type, reason, actor);
   event.set_cause(cause);
@@ -409,6 +413,7 @@ void JobMachine::AddEvent(JobEntry& job, const std::string& type, const std::str
   if (record.events_size() > kMostEvents) {
     record.mutable_events()->DeleteSubrange(0, record.events_size() - kMostEvents);
   }
+  event.set_detail(detail);  // long: not in the record, which is written often
   TellEvent(job, event, effects_);
 }
 

@@ -102,12 +102,14 @@ class JobMachine {
   bool MayComeBack(JobEntry& job) const;
   void Fail(JobEntry& job);
   void End(JobEntry& job, v1::Job::State outcome, const std::string& reason,
-           const std::string& cause, const std::string& actor = kControllerActor);
+           const std::string& cause, const std::string& actor = kControllerActor,
+           const std::string& detail = "");
   void End(JobEntry& job, const Ending& ending, const std::string& how);
   void Succeed(JobEntry& job);  // the checkpoint of its last step is recorded
   void StopAll(const JobEntry& job, const std::string& reason, bool checkpoint);
   void AddEvent(JobEntry& job, const std::string& type, const std::string& reason,
-                const std::string& cause, const std::string& actor = kControllerActor);
+                const std::string& cause, const std::string& actor = kControllerActor,
+                const std::string& detail = "");
   void LoseNothing(JobEntry& job);
 
   // checkpoint_fallback.cc

@@ -91,6 +91,24 @@ TEST(Storage, AHangOfTheSameRankIsCountedAndBlamesItsNode) {
   EXPECT_EQ(h.Node("n0").failure_times_size(), 1);
 }
 
+// Long as they are, they stand beside the job's record and not in it.
+TEST(Hangs, WhereTheThreadsStandIsToldWithTheEvent) {
+  Harness h;
+  h.Join("n0");
+  h.Run("a", {"n0"});
+  v1::AgentMessage message = Hang(/*suspected=*/true, /*storage=*/false);
+  message.mutable_hang()->set_stack("strata-trainer\n  pread64 (libc.so.6)\n");
+  h.Say("n0", message);
+  const auto last = [&h] { return h.core->JobEvents("jobs/a")->front().second; };
+  EXPECT_EQ(last().detail(), "strata-trainer\n  pread64 (libc.so.6)\n");
+  message.mutable_hang()->set_suspected(false);
+  message.mutable_hang()->set_stack(std::string(100'000, 'x'));
+  h.Say("n0", message);
+  EXPECT_EQ(last().type(), "RESTART");
+  EXPECT_EQ(last().detail().size(), 8192);
+  EXPECT_EQ(h.Job("a").events(0).detail(), "");
+}
+
 TEST(Storage, WhatIsOnlySuspectedChangesNothing) {
   Harness h;
   h.Join("n0");

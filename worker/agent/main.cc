@@ -7,12 +7,14 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/numbers.h"
 #include "common/clock.h"
 #include "protocol/exit_codes.h"
 #include "worker/agent/cluster/agent_options.h"
 #include "worker/agent/cluster/cluster_agent.h"
 #include "worker/agent/cluster/stop_agent.h"
 #include "worker/agent/machine/job_user.h"
+#include "worker/agent/machine/process_stack.h"
 #include "worker/agent/standalone/client_link.h"
 #include "worker/agent/standalone/standalone.h"
 #include "worker/shared/version.h"
@@ -73,6 +75,19 @@ int Stop(const std::vector<std::string>& arguments) {
   return kExitFailed;
 }
 
+int PrintStack(const std::string& process) {
+  int pid = 0;
+  const auto stack = absl::SimpleAtoi(process, &pid)
+                         ? strata::worker::DescribeStack(pid)
+                         : absl::InvalidArgumentError("no process number");
+  if (stack.ok()) {
+    std::printf("%s", stack->c_str());
+  } else {
+    std::printf("(no stack: %s)", std::string(stack.status().message()).c_str());
+  }
+  return stack.ok() ? kExitDone : kExitFailed;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -82,6 +97,7 @@ int main(int argc, char** argv) {
     return 0;
   }
   const std::vector<std::string> arguments(argv + 1, argv + argc);
+  if (argc == 3 && arguments[0] == strata::worker::kStackOf) return PrintStack(arguments[1]);
   if (argc > 1 && arguments[0] == "--exec-as") {
     return strata::worker::ExecAs({arguments.begin() + 1, arguments.end()});
   }

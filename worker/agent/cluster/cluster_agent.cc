@@ -219,7 +219,7 @@ class ClusterAgent {
   const Descriptor signals_;
   const common::Clock& clock_;
   const AgentCore::Options core_options_;
-  TrainerPoll trainers_;
+  TrainerPoll trainers_{"/proc/self/exe"};
   const MachineHost::Users users_;
   MachineHost host_;
   AgentCore core_;

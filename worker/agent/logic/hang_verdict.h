@@ -66,6 +66,7 @@ struct HangVerdict {
   uint64_t sequence = 0;
   std::vector<int> waiting;  // ranks here that wait in it
   std::vector<int> missing;  // elsewhere
+  std::string stack;         // local: where the culprit's threads stand (Trainer::Stack)
 };
 
 // Nothing: all move, or wait for one that does. `connected_seconds`: how long the controller could

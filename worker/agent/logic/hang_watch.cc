@@ -107,6 +107,11 @@ std::optional<HangVerdict> HangWatch::Look(TrainerGroup& group, double connected
     }
     suspected_.emplace(what, began);
   }
+  if (verdict.has_value() && verdict->local) {
+    for (int place = 0; place < group.size(); ++place) {
+      if (group.rank(place) == verdict->rank) verdict->stack = group[place].Stack();
+    }
+  }
   return verdict;
 }
 

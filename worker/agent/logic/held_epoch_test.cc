@@ -33,6 +33,7 @@ class SpokenTrainer final : public Trainer {
   bool IsInUninterruptibleSleep() const override { return false; }
   const ProgressView* progress() override { return nullptr; }
   bool progress_unknown() const override { return true; }
+  std::string Stack() const override { return ""; }
 
  private:
   bool killed_ = false;

@@ -251,6 +251,7 @@ void HeldEpoch::Report(const HangVerdict& verdict) {
   hang.set_storage(verdict.storage);
   hang.set_limit_seconds(verdict.limit_seconds);
   hang.set_sequence(verdict.sequence);
+  hang.set_stack(verdict.stack);
   for (const int rank : verdict.waiting) hang.add_waiting(rank);
   for (const int rank : verdict.missing) hang.add_missing(rank);
   environment_->say(message);

@@ -35,6 +35,7 @@ class MuteTrainer final : public Trainer {
   bool IsInUninterruptibleSleep() const override { return false; }
   const ProgressView* progress() override { return nullptr; }
   bool progress_unknown() const override { return false; }
+  std::string Stack() const override { return ""; }
 
  private:
   bool* const connected_;

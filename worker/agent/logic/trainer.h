@@ -68,6 +68,10 @@ class Trainer {
   // There is something that this build cannot read: the trainer may be of another build.
   virtual bool progress_unknown() const = 0;
 
+  // Where its threads stand, for people: a few lines, or one in parentheses that says why it cannot
+  // be told. Takes moments, a fraction of a second at most.
+  virtual std::string Stack() const = 0;
+
  protected:
   TrainerListener* listener() const { return listener_; }
   int place() const { return place_; }

@@ -5,6 +5,8 @@
 #include <poll.h>
 #include <sys/types.h>
 
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "worker/agent/trainers/trainer_process.h"
@@ -14,6 +16,10 @@ namespace strata::worker {
 // Outlives its trainers, which enter and leave it by themselves. Used by one thread.
 class TrainerPoll {
  public:
+  // `stack_reader`: the program that reads its trainers' stacks (process_stack.h); empty: none.
+  explicit TrainerPoll(std::string stack_reader = "") : stack_reader_(std::move(stack_reader)) {}
+  const std::string& stack_reader() const { return stack_reader_; }
+
   void Add(TrainerProcess* trainer) { trainers_.push_back(trainer); }
   void Remove(TrainerProcess* trainer) { std::erase(trainers_, trainer); }
   // Null: none of these that lives.
@@ -24,6 +30,7 @@ class TrainerPoll {
   void Handle(const pollfd* found);
 
  private:
+  const std::string stack_reader_;
   std::vector<TrainerProcess*> trainers_;
   std::vector<TrainerProcess*> polled_;  // by the last AddTo, which may be gone since
 };

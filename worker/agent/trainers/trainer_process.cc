@@ -16,6 +16,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
+#include "worker/agent/machine/process_stack.h"
 #include "worker/agent/machine/process_stat.h"
 #include "worker/agent/trainers/trainer_environment.h"
 #include "worker/agent/trainers/trainer_poll.h"
@@ -24,6 +25,9 @@ extern char** environ;
 
 namespace strata::worker {
 namespace {
+
+// Less than what an agent takes for a standstill of its own (HangWatch::kGapSeconds).
+constexpr double kStackSeconds = 0.7;
 
 absl::Status SystemError(const std::string& what) {
   return absl::InternalError(absl::StrCat(what, ": ", strerror(errno)));
@@ -293,6 +297,10 @@ bool TrainerProcess::IsStopped() const {
 }
 
 bool TrainerProcess::IsInUninterruptibleSleep() const { return HasThreadInState(pid_, 'D'); }
+
+std::string TrainerProcess::Stack() const {
+  return poll_ == nullptr || reaped_ ? "" : ReadStack(pid_, poll_->stack_reader(), kStackSeconds);
+}
 
 std::string TrainerProcess::DescribeEnd() const {
   if (signal_ < 0) return "was killed";

@@ -73,6 +73,7 @@ class TrainerProcess final : public Trainer {
   bool IsInUninterruptibleSleep() const override;
   ProgressReader* progress() override;
   bool progress_unknown() const override { return progress_unknown_; }
+  std::string Stack() const override;
 
   // Speaks on another socket from now on; `receiver` reads it and may have done so already: Listen.
   void Attach(Descriptor socket, FrameReceiver receiver);
