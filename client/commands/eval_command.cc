@@ -68,8 +68,8 @@ absl::StatusOr<StandaloneRequest> PrepareEval(const Arguments& arguments) {
     request.set_dump_logits_path(WrittenFirst(Absolute(logits)));
     RETURN_IF_ERROR(CheckWritableFile(request.dump_logits_path()));
   }
-  request.set_ranks(1);
-  request.set_threads_per_rank(ThreadsPerRank(1));
+  request.set_ranks(arguments.Count("--ranks").value_or(1));
+  request.set_threads_per_rank(ThreadsPerRank(request.ranks()));
   request.set_sequence(arguments.Count("--sequence").value_or(0));
   return request;
 }
@@ -105,7 +105,8 @@ int Evaluate(const Arguments& arguments, Terminal& terminal) {
 Command EvalCommand() {
   Command command;
   command.name = "eval";
-  command.usage = "--from CHECKPOINT --data FILE [--sequence N] [--dump-logits F.safetensors]";
+  command.usage =
+      "--from CHECKPOINT --data FILE [--sequence N] [--dump-logits F.safetensors] [--ranks N]";
   command.summary = "Measure the loss and perplexity of a trained model on a file";
   command.flags = {
       {"--from", Flag::Kind::kText, "CHECKPOINT", "a step-N folder, or a directory of them"},
@@ -113,6 +114,8 @@ Command EvalCommand() {
       {"--sequence", Flag::Kind::kCount, "N", "window length (default: the training's)", "", 1,
        1 << 30},
       {"--dump-logits", Flag::Kind::kText, "F.safetensors", "write all logits there"},
+      {"--ranks", Flag::Kind::kCount, "N", "processes that share the layers (default: 1)", "", 1,
+       1024},
       {"--precision",
        Flag::Kind::kWord,
        "TYPE",

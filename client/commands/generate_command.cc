@@ -24,8 +24,8 @@ absl::StatusOr<StandaloneRequest> PrepareGenerate(const Arguments& arguments) {
   StandaloneRequest request;
   request.set_task(StandaloneRequest::TASK_GENERATE);
   ASSIGN_OR_RETURN(*request.mutable_checkpoint_path(), FindCheckpoint(arguments.Text("--from")));
-  request.set_ranks(1);
-  request.set_threads_per_rank(ThreadsPerRank(1));
+  request.set_ranks(arguments.Count("--ranks").value_or(1));
+  request.set_threads_per_rank(ThreadsPerRank(request.ranks()));
   request.set_prompt(arguments.Text("--prompt"));
   request.set_tokens(arguments.Count("--tokens").value_or(kDefaultTokens));
   request.set_temperature(arguments.Number("--temperature").value_or(kDefaultTemperature));
@@ -63,7 +63,8 @@ int Generate(const Arguments& arguments, Terminal& terminal) {
 Command GenerateCommand() {
   Command command;
   command.name = "generate";
-  command.usage = "--from CHECKPOINT --prompt TEXT [--tokens N] [--temperature T] [--seed S]";
+  command.usage =
+      "--from CHECKPOINT --prompt TEXT [--tokens N] [--temperature T] [--seed S] [--ranks N]";
   command.summary = "Continue a text with a trained model";
   command.flags = {
       {"--from", Flag::Kind::kText, "CHECKPOINT", "a step-N folder, or a directory of them"},
@@ -72,6 +73,8 @@ Command GenerateCommand() {
       {"--temperature", Flag::Kind::kNumber, "T", "0: always the likeliest (default: 0.8)", "", 0,
        1000},
       {"--seed", Flag::Kind::kCount, "S", "of the sampling (default: 1)", "", 0, 9e18},
+      {"--ranks", Flag::Kind::kCount, "N", "processes that share the layers (default: 1)", "", 1,
+       1024},
   };
   command.flags[0].required = true;
   command.flags[1].required = true;

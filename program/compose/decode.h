@@ -1,4 +1,5 @@
-// Decode: prefill and decode programs of one rank over a cache of keys and values.
+// Decode: prefill and decode programs over a cache of keys and values, of one rank or of the stages
+// of a pipeline, each with the parameters and caches of its own layers.
 #ifndef STRATA_PROGRAM_COMPOSE_DECODE_H_
 #define STRATA_PROGRAM_COMPOSE_DECODE_H_
 
@@ -13,8 +14,8 @@ namespace strata::program {
 struct DecodeSlots {
   int scalars = -1;
   int logits = -1;
-  std::vector<int> parameters;
-  std::vector<int> constants;
+  std::vector<int> parameters;  // per ProgramSet::sets, those of the stage
+  std::vector<int> constants;   // per LayerGraph::constants; -1: not used on this stage
 };
 
 struct DecodePrograms {
@@ -22,8 +23,13 @@ struct DecodePrograms {
   DecodeSlots slots;
 };
 
-// Inference has no optimizer and no gradients: parameters, caches, one chunk's activations.
-absl::StatusOr<DecodePrograms> BuildDecode(LayerGraph graph, Tier tier);
+// Inference has no optimizer and no gradients: parameters, caches, one chunk's activations. Of
+// `stages` (ranks of the pipeline group, in order) each gets layers of about equally many parameter
+// bytes, as these are what a decoded token costs. The last one's logits are broadcast: every stage
+// ends a step with them, so that all choose the same next token. InvalidArgument: more stages than
+// there are layers.
+absl::StatusOr<std::vector<DecodePrograms>> BuildDecode(const LayerGraph& graph, Tier tier,
+                                                        int stages);
 
 }  // namespace strata::program
 

@@ -1,6 +1,7 @@
 #include "program/compose/decode.h"
 
 #include <utility>
+#include <vector>
 
 #include "gtest/gtest.h"
 #include "program/readers/dump.h"
@@ -14,10 +15,14 @@ namespace {
 
 constexpr int kBlocks = 4;
 
-DecodePrograms Build(Tier tier, int blocks = kBlocks) {
-  auto built = BuildDecode(ToyGraph({.blocks = blocks}), tier);
+std::vector<DecodePrograms> BuildStages(Tier tier, int blocks, int stages) {
+  auto built = BuildDecode(ToyGraph({.blocks = blocks}), tier, stages);
   EXPECT_TRUE(built.ok()) << built.status();
   return *std::move(built);
+}
+
+DecodePrograms Build(Tier tier, int blocks = kBlocks) {
+  return std::move(BuildStages(tier, blocks, 1).front());
 }
 
 TEST(DecodeTest, Programs_AreVerified) {
@@ -28,6 +33,36 @@ TEST(DecodeTest, Programs_AreVerified) {
       EXPECT_TRUE(status.ok()) << status;
     }
   }
+}
+
+TEST(DecodeTest, StagesOfAnyNumber_AreVerifiedTogether) {
+  for (int stages = 2; stages <= kBlocks + 2; ++stages) {
+    const std::vector<DecodePrograms> built = BuildStages(Tier::kHost, kBlocks, stages);
+    std::vector<const ProgramSet*> sets;
+    for (const DecodePrograms& stage : built) sets.push_back(&stage.set);
+    for (const char* program : {"prefill", "decode"}) {
+      const absl::Status status = Verify(sets, program, Mesh{sets.front()->groups});
+      EXPECT_TRUE(status.ok()) << stages << " stages: " << status;
+    }
+  }
+}
+
+TEST(DecodeTest, Stages_HoldEveryParameterAndCacheOnce) {
+  int64_t parameters = 0, caches = 0;
+  for (const DecodePrograms& stage : BuildStages(Tier::kHost, kBlocks, 3)) {
+    for (const Slot& slot : stage.set.slots) {
+      if (slot.klass == SlotClass::kParameters) parameters += slot.bytes;
+      if (slot.klass == SlotClass::kCache) caches += slot.bytes;
+    }
+  }
+  const int64_t whole = 2 * toy::kTableSet + kBlocks * toy::kBlockSet + toy::kNormSet;
+  EXPECT_EQ(parameters, whole);
+  EXPECT_EQ(caches, kBlocks * toy::kCache);
+}
+
+TEST(DecodeTest, MoreStagesThanLayers_AreRefused) {
+  const auto refused = BuildDecode(ToyGraph({.blocks = 2}), Tier::kHost, 5);
+  EXPECT_EQ(refused.status().message(), "5 stages for 4 layers: each needs one of its own");
 }
 
 TEST(DecodeTest, Peak_IsWhatOneWorksOutByHand) {

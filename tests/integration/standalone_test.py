@@ -198,6 +198,28 @@ class StandaloneTest(real_processes.RealProcesses):
         self.assertEqual(header["logits"]["shape"], [windows, 48, 256])
         self.assertLess(abs(result["loss"] - self.records("job")[-1]["loss"]), 0.3)
 
+    def test_ranks_that_share_the_layers_say_the_same_as_one(self):
+        self.assertEqual(self.run_job(job(self.folder, 10, 1), "job")[0], 0)
+        said, measured = [], []
+        for ranks in 1, 2:
+            dump = self.folder / f"logits-{ranks}"
+            code, out, err = self.finish(self.start(
+                "generate", "--from", self.folder / "job", "--prompt", "river", "--tokens", "100", "--ranks", ranks,
+                "-o", "json"))
+            self.assertEqual(code, 0, err)
+            said.append(json.loads(out)["text"])
+            code, out, err = self.finish(self.start(
+                "eval", "--from", self.folder / "job", "--data", self.folder / "text.txt", "--sequence", "48", "-o",
+                "json", "--ranks", ranks, "--dump-logits", dump))
+            self.assertEqual(code, 0, err)
+            measured.append((out, dump.read_bytes()))
+        self.assertEqual(said[0], said[1])
+        self.assertGreater(len(said[0]), 10)  # its bytes are not always whole characters
+        self.assertEqual(measured[0], measured[1])  # bit for bit
+        code, _, err = self.finish(self.start("generate", "--from", self.folder / "job", "--prompt", "a", "--ranks", 3))
+        self.assertEqual(code, 2)
+        self.assertIn("--ranks: 3 ranks cannot share 2 layers", err)
+
 
 if __name__ == "__main__":
     unittest.main(argv=sys.argv[:1], verbosity=2)

@@ -221,8 +221,9 @@ std::vector<float> LogitsAfter(int64_t context, int64_t prefilled) {
   model::EmitOptions emission = SmallEmission();
   auto graph = model::EmitLlama(SmallModel(), emission);
   EXPECT_TRUE(graph.ok()) << graph.status();
-  auto built = program::BuildDecode(*std::move(graph), program::Tier::kHost);
-  EXPECT_TRUE(built.ok()) << built.status();
+  auto stages = program::BuildDecode(*graph, program::Tier::kHost, 1);
+  EXPECT_TRUE(stages.ok()) << stages.status();
+  program::DecodePrograms* const built = &stages->front();
   PromptHost host;
   device::ThreadPool pool(2);
   EngineOptions options;

@@ -40,8 +40,10 @@ double LossOf(absl::Span<const float> logits, int32_t target) {
 
 class Evaluation {
  public:
-  Evaluation(InferenceSession* session, const data::Corpus& corpus, int64_t sequence)
+  // `counts`: this rank is the one that looks at the logits.
+  Evaluation(InferenceSession* session, const data::Corpus& corpus, int64_t sequence, bool counts)
       : session_(*session),
+        counts_(counts),
         split_(corpus.train),
         reader_(corpus.train),
         sequence_(sequence),
@@ -85,6 +87,7 @@ class Evaluation {
     for (int64_t at = 0; at < sequence_; at += session_.chunk()) {
       const auto chunk = absl::MakeConstSpan(tokens_).subspan(at, session_.chunk());
       ASSIGN_OR_RETURN(const absl::Span<const float> logits, session_.Read(chunk, at));
+      if (!counts_) continue;
       session_.pool().ParallelFor(static_cast<int64_t>(chunk.size()), [&](int64_t row, int) {
         const int32_t target = targets_[at + row];
         losses_[at + row] = target < 0 ? 0 : LossOf(logits.subspan(row * vocab_, vocab_), target);
@@ -97,6 +100,7 @@ class Evaluation {
   }
 
   InferenceSession& session_;
+  const bool counts_;
   const data::Split split_;
   data::BatchReader reader_;
   const int64_t sequence_;
@@ -133,11 +137,13 @@ absl::Status RunEvaluation(const TaskContext& context) {
                    InferenceSession::Open(context, kLargestChunk));
   const int64_t sequence = SequenceOf(request, session->program().trained_sequence);
   ASSIGN_OR_RETURN(const data::Corpus corpus, OpenFile(request.data_path(), sequence));
-  Evaluation evaluation(session.get(), corpus, sequence);
-  if (!request.dump_logits_path().empty()) {
+  const bool counts = context.task.rank() == 0;
+  Evaluation evaluation(session.get(), corpus, sequence, counts);
+  if (counts && !request.dump_logits_path().empty()) {
     RETURN_IF_ERROR(evaluation.OpenDump(request.dump_logits_path()));
   }
   ASSIGN_OR_RETURN(const v1::EvalResult result, evaluation.Run());
+  if (!counts) return absl::OkStatus();
   v1::TrainerEvent event;
   *event.mutable_result() = result;
   context.control->Send(event);

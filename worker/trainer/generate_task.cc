@@ -53,6 +53,7 @@ absl::Status RunGeneration(const TaskContext& context) {
   const v1::StandaloneRequest& request = context.task.request();
   ASSIGN_OR_RETURN(const std::unique_ptr<InferenceSession> session,
                    InferenceSession::Open(context, kPrefillChunk));
+  const bool tells = context.task.rank() == 0;
   const int64_t context_tokens = session->program().model.context;
   const size_t choices =
       static_cast<size_t>(std::min<int64_t>(kByteTokens, session->program().model.vocab));
@@ -62,11 +63,15 @@ absl::Status RunGeneration(const TaskContext& context) {
   for (int64_t made = 0; made < request.tokens(); ++made, ++position) {
     const int32_t token = SampleToken(logits.subspan(0, choices), request.temperature(),
                                       static_cast<uint64_t>(request.seed()), position);
-    v1::TrainerEvent event;
-    event.mutable_text()->set_text(std::string(1, static_cast<char>(token)));
-    context.control->Send(event);
+    // All ranks choose the same; one tells.
+    if (tells) {
+      v1::TrainerEvent event;
+      event.mutable_text()->set_text(std::string(1, static_cast<char>(token)));
+      context.control->Send(event);
+    }
     if (made + 1 == request.tokens()) break;
     if (position >= context_tokens) {
+      if (!tells) break;
       context.control->Notice(
           v1::Notice::SEVERITY_WARNING,
           absl::StrCat("stopped after ", made + 1, " of ", request.tokens(),

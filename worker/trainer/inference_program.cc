@@ -31,19 +31,32 @@ std::string JobText(const v1::JobSpec& job) {
   return text;
 }
 
+std::vector<const program::ProgramSet*> InferenceProgram::sets() const {
+  std::vector<const program::ProgramSet*> sets;
+  for (const program::DecodePrograms& stage : stages) sets.push_back(&stage.set);
+  return sets;
+}
+
 absl::StatusOr<InferenceProgram> CompileInference(const v1::JobSpec& job, int64_t largest_chunk,
-                                                  int threads, const std::string& build) {
+                                                  const v1::TrainerTask& task,
+                                                  const std::string& build) {
   InferenceProgram result;
   ASSIGN_OR_RETURN(result.model, model::FromProto(job.model()));
+  if (task.ranks() > result.model.layers) {
+    return absl::InvalidArgumentError(absl::StrCat("--ranks: ", task.ranks(),
+                                                   " ranks cannot share ", result.model.layers,
+                                                   " layers — at most ", result.model.layers));
+  }
   result.trained_sequence = job.train().sequence();
   result.chunk = std::clamp<int64_t>(largest_chunk, 1, result.model.context);
   model::EmitOptions emit;
   emit.prefill_chunk = result.chunk;
-  emit.threads = threads;
+  emit.threads = task.threads();
   ASSIGN_OR_RETURN(program::LayerGraph graph, model::EmitLlama(result.model, emit));
   result.rope_rows = model::RopeTableRows(result.model, emit);
   result.digest = PlanDigest(graph, build);
-  ASSIGN_OR_RETURN(result.programs, program::BuildDecode(std::move(graph), program::Tier::kHost));
+  result.parameters = graph.parameters();
+  ASSIGN_OR_RETURN(result.stages, program::BuildDecode(graph, program::Tier::kHost, task.ranks()));
   return result;
 }
 

@@ -45,15 +45,21 @@ absl::StatusOr<std::unique_ptr<InferenceSession>> InferenceSession::Open(const T
                                                       checkpoint::Verification::kOnRead));
   ASSIGN_OR_RETURN(const v1::JobSpec job, JobOf(source->manifest()));
   ASSIGN_OR_RETURN(InferenceProgram program,
-                   CompileInference(job, largest_chunk, context.task.threads(), context.build));
-  std::unique_ptr<InferenceSession> session(new InferenceSession(std::move(program)));
-  const program::DecodePrograms& programs = session->program_.programs;
+                   CompileInference(job, largest_chunk, context.task, context.build));
+  const int rank = context.task.rank();
+  std::unique_ptr<InferenceSession> session(new InferenceSession(std::move(program), rank));
+  const program::DecodePrograms& programs = session->own_;
+  // Rank 0 sees to it that the stages go together.
+  const std::vector<const program::ProgramSet*> stages =
+      rank == 0 ? session->program_.sets() : std::vector<const program::ProgramSet*>();
   ASSIGN_OR_RETURN(session->rank_engine_,
-                   RankEngine::Create(context, programs.set, program::Mesh{programs.set.groups},
-                                      {&programs.set}, session->program_.digest, &session->host_));
+                   RankEngine::Create(context, programs.set, session->program_.mesh(), stages,
+                                      session->program_.digest, &session->host_));
   Engine& engine = session->rank_engine_->engine();
-  FillRopeTable(engine, programs.slots.constants.at(0), {{.count = session->program_.rope_rows}},
-                session->program_.model.head_size, session->program_.model.rope_theta);
+  if (const int rope = programs.slots.constants.at(0); rope >= 0) {
+    FillRopeTable(engine, rope, {{.count = session->program_.rope_rows}},
+                  session->program_.model.head_size, session->program_.model.rope_theta);
+  }
   RankState state;
   for (const int slot : programs.slots.parameters) {
     state.slots.sets.push_back({.parameters = slot});
@@ -74,7 +80,8 @@ absl::StatusOr<absl::Span<const float>> InferenceSession::Read(absl::Span<const 
   host_.Set(tokens, position);
   Engine& engine = rank_engine_->engine();
   RETURN_IF_ERROR(engine.RunStep(count == 1 ? kDecode : kPrefill, 0));
-  const absl::Span<std::byte> bytes = engine.SlotBytes(program_.programs.slots.logits, 0, 0);
+  RETURN_IF_ERROR(engine.Drain());  // a rank that leaves has sent what the others wait for
+  const absl::Span<std::byte> bytes = engine.SlotBytes(own_.slots.logits, 0, 0);
   return absl::MakeConstSpan(reinterpret_cast<const float*>(bytes.data()),
                              static_cast<size_t>(count * program_.model.vocab));
 }
@@ -92,12 +99,10 @@ absl::StatusOr<v1::JobPlan> PlanInference(const TaskContext& context, const std:
         absl::StrCat("damaged checkpoint: ", damage.what, " — using ", found.checkpoint->folder()));
   }
   ASSIGN_OR_RETURN(const InferenceProgram program,
-                   CompileInference(*job, largest_chunk, context.task.threads(), context.build));
+                   CompileInference(*job, largest_chunk, context.task, context.build));
   plan.set_plan_digest(program.digest);
-  for (const program::ParameterSet& set : program.programs.set.sets) {
-    plan.set_parameters(plan.parameters() + set.parameters());
-  }
-  DescribeArenas({&program.programs.set}, program::Mesh{program.programs.set.groups}, plan);
+  plan.set_parameters(program.parameters);
+  DescribeArenas(program.sets(), program.mesh(), plan);
   return plan;
 }
 

@@ -1,5 +1,6 @@
 // A model from a checkpoint that reads tokens and says what may follow: prefill and decode over a
-// cache of keys and values.
+// cache of keys and values. Of several ranks each has a part of the layers; all read the same, and
+// all are told what may follow.
 #ifndef STRATA_WORKER_TRAINER_INFERENCE_SESSION_H_
 #define STRATA_WORKER_TRAINER_INFERENCE_SESSION_H_
 
@@ -17,7 +18,7 @@ namespace strata::worker {
 // Used by one thread.
 class InferenceSession {
  public:
-  // Opens the plan's checkpoint, joins (a world of one) and loads.
+  // Opens the plan's checkpoint, joins and loads, of the rank's layers.
   static absl::StatusOr<std::unique_ptr<InferenceSession>> Open(const TaskContext& context,
                                                                 int64_t largest_chunk);
 
@@ -47,9 +48,11 @@ class InferenceSession {
     int64_t position_ = 0;
   };
 
-  explicit InferenceSession(InferenceProgram program) : program_(std::move(program)) {}
+  InferenceSession(InferenceProgram program, int rank)
+      : program_(std::move(program)), own_(program_.stages[rank]) {}
 
   const InferenceProgram program_;
+  const program::DecodePrograms& own_;  // of its stages
   Host host_;
   std::unique_ptr<RankEngine> rank_engine_;
 };

@@ -50,7 +50,7 @@ absl::Status CheckRequest(const v1::StandaloneRequest& request) {
     default:
       return absl::InvalidArgumentError("task: none, or one this build does not know");
   }
-  RETURN_IF_ERROR(Range("ranks", request.ranks(), 1, 1));
+  RETURN_IF_ERROR(Range("ranks", request.ranks(), 1, kMaxRanks));
   return Absolute("checkpoint_path", request.checkpoint_path());
 }
 
