@@ -1,10 +1,15 @@
-// Latency and bus bandwidth of every operation between processes of this machine, over shared
-// memory and TCP.
+// Messages and operations between processes of this machine: through the memory that ranks share,
+// as trainers do, the same where no memory may be read directly (chunks), UCX's shared memory, and
+// TCP.
+//
+// A message's latency is half a round trip, its bandwidth the bytes over that. Ways take turns, and
+// the median counts.
 //
 // Bus bandwidth is that of NCCL's tests (github.com/NVIDIA/nccl-tests, doc/PERFORMANCE.md): bytes
 // that must cross a rank's link, over time: (n − 1) / n of the whole for all-gather and
 // reduce-scatter, twice that for all-reduce.
 #include <sys/mman.h>
+#include <sys/resource.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -13,6 +18,8 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <numeric>
+#include <string>
+#include <vector>
 
 #include "collectives/process_world.h"
 #include "common/status_macros.h"
@@ -21,6 +28,17 @@
 namespace strata::collectives {
 namespace {
 
+struct Way {
+  const char* name;
+  ProcessOptions options;
+};
+const Way kWays[] = {{"shared", {}},
+                     {"chunks", {.direct = false}},
+                     {"ucx-sm", {.transports = "sm,tcp,self", .shared_memory = false}},
+                     {"ucx-tcp", {.shared_memory = false}}};
+
+constexpr int64_t kMessageSizes[] = {8, 64, 512, 4 << 10, 64 << 10, 1 << 20, 16 << 20, 64 << 20};
+constexpr int kRounds = 5;
 constexpr int64_t kSizes[] = {8, 4 << 10, 64 << 10, 1 << 20, 16 << 20};
 constexpr OpKind kKinds[] = {OpKind::kBarrier,   OpKind::kSend,          OpKind::kBroadcast,
                              OpKind::kAllGather, OpKind::kReduceScatter, OpKind::kAllReduce};
@@ -86,6 +104,91 @@ absl::StatusOr<double> SecondsOf(Communicator& communicator, GroupId group, OpKi
   return seconds[seconds.size() / 2];
 }
 
+// Of both processes, of one message of each size.
+struct MessageCost {
+  double seconds = 0, processor = 0;
+};
+
+double ProcessorSeconds() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  const auto seconds = [](const timeval& t) {
+    return static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_usec);
+  };
+  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
+}
+
+// `costs`: by rank and size.
+absl::Status MeasureMessages(Communicator& communicator, MessageCost* costs) {
+  ASSIGN_OR_RETURN(const GroupId group, communicator.CreateGroup({0, 1}));
+  std::vector<std::byte> buffer(kMessageSizes[std::size(kMessageSizes) - 1], std::byte{1});
+  costs += communicator.rank() * std::size(kMessageSizes);
+  for (const int64_t bytes : kMessageSizes) {
+    const Operation op = {.kind = OpKind::kSend,
+                          .group = group,
+                          .count = bytes,
+                          .in = buffer.data(),
+                          .out = buffer.data()};
+    const int times = bytes >= 16 << 20 ? 8 : bytes >= 64 << 10 ? 100 : 4000;
+    RETURN_IF_ERROR(Repeat(communicator, op, 4));
+    const double begin = Now(), processor = ProcessorSeconds();
+    RETURN_IF_ERROR(Repeat(communicator, op, times));
+    *costs++ = {.seconds = (Now() - begin) / times,
+                .processor = (ProcessorSeconds() - processor) / times};
+  }
+  return absl::OkStatus();
+}
+
+double MedianOf(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+bool Succeeded(const std::vector<absl::Status>& results) {
+  for (const absl::Status& status : results) {
+    if (status.ok()) continue;
+    std::fprintf(stderr, "%s\n", status.ToString().c_str());
+    return false;
+  }
+  return true;
+}
+
+bool CompareMessages(void* memory, nlohmann::json* rows) {
+  constexpr size_t kCount = std::size(kMessageSizes);
+  auto* const costs = static_cast<MessageCost*>(memory);
+  std::vector<double> seconds[std::size(kWays)][kCount], processor[std::size(kWays)][kCount];
+  for (int round = 0; round < kRounds; ++round) {
+    for (size_t way = 0; way < std::size(kWays); ++way) {
+      const auto body = [&](Communicator& c) { return MeasureMessages(c, costs); };
+      if (!Succeeded(RunInProcesses(kWays[way].options, 2, body, {.most_seconds = kMostSeconds}))) {
+        return false;
+      }
+      for (size_t i = 0; i < kCount; ++i) {
+        seconds[way][i].push_back(costs[i].seconds);
+        processor[way][i].push_back(costs[i].processor + costs[kCount + i].processor);
+      }
+    }
+  }
+  std::printf("messages between two processes: time, bandwidth, processor time of both per GiB\n");
+  for (size_t i = 0; i < kCount; ++i) {
+    std::printf("%-8s", common::FormatBytes(kMessageSizes[i]).c_str());
+    for (size_t way = 0; way < std::size(kWays); ++way) {
+      const double time = MedianOf(seconds[way][i]);
+      const double per_gib = MedianOf(processor[way][i]) / kMessageSizes[i] * (1 << 30);
+      std::printf("  %s %8.1f us %6.2f GB/s %5.2f s", kWays[way].name, time * 1e6,
+                  kMessageSizes[i] / time / 1e9, per_gib);
+      rows->push_back({{"way", kWays[way].name},
+                       {"op", "message"},
+                       {"bytes", kMessageSizes[i]},
+                       {"seconds", time},
+                       {"processor_seconds_per_gib", per_gib}});
+    }
+    std::printf("\n");
+  }
+  std::fflush(stdout);
+  return true;
+}
+
 absl::Status Measure(Communicator& communicator, double* cells) {
   std::vector<int> ranks(communicator.size());
   std::iota(ranks.begin(), ranks.end(), 0);
@@ -123,8 +226,8 @@ double BusFactor(OpKind kind, int n) {
   }
 }
 
-void Report(const std::string& transports, int n, const double* cells, nlohmann::json* rows) {
-  std::printf("\n%d processes over %s\n%-16s", n, transports.c_str(), "");
+void Report(const char* way, int n, const double* cells, nlohmann::json* rows) {
+  std::printf("\n%d processes over %s\n%-16s", n, way, "");
   for (const int64_t bytes : kSizes) std::printf(" %20s", common::FormatBytes(bytes).c_str());
   std::printf("\n");
   for (const OpKind kind : kKinds) {
@@ -134,7 +237,7 @@ void Report(const std::string& transports, int n, const double* cells, nlohmann:
       if (seconds == 0) continue;
       const double bandwidth = BusFactor(kind, n) * bytes / seconds / 1e9;
       std::printf(" %8.1f us %5.2f GB/s", seconds * 1e6, bandwidth);
-      rows->push_back({{"transports", transports},
+      rows->push_back({{"way", way},
                        {"processes", n},
                        {"op", OpName(kind)},
                        {"bytes", kind == OpKind::kBarrier ? 0 : bytes},
@@ -150,24 +253,25 @@ int Main(int argc, char** argv) {
   CLI::App app("Latency and bus bandwidth of collectives between processes of this machine");
   std::string json;
   app.add_option("--json", json, "Also write the figures to this file");
+  bool messages_only = false;
+  app.add_flag("--messages", messages_only, "Leave out the operations");
   CLI11_PARSE(app, argc, argv);
-  void* const memory = mmap(nullptr, kCells * sizeof(double), PROT_READ | PROT_WRITE,
-                            MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  constexpr size_t kBytes =
+      std::max(kCells * sizeof(double), 2 * std::size(kMessageSizes) * sizeof(MessageCost));
+  void* const memory =
+      mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) return 1;
-  auto* cells = static_cast<double*>(memory);
   nlohmann::json rows = nlohmann::json::array();
-  for (const char* transports : {"sm,tcp,self", "tcp,self"}) {
+  if (!CompareMessages(memory, &rows)) return 1;
+  auto* cells = static_cast<double*>(memory);
+  for (const Way& way : kWays) {
     for (const int n : {2, 4}) {
+      if (messages_only) continue;
       std::fill_n(cells, kCells, 0.0);
-      const auto results = RunInProcesses(
-          {.transports = transports}, n, [&](Communicator& c) { return Measure(c, cells); },
-          kMostSeconds);
-      for (const absl::Status& status : results) {
-        if (status.ok()) continue;
-        std::fprintf(stderr, "%s\n", status.ToString().c_str());
+      const auto body = [&](Communicator& c) { return Measure(c, cells); };
+      if (!Succeeded(RunInProcesses(way.options, n, body, {.most_seconds = kMostSeconds})))
         return 1;
-      }
-      Report(transports, n, cells, &rows);
+      Report(way.name, n, cells, &rows);
     }
   }
   if (json.empty()) return 0;

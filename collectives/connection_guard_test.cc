@@ -13,8 +13,8 @@
 #include "absl/strings/str_cat.h"
 #include "collectives/conformance.h"
 #include "collectives/connection_mark.h"
+#include "collectives/process_endpoint.h"
 #include "collectives/process_world.h"
-#include "collectives/ucx_communicator.h"
 #include "common/status_macros.h"
 
 namespace strata::collectives {
@@ -23,10 +23,9 @@ GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(ConformanceTest);  // ucx_test run
 
 namespace {
 
-constexpr unsigned kMostSeconds = 60;
 constexpr int kPatienceMs = 20000;
 const WorldKey kKey = {.nonce = std::string(kNonceBytes, 'n'), .epoch = 7};
-const UcxOptions kLoopbackTcp = {.transports = "tcp,self", .devices = "lo"};
+const ProcessOptions kLoopbackTcp = {.devices = "lo", .shared_memory = false};
 
 // Where this process listens.
 std::vector<sockaddr_in> Listeners() {
@@ -67,10 +66,10 @@ class StrangerTest : public testing::Test {
  protected:
   // Rank 1 of three, whose peers are only names.
   void SetUp() override {
-    std::vector<std::unique_ptr<UcxEndpoint>> endpoints;
+    std::vector<std::unique_ptr<ProcessEndpoint>> endpoints;
     std::vector<std::string> addresses;
     for (int rank = 0; rank < 3; ++rank) {
-      auto endpoint = UcxEndpoint::Create(kLoopbackTcp);
+      auto endpoint = ProcessEndpoint::Create(kLoopbackTcp);
       ASSERT_TRUE(endpoint.ok()) << endpoint.status();
       addresses.push_back((*endpoint)->Address());
       if (rank == 1) listeners_ = Listeners();
@@ -82,7 +81,7 @@ class StrangerTest : public testing::Test {
     std::erase_if(listeners_,
                   [&](const auto& each) { return each.sin_port == first_[0].sin_port; });
     EXPECT_EQ(listeners_[0].sin_addr.s_addr, htonl(INADDR_LOOPBACK));
-    auto communicator = UcxEndpoint::Connect(std::move(endpoints[1]), 1, addresses, kKey);
+    auto communicator = ProcessEndpoint::Connect(std::move(endpoints[1]), 1, addresses, kKey);
     ASSERT_TRUE(communicator.ok()) << communicator.status();
     communicator_ = *std::move(communicator);
     others_ = std::move(endpoints);
@@ -93,7 +92,7 @@ class StrangerTest : public testing::Test {
   }
 
   std::vector<sockaddr_in> first_, listeners_;
-  std::vector<std::unique_ptr<UcxEndpoint>> others_;
+  std::vector<std::unique_ptr<ProcessEndpoint>> others_;
   std::unique_ptr<Communicator> communicator_;
 };
 
@@ -162,7 +161,7 @@ TEST(ConnectionGuardTest, StrangersAmongTheRanksChangeNothing) {
     }
     return SumOnce(communicator);
   };
-  for (const auto& result : RunInProcesses(kLoopbackTcp, 3, body, kMostSeconds)) {
+  for (const auto& result : RunInProcesses(kLoopbackTcp, 3, body, {})) {
     EXPECT_TRUE(result.ok()) << result;
   }
 }
@@ -172,16 +171,16 @@ TEST(ConnectionGuardTest, ARankOfAnotherWorldIsNotHeard) {
   for (const WorldKey& other : {WorldKey{.nonce = kKey.nonce, .epoch = 6},
                                 WorldKey{.nonce = std::string(kNonceBytes, 'x'), .epoch = 7}}) {
     const auto key = [&](int rank) { return rank == 1 ? other : kKey; };
-    const auto results = RunInProcesses(kLoopbackTcp, 2, SumOnce, kMostSeconds, key);
+    const auto results = RunInProcesses(kLoopbackTcp, 2, SumOnce, {.key = key});
     for (const auto& result : results) EXPECT_FALSE(result.ok());
   }
 }
 
 TEST(ConnectionGuardTest, WithoutANonceThereIsNoWorld) {
-  auto endpoint = UcxEndpoint::Create(kLoopbackTcp);
+  auto endpoint = ProcessEndpoint::Create(kLoopbackTcp);
   ASSERT_TRUE(endpoint.ok()) << endpoint.status();
   const std::string own = (*endpoint)->Address();
-  const auto communicator = UcxEndpoint::Connect(*std::move(endpoint), 0, {own}, {});
+  const auto communicator = ProcessEndpoint::Connect(*std::move(endpoint), 0, {own}, {});
   EXPECT_EQ(communicator.status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_TRUE(absl::StrContains(communicator.status().message(), "nonce"));
 }

@@ -22,6 +22,9 @@ namespace strata::collectives {
 
 class MessageCommunicator final : public Communicator {
  public:
+  // Messages of one operation that are on their way at once, in each direction.
+  static constexpr int kWindow = 8;
+
   MessageCommunicator(std::unique_ptr<Transport> transport, int max_operations);
   ~MessageCommunicator() override;
 
@@ -39,9 +42,6 @@ class MessageCommunicator final : public Communicator {
   void SetRing(OperationRing* ring) override { ring_ = ring; }
 
  private:
-  // Messages of one operation that are on their way at once, in each direction.
-  static constexpr int kWindow = 8;
-
   struct Group {
     std::vector<int> ranks;                 // of the world
     int index = 0;                          // this rank's place in it

@@ -53,9 +53,10 @@ bool ReadText(int file, std::string* text) {
 
 // In the child: join over the socket, run, report; the parent's next byte means that another rank
 // failed.
-absl::Status RunRank(const UcxOptions& options, int socket, int rank, int size, const WorldKey& key,
-                     const Knows& knows, const std::function<absl::Status(Communicator&)>& body) {
-  ASSIGN_OR_RETURN(auto endpoint, UcxEndpoint::Create(options));
+absl::Status RunRank(const ProcessOptions& options, int socket, int rank, int size,
+                     const WorldKey& key, const Knows& knows,
+                     const std::function<absl::Status(Communicator&)>& body) {
+  ASSIGN_OR_RETURN(auto endpoint, ProcessEndpoint::Create(options));
   if (!WriteText(socket, endpoint->Address())) return absl::UnavailableError("the parent is gone");
   std::vector<std::string> addresses(size);
   for (std::string& address : addresses) {
@@ -65,7 +66,7 @@ absl::Status RunRank(const UcxOptions& options, int socket, int rank, int size, 
     if (knows && other != rank && !knows(rank, other)) addresses[other].clear();
   }
   ASSIGN_OR_RETURN(auto communicator,
-                   UcxEndpoint::Connect(std::move(endpoint), rank, addresses, key));
+                   ProcessEndpoint::Connect(std::move(endpoint), rank, addresses, key));
   std::thread watcher([&] {
     char byte = 0;
     if (ReadAll(socket, &byte, 1) && byte == 'x')
@@ -84,7 +85,7 @@ struct Child {
   int socket = -1;
 };
 
-Child Start(const UcxOptions& options, unsigned most_seconds, int rank, int size,
+Child Start(const ProcessOptions& options, unsigned most_seconds, int rank, int size,
             const WorldKey& key, const Knows& knows,
             const std::function<absl::Status(Communicator&)>& body) {
   int sockets[2];
@@ -109,7 +110,7 @@ absl::Status ParseResult(const std::string& text) {
 }
 
 // Results in the order in which ranks report; the first failure is told to all others.
-std::vector<absl::Status> Collect(const std::vector<Child>& children) {
+std::vector<absl::Status> Collect(const std::vector<Child>& children, bool cancels) {
   std::vector<absl::Status> results(children.size());
   std::vector<std::thread> readers;
   for (size_t rank = 0; rank < children.size(); ++rank) {
@@ -117,7 +118,7 @@ std::vector<absl::Status> Collect(const std::vector<Child>& children) {
       std::string text;
       results[rank] =
           ReadText(children[rank].socket, &text) ? ParseResult(text) : absl::UnknownError("died");
-      if (results[rank].ok()) return;
+      if (results[rank].ok() || !cancels) return;
       for (const Child& other : children) WriteAll(other.socket, "x", 1);
     });
   }
@@ -134,22 +135,21 @@ std::vector<absl::Status> Collect(const std::vector<Child>& children) {
 
 }  // namespace
 
-std::vector<absl::Status> RunInProcesses(const UcxOptions& options, int size,
+std::vector<absl::Status> RunInProcesses(const ProcessOptions& options, int size,
                                          const std::function<absl::Status(Communicator&)>& body,
-                                         unsigned most_seconds,
-                                         const std::function<WorldKey(int rank)>& key,
-                                         const Knows& knows) {
+                                         const ProcessWorld& world) {
   const WorldKey same = {.nonce = std::string(kNonceBytes, 'k'), .epoch = 1};
   std::vector<Child> children;
-  for (int rank = 0; rank < size; ++rank)
-    children.push_back(
-        Start(options, most_seconds, rank, size, key ? key(rank) : same, knows, body));
+  for (int rank = 0; rank < size; ++rank) {
+    children.push_back(Start(options, world.most_seconds, rank, size,
+                             world.key ? world.key(rank) : same, world.knows, body));
+  }
   std::vector<std::string> addresses(size);
   for (int rank = 0; rank < size; ++rank) ReadText(children[rank].socket, &addresses[rank]);
   for (const Child& child : children) {
     for (const std::string& address : addresses) WriteText(child.socket, address);
   }
-  return Collect(children);
+  return Collect(children, world.cancels);
 }
 
 }  // namespace strata::collectives

@@ -10,57 +10,46 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/time/time.h"
 #include "collectives/connection_guard.h"
-#include "collectives/ucx_communicator.h"
+#include "collectives/process_endpoint.h"
 
 namespace strata::collectives {
 
 absl::Status UcxError(const char* what, ucs_status_t status);
 
-class UcxWorker final : public UcxEndpoint {
+class UcxWorker {
  public:
-  static absl::StatusOr<std::unique_ptr<UcxWorker>> Open(const UcxOptions& options);
-  ~UcxWorker() override;
+  static absl::StatusOr<std::unique_ptr<UcxWorker>> Open(const ProcessOptions& options);
+  ~UcxWorker();
   UcxWorker(const UcxWorker&) = delete;
   UcxWorker& operator=(const UcxWorker&) = delete;
 
-  std::string Address() const override;
+  // Another worker connects with these: opaque bytes of a few hundred, and where this one listens
+  // (connection_guard.h).
+  const std::string& address() const { return address_; }
+  std::vector<std::string> listeners() const { return guard_.listeners(); }
 
-  // What another rank's Address() says. InvalidArgument: damaged or of another version.
-  struct Peer {
-    std::string worker_address;
-    std::vector<std::string> listeners;  // see ConnectionGuard
-    bool same_host = false;              // shares memory with this process, as far as can be told
-  };
-  absl::StatusOr<Peer> ParseAddress(const std::string& address) const;
+  // Lets this world's ranks in, and nobody else. `listeners`: of the other workers, by rank. Before
+  // the first connection.
+  void Admit(const WorldKey& key, int rank, const std::vector<std::vector<std::string>>& listeners);
 
-  // Lets this world's ranks in, and nobody else. Before the first connection.
-  void Admit(const WorldKey& key, int rank, const std::vector<Peer>& peers);
-
-  const UcxOptions& options() const { return options_; }
   ucp_worker_h worker() const { return worker_; }
 
-  // Sleeps until the worker has something to do, Wake was called, or the time has passed.
-  void Wait(absl::Duration timeout);
-  // The same without regard to the worker.
-  void WaitForWake(absl::Duration timeout);
-  void Wake() const;
+  // Before a sleep until file() is readable. False: there is something to do already, or an error
+  // that progress will report.
+  bool BeginSleep() { return ucp_worker_arm(worker_) == UCS_OK; }
+  int file() const { return worker_fd_; }
 
  private:
-  explicit UcxWorker(const UcxOptions& options) : options_(options) {}
-  absl::Status Start();
-  absl::Status StartContext();
-  void Sleep(absl::Duration timeout, bool worker);
+  UcxWorker() = default;
+  absl::Status Start(const ProcessOptions& options);
+  absl::Status StartContext(const ProcessOptions& options);
 
-  UcxOptions options_;
   ConnectionGuard guard_;  // outlives the worker's sockets
-  std::string host_;       // names the memory that processes can share; empty: none
   std::string address_;
   ucp_context_h context_ = nullptr;
   ucp_worker_h worker_ = nullptr;
-  int worker_fd_ = -1;  // readable when an armed worker has events; owned by UCX
-  int wake_fd_ = -1;
+  int worker_fd_ = -1;  // owned by UCX
 };
 
 }  // namespace strata::collectives

@@ -243,7 +243,8 @@ absl::StatusOr<Measured> RunLayout(const TrainingSpec& spec, const RunOptions& o
   };
   const std::vector<absl::Status> results =
       options.throttle.on() ? RunOnThreads(options, size, body)
-                            : collectives::RunInProcesses({}, size, body, kMostSeconds);
+                            : collectives::RunInProcesses(options.transport, size, body,
+                                                          {.most_seconds = kMostSeconds});
   Measured measured = ranks[0];
   for (int r = 0; r < size; ++r) {
     measured.step = std::max(measured.step, ranks[r].step);

@@ -7,6 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "collectives/loopback.h"
+#include "collectives/process_endpoint.h"
 #include "program/readers/timeline.h"
 #include "tests/bench/training_rank.h"
 #include "worker/engine/step_metrics.h"
@@ -14,11 +15,12 @@
 namespace strata::bench {
 
 struct RunOptions {
-  bool waits = false;  // print the longest waits of rank 0
-  bool pin = true;     // rank r to the r-th processor, where each has one
-  int blocks = 3;      // of steps as they are, and as many without communication
-  int steps = 4;       // measured, of a block
-  // On: ranks are threads on loopback, slowed down; else processes over the trainers' transport.
+  bool waits = false;                     // print the longest waits of rank 0
+  bool pin = true;                        // rank r to the r-th processor, where each has one
+  int blocks = 3;                         // of steps as they are, and as many without communication
+  int steps = 4;                          // measured, of a block
+  collectives::ProcessOptions transport;  // of processes
+  // On: ranks are threads on loopback, slowed down; else processes.
   collectives::LinkThrottle throttle;
 };
 

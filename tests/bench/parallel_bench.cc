@@ -102,6 +102,7 @@ absl::Status RunAll(const Options& options) {
 
 int Main(int argc, char** argv) {
   Options options;
+  std::string transport = "shared";
   CLI::App app("What each kind of parallelism costs on two ranks of this machine");
   app.add_flag("--quick", options.quick, "A model of 3 M parameters instead of 124 M");
   app.add_flag("--waits", options.run.waits, "Also list the longest waits of a step");
@@ -111,10 +112,17 @@ int Main(int argc, char** argv) {
   app.add_option("--steps", options.run.steps, "Measured steps of a block");
   app.add_option("--sequence", options.sequence, "Tokens of a sequence");
   app.add_option("--vocab", options.vocab, "Of the model, instead of GPT-2's");
+  app.add_option("--transport", transport,
+                 "shared: memory that ranks share, as trainers use it; chunks: the same where none "
+                 "may be read directly; ucx: the shared memory of UCX; tcp")
+      ->check(CLI::IsMember({"shared", "chunks", "ucx", "tcp"}));
   app.add_option("--throttle", options.throttle, "Links of so many GB/s and microseconds")
       ->expected(2);
   app.add_option("--layouts", options.layouts, "Only these")->delimiter(',');
   CLI11_PARSE(app, argc, argv);
+  options.run.transport.shared_memory = transport == "shared" || transport == "chunks";
+  options.run.transport.direct = transport == "shared";
+  if (transport == "ucx") options.run.transport.transports = "sm,tcp,self";
   if (!options.throttle.empty()) {
     options.run.throttle = {.bytes_per_second = options.throttle[0] * 1e9,
                             .latency_seconds = options.throttle[1] * 1e-6};

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "absl/types/span.h"
-#include "collectives/ucx_communicator.h"
+#include "collectives/process_endpoint.h"
 #include "common/status_macros.h"
 #include "worker/trainer/peer_addresses.h"
 
@@ -79,9 +79,9 @@ absl::StatusOr<std::unique_ptr<collectives::Communicator>> Join(Control& control
                                                                 const v1::TrainerTask& task,
                                                                 v1::Prepared prepared) {
   const int ranks = task.ranks();
-  std::unique_ptr<collectives::UcxEndpoint> endpoint;
+  std::unique_ptr<collectives::ProcessEndpoint> endpoint;
   if (ranks > 1) {
-    ASSIGN_OR_RETURN(endpoint, collectives::UcxEndpoint::Create({.devices = task.data_devices()}));
+    ASSIGN_OR_RETURN(endpoint, collectives::ProcessEndpoint::Create({.devices = task.data_devices()}));
     prepared.set_address(endpoint->Address());
   }
   const std::vector<int> peers(prepared.peers().ranks().begin(), prepared.peers().ranks().end());
@@ -94,7 +94,7 @@ absl::StatusOr<std::unique_ptr<collectives::Communicator>> Join(Control& control
   ASSIGN_OR_RETURN(const std::vector<std::string> addresses,
                    PeerAddresses(start, ranks, task.rank(), peers));
   ASSIGN_OR_RETURN(std::unique_ptr<collectives::Communicator> communicator,
-                   collectives::UcxEndpoint::Connect(std::move(endpoint), task.rank(), addresses,
+                   collectives::ProcessEndpoint::Connect(std::move(endpoint), task.rank(), addresses,
                                                      KeyOf(task, start)));
   control.SetCancel(
       [raw = communicator.get()](const absl::Status& status) { raw->Cancel(status); });

@@ -14,7 +14,7 @@
 namespace strata::worker {
 
 // Sends `prepared` with the task's rank's address, waits for the start, connects to the ranks that
-// `prepared` names as peers and that know this start's nonce (collectives/ucx_communicator.h), and
+// `prepared` names as peers and that know this start's nonce (collectives/process_endpoint.h), and
 // moves some bytes over every connection, so that what the transport needs is there before memory
 // is measured. Null in a world of one. From here on the agent's end cancels the communicator.
 // FailedPrecondition: a peer's address did not come.

@@ -1,85 +1,40 @@
-#include "collectives/ucx_communicator.h"
+#include "collectives/ucx_transport.h"
+
+#include <poll.h>
 
 #include <mutex>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "collectives/message_communicator.h"
-#include "collectives/transport.h"
-#include "collectives/ucx_worker.h"
 #include "common/clock.h"
-#include "common/status_macros.h"
 
 namespace strata::collectives {
 namespace {
 
 // How long a rank that leaves waits for its last bytes to reach the kernel.
 constexpr double kFlushSeconds = 2;
+constexpr int kCloseLookMs = 1;
 
-class UcxTransport final : public Transport {
- public:
-  UcxTransport(std::unique_ptr<UcxWorker> worker, int rank, std::vector<UcxWorker::Peer> peers)
-      : worker_(std::move(worker)), rank_(rank), connections_(peers.size()) {
-    for (size_t i = 0; i < peers.size(); ++i) {
-      connections_[i].transport = this;
-      connections_[i].address = std::move(peers[i]);
-    }
-  }
-  ~UcxTransport() override;
+}  // namespace
 
-  int rank() const override { return rank_; }
-  int size() const override { return static_cast<int>(connections_.size()); }
+UcxTransport::UcxTransport(std::unique_ptr<UcxWorker> worker, int size)
+    : worker_(std::move(worker)), connections_(size) {
+  for (Connection& connection : connections_) connection.transport = this;
+}
 
-  bool Knows(int peer) const override { return !connections_[peer].address.worker_address.empty(); }
-  absl::Status Connect(int peer) override;
-  void Send(Transfer* transfer) override;
-  void Receive(Transfer* transfer, uint64_t mask) override;
-  bool Poll() override;
-  bool Probe(uint64_t tag, uint64_t mask, uint64_t* found) override;
-  void Wait(absl::Duration timeout) override;
-  void Wake() override { worker_->Wake(); }
-  void Abort() override;
-
- private:
-  struct Connection {
-    UcxTransport* transport = nullptr;
-    UcxWorker::Peer address;
-    ucp_ep_h endpoint = nullptr;
-    ucs_status_t failure = UCS_OK;
-  };
-
-  static void OnFailure(void* argument, ucp_ep_h endpoint, ucs_status_t status);
-  static void OnSent(void* request, ucs_status_t status, void* user_data);
-  static void OnReceived(void* request, ucs_status_t status, const ucp_tag_recv_info_t* info,
-                         void* user_data);
-  void FinishReceive(Transfer* transfer, ucs_status_t status, const ucp_tag_recv_info_t& info);
-  absl::Status StatusOf(const Transfer& transfer, ucs_status_t status) const;
-  void CancelReceivesFromLostPeers();
-  bool Close();
-
-  std::unique_ptr<UcxWorker> worker_;
-  const int rank_;
-  std::vector<Connection> connections_;  // by world rank
-  TransferList receives_;                // posted and not finished
-  bool lost_peer_ = false;               // since the last Poll
-  bool finished_ = false;                // a transfer, since the last Poll
-  bool aborted_ = false;
-};
-
-absl::Status UcxTransport::Connect(int peer) {
+absl::Status UcxTransport::Connect(int peer, const std::string& address, bool notices_loss) {
   Connection& connection = connections_[peer];
+  connection.notices_loss = notices_loss;
   ucp_ep_params_t parameters = {};
   parameters.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE |
                           UCP_EP_PARAM_FIELD_ERR_HANDLER;
-  parameters.address =
-      reinterpret_cast<const ucp_address_t*>(connection.address.worker_address.data());
-  // UCX 1.13 uses no shared memory on connections that are to notice a lost peer. On one host speed
-  // matters more, and whoever starts the processes sees them die and cancels.
-  parameters.err_mode =
-      connection.address.same_host ? UCP_ERR_HANDLING_MODE_NONE : UCP_ERR_HANDLING_MODE_PEER;
+  parameters.address = reinterpret_cast<const ucp_address_t*>(address.data());
+  parameters.err_mode = notices_loss ? UCP_ERR_HANDLING_MODE_PEER : UCP_ERR_HANDLING_MODE_NONE;
   parameters.err_handler.cb = OnFailure;
   parameters.err_handler.arg = &connection;
   const ucs_status_t status = ucp_ep_create(worker_->worker(), &parameters, &connection.endpoint);
   if (status != UCS_OK) return UcxError(absl::StrCat("connecting to rank ", peer).c_str(), status);
+  connected_ = true;
   return absl::OkStatus();
 }
 
@@ -167,7 +122,7 @@ void UcxTransport::Receive(Transfer* transfer, uint64_t mask) {
 }
 
 bool UcxTransport::Poll() {
-  if (aborted_) return false;
+  if (aborted_ || !connected_) return false;
   // One round reads a bounded number of messages; a few of them, for a burst.
   constexpr int kRounds = 8;
   bool news = false;
@@ -188,20 +143,16 @@ void UcxTransport::CancelReceivesFromLostPeers() {
   }
 }
 
-bool UcxTransport::Probe(uint64_t tag, uint64_t mask, uint64_t* found) {
+bool UcxTransport::Probe(uint64_t tag, uint64_t mask, uint64_t* found) const {
   ucp_tag_recv_info_t info = {};
-  if (aborted_ || ucp_tag_probe_nb(worker_->worker(), tag, mask, 0, &info) == nullptr) return false;
+  if (aborted_ || !connected_ ||
+      ucp_tag_probe_nb(worker_->worker(), tag, mask, 0, &info) == nullptr)
+    return false;
   *found = info.sender_tag;
   return true;
 }
 
-void UcxTransport::Wait(absl::Duration timeout) {
-  if (aborted_) {
-    worker_->WaitForWake(timeout);
-  } else {
-    worker_->Wait(timeout);
-  }
-}
+bool UcxTransport::BeginSleep() { return aborted_ || !connected_ || worker_->BeginSleep(); }
 
 // Sends cannot be called back, and a large receive that has begun cannot either. Only progress
 // writes to memory, so there is none any more.
@@ -225,20 +176,25 @@ bool UcxTransport::Close() {
   for (Connection& connection : connections_) {
     if (connection.endpoint == nullptr) continue;
     ucp_request_param_t parameters = {};
-    if (connection.failure != UCS_OK && !connection.address.same_host) {
+    if (connection.failure != UCS_OK && connection.notices_loss) {
       parameters.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
       parameters.flags = UCP_EP_CLOSE_FLAG_FORCE;
     }
     const ucs_status_ptr_t request = ucp_ep_close_nbx(connection.endpoint, &parameters);
     if (!UCS_PTR_IS_PTR(request)) continue;
     while (ucp_request_check_status(request) == UCS_INPROGRESS && clock.Now() < deadline) {
-      if (ucp_worker_progress(worker_->worker()) == 0) worker_->Wait(absl::Milliseconds(1));
+      if (ucp_worker_progress(worker_->worker()) == 0 && worker_->BeginSleep()) {
+        pollfd waiting = {.fd = worker_->file(), .events = POLLIN, .revents = 0};
+        poll(&waiting, 1, kCloseLookMs);
+      }
     }
     closed &= ucp_request_check_status(request) != UCS_INPROGRESS;
     ucp_request_free(request);
   }
   return closed;
 }
+
+namespace {
 
 // UCX 1.13 ends the process when a worker is destroyed that has messages under way, and they cannot
 // be finished without writing to memory that is no longer ours. So a worker that was aborted is
@@ -250,46 +206,10 @@ void Abandon(std::unique_ptr<UcxWorker> worker) {
   abandoned->push_back(std::move(worker));
 }
 
-UcxTransport::~UcxTransport() {
-  if (aborted_ || !Close()) Abandon(std::move(worker_));
-}
-
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<UcxEndpoint>> UcxEndpoint::Create(const UcxOptions& options) {
-  if (options.max_operations <= 0)
-    return absl::InvalidArgumentError("max_operations must be positive");
-  ASSIGN_OR_RETURN(std::unique_ptr<UcxWorker> worker, UcxWorker::Open(options));
-  return worker;
-}
-
-absl::StatusOr<std::unique_ptr<Communicator>> UcxEndpoint::Connect(
-    std::unique_ptr<UcxEndpoint> endpoint, int rank, const std::vector<std::string>& addresses,
-    const WorldKey& key) {
-  std::unique_ptr<UcxWorker> worker(static_cast<UcxWorker*>(endpoint.release()));
-  if (rank < 0 || static_cast<size_t>(rank) >= addresses.size() ||
-      addresses[rank] != worker->Address()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("rank ", rank, " has another address among the ", addresses.size(), " given"));
-  }
-  if (key.nonce.size() != kNonceBytes) {
-    return absl::InvalidArgumentError(absl::StrCat("the epoch's nonce has ", key.nonce.size(),
-                                                   " bytes, and needs ", kNonceBytes));
-  }
-  std::vector<UcxWorker::Peer> peers(addresses.size());
-  for (size_t peer = 0; peer < addresses.size(); ++peer) {
-    if (addresses[peer].empty()) continue;  // not to be connected with
-    auto parsed = worker->ParseAddress(addresses[peer]);
-    if (!parsed.ok()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("rank ", peer, ": ", parsed.status().message()));
-    }
-    peers[peer] = *std::move(parsed);
-  }
-  worker->Admit(key, rank, peers);
-  const int max_operations = worker->options().max_operations;
-  return std::make_unique<MessageCommunicator>(
-      std::make_unique<UcxTransport>(std::move(worker), rank, std::move(peers)), max_operations);
+UcxTransport::~UcxTransport() {
+  if (aborted_ || !Close()) Abandon(std::move(worker_));
 }
 
 }  // namespace strata::collectives
