@@ -69,6 +69,13 @@ void TrainDefaults(const ParallelSpec& parallel, TrainSpec& train) {
   STRATA_DEFAULT(schedule, final_fraction, 0.1);
 }
 
+// Layer by layer through all micro-batches is GPipe's order.
+ParallelSpec::PipelineSchedule DefaultSchedule(const ParallelSpec& parallel) {
+  const bool layers = parallel.micro_order() == ParallelSpec::MICRO_ORDER_LAYER_FIRST;
+  return layers && parallel.pipeline() > 1 ? ParallelSpec::PIPELINE_SCHEDULE_GPIPE
+                                           : ParallelSpec::PIPELINE_SCHEDULE_1F1B;
+}
+
 int64_t DefaultVirtualStages(ParallelSpec::PipelineSchedule schedule) {
   return schedule == ParallelSpec::PIPELINE_SCHEDULE_INTERLEAVED ||
                  schedule == ParallelSpec::PIPELINE_SCHEDULE_ZBV
@@ -96,14 +103,14 @@ void ParallelDefaults(ParallelSpec& parallel) {
   STRATA_DEFAULT(parallel, context, 1);
   STRATA_DEFAULT(parallel, pipeline, 1);
   STRATA_DEFAULT(parallel, context_method, ParallelSpec::CONTEXT_METHOD_RING);
-  STRATA_DEFAULT(parallel, pipeline_schedule, ParallelSpec::PIPELINE_SCHEDULE_1F1B);
+  STRATA_DEFAULT(parallel, micro_order, ParallelSpec::MICRO_ORDER_DEPTH_FIRST);
+  STRATA_DEFAULT(parallel, pipeline_schedule, DefaultSchedule(parallel));
   STRATA_DEFAULT(parallel, virtual_stages, DefaultVirtualStages(parallel.pipeline_schedule()));
   STRATA_DEFAULT(parallel, expert, 1);
   STRATA_DEFAULT(parallel, shard, ParallelSpec::SHARD_NONE);
   if (parallel.shard() != ParallelSpec::SHARD_NONE) {
     STRATA_DEFAULT(parallel, shard_group, parallel.data());
   }
-  STRATA_DEFAULT(parallel, micro_order, ParallelSpec::MICRO_ORDER_DEPTH_FIRST);
   if (!parallel.has_recompute()) parallel.mutable_recompute()->set_mode(RecomputeSpec::MODE_NONE);
   STRATA_DEFAULT(parallel, update_policy, ParallelSpec::UPDATE_POLICY_DEFERRED);
 }

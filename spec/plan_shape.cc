@@ -51,6 +51,7 @@ class Filler {
     plan.shard_group = Known("parallel.shard_group", parallel.shard_group());
     plan.virtual_shards = Known("parallel.virtual_shards", parallel.virtual_shards());
     plan.schedule = ScheduleOf(parallel.pipeline_schedule());
+    plan.layer_first = parallel.micro_order() == ParallelSpec::MICRO_ORDER_LAYER_FIRST;
     plan.context_method = ContextMethodOf(parallel.context_method());
     // What a schedule asks for is not known where its name is wrong; nor are sums without a level.
     if (problems_.Concerns("parallel.pipeline_schedule")) plan.virtual_stages = 0;

@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <numeric>
 #include <optional>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "program/compose/plan_rules.h"
 
 namespace strata::program {
 namespace {
@@ -34,19 +36,16 @@ Problem CheckShards(const PlanShape& plan) {
   const std::string group = absl::StrCat("shard_group ", plan.shard_group);
   if (plan.shard == Shard::kNone) {
     return PlanProblem{"parallel.shard_group",
-                       absl::StrCat(group, " without shards (parallel.shard is none)"),
-                       "remove it, or use shard zero1, zero2 or zero3"};
+                       absl::StrCat(group, " without shards (parallel.shard is none)")};
   }
   if (plan.data % plan.shard_group != 0) {
     return PlanProblem{
         "parallel.shard_group",
         absl::StrCat("data ", plan.data, " is not divisible by ", group,
-                     " (the ranks of data are cut into groups that each hold all shards)"),
-        "use a divisor of data"};
+                     " (the ranks of data are cut into groups that each hold all shards)")};
   }
   if (plan.shard_group == 1 && plan.data > 1) {
-    return PlanProblem{"parallel.shard_group", absl::StrCat(group, " shards nothing"),
-                       "use a divisor of data above 1, or shard: none"};
+    return PlanProblem{"parallel.shard_group", absl::StrCat(group, " shards nothing")};
   }
   return std::nullopt;
 }
@@ -55,23 +54,19 @@ Problem CheckShards(const PlanShape& plan) {
 PlanProblem NoTree(const PlanShape& plan) {
   const int64_t shards = plan.virtual_shards;
   const int64_t sharers = SharersOf(plan.shard, plan.data, plan.shard_group);
-  PlanProblem problem{"parallel.virtual_shards", absl::StrCat("virtual_shards ", shards), ""};
-  const std::string free = "leave virtual_shards out (bits of this layout alone)";
+  PlanProblem problem{"parallel.virtual_shards", absl::StrCat("virtual_shards ", shards)};
   if (sharers > 1 && !IsPowerOfTwo(sharers)) {
     absl::StrAppend(&problem.what, " with ", NameOf(plan.shard), " over ", sharers,
                     " ranks: ", sharers, " is no power of two (their sum is no branch of the tree ",
                     "over the virtual shards)");
-    problem.instead = absl::StrCat("use a power of two of ranks, or ", free);
   } else if (sharers > 1) {
     absl::StrAppend(&problem.what, " over ", plan.data / sharers,
                     " replicas: ", shards / (plan.data / sharers),
                     " each is no power of two (their sum is no branch of the tree over the "
                     "virtual shards)");
-    problem.instead = absl::StrCat("use data times 1, 2, 4, 8, …, or ", free);
   } else {
     absl::StrAppend(&problem.what, " is no power of two times parallel.data ", plan.data,
                     " (the reduction tree has one leaf per virtual shard)");
-    problem.instead = absl::StrCat("use ", plan.data, " or ", plan.data, " times 2, 4, 8, …");
   }
   return problem;
 }
@@ -84,8 +79,7 @@ Problem CheckBatch(const PlanShape& plan) {
       return PlanProblem{
           "parallel.virtual_shards",
           absl::StrCat("virtual_shards ", shards, " is not divisible by parallel.data ", plan.data,
-                       " (the reduction tree has one leaf per virtual shard)"),
-          absl::StrCat("use ", plan.data, " or ", plan.data, " times 2, 4, 8, …")};
+                       " (the reduction tree has one leaf per virtual shard)")};
     }
     if (!CheckShards(plan).has_value() &&
         !SumsAreSubtrees(plan.shard, plan.data, plan.shard_group, shards)) {
@@ -93,25 +87,23 @@ Problem CheckBatch(const PlanShape& plan) {
     }
   }
   if (batch == 0) return std::nullopt;
-  const auto whole = [&](const char* field, const std::string& what, int64_t parts) -> Problem {
-    return PlanProblem{
-        field, absl::StrCat("train.global_batch ", batch, " is not divisible by ", what),
-        absl::StrCat("use a divisor of ", batch, ", or a batch that is a multiple of ", parts)};
+  const auto whole = [&](const char* field, const std::string& what) -> Problem {
+    return PlanProblem{field,
+                       absl::StrCat("train.global_batch ", batch, " is not divisible by ", what)};
   };
   if (batch % plan.data != 0) {
     return whole("parallel.data",
-                 absl::StrCat(plan.data, " (every rank takes equally many sequences)"), plan.data);
+                 absl::StrCat(plan.data, " (every rank takes equally many sequences)"));
   }
   if (shards > 0 && batch % shards != 0) {
-    return whole("parallel.virtual_shards", absl::StrCat("virtual_shards ", shards), shards);
+    return whole("parallel.virtual_shards", absl::StrCat("virtual_shards ", shards));
   }
   const int64_t parts = shards > 0 ? shards : plan.data;
   if (plan.micro_batch == 0 || batch / parts % plan.micro_batch == 0) return std::nullopt;
   return PlanProblem{"train.micro_batch",
                      absl::StrCat("train.global_batch / ", shards > 0 ? "virtual_shards" : "data",
                                   " = ", batch, " / ", parts, " = ", batch / parts,
-                                  " is not divisible by micro_batch ", plan.micro_batch),
-                     absl::StrCat("use a divisor of ", batch / parts)};
+                                  " is not divisible by micro_batch ", plan.micro_batch)};
 }
 
 // Whether neither divides the other: fewer key-value heads than ranks are replicated.
@@ -131,17 +123,14 @@ Problem CheckTensor(const PlanShape& plan) {
   if (!uneven.empty()) {
     return PlanProblem{"parallel.tensor",
                        absl::StrCat("tensor ", tensor, " does not divide the model's ",
-                                    absl::StrJoin(uneven, " and ")),
-                       "use a common divisor of heads, ffn and vocab that divides kv_heads or is "
-                       "divided by it"};
+                                    absl::StrJoin(uneven, " and "))};
   }
   const int64_t tokens = plan.micro_batch * plan.sequence / std::max<int64_t>(1, plan.context);
   if (tokens % tensor == 0) return std::nullopt;
   return PlanProblem{
       "parallel.tensor",
       absl::StrCat("the ", tokens, " tokens of a pass (micro_batch × sequence / context) are not ",
-                   "divisible by tensor ", tensor, " (between layers each rank holds its share)"),
-      "use a divisor, or another micro_batch"};
+                   "divisible by tensor ", tensor, " (between layers each rank holds its share)")};
 }
 
 Problem CheckContext(const PlanShape& plan) {
@@ -153,15 +142,13 @@ Problem CheckContext(const PlanShape& plan) {
     return PlanProblem{"parallel.context",
                        absl::StrCat("all_to_all needs heads for every rank: heads ", plan.heads,
                                     " and kv_heads ", plan.kv_heads, " do not go into tensor ",
-                                    std::max<int64_t>(1, plan.tensor), " × context ", context),
-                       "use fewer ranks, or context_method ring"};
+                                    std::max<int64_t>(1, plan.tensor), " × context ", context)};
   }
   if (plan.sequence % (2 * context) == 0) return std::nullopt;
   return PlanProblem{
       "parallel.context",
       absl::StrCat("train.sequence ", plan.sequence, " is not divisible by 2 × context ", context,
-                   " (each rank takes an early and a late part: equal work)"),
-      "use half of a divisor of the sequence"};
+                   " (each rank takes an early and a late part: equal work)")};
 }
 
 Problem CheckStages(const PlanShape& plan) {
@@ -173,45 +160,50 @@ Problem CheckStages(const PlanShape& plan) {
   if (plan.layers > 0 && stages > plan.layers) {
     return PlanProblem{
         "parallel.pipeline",
-        absl::StrCat(product, " is more than the model's layers (", plan.layers, ")"),
-        "use fewer stages"};
+        absl::StrCat(product, " is more than the model's layers (", plan.layers, ")")};
   }
   if (listed == 0) return std::nullopt;
   if (listed != stages) {
     return PlanProblem{
         "parallel.stages",
-        absl::StrCat("layers of ", listed, " stages are listed, where ", product, " = ", stages),
-        absl::StrCat("list ", stages)};
+        absl::StrCat("layers of ", listed, " stages are listed, where ", product, " = ", stages)};
   }
   for (size_t i = 0; i < plan.stages.size(); ++i) {
     if (plan.stages[i] >= 1) continue;
-    return PlanProblem{absl::StrCat("parallel.stages[", i, "]"),
-                       absl::StrCat("a stage of ", plan.stages[i], " layers"), "use at least 1"};
+    return PlanProblem{
+        absl::StrCat("parallel.stages[", i, "]"),
+        absl::StrCat("a stage of ", plan.stages[i], " layers (each has one at least)")};
   }
   const int64_t sum = std::accumulate(plan.stages.begin(), plan.stages.end(), int64_t{0});
   if (plan.layers == 0 || sum == plan.layers) return std::nullopt;
   return PlanProblem{
       "parallel.stages",
-      absl::StrCat("the stages have ", sum, " layers in all, the model has ", plan.layers), ""};
+      absl::StrCat("the stages have ", sum, " layers in all, the model has ", plan.layers)};
 }
 
 Problem CheckSchedule(const PlanShape& plan) {
   const int64_t chunks = plan.virtual_stages;
   if (chunks == 0) return std::nullopt;
-  const auto refuse = [&](const char* what, const char* instead) -> Problem {
+  if (plan.layer_first && plan.pipeline > 1 && plan.schedule != Schedule::kGpipe) {
+    return PlanProblem{"parallel.pipeline_schedule",
+                       "micro_order layer_first in a pipeline needs gpipe (a stage takes a layer "
+                       "through all micro-batches, so all forwards come before the first "
+                       "backward)"};
+  }
+  const auto refuse = [&](const char* what) -> Problem {
     return PlanProblem{"parallel.virtual_stages",
-                       absl::StrCat("virtual_stages ", chunks, ": ", what), instead};
+                       absl::StrCat("virtual_stages ", chunks, ": ", what)};
   };
   switch (plan.schedule) {
     case Schedule::kGpipe:
     case Schedule::k1F1B:
-      if (chunks != 1) return refuse("gpipe and 1f1b have one stage per rank", "use interleaved");
+      if (chunks != 1) return refuse("gpipe and 1f1b have one stage per rank");
       return std::nullopt;
     case Schedule::kZbv:
-      if (chunks != 2) return refuse("zbv has 2 per rank (there and back: a V)", "use 2");
+      if (chunks != 2) return refuse("zbv has 2 per rank (there and back: a V)");
       return std::nullopt;
     case Schedule::kInterleaved:
-      if (chunks == 1) return refuse("interleaved has at least 2 per rank", "use 2, or 1f1b");
+      if (chunks == 1) return refuse("interleaved has at least 2 per rank");
       break;
     case Schedule::kZeroBubble:
       break;
@@ -224,16 +216,14 @@ Problem CheckSchedule(const PlanShape& plan) {
   return PlanProblem{
       "parallel.pipeline",
       absl::StrCat("a rank's ", micro_batches, " micro-batches are not divisible by pipeline ",
-                   plan.pipeline, " (with virtual stages they go round in groups of that many)"),
-      "use another micro_batch, or one virtual stage"};
+                   plan.pipeline, " (with virtual stages they go round in groups of that many)")};
 }
 
 Problem CheckExperts(const PlanShape& plan) {
   if (plan.expert <= 1) return std::nullopt;
   return PlanProblem{
       "parallel.expert",
-      absl::StrCat("expert ", plan.expert, " of a dense model (it has no experts to divide)"),
-      "use 1"};
+      absl::StrCat("expert ", plan.expert, " of a dense model (it has no experts to divide)")};
 }
 
 Problem CheckRecompute(const PlanShape& plan, const std::vector<std::string>& savable) {
@@ -242,16 +232,14 @@ Problem CheckRecompute(const PlanShape& plan, const std::vector<std::string>& sa
     if (std::find(savable.begin(), savable.end(), name) != savable.end()) continue;
     return PlanProblem{absl::StrCat("parallel.recompute.save[", i, "]"),
                        absl::StrCat("unknown saved value ", name, " (the values are ",
-                                    absl::StrJoin(savable, ", "), ")"),
-                       ""};
+                                    absl::StrJoin(savable, ", "), ")")};
   }
   if (!plan.recompute_layers.has_value() || plan.layers == 0) return std::nullopt;
   const auto [first, last] = *plan.recompute_layers;
   if (first >= 0 && first <= last && last < plan.layers) return std::nullopt;
-  return PlanProblem{
-      "parallel.recompute.layers",
-      absl::StrCat("layers ", first, "-", last, " of a model whose layers are 0-", plan.layers - 1),
-      ""};
+  return PlanProblem{"parallel.recompute.layers",
+                     absl::StrCat("layers ", first, "-", last, " of a model whose layers are 0-",
+                                  plan.layers - 1)};
 }
 
 }  // namespace
@@ -266,12 +254,18 @@ bool SumsAreSubtrees(Shard shard, int64_t data, int64_t shard_group, int64_t vir
   return IsPowerOfTwo(sharers) && IsPowerOfTwo(virtual_shards / replicas);
 }
 
+BrokenRules FindBroken(const PlanShape& plan, const std::vector<std::string>& savable) {
+  return {
+      CheckShards(plan), CheckBatch(plan),    CheckTensor(plan),  CheckContext(plan),
+      CheckStages(plan), CheckSchedule(plan), CheckExperts(plan), CheckRecompute(plan, savable)};
+}
+
 std::vector<PlanProblem> CheckPlan(const PlanShape& plan, const std::vector<std::string>& savable) {
+  BrokenRules broken = FindBroken(plan, savable);
+  SuggestLegal(plan, savable, broken);
   std::vector<PlanProblem> problems;
-  for (const Problem& problem : {CheckShards(plan), CheckBatch(plan), CheckTensor(plan),
-                                 CheckContext(plan), CheckStages(plan), CheckSchedule(plan),
-                                 CheckExperts(plan), CheckRecompute(plan, savable)}) {
-    if (problem.has_value()) problems.push_back(*problem);
+  for (Problem& problem : broken) {
+    if (problem.has_value()) problems.push_back(*std::move(problem));
   }
   return problems;
 }

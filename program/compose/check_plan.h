@@ -45,6 +45,7 @@ struct PlanShape {
   int64_t shard_group = 0;     // 0: data
   int64_t virtual_shards = 0;  // 0: off, each layout has an order of its own
   Schedule schedule = Schedule::k1F1B;
+  bool layer_first = false;  // micro_order
   ContextMethod context_method = ContextMethod::kRing;
   std::optional<Layers> recompute_layers;
   std::vector<std::string> recompute_saves;  // names of saved values
@@ -63,13 +64,22 @@ struct PlanShape {
 struct PlanProblem {
   std::string field;    // of the job file, to blame: "parallel.tensor"
   std::string what;     // with its reason in parentheses
-  std::string instead;  // what would be legal; may be empty
+  // What makes the nearest legal plan of it, as settings: "use tensor: 2, train.micro_batch: 1 and
+  // remove stages" (keys of the field's own section without it). Where several rules are broken,
+  // all problems' together. Empty where a name that nobody knows is to be replaced.
+  std::string instead;
 };
 
 // Whether the layout adds the gradients of `virtual_shards` leaves with the bits of the fixed tree.
 // All numbers at least 1; shard_group divides data, data divides virtual_shards (else false).
 bool SumsAreSubtrees(PlanShape::Shard shard, int64_t data, int64_t shard_group,
                      int64_t virtual_shards);
+
+// The legal plan that differs least from this one, rule by rule: fewest fields, those to blame
+// first, numbers by the least factor, rather smaller than larger. What it trains stays: the batch,
+// the sequence, the model. Nothing: none was found.
+std::optional<PlanShape> NearestLegal(const PlanShape& plan,
+                                      const std::vector<std::string>& savable);
 
 // Every rule that is broken, of each group of fields (batch and order of sums; shards; tensor;
 // context; stages; schedule; experts; recompute) the first. `savable`: names of the values that a

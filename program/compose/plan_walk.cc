@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
+#include "program/compose/check_plan.h"
 
 namespace strata::program {
 namespace {
@@ -44,10 +45,15 @@ absl::Status CheckOptions(const LayerGraph& graph, const Plan& plan) {
   if (plan.shard == ShardLevel::kNone && groups.shard > 1) {
     return absl::InvalidArgumentError("a shard group, and nothing is sharded");
   }
+  if (plan.shard != ShardLevel::kNone && groups.shard == 1 && groups.data > 1) {
+    return absl::InvalidArgumentError("a shard group of one rank shards nothing");
+  }
   const int64_t shards = plan.virtual_shards;
-  if (shards < 0 || (shards > 0 && shards % groups.data != 0)) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "virtual_shards ", shards, " is not a multiple of the data degree ", groups.data));
+  if (shards < 0 || (shards > 0 && !SumsAreSubtrees(static_cast<PlanShape::Shard>(plan.shard),
+                                                    groups.data, groups.shard, shards))) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("virtual_shards ", shards, " over ", groups.data, " ranks in shard groups of ",
+                     groups.shard, ": what ranks sum first is no branch of the tree"));
   }
   const int64_t multiple = (shards > 0 ? shards : groups.data) * graph.micro_batch;
   if (plan.global_batch < 1 || plan.global_batch % multiple != 0) {
@@ -58,8 +64,11 @@ absl::Status CheckOptions(const LayerGraph& graph, const Plan& plan) {
                      " x micro-batch ", graph.micro_batch));
   }
   if (groups.world() > 1 && !plan.scratch) return absl::InvalidArgumentError("no scratch formula");
-  if (groups.pipeline > 1 && plan.micro_order == MicroOrder::kLayerFirst) {
-    return absl::InvalidArgumentError("layer_first: a pipeline orders micro-batches itself");
+  if (groups.pipeline > 1 && plan.micro_order == MicroOrder::kLayerFirst &&
+      plan.schedule != ScheduleKind::kGpipe) {
+    return absl::InvalidArgumentError(
+        "layer_first in a pipeline is GPipe's order, all forwards before the first backward; "
+        "other schedules order micro-batches themselves");
   }
   return CheckHome(plan);
 }
@@ -132,11 +141,16 @@ class Walker {
           "zero-bubble schedules need layers whose backward is split, and these have none");
     }
     ASSIGN_OR_RETURN(walk_.layers, AssignLayers(graph_, plan_));
-    if (walk_.stages == 1) {
+    if (walk_.stages == 1) walk_.layers = {{0, static_cast<int>(graph_.layers.size())}};
+    if (plan_.micro_order == MicroOrder::kLayerFirst) {
+      WalkLayerFirst();
+    } else if (walk_.stages == 1) {
       WalkOneStage();
     } else {
       RETURN_IF_ERROR(WalkPipeline());
     }
+    if (walk_.stages > 1) AddTiedReduction();
+    Sort();
     return std::move(walk_);
   }
 
@@ -166,23 +180,34 @@ class Walker {
 
   void WalkOneStage() {
     const int layers = static_cast<int>(graph_.layers.size());
-    const auto add = [&](PassKind kind, int micro, int first, int end) {
-      walk_.events.push_back({.time = static_cast<int64_t>(walk_.events.size()),
-                              .pass = {kind, 0, micro, first, end}});
-    };
-    walk_.layers = {{0, layers}};
-    if (plan_.micro_order == MicroOrder::kDepthFirst) {
+    for (int m = 0; m < walk_.micro_batches; ++m) {
+      AddPass(0, {PassKind::kForward, 0, m, 0, layers}, 2 * m);
+      AddPass(0, {PassKind::kBackward, 0, m, 0, layers}, 2 * m + 1);
+    }
+  }
+
+  // Every stage takes each of its layers through all micro-batches before the next, as soon as the
+  // stage before has let the first of them go: GPipe, layer by layer. All layers count alike.
+  void WalkLayerFirst() {
+    const PassDurations& d = plan_.durations;
+    std::vector<int64_t> ready(walk_.micro_batches, 0);  // when a micro-batch came to a stage
+    std::vector<int64_t> free(walk_.stages, 0);
+    const auto walk = [&](PassKind kind, int stage, int layer, int64_t duration) {
       for (int m = 0; m < walk_.micro_batches; ++m) {
-        add(PassKind::kForward, m, 0, layers);
-        add(PassKind::kBackward, m, 0, layers);
+        free[stage] = std::max(free[stage], ready[m]) + duration;
+        AddPass(stage, {kind, 0, m, layer, layer + 1}, free[stage]);
+        ready[m] = free[stage];
       }
-      return;
+    };
+    for (int r = 0; r < walk_.stages; ++r) {
+      const auto& [first, end] = walk_.layers[r];
+      for (int l = first; l < end; ++l) walk(PassKind::kForward, r, l, d.forward);
     }
-    for (int l = 0; l < layers; ++l) {
-      for (int m = 0; m < walk_.micro_batches; ++m) add(PassKind::kForward, m, l, l + 1);
-    }
-    for (int l = layers - 1; l >= 0; --l) {
-      for (int m = 0; m < walk_.micro_batches; ++m) add(PassKind::kBackward, m, l, l + 1);
+    for (int r = walk_.stages - 1; r >= 0; --r) {
+      const auto& [first, end] = walk_.layers[r];
+      for (int l = end - 1; l >= first; --l) {
+        walk(PassKind::kBackward, r, l, d.backward_input + d.backward_weight);
+      }
     }
   }
 
@@ -200,19 +225,19 @@ class Walker {
                 pass.end);
       }
     }
-    AddTiedReduction(schedule);
-    Sort();
     return absl::OkStatus();
   }
 
-  // A pass, and the message that it makes.
+  // A pass, and the message that it makes if it is the last of its chunk's for the micro-batch.
   void AddPass(int stage, const WalkPass& pass, int64_t time) {
     walk_.events.push_back({.time = time, .stage = stage, .pass = pass});
     const bool forward = pass.kind == PassKind::kForward;
-    const int peer = walk_.VirtualStage(stage, pass.chunk) + (forward ? 1 : -1);
+    const int own = walk_.VirtualStage(stage, pass.chunk), peer = own + (forward ? 1 : -1);
     if (pass.kind == PassKind::kBackwardWeight || peer < 0 || peer >= walk_.virtual_stages()) {
       return;
     }
+    const auto& [first, end] = walk_.layers[own];
+    if (forward ? pass.end < end : pass.first > first) return;
     walk_.events.push_back({.time = time,
                             .kind = WalkEvent::Kind::kMessage,
                             .stage = stage,
@@ -257,15 +282,14 @@ class Walker {
   }
 
   // When the last producer on both stages has ended.
-  void AddTiedReduction(const Schedule& schedule) {
+  void AddTiedReduction() {
     const std::vector<bool> tied = FindTied();
     int64_t time = -1;
-    for (const int r : {0, walk_.stages - 1}) {
-      for (const ScheduledPass& pass : schedule.stages[r]) {
-        const auto& [first, end] = walk_.layers[walk_.VirtualStage(r, pass.chunk)];
-        for (int l = first; l < end; ++l) {
-          if (AddsTo(tied, l, pass.kind)) time = std::max(time, pass.end);
-        }
+    for (const WalkEvent& event : walk_.events) {
+      const bool holds = event.stage == 0 || event.stage == walk_.stages - 1;
+      if (event.kind != WalkEvent::Kind::kPass || !holds) continue;
+      for (int l = event.pass.first; l < event.pass.end; ++l) {
+        if (AddsTo(tied, l, event.pass.kind)) time = std::max(time, event.time);
       }
     }
     if (time < 0) return;

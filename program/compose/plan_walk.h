@@ -4,8 +4,9 @@
 // Sends and receives meet, so both ends' orders must fit together: passes and messages of all
 // stages stand in one order (by the schedule's time of a pass's end; a message right after the pass
 // that made it). Whatever waits for something, waits for something earlier in it: nobody waits for
-// ever. One stage is the same with no messages: F0 B0 F1 B1 … of all layers, or, layer first, of
-// one layer at a time. Every layer sees its micro-batches in ascending order.
+// ever. One stage is the same with no messages: F0 B0 F1 B1 … of all layers. Layer first, stages
+// take one layer at a time through all micro-batches: GPipe's order where there are several. Every
+// layer sees its micro-batches in ascending order.
 #ifndef STRATA_PROGRAM_COMPOSE_PLAN_WALK_H_
 #define STRATA_PROGRAM_COMPOSE_PLAN_WALK_H_
 
