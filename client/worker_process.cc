@@ -149,7 +149,10 @@ class Session {
     constexpr int kIdleMs = 500;
     pollfd watched[] = {{events_, POLLIN, 0}, {signals_.fd(), POLLIN, 0}};
     const int ready = poll(watched, 2, kIdleMs);
-    if (ready == 0) callbacks_.on_idle();
+    if (ready == 0) {
+      callbacks_.on_idle();
+      unwanted_ = !callbacks_.go_on();
+    }
     if (kill_at_.has_value() && clock_.Now() >= *kill_at_) {
       killpg(pid_, SIGKILL);
       kill_at_.reset();

@@ -13,8 +13,9 @@ namespace strata::client {
 
 struct WorkerCallbacks {
   std::function<void(const strata::v1::StandaloneEvent&)> on_event;  // every event, in order
-  std::function<void()> on_idle = [] {};              // about twice a second while nothing comes
-  std::function<bool()> go_on = [] { return true; };  // after every event: false ends the worker
+  std::function<void()> on_idle = [] {};  // about twice a second while nothing comes
+  // After every event, and with on_idle: false ends the worker.
+  std::function<bool()> go_on = [] { return true; };
   std::function<void(int signal)> on_signal = [](int) {
   };  // SIGINT or SIGTERM, after it was passed on; SIGHUP is passed on as SIGTERM
 };

@@ -92,6 +92,20 @@ TEST(RunWorker, WorkerWhoseEventsNobodyWantsAnyMore_IsEndedAtOnce) {
   EXPECT_EQ(events, 3);
 }
 
+TEST(RunWorker, SilentWorkerThatNobodyWantsAnyMore_IsEnded) {
+  StandaloneRequest request;
+  request.set_prompt("obey signals");  // it says that it is ready, and then nothing
+  bool idle = false;
+  WorkerCallbacks callbacks;
+  callbacks.on_event = [](const StandaloneEvent&) {};
+  callbacks.on_idle = [&] { idle = true; };
+  callbacks.go_on = [&] { return !idle; };
+  const auto finished = RunWorker(kFakeWorker, request, callbacks, absl::Milliseconds(50));
+  ASSERT_TRUE(finished.ok()) << finished.status();
+  EXPECT_EQ(finished->outcome(), Finished::FAILED);
+  EXPECT_THAT(finished->message(), HasSubstr("signal 9"));  // one signal does not end it
+}
+
 TEST(RunWorker, SignalsArePassedOn) {
   const Outcome run = RunFake("obey signals", 2);
   EXPECT_THAT(run.notices, ElementsAre("ready", "got SIGINT", "got SIGINT"));

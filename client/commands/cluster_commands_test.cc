@@ -377,6 +377,16 @@ TEST_F(ClusterCommandsTest, ExplainDescribeAndCancelSayWhatTheServerSays) {
   event->set_reason("rank 1 on n1 was killed by signal 9");
   event->set_lost_steps(2);
   server_.Put(job);
+  server_.progress = [](const v1::StreamProgressRequest& request, const auto& send) -> FakeAnswer {
+    EXPECT_EQ(request.after_step(), 41);
+    v1::JobProgress progress = Step(42, 2.5);
+    v1::PurposeSeconds& reduce = *progress.mutable_step()->add_purposes();
+    reduce.set_purpose("reduce");
+    reduce.set_exposed_seconds(0.0125);
+    reduce.set_background_seconds(0.05);
+    send(progress);
+    return {};
+  };
   EXPECT_EQ(Run({"explain", "faulty"}).out, "it waits for 2 devices\n1 is free\n");
   const nlohmann::json why = nlohmann::json::parse(Run({"explain", "faulty", "-o", "json"}).out);
   EXPECT_EQ(why["lines"][1], "1 is free");
@@ -390,6 +400,14 @@ TEST_F(ClusterCommandsTest, ExplainDescribeAndCancelSayWhatTheServerSays) {
   const Outcome described = Run({"describe", "job", "faulty"});
   EXPECT_THAT(described.out, HasSubstr("killed by signal 9  (2 steps again)"));
   EXPECT_THAT(described.out, HasSubstr("Step:          42/50"));
+  EXPECT_THAT(described.out,
+              HasSubstr("Step 42:  0.1 s, of which rank 0 computed - and waited 0.0125 s\n"
+                        "  PURPOSE  COMPUTE  EXPOSED   BACKGROUND\n"
+                        "  reduce   -        0.0125 s  0.05 s\n"));
+  const auto json = nlohmann::json::parse(Run({"describe", "job", "faulty", "-o", "json"}).out);
+  EXPECT_EQ(json["last_step"]["step"], 42);
+  EXPECT_EQ(json["last_step"]["purposes"]["reduce"]["exposed"], 0.0125);
+  EXPECT_EQ(json["last_step"]["purposes"]["reduce"]["background"], 0.05);
   EXPECT_THAT(Run({"cancel", "faulty"}).err, HasSubstr("--for=state=CANCELLED"));
   EXPECT_THAT(Run({"get", "jobs"}).out, HasSubstr("RECOVERING"));
 }

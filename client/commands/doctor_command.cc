@@ -4,6 +4,7 @@
 
 #include "client/commands/registry.h"
 #include "client/doctor/checks.h"
+#include "client/doctor/overlap.h"
 #include "client/exit_codes.h"
 #include "client/terminal/table.h"
 
@@ -23,7 +24,13 @@ std::string AsJson(const std::vector<Finding>& findings) {
 }
 
 int Doctor(const Arguments& arguments, Terminal& terminal) {
-  const std::vector<Finding> findings = Judge(ReadMachine());
+  std::vector<Finding> findings = Judge(ReadMachine());
+  if (!arguments.Has("--quick")) {
+    terminal.Transient("two ranks train for a moment …");
+    const OverlapFacts overlap = MeasureOverlap();
+    if (overlap.interrupted) return kExitInterrupted;
+    findings.push_back(JudgeOverlap(overlap));
+  }
   bool failed = false;
   std::vector<std::vector<std::string>> rows;
   for (const Finding& finding : findings) {
@@ -47,7 +54,11 @@ int Doctor(const Arguments& arguments, Terminal& terminal) {
 Command DoctorCommand() {
   Command command;
   command.name = "doctor";
+  command.usage = "[--quick]";
   command.summary = "Say what this machine has and lacks for Strata, and what to do about it";
+  command.flags = {
+      {"--quick", Flag::Kind::kSwitch, "",
+       "look only; otherwise two ranks train for some seconds: does communication hide?"}};
   command.outputs = {"table", "json"};
   command.run = Doctor;
   return command;

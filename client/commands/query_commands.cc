@@ -1,5 +1,6 @@
 // get, describe, explain, events: one question each.
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,7 @@
 #include "client/views/explanation_view.h"
 #include "client/views/job_view.h"
 #include "client/views/node_view.h"
+#include "client/views/step_view.h"
 #include "common/clock.h"
 #include "spec/problems.h"
 #include "spec/suggest.h"
@@ -86,12 +88,30 @@ int GetOneNode(ApiClient& client, const std::string& name, const std::string& ou
   return kExitDone;
 }
 
+// The record of the job's last step; nothing where none comes within a moment.
+std::optional<v1::StepRecord> LastRecord(ApiClient& client, const v1::Job& job) {
+  constexpr double kPatienceSeconds = 2;
+  if (job.step() < 1) return std::nullopt;
+  const auto stream = client.StreamProgress(job.name(), job.step() - 1);
+  const common::MonotonicClock clock{};
+  const double end = clock.Now() + kPatienceSeconds;
+  v1::JobProgress progress;
+  for (double left = kPatienceSeconds; left > 0; left = end - clock.Now()) {
+    if (stream->Next(left, &progress) != Stream<v1::JobProgress>::Event::kMessage) break;
+    if (progress.has_step()) return progress.step();
+  }
+  return std::nullopt;
+}
+
 int GetOneJob(ApiClient& client, const std::string& name, const std::string& output, bool described,
               Terminal& terminal) {
   const absl::StatusOr<v1::Job> job = client.GetJob(JobResource(name));
   if (!job.ok()) return FailCallAbout("job", name, job.status(), terminal);
   if (IsStructured(output)) {
-    terminal.Out(ToText(ToJsonWithSpec(*job), output));
+    Json json = ToJsonWithSpec(*job);
+    const auto last_step = described ? LastRecord(client, *job) : std::nullopt;
+    if (last_step.has_value()) json["last_step"] = StepJson(*last_step);
+    terminal.Out(ToText(json, output));
   } else if (output == "name") {
     terminal.Out(PlainName(job->name()) + "\n");
   } else if (!described) {
@@ -102,7 +122,7 @@ int GetOneJob(ApiClient& client, const std::string& name, const std::string& out
         client.ListJobEvents(JobResource(name), kLastEvents);
     if (!events.ok()) return FailCallAbout("job", name, events.status(), terminal);
     std::reverse(events->begin(), events->end());
-    terminal.Out(DescribeJob(*job, *events, common::WallSeconds()));
+    terminal.Out(DescribeJob(*job, LastRecord(client, *job), *events, common::WallSeconds()));
   }
   return kExitDone;
 }

@@ -17,6 +17,7 @@ Command DoctorCommand();
 Command PlaceCommand();
 Command SimulateCommand();
 Command TopologyCommand();
+Command TraceCommand();
 // What needs a cluster: submit, apply, get, describe, explain, events, cancel, update, suspend,
 // delete, watch, logs, wait, drain, resume, up, down.
 std::vector<Command> ClusterCommands();

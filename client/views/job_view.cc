@@ -10,6 +10,7 @@
 #include "absl/strings/str_split.h"
 #include "client/terminal/table.h"
 #include "client/views/description.h"
+#include "client/views/step_view.h"
 #include "common/units.h"
 #include "spec/job_file.h"
 #include "spec/scalars.h"
@@ -250,8 +251,8 @@ std::string EventTable(const std::vector<v1::JobEvent>& events, double wall_seco
   return FormatTable({"AGE", "TYPE", "ATTEMPT", "STEP", "ACTOR", "CAUSE", "WHAT"}, rows);
 }
 
-std::string DescribeJob(const v1::Job& job, const std::vector<v1::JobEvent>& events,
-                        double wall_seconds) {
+std::string DescribeJob(const v1::Job& job, const std::optional<v1::StepRecord>& last_step,
+                        const std::vector<v1::JobEvent>& events, double wall_seconds) {
   Description text;
   text.Add("Name", PlainName(job.name()));
   text.Add("State", JobStateText(job));
@@ -289,6 +290,7 @@ std::string DescribeJob(const v1::Job& job, const std::vector<v1::JobEvent>& eve
   text.Add("Deleted", DeletionText(job));
   text.Add("Uid", job.uid());
   std::string result = text.Take();
+  if (last_step.has_value()) absl::StrAppend(&result, DescribeStep(*last_step));
   if (!events.empty()) absl::StrAppend(&result, "Events:\n");
   for (const v1::JobEvent& event : events) {
     absl::StrAppend(&result, "  ", TimeText(event.time()), "  ", event.type(), "  attempt ",

@@ -3,6 +3,7 @@
 #ifndef STRATA_CLIENT_VIEWS_JOB_VIEW_H_
 #define STRATA_CLIENT_VIEWS_JOB_VIEW_H_
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -31,9 +32,9 @@ Json ToJsonWithSpec(const v1::Job& job);
 // `wall_seconds`: now, since 1970.
 std::string JobTable(const std::vector<v1::Job>& jobs, double wall_seconds, bool labels = false);
 
-// Everything, for people, with its last events, oldest first.
-std::string DescribeJob(const v1::Job& job, const std::vector<v1::JobEvent>& events,
-                        double wall_seconds);
+// Everything, for people, with the last step, where it is known, and the last events, oldest first.
+std::string DescribeJob(const v1::Job& job, const std::optional<v1::StepRecord>& last_step,
+                        const std::vector<v1::JobEvent>& events, double wall_seconds);
 // AGE TYPE ATTEMPT STEP ACTOR WHAT.
 std::string EventTable(const std::vector<v1::JobEvent>& events, double wall_seconds);
 

@@ -73,6 +73,9 @@ JobMetrics::JobMetrics(prometheus::Registry& registry, size_t most_jobs)
                              "Seconds by phase, of rank 0: a step's forward, backward, reduce, … "
                              "(computed or waited for) and other (the rest of it); evaluation; "
                              "checkpoint.")),
+      exposed_seconds_(Counter(registry, "strata_job_exposed_seconds_total",
+                               "Of these, by phase, what the computation waited for: transfers and "
+                               "communication that nothing hid.")),
       background_seconds_(Counter(registry, "strata_job_background_seconds_total",
                                   "Seconds by phase of transfers and communication beside the "
                                   "computation, of rank 0.")),
@@ -267,6 +270,7 @@ void JobMetrics::Phases(const v1::StepRecord& step, const std::string& job, Seri
   for (const v1::PurposeSeconds& purpose : step.purposes()) {
     told += count(series.phases, phase_seconds_, purpose.purpose(),
                   purpose.compute_seconds() + purpose.exposed_seconds());
+    count(series.exposed, exposed_seconds_, purpose.purpose(), purpose.exposed_seconds());
     count(series.background, background_seconds_, purpose.purpose(), purpose.background_seconds());
   }
   Add(series.other_seconds, step.seconds() - told);

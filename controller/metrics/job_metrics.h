@@ -55,6 +55,7 @@ class JobMetrics {
     prometheus::Histogram* duration;
     std::map<const Gauges*, prometheus::Gauge*> gauges;      // once there is something to show
     std::map<std::string, prometheus::Counter*> phases;      // of steps
+    std::map<std::string, prometheus::Counter*> exposed;     // likewise, waited for
     std::map<std::string, prometheus::Counter*> background;  // likewise, beside the computation
     std::map<std::string, prometheus::Counter*> restarts;    // by cause
     std::map<std::string, prometheus::Gauge*> memory;        // by tier/kind
@@ -95,6 +96,7 @@ class JobMetrics {
   Counters& tokens_;
   Counters& flops_;
   Counters& phase_seconds_;
+  Counters& exposed_seconds_;
   Counters& background_seconds_;
   Counters& communication_seconds_;
   Counters& checkpoints_;

@@ -92,6 +92,7 @@ TEST_F(MetricsTest, StepsAddUp) {
         "strata_job_phase_seconds_total{job_id=\"a\",phase=\"forward\"} 0.375\n",
         "strata_job_phase_seconds_total{job_id=\"a\",phase=\"reduce\"} 0.1875\n",
         "strata_job_phase_seconds_total{job_id=\"a\",phase=\"other\"} 0.375\n",
+        "strata_job_exposed_seconds_total{job_id=\"a\",phase=\"reduce\"} 0.1875\n",
         "strata_job_background_seconds_total{job_id=\"a\",phase=\"reduce\"} 3\n",
         "strata_job_exposed_communication_seconds_total{job_id=\"a\"} 0.375\n",
         "strata_job_predicted_step_seconds{job_id=\"a\"} 0.5\n",

@@ -41,7 +41,7 @@ MAY_USE = {
     "worker/agent/logic": ["protocol", "worker/shared/progress_layout*", "worker/shared/progress_view*",
                            "worker/shared/version*"],
     "worker/engine": ["checkpoint", "collectives", "data", "kernels", "memory", "model", "planner", "program",
-                      "worker/shared"],
+                      "protocol/trace_record*", "worker/shared"],
     "worker/trainer": ["protocol", "worker/engine", "worker/shared"],
     "client": ["protocol", "security", "spec", "planner", "data", "checkpoint", "scheduler", "controller/logic",
                "controller/simulator", "topology", "topology/import", "topology/probe"],

@@ -31,6 +31,8 @@ void ActionRunner::Run(int64_t code) {
     Begin(code);
     const absl::Status status = program_->ops[WorkOf(code).index]();
     status.ok() ? Finish(code) : Fail(code, status);
+  } else {
+    Skip(code);
   }
   Pass(action);
 }
@@ -58,6 +60,8 @@ bool ActionRunner::Poll(int64_t code) {
         return false;
       }
       Fail(code, posted.status());
+    } else {
+      Skip(code);
     }
   } else {
     // Also after a failure: until the communicator says so, buffers are in use.
@@ -87,6 +91,11 @@ void ActionRunner::Finish(int64_t code) {
   } else {
     state_->AddBackgroundTime(action.purpose, end - begin);
   }
+}
+
+void ActionRunner::Skip(int64_t code) {
+  if (state_->failed()) return;
+  state_->Skip(index_, static_cast<int>(code / 2), steps_[code % 2].traced);
 }
 
 void ActionRunner::Pass(const BoundAction& action) {

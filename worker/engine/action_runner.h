@@ -79,6 +79,8 @@ class ActionRunner {
   }
   void Begin(int64_t code);
   void Finish(int64_t code);
+  // It does not take place.
+  void Skip(int64_t code);
   // It is over, whether it took place or not.
   void Pass(const BoundAction& action);
   void Fail(int64_t code, const absl::Status& status);

@@ -66,8 +66,8 @@ struct EngineOptions {
   // Optional: called by Create when all is open and bound but the arenas, so that the process's
   // memory can be measured without them.
   std::function<void()> before_arenas;
-  // Optional: the latest trace.size() actions are recorded here, record i at i modulo the size.
-  // Read it after Drain.
+  // Optional: the latest trace.size() actions are recorded here, record n at (n - 1) modulo the
+  // size. Read it after Drain, or as one reads what is being written (protocol/trace_record.h).
   absl::Span<TraceRecord> trace;
 };
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <set>
 #include <string>
 #include <thread>
 #include <utility>
@@ -129,6 +130,7 @@ TEST(Engine, PredicatesDecideOnEveryLane) {
   shop.assembler.last().predicate = program::Predicate{Scalar::kApply};
   shop.Transfer(a, c, Stream::kFetch);
   shop.assembler.last().predicate = program::Predicate{Scalar::kApply, true};
+  shop.trace.resize(8);
   auto rank = shop.Open();
   ASSERT_TRUE(rank.ok()) << rank.status();
   auto* scalars = reinterpret_cast<double*>(rank->engine->SlotBytes(0, 0, 0).data());
@@ -141,6 +143,18 @@ TEST(Engine, PredicatesDecideOnEveryLane) {
     EXPECT_EQ(Floats(*rank, b)[0], apply ? 7 : 0);
     EXPECT_EQ(Floats(*rank, c)[0], apply ? 0 : 7);
   }
+  // The trace has what did not take place, too.
+  std::set<std::pair<int64_t, int>> traced;
+  for (uint64_t n = 1; n <= 4; ++n) {
+    const TraceRecord& record = shop.trace[n - 1];
+    EXPECT_EQ(record.number, n);
+    traced.emplace(record.step, record.action);
+    if (record.step == record.action) {
+      EXPECT_EQ(record.begin, record.end);
+    }
+  }
+  EXPECT_EQ(traced.size(), 4u);
+  EXPECT_EQ(shop.trace[4].number, 0u);
 }
 
 TEST(Engine, VersionsInTwoCopiesAlternateWithTheUpdatesApplied) {

@@ -42,12 +42,21 @@ double RunState::Finish(int stream, int program, int action, int64_t step, doubl
   if (progress_ != nullptr) {
     progress_->End(static_cast<program::Stream>(stream), program, action);
   }
-  if (!trace_.empty()) {
-    const int64_t number = traced_.fetch_add(1, std::memory_order_relaxed);
-    trace_[number % static_cast<int64_t>(trace_.size())] = {
-        .program = program, .action = action, .step = step, .begin = begin, .end = end};
-  }
+  Trace({.step = step, .begin = begin, .end = end, .program = program, .action = action});
   return end;
+}
+
+void RunState::Skip(int program, int action, int64_t step) {
+  if (trace_.empty()) return;
+  const double now = Now();
+  Trace({.step = step, .begin = now, .end = now, .program = program, .action = action});
+}
+
+void RunState::Trace(const TraceRecord& record) {
+  if (trace_.empty()) return;
+  TraceRecord numbered = record;
+  numbered.number = traced_.fetch_add(1, std::memory_order_relaxed) + 1;
+  protocol::Publish(numbered, trace_[(numbered.number - 1) % trace_.size()]);
 }
 
 void RunState::AddBackgroundTime(int purpose, double seconds) {

@@ -49,6 +49,8 @@ class RunState {
   double Begin(int stream, int program, int action);
   // Returns the time.
   double Finish(int stream, int program, int action, int64_t step, double begin);
+  // It did not take place.
+  void Skip(int program, int action, int64_t step);
   void NoteEnded(int stream) {
     running_[stream].store(-1, std::memory_order_relaxed);
     Increment(ended_[stream]);
@@ -58,6 +60,7 @@ class RunState {
   StepMetrics::ByPurpose TakeBackgroundTimes();
 
  private:
+  void Trace(const TraceRecord& record);
   // One thread writes each counter.
   static void Increment(std::atomic<int64_t>& counter) {
     counter.store(counter.load(std::memory_order_relaxed) + 1, std::memory_order_release);
@@ -67,7 +70,7 @@ class RunState {
   collectives::Communicator* communicator_;
   ProgressSink* progress_;
   absl::Span<TraceRecord> trace_;
-  std::atomic<int64_t> traced_{0};
+  std::atomic<uint64_t> traced_{0};
 
   std::array<std::atomic<int64_t>, program::kStreamCount> issued_{}, ended_{};
   std::array<std::atomic<int>, program::kStreamCount> running_{};

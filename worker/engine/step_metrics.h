@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "program/ir/types.h"
+#include "protocol/trace_record.h"
 
 namespace strata::worker {
 
@@ -27,14 +28,9 @@ struct StepMetrics {
   }
 };
 
-// One executed action. Times are the engine's clock's.
-struct TraceRecord {
-  int32_t program = 0;
-  int32_t action = 0;  // index in the expanded program
-  int64_t step = 0;    // of the program, counted by the engine from 0
-  double begin = 0;
-  double end = 0;
-};
+// One action that is over. Times are the engine's clock's; one that did not take place, its
+// predicate being false, ends when it begins.
+using protocol::TraceRecord;
 
 // Told of every action as it happens, for the progress file that another process reads. Called by
 // the lanes, each stream by one of them only. Must be cheap (a

@@ -9,6 +9,7 @@
 #include "program/ir/mesh.h"
 #include "worker/trainer/join.h"
 #include "worker/trainer/program_digest.h"
+#include "worker/trainer/step_trace.h"
 #include "worker/trainer/verification.h"
 
 namespace strata::worker {
@@ -44,6 +45,8 @@ absl::StatusOr<std::unique_ptr<RankEngine>> RankEngine::Create(
   std::unique_ptr<RankEngine> made(new RankEngine(context));
   RETURN_IF_ERROR(VerifyInTime(context, programs, mesh, stages));
   made->sink_.emplace(programs, context.progress);
+  made->trace_ = OpenTrace(context, programs, mesh);
+  WritePrediction(context, stages, mesh);
   context.progress->SetPhase(Phase::kJoining);
   ASSIGN_OR_RETURN(made->communicator_,
                    Join(*context.control, *context.progress, context.task,
@@ -61,6 +64,7 @@ absl::StatusOr<std::unique_ptr<RankEngine>> RankEngine::Create(
   options.communicator = made->communicator_.get();
   options.host = host;
   options.progress = &*made->sink_;
+  if (made->trace_ != nullptr) options.trace = made->trace_->records();
   // Bound programs (Engine::program_bytes) are there by then: they count as overhead.
   options.before_arenas = [memory = &made->memory_] { memory->MarkOverhead(); };
   ASSIGN_OR_RETURN(made->engine_, Engine::Create(programs, options));

@@ -14,6 +14,7 @@
 #include "program/ir/mesh.h"
 #include "program/ir/program.h"
 #include "protocol/predicted_memory.h"
+#include "protocol/trace_file.h"
 #include "worker/engine/engine.h"
 #include "worker/trainer/memory_record.h"
 #include "worker/trainer/progress_sink.h"
@@ -50,6 +51,7 @@ class RankEngine {
   device::ThreadPool pool_;
   MemoryRecord memory_;
   std::optional<FileProgressSink> sink_;
+  std::unique_ptr<protocol::TraceFile> trace_;  // may be null
   std::optional<collectives::OperationRing> ring_;
   std::unique_ptr<collectives::Communicator> communicator_;
   std::unique_ptr<Engine> engine_;
