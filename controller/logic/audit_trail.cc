@@ -1,6 +1,7 @@
 #include "controller/logic/audit_trail.h"
 
 #include <algorithm>
+#include <memory>
 #include <string>
 #include <utility>
 
@@ -18,16 +19,15 @@ std::deque<int64_t>& AuditTrail::KindOf(const v1::AuditRecord& record) {
 }
 
 void AuditTrail::Add(v1::AuditRecord record, size_t most, Effects& effects) {
-  const int64_t sequence = records_.empty() ? 1 : records_.rbegin()->first + 1;
+  const int64_t sequence = last_ + 1;
   record.set_sequence(sequence);
   effects.writes.push_back({kTable, AuditKey(sequence), record.SerializeAsString()});
   effects.audited.push_back(record);
   std::deque<int64_t>& kind = KindOf(record);
-  kind.push_back(sequence);
-  records_[sequence] = std::move(record);
+  Keep(std::move(record));
   for (const size_t kept = std::max<size_t>(most, 1); kind.size() > kept; kind.pop_front()) {
     effects.writes.push_back({kTable, AuditKey(kind.front()), "", true});
-    records_.erase(kind.front());
+    records_.Erase(kind.front());
   }
 }
 
@@ -36,10 +36,14 @@ bool AuditTrail::Restore(const Write& write) {
   if (!record.ParseFromString(write.value) || AuditKey(record.sequence()) != write.key) {
     return false;
   }
-  KindOf(record).push_back(record.sequence());
-  const int64_t sequence = record.sequence();
-  records_[sequence] = std::move(record);
+  Keep(std::move(record));
   return true;
+}
+
+void AuditTrail::Keep(v1::AuditRecord record) {
+  last_ = record.sequence();
+  KindOf(record).push_back(last_);
+  records_.Set(std::make_shared<const v1::AuditRecord>(std::move(record)));
 }
 
 }  // namespace strata::controller

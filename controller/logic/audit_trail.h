@@ -6,9 +6,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
-#include <map>
 
 #include "controller/logic/effects.h"
+#include "controller/logic/shared_table.h"
 #include "proto/strata/v1/records.pb.h"
 
 namespace strata::controller {
@@ -23,12 +23,20 @@ class AuditTrail {
   // One record of the store, in the order of keys; false: it cannot be read.
   bool Restore(const Write& write);
 
-  const std::map<int64_t, v1::AuditRecord>& records() const { return records_; }  // by sequence
+  struct BySequence {
+    static int64_t KeyOf(const v1::AuditRecord& record) { return record.sequence(); }
+  };
+  // A copy of them stays as it is.
+  using Records = SharedTable<v1::AuditRecord, BySequence>;
+  const Records& records() const { return records_; }
 
  private:
   std::deque<int64_t>& KindOf(const v1::AuditRecord& record);
 
-  std::map<int64_t, v1::AuditRecord> records_;
+  void Keep(v1::AuditRecord record);
+
+  Records records_;
+  int64_t last_ = 0;                    // sequence
   std::deque<int64_t> done_, refused_;  // their sequences, oldest first
 };
 

@@ -23,7 +23,10 @@ v1::AuditRecord Of(const std::string& identity, const std::string& outcome = "OK
 
 std::vector<int64_t> SequencesOf(const AuditTrail& trail) {
   std::vector<int64_t> sequences;
-  for (const auto& [sequence, record] : trail.records()) sequences.push_back(record.sequence());
+  trail.records().ForEachAfter(0, [&](const v1::AuditRecord& record) {
+    sequences.push_back(record.sequence());
+    return true;
+  });
   return sequences;
 }
 
@@ -48,7 +51,8 @@ TEST(AuditTrail, RefusalsPushOutRefusalsAlone) {
   EXPECT_THAT(SequencesOf(trail), ElementsAre(1, 8, 9, 10));
   AuditTrail restarted;
   for (const Write& write : effects.writes) {
-    if (!write.erase && trail.records().contains(std::stoll(write.key))) restarted.Restore(write);
+    const bool kept = trail.records().Find(std::stoll(write.key)) != nullptr;
+    if (!write.erase && kept) restarted.Restore(write);
   }
   restarted.Add(Of("users/eve", "PERMISSION_DENIED"), 3, effects);
   EXPECT_THAT(SequencesOf(restarted), ElementsAre(1, 9, 10, 11));
@@ -62,7 +66,7 @@ TEST(AuditTrail, GoesOnAfterARestart) {
   for (const Write& write : effects.writes) EXPECT_TRUE(second.Restore(write));
   second.Add(Of("users/b"), 2, effects);
   EXPECT_THAT(SequencesOf(second), ElementsAre(12, 13));
-  EXPECT_EQ(second.records().begin()->second.identity(), "users/a");
+  EXPECT_EQ(second.records().Find(12)->identity(), "users/a");
   EXPECT_FALSE(second.Restore({AuditTrail::kTable, "7", effects.writes[0].value}));
 }
 
@@ -72,7 +76,7 @@ TEST(AuditTrail, TheCoreRemembersItWithItsTime) {
   h.Pass(1);
   h.core->Audit(Of("users/a"), 10, effects);
   ASSERT_EQ(h.core->audit().size(), 1u);
-  EXPECT_GT(h.core->audit().begin()->second.time().seconds(), 0);
+  EXPECT_GT(h.core->audit().Find(1)->time().seconds(), 0);
 }
 
 }  // namespace

@@ -2,20 +2,10 @@
 #ifndef STRATA_CONTROLLER_LOGIC_BUFFER_H_
 #define STRATA_CONTROLLER_LOGIC_BUFFER_H_
 
-#include <cstdint>
-#include <set>
-#include <string>
-
 #include "absl/status/status.h"
 #include "controller/logic/cluster_state.h"
 
 namespace strata::controller {
-
-struct BufferState {
-  std::set<std::string> free;  // nodes/NAME: held back
-  std::set<std::string> lent;  // likewise, to running jobs of preemptible queues
-  int64_t missing = 0;         // nodes
-};
 
 // Whether the job has ranks, and belongs to a queue whose jobs may borrow the buffer.
 bool RunsPreemptibly(const ClusterState& state, const JobEntry& job);

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "controller/logic/refusal.h"
+#include "controller/logic/scheduler_figures.h"
 #include "controller/logic/testing.h"
 
 namespace strata::controller {
@@ -63,7 +64,7 @@ TEST_F(BufferedCluster, StartsLeaveItAndExplainTellsOfIt) {
   EXPECT_EQ(InBuffer(), "n2");
   EXPECT_THAT(absl::StrJoin(h.core->ExplainJob("jobs/b")->lines(), "\n"),
               HasSubstr("1 more is held back by scheduling.buffer"));
-  const SchedulerFigures figures = h.core->scheduler_figures();
+  const SchedulerFigures figures = FiguresOf(*h.core->TakeSnapshot());
   EXPECT_EQ(figures.buffer_free, 1);
   EXPECT_EQ(figures.buffer_lent + figures.buffer_missing, 0);
 }
@@ -74,7 +75,7 @@ TEST_F(BufferedCluster, APreemptibleJobBorrowsItAndGivesItBackToLostRanks) {
   EXPECT_EQ(Submit("b", 1, "batch"), v1::Job::STARTING);
   Begin("b");
   EXPECT_EQ(InBuffer(), "n2");
-  EXPECT_EQ(h.core->scheduler_figures().buffer_lent, 1);
+  EXPECT_EQ(FiguresOf(*h.core->TakeSnapshot()).buffer_lent, 1);
   // n1 dies: its lease passes, its rank needs another node.
   h.EndSession("n1");
   h.SayEnded("n0", "a", 1, v1::Finished::FAILED, "lost its peer");
@@ -85,7 +86,7 @@ TEST_F(BufferedCluster, APreemptibleJobBorrowsItAndGivesItBackToLostRanks) {
   EXPECT_EQ(h.Job("a").state(), v1::Job::STARTING);
   EXPECT_EQ(h.Job("a").placement(1).node(), "nodes/n2");
   EXPECT_EQ(h.Job("b").state(), v1::Job::QUEUED);
-  EXPECT_EQ(h.core->scheduler_figures().buffer_missing, 1);
+  EXPECT_EQ(FiguresOf(*h.core->TakeSnapshot()).buffer_missing, 1);
 }
 
 TEST_F(BufferedCluster, RanksOfADrainedNodeTakeItBackToo) {

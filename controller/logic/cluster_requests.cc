@@ -69,35 +69,6 @@ absl::Status CheckUnused(const ClusterState& state, const Entries& kept, const s
                               " — keep it in the file, or wait for them or cancel them"));
 }
 
-// One per entry, in their order.
-template <typename Entries, typename Usages>
-void CountUsage(const ClusterState& state, const Entries& entries, Chosen chosen, Usages& usages) {
-  std::map<std::string, v1::PolicyUsage*> by_name;
-  usages.Reserve(entries.size());
-  for (const auto& entry : entries) {
-    v1::PolicyUsage* usage = usages.Add();
-    usage->set_name(entry.name());
-    by_name[entry.name()] = usage;
-  }
-  for (const auto& [name, job] : state.jobs) {
-    if (IsTerminal(job.record.state())) continue;
-    const auto found = by_name.find(chosen(job.record.spec()));
-    if (found == by_name.end()) continue;
-    v1::PolicyUsage& usage = *found->second;
-    if (job.record.state() == v1::Job::QUEUED) {
-      usage.set_queued_jobs(usage.queued_jobs() + 1);
-      continue;
-    }
-    usage.set_active_jobs(usage.active_jobs() + 1);
-    for (const v1::RankPlace& place : job.record.placement()) {
-      const NodeEntry* node = state.nodes.Find(place.node());
-      const std::string kind =
-          node == nullptr ? job.record.spec().resources().device() : node->kind;
-      ++(*usage.mutable_devices())[kind];
-    }
-  }
-}
-
 // To all agents that are there; the others hear it when they are welcomed.
 void TellTiming(const ClusterState& state, Effects& effects) {
   v1::ControllerMessage message;
@@ -190,14 +161,6 @@ absl::StatusOr<v1::ApplyPolicyResponse> ApplyPolicy(ClusterState& state,
   state.capacity_changed = true;
   if (!MessageDifferencer::Equals(before, policy.timing())) TellTiming(state, effects);
   SavePolicy(state, effects);
-  return response;
-}
-
-v1::GetPolicyResponse PolicyInUse(const ClusterState& state) {
-  v1::GetPolicyResponse response;
-  *response.mutable_policy() = state.policy;
-  CountUsage(state, state.policy.projects(), &ProjectOf, *response.mutable_projects());
-  CountUsage(state, state.policy.queues(), &QueueOf, *response.mutable_queues());
   return response;
 }
 

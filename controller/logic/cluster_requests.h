@@ -15,7 +15,6 @@ namespace strata::controller {
 absl::StatusOr<v1::ApplyPolicyResponse> ApplyPolicy(ClusterState& state,
                                                     const v1::ApplyPolicyRequest& request,
                                                     Effects& effects);
-v1::GetPolicyResponse PolicyInUse(const ClusterState& state);
 absl::StatusOr<v1::Node> DrainNode(ClusterState& state, const v1::DrainNodeRequest& request,
                                    Effects& effects);
 absl::StatusOr<v1::DrainNodesResponse> DrainNodes(ClusterState& state,

@@ -162,7 +162,7 @@ TEST_F(Policies, UsageCountsDevicesAndJobs) {
   ASSERT_TRUE(h.ApplyPolicy(NlpPolicy()).ok());
   ASSERT_TRUE(h.Create(Harness::Request("whole", 2)).ok());
   ASSERT_TRUE(h.Create(NlpJob("a")).ok());
-  const v1::GetPolicyResponse usage = h.core->PolicyInUse();
+  const v1::GetPolicyResponse usage = ShowPolicy(*h.core->TakeSnapshot());
   ASSERT_EQ(usage.projects_size(), 2);
   EXPECT_EQ(usage.projects(0).name(), "default");
   EXPECT_EQ(usage.projects(0).active_jobs(), 1);

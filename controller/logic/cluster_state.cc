@@ -307,6 +307,7 @@ void AddFailures(const NodeEntry& node, v1::Node& record) {
 
 void UsePolicy(ClusterState& state, v1::Policy policy) {
   state.policy = std::move(policy);
+  ++state.policies;
   state.timing = TimingOf(state.policy.timing());
 }
 

@@ -63,6 +63,7 @@ struct ClusterState {
   // The levels and links that the cluster was described with, without nodes; see cluster_map.h.
   topology::Description map;
   v1::Policy policy = spec::CompletePolicy({});  // complete; durable; see UsePolicy
+  int64_t policies = 0;                          // so many were used
   Timing timing = TimingOf(policy.timing());
   // A device has become free, a node usable, or the policy another: jobs that wait are looked at
   // again.

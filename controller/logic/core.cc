@@ -144,21 +144,17 @@ absl::Status Core::DeleteJob(const v1::DeleteJobRequest& request, Effects& effec
   });
 }
 
-absl::StatusOr<std::vector<std::pair<int64_t, v1::JobEvent>>> Core::JobEvents(
-    const std::string& name) const {
+absl::StatusOr<std::vector<Core::EventPointer>> Core::JobEvents(const std::string& name) const {
   const JobEntry* job = impl_->state.Find(name);
   if (job == nullptr) return NoSuchJob(name);
-  std::vector<std::pair<int64_t, v1::JobEvent>> events;
-  for (auto kept = job->events.rbegin(); kept != job->events.rend(); ++kept) {
-    events.emplace_back(kept->number, kept->event);
-  }
-  return events;
+  return std::vector<EventPointer>(job->events.rbegin(), job->events.rend());
 }
 
 absl::StatusOr<v1::ExplainJobResponse> Core::ExplainJob(const std::string& name) const {
-  const JobEntry* job = impl_->state.Find(name);
+  const std::shared_ptr<const Snapshot> snapshot = TakeSnapshot();
+  const std::shared_ptr<const v1::JobRecord> job = snapshot->jobs.Find(name);
   if (job == nullptr) return NoSuchJob(name);
-  return Explain(impl_->state, *job);
+  return Explain(*snapshot, *job);
 }
 
 const v1::JobRecord* Core::FindJob(const std::string& name) const {
@@ -173,8 +169,8 @@ v1::Job Core::ShowJob(const v1::JobRecord& record) const {
     *shown.mutable_run_time() = ToDuration(RunSeconds(impl_->state, *job));
   }
   const bool waits = record.state() == v1::Job::QUEUED && record.reason() == kWaitsForDevices;
-  if (waits && job != nullptr && !job->waiting.reason.empty()) {
-    shown.set_reason(job->waiting.reason);
+  if (waits && job != nullptr && job->waiting != nullptr) {
+    shown.set_reason(job->waiting->reason);
   }
   return shown;
 }
@@ -214,7 +210,6 @@ absl::StatusOr<v1::ApplyPolicyResponse> Core::ApplyPolicy(const v1::ApplyPolicyR
   });
 }
 
-v1::GetPolicyResponse Core::PolicyInUse() const { return controller::PolicyInUse(impl_->state); }
 const v1::Policy& Core::policy() const { return impl_->state.policy; }
 
 absl::StatusOr<v1::Node> Core::DrainNode(const v1::DrainNodeRequest& request, Effects& effects) {
@@ -252,11 +247,8 @@ void Core::Audit(v1::AuditRecord record, size_t most, Effects& effects) {
   impl_->state.audit.Add(std::move(record), most, effects);
 }
 
-const std::map<int64_t, v1::AuditRecord>& Core::audit() const {
-  return impl_->state.audit.records();
-}
+const AuditTrail::Records& Core::audit() const { return impl_->state.audit.records(); }
 
-SchedulerFigures Core::scheduler_figures() const { return FiguresOf(impl_->state); }
 int64_t Core::controller_term() const { return impl_->state.term; }
 const v1::StoreIdentity& Core::identity() const { return impl_->state.identity; }
 int64_t Core::resource_version() const { return impl_->state.resource_version; }

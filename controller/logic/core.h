@@ -8,7 +8,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -20,10 +19,11 @@
 #include "absl/types/span.h"
 #include "common/clock.h"
 #include "common/entropy.h"
+#include "controller/logic/audit_trail.h"
 #include "controller/logic/effects.h"
+#include "controller/logic/job_record.h"
 #include "controller/logic/join_tokens.h"
 #include "controller/logic/removed_nodes.h"
-#include "controller/logic/scheduler_figures.h"
 #include "controller/logic/snapshot.h"
 #include "proto/strata/v1/cluster.pb.h"
 #include "topology/cluster.h"
@@ -60,9 +60,10 @@ class Core {
                                           const std::string& actor = "");
   absl::Status DeleteJob(const v1::DeleteJobRequest& request, Effects& effects,
                          const std::string& actor = "");
-  // Numbered, newest first; NotFound.
-  absl::StatusOr<std::vector<std::pair<int64_t, v1::JobEvent>>> JobEvents(
-      const std::string& name) const;
+  // Newest first; they stay as they are. NotFound.
+  using EventPointer = std::shared_ptr<const NumberedEvent>;
+  absl::StatusOr<std::vector<EventPointer>> JobEvents(const std::string& name) const;
+  // Explain of a snapshot of now; NotFound.
   absl::StatusOr<v1::ExplainJobResponse> ExplainJob(const std::string& name) const;
   const v1::JobRecord* FindJob(const std::string& name) const;
   // A record as users see it: in the queue it says why it waits now, which no record holds, for it
@@ -76,7 +77,6 @@ class Core {
   // As ClusterService's methods of these names.
   absl::StatusOr<v1::ApplyPolicyResponse> ApplyPolicy(const v1::ApplyPolicyRequest& request,
                                                       Effects& effects);
-  v1::GetPolicyResponse PolicyInUse() const;
   const v1::Policy& policy() const;  // complete
   absl::StatusOr<v1::Node> DrainNode(const v1::DrainNodeRequest& request, Effects& effects);
   absl::StatusOr<v1::DrainNodesResponse> DrainNodes(const v1::DrainNodesRequest& request,
@@ -90,8 +90,7 @@ class Core {
   // Adds a record of what a call did, with the time and the next sequence; `most` are kept. With
   // the effects of what it tells of.
   void Audit(v1::AuditRecord record, size_t most, Effects& effects);
-  const std::map<int64_t, v1::AuditRecord>& audit() const;  // by sequence
-  SchedulerFigures scheduler_figures() const;
+  const AuditTrail::Records& audit() const;
   int64_t controller_term() const;
   const v1::StoreIdentity& identity() const;
   int64_t resource_version() const;

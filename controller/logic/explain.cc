@@ -3,8 +3,9 @@
 #include <algorithm>
 #include <bit>
 #include <map>
-#include <optional>
+#include <memory>
 #include <set>
+#include <string_view>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -12,7 +13,6 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "common/units.h"
-#include "controller/logic/job_machine.h"
 #include "controller/logic/job_shape.h"
 #include "controller/logic/names.h"
 #include "controller/logic/scheduler_view.h"
@@ -26,18 +26,29 @@ constexpr size_t kMostNodes = 8;
 
 using Lines = std::vector<std::string>;
 
-bool IsKindFor(const std::string& asked, const std::string& kind) {
-  return asked == "gpu" ? kind != "cpu" : asked == kind;
+// Among the queued jobs alone, by age; 0: it is none.
+int64_t PositionOf(const Snapshot& snapshot, const v1::JobRecord& job) {
+  if (job.state() != v1::Job::QUEUED) return 0;
+  const auto age = [](const v1::JobRecord& of) {
+    return std::pair(of.created_version(), std::string_view(of.name()));
+  };
+  int64_t position = 1;
+  snapshot.jobs.ForEachAfter("", [&](const v1::JobRecord& other) {
+    position += other.state() == v1::Job::QUEUED && age(other) < age(job) ? 1 : 0;
+    return true;
+  });
+  return position;
 }
 
-// Among the queued jobs alone; 0: it is none.
-int64_t PositionOf(const ClusterState& state, const JobEntry& job) {
-  int64_t position = 0;
-  for (const auto& [place, queued] : state.queue) {
-    ++position;
-    if (queued == &job) return position;
-  }
-  return 0;
+// In seconds.
+double SilenceOf(const Snapshot& snapshot, const SnapshotNode& node) {
+  return std::max(0.0, snapshot.wall - std::max<double>(*node.heard_wall, snapshot.started_wall));
+}
+
+// Null: none was made, or it does not wait.
+const scheduler::Waiting* WaitingOf(const Snapshot& snapshot, const v1::JobRecord& job) {
+  const auto waiting = snapshot.waiting->find(job.name());
+  return waiting == snapshot.waiting->end() ? nullptr : waiting->second.get();
 }
 
 // "a, b, c, 5 more".
@@ -93,8 +104,8 @@ void ExplainPlacement(const v1::JobRecord& job, Lines& lines) {
 }
 
 // Which groups of each level of the map it lies in.
-void ExplainGroups(const ClusterState& state, const scheduler::Placement& placement, Lines& lines) {
-  const topology::Cluster& cluster = state.scheduler.cluster;
+void ExplainGroups(const topology::Cluster& cluster, const scheduler::Placement& placement,
+                   Lines& lines) {
   std::vector<std::string> parts;
   for (int depth = 1; depth < cluster.node_depth(); ++depth) {
     std::set<int> groups;
@@ -124,15 +135,15 @@ std::string BytesByLevel(const topology::Cluster& cluster, const scheduler::Cost
 }
 
 // Why the ranks are numbered as they are: what a step sends, against the orders of others.
-void ExplainOrder(const ClusterState& state, const v1::JobRecord& job, Lines& lines) {
-  const scheduler::Placement placement = PlacementOf(state, job);
+void ExplainOrder(const ClusterTree& tree, const v1::JobRecord& job, Lines& lines) {
+  const topology::Cluster& cluster = tree.cluster;
+  const scheduler::Placement placement = PlacementOf(tree, job);
   const bool known = std::all_of(placement.ranks.begin(), placement.ranks.end(),
                                  [](const scheduler::Device& rank) { return rank.node >= 0; });
   if (!known || placement.ranks.empty()) return;
-  ExplainGroups(state, placement, lines);
+  ExplainGroups(cluster, placement, lines);
   const scheduler::Shape shape = ShapeOf(job, job.layout().data());
   if (static_cast<int64_t>(placement.ranks.size()) != shape.ranks() || shape.ranks() == 1) return;
-  const topology::Cluster& cluster = state.scheduler.cluster;
   std::vector<std::string> order;
   for (const planner::Dimension dimension : placement.order) {
     if (shape.degrees[static_cast<size_t>(dimension)] > 1) {
@@ -152,50 +163,66 @@ void ExplainOrder(const ClusterState& state, const v1::JobRecord& job, Lines& li
 }
 
 // Which of its constraints its place obeys.
-void ExplainConstraints(const ClusterState& state, const v1::JobRecord& job, Lines& lines) {
-  const std::vector<scheduler::Device> ranks = PlacementOf(state, job).ranks;
+void ExplainConstraints(const ClusterTree& tree, const v1::JobRecord& job, Lines& lines) {
+  const std::vector<scheduler::Device> ranks = PlacementOf(tree, job).ranks;
   const bool known = std::all_of(ranks.begin(), ranks.end(),
                                  [](const scheduler::Device& rank) { return rank.node >= 0; });
   for (const scheduler::TopologyConstraint& constraint : ShapeOf(job).topology) {
     const std::string run = absl::StrCat("Each run of ", constraint.ranks, " ranks");
     if (!known) continue;
-    const bool obeyed = scheduler::Obeys(state.scheduler.cluster, constraint, ranks);
+    const bool obeyed = scheduler::Obeys(tree.cluster, constraint, ranks);
     lines.push_back(absl::StrCat(
         run, obeyed ? " lies" : " does not lie", " inside one ", constraint.within, ", as is ",
         constraint.preferred ? "preferred" : "required", obeyed ? "." : ": there was no room."));
   }
 }
 
-void ExplainNodes(const ClusterState& state, const JobEntry& job, Lines& lines) {
+void ExplainNodes(const Snapshot& snapshot, const v1::JobRecord& job, Lines& lines) {
   std::set<std::string> names;
-  for (const v1::RankPlace& place : job.record.placement()) names.insert(place.node());
+  for (const v1::RankPlace& place : job.placement()) names.insert(place.node());
+  const scheduler::Waiting* waiting = WaitingOf(snapshot, job);
   for (const std::string& name : names) {
-    const NodeEntry* node = state.nodes.Find(name);
+    const std::shared_ptr<const SnapshotNode> node = snapshot.nodes.Find(name);
     if (node == nullptr) continue;
-    if (node->drained && !job.record.has_preemption() && !job.waiting.reason.empty()) {
-      lines.push_back(absl::StrCat(ShortName(name), " is drained: ", job.waiting.reason, "."));
+    if (node->shown.drained() && !job.has_preemption() && waiting != nullptr) {
+      lines.push_back(absl::StrCat(ShortName(name), " is drained: ", waiting->reason, "."));
     }
-    if (node->session != 0 && node->state == v1::Node::READY) continue;
+    if (node->usable) continue;
     lines.push_back(absl::StrFormat(
         "%s has not been heard from for %.0f s; its ranks may go on without it until their lease "
         "of %g s is over.",
-        ShortName(name), state.SilenceOf(*node), state.timing.lease_seconds));
+        ShortName(name), SilenceOf(snapshot, *node),
+        TimingOf(snapshot.policy->timing()).lease_seconds));
   }
 }
 
-// Who has the devices, by node.
-void ExplainUse(const ClusterState& state, const JobEntry& job, Lines& lines) {
-  std::map<std::string, std::set<std::string>> holders;  // node -> jobs
-  for (const auto& [name, node] : state.nodes.all()) {
-    for (const auto& [key, hold] : node.holds) {
-      holders[name].insert(
-          absl::StrCat(ShortName(key.job), hold.stop.has_value() ? " (ending)" : ""));
-    }
+// As the end of a sentence.
+std::string WhyUnusable(const Snapshot& snapshot, const SnapshotNode& node) {
+  const v1::Node& shown = node.shown;
+  if (!node.usable) {
+    return absl::StrFormat("not heard from for %.0f s", SilenceOf(snapshot, node));
   }
-  for (const std::string& name : state.recovering) {
-    const JobEntry& other = state.jobs.at(name);
-    if (&other == &job || other.claim_over) continue;
-    for (const v1::RankPlace& place : other.record.placement()) {
+  if (shown.drained()) return "drained";
+  if (shown.leaving()) return "its agent is about to go";
+  if (shown.quarantined()) return absl::StrCat("in quarantine, ", shown.quarantine_reason());
+  return absl::StrCat("its trainer is of build ", shown.build(),
+                      ", and ranks are started with build ", node.left_out_for,
+                      ", which most devices of its kind have: upgrade it");
+}
+
+// Who has the devices, by node.
+void ExplainUse(const Snapshot& snapshot, const v1::JobRecord& job, Lines& lines) {
+  std::map<std::string, std::set<std::string>> holders;  // node -> jobs
+  snapshot.nodes.ForEachAfter("", [&](const SnapshotNode& node) {
+    for (const SnapshotNode::Holder& holder : node.holders) {
+      holders[node.shown.name()].insert(
+          absl::StrCat(ShortName(holder.job), holder.ending ? " (ending)" : ""));
+    }
+    return true;
+  });
+  for (const auto& [name, recovery] : *snapshot.recovering) {
+    if (name == job.name() || recovery.claim_over) continue;
+    for (const v1::RankPlace& place : snapshot.jobs.Find(name)->placement()) {
       holders[place.node()].insert(absl::StrCat(ShortName(name), " (recovering)"));
     }
   }
@@ -204,18 +231,12 @@ void ExplainUse(const ClusterState& state, const JobEntry& job, Lines& lines) {
     if (told++ == kMostNodes) break;
     lines.push_back(absl::StrCat(ShortName(name), " is used by ", absl::StrJoin(jobs, ", "), "."));
   }
-  for (const auto& [name, node] : state.nodes.all()) {
-    if (node.TakesRanks() || told++ >= 2 * kMostNodes) continue;
-    const std::string why =
-        !node.Usable()     ? absl::StrFormat("not heard from for %.0f s", state.SilenceOf(node))
-        : node.drained     ? "drained"
-        : node.leaving     ? "its agent is about to go"
-        : node.quarantined ? absl::StrCat("in quarantine, ", node.quarantine_reason)
-                           : absl::StrCat("its trainer is of build ", node.build,
-                                          ", and ranks are started with build ", node.left_out_for,
-                                          ", which most devices of its kind have: upgrade it");
-    lines.push_back(absl::StrCat(ShortName(name), " is not usable: ", why, "."));
-  }
+  snapshot.nodes.ForEachAfter("", [&](const SnapshotNode& node) {
+    if (node.takes_ranks || told++ >= 2 * kMostNodes) return true;
+    lines.push_back(absl::StrCat(ShortName(node.shown.name()),
+                                 " is not usable: ", WhyUnusable(snapshot, node), "."));
+    return true;
+  });
 }
 
 using Response = v1::ExplainJobResponse;
@@ -248,60 +269,53 @@ std::pair<const char*, const char*> CodeOf(scheduler::Blocker::Code code) {
   return {"DEVICES", "jobs/"};
 }
 
-void AddWaiting(const ClusterState& state, const scheduler::Waiting& waiting, Response& response) {
+google::protobuf::Timestamp WallOf(const Snapshot& snapshot, double at) {
+  return ToTimestamp(snapshot.wall + (at - snapshot.now));
+}
+
+void AddWaiting(const Snapshot& snapshot, const scheduler::Waiting& waiting, Response& response) {
   for (const scheduler::Blocker& blocker : waiting.blockers) {
     const auto [code, kind] = CodeOf(blocker.code);
     AddBlocker(code, blocker.subject.empty() ? "" : kind + blocker.subject, blocker.text, response);
   }
   response.set_queue_position(waiting.position);
   if (waiting.starts_at.has_value()) {
-    *response.mutable_expected_start_time() =
-        ToTimestamp(state.wall + (*waiting.starts_at - state.now));
+    *response.mutable_expected_start_time() = WallOf(snapshot, *waiting.starts_at);
   }
 }
 
-// Drained nodes that have devices such as it waits for.
-void AddDrained(const ClusterState& state, const JobEntry& job, Response& response) {
+// Drained nodes that have devices of the kind asked for.
+void AddDrained(const Snapshot& snapshot, const std::string& kind, Response& response) {
   size_t told = 0;
-  for (const auto& [name, node] : state.nodes.all()) {
-    if (!node.drained || !IsKindFor(job.shape.device, node.kind) || told++ == kMostNodes) continue;
-    AddBlocker("DRAINING", name,
-               absl::StrCat(ShortName(name), " is drained: its ", node.devices,
-                            node.devices == 1 ? " device takes" : " devices take",
-                            " no new ranks until strata resume ", ShortName(name)),
+  snapshot.nodes.ForEachAfter("", [&](const SnapshotNode& node) {
+    const v1::Node& shown = node.shown;
+    if (!shown.drained() || !IsKindFor(kind, shown.device())) return true;
+    if (told++ == kMostNodes) return false;
+    const std::string name = ShortName(shown.name());
+    AddBlocker("DRAINING", shown.name(),
+               absl::StrCat(name, " is drained: its ", shown.devices(),
+                            shown.devices() == 1 ? " device takes" : " devices take",
+                            " no new ranks until strata resume ", name),
                response);
-  }
+    return true;
+  });
 }
 
-// What the scheduler says of the job: on small clusters as it would decide now; where a decision
-// takes its time, as it has decided last, a second ago at most.
-std::optional<scheduler::Waiting> WaitingOf(ClusterState& state, const JobEntry& job) {
-  constexpr size_t kSmall = 256;  // nodes and queued jobs
-  const bool small = state.nodes.all().size() + state.queue.size() <= kSmall;
-  if (!small && !job.waiting.reason.empty()) return job.waiting;
-  const scheduler::View view = MakeView(state);
-  scheduler::Decisions decisions = scheduler::Decide(view);
-  const auto waiting = decisions.waiting.find(ShortName(job.record.name()));
-  if (waiting == decisions.waiting.end()) return std::nullopt;
-  return std::move(waiting->second);
-}
-
-void ExplainWaiting(ClusterState& state, const JobEntry& job, Lines& lines, Response& response) {
-  if (job.record.suspended()) {
+void ExplainWaiting(const Snapshot& snapshot, const v1::JobRecord& job,
+                    const scheduler::Shape& shape, Lines& lines, Response& response) {
+  if (job.suspended()) {
     const std::string text = absl::StrCat("It waits until somebody resumes it: strata resume job ",
-                                          ShortName(job.record.name()));
+                                          ShortName(job.name()));
     lines.push_back(text + ".");
-    return AddBlocker("SUSPENDED", job.record.name(), text, response);
+    return AddBlocker("SUSPENDED", job.name(), text, response);
   }
-  RefreshCluster(state);
-  const std::string never = WhyInfeasible(state, job.shape);
-  if (state.scheduler.nodes.empty()) {
+  const std::string never = WhyInfeasible(snapshot, shape);
+  if (snapshot.supply->tree->index.empty()) {
     lines.push_back("It waits: no node has joined the cluster yet.");
     AddBlocker("DEVICES", "", "no node has joined the cluster yet", response);
   } else if (never.empty()) {
-    const std::optional<scheduler::Waiting> waiting = WaitingOf(state, job);
-    if (waiting.has_value()) {
-      AddWaiting(state, *waiting, response);
+    if (const scheduler::Waiting* waiting = WaitingOf(snapshot, job); waiting != nullptr) {
+      AddWaiting(snapshot, *waiting, response);
       lines.push_back(absl::StrCat("It waits: ", waiting->reason, "."));
       const std::string& when = waiting->starts_when;
       if (!when.empty()) {
@@ -311,15 +325,15 @@ void ExplainWaiting(ClusterState& state, const JobEntry& job, Lines& lines, Resp
     }
   } else {
     AddBlocker("TOPOLOGY", "", never, response);
-    if (never != job.record.reason()) {  // the first line says it
+    if (never != job.reason()) {  // the first line says it
       lines.push_back(absl::StrCat("It waits: ", never, "."));
     }
   }
   if (response.queue_position() == 0) {  // the scheduler does not look at it
-    response.set_queue_position(PositionOf(state, job));
+    response.set_queue_position(PositionOf(snapshot, job));
   }
-  AddDrained(state, job, response);
-  ExplainUse(state, job, lines);
+  AddDrained(snapshot, shape.device, response);
+  ExplainUse(snapshot, job, lines);
 }
 
 void ExplainHistory(const v1::JobRecord& job, Lines& lines) {
@@ -337,24 +351,33 @@ void ExplainHistory(const v1::JobRecord& job, Lines& lines) {
   }
 }
 
-// Its ranks are started again only then.
-void ExplainBackOff(const ClusterState& state, const JobEntry& job, Lines& lines,
-                    Response& response) {
+// Its ranks are started again only at `next_start_at`.
+void ExplainBackOff(const Snapshot& snapshot, const v1::JobRecord& job, double next_start_at,
+                    Lines& lines, Response& response) {
   const std::string text =
-      absl::StrFormat("Its ranks are started again in %.1f s", job.next_start_at - state.now);
+      absl::StrFormat("Its ranks are started again in %.1f s", next_start_at - snapshot.now);
   lines.push_back(text + ".");
-  AddBlocker("BACK_OFF", job.record.name(), text, response);
-  *response.mutable_expected_start_time() =
-      ToTimestamp(state.wall + (job.next_start_at - state.now));
+  AddBlocker("BACK_OFF", job.name(), text, response);
+  *response.mutable_expected_start_time() = WallOf(snapshot, next_start_at);
 }
 
-void CountDevices(const ClusterState& state, const JobEntry& job, Response& response) {
-  response.set_devices_wanted(job.shape.ranks());
+void ExplainRecovery(const Snapshot& snapshot, const v1::JobRecord& job,
+                     const scheduler::Shape& shape, Lines& lines, Response& response) {
+  const auto recovery = snapshot.recovering->find(job.name());
+  if (recovery != snapshot.recovering->end() && snapshot.now < recovery->second.next_start_at) {
+    ExplainBackOff(snapshot, job, recovery->second.next_start_at, lines, response);
+  } else {
+    ExplainWaiting(snapshot, job, shape, lines, response);
+  }
+}
+
+void CountDevices(const Snapshot& snapshot, const scheduler::Shape& shape, Response& response) {
+  response.set_devices_wanted(shape.ranks());
   std::map<std::string, int64_t> free;  // by kind
-  const scheduler::Occupancy now = FreeDevices(state);
-  for (size_t i = 0; i < state.scheduler.nodes.size(); ++i) {
-    const std::string& kind = state.scheduler.nodes[i]->kind;
-    if (IsKindFor(job.shape.device, kind)) free[kind] += std::popcount(now.free[i]);
+  const std::vector<topology::Node>& nodes = snapshot.supply->tree->cluster.nodes();
+  const scheduler::Occupancy now = FreeNow(snapshot);
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    if (IsKindFor(shape.device, nodes[i].kind)) free[nodes[i].kind] += std::popcount(now.free[i]);
   }
   for (const auto& [kind, devices] : free) {  // one kind has to do
     response.set_devices_free(std::max(response.devices_free(), devices));
@@ -363,45 +386,41 @@ void CountDevices(const ClusterState& state, const JobEntry& job, Response& resp
 
 }  // namespace
 
-v1::ExplainJobResponse Explain(ClusterState& state, const JobEntry& job) {
-  const v1::JobRecord& record = job.record;
+v1::ExplainJobResponse Explain(const Snapshot& snapshot, const v1::JobRecord& job) {
   Response response;
-  response.set_state(record.state());
-  Lines lines = {absl::StrCat(ShortName(record.name()), " is ", v1::Job::State_Name(record.state()),
-                              record.reason().empty() ? "" : absl::StrCat(": ", record.reason()),
-                              ".")};
-  if (state.IsAwaited(job) && !IsTerminal(record.state())) {
+  response.set_state(job.state());
+  Lines lines = {absl::StrCat(ShortName(job.name()), " is ", v1::Job::State_Name(job.state()),
+                              job.reason().empty() ? "" : absl::StrCat(": ", job.reason()), ".")};
+  if (snapshot.awaited->contains(job.name()) && !IsTerminal(job.state())) {
     lines.push_back(absl::StrFormat(
         "Its record is from a backup: whether it has ranks is asked of the agents that come back, "
         "for %.0f s more; until then it is neither started nor given up.",
-        state.restored_until - state.now));
+        snapshot.restored_until - snapshot.now));
   }
-  switch (record.state()) {
+  const scheduler::Shape shape = ShapeOf(job);
+  const ClusterTree& tree = *snapshot.supply->tree;
+  switch (job.state()) {
     case v1::Job::QUEUED:
-      ExplainWaiting(state, job, lines, response);
+      ExplainWaiting(snapshot, job, shape, lines, response);
       break;
     case v1::Job::STARTING:
     case v1::Job::RUNNING:
-      *response.mutable_layout() = record.layout();
-      ExplainPlacement(record, lines);
-      ExplainOrder(state, record, lines);
-      ExplainConstraints(state, record, lines);
-      ExplainNodes(state, job, lines);
+      *response.mutable_layout() = job.layout();
+      ExplainPlacement(job, lines);
+      ExplainOrder(tree, job, lines);
+      ExplainConstraints(tree, job, lines);
+      ExplainNodes(snapshot, job, lines);
       break;
     case v1::Job::RECOVERING:
-      if (state.now < job.next_start_at) {
-        ExplainBackOff(state, job, lines, response);
-      } else {
-        ExplainWaiting(state, job, lines, response);
-      }
+      ExplainRecovery(snapshot, job, shape, lines, response);
       break;
     default:
       break;
   }
-  if (!IsTerminal(record.state())) CountDevices(state, job, response);
-  const std::string sums = planner::OrderOfSums(record.spec());
+  if (!IsTerminal(job.state())) CountDevices(snapshot, shape, response);
+  const std::string sums = planner::OrderOfSums(job.spec());
   if (!sums.empty()) lines.push_back(absl::StrCat("Its ", sums, "."));
-  ExplainHistory(record, lines);
+  ExplainHistory(job, lines);
   response.mutable_lines()->Add(lines.begin(), lines.end());
   return response;
 }

@@ -7,12 +7,14 @@
 #include <cstdint>
 #include <deque>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "controller/logic/checkpoint_commits.h"
+#include "controller/logic/job_record.h"
 #include "proto/strata/v1/agent.pb.h"
 #include "proto/strata/v1/jobs.pb.h"
 #include "proto/strata/v1/records.pb.h"
@@ -120,10 +122,11 @@ struct Claims {
 struct JobEntry {
   v1::JobRecord record;
   std::optional<Claims> claims;
-  bool found = false;          // since the restore: all ranks of its epoch
-  EpochRun run;                // while STARTING or RUNNING
-  scheduler::Shape shape;      // as asked for
-  scheduler::Waiting waiting;  // as of the scheduler's last decision, while it waits
+  bool found = false;      // since the restore: all ranks of its epoch
+  EpochRun run;            // while STARTING or RUNNING
+  scheduler::Shape shape;  // as asked for
+  // As of the scheduler's last decision, while it waits; null: none was made.
+  std::shared_ptr<const scheduler::Waiting> waiting;
 
   // While RECOVERING.
   std::optional<GivenUp> given_up;
@@ -147,11 +150,7 @@ struct JobEntry {
   double expires_at = 0;         // its place in ClusterState::expiring; 0: none
   int64_t finished_version = 0;  // its place in ClusterState::finished; 0: none
 
-  struct Event {
-    int64_t number = 0;  // 1-based, grows
-    v1::JobEvent event;
-  };
-  std::deque<Event> events;  // see job_events.h
+  std::deque<std::shared_ptr<const NumberedEvent>> events;  // see job_events.h
 
   EpochKey key() const { return {record.name(), record.epoch(), record.uid()}; }
 };

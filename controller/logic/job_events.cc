@@ -1,7 +1,7 @@
 #include "controller/logic/job_events.h"
 
 #include <algorithm>
-#include <utility>
+#include <memory>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -16,9 +16,14 @@ std::string KeyOf(const JobEntry& job, int64_t number) {
   return absl::StrFormat("%s/%012d", job.record.name(), number);
 }
 
-void Put(const JobEntry& job, const JobEntry::Event& event, Effects& effects) {
-  effects.writes.push_back(
-      {kEventTable, KeyOf(job, event.number), event.event.SerializeAsString()});
+using Kept = std::shared_ptr<const NumberedEvent>;
+
+Kept Keep(int64_t number, const v1::JobEvent& event) {
+  return std::make_shared<const NumberedEvent>(NumberedEvent{number, event});
+}
+
+void Put(const JobEntry& job, const NumberedEvent& kept, Effects& effects) {
+  effects.writes.push_back({kEventTable, KeyOf(job, kept.number), kept.event.SerializeAsString()});
 }
 
 bool Repeats(const v1::JobEvent& last, const v1::JobEvent& event) {
@@ -43,25 +48,26 @@ v1::JobEvent MakeEvent(const ClusterState& state, const v1::JobRecord& job, cons
 }
 
 void TellEvent(JobEntry& job, const v1::JobEvent& event, Effects& effects) {
-  if (!job.events.empty() && Repeats(job.events.back().event, event)) {
-    job.events.back().event = event;
+  const int64_t last = job.events.empty() ? 0 : job.events.back()->number;
+  if (last > 0 && Repeats(job.events.back()->event, event)) {
+    job.events.back() = Keep(last, event);
   } else {
-    job.events.push_back({job.events.empty() ? 1 : job.events.back().number + 1, event});
+    job.events.push_back(Keep(last + 1, event));
   }
-  Put(job, job.events.back(), effects);
+  Put(job, *job.events.back(), effects);
   while (job.events.size() > kMostEventsKept) {
-    effects.writes.push_back({kEventTable, KeyOf(job, job.events.front().number), "", true});
+    effects.writes.push_back({kEventTable, KeyOf(job, job.events.front()->number), "", true});
     job.events.pop_front();
   }
 }
 
 void CorrectEvent(JobEntry& job, const v1::JobEvent& event, Effects& effects) {
-  const auto found =
-      std::find_if(job.events.rbegin(), job.events.rend(),
-                   [&](const JobEntry::Event& kept) { return kept.event.type() == event.type(); });
+  const auto found = std::find_if(job.events.rbegin(), job.events.rend(), [&](const Kept& kept) {
+    return kept->event.type() == event.type();
+  });
   if (found == job.events.rend()) return;
-  found->event = event;
-  Put(job, *found, effects);
+  *found = Keep((*found)->number, event);
+  Put(job, **found, effects);
 }
 
 bool RestoreEvent(ClusterState& state, const Write& write) {
@@ -75,14 +81,14 @@ bool RestoreEvent(ClusterState& state, const Write& write) {
   JobEntry* job = state.Find(write.key.substr(0, slash));
   if (job == nullptr) return true;
   const auto after = std::find_if(job->events.rbegin(), job->events.rend(),
-                                  [&](const auto& kept) { return kept.number < number; });
-  job->events.insert(after.base(), {number, std::move(event)});
+                                  [&](const Kept& kept) { return kept->number < number; });
+  job->events.insert(after.base(), Keep(number, event));
   return true;
 }
 
 void ForgetEvents(const JobEntry& job, Effects& effects) {
-  for (const JobEntry::Event& kept : job.events) {
-    effects.writes.push_back({kEventTable, KeyOf(job, kept.number), "", true});
+  for (const Kept& kept : job.events) {
+    effects.writes.push_back({kEventTable, KeyOf(job, kept->number), "", true});
   }
 }
 

@@ -34,9 +34,7 @@ class JobUpdates : public StoppedJobs {
   std::vector<std::string> TypesOf(const std::string& job) {
     std::vector<std::string> types;
     const auto events = h.core->JobEvents("jobs/" + job);
-    for (const auto& [number, event] : *events) {
-      types.insert(types.begin(), event.type());
-    }
+    for (const auto& kept : *events) types.insert(types.begin(), kept->event.type());
     return types;
   }
 };
@@ -372,10 +370,10 @@ TEST_F(JobUpdates, EventsTellWhatHappenedByWhomAndOutliveTheController) {
   EXPECT_THAT(TypesOf("a"), ElementsAre("CREATED", "STARTED", "RUNNING", "CHECKPOINT", "SUSPENDED",
                                         "CHECKPOINT", "STOPPED", "RESUMED"));
   const auto events = *h.core->JobEvents("jobs/a");
-  EXPECT_EQ(events.front().second.actor(), "users/ann");
-  EXPECT_EQ(events.at(2).second.actor(), "nodes/n0");
-  EXPECT_EQ(events.at(4).second.step(), 30) << "of checkpoints in a row the last";
-  EXPECT_EQ(events.at(4).second.attempt(), 1);
+  EXPECT_EQ(events.front()->event.actor(), "users/ann");
+  EXPECT_EQ(events.at(2)->event.actor(), "nodes/n0");
+  EXPECT_EQ(events.at(4)->event.step(), 30) << "of checkpoints in a row the last";
+  EXPECT_EQ(events.at(4)->event.attempt(), 1);
   EXPECT_EQ(h.core->JobEvents("jobs/b").status().code(), absl::StatusCode::kNotFound);
 }
 

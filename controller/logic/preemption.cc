@@ -148,7 +148,8 @@ void JobMachine::MoveOffDrained() {
     if (!HasEpoch(job.record.state()) || Stops(job) || !is_there(job)) continue;
     if (!free.has_value()) free = FreeDevices(state_);
     if (!MoveOff(job, *free)) {
-      job.waiting.reason = "it stays on a drained node, for it fits nowhere else now";
+      job.waiting = std::make_shared<const scheduler::Waiting>(
+          scheduler::Waiting{.reason = "it stays on a drained node, for it fits nowhere else now"});
     }
   }
 }

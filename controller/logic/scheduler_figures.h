@@ -6,11 +6,9 @@
 #include <map>
 #include <string>
 
-#include "proto/strata/v1/cluster.pb.h"
+#include "controller/logic/snapshot.h"
 
 namespace strata::controller {
-
-struct ClusterState;
 
 struct SchedulerFigures {
   struct Kind {
@@ -27,8 +25,8 @@ struct SchedulerFigures {
   int64_t devices = 0, free_devices = 0;     // of these
 };
 
-// Takes time in proportion to the nodes.
-SchedulerFigures FiguresOf(const ClusterState& state);
+// Takes time in proportion to the nodes and jobs.
+SchedulerFigures FiguresOf(const Snapshot& snapshot);
 
 }  // namespace strata::controller
 

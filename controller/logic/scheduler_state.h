@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <tuple>
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include "controller/logic/node_table.h"
+#include "controller/logic/supply.h"
 #include "planner/traffic.h"
 #include "scheduler/placement/placement.h"
 #include "topology/cluster.h"
@@ -22,7 +24,7 @@ struct SchedulerState {
   // nodes[i] is cluster.nodes()[i]. Made anew when the cluster has changed.
   topology::Cluster cluster;
   std::vector<NodeEntry*> nodes;
-  std::map<std::string, int> index;  // by nodes/NAME
+  std::shared_ptr<const ClusterTree> tree = std::make_shared<const ClusterTree>();  // the same
   bool made = false;
 
   // Shapes that were asked about since then: why none of the cluster's states holds them; empty:
@@ -36,9 +38,10 @@ struct SchedulerState {
   double next_at = 0;   // not before, so that long queues do not take all of the time
   double decided_at = 0;
   int64_t decisions = 0;  // so many; why jobs wait changes with each
-  // As the last decision left it: free devices by kind, and the least effective priority of jobs
-  // that hold devices (absent: none does).
+  // As the last decision left it: free devices by kind, and one by one; the least effective
+  // priority of jobs that hold devices (absent: none does).
   std::map<std::string, int64_t> free;
+  std::shared_ptr<const Supply> supply = std::make_shared<const Supply>();
   std::optional<int64_t> least_priority;
   // Of the last view: epochs that are over and still hold devices.
   std::map<EpochKey, scheduler::Shape> ending;

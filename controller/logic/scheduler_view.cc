@@ -32,9 +32,9 @@ void AddEnded(const ClusterState& state, const JobEntry& job, std::vector<Device
   if (record.cancel_requested() || record.suspended()) return;
   if (record.has_preemption() && record.preemption().by() != record.name()) return;
   for (const auto& [name, member] : job.run.members) {
-    const auto node = state.scheduler.index.find(name);
+    const auto node = state.scheduler.tree->index.find(name);
     const bool ended = member.state == MemberState::kEnded || member.missed_at.has_value();
-    if (!ended || node == state.scheduler.index.end()) continue;
+    if (!ended || node == state.scheduler.tree->index.end()) continue;
     for (const int device : member.devices) kept.push_back({node->second, device});
   }
 }
@@ -190,27 +190,41 @@ void ShareClaims(const ClusterState& state, scheduler::View& view) {
   }
 }
 
-bool Matches(const std::string& asked, const std::string& kind) {
-  return asked == "gpu" ? kind != "cpu" : asked == kind;
-}
-
-// "; away: n1: 1 device, not heard from …", or nothing.
-std::string Away(const ClusterState& state, const std::string& asked) {
-  constexpr size_t kNamed = 4;
-  const std::string since =
-      absl::StrCat("not heard from since this controller's start at ",
-                   absl::FormatTime("%Y-%m-%d %H:%M:%S UTC",
-                                    absl::FromUnixSeconds(static_cast<int64_t>(state.started_wall)),
-                                    absl::UTCTimeZone()));
-  std::vector<std::string> parts;
-  size_t away = 0;
-  for (const auto& [name, node] : state.nodes.all()) {
-    if (!state.IsAway(node) || !Matches(asked, node.kind) || ++away > kNamed) continue;
-    parts.push_back(absl::StrCat(ShortName(name), ": ", node.devices,
-                                 node.devices == 1 ? " device, " : " devices, ", since));
+// Nodes of the asked kind that were not heard from since the controller's start.
+class AwayNodes {
+ public:
+  explicit AwayNodes(double started_wall)
+      : since_(
+            absl::StrCat("not heard from since this controller's start at ",
+                         absl::FormatTime("%Y-%m-%d %H:%M:%S UTC",
+                                          absl::FromUnixSeconds(static_cast<int64_t>(started_wall)),
+                                          absl::UTCTimeZone()))) {}
+  void Add(const std::string& name, int devices) {
+    if (++count_ > kNamed) return;
+    parts_.push_back(absl::StrCat(ShortName(name), ": ", devices,
+                                  devices == 1 ? " device, " : " devices, ", since_));
   }
-  if (away > kNamed) parts.push_back(absl::StrCat(away - kNamed, " more"));
-  return parts.empty() ? "" : absl::StrCat("; away: ", absl::StrJoin(parts, "; "));
+  // "; away: n1: 1 device, not heard from …", or nothing.
+  std::string Text() const {
+    if (parts_.empty()) return "";
+    const std::string more = count_ > kNamed ? absl::StrCat("; ", count_ - kNamed, " more") : "";
+    return absl::StrCat("; away: ", absl::StrJoin(parts_, "; "), more);
+  }
+
+ private:
+  static constexpr size_t kNamed = 4;
+  const std::string since_;
+  std::vector<std::string> parts_;
+  size_t count_ = 0;
+};
+
+// Empty: a state of the cluster holds it.
+std::string WhyNever(const topology::Cluster& cluster, const scheduler::Shape& shape) {
+  const Occupancy ideal = Occupancy::Ideal(cluster);
+  if (scheduler::Place(cluster, ideal, shape).has_value()) return "";
+  const scheduler::Refusal refusal = scheduler::WhyNot(cluster, ideal, shape);
+  if (!refusal.nearest.has_value()) return refusal.reason;
+  return absl::StrCat(refusal.reason, "; nearest: ", refusal.nearest->text);
 }
 
 }  // namespace
@@ -226,18 +240,20 @@ void RefreshCluster(ClusterState& state) {
     STRATA_CHECK(cluster.ok());  // no agent can bring that about: see Admit, FoundLevels
     made.cluster = *std::move(cluster);
     made.nodes.clear();
-    made.index.clear();
     made.infeasible.clear();
+    auto tree = std::make_shared<ClusterTree>();
+    tree->cluster = made.cluster;
     for (const topology::Node& node : made.cluster.nodes()) {
       NodeEntry* entry = state.nodes.Find(NodeName(node.name));
-      made.index[entry->name] = static_cast<int>(made.nodes.size());
+      tree->index[entry->name] = static_cast<int>(made.nodes.size());
       made.nodes.push_back(entry);
     }
+    made.tree = std::move(tree);
     made.made = true;
   }
   for (const NodeEntry* node : state.nodes.TakeTouched(NodeTable::Watcher::kScheduler)) {
-    const auto at = made.index.find(node->name);
-    if (at == made.index.end()) continue;
+    const auto at = made.tree->index.find(node->name);
+    if (at == made.tree->index.end()) continue;
     made.cluster.SetState(at->second, node->FreeDevices(), node->TakesRanks());
   }
 }
@@ -289,7 +305,7 @@ Occupancy FreeDevices(const ClusterState& state, const JobEntry* but) {
 
 namespace {
 
-scheduler::Placement Locate(const ClusterState& state, const Places& places, const Names& order) {
+scheduler::Placement Locate(const ClusterTree& tree, const Places& places, const Names& order) {
   scheduler::Placement placement;
   placement.order = OrderOf(order);
   placement.ranks.reserve(places.size());
@@ -298,11 +314,11 @@ scheduler::Placement Locate(const ClusterState& state, const Places& places, con
   for (const v1::RankPlace& place : places) {
     if (last == nullptr || *last != place.node()) {
       last = &place.node();
-      const auto found = state.scheduler.index.find(place.node());
-      node = found == state.scheduler.index.end() ? -1 : found->second;
+      const auto found = tree.index.find(place.node());
+      node = found == tree.index.end() ? -1 : found->second;
     }
     placement.ranks.push_back(node < 0 ? Device() : Device{node, place.device()});
-    if (node >= 0 && placement.kind.empty()) placement.kind = state.scheduler.nodes[node]->kind;
+    if (node >= 0 && placement.kind.empty()) placement.kind = tree.cluster.nodes()[node].kind;
   }
   return placement;
 }
@@ -310,16 +326,20 @@ scheduler::Placement Locate(const ClusterState& state, const Places& places, con
 }  // namespace
 
 scheduler::Placement MovingTo(const ClusterState& state, const v1::JobRecord& job) {
-  return Locate(state, job.moving_to().ranks(), job.moving_to().order());
+  return Locate(*state.scheduler.tree, job.moving_to().ranks(), job.moving_to().order());
+}
+
+scheduler::Placement PlacementOf(const ClusterTree& tree, const v1::JobRecord& job) {
+  scheduler::Placement placement = Locate(tree, job.placement(), job.layout().order());
+  for (const std::string& spare : job.layout().spares()) {
+    const auto found = tree.index.find(spare);
+    if (found != tree.index.end()) placement.spares.push_back(found->second);
+  }
+  return placement;
 }
 
 scheduler::Placement PlacementOf(const ClusterState& state, const v1::JobRecord& job) {
-  scheduler::Placement placement = Locate(state, job.placement(), job.layout().order());
-  for (const std::string& spare : job.layout().spares()) {
-    const auto found = state.scheduler.index.find(spare);
-    if (found != state.scheduler.index.end()) placement.spares.push_back(found->second);
-  }
-  return placement;
+  return PlacementOf(*state.scheduler.tree, job);
 }
 
 bool MayStart(const ClusterState& state, const JobEntry& job) {
@@ -360,23 +380,39 @@ scheduler::View MakeView(ClusterState& state) {
   return view;
 }
 
+bool IsKindFor(const std::string& asked, const std::string& kind) {
+  return asked == "gpu" ? kind != "cpu" : asked == kind;
+}
+
 std::string WhyInfeasible(ClusterState& state, const scheduler::Shape& shape) {
   SchedulerState& made = state.scheduler;
   if (!made.made) RefreshCluster(state);
   if (made.nodes.empty()) return "";
   const auto [found, unknown] =
       made.infeasible.try_emplace({shape.degrees, shape.device, shape.topology});
-  if (unknown) {
-    const Occupancy ideal = Occupancy::Ideal(made.cluster);
-    if (!scheduler::Place(made.cluster, ideal, shape).has_value()) {
-      const scheduler::Refusal refusal = scheduler::WhyNot(made.cluster, ideal, shape);
-      found->second = absl::StrCat(
-          refusal.reason,
-          refusal.nearest.has_value() ? absl::StrCat("; nearest: ", refusal.nearest->text) : "",
-          Away(state, shape.device));
+  if (unknown) found->second = WhyNever(made.cluster, shape);
+  if (unknown && !found->second.empty()) {
+    AwayNodes away(state.started_wall);
+    for (const auto& [name, node] : state.nodes.all()) {
+      if (state.IsAway(node) && IsKindFor(shape.device, node.kind)) away.Add(name, node.devices);
     }
+    found->second += away.Text();
   }
   return found->second;
+}
+
+std::string WhyInfeasible(const Snapshot& snapshot, const scheduler::Shape& shape) {
+  const topology::Cluster& cluster = snapshot.supply->tree->cluster;
+  const std::string never = cluster.nodes().empty() ? "" : WhyNever(cluster, shape);
+  if (never.empty()) return "";
+  AwayNodes away(snapshot.started_wall);
+  snapshot.nodes.ForEachAfter("", [&](const SnapshotNode& node) {
+    if (node.away && IsKindFor(shape.device, node.shown.device())) {
+      away.Add(node.shown.name(), node.shown.devices());
+    }
+    return true;
+  });
+  return never + away.Text();
 }
 
 }  // namespace strata::controller

@@ -25,6 +25,7 @@ int64_t EffectivePriority(const v1::Policy& policy, const v1::JobSpec& spec);
 scheduler::Occupancy FreeDevices(const ClusterState& state, const JobEntry* but = nullptr);
 
 // By rank: where the job's ranks are, or were; node -1 where the node is no longer the cluster's.
+scheduler::Placement PlacementOf(const ClusterTree& tree, const v1::JobRecord& job);
 scheduler::Placement PlacementOf(const ClusterState& state, const v1::JobRecord& job);
 // Likewise where they are to move; empty: they are not.
 scheduler::Placement MovingTo(const ClusterState& state, const v1::JobRecord& job);
@@ -37,9 +38,13 @@ bool MayStart(const ClusterState& state, const JobEntry& job);
 // Names are the short ones. Borrows the entries' shapes and the state's cluster.
 scheduler::View MakeView(ClusterState& state);
 
+// Whether devices of a kind are such as were asked for: of that kind, or "gpu", any but cpu.
+bool IsKindFor(const std::string& asked, const std::string& kind);
+
 // Why no state of the cluster could hold the shape, with what is away; empty: one could, or nobody
-// has joined yet.
+// has joined yet. Of a snapshot it is found out anew each time, which may take long.
 std::string WhyInfeasible(ClusterState& state, const scheduler::Shape& shape);
+std::string WhyInfeasible(const Snapshot& snapshot, const scheduler::Shape& shape);
 
 }  // namespace strata::controller
 

@@ -33,10 +33,6 @@ double PauseFor(const ClusterState& state) {
          kSecondsPerNode * beyond(state.nodes.all().size());
 }
 
-bool Matches(const std::string& asked, const std::string& kind) {
-  return asked == "gpu" ? kind != "cpu" : asked == kind;
-}
-
 // What a queued job's record says while nothing keeps it from running but other jobs.
 std::string UsualReason(const v1::JobRecord& job) {
   const bool preempted = job.has_preemption() && job.events_size() > 0;
@@ -50,7 +46,7 @@ std::string UsualReason(const v1::JobRecord& job) {
 bool JobMachine::MayFit(const JobEntry& fresh) const {
   const SchedulerState& scheduler = state_.scheduler;
   for (const auto& [kind, free] : scheduler.free) {
-    if (Matches(fresh.shape.device, kind) && free >= fresh.shape.ranks()) return true;
+    if (IsKindFor(fresh.shape.device, kind) && free >= fresh.shape.ranks()) return true;
   }
   return scheduler.least_priority.has_value() &&
          *scheduler.least_priority < EffectivePriority(state_.policy, fresh.record.spec());
@@ -58,7 +54,8 @@ bool JobMachine::MayFit(const JobEntry& fresh) const {
 
 bool JobMachine::IsDue(const JobEntry* fresh) const {
   if (state_.capacity_changed || state_.cluster_changed) return true;
-  if (fresh != nullptr && MayFit(*fresh)) return true;
+  // A short queue is decided about at each change, so that every job says at once why it waits.
+  if (fresh != nullptr && (MayFit(*fresh) || PauseFor(state_) == 0)) return true;
   const bool waits = !state_.queue.empty() || !state_.recovering.empty();
   if (waits && state_.now >= state_.scheduler.decided_at + kReviewSeconds) return true;
   return std::any_of(state_.recovering.begin(), state_.recovering.end(),
@@ -127,7 +124,8 @@ void JobMachine::Apply(const scheduler::Decisions& decisions) {
   }
   for (const auto& [name, waiting] : decisions.waiting) {
     const auto job = state_.jobs.find(absl::StrCat("jobs/", name));
-    if (job != state_.jobs.end()) job->second.waiting = waiting;
+    if (job == state_.jobs.end()) continue;
+    job->second.waiting = std::make_shared<const scheduler::Waiting>(waiting);
   }
 }
 
@@ -144,7 +142,7 @@ void JobMachine::Begin(JobEntry& job, const scheduler::Start& start) {
   LeaveGivenUp(job);
   job.run = {};
   job.run.begun_at = state_.now;
-  job.waiting = {};
+  job.waiting = nullptr;
   record.set_epoch(std::max(record.epoch() + 1, record.least_epoch()));
   record.set_attempt(record.attempt() + 1);
   record.set_step(record.checkpoint().step());
@@ -189,15 +187,16 @@ void JobMachine::Begin(JobEntry& job, const scheduler::Start& start) {
   }
 }
 
-// For the next job that comes.
+// For the next job that comes, and for readers.
 void JobMachine::NoteSupply() {
   SchedulerState& scheduler = state_.scheduler;
   scheduler.free.clear();
   scheduler.least_priority.reset();
-  const scheduler::Occupancy free = FreeDevices(state_);
+  scheduler::Occupancy free = FreeDevices(state_);
   for (size_t i = 0; i < scheduler.nodes.size(); ++i) {
     scheduler.free[scheduler.nodes[i]->kind] += std::popcount(free.free[i]);
   }
+  scheduler.supply = std::make_shared<const Supply>(Supply{scheduler.tree, std::move(free)});
   for (const std::string& name : state_.live) {
     const int64_t priority = EffectivePriority(state_.policy, state_.jobs.at(name).record.spec());
     scheduler.least_priority = std::min(priority, scheduler.least_priority.value_or(priority));

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <memory>
-#include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -18,10 +18,11 @@ template <typename T, typename Traits>
 class SharedTable {
  public:
   using Pointer = std::shared_ptr<const T>;
+  using Key = std::remove_cvref_t<decltype(Traits::KeyOf(std::declval<const T&>()))>;
 
   // Adds it, or puts it in the place of the entry of its key.
   void Set(Pointer value) {
-    const std::string& key = Traits::KeyOf(*value);
+    const Key& key = Traits::KeyOf(*value);
     if (parts_.empty()) parts_.push_back(std::make_shared<Part>());
     const size_t at = PartOf(key);
     Part& part = Own(at);
@@ -39,7 +40,7 @@ class SharedTable {
     parts_.insert(parts_.begin() + static_cast<ptrdiff_t>(at) + 1, std::move(upper));
   }
 
-  void Erase(const std::string& key) {
+  void Erase(const Key& key) {
     if (parts_.empty()) return;
     const size_t at = PartOf(key);
     const auto there = LowerBound(*parts_[at], key);
@@ -52,7 +53,7 @@ class SharedTable {
   }
 
   // Null: there is none.
-  Pointer Find(const std::string& key) const {
+  Pointer Find(const Key& key) const {
     if (parts_.empty()) return nullptr;
     const Part& part = *parts_[PartOf(key)];
     const auto found = LowerBound(part, key);
@@ -63,11 +64,22 @@ class SharedTable {
 
   // In the order of keys, from the first one greater than `after` on, until `visit` says false.
   template <typename Visit>
-  void ForEachAfter(const std::string& after, Visit visit) const {
+  void ForEachAfter(const Key& after, Visit visit) const {
     if (parts_.empty()) return;
     for (size_t at = PartOf(after); at < parts_.size(); ++at) {
       for (const Pointer& value : *parts_[at]) {
         if (Traits::KeyOf(*value) > after && !visit(*value)) return;
+      }
+    }
+  }
+  // Backwards, from the last one less than `before` on.
+  template <typename Visit>
+  void ForEachBefore(const Key& before, Visit visit) const {
+    if (parts_.empty()) return;
+    for (size_t end = PartOf(before) + 1; end > 0; --end) {
+      const Part& part = *parts_[end - 1];
+      for (auto value = part.rbegin(); value != part.rend(); ++value) {
+        if (Traits::KeyOf(**value) < before && !visit(**value)) return;
       }
     }
   }
@@ -77,19 +89,18 @@ class SharedTable {
   static constexpr size_t kMost = 256;  // entries of a part
 
   template <typename SomePart>
-  static auto LowerBound(SomePart& part, const std::string& key) {
+  static auto LowerBound(SomePart& part, const Key& key) {
     return std::lower_bound(
         part.begin(), part.end(), key,
-        [](const Pointer& value, const std::string& than) { return Traits::KeyOf(*value) < than; });
+        [](const Pointer& value, const Key& than) { return Traits::KeyOf(*value) < than; });
   }
 
   // The last part that begins with the key or before, else the first.
-  size_t PartOf(const std::string& key) const {
-    const auto next =
-        std::upper_bound(parts_.begin() + 1, parts_.end(), key,
-                         [](const std::string& than, const std::shared_ptr<Part>& part) {
-                           return than < Traits::KeyOf(*part->front());
-                         });
+  size_t PartOf(const Key& key) const {
+    const auto next = std::upper_bound(parts_.begin() + 1, parts_.end(), key,
+                                       [](const Key& than, const std::shared_ptr<Part>& part) {
+                                         return than < Traits::KeyOf(*part->front());
+                                       });
     return static_cast<size_t>(next - parts_.begin()) - 1;
   }
 

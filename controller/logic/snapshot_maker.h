@@ -29,6 +29,7 @@ class SnapshotMaker {
   bool TakeJobs(ClusterState& state);
   bool TakeNodes(ClusterState& state);
   bool TakeWaiting(const ClusterState& state);
+  bool TakeRecovering(const ClusterState& state);
   bool TakeMeta(ClusterState& state, bool decided);
 
   Snapshot next_;
@@ -37,6 +38,7 @@ class SnapshotMaker {
   int64_t order_version_ = -1;  // NodeTable's, of node_order
   int64_t map_version_ = -1;    // the same, of map
   int64_t decisions_ = -1;
+  int64_t policies_ = -1;
 };
 
 }  // namespace strata::controller

@@ -6,10 +6,14 @@
 #include <memory>
 #include <random>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "controller/logic/explain.h"
 #include "controller/logic/job_entry.h"
+#include "controller/logic/scheduler_figures.h"
 #include "controller/logic/shared_table.h"
 #include "controller/logic/testing.h"
 
@@ -17,6 +21,7 @@ namespace strata::controller {
 namespace {
 
 using testing::Harness;
+using ::testing::HasSubstr;
 
 struct Entry {
   std::string key;
@@ -60,6 +65,13 @@ TEST(SharedTable, IsAMapWhoseCopiesStayAsTheyWere) {
   for (const auto& [then, as_it_was] : copies) EXPECT_EQ(Contents(then), as_it_was);
   const std::string middle = "k1500";
   EXPECT_EQ(Contents(table, middle), Plain(plain.upper_bound(middle), plain.end()));
+  Plain before;
+  table.ForEachBefore(middle, [&](const Entry& entry) {
+    EXPECT_TRUE(before.empty() || before.begin()->first > entry.key);
+    before[entry.key] = entry.value;
+    return true;
+  });
+  EXPECT_EQ(before, Plain(plain.begin(), plain.lower_bound(middle)));
 }
 
 TEST(SharedTable, EmptyAgainAfterTheLastOneWent) {
@@ -125,6 +137,88 @@ TEST(Snapshot, TheMapIsMadeAnewOnlyWhenNodesHaveMoved) {
   EXPECT_EQ(h.core->TakeSnapshot()->buffer, grown->buffer);
 }
 
+// Tensor 8 x pipeline 16 x data 128, of a model whose sizes are known.
+v1::CreateJobRequest LargeJob(const std::string& name) {
+  v1::CreateJobRequest request = Harness::Request(name, 16384);
+  v1::JobSpec& spec = *request.mutable_job()->mutable_spec();
+  spec.mutable_parallel()->set_tensor(8);
+  spec.mutable_parallel()->set_pipeline(16);
+  spec.mutable_parallel()->set_data(128);
+  spec.mutable_parallel()->set_virtual_shards(128);
+  spec.mutable_train()->set_sequence(128);
+  spec.mutable_train()->set_global_batch(2048);
+  v1::ModelSpec& model = *request.mutable_job()->mutable_model();
+  model.set_family(v1::ModelSpec::FAMILY_LLAMA);
+  model.set_layers(32);
+  model.set_hidden(512);
+  model.set_heads(8);
+  model.set_ffn(1024);
+  model.set_vocab(256);
+  model.set_context(128);
+  return request;
+}
+
+// An explanation needs nothing but a snapshot: the logic goes on while it is made, here to the end
+// of what it tells of.
+TEST(Snapshot, ALargeJobIsExplainedAsItWasWhileTheLogicGoesOn) {
+  constexpr int kNodes = 256;
+  Harness h;
+  std::vector<std::string> nodes;
+  for (int i = 0; i < kNodes; ++i) {
+    nodes.push_back(absl::StrCat("n", i));
+    h.Join(nodes.back(), {}, 64, {{"zone", absl::StrCat("z", i / 32)}});
+  }
+  h.Pass(2, nodes);
+  ASSERT_TRUE(h.Create(LargeJob("large")).ok());
+  ASSERT_EQ(h.Job("large").state(), v1::Job::STARTING);
+  ASSERT_TRUE(h.Create(Harness::Request("waits", 1)).ok());
+  h.Pass(2, nodes);
+  const auto before = h.core->TakeSnapshot();
+  const auto explain = [&before](const char* name) {
+    return Explain(*before, *before->jobs.Find(name));
+  };
+  const v1::ExplainJobResponse runs = explain("jobs/large"), waits = explain("jobs/waits");
+  v1::ExplainJobResponse runs_later, waits_later;
+  std::thread reader([&] {
+    runs_later = explain("jobs/large");
+    waits_later = explain("jobs/waits");
+  });
+  ASSERT_TRUE(h.Cancel("large").ok());
+  ASSERT_TRUE(h.Cancel("waits").ok());
+  for (const std::string& node : nodes) ASSERT_TRUE(h.Drain(node).ok());
+  h.Pass(1, nodes);
+  h.Join("more", {}, 64);
+  reader.join();
+  EXPECT_EQ(runs_later.SerializeAsString(), runs.SerializeAsString());
+  EXPECT_EQ(waits_later.SerializeAsString(), waits.SerializeAsString());
+  const std::string lines = absl::StrJoin(runs.lines(), "\n");
+  EXPECT_THAT(lines, HasSubstr("numbered tensor, then "));
+  EXPECT_THAT(lines, HasSubstr("contiguous order: "));
+  EXPECT_THAT(absl::StrJoin(waits.lines(), "\n"), HasSubstr("n0 is used by large."));
+  EXPECT_EQ(waits.devices_free(), 0);
+  const auto later = h.core->TakeSnapshot();
+  EXPECT_THAT(Explain(*later, *later->jobs.Find("jobs/large")).lines(0), HasSubstr("CANCELLED"));
+}
+
+TEST(Snapshot, TellsOfTheSchedulerAndOfThePolicyAsOfThen) {
+  Harness h;
+  h.Join("n0", {}, 2);
+  h.Join("n1");
+  ASSERT_TRUE(h.Create(Harness::Request("a", 1)).ok());
+  const auto before = h.core->TakeSnapshot();
+  v1::Policy policy;
+  policy.add_projects()->set_name("nlp");
+  ASSERT_TRUE(h.ApplyPolicy(policy).ok());
+  ASSERT_TRUE(h.Drain("n0").ok());
+  const auto after = h.core->TakeSnapshot();
+  EXPECT_EQ(FiguresOf(*before).kinds.at("cpu").free, 2);
+  EXPECT_EQ(FiguresOf(*before).drained_nodes, 0);
+  EXPECT_EQ(FiguresOf(*after).drained_nodes, 1);
+  EXPECT_EQ(ShowPolicy(*before).projects_size() + 1, ShowPolicy(*after).projects_size());
+  EXPECT_EQ(ShowPolicy(*before).projects(0).active_jobs(), 1);
+  EXPECT_EQ(ShowPolicy(*before).projects(0).devices().at("cpu"), 1);
+}
+
 // What is shown is what the logic knows, whatever happened: every change finds its way.
 TEST(Snapshot, AgreesWithTheLogicAfterAnyHistory) {
   std::mt19937_64 random(11);
@@ -171,7 +265,7 @@ TEST(Snapshot, AgreesWithTheLogicAfterAnyHistory) {
                   SecondsOf(h.core->ShowJob(*record).run_time()), 1e-3)
           << "step " << step;
     }
-    const SchedulerFigures figures = h.core->scheduler_figures();
+    const SchedulerFigures figures = FiguresOf(*snapshot);
     int64_t free = 0;
     ASSERT_EQ(snapshot->nodes.size(), h.core->Nodes().size()) << "step " << step;
     for (const v1::Node& shown : h.core->Nodes()) {

@@ -14,6 +14,7 @@
 #include <mutex>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "controller/metrics/job_metrics.h"
@@ -85,7 +86,7 @@ class PrometheusMetrics final : public Metrics {
 
   absl::StatusOr<std::string> Serve(const std::string& address) override;
   std::string Text() const override {
-    return prometheus::TextSerializer().Serialize(registry_->Collect());
+    return prometheus::TextSerializer().Serialize(page_->Collect());
   }
 
   void OnLoad(const Core& core) override {
@@ -105,7 +106,19 @@ class PrometheusMetrics final : public Metrics {
   void OnCall(const char* method, const char* code, double seconds) override;
 
  private:
+  // What scrapes get, on the threads that ask for it: what takes time in proportion to the cluster
+  // is counted there.
+  struct Page final : prometheus::Collectable {
+    explicit Page(PrometheusMetrics* of) : metrics(of) {}
+    std::vector<prometheus::MetricFamily> Collect() const override {
+      metrics->ShowFigures();
+      return metrics->registry_->Collect();
+    }
+    PrometheusMetrics* const metrics;
+  };
+
   void StopServing();
+  void ShowFigures();
 
   struct Node {
     double heard_at = 0;
@@ -133,6 +146,12 @@ class PrometheusMetrics final : public Metrics {
   prometheus::Gauge* used_devices_ = nullptr;
   std::map<std::string, Node> agents_;  // by node
   double next_refresh_ = 0;
+
+  const std::shared_ptr<Page> page_ = std::make_shared<Page>(this);
+  std::mutex snapshot_mutex_;                 // guards snapshot_; never held for long
+  std::shared_ptr<const Snapshot> snapshot_;  // the newest, or null
+  std::mutex figures_mutex_;                  // guards shown_, and what it is shown by
+  std::shared_ptr<const Snapshot> shown_;
 
   std::mutex calls_mutex_;  // guards calls_
   std::map<std::string, Calls> calls_;
@@ -170,7 +189,7 @@ absl::StatusOr<std::string> PrometheusMetrics::Serve(const std::string& address)
     exposer_ = std::make_unique<prometheus::Exposer>(
         std::vector<std::string>{"listening_ports", address, "num_threads", "16",
                                  "request_timeout_ms", "1000", "enable_keep_alive", "no"});
-    exposer_->RegisterCollectable(registry_);
+    exposer_->RegisterCollectable(page_);
     const std::vector<int> ports = exposer_->GetListeningPorts();
     if (ports.empty()) return absl::FailedPreconditionError(absl::StrCat(address, ": no port"));
     port_ = ports.front();
@@ -206,22 +225,38 @@ void PrometheusMetrics::OnTick(const Core& core) {
   if (clock_->Now() < next_refresh_) return;
   next_refresh_ = clock_->Now() + kRefreshSeconds;
   jobs_.Tick(clock_->Now(), kKeepSeconds);
-  const SchedulerFigures figures = core.scheduler_figures();
-  scheduler_.Show(figures);
   isolated_.Set(core.cut_off() ? 1 : 0);
   heartbeat_seconds_ = core.policy().timing().heartbeat_seconds();
-  for (const auto& [state, gauge] : nodes_by_state_) {
-    const auto count = figures.nodes.find(state);
-    gauge->Set(count == figures.nodes.end() ? 0 : static_cast<double>(count->second));
+  {
+    std::shared_ptr<const Snapshot> taken = core.TakeSnapshot();
+    const std::lock_guard lock(snapshot_mutex_);
+    snapshot_ = std::move(taken);
   }
-  free_devices_->Set(static_cast<double>(figures.free_devices));
-  used_devices_->Set(static_cast<double>(figures.devices - figures.free_devices));
   const double now = clock_->Now();
   std::erase_if(agents_, [&](const auto& entry) {
     if (now < entry.second.heard_at + kKeepSeconds) return false;
     heartbeat_time_.Remove(entry.second.heard);
     return true;
   });
+}
+
+void PrometheusMetrics::ShowFigures() {
+  std::shared_ptr<const Snapshot> snapshot;
+  {
+    const std::lock_guard lock(snapshot_mutex_);
+    snapshot = snapshot_;
+  }
+  const std::lock_guard lock(figures_mutex_);
+  if (snapshot == shown_) return;
+  shown_ = snapshot;
+  const SchedulerFigures figures = FiguresOf(*snapshot);
+  scheduler_.Show(figures);
+  for (const auto& [state, gauge] : nodes_by_state_) {
+    const auto count = figures.nodes.find(state);
+    gauge->Set(count == figures.nodes.end() ? 0 : static_cast<double>(count->second));
+  }
+  free_devices_->Set(static_cast<double>(figures.free_devices));
+  used_devices_->Set(static_cast<double>(figures.devices - figures.free_devices));
 }
 
 void PrometheusMetrics::OnAgentMessage(const std::string& node, const v1::AgentMessage& message) {

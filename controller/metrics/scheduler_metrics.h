@@ -16,7 +16,8 @@
 
 namespace strata::controller {
 
-// One thread uses it; scrapes may come from others at any time.
+// One thread tells it of decisions, another one at a time shows figures; scrapes may come from
+// others at any time.
 class SchedulerMetrics {
  public:
   explicit SchedulerMetrics(prometheus::Registry& registry);

@@ -33,7 +33,8 @@ v1::Identity ShowIdentity(const Caller& caller) {
   return shown;
 }
 
-absl::Status ListAuditRecords(const Core& core, const v1::ListAuditRecordsRequest& request,
+absl::Status ListAuditRecords(const AuditTrail::Records& records,
+                              const v1::ListAuditRecordsRequest& request,
                               v1::ListAuditRecordsResponse* response) {
   const std::string list = absl::StrCat("audit of ", request.filter());
   ASSIGN_OR_RETURN(const Page page, ReadPage(list, request.page_size(), request.page_token()));
@@ -43,18 +44,17 @@ absl::Status ListAuditRecords(const Core& core, const v1::ListAuditRecordsReques
     return InvalidField("page_token", "is none of this list — begin without one");
   }
   size_t bytes = 0;
-  const auto& records = core.audit();
-  for (auto next = records.lower_bound(before); next != records.begin();) {
-    const v1::AuditRecord& record = (--next)->second;
-    if (!filter(record)) continue;
+  records.ForEachBefore(before, [&](const v1::AuditRecord& record) {
+    if (!filter(record)) return true;
     if (response->records_size() == page.size || bytes > kMostPageBytes) {
       response->set_next_page_token(
           PageToken(list, absl::StrCat(response->records().rbegin()->sequence())));
-      break;
+      return false;
     }
     bytes += record.ByteSizeLong();
     *response->add_records() = record;
-  }
+    return true;
+  });
   return absl::OkStatus();
 }
 
@@ -135,12 +135,14 @@ class AccessService final : public RawAccessService {
                                              const ByteBuffer* request,
                                              ByteBuffer* response) override {
     using Call = UnaryCall<v1::ListAuditRecordsRequest, v1::ListAuditRecordsResponse>;
-    return Call::Start(environment_, {"AccessService/ListAuditRecords"}, context, request, response,
-                       nullptr,
-                       [](Core& core, Effects&, const v1::ListAuditRecordsRequest& asked,
-                          v1::ListAuditRecordsResponse* listed) {
-                         return controller::ListAuditRecords(core, asked, listed);
-                       });
+    return Call::StartRead(
+        environment_, "AccessService/ListAuditRecords", context, request, response, nullptr,
+        [](const Core& core, const Caller&,
+           const v1::ListAuditRecordsRequest& asked) -> Call::Later {
+          return [records = core.audit(), &asked](v1::ListAuditRecordsResponse* listed) {
+            return controller::ListAuditRecords(records, asked, listed);
+          };
+        });
   }
 
  private:

@@ -276,11 +276,13 @@ class ClusterService final : public RawClusterService {
   grpc::ServerUnaryReactor* GetPolicy(CallbackServerContext* context, const ByteBuffer* request,
                                       ByteBuffer* response) override {
     using Call = UnaryCall<v1::GetPolicyRequest, v1::GetPolicyResponse>;
-    return Call::Start(
-        environment_, {"ClusterService/GetPolicy"}, context, request, response, nullptr,
-        [](Core& core, Effects&, const v1::GetPolicyRequest&, v1::GetPolicyResponse* policy) {
-          *policy = core.PolicyInUse();
-          return absl::OkStatus();
+    return Call::StartRead(
+        environment_, "ClusterService/GetPolicy", context, request, response, nullptr,
+        [](const Core& core, const Caller&, const v1::GetPolicyRequest&) -> Call::Later {
+          return [snapshot = core.TakeSnapshot()](v1::GetPolicyResponse* policy) {
+            *policy = ShowPolicy(*snapshot);
+            return absl::OkStatus();
+          };
         });
   }
 

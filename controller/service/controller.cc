@@ -151,6 +151,8 @@ class ControllerImpl final : public Controller {
         logs_({}, &files_),
         audit_log_(&audit_writer_, options.audit_log),
         registration_(clock, options.register_seconds),
+        readers_(options.readers != nullptr ? options.readers
+                                            : std::make_shared<ReadPool>(kReaders, kMostReads)),
         health_(&reactor_) {
     const std::vector<Reactor::Listener*> listeners = {
         &policy_,   metrics_.get(), &logs_,   &watches_,   &node_watches_, &progress_,
@@ -203,7 +205,7 @@ class ControllerImpl final : public Controller {
   AuditLog audit_log_;
   SessionTable sessions_;
   Deadlines registration_;
-  ReadPool readers_{kReaders, kMostReads};
+  const std::shared_ptr<ReadPool> readers_;
   std::atomic<int> open_streams_{0};
   HealthReporter health_;
   std::unique_ptr<UnixRelay> relay_;  // null: no Unix sockets
@@ -292,7 +294,7 @@ absl::Status ControllerImpl::StartServer() {
                                        &open_streams_,
                                        authenticator_.get(),
                                        &options_.standing_admins,
-                                       &readers_,
+                                       readers_.get(),
                                        &calls_,
                                        &restricted_,
                                        &refusals_,

@@ -15,6 +15,7 @@
 #include "controller/logic/core.h"
 #include "controller/service/files/file_pool.h"
 #include "controller/service/reactor/reactor.h"
+#include "controller/service/reactor/read_pool.h"
 #include "controller/service/store_preparation.h"
 #include "controller/service/transport/authenticator.h"
 #include "controller/store/store.h"
@@ -47,6 +48,8 @@ class Controller {
     double idle_seconds = 300;
     double register_seconds = 10;  // from a session's begin until its agent must have registered
     bool reflection = true;        // whether clients may ask what the services look like
+    // Answers reads; null: a few threads of the controller's own.
+    std::shared_ptr<ReadPool> readers;
     // Who makes a call; null: what the addresses and `tls` tell.
     std::shared_ptr<Authenticator> authenticator;
     std::vector<std::string> standing_admins;  // users/NAME, admins whatever the policy says

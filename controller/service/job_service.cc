@@ -12,6 +12,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
+#include "controller/logic/explain.h"
 #include "controller/logic/job_record.h"
 #include "controller/logic/names.h"
 #include "controller/logic/refusal.h"
@@ -85,18 +86,34 @@ absl::Status ListJobs(const Snapshot& snapshot, const Caller& caller,
 // As events name it.
 std::string ActorOf(const Caller& caller) { return caller.identity.ToString(); }
 
-// Cancels, or only tells, all that the filter selects and the caller may. What does not fit into
-// the answer is told by name and state.
-absl::Status CancelJobs(Core& core, Effects& effects, const Caller& caller,
+// jobs/NAME
+using Names = std::vector<std::string>;
+
+bool IsToCancel(const Caller& caller, const JobFilter& filter, const v1::JobRecord& job) {
+  return !IsTerminal(job.state()) && caller.Sees(job.spec()) &&
+         caller.May("JobService/CancelJob", job) && filter(job);
+}
+
+absl::StatusOr<Names> ChooseJobs(const Snapshot& snapshot, const Caller& caller,
+                                 const std::string& selection) {
+  ASSIGN_OR_RETURN(const JobFilter filter, ParseFilter(selection));
+  Names names;
+  snapshot.jobs.ForEachAfter("", [&](const v1::JobRecord& job) {
+    if (IsToCancel(caller, filter, job)) names.push_back(job.name());
+    return true;
+  });
+  return names;
+}
+
+// Cancels, or only tells, those of the chosen jobs that the filter still selects and the caller
+// may. What does not fit into the answer is told by name and state.
+absl::Status CancelJobs(Core& core, Effects& effects, const Caller& caller, const Names& chosen,
                         const v1::CancelJobsRequest& request, v1::CancelJobsResponse* response) {
   ASSIGN_OR_RETURN(const JobFilter filter, ParseFilter(request.filter()));
-  std::vector<std::string> names;
-  for (const v1::JobRecord* job : core.Jobs()) {
-    const bool may = caller.Sees(job->spec()) && caller.May("JobService/CancelJob", *job);
-    if (may && !IsTerminal(job->state()) && filter(*job)) names.push_back(job->name());
-  }
   size_t bytes = 0;
-  for (const std::string& name : names) {
+  for (const std::string& name : chosen) {
+    const v1::JobRecord* job = core.FindJob(name);
+    if (job == nullptr || !IsToCancel(caller, filter, *job)) continue;
     if (!request.validate_only()) {
       v1::CancelJobRequest one;
       one.set_name(name);
@@ -118,24 +135,25 @@ absl::Status CancelJobs(Core& core, Effects& effects, const Caller& caller,
 }
 
 // Newest first; a token names the last one by its number.
-absl::Status ListJobEvents(const Core& core, const v1::ListJobEventsRequest& request,
+absl::Status ListJobEvents(const absl::StatusOr<std::vector<Core::EventPointer>>& events,
+                           const v1::ListJobEventsRequest& request,
                            v1::ListJobEventsResponse* response) {
   const std::string list = absl::StrCat("events of ", request.parent());
   ASSIGN_OR_RETURN(const Page page, ReadPage(list, request.page_size(), request.page_token()));
-  ASSIGN_OR_RETURN(const auto events, core.JobEvents(request.parent()));
+  RETURN_IF_ERROR(events.status());
   int64_t before = std::numeric_limits<int64_t>::max();
   if (!page.after.empty() && !absl::SimpleAtoi(page.after, &before)) {
     return InvalidField("page_token", "is none that this list has given out — begin without one");
   }
   int64_t last = 0;
-  for (const auto& [number, event] : events) {
-    if (number >= before) continue;
+  for (const Core::EventPointer& kept : *events) {
+    if (kept->number >= before) continue;
     if (response->events_size() == page.size) {
       response->set_next_page_token(PageToken(list, absl::StrCat(last)));
       break;
     }
-    *response->add_events() = event;
-    last = number;
+    *response->add_events() = kept->event;
+    last = kept->number;
   }
   return absl::OkStatus();
 }
@@ -259,18 +277,26 @@ class JobService final : public RawJobService {
   grpc::ServerUnaryReactor* CancelJobs(CallbackServerContext* context, const ByteBuffer* request,
                                        ByteBuffer* response) override {
     using Call = UnaryCall<v1::CancelJobsRequest, v1::CancelJobsResponse>;
-    return Call::Start(
-        parts_.environment, {"JobService/CancelJobs", /*reads_only=*/false}, context, request,
-        response,
+    const auto chosen = std::make_shared<Names>();
+    return Call::StartAfterRead(
+        parts_.environment, "JobService/CancelJobs", context, request, response,
         [](v1::CancelJobsRequest& asked) -> absl::Status {
           if (absl::StripAsciiWhitespace(asked.filter()).empty()) {
             return InvalidField("filter", "is missing — `name = *` selects all jobs");
           }
           return ParseFilter(asked.filter()).status();
         },
-        [](Core& core, Effects& effects, const Caller& caller, const v1::CancelJobsRequest& asked,
-           v1::CancelJobsResponse* cancelled) {
-          return controller::CancelJobs(core, effects, caller, asked, cancelled);
+        [chosen](const Core& core, const Caller& caller,
+                 const v1::CancelJobsRequest& asked) -> Call::Later {
+          return [chosen, snapshot = core.TakeSnapshot(), &caller,
+                  &asked](v1::CancelJobsResponse*) -> absl::Status {
+            ASSIGN_OR_RETURN(*chosen, ChooseJobs(*snapshot, caller, asked.filter()));
+            return absl::OkStatus();
+          };
+        },
+        [chosen](Core& core, Effects& effects, const Caller& caller,
+                 const v1::CancelJobsRequest& asked, v1::CancelJobsResponse* cancelled) {
+          return controller::CancelJobs(core, effects, caller, *chosen, asked, cancelled);
         });
   }
 
@@ -332,29 +358,36 @@ class JobService final : public RawJobService {
   grpc::ServerUnaryReactor* ListJobEvents(CallbackServerContext* context, const ByteBuffer* request,
                                           ByteBuffer* response) override {
     using Call = UnaryCall<v1::ListJobEventsRequest, v1::ListJobEventsResponse>;
-    return Call::Start(
-        parts_.environment, {"JobService/ListJobEvents"}, context, request, response,
+    return Call::StartRead(
+        parts_.environment, "JobService/ListJobEvents", context, request, response,
         [](v1::ListJobEventsRequest& asked) -> absl::Status {
           if (asked.parent().empty()) return InvalidField("parent", "is missing — jobs/NAME");
           return absl::OkStatus();
         },
-        [](Core& core, Effects&, const v1::ListJobEventsRequest& asked,
-           v1::ListJobEventsResponse* listed) {
-          return controller::ListJobEvents(core, asked, listed);
+        [](const Core& core, const Caller&, const v1::ListJobEventsRequest& asked) -> Call::Later {
+          return
+              [events = core.JobEvents(asked.parent()), &asked](v1::ListJobEventsResponse* listed) {
+                return controller::ListJobEvents(events, asked, listed);
+              };
         });
   }
 
   grpc::ServerUnaryReactor* ExplainJob(CallbackServerContext* context, const ByteBuffer* request,
                                        ByteBuffer* response) override {
     using Call = UnaryCall<v1::ExplainJobRequest, v1::ExplainJobResponse>;
-    return Call::Start(
-        parts_.environment, {"JobService/ExplainJob"}, context, request, response,
+    return Call::StartRead(
+        parts_.environment, "JobService/ExplainJob", context, request, response,
         [](v1::ExplainJobRequest& asked) { return NeedName(asked.name(), kName); },
-        [](Core& core, Effects&, const Caller& caller, const v1::ExplainJobRequest& asked,
-           v1::ExplainJobResponse* explained) -> absl::Status {
-          ASSIGN_OR_RETURN(*explained, core.ExplainJob(asked.name()));
-          HideJobs(core, caller, *explained);
-          return absl::OkStatus();
+        [](const Core& core, const Caller& caller,
+           const v1::ExplainJobRequest& asked) -> Call::Later {
+          return
+              [snapshot = core.TakeSnapshot(), &caller, &asked](v1::ExplainJobResponse* explained) {
+                const std::shared_ptr<const v1::JobRecord> job = snapshot->jobs.Find(asked.name());
+                if (job == nullptr) return NoSuchJob(asked.name());
+                *explained = Explain(*snapshot, *job);
+                HideJobs(*snapshot, caller, *explained);
+                return absl::OkStatus();
+              };
         });
   }
 

@@ -164,10 +164,10 @@ void HideJobs(const Snapshot& snapshot, const Caller& caller, v1::Job& job) {
   HideNames(hidden, *job.mutable_reason());
 }
 
-void HideJobs(const Core& core, const Caller& caller, v1::ExplainJobResponse& explained) {
+void HideJobs(const Snapshot& snapshot, const Caller& caller, v1::ExplainJobResponse& explained) {
   if (caller.rights.SeesAll()) return;
   const auto hidden = [&](const std::string& name) {
-    const v1::JobRecord* const other = core.FindJob("jobs/" + name);
+    const std::shared_ptr<const v1::JobRecord> other = snapshot.jobs.Find("jobs/" + name);
     return other != nullptr && !caller.Sees(other->spec());
   };
   for (std::string& line : *explained.mutable_lines()) HideNames(hidden, line);

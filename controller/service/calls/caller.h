@@ -55,7 +55,7 @@ void HideJobs(const Snapshot& snapshot, const Caller& caller, v1::Node& node);
 // Likewise the reason why a job waits or was stopped, and the explanation of it: names of jobs that
 // the caller may not see become "a job of another project".
 void HideJobs(const Snapshot& snapshot, const Caller& caller, v1::Job& job);
-void HideJobs(const Core& core, const Caller& caller, v1::ExplainJobResponse& explained);
+void HideJobs(const Snapshot& snapshot, const Caller& caller, v1::ExplainJobResponse& explained);
 
 }  // namespace strata::controller
 

@@ -174,6 +174,20 @@ class UnaryCall final : public grpc::ServerUnaryReactor {
     return call;
   }
 
+  // Of a call that first looks for what it is to change: reads like StartRead, and then, when the
+  // caller still may, does what Start's do. `handle` meets a later state than was read.
+  static grpc::ServerUnaryReactor* StartAfterRead(
+      const CallEnvironment& environment, const char* name, grpc::CallbackServerContext* context,
+      const grpc::ByteBuffer* request, grpc::ByteBuffer* response, const Prepare& prepare,
+      Plan plan, Handle handle) {
+    auto* call = new UnaryCall(environment, {name, /*reads_only=*/false}, context, response,
+                               std::move(handle));
+    call->plan_ = std::move(plan);
+    call->acts_ = true;
+    call->Begin(*request, prepare);
+    return call;
+  }
+
   void OnDone() override {
     // Whatever orders the threads inside gRPC, what End did comes before.
     static_cast<void>(ended_.load(std::memory_order_acquire));
@@ -209,6 +223,10 @@ class UnaryCall final : public grpc::ServerUnaryReactor {
     absl::StatusOr<CallPlace> place = TakePlace(environment_, method_.name, request_, caller_);
     if (!place.ok()) return Refuse(place.status());
     place_ = *std::move(place);
+    Post();
+  }
+
+  void Post() {
     Reactor::Input input;
     input.reads_only = method_.reads_only;
     input.apply = [this](Core& core, Effects& effects) { outcome_ = Serve(core, effects); };
@@ -226,15 +244,17 @@ class UnaryCall final : public grpc::ServerUnaryReactor {
   void Release(const absl::Status& durable) {
     if (!durable.ok()) return End(RefusedByReactor(durable));
     if (!outcome_.ok() || !later_) return End(outcome_);
-    const bool runs = environment_.readers->Run([this] { End(ReadNow()); });
+    const bool runs = environment_.readers->Run([this] { Read(); });
     if (!runs) End(RefusedByReactor(absl::ResourceExhaustedError("too many reads wait already")));
   }
 
   // On a reader's thread.
-  absl::Status ReadNow() {
+  void Read() {
     // It waited, and nobody waits for the answer any more.
-    if (context_->IsCancelled()) return absl::CancelledError("the client has gone");
-    return later_(&response_);
+    if (context_->IsCancelled()) return End(absl::CancelledError("the client has gone"));
+    const absl::Status status = std::exchange(later_, nullptr)(&response_);
+    if (!status.ok() || !acts_) return End(status);
+    Post();
   }
 
   absl::Status Serve(Core& core, Effects& effects) {
@@ -245,9 +265,14 @@ class UnaryCall final : public grpc::ServerUnaryReactor {
     }
     absl::Status status =
         Authorise(core, *environment_.standing_admins, method_.name, request_, caller_);
-    if (status.ok()) status = CheckCallRate(environment_, core, caller_);
+    if (status.ok() && !std::exchange(counted_, true)) {
+      status = CheckCallRate(environment_, core, caller_);
+    }
     if (status.ok()) status = prepared_;
-    if (status.ok() && plan_) later_ = plan_(core, caller_, request_);
+    if (status.ok() && plan_) {
+      later_ = std::exchange(plan_, nullptr)(core, caller_, request_);
+      if (acts_) return absl::OkStatus();  // until it has read
+    }
     if (status.ok()) status = handle_(core, effects, caller_, request_, &response_);
     Audit(environment_, Description(), caller_, status, core, effects);
     return status;
@@ -279,6 +304,8 @@ class UnaryCall final : public grpc::ServerUnaryReactor {
   const double began_;
   Plan plan_;
   Later later_;
+  bool acts_ = false;     // after it has read
+  bool counted_ = false;  // among the calls that its caller may make
   Caller caller_;
   CallPlace place_;
   absl::Status prepared_;
