@@ -8,7 +8,7 @@
 #include "absl/status/statusor.h"
 #include "collectives/loopback.h"
 #include "program/readers/timeline.h"
-#include "tests/bench/training_rank.h"
+#include "tests/bench/bench_model.h"
 #include "worker/engine/step_metrics.h"
 
 namespace strata::bench {
