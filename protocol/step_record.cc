@@ -36,13 +36,22 @@ std::string MemoryObject(const v1::StepRecord& record) {
   return absl::StrCat("{", text, "}");
 }
 
+std::string PredictedObject(const v1::PurposeSeconds& purpose) {
+  if (!purpose.has_predicted_compute_seconds()) return "";
+  return absl::StrCat(
+      ", \"predicted\": {\"compute_seconds\": ", NumberText(purpose.predicted_compute_seconds()),
+      ", \"exposed_seconds\": ", NumberText(purpose.predicted_exposed_seconds()),
+      ", \"background_seconds\": ", NumberText(purpose.predicted_background_seconds()), "}");
+}
+
 std::string PurposesObject(const v1::StepRecord& record) {
   std::string text;
   for (const v1::PurposeSeconds& purpose : record.purposes()) {
     absl::StrAppend(&text, text.empty() ? "" : ", ", "\"", purpose.purpose(),
                     "\": {\"compute_seconds\": ", NumberText(purpose.compute_seconds()),
                     ", \"exposed_seconds\": ", NumberText(purpose.exposed_seconds()),
-                    ", \"background_seconds\": ", NumberText(purpose.background_seconds()), "}");
+                    ", \"background_seconds\": ", NumberText(purpose.background_seconds()),
+                    PredictedObject(purpose), "}");
   }
   return absl::StrCat("{", text, "}");
 }
@@ -83,6 +92,11 @@ void ReadPurposes(const Json& purposes, v1::StepRecord& record) {
     seconds.set_compute_seconds(Number(purpose, "compute_seconds"));
     seconds.set_exposed_seconds(Number(purpose, "exposed_seconds"));
     seconds.set_background_seconds(Number(purpose, "background_seconds"));
+    const auto predicted = purpose.find("predicted");
+    if (predicted == purpose.end() || !predicted->is_object()) continue;
+    seconds.set_predicted_compute_seconds(Number(*predicted, "compute_seconds"));
+    seconds.set_predicted_exposed_seconds(Number(*predicted, "exposed_seconds"));
+    seconds.set_predicted_background_seconds(Number(*predicted, "background_seconds"));
   }
 }
 

@@ -31,9 +31,29 @@ TEST(StepLineTest, NumbersReadBackToTheSameBits) {
   EXPECT_EQ(read["memory"]["host"]["predicted_bytes"].get<int64_t>(), 1LL << 60);
   EXPECT_EQ(read["purposes"]["reduce"]["exposed_seconds"].get<double>(), 0.1);
   EXPECT_FALSE(read.contains("predicted_seconds"));
+  EXPECT_FALSE(read["purposes"]["reduce"].contains("predicted"));
   const auto again = ParseStepLine(StepLine(record, "u"), "u");
   ASSERT_TRUE(again.has_value());
   EXPECT_EQ(again->SerializeAsString(), record.SerializeAsString());
+}
+
+TEST(StepLineTest, PredictionsStandBesideWhatWasMeasured) {
+  v1::StepRecord record;
+  record.set_predicted_seconds(0.5);
+  v1::PurposeSeconds* const reduce = record.add_purposes();
+  reduce->set_purpose("reduce");
+  reduce->set_exposed_seconds(0.1);
+  reduce->set_predicted_compute_seconds(0);
+  reduce->set_predicted_exposed_seconds(0.2);
+  reduce->set_predicted_background_seconds(0.3);
+  const nlohmann::json read = nlohmann::json::parse(StepLine(record, ""));
+  EXPECT_EQ(read["predicted_seconds"].get<double>(), 0.5);
+  EXPECT_EQ(read["purposes"]["reduce"]["exposed_seconds"].get<double>(), 0.1);
+  EXPECT_EQ(read["purposes"]["reduce"]["predicted"]["exposed_seconds"].get<double>(), 0.2);
+  const auto again = ParseStepLine(StepLine(record, ""), "");
+  ASSERT_TRUE(again.has_value());
+  EXPECT_EQ(again->purposes(0).predicted_background_seconds(), 0.3);
+  EXPECT_EQ(again->predicted_seconds(), 0.5);
 }
 
 TEST(StepLineTest, ALossThatIsNotFiniteIsNull) {

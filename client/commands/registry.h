@@ -13,6 +13,7 @@ namespace strata::client {
 Command RunCommand();
 Command GenerateCommand();
 Command EvalCommand();
+Command CalibrateCommand();
 Command DoctorCommand();
 Command PlaceCommand();
 Command SimulateCommand();

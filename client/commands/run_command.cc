@@ -1,4 +1,5 @@
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -7,6 +8,7 @@
 #include "client/exit_codes.h"
 #include "client/job_loading.h"
 #include "client/machine.h"
+#include "client/machine_profile.h"
 #include "client/metrics_path.h"
 #include "client/run_presenter.h"
 #include "client/worker_process.h"
@@ -57,6 +59,9 @@ absl::StatusOr<StandaloneRequest> PrepareRun(const Arguments& arguments) {
   request.set_job_directory(directory);
   if (!metrics.empty()) request.set_metrics_path(Absolute(metrics));
   request.set_resume(resume);
+  ASSIGN_OR_RETURN(const std::optional<v1::Profile> profile,
+                   LoadProfile(arguments.Text("--profile")));
+  if (profile.has_value()) *request.mutable_profile() = *profile;
   return request;
 }
 
@@ -86,7 +91,8 @@ Command RunCommand() {
   Command command;
   command.name = "run";
   command.usage =
-      "JOB.yaml [--ranks N] [--set PATH=VALUE] [--metrics F.jsonl] [--dir D] [--resume]";
+      "JOB.yaml [--ranks N] [--set PATH=VALUE] [--metrics F.jsonl] [--dir D] [--resume] "
+      "[--profile F]";
   command.summary = "Train a job in this terminal, without a cluster";
   command.arguments = {"JOB.yaml"};
   command.most_arguments = 1;
@@ -97,6 +103,8 @@ Command RunCommand() {
       {"--metrics", Flag::Kind::kText, "F.jsonl", "write the step records there too"},
       {"--dir", Flag::Kind::kText, "D", "the job's directory (default: ./strata-runs/NAME)"},
       {"--resume", Flag::Kind::kSwitch, "", "go on from the newest intact checkpoint"},
+      {"--profile", Flag::Kind::kText, "F",
+       "predict steps by this machine's profile (default: what strata calibrate wrote)"},
   };
   command.flags[1].repeated = true;
   command.outputs = {"table", "json"};

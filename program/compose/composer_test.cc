@@ -230,8 +230,8 @@ TEST(ComposerTest, Reductions_HideUnderTheRestOfBackward) {
                              .link_latency_seconds = 0});
   const auto timeline = PredictTimeline({&stage.set}, "train", {.sizes = stage.set.groups}, costs);
   ASSERT_TRUE(timeline.ok()) << timeline.status();
-  const double reduce = timeline->ranks[0].purpose_seconds[static_cast<int>(Purpose::kReduce)];
-  const double gather = timeline->ranks[0].purpose_seconds[static_cast<int>(Purpose::kGather)];
+  const double reduce = timeline->ranks[0].background[static_cast<int>(Purpose::kReduce)];
+  const double gather = timeline->ranks[0].background[static_cast<int>(Purpose::kGather)];
   EXPECT_GT(reduce, 0);
   EXPECT_GT(gather, 0);
   EXPECT_LT(timeline->ranks[0].exposed_seconds, (reduce + gather) / 2);

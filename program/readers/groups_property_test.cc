@@ -110,7 +110,7 @@ TEST(GroupsPropertyTest, OneRankPerStageDecidesAsEveryRankDoes) {
     const std::vector<ProgramSet> sets = RandomStages(dice, mesh.sizes);
     std::vector<const ProgramSet*> stages;
     for (const ProgramSet& set : sets) stages.push_back(&set);
-    const ActionCost cost = [](const Program&, const Action&) { return 1.0; };
+    const ActionCost cost = [](const WalkedAction&) { return 1.0; };
     const auto every = WalkPrograms(stages, "train", mesh, 2, cost, Walked::kEveryRank);
     const auto one = WalkPrograms(stages, "train", mesh, 2, cost);
     const absl::Status groups = VerifyGroups(stages, "train", mesh);

@@ -78,6 +78,10 @@ class Machine {
     return expanded(rank).actions[node % actions(rank)];
   }
 
+  double Cost(int rank, int node) const {
+    return cost_({program(rank), action(rank, node), rank, node});
+  }
+
   // The node at the head of a stream, or -1 when all steps are done.
   int Head(int rank, int stream) const {
     const State& state = states_[rank];
@@ -118,7 +122,7 @@ class Machine {
       if (ready < 0) break;
       const Action& what = action(rank, node);
       if (!what.is_communication()) {
-        Finish(rank, node, ready, ready + cost_(program(rank), what));
+        Finish(rank, node, ready, ready + Cost(rank, node));
       } else {
         ASSIGN_OR_RETURN(const bool met, what.mechanism == Mechanism::kCollective
                                              ? TryCollective(rank, node)
@@ -172,7 +176,7 @@ class Machine {
       nodes.push_back(head);
       begin = std::max(begin, ready);
     }
-    const double end = begin + cost_(program(rank), own);
+    const double end = begin + Cost(rank, node);
     for (size_t m = 0; m < members.size(); ++m) {
       ++states_[members[m]].sequences[{mine.group, own.stream}];
       Finish(members[m], nodes[m], begin, end);
@@ -221,7 +225,7 @@ class Machine {
                          " ", Name(other.mechanism), "s ", other.communication.bytes));
       }
       const double begin = std::max(ReadyAt(rank, node), theirs);
-      const double end = begin + cost_(program(rank), own);
+      const double end = begin + Cost(rank, node);
       Finish(rank, node, begin, end);
       Finish(peer, head, begin, end);
       return true;

@@ -37,8 +37,18 @@ struct MachineResult {
   std::vector<RankTimes> ranks;  // all of the mesh
 };
 
-// Seconds of one action on one rank, all members having arrived.
-using ActionCost = std::function<double(const Program&, const Action&)>;
+// Which action of which step: of a rank walked (with one rank per stage, the stage), and its place
+// in the spans.
+struct WalkedAction {
+  const Program& program;
+  const Action& action;
+  int rank = 0;
+  int node = 0;
+};
+
+// Seconds of one action on one rank, all members having arrived; of a message or collective, as the
+// last of them has it.
+using ActionCost = std::function<double(const WalkedAction&)>;
 
 // Ranks of a stage run the same program and meet in the same places: what happens to one happens to
 // all, at the same time, so that one of each stage is walked. A group or message inside a stage

@@ -49,11 +49,10 @@ absl::StatusOr<MachineResult> WalkStages(const std::vector<ProgramSet>& stages, 
   std::vector<const ProgramSet*> pointers;
   for (const ProgramSet& stage : stages) pointers.push_back(&stage);
   const Mesh mesh{.sizes = {.pipeline = static_cast<int>(stages.size())}};
-  return WalkPrograms(
-      pointers, "train", mesh, steps, [&](const Program& program, const Action& action) {
-        const auto found = seconds.find(program.instructions[action.instruction].label);
-        return found == seconds.end() ? 0.0 : found->second;
-      });
+  return WalkPrograms(pointers, "train", mesh, steps, [&](const WalkedAction& what) {
+    const auto found = seconds.find(what.program.instructions[what.action.instruction].label);
+    return found == seconds.end() ? 0.0 : found->second;
+  });
 }
 std::string Refusal(const std::vector<ProgramSet>& stages) {
   const absl::Status status = WalkStages(stages, 2).status();
@@ -198,7 +197,7 @@ TEST(MachineTest, GroupsOfAMeshDoNotMix) {
   const ProgramSet stage = Stage({Collective("sum", tensor, Stream::kTensor)});
   const Mesh mesh{.sizes = {.data = 2, .tensor = 2}};
   const auto walked =
-      WalkPrograms({&stage}, "train", mesh, 3, [](const Program&, const Action&) { return 1.0; });
+      WalkPrograms({&stage}, "train", mesh, 3, [](const WalkedAction&) { return 1.0; });
   ASSERT_TRUE(walked.ok()) << walked.status();
   ASSERT_EQ(walked->ranks.size(), 4u);
   for (const RankTimes& times : walked->ranks) ExpectSpan(times, 2, 2, 3);
@@ -206,7 +205,7 @@ TEST(MachineTest, GroupsOfAMeshDoNotMix) {
 
 TEST(MachineTest, MissingProgramsAndStagesAreErrors) {
   const ProgramSet stage = Stage({});
-  const ActionCost free = [](const Program&, const Action&) { return 0.0; };
+  const ActionCost free = [](const WalkedAction&) { return 0.0; };
   EXPECT_EQ(WalkPrograms({&stage}, "evaluate", Mesh{}, 1, free).status().code(),
             absl::StatusCode::kNotFound);
   EXPECT_EQ(

@@ -7,11 +7,12 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "program/readers/interference.h"
 #include "program/readers/machine.h"
 
 namespace strata::program {
 
-// What things cost on some hardware. Streams do not disturb each other yet.
+// What things cost on some hardware.
 class CostModel {
  public:
   virtual ~CostModel() = default;
@@ -19,6 +20,9 @@ class CostModel {
   virtual double CollectiveSeconds(const Communication& communication, int group_size) const = 0;
   virtual double MessageSeconds(const Communication& communication) const = 0;
   virtual double TransferSeconds(Tier from, Tier to, int64_t bytes) const = 0;
+  // What communication and the same rank's compute cost each other; the above are without it.
+  // Nothing, where communication has processors of its own.
+  virtual Interference Beside(const Communication&) const { return {}; }
 };
 
 // Rates alone: seconds = latency + work / rate. For tests, and until a machine has been measured.
@@ -51,7 +55,9 @@ struct RankTimeline {
   double compute_seconds = 0;  // the compute stream busy, per step
   double exposed_seconds =
       0;  // the compute stream idle, per step: communication and transfers that nothing hides
-  std::array<double, kPurposeCount> purpose_seconds{};  // busy, all streams, per step
+  // Per step: busy on the compute stream; compute stood and waited for an action of this purpose;
+  // busy on all other streams. As the engine tells them of a step that was run.
+  std::array<double, kPurposeCount> compute{}, exposed{}, background{};
 };
 
 struct Timeline {

@@ -55,7 +55,8 @@ Timeline Predict(const ProgramSet& set, const Mesh& mesh = {}) {
 }
 
 double Of(const RankTimeline& rank, Purpose purpose) {
-  return rank.purpose_seconds[static_cast<int>(purpose)];
+  const int p = static_cast<int>(purpose);
+  return rank.compute[p] + rank.background[p];
 }
 
 TEST(TimelineTest, WaitForTheTransferIsExposed) {
@@ -105,6 +106,73 @@ TEST(TimelineTest, StepIsThatOfTheSlowestRankAndCollectivesKnowTheirGroup) {
     EXPECT_DOUBLE_EQ(rank.step_seconds, 11);
   }
   EXPECT_DOUBLE_EQ(timeline.step_seconds, 11);
+}
+
+// Two seconds of forward, then one of update; a reduction of `bytes` begins with the step, and
+// nothing waits for it.
+ProgramSet ReductionBeside(int64_t bytes) {
+  ProgramSet set;
+  set.groups.data = 2;
+  Instruction forward{.purpose = Purpose::kForward, .label = "forward"};
+  forward.template_index = AddTemplate(set, 2);
+  Instruction reduce{.mechanism = Mechanism::kCollective,
+                     .purpose = Purpose::kReduce,
+                     .label = "reduce",
+                     .stream = Stream::kGradients};
+  reduce.communication = {.op = CollectiveOp::kAllReduce, .group = Group::kData, .bytes = bytes};
+  reduce.dependencies = {{2, 1}};
+  Instruction update{.purpose = Purpose::kUpdate, .label = "update"};
+  update.template_index = AddTemplate(set, 1);
+  set.programs.push_back({.name = "train", .instructions = {forward, reduce, update}});
+  return set;
+}
+
+class SharedProcessors final : public CostModel {
+ public:
+  explicit SharedProcessors(const Interference& beside) : beside_(beside) {}
+  double OpSeconds(const Op& op) const override { return op.flops; }
+  double CollectiveSeconds(const Communication& communication, int) const override {
+    return static_cast<double>(communication.bytes);
+  }
+  double MessageSeconds(const Communication&) const override { return 0; }
+  double TransferSeconds(Tier, Tier, int64_t) const override { return 0; }
+  Interference Beside(const Communication&) const override { return beside_; }
+
+ private:
+  const Interference beside_;
+};
+
+RankTimeline PredictShared(const ProgramSet& set, const Interference& beside) {
+  auto timeline =
+      PredictTimeline({&set}, "train", {.sizes = {.data = 2}}, SharedProcessors(beside));
+  EXPECT_TRUE(timeline.ok()) << timeline.status();
+  return timeline->ranks[0];
+}
+
+TEST(TimelineTest, ComputeBesideCommunicationLosesItsShare) {
+  // The reductions of all steps follow each other without a pause: what is half lost takes twice as
+  // long.
+  const RankTimeline lost = PredictShared(ReductionBeside(20), {.compute_lost = 0.5});
+  EXPECT_NEAR(lost.compute_seconds, 6, 0.1);
+  // One of forward's seconds is shared: it takes half a second more.
+  const RankTimeline some = PredictShared(ReductionBeside(1), {.compute_lost = 0.5});
+  EXPECT_NEAR(some.compute_seconds, 3.5, 0.02);
+  EXPECT_NEAR(some.step_seconds, 3.5, 0.02);
+  EXPECT_DOUBLE_EQ(PredictShared(ReductionBeside(20), {}).compute_seconds, 3);
+}
+
+TEST(TimelineTest, CommunicationBesideComputeIsStretched_AndOnlyWhereItIs) {
+  const RankTimeline beside =
+      PredictShared(ReductionBeside(1), {.compute_lost = 0, .communication_stretch = 2});
+  EXPECT_NEAR(Of(beside, Purpose::kReduce), 2, 0.02);
+  ProgramSet waits = ReductionBeside(1);
+  waits.programs[0].instructions[1].dependencies = {{0, 0}};
+  waits.programs[0].instructions[2].dependencies = {{1, 0}};
+  const RankTimeline alone =
+      PredictShared(waits, {.compute_lost = 0.5, .communication_stretch = 2});
+  EXPECT_NEAR(Of(alone, Purpose::kReduce), 1, 1e-9);
+  EXPECT_NEAR(alone.step_seconds, 4, 1e-9);
+  EXPECT_NEAR(alone.exposed[static_cast<int>(Purpose::kReduce)], 1, 1e-9);
 }
 
 TEST(TimelineTest, TimelineCanBeMoved) {

@@ -76,7 +76,7 @@ absl::Status VerifyStage(const ProgramSet& set, const Program& program, const Me
 
 absl::Status VerifyGroups(const std::vector<const ProgramSet*>& stages, const std::string& program,
                           const Mesh& mesh) {
-  const ActionCost nothing = [](const Program&, const Action&) { return 0.0; };
+  const ActionCost nothing = [](const WalkedAction&) { return 0.0; };
   if (auto calls = CallsThatMeet(stages, program, mesh); calls.has_value()) {
     if (WalkExpanded(stages, program, *std::move(calls), mesh, 2, nothing).ok())
       return absl::OkStatus();

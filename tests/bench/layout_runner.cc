@@ -4,10 +4,6 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 
-#ifdef __SSE__
-#include <xmmintrin.h>
-#endif
-
 #include <algorithm>
 #include <array>
 #include <new>
@@ -21,8 +17,10 @@
 #include "program/ir/mesh.h"
 #include "program/passes/expand.h"
 #include "tests/bench/step_trace.h"
-#include "tests/bench/stub_communicator.h"
 #include "worker/engine/communication_binding.h"
+#include "worker/trainer/calibration/link_times.h"
+#include "worker/trainer/calibration/op_times.h"
+#include "worker/trainer/calibration/stub_communicator.h"
 
 namespace strata::bench {
 namespace {
@@ -31,6 +29,7 @@ using collectives::Communicator;
 using worker::StepMetrics;
 
 constexpr unsigned kMostSeconds = 1800;
+constexpr int kLinkRepetitions = 8;
 
 std::vector<int> AllowedProcessors() {
   cpu_set_t allowed;
@@ -48,15 +47,6 @@ void PinTo(int processor) {
   CPU_ZERO(&own);
   CPU_SET(processor, &own);
   sched_setaffinity(0, sizeof(own), &own);
-}
-
-// What stands where nothing was gathered can be denormal numbers, which processors are slow with.
-// Threads inherit the mode.
-void FlushDenormals() {
-#ifdef __SSE__
-  constexpr unsigned kFlushToZero = 0x8000, kDenormalsAreZero = 0x40;  // Intel SDM 1, 10.2.3
-  _mm_setcsr(_mm_getcsr() | kFlushToZero | kDenormalsAreZero);
-#endif
 }
 
 double ProcessorSeconds() {
@@ -90,7 +80,7 @@ class RankRun {
       : spec_(spec), options_(options), real_(&communicator), stub_(&communicator) {}
 
   absl::Status Run(Measured& result) {
-    FlushDenormals();
+    worker::FlushDenormals();
     device::ThreadPool pool(spec_.threads);
     std::vector<int> world(real_->size());
     std::iota(world.begin(), world.end(), 0);
@@ -109,7 +99,7 @@ class RankRun {
       }
       RETURN_IF_ERROR(RunBlock(true, stubbed));
     }
-    MeasureOps(rank_->engine().programs(), rank_->trace(), result.rates);
+    MeasureOps(result.rates);
     Summarise(real, stubbed, result);
     return Predict(result);
   }
@@ -137,31 +127,26 @@ class RankRun {
   absl::Status MeasureLink(program::Rates& rates) {
     constexpr int64_t kMost = 4 << 20;
     const int size = real_->size();
-    std::vector<float> values(kMost, 1);
-    const int64_t scratch_bytes = collectives::ScratchBytes(
-        collectives::OpKind::kAllReduce, collectives::DataType::kF32, kMost, size);
-    std::vector<float> scratch(scratch_bytes / 4 + 16);
-    const auto aligned = (reinterpret_cast<uintptr_t>(scratch.data()) + 63) / 64 * 64;
-    const auto seconds = [&](int64_t count) -> absl::StatusOr<double> {
-      std::vector<double> found;
-      for (int i = 0; i < 9; ++i) {
-        const double begin = clock_.Now();
-        RETURN_IF_ERROR(rank_->engine().RunCollective({.kind = collectives::OpKind::kAllReduce,
-                                                       .group = world_,
-                                                       .type = collectives::DataType::kF32,
-                                                       .count = count,
-                                                       .in = values.data(),
-                                                       .out = values.data(),
-                                                       .scratch = reinterpret_cast<void*>(aligned),
-                                                       .scratch_bytes = scratch_bytes}));
-        found.push_back(clock_.Now() - begin);
-      }
-      return Median(std::move(found));
+    const worker::RunOperation run = [this](const collectives::Operation& operation) {
+      return rank_->engine().RunCollective(operation);
     };
-    ASSIGN_OR_RETURN(rates.link_latency_seconds, seconds(1));
-    ASSIGN_OR_RETURN(const double whole, seconds(kMost));
+    ASSIGN_OR_RETURN(rates.link_latency_seconds,
+                     worker::AllReduceSeconds(run, world_, size, 1, kLinkRepetitions));
+    ASSIGN_OR_RETURN(const double whole,
+                     worker::AllReduceSeconds(run, world_, size, kMost, kLinkRepetitions));
     rates.link_bytes_per_second = 2.0 * (size - 1) / size * kMost * 4 / whole;
     return absl::OkStatus();
+  }
+
+  // Of the latest step, which had no communication beside it.
+  void MeasureOps(program::Rates& rates) const {
+    int64_t latest = 0;
+    for (const worker::TraceRecord& record : rank_->trace()) {
+      latest = std::max(latest, record.step);
+    }
+    worker::OpTimes times;
+    times.Add(rank_->engine().programs(), rank_->trace(), latest);
+    times.SetRates(rates);
   }
 
   static void Summarise(const Steps& real, const Steps& stubbed, Measured& result) {
@@ -203,7 +188,7 @@ class RankRun {
   const TrainingSpec& spec_;
   const RunOptions& options_;
   Communicator* const real_;
-  StubCommunicator stub_;
+  worker::StubCommunicator stub_;
   collectives::GroupId world_;
   std::unique_ptr<TrainingRank> rank_;
   const common::MonotonicClock clock_;

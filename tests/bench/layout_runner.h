@@ -9,7 +9,7 @@
 #include "collectives/loopback.h"
 #include "collectives/process_endpoint.h"
 #include "program/readers/timeline.h"
-#include "tests/bench/training_rank.h"
+#include "tests/bench/bench_model.h"
 #include "worker/engine/step_metrics.h"
 
 namespace strata::bench {

@@ -10,7 +10,7 @@
 
 #include "common/clock.h"
 #include "common/status_macros.h"
-#include "tests/bench/training_rank.h"
+#include "tests/bench/bench_model.h"
 #include "worker/engine/communication_binding.h"
 
 namespace strata::bench {

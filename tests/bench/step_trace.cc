@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstdio>
 
-#include "ops/table.h"
 #include "program/passes/expand.h"
 
 namespace strata::bench {
@@ -27,27 +26,6 @@ std::vector<TraceRecord> LatestStep(const std::vector<TraceRecord>& trace) {
 }
 
 }  // namespace
-
-void MeasureOps(const program::ProgramSet& set, const std::vector<TraceRecord>& trace,
-                program::Rates& rates) {
-  const program::ExpandedProgram expanded = program::Expand(set, set.programs[0]);
-  double flops = 0, flop_seconds = 0, bytes = 0, byte_seconds = 0;
-  for (const TraceRecord& record : LatestStep(trace)) {
-    const program::Action& action = expanded.actions[record.action];
-    if (action.op == nullptr || action.stream != program::Stream::kCompute) continue;
-    const auto cost = ops::EntryOf(action.op->kind).cost(*action.op);
-    if (!cost.ok()) continue;
-    if (cost->flops > 0) {
-      flops += cost->flops;
-      flop_seconds += record.end - record.begin;
-    } else {
-      bytes += cost->bytes;
-      byte_seconds += record.end - record.begin;
-    }
-  }
-  if (flop_seconds > 0) rates.flops_per_second = flops / flop_seconds;
-  if (byte_seconds > 0) rates.memory_bytes_per_second = bytes / byte_seconds;
-}
 
 void PrintWaits(const worker::Engine& engine, const std::vector<TraceRecord>& trace) {
   const program::ProgramSet& set = engine.programs();

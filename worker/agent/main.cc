@@ -29,7 +29,7 @@ using strata::protocol::kExitUsage;
 constexpr char kUsage[] =
     "usage: strata-worker --standalone | --controller HOST:PORT … | stop … | --version | --help\n"
     "  --standalone   run one task: a StandaloneRequest on stdin, StandaloneEvents on stdout;\n"
-    "                 started by strata run, eval and generate\n";
+    "                 started by strata run, eval, generate and calibrate\n";
 
 int Serve() {
   using strata::worker::ClientLink;

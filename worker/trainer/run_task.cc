@@ -14,6 +14,7 @@
 #include "protocol/exit_codes.h"
 #include "worker/shared/progress_writer.h"
 #include "worker/trainer/build_mark.h"
+#include "worker/trainer/calibrate_task.h"
 #include "worker/trainer/evaluate_task.h"
 #include "worker/trainer/generate_task.h"
 #include "worker/trainer/recorded_checkpoint.h"
@@ -35,6 +36,8 @@ absl::StatusOr<v1::JobPlan> Plan(const TaskContext& context) {
       return PlanEvaluation(context);
     case v1::TrainerTask::KIND_GENERATE:
       return PlanGeneration(context);
+    case v1::TrainerTask::KIND_CALIBRATE:
+      return PlanCalibration(context);
     default:
       return absl::InternalError("a task of a kind that this build does not know");
   }
@@ -55,6 +58,9 @@ absl::StatusOr<v1::Finished::Outcome> Perform(const TaskContext& context) {
       return v1::Finished::SUCCEEDED;
     case v1::TrainerTask::KIND_GENERATE:
       RETURN_IF_ERROR(RunGeneration(context));
+      return v1::Finished::SUCCEEDED;
+    case v1::TrainerTask::KIND_CALIBRATE:
+      RETURN_IF_ERROR(RunCalibration(context));
       return v1::Finished::SUCCEEDED;
     default:
       return absl::InternalError("a task of a kind that this build does not know");

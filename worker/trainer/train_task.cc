@@ -1,5 +1,6 @@
 #include "worker/trainer/train_task.h"
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -21,6 +22,7 @@
 #include "worker/trainer/recorded_checkpoint.h"
 #include "worker/trainer/starting_point.h"
 #include "worker/trainer/state_io.h"
+#include "worker/trainer/step_costs.h"
 #include "worker/trainer/training_host_ops.h"
 #include "worker/trainer/training_program.h"
 
@@ -35,6 +37,19 @@ void AddPurposes(const StepMetrics& metrics, v1::StepRecord& record) {
     seconds.set_compute_seconds(metrics.compute[p]);
     seconds.set_exposed_seconds(metrics.exposed[p]);
     seconds.set_background_seconds(metrics.background[p]);
+  }
+}
+
+// Beside what was measured.
+void AddPrediction(const v1::JobPlan& plan, v1::StepRecord& record) {
+  if (!plan.has_predicted_seconds()) return;
+  record.set_predicted_seconds(plan.predicted_seconds());
+  for (const v1::PurposeSeconds& predicted : plan.predicted_purposes()) {
+    auto& purposes = *record.mutable_purposes();
+    const auto same = std::find_if(purposes.begin(), purposes.end(), [&](const auto& each) {
+      return each.purpose() == predicted.purpose();
+    });
+    (same != purposes.end() ? *same : *purposes.Add()).MergeFrom(predicted);
   }
 }
 
@@ -206,6 +221,7 @@ class Training {
     record.set_attempt(context_.task.plan().attempt());
     record.set_exposed_communication_seconds(engine().metrics().exposed_communication());
     if (rank_ == 0) AddPurposes(engine().metrics(), record);
+    if (rank_ == 0) AddPrediction(context_.task.plan(), record);
     const bool applied = Get(Scalar::kApply) != 0;
     applied_ += applied;
     record.set_applied(applied_);
@@ -297,6 +313,7 @@ absl::StatusOr<v1::JobPlan> PlanTraining(const TaskContext& context) {
     for (const program::StagePrograms& stage : all) stages.push_back(&stage.set);
   }
   DescribeArenas(stages, program.mesh, plan);
+  RETURN_IF_ERROR(PredictStep(task, stages, program.mesh, plan));
   RETURN_IF_ERROR(FindStartingPoint(task, plan));
   return plan;
 }

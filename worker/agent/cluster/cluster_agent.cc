@@ -12,6 +12,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -19,6 +20,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/rng.h"
+#include "common/small_file.h"
+#include "protocol/profile_file.h"
 #include "worker/agent/cluster/certificate_keeper.h"
 #include "worker/agent/cluster/controller_link.h"
 #include "worker/agent/cluster/data_devices.h"
@@ -61,6 +64,17 @@ std::string DataDevices(const ClusterAgentOptions& options) {
   return *found;
 }
 
+// What is there now: a machine may be measured while its agent runs.
+std::optional<v1::Profile> ReadProfile(const std::string& path) {
+  const absl::StatusOr<std::string> text = common::ReadFile(path);
+  if (absl::IsNotFound(text.status())) return std::nullopt;
+  absl::StatusOr<v1::Profile> profile =
+      text.ok() ? protocol::ParseProfile(path, *text) : text.status();
+  if (profile.ok()) return *std::move(profile);
+  Log(absl::StrCat("steps are not predicted: ", std::string(profile.status().message())));
+  return std::nullopt;
+}
+
 AgentCore::Options CoreOptions(const ClusterAgentOptions& options, const AgentFolder& folder,
                                const common::Clock& clock) {
   AgentCore::Options core;
@@ -74,6 +88,7 @@ AgentCore::Options CoreOptions(const ClusterAgentOptions& options, const AgentFo
   core.boot_id = BootId();
   core.trainer_socket = folder.SocketPath();
   core.data_devices = DataDevices(options);
+  core.profile = [path = protocol::ProfilePathIn(folder.path())] { return ReadProfile(path); };
   core.rejoin = options.rejoin;
   return core;
 }

@@ -31,6 +31,7 @@ AgentCore::AgentCore(const Options& options, const v1::AgentMembership& kept, Ag
   environment_.data_devices = options.data_devices;
   environment_.devices = options.devices;
   environment_.threads_per_device = options.threads_per_device;
+  environment_.profile = options.profile;
   environment_.say = [this](const v1::AgentMessage& message) { Say(message); };
 }
 

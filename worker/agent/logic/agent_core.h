@@ -4,8 +4,10 @@
 #define STRATA_WORKER_AGENT_LOGIC_AGENT_CORE_H_
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -33,6 +35,7 @@ class AgentCore {
     std::string boot_id;                          // of the machine
     std::string trainer_socket;                   // path at which trainers find an agent again
     std::string data_devices;                     // TrainerTask.data_devices of its ranks
+    std::function<std::optional<v1::Profile>()> profile;  // see EpochEnvironment
     bool rejoin = false;  // may go over to another cluster while it holds nothing
   };
 

@@ -103,6 +103,12 @@ v1::TrainerTask HeldEpoch::MakeTask() const {
     *controlled.add_damaged() = Recorded(damaged);
   }
   *task.mutable_plan() = record_.plan();
+  // It was measured between ranks of this machine alone.
+  const bool all_here = prepare.own_size() == prepare.ranks();
+  if (all_here && environment_->profile != nullptr) {
+    std::optional<v1::Profile> profile = environment_->profile();
+    if (profile.has_value()) *task.mutable_profile() = *std::move(profile);
+  }
   return task;
 }
 

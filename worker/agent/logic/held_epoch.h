@@ -36,6 +36,8 @@ struct EpochEnvironment {
   v1::TimingPolicy timing;  // as the controller said last; empty: nothing yet
   // To the controller, while it is there; what it must know is said again when it is back.
   std::function<void(const v1::AgentMessage&)> say;
+  // Optional: what this machine was measured to take, as it is known now.
+  std::function<std::optional<v1::Profile>()> profile;
   double connected_since = -1;  // clock time at which the controller welcomed us; negative: away
 };
 

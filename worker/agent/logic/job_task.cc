@@ -70,6 +70,9 @@ absl::Status JobTask::OnEvent(TrainerGroup& group, int place, const v1::TrainerE
     case v1::TrainerEvent::kResult:
       overseer_->OnResult(event.result());
       return absl::OkStatus();
+    case v1::TrainerEvent::kProfile:
+      overseer_->OnProfile(event.profile());
+      return absl::OkStatus();
     case v1::TrainerEvent::kEvaluation:
       *progress.mutable_evaluation() = event.evaluation();
       break;

@@ -34,6 +34,7 @@ class Overseer {
   // Of tasks without steps.
   virtual void OnText(const v1::GeneratedText&) {}
   virtual void OnResult(const v1::EvalResult&) {}
+  virtual void OnProfile(const v1::Profile&) {}
 };
 
 }  // namespace strata::worker

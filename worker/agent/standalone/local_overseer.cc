@@ -82,4 +82,10 @@ void LocalOverseer::OnResult(const v1::EvalResult& result) {
   client_->Send(event);
 }
 
+void LocalOverseer::OnProfile(const v1::Profile& profile) {
+  v1::StandaloneEvent event;
+  *event.mutable_profile() = profile;
+  client_->Send(event);
+}
+
 }  // namespace strata::worker

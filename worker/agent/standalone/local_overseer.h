@@ -29,6 +29,7 @@ class LocalOverseer final : public Overseer {
   void OnStopping(TrainerGroup& group, int64_t step) override;
   void OnText(const v1::GeneratedText& text) override;
   void OnResult(const v1::EvalResult& result) override;
+  void OnProfile(const v1::Profile& profile) override;
 
  private:
   const v1::TrainerTask task_;

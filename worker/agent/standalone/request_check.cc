@@ -47,6 +47,9 @@ absl::Status CheckRequest(const v1::StandaloneRequest& request) {
     case v1::StandaloneRequest::TASK_GENERATE:
       RETURN_IF_ERROR(Range("tokens", request.tokens(), 1, INT32_MAX));
       break;
+    case v1::StandaloneRequest::TASK_CALIBRATE:
+      RETURN_IF_ERROR(Range("threads_alone", request.threads_alone(), 1, kMaxThreads));
+      return Range("ranks", request.ranks(), 2, 2);
     default:
       return absl::InvalidArgumentError("task: none, or one this build does not know");
   }

@@ -42,9 +42,14 @@ v1::TrainerTask MakeTask(const v1::StandaloneRequest& request) {
       task.set_kind(v1::TrainerTask::KIND_GENERATE);
       *task.mutable_request() = request;
       break;
+    case v1::StandaloneRequest::TASK_CALIBRATE:
+      task.set_kind(v1::TrainerTask::KIND_CALIBRATE);
+      *task.mutable_request() = request;
+      break;
     default:
       task.set_kind(v1::TrainerTask::KIND_TRAIN);
       *task.mutable_job() = request.job();
+      if (request.has_profile()) *task.mutable_profile() = request.profile();
       task.set_resume(request.resume());
       task.set_job_directory(request.job_directory());
   }

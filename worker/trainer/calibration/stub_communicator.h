@@ -1,13 +1,13 @@
 // A communicator whose operations can be left out: what a step would take if communication took
 // none.
-#ifndef STRATA_TESTS_BENCH_STUB_COMMUNICATOR_H_
-#define STRATA_TESTS_BENCH_STUB_COMMUNICATOR_H_
+#ifndef STRATA_WORKER_TRAINER_CALIBRATION_STUB_COMMUNICATOR_H_
+#define STRATA_WORKER_TRAINER_CALIBRATION_STUB_COMMUNICATOR_H_
 
 #include <atomic>
 
 #include "collectives/communicator.h"
 
-namespace strata::bench {
+namespace strata::worker {
 
 // Passes everything on to another communicator; while stubbed, operations end at once and move
 // nothing, so what they should have written keeps whatever stood there.
@@ -39,6 +39,6 @@ class StubCommunicator final : public collectives::Communicator {
   bool ended_ = false;  // an operation, since the last Progress; of the thread that posts
 };
 
-}  // namespace strata::bench
+}  // namespace strata::worker
 
-#endif  // STRATA_TESTS_BENCH_STUB_COMMUNICATOR_H_
+#endif  // STRATA_WORKER_TRAINER_CALIBRATION_STUB_COMMUNICATOR_H_

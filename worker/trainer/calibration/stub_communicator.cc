@@ -1,9 +1,9 @@
-#include "tests/bench/stub_communicator.h"
+#include "worker/trainer/calibration/stub_communicator.h"
 
 #include <limits>
 #include <utility>
 
-namespace strata::bench {
+namespace strata::worker {
 namespace {
 
 // No communicator has as many slots.
@@ -28,4 +28,4 @@ absl::StatusOr<bool> StubCommunicator::Test(collectives::OperationId id) {
   return real_->Test(id);
 }
 
-}  // namespace strata::bench
+}  // namespace strata::worker

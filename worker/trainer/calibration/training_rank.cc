@@ -1,4 +1,8 @@
-#include "tests/bench/training_rank.h"
+#include "worker/trainer/calibration/training_rank.h"
+
+#ifdef __SSE__
+#include <xmmintrin.h>
+#endif
 
 #include <algorithm>
 #include <utility>
@@ -11,19 +15,19 @@
 #include "program/ir/mesh.h"
 #include "program/ir/scalars.h"
 
-namespace strata::bench {
+namespace strata::worker {
 namespace {
 
 constexpr size_t kTracedActions = 1 << 16;
 
-absl::Span<float> FloatsOf(const worker::Engine& engine, int slot) {
+absl::Span<float> FloatsOf(const Engine& engine, int slot) {
   const absl::Span<std::byte> bytes = engine.SlotBytes(slot, 0, 0);
   return absl::MakeSpan(reinterpret_cast<float*>(bytes.data()), bytes.size() / sizeof(float));
 }
 
 // Initial parameters and the rotary table, of the rank.
 void Fill(const TrainingSpec& spec, const program::StateSlots& slots, const program::Mesh& mesh,
-          int rank, const worker::Engine& engine) {
+          int rank, const Engine& engine) {
   if (slots.constants[0] >= 0) {
     const int64_t head_size = spec.model.head_size;
     float* const table = FloatsOf(engine, slots.constants[0]).data();
@@ -50,26 +54,6 @@ program::Template Update(const program::ParameterSet& set, int64_t count) {
 absl::StatusOr<std::vector<program::StagePrograms>> ComposeTraining(const TrainingSpec& spec) {
   ASSIGN_OR_RETURN(program::LayerGraph graph, model::EmitLlama(spec.model, spec.emit));
   return program::Compose(std::move(graph), spec.plan, Update);
-}
-
-model::ModelSpec BenchModel(bool quick, bool tied) {
-  model::ModelSpec spec = {.layers = 12,
-                           .hidden = 768,
-                           .heads = 12,
-                           .kv_heads = 12,
-                           .head_size = 64,
-                           .ffn = 2048,
-                           .vocab = 50257,
-                           .context = 1024,
-                           .tied_embeddings = tied};
-  if (!quick) return spec;
-  spec.layers = 4;
-  spec.hidden = 192;
-  spec.heads = spec.kv_heads = 6;
-  spec.head_size = 32;
-  spec.ffn = 512;
-  spec.vocab = 5003;
-  return spec;
 }
 
 absl::Status SyntheticHost::LoadBatch(int32_t* tokens, int32_t* targets, int64_t samples,
@@ -103,7 +87,7 @@ absl::StatusOr<std::unique_ptr<TrainingRank>> TrainingRank::Create(
     for (program::Instruction& instruction : program.instructions) instruction.predicate.reset();
   }
   std::unique_ptr<TrainingRank> made(new TrainingRank(spec, kTracedActions));
-  worker::EngineOptions options;
+  EngineOptions options;
   options.pool = pool;
   options.communicator = communicator;
   options.host = &made->host_;
@@ -112,9 +96,16 @@ absl::StatusOr<std::unique_ptr<TrainingRank>> TrainingRank::Create(
     options.groups[group] = mesh.Members(group, rank);
   }
   const program::StateSlots slots = programs.slots;
-  ASSIGN_OR_RETURN(made->engine_, worker::Engine::Create(std::move(programs.set), options));
+  ASSIGN_OR_RETURN(made->engine_, Engine::Create(std::move(programs.set), options));
   Fill(spec, slots, mesh, rank, *made->engine_);
   return made;
+}
+
+void FlushDenormals() {
+#ifdef __SSE__
+  constexpr unsigned kFlushToZero = 0x8000, kDenormalsAreZero = 0x40;  // Intel SDM 1, 10.2.3
+  _mm_setcsr(_mm_getcsr() | kFlushToZero | kDenormalsAreZero);
+#endif
 }
 
 double Median(std::vector<double> values) {
@@ -122,4 +113,4 @@ double Median(std::vector<double> values) {
   return values.empty() ? 0 : values[values.size() / 2];
 }
 
-}  // namespace strata::bench
+}  // namespace strata::worker

@@ -1,11 +1,11 @@
-#include "tests/bench/stub_communicator.h"
+#include "worker/trainer/calibration/stub_communicator.h"
 
 #include <vector>
 
 #include "collectives/loopback.h"
 #include "gtest/gtest.h"
 
-namespace strata::bench {
+namespace strata::worker {
 namespace {
 
 using collectives::Operation;
@@ -43,4 +43,4 @@ TEST(StubCommunicator, WhileStubbed_OperationsEndAtOnceAndMoveNothing) {
 }
 
 }  // namespace
-}  // namespace strata::bench
+}  // namespace strata::worker

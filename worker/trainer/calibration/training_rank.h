@@ -1,7 +1,6 @@
-// A rank of any layout that trains a model of GPT-2's small size on made-up tokens, for benchmarks
-// of steps.
-#ifndef STRATA_TESTS_BENCH_TRAINING_RANK_H_
-#define STRATA_TESTS_BENCH_TRAINING_RANK_H_
+// A rank of any layout that trains on made-up tokens: steps to be measured.
+#ifndef STRATA_WORKER_TRAINER_CALIBRATION_TRAINING_RANK_H_
+#define STRATA_WORKER_TRAINER_CALIBRATION_TRAINING_RANK_H_
 
 #include <cstdint>
 #include <memory>
@@ -18,13 +17,10 @@
 #include "worker/engine/engine.h"
 #include "worker/engine/host_ops.h"
 
-namespace strata::bench {
-
-// 124 M parameters with tied embeddings; `quick`: 3 M.
-model::ModelSpec BenchModel(bool quick, bool tied);
+namespace strata::worker {
 
 // Tokens without meaning: a step's time does not depend on them.
-class SyntheticHost final : public worker::HostOps {
+class SyntheticHost final : public HostOps {
  public:
   SyntheticHost(int64_t vocab, int64_t tokens) : vocab_(vocab), tokens_(tokens) {}
   absl::Status LoadBatch(int32_t* tokens, int32_t* targets, int64_t samples,
@@ -59,22 +55,26 @@ class TrainingRank {
       const TrainingSpec& spec, collectives::Communicator* communicator, device::ThreadPool* pool);
 
   absl::Status Step() { return engine_->RunStep(0, applied_++); }
-  worker::Engine& engine() { return *engine_; }
+  Engine& engine() { return *engine_; }
   // The latest actions, after Drain; see EngineOptions::trace.
-  const std::vector<worker::TraceRecord>& trace() const { return trace_; }
+  const std::vector<TraceRecord>& trace() const { return trace_; }
 
  private:
   TrainingRank(const TrainingSpec& spec, size_t trace)
       : host_(spec.model.vocab, spec.plan.global_batch * spec.emit.sequence), trace_(trace) {}
 
   SyntheticHost host_;
-  std::vector<worker::TraceRecord> trace_;
+  std::vector<TraceRecord> trace_;
   int64_t applied_ = 0;
-  std::unique_ptr<worker::Engine> engine_;
+  std::unique_ptr<Engine> engine_;
 };
+
+// What stands where nothing was gathered can be denormal numbers, which processors are slow with:
+// without communication they are taken for 0, by the calling thread and those it makes.
+void FlushDenormals();
 
 double Median(std::vector<double> values);
 
-}  // namespace strata::bench
+}  // namespace strata::worker
 
-#endif  // STRATA_TESTS_BENCH_TRAINING_RANK_H_
+#endif  // STRATA_WORKER_TRAINER_CALIBRATION_TRAINING_RANK_H_

@@ -1,0 +1,151 @@
+#include "planner/cost/profile_cost_model.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <optional>
+
+#include "absl/strings/str_cat.h"
+#include "ops/matmul.h"
+#include "ops/op_struct.h"
+#include "ops/table.h"
+
+namespace strata::planner {
+namespace {
+
+using program::CollectiveOp;
+using program::OpKind;
+
+// Of sizes that may be 0.
+double Log(double size) { return std::log2(std::max(size, 1.0)); }
+
+constexpr char kMeasure[] = "strata calibrate measures this machine";
+
+std::optional<OpKind> KindOf(const std::string& name) {
+  for (int kind = 0; kind < program::kOpKindCount; ++kind) {
+    if (name == Name(static_cast<OpKind>(kind))) return static_cast<OpKind>(kind);
+  }
+  return std::nullopt;  // of a build that had others
+}
+
+int Turns(int group_size) { return std::bit_width(static_cast<unsigned>(group_size - 1)); }
+
+}  // namespace
+
+absl::StatusOr<const v1::RankProfile*> FindRanks(const v1::Profile& profile,
+                                                 const ProfiledRanks& wanted) {
+  if (profile.host() != wanted.host) {
+    return absl::FailedPreconditionError(absl::StrCat("the profile is of host ", profile.host(),
+                                                      ", not of ", wanted.host, ": ", kMeasure));
+  }
+  if (profile.isa() != wanted.isa) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "the profile is of kernels for ", profile.isa(), ", not ", wanted.isa, ": ", kMeasure));
+  }
+  std::string known;
+  for (const v1::RankProfile& ranks : profile.ranks()) {
+    if (ranks.ranks() == wanted.ranks && ranks.threads() == wanted.threads) return &ranks;
+    absl::StrAppend(&known, known.empty() ? "" : ", ", ranks.ranks(), " x ", ranks.threads());
+  }
+  return absl::FailedPreconditionError(
+      absl::StrCat("the profile has no measurement of ", wanted.ranks, " ranks x ", wanted.threads,
+                   " threads, only of ", known.empty() ? "none" : known));
+}
+
+ProfileCostModel::Query ProfileCostModel::QueryOf(const program::Op& op, double flops,
+                                                  double bytes) {
+  Query query{.table = {static_cast<int>(op.kind), 0}, .flops = flops, .bytes = bytes};
+  query.work = std::max(flops > 0 ? flops : bytes, 1.0);
+  if (const auto product = ops::FromOp<ops::MatMul>(op); product.ok()) {
+    query.table.second = (product->trans_a ? 2 : 0) + (product->trans_b ? 1 : 0);
+    query.shape = {Log(static_cast<double>(product->m)), Log(static_cast<double>(product->n)),
+                   Log(static_cast<double>(product->k)), product->accumulate ? 1.0 : 0.0};
+  } else {
+    query.shape = {Log(flops), Log(bytes)};
+  }
+  return query;
+}
+
+ProfileCostModel::ProfileCostModel(const v1::RankProfile& measured)
+    : action_seconds_(measured.action_seconds()) {
+  for (const v1::OpTime& time : measured.ops()) {
+    const std::optional<OpKind> kind = KindOf(time.kind());
+    if (!kind.has_value()) continue;
+    const program::Op op{.kind = *kind, .ints = {time.shape().begin(), time.shape().end()}};
+    const Query query = QueryOf(op, time.flops(), time.bytes());
+    tables_[query.table].Add(query.shape, query.work, time.seconds());
+    kinds_[query.table.first].Add(query.shape, query.work, time.seconds());
+    (time.flops() > 0 ? with_flops_ : without_flops_)
+        .Add({Log(query.work)}, query.work, time.seconds());
+  }
+  for (const v1::CommunicationTime& time : measured.communications()) {
+    communications_[time.op()].Add(static_cast<double>(time.bytes()), time.seconds());
+  }
+  for (const v1::CopyTime& time : measured.copies()) {
+    copies_.Add(static_cast<double>(time.bytes()), time.seconds());
+  }
+  for (const v1::Interference& each : measured.interference()) {
+    interference_[static_cast<double>(each.bytes())] = {each.compute_lost(),
+                                                        each.communication_stretch()};
+  }
+}
+
+double ProfileCostModel::OpSeconds(const program::Op& op) const {
+  const auto cost = ops::EntryOf(op.kind).cost(op);
+  const double bytes = cost.ok() ? cost->bytes : 0;
+  const Query query = QueryOf(op, op.flops, bytes);
+  if (const auto table = tables_.find(query.table); table != tables_.end()) {
+    return action_seconds_ + table->second.At(query.shape, query.work);
+  }
+  if (const auto kind = kinds_.find(query.table.first); kind != kinds_.end()) {
+    return action_seconds_ + kind->second.At(query.shape, query.work);
+  }
+  const TimesByShape& others = op.flops > 0 ? with_flops_ : without_flops_;
+  return action_seconds_ + (others.empty() ? 0 : others.At({Log(query.work)}, query.work));
+}
+
+double ProfileCostModel::CommunicationSeconds(const std::string& name, double bytes) const {
+  const auto found = communications_.find(name);
+  return found == communications_.end() ? 0 : found->second.At(bytes);
+}
+
+double ProfileCostModel::CollectiveSeconds(const program::Communication& communication,
+                                           int group_size) const {
+  if (group_size < 2) return 0;
+  const std::string name = Name(communication.op);
+  const double bytes = static_cast<double>(communication.bytes), others = group_size - 1;
+  switch (communication.op) {
+    case CollectiveOp::kAllGather:
+    case CollectiveOp::kReduceScatter:
+    case CollectiveOp::kAllToAll:
+      return others * CommunicationSeconds(name, bytes);
+    case CollectiveOp::kAllReduce:
+      return CommunicationSeconds(name, 2 * others / group_size * bytes);
+    case CollectiveOp::kBroadcast:
+    case CollectiveOp::kBarrier:
+      return Turns(group_size) * CommunicationSeconds(name, bytes);
+    case CollectiveOp::kRotate:
+      return CommunicationSeconds(name, bytes);
+  }
+  return 0;
+}
+
+double ProfileCostModel::MessageSeconds(const program::Communication& communication) const {
+  return CommunicationSeconds("send", static_cast<double>(communication.bytes));
+}
+
+double ProfileCostModel::TransferSeconds(program::Tier, program::Tier, int64_t bytes) const {
+  return copies_.empty() ? 0 : copies_.At(static_cast<double>(bytes));
+}
+
+program::Interference ProfileCostModel::Beside(const program::Communication& communication) const {
+  if (interference_.empty()) return {};
+  const double bytes = static_cast<double>(communication.bytes);
+  const auto nearest = std::min_element(
+      interference_.begin(), interference_.end(), [&](const auto& a, const auto& b) {
+        return std::abs(Log(a.first) - Log(bytes)) < std::abs(Log(b.first) - Log(bytes));
+      });
+  return nearest->second;
+}
+
+}  // namespace strata::planner

@@ -1,0 +1,96 @@
+#include "protocol/profile_file.h"
+
+#include <google/protobuf/io/tokenizer.h>
+#include <google/protobuf/text_format.h>
+#include <unistd.h>
+
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+
+namespace strata::protocol {
+namespace {
+
+constexpr char kAgain[] = " — strata calibrate makes a new one";
+
+// The first mistake: those that follow are mostly its consequences.
+class FirstError final : public google::protobuf::io::ErrorCollector {
+ public:
+  void AddError(int line, google::protobuf::io::ColumnNumber column,
+                const std::string& message) override {
+    if (!text_.empty()) return;
+    text_ = absl::StrCat(line + 1, ":", column + 1, ": ", message);
+  }
+  const std::string& text() const { return text_; }
+
+ private:
+  std::string text_;
+};
+
+bool IsTime(double seconds) { return std::isfinite(seconds) && seconds > 0; }
+
+// Empty: nothing.
+std::string WrongIn(const v1::RankProfile& ranks) {
+  if (ranks.ranks() < 1 || ranks.threads() < 1) return "ranks and threads are at least 1";
+  if (!(std::isfinite(ranks.action_seconds()) && ranks.action_seconds() >= 0)) {
+    return "action_seconds is no time";
+  }
+  for (const v1::OpTime& time : ranks.ops()) {
+    if (!IsTime(time.seconds()) || !(time.flops() >= 0) || !(time.bytes() >= 0)) {
+      return absl::StrCat("ops: the times and sizes of ", time.kind(), " are not positive");
+    }
+  }
+  for (const v1::CommunicationTime& time : ranks.communications()) {
+    if (!IsTime(time.seconds()) || time.bytes() < 0) {
+      return absl::StrCat("communications: the times of ", time.op(), " are not positive");
+    }
+  }
+  for (const v1::CopyTime& time : ranks.copies()) {
+    if (!IsTime(time.seconds()) || time.bytes() < 1) return "copies: they are not positive";
+  }
+  for (const v1::Interference& each : ranks.interference()) {
+    if (!(each.compute_lost() >= 0 && each.compute_lost() < 1) || each.bytes() < 0 ||
+        !(std::isfinite(each.communication_stretch()) && each.communication_stretch() >= 1)) {
+      return "interference: compute_lost is below 1, communication_stretch at least 1";
+    }
+  }
+  return "";
+}
+
+}  // namespace
+
+std::string ProfilePathIn(const std::string& folder) {
+  char host[256] = {};
+  gethostname(host, sizeof(host) - 1);
+  return absl::StrCat(folder, "/profiles/", host, ".textproto");
+}
+
+absl::StatusOr<v1::Profile> ParseProfile(const std::string& path, const std::string& text) {
+  v1::Profile profile;
+  FirstError error;
+  google::protobuf::TextFormat::Parser parser;
+  parser.RecordErrorsTo(&error);
+  if (!parser.ParseFromString(text, &profile)) {
+    return absl::InvalidArgumentError(absl::StrCat(path, ":", error.text(), kAgain));
+  }
+  if (profile.host().empty() || profile.ranks().empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(path, ":1:1: it holds no measurements", kAgain));
+  }
+  for (int i = 0; i < profile.ranks_size(); ++i) {
+    const std::string wrong = WrongIn(profile.ranks(i));
+    if (wrong.empty()) continue;
+    return absl::InvalidArgumentError(absl::StrCat(path, ": ranks[", i, "]: ", wrong, kAgain));
+  }
+  return profile;
+}
+
+std::string ProfileText(const v1::Profile& profile) {
+  std::string text;
+  google::protobuf::TextFormat::Printer printer;
+  printer.SetUseShortRepeatedPrimitives(true);
+  printer.PrintToString(profile, &text);
+  return absl::StrCat("# proto-file: proto/strata/v1/profile.proto, proto-message: Profile\n",
+                      text);
+}
+
+}  // namespace strata::protocol

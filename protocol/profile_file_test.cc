@@ -1,0 +1,62 @@
+#include "protocol/profile_file.h"
+
+#include <gtest/gtest.h>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+
+namespace strata::protocol {
+namespace {
+
+v1::Profile Good() {
+  v1::Profile profile;
+  profile.set_host("n0");
+  v1::RankProfile& ranks = *profile.add_ranks();
+  ranks.set_ranks(1);
+  ranks.set_threads(2);
+  v1::OpTime& time = *ranks.add_ops();
+  time.set_kind("matmul");
+  time.add_shape(4);
+  time.add_shape(6);
+  time.set_seconds(1e-300);
+  ranks.add_interference()->set_communication_stretch(1.5);
+  return profile;
+}
+
+std::string WhyNot(const std::string& text) {
+  const auto read = ParseProfile("p", text);
+  EXPECT_FALSE(read.ok());
+  return std::string(read.status().message());
+}
+
+TEST(ProfileFileTest, TextReadsBackAsItWas) {
+  const v1::Profile profile = Good();
+  const auto read = ParseProfile("p", ProfileText(profile));
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(read->SerializeAsString(), profile.SerializeAsString());
+}
+
+TEST(ProfileFileTest, TextThatIsNoProfileIsRefusedWithItsPlace) {
+  EXPECT_EQ(WhyNot("host: \"a\"\nranks { rank: 1 }\n").substr(0, 6), "p:2:13");
+  const std::string cut = ProfileText(Good());
+  EXPECT_TRUE(absl::StartsWith(WhyNot(cut.substr(0, cut.size() - 4)), "p:"));
+  EXPECT_TRUE(absl::StrContains(WhyNot("{]"), "strata calibrate"));
+  EXPECT_TRUE(absl::StartsWith(WhyNot(""), "p:1:1: it holds no measurements"));
+}
+
+TEST(ProfileFileTest, NumbersThatNothingCanTakeAreRefused) {
+  for (const char* bad :
+       {"ranks: 0 threads: 1", "ranks: 1 threads: 0", "ranks: 1 threads: 1 action_seconds: -1",
+        "ranks: 1 threads: 1 ops { kind: \"a\" seconds: 0 }",
+        "ranks: 1 threads: 1 ops { kind: \"a\" seconds: nan }",
+        "ranks: 1 threads: 1 communications { seconds: inf }",
+        "ranks: 1 threads: 1 copies { seconds: 1 }",
+        "ranks: 1 threads: 1 interference { compute_lost: 1 communication_stretch: 1 }",
+        "ranks: 1 threads: 1 interference { communication_stretch: 0.5 }"}) {
+    const std::string why = WhyNot(absl::StrCat("host: \"a\" ranks { ", bad, " }"));
+    EXPECT_TRUE(absl::StartsWith(why, "p: ranks[0]: ")) << why;
+  }
+}
+
+}  // namespace
+}  // namespace strata::protocol

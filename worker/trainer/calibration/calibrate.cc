@@ -1,0 +1,130 @@
+#include "worker/trainer/calibration/calibrate.h"
+
+#include <algorithm>
+#include <memory>
+#include <numeric>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
+#include "worker/trainer/calibration/link_times.h"
+#include "worker/trainer/calibration/op_times.h"
+#include "worker/trainer/calibration/reference_steps.h"
+#include "worker/trainer/calibration/stub_communicator.h"
+
+namespace strata::worker {
+namespace {
+
+constexpr int64_t kLargestMessage = 16 << 20, kQuickLargestMessage = 64 << 10;
+
+class Calibration {
+ public:
+  Calibration(collectives::Communicator& communicator, const CalibrateOptions& options)
+      : communicator_(communicator), stub_(&communicator), options_(options) {}
+
+  absl::StatusOr<v1::Profile> Run() {
+    ASSIGN_OR_RETURN(world_, communicator_.CreateGroup({0, 1}));
+    v1::RankProfile one, two;
+    one.set_ranks(1);
+    one.set_threads(options_.threads_alone);
+    two.set_ranks(2);
+    two.set_threads(options_.threads);
+    if (first()) {
+      Tell("one rank", options_.threads_alone);
+      RETURN_IF_ERROR(
+          MeasureOps(StepsOfOneRank(options_.threads_alone, options_.quick), nullptr, one));
+      MeasureCopies(one);
+    }
+    RETURN_IF_ERROR(Meet());
+    Tell("two ranks", options_.threads);
+    RETURN_IF_ERROR(MeasureTwo(two));
+    v1::Profile profile;
+    if (first()) {
+      *profile.add_ranks() = std::move(one);
+      *profile.add_ranks() = std::move(two);
+    }
+    return profile;
+  }
+
+ private:
+  bool first() const { return communicator_.rank() == 0; }
+
+  void Tell(const char* what, int threads) const {
+    if (first()) options_.tell(absl::StrCat("measuring ", what, " x ", threads, " threads"));
+  }
+
+  absl::Status Meet() { return RunAlone(communicator_, {.group = world_}); }
+
+  // Interference comes before engines, as they take the communicator.
+  absl::Status MeasureTwo(v1::RankProfile& profile) {
+    {
+      device::ThreadPool pool(options_.threads);
+      RETURN_IF_ERROR(
+          MeasureInterference(communicator_, world_, pool, options_.quick ? 0.02 : 0.5, profile));
+    }
+    std::vector<ReferenceStep> steps = StepsOfOneRank(options_.threads, options_.quick);
+    RETURN_IF_ERROR(MeasureOps(steps, nullptr, profile));
+    MeasureCopies(profile);
+    stub_.SetStubbed(true);
+    RETURN_IF_ERROR(MeasureOps(StepsOfTwoRanks(options_.threads, options_.quick), &stub_, profile));
+    stub_.SetStubbed(false);
+    return MeasureThroughEngine(profile);
+  }
+
+  // As steps have it, by the lane of an engine.
+  absl::Status MeasureThroughEngine(v1::RankProfile& profile) {
+    device::ThreadPool pool(options_.threads);
+    const std::vector<ReferenceStep> steps = StepsOfTwoRanks(options_.threads, /*quick=*/true);
+    ASSIGN_OR_RETURN(const std::unique_ptr<TrainingRank> rank,
+                     TrainingRank::Create(steps.front().spec, &communicator_, &pool));
+    const RunOperation run = [&](const collectives::Operation& operation) {
+      return rank->engine().RunCollective(operation);
+    };
+    return MeasureLinks(run, world_, communicator_.rank(),
+                        options_.quick ? kQuickLargestMessage : kLargestMessage,
+                        options_.quick ? 3 : 11, profile);
+  }
+
+  // Both ranks run the same steps at the same time, if both call it.
+  absl::Status MeasureOps(const std::vector<ReferenceStep>& steps,
+                          collectives::Communicator* communicator, v1::RankProfile& profile) {
+    OpTimes times;
+    std::vector<double> between;  // seconds per op that are neither the op's nor a wait's
+    for (const ReferenceStep& step : steps) {
+      if (profile.ranks() > 1) RETURN_IF_ERROR(Meet());
+      device::ThreadPool pool(step.spec.threads);
+      ASSIGN_OR_RETURN(const std::unique_ptr<TrainingRank> rank,
+                       TrainingRank::Create(step.spec, communicator, &pool));
+      RETURN_IF_ERROR(rank->Step());  // touches what there is
+      for (int i = 0; i < step.repetitions; ++i) {
+        RETURN_IF_ERROR(rank->Step());
+        const StepMetrics& metrics = rank->engine().metrics();
+        const double busy = std::accumulate(metrics.compute.begin(), metrics.compute.end(), 0.0);
+        const double left = metrics.total - busy - metrics.exposed_communication();
+        between.push_back(left / std::max(rank->engine().actions(0), 1));
+      }
+      RETURN_IF_ERROR(rank->engine().Drain());
+      times.Add(rank->engine().programs(), rank->trace(), /*first_step=*/1);
+    }
+    times.Write(profile);
+    // Where something communicates, a wait's end is not the end of what it waited for.
+    if (communicator == nullptr) profile.set_action_seconds(std::max(Median(between), 0.0));
+    return absl::OkStatus();
+  }
+
+  collectives::Communicator& communicator_;
+  StubCommunicator stub_;
+  const CalibrateOptions& options_;
+  collectives::GroupId world_;
+};
+
+}  // namespace
+
+absl::StatusOr<v1::Profile> Calibrate(collectives::Communicator& communicator,
+                                      const CalibrateOptions& options) {
+  FlushDenormals();
+  return Calibration(communicator, options).Run();
+}
+
+}  // namespace strata::worker

@@ -1,0 +1,234 @@
+#include "worker/trainer/calibration/link_times.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <cstring>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "common/clock.h"
+#include "common/status_macros.h"
+#include "kernels/matmul.h"
+#include "program/ir/types.h"
+#include "worker/trainer/calibration/training_rank.h"
+
+namespace strata::worker {
+namespace {
+
+using collectives::Operation;
+using collectives::OpKind;
+
+constexpr int64_t kCopySizes[] = {1 << 16, 1 << 20, 1 << 24};
+constexpr int64_t kInterferenceSizes[] = {1 << 16, 1 << 22};
+
+const common::MonotonicClock kClock{};
+
+// Room for any operation of two ranks with as many floats per member.
+class Buffers {
+ public:
+  explicit Buffers(int64_t count, int ranks = 2)
+      : scratch_bytes_(
+            std::max(collectives::ScratchBytes(OpKind::kAllReduce, collectives::DataType::kF32,
+                                               count, ranks),
+                     collectives::ScratchBytes(OpKind::kReduceScatter, collectives::DataType::kF32,
+                                               count, ranks))),
+        in_(count * ranks, 1),
+        out_(count * ranks, 1),
+        scratch_(scratch_bytes_ / sizeof(float) + 32) {}
+
+  Operation Make(OpKind kind, collectives::GroupId group, int64_t count) {
+    const auto aligned = (reinterpret_cast<uintptr_t>(scratch_.data()) + 63) / 64 * 64;
+    return {.kind = kind,
+            .group = group,
+            .type = collectives::DataType::kF32,
+            .count = count,
+            .in = in_.data(),
+            .out = out_.data(),
+            .scratch = reinterpret_cast<void*>(aligned),
+            .scratch_bytes = scratch_bytes_};
+  }
+
+ private:
+  const int64_t scratch_bytes_;
+  std::vector<float> in_, out_, scratch_;
+};
+
+struct Kind {
+  OpKind operation;
+  program::CollectiveOp name;
+};
+constexpr Kind kKinds[] = {
+    {OpKind::kAllGather, program::CollectiveOp::kAllGather},
+    {OpKind::kReduceScatter, program::CollectiveOp::kReduceScatter},
+    {OpKind::kAllReduce, program::CollectiveOp::kAllReduce},
+    {OpKind::kBroadcast, program::CollectiveOp::kBroadcast},
+    {OpKind::kAllToAll, program::CollectiveOp::kAllToAll},
+    {OpKind::kRotate, program::CollectiveOp::kRotate},
+};
+
+void AddTime(const char* name, int64_t bytes, double seconds, v1::RankProfile& profile) {
+  v1::CommunicationTime& time = *profile.add_communications();
+  time.set_op(name);
+  time.set_bytes(bytes);
+  time.set_seconds(seconds);
+}
+
+// Products of a size that neither memory nor the overhead of a call bounds.
+class Products {
+ public:
+  static absl::StatusOr<Products> Create(device::ThreadPool& pool) {
+    constexpr int64_t kSize = 256;
+    const kernels::MatmulShape shape{.m = kSize, .n = kSize, .k = kSize};
+    ASSIGN_OR_RETURN(kernels::MatmulPlan plan, kernels::MatmulPlan::Create(shape, pool.threads()));
+    return Products(std::move(plan), pool);
+  }
+
+  void Run() {
+    const auto aligned = (reinterpret_cast<uintptr_t>(workspace_.data()) + 63) / 64 * 64;
+    plan_.Run({.pool = pool_}, a_.data(), b_.data(), c_.data(), reinterpret_cast<void*>(aligned));
+  }
+
+ private:
+  Products(kernels::MatmulPlan plan, device::ThreadPool& pool)
+      : plan_(std::move(plan)),
+        pool_(&pool),
+        a_(plan_.shape().m * plan_.shape().k, 1),
+        b_(plan_.shape().k * plan_.shape().n, 1),
+        c_(plan_.shape().m * plan_.shape().n),
+        workspace_(kernels::MatmulWorkspaceBytes(plan_.shape(), pool.threads()) + 64) {}
+
+  kernels::MatmulPlan plan_;
+  device::ThreadPool* pool_;
+  std::vector<float> a_, b_, c_;
+  std::vector<std::byte> workspace_;
+};
+
+// Products per second until `done` says so, and at least one.
+template <typename Done>
+double RateOf(Products& products, const Done& done) {
+  const double begin = kClock.Now();
+  int count = 0;
+  do {
+    products.Run();
+    ++count;
+  } while (!done());
+  return count / (kClock.Now() - begin);
+}
+
+}  // namespace
+
+absl::Status RunAlone(collectives::Communicator& communicator, const Operation& operation) {
+  ASSIGN_OR_RETURN(const collectives::OperationId id, communicator.Post(operation));
+  for (;;) {
+    ASSIGN_OR_RETURN(const bool done, communicator.Test(id));
+    if (done) return absl::OkStatus();
+    if (!communicator.Progress()) communicator.Wait(absl::Milliseconds(100));
+  }
+}
+
+absl::StatusOr<double> AllReduceSeconds(const RunOperation& run, collectives::GroupId group,
+                                        int size, int64_t count, int repetitions) {
+  Buffers buffers(count, size);
+  const Operation sum = buffers.Make(OpKind::kAllReduce, group, count);
+  std::vector<double> found;
+  for (int i = 0; i <= repetitions; ++i) {
+    const double begin = kClock.Now();
+    RETURN_IF_ERROR(run(sum));
+    if (i > 0) found.push_back(kClock.Now() - begin);  // the first touches the memory
+  }
+  return Median(std::move(found));
+}
+
+absl::Status MeasureLinks(const RunOperation& run, collectives::GroupId group, int index,
+                          int64_t largest_bytes, int repetitions, v1::RankProfile& profile) {
+  Buffers buffers(largest_bytes / static_cast<int64_t>(sizeof(float)));
+  const auto timed = [&](const auto& body) -> absl::StatusOr<double> {
+    std::vector<double> found;
+    for (int i = 0; i <= repetitions; ++i) {
+      RETURN_IF_ERROR(run({.group = group}));  // a barrier: both begin at once
+      const double begin = kClock.Now();
+      RETURN_IF_ERROR(body());
+      if (i > 0) found.push_back(kClock.Now() - begin);
+    }
+    return Median(std::move(found));
+  };
+  for (int64_t bytes = 256; bytes <= largest_bytes; bytes *= 8) {
+    const int64_t count = bytes / static_cast<int64_t>(sizeof(float));
+    for (const Kind& kind : kKinds) {
+      const Operation operation = buffers.Make(kind.operation, group, count);
+      ASSIGN_OR_RETURN(const double seconds, timed([&] { return run(operation); }));
+      AddTime(Name(kind.name), bytes, seconds, profile);
+    }
+    // There and back again: half of it is one way.
+    Operation there = buffers.Make(index == 0 ? OpKind::kSend : OpKind::kReceive, group, count);
+    Operation back = buffers.Make(index == 0 ? OpKind::kReceive : OpKind::kSend, group, count);
+    there.peer = back.peer = 1 - index;
+    ASSIGN_OR_RETURN(const double both, timed([&]() -> absl::Status {
+                       RETURN_IF_ERROR(run(there));
+                       return run(back);
+                     }));
+    AddTime("send", bytes, both / 2, profile);
+  }
+  ASSIGN_OR_RETURN(const double barrier, timed([&] { return run({.group = group}); }));
+  AddTime(Name(program::CollectiveOp::kBarrier), 0, barrier, profile);
+  return absl::OkStatus();
+}
+
+absl::Status MeasureInterference(collectives::Communicator& communicator,
+                                 collectives::GroupId group, device::ThreadPool& pool,
+                                 double seconds, v1::RankProfile& profile) {
+  ASSIGN_OR_RETURN(Products products, Products::Create(pool));
+  const RunOperation run = [&](const Operation& operation) {
+    return RunAlone(communicator, operation);
+  };
+  for (const int64_t bytes : kInterferenceSizes) {
+    const int64_t count = bytes / static_cast<int64_t>(sizeof(float));
+    RETURN_IF_ERROR(run({.group = group}));
+    const double until = kClock.Now() + seconds;
+    const double rate_alone = RateOf(products, [&] { return kClock.Now() >= until; });
+    ASSIGN_OR_RETURN(const double alone, AllReduceSeconds(run, group, 2, count, 9));
+    // Both ranks must repeat as often.
+    double repetitions = std::clamp(seconds / alone, 8.0, 10000.0);
+    Operation agree{.kind = OpKind::kBroadcast,
+                    .group = group,
+                    .type = collectives::DataType::kF64,
+                    .count = 1,
+                    .in = &repetitions,
+                    .out = &repetitions};
+    RETURN_IF_ERROR(run(agree));
+    absl::StatusOr<double> beside = 0.0;
+    std::atomic<bool> ended = false;
+    std::thread communication([&] {
+      beside = AllReduceSeconds(run, group, 2, count, static_cast<int>(repetitions));
+      ended.store(true);
+    });
+    const double rate_beside = RateOf(products, [&] { return ended.load(); });
+    communication.join();
+    RETURN_IF_ERROR(beside.status());
+    v1::Interference& found = *profile.add_interference();
+    found.set_bytes(bytes);
+    found.set_compute_lost(std::clamp(1 - rate_beside / rate_alone, 0.0, 0.95));
+    found.set_communication_stretch(std::max(1.0, *beside / alone));
+  }
+  return absl::OkStatus();
+}
+
+void MeasureCopies(v1::RankProfile& profile) {
+  for (const int64_t bytes : kCopySizes) {
+    std::vector<std::byte> from(bytes), to(bytes);
+    std::vector<double> found;
+    for (int i = 0; i < 9; ++i) {
+      const double begin = kClock.Now();
+      std::memcpy(to.data(), from.data(), bytes);
+      if (i > 0) found.push_back(kClock.Now() - begin);
+      from[0] = to[bytes - 1];  // so that no copy is left out
+    }
+    v1::CopyTime& time = *profile.add_copies();
+    time.set_bytes(bytes);
+    time.set_seconds(Median(std::move(found)));
+  }
+}
+
+}  // namespace strata::worker

@@ -1,0 +1,45 @@
+// How long communication takes, and what it costs compute beside it.
+#ifndef STRATA_WORKER_TRAINER_CALIBRATION_LINK_TIMES_H_
+#define STRATA_WORKER_TRAINER_CALIBRATION_LINK_TIMES_H_
+
+#include <cstdint>
+#include <functional>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "collectives/communicator.h"
+#include "device/thread_pool.h"
+#include "proto/strata/v1/profile.pb.h"
+
+namespace strata::worker {
+
+// Runs an operation and returns when it has ended; with a communicator that an engine has taken,
+// Engine::RunCollective.
+using RunOperation = std::function<absl::Status(const collectives::Operation&)>;
+
+// The same on the calling thread, by a communicator that no engine has.
+absl::Status RunAlone(collectives::Communicator& communicator,
+                      const collectives::Operation& operation);
+
+// Seconds of one all-reduce of `count` floats in `group` of `size` ranks: the median of
+// `repetitions`, which all ranks make.
+absl::StatusOr<double> AllReduceSeconds(const RunOperation& run, collectives::GroupId group,
+                                        int size, int64_t count, int repetitions);
+
+// Adds the times of every operation between the two ranks of `group`, of which this is the one with
+// `index`, at sizes up to `largest_bytes`. Both ranks call it with the same.
+absl::Status MeasureLinks(const RunOperation& run, collectives::GroupId group, int index,
+                          int64_t largest_bytes, int repetitions, v1::RankProfile& profile);
+
+// Adds what all-reduces and matrix products on the pool, both going on all the time, cost each
+// other. Both ranks of `group` call it with the same; the communicator belongs to no engine.
+absl::Status MeasureInterference(collectives::Communicator& communicator,
+                                 collectives::GroupId group, device::ThreadPool& pool,
+                                 double seconds, v1::RankProfile& profile);
+
+// Adds the times of copies in memory.
+void MeasureCopies(v1::RankProfile& profile);
+
+}  // namespace strata::worker
+
+#endif  // STRATA_WORKER_TRAINER_CALIBRATION_LINK_TIMES_H_

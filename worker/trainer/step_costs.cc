@@ -1,0 +1,56 @@
+#include "worker/trainer/step_costs.h"
+
+#include <unistd.h>
+
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
+#include "kernels/isa.h"
+#include "planner/cost/profile_cost_model.h"
+
+namespace strata::worker {
+
+std::string HostName() {
+  char name[256] = {};
+  return gethostname(name, sizeof(name) - 1) == 0 ? name : "";
+}
+
+absl::StatusOr<std::unique_ptr<program::CostModel>> CostsOf(const v1::TrainerTask& task) {
+  if (!task.has_profile()) return std::unique_ptr<program::CostModel>();
+  ASSIGN_OR_RETURN(const v1::RankProfile* const measured,
+                   planner::FindRanks(task.profile(), {.host = HostName(),
+                                                       .isa = kernels::IsaName(),
+                                                       .ranks = task.ranks(),
+                                                       .threads = task.threads()}));
+  return std::make_unique<planner::ProfileCostModel>(*measured);
+}
+
+absl::Status PredictStep(const v1::TrainerTask& task,
+                         const std::vector<const program::ProgramSet*>& stages,
+                         const program::Mesh& mesh, v1::JobPlan& plan) {
+  const absl::StatusOr<std::unique_ptr<program::CostModel>> costs = CostsOf(task);
+  if (!costs.ok()) {
+    v1::Notice& notice = *plan.add_notices();
+    notice.set_severity(v1::Notice::SEVERITY_INFO);
+    notice.set_text(
+        absl::StrCat("steps are not predicted: ", std::string(costs.status().message())));
+    return absl::OkStatus();
+  }
+  if (*costs == nullptr) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const program::Timeline timeline,
+                   program::PredictTimeline(stages, "train", mesh, **costs));
+  plan.set_predicted_seconds(timeline.step_seconds);
+  const program::RankTimeline& first = timeline.ranks.front();
+  for (int p = 0; p < program::kPurposeCount; ++p) {
+    if (first.compute[p] + first.exposed[p] + first.background[p] <= 0) continue;
+    v1::PurposeSeconds& seconds = *plan.add_predicted_purposes();
+    seconds.set_purpose(Name(static_cast<program::Purpose>(p)));
+    seconds.set_predicted_compute_seconds(first.compute[p]);
+    seconds.set_predicted_exposed_seconds(first.exposed[p]);
+    seconds.set_predicted_background_seconds(first.background[p]);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace strata::worker

@@ -1,0 +1,32 @@
+// What the steps of a task cost on its machine, as far as that was measured.
+#ifndef STRATA_WORKER_TRAINER_STEP_COSTS_H_
+#define STRATA_WORKER_TRAINER_STEP_COSTS_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "program/ir/mesh.h"
+#include "program/ir/program.h"
+#include "program/readers/timeline.h"
+#include "proto/strata/v1/trainer.pb.h"
+
+namespace strata::worker {
+
+// From the task's profile; null: it has none. FailedPrecondition, saying why: the profile is not of
+// this host, these kernels, or these numbers of ranks and threads.
+absl::StatusOr<std::unique_ptr<program::CostModel>> CostsOf(const v1::TrainerTask& task);
+
+// Puts what the timeline says of a training step into the plan, or a notice of why there is
+// nothing. `stages`: laid out. Without a profile it does nothing.
+absl::Status PredictStep(const v1::TrainerTask& task,
+                         const std::vector<const program::ProgramSet*>& stages,
+                         const program::Mesh& mesh, v1::JobPlan& plan);
+
+// This host's name, as profiles have it.
+std::string HostName();
+
+}  // namespace strata::worker
+
+#endif  // STRATA_WORKER_TRAINER_STEP_COSTS_H_
