@@ -13,6 +13,7 @@
 #include "common/small_file.h"
 #include "common/status_macros.h"
 #include "program/passes/expand.h"
+#include "worker/trainer/step_costs.h"
 
 namespace strata::worker {
 namespace {
@@ -131,10 +132,16 @@ struct Costs {
   std::string name;
 };
 
-// Nothing has been measured of this machine: rates of an ordinary one.
-Costs CostsOf(const v1::TrainerTask&) {
+// By this machine's profile where there is one for this task; else rates of an ordinary machine.
+Costs BestCostsOf(const v1::TrainerTask& task) {
+  absl::StatusOr<std::unique_ptr<program::CostModel>> measured = CostsOf(task);
+  if (measured.ok() && *measured != nullptr) {
+    return {*std::move(measured), "the profile of this machine (strata calibrate)"};
+  }
   return {std::make_unique<program::RateCostModel>(program::Rates{}),
-          "assumed rates: this machine has not been measured"};
+          measured.ok()
+              ? "assumed rates: this machine has not been measured (strata calibrate)"
+              : absl::StrCat("assumed rates: ", std::string(measured.status().message()))};
 }
 
 // When the last walked step's computation begins.
@@ -223,7 +230,7 @@ void WritePrediction(const TaskContext& context,
                      const std::vector<const program::ProgramSet*>& stages,
                      const program::Mesh& mesh) {
   if (!IsTraced(context) || stages.empty()) return;
-  const Costs costs = CostsOf(context.task);
+  const Costs costs = BestCostsOf(context.task);
   absl::StatusOr<v1::PredictedTrace> predicted = PredictTrace(stages, mesh, *costs.model);
   absl::Status status = predicted.status();
   if (status.ok()) {
