@@ -79,6 +79,17 @@ inline absl::Status Get(const Json& object, const char* key, std::vector<int64_t
   return absl::OkStatus();
 }
 
+inline absl::Status Get(const Json& object, const char* key, std::vector<std::string>* out) {
+  ASSIGN_OR_RETURN(const Json* const list, GetList(object, key));
+  for (const Json& value : *list) {
+    if (!value.is_string()) {
+      return absl::InvalidArgumentError(absl::StrCat("\"", key, "\" holds something but texts"));
+    }
+    out->push_back(value.get<std::string>());
+  }
+  return absl::OkStatus();
+}
+
 // The text of a value; InvalidArgument when a string in it is not UTF-8.
 inline absl::StatusOr<std::string> ToText(const Json& value, int indent) {
   try {

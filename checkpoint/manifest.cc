@@ -16,8 +16,8 @@ namespace strata::checkpoint {
 namespace {
 
 constexpr char kFormat[] = "strata checkpoint";
-constexpr int64_t kVersion = 2;
-constexpr int64_t kVersionOfRanges = 1;  // as 2, without boxes
+constexpr int64_t kVersion = 3;
+constexpr int64_t kVersionOfRanges = 1;  // without boxes; 2: without windows
 // The end of the text, between which and the body stands its digest of 32 hexadecimal digits.
 constexpr char kTailBegin[] = ",\n \"manifest_digest\": \"";
 constexpr char kTailEnd[] = "\"\n}\n";
@@ -171,6 +171,16 @@ absl::Status CheckCoverage(ManifestTensor& tensor, const FilesOf& files) {
                    " in no file"));
 }
 
+// Entries of one window have none.
+void WindowsToJson(const std::vector<std::string>& windows, Json& entry) {
+  if (!windows.empty()) entry["windows"] = windows;
+}
+
+absl::Status WindowsFromJson(const Json& entry, std::vector<std::string>* windows) {
+  if (!entry.is_object() || !entry.contains("windows")) return absl::OkStatus();
+  return Get(entry, "windows", windows);
+}
+
 Json InfoToJson(const CheckpointInfo& info) {
   return {{"step", info.step},
           {"applied_updates", info.applied_updates},
@@ -203,6 +213,7 @@ Json FileToJson(const ManifestFile& file) {
   Json entries = Json::array();
   for (const ManifestFileEntry& entry : file.entries) {
     entries.push_back({{"name", entry.name}, {"digest", entry.digest}});
+    WindowsToJson(entry.windows, entries.back());
   }
   return {{"name", file.name},
           {"size_bytes", file.size_bytes},
@@ -222,6 +233,7 @@ absl::Status FileFromJson(const Json& json, ManifestFile* file) {
     ManifestFileEntry& added = file->entries.emplace_back();
     RETURN_IF_ERROR(Get(entry, "name", &added.name));
     RETURN_IF_ERROR(Get(entry, "digest", &added.digest));
+    RETURN_IF_ERROR(WindowsFromJson(entry, &added.windows));
   }
   return absl::OkStatus();
 }
@@ -268,10 +280,10 @@ absl::StatusOr<Manifest> ParseManifest(const std::string& body) {
   int64_t version = 0;
   RETURN_IF_ERROR(Get(json, "format", &format));
   RETURN_IF_ERROR(Get(json, "version", &version));
-  if (format != kFormat || (version != kVersion && version != kVersionOfRanges)) {
+  if (format != kFormat || version < kVersionOfRanges || version > kVersion) {
     return absl::UnimplementedError(absl::StrCat(
         "it is \"", absl::CHexEscape(format), "\" version ", version, "; this build reads \"",
-        kFormat, "\" versions ", kVersionOfRanges, " and ", kVersion));
+        kFormat, "\" versions ", kVersionOfRanges, " to ", kVersion));
   }
   Manifest manifest;
   ASSIGN_OR_RETURN(const Json* const info, FieldOf(json, "info"));
@@ -282,7 +294,7 @@ absl::StatusOr<Manifest> ParseManifest(const std::string& body) {
   }
   ASSIGN_OR_RETURN(const Json* const tensors, GetList(json, "tensors"));
   for (const Json& tensor : *tensors) {
-    RETURN_IF_ERROR(ManifestTensorFromJson(tensor, version == kVersion, manifest.files,
+    RETURN_IF_ERROR(ManifestTensorFromJson(tensor, version > kVersionOfRanges, manifest.files,
                                            &manifest.tensors.emplace_back()));
   }
   return manifest;
@@ -314,6 +326,7 @@ std::string FileFragment::ToJson() const {
     json["end"] = entry.end;
     json["digest"] = entry.digest;
     if (entry.box.has_value()) json["box"] = BoxToJson(*entry.box);
+    WindowsToJson(entry.windows, json);
     list.push_back(std::move(json));
   }
   // Names that are not UTF-8 were refused when the file was written.
@@ -342,6 +355,7 @@ absl::StatusOr<FileFragment> FileFragment::FromJson(const std::string& text) {
     RETURN_IF_ERROR(Get(item, "begin", &entry.begin));
     RETURN_IF_ERROR(Get(item, "end", &entry.end));
     RETURN_IF_ERROR(Get(item, "digest", &entry.digest));
+    RETURN_IF_ERROR(WindowsFromJson(item, &entry.windows));
     RETURN_IF_ERROR(BoxFromJson(item, &entry.box));
   }
   return fragment;
@@ -401,7 +415,7 @@ absl::StatusOr<Manifest> JoinFragments(const CheckpointInfo& info,
     ManifestFile& file = manifest.files.emplace_back();
     file = {fragment.file, fragment.size_bytes, fragment.digest, fragment.header_digest, {}};
     for (const FileEntry& entry : fragment.entries) {
-      file.entries.push_back({entry.name, entry.digest});
+      file.entries.push_back({entry.name, entry.digest, entry.windows});
     }
     RETURN_IF_ERROR(AddEntries(fragment, index, tensors));
   }

@@ -22,6 +22,8 @@ namespace strata::checkpoint {
 
 inline constexpr char kManifestName[] = "manifest.json";
 inline constexpr size_t kLargestManifestBytes = size_t{1} << 30;
+// What readers read at once to know that it is as it was written.
+inline constexpr int64_t kWindowBytes = int64_t{4} << 20;
 
 // A tensor of the model in one of its states: "param", or the optimizer's "adam.m", "adam.v".
 struct LogicalTensor {
@@ -41,6 +43,8 @@ struct FileEntry {
   int64_t end = 0;
   std::string digest;      // of the entry's bytes
   std::optional<Box> box;  // absent: the whole tensor
+  // Of each kWindowBytes of it, the last window shorter; none of an entry that is one window.
+  std::vector<std::string> windows;
 };
 
 // A file as its writer describes it: what ranks send to the committer. Digests are XXH3-128 of what
@@ -95,6 +99,7 @@ inline constexpr size_t kMostBoxes = size_t{1} << 14;
 struct ManifestFileEntry {
   std::string name;
   std::string digest;
+  std::vector<std::string> windows;  // as of FileEntry; none in manifests before version 3
 };
 
 struct ManifestFile {
@@ -114,8 +119,8 @@ struct Manifest {
   const ManifestTensor* Find(const std::string& name, const std::string& state) const;
   // The text of manifest.json, which ends with a digest of all that stands before.
   absl::StatusOr<std::string> ToJson() const;
-  // Reads the versions 1 (flat ranges only) and 2. DataLoss: a digest that differs, or a text that
-  // no writer would have written. Unimplemented: another version.
+  // Reads the versions 1 (flat ranges only), 2 (no windows) and 3. DataLoss: a digest that differs,
+  // or a text that no writer would have written. Unimplemented: another version.
   static absl::StatusOr<Manifest> FromJson(const std::string& text);
 };
 

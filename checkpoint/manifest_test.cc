@@ -100,8 +100,9 @@ TEST(ManifestTest, FromJson_ForgedContent_IsRefused) {
         .status();
   };
   EXPECT_TRUE(replaced("plan\"", "plan\"").ok());
-  EXPECT_TRUE(absl::IsUnimplemented(replaced("\"version\": 2", "\"version\": 3")));
-  EXPECT_TRUE(replaced("\"version\": 2", "\"version\": 1").ok());
+  EXPECT_TRUE(absl::IsUnimplemented(replaced("\"version\": 3", "\"version\": 4")));
+  EXPECT_TRUE(replaced("\"version\": 3", "\"version\": 2").ok());
+  EXPECT_TRUE(replaced("\"version\": 3", "\"version\": 1").ok());
   EXPECT_TRUE(absl::IsUnimplemented(replaced("strata checkpoint", "other")));
   const std::pair<std::string, std::string> cases[] = {
       {"\"rank-1.safetensors\"", "\"../rank-1.safetensors\""},

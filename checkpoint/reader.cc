@@ -77,7 +77,7 @@ class Scatter {
   bool done() const { return !run_.has_value(); }
   int64_t next() const { return run_->from; }  // the first byte that is wanted
   // How much to read from there on: through small gaps, as that is faster than to read again.
-  int64_t WindowSize() const {
+  int64_t ReadSize() const {
     PieceRuns ahead = runs_;
     int64_t end = run_->from + run_->size;
     while (end - run_->from < kChunkBytes) {
@@ -102,6 +102,24 @@ class Scatter {
   std::optional<PieceRuns::Run> run_;
   char* const out_;
 };
+
+// Reads bytes [begin, end) of an entry, in chunks, and compares them with their digest; `scatter`
+// takes what it wants.
+absl::Status ReadVerified(const SafetensorsReader& reader, const SafetensorsEntry& entry,
+                          int64_t begin, int64_t end, const std::string& digest,
+                          std::vector<char>& chunk, Scatter& scatter) {
+  common::Digester digester;
+  for (int64_t at = begin; at < end; at += kChunkBytes) {
+    const int64_t size = std::min(kChunkBytes, end - at);
+    RETURN_IF_ERROR(reader.ReadBytes(entry, at, size, chunk.data()));
+    digester.Add(chunk.data(), static_cast<size_t>(size));
+    scatter.Take(at, size, chunk.data());
+  }
+  if (digester.Finish() == digest) return absl::OkStatus();
+  return absl::DataLossError(absl::StrCat(reader.path(), ": digest of bytes ", begin, " to ", end,
+                                          " of entry ", absl::CHexEscape(entry.name),
+                                          " differs from the one written"));
+}
 
 }  // namespace
 
@@ -161,18 +179,27 @@ absl::Status Checkpoint::Open(const ManifestFile& file, Verification verificatio
                                              absl::CHexEscape(file.digest), " was written"));
     }
   }
-  std::map<std::string, std::string> digests;
-  for (const ManifestFileEntry& entry : file.entries) digests[entry.name] = entry.digest;
+  std::map<std::string, const ManifestFileEntry*> listed;
+  for (const ManifestFileEntry& entry : file.entries) listed[entry.name] = &entry;
   OpenFile& open = files_.emplace_back();
   for (const SafetensorsEntry& entry : (*reader)->entries()) {
-    const auto digest = digests.find(entry.name);
-    if (digest == digests.end()) {
+    const auto found = listed.find(entry.name);
+    if (found == listed.end()) {
       return Damaged(file.name, absl::StrCat("entry ", absl::CHexEscape(entry.name),
                                              " is not in the manifest"));
     }
-    open.digests.push_back(digest->second);
+    Windows& windows = open.windows.emplace_back();
+    const bool whole = found->second->windows.empty();
+    windows.size_bytes = whole ? std::max<int64_t>(1, entry.size_bytes) : kWindowBytes;
+    windows.digests = whole ? std::vector{found->second->digest} : found->second->windows;
+    const size_t count = static_cast<size_t>((entry.size_bytes + kWindowBytes - 1) / kWindowBytes);
+    if (!whole && windows.digests.size() != count) {
+      return Damaged(file.name,
+                     absl::StrCat("entry ", absl::CHexEscape(entry.name), " has ", count,
+                                  " windows, the manifest says ", windows.digests.size()));
+    }
+    windows.verified.assign(windows.digests.size(), verification == Verification::kEverything);
   }
-  open.verified.assign(open.digests.size(), verification == Verification::kEverything);
   open.reader = *std::move(reader);
   return absl::OkStatus();
 }
@@ -223,36 +250,30 @@ absl::Status Checkpoint::ReadRegionBytes(const std::string& name, const std::str
   return absl::OkStatus();
 }
 
-// The piece's entry is read in windows: all of it the first time, digested on the way; else only
-// what the box needs.
+// Of the windows of the piece's entry that the box needs something of: all of one the first time,
+// else only what the box needs.
 absl::Status Checkpoint::ReadPiece(const ManifestTensor& tensor, const Extent& piece,
                                    const Box& box, char* out) {
   Scatter scatter(PieceRuns(piece, tensor.tensor, box), out);
   if (scatter.done()) return absl::OkStatus();
   OpenFile& file = files_[static_cast<size_t>(piece.file)];
   const SafetensorsEntry& entry = *file.reader->Find(piece.entry);
-  const size_t index = static_cast<size_t>(&entry - file.reader->entries().data());
-  if (file.verified[index]) {
-    while (!scatter.done()) {
-      const int64_t at = scatter.next(), size = scatter.WindowSize();
-      RETURN_IF_ERROR(file.reader->ReadBytes(entry, at, size, chunk_.data()));
-      scatter.Take(at, size, chunk_.data());
+  Windows& windows = file.windows[static_cast<size_t>(&entry - file.reader->entries().data())];
+  while (!scatter.done()) {
+    const int64_t at = scatter.next();
+    const size_t window = static_cast<size_t>(at / windows.size_bytes);
+    const int64_t begin = at / windows.size_bytes * windows.size_bytes;
+    const int64_t end = std::min(begin + windows.size_bytes, entry.size_bytes);
+    if (!windows.verified[window]) {
+      RETURN_IF_ERROR(
+          ReadVerified(*file.reader, entry, begin, end, windows.digests[window], chunk_, scatter));
+      windows.verified[window] = true;
+      continue;
     }
-    return absl::OkStatus();
-  }
-  common::Digester digester;
-  for (int64_t at = 0; at < entry.size_bytes; at += kChunkBytes) {
-    const int64_t size = std::min(kChunkBytes, entry.size_bytes - at);
+    const int64_t size = std::min(scatter.ReadSize(), end - at);
     RETURN_IF_ERROR(file.reader->ReadBytes(entry, at, size, chunk_.data()));
-    digester.Add(chunk_.data(), static_cast<size_t>(size));
     scatter.Take(at, size, chunk_.data());
   }
-  if (digester.Finish() != file.digests[index]) {
-    return absl::DataLossError(absl::StrCat(file.reader->path(), ": digest of entry ",
-                                            absl::CHexEscape(entry.name),
-                                            " differs from the one written"));
-  }
-  file.verified[index] = true;
   return absl::OkStatus();
 }
 

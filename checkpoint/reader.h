@@ -51,7 +51,8 @@ class Checkpoint {
 
   // A box of a tensor in row-major order, put together from the files that hold parts of it,
   // widened to float. Bytes are compared with their digests before this returns OK: the first read
-  // of a stored piece reads all of it, later ones what they need. NotFound: no such tensor or
+  // of a window of a stored piece (manifest.h) reads all of it, later ones what they need.
+  // NotFound: no such tensor or
   // state; OutOfRange; DataLoss; Unavailable.
   absl::Status ReadBox(const std::string& name, const std::string& state, const Box& box,
                        float* out);
@@ -68,10 +69,14 @@ class Checkpoint {
                               int64_t end, void* out);
 
  private:
+  struct Windows {
+    int64_t size_bytes = 0;            // of each, the last one may be shorter
+    std::vector<std::string> digests;  // as the manifest says
+    std::vector<bool> verified;        // whether its bytes were compared with it
+  };
   struct OpenFile {
     std::unique_ptr<SafetensorsReader> reader;
-    std::vector<std::string> digests;  // by entry, in the reader's order, as the manifest says
-    std::vector<bool> verified;        // whether the entry's data was compared with it
+    std::vector<Windows> windows;  // by entry, in the reader's order
   };
   Checkpoint() = default;
   absl::Status Open(const ManifestFile& file, Verification verification);

@@ -1,6 +1,7 @@
 #include "checkpoint/reader.h"
 
 #include <filesystem>
+#include <fstream>
 #include <functional>
 
 #include "checkpoint/testing.h"
@@ -196,6 +197,94 @@ TEST_F(ReaderTest, ReadBox_OfVerifiedFiles_ReadsNoMoreThanItNeeds) {
   const int64_t before = counting.bytes_read();
   EXPECT_EQ(ReadAndCompare(**checkpoint, matrix, 30, {narrow, 0, 64}), "");
   EXPECT_EQ(counting.bytes_read() - before, 64 * 4);
+}
+
+// A matrix of 14 MiB in one file: four windows, the last one of 2 MiB.
+class WindowsTest : public ReaderTest {
+ protected:
+  static constexpr int64_t kRow = 4096;  // bytes
+
+  // `change`: of what the manifest will say.
+  void WriteMatrix(const std::function<void(FileEntry&)>& change = [](FileEntry&) {}) {
+    Snapshot snapshot;
+    AddRegion(matrix_, 30, {WholeBox(matrix_.shape), 0, 3584 * 1024}, false, snapshot);
+    auto fragment = WriteRankFile(&files_, {folder_.path(), 1, 0}, 30, snapshot.items);
+    ASSERT_TRUE(fragment.ok()) << fragment.status();
+    fragment = FileFragment::FromJson(fragment->ToJson());
+    ASSERT_THAT(fragment->entries[0].windows, SizeIs(4));
+    change(fragment->entries[0]);
+    LocalCommitAuthority authority;
+    Committer committer(folder_.path(), &files_, &authority);
+    ASSERT_TRUE(committer.Commit(RequestOf(1, 30, {*fragment})).ok());
+  }
+  std::unique_ptr<Checkpoint> Open() {
+    auto checkpoint = Checkpoint::OpenFolder(Step(30), Verification::kOnRead, &counting_);
+    EXPECT_TRUE(checkpoint.ok()) << checkpoint.status();
+    return checkpoint.ok() ? *std::move(checkpoint) : nullptr;
+  }
+  // Rows [begin, end); bytes read for them.
+  int64_t ReadRows(Checkpoint& checkpoint, int64_t begin, int64_t end) {
+    const int64_t before = counting_.bytes_read();
+    EXPECT_EQ(ReadAndCompare(checkpoint, matrix_, 30,
+                             {Box{{begin, 0}, {end - begin, 1024}}, 0, (end - begin) * 1024}),
+              "");
+    return counting_.bytes_read() - before;
+  }
+
+  const LogicalTensor matrix_ = {"m", "param", {3584, 1024}, DType::kF32};
+  FaultyFileSystem counting_;
+};
+
+TEST_F(WindowsTest, ReadBox_OfFilesNotVerified_ReadsOnlyTheWindowsItNeeds) {
+  WriteMatrix();
+  const auto checkpoint = Open();
+  ASSERT_NE(checkpoint, nullptr);
+  EXPECT_EQ(ReadRows(*checkpoint, 1100, 1110), kWindowBytes);
+  EXPECT_EQ(ReadRows(*checkpoint, 1200, 1203), 3 * kRow);  // of the same
+  EXPECT_EQ(ReadRows(*checkpoint, 2040, 2050), 8 * kRow + kWindowBytes);
+  EXPECT_EQ(ReadRows(*checkpoint, 3583, 3584), kWindowBytes / 2);
+  EXPECT_EQ(ReadRows(*checkpoint, 0, 3584), kWindowBytes + 2560 * kRow);
+}
+
+TEST_F(WindowsTest, ReadBox_AnyByteOfAWindowDamaged_IsFoundWhateverOfItIsRead) {
+  WriteMatrix();
+  std::fstream file(Step(30) + "/rank-0.safetensors",
+                    std::ios::in | std::ios::out | std::ios::binary);
+  file.seekg(0, std::ios::end);
+  const int64_t data = static_cast<int64_t>(file.tellg()) - 3584 * kRow;
+  const auto flip = [&](int64_t at) {
+    file.seekg(data + at);
+    const char changed = static_cast<char>(file.get() ^ 4);
+    file.seekp(data + at);
+    file.put(changed).flush();
+  };
+  for (const int64_t at : {kWindowBytes, 2 * kWindowBytes - 1, kWindowBytes + 12345}) {
+    flip(at);
+    for (const int64_t row : {1024, 1500, 2047}) {
+      const auto checkpoint = Open();
+      float values[1024];
+      const absl::Status status = checkpoint->ReadBox("m", "param", {{row, 0}, {1, 1024}}, values);
+      EXPECT_TRUE(absl::IsDataLoss(status)) << at << " " << row << ": " << status;
+      EXPECT_THAT(std::string(status.message()), HasSubstr("bytes 4194304 to 8388608 of entry m"));
+      for (const int64_t sound : {0, 1023, 2048, 3583}) ReadRows(*checkpoint, sound, sound + 1);
+    }
+    flip(at);
+  }
+}
+
+TEST_F(WindowsTest, ManifestWithoutWindows_TheFirstReadReadsAllOfTheEntry) {
+  WriteMatrix([](FileEntry& entry) { entry.windows.clear(); });  // as before version 3
+  const auto checkpoint = Open();
+  ASSERT_NE(checkpoint, nullptr);
+  EXPECT_EQ(ReadRows(*checkpoint, 1100, 1110), 3584 * kRow);
+  EXPECT_EQ(ReadRows(*checkpoint, 2040, 2050), 10 * kRow);
+}
+
+TEST_F(WindowsTest, ManifestWithAnotherNumberOfWindows_IsDamaged) {
+  WriteMatrix([](FileEntry& entry) { entry.windows.pop_back(); });
+  const absl::Status status = Checkpoint::OpenFolder(Step(30), Verification::kOnRead).status();
+  EXPECT_TRUE(absl::IsDataLoss(status));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("m has 4 windows, the manifest says 3"));
 }
 
 // Written by the build before boxes.

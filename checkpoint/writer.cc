@@ -49,16 +49,19 @@ absl::StatusOr<SafetensorsEntry> EntryOf(const SnapshotItem& item) {
                           {item.end - item.begin}};
 }
 
-// Appends an item's bytes to the file and to the item's own digest.
+// Appends an item's bytes to the file and to the item's own digests.
 class ItemWriter {
  public:
   explicit ItemWriter(SafetensorsWriter& writer) : writer_(writer) {}
 
   absl::Status Append(const char* bytes, int64_t size_bytes) {
-    for (int64_t at = 0; at < size_bytes; at += kChunkBytes) {
-      const size_t size = static_cast<size_t>(std::min(kChunkBytes, size_bytes - at));
-      digester_.Add(bytes + at, size);
-      RETURN_IF_ERROR(writer_.Append(bytes + at, size));
+    for (int64_t at = 0; at < size_bytes;) {
+      if (in_window_ == kWindowBytes) EndWindow();
+      const int64_t size = std::min({kChunkBytes, size_bytes - at, kWindowBytes - in_window_});
+      digester_.Add(bytes + at, static_cast<size_t>(size));
+      window_->Add(bytes + at, static_cast<size_t>(size));
+      RETURN_IF_ERROR(writer_.Append(bytes + at, static_cast<size_t>(size)));
+      at += size, in_window_ += size;
     }
     return absl::OkStatus();
   }
@@ -75,8 +78,20 @@ class ItemWriter {
   }
 
   std::string digest() const { return digester_.Finish(); }
+  // Of an item of more than one; no more is appended.
+  std::vector<std::string> TakeWindows() {
+    if (!windows_.empty()) EndWindow();
+    return std::move(windows_);
+  }
 
  private:
+  // With the first byte of the next, or the item's last.
+  void EndWindow() {
+    windows_.push_back(window_->Finish());
+    window_.emplace();
+    in_window_ = 0;
+  }
+
   absl::Status Gather(const SnapshotItem& item, const Box& box, const Box& part, size_t element) {
     const size_t dimensions = part.extent.size();
     const int64_t most = kChunkBytes / static_cast<int64_t>(element);
@@ -108,6 +123,9 @@ class ItemWriter {
 
   SafetensorsWriter& writer_;
   common::Digester digester_;
+  std::optional<common::Digester> window_{std::in_place};
+  int64_t in_window_ = 0;             // bytes of the window begun last
+  std::vector<std::string> windows_;  // ended
   std::vector<char> gathered_;
 };
 
@@ -131,12 +149,13 @@ absl::Status WriteItems(FileSystem* files, const std::string& path, const Writer
   for (const SafetensorsEntry& entry : writer->entries()) {
     const SnapshotItem& item = *by_name.at(entry.name);
     FileEntry& written = fragment->entries.emplace_back();
-    written = {entry.name, item.tensor, item.begin, item.end, "", item.box};
+    written = {entry.name, item.tensor, item.begin, item.end, "", item.box, {}};
     ItemWriter bytes(*writer);
     RETURN_IF_ERROR(item.strides.empty()
                         ? bytes.Append(static_cast<const char*>(item.data), entry.size_bytes)
                         : bytes.AppendStrided(item));
     written.digest = bytes.digest();
+    written.windows = bytes.TakeWindows();
   }
   RETURN_IF_ERROR(writer->Finish());
   fragment->size_bytes = writer->size_bytes();

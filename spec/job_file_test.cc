@@ -405,9 +405,37 @@ TEST(Layouts, ThatAreWellFormedHaveNoProblem) {
         "{pipeline: 2, pipeline_schedule: zbv}", "{pipeline: 2, pipeline_schedule: interleaved}",
         "{pipeline: 3, pipeline_schedule: zero_bubble, stages: [2, 1, 1]}",
         "{context: 4, context_method: ring}", "{context: 2, context_method: all_to_all}",
-        "{recompute: {save: [], layers: \"0-1\"}, micro_order: layer_first}"}) {
+        "{recompute: {save: [], layers: \"0-1\"}, micro_order: layer_first}",
+        "{pipeline: 2, micro_order: layer_first}"}) {
     EXPECT_EQ(ReadSet({"model.layers=4", std::string("parallel=") + parallel}).told, "")
         << parallel;
+  }
+}
+
+TEST(Layouts, ARefusedOne_IsToldWithTheSettingsThatMakeItLegal) {
+  struct {
+    std::vector<std::string> settings;
+    std::string remedy;
+    std::vector<std::string> followed;
+  } const cases[] = {
+      {{"parallel={pipeline: 2, pipeline_schedule: 1f1b, micro_order: layer_first}"},
+       "use pipeline_schedule: gpipe",
+       {"parallel.pipeline_schedule=gpipe"}},
+      {{"parallel={data: 3}"},
+       "use data: 2, virtual_shards: 2",
+       {"parallel.data=2", "parallel.virtual_shards=2"}},
+      {{"parallel={tensor: 3}"}, "use tensor: 2", {"parallel.tensor=2"}},
+      {{"parallel={context: 3, context_method: ring}"}, "use context: 2", {"parallel.context=2"}},
+      {{"parallel={pipeline: 2, stages: [1, 2]}"},
+       "use stages: [2, 2]",
+       {"parallel.stages=[2, 2]"}},
+  };
+  for (const auto& c : cases) {
+    std::vector<std::string> settings = c.settings;
+    settings.insert(settings.begin(), "model.layers=4");
+    EXPECT_THAT(ReadSet(settings).told, HasSubstr(" — " + c.remedy + "\n"));
+    settings.insert(settings.end(), c.followed.begin(), c.followed.end());
+    EXPECT_EQ(ReadSet(settings).told, "") << c.remedy;
   }
 }
 

@@ -3,9 +3,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
+#include <map>
+#include <regex>
 #include <set>
 #include <utility>
+
+#include "common/rng.h"
 
 namespace strata::program {
 namespace {
@@ -79,6 +84,12 @@ TEST(CheckPlan, LegalLayouts_HaveNoProblem) {
       Pipeline(2, Schedule::kInterleaved, 2, {1, 1, 1, 1}),
       Pipeline(2, Schedule::kZbv, 2),
       Pipeline(3, Schedule::kZeroBubble, 1),
+      With([](PlanShape& plan) { plan.layer_first = true; }),
+      With([](PlanShape& plan) {
+        plan.pipeline = 2;
+        plan.schedule = Schedule::kGpipe;
+        plan.layer_first = true;
+      }),
       With([](PlanShape& plan) { plan.tensor = 4; }),  // twice the kv_heads
       With([](PlanShape& plan) { plan.context = 4; }),
       With([](PlanShape& plan) {
@@ -137,6 +148,11 @@ TEST(CheckPlan, IllegalLayouts_AreRefusedAtTheirFieldWithTheirNumbers) {
        "3 layers in all, the model has 4"},
       {Pipeline(2, Schedule::k1F1B, 1, {1, 2, 1}), "parallel.stages", "3 stages are listed"},
       {Pipeline(2, Schedule::k1F1B, 1, {5, -1}), "parallel.stages[1]", "-1"},
+      {With([](PlanShape& plan) {
+         plan.pipeline = 2;
+         plan.layer_first = true;
+       }),
+       "parallel.pipeline_schedule", "layer_first in a pipeline needs gpipe"},
       {With([](PlanShape& plan) { plan.expert = 2; }), "parallel.expert", "dense"},
       {With([](PlanShape& plan) {
          plan.recompute_layers = {2, 9};
@@ -172,6 +188,163 @@ TEST(CheckPlan, SeveralProblems_AreToldAtOnce) {
   ASSERT_EQ(problems.size(), 3u);
   EXPECT_EQ(problems[0].field, "parallel.data");
   EXPECT_EQ(problems[2].field, "parallel.expert");
+}
+
+TEST(CheckPlan, ARefusedPlan_ComesWithTheNearestLegalOne) {
+  PlanShape two = Data(3, Shard::kNone, 4);  // four leaves of three ranks, and 24 sequences
+  PlanShape both = With([](PlanShape& plan) { plan.data = plan.tensor = 3; });
+  PlanShape large = Pipeline(4, Schedule::kInterleaved, 2, {1, 1, 2, 4, 4, 2, 1, 1});
+  large.layers = 18;
+  struct {
+    PlanShape plan;
+    std::string instead;
+  } const cases[] = {
+      {Data(5, Shard::kNone, 0), "use data: 4"},
+      {Data(5, Shard::kNone, 5), "use data: 4, virtual_shards: 4"},  // what is data by default
+      {Data(2, Shard::kZero1, 6), "use virtual_shards: 4"},
+      {Data(3, Shard::kZero3, 12), "use virtual_shards: off"},
+      {Data(4, Shard::kZero3, 0, 3), "use shard_group: 2"},
+      {Data(4, Shard::kNone, 4, 2), "remove shard_group"},
+      {two, "use virtual_shards: 3"},
+      {With([](PlanShape& plan) { plan.micro_batch = 3; }), "use micro_batch: 2"},
+      {With([](PlanShape& plan) { plan.tensor = 3; }), "use tensor: 2"},
+      {With([](PlanShape& plan) { plan.context = 3; }), "use context: 2"},
+      {With([](PlanShape& plan) {
+         plan.context = 8;
+         plan.context_method = PlanShape::ContextMethod::kAllToAll;
+       }),
+       "use context: 4"},
+      {Pipeline(5, Schedule::k1F1B, 1), "use pipeline: 4"},
+      {Pipeline(2, Schedule::kZbv, 1), "use virtual_stages: 2"},
+      {Pipeline(2, Schedule::k1F1B, 2), "use virtual_stages: 1"},
+      {Pipeline(2, Schedule::k1F1B, 1, {1, 2}), "use stages: [2, 2]"},
+      {large, "use stages: [2, 2, 2, 3, 2, 2, 2, 3]"},
+      {With([](PlanShape& plan) {
+         plan.pipeline = 2;
+         plan.layer_first = true;
+       }),
+       "use pipeline_schedule: gpipe"},
+      {With([](PlanShape& plan) { plan.expert = 2; }), "use expert: 1"},
+      {With([](PlanShape& plan) {
+         plan.recompute_layers = {2, 9};
+       }),
+       "use layers: 2-3"},
+  };
+  for (const auto& c : cases) {
+    const auto problems = CheckPlan(c.plan, Savable());
+    ASSERT_EQ(problems.size(), 1u) << c.instead;
+    EXPECT_EQ(problems[0].instead, c.instead) << problems[0].what;
+  }
+  const auto problems = CheckPlan(both, Savable());
+  ASSERT_EQ(problems.size(), 2u);
+  EXPECT_EQ(problems[0].instead, "use data: 2");
+  EXPECT_EQ(problems[1].instead, "use tensor: 2");
+}
+
+// Sets what a suggestion for `field` says, as a user would in the job file.
+void Follow(const std::string& instead, const std::string& field, PlanShape& plan) {
+  const std::map<std::string, int64_t PlanShape::*> numbers = {
+      {"parallel.data", &PlanShape::data},
+      {"parallel.shard_group", &PlanShape::shard_group},
+      {"parallel.virtual_shards", &PlanShape::virtual_shards},
+      {"train.micro_batch", &PlanShape::micro_batch},
+      {"parallel.tensor", &PlanShape::tensor},
+      {"parallel.context", &PlanShape::context},
+      {"parallel.pipeline", &PlanShape::pipeline},
+      {"parallel.virtual_stages", &PlanShape::virtual_stages},
+      {"parallel.expert", &PlanShape::expert}};
+  const std::vector<std::string> schedules = {"gpipe", "1f1b", "interleaved", "zero_bubble", "zbv"};
+  const std::vector<std::string> methods = {"ring", "all_gather", "all_to_all"};
+  const auto index = [](const std::vector<std::string>& names, const std::string& name) {
+    return std::find(names.begin(), names.end(), name) - names.begin();
+  };
+  const auto full = [&](const std::string& key) {
+    return key.find('.') == key.npos ? field.substr(0, field.rfind('.') + 1) + key : key;
+  };
+  const size_t removes = instead.find("remove ");
+  if (removes != instead.npos) {
+    if (instead.find("stages", removes) != instead.npos) plan.stages.clear();
+    if (instead.find("shard_group", removes) != instead.npos) plan.shard_group = 0;
+  }
+  const std::string uses = instead.substr(0, removes);
+  static const std::regex kSetting(R"(([a-z_.]+): (\[[^\]]*\]|[^, ]+))");
+  for (std::sregex_iterator at(uses.begin(), uses.end(), kSetting), end; at != end; ++at) {
+    const std::string key = full((*at)[1].str()), value = (*at)[2].str();
+    if (const auto number = numbers.find(key); number != numbers.end()) {
+      plan.*number->second = value == "off" ? 0 : std::stoll(value);
+    } else if (key == "parallel.pipeline_schedule") {
+      plan.schedule = static_cast<Schedule>(index(schedules, value));
+    } else if (key == "parallel.context_method") {
+      plan.context_method = static_cast<PlanShape::ContextMethod>(index(methods, value));
+    } else if (key == "parallel.micro_order") {
+      plan.layer_first = value == "layer_first";
+    } else if (key == "parallel.recompute.layers") {
+      plan.recompute_layers = {std::stoll(value), std::stoll(value.substr(value.find('-') + 1))};
+    } else if (key == "parallel.stages") {
+      plan.stages.clear();
+      static const std::regex kNumber("[0-9]+");
+      for (std::sregex_iterator n(value.begin(), value.end(), kNumber); n != end; ++n) {
+        plan.stages.push_back(std::stoll(n->str()));
+      }
+    } else {
+      ADD_FAILURE() << "no setting of a job: " << key << " in: " << instead;
+    }
+  }
+}
+
+PlanShape RandomShape(uint64_t seed) {
+  uint64_t next = 0;
+  const auto roll = [&](int64_t least, int64_t most) {
+    return least + static_cast<int64_t>(common::Philox(seed, next++, 3)[0] % (most - least + 1));
+  };
+  const auto known = [&](int64_t value) { return roll(1, 12) == 1 ? 0 : value; };
+  PlanShape plan;
+  plan.data = roll(1, 12);
+  plan.tensor = roll(1, 2) * roll(1, 4);
+  plan.context = roll(1, 4);
+  plan.pipeline = roll(1, 9);
+  plan.expert = roll(1, 8) == 1 ? 2 : 1;
+  plan.schedule = static_cast<Schedule>(roll(0, 4));
+  plan.virtual_stages = roll(1, 2) == 1 ? 1 : roll(1, 4);
+  for (int64_t n = roll(0, 2) == 0 ? roll(1, 8) : 0; n > 0; --n) plan.stages.push_back(roll(0, 4));
+  plan.shard = static_cast<Shard>(roll(0, 3));
+  plan.shard_group = roll(0, 1) * roll(0, 6);
+  plan.virtual_shards = roll(0, 1) * roll(0, 24);
+  plan.context_method = static_cast<PlanShape::ContextMethod>(roll(0, 2));
+  plan.layer_first = roll(0, 2) == 0;
+  if (roll(0, 3) == 0) plan.recompute_layers = {roll(-1, 9), roll(0, 30)};
+  plan.global_batch = known(roll(1, 8) * roll(1, 12));
+  plan.micro_batch = known(roll(1, 9));
+  plan.sequence = known(roll(2, 260));
+  plan.layers = known(roll(1, 32));
+  plan.kv_heads = roll(1, 4);
+  plan.heads = known(plan.kv_heads * roll(1, 4));
+  plan.ffn = known(roll(1, 400));
+  plan.vocab = known(4 * roll(1, 400));
+  return plan;
+}
+
+TEST(CheckPlan, WhatIsSuggestedForRandomIllegalPlans_IsLegal) {
+  int legal = 0;
+  for (uint64_t seed = 0; seed < 2000; ++seed) {
+    const PlanShape plan = RandomShape(seed);
+    const auto problems = CheckPlan(plan, Savable());
+    if (problems.empty()) ++legal;
+    PlanShape followed = plan;
+    for (const PlanProblem& problem : problems) {
+      EXPECT_NE(problem.instead, "") << seed << " " << problem.field << ": " << problem.what;
+      Follow(problem.instead, problem.field, followed);
+    }
+    for (const PlanProblem& left : CheckPlan(followed, Savable())) {
+      ADD_FAILURE() << "seed " << seed << ", " << problems[0].field << ": " << problems[0].what
+                    << " — " << problems[0].instead << ", then " << left.field << ": " << left.what;
+    }
+    // The training itself is none of the suggestion's business.
+    EXPECT_EQ(followed.global_batch, plan.global_batch);
+    EXPECT_EQ(followed.sequence, plan.sequence);
+    if (testing::Test::HasFailure()) break;
+  }
+  EXPECT_LT(legal, 1000);
 }
 
 using Leaves = std::set<int64_t>;

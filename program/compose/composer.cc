@@ -249,6 +249,7 @@ class StageComposer {
   void Train() {
     const Walk& walk = decision_.train;
     BeginProgram("train", walk, walk.micro_batches * graph_.micro_batch, true);
+    assembler_.program().most_in_flight = walk.in_flight[stage_.index()];
     passes_per_row_ = walk.micro_batches / stage_.leaves.rows_per_rank();
     const Operand& scalars = plan_.beyond_device() ? scalars_ : compute_scalars_;
     const std::unique_ptr<Updates> updates = MakeUpdates(scalars);

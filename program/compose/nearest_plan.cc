@@ -73,7 +73,8 @@ std::string Text(const std::vector<Setting>& changes, const std::string& blamed)
   const std::string section = blamed.substr(0, blamed.rfind('.') + 1);
   std::vector<std::string> uses, removes;
   for (const Setting& change : changes) {
-    const bool beside = absl::StartsWith(change.field, section);
+    const bool beside =
+        change.field.rfind('.') + 1 == section.size() && absl::StartsWith(change.field, section);
     const std::string key = beside ? change.field.substr(section.size()) : change.field;
     if (change.value.empty()) {
       removes.push_back(key);
@@ -107,27 +108,28 @@ std::vector<int64_t> DivisorsOf(int64_t number) {
   return divisors;
 }
 
-// More of something needs more ranks or memory.
-double Distance(int64_t from, int64_t to) {
+// What needs more ranks or memory when it grows is further up than down.
+double Distance(int64_t from, int64_t to, bool grows_freely) {
   const double factor = std::log2(static_cast<double>(to) / static_cast<double>(from));
-  return factor > 0 ? 2 * factor : -factor;
+  return factor > 0 && !grows_freely ? 2 * factor : std::abs(factor);
 }
 
 // The nearest of the values, and the least: that one breaks no rule of its own.
 void VaryNumber(const PlanShape& plan, int64_t PlanShape::*field, std::vector<int64_t> values,
-                Steps& steps) {
+                Steps& steps, bool grows_freely = false) {
   constexpr size_t kMost = 12;
   const int64_t now = plan.*field;
   if (now < 1) return;
+  const auto distance = [&](int64_t value) { return Distance(now, value, grows_freely); };
   std::sort(values.begin(), values.end(), [&](int64_t a, int64_t b) {
-    return std::pair(Distance(now, a), a) < std::pair(Distance(now, b), b);
+    return std::pair(distance(a), a) < std::pair(distance(b), b);
   });
   values.erase(std::unique(values.begin(), values.end()), values.end());
   if (values.size() > kMost) values.resize(kMost);
   if (std::find(values.begin(), values.end(), 1) == values.end()) values.push_back(1);
   for (const int64_t value : values) {
     if (value == now) continue;
-    steps.push_back({Distance(now, value), plan});
+    steps.push_back({distance(value), plan});
     steps.back().plan.*field = value;
   }
 }
@@ -194,7 +196,7 @@ void VaryPipeline(const PlanShape& plan, Steps& steps) {
 }
 
 void VaryVirtualStages(const PlanShape& plan, Steps& steps) {
-  VaryNumber(plan, &PlanShape::virtual_stages, {1, 2, 3, 4, 5, 6, 7, 8}, steps);
+  VaryNumber(plan, &PlanShape::virtual_stages, {1, 2, 3, 4, 5, 6, 7, 8}, steps, true);
 }
 
 void VaryStages(const PlanShape& plan, Steps& steps) {
@@ -331,7 +333,8 @@ class Search {
   std::optional<PlanShape> Mend(Rule rule, const BrokenRules& broken, int kept) const {
     constexpr int kMostLooks = 4000;
     const std::vector<Knob> knobs = KnobsOf(rule);
-    const std::string& blamed = broken[rule]->field;
+    const std::string& field = broken[rule]->field;
+    const std::string blamed = field.substr(0, field.find('['));
     std::priority_queue<Node> queue;
     int64_t serial = 0;
     queue.push({.plan = plan_});
@@ -340,7 +343,7 @@ class Search {
       queue.pop();
       if (IsMended(rule, broken, FindBroken(node.plan, savable_), kept)) return node.plan;
       for (size_t k = node.next_knob; k < knobs.size(); ++k) {
-        const double weight = absl::StartsWith(blamed, knobs[k].field) ? 1 : 2;
+        const double weight = blamed == knobs[k].field ? 1 : 2;
         Steps steps;
         knobs[k].vary(node.plan, steps);
         for (Step& step : steps) {

@@ -9,6 +9,7 @@
 #include "program/readers/memory.h"
 #include "program/readers/timeline.h"
 #include "program/readers/verify.h"
+#include "program/readers/verify_in_flight.h"
 #include "program/testing/toy_graph.h"
 
 namespace strata::program {
@@ -76,6 +77,16 @@ absl::Status VerifyAll(const std::vector<ProgramSet>& sets) {
   return Verify(Pointers(sets), "train", MeshOf(sets));
 }
 
+int IndexOf(const Program& program, const std::string& label) {
+  for (size_t i = 0; i < program.instructions.size(); ++i) {
+    if (program.instructions[i].label == label) return static_cast<int>(i);
+  }
+  ADD_FAILURE() << "no instruction " << label;
+  return 0;
+}
+
+Program& Train(std::vector<ProgramSet>& sets, int stage) { return sets[stage].programs[0]; }
+
 TEST(PipelineTest, EverySchedule_IsVerifiedOnEveryStage) {
   for (const ScheduleKind kind :
        {ScheduleKind::kGpipe, ScheduleKind::k1F1B, ScheduleKind::kInterleaved,
@@ -113,6 +124,101 @@ TEST(PipelineTest, HeadAlone_OnTheLastVirtualStage) {
   }
 }
 
+TEST(PipelineTest, LayerFirst_TakesALayerThroughAllMicroBatchesAndIsVerified) {
+  for (const bool tied : {false, true}) {
+    for (const int tensor : {1, 2}) {
+      Plan options = Options(ScheduleKind::kGpipe, tensor);
+      options.micro_order = MicroOrder::kLayerFirst;
+      const std::vector<ProgramSet> built = Build(options, tied);
+      ASSERT_EQ(built.size(), 4u);
+      EXPECT_TRUE(VerifyAll(built).ok()) << VerifyAll(built);
+      std::vector<std::string> forwards, backwards, expected[2];
+      for (const Instruction& instruction : built[1].programs[0].instructions) {
+        if (instruction.purpose == Purpose::kForward) forwards.push_back(instruction.label);
+        if (instruction.label.starts_with("backward block")) backwards.push_back(instruction.label);
+      }
+      for (const int layer : {2, 3}) {
+        for (int m = 0; m < kMicroBatches; ++m) {
+          const std::string of = " micro " + std::to_string(m);
+          expected[0].push_back("forward block " + std::to_string(layer) + of);
+          expected[1].push_back("backward block " + std::to_string(5 - layer) + of);
+        }
+      }
+      EXPECT_EQ(forwards, expected[0]);
+      EXPECT_EQ(backwards, expected[1]);
+    }
+  }
+}
+
+TEST(PipelineTest, LayerFirstOfAnotherScheduleThanGpipe_IsRefused) {
+  Plan options = Options(ScheduleKind::k1F1B);
+  options.micro_order = MicroOrder::kLayerFirst;
+  EXPECT_THAT(std::string(Compose(Graph(true), options, ToyUpdate).status().message()),
+              HasSubstr("GPipe's order"));
+}
+
+TEST(PipelineTest, PassesInFlight_AreAsManyAsTheScheduleAllows) {
+  for (const ScheduleKind kind :
+       {ScheduleKind::kGpipe, ScheduleKind::k1F1B, ScheduleKind::kInterleaved,
+        ScheduleKind::kZeroBubble, ScheduleKind::kZbv}) {
+    const Plan options = Options(kind, 1);
+    const std::vector<ProgramSet> built = Build(options);
+    for (int r = 0; r < kStages; ++r) {
+      const ScheduleOptions schedule{kind, kStages, options.virtual_stages, kMicroBatches};
+      EXPECT_EQ(built[r].programs[0].most_in_flight, InFlightBound(schedule, r));
+      EXPECT_EQ(MostInFlight(built[r], built[r].programs[0]), InFlightBound(schedule, r))
+          << static_cast<int>(kind) << " stage " << r;
+    }
+  }
+}
+
+TEST(PipelineTest, MorePassesInFlightThanTheScheduleAllows_AreRefused) {
+  // Passes as GPipe orders them, of a plan that says 1F1B.
+  auto promised = Decide(Graph(false), Options(ScheduleKind::k1F1B, 1));
+  auto other = Decide(Graph(false), Options(ScheduleKind::kGpipe, 1));
+  ASSERT_TRUE(promised.ok() && other.ok());
+  promised->train.events = other->train.events;
+  auto built = ComposeStage(*promised, 1, ToyUpdate);
+  ASSERT_TRUE(built.ok()) << built.status();
+  const Mesh mesh{.sizes = built->set.groups};
+  const Program& train = built->set.programs[0];
+  EXPECT_THAT(std::string(VerifyStage(built->set, train, mesh, 1).message()),
+              HasSubstr("(forward block 2 micro 7): 8 passes in flight, of which activations are "
+                        "kept; the schedule allows 3"));
+}
+
+// What the call saves for a backward.
+int SavedBy(const ProgramSet& set, const Program& program, const std::string& label) {
+  const Instruction& call = program.instructions[IndexOf(program, label)];
+  const std::vector<Formal>& formals = set.templates[call.template_index].formals;
+  for (size_t f = 0; f < formals.size(); ++f) {
+    if (formals[f].role == Role::kSaved) return call.operands[f].slot;
+  }
+  ADD_FAILURE() << label << " saves nothing";
+  return 0;
+}
+
+TEST(PipelineTest, WhatAPassKeepsBeyondItsBackward_CountsAndIsRefused) {
+  std::vector<ProgramSet> built = Build(Options(ScheduleKind::k1F1B, 1), false);
+  Program& train = Train(built, 3);  // which holds one pass at a time
+  const int saved = SavedBy(built[3], train, "forward block 6 micro 0");
+  train.instructions.push_back({.mechanism = Mechanism::kSignal,
+                                .label = "once more",
+                                .operands = {{.slot = saved, .bytes = 64}}});
+  EXPECT_THAT(
+      std::string(VerifyInFlight(built[3], train).message()),
+      HasSubstr("2 passes in flight, of which activations are kept; the schedule allows 1"));
+}
+
+TEST(PipelineTest, ASavedValueThatCountsForNoPass_IsRefused) {
+  std::vector<ProgramSet> built = Build(Options(ScheduleKind::k1F1B, 1), false);
+  Program& train = Train(built, 1);
+  const int saved = SavedBy(built[1], train, "forward block 2 micro 1");
+  train.slots[saved - static_cast<int>(built[1].slots.size())].pass = -1;
+  EXPECT_THAT(std::string(VerifyAll(built).message()),
+              HasSubstr("is saved for a backward and counts for no pass"));
+}
+
 TEST(PipelineTest, TiedTable_IsOnTheFirstAndTheLastStageAndCountedOnce) {
   const std::vector<ProgramSet> built = Build(Options(ScheduleKind::kZeroBubble));
   int holders = 0, counted = 0;
@@ -125,16 +231,6 @@ TEST(PipelineTest, TiedTable_IsOnTheFirstAndTheLastStageAndCountedOnce) {
   EXPECT_EQ(holders, 2);
   EXPECT_EQ(counted, 1);
 }
-
-int IndexOf(const Program& program, const std::string& label) {
-  for (size_t i = 0; i < program.instructions.size(); ++i) {
-    if (program.instructions[i].label == label) return static_cast<int>(i);
-  }
-  ADD_FAILURE() << "no instruction " << label;
-  return 0;
-}
-
-Program& Train(std::vector<ProgramSet>& sets, int stage) { return sets[stage].programs[0]; }
 
 TEST(PipelineTest, StateAndPeakOf1F1B_AreWhatOneWorksOutByHand) {
   // Stage 0: table, blocks 0 and 1, each with two moments.

@@ -179,6 +179,7 @@ class Walker {
   }
 
   void WalkOneStage() {
+    walk_.in_flight = {1};
     const int layers = static_cast<int>(graph_.layers.size());
     for (int m = 0; m < walk_.micro_batches; ++m) {
       AddPass(0, {PassKind::kForward, 0, m, 0, layers}, 2 * m);
@@ -190,6 +191,7 @@ class Walker {
   // stage before has let the first of them go: GPipe, layer by layer. All layers count alike.
   void WalkLayerFirst() {
     const PassDurations& d = plan_.durations;
+    walk_.in_flight.assign(walk_.stages, walk_.micro_batches);
     std::vector<int64_t> ready(walk_.micro_batches, 0);  // when a micro-batch came to a stage
     std::vector<int64_t> free(walk_.stages, 0);
     const auto walk = [&](PassKind kind, int stage, int layer, int64_t duration) {
@@ -220,6 +222,7 @@ class Walker {
                                   .in_flight = plan_.in_flight};
     ASSIGN_OR_RETURN(const Schedule schedule, BuildSchedule(options));
     for (int r = 0; r < walk_.stages; ++r) {
+      walk_.in_flight.push_back(InFlightBound(options, r));
       for (const ScheduledPass& pass : schedule.stages[r]) {
         AddPass(r, PassOf(pass.kind, walk_.VirtualStage(r, pass.chunk), pass.micro_batch),
                 pass.end);

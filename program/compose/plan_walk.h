@@ -50,6 +50,7 @@ struct Walk {
   bool split = false;     // backward in two parts
   bool evaluates = false;
   std::vector<std::pair<int, int>> layers;  // per virtual stage: [first, end)
+  std::vector<int> in_flight;               // per stage, of training: InFlightBound
   std::vector<WalkEvent> events;
 
   int virtual_stages() const { return static_cast<int>(layers.size()); }

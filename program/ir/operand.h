@@ -29,6 +29,9 @@ struct Slot {
   int64_t alignment = kSlotAlignment;
   bool persistent = false;
   bool versioned = false;
+  // What a forward keeps for its backward: which of the stage's passes keeps it (a micro-batch's
+  // through one of its chunks, numbered in any way); -1: nothing of the kind.
+  int pass = -1;
 };
 
 // A byte range of a slot. In a template `slot` counts formals first, then locals; in an instruction

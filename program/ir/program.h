@@ -67,6 +67,8 @@ struct Program {
   std::vector<Slot> slots;
   std::vector<Instruction> instructions;
   std::vector<Placement> placements;  // of `slots`; filled by the layout
+  // Passes that the schedule lets the stage keep something of at once; 0: it says nothing.
+  int most_in_flight = 0;
 };
 
 // Degrees of a job's mesh, as far as operands and costs depend on them.

@@ -10,6 +10,7 @@
 #include "program/readers/calls.h"
 #include "program/readers/machine.h"
 #include "program/readers/meeting_calls.h"
+#include "program/readers/verify_in_flight.h"
 #include "program/readers/verify_places.h"
 #include "program/readers/verify_rank.h"
 
@@ -40,6 +41,7 @@ absl::Status OpByOp(const ProgramSet& set, const Program& program, const ShardIn
 absl::Status VerifyWith(const ProgramSet& set, const Program& program,
                         const ShardIndices& indices) {
   RETURN_IF_ERROR(VerifyPlaces(set, program));
+  RETURN_IF_ERROR(VerifyInFlight(set, program));
   const std::optional<ExpandedProgram> units = CallsAsUnits(set, program, indices);
   if (units.has_value() && VerifyActions(set, program, *units, indices).ok())
     return absl::OkStatus();
@@ -50,6 +52,7 @@ absl::Status VerifyWith(const ProgramSet& set, const Program& program,
 absl::Status VerifyIndices(const ProgramSet& set, const Program& program,
                            const std::set<int>& shard_indices) {
   RETURN_IF_ERROR(VerifyPlaces(set, program));
+  RETURN_IF_ERROR(VerifyInFlight(set, program));
   std::optional<ExpandedProgram> before;
   for (const int index : shard_indices) {
     const ShardIndices indices = Everywhere(index);

@@ -22,6 +22,7 @@ namespace strata::program {
 //  - clashes inside an action: different slots or locals on the same bytes, one of them written;
 //  - places: misaligned, outside the arena, or persistent slots that share bytes with anything;
 //  - predicates on communication;
+//  - more passes in flight than the schedule allows: activations kept for backwards;
 //  - missing reductions: bytes read as complete that are still partial sums over a group, or the
 //  reverse.
 // Calls are taken as units first (see CallsAsUnits), which is enough for what the layout makes;

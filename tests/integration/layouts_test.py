@@ -39,6 +39,9 @@ checkpoint: {{every_steps: 6, keep: 3{folder}}}
         for record in steps:
             for tier in record["memory"].values():
                 self.assertEqual(tier["arena_bytes"], tier["predicted_bytes"], name)
+                seen = tier["measured_bytes"] - tier["overhead_bytes"]  # the operating system's high-water mark
+                self.assertLessEqual(abs(seen - tier["predicted_bytes"]),
+                                     0.03 * tier["predicted_bytes"] + (16 << 20), (name, tier))
         return [(r["step"], r["loss"], r["grad_norm"], r.get("validation_loss")) for r in steps]
 
     def assert_close(self, found: list, expected: list):
@@ -90,6 +93,33 @@ checkpoint: {{every_steps: 6, keep: 3{folder}}}
             shutil.copytree(step, copy / step.name)
             found = self.train(name, parallel, "--resume", checkpoints=copy)
             self.assert_close(found, whole[6:])
+
+    def use(self, *arguments) -> str:
+        done = subprocess.run([self.folder / "bin" / "strata", *arguments], env=self.env, stdin=subprocess.DEVNULL,
+                              capture_output=True, text=True, timeout=real_processes.WAIT_SECONDS)
+        self.assertEqual(done.returncode, 0, f"{arguments}: {done.stderr}")
+        return done.stdout
+
+    def test_eval_and_generate_read_the_checkpoint_of_any_layout(self):
+        held_out = self.folder / "held_out.txt"
+        held_out.write_text((self.folder / "text.txt").read_text()[-2000:])
+        losses, texts = {}, {}
+        for name, parallel in {"one": "data: 1", "tensor": "tensor: 2, data: 2, shard: zero3",
+                               "pipeline": "pipeline: 2, pipeline_schedule: zbv", "context": "context: 2"}.items():
+            saved = self.folder / f"{name}-checkpoints"
+            self.train(name, parallel, checkpoints=saved)
+            told = self.use("eval", "--from", saved, "--data", held_out, "--sequence", "32", "-o", "json")
+            losses[name] = json.loads(told)["loss"]
+            texts[name] = self.use("generate", "--from", saved, "--prompt", "river", "--tokens", "8", "--temperature", "0")
+        for name, loss in losses.items():
+            self.assertLessEqual(abs(loss - losses["one"]), 1e-5 * losses["one"], losses)
+            self.assertTrue(texts[name].strip(), name)
+        self.assertEqual(losses["pipeline"], losses["one"])  # the same bits of weights
+        self.assertEqual(texts["pipeline"], texts["one"])
+
+    def test_a_pipeline_takes_a_layer_through_all_micro_batches_with_the_bits_of_one_rank(self):
+        one = self.train("one", "data: 1")
+        self.assertEqual(self.train("layers", "pipeline: 2, micro_order: layer_first"), one)
 
 
 if __name__ == "__main__":

@@ -183,5 +183,75 @@ TEST(OverlapTest, ChunksOfTensorParallelBlocksDoNotWaitForEachOther) {
   }
 }
 
+// Of keys and values, not of their gradients.
+bool BringsKeys(const Template& tmpl, const Op& op) {
+  if (op.kind != OpKind::kCollective || op.communication.op != CollectiveOp::kRotate) return false;
+  const int local = op.operands[0].slot - static_cast<int>(tmpl.formals.size());
+  return local >= 0 && tmpl.locals[local].name == "keys and values";
+}
+
+// Whether op `later` waits for `earlier`, directly or through others, given in-order streams.
+std::vector<bool> WaitedForBy(const Template& tmpl, int later) {
+  std::vector<bool> waited(tmpl.ops.size(), false);
+  std::vector<int> left = {later};
+  while (!left.empty()) {
+    const int op = left.back();
+    left.pop_back();
+    std::vector<int> before = tmpl.ops[op].dependencies;
+    for (int o = op - 1; o >= 0; --o) {
+      if (tmpl.ops[o].stream != tmpl.ops[op].stream) continue;
+      before.push_back(o);
+      break;
+    }
+    for (const int earlier : before) {
+      if (!waited[earlier]) left.push_back(earlier);
+      waited[earlier] = true;
+    }
+  }
+  return waited;
+}
+
+// Around a ring the next part's keys and values travel while the present one's are attended to: the
+// rotation that brings them is issued first, neither waits for the other, and what the attention
+// itself waits for is the rotation before.
+TEST(OverlapTest, APartOfTheContextRingTravelsUnderTheAttentionOfTheOneBefore) {
+  constexpr int kRanks = 4;
+  model::ModelSpec spec;
+  spec.layers = 1;
+  spec.hidden = 128;
+  spec.heads = spec.kv_heads = 4;
+  spec.head_size = 32;
+  spec.ffn = 256;
+  spec.vocab = 256;
+  spec.context = 256;
+  const auto graph = model::EmitLlama(spec, {.sequence = 256, .context_ranks = kRanks});
+  ASSERT_TRUE(graph.ok()) << graph.status();
+  int templates = 0;
+  for (const Template& emitted : graph->templates) {
+    ProgramSet set{.groups = {.context = kRanks}, .templates = {emitted}};
+    ASSERT_TRUE(LayOut(set, {}).ok());
+    const Template& tmpl = set.templates[0];
+    std::vector<int> rotations, parts;  // ops
+    for (int o = 0; o < static_cast<int>(tmpl.ops.size()); ++o) {
+      const OpKind kind = tmpl.ops[o].kind;
+      const bool part = kind == OpKind::kAttentionPart || kind == OpKind::kAttentionPartBackward;
+      if (part) parts.push_back(o);
+      if (BringsKeys(tmpl, tmpl.ops[o])) rotations.push_back(o);
+    }
+    if (parts.empty()) continue;
+    ++templates;
+    ASSERT_EQ(parts.size(), size_t{kRanks}) << tmpl.name;
+    ASSERT_EQ(rotations.size(), size_t{kRanks - 1}) << tmpl.name;
+    for (int step = 0; step + 1 < kRanks; ++step) {
+      const std::string where = absl::StrCat(tmpl.name, " step ", step);
+      EXPECT_LT(rotations[step], parts[step]) << where;
+      EXPECT_FALSE(WaitedForBy(tmpl, parts[step])[rotations[step]]) << where;
+      EXPECT_FALSE(WaitedForBy(tmpl, rotations[step])[parts[step]]) << where;
+      EXPECT_TRUE(WaitedForBy(tmpl, parts[step + 1])[rotations[step]]) << where;
+    }
+  }
+  EXPECT_EQ(templates, 3);  // forward, backward, evaluate
+}
+
 }  // namespace
 }  // namespace strata::program

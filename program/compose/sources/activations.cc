@@ -68,10 +68,18 @@ Operand Activations::Bind(const Formal& formal, const Use& use) {
 }
 
 int Activations::NewSlot(const Formal& formal, const Use& use) {
-  return stage_.assembler.AddTransient(
-      absl::StrCat(formal.name, " of ", stage_.graph.layers[use.layer].name, " micro ",
-                   use.micro_batch),
-      SlotClass::kActivations, formal.bytes);
+  const bool kept = formal.role == Role::kOutput || formal.role == Role::kSaved;
+  return AddSlot(absl::StrCat(formal.name, " of ", stage_.graph.layers[use.layer].name, " micro ",
+                              use.micro_batch),
+                 formal.bytes, kept ? PassOf(use.chunk, use.micro_batch) : -1);
+}
+
+int Activations::AddSlot(std::string name, int64_t bytes, int pass) {
+  return stage_.assembler.AddTransient(Slot{.name = std::move(name),
+                                            .tier = stage_.assembler.tier(),
+                                            .klass = SlotClass::kActivations,
+                                            .bytes = bytes,
+                                            .pass = pass});
 }
 
 // A new gradient leaves with a message if nothing replaces it before the chunk's first layer.
@@ -148,11 +156,11 @@ void Activations::Receive(const WalkEvent& message) {
   // What backward changes in place and sends on arrives in a send buffer already.
   const bool passes_through = !forward && !walk_.split && SendsGradient(chunk);
   int& slot = forward ? work.activations.front() : work.gradient;
-  slot = passes_through ? TakeSendBuffer()
-                        : stage_.assembler.AddTransient(
-                              absl::StrCat(forward ? "activation" : "gradient",
-                                           " received for chunk ", chunk, " micro ", micro_batch),
-                              SlotClass::kActivations, stage_.graph.boundary_bytes);
+  slot = passes_through
+             ? TakeSendBuffer()
+             : AddSlot(absl::StrCat(forward ? "activation" : "gradient", " received for chunk ",
+                                    chunk, " micro ", micro_batch),
+                       stage_.graph.boundary_bytes, forward ? PassOf(chunk, micro_batch) : -1);
   Instruction receive = Message(message, false);
   receive.operands = {Whole(slot, stage_.graph.boundary_bytes)};
   receive.operands.front().access = Access::kWrite;

@@ -44,6 +44,8 @@ class Activations {
   const std::pair<int, int>& LayersOf(int chunk) const { return walk_.layers[VirtualStage(chunk)]; }
   Work& WorkOf(int chunk, int micro_batch);
   int NewSlot(const Formal& formal, const Use& use);
+  int AddSlot(std::string name, int64_t bytes, int pass);
+  int PassOf(int chunk, int micro_batch) const { return chunk * walk_.micro_batches + micro_batch; }
   int NewGradient(const Formal& formal, const Use& use);
   int TakeSendBuffer();
   void ReleaseSendBuffer(int slot);
