@@ -14,12 +14,16 @@ namespace {
 // A process that lives and says what the test lets it say.
 class SpokenTrainer final : public Trainer {
  public:
+  // `told`: where what it is told goes; null: nowhere.
+  explicit SpokenTrainer(std::vector<v1::TrainerCommand>* told = nullptr) : told_(told) {}
   void Tell(const v1::TrainerEvent& event) { listener()->OnEvent(place(), event); }
 
   int64_t pid() const override { return 1; }
   uint64_t start_time() const override { return 1; }
   bool connected() const override { return true; }
-  void Send(const v1::TrainerCommand&) override {}
+  void Send(const v1::TrainerCommand& command) override {
+    if (told_ != nullptr) told_->push_back(command);
+  }
   void Detach() override {}
   void Hang() override {}
   void Kill() override { killed_ = true; }
@@ -36,6 +40,7 @@ class SpokenTrainer final : public Trainer {
   std::string Stack() const override { return ""; }
 
  private:
+  std::vector<v1::TrainerCommand>* const told_;
   bool killed_ = false;
 };
 
@@ -57,7 +62,7 @@ class OpenRecord final : public StepRecords {
 };
 
 // A machine on which that process was found again.
-class OneTrainerHost final : public AgentHost, public EpochHost {
+class OneTrainerHost : public AgentHost, public EpochHost {
  public:
   std::unique_ptr<EpochHost> OpenEpoch(const v1::PrepareEpoch&) override {
     auto host = std::make_unique<OneTrainerHost>();
@@ -100,6 +105,32 @@ class OneTrainerHost final : public AgentHost, public EpochHost {
   SpokenTrainer** found_ = nullptr;
   int* opened_ = nullptr;
   int* open_ = nullptr;
+};
+
+// A machine on which a planner is started.
+class PlanningHost final : public AgentHost {
+ public:
+  explicit PlanningHost(std::vector<v1::TrainerCommand>* told) : told_(told) {}
+  std::unique_ptr<EpochHost> OpenEpoch(const v1::PrepareEpoch&) override {
+    return std::make_unique<Epoch>(told_);
+  }
+  absl::Status SetMembership(const v1::AgentMembership&) override { return absl::OkStatus(); }
+  void Send(uint64_t, const v1::AgentMessage&) override {}
+  void EndSession(uint64_t) override {}
+  void Log(const std::string&) override {}
+
+ private:
+  class Epoch final : public OneTrainerHost {
+   public:
+    explicit Epoch(std::vector<v1::TrainerCommand>* told) : told_(told) {}
+    absl::StatusOr<std::unique_ptr<Trainer>> StartPlanner() override {
+      return std::make_unique<SpokenTrainer>(told_);
+    }
+
+   private:
+    std::vector<v1::TrainerCommand>* const told_;
+  };
+  std::vector<v1::TrainerCommand>* const told_;
 };
 
 // Rank 1 of two, which trains.
@@ -202,6 +233,35 @@ TEST_F(HeldEpochTest, RecordsAreOpenNoLongerThanTheEpochAndNeverTwice) {
 TEST_F(HeldEpochTest, ARegisterTellsTheStepsThatItsRanksWereGiven) {
   ASSERT_TRUE(epoch_->Held().has_value());
   EXPECT_EQ(epoch_->Held()->steps(), 200);
+}
+
+// What the planner of an epoch of two ranks is told, of which so many are here.
+std::vector<v1::TrainerCommand> ToldToPlanner(int here) {
+  std::vector<v1::TrainerCommand> told;
+  PlanningHost host(&told);
+  const common::ManualClock clock;
+  EpochEnvironment environment{.host = &host, .clock = &clock};
+  environment.say = [](const v1::AgentMessage&) {};
+  environment.profile = [] {
+    v1::Profile profile;
+    profile.set_host("this");
+    return profile;
+  };
+  v1::PrepareEpoch prepare;
+  prepare.mutable_epoch()->set_job("jobs/a");
+  prepare.set_ranks(2);
+  for (int rank = 0; rank < here; ++rank) prepare.add_own(rank);
+  HeldEpoch epoch(&environment, prepare);
+  epoch.Begin();
+  return told;
+}
+
+TEST(HeldEpochPlanTest, TheMachinesProfileCountsWhereAllRanksAreOnIt) {
+  const std::vector<v1::TrainerCommand> all = ToldToPlanner(2), some = ToldToPlanner(1);
+  ASSERT_EQ(all.size(), 1u);
+  EXPECT_EQ(all[0].task().profile().host(), "this");
+  ASSERT_EQ(some.size(), 1u);
+  EXPECT_FALSE(some[0].task().has_profile());
 }
 
 }  // namespace

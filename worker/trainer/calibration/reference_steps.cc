@@ -13,14 +13,15 @@ struct Shape {
 constexpr Shape kShapes[] = {{128, 4, 4, 384, 256, 64, 1},      {128, 4, 2, 512, 1024, 128, 4},
                              {256, 4, 4, 768, 4096, 128, 1},    {256, 8, 4, 1024, 256, 256, 4},
                              {384, 6, 6, 1024, 2048, 256, 2},   {512, 8, 8, 1536, 8192, 64, 1},
-                             {512, 8, 8, 1408, 8192, 256, 1},   {512, 8, 4, 2048, 4096, 512, 2},
-                             {768, 12, 12, 2048, 8192, 128, 2}, {1024, 16, 8, 2816, 8192, 128, 1},
+                             {512, 8, 8, 1408, 4096, 256, 1},   {512, 8, 4, 2048, 4096, 512, 2},
+                             {768, 12, 12, 2048, 8192, 64, 2},  {1024, 16, 8, 2816, 8192, 128, 1},
                              {1024, 16, 16, 4096, 4096, 512, 1}};
 // For the layouts of two ranks.
 constexpr Shape kShared[] = {{256, 8, 4, 768, 4096, 128, 2}, {512, 8, 8, 1536, 8192, 256, 2}};
 constexpr Shape kQuick = {64, 4, 2, 128, 256, 64, 1};
 
-constexpr int kRepetitions = 4, kQuickRepetitions = 2;
+constexpr int kRepetitions = 3, kQuickRepetitions = 2;
+constexpr int64_t kFewRows = 256;
 
 TrainingSpec SpecOf(const Shape& shape, int threads, const program::GroupSizes& groups = {}) {
   TrainingSpec spec;
@@ -39,7 +40,9 @@ TrainingSpec SpecOf(const Shape& shape, int threads, const program::GroupSizes& 
   spec.emit.context_ranks = groups.context;
   spec.emit.split_backward = groups.pipeline > 1;
   spec.plan.groups = groups;
-  spec.plan.global_batch = shape.micro_batch * 2;
+  // The second pass adds to the gradients of the first; once the rows are many that costs little.
+  const bool twice = shape.sequence * shape.micro_batch <= kFewRows || groups.pipeline > 1;
+  spec.plan.global_batch = shape.micro_batch * (twice ? 2 : 1);
   spec.plan.gradient_clip = 1;
   spec.plan.scratch = CollectiveScratchBytes;
   if (groups.pipeline > 1) spec.plan.schedule = program::ScheduleKind::kZeroBubble;
