@@ -1,7 +1,8 @@
 """Draws what `strata trace` wrote as a picture: draw_trace.py TRACE.json -o F.svg.
 
 A row per stream, the measured ones of a rank above the predicted ones, time to the right, colours by purpose; grey
-lines lead from sends to receives. Neighbours of one purpose that the eye cannot tell apart are drawn as one.
+lines lead from sends to receives. Neighbours of one purpose that the eye cannot tell apart are drawn as one. Where
+prediction and measurement are far apart, each fills the width on a scale of its own.
 """
 
 import argparse
@@ -35,6 +36,15 @@ def rows_of(trace: dict) -> tuple:
     return processes, threads, slices
 
 
+def scales_of(slices: dict) -> dict:
+    """Pixels per microsecond of measured (odd) and predicted (even) processes, and how long they take."""
+    ends = collections.defaultdict(float)
+    for (pid, _), events in slices.items():
+        ends[pid % 2] = max([ends[pid % 2], *(e["ts"] + e["dur"] for e in events)])
+    longest = max(ends.values())
+    return {kind: (WIDTH / (longest if end > longest / 2 else end), end / 1e3) for kind, end in ends.items()}
+
+
 def merged(events: list, scale: float) -> list:
     """[begin, end, purpose, label] in pixels."""
     drawn = []
@@ -64,13 +74,13 @@ class Picture:
                               f'height="{ROW - 2}" fill="{color}"><title>{html.escape(label)}</title></rect>')
         self.y += ROW
 
-    def arrows(self, trace: dict, scale: float):
+    def arrows(self, trace: dict, scales: dict):
         ends = collections.defaultdict(dict)
         for event in trace["traceEvents"]:
             if event["ph"] in "sf" and event["name"] == "message":
                 ends[event["id"]][event["ph"]] = event
         for pair in ends.values():
-            points = [(LEFT + e["ts"] * scale, self.tops[e["pid"], e["tid"]] + ROW / 2 - 1)
+            points = [(LEFT + e["ts"] * scales[e["pid"] % 2][0], self.tops[e["pid"], e["tid"]] + ROW / 2 - 1)
                       for e in (pair["s"], pair["f"])]
             self.parts.append('<path d="M{0[0]:.1f} {0[1]:.1f}L{1[0]:.1f} {1[1]:.1f}" stroke="#555" '
                               'stroke-width="0.6" fill="none" opacity="0.6"/>'.format(*points))
@@ -87,20 +97,21 @@ class Picture:
 
 def draw(trace: dict) -> str:
     processes, threads, slices = rows_of(trace)
-    end = max(e["ts"] + e["dur"] for events in slices.values() for e in events)
-    scale = WIDTH / end
+    scales = scales_of(slices)
     about, picture = trace["otherData"], Picture()
     steps = f"steps {about['first_step']} to {about['last_step']}"
     if about["first_step"] == about["last_step"]:
         steps = f"step {about['first_step']}"
-    picture.text(LEFT, 15, f"{steps}: {end / 1e3:.1f} ms from left to right", 'font-weight="bold"')
+    took = ", ".join(f"{name} {scales[kind][1]:.0f} ms" for kind, name in ((1, "measured"), (0, "predicted"))
+                     if kind in scales)
+    picture.text(LEFT, 15, f"{steps}: {took}", 'font-weight="bold"')
     for pid, name in sorted(processes.items()):
         picture.text(4, picture.y + ROW - 4, name, 'font-weight="bold"')
         picture.y += ROW
         for row in sorted(r for r in threads if r[0] == pid):
-            picture.row(row, threads[row], slices[row], scale)
+            picture.row(row, threads[row], slices[row], scales[pid % 2][0])
         picture.y += GAP
-    picture.arrows(trace, scale)
+    picture.arrows(trace, scales)
     used = {e["cat"] for events in slices.values() for e in events}
     picture.legend([p for p in COLORS if p in used] + sorted(used - set(COLORS)))
     return (f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {LEFT + WIDTH + 10} {picture.y}" '

@@ -14,6 +14,11 @@ import real_processes
 STEPS = 6
 
 
+def span(event: dict) -> tuple:
+    """Begin and end in nanoseconds, which microseconds of three decimals are exact in."""
+    return round(event["ts"] * 1000), round(event["ts"] * 1000) + round(event["dur"] * 1000)
+
+
 class TraceTest(real_processes.RealProcesses):
     def start(self, *arguments) -> subprocess.Popen:
         return subprocess.Popen([self.folder / "bin" / "strata", *map(str, arguments)], env=self.env, text=True,
@@ -72,11 +77,11 @@ evaluate: {{every_steps: 3, sequences: 4}}
         for row, events in rows.items():
             open_ends = []
             for event in sorted(events, key=lambda e: (e["ts"], -e["dur"])):
-                end = event["ts"] + event["dur"]
-                while open_ends and open_ends[-1] <= event["ts"] + 1e-4:
+                begin, end = span(event)
+                while open_ends and open_ends[-1] <= begin:
                     open_ends.pop()
                 if open_ends:
-                    self.assertLessEqual(end, open_ends[-1] + 2e-3, (row, event))  # rounded to nanoseconds
+                    self.assertLessEqual(end, open_ends[-1], (row, event))
                 open_ends.append(end)
 
     def instructions(self, rows: dict, process: str) -> dict:
@@ -113,8 +118,9 @@ evaluate: {{every_steps: 3, sequences: 4}}
 
     def slice_at(self, trace: dict, end: dict) -> dict:
         """The innermost slice that an arrow's end lies in."""
+        at = round(end["ts"] * 1000)
         inside = [e for e in trace["traceEvents"] if e["ph"] == "X" and (e["pid"], e["tid"]) == (end["pid"], end["tid"])
-                  and e["ts"] - 1e-4 <= end["ts"] < e["ts"] + e["dur"]]
+                  and span(e)[0] <= at < span(e)[1]]
         return min(inside, key=lambda e: e["dur"])
 
     # Tests
@@ -137,7 +143,7 @@ evaluate: {{every_steps: 3, sequences: 4}}
             self.assertEqual(send["args"]["step"], receive["args"]["step"])
             self.assertEqual(begin["pid"] in measured, end["pid"] in measured)
             self.assertNotEqual(begin["pid"], end["pid"])
-            self.assertGreaterEqual(receive["ts"] + receive["dur"], send["ts"])
+            self.assertGreaterEqual(span(receive)[1], span(send)[0])
 
     def test_zero1_shows_collectives_with_their_members_and_the_evaluations_between(self):
         self.train("zero1", "data: 2, shard: zero1")
