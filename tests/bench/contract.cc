@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <initializer_list>
 #include <vector>
@@ -25,12 +26,20 @@ bool Sound(const char* what, const nlohmann::json& part) {
     std::fprintf(stderr, "  %d times: %s\n", count.get<int>(), message.c_str());
   }
   for (const char* key : {"agents_welcomed", "sessions_lost", "acknowledged_missing_after_kill",
-                          "term_seconds", "restart"}) {
+                          "term_seconds", "waits", "restart"}) {
     if (part.contains(key)) {
       std::fprintf(stderr, "  %s: %s\n", key, part.at(key).dump().c_str());
     }
   }
   return false;
+}
+
+void MakeSmall(Flags& flags) {
+  constexpr int kSmaller = 64;
+  flags.agents = std::max(flags.agents / kSmaller, 8);
+  flags.restart_nodes /= kSmaller;
+  flags.fill = std::min(flags.fill, 50);
+  flags.idle = flags.seconds = 1;
 }
 
 Parts MeasureParts(const Flags& base, bool tls,
@@ -40,6 +49,7 @@ Parts MeasureParts(const Flags& base, bool tls,
     Flags flags = base;
     flags.tls = tls;
     set(flags);
+    if (base.trial) MakeSmall(flags);
     return measure(flags);
   };
   Parts parts;
@@ -154,6 +164,7 @@ bool PrintContract(const Flags& base, const std::function<nlohmann::json(const F
     sound = Sound("the restart of 16,384 ranks", parts->restart) && sound;
   }
   if (!sound) return false;
+  if (base.trial) std::printf("a trial, with few sessions and ranks: this measures nothing\n");
   std::printf("load of the machine: %.1f before, %.1f at the end\n", load[0], load[1]);
   PrintRows(AimsOf(plain, tls));
   PrintBeside("plain", plain);

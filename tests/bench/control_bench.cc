@@ -455,6 +455,7 @@ int main(int argc, char** argv) {
   app.add_flag("--tls", flags.tls, "all connections with TLS");
   app.add_flag("--contract", flags.contract,
                "instead of one measurement: each aim of the control plane, in some minutes");
+  app.add_flag("--trial", flags.trial, "with --contract: small parts only, to see that it works");
   app.add_flag("--json", flags.json, "JSON instead of a table");
   app.add_option("--jobs-per-client", flags.jobs_per_client, "kept before the oldest is cancelled")
       ->capture_default_str();

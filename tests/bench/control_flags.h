@@ -22,6 +22,7 @@ struct Flags {
   bool tls = false;           // with certificates of their own for all
   bool json = false;
   bool contract = false;  // instead: all aims of the control plane, each with its own flags
+  bool trial = false;     // of these but small parts: whether it works
 };
 
 }  // namespace strata::bench
