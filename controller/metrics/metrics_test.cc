@@ -3,7 +3,10 @@
 #include <limits>
 #include <memory>
 #include <string>
+#include <thread>
+#include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "common/clock.h"
 #include "controller/metrics/exposition_check.h"
 #include "controller/service/testing/test_support.h"
@@ -320,6 +323,27 @@ TEST_F(MetricsTest, AControllerThatHearsNobodySaysSo) {
   clock_.Advance(10);
   tick();
   EXPECT_THAT(Text(), HasSubstr("strata_controller_isolated 1\n"));
+}
+
+// What is counted is the state as of the last tick, which nobody changes any more.
+TEST_F(MetricsTest, ScrapesCountASnapshotWhileTheLogicGoesOn) {
+  const auto submit = [&](const std::string& name) {
+    Effects effects;
+    ASSERT_TRUE(core_.CreateJob(LogicRequest(name), effects).ok());
+  };
+  submit("a");
+  EXPECT_THAT(Text(), HasSubstr("strata_pending_jobs 1\n"));
+  std::vector<std::thread> scraping;
+  for (int i = 0; i < 2; ++i) {
+    scraping.emplace_back([&] {
+      for (int j = 0; j < 20; ++j) {
+        EXPECT_THAT(metrics_->Text(), HasSubstr("strata_pending_jobs 1\n"));
+      }
+    });
+  }
+  for (int i = 0; i < 20; ++i) submit(absl::StrCat("b", i));
+  for (std::thread& each : scraping) each.join();
+  EXPECT_THAT(Text(), HasSubstr("strata_pending_jobs 21\n"));
 }
 
 TEST_F(MetricsTest, PageIsServedOnAnyFreePort) {

@@ -4,7 +4,8 @@
 //   durable submits per second and their latency while the sessions beat. First the controller is
 //   filled with as many jobs as it keeps, because only then its memory may be flat;
 //   whether what was acknowledged is there after kill -9;
-//   what lists of all nodes, one after the other, do to heartbeats;
+//   how long a heartbeat takes, from its session and back to it, while nothing else happens, while
+//   all nodes are listed without a pause, and while a large job is explained without one;
 //   what the restart of one large job costs the controller: verdict, stops, placement, the durable
 //   decision, requests to prepare, addresses, requests to start.
 #include <sys/resource.h>
@@ -229,20 +230,25 @@ void PrintTable(const nlohmann::json& result) {
               number("acknowledged_missing_after_kill"));
   std::printf("then starts in            %8.2f s, has all sessions after %.2f s, ends in %.2f s\n",
               number("start_seconds"), number("return_seconds"), number("term_seconds"));
-  std::printf("a small call beside them   p50 %.1f, p99 %.1f, longest %.1f ms\n",
-              number("call_p50_ms"), number("call_p99_ms"), number("call_max_ms"));
-  std::printf("  while %.0f lists of all nodes are made: p50 %.1f, p99 %.1f, longest %.1f ms\n",
-              number("lists"), number("call_beside_lists_p50_ms"),
-              number("call_beside_lists_p99_ms"), number("call_beside_lists_max_ms"));
+  for (const char* beside : {"alone", "lists", "explains"}) {
+    const nlohmann::json& waits = result["waits"][beside];
+    const auto ms = [&](const char* key) { return waits[key].get<double>(); };
+    std::printf("beside %-10s %6.0f of them: heartbeats p50 %.1f, p99 %.1f, longest %.1f ms\n",
+                beside, ms("answers"), ms("heartbeat_p50_ms"), ms("heartbeat_p99_ms"),
+                ms("heartbeat_max_ms"));
+    std::printf("  small calls through the writer   p50 %.1f, p99 %.1f, longest %.1f ms\n",
+                ms("call_p50_ms"), ms("call_p99_ms"), ms("call_max_ms"));
+  }
   if (result.contains("restart")) {
     const nlohmann::json& restart = result["restart"];
     std::printf(
         "a job of %.0f ranks on %.0f nodes restarts in %.2f s, %.2f s of the controller's "
-        "processor time\n  (its first start: %.2f s, %.2f s; %.0f KiB to start each node)\n",
+        "processor time\n  (its first start: %.2f s, %.2f s; a rank has %.0f peers; %.0f KiB to "
+        "start each node)\n",
         restart["ranks"].get<double>(), restart["nodes"].get<double>(),
         restart["seconds"].get<double>(), restart["processor_seconds"].get<double>(),
         restart["start_seconds"].get<double>(), restart["start_processor_seconds"].get<double>(),
-        restart["start_bytes"].get<double>() / 1024);
+        restart["peers"].get<double>(), restart["start_bytes"].get<double>() / 1024);
   }
   for (const auto& [message, count] : result["failures"].items()) {
     std::printf("failed %d times: %s\n", count.get<int>(), message.c_str());
@@ -300,15 +306,41 @@ bool MeasureRestart(const Flags& flags, const std::string& directory,
                     BenchCertificates* certificates, nlohmann::json& result) {
   const Restart restart =
       RestartLargeJob({flags.controller, directory + "-restart", flags.restart_nodes,
-                       flags.restart_devices, certificates});
+                       flags.restart_devices, flags.restart_data, certificates});
   result["restart"] = {{"nodes", flags.restart_nodes},
                        {"ranks", flags.restart_nodes * flags.restart_devices},
                        {"start_seconds", restart.start_seconds},
                        {"start_processor_seconds", restart.start_processor_seconds},
                        {"seconds", restart.seconds},
                        {"processor_seconds", restart.processor_seconds},
+                       {"peers", restart.peers},
                        {"start_bytes", restart.start_bytes}};
   return restart.done;
+}
+
+nlohmann::json ToJson(Waits waits) {
+  return {{"answers", waits.answers},
+          {"heartbeat_p50_ms", 1e3 * Quantile(waits.heartbeats, 0.5)},
+          {"heartbeat_p99_ms", 1e3 * Quantile(waits.heartbeats, 0.99)},
+          {"heartbeat_max_ms", 1e3 * Quantile(waits.heartbeats, 1)},
+          {"call_p50_ms", 1e3 * Quantile(waits.calls, 0.5)},
+          {"call_p99_ms", 1e3 * Quantile(waits.calls, 0.99)},
+          {"call_max_ms", 1e3 * Quantile(waits.calls, 1)}};
+}
+
+// The explained job has at most 16,384 ranks, and a power of two of nodes.
+nlohmann::json MeasureWaits(const Flags& flags, const ControllerProcess& daemon,
+                            SimulatedAgents& agents) {
+  constexpr int kMostRanks = 16384;
+  const auto stub = v1::ClusterService::NewStub(daemon.Connect());
+  int nodes = 1;
+  while (2 * nodes <= flags.agents && 2 * nodes * flags.devices <= kMostRanks) nodes *= 2;
+  return {
+      {"alone", ToJson(WaitBeside(daemon, agents, flags.idle, nullptr))},
+      {"lists", ToJson(WaitBeside(daemon, agents, flags.idle,
+                                  [&] { return AskNodes(*stub).nodes == flags.agents; }))},
+      {"explains", ToJson(WaitBesideExplains(daemon, agents, nodes, flags.devices, flags.idle))},
+      {"explained_ranks", nodes * flags.devices}};
 }
 
 // Null: it could not be. "sound": all answered, and nothing that was acknowledged was lost.
@@ -333,9 +365,10 @@ nlohmann::json Measure(const Flags& flags) {
   load.memory.push_back(daemon.resident_bytes());
   const Idle idle = StayIdle(flags, daemon, *agents);
   load.memory.push_back(daemon.resident_bytes());
-  const Question nodes = AskNodes(daemon);
-  const Question topology = AskTopology(daemon);
-  Lists lists = AskBesideHeartbeats(daemon, flags.agents, flags.idle);
+  const auto cluster = v1::ClusterService::NewStub(daemon.Connect());
+  const Question nodes = AskNodes(*cluster);
+  const Question topology = AskTopology(*cluster);
+  const nlohmann::json waits = MeasureWaits(flags, daemon, *agents);
   std::vector<Client> clients(flags.clients);
   for (Client& client : clients) client.stub = v1::JobService::NewStub(daemon.Connect());
   PutLoad(flags, daemon, *agents, clients, load);
@@ -356,13 +389,7 @@ nlohmann::json Measure(const Flags& flags) {
        {"session_bytes", (load.memory[1] - load.memory[0]) / flags.agents},
        {"nodes", ToJson(nodes)},
        {"topology", ToJson(topology)},
-       {"lists", lists.lists},
-       {"call_p50_ms", 1e3 * Quantile(lists.idle_seconds, 0.5)},
-       {"call_p99_ms", 1e3 * Quantile(lists.idle_seconds, 0.99)},
-       {"call_max_ms", 1e3 * Quantile(lists.idle_seconds, 1)},
-       {"call_beside_lists_p50_ms", 1e3 * Quantile(lists.busy_seconds, 0.5)},
-       {"call_beside_lists_p99_ms", 1e3 * Quantile(lists.busy_seconds, 0.99)},
-       {"call_beside_lists_max_ms", 1e3 * Quantile(lists.busy_seconds, 1)},
+       {"waits", waits},
        {"clients", flags.clients},
        {"fill_jobs", flags.fill},
        {"sessions_lost", sessions_lost},
@@ -378,6 +405,7 @@ nlohmann::json Measure(const Flags& flags) {
   }
   result["sound"] = welcome && restarted && result["failures"].empty() && sessions_lost == 0 &&
                     nodes.nodes == flags.agents && topology.nodes == flags.agents &&
+                    waits["lists"]["answers"] > 0 && waits["explains"]["answers"] > 0 &&
                     afterwards.missing == 0 && afterwards.term_seconds >= 0;
   return result;
 }
@@ -422,9 +450,12 @@ int main(int argc, char** argv) {
   app.add_option("--restart-devices", flags.restart_devices, "of each of them")
       ->capture_default_str()
       ->check(CLI::PositiveNumber);
+  app.add_flag("--restart-data", flags.restart_data,
+               "its degrees are data alone, so that all of its ranks exchange messages");
   app.add_flag("--tls", flags.tls, "all connections with TLS");
   app.add_flag("--contract", flags.contract,
                "instead of one measurement: each aim of the control plane, in some minutes");
+  app.add_flag("--trial", flags.trial, "with --contract: small parts only, to see that it works");
   app.add_flag("--json", flags.json, "JSON instead of a table");
   app.add_option("--jobs-per-client", flags.jobs_per_client, "kept before the oldest is cancelled")
       ->capture_default_str();

@@ -4,9 +4,9 @@
 #include <atomic>
 #include <cstdio>
 #include <memory>
+#include <optional>
 #include <thread>
 
-#include "proto/strata/v1/cluster.grpc.pb.h"
 #include "tests/bench/bench_calls.h"
 
 namespace strata::bench {
@@ -37,58 +37,62 @@ Question AskAll(v1::ClusterService::Stub& stub,
   return question;
 }
 
-Question AskNodesOf(v1::ClusterService::Stub& stub) {
-  v1::ListNodesRequest request;
-  request.set_page_size(1000);
-  return AskAll(stub, &v1::ClusterService::Stub::ListNodes, request);
-}
-
-// Small calls that go through the writer, one after the other.
-std::vector<double> TimeCalls(v1::ClusterService::Stub& stub, const std::atomic<bool>& stop) {
+// One after the other, until it is to stop or one fails; returns their seconds.
+template <typename Time>
+std::vector<double> TimeUntil(const std::atomic<bool>& stop, Time time) {
   std::vector<double> seconds;
   while (!stop) {
-    grpc::ClientContext context;
-    context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(10));
-    v1::Cluster cluster;
-    const Clock::time_point begin = Clock::now();
-    if (!stub.GetCluster(&context, v1::GetClusterRequest(), &cluster).ok()) break;
-    seconds.push_back(Since(begin));
+    const std::optional<double> one = time();
+    if (!one.has_value()) break;
+    seconds.push_back(*one);
     PassTime(0.005);
   }
   return seconds;
 }
 
+std::optional<double> TimeCall(v1::ClusterService::Stub& stub) {
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(60));
+  v1::Cluster cluster;
+  const Clock::time_point begin = Clock::now();
+  if (!stub.GetCluster(&context, v1::GetClusterRequest(), &cluster).ok()) return std::nullopt;
+  return Since(begin);
+}
+
 }  // namespace
 
-Question AskNodes(const ControllerProcess& controller) {
-  return AskNodesOf(*v1::ClusterService::NewStub(controller.Connect()));
+Question AskNodes(v1::ClusterService::Stub& stub) {
+  v1::ListNodesRequest request;
+  request.set_page_size(1000);
+  return AskAll(stub, &v1::ClusterService::Stub::ListNodes, request);
 }
 
-Question AskTopology(const ControllerProcess& controller) {
-  return AskAll(*v1::ClusterService::NewStub(controller.Connect()),
-                &v1::ClusterService::Stub::GetTopology, v1::GetTopologyRequest());
+Question AskTopology(v1::ClusterService::Stub& stub) {
+  return AskAll(stub, &v1::ClusterService::Stub::GetTopology, v1::GetTopologyRequest());
 }
 
-Lists AskBesideHeartbeats(const ControllerProcess& controller, int nodes, double seconds) {
-  Lists lists;
-  const auto asking = v1::ClusterService::NewStub(controller.Connect());
-  const auto calling = v1::ClusterService::NewStub(controller.Connect());
-  for (const bool busy : {false, true}) {
-    std::atomic<bool> stop{false};
-    std::thread caller(
-        [&] { (busy ? lists.busy_seconds : lists.idle_seconds) = TimeCalls(*calling, stop); });
-    const Clock::time_point begin = Clock::now();
-    while (Since(begin) < seconds) {
-      if (!busy) {
-        PassTime(0.05);
-      } else if (AskNodesOf(*asking).nodes == nodes) {
-        ++lists.lists;
-      }
+Waits WaitBeside(const ControllerProcess& controller, SimulatedAgents& agents, double seconds,
+                 const std::function<bool()>& ask) {
+  Waits waits;
+  const auto stub = v1::ClusterService::NewStub(controller.Connect());
+  std::atomic<bool> stop{false};
+  std::thread calling([&] { waits.calls = TimeUntil(stop, [&] { return TimeCall(*stub); }); });
+  std::thread beating(
+      [&] { waits.heartbeats = TimeUntil(stop, [&] { return agents.TimeHeartbeat(); }); });
+  const Clock::time_point begin = Clock::now();
+  while (Since(begin) < seconds) {
+    if (ask == nullptr) {
+      PassTime(0.05);
+    } else if (ask()) {
+      ++waits.answers;
+    } else {
+      break;
     }
-    stop = true;
-    caller.join();
   }
-  return lists;
+  stop = true;
+  calling.join();
+  beating.join();
+  return waits;
 }
 
 }  // namespace strata::bench

@@ -1,11 +1,14 @@
-// Lists of all nodes, and what they do to others.
+// Lists of all nodes, and what questions do to heartbeats and small calls.
 #ifndef STRATA_TESTS_BENCH_NODE_LISTS_H_
 #define STRATA_TESTS_BENCH_NODE_LISTS_H_
 
 #include <cstddef>
+#include <functional>
 #include <vector>
 
+#include "proto/strata/v1/cluster.grpc.pb.h"
 #include "tests/bench/controller_process.h"
+#include "tests/bench/simulated_agents.h"
 
 namespace strata::bench {
 
@@ -16,16 +19,18 @@ struct Question {
   size_t longest_bytes = 0;
   double seconds = 0;
 };
-Question AskNodes(const ControllerProcess& controller);
-Question AskTopology(const ControllerProcess& controller);
+Question AskNodes(v1::ClusterService::Stub& stub);
+Question AskTopology(v1::ClusterService::Stub& stub);
 
-// Heartbeats while one client asks for all nodes without a pause. A small call's time is a
-// heartbeat's delay: both wait for the same threads.
-struct Lists {
-  int lists = 0;
-  std::vector<double> idle_seconds, busy_seconds;  // of small calls: without and with lists
+// How long heartbeats and small calls that go through the writer take meanwhile, each sent when the
+// one before is answered.
+struct Waits {
+  int answers = 0;                        // to questions
+  std::vector<double> heartbeats, calls;  // seconds
 };
-Lists AskBesideHeartbeats(const ControllerProcess& controller, int nodes, double seconds);
+// While one client asks without a pause, until it is not answered; null: nobody asks.
+Waits WaitBeside(const ControllerProcess& controller, SimulatedAgents& agents, double seconds,
+                 const std::function<bool()>& ask);
 
 }  // namespace strata::bench
 

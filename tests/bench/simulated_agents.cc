@@ -2,46 +2,14 @@
 
 #include <chrono>
 #include <deque>
-#include <set>
 #include <utility>
 
+#include "common/check.h"
 #include "grpcpp/grpcpp.h"
 #include "proto/strata/v1/agent.grpc.pb.h"
 #include "protocol/versions.h"
 
 namespace strata::bench {
-
-namespace {
-
-// As trainers do, in names and sizes.
-void Describe(const Mesh& mesh, int rank, v1::Prepared& prepared) {
-  constexpr size_t kAddressBytes = 200;
-  const std::string digest(32, 'd');
-  prepared.set_address(std::string(kAddressBytes, static_cast<char>('a' + rank % 26)));
-  prepared.set_plan_digest(digest);
-  prepared.set_program_digest(digest);
-  prepared.set_stage(rank / mesh.tensor % mesh.pipeline);
-  std::set<int> peers;
-  int stride = 1;
-  for (const auto& [name, degree] :
-       {std::pair("tensor", mesh.tensor), {"pipeline", mesh.pipeline}, {"data", mesh.data}}) {
-    if (degree > 1) {
-      v1::GroupDigest& group = *prepared.add_groups();
-      group.set_group(name);
-      group.set_digest(digest);
-      const int first = rank - rank / stride % degree * stride;
-      for (int i = 0; i < degree; ++i) {
-        group.add_members(first + i * stride);
-        peers.insert(first + i * stride);
-      }
-    }
-    stride *= degree;
-  }
-  peers.erase(rank);
-  prepared.mutable_peers()->mutable_ranks()->Add(peers.begin(), peers.end());
-}
-
-}  // namespace
 
 // One session on a connection of its own.
 class SimulatedAgents::Agent final
@@ -79,6 +47,11 @@ class SimulatedAgents::Agent final
     if (incoming_.has_prepare()) Prepare(incoming_.prepare());
     if (incoming_.has_start()) Start(incoming_.start());
     if (incoming_.has_stop()) {
+      {
+        const std::lock_guard lock(mutex_);
+        stopped_ = incoming_.stop().epoch().job();
+        changed_.notify_all();
+      }
       v1::AgentMessage ended;
       *ended.mutable_ended()->mutable_epoch() = incoming_.stop().epoch();
       ended.mutable_ended()->mutable_finished()->set_outcome(v1::Finished::INTERRUPTED);
@@ -97,6 +70,18 @@ class SimulatedAgents::Agent final
     ended.mutable_ended()->mutable_finished()->set_message("was killed by signal 9");
     ended.mutable_ended()->set_cause("trainer_died");
     Say(std::move(ended));
+  }
+  // Whether this session was told to stop what a heartbeat told of.
+  bool AskByHeartbeat(const std::string& job) {
+    constexpr auto kPatience = std::chrono::seconds(60);
+    v1::AgentMessage beat;
+    v1::Heartbeat::Rank& rank = *beat.mutable_heartbeat()->add_ranks();
+    rank.mutable_epoch()->set_job(job);
+    rank.mutable_epoch()->set_epoch(1);
+    Say(std::move(beat));
+    std::unique_lock lock(mutex_);
+    changed_.wait_for(lock, kPatience, [&] { return stopped_ == job || done_; });
+    return stopped_ == job;
   }
   void OnWriteDone(bool /*ok*/) override {
     const std::lock_guard lock(mutex_);
@@ -118,7 +103,8 @@ class SimulatedAgents::Agent final
  private:
   void Prepare(const v1::PrepareEpoch& asked) {
     ++all_->prepared_;
-    if (all_->mesh_.ranks() == 0) return;
+    if (all_->layout_ == nullptr) return;
+    const program::Mesh mesh = all_->MeshOf(asked);
     {
       const std::lock_guard lock(mutex_);
       epoch_ = asked.epoch();
@@ -128,7 +114,7 @@ class SimulatedAgents::Agent final
     for (const int rank : asked.own()) {
       v1::EpochPrepared::Rank& prepared = *message.mutable_prepared()->add_ranks();
       prepared.set_rank(rank);
-      Describe(all_->mesh_, rank, *prepared.mutable_prepared());
+      *prepared.mutable_prepared() = all_->layout_->Describe(mesh, rank);
     }
     message.mutable_prepared()->mutable_plan()->set_parameters(1);
     Say(std::move(message));
@@ -162,15 +148,16 @@ class SimulatedAgents::Agent final
   std::mutex mutex_;  // guards what follows
   std::condition_variable changed_;
   std::deque<v1::AgentMessage> unsent_;
-  v1::JobEpoch epoch_;  // that it was asked to prepare last
+  v1::JobEpoch epoch_;   // that it was asked to prepare last
+  std::string stopped_;  // job whose epoch it was told to stop last
   v1::AgentMessage outgoing_;
   bool writing_ = false;
   bool done_ = false;
 };
 
 SimulatedAgents::SimulatedAgents(const ControllerProcess& controller, int count, int devices,
-                                 Mesh mesh)
-    : mesh_(mesh) {
+                                 const RankLayout* layout)
+    : layout_(layout) {
   for (int i = 0; i < count; ++i) {
     agents_.push_back(std::make_unique<Agent>(this, controller, i, devices));
   }
@@ -184,6 +171,24 @@ SimulatedAgents::~SimulatedAgents() {
 }
 
 void SimulatedAgents::FailRank(int agent) { agents_[agent]->FailRank(); }
+
+std::optional<double> SimulatedAgents::TimeHeartbeat() {
+  const auto begin = std::chrono::steady_clock::now();
+  const std::string job = "jobs/nobody-knows-" + std::to_string(++asked_);
+  if (!agents_.front()->AskByHeartbeat(job)) return std::nullopt;
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+program::Mesh SimulatedAgents::MeshOf(const v1::PrepareEpoch& asked) {
+  std::string order;
+  for (const std::string& dimension : asked.rank_order()) order += dimension + " ";
+  const std::lock_guard lock(mutex_);
+  const auto known = meshes_.find(order);
+  if (known != meshes_.end()) return known->second;
+  const auto mesh = layout_->MeshOf(asked.rank_order());
+  STRATA_CHECK(mesh.ok());
+  return meshes_[order] = *mesh;
+}
 
 void SimulatedAgents::Count(int welcomed, int ended) {
   const std::lock_guard lock(mutex_);

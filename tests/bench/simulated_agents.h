@@ -7,29 +7,28 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "program/ir/mesh.h"
+#include "proto/strata/v1/agent.pb.h"
 #include "tests/bench/controller_process.h"
+#include "tests/bench/rank_layout.h"
 
 namespace strata::bench {
-
-// Ranks by tensor, pipeline and data, fastest first: a rank exchanges messages with those that
-// differ from it in one of these.
-struct Mesh {
-  int tensor = 1, pipeline = 1, data = 1;
-  int ranks() const { return tensor * pipeline * data; }
-};
 
 class SimulatedAgents {
  public:
   // `count` connections to the controller, each of a node with `devices` cpu devices and a
-  // heartbeat per second; eight nodes are a rack, and sixteen racks a zone. `mesh`: of the job that
-  // they start; of no ranks: they start none.
-  SimulatedAgents(const ControllerProcess& controller, int count, int devices, Mesh mesh = {0});
+  // heartbeat per second; eight nodes are a rack, and sixteen racks a zone. `layout`: of the job
+  // that they start (borrowed); null: they start none.
+  SimulatedAgents(const ControllerProcess& controller, int count, int devices,
+                  const RankLayout* layout = nullptr);
   ~SimulatedAgents();  // ends the sessions
 
   // Blocks until every agent was welcomed, or a session has ended (false).
@@ -41,15 +40,21 @@ class SimulatedAgents {
   // A rank of this agent's present epoch is killed.
   void FailRank(int agent);
   int ended() const { return ended_; }  // sessions that ended by themselves
+  // Of one session: seconds from a heartbeat, which tells of ranks that nobody knows, until it is
+  // answered that they are to stop. Nothing: that did not come, or the session has ended. One
+  // caller at a time.
+  std::optional<double> TimeHeartbeat();
 
  private:
   class Agent;
   void BeatUntilStopped();
+  program::Mesh MeshOf(const v1::PrepareEpoch& asked);
   void Count(int welcomed, int ended);
 
   std::vector<std::unique_ptr<Agent>> agents_;
   std::atomic<int64_t> heartbeats_{0};
-  const Mesh mesh_;
+  const RankLayout* const layout_;
+  int64_t asked_ = 0;  // by TimeHeartbeat
   std::atomic<int64_t> prepared_{0};
   std::atomic<int64_t> started_{0};
   std::atomic<int64_t> longest_start_bytes_{0};
@@ -58,6 +63,7 @@ class SimulatedAgents {
   std::mutex mutex_;  // guards what follows
   std::condition_variable changed_;
   int welcomed_ = 0;
+  std::map<std::string, program::Mesh> meshes_;  // by the order of ranks
   std::thread beats_;
 };
 

@@ -85,6 +85,8 @@ absl::StatusOr<std::unique_ptr<collectives::Communicator>> Join(Control& control
     prepared.set_address(endpoint->Address());
   }
   const std::vector<int> peers(prepared.peers().ranks().begin(), prepared.peers().ranks().end());
+  // All others: then nobody needs a list of them, and all nodes are started by the same message.
+  if (static_cast<int>(peers.size()) + 1 == ranks) prepared.clear_peers();
   v1::TrainerEvent event;
   *event.mutable_prepared() = std::move(prepared);
   control.Send(event);
