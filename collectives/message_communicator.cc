@@ -168,7 +168,9 @@ absl::StatusOr<OperationId> MessageCommunicator::Post(const Operation& operation
                   : operation.kind == OpKind::kReceive ? slot.group->receives[operation.peer]++
                                                        : slot.group->sequence++;
   slot.stage = Stage::kExchange;
-  slot.position = slot.send_round = slot.receive_round = slot.in_flight = 0;
+  slot.position = slot.send_round = slot.receive_round = 0;
+  slot.in_flight = slot.receives_in_flight = 0;
+  slot.stays.fill(false);
   active_.push_back(static_cast<uint32_t>(free - slots_.begin()));
   Record(slot);
   const OperationId id{active_.back(), slot.generation};

@@ -1,9 +1,10 @@
 // The operations of Communicator, built on messages; every backend that has messages shares them.
 //
 // All-gather and reduce-scatter exchange pieces between all pairs directly: each rank moves the
-// least bytes possible, and a piece arrives unreduced. A broadcast follows a binomial tree, a
-// barrier is the dissemination barrier (Hensgen, Finkel, Manber, "Two algorithms for barrier
-// synchronization", IJPP 1988).
+// least bytes possible, and a piece arrives unreduced. Where the transport can leave it in its
+// sender's memory, it is fetched and added in parts that fit the cache. A broadcast follows a
+// binomial tree, a barrier is the dissemination barrier (Hensgen, Finkel, Manber, "Two algorithms
+// for barrier synchronization", IJPP 1988).
 #ifndef STRATA_COLLECTIVES_MESSAGE_COMMUNICATOR_H_
 #define STRATA_COLLECTIVES_MESSAGE_COMMUNICATOR_H_
 
@@ -53,8 +54,9 @@ class MessageCommunicator final : public Communicator {
     int size() const { return static_cast<int>(ranks.size()); }
   };
 
-  // What an operation is at; each finishes before the next, and most operations skip some.
-  enum class Stage { kExchange, kCopyOwn, kAdd, kGather, kFinished };
+  // What an operation is at; each finishes before the next, and most operations skip some. kSent:
+  // what it sends may be on its way while it adds (AddsFromPeers), and no longer.
+  enum class Stage { kExchange, kCopyOwn, kAdd, kSent, kGather, kFinished };
   enum class SlotState { kFree, kActive, kDone, kFailed };
 
   struct Slot {
@@ -69,7 +71,10 @@ class MessageCommunicator final : public Communicator {
     int send_round = 0;    // next to post in this stage
     int receive_round = 0;
     int in_flight = 0;
+    int receives_in_flight = 0;  // of these
     std::array<Transfer, kWindow> sends, receives;
+    // Receives whose message stays with its sender until it has been added.
+    std::array<bool, kWindow> stays = {};
   };
 
   // One message of an exchange, as seen from this rank.
@@ -87,6 +92,7 @@ class MessageCommunicator final : public Communicator {
   static Message ReceiveOf(const Slot& slot, int round);
   static std::byte* ScratchOf(const Slot& slot, int member);
   static bool SendsWhole(const Slot& slot);
+  static bool AddsFromPeers(const Slot& slot);
 
   absl::Status Check(const Operation& operation) const;
   absl::Status CheckReach(const Operation& operation, const Group& group) const;
@@ -101,6 +107,9 @@ class MessageCommunicator final : public Communicator {
   void PostReceive(Slot& slot, Transfer& transfer, const Message& message);
   bool Copy(Slot& slot, int64_t* budget);
   bool Add(Slot& slot, int64_t* budget);
+  absl::Status FetchPieces(Slot& slot, int64_t begin, int64_t end);
+  absl::Status ReleasePieces(Slot& slot);
+  static bool IsFetched(const Slot& slot, const void* scratch);
   template <typename T>
   void AddRange(Slot& slot, int64_t begin, int64_t end);
   int64_t ElementsToAdd(const Slot& slot) const;

@@ -8,6 +8,7 @@
 #include "collectives/pieces.h"
 #include "collectives/tree_sum.h"
 #include "common/rng.h"
+#include "common/status_macros.h"
 
 namespace strata::collectives {
 namespace {
@@ -15,6 +16,8 @@ namespace {
 // Copying and adding in one Progress: about a tenth of a millisecond, so that messages keep
 // flowing.
 constexpr int64_t kBudgetBytes = 512 * common::kKiB;
+// What is fetched of a piece before it is added: so much stays in the second-level cache.
+constexpr int64_t kFetchBytes = 128 * common::kKiB;
 
 }  // namespace
 
@@ -72,6 +75,10 @@ bool MessageCommunicator::Advance(Slot& slot, int64_t* budget) {
         stage_done = Add(slot, budget);
         if (!stage_done) return true;
         break;
+      case Stage::kSent:
+        stage_done = Collect(slot) && slot.in_flight == 0;
+        if (!stage_done) return false;
+        break;
       case Stage::kFinished:
         Finish(slot, SlotState::kDone);
         return false;
@@ -89,7 +96,9 @@ void MessageCommunicator::NextStage(Slot& slot) {
     slot.stage = Stage::kCopyOwn;
   } else if (slot.stage == Stage::kExchange && sums) {
     slot.stage = Stage::kAdd;
-  } else if (slot.stage == Stage::kAdd && kind == OpKind::kAllReduce && !SendsWhole(slot)) {
+  } else if (slot.stage == Stage::kAdd) {
+    slot.stage = Stage::kSent;
+  } else if (slot.stage == Stage::kSent && kind == OpKind::kAllReduce && !SendsWhole(slot)) {
     slot.stage = Stage::kGather;
   } else {
     slot.stage = Stage::kFinished;
@@ -128,21 +137,28 @@ bool MessageCommunicator::Exchange(Slot& slot) {
     }
     if (!posted) break;
   }
-  return slot.send_round == sends && slot.receive_round == receives && slot.in_flight == 0;
+  const bool adds_next = slot.stage == Stage::kExchange && AddsFromPeers(slot);
+  return slot.send_round == sends && slot.receive_round == receives &&
+         (adds_next ? slot.receives_in_flight : slot.in_flight) == 0;
 }
 
 // Frees finished transfers; false when one of them failed, and with it everything.
 bool MessageCommunicator::Collect(Slot& slot) {
   if (slot.in_flight == 0) return true;
   for (auto* transfers : {&slot.sends, &slot.receives}) {
-    for (Transfer& transfer : *transfers) {
+    for (int i = 0; i < kWindow; ++i) {
+      Transfer& transfer = (*transfers)[i];
       if (transfer.owner == nullptr || transfer.pending.load(std::memory_order_acquire)) continue;
-      transfer.owner = nullptr;
+      const bool receives = transfers == &slot.receives;
+      if (receives && slot.stays[i]) continue;
+      slot.stays[i] |= receives && transfer.stays;
+      if (!receives || !transfer.stays) transfer.owner = nullptr;
       --slot.in_flight;
+      slot.receives_in_flight -= receives;
       absl::Status status = transfer.status;
       if (!status.ok()) {
         status = absl::Status(status.code(), absl::StrCat(Describe(slot), ": ", status.message()));
-      } else if (transfers == &slot.receives) {
+      } else if (receives) {
         status = CheckArrival(slot, transfer);
       }
       if (!status.ok()) {
@@ -171,11 +187,13 @@ void MessageCommunicator::PostReceive(Slot& slot, Transfer& transfer, const Mess
   transfer.tag = TagOf(slot, message.peer);
   transfer.to = message.to;
   transfer.bytes = message.bytes;
-  transfer.too_long = false;
+  transfer.too_long = transfer.stays = false;
+  transfer.may_stay = slot.stage == Stage::kExchange && AddsFromPeers(slot);
   transfer.owner = &slot;
   transfer.status = absl::OkStatus();
   transfer.pending.store(true, std::memory_order_relaxed);
   ++slot.in_flight;
+  ++slot.receives_in_flight;
   transport_->Receive(&transfer, kMatchedBits);
 }
 
@@ -207,17 +225,59 @@ bool MessageCommunicator::Add(Slot& slot, int64_t* budget) {
   const int64_t total = ElementsToAdd(slot);
   if (slot.position == total) return true;
   const int64_t cost = element * slot.group->size();  // bytes read for one element of the sum
-  const int64_t step =
-      std::min(total - slot.position, common::CeilDivide(std::max<int64_t>(*budget, 0), cost));
-  const int64_t end = slot.position + step;
-  if (slot.operation.type == DataType::kF32) {
-    AddRange<float>(slot, slot.position, end);
-  } else {
-    AddRange<double>(slot, slot.position, end);
+  const int64_t end =
+      std::min(total, slot.position + common::CeilDivide(std::max<int64_t>(*budget, 0), cost));
+  *budget -= (end - slot.position) * cost;
+  while (slot.position < end) {
+    const int64_t next = std::min(end, slot.position + kFetchBytes / element);
+    if (const absl::Status status = FetchPieces(slot, slot.position, next); !status.ok()) {
+      Fail(absl::Status(status.code(), absl::StrCat(Describe(slot), ": ", status.message())));
+      return false;
+    }
+    if (slot.operation.type == DataType::kF32) {
+      AddRange<float>(slot, slot.position, next);
+    } else {
+      AddRange<double>(slot, slot.position, next);
+    }
+    slot.position = next;
   }
-  slot.position = end;
-  *budget -= step * cost;
-  return end == total;
+  if (end < total) return false;
+  if (const absl::Status status = ReleasePieces(slot); !status.ok()) {
+    Fail(absl::Status(status.code(), absl::StrCat(Describe(slot), ": ", status.message())));
+    return false;
+  }
+  return true;
+}
+
+// Of messages that stayed with their senders, these elements, to the beginning of their scratch, so
+// that it stays in the cache.
+absl::Status MessageCommunicator::FetchPieces(Slot& slot, int64_t begin, int64_t end) {
+  const int64_t element = ElementBytes(slot.operation.type);
+  for (int i = 0; i < kWindow; ++i) {
+    const Transfer& receive = slot.receives[i];
+    if (!slot.stays[i]) continue;
+    RETURN_IF_ERROR(
+        transport_->Read(receive, begin * element, receive.to, (end - begin) * element));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status MessageCommunicator::ReleasePieces(Slot& slot) {
+  for (int i = 0; i < kWindow; ++i) {
+    if (!slot.stays[i]) continue;
+    RETURN_IF_ERROR(transport_->Release(slot.receives[i]));
+    slot.receives[i].owner = nullptr;
+    slot.stays[i] = false;
+  }
+  return absl::OkStatus();
+}
+
+// Whether this scratch is that of a message fetched in parts.
+bool MessageCommunicator::IsFetched(const Slot& slot, const void* scratch) {
+  for (int i = 0; i < kWindow; ++i) {
+    if (slot.stays[i] && slot.receives[i].to == scratch) return true;
+  }
+  return false;
 }
 
 template <typename T>
@@ -239,9 +299,10 @@ void MessageCommunicator::AddRange(Slot& slot, int64_t begin, int64_t end) {
   static_assert(sizeof(T*) == sizeof(void*));
   auto* leaves = reinterpret_cast<T**>(leaves_.data());
   for (int member = 0; member < n; ++member) {
-    leaves[member] = member == i ? own : reinterpret_cast<T*>(ScratchOf(slot, member));
+    T* const piece = member == i ? own : reinterpret_cast<T*>(ScratchOf(slot, member));
+    leaves[member] = member != i && IsFetched(slot, piece) ? piece : piece + begin;
   }
-  TreeSum<T>(absl::MakeConstSpan(leaves, n), i, begin, end, out,
+  TreeSum<T>(absl::MakeConstSpan(leaves, n), i, 0, end - begin, out + begin,
              absl::MakeSpan(reinterpret_cast<T**>(nodes_.data()), n));
 }
 

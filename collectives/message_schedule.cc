@@ -26,6 +26,15 @@ bool MessageCommunicator::SendsWhole(const Slot& slot) {
          AllReduceIsOneExchange(op.type, op.count, slot.group->size());
 }
 
+// A sum of pieces of at most as many others as have a receive of their own. Their pieces may stay
+// where they are until they are added, and its own may be on their way still: adding writes none of
+// these. (What is sent whole may be added in place.)
+bool MessageCommunicator::AddsFromPeers(const Slot& slot) {
+  const OpKind kind = slot.operation.kind;
+  return (kind == OpKind::kReduceScatter || kind == OpKind::kAllReduce) && !SendsWhole(slot) &&
+         slot.group->size() <= kWindow + 1;
+}
+
 // Where the piece of another member arrives: members in order, this one left out.
 std::byte* MessageCommunicator::ScratchOf(const Slot& slot, int member) {
   const Operation& op = slot.operation;

@@ -60,13 +60,17 @@ absl::Status DieInAllReduce(Communicator& communicator) {
 
 const ProcessOptions kWays[] = {{}, {.direct = false}, {.shared_memory = false}};
 
-TEST(ProcessDeathTest, KilledPeer_InTheMiddleOfASum_OthersFailByThemselvesAndNameIt) {
+TEST(ProcessDeathTest, KilledPeer_InTheMiddleOfASum_OthersFailByThemselves_AndNameIt) {
   for (const ProcessOptions& options : kWays) {
     const auto results = RunInProcesses(options, 3, DieInAllReduce, {.cancels = false});
     EXPECT_EQ(results[1].code(), absl::StatusCode::kUnknown);
+    // The second of them may find that the first one has given up.
+    int named = 0;
     for (const int rank : {0, 2}) {
-      EXPECT_TRUE(absl::StrContains(results[rank].message(), "rank 1 was lost")) << results[rank];
+      EXPECT_EQ(results[rank].code(), absl::StatusCode::kUnavailable) << results[rank];
+      named += absl::StrContains(results[rank].message(), "rank 1 was lost");
     }
+    EXPECT_GE(named, 1) << results[0] << " | " << results[2];
   }
 }
 

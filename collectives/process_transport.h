@@ -34,6 +34,10 @@ class ProcessTransport final : public Transport {
   absl::Status Connect(int peer) override;
   void Send(Transfer* transfer) override;
   void Receive(Transfer* transfer, uint64_t mask) override;
+  absl::Status Read(const Transfer& receive, int64_t offset, void* to, int64_t bytes) override {
+    return shared_->Read(receive, offset, to, bytes);
+  }
+  absl::Status Release(const Transfer& receive) override { return shared_->Release(receive); }
   bool Poll() override;
   bool Probe(uint64_t tag, uint64_t mask, uint64_t* found) override;
   void Wait(absl::Duration timeout) override;

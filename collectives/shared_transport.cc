@@ -20,6 +20,15 @@ constexpr int64_t kCopyBytes = 512 << 10;
 // Polls between looks at the sockets of one who never sleeps.
 constexpr uint32_t kPollsToLook = 1024;
 
+constexpr char kWithdrawn[] = "it gave up in the middle of a message";
+
+// Of another process, at most so many bytes; not positive: errno says why not.
+int64_t ReadMemory(pid_t process, uint64_t address, void* to, int64_t bytes) {
+  iovec here = {to, static_cast<size_t>(bytes)};
+  iovec there = {reinterpret_cast<void*>(address), static_cast<size_t>(bytes)};
+  return process_vm_readv(process, &here, 1, &there, 1, 0);
+}
+
 bool Matches(const Transfer& receive, uint64_t tag) {
   return ((receive.tag ^ tag) & receive.mask) == 0;
 }
@@ -157,6 +166,27 @@ bool SharedTransport::TakeCells(Peer& peer) {
   return news;
 }
 
+absl::Status SharedTransport::Read(const Transfer& receive, int64_t offset, void* to,
+                                   int64_t bytes) {
+  Peer& peer = *peers_[receive.peer];
+  for (int64_t at = 0; at < bytes && peer.lost.ok();) {
+    const int64_t got = ReadMemory(peer.in_socket.process, receive.address + offset + at,
+                                   static_cast<std::byte*>(to) + at, bytes - at);
+    if (got <= 0) LoseUnreadable(peer);
+    at += got;
+  }
+  return peer.lost;
+}
+
+absl::Status SharedTransport::Release(const Transfer& receive) {
+  Peer& peer = *peers_[receive.peer];
+  if (peer.lost.ok() && !StillCounts(peer)) Lose(peer, kWithdrawn);
+  if (!peer.lost.ok()) return peer.lost;
+  peer.in->Answer(receive.id, false);
+  if (peer.in->MustRing()) Ring(peer);
+  return absl::OkStatus();
+}
+
 // A message and its receive have met.
 void SharedTransport::Begin(Peer& peer, Transfer* receive, const ChannelCell& cell) {
   receive->tag = cell.tag;
@@ -164,6 +194,12 @@ void SharedTransport::Begin(Peer& peer, Transfer* receive, const ChannelCell& ce
   receive->too_long = cell.bytes > receive->bytes;
   if (cell.copied == 0 && cell.bytes > 0 && !receive->too_long) {
     if (!peer.lost.ok()) return End(receive, peer.lost);
+    if (receive->may_stay && peer.direct && receive->bytes == cell.bytes) {
+      receive->stays = true;
+      receive->address = cell.address;
+      receive->id = cell.id;
+      return End(receive, absl::OkStatus());
+    }
     peer.taking.push_back({.receive = receive, .cell = cell});
     if (!peer.direct) peer.in->Answer(cell.id, true);
   } else {
@@ -180,9 +216,8 @@ bool SharedTransport::Copy(Peer& peer) {
   Taking& taking = peer.taking.front();
   const bool moved = peer.direct ? CopyDirectly(peer, taking) : CopyChunks(peer, taking);
   if (!peer.lost.ok() || taking.position < taking.cell.bytes) return moved;
-  // Its memory may have been another's, or the message withdrawn, unless it is still there now.
-  if (peer.direct && (peer.in->GivenUp() || !StillThere(peer))) {
-    Lose(peer, "it gave up in the middle of a message");
+  if (peer.direct && !StillCounts(peer)) {
+    Lose(peer, kWithdrawn);
     return true;
   }
   EndFirst(peer);
@@ -198,13 +233,11 @@ void SharedTransport::EndFirst(Peer& peer) {
 
 bool SharedTransport::CopyDirectly(Peer& peer, Taking& taking) {
   const int64_t bytes = std::min(kCopyBytes, taking.cell.bytes - taking.position);
-  iovec to = {static_cast<std::byte*>(taking.receive->to) + taking.position,
-              static_cast<size_t>(bytes)};
-  iovec from = {reinterpret_cast<void*>(taking.cell.address + taking.position),
-                static_cast<size_t>(bytes)};
-  const ssize_t got = process_vm_readv(peer.in_socket.process, &to, 1, &from, 1, 0);
+  const int64_t got =
+      ReadMemory(peer.in_socket.process, taking.cell.address + taking.position,
+                 static_cast<std::byte*>(taking.receive->to) + taking.position, bytes);
   if (got <= 0) {
-    Lose(peer, absl::StrCat("its memory cannot be read: ", std::strerror(errno)));
+    LoseUnreadable(peer);
     return true;
   }
   taking.position += got;
@@ -225,10 +258,20 @@ bool SharedTransport::CopyChunks(Peer& peer, Taking& taking) {
   return moved;
 }
 
-bool SharedTransport::StillThere(const Peer& peer) const {
+// Whether what was read up to now of its memory was what it sent: after its end the memory may be
+// another process's, and after it gave up, used for something else.
+bool SharedTransport::StillCounts(const Peer& peer) const {
   char byte = 0;
-  return recv(peer.in_socket.file.get(), &byte, 1, MSG_PEEK | MSG_DONTWAIT) < 0 &&
+  return !peer.in->GivenUp() &&
+         recv(peer.in_socket.file.get(), &byte, 1, MSG_PEEK | MSG_DONTWAIT) < 0 &&
          (errno == EAGAIN || errno == EINTR);
+}
+
+void SharedTransport::LoseUnreadable(Peer& peer) {
+  const int error = errno;
+  Lose(peer, peer.in->GivenUp()
+                 ? kWithdrawn
+                 : absl::StrCat("its memory cannot be read: ", std::strerror(error)));
 }
 
 // What it sent whole before still counts; all else with it fails.

@@ -36,6 +36,8 @@ class SharedTransport {
   absl::Status Connect(int peer, const std::string& door);
   void Send(Transfer* send);
   void Receive(Transfer* receive, uint64_t mask);
+  absl::Status Read(const Transfer& receive, int64_t offset, void* to, int64_t bytes);
+  absl::Status Release(const Transfer& receive);
   bool Poll();
   bool Probe(uint64_t tag, uint64_t mask, uint64_t* found) const;
   void Abort();
@@ -111,8 +113,9 @@ class SharedTransport {
   bool CopyDirectly(Peer& peer, Taking& taking);
   bool CopyChunks(Peer& peer, Taking& taking);
   bool HasWork(const Peer& peer) const;
-  bool StillThere(const Peer& peer) const;
+  bool StillCounts(const Peer& peer) const;
   void Lose(Peer& peer, const std::string& why);
+  void LoseUnreadable(Peer& peer);
   void End(Transfer* transfer, const absl::Status& status);
   static void Ring(Peer& peer);
 

@@ -29,10 +29,15 @@ struct Transfer {
   int64_t arrived_bytes = 0;  // receive
   bool too_long = false;      // receive: nothing beyond the room was written
 
+  bool may_stay = false;  // receive: the bytes may stay with their sender, see Transport::Read
+  bool stays = false;     // receive, once done: they do, and nothing was written
+
   void* owner = nullptr;  // the poster's own
 
   // The transport's own.
   uint64_t mask = 0;
+  uint64_t address = 0;  // in its sender, of a message that stays
+  uint32_t id = 0;
   void* end = nullptr;
   void* request = nullptr;
   Transfer* next = nullptr;
@@ -55,6 +60,11 @@ class Transport {
   // Both may finish at once. Messages of one tag between two ranks arrive in order.
   virtual void Send(Transfer* transfer) = 0;
   virtual void Receive(Transfer* transfer, uint64_t mask) = 0;
+
+  // Of a receive that is done and `stays`: copies bytes `offset` and on, any number of times. What
+  // was read counts only when Release says so, which lets the sender go on. Errors: of the peer.
+  virtual absl::Status Read(const Transfer& receive, int64_t offset, void* to, int64_t bytes) = 0;
+  virtual absl::Status Release(const Transfer& receive) = 0;
 
   // Moves messages; true when a transfer may have finished since the last Poll.
   virtual bool Poll() = 0;
