@@ -13,11 +13,11 @@ namespace strata::controller {
 
 struct BufferState {
   std::set<std::string> free;  // nodes/NAME: held back
-  std::set<std::string> lent;  // likewise, to running jobs of preemptible queues
+  std::set<std::string> lent;  // likewise, to running preemptible jobs
   int64_t missing = 0;         // nodes
 };
 
-// Whether the job has ranks, and belongs to a queue whose jobs may borrow the buffer.
+// Whether the job has ranks, and it or its queue says that it may borrow the buffer.
 bool RunsPreemptibly(const ClusterState& state, const JobEntry& job);
 
 // Of the cluster as the scheduler saw it last. Nothing without a policy.
