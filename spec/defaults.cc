@@ -159,6 +159,7 @@ void ApplyDefaults(absl::string_view default_name, JobSpec& job) {
   STRATA_DEFAULT(resources, priority, 0);
   STRATA_DEFAULT(resources, queue, "default");
   STRATA_DEFAULT(resources, spares, 0);
+  STRATA_DEFAULT(resources, preemptible, false);
   for (auto& constraint : *resources.mutable_topology()) {
     STRATA_DEFAULT(constraint, preferred, false);
   }

@@ -486,10 +486,10 @@ TEST(Unsupported, IsRefusedWithItsValue) {
             "");
   EXPECT_EQ(Unsupported({"parallel={context: 2, context_method: all_to_all, data: 2}"}), "");
   EXPECT_EQ(Unsupported({"parallel={tensor: 2, pipeline: 2, pipeline_schedule: zero_bubble}"}), "");
-  EXPECT_EQ(
-      Unsupported({"parallel.shard=zero1", "parallel.data=2", "resources.priority=5",
-                   "resources.spares=1", "train.schedule.name=wsd", "data.train[0].weight=0.5"}),
-      "");
+  EXPECT_EQ(Unsupported({"parallel.shard=zero1", "parallel.data=2", "resources.priority=5",
+                         "resources.spares=1", "resources.preemptible=true",
+                         "train.schedule.name=wsd", "data.train[0].weight=0.5"}),
+            "");
 }
 
 TEST(WriteJob, ReadsBackAsTheSameJob) {
@@ -500,6 +500,7 @@ TEST(WriteJob, ReadsBackAsTheSameJob) {
             "data.train[1]={path: \"tricky: [name] #1 \\\"q\\\" \\\\ \\t é\", weight: 0.3}"},
            {"data.train[0].path=\"null\"", "data.train[1]={path: \"123\"}",
             "data.train[2]={path: ~x}"},
+           {"resources.preemptible=true", "resources.priority=-3"},
            {"labels={team: nlp, run.kind/x: \"007\", odd: \"null\"}", "time_limit=1h30m"},
            {"parallel={data: 2, shard: zero3, recompute: {save: [qkv], layers: 0-1}}"},
            {"parallel={data: 4, shard: zero2, shard_group: 2, virtual_shards: 8, recompute: full}"},

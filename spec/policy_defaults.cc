@@ -6,6 +6,7 @@ namespace strata::spec {
 namespace {
 
 constexpr double kDaySeconds = 24 * 3600;
+constexpr int64_t kMostNodes = 20'000;
 
 // Adds "default" where it is missing, and puts the entries in order.
 template <typename Entries>
@@ -34,6 +35,7 @@ void CompleteTiming(v1::TimingPolicy& timing) {
   timing.set_phase_seconds(60);
   timing.set_storage_seconds(600);
   timing.set_storage_bytes_per_second(1e8);
+  timing.set_forget_node_seconds(7 * kDaySeconds);
   timing.MergeFrom(said);
 }
 
@@ -43,7 +45,9 @@ bool IsProjectRole(const std::string& role) {
   return role == "viewer" || role == "submitter" || role == "project-admin";
 }
 
-bool IsClusterRole(const std::string& role) { return role == "operator" || role == "admin"; }
+bool IsClusterRole(const std::string& role) {
+  return role == "operator" || role == "admin" || role == "metrics";
+}
 
 v1::Policy CompletePolicy(v1::Policy policy) {
   Complete(*policy.mutable_projects());
@@ -60,6 +64,7 @@ v1::Policy CompletePolicy(v1::Policy policy) {
   if (!scheduling.has_min_run_seconds()) scheduling.set_min_run_seconds(30);
   if (!scheduling.has_shrink_after_seconds()) scheduling.set_shrink_after_seconds(60);
   if (!scheduling.has_unknown_run_seconds()) scheduling.set_unknown_run_seconds(kDaySeconds);
+  if (!scheduling.has_max_nodes()) scheduling.set_max_nodes(kMostNodes);
   scheduling.set_preemption_gap(scheduling.preemption_gap());
   scheduling.set_defragment(scheduling.defragment());
   CompleteTiming(*policy.mutable_timing());

@@ -120,6 +120,9 @@ class PolicyCheck {
       report("hang_seconds", timing.hang_seconds(), "less than", "suspect_seconds",
              timing.suspect_seconds());
     }
+    if (const double forget = timing.forget_node_seconds(); forget > 0 && forget <= lease) {
+      report("forget_node_seconds", forget, "not more than", "lease_seconds", lease);
+    }
     if (timing.storage_seconds() < timing.hang_seconds()) {
       report("storage_seconds", timing.storage_seconds(), "less than", "hang_seconds",
              timing.hang_seconds());
@@ -193,7 +196,8 @@ class PolicyCheck {
 
  private:
   void CheckRole(const std::string& path, const v1::RoleBinding& binding) {
-    constexpr char kRoles[] = "the roles are viewer, submitter, project-admin, operator and admin";
+    constexpr char kRoles[] =
+        "the roles are viewer, submitter, project-admin, operator, admin and metrics";
     const std::string& role = binding.role();
     const std::string& project = binding.project();
     if (!binding.has_role()) {

@@ -7,7 +7,8 @@
 //        max_calls_per_second: 10}
 //   queues:                         # a job names one as `resources.queue`
 //     - {name: urgent, priority: 10, max_devices: 16}
-//     - {name: batch, preemptible: true}   # its jobs may borrow the buffer
+//     - {name: batch, preemptible: true}   # its jobs may borrow the buffer, as jobs that say so
+//     may
 //   scheduling:
 //     min_run_seconds: 30           # a job is not preempted sooner after its ranks began
 //     shrink_after_seconds: 60      # how long a failed job waits for all of its data ranks
@@ -16,6 +17,7 @@
 //     defragment: false             # whether jobs may be moved so that a larger one fits
 //     ttl_after_finished_seconds: 86400   # jobs are deleted then after their end; default: never
 //     buffer: {level: zone, nodes: 2%}   # held back from starts in every zone; default: none
+//     max_nodes: 20000              # records of nodes, also of lost ones: one more is refused
 //   roles:                          # who may do what, where users are known (docs/security.md)
 //     - {role: submitter, members: [users/ann, groups/nlp], project: nlp}
 //     - {role: admin, members: [users/root]}
@@ -33,6 +35,7 @@
 //     phase_seconds: 60             # of connecting, loading, compiling, besides bytes and ranks
 //     storage_seconds: 600          # without a chunk read or written; at least hang_seconds
 //     storage_bytes_per_second: 1e8 # what storage is believed to do at least
+//     forget_node_seconds: 604800   # silent nodes that hold nothing are forgotten; 0: never
 //
 // The values of `scheduling` and `timing` are their defaults. The file is all there is: a project
 // or a queue that is not in it is removed, except "default", which always exists. Jobs of a project
@@ -40,10 +43,10 @@
 // users, and without one there is none. A quota counts
 // devices that the project's jobs hold together, of one kind, or of all kinds ("*"); a queue's
 // priority is added to that of its jobs, and max_devices (0: no limit) bounds what its running jobs
-// hold together. Roles are viewer, submitter and project-admin, in one project or in all, operator
-// and admin; "*" as a member is everybody who is known. Of every group of the buffer's level (or of
-// the whole "cluster") and each kind of device in it so many nodes, or that share of them rounded
-// up, are for ranks that lost theirs.
+// hold together. Roles are viewer, submitter and project-admin, in one project or in all, operator,
+// admin and metrics; "*" as a member is everybody who is known. Of every group of the buffer's
+// level (or of the whole "cluster") and each kind of device in it so many nodes, or that share of
+// them rounded up, are for ranks that lost theirs.
 #ifndef STRATA_SPEC_POLICY_FILE_H_
 #define STRATA_SPEC_POLICY_FILE_H_
 

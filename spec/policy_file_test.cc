@@ -165,9 +165,9 @@ TEST(ReadPolicy, RolesAreKnownAndHaveMembersAndProjects) {
   - {role: viewer, members: [users/ann], project: "*"}
 )"),
       "policy.yaml:2:12: roles[0].role: root is no role — the roles are viewer, submitter, "
-      "project-admin, operator and admin\n"
+      "project-admin, operator, admin and metrics\n"
       "policy.yaml:3:5: roles[1].role: required key is missing — the roles are viewer, "
-      "submitter, project-admin, operator and admin\n"
+      "submitter, project-admin, operator, admin and metrics\n"
       "policy.yaml:4:20: roles[2].members: nobody has this role — name such as [users/ann, "
       "groups/nlp], or \"*\" for all\n"
       "policy.yaml:5:30: roles[3].members[0]: ann is no member — write users/NAME, "
@@ -213,6 +213,11 @@ TEST(ReadPolicy, LimitsHaveTheirRangesAndTheirOrder) {
             "policy.yaml:4:20: timing.storage_seconds: 1 s is less than hang_seconds (2 s) — raise "
             "it, or lower hang_seconds\n");
   EXPECT_EQ(ProblemsOf("timing: {orphan_seconds: 31, lease_seconds: 30}\n"), "");
+  EXPECT_EQ(ProblemsOf("timing: {forget_node_seconds: 0}\nscheduling: {max_nodes: 0}\n"),
+            "policy.yaml:2:25: scheduling.max_nodes: must be at least 1, not 0\n");
+  EXPECT_EQ(ProblemsOf("timing: {forget_node_seconds: 30}\n"),
+            "policy.yaml:1:31: timing.forget_node_seconds: 30 s is not more than lease_seconds "
+            "(30 s) — raise it, or lower lease_seconds\n");
 }
 
 TEST(ReadPolicy, RootsAreAbsolutePaths) {
@@ -265,6 +270,8 @@ TEST(CompletePolicy, KeepsWhatIsSaidAndAddsWhatIsNot) {
   EXPECT_EQ(complete.timing().heartbeat_seconds(), 0.5);
   EXPECT_EQ(complete.timing().node_lost_seconds(), 4);
   EXPECT_TRUE(complete.timing().has_orphan_seconds());
+  EXPECT_EQ(complete.timing().forget_node_seconds(), 7 * 86400);
+  EXPECT_EQ(complete.scheduling().max_nodes(), 20'000);
   EXPECT_EQ(CompletePolicy(complete).ShortDebugString(), complete.ShortDebugString());
 }
 

@@ -89,6 +89,7 @@ constexpr Bounds kBounds[] = {
     {"scheduling.preemption_gap", 0, 1'000'000},
     {"scheduling.ttl_after_finished_seconds", 0, kSteps},
     {"scheduling.buffer.nodes", 0, kMany},
+    {"scheduling.max_nodes", 1, kMany},
     {"timing.heartbeat_seconds", 0.2, kDay},
     {"timing.node_lost_seconds", 0.4, kDay},
     {"timing.lease_seconds", 1, kDay},
@@ -102,6 +103,7 @@ constexpr Bounds kBounds[] = {
     {"timing.phase_seconds", 1, kSteps},
     {"timing.storage_seconds", 1, kSteps},
     {"timing.storage_bytes_per_second", 1000, kSteps},
+    {"timing.forget_node_seconds", 0, kSteps},
 };
 
 std::string WithoutIndices(absl::string_view path) {

@@ -113,7 +113,8 @@ Json TimingJson(const v1::TimingPolicy& timing) {
           {"hang_seconds", timing.hang_seconds()},
           {"phase_seconds", timing.phase_seconds()},
           {"storage_seconds", timing.storage_seconds()},
-          {"storage_bytes_per_second", timing.storage_bytes_per_second()}};
+          {"storage_bytes_per_second", timing.storage_bytes_per_second()},
+          {"forget_node_seconds", timing.forget_node_seconds()}};
 }
 
 // The entries of one list of PolicyJson with what is used of them.
@@ -151,7 +152,8 @@ Json PolicyJson(const v1::Policy& policy) {
                   {"shrink_after_seconds", scheduling.shrink_after_seconds()},
                   {"unknown_run_seconds", scheduling.unknown_run_seconds()},
                   {"preemption_gap", scheduling.preemption_gap()},
-                  {"defragment", scheduling.defragment()}};
+                  {"defragment", scheduling.defragment()},
+                  {"max_nodes", scheduling.max_nodes()}};
   if (scheduling.has_ttl_after_finished_seconds()) {
     decides["ttl_after_finished_seconds"] = scheduling.ttl_after_finished_seconds();
   }

@@ -22,8 +22,9 @@ bool IsPreemptibleQueue(const v1::Policy& policy, const std::string& name) {
 }  // namespace
 
 bool RunsPreemptibly(const ClusterState& state, const JobEntry& job) {
+  const v1::JobSpec& spec = job.record.spec();
   return HasEpoch(job.record.state()) &&
-         IsPreemptibleQueue(state.policy, QueueOf(job.record.spec()));
+         (spec.resources().preemptible() || IsPreemptibleQueue(state.policy, QueueOf(spec)));
 }
 
 BufferState BufferNow(const ClusterState& state) {
@@ -42,7 +43,7 @@ BufferState BufferNow(const ClusterState& state) {
     scheduler::JobView& borrower = view.jobs.emplace_back();
     borrower.name = ShortName(name);
     borrower.phase = scheduler::JobPhase::kRunning;
-    borrower.queue = QueueOf(job.record.spec());
+    borrower.preemptible = true;
     borrower.held = PlacementOf(state, job.record);
   }
   const scheduler::BufferNodes nodes = scheduler::BufferOf(view);

@@ -7,7 +7,7 @@
 
 namespace strata::controller {
 
-// Whether the job has ranks, and belongs to a queue whose jobs may borrow the buffer.
+// Whether the job has ranks, and it or its queue says that it may borrow the buffer.
 bool RunsPreemptibly(const ClusterState& state, const JobEntry& job);
 
 // Of the cluster as the scheduler saw it last. Nothing without a policy.

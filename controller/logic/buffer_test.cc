@@ -29,10 +29,12 @@ class BufferedCluster : public ::testing::Test {
     queue.set_preemptible(true);
     EXPECT_TRUE(h.ApplyPolicy(policy).ok());
   }
-  v1::Job::State Submit(const std::string& name, int ranks, const std::string& queue = "") {
+  v1::Job::State Submit(const std::string& name, int ranks, const std::string& queue = "",
+                        bool preemptible = false) {
     v1::CreateJobRequest request = Harness::Request(name, ranks);
-    if (!queue.empty())
-      request.mutable_job()->mutable_spec()->mutable_resources()->set_queue(queue);
+    v1::ResourcesSpec& resources = *request.mutable_job()->mutable_spec()->mutable_resources();
+    if (!queue.empty()) resources.set_queue(queue);
+    if (preemptible) resources.set_preemptible(true);
     EXPECT_TRUE(h.Create(request).ok());
     return h.Job(name).state();
   }
@@ -87,6 +89,32 @@ TEST_F(BufferedCluster, APreemptibleJobBorrowsItAndGivesItBackToLostRanks) {
   EXPECT_EQ(h.Job("a").placement(1).node(), "nodes/n2");
   EXPECT_EQ(h.Job("b").state(), v1::Job::QUEUED);
   EXPECT_EQ(FiguresOf(*h.core->TakeSnapshot()).buffer_missing, 1);
+}
+
+TEST_F(BufferedCluster, AJobThatIsMarkedPreemptibleBorrowsItAndGivesItBackToLostRanks) {
+  EXPECT_EQ(Submit("a", 2), v1::Job::STARTING);
+  Begin("a");
+  EXPECT_EQ(Submit("unmarked", 1), v1::Job::QUEUED);
+  EXPECT_EQ(Submit("b", 1, "default", /*preemptible=*/true), v1::Job::STARTING);
+  Begin("b");
+  EXPECT_EQ(h.core->scheduler_figures().buffer_lent, 1);
+  h.EndSession("n1");
+  h.SayEnded("n0", "a", 1, v1::Finished::FAILED, "lost its peer");
+  h.Pass(40, {"n0", "n2"});
+  EXPECT_THAT(h.Job("b").preemption().reason(), HasSubstr("had borrowed nodes of the buffer"));
+  h.SayEnded("n2", "b", 1, v1::Finished::INTERRUPTED);
+  h.Pass(1, {"n0", "n2"});
+  EXPECT_EQ(h.Job("a").placement(1).node(), "nodes/n2");
+  EXPECT_EQ(h.Job("b").state(), v1::Job::QUEUED);
+}
+
+TEST_F(BufferedCluster, AMarkedJobTakesWhatItBorrowedAlongToAnyQueue) {
+  ASSERT_EQ(Submit("wide", 3, "batch", /*preemptible=*/true), v1::Job::STARTING);
+  Begin("wide");
+  v1::Job changes;
+  changes.mutable_spec()->mutable_resources()->set_queue("default");
+  ASSERT_TRUE(h.Update("wide", changes, {"spec.resources.queue"}).ok());
+  EXPECT_EQ(h.core->scheduler_figures().buffer_lent, 1);
 }
 
 TEST_F(BufferedCluster, RanksOfADrainedNodeTakeItBackToo) {

@@ -12,6 +12,7 @@
 #include "common/status_macros.h"
 #include "controller/logic/buffer.h"
 #include "controller/logic/names.h"
+#include "controller/logic/node_removal.h"
 #include "controller/logic/policy_changes.h"
 #include "controller/logic/refusal.h"
 #include "controller/logic/scheduler_view.h"
@@ -111,27 +112,6 @@ void SetDrained(ClusterState& state, NodeEntry& node, const std::string& reason,
   SaveNode(state, node, effects);
 }
 
-// What keeps a node from being forgotten, as the end of a sentence; empty: nothing.
-std::string UseOf(const ClusterState& state, const NodeEntry& node) {
-  if (node.state == v1::Node::READY) return "is heard from: stop its agent first";
-  if (node.session != 0) {
-    return "is not heard from, but its agent's connection is still open: stop the agent first, for "
-           "it would come back";
-  }
-  if (!node.holds.empty()) {
-    return absl::StrCat("may still hold ranks of ", ShortName(node.holds.begin()->first.job),
-                        ": they are gone when its lease is over");
-  }
-  for (const std::string& name : state.live) {
-    const JobEntry& job = state.jobs.at(name);
-    const bool given_up = job.given_up.has_value() && job.given_up->run.members.contains(node.name);
-    if (given_up || job.run.members.contains(node.name)) {
-      return absl::StrCat("is where ranks of ", ShortName(name), " were: it is waited for");
-    }
-  }
-  return "";
-}
-
 }  // namespace
 
 std::string ProjectOf(const v1::JobSpec& spec) { return OrDefault(spec.project()); }
@@ -207,16 +187,8 @@ absl::Status DeleteNode(ClusterState& state, const v1::DeleteNodeRequest& reques
     return Refusal(absl::StatusCode::kFailedPrecondition, "NODE_IN_USE",
                    absl::StrCat("node ", ShortName(node->name), " ", use));
   }
-  v1::Node& deleted = effects.deleted_nodes.emplace_back();
-  deleted.set_name(node->name);
-  deleted.set_resource_version(++state.resource_version);
-  effects.writes.push_back({"nodes", node->name, "", true});
   state.removed_nodes.Add(node->name, state.wall, effects);
-  state.join_tokens.Forget(ShortName(node->name), effects);
-  state.nodes.Erase(deleted.name());
-  state.scheduler.made = false;
-  RefreshCluster(state);  // nobody points to it any more
-  state.cluster_changed = true;
+  EraseNodes(state, {node->name}, effects);
   return absl::OkStatus();
 }
 

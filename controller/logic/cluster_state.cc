@@ -162,6 +162,11 @@ bool RestoreNode(ClusterState& state, const Write& write) {
                              i < record.failure_jobs_size() ? record.failure_jobs(i) : ""});
   }
   node.heard_at = state.ListeningNow();
+  if (record.has_last_heartbeat_time()) {
+    node.heard_wall = SecondsOf(record.last_heartbeat_time());
+    node.earlier_silence = std::max(0.0, state.wall - node.heard_wall);
+    node.silence_written = true;
+  }
   return true;
 }
 
@@ -294,6 +299,10 @@ void SaveNode(ClusterState& state, NodeEntry& node, Effects& effects) {
   record.set_build(node.build);
   record.set_quarantined(node.quarantined);
   record.set_quarantine_reason(node.quarantine_reason);
+  if (node.silence_written) {
+    const double silence = state.SilenceOf(node) + node.earlier_silence;
+    *record.mutable_last_heartbeat_time() = ToTimestamp(state.wall - silence);
+  }
   AddFailures(node, record);
   effects.writes.push_back({"nodes", node.name, record.SerializeAsString()});
 }

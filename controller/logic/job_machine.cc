@@ -10,6 +10,7 @@
 #include "controller/logic/job_events.h"
 #include "controller/logic/job_updates.h"
 #include "controller/logic/names.h"
+#include "controller/logic/node_removal.h"
 #include "controller/logic/restart_policy.h"
 #include "protocol/agreement.h"
 #include "spec/scalars.h"
@@ -485,6 +486,7 @@ void JobMachine::Tick() {
     }
   }
   DeleteExpired();
+  ForgetSilentNodes(state_, effects_);
 }
 
 }  // namespace strata::controller

@@ -82,7 +82,8 @@ absl::Status CheckQueueOfDevices(ClusterState& state, const JobEntry& job,
                                      " devices (max_devices), its jobs have ", used, ", and job ",
                                      name, " has ", own, ": ", advice));
   }
-  if (found->preemptible() || !RunsPreemptibly(state, job)) return absl::OkStatus();
+  const bool may_borrow = found->preemptible() || job.record.spec().resources().preemptible();
+  if (may_borrow || !RunsPreemptibly(state, job)) return absl::OkStatus();
   RefreshCluster(state);
   const BufferState buffer = BufferNow(state);
   for (const v1::RankPlace& place : job.record.placement()) {

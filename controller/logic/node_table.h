@@ -51,6 +51,8 @@ struct NodeEntry {
   double lease_from = 0;  // the same; its lease counts from the later of both
   bool gone = false;      // its lease ended while the controller did not suspect itself
   double heard_wall = 0;
+  double earlier_silence = 0;    // seconds, before this controller's start
+  bool silence_written = false;  // the record says since when it is silent
   int64_t resource_version = 0;
   // Durable, with the node's record; either way it takes no new ranks until it is resumed.
   bool drained = false;  // by an operator

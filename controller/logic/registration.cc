@@ -78,6 +78,18 @@ absl::Status SessionHandler::MayJoin(const v1::Register& message) const {
     return Refusal(absl::StatusCode::kFailedPrecondition, "OTHER_PROTOCOL",
                    std::string(common.status().message()));
   }
+  const std::string name = NodeName(message.node());
+  const auto most = static_cast<size_t>(state_.policy.scheduling().max_nodes());
+  const bool is_new = !name.empty() && std::as_const(state_.nodes).Find(name) == nullptr;
+  if (is_new && state_.nodes.all().size() >= most) {
+    return Refusal(
+        absl::StatusCode::kResourceExhausted, "TOO_MANY_NODES",
+        absl::StrCat("the cluster has ", state_.nodes.all().size(),
+                     " nodes, and scheduling.max_nodes allows ", most, ": ", message.node(),
+                     " is not taken as one more — delete lost ones (strata delete "
+                     "node NAME), lower timing.forget_node_seconds, or raise the limit "
+                     "(strata apply)"));
+  }
   const std::string& ours = state_.identity.cluster();
   if (message.cluster().empty() || message.cluster() == ours) return absl::OkStatus();
   return Refusal(absl::StatusCode::kFailedPrecondition, "OTHER_CLUSTER",

@@ -118,6 +118,7 @@ JobView ViewOf(const ClusterState& state, const JobEntry& job) {
   view.priority = record.spec().resources().priority();
   view.project = ProjectOf(record.spec());
   view.queue = QueueOf(record.spec());
+  view.preemptible = record.spec().resources().preemptible();
   view.order = record.created_version();
   view.submitted_at = state.now - state.wall + static_cast<double>(record.create_time().seconds());
   if (record.has_preemption()) view.preempted_by = ShortName(record.preemption().by());

@@ -100,9 +100,14 @@ void SessionHandler::Hear(NodeEntry& node) {
   node.gone = false;
   node.heard_at = state_.ListeningNow();
   node.heard_wall = state_.wall;
+  node.earlier_silence = 0;
   if (node.state == v1::Node::READY) return;
   node.state = v1::Node::READY;
-  TellNode(state_, node, effects_);
+  if (std::exchange(node.silence_written, false)) {
+    SaveNode(state_, node, effects_);
+  } else {
+    TellNode(state_, node, effects_);
+  }
   state_.capacity_changed = true;
 }
 

@@ -207,6 +207,8 @@ void Harness::Apply(const Effects& effects) {
   for (const v1::JobRecord& job : effects.changed) changed.push_back(job);
   for (const v1::JobRecord& job : effects.deleted) deleted.push_back(job);
   for (const v1::Node& node : effects.nodes) told_nodes.push_back(node);
+  for (const v1::Node& node : effects.deleted_nodes) deleted_nodes.push_back(node);
+  for (const Effects::Refused& each : effects.refused) refused.push_back(each.status);
   for (const Effects::Progress& step : effects.progress) progress.push_back(step);
   decisions.insert(decisions.end(), effects.decisions.begin(), effects.decisions.end());
   for (const Outgoing& out : effects.messages) {

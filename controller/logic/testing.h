@@ -101,6 +101,8 @@ class Harness {
   std::vector<v1::JobRecord> changed;
   std::vector<v1::JobRecord> deleted;
   std::vector<v1::Node> told_nodes;
+  std::vector<v1::Node> deleted_nodes;
+  std::vector<absl::Status> refused;  // sessions
   std::vector<Effects::Progress> progress;
   std::vector<Outgoing> dismissed;
   std::vector<Effects::Decision> decisions;

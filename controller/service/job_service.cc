@@ -11,12 +11,14 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "common/path_roots.h"
 #include "common/status_macros.h"
 #include "controller/logic/explain.h"
 #include "controller/logic/job_record.h"
 #include "controller/logic/names.h"
 #include "controller/logic/refusal.h"
 #include "controller/service/calls/stream_call.h"
+#include "controller/service/files/job_folder.h"
 #include "controller/service/files/line_reader.h"
 #include "controller/service/requests/job_list.h"
 #include "controller/service/requests/pages.h"
@@ -162,13 +164,16 @@ absl::Status ListJobEvents(const absl::StatusOr<std::vector<Core::EventPointer>>
 struct MetricsReplay {
   static constexpr size_t kAtOnce = 256;
   static constexpr int64_t kReadAtOnce = int64_t{4} << 20;  // bytes
-  LogBook::Folder folder;
+  JobFolder folder;
   ProgressPosition position;
   bool opened = false;
   LineReader reader;
 
   Piece<v1::JobProgress> Next() {
-    if (!std::exchange(opened, true)) reader.Add(folder.path + "/metrics.jsonl");
+    if (!std::exchange(opened, true)) {
+      const absl::StatusOr<common::PathRoots> roots = folder.OpenRoots();
+      if (roots.ok()) reader.Add(*roots, folder.path + "/metrics.jsonl");
+    }
     reader.Allow(kReadAtOnce);
     std::vector<v1::JobProgress> records;
     while (records.size() < kAtOnce) {
@@ -451,7 +456,7 @@ class JobService final : public RawJobService {
  private:
   // The records in the job's file, then whatever is newer.
   void ReplayMetrics(StreamCall<v1::JobProgress>* call, const v1::StreamProgressRequest& asked,
-                     const LogBook::Folder& folder) {
+                     const JobFolder& folder) {
     const auto replay = std::make_shared<MetricsReplay>();
     replay->folder = folder;
     replay->position = {asked.after_epoch(), asked.after_step()};

@@ -60,7 +60,7 @@ class Board {
   // Most devices of one kind of the set.
   static int64_t MostOf(const std::vector<int64_t>& by_kind, const KindSet& kinds);
 
-  // Ranks that lost their node, and jobs of preemptible queues.
+  // Ranks that lost their node, and preemptible jobs.
   bool MayTakeBuffer(const JobView& job) const;
   // What of the room is not held back from the job.
   Occupancy For(const JobView& job, const Occupancy& room) const;

@@ -94,6 +94,7 @@ BufferNodes Buffer::NodesOf(const Occupancy& room, const Occupancy& lendable) co
 }
 
 bool IsPreemptible(const Policy& policy, const JobView& job) {
+  if (job.preemptible) return true;
   const auto queue = policy.queues.find(job.queue);
   return queue != policy.queues.end() && queue->second.preemptible;
 }

@@ -38,7 +38,7 @@ class Buffer {
   std::vector<Part> parts_;
 };
 
-// Whether jobs of its queue may borrow the buffer.
+// Whether it may borrow the buffer: its queue says so, or the job itself.
 bool IsPreemptible(const Policy& policy, const JobView& job);
 
 }  // namespace strata::scheduler

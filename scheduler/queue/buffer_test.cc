@@ -88,6 +88,28 @@ TEST_F(BufferTest, PreemptibleJobsBorrowIt) {
   EXPECT_EQ(buffer.missing, 0);
 }
 
+TEST_F(BufferTest, AJobThatSaysSoItselfBorrowsItFromAnyQueue) {
+  scene.Queue("a", 16);
+  EXPECT_EQ(StartOf(scene.Decide(), "a"), nullptr);
+  scene.Job("a").preemptible = true;
+  const Decisions decisions = scene.Decide();
+  EXPECT_SOUND(scene, decisions);
+  ASSERT_NE(StartOf(decisions, "a"), nullptr);
+  scene.Apply(decisions);
+  EXPECT_THAT(BufferOf(scene.Now()).lent, ElementsAre(1, 3));
+}
+
+TEST_F(BufferTest, AJobThatSaysSoItselfGivesItBackAsThoseOfItsQueueWould) {
+  scene.SetHealthy(0, false);
+  scene.Recover("lost", {{0, 0}, {0, 1}, {0, 2}, {0, 3}});
+  scene.RunOn("borrower", {1}).preemptible = true;
+  scene.RunOn("other", {2, 3}).priority = -1;
+  const Decisions decisions = scene.Decide();
+  EXPECT_SOUND(scene, decisions);
+  EXPECT_TRUE(Preempts(decisions, "borrower", "lost"));
+  EXPECT_FALSE(Preempts(decisions, "other", "lost"));
+}
+
 TEST_F(BufferTest, BorrowersAreStoppedFirstAndWhateverTheirPriority) {
   scene.SetHealthy(0, false);
   scene.Recover("a", {{0, 0}, {0, 1}, {0, 2}, {0, 3}}).priority = 1;

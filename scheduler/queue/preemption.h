@@ -21,7 +21,7 @@ struct Victim {
 // min_run_seconds; cheapest work per device first, then younger, then by name.
 std::vector<Victim> VictimsOf(const Board& board, const std::function<bool(int64_t)>& may_stop);
 
-// Jobs of preemptible queues on nodes of the buffer, in the same order: they give them back to
+// Preemptible jobs on nodes of the buffer, in the same order: they give them back to
 // ranks that lost theirs, whatever the priorities and however short they ran.
 std::vector<Victim> BorrowersOf(const Board& board);
 

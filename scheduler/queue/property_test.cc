@@ -101,6 +101,7 @@ class RandomScene {
     job.priority = static_cast<int64_t>(Below(4));
     if (Chance(40)) job.project = "p";
     if (Chance(40)) job.queue = "q";
+    job.preemptible = Chance(15);
     if (Chance(10)) job.preempted_by = absl::StrCat("j", Below(10));
     if (Chance(70)) job.seconds_left = static_cast<double>(Below(500));
     if (Chance(60)) Hold(job);
@@ -189,6 +190,7 @@ Occupancy WithoutBuffer(const View& view, Occupancy room) {
 bool Fits(const View& view, const JobView& job, const Occupancy& room) {
   const auto queue = view.policy.queues.find(job.queue);
   const bool may = !view.policy.buffer.has_value() || job.phase == JobPhase::kRecovering ||
+                   job.preemptible ||
                    (queue != view.policy.queues.end() && queue->second.preemptible);
   return Place(*view.cluster, may ? room : WithoutBuffer(view, room), *job.shape).has_value();
 }

@@ -61,7 +61,8 @@ struct JobView {
   int64_t priority = 0;
   std::string project = "default";
   std::string queue = "default";
-  int64_t order = 0;  // of submission; a preempted job keeps its own
+  bool preemptible = false;  // it may borrow the buffer, whatever its queue says
+  int64_t order = 0;         // of submission; a preempted job keeps its own
   double submitted_at = 0;
   double started_at = 0;     // its present epoch's beginning
   double checkpoint_at = 0;  // of the newest checkpoint, or started_at: work since then is lost
@@ -129,7 +130,7 @@ Decisions Decide(const View& view);
 // Where the buffer is now, by indices of nodes.
 struct BufferNodes {
   std::vector<int> free;  // held back
-  std::vector<int> lent;  // running jobs of preemptible queues have them
+  std::vector<int> lent;  // running preemptible jobs have them
   int64_t missing = 0;    // taken by ranks that lost theirs, unhealthy, or in use from before
 };
 BufferNodes BufferOf(const View& view);

@@ -251,7 +251,7 @@ int64_t Effective(const View& view, const JobView& job) {
 
 bool MayBorrow(const View& view, const JobView& job) {
   const auto queue = view.policy.queues.find(job.queue);
-  return queue != view.policy.queues.end() && queue->second.preemptible;
+  return job.preemptible || (queue != view.policy.queues.end() && queue->second.preemptible);
 }
 
 // Whole nodes of one kind in one group of the buffer's level, before the decision.

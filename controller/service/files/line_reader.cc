@@ -21,13 +21,18 @@ LineReader::~LineReader() {
   for (const File& file : files_) close(file.descriptor);
 }
 
-bool LineReader::Add(const std::string& path) { return Append(path, std::nullopt); }
+bool LineReader::Add(const common::PathRoots& roots, const std::string& path) {
+  return Append(roots, path, std::nullopt);
+}
 
-bool LineReader::AddTail(const std::string& path, int64_t most) { return Append(path, most); }
+bool LineReader::AddTail(const common::PathRoots& roots, const std::string& path, int64_t most) {
+  return Append(roots, path, most);
+}
 
-bool LineReader::Append(const std::string& path, std::optional<int64_t> most) {
+bool LineReader::Append(const common::PathRoots& roots, const std::string& path,
+                        std::optional<int64_t> most) {
   // Users put files where these lie: no link of theirs shows what only this process may read.
-  const int descriptor = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
+  const int descriptor = roots.OpenFile(path, O_RDONLY | O_NONBLOCK | O_NOFOLLOW);
   if (descriptor < 0) return false;
   struct stat info = {};
   if (fstat(descriptor, &info) != 0 || !S_ISREG(info.st_mode) || info.st_nlink > 1) {

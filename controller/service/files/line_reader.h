@@ -8,6 +8,8 @@
 #include <optional>
 #include <string>
 
+#include "common/path_roots.h"
+
 namespace strata::controller {
 
 // Not thread-safe. Files that are missing or fail are read as far as they can be.
@@ -18,11 +20,11 @@ class LineReader {
   LineReader(LineReader&& other) noexcept;
   LineReader& operator=(LineReader&&) = delete;
 
-  // Appends a file to what is read: until there is no more when it is read. It is opened now, so it
-  // may be renamed later. False: it cannot be opened.
-  bool Add(const std::string& path);
+  // Appends a file to what is read: until there is no more when it is read. It is opened now,
+  // beneath the roots, so it may be renamed later. False: it cannot be opened.
+  bool Add(const common::PathRoots& roots, const std::string& path);
   // The same, but of what is there now the last `most` bytes at most, from a line's beginning on.
-  bool AddTail(const std::string& path, int64_t most);
+  bool AddTail(const common::PathRoots& roots, const std::string& path, int64_t most);
   // From now on Next reads so many bytes and then tells of no more lines: whoever offers an endless
   // file keeps a thread for that long only. At first there is no such limit.
   void Allow(int64_t bytes) { allowed_ = bytes; }
@@ -40,7 +42,7 @@ class LineReader {
     int64_t left;
     bool begins_inside;  // perhaps, of a line
   };
-  bool Append(const std::string& path, std::optional<int64_t> most);
+  bool Append(const common::PathRoots& roots, const std::string& path, std::optional<int64_t> most);
   bool Fill();
 
   std::deque<File> files_;

@@ -7,20 +7,20 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
-#include <filesystem>
 #include <iterator>
 #include <optional>
-#include <system_error>
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "common/clock.h"
 #include "common/status_macros.h"
+#include "controller/logic/job_roots.h"
 #include "controller/logic/names.h"
 #include "controller/logic/refusal.h"
 #include "controller/service/files/line_reader.h"
 #include "controller/service/files/log_line.h"
+#include "controller/service/reactor/policy_view.h"
 #include "controller/service/streams/progress_hub.h"
 #include "controller/service/streams/text_limits.h"
 
@@ -46,9 +46,16 @@ absl::Status LineNotKept(int64_t number) {
                  absl::StrCat("what follows line ", number, " is no longer kept"));
 }
 
-int OpenToAppend(const std::string& path) {
-  return open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW,
-              0644);
+constexpr mode_t kFolderMode = 0777;  // less the umask
+
+int OpenToAppend(const common::PathRoots& roots, const std::string& path) {
+  return roots.OpenFile(path, O_WRONLY | O_APPEND | O_CREAT | O_NONBLOCK | O_NOFOLLOW, 0644);
+}
+
+bool Rename(const common::PathRoots& roots, const std::string& from, const std::string& to) {
+  const common::PathRoots::Place source = roots.OpenParent(from), target = roots.OpenParent(to);
+  return source.folder() != -1 && target.folder() != -1 &&
+         renameat(source.folder(), source.name(), target.folder(), target.name()) == 0;
 }
 
 }  // namespace
@@ -62,9 +69,14 @@ absl::StatusOr<LogBook::Log> LogBook::Find(const std::string& job) const {
                  absl::StrCat("there is no job ", ShortName(job)));
 }
 
-absl::StatusOr<LogBook::Folder> LogBook::FolderOf(const std::string& job) const {
+JobFolder LogBook::JobLog::folder() const {
+  const std::lock_guard lock(mutex);
+  return {directory, uid, roots};
+}
+
+absl::StatusOr<JobFolder> LogBook::FolderOf(const std::string& job) const {
   ASSIGN_OR_RETURN(const Log log, Find(job));
-  return Folder{log->directory, log->uid};
+  return log->folder();
 }
 
 LogBook::Wanted::Wanted(const v1::StreamLogsRequest& asked)
@@ -84,12 +96,12 @@ bool LogBook::Wanted::operator()(const v1::LogLine& line) const {
 }
 
 // What a file holds ends with the greatest number; lines of older releases have none.
-void LogBook::Number(JobLog& log) {
+void LogBook::Number(const Roots& roots, JobLog& log) {
   if (log.next_number > 0) return;
   int64_t last = 0;
   for (const char* const file : {kFile, kOlderFile}) {
     LineReader reader;
-    reader.AddTail(log.directory + file, kNumberedTail);
+    if (roots.ok()) reader.AddTail(*roots, log.directory + file, kNumberedTail);
     while (const std::optional<std::string> text = reader.Next()) {
       const std::optional<v1::LogLine> line = ParseLogLine(*text, log.uid);
       if (line.has_value()) last = std::max(last, NumberOf(*line));
@@ -100,16 +112,18 @@ void LogBook::Number(JobLog& log) {
 }
 
 // Whole lines: a part of one that could be written is taken back.
-bool LogBook::WriteToFile(const Options& options, const JobLog& log,
+bool LogBook::WriteToFile(const Options& options, const Roots& roots, const JobLog& log,
                           const std::vector<std::string>& lines) {
+  if (!roots.ok()) return false;
   const std::string path = log.directory + kFile;
   auto next = lines.begin();
   while (next != lines.end()) {
-    int file = OpenToAppend(path);
+    int file = OpenToAppend(*roots, path);
     if (file < 0 && errno == ENOENT) {
-      std::error_code error;
-      std::filesystem::create_directories(log.directory, error);
-      file = OpenToAppend(path);
+      const int folder = roots->MakeFolders(log.directory, kFolderMode);
+      if (folder < 0) return false;
+      close(folder);
+      file = OpenToAppend(*roots, path);
     }
     if (file < 0) return false;
     const absl::Cleanup closer = [file] { close(file); };
@@ -128,7 +142,7 @@ bool LogBook::WriteToFile(const Options& options, const JobLog& log,
       size += written;
     }
     if (size < options.most_bytes) continue;
-    if (rename(path.c_str(), (log.directory + kOlderFile).c_str()) != 0) return false;
+    if (!Rename(*roots, path, log.directory + kOlderFile)) return false;
   }
   return true;
 }
@@ -150,13 +164,14 @@ void LogBook::Drain(const Options& options, const Log& log) {
     note.set_text(absl::StrCat("(", lost, " lines were lost: the job's folder did not take them)"));
     lines.push_back(std::move(note));
   }
-  Number(*log);
+  const Roots roots = log->folder().OpenRoots();
+  Number(roots, *log);
   std::vector<std::string> texts;
   for (v1::LogLine& line : lines) {
     line.set_cursor(absl::StrCat(log->next_number++));
     texts.push_back(WriteLogLine(line, log->uid));
   }
-  log->in_file = WriteToFile(options, *log, texts);
+  log->in_file = WriteToFile(options, roots, *log, texts);
   const std::lock_guard lock(log->mutex);
   for (v1::LogLine& line : lines) {
     const auto shared = std::make_shared<const v1::LogLine>(std::move(line));
@@ -230,13 +245,14 @@ struct LogBook::Replay {
 // What is there now is read; what comes later is the follower's. Nothing is written meanwhile.
 absl::Status LogBook::OpenReplay(const Options& options, Replay& replay) {
   JobLog& log = *replay.log;
-  Number(log);
+  const Roots roots = log.folder().OpenRoots();
+  Number(roots, log);
   if (replay.wanted.after >= log.next_number) return LineNotKept(replay.wanted.after);
-  if (log.in_file) {
+  if (log.in_file && roots.ok()) {
     // No longer than we let them become, whatever their owner makes of them.
     const int64_t most = options.most_bytes + kNumberedTail;
-    replay.reader.AddTail(log.directory + kOlderFile, most);
-    replay.reader.AddTail(log.directory + kFile, most);
+    replay.reader.AddTail(*roots, log.directory + kOlderFile, most);
+    replay.reader.AddTail(*roots, log.directory + kFile, most);
   }
   const std::lock_guard lock(log.mutex);
   if (!log.in_file) replay.recent = log.recent;
@@ -292,7 +308,8 @@ absl::StatusOr<Source<v1::LogLine>> LogBook::Follow(const v1::StreamLogsRequest&
   return [options = options_, replay] { return ReadSome(options, *replay); };
 }
 
-void LogBook::Learn(const v1::JobRecord& job) {
+void LogBook::Learn(const Core& core, const v1::JobRecord& job) {
+  std::vector<std::string> roots = RootsOf(core.policy(), job.spec());
   Log log;
   {
     const std::lock_guard lock(mutex_);
@@ -302,11 +319,13 @@ void LogBook::Learn(const v1::JobRecord& job) {
       known->name = job.name();
       known->uid = job.uid();
       known->directory = job.directory();
+      known->roots = roots;  // before anybody finds it
     }
     log = known;
   }
   {
     const std::lock_guard lock(log->mutex);
+    log->roots = std::move(roots);
     if (job.placement_size() > 0) {
       std::set<std::string>& members = log->members[job.epoch()];
       for (const v1::RankPlace& place : job.placement()) members.insert(NodeName(place.node()));
@@ -321,14 +340,16 @@ void LogBook::Learn(const v1::JobRecord& job) {
   if (!submitted.ok()) EndFollowers(*log, submitted);
 }
 
-void LogBook::OnEffects(const Core& /*core*/, const Effects& effects) {
+void LogBook::OnEffects(const Core& core, const Effects& effects) {
   for (const v1::JobRecord& job : effects.deleted) {
     const std::lock_guard lock(mutex_);
     logs_.erase(job.name());
   }
   for (const v1::JobRecord& job : effects.changed) {
-    if (!effects.IsDeleted(job)) Learn(job);
+    if (!effects.IsDeleted(job)) Learn(core, job);
   }
+  if (!ChangesPolicy(effects)) return;
+  for (const v1::JobRecord* job : core.Jobs()) Learn(core, *job);  // their roots
 }
 
 void LogBook::OnTick(const Core& /*core*/) {
@@ -347,7 +368,7 @@ void LogBook::OnTick(const Core& /*core*/) {
 }
 
 void LogBook::OnLoad(const Core& core) {
-  for (const v1::JobRecord* job : core.Jobs()) Learn(*job);
+  for (const v1::JobRecord* job : core.Jobs()) Learn(core, *job);
   loaded_ = true;
 }
 

@@ -3,7 +3,8 @@
 //
 // Files are touched by the file pool's threads only: a file system that hangs delays nothing but
 // the lines of its own job. Lines are numbered per job, so that a reader can go on behind one. A
-// folder may have been another job's: lines in it that are not this job's are not shown.
+// folder may have been another job's: lines in it that are not this job's are not shown. Files are
+// opened beneath the roots of the job's project; where that cannot be, lines are kept in memory.
 #ifndef STRATA_CONTROLLER_SERVICE_STREAMS_LOG_BOOK_H_
 #define STRATA_CONTROLLER_SERVICE_STREAMS_LOG_BOOK_H_
 
@@ -19,7 +20,9 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "common/path_roots.h"
 #include "controller/service/files/file_pool.h"
+#include "controller/service/files/job_folder.h"
 #include "controller/service/files/source.h"
 #include "controller/service/reactor/reactor.h"
 #include "controller/service/streams/subscriber.h"
@@ -58,12 +61,9 @@ class LogBook final : public Reactor::Listener {
   // cursor is no longer kept. Unavailable: nothing is loaded yet. From any thread.
   absl::StatusOr<Source<v1::LogLine>> Follow(const v1::StreamLogsRequest& asked, Follower follower);
 
-  struct Folder {
-    std::string path;
-    std::string job_uid;  // of what in it is this job's
-  };
-  // The job's folder. NotFound; Unavailable: nothing is loaded yet. From any thread.
-  absl::StatusOr<Folder> FolderOf(const std::string& job) const;
+  // The job's folder, with the roots that its project has now. NotFound; Unavailable: nothing is
+  // loaded yet. From any thread.
+  absl::StatusOr<JobFolder> FolderOf(const std::string& job) const;
 
   void OnEffects(const Core& core, const Effects& effects) override;
   void OnTick(const Core& core) override;
@@ -89,10 +89,12 @@ class LogBook final : public Reactor::Listener {
     std::string name;
     std::string uid;
     std::string directory;
+    JobFolder folder() const;
     // The file's, for the pool's task of this job, of which there is one at a time.
-    int64_t next_number = 0;  // 0: not known yet
-    bool in_file = true;      // the file holds everything that was appended
-    std::mutex mutex;         // guards what follows; no file is touched while it is held
+    int64_t next_number = 0;   // 0: not known yet
+    bool in_file = true;       // the file holds everything that was appended
+    mutable std::mutex mutex;  // guards what follows; no file is touched while it is held
+    std::vector<std::string> roots;
     std::vector<v1::LogLine> pending;
     size_t pending_bytes = 0;
     int64_t lost = 0;  // lines that could not wait
@@ -106,11 +108,12 @@ class LogBook final : public Reactor::Listener {
   struct Replay;  // one follower's reading
 
   absl::StatusOr<Log> Find(const std::string& job) const;
-  void Learn(const v1::JobRecord& job);
+  void Learn(const Core& core, const v1::JobRecord& job);
   // All of these are the pool's work, and outlive the book when a file hangs.
   static void Drain(const Options& options, const Log& log);
-  static void Number(JobLog& log);
-  static bool WriteToFile(const Options& options, const JobLog& log,
+  using Roots = absl::StatusOr<common::PathRoots>;  // not OK: no file is to be opened
+  static void Number(const Roots& roots, JobLog& log);
+  static bool WriteToFile(const Options& options, const Roots& roots, const JobLog& log,
                           const std::vector<std::string>& lines);
   static absl::Status OpenReplay(const Options& options, Replay& replay);
   static absl::StatusOr<Piece<v1::LogLine>> ReadSome(const Options& options, Replay& replay);

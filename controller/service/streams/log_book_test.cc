@@ -23,6 +23,7 @@ namespace strata::controller {
 namespace {
 
 namespace fs = std::filesystem;
+using testing::Contains;
 using testing::ElementsAre;
 using testing::IsEmpty;
 
@@ -34,6 +35,13 @@ v1::LogLine Line(const std::string& text, int32_t rank = 0) {
   line.set_rank(rank);
   line.set_text(text);
   return line;
+}
+
+int ReadLines(const std::string& path) {
+  std::ifstream file(path);
+  int lines = 0;
+  for (std::string line; std::getline(file, line);) ++lines;
+  return lines;
 }
 
 using Reading = Listening<v1::LogLine>;
@@ -244,6 +252,108 @@ TEST_F(LogBookTest, FollowersEndWithTheJobAndUnknownJobsAreRefused) {
   book_.Append("nodes/n0", "jobs/none", "", Line("dropped"));
 }
 
+// A job of a project with one root, in a folder below it whose owner swaps what lies on the way.
+class RootedLogBook : public LogBookTest {
+ protected:
+  RootedLogBook() {
+    fs::create_directories(root_);
+    fs::create_directories(outside_ + "/job");
+    SetRoots({root_});
+    Effects effects;
+    v1::CreateJobRequest request = LogicRequest("rooted");
+    v1::Job& job = *request.mutable_job();
+    job.mutable_spec()->set_project("nlp");
+    job.mutable_spec()->mutable_data()->mutable_train(0)->set_path(root_ + "/text.txt");
+    job.set_directory(root_ + "/way/job");
+    EXPECT_TRUE(core_.CreateJob(request, effects).ok());
+    v1::JobRecord placed = *core_.FindJob("jobs/rooted");
+    placed.set_epoch(2);
+    placed.add_placement()->set_node("nodes/n0");
+    effects.changed.push_back(placed);
+    book_.OnEffects(core_, effects);
+  }
+  void SetRoots(const std::vector<std::string>& roots) {
+    v1::ApplyPolicyRequest request;
+    v1::ProjectPolicy& project = *request.mutable_policy()->add_projects();
+    project.set_name("nlp");
+    project.mutable_roots()->Add(roots.begin(), roots.end());
+    Effects effects;
+    ASSERT_TRUE(core_.ApplyPolicy(request, effects).ok());
+    book_.OnEffects(core_, effects);
+  }
+  void Say(const std::string& text) {
+    book_.Append("nodes/n0", "jobs/rooted", "", Line(text));
+    InPool<int>([] { return 0; }, "jobs/rooted");
+  }
+  std::vector<std::string> Told(LogBook& book) {
+    v1::StreamLogsRequest asked = Asked();
+    asked.set_name("jobs/rooted");
+    std::vector<std::string> texts;
+    const auto lines = Read(book, asked);
+    EXPECT_TRUE(lines.ok()) << lines.status();
+    for (const v1::LogLine& line : lines.value_or(std::vector<v1::LogLine>())) {
+      texts.push_back(line.text());
+    }
+    return texts;
+  }
+  // What lies on the way to the job's folder becomes a link out of the root.
+  void Swap() {
+    fs::rename(root_ + "/way", root_ + "/was");
+    fs::create_directory_symlink(outside_, root_ + "/way");
+  }
+
+  const std::string root_ = folder_ + "/root", outside_ = folder_ + "/outside";
+};
+
+TEST_F(RootedLogBook, LinesAreWrittenAndRotatedBeneathTheRoot) {
+  for (int i = 0; i < 60; ++i) Say(absl::StrCat("line ", i));
+  EXPECT_TRUE(fs::exists(root_ + "/way/job/log.jsonl.1"));
+  LogBook second(Small(), &pool_);
+  second.OnLoad(core_);
+  EXPECT_THAT(Told(second), Contains("line 59"));
+}
+
+TEST_F(RootedLogBook, ALinkThatWasSwappedInIsNotWrittenThrough) {
+  Say("before");
+  Swap();
+  for (int i = 0; i < 60; ++i) Say(absl::StrCat("after ", i));  // enough for a rotation
+  EXPECT_TRUE(fs::is_empty(outside_ + "/job"));
+  EXPECT_THAT(Told(book_), ElementsAre("after 57", "after 58", "after 59")) << "from memory";
+  fs::remove_all(outside_ + "/job");  // nor is a folder made there
+  Say("again");
+  EXPECT_TRUE(fs::is_empty(outside_));
+}
+
+TEST_F(RootedLogBook, ALinkThatWasSwappedInDoesNotRotateTheFilesOfOthers) {
+  std::ofstream(outside_ + "/job/log.jsonl") << std::string(5000, 'x') << "\n";
+  Say("before");
+  Swap();
+  Say("after");
+  EXPECT_EQ(fs::file_size(outside_ + "/job/log.jsonl"), 5001u);
+  EXPECT_FALSE(fs::exists(outside_ + "/job/log.jsonl.1"));
+}
+
+TEST_F(RootedLogBook, ALinkThatWasSwappedInIsNotReadThrough) {
+  Say("of the job");
+  fs::copy(root_ + "/way/job", outside_ + "/job", fs::copy_options::recursive);
+  ASSERT_TRUE(fs::exists(outside_ + "/job/log.jsonl"));
+  Swap();
+  LogBook second(Small(), &pool_);
+  second.OnLoad(core_);
+  EXPECT_THAT(Told(second), IsEmpty());
+}
+
+TEST_F(RootedLogBook, RootsThatThePolicyTakesAwayHoldAtOnce) {
+  Say("before");
+  SetRoots({outside_});
+  Say("after");
+  EXPECT_THAT(Told(book_), ElementsAre("before", "after")) << "from memory";
+  EXPECT_EQ(ReadLines(root_ + "/way/job/log.jsonl"), 1);
+  LogBook second(Small(), &pool_);
+  second.OnLoad(core_);
+  EXPECT_THAT(Told(second), IsEmpty());
+}
+
 class LineReaderTest : public HubTest {};
 
 TEST_F(LineReaderTest, ReadsWholeLinesAcrossFilesAndPieces) {
@@ -251,10 +361,10 @@ TEST_F(LineReaderTest, ReadsWholeLinesAcrossFilesAndPieces) {
   std::ofstream(folder_ + "/1") << "a\n" << wide << "\nhalf";
   std::ofstream(folder_ + "/2") << "b\n\nc\n";
   LineReader reader;
-  EXPECT_TRUE(reader.Add(folder_ + "/1"));
-  EXPECT_FALSE(reader.Add(folder_ + "/none"));
-  EXPECT_FALSE(reader.Add(folder_));
-  EXPECT_TRUE(reader.AddTail(folder_ + "/2", 1000));
+  EXPECT_TRUE(reader.Add({}, folder_ + "/1"));
+  EXPECT_FALSE(reader.Add({}, folder_ + "/none"));
+  EXPECT_FALSE(reader.Add({}, folder_));
+  EXPECT_TRUE(reader.AddTail({}, folder_ + "/2", 1000));
   std::ofstream(folder_ + "/2", std::ios::app) << "after it was added\n";
   std::vector<std::string> lines;
   while (const auto line = reader.Next()) lines.push_back(*line);
@@ -265,7 +375,7 @@ TEST_F(LineReaderTest, ATailBeginsWithALine) {
   std::ofstream(folder_ + "/1") << "first\nsecond\nthird\n";
   const auto last = [this](int64_t most) {
     LineReader reader;
-    EXPECT_TRUE(reader.AddTail(folder_ + "/1", most));
+    EXPECT_TRUE(reader.AddTail({}, folder_ + "/1", most));
     std::vector<std::string> lines;
     while (const auto line = reader.Next()) lines.push_back(*line);
     EXPECT_TRUE(reader.at_end());
@@ -281,7 +391,7 @@ TEST_F(LineReaderTest, ReadsNoMoreThanIsAllowedAndThenGoesOn) {
   const std::string wide(100'000, 'w');
   std::ofstream(folder_ + "/1") << wide << "\nb\n";
   LineReader reader;
-  ASSERT_TRUE(reader.Add(folder_ + "/1"));
+  ASSERT_TRUE(reader.Add({}, folder_ + "/1"));
   reader.Allow(1);
   EXPECT_EQ(reader.Next(), std::nullopt);
   EXPECT_FALSE(reader.at_end());
@@ -296,7 +406,7 @@ TEST_F(LineReaderTest, AnEmptyFileOfATerabyteCostsAPieceAtATime) {
   std::ofstream(folder_ + "/1").close();
   fs::resize_file(folder_ + "/1", uintmax_t{1} << 40);  // sparse
   LineReader reader;
-  ASSERT_TRUE(reader.Add(folder_ + "/1"));
+  ASSERT_TRUE(reader.Add({}, folder_ + "/1"));
   reader.Allow(1 << 20);
   EXPECT_EQ(reader.Next(), std::nullopt);
   EXPECT_FALSE(reader.at_end());
@@ -306,15 +416,15 @@ TEST_F(LineReaderTest, LinksAreNotFollowed) {
   std::ofstream(folder_ + "/secret") << "of others\n";
   fs::create_symlink(folder_ + "/secret", folder_ + "/symbolic");
   LineReader reader;
-  EXPECT_FALSE(reader.Add(folder_ + "/symbolic"));
+  EXPECT_FALSE(reader.Add({}, folder_ + "/symbolic"));
   fs::create_hard_link(folder_ + "/secret", folder_ + "/hard");
-  EXPECT_FALSE(reader.Add(folder_ + "/hard"));
+  EXPECT_FALSE(reader.Add({}, folder_ + "/hard"));
 }
 
 TEST_F(LineReaderTest, LeavesOutLinesThatAreTooLong) {
   std::ofstream(folder_ + "/1") << "a\n" << std::string(3'000'000, 'x') << "\nb\n";
   LineReader reader;
-  ASSERT_TRUE(reader.Add(folder_ + "/1"));
+  ASSERT_TRUE(reader.Add({}, folder_ + "/1"));
   EXPECT_EQ(reader.Next(), "a");
   EXPECT_EQ(reader.Next(), "b");
   EXPECT_EQ(reader.Next(), std::nullopt);
