@@ -62,8 +62,8 @@ struct PlanShape {
 };
 
 struct PlanProblem {
-  std::string field;    // of the job file, to blame: "parallel.tensor"
-  std::string what;     // with its reason in parentheses
+  std::string field;  // of the job file, to blame: "parallel.tensor"
+  std::string what;   // with its reason in parentheses
   // What makes the nearest legal plan of it, as settings: "use tensor: 2, train.micro_batch: 1 and
   // remove stages" (keys of the field's own section without it). Where several rules are broken,
   // all problems' together. Empty where a name that nobody knows is to be replaced.
