@@ -180,7 +180,7 @@ Command TraceCommand() {
   command.arguments = {"NAME or DIR"};
   command.most_arguments = 1;
   command.flags = {
-      {"--output", Flag::Kind::kText, "F.json", "the file to write", "-o"},
+      {"--output", Flag::Kind::kText, "FILE", "the file to write", "-o"},
       {"--steps", Flag::Kind::kText, "A-B",
        "of those that are kept (default: the last ones, as many as a viewer opens with ease)"},
   };
