@@ -67,7 +67,7 @@ struct Job {
   model::ModelSpec model;
   model::EmitOptions emit;
   program::Plan plan;
-  std::array<program::Mesh::Dimension, 4> order = program::Mesh{}.order;
+  std::array<program::Axis, program::kAxisCount> order = program::Mesh{}.order;
 
   program::Mesh mesh() const { return {plan.groups, order}; }
   std::string Text() const {
@@ -178,7 +178,9 @@ std::optional<Job> Draw(uint64_t seed) {
   plan.evaluate_batch = dice.Roll(0, 5);
   plan.gradient_clip = dice.OneIn(2) ? 0.5 : 0;
   plan.scratch = worker::CollectiveScratchBytes;
-  for (size_t i = 3; i > 0; --i) std::swap(job.order[i], job.order[dice.Roll(0, i)]);
+  for (size_t i = job.order.size() - 1; i > 0; --i) {
+    std::swap(job.order[i], job.order[dice.Roll(0, i)]);
+  }
   if (!program::CheckPlan(ShapeOf(job), {}).empty()) return std::nullopt;
   const int64_t tokens = job.emit.micro_batch * job.emit.sequence / plan.groups.context;
   if (tokens % (job.emit.tensor_chunks * plan.groups.tensor) != 0) {
