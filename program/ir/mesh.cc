@@ -4,66 +4,19 @@
 
 namespace strata::program {
 
-int Mesh::size(Dimension dimension) const {
-  switch (dimension) {
-    case Dimension::kTensor:
-      return sizes.tensor;
-    case Dimension::kContext:
-      return sizes.context;
-    case Dimension::kPipeline:
-      return sizes.pipeline;
-    case Dimension::kData:
-      return sizes.data;
-  }
-  return 1;
-}
-
-int Mesh::coordinate(Dimension dimension, int rank) const {
-  for (const Dimension faster : order) {
-    if (faster == dimension) return rank % size(dimension);
-    rank /= size(faster);
-  }
-  return 0;
-}
-
 int Mesh::coordinate(Axis axis, int rank) const {
-  switch (axis) {
-    case Axis::kReplica:
-      return replica(rank);
-    case Axis::kShard:
-      return shard(rank);
-    case Axis::kStage:
-      return stage(rank);
-    case Axis::kContext:
-      return context(rank);
-    case Axis::kExpert:
-      return 0;
-    case Axis::kTensor:
-      return tensor(rank);
+  for (const Axis faster : order) {
+    if (faster == axis) return rank % sizes.of(axis);
+    rank /= sizes.of(faster);
   }
   return 0;
 }
 
 int Mesh::RankAt(const std::array<int, kAxisCount>& coordinates) const {
-  const auto at = [&](Axis axis) { return coordinates[static_cast<int>(axis)]; };
   int rank = 0, stride = 1;
-  for (const Dimension dimension : order) {
-    int coordinate = 0;
-    switch (dimension) {
-      case Dimension::kTensor:
-        coordinate = at(Axis::kTensor);
-        break;
-      case Dimension::kContext:
-        coordinate = at(Axis::kContext);
-        break;
-      case Dimension::kPipeline:
-        coordinate = at(Axis::kStage);
-        break;
-      case Dimension::kData:
-        coordinate = at(Axis::kReplica) * sizes.shard + at(Axis::kShard);
-    }
-    rank += coordinate * stride;
-    stride *= size(dimension);
+  for (const Axis axis : order) {
+    rank += coordinates[static_cast<int>(axis)] * stride;
+    stride *= sizes.of(axis);
   }
   return rank;
 }

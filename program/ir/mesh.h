@@ -9,25 +9,22 @@
 
 namespace strata::program {
 
-// Ranks are numbered through the mesh's dimensions in `order`, fastest first, as the placement
-// says (RankLayout.order). Groups follow coordinates, never numbers.
+// Ranks are numbered through the mesh's axes in `order`, fastest first, as the placement says
+// (RankLayout.order). Groups follow coordinates, never numbers.
 struct Mesh {
-  enum class Dimension : uint8_t { kTensor, kContext, kPipeline, kData };
-
   GroupSizes sizes;
-  std::array<Dimension, 4> order{Dimension::kTensor, Dimension::kContext, Dimension::kPipeline,
-                                 Dimension::kData};
+  std::array<Axis, kAxisCount> order{Axis::kTensor, Axis::kContext, Axis::kExpert,
+                                     Axis::kStage,  Axis::kShard,   Axis::kReplica};
 
   int ranks() const { return sizes.world(); }
-  int coordinate(Dimension dimension, int rank) const;
-  int tensor(int rank) const { return coordinate(Dimension::kTensor, rank); }
-  int context(int rank) const { return coordinate(Dimension::kContext, rank); }
-  int stage(int rank) const { return coordinate(Dimension::kPipeline, rank); }
-  int data(int rank) const { return coordinate(Dimension::kData, rank); }
-  // data = replica · shard degree + shard.
-  int replica(int rank) const { return data(rank) / sizes.shard; }
-  int shard(int rank) const { return data(rank) % sizes.shard; }
   int coordinate(Axis axis, int rank) const;
+  int tensor(int rank) const { return coordinate(Axis::kTensor, rank); }
+  int context(int rank) const { return coordinate(Axis::kContext, rank); }
+  int stage(int rank) const { return coordinate(Axis::kStage, rank); }
+  int shard(int rank) const { return coordinate(Axis::kShard, rank); }
+  int replica(int rank) const { return coordinate(Axis::kReplica, rank); }
+  // The rank's place in the data group, wherever the order has shards and replicas.
+  int data(int rank) const { return replica(rank) * sizes.shard + shard(rank); }
   // The rank with these coordinates.
   int RankAt(const std::array<int, kAxisCount>& coordinates) const;
 
@@ -36,9 +33,6 @@ struct Mesh {
   std::vector<int> Members(Group group, int rank) const;
   // The rank's place in it; -1: it is no member.
   int IndexIn(Group group, int rank) const;
-
- private:
-  int size(Dimension dimension) const;
 };
 
 }  // namespace strata::program

@@ -12,10 +12,10 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-constexpr std::array<Mesh::Dimension, 4> kOrders[] = {
+constexpr std::array<Axis, kAxisCount> kOrders[] = {
     Mesh{}.order,
-    {Mesh::Dimension::kData, Mesh::Dimension::kTensor, Mesh::Dimension::kPipeline,
-     Mesh::Dimension::kContext}};
+    {Axis::kShard, Axis::kReplica, Axis::kTensor, Axis::kStage, Axis::kExpert, Axis::kContext},
+    {Axis::kReplica, Axis::kTensor, Axis::kContext, Axis::kShard, Axis::kStage, Axis::kExpert}};
 
 TEST(MeshTest, TensorVariesFastestThenContextThenStageThenData) {
   const Mesh mesh{.sizes = {.data = 2, .tensor = 3, .context = 2, .pipeline = 4}};
@@ -73,13 +73,26 @@ TEST(MeshTest, ShardGroupsAreNeighboursOfTheDataGroupAndReplicasTheirPeers) {
 }
 
 TEST(MeshTest, OtherOrderOfRanks_GroupsFollowCoordinates) {
-  using D = Mesh::Dimension;
   const Mesh mesh{.sizes = {.data = 2, .tensor = 2},
-                  .order = {D::kData, D::kContext, D::kPipeline, D::kTensor}};
+                  .order = {Axis::kReplica, Axis::kShard, Axis::kContext, Axis::kStage,
+                            Axis::kExpert, Axis::kTensor}};
   EXPECT_EQ(mesh.data(1), 1);
   EXPECT_EQ(mesh.tensor(1), 0);
   EXPECT_THAT(mesh.Members(Group::kTensor, 1), ElementsAre(1, 3));
   EXPECT_THAT(mesh.Members(Group::kData, 1), ElementsAre(0, 1));
+}
+
+TEST(MeshTest, StagesBetweenShardsAndReplicas_GroupsFollowCoordinates) {
+  const Mesh mesh{.sizes = {.data = 4, .pipeline = 2, .shard = 2},
+                  .order = {Axis::kTensor, Axis::kContext, Axis::kExpert, Axis::kShard,
+                            Axis::kStage, Axis::kReplica}};
+  const int rank = (1 * 2 + 0) * 2 + 1;  // replica 1, stage 0, shard 1
+  EXPECT_EQ(mesh.stage(rank), 0);
+  EXPECT_EQ(mesh.data(rank), 3);
+  EXPECT_THAT(mesh.Members(Group::kShard, rank), ElementsAre(4, 5));
+  EXPECT_THAT(mesh.Members(Group::kReplica, rank), ElementsAre(1, 5));
+  EXPECT_THAT(mesh.Members(Group::kPipeline, rank), ElementsAre(5, 7));
+  EXPECT_THAT(mesh.Members(Group::kData, rank), ElementsAre(0, 1, 4, 5));
 }
 
 TEST(MeshTest, EmbeddingOfOneStageIsThatStage) {

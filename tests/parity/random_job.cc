@@ -225,7 +225,9 @@ std::optional<Job> DrawJob(uint64_t seed) {
   job.plan.gradient_clip = dice.OneIn(2) ? 0.5 : 0;
   job.plan.prefetch_bytes = dice.OneIn(2) ? -1 : dice.Roll(0, 1 << 14);
   job.plan.scratch = worker::CollectiveScratchBytes;
-  for (size_t i = 3; i > 0; --i) std::swap(job.order[i], job.order[dice.Roll(0, i)]);
+  for (size_t i = job.order.size() - 1; i > 0; --i) {
+    std::swap(job.order[i], job.order[dice.Roll(0, i)]);
+  }
   if (dice.OneIn(6)) Spoil(dice, shape);
   if (shape.data * shape.tensor * shape.context * shape.pipeline > 12) return std::nullopt;
   if (dice.OneIn(3)) {

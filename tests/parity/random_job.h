@@ -23,7 +23,7 @@ struct Job {
       shape;  // as job files say it; the rest follows, or is nothing that a rule is about
   model::EmitOptions emit;
   program::Plan plan;
-  std::array<program::Mesh::Dimension, 4> order = program::Mesh{}.order;
+  std::array<program::Axis, program::kAxisCount> order = program::Mesh{}.order;
 
   program::Mesh mesh() const { return {plan.groups, order}; }
   std::string Text() const;

@@ -91,9 +91,7 @@ std::string PlanDigest(const LayerGraph& graph, const Plan& plan,
                        const program::UpdateEmitter& update, const program::Mesh& mesh,
                        const std::string& build) {
   std::string text = absl::StrCat(build, "\n", Text(graph), Text(plan), "order");
-  for (const program::Mesh::Dimension dimension : mesh.order) {
-    absl::StrAppend(&text, " ", static_cast<int>(dimension));
-  }
+  for (const program::Axis axis : mesh.order) absl::StrAppend(&text, " ", program::Name(axis));
   absl::StrAppend(&text, "\n");
   for (const ParameterSet& set : graph.sets) {
     if (set.trainable) absl::StrAppend(&text, Text(update(set, set.elements)));

@@ -6,13 +6,13 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "common/status_macros.h"
 #include "model/families/llama.h"
 #include "model/model_spec_proto.h"
 #include "model/optimizer/adamw.h"
 #include "worker/engine/communication_binding.h"
 #include "worker/trainer/plan_digest.h"
+#include "worker/trainer/rank_mesh.h"
 
 namespace strata::worker {
 namespace {
@@ -168,31 +168,6 @@ program::UpdateEmitter UpdateOf(const v1::OptimizerSpec& optimizer) {
   };
 }
 
-absl::StatusOr<program::Mesh> MeshOf(const v1::TrainerTask& task,
-                                     const program::GroupSizes& groups) {
-  using Dimension = program::Mesh::Dimension;
-  constexpr std::pair<const char*, Dimension> kNames[] = {{"tensor", Dimension::kTensor},
-                                                          {"context", Dimension::kContext},
-                                                          {"pipeline", Dimension::kPipeline},
-                                                          {"data", Dimension::kData}};
-  program::Mesh mesh{.sizes = groups};
-  std::vector<Dimension> order;
-  for (const std::string& name : task.rank_order()) {
-    for (const auto& [known, dimension] : kNames) {
-      if (name == known) order.push_back(dimension);
-    }
-  }
-  if (!order.empty() &&
-      !std::is_permutation(order.begin(), order.end(), mesh.order.begin(), mesh.order.end())) {
-    return absl::InvalidArgumentError(absl::StrCat("the order of ranks names each dimension once: ",
-                                                   absl::StrJoin(task.rank_order(), ", ")));
-  }
-  if (!order.empty()) std::copy(order.begin(), order.end(), mesh.order.begin());
-  if (mesh.ranks() == task.ranks()) return mesh;
-  return absl::InvalidArgumentError(
-      absl::StrCat("parallel: ", mesh.ranks(), " ranks, started are ", task.ranks()));
-}
-
 int64_t ParametersOf(const program::LayerGraph& graph) {
   int64_t count = 0;
   for (const program::ParameterSet& set : graph.sets) {
@@ -227,7 +202,7 @@ absl::StatusOr<Decided> DecideTraining(const v1::TrainerTask& task, const data::
   result.sequence = train.sequence();
   result.global_batch = train.global_batch();
   program::Plan plan = PlanOf(job);
-  ASSIGN_OR_RETURN(result.mesh, MeshOf(task, plan.groups));
+  ASSIGN_OR_RETURN(result.mesh, MeshOf(plan.groups, task));
   if (job.evaluate().every_steps() > 0 && corpus.validation.windows() > 0) {
     result.evaluate_sequences = std::min(job.evaluate().sequences(), corpus.validation.windows());
   }
