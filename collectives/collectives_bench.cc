@@ -38,6 +38,10 @@ const Way kWays[] = {{"shared", {}},
                      {"ucx-tcp", {.shared_memory = false}}};
 
 constexpr int64_t kMessageSizes[] = {8, 64, 512, 4 << 10, 64 << 10, 1 << 20, 16 << 20, 64 << 20};
+// Beside messages, two whole vectors of which each process keeps or has a half.
+constexpr OpKind kHalved[] = {OpKind::kReduceScatter, OpKind::kAllGather};
+constexpr int64_t kHalvedBytes = 64 << 20;
+constexpr size_t kCosts = std::size(kMessageSizes) + std::size(kHalved);
 constexpr int kRounds = 5;
 constexpr int64_t kSizes[] = {8, 4 << 10, 64 << 10, 1 << 20, 16 << 20};
 constexpr OpKind kKinds[] = {OpKind::kBarrier,   OpKind::kSend,          OpKind::kBroadcast,
@@ -104,8 +108,8 @@ absl::StatusOr<double> SecondsOf(Communicator& communicator, GroupId group, OpKi
   return seconds[seconds.size() / 2];
 }
 
-// Of both processes, of one message of each size.
-struct MessageCost {
+// Of one operation.
+struct OperationCost {
   double seconds = 0, processor = 0;
 };
 
@@ -118,11 +122,19 @@ double ProcessorSeconds() {
   return seconds(usage.ru_utime) + seconds(usage.ru_stime);
 }
 
-// `costs`: by rank and size.
-absl::Status MeasureMessages(Communicator& communicator, MessageCost* costs) {
+absl::StatusOr<OperationCost> CostOf(Communicator& communicator, const Operation& op, int times) {
+  RETURN_IF_ERROR(Repeat(communicator, op, 4));
+  const double begin = Now(), processor = ProcessorSeconds();
+  RETURN_IF_ERROR(Repeat(communicator, op, times));
+  return OperationCost{.seconds = (Now() - begin) / times,
+                       .processor = (ProcessorSeconds() - processor) / times};
+}
+
+// `costs`: by rank, then kCosts.
+absl::Status MeasureMessages(Communicator& communicator, OperationCost* costs) {
   ASSIGN_OR_RETURN(const GroupId group, communicator.CreateGroup({0, 1}));
+  costs += communicator.rank() * kCosts;
   std::vector<std::byte> buffer(kMessageSizes[std::size(kMessageSizes) - 1], std::byte{1});
-  costs += communicator.rank() * std::size(kMessageSizes);
   for (const int64_t bytes : kMessageSizes) {
     const Operation op = {.kind = OpKind::kSend,
                           .group = group,
@@ -130,11 +142,22 @@ absl::Status MeasureMessages(Communicator& communicator, MessageCost* costs) {
                           .in = buffer.data(),
                           .out = buffer.data()};
     const int times = bytes >= 16 << 20 ? 8 : bytes >= 64 << 10 ? 100 : 4000;
-    RETURN_IF_ERROR(Repeat(communicator, op, 4));
-    const double begin = Now(), processor = ProcessorSeconds();
-    RETURN_IF_ERROR(Repeat(communicator, op, times));
-    *costs++ = {.seconds = (Now() - begin) / times,
-                .processor = (ProcessorSeconds() - processor) / times};
+    ASSIGN_OR_RETURN(*costs++, CostOf(communicator, op, times));
+  }
+  Buffers buffers;
+  buffers.in.assign(kHalvedBytes / 4, 1);
+  buffers.out.assign(kHalvedBytes / 4, 1);
+  buffers.scratch.assign(kHalvedBytes / 4 + 1024, 1);
+  for (const OpKind kind : kHalved) {
+    const Operation op = {.kind = kind,
+                          .group = group,
+                          .type = DataType::kF32,
+                          .count = kHalvedBytes / 8,
+                          .in = buffers.in.data(),
+                          .out = buffers.out.data(),
+                          .scratch = buffers.AlignedScratch(),
+                          .scratch_bytes = static_cast<int64_t>(buffers.scratch.size() * 4 - 64)};
+    ASSIGN_OR_RETURN(*costs++, CostOf(communicator, op, 8));
   }
   return absl::OkStatus();
 }
@@ -154,32 +177,35 @@ bool Succeeded(const std::vector<absl::Status>& results) {
 }
 
 bool CompareMessages(void* memory, nlohmann::json* rows) {
-  constexpr size_t kCount = std::size(kMessageSizes);
-  auto* const costs = static_cast<MessageCost*>(memory);
-  std::vector<double> seconds[std::size(kWays)][kCount], processor[std::size(kWays)][kCount];
+  auto* const costs = static_cast<OperationCost*>(memory);
+  std::vector<double> seconds[std::size(kWays)][kCosts], processor[std::size(kWays)][kCosts];
   for (int round = 0; round < kRounds; ++round) {
     for (size_t way = 0; way < std::size(kWays); ++way) {
       const auto body = [&](Communicator& c) { return MeasureMessages(c, costs); };
       if (!Succeeded(RunInProcesses(kWays[way].options, 2, body, {.most_seconds = kMostSeconds}))) {
         return false;
       }
-      for (size_t i = 0; i < kCount; ++i) {
+      for (size_t i = 0; i < kCosts; ++i) {
         seconds[way][i].push_back(costs[i].seconds);
-        processor[way][i].push_back(costs[i].processor + costs[kCount + i].processor);
+        processor[way][i].push_back(costs[i].processor + costs[kCosts + i].processor);
       }
     }
   }
-  std::printf("messages between two processes: time, bandwidth, processor time of both per GiB\n");
-  for (size_t i = 0; i < kCount; ++i) {
-    std::printf("%-8s", common::FormatBytes(kMessageSizes[i]).c_str());
+  std::printf(
+      "between two processes: time, bandwidth, processor time of both per GiB of the vector\n");
+  for (size_t i = 0; i < kCosts; ++i) {
+    const bool message = i < std::size(kMessageSizes);
+    const int64_t bytes = message ? kMessageSizes[i] : kHalvedBytes;
+    const char* const op = message ? "message" : OpName(kHalved[i - std::size(kMessageSizes)]);
+    std::printf("%-14s %9s", op, common::FormatBytes(bytes).c_str());
     for (size_t way = 0; way < std::size(kWays); ++way) {
       const double time = MedianOf(seconds[way][i]);
-      const double per_gib = MedianOf(processor[way][i]) / kMessageSizes[i] * (1 << 30);
+      const double per_gib = MedianOf(processor[way][i]) / bytes * (1 << 30);
       std::printf("  %s %8.1f us %6.2f GB/s %5.2f s", kWays[way].name, time * 1e6,
-                  kMessageSizes[i] / time / 1e9, per_gib);
+                  bytes / time / 1e9, per_gib);
       rows->push_back({{"way", kWays[way].name},
-                       {"op", "message"},
-                       {"bytes", kMessageSizes[i]},
+                       {"op", op},
+                       {"bytes", bytes},
                        {"seconds", time},
                        {"processor_seconds_per_gib", per_gib}});
     }
@@ -256,8 +282,7 @@ int Main(int argc, char** argv) {
   bool messages_only = false;
   app.add_flag("--messages", messages_only, "Leave out the operations");
   CLI11_PARSE(app, argc, argv);
-  constexpr size_t kBytes =
-      std::max(kCells * sizeof(double), 2 * std::size(kMessageSizes) * sizeof(MessageCost));
+  constexpr size_t kBytes = std::max(kCells * sizeof(double), 2 * kCosts * sizeof(OperationCost));
   void* const memory =
       mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) return 1;

@@ -173,7 +173,7 @@ TEST_P(SharedTransportTest, Sleep_IsEndedByAMessage_AndByAPeerThatLeaves) {
   Fill(send, 1, 1, bytes);
   ASSERT_TRUE(Until([&] { return ranks_[0]->ready(1) && ranks_[1]->ready(0); }));
   pollfd waiting = {ranks_[1]->file(), POLLIN, 0};
-  const auto sleep = [&](const std::function<void()>& cause) {
+  const auto sleeps_until = [&](const std::function<void()>& cause) {
     while (!ranks_[1]->BeginSleep()) {
       ranks_[1]->EndSleep(false);
       ranks_[1]->Poll();
@@ -182,11 +182,11 @@ TEST_P(SharedTransportTest, Sleep_IsEndedByAMessage_AndByAPeerThatLeaves) {
     EXPECT_EQ(poll(&waiting, 1, 20'000), 1) << "it would sleep on";
     ranks_[1]->EndSleep(true);
   };
-  sleep([&] { ranks_[0]->Send(&send); });
+  sleeps_until([&] { ranks_[0]->Send(&send); });
   EXPECT_TRUE(Until([&] { return !receive.pending; }));
   Fill(receive, 0, 1, room);
   ranks_[1]->Receive(&receive, kAllBits);
-  sleep([&] { ranks_[0].reset(); });
+  sleeps_until([&] { ranks_[0].reset(); });
   EXPECT_TRUE(Until([&] { return !receive.pending; }));
   EXPECT_FALSE(receive.status.ok());
 }

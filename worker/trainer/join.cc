@@ -81,7 +81,8 @@ absl::StatusOr<std::unique_ptr<collectives::Communicator>> Join(Control& control
   const int ranks = task.ranks();
   std::unique_ptr<collectives::ProcessEndpoint> endpoint;
   if (ranks > 1) {
-    ASSIGN_OR_RETURN(endpoint, collectives::ProcessEndpoint::Create({.devices = task.data_devices()}));
+    ASSIGN_OR_RETURN(endpoint,
+                     collectives::ProcessEndpoint::Create({.devices = task.data_devices()}));
     prepared.set_address(endpoint->Address());
   }
   const std::vector<int> peers(prepared.peers().ranks().begin(), prepared.peers().ranks().end());
@@ -96,8 +97,8 @@ absl::StatusOr<std::unique_ptr<collectives::Communicator>> Join(Control& control
   ASSIGN_OR_RETURN(const std::vector<std::string> addresses,
                    PeerAddresses(start, ranks, task.rank(), peers));
   ASSIGN_OR_RETURN(std::unique_ptr<collectives::Communicator> communicator,
-                   collectives::ProcessEndpoint::Connect(std::move(endpoint), task.rank(), addresses,
-                                                     KeyOf(task, start)));
+                   collectives::ProcessEndpoint::Connect(std::move(endpoint), task.rank(),
+                                                         addresses, KeyOf(task, start)));
   control.SetCancel(
       [raw = communicator.get()](const absl::Status& status) { raw->Cancel(status); });
   RETURN_IF_ERROR(WarmUp(*communicator, peers));
