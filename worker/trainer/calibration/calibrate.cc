@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/clock.h"
 #include "common/status_macros.h"
 #include "worker/trainer/calibration/link_times.h"
 #include "worker/trainer/calibration/op_times.h"
@@ -16,6 +17,8 @@
 namespace strata::worker {
 namespace {
 
+// Of one reference step's repetitions, after which there are no more: on slow machines.
+constexpr double kEnoughSeconds = 1.5;
 constexpr int64_t kLargestMessage = 16 << 20, kQuickLargestMessage = 64 << 10;
 
 class Calibration {
@@ -97,7 +100,9 @@ class Calibration {
       ASSIGN_OR_RETURN(const std::unique_ptr<TrainingRank> rank,
                        TrainingRank::Create(step.spec, communicator, &pool));
       RETURN_IF_ERROR(rank->Step());  // touches what there is
+      const double begin = clock_.Now();
       for (int i = 0; i < step.repetitions; ++i) {
+        if (i > 0 && clock_.Now() - begin > kEnoughSeconds) break;
         RETURN_IF_ERROR(rank->Step());
         const StepMetrics& metrics = rank->engine().metrics();
         const double busy = std::accumulate(metrics.compute.begin(), metrics.compute.end(), 0.0);
@@ -117,6 +122,7 @@ class Calibration {
   StubCommunicator stub_;
   const CalibrateOptions& options_;
   collectives::GroupId world_;
+  const common::MonotonicClock clock_;
 };
 
 }  // namespace

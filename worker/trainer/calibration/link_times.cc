@@ -117,6 +117,25 @@ double RateOf(Products& products, const Done& done) {
   return count / (kClock.Now() - begin);
 }
 
+// The median of as many as fit into `seconds`; rank 0 says when it is over.
+absl::StatusOr<double> AllReduceSecondsFor(const RunOperation& run, collectives::GroupId group,
+                                           int64_t count, double seconds) {
+  constexpr int kBatch = 4;
+  std::vector<double> found;
+  const double until = kClock.Now() + seconds;
+  for (double goes_on = 1; goes_on > 0;) {
+    ASSIGN_OR_RETURN(found.emplace_back(), AllReduceSeconds(run, group, 2, count, kBatch));
+    goes_on = kClock.Now() < until ? 1 : 0;
+    RETURN_IF_ERROR(run({.kind = OpKind::kBroadcast,
+                         .group = group,
+                         .type = collectives::DataType::kF64,
+                         .count = 1,
+                         .in = &goes_on,
+                         .out = &goes_on}));
+  }
+  return Median(std::move(found));
+}
+
 }  // namespace
 
 absl::Status RunAlone(collectives::Communicator& communicator, const Operation& operation) {
@@ -189,19 +208,10 @@ absl::Status MeasureInterference(collectives::Communicator& communicator,
     const double until = kClock.Now() + seconds;
     const double rate_alone = RateOf(products, [&] { return kClock.Now() >= until; });
     ASSIGN_OR_RETURN(const double alone, AllReduceSeconds(run, group, 2, count, 9));
-    // Both ranks must repeat as often.
-    double repetitions = std::clamp(seconds / alone, 8.0, 10000.0);
-    Operation agree{.kind = OpKind::kBroadcast,
-                    .group = group,
-                    .type = collectives::DataType::kF64,
-                    .count = 1,
-                    .in = &repetitions,
-                    .out = &repetitions};
-    RETURN_IF_ERROR(run(agree));
     absl::StatusOr<double> beside = 0.0;
     std::atomic<bool> ended = false;
     std::thread communication([&] {
-      beside = AllReduceSeconds(run, group, 2, count, static_cast<int>(repetitions));
+      beside = AllReduceSecondsFor(run, group, count, seconds);
       ended.store(true);
     });
     const double rate_beside = RateOf(products, [&] { return ended.load(); });
