@@ -99,7 +99,7 @@ TEST(Hangs, WhereTheThreadsStandIsToldWithTheEvent) {
   v1::AgentMessage message = Hang(/*suspected=*/true, /*storage=*/false);
   message.mutable_hang()->set_stack("strata-trainer\n  pread64 (libc.so.6)\n");
   h.Say("n0", message);
-  const auto last = [&h] { return h.core->JobEvents("jobs/a")->front().second; };
+  const auto last = [&h] { return h.core->JobEvents("jobs/a")->front()->event; };
   EXPECT_EQ(last().detail(), "strata-trainer\n  pread64 (libc.so.6)\n");
   message.mutable_hang()->set_suspected(false);
   message.mutable_hang()->set_stack(std::string(100'000, 'x'));
