@@ -1,9 +1,7 @@
 // The daemon as a process: its flags, its end, and what survives its death.
 #include <fcntl.h>
 #include <grp.h>
-#include <netinet/in.h>
 #include <signal.h>
-#include <spawn.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -17,141 +15,23 @@
 #include <filesystem>
 #include <fstream>
 #include <memory>
-#include <sstream>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "controller/daemon_testing.h"
 #include "controller/service/testing/test_support.h"
 #include "gmock/gmock.h"
 #include "grpcpp/grpcpp.h"
 #include "gtest/gtest.h"
-#include "nlohmann/json.hpp"
 #include "proto/strata/v1/jobs.grpc.pb.h"
-
-extern char** environ;
 
 namespace strata::controller {
 namespace {
 
 namespace fs = std::filesystem;
 using testing::HasSubstr;
-
-constexpr char kProgram[] = "controller/strata-controller";
-
-std::string ReadFile(const std::string& path) {
-  std::ifstream file(path);
-  std::stringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
-
-class DaemonTest : public testing::Test {
- protected:
-  struct Process {
-    pid_t pid = -1;
-    std::string address;  // once ready
-    std::string metrics;
-  };
-  struct Outcome {
-    int status = 0;
-    std::string text;  // stdout and stderr
-  };
-
-  DaemonTest() {
-    fs::remove_all(folder_);
-    fs::create_directories(folder_);
-  }
-  ~DaemonTest() override {
-    for (const pid_t pid : running_) {
-      kill(pid, SIGKILL);
-      waitpid(pid, nullptr, 0);
-    }
-    fs::remove_all(folder_);
-    if (!sockets_.empty()) fs::remove_all(sockets_);
-  }
-
-  // With a short path, which all users may enter.
-  const std::string& SocketFolder() {
-    if (!sockets_.empty()) return sockets_;
-    sockets_ = "/tmp/strata-test-XXXXXX";
-    EXPECT_NE(mkdtemp(sockets_.data()), nullptr);
-    EXPECT_EQ(chmod(sockets_.c_str(), 0755), 0);
-    return sockets_;
-  }
-
-  // `files`: that it may have open; 0: as many as this process.
-  pid_t Spawn(const std::vector<std::string>& arguments, const std::string& output, int files = 0) {
-    const std::string limited = "ulimit -n " + std::to_string(files) + "; exec \"$0\" \"$@\"";
-    std::vector<char*> argv;
-    if (files > 0) {
-      for (const char* word : {"sh", "-c", limited.c_str()}) {
-        argv.push_back(const_cast<char*>(word));
-      }
-    }
-    argv.push_back(const_cast<char*>(kProgram));
-    for (const std::string& word : arguments) argv.push_back(const_cast<char*>(word.c_str()));
-    argv.push_back(nullptr);
-    posix_spawn_file_actions_t actions;
-    posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_addopen(&actions, 1, output.c_str(), O_WRONLY | O_CREAT | O_TRUNC,
-                                     0644);
-    posix_spawn_file_actions_adddup2(&actions, 1, 2);
-    pid_t pid = -1;
-    const char* const program = files > 0 ? "/bin/sh" : kProgram;
-    EXPECT_EQ(posix_spawn(&pid, program, &actions, nullptr, argv.data(), environ), 0);
-    posix_spawn_file_actions_destroy(&actions);
-    return pid;
-  }
-  // Runs it to its end.
-  Outcome RunToEnd(const std::vector<std::string>& arguments) {
-    const std::string output = folder_ + "/output";
-    const pid_t pid = Spawn(arguments, output);
-    Outcome outcome;
-    waitpid(pid, &outcome.status, 0);
-    outcome.text = ReadFile(output);
-    return outcome;
-  }
-  // Starts it and waits until it serves.
-  Process Start(const std::string& name, const std::string& listen = "127.0.0.1:0", int files = 0,
-                const std::vector<std::string>& more = {}) {
-    const std::string ready = folder_ + "/" + name + ".ready";
-    fs::remove(ready);
-    Process process;
-    std::vector<std::string> words = {"--dir", folder_ + "/" + name, "--listen", listen};
-    words.insert(words.end(), more.begin(), more.end());
-    words.insert(words.end(), {"--ready-file", ready});
-    process.pid = Spawn(words, folder_ + "/" + name + ".output", files);
-    running_.push_back(process.pid);
-    int status = 0;
-    while (!fs::exists(ready) && waitpid(process.pid, &status, WNOHANG) == 0) {
-      std::this_thread::yield();
-    }
-    const auto content = nlohmann::json::parse(ReadFile(ready), nullptr, false);
-    EXPECT_TRUE(content.is_object()) << ReadFile(folder_ + "/" + name + ".output");
-    if (!content.is_object()) return process;
-    EXPECT_EQ(content["pid"], process.pid);
-    process.address = content["address"];
-    process.metrics = content["metrics_address"];
-    return process;
-  }
-  int End(const Process& process, int signal) {
-    kill(process.pid, signal);
-    int status = 0;
-    waitpid(process.pid, &status, 0);
-    std::erase(running_, process.pid);
-    return status;
-  }
-
-  // As the daemon writes it: TempDir may end in a slash.
-  const std::string folder_ =
-      (fs::path(testing::TempDir()) / testing::UnitTest::GetInstance()->current_test_info()->name())
-          .lexically_normal()
-          .string();
-  std::string sockets_;
-  std::vector<pid_t> running_;
-};
 
 TEST_F(DaemonTest, EndsInOrderOnSigterm) {
   const Process process = Start("a");
@@ -161,20 +41,6 @@ TEST_F(DaemonTest, EndsInOrderOnSigterm) {
   EXPECT_TRUE(WIFEXITED(status));
   EXPECT_EQ(WEXITSTATUS(status), 0);
   EXPECT_FALSE(fs::exists(folder_ + "/a.ready"));
-}
-
-// Connections that say nothing.
-std::vector<int> Connect(const std::string& address, int count) {
-  sockaddr_in to = {};
-  to.sin_family = AF_INET;
-  to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  to.sin_port = htons(static_cast<uint16_t>(std::stoi(address.substr(address.rfind(':') + 1))));
-  std::vector<int> files;
-  for (int i = 0; i < count; ++i) {
-    files.push_back(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    EXPECT_EQ(connect(files.back(), reinterpret_cast<sockaddr*>(&to), sizeof(to)), 0);
-  }
-  return files;
 }
 
 TEST_F(DaemonTest, ServesAgainAfterMoreConnectionsThanItMayHaveFiles) {

@@ -52,6 +52,7 @@ struct Flags {
   bool munge = false;
   std::string munge_socket;
   std::string metrics_listen = "127.0.0.1:0";
+  security::TlsFiles metrics_tls;
   std::string directory;
   std::string ready_file;
   std::string topology;
@@ -131,10 +132,18 @@ absl::Status CheckAddresses(const Flags& flags) {
         "run jobs (connections are neither encrypted nor authenticated): give --tls-certificate, "
         "--tls-key and --tls-authority, listen on 127.0.0.1, or add --insecure-listen"));
   }
+  const security::TlsFiles& page = flags.metrics_tls;
+  if (page.certificate.empty() != page.key.empty() ||
+      (page.enabled() && page.certificate.empty())) {
+    return absl::InvalidArgumentError(
+        "TLS of the metrics' page needs --metrics-tls-certificate and --metrics-tls-key; "
+        "--metrics-tls-authority says whose readers are believed");
+  }
   RETURN_IF_ERROR(CheckLoopback(
-      flags.metrics_listen, "--metrics-listen", flags.metrics_insecure_listen,
-      "read the names and figures of all jobs and nodes (the page knows no TLS): listen on "
-      "127.0.0.1 behind a proxy that has it, or add --metrics-insecure-listen"));
+      flags.metrics_listen, "--metrics-listen", page.enabled() || flags.metrics_insecure_listen,
+      "read the names and figures of all jobs and nodes: give --metrics-tls-certificate, "
+      "--metrics-tls-key and --metrics-tls-authority, listen on 127.0.0.1, or add "
+      "--metrics-insecure-listen"));
   if (ParseListenAddress(flags.metrics_listen)->is_unix()) {
     return absl::InvalidArgumentError(
         absl::StrCat("--metrics-listen ", flags.metrics_listen, ": use HOST:PORT"));
@@ -196,6 +205,7 @@ int Serve(const Flags& flags) {
   options.munge = flags.munge || !flags.munge_socket.empty();
   options.munge_socket = flags.munge_socket;
   options.metrics_listen = flags.metrics_listen;
+  options.metrics_tls = flags.metrics_tls;
   options.preparation = flags.preparation;
   options.reflection = flags.reflection.value_or(IsLocal(flags));
   options.directory = std::filesystem::absolute(flags.directory, error).lexically_normal().string();
@@ -213,14 +223,33 @@ int Serve(const Flags& flags) {
     const absl::Status written = WriteReadyFile(flags.ready_file, **controller);
     if (!written.ok()) Fail(written);
   }
-  std::printf("strata-controller %s: serving on %s, metrics on http://%s/metrics, state in %s\n",
+  std::printf("strata-controller %s: serving on %s, metrics on %s://%s/metrics, state in %s\n",
               kVersion, absl::StrJoin((*controller)->addresses(), ", ").c_str(),
+              flags.metrics_tls.certificate.empty() ? "http" : "https",
               (*controller)->metrics_address().c_str(), options.directory.c_str());
   std::fflush(stdout);
   if (!(*controller)->tells_callers_apart()) WarnOfOpenAddresses(**controller);
   const absl::Status status = (*controller)->Run(stop_asked);
   if (!flags.ready_file.empty()) unlink(flags.ready_file.c_str());
   return status.ok() ? 0 : Fail(status);
+}
+
+void AddTlsOptions(CLI::App& app, Flags& flags) {
+  app.add_option("--tls-certificate", flags.tls.certificate,
+                 "PEM file: this controller's certificate (URI spiffe://CLUSTER/controller), then "
+                 "those up to the root; HOST:PORT is served with TLS then");
+  app.add_option("--tls-key", flags.tls.key, "PEM file: its private key");
+  app.add_option("--tls-authority", flags.tls.authority,
+                 "PEM file: the authorities whose clients and agents are believed");
+  app.add_option("--metrics-tls-certificate", flags.metrics_tls.certificate,
+                 "PEM file: the certificate of the Prometheus page, then those up to the root; it "
+                 "is served with TLS then");
+  app.add_option("--metrics-tls-key", flags.metrics_tls.key, "PEM file: its private key");
+  app.add_option("--metrics-tls-authority", flags.metrics_tls.authority,
+                 "PEM file: whoever reads the page must show a certificate of one of these "
+                 "authorities, and have the role metrics");
+  app.add_option("--tls-authority-key", flags.authority_key,
+                 "PEM file: the private key of the first authority: lets nodes enrol by token");
 }
 
 int Main(int argc, char** argv) {
@@ -241,14 +270,7 @@ int Main(int argc, char** argv) {
                  "JSON written once serving: {pid, address, addresses, metrics_address}");
   app.add_option("--topology", flags.topology,
                  "the cluster's levels and links: a topology file, whose nodes are not read");
-  app.add_option("--tls-certificate", flags.tls.certificate,
-                 "PEM file: this controller's certificate (URI spiffe://CLUSTER/controller), then "
-                 "those up to the root; HOST:PORT is served with TLS then");
-  app.add_option("--tls-key", flags.tls.key, "PEM file: its private key");
-  app.add_option("--tls-authority", flags.tls.authority,
-                 "PEM file: the authorities whose clients and agents are believed");
-  app.add_option("--tls-authority-key", flags.authority_key,
-                 "PEM file: the private key of the first authority: lets nodes enrol by token");
+  AddTlsOptions(app, flags);
   app.add_option("--node-certificate-seconds", flags.node_certificate_seconds,
                  "how long certificates of nodes that enrol are valid")
       ->check(CLI::Range(1.0, 366.0 * 86400))

@@ -4,8 +4,8 @@ namespace strata::controller {
 
 std::optional<int64_t> RefusalMeter::Admit(const std::string& caller, bool is_known, double now) {
   const std::lock_guard lock(mutex_);
-  const bool admitted =
-      callers_.Take(caller, kOfOne, now) && (is_known || unknown_.Take("", kOfUnknown, now));
+  const bool admitted = callers_.Take(caller, limits_.of_one, now) &&
+                        (is_known || unknown_.Take("", limits_.of_unknown, now));
   auto counted = unrecorded_.find(caller);
   if (admitted) {
     if (counted == unrecorded_.end()) counted = unrecorded_.find("");

@@ -17,16 +17,21 @@ namespace strata::controller {
 // From any thread.
 class RefusalMeter {
  public:
-  // Of one caller: an identity, or the network of callers without one.
-  static constexpr TokenBuckets::Rate kOfOne = {.per_second = 1, .burst = 20};
-  // Of all callers without an identity: networks are cheap.
-  static constexpr TokenBuckets::Rate kOfUnknown = {.per_second = 5, .burst = 100};
+  struct Limits {
+    // Of one caller: an identity, or the network of callers without one.
+    TokenBuckets::Rate of_one = {.per_second = 1, .burst = 20};
+    // Of all callers without an identity: networks are cheap.
+    TokenBuckets::Rate of_unknown = {.per_second = 5, .burst = 100};
+  };
+
+  explicit RefusalMeter(const Limits& limits) : limits_(limits) {}
 
   // Whether this one is to be recorded; then how many of the caller's were not, since the last one
   // that was. `now`: seconds of any clock that does not go back.
   std::optional<int64_t> Admit(const std::string& caller, bool is_known, double now);
 
  private:
+  const Limits limits_;
   std::mutex mutex_;  // guards what follows
   TokenBuckets callers_;
   TokenBuckets unknown_;

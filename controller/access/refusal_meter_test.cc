@@ -8,10 +8,11 @@ namespace strata::controller {
 namespace {
 
 constexpr bool kKnown = true;
+constexpr RefusalMeter::Limits kLimits;
 
 TEST(RefusalMeter, ABurstThenOnePerSecondAndTheOthersAreCounted) {
-  RefusalMeter meter;
-  for (int i = 0; i < RefusalMeter::kOfOne.burst; ++i) {
+  RefusalMeter meter(kLimits);
+  for (int i = 0; i < kLimits.of_one.burst; ++i) {
     EXPECT_EQ(meter.Admit("users/a", kKnown, 5), 0);
   }
   for (int i = 0; i < 7; ++i) EXPECT_EQ(meter.Admit("users/a", kKnown, 5.5), std::nullopt);
@@ -21,32 +22,32 @@ TEST(RefusalMeter, ABurstThenOnePerSecondAndTheOthersAreCounted) {
 }
 
 TEST(RefusalMeter, CallersHaveAllowancesOfTheirOwn) {
-  RefusalMeter meter;
+  RefusalMeter meter(kLimits);
   for (int i = 0; i < 100; ++i) meter.Admit("users/a", kKnown, 1);
   EXPECT_EQ(meter.Admit("users/a", kKnown, 1), std::nullopt);
   EXPECT_EQ(meter.Admit("users/b", kKnown, 1), 0);
 }
 
 TEST(RefusalMeter, AnAllowanceGrowsNoFurtherThanTheBurst) {
-  RefusalMeter meter;
+  RefusalMeter meter(kLimits);
   meter.Admit("users/a", kKnown, 1);
   int recorded = 0;
   for (int i = 0; i < 100; ++i) recorded += meter.Admit("users/a", kKnown, 10'000).has_value();
-  EXPECT_EQ(recorded, RefusalMeter::kOfOne.burst);
+  EXPECT_EQ(recorded, kLimits.of_one.burst);
 }
 
 TEST(RefusalMeter, ManyNetworksShareWhatIsRecordedOfCallersWithoutAnIdentity) {
-  RefusalMeter meter;
+  RefusalMeter meter(kLimits);
   int recorded = 0;
   for (int i = 0; i < 5000; ++i) {
     recorded += meter.Admit(absl::StrCat("10.0.0.", i), !kKnown, 1).has_value();
   }
-  EXPECT_EQ(recorded, RefusalMeter::kOfUnknown.burst);
+  EXPECT_EQ(recorded, kLimits.of_unknown.burst);
   EXPECT_EQ(meter.Admit("users/a", kKnown, 1), 5000 - 100 - 1024);  // and those are counted
 }
 
 TEST(RefusalMeter, ManyCallersAreRememberedNoMoreThanSoMany) {
-  RefusalMeter meter;
+  RefusalMeter meter(kLimits);
   for (int i = 0; i < 100; ++i) meter.Admit("users/loud", kKnown, 1e6);
   for (size_t i = 0; i < 2 * TokenBuckets::kMostCallers; ++i) {
     EXPECT_EQ(meter.Admit(absl::StrCat("users/", i), kKnown, static_cast<double>(i)), 0);

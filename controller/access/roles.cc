@@ -19,50 +19,52 @@ constexpr char kItself = 'n';   // to the node that calls
 constexpr char kAlways = '*';
 
 struct Row {
-  // One letter per role: viewer, submitter, project-admin, operator, admin, node; then anybody,
-  // known or not.
+  // One letter per role: viewer, submitter, project-admin, operator, admin, metrics, node; then
+  // anybody, known or not.
   const char* reach;
   const char* method;
 };
 
 constexpr Row kTable[] = {
-    // v s p o a n any
-    {"- p p - * - -", "JobService/CreateJob"},
-    {"p p p * * - -", "JobService/GetJob"},
-    {"p p p * * - -", "JobService/ListJobs"},
-    {"p p p * * - -", "JobService/WatchJobs"},
-    {"p p p * * - -", "JobService/ExplainJob"},
-    {"p p p * * - -", "JobService/ListJobEvents"},
-    {"p p p * * - -", "JobService/StreamLogs"},
-    {"p p p * * - -", "JobService/StreamProgress"},
-    {"- o p - * - -", "JobService/UpdateJob"},
-    {"- o p - * - -", "JobService/DeleteJob"},
-    {"- o p * * - -", "JobService/SuspendJob"},
-    {"- o p * * - -", "JobService/ResumeJob"},
-    {"- o p * * - -", "JobService/CancelJob"},
-    {"- o p * * - -", "JobService/CancelJobs"},
+    // v s p o a m n any
+    {"- p p - * - - -", "JobService/CreateJob"},
+    {"p p p * * - - -", "JobService/GetJob"},
+    {"p p p * * - - -", "JobService/ListJobs"},
+    {"p p p * * - - -", "JobService/WatchJobs"},
+    {"p p p * * - - -", "JobService/ExplainJob"},
+    {"p p p * * - - -", "JobService/ListJobEvents"},
+    {"p p p * * - - -", "JobService/StreamLogs"},
+    {"p p p * * - - -", "JobService/StreamProgress"},
+    {"- o p - * - - -", "JobService/UpdateJob"},
+    {"- o p - * - - -", "JobService/DeleteJob"},
+    {"- o p * * - - -", "JobService/SuspendJob"},
+    {"- o p * * - - -", "JobService/ResumeJob"},
+    {"- o p * * - - -", "JobService/CancelJob"},
+    {"- o p * * - - -", "JobService/CancelJobs"},
 
-    {"* * * * * - -", "ClusterService/GetCluster"},
-    {"* * * * * - -", "ClusterService/GetTopology"},
-    {"* * * * * - -", "ClusterService/GetNode"},
-    {"* * * * * - -", "ClusterService/ListNodes"},
-    {"* * * * * - -", "ClusterService/WatchNodes"},
-    {"- - - * * - -", "ClusterService/DrainNode"},
-    {"- - - * * - -", "ClusterService/DrainNodes"},
-    {"- - - * * - -", "ClusterService/ResumeNode"},
-    {"- - - * * - -", "ClusterService/DeleteNode"},
-    {"- - - * * - -", "ClusterService/GetPolicy"},
-    {"- - - - * - -", "ClusterService/ApplyPolicy"},
-    {"- - - - * - -", "ClusterService/BackupCluster"},
+    {"* * * * * - - -", "ClusterService/GetCluster"},
+    {"* * * * * - - -", "ClusterService/GetTopology"},
+    {"* * * * * - - -", "ClusterService/GetNode"},
+    {"* * * * * - - -", "ClusterService/ListNodes"},
+    {"* * * * * - - -", "ClusterService/WatchNodes"},
+    {"- - - * * - - -", "ClusterService/DrainNode"},
+    {"- - - * * - - -", "ClusterService/DrainNodes"},
+    {"- - - * * - - -", "ClusterService/ResumeNode"},
+    {"- - - * * - - -", "ClusterService/DeleteNode"},
+    {"- - - * * - - -", "ClusterService/GetPolicy"},
+    {"- - - - * - - -", "ClusterService/ApplyPolicy"},
+    {"- - - - * - - -", "ClusterService/BackupCluster"},
 
-    {"* * * * * * *", "AccessService/GetIdentity"},
-    {"* * * * * * *", "AccessService/EnrollNode"},  // a token or a certificate allows it
-    {"- - - - * - -", "AccessService/CreateJoinToken"},
-    {"- - - - * - -", "AccessService/ListJoinTokens"},
-    {"- - - - * - -", "AccessService/DeleteJoinToken"},
-    {"- - - - * - -", "AccessService/ListAuditRecords"},
+    {"* * * * * * * *", "AccessService/GetIdentity"},
+    {"* * * * * * * *", "AccessService/EnrollNode"},  // a token or a certificate allows it
+    {"- - - - * - - -", "AccessService/CreateJoinToken"},
+    {"- - - - * - - -", "AccessService/ListJoinTokens"},
+    {"- - - - * - - -", "AccessService/DeleteJoinToken"},
+    {"- - - - * - - -", "AccessService/ListAuditRecords"},
 
-    {"- - - - - n -", "AgentService/Session"},
+    {"- - - - - - n -", "AgentService/Session"},
+
+    {"- - - * * * - -", "GET /metrics"},
 };
 
 struct RoleName {
@@ -76,6 +78,7 @@ constexpr RoleName kRoles[] = {
     {Role::kProjectAdmin, "project-admin", true},
     {Role::kOperator, "operator", false},
     {Role::kAdmin, "admin", false},
+    {Role::kMetrics, "metrics", false},
 };
 constexpr char kNodeRole[] = "node";
 constexpr size_t kAnybody = std::size(kRoles) + 1;  // column

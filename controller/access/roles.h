@@ -17,7 +17,7 @@
 namespace strata::controller {
 
 // In the order of the table's columns.
-enum class Role { kViewer, kSubmitter, kProjectAdmin, kOperator, kAdmin, kNode };
+enum class Role { kViewer, kSubmitter, kProjectAdmin, kOperator, kAdmin, kMetrics, kNode };
 
 // "project-admin": as in policies.
 std::string NameOf(Role role);
@@ -57,8 +57,9 @@ class Rights {
   Rights(const Identity& identity, const v1::Policy& policy,
          const std::vector<std::string>& standing_admins);
 
-  // `method`: "JobService/GetJob"; one that the table does not know is refused. A target without a
-  // name is allowed to who may do it to some jobs: which ones, the method is to ask for each.
+  // `method`: "JobService/GetJob", or "GET /metrics" for that page; one that the table does not
+  // know is refused. A target without a name is allowed to who may do it to some jobs: which ones,
+  // the method is to ask for each.
   Decision Decide(absl::string_view method, const Target& target) const;
   // Whether jobs of the project may be looked at.
   bool Sees(const std::string& project) const;

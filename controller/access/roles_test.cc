@@ -30,6 +30,7 @@ roles:
   - {role: viewer, members: [users/vic]}
   - {role: operator, members: [users/oli]}
   - {role: admin, members: [users/ada]}
+  - {role: metrics, members: [users/mona]}
 )");
 }
 
@@ -68,6 +69,25 @@ TEST(Rights, GroupsAndEverybodyAreMembers) {
   EXPECT_FALSE(Of(User("interns")).Sees("nlp"));
   EXPECT_TRUE(Of(User("new")).Sees("default"));
   EXPECT_FALSE(Of(*ParseIdentity("nodes/n0", "tls")).Sees("default"));
+}
+
+TEST(Rights, TheMetricsPageIsForItsRoleOperatorsAndAdmins) {
+  const auto may = [](const std::string& user) {
+    return Of(User(user)).Decide("GET /metrics", {}).allowed;
+  };
+  EXPECT_TRUE(may("mona") && may("oli") && may("ada") && may("root"));
+  EXPECT_FALSE(may("vic") || may("pat") || may("sue") || may("stranger"));
+  EXPECT_FALSE(Of(*ParseIdentity("nodes/n0", "tls")).Decide("GET /metrics", {}).allowed);
+  // And its role is for nothing else: what mona may do besides everybody may.
+  for (const std::string& method : MethodsOfTable()) {
+    if (method == "GET /metrics") continue;
+    const Target job = Job("nlp", "users/mona");
+    EXPECT_EQ(Of(User("mona")).Decide(method, job).allowed,
+              Of(User("stranger")).Decide(method, job).allowed)
+        << method;
+  }
+  EXPECT_THAT(Of(User("vic")).Decide("GET /metrics", {}).reason,
+              HasSubstr("it takes operator or admin or metrics, and users/vic has viewer"));
 }
 
 TEST(Rights, NodesSpeakForThemselvesOnly) {
@@ -148,14 +168,14 @@ TEST(Rights, UnknownMethodsAreRefusedToAll) {
 
 TEST(Roles, ThePolicyFileKnowsThemAll) {
   std::set<std::string> names;
-  for (const Role role :
-       {Role::kViewer, Role::kSubmitter, Role::kProjectAdmin, Role::kOperator, Role::kAdmin}) {
+  for (const Role role : {Role::kViewer, Role::kSubmitter, Role::kProjectAdmin, Role::kOperator,
+                          Role::kAdmin, Role::kMetrics}) {
     names.insert(NameOf(role));
     EXPECT_EQ(FindRole(NameOf(role)), role);
     const std::string project = IsOfProject(role) ? ", project: default" : "";
     PolicyOf(absl::StrCat("roles: [{role: ", NameOf(role), ", members: [users/a]", project, "}]"));
   }
-  EXPECT_EQ(names.size(), 5u);
+  EXPECT_EQ(names.size(), 6u);
   EXPECT_EQ(FindRole("node"), std::nullopt);  // nobody is given it
 }
 

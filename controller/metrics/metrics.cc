@@ -1,18 +1,11 @@
 #include "controller/metrics/metrics.h"
 
-#include <netinet/in.h>
-#include <prometheus/exposer.h>
+#include <prometheus/registry.h>
 #include <prometheus/text_serializer.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
-#include <condition_variable>
-#include <exception>
 #include <map>
 #include <mutex>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -31,7 +24,6 @@ const prometheus::Histogram::BucketBoundaries kCallSeconds = {0.001, 0.003, 0.01
                                                               0.3,   1,     3,    10};
 const prometheus::Histogram::BucketBoundaries kLagSeconds = {0.01, 0.03, 0.1, 0.3, 1, 3, 10};
 constexpr double kRefreshSeconds = 1;
-constexpr auto kKnockEvery = std::chrono::milliseconds(10);
 constexpr size_t kMostNodes = 2000;
 
 class PrometheusMetrics final : public Metrics {
@@ -82,11 +74,9 @@ class PrometheusMetrics final : public Metrics {
     used_devices_ = &devices_.Add({{"use", "held"}});
   }
 
-  ~PrometheusMetrics() override { StopServing(); }
-
-  absl::StatusOr<std::string> Serve(const std::string& address) override;
   std::string Text() const override {
-    return prometheus::TextSerializer().Serialize(page_->Collect());
+    ShowFigures();
+    return prometheus::TextSerializer().Serialize(registry_->Collect());
   }
 
   void OnLoad(const Core& core) override {
@@ -106,19 +96,9 @@ class PrometheusMetrics final : public Metrics {
   void OnCall(const char* method, const char* code, double seconds) override;
 
  private:
-  // What scrapes get, on the threads that ask for it: what takes time in proportion to the cluster
-  // is counted there.
-  struct Page final : prometheus::Collectable {
-    explicit Page(PrometheusMetrics* of) : metrics(of) {}
-    std::vector<prometheus::MetricFamily> Collect() const override {
-      metrics->ShowFigures();
-      return metrics->registry_->Collect();
-    }
-    PrometheusMetrics* const metrics;
-  };
-
-  void StopServing();
-  void ShowFigures();
+  // Of what is scraped, on the thread that asks for it: what takes time in proportion to the
+  // cluster is counted there.
+  void ShowFigures() const;
 
   struct Node {
     double heard_at = 0;
@@ -133,7 +113,7 @@ class PrometheusMetrics final : public Metrics {
   double heartbeat_seconds_ = 0;  // what agents are told
   const std::shared_ptr<prometheus::Registry> registry_;
   JobMetrics jobs_;
-  SchedulerMetrics scheduler_;
+  mutable SchedulerMetrics scheduler_;  // guarded by figures_mutex_
   prometheus::Family<prometheus::Gauge>& nodes_;
   prometheus::Family<prometheus::Gauge>& devices_;
   prometheus::Gauge& isolated_;
@@ -147,79 +127,14 @@ class PrometheusMetrics final : public Metrics {
   std::map<std::string, Node> agents_;  // by node
   double next_refresh_ = 0;
 
-  const std::shared_ptr<Page> page_ = std::make_shared<Page>(this);
-  std::mutex snapshot_mutex_;                 // guards snapshot_; never held for long
+  mutable std::mutex snapshot_mutex_;         // guards snapshot_; never held for long
   std::shared_ptr<const Snapshot> snapshot_;  // the newest, or null
-  std::mutex figures_mutex_;                  // guards shown_, and what it is shown by
-  std::shared_ptr<const Snapshot> shown_;
+  mutable std::mutex figures_mutex_;          // guards shown_, and what it is shown by
+  mutable std::shared_ptr<const Snapshot> shown_;
 
   std::mutex calls_mutex_;  // guards calls_
   std::map<std::string, Calls> calls_;
-
-  std::unique_ptr<prometheus::Exposer> exposer_;
-  int port_ = 0;
 };
-
-// Makes a connection to the port on this machine and drops it.
-void Knock(int port) {
-  for (const int family : {AF_INET, AF_INET6}) {
-    const int file = socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (file < 0) continue;
-    sockaddr_in v4 = {};
-    v4.sin_family = AF_INET;
-    v4.sin_port = htons(static_cast<uint16_t>(port));
-    v4.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    sockaddr_in6 v6 = {};
-    v6.sin6_family = AF_INET6;
-    v6.sin6_port = v4.sin_port;
-    v6.sin6_addr = in6addr_loopback;
-    const bool is_v4 = family == AF_INET;
-    const auto* address =
-        is_v4 ? reinterpret_cast<sockaddr*>(&v4) : reinterpret_cast<sockaddr*>(&v6);
-    // Whether anybody listens there does not matter.
-    static_cast<void>(connect(file, address, is_v4 ? sizeof(v4) : sizeof(v6)));
-    close(file);
-  }
-}
-
-absl::StatusOr<std::string> PrometheusMetrics::Serve(const std::string& address) {
-  // The library reports by exceptions.
-  try {
-    // A request that does not come to its end holds a thread until its time is over, no longer.
-    exposer_ = std::make_unique<prometheus::Exposer>(
-        std::vector<std::string>{"listening_ports", address, "num_threads", "16",
-                                 "request_timeout_ms", "1000", "enable_keep_alive", "no"});
-    exposer_->RegisterCollectable(page_);
-    const std::vector<int> ports = exposer_->GetListeningPorts();
-    if (ports.empty()) return absl::FailedPreconditionError(absl::StrCat(address, ": no port"));
-    port_ = ports.front();
-    return absl::StrCat(address.substr(0, address.rfind(':')), ":", ports.front());
-  } catch (const std::exception& error) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("the metrics address ", address,
-                     " is in use or cannot be had: ", static_cast<const char*>(error.what())));
-  }
-}
-
-// The library's thread that accepts connections looks whether it is to end every two seconds, and
-// after each connection: it gets connections until it has.
-void PrometheusMetrics::StopServing() {
-  if (exposer_ == nullptr) return;
-  std::mutex mutex;
-  std::condition_variable changed;
-  bool ended = false;
-  std::thread knocking([&] {
-    std::unique_lock lock(mutex);
-    while (!changed.wait_for(lock, kKnockEvery, [&] { return ended; })) Knock(port_);
-  });
-  exposer_ = nullptr;
-  {
-    const std::lock_guard lock(mutex);
-    ended = true;
-  }
-  changed.notify_one();
-  knocking.join();
-}
 
 void PrometheusMetrics::OnTick(const Core& core) {
   if (clock_->Now() < next_refresh_) return;
@@ -240,7 +155,7 @@ void PrometheusMetrics::OnTick(const Core& core) {
   });
 }
 
-void PrometheusMetrics::ShowFigures() {
+void PrometheusMetrics::ShowFigures() const {
   std::shared_ptr<const Snapshot> snapshot;
   {
     const std::lock_guard lock(snapshot_mutex_);

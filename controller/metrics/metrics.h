@@ -1,5 +1,4 @@
-// What Prometheus can scrape from the controller: GET /metrics on a port of its own, names with the
-// prefix strata_.
+// What Prometheus can scrape from the controller (GET /metrics), names with the prefix strata_.
 //
 // Labels have few values: jobs are the only open set, named by job_id; the series of a job go an
 // hour after its end, or earlier when they make room for a job that runs; at most kMostJobs have
@@ -10,7 +9,6 @@
 #include <memory>
 #include <string>
 
-#include "absl/status/statusor.h"
 #include "common/clock.h"
 #include "controller/service/reactor/call_observer.h"
 #include "controller/service/reactor/reactor.h"
@@ -26,10 +24,7 @@ class Metrics : public Reactor::Listener, public CallObserver, public AgentObser
   // Borrowed: clock.
   static std::unique_ptr<Metrics> Make(const std::string& version, const common::Clock* clock);
 
-  // Serves on HOST:PORT (port 0: any) until this ends; returns the address. FailedPrecondition: it
-  // is in use or cannot be had.
-  virtual absl::StatusOr<std::string> Serve(const std::string& address) = 0;
-  // The page, as it is now.
+  // The page, as it is now. From any thread.
   virtual std::string Text() const = 0;
 };
 

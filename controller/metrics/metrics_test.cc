@@ -346,14 +346,5 @@ TEST_F(MetricsTest, ScrapesCountASnapshotWhileTheLogicGoesOn) {
   EXPECT_THAT(Text(), HasSubstr("strata_pending_jobs 21\n"));
 }
 
-TEST_F(MetricsTest, PageIsServedOnAnyFreePort) {
-  const auto address = metrics_->Serve("127.0.0.1:0");
-  ASSERT_TRUE(address.ok()) << address.status();
-  EXPECT_THAT(*address, testing::MatchesRegex("127\\.0\\.0\\.1:[1-9][0-9]*"));
-  const auto other = Metrics::Make("x", &clock_);
-  const auto taken = other->Serve(*address);
-  EXPECT_THAT(std::string(taken.status().message()), HasSubstr(*address + " is in use"));
-}
-
 }  // namespace
 }  // namespace strata::controller

@@ -1,10 +1,13 @@
 // Who may do what, over the wire: every method of every service, as every kind of caller, about
 // jobs of the caller's own, of its project and of another. Methods are found through the server's
-// reflection; what is expected of each stands here once more, by itself.
+// reflection; what is expected of each stands here once more, by itself. Each refusal is in the
+// audit trail.
 #include <google/protobuf/descriptor.h>
 #include <google/protobuf/message.h>
 
 #include <map>
+#include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -20,12 +23,15 @@ namespace {
 using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
 using google::protobuf::MethodDescriptor;
+using testing::HasSubstr;
 using testing::IsEmpty;
+using testing::StartsWith;
 
 // What each role may be told or do: to its own jobs, to those of its project, to all, or nothing.
 enum Expected { kNothing, kOwnJobs, kProjectJobs, kAllJobs };
 struct Expectation {
   Expected viewer, submitter, project_admin, op, admin;
+  Expected metrics = kNothing;  // its page is no method
   bool node = false;
   bool anybody = false;
 };
@@ -35,7 +41,8 @@ constexpr Expectation kChange = {kNothing, kOwnJobs, kProjectJobs, kNothing, kAl
 constexpr Expectation kEveryRole = {kAllJobs, kAllJobs, kAllJobs, kAllJobs, kAllJobs};
 constexpr Expectation kOperators = {kNothing, kNothing, kNothing, kAllJobs, kAllJobs};
 constexpr Expectation kAdmins = {kNothing, kNothing, kNothing, kNothing, kAllJobs};
-constexpr Expectation kEverybody = {kAllJobs, kAllJobs, kAllJobs, kAllJobs, kAllJobs, true, true};
+constexpr Expectation kEverybody = {kAllJobs, kAllJobs, kAllJobs, kAllJobs,
+                                    kAllJobs, kAllJobs, true,     true};
 
 const std::map<std::string, Expectation>& Expectations() {
   static const auto& all = *new std::map<std::string, Expectation>{
@@ -71,7 +78,7 @@ const std::map<std::string, Expectation>& Expectations() {
       {"ListAuditRecords", kAdmins},
       {"GetIdentity", kEverybody},
       {"EnrollNode", kEverybody},
-      {"Session", {kNothing, kNothing, kNothing, kNothing, kNothing, true}},
+      {"Session", {kNothing, kNothing, kNothing, kNothing, kNothing, kNothing, true}},
   };
   return all;
 }
@@ -141,6 +148,7 @@ const std::vector<Person>& People() {
       {"users/oli", &Expectation::op},
       {"users/ada", &Expectation::admin},
       {"users/root", &Expectation::admin},
+      {"users/mona", &Expectation::metrics},
       {"users/stranger", nullptr},
       {"nodes/n0", nullptr},
       {"nodes/n1", nullptr},
@@ -157,7 +165,49 @@ bool IsExpected(const Expectation& expected, const Person& person, const Subject
          expected.*person.column >= subject.least;
 }
 
-TEST_F(Access, EveryMethodIsAllowedToWhomItShouldAndRefusedToAllOthers) {
+// What the audit trail says that a call was about.
+std::string ResourceOf(const MethodDescriptor& method, const Subject& subject,
+                       const Person& person) {
+  static const auto& of_nothing = *new std::set<std::string>{
+      "ListJobs",        "CancelJobs",  "GetCluster",     "GetTopology",
+      "ListNodes",       "DrainNodes",  "GetPolicy",      "BackupCluster",
+      "CreateJoinToken", "GetIdentity", "ListJoinTokens", "ListAuditRecords"};
+  // Who is no node is refused a session before it has named one.
+  const bool is_node = person.caller.substr(0, 6) == "nodes/";
+  if (method.name() == "Session" && !is_node) return "";
+  if (method.name() == "CreateJob") return "jobs/new";
+  if (method.name() == "ApplyPolicy") return "policy";
+  if (of_nothing.contains(method.name())) return "";
+  return absl::StrCat(method.service()->name() == "JobService" ? "jobs/" + subject.job
+                                                               : "nodes/n0");
+}
+
+// As many refusals are recorded as there are.
+class AuditedAccess : public Access {
+ protected:
+  AuditedAccess() : Access(Recording()) {}
+  static Controller::Options Recording() {
+    Controller::Options options = WithIdentities();
+    options.refusals = {.of_one = {.per_second = 1, .burst = 1e6},
+                        .of_unknown = {.per_second = 1, .burst = 1e6}};
+    return options;
+  }
+  v1::AuditRecord Newest() {
+    As context("owner");
+    v1::ListAuditRecordsRequest request;
+    request.set_page_size(1);
+    v1::ListAuditRecordsResponse page;
+    EXPECT_TRUE(audit_->ListAuditRecords(&context, request, &page).ok());
+    return page.records_size() == 0 ? v1::AuditRecord() : page.records(0);
+  }
+
+  const std::unique_ptr<v1::AccessService::Stub> audit_ =
+      v1::AccessService::NewStub(running_.channel());
+};
+
+TEST_F(AuditedAccess, EveryMethodIsAllowedToWhomItShouldAndRefusedToAllOthersOnRecord) {
+  int64_t seen = Newest().sequence();
+  int refusals = 0;
   auto found = ReflectedMethods::Read(running_.channel());
   ASSERT_TRUE(found.ok()) << found.status();
   for (const MethodDescriptor* method : (*found)->methods()) {
@@ -183,9 +233,20 @@ TEST_F(Access, EveryMethodIsAllowedToWhomItShouldAndRefusedToAllOthers) {
                   unknown ? grpc::UNAUTHENTICATED : grpc::PERMISSION_DENIED);
         EXPECT_EQ(reason, unknown ? "IDENTITY_REQUIRED" : "ROLE_REQUIRED");
         EXPECT_THAT(outcome.responses, IsEmpty());
+        ++refusals;
+        const v1::AuditRecord record = Newest();
+        EXPECT_GT(record.sequence(), seen) << "it is not in the audit trail";
+        seen = record.sequence();
+        EXPECT_EQ(record.identity(), person.caller);
+        EXPECT_EQ(record.method(), absl::StrCat(method->service()->name(), "/", method->name()));
+        EXPECT_EQ(record.resource(), ResourceOf(*method, subject, person));
+        EXPECT_EQ(record.outcome(), unknown ? "UNAUTHENTICATED" : "PERMISSION_DENIED");
+        EXPECT_THAT(record.reason(), HasSubstr(method->name()));
+        EXPECT_THAT(record.peer(), StartsWith("ipv"));
       }
     }
   }
+  EXPECT_GT(refusals, 800);
 }
 }  // namespace
 }  // namespace strata::controller

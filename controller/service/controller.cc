@@ -18,6 +18,7 @@
 #include "controller/service/files/audit_log.h"
 #include "controller/service/files/file_pool.h"
 #include "controller/service/job_service.h"
+#include "controller/service/metrics_page.h"
 #include "controller/service/reactor/policy_view.h"
 #include "controller/service/reactor/session_table.h"
 #include "controller/service/store_preparation.h"
@@ -25,7 +26,9 @@
 #include "controller/service/streams/progress_hub.h"
 #include "controller/service/streams/watch_hub.h"
 #include "controller/service/transport/acceptor.h"
+#include "controller/service/transport/certificate_identities.h"
 #include "controller/service/transport/listen_address.h"
+#include "controller/service/transport/page_server.h"
 #include "controller/service/transport/peer_user.h"
 #include "controller/service/transport/transport_authenticator.h"
 #include "controller/service/transport/unix_relay.h"
@@ -34,8 +37,10 @@
 #include "grpcpp/health_check_service_interface.h"
 #include "grpcpp/impl/server_builder_option.h"
 #include "security/authority.h"
+#include "security/certificate.h"
 #include "security/credentials.h"
 #include "security/tls_files.h"
+#include "security/tls_server.h"
 
 namespace strata::controller {
 namespace {
@@ -120,6 +125,16 @@ absl::Status CheckIsController(const security::TlsFiles& files, const security::
                               : absl::StrCat(", and this is that of ", own.own.id.ToString())));
 }
 
+// That the first of these certificates names which names any; empty: none does.
+std::string ClusterOf(const std::vector<std::string>& files) {
+  for (const std::string& file : files) {
+    const absl::StatusOr<std::string> pem = security::ReadPemFile(file);
+    const auto view = security::ReadCertificate(pem.value_or(""));
+    if (view.ok()) return view->id.cluster;
+  }
+  return "";
+}
+
 // Null, where this controller signs nothing.
 absl::StatusOr<std::unique_ptr<security::Authority>> OpenAuthority(
     const Controller::Options& options) {
@@ -180,6 +195,8 @@ class ControllerImpl final : public Controller {
 
  private:
   absl::Status Listen();
+  absl::Status ListenForMetrics();
+  void BeginMetrics(const CallEnvironment& environment);
   absl::Status StartServer();
   // Gives the server what comes in, from now on.
   void Accept(Acceptor& acceptor, std::unique_ptr<Connections> connections);
@@ -213,13 +230,15 @@ class ControllerImpl final : public Controller {
   std::shared_ptr<Authenticator> authenticator_;
   CallMeter calls_;
   RestrictedStreams restricted_;
-  RefusalMeter refusals_;
+  RefusalMeter refusals_{options_.refusals};
   PolicyView policy_;
   std::vector<std::unique_ptr<grpc::Service>> services_;
   std::vector<std::string> addresses_;
   std::string metrics_address_;
   std::unique_ptr<grpc::Server> server_;              // ends before what its calls use
-  std::vector<std::unique_ptr<Acceptor>> acceptors_;  // last: give the server its connections
+  std::vector<std::unique_ptr<Acceptor>> acceptors_;  // give the server its connections
+  std::unique_ptr<MetricsPage> metrics_page_;
+  std::unique_ptr<PageServer> pages_;  // null: none
 };
 
 absl::Status ControllerImpl::Listen() {
@@ -240,9 +259,8 @@ absl::Status ControllerImpl::Listen() {
         const security::TlsMaterial own,
         security::ReadTlsFiles(options_.tls, security::Side::kServer, common::WallSeconds()));
     RETURN_IF_ERROR(CheckIsController(options_.tls, own));
-    known.cluster = own.own.id.cluster;
-    known.verifier =
-        std::make_unique<security::PeerVerifier>(options_.tls.authority, security::Side::kClient);
+    known.certificates =
+        std::make_unique<CertificateIdentities>(options_.tls.authority, own.own.id.cluster);
   }
   if (options_.munge) known.munge = std::make_unique<MungeDecoder>(options_.munge_socket);
   known.tells_callers_apart =
@@ -283,6 +301,28 @@ void ControllerImpl::Accept(Acceptor& acceptor, std::unique_ptr<Connections> con
       places(most / UnixRelay::kFilesPerConnection));
 }
 
+absl::Status ControllerImpl::ListenForMetrics() {
+  std::unique_ptr<security::TlsServer> tls;
+  if (!options_.metrics_tls.certificate.empty()) {
+    ASSIGN_OR_RETURN(tls, security::TlsServer::Open(options_.metrics_tls));
+  }
+  ASSIGN_OR_RETURN(pages_, PageServer::Listen(options_.metrics_listen, std::move(tls), clock_));
+  metrics_address_ = pages_->address();
+  return absl::OkStatus();
+}
+
+void ControllerImpl::BeginMetrics(const CallEnvironment& environment) {
+  if (pages_ == nullptr) return;
+  std::unique_ptr<CertificateIdentities> readers;
+  if (options_.metrics_tls.enabled()) {
+    readers = std::make_unique<CertificateIdentities>(
+        options_.metrics_tls.authority,
+        ClusterOf({options_.metrics_tls.certificate, options_.tls.certificate}));
+  }
+  metrics_page_ = std::make_unique<MetricsPage>(environment, metrics_.get(), std::move(readers));
+  pages_->Begin([this](const PageRequest& request) { return metrics_page_->Answer(request); });
+}
+
 absl::Status ControllerImpl::StartServer() {
   grpc::EnableDefaultHealthCheckService(true);
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();
@@ -300,6 +340,7 @@ absl::Status ControllerImpl::StartServer() {
                                        &refusals_,
                                        &policy_,
                                        options_.audit_records};
+  BeginMetrics(environment);
   v1::Cluster about;
   about.set_version(options_.version);
   about.set_directory(options_.directory);
@@ -349,7 +390,7 @@ absl::Status ControllerImpl::StartServer() {
 
 absl::Status ControllerImpl::Begin() {
   if (!options_.metrics_listen.empty()) {
-    ASSIGN_OR_RETURN(metrics_address_, metrics_->Serve(options_.metrics_listen));
+    RETURN_IF_ERROR(ListenForMetrics());
   }
   // Before loading begins a new term: a second controller on the port changes nothing.
   RETURN_IF_ERROR(StartServer());

@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/clock.h"
+#include "controller/access/refusal_meter.h"
 #include "controller/logic/core.h"
 #include "controller/service/files/file_pool.h"
 #include "controller/service/reactor/reactor.h"
@@ -38,7 +39,10 @@ class Controller {
     bool munge = false;
     std::string munge_socket;
     std::string metrics_listen = "127.0.0.1:0";  // empty: none
-    std::string directory;                       // absolute; the store, and jobs without their own
+    // Of the metrics' page, when it has a certificate; with an authority whoever reads it must show
+    // a certificate, and have a role for it.
+    security::TlsFiles metrics_tls;
+    std::string directory;  // absolute; the store, and jobs without their own
     std::string version;
     topology::Description
         map;  // levels and links of the cluster, as Core's; nodes join by themselves
@@ -54,6 +58,7 @@ class Controller {
     std::shared_ptr<Authenticator> authenticator;
     std::vector<std::string> standing_admins;  // users/NAME, admins whatever the policy says
     size_t audit_records = 10'000;             // kept; at least 1
+    RefusalMeter::Limits refusals;             // that are recorded in the audit trail
     std::FILE* audit_log = nullptr;            // where they also go, as JSON lines; null: nowhere
     StorePreparation preparation;              // of the directory's store
   };

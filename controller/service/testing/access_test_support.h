@@ -58,7 +58,7 @@ inline v1::RoleBinding Binding(const std::string& role, const std::string& membe
 
 class Access : public testing::Test {
  protected:
-  Access() {
+  explicit Access(const Controller::Options& options = WithIdentities()) : running_("", options) {
     v1::Policy policy;
     for (const char* name : {"nlp", "vision"}) policy.add_projects()->set_name(name);
     *policy.add_roles() = Binding("viewer", "users/vic", "nlp");
@@ -66,6 +66,7 @@ class Access : public testing::Test {
     *policy.add_roles() = Binding("project-admin", "users/pat", "nlp");
     *policy.add_roles() = Binding("operator", "users/oli");
     *policy.add_roles() = Binding("admin", "users/ada");
+    *policy.add_roles() = Binding("metrics", "users/mona");
     EXPECT_TRUE(Apply("owner", policy).ok());
     Create("users/sue", "of-sue", "nlp");
     Create("users/pat", "of-pat", "nlp");
@@ -129,7 +130,7 @@ class Access : public testing::Test {
     return names;
   }
 
-  RunningController running_{"", WithIdentities()};
+  RunningController running_;
 };
 }  // namespace strata::controller
 

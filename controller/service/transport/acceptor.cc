@@ -159,9 +159,10 @@ int Acceptor::MostFiles() {
   return std::max(most - kReservedFiles, most / 2);
 }
 
-void Acceptor::Begin(Take take, std::unique_ptr<Places> places) {
+void Acceptor::Begin(Take take, std::unique_ptr<Places> places, int most_files) {
   take_ = std::move(take);
   places_ = std::move(places);
+  most_files_ = most_files;
   thread_ = std::thread([this] { Run(); });
 }
 
@@ -176,7 +177,6 @@ Acceptor::~Acceptor() {
 }
 
 void Acceptor::Run() {
-  const int most = MostFiles();
   for (;;) {
     pollfd files[] = {{listener_, POLLIN, 0}, {wake_, POLLIN, 0}};
     if (poll(files, 2, /*timeout=*/-1) < 0 && errno != EINTR) std::this_thread::sleep_for(kPause);
@@ -187,7 +187,7 @@ void Acceptor::Run() {
       if (errno != EAGAIN && errno != ECONNABORTED) std::this_thread::sleep_for(kPause);
       continue;
     }
-    if (file >= most || (places_ != nullptr && !places_->Take(file))) {
+    if (file >= most_files_ || (places_ != nullptr && !places_->Take(file))) {
       close(file);
       continue;
     }

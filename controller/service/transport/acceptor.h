@@ -34,11 +34,11 @@ class Acceptor {
   Acceptor& operator=(const Acceptor&) = delete;
 
   const ListenAddress& address() const { return address_; }  // with its port
-  // Once: takes connections, for which there are `places` (null: no limit but the process's), on a
-  // thread of its own until it is destroyed.
-  void Begin(Take take, std::unique_ptr<Places> places = nullptr);
   // Files that connections may have, under the process's limit.
   static int MostFiles();
+  // Once: takes connections, for which there are `places` (null: no limit but the process's) and
+  // files with numbers below `most_files`, on a thread of its own until it is destroyed.
+  void Begin(Take take, std::unique_ptr<Places> places = nullptr, int most_files = MostFiles());
 
  private:
   Acceptor(const ListenAddress& address, int listener, int lock, int wake)
@@ -51,6 +51,7 @@ class Acceptor {
   const int wake_;  // an eventfd: readable once it ends
   Take take_;
   std::unique_ptr<Places> places_;
+  int most_files_ = 0;
   std::thread thread_;
 };
 

@@ -7,9 +7,6 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
-#include "common/clock.h"
-#include "common/status_macros.h"
-#include "controller/logic/refusal.h"
 #include "security/credentials.h"
 
 namespace strata::controller {
@@ -17,33 +14,7 @@ namespace {
 
 constexpr absl::string_view kMungeScheme = "munge ";
 
-absl::Status NotKnown(absl::string_view why) {
-  return Refusal(absl::StatusCode::kUnauthenticated, "UNAUTHENTICATED", std::string(why));
-}
-
-// users/NAME of user/NAME, and so on.
-absl::StatusOr<Identity> IdentityOf(const security::SpiffeId& id) {
-  absl::string_view name = id.path;
-  std::string text = id.path;
-  if (absl::ConsumePrefix(&name, "user/")) text = absl::StrCat("users/", name);
-  if (absl::ConsumePrefix(&name, "node/")) text = absl::StrCat("nodes/", name);
-  return ParseIdentity(text, "tls");
-}
-
 }  // namespace
-
-absl::StatusOr<Identity> TransportAuthenticator::OfCertificate(const std::string& chain) const {
-  const auto view = options_.verifier->Verify(chain, common::WallSeconds());
-  if (!view.ok()) return NotKnown(view.status().message());
-  if (view->id.cluster != options_.cluster) {
-    return NotKnown(absl::StrCat("the certificate of ", view->id.ToString(),
-                                 " is of another cluster than ", options_.cluster));
-  }
-  absl::StatusOr<Identity> identity = IdentityOf(view->id);
-  if (!identity.ok()) return NotKnown(identity.status().message());
-  identity->certificate = {view->serial, view->begin, view->end};
-  return identity;
-}
 
 absl::StatusOr<Identity> TransportAuthenticator::Known(
     const grpc::ServerContextBase& context) const {
@@ -54,10 +25,10 @@ absl::StatusOr<Identity> TransportAuthenticator::Known(
     return *user;
   }
   Identity nobody;
-  if (options_.verifier == nullptr) return nobody;
+  if (options_.certificates == nullptr) return nobody;
   const security::ShownCertificate shown = security::ShownBy(*context.auth_context());
   if (!shown.is_tls) return nobody;
-  if (!shown.chain.empty()) return OfCertificate(shown.chain);
+  if (!shown.chain.empty()) return options_.certificates->Of(shown.chain);
   nobody.by = "tls";
   return nobody;
 }

@@ -8,9 +8,9 @@
 #include <string>
 
 #include "controller/service/transport/authenticator.h"
+#include "controller/service/transport/certificate_identities.h"
 #include "controller/service/transport/munge_decoder.h"
 #include "controller/service/transport/unix_relay.h"
-#include "security/tls_files.h"
 
 namespace strata::controller {
 
@@ -19,11 +19,9 @@ namespace strata::controller {
 class TransportAuthenticator final : public Authenticator {
  public:
   struct Options {
-    const UnixRelay* relay = nullptr;  // borrowed; null: no Unix sockets
-    // Of the controller itself; null: no TLS. Callers are to be of the same cluster.
-    std::unique_ptr<security::PeerVerifier> verifier;
-    std::string cluster;
-    std::unique_ptr<MungeDecoder> munge;  // null: credentials are not looked at
+    const UnixRelay* relay = nullptr;                     // borrowed; null: no Unix sockets
+    std::unique_ptr<CertificateIdentities> certificates;  // null: no TLS
+    std::unique_ptr<MungeDecoder> munge;                  // null: credentials are not looked at
     bool tells_callers_apart = false;
   };
   explicit TransportAuthenticator(Options options) : options_(std::move(options)) {}
@@ -33,7 +31,6 @@ class TransportAuthenticator final : public Authenticator {
 
  private:
   absl::StatusOr<Identity> Known(const grpc::ServerContextBase& context) const;
-  absl::StatusOr<Identity> OfCertificate(const std::string& chain) const;
 
   const Options options_;
 };

@@ -155,9 +155,7 @@ class TransportAuthenticatorTest : public testing::Test {
   void Start() {
     TransportAuthenticator::Options options;
     options.relay = relay_.get();
-    options.verifier =
-        std::make_unique<security::PeerVerifier>(own_.authority, security::Side::kClient);
-    options.cluster = "prod";
+    options.certificates = std::make_unique<CertificateIdentities>(own_.authority, "prod");
     if (munge_.socket != "") options.munge = std::make_unique<MungeDecoder>(munge_.socket);
     authenticator_ = std::make_unique<TransportAuthenticator>(std::move(options));
     service_ = std::make_unique<WhoAmI>(authenticator_.get());
