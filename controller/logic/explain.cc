@@ -12,6 +12,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "common/units.h"
+#include "controller/logic/explain_mesh.h"
 #include "controller/logic/job_machine.h"
 #include "controller/logic/job_shape.h"
 #include "controller/logic/names.h"
@@ -383,6 +384,7 @@ v1::ExplainJobResponse Explain(ClusterState& state, const JobEntry& job) {
     case v1::Job::STARTING:
     case v1::Job::RUNNING:
       *response.mutable_layout() = record.layout();
+      ExplainMesh(record, response);
       ExplainPlacement(record, lines);
       ExplainOrder(state, record, lines);
       ExplainConstraints(state, record, lines);
