@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -105,6 +106,29 @@ nodes:
   const std::string four = Job("{tensor: 8, pipeline: 2, data: 4}");
   EXPECT_EQ(json::parse(Place(map, four, "json").out)["split_pipelines"], 1);
   EXPECT_THAT(Place(map, four, "table").out, HasSubstr("split pipelines"));
+}
+
+TEST(PlaceCommand, ContextGroupsStayWholeWhereTheyCanAndTheirRingsAreTold) {
+  const json told =
+      json::parse(Place(Cluster(), Job("{tensor: 8, context: 2, data: 2}"), "json").out);
+  EXPECT_EQ(told["traffic"]["context"]["pattern"], "ring");
+  EXPECT_GT(told["traffic"]["context"]["bytes_per_edge"], 0);
+  EXPECT_EQ(told["split_contexts"], 0);
+  std::map<std::pair<int, int>, std::set<std::string>> nodes;  // by context and data coordinates
+  for (const json& rank : told["ranks"]) {
+    nodes[{rank["context"].get<int>(), rank["data"].get<int>()}].insert(rank["node"]);
+  }
+  ASSERT_EQ(nodes.size(), 4);
+  for (const auto& [at, of_a_group] : nodes) EXPECT_EQ(of_a_group.size(), 1);
+  // Three and five nodes: one of four context groups of two must lie across.
+  const std::string map = FileWith("six.yaml", R"(levels: [zone, domain]
+nodes:
+  - {name: "a[0-2]", at: {zone: z0, domain: "d{i}"}, device: h100, devices: 8}
+  - {name: "b[0-4]", at: {zone: z1, domain: "d{i}"}, device: h100, devices: 8}
+)");
+  const std::string four = Job("{tensor: 8, context: 2, data: 4}");
+  EXPECT_EQ(json::parse(Place(map, four, "json").out)["split_contexts"], 1);
+  EXPECT_THAT(Place(map, four, "table").out, HasSubstr("split contexts"));
 }
 
 TEST(PlaceCommand, OfShardGroupsTellsBothIndices) {

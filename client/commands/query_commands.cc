@@ -221,7 +221,7 @@ int Explain(const Arguments& arguments, Terminal& terminal) {
   } else if (output == "name") {
     terminal.Out(PlainName(name) + "\n");
   } else {
-    for (const std::string& line : explained->lines()) terminal.Out(line + "\n");
+    terminal.Out(ExplanationText(*explained));
   }
   return kExitDone;
 }

@@ -1,10 +1,31 @@
 #include "client/views/explanation_view.h"
 
+#include <algorithm>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "client/views/job_view.h"
+#include "client/views/mesh_view.h"
 
 namespace strata::client {
+namespace {
+
+MeshView MeshOf(const v1::ExplainJobResponse& explained) {
+  MeshView mesh;
+  for (const auto& dimension : explained.mesh()) {
+    mesh.dimensions.push_back({dimension.name(), std::max<int64_t>(1, dimension.degree())});
+  }
+  for (const auto& rank : explained.ranks()) {
+    if (rank.coordinates_size() != explained.mesh_size()) continue;  // of an unsound server
+    mesh.ranks.push_back({rank.rank(),
+                          PlainName(rank.node()),
+                          rank.device(),
+                          {rank.coordinates().begin(), rank.coordinates().end()}});
+  }
+  return mesh;
+}
+
+}  // namespace
 
 Json ExplanationJson(const std::string& name, const v1::ExplainJobResponse& explained) {
   Json blockers = Json::array();
@@ -34,7 +55,15 @@ Json ExplanationJson(const std::string& name, const v1::ExplainJobResponse& expl
                       {"spares", std::move(spares)},
                       {"why", layout.why()}};
   }
+  if (explained.mesh_size() > 0) json["mesh"] = ToJson(MeshOf(explained));
   return json;
+}
+
+std::string ExplanationText(const v1::ExplainJobResponse& explained) {
+  std::string text;
+  for (const std::string& line : explained.lines()) absl::StrAppend(&text, line, "\n");
+  const std::string mesh = MeshText(MeshOf(explained));
+  return mesh.empty() ? text : absl::StrCat(text, "\n", mesh);
 }
 
 }  // namespace strata::client

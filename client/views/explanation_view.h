@@ -1,4 +1,4 @@
-// What `strata explain` prints for programs.
+// What `strata explain` prints.
 #ifndef STRATA_CLIENT_VIEWS_EXPLANATION_VIEW_H_
 #define STRATA_CLIENT_VIEWS_EXPLANATION_VIEW_H_
 
@@ -10,9 +10,12 @@
 namespace strata::client {
 
 // name, state, lines, blockers [{code, subject, text}], queue_position (0: it does not wait),
-// devices_wanted and devices_free; expected_start_time where it is known, layout while it has a
-// place.
+// devices_wanted and devices_free; expected_start_time where it is known, layout and mesh
+// (mesh_view.h) while it has a place.
 Json ExplanationJson(const std::string& name, const v1::ExplainJobResponse& explained);
+
+// The lines, and the mesh while it has a place.
+std::string ExplanationText(const v1::ExplainJobResponse& explained);
 
 }  // namespace strata::client
 

@@ -6,7 +6,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "client/terminal/table.h"
+#include "client/views/mesh_view.h"
 #include "common/units.h"
+#include "planner/dimension_names.h"
 
 namespace strata::client {
 namespace {
@@ -20,20 +22,6 @@ using topology::Cluster;
 
 size_t Index(Dimension dimension) { return static_cast<size_t>(dimension); }
 int64_t Degree(const Shape& shape, Dimension dimension) { return shape.degrees[Index(dimension)]; }
-bool HasShardGroups(const Shape& shape) { return Degree(shape, Dimension::kReplicate) > 1; }
-
-// As files call it; with shard groups `data` is the whole of both its parts.
-const char* NameIn(const Shape& shape, Dimension dimension) {
-  if (dimension == Dimension::kData && HasShardGroups(shape)) return "shard";
-  return planner::NameOf(dimension);
-}
-
-// Those always told, and others that the job has.
-bool Told(const Shape& shape, Dimension dimension) {
-  const bool rare = dimension == Dimension::kExpert || dimension == Dimension::kReplicate;
-  return !rare || Degree(shape, dimension) > 1;
-}
-
 // Depths that bytes are accounted at, innermost first.
 std::vector<int> AccountedDepths(const Cluster& cluster) {
   std::vector<int> depths;
@@ -85,9 +73,9 @@ const char* ModelOf(Dimension dimension) {
 Json TrafficJson(const Shape& shape) {
   Json traffic = Json::object();
   for (const Dimension dimension : planner::kAllDimensions) {
-    if (!Told(shape, dimension)) continue;
+    if (!planner::IsTold(shape.degrees, dimension)) continue;
     const EdgeTraffic& edge = shape.traffic[Index(dimension)];
-    Json& told = traffic[NameIn(shape, dimension)] = Json::object();
+    Json& told = traffic[planner::NameIn(shape.degrees, dimension)] = Json::object();
     told["bytes_per_edge"] = edge.next_bytes;
     told["bytes_per_edge_back"] = edge.previous_bytes;
     told["pattern"] = PatternName(edge.pattern);
@@ -107,28 +95,33 @@ Json TrafficJson(const Shape& shape) {
 Json OrderJson(const Shape& shape, const Placement& placement) {
   Json order = Json::array();
   for (const Dimension dimension : placement.order) {
-    if (Told(shape, dimension)) order.push_back(NameIn(shape, dimension));
+    if (planner::IsTold(shape.degrees, dimension))
+      order.push_back(planner::NameIn(shape.degrees, dimension));
   }
   return order;
 }
 
-Json RanksJson(const Cluster& cluster, const Shape& shape, const Placement& placement) {
-  Json ranks = Json::array();
+MeshView MeshOf(const Cluster& cluster, const Shape& shape, const Placement& placement) {
+  MeshView mesh;
+  for (const Dimension dimension : placement.order) {
+    if (!planner::IsTold(shape.degrees, dimension)) continue;
+    mesh.dimensions.push_back(
+        {planner::NameIn(shape.degrees, dimension), Degree(shape, dimension)});
+  }
   for (size_t rank = 0; rank < placement.ranks.size(); ++rank) {
     const scheduler::Device& at = placement.ranks[rank];
     const planner::Degrees coordinates =
         scheduler::CoordinatesOf(static_cast<int64_t>(rank), shape.degrees, placement.order);
-    Json told = {{"rank", rank}, {"node", cluster.nodes()[at.node].name}, {"device", at.device}};
-    for (const Dimension dimension : planner::kAllDimensions) {
-      if (Told(shape, dimension)) told[NameIn(shape, dimension)] = coordinates[Index(dimension)];
+    MeshView::Rank& told = mesh.ranks.emplace_back();
+    told.rank = static_cast<int64_t>(rank);
+    told.node = cluster.nodes()[at.node].name;
+    told.device = at.device;
+    for (const Dimension dimension : placement.order) {
+      if (!planner::IsTold(shape.degrees, dimension)) continue;
+      told.coordinates.push_back(coordinates[Index(dimension)]);
     }
-    if (HasShardGroups(shape)) {
-      told["data"] = coordinates[Index(Dimension::kReplicate)] * Degree(shape, Dimension::kData) +
-                     coordinates[Index(Dimension::kData)];
-    }
-    ranks.push_back(std::move(told));
   }
-  return ranks;
+  return mesh;
 }
 
 Json RefusalJson(const scheduler::Refusal& refusal, bool shard_groups) {
@@ -254,7 +247,7 @@ int OutermostUsed(const Cluster& cluster, const Cost& cost) {
 std::string Reason(const Cluster& cluster, const Shape& shape, const Placement& placement) {
   std::vector<std::string> order;
   for (const Dimension dimension : placement.order) {
-    if (Degree(shape, dimension) > 1) order.push_back(NameIn(shape, dimension));
+    if (Degree(shape, dimension) > 1) order.push_back(planner::NameIn(shape.degrees, dimension));
   }
   const Cost& cost = placement.cost;
   const int depth = OutermostUsed(cluster, cost);
@@ -315,7 +308,7 @@ Json ToJson(const Cluster& cluster, const Shape& shape, const PlacementAnswer& a
   const Placement& placement = *answer.placement;
   Json told = {{"decision", "placed"}, {"kind", placement.kind}};
   told["order"] = OrderJson(shape, placement);
-  told["ranks"] = RanksJson(cluster, shape, placement);
+  told["ranks"] = RanksJson(MeshOf(cluster, shape, placement));
   Json& spares = told["spares"] = Json::array();
   for (const int node : placement.spares) spares.push_back(cluster.nodes()[node].name);
   told["traffic"] = TrafficJson(shape);

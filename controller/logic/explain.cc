@@ -13,6 +13,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "common/units.h"
+#include "controller/logic/explain_mesh.h"
 #include "controller/logic/job_shape.h"
 #include "controller/logic/names.h"
 #include "controller/logic/scheduler_view.h"
@@ -406,6 +407,7 @@ v1::ExplainJobResponse Explain(const Snapshot& snapshot, const v1::JobRecord& jo
     case v1::Job::STARTING:
     case v1::Job::RUNNING:
       *response.mutable_layout() = job.layout();
+      ExplainMesh(job, response);
       ExplainPlacement(job, lines);
       ExplainOrder(tree, job, lines);
       ExplainConstraints(tree, job, lines);

@@ -110,8 +110,9 @@ struct GivenUp {
 // Ranks of an epoch that the record, which came from a backup, does not know: as their agents tell.
 struct Claims {
   EpochKey key;
-  int64_t ranks = 0;  // of the whole job
-  int64_t steps = 0;  // train.steps, as its ranks were given them; 0: not told
+  int64_t ranks = 0;               // of the whole job
+  int64_t steps = 0;               // train.steps, as its ranks were given them; 0: not told
+  std::vector<std::string> order;  // RankLayout.order that they were numbered by; empty: not told
   std::map<std::string, Member> members;
   int64_t step = 0;
   // Said of it meanwhile, by session: of each kind the last, of fragments those of the newest steps

@@ -72,4 +72,18 @@ v1::JobSpec SpecWithData(const v1::JobSpec& spec, int64_t data) {
   return changed;
 }
 
+std::vector<planner::Dimension> OrderOf(
+    const google::protobuf::RepeatedPtrField<std::string>& names) {
+  std::vector<planner::Dimension> order;
+  for (const std::string& name : names) {
+    for (const planner::Dimension dimension : planner::kAllDimensions) {
+      if (planner::NameOf(dimension) == name) order.push_back(dimension);
+    }
+  }
+  if (order.size() != planner::kDimensions) {
+    order.assign(planner::kAllDimensions.begin(), planner::kAllDimensions.end());
+  }
+  return order;
+}
+
 }  // namespace strata::controller

@@ -3,6 +3,8 @@
 #define STRATA_CONTROLLER_LOGIC_JOB_SHAPE_H_
 
 #include <cstdint>
+#include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "proto/strata/v1/records.pb.h"
@@ -24,6 +26,10 @@ int64_t DataDegree(const v1::JobSpec& spec);
 // As the trainers of an epoch get it: with that data degree (0: the one asked for), and
 // virtual_shards as they were, so that the numbers stay the same.
 v1::JobSpec SpecWithData(const v1::JobSpec& spec, int64_t data);
+
+// RankLayout.order as dimensions; the canonical order where it does not name all of them.
+std::vector<planner::Dimension> OrderOf(
+    const google::protobuf::RepeatedPtrField<std::string>& names);
 
 }  // namespace strata::controller
 

@@ -103,7 +103,10 @@ bool SessionHandler::Claim(NodeEntry& node, const v1::HeldEpoch& held) {
   if (job->claims.has_value() && job->claims->key.epoch > key.epoch) return false;
   if (!job->claims.has_value() || job->claims->key != key) {
     machine_.DropClaims(*job);
-    job->claims = Claims{.key = key, .ranks = held.job_ranks(), .steps = held.steps()};
+    job->claims = Claims{.key = key,
+                         .ranks = held.job_ranks(),
+                         .steps = held.steps(),
+                         .order = {held.rank_order().begin(), held.rank_order().end()}};
   }
   Member& member = job->claims->members[node.name];
   member.ranks = {held.ranks().begin(), held.ranks().end()};
@@ -242,6 +245,7 @@ void JobMachine::TakeClaimed(JobEntry& job) {
   }
   v1::RankLayout& layout = *record.mutable_layout();
   layout.Clear();
+  layout.mutable_order()->Add(claims.order.begin(), claims.order.end());
   const int64_t cell = RanksOf(record.spec()) / DataDegree(record.spec());
   layout.set_data(claims.ranks / std::max<int64_t>(1, cell));
   layout.set_why("found again after the controller's state was restored");

@@ -13,6 +13,8 @@
 namespace strata::controller {
 namespace {
 
+using ::testing::ElementsAre;
+using ::testing::ElementsAreArray;
 using testing::Harness;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -101,6 +103,25 @@ TEST_F(RestoredJobs, ALaterEpochThanTheBackupKnowsGoesOn) {
   h.Pass(60, {"n0", "n1"});
   EXPECT_EQ(h.Job("a").state(), v1::Job::RUNNING);
   EXPECT_EQ(h.Node("n0").free(), 0);
+}
+
+TEST_F(RestoredJobs, ALaterEpochKeepsTheOrderThatItsRanksWereNumberedBy) {
+  h.Run("a", {"n0", "n1"});
+  Restore();
+  const std::vector<std::string> order = {"tensor", "context",  "expert",
+                                          "data",   "pipeline", "replicate"};
+  for (int rank = 0; rank < 2; ++rank) {
+    v1::HeldEpoch held = Later("a", 4, rank);
+    held.mutable_rank_order()->Add(order.begin(), order.end());
+    h.Reconnect(rank == 0 ? "n0" : "n1", {held});
+  }
+  EXPECT_EQ(h.Job("a").state(), v1::Job::RUNNING);
+  EXPECT_THAT(h.Job("a").layout().order(), ElementsAreArray(order));
+  const auto why = h.core->ExplainJob("jobs/a");
+  ASSERT_THAT(why->mesh(), SizeIs(4));
+  EXPECT_EQ(why->mesh(2).name(), "data");
+  EXPECT_EQ(why->mesh(2).degree(), 2);
+  EXPECT_THAT(why->ranks(1).coordinates(), ElementsAre(0, 0, 1, 0));
 }
 
 TEST_F(RestoredJobs, ALaterEpochGoesOnToTheStepsThatItWasGiven) {

@@ -10,6 +10,7 @@
 #include "common/check.h"
 #include "controller/logic/cluster_map.h"
 #include "controller/logic/cluster_requests.h"
+#include "controller/logic/job_shape.h"
 #include "controller/logic/names.h"
 
 namespace strata::controller {
@@ -51,19 +52,6 @@ std::vector<Device> KeptFor(const ClusterState& state, const JobEntry& job) {
   const std::vector<Device> had = PlacementOf(state, job.record).ranks;
   kept.insert(kept.end(), had.begin(), had.end());
   return kept;
-}
-
-std::vector<planner::Dimension> OrderOf(const Names& names) {
-  std::vector<planner::Dimension> order;
-  for (const std::string& name : names) {
-    for (const planner::Dimension dimension : planner::kAllDimensions) {
-      if (planner::NameOf(dimension) == name) order.push_back(dimension);
-    }
-  }
-  if (order.size() != planner::kDimensions) {
-    order.assign(planner::kAllDimensions.begin(), planner::kAllDimensions.end());
-  }
-  return order;
 }
 
 // Of its time limit.

@@ -139,7 +139,14 @@ TEST(Placed, ExplainTellsLevelsOrderAndBytes) {
   model.set_vocab(256);
   model.set_context(128);
   ASSERT_TRUE(h.Create(request).ok());
-  const std::string lines = absl::StrJoin(h.core->ExplainJob("jobs/a")->lines(), "\n");
+  const auto why = h.core->ExplainJob("jobs/a");
+  ASSERT_EQ(why->mesh_size(), 4);
+  EXPECT_EQ(why->mesh(0).name(), "tensor");
+  EXPECT_EQ(why->mesh(0).degree(), 2);
+  ASSERT_EQ(why->ranks_size(), 8);
+  EXPECT_THAT(why->ranks(5).coordinates(), ElementsAre(1, 0, 0, 2));
+  EXPECT_EQ(why->ranks(5).node(), h.Job("a").placement(5).node());
+  const std::string lines = absl::StrJoin(why->lines(), "\n");
   EXPECT_THAT(lines, HasSubstr("It lies in zone z0, z1"));
   EXPECT_THAT(lines, HasSubstr("numbered tensor, then data (innermost first)"));
   EXPECT_THAT(lines, HasSubstr("contiguous order: "));

@@ -18,12 +18,19 @@ class Coordinates {
  public:
   explicit Coordinates(const v1::JobRecord& record) {
     const v1::ParallelSpec& parallel = record.spec().parallel();
+    const int64_t data = record.layout().data() > 0 ? record.layout().data() : parallel.data();
+    // A group over all data ranks shrinks with them.
+    const bool all = !parallel.has_shard_group() || parallel.shard_group() == parallel.data();
+    const int64_t group = all ? data : parallel.shard_group();
     degrees_ = {{"tensor", parallel.tensor()},
                 {"context", parallel.context()},
                 {"pipeline", parallel.pipeline()},
-                {"data", record.layout().data() > 0 ? record.layout().data() : parallel.data()}};
+                {"data", group},
+                {"replicate", data / group}};
     for (const std::string& dimension : record.layout().order()) Add(dimension);
-    for (const char* dimension : {"tensor", "context", "pipeline", "data"}) Add(dimension);
+    for (const char* dimension : {"tensor", "context", "pipeline", "data", "replicate"}) {
+      Add(dimension);
+    }
   }
   int64_t ranks() const { return next_stride_; }
   // Of the group that the rank is in along `dimension`: its first rank.

@@ -52,6 +52,7 @@ Options TroubledCluster(uint64_t seed) {
   mix.load = random.Between(0.4, 1.1);
   mix.sizes = {1, 2, 4, 12, 16, 24};
   mix.searched = seed % 200 == 0;
+  mix.meshes = true;
   mix.mean_hours = 20;
   mix.checkpoint_interval = 7200;
   mix.checkpoint_stall = 10;

@@ -30,7 +30,9 @@ const std::vector<std::string>& Columns() {
                                                              "ranks",
                                                              "data",
                                                              "tensor",
+                                                             "context",
                                                              "pipeline",
+                                                             "shard_group",
                                                              "steps",
                                                              "seconds_per_step",
                                                              "priority",
@@ -152,7 +154,7 @@ class Reader {
         Number("checkpoint_stall", 0, kMostSeconds).value_or(defaults_.checkpoint_stall);
     job.cancel_seconds = Number("cancel_seconds", 0, kMostSeconds);
     if (!row_.contains("steps")) Missing("steps");
-    ReadSize(job);
+    if (ReadSize(job)) ReadShardGroup(job);
     if (jobs_.size() == kMostJobs) Add(1, "", absl::StrCat("more than ", kMostJobs, " jobs"), "");
     if (problems_.count() == before) jobs_.push_back(std::move(job));
   }
@@ -171,8 +173,10 @@ class Reader {
     }
   }
 
-  void ReadSize(SimJob& job) {
+  // Whether its degrees are known.
+  bool ReadSize(SimJob& job) {
     job.tensor = Count("tensor", 1, kMostRanks).value_or(1);
+    job.context = Count("context", 1, kMostRanks).value_or(1);
     job.pipeline = Count("pipeline", 1, kMostRanks).value_or(1);
     const std::optional<int64_t> data = Count("data", 1, kMostRanks);
     std::optional<int64_t> ranks = Count("ranks", 1, kMostRanks);
@@ -184,21 +188,33 @@ class Reader {
       if (data.has_value() + ranks.has_value() + nodes.has_value() > 1) {
         Add(1, "nodes", "the job has more than one size", "give one of nodes, ranks and data");
       }
-      return;
+      return false;
     }
+    const int64_t of_a_replica = job.tensor * job.context * job.pipeline;
     job.data = data.value_or(1);
-    if (data.has_value()) return;
+    if (of_a_replica > kMostRanks / job.data) {
+      Add(1, "", absl::StrCat("a job of more than ", kMostRanks, " ranks"), "use smaller degrees");
+      return false;
+    }
+    if (data.has_value()) return true;
     const char* column = nodes.has_value() ? "nodes" : "ranks";
     if (nodes.has_value()) ranks = *nodes * defaults_.devices;
-    const int64_t of_a_replica = job.tensor * job.pipeline;
-    if (*ranks % of_a_replica != 0) {
-      return Add(row_.at(column).column, column,
-                 absl::StrCat(*ranks, " ranks are no multiple of tensor ", job.tensor,
-                              " times pipeline ", job.pipeline),
-                 absl::StrCat("use ", std::max<int64_t>(1, *ranks / of_a_replica) * of_a_replica,
-                              " ranks, or other degrees"));
-    }
     job.data = *ranks / of_a_replica;
+    if (*ranks % of_a_replica == 0) return true;
+    Add(row_.at(column).column, column,
+        absl::StrCat(*ranks, " ranks are no multiple of tensor ", job.tensor, " times context ",
+                     job.context, " times pipeline ", job.pipeline),
+        absl::StrCat("use ", std::max<int64_t>(1, job.data) * of_a_replica,
+                     " ranks, or other degrees"));
+    return false;
+  }
+
+  void ReadShardGroup(SimJob& job) {
+    job.shard_group = Count("shard_group", 1, kMostRanks).value_or(0);
+    if (job.shard_group == 0 || job.data % job.shard_group == 0) return;
+    Add(row_.at("shard_group").column, "shard_group",
+        absl::StrCat(job.shard_group, " does not divide the data degree, ", job.data),
+        "use one of its divisors, or leave the cell empty");
   }
 
   void Missing(const std::string& column) {

@@ -36,6 +36,26 @@ TEST(ReadTrace, GivesJobsWithTheirDefaults) {
   EXPECT_FALSE((*jobs)[1].cancel_seconds.has_value());
 }
 
+TEST(ReadTrace, JobsHaveContextAndShardGroups) {
+  const auto jobs = ReadTrace("t.csv",
+                              "name,submit_seconds,ranks,tensor,context,pipeline,shard_group,steps,"
+                              "seconds_per_step\na,0,96,2,2,3,4,10,1\n",
+                              {});
+  ASSERT_TRUE(jobs.ok()) << jobs.status();
+  const SimJob& job = jobs->front();
+  EXPECT_EQ(job.data, 8);
+  EXPECT_EQ(job.ranks(), 96);
+  const v1::ParallelSpec parallel = RequestOf(job).job().spec().parallel();
+  EXPECT_EQ(parallel.context(), 2);
+  EXPECT_EQ(parallel.shard_group(), 4);
+  EXPECT_THAT(
+      ErrorOf("name,submit_seconds,data,shard_group,steps,seconds_per_step\na,0,8,3,10,1\n"),
+      HasSubstr("t.csv:2:7: shard_group: 3 does not divide the data degree, 8"));
+  EXPECT_THAT(ErrorOf("name,submit_seconds,data,context,tensor,pipeline,steps,seconds_per_step\n"
+                      "a,0,1000000,1000000,1000000,1000000,10,1\n"),
+              HasSubstr("t.csv:2:1: a job of more than 1048576 ranks"));
+}
+
 TEST(ReadTrace, TellsAWrongCellAtItsPlace) {
   EXPECT_THAT(ErrorOf(std::string(kHead) + "a,0,8,1,10,1\nb,0,8,1, ten,1\n"),
               HasSubstr("t.csv:3:10: steps: ten: "));
@@ -49,7 +69,8 @@ TEST(ReadTrace, TellsAllProblemsAtOnce) {
   const std::string error =
       ErrorOf(std::string(kHead) + "A_,0,8,1,10,1\na,0,8,3,10,1\na,0,8,1,,1\n");
   EXPECT_THAT(error, HasSubstr("t.csv:2:1: name: A_ is no job's name"));
-  EXPECT_THAT(error, HasSubstr("t.csv:3:5: ranks: 8 ranks are no multiple of tensor 3"));
+  EXPECT_THAT(error,
+              HasSubstr("t.csv:3:5: ranks: 8 ranks are no multiple of tensor 3 times context 1"));
   EXPECT_THAT(error, HasSubstr("t.csv:4:1: steps: the cell is empty"));
   EXPECT_THAT(error, HasSubstr("t.csv:4:1: name: there is a job a already"));
 }

@@ -47,6 +47,19 @@ void SetDegrees(int nodes, int devices, int64_t tensor, SimJob& job) {
   job.data = cells / job.pipeline;
 }
 
+// One in three jobs whose data degree allows it gets context groups of two, one in three shard
+// groups.
+void DrawMesh(Random& random, SimJob& job) {
+  constexpr double kShare = 1.0 / 3;
+  if (random.Chance(kShare) && job.data % 2 == 0) {
+    job.context = 2;
+    job.data /= 2;
+  }
+  if (random.Chance(kShare) && job.data % 2 == 0 && job.data > 2) {
+    job.shard_group = random.Chance(0.5) ? 2 : job.data / 2;
+  }
+}
+
 int64_t DrawTensor(const Mix& mix, int nodes, Random& random) {
   const int64_t ranks = int64_t{nodes} * mix.devices;
   const auto allowed = [&](int64_t tensor) {
@@ -85,10 +98,11 @@ v1::CreateJobRequest RequestOf(const SimJob& job) {
   train.set_precision(v1::TrainSpec::PRECISION_BF16);
   v1::ParallelSpec& parallel = *spec.mutable_parallel();
   parallel.set_tensor(job.tensor);
-  parallel.set_context(1);
+  parallel.set_context(job.context);
   parallel.set_pipeline(job.pipeline);
   parallel.set_data(job.data);
   parallel.set_shard(v1::ParallelSpec::SHARD_ZERO1);
+  if (job.shard_group > 0) parallel.set_shard_group(job.shard_group);
   parallel.set_virtual_shards(job.data);
   v1::ResourcesSpec& resources = *spec.mutable_resources();
   resources.set_device(job.device);
@@ -140,6 +154,7 @@ std::vector<SimJob> RandomJobs(const Mix& mix, Random& random) {
     job.priority = importance < 0.7 ? 0 : importance < 0.9 ? 1 : 2;
     if (random.Chance(mix.cancel_probability))
       job.cancel_seconds = random.Exponential(hours * 3600);
+    if (mix.meshes) DrawMesh(random, job);
   }
   return jobs;
 }

@@ -15,7 +15,8 @@ namespace strata::simulator {
 struct SimJob {
   std::string name;  // NAME
   double submit_seconds = 0;
-  int64_t tensor = 1, pipeline = 1, data = 1;
+  int64_t tensor = 1, context = 1, pipeline = 1, data = 1;
+  int64_t shard_group = 0;  // data ranks that share one copy; divides data; 0: all of them
   std::string device = "h100";
   int64_t steps = 1;
   double seconds_per_step = 10;
@@ -26,7 +27,7 @@ struct SimJob {
   int64_t spares = 0;
   std::optional<double> cancel_seconds;  // after the submission
 
-  int64_t ranks() const { return tensor * pipeline * data; }
+  int64_t ranks() const { return tensor * context * pipeline * data; }
   // Steps between checkpoints.
   int64_t save_every() const;
 };
@@ -48,6 +49,8 @@ struct Mix {
   // Whether there are jobs of 2 to 10 tensor groups, too: the scheduler searches their best
   // placement exactly, which takes it milliseconds.
   bool searched = true;
+  // Whether some jobs have context groups, and some shard groups smaller than their data degree.
+  bool meshes = false;
   std::string device = "h100";
   double days = 1;
   double load = 0.8;

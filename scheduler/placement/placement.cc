@@ -120,7 +120,12 @@ class Placer {
     if (grid_.cells > kMostExactCells || cells.rails.chunk == 0) return found;
     SearchFrom(cells.rails, found.ranks);
     Count(found);
-    return found;
+    // The search may form other cells, and stop for its budget before it has tried their plain
+    // order.
+    Found plain = {.ranks = Reordered(found.ranks, shape_.degrees[0],
+                                      CellsInTreeOrder(found.ranks, shape_.degrees[0]))};
+    Count(plain);
+    return shape_.topology.empty() && Better(plain.cost, found.cost) ? plain : found;
   }
 
   void SortByNode(std::vector<int>& node_of) const {

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <numeric>
+#include <utility>
 
 namespace strata::scheduler {
 
@@ -36,6 +38,28 @@ std::vector<Device> Renumbered(const Degrees& degrees, std::vector<Device> ranks
       old -= stride[d] * degrees[d];
       at[d] = 0;
     }
+  }
+  return found;
+}
+
+std::vector<int> CellsInTreeOrder(const std::vector<Device>& ranks, int64_t tensor) {
+  std::vector<int> cells(ranks.size() / tensor);
+  std::iota(cells.begin(), cells.end(), 0);
+  const auto first = [&](int cell) {
+    const Device& device = ranks[cell * tensor];
+    return std::pair(device.node, device.device);
+  };
+  std::sort(cells.begin(), cells.end(), [&](int a, int b) { return first(a) < first(b); });
+  return cells;
+}
+
+std::vector<Device> Reordered(const std::vector<Device>& ranks, int64_t tensor,
+                              const std::vector<int>& order) {
+  std::vector<Device> found;
+  found.reserve(ranks.size());
+  for (const int cell : order) {
+    const auto at = ranks.begin() + cell * tensor;
+    found.insert(found.end(), at, at + tensor);
   }
   return found;
 }

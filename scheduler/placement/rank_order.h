@@ -17,6 +17,14 @@ std::vector<Device> Renumbered(const planner::Degrees& degrees, std::vector<Devi
                                const std::vector<planner::Dimension>& from,
                                const std::vector<planner::Dimension>& to);
 
+// The cells (tensor groups) of a canonical rank map, sorted by where their first devices are in the
+// order of the tree.
+std::vector<int> CellsInTreeOrder(const std::vector<Device>& ranks, int64_t tensor);
+
+// The rank map with cell `order[i]` of the given one in place i.
+std::vector<Device> Reordered(const std::vector<Device>& ranks, int64_t tensor,
+                              const std::vector<int>& order);
+
 // The order that follows how ranks are nested: a dimension comes the sooner the fewer of its edges
 // meet at the root, then at the outermost level, and so on.
 std::vector<planner::Dimension> OrderOf(const Shape& shape, const RankMapCounts& counts);

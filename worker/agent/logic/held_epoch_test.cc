@@ -6,10 +6,13 @@
 #include <utility>
 #include <vector>
 
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
 namespace strata::worker {
 namespace {
+
+using ::testing::ElementsAre;
 
 // A process that lives and says what the test lets it say.
 class SpokenTrainer final : public Trainer {
@@ -148,6 +151,7 @@ class HeldEpochTest : public ::testing::Test {
     prepare.mutable_epoch()->set_job("jobs/a");
     prepare.mutable_epoch()->set_epoch(3);
     prepare.mutable_spec()->mutable_train()->set_steps(200);
+    for (const char* dimension : {"tensor", "data"}) prepare.add_rank_order(dimension);
     prepare.set_ranks(2);
     prepare.add_own(rank);
     prepare.add_devices(0);
@@ -230,9 +234,10 @@ TEST_F(HeldEpochTest, RecordsAreOpenNoLongerThanTheEpochAndNeverTwice) {
   EXPECT_EQ(host_.opened, 1);
 }
 
-TEST_F(HeldEpochTest, ARegisterTellsTheStepsThatItsRanksWereGiven) {
+TEST_F(HeldEpochTest, ARegisterTellsTheStepsAndTheOrderThatItsRanksWereGiven) {
   ASSERT_TRUE(epoch_->Held().has_value());
   EXPECT_EQ(epoch_->Held()->steps(), 200);
+  EXPECT_THAT(epoch_->Held()->rank_order(), ElementsAre("tensor", "data"));
 }
 
 // What the planner of an epoch of two ranks is told, of which so many are here.

@@ -293,6 +293,7 @@ std::optional<v1::HeldEpoch> HeldEpoch::Held() {
   *held.mutable_devices() = record_.prepare().devices();
   held.set_job_ranks(record_.prepare().ranks());
   held.set_steps(record_.prepare().spec().train().steps());
+  *held.mutable_rank_order() = record_.prepare().rank_order();
   held.set_started(record_.started());
   held.set_running(record_.running());
   for (const v1::JobProgress& progress : progress_) {
