@@ -13,6 +13,7 @@
 #include "common/clock.h"
 #include "proto/strata/v1/agent.pb.h"
 #include "proto/strata/v1/agent_files.pb.h"
+#include "protocol/versions.h"
 #include "worker/agent/logic/agent_host.h"
 #include "worker/agent/logic/epoch_fence.h"
 #include "worker/agent/logic/held_epoch.h"
@@ -33,6 +34,7 @@ class AgentCore {
     std::string boot_id;                          // of the machine
     std::string trainer_socket;                   // path at which trainers find an agent again
     std::string data_devices;                     // TrainerTask.data_devices of its ranks
+    v1::ProtocolRange protocol = protocol::OwnRange();  // that it speaks with its controller
     bool rejoin = false;  // may go over to another cluster while it holds nothing
   };
 
