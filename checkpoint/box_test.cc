@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "common/rng.h"
+#include "common/random.h"
 
 namespace strata::checkpoint {
 namespace {
@@ -25,37 +25,27 @@ std::vector<int64_t> ElementsOf(const Box& box, const std::vector<int64_t>& shap
   return elements;
 }
 
-class Random {
- public:
-  explicit Random(uint64_t round) : round_(round) {}
-  int64_t Below(int64_t bound) {
-    return static_cast<int64_t>(common::Philox(7, round_, next_++)[0]) % bound;
+Box BoxIn(const std::vector<int64_t>& shape, common::Random& random) {
+  Box box;
+  for (const int64_t size : shape) {
+    box.offset.push_back(random.Chance(0.5) ? 0 : random.Below(size));
+    box.extent.push_back(1 + random.Below(size - box.offset.back()));
   }
-  Box BoxIn(const std::vector<int64_t>& shape) {
-    Box box;
-    for (const int64_t size : shape) {
-      box.offset.push_back(Below(2) == 0 ? 0 : Below(size));
-      box.extent.push_back(1 + Below(size - box.offset.back()));
-    }
-    return box;
-  }
-  std::vector<int64_t> Shape() {
-    std::vector<int64_t> shape;
-    for (int64_t d = Below(5); d > 0; --d) shape.push_back(1 + Below(7));
-    return shape;
-  }
+  return box;
+}
 
- private:
-  const uint64_t round_;
-  uint64_t next_ = 0;
-};
+std::vector<int64_t> ShapeOf(common::Random& random) {
+  std::vector<int64_t> shape;
+  for (int64_t d = random.Below(5); d > 0; --d) shape.push_back(1 + random.Below(7));
+  return shape;
+}
 
 TEST(BoxTest, Runs_OfRandomBoxes_AreTheCommonElementsInBothOrders) {
   int several = 0;
   for (uint64_t round = 0; round < 2000; ++round) {
-    Random random(round);
-    const std::vector<int64_t> shape = random.Shape();
-    const Box from = random.BoxIn(shape), to = random.BoxIn(shape);
+    common::Random random(round);
+    const std::vector<int64_t> shape = ShapeOf(random);
+    const Box from = BoxIn(shape, random), to = BoxIn(shape, random);
     const auto from_elements = ElementsOf(from, shape), to_elements = ElementsOf(to, shape);
     CommonRuns runs(from, to);
     int64_t last = -1, count = 0, number = 0;
@@ -87,9 +77,9 @@ TEST(BoxTest, Runs_WhereBothHoldWholeRows_AreOne) {
 
 TEST(BoxTest, BoxesOf_RandomRegions_FollowOneAnotherInTheirOrder) {
   for (uint64_t round = 0; round < 2000; ++round) {
-    Random random(round);
-    const std::vector<int64_t> shape = random.Shape();
-    Region region{random.BoxIn(shape), 0, 0};
+    common::Random random(round);
+    const std::vector<int64_t> shape = ShapeOf(random);
+    Region region{BoxIn(shape, random), 0, 0};
     region.begin = random.Below(region.box.elements());
     region.end = region.begin + 1 + random.Below(region.box.elements() - region.begin);
     const auto all = ElementsOf(region.box, shape);

@@ -5,7 +5,7 @@
 #include <cstdio>
 #include <string>
 
-#include "client/frames.h"
+#include "client/frame_pipe.h"
 #include "proto/strata/v1/standalone.pb.h"
 
 namespace {
@@ -49,13 +49,13 @@ int ObeySignals(bool finish_at_first) {
 
 int main(int argc, char** argv) {
   if (argc != 2 || std::string(argv[1]) != "--standalone") return 99;
-  strata::client::FrameReader reader;
+  strata::protocol::FrameDecoder frames;
   strata::v1::StandaloneRequest request;
   while (true) {
-    const auto whole = reader.Next(request);
+    const auto whole = frames.Next(&request);
     if (!whole.ok()) return 98;
     if (*whole) break;
-    const auto more = reader.Fill(STDIN_FILENO);
+    const auto more = strata::client::ReadFrames(STDIN_FILENO, frames);
     if (!more.ok() || !*more) return 97;
   }
   const std::string& task = request.prompt();

@@ -15,7 +15,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/exit_codes.h"
-#include "client/frames.h"
+#include "client/frame_pipe.h"
 #include "client/machine.h"
 #include "common/clock.h"
 #include "common/status_macros.h"
@@ -174,11 +174,11 @@ class Session {
   }
 
   bool ReadEvents() {
-    const absl::StatusOr<bool> more = reader_.Fill(events_);
+    const absl::StatusOr<bool> more = ReadFrames(events_, frames_);
     if (!more.ok()) trouble_ = std::string(more.status().message());
     while (trouble_.empty() && !unwanted_) {
       StandaloneEvent event;
-      const absl::StatusOr<bool> whole = reader_.Next(event);
+      const absl::StatusOr<bool> whole = frames_.Next(&event);
       if (!whole.ok()) trouble_ = std::string(whole.status().message());
       if (!whole.ok() || !*whole) break;
       callbacks_.on_event(event);
@@ -229,7 +229,7 @@ class Session {
   const SignalScope& signals_;
   const WorkerCallbacks& callbacks_;
   absl::Duration patience_;
-  FrameReader reader_;
+  protocol::FrameDecoder frames_;
   int signals_seen_ = 0;
   const common::MonotonicClock clock_{};
   std::optional<double> kill_at_;

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "client/frames.h"
+#include "client/frame_pipe.h"
 
 namespace strata::client {
 namespace {
@@ -142,18 +142,18 @@ TEST(Frames, PartialOnesWait) {
   std::string bytes(1000, '\0');
   const ssize_t size = read(ends[0], bytes.data(), bytes.size());
   ASSERT_GT(size, 4);
-  FrameReader reader;
+  protocol::FrameDecoder frames;
   StandaloneEvent got;
   for (ssize_t i = 0; i < size; ++i) {
-    EXPECT_FALSE(*reader.Next(got)) << i;
+    EXPECT_FALSE(*frames.Next(&got)) << i;
     ASSERT_EQ(write(ends[1], &bytes[static_cast<size_t>(i)], 1), 1);
-    ASSERT_TRUE(*reader.Fill(ends[0]));
+    ASSERT_TRUE(*ReadFrames(ends[0], frames));
   }
-  EXPECT_TRUE(*reader.Next(got));
+  EXPECT_TRUE(*frames.Next(&got));
   EXPECT_EQ(got.notice().text(), "hello");
-  EXPECT_FALSE(reader.partial());
+  EXPECT_EQ(frames.pending(), 0u);
   close(ends[1]);
-  EXPECT_FALSE(*reader.Fill(ends[0]));
+  EXPECT_FALSE(*ReadFrames(ends[0], frames));
   close(ends[0]);
 }
 

@@ -43,6 +43,19 @@ TEST_F(DaemonTest, EndsInOrderOnSigterm) {
   EXPECT_FALSE(fs::exists(folder_ + "/a.ready"));
 }
 
+TEST_F(DaemonTest, NobodyElseMayReadItsState) {
+  const mode_t before = umask(022);
+  Start("a");
+  umask(before);
+  int files = 0;
+  for (const auto& entry : fs::recursive_directory_iterator(folder_ + "/a")) {
+    const fs::perms others = fs::perms::group_all | fs::perms::others_all;
+    EXPECT_EQ(entry.status().permissions() & others, fs::perms::none) << entry.path();
+    ++files;
+  }
+  EXPECT_GT(files, 0);
+}
+
 TEST_F(DaemonTest, ServesAgainAfterMoreConnectionsThanItMayHaveFiles) {
   const Process process = Start("a", "127.0.0.1:0", /*files=*/200);
   const std::vector<int> idle = Connect(process.address, 400);

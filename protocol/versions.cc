@@ -13,16 +13,17 @@ v1::ProtocolRange OwnRange() {
   return range;
 }
 
-absl::StatusOr<int> CommonVersion(const v1::ProtocolRange& theirs, const std::string& peer) {
+absl::StatusOr<int> CommonVersion(const v1::ProtocolRange& theirs, const std::string& peer,
+                                  const v1::ProtocolRange& ours) {
   const int least = std::max(1, theirs.least()), greatest = std::max(1, theirs.greatest());
-  const int common = std::min(greatest, kGreatest);
-  if (common >= std::max(least, kLeast)) return common;
-  const bool newer = least > kGreatest;
-  return absl::FailedPreconditionError(
-      absl::StrCat(peer, " speaks protocol ", least, " to ", greatest, ", this program ", kLeast,
-                   " to ", kGreatest, ": upgrade ", newer ? "this program" : peer,
-                   " (of two releases that follow each other any two programs understand each "
-                   "other; skip none)"));
+  const int common = std::min(greatest, ours.greatest());
+  if (common >= std::max(least, ours.least())) return common;
+  const bool newer = least > ours.greatest();
+  return absl::FailedPreconditionError(absl::StrCat(
+      peer, " speaks protocol ", least, " to ", greatest, ", this program ", ours.least(), " to ",
+      ours.greatest(), ": upgrade ", newer ? "this program" : peer,
+      " (of two releases that follow each other any two programs understand each "
+      "other; skip none)"));
 }
 
 }  // namespace strata::protocol

@@ -17,9 +17,10 @@ inline constexpr int kFirstWithSomeAddresses = 3;
 
 v1::ProtocolRange OwnRange();
 
-// The greatest that this program and its peer both know; a range that is absent is 1. `peer` names
-// it in the error. FailedPrecondition: they have none in common.
-absl::StatusOr<int> CommonVersion(const v1::ProtocolRange& theirs, const std::string& peer);
+// The greatest that this program (`ours`) and its peer both know; a range that is absent is 1.
+// `peer` names it in the error. FailedPrecondition: they have none in common.
+absl::StatusOr<int> CommonVersion(const v1::ProtocolRange& theirs, const std::string& peer,
+                                  const v1::ProtocolRange& ours = OwnRange());
 
 }  // namespace strata::protocol
 

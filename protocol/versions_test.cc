@@ -19,6 +19,8 @@ TEST(CommonVersionTest, IsTheGreatestThatBothKnow) {
   EXPECT_EQ(*CommonVersion(OwnRange(), "n0"), kGreatest);
   EXPECT_EQ(*CommonVersion(Range(kGreatest, kGreatest + 3), "n0"), kGreatest);
   EXPECT_EQ(*CommonVersion(Range(1, 1), "n0"), 1);
+  EXPECT_EQ(*CommonVersion(Range(1, 5), "n0", Range(4, 6)), 5);
+  EXPECT_FALSE(CommonVersion(Range(1, 3), "n0", Range(4, 6)).ok());
 }
 
 TEST(CommonVersionTest, APeerWithoutARangeSpeaksTheFirst) {

@@ -19,31 +19,44 @@ constexpr int kMostEvents = 1'000'000;
 }  // namespace
 
 Cluster::Cluster(const Options& options)
-    : random(options.seed * 0x2545f4914f6cdd1d + 1),
+    : random(options.seed),
       options(options),
       controller(events, random, oracle, options.bug, options.trace, options.story) {
   step_seconds = random.Between(0.02, 0.25);
   controller.set_sync_seconds(random.Chance(0.2) ? random.Between(0.01, 0.3) : 0.004);
+  for (int node = 0; node < options.nodes; ++node) AddNode(/*devices=*/1, /*domain=*/"");
+  if (options.nodes > 0) {
+    Begin();
+    return;
+  }
   const int count = random.Within(1, 4);
   if (random.Chance(0.4)) tensor_ = 2;  // then every node holds a tensor group
   const bool domains = random.Chance(0.4);
   for (int node = 0; node < count; ++node) {
     const int devices = tensor_ > 1 ? 2 : random.Within(1, 2);
-    const std::string domain = domains ? absl::StrCat("d", node / 2) : "";
-    nodes_.push_back(std::make_unique<SimNode>(*this, node, devices, domain));
-    oracle.OnNode(absl::StrCat("nodes/n", node), domain);
+    AddNode(devices, domains ? absl::StrCat("d", node / 2) : "");
   }
-  controller.Start();
+  Begin();
   const v1::Policy policy = PlanPolicy();
-  for (auto& node : nodes_) {
-    SimNode* born = node.get();
-    events.After(random.Between(0, 0.5), [born] { born->Boot(); });
-  }
   PlanJobs();
   PlanDrains();
   PlanFaults();
   operations_.Plan(policy);
   events.After(random.Between(20, 40), [this] { Tend(); });
+}
+
+void Cluster::AddNode(int devices, const std::string& domain) {
+  const auto number = static_cast<int>(nodes_.size());
+  nodes_.push_back(std::make_unique<SimNode>(*this, number, devices, domain));
+  oracle.OnNode(absl::StrCat("nodes/n", number), domain);
+}
+
+void Cluster::Begin() {
+  controller.Start();
+  for (auto& node : nodes_) {
+    SimNode* born = node.get();
+    events.After(random.Between(0, 0.5), [born] { born->Boot(); });
+  }
 }
 
 // One project has a quota that every job alone is within.

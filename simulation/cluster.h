@@ -3,16 +3,17 @@
 #define STRATA_SIMULATION_CLUSTER_H_
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "common/random.h"
 #include "controller/simulator/events.h"
 #include "simulation/operations.h"
 #include "simulation/oracle.h"
 #include "simulation/planted_bug.h"
-#include "simulation/random.h"
 #include "simulation/sim_controller.h"
 #include "simulation/sim_node.h"
 #include "simulation/sim_process.h"
@@ -40,6 +41,10 @@ struct Options {
   bool die_after = false;
   bool trace = false;            // tell the story on stdout
   std::string* story = nullptr;  // or there
+  int nodes = 0;  // so many, of one device each, and nothing is planned: a test says what happens
+  // Are told what a node (NAME) says to the controller, and what it hears, if they are there.
+  std::function<void(const std::string&, const v1::AgentMessage&)> on_said = nullptr;
+  std::function<void(const std::string&, const v1::ControllerMessage&)> on_heard = nullptr;
 };
 
 class Cluster {
@@ -68,7 +73,7 @@ class Cluster {
   void Tell(const std::string& what) const { controller.Tell(what); }
 
   simulator::Events events;
-  Random random;
+  common::Random random;
   Oracle oracle;
   const Options options;
   SimController controller;
@@ -80,6 +85,8 @@ class Cluster {
   double faults_over_at = 0;
 
  private:
+  void AddNode(int devices, const std::string& domain);
+  void Begin();
   v1::Policy PlanPolicy();
   void Apply(const v1::Policy& policy);
   void PlanJobs();

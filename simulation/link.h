@@ -9,9 +9,9 @@
 #include <memory>
 #include <utility>
 
+#include "common/random.h"
 #include "controller/simulator/events.h"
 #include "proto/strata/v1/agent.pb.h"
-#include "simulation/random.h"
 
 namespace strata::simulation {
 
@@ -23,7 +23,7 @@ class Pipe {
   std::function<void()> on_end;
   double blocked_until = 0;  // a partition
 
-  void Send(simulator::Events& events, Random& random, const std::shared_ptr<void>& owner,
+  void Send(simulator::Events& events, common::Random& random, const std::shared_ptr<void>& owner,
             Message message) {
     if (broken_) return;
     // Mostly quick; now and then a packet is lost and sent again.
@@ -38,7 +38,8 @@ class Pipe {
     });
   }
 
-  void Break(simulator::Events& events, Random& random, const std::shared_ptr<void>& owner) {
+  void Break(simulator::Events& events, common::Random& random,
+             const std::shared_ptr<void>& owner) {
     if (broken_) return;
     broken_ = true;
     limit_ =
@@ -72,7 +73,7 @@ class Pipe {
 
 class Link : public std::enable_shared_from_this<Link> {
  public:
-  Link(simulator::Events& events, Random& random) : events_(events), random_(random) {}
+  Link(simulator::Events& events, common::Random& random) : events_(events), random_(random) {}
 
   void SendUp(v1::AgentMessage message) {
     up.Send(events_, random_, shared_from_this(), std::move(message));
@@ -93,7 +94,7 @@ class Link : public std::enable_shared_from_this<Link> {
 
  private:
   simulator::Events& events_;
-  Random& random_;
+  common::Random& random_;
 };
 
 }  // namespace strata::simulation

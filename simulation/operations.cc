@@ -19,7 +19,7 @@ void Operations::Insist(const Request& request) {
 
 void Operations::Plan(const v1::Policy& policy) {
   policy_ = policy;
-  Random& random = cluster_.random;
+  common::Random& random = cluster_.random;
   if (random.Chance(0.5)) return;
   for (int i = random.Within(0, 6); i > 0; --i) {
     PlanFor(absl::StrCat("jobs/j", random.Below(4)), random.Between(3, 45));
@@ -50,7 +50,7 @@ void Operations::Tidy() {
 // ---- jobs
 
 void Operations::PlanFor(const std::string& job, double at) {
-  Random& random = cluster_.random;
+  common::Random& random = cluster_.random;
   const int what = random.Below(8);
   const double until = at + random.Between(0.2, 40);
   cluster_.faults_over_at = std::max(cluster_.faults_over_at, at);
@@ -88,7 +88,7 @@ void Operations::GiveTime(const std::string& job) {
 }
 
 void Operations::Update(const std::string& job) {
-  Random& random = cluster_.random;
+  common::Random& random = cluster_.random;
   v1::UpdateJobRequest request;
   request.mutable_job()->set_name(job);
   v1::JobSpec& spec = *request.mutable_job()->mutable_spec();
@@ -141,7 +141,7 @@ void Operations::PlanPolicies() {
 
 // No shorter lease: what is harmless would not be any more.
 v1::Policy Operations::OtherPolicy() {
-  Random& random = cluster_.random;
+  common::Random& random = cluster_.random;
   v1::Policy policy = policy_;
   v1::TimingPolicy& timing = *policy.mutable_timing();
   timing.set_heartbeat_seconds(random.Between(0.5, 1.5));
@@ -167,30 +167,55 @@ v1::Policy Operations::OtherPolicy() {
 
 // ---- agents and nodes
 
-// Agents of another release, node by node; now and then one that does not understand the controller
-// any more, until the mistake is seen.
+// To the next release or back to the one before; now and then that is taken back.
 void Operations::PlanUpgrade() {
-  Random& random = cluster_.random;
-  const double begin = random.Between(4, 40);
-  v1::ProtocolRange next = protocol::OwnRange(), skipped;
-  next.set_greatest(next.greatest() + 1);
-  skipped.set_least(next.greatest());
-  skipped.set_greatest(next.greatest());
-  for (const auto& it : cluster_.nodes()) {
-    SimNode* const node = it.get();
-    double at = begin + random.Between(0, 10);
-    if (random.Chance(0.2)) {
-      cluster_.events.At(at, [node, skipped] { node->Upgrade("b1", skipped); });
-      at += random.Between(1, 12);
-    }
-    cluster_.faults_over_at = std::max(cluster_.faults_over_at, at + 2);
-    cluster_.events.At(at, [node, next] { node->Upgrade("b1", next); });
+  common::Random& random = cluster_.random;
+  const v1::ProtocolRange own = protocol::OwnRange();
+  v1::ProtocolRange other = own;
+  if (random.Chance(0.4)) {
+    other.set_greatest(own.greatest() - 1);
+  } else {
+    other.set_greatest(own.greatest() + 1);
+    if (random.Chance(0.5)) other.set_least(own.greatest());
   }
+  const double at = random.Between(4, 30);
+  PlanRelease("b1", other, at);
+  if (random.Chance(0.25)) PlanRelease("b0", own, at + random.Between(27, 40));  // all have it
+}
+
+// Node by node, and the controller before, between or after them.
+void Operations::PlanRelease(const std::string& build, const v1::ProtocolRange& range, double at) {
+  common::Random& random = cluster_.random;
+  for (const auto& it : cluster_.nodes()) {
+    const auto install = [node = it.get(), build](const v1::ProtocolRange& what) {
+      node->Upgrade(build, what);
+    };
+    Install(at + random.Between(0, 10), install, range);
+  }
+  const double down = random.Between(0.1, 3);
+  const auto install = [this, down](const v1::ProtocolRange& what) {
+    cluster_.controller.Upgrade(what, down);
+  };
+  Install(at + random.Between(-2, 12), install, range);
+}
+
+void Operations::Install(double at, const std::function<void(const v1::ProtocolRange&)>& install,
+                         const v1::ProtocolRange& range) {
+  common::Random& random = cluster_.random;
+  if (random.Chance(0.2)) {
+    v1::ProtocolRange skipped;
+    skipped.set_least(protocol::kGreatest + 2);
+    skipped.set_greatest(protocol::kGreatest + 2);
+    cluster_.events.At(at, [install, skipped] { install(skipped); });
+    at += random.Between(1, 12);
+  }
+  cluster_.faults_over_at = std::max(cluster_.faults_over_at, at + 3);
+  cluster_.events.At(at, [install, range] { install(range); });
 }
 
 // A machine fails for good, its node is forgotten, and another machine takes its name.
 void Operations::PlanReplacement() {
-  Random& random = cluster_.random;
+  common::Random& random = cluster_.random;
   SimNode* const node =
       cluster_.nodes()[random.Below(static_cast<int>(cluster_.nodes().size()))].get();
   const double at = random.Between(4, 40), down = random.Between(1, 60);
@@ -229,7 +254,7 @@ void Operations::Forget(const std::string& node, int tries) {
 
 // The copy is of any time before, and much may have been done since.
 void Operations::PlanRestore() {
-  Random& random = cluster_.random;
+  common::Random& random = cluster_.random;
   const double copied = random.Between(3, 40), lost = copied + random.Between(0, 20);
   const double down = random.Chance(0.8) ? random.Between(0.1, 5) : random.Between(5, 40);
   cluster_.faults_over_at = std::max(cluster_.faults_over_at, lost + down);

@@ -1,5 +1,5 @@
 // What users and operators do to a cluster at work: they change, suspend, resume and delete jobs,
-// change the policy, forget nodes, upgrade agents, and put back an old copy of the controller's
+// change the policy, forget nodes, upgrade programs, and put back an old copy of the controller's
 // store.
 #ifndef STRATA_SIMULATION_OPERATIONS_H_
 #define STRATA_SIMULATION_OPERATIONS_H_
@@ -40,6 +40,11 @@ class Operations {
   void PlanPolicies();
   v1::Policy OtherPolicy();
   void PlanUpgrade();
+  void PlanRelease(const std::string& build, const v1::ProtocolRange& range, double at);
+  // The first is a mistake now and then: a release that nobody understands any more, until it is
+  // seen.
+  void Install(double at, const std::function<void(const v1::ProtocolRange&)>& install,
+               const v1::ProtocolRange& range);
   void PlanRestore();
   void PlanReplacement();
   // As soon as it is not in use, or it is back.

@@ -350,17 +350,16 @@ void Oracle::CheckFallback(const v1::JobRecord& before, const v1::JobRecord& aft
   }
   const bool starts = before.state() == v1::Job::STARTING || before.state() == v1::Job::RECOVERING;
   const bool may_count = bad_sectors_.contains(digest);
-  if (!starts || (after.state() != v1::Job::RECOVERING && !may_count)) {
+  // Its ranks, found after a restore, did so before.
+  const bool done_before = before.restored() && before.epoch() > was.epoch() &&
+                           before.epoch() == after.epoch() && before.state() == after.state();
+  const bool in_turn = starts && (after.state() == v1::Job::RECOVERING || may_count);
+  if (!in_turn && !done_before) {
     Violate(absl::StrCat(Name(before), " gives up a checkpoint and is ", Name(after)));
   }
   if (!may_count && after.restarts_without_progress() > before.restarts_without_progress()) {
     Violate(absl::StrCat(Name(after), ": damage counts against its budget"));
   }
-}
-
-void Oracle::OnTerm(int64_t term) {
-  if (term <= last_term_) Violate("the controller's term did not grow");
-  last_term_ = term;
 }
 
 void Oracle::OnLoaded(const controller::Core& core) {

@@ -5,6 +5,11 @@
 
 namespace strata::simulation {
 
+void Oracle::OnTerm(int64_t term) {
+  if (term <= last_term_) Violate("the controller's term did not grow");
+  last_term_ = term;
+}
+
 void Oracle::OnBackup() {
   acknowledged_then_ = acknowledged_;
   given_up_then_ = given_up_;

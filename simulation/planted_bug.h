@@ -32,6 +32,7 @@ enum class PlantedBug {
   kDropsStoppingSteps,     // an agent's word of the step that ranks stop in is now and then lost
   kEndsRanksWhenRefused,   // an agent that a controller refuses for its protocol ends its ranks
   kKeepsErasedRecords,     // what a transaction removes is there again after a start
+  kTakesAllForItsOwn,      // a controller takes every agent for one of its own release
   kForgetsUpdates,         // an agent starts ranks with the steps that the job was submitted with
 };
 

@@ -23,7 +23,7 @@ void Append(std::vector<T>& to, std::vector<T>& from) {
 
 }  // namespace
 
-SimController::SimController(simulator::Events& events, Random& random, Oracle& oracle,
+SimController::SimController(simulator::Events& events, common::Random& random, Oracle& oracle,
                              PlantedBug bug, bool trace, std::string* story)
     : events_(events),
       random_(random),
@@ -50,7 +50,8 @@ void SimController::Start() {
   if (trace_) Tell("the controller starts");
   ++life_;
   if (put_back_) UseBackup();
-  core_ = std::make_unique<controller::Core>(&events_, topology::Description(), entropy_);
+  core_ =
+      std::make_unique<controller::Core>(&events_, topology::Description(), entropy_, protocol_);
   std::vector<controller::Write> records;
   for (const auto& [key, write] : store_) records.push_back(write);
   Run([this, &records](Batch& batch) {
@@ -79,6 +80,11 @@ void SimController::Kill(double down_seconds) {
   events_.After(down_seconds, [this] {
     if (core_ == nullptr) Start();
   });
+}
+
+void SimController::Upgrade(const v1::ProtocolRange& protocol, double down_seconds) {
+  protocol_ = protocol;
+  Kill(down_seconds);
 }
 
 void SimController::SlowDown(double sync_seconds, double for_seconds) {
@@ -202,8 +208,11 @@ void SimController::Release(const Batch& batch) {
 void SimController::Accept(const std::shared_ptr<Link>& link) {
   const uint64_t session = ++last_session_;
   sessions_[session] = link;
-  link->up.on_message = [this, session, life = life_](const v1::AgentMessage& message) {
+  link->up.on_message = [this, session, life = life_](v1::AgentMessage message) {
     if (life != life_) return;
+    if (bug_ == PlantedBug::kTakesAllForItsOwn && message.has_register_()) {
+      *message.mutable_register_()->mutable_protocol() = protocol_;
+    }
     Run([this, session, message](Batch& batch) {
       if (trace_ && !message.has_heartbeat()) Tell("on " + std::to_string(session), message);
       if (sessions_.contains(session)) core_->OnAgent(session, message, batch.effects);

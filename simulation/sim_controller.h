@@ -13,23 +13,26 @@
 #include <vector>
 
 #include "common/entropy.h"
+#include "common/random.h"
 #include "common/rng.h"
 #include "controller/logic/core.h"
 #include "controller/simulator/events.h"
+#include "protocol/versions.h"
 #include "simulation/link.h"
 #include "simulation/oracle.h"
 #include "simulation/planted_bug.h"
-#include "simulation/random.h"
 
 namespace strata::simulation {
 
 class SimController {
  public:
-  SimController(simulator::Events& events, Random& random, Oracle& oracle, PlantedBug bug,
+  SimController(simulator::Events& events, common::Random& random, Oracle& oracle, PlantedBug bug,
                 bool trace, std::string* story);
 
   void Start();
   void Kill(double down_seconds);
+  // Ends the process; the next ones are of a release that speaks this.
+  void Upgrade(const v1::ProtocolRange& protocol, double down_seconds);
   void Pause(double seconds);
   // The n-th commit from the beginning kills the process, just before or just after it.
   void DieAtCommit(int commit, bool after) { deaths_[commit] = after; }
@@ -58,6 +61,7 @@ class SimController {
   bool PutBack(double down_seconds);
 
   const controller::Core* core() const { return core_.get(); }
+  const v1::ProtocolRange& protocol() const { return protocol_; }
   int commits() const { return commits_; }
 
  private:
@@ -83,15 +87,16 @@ class SimController {
   void Release(const Batch& batch);
 
   simulator::Events& events_;
-  Random& random_;
+  common::Random& random_;
   Oracle& oracle_;
   const PlantedBug bug_;
   const bool trace_;
   std::string* const story_;
   Records store_;
   std::optional<Records> backup_;
-  bool put_back_ = false;  // the next process starts with it
-  uint64_t drawn_ = 0;     // words of chance, of all its lives
+  bool put_back_ = false;                              // the next process starts with it
+  v1::ProtocolRange protocol_ = protocol::OwnRange();  // of the next process
+  uint64_t drawn_ = 0;                                 // words of chance, of all its lives
   const common::Entropy entropy_ = [this] { return common::MixBits(1, ++drawn_); };
   std::unique_ptr<controller::Core> core_;
   uint64_t life_ = 0;

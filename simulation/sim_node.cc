@@ -59,6 +59,7 @@ void SimNode::Boot() {
   options.devices = devices_;
   if (!domain_.empty()) options.locality["domain"] = domain_;
   options.build = build_;
+  options.protocol = speaks_ = protocol_;
   options.incarnation = cluster_.random.Next() | 1;
   options.boot_id = absl::StrCat("boot-", boot_);
   core_ = std::make_unique<worker::AgentCore>(options, disk_.membership, this, &cluster_.events);
@@ -138,8 +139,9 @@ void SimNode::Connect() {
       if (link != link_.get()) return;
       link_ = nullptr;
       core_->OnLinkDown(session_, "the session broke");
-      const bool refused = !protocol::CommonVersion(protocol_, name()).ok();
-      if (refused && cluster_.options.bug == PlantedBug::kEndsRanksWhenRefused) core_->EndAll();
+      const auto common = protocol::CommonVersion(speaks_, name(), cluster_.controller.protocol());
+      if (!common.ok() && cluster_.options.bug == PlantedBug::kEndsRanksWhenRefused)
+        core_->EndAll();
       AgentAfter(cluster_.random.Between(0.05, 0.5), [this] { Connect(); });
     });
   };
@@ -148,6 +150,11 @@ void SimNode::Connect() {
 }
 
 void SimNode::Hear(const v1::ControllerMessage& message) {
+  if (cluster_.options.on_heard) cluster_.options.on_heard(name(), message);
+  if (message.start().ranks_size() > 0 && speaks_.greatest() < protocol::kFirstWithSomeAddresses) {
+    cluster_.oracle.Violate(absl::StrCat("a start with the addresses of some ranks is said to ",
+                                         name(), ", whose release does not know such"));
+  }
   if (message.has_write_manifest() && cluster_.options.bug == PlantedBug::kDropsOlderManifests) {
     const v1::WriteManifest& manifest = message.write_manifest();
     int64_t& newest = manifests_[controller::ToKey(manifest.epoch())];
@@ -176,6 +183,7 @@ void SimNode::Hear(const v1::ControllerMessage& message) {
 
 void SimNode::Send(uint64_t session, const v1::AgentMessage& message) {
   if (link_ == nullptr || session != session_) return;
+  if (cluster_.options.on_said) cluster_.options.on_said(name(), message);
   if (message.has_written() && cluster_.options.bug == PlantedBug::kDropsFragments &&
       cluster_.random.Chance(0.2)) {
     return;
@@ -187,7 +195,6 @@ void SimNode::Send(uint64_t session, const v1::AgentMessage& message) {
   const bool twice = !message.has_register_() && cluster_.random.Chance(0.01);
   if (twice) link_->SendUp(message);
   v1::AgentMessage said = message;
-  if (said.has_register_()) *said.mutable_register_()->mutable_protocol() = protocol_;
   Spoil(said);
   link_->SendUp(std::move(said));
 }

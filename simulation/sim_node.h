@@ -94,6 +94,7 @@ class SimNode final : public worker::AgentHost {
   uint64_t life_ = 0, boot_ = 1;
   std::string build_ = "b0";    // of the agent, as installed
   v1::ProtocolRange protocol_;  // likewise
+  v1::ProtocolRange speaks_;    // the agent that lives
   double partitioned_until_ = 0;
   std::deque<std::function<void()>> put_off_;
   std::shared_ptr<Link> link_;

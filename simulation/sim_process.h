@@ -88,7 +88,6 @@ class SimProcess final : public worker::ProgressView,
   std::string DescribePosition() const override;
 
  private:
-  static constexpr size_t kMostUncommitted = 2;
   static constexpr size_t kWrittenKept = 4;
 
   bool Still() const { return frozen_ || stopped_; }

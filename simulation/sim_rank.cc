@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "protocol/fragments.h"
 #include "simulation/cluster.h"
 #include "simulation/sim_node.h"
 #include "simulation/sim_process.h"
@@ -73,10 +74,14 @@ void SimProcess::Prepare() {
   v1::Prepared& prepared = *event.mutable_prepared();
   prepared.set_address(absl::StrCat(node_.name(), "-", identity_.rank));
   prepared.set_plan_digest(task_.plan().plan_digest());
+  v1::Peers& peers = *prepared.mutable_peers();
   v1::GroupDigest& group = *prepared.add_groups();
   group.set_group("data");
   group.set_digest("calls");
-  for (int rank = 0; rank < task_.ranks(); ++rank) group.add_members(rank);
+  for (int rank = 0; rank < task_.ranks(); ++rank) {
+    group.add_members(rank);
+    if (rank != identity_.rank) peers.add_ranks(rank);
+  }
   Send(event);
 }
 
@@ -155,7 +160,7 @@ void SimProcess::ObeyLastStep() {
 
 void SimProcess::BeginSave(int64_t step) {
   if (identity_.rank == 0) {
-    if (announced_.size() >= kMostUncommitted) {
+    if (announced_.size() >= size_t{protocol::kMostUncommitted}) {
       held_up_ = step;
       return SetPhase(Phase::kCommitting);
     }

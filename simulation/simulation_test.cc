@@ -187,6 +187,8 @@ INSTANTIATE_TEST_SUITE_P(
                 2'000},
         Planted{PlantedBug::kKeepsErasedRecords, "KeepsErasedRecords", "was deleted, and is back",
                 2'000},
+        Planted{PlantedBug::kTakesAllForItsOwn, "TakesAllForItsOwn",
+                "whose release does not know such", 2'000},
         Planted{PlantedBug::kForgetsUpdates, "ForgetsUpdates", "without a cause|has not ended"}),
     [](const auto& info) { return std::string(info.param.name); });
 

@@ -13,8 +13,10 @@
 #include "client/exit_codes.h"
 #include "client/text_file.h"
 #include "client/views/simulation_view.h"
+#include "common/random.h"
 #include "common/status_macros.h"
 #include "controller/simulator/simulator.h"
+#include "controller/simulator/streams.h"
 #include "controller/simulator/trace_file.h"
 #include "spec/policy_file.h"
 #include "spec/prescan.h"
@@ -65,7 +67,7 @@ absl::StatusOr<std::vector<simulator::SimJob>> JobsOf(const Arguments& arguments
     job.device = first.kind;
     return std::vector<simulator::SimJob>{job};
   }
-  simulator::Random random(options.seed, simulator::Random::kWorkload);
+  common::Random random(options.seed, simulator::kWorkload);
   return simulator::RandomJobs({.nodes = nodes,
                                 .devices = first.devices,
                                 .most_tensor = first.devices,

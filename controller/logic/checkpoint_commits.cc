@@ -1,21 +1,12 @@
 #include "controller/logic/checkpoint_commits.h"
 
 #include <algorithm>
-#include <iterator>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 
 namespace strata::controller {
 namespace {
-
-v1::WriteManifest Manifest(const v1::JobEpoch& epoch, int64_t step,
-                           const std::map<int, std::string>& fragments) {
-  v1::WriteManifest manifest;
-  *manifest.mutable_epoch() = epoch;
-  manifest.set_step(step);
-  for (const auto& [rank, fragment] : fragments) manifest.add_fragments(fragment);
-  return manifest;
-}
 
 constexpr int kMostOlder = 15;  // of a job's checkpoints, in its record
 
@@ -46,48 +37,12 @@ void DiscardCheckpoint(const v1::CheckpointProblem& problem, v1::JobRecord& job)
   }
 }
 
-int FragmentBook::CountAfter(int64_t step) const {
-  return static_cast<int>(std::distance(by_step_.upper_bound(step), by_step_.end()));
-}
-
-std::optional<v1::WriteManifest> FragmentBook::Add(const v1::CheckpointFragments& written,
-                                                   int ranks) {
-  std::map<int, std::string>& fragments = by_step_[written.step()];
-  for (const auto& [rank, fragment] : written.fragments()) {
-    if (rank >= 0 && rank < ranks) fragments[rank] = fragment;
-  }
-  std::optional<v1::WriteManifest> complete;
-  if (static_cast<int>(fragments.size()) == ranks) {
-    complete = Manifest(written.epoch(), written.step(), fragments);
-  }
-  while (by_step_.size() > kMostSteps) by_step_.erase(by_step_.begin());
-  return complete;
-}
-
-std::optional<v1::WriteManifest> FragmentBook::Complete(const v1::JobEpoch& epoch,
-                                                        int ranks) const {
-  for (auto found = by_step_.rbegin(); found != by_step_.rend(); ++found) {
-    if (static_cast<int>(found->second.size()) == ranks) {
-      return Manifest(epoch, found->first, found->second);
-    }
-  }
-  return std::nullopt;
-}
-
-bool FragmentBook::Has(int64_t step, const std::vector<int>& ranks) const {
-  const auto found = by_step_.find(step);
-  return found != by_step_.end() && std::all_of(ranks.begin(), ranks.end(), [&](int rank) {
-           return found->second.contains(rank);
-         });
-}
-
-bool FragmentBook::HasAllOf(const std::vector<int>& ranks) const {
-  return std::all_of(by_step_.begin(), by_step_.end(),
-                     [&](const auto& entry) { return Has(entry.first, ranks); });
-}
-
-void FragmentBook::Forget(int64_t step) {
-  by_step_.erase(by_step_.begin(), by_step_.upper_bound(step));
+v1::WriteManifest ManifestOf(const v1::JobEpoch& epoch, protocol::WholeCheckpoint checkpoint) {
+  v1::WriteManifest manifest;
+  *manifest.mutable_epoch() = epoch;
+  manifest.set_step(checkpoint.step);
+  for (std::string& fragment : checkpoint.fragments) manifest.add_fragments(std::move(fragment));
+  return manifest;
 }
 
 CommitJudgement JudgeCommit(const v1::JobRecord& job, const v1::CommitRequest& request) {

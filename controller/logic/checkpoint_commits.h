@@ -3,42 +3,14 @@
 #ifndef STRATA_CONTROLLER_LOGIC_CHECKPOINT_COMMITS_H_
 #define STRATA_CONTROLLER_LOGIC_CHECKPOINT_COMMITS_H_
 
-#include <cstdint>
-#include <map>
-#include <optional>
 #include <string>
-#include <vector>
 
 #include "proto/strata/v1/agent.pb.h"
 #include "proto/strata/v1/records.pb.h"
 #include "proto/strata/v1/trainer.pb.h"
+#include "protocol/fragments.h"
 
 namespace strata::controller {
-
-// What the ranks of one epoch have written and nobody has committed yet. Bounded: the newest steps.
-class FragmentBook {
- public:
-  static constexpr size_t kMostSteps = 4;
-  // Rank 0 writes no further checkpoint while so many are not committed (worker/trainer).
-  static constexpr int kMostUncommitted = 2;
-
-  // Adds what one node wrote of a checkpoint; fragments of ranks beyond `ranks` are left out.
-  // Returns the manifest's request when all are there, also when this is a repetition.
-  std::optional<v1::WriteManifest> Add(const v1::CheckpointFragments& written, int ranks);
-  // Whether all of these ranks' fragments of the step are there.
-  bool Has(int64_t step, const std::vector<int>& ranks) const;
-  // Whether all of these ranks' fragments are there of each step that any rank has written.
-  bool HasAllOf(const std::vector<int>& ranks) const;
-  // Of how many steps after `step` some rank has written its part.
-  int CountAfter(int64_t step) const;
-  // The newest complete one.
-  std::optional<v1::WriteManifest> Complete(const v1::JobEpoch& epoch, int ranks) const;
-  // Steps up to this one are done with.
-  void Forget(int64_t step);
-
- private:
-  std::map<int64_t, std::map<int, std::string>> by_step_;
-};
 
 enum class CommitVerdict {
   kRecord,    // it is to be recorded
@@ -49,6 +21,9 @@ struct CommitJudgement {
   CommitVerdict verdict = CommitVerdict::kRefused;
   std::string reason;
 };
+
+// What rank 0's agent is asked for once all ranks have written.
+v1::WriteManifest ManifestOf(const v1::JobEpoch& epoch, protocol::WholeCheckpoint checkpoint);
 
 // Pure. `job` as recorded.
 CommitJudgement JudgeCommit(const v1::JobRecord& job, const v1::CommitRequest& request);

@@ -43,6 +43,7 @@ struct ClusterState {
   double started_wall = 0;
   int64_t term = 0;
   v1::StoreIdentity identity;
+  v1::ProtocolRange protocol;  // that this controller speaks with agents
   int64_t resource_version = 0;
 
   std::map<std::string, JobEntry> jobs;           // by jobs/NAME

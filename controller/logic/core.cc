@@ -81,8 +81,10 @@ class Core::Impl {
   double standstill_ = 0;  // seconds, all together
 };
 
-Core::Core(const common::Clock* clock, topology::Description map, common::Entropy entropy)
+Core::Core(const common::Clock* clock, topology::Description map, common::Entropy entropy,
+           const v1::ProtocolRange& protocol)
     : impl_(std::make_unique<Impl>(clock, std::move(map), std::move(entropy))) {
+  impl_->state.protocol = protocol;
   impl_->Start();
 }
 

@@ -26,6 +26,7 @@
 #include "controller/logic/removed_nodes.h"
 #include "controller/logic/snapshot.h"
 #include "proto/strata/v1/cluster.pb.h"
+#include "protocol/versions.h"
 #include "topology/cluster.h"
 
 namespace strata::controller {
@@ -35,9 +36,10 @@ class Core {
   // Borrowed: clock. `map`: the cluster's levels and links; nodes join by themselves. Without
   // levels it has those that the nodes' localities name: region, zone, rack and domain, in this
   // order, then others by name; a node that names no domain is then one by itself. `entropy`: for
-  // what must be unique (uids of jobs, the cluster's own).
+  // what must be unique (uids of jobs, the cluster's own). `protocol`: what it speaks with agents.
   explicit Core(const common::Clock* clock, topology::Description map = {},
-                common::Entropy entropy = common::SystemEntropy());
+                common::Entropy entropy = common::SystemEntropy(),
+                const v1::ProtocolRange& protocol = protocol::OwnRange());
   ~Core();
 
   // Once, with everything the store holds; begins a new controller_term (in the effects' writes).

@@ -91,7 +91,7 @@ bool SessionHandler::IsSilent(const NodeEntry& node) const {
 bool SessionHandler::WaitsForCommits(const JobEntry& job) const {
   const v1::CommittedCheckpoint& last = job.record.checkpoint();
   const int unanswered = last.epoch() == job.record.epoch() ? 1 : 0;  // as far as rank 0 may know
-  return job.run.fragments.CountAfter(last.step()) + unanswered >= FragmentBook::kMostUncommitted;
+  return job.run.fragments.CountAfter(last.step()) + unanswered >= protocol::kMostUncommitted;
 }
 
 bool SessionHandler::WaitsForStorage(const JobEntry& job, int rank) {

@@ -89,7 +89,7 @@ struct EpochRun {
   std::optional<double> stop_asked_at;  // for an orderly stop: cancelled or preempted
   std::optional<int64_t> last_step;     // of an orderly stop, for all ranks
   std::map<int, std::string> phases;    // by rank: the instruction it was in lately
-  FragmentBook fragments;
+  protocol::FragmentBook fragments;
 
   double checkpoint_at = 0;  // of its newest checkpoint; 0: none of its own
   // Its pace: since `paced_at`, when it had done `pace_step`; the last step at `stepped_at`.
@@ -116,7 +116,7 @@ struct Claims {
   std::map<std::string, Member> members;
   int64_t step = 0;
   // Said of it meanwhile, by session: of each kind the last, of fragments those of the newest steps
-  // that a FragmentBook takes.
+  // that a protocol::FragmentBook takes.
   std::map<uint64_t, std::vector<v1::AgentMessage>> words;
 };
 

@@ -230,7 +230,7 @@ void JobMachine::ReportLostFragments(JobEntry& job) {
   if (HasFinalCheckpoint(job.record)) return;
   for (const auto& [name, member] : job.run.members) {
     if (member.state != MemberState::kEnded) continue;
-    const FragmentBook& book = job.run.fragments;
+    const protocol::FragmentBook& book = job.run.fragments;
     if (book.Has(job.record.target_step(), member.ranks) && book.HasAllOf(member.ranks)) continue;
     ReportUncommitted(job, absl::StrCat("the ranks on ", ShortName(name),
                                         " ended, and what they wrote last did not arrive"));

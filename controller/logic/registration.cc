@@ -52,7 +52,7 @@ void SessionHandler::OnRegister(uint64_t session, uint64_t incarnation,
   v1::Welcome& welcome = *answer.mutable_welcome();
   welcome.set_heartbeat_seconds(state_.timing.heartbeat_seconds);
   welcome.set_lease_seconds(state_.timing.lease_seconds);
-  *welcome.mutable_protocol() = protocol::OwnRange();
+  *welcome.mutable_protocol() = state_.protocol;
   welcome.set_cluster(state_.identity.cluster());
   welcome.set_store_incarnation(state_.identity.incarnation());
   *welcome.mutable_earlier_incarnations() = state_.identity.earlier();
@@ -73,7 +73,8 @@ void SessionHandler::OnRegister(uint64_t session, uint64_t incarnation,
 
 // Its trainers go on: it comes again until it is upgraded, or told where it belongs.
 absl::Status SessionHandler::MayJoin(const v1::Register& message) const {
-  if (const auto common = protocol::CommonVersion(message.protocol(), message.node());
+  if (const auto common =
+          protocol::CommonVersion(message.protocol(), message.node(), state_.protocol);
       !common.ok()) {
     return Refusal(absl::StatusCode::kFailedPrecondition, "OTHER_PROTOCOL",
                    std::string(common.status().message()));
@@ -143,7 +144,8 @@ void SessionHandler::UpdateNode(NodeEntry& node, const v1::Register& message) {
                                                     message.locality().end());
   const bool same = node.resource_version != 0 && node.kind == message.device() &&
                     node.devices == message.devices() && node.locality == locality;
-  if (const auto common = protocol::CommonVersion(message.protocol(), node.name); common.ok()) {
+  if (const auto common = protocol::CommonVersion(message.protocol(), node.name, state_.protocol);
+      common.ok()) {
     node.protocol = *common;
   }
   const bool as_built = node.version == message.version() && node.build == message.build();
@@ -219,8 +221,7 @@ void SessionHandler::MissEpochs(NodeEntry& node, const std::map<EpochKey, Hold>&
     if (job == nullptr) continue;  // over anyway, and now confirmed
     Member& member = job->run.members.at(node.name);
     // Of the backup's own epoch nobody knows how far it came: it is not begun a second time.
-    const bool may_have_begun =
-        job->record.restored() && job->record.epoch() < job->record.least_epoch();
+    const bool may_have_begun = job->record.epoch() < job->record.least_epoch();
     if (member.state == MemberState::kAsked && !may_have_begun) {
       node.holds.insert({key, hold});  // it has not heard of it yet
       continue;
@@ -255,8 +256,10 @@ void SessionHandler::Repeat(NodeEntry& node) {
       }
     }
     if (job.record.placement(0).node() == node.name) {
-      auto manifest = job.run.fragments.Complete(ToProto(key), job.record.placement_size());
-      if (manifest.has_value()) machine_.SendManifest(job, *std::move(manifest));
+      auto whole = job.run.fragments.Newest(job.record.placement_size());
+      if (whole.has_value()) {
+        machine_.SendManifest(job, ManifestOf(ToProto(key), *std::move(whole)));
+      }
     }
   }
   const std::vector<std::string> live(state_.live.begin(), state_.live.end());

@@ -46,7 +46,7 @@ void Keep(const v1::AgentMessage& message, std::vector<v1::AgentMessage>& words)
   words.push_back(message);
   const auto written = [](const v1::AgentMessage& word) { return word.has_written(); };
   const auto steps = static_cast<size_t>(std::count_if(words.begin(), words.end(), written));
-  if (steps <= FragmentBook::kMostSteps) return;
+  if (steps <= protocol::FragmentBook::kMostSteps) return;
   const auto older = [&](const auto& a, const auto& b) {
     return a.has_written() != b.has_written() ? a.has_written() : StepOf(a) < StepOf(b);
   };
@@ -158,6 +158,24 @@ void SessionHandler::AdoptClaimed(const NodeEntry& node) {
 bool SessionHandler::IsNewer(const JobEntry& job, const v1::EpochPrepared& message) {
   return MayHaveUnknownCheckpoints(job.record) && message.has_newer_checkpoint() &&
          message.newer_checkpoint().step() > job.record.checkpoint().step();
+}
+
+// Ranks that were started since the backup and write a step that its checkpoint does not precede
+// did not begin with it: since then it was damaged, and so was what is not older than their step.
+void SessionHandler::DiscardGivenUp(JobEntry& job, int64_t written) {
+  v1::JobRecord& record = job.record;
+  const v1::CommittedCheckpoint& newest = record.checkpoint();
+  if (!record.restored() || !record.has_checkpoint() || newest.epoch() >= record.epoch() ||
+      newest.step() < written) {
+    return;
+  }
+  v1::CheckpointProblem problem;
+  for (const v1::CommittedCheckpoint& older : record.older_checkpoints()) {
+    if (older.step() < written) problem.add_older_steps(older.step());
+  }
+  DiscardCheckpoint(problem, record);
+  record.set_step(written);
+  SaveJob(state_, job, effects_);
 }
 
 // Its steps may have been changed since the backup: those of the ranks that wrote it tell, if they

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "controller/logic/restored_store.h"
 #include "controller/logic/two_nodes.h"
 
@@ -155,6 +156,45 @@ TEST_F(RestoredJobs, NoWordOfALaterEpochIsLostBeforeItIsWhole) {
   const auto told = h.Take("n0");
   ASSERT_THAT(told, SizeIs(1));
   EXPECT_EQ(told[0].write_manifest().step(), 80);
+}
+
+// Of the two members of an epoch that was being started then, one has ended since, and comes late.
+TEST_F(RestoredJobs, AnEpochThatHasCommittedIsNotBegunAgainOnANodeThatComesLate) {
+  ASSERT_TRUE(h.Create(Harness::Request("a", 2)).ok());
+  h.Take("n0");
+  h.Take("n1");
+  ASSERT_EQ(h.Job("a").state(), v1::Job::STARTING);
+  Restore();
+  v1::HeldEpoch held = testing::Held("a", 1, {0}, true);
+  held.mutable_epoch()->set_uid(h.Job("a").uid());
+  h.Reconnect("n0", {held});
+  h.SayCommit("n0", "a", 1, 20, "m20");
+  ASSERT_EQ(h.Job("a").checkpoint().step(), 20);
+  ASSERT_FALSE(h.Job("a").restored());
+  h.Take("n1");
+  h.Reconnect("n1", {});
+  for (const v1::ControllerMessage& message : h.Take("n1")) EXPECT_FALSE(message.has_prepare());
+}
+
+TEST_F(RestoredJobs, RanksThatBeganBeforeTheBackupsCheckpointCommitAsThoughItWereGone) {
+  h.Run("a", {"n0", "n1"});
+  for (const int64_t step : {20, 40}) h.SayCommit("n0", "a", 1, step, absl::StrCat("m", step));
+  Restore();
+  h.Reconnect("n0", {Later("a", 4, 0, 10)});
+  h.Reconnect("n1", {Later("a", 4, 1, 10)});
+  ASSERT_EQ(h.Job("a").epoch(), 4);
+  h.Take("n0");
+  h.SayWritten("n0", "a", 4, 30, {0});
+  EXPECT_EQ(h.Job("a").checkpoint().step(), 20);
+  ASSERT_THAT(h.Job("a").damaged_checkpoints(), SizeIs(1));
+  EXPECT_EQ(h.Job("a").damaged_checkpoints(0).step(), 40);
+  h.SayWritten("n1", "a", 4, 30, {1});
+  const auto told = h.Take("n0");
+  ASSERT_THAT(told, SizeIs(1));
+  EXPECT_EQ(told[0].write_manifest().step(), 30);
+  h.SayCommit("n0", "a", 4, 30, "m30");
+  EXPECT_EQ(h.Job("a").checkpoint().step(), 30);
+  EXPECT_EQ(h.Job("a").step(), 30);
 }
 
 TEST_F(RestoredJobs, AJobThatWasSuspendedInTheBackupAndRunsWasResumed) {

@@ -316,17 +316,18 @@ void SessionHandler::OnWritten(NodeEntry& node, const v1::CheckpointFragments& m
   JobEntry* job = CurrentOrOver(node, message.epoch());
   if (job == nullptr) return;
   const v1::JobRecord& record = job->record;
+  DiscardGivenUp(*job, message.step());
   if (message.step() <= record.checkpoint().step() || message.step() > GreatestStep(record)) {
     return;
   }
-  v1::CheckpointFragments own;  // nobody speaks for other nodes' ranks
-  *own.mutable_epoch() = message.epoch();
-  own.set_step(message.step());
+  google::protobuf::Map<int32_t, std::string> own;  // nobody speaks for other nodes' ranks
   for (const auto& [rank, fragment] : message.fragments()) {
-    if (HasRank(*job, node, rank)) (*own.mutable_fragments())[rank] = fragment;
+    if (HasRank(*job, node, rank)) own[rank] = fragment;
   }
-  auto manifest = job->run.fragments.Add(own, record.placement_size());
-  if (manifest.has_value()) machine_.SendManifest(*job, *std::move(manifest));
+  auto whole = job->run.fragments.Add(message.step(), own, record.placement_size());
+  if (whole.has_value()) {
+    machine_.SendManifest(*job, ManifestOf(message.epoch(), *std::move(whole)));
+  }
 }
 
 void SessionHandler::OnCommit(NodeEntry& node, const v1::CommitRequest& message) {

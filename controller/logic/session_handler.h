@@ -41,6 +41,8 @@ class SessionHandler {
   void NoteFound(JobEntry& job, const NodeEntry& node) const;
   // True: the message is of such an epoch, and is heard once it is the job's.
   bool KeepForLater(const NodeEntry& node, const v1::AgentMessage& message);
+  // The job's checkpoint gives way to what its ranks have written, if they began before it.
+  void DiscardGivenUp(JobEntry& job, int64_t written);
   // The job goes on from a checkpoint that the backup did not know.
   static bool IsNewer(const JobEntry& job, const v1::EpochPrepared& message);
   void AdoptCheckpoint(JobEntry& job, const v1::EpochPrepared& message);

@@ -4,7 +4,8 @@
 
 #include <cmath>
 
-#include "controller/simulator/random.h"
+#include "common/random.h"
+#include "controller/simulator/streams.h"
 
 namespace strata::simulator {
 namespace {
@@ -38,7 +39,7 @@ TEST(ExpectedEttr, IsWhatHandArithmeticSays) {
 // The process itself, drawn: segments that need τ seconds, strikes while work goes on, pauses of
 // any distribution with the mean u0.
 TEST(ExpectedEttr, AgreesWithTheProcessItDescribes) {
-  Random random(7, Random::kFailures);
+  common::Random random(7, kFailures);
   for (const double rate : {1.0 / 5000, 1.0 / 400, 1.0 / 150}) {
     const double interval = 300, stall = 5, pause = 120;
     double seconds = 0, strike = random.Exponential(1 / rate);

@@ -83,7 +83,7 @@ double RatePerNodeSecond(const std::vector<Cause>& causes, double scale) {
   return scale * CountOf(causes) / (kPublishedDays * kDaySeconds * kPublishedNodes);
 }
 
-int DrawCause(const std::vector<Cause>& causes, Random& random) {
+int DrawCause(const std::vector<Cause>& causes, common::Random& random) {
   int64_t left = random.Below(CountOf(causes));
   int cause = 0;
   while (left >= causes[cause].count) left -= causes[cause++].count;

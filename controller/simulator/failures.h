@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "controller/simulator/random.h"
+#include "common/random.h"
 
 namespace strata::simulator {
 
@@ -40,7 +40,7 @@ const std::vector<Cause>& PublishedCauses();
 // Failures of one node of `causes`, per second, at `scale` times the published rate.
 double RatePerNodeSecond(const std::vector<Cause>& causes, double scale);
 // Index of a cause, by the counts.
-int DrawCause(const std::vector<Cause>& causes, Random& random);
+int DrawCause(const std::vector<Cause>& causes, common::Random& random);
 
 // The table, and what each effect means, for people.
 std::string ExplainFailures();

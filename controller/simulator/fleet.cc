@@ -164,6 +164,7 @@ void Fleet::Isolate(SimNode& node, double seconds) {
 void Fleet::Say(SimNode& node, v1::AgentMessage& message) {
   if (!Hears(node)) return;
   message.set_incarnation(node.incarnation);
+  if (world_.options.on_said) world_.options.on_said(node.name, message);
   world_.host.Say(node.session, message);
 }
 

@@ -66,6 +66,7 @@ void Fleet::OnMessages(const std::vector<controller::Outgoing>& messages) {
 }
 
 void Fleet::Handle(SimNode& node, const v1::ControllerMessage& message, Batch& batch) {
+  if (world_.options.on_heard) world_.options.on_heard(node.name, message);
   switch (message.message_case()) {
     case v1::ControllerMessage::kWelcome:
       return OnWelcome(node, message.welcome());
@@ -119,7 +120,7 @@ void Fleet::OnWelcome(SimNode& node, const v1::Welcome& welcome) {
       EndPart(node, run, v1::Finished::INTERRUPTED, "", -1);
       continue;
     }
-    if (part.state == Part::State::kPrepared) SayPrepared(run, {node.index});
+    if (part.state != Part::State::kPreparing) SayPrepared(run, {node.index});
     if (part.state == Part::State::kRunning) {
       v1::AgentMessage running;
       *running.mutable_running()->mutable_epoch() = run.epoch;

@@ -4,6 +4,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "common/random.h"
+#include "controller/simulator/streams.h"
 #include "controller/simulator/world.h"
 
 namespace strata::simulator {
@@ -34,7 +36,7 @@ Report Simulate(const Options& options, const std::function<void(double)>& on_pr
 }
 
 Options TroubledCluster(uint64_t seed) {
-  Random random(seed, Random::kWorkload);
+  common::Random random(seed, kWorkload);
   Options options;
   options.seed = seed;
   options.days = 2;

@@ -13,6 +13,7 @@
 #include "controller/simulator/planted_bug.h"
 #include "controller/simulator/report.h"
 #include "controller/simulator/workload.h"
+#include "proto/strata/v1/agent.pb.h"
 #include "proto/strata/v1/policy.pb.h"
 #include "topology/cluster.h"
 
@@ -35,6 +36,9 @@ struct Options {
   // Between ticks that nothing calls for, while a job waits.
   double waiting_tick_seconds = 60;
   PlantedBug bug = PlantedBug::kNone;
+  // Are told what a node (NAME) says to the controller, and what it hears, if they are there.
+  std::function<void(const std::string&, const v1::AgentMessage&)> on_said = nullptr;
+  std::function<void(const std::string&, const v1::ControllerMessage&)> on_heard = nullptr;
 };
 
 // A cluster of equal parts; the last ones may be smaller.

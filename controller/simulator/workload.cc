@@ -49,7 +49,7 @@ void SetDegrees(int nodes, int devices, int64_t tensor, SimJob& job) {
 
 // One in three jobs whose data degree allows it gets context groups of two, one in three shard
 // groups.
-void DrawMesh(Random& random, SimJob& job) {
+void DrawMesh(common::Random& random, SimJob& job) {
   constexpr double kShare = 1.0 / 3;
   if (random.Chance(kShare) && job.data % 2 == 0) {
     job.context = 2;
@@ -60,7 +60,7 @@ void DrawMesh(Random& random, SimJob& job) {
   }
 }
 
-int64_t DrawTensor(const Mix& mix, int nodes, Random& random) {
+int64_t DrawTensor(const Mix& mix, int nodes, common::Random& random) {
   const int64_t ranks = int64_t{nodes} * mix.devices;
   const auto allowed = [&](int64_t tensor) {
     const int64_t cells = ranks / tensor;
@@ -117,7 +117,7 @@ v1::CreateJobRequest RequestOf(const SimJob& job) {
   return request;
 }
 
-std::vector<SimJob> RandomJobs(const Mix& mix, Random& random) {
+std::vector<SimJob> RandomJobs(const Mix& mix, common::Random& random) {
   std::vector<int> sizes = mix.sizes;
   if (sizes.empty()) {
     for (int nodes = 1; nodes <= std::max(1, mix.nodes / 4); nodes *= 2) sizes.push_back(nodes);

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "controller/simulator/random.h"
+#include "common/random.h"
 #include "proto/strata/v1/jobs.pb.h"
 
 namespace strata::simulator {
@@ -59,7 +59,7 @@ struct Mix {
   double checkpoint_stall = 2;
   double cancel_probability = 0;
 };
-std::vector<SimJob> RandomJobs(const Mix& mix, Random& random);
+std::vector<SimJob> RandomJobs(const Mix& mix, common::Random& random);
 
 // One job on so many nodes from the first second to beyond the end.
 SimJob BigJob(int nodes, int devices, double days, double checkpoint_interval,

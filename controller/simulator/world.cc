@@ -4,6 +4,7 @@
 
 #include "common/check.h"
 #include "controller/simulator/failures.h"
+#include "controller/simulator/streams.h"
 
 namespace strata::simulator {
 namespace {
@@ -17,9 +18,9 @@ constexpr double kAskAgain = 2;              // a submission that found no contr
 
 World::World(const Options& asked)
     : options(asked),
-      failures(asked.seed, Random::kFailures),
-      latencies(asked.seed, Random::kLatencies),
-      operators(asked.seed, Random::kOperators),
+      failures(asked.seed, kFailures),
+      latencies(asked.seed, kLatencies),
+      operators(asked.seed, kOperators),
       host(&events, asked.cluster, asked.waiting_tick_seconds, asked.bug),
       invariants(*this),
       statistics(*this),

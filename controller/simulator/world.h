@@ -2,6 +2,7 @@
 #ifndef STRATA_CONTROLLER_SIMULATOR_WORLD_H_
 #define STRATA_CONTROLLER_SIMULATOR_WORLD_H_
 
+#include "common/random.h"
 #include "controller/simulator/controller_host.h"
 #include "controller/simulator/events.h"
 #include "controller/simulator/faults.h"
@@ -21,7 +22,7 @@ struct World {
 
   const Options& options;
   Events events;
-  Random failures, latencies, operators;
+  common::Random failures, latencies, operators;
   ControllerHost host;
   Invariants invariants;
   Statistics statistics;

@@ -151,6 +151,21 @@ TEST_F(AgentTest, AFrozenNodeIsMissedByItsPeerAndEndsItsRanksWhenItWakes) {
   EXPECT_TRUE(Wait([&] { return Trainers().empty(); }));
 }
 
+TEST_F(AgentTest, KindsOfMessagesThatItDoesNotKnowEndNoSessionAndNoRanks) {
+  StartCluster({{"n0", {0}}});
+  RunEpoch(1, Spec(1, kLong, 0));
+  v1::ControllerMessage later;
+  later.GetReflection()->MutableUnknownFields(&later)->AddLengthDelimited(99, "of a later release");
+  for (int i = 0; i < 3; ++i) controller_->Send("n0", later);
+  ASSERT_TRUE(Wait([&] { return LastStep() > 0; }));
+  const int64_t before = LastStep();
+  ASSERT_TRUE(Wait([&] { return LastStep() > before + 10; }));
+  const std::vector<Said> all = controller_->All();
+  EXPECT_EQ(std::count_if(all.begin(), all.end(), RegisterOf("n0")), 1);
+  Stop(1, /*checkpoint=*/false);  // and what comes after them is heard
+  EXPECT_NE(EndOf("n0", 1).finished().outcome(), v1::Finished::SUCCEEDED);
+}
+
 TEST_F(AgentTest, EpochsBelowTheHighestSeenAreRefused) {
   StartCluster({{"n0", {0}}});
   RunEpoch(5, Spec(1, 3, 0));

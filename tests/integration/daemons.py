@@ -93,10 +93,16 @@ class Daemons(real_cluster.RealCluster):
     # --- faults
 
     def slow(self, *rules):
-        """(operation, part of a path, seconds) each; none: the storage is as fast as it is."""
+        """(operation, part of a path, seconds) each, of one program if that is named too; none: the storage is as fast as
+        it is."""
         written = self.folder / "slow.next"
-        written.write_text("".join(f"{operation} {part} {seconds}\n" for operation, part, seconds in rules))
+        written.write_text("".join(" ".join(map(str, rule)) + "\n" for rule in rules))
         os.replace(written, self.rules)
+
+    def delays(self) -> list:
+        """Of the operations that a rule met."""
+        told = self.folder / "slow.told"
+        return told.read_text().splitlines() if told.exists() else []
 
     def cut(self):
         for each in self.proxies.values():

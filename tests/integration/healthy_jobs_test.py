@@ -3,6 +3,7 @@ a minute is about a second. Each test names the fault in the order of docs/opera
 
 import os
 import signal
+import subprocess
 import sys
 import time
 import unittest
@@ -99,6 +100,23 @@ class HealthyJobsTest(daemons.Daemons):
                          [("node_lost", 0), ("taken_back", 0)])
         self.assertEqual(self.trainers(), trainers)
         self.wait_for_steps(10)
+
+    def test_a_folder_that_hangs_holds_up_nobody_but_those_who_ask_for_it(self):
+        """Two streams of it once held all of the controller's threads, and after a lease all jobs were lost."""
+        self.start_cluster()
+        self.submit("hangs", ranks=1)
+        hanging = self.directory
+        self.submit("job", ranks=1)
+        self.slow(("open", f"{hanging}/", 3600, "strata-controller"))
+        for _ in range(4):
+            subprocess.Popen([self.folder / "bin/strata", "watch", "hangs", "-o", "json"], env=self.env, cwd=self.folder,
+                             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self.wait_for(self.delays, "that the controller opens something there")
+        time.sleep(2 * TIMING["lease_seconds"])
+        self.assertEqual({node["state"] for node in self.nodes().values()}, {"READY"})
+        self.strata("cancel", "hangs")
+        self.wait_for_steps(10)
+        self.assert_untouched()
 
     def test_a_connection_reset_during_a_long_checkpoint_is_no_lost_node(self):
         self.start_cluster(suspect_seconds=0.5)

@@ -16,6 +16,14 @@ WAIT_SECONDS = 120  # for things that must happen at some time
 class RealProcesses(unittest.TestCase):
     PROGRAMS = ["client/strata", "worker/agent/strata-worker", "worker/trainer/strata-trainer"]  # where Bazel puts them
 
+    def run(self, result=None):
+        """Tells how long each test took: by design less than ten seconds, on a machine that has time."""
+        begin = time.monotonic()
+        try:
+            return super().run(result)
+        finally:
+            print(f"{time.monotonic() - begin:7.1f} s  {self._testMethodName}", file=sys.stderr, flush=True)
+
     def setUp(self):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="strata-test-"))
         self.addCleanup(self.clean)

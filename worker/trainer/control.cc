@@ -91,7 +91,7 @@ bool Control::Disconnected(const std::string& why) {
   }
   close(socket_);
   socket_ = -1;
-  decoder_ = FrameDecoder();
+  decoder_ = protocol::FrameDecoder();
   return true;
 }
 

@@ -14,7 +14,7 @@
 #include "absl/status/statusor.h"
 #include "common/clock.h"
 #include "proto/strata/v1/trainer.pb.h"
-#include "worker/shared/frame.h"
+#include "protocol/frames.h"
 #include "worker/trainer/mailbox.h"
 #include "worker/trainer/outbox.h"
 #include "worker/trainer/step_gate.h"
@@ -73,7 +73,7 @@ class Control {
   // Of the control thread.
   const common::MonotonicClock clock_{};
   int socket_;
-  FrameDecoder decoder_;
+  protocol::FrameDecoder decoder_;
   v1::Lease lease_;
   v1::TrainerHello hello_;
   double heard_ = 0;  // clock time of the agent's last word

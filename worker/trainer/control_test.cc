@@ -10,7 +10,7 @@
 #include <thread>
 
 #include "gtest/gtest.h"
-#include "worker/shared/frame.h"
+#include "protocol/frames.h"
 #include "worker/shared/unix_socket.h"
 
 namespace strata::worker {
@@ -33,7 +33,7 @@ class Agent {
   }
   void Send(const v1::TrainerCommand& command) {
     std::string frame;
-    ASSERT_TRUE(AppendFrame(command, &frame).ok());
+    ASSERT_TRUE(protocol::AppendFrame(command, &frame).ok());
     Write(frame);
   }
   v1::TrainerEvent Receive() {
@@ -52,7 +52,7 @@ class Agent {
 
  private:
   int pair_[2] = {-1, -1};
-  FrameDecoder decoder_;
+  protocol::FrameDecoder decoder_;
 };
 
 TEST(ControlTest, ATaskArrivesAndEventsGoOut) {

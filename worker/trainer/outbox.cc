@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "worker/shared/frame.h"
+#include "protocol/frames.h"
 
 namespace strata::worker {
 namespace {
@@ -31,7 +31,7 @@ absl::Status Outbox::Add(v1::TrainerEvent event) {
   added.kind = event.event_case();
   added.step = StepOf(event);
   event.set_sequence(added.sequence);
-  if (absl::Status status = AppendFrame(event, &added.frame); !status.ok()) return status;
+  if (absl::Status status = protocol::AppendFrame(event, &added.frame); !status.ok()) return status;
   ++last_;
   kept_bytes_ += added.frame.size();
   events_.push_back(std::move(added));
@@ -57,7 +57,7 @@ void Outbox::Rewind(const v1::TrainerHello& hello) {
   v1::TrainerEvent event;
   *event.mutable_hello() = hello;
   bytes_.clear();
-  static_cast<void>(AppendFrame(event, &bytes_));  // small: never refused
+  static_cast<void>(protocol::AppendFrame(event, &bytes_));  // small: never refused
   for (const Event& remembered : remembered_) bytes_ += remembered.frame;
   next_ = 0;
 }

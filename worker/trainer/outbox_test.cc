@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "worker/shared/frame.h"
+#include "protocol/frames.h"
 
 namespace strata::worker {
 namespace {
@@ -29,7 +29,7 @@ v1::TrainerEvent Record(int64_t step) {
 
 // What the present connection gets, as short texts: "step 3", "hello".
 std::vector<std::string> Drain(Outbox& outbox) {
-  FrameDecoder decoder;
+  protocol::FrameDecoder decoder;
   while (!outbox.Bytes().empty()) {
     const absl::string_view bytes = outbox.Bytes();
     const size_t size = bytes.size() < 1000 ? std::min<size_t>(bytes.size(), 7) : bytes.size();

@@ -7,7 +7,6 @@
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "protocol/exit_codes.h"
-#include "protocol/versions.h"
 #include "worker/shared/version.h"
 
 namespace strata::worker {
@@ -166,7 +165,7 @@ void AgentCore::OnLinkUp(uint64_t session) {
   said.set_devices(options_.devices);
   said.mutable_locality()->insert(options_.locality.begin(), options_.locality.end());
   said.set_version(kVersion);
-  *said.mutable_protocol() = protocol::OwnRange();
+  *said.mutable_protocol() = options_.protocol;
   said.set_build(options_.build);
   // One that may go over to another cluster, and holds nothing of its own, belongs to none.
   if (!options_.rejoin || !AllEnded()) said.set_cluster(membership_.kept().cluster());
@@ -203,7 +202,9 @@ void AgentCore::OnMessage(uint64_t session, const v1::ControllerMessage& message
 
 // Whether the controller is ours; what is to be remembered of it is durable when it is.
 absl::Status AgentCore::TakeWelcome(const v1::ControllerMessage& message) {
-  RETURN_IF_ERROR(protocol::CommonVersion(message.welcome().protocol(), "the controller").status());
+  RETURN_IF_ERROR(
+      protocol::CommonVersion(message.welcome().protocol(), "the controller", options_.protocol)
+          .status());
   ASSIGN_OR_RETURN(const Membership::Verdict verdict,
                    membership_.Judge(message.welcome(), message.controller_term(), !AllEnded()));
   if (verdict.changed) RETURN_IF_ERROR(host_->SetMembership(verdict.membership));

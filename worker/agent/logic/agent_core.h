@@ -15,6 +15,7 @@
 #include "common/clock.h"
 #include "proto/strata/v1/agent.pb.h"
 #include "proto/strata/v1/agent_files.pb.h"
+#include "protocol/versions.h"
 #include "worker/agent/logic/agent_host.h"
 #include "worker/agent/logic/epoch_fence.h"
 #include "worker/agent/logic/held_epoch.h"
@@ -36,6 +37,7 @@ class AgentCore {
     std::string trainer_socket;                   // path at which trainers find an agent again
     std::string data_devices;                     // TrainerTask.data_devices of its ranks
     std::function<std::optional<v1::Profile>()> profile;  // see EpochEnvironment
+    v1::ProtocolRange protocol = protocol::OwnRange();  // that it speaks with its controller
     bool rejoin = false;  // may go over to another cluster while it holds nothing
   };
 

@@ -1,32 +1,15 @@
-// Decides when a checkpoint may be committed: every rank has written its file, and the step records
-// up to its step are published, so that a job that goes on from it finds them.
+// Decides when a checkpoint that all ranks have written (protocol/fragments.h) may be committed:
+// the step records up to its step are published, so that a job that goes on from it finds them.
 #ifndef STRATA_WORKER_AGENT_LOGIC_CHECKPOINT_GATE_H_
 #define STRATA_WORKER_AGENT_LOGIC_CHECKPOINT_GATE_H_
 
 #include <cstdint>
 #include <map>
 #include <optional>
-#include <string>
 
-#include "absl/status/statusor.h"
 #include "proto/strata/v1/trainer.pb.h"
 
 namespace strata::worker {
-
-// Gathers what the ranks' writers say of their files.
-class FragmentBook {
- public:
-  explicit FragmentBook(int ranks) : ranks_(ranks) {}
-
-  // Gives the checkpoint once all ranks have written it. InvalidArgument: a second file of the same
-  // rank and step.
-  absl::StatusOr<std::optional<v1::CommitCheckpoint>> Written(int rank,
-                                                              const v1::CheckpointWritten& written);
-
- private:
-  const int ranks_;
-  std::map<int64_t, std::map<int, std::string>> fragments_;  // step, rank
-};
 
 class CheckpointGate {
  public:

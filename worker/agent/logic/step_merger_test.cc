@@ -1,7 +1,6 @@
 #include "worker/agent/logic/step_merger.h"
 
 #include "gtest/gtest.h"
-#include "worker/agent/logic/checkpoint_gate.h"
 
 namespace strata::worker {
 namespace {
@@ -37,33 +36,6 @@ TEST(StepMergerTest, AStepTwiceOrSkippedIsRefused) {
   EXPECT_TRUE(merger.Add(0, Report(1, 1, 0, 0)).ok());
   EXPECT_FALSE(merger.Add(0, Report(1, 1, 0, 0)).ok());
   EXPECT_FALSE(merger.Add(0, Report(3, 1, 0, 0)).ok());
-}
-
-v1::CheckpointWritten Written(int64_t step, const std::string& fragment) {
-  v1::CheckpointWritten written;
-  written.set_step(step);
-  written.set_fragment(fragment);
-  return written;
-}
-
-TEST(FragmentBookTest, ACheckpointIsCompleteOnceAllRanksHaveWritten) {
-  FragmentBook book(2);
-  const auto first = book.Written(1, Written(20, "b"));
-  ASSERT_TRUE(first.ok());
-  EXPECT_FALSE(first->has_value());
-  const auto second = book.Written(0, Written(20, "a"));
-  ASSERT_TRUE(second.ok());
-  ASSERT_TRUE(second->has_value());
-  EXPECT_EQ((*second)->step(), 20);
-  ASSERT_EQ((*second)->fragments_size(), 2);
-  EXPECT_EQ((*second)->fragments(0), "a");
-  EXPECT_EQ((*second)->fragments(1), "b");
-}
-
-TEST(FragmentBookTest, ASecondFileOfARankIsRefused) {
-  FragmentBook book(2);
-  ASSERT_TRUE(book.Written(0, Written(20, "a")).ok());
-  EXPECT_FALSE(book.Written(0, Written(20, "a")).ok());
 }
 
 }  // namespace

@@ -20,7 +20,7 @@ absl::Status SetNonBlocking(int descriptor) {
 }
 
 absl::Status FrameSender::Send(const google::protobuf::MessageLite& message) {
-  RETURN_IF_ERROR(AppendFrame(message, &waiting_));
+  RETURN_IF_ERROR(protocol::AppendFrame(message, &waiting_));
   return Flush();
 }
 

@@ -10,7 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "google/protobuf/message_lite.h"
-#include "worker/shared/frame.h"
+#include "protocol/frames.h"
 
 namespace strata::worker {
 
@@ -51,7 +51,7 @@ class FrameReceiver {
 
  private:
   int descriptor_;
-  FrameDecoder decoder_;
+  protocol::FrameDecoder decoder_;
 };
 
 }  // namespace strata::worker

@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "common/entropy.h"
 #include "common/status_macros.h"
 #include "protocol/agreement.h"
@@ -18,7 +19,7 @@ constexpr int kNonceBytes = 16;
 }  // namespace
 
 LocalOverseer::LocalOverseer(const v1::TrainerTask& task, ClientLink* client)
-    : task_(task), client_(client), fragments_(task.ranks()) {}
+    : task_(task), client_(client) {}
 
 absl::Status LocalOverseer::OnPrepared(TrainerGroup& group,
                                        const std::vector<v1::Prepared>& prepared) {
@@ -60,8 +61,18 @@ void LocalOverseer::OnProgress(const v1::JobProgress& progress) {
 
 absl::Status LocalOverseer::OnWritten(TrainerGroup& group, int rank,
                                       const v1::CheckpointWritten& written) {
-  ASSIGN_OR_RETURN(std::optional<v1::CommitCheckpoint> commit, fragments_.Written(rank, written));
-  return commit.has_value() ? job_->Commit(group, *std::move(commit)) : absl::OkStatus();
+  if (fragments_.Has(written.step(), {rank})) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("rank ", rank, " wrote step ", written.step(), " twice"));
+  }
+  google::protobuf::Map<int32_t, std::string> own;
+  own[rank] = written.fragment();
+  const auto whole = fragments_.Add(written.step(), own, task_.ranks());
+  if (!whole.has_value()) return absl::OkStatus();
+  v1::CommitCheckpoint commit;
+  commit.set_step(whole->step);
+  for (const std::string& fragment : whole->fragments) commit.add_fragments(fragment);
+  return job_->Commit(group, std::move(commit));
 }
 
 absl::Status LocalOverseer::OnRecord(TrainerGroup&, const v1::RecordCheckpoint&) {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "proto/strata/v1/trainer.pb.h"
-#include "worker/agent/logic/checkpoint_gate.h"
+#include "protocol/fragments.h"
 #include "worker/agent/logic/job_task.h"
 #include "worker/agent/logic/overseer.h"
 #include "worker/agent/standalone/client_link.h"
@@ -35,7 +35,7 @@ class LocalOverseer final : public Overseer {
   const v1::TrainerTask task_;
   ClientLink* const client_;
   JobTask* job_ = nullptr;
-  FragmentBook fragments_;
+  protocol::FragmentBook fragments_;
 };
 
 }  // namespace strata::worker

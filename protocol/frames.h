@@ -1,7 +1,7 @@
 // Frames: how processes of Strata speak protos over a stream of bytes. A frame is a 4-byte
 // little-endian length, then that many bytes of one serialised message, at most kMaxFrameBytes.
-#ifndef STRATA_WORKER_SHARED_FRAME_H_
-#define STRATA_WORKER_SHARED_FRAME_H_
+#ifndef STRATA_PROTOCOL_FRAMES_H_
+#define STRATA_PROTOCOL_FRAMES_H_
 
 #include <cstddef>
 #include <optional>
@@ -11,7 +11,7 @@
 #include "absl/status/statusor.h"
 #include "google/protobuf/message_lite.h"
 
-namespace strata::worker {
+namespace strata::protocol {
 
 inline constexpr size_t kFrameHeaderBytes = 4;
 inline constexpr size_t kMaxFrameBytes = size_t{64} << 20;
@@ -36,6 +36,6 @@ class FrameDecoder {
   size_t begin_ = 0;  // of the next frame
 };
 
-}  // namespace strata::worker
+}  // namespace strata::protocol
 
-#endif  // STRATA_WORKER_SHARED_FRAME_H_
+#endif  // STRATA_PROTOCOL_FRAMES_H_

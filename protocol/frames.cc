@@ -1,10 +1,10 @@
-#include "worker/shared/frame.h"
+#include "protocol/frames.h"
 
 #include <cstdint>
 
 #include "absl/strings/str_cat.h"
 
-namespace strata::worker {
+namespace strata::protocol {
 namespace {
 
 void PutLength(uint32_t length, char* out) {
@@ -59,4 +59,4 @@ absl::StatusOr<bool> FrameDecoder::Next(google::protobuf::MessageLite* message) 
   return true;
 }
 
-}  // namespace strata::worker
+}  // namespace strata::protocol

@@ -1,4 +1,4 @@
-#include "worker/shared/frame.h"
+#include "protocol/frames.h"
 
 #include <string>
 
@@ -6,7 +6,7 @@
 #include "gtest/gtest.h"
 #include "proto/strata/v1/trainer.pb.h"
 
-namespace strata::worker {
+namespace strata::protocol {
 namespace {
 
 v1::TrainerEvent Text(const std::string& text) {
@@ -94,4 +94,4 @@ TEST(FrameTest, RandomBytesNeverCrash) {
 }
 
 }  // namespace
-}  // namespace strata::worker
+}  // namespace strata::protocol
