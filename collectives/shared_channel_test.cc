@@ -88,7 +88,7 @@ void SleepUntil(std::atomic<uint32_t>& sleeps, const Ready& ready) {
   sleeps.store(0, std::memory_order_seq_cst);
 }
 
-constexpr int kMessages = 20'000;
+constexpr int kMessages = 2'000;
 
 int64_t SizeOf(int number) {
   const uint64_t bits = common::MixBits(1, number);
