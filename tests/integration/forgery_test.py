@@ -29,8 +29,9 @@ class Peer:
         threading.Thread(target=self._hear, daemon=True).start()
 
     def _hear(self):
-        for line in self.process.stdout:
-            self.queue.put(json.loads(line))
+        with self.process.stdout as lines:
+            for line in lines:
+                self.queue.put(json.loads(line))
 
     def say(self, **message):
         self._write(json.dumps({"incarnation": self.INCARNATION, **message}))
@@ -78,7 +79,6 @@ class ForgeryTest(secure_cluster.SecureCluster):
                                    env=self.env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.children.append(process)
         self.addCleanup(process.stdin.close)
-        self.addCleanup(process.stdout.close)
         return Peer(process)
 
     def stranger(self) -> Peer:
@@ -119,7 +119,7 @@ class ForgeryTest(secure_cluster.SecureCluster):
         answer = peer.wait_for("commit")
         self.assertFalse(answer.get("accepted", False), answer)
         self.assertNotEqual(answer["reason"], "")
-        self.assertNotIn("prepare", "".join(map(str, peer.heard)))
+        self.assertNotIn("prepare", {kind for message in peer.heard for kind in message})
         self.assertNotEqual(self.get("job")["checkpoint_step"], FORGED_STEP)
         self.assert_untouched()
 
