@@ -13,7 +13,9 @@ namespace {
 namespace fs = std::filesystem;
 
 TEST(JobFolders, RecordsOfStepsAreNotReadThroughALinkOutOfTheProjectsRoots) {
-  const std::string folder = testing::TempDir() + "/JobFolders";
+  // As the controller writes it: TempDir may end in a slash.
+  const std::string folder =
+      (fs::path(testing::TempDir()) / "JobFolders").lexically_normal().string();
   fs::remove_all(folder);
   RunningController running(folder);
   const std::string root = folder + "/root", outside = folder + "/outside";

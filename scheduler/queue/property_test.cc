@@ -29,6 +29,8 @@ class RandomScene {
     view.now = 10'000;
     const int jobs = static_cast<int>(Below(14));
     for (int j = 0; j < jobs; ++j) AddJob(j);
+    std::mt19937_64 marks(~seed);
+    for (JobView& job : view.jobs) job.preemptible = marks() % 100 < 15;
     std::shuffle(view.jobs.begin(), view.jobs.end(), random_);
   }
   RandomScene(const RandomScene&) = delete;
@@ -101,7 +103,6 @@ class RandomScene {
     job.priority = static_cast<int64_t>(Below(4));
     if (Chance(40)) job.project = "p";
     if (Chance(40)) job.queue = "q";
-    job.preemptible = Chance(15);
     if (Chance(10)) job.preempted_by = absl::StrCat("j", Below(10));
     if (Chance(70)) job.seconds_left = static_cast<double>(Below(500));
     if (Chance(60)) Hold(job);
