@@ -262,6 +262,14 @@ int Cases() {
   return cases != nullptr ? std::atoi(cases) : kCases;
 }
 
+// An eviction left the head no place, also later: once that ended the process.
+TEST(AnyView, AHeadWithoutAPlaceAfterAnEvictionWaits) {
+  const RandomScene scene(18810);
+  const Decisions decisions = Decide(scene.view);
+  EXPECT_EQ(Broken(scene.view, decisions), "") << TextOf(decisions);
+  EXPECT_EQ(StaysDown(scene.view, decisions), "") << TextOf(decisions);
+}
+
 TEST(AnyView, IsDecidedSoundly) {
   std::map<std::string, int> seen;
   for (int seed = 0; seed < Cases(); ++seed) {
