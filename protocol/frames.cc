@@ -42,8 +42,8 @@ absl::StatusOr<bool> FrameDecoder::Next(google::protobuf::MessageLite* message) 
   if (pending() < kFrameHeaderBytes) return false;
   const size_t size = GetLength(buffer_.data() + begin_);
   if (size > kMaxFrameBytes) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("frame of ", size, " bytes: at most ", kMaxFrameBytes));
+    return absl::InvalidArgumentError(absl::StrCat("a frame of ", size, " bytes, more than ",
+                                                   kMaxFrameBytes, ": not Strata's protocol"));
   }
   if (pending() < kFrameHeaderBytes + size) return false;
   const char* const body = buffer_.data() + begin_ + kFrameHeaderBytes;

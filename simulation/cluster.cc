@@ -395,6 +395,7 @@ std::string Cluster::Run() {
     if (calm || events.Now() > faults_over_at + kPatienceSeconds) {
       if (controller.core() == nullptr) continue;
       // Who cannot reach a node gives up a start that needs it: at the cost of no step.
+      if (options.calm) oracle.CheckStops();
       oracle.AtEnd(*controller.core(), harmless() && weather_ != Weather::kIsolation);
       break;
     }

@@ -173,6 +173,16 @@ INSTANTIATE_TEST_SUITE_P(
                     [](const absl::Status&) {});
               },
               [](simulator::World& world) { world.host.Cancel("jobs/a"); }},
+        Scene{"LosesANode", kLong,
+              [](Cluster& cluster) {
+                cluster.oracle.OnHarm("nodes/n1", kRealTrains + 40);
+                cluster.nodes()[1]->Reboot(40);
+              },
+              [](simulator::World& world) {
+                simulator::SimNode& node = world.fleet.nodes()[1];
+                world.fleet.PowerOff(node);
+                world.events.After(60, [&world, &node] { world.fleet.Boot(node); });
+              }},
         Scene{"LosesItsController", kLong, [](Cluster& cluster) { cluster.controller.Kill(3); },
               [](simulator::World& world) { world.host.Kill(3); }}),
     [](const auto& info) { return std::string(info.param.name); });

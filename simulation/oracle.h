@@ -76,6 +76,8 @@ class Oracle {
 
   // A node of which the controller believes that ranks use devices; empty: there is none.
   static std::string HeldNode(const controller::Core& core);
+  // Where nothing fails no job is stopped without its last checkpoint.
+  void CheckStops();
   // Once all faults are over and everything has had its time.
   void AtEnd(const controller::Core& core, bool harmless);
   bool AllEnded() const;

@@ -1,9 +1,25 @@
-// What holds when the controller's store is replaced by an earlier copy of itself.
+// What holds of terms and of stops, and when the controller's store is replaced by an earlier copy
+// of itself.
 #include <algorithm>
+#include <string>
+#include <vector>
 
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "simulation/oracle.h"
 
 namespace strata::simulation {
+
+void Oracle::CheckStops() {
+  for (const auto& [name, job] : durable_) {
+    std::vector<std::string> told = {job.reason()};
+    for (const v1::JobEvent& event : job.events()) told.push_back(event.reason());
+    for (const std::string& reason : told) {
+      if (!absl::StrContains(reason, "without a last checkpoint: it was not written")) continue;
+      Violate(absl::StrCat(name, " is ", reason, ", and nothing was in its way"));
+    }
+  }
+}
 
 void Oracle::OnTerm(int64_t term) {
   if (term <= last_term_) Violate("the controller's term did not grow");

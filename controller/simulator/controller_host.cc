@@ -60,6 +60,12 @@ void ControllerHost::Say(uint64_t session, const v1::AgentMessage& message) {
   core_->OnAgent(session, message, effects_);
 }
 
+// Until now it was heard, however long ago the last input was.
+void ControllerHost::Silence(uint64_t session) {
+  if (up()) Begin();
+  silent_.insert(session);
+}
+
 void ControllerHost::EndSession(uint64_t session) {
   if (!up()) return;
   Begin();

@@ -50,7 +50,7 @@ class ControllerHost {
   void Say(uint64_t session, const v1::AgentMessage& message);
   void EndSession(uint64_t session);
   // From now on nothing is heard of it.
-  void Silence(uint64_t session) { silent_.insert(session); }
+  void Silence(uint64_t session);
   absl::Status Apply(const v1::Policy& policy);
   absl::StatusOr<v1::JobRecord> Create(const v1::CreateJobRequest& request);
   void Cancel(const std::string& job);

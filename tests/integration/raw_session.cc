@@ -10,6 +10,7 @@
 #include <grpcpp/grpcpp.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <iostream>
 #include <memory>
 #include <string>
@@ -58,35 +59,38 @@ void Print(const std::string& line) {
   std::fflush(stdout);
 }
 
+// Says what the input holds; what is no message ends the program.
+void SayAll(grpc::ClientReaderWriter<v1::AgentMessage, v1::ControllerMessage>& stream) {
+  for (std::string line; std::getline(std::cin, line);) {
+    const absl::StatusOr<v1::AgentMessage> message = MessageOf(line);
+    if (!message.ok()) {
+      std::fprintf(stderr, "%s\n", message.status().ToString().c_str());
+      std::_Exit(1);
+    }
+    if (!stream.Write(*message)) return;
+  }
+  stream.WritesDone();
+}
+
 absl::Status Talk(int argc, char** argv) {
   ASSIGN_OR_RETURN(const std::shared_ptr<grpc::ChannelCredentials> credentials,
                    CredentialsOf(argc, argv));
   const auto stub = v1::AgentService::NewStub(grpc::CreateChannel(argv[1], credentials));
   grpc::ClientContext context;
   const auto stream = stub->Session(&context);
-  std::thread hearing([&stream] {
-    v1::ControllerMessage heard;
-    while (stream->Read(&heard)) {
-      std::string line;
-      const auto written = google::protobuf::util::MessageToJsonString(heard, &line);
-      Print(written.ok() ? line : written.ToString());
-    }
-  });
-  absl::Status all_said;
-  for (std::string line; all_said.ok() && std::getline(std::cin, line);) {
-    const absl::StatusOr<v1::AgentMessage> message = MessageOf(line);
-    all_said = message.status();
-    if (message.ok() && !stream->Write(*message)) break;
+  std::thread saying([&stream] { SayAll(*stream); });
+  v1::ControllerMessage heard;
+  while (stream->Read(&heard)) {
+    std::string line;
+    const auto written = google::protobuf::util::MessageToJsonString(heard, &line);
+    Print(written.ok() ? line : written.ToString());
   }
-  if (!all_said.ok()) context.TryCancel();
-  stream->WritesDone();
-  hearing.join();
   const grpc::Status end = stream->Finish();
   nlohmann::json told;
   told["status"] = static_cast<int>(end.error_code());
   told["message"] = end.error_message();
   Print(told.dump());
-  return all_said;
+  std::_Exit(0);  // its other thread may wait for more input for ever
 }
 
 }  // namespace
@@ -97,7 +101,6 @@ int main(int argc, char** argv) {
     std::fputs("raw-session HOST:PORT [AUTHORITY.pem [CERTIFICATE.pem KEY.pem]]\n", stderr);
     return 2;
   }
-  const absl::Status talked = strata::Talk(argc, argv);
-  if (!talked.ok()) std::fprintf(stderr, "%s\n", talked.ToString().c_str());
-  return talked.ok() ? 0 : 1;
+  std::fprintf(stderr, "%s\n", strata::Talk(argc, argv).ToString().c_str());
+  return 1;
 }
