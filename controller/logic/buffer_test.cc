@@ -97,7 +97,7 @@ TEST_F(BufferedCluster, AJobThatIsMarkedPreemptibleBorrowsItAndGivesItBackToLost
   EXPECT_EQ(Submit("unmarked", 1), v1::Job::QUEUED);
   EXPECT_EQ(Submit("b", 1, "default", /*preemptible=*/true), v1::Job::STARTING);
   Begin("b");
-  EXPECT_EQ(h.core->scheduler_figures().buffer_lent, 1);
+  EXPECT_EQ(FiguresOf(*h.core->TakeSnapshot()).buffer_lent, 1);
   h.EndSession("n1");
   h.SayEnded("n0", "a", 1, v1::Finished::FAILED, "lost its peer");
   h.Pass(40, {"n0", "n2"});
@@ -114,7 +114,7 @@ TEST_F(BufferedCluster, AMarkedJobTakesWhatItBorrowedAlongToAnyQueue) {
   v1::Job changes;
   changes.mutable_spec()->mutable_resources()->set_queue("default");
   ASSERT_TRUE(h.Update("wide", changes, {"spec.resources.queue"}).ok());
-  EXPECT_EQ(h.core->scheduler_figures().buffer_lent, 1);
+  EXPECT_EQ(FiguresOf(*h.core->TakeSnapshot()).buffer_lent, 1);
 }
 
 TEST_F(BufferedCluster, RanksOfADrainedNodeTakeItBackToo) {

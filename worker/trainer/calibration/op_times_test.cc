@@ -25,11 +25,11 @@ TEST(OpTimesTest, MedianOfTheStepsFromTheFirstOn) {
   const program::ProgramSet set = TwoOps();
   OpTimes times;
   times.Add(set,
-            {{.action = 0, .step = 0, .begin = 0, .end = 100},
-             {.action = 0, .step = 1, .begin = 0, .end = 3},
-             {.action = 0, .step = 2, .begin = 0, .end = 1},
-             {.action = 0, .step = 3, .begin = 0, .end = 2},
-             {.action = 1, .step = 1, .begin = 0, .end = 4},
+            {{.number = 1, .step = 0, .begin = 0, .end = 100, .action = 0},
+             {.number = 2, .step = 1, .begin = 0, .end = 3, .action = 0},
+             {.number = 3, .step = 2, .begin = 0, .end = 1, .action = 0},
+             {.number = 4, .step = 3, .begin = 0, .end = 2, .action = 0},
+             {.number = 5, .step = 1, .begin = 0, .end = 4, .action = 1},
              {}},  // not recorded
             1);
   v1::RankProfile profile;
