@@ -37,7 +37,7 @@ class AgentCore {
     std::string trainer_socket;                   // path at which trainers find an agent again
     std::string data_devices;                     // TrainerTask.data_devices of its ranks
     std::function<std::optional<v1::Profile>()> profile;  // see EpochEnvironment
-    v1::ProtocolRange protocol = protocol::OwnRange();  // that it speaks with its controller
+    v1::ProtocolRange protocol = protocol::OwnRange();    // that it speaks with its controller
     bool rejoin = false;  // may go over to another cluster while it holds nothing
   };
 

@@ -13,8 +13,10 @@
 namespace strata::worker {
 
 // Not inlined and not the last thing that its caller does: a frame of its own.
-__attribute__((noinline)) int StandStillForever(volatile int* never) {
-  while (*never == 0) usleep(100'000);
+__attribute__((noinline)) int StandStillForever(int ready, volatile int* never) {
+  const char byte = 1;
+  if (write(ready, &byte, 1) != 1) return 1;
+  while (*never == 0) pause();
   return *never;
 }
 
@@ -24,10 +26,16 @@ using ::testing::HasSubstr;
 
 class StackOfChild : public ::testing::Test {
  protected:
-  StackOfChild() : child_(fork()) {
+  StackOfChild() {
+    int ready[2];
+    EXPECT_EQ(pipe(ready), 0);
+    child_ = fork();
     volatile int never = 0;
-    if (child_ == 0) _exit(StandStillForever(&never) + 1);
-    usleep(200'000);  // by then it is in the function, or the machine stands still
+    if (child_ == 0) _exit(StandStillForever(ready[1], &never) + 1);
+    close(ready[1]);
+    char byte = 0;
+    EXPECT_EQ(read(ready[0], &byte, 1), 1);
+    close(ready[0]);
   }
   ~StackOfChild() override {
     kill(child_, SIGKILL);
@@ -39,7 +47,7 @@ class StackOfChild : public ::testing::Test {
                                                                                          : 'R';
   }
 
-  const pid_t child_;
+  pid_t child_ = -1;
 };
 
 TEST_F(StackOfChild, NamesTheFunctionsThatItIsIn) {
