@@ -58,14 +58,14 @@ struct Member {
 // Why an epoch cannot go on.
 struct Failure {
   std::string reason;
-  std::string cause;       // see v1::JobEvent
+  std::string cause;        // see v1::JobEvent
   std::string detail = {};  // see v1::JobEvent
-  bool sure = true;        // this is the culprit; otherwise a better word may replace the reason
-  bool permanent = false;  // trying again would not help
-  bool refused = false;    // by a node, before any rank ran
-  bool counts = true;      // towards restart.max_without_progress: see restart_policy.h
-  std::string node = {};   // nodes/NAME to blame; empty: none, or it is not known
-  bool silence = false;    // nothing else speaks for it: the ranks may be well
+  bool sure = true;         // this is the culprit; otherwise a better word may replace the reason
+  bool permanent = false;   // trying again would not help
+  bool refused = false;     // by a node, before any rank ran
+  bool counts = true;       // towards restart.max_without_progress: see restart_policy.h
+  std::string node = {};    // nodes/NAME to blame; empty: none, or it is not known
+  bool silence = false;     // nothing else speaks for it: the ranks may be well
   // The checkpoint that its ranks were to begin with could not be read.
   std::optional<v1::CheckpointProblem> checkpoint = {};
 
