@@ -51,21 +51,21 @@ restart: {{max_without_progress: 100}}
         os.kill(ranks[0], signal.SIGCONT)
         return stopped
 
-    def named(self, rank: int, before: int):
-        """The last restart as `describe job` tells it, once there is one more."""
+    def restart_of(self, attempt: int):
+        """How `describe job` tells why this attempt ended, once it does; it tells the latest events only."""
         text = self.strata("describe", "job", "job").stdout
         events = re.split(r"\n  (?=\d{4}-)", text[text.index("Events:"):text.index("\nSpec:")])
-        restarts = [event for event in events if "  RESTART  " in event]
-        return restarts[-1] if len(restarts) > before else None
+        return next((event for event in events if f"  RESTART  attempt {attempt}  " in event), None)
 
     def hangs_in(self, wanted: set):
         """Stops ranks until each of these groups was named."""
         self.least, seen = 3, {}
-        for attempt in range(ATTEMPTS):
+        for _ in range(ATTEMPTS):
             self.wait_for(self.trains, "it trains")
-            self.least = self.get("job")["step"] + 3
+            job = self.get("job")
+            self.least = job["step"] + 3
             rank, began = self.stop_inside(), time.monotonic()
-            told = self.wait_for(lambda: self.named(rank, attempt), "a restart")
+            told = self.wait_for(lambda: self.restart_of(job["attempt"]), "a restart")
             seconds = time.monotonic() - began
             self.assertIn(f"rank {rank} on n", told)
             self.assertIn("its process was stopped", told)
