@@ -16,7 +16,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import real_processes
 
 GOLDEN = pathlib.Path(__file__).parent / "goldens" / "metrics.json"
-TOLERANCE = 1e-5  # relative, over 50 steps of Adam
+TOLERANCE = 1e-4  # relative; 50 steps of Adam amplify another order of sums: 1.5e-5 was seen between AVX2 and AVX-512
 KEYS = ("loss", "grad_norm", "validation_loss")
 
 # Name: what differs from the job below, as settings of `strata run`.
