@@ -12,9 +12,6 @@ struct PlannedKey {
 constexpr PlannedKey kPlannedKeys[] = {
     {"memory", "remove it: everything is kept on the compute device"},
     {"model.adapter", "remove it, and train all weights of a model from scratch"},
-    {"data.tokenizer", "remove it: text is read as bytes"},
-    {"data.packing", "remove it: a window may hold several documents"},
-    {"train.epochs", "give train.steps"},
     {"train.lora", "remove it, and use method: full"},
     {"train.quantize", "remove it, and use method: full"},
     {"train.optimizer.master", "remove it: weights are kept in f32"},
