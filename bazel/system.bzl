@@ -17,7 +17,7 @@ _LIBRARIES = {
     "json": (None, ""),
     "munge": ("munge", ""),
     "openssl": ("libcrypto libssl", ""),
-    "prometheus": (None, "-lprometheus-cpp-pull -lprometheus-cpp-core"),
+    "prometheus": (None, "-lprometheus-cpp-core"),
     "protobuf": ("protobuf", ""),
     "sqlite": ("sqlite3", ""),
     "ucx": (None, "-lucp -luct -lucs"),
