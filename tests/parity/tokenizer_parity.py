@@ -82,12 +82,12 @@ def load(folder: pathlib.Path):
     return tokenizer
 
 
-def program() -> pathlib.Path:
-    target = "//data/tokenizer:tokenize"
+def built(target: str) -> pathlib.Path:
+    """The program that a Bazel target links."""
     subprocess.run(["bazel", "build", "--ui_event_filters=-info", "--show_result=0", "--noshow_progress", target], cwd=ROOT, check=True)
     bin_folder = subprocess.run(["bazel", "info", "bazel-bin"], cwd=ROOT, check=True, stdout=subprocess.PIPE,
                                 stderr=subprocess.DEVNULL, text=True).stdout.strip()
-    return pathlib.Path(bin_folder) / "data" / "tokenizer" / "tokenize"
+    return pathlib.Path(bin_folder) / target.removeprefix("//").replace(":", "/")
 
 
 def ours(binary: pathlib.Path, folder: pathlib.Path, texts: list):
@@ -168,7 +168,7 @@ def main() -> int:
     arguments = parser.parse_args()
     with_library()
     import tokenizer_texts
-    binary, failed = program(), 0
+    binary, failed = built("//data/tokenizer:tokenize"), 0
     for name in arguments.only or [*TOKENIZERS, *TRAINED]:
         folder = fetch(name)
         tokenizer = load(folder)
