@@ -18,10 +18,12 @@ _LIBRARIES = {
     "munge": ("munge", ""),
     "openssl": ("libcrypto libssl", ""),
     "prometheus": (None, "-lprometheus-cpp-core"),
+    "pcre2": ("libpcre2-8", ""),
     "protobuf": ("protobuf", ""),
     "sqlite": ("sqlite3", ""),
     "ucx": (None, "-lucp -luct -lucs"),
     "uring": ("liburing", ""),
+    "utf8proc": ("libutf8proc", ""),
     "xxhash": ("libxxhash", ""),
     "yaml": ("yaml-cpp", ""),
 }
