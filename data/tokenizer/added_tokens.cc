@@ -46,7 +46,7 @@ size_t SpaceAfter(std::string_view text, size_t begin) {
 
 }  // namespace
 
-void TokenFinder::Add(std::string_view text, const AddedToken& token) {
+bool TokenFinder::Add(std::string_view text, const AddedToken& token) {
   int32_t node = 0;
   for (const char byte : text) {
     const auto next = static_cast<int32_t>(nodes_.size());
@@ -60,9 +60,10 @@ void TokenFinder::Add(std::string_view text, const AddedToken& token) {
     node = edge->second;
   }
   int32_t& ending = nodes_[static_cast<size_t>(node)].token;
-  if (ending >= 0) return;
+  if (ending >= 0) return false;
   ending = static_cast<int32_t>(tokens_.size());
   tokens_.push_back(token);
+  return true;
 }
 
 TokenFinder::Found TokenFinder::LongestAt(std::string_view text, size_t begin) const {
@@ -146,6 +147,14 @@ absl::Status AddedTokens::Add(std::vector<AddedToken> tokens, const Vocabulary& 
     tokens_.push_back(std::move(token));
   }
   return absl::OkStatus();
+}
+
+void AddedTokens::SetDecoded(std::vector<std::string> texts) {
+  for (size_t i = 0; i < tokens_.size(); ++i) {
+    const auto same = by_content_.find(texts[i]);
+    tokens_[i].skipped = same != by_content_.end() && tokens_[same->second].special;
+    tokens_[i].decoded = std::move(texts[i]);
+  }
 }
 
 std::optional<int32_t> AddedTokens::Find(std::string_view content) const {

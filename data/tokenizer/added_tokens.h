@@ -25,14 +25,20 @@ struct AddedToken {
   bool normalized = true;    // looked for, normalized, in normalized text
   bool special = false;
   int32_t id = -1;
+  // Its text where tokens become text: as `tokenizers` has it, the normalized one if that is what
+  // is looked for.
+  std::string decoded;
+  // Whether it is left out where special tokens are: whether `decoded` is a special token's
+  // content.
+  bool skipped = false;
 };
 
 // Finds tokens in texts: of those that begin leftmost the longest.
 class TokenFinder {
  public:
-  // `text` is what is looked for; of equal ones the first counts. Not empty, at most kLongest.
+  // `text` is what is looked for: not empty, at most kLongest. False: so is another token.
   static constexpr size_t kLongest = 1024;
-  void Add(std::string_view text, const AddedToken& token);
+  bool Add(std::string_view text, const AddedToken& token);
 
   // Calls `piece` for each piece of UTF-8 text from left to right: a token's id, or what is between
   // tokens (-1). Pieces are not empty; a text without tokens is one piece.
@@ -68,6 +74,8 @@ class AddedTokens {
   absl::Status Add(std::vector<AddedToken> tokens, const Vocabulary& model);
 
   const std::vector<AddedToken>& tokens() const { return tokens_; }
+  // Sets what all tokens become as text, in the order of tokens().
+  void SetDecoded(std::vector<std::string> texts);
   std::optional<int32_t> Find(std::string_view content) const;
   // Null: there is none with this id.
   const AddedToken* Get(int32_t id) const;

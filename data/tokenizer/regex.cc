@@ -95,14 +95,15 @@ absl::Status Regex::FindAll(std::string_view text,
           absl::StrCat("a regular expression of the tokenizer cannot be matched at byte ", from,
                        " of a text: ", ErrorText(found)));
     }
-    const PCRE2_SIZE* const ends = pcre2_get_ovector_pointer(state.data.get());
-    if (ends[0] == ends[1] && ends[1] == previous_end) {
-      from =
-          ends[1] < text.size() ? ends[1] + DecodeAt(text.data() + ends[1]).size : text.size() + 1;
+    // Copies: what is called may match another expression on this thread.
+    const size_t begin = pcre2_get_ovector_pointer(state.data.get())[0];
+    const size_t end = pcre2_get_ovector_pointer(state.data.get())[1];
+    if (begin == end && end == previous_end) {
+      from = end < text.size() ? end + DecodeAt(text.data() + end).size : text.size() + 1;
       continue;
     }
-    match(ends[0], ends[1]);
-    from = previous_end = ends[1];
+    match(begin, end);
+    from = previous_end = end;
   }
   return absl::OkStatus();
 }

@@ -144,8 +144,8 @@ std::string Tokenizer::Decode(absl::Span<const int32_t> tokens, bool skip_specia
   std::string text;
   DecoderRun run(parts_->decoder);
   for (const int32_t token : tokens) {
-    if (!Has(token) || (skip_special && IsSpecial(token))) continue;
-    run.Add(Text(token), &text);
+    const std::optional<std::string_view> decoded = Decoded(token, skip_special);
+    if (decoded.has_value()) run.Add(*decoded, &text);
   }
   run.Finish(&text);
   return text;
@@ -176,6 +176,14 @@ bool Tokenizer::Has(int32_t id) const {
   return parts_->added.Get(id) != nullptr || parts_->bpe->vocabulary().Has(id);
 }
 
+std::optional<std::string_view> Tokenizer::Decoded(int32_t id, bool skip_special) const {
+  if (!Has(id)) return std::nullopt;
+  const AddedToken* const added = parts_->added.Get(id);
+  if (added == nullptr) return Text(id);
+  if (skip_special && added->skipped) return std::nullopt;
+  return added->decoded;
+}
+
 bool Tokenizer::IsSpecial(int32_t id) const {
   if (parts_->bpe == nullptr) return false;
   const AddedToken* const added = parts_->added.Get(id);
@@ -200,9 +208,8 @@ StreamDecoder::~StreamDecoder() = default;
 
 std::string StreamDecoder::Add(int32_t token) {
   std::string text;
-  if (tokenizer_->Has(token) && !(skip_special_ && tokenizer_->IsSpecial(token))) {
-    run_->Add(tokenizer_->Text(token), &text);
-  }
+  const std::optional<std::string_view> decoded = tokenizer_->Decoded(token, skip_special_);
+  if (decoded.has_value()) run_->Add(*decoded, &text);
   return text;
 }
 

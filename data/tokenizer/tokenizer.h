@@ -50,7 +50,9 @@ class Tokenizer {
   // expression of the tokenizer exceeds its limits on this text. On errors `tokens` is unchanged.
   absl::Status Encode(std::string_view text, std::vector<int32_t>* tokens) const;
   // The text of tokens; ids without a token are left out, bytes that are not UTF-8 become U+FFFD.
-  // `skip_special`: without special tokens.
+  // `skip_special`: without special tokens. (Added tokens that the file wants normalized come back
+  // normalized; those that then are not a special token's text are not skipped. So do
+  // `tokenizers`.)
   std::string Decode(absl::Span<const int32_t> tokens, bool skip_special) const;
 
   // 1 + the largest id of the vocabulary and the added tokens. A model's embedding may be larger.
@@ -85,6 +87,9 @@ class Tokenizer {
 
  private:
   friend class StreamDecoder;
+  // What a token becomes as text; none: there is no such token, or it is to be left out.
+  std::optional<std::string_view> Decoded(int32_t id, bool skip_special) const;
+
   const std::unique_ptr<const TokenizerParts> parts_;
 };
 

@@ -71,27 +71,29 @@ absl::StatusOr<std::vector<AddedToken>> ReadAddedTokens(const Json& list) {
   return tokens;
 }
 
-// Sets up what looks for added tokens. Special ones come first where two are looked for as one
-// text.
+// Sets up what looks for added tokens.
 absl::Status FindTokens(TokenizerParts* parts) {
-  for (const bool special : {true, false}) {
-    for (const AddedToken& token : parts->added.tokens()) {
-      if (token.special != special) continue;
-      if (!token.normalized) {
-        parts->in_text.Add(token.content, token);
-        continue;
-      }
-      std::string one, other;
-      Piece piece{token.content, true};
-      RETURN_IF_ERROR(parts->normalizer.Apply(&piece, &one, &other));
-      if (piece.text.empty() || piece.text.size() > TokenFinder::kLongest) {
-        return absl::UnimplementedError(absl::StrCat("\"", token.content,
-                                                     "\" becomes empty or very long when it is "
-                                                     "normalized, which is not supported"));
-      }
-      parts->in_normalized.Add(piece.text, token);
+  std::vector<std::string> decoded;
+  for (const AddedToken& token : parts->added.tokens()) {
+    std::string one, other;
+    Piece piece{token.content, true};
+    if (token.normalized) RETURN_IF_ERROR(parts->normalizer.Apply(&piece, &one, &other));
+    decoded.emplace_back(piece.text);
+    if (piece.text.empty() || piece.text.size() > TokenFinder::kLongest) {
+      return absl::UnimplementedError(
+          absl::StrCat("\"", token.content,
+                       "\" becomes empty or very long when it is normalized, which is not "
+                       "supported"));
+    }
+    TokenFinder& finder = token.normalized ? parts->in_normalized : parts->in_text;
+    if (!finder.Add(piece.text, token)) {
+      return absl::UnimplementedError(
+          absl::StrCat("\"", token.content,
+                       "\" is the same as another one when it is normalized, which is not "
+                       "supported"));
     }
   }
+  parts->added.SetDecoded(std::move(decoded));
   return absl::OkStatus();
 }
 
