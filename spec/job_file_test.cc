@@ -385,7 +385,7 @@ TEST(Unsupported, IsRefusedWithItsValue) {
       {{"parallel.update_policy=spooled"}, "parallel.update_policy: spooled is"},
       {{"resources.device=h100"}, "resources.device: h100 is"},
       {{"data.train[0].path=x.jsonl"}, "data.train[0].path: the kind of x.jsonl is"},
-      {{"data.validation={path: x.bin}"}, "data.validation.path: the kind of x.bin is"},
+      {{"data.validation={path: x.jsonl}"}, "data.validation.path: the kind of x.jsonl is"},
   };
   for (const auto& [settings, says] : cases) {
     EXPECT_THAT(Unsupported(settings), HasSubstr(says)) << settings[0];

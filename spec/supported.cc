@@ -50,10 +50,8 @@ void CheckModel(const ModelSpec& model, SupportCheck& check) {
 }
 
 void CheckDataFile(const std::string& file, const std::string& path, SupportCheck& check) {
-  for (const char* ending : {".bin", ".idx", ".jsonl"}) {
-    check.Refuse(absl::EndsWith(file, ending), path, absl::StrCat("the kind of ", file),
-                 "use a text file");
-  }
+  check.Refuse(absl::EndsWith(file, ".jsonl"), path, absl::StrCat("the kind of ", file),
+               "use a text file");
 }
 
 void CheckTrain(const TrainSpec& train, SupportCheck& check) {

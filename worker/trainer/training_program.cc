@@ -246,6 +246,7 @@ absl::StatusOr<data::Corpus> OpenJobCorpus(const v1::JobSpec& job) {
   spec.validation_path = job.data().validation().path();
   spec.validation_fraction = job.data().validation().fraction();
   spec.sequence = job.train().sequence();
+  spec.vocabulary = job.model().vocab();
   return data::OpenCorpus(spec, nullptr);
 }
 
