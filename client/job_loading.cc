@@ -78,6 +78,7 @@ class FileCheck {
       corpus.validation_fraction = job_.data().validation().fraction();
     }
     corpus.sequence = job_.train().sequence();
+    corpus.packing = job_.data().packing();
     if (corpus.train.empty() || problems_.Concerns("train.sequence")) return;
     std::vector<data::CorpusProblem> found;
     const auto opened = data::OpenCorpus(corpus, &found);

@@ -366,6 +366,12 @@ TEST(Evaluate, NeedsValidationData) {
   EXPECT_THAT(ReadSet({"data.validation.path=x.txt"}).told, HasSubstr("given together with"));
 }
 
+TEST(Packing, IsThereWhereItIsAskedForAlone) {
+  EXPECT_TRUE(ReadSet({"data.packing=true"}).file.job.data().packing());
+  EXPECT_EQ(ReadSet({"data.packing=true"}).told, "");
+  EXPECT_FALSE(ReadSet({"data.packing=false"}).file.job.data().has_packing());
+}
+
 TEST(Unsupported, KeysAreNotTakenForMisspeltOnes) {
   EXPECT_THAT(ReadSet({"train.epochs=3"}).told, HasSubstr("epochs: not supported yet — give"));
   for (const char* key : {"memory={device: 2GiB}", "train.lora={rank: 8}", "data.tokenizer=x"}) {

@@ -81,8 +81,6 @@ void CheckSupported(const JobSpec& job, const PositionMap& positions, Problems& 
   CheckDataFile(job.data().validation().path(), "data.validation.path", check);
   check.Refuse(job.data().has_tokenizer(), "data.tokenizer", job.data().tokenizer(),
                "remove it: text is read as bytes");
-  check.Refuse(job.data().packing(), "data.packing", "true",
-               "remove it: a window may hold several documents");
   check.RefuseCount(job.train().has_epochs(), "train.epochs", job.train().epochs(),
                     "give train.steps");
   CheckTrain(job.train(), check);

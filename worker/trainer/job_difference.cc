@@ -16,10 +16,18 @@ using google::protobuf::Message;
 using google::protobuf::Reflection;
 
 // Paths, or what they begin with.
-constexpr const char* kRefused[] = {
-    "model.",          "data.train",          "data.shuffle", "data.validation.fraction",
-    "train.sequence",  "train.global_batch",  "train.seed",   "train.precision",
-    "train.optimizer", "train.gradient_clip", "train.method"};
+constexpr const char* kRefused[] = {"model.",
+                                    "data.train",
+                                    "data.shuffle",
+                                    "data.packing",
+                                    "data.validation.fraction",
+                                    "train.sequence",
+                                    "train.global_batch",
+                                    "train.seed",
+                                    "train.precision",
+                                    "train.optimizer",
+                                    "train.gradient_clip",
+                                    "train.method"};
 constexpr const char* kTold[] = {"train.optimizer.learning_rate", "train.schedule",
                                  "parallel.virtual_shards", "data.validation.path",
                                  "train.micro_batch"};
