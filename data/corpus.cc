@@ -11,13 +11,14 @@
 namespace strata::data {
 namespace {
 
-absl::StatusOr<SplitSource> OpenSource(const SourceSpec& spec, int64_t sequence) {
+absl::StatusOr<SplitSource> OpenSource(const SourceSpec& spec, int64_t sequence,
+                                       int64_t vocabulary) {
   if (!std::isfinite(spec.weight) || spec.weight <= 0) {
     return absl::InvalidArgumentError(
         absl::StrCat(spec.path, ": weight ", spec.weight, " is not a positive number"));
   }
   SplitSource source;
-  ASSIGN_OR_RETURN(source.tokens, OpenTokenSource(spec.path));
+  ASSIGN_OR_RETURN(source.tokens, OpenTokenSource(spec.path, vocabulary));
   source.windows = (source.tokens->tokens() - 1) / sequence;
   source.weight = spec.weight;
   if (source.windows == 0) {
@@ -93,7 +94,7 @@ absl::StatusOr<Corpus> OpenCorpus(const CorpusSpec& spec, std::vector<CorpusProb
   corpus.train.sequence = corpus.validation.sequence = spec.sequence;
   for (size_t i = 0; i < spec.train.size(); ++i) {
     const std::string field = absl::StrCat("train[", i, "].path");
-    absl::StatusOr<SplitSource> source = OpenSource(spec.train[i], spec.sequence);
+    absl::StatusOr<SplitSource> source = OpenSource(spec.train[i], spec.sequence, spec.vocabulary);
     if (!source.ok()) {
       report(field, source.status());
       continue;
@@ -105,7 +106,8 @@ absl::StatusOr<Corpus> OpenCorpus(const CorpusSpec& spec, std::vector<CorpusProb
     corpus.train.sources.push_back(*std::move(source));
   }
   if (!spec.validation_path.empty()) {
-    absl::StatusOr<SplitSource> source = OpenSource({spec.validation_path, 1}, spec.sequence);
+    absl::StatusOr<SplitSource> source =
+        OpenSource({spec.validation_path, 1}, spec.sequence, spec.vocabulary);
     if (source.ok()) {
       corpus.validation.sources.push_back(*std::move(source));
     } else {

@@ -29,6 +29,8 @@ struct CorpusSpec {
   std::string validation_path;
   double validation_fraction = 0;
   int64_t sequence = 0;  // tokens in a window, > 0
+  // Of the model that reads the tokens: one beyond it is an error when it is read. 0: any.
+  int64_t vocabulary = 0;
 };
 
 // A window of one of a split's sources.
@@ -65,13 +67,13 @@ struct CorpusProblem {
 struct Corpus {
   Split train;
   Split validation;  // without sources when the spec asks for none
-  // The smallest vocabulary that holds every token: 256 for byte data.
+  // The smallest vocabulary that the sources are known to need (TokenSource): 256 for byte data.
   int64_t vocabulary = 0;
 };
 
 // Opens every source. All problems are appended to `problems` (may be null); the status returned is
-// the first one's, its text starting with the path: no such file, a directory, empty, not
-// supported yet, "shorter than one sequence: 16 bytes, a sequence of 64 needs 65".
+// the first one's, its text starting with the path: no such file, a directory, empty, a damaged
+// header, "shorter than one sequence: 16 bytes, a sequence of 64 needs 65".
 absl::StatusOr<Corpus> OpenCorpus(const CorpusSpec& spec, std::vector<CorpusProblem>* problems);
 
 }  // namespace strata::data

@@ -262,6 +262,7 @@ absl::StatusOr<data::Corpus> OpenJobCorpus(const v1::JobSpec& job) {
   spec.validation_path = job.data().validation().path();
   spec.validation_fraction = job.data().validation().fraction();
   spec.sequence = job.train().sequence();
+  spec.vocabulary = job.model().vocab();
   ASSIGN_OR_RETURN(data::Corpus corpus, data::OpenCorpus(spec, nullptr));
   if (job.data().has_tokenizer()) {
     RETURN_IF_ERROR(CheckPrepared(corpus, job.data().tokenizer()));
