@@ -121,10 +121,16 @@ class FileCheck {
       corpus.validation_fraction = all.validation_fraction;
     }
     corpus.sequence = all.sequence;
+    corpus.vocabulary = all.vocabulary;
     if (corpus.train.empty() || problems_.Concerns("train.sequence")) return;
     std::vector<data::CorpusProblem> found;
-    const auto opened = data::OpenCorpus(corpus, &found);
-    static_cast<void>(opened.status());  // the first of `found`
+    const absl::StatusOr<data::Corpus> opened = data::OpenCorpus(corpus, &found);
+    if (opened.ok() && job_.model().has_vocab() && opened->vocabulary > job_.model().vocab()) {
+      Report("model.vocab",
+             absl::StrCat("vocab ", job_.model().vocab(), " is smaller than the data's ",
+                          opened->vocabulary),
+             absl::StrCat("use at least ", opened->vocabulary));
+    }
     for (const data::CorpusProblem& problem : found) {
       std::string field = problem.field;
       for (size_t i = 0; i < index.size(); ++i) {
@@ -217,6 +223,7 @@ data::CorpusSpec CorpusOf(const JobSpec& job) {
     corpus.validation_fraction = job.data().validation().fraction();
   }
   corpus.sequence = job.train().sequence();
+  corpus.vocabulary = job.model().vocab();
   return corpus;
 }
 

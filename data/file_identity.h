@@ -29,8 +29,7 @@ struct FileIdentity {
 };
 
 // `companions`: files that its tokens depend on too (the index of a Megatron file); they count in
-// the digest alone. Errors start with the path: NotFound, PermissionDenied, InvalidArgument (no
-// regular file), DataLoss (cannot be read, or has become shorter meanwhile), Unavailable.
+// the digest alone. Errors of InputFile.
 absl::StatusOr<FileIdentity> IdentifyFile(const std::string& path,
                                           const std::vector<std::string>& companions = {});
 

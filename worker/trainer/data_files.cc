@@ -4,6 +4,8 @@
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "data/file_identity.h"
+#include "data/files/document_ends.h"
+#include "data/files/input_file.h"
 
 namespace strata::worker {
 namespace {
@@ -51,10 +53,16 @@ std::string Explain(const Named& was, const Named& is, const std::string& change
 }
 
 // Of the file that holds the tokens, with what else says which tokens they are.
-absl::StatusOr<data::FileIdentity> Identify(const std::string& path) {
+absl::StatusOr<data::FileIdentity> Identify(const std::string& path, bool packing) {
   constexpr absl::string_view kIndex = ".idx";  // of Megatron, beside its .bin
-  if (!absl::EndsWith(path, kIndex)) return data::IdentifyFile(path);
-  return data::IdentifyFile(path.substr(0, path.size() - kIndex.size()) + ".bin", {path});
+  if (absl::EndsWith(path, kIndex)) {
+    return data::IdentifyFile(path.substr(0, path.size() - kIndex.size()) + ".bin", {path});
+  }
+  const std::string documents = data::DocumentsPath(path);
+  if (packing && data::InputFile::Open(documents).ok()) {
+    return data::IdentifyFile(path, {documents});
+  }
+  return data::IdentifyFile(path);
 }
 
 }  // namespace
@@ -62,7 +70,7 @@ absl::StatusOr<data::FileIdentity> Identify(const std::string& path) {
 absl::StatusOr<protocol::DataFiles> IdentifyDataFiles(const v1::JobSpec& job) {
   protocol::DataFiles files;
   for (const Named& named : FilesOf(job)) {
-    ASSIGN_OR_RETURN(const data::FileIdentity identity, Identify(named.path));
+    ASSIGN_OR_RETURN(const data::FileIdentity identity, Identify(named.path, job.data().packing()));
     v1::DataFile& file = *files.Add();
     file.set_path(named.path);
     file.set_bytes(identity.bytes);
