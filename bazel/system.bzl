@@ -17,11 +17,13 @@ _LIBRARIES = {
     "json": (None, ""),
     "munge": ("munge", ""),
     "openssl": ("libcrypto libssl", ""),
+    "pcre2": ("libpcre2-8", ""),
     "prometheus": (None, "-lprometheus-cpp-pull -lprometheus-cpp-core"),
     "protobuf": ("protobuf", ""),
     "sqlite": ("sqlite3", ""),
     "ucx": (None, "-lucp -luct -lucs"),
     "uring": ("liburing", ""),
+    "utf8proc": ("libutf8proc", ""),
     "xxhash": ("libxxhash", ""),
     "yaml": ("yaml-cpp", ""),
 }

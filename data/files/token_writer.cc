@@ -194,7 +194,7 @@ absl::Status TokenWriter::Append(absl::Span<const int32_t> tokens,
 }
 
 absl::Status TokenWriter::EndDocument() {
-  const int64_t length = position_.tokens - document_begin_;
+  const int64_t length = document_tokens();
   STRATA_CHECK(length > 0);
   if (file_.format == TokenFormat::kMegatron && length > kMostCounted) {
     return absl::InvalidArgumentError(
@@ -277,7 +277,7 @@ absl::Status TokenWriter::WriteIndex() {
 }
 
 absl::Status TokenWriter::Finish() {
-  STRATA_CHECK(document_begin_ == position_.tokens);
+  STRATA_CHECK(document_tokens() == 0);
   if (position_.tokens == 0) {
     return absl::InvalidArgumentError(absl::StrCat(file_.path, ": there are no tokens to write"));
   }

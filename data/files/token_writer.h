@@ -52,6 +52,8 @@ class TokenWriter {
   static void Discard(const TokenFile& file);
 
   Position position() const { return position_; }
+  // Of the current document, so far.
+  int64_t document_tokens() const { return position_.tokens - document_begin_; }
 
   // Tokens of the current document. `trained`, one for each: 0 for those that are no target.
   // FailedPrecondition: some are, and the format has no mask; InvalidArgument: a token beyond the
