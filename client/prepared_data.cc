@@ -8,7 +8,9 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/strip.h"
 #include "common/clock.h"
+#include "common/digest.h"
 #include "common/status_macros.h"
 #include "common/units.h"
 #include "data/file_identity.h"
@@ -36,8 +38,10 @@ absl::Status AsUsage(const absl::Status& status) {
   }
 }
 
-bool IsCompressed(const std::string& path) {
-  return absl::EndsWith(path, ".gz") || absl::EndsWith(path, ".zst");
+// Records, whatever their compression, and what else is compressed: told by the name alone.
+bool IsNeverRead(absl::string_view path) {
+  const bool compressed = absl::ConsumeSuffix(&path, ".gz") || absl::ConsumeSuffix(&path, ".zst");
+  return compressed || absl::EndsWith(path, ".jsonl") || absl::EndsWith(path, ".ndjson");
 }
 
 // The file's name without its endings, of characters that need no quoting.
@@ -89,11 +93,7 @@ class ProgressLines {
 }  // namespace
 
 absl::StatusOr<bool> NeedsPreparation(const std::string& path, bool has_tokenizer) {
-  data::PrepareInput input;
-  input.path = path;
-  const absl::StatusOr<bool> records = data::IsJsonLines(input);
-  if (!records.ok()) return AsUsage(records.status());
-  if (*records || IsCompressed(path)) {
+  if (IsNeverRead(path)) {
     const auto file = data::InputFile::Open(path);
     if (!file.ok()) return AsUsage(file.status());
     return true;
@@ -111,11 +111,12 @@ absl::StatusOr<TokenFileCache::Entry> TokenFileCache::Get(const std::string& pat
   entry.source.set_path(path);
   entry.source.set_bytes(identity->bytes);
   entry.source.set_digest(identity->digest);
-  const absl::StatusOr<std::string> digest = data::PrepareDigest(OptionsFor(path, tokenizer_));
-  if (!digest.ok()) return AsUsage(digest.status());
+  const absl::StatusOr<std::string> made_by = data::PrepareDigest(OptionsFor(path, tokenizer_));
+  if (!made_by.ok()) return AsUsage(made_by.status());
+  const std::string digest = common::DigestOf(absl::StrCat(*made_by, " ", identity->digest));
   const fs::path folder = folder_.empty() ? fs::path(path).parent_path() / ".strata" : folder_;
   entry.path =
-      (folder / absl::StrCat(PlainStem(path), "-", digest->substr(0, kDigitsInName), ".bin"))
+      (folder / absl::StrCat(PlainStem(path), "-", digest.substr(0, kDigitsInName), ".bin"))
           .string();
   std::error_code error;
   if (fs::is_regular_file(entry.path, error)) {

@@ -1,8 +1,8 @@
 // Token files made of what users have: records (JSONL), compressed text and, for a model with a
 // tokenizer, text. Trainers read token files alone.
 //
-// Each file is made once and kept: its name says what it was made of (data::PrepareDigest), so that
-// one that is there is the right one. What was begun is gone on with.
+// Each file is made once and kept: its name says what it was made of (data::PrepareDigest and its
+// content), so that one that is there is the right one. What was begun is gone on with.
 #ifndef STRATA_CLIENT_PREPARED_DATA_H_
 #define STRATA_CLIENT_PREPARED_DATA_H_
 

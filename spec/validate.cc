@@ -252,7 +252,7 @@ void Validator::Completed() {
            "hand the job over with strata submit, or give model.vocab");
   }
   const auto prepared = [&](const std::string& file, const std::string& path) {
-    for (const char* ending : {".jsonl", ".jsonl.gz", ".jsonl.zst"}) {
+    for (const char* ending : {".jsonl", ".ndjson", ".gz", ".zst"}) {
       if (!absl::EndsWith(file, ending) || !Sound({path.c_str()})) continue;
       Report(path,
              absl::StrCat(Shown(file),
