@@ -26,6 +26,8 @@ _LIBRARIES = {
     "utf8proc": ("libutf8proc", ""),
     "xxhash": ("libxxhash", ""),
     "yaml": ("yaml-cpp", ""),
+    "zlib": ("zlib", ""),
+    "zstd": ("libzstd", ""),
 }
 
 def _link_flags(repository, packages):

@@ -423,7 +423,7 @@ TEST(Completed, JobsHaveWhatFollowsFromTheirFiles) {
   EXPECT_EQ(told(GoodJob(), {"data.tokenizer=/folder"}), "");
   for (const char* name : {"/a.jsonl", "/a.jsonl.gz", "/a.jsonl.zst"}) {
     EXPECT_THAT(told(GoodJob(), {absl::StrCat("data.train[0].path=", name)}),
-                HasSubstr(absl::StrCat("data.train[0].path: ", name, ": records have to be")));
+                HasSubstr(absl::StrCat("data.train[0].path: ", name, ": records and compressed text have to be")));
     EXPECT_THAT(told(GoodJob(), {absl::StrCat("data.validation={path: ", name, "}")}),
                 HasSubstr("strata data prepare"));
   }

@@ -256,8 +256,8 @@ void Validator::Completed() {
       if (!absl::EndsWith(file, ending) || !Sound({path.c_str()})) continue;
       Report(path,
              absl::StrCat(Shown(file),
-                          ": records have to be prepared first (trainers read tokens "
-                          "alone)"),
+                          ": records and compressed text have to be prepared first (trainers read "
+                          "token files alone)"),
              "hand the job over with strata submit, or name what strata data prepare makes of it: "
              "strata data prepare FILE.jsonl --tokenizer DIR -o FILE.bin");
       return;
