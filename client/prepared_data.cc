@@ -14,6 +14,7 @@
 #include "common/status_macros.h"
 #include "common/units.h"
 #include "data/file_identity.h"
+#include "data/files/input_file.h"
 #include "data/prepare/prepare.h"
 #include "data/token_source.h"
 
@@ -114,7 +115,8 @@ absl::StatusOr<TokenFileCache::Entry> TokenFileCache::Get(const std::string& pat
   const absl::StatusOr<std::string> made_by = data::PrepareDigest(OptionsFor(path, tokenizer_));
   if (!made_by.ok()) return AsUsage(made_by.status());
   const std::string digest = common::DigestOf(absl::StrCat(*made_by, " ", identity->digest));
-  const fs::path folder = folder_.empty() ? fs::path(path).parent_path() / ".strata" : folder_;
+  const fs::path folder =
+      folder_.empty() ? fs::path(path).parent_path() / ".strata" : fs::path(folder_);
   entry.path =
       (folder / absl::StrCat(PlainStem(path), "-", digest.substr(0, kDigitsInName), ".bin"))
           .string();
