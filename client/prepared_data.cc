@@ -57,10 +57,12 @@ std::string PlainStem(const std::string& path) {
   return stem.substr(0, 64);
 }
 
-data::PrepareOptions OptionsFor(const std::string& path, const std::string& tokenizer) {
+data::PrepareOptions OptionsFor(const std::string& path, const std::string& tokenizer,
+                                const std::string& output) {
   data::PrepareOptions options;
   options.inputs.push_back({path});
   options.tokenizer = tokenizer;
+  options.output = output;
   options.threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   return options;
 }
@@ -112,14 +114,14 @@ absl::StatusOr<TokenFileCache::Entry> TokenFileCache::Get(const std::string& pat
   entry.source.set_path(path);
   entry.source.set_bytes(identity->bytes);
   entry.source.set_digest(identity->digest);
-  const absl::StatusOr<std::string> made_by = data::PrepareDigest(OptionsFor(path, tokenizer_));
-  if (!made_by.ok()) return AsUsage(made_by.status());
-  const std::string digest = common::DigestOf(absl::StrCat(*made_by, " ", identity->digest));
   const fs::path folder =
       folder_.empty() ? fs::path(path).parent_path() / ".strata" : fs::path(folder_);
-  entry.path =
-      (folder / absl::StrCat(PlainStem(path), "-", digest.substr(0, kDigitsInName), ".bin"))
-          .string();
+  const std::string stem = (folder / PlainStem(path)).string();
+  const absl::StatusOr<std::string> made_by =
+      data::PrepareDigest(OptionsFor(path, tokenizer_, stem + ".bin"));
+  if (!made_by.ok()) return AsUsage(made_by.status());
+  const std::string digest = common::DigestOf(absl::StrCat(*made_by, " ", identity->digest));
+  entry.path = absl::StrCat(stem, "-", digest.substr(0, kDigitsInName), ".bin");
   std::error_code error;
   if (fs::is_regular_file(entry.path, error)) {
     terminal_.Say(absl::StrCat(path, ": its tokens are in ", entry.path));
@@ -140,8 +142,6 @@ absl::StatusOr<TokenFileCache::Entry> TokenFileCache::Get(const std::string& pat
 }
 
 absl::Status TokenFileCache::Make(const std::string& path, const std::string& token_file) {
-  data::PrepareOptions options = OptionsFor(path, tokenizer_);
-  options.output = token_file;
   const common::MonotonicClock clock{};
   ProgressLines lines(terminal_, clock);
   data::PrepareEvents events;
@@ -150,7 +150,8 @@ absl::Status TokenFileCache::Make(const std::string& path, const std::string& to
     return true;
   };
   events.notice = [&](const std::string& notice) { terminal_.Say(notice); };
-  const absl::StatusOr<data::PrepareReport> report = data::PrepareData(options, events, clock);
+  const absl::StatusOr<data::PrepareReport> report =
+      data::PrepareData(OptionsFor(path, tokenizer_, token_file), events, clock);
   if (!report.ok()) return AsUsage(report.status());
   const double trained = 100.0 * static_cast<double>(report->trained) /
                          static_cast<double>(std::max<int64_t>(1, report->tokens));
