@@ -18,7 +18,7 @@ _LIBRARIES = {
     "munge": ("munge", ""),
     "openssl": ("libcrypto libssl", ""),
     "pcre2": ("libpcre2-8", ""),
-    "prometheus": (None, "-lprometheus-cpp-pull -lprometheus-cpp-core"),
+    "prometheus": (None, "-lprometheus-cpp-core"),
     "protobuf": ("protobuf", ""),
     "sqlite": ("sqlite3", ""),
     "ucx": (None, "-lucp -luct -lucs"),
