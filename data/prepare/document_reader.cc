@@ -118,6 +118,7 @@ absl::StatusOr<std::optional<Piece>> DocumentReader::NextText() {
     const size_t cut = held > target ? CutOf(target) : held;
     if (cut == 0) continue;
     Piece piece;
+    piece.begins_document = position_.offset == 0;
     piece.ends_document = cut == held && held <= target;
     piece.bytes = Take(cut);
     if (piece.ends_document) ++position_.documents;

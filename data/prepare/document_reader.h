@@ -20,6 +20,7 @@ inline constexpr int64_t kMostWholeTextBytes = int64_t{128} << 20;
 struct Piece {
   std::string bytes;
   int64_t line = 0;  // of JSONL, counted from 1; 0: a part of a text
+  bool begins_document = true;
   bool ends_document = true;
 };
 

@@ -16,7 +16,6 @@
 #include "common/status_macros.h"
 #include "data/files/input_file.h"
 #include "data/files/token_layout.h"
-#include "data/prepare/line_cuts.h"
 
 namespace strata::data {
 namespace {
@@ -86,14 +85,14 @@ absl::StatusOr<std::string> IdentityOf(const InputFile& file) {
                       common::DigestOf(ends));
 }
 
-absl::StatusOr<PlannedInput> PlanInput(const PrepareInput& input, DocumentReader::Cuts text_cuts) {
+absl::StatusOr<PlannedInput> PlanInput(const PrepareInput& input) {
   RETURN_IF_ERROR(CheckWeight(input.path, input.weight));
   ASSIGN_OR_RETURN(const InputFile file, InputFile::Open(input.path));
   ASSIGN_OR_RETURN(const bool lines, IsJsonLines(input));
   RETURN_IF_ERROR(CheckContent(file));
   PlannedInput plan;
   plan.path = input.path;
-  plan.cuts = lines ? DocumentReader::Cuts::kLines : text_cuts;
+  plan.lines = lines;
   plan.bytes = file.size();
   plan.whole_passes = static_cast<int64_t>(std::floor(input.weight));
   plan.last_share = static_cast<uint64_t>((input.weight - std::floor(input.weight)) * kShares);
@@ -118,16 +117,11 @@ bool PlannedInput::Takes(int64_t pass, int64_t document) const {
 
 absl::StatusOr<std::vector<PlannedInput>> PlanInputs(const PrepareOptions& options) {
   if (options.inputs.empty()) return absl::InvalidArgumentError("there is no input");
-  DocumentReader::Cuts text_cuts = DocumentReader::Cuts::kAnywhere;
-  if (!options.tokenizer.empty()) {
-    ASSIGN_OR_RETURN(const bool safe, CutsAtLines(options.tokenizer));
-    text_cuts = safe ? DocumentReader::Cuts::kSafely : DocumentReader::Cuts::kNever;
-  }
   std::vector<PlannedInput> plans;
   std::vector<std::string> problems;
   absl::Status first;
   for (const PrepareInput& input : options.inputs) {
-    absl::StatusOr<PlannedInput> plan = PlanInput(input, text_cuts);
+    absl::StatusOr<PlannedInput> plan = PlanInput(input);
     first.Update(plan.status());
     if (!plan.ok()) problems.emplace_back(plan.status().message());
     if (plan.ok()) plans.push_back(*std::move(plan));

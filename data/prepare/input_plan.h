@@ -15,7 +15,7 @@ namespace strata::data {
 
 struct PlannedInput {
   std::string path;
-  DocumentReader::Cuts cuts = DocumentReader::Cuts::kLines;
+  bool lines = true;  // JSONL, else a text
   int64_t bytes = 0;
   int64_t whole_passes = 1;
   uint64_t last_share = 0;  // of 2^32: the documents of one more pass

@@ -4,8 +4,11 @@
 #include <cstdint>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <string_view>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "common/small_file.h"
 #include "common/status_macros.h"
 
@@ -51,20 +54,64 @@ bool SplitsAtLines(const json& splitter) {
          IsProvenSplit(steps[0]) && IsByteLevel(steps[1], false);
 }
 
+// Whether it goes on with something else behind a newline, spelled `newline`.
+bool GoesOnBehind(absl::string_view text, absl::string_view newline) {
+  for (size_t at = text.find(newline); at != text.npos; at = text.find(newline, at + 1)) {
+    const absl::string_view rest = text.substr(at + newline.size());
+    if (!rest.empty() && !absl::StartsWith(rest, newline)) return true;
+  }
+  return false;
+}
+
 bool LeavesLinesAlone(const json& added) {
   const json& content = At(added, "content");
-  return content.is_string() &&
-         content.get_ref<const std::string&>().find('\n') == std::string::npos &&
+  return content.is_string() && !GoesOnBehind(content.get_ref<const std::string&>(), "\n") &&
          At(added, "lstrip") != true;
 }
 
-bool IsProven(const json& tokenizer) {
-  const json& normalizer = At(tokenizer, "normalizer");
-  if (!normalizer.is_null() && At(normalizer, "type") != "NFC") return false;
-  const json& added = At(tokenizer, "added_tokens");
-  if (!added.is_null() && !added.is_array()) return false;
-  return SplitsAtLines(At(tokenizer, "pre_tokenizer")) &&
-         std::all_of(added.begin(), added.end(), LeavesLinesAlone);
+// Turns spaces into `▁`, after a Prepend or not.
+bool OnlySpells(const json& normalizer) {
+  if (normalizer.is_null()) return true;
+  if (At(normalizer, "type") == "Prepend") return true;
+  if (At(normalizer, "type") == "Replace") {
+    return At(At(normalizer, "pattern"), "String") == " ";
+  }
+  const json& steps = At(normalizer, "normalizers");
+  return At(normalizer, "type") == "Sequence" && steps.is_array() &&
+         std::all_of(steps.begin(), steps.end(), OnlySpells);
+}
+
+bool SplitsAtSpacesAtMost(const json& splitter) {
+  if (splitter.is_null() || At(splitter, "type") == "Metaspace") return true;
+  return At(splitter, "type") == "Split" && At(At(splitter, "pattern"), "String") == " ";
+}
+
+// Whether BPE with all bytes to fall back on never merges across a newline that ends a part.
+bool NeverMergesBehindNewlines(const Tokenizer& tokenizer) {
+  for (int b = 0; b < 256; ++b) {
+    const std::string byte = absl::StrFormat("<0x%02X>", b);
+    if (!tokenizer.Find(byte).has_value()) return false;
+  }
+  for (int64_t id = 0; id < tokenizer.vocabulary(); ++id) {
+    const std::string_view text = tokenizer.Text(static_cast<int32_t>(id));
+    const absl::string_view entry(text.data(), text.size());
+    if (GoesOnBehind(entry, "\n") || GoesOnBehind(entry, "<0x0A>")) return false;
+  }
+  return true;
+}
+
+LineCuts CutsOf(const json& file, const Tokenizer& tokenizer) {
+  const json& added = At(file, "added_tokens");
+  const json& normalizer = At(file, "normalizer");
+  const json& splitter = At(file, "pre_tokenizer");
+  if (!file.is_object() || !(added.is_null() || added.is_array())) return LineCuts::kNone;
+  if (!std::all_of(added.begin(), added.end(), LeavesLinesAlone)) return LineCuts::kNone;
+  if ((normalizer.is_null() || At(normalizer, "type") == "NFC") && SplitsAtLines(splitter)) {
+    return LineCuts::kPlain;
+  }
+  const bool whole = OnlySpells(normalizer) && SplitsAtSpacesAtMost(splitter);
+  if (whole && NeverMergesBehindNewlines(tokenizer)) return LineCuts::kBehindNewline;
+  return LineCuts::kNone;
 }
 
 bool IsWhiteSpace(uint32_t c) {
@@ -92,22 +139,21 @@ bool Continues(char c) { return (static_cast<unsigned char>(c) & 0xc0) == 0x80; 
 
 }  // namespace
 
-absl::StatusOr<bool> CutsAtLines(const std::string& path) {
+absl::StatusOr<LineCuts> LineCutsOf(const std::string& path, const Tokenizer& tokenizer) {
   namespace fs = std::filesystem;
   std::error_code error;
   std::string file = path;
   if (fs::is_directory(path, error)) {
     file = absl::StrCat(path, "/tokenizer.json");
     // GPT-2's own files: its vocabulary and its merges, and its split.
-    if (!fs::exists(file, error)) return true;
+    if (!fs::exists(file, error)) return LineCuts::kPlain;
   }
   ASSIGN_OR_RETURN(const std::string text, common::ReadFile(file));
-  // Vocabularies are long, and nothing here asks for them.
+  // Vocabularies are long; the tokenizer has them.
   const auto keep = [](int depth, json::parse_event_t event, json& parsed) {
     return !(event == json::parse_event_t::key && depth == 1 && parsed == "model");
   };
-  const json tokenizer = json::parse(text, keep, /*allow_exceptions=*/false);
-  return IsProven(tokenizer);
+  return CutsOf(json::parse(text, keep, /*allow_exceptions=*/false), tokenizer);
 }
 
 size_t LastLineCut(absl::string_view text) {

@@ -8,16 +8,28 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "data/tokenizer/tokenizer.h"
 
 namespace strata::data {
 
-// Whether the tokenizer at `path` (a folder or a tokenizer.json) never makes a token across a
-// single newline between two characters that are no white space, nor lets what follows the newline
-// change what precedes it. So it is for byte-level BPE with the splits of GPT-2, Llama 3 and Qwen:
-// each of their patterns matches such a newline alone or as the end of a match that began before
-// it, whatever follows, and none looks back. Not where added tokens hold newlines or take white
-// space before them, or the text is normalized otherwise than by NFC (which leaves newlines alone).
-absl::StatusOr<bool> CutsAtLines(const std::string& path);
+// A place to cut is behind a single newline between two characters that are no white space.
+enum class LineCuts {
+  kNone,           // texts must be encoded whole
+  kPlain,          // parts are encoded as they are
+  kBehindNewline,  // parts but the first behind a newline, whose tokens are then left out
+};
+
+// What holds for the tokenizer loaded from `path` (a folder or a tokenizer.json), proven for two
+// kinds, none of whose added tokens go on after a newline or take white space before them:
+//
+// Byte-level BPE with the splits of GPT-2, Llama 3 and Qwen, where texts are normalized by NFC at
+// most, which leaves newlines alone: each of these patterns matches such a newline alone or as the
+// end of a match that began before it, whatever follows, and none looks back.
+//
+// BPE over whole texts with byte fallback (Llama 2, Mistral, Gemma), where normalizing only turns
+// spaces into their symbol and may put one first: merging across the newline would need a token
+// that goes on behind a newline, and there is none. What is put first, the newline keeps away.
+absl::StatusOr<LineCuts> LineCutsOf(const std::string& path, const Tokenizer& tokenizer);
 
 // The last such place in `text`: the number of bytes before it, its newline included. 0: none.
 size_t LastLineCut(absl::string_view text);

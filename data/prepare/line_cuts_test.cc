@@ -1,11 +1,14 @@
 #include "data/prepare/line_cuts.h"
 
 #include <fstream>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <random>
 #include <string>
 #include <vector>
 
+#include "data/prepare/document_reader.h"
+#include "data/prepare/piece_encoder.h"
 #include "data/prepare/test_tokenizers.h"
 #include "data/testing.h"
 #include "data/tokenizer/tokenizer.h"
@@ -65,47 +68,77 @@ std::string Nasty(std::mt19937& random) {
   return text;
 }
 
-TEST(LineCutsTest, CutsAtLines_ForProvenSplits_TokensAreThoseOfTheWhole) {
+// Encodes random texts whole and in two parts, as the pieces of a long text are.
+void CompareParts(const std::string& path, LineCuts expected) {
+  const auto tokenizer = Tokenizer::Load(path);
+  ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
+  const auto cuts = LineCutsOf(path, **tokenizer);
+  ASSERT_TRUE(cuts.ok()) << cuts.status();
+  ASSERT_EQ(*cuts, expected) << path;
+  const auto encoder = PieceEncoder::Create(*tokenizer, *cuts, false, 0);
+  ASSERT_TRUE(encoder.ok()) << encoder.status();
+  std::mt19937 random(7);
+  int compared = 0;
+  for (int round = 0; round < 3000; ++round) {
+    const std::string text = Nasty(random);
+    const size_t cut = LastLineCut(text);
+    if (cut == 0) continue;
+    ++compared;
+    std::vector<int32_t> whole;
+    ASSERT_TRUE((*tokenizer)->Encode(text, &whole).ok());
+    std::vector<int32_t> parts =
+        (*encoder)->Encode({text.substr(0, cut), 0, true, false}).document.tokens;
+    const EncodedPiece rest = (*encoder)->Encode({text.substr(cut), 0, false, false});
+    parts.insert(parts.end(), rest.document.tokens.begin(), rest.document.tokens.end());
+    ASSERT_EQ(whole, parts) << text << " cut at " << cut;
+  }
+  EXPECT_GT(compared, 300);
+}
+
+TEST(LineCutsTest, Parts_WhereCutsAreProven_HaveTheTokensOfTheWhole) {
   const TemporaryFolder folder;
   for (const TestSplit split : {TestSplit::kGpt2, TestSplit::kLlama3, TestSplit::kQwen}) {
-    const std::string path = WriteTestTokenizer(folder.Path("t"), split);
-    ASSERT_TRUE(CutsAtLines(path).ok());
-    EXPECT_TRUE(*CutsAtLines(path));
-    const auto tokenizer = Tokenizer::Load(path);
-    ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
-    std::mt19937 random(7);
-    int cuts = 0;
-    for (int round = 0; round < 3000; ++round) {
-      const std::string text = Nasty(random);
-      const size_t cut = LastLineCut(text);
-      if (cut == 0) continue;
-      ++cuts;
-      std::vector<int32_t> whole, parts;
-      ASSERT_TRUE((*tokenizer)->Encode(text, &whole).ok());
-      ASSERT_TRUE((*tokenizer)->Encode(text.substr(0, cut), &parts).ok());
-      ASSERT_TRUE((*tokenizer)->Encode(text.substr(cut), &parts).ok());
-      ASSERT_EQ(whole, parts) << text << " cut at " << cut;
-    }
-    EXPECT_GT(cuts, 300);
+    CompareParts(WriteTestTokenizer(folder.Path("bytes"), split), LineCuts::kPlain);
+  }
+  for (const bool puts_space_first : {false, true}) {
+    CompareParts(WriteCharacterTokenizer(folder.Path("characters"), puts_space_first),
+                 LineCuts::kBehindNewline);
   }
 }
 
-TEST(LineCutsTest, CutsAtLines_UnlessProven_IsFalse) {
+LineCuts CutsWith(const std::string& path, const std::function<void(nlohmann::json&)>& change) {
+  nlohmann::json tokenizer = nlohmann::json::parse(std::ifstream(path + "/tokenizer.json"));
+  change(tokenizer);
   const TemporaryFolder folder;
-  const std::string path = WriteTestTokenizer(folder.Path("t"), TestSplit::kLlama3);
-  const auto with = [&](const auto& change) {
-    nlohmann::json tokenizer = nlohmann::json::parse(std::ifstream(path + "/tokenizer.json"));
-    change(tokenizer);
-    return *CutsAtLines(folder.Write("changed.json", tokenizer.dump()));
+  const std::string changed = folder.Write("tokenizer.json", tokenizer.dump());
+  const auto loaded = Tokenizer::Load(changed);
+  EXPECT_TRUE(loaded.ok()) << loaded.status();
+  return loaded.ok() ? *LineCutsOf(changed, **loaded) : LineCuts::kNone;
+}
+
+TEST(LineCutsTest, Cuts_UnlessProven_AreNone) {
+  const TemporaryFolder folder;
+  const std::string bytes = WriteTestTokenizer(folder.Path("bytes"), TestSplit::kLlama3);
+  using Json = nlohmann::json;
+  EXPECT_EQ(CutsWith(bytes, [](Json&) {}), LineCuts::kPlain);
+  const std::function<void(Json&)> changes[] = {
+      [](Json& t) {
+        t["normalizer"] = {{"type", "Lowercase"}};
+      },
+      [](Json& t) { t["pre_tokenizer"]["pretokenizers"][0]["pattern"]["Regex"] = R"(\S+\n?\s*)"; },
+      [](Json& t) { t["added_tokens"][1]["lstrip"] = true; },
+      [](Json& t) { t["added_tokens"][1]["content"] = "<\n>"; },
   };
-  EXPECT_TRUE(with([](auto&) {}));
-  EXPECT_FALSE(with([](auto& t) { t["normalizer"] = {{"type", "Prepend"}, {"prepend", "▁"}}; }));
-  EXPECT_FALSE(with([](auto& t) { t["pre_tokenizer"] = nullptr; }));
-  EXPECT_FALSE(with([](auto& t) {
-    t["pre_tokenizer"]["pretokenizers"][0]["pattern"]["Regex"] = R"(\S+\n?\s*)";
-  }));
-  EXPECT_FALSE(with([](auto& t) { t["added_tokens"][1]["lstrip"] = true; }));
-  EXPECT_FALSE(with([](auto& t) { t["added_tokens"][1]["content"] = "<\n>"; }));
+  for (const auto& change : changes) EXPECT_EQ(CutsWith(bytes, change), LineCuts::kNone);
+
+  const std::string characters = WriteCharacterTokenizer(folder.Path("characters"), true);
+  EXPECT_EQ(CutsWith(characters, [](Json&) {}), LineCuts::kBehindNewline);
+  const std::function<void(Json&)> others[] = {
+      [](Json& t) { t["model"]["vocab"]["\na"] = 300; },
+      [](Json& t) { t["model"]["vocab"]["<0x0A>a"] = 300; },
+      [](Json& t) { t["normalizer"]["normalizers"][1]["pattern"]["String"] = "\n"; },
+  };
+  for (const auto& change : others) EXPECT_EQ(CutsWith(characters, change), LineCuts::kNone);
 }
 
 }  // namespace

@@ -60,8 +60,8 @@ absl::StatusOr<std::string> DigestFor(const PrepareOptions& options,
   std::string text = absl::StrCat("prepare 1\n", tokenizer, "\n", static_cast<int>(options.format),
                                   " ", options.max_tokens, " ", options.skip_bad, "\n");
   for (const PlannedInput& input : inputs) {
-    absl::StrAppend(&text, input.path, "\n", static_cast<int>(input.cuts), " ", input.whole_passes,
-                    " ", input.last_share, " ", input.identity, "\n");
+    absl::StrAppend(&text, input.path, "\n", input.lines, " ", input.whole_passes, " ",
+                    input.last_share, " ", input.identity, "\n");
   }
   return common::DigestOf(text);
 }
@@ -70,8 +70,9 @@ absl::StatusOr<std::string> DigestFor(const PrepareOptions& options,
 class InputSequence {
  public:
   // `inputs` outlives it.
-  InputSequence(const std::vector<PlannedInput>& inputs, const InputPosition& at)
-      : inputs_(inputs), position_(at) {
+  InputSequence(const std::vector<PlannedInput>& inputs, DocumentReader::Cuts text_cuts,
+                const InputPosition& at)
+      : inputs_(inputs), text_cuts_(text_cuts), position_(at) {
     for (const PlannedInput& input : inputs) total_bytes_ += input.bytes * input.passes();
     for (size_t i = 0; i < static_cast<size_t>(at.input); ++i) {
       passed_bytes_ += inputs[i].bytes * inputs[i].passes();
@@ -90,8 +91,10 @@ class InputSequence {
   // Some pieces of one input; perhaps none.
   absl::StatusOr<std::vector<Piece>> Next() {
     if (reader_ == nullptr) {
-      ASSIGN_OR_RETURN(reader_,
-                       DocumentReader::Open(current().path, current().cuts, position_.reader));
+      ASSIGN_OR_RETURN(
+          reader_, DocumentReader::Open(current().path,
+                                        current().lines ? DocumentReader::Cuts::kLines : text_cuts_,
+                                        position_.reader));
     }
     std::vector<Piece> pieces;
     // Short lines take more as objects than as bytes.
@@ -121,6 +124,7 @@ class InputSequence {
   }
 
   const std::vector<PlannedInput>& inputs_;
+  const DocumentReader::Cuts text_cuts_;
   InputPosition position_;
   std::unique_ptr<DocumentReader> reader_;
   int64_t total_bytes_ = 0, passed_bytes_ = 0;
@@ -261,9 +265,13 @@ class Preparation {
   absl::Status Begin() {
     ASSIGN_OR_RETURN(inputs_, PlanInputs(options_));
     ASSIGN_OR_RETURN(const std::shared_ptr<const Tokenizer> tokenizer, LoadTokenizer(options_));
-    const bool records = std::any_of(inputs_.begin(), inputs_.end(), [](const auto& input) {
-      return input.cuts == DocumentReader::Cuts::kLines;
-    });
+    LineCuts cuts = LineCuts::kPlain;
+    if (options_.tokenizer.empty()) {
+      text_cuts_ = DocumentReader::Cuts::kAnywhere;
+    } else {
+      ASSIGN_OR_RETURN(cuts, LineCutsOf(options_.tokenizer, *tokenizer));
+      if (cuts == LineCuts::kNone) text_cuts_ = DocumentReader::Cuts::kNever;
+    }
     if (!options_.tokenizer.empty() && !tokenizer->end_of_text().has_value()) {
       events_.notice(absl::StrCat(options_.tokenizer,
                                   ": names no end-of-text token: documents of plain text follow "
@@ -273,7 +281,9 @@ class Preparation {
     file_ = {options_.output, options_.format, tokenizer->vocabulary()};
     begun_.date = static_cast<int64_t>(common::WallSeconds());
     RETURN_IF_ERROR(OpenOutput());
-    ASSIGN_OR_RETURN(encoder_, PieceEncoder::Create(tokenizer, records, begun_.date));
+    const bool records = std::any_of(inputs_.begin(), inputs_.end(),
+                                     [](const PlannedInput& input) { return input.lines; });
+    ASSIGN_OR_RETURN(encoder_, PieceEncoder::Create(tokenizer, cuts, records, begun_.date));
     return absl::OkStatus();
   }
 
@@ -303,7 +313,7 @@ class Preparation {
   }
 
   absl::Status Write() {
-    InputSequence sequence(inputs_, begun_.input);
+    InputSequence sequence(inputs_, text_cuts_, begun_.input);
     total_bytes_ = sequence.total_bytes();
     EncodePool pool(options_.threads, [this](const Piece& p) { return encoder_->Encode(p); });
     kept_at_ = clock_.Now();
@@ -365,6 +375,7 @@ class Preparation {
   const common::Clock& clock_;
   const double begun_at_;
   std::vector<PlannedInput> inputs_;
+  DocumentReader::Cuts text_cuts_ = DocumentReader::Cuts::kSafely;
   std::unique_ptr<const PieceEncoder> encoder_;
   TokenFile file_;
   Journal begun_;  // where this call begins

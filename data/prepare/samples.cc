@@ -135,7 +135,7 @@ absl::StatusOr<SampleSet> RecordSamples(const SampleOptions& options,
                                         const std::shared_ptr<const Tokenizer>& tokenizer) {
   const std::string& path = options.input.path;
   ASSIGN_OR_RETURN(const std::unique_ptr<const PieceEncoder> encoder,
-                   PieceEncoder::Create(tokenizer, /*records=*/true,
+                   PieceEncoder::Create(tokenizer, LineCuts::kNone, /*records=*/true,
                                         static_cast<int64_t>(common::WallSeconds())));
   ASSIGN_OR_RETURN(const std::unique_ptr<DocumentReader> reader,
                    DocumentReader::Open(path, DocumentReader::Cuts::kLines, {}));

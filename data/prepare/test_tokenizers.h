@@ -3,10 +3,12 @@
 #define STRATA_DATA_PREPARE_TEST_TOKENIZERS_H_
 
 #include <cstdint>
+#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace strata::data {
@@ -96,6 +98,74 @@ inline std::string WriteTestTokenizer(const std::string& folder, TestSplit split
        "{{ '<|im_start|>assistant\n' }}{% endif %}"}};
   std::ofstream(folder + "/tokenizer.json") << tokenizer.dump();
   std::ofstream(folder + "/tokenizer_config.json") << config.dump();
+  return folder;
+}
+
+// BPE over whole texts with byte fallback: Llama 2's way, which puts a space first, or Gemma's,
+// which knows newlines.
+inline std::string WriteCharacterTokenizer(const std::string& folder, bool puts_space_first) {
+  using nlohmann::json;
+  std::filesystem::create_directories(folder);
+  json vocabulary = json::object();
+  int next = 0;
+  const auto add = [&](const std::string& entry) { vocabulary[entry] = next++; };
+  for (const char* special : {"<unk>", "<s>", "</s>"}) add(special);
+  for (int b = 0; b < 256; ++b) {
+    char name[8];
+    std::snprintf(name, sizeof(name), "<0x%02X>", b);
+    add(name);
+  }
+  for (const char* character : {"▁", "a", "t", "h", "e", ".", "!", "?", "7", "é"}) add(character);
+  std::vector<std::pair<std::string, std::string>> merges = {
+      {"t", "h"}, {"th", "e"}, {"▁", "the"}, {"▁", "▁"}, {"▁▁", "▁"}, {"!", "?"}, {"e", "."}};
+  if (!puts_space_first) {
+    add("\n");
+    merges.push_back({"\n", "\n"});
+  }
+  json pairs = json::array();
+  for (const auto& [left, right] : merges) {
+    add(left + right);
+    pairs.push_back(json::array({left, right}));
+  }
+  json added = json::array();
+  for (int id = 0; id < 3; ++id) {
+    const char* const names[] = {"<unk>", "<s>", "</s>"};
+    added.push_back({{"id", id},
+                     {"content", names[id]},
+                     {"single_word", false},
+                     {"lstrip", false},
+                     {"rstrip", false},
+                     {"normalized", false},
+                     {"special", true}});
+  }
+  const json spaces = {{"type", "Replace"}, {"pattern", {{"String", " "}}}, {"content", "▁"}};
+  const json first = {{"type", "Prepend"}, {"prepend", "▁"}};
+  const json both = {{"type", "Sequence"}, {"normalizers", json::array({first, spaces})}};
+  const json tokenizer = {
+      {"version", "1.0"},
+      {"truncation", nullptr},
+      {"padding", nullptr},
+      {"added_tokens", added},
+      {"normalizer", puts_space_first ? both : spaces},
+      {"pre_tokenizer", nullptr},
+      {"post_processor", nullptr},
+      {"decoder",
+       {{"type", "Sequence"},
+        {"decoders",
+         json::array({json{{"type", "Replace"}, {"pattern", {{"String", "▁"}}}, {"content", " "}},
+                      json{{"type", "ByteFallback"}}, json{{"type", "Fuse"}}})}}},
+      {"model",
+       {{"type", "BPE"},
+        {"dropout", nullptr},
+        {"unk_token", "<unk>"},
+        {"continuing_subword_prefix", nullptr},
+        {"end_of_word_suffix", nullptr},
+        {"fuse_unk", true},
+        {"byte_fallback", true},
+        {"vocab", vocabulary},
+        {"merges", pairs}}}};
+  std::ofstream(folder + "/tokenizer.json") << tokenizer.dump();
+  std::ofstream(folder + "/tokenizer_config.json") << json{{"eos_token", "</s>"}}.dump();
   return folder;
 }
 
