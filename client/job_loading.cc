@@ -122,6 +122,7 @@ class FileCheck {
     }
     corpus.sequence = all.sequence;
     corpus.vocabulary = all.vocabulary;
+    corpus.packing = all.packing;
     if (corpus.train.empty() || problems_.Concerns("train.sequence")) return;
     std::vector<data::CorpusProblem> found;
     const absl::StatusOr<data::Corpus> opened = data::OpenCorpus(corpus, &found);
@@ -224,6 +225,7 @@ data::CorpusSpec CorpusOf(const JobSpec& job) {
   }
   corpus.sequence = job.train().sequence();
   corpus.vocabulary = job.model().vocab();
+  corpus.packing = job.data().packing();
   return corpus;
 }
 

@@ -156,6 +156,8 @@ void ApplyDefaults(absl::string_view default_name, JobSpec& job) {
     if (!job.train().has_epochs()) STRATA_DEFAULT(file, weight, 1);
   }
   STRATA_DEFAULT(*job.mutable_data(), shuffle, true);
+  // As in jobs that were written before it could be said: what `false` says is one thing.
+  if (!job.data().packing()) job.mutable_data()->clear_packing();
   auto& resources = *job.mutable_resources();
   STRATA_DEFAULT(resources, device, "cpu");
   STRATA_DEFAULT(resources, ranks, RanksOf(job.parallel()));

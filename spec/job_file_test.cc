@@ -423,10 +423,17 @@ TEST(Completed, JobsHaveWhatFollowsFromTheirFiles) {
   EXPECT_EQ(told(GoodJob(), {"data.tokenizer=/folder"}), "");
   for (const char* name : {"/a.jsonl", "/a.jsonl.gz", "/a.jsonl.zst"}) {
     EXPECT_THAT(told(GoodJob(), {absl::StrCat("data.train[0].path=", name)}),
-                HasSubstr(absl::StrCat("data.train[0].path: ", name, ": records and compressed text have to be")));
+                HasSubstr(absl::StrCat("data.train[0].path: ", name,
+                                       ": records and compressed text have to be")));
     EXPECT_THAT(told(GoodJob(), {absl::StrCat("data.validation={path: ", name, "}")}),
                 HasSubstr("strata data prepare"));
   }
+}
+
+TEST(Packing, IsThereWhereItIsAskedForAlone) {
+  EXPECT_TRUE(ReadSet({"data.packing=true"}).file.job.data().packing());
+  EXPECT_EQ(ReadSet({"data.packing=true"}).told, "");
+  EXPECT_FALSE(ReadSet({"data.packing=false"}).file.job.data().has_packing());
 }
 
 TEST(Unsupported, KeysAreNotTakenForMisspeltOnes) {

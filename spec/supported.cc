@@ -65,8 +65,6 @@ void CheckParallel(const ParallelSpec& parallel, SupportCheck& check) {
 void CheckSupported(const JobSpec& job, const PositionMap& positions, Problems& problems) {
   SupportCheck check(positions, problems);
   CheckModel(job.model(), check);
-  check.Refuse(job.data().packing(), "data.packing", "true",
-               "remove it: a window may hold several documents");
   CheckTrain(job.train(), check);
   CheckParallel(job.parallel(), check);
   check.Refuse(job.resources().device() != "cpu", "resources.device", job.resources().device(),

@@ -37,11 +37,13 @@ TEST(JobDifferenceTest, AnotherModelSeedOrDataIsRefusedByName) {
   v1::JobSpec other = Job();
   other.mutable_model()->set_hidden(128);
   other.mutable_data()->mutable_train(0)->set_path("/other");
+  other.mutable_data()->set_packing(true);
   other.mutable_train()->set_seed(2);
   other.mutable_train()->mutable_optimizer()->set_beta1(0.8);
   EXPECT_THAT(CompareJobs(Job(), other, DataFilesBy::kPath).refused,
               ElementsAre("model.hidden: 64, the checkpoint's 128",
                           "data.train[0].path: \"/text\", the checkpoint's \"/other\"",
+                          "data.packing: absent, the checkpoint's true",
                           "train.seed: 1, the checkpoint's 2",
                           "train.optimizer.beta1: 0.9, the checkpoint's 0.8"));
 }

@@ -216,6 +216,7 @@ absl::StatusOr<Decided> DecideTraining(const v1::TrainerTask& task, const data::
   emit.tensor_chunks = ChunksOf(train, plan.groups.context, plan.groups.tensor);
   emit.context_ranks = plan.groups.context;
   emit.context_method = ContextMethodOf(job.parallel().context_method());
+  emit.documents = job.data().packing();
   emit.split_backward = plan.groups.pipeline > 1 && program::Splits(plan.schedule);
   if (job.parallel().has_recompute()) emit.recompute = RecomputeOf(job.parallel().recompute());
   ASSIGN_OR_RETURN(program::LayerGraph graph, model::EmitLlama(result.model, emit));
@@ -223,7 +224,7 @@ absl::StatusOr<Decided> DecideTraining(const v1::TrainerTask& task, const data::
   result.own_rows =
       program::ContextRuns(result.sequence, plan.groups.context, result.mesh.context(task.rank()));
   result.rope_rows = result.own_rows;
-  if (plan.groups.context == 1) {
+  if (plan.groups.context == 1 || emit.documents) {
     result.rope_rows = {{.count = model::RopeTableRows(result.model, emit)}};
   }
   result.parameters = ParametersOf(graph);
@@ -263,6 +264,7 @@ absl::StatusOr<data::Corpus> OpenJobCorpus(const v1::JobSpec& job) {
   spec.validation_fraction = job.data().validation().fraction();
   spec.sequence = job.train().sequence();
   spec.vocabulary = job.model().vocab();
+  spec.packing = job.data().packing();
   ASSIGN_OR_RETURN(data::Corpus corpus, data::OpenCorpus(spec, nullptr));
   if (job.data().has_tokenizer()) {
     RETURN_IF_ERROR(CheckPrepared(corpus, job.data().tokenizer()));
