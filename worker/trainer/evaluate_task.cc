@@ -77,9 +77,13 @@ class Evaluation {
       }
     }
     if (dump_ != nullptr) RETURN_IF_ERROR(dump_->Finish());
+    if (counted == 0) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          split_.sources.front().tokens->path(), ": none of its tokens is trained on (its mask)"));
+    }
     v1::EvalResult result;
     result.set_tokens(counted);
-    result.set_loss(counted > 0 ? loss / static_cast<double>(counted) : 0);
+    result.set_loss(loss / static_cast<double>(counted));
     result.set_perplexity(std::exp(result.loss()));
     return result;
   }

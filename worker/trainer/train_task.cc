@@ -16,6 +16,7 @@
 #include "worker/trainer/agent_commit_authority.h"
 #include "worker/trainer/checkpointing.h"
 #include "worker/trainer/commit_queue.h"
+#include "worker/trainer/data_files.h"
 #include "worker/trainer/inference_program.h"
 #include "worker/trainer/program_digest.h"
 #include "worker/trainer/rank_engine.h"
@@ -271,6 +272,7 @@ class Training {
     info.isa = kernels::IsaName();
     info.device_kind = "cpu";
     info.job_spec = job_text_;
+    info.data_files = ToManifest(context_.task.plan().data_files());
     // The next step waits for the disk where it changes what is being written.
     context_.progress->SetCheckpointStep(step_ + 1);
     context_.progress->SetPhase(Phase::kCommitting);
@@ -304,6 +306,7 @@ absl::StatusOr<v1::JobPlan> PlanTraining(const TaskContext& context) {
   const v1::TrainerTask& task = context.task;
   v1::JobPlan plan;
   ASSIGN_OR_RETURN(const data::Corpus corpus, OpenJobCorpus(task.job()));
+  ASSIGN_OR_RETURN(*plan.mutable_data_files(), IdentifyDataFiles(task.job()));
   ASSIGN_OR_RETURN(const TrainingProgram program, CompileTraining(task, corpus, context.build));
   plan.set_plan_digest(program.digest);
   plan.set_parameters(program.parameters);
@@ -322,6 +325,7 @@ absl::StatusOr<v1::JobPlan> PlanTraining(const TaskContext& context) {
 
 absl::StatusOr<v1::Finished::Outcome> RunTraining(const TaskContext& context) {
   ASSIGN_OR_RETURN(const data::Corpus corpus, OpenJobCorpus(context.task.job()));
+  RETURN_IF_ERROR(CheckUnchanged(context.task.job(), context.task.plan()));
   ASSIGN_OR_RETURN(TrainingProgram program, CompileTraining(context.task, corpus, context.build));
   ASSIGN_OR_RETURN(CountedCorpus counted, CountCorpus(corpus));
   if (context.plant != nullptr) context.plant(program.programs.set);

@@ -237,6 +237,22 @@ absl::StatusOr<Decided> DecideTraining(const v1::TrainerTask& task, const data::
   return decided;
 }
 
+// A tokenizer's tokens are made of text before a job starts, never here.
+absl::Status CheckPrepared(const data::Corpus& corpus, const std::string& tokenizer) {
+  for (const data::Split* split : {&corpus.train, &corpus.validation}) {
+    for (const data::SplitSource& source : split->sources) {
+      if (absl::string_view(source.tokens->unit()) != "bytes") continue;
+      const std::string& path = source.tokens->path();
+      return absl::InvalidArgumentError(absl::StrCat(
+          path, ": is text, and the job has a tokenizer — prepare it (strata data prepare ", path,
+          " --tokenizer ", tokenizer,
+          " -o FILE.bin) and name FILE.bin, or let strata run or strata "
+          "submit do so"));
+    }
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<data::Corpus> OpenJobCorpus(const v1::JobSpec& job) {
@@ -249,7 +265,11 @@ absl::StatusOr<data::Corpus> OpenJobCorpus(const v1::JobSpec& job) {
   spec.sequence = job.train().sequence();
   spec.vocabulary = job.model().vocab();
   spec.packing = job.data().packing();
-  return data::OpenCorpus(spec, nullptr);
+  ASSIGN_OR_RETURN(data::Corpus corpus, data::OpenCorpus(spec, nullptr));
+  if (job.data().has_tokenizer()) {
+    RETURN_IF_ERROR(CheckPrepared(corpus, job.data().tokenizer()));
+  }
+  return corpus;
 }
 
 absl::StatusOr<TrainingProgram> CompileTraining(const v1::TrainerTask& task,
