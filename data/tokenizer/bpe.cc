@@ -76,7 +76,9 @@ absl::Status Bpe::AddMerges() {
   }
   merges_.Reserve(spec_.merges.size());
   uint32_t rank = 0;
-  for (const auto& [left, right] : spec_.merges) {
+  for (const auto& merge : spec_.merges) {
+    const std::string& left = merge.first;
+    const std::string& right = merge.second;
     const auto refuse = [&](const std::string& why) {
       return absl::InvalidArgumentError(
           absl::StrCat("merge ", rank, " of ", Quoted(left), " and ", Quoted(right), ": ", why));

@@ -124,6 +124,11 @@ absl::Status Decoder::Add(Step step) {
   if (steps_.size() == kMostSteps) {
     return Unsupported(absl::StrCat("a decoder of more than ", kMostSteps, " steps"));
   }
+  if (step.kind == Kind::kReplace) growth_ *= step.pattern.Growth(step.content);
+  if (growth_ > kMostGrowth) {
+    return Unsupported(
+        absl::StrCat("a decoder that can make a token more than ", kMostGrowth, " times longer"));
+  }
   step.pieces = !steps_.empty() && (steps_.back().pieces || steps_.back().kind == Kind::kFuse ||
                                     steps_.back().kind == Kind::kByteLevel);
   // What looks at the text as a whole would have to wait for its end.

@@ -54,6 +54,7 @@ class Decoder {
   absl::Status Add(Step step);
 
   std::vector<Step> steps_;
+  double growth_ = 1;  // how many times longer replacements can make a token, at most
 };
 
 // One decoding, token by token. The decoder must outlive it.

@@ -77,7 +77,8 @@ TEST_P(GoldenTest, Stream_StoredIds_GivesTheStoredTextsInPiecesOfUtf8) {
 
 INSTANTIATE_TEST_SUITE_P(Kinds, GoldenTest,
                          ::testing::Values("gpt2", "llama3", "qwen2", "general", "deepseek",
-                                           "llama2", "gemma", "mistral", "words", "metaspace"),
+                                           "llama2", "gemma", "mistral", "words", "metaspace",
+                                           "partial"),
                          [](const auto& info) { return std::string(info.param); });
 
 }  // namespace

@@ -14,6 +14,10 @@ constexpr std::pair<const char*, NormalForm> kForms[] = {{"NFC", NormalForm::kNf
                                                          {"NFKC", NormalForm::kNfkc},
                                                          {"NFKD", NormalForm::kNfkd}};
 
+constexpr size_t kMostSteps = 64;
+// What is put before a text once counts as if the text were that long.
+constexpr double kLongText = 1024;
+
 // The items of a Sequence.
 absl::StatusOr<const Json*> ItemsOf(const Json& json) {
   const Json* const items = Field(json, "normalizers");
@@ -64,8 +68,31 @@ absl::Status Normalizer::AddSteps(const Json& json) {
       return absl::UnimplementedError(absl::StrCat("normalizer ", type, " is not supported"));
     }
   }
+  growth_ *= GrowthOf(step);
+  if (steps_.size() == kMostSteps || growth_ > kMostGrowth) {
+    return absl::UnimplementedError(absl::StrCat("a normalizer of more than ", kMostSteps,
+                                                 " steps, or that can make a text more than ",
+                                                 kMostGrowth, " times longer, is not supported"));
+  }
   steps_.push_back(std::move(step));
   return absl::OkStatus();
+}
+
+double Normalizer::GrowthOf(const Step& step) {
+  switch (step.kind) {
+    case Kind::kForm:
+      // U+FDFA: from 3 bytes to 33; of characters that are no other's variants U+0390: from 2 to 6.
+      return step.form == NormalForm::kNfkc || step.form == NormalForm::kNfkd ? 11 : 3;
+    case Kind::kLowercase:
+      return 1.5;  // U+0130: from 2 bytes to 3
+    case Kind::kReplace:
+      return step.pattern.Growth(step.content);
+    case Kind::kPrepend:
+      return 1 + static_cast<double>(step.content.size()) / kLongText;
+    case Kind::kStrip:
+      break;
+  }
+  return 1;
 }
 
 absl::Status Normalizer::Apply(Piece* piece, std::string* one, std::string* other) const {

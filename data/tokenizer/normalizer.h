@@ -45,7 +45,10 @@ class Normalizer {
   static absl::StatusOr<bool> ApplyStep(const Step& step, Piece* piece, std::string* out);
   static void Strip(const Step& step, Piece* piece);
 
+  static double GrowthOf(const Step& step);
+
   std::vector<Step> steps_;
+  double growth_ = 1;  // of all steps
 };
 
 }  // namespace strata::data

@@ -1,5 +1,6 @@
 #include "data/tokenizer/pattern.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "common/status_macros.h"
@@ -39,6 +40,13 @@ absl::Status Pattern::FindAll(std::string_view text,
     match(begin, at);
   }
   return absl::OkStatus();
+}
+
+double Pattern::Growth(std::string_view content) const {
+  const auto size = static_cast<double>(content.size());
+  // An expression may match nothing, before each byte.
+  if (regex_ != nullptr) return 1 + size;
+  return std::max(1.0, size / static_cast<double>(literal_.size()));
 }
 
 absl::Status Pattern::Replace(std::string_view text, std::string_view content,

@@ -15,6 +15,10 @@
 
 namespace strata::data {
 
+// A file may ask for one replacement after the other. Together they make no text more than so many
+// times longer, or the file is refused: memory must not depend on who wrote it.
+constexpr double kMostGrowth = 1000;
+
 class Pattern {
  public:
   // Of {"String": "…"} or {"Regex": "…"}.
@@ -27,6 +31,8 @@ class Pattern {
   // As Regex::FindAll.
   absl::Status FindAll(std::string_view text,
                        absl::FunctionRef<void(size_t begin, size_t end)> match) const;
+  // How many times longer replacing matches by `content` can make a text, at most.
+  double Growth(std::string_view content) const;
   // Appends `text` with `content` in place of each match.
   absl::Status Replace(std::string_view text, std::string_view content, std::string* out) const;
 

@@ -166,6 +166,10 @@ absl::Status PreTokenizer::AddByteLevel(const Json& json) {
   bool add_prefix_space = true, use_regex = true;
   RETURN_IF_ERROR(GetBool(json, "add_prefix_space", &add_prefix_space));
   RETURN_IF_ERROR(GetBool(json, "use_regex", &use_regex));
+  // Each time it makes a text up to twice as long.
+  for (const Step& before : steps_) {
+    if (before.kind == Kind::kByteCharacters) return Unsupported("ByteLevel after ByteLevel");
+  }
   Step step;
   step.kind = Kind::kPrefixSpace;
   if (add_prefix_space) RETURN_IF_ERROR(Add(step));

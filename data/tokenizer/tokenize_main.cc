@@ -1,9 +1,9 @@
 // tokenize TOKENIZER [FILE]: prints the token ids of a file (or standard input), and decodes them.
 //
-// tokenize TOKENIZER --framed: for programs. Standard input: texts, each behind its length as a
-// 32-bit number. Standard output, for each: the count of its tokens, the tokens, and the texts they
-// decode to with and without special tokens and from a stream, each behind its length; or -1 and a
-// message. All numbers are 32-bit and in the machine's order.
+// tokenize TOKENIZER --framed: for programs. Standard input: texts, each behind its length, and
+// lists of tokens, each behind -1 and its length. Standard output, for each: the count of the
+// tokens, the tokens, and the texts they decode to with and without special tokens and from a
+// stream, each behind its length; or -1 and a message. Numbers are 32-bit, in the machine's order.
 #include <cstdint>
 #include <fstream>
 #include <iostream>
@@ -17,6 +17,10 @@
 
 namespace strata::data {
 namespace {
+
+bool ReadNumber(int32_t* number) {
+  return static_cast<bool>(std::cin.read(reinterpret_cast<char*>(number), sizeof(*number)));
+}
 
 void WriteNumber(int32_t number) {
   std::cout.write(reinterpret_cast<const char*>(&number), sizeof(number));
@@ -36,12 +40,20 @@ std::string DecodeStream(const std::shared_ptr<const Tokenizer>& tokenizer,
 }
 
 int AnswerFrames(const std::shared_ptr<const Tokenizer>& tokenizer) {
-  uint32_t size = 0;
-  while (std::cin.read(reinterpret_cast<char*>(&size), sizeof(size))) {
-    std::string text(size, '\0');
-    if (!std::cin.read(text.data(), size)) return 1;
+  int32_t size = 0;
+  while (ReadNumber(&size)) {
     std::vector<int32_t> tokens;
-    if (const absl::Status status = tokenizer->Encode(text, &tokens); !status.ok()) {
+    absl::Status status;
+    if (size < 0) {
+      if (!ReadNumber(&size)) return 1;
+      tokens.resize(static_cast<size_t>(size));
+      for (int32_t& token : tokens) ReadNumber(&token);
+    } else {
+      std::string text(static_cast<size_t>(size), '\0');
+      if (!std::cin.read(text.data(), size)) return 1;
+      status = tokenizer->Encode(text, &tokens);
+    }
+    if (!status.ok()) {
       WriteNumber(-1);
       WriteText(std::string(status.message()));
       continue;

@@ -160,6 +160,20 @@ TEST_F(TokenizerTest, Load_WhatIsNotSupported_IsRefusedByItsName) {
               HasSubstr("anchor ^"));
 }
 
+TEST_F(TokenizerTest, Load_WhatWouldMakeTextsVeryLong_IsRefused) {
+  const Json twice = {{"type", "Replace"}, {"pattern", {{"String", "a"}}}, {"content", "aa"}};
+  const Json bytes = {{"type", "ByteLevel"}};
+  Json json = Small();
+  json["normalizer"] = {{"type", "Sequence"}, {"normalizers", std::vector<Json>(10, twice)}};
+  EXPECT_THAT(std::string(Refused(json.dump()).message()), HasSubstr("times longer"));
+  json = Small();
+  json["decoder"] = {{"type", "Sequence"}, {"decoders", std::vector<Json>(10, twice)}};
+  EXPECT_THAT(std::string(Refused(json.dump()).message()), HasSubstr("times longer"));
+  json = Small();
+  json["pre_tokenizer"] = {{"type", "Sequence"}, {"pretokenizers", std::vector<Json>(2, bytes)}};
+  EXPECT_THAT(std::string(Refused(json.dump()).message()), HasSubstr("ByteLevel after ByteLevel"));
+}
+
 TEST_F(TokenizerTest, Load_Damaged_SaysWhatIsWrong) {
   const auto damaged = [&](const std::string& path, const Json& value) {
     Json json = Small();

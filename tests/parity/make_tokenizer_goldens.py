@@ -146,6 +146,15 @@ def metaspace() -> Tokenizer:
     return tokenizer
 
 
+def partial() -> Tokenizer:
+    """Byte-level, but without most bytes, and with a space put before each piece."""
+    tokenizer = Tokenizer(models.BPE(unk_token="<unk>", fuse_unk=True))
+    tokenizer.pre_tokenizer, tokenizer.decoder = pre_tokenizers.ByteLevel(add_prefix_space=True), decoders.ByteLevel()
+    tokenizer.train_from_iterator(training_texts(), trainers.BpeTrainer(
+        vocab_size=500, special_tokens=["<unk>", "<s>"], limit_alphabet=90, show_progress=False))
+    return tokenizer
+
+
 def make(tokenizer: Tokenizer, folder: pathlib.Path, seed: int):
     folder.mkdir(parents=True, exist_ok=True)
     file = json.loads(tokenizer.to_str())
@@ -165,5 +174,5 @@ def make(tokenizer: Tokenizer, folder: pathlib.Path, seed: int):
 
 
 if __name__ == "__main__":
-    for number, kind in enumerate((gpt2, llama3, qwen2, general, deepseek, llama2, gemma, mistral, words, metaspace)):
+    for number, kind in enumerate((gpt2, llama3, qwen2, general, deepseek, llama2, gemma, mistral, words, metaspace, partial)):
         make(kind(), pathlib.Path(sys.argv[1]) / kind.__name__, number + 1)

