@@ -100,6 +100,26 @@ def strata_test(name, srcs, deps = [], copts = [], size = "small", unity = False
         **kwargs
     )
 
+def strata_fuzz_test(name, srcs, deps = [], **kwargs):
+    """A fuzz target: a source with LLVMFuzzerTestOneInput, and seeds in the folder seeds/NAME.
+
+    As a test it runs the seeds and mutations of them, the same in every run, for a second. With --config=fuzz it is a
+    program of libFuzzer: ./dev fuzz NAME.
+    """
+    native.cc_test(
+        name = name,
+        size = "small",
+        srcs = srcs,
+        args = ["--runs 20000 --seconds 1 %s/seeds/%s" % (native.package_name(), name)],
+        data = native.glob(["seeds/%s/*" % name]),
+        copts = _COPTS + ["-O1"],
+        linkopts = select({"//tests/fuzz:libfuzzer": ["-fsanitize=fuzzer"], "//conditions:default": []}),
+        tags = ["asan"],
+        deps = deps + ["@system//:absl"] +
+               select({"//tests/fuzz:libfuzzer": [], "//conditions:default": ["//tests/fuzz:driver"]}),
+        **kwargs
+    )
+
 def strata_python_test(name, script, data = [], size = "small", **kwargs):
     """A Python program run with the distribution's python3; `data` are the files it reads."""
     native.sh_test(

@@ -17,8 +17,8 @@ _LIBRARIES = {
     "json": (None, ""),
     "munge": ("munge", ""),
     "openssl": ("libcrypto libssl", ""),
+    "prometheus": (None, "-lprometheus-cpp-core"),
     "pcre2": ("libpcre2-8", ""),
-    "prometheus": (None, "-lprometheus-cpp-pull -lprometheus-cpp-core"),
     "protobuf": ("protobuf", ""),
     "sqlite": ("sqlite3", ""),
     "ucx": (None, "-lucp -luct -lucs"),
@@ -26,6 +26,8 @@ _LIBRARIES = {
     "utf8proc": ("libutf8proc", ""),
     "xxhash": ("libxxhash", ""),
     "yaml": ("yaml-cpp", ""),
+    "zlib": ("zlib", ""),
+    "zstd": ("libzstd", ""),
 }
 
 def _link_flags(repository, packages):

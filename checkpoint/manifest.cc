@@ -182,6 +182,13 @@ absl::Status WindowsFromJson(const Json& entry, std::vector<std::string>* window
 }
 
 Json InfoToJson(const CheckpointInfo& info) {
+  Json data_files = Json::array();
+  for (const DataFileInfo& file : info.data_files) {
+    data_files.push_back({{"path", file.path},
+                          {"size_bytes", file.size_bytes},
+                          {"digest", file.digest},
+                          {"parts", file.parts}});
+  }
   return {{"step", info.step},
           {"applied_updates", info.applied_updates},
           {"next_sample_index", info.next_sample_index},
@@ -192,7 +199,21 @@ Json InfoToJson(const CheckpointInfo& info) {
           {"build", info.build},
           {"isa", info.isa},
           {"device_kind", info.device_kind},
-          {"job_spec", info.job_spec}};
+          {"job_spec", info.job_spec},
+          {"data_files", std::move(data_files)}};
+}
+
+absl::Status DataFilesFromJson(const Json& json, std::vector<DataFileInfo>* files) {
+  if (!json.contains("data_files")) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const Json* const list, GetList(json, "data_files"));
+  for (const Json& item : *list) {
+    DataFileInfo& file = files->emplace_back();
+    RETURN_IF_ERROR(Get(item, "path", &file.path));
+    RETURN_IF_ERROR(Get(item, "size_bytes", &file.size_bytes));
+    RETURN_IF_ERROR(Get(item, "digest", &file.digest));
+    RETURN_IF_ERROR(Get(item, "parts", &file.parts));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status InfoFromJson(const Json& json, CheckpointInfo* info) {
@@ -206,7 +227,8 @@ absl::Status InfoFromJson(const Json& json, CheckpointInfo* info) {
   RETURN_IF_ERROR(Get(json, "build", &info->build));
   RETURN_IF_ERROR(Get(json, "isa", &info->isa));
   RETURN_IF_ERROR(Get(json, "device_kind", &info->device_kind));
-  return Get(json, "job_spec", &info->job_spec);
+  RETURN_IF_ERROR(Get(json, "job_spec", &info->job_spec));
+  return DataFilesFromJson(json, &info->data_files);
 }
 
 Json FileToJson(const ManifestFile& file) {

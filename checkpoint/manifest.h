@@ -60,6 +60,14 @@ struct FileFragment {
   static absl::StatusOr<FileFragment> FromJson(const std::string& text);
 };
 
+// A file that the job trains or validates on, as it was found: see v1::DataFile.
+struct DataFileInfo {
+  std::string path;
+  int64_t size_bytes = 0;
+  std::string digest;
+  std::string parts;
+};
+
 // Where a checkpoint stands in its job, and what made it.
 struct CheckpointInfo {
   int64_t step = 0;               // steps done
@@ -73,6 +81,8 @@ struct CheckpointInfo {
   std::string isa;
   std::string device_kind;
   std::string job_spec;  // the job file's text
+  // In the order of the job's data section; none in manifests of before there were any.
+  std::vector<DataFileInfo> data_files;
 };
 
 // Elements [begin, end), row-major, of a box of a logical tensor are elements [offset, offset +

@@ -48,6 +48,11 @@ TEST(ManifestTest, Join_PartsOfTwoRanks_MapsElementsToFiles) {
   EXPECT_EQ(manifest->info.isa, "avx2");
   EXPECT_EQ(manifest->info.device_kind, "cpu");
   EXPECT_EQ(manifest->info.job_spec, "name: \"small\"\n# ü\n");
+  ASSERT_EQ(manifest->info.data_files.size(), 1u);
+  EXPECT_EQ(manifest->info.data_files[0].path, "/data/ü.bin");
+  EXPECT_EQ(manifest->info.data_files[0].size_bytes, 4096);
+  EXPECT_EQ(manifest->info.data_files[0].digest, "whole");
+  EXPECT_EQ(manifest->info.data_files[0].parts, "abcd");
   ASSERT_EQ(manifest->files.size(), 2u);
   EXPECT_EQ(manifest->files[0].digest, "d-rank-1.safetensors");
   EXPECT_EQ(manifest->files[0].header_digest, "h-rank-1.safetensors");
@@ -119,6 +124,9 @@ TEST(ManifestTest, FromJson_ForgedContent_IsRefused) {
       {"\"F32\"", "\"F99\""},
       {"\"step\": 20", "\"step\": \"20\""},
       {"\"step\": 20", "\"stop\": 20"},
+      {"\"data_files\": [", "\"data_files\": {"},
+      {"\"size_bytes\": 4096", "\"size_bytes\": -1"},
+      {"\"parts\"", "\"party\""},
       {"\"tensors\": [", "\"tensors\": {"},
       {"\"info\": {", "\"info\": [{"},
       {"    4,\n", "    9223372036854775807,\n"},
@@ -126,6 +134,16 @@ TEST(ManifestTest, FromJson_ForgedContent_IsRefused) {
   for (const auto& [from, to] : cases) {
     EXPECT_TRUE(absl::IsDataLoss(replaced(from, to))) << to << ": " << replaced(from, to);
   }
+}
+
+TEST(ManifestTest, FromJson_OfBeforeThereWereDataFiles_HasNone) {
+  const auto manifest = Manifest::FromJson(Forged([](std::string& body) {
+    const size_t at = body.find("\"data_files\"");
+    ASSERT_NE(at, std::string::npos);
+    body.replace(at, 12, "\"other_files\"");
+  }));
+  ASSERT_TRUE(manifest.ok()) << manifest.status();
+  EXPECT_TRUE(manifest->info.data_files.empty());
 }
 
 TEST(ManifestTest, FromJson_MutationsWithAFittingDigest_NeverCrash) {

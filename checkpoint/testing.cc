@@ -313,6 +313,7 @@ CommitRequest RequestOf(int64_t epoch, int64_t step, std::vector<FileFragment> f
   request.info.isa = "avx2";
   request.info.device_kind = "cpu";
   request.info.job_spec = "name: \"small\"\n# ü\n";
+  request.info.data_files = {{"/data/ü.bin", 4096, "whole", "abcd"}};
   request.fragments = std::move(fragments);
   request.keep = keep;
   return request;

@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <optional>
 #include <set>
 #include <utility>
 #include <vector>
@@ -14,9 +15,11 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "client/feasibility.h"
+#include "client/prepared_data.h"
 #include "client/text_file.h"
 #include "common/status_macros.h"
 #include "data/corpus.h"
+#include "data/tokenizer/tokenizer.h"
 #include "spec/defaults.h"
 #include "spec/prescan.h"
 #include "spec/validate.h"
@@ -39,10 +42,36 @@ void ResolvePaths(const std::string& folder, JobSpec& job) {
   if (job.data().validation().has_path()) {
     resolve(job.mutable_data()->mutable_validation()->mutable_path());
   }
+  if (job.data().has_tokenizer()) resolve(job.mutable_data()->mutable_tokenizer());
   if (job.model().has_from()) resolve(job.mutable_model()->mutable_from());
   if (job.train().has_start_from()) resolve(job.mutable_train()->mutable_start_from());
   if (job.checkpoint().has_directory()) resolve(job.mutable_checkpoint()->mutable_directory());
 }
+
+// The tokenizer that a job file names, loaded once.
+class TokenizerOfJob {
+ public:
+  explicit TokenizerOfJob(std::string folder) : folder_(std::move(folder)) {}
+
+  // `path` as the file writes it.
+  void Load(const std::string& path) {
+    if (!loaded_.has_value()) loaded_ = data::Tokenizer::Load(Absolute(path, folder_));
+  }
+  std::optional<int64_t> VocabularyOf(const std::string& path) {
+    Load(path);
+    return vocabulary();
+  }
+  // Nothing: none was loaded, or not with success, for the reason in status().
+  std::optional<int64_t> vocabulary() const {
+    if (!loaded_.has_value() || !loaded_->ok()) return std::nullopt;
+    return (**loaded_)->vocabulary();
+  }
+  absl::Status status() const { return loaded_.has_value() ? loaded_->status() : absl::OkStatus(); }
+
+ private:
+  const std::string folder_;
+  std::optional<absl::StatusOr<std::shared_ptr<const data::Tokenizer>>> loaded_;
+};
 
 class FileCheck {
  public:
@@ -62,26 +91,47 @@ class FileCheck {
            "correct the path");
   }
 
+  void Tokenizer(const TokenizerOfJob& tokenizer) {
+    if (!tokenizer.status().ok()) {
+      Report("data.tokenizer", std::string(tokenizer.status().message()),
+             "name a folder with a tokenizer.json that can be read");
+    }
+    const std::optional<int64_t> least = tokenizer.vocabulary();
+    if (!least.has_value() || !job_.model().has_vocab() || job_.model().vocab() >= *least) return;
+    Report(
+        "model.vocab",
+        absl::StrCat("vocab ", job_.model().vocab(), " is smaller than the tokenizer's ", *least),
+        absl::StrCat("use at least ", *least, ", or remove it"));
+  }
+
   void Data() {
     data::CorpusSpec corpus;
     std::vector<int> index;  // of corpus.train's files in the job
+    const data::CorpusSpec all = CorpusOf(job_);
     for (int i = 0; i < job_.data().train_size(); ++i) {
-      const auto& file = job_.data().train(i);
       const std::string path = absl::StrCat("data.train[", i, "].path");
-      if (!file.has_path() || problems_.Concerns(path)) continue;
-      corpus.train.push_back({file.path(), file.weight()});
+      if (!job_.data().train(i).has_path() || !CanBeOpened(job_.data().train(i).path(), path))
+        continue;
+      corpus.train.push_back(all.train[static_cast<size_t>(i)]);
       index.push_back(i);
     }
-    const bool validates = !problems_.Concerns("data.validation");
-    if (validates) corpus.validation_path = job_.data().validation().path();
-    if (validates && corpus.validation_path.empty()) {
-      corpus.validation_fraction = job_.data().validation().fraction();
+    if (!problems_.Concerns("data.validation")) {
+      const bool opened = CanBeOpened(all.validation_path, "data.validation.path");
+      if (opened) corpus.validation_path = all.validation_path;
+      corpus.validation_fraction = all.validation_fraction;
     }
-    corpus.sequence = job_.train().sequence();
+    corpus.sequence = all.sequence;
+    corpus.vocabulary = all.vocabulary;
+    corpus.packing = all.packing;
     if (corpus.train.empty() || problems_.Concerns("train.sequence")) return;
     std::vector<data::CorpusProblem> found;
-    const auto opened = data::OpenCorpus(corpus, &found);
-    static_cast<void>(opened.status());  // the first of `found`
+    const absl::StatusOr<data::Corpus> opened = data::OpenCorpus(corpus, &found);
+    if (opened.ok() && job_.model().has_vocab() && opened->vocabulary > job_.model().vocab()) {
+      Report("model.vocab",
+             absl::StrCat("vocab ", job_.model().vocab(), " is smaller than the data's ",
+                          opened->vocabulary),
+             absl::StrCat("use at least ", opened->vocabulary));
+    }
     for (const data::CorpusProblem& problem : found) {
       std::string field = problem.field;
       for (size_t i = 0; i < index.size(); ++i) {
@@ -95,6 +145,14 @@ class FileCheck {
   }
 
  private:
+  // Whether it is a token file already; of others it is looked whether they are there.
+  bool CanBeOpened(const std::string& file, const std::string& path) {
+    if (file.empty() || problems_.Concerns(path)) return false;
+    const absl::StatusOr<bool> needed = NeedsPreparation(file, job_.data().has_tokenizer());
+    if (!needed.ok()) Report(path, std::string(needed.status().message()), "correct the path");
+    return needed.ok() && !*needed;
+  }
+
   const JobSpec& job_;
   const spec::PositionMap& positions_;
   spec::Problems& problems_;
@@ -141,34 +199,59 @@ namespace {
 
 // Problems of the file itself go to `problems`; an error is that there is no such file.
 absl::StatusOr<LoadedJob> Read(const std::string& path, const spec::ReadOptions& options,
-                               spec::Problems& problems) {
+                               TokenizerOfJob& tokenizer, spec::Problems& problems) {
   RETURN_IF_ERROR(CheckPathText("the job file", Absolute(path)));
   ASSIGN_OR_RETURN(const std::string text, ReadTextFile(path, spec::kMostBytes, "job file"));
   spec::ReadOptions named = options;
   named.default_name = spec::NameFromFile(path);
+  named.vocabulary_of = [&](const std::string& folder) { return tokenizer.VocabularyOf(folder); };
   return LoadedJob{spec::ReadJob(text, named, problems), path};
+}
+
+std::string FolderOf(const std::string& path) {
+  return fs::path(Absolute(path)).parent_path().string();
 }
 
 }  // namespace
 
+data::CorpusSpec CorpusOf(const JobSpec& job) {
+  data::CorpusSpec corpus;
+  for (const auto& file : job.data().train()) {
+    corpus.train.push_back({file.path(), file.has_weight() ? file.weight() : 1});
+  }
+  corpus.validation_path = job.data().validation().path();
+  if (corpus.validation_path.empty()) {
+    corpus.validation_fraction = job.data().validation().fraction();
+  }
+  corpus.sequence = job.train().sequence();
+  corpus.vocabulary = job.model().vocab();
+  corpus.packing = job.data().packing();
+  return corpus;
+}
+
 absl::StatusOr<LoadedJob> ReadJobAlone(const std::string& path, const spec::ReadOptions& options) {
   spec::Problems problems(path);
-  ASSIGN_OR_RETURN(LoadedJob loaded, Read(path, options, problems));
+  TokenizerOfJob tokenizer(FolderOf(path));
+  ASSIGN_OR_RETURN(LoadedJob loaded, Read(path, options, tokenizer, problems));
+  FileCheck(loaded.file, problems).Tokenizer(tokenizer);
   RETURN_IF_ERROR(problems.ToStatus());
-  ResolvePaths(fs::path(Absolute(path)).parent_path().string(), loaded.file.job);
+  ResolvePaths(FolderOf(path), loaded.file.job);
   return loaded;
 }
 
 absl::StatusOr<LoadedJob> LoadJob(const std::string& path, const spec::ReadOptions& options,
                                   int64_t memory_bytes) {
   spec::Problems problems(path);
-  ASSIGN_OR_RETURN(LoadedJob loaded, Read(path, options, problems));
+  TokenizerOfJob tokenizer(FolderOf(path));
+  ASSIGN_OR_RETURN(LoadedJob loaded, Read(path, options, tokenizer, problems));
   JobSpec& job = loaded.file.job;
-  const bool sizes_known =
-      problems.empty() && !job.model().has_from() && !job.parallel().automatic();
-  ResolvePaths(fs::path(Absolute(path)).parent_path().string(), job);
+  const bool sizes_known = problems.empty() && job.model().has_vocab() && !job.model().has_from() &&
+                           !job.parallel().automatic();
+  if (job.data().has_tokenizer()) tokenizer.Load(job.data().tokenizer());
+  ResolvePaths(FolderOf(path), job);
   FileCheck check(loaded.file, problems);
   check.Folder(job.model().has_from(), "model.from", job.model().from());
+  check.Tokenizer(tokenizer);
   check.Data();
   if (const absl::Status fits = sizes_known ? CheckFits(job, memory_bytes) : absl::OkStatus();
       !fits.ok()) {

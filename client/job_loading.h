@@ -8,6 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "data/corpus.h"
 #include "spec/job_file.h"
 
 namespace strata::client {
@@ -20,13 +21,17 @@ struct LoadedJob {
 // Reads the file, resolves its paths against its folder, opens what it names, checks that Strata
 // can do it and that it can fit into `memory_bytes` (0: unknown). InvalidArgument (exit 2) or
 // ResourceExhausted (exit 3) with every problem, one line each, ending in a newline. Creates
-// nothing.
+// nothing: what follows from the content of data files comes with CompleteJob (job_data.h).
 absl::StatusOr<LoadedJob> LoadJob(const std::string& path, const spec::ReadOptions& options,
                                   int64_t memory_bytes);
 
-// Only the file itself, its paths resolved: nothing that it names need be there, and what Strata
-// cannot train yet is no problem. InvalidArgument as above.
+// Only the file itself, its paths resolved: nothing that it names need be there (but the tokenizer
+// that is to tell model.vocab), and what Strata cannot train yet is no problem. InvalidArgument as
+// above.
 absl::StatusOr<LoadedJob> ReadJobAlone(const std::string& path, const spec::ReadOptions& options);
+
+// The data files of a job whose paths are absolute. Files without a weight get 1.
+data::CorpusSpec CorpusOf(const strata::v1::JobSpec& job);
 
 // Sets checkpoint.directory (default: `checkpoints` in `job_directory`), creates both folders,
 // checks that they can be written to, and refuses checkpoints that are already there unless

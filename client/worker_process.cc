@@ -18,6 +18,7 @@
 #include "client/frame_pipe.h"
 #include "client/machine.h"
 #include "common/clock.h"
+#include "common/descriptor.h"
 #include "common/status_macros.h"
 
 extern char** environ;
@@ -25,28 +26,9 @@ extern char** environ;
 namespace strata::client {
 namespace {
 
+using common::Descriptor;
 using strata::v1::Finished;
 using strata::v1::StandaloneEvent;
-
-// Closes its descriptor.
-class Descriptor {
- public:
-  explicit Descriptor(int fd = -1) : fd_(fd) {}
-  ~Descriptor() { Close(); }
-  Descriptor(Descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  Descriptor& operator=(Descriptor&& other) noexcept {
-    std::swap(fd_, other.fd_);
-    return *this;
-  }
-  int get() const { return fd_; }
-  void Close() {
-    if (fd_ >= 0) close(fd_);
-    fd_ = -1;
-  }
-
- private:
-  int fd_;
-};
 
 struct Pipe {
   Descriptor read_end;

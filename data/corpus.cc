@@ -11,21 +11,24 @@
 namespace strata::data {
 namespace {
 
-absl::StatusOr<SplitSource> OpenSource(const SourceSpec& spec, int64_t sequence) {
+absl::StatusOr<SplitSource> OpenTokens(const SourceSpec& spec, int64_t vocabulary) {
   if (!std::isfinite(spec.weight) || spec.weight <= 0) {
     return absl::InvalidArgumentError(
         absl::StrCat(spec.path, ": weight ", spec.weight, " is not a positive number"));
   }
   SplitSource source;
-  ASSIGN_OR_RETURN(source.tokens, OpenTokenSource(spec.path));
-  source.windows = (source.tokens->tokens() - 1) / sequence;
+  ASSIGN_OR_RETURN(source.tokens, OpenTokenSource(spec.path, vocabulary));
   source.weight = spec.weight;
-  if (source.windows == 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(spec.path, ": shorter than one sequence: ", source.tokens->tokens(), " ",
-                     source.tokens->unit(), ", a sequence of ", sequence, " needs ", sequence + 1));
-  }
   return source;
+}
+
+absl::Status CutWindows(int64_t sequence, SplitSource& source) {
+  const TokenSource& tokens = *source.tokens;
+  source.windows = (tokens.tokens() - 1) / sequence;
+  if (source.windows > 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(tokens.path(), ": shorter than one sequence: ", tokens.tokens(), " ",
+                   tokens.unit(), ", a sequence of ", sequence, " needs ", sequence + 1));
 }
 
 // Moves the last windows of a training source to the validation split.
@@ -46,8 +49,59 @@ absl::Status SetApart(double fraction, SplitSource& train, Split& validation) {
   return absl::OkStatus();
 }
 
+// Packs the documents of tokens [begin, end).
+absl::Status Pack(const std::vector<int64_t>& ends, int64_t begin, int64_t end, int64_t sequence,
+                  SplitSource& source) {
+  source.packing = std::make_shared<const Packing>(ends, begin, end, sequence);
+  source.windows = source.packing->windows();
+  if (source.windows > 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      source.tokens->path(), ": ", source.tokens->unit(), " ", begin, " to ", end,
+      " hold no document of two ", source.tokens->unit(), ": there is nothing to predict"));
+}
+
+// Where the last part of the documents begins, which is a fraction of the tokens or a little more.
+int64_t BeginOfLast(const std::vector<int64_t>& ends, double fraction, int64_t sequence) {
+  const int64_t tokens = ends.back();
+  const int64_t wanted =
+      std::min(tokens - 1, static_cast<int64_t>((1 - fraction) * static_cast<double>(tokens)));
+  const auto end = std::upper_bound(ends.begin(), ends.end(), wanted);
+  const int64_t document = end == ends.begin() ? 0 : *(end - 1);
+  return document + (wanted - document) / sequence * sequence;
+}
+
+// As CutWindows and SetApart.
+absl::Status PackDocuments(double fraction, SplitSource& train, Split& validation) {
+  ASSIGN_OR_RETURN(const std::vector<int64_t> ends, train.tokens->DocumentEnds());
+  const int64_t sequence = validation.sequence, tokens = train.tokens->tokens();
+  if (fraction == 0) return Pack(ends, 0, tokens, sequence, train);
+  SplitSource held = train;
+  const int64_t begin = BeginOfLast(ends, fraction, sequence);
+  RETURN_IF_ERROR(Pack(ends, 0, begin, sequence, train));
+  RETURN_IF_ERROR(Pack(ends, begin, tokens, sequence, held));
+  validation.sources.push_back(std::move(held));
+  return absl::OkStatus();
+}
+
+// Opens a source and appends what is held back of it to `validation`, whose sequence is set.
+absl::StatusOr<SplitSource> OpenSource(const SourceSpec& spec, const CorpusSpec& corpus,
+                                       double fraction, Split& validation) {
+  ASSIGN_OR_RETURN(SplitSource source, OpenTokens(spec, corpus.vocabulary));
+  if (corpus.packing) {
+    RETURN_IF_ERROR(PackDocuments(fraction, source, validation));
+    return source;
+  }
+  RETURN_IF_ERROR(CutWindows(validation.sequence, source));
+  if (fraction > 0) RETURN_IF_ERROR(SetApart(fraction, source, validation));
+  return source;
+}
+
 absl::Status CheckSpec(const CorpusSpec& spec) {
   if (spec.sequence < 1) return absl::InvalidArgumentError("sequence: must be at least 1");
+  if (spec.packing && spec.sequence > Packing::kLongestSequence) {
+    return absl::InvalidArgumentError(absl::StrCat("sequence: ", spec.sequence, " is more than ",
+                                                   Packing::kLongestSequence, " packed rows"));
+  }
   if (spec.train.empty()) return absl::InvalidArgumentError("train: needs at least one file");
   if (!(spec.validation_fraction >= 0 && spec.validation_fraction < 1)) {
     return absl::InvalidArgumentError(
@@ -93,19 +147,17 @@ absl::StatusOr<Corpus> OpenCorpus(const CorpusSpec& spec, std::vector<CorpusProb
   corpus.train.sequence = corpus.validation.sequence = spec.sequence;
   for (size_t i = 0; i < spec.train.size(); ++i) {
     const std::string field = absl::StrCat("train[", i, "].path");
-    absl::StatusOr<SplitSource> source = OpenSource(spec.train[i], spec.sequence);
-    if (!source.ok()) {
+    absl::StatusOr<SplitSource> source =
+        OpenSource(spec.train[i], spec, spec.validation_fraction, corpus.validation);
+    if (source.ok()) {
+      corpus.train.sources.push_back(*std::move(source));
+    } else {
       report(field, source.status());
-      continue;
     }
-    if (spec.validation_fraction > 0) {
-      const absl::Status status = SetApart(spec.validation_fraction, *source, corpus.validation);
-      if (!status.ok()) report(field, status);
-    }
-    corpus.train.sources.push_back(*std::move(source));
   }
   if (!spec.validation_path.empty()) {
-    absl::StatusOr<SplitSource> source = OpenSource({spec.validation_path, 1}, spec.sequence);
+    absl::StatusOr<SplitSource> source =
+        OpenSource({spec.validation_path, 1}, spec, 0, corpus.validation);
     if (source.ok()) {
       corpus.validation.sources.push_back(*std::move(source));
     } else {

@@ -2,6 +2,7 @@
 //
 // Window i of length N reads tokens [iN, iN + N) and predicts [iN + 1, iN + N + 1): it needs N + 1
 // tokens, and an incomplete last window is dropped. A source of T tokens has (T - 1) / N windows.
+// Of packed sources windows hold documents, or parts of them, and padding (data/packing.h).
 #ifndef STRATA_DATA_CORPUS_H_
 #define STRATA_DATA_CORPUS_H_
 
@@ -12,6 +13,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "data/packing.h"
 #include "data/token_source.h"
 
 namespace strata::data {
@@ -25,10 +27,15 @@ struct SourceSpec {
 struct CorpusSpec {
   std::vector<SourceSpec> train;
   // At most one of the two. A fraction f makes the last floor(f * windows) windows of each training
-  // source (at least one) validation windows, which are never trained on.
+  // source (at least one) validation windows, which are never trained on. Of packed sources it is
+  // the last documents, from the one on that lies at that share of the tokens; of one that is
+  // longer than a sequence, the rest from a whole number of them on.
   std::string validation_path;
   double validation_fraction = 0;
   int64_t sequence = 0;  // tokens in a window, > 0
+  // Of the model that reads the tokens: one beyond it is an error when it is read. 0: any.
+  int64_t vocabulary = 0;
+  bool packing = false;
 };
 
 // A window of one of a split's sources.
@@ -44,6 +51,7 @@ struct SplitSource {
   int64_t first_window = 0;
   int64_t windows = 0;
   double weight = 1;
+  std::shared_ptr<const Packing> packing = nullptr;  // null: windows follow each other
 };
 
 struct Split {
@@ -65,13 +73,14 @@ struct CorpusProblem {
 struct Corpus {
   Split train;
   Split validation;  // without sources when the spec asks for none
-  // The smallest vocabulary that holds every token: 256 for byte data.
+  // The smallest vocabulary that the sources are known to need (TokenSource): 256 for byte data.
   int64_t vocabulary = 0;
 };
 
 // Opens every source. All problems are appended to `problems` (may be null); the status returned is
-// the first one's, its text starting with the path: no such file, a directory, empty, not
-// supported yet, "shorter than one sequence: 16 bytes, a sequence of 64 needs 65".
+// the first one's, its text starting with the path: no such file, a directory, empty, a damaged
+// header, "shorter than one sequence: 16 bytes, a sequence of 64 needs 65", or, packed, one that
+// does not tell where its documents end.
 absl::StatusOr<Corpus> OpenCorpus(const CorpusSpec& spec, std::vector<CorpusProblem>* problems);
 
 }  // namespace strata::data

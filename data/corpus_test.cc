@@ -79,24 +79,39 @@ TEST_F(CorpusTest, Open_UnreadableFile_SaysPermissionDenied) {
   EXPECT_THAT(MessageOf(Refused(path)), HasSubstr("secret: permission denied"));
 }
 
-TEST_F(CorpusTest, Open_KindNotBuilt_IsNotSupportedYet) {
+TEST_F(CorpusTest, Open_UnknownFirstWord_IsText) {
   const std::string word(std::string("\x88\xd7\x34\x01", 4));  // 20240264: no magic
   EXPECT_TRUE(Refused(folder_.Write("other", word + Counting(20))).ok());
+}
+
+TEST_F(CorpusTest, Open_DamagedTokenFile_NamesItsPath) {
   const std::pair<std::string, std::string> cases[] = {
-      {"a.bin", Counting(20)},
+      {"a.bin", Counting(21)},
       {"a.idx", Counting(20)},
       {"a.jsonl", "{\"text\": \"x\"}"},
       {"llmq", "BIN.TOK\n" + Counting(20)},
-      {"megatron", std::string("MMIDIDX\0\0", 9) + Counting(20)},
       {"gpt2", std::string("\x88\xd8\x34\x01", 4) + Counting(20)},        // 20240520
       {"evaluation", std::string("\x8a\xd8\x34\x01", 4) + Counting(20)},  // 20240522
       {"llama3", std::string("\xa1\xd9\x34\x01", 4) + Counting(20)},      // 20240801
   };
   for (const auto& [name, content] : cases) {
     const absl::Status status = Refused(folder_.Write(name, content));
-    EXPECT_TRUE(absl::IsUnimplemented(status)) << name << ": " << status;
-    EXPECT_THAT(MessageOf(status), AllOf(HasSubstr(name), HasSubstr("not supported yet")));
+    EXPECT_TRUE(absl::IsInvalidArgument(status)) << name << ": " << status;
+    EXPECT_THAT(MessageOf(status), HasSubstr(folder_.Path(name) + ": "));
   }
+}
+
+TEST_F(CorpusTest, Open_TokensBeyondTheGivenVocabulary_AreFoundWhenRead) {
+  CorpusSpec spec = OneFile(folder_.Write("t.bin", Counting(64)), 4);
+  EXPECT_EQ(OpenCorpus(spec, nullptr)->vocabulary, 62959);
+  spec.vocabulary = 300;
+  const auto corpus = OpenCorpus(spec, nullptr);
+  ASSERT_TRUE(corpus.ok()) << corpus.status();
+  int32_t tokens[4];
+  const absl::Status status = corpus->train.sources[0].tokens->Read(0, 4, tokens);
+  EXPECT_TRUE(absl::IsDataLoss(status));
+  EXPECT_THAT(MessageOf(status),
+              AllOf(HasSubstr("t.bin: token 1792 at position 0"), HasSubstr("vocabulary of 300")));
 }
 
 TEST_F(CorpusTest, Open_SeveralBadFields_ReportsEachWithItsField) {

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
+#include <utility>
 #include <vector>
 
 #include "data/permutation.h"
@@ -131,6 +133,62 @@ TEST(SamplerTest, At_SeveralSourcesShuffled_EachCoversItsWindowsEveryEpoch) {
       EXPECT_EQ(count, std::vector<int>(windows, 1));
     }
   }
+}
+
+// Weighted by their windows, sources are read through at the same time, again and again.
+TEST(SamplerTest, At_WeightsAreTheWindows_VisitsEveryWindowOncePerPass) {
+  const std::vector<std::vector<int64_t>> cases = {
+      {1, 2}, {3, 7}, {97, 1, 13}, {1, 1, 1, 1, 1}, {1000, 999, 7, 1, 31, 64}};
+  for (const std::vector<int64_t>& sizes : cases) {
+    Split split = SplitOf({});
+    int64_t total = 0;
+    for (const int64_t windows : sizes) {
+      split.sources.push_back({nullptr, 0, windows, static_cast<double>(windows)});
+      total += windows;
+    }
+    const Sampler sampler(split, 5, true);
+    for (int64_t pass = 0; pass < 3; ++pass) {
+      std::set<std::pair<int32_t, int64_t>> seen;
+      for (int64_t i = pass * total; i < (pass + 1) * total; ++i) {
+        const SampleRef sample = sampler.At(i);
+        EXPECT_TRUE(seen.emplace(sample.source, sample.window).second) << pass << " " << i;
+      }
+      EXPECT_EQ(*sampler.SamplesOfPasses(pass + 1), (pass + 1) * total);
+    }
+  }
+}
+
+TEST(SamplerTest, SamplesOfPasses_OtherWeights_IsTheLeastWithWhichAllIsRead) {
+  const Split split = SplitOf({{7, 1}, {11, 2.5}, {3, 0.25}});
+  const Sampler sampler(split, 3, true);
+  for (int64_t passes = 1; passes <= 3; ++passes) {
+    const int64_t samples = *sampler.SamplesOfPasses(passes);
+    std::vector<int64_t> counts(3);
+    for (int64_t i = 0; i < samples; ++i) {
+      EXPECT_TRUE(counts[0] < 7 * passes || counts[1] < 11 * passes || counts[2] < 3 * passes) << i;
+      ++counts[static_cast<size_t>(sampler.At(i).source)];
+    }
+    EXPECT_GE(counts[0], 7 * passes);
+    EXPECT_GE(counts[1], 11 * passes);
+    EXPECT_GE(counts[2], 3 * passes);
+  }
+}
+
+TEST(SamplerTest, SamplesOfPasses_LargeOrHopeless_NeitherOverflowsNorRunsForEver) {
+  const int64_t many = int64_t{1} << 40;
+  EXPECT_EQ(*Sampler(SplitOf({{many, 1}}), 1, true).SamplesOfPasses(1 << 20), many << 20);
+  const Sampler hopeless(SplitOf({{10, 1e300}, {10, 1e-300}}), 1, true);
+  EXPECT_EQ(hopeless.SamplesOfPasses(1).status().code(), absl::StatusCode::kOutOfRange);
+}
+
+TEST(InterleaveTest, CountsAfter_AnyPrefix_AreThoseOfItsTurns) {
+  const Interleave interleave({5, 1, 0.3, 2, 2, 9, 1});
+  std::vector<int64_t> counts(7);
+  for (int64_t i = 0; i < 1000; ++i) {
+    ASSERT_EQ(interleave.CountsAfter(i), counts);
+    ++counts[static_cast<size_t>(interleave.At(i).source)];
+  }
+  EXPECT_EQ(Interleave({4}).CountsAfter(9), std::vector<int64_t>{9});
 }
 
 TEST(InterleaveTest, At_AnyPrefix_KeepsProportionsWithinTheTreesDepth) {

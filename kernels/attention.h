@@ -17,20 +17,24 @@ struct AttentionShape {
   int64_t heads = 0, kv_heads = 0, head_size = 0;  // kv_heads divides heads
 };
 
+// `positions` of the kernels that have it: a row's place inside its document, at least 0, for rows
+// that several documents share; row t of a sequence then sees rows [t - positions[t], t] of it.
+// Null: all up to its own.
+
 int64_t AttentionForwardWorkspaceBytes(const AttentionShape& shape, int threads);
 
 // qkv[N, (H + 2K) * D], query heads first, then key heads, then value heads -> out[N, H * D] and
-// lse[B, H, T], the logarithm of each row's sum of exponentials.
+// lse[B, H, T], the logarithm of each row's sum of exponentials. positions[B, T].
 void AttentionForward(const Context& context, const AttentionShape& shape, const float* qkv,
-                      float* out, float* lse, void* workspace);
+                      const int32_t* positions, float* out, float* lse, void* workspace);
 
 int64_t AttentionBackwardWorkspaceBytes(const AttentionShape& shape, int threads);
 
 // dqkv[N, (H + 2K) * D] is written (not accumulated) from dout[N, H * D] and what forward saw and
 // made.
 void AttentionBackward(const Context& context, const AttentionShape& shape, const float* dout,
-                       const float* qkv, const float* out, const float* lse, float* dqkv,
-                       void* workspace);
+                       const float* qkv, const float* out, const float* lse,
+                       const int32_t* positions, float* dqkv, void* workspace);
 
 // delta[B, H, T] = sum over d of dout * out, which the backward of a row needs of it (Dao 2023,
 // algorithm 2).
@@ -48,8 +52,10 @@ struct RowSpan {
 
 struct AttentionPartShape {
   AttentionShape held;  // `sequence`: rows of each sequence, of queries and of keys
-  // Of a query and a key span one is wholly before the other, or they are the same rows.
+  // Of a query and a key span one is wholly before the other, or they are the same rows. At
+  // most 64.
   std::vector<RowSpan> queries, keys;
+  const int32_t* positions = nullptr;  // [B, T] of the queries' rows
 };
 
 // As AttentionForward and AttentionBackward, without delta.
@@ -57,8 +63,8 @@ int64_t AttentionPartForwardWorkspaceBytes(const AttentionShape& held, int threa
 int64_t AttentionPartBackwardWorkspaceBytes(const AttentionShape& held, int threads);
 
 // The queries of qkv[N, (H + 2K) * D] over kv[N, 2K * D], keys before values. `first`: out[N, H *
-// D] and lse[B, H, T] are written, and every query sees a key; else they hold what other keys gave,
-// and become what all give together.
+// D] and lse[B, H, T] are written, and every query sees a key (of documents its own); else they
+// hold what other keys gave, and become what all give together.
 void AttentionPartForward(const Context& context, const AttentionPartShape& shape, const float* qkv,
                           const float* kv, bool first, float* out, float* lse, void* workspace);
 

@@ -243,9 +243,23 @@ class Bench {
       const double product = 1.0 * m.rows * (m.sequence + 1) * m.hidden;
       const double bytes = 4.0 * m.rows * (m.qkv() + m.hidden);
       Measure(name + "/forward", 2 * product, bytes,
-              [&] { AttentionForward(context_, shape, qkv, out, lse, workspace); });
-      Measure(name + "/backward", 5 * product, 2 * bytes,
-              [&] { AttentionBackward(context_, shape, out, qkv, out, lse, dqkv, workspace); });
+              [&] { AttentionForward(context_, shape, qkv, nullptr, out, lse, workspace); });
+      Measure(name + "/backward", 5 * product, 2 * bytes, [&] {
+        AttentionBackward(context_, shape, out, qkv, out, lse, nullptr, dqkv, workspace);
+      });
+      // The same rows as documents, whose products are so much smaller.
+      constexpr int64_t kDocument = 64;
+      std::vector<int32_t> positions(m.rows);
+      for (int64_t i = 0; i < m.rows; ++i) {
+        positions[i] = static_cast<int32_t>(i % m.sequence % kDocument);
+      }
+      const double inside = 1.0 * m.rows * (kDocument + 1) * m.hidden;
+      Measure(name + "/documents/forward", 2 * inside, bytes, [&] {
+        AttentionForward(context_, shape, qkv, positions.data(), out, lse, workspace);
+      });
+      Measure(name + "/documents/backward", 5 * inside, 2 * bytes, [&] {
+        AttentionBackward(context_, shape, out, qkv, out, lse, positions.data(), dqkv, workspace);
+      });
     }
     Decode(model);
   }
@@ -277,7 +291,7 @@ class Bench {
       const RopeShape shape = {m.rows, m.sequence, m.heads, m.kv_heads, m.head_size(), 0};
       const double turned = 1.0 * m.rows * (m.heads + m.kv_heads) * m.head_size();
       Measure("rope" + end, 3 * turned, 8 * turned,
-              [&] { RopeApply(context_, shape, table, false, qkv); });
+              [&] { RopeApply(context_, shape, table, nullptr, false, qkv); });
     }
     if (Wanted("swiglu" + end)) {
       Buffers buffers;

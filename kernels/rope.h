@@ -21,9 +21,10 @@ struct RopeShape {
 };
 
 // Turns the query and key heads of qkv[N, (H + 2K) * D] in place; values stay. `inverse` turns
-// back, which is also the gradient.
-void RopeApply(const Context& context, const RopeShape& shape, const float* table, bool inverse,
-               float* qkv);
+// back, which is also the gradient. `positions` [N]: where each row stands instead, in the table;
+// null: as the shape says.
+void RopeApply(const Context& context, const RopeShape& shape, const float* table,
+               const int32_t* positions, bool inverse, float* qkv);
 
 }  // namespace strata::kernels
 

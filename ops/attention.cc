@@ -28,6 +28,9 @@ double ForwardFlops(const AttentionShape& shape) {
          sequence;
 }
 
+// Places of rows inside their documents.
+OperandSpec Positions(int64_t rows) { return In("positions", "[N]", rows, program::DType::kI32); }
+
 // Sizes of tiles; padded as kernels pad them.
 struct Tiles {
   int64_t rows;   // of queries
@@ -57,8 +60,8 @@ void AttentionShape::Visit(AttributeVisitor& visitor) {
 
 absl::Status AttentionShape::Validate() const { return RequireGroups(heads, kv_heads); }
 
-AttentionForward AttentionForward::Example() { return {kExample}; }
-AttentionBackward AttentionBackward::Example() { return {kExample}; }
+AttentionForward AttentionForward::Example() { return {kExample, true}; }
+AttentionBackward AttentionBackward::Example() { return {kExample, true}; }
 AttentionDecode AttentionDecode::Example() {
   return {.rows = 2, .context = 5, .heads = 4, .kv_heads = 2, .head_size = 6};
 }
@@ -72,14 +75,19 @@ Rope Rope::Example() {
           .use_position = true};
 }
 
-void AttentionForward::Visit(AttributeVisitor& visitor) { shape.Visit(visitor); }
+void AttentionForward::Visit(AttributeVisitor& visitor) {
+  shape.Visit(visitor);
+  visitor.Option("documents", documents);
+}
 
 absl::Status AttentionForward::Validate() const { return shape.Validate(); }
 
 OperandSpecs AttentionForward::Operands() const {
-  return {In("qkv", "[N, (H + 2K)·D]", shape.rows() * shape.qkv_width()),
-          Out("out", "[N, H·D]", shape.rows() * shape.heads * shape.head_size),
-          Out("lse", "[B, H, T]", shape.rows() * shape.heads)};
+  OperandSpecs operands = {In("qkv", "[N, (H + 2K)·D]", shape.rows() * shape.qkv_width()),
+                           Out("out", "[N, H·D]", shape.rows() * shape.heads * shape.head_size),
+                           Out("lse", "[B, H, T]", shape.rows() * shape.heads)};
+  if (documents) operands.push_back(Positions(shape.rows()));
+  return operands;
 }
 
 double AttentionForward::Flops() const { return ForwardFlops(shape); }
@@ -88,16 +96,21 @@ int64_t AttentionForward::WorkspaceBytes(const Backend& backend) const {
   return ForwardBytes(backend, shape.heads / shape.kv_heads, shape.head_size);
 }
 
-void AttentionBackward::Visit(AttributeVisitor& visitor) { shape.Visit(visitor); }
+void AttentionBackward::Visit(AttributeVisitor& visitor) {
+  shape.Visit(visitor);
+  visitor.Option("documents", documents);
+}
 
 absl::Status AttentionBackward::Validate() const { return shape.Validate(); }
 
 OperandSpecs AttentionBackward::Operands() const {
   const int64_t qkv = shape.rows() * shape.qkv_width();
   const int64_t out = shape.rows() * shape.heads * shape.head_size;
-  return {In("dout", "[N, H·D]", out), In("qkv", "[N, (H + 2K)·D]", qkv),
-          In("out", "[N, H·D]", out), In("lse", "[B, H, T]", shape.rows() * shape.heads),
-          Out("dqkv", "[N, (H + 2K)·D]", qkv)};
+  OperandSpecs operands = {
+      In("dout", "[N, H·D]", out), In("qkv", "[N, (H + 2K)·D]", qkv), In("out", "[N, H·D]", out),
+      In("lse", "[B, H, T]", shape.rows() * shape.heads), Out("dqkv", "[N, (H + 2K)·D]", qkv)};
+  if (documents) operands.push_back(Positions(shape.rows()));
+  return operands;
 }
 
 double AttentionBackward::Flops() const { return 2.5 * ForwardFlops(shape); }
@@ -149,10 +162,12 @@ void Rope::Visit(AttributeVisitor& visitor) {
   VisitHeads(visitor, heads, kv_heads, head_size);
   visitor.Flag("inverse", inverse);
   visitor.Flag("use_position", use_position);
+  visitor.Option("documents", documents);
 }
 
 absl::Status Rope::Validate() const {
   if (head_size % 2 != 0) return Require(false, "the head size is odd");
+  if (documents && use_position) return Require(false, "rows have positions twice");
   return Require(!use_position || rows == sequence, "rows at a position are of one sequence");
 }
 
@@ -164,6 +179,7 @@ OperandSpecs Rope::Operands() const {
     operands.push_back(
         Scalars("scalars", "kPosition", Access::kRead, Scalar::kPosition, Scalar::kPosition));
   }
+  if (documents) operands.push_back(Positions(rows));
   return operands;
 }
 

@@ -21,13 +21,16 @@ struct AttentionShape {
 struct AttentionForward {
   static constexpr program::OpKind kKind = program::OpKind::kAttentionForward;
   static constexpr const char* kSummary =
-      "Causal grouped-query attention; lse is the logarithm of each row's sum of exponentials.";
-  // Two products of 2·B·H·D·T² of which the mask leaves half.
+      "Causal grouped-query attention; lse is the logarithm of each row's sum of exponentials. "
+      "With "
+      "`documents` row t of a sequence sees rows [t − positions[t], t] of it.";
+  // Two products of 2·B·H·D·T² of which the mask leaves half; of documents never more.
   static constexpr const char* kFlops = "2·B·H·D·T²";
   static constexpr const char* kGradient = "attention-backward";
-  enum { kQkv, kOut, kLse };
+  enum { kQkv, kOut, kLse, kPositions };
 
   AttentionShape shape;
+  bool documents = false;  // positions are an operand
 
   void Visit(AttributeVisitor& visitor);
   absl::Status Validate() const;
@@ -44,9 +47,10 @@ struct AttentionBackward {
   static constexpr const char* kSummary = "dqkv from dout and what forward saw and made.";
   // The scores again, and four more products (Dao 2023, §3.2).
   static constexpr const char* kFlops = "5·B·H·D·T²";
-  enum { kDout, kQkv, kOut, kLse, kDqkv };
+  enum { kDout, kQkv, kOut, kLse, kDqkv, kPositions };
 
   AttentionShape shape;
+  bool documents = false;  // as of the forward
 
   void Visit(AttributeVisitor& visitor);
   absl::Status Validate() const;
@@ -89,14 +93,16 @@ struct Rope {
       "2021, "
       "eq. 34, half-split). Row n stands at (use_position ? kPosition : 0) + n mod T; scalars are "
       "an "
-      "operand only with use_position, and rows are then those of one sequence.";
+      "operand only with use_position, and rows are then those of one sequence. With `documents` "
+      "row n stands at positions [N] (i32), which takes the scalars' place, and no other row of "
+      "the table is read.";
   static constexpr const char* kGradient = "itself with inverse";
-  enum { kQkv, kTable, kScalars };
+  enum { kQkv, kTable, kScalars, kPositions = kScalars };
 
   int64_t rows = 0;      // N
   int64_t sequence = 0;  // T
   int64_t heads = 0, kv_heads = 0, head_size = 0;
-  bool inverse = false, use_position = false;
+  bool inverse = false, use_position = false, documents = false;
 
   void Visit(AttributeVisitor& visitor);
   absl::Status Validate() const;

@@ -26,6 +26,9 @@ class AttributeVisitor {
   virtual void Number(const char* name, double& value) = 0;  // finite
   // All ints that are left, in pairs: not empty, ascending, without overlap.
   virtual void Ranges(const char* name, std::vector<Range>& value) = 0;
+  // A flag that came later: behind all other ints, and left out where it is not set, so that ops
+  // without it stay what they were.
+  virtual void Option(const char* name, bool& value) = 0;
 };
 
 // Appends the attributes to an op.
@@ -38,6 +41,9 @@ class AttributeWriter final : public AttributeVisitor {
   void Of(const char* name, program::Group& value) override;
   void Number(const char*, double& value) override { op_.floats.push_back(value); }
   void Ranges(const char* name, std::vector<Range>& value) override;
+  void Option(const char*, bool& value) override {
+    if (value) op_.ints.push_back(1);
+  }
 
  private:
   program::Op& op_;
@@ -53,6 +59,9 @@ class AttributeReader final : public AttributeVisitor {
   void Of(const char* name, program::Group& value) override;
   void Number(const char* name, double& value) override;
   void Ranges(const char* name, std::vector<Range>& value) override;
+  void Option(const char* name, bool& value) override {
+    value = ints_ < op_.ints.size() && Int(name, 1, 1) != 0;
+  }
   // InvalidArgument, naming the attribute: it is missing or outside its values, or the op has more
   // than were read.
   absl::Status Finish();
@@ -75,6 +84,7 @@ class AttributeNames final : public AttributeVisitor {
   void Of(const char* name, program::Group&) override { Add(name, " (a group or none)"); }
   void Number(const char* name, double&) override { Add(name, " (number)"); }
   void Ranges(const char* name, std::vector<Range>&) override { Add(name, " (ranges)"); }
+  void Option(const char* name, bool&) override { Add(name, " (1, or left out)"); }
   const std::vector<std::string>& names() const { return names_; }
 
  private:

@@ -9,6 +9,13 @@ OperandSpec Running(const ContextPart& part, const char* name, const char* shape
   return part.first() ? Out(name, shape, elements) : InOut(name, shape, elements);
 }
 
+OperandSpecs WithPositions(const ContextPart& part, OperandSpecs operands) {
+  if (part.documents) {
+    operands.push_back(In("positions", "[N]", part.held.rows(), program::DType::kI32));
+  }
+  return operands;
+}
+
 int64_t OutElements(const AttentionShape& held) {
   return held.rows() * held.heads * held.head_size;
 }
@@ -20,6 +27,7 @@ void ContextPart::Visit(AttributeVisitor& visitor) {
   visitor.Size("ranks", ranks);
   visitor.Count("step", step);
   visitor.Flag("gathered", gathered);
+  visitor.Option("documents", documents);
 }
 
 absl::Status ContextPart::Validate() const {
@@ -32,15 +40,16 @@ absl::Status ContextPart::Validate() const {
 ContextPart ContextPart::OfExample() {
   return {.held = {.batch = 2, .sequence = 4, .heads = 4, .kv_heads = 2, .head_size = 6},
           .ranks = 3,
-          .step = 1};
+          .step = 1,
+          .documents = true};
 }
 
 OperandSpecs AttentionPart::Operands() const {
   const AttentionShape& held = part.held;
-  return {In("qkv", "[N, (H + 2K)·D]", held.rows() * held.qkv_width()),
-          In("kv", "[ranks seen, N, 2K·D]", part.kv_elements()),
-          Running(part, "out", "[N, H·D]", OutElements(held)),
-          Running(part, "lse", "[B, H, T]", held.rows() * held.heads)};
+  return WithPositions(part, {In("qkv", "[N, (H + 2K)·D]", held.rows() * held.qkv_width()),
+                              In("kv", "[ranks seen, N, 2K·D]", part.kv_elements()),
+                              Running(part, "out", "[N, H·D]", OutElements(held)),
+                              Running(part, "lse", "[B, H, T]", held.rows() * held.heads)});
 }
 
 double AttentionPart::Flops() const {
@@ -54,13 +63,11 @@ int64_t AttentionPart::WorkspaceBytes(const Backend& backend) const {
 OperandSpecs AttentionPartBackward::Operands() const {
   const AttentionShape& held = part.held;
   const int64_t lse = held.rows() * held.heads, qkv = held.rows() * held.qkv_width();
-  return {In("dout", "[N, H·D]", OutElements(held)),
-          In("qkv", "[N, (H + 2K)·D]", qkv),
-          In("kv", "[ranks seen, N, 2K·D]", part.kv_elements()),
-          In("lse", "[B, H, T]", lse),
-          In("delta", "[B, H, T]", lse),
-          Running(part, "dqkv", "[N, (H + 2K)·D]", qkv),
-          Out("dkv", "[ranks seen, N, 2K·D]", part.kv_elements())};
+  return WithPositions(
+      part, {In("dout", "[N, H·D]", OutElements(held)), In("qkv", "[N, (H + 2K)·D]", qkv),
+             In("kv", "[ranks seen, N, 2K·D]", part.kv_elements()), In("lse", "[B, H, T]", lse),
+             In("delta", "[B, H, T]", lse), Running(part, "dqkv", "[N, (H + 2K)·D]", qkv),
+             Out("dkv", "[ranks seen, N, 2K·D]", part.kv_elements())});
 }
 
 double AttentionPartBackward::Flops() const {

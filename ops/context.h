@@ -17,6 +17,7 @@ struct ContextPart {
   int64_t ranks = 0;    // of the context group
   int64_t step = 0;     // of a ring; 0: own keys
   bool gathered = false;
+  bool documents = false;  // positions of the queries' rows are the last operand
 
   int64_t members() const { return gathered ? ranks : 1; }
   // Nothing was seen before.
@@ -34,10 +35,10 @@ struct AttentionPart {
   static constexpr const char* kSummary =
       "As attention-forward, of this rank's queries and some ranks' keys and values; a later "
       "step's "
-      "out and lse take in what earlier ones gave.";
+      "out and lse take in what earlier ones gave. Positions are of this rank's rows.";
   static constexpr const char* kFlops = "2·B·H·D·T² per rank whose keys are seen";
   static constexpr const char* kGradient = "attention-part-backward";
-  enum { kQkv, kKv, kOut, kLse };
+  enum { kQkv, kKv, kOut, kLse, kPositions };
 
   ContextPart part;
 
@@ -55,7 +56,7 @@ struct AttentionPartBackward {
       "dkv of these keys and values and, in the queries' columns of dqkv, their share of dq; the "
       "other columns stay as they are, or open after the first step.";
   static constexpr const char* kFlops = "5·B·H·D·T² per rank whose keys are seen";
-  enum { kDout, kQkv, kKv, kLse, kDelta, kDqkv, kDkv };
+  enum { kDout, kQkv, kKv, kLse, kDelta, kDqkv, kDkv, kPositions };
 
   ContextPart part;
 

@@ -9,11 +9,16 @@ using program::Scalar;
 void LoadBatch::Visit(AttributeVisitor& visitor) {
   visitor.Size("samples", samples);
   visitor.Size("sequence", sequence);
+  visitor.Option("documents", documents);
 }
 
 OperandSpecs LoadBatch::Operands() const {
-  return {Out("tokens", "[samples, T]", samples * sequence, DType::kI32),
-          Out("targets", "[samples, T]", samples * sequence, DType::kI32)};
+  const auto out = [&](const char* name) {
+    return Out(name, "[samples, T]", samples * sequence, DType::kI32);
+  };
+  OperandSpecs operands = {out("tokens"), out("targets")};
+  if (documents) operands.push_back(out("positions"));
+  return operands;
 }
 
 OperandSpecs LoadScalars::Operands() const {

@@ -12,14 +12,15 @@ struct LoadBatch {
   static constexpr program::OpKind kKind = program::OpKind::kLoadBatch;
   static constexpr const char* kSummary =
       "The trainer, which knows which samples are this rank's, writes them. A negative target is "
-      "not trained on.";
-  enum { kTokens, kTargets };
+      "not trained on. With `documents` also each token's place inside its document.";
+  enum { kTokens, kTargets, kPositions };
 
   int64_t samples = 0, sequence = 0;
+  bool documents = false;
 
   void Visit(AttributeVisitor& visitor);
   OperandSpecs Operands() const;
-  static LoadBatch Example() { return {.samples = 2, .sequence = 3}; }
+  static LoadBatch Example() { return {.samples = 2, .sequence = 3, .documents = true}; }
 };
 
 struct LoadScalars {

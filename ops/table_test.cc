@@ -117,8 +117,9 @@ TEST_P(OpTable, EveryIntThatNamesASizeChangesWhatOperandsMustBe) {
     // Rows need not be whole sequences for rope; how many ranks share a head, and whose turn it is
     // in a ring of how many, are other matters.
     const bool rope = op_.kind == OpKind::kRope && name == "sequence";
-    const bool ring = entry_.attributes.back().starts_with("gathered") &&
-                      (name == "ranks" || name.starts_with("step"));
+    const bool ring =
+        (op_.kind == OpKind::kAttentionPart || op_.kind == OpKind::kAttentionPartBackward) &&
+        (name == "ranks" || name.starts_with("step"));
     if (other || rope || ring || name == "share") continue;
     Op op = op_;
     op.ints[i] *= 2;

@@ -64,6 +64,10 @@ void SimProcess::Plan() {
   plan.set_plan_digest("plan");
   plan.set_epoch(key.epoch);
   plan.set_start_step(task_.controlled().checkpoint().step());
+  v1::DataFile& file = *plan.add_data_files();
+  file.set_path(absl::StrCat("/data/", key.job));
+  file.set_bytes(1000);
+  file.set_digest(key.uid);
   Send(event);
   End(v1::Finished::SUCCEEDED, /*echo=*/false, "");
 }

@@ -24,13 +24,14 @@ using strata::v1::TrainSpec;
 
 constexpr int64_t kByteVocabulary = 256;
 
-void ModelDefaults(int64_t sequence, ModelSpec& model) {
+// `bytes`: text is read as bytes, for want of a tokenizer.
+void ModelDefaults(int64_t sequence, bool bytes, ModelSpec& model) {
   if (model.has_from()) return;  // its config.json says everything
   if (model.has_heads()) STRATA_DEFAULT(model, kv_heads, model.heads());
   if (model.has_hidden() && model.has_heads() && model.hidden() % model.heads() == 0) {
     STRATA_DEFAULT(model, head_size, model.hidden() / model.heads());
   }
-  STRATA_DEFAULT(model, vocab, kByteVocabulary);
+  if (bytes) STRATA_DEFAULT(model, vocab, kByteVocabulary);
   STRATA_DEFAULT(model, context, sequence);
   STRATA_DEFAULT(model, tied_embeddings, model.family() == ModelSpec::FAMILY_GPT2);
   STRATA_DEFAULT(*model.mutable_rope(), theta, 10000);
@@ -46,7 +47,7 @@ int64_t DefaultMicroBatch(int64_t share) {
 }
 
 void TrainDefaults(const ParallelSpec& parallel, TrainSpec& train) {
-  STRATA_DEFAULT(train, steps, 600);
+  if (!train.has_epochs()) STRATA_DEFAULT(train, steps, 600);
   STRATA_DEFAULT(train, sequence, 256);
   STRATA_DEFAULT(train, global_batch, 32);
   const int64_t parts = parallel.virtual_shards() > 0 ? parallel.virtual_shards() : parallel.data();
@@ -150,9 +151,13 @@ void ApplyDefaults(absl::string_view default_name, JobSpec& job) {
   if (!job.parallel().automatic()) {
     STRATA_DEFAULT(*job.mutable_parallel(), virtual_shards, DefaultVirtualShards(job.parallel()));
   }
-  ModelDefaults(job.train().sequence(), *job.mutable_model());
-  for (auto& file : *job.mutable_data()->mutable_train()) STRATA_DEFAULT(file, weight, 1);
+  ModelDefaults(job.train().sequence(), !job.data().has_tokenizer(), *job.mutable_model());
+  for (auto& file : *job.mutable_data()->mutable_train()) {
+    if (!job.train().has_epochs()) STRATA_DEFAULT(file, weight, 1);
+  }
   STRATA_DEFAULT(*job.mutable_data(), shuffle, true);
+  // As in jobs that were written before it could be said: what `false` says is one thing.
+  if (!job.data().packing()) job.mutable_data()->clear_packing();
   auto& resources = *job.mutable_resources();
   STRATA_DEFAULT(resources, device, "cpu");
   STRATA_DEFAULT(resources, ranks, RanksOf(job.parallel()));

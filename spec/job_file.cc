@@ -24,6 +24,13 @@ void ApplyRanks(const ReadOptions& options, const PositionMap& positions,
   }
 }
 
+void ApplyVocabulary(const ReadOptions& options, strata::v1::JobSpec& job) {
+  const bool known = job.model().has_vocab() || job.model().has_from();
+  if (known || !job.data().has_tokenizer() || options.vocabulary_of == nullptr) return;
+  const std::optional<int64_t> vocabulary = options.vocabulary_of(job.data().tokenizer());
+  if (vocabulary.has_value()) job.mutable_model()->set_vocab(*vocabulary);
+}
+
 }  // namespace
 
 JobFile ReadJob(absl::string_view text, const ReadOptions& options, Problems& problems) {
@@ -33,11 +40,12 @@ JobFile ReadJob(absl::string_view text, const ReadOptions& options, Problems& pr
     for (const std::string& setting : options.settings) ApplySetting(setting, *root, problems);
     ReadTree(*root, "model: {family: llama, …}", file.job, file.positions, problems);
     ApplyRanks(options, file.positions, file.job);
+    ApplyVocabulary(options, file.job);
   }
   ApplyDefaults(options.default_name, file.job);
   const bool readable = root != nullptr && (root->kind == YamlNode::Kind::kMapping ||
                                             root->kind == YamlNode::Kind::kNull);
-  if (readable) Validate(file.job, file.positions, options.ranks, problems);
+  if (readable) Validate(file.job, file.positions, options, problems);
   return file;
 }
 

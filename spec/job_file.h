@@ -3,6 +3,7 @@
 #define STRATA_SPEC_JOB_FILE_H_
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -23,6 +24,12 @@ struct ReadOptions {
   std::string default_name = "job";   // used when the file has no `name` (NameFromFile)
   std::vector<std::string> settings;  // --set PATH=VALUE, applied in this order
   std::optional<int64_t> ranks;       // --ranks
+  // Of the tokenizer in a folder, as the file writes it: the default of model.vocab. Nothing: it
+  // cannot be told, and model.vocab stays absent.
+  std::function<std::optional<int64_t>(const std::string& tokenizer)> vocabulary_of = nullptr;
+  // Whoever wrote it (strata submit) has read the files that it names: what follows from them must
+  // be there, also beside what it follows from (train.steps beside train.epochs).
+  bool completed = false;
 };
 
 // Reads, applies settings and defaults, and checks everything that needs no other file, except

@@ -1,6 +1,5 @@
 #include <string>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "spec/schema.h"
 #include "spec/validate.h"
@@ -25,10 +24,6 @@ class SupportCheck {
     problems_.Add({positions_.Of(path), path, absl::StrCat(Shown(value), " is not supported yet"),
                    std::string(instead)});
   }
-  void RefuseCount(bool unsupported, const std::string& path, int64_t value,
-                   absl::string_view instead) {
-    Refuse(unsupported, path, absl::StrCat(value), instead);
-  }
   template <typename Enum>
   void RefuseWord(bool unsupported, const std::string& path, Enum value,
                   absl::string_view instead) {
@@ -47,13 +42,6 @@ void CheckModel(const ModelSpec& model, SupportCheck& check) {
                    model.family(), "use llama");
   check.Refuse(model.rope().has_scaling(), "model.rope.scaling",
                absl::StrCat("scaling ", model.rope().scaling().rope_type()), "remove it");
-}
-
-void CheckDataFile(const std::string& file, const std::string& path, SupportCheck& check) {
-  for (const char* ending : {".bin", ".idx", ".jsonl"}) {
-    check.Refuse(absl::EndsWith(file, ending), path, absl::StrCat("the kind of ", file),
-                 "use a text file");
-  }
 }
 
 void CheckTrain(const TrainSpec& train, SupportCheck& check) {
@@ -77,16 +65,6 @@ void CheckParallel(const ParallelSpec& parallel, SupportCheck& check) {
 void CheckSupported(const JobSpec& job, const PositionMap& positions, Problems& problems) {
   SupportCheck check(positions, problems);
   CheckModel(job.model(), check);
-  for (int i = 0; i < job.data().train_size(); ++i) {
-    CheckDataFile(job.data().train(i).path(), absl::StrCat("data.train[", i, "].path"), check);
-  }
-  CheckDataFile(job.data().validation().path(), "data.validation.path", check);
-  check.Refuse(job.data().has_tokenizer(), "data.tokenizer", job.data().tokenizer(),
-               "remove it: text is read as bytes");
-  check.Refuse(job.data().packing(), "data.packing", "true",
-               "remove it: a window may hold several documents");
-  check.RefuseCount(job.train().has_epochs(), "train.epochs", job.train().epochs(),
-                    "give train.steps");
   CheckTrain(job.train(), check);
   CheckParallel(job.parallel(), check);
   check.Refuse(job.resources().device() != "cpu", "resources.device", job.resources().device(),

@@ -41,6 +41,8 @@ class Validator {
   void Required();
   void ModelShape();
   void Data();
+  void Epochs(bool completed);
+  void Completed();
   void Layout();
   void Ranks(std::optional<int64_t> ranks);
   void Topology();
@@ -203,7 +205,7 @@ void Validator::ModelShape() {
                         job_.train().sequence()),
            "lengthen the context or shorten the sequence");
   }
-  if (Sound({"model.vocab"}) && model.vocab() < 256) {
+  if (!job_.data().has_tokenizer() && Sound({"model.vocab"}) && model.vocab() < 256) {
     Report("model.vocab",
            absl::StrCat("vocab ", model.vocab(), " is smaller than 256 (text is read as bytes)"),
            "use 256");
@@ -226,6 +228,45 @@ void Validator::Data() {
     Report("evaluate", "there is nothing to evaluate on (data.validation is absent)",
            "give data.validation, or remove this section");
   }
+}
+
+void Validator::Epochs(bool completed) {
+  const bool both = job_.train().has_epochs() && job_.train().has_steps();
+  if (!both || completed || !Sound({"train.epochs", "train.steps"})) return;
+  Report("train.steps", "given together with train.epochs (from which the steps follow)",
+         "remove one of the two");
+}
+
+// A job of whose files nobody here can read anything.
+void Validator::Completed() {
+  if (job_.train().has_epochs() && !job_.train().has_steps() && Sound({"train.epochs"})) {
+    Report("train.epochs",
+           "train.steps is missing (it follows from the data's files, which only the "
+           "client reads)",
+           "hand the job over with strata submit, or give train.steps");
+  }
+  const bool sized = job_.model().has_vocab() || job_.model().has_from();
+  if (job_.data().has_tokenizer() && !sized && Sound({"model.vocab", "data.tokenizer"})) {
+    Report("model.vocab",
+           "required key is missing (the tokenizer's size, which only the client reads)",
+           "hand the job over with strata submit, or give model.vocab");
+  }
+  const auto prepared = [&](const std::string& file, const std::string& path) {
+    for (const char* ending : {".jsonl", ".ndjson", ".gz", ".zst"}) {
+      if (!absl::EndsWith(file, ending) || !Sound({path.c_str()})) continue;
+      Report(path,
+             absl::StrCat(Shown(file),
+                          ": records and compressed text have to be prepared first (trainers read "
+                          "token files alone)"),
+             "hand the job over with strata submit, or name what strata data prepare makes of it: "
+             "strata data prepare FILE.jsonl --tokenizer DIR -o FILE.bin");
+      return;
+    }
+  };
+  for (int i = 0; i < job_.data().train_size(); ++i) {
+    prepared(job_.data().train(i).path(), absl::StrCat("data.train[", i, "].path"));
+  }
+  prepared(job_.data().validation().path(), "data.validation.path");
 }
 
 // What program/compose says of the layout. Fields without a place in the file get that of the
@@ -285,7 +326,7 @@ void Validator::Ranks(std::optional<int64_t> ranks) {
 
 }  // namespace
 
-void Validate(const JobSpec& job, const PositionMap& positions, std::optional<int64_t> ranks,
+void Validate(const JobSpec& job, const PositionMap& positions, const ReadOptions& options,
               Problems& problems) {
   Validator validator(job, positions, problems);
   validator.Name();
@@ -293,8 +334,10 @@ void Validate(const JobSpec& job, const PositionMap& positions, std::optional<in
   validator.Required();
   validator.ModelShape();
   validator.Data();
+  validator.Epochs(options.completed);
+  if (options.completed) validator.Completed();
   validator.Layout();
-  validator.Ranks(ranks);
+  validator.Ranks(options.ranks);
   validator.Topology();
 }
 

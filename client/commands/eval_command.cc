@@ -8,15 +8,16 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "client/checkpoint_job.h"
 #include "client/checkpoint_source.h"
 #include "client/commands/registry.h"
 #include "client/exit_codes.h"
 #include "client/job_loading.h"
 #include "client/machine.h"
+#include "client/prepared_data.h"
 #include "client/task_runner.h"
 #include "client/terminal/table.h"
 #include "common/status_macros.h"
-#include "data/token_source.h"
 
 namespace strata::client {
 namespace {
@@ -50,17 +51,39 @@ int Finish(const std::string& written, int code, Terminal& terminal) {
   return kExitFailed;
 }
 
-absl::StatusOr<StandaloneRequest> PrepareEval(const Arguments& arguments) {
+// The folder of the tokenizer that the model reads text with; empty: text is bytes.
+absl::StatusOr<std::string> TokenizerOf(const Arguments& arguments, const std::string& checkpoint) {
+  if (arguments.Has("--tokenizer")) return Absolute(arguments.Text("--tokenizer"));
+  ASSIGN_OR_RETURN(const v1::JobSpec job, JobOfCheckpoint(checkpoint));
+  return job.data().tokenizer();
+}
+
+// The token file of what --data names: itself, or what is made of it.
+absl::StatusOr<std::string> DataOf(const Arguments& arguments, const std::string& checkpoint,
+                                   Terminal& terminal) {
+  const std::string path = Absolute(arguments.Text("--data"));
+  RETURN_IF_ERROR(CheckPathText("--data", path));
+  // Records, or text that a tokenizer may have to read.
+  const absl::StatusOr<bool> is_text = NeedsPreparation(path, /*has_tokenizer=*/true);
+  if (!is_text.ok()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--data ", absl::string_view(is_text.status().message())));
+  }
+  if (!*is_text) return path;
+  ASSIGN_OR_RETURN(const std::string folder, TokenizerOf(arguments, checkpoint));
+  ASSIGN_OR_RETURN(const bool needed, NeedsPreparation(path, !folder.empty()));
+  if (!needed) return path;
+  TokenFileCache cache(folder, /*folder=*/"", terminal);
+  ASSIGN_OR_RETURN(const TokenFileCache::Entry entry, cache.Get(path));
+  return entry.path;
+}
+
+absl::StatusOr<StandaloneRequest> PrepareEval(const Arguments& arguments, Terminal& terminal) {
   StandaloneRequest request;
   request.set_task(StandaloneRequest::TASK_EVALUATE);
   ASSIGN_OR_RETURN(*request.mutable_checkpoint_path(), FindCheckpoint(arguments.Text("--from")));
-  const std::string text = Absolute(arguments.Text("--data"));
-  RETURN_IF_ERROR(CheckPathText("--data", text));
-  request.set_data_path(text);
-  if (const auto source = data::OpenTokenSource(request.data_path()); !source.ok()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--data ", absl::string_view(source.status().message())));
-  }
+  ASSIGN_OR_RETURN(*request.mutable_data_path(),
+                   DataOf(arguments, request.checkpoint_path(), terminal));
   const std::string logits = arguments.Text("--dump-logits");
   if (!logits.empty()) {
     RETURN_IF_ERROR(CheckPathText("--dump-logits", Absolute(logits)));
@@ -90,7 +113,7 @@ std::string Format(const EvalResult& result, const std::string& output) {
 }
 
 int Evaluate(const Arguments& arguments, Terminal& terminal) {
-  const absl::StatusOr<StandaloneRequest> request = PrepareEval(arguments);
+  const absl::StatusOr<StandaloneRequest> request = PrepareEval(arguments, terminal);
   if (!request.ok()) return Fail(request.status(), terminal);
   const int code = RunTask(*request, terminal, [&](const StandaloneEvent& event) {
     if (event.has_result()) {
@@ -106,11 +129,14 @@ Command EvalCommand() {
   Command command;
   command.name = "eval";
   command.usage =
-      "--from CHECKPOINT --data FILE [--sequence N] [--dump-logits F.safetensors] [--ranks N]";
+      "--from CHECKPOINT --data FILE [--tokenizer DIR] [--sequence N] [--dump-logits "
+      "F.safetensors] "
+      "[--ranks N]";
   command.summary = "Measure the loss and perplexity of a trained model on a file";
   command.flags = {
       {"--from", Flag::Kind::kText, "CHECKPOINT", "a step-N folder, or a directory of them"},
-      {"--data", Flag::Kind::kText, "FILE", "the text"},
+      {"--data", Flag::Kind::kText, "FILE", "text, .jsonl, or a token file"},
+      {"--tokenizer", Flag::Kind::kText, "DIR", "that the text is read with (default: the job's)"},
       {"--sequence", Flag::Kind::kCount, "N", "window length (default: the training's)", "", 1,
        1 << 30},
       {"--dump-logits", Flag::Kind::kText, "F.safetensors", "write all logits there"},

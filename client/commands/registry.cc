@@ -12,7 +12,7 @@ namespace {
 constexpr char kVersion[] = "0.1.0";
 
 // Commands of the documentation that are not built yet: told apart from misspelt ones.
-constexpr const char* kLaterCommands[] = {"export", "data", "fit", "plan"};
+constexpr const char* kLaterCommands[] = {"export", "fit", "plan"};
 
 }  // namespace
 
@@ -21,6 +21,7 @@ const std::vector<Command>& AllCommands() {
     auto* all = new std::vector<Command>{RunCommand(),      GenerateCommand(),  EvalCommand(),
                                          TopologyCommand(), PlaceCommand(),     SimulateCommand(),
                                          TraceCommand(),    CalibrateCommand(), DoctorCommand()};
+    for (Command& command : DataCommands()) all->push_back(std::move(command));
     for (Command& command : ClusterCommands()) all->push_back(std::move(command));
     return all;
   }();
@@ -37,8 +38,14 @@ int RunCommandLine(const std::vector<std::string>& typed, Terminal& terminal) {
     terminal.Error(HelpOf(AllCommands()));
     return kExitUsage;
   }
-  const std::string& name = typed[0];
-  if (name == "help" && typed.size() > 1) return RunCommandLine({typed[1], "--help"}, terminal);
+  // `data` is the first word of names of two.
+  const bool two_words = typed[0] == "data" && typed.size() > 1 && typed[1][0] != '-';
+  const std::string name = two_words ? absl::StrCat(typed[0], " ", typed[1]) : typed[0];
+  if (name == "help" && typed.size() > 1) {
+    std::vector<std::string> asked(typed.begin() + 1, typed.end());
+    asked.push_back("--help");
+    return RunCommandLine(asked, terminal);
+  }
   if (name == "--help" || name == "-h" || name == "help") {
     terminal.Out(HelpOf(AllCommands()));
     return kExitDone;
@@ -46,6 +53,12 @@ int RunCommandLine(const std::vector<std::string>& typed, Terminal& terminal) {
   if (name == "--version" || name == "version") {
     terminal.Out(absl::StrCat("strata ", kVersion, "\n"));
     return kExitDone;
+  }
+  if (name == "data") {
+    const char* text = "strata data: say what to do — strata data prepare, or strata data show\n";
+    const bool asked = typed.size() > 1 && (typed[1] == "--help" || typed[1] == "-h");
+    asked ? terminal.Out(text) : terminal.Error(text);
+    return asked ? kExitDone : kExitUsage;
   }
   for (const char* later : kLaterCommands) {
     if (name != later) continue;
@@ -55,7 +68,7 @@ int RunCommandLine(const std::vector<std::string>& typed, Terminal& terminal) {
   const absl::StatusOr<const Command*> command = FindCommand(AllCommands(), name);
   if (!command.ok()) return Fail(command.status(), terminal);
   const absl::StatusOr<Arguments> arguments =
-      ParseArguments(**command, {typed.begin() + 1, typed.end()});
+      ParseArguments(**command, {typed.begin() + (two_words ? 2 : 1), typed.end()});
   if (!arguments.ok()) return Fail(arguments.status(), terminal);
   if (arguments->Has("--no-color")) terminal.set_colorless();
   if (arguments->Has("--quiet")) terminal.set_quiet();

@@ -19,6 +19,8 @@ Command PlaceCommand();
 Command SimulateCommand();
 Command TopologyCommand();
 Command TraceCommand();
+// data prepare, data show.
+std::vector<Command> DataCommands();
 // What needs a cluster: submit, apply, get, describe, explain, events, cancel, update, suspend,
 // delete, watch, logs, wait, drain, resume, up, down.
 std::vector<Command> ClusterCommands();

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "client/commands/registry.h"
 #include "client/exit_codes.h"
+#include "client/job_data.h"
 #include "client/job_loading.h"
 #include "client/machine.h"
 #include "client/machine_profile.h"
@@ -37,8 +38,8 @@ absl::Status CheckRanks(const LoadedJob& loaded) {
   return problems.ToStatus();
 }
 
-// Everything that can be found wrong before a process starts.
-absl::StatusOr<StandaloneRequest> PrepareRun(const Arguments& arguments) {
+// Everything that can be found wrong before a process starts. The job's data files are prepared.
+absl::StatusOr<StandaloneRequest> PrepareRun(const Arguments& arguments, Terminal& terminal) {
   spec::ReadOptions options;
   options.settings = arguments.All("--set");
   options.ranks = arguments.Count("--ranks");
@@ -51,6 +52,7 @@ absl::StatusOr<StandaloneRequest> PrepareRun(const Arguments& arguments) {
   if (!metrics.empty()) RETURN_IF_ERROR(CheckMetricsPath(metrics, loaded));
   const bool resume = arguments.Has("--resume");
   RETURN_IF_ERROR(PrepareDirectories(directory, resume, loaded));
+  RETURN_IF_ERROR(CompleteJob(directory + "/data", terminal, loaded));
   StandaloneRequest request;
   request.set_task(StandaloneRequest::TASK_RUN);
   *request.mutable_job() = loaded.file.job;
@@ -66,7 +68,7 @@ absl::StatusOr<StandaloneRequest> PrepareRun(const Arguments& arguments) {
 }
 
 int Run(const Arguments& arguments, Terminal& terminal) {
-  const absl::StatusOr<StandaloneRequest> request = PrepareRun(arguments);
+  const absl::StatusOr<StandaloneRequest> request = PrepareRun(arguments, terminal);
   if (!request.ok()) return Fail(request.status(), terminal);
   const absl::StatusOr<std::string> worker = FindWorker();
   if (!worker.ok()) return Fail(worker.status(), terminal);

@@ -10,6 +10,7 @@
 #include "client/commands/cluster_call.h"
 #include "client/commands/registry.h"
 #include "client/exit_codes.h"
+#include "client/job_data.h"
 #include "client/job_loading.h"
 #include "client/machine.h"
 #include "client/server_address.h"
@@ -51,7 +52,11 @@ absl::StatusOr<v1::CreateJobRequest> MakeRequest(const Arguments& arguments,
 // --validate-only where no cluster is known: what this machine can tell.
 int ValidatedHere(const LoadedJob& job, const std::string& output, Terminal& terminal) {
   if (output == "json") terminal.Out(ToJsonText(ToJson(job.file.job)));
-  if (output == "yaml") terminal.Out(spec::WriteJob(job.file.job));
+  if (output == "yaml") {
+    v1::JobSpec file = job.file.job;  // a file says one of the two
+    if (file.train().has_epochs()) file.mutable_train()->clear_steps();
+    terminal.Out(spec::WriteJob(file));
+  }
   terminal.Say(absl::StrCat(job.path, ": no problem found"));
   return kExitDone;
 }
@@ -72,14 +77,16 @@ int Submit(const Arguments& arguments, Terminal& terminal) {
   options.settings = arguments.All("--set");
   // A cluster's memory is the controller's to judge, unless the cluster is this machine.
   const int64_t memory = !address.ok() || address->is_loopback() ? UsableMemory() : 0;
-  const absl::StatusOr<LoadedJob> loaded = LoadJob(arguments.positional()[0], options, memory);
+  absl::StatusOr<LoadedJob> loaded = LoadJob(arguments.positional()[0], options, memory);
   if (!loaded.ok()) return Fail(loaded.status(), terminal);
   const bool only_validate = arguments.Has("--validate-only");
   const std::string output = arguments.Text("--output", "table");
-  if (!address.ok() && only_validate && absl::IsUnavailable(address.status())) {
-    return ValidatedHere(*loaded, output, terminal);
-  }
-  if (!address.ok()) return Fail(address.status(), terminal);
+  const bool here = !address.ok() && only_validate && absl::IsUnavailable(address.status());
+  if (!address.ok() && !here) return Fail(address.status(), terminal);
+  // Beside the data files, where the nodes that read them find what is made of them.
+  const absl::Status complete = CompleteJob(/*cache_folder=*/"", terminal, *loaded);
+  if (!complete.ok()) return Fail(complete, terminal);
+  if (here) return ValidatedHere(*loaded, output, terminal);
   const absl::StatusOr<v1::CreateJobRequest> request = MakeRequest(arguments, *loaded);
   if (!request.ok()) return Fail(request.status(), terminal);
   const auto client = ClientOf(*address, terminal);

@@ -7,6 +7,7 @@
 namespace strata::controller {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using testing::Harness;
 using ::testing::HasSubstr;
@@ -202,6 +203,90 @@ TEST_F(TwoNodes, APassingProblemIsTriedAgain) {
   h.SayEnded("n1", "a", 1, kInterrupted);
   EXPECT_EQ(h.Job("a").state(), v1::Job::STARTING);
   EXPECT_EQ(h.Job("a").epoch(), 2);
+}
+
+// What the two nodes find of the job's one data file when they prepare its ranks.
+class DataFiles : public TwoNodes {
+ protected:
+  void SayFound(const std::string& node, int rank, int64_t bytes, const std::string& digest) {
+    v1::AgentMessage message;
+    v1::EpochPrepared& prepared = *message.mutable_prepared();
+    prepared.mutable_epoch()->set_job("jobs/a");
+    prepared.mutable_epoch()->set_epoch(h.Job("a").epoch());
+    prepared.mutable_epoch()->set_uid(h.Job("a").uid());
+    v1::EpochPrepared::Rank& said = *prepared.add_ranks();
+    said.set_rank(rank);
+    said.mutable_prepared()->set_plan_digest("d");
+    v1::DataFile& file = *prepared.mutable_plan()->add_data_files();
+    file.set_path("/data/a.bin");
+    file.set_bytes(bytes);
+    file.set_digest(digest);
+    h.Say(node, std::move(message));
+  }
+  void BothFind(int64_t bytes, const std::string& digest) {
+    SayFound("n0", 0, bytes, digest);
+    SayFound("n1", 1, bytes, digest);
+  }
+  void RestartOfItsRanks() {
+    const int64_t epoch = h.Job("a").epoch();
+    h.SayEnded("n0", "a", epoch, kFailed, "crash", 0);
+    h.SayEnded("n1", "a", epoch, kInterrupted);
+    h.Pass(5, {"n0", "n1"});
+    ASSERT_EQ(h.Job("a").state(), v1::Job::STARTING);
+  }
+};
+
+TEST_F(DataFiles, ThatDifferBetweenNodesFailTheJobAndNameTheNode) {
+  (void)h.Create(Harness::Request("a", 2));
+  SayFound("n0", 0, 100, "one");
+  SayFound("n1", 1, 120, "other");
+  EXPECT_EQ(h.Job("a").state(), v1::Job::FAILED);
+  EXPECT_THAT(h.Job("a").reason(),
+              HasSubstr("not the same on all nodes: /data/a.bin: its size went from 100 to 120 "
+                        "bytes (on n1), compared with n0"));
+}
+
+TEST_F(DataFiles, ThatChangeBeforeTheFirstCheckpointFailTheJob) {
+  (void)h.Create(Harness::Request("a", 2));
+  BothFind(100, "one");
+  h.SayRunning("n0", "a", 1);
+  h.SayRunning("n1", "a", 1);
+  ASSERT_EQ(h.Job("a").state(), v1::Job::RUNNING);
+  h.RestartController();  // which keeps them
+  h.Join("n0", {Held("a", 1, {0}, true)});
+  h.Join("n1", {Held("a", 1, {1}, true)});
+  RestartOfItsRanks();
+  SayFound("n0", 0, 100, "other");
+  EXPECT_EQ(h.Job("a").state(), v1::Job::FAILED);
+  EXPECT_THAT(h.Job("a").reason(), AllOf(HasSubstr("not what the job began with: /data/a.bin: its "
+                                                   "content differs"),
+                                         HasSubstr("(on n0)"), HasSubstr("train.start_from")));
+  EXPECT_EQ(h.Job("a").events(h.Job("a").events_size() - 1).cause(), "data_changed");
+}
+
+TEST_F(DataFiles, ThatAreTheSameLetItsRanksStartAgain) {
+  (void)h.Create(Harness::Request("a", 2));
+  BothFind(100, "one");
+  h.SayRunning("n0", "a", 1);
+  h.SayRunning("n1", "a", 1);
+  RestartOfItsRanks();
+  BothFind(100, "one");
+  h.SayRunning("n0", "a", 2);
+  h.SayRunning("n1", "a", 2);
+  EXPECT_EQ(h.Job("a").state(), v1::Job::RUNNING);
+}
+
+TEST_F(DataFiles, MayChangeUntilItsRanksBeginForTheFirstTime) {
+  (void)h.Create(Harness::Request("a", 2));
+  SayFound("n0", 0, 100, "one");
+  h.SayProblem("n1", "a", 1, /*permanent=*/false);
+  h.SayEnded("n0", "a", 1, kInterrupted);
+  h.SayEnded("n1", "a", 1, kInterrupted);
+  ASSERT_EQ(h.Job("a").epoch(), 2);
+  BothFind(120, "other");
+  h.SayRunning("n0", "a", 2);
+  h.SayRunning("n1", "a", 2);
+  EXPECT_EQ(h.Job("a").state(), v1::Job::RUNNING);
 }
 
 class Refusals : public TwoNodes {

@@ -19,6 +19,7 @@
 #include "proto/strata/v1/jobs.pb.h"
 #include "proto/strata/v1/records.pb.h"
 #include "proto/strata/v1/trainer.pb.h"
+#include "protocol/data_files.h"
 #include "scheduler/queue/queue.h"
 
 namespace strata::controller {
@@ -82,6 +83,9 @@ struct Failure {
 struct EpochRun {
   std::map<std::string, Member> members;  // by node
   std::map<int, v1::Prepared> prepared;   // by rank
+  // What it trains on, as the first node that prepared its ranks found it, and that node.
+  protocol::DataFiles data_files;
+  std::string data_node;
   std::string notice;  // of a plan that a node prepared, with its node: the first
   double begun_at = 0;
   bool start_sent = false;

@@ -279,6 +279,7 @@ void JobMachine::AdvanceStart(JobEntry& job) {
     run.start_sent = true;
     if (!job.record.start_sent()) {  // known to a later controller before any rank begins
       job.record.set_start_sent(true);
+      if (job.record.data_files().empty()) *job.record.mutable_data_files() = run.data_files;
       job.record.set_epoch_nonce(common::DrawBytes(state_.entropy, kNonceBytes));
       SaveJob(state_, job, effects_);
     }

@@ -182,6 +182,7 @@ class Update {
     }
     Tell("steps", changed_.spec().train().steps(), steps);
     changed_.mutable_spec()->mutable_train()->set_steps(steps);
+    changed_.mutable_spec()->mutable_train()->clear_epochs();  // they no longer say how many
     changed_.set_target_step(steps);
     restarts_ = HasEpoch(changed_.state());
     return absl::OkStatus();

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "controller/logic/job_events.h"
 #include "controller/logic/names.h"
+#include "protocol/data_files.h"
 
 namespace strata::controller {
 namespace {
@@ -49,6 +50,28 @@ Failure EndedFailure(const NodeEntry& node, const v1::EpochEnded& message, bool 
     absl::StrAppend(&failure.reason, ", as was found when the controller had been restarted");
   }
   return failure;
+}
+
+// All nodes of a job, at each start of its ranks, must find the files that it began with. Returns
+// what is different on this one, or nothing. Agents of before there were data files tell of none.
+std::string CompareData(JobEntry& job, const NodeEntry& node, const v1::JobPlan& plan) {
+  if (plan.data_files().empty()) return "";
+  const std::string on = absl::StrCat(" (on ", ShortName(node.name), ")");
+  if (const protocol::DataFiles& began = job.record.data_files(); !began.empty()) {
+    const std::string change = protocol::ChangeOf(began, plan.data_files());
+    if (change.empty()) return "";
+    return absl::StrCat("not what the job began with: ", change, on, " — ",
+                        protocol::kChangedDataAdvice);
+  }
+  if (job.run.data_node.empty()) {
+    job.run.data_files = plan.data_files();
+    job.run.data_node = node.name;
+    return "";
+  }
+  const std::string change = protocol::ChangeOf(job.run.data_files, plan.data_files());
+  if (change.empty()) return "";
+  return absl::StrCat("not the same on all nodes: ", change, on, ", compared with ",
+                      ShortName(job.run.data_node), " — give all nodes the same copy");
 }
 
 }  // namespace
@@ -248,6 +271,10 @@ void SessionHandler::OnPrepared(NodeEntry& node, const v1::EpochPrepared& messag
     return machine_.Reconcile(*job);
   }
   if (job->run.start_sent) return;  // a late repetition
+  if (const std::string change = CompareData(*job, node, message.plan()); !change.empty()) {
+    JobMachine::Report(*job, {.reason = change, .cause = "data_changed", .permanent = true});
+    return machine_.Reconcile(*job);
+  }
   for (const v1::EpochPrepared::Rank& rank : message.ranks()) {
     job->run.prepared[rank.rank()] = rank.prepared();
   }

@@ -85,7 +85,7 @@ absl::StatusOr<std::string> JoinParts(const std::vector<Value>& parts, const std
     const Dict* part = parts[i].AsDict();
     if (part == nullptr) return WrongType(here, "an object", parts[i]);
     ASSIGN_OR_RETURN(const std::string type, TextAt(*part, "type", absl::StrCat(here, ".type")));
-    if (type != "text") {
+    if (std::string_view(type) != "text") {
       return Wrong(absl::StrCat(here, ".type"),
                    absl::StrCat("\"", type.substr(0, 40),
                                 "\": only parts of type \"text\" can be trained on"));

@@ -56,7 +56,8 @@ class BackwardGroup {
       const int64_t sees = std::max<int64_t>(0, key - problem_.offset);  // the first row that does
       const int64_t first = sees / tiling_.positions * tiling_.positions;
       for (int64_t row = first; row < problem_.rows; row += tiling_.positions) {
-        QueryTile(row, key, keys);
+        const int64_t end = std::min(row + tiling_.positions, problem_.rows);
+        if (FirstKey(row, end) < key + keys) QueryTile(row, key, keys);
       }
       WriteKeysAndValues(key, keys);
     }
@@ -111,9 +112,20 @@ class BackwardGroup {
     }
   }
 
-  // Keys of the tile [key, key + keys) that a query row sees.
+  // Keys of the tile [key, key + keys) up to which a query row sees.
   int64_t Visible(int64_t row, int64_t key, int64_t keys) const {
     return std::clamp<int64_t>(problem_.offset + row - key + 1, 0, keys);
+  }
+  // The first key that any of rows [begin, end) sees.
+  int64_t FirstKey(int64_t begin, int64_t end) const {
+    return problem_.documents.FirstKey(sequence_, begin, end);
+  }
+  // Of a tile's rows, those from here on see no key up to `key`.
+  int64_t RowsThatSee(int64_t rows, int64_t first, int64_t key) const {
+    if (problem_.documents.positions == nullptr) return rows;
+    int64_t end = first + rows / tiling_.group;
+    while (end > first && FirstKey(end - 1, end) > key) --end;
+    return (end - first) * tiling_.group;
   }
 
   void QueryTile(int64_t first, int64_t key, int64_t keys) {
@@ -137,11 +149,13 @@ class BackwardGroup {
       const int64_t blind = std::max<int64_t>(0, key + k - problem_.offset - first) * tiling_.group;
       const int64_t start = blind / kTileRows * kTileRows;
       if (start >= rows) break;
+      const int64_t seeing = RowsThatSee(rows, first, key + k + kTileRows - 1) - start;
+      if (seeing <= 0) continue;
       const int64_t from = start * kKeys + k;
-      PanelProduct(padded_, rows - start, scratch_.probabilities + from, 1, kKeys,
+      PanelProduct(padded_, seeing, scratch_.probabilities + from, 1, kKeys,
                    scratch_.douts + start * padded_, padded_, scratch_.dvalues + k * padded_,
                    padded_, true);
-      PanelProduct(padded_, rows - start, scratch_.dscores + from, 1, kKeys,
+      PanelProduct(padded_, seeing, scratch_.dscores + from, 1, kKeys,
                    scratch_.queries + start * padded_, padded_, scratch_.dkeys + k * padded_,
                    padded_, true);
     }
@@ -153,26 +167,50 @@ class BackwardGroup {
     Prefetch(row, end, first);
     const int64_t seen = Visible(first + (end - 1) / tiling_.group, key, keys);
     if (seen == 0) return;
+    const int64_t first_key =
+        FirstKey(first + row / tiling_.group, first + (end - 1) / tiling_.group + 1);
     float* p = scratch_.probabilities + row * kKeys;
     float* ds = scratch_.dscores + row * kKeys;
-    PanelProduct(seen, size_, scratch_.queries + row * padded_, padded_, 1,
-                 scratch_.keys_transposed, kKeys, p, kKeys, false);
-    PanelProduct(seen, size_, scratch_.douts + row * padded_, padded_, 1,
-                 scratch_.values_transposed, kKeys, ds, kKeys, false);
+    if (first_key >= key + seen) {
+      // The tile's other rows see some: products over six keys read these too.
+      ZeroRow(p, 0, kTileRows * kKeys);
+      ZeroRow(ds, 0, kTileRows * kKeys);
+      return;
+    }
+    // From here on, in whole micro kernels.
+    const int64_t from = std::max<int64_t>(0, first_key - key) / kTileColumns * kTileColumns;
+    PanelProduct(seen - from, size_, scratch_.queries + row * padded_, padded_, 1,
+                 scratch_.keys_transposed + from, kKeys, p + from, kKeys, false);
+    PanelProduct(seen - from, size_, scratch_.douts + row * padded_, padded_, 1,
+                 scratch_.values_transposed + from, kKeys, ds + from, kKeys, false);
+    ScorePanel(row, rows, first, key, seen);
+    PanelProduct(padded_, seen - from, scratch_.dscores + row * kKeys + from, kKeys, 1,
+                 scratch_.keys + from * padded_, padded_, scratch_.dqueries, padded_, false);
+    for (int64_t i = row; i < end; ++i) {
+      WriteRow(scratch_.dqueries + (i - row) * padded_, scale_, key > first_key || problem_.adds_dq,
+               problem_.dq + QueryAt(first + i / tiling_.group, Head(i)));
+    }
+  }
+
+  // Scores of the six rows become probabilities, what came by the values their gradients; zeros
+  // where a row does not see.
+  void ScorePanel(int64_t row, int64_t rows, int64_t first, int64_t key, int64_t seen) {
+    float* p = scratch_.probabilities + row * kKeys;
+    float* ds = scratch_.dscores + row * kKeys;
     // Products over six keys read up to five columns past the last seen one.
     const int64_t zero_end = std::min(kKeys, seen + kTileRows);
     for (int64_t i = row; i < row + kTileRows; ++i, p += kKeys, ds += kKeys) {
       const int64_t position = first + i / tiling_.group;
       const int64_t valid = i < rows ? Visible(position, key, seen) : 0;
-      if (valid > 0) ScoreRow(valid, LseAt(position, Head(i)), p, ds);
+      const int64_t begin =
+          valid > 0 ? std::clamp<int64_t>(FirstKey(position, position + 1) - key, 0, valid) : 0;
+      if (valid > begin) {
+        ScoreRow(valid - begin, LseAt(position, Head(i)), p + begin, ds + begin);
+      }
+      ZeroRow(p, 0, begin);
+      ZeroRow(ds, 0, begin);
       ZeroRow(p, valid, zero_end);
       ZeroRow(ds, valid, zero_end);
-    }
-    PanelProduct(padded_, seen, scratch_.dscores + row * kKeys, kKeys, 1, scratch_.keys, padded_,
-                 scratch_.dqueries, padded_, false);
-    for (int64_t i = row; i < end; ++i) {
-      WriteRow(scratch_.dqueries + (i - row) * padded_, scale_, key > 0 || problem_.adds_dq,
-               problem_.dq + QueryAt(first + i / tiling_.group, Head(i)));
     }
   }
 
@@ -258,8 +296,8 @@ int64_t AttentionBackwardWorkspaceBytes(const AttentionShape& shape, int threads
 }
 
 void AttentionBackward(const Context& context, const AttentionShape& shape, const float* dout,
-                       const float* qkv, const float* out, const float* lse, float* dqkv,
-                       void* workspace) {
+                       const float* qkv, const float* out, const float* lse,
+                       const int32_t* positions, float* dqkv, void* workspace) {
   float* delta = static_cast<float*>(workspace);
   AttentionDelta(context, shape, dout, out, delta);
   const int64_t row = (shape.heads + 2 * shape.kv_heads) * shape.head_size;
@@ -286,7 +324,8 @@ void AttentionBackward(const Context& context, const AttentionShape& shape, cons
       .out_batch = shape.sequence * shape.heads * shape.head_size,
       .lse = lse,
       .delta = delta,
-      .lse_rows = shape.sequence};
+      .lse_rows = shape.sequence,
+      .documents = {positions, shape.sequence}};
   RunAttentionBackward(context, problem, delta + DeltaFloats(shape));
 }
 

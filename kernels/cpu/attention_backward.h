@@ -7,12 +7,13 @@
 
 #include "kernels/attention.h"
 #include "kernels/context.h"
+#include "kernels/cpu/documents.h"
 
 namespace strata::kernels {
 
 struct AttentionBackwardProblem {
   int64_t batch, rows;   // query rows per sequence; row i sees keys [0, offset + i], at most `keys`
-  int64_t offset, keys;  // every key is seen by some row
+  int64_t offset, keys;  // every key is seen by some row, unless there are documents
   int64_t heads, kv_heads, head_size;
   // Element d of head h of row r of sequence b: b * batch + r * row + h * D + d; gradients alike.
   const float *q, *k, *v;
@@ -22,7 +23,9 @@ struct AttentionBackwardProblem {
   int64_t out_batch;
   const float *lse, *delta;  // row r of head h of sequence b: (b * H + h) * lse_rows + r
   int64_t lse_rows;
-  bool adds_dq = false, adds_dkv = false;  // else written
+  // Else written: dq then of rows that all see a key.
+  bool adds_dq = false, adds_dkv = false;
+  Documents documents;
 };
 
 int64_t AttentionBackwardFloatsPerThread(int64_t heads, int64_t kv_heads, int64_t head_size);

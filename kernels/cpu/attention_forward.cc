@@ -15,6 +15,9 @@ using simd::Vec;
 // Many rows per packing of the keys and values; what a tile keeps per row is small.
 constexpr int64_t kQueryRows = 192;
 constexpr float kLowest = -std::numeric_limits<float>::infinity();
+// Of a row that has seen no key. Not infinite: rows of other documents leave it as it is, and the
+// difference of two infinities is no number.
+constexpr float kNoneSeen = std::numeric_limits<float>::lowest();
 
 struct Scratch {
   float* keys;     // [Dp, kKeys], transposed
@@ -77,7 +80,7 @@ class ForwardTile {
     PackQueries();
     const int64_t last =
         std::min(problem_.offset + first_ + (rows_ - 1) / tiling_.group, problem_.keys - 1);
-    for (int64_t key = 0; key <= last; key += kKeys) {
+    for (int64_t key = FirstKey(0, rows_); key <= last; key += kKeys) {
       const int64_t keys = std::min(kKeys, last + 1 - key);
       PackKeysAndValues(key, keys);
       for (int64_t row = 0; row < rows_; row += kTileRows) {
@@ -90,6 +93,11 @@ class ForwardTile {
 
  private:
   int64_t PositionInTile(int64_t row) const { return row / tiling_.group; }
+  // The first key that any of the tile's rows [begin, end) sees.
+  int64_t FirstKey(int64_t begin, int64_t end) const {
+    return problem_.documents.FirstKey(sequence_, first_ + PositionInTile(begin),
+                                       first_ + PositionInTile(end - 1) + 1);
+  }
   int64_t Head(int64_t row) const { return kv_head_ * tiling_.group + row % tiling_.group; }
 
   void PackQueries() {
@@ -97,7 +105,7 @@ class ForwardTile {
     const float scale = 1 / std::sqrt(static_cast<float>(size));
     for (int64_t row = 0; row < RoundUp(rows_, kTileRows); ++row) {
       float* to = scratch_.queries + row * padded_;
-      scratch_.max[row] = kLowest;
+      scratch_.max[row] = kNoneSeen;
       scratch_.sum[row] = 0;
       if (problem_.resumes) Resume(row);
       if (row >= rows_) {
@@ -155,26 +163,40 @@ class ForwardTile {
     const int64_t last_row = std::min(row + kTileRows, rows_) - 1;
     const int64_t base = problem_.offset + first_ - key + 1;  // keys visible to tile position 0
     keys = std::min(keys, base + PositionInTile(last_row));
-    if (keys <= 0) return;
-    PanelProduct(keys, problem_.head_size, scratch_.queries + row * padded_, padded_, 1,
-                 scratch_.keys, kKeys, scratch_.scores, kKeys, false);
+    const int64_t first_key = FirstKey(row, last_row + 1);
+    if (keys <= std::max<int64_t>(0, first_key - key)) return;
+    // From here on, in whole micro kernels.
+    const int64_t from = std::max<int64_t>(0, first_key - key) / kTileColumns * kTileColumns;
+    PanelProduct(keys - from, problem_.head_size, scratch_.queries + row * padded_, padded_, 1,
+                 scratch_.keys + from, kKeys, scratch_.scores + from, kKeys, false);
     const Vec max_before = _mm256_loadu_ps(scratch_.max + row);
     for (int64_t i = 0; i < kTileRows; ++i) {
-      float* scores = scratch_.scores + i * kKeys;
-      const int64_t valid = std::clamp<int64_t>(base + PositionInTile(row + i), 0, keys);
-      if (row + i > last_row || valid == 0) {
-        ZeroRow(scores, 0, keys);
-        added_[i] = 0;
-      } else {
-        added_[i] = SoftmaxRow(valid, keys, scores, scratch_.max + row + i);
-      }
+      added_[i] = row + i > last_row ? BlindRow(i, from, keys) : SeeingRow(row, i, key, from, keys);
     }
     float* out = scratch_.out + row * padded_;
-    const bool goes_on = key > 0 || problem_.resumes;
+    const bool goes_on = key > first_key || problem_.resumes;
     if (goes_on) Rescale(row, max_before, out);
     for (int64_t i = 0; i < kTileRows; ++i) scratch_.sum[row + i] += added_[i];
-    PanelProduct(padded_, keys, scratch_.scores, kKeys, 1, scratch_.values, padded_, out, padded_,
-                 goes_on);
+    PanelProduct(padded_, keys - from, scratch_.scores + from, kKeys, 1,
+                 scratch_.values + from * padded_, padded_, out, padded_, goes_on);
+  }
+
+  // Row i of a panel that sees none of the tile's keys [from, keys): what is added to its sum.
+  float BlindRow(int64_t i, int64_t from, int64_t keys) const {
+    ZeroRow(scratch_.scores + i * kKeys, from, keys);
+    return 0;
+  }
+
+  // The same where it may see some.
+  float SeeingRow(int64_t row, int64_t i, int64_t key, int64_t from, int64_t keys) {
+    const int64_t position = first_ + PositionInTile(row + i);
+    const int64_t begin = problem_.documents.FirstKey(sequence_, position) - key;
+    const int64_t first = std::clamp<int64_t>(begin, 0, keys);
+    const int64_t end = std::clamp<int64_t>(problem_.offset + position - key + 1, 0, keys);
+    if (first >= end) return BlindRow(i, from, keys);
+    float* scores = scratch_.scores + i * kKeys;
+    ZeroRow(scores, from, first);
+    return SoftmaxRow(end - first, keys - first, scores + first, scratch_.max + row + i);
   }
 
   // What was summed so far is relative to the old maximum.
@@ -241,7 +263,7 @@ int64_t AttentionForwardWorkspaceBytes(const AttentionShape& shape, int threads)
 }
 
 void AttentionForward(const Context& context, const AttentionShape& shape, const float* qkv,
-                      float* out, float* lse, void* workspace) {
+                      const int32_t* positions, float* out, float* lse, void* workspace) {
   const int64_t row = (shape.heads + 2 * shape.kv_heads) * shape.head_size;
   const float* k = qkv + shape.heads * shape.head_size;
   const float* v = k + shape.kv_heads * shape.head_size;
@@ -262,7 +284,8 @@ void AttentionForward(const Context& context, const AttentionShape& shape, const
                                     .out = out,
                                     .out_batch = shape.sequence * shape.heads * shape.head_size,
                                     .lse = lse,
-                                    .lse_rows = shape.sequence};
+                                    .lse_rows = shape.sequence,
+                                    .documents = {positions, shape.sequence}};
   RunAttentionForward(context, problem, static_cast<float*>(workspace));
 }
 

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "kernels/context.h"
+#include "kernels/cpu/documents.h"
 
 namespace strata::kernels {
 
@@ -23,6 +24,7 @@ struct AttentionProblem {
   // out and lse hold what other keys gave: an online softmax whose maximum is lse and whose sum is
   // 1 goes on.
   bool resumes = false;
+  Documents documents;
 };
 
 int64_t AttentionForwardFloatsPerThread(int64_t heads, int64_t kv_heads, int64_t head_size);

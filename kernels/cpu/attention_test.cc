@@ -11,26 +11,34 @@ using testing::Floats;
 
 using reference::QkvColumns;
 
+using reference::Positions;
+
 // out, then lse.
-Doubles ReferenceForward(const AttentionShape& s, const Doubles& qkv) {
-  const reference::Attention attention = reference::AttentionForward(s, qkv);
+Doubles ReferenceForward(const AttentionShape& s, const Doubles& qkv,
+                         const Positions& positions = {}) {
+  const reference::Attention attention = reference::AttentionForward(s, qkv, positions);
   return testing::Concat({attention.out, attention.lse});
 }
 
-Floats Forward(const Context& context, const AttentionShape& s, const Floats& qkv) {
-  Floats out(s.batch * s.sequence * s.heads * s.head_size), lse(s.batch * s.heads * s.sequence);
+Floats Forward(const Context& context, const AttentionShape& s, const Floats& qkv,
+               const Positions& positions = {}) {
+  // Outputs begin as no numbers: all of them must be written.
+  Floats out(s.batch * s.sequence * s.heads * s.head_size, std::nanf(""));
+  Floats lse(s.batch * s.heads * s.sequence, std::nanf(""));
   testing::Workspace workspace(AttentionForwardWorkspaceBytes(s, context.pool->threads()));
-  AttentionForward(context, s, qkv.data(), out.data(), lse.data(), workspace.get());
+  AttentionForward(context, s, qkv.data(), positions.empty() ? nullptr : positions.data(),
+                   out.data(), lse.data(), workspace.get());
   return testing::Concat({out, lse});
 }
 
 Floats Backward(const Context& context, const AttentionShape& s, const Floats& qkv,
-                const Floats& dout) {
-  const Floats forward = Forward(context, s, qkv);
-  Floats dqkv(qkv.size(), 7.0f);
+                const Floats& dout, const Positions& positions = {}) {
+  const Floats forward = Forward(context, s, qkv, positions);
+  Floats dqkv(qkv.size(), std::nanf(""));
   testing::Workspace workspace(AttentionBackwardWorkspaceBytes(s, context.pool->threads()));
   AttentionBackward(context, s, dout.data(), qkv.data(), forward.data(),
-                    forward.data() + dout.size(), dqkv.data(), workspace.get());
+                    forward.data() + dout.size(), positions.empty() ? nullptr : positions.data(),
+                    dqkv.data(), workspace.get());
   return dqkv;
 }
 
@@ -81,6 +89,95 @@ TEST(Attention, BackwardMatchesFiniteDifferences) {
                        1e-7);
 }
 
+// Documents of the lengths given, over and over, in all rows of B sequences; the last of a sequence
+// is cut.
+Positions DocumentsOf(const AttentionShape& s, const std::vector<int32_t>& lengths) {
+  Positions positions;
+  size_t next = 0;
+  for (int64_t b = 0; b < s.batch; ++b) {
+    for (int64_t row = 0; row < s.sequence;) {
+      const int32_t length = lengths[next++ % lengths.size()];
+      for (int32_t i = 0; i < length && row < s.sequence; ++i, ++row) positions.push_back(i);
+    }
+  }
+  return positions;
+}
+
+// Of random lengths, most of them short.
+Positions RandomDocuments(const AttentionShape& s, uint64_t seed) {
+  std::vector<int32_t> lengths;
+  for (uint64_t i = 0; i < 64; ++i) {
+    const uint64_t bits = common::MixBits(seed, i);
+    lengths.push_back(1 + static_cast<int32_t>((bits >> 8) % (1 << (1 + bits % 8))));
+  }
+  return DocumentsOf(s, lengths);
+}
+
+const std::vector<int32_t> kLayouts[] = {
+    {1}, {1000}, {96}, {95, 1}, {2, 1, 97, 3, 50, 1, 1, 200}, {7, 6, 5, 4, 3}, {192, 1, 191}};
+
+template <typename Check>
+void ForDocuments(const Check& check) {
+  for (const AttentionShape& s : kShapes) {
+    for (const std::vector<int32_t>& lengths : kLayouts) {
+      SCOPED_TRACE(::testing::Message()
+                   << "T " << s.sequence << " H " << s.heads << " documents of " << lengths[0]);
+      check(s, DocumentsOf(s, lengths));
+    }
+    for (const uint64_t seed : {1, 2, 3}) {
+      SCOPED_TRACE(::testing::Message() << "T " << s.sequence << " random " << seed);
+      check(s, RandomDocuments(s, seed));
+    }
+  }
+}
+
+TEST(Attention, ForwardInsideDocumentsMatchesTheReference) {
+  ForDocuments([](const AttentionShape& s, const Positions& positions) {
+    const Floats qkv = testing::Random(s.batch * s.sequence * QkvColumns(s), 1);
+    const Floats result = testing::RunWithThreads(
+        [&](const Context& context) { return Forward(context, s, qkv, positions); });
+    testing::ExpectClose(result, ReferenceForward(s, testing::Widen(qkv), positions), 2e-6);
+  });
+}
+
+TEST(Attention, BackwardInsideDocumentsMatchesTheReference) {
+  ForDocuments([](const AttentionShape& s, const Positions& positions) {
+    const Floats qkv = testing::Random(s.batch * s.sequence * QkvColumns(s), 1);
+    const Floats dout = testing::Random(s.batch * s.sequence * s.heads * s.head_size, 2);
+    const Floats result = testing::RunWithThreads(
+        [&](const Context& context) { return Backward(context, s, qkv, dout, positions); });
+    testing::ExpectClose(
+        result,
+        reference::AttentionBackward(s, testing::Widen(qkv), testing::Widen(dout), positions),
+        4e-6);
+  });
+}
+
+TEST(Attention, BackwardInsideDocumentsMatchesFiniteDifferences) {
+  const AttentionShape s = {.batch = 1, .sequence = 9, .heads = 4, .kv_heads = 2, .head_size = 6};
+  const Positions positions = {0, 1, 2, 0, 0, 1, 2, 3, 0};
+  const Floats qkv = testing::Random(s.sequence * QkvColumns(s), 3);
+  const Doubles weights = testing::Widen(testing::Random(s.sequence * s.heads * s.head_size, 4));
+  const Doubles expected = testing::FiniteDifferences(testing::Widen(qkv), [&](const Doubles& x) {
+    return testing::Dot(weights, ReferenceForward(s, x, positions));
+  });
+  testing::ExpectClose(reference::AttentionBackward(s, testing::Widen(qkv), weights, positions),
+                       expected, 1e-7);
+}
+
+// A sequence that is one document has the bits of one without documents.
+TEST(Attention, OneDocumentHasTheBitsOfNone) {
+  for (const AttentionShape& s : kShapes) {
+    const Positions positions = DocumentsOf(s, {static_cast<int32_t>(s.sequence)});
+    const Floats qkv = testing::Random(s.batch * s.sequence * QkvColumns(s), 1);
+    const Floats dout = testing::Random(s.batch * s.sequence * s.heads * s.head_size, 2);
+    device::ThreadPool pool(1);
+    EXPECT_TRUE(testing::SameBits(Forward({&pool}, s, qkv, positions), Forward({&pool}, s, qkv)));
+    EXPECT_TRUE(testing::SameBits(Backward({&pool}, s, qkv, dout, positions),
+                                  Backward({&pool}, s, qkv, dout)));
+  }
+}
+
 TEST(Attention, LargeScoresNeitherOverflowNorVanish) {
   const AttentionShape s = {.batch = 1, .sequence = 120, .heads = 1, .kv_heads = 1, .head_size = 8};
   const Floats qkv = testing::Random(s.sequence * QkvColumns(s), 5, 6.0f);
@@ -95,9 +192,11 @@ std::vector<RowSpan> SpansOf(int64_t ranks, int64_t rank, int64_t block) {
 }
 
 // Columns [first, first + width) of the rows of [B, T, columns] that a rank has.
-Floats RowsOf(const Floats& all, const AttentionShape& s, const std::vector<RowSpan>& spans,
-              int64_t columns, int64_t first, int64_t width) {
-  Floats rows;
+template <typename T>
+std::vector<T> RowsOf(const std::vector<T>& all, const AttentionShape& s,
+                      const std::vector<RowSpan>& spans, int64_t columns, int64_t first,
+                      int64_t width) {
+  std::vector<T> rows;
   for (int64_t b = 0; b < s.batch; ++b) {
     for (const RowSpan& span : spans) {
       for (int64_t i = 0; i < span.count; ++i) {
@@ -123,9 +222,9 @@ void PutRows(const Floats& rows, const AttentionShape& s, const std::vector<RowS
 }
 
 // Attention by the ranks of a context group: each starts with its own keys and goes on to those of
-// the ranks before it, or takes all in order. Gives out, then dqkv.
+// the ranks before it, or takes all in order, of documents from its own on. Gives out, then dqkv.
 Floats ByParts(const Context& context, const AttentionShape& s, int64_t ranks, bool in_order,
-               const Floats& qkv, const Floats& dout) {
+               const Floats& qkv, const Floats& dout, const Positions& positions = {}) {
   const int64_t block = s.sequence / (2 * ranks), columns = QkvColumns(s);
   const int64_t q = s.heads * s.head_size, kv = 2 * s.kv_heads * s.head_size;
   AttentionShape held = s;
@@ -137,13 +236,18 @@ Floats ByParts(const Context& context, const AttentionShape& s, int64_t ranks, b
     const Floats own_dout = RowsOf(dout, s, own, q, 0, q);
     Floats out(own_dout.size(), std::nanf("")), lse(s.batch * s.heads * held.sequence, out[0]);
     Floats delta(lse.size()), own_dqkv(own_qkv.size(), out[0]);
+    const Positions own_positions =
+        positions.empty() ? Positions() : RowsOf(positions, s, own, 1, 0, 1);
     testing::Workspace forward(AttentionPartForwardWorkspaceBytes(held, context.pool->threads()));
     testing::Workspace backward(AttentionPartBackwardWorkspaceBytes(held, context.pool->threads()));
     const auto each = [&](auto body) {
       for (int64_t i = 0; i < ranks; ++i) {
-        const int64_t of = in_order ? i : (rank - i + ranks) % ranks;
+        const int64_t begin = positions.empty() ? 0 : rank;
+        const int64_t of = in_order ? (begin + i) % ranks : (rank - i + ranks) % ranks;
         const std::vector<RowSpan> spans = SpansOf(ranks, of, block);
-        body(AttentionPartShape{held, own, spans}, RowsOf(qkv, s, spans, columns, q, kv), i == 0);
+        const int32_t* of_rows = positions.empty() ? nullptr : own_positions.data();
+        body(AttentionPartShape{held, own, spans, of_rows}, RowsOf(qkv, s, spans, columns, q, kv),
+             i == 0);
       }
     };
     each([&](const AttentionPartShape& shape, const Floats& keys, bool first) {
@@ -192,6 +296,19 @@ TEST(Attention, ByTheRanksOfAContextGroup_MatchesTheReference) {
       const Floats result = testing::RunWithThreads(
           [&](const Context& context) { return ByParts(context, s, ranks, in_order, qkv, dout); });
       testing::ExpectClose(result, expected, 4e-6);
+    }
+    for (const uint64_t seed : {1, 2, 3}) {
+      const Positions positions = RandomDocuments(s, seed);
+      const Doubles inside = testing::Concat(
+          {reference::AttentionForward(s, testing::Widen(qkv), positions).out,
+           reference::AttentionBackward(s, testing::Widen(qkv), testing::Widen(dout), positions)});
+      for (const bool in_order : {false, true}) {
+        SCOPED_TRACE(::testing::Message()
+                     << "T " << s.sequence << " ranks " << ranks << in_order << " random " << seed);
+        device::ThreadPool pool(2);
+        testing::ExpectClose(ByParts({&pool}, s, ranks, in_order, qkv, dout, positions), inside,
+                             4e-6);
+      }
     }
   }
 }

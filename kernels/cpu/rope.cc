@@ -19,15 +19,17 @@ void BuildRopeTable(int64_t first, int64_t count, int64_t head_size, double thet
   }
 }
 
-void RopeApply(const Context& context, const RopeShape& shape, const float* table, bool inverse,
-               float* qkv) {
+void RopeApply(const Context& context, const RopeShape& shape, const float* table,
+               const int32_t* positions, bool inverse, float* qkv) {
   const int64_t half = shape.head_size / 2;
   const int64_t turned = shape.heads + shape.kv_heads;
   const int64_t stride = (shape.heads + 2 * shape.kv_heads) * shape.head_size;
   const simd::Vec sign = simd::Set(inverse ? -0.0f : 0.0f);
   ForBlocks(context, shape.rows, RowsPerTask(stride), [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
-      const float* cosines = table + (shape.start + row % shape.sequence) * shape.head_size;
+      const int64_t position =
+          positions != nullptr ? positions[row] : shape.start + row % shape.sequence;
+      const float* cosines = table + position * shape.head_size;
       const float* sines = cosines + half;
       for (int64_t head = 0; head < turned; ++head) {
         float* x = qkv + row * stride + head * shape.head_size;

@@ -24,17 +24,37 @@ TEST(Rope, TurnsQueriesAndKeysAndTurnsBack) {
     BuildRopeTable(0, s.start + s.sequence, s.head_size, kTheta, table.data());
     const Floats turned = testing::RunWithThreads([&](const Context& context) {
       Floats x = qkv;
-      RopeApply(context, s, table.data(), false, x.data());
+      RopeApply(context, s, table.data(), nullptr, false, x.data());
       return x;
     });
     testing::ExpectClose(turned, reference::Rope(s, kTheta, false, testing::Widen(qkv)), 3e-7);
     const Floats back = testing::RunWithThreads([&](const Context& context) {
       Floats x = turned;
-      RopeApply(context, s, table.data(), true, x.data());
+      RopeApply(context, s, table.data(), nullptr, true, x.data());
       return x;
     });
     testing::ExpectClose(back, reference::Rope(s, kTheta, true, testing::Widen(turned)), 3e-7);
     testing::ExpectClose(back, testing::Widen(qkv), 4e-7);
+  }
+}
+
+TEST(Rope, RowsWithPositions_TurnByThemInsteadOfTheirPlace) {
+  const RopeShape s = {.rows = 30, .sequence = 15, .heads = 3, .kv_heads = 1, .head_size = 10};
+  const Floats qkv = testing::Random(s.rows * (s.heads + 2 * s.kv_heads) * s.head_size, 1);
+  Floats table(s.sequence * s.head_size);
+  BuildRopeTable(0, s.sequence, s.head_size, kTheta, table.data());
+  std::vector<int32_t> positions(s.rows);
+  for (size_t row = 0; row < positions.size(); ++row) {
+    positions[row] = row < 15 ? static_cast<int32_t>(row) : static_cast<int32_t>(row % 4);
+  }
+  for (const bool inverse : {false, true}) {
+    const Floats turned = testing::RunWithThreads([&](const Context& context) {
+      Floats x = qkv;
+      RopeApply(context, s, table.data(), positions.data(), inverse, x.data());
+      return x;
+    });
+    testing::ExpectClose(turned,
+                         reference::Rope(s, kTheta, inverse, testing::Widen(qkv), positions), 3e-7);
   }
 }
 

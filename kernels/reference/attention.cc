@@ -3,8 +3,16 @@
 #include <cmath>
 
 namespace strata::kernels::reference {
+namespace {
 
-Attention AttentionForward(const AttentionShape& s, const Doubles& qkv) {
+int64_t FirstSeen(const AttentionShape& s, const Positions& positions, int64_t b, int64_t t) {
+  return positions.empty() ? 0 : t - positions[b * s.sequence + t];
+}
+
+}  // namespace
+
+Attention AttentionForward(const AttentionShape& s, const Doubles& qkv,
+                           const Positions& positions) {
   const int64_t columns = QkvColumns(s), d = s.head_size;
   Attention result{Doubles(s.batch * s.sequence * s.heads * d),
                    Doubles(s.batch * s.heads * s.sequence)};
@@ -12,16 +20,17 @@ Attention AttentionForward(const AttentionShape& s, const Doubles& qkv) {
     for (int64_t h = 0; h < s.heads; ++h) {
       const int64_t g = h / (s.heads / s.kv_heads);
       for (int64_t t = 0; t < s.sequence; ++t) {
+        const int64_t first = FirstSeen(s, positions, b, t);
         const double* q = &qkv[(b * s.sequence + t) * columns + h * d];
         Doubles p(t + 1);
         double sum = 0;
-        for (int64_t u = 0; u <= t; ++u) {
+        for (int64_t u = first; u <= t; ++u) {
           const double* k = &qkv[(b * s.sequence + u) * columns + (s.heads + g) * d];
           for (int64_t i = 0; i < d; ++i) p[u] += q[i] * k[i];
           p[u] = std::exp(p[u] / std::sqrt(static_cast<double>(d)));
           sum += p[u];
         }
-        for (int64_t u = 0; u <= t; ++u) {
+        for (int64_t u = first; u <= t; ++u) {
           const double* v = &qkv[(b * s.sequence + u) * columns + (s.heads + s.kv_heads + g) * d];
           for (int64_t i = 0; i < d; ++i) {
             result.out[((b * s.sequence + t) * s.heads + h) * d + i] += p[u] / sum * v[i];
@@ -35,7 +44,8 @@ Attention AttentionForward(const AttentionShape& s, const Doubles& qkv) {
 }
 
 // The textbook formulas.
-Doubles AttentionBackward(const AttentionShape& s, const Doubles& qkv, const Doubles& dout) {
+Doubles AttentionBackward(const AttentionShape& s, const Doubles& qkv, const Doubles& dout,
+                          const Positions& positions) {
   const int64_t columns = QkvColumns(s), d = s.head_size;
   const double scale = 1 / std::sqrt(static_cast<double>(d));
   Doubles dqkv(qkv.size());
@@ -44,11 +54,12 @@ Doubles AttentionBackward(const AttentionShape& s, const Doubles& qkv, const Dou
       const int64_t g = h / (s.heads / s.kv_heads);
       const int64_t key = (s.heads + g) * d, value = (s.heads + s.kv_heads + g) * d;
       for (int64_t t = 0; t < s.sequence; ++t) {
+        const int64_t first = FirstSeen(s, positions, b, t);
         const int64_t row = (b * s.sequence + t) * columns;
         const double* dy = &dout[((b * s.sequence + t) * s.heads + h) * d];
         Doubles p(t + 1), dp(t + 1);
         double sum = 0, mean = 0;
-        for (int64_t u = 0; u <= t; ++u) {
+        for (int64_t u = first; u <= t; ++u) {
           const int64_t other = (b * s.sequence + u) * columns;
           for (int64_t i = 0; i < d; ++i) {
             p[u] += qkv[row + h * d + i] * qkv[other + key + i] * scale;
@@ -57,8 +68,8 @@ Doubles AttentionBackward(const AttentionShape& s, const Doubles& qkv, const Dou
           p[u] = std::exp(p[u]);
           sum += p[u];
         }
-        for (int64_t u = 0; u <= t; ++u) mean += (p[u] /= sum) * dp[u];
-        for (int64_t u = 0; u <= t; ++u) {
+        for (int64_t u = first; u <= t; ++u) mean += (p[u] /= sum) * dp[u];
+        for (int64_t u = first; u <= t; ++u) {
           const int64_t other = (b * s.sequence + u) * columns;
           const double ds = p[u] * (dp[u] - mean) * scale;
           for (int64_t i = 0; i < d; ++i) {

@@ -164,6 +164,7 @@ bool AccessAllowed(const Formal& formal, const Operand& operand, bool backward) 
     case Role::kParameters:
     case Role::kTokens:
     case Role::kTargets:
+    case Role::kPositions:
     case Role::kScalars:
     case Role::kConstants:
       return !operand.writes();
@@ -252,6 +253,7 @@ int64_t ExpectedBytes(const LayerGraph& graph, const Layer& layer, const Formal&
       return layer.cache_bytes;
     case Role::kTokens:
     case Role::kTargets:
+    case Role::kPositions:
       return decodes ? formal.bytes : graph.tokens() * 4;
     default:
       return formal.bytes;

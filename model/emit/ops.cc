@@ -2,7 +2,9 @@
 
 #include <initializer_list>
 #include <utility>
+#include <vector>
 
+#include "absl/types/span.h"
 #include "common/check.h"
 #include "ops/cross_entropy.h"
 #include "ops/elementwise.h"
@@ -26,7 +28,7 @@ Operand Bind(const View& view, program::Access access) {
 
 // Appends the op on these views, one per operand, with the workspace that its kernel needs.
 template <typename T>
-void Emit(TemplateBuilder& builder, const T& attributes, std::initializer_list<View> views,
+void Emit(TemplateBuilder& builder, const T& attributes, absl::Span<const View> views,
           program::Stream stream = program::Stream::kCaller) {
   Op op = ops::ToOp(attributes);
   op.stream = stream;
@@ -44,6 +46,13 @@ void Emit(TemplateBuilder& builder, const T& attributes, std::initializer_list<V
   }
   STRATA_CHECK(ops::Check(op).ok());
   builder.Append(std::move(op));
+}
+
+// What comes last is left out where it is empty.
+std::vector<View> WithLast(std::initializer_list<View> views, const View& last) {
+  std::vector<View> all(views);
+  if (last.slot >= 0) all.push_back(last);
+  return all;
 }
 
 }  // namespace
@@ -99,26 +108,30 @@ void RmsNormBackward(TemplateBuilder& builder, int64_t rows, int64_t channels, c
 }
 
 void Rope(TemplateBuilder& builder, const AttentionShape& shape, const View& qkv, const View& table,
-          bool inverse, const View& scalars) {
-  ops::Rope rope{.rows = shape.rows(),
-                 .sequence = shape.sequence,
-                 .heads = shape.heads,
-                 .kv_heads = shape.kv_heads,
-                 .head_size = shape.head_size,
-                 .inverse = inverse};
-  if (scalars.slot < 0) return Emit(builder, rope, {qkv, table});
-  rope.use_position = true;
-  Emit(builder, rope, {qkv, table, scalars});
+          bool inverse, const View& scalars, const View& positions) {
+  const ops::Rope rope{.rows = shape.rows(),
+                       .sequence = shape.sequence,
+                       .heads = shape.heads,
+                       .kv_heads = shape.kv_heads,
+                       .head_size = shape.head_size,
+                       .inverse = inverse,
+                       .use_position = scalars.slot >= 0,
+                       .documents = positions.slot >= 0};
+  STRATA_CHECK(!rope.use_position || !rope.documents);
+  Emit(builder, rope, WithLast({qkv, table}, rope.documents ? positions : scalars));
 }
 
 void AttentionForward(TemplateBuilder& builder, const AttentionShape& shape, const View& qkv,
-                      const View& out, const View& lse) {
-  Emit(builder, ops::AttentionForward{shape}, {qkv, out, lse});
+                      const View& out, const View& lse, const View& positions) {
+  Emit(builder, ops::AttentionForward{shape, positions.slot >= 0},
+       WithLast({qkv, out, lse}, positions));
 }
 
 void AttentionBackward(TemplateBuilder& builder, const AttentionShape& shape, const View& dout,
-                       const View& qkv, const View& out, const View& lse, const View& dqkv) {
-  Emit(builder, ops::AttentionBackward{shape}, {dout, qkv, out, lse, dqkv});
+                       const View& qkv, const View& out, const View& lse, const View& dqkv,
+                       const View& positions) {
+  Emit(builder, ops::AttentionBackward{shape, positions.slot >= 0},
+       WithLast({dout, qkv, out, lse, dqkv}, positions));
 }
 
 void AttentionDecode(TemplateBuilder& builder, const AttentionShape& shape, int64_t context,
@@ -135,13 +148,17 @@ void AttentionDecode(TemplateBuilder& builder, const AttentionShape& shape, int6
 }
 
 void AttentionPart(TemplateBuilder& builder, const ContextPart& part, const View& qkv,
-                   const View& kv, const View& out, const View& lse) {
-  Emit(builder, ops::AttentionPart{part}, {qkv, kv, out, lse});
+                   const View& kv, const View& out, const View& lse, const View& positions) {
+  ops::AttentionPart op{part};
+  op.part.documents = positions.slot >= 0;
+  Emit(builder, op, WithLast({qkv, kv, out, lse}, positions));
 }
 
 void AttentionPartBackward(TemplateBuilder& builder, const ContextPart& part,
-                           std::initializer_list<View> views) {
-  Emit(builder, ops::AttentionPartBackward{part}, views);
+                           std::initializer_list<View> views, const View& positions) {
+  ops::AttentionPartBackward op{part};
+  op.part.documents = positions.slot >= 0;
+  Emit(builder, op, WithLast(views, positions));
 }
 
 void AttentionDelta(TemplateBuilder& builder, const AttentionShape& shape, const View& dout,

@@ -57,21 +57,23 @@ void RmsNormReplay(TemplateBuilder& builder, int64_t rows, int64_t channels, con
 void RmsNormBackward(TemplateBuilder& builder, int64_t rows, int64_t channels, const View& dy,
                      const View& x, const View& w, const View& rstd, const View& dx,
                      bool accumulate_dx, const View& dw);
-// `scalars` is empty (slot -1) unless rows start at kPosition.
+// `scalars` is empty (slot -1) unless rows start at kPosition; `positions`, here and below, unless
+// rows are of documents.
 void Rope(TemplateBuilder& builder, const AttentionShape& shape, const View& qkv, const View& table,
-          bool inverse, const View& scalars);
+          bool inverse, const View& scalars, const View& positions);
 void AttentionForward(TemplateBuilder& builder, const AttentionShape& shape, const View& qkv,
-                      const View& out, const View& lse);
+                      const View& out, const View& lse, const View& positions);
 void AttentionBackward(TemplateBuilder& builder, const AttentionShape& shape, const View& dout,
-                       const View& qkv, const View& out, const View& lse, const View& dqkv);
+                       const View& qkv, const View& out, const View& lse, const View& dqkv,
+                       const View& positions);
 void AttentionDecode(TemplateBuilder& builder, const AttentionShape& shape, int64_t context,
                      const View& qkv, const View& k_cache, const View& v_cache, const View& scalars,
                      const View& out);
 void AttentionPart(TemplateBuilder& builder, const ContextPart& part, const View& qkv,
-                   const View& kv, const View& out, const View& lse);
-// `views` in the op's order.
+                   const View& kv, const View& out, const View& lse, const View& positions);
+// `views` in the op's order, without the positions.
 void AttentionPartBackward(TemplateBuilder& builder, const ContextPart& part,
-                           std::initializer_list<View> views);
+                           std::initializer_list<View> views, const View& positions);
 void AttentionDelta(TemplateBuilder& builder, const AttentionShape& shape, const View& dout,
                     const View& out, const View& delta);
 void MoveBlocks(TemplateBuilder& builder, const ops::MoveBlocks& move, const View& from,

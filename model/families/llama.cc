@@ -48,7 +48,7 @@ Graph Embedding(const ModelSpec& spec, int64_t degree) {
   return g;
 }
 
-Graph Block(const ModelSpec& spec, int64_t degree) {
+Graph Block(const ModelSpec& spec, int64_t degree, bool documents) {
   Graph g("block", degree);
   const double std = spec.initial_std;
   const double residual_std = std / std::sqrt(2.0 * static_cast<double>(spec.layers));
@@ -84,8 +84,10 @@ Graph Block(const ModelSpec& spec, int64_t degree) {
   const ValueId projected =
       shared ? LinearWithShared(g, norm1, w_qkv, w_kv, spec.kv_heads, "projected")
              : Linear(g, norm1, w_qkv, "projected");
-  const ValueId qkv = Rope(g, projected, heads, "qkv");
-  const ValueId attention = Attention(g, qkv, heads, "attention", "log_sum_exp");
+  const ValueId positions =
+      documents ? g.Given("positions", 1, Layout::kWhole, Role::kPositions) : -1;
+  const ValueId qkv = Rope(g, projected, positions, heads, "qkv");
+  const ValueId attention = Attention(g, qkv, positions, heads, "attention", "log_sum_exp");
   const ValueId residual = Add(g, x, Linear(g, attention, w_o, "attended"), "residual");
   const ValueId norm2 = Norm(g, residual, w_norm2, epsilon, "norm2", "rstd2");
   const ValueId gate_up = Linear(g, norm2, w_gate_up, "gate_up");
@@ -111,9 +113,9 @@ Graph Head(const ModelSpec& spec, int64_t degree) {
 
 }  // namespace
 
-ModelGraph LlamaGraph(const ModelSpec& spec, int64_t degree) {
+ModelGraph LlamaGraph(const ModelSpec& spec, int64_t degree, bool documents) {
   ModelGraph model;
-  model.graphs = {Embedding(spec, degree), Block(spec, degree), Head(spec, degree)};
+  model.graphs = {Embedding(spec, degree), Block(spec, degree, documents), Head(spec, degree)};
   model.layers.push_back({"embedding", "", 0});
   for (int64_t i = 0; i < spec.layers; ++i) {
     const std::string name = absl::StrCat("layers.", i);
@@ -129,7 +131,7 @@ absl::StatusOr<program::LayerGraph> EmitLlama(const ModelSpec& spec, const EmitO
   if (spec.family != Family::kLlama) {
     return absl::InvalidArgumentError("model.family: not llama");
   }
-  return EmitModel(LlamaGraph(spec, options.tensor_degree), spec, options);
+  return EmitModel(LlamaGraph(spec, options.tensor_degree, options.documents), spec, options);
 }
 
 }  // namespace strata::model

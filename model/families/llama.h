@@ -40,8 +40,9 @@
 
 namespace strata::model {
 
-// The forwards of a Llama's layers, for a tensor group of `degree` ranks.
-ModelGraph LlamaGraph(const ModelSpec& spec, int64_t degree);
+// The forwards of a Llama's layers, for a tensor group of `degree` ranks. `documents`: sequences
+// are of several, and kPositions says where each row stands in its own.
+ModelGraph LlamaGraph(const ModelSpec& spec, int64_t degree, bool documents = false);
 
 // InvalidArgument: shapes that do not fit together.
 absl::StatusOr<program::LayerGraph> EmitLlama(const ModelSpec& spec, const EmitOptions& options);

@@ -1,5 +1,5 @@
-// What recompute plans and frozen weights make of a Llama's templates. That gradients keep their
-// bits is tests/parity/variants_test.cc's.
+// What recompute plans, frozen weights and documents make of a Llama's templates. That gradients
+// keep their bits is tests/parity/variants_test.cc's.
 #include <algorithm>
 #include <set>
 #include <string>
@@ -69,6 +69,29 @@ std::set<std::string> FormalNames(const Template& searched, Role role) {
 }
 
 const Template& Of(const LayerGraph& graph, int index) { return graph.templates.at(index); }
+
+// The same ops on the same bytes, but that rope and attention read positions too.
+TEST(DocumentsTest, BlocksReadPositionsAndNothingDecodes) {
+  const LayerGraph without = Emit(Options());
+  EmitOptions options = Options();
+  options.documents = true;
+  const LayerGraph graph = Emit(options);
+  for (size_t l = 0; l < graph.layers.size(); ++l) {
+    const program::LayerTemplates &with = graph.layers[l].templates,
+                                  &plain = without.layers[l].templates;
+    EXPECT_EQ(std::max(with.prefill, with.decode), -1);
+    for (const auto& [index, other] : {std::pair{with.forward, plain.forward},
+                                       {with.backward, plain.backward},
+                                       {with.evaluate, plain.evaluate}}) {
+      if (index < 0) continue;
+      const std::set<std::string> read = FormalNames(Of(graph, index), Role::kPositions);
+      EXPECT_EQ(read.size(), graph.layers[l].name.starts_with("layers.") ? 1u : 0u);
+      EXPECT_TRUE(FormalNames(Of(without, other), Role::kPositions).empty());
+      ASSERT_EQ(Of(graph, index).ops.size(), Of(without, other).ops.size());
+      EXPECT_EQ(Of(graph, index).flops(), Of(without, other).flops());
+    }
+  }
+}
 
 TEST(RecomputeTest, Full_SavesNothingAndReplaysAllButTheLastProduct) {
   const LayerGraph graph = Emit(Options(Mode::kFull));

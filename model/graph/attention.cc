@@ -1,5 +1,8 @@
 // Causal attention over packed q, k, v, in tiles that never exist whole (Dao, "FlashAttention-2",
 // 2023); where rows continue a sequence, over a cache.
+#include <utility>
+#include <vector>
+
 #include "model/graph/attention_shape.h"
 #include "model/graph/context_attention.h"
 #include "model/graph/node_rule.h"
@@ -13,12 +16,10 @@ class ForwardOfAttention : public NodeRule {
   void Differentiate(Graph& graph, const Node& node, Tape& tape) const override {
     const ValueId qkv = node.in[0];
     const ValueId dqkv = tape.Make(qkv);
-    graph.Add({NodeKind::kAttentionBackward,
-               {tape.Gradient(node.out[0]), qkv, node.out[0], node.out[1]},
-               {dqkv},
-               -1,
-               node.attributes,
-               Phase::kInput});
+    std::vector<ValueId> in = {tape.Gradient(node.out[0]), qkv, node.out[0], node.out[1]};
+    in.insert(in.end(), node.in.begin() + 1, node.in.end());  // positions, where there are any
+    graph.Add(
+        {NodeKind::kAttentionBackward, std::move(in), {dqkv}, -1, node.attributes, Phase::kInput});
     tape.Contribute(qkv, dqkv);
   }
   // Two products of 2·T·H·D per row, of which the mask leaves half.
@@ -32,7 +33,8 @@ class ForwardOfAttention : public NodeRule {
     const AttentionShape shape = AttentionShapeOf(e, node);
     if (e.shape().context_ranks > 1) return ContextAttentionForward(e, node);
     if (!e.shape().decodes) {
-      AttentionForward(e.builder(), shape, e.In(node, 0), e.Out(node, 0), e.Out(node, 1));
+      AttentionForward(e.builder(), shape, e.In(node, 0), e.Out(node, 0), e.Out(node, 1),
+                       e.InOrNone(node, 1));
       return;
     }
     const int64_t context = e.shape().context;
@@ -50,18 +52,20 @@ class BackwardOfAttention : public NodeRule {
   void Lower(Emitter& e, const Node& node) const override {
     if (e.shape().context_ranks > 1) return ContextAttentionBackward(e, node);
     AttentionBackward(e.builder(), AttentionShapeOf(e, node), e.In(node, 0), e.In(node, 1),
-                      e.In(node, 2), e.In(node, 3), e.Out(node, 0));
+                      e.In(node, 2), e.In(node, 3), e.Out(node, 0), e.InOrNone(node, 4));
   }
 };
 
 }  // namespace
 
-ValueId Attention(Graph& graph, ValueId qkv, const Heads& heads, std::string name,
-                  std::string statistic) {
+ValueId Attention(Graph& graph, ValueId qkv, ValueId positions, const Heads& heads,
+                  std::string name, std::string statistic) {
   const ValueId out = graph.Make(std::move(name), heads.heads * heads.head_size, Layout::kColumns);
   const ValueId log_sum_exp = graph.Make(std::move(statistic), heads.heads, Layout::kColumns);
+  std::vector<ValueId> in = {graph.As(qkv, Layout::kColumns)};
+  if (positions >= 0) in.push_back(positions);
   graph.Add({NodeKind::kAttention,
-             {graph.As(qkv, Layout::kColumns)},
+             std::move(in),
              {out, log_sum_exp},
              -1,
              {.heads = heads.heads, .kv_heads = heads.kv_heads, .head_size = heads.head_size}});

@@ -31,14 +31,14 @@ class PartsOfSequences {
   void Forward() {
     const View qkv = e_.In(node_, 0), out = e_.Out(node_, 0), lse = e_.Out(node_, 1);
     Visit(qkv, [&](const ContextPart& part, const View& kv) {
-      AttentionPart(e_.builder(), part, qkv, kv, out, lse);
+      AttentionPart(e_.builder(), part, qkv, kv, out, lse, e_.InOrNone(node_, 1));
     });
   }
 
   void Backward() {
     TemplateBuilder& builder = e_.builder();
     const View dout = e_.In(node_, 0), qkv = e_.In(node_, 1), out = e_.In(node_, 2);
-    const View lse = e_.In(node_, 3), dqkv = e_.Out(node_, 0);
+    const View lse = e_.In(node_, 3), dqkv = e_.Out(node_, 0), positions = e_.InOrNone(node_, 4);
     const View delta = e_.Scratch("delta", held_.rows() * held_.heads * 4);
     AttentionDelta(builder, held_, dout, out, delta);
     View own;  // gradient of the own keys and values
@@ -49,7 +49,7 @@ class PartsOfSequences {
       const View scratch = e_.Scratch("key gradients' scratch",
                                       ReduceScatterScratchBytes(ranks_ * kv_bytes_, ranks_));
       Visit(qkv, [&](const ContextPart& part, const View& kv) {
-        AttentionPartBackward(builder, part, {dout, qkv, kv, lse, delta, dqkv, all});
+        AttentionPartBackward(builder, part, {dout, qkv, kv, lse, delta, dqkv, all}, positions);
       });
       ReduceScatter(builder, Group::kContext, all, own, scratch);
     } else {
@@ -60,7 +60,8 @@ class PartsOfSequences {
       Visit(qkv, [&](const ContextPart& part, const View& kv) {
         const View& sum = sums[part.step % 2];
         AttentionPartBackward(builder, part,
-                              {dout, qkv, kv, lse, delta, dqkv, part.step == 0 ? sum : added});
+                              {dout, qkv, kv, lse, delta, dqkv, part.step == 0 ? sum : added},
+                              positions);
         if (part.step > 0) Add(builder, sum, added);
         Rotate(builder, Group::kContext, sum, sums[(part.step + 1) % 2]);
       });
@@ -142,7 +143,7 @@ class ShareOfHeads {
     PackQkv(e_.In(node_, 0), sent, 0, whole_.qkv_width());
     Order(Exchange(sent, whole_.qkv_width()), whole_.qkv_width(), qkv);
     const View out = WholeOf("whole attention", OutWidth());
-    AttentionForward(e_.builder(), whole_, qkv, out, e_.Out(node_, 1));
+    AttentionForward(e_.builder(), whole_, qkv, out, e_.Out(node_, 1), WholePositions(1));
     const View back = Ranked("sent attention", OutWidth());
     OrderRows(e_.builder(), Ordering(OutWidth(), 0, true), back, out);
     Unpack(queries_, Exchange(back, OutWidth()), 0, OutWidth(), e_.Out(node_, 0), 0, OutRow(),
@@ -167,7 +168,8 @@ class ShareOfHeads {
     Order(got, width, out, OutWidth(), rows * qkv_width);
     Order(got, width, dout, OutWidth(), rows * (qkv_width + OutWidth()));
     const View dqkv = WholeOf("whole qkv gradient", qkv_width);
-    AttentionBackward(e_.builder(), whole_, dout, qkv, out, e_.In(node_, 3), dqkv);
+    AttentionBackward(e_.builder(), whole_, dout, qkv, out, e_.In(node_, 3), dqkv,
+                      WholePositions(4));
     const View back = Ranked("sent gradients", qkv_width);
     OrderRows(e_.builder(), Ordering(qkv_width, 0, true), back, dqkv);
     const View returned = Exchange(back, qkv_width);
@@ -195,6 +197,16 @@ class ShareOfHeads {
     const View got = Ranked("received heads", width);
     AllToAll(e_.builder(), Group::kContext, ranks_, sent, got);
     return got;
+  }
+
+  // Those of all ranks' rows, in order, of the node's input with the own ones; empty without it.
+  View WholePositions(size_t input) {
+    const View own = e_.InOrNone(node_, input);
+    if (own.slot < 0) return own;
+    const View ranked = Ranked("ranks' positions", 1), ordered = WholeOf("whole positions", 1);
+    AllGather(e_.builder(), Group::kContext, own, ranked);
+    Order(ranked, 1, ordered);
+    return ordered;
   }
 
   ops::OrderRows Ordering(int64_t width, int64_t stride, bool inverse) const {

@@ -68,6 +68,10 @@ class Emitter {
   void Place(ValueId value, const View& view, int64_t origin) { places_[value] = {view, origin}; }
   bool placed(ValueId value) const { return places_.contains(value); }
   View In(const Node& node, size_t index) const { return Of(node.in[index]); }
+  // Empty where the node has no such input.
+  View InOrNone(const Node& node, size_t index) const {
+    return index < node.in.size() ? In(node, index) : View{};
+  }
   // A scratch of the window's size when the output is discarded.
   View Out(const Node& node, size_t index);
   View Of(ValueId value) const;  // its rows in the window

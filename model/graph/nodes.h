@@ -28,11 +28,14 @@ ValueId Linear(Graph& graph, ValueId x, WeightId weight, std::string name);
 // make the same columns, and each has a part of the head's gradient.
 ValueId LinearWithShared(Graph& graph, ValueId x, WeightId weight, WeightId shared, int64_t heads,
                          std::string name);
-// Turns the queries and keys of packed q, k, v [(H + 2K)·D] by their positions (Su et al., 2021).
-ValueId Rope(Graph& graph, ValueId qkv, const Heads& heads, std::string name);
-// Causal, grouped queries [N, H·D]; `statistic` names the log-sum-exp of the scores [N, H].
-ValueId Attention(Graph& graph, ValueId qkv, const Heads& heads, std::string name,
-                  std::string statistic);
+// Turns the queries and keys of packed q, k, v [(H + 2K)·D] by their positions (Su et al., 2021):
+// where `positions` [N] says, or (-1) where rows stand in their sequence.
+ValueId Rope(Graph& graph, ValueId qkv, ValueId positions, const Heads& heads, std::string name);
+// Causal, grouped queries [N, H·D]; `statistic` names the log-sum-exp of the scores [N, H]. With
+// positions (not -1) a sequence is several documents, each with positions from 0 on, and rows see
+// those of their own.
+ValueId Attention(Graph& graph, ValueId qkv, ValueId positions, const Heads& heads,
+                  std::string name, std::string statistic);
 // silu(gate) · up of packed gate, up [N, 2F].
 ValueId Swiglu(Graph& graph, ValueId gate_up, std::string name);
 ValueId Add(Graph& graph, ValueId x, ValueId branch, std::string name);

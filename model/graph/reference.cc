@@ -79,7 +79,7 @@ class Step {
     for (int64_t r = 0; r < rows_; ++r) {
       for (int64_t head = 0; head < a.heads + a.kv_heads; ++head) {
         for (int64_t i = 0; i < half; ++i) {
-          const double turn = static_cast<double>(r % r_.sequence) *
+          const double turn = static_cast<double>(Position(1, r)) *
                               std::pow(1e4, -static_cast<double>(i) / static_cast<double>(half));
           const double c = std::cos(turn), s = std::sin(turn) * (a.inverse ? -1 : 1);
           const int64_t at = r * width + head * a.head_size + i;
@@ -94,9 +94,9 @@ class Step {
     for (int64_t head = 0; head < a.heads; ++head) {
       for (int64_t r = 0; r < rows_; ++r) {
         double sum = 0;
-        for (int64_t k = r - r % r_.sequence; k <= r; ++k) sum += std::exp(Score(0, head, r, k));
+        for (int64_t k = r - Position(1, r); k <= r; ++k) sum += std::exp(Score(0, head, r, k));
         r_.values[n_.out[1]][r * a.heads + head] = std::log(sum);
-        for (int64_t k = r - r % r_.sequence; k <= r; ++k) {
+        for (int64_t k = r - Position(1, r); k <= r; ++k) {
           const double share = std::exp(Score(0, head, r, k)) / sum;
           for (int64_t i = 0; i < a.head_size; ++i) {
             Out()[(r * a.heads + head) * a.head_size + i] += share * In(0)[Value(head, k) + i];
@@ -113,7 +113,7 @@ class Step {
         const int64_t out = (r * a.heads + head) * a.head_size;
         double whole = 0;
         for (int64_t i = 0; i < a.head_size; ++i) whole += In(0)[out + i] * In(2)[out + i];
-        for (int64_t k = r - r % r_.sequence; k <= r; ++k) {
+        for (int64_t k = r - Position(4, r); k <= r; ++k) {
           const double share = std::exp(Score(1, head, r, k) - In(3)[r * a.heads + head]);
           double part = 0;
           for (int64_t i = 0; i < a.head_size; ++i) {
@@ -170,6 +170,10 @@ class Step {
   Numbers& Dw() { return r_.weight_gradients[n_.weight]; }
   int64_t Width(ValueId value) const { return g_.values[value].width; }
   int64_t Whole(size_t input, int64_t row) const { return std::lround(In(input)[row]); }
+  // Of a row inside its document, by the node's input; without it, in the sequence.
+  int64_t Position(size_t input, int64_t row) const {
+    return input < n_.in.size() ? Whole(input, row) : row % r_.sequence;
+  }
 
   // Places in a row's packed queries, keys and values.
   int64_t Query(int64_t head, int64_t row) const {

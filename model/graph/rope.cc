@@ -1,4 +1,7 @@
 // Rotary positions, in place; backward turns the gradients back.
+#include <utility>
+#include <vector>
+
 #include "model/graph/attention_shape.h"
 #include "model/graph/node_rule.h"
 #include "model/graph/nodes.h"
@@ -10,8 +13,10 @@ class RotationRule : public NodeRule {
  public:
   void Differentiate(Graph& graph, const Node& node, Tape& tape) const override {
     const ValueId dx = tape.Make(node.in[0]);
-    Node backward{NodeKind::kRope, {tape.Gradient(node.out[0])}, {dx}, -1, node.attributes,
-                  Phase::kInput};
+    Node backward = node;
+    backward.in[0] = tape.Gradient(node.out[0]);
+    backward.out = {dx};
+    backward.phase = Phase::kInput;
     backward.attributes.inverse = true;
     graph.Add(std::move(backward));
     tape.Contribute(node.in[0], dx);
@@ -23,16 +28,18 @@ class RotationRule : public NodeRule {
     const View table = e.builder().Formal(program::Role::kConstants, 0,
                                           e.shape().constant_rows * a.head_size * 4, "rope");
     Rope(e.builder(), AttentionShapeOf(e, node), e.Out(node, 0), table, a.inverse,
-         e.shape().decodes ? e.Scalars() : View{});
+         e.shape().decodes ? e.Scalars() : View{}, e.InOrNone(node, 1));
   }
 };
 
 }  // namespace
 
-ValueId Rope(Graph& graph, ValueId qkv, const Heads& heads, std::string name) {
+ValueId Rope(Graph& graph, ValueId qkv, ValueId positions, const Heads& heads, std::string name) {
   const ValueId turned = graph.Make(std::move(name), graph.values[qkv].width, Layout::kColumns);
+  std::vector<ValueId> in = {graph.As(qkv, Layout::kColumns)};
+  if (positions >= 0) in.push_back(positions);
   graph.Add({NodeKind::kRope,
-             {graph.As(qkv, Layout::kColumns)},
+             std::move(in),
              {turned},
              -1,
              {.heads = heads.heads, .kv_heads = heads.kv_heads, .head_size = heads.head_size}});

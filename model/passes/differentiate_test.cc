@@ -63,6 +63,15 @@ void ExpectSlopes(Reference& reference, Reference::Numbers& varied,
   }
 }
 
+// Sequences of documents of 1, 2, 1 and more rows.
+void FillPositions(Reference::Numbers& positions) {
+  for (size_t row = 0; row < positions.size(); ++row) {
+    const int64_t place = static_cast<int64_t>(row) % kSequence;
+    const int64_t begin = place == 0 ? 0 : place < 3 ? 1 : place == 3 ? 3 : 4;
+    positions[row] = static_cast<double>(place - begin);
+  }
+}
+
 // Differentiates the graph and compares all its gradients.
 void ExpectDerivative(Graph graph) {
   Differentiate(graph);
@@ -72,6 +81,7 @@ void ExpectDerivative(Graph graph) {
     if (graph.values[i].given == Role::kAny) continue;
     Reference::Numbers& given = reference.values[i];
     FillNormal(i, given);
+    if (graph.values[i].given == Role::kPositions) FillPositions(given);
     if (graph.values[i].given != Role::kTokens && graph.values[i].given != Role::kTargets) continue;
     const bool targets = graph.values[i].given == Role::kTargets;
     for (size_t row = 0; row < given.size(); ++row) {
@@ -94,6 +104,10 @@ Graph WithInput(int64_t width) {
   Graph graph("rule", 1);
   graph.input = graph.Given("input", width, Layout::kRows, Role::kInput);
   return graph;
+}
+
+ValueId PositionsOf(Graph& graph) {
+  return graph.Given("positions", 1, Layout::kWhole, Role::kPositions);
 }
 
 TEST(DifferentiateTest, Embed) {
@@ -130,13 +144,25 @@ TEST(DifferentiateTest, LinearOfAValueReadTwice_AddsItsGradients) {
 
 TEST(DifferentiateTest, Rope) {
   Graph g = WithInput(8 * 6);
-  g.output = Rope(g, g.input, kHeads, "y");
+  g.output = Rope(g, g.input, -1, kHeads, "y");
   ExpectDerivative(g);
 }
 
 TEST(DifferentiateTest, Attention) {
   Graph g = WithInput(8 * 6);
-  g.output = Attention(g, g.input, kHeads, "y", "log_sum_exp");
+  g.output = Attention(g, g.input, -1, kHeads, "y", "log_sum_exp");
+  ExpectDerivative(g);
+}
+
+TEST(DifferentiateTest, RopeOfDocuments) {
+  Graph g = WithInput(8 * 6);
+  g.output = Rope(g, g.input, PositionsOf(g), kHeads, "y");
+  ExpectDerivative(g);
+}
+
+TEST(DifferentiateTest, AttentionOfDocuments) {
+  Graph g = WithInput(8 * 6);
+  g.output = Attention(g, g.input, PositionsOf(g), kHeads, "y", "log_sum_exp");
   ExpectDerivative(g);
 }
 
@@ -156,8 +182,9 @@ TEST(DifferentiateTest, Loss) {
 Graph Block() {
   Graph g = WithInput(8);
   const ValueId normed = Norm(g, g.input, UseScale(g, 8), 1e-3, "norm1", "rstd1");
-  const ValueId qkv = Rope(g, Linear(g, normed, UseMatrix(g, 48, 8), "projected"), kHeads, "qkv");
-  const ValueId attention = Attention(g, qkv, kHeads, "attention", "log_sum_exp");
+  const ValueId qkv =
+      Rope(g, Linear(g, normed, UseMatrix(g, 48, 8), "projected"), -1, kHeads, "qkv");
+  const ValueId attention = Attention(g, qkv, -1, kHeads, "attention", "log_sum_exp");
   const ValueId residual =
       Add(g, g.input, Linear(g, attention, UseMatrix(g, 8, 24), "attended"), "residual");
   const ValueId again = Norm(g, residual, UseScale(g, 8), 1e-3, "norm2", "rstd2");

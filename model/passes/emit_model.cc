@@ -51,8 +51,8 @@ LayerShapes ShapesOf(const ModelSpec& spec, const EmitOptions& options) {
   shapes.train.context = spec.context;
   shapes.train.constant_rows = RopeTableRows(spec, options);
   shapes.train.threads = options.threads;
-  shapes.decodes =
-      options.tensor_degree == 1 && options.context_ranks == 1 && options.prefill_chunk > 0;
+  shapes.decodes = options.tensor_degree == 1 && options.context_ranks == 1 &&
+                   options.prefill_chunk > 0 && !options.documents;
   shapes.decode = shapes.train;
   shapes.decode.batch = 1;
   shapes.decode.sequence = 1;
@@ -207,7 +207,9 @@ absl::StatusOr<LayerGraph> EmitModel(const ModelGraph& model, const ModelSpec& s
 }
 
 int64_t RopeTableRows(const ModelSpec& spec, const EmitOptions& options) {
-  if (options.context_ranks > 1) return options.sequence / options.context_ranks;
+  if (options.context_ranks > 1 && !options.documents) {
+    return options.sequence / options.context_ranks;
+  }
   return spec.context + options.prefill_chunk;
 }
 

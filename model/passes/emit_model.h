@@ -3,7 +3,9 @@
 //
 // Formals of a layer's templates (roles; index where there are several; in order of first use: bind
 // by role and index):
-//   forward           kInput | kTokens, kParameters, kConstants, kSaved, kOutput
+//   forward           kInput | kTokens, kParameters, kConstants, kPositions (with documents),
+//   kSaved,
+//                     kOutput
 //   backward          the same, read, but kOutput; kGradientStream (in place: the output's gradient
 //                     on entry, the input's on exit), kGradients
 //   backward_input    kOutputGradient instead of the stream, kInputGradient, kStash; of kGradients
@@ -19,7 +21,7 @@
 // and the loss are partial over the group. With tensor_degree t > 1 a rank holds [N/t, C] between
 // layers (graph.h says which); gradients of weights that are whole on every rank are partial over
 // the tensor group, operands say so, and nothing in a template completes them. There is no decoding
-// with t > 1 or in a context group.
+// with t > 1, in a context group or with documents.
 #ifndef STRATA_MODEL_PASSES_EMIT_MODEL_H_
 #define STRATA_MODEL_PASSES_EMIT_MODEL_H_
 
@@ -41,7 +43,7 @@ absl::StatusOr<program::LayerGraph> EmitModel(const ModelGraph& model, const Mod
 
 // Rows of the rotary table (constant 0): the context, and a prefill chunk beyond it since a last
 // chunk may be longer than what is left of the context. In a context group: of the rank's own rows,
-// in their order.
+// in their order, unless documents' positions say which rows are read.
 int64_t RopeTableRows(const ModelSpec& spec, const EmitOptions& options);
 
 }  // namespace strata::model

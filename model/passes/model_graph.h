@@ -26,6 +26,7 @@ struct EmitOptions {
   // (program/ir/context_rows.h), and how they exchange keys and values.
   int64_t context_ranks = 1;
   program::ContextMethod context_method = program::ContextMethod::kRing;
+  bool documents = false;  // several in a sequence, attention inside each; no decoding templates
   bool split_backward = false;  // also backward_input and backward_weight
   int64_t threads = 1;          // of a rank's pool at most; workspaces are sized for them
   int64_t set_ranges = 1;       // equal ranges that sets are padded to; see FlattenSet

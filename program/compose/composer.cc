@@ -8,6 +8,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
+#include "ops/op_struct.h"
+#include "ops/step.h"
 #include "program/compose/sources/activations.h"
 #include "program/compose/sources/gradients.h"
 #include "program/compose/sources/parameters.h"
@@ -118,8 +120,10 @@ class StageComposer {
     use_ = 0;
     results_.emplace(stage_, decision_.sets, result_.slots.scalars);
     LoadScalars(norms);
-    tokens_ = targets_ = -1;
-    if (UsesRole(Role::kTokens) || UsesRole(Role::kTargets)) LoadBatch(rows);
+    tokens_ = targets_ = positions_ = -1;
+    if (UsesRole(Role::kTokens) || UsesRole(Role::kTargets) || UsesRole(Role::kPositions)) {
+      LoadBatch(rows);
+    }
     results_->Begin(norms);
   }
 
@@ -146,20 +150,23 @@ class StageComposer {
 
   void LoadBatch(int64_t rows) {
     const int64_t bytes = rows * graph_.sequence * 4;
-    const auto add = [&](const char* name) {
-      return assembler_.AddTransient(
+    const bool documents = UsesRole(Role::kPositions);
+    std::vector<Operand> loaded;
+    const auto load = [&](const char* name) {
+      const int slot = assembler_.AddTransient(
           Slot{.name = name, .tier = Tier::kHost, .klass = SlotClass::kBatch, .bytes = bytes});
+      loaded.push_back({.slot = slot, .bytes = bytes, .access = Access::kWrite});
+      return slot;
     };
-    tokens_ = add("tokens");
-    targets_ = add("targets");
-    assembler_.CallOp({.kind = OpKind::kLoadBatch, .ints = {rows, graph_.sequence}}, Purpose::kLoad,
-                      "load batch",
-                      {{.slot = tokens_, .bytes = bytes, .access = Access::kWrite},
-                       {.slot = targets_, .bytes = bytes, .access = Access::kWrite}},
-                      plan_.host_stream());
+    tokens_ = load("tokens");
+    targets_ = load("targets");
+    if (documents) positions_ = load("positions");
+    assembler_.CallOp(ops::ToOp(ops::LoadBatch{rows, graph_.sequence, documents}), Purpose::kLoad,
+                      "load batch", std::move(loaded), plan_.host_stream());
     if (!plan_.on_device()) return;
     if (UsesRole(Role::kTokens)) tokens_ = ToDevice("tokens", Whole(tokens_, bytes)).slot;
     if (UsesRole(Role::kTargets)) targets_ = ToDevice("targets", Whole(targets_, bytes)).slot;
+    if (documents) positions_ = ToDevice("positions", Whole(positions_, bytes)).slot;
   }
 
   Operand ToDevice(const char* what, const Operand& from) {
@@ -229,6 +236,8 @@ class StageComposer {
         return {.slot = tokens_, .offset = first_row_bytes, .bytes = formal.bytes};
       case Role::kTargets:
         return {.slot = targets_, .offset = first_row_bytes, .bytes = formal.bytes};
+      case Role::kPositions:
+        return {.slot = positions_, .offset = first_row_bytes, .bytes = formal.bytes};
       case Role::kLoss: {
         Operand loss = results_->OwnLosses();
         loss.offset += use.micro_batch / passes_per_row_ * 8;
@@ -339,7 +348,7 @@ class StageComposer {
   Operand compute_scalars_;  // those that kernels read
   int use_ = 0;
   int64_t passes_per_row_ = 1;
-  int tokens_ = -1, targets_ = -1;
+  int tokens_ = -1, targets_ = -1, positions_ = -1;
 };
 
 }  // namespace

@@ -26,7 +26,8 @@ enum class Role : uint8_t {
   kGradients,       // its gradient, accumulated; same index
   kTokens,
   kTargets,
-  kLoss,  // f64, accumulated
+  kPositions,  // of each token inside its document
+  kLoss,       // f64, accumulated
   kScalars,
   kConstants,  // index: position in LayerGraph::constants
   kCache,      // a layer's decode cache

@@ -124,9 +124,10 @@ const char* Name(OpKind kind) {
 }
 const char* Name(Role role) {
   static constexpr const char* kNames[] = {
-      "input",   "output",     "gradient-stream", "output-gradient", "input-gradient", "saved",
-      "stash",   "parameters", "gradients",       "tokens",          "targets",        "loss",
-      "scalars", "constants",  "cache",           "logits",          "state",          "any"};
+      "input", "output",     "gradient-stream", "output-gradient", "input-gradient", "saved",
+      "stash", "parameters", "gradients",       "tokens",          "targets",        "positions",
+      "loss",  "scalars",    "constants",       "cache",           "logits",         "state",
+      "any"};
   return kNames[static_cast<int>(role)];
 }
 

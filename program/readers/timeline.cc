@@ -1,6 +1,7 @@
 #include "program/readers/timeline.h"
 
 #include <algorithm>
+#include <bit>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -146,8 +147,10 @@ double RateCostModel::OpSeconds(const Op& op) const {
 }
 
 double RateCostModel::CollectiveSeconds(const Communication& communication, int group_size) const {
+  if (group_size < 2) return 0;
   const double bytes = static_cast<double>(communication.bytes), others = group_size - 1;
-  double moved = 0;
+  const double turns = std::bit_width(static_cast<unsigned>(group_size - 1));  // of a binomial tree
+  double moved = 0, latencies = 1;
   switch (communication.op) {
     case CollectiveOp::kAllGather:
     case CollectiveOp::kReduceScatter:
@@ -156,19 +159,20 @@ double RateCostModel::CollectiveSeconds(const Communication& communication, int 
       break;
     case CollectiveOp::kAllReduce:
       moved = 2 * others / group_size * bytes;
+      latencies = 2;
       break;
     case CollectiveOp::kBroadcast:
-      moved = group_size > 1 ? bytes : 0;
+      moved = turns * bytes;
+      latencies = turns;
       break;
     case CollectiveOp::kRotate:
-      return group_size < 2 ? 0
-                            : rates_.link_latency_seconds + bytes / rates_.link_bytes_per_second;
+      moved = bytes;
+      break;
     case CollectiveOp::kBarrier:
+      latencies = turns;
       break;
   }
-  return group_size < 2
-             ? 0
-             : rates_.link_latency_seconds * others + moved / rates_.link_bytes_per_second;
+  return latencies * rates_.link_latency_seconds + moved / rates_.link_bytes_per_second;
 }
 
 double RateCostModel::MessageSeconds(const Communication& communication) const {

@@ -26,6 +26,8 @@ class CostModel {
 };
 
 // Rates alone: seconds = latency + work / rate. For tests, and until a machine has been measured.
+// Collectives as collectives/message_communicator.h makes them: pieces go to all others at once, so
+// an exchange waits for one latency whatever the group's size, an all-reduce for two.
 struct Rates {
   double flops_per_second = 1e11;
   double memory_bytes_per_second = 1e10;

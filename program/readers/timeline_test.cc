@@ -200,11 +200,11 @@ TEST(RateCostModelTest, SecondsFollowTheRates) {
   const auto collective = [&](CollectiveOp kind, int ranks) {
     return costs.CollectiveSeconds({.op = kind, .bytes = 40}, ranks);
   };
-  EXPECT_DOUBLE_EQ(collective(CollectiveOp::kAllGather, 4), 3 * 0.5 + 3 * 2);
-  EXPECT_DOUBLE_EQ(collective(CollectiveOp::kReduceScatter, 4), 3 * 0.5 + 3 * 2);
-  EXPECT_DOUBLE_EQ(collective(CollectiveOp::kAllReduce, 4), 3 * 0.5 + 2 * 0.75 * 2);
-  EXPECT_DOUBLE_EQ(collective(CollectiveOp::kBroadcast, 4), 3 * 0.5 + 2);
-  EXPECT_DOUBLE_EQ(collective(CollectiveOp::kBarrier, 4), 3 * 0.5);
+  EXPECT_DOUBLE_EQ(collective(CollectiveOp::kAllGather, 4), 0.5 + 3 * 2);
+  EXPECT_DOUBLE_EQ(collective(CollectiveOp::kReduceScatter, 4), 0.5 + 3 * 2);
+  EXPECT_DOUBLE_EQ(collective(CollectiveOp::kAllReduce, 4), 2 * 0.5 + 2 * 0.75 * 2);
+  EXPECT_DOUBLE_EQ(collective(CollectiveOp::kBroadcast, 4), 2 * (0.5 + 2));
+  EXPECT_DOUBLE_EQ(collective(CollectiveOp::kBarrier, 4), 2 * 0.5);
   EXPECT_DOUBLE_EQ(collective(CollectiveOp::kAllReduce, 1), 0);
   EXPECT_DOUBLE_EQ(costs.MessageSeconds({.bytes = 40}), 2.5);
   EXPECT_DOUBLE_EQ(costs.TransferSeconds(Tier::kSsd, Tier::kHost, 40), 10);

@@ -51,6 +51,7 @@ Interpreter::Interpreter(program::LayerGraph graph, double rope_theta, int threa
   for (const program::Layer& layer : graph_.layers) caches_.emplace_back(layer.cache_bytes, kNan);
   tokens_ = Buffer(graph_.tokens() * 4, 0);
   targets_ = Buffer(graph_.tokens() * 4, 0);
+  positions_ = Buffer(graph_.tokens() * 4, kNan);
   loss_ = Buffer(8, 0);
   scalars_ = Buffer(program::kScalarBytes, kNan);
   gradient_stream_ = Buffer(graph_.boundary_bytes, kNan);
@@ -124,6 +125,8 @@ std::byte* Interpreter::BindFormal(size_t layer, const Formal& formal) {
       return tokens_.data();
     case Role::kTargets:
       return targets_.data();
+    case Role::kPositions:
+      return positions_.data();
     case Role::kLoss:
       return loss_.data();
     case Role::kScalars:
@@ -171,8 +174,10 @@ absl::Status Interpreter::Backward(bool split) {
 
 absl::StatusOr<double> Interpreter::TrainPass(absl::Span<const int32_t> tokens,
                                               absl::Span<const int32_t> targets,
-                                              double inverse_tokens, bool split) {
+                                              double inverse_tokens, bool split,
+                                              absl::Span<const int32_t> positions) {
   LoadTokens(tokens, targets);
+  if (!positions.empty()) std::memcpy(positions_.data(), positions.data(), positions.size() * 4);
   scalar(Scalar::kInverseTokens) = inverse_tokens;
   for (size_t layer = 0; layer + 1 < graph_.layers.size(); ++layer) {
     RETURN_IF_ERROR(CallLayer(layer, graph_.layers[layer].templates.forward));

@@ -58,10 +58,10 @@ class Interpreter {
   void ZeroGradients();
   // One pass: tokens and targets [micro_batch, sequence]. Adds to the gradients, scaled by
   // `inverse_tokens`; returns the sum of the losses. `split`: backward_input of all layers, then
-  // backward_weight of all.
+  // backward_weight of all. `positions`: of graphs with documents.
   absl::StatusOr<double> TrainPass(absl::Span<const int32_t> tokens,
                                    absl::Span<const int32_t> targets, double inverse_tokens,
-                                   bool split);
+                                   bool split, absl::Span<const int32_t> positions = {});
   // Sum of the losses, with the evaluate templates.
   absl::StatusOr<double> EvaluatePass(absl::Span<const int32_t> tokens,
                                       absl::Span<const int32_t> targets);
@@ -98,7 +98,7 @@ class Interpreter {
   std::vector<Buffer> parameters_, gradients_, first_moments_, second_moments_, constants_;
   std::vector<Buffer> caches_;    // per layer
   std::map<Key, Buffer> places_;  // saved, stash; activations by the layer that writes them
-  Buffer tokens_, targets_, loss_, scalars_, gradient_stream_, logits_, workspace_;
+  Buffer tokens_, targets_, positions_, loss_, scalars_, gradient_stream_, logits_, workspace_;
   bool split_ = false;
 };
 

@@ -67,8 +67,9 @@ NamedTensors InitialWeights(const model::ModelSpec& spec, uint64_t seed) {
 
 ModelGradients GradientsOf(const model::ModelSpec& spec, const NamedTensors& weights,
                            int64_t sequence, const std::vector<int32_t>& tokens,
-                           const std::vector<int32_t>& targets) {
-  model::ModelGraph model = model::LlamaGraph(spec, 1);
+                           const std::vector<int32_t>& targets,
+                           const std::vector<int32_t>& positions) {
+  model::ModelGraph model = model::LlamaGraph(spec, 1, !positions.empty());
   for (Graph& graph : model.graphs) model::Differentiate(graph);
   const int64_t batch = static_cast<int64_t>(tokens.size()) / sequence;
   std::vector<std::unique_ptr<LayerAtWork>> layers;
@@ -84,6 +85,7 @@ ModelGradients GradientsOf(const model::ModelSpec& spec, const NamedTensors& wei
     }
     Give(graph, program::Role::kTokens, tokens, reference);
     Give(graph, program::Role::kTargets, targets, reference);
+    Give(graph, program::Role::kPositions, positions, reference);
   }
   ModelGradients result;
   for (size_t i = 0; i < layers.size(); ++i) {

@@ -24,10 +24,11 @@ struct ModelGradients {
 NamedTensors InitialWeights(const model::ModelSpec& spec, uint64_t seed);
 
 // Tokens and targets [batch, sequence]; a negative target is not trained on, and counts in the
-// mean.
+// mean. `positions` of tokens inside their documents; empty: each sequence is one.
 ModelGradients GradientsOf(const model::ModelSpec& spec, const NamedTensors& weights,
                            int64_t sequence, const std::vector<int32_t>& tokens,
-                           const std::vector<int32_t>& targets);
+                           const std::vector<int32_t>& targets,
+                           const std::vector<int32_t>& positions = {});
 
 }  // namespace strata::testing
 

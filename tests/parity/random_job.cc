@@ -153,7 +153,7 @@ std::string Job::Text() const {
       " shard ", g.shard, " prefetch ", plan.prefetch_bytes, " order ",
       static_cast<int>(plan.micro_order), " recompute ", static_cast<int>(emit.recompute.mode),
       " [", absl::StrJoin(emit.recompute.save, ","), "] ", emit.recompute.first_layer, "-",
-      emit.recompute.last_layer);
+      emit.recompute.last_layer, emit.documents ? " documents" : "");
 }
 
 Job LaidOut(Job job, const PlanShape& shape) {
@@ -236,6 +236,7 @@ std::optional<Job> DrawJob(uint64_t seed) {
         back ? 2 * shape.pipeline : (shape.virtual_stages - 1) * shape.pipeline + 1;
     job.plan.in_flight = static_cast<int>(least + dice.Roll(0, 4));
   }
+  job.emit.documents = dice.OneIn(3);
   return LaidOut(std::move(job), shape);
 }
 

@@ -1,8 +1,9 @@
 // Any legal plan of any small model trains like one rank: random layouts over tensor, context,
 // pipeline (schedule, uneven stages, passes in flight), data, shard level, hybrid groups, prefetch,
-// recompute and orders, and random models of odd sizes, run on loopback ranks, gradients compared
-// tensor by tensor with f64. Layouts that break rules are drawn on the way: the composer refuses
-// exactly those, and composes what is suggested instead.
+// recompute and orders, with several documents in a sequence or one, and random models of odd
+// sizes, run on loopback ranks, gradients compared tensor by tensor with f64. Layouts that break
+// rules are drawn on the way: the composer refuses exactly those, and composes what is suggested
+// instead.
 //
 //   random_plans_test [--plans=N] [--first=SEED]   (300 from 1)
 #include <algorithm>
@@ -18,6 +19,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "collectives/loopback.h"
+#include "common/rng.h"
 #include "common/status_macros.h"
 #include "device/thread_pool.h"
 #include "gtest/gtest.h"
@@ -88,6 +90,13 @@ int32_t TargetAt(int64_t sample, int64_t position, int64_t vocab) {
   return (sample + position) % 5 == 4 ? -1 : TokenAt(sample, position + 1, vocab);
 }
 
+// Of a token inside its document; about a third of all rows begin one.
+int32_t PlaceAt(int64_t sample, int64_t position) {
+  int64_t begin = position;
+  while (begin > 0 && common::MixBits(static_cast<uint64_t>(sample), begin) % 3 != 0) --begin;
+  return static_cast<int32_t>(position - begin);
+}
+
 // Samples belong to leaves, leaves to ranks.
 class Text final : public worker::HostOps {
  public:
@@ -98,11 +107,10 @@ class Text final : public worker::HostOps {
     }
   }
 
-  absl::Status LoadBatch(int32_t* tokens, int32_t* targets, int64_t samples,
-                         int64_t sequence) override {
+  absl::Status LoadBatch(const worker::BatchRows& rows) override {
     const int64_t batch = job_.plan.global_batch, vocab = job_.model.vocab;
-    for (int64_t i = 0; i < samples * sequence; ++i) {
-      const int64_t at = i / sequence, position = positions_[i % sequence];
+    for (int64_t i = 0; i < rows.samples * rows.sequence; ++i) {
+      const int64_t at = i / rows.sequence, position = positions_[i % rows.sequence];
       int64_t sample = 0;
       if (step <= kSteps) {
         const int64_t of_leaf = batch / decision_.leaves.count;
@@ -115,8 +123,9 @@ class Text final : public worker::HostOps {
         if (place >= shape.sequences || sample >= job_.plan.evaluate_batch) sample = -1;
       }
       const int64_t whole = step * batch + sample;
-      tokens[i] = sample < 0 ? 0 : TokenAt(whole, position, vocab);
-      targets[i] = sample < 0 ? -1 : TargetAt(whole, position, vocab);
+      rows.tokens[i] = sample < 0 ? 0 : TokenAt(whole, position, vocab);
+      rows.targets[i] = sample < 0 ? -1 : TargetAt(whole, position, vocab);
+      if (rows.positions != nullptr) rows.positions[i] = PlaceAt(whole, position);
     }
     return absl::OkStatus();
   }
@@ -192,7 +201,9 @@ void RunRank(const Job& job, const program::Decision& decision, program::StagePr
     return absl::MakeSpan(reinterpret_cast<float*>(bytes.data()), bytes.size() / 4);
   };
   if (slots.constants[0] >= 0) {
-    for (const program::ContextRun& run : RunsOf(job, rank)) {
+    std::vector<program::ContextRun> runs = RunsOf(job, rank);
+    if (job.emit.documents) runs = {{.count = job.emit.sequence}};
+    for (const program::ContextRun& run : runs) {
       kernels::BuildRopeTable(run.position, run.count, job.model.head_size, job.model.rope_theta,
                               floats(slots.constants[0]).data() + run.first * job.model.head_size);
     }
@@ -288,16 +299,18 @@ void Compare(const Job& job, const std::vector<double>& found, const std::vector
 
 // The ranks' parts of the first step's gradients, tensor by tensor, against f64.
 void CompareGradients(const Job& job, const std::vector<Outcome>& outcomes) {
-  std::vector<int32_t> tokens, targets;
+  std::vector<int32_t> tokens, targets, positions;
   for (int64_t sample = 0; sample < job.plan.global_batch; ++sample) {
     for (int64_t position = 0; position < job.emit.sequence; ++position) {
       const int64_t whole = job.plan.global_batch + sample;  // of step 1
       tokens.push_back(TokenAt(whole, position, job.model.vocab));
       targets.push_back(TargetAt(whole, position, job.model.vocab));
+      if (job.emit.documents) positions.push_back(PlaceAt(whole, position));
     }
   }
-  const testing::ModelGradients expected = testing::GradientsOf(
-      job.model, testing::InitialWeights(job.model, 1), job.emit.sequence, tokens, targets);
+  const testing::ModelGradients expected =
+      testing::GradientsOf(job.model, testing::InitialWeights(job.model, 1), job.emit.sequence,
+                           tokens, targets, positions);
   EXPECT_NEAR(outcomes[0].losses[0], expected.loss, 2e-6 * expected.loss);
   for (const auto& [name, tensor] : expected.gradients) {
     std::vector<bool> seen(tensor.size());

@@ -33,6 +33,7 @@ TensorGroup::TensorGroup(program::LayerGraph graph, double rope_theta, int degre
   }
   tokens_ = Buffer(graph_.tokens() * 4, 0);
   targets_ = Buffer(graph_.tokens() * 4, 0);
+  positions_ = Buffer(graph_.tokens() * 4, kNan);
   scalars_ = Buffer(program::kScalarBytes, kNan);
   rope_ = Buffer(graph_.constants[0].bytes, kNan);
   for (const Op& op : graph_.templates[graph_.layers[1].templates.forward].ops) {
@@ -54,6 +55,8 @@ std::byte* TensorGroup::BindFormal(Rank& rank, size_t layer, const Formal& forma
       return tokens_.data();
     case Role::kTargets:
       return targets_.data();
+    case Role::kPositions:
+      return positions_.data();
     case Role::kLoss:
       return rank.loss.data();
     case Role::kScalars:
@@ -145,10 +148,12 @@ absl::Status TensorGroup::CallLayer(size_t layer, int index) {
 
 absl::StatusOr<std::vector<double>> TensorGroup::TrainPass(absl::Span<const int32_t> tokens,
                                                            absl::Span<const int32_t> targets,
-                                                           double inverse_tokens, bool split) {
+                                                           double inverse_tokens, bool split,
+                                                           absl::Span<const int32_t> positions) {
   split_ = split;
   std::memcpy(tokens_.data(), tokens.data(), tokens.size() * 4);
   std::memcpy(targets_.data(), targets.data(), targets.size() * 4);
+  if (!positions.empty()) std::memcpy(positions_.data(), positions.data(), positions.size() * 4);
   reinterpret_cast<double*>(scalars_.data())[static_cast<int>(program::Scalar::kInverseTokens)] =
       inverse_tokens;
   const size_t head = graph_.layers.size() - 1;

@@ -34,7 +34,8 @@ class TensorGroup {
   // One pass, as Interpreter::TrainPass; the loss of every rank.
   absl::StatusOr<std::vector<double>> TrainPass(absl::Span<const int32_t> tokens,
                                                 absl::Span<const int32_t> targets,
-                                                double inverse_tokens, bool split);
+                                                double inverse_tokens, bool split,
+                                                absl::Span<const int32_t> positions = {});
 
  private:
   using Key = std::tuple<size_t, program::Role, int>;  // of a layer, by role and index
@@ -59,7 +60,7 @@ class TensorGroup {
   device::ThreadPool pool_;
   worker::MatmulPlans plans_;
   std::vector<Rank> ranks_;
-  Buffer tokens_, targets_, scalars_, rope_;
+  Buffer tokens_, targets_, positions_, scalars_, rope_;
   bool split_ = false;
 };
 

@@ -69,7 +69,12 @@ Outcome Train(const model::EmitOptions& options, int64_t kv_heads = 4) {
     tokens[i] = static_cast<int32_t>(common::MixBits(i, 1) % 264);
     targets[i] = i % 7 == 3 ? -1 : static_cast<int32_t>(common::MixBits(i, 2) % 264);
   }
-  const auto losses = group.TrainPass(tokens, targets, 1.0 / 55, options.split_backward);
+  std::vector<int32_t> positions;  // documents of 9 and 4 tokens, the last of a sequence cut
+  for (size_t i = 0; options.documents && i < tokens.size(); ++i) {
+    const int32_t place = static_cast<int32_t>(i % kSequence % 13);
+    positions.push_back(place < 9 ? place : place - 9);
+  }
+  const auto losses = group.TrainPass(tokens, targets, 1.0 / 55, options.split_backward, positions);
   EXPECT_TRUE(losses.ok()) << losses.status();
   if (!losses.ok()) return outcome;
   outcome.losses = *losses;
@@ -111,6 +116,26 @@ TEST(TensorGroupTest, LossesAndGradients_AreThoseOfOneRank) {
       model::EmitOptions options = Options(degree, chunks);
       options.head_chunk_rows = chunks == 2 ? 16 : 0;  // smaller than a chunk of the group's rows
       ExpectClose(Train(options), one);
+    }
+  }
+}
+
+TEST(TensorGroupTest, SeveralDocumentsInASequence_GiveOneRanksLossesAndGradients) {
+  model::EmitOptions options = Options(1, 1);
+  const Outcome whole = Train(options);
+  options.documents = true;
+  const Outcome one = Train(options);
+  EXPECT_NE(one.losses, whole.losses);
+  for (const int64_t degree : {2, 4}) {
+    for (const int64_t chunks : {1, 4}) {
+      for (const Mode mode : {Mode::kNone, Mode::kSelective, Mode::kFull}) {
+        SCOPED_TRACE(absl::StrCat("degree ", degree, ", chunks ", chunks));
+        options = Options(degree, chunks);
+        options.documents = true;
+        options.recompute.mode = mode;
+        options.split_backward = chunks == 4;
+        ExpectClose(Train(options), one);
+      }
     }
   }
 }

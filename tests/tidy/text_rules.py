@@ -24,6 +24,7 @@ BANNED = [
      ("common", "tests", "_test.cc", "_bench.cc"), "take a common::Clock through the constructor"),
     (r"\bstd::(thread|jthread|async)\b(?!::)",
      ("device", "worker", "collectives", "checkpoint", "common", "tests", "_test.cc", "_test_support.h", "_bench.cc",
+      "data/prepare/encode_pool.h", "data/prepare/encode_pool.cc",  # encode documents on every core
       "controller/metrics/metrics.cc",  # wakes the metrics library's own thread at the end
       "controller/service/transport",  # waits in poll(), in epoll_wait() and for MUNGE's daemon
       "controller/service/files/file_pool.cc",  # what may hang for ever on a file system

@@ -48,10 +48,9 @@ int64_t Vocabulary(const program::ProgramSet& set) {
 class OneAtATime final : public HostOps {
  public:
   explicit OneAtATime(HostOps* host) : host_(host) {}
-  absl::Status LoadBatch(int32_t* tokens, int32_t* targets, int64_t samples,
-                         int64_t sequence) override {
+  absl::Status LoadBatch(const BatchRows& rows) override {
     const std::lock_guard lock(mutex_);
-    return host_->LoadBatch(tokens, targets, samples, sequence);
+    return host_->LoadBatch(rows);
   }
   absl::Status LoadScalars(double* scalars) override {
     const std::lock_guard lock(mutex_);

@@ -179,7 +179,7 @@ class SettableClock final : public common::Clock {
 class SlowHost final : public HostOps {
  public:
   explicit SlowHost(SettableClock* clock) : clock_(clock) {}
-  absl::Status LoadBatch(int32_t*, int32_t*, int64_t, int64_t) override { return status; }
+  absl::Status LoadBatch(const BatchRows&) override { return status; }
   absl::Status LoadScalars(double*) override { return status; }
   absl::Status Signal(Purpose, const std::string&) override {
     clock_->now.store(clock_->now.load() + 5);

@@ -10,17 +10,24 @@
 
 namespace strata::worker {
 
+// What a load fills: rows [samples, sequence], one after the other.
+struct BatchRows {
+  int32_t* tokens = nullptr;
+  int32_t* targets = nullptr;    // < 0: not trained on
+  int32_t* positions = nullptr;  // of each token inside its document; null: nobody reads them
+  int64_t samples = 0, sequence = 0;
+};
+
 // Given by the trainer. An error ends the step and the engine. Allocating nothing is up to the
 // implementation.
 class HostOps {
  public:
   virtual ~HostOps() = default;
 
-  // Fills tokens and targets, each [samples, T]; a target < 0 is not trained on. Calls come in the
-  // program's order, on the thread that called RunStep for the stream kCompute, on that stream's
-  // lane for kHost; never two loads at once. The engine checks the range of what it got.
-  virtual absl::Status LoadBatch(int32_t* tokens, int32_t* targets, int64_t samples,
-                                 int64_t sequence) = 0;
+  // Calls come in the program's order, on the thread that called RunStep for the stream kCompute,
+  // on that stream's lane for kHost; never two loads at once. The engine checks the range of what
+  // it got.
+  virtual absl::Status LoadBatch(const BatchRows& rows) = 0;
 
   // Fills the host-written part of the scalar block: `scalars[static_cast<int>(Scalar::…)]`. As
   // LoadBatch.

@@ -198,10 +198,10 @@ TEST(ModelStep, WhateverIsGatheredAhead_GivesTheSameBits) {
 // Feeds tokens of one text, chunk by chunk.
 class PromptHost final : public HostOps {
  public:
-  absl::Status LoadBatch(int32_t* tokens, int32_t* targets, int64_t, int64_t chunk) override {
-    for (int64_t i = 0; i < chunk; ++i) {
-      tokens[i] = i < valid ? TokenAt(7, position + i) : 0;
-      targets[i] = -1;
+  absl::Status LoadBatch(const BatchRows& rows) override {
+    for (int64_t i = 0; i < rows.sequence; ++i) {
+      rows.tokens[i] = i < valid ? TokenAt(7, position + i) : 0;
+      rows.targets[i] = -1;
     }
     return absl::OkStatus();
   }

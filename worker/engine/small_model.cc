@@ -29,14 +29,14 @@ int32_t TokenAt(int64_t sample, int64_t position) {
   return static_cast<int32_t>(token);
 }
 
-absl::Status TextHost::LoadBatch(int32_t* tokens, int32_t* targets, int64_t samples,
-                                 int64_t sequence) {
-  for (int64_t i = 0; i < samples * sequence; ++i) {
+absl::Status TextHost::LoadBatch(const BatchRows& rows) {
+  const int64_t sequence = rows.sequence;
+  for (int64_t i = 0; i < rows.samples * sequence; ++i) {
     const int64_t of_leaf = kSmallBatch / leaves_.count, at = i / sequence, position = i % sequence;
     const int64_t row = leaves_.Of(data_index_, at / of_leaf) * of_leaf + at % of_leaf;
     const int64_t sample = step * kSmallBatch + row;
-    tokens[i] = TokenAt(sample, position);
-    targets[i] = (row * sequence + position) % 5 == 4 ? -1 : TokenAt(sample, position + 1);
+    rows.tokens[i] = TokenAt(sample, position);
+    rows.targets[i] = (row * sequence + position) % 5 == 4 ? -1 : TokenAt(sample, position + 1);
   }
   return absl::OkStatus();
 }

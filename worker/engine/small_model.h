@@ -27,8 +27,7 @@ class TextHost final : public HostOps {
  public:
   TextHost(int data_index, const program::Leaves& leaves)
       : data_index_(data_index), leaves_(leaves) {}
-  absl::Status LoadBatch(int32_t* tokens, int32_t* targets, int64_t samples,
-                         int64_t sequence) override;
+  absl::Status LoadBatch(const BatchRows& rows) override;
   absl::Status LoadScalars(double* scalars) override;
   absl::Status Signal(program::Purpose, const std::string&) override { return absl::OkStatus(); }
 

@@ -228,13 +228,13 @@ class ToyBuilder {
 
 ToyStep MakeToyStep(int ranks, bool sharded) { return ToyBuilder(ranks, sharded).Run(); }
 
-absl::Status ToyHost::LoadBatch(int32_t* tokens, int32_t* targets, int64_t samples,
-                                int64_t sequence) {
-  for (int64_t i = 0; i < samples * sequence; ++i) {
-    const int64_t sample = samples * rank_ + i / sequence;
-    tokens[i] =
+absl::Status ToyHost::LoadBatch(const BatchRows& rows) {
+  const int64_t sequence = rows.sequence;
+  for (int64_t i = 0; i < rows.samples * sequence; ++i) {
+    const int64_t sample = rows.samples * rank_ + i / sequence;
+    rows.tokens[i] =
         static_cast<int32_t>(common::MixBits(step, sample * sequence + i % sequence) % kToyVocab);
-    targets[i] = -1;
+    rows.targets[i] = -1;
   }
   return load_status;
 }

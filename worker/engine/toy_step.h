@@ -32,8 +32,7 @@ ToyStep MakeToyStep(int ranks, bool sharded);
 class ToyHost final : public HostOps {
  public:
   ToyHost(int rank, int ranks) : rank_(rank), ranks_(ranks) {}
-  absl::Status LoadBatch(int32_t* tokens, int32_t* targets, int64_t samples,
-                         int64_t sequence) override;
+  absl::Status LoadBatch(const BatchRows& rows) override;
   absl::Status LoadScalars(double* scalars) override;
   absl::Status Signal(program::Purpose purpose, const std::string& label) override;
 

@@ -23,10 +23,12 @@ int64_t SequenceOf(const v1::StandaloneRequest& request, int64_t trained) {
   return request.sequence() > 0 ? request.sequence() : trained;
 }
 
-absl::StatusOr<data::Corpus> OpenFile(const std::string& path, int64_t sequence) {
+absl::StatusOr<data::Corpus> OpenFile(const std::string& path, int64_t sequence,
+                                      int64_t vocabulary) {
   data::CorpusSpec spec;
   spec.train.push_back({path, 1});
   spec.sequence = sequence;
+  spec.vocabulary = vocabulary;
   return data::OpenCorpus(spec, nullptr);
 }
 
@@ -75,9 +77,13 @@ class Evaluation {
       }
     }
     if (dump_ != nullptr) RETURN_IF_ERROR(dump_->Finish());
+    if (counted == 0) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          split_.sources.front().tokens->path(), ": none of its tokens is trained on (its mask)"));
+    }
     v1::EvalResult result;
     result.set_tokens(counted);
-    result.set_loss(counted > 0 ? loss / static_cast<double>(counted) : 0);
+    result.set_loss(loss / static_cast<double>(counted));
     result.set_perplexity(std::exp(result.loss()));
     return result;
   }
@@ -122,7 +128,8 @@ absl::StatusOr<v1::JobPlan> PlanEvaluation(const TaskContext& context) {
     return absl::InvalidArgumentError(absl::StrCat(
         "--sequence: ", sequence, " is more than the model's context of ", job.model().context()));
   }
-  ASSIGN_OR_RETURN(const data::Corpus corpus, OpenFile(request.data_path(), sequence));
+  ASSIGN_OR_RETURN(const data::Corpus corpus,
+                   OpenFile(request.data_path(), sequence, job.model().vocab()));
   if (corpus.vocabulary > job.model().vocab()) {
     return absl::InvalidArgumentError(absl::StrCat(request.data_path(), ": its tokens need ",
                                                    corpus.vocabulary, " entries, the model has ",
@@ -136,7 +143,8 @@ absl::Status RunEvaluation(const TaskContext& context) {
   ASSIGN_OR_RETURN(const std::unique_ptr<InferenceSession> session,
                    InferenceSession::Open(context, kLargestChunk));
   const int64_t sequence = SequenceOf(request, session->program().trained_sequence);
-  ASSIGN_OR_RETURN(const data::Corpus corpus, OpenFile(request.data_path(), sequence));
+  ASSIGN_OR_RETURN(const data::Corpus corpus,
+                   OpenFile(request.data_path(), sequence, session->program().model.vocab));
   const bool counts = context.task.rank() == 0;
   Evaluation evaluation(session.get(), corpus, sequence, counts);
   if (counts && !request.dump_logits_path().empty()) {

@@ -18,11 +18,10 @@ constexpr int kPrefill = 0, kDecode = 1;  // programs, in the builder's order
 
 }  // namespace
 
-absl::Status InferenceSession::Host::LoadBatch(int32_t* tokens, int32_t* targets, int64_t samples,
-                                               int64_t sequence) {
-  std::fill_n(tokens, samples * sequence, 0);
-  std::fill_n(targets, samples * sequence, -1);
-  std::copy(tokens_.begin(), tokens_.end(), tokens);
+absl::Status InferenceSession::Host::LoadBatch(const BatchRows& rows) {
+  std::fill_n(rows.tokens, rows.samples * rows.sequence, 0);
+  std::fill_n(rows.targets, rows.samples * rows.sequence, -1);
+  std::copy(tokens_.begin(), tokens_.end(), rows.tokens);
   return absl::OkStatus();
 }
 

@@ -38,8 +38,7 @@ class InferenceSession {
       tokens_ = tokens;
       position_ = position;
     }
-    absl::Status LoadBatch(int32_t* tokens, int32_t* targets, int64_t samples,
-                           int64_t sequence) override;
+    absl::Status LoadBatch(const BatchRows& rows) override;
     absl::Status LoadScalars(double* scalars) override;
     absl::Status Signal(program::Purpose, const std::string&) override { return absl::OkStatus(); }
 

@@ -17,17 +17,23 @@ using google::protobuf::Reflection;
 
 // Paths, or what they begin with.
 constexpr const char* kRefused[] = {
-    "model.",          "data.train",          "data.shuffle", "data.validation.fraction",
-    "train.sequence",  "train.global_batch",  "train.seed",   "train.precision",
-    "train.optimizer", "train.gradient_clip", "train.method"};
-constexpr const char* kTold[] = {"train.optimizer.learning_rate", "train.schedule",
-                                 "parallel.virtual_shards", "data.validation.path",
-                                 "train.micro_batch"};
+    "model.",          "data.train",      "data.shuffle",        "data.validation.fraction",
+    "data.packing",    "train.sequence",  "train.global_batch",  "train.seed",
+    "train.precision", "train.optimizer", "train.gradient_clip", "train.method"};
+constexpr const char* kTold[] = {
+    "train.optimizer.learning_rate", "train.schedule", "parallel.virtual_shards",
+    "data.validation.path",          "data.tokenizer", "train.micro_batch"};
 
 template <size_t kCount>
 bool StartsWithAny(const std::string& path, const char* const (&prefixes)[kCount]) {
   return std::any_of(std::begin(prefixes), std::end(prefixes),
                      [&](const char* prefix) { return absl::StartsWith(path, prefix); });
+}
+
+// Of a data file where it is, or what it was prepared from.
+bool IsDataPath(const std::string& path) {
+  return (absl::StartsWith(path, "data.train[") || absl::StartsWith(path, "data.validation.")) &&
+         absl::EndsWith(path, ".path");
 }
 
 std::string ValueText(const Message& message, const FieldDescriptor* field, int index) {
@@ -42,11 +48,15 @@ std::string ValueText(const Message& message, const FieldDescriptor* field, int 
 
 class Comparison {
  public:
+  explicit Comparison(DataFilesBy by) : by_(by) {}
+
   void Compare(const Message& a, const Message& b, const std::string& prefix) {
     const google::protobuf::Descriptor& type = *a.GetDescriptor();
     for (int f = 0; f < type.field_count(); ++f) {
       const FieldDescriptor* const field = type.field(f);
       const std::string path = absl::StrCat(prefix, field->name());
+      if (field->message_type() == v1::PreparedFrom::descriptor()) continue;
+      if (by_ == DataFilesBy::kContent && IsDataPath(path)) continue;
       if (field->is_repeated()) {
         CompareRepeated(a, b, field, path);
       } else if (field->cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE) {
@@ -93,13 +103,14 @@ class Comparison {
     }
   }
 
+  const DataFilesBy by_;
   JobDifference found_;
 };
 
 }  // namespace
 
-JobDifference CompareJobs(const v1::JobSpec& job, const v1::JobSpec& checkpoint) {
-  Comparison comparison;
+JobDifference CompareJobs(const v1::JobSpec& job, const v1::JobSpec& checkpoint, DataFilesBy by) {
+  Comparison comparison(by);
   comparison.Compare(job, checkpoint, "");
   return comparison.Take();
 }

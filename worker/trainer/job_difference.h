@@ -17,9 +17,15 @@ struct JobDifference {
   std::vector<std::string> told;
 };
 
+// How the data files of both are compared.
+enum class DataFilesBy {
+  kPath,     // here: nothing else is known of the checkpoint's
+  kContent,  // elsewhere (CheckSameData): a file may have been moved
+};
+
 // Not compared is what changes neither what is computed nor in which order: names, layout, number
 // of steps, evaluation, checkpoints, resources.
-JobDifference CompareJobs(const v1::JobSpec& job, const v1::JobSpec& checkpoint);
+JobDifference CompareJobs(const v1::JobSpec& job, const v1::JobSpec& checkpoint, DataFilesBy by);
 
 }  // namespace strata::worker
 

@@ -16,6 +16,7 @@
 #include "common/digest.h"
 #include "common/status_macros.h"
 #include "worker/trainer/agent_commit_authority.h"
+#include "worker/trainer/data_files.h"
 #include "worker/trainer/inference_program.h"
 #include "worker/trainer/job_difference.h"
 #include "worker/trainer/recorded_checkpoint.h"
@@ -42,10 +43,13 @@ absl::Status RefuseExisting(const std::string& directory, const char* advice) {
                                                  found.back().step, ") — ", advice));
 }
 
+// That its data files are those of `plan` is another question: see CheckSameFiles.
 absl::Status CheckSameJob(const v1::JobSpec& job, const checkpoint::Checkpoint& found,
                           v1::JobPlan& plan) {
   ASSIGN_OR_RETURN(const v1::JobSpec other, JobOf(found.manifest()));
-  const JobDifference difference = CompareJobs(job, other);
+  const bool by_content = !found.manifest().info.data_files.empty();
+  const JobDifference difference =
+      CompareJobs(job, other, by_content ? DataFilesBy::kContent : DataFilesBy::kPath);
   if (!difference.refused.empty()) {
     return absl::InvalidArgumentError(absl::StrCat(found.folder(),
                                                    ": the checkpoint of another job — ",
@@ -56,6 +60,21 @@ absl::Status CheckSameJob(const v1::JobSpec& job, const checkpoint::Checkpoint& 
               absl::StrCat("changed since the checkpoint: ", told));
   }
   return absl::OkStatus();
+}
+
+// What a job trains on must be what its checkpoint was trained on, byte by byte.
+absl::Status CheckSameFiles(const v1::JobSpec& job, const checkpoint::Checkpoint& found,
+                            v1::JobPlan& plan) {
+  const protocol::DataFiles recorded = FromManifest(found.manifest().info.data_files);
+  if (recorded.empty()) {
+    AddNotice(plan, v1::Notice::SEVERITY_WARNING,
+              absl::StrCat(found.folder(),
+                           ": does not say what its data files were like: whether "
+                           "they are the same is not known"));
+    return absl::OkStatus();
+  }
+  ASSIGN_OR_RETURN(const v1::JobSpec other, JobOf(found.manifest()));
+  return CheckSameData(job, other, recorded, plan);
 }
 
 // Moves a damaged checkpoint out of the way. `what`: it, and what is wrong with it where that has
@@ -81,6 +100,7 @@ absl::Status UseNewest(const v1::TrainerTask& task, checkpoint::Committer& commi
   const checkpoint::Checkpoint& found = *newest->checkpoint;
   const int64_t step = found.manifest().info.step;
   RETURN_IF_ERROR(CheckSameJob(task.job(), found, plan));
+  RETURN_IF_ERROR(CheckSameFiles(task.job(), found, plan));
   for (const checkpoint::Damage& damage : newest->damaged) {
     RETURN_IF_ERROR(SetAside(committer, damage.step, damage.what,
                              absl::StrCat("using ", checkpoint::StepFolderName(step)), plan));
@@ -142,6 +162,7 @@ absl::Status FindNewer(const v1::TrainerTask& task, checkpoint::Committer& commi
   const checkpoint::CheckpointInfo& info = found.manifest().info;
   const int64_t recorded = task.controlled().checkpoint().step();
   RETURN_IF_ERROR(CheckSameJob(task.job(), found, plan));
+  RETURN_IF_ERROR(CheckSameFiles(task.job(), found, plan));
   for (const checkpoint::Damage& damage : newest->damaged) {
     if (damage.step <= std::max(recorded, info.step)) continue;
     RETURN_IF_ERROR(SetAside(committer, damage.step, damage.what,

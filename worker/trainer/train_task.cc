@@ -16,6 +16,7 @@
 #include "worker/trainer/agent_commit_authority.h"
 #include "worker/trainer/checkpointing.h"
 #include "worker/trainer/commit_queue.h"
+#include "worker/trainer/data_files.h"
 #include "worker/trainer/inference_program.h"
 #include "worker/trainer/program_digest.h"
 #include "worker/trainer/rank_engine.h"
@@ -103,7 +104,8 @@ class Commits {
 
 class Training {
  public:
-  Training(const TaskContext& context, TrainingProgram program, const data::Corpus& corpus)
+  Training(const TaskContext& context, TrainingProgram program, const data::Corpus& corpus,
+           CountedCorpus counted)
       : context_(context),
         job_(context.task.job()),
         rank_(context.task.rank()),
@@ -111,8 +113,9 @@ class Training {
         corpus_(corpus),
         mesh_(program_.mesh),
         state_(StateOf(program_.programs.slots, mesh_, rank_)),
-        host_(&program_, corpus, static_cast<uint64_t>(job_.train().seed()), job_.data().shuffle(),
-              rank_, context.progress, [this] { return checkpoints_->AtGate(); }),
+        host_(&program_, corpus, std::move(counted), static_cast<uint64_t>(job_.train().seed()),
+              job_.data().shuffle(), rank_, context.progress,
+              [this] { return checkpoints_->AtGate(); }),
         step_(context.task.plan().start_step()),
         job_text_(JobText(job_)) {
     if (rank_ == 0) commits_.emplace(context_);
@@ -207,7 +210,7 @@ class Training {
   absl::Status Step() {
     ++step_;
     context_.progress->SetStep(step_);
-    host_.BeginStep(step_, applied_);
+    RETURN_IF_ERROR(host_.BeginStep(step_, applied_));
     RETURN_IF_ERROR(engine().RunStep(train_, applied_));
     v1::TrainerEvent event;
     v1::StepRecord& record = *event.mutable_step();
@@ -241,7 +244,7 @@ class Training {
 
   absl::Status Evaluate(v1::StepRecord& record) {
     context_.progress->SetPhase(Phase::kEvaluating);
-    host_.BeginEvaluation(step_, applied_);
+    RETURN_IF_ERROR(host_.BeginEvaluation(step_, applied_));
     RETURN_IF_ERROR(engine().RunStep(evaluate_, applied_));
     context_.progress->SetPhase(Phase::kTraining);
     record.set_validation_loss(Get(Scalar::kLoss));
@@ -269,6 +272,7 @@ class Training {
     info.isa = kernels::IsaName();
     info.device_kind = "cpu";
     info.job_spec = job_text_;
+    info.data_files = ToManifest(context_.task.plan().data_files());
     // The next step waits for the disk where it changes what is being written.
     context_.progress->SetCheckpointStep(step_ + 1);
     context_.progress->SetPhase(Phase::kCommitting);
@@ -302,6 +306,7 @@ absl::StatusOr<v1::JobPlan> PlanTraining(const TaskContext& context) {
   const v1::TrainerTask& task = context.task;
   v1::JobPlan plan;
   ASSIGN_OR_RETURN(const data::Corpus corpus, OpenJobCorpus(task.job()));
+  ASSIGN_OR_RETURN(*plan.mutable_data_files(), IdentifyDataFiles(task.job()));
   ASSIGN_OR_RETURN(const TrainingProgram program, CompileTraining(task, corpus, context.build));
   plan.set_plan_digest(program.digest);
   plan.set_parameters(program.parameters);
@@ -320,9 +325,11 @@ absl::StatusOr<v1::JobPlan> PlanTraining(const TaskContext& context) {
 
 absl::StatusOr<v1::Finished::Outcome> RunTraining(const TaskContext& context) {
   ASSIGN_OR_RETURN(const data::Corpus corpus, OpenJobCorpus(context.task.job()));
+  RETURN_IF_ERROR(CheckUnchanged(context.task.job(), context.task.plan()));
   ASSIGN_OR_RETURN(TrainingProgram program, CompileTraining(context.task, corpus, context.build));
+  ASSIGN_OR_RETURN(CountedCorpus counted, CountCorpus(corpus));
   if (context.plant != nullptr) context.plant(program.programs.set);
-  return Training(context, std::move(program), corpus).Run();
+  return Training(context, std::move(program), corpus, std::move(counted)).Run();
 }
 
 }  // namespace strata::worker

@@ -216,6 +216,7 @@ absl::StatusOr<Decided> DecideTraining(const v1::TrainerTask& task, const data::
   emit.tensor_chunks = ChunksOf(train, plan.groups.context, plan.groups.tensor);
   emit.context_ranks = plan.groups.context;
   emit.context_method = ContextMethodOf(job.parallel().context_method());
+  emit.documents = job.data().packing();
   emit.split_backward = plan.groups.pipeline > 1 && program::Splits(plan.schedule);
   if (job.parallel().has_recompute()) emit.recompute = RecomputeOf(job.parallel().recompute());
   ASSIGN_OR_RETURN(program::LayerGraph graph, model::EmitLlama(result.model, emit));
@@ -223,7 +224,7 @@ absl::StatusOr<Decided> DecideTraining(const v1::TrainerTask& task, const data::
   result.own_rows =
       program::ContextRuns(result.sequence, plan.groups.context, result.mesh.context(task.rank()));
   result.rope_rows = result.own_rows;
-  if (plan.groups.context == 1) {
+  if (plan.groups.context == 1 || emit.documents) {
     result.rope_rows = {{.count = model::RopeTableRows(result.model, emit)}};
   }
   result.parameters = ParametersOf(graph);
@@ -236,6 +237,22 @@ absl::StatusOr<Decided> DecideTraining(const v1::TrainerTask& task, const data::
   return decided;
 }
 
+// A tokenizer's tokens are made of text before a job starts, never here.
+absl::Status CheckPrepared(const data::Corpus& corpus, const std::string& tokenizer) {
+  for (const data::Split* split : {&corpus.train, &corpus.validation}) {
+    for (const data::SplitSource& source : split->sources) {
+      if (absl::string_view(source.tokens->unit()) != "bytes") continue;
+      const std::string& path = source.tokens->path();
+      return absl::InvalidArgumentError(absl::StrCat(
+          path, ": is text, and the job has a tokenizer — prepare it (strata data prepare ", path,
+          " --tokenizer ", tokenizer,
+          " -o FILE.bin) and name FILE.bin, or let strata run or strata "
+          "submit do so"));
+    }
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<data::Corpus> OpenJobCorpus(const v1::JobSpec& job) {
@@ -246,7 +263,13 @@ absl::StatusOr<data::Corpus> OpenJobCorpus(const v1::JobSpec& job) {
   spec.validation_path = job.data().validation().path();
   spec.validation_fraction = job.data().validation().fraction();
   spec.sequence = job.train().sequence();
-  return data::OpenCorpus(spec, nullptr);
+  spec.vocabulary = job.model().vocab();
+  spec.packing = job.data().packing();
+  ASSIGN_OR_RETURN(data::Corpus corpus, data::OpenCorpus(spec, nullptr));
+  if (job.data().has_tokenizer()) {
+    RETURN_IF_ERROR(CheckPrepared(corpus, job.data().tokenizer()));
+  }
+  return corpus;
 }
 
 absl::StatusOr<TrainingProgram> CompileTraining(const v1::TrainerTask& task,

@@ -65,6 +65,19 @@ TEST(CheckSpec, MissingSectionsAreNamed) {
   EXPECT_THAT(FieldsOf(CheckSpec("x", spec)), ElementsAre("model", "data.train"));
 }
 
+TEST(CheckSpec, WhatFollowsFromFilesMustBeThere) {
+  v1::JobSpec spec = GoodSpec();
+  spec.mutable_train()->set_epochs(2);
+  ASSERT_TRUE(CheckSpec("x", spec).ok());  // its steps stand beside them
+  EXPECT_EQ(spec.train().epochs(), 2);
+  spec.mutable_train()->clear_steps();
+  spec.mutable_model()->clear_vocab();
+  spec.mutable_data()->set_tokenizer("/tokenizer");
+  spec.mutable_data()->mutable_train(0)->set_path("/data/chat.jsonl");
+  EXPECT_THAT(FieldsOf(CheckSpec("x", spec)),
+              testing::UnorderedElementsAre("train.epochs", "model.vocab", "data.train[0].path"));
+}
+
 TEST(CheckSpec, LayoutsThatCannotBeAreInfeasible) {
   v1::JobSpec spec = GoodSpec();
   spec.mutable_parallel()->set_data(3);

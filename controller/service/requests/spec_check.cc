@@ -78,6 +78,7 @@ void CheckPaths(const v1::JobSpec& spec, std::vector<FieldViolation>& found) {
     const auto& file = spec.data().train(i);
     CheckPath(file.has_path(), file.path(), absl::StrCat("data.train[", i, "].path"), found);
   }
+  CheckPath(spec.data().has_tokenizer(), spec.data().tokenizer(), "data.tokenizer", found);
   const auto& validation = spec.data().validation();
   CheckPath(validation.has_path(), validation.path(), "data.validation.path", found);
   CheckPath(spec.train().has_start_from(), spec.train().start_from(), "train.start_from", found);
@@ -132,6 +133,7 @@ absl::Status CheckSpec(absl::string_view default_name, v1::JobSpec& spec) {
   spec::Problems problems("job");
   spec::ReadOptions options;
   options.default_name = std::string(default_name);
+  options.completed = true;
   const spec::JobFile file = spec::ReadJob(spec::WriteJob(spec), options, problems);
   if (problems.empty()) spec::CheckSupported(file.job, file.positions, problems);
   bool invalid = AddProblems(problems, violations);

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
 #include "kernels/rope.h"
 #include "ops/attention.h"
 #include "worker/engine/binding/attention_shape.h"
@@ -13,6 +14,14 @@ namespace strata::worker {
 namespace {
 
 using program::Scalar;
+
+// Positions come from the host and index the table.
+absl::Status CheckPositions(const int32_t* positions, int64_t rows, int64_t table_rows) {
+  const auto [least, most] = std::minmax_element(positions, positions + rows);
+  if (*least >= 0 && *most < table_rows) return absl::OkStatus();
+  return absl::OutOfRangeError(absl::StrCat("position ", *least < 0 ? *least : *most,
+                                            " is outside the table of ", table_rows));
+}
 
 }  // namespace
 
@@ -24,8 +33,9 @@ BoundOp BindAttentionForward(OpReader& reader) {
   void* workspace =
       reader.Workspace(kernels::AttentionForwardWorkspaceBytes(shape, reader.threads()));
   return [context = reader.context(), shape, qkv = reader.F32(Op::kQkv), out = reader.F32(Op::kOut),
-          lse = reader.F32(Op::kLse), workspace] {
-    kernels::AttentionForward(context, shape, qkv, out, lse, workspace);
+          lse = reader.F32(Op::kLse),
+          positions = op->documents ? reader.I32(Op::kPositions) : nullptr, workspace] {
+    kernels::AttentionForward(context, shape, qkv, positions, out, lse, workspace);
     return absl::OkStatus();
   };
 }
@@ -37,12 +47,13 @@ BoundOp BindAttentionBackward(OpReader& reader) {
   const kernels::AttentionShape shape = ShapeOf(op->shape);
   void* workspace =
       reader.Workspace(kernels::AttentionBackwardWorkspaceBytes(shape, reader.threads()));
-  return [context = reader.context(), shape, dout = reader.F32(Op::kDout),
-          qkv = reader.F32(Op::kQkv), out = reader.F32(Op::kOut), lse = reader.F32(Op::kLse),
-          dqkv = reader.F32(Op::kDqkv), workspace] {
-    kernels::AttentionBackward(context, shape, dout, qkv, out, lse, dqkv, workspace);
-    return absl::OkStatus();
-  };
+  return
+      [context = reader.context(), shape, dout = reader.F32(Op::kDout), qkv = reader.F32(Op::kQkv),
+       out = reader.F32(Op::kOut), lse = reader.F32(Op::kLse), dqkv = reader.F32(Op::kDqkv),
+       positions = op->documents ? reader.I32(Op::kPositions) : nullptr, workspace] {
+        kernels::AttentionBackward(context, shape, dout, qkv, out, lse, positions, dqkv, workspace);
+        return absl::OkStatus();
+      };
 }
 
 BoundOp BindAttentionDecode(OpReader& reader) {
@@ -99,13 +110,21 @@ BoundOp BindRope(OpReader& reader) {
   const bool inverse = op->inverse;
   float* qkv = reader.F32(Op::kQkv);
   const float* table = reader.F32(Op::kTable);
-  if (!op->use_position) {
-    return [context, shape, table, inverse, qkv] {
-      kernels::RopeApply(context, shape, table, inverse, qkv);
+  const int64_t table_rows = reader.operand(Op::kTable).bytes / 4 / shape.head_size;
+  if (op->documents) {
+    return [context, shape, table, table_rows, positions = reader.I32(Op::kPositions), inverse,
+            qkv]() -> absl::Status {
+      RETURN_IF_ERROR(CheckPositions(positions, shape.rows, table_rows));
+      kernels::RopeApply(context, shape, table, positions, inverse, qkv);
       return absl::OkStatus();
     };
   }
-  const int64_t table_rows = reader.operand(Op::kTable).bytes / 4 / shape.head_size;
+  if (!op->use_position) {
+    return [context, shape, table, inverse, qkv] {
+      kernels::RopeApply(context, shape, table, nullptr, inverse, qkv);
+      return absl::OkStatus();
+    };
+  }
   return
       [context, shape, table, table_rows, inverse, qkv, position = reader.Scalars(Op::kScalars)] {
         kernels::RopeShape now = shape;
@@ -113,7 +132,7 @@ BoundOp BindRope(OpReader& reader) {
         if (now.start < 0) return absl::OutOfRangeError("a position is negative");
         // A chunk's padding may reach beyond the context; nothing reads it.
         now.rows = now.sequence = std::min(shape.rows, table_rows - now.start);
-        if (now.rows > 0) kernels::RopeApply(context, now, table, inverse, qkv);
+        if (now.rows > 0) kernels::RopeApply(context, now, table, nullptr, inverse, qkv);
         return absl::OkStatus();
       };
 }

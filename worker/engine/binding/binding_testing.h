@@ -21,11 +21,11 @@ namespace strata::worker {
 
 class FakeHost final : public HostOps {
  public:
-  absl::Status LoadBatch(int32_t* tokens, int32_t* targets, int64_t samples,
-                         int64_t sequence) override {
-    for (int64_t i = 0; i < samples * sequence; ++i) {
-      tokens[i] = token;
-      targets[i] = target;
+  absl::Status LoadBatch(const BatchRows& rows) override {
+    for (int64_t i = 0; i < rows.samples * rows.sequence; ++i) {
+      rows.tokens[i] = token;
+      rows.targets[i] = target;
+      if (rows.positions != nullptr) rows.positions[i] = position;
     }
     return absl::OkStatus();
   }
@@ -35,7 +35,7 @@ class FakeHost final : public HostOps {
   }
   absl::Status Signal(program::Purpose, const std::string&) override { return absl::OkStatus(); }
 
-  int32_t token = 1, target = 2;
+  int32_t token = 1, target = 2, position = 0;
 };
 
 struct Free {

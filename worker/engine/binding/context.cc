@@ -1,5 +1,8 @@
 #include "ops/context.h"
 
+#include <utility>
+#include <vector>
+
 #include "kernels/elementwise.h"
 #include "program/ir/context_rows.h"
 #include "worker/engine/binding/attention_shape.h"
@@ -11,8 +14,12 @@ namespace {
 // One kernel call per rank whose keys are seen.
 struct Seen {
   std::vector<kernels::AttentionPartShape> parts;
+  std::vector<int64_t> kv_at;  // elements before a part's keys and values
   bool first = false;
-  int64_t kv_elements = 0;  // of a rank
+
+  void SetPositions(const int32_t* of_queries) {
+    for (kernels::AttentionPartShape& part : parts) part.positions = of_queries;
+  }
 };
 
 std::vector<kernels::RowSpan> SpansOf(const ops::ContextPart& part, int64_t rank) {
@@ -26,9 +33,13 @@ std::vector<kernels::RowSpan> SpansOf(const ops::ContextPart& part, int64_t rank
 
 Seen SeenBy(const OpReader& reader, const ops::ContextPart& part) {
   const int64_t own = reader.IndexIn(program::Group::kContext);
-  Seen seen{.first = part.first(), .kv_elements = part.kv_elements() / part.members()};
+  Seen seen{.first = part.first()};
+  const int64_t of_rank = part.kv_elements() / part.members();
   for (int64_t m = 0; m < part.members(); ++m) {
-    const int64_t rank = part.gathered ? m : (own - part.step + part.ranks) % part.ranks;
+    int64_t rank = part.gathered ? m : (own - part.step + part.ranks) % part.ranks;
+    // Of documents the own keys come first: the only ones of which every row sees some.
+    if (part.gathered && part.documents) rank = (own + m) % part.ranks;
+    seen.kv_at.push_back(part.gathered ? rank * of_rank : 0);
     seen.parts.push_back(
         {.held = ShapeOf(part.held), .queries = SpansOf(part, own), .keys = SpansOf(part, rank)});
   }
@@ -43,12 +54,13 @@ BoundOp BindAttentionPart(OpReader& reader) {
   if (!op) return {};
   void* workspace = reader.Workspace(
       kernels::AttentionPartForwardWorkspaceBytes(ShapeOf(op->part.held), reader.threads()));
-  return [context = reader.context(), seen = SeenBy(reader, op->part), qkv = reader.F32(Op::kQkv),
+  Seen seen = SeenBy(reader, op->part);
+  if (op->part.documents) seen.SetPositions(reader.I32(Op::kPositions));
+  return [context = reader.context(), seen = std::move(seen), qkv = reader.F32(Op::kQkv),
           kv = reader.F32(Op::kKv), out = reader.F32(Op::kOut), lse = reader.F32(Op::kLse),
           workspace] {
     for (size_t i = 0; i < seen.parts.size(); ++i) {
-      kernels::AttentionPartForward(context, seen.parts[i], qkv,
-                                    kv + static_cast<int64_t>(i) * seen.kv_elements,
+      kernels::AttentionPartForward(context, seen.parts[i], qkv, kv + seen.kv_at[i],
                                     seen.first && i == 0, out, lse, workspace);
     }
     return absl::OkStatus();
@@ -61,12 +73,14 @@ BoundOp BindAttentionPartBackward(OpReader& reader) {
   if (!op) return {};
   void* workspace = reader.Workspace(
       kernels::AttentionPartBackwardWorkspaceBytes(ShapeOf(op->part.held), reader.threads()));
-  return [context = reader.context(), seen = SeenBy(reader, op->part), dout = reader.F32(Op::kDout),
+  Seen seen = SeenBy(reader, op->part);
+  if (op->part.documents) seen.SetPositions(reader.I32(Op::kPositions));
+  return [context = reader.context(), seen = std::move(seen), dout = reader.F32(Op::kDout),
           qkv = reader.F32(Op::kQkv), kv = reader.F32(Op::kKv), lse = reader.F32(Op::kLse),
           delta = reader.F32(Op::kDelta), dqkv = reader.F32(Op::kDqkv), dkv = reader.F32(Op::kDkv),
           workspace] {
     for (size_t i = 0; i < seen.parts.size(); ++i) {
-      const int64_t at = static_cast<int64_t>(i) * seen.kv_elements;
+      const int64_t at = seen.kv_at[i];
       kernels::AttentionPartBackward(context, seen.parts[i], dout, qkv, kv + at, lse, delta,
                                      seen.first && i == 0, dqkv, dkv + at, workspace);
     }

@@ -147,8 +147,24 @@ TEST_F(OpBinding, RopeTurnsFromPositionZero) {
   ExpectSame({.kind = OpKind::kRope, .ints = {6, 3, 2, 1, 8, 1, 0}}, [&] {
     kernels::RopeApply(context_,
                        {.rows = 6, .sequence = 3, .heads = 2, .kv_heads = 1, .head_size = 8},
-                       D(table), true, D(qkv));
+                       D(table), nullptr, true, D(qkv));
   });
+}
+
+TEST_F(OpBinding, RopeOfDocumentsTurnsByPositionsAndRefusesThoseOutsideTheTable) {
+  const int qkv = Floats(6 * 4 * 8), table = Floats(3 * 8), positions = Ints(6, 3);
+  const Op op{.kind = OpKind::kRope, .ints = {6, 3, 2, 1, 8, 1, 0, 1}};
+  ExpectSame(op, [&] {
+    kernels::RopeApply(context_,
+                       {.rows = 6, .sequence = 3, .heads = 2, .kv_heads = 1, .head_size = 8},
+                       D(table), Direct<int32_t>(positions), true, D(qkv));
+  });
+  BoundOp bound;
+  ASSERT_TRUE(Bind(op, &bound).ok());
+  for (const int32_t outside : {-1, 3}) {
+    Bound<int32_t>(positions)[2] = outside;
+    EXPECT_TRUE(absl::IsOutOfRange(bound())) << outside;
+  }
 }
 
 TEST_F(OpBinding, RopeStartsAtThePositionScalarAndLeavesPaddingAlone) {
@@ -160,7 +176,7 @@ TEST_F(OpBinding, RopeStartsAtThePositionScalarAndLeavesPaddingAlone) {
   ASSERT_TRUE(bound().ok());
   kernels::RopeApply(
       context_, {.rows = 3, .sequence = 3, .heads = 2, .kv_heads = 1, .head_size = 8, .start = 7},
-      D(table), false, D(qkv));
+      D(table), nullptr, false, D(qkv));
   EXPECT_EQ(std::memcmp(F(qkv), D(qkv), 4 * 4 * 8 * 4), 0);
 }
 
@@ -172,7 +188,8 @@ TEST_F(OpBinding, AttentionForwardAttends) {
   ExpectSame(
       {.kind = OpKind::kAttentionForward, .ints = {2, 5, 4, 2, 8}},
       [&] {
-        kernels::AttentionForward(context_, shape, D(qkv), D(out), D(lse), Direct<void>(workspace));
+        kernels::AttentionForward(context_, shape, D(qkv), nullptr, D(out), D(lse),
+                                  Direct<void>(workspace));
       },
       workspace);
 }
@@ -186,8 +203,26 @@ TEST_F(OpBinding, AttentionBackwardGivesTheGradientOfQkv) {
   ExpectSame(
       {.kind = OpKind::kAttentionBackward, .ints = {2, 5, 4, 2, 8}},
       [&] {
-        kernels::AttentionBackward(context_, shape, D(dout), D(qkv), D(out), D(lse), D(dqkv),
-                                   Direct<void>(workspace));
+        kernels::AttentionBackward(context_, shape, D(dout), D(qkv), D(out), D(lse), nullptr,
+                                   D(dqkv), Direct<void>(workspace));
+      },
+      workspace);
+}
+
+TEST_F(OpBinding, AttentionOfDocumentsAttendsInsideThem) {
+  const kernels::AttentionShape shape{
+      .batch = 2, .sequence = 5, .heads = 4, .kv_heads = 2, .head_size = 8};
+  const int qkv = Floats(10 * 8 * 8), out = Floats(10 * 4 * 8), lse = Floats(10 * 4);
+  const int positions = Bytes(10 * 4);
+  const int workspace = Workspace(kernels::AttentionForwardWorkspaceBytes(shape, 2));
+  for (int32_t row = 0; row < 10; ++row) {
+    Bound<int32_t>(positions)[row] = Direct<int32_t>(positions)[row] = row % 5 % 2;
+  }
+  ExpectSame(
+      {.kind = OpKind::kAttentionForward, .ints = {2, 5, 4, 2, 8, 1}},
+      [&] {
+        kernels::AttentionForward(context_, shape, D(qkv), Direct<int32_t>(positions), D(out),
+                                  D(lse), Direct<void>(workspace));
       },
       workspace);
 }

@@ -1,5 +1,7 @@
 #include "ops/step.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "worker/engine/finish_step.h"
@@ -26,6 +28,13 @@ absl::Status CheckTokens(const int32_t* tokens, const int32_t* targets, int64_t 
   return absl::OkStatus();
 }
 
+absl::Status CheckPlaces(const int32_t* positions, int64_t count) {
+  const int32_t least = *std::min_element(positions, positions + count);
+  if (least >= 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("position ", least, " inside a document of the data"));
+}
+
 void ExpectHost(OpReader& reader) {
   if (reader.environment().host == nullptr) {
     reader.Fail(absl::UnimplementedError("host ops run on the streams compute and host"));
@@ -39,12 +48,18 @@ BoundOp BindLoadBatch(OpReader& reader) {
   const std::optional<Op> op = reader.Read<Op>();
   if (!op) return {};
   ExpectHost(reader);
+  const BatchRows rows{.tokens = reader.I32(Op::kTokens),
+                       .targets = reader.I32(Op::kTargets),
+                       .positions = op->documents ? reader.I32(Op::kPositions) : nullptr,
+                       .samples = op->samples,
+                       .sequence = op->sequence};
   return [host = reader.environment().host, vocabulary = reader.environment().vocabulary,
-          samples = op->samples, sequence = op->sequence, tokens = reader.I32(Op::kTokens),
-          targets = reader.I32(Op::kTargets)]() -> absl::Status {
-    RETURN_IF_ERROR(host->LoadBatch(tokens, targets, samples, sequence));
+          rows]() -> absl::Status {
+    RETURN_IF_ERROR(host->LoadBatch(rows));
+    const int64_t count = rows.samples * rows.sequence;
+    if (rows.positions != nullptr) RETURN_IF_ERROR(CheckPlaces(rows.positions, count));
     if (vocabulary == 0) return absl::OkStatus();
-    return CheckTokens(tokens, targets, samples * sequence, vocabulary);
+    return CheckTokens(rows.tokens, rows.targets, count, vocabulary);
   };
 }
 

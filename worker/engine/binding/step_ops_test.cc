@@ -159,6 +159,18 @@ TEST_F(OpBinding, LoadBatchRefusesTokensOutsideTheVocabulary) {
   }
 }
 
+TEST_F(OpBinding, LoadBatchOfDocumentsHandsOverPositionsAndRefusesNegativeOnes) {
+  Bytes(6 * 4), Bytes(6 * 4);
+  const int positions = Bytes(6 * 4);
+  BoundOp bound;
+  ASSERT_TRUE(Bind({.kind = OpKind::kLoadBatch, .ints = {2, 3, 1}}, &bound).ok());
+  host_.position = 2;
+  EXPECT_TRUE(bound().ok());
+  EXPECT_EQ(Bound<int32_t>(positions)[5], 2);
+  host_.position = -1;
+  EXPECT_TRUE(absl::IsInvalidArgument(bound()));
+}
+
 TEST_F(OpBinding, LoadScalarsHandsOverTheBlock) {
   const int scalars = Scalars();
   BoundOp bound;

@@ -56,12 +56,11 @@ absl::StatusOr<std::vector<program::StagePrograms>> ComposeTraining(const Traini
   return program::Compose(std::move(graph), spec.plan, Update);
 }
 
-absl::Status SyntheticHost::LoadBatch(int32_t* tokens, int32_t* targets, int64_t samples,
-                                      int64_t sequence) {
-  for (int64_t i = 0; i < samples * sequence; ++i) {
+absl::Status SyntheticHost::LoadBatch(const BatchRows& rows) {
+  for (int64_t i = 0; i < rows.samples * rows.sequence; ++i) {
     state_ = state_ * 6364136223846793005 + 1442695040888963407;  // Knuth, MMIX
-    tokens[i] = static_cast<int32_t>((state_ >> 33) % static_cast<uint64_t>(vocab_));
-    targets[i] = static_cast<int32_t>((state_ >> 13) % static_cast<uint64_t>(vocab_));
+    rows.tokens[i] = static_cast<int32_t>((state_ >> 33) % static_cast<uint64_t>(vocab_));
+    rows.targets[i] = static_cast<int32_t>((state_ >> 13) % static_cast<uint64_t>(vocab_));
   }
   return absl::OkStatus();
 }

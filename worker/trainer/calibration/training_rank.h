@@ -23,8 +23,7 @@ namespace strata::worker {
 class SyntheticHost final : public HostOps {
  public:
   SyntheticHost(int64_t vocab, int64_t tokens) : vocab_(vocab), tokens_(tokens) {}
-  absl::Status LoadBatch(int32_t* tokens, int32_t* targets, int64_t samples,
-                         int64_t sequence) override;
+  absl::Status LoadBatch(const BatchRows& rows) override;
   absl::Status LoadScalars(double* scalars) override;
   absl::Status Signal(program::Purpose, const std::string&) override { return absl::OkStatus(); }
 
