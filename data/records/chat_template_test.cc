@@ -59,6 +59,11 @@ TEST(ChatTemplateTest, TurnsHaveTheirEndButNeitherPromptNorNewline) {
       "<|user|>a<|end|>\n<|assistant|>[b<|end|>]\n<|user|>c<|end|>\n<|assistant|>[d <|end|>]\n");
 }
 
+TEST(ChatTemplateTest, EndOfATurnIsKnown) {
+  EXPECT_EQ(Load(kChatMl)->turn_end(), "<|end|>");
+  EXPECT_EQ(Load("{% for m in messages %}{{ m.content }}\n{% endfor %}")->turn_end(), "");
+}
+
 TEST(ChatTemplateTest, PromptThatIsAlwaysWrittenIsNoPartOfTurns) {
   EXPECT_EQ(Marked(*Load("{% for m in messages %}<|{{ m.role }}|>{{ m.content }}<|end|>{% endfor "
                          "%}<|assistant|>"),
