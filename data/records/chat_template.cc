@@ -145,8 +145,9 @@ void ChatTemplate::Probe() {
     const std::string_view written = TextOf(rendering, rendering.items.back().second);
     const size_t content = written.find(kProbe);
     if (content == std::string_view::npos) return absl::OkStatus();
-    ends_turns_ =
-        !jinja::Strip(written.substr(content + kProbe.size()), std::nullopt, true, true).empty();
+    const std::string_view after = written.substr(content + kProbe.size());
+    turn_end_ = std::string(jinja::Strip(after, std::nullopt, true, true));
+    ends_turns_ = !turn_end_.empty();
     ASSIGN_OR_RETURN(const std::string prompt, GenerationPrompt(before, written));
     // A prompt may go further than the turn repeats it, up to the content: `<think>`, for one.
     const size_t common = CommonPrefix(prompt, written);

@@ -58,6 +58,8 @@ class ChatTemplate {
 
   // Whether content may be a list of {"type": "text", "text": …}; else it has to be one text.
   bool takes_parts() const { return takes_parts_; }
+  // What ends an assistant's turn ("<|im_end|>"); empty: unknown, or nothing does.
+  const std::string& turn_end() const { return turn_end_; }
 
  private:
   ChatTemplate() = default;
@@ -81,6 +83,7 @@ class ChatTemplate {
   bool marks_turns_ = false;  // has {% generation %}
   bool takes_parts_ = false;
   bool ends_turns_ = true;  // writes something after the content of a turn, within its loop
+  std::string turn_end_;
   // What an assistant's turn after a user's begins with; absent: it has to be worked out for each.
   std::optional<std::string> usual_prompt_;
 };

@@ -84,11 +84,9 @@ absl::StatusOr<std::string> JoinParts(const std::vector<Value>& parts, const std
     const std::string here = absl::StrCat(where, "[", i, "]");
     const Dict* part = parts[i].AsDict();
     if (part == nullptr) return WrongType(here, "an object", parts[i]);
-    ASSIGN_OR_RETURN(const std::string type, TextAt(*part, "type", absl::StrCat(here, ".type")));
-    if (std::string_view(type) != "text") {
-      return Wrong(absl::StrCat(here, ".type"),
-                   absl::StrCat("\"", type.substr(0, 40),
-                                "\": only parts of type \"text\" can be trained on"));
+    const Value* type = part->Find("type");
+    if (type == nullptr || type->AsText() == nullptr || *type->AsText() != "text") {
+      return Wrong(absl::StrCat(here, ".type"), "only parts of type \"text\" can be trained on");
     }
     ASSIGN_OR_RETURN(const std::string more, TextAt(*part, "text", absl::StrCat(here, ".text")));
     text += more;

@@ -57,7 +57,7 @@ TURNS = {
     "gemma3": r"<start_of_turn>model\n(.*?<end_of_turn>)",
     "deepseek_v3": r"(?:<｜Assistant｜>|<｜tool▁outputs▁end｜>)(.*?<｜end▁of▁sentence｜>)",
     "llama2": r"\[/INST\](.*?</s>)",
-    "mistral": r"\[/INST\](.*?</s>)",
+    "mistral": r"\[/(?:INST|TOOL_RESULTS)\](?!\[TOOL_RESULTS\])(.*?</s>)",
     "zephyr": r"<\|assistant\|>\n(.*?</s>)",
     "phi3": r"<\|assistant\|>\n(.*?<\|end\|>)",
     "vicuna": r"ASSISTANT:(.*?</s>)",
@@ -280,7 +280,7 @@ def compare(oracle, program, folder, records):
             differ(i, "trained", repr([text[a:b] for a, b in spans]),
                    repr([text.encode()[a:b].decode(errors="replace") for a, b in rendered[i]["trained"]]))
             continue
-        case = {"record": record, "text": text, "trained": rendered[i]["trained"]}
+        case = {"record": json.dumps(record, ensure_ascii=False), "text": text, "trained": rendered[i]["trained"]}
         if encoded is not None:
             ids, mask = oracle.encode(text, spans)
             got = encoded[i]
@@ -343,11 +343,11 @@ def main():
               f"{', tokens too' if folder else ''}; {refused} refused by both, {unknown} without a mask to compare, {differences} differ")
         failed += differences
         small = [c for c in cases if len(json.dumps(c)) < 2500]
-        goldens += [{"template": oracle.template, "tokens": oracle.tokens, **c} for c in small[:6]]
+        goldens.append({"template": oracle.template, "tokens": oracle.tokens, "cases": small[:6]})
     if options.goldens:
         with open(options.goldens, "w", encoding="utf-8") as file:
-            for case in goldens:
-                file.write(json.dumps({**case, "record": json.dumps(case["record"], ensure_ascii=False)}, ensure_ascii=False) + "\n")
+            for golden in goldens:
+                file.write(json.dumps(golden, ensure_ascii=False) + "\n")
     return 1 if failed else 0
 
 

@@ -14,11 +14,30 @@ namespace {
 constexpr int64_t kPrefillChunk = 64;
 constexpr int64_t kByteTokens = 256;
 
-std::vector<int32_t> TokensOf(const std::string& prompt) {
-  const std::string text = prompt.empty() ? "\n" : prompt;
-  std::vector<int32_t> tokens;
+// A prompt comes as tokens from a client that has the model's tokenizer, else as bytes.
+bool ByTokens(const v1::StandaloneRequest& request) { return request.prompt_tokens_size() > 0; }
+
+std::vector<int32_t> PromptOf(const v1::StandaloneRequest& request) {
+  std::vector<int32_t> tokens(request.prompt_tokens().begin(), request.prompt_tokens().end());
+  if (ByTokens(request)) return tokens;
+  const std::string text = request.prompt().empty() ? "\n" : request.prompt();
   for (const char c : text) tokens.push_back(static_cast<unsigned char>(c));
   return tokens;
+}
+
+v1::TrainerEvent TextOf(int32_t token, bool as_token) {
+  v1::TrainerEvent event;
+  if (as_token) {
+    event.mutable_text()->add_tokens(token);
+  } else {
+    event.mutable_text()->set_text(std::string(1, static_cast<char>(token)));
+  }
+  return event;
+}
+
+bool Stops(const v1::StandaloneRequest& request, int32_t token) {
+  return std::find(request.stop_tokens().begin(), request.stop_tokens().end(), token) !=
+         request.stop_tokens().end();
 }
 
 // Logits of the token after the prompt.
@@ -41,7 +60,13 @@ absl::StatusOr<v1::JobPlan> PlanGeneration(const TaskContext& context) {
   v1::JobSpec job;
   ASSIGN_OR_RETURN(const v1::JobPlan plan,
                    PlanInference(context, request.checkpoint_path(), kPrefillChunk, &job));
-  const int64_t prompt = static_cast<int64_t>(TokensOf(request.prompt()).size());
+  for (const int32_t token : request.prompt_tokens()) {
+    if (token < job.model().vocab()) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("--tokenizer: its token ", token, " is beyond the model's vocabulary of ",
+                     job.model().vocab(), " — name the tokenizer that the model was trained with"));
+  }
+  const int64_t prompt = static_cast<int64_t>(PromptOf(request).size());
   if (prompt > job.model().context()) {
     return absl::InvalidArgumentError(absl::StrCat(
         "--prompt: ", prompt, " tokens, the model's context holds ", job.model().context()));
@@ -55,21 +80,21 @@ absl::Status RunGeneration(const TaskContext& context) {
                    InferenceSession::Open(context, kPrefillChunk));
   const bool tells = context.task.rank() == 0;
   const int64_t context_tokens = session->program().model.context;
+  const int64_t vocab = session->program().model.vocab;
   const size_t choices =
-      static_cast<size_t>(std::min<int64_t>(kByteTokens, session->program().model.vocab));
-  const std::vector<int32_t> prompt = TokensOf(request.prompt());
+      static_cast<size_t>(ByTokens(request) ? vocab : std::min<int64_t>(kByteTokens, vocab));
+  const SamplingRule rule{.temperature = request.temperature(),
+                          .top_k = request.top_k(),
+                          .top_p = request.top_p(),
+                          .seed = static_cast<uint64_t>(request.seed())};
+  const std::vector<int32_t> prompt = PromptOf(request);
   ASSIGN_OR_RETURN(absl::Span<const float> logits, ReadPrompt(*session, prompt));
   int64_t position = static_cast<int64_t>(prompt.size());  // of the token to choose
   for (int64_t made = 0; made < request.tokens(); ++made, ++position) {
-    const int32_t token = SampleToken(logits.subspan(0, choices), request.temperature(),
-                                      static_cast<uint64_t>(request.seed()), position);
+    const int32_t token = SampleToken(logits.subspan(0, choices), rule, position);
     // All ranks choose the same; one tells.
-    if (tells) {
-      v1::TrainerEvent event;
-      event.mutable_text()->set_text(std::string(1, static_cast<char>(token)));
-      context.control->Send(event);
-    }
-    if (made + 1 == request.tokens()) break;
+    if (tells) context.control->Send(TextOf(token, ByTokens(request)));
+    if (made + 1 == request.tokens() || Stops(request, token)) break;
     if (position >= context_tokens) {
       if (!tells) break;
       context.control->Notice(

@@ -1,4 +1,4 @@
-// Generation of text from a checkpoint, byte by byte.
+// Generation from a checkpoint: of tokens, after a prompt of tokens; else of text, byte by byte.
 #ifndef STRATA_WORKER_TRAINER_GENERATE_TASK_H_
 #define STRATA_WORKER_TRAINER_GENERATE_TASK_H_
 
@@ -8,11 +8,12 @@
 
 namespace strata::worker {
 
-// InvalidArgument: the prompt is longer than the model's context. Otherwise as PlanInference.
+// InvalidArgument: the prompt is longer than the model's context, or has tokens that the model does
+// not. Otherwise as PlanInference.
 absl::StatusOr<v1::JobPlan> PlanGeneration(const TaskContext& context);
 
-// Reads the prompt (a line feed when it is empty), then sends the text of each further token. Stops
-// with a notice where the model's context ends.
+// Reads the prompt (a line feed when it is empty), then sends each further token, or its byte.
+// Stops after a stop token, which it sends, and with a notice where the model's context ends.
 absl::Status RunGeneration(const TaskContext& context);
 
 }  // namespace strata::worker

@@ -8,10 +8,18 @@
 
 namespace strata::worker {
 
-// Temperature 0: the largest logit, the first among equals. Otherwise a token with probability
-// softmax(logits / temperature), by a number that is a function of (seed, position) alone.
-int32_t SampleToken(absl::Span<const float> logits, double temperature, uint64_t seed,
-                    int64_t position);
+struct SamplingRule {
+  double temperature = 0;  // 0: the largest logit, the first among equals
+  int64_t top_k = 0;       // only tokens as likely as the k-th likeliest; 0: all
+  double top_p = 0;        // only the fewest likeliest that have this probability; 0 or 1: all
+  uint64_t seed = 0;
+};
+
+// A token with probability softmax(logits / temperature) among those that the rule leaves, by a
+// number that is a function of (seed, position) alone. The order is that of transformers and vLLM:
+// temperature, then top_k (all that equal the k-th stay), then top_p of what is left (the token
+// that reaches it stays; of equals the smaller id comes first).
+int32_t SampleToken(absl::Span<const float> logits, const SamplingRule& rule, int64_t position);
 
 }  // namespace strata::worker
 

@@ -33,6 +33,19 @@ absl::Status CheckRun(const v1::StandaloneRequest& request) {
   return Range("ranks", request.ranks(), 1, kMaxRanks);
 }
 
+absl::Status CheckGeneration(const v1::StandaloneRequest& request) {
+  RETURN_IF_ERROR(Range("tokens", request.tokens(), 1, INT32_MAX));
+  RETURN_IF_ERROR(Range("top_k", request.top_k(), 0, INT32_MAX));
+  if (!(request.top_p() >= 0 && request.top_p() <= 1)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("top_p: ", request.top_p(), " is not between 0 and 1"));
+  }
+  for (const int32_t token : request.prompt_tokens()) {
+    RETURN_IF_ERROR(Range("prompt_tokens", token, 0, INT32_MAX));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status CheckRequest(const v1::StandaloneRequest& request) {
@@ -45,7 +58,7 @@ absl::Status CheckRequest(const v1::StandaloneRequest& request) {
       RETURN_IF_ERROR(Range("sequence", request.sequence(), 0, INT32_MAX));
       break;
     case v1::StandaloneRequest::TASK_GENERATE:
-      RETURN_IF_ERROR(Range("tokens", request.tokens(), 1, INT32_MAX));
+      RETURN_IF_ERROR(CheckGeneration(request));
       break;
     case v1::StandaloneRequest::TASK_CALIBRATE:
       RETURN_IF_ERROR(Range("threads_alone", request.threads_alone(), 1, kMaxThreads));
