@@ -4,12 +4,8 @@
 #include <google/protobuf/util/message_differencer.h>
 #include <gtest/gtest.h>
 
-#include <optional>
 #include <string>
-#include <utility>
-#include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "spec/defaults.h"
 #include "spec/good_job.h"
 #include "spec/validate.h"
@@ -370,66 +366,6 @@ TEST(Evaluate, NeedsValidationData) {
   EXPECT_THAT(ReadSet({"data.validation.path=x.txt"}).told, HasSubstr("given together with"));
 }
 
-TEST(Epochs, StandInPlaceOfStepsWhichFollowFromTheFiles) {
-  const auto read = Read(Changed("steps: 4", "epochs: 3"));
-  EXPECT_EQ(read.told, "");
-  EXPECT_EQ(read.file.job.train().epochs(), 3);
-  EXPECT_FALSE(read.file.job.train().has_steps());
-  EXPECT_FALSE(read.file.job.data().train(0).has_weight());
-  EXPECT_THAT(ReadSet({"train.epochs=3"}).told,
-              HasSubstr("job.yaml:19:10: train.steps: given together with train.epochs"));
-  EXPECT_THAT(Read(Changed("steps: 4", "epochs: 0")).told, HasSubstr("train.epochs: "));
-}
-
-TEST(Tokenizer, TellsTheVocabularyWhereTheFileDoesNot) {
-  const std::string text = Changed("  vocab: 256\n", "");
-  ReadOptions options;
-  options.settings = {"data.tokenizer=some/folder"};
-  Problems none("job.yaml");
-  EXPECT_FALSE(ReadJob(text, options, none).job.model().has_vocab());
-  EXPECT_TRUE(none.empty()) << none.ToString();
-  options.vocabulary_of = [](const std::string& tokenizer) -> std::optional<int64_t> {
-    EXPECT_EQ(tokenizer, "some/folder");
-    return 1000;
-  };
-  EXPECT_EQ(ReadJob(text, options, none).job.model().vocab(), 1000);
-  EXPECT_EQ(ReadJob(GoodJob(), options, none).job.model().vocab(), 256);
-  options.settings = {};
-  EXPECT_EQ(ReadJob(text, options, none).job.model().vocab(), 256);
-}
-
-TEST(Tokenizer, SmallVocabulariesAreItsOwnMatter) {
-  ReadOptions options;
-  options.settings = {"data.tokenizer=folder", "model.vocab=100"};
-  Problems problems("job.yaml");
-  ReadJob(GoodJob(), options, problems);
-  EXPECT_TRUE(problems.empty()) << problems.ToString();
-}
-
-TEST(Completed, JobsHaveWhatFollowsFromTheirFiles) {
-  const auto told = [](const std::string& text, std::vector<std::string> settings) {
-    Problems problems("job.yaml");
-    ReadOptions options;
-    options.settings = std::move(settings);
-    options.completed = true;
-    ReadJob(text, options, problems);
-    return problems.ToString();
-  };
-  EXPECT_EQ(told(GoodJob(), {"train.epochs=3"}), "");
-  EXPECT_THAT(told(Changed("steps: 4", "epochs: 3"), {}),
-              HasSubstr("train.epochs: train.steps is missing"));
-  EXPECT_THAT(told(Changed("  vocab: 256\n", ""), {"data.tokenizer=/folder"}),
-              HasSubstr("model.vocab: required key is missing (the tokenizer's size"));
-  EXPECT_EQ(told(GoodJob(), {"data.tokenizer=/folder"}), "");
-  for (const char* name : {"/a.jsonl", "/a.jsonl.gz", "/a.jsonl.zst"}) {
-    EXPECT_THAT(told(GoodJob(), {absl::StrCat("data.train[0].path=", name)}),
-                HasSubstr(absl::StrCat("data.train[0].path: ", name,
-                                       ": records and compressed text have to be")));
-    EXPECT_THAT(told(GoodJob(), {absl::StrCat("data.validation={path: ", name, "}")}),
-                HasSubstr("strata data prepare"));
-  }
-}
-
 TEST(Packing, IsThereWhereItIsAskedForAlone) {
   EXPECT_TRUE(ReadSet({"data.packing=true"}).file.job.data().packing());
   EXPECT_EQ(ReadSet({"data.packing=true"}).told, "");
@@ -453,7 +389,6 @@ TEST(Unsupported, IsRefusedWithItsValue) {
       {{"parallel=auto"}, "parallel: auto is"},
       {{"parallel.update_policy=spooled"}, "parallel.update_policy: spooled is"},
       {{"resources.device=h100"}, "resources.device: h100 is"},
-      {{"data.packing=true"}, "data.packing: true is"},
   };
   for (const auto& [settings, says] : cases) {
     EXPECT_THAT(Unsupported(settings), HasSubstr(says)) << settings[0];

@@ -4,6 +4,7 @@ kill, at other rank counts, and once the files have changed."""
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -71,6 +72,16 @@ checkpoint: {{every_steps: 4}}
         ended = self.run_job(job, "killed", "--resume", "--set", "parallel.data=4")
         self.assertIn("its tokens are in", ended.stderr)  # not made again
         self.assertEqual(self.numbers("killed"), reference)
+
+    def test_packed_conversations_are_resumed_like_others(self):
+        job = self.job(data="packing: true, train: [{path: chat.jsonl}], validation: {fraction: 0.1}")
+        self.run_job(job, "reference", "--set", "train.steps=12")
+        self.run_job(job, "stopped", "--set", "train.steps=12", "--set", "checkpoint.every_steps=4")
+        for step in (8, 12):
+            shutil.rmtree(self.folder / f"stopped/checkpoints/step-{step:08}", ignore_errors=True)
+        self.run_job(job, "stopped", "--resume", "--set", "train.steps=12", "--set", "parallel.data=1")
+        self.assertEqual(self.numbers("stopped"), self.numbers("reference"))
+        self.assertTrue(all(0 < record["tokens"] < 8 * 32 for record in self.records("stopped")))
 
     def test_epochs_become_steps_that_are_told(self):
         ended = self.run_job(self.job(train="epochs: 3"), "job")
