@@ -129,6 +129,7 @@ TEST(CommandLine, MistakesAreUsageErrorsThatSayWhatWasMeant) {
       {{"generate", "--from", "/no/such", "--prompt", "x"}, kExitUsage, "/no/such"},
       {{"generate", "--from", "/proc", "--prompt", "x"}, kExitUsage, "/proc: no checkpoint in it"},
       {{"generate", "--prompt", "x"}, kExitUsage, "--from is missing"},
+      {{"generate", "--from", "x", "--prompt", "x", "--top-p", "2"}, kExitUsage, "top-p 2"},
       {{"eval", "--from", "/no/such", "--data", "x"}, kExitUsage, "/no/such"},
       {{}, kExitUsage, "Usage"},
   };

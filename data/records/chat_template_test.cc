@@ -83,11 +83,11 @@ TEST(ChatTemplateTest, EndOfTextInsteadOfAPromptIsNoPartOfTurns) {
 
 TEST(ChatTemplateTest, PromptThatGoesFurtherThanTurnsEndsWhereTheyDiffer) {
   EXPECT_EQ(
-      Marked(
-          *Load("{% for m in messages %}<|{{ m.role }}|>{{ m.content.split('</think>')[-1] "
-                "}}<|end|>{% endfor %}"
-                "{% if add_generation_prompt %}<|assistant|><think>\n{% endif %}"),
-          R"({"messages":[{"role":"user","content":"a"},{"role":"assistant","content":"x</think><thing>"}]})"),
+      Marked(*Load("{% for m in messages %}<|{{ m.role }}|>{{ m.content.split('</think>')[-1] "
+                   "}}<|end|>{% endfor %}"
+                   "{% if add_generation_prompt %}<|assistant|><think>\n{% endif %}"),
+             R"({"messages":[{"role":"user","content":"a"},)"
+             R"({"role":"assistant","content":"x</think><thing>"}]})"),
       "<|user|>a<|end|><|assistant|>[<thing><|end|>]");
 }
 
@@ -97,11 +97,9 @@ TEST(ChatTemplateTest, MarkedTurnsAreThoseOfTheTemplate) {
       "endgeneration %};"
       "{% else %}U:{{ m.content }};{% endif %}{% endfor %}");
   EXPECT_EQ(Marked(*chat, kTwoTurns), "U:a;A:[b];U:c;A:[d ];");
-  EXPECT_EQ(
-      Marked(
-          *chat,
-          R"({"prompt":[{"role":"assistant","content":"x"}],"completion":[{"role":"assistant","content":"y"}]})"),
-      "A:x;A:[y];");
+  EXPECT_EQ(Marked(*chat, R"({"prompt":[{"role":"assistant","content":"x"}],)"
+                          R"("completion":[{"role":"assistant","content":"y"}]})"),
+            "A:x;A:[y];");
 }
 
 TEST(ChatTemplateTest, CompletionAloneIsTrained) {

@@ -32,31 +32,28 @@ std::string Messages(const std::string& json) {
 }
 
 TEST(RecordTest, EachKindOfConversationBecomesMessages) {
-  EXPECT_EQ(
-      Messages(
-          R"({"messages":[{"role":"user","content":"a"},{"role":"assistant","content":"b"}],"id":7})"),
-      "user:a|assistant:b");
-  EXPECT_EQ(
-      Messages(
-          R"({"conversations":[{"from":"human","value":"a"},{"from":"gpt","value":"b"}],"system":"s"})"),
-      "system:s|user:a|assistant:b");
+  EXPECT_EQ(Messages(R"({"messages":[{"role":"user","content":"a"},)"
+                     R"({"role":"assistant","content":"b"}],"id":7})"),
+            "user:a|assistant:b");
+  EXPECT_EQ(Messages(R"({"conversations":[{"from":"human","value":"a"},)"
+                     R"({"from":"gpt","value":"b"}],"system":"s"})"),
+            "system:s|user:a|assistant:b");
   EXPECT_EQ(
       Messages(
           R"({"instruction":"i","input":"x","output":"o","system":"s","history":[["u","a"]]})"),
       "system:s|user:u|assistant:a|user:i\nx|assistant:o");
   EXPECT_EQ(Messages(R"({"instruction":"i","input":"","output":"o","history":null})"),
             "user:i|assistant:o");
-  EXPECT_EQ(
-      Messages(
-          R"({"prompt":[{"role":"user","content":"a"}],"completion":[{"role":"assistant","content":"b"}]})"),
-      "user:a|assistant:b");
+  EXPECT_EQ(Messages(R"({"prompt":[{"role":"user","content":"a"}],)"
+                     R"("completion":[{"role":"assistant","content":"b"}]})"),
+            "user:a|assistant:b");
 }
 
 TEST(RecordTest, PartsBecomeOneTextAndNullContentGoesWithCalls) {
   EXPECT_EQ(
-      Messages(
-          R"({"messages":[{"role":"user","content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]},
-                         {"role":"assistant","content":null,"tool_calls":[{"function":{"name":"f"}}]}]})"),
+      Messages(R"({"messages":[{"role":"user",)"
+               R"("content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]},)"
+               R"({"role":"assistant","content":null,"tool_calls":[{"function":{"name":"f"}}]}]})"),
       "user:ab|assistant:-");
 }
 
