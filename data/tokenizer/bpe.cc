@@ -76,7 +76,8 @@ absl::Status Bpe::AddMerges() {
   }
   merges_.Reserve(spec_.merges.size());
   uint32_t rank = 0;
-  for (const auto& [left, right] : spec_.merges) {
+  for (const auto& merge : spec_.merges) {
+    const auto &left = merge.first, &right = merge.second;  // clang 14 captures no bindings
     const auto refuse = [&](const std::string& why) {
       return absl::InvalidArgumentError(
           absl::StrCat("merge ", rank, " of ", Quoted(left), " and ", Quoted(right), ": ", why));
