@@ -65,7 +65,7 @@ std::string Joined(const std::vector<Piece>& pieces) {
 
 std::string Lines(int count) {
   std::string text;
-  for (int i = 0; i < count; ++i) text += "line " + std::to_string(i * i) + ".\n";
+  for (int i = 0; i < count; ++i) text += "line " + std::to_string(i * 7919LL) + ".\n";
   return text;
 }
 

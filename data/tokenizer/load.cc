@@ -25,7 +25,7 @@ constexpr int64_t kMostConfigBytes = int64_t{16} << 20;
 
 // What base models end documents with, the more telling names first.
 constexpr const char* kEndsOfText[] = {"<|end_of_text|>", "<|endoftext|>",
-                                       "<\uFF5Cend\u2581of\u2581sentence\uFF5C>", "</s>", "<eos>"};
+                                       "<\uFF5Cend\u2581of\u2581sentence\uFF5C>", "<eos>", "</s>"};
 constexpr const char* kEndsOfTurn[] = {"<|im_end|>", "<|eot_id|>", "<end_of_turn>"};
 
 // Messages of `status` with the path before them.

@@ -68,7 +68,7 @@ class Tokenizer {
   // What stands after each document of plain text. A chat model's eos_token is often its end of
   // turn (<|im_end|>, <|eot_id|>), while the base model learnt that documents end with another
   // token, which the vocabulary still holds. So: eos_token if it is one of the tokens that base
-  // models end documents with (<|end_of_text|>, <|endoftext|>, <｜end▁of▁sentence｜>, </s>, <eos>);
+  // models end documents with (<|end_of_text|>, <|endoftext|>, <｜end▁of▁sentence｜>, <eos>, </s>);
   // else the first of these, in this order, that the vocabulary has; else eos_token; else none.
   std::optional<int32_t> end_of_text() const;
   // What ends generated text, ascending: eos_token_id of generation_config.json (else of

@@ -265,6 +265,8 @@ TEST_F(RolesTest, EndOfText_OfBaseAndChatModels_IsWhatDocumentsEndWith) {
   EXPECT_EQ(end({"<|endoftext|>", "<|im_start|>", "<|im_end|>"}, "<|im_end|>"), "<|endoftext|>");
   EXPECT_EQ(end({"<|end_of_text|>", "<|eot_id|>"}, "<|eot_id|>"), "<|end_of_text|>");
   EXPECT_EQ(end({"</s>", "<|endoftext|>"}, "</s>"), "</s>");
+  // Gemma's: its other one is HTML's.
+  EXPECT_EQ(end({"<eos>", "</s>", "<end_of_turn>"}, "<end_of_turn>"), "<eos>");
   EXPECT_EQ(end({"<stop>"}, "<stop>"), "<stop>");
   EXPECT_EQ(end({}, "<stop>"), "none");
 }
