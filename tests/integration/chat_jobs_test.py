@@ -155,6 +155,18 @@ train: {steps: 4, sequence: 32, global_batch: 4}
         self.assertGreater(of_text["tokens"], 0)
         self.assertLess(of_records["tokens"], 0.9 * self.tokens_of(prepared))
 
+    def test_a_small_model_from_scratch_answers_through_the_chat_template(self):
+        (self.folder / "chat.yaml").write_text("""
+model: {family: llama, layers: 2, hidden: 96, heads: 4, kv_heads: 2, ffn: 256, tied_embeddings: true}
+data: {tokenizer: tokenizer, train: [{path: chat.jsonl}]}
+train: {epochs: 40, sequence: 64, global_batch: 8, optimizer: {learning_rate: 3e-3}, schedule: {warmup_steps: 20}}
+""")
+        self.run_job("chat.yaml", "chat")
+        answer = self.strata("generate", "--from", self.folder / "chat", "--chat", "--prompt",
+                             "What is the capital of France?", "--temperature", 0, "-o", "json")
+        said = json.loads(answer.stdout)
+        self.assertEqual(said["text"].strip(), "The capital of France is Paris.", said)
+
     def tokens_of(self, token_file) -> int:
         return int.from_bytes(token_file.read_bytes()[16:20], "little")  # of llmq's header
 
