@@ -111,11 +111,12 @@ void TokenFinder::Split(std::string_view text,
       continue;
     }
     // White space that the token before has taken is not taken again.
-    if (token.lstrip) begin = SpaceBefore(text, std::min(done, begin), begin);
+    if (token.lstrip) begin = std::max(done, SpaceBefore(text, std::min(done, begin), begin));
     if (token.rstrip) end = SpaceAfter(text, end);
     if (done < begin) piece(text.substr(done, begin - done), -1);
-    piece(text.substr(begin, end - begin), token.id);
-    // A token may begin with white space that the one before it has taken, too.
+    // A token may begin with white space that the one before it has taken, too; it counts unless it
+    // gives that up.
+    if (begin < end) piece(text.substr(begin, end - begin), token.id);
     done = end;
   }
   if (done < text.size()) piece(text.substr(done), -1);

@@ -140,6 +140,8 @@ TEST(RegexTest, FindAll_WhatLibrariesUnderstandDifferently_IsAsInOniguruma) {
   EXPECT_THAT(Matches(R"(\p{Mn})", "\U0001171E\u0301"), ElementsAre("\u0301"));
   EXPECT_THAT(Matches(R"(\d+)", "1٣\U0001E5F1a"), ElementsAre("1٣\U0001E5F1"));
   EXPECT_THAT(Matches(R"(\w+)", "a_ⓐ\u0301\u200Db"), ElementsAre("a_ⓐ\u0301", "b"));
+  EXPECT_THAT(Matches(R"(\w+)", "²³¼½"), ElementsAre("²³¼½"));
+  EXPECT_THAT(Matches(R"([\w]+)", "²³¼½"), ElementsAre());
   EXPECT_THAT(Matches(R"((?i:'s))", "'ſ'S'x"), ElementsAre("'ſ", "'S"));
   EXPECT_THAT(Matches(R"((?i:k))", "\u212A"), ElementsAre("\u212A"));
   EXPECT_THAT(Matches(R"(.+)", "a\rb\nc"), ElementsAre("a\rb", "c"));

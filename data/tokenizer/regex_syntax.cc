@@ -92,10 +92,12 @@ std::string PropertyText(const Property& property) {
   return absl::StrCat("\\p{", name, "}", RangesText(CategoriesSince14(property.set)));
 }
 
-std::string WordText() {
+std::string WordText(bool in_set) {
   std::string text = "\\p{L}\\p{M}\\p{Nd}\\p{Nl}\\p{Pc}";
   text +=
       RangesText({{0x24B6, 0x24E9}, {0x1F130, 0x1F149}, {0x1F150, 0x1F169}, {0x1F170, 0x1F189}});
+  // Outside of sets Oniguruma looks Latin-1 up in a table where ², ³, ¹, ¼, ½ and ¾ are word too.
+  if (!in_set) text += RangesText({{0xB2, 0xB3}, {0xB9, 0xB9}, {0xBC, 0xBE}});
   return text + RangesText(CategoriesSince14(kLetters | kMarks | SetOf({kNd, kNl, kPc})));
 }
 
@@ -172,7 +174,7 @@ class Translator {
       return absl::OkStatus();
     }
     if (Take("\\")) {
-      ASSIGN_OR_RETURN(const Item item, Escape());
+      ASSIGN_OR_RETURN(const Item item, Escape(false));
       if (item.code.has_value()) return Literal(*item.code);
       previous_letter_ = 0;
       absl::StrAppend(&out_, item.negated ? "[^" : "[", item.class_text, "]");
@@ -324,13 +326,13 @@ class Translator {
   }
 
   absl::StatusOr<Item> OneOfSet() {
-    if (Take("\\")) return Escape();
+    if (Take("\\")) return Escape(true);
     if (rest_.empty()) return Malformed("a [ without its ]");
     return Item{TakeCharacter(), "", false};
   }
 
-  // What follows a backslash.
-  absl::StatusOr<Item> Escape() {
+  // What follows a backslash, in a set or outside of one.
+  absl::StatusOr<Item> Escape(bool in_set) {
     if (rest_.empty()) return Malformed("a backslash at the end");
     const char32_t c = TakeCharacter();
     switch (c) {
@@ -356,7 +358,7 @@ class Translator {
         return Item{std::nullopt, DecimalText(), c == 'D'};
       case 'w':
       case 'W':
-        return Item{std::nullopt, WordText(), c == 'W'};
+        return Item{std::nullopt, WordText(in_set), c == 'W'};
       case 'p':
       case 'P':
         return NamedProperty(c == 'P');

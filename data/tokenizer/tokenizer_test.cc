@@ -139,6 +139,18 @@ TEST_F(TokenizerTest, AddedTokens_OfTheFile_AreFoundInText) {
   EXPECT_EQ(tokenizer->Decode(std::vector<int32_t>{1, 4, 5}, true), "b<x>>");
 }
 
+TEST_F(TokenizerTest, AddedTokens_ThatTakeSpace_TakeItOnce) {
+  Json json = Small();
+  json["added_tokens"] = {{{"content", " "}, {"lstrip", true}, {"rstrip", true}},
+                          {{"content", "x"}, {"rstrip", true}},
+                          {{"content", "\n"}}};
+  for (Json& token : json["added_tokens"]) token["normalized"] = false;
+  const auto tokenizer = Loaded(json);
+  EXPECT_THAT(Encode(*tokenizer, "a   b"), ElementsAre(0, 4, 1));
+  EXPECT_THAT(Encode(*tokenizer, "x  a"), ElementsAre(5, 0));
+  EXPECT_THAT(Encode(*tokenizer, "x\na"), ElementsAre(5, 6, 0));
+}
+
 TEST_F(TokenizerTest, Load_WhatIsNotSupported_IsRefusedByItsName) {
   const auto refused = [&](const std::string& path, const Json& value) {
     Json json = Small();

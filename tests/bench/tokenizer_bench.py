@@ -26,7 +26,7 @@ import tokenizer_texts  # noqa: E402
 
 DEFAULT = ("gpt2", "llama3", "qwen3", "llama2", "gemma2", "gemma3", "deepseek_v3", "gpt4o")
 DOCUMENT = 8000
-SIZE = 4_000_000  # characters of a text
+SIZE = 1_000_000  # characters of a text
 
 
 def bible() -> str:
@@ -39,7 +39,7 @@ def code() -> str:
 
 
 def mixed() -> str:
-    return "\n".join(tokenizer_texts.Texts(1, [], []).all(SIZE // 2))
+    return "\n".join(tokenizer_texts.Texts(1, [], []).all(SIZE))
 
 
 TEXTS = {"english": bible, "code": code, "mixed": mixed}

@@ -124,6 +124,12 @@ def ours(binary: pathlib.Path, folder: pathlib.Path, texts: list):
         yield ids, text(), text(), text()
 
 
+def refusal(binary: pathlib.Path, folder: pathlib.Path) -> str:
+    """Why a tokenizer cannot be loaded; empty: it can."""
+    run = subprocess.run([binary, folder, "--framed"], input=b"", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    return run.stderr.decode().strip()
+
+
 def theirs(tokenizer, texts: list):
     for text in texts:
         ids = text if isinstance(text, list) else tokenizer.encode(text, add_special_tokens=False).ids
