@@ -33,17 +33,23 @@ using data::Tokenizer;
 // The model's tokenizer; null: it reads bytes.
 absl::StatusOr<std::shared_ptr<const Tokenizer>> LoadTokenizer(const Arguments& arguments,
                                                                const std::string& checkpoint) {
-  std::string folder;
-  if (arguments.Has("--tokenizer")) {
-    folder = Absolute(arguments.Text("--tokenizer"));
-  } else if (const absl::StatusOr<v1::JobSpec> job = JobOfCheckpoint(checkpoint); job.ok()) {
-    folder = job->data().tokenizer();
-  }  // else the worker says what is wrong with the checkpoint
+  // Without a job the worker says what is wrong with the checkpoint.
+  const v1::JobSpec job = JobOfCheckpoint(checkpoint).value_or(v1::JobSpec());
+  const std::string folder = arguments.Has("--tokenizer") ? Absolute(arguments.Text("--tokenizer"))
+                                                          : job.data().tokenizer();
   if (folder.empty()) return std::shared_ptr<const Tokenizer>();
   absl::StatusOr<std::shared_ptr<const Tokenizer>> tokenizer = Tokenizer::Load(folder);
-  if (tokenizer.ok()) return tokenizer;
-  return absl::InvalidArgumentError(
-      absl::StrCat("--tokenizer: ", absl::string_view(tokenizer.status().message()), "\n"));
+  if (!tokenizer.ok()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--tokenizer: ", absl::string_view(tokenizer.status().message()), "\n"));
+  }
+  if (job.model().has_vocab() && (*tokenizer)->vocabulary() > job.model().vocab()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--tokenizer ", folder, ": has ", (*tokenizer)->vocabulary(),
+                     " tokens, the model's vocabulary ", job.model().vocab(),
+                     " — name the tokenizer that the model was trained with\n"));
+  }
+  return tokenizer;
 }
 
 absl::Status SetPrompt(const Arguments& arguments, const Tokenizer* tokenizer,

@@ -16,7 +16,7 @@ using jinja::Span;
 using jinja::Statement;
 using jinja::Value;
 
-// Steps and bytes of one rendering (jinja::Budget): a second or so at the worst.
+// Of one rendering (jinja::Budget): a second or two at the worst, more for large conversations.
 constexpr int64_t kBudget = int64_t{1} << 28;
 constexpr int64_t kBudgetPerByte = 256;
 

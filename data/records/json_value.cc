@@ -54,6 +54,7 @@ class Builder final : public nlohmann::json_sax<nlohmann::json> {
     // "[json.exception.parse_error.101] parse error at line 1, column 8: syntax error while …"
     std::string what = error.what();
     if (const size_t begin = what.find(": "); begin != std::string::npos) what.erase(0, begin + 2);
+    what = what.substr(0, what.find("; last read"));  // bytes that need not be UTF-8
     return Fail(absl::StrCat("at byte ", position, ": ", what.substr(0, 200)));
   }
 

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/status_macros.h"
+#include "data/records/jinja/text.h"
 #include "data/records/json_value.h"
 
 namespace strata::data {
@@ -21,6 +22,8 @@ using jinja::Value;
 absl::Status Wrong(const std::string& where, const std::string& what) {
   return absl::InvalidArgumentError(absl::StrCat(where, ": ", what));
 }
+
+std::string Short(std::string_view text) { return std::string(jinja::Excerpt(text, 40)); }
 
 absl::Status WrongType(const std::string& where, const std::string& wanted, const Value& found) {
   return Wrong(where, absl::StrCat("must be ", wanted, ", not ",
@@ -70,7 +73,7 @@ absl::Status CheckRole(const Dict& message, const std::string& where, bool* assi
   if (std::find(kRoles.begin(), kRoles.end(), role) == kRoles.end()) {
     std::vector<std::string> known(kRoles.begin(), kRoles.end());
     return Wrong(absl::StrCat(where, ".role"),
-                 absl::StrCat("unknown role \"", role.substr(0, 40),
+                 absl::StrCat("unknown role \"", Short(role),
                               "\" (known: ", absl::StrJoin(known, ", "), ")"));
   }
   *assistant = role == "assistant";
@@ -178,8 +181,7 @@ absl::StatusOr<Value> ReadTools(const Dict& record) {
     if (tool.AsDict() == nullptr)
       return WrongType(absl::StrCat("tools[", i, "]"), "an object", tool);
   }
-  if (list.AsItems()->empty()) return Value();
-  return list;
+  return list;  // an empty one as well: templates may tell it from none
 }
 
 // ---- the kinds of records
@@ -252,7 +254,7 @@ absl::StatusOr<Record> ReadShareGpt(const Dict& record, bool) {
     if (!role) {
       return Wrong(
           absl::StrCat(where, ".from"),
-          absl::StrCat("unknown speaker \"", from.substr(0, 40),
+          absl::StrCat("unknown speaker \"", Short(from),
                        "\" (known: human, user, gpt, assistant, system, tool, observation)"));
     }
     trains = trains || *role == "assistant";
@@ -320,7 +322,7 @@ absl::Status UnknownShape(const Dict& record) {
   for (const Shape& shape : Shapes()) names.push_back(Name(shape));
   for (const Dict::Entry& entry : record.entries()) {
     if (keys.size() == 10) break;
-    keys.push_back(entry.first.substr(0, 40));
+    keys.push_back(Short(entry.first));
   }
   return absl::InvalidArgumentError(
       absl::StrCat("is none of the known kinds of records: ", absl::StrJoin(names, ", "),

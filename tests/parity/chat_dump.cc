@@ -82,7 +82,7 @@ int Run(const std::string& what, const std::string& day) {
                                             : RenderLine(Json::parse(line), *options.date);
     const Json told =
         result.ok() ? *result : Json{{"error", std::string(result.status().message())}};
-    std::cout << told.dump() << "\n";
+    std::cout << told.dump(-1, ' ', false, Json::error_handler_t::replace) << "\n";
   }
   return 0;
 }

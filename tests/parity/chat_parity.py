@@ -126,7 +126,7 @@ def random_conversation(rng):
     messages = []
     if rng.random() < 0.5:
         messages.append({"role": "system", "content": random_text(rng)})
-    tools = [random_tool(rng) for _ in range(rng.randint(1, 2))] if rng.random() < 0.3 else None
+    tools = [random_tool(rng) for _ in range(rng.randint(0, 2))] if rng.random() < 0.3 else None
     as_text = rng.random() < 0.5
     for _ in range(rng.randint(1, 4)):
         messages.append({"role": "user", "content": random_text(rng)})
@@ -150,7 +150,7 @@ def random_conversation(rng):
                 if rng.random() < 0.3:
                     message["content"].append({"type": "text", "text": random_text(rng)})
     record = {"messages": messages}
-    if tools:
+    if tools is not None:
         record["tools"] = tools
     return record
 

@@ -29,7 +29,7 @@ absl::Status AtLine(int line, const absl::Status& status) {
 Evaluator::Result Evaluator::Evaluate(const Expression& node, Scope& scope) {
   if (depth_ >= kMaxDepth) return TemplateError(node.line, "calls nested too deeply");
   ++depth_;
-  const absl::Status paid = with_.budget.Take(1);
+  const absl::Status paid = with_.budget.Take(Budget::kStep);
   Result result = paid.ok() ? Dispatch(node, scope) : Result(paid);
   --depth_;
   if (!result.ok()) return AtLine(node.line, result.status());

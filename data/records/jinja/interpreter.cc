@@ -49,7 +49,7 @@ class Interpreter {
 
   FlowOr Execute(const Block& block, Scope& scope) {
     for (const std::unique_ptr<Statement>& statement : block) {
-      RETURN_IF_ERROR(Take(*statement, 1));
+      RETURN_IF_ERROR(Take(*statement, Budget::kStep));
       ASSIGN_OR_RETURN(const Flow flow, Execute(*statement, scope));
       if (flow != Flow::kGoOn) return flow;
     }
@@ -152,7 +152,7 @@ class Interpreter {
                      const std::shared_ptr<const std::vector<Value>>& items, size_t index,
                      Scope& scope) {
     Scope inner(&scope);
-    RETURN_IF_ERROR(Take(statement, 1));
+    RETURN_IF_ERROR(Take(statement, Budget::kStep));
     RETURN_IF_ERROR(Assign(statement, (*items)[index], inner));
     auto loop = std::make_shared<LoopState>();
     loop->index0 = static_cast<int64_t>(index);

@@ -203,7 +203,8 @@ class Lexer {
       Advance(text.size());
       return absl::OkStatus();
     }
-    return Error(absl::StrCat("unexpected character '", source_.substr(at_, 1), "'"));
+    return Error(absl::StrCat("unexpected character '",
+                              std::string(Excerpt(Rest(), DecodeAt(&source_[at_]).size)), "'"));
   }
 
   absl::Status Balance(char c, std::string* open) {

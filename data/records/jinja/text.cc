@@ -95,6 +95,12 @@ std::vector<std::string_view> Characters(std::string_view text) {
   return all;
 }
 
+std::string_view Excerpt(std::string_view text, size_t most) {
+  if (text.size() <= most) return text;
+  while (most > 0 && IsContinuation(text[most])) --most;
+  return text.substr(0, most);
+}
+
 bool IsSpace(char32_t c) {
   return (c >= 0x09 && c <= 0x0D) || (c >= 0x1C && c <= 0x20) || c == 0x85 || c == 0xA0 ||
          c == 0x1680 || (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F ||

@@ -16,6 +16,8 @@ namespace strata::data::jinja {
 // The character at byte `at` (at < size), its length in `length`.
 char32_t CharacterAt(std::string_view text, size_t at, size_t* length);
 std::vector<std::string_view> Characters(std::string_view text);
+// The first characters of `text`, at most `most` bytes: for messages.
+std::string_view Excerpt(std::string_view text, size_t most);
 
 // str.isspace() of one character.
 bool IsSpace(char32_t character);

@@ -21,10 +21,12 @@
 
 namespace strata::data::jinja {
 
-// What one rendering may still do: one unit is a step of the interpreter or a byte written. It
-// bounds time and memory whatever the template and its input.
+// What one rendering may still do: a byte written is one unit, a step of the interpreter, which
+// takes longer, several. It bounds time and memory whatever the template and its input.
 class Budget {
  public:
+  static constexpr int64_t kStep = 16;
+
   explicit Budget(int64_t units) : left_(units) {}
   // ResourceExhausted once more was asked for than there is; asks before the work is done.
   absl::Status Take(int64_t units);
