@@ -55,8 +55,10 @@ void Packing::Add(int64_t begin, int64_t rows) {
 std::vector<int32_t> Packing::PackPending() const {
   std::vector<int32_t> order(pending_.size());
   std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) {
-    return pending_[static_cast<size_t>(a)].rows > pending_[static_cast<size_t>(b)].rows;
+  std::sort(order.begin(), order.end(), [&](int32_t a, int32_t b) {
+    const int32_t of_a = pending_[static_cast<size_t>(a)].rows;
+    const int32_t of_b = pending_[static_cast<size_t>(b)].rows;
+    return of_a != of_b ? of_a > of_b : a < b;
   });
   std::vector<int32_t> bin_of(pending_.size());
   std::map<int32_t, std::vector<int32_t>> open;  // bins by the rows that they have left

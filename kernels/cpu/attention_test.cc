@@ -114,7 +114,7 @@ Positions RandomDocuments(const AttentionShape& s, uint64_t seed) {
 }
 
 const std::vector<int32_t> kLayouts[] = {
-    {1}, {1000}, {96}, {95, 1}, {2, 1, 97, 3, 50, 1, 1, 200}, {7, 6, 5, 4, 3}, {192, 1, 191}};
+    {1}, {1000}, {95, 1}, {2, 1, 97, 3, 50, 1, 1, 200}, {7, 6, 5, 4, 3}};
 
 template <typename Check>
 void ForDocuments(const Check& check) {
@@ -124,7 +124,7 @@ void ForDocuments(const Check& check) {
                    << "T " << s.sequence << " H " << s.heads << " documents of " << lengths[0]);
       check(s, DocumentsOf(s, lengths));
     }
-    for (const uint64_t seed : {1, 2, 3}) {
+    for (const uint64_t seed : {1, 2}) {
       SCOPED_TRACE(::testing::Message() << "T " << s.sequence << " random " << seed);
       check(s, RandomDocuments(s, seed));
     }
@@ -297,7 +297,7 @@ TEST(Attention, ByTheRanksOfAContextGroup_MatchesTheReference) {
           [&](const Context& context) { return ByParts(context, s, ranks, in_order, qkv, dout); });
       testing::ExpectClose(result, expected, 4e-6);
     }
-    for (const uint64_t seed : {1, 2, 3}) {
+    for (const uint64_t seed : {1, 2}) {
       const Positions positions = RandomDocuments(s, seed);
       const Doubles inside = testing::Concat(
           {reference::AttentionForward(s, testing::Widen(qkv), positions).out,

@@ -95,6 +95,35 @@ TEST(LlamaVariantsTest, EveryRecomputePlan_IsVerified) {
   }
 }
 
+// Bytes of the batch that a program of `stage` loads.
+int64_t LoadedBytes(const program::StagePrograms& stage) {
+  int64_t bytes = 0;
+  for (const program::Program& program : stage.set.programs) {
+    for (const program::Slot& slot : program.slots) {
+      if (slot.klass == program::SlotClass::kBatch &&
+          (slot.name == "tokens" || slot.name == "targets" || slot.name == "positions")) {
+        bytes += slot.bytes;
+      }
+    }
+  }
+  return bytes;
+}
+
+TEST(LlamaVariantsTest, Documents_AreVerifiedAndEveryStageLoadsTheirPositions) {
+  for (program::Plan plan : Plans()) {
+    for (const program::Tier tier : {program::Tier::kHost, program::Tier::kDevice}) {
+      plan.tier = tier;
+      model::EmitOptions options = Options(Mode::kSelective, plan.groups.pipeline > 1);
+      options.documents = true;
+      ExpectVerified(options, plan);
+      const int64_t rows = plan.global_batch / plan.groups.data * kSequence;
+      for (const program::StagePrograms& stage : Compose(options, plan)) {
+        EXPECT_EQ(LoadedBytes(stage), 3 * 4 * rows);
+      }
+    }
+  }
+}
+
 TEST(LlamaVariantsTest, FrozenWeights_AreVerified) {
   for (const program::Plan& plan : Plans()) {
     for (const std::vector<std::string>& frozen :
