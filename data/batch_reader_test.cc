@@ -26,6 +26,10 @@ void* operator new(size_t size) {
   STRATA_CHECK(memory != nullptr);
   return memory;
 }
+void* operator new(size_t size, const std::nothrow_t&) noexcept {  // of std::stable_sort
+  allocations.fetch_add(1);
+  return std::malloc(size);
+}
 void operator delete(void* memory) noexcept { std::free(memory); }
 void operator delete(void* memory, size_t) noexcept { std::free(memory); }
 
