@@ -163,7 +163,9 @@ TEST(CommandLine, HelpOffersOnlyTheFormatsThatTheCommandAccepts) {
     std::vector<std::string> offered;
     const std::string help = HelpOf(command);
     const size_t begin = help.find("--output FORMAT");
-    if (help.find("--output FILE") != std::string::npos) continue;  // where it writes
+    if (begin == std::string::npos && help.find("--output ") != std::string::npos) {
+      continue;  // it says where the command writes
+    }
     ASSERT_NE(begin, std::string::npos) << command.name;
     const std::string line = help.substr(begin, help.find('\n', begin) - begin);
     for (const char* format : {"table", "json", "yaml", "name", "tree"}) {

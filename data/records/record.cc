@@ -300,6 +300,9 @@ absl::StatusOr<Record> ReadAlpaca(const Dict& record, bool) {
 struct Shape {
   std::vector<std::string> keys;  // all of which it has
   absl::StatusOr<Record> (*read)(const Dict&, bool keep_parts);
+  // Beside these keys a "text" is the same once more, as one text: rows of tatsu-lab/alpaca have
+  // it.
+  bool repeats_as_text = false;
 };
 
 const std::vector<Shape>& Shapes() {
@@ -308,7 +311,7 @@ const std::vector<Shape>& Shapes() {
       {{"messages"}, ReadMessagesRecord},
       {{"prompt", "completion"}, ReadCompletion},
       {{"conversations"}, ReadShareGpt},
-      {{"instruction", "output"}, ReadAlpaca},
+      {{"instruction", "output"}, ReadAlpaca, /*repeats_as_text=*/true},
   };
   return *kShapes;
 }
@@ -342,7 +345,7 @@ absl::StatusOr<Record> ReadRecord(std::string_view json, bool keep_parts) {
   for (const Shape& shape : Shapes()) {
     const auto has = [&](const std::string& key) { return record->Find(key) != nullptr; };
     if (!std::all_of(shape.keys.begin(), shape.keys.end(), has)) continue;
-    if (found != nullptr) {
+    if (found != nullptr && !(shape.repeats_as_text && found->read == ReadText)) {
       return absl::InvalidArgumentError(absl::StrCat("is two kinds of records at once, ",
                                                      Name(*found), " and ", Name(shape),
                                                      ": remove the keys of one"));

@@ -57,6 +57,12 @@ TEST(RecordTest, PartsBecomeOneTextAndNullContentGoesWithCalls) {
       "user:ab|assistant:-");
 }
 
+TEST(RecordTest, AlpacasOwnRenderingBesideItsPartsIsLeftOut_BesideOtherPartsItIsRefused) {
+  EXPECT_EQ(Messages(R"({"text":"### i ### o","instruction":"i","output":"o"})"),
+            Messages(R"({"instruction":"i","output":"o"})"));
+  EXPECT_THAT(Error(R"({"text":"a","prompt":"a","completion":"b"})"), HasSubstr("two kinds"));
+}
+
 TEST(RecordTest, CompletionsTellWhereTheyBegin) {
   const absl::StatusOr<Record> record = ReadRecord(R"({"prompt":"ab","completion":"c"})", false);
   ASSERT_TRUE(record.ok());
