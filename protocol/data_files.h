@@ -22,7 +22,7 @@ std::string ChangeOf(const DataFiles& were, const DataFiles& are);
 
 // What to do about a changed file.
 inline constexpr char kChangedDataAdvice[] =
-    "restore it as it was, or start a new job that goes on from the checkpoint (train.start_from)";
+    "restore it as it was, or start a new job in another directory";
 
 }  // namespace strata::protocol
 

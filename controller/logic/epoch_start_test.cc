@@ -260,7 +260,7 @@ TEST_F(DataFiles, ThatChangeBeforeTheFirstCheckpointFailTheJob) {
   EXPECT_EQ(h.Job("a").state(), v1::Job::FAILED);
   EXPECT_THAT(h.Job("a").reason(), AllOf(HasSubstr("not what the job began with: /data/a.bin: its "
                                                    "content differs"),
-                                         HasSubstr("(on n0)"), HasSubstr("train.start_from")));
+                                         HasSubstr("(on n0)"), HasSubstr("start a new job")));
   EXPECT_EQ(h.Job("a").events(h.Job("a").events_size() - 1).cause(), "data_changed");
 }
 

@@ -64,7 +64,7 @@ TEST_F(DataFilesOfAJob, AChangedFileIsRefusedByNameWithWhatChangedAndWhatToDo) {
   EXPECT_THAT(std::string(Check(before, recorded, plan).message()),
               AllOf(HasSubstr(Path("text") + ": is not what the checkpoint was trained on: its "
                                              "size went from 16 to 20 bytes"),
-                    HasSubstr("restore"), HasSubstr("train.start_from")));
+                    HasSubstr("restore"), HasSubstr("start a new job")));
   Write("text", "In the beginnin!");
   EXPECT_THAT(std::string(Check(before, recorded, plan).message()),
               HasSubstr("its content differs from about byte 15 of 16 on"));
