@@ -4,6 +4,7 @@
 #include <iterator>
 #include <utility>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "data/tokenizer/json.h"
@@ -81,14 +82,14 @@ absl::Status FindTokens(TokenizerParts* parts) {
     decoded.emplace_back(piece.text);
     if (piece.text.empty() || piece.text.size() > TokenFinder::kLongest) {
       return absl::UnimplementedError(
-          absl::StrCat("\"", token.content,
+          absl::StrCat("\"", absl::Utf8SafeCHexEscape(token.content),
                        "\" becomes empty or very long when it is normalized, which is not "
                        "supported"));
     }
     TokenFinder& finder = token.normalized ? parts->in_normalized : parts->in_text;
     if (!finder.Add(piece.text, token)) {
       return absl::UnimplementedError(
-          absl::StrCat("\"", token.content,
+          absl::StrCat("\"", absl::Utf8SafeCHexEscape(token.content),
                        "\" is the same as another one when it is normalized, which is not "
                        "supported"));
     }
