@@ -22,7 +22,7 @@ constexpr char kConversation[] = R"({"messages": [
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  static const strata::fuzz::Scratch& scratch = *new strata::fuzz::Scratch();
+  static const strata::fuzz::Scratch scratch;
   static const std::string& folder = *new std::string(strata::data::WriteTestTokenizer(
       scratch.Path("tokenizer"), strata::data::TestSplit::kLlama3));
   const nlohmann::json config = {

@@ -35,7 +35,7 @@ void ReadAll(const std::string& path) {
 }  // namespace strata::data
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  static const strata::fuzz::Scratch& scratch = *new strata::fuzz::Scratch();
+  static const strata::fuzz::Scratch scratch;
   if (size < 1) return 0;
   const char kind = static_cast<char>(data[0]);
   ++data, --size;

@@ -8,7 +8,7 @@
 #include "tests/fuzz/scratch.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  static const strata::fuzz::Scratch& scratch = *new strata::fuzz::Scratch();
+  static const strata::fuzz::Scratch scratch;
   const auto tokenizer = strata::data::Tokenizer::Load(scratch.Write("tokenizer.json", data, size));
   if (!tokenizer.ok()) return 0;
   for (const char* text :
