@@ -102,7 +102,7 @@ class Sweep {
       if (!predicted.ok()) return predicted.status();
       point.predicted = *predicted;
       point.measured = attempt == 0 ? measured->step : std::min(point.measured, measured->step);
-      if (first_.measured > 0 && std::abs(Off(point, first_)) <= kLimit) break;
+      if (first_.measured == 0 || std::abs(Off(point, first_)) <= kLimit) break;
     }
     if (first_.measured == 0) first_ = point;
     return point;
