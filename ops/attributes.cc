@@ -51,6 +51,14 @@ void AttributeReader::Number(const char* name, double& value) {
   if (!std::isfinite(value)) Fail(absl::StrCat(name, " is not finite"));
 }
 
+void AttributeReader::Type(const char* name, program::DType& value) {
+  using program::DType;
+  value = static_cast<DType>(Int(name, 0, static_cast<int64_t>(DType::kNf4)));
+  if (value != DType::kF32 && value != DType::kBF16 && value != DType::kF16) {
+    Fail(absl::StrCat(name, " is no type of numbers"));
+  }
+}
+
 void AttributeReader::Ranges(const char* name, std::vector<Range>& value) {
   int64_t least = 0;
   while (ints_ < op_.ints.size()) {

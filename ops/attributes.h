@@ -29,6 +29,11 @@ class AttributeVisitor {
   // A flag that came later: behind all other ints, and left out where it is not set, so that ops
   // without it stay what they were.
   virtual void Option(const char* name, bool& value) = 0;
+  // Of numbers: f32 (what ops without it have), bf16, f16.
+  virtual void Type(const char* name, program::DType& value) = 0;
+  // Attributes that came later, behind all others: written where `any` of them is not what it is
+  // by default, read where there are ints left. Visit them if the answer is true; one is an int.
+  virtual bool HasMore(bool any) = 0;
 };
 
 // Appends the attributes to an op.
@@ -44,6 +49,10 @@ class AttributeWriter final : public AttributeVisitor {
   void Option(const char*, bool& value) override {
     if (value) op_.ints.push_back(1);
   }
+  void Type(const char*, program::DType& value) override {
+    op_.ints.push_back(static_cast<int64_t>(value));
+  }
+  bool HasMore(bool any) override { return any; }
 
  private:
   program::Op& op_;
@@ -62,6 +71,8 @@ class AttributeReader final : public AttributeVisitor {
   void Option(const char* name, bool& value) override {
     value = ints_ < op_.ints.size() && Int(name, 1, 1) != 0;
   }
+  void Type(const char* name, program::DType& value) override;
+  bool HasMore(bool /*any*/) override { return ints_ < op_.ints.size(); }
   // InvalidArgument, naming the attribute: it is missing or outside its values, or the op has more
   // than were read.
   absl::Status Finish();
@@ -85,6 +96,8 @@ class AttributeNames final : public AttributeVisitor {
   void Number(const char* name, double&) override { Add(name, " (number)"); }
   void Ranges(const char* name, std::vector<Range>&) override { Add(name, " (ranges)"); }
   void Option(const char* name, bool&) override { Add(name, " (1, or left out)"); }
+  void Type(const char* name, program::DType&) override { Add(name, " (a type of numbers)"); }
+  bool HasMore(bool /*any*/) override { return true; }
   const std::vector<std::string>& names() const { return names_; }
 
  private:

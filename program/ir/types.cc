@@ -53,7 +53,8 @@ const char* Name(Access access) {
   return kNames[static_cast<int>(access)];
 }
 const char* Name(DType dtype) {
-  static constexpr const char* kNames[] = {"f32", "f64", "bf16", "i32", "bytes"};
+  static constexpr const char* kNames[] = {"f32",   "f64", "bf16", "i32",
+                                           "bytes", "f16", "int8", "nf4"};
   return kNames[static_cast<int>(dtype)];
 }
 const char* Name(Mechanism mechanism) {

@@ -86,7 +86,9 @@ enum class Access : uint8_t {
   kAccumulate
 };  // accumulate: reads and writes the same bytes
 
-enum class DType : uint8_t { kF32, kF64, kBF16, kI32, kBytes };
+// kNf4: two weights a byte, without their scales. kInt8: without its scales.
+enum class DType : uint8_t { kF32, kF64, kBF16, kI32, kBytes, kF16, kInt8, kNf4 };
+// In bytes; of types of whole bytes.
 constexpr int64_t SizeOf(DType type) {
   switch (type) {
     case DType::kF64:
@@ -95,11 +97,18 @@ constexpr int64_t SizeOf(DType type) {
     case DType::kI32:
       return 4;
     case DType::kBF16:
+    case DType::kF16:
       return 2;
     case DType::kBytes:
+    case DType::kInt8:
+    case DType::kNf4:
       return 1;
   }
   return 1;
+}
+// Of `elements`, which are even in number where two share a byte.
+constexpr int64_t BytesOf(DType type, int64_t elements) {
+  return type == DType::kNf4 ? elements / 2 : elements * SizeOf(type);
 }
 
 // The five mechanisms; every purpose is one of them with other operands. Send and receive are two
