@@ -1,6 +1,7 @@
 """Checkpoints that are damaged on disk while a job trains on a cluster of real processes: it goes back to one that is
 whole, says so, and ends with the numbers of `strata run`."""
 
+import contextlib
 import os
 import pathlib
 import signal
@@ -65,7 +66,8 @@ restart: {{max_without_progress: 1}}
             for folder in [*waiting, *published[KEEP - count:]]:
                 damage(folder / name)
             for trainer in self.processes("strata-trainer"):  # all: none commits what it has written meanwhile
-                os.kill(trainer, signal.SIGKILL)
+                with contextlib.suppress(ProcessLookupError):  # a peer's death may have ended it
+                    os.kill(trainer, signal.SIGKILL)
         finally:
             os.kill(controller, signal.SIGCONT)
         whole = published[:KEEP - count]
