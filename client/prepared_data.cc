@@ -2,13 +2,14 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <thread>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/strip.h"
+#include "client/machine.h"
+#include "client/prepare_teller.h"
 #include "common/clock.h"
 #include "common/digest.h"
 #include "common/status_macros.h"
@@ -24,7 +25,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr size_t kDigitsInName = 16;
-constexpr double kLineSeconds = 10;  // between lines of progress where none can be rewritten
 
 // What is wrong with a file is the user's, whatever it is.
 absl::Status AsUsage(const absl::Status& status) {
@@ -40,9 +40,9 @@ absl::Status AsUsage(const absl::Status& status) {
 }
 
 // Records, whatever their compression, and what else is compressed: told by the name alone.
-bool IsNeverRead(absl::string_view path) {
-  const bool compressed = absl::ConsumeSuffix(&path, ".gz") || absl::ConsumeSuffix(&path, ".zst");
-  return compressed || absl::EndsWith(path, ".jsonl") || absl::EndsWith(path, ".ndjson");
+bool IsNeverRead(const std::string& path) {
+  const bool compressed = absl::EndsWith(path, ".gz") || absl::EndsWith(path, ".zst");
+  return compressed || data::IsJsonLines({path}).value_or(false);
 }
 
 // The file's name without its endings, of characters that need no quoting.
@@ -63,35 +63,9 @@ data::PrepareOptions OptionsFor(const std::string& path, const std::string& toke
   options.inputs.push_back({path});
   options.tokenizer = tokenizer;
   options.output = output;
-  options.threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  options.threads = static_cast<int>(UsableCores());
   return options;
 }
-
-// Tells how far it is: at once where the line can be rewritten, else now and then.
-class ProgressLines {
- public:
-  ProgressLines(Terminal& terminal, const common::Clock& clock)
-      : terminal_(terminal), clock_(clock), told_at_(clock.Now()) {}
-
-  void Tell(const data::PrepareProgress& progress) {
-    const double done = progress.total_bytes > 0
-                            ? 100.0 * static_cast<double>(progress.done_bytes) /
-                                  static_cast<double>(progress.total_bytes)
-                            : 100;
-    const std::string line =
-        absl::StrFormat("%s: %.0f%%, %s tokens", progress.path, done,
-                        common::FormatDecimal(static_cast<double>(progress.tokens), ""));
-    terminal_.Transient(line);
-    if (terminal_.options().animate || clock_.Now() - told_at_ < kLineSeconds) return;
-    told_at_ = clock_.Now();
-    terminal_.Say(line);
-  }
-
- private:
-  Terminal& terminal_;
-  const common::Clock& clock_;
-  double told_at_;
-};
 
 }  // namespace
 
@@ -143,10 +117,10 @@ absl::StatusOr<TokenFileCache::Entry> TokenFileCache::Get(const std::string& pat
 
 absl::Status TokenFileCache::Make(const std::string& path, const std::string& token_file) {
   const common::MonotonicClock clock{};
-  ProgressLines lines(terminal_, clock);
+  PrepareTeller teller(terminal_, clock);
   data::PrepareEvents events;
   events.progress = [&](const data::PrepareProgress& progress) {
-    lines.Tell(progress);
+    teller.Tell(progress);
     return true;
   };
   events.notice = [&](const std::string& notice) { terminal_.Say(notice); };

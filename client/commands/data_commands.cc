@@ -14,6 +14,7 @@
 #include "client/exit_codes.h"
 #include "client/interrupts.h"
 #include "client/machine.h"
+#include "client/prepare_teller.h"
 #include "client/terminal/table.h"
 #include "common/clock.h"
 #include "common/status_macros.h"
@@ -67,46 +68,6 @@ absl::StatusOr<data::PrepareOptions> PrepareOptionsOf(const Arguments& arguments
   return options;
 }
 
-// A line that is rewritten, or where that cannot be, one every ten seconds.
-class PrepareTeller {
- public:
-  PrepareTeller(Terminal& terminal, const common::Clock& clock)
-      : terminal_(terminal), clock_(clock), begun_(clock.Now()), told_(clock.Now()) {}
-
-  void Tell(const data::PrepareProgress& progress) {
-    const double now = clock_.Now();
-    if (now - told_ < (terminal_.options().animate ? 0.1 : 10)) return;
-    told_ = now;
-    if (progress.done_bytes < first_) first_ = progress.done_bytes;
-    const double speed = static_cast<double>(progress.done_bytes - first_) / (now - begun_);
-    std::string line =
-        absl::StrFormat("%3.0f %%  %s  %s tokens",
-                        100.0 * static_cast<double>(progress.done_bytes) /
-                            static_cast<double>(std::max<int64_t>(1, progress.total_bytes)),
-                        std::filesystem::path(progress.path).filename().string(),
-                        common::FormatDecimal(static_cast<double>(progress.tokens), ""));
-    if (speed > 0) {
-      const auto left = static_cast<double>(progress.total_bytes - progress.done_bytes) / speed;
-      absl::StrAppend(&line, absl::StrFormat("  %.1f MB/s  ETA ", speed / 1e6),
-                      common::FormatSeconds(std::max(1.0, left)));
-    }
-    if (terminal_.options().animate) {
-      terminal_.Transient(line);
-    } else {
-      terminal_.Say(line);
-    }
-  }
-  // Where an earlier call had come to.
-  void Begin(int64_t done_bytes) { first_ = std::min(first_, done_bytes); }
-
- private:
-  Terminal& terminal_;
-  const common::Clock& clock_;
-  const double begun_;
-  double told_;
-  int64_t first_ = std::numeric_limits<int64_t>::max();
-};
-
 std::string PercentText(int64_t part, int64_t whole) {
   return absl::StrFormat("%.1f %%", 100.0 * static_cast<double>(part) /
                                         static_cast<double>(std::max<int64_t>(1, whole)));
@@ -131,7 +92,6 @@ int Prepare(const Arguments& arguments, Terminal& terminal) {
   PrepareTeller teller(terminal, clock);
   data::PrepareEvents events;
   events.progress = [&](const data::PrepareProgress& progress) {
-    teller.Begin(progress.done_bytes);
     teller.Tell(progress);
     return !interrupts.interrupted();
   };

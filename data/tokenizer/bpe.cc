@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/status_macros.h"
@@ -19,10 +18,6 @@ constexpr std::string_view kWordMark = "\xE2\x96\x81";
 // Stretches from word mark to word mark are cut further when they are longer: short ones are kept
 // whole, as words that come again.
 constexpr size_t kLongStretch = 40;
-
-std::string Quoted(const std::string& text) {
-  return absl::StrCat("\"", absl::Utf8SafeCHexEscape(text.substr(0, 100)), "\"");
-}
 
 uint64_t JointOf(char32_t left, char32_t right) { return uint64_t{left} << 32 | right; }
 

@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <cstring>
 
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+
 namespace strata::data {
 
 void AppendUtf8(char32_t code, std::string* text) {
@@ -80,6 +83,10 @@ void AppendLossy(std::string_view bytes, std::string* text) {
     AppendUtf8(kReplacementCharacter, text);
     bytes.remove_prefix(ScanSequence(bytes.substr(0, 4)).size);
   }
+}
+
+std::string Quoted(std::string_view text) {
+  return absl::StrCat("\"", absl::Utf8SafeCHexEscape(std::string(text.substr(0, 100))), "\"");
 }
 
 }  // namespace strata::data

@@ -63,6 +63,9 @@ size_t FindInvalidUtf8(std::string_view bytes);
 // maximal part of a character).
 void AppendLossy(std::string_view bytes, std::string* text);
 
+// As errors show it: in quotes, its first 100 bytes, with escapes for what cannot be shown.
+std::string Quoted(std::string_view text);
+
 }  // namespace strata::data
 
 #endif  // STRATA_DATA_TOKENIZER_UTF8_H_

@@ -5,17 +5,13 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "data/tokenizer/utf8.h"
 
 namespace strata::data {
 namespace {
 
 constexpr size_t kFirstPlaces = 1024;
-
-std::string Quoted(std::string_view text) {
-  return absl::StrCat("\"", absl::Utf8SafeCHexEscape(std::string(text.substr(0, 100))), "\"");
-}
 
 }  // namespace
 

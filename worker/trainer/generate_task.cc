@@ -61,7 +61,7 @@ absl::StatusOr<v1::JobPlan> PlanGeneration(const TaskContext& context) {
   ASSIGN_OR_RETURN(const v1::JobPlan plan,
                    PlanInference(context, request.checkpoint_path(), kPrefillChunk, &job));
   for (const int32_t token : request.prompt_tokens()) {
-    if (token < job.model().vocab()) continue;
+    if (token >= 0 && token < job.model().vocab()) continue;
     return absl::InvalidArgumentError(
         absl::StrCat("--tokenizer: its token ", token, " is beyond the model's vocabulary of ",
                      job.model().vocab(), " — name the tokenizer that the model was trained with"));
