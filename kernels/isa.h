@@ -10,8 +10,8 @@
 namespace strata::kernels {
 
 enum class Isa {
-  kUnsupported,  // below AVX2 with FMA
-  kAvx2,         // AVX2 and FMA: every product is our own
+  kUnsupported,  // below AVX2 with FMA and F16C
+  kAvx2,         // AVX2, FMA and F16C: every product is our own
   kAvx512,       // AVX-512 F, BW, DQ and VL too: matrix products through oneDNN
 };
 

@@ -65,15 +65,6 @@ AttentionBackward AttentionBackward::Example() { return {kExample, true}; }
 AttentionDecode AttentionDecode::Example() {
   return {.rows = 2, .context = 5, .heads = 4, .kv_heads = 2, .head_size = 6};
 }
-Rope Rope::Example() {
-  return {.rows = 3,
-          .sequence = 3,
-          .heads = 4,
-          .kv_heads = 2,
-          .head_size = 6,
-          .inverse = true,
-          .use_position = true};
-}
 
 void AttentionForward::Visit(AttributeVisitor& visitor) {
   shape.Visit(visitor);
@@ -154,38 +145,6 @@ double AttentionDecode::BytesMoved() const {
 
 int64_t AttentionDecode::WorkspaceBytes(const Backend& backend) const {
   return ForwardBytes(backend, heads / kv_heads, head_size);
-}
-
-void Rope::Visit(AttributeVisitor& visitor) {
-  visitor.Size("rows", rows);
-  visitor.Size("sequence", sequence);
-  VisitHeads(visitor, heads, kv_heads, head_size);
-  visitor.Flag("inverse", inverse);
-  visitor.Flag("use_position", use_position);
-  visitor.Option("documents", documents);
-}
-
-absl::Status Rope::Validate() const {
-  if (head_size % 2 != 0) return Require(false, "the head size is odd");
-  if (documents && use_position) return Require(false, "rows have positions twice");
-  return Require(!use_position || rows == sequence, "rows at a position are of one sequence");
-}
-
-OperandSpecs Rope::Operands() const {
-  OperandSpecs operands = {
-      InOut("qkv", "[N, (H + 2K)·D]", rows * (heads + 2 * kv_heads) * head_size),
-      In("table", "[context, D]", std::min(rows, sequence) * head_size).OrMore()};
-  if (use_position) {
-    operands.push_back(
-        Scalars("scalars", "kPosition", Access::kRead, Scalar::kPosition, Scalar::kPosition));
-  }
-  if (documents) operands.push_back(Positions(rows));
-  return operands;
-}
-
-double Rope::BytesMoved() const {
-  const int64_t turned = rows * (heads + kv_heads) * head_size;
-  return 4.0 * static_cast<double>(2 * turned + std::min(rows, sequence) * head_size);
 }
 
 }  // namespace strata::ops

@@ -1,5 +1,5 @@
 // Causal grouped-query attention on packed heads, softmax(q kᵀ / √D) v, in tiles (Dao et al.,
-// "FlashAttention", NeurIPS 2022; Dao, "FlashAttention-2", 2023), and rotary positions.
+// "FlashAttention", NeurIPS 2022; Dao, "FlashAttention-2", 2023).
 #ifndef STRATA_OPS_ATTENTION_H_
 #define STRATA_OPS_ATTENTION_H_
 
@@ -84,31 +84,6 @@ struct AttentionDecode {
   double BytesMoved() const;                             // the whole cache is read once
   int64_t WorkspaceBytes(const Backend& backend) const;  // as forward
   static AttentionDecode Example();
-};
-
-struct Rope {
-  static constexpr program::OpKind kKind = program::OpKind::kRope;
-  static constexpr const char* kSummary =
-      "Turns query and key heads in place by their positions' angles (Su et al., \"RoFormer\", "
-      "2021, "
-      "eq. 34, half-split). Row n stands at (use_position ? kPosition : 0) + n mod T; scalars are "
-      "an "
-      "operand only with use_position, and rows are then those of one sequence. With `documents` "
-      "row n stands at positions [N] (i32), which takes the scalars' place, and no other row of "
-      "the table is read.";
-  static constexpr const char* kGradient = "itself with inverse";
-  enum { kQkv, kTable, kScalars, kPositions = kScalars };
-
-  int64_t rows = 0;      // N
-  int64_t sequence = 0;  // T
-  int64_t heads = 0, kv_heads = 0, head_size = 0;
-  bool inverse = false, use_position = false, documents = false;
-
-  void Visit(AttributeVisitor& visitor);
-  absl::Status Validate() const;
-  OperandSpecs Operands() const;
-  double BytesMoved() const;  // values stay where they are
-  static Rope Example();
 };
 
 }  // namespace strata::ops

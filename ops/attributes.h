@@ -106,6 +106,11 @@ class AttributeNames final : public AttributeVisitor {
   std::vector<std::string> names_;
 };
 
+// The attribute `type` of an op that had none at first, and no other that came later.
+inline void VisitType(AttributeVisitor& visitor, program::DType& type) {
+  if (visitor.HasMore(type != program::DType::kF32)) visitor.Type("type", type);
+}
+
 }  // namespace strata::ops
 
 #endif  // STRATA_OPS_ATTRIBUTES_H_

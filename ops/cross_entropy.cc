@@ -13,6 +13,16 @@ void VisitLoss(Loss& op, AttributeVisitor& visitor) {
   visitor.Size("vocab", op.vocab);
 }
 
+template <typename Loss>
+void VisitCapped(Loss& op, AttributeVisitor& visitor) {
+  if (visitor.HasMore(op.type != DType::kF32 || op.softcap != 0)) {
+    visitor.Type("type", op.type);
+    visitor.Number("softcap", op.softcap);
+  }
+}
+
+absl::Status RequireCap(double softcap) { return Require(softcap >= 0, "the softcap is negative"); }
+
 OperandSpec InverseTokens() {
   return Scalars("scalars", "kInverseTokens", Access::kRead, Scalar::kInverseTokens,
                  Scalar::kInverseTokens);
@@ -25,18 +35,28 @@ int64_t RowLosses(int64_t rows) { return common::RoundUp(rows * 8, program::kSlo
 
 }  // namespace
 
-void CrossEntropy::Visit(AttributeVisitor& visitor) { VisitLoss(*this, visitor); }
+void CrossEntropy::Visit(AttributeVisitor& visitor) {
+  VisitLoss(*this, visitor);
+  VisitCapped(*this, visitor);
+}
+
+absl::Status CrossEntropy::Validate() const { return RequireCap(softcap); }
 
 OperandSpecs CrossEntropy::Operands() const {
-  return {InOut("logits", "[N, V]", rows * vocab), Targets(rows), InverseTokens(), LossSum()};
+  return {InOut("logits", "[N, V]", rows * vocab, type), Targets(rows), InverseTokens(), LossSum()};
 }
 
 int64_t CrossEntropy::WorkspaceBytes(const Backend&) const { return RowLosses(rows); }
 
-void CrossEntropyLoss::Visit(AttributeVisitor& visitor) { VisitLoss(*this, visitor); }
+void CrossEntropyLoss::Visit(AttributeVisitor& visitor) {
+  VisitLoss(*this, visitor);
+  VisitCapped(*this, visitor);
+}
+
+absl::Status CrossEntropyLoss::Validate() const { return RequireCap(softcap); }
 
 OperandSpecs CrossEntropyLoss::Operands() const {
-  return {In("logits", "[N, V]", rows * vocab), Targets(rows), LossSum()};
+  return {In("logits", "[N, V]", rows * vocab, type), Targets(rows), LossSum()};
 }
 
 int64_t CrossEntropyLoss::WorkspaceBytes(const Backend&) const { return RowLosses(rows); }
@@ -48,10 +68,13 @@ CrossEntropyStatistics CrossEntropyStatistics::Example() {
 void CrossEntropyStatistics::Visit(AttributeVisitor& visitor) {
   VisitLoss(*this, visitor);
   visitor.Of("group", group);
+  VisitCapped(*this, visitor);
 }
 
+absl::Status CrossEntropyStatistics::Validate() const { return RequireCap(softcap); }
+
 OperandSpecs CrossEntropyStatistics::Operands() const {
-  return {In("logits", "[N, V]", rows * vocab), Targets(rows),
+  return {In("logits", "[N, V]", rows * vocab, type), Targets(rows),
           Out("statistics", "[N, 3]", rows * 3)};
 }
 
@@ -63,10 +86,13 @@ void CrossEntropyFinish::Visit(AttributeVisitor& visitor) {
   VisitLoss(*this, visitor);
   visitor.Of("group", group);
   visitor.Size("parts", parts);
+  VisitCapped(*this, visitor);
 }
 
+absl::Status CrossEntropyFinish::Validate() const { return RequireCap(softcap); }
+
 OperandSpecs CrossEntropyFinish::Operands() const {
-  return {InOut("logits", "[N, V]", rows * vocab), Targets(rows),
+  return {InOut("logits", "[N, V]", rows * vocab, type), Targets(rows),
           In("statistics", "[parts, N, 3]", parts * rows * 3), InverseTokens(), LossSum()};
 }
 

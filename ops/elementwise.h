@@ -15,10 +15,14 @@ struct Add {
   enum { kDst, kSrc };
 
   int64_t elements = 0;
+  program::DType type = program::DType::kF32;
 
-  void Visit(AttributeVisitor& visitor) { visitor.Count("elements", elements); }
+  void Visit(AttributeVisitor& visitor) {
+    visitor.Count("elements", elements);
+    VisitType(visitor, type);
+  }
   OperandSpecs Operands() const {
-    return {InOut("dst", "[elements]", elements), In("src", "[elements]", elements)};
+    return {InOut("dst", "[elements]", elements, type), In("src", "[elements]", elements, type)};
   }
   static Add Example() { return {.elements = 9}; }
 };
@@ -51,6 +55,26 @@ struct Zero {
   static Zero Example() { return {.bytes = 9}; }
 };
 
+struct Softcap {
+  static constexpr program::OpKind kKind = program::OpKind::kSoftcap;
+  static constexpr const char* kSummary =
+      "x = cap · tanh(x / cap) (Gemma Team, \"Gemma 2\", 2024, §2).";
+  enum { kX };
+
+  int64_t elements = 0;
+  double cap = 0;
+  program::DType type = program::DType::kF32;
+
+  void Visit(AttributeVisitor& visitor) {
+    visitor.Count("elements", elements);
+    visitor.Number("cap", cap);
+    visitor.Type("type", type);
+  }
+  absl::Status Validate() const { return Require(cap > 0, "the cap is not positive"); }
+  OperandSpecs Operands() const { return {InOut("x", "[elements]", elements, type)}; }
+  static Softcap Example() { return {.elements = 9, .cap = 30}; }
+};
+
 struct SumSquares {
   static constexpr program::OpKind kKind = program::OpKind::kSumSquares;
   static constexpr const char* kSummary =
@@ -58,10 +82,14 @@ struct SumSquares {
   enum { kX, kOut };
 
   int64_t count = 0;
+  program::DType type = program::DType::kF32;
 
-  void Visit(AttributeVisitor& visitor) { visitor.Count("count", count); }
+  void Visit(AttributeVisitor& visitor) {
+    visitor.Count("count", count);
+    VisitType(visitor, type);
+  }
   OperandSpecs Operands() const {
-    return {In("x", "[count]", count), Out("out", "[]", 1, program::DType::kF64)};
+    return {In("x", "[count]", count, type), Out("out", "[]", 1, program::DType::kF64)};
   }
   static SumSquares Example() { return {.count = 9}; }
 };

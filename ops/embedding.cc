@@ -11,6 +11,10 @@ void VisitBoth(Embedding& op, AttributeVisitor& visitor) {
   visitor.Size("vocab", op.vocab);
   visitor.Size("channels", op.channels);
   visitor.Of("group", op.group);
+  if (visitor.HasMore(op.type != DType::kF32 || op.scale != 1)) {
+    visitor.Type("type", op.type);
+    visitor.Number("scale", op.scale);
+  }
 }
 
 }  // namespace
@@ -18,23 +22,23 @@ void VisitBoth(Embedding& op, AttributeVisitor& visitor) {
 void EmbeddingForward::Visit(AttributeVisitor& visitor) { VisitBoth(*this, visitor); }
 
 OperandSpecs EmbeddingForward::Operands() const {
-  return {In("tokens", "[N]", rows, DType::kI32), In("table", "[V, C]", vocab * channels),
-          Out("y", "[N, C]", rows * channels)};
+  return {In("tokens", "[N]", rows, DType::kI32), In("table", "[V, C]", vocab * channels, type),
+          Out("y", "[N, C]", rows * channels, type)};
 }
 
 double EmbeddingForward::BytesMoved() const {
-  return 4.0 * static_cast<double>(rows + 2 * rows * channels);
+  return static_cast<double>(4 * rows + SizeOf(type) * 2 * rows * channels);
 }
 
 void EmbeddingBackward::Visit(AttributeVisitor& visitor) { VisitBoth(*this, visitor); }
 
 OperandSpecs EmbeddingBackward::Operands() const {
-  return {In("tokens", "[N]", rows, DType::kI32), In("dy", "[N, C]", rows * channels),
+  return {In("tokens", "[N]", rows, DType::kI32), In("dy", "[N, C]", rows * channels, type),
           InOut("dtable", "[V, C]", vocab * channels)};
 }
 
 double EmbeddingBackward::BytesMoved() const {
-  return 4.0 * static_cast<double>(rows + 3 * rows * channels);
+  return static_cast<double>(4 * rows + (SizeOf(type) + 8) * rows * channels);
 }
 
 }  // namespace strata::ops

@@ -12,7 +12,7 @@ struct EmbeddingForward {
   static constexpr program::OpKind kKind = program::OpKind::kEmbeddingForward;
   static constexpr const char* kSummary =
       "y[n] = table[tokens[n]]. With a group the table holds the V rows from (own index in the "
-      "group) × V on; tokens outside give zeros.";
+      "group) × V on; tokens outside give zeros. With a scale y is multiplied by it.";
   static constexpr const char* kGradient = "embedding-backward";
   enum { kTokens, kTable, kY };
 
@@ -20,6 +20,8 @@ struct EmbeddingForward {
   int64_t vocab = 0;     // V
   int64_t channels = 0;  // C
   program::Group group = program::Group::kNone;
+  program::DType type = program::DType::kF32;
+  double scale = 1;
 
   void Visit(AttributeVisitor& visitor);
   OperandSpecs Operands() const;
@@ -30,12 +32,14 @@ struct EmbeddingForward {
 struct EmbeddingBackward {
   static constexpr program::OpKind kKind = program::OpKind::kEmbeddingBackward;
   static constexpr const char* kSummary =
-      "dtable[tokens[n]] += dy[n], in ascending n. With a group as forward; tokens outside are "
-      "passed over.";
+      "dtable[tokens[n]] += dy[n] × scale, in ascending n (f32). With a group as forward; tokens "
+      "outside are passed over.";
   enum { kTokens, kDy, kDtable };
 
   int64_t rows = 0, vocab = 0, channels = 0;
   program::Group group = program::Group::kNone;
+  program::DType type = program::DType::kF32;
+  double scale = 1;
 
   void Visit(AttributeVisitor& visitor);
   OperandSpecs Operands() const;

@@ -3,10 +3,20 @@
 namespace strata::ops {
 namespace {
 
+using program::DType;
+
 template <typename Norm>
 void VisitNorm(Norm& op, AttributeVisitor& visitor) {
   visitor.Size("rows", op.rows);
   visitor.Size("channels", op.channels);
+}
+
+template <typename Norm>
+void VisitNormVariant(Norm& op, AttributeVisitor& visitor) {
+  if (visitor.HasMore(op.plus_one || op.type != DType::kF32)) {
+    visitor.Flag("plus_one", op.plus_one);
+    visitor.Type("type", op.type);
+  }
 }
 
 }  // namespace
@@ -14,47 +24,59 @@ void VisitNorm(Norm& op, AttributeVisitor& visitor) {
 void RmsNormForward::Visit(AttributeVisitor& visitor) {
   VisitNorm(*this, visitor);
   visitor.Number("epsilon", epsilon);
+  VisitNormVariant(*this, visitor);
 }
 
 OperandSpecs RmsNormForward::Operands() const {
-  return {In("x", "[N, C]", rows * channels), In("w", "[C]", channels),
-          Out("y", "[N, C]", rows * channels), Out("rstd", "[N]", rows)};
+  return {In("x", "[N, C]", rows * channels, type), In("w", "[C]", channels, type),
+          Out("y", "[N, C]", rows * channels, type), Out("rstd", "[N]", rows)};
 }
 
 void AddRmsNormForward::Visit(AttributeVisitor& visitor) {
   VisitNorm(*this, visitor);
   visitor.Number("epsilon", epsilon);
+  VisitNormVariant(*this, visitor);
 }
 
 OperandSpecs AddRmsNormForward::Operands() const {
   const int64_t all = rows * channels;
-  return {In("x", "[N, C]", all),    In("branch", "[N, C]", all), In("w", "[C]", channels),
-          Out("sum", "[N, C]", all), Out("y", "[N, C]", all),     Out("rstd", "[N]", rows)};
+  return {In("x", "[N, C]", all, type),   In("branch", "[N, C]", all, type),
+          In("w", "[C]", channels, type), Out("sum", "[N, C]", all, type),
+          Out("y", "[N, C]", all, type),  Out("rstd", "[N]", rows)};
 }
 
-void RmsNormReplay::Visit(AttributeVisitor& visitor) { VisitNorm(*this, visitor); }
+void RmsNormReplay::Visit(AttributeVisitor& visitor) {
+  VisitNorm(*this, visitor);
+  VisitNormVariant(*this, visitor);
+}
 
 OperandSpecs RmsNormReplay::Operands() const {
-  return {In("x", "[N, C]", rows * channels), In("w", "[C]", channels), In("rstd", "[N]", rows),
-          Out("y", "[N, C]", rows * channels)};
+  return {In("x", "[N, C]", rows * channels, type), In("w", "[C]", channels, type),
+          In("rstd", "[N]", rows), Out("y", "[N, C]", rows * channels, type)};
 }
 
 void RmsNormBackward::Visit(AttributeVisitor& visitor) {
   VisitNorm(*this, visitor);
   visitor.Flag("accumulate", accumulate);
+  if (visitor.HasMore(plus_one || frozen || type != DType::kF32)) {
+    visitor.Flag("plus_one", plus_one);
+    visitor.Flag("frozen", frozen);
+    visitor.Type("type", type);
+  }
 }
 
 OperandSpecs RmsNormBackward::Operands() const {
   const int64_t all = rows * channels;
-  return {In("dy", "[N, C]", all),
-          In("x", "[N, C]", all),
-          In("w", "[C]", channels),
-          In("rstd", "[N]", rows),
-          accumulate ? InOut("dx", "[N, C]", all) : Out("dx", "[N, C]", all),
-          InOut("dw", "[C]", channels)};
+  OperandSpecs operands = {
+      In("dy", "[N, C]", all, type), In("x", "[N, C]", all, type), In("w", "[C]", channels, type),
+      In("rstd", "[N]", rows),
+      accumulate ? InOut("dx", "[N, C]", all, type) : Out("dx", "[N, C]", all, type)};
+  if (!frozen) operands.push_back(InOut("dw", "[C]", channels));
+  return operands;
 }
 
 int64_t RmsNormBackward::WorkspaceBytes(const Backend& backend) const {
+  if (frozen) return 0;
   return Backend::Part(common::CeilDivide(rows, backend.norm_rows) * channels);
 }
 

@@ -1,5 +1,5 @@
 // Root mean square norms (Zhang and Sennrich, NeurIPS 2019, eq. 4): y = x · rstd · w with
-// rstd = 1 / √(mean(x²) + ε) per row.
+// rstd = 1 / √(mean(x²) + ε) per row; with `plus_one` the weight is 1 + w (Gemma).
 #ifndef STRATA_OPS_RMSNORM_H_
 #define STRATA_OPS_RMSNORM_H_
 
@@ -13,13 +13,15 @@ struct RmsNormForward {
   static constexpr program::OpKind kKind = program::OpKind::kRmsNormForward;
   static constexpr const char* kSummary =
       "y = x · rstd · w with rstd = 1 / √(mean(x²) + epsilon) per row (Zhang and Sennrich, NeurIPS "
-      "2019, eq. 4).";
+      "2019, eq. 4); with plus_one 1 + w stands for w.";
   static constexpr const char* kGradient = "rmsnorm-backward";
   enum { kX, kW, kY, kRstd };
 
   int64_t rows = 0;      // N
   int64_t channels = 0;  // C
   double epsilon = 0;
+  bool plus_one = false;
+  program::DType type = program::DType::kF32;
 
   void Visit(AttributeVisitor& visitor);
   OperandSpecs Operands() const;
@@ -36,6 +38,8 @@ struct AddRmsNormForward {
 
   int64_t rows = 0, channels = 0;
   double epsilon = 0;
+  bool plus_one = false;
+  program::DType type = program::DType::kF32;
 
   void Visit(AttributeVisitor& visitor);
   OperandSpecs Operands() const;
@@ -49,6 +53,8 @@ struct RmsNormReplay {
   enum { kX, kW, kRstd, kY };
 
   int64_t rows = 0, channels = 0;
+  bool plus_one = false;
+  program::DType type = program::DType::kF32;
 
   void Visit(AttributeVisitor& visitor);
   OperandSpecs Operands() const;
@@ -58,11 +64,15 @@ struct RmsNormReplay {
 struct RmsNormBackward {
   static constexpr program::OpKind kKind = program::OpKind::kRmsNormBackward;
   static constexpr const char* kSummary =
-      "dx = rstd · (dy·w − x · rstd² · mean(dy·w·x)), or added to dx; dw += Σ dy · x · rstd.";
+      "dx = rstd · (dy·w − x · rstd² · mean(dy·w·x)), or added to dx; dw += Σ dy · x · rstd (f32). "
+      "There is no dw where w is `frozen`.";
   enum { kDy, kX, kW, kRstd, kDx, kDw };
 
   int64_t rows = 0, channels = 0;
   bool accumulate = false;  // dx
+  bool plus_one = false;
+  bool frozen = false;  // without dw
+  program::DType type = program::DType::kF32;
 
   void Visit(AttributeVisitor& visitor);
   OperandSpecs Operands() const;

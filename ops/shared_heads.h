@@ -17,6 +17,7 @@ struct SharedHeads {
   int64_t elements = 0;  // E
   program::Group group = program::Group::kNone;
   int64_t share = 0;  // ranks per part
+  program::DType type = program::DType::kF32;
 
   void Visit(AttributeVisitor& visitor) {
     visitor.Size("blocks", blocks);
@@ -24,6 +25,7 @@ struct SharedHeads {
     visitor.Size("elements", elements);
     visitor.Of("group", group);
     visitor.Size("share", share);
+    VisitType(visitor, type);
   }
   static SharedHeads OfExample() {
     return {.blocks = 2, .parts = 3, .elements = 4, .group = program::Group::kTensor, .share = 2};
@@ -41,8 +43,8 @@ struct TakeHeads {
 
   void Visit(AttributeVisitor& visitor) { of.Visit(visitor); }
   OperandSpecs Operands() const {
-    return {In("all", "[blocks, parts, E]", of.blocks * of.parts * of.elements),
-            Out("own", "[blocks, E]", of.blocks * of.elements)};
+    return {In("all", "[blocks, parts, E]", of.blocks * of.parts * of.elements, of.type),
+            Out("own", "[blocks, E]", of.blocks * of.elements, of.type)};
   }
   static TakeHeads Example() { return {SharedHeads::OfExample()}; }
 };
@@ -57,8 +59,8 @@ struct AddHeads {
 
   void Visit(AttributeVisitor& visitor) { of.Visit(visitor); }
   OperandSpecs Operands() const {
-    return {InOut("all", "[blocks, parts, E]", of.blocks * of.parts * of.elements),
-            In("own", "[blocks, E]", of.blocks * of.elements)};
+    return {InOut("all", "[blocks, parts, E]", of.blocks * of.parts * of.elements, of.type),
+            In("own", "[blocks, E]", of.blocks * of.elements, of.type)};
   }
   static AddHeads Example() { return {SharedHeads::OfExample()}; }
 };

@@ -4,22 +4,28 @@
 
 #include "common/check.h"
 #include "common/status_macros.h"
+#include "ops/activation.h"
 #include "ops/adamw.h"
 #include "ops/attention.h"
+#include "ops/bias.h"
 #include "ops/collective.h"
 #include "ops/context.h"
 #include "ops/cross_entropy.h"
 #include "ops/elementwise.h"
 #include "ops/embedding.h"
+#include "ops/headnorm.h"
+#include "ops/layernorm.h"
 #include "ops/matmul.h"
+#include "ops/positions.h"
 #include "ops/rmsnorm.h"
+#include "ops/rope.h"
 #include "ops/shared_heads.h"
 #include "ops/step.h"
-#include "ops/swiglu.h"
 
 namespace strata::ops {
 namespace {
 
+using program::DType;
 using program::Op;
 using program::Operand;
 using program::OpKind;
@@ -43,6 +49,20 @@ absl::StatusOr<int64_t> WorkspaceOf(const Op& op, const Backend& backend) {
   return 0;
 }
 
+// An op's attribute `type`; null: it has none.
+template <typename T>
+DType* TypeOf(T& op) {
+  if constexpr (requires { op.type; }) {
+    return &op.type;
+  } else if constexpr (requires { op.shape.type; }) {
+    return &op.shape.type;
+  } else if constexpr (requires { op.of.type; }) {
+    return &op.of.type;
+  } else {
+    return nullptr;
+  }
+}
+
 template <typename T>
 OpEntry Row() {
   OpEntry entry{.kind = T::kKind, .summary = T::kSummary};
@@ -55,6 +75,10 @@ OpEntry Row() {
   entry.attributes = names.names();
   entry.example = ToOp(example);
   entry.example_operands = example.Operands();
+  if (DType* type = TypeOf(example)) {
+    *type = DType::kBF16;
+    entry.example_of_bf16 = example.Operands();
+  }
   entry.operands = OperandsOf<T>;
   entry.cost = CostOf<T>;
   entry.workspace_bytes = WorkspaceOf<T>;
@@ -73,6 +97,17 @@ AllRows MakeTable() {
                   Row<AddRmsNormForward>(),
                   Row<RmsNormReplay>(),
                   Row<RmsNormBackward>(),
+                  Row<LayerNormForward>(),
+                  Row<AddLayerNormForward>(),
+                  Row<LayerNormReplay>(),
+                  Row<LayerNormBackward>(),
+                  Row<HeadNormForward>(),
+                  Row<HeadNormReplay>(),
+                  Row<HeadNormBackward>(),
+                  Row<AddBias>(),
+                  Row<BiasGradient>(),
+                  Row<AddPositions>(),
+                  Row<PositionsGradient>(),
                   Row<Rope>(),
                   Row<AttentionForward>(),
                   Row<AttentionBackward>(),
@@ -84,6 +119,8 @@ AllRows MakeTable() {
                   Row<OrderRows>(),
                   Row<SwigluForward>(),
                   Row<SwigluBackward>(),
+                  Row<Activate>(),
+                  Row<ActivateBackward>(),
                   Row<CrossEntropy>(),
                   Row<CrossEntropyLoss>(),
                   Row<CrossEntropyStatistics>(),
@@ -93,6 +130,7 @@ AllRows MakeTable() {
                   Row<Add>(),
                   Row<Copy>(),
                   Row<Zero>(),
+                  Row<Softcap>(),
                   Row<SumSquares>(),
                   Row<FinishStep>(),
                   Row<AdamW>(),

@@ -29,6 +29,7 @@ struct OpEntry {
   std::vector<std::string> attributes;
   program::Op example;  // attributes only
   OperandSpecs example_operands;
+  OperandSpecs example_of_bf16;  // where the op has a `type`: the same with that of bf16
   // Of an op of this kind. InvalidArgument: its attributes are not possible.
   absl::StatusOr<OperandSpecs> (*operands)(const program::Op& op);
   absl::StatusOr<Cost> (*cost)(const program::Op& op);

@@ -8,6 +8,7 @@
 #include "ops/attention.h"
 #include "ops/matmul.h"
 #include "ops/op_struct.h"
+#include "ops/rope.h"
 
 namespace strata::ops {
 namespace {

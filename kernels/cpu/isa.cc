@@ -56,7 +56,10 @@ bool ProbeAmx() {
 }  // namespace
 
 Isa DetectIsa() {
-  if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) return Isa::kUnsupported;
+  if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") ||
+      !__builtin_cpu_supports("f16c")) {
+    return Isa::kUnsupported;
+  }
   const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                       __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
   return avx512 ? Isa::kAvx512 : Isa::kAvx2;
@@ -77,7 +80,7 @@ std::string IsaName() {
 absl::Status CheckCpu() {
   if (DetectIsa() != Isa::kUnsupported) return absl::OkStatus();
   return absl::FailedPreconditionError(
-      "this CPU lacks AVX2 or FMA, which the CPU kernels need (x86-64-v3)");
+      "this CPU lacks AVX2, FMA or F16C, which the CPU kernels need (x86-64-v3)");
 }
 
 bool AmxWorks() {

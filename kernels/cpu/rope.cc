@@ -7,21 +7,22 @@
 
 namespace strata::kernels {
 
-void BuildRopeTable(int64_t first, int64_t count, int64_t head_size, double theta, float* table) {
-  const int64_t half = head_size / 2;
+void BuildRopeTable(int64_t first, int64_t count, int64_t rotary, double theta, float* table) {
+  const int64_t half = rotary / 2;
   for (int64_t position = first; position < first + count; ++position) {
-    float* row = table + (position - first) * head_size;
+    float* row = table + (position - first) * rotary;
     for (int64_t i = 0; i < half; ++i) {
-      const double angle = position * std::pow(theta, -2.0 * i / head_size);
+      const double angle = position * std::pow(theta, -2.0 * i / rotary);
       row[i] = static_cast<float>(std::cos(angle));
       row[half + i] = static_cast<float>(std::sin(angle));
     }
   }
 }
 
+template <typename T>
 void RopeApply(const Context& context, const RopeShape& shape, const float* table,
-               const int32_t* positions, bool inverse, float* qkv) {
-  const int64_t half = shape.head_size / 2;
+               const int32_t* positions, bool inverse, T* qkv) {
+  const int64_t half = shape.width() / 2;
   const int64_t turned = shape.heads + shape.kv_heads;
   const int64_t stride = (shape.heads + 2 * shape.kv_heads) * shape.head_size;
   const simd::Vec sign = simd::Set(inverse ? -0.0f : 0.0f);
@@ -29,10 +30,10 @@ void RopeApply(const Context& context, const RopeShape& shape, const float* tabl
     for (int64_t row = begin; row < end; ++row) {
       const int64_t position =
           positions != nullptr ? positions[row] : shape.start + row % shape.sequence;
-      const float* cosines = table + position * shape.head_size;
+      const float* cosines = table + position * shape.width();
       const float* sines = cosines + half;
       for (int64_t head = 0; head < turned; ++head) {
-        float* x = qkv + row * stride + head * shape.head_size;
+        T* x = qkv + row * stride + head * shape.head_size;
         simd::ForEachVec(half, [=](int64_t i, auto lanes) {
           const simd::Vec low = lanes.Load(x + i), high = lanes.Load(x + half + i);
           const simd::Vec cosine = lanes.Load(cosines + i);
@@ -44,5 +45,12 @@ void RopeApply(const Context& context, const RopeShape& shape, const float* tabl
     }
   });
 }
+
+template void RopeApply(const Context&, const RopeShape&, const float*, const int32_t*, bool,
+                        float*);
+template void RopeApply(const Context&, const RopeShape&, const float*, const int32_t*, bool,
+                        BFloat16*);
+template void RopeApply(const Context&, const RopeShape&, const float*, const int32_t*, bool,
+                        Float16*);
 
 }  // namespace strata::kernels

@@ -1,10 +1,14 @@
-// Eight f32 lanes of AVX2 with FMA, ends of rows included. Only for files built with -mavx2 -mfma.
+// Eight f32 lanes of AVX2 with FMA and F16C, ends of rows included. Only for files built with
+// -mavx2 -mfma -mf16c.
 #ifndef STRATA_KERNELS_CPU_SIMD_H_
 #define STRATA_KERNELS_CPU_SIMD_H_
 
 #include <immintrin.h>
 
 #include <cstdint>
+#include <cstring>
+
+#include "kernels/number_types.h"
 
 namespace strata::kernels::simd {
 
@@ -17,21 +21,77 @@ inline __m256i FirstLanes(int64_t n) {
   return _mm256_cmpgt_epi32(_mm256_set1_epi32(static_cast<int>(n)), lane);
 }
 
+// Eight numbers of 16 bits to f32 and back; back is the nearest, ties to even.
+inline Vec Widen(__m128i bits, BFloat16) {
+  return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(bits), 16));
+}
+inline Vec Widen(__m128i bits, Float16) { return _mm256_cvtph_ps(bits); }
+inline __m128i Narrow(Vec v, BFloat16) {
+  const __m256i bits = _mm256_castps_si256(v);
+  const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
+  const __m256i half = _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff));
+  const __m256i quiet = _mm256_or_si256(bits, _mm256_set1_epi32(0x400000));
+  const __m256i nan = _mm256_castps_si256(_mm256_cmp_ps(v, v, _CMP_UNORD_Q));
+  const __m256i rounded = _mm256_blendv_epi8(_mm256_add_epi32(bits, half), quiet, nan);
+  const __m256i upper = _mm256_srli_epi32(rounded, 16);
+  return _mm_packus_epi32(_mm256_castsi256_si128(upper), _mm256_extracti128_si256(upper, 1));
+}
+inline __m128i Narrow(Vec v, Float16) {
+  return _mm256_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+}
+
+// What v becomes when it is stored as a T and loaded again.
+template <typename T>
+Vec Rounded(Vec v) {
+  return Widen(Narrow(v, T{}), T{});
+}
+template <>
+inline Vec Rounded<float>(Vec v) {
+  return v;
+}
+
 // How a loop body reads and writes: all eight lanes, or the first few at the end of a row, where
 // the others read as zero (or `other`) and are not written.
 struct Full {
   Vec Load(const float* p) const { return _mm256_loadu_ps(p); }
+  template <typename T>
+  Vec Load(const T* p) const {
+    return Widen(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)), T{});
+  }
   Vec LoadOr(const float* p, Vec) const { return _mm256_loadu_ps(p); }
+  template <typename T>
+  Vec LoadOr(const T* p, Vec) const {
+    return Load(p);
+  }
   void Store(float* p, Vec v) const { _mm256_storeu_ps(p, v); }
+  template <typename T>
+  void Store(T* p, Vec v) const {
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(p), Narrow(v, T{}));
+  }
 };
 struct Tail {
   __m256i mask;
-  explicit Tail(int64_t n) : mask(FirstLanes(n)) {}
+  size_t count;
+  explicit Tail(int64_t n) : mask(FirstLanes(n)), count(n) {}
   Vec Load(const float* p) const { return _mm256_maskload_ps(p, mask); }
-  Vec LoadOr(const float* p, Vec other) const {
+  // There are no masks for 16 bits.
+  template <typename T>
+  Vec Load(const T* p) const {
+    alignas(16) T copy[kLanes] = {};
+    std::memcpy(copy, p, count * sizeof(T));
+    return Full{}.Load(copy);
+  }
+  template <typename T>
+  Vec LoadOr(const T* p, Vec other) const {
     return _mm256_blendv_ps(other, Load(p), _mm256_castsi256_ps(mask));
   }
   void Store(float* p, Vec v) const { _mm256_maskstore_ps(p, mask, v); }
+  template <typename T>
+  void Store(T* p, Vec v) const {
+    alignas(16) T copy[kLanes];
+    Full{}.Store(copy, v);
+    std::memcpy(p, copy, count * sizeof(T));
+  }
 };
 
 // body(i, lanes) for i = 0, 8, ... below n.

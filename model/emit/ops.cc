@@ -6,12 +6,13 @@
 
 #include "absl/types/span.h"
 #include "common/check.h"
+#include "ops/activation.h"
 #include "ops/cross_entropy.h"
 #include "ops/elementwise.h"
 #include "ops/embedding.h"
 #include "ops/matmul.h"
 #include "ops/rmsnorm.h"
-#include "ops/swiglu.h"
+#include "ops/rope.h"
 #include "ops/table.h"
 
 namespace strata::model {

@@ -23,6 +23,17 @@ enum class OpKind : uint8_t {
   kAddRmsNormForward,
   kRmsNormReplay,
   kRmsNormBackward,
+  kLayerNormForward,
+  kAddLayerNormForward,
+  kLayerNormReplay,
+  kLayerNormBackward,
+  kHeadNormForward,
+  kHeadNormReplay,
+  kHeadNormBackward,
+  kAddBias,
+  kBiasGradient,
+  kAddPositions,
+  kPositionsGradient,
   kRope,
   kAttentionForward,
   kAttentionBackward,
@@ -34,6 +45,8 @@ enum class OpKind : uint8_t {
   kOrderRows,
   kSwigluForward,
   kSwigluBackward,
+  kActivate,
+  kActivateBackward,
   kCrossEntropy,
   kCrossEntropyLoss,
   kCrossEntropyStatistics,
@@ -43,13 +56,14 @@ enum class OpKind : uint8_t {
   kAdd,
   kCopy,
   kZero,
+  kSoftcap,
   kSumSquares,
   kFinishStep,
   kAdamW,
   kAdamWFixUp,
   kCollective,  // collective or copy inside a template: `communication` says which
 };
-inline constexpr int kOpKindCount = 34;
+inline constexpr int kOpKindCount = 48;
 const char* Name(OpKind);
 
 // What a collective, send or receive needs beside operands. Operand order: collectives: in, out,

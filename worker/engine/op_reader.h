@@ -36,7 +36,11 @@ class OpReader {
     return *std::move(attributes);
   }
 
-  float* F32(int index) const { return reinterpret_cast<float*>(Data(index)); }
+  template <typename T>
+  T* As(int index) const {
+    return reinterpret_cast<T*>(Data(index));
+  }
+  float* F32(int index) const { return As<float>(index); }
   double* F64(int index) const { return reinterpret_cast<double*>(Data(index)); }
   int32_t* I32(int index) const { return reinterpret_cast<int32_t*>(Data(index)); }
   std::byte* Data(int index) const { return operands_[index].data; }

@@ -4,8 +4,6 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
-#include "common/status_macros.h"
-#include "kernels/rope.h"
 #include "ops/attention.h"
 #include "worker/engine/binding/attention_shape.h"
 #include "worker/engine/op_reader.h"
@@ -14,14 +12,6 @@ namespace strata::worker {
 namespace {
 
 using program::Scalar;
-
-// Positions come from the host and index the table.
-absl::Status CheckPositions(const int32_t* positions, int64_t rows, int64_t table_rows) {
-  const auto [least, most] = std::minmax_element(positions, positions + rows);
-  if (*least >= 0 && *most < table_rows) return absl::OkStatus();
-  return absl::OutOfRangeError(absl::StrCat("position ", *least < 0 ? *least : *most,
-                                            " is outside the table of ", table_rows));
-}
 
 }  // namespace
 
@@ -95,46 +85,6 @@ BoundOp BindAttentionDecode(OpReader& reader) {
     std::memset(out + now.rows * out_row, 0, (shape.rows - now.rows) * out_row * sizeof(float));
     return absl::OkStatus();
   };
-}
-
-BoundOp BindRope(OpReader& reader) {
-  using Op = ops::Rope;
-  const std::optional<Op> op = reader.Read<Op>();
-  if (!op) return {};
-  const kernels::RopeShape shape{.rows = op->rows,
-                                 .sequence = op->sequence,
-                                 .heads = op->heads,
-                                 .kv_heads = op->kv_heads,
-                                 .head_size = op->head_size};
-  const kernels::Context context = reader.context();
-  const bool inverse = op->inverse;
-  float* qkv = reader.F32(Op::kQkv);
-  const float* table = reader.F32(Op::kTable);
-  const int64_t table_rows = reader.operand(Op::kTable).bytes / 4 / shape.head_size;
-  if (op->documents) {
-    return [context, shape, table, table_rows, positions = reader.I32(Op::kPositions), inverse,
-            qkv]() -> absl::Status {
-      RETURN_IF_ERROR(CheckPositions(positions, shape.rows, table_rows));
-      kernels::RopeApply(context, shape, table, positions, inverse, qkv);
-      return absl::OkStatus();
-    };
-  }
-  if (!op->use_position) {
-    return [context, shape, table, inverse, qkv] {
-      kernels::RopeApply(context, shape, table, nullptr, inverse, qkv);
-      return absl::OkStatus();
-    };
-  }
-  return
-      [context, shape, table, table_rows, inverse, qkv, position = reader.Scalars(Op::kScalars)] {
-        kernels::RopeShape now = shape;
-        now.start = static_cast<int64_t>(position[static_cast<int>(Scalar::kPosition)]);
-        if (now.start < 0) return absl::OutOfRangeError("a position is negative");
-        // A chunk's padding may reach beyond the context; nothing reads it.
-        now.rows = now.sequence = std::min(shape.rows, table_rows - now.start);
-        if (now.rows > 0) kernels::RopeApply(context, now, table, nullptr, inverse, qkv);
-        return absl::OkStatus();
-      };
 }
 
 }  // namespace strata::worker

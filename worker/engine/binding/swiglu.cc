@@ -1,6 +1,6 @@
 #include "kernels/swiglu.h"
 
-#include "ops/swiglu.h"
+#include "ops/activation.h"
 #include "worker/engine/op_reader.h"
 
 namespace strata::worker {

@@ -1,0 +1,57 @@
+// Learned positions: rows of a table that are added to the tokens' rows.
+#ifndef STRATA_OPS_POSITIONS_H_
+#define STRATA_OPS_POSITIONS_H_
+
+#include <cstdint>
+
+#include "ops/op_struct.h"
+
+namespace strata::ops {
+
+struct AddPositions {
+  static constexpr program::OpKind kKind = program::OpKind::kAddPositions;
+  static constexpr const char* kSummary =
+      "y[n] += table[position of n], as rope finds it: row n stands at (use_position ? kPosition : "
+      "0) + n mod T, and rows of a chunk that reaches beyond the context stay what they are; with "
+      "`documents` at positions [N] (i32), which takes the scalars' place.";
+  static constexpr const char* kGradient = "positions-gradient; y's stays what it is";
+  enum { kY, kTable, kScalars, kPositions = kScalars };
+
+  int64_t rows = 0;      // N
+  int64_t sequence = 0;  // T
+  int64_t channels = 0;  // C
+  int64_t context = 0;   // rows of the table
+  bool use_position = false, documents = false;
+  program::DType type = program::DType::kF32;
+
+  void Visit(AttributeVisitor& visitor);
+  absl::Status Validate() const;
+  OperandSpecs Operands() const;
+  double BytesMoved() const;  // of the table, the rows that are read
+  static AddPositions Example() {
+    return {.rows = 3, .sequence = 3, .channels = 4, .context = 5, .use_position = true};
+  }
+};
+
+struct PositionsGradient {
+  static constexpr program::OpKind kKind = program::OpKind::kPositionsGradient;
+  static constexpr const char* kSummary =
+      "dtable[position of n] += dy[n] (f32), in ascending n; positions as in add-positions.";
+  enum { kDy, kDtable, kPositions };
+
+  int64_t rows = 0, sequence = 0, channels = 0, context = 0;
+  bool documents = false;
+  program::DType type = program::DType::kF32;
+
+  void Visit(AttributeVisitor& visitor);
+  absl::Status Validate() const;
+  OperandSpecs Operands() const;
+  double BytesMoved() const;
+  static PositionsGradient Example() {
+    return {.rows = 6, .sequence = 3, .channels = 4, .context = 5};
+  }
+};
+
+}  // namespace strata::ops
+
+#endif  // STRATA_OPS_POSITIONS_H_
