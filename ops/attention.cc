@@ -22,10 +22,24 @@ absl::Status RequireGroups(int64_t heads, int64_t kv_heads) {
   return Require(heads % kv_heads == 0, "kv_heads does not divide heads");
 }
 
+// Pairs of a row and one that it sees, half of those on the edges: T²/2 when all see all before.
+double Pairs(int64_t sequence, int64_t window) {
+  const double rows = static_cast<double>(sequence);
+  const double seen = window == 0 ? rows : static_cast<double>(std::min(window, sequence));
+  return seen * (rows - seen / 2);
+}
+
 double ForwardFlops(const AttentionShape& shape) {
-  const double sequence = static_cast<double>(shape.sequence);
-  return 2.0 * static_cast<double>(shape.batch * shape.heads * shape.head_size) * sequence *
-         sequence;
+  return 4.0 * static_cast<double>(shape.batch * shape.heads * shape.head_size) *
+         Pairs(shape.sequence, shape.scores.window);
+}
+
+// Behind an op's other attributes.
+void VisitScores(AttributeVisitor& visitor, AttentionScores& scores, program::DType& type) {
+  visitor.Count("window", scores.window);
+  visitor.Type("type", type);
+  visitor.Number("softcap", scores.softcap);
+  visitor.Number("scale", scores.scale);
 }
 
 // Places of rows inside their documents.
@@ -58,7 +72,26 @@ void AttentionShape::Visit(AttributeVisitor& visitor) {
   VisitHeads(visitor, heads, kv_heads, head_size);
 }
 
-absl::Status AttentionShape::Validate() const { return RequireGroups(heads, kv_heads); }
+void AttentionShape::VisitMore(AttributeVisitor& visitor, bool& documents) {
+  if (!visitor.HasMore(documents || !scores.plain() || type != program::DType::kF32)) return;
+  visitor.Flag("documents", documents);
+  VisitScores(visitor, scores, type);
+}
+
+absl::Status AttentionScores::Validate() const {
+  return Require(softcap >= 0 && scale >= 0, "softcap or scale is negative");
+}
+
+absl::Status AttentionShape::Validate() const {
+  if (absl::Status status = scores.Validate(); !status.ok()) return status;
+  return RequireGroups(heads, kv_heads);
+}
+
+double MeanPartFlops(const AttentionShape& held, int64_t ranks) {
+  AttentionShape whole = held;
+  whole.sequence *= ranks;
+  return ForwardFlops(whole) / static_cast<double>(ranks * ranks);
+}
 
 AttentionForward AttentionForward::Example() { return {kExample, true}; }
 AttentionBackward AttentionBackward::Example() { return {kExample, true}; }
@@ -68,15 +101,16 @@ AttentionDecode AttentionDecode::Example() {
 
 void AttentionForward::Visit(AttributeVisitor& visitor) {
   shape.Visit(visitor);
-  visitor.Option("documents", documents);
+  shape.VisitMore(visitor, documents);
 }
 
 absl::Status AttentionForward::Validate() const { return shape.Validate(); }
 
 OperandSpecs AttentionForward::Operands() const {
-  OperandSpecs operands = {In("qkv", "[N, (H + 2K)·D]", shape.rows() * shape.qkv_width()),
-                           Out("out", "[N, H·D]", shape.rows() * shape.heads * shape.head_size),
-                           Out("lse", "[B, H, T]", shape.rows() * shape.heads)};
+  const int64_t out = shape.rows() * shape.heads * shape.head_size;
+  OperandSpecs operands = {
+      In("qkv", "[N, (H + 2K)·D]", shape.rows() * shape.qkv_width(), shape.type),
+      Out("out", "[N, H·D]", out, shape.type), Out("lse", "[B, H, T]", shape.rows() * shape.heads)};
   if (documents) operands.push_back(Positions(shape.rows()));
   return operands;
 }
@@ -89,7 +123,7 @@ int64_t AttentionForward::WorkspaceBytes(const Backend& backend) const {
 
 void AttentionBackward::Visit(AttributeVisitor& visitor) {
   shape.Visit(visitor);
-  visitor.Option("documents", documents);
+  shape.VisitMore(visitor, documents);
 }
 
 absl::Status AttentionBackward::Validate() const { return shape.Validate(); }
@@ -98,8 +132,9 @@ OperandSpecs AttentionBackward::Operands() const {
   const int64_t qkv = shape.rows() * shape.qkv_width();
   const int64_t out = shape.rows() * shape.heads * shape.head_size;
   OperandSpecs operands = {
-      In("dout", "[N, H·D]", out), In("qkv", "[N, (H + 2K)·D]", qkv), In("out", "[N, H·D]", out),
-      In("lse", "[B, H, T]", shape.rows() * shape.heads), Out("dqkv", "[N, (H + 2K)·D]", qkv)};
+      In("dout", "[N, H·D]", out, shape.type), In("qkv", "[N, (H + 2K)·D]", qkv, shape.type),
+      In("out", "[N, H·D]", out, shape.type), In("lse", "[B, H, T]", shape.rows() * shape.heads),
+      Out("dqkv", "[N, (H + 2K)·D]", qkv, shape.type)};
   if (documents) operands.push_back(Positions(shape.rows()));
   return operands;
 }
@@ -120,27 +155,35 @@ void AttentionDecode::Visit(AttributeVisitor& visitor) {
   visitor.Size("rows", rows);
   visitor.Size("context", context);
   VisitHeads(visitor, heads, kv_heads, head_size);
+  if (!visitor.HasMore(!scores.plain() || type != program::DType::kF32)) return;
+  VisitScores(visitor, scores, type);
 }
 
-absl::Status AttentionDecode::Validate() const { return RequireGroups(heads, kv_heads); }
+absl::Status AttentionDecode::Validate() const {
+  if (absl::Status status = scores.Validate(); !status.ok()) return status;
+  return RequireGroups(heads, kv_heads);
+}
 
 OperandSpecs AttentionDecode::Operands() const {
   const int64_t cache = context * kv_heads * head_size;
-  return {In("qkv", "[T, (H + 2K)·D]", rows * (heads + 2 * kv_heads) * head_size),
-          InOut("k_cache", "[context, K·D]", cache), InOut("v_cache", "[context, K·D]", cache),
+  return {In("qkv", "[T, (H + 2K)·D]", rows * (heads + 2 * kv_heads) * head_size, type),
+          InOut("k_cache", "[context, K·D]", cache, type),
+          InOut("v_cache", "[context, K·D]", cache, type),
           Scalars("scalars", "kPosition, kValidTokens", Access::kRead, Scalar::kPosition,
                   Scalar::kValidTokens),
-          Out("out", "[T, H·D]", rows * heads * head_size)};
+          Out("out", "[T, H·D]", rows * heads * head_size, type)};
 }
 
 double AttentionDecode::Flops() const {
-  return 4.0 * static_cast<double>(rows) * static_cast<double>(context) *
+  const int64_t seen = scores.window == 0 ? context : std::min(scores.window, context);
+  return 4.0 * static_cast<double>(rows) * static_cast<double>(seen) *
          static_cast<double>(heads * head_size);
 }
 
 double AttentionDecode::BytesMoved() const {
   const int64_t chunk = rows * (2 * heads + 4 * kv_heads) * head_size;
-  return 4.0 * static_cast<double>(chunk + 2 * context * kv_heads * head_size);
+  const int64_t seen = scores.window == 0 ? context : std::min(scores.window + rows, context);
+  return static_cast<double>(program::BytesOf(type, chunk + 2 * seen * kv_heads * head_size));
 }
 
 int64_t AttentionDecode::WorkspaceBytes(const Backend& backend) const {

@@ -3,10 +3,15 @@
 namespace strata::ops {
 namespace {
 
+// Behind an op's other attributes.
+void VisitType(AttributeVisitor& visitor, program::DType& type) {
+  if (visitor.HasMore(type != program::DType::kF32)) visitor.Type("type", type);
+}
+
 // The operand that a first step writes and the others add to.
-OperandSpec Running(const ContextPart& part, const char* name, const char* shape,
-                    int64_t elements) {
-  return part.first() ? Out(name, shape, elements) : InOut(name, shape, elements);
+OperandSpec Running(const ContextPart& part, const char* name, const char* shape, int64_t elements,
+                    program::DType type) {
+  return part.first() ? Out(name, shape, elements, type) : InOut(name, shape, elements, type);
 }
 
 OperandSpecs WithPositions(const ContextPart& part, OperandSpecs operands) {
@@ -27,7 +32,7 @@ void ContextPart::Visit(AttributeVisitor& visitor) {
   visitor.Size("ranks", ranks);
   visitor.Count("step", step);
   visitor.Flag("gathered", gathered);
-  visitor.Option("documents", documents);
+  held.VisitMore(visitor, documents);
 }
 
 absl::Status ContextPart::Validate() const {
@@ -46,14 +51,15 @@ ContextPart ContextPart::OfExample() {
 
 OperandSpecs AttentionPart::Operands() const {
   const AttentionShape& held = part.held;
-  return WithPositions(part, {In("qkv", "[N, (H + 2K)·D]", held.rows() * held.qkv_width()),
-                              In("kv", "[ranks seen, N, 2K·D]", part.kv_elements()),
-                              Running(part, "out", "[N, H·D]", OutElements(held)),
-                              Running(part, "lse", "[B, H, T]", held.rows() * held.heads)});
+  return WithPositions(
+      part, {In("qkv", "[N, (H + 2K)·D]", held.rows() * held.qkv_width(), held.type),
+             In("kv", "[ranks seen, N, 2K·D]", part.kv_elements(), held.type),
+             Running(part, "out", "[N, H·D]", OutElements(held), held.type),
+             Running(part, "lse", "[B, H, T]", held.rows() * held.heads, program::DType::kF32)});
 }
 
 double AttentionPart::Flops() const {
-  return static_cast<double>(part.members()) * FlopsOf(AttentionForward{part.held});
+  return static_cast<double>(part.members()) * MeanPartFlops(part.held, part.ranks);
 }
 
 int64_t AttentionPart::WorkspaceBytes(const Backend& backend) const {
@@ -63,15 +69,16 @@ int64_t AttentionPart::WorkspaceBytes(const Backend& backend) const {
 OperandSpecs AttentionPartBackward::Operands() const {
   const AttentionShape& held = part.held;
   const int64_t lse = held.rows() * held.heads, qkv = held.rows() * held.qkv_width();
-  return WithPositions(
-      part, {In("dout", "[N, H·D]", OutElements(held)), In("qkv", "[N, (H + 2K)·D]", qkv),
-             In("kv", "[ranks seen, N, 2K·D]", part.kv_elements()), In("lse", "[B, H, T]", lse),
-             In("delta", "[B, H, T]", lse), Running(part, "dqkv", "[N, (H + 2K)·D]", qkv),
-             Out("dkv", "[ranks seen, N, 2K·D]", part.kv_elements())});
+  return WithPositions(part, {In("dout", "[N, H·D]", OutElements(held), held.type),
+                              In("qkv", "[N, (H + 2K)·D]", qkv, held.type),
+                              In("kv", "[ranks seen, N, 2K·D]", part.kv_elements(), held.type),
+                              In("lse", "[B, H, T]", lse), In("delta", "[B, H, T]", lse),
+                              Running(part, "dqkv", "[N, (H + 2K)·D]", qkv, held.type),
+                              Out("dkv", "[ranks seen, N, 2K·D]", part.kv_elements(), held.type)});
 }
 
 double AttentionPartBackward::Flops() const {
-  return static_cast<double>(part.members()) * FlopsOf(AttentionBackward{part.held});
+  return 2.5 * static_cast<double>(part.members()) * MeanPartFlops(part.held, part.ranks);
 }
 
 int64_t AttentionPartBackward::WorkspaceBytes(const Backend& backend) const {
@@ -83,12 +90,13 @@ void AttentionDelta::Visit(AttributeVisitor& visitor) {
   visitor.Size("sequence", sequence);
   visitor.Size("heads", heads);
   visitor.Size("head_size", head_size);
+  VisitType(visitor, type);
 }
 
 OperandSpecs AttentionDelta::Operands() const {
   const int64_t delta = batch * sequence * heads;
-  return {In("dout", "[N, H·D]", delta * head_size), In("out", "[N, H·D]", delta * head_size),
-          Out("delta", "[B, H, T]", delta)};
+  return {In("dout", "[N, H·D]", delta * head_size, type),
+          In("out", "[N, H·D]", delta * head_size, type), Out("delta", "[B, H, T]", delta)};
 }
 
 AttentionDelta AttentionDelta::Example() {
@@ -105,6 +113,7 @@ void MoveBlocks::Visit(AttributeVisitor& visitor) {
   visitor.Size("to_row", to_row);
   visitor.Flag("keeps", keeps);
   visitor.Flag("adds", adds);
+  VisitType(visitor, type);
 }
 
 OperandSpecs MoveBlocks::Operands() const {
@@ -112,14 +121,14 @@ OperandSpecs MoveBlocks::Operands() const {
     return (blocks - 1) * block + (rows - 1) * row + width;
   };
   const int64_t written = extent(to_block, to_row);
-  const OperandSpec to = keeps || adds ? InOut("to", "[blocks, rows, width] in strides", written)
-                                       : Out("to", "[blocks, rows, width] in strides", written);
-  return {In("from", "[blocks, rows, width] in strides", extent(from_block, from_row)).OrMore(),
-          to.OrMore()};
+  constexpr const char* kShape = "[blocks, rows, width] in strides";
+  const OperandSpec to =
+      keeps || adds ? InOut("to", kShape, written, type) : Out("to", kShape, written, type);
+  return {In("from", kShape, extent(from_block, from_row), type).OrMore(), to.OrMore()};
 }
 
 double MoveBlocks::BytesMoved() const {
-  return 4.0 * static_cast<double>(blocks * rows * width) * (adds ? 3 : 2);
+  return static_cast<double>(program::BytesOf(type, blocks * rows * width)) * (adds ? 3 : 2);
 }
 
 MoveBlocks MoveBlocks::Example() {
@@ -140,6 +149,7 @@ void OrderRows::Visit(AttributeVisitor& visitor) {
   visitor.Size("width", width);
   visitor.Size("stride", stride);
   visitor.Flag("inverse", inverse);
+  VisitType(visitor, type);
 }
 
 absl::Status OrderRows::Validate() const {
@@ -151,9 +161,10 @@ absl::Status OrderRows::Validate() const {
 OperandSpecs OrderRows::Operands() const {
   const int64_t of_rank = batch * rows * width, all = ranks * of_rank;
   const int64_t reach = (ranks - 1) * stride + of_rank;
-  return {inverse ? Out("ranked", "[ranks, B, T / ranks, width] in strides", reach)
-                  : In("ranked", "[ranks, B, T / ranks, width] in strides", reach).OrMore(),
-          inverse ? In("ordered", "[B, T, width]", all) : Out("ordered", "[B, T, width]", all)};
+  constexpr const char* kRanked = "[ranks, B, T / ranks, width] in strides";
+  constexpr const char* kOrdered = "[B, T, width]";
+  if (inverse) return {Out("ranked", kRanked, reach, type), In("ordered", kOrdered, all, type)};
+  return {In("ranked", kRanked, reach, type).OrMore(), Out("ordered", kOrdered, all, type)};
 }
 
 OrderRows OrderRows::Example() {

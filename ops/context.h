@@ -36,7 +36,7 @@ struct AttentionPart {
       "As attention-forward, of this rank's queries and some ranks' keys and values; a later "
       "step's "
       "out and lse take in what earlier ones gave. Positions are of this rank's rows.";
-  static constexpr const char* kFlops = "2·B·H·D·T² per rank whose keys are seen";
+  static constexpr const char* kFlops = "2·B·H·D·T² per rank whose keys are seen, less by a window";
   static constexpr const char* kGradient = "attention-part-backward";
   enum { kQkv, kKv, kOut, kLse, kPositions };
 
@@ -55,7 +55,7 @@ struct AttentionPartBackward {
   static constexpr const char* kSummary =
       "dkv of these keys and values and, in the queries' columns of dqkv, their share of dq; the "
       "other columns stay as they are, or open after the first step.";
-  static constexpr const char* kFlops = "5·B·H·D·T² per rank whose keys are seen";
+  static constexpr const char* kFlops = "5·B·H·D·T² per rank whose keys are seen, less by a window";
   enum { kDout, kQkv, kKv, kLse, kDelta, kDqkv, kDkv, kPositions };
 
   ContextPart part;
@@ -74,6 +74,7 @@ struct AttentionDelta {
   enum { kDout, kOut, kDelta };
 
   int64_t batch = 0, sequence = 0, heads = 0, head_size = 0;
+  program::DType type = program::DType::kF32;  // of dout and out
 
   void Visit(AttributeVisitor& visitor);
   OperandSpecs Operands() const;
@@ -93,6 +94,7 @@ struct MoveBlocks {
   int64_t blocks = 1, rows = 0, width = 0;
   int64_t from_block = 0, from_row = 0, to_block = 0, to_row = 0;  // elements
   bool keeps = false, adds = false;
+  program::DType type = program::DType::kF32;
 
   void Visit(AttributeVisitor& visitor);
   OperandSpecs Operands() const;
@@ -113,6 +115,7 @@ struct OrderRows {
   int64_t width = 0;   // elements of a row
   int64_t stride = 0;  // elements between ranks
   bool inverse = false;
+  program::DType type = program::DType::kF32;
 
   void Visit(AttributeVisitor& visitor);
   absl::Status Validate() const;

@@ -22,21 +22,27 @@ void MatMul::Visit(AttributeVisitor& visitor) {
   visitor.Count("lda", lda);
   visitor.Count("ldb", ldb);
   visitor.Count("ldc", ldc);
+  if (!visitor.HasMore(type != program::DType::kF32)) return;
+  visitor.Type("type", type);
+  visitor.Type("out_type", out_type);
 }
 
 absl::Status MatMul::Validate() const {
   const auto fits = [](int64_t distance, int64_t columns) {
     return distance == 0 || distance >= columns;
   };
+  if (out_type != type && out_type != program::DType::kF32) {
+    return Require(false, "the product is neither of the factors' type nor f32");
+  }
   return Require(fits(lda, trans_a ? m : k) && fits(ldb, trans_b ? k : n) && fits(ldc, n),
                  "a row distance is shorter than its row");
 }
 
 OperandSpecs MatMul::Operands() const {
-  const OperandSpec c = Out("c", "[m, n]", Stored(m, n, ldc));
-  const OperandSpec added = InOut("c", "[m, n]", Stored(m, n, ldc));
-  return {In("a", "[m, k]", trans_a ? Stored(k, m, lda) : Stored(m, k, lda)),
-          In("b", "[k, n]", trans_b ? Stored(n, k, ldb) : Stored(k, n, ldb)),
+  const OperandSpec c = Out("c", "[m, n]", Stored(m, n, ldc), out_type);
+  const OperandSpec added = InOut("c", "[m, n]", Stored(m, n, ldc), out_type);
+  return {In("a", "[m, k]", trans_a ? Stored(k, m, lda) : Stored(m, k, lda), type),
+          In("b", "[k, n]", trans_b ? Stored(n, k, ldb) : Stored(k, n, ldb), type),
           accumulate ? added : c};
 }
 

@@ -24,6 +24,8 @@ struct MatMul {
   bool trans_b = false;  // b is stored [n, k]
   bool accumulate = false;
   int64_t lda = 0, ldb = 0, ldc = 0;
+  program::DType type = program::DType::kF32;      // of a and b
+  program::DType out_type = program::DType::kF32;  // of c: `type`, or f32
 
   void Visit(AttributeVisitor& visitor);
   absl::Status Validate() const;
