@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <vector>
 
 #include "absl/strings/ascii.h"
+#include "model/family_defaults.h"
+#include "model/model_spec_proto.h"
 #include "program/compose/check_plan.h"
 #include "spec/plan_shape.h"
 
@@ -23,19 +26,60 @@ using strata::v1::TrainSpec;
   if (!(message).has_##field()) (message).set_##field(value)
 
 constexpr int64_t kByteVocabulary = 256;
+constexpr int64_t kMostLayers = 4096;  // of which defaults are said, one by one
+
+v1::ModelSpec::Activation ActivationWord(model::Activation activation) {
+  switch (activation) {
+    case model::Activation::kSilu:
+      return ModelSpec::ACTIVATION_SILU;
+    case model::Activation::kGeluTanh:
+      return ModelSpec::ACTIVATION_GELU_TANH;
+    case model::Activation::kGelu:
+      return ModelSpec::ACTIVATION_GELU;
+  }
+  return ModelSpec::ACTIVATION_UNSPECIFIED;
+}
+
+// Jobs of Llamas were written before these could be said, and stay what they were.
+void FamilyDefaults(const model::ModelSpec& usual, ModelSpec& message) {
+  if (usual.family == model::Family::kLlama) return;
+  STRATA_DEFAULT(message, norm_epsilon, usual.norm_epsilon);
+  STRATA_DEFAULT(message, activation, ActivationWord(usual.activation));
+  if (usual.attention_bias) STRATA_DEFAULT(message, attention_bias, true);
+  if (usual.output_bias) STRATA_DEFAULT(message, output_bias, true);
+  if (usual.feed_forward_bias) STRATA_DEFAULT(message, feed_forward_bias, true);
+  if (usual.attention_softcap > 0) {
+    STRATA_DEFAULT(message, attention_softcap, usual.attention_softcap);
+  }
+  if (usual.logit_softcap > 0) STRATA_DEFAULT(message, logit_softcap, usual.logit_softcap);
+  if (usual.local_rope_theta > 0) {
+    STRATA_DEFAULT(*message.mutable_rope(), local_theta, usual.local_rope_theta);
+  }
+  if (usual.sliding_window == 0) return;
+  STRATA_DEFAULT(message, sliding_window, usual.sliding_window);
+  if (!message.full_attention_layers().empty()) return;
+  const int64_t layers = std::clamp<int64_t>(message.layers(), 0, kMostLayers);
+  const std::vector<bool> full = model::UsualFullAttention(usual.family, layers);
+  for (size_t layer = 0; layer < full.size(); ++layer) {
+    if (full[layer]) message.add_full_attention_layers(static_cast<int64_t>(layer));
+  }
+}
 
 // `bytes`: text is read as bytes, for want of a tokenizer.
-void ModelDefaults(int64_t sequence, bool bytes, ModelSpec& model) {
-  if (model.has_from()) return;  // its config.json says everything
-  if (model.has_heads()) STRATA_DEFAULT(model, kv_heads, model.heads());
-  if (model.has_hidden() && model.has_heads() && model.hidden() % model.heads() == 0) {
-    STRATA_DEFAULT(model, head_size, model.hidden() / model.heads());
+void ModelDefaults(int64_t sequence, bool bytes, ModelSpec& message) {
+  if (message.has_from()) return;  // its config.json says everything
+  if (message.has_heads()) STRATA_DEFAULT(message, kv_heads, message.heads());
+  if (message.has_hidden() && message.has_heads() && message.hidden() % message.heads() == 0) {
+    STRATA_DEFAULT(message, head_size, message.hidden() / message.heads());
   }
-  if (bytes) STRATA_DEFAULT(model, vocab, kByteVocabulary);
-  STRATA_DEFAULT(model, context, sequence);
-  STRATA_DEFAULT(model, tied_embeddings, model.family() == ModelSpec::FAMILY_GPT2);
-  STRATA_DEFAULT(*model.mutable_rope(), theta, 10000);
-  STRATA_DEFAULT(model, initial_std, 0.02);
+  if (bytes) STRATA_DEFAULT(message, vocab, kByteVocabulary);
+  STRATA_DEFAULT(message, context, sequence);
+  const model::ModelSpec usual =
+      model::DefaultsOf(model::FamilyOf(message.family()).value_or(model::Family::kLlama));
+  STRATA_DEFAULT(message, tied_embeddings, usual.tied_embeddings);
+  STRATA_DEFAULT(*message.mutable_rope(), theta, usual.rope_theta);
+  STRATA_DEFAULT(message, initial_std, usual.initial_std);
+  FamilyDefaults(usual, message);
 }
 
 // The largest divisor of `share` that is at most 4.

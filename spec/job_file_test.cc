@@ -372,16 +372,30 @@ TEST(Packing, IsThereWhereItIsAskedForAlone) {
   EXPECT_FALSE(ReadSet({"data.packing=false"}).file.job.data().has_packing());
 }
 
+TEST(Families, FillInWhatTheyDo) {
+  const v1::ModelSpec gemma = ReadSet({"model.family=gemma2", "model.layers=5"}).file.job.model();
+  EXPECT_EQ(gemma.norm_epsilon(), 1e-6);
+  EXPECT_EQ(gemma.activation(), v1::ModelSpec::ACTIVATION_GELU_TANH);
+  EXPECT_TRUE(gemma.tied_embeddings());
+  EXPECT_EQ(gemma.attention_softcap(), 50);
+  EXPECT_EQ(gemma.sliding_window(), 4096);
+  EXPECT_THAT(gemma.full_attention_layers(), testing::ElementsAre(1, 3));
+  const v1::ModelSpec gpt2 = ReadSet({"model.family=gpt2", "model.kv_heads=4"}).file.job.model();
+  EXPECT_TRUE(gpt2.attention_bias() && gpt2.output_bias() && gpt2.feed_forward_bias());
+  EXPECT_FALSE(gpt2.has_sliding_window());
+  // Jobs of Llamas stay what they were.
+  const v1::ModelSpec llama = ReadSet({}).file.job.model();
+  EXPECT_FALSE(llama.has_norm_epsilon() || llama.has_activation() || llama.has_attention_bias());
+}
+
 TEST(Unsupported, KeysAreNotTakenForMisspeltOnes) {
-  for (const char* key : {"memory={device: 2GiB}", "train.lora={rank: 8}"}) {
+  for (const char* key : {"memory={device: 2GiB}"}) {
     EXPECT_THAT(ReadSet({key}).told, HasSubstr(": not supported yet — remove it"));
   }
 }
 
 TEST(Unsupported, IsRefusedWithItsValue) {
   const std::pair<std::vector<std::string>, const char*> cases[] = {
-      {{"model.family=gpt2"}, "model.family: gpt2 is not supported yet"},
-      {{"model.rope.scaling={rope_type: yarn}"}, "model.rope.scaling: scaling yarn is not"},
       {{"train.precision=bf16"}, "train.precision: bf16 is"},
       {{"train.method=lora"}, "train.method: lora is"},
       {{"train.micro_batch=auto"}, "train.micro_batch: auto is"},

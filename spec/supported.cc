@@ -38,10 +38,6 @@ class SupportCheck {
 
 void CheckModel(const ModelSpec& model, SupportCheck& check) {
   check.Refuse(model.has_from(), "model.from", model.from(), "give family and sizes");
-  check.RefuseWord(model.has_family() && model.family() != ModelSpec::FAMILY_LLAMA, "model.family",
-                   model.family(), "use llama");
-  check.Refuse(model.rope().has_scaling(), "model.rope.scaling",
-               absl::StrCat("scaling ", model.rope().scaling().rope_type()), "remove it");
 }
 
 void CheckTrain(const TrainSpec& train, SupportCheck& check) {
