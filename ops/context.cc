@@ -4,10 +4,6 @@ namespace strata::ops {
 namespace {
 
 // Behind an op's other attributes.
-void VisitType(AttributeVisitor& visitor, program::DType& type) {
-  if (visitor.HasMore(type != program::DType::kF32)) visitor.Type("type", type);
-}
-
 // The operand that a first step writes and the others add to.
 OperandSpec Running(const ContextPart& part, const char* name, const char* shape, int64_t elements,
                     program::DType type) {
