@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
+#include "model/family_defaults.h"
 
 namespace strata::client {
 namespace {
@@ -110,6 +111,10 @@ absl::StatusOr<model::ModelSpec> ReadModelSizes(const std::string& folder) {
   ASSIGN_OR_RETURN(model::ModelSpec spec,
                    family.family == Family::kGpt2 ? Gpt2Sizes(config) : LlamaSizes(config));
   spec.family = family.family;
+  const model::ModelSpec usual = model::DefaultsOf(spec.family);
+  spec.attention_bias = usual.attention_bias;
+  spec.output_bias = usual.output_bias;
+  spec.feed_forward_bias = usual.feed_forward_bias;
   ASSIGN_OR_RETURN(spec.vocab, config.Count("vocab_size", std::nullopt));
   if (spec.head_size == 0 && spec.heads > 0) spec.head_size = spec.hidden / spec.heads;
   spec.tied_embeddings = config.Flag("tie_word_embeddings", family.tied);

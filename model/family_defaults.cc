@@ -11,6 +11,11 @@ void LikeGemma(ModelSpec& spec) {
 
 }  // namespace
 
+std::vector<Family> AllFamilies() {
+  return {Family::kLlama, Family::kGpt2,   Family::kMistral, Family::kQwen2,
+          Family::kQwen3, Family::kGemma2, Family::kGemma3,  Family::kPhi3};
+}
+
 ModelSpec DefaultsOf(Family family) {
   ModelSpec spec;
   spec.family = family;

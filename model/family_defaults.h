@@ -10,6 +10,8 @@
 
 namespace strata::model {
 
+std::vector<Family> AllFamilies();
+
 // Without sizes.
 ModelSpec DefaultsOf(Family family);
 

@@ -1,7 +1,8 @@
 #include "model/parameter_count.h"
 
 #include "gtest/gtest.h"
-#include "model/families/llama.h"
+#include "model/families/families.h"
+#include "model/family_defaults.h"
 
 namespace strata::model {
 namespace {
@@ -18,7 +19,7 @@ ModelSpec Small() {
 }
 
 double Emitted(const ModelSpec& spec) {
-  const auto graph = EmitLlama(spec, {.micro_batch = 1, .sequence = 8});
+  const auto graph = EmitFamily(spec, {.micro_batch = 1, .sequence = 8});
   EXPECT_TRUE(graph.ok()) << graph.status();
   double count = 0;
   for (const program::ParameterSet& set : graph->sets) {
@@ -36,6 +37,23 @@ TEST(ParameterCount, OfLlamaIsWhatTheTemplatesDeclare) {
   EXPECT_EQ(ParameterCount(spec), Emitted(spec));
   spec.tied_embeddings = true;
   EXPECT_EQ(ParameterCount(spec), Emitted(spec));
+}
+
+TEST(ParameterCount, OfEveryFamilyIsWhatTheTemplatesDeclare) {
+  for (const Family family : AllFamilies()) {
+    ModelSpec spec = DefaultsOf(family);
+    spec.layers = 3;
+    spec.hidden = 24;
+    spec.heads = spec.kv_heads = 4;
+    spec.head_size = 6;
+    spec.ffn = 40;
+    spec.vocab = 50;
+    spec.context = 16;
+    EXPECT_EQ(ParameterCount(spec), Emitted(spec)) << static_cast<int>(family);
+    spec.tied_embeddings = !spec.tied_embeddings;
+    spec.attention_bias = spec.output_bias = spec.feed_forward_bias = true;
+    EXPECT_EQ(ParameterCount(spec), Emitted(spec)) << static_cast<int>(family);
+  }
 }
 
 TEST(ParameterCount, OfPublishedModelsIsTheirFigure) {
@@ -59,7 +77,10 @@ TEST(ParameterCount, OfPublishedModelsIsTheirFigure) {
                             .ffn = 3072,
                             .vocab = 50257,
                             .context = 1024,
-                            .tied_embeddings = true}),
+                            .tied_embeddings = true,
+                            .attention_bias = true,
+                            .output_bias = true,
+                            .feed_forward_bias = true}),
             124439808.0);
   EXPECT_EQ(ParameterCount({.family = Family::kQwen2,
                             .layers = 24,
@@ -70,7 +91,8 @@ TEST(ParameterCount, OfPublishedModelsIsTheirFigure) {
                             .ffn = 4864,
                             .vocab = 151936,
                             .context = 32768,
-                            .tied_embeddings = true}),
+                            .tied_embeddings = true,
+                            .attention_bias = true}),
             494032768.0);
   EXPECT_EQ(ParameterCount({.family = Family::kQwen3,
                             .layers = 28,

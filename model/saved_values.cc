@@ -1,14 +1,16 @@
 #include "model/saved_values.h"
 
+#include <algorithm>
 #include <utility>
 
-#include "model/families/llama.h"
+#include "model/families/families.h"
+#include "model/family_defaults.h"
 #include "model/passes/differentiate.h"
 
 namespace strata::model {
 
 std::vector<SavedValue> SavableValues(const ModelSpec& spec, int64_t sequence) {
-  ModelGraph model = LlamaGraph(spec, 1);
+  ModelGraph model = ForwardOf(spec, {});
   for (const ModelLayer& layer : model.layers) {
     if (layer.block < 0) continue;
     Graph block = std::move(model.graphs[layer.graph]);
@@ -18,14 +20,17 @@ std::vector<SavedValue> SavableValues(const ModelSpec& spec, int64_t sequence) {
   return {};
 }
 
-const std::vector<std::string>& NamesOfSavableValues() {
-  static const auto& names = *[] {
-    ModelSpec any;
+std::vector<std::string> NamesOfSavableValues(std::optional<Family> family) {
+  const std::vector<Family> families = family ? std::vector<Family>{*family} : AllFamilies();
+  std::vector<std::string> names;
+  for (const Family each : families) {
+    ModelSpec any = DefaultsOf(each);
     any.layers = any.hidden = any.heads = any.kv_heads = any.head_size = any.ffn = any.vocab = 1;
-    auto* const list = new std::vector<std::string>;
-    for (const SavedValue& value : SavableValues(any)) list->push_back(value.name);
-    return list;
-  }();
+    for (const SavedValue& value : SavableValues(any)) {
+      const bool is_new = std::find(names.begin(), names.end(), value.name) == names.end();
+      if (is_new) names.push_back(value.name);
+    }
+  }
   return names;
 }
 

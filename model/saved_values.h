@@ -4,6 +4,7 @@
 #define STRATA_MODEL_SAVED_VALUES_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,8 +17,8 @@ namespace strata::model {
 // whatever is recomputed. Replays' FLOPs are those at this sequence length.
 std::vector<SavedValue> SavableValues(const ModelSpec& spec, int64_t sequence = 1);
 
-// Their names: the same for every size.
-const std::vector<std::string>& NamesOfSavableValues();
+// Their names: the same for every size of a family. Without one: those that some family has.
+std::vector<std::string> NamesOfSavableValues(std::optional<Family> family);
 
 }  // namespace strata::model
 

@@ -5,7 +5,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "model/families/llama.h"
+#include "model/families/families.h"
 
 namespace strata::model {
 namespace {
@@ -28,8 +28,8 @@ TEST(SavableValues, AreWhatABlocksForwardDeclaresWhenItSavesThemAll) {
   options.micro_batch = 2;
   options.sequence = 16;
   options.prefill_chunk = 0;
-  options.recompute.save = NamesOfSavableValues();
-  const auto graph = EmitLlama(Spec(), options);
+  options.recompute.save = NamesOfSavableValues(Family::kLlama);
+  const auto graph = EmitFamily(Spec(), options);
   ASSERT_TRUE(graph.ok()) << graph.status();
   std::map<std::string, int64_t> declared;  // bytes
   for (const program::Template& pass : graph->templates) {
@@ -41,12 +41,12 @@ TEST(SavableValues, AreWhatABlocksForwardDeclaresWhenItSavesThemAll) {
   ASSERT_EQ(values.size(), declared.size());
   for (size_t i = 0; i < values.size(); ++i) {
     EXPECT_EQ(values[i].bytes * 2 * 16, declared.at(values[i].name)) << values[i].name;
-    EXPECT_EQ(NamesOfSavableValues()[i], values[i].name);
+    EXPECT_EQ(NamesOfSavableValues(Family::kLlama)[i], values[i].name);
   }
 }
 
 TEST(SavableValues, AreThoseThatBackwardReads) {
-  EXPECT_THAT(NamesOfSavableValues(),
+  EXPECT_THAT(NamesOfSavableValues(Family::kLlama),
               testing::ElementsAre("norm1", "rstd1", "qkv", "attention", "log_sum_exp", "residual",
                                    "norm2", "rstd2", "gate_up", "activation"));
   std::map<std::string, SavedValue> values;

@@ -3,6 +3,7 @@
 namespace strata::ops {
 namespace {
 
+// Behind an op's other attributes.
 // The operand that a first step writes and the others add to.
 OperandSpec Running(const ContextPart& part, const char* name, const char* shape, int64_t elements,
                     program::DType type) {

@@ -19,11 +19,21 @@ void VisitTable(Op& op, AttributeVisitor& visitor) {
 
 template <typename Op>
 absl::Status RequireRoom(const Op& op) {
-  return Require(op.documents || std::min(op.rows, op.sequence) <= op.context,
+  return Require(op.documents || std::min(op.rows * op.parts, op.sequence) <= op.context,
                  "a sequence is longer than the table");
 }
 
-OperandSpec PositionsOf(int64_t rows) { return In("positions", "[N]", rows, DType::kI32); }
+// Behind the other attributes, which ops of one rank have alone.
+template <typename Op>
+void VisitGroup(Op& op, AttributeVisitor& visitor) {
+  const bool whole = op.first == 0 && op.group == program::Group::kNone && op.parts == 1;
+  if (!visitor.HasMore(!whole)) return;
+  visitor.Count("first", op.first);
+  visitor.Of("group", op.group);
+  visitor.Size("parts", op.parts);
+}
+
+OperandSpec PositionsOf(int64_t rows) { return In("positions", "[parts × N]", rows, DType::kI32); }
 
 }  // namespace
 
@@ -32,6 +42,7 @@ void AddPositions::Visit(AttributeVisitor& visitor) {
   visitor.Flag("use_position", use_position);
   visitor.Flag("documents", documents);
   visitor.Type("type", type);
+  VisitGroup(*this, visitor);
 }
 
 absl::Status AddPositions::Validate() const {
@@ -48,7 +59,7 @@ OperandSpecs AddPositions::Operands() const {
     operands.push_back(
         Scalars("scalars", "kPosition", Access::kRead, Scalar::kPosition, Scalar::kPosition));
   }
-  if (documents) operands.push_back(PositionsOf(rows));
+  if (documents) operands.push_back(PositionsOf(rows * parts));
   return operands;
 }
 
@@ -60,6 +71,7 @@ void PositionsGradient::Visit(AttributeVisitor& visitor) {
   VisitTable(*this, visitor);
   visitor.Flag("documents", documents);
   visitor.Type("type", type);
+  VisitGroup(*this, visitor);
 }
 
 absl::Status PositionsGradient::Validate() const { return RequireRoom(*this); }
@@ -67,7 +79,7 @@ absl::Status PositionsGradient::Validate() const { return RequireRoom(*this); }
 OperandSpecs PositionsGradient::Operands() const {
   OperandSpecs operands = {In("dy", "[N, C]", rows * channels, type),
                            InOut("dtable", "[context, C]", context * channels)};
-  if (documents) operands.push_back(PositionsOf(rows));
+  if (documents) operands.push_back(PositionsOf(rows * parts));
   return operands;
 }
 

@@ -11,9 +11,11 @@ namespace strata::ops {
 struct AddPositions {
   static constexpr program::OpKind kKind = program::OpKind::kAddPositions;
   static constexpr const char* kSummary =
-      "y[n] += table[position of n], as rope finds it: row n stands at (use_position ? kPosition : "
-      "0) + n mod T, and rows of a chunk that reaches beyond the context stay what they are; with "
-      "`documents` at positions [N] (i32), which takes the scalars' place.";
+      "y[n] += table[position of n]: row n is row i = first + (own index in the group) × N + n of "
+      "a pass, and stands at (use_position ? kPosition : 0) + i mod T; rows of a chunk that "
+      "reaches "
+      "beyond the context stay what they are. With `documents` it stands at positions [parts × N] "
+      "(i32, of the group's rows from `first` on), which take the scalars' place.";
   static constexpr const char* kGradient = "positions-gradient; y's stays what it is";
   enum { kY, kTable, kScalars, kPositions = kScalars };
 
@@ -23,6 +25,9 @@ struct AddPositions {
   int64_t context = 0;   // rows of the table
   bool use_position = false, documents = false;
   program::DType type = program::DType::kF32;
+  int64_t first = 0;
+  program::Group group = program::Group::kNone;  // each member has N rows, one behind the other
+  int64_t parts = 1;                             // its members
 
   void Visit(AttributeVisitor& visitor);
   absl::Status Validate() const;
@@ -42,6 +47,9 @@ struct PositionsGradient {
   int64_t rows = 0, sequence = 0, channels = 0, context = 0;
   bool documents = false;
   program::DType type = program::DType::kF32;
+  int64_t first = 0;
+  program::Group group = program::Group::kNone;
+  int64_t parts = 1;
 
   void Visit(AttributeVisitor& visitor);
   absl::Status Validate() const;

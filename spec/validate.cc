@@ -10,6 +10,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "model/model_spec_proto.h"
 #include "model/saved_values.h"
 #include "spec/defaults.h"
 #include "spec/plan_shape.h"
@@ -273,7 +274,8 @@ void Validator::Completed() {
 // section.
 void Validator::Layout() {
   if (job_.parallel().automatic() || problems_.Concerns("parallel")) return;
-  const std::vector<std::string>& savable = model::NamesOfSavableValues();
+  const std::vector<std::string> savable =
+      model::NamesOfSavableValues(model::FamilyOf(job_.model().family()));
   const auto found = program::CheckPlan(PlanShapeOf(job_, problems_), savable);
   for (const program::PlanProblem& problem : found) {
     if (problems_.Concerns(problem.field)) continue;

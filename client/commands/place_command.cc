@@ -54,7 +54,7 @@ std::optional<program::PlanProblem> WhyNoLayout(const model::ModelSpec& model,
   plan.heads = model.heads;
   plan.kv_heads = model.kv_heads;
   plan.ffn = model.ffn;
-  const auto problems = program::CheckPlan(plan, model::NamesOfSavableValues());
+  const auto problems = program::CheckPlan(plan, model::NamesOfSavableValues(model.family));
   if (problems.empty()) return std::nullopt;
   return problems.front();
 }

@@ -241,10 +241,11 @@ int64_t ExpectedBytes(const LayerGraph& graph, const Layer& layer, const Formal&
     case Role::kInputGradient:
       return decodes ? formal.bytes : graph.boundary_bytes;
     case Role::kParameters:
-    case Role::kGradients:
-      return formal.index < static_cast<int>(layer.sets.size())
-                 ? graph.sets[layer.sets[formal.index]].bytes()
-                 : -1;
+    case Role::kGradients: {
+      if (formal.index >= static_cast<int>(layer.sets.size())) return -1;
+      const program::ParameterSet& set = graph.sets[layer.sets[formal.index]];
+      return formal.role == Role::kParameters ? set.bytes() : set.gradient_bytes();
+    }
     case Role::kConstants:
       return formal.index < static_cast<int>(graph.constants.size())
                  ? graph.constants[formal.index].bytes

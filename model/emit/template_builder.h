@@ -16,21 +16,32 @@
 
 namespace strata::model {
 
-// A byte range of a formal or local of the template being built.
+// A byte range of a formal or local of the template being built, and the type of what is in it.
 struct View {
   int slot = -1;
   int64_t offset = 0;
   int64_t bytes = 0;
   program::Partial partial = 0;
+  program::DType type = program::DType::kF32;
 
   // `length` bytes from `start` on.
   View Part(int64_t start, int64_t length) const;
-  // `count` rows of `width` f32 from row `first` on.
-  View Rows(int64_t first, int64_t count, int64_t width) const {
-    return Part(first * width * 4, count * width * 4);
+  // `count` elements from `first` on.
+  View Elements(int64_t first, int64_t count) const {
+    return Part(program::BytesOf(type, first), program::BytesOf(type, count));
   }
-  // Of rows, from this f32 column of the first on.
-  View FromColumn(int64_t column) const { return Part(column * 4, bytes - column * 4); }
+  int64_t elements() const { return bytes / program::SizeOf(type); }
+  // `count` rows of `width` elements from row `first` on.
+  View Rows(int64_t first, int64_t count, int64_t width) const {
+    return Elements(first * width, count * width);
+  }
+  // Of rows, from this column of the first on.
+  View FromColumn(int64_t column) const { return Elements(column, elements() - column); }
+  View As(program::DType of) const {
+    View view = *this;
+    view.type = of;
+    return view;
+  }
   View Marked(program::Partial mark) const {
     View view = *this;
     view.partial = mark;

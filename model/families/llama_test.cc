@@ -1,5 +1,3 @@
-#include "model/families/llama.h"
-
 #include <set>
 #include <string>
 #include <utility>
@@ -7,6 +5,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "model/emit/check.h"
+#include "model/families/families.h"
 #include "model/flops.h"
 
 namespace strata::model {
@@ -39,7 +38,7 @@ EmitOptions SmallOptions() {
 }
 
 LayerGraph Emit(const ModelSpec& spec, const EmitOptions& options) {
-  absl::StatusOr<LayerGraph> graph = EmitLlama(spec, options);
+  absl::StatusOr<LayerGraph> graph = EmitFamily(spec, options);
   EXPECT_TRUE(graph.ok()) << graph.status();
   return *std::move(graph);
 }
@@ -223,16 +222,16 @@ TEST(LlamaTest, TensorParallelNormGradients_AreMarkedPartial) {
 TEST(LlamaTest, ImpossibleShapes_AreRefused) {
   ModelSpec odd = SmallSpec();
   odd.head_size = 5;
-  EXPECT_EQ(EmitLlama(odd, SmallOptions()).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(EmitFamily(odd, SmallOptions()).status().code(), absl::StatusCode::kInvalidArgument);
   ModelSpec groups = SmallSpec();
   groups.kv_heads = 3;
-  EXPECT_EQ(EmitLlama(groups, SmallOptions()).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(EmitFamily(groups, SmallOptions()).status().code(), absl::StatusCode::kInvalidArgument);
   EmitOptions options = SmallOptions();
   options.sequence = 65;
-  EXPECT_EQ(EmitLlama(SmallSpec(), options).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(EmitFamily(SmallSpec(), options).status().code(), absl::StatusCode::kInvalidArgument);
   options = SmallOptions();
   options.tensor_degree = 3;
-  EXPECT_EQ(EmitLlama(SmallSpec(), options).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(EmitFamily(SmallSpec(), options).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
 // The checks themselves find what they are for.

@@ -7,7 +7,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "model/families/llama.h"
+#include "model/families/families.h"
 #include "model/flops.h"
 #include "model/passes/weights.h"
 #include "model/saved_values.h"
@@ -44,13 +44,13 @@ EmitOptions Options(Mode mode = Mode::kNone) {
 }
 
 LayerGraph Emit(const EmitOptions& options) {
-  absl::StatusOr<LayerGraph> graph = EmitLlama(Spec(), options);
+  absl::StatusOr<LayerGraph> graph = EmitFamily(Spec(), options);
   EXPECT_TRUE(graph.ok()) << graph.status();
   return *std::move(graph);
 }
 
 std::string Refusal(const EmitOptions& options) {
-  const absl::Status status = EmitLlama(Spec(), options).status();
+  const absl::Status status = EmitFamily(Spec(), options).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   return std::string(status.message());
 }

@@ -1,5 +1,6 @@
 // Causal attention over packed q, k, v, in tiles that never exist whole (Dao, "FlashAttention-2",
 // 2023); where rows continue a sequence, over a cache.
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -22,10 +23,13 @@ class ForwardOfAttention : public NodeRule {
         {NodeKind::kAttentionBackward, std::move(in), {dqkv}, -1, node.attributes, Phase::kInput});
     tape.Contribute(qkv, dqkv);
   }
-  // Two products of 2·T·H·D per row, of which the mask leaves half.
+  // Two products of 2·T·H·D per row, of which the mask leaves half; a window w leaves w rows of T,
+  // but w/2 in the mean of the first ones.
   double Flops(const Graph& /*graph*/, const Node& node, int64_t sequence) const override {
-    return 2.0 * static_cast<double>(sequence) *
-           static_cast<double>(node.attributes.heads * node.attributes.head_size);
+    const Attributes& a = node.attributes;
+    const double rows = static_cast<double>(sequence);
+    const double seen = a.window > 0 ? std::min(static_cast<double>(a.window), rows) : rows;
+    return 4.0 * seen * (1 - seen / (2 * rows)) * static_cast<double>(a.heads * a.head_size);
   }
   int statistic() const override { return 1; }
   bool by_rows() const override { return false; }
@@ -38,9 +42,10 @@ class ForwardOfAttention : public NodeRule {
       return;
     }
     const int64_t context = e.shape().context;
-    const int64_t half = CacheHalfBytes(context, shape.kv_heads, shape.head_size);
-    const int64_t used = context * shape.kv_heads * shape.head_size * 4;
-    const View cache = e.builder().Formal(program::Role::kCache, 0, 2 * half, "cache");
+    const program::DType type = e.graph().type;
+    const int64_t half = CacheHalfBytes(context, shape.kv_heads, shape.head_size, type);
+    const int64_t used = program::BytesOf(type, context * shape.kv_heads * shape.head_size);
+    const View cache = e.builder().Formal(program::Role::kCache, 0, 2 * half, "cache").As(type);
     AttentionDecode(e.builder(), shape, context, e.In(node, 0), cache.Part(0, used),
                     cache.Part(half, used), e.Scalars(), e.Out(node, 0));
   }
@@ -59,16 +64,22 @@ class BackwardOfAttention : public NodeRule {
 }  // namespace
 
 ValueId Attention(Graph& graph, ValueId qkv, ValueId positions, const Heads& heads,
-                  std::string name, std::string statistic) {
+                  const AttentionOptions& options, std::string name, std::string statistic) {
   const ValueId out = graph.Make(std::move(name), heads.heads * heads.head_size, Layout::kColumns);
-  const ValueId log_sum_exp = graph.Make(std::move(statistic), heads.heads, Layout::kColumns);
+  const ValueId log_sum_exp =
+      graph.MakeStatistic(std::move(statistic), heads.heads, Layout::kColumns);
   std::vector<ValueId> in = {graph.As(qkv, Layout::kColumns)};
   if (positions >= 0) in.push_back(positions);
   graph.Add({NodeKind::kAttention,
              std::move(in),
              {out, log_sum_exp},
              -1,
-             {.heads = heads.heads, .kv_heads = heads.kv_heads, .head_size = heads.head_size}});
+             {.heads = heads.heads,
+              .kv_heads = heads.kv_heads,
+              .head_size = heads.head_size,
+              .window = options.window,
+              .score_scale = options.scale,
+              .softcap = options.softcap}});
   return out;
 }
 

@@ -8,8 +8,14 @@ namespace strata::model {
 
 inline AttentionShape AttentionShapeOf(const Emitter& emitter, const Node& node) {
   const PassShape& shape = emitter.shape();
-  return {shape.batch, shape.sequence, node.attributes.heads / shape.degree,
-          node.attributes.kv_heads / shape.degree, node.attributes.head_size};
+  const Attributes& a = node.attributes;
+  return {.batch = shape.batch,
+          .sequence = shape.sequence,
+          .heads = a.heads / shape.degree,
+          .kv_heads = a.kv_heads / shape.degree,
+          .head_size = a.head_size,
+          .scores = {.window = a.window, .softcap = a.softcap, .scale = a.score_scale},
+          .type = emitter.graph().type};
 }
 
 }  // namespace strata::model

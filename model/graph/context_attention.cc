@@ -26,7 +26,7 @@ class PartsOfSequences {
         gathers_(e.shape().context_method == program::ContextMethod::kAllGather),
         queries_(held_.heads * held_.head_size),
         kv_width_(2 * held_.kv_heads * held_.head_size),
-        kv_bytes_(held_.rows() * kv_width_ * 4) {}
+        kv_bytes_(program::BytesOf(held_.type, held_.rows() * kv_width_)) {}
 
   void Forward() {
     const View qkv = e_.In(node_, 0), out = e_.Out(node_, 0), lse = e_.Out(node_, 1);
@@ -39,15 +39,15 @@ class PartsOfSequences {
     TemplateBuilder& builder = e_.builder();
     const View dout = e_.In(node_, 0), qkv = e_.In(node_, 1), out = e_.In(node_, 2);
     const View lse = e_.In(node_, 3), dqkv = e_.Out(node_, 0), positions = e_.InOrNone(node_, 4);
-    const View delta = e_.Scratch("delta", held_.rows() * held_.heads * 4);
+    const View delta = e_.Scratch("delta", held_.rows() * held_.heads);
     AttentionDelta(builder, held_, dout, out, delta);
     View own;  // gradient of the own keys and values
     if (gathers_) {
-      own = e_.Scratch("own key gradients", kv_bytes_);
-      const View all = e_.Scratch("all key gradients", ranks_ * kv_bytes_)
+      own = Scratch("own key gradients", kv_bytes_);
+      const View all = Scratch("all key gradients", ranks_ * kv_bytes_)
                            .Marked(program::PartialOver(Group::kContext));
-      const View scratch = e_.Scratch("key gradients' scratch",
-                                      ReduceScatterScratchBytes(ranks_ * kv_bytes_, ranks_));
+      const View scratch =
+          Scratch("key gradients' scratch", ReduceScatterScratchBytes(ranks_ * kv_bytes_, ranks_));
       Visit(qkv, [&](const ContextPart& part, const View& kv) {
         AttentionPartBackward(builder, part, {dout, qkv, kv, lse, delta, dqkv, all}, positions);
       });
@@ -55,8 +55,8 @@ class PartsOfSequences {
     } else {
       // What has come with the keys, and what this rank adds.
       std::array<View, 2> sums;
-      for (View& sum : sums) sum = builder.Local("key gradients", kv_bytes_, kClass);
-      const View added = e_.Scratch("added key gradients", kv_bytes_);
+      for (View& sum : sums) sum = Local("key gradients", kv_bytes_);
+      const View added = Scratch("added key gradients", kv_bytes_);
       Visit(qkv, [&](const ContextPart& part, const View& kv) {
         const View& sum = sums[part.step % 2];
         AttentionPartBackward(builder, part,
@@ -77,7 +77,12 @@ class PartsOfSequences {
   }
 
  private:
-  static constexpr program::SlotClass kClass = program::SlotClass::kCommunication;
+  View Local(const char* name, int64_t bytes) {
+    return e_.builder().Local(name, bytes, program::SlotClass::kCommunication).As(held_.type);
+  }
+  View Scratch(const char* name, int64_t bytes) {
+    return e_.Scratch(name, bytes, program::DType::kBytes).As(held_.type);
+  }
 
   // Calls body(part, keys and values) for what comes at a time.
   template <typename Body>
@@ -85,7 +90,7 @@ class PartsOfSequences {
     TemplateBuilder& builder = e_.builder();
     std::array<View, 2> turns;
     for (View& turn : turns) {
-      turn = builder.Local("keys and values", kv_bytes_, kClass);
+      turn = Local("keys and values", kv_bytes_);
       if (gathers_) break;
     }
     MoveBlocks(builder,
@@ -95,7 +100,7 @@ class PartsOfSequences {
                 .to_row = kv_width_},
                qkv.FromColumn(queries_), turns[0]);
     if (gathers_) {
-      const View all = builder.Local("all keys and values", ranks_ * kv_bytes_, kClass);
+      const View all = Local("all keys and values", ranks_ * kv_bytes_);
       AllGather(builder, Group::kContext, turns[0], all);
       return body({.held = held_, .ranks = ranks_, .gathered = true}, all);
     }
@@ -133,7 +138,9 @@ class ShareOfHeads {
                .sequence = held_.sequence * ranks_,
                .heads = held_.heads / ranks_,
                .kv_heads = std::max<int64_t>(1, held_.kv_heads / ranks_),
-               .head_size = held_.head_size},
+               .head_size = held_.head_size,
+               .scores = held_.scores,
+               .type = held_.type},
         queries_{held_.heads, held_.head_size},
         keys_{held_.kv_heads, held_.head_size} {}
 
@@ -187,11 +194,12 @@ class ShareOfHeads {
   int64_t OutRow() const { return held_.heads * held_.head_size; }
 
   View WholeOf(const char* name, int64_t width) {
-    return e_.builder().Local(name, whole_.rows() * width * 4);
+    const int64_t bytes = program::BytesOf(held_.type, whole_.rows() * width);
+    return e_.builder().Local(name, bytes).As(held_.type);
   }
   View Ranked(const char* name, int64_t width) {
-    return e_.builder().Local(name, ranks_ * held_.rows() * width * 4,
-                              program::SlotClass::kCommunication);
+    const int64_t bytes = program::BytesOf(held_.type, ranks_ * held_.rows() * width);
+    return e_.builder().Local(name, bytes, program::SlotClass::kCommunication).As(held_.type);
   }
   View Exchange(const View& sent, int64_t width) {
     const View got = Ranked("received heads", width);
@@ -203,7 +211,11 @@ class ShareOfHeads {
   View WholePositions(size_t input) {
     const View own = e_.InOrNone(node_, input);
     if (own.slot < 0) return own;
-    const View ranked = Ranked("ranks' positions", 1), ordered = WholeOf("whole positions", 1);
+    const View ranked =
+        e_.builder()
+            .Local("ranks' positions", whole_.rows() * 4, program::SlotClass::kCommunication)
+            .As(own.type);
+    const View ordered = e_.builder().Local("whole positions", whole_.rows() * 4).As(own.type);
     AllGather(e_.builder(), Group::kContext, own, ranked);
     Order(ranked, 1, ordered);
     return ordered;

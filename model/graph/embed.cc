@@ -5,11 +5,15 @@
 namespace strata::model {
 namespace {
 
-VocabularyShape ShapeOf(const Emitter& emitter, const Node& node) {
+VocabularyShape TableShape(const Emitter& emitter, const Node& node) {
   const Weight& table = emitter.graph().weights[node.weight];
   const PassShape& shape = emitter.shape();
-  return {emitter.rows(), table.rows() / shape.degree, table.columns(), shape.group(),
-          shape.degree};
+  return {.rows = emitter.rows(),
+          .vocab = table.rows() / shape.degree,
+          .channels = table.columns(),
+          .group = shape.group(),
+          .parts = shape.degree,
+          .scale = node.attributes.scale};
 }
 
 class ForwardOfEmbed : public NodeRule {
@@ -20,12 +24,12 @@ class ForwardOfEmbed : public NodeRule {
                {node.in[0], tape.Gradient(node.out[0])},
                {},
                node.weight,
-               {},
+               node.attributes,
                Phase::kWeight});
   }
   // A rank looks up the tokens of its part of the vocabulary; the others' rows are zeros.
   void Lower(Emitter& emitter, const Node& node) const override {
-    EmbeddingForward(emitter.builder(), ShapeOf(emitter, node), emitter.In(node, 0),
+    EmbeddingForward(emitter.builder(), TableShape(emitter, node), emitter.In(node, 0),
                      emitter.Weight(node), emitter.Out(node, 0));
   }
 };
@@ -33,16 +37,16 @@ class ForwardOfEmbed : public NodeRule {
 class GradientOfEmbed : public NodeRule {
  public:
   void Lower(Emitter& emitter, const Node& node) const override {
-    EmbeddingBackward(emitter.builder(), ShapeOf(emitter, node), emitter.In(node, 0),
+    EmbeddingBackward(emitter.builder(), TableShape(emitter, node), emitter.In(node, 0),
                       emitter.In(node, 1), emitter.Gradient(node));
   }
 };
 
 }  // namespace
 
-ValueId Embed(Graph& graph, ValueId tokens, WeightId table, std::string name) {
+ValueId Embed(Graph& graph, ValueId tokens, WeightId table, double scale, std::string name) {
   const ValueId y = graph.Make(std::move(name), graph.weights[table].columns(), Layout::kPartial);
-  graph.Add({NodeKind::kEmbed, {tokens}, {y}, table});
+  graph.Add({NodeKind::kEmbed, {tokens}, {y}, table, {.scale = scale}});
   return y;
 }
 

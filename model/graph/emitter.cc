@@ -9,8 +9,9 @@ namespace strata::model {
 
 using program::Role;
 
-int64_t CacheHalfBytes(int64_t context, int64_t kv_heads, int64_t head_size) {
-  return common::RoundUp(context * kv_heads * head_size * 4, program::kSlotAlignment);
+int64_t CacheHalfBytes(int64_t context, int64_t kv_heads, int64_t head_size, program::DType type) {
+  return common::RoundUp(program::BytesOf(type, context * kv_heads * head_size),
+                         program::kSlotAlignment);
 }
 
 Emitter::Emitter(const Graph& graph, const PassShape& shape,
@@ -27,19 +28,24 @@ void Emitter::SetRows(int64_t first, int64_t count) {
 View Emitter::Of(ValueId value) const {
   const Placed& place = places_.at(value);
   const int64_t split = Split(value);
-  return place.view.Rows((first_ - place.origin) / split, rows_ / split, width(value));
+  return place.view.As(graph_.values[value].type)
+      .Rows((first_ - place.origin) / split, rows_ / split, width(value));
 }
 
 View Emitter::Out(const Node& node, size_t index) {
   const ValueId value = node.out[index];
   if ((node.discarded >> index & 1) == 0) return Of(value);
-  return builder_.Local(graph_.values[value].name, rows(value) * width(value) * 4);
+  const program::DType type = graph_.values[value].type;
+  return builder_
+      .Local(graph_.values[value].name, program::BytesOf(type, rows(value) * width(value)))
+      .As(type);
 }
 
 View Emitter::Weight(WeightId weight) {
   const WeightPlace& place = weights_[weight];
   return builder_.Formal(Role::kParameters, place.set, place.set_bytes, place.set_name)
-      .Part(place.offset, place.bytes);
+      .As(place.type)
+      .Elements(place.offset, place.elements);
 }
 
 View Emitter::Gradient(WeightId weight) {
@@ -49,14 +55,14 @@ View Emitter::Gradient(WeightId weight) {
   // Each rank of a context group has some of the rows.
   if (shape_.context_ranks > 1) partial |= program::PartialOver(program::Group::kContext);
   if (!graph_.weights[weight].trainable) {
-    const View unused = builder_.Local("frozen gradient", place.bytes).Marked(partial);
+    const View unused = builder_.Local("frozen gradient", place.elements * 4).Marked(partial);
     Zero(builder_, unused);
     return unused;
   }
   return builder_
-      .Formal(Role::kGradients, place.set, place.set_bytes,
+      .Formal(Role::kGradients, place.set, place.gradient_bytes,
               absl::StrCat(place.set_name, " gradients"))
-      .Part(place.offset, place.bytes)
+      .Elements(place.offset, place.elements)
       .Marked(partial);
 }
 
@@ -66,10 +72,11 @@ View Emitter::Scalars() {
 
 View Emitter::Loss() { return builder_.Formal(Role::kLoss, 0, 8, "loss"); }
 
-View Emitter::Scratch(const std::string& name, int64_t bytes) {
+View Emitter::Scratch(const std::string& name, int64_t elements, program::DType type) {
+  const int64_t bytes = program::BytesOf(type, elements);
   View& view = scratch_[absl::StrCat(name, " ", bytes)];
   if (view.slot < 0) view = builder_.Local(name, bytes, program::SlotClass::kCommunication);
-  return view;
+  return view.As(type);
 }
 
 }  // namespace strata::model

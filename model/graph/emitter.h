@@ -39,13 +39,13 @@ struct PassShape {
 struct WeightPlace {
   int set = 0;  // position in Layer::sets
   std::string set_name;
-  int64_t set_bytes = 0;
-  int64_t offset = 0;  // bytes
-  int64_t bytes = 0;
+  program::DType type = program::DType::kF32;
+  int64_t set_bytes = 0, gradient_bytes = 0;  // of the set
+  int64_t offset = 0, elements = 0;
 };
 
 // Bytes of a decode cache's keys, or values: whole cache lines.
-int64_t CacheHalfBytes(int64_t context, int64_t kv_heads, int64_t head_size);
+int64_t CacheHalfBytes(int64_t context, int64_t kv_heads, int64_t head_size, program::DType type);
 
 class Emitter {
  public:
@@ -78,13 +78,14 @@ class Emitter {
 
   View Weight(const Node& node) { return Weight(node.weight); }
   View Weight(WeightId weight);
-  // Of a frozen weight: a scratch of zeros.
+  // f32, whatever the weight is. Of a frozen weight: a scratch of zeros.
   View Gradient(const Node& node) { return Gradient(node.weight); }
   View Gradient(WeightId weight);
   View Scalars();
   View Loss();
   // One per name and size in the template; what is in it does not outlive the window.
-  View Scratch(const std::string& name, int64_t bytes);
+  View Scratch(const std::string& name, int64_t elements,
+               program::DType type = program::DType::kF32);
 
   program::Template Finish() && { return std::move(builder_).Finish(); }
 

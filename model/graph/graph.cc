@@ -7,6 +7,15 @@ namespace strata::model {
 ValueId Graph::Given(std::string value, int64_t width, Layout layout, program::Role role) {
   const ValueId id = Make(std::move(value), width, layout);
   values[id].given = role;
+  const bool counted = role == program::Role::kTokens || role == program::Role::kTargets ||
+                       role == program::Role::kPositions || role == program::Role::kConstants;
+  if (counted) values[id].type = program::DType::kI32;
+  return id;
+}
+
+ValueId Graph::MakeStatistic(std::string value, int64_t width, Layout layout) {
+  const ValueId id = Make(std::move(value), width, layout);
+  values[id].type = program::DType::kF32;
   return id;
 }
 
@@ -15,6 +24,7 @@ ValueId Graph::Make(std::string value, int64_t width, Layout layout) {
   made.name = std::move(value);
   made.width = width;
   made.layout = layout;
+  made.type = type;
   STRATA_CHECK(layout != Layout::kColumns || width % degree == 0);
   values.push_back(std::move(made));
   return static_cast<ValueId>(values.size()) - 1;
@@ -43,6 +53,7 @@ ValueId Graph::As(ValueId value, Layout layout) {
   const bool scatters = values[value].layout == Layout::kPartial && layout == Layout::kRows;
   STRATA_CHECK(gathers || scatters);
   const ValueId made = Make(values[value].name, values[value].width, layout);
+  values[made].type = values[value].type;
   Node node;
   node.kind = NodeKind::kRedistribute;
   node.in = {value};

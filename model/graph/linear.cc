@@ -3,35 +3,14 @@
 #include "common/check.h"
 #include "model/graph/node_rule.h"
 #include "model/graph/nodes.h"
+#include "model/graph/shared_columns.h"
 
 namespace strata::model {
 namespace {
 
-// The columns that a shared weight makes, behind those of the node's own weight.
-struct SharedColumns {
-  SharedHeads heads;
-  int64_t width = 0;
-  int64_t own = 0;  // columns before them
-};
-
-SharedColumns SharedOf(const Emitter& e, const Node& node, int64_t width) {
-  const Weight& shared = e.graph().weights[node.shared];
-  const int64_t degree = e.shape().degree, heads = node.attributes.kv_heads;
-  const int64_t blocks = shared.tensor.part_count();
-  SharedColumns columns;
-  columns.width = shared.rows() / heads;
-  columns.own = width - columns.width;
-  columns.heads = {.blocks = blocks,
-                   .parts = heads,
-                   .elements = shared.rows() / blocks / heads * shared.columns(),
-                   .group = e.shape().group(),
-                   .share = degree / heads};
-  return columns;
-}
-
 // Of rows that are `width` apart, the first `columns` columns.
 View Columns(const View& rows, int64_t columns, int64_t width) {
-  return rows.Part(0, rows.bytes - (width - columns) * 4);
+  return rows.Elements(0, rows.elements() - (width - columns));
 }
 
 class ForwardOfLinear : public NodeRule {
@@ -45,7 +24,7 @@ class ForwardOfLinear : public NodeRule {
                  .weight = node.weight,
                  .attributes = node.attributes,
                  .phase = Phase::kWeight,
-                 .shared = node.shared});
+                 .second = node.second});
     }
     const ValueId dx = tape.Make(x);
     graph.Add({.kind = NodeKind::kLinearInputGradient,
@@ -54,12 +33,12 @@ class ForwardOfLinear : public NodeRule {
                .weight = node.weight,
                .attributes = node.attributes,
                .phase = Phase::kInput,
-               .shared = node.shared});
+               .second = node.second});
     tape.Contribute(x, dx);
   }
   double Flops(const Graph& graph, const Node& node, int64_t /*sequence*/) const override {
     double flops = 0;
-    for (const WeightId id : {node.weight, node.shared}) {
+    for (const WeightId id : {node.weight, node.second}) {
       if (id < 0) continue;
       const Weight& weight = graph.weights[id];
       flops += 2.0 * static_cast<double>(weight.rows()) * static_cast<double>(weight.columns());
@@ -70,13 +49,13 @@ class ForwardOfLinear : public NodeRule {
     const ValueId y = node.out[0];
     const int64_t rows = e.rows(y), width = e.width(y), inner = e.width(node.in[0]);
     const View x = e.In(node, 0), out = e.Out(node, 0);
-    if (node.shared < 0) {
+    if (node.second < 0) {
       return MatMul(e.builder(), {.m = rows, .n = width, .k = inner, .trans_b = true}, x,
                     e.Weight(node), out, false);
     }
-    const SharedColumns shared = SharedOf(e, node, width);
-    const View own = e.Scratch("own heads", shared.width * inner * 4);
-    TakeHeads(e.builder(), shared.heads, e.Weight(node.shared), own);
+    const SharedColumns shared = SharedColumnsOf(e, node, width);
+    const View own = e.Scratch("own heads", shared.width * inner, e.graph().type);
+    TakeHeads(e.builder(), shared.heads, e.Weight(node.second), own);
     MatMul(e.builder(), {.m = rows, .n = shared.own, .k = inner, .trans_b = true, .ldc = width}, x,
            e.Weight(node), Columns(out, shared.own, width), false);
     MatMul(e.builder(), {.m = rows, .n = shared.width, .k = inner, .trans_b = true, .ldc = width},
@@ -91,13 +70,13 @@ class InputGradientOfLinear : public NodeRule {
     const ValueId dx = node.out[0];
     const int64_t rows = e.rows(dx), columns = e.width(dx), width = e.width(node.in[0]);
     const View dy = e.In(node, 0), out = e.Out(node, 0);
-    if (node.shared < 0) {
+    if (node.second < 0) {
       return MatMul(e.builder(), {.m = rows, .n = columns, .k = width}, dy, e.Weight(node), out,
                     false);
     }
-    const SharedColumns shared = SharedOf(e, node, width);
-    const View own = e.Scratch("own heads", shared.width * columns * 4);
-    TakeHeads(e.builder(), shared.heads, e.Weight(node.shared), own);
+    const SharedColumns shared = SharedColumnsOf(e, node, width);
+    const View own = e.Scratch("own heads", shared.width * columns, e.graph().type);
+    TakeHeads(e.builder(), shared.heads, e.Weight(node.second), own);
     MatMul(e.builder(), {.m = rows, .n = columns, .k = shared.own, .lda = width},
            Columns(dy, shared.own, width), e.Weight(node), out, false);
     MatMul(e.builder(), {.m = rows, .n = columns, .k = shared.width, .lda = width},
@@ -112,16 +91,15 @@ class WeightGradientOfLinear : public NodeRule {
     const ValueId x = node.in[0];
     const int64_t rows = e.rows(x), columns = e.width(x), width = e.width(node.in[1]);
     const View in = e.In(node, 0), dy = e.In(node, 1);
-    if (node.shared < 0) {
+    if (node.second < 0) {
       return MatMul(e.builder(), {.m = width, .n = columns, .k = rows, .trans_a = true}, dy, in,
                     e.Gradient(node), true);
     }
-    const SharedColumns shared = SharedOf(e, node, width);
+    const SharedColumns shared = SharedColumnsOf(e, node, width);
     MatMul(e.builder(), {.m = shared.own, .n = columns, .k = rows, .trans_a = true, .lda = width},
            Columns(dy, shared.own, width), in, e.Gradient(node), true);
-    const View sum = e.Gradient(node.shared);
-    const View own =
-        e.Scratch("own heads' gradient", shared.width * columns * 4).Marked(sum.partial);
+    const View sum = e.Gradient(node.second);
+    const View own = e.Scratch("own heads' gradient", shared.width * columns).Marked(sum.partial);
     MatMul(e.builder(), {.m = shared.width, .n = columns, .k = rows, .trans_a = true, .lda = width},
            dy.FromColumn(shared.own), in, own, false);
     AddHeads(e.builder(), shared.heads, sum, own);
@@ -161,7 +139,7 @@ ValueId LinearWithShared(Graph& graph, ValueId x, WeightId weight, WeightId shar
              .out = {y},
              .weight = weight,
              .attributes = {.kv_heads = heads},
-             .shared = shared});
+             .second = shared});
   return y;
 }
 

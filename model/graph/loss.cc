@@ -7,12 +7,18 @@
 namespace strata::model {
 namespace {
 
+VocabularyShape LossShape(const Emitter& e, const Node& node) {
+  return {.rows = e.rows(),
+          .vocab = e.width(node.in[0]),
+          .group = e.shape().group(),
+          .parts = e.shape().degree,
+          .softcap = node.attributes.softcap};
+}
+
 void LowerCut(Emitter& e, const Node& node, const View& logits) {
-  const int64_t degree = e.shape().degree;
-  const VocabularyShape shape{e.rows(), e.width(node.in[0]), 0, program::Group::kTensor, degree};
-  const int64_t bytes = shape.rows * 3 * 4;
-  const View own = e.Scratch("own statistics", bytes);
-  const View all = e.Scratch("statistics", degree * bytes);
+  const VocabularyShape shape = LossShape(e, node);
+  const View own = e.Scratch("own statistics", shape.rows * 3);
+  const View all = e.Scratch("statistics", shape.parts * shape.rows * 3);
   CrossEntropyStatistics(e.builder(), shape, logits, e.In(node, 1), own);
   AllGather(e.builder(), program::Group::kTensor, own, all);
   CrossEntropyFinish(e.builder(), shape, logits, e.In(node, 1), all, e.Scalars(), e.Loss());
@@ -22,13 +28,12 @@ class ForwardOfLoss : public NodeRule {
  public:
   void Differentiate(Graph& graph, const Node& node, Tape& tape) const override {
     const ValueId dlogits = tape.Make(node.in[0]);
-    graph.Add({NodeKind::kLossBackward, node.in, {dlogits}, -1, {}, Phase::kInput});
+    graph.Add({NodeKind::kLossBackward, node.in, {dlogits}, -1, node.attributes, Phase::kInput});
     tape.Contribute(node.in[0], dlogits);
   }
   void Lower(Emitter& e, const Node& node) const override {
     if (e.shape().degree > 1) return LowerCut(e, node, e.In(node, 0));
-    CrossEntropyLoss(e.builder(), e.rows(), e.width(node.in[0]), e.In(node, 0), e.In(node, 1),
-                     e.Loss());
+    CrossEntropyLoss(e.builder(), LossShape(e, node), e.In(node, 0), e.In(node, 1), e.Loss());
   }
 };
 
@@ -37,15 +42,19 @@ class BackwardOfLoss : public NodeRule {
   int in_place(const Node& /*node*/) const override { return 0; }
   void Lower(Emitter& e, const Node& node) const override {
     if (e.shape().degree > 1) return LowerCut(e, node, e.Out(node, 0));
-    CrossEntropy(e.builder(), e.rows(), e.width(node.in[0]), e.Out(node, 0), e.In(node, 1),
-                 e.Scalars(), e.Loss());
+    CrossEntropy(e.builder(), LossShape(e, node), e.Out(node, 0), e.In(node, 1), e.Scalars(),
+                 e.Loss());
   }
 };
 
 }  // namespace
 
-void Loss(Graph& graph, ValueId logits, ValueId targets) {
-  graph.Add({NodeKind::kLoss, {graph.As(logits, Layout::kColumns), targets}, {}});
+void Loss(Graph& graph, ValueId logits, ValueId targets, double softcap) {
+  graph.Add({NodeKind::kLoss,
+             {graph.As(logits, Layout::kColumns), targets},
+             {},
+             -1,
+             {.softcap = softcap}});
 }
 
 const NodeRule& LossRule() {

@@ -30,8 +30,10 @@ ValueId Tape::Make(ValueId value) {
     layout = Layout::kWhole;
   }
   const bool streamed = of.streamed;
+  const program::DType type = of.type;
   const ValueId made = graph_.Make(absl::StrCat("d_", of.name), of.width, layout);
   graph_.values[made].streamed = streamed;
+  graph_.values[made].type = type;
   return made;
 }
 
@@ -49,6 +51,10 @@ const NodeRule& RuleOf(NodeKind kind) {
       return EmbedRule();
     case NodeKind::kEmbedGradient:
       return EmbedGradientRule();
+    case NodeKind::kPositions:
+      return PositionsRule();
+    case NodeKind::kPositionsGradient:
+      return PositionsGradientRule();
     case NodeKind::kNorm:
       return NormRule();
     case NodeKind::kNormReplay:
@@ -57,22 +63,38 @@ const NodeRule& RuleOf(NodeKind kind) {
       return AddNormRule();
     case NodeKind::kNormBackward:
       return NormBackwardRule();
+    case NodeKind::kHeadNorm:
+      return HeadNormRule();
+    case NodeKind::kHeadNormReplay:
+      return HeadNormReplayRule();
+    case NodeKind::kHeadNormBackward:
+      return HeadNormBackwardRule();
     case NodeKind::kLinear:
       return LinearRule();
     case NodeKind::kLinearInputGradient:
       return LinearInputGradientRule();
     case NodeKind::kLinearWeightGradient:
       return LinearWeightGradientRule();
+    case NodeKind::kBias:
+      return BiasRule();
+    case NodeKind::kBiasGradient:
+      return BiasGradientRule();
     case NodeKind::kRope:
       return RopeRule();
     case NodeKind::kAttention:
       return AttentionRule();
     case NodeKind::kAttentionBackward:
       return AttentionBackwardRule();
-    case NodeKind::kSwiglu:
-      return SwigluRule();
-    case NodeKind::kSwigluBackward:
-      return SwigluBackwardRule();
+    case NodeKind::kGlu:
+      return GluRule();
+    case NodeKind::kGluBackward:
+      return GluBackwardRule();
+    case NodeKind::kActivate:
+      return ActivateRule();
+    case NodeKind::kActivateBackward:
+      return ActivateBackwardRule();
+    case NodeKind::kSoftcap:
+      return SoftcapRule();
     case NodeKind::kAdd:
       return AddRule();
     case NodeKind::kLoss:

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numbers>
 
 #include "common/check.h"
 
@@ -18,36 +19,80 @@ class Step {
 
   void Embed() {
     const int64_t c = Width(n_.out[0]);
-    for (int64_t i = 0; i < rows_ * c; ++i) Out()[i] = W()[Whole(0, i / c) * c + i % c];
+    for (int64_t i = 0; i < rows_ * c; ++i) {
+      Out()[i] = n_.attributes.scale * W()[Whole(0, i / c) * c + i % c];
+    }
   }
   void EmbedGradient() {
     const int64_t c = Width(n_.in[1]);
-    for (int64_t i = 0; i < rows_ * c; ++i) Dw()[Whole(0, i / c) * c + i % c] += In(1)[i];
+    for (int64_t i = 0; i < rows_ * c; ++i) {
+      Dw()[Whole(0, i / c) * c + i % c] += n_.attributes.scale * In(1)[i];
+    }
+  }
+  void Positions() {
+    const int64_t c = Width(n_.out[0]);
+    for (int64_t i = 0; i < rows_ * c; ++i) {
+      Out()[i] = In(0)[i] + W()[Position(1, i / c) * c + i % c];
+    }
+  }
+  void PositionsGradient() {
+    const int64_t c = Width(n_.in[0]);
+    for (int64_t i = 0; i < rows_ * c; ++i) Dw()[Position(1, i / c) * c + i % c] += In(0)[i];
   }
   void Norm() {
     const int64_t c = Width(n_.in[0]);
     for (int64_t r = 0; r < rows_; ++r) {
-      double squares = 0;
-      for (int64_t i = 0; i < c; ++i) squares += In(0)[r * c + i] * In(0)[r * c + i];
-      const double rstd = 1 / std::sqrt(squares / static_cast<double>(c) + n_.attributes.epsilon);
-      r_.values[n_.out[1]][r] = rstd;
-      for (int64_t i = 0; i < c; ++i) Out()[r * c + i] = In(0)[r * c + i] * rstd * W()[i];
+      const Moments m = MomentsOf(&In(0)[r * c], c);
+      Numbers& statistic = r_.values[n_.out[1]];
+      if (IsLayerNorm()) {
+        statistic[2 * r] = m.mean;
+        statistic[2 * r + 1] = m.rstd;
+      } else {
+        statistic[r] = m.rstd;
+      }
+      for (int64_t i = 0; i < c; ++i) {
+        const double bias = IsLayerNorm() ? r_.weights[n_.second][i] : 0;
+        Out()[r * c + i] = (In(0)[r * c + i] - m.mean) * m.rstd * Gain(W(), i) + bias;
+      }
     }
   }
   void NormBackward() {
     const int64_t c = Width(n_.in[1]);
     for (int64_t r = 0; r < rows_; ++r) {
-      const double* dy = &In(0)[r * c];
-      const double* x = &In(1)[r * c];
-      const double rstd = In(2)[r];
-      double mean = 0;
-      for (int64_t i = 0; i < c; ++i) mean += dy[i] * W()[i] * x[i] / static_cast<double>(c);
-      for (int64_t i = 0; i < c; ++i) {
-        const double before = n_.in.size() > 3 ? In(3)[r * c + i] : 0;
-        Out()[r * c + i] = before + rstd * (dy[i] * W()[i] - x[i] * rstd * rstd * mean);
-        Dw()[i] += dy[i] * x[i] * rstd;
+      const double* before = n_.in.size() > 3 ? &In(3)[r * c] : nullptr;
+      const double mean = IsLayerNorm() ? In(2)[2 * r] : 0;
+      const double rstd = IsLayerNorm() ? In(2)[2 * r + 1] : In(2)[r];
+      Backward({mean, rstd}, c, &In(0)[r * c], &In(1)[r * c], W(), before, &Out()[r * c], Dw());
+      for (int64_t i = 0; IsLayerNorm() && i < c; ++i) {
+        r_.weight_gradients[n_.second][i] += In(0)[r * c + i];
       }
     }
+  }
+  void HeadNorm() {
+    Out() = In(0);
+    ForHeads([&](int64_t row, int64_t head, int64_t at, WeightId weight) {
+      const int64_t d = n_.attributes.head_size;
+      const Moments m = MomentsOf(&In(0)[at], d);
+      r_.values[n_.out[1]][row * Normed() + head] = m.rstd;
+      for (int64_t i = 0; i < d; ++i) {
+        Out()[at + i] = In(0)[at + i] * m.rstd * Gain(r_.weights[weight], i);
+      }
+    });
+  }
+  void HeadNormBackward() {
+    Out() = In(0);
+    ForHeads([&](int64_t row, int64_t head, int64_t at, WeightId weight) {
+      Backward({0, In(2)[row * Normed() + head]}, n_.attributes.head_size, &In(0)[at], &In(1)[at],
+               r_.weights[weight], nullptr, &Out()[at], r_.weight_gradients[weight]);
+    });
+  }
+  void Bias() {
+    const int64_t c = Width(n_.in[0]);
+    for (int64_t i = 0; i < rows_ * c; ++i) Out()[i] = In(0)[i] + W()[i % c];
+  }
+  void BiasGradient() {
+    const int64_t c = Width(n_.in[0]);
+    for (int64_t i = 0; i < rows_ * c; ++i) Dw()[i % c] += In(0)[i];
   }
   // c (+)= a · b with a [m, k] and b [k, n] at strides.
   static void Product(int64_t m, int64_t n, int64_t k, const Numbers& a, int64_t a_row, int64_t a_k,
@@ -74,14 +119,16 @@ class Step {
   }
   void Rope() {
     const Attributes& a = n_.attributes;
-    const int64_t width = Width(n_.in[0]), half = a.head_size / 2;
+    const RotaryAngles angles = Angles();
+    const int64_t width = Width(n_.in[0]);
+    const int64_t half = static_cast<int64_t>(angles.frequencies.size());
     Out() = In(0);
     for (int64_t r = 0; r < rows_; ++r) {
       for (int64_t head = 0; head < a.heads + a.kv_heads; ++head) {
         for (int64_t i = 0; i < half; ++i) {
-          const double turn = static_cast<double>(Position(1, r)) *
-                              std::pow(1e4, -static_cast<double>(i) / static_cast<double>(half));
-          const double c = std::cos(turn), s = std::sin(turn) * (a.inverse ? -1 : 1);
+          const double turn = static_cast<double>(Position(1, r)) * angles.frequencies[i];
+          const double c = std::cos(turn) * angles.magnitude;
+          const double s = std::sin(turn) * angles.magnitude * (a.inverse ? -1 : 1);
           const int64_t at = r * width + head * a.head_size + i;
           Out()[at] = In(0)[at] * c - In(0)[at + half] * s;
           Out()[at + half] = In(0)[at + half] * c + In(0)[at] * s;
@@ -94,10 +141,10 @@ class Step {
     for (int64_t head = 0; head < a.heads; ++head) {
       for (int64_t r = 0; r < rows_; ++r) {
         double sum = 0;
-        for (int64_t k = r - Position(1, r); k <= r; ++k) sum += std::exp(Score(0, head, r, k));
+        for (int64_t k = First(1, r); k <= r; ++k) sum += std::exp(Capped(Score(0, head, r, k)));
         r_.values[n_.out[1]][r * a.heads + head] = std::log(sum);
-        for (int64_t k = r - Position(1, r); k <= r; ++k) {
-          const double share = std::exp(Score(0, head, r, k)) / sum;
+        for (int64_t k = First(1, r); k <= r; ++k) {
+          const double share = std::exp(Capped(Score(0, head, r, k))) / sum;
           for (int64_t i = 0; i < a.head_size; ++i) {
             Out()[(r * a.heads + head) * a.head_size + i] += share * In(0)[Value(head, k) + i];
           }
@@ -107,20 +154,20 @@ class Step {
   }
   void AttentionBackward() {
     const Attributes& a = n_.attributes;
-    const double scale = 1 / std::sqrt(static_cast<double>(a.head_size));
     for (int64_t head = 0; head < a.heads; ++head) {
       for (int64_t r = 0; r < rows_; ++r) {
         const int64_t out = (r * a.heads + head) * a.head_size;
         double whole = 0;
         for (int64_t i = 0; i < a.head_size; ++i) whole += In(0)[out + i] * In(2)[out + i];
-        for (int64_t k = r - Position(4, r); k <= r; ++k) {
-          const double share = std::exp(Score(1, head, r, k) - In(3)[r * a.heads + head]);
+        for (int64_t k = First(4, r); k <= r; ++k) {
+          const double capped = Capped(Score(1, head, r, k));
+          const double share = std::exp(capped - In(3)[r * a.heads + head]);
           double part = 0;
           for (int64_t i = 0; i < a.head_size; ++i) {
             part += In(0)[out + i] * In(1)[Value(head, k) + i];
             Out()[Value(head, k) + i] += share * In(0)[out + i];
           }
-          const double dscore = share * (part - whole) * scale;
+          const double dscore = share * (part - whole) * CapSlope(capped) * ScoreScale();
           for (int64_t i = 0; i < a.head_size; ++i) {
             Out()[Query(head, r) + i] += dscore * In(1)[Key(head, k) + i];
             Out()[Key(head, k) + i] += dscore * In(1)[Query(head, r) + i];
@@ -129,22 +176,30 @@ class Step {
       }
     }
   }
-  void Swiglu() {
+  void Glu() {
     const int64_t f = Width(n_.out[0]);
     for (int64_t i = 0; i < rows_ * f; ++i) {
       const double gate = In(0)[i / f * 2 * f + i % f], up = In(0)[i / f * 2 * f + f + i % f];
-      Out()[i] = gate / (1 + std::exp(-gate)) * up;
+      Out()[i] = F(gate).value * up;
     }
   }
-  void SwigluBackward() {
+  void GluBackward() {
     const int64_t f = Width(n_.in[0]);
     for (int64_t i = 0; i < rows_ * f; ++i) {
       const int64_t at = i / f * 2 * f + i % f;
-      const double gate = In(1)[at], up = In(1)[at + f];
-      const double sigmoid = 1 / (1 + std::exp(-gate));
-      Out()[at] = In(0)[i] * up * sigmoid * (1 + gate * (1 - sigmoid));
-      Out()[at + f] = In(0)[i] * gate * sigmoid;
+      const Activated gate = F(In(1)[at]);
+      Out()[at] = In(0)[i] * In(1)[at + f] * gate.slope;
+      Out()[at + f] = In(0)[i] * gate.value;
     }
+  }
+  void Activate() {
+    for (size_t i = 0; i < Out().size(); ++i) Out()[i] = F(In(0)[i]).value;
+  }
+  void ActivateBackward() {
+    for (size_t i = 0; i < Out().size(); ++i) Out()[i] = In(0)[i] * F(In(1)[i]).slope;
+  }
+  void Softcap() {
+    for (size_t i = 0; i < Out().size(); ++i) Out()[i] = Capped(In(0)[i]);
   }
   void Add() {
     for (size_t i = 0; i < Out().size(); ++i) Out()[i] = In(0)[i] + In(1)[i];
@@ -155,10 +210,11 @@ class Step {
       const int64_t target = Whole(1, r);
       if (target < 0) continue;
       double sum = 0;
-      for (int64_t i = 0; i < v; ++i) sum += std::exp(In(0)[r * v + i]);
-      r_.loss += std::log(sum) - In(0)[r * v + target];
+      for (int64_t i = 0; i < v; ++i) sum += std::exp(Capped(In(0)[r * v + i]));
+      r_.loss += std::log(sum) - Capped(In(0)[r * v + target]);
       for (int64_t i = 0; gradient && i < v; ++i) {
-        Out()[r * v + i] = std::exp(In(0)[r * v + i]) / sum - (i == target ? 1 : 0);
+        const double capped = Capped(In(0)[r * v + i]);
+        Out()[r * v + i] = (std::exp(capped) / sum - (i == target ? 1 : 0)) * CapSlope(capped);
       }
     }
   }
@@ -173,6 +229,110 @@ class Step {
   // Of a row inside its document, by the node's input; without it, in the sequence.
   int64_t Position(size_t input, int64_t row) const {
     return input < n_.in.size() ? Whole(input, row) : row % r_.sequence;
+  }
+
+  bool IsLayerNorm() const { return n_.second >= 0; }
+  double Gain(const Numbers& weight, int64_t i) const {
+    return weight[i] + (n_.attributes.plus_one ? 1 : 0);
+  }
+
+  struct Moments {
+    double mean = 0, rstd = 0;
+  };
+  // The mean is 0 where a norm has none.
+  Moments MomentsOf(const double* x, int64_t count) const {
+    Moments m;
+    for (int64_t i = 0; IsCentred() && i < count; ++i) m.mean += x[i] / static_cast<double>(count);
+    double squares = 0;
+    for (int64_t i = 0; i < count; ++i) squares += (x[i] - m.mean) * (x[i] - m.mean);
+    m.rstd = 1 / std::sqrt(squares / static_cast<double>(count) + n_.attributes.epsilon);
+    return m;
+  }
+  bool IsCentred() const { return n_.kind == NodeKind::kNorm && IsLayerNorm(); }
+  // dx = before + rstd · (g − mean(g) where centred − n · mean(g · n)) with g = dy · gain.
+  void Backward(const Moments& m, int64_t count, const double* dy, const double* x,
+                const Numbers& weight, const double* before, double* dx, Numbers& dw) const {
+    const bool centred = n_.kind == NodeKind::kNormBackward && IsLayerNorm();
+    double mean = 0, along = 0;
+    for (int64_t i = 0; i < count; ++i) {
+      const double g = dy[i] * Gain(weight, i) / static_cast<double>(count);
+      if (centred) mean += g;
+      along += g * (x[i] - m.mean) * m.rstd;
+    }
+    for (int64_t i = 0; i < count; ++i) {
+      const double normed = (x[i] - m.mean) * m.rstd;
+      const double inside = dy[i] * Gain(weight, i) - mean - normed * along;
+      dx[i] = (before == nullptr ? 0 : before[i]) + m.rstd * inside;
+      dw[i] += dy[i] * normed;
+    }
+  }
+
+  int64_t Normed() const { return n_.attributes.heads + n_.attributes.kv_heads; }
+  // Calls body(row, head, its first element, its weight) for query and key heads.
+  template <typename Body>
+  void ForHeads(const Body& body) const {
+    const Attributes& a = n_.attributes;
+    for (int64_t row = 0; row < rows_; ++row) {
+      for (int64_t head = 0; head < Normed(); ++head) {
+        body(row, head, Query(head, row), head < a.heads ? n_.weight : n_.second);
+      }
+    }
+  }
+
+  RotaryAngles Angles() const {
+    const Attributes& a = n_.attributes;
+    if (!r_.tables.empty()) return r_.tables[a.table];
+    RotaryAngles plain;
+    const int64_t width = a.rotary > 0 ? a.rotary : a.head_size;
+    for (int64_t i = 0; i < width / 2; ++i) {
+      plain.frequencies.push_back(
+          std::pow(1e4, -2.0 * static_cast<double>(i) / static_cast<double>(width)));
+    }
+    return plain;
+  }
+
+  // The first row that a row's scores are of, with positions from this input.
+  int64_t First(size_t input, int64_t row) const {
+    const int64_t window = n_.attributes.window;
+    const int64_t before = Position(input, row);
+    return row - (window > 0 ? std::min(before, window - 1) : before);
+  }
+  double ScoreScale() const {
+    const Attributes& a = n_.attributes;
+    return a.score_scale > 0 ? a.score_scale : 1 / std::sqrt(static_cast<double>(a.head_size));
+  }
+  double Capped(double x) const {
+    const double cap = n_.attributes.softcap;
+    return cap > 0 ? cap * std::tanh(x / cap) : x;
+  }
+  // Of Capped, by what it gave.
+  double CapSlope(double capped) const {
+    const double cap = n_.attributes.softcap;
+    return cap > 0 ? 1 - capped * capped / (cap * cap) : 1;
+  }
+
+  struct Activated {
+    double value = 0, slope = 0;
+  };
+  Activated F(double x) const {
+    switch (n_.attributes.function) {
+      case Function::kSilu: {
+        const double sigmoid = 1 / (1 + std::exp(-x));
+        return {x * sigmoid, sigmoid * (1 + x * (1 - sigmoid))};
+      }
+      case Function::kGeluTanh: {
+        const double rate = std::sqrt(2 / std::numbers::pi);
+        const double t = std::tanh(rate * (x + 0.044715 * x * x * x));
+        const double inner = rate * (1 + 3 * 0.044715 * x * x);
+        return {x * (1 + t) / 2, (1 + t) / 2 + x * (1 - t * t) * inner / 2};
+      }
+      case Function::kGelu: {
+        const double below = std::erfc(-x / std::numbers::sqrt2) / 2;
+        const double density = std::exp(-x * x / 2) / std::sqrt(2 * std::numbers::pi);
+        return {x * below, below + x * density};
+      }
+    }
+    return {};
   }
 
   // Places in a row's packed queries, keys and values.
@@ -192,7 +352,7 @@ class Step {
     for (int64_t i = 0; i < n_.attributes.head_size; ++i) {
       sum += In(qkv)[Query(head, row) + i] * In(qkv)[Key(head, key) + i];
     }
-    return sum / std::sqrt(static_cast<double>(n_.attributes.head_size));
+    return sum * ScoreScale();
   }
 
   Reference& r_;
@@ -207,26 +367,44 @@ void Execute(Step step, NodeKind kind) {
       return step.Embed();
     case NodeKind::kEmbedGradient:
       return step.EmbedGradient();
+    case NodeKind::kPositions:
+      return step.Positions();
+    case NodeKind::kPositionsGradient:
+      return step.PositionsGradient();
     case NodeKind::kNorm:
       return step.Norm();
     case NodeKind::kNormBackward:
       return step.NormBackward();
+    case NodeKind::kHeadNorm:
+      return step.HeadNorm();
+    case NodeKind::kHeadNormBackward:
+      return step.HeadNormBackward();
     case NodeKind::kLinear:
       return step.Linear();
     case NodeKind::kLinearInputGradient:
       return step.LinearInputGradient();
     case NodeKind::kLinearWeightGradient:
       return step.LinearWeightGradient();
+    case NodeKind::kBias:
+      return step.Bias();
+    case NodeKind::kBiasGradient:
+      return step.BiasGradient();
     case NodeKind::kRope:
       return step.Rope();
     case NodeKind::kAttention:
       return step.Attention();
     case NodeKind::kAttentionBackward:
       return step.AttentionBackward();
-    case NodeKind::kSwiglu:
-      return step.Swiglu();
-    case NodeKind::kSwigluBackward:
-      return step.SwigluBackward();
+    case NodeKind::kGlu:
+      return step.Glu();
+    case NodeKind::kGluBackward:
+      return step.GluBackward();
+    case NodeKind::kActivate:
+      return step.Activate();
+    case NodeKind::kActivateBackward:
+      return step.ActivateBackward();
+    case NodeKind::kSoftcap:
+      return step.Softcap();
     case NodeKind::kAdd:
       return step.Add();
     case NodeKind::kLoss:
@@ -234,6 +412,7 @@ void Execute(Step step, NodeKind kind) {
     case NodeKind::kLossBackward:
       return step.Loss(true);
     case NodeKind::kNormReplay:
+    case NodeKind::kHeadNormReplay:
     case NodeKind::kAddNorm:
     case NodeKind::kRedistribute:
       STRATA_CHECK(false);  // what passes make, and of tensor groups

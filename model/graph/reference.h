@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "model/graph/graph.h"
+#include "model/rope_table.h"
 
 namespace strata::model {
 
@@ -21,6 +22,8 @@ struct Reference {
   void Forward();
   void Backward();
 
+  // Of the constants that rotary positions read, by index; none: plain angles of base 10,000.
+  std::vector<RotaryAngles> tables;
   const Graph& graph;
   int64_t sequence = 0;
   int64_t rows = 0;

@@ -25,16 +25,18 @@ class RotationRule : public NodeRule {
   bool by_rows() const override { return false; }  // positions count from the first row
   void Lower(Emitter& e, const Node& node) const override {
     const Attributes& a = node.attributes;
-    const View table = e.builder().Formal(program::Role::kConstants, 0,
-                                          e.shape().constant_rows * a.head_size * 4, "rope");
-    Rope(e.builder(), AttentionShapeOf(e, node), e.Out(node, 0), table, a.inverse,
+    const int64_t row = (a.rotary > 0 ? a.rotary : a.head_size) * 4;
+    const View table = e.builder().Formal(program::Role::kConstants, a.table,
+                                          e.shape().constant_rows * row, "rope");
+    Rope(e.builder(), AttentionShapeOf(e, node), a.rotary, e.Out(node, 0), table, a.inverse,
          e.shape().decodes ? e.Scalars() : View{}, e.InOrNone(node, 1));
   }
 };
 
 }  // namespace
 
-ValueId Rope(Graph& graph, ValueId qkv, ValueId positions, const Heads& heads, std::string name) {
+ValueId Rope(Graph& graph, ValueId qkv, ValueId positions, const Heads& heads,
+             const RopeOptions& options, std::string name) {
   const ValueId turned = graph.Make(std::move(name), graph.values[qkv].width, Layout::kColumns);
   std::vector<ValueId> in = {graph.As(qkv, Layout::kColumns)};
   if (positions >= 0) in.push_back(positions);
@@ -42,7 +44,11 @@ ValueId Rope(Graph& graph, ValueId qkv, ValueId positions, const Heads& heads, s
              std::move(in),
              {turned},
              -1,
-             {.heads = heads.heads, .kv_heads = heads.kv_heads, .head_size = heads.head_size}});
+             {.heads = heads.heads,
+              .kv_heads = heads.kv_heads,
+              .head_size = heads.head_size,
+              .table = options.table,
+              .rotary = options.rotary}});
   return turned;
 }
 

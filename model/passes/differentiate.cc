@@ -9,7 +9,8 @@ namespace {
 
 bool IsRoot(const Graph& graph, const Node& node, bool needs_input_gradient) {
   if (node.kind == NodeKind::kLossBackward) return true;
-  const bool has_gradient = node.phase == Phase::kWeight || node.kind == NodeKind::kNormBackward;
+  const bool has_gradient = node.phase == Phase::kWeight || node.kind == NodeKind::kNormBackward ||
+                            node.kind == NodeKind::kHeadNormBackward;
   if (has_gradient && graph.Trains(node)) return true;
   return needs_input_gradient && graph.input >= 0 && !node.out.empty() &&
          node.out[0] == graph.Source(graph.input_gradient);

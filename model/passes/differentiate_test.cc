@@ -113,19 +113,20 @@ ValueId PositionsOf(Graph& graph) {
 TEST(DifferentiateTest, Embed) {
   Graph g("rule", 1);
   const WeightId table = UseMatrix(g, 7, 4);
-  g.output = Embed(g, g.Given("tokens", 1, Layout::kWhole, Role::kTokens), table, "y");
+  g.output = Embed(g, g.Given("tokens", 1, Layout::kWhole, Role::kTokens), table, 1.5, "y");
   ExpectDerivative(g);
 }
 
 TEST(DifferentiateTest, Norm) {
   Graph g = WithInput(8);
-  g.output = Norm(g, g.input, UseScale(g, 8), 1e-3, "y", "rstd");
+  g.output = Norm(g, g.input, UseScale(g, 8), {.epsilon = 1e-3}, "y", "rstd");
   ExpectDerivative(g);
 }
 
 TEST(DifferentiateTest, NormBesideAnotherReader_AddsToItsGradient) {
   Graph g = WithInput(8);
-  g.output = Add(g, g.input, Norm(g, g.input, UseScale(g, 8), 1e-3, "normed", "rstd"), "y");
+  g.output =
+      Add(g, g.input, Norm(g, g.input, UseScale(g, 8), {.epsilon = 1e-3}, "normed", "rstd"), "y");
   ExpectDerivative(g);
 }
 
@@ -144,51 +145,134 @@ TEST(DifferentiateTest, LinearOfAValueReadTwice_AddsItsGradients) {
 
 TEST(DifferentiateTest, Rope) {
   Graph g = WithInput(8 * 6);
-  g.output = Rope(g, g.input, -1, kHeads, "y");
+  g.output = Rope(g, g.input, -1, kHeads, {}, "y");
   ExpectDerivative(g);
 }
 
 TEST(DifferentiateTest, Attention) {
   Graph g = WithInput(8 * 6);
-  g.output = Attention(g, g.input, -1, kHeads, "y", "log_sum_exp");
+  g.output = Attention(g, g.input, -1, kHeads, {}, "y", "log_sum_exp");
   ExpectDerivative(g);
 }
 
 TEST(DifferentiateTest, RopeOfDocuments) {
   Graph g = WithInput(8 * 6);
-  g.output = Rope(g, g.input, PositionsOf(g), kHeads, "y");
+  g.output = Rope(g, g.input, PositionsOf(g), kHeads, {}, "y");
   ExpectDerivative(g);
 }
 
 TEST(DifferentiateTest, AttentionOfDocuments) {
   Graph g = WithInput(8 * 6);
-  g.output = Attention(g, g.input, PositionsOf(g), kHeads, "y", "log_sum_exp");
+  g.output = Attention(g, g.input, PositionsOf(g), kHeads, {}, "y", "log_sum_exp");
   ExpectDerivative(g);
 }
 
-TEST(DifferentiateTest, Swiglu) {
-  Graph g = WithInput(10);
-  g.output = Swiglu(g, g.input, "y");
+constexpr Function kFunctions[] = {Function::kSilu, Function::kGeluTanh, Function::kGelu};
+
+TEST(DifferentiateTest, Glu) {
+  for (const Function function : kFunctions) {
+    Graph g = WithInput(10);
+    g.output = Glu(g, g.input, function, "y");
+    ExpectDerivative(g);
+  }
+}
+
+TEST(DifferentiateTest, Activate) {
+  for (const Function function : kFunctions) {
+    Graph g = WithInput(10);
+    g.output = Activate(g, g.input, function, "y");
+    ExpectDerivative(g);
+  }
+}
+
+TEST(DifferentiateTest, NormWithOneAdded) {
+  Graph g = WithInput(8);
+  const NormOptions options{.epsilon = 1e-3, .plus_one = true};
+  g.output = Norm(g, g.input, UseScale(g, 8), options, "y", "rstd");
+  ExpectDerivative(g);
+}
+
+TEST(DifferentiateTest, LayerNorm) {
+  Graph g = WithInput(8);
+  const WeightId weight = UseScale(g, 8), bias = UseScale(g, 8);
+  g.output = Add(g, g.input, LayerNorm(g, g.input, weight, bias, 1e-3, "normed", "rstd"), "y");
+  ExpectDerivative(g);
+}
+
+TEST(DifferentiateTest, HeadNorm) {
+  for (const bool plus_one : {false, true}) {
+    Graph g = WithInput(8 * 6);
+    const WeightId queries = UseScale(g, 6), keys = UseScale(g, 6);
+    g.output = HeadNorm(g, g.input, queries, keys, kHeads, {.epsilon = 1e-3, .plus_one = plus_one},
+                        "y", "rstd");
+    ExpectDerivative(g);
+  }
+}
+
+TEST(DifferentiateTest, Bias) {
+  Graph g = WithInput(6);
+  Weight weight;
+  weight.tensor.shape = {9};
+  weight.cut = 0;
+  Weight matrix;
+  matrix.tensor.shape = {9, 6};
+  matrix.cut = 0;
+  const WeightId w = g.Use(matrix), b = g.Use(weight);
+  g.output = Bias(g, Linear(g, g.input, w, "product"), b, "y");
+  ExpectDerivative(g);
+}
+
+TEST(DifferentiateTest, Positions) {
+  for (const bool documents : {false, true}) {
+    Graph g = WithInput(4);
+    const ValueId positions = documents ? PositionsOf(g) : -1;
+    g.output = AddPositions(g, g.input, positions, UseMatrix(g, kSequence, 4), "y");
+    ExpectDerivative(g);
+  }
+}
+
+TEST(DifferentiateTest, RopeOfAPartOfHeads) {
+  Graph g = WithInput(8 * 6);
+  g.output = Rope(g, g.input, -1, kHeads, {.rotary = 4}, "y");
+  ExpectDerivative(g);
+}
+
+TEST(DifferentiateTest, AttentionInAWindowWithSoftcap) {
+  for (const bool documents : {false, true}) {
+    Graph g = WithInput(8 * 6);
+    const ValueId positions = documents ? PositionsOf(g) : -1;
+    g.output = Attention(g, g.input, positions, kHeads, {.window = 2, .softcap = 1.5, .scale = 0.7},
+                         "y", "log_sum_exp");
+    ExpectDerivative(g);
+  }
+}
+
+TEST(DifferentiateTest, LossWithSoftcap) {
+  Graph g = WithInput(7);
+  const ValueId logits = Linear(g, g.input, UseMatrix(g, 7, 7), "logits");
+  g.logits = Softcap(g, logits, 2, "capped");
+  Loss(g, logits, g.Given("targets", 1, Layout::kWhole, Role::kTargets), 2);
   ExpectDerivative(g);
 }
 
 TEST(DifferentiateTest, Loss) {
   Graph g = WithInput(7);
   Loss(g, Linear(g, g.input, UseMatrix(g, 7, 7), "logits"),
-       g.Given("targets", 1, Layout::kWhole, Role::kTargets));
+       g.Given("targets", 1, Layout::kWhole, Role::kTargets), 0);
   ExpectDerivative(g);
 }
 
 Graph Block() {
   Graph g = WithInput(8);
-  const ValueId normed = Norm(g, g.input, UseScale(g, 8), 1e-3, "norm1", "rstd1");
+  const ValueId normed = Norm(g, g.input, UseScale(g, 8), {.epsilon = 1e-3}, "norm1", "rstd1");
   const ValueId qkv =
-      Rope(g, Linear(g, normed, UseMatrix(g, 48, 8), "projected"), -1, kHeads, "qkv");
-  const ValueId attention = Attention(g, qkv, -1, kHeads, "attention", "log_sum_exp");
+      Rope(g, Linear(g, normed, UseMatrix(g, 48, 8), "projected"), -1, kHeads, {}, "qkv");
+  const ValueId attention = Attention(g, qkv, -1, kHeads, {}, "attention", "log_sum_exp");
   const ValueId residual =
       Add(g, g.input, Linear(g, attention, UseMatrix(g, 8, 24), "attended"), "residual");
-  const ValueId again = Norm(g, residual, UseScale(g, 8), 1e-3, "norm2", "rstd2");
-  const ValueId h = Swiglu(g, Linear(g, again, UseMatrix(g, 20, 8), "gate_up"), "activation");
+  const ValueId again = Norm(g, residual, UseScale(g, 8), {.epsilon = 1e-3}, "norm2", "rstd2");
+  const ValueId h =
+      Glu(g, Linear(g, again, UseMatrix(g, 20, 8), "gate_up"), Function::kSilu, "activation");
   g.output = Add(g, residual, Linear(g, h, UseMatrix(g, 8, 10), "down"), "output");
   return g;
 }

@@ -62,9 +62,10 @@ LayerShapes ShapesOf(const ModelSpec& spec, const EmitOptions& options) {
   return shapes;
 }
 
-const Node* Find(const Graph& graph, NodeKind kind) {
-  const auto found = std::find_if(graph.nodes.begin(), graph.nodes.end(),
-                                  [&](const Node& node) { return node.kind == kind; });
+const Node* FindAttention(const Graph& graph) {
+  const auto found = std::find_if(graph.nodes.begin(), graph.nodes.end(), [](const Node& node) {
+    return node.kind == NodeKind::kAttention;
+  });
   return found == graph.nodes.end() ? nullptr : &*found;
 }
 
@@ -141,15 +142,11 @@ absl::Status ModelEmitter::AppendLayer(const ModelLayer& layer) {
     appended.sets.push_back(SetIndex(std::move(set)));
   }
   appended.templates = TemplatesOf(layer, graph, places);
-  const Node* attention = Find(graph, NodeKind::kAttention);
+  const Node* attention = FindAttention(graph);
   if (attention != nullptr && shapes_.decodes) {
     const Attributes& a = attention->attributes;
-    appended.cache_bytes = 2 * CacheHalfBytes(spec_.context, a.kv_heads, a.head_size);
-  }
-  const Node* rope = Find(graph, NodeKind::kRope);
-  if (rope != nullptr && result_.constants.empty()) {
-    const int64_t row = rope->attributes.head_size * 4;
-    result_.constants.push_back({"rope", shapes_.train.constant_rows * row});
+    appended.cache_bytes =
+        2 * CacheHalfBytes(spec_.context, a.kv_heads, a.head_size, options_.type);
   }
   trains_below_ |= std::any_of(graph.weights.begin(), graph.weights.end(),
                                [](const Weight& weight) { return weight.trainable; });
@@ -161,8 +158,13 @@ absl::StatusOr<LayerGraph> ModelEmitter::Run() {
   RETURN_IF_ERROR(CheckPlans());
   result_.micro_batch = options_.micro_batch;
   result_.sequence = shapes_.train.sequence;
-  result_.boundary_bytes = result_.tokens() / options_.tensor_degree * spec_.hidden * 4;
-  result_.logits_bytes = spec_.vocab * 4;
+  result_.boundary_bytes =
+      program::BytesOf(options_.type, result_.tokens() / options_.tensor_degree * spec_.hidden);
+  result_.logits_bytes = program::BytesOf(options_.type, spec_.vocab);
+  for (const ModelConstant& constant : model_.constants) {
+    const int64_t rows = constant.per_row ? result_.tokens() : shapes_.train.constant_rows;
+    result_.constants.push_back({constant.name, rows * constant.row_bytes});
+  }
   for (const ModelLayer& layer : model_.layers) RETURN_IF_ERROR(AppendLayer(layer));
   RETURN_IF_ERROR(CheckGraph(result_));
   return std::move(result_);
@@ -171,6 +173,11 @@ absl::StatusOr<LayerGraph> ModelEmitter::Run() {
 }  // namespace
 
 absl::Status CheckOptions(const ModelSpec& spec, const EmitOptions& options) {
+  const program::DType type = options.type;
+  if (type != program::DType::kF32 && type != program::DType::kBF16 &&
+      type != program::DType::kF16) {
+    return absl::InvalidArgumentError("emit options: models compute in f32, bf16 or f16");
+  }
   constexpr int64_t kMostRows = int64_t{1} << 30;
   if (options.micro_batch < 1 || options.sequence < 1 || options.tensor_degree < 1 ||
       options.tensor_chunks < 1 || options.set_ranges < 1 || options.prefill_chunk < 0 ||

@@ -59,12 +59,13 @@ class Lineariser {
  private:
   // A norm whose statistic is at hand need not be made from the sums of squares on.
   Node Repeated(const Node& node) const {
-    if (node.kind != NodeKind::kNorm || !at_hand_.contains(node.out[1]) ||
+    const bool heads = node.kind == NodeKind::kHeadNorm;
+    if ((node.kind != NodeKind::kNorm && !heads) || !at_hand_.contains(node.out[1]) ||
         at_hand_.contains(node.out[0])) {
       return node;
     }
     Node replay = node;
-    replay.kind = NodeKind::kNormReplay;
+    replay.kind = heads ? NodeKind::kHeadNormReplay : NodeKind::kNormReplay;
     replay.in.push_back(node.out[1]);
     replay.out = {node.out[0]};
     return replay;

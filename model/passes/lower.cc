@@ -54,7 +54,8 @@ class Lowering {
   // Bytes of the rows that this rank holds of `rows` of the pass.
   int64_t Bytes(ValueId value, int64_t rows) const {
     const bool by_rows = graph_.values[value].layout == Layout::kRows;
-    return rows / (by_rows ? e_.shape().degree : 1) * graph_.width(value) * 4;
+    const int64_t held = rows / (by_rows ? e_.shape().degree : 1);
+    return program::BytesOf(graph_.values[value].type, held * graph_.width(value));
   }
   // Where a value, or what shares its bytes, lies: a formal, or a local for `rows` rows.
   const View& Base(ValueId value, int64_t rows);
@@ -115,7 +116,8 @@ int64_t Lowering::ChunkRows(const std::set<ValueId>& own, int64_t rows) const {
   }
   if (widest == 0) return rows;
   int64_t most = e_.shape().streamed_rows;
-  if (most == 0) most = std::max(kSmallestChunk, kStreamedBytes / (4 * widest));
+  if (most == 0)
+    most = std::max(kSmallestChunk, kStreamedBytes / program::BytesOf(graph_.type, widest));
   // Chunks of nearly the same size rather than a small last one.
   const int64_t chunks = common::CeilDivide(rows, most);
   return std::min(most, common::RoundUp(common::CeilDivide(rows, chunks), 16));
@@ -128,8 +130,10 @@ Turns Lowering::MakeTurns(const Node& node, int64_t chunk_rows) {
   const int64_t bytes = Bytes(turns.value, chunk_rows);
   const int64_t buffers = std::min<int64_t>(2, e_.shape().chunks);
   for (int64_t i = 0; i < buffers; ++i) {
-    turns.buffers[i] = e_.builder().Local(absl::StrCat(name, gathers ? " gathered" : " partial"),
-                                          bytes, SlotClass::kCommunication);
+    turns.buffers[i] = e_.builder()
+                           .Local(absl::StrCat(name, gathers ? " gathered" : " partial"), bytes,
+                                  SlotClass::kCommunication)
+                           .As(graph_.type);
     if (!gathers) turns.buffers[i].partial = program::PartialOver(Group::kTensor);
   }
   if (!gathers) {

@@ -13,8 +13,9 @@
 namespace strata::model {
 
 struct EmitOptions {
-  int64_t micro_batch = 1;  // B
-  int64_t sequence = 1;     // T, at most the model's context
+  program::DType type = program::DType::kF32;  // that models compute in: f32, bf16 or f16
+  int64_t micro_batch = 1;                     // B
+  int64_t sequence = 1;                        // T, at most the model's context
   // Rows of logits that exist at once; 0: as many as make 16 MiB, but at least 256 (fewer, and the
   // table's gradient, which is read and written once per chunk, would bound the head). With
   // tensor_degree > 1 never more than a chunk of the group's rows.
@@ -43,9 +44,18 @@ struct ModelLayer {
   int64_t block = -1;  // its number among blocks; -1: the first or last layer of a model
 };
 
+// A constant of the model: what FillConstant (model/rope_table.h) fills.
+struct ModelConstant {
+  std::string name;
+  int64_t row_bytes = 0;
+  bool per_row =
+      false;  // of a pass's N rows; else of the positions that rotary tables are made for
+};
+
 struct ModelGraph {
   std::vector<Graph> graphs;  // forwards, one per kind of layer
   std::vector<ModelLayer> layers;
+  std::vector<ModelConstant> constants;  // by the index that nodes know them by
 };
 
 }  // namespace strata::model

@@ -67,7 +67,8 @@ std::vector<SavedValue> DescribeSavable(const Graph& graph, int64_t sequence) {
   for (const ValueId value : reads) {
     std::set<ValueId> others(reads.begin(), reads.end());
     others.erase(value);
-    savable.push_back({graph.values[value].name, graph.values[value].width * 4,
+    const Value& described = graph.values[value];
+    savable.push_back({described.name, program::BytesOf(described.type, described.width),
                        ReplayFlops(graph, value, others, sequence), kept.contains(value)});
   }
   return savable;

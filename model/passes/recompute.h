@@ -45,7 +45,7 @@ struct RecomputePlan {
 
 struct SavedValue {
   std::string name;
-  int64_t bytes = 0;        // per token and layer, of all ranks of a tensor group together, f32
+  int64_t bytes = 0;        // per token and layer, of all ranks of a tensor group together
   double replay_flops = 0;  // per token, with everything else at hand
   bool saved_by_default = false;
 };

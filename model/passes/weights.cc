@@ -126,6 +126,7 @@ std::vector<ParameterSet> SetsOf(const Graph& graph, const ModelLayer& layer, in
       set = sets.insert(sets.end(), ParameterSet{});
       set->name = name;
       set->trainable = weight.trainable;
+      set->type = graph.type;
     }
     at.emplace_back(set - sets.begin(), set->tensors.size());
     set->tensors.push_back(CutOf(weight, layer, graph.degree));
@@ -138,8 +139,13 @@ std::vector<ParameterSet> SetsOf(const Graph& graph, const ModelLayer& layer, in
     const Weight& weight = graph.weights[i];
     const bool apart = !weight.trainable && IsMixed(graph, weight.set);
     const TensorSpec& tensor = sets[s].tensors[t];
-    places->push_back({static_cast<int>(s), Label(weight, apart), sets[s].bytes(),
-                       tensor.offset * 4, tensor.elements() * 4});
+    places->push_back({.set = static_cast<int>(s),
+                       .set_name = Label(weight, apart),
+                       .type = sets[s].type,
+                       .set_bytes = sets[s].bytes(),
+                       .gradient_bytes = sets[s].gradient_bytes(),
+                       .offset = tensor.offset,
+                       .elements = tensor.elements()});
   }
   return sets;
 }

@@ -65,7 +65,11 @@ struct ParameterSet {
   bool counted_in_norm = true;          // on this rank; tied copies are counted once
   int64_t elements = 0;                 // of the flat layout, padding included; set by FlattenSet
 
-  int64_t bytes() const { return elements * 4; }  // f32
+  DType type = DType::kF32;  // of the weights as kernels read them
+
+  int64_t bytes() const { return BytesOf(type, elements); }  // of the weights
+  // Of a gradient while kernels add to it: f32 whatever the weights are.
+  int64_t gradient_bytes() const { return BytesOf(DType::kF32, elements); }
   int64_t parameters() const {
     int64_t count = 0;
     for (const TensorSpec& tensor : tensors) count += tensor.elements();

@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "model/families/llama.h"
+#include "model/families/families.h"
 #include "model/optimizer/adamw.h"
 #include "program/compose/composer.h"
 #include "program/passes/layout.h"
@@ -100,7 +100,7 @@ double LayoutSeconds(std::vector<program::StagePrograms> built) {
 }
 
 void Measure(const Case& c) {
-  auto graph = model::EmitLlama(
+  auto graph = model::EmitFamily(
       c.spec, {.sequence = 8192, .prefill_chunk = 0, .tensor_degree = kTensor, .tensor_chunks = 4});
   if (!graph.ok()) Fail(graph.status());
   Clock clock;

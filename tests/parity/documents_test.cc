@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/rng.h"
 #include "gtest/gtest.h"
-#include "model/families/llama.h"
+#include "model/families/families.h"
 #include "model/initialize.h"
 #include "tests/parity/interpreter.h"
 #include "tests/parity/model_reference.h"
@@ -125,9 +125,9 @@ TEST(DocumentsTest, InOneSequenceByKernels_GiveWhatEachGivesAlone) {
       options.documents = true;
       options.split_backward = split;
       options.recompute.mode = mode;
-      auto graph = model::EmitLlama(Spec(), options);
+      auto graph = model::EmitFamily(Spec(), options);
       ASSERT_TRUE(graph.ok()) << graph.status();
-      Interpreter interpreter(*std::move(graph), Spec().rope_theta, 1);
+      Interpreter interpreter(*std::move(graph), Spec(), 1);
       const std::vector<program::ParameterSet>& sets = interpreter.graph().sets;
       for (size_t s = 0; s < sets.size(); ++s) {
         model::FillInitial(sets[s], 3, 0, interpreter.parameters(static_cast<int>(s)));

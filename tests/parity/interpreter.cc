@@ -9,7 +9,7 @@
 #include "common/check.h"
 #include "common/status_macros.h"
 #include "common/units.h"
-#include "kernels/rope.h"
+#include "model/rope_table.h"
 
 namespace strata::parity {
 namespace {
@@ -33,20 +33,18 @@ Buffer::Buffer(int64_t bytes, int fill)
   std::memset(data_.get(), fill, bytes);
 }
 
-Interpreter::Interpreter(program::LayerGraph graph, double rope_theta, int threads)
+Interpreter::Interpreter(program::LayerGraph graph, const model::ModelSpec& spec, int threads)
     : graph_(std::move(graph)), pool_(threads), plans_(threads) {
   for (const program::ParameterSet& set : graph_.sets) {
-    for (auto* state : {&parameters_, &gradients_, &first_moments_, &second_moments_}) {
-      state->emplace_back(set.bytes(), 0);
+    parameters_.emplace_back(set.bytes(), 0);
+    for (auto* state : {&gradients_, &first_moments_, &second_moments_}) {
+      state->emplace_back(set.gradient_bytes(), 0);
     }
   }
-  const Template& block = graph_.templates[graph_.layers[1].templates.forward];
-  for (const Op& op : block.ops) {
-    if (op.kind != program::OpKind::kRope) continue;
-    const int64_t bytes = graph_.constants[0].bytes;
-    constants_.emplace_back(bytes, kNan);
-    kernels::BuildRopeTable(0, bytes / 4 / op.ints[4], op.ints[4], rope_theta,
-                            constants_[0].floats().data());
+  for (const program::Constant& constant : graph_.constants) {
+    const Buffer& made = constants_.emplace_back(constant.bytes, kNan);
+    FillConstant(spec, constant.name, {{.count = constant.bytes / 4 / spec.rotated()}},
+                 graph_.sequence, {made.data(), static_cast<size_t>(made.bytes())});
   }
   for (const program::Layer& layer : graph_.layers) caches_.emplace_back(layer.cache_bytes, kNan);
   tokens_ = Buffer(graph_.tokens() * 4, 0);

@@ -19,6 +19,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "device/thread_pool.h"
+#include "model/model_spec.h"
 #include "model/optimizer/adamw.h"
 #include "program/ir/layer_graph.h"
 #include "program/ir/scalars.h"
@@ -48,7 +49,8 @@ class Buffer {
 
 class Interpreter {
  public:
-  Interpreter(program::LayerGraph graph, double rope_theta, int threads);
+  // `spec`: what constants hold.
+  Interpreter(program::LayerGraph graph, const model::ModelSpec& spec, int threads);
 
   const program::LayerGraph& graph() const { return graph_; }
   // In the set's flat layout. Parameters start as zeros.

@@ -4,10 +4,11 @@
 #include <memory>
 
 #include "common/check.h"
-#include "model/families/llama.h"
+#include "model/families/families.h"
 #include "model/graph/reference.h"
 #include "model/initialize.h"
 #include "model/passes/differentiate.h"
+#include "model/rope_table.h"
 
 namespace strata::testing {
 namespace {
@@ -50,7 +51,7 @@ void Give(const Graph& graph, program::Role role, const std::vector<int32_t>& va
 NamedTensors InitialWeights(const model::ModelSpec& spec, uint64_t seed) {
   model::EmitOptions emit;
   emit.prefill_chunk = 0;
-  auto graph = model::EmitLlama(spec, emit);
+  auto graph = model::EmitFamily(spec, emit);
   STRATA_CHECK(graph.ok());
   NamedTensors named;
   for (const program::ParameterSet& set : graph->sets) {
@@ -69,7 +70,7 @@ ModelGradients GradientsOf(const model::ModelSpec& spec, const NamedTensors& wei
                            int64_t sequence, const std::vector<int32_t>& tokens,
                            const std::vector<int32_t>& targets,
                            const std::vector<int32_t>& positions) {
-  model::ModelGraph model = model::LlamaGraph(spec, 1, !positions.empty());
+  model::ModelGraph model = model::ForwardOf(spec, {.documents = !positions.empty()});
   for (Graph& graph : model.graphs) model::Differentiate(graph);
   const int64_t batch = static_cast<int64_t>(tokens.size()) / sequence;
   std::vector<std::unique_ptr<LayerAtWork>> layers;
@@ -78,6 +79,11 @@ ModelGradients GradientsOf(const model::ModelSpec& spec, const NamedTensors& wei
     layers.push_back(std::make_unique<LayerAtWork>(
         LayerAtWork{layer, graph, Reference(graph, batch, sequence)}));
     Reference& reference = layers.back()->reference;
+    for (const model::ModelConstant& constant : model.constants) {
+      const bool local = constant.name == model::kLocalRopeTable;
+      const bool extended = sequence > spec.rope_scaling.original_context;
+      reference.tables.push_back(model::AnglesOf(spec, local, extended));
+    }
     for (size_t w = 0; w < graph.weights.size(); ++w) {
       ForParts(layer, graph.weights[w], [&](const std::string& name, int64_t first, int64_t count) {
         std::copy_n(weights.at(name).begin(), count, reference.weights[w].begin() + first);

@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "checkpoint/safetensors.h"
 #include "gtest/gtest.h"
-#include "model/families/llama.h"
+#include "model/families/families.h"
 #include "model/optimizer/schedule.h"
 #include "nlohmann/json.hpp"
 #include "tests/parity/interpreter.h"
@@ -109,9 +109,9 @@ class ParityTest : public testing::TestWithParam<const char*> {
     options.split_backward = variant.split;
     options.threads = kThreads;
     const model::ModelSpec spec = golden_.Spec();
-    auto graph = model::EmitLlama(spec, options);
+    auto graph = model::EmitFamily(spec, options);
     EXPECT_TRUE(graph.ok()) << graph.status();
-    auto made = std::make_unique<Interpreter>(*std::move(graph), spec.rope_theta, kThreads);
+    auto made = std::make_unique<Interpreter>(*std::move(graph), spec, kThreads);
     for (size_t i = 0; i < made->graph().sets.size(); ++i) {
       ForEachTensor(made->graph().sets[i],
                     [&](const std::string& name, int64_t first, int64_t elements) {

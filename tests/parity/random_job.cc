@@ -82,7 +82,7 @@ void DrawRecompute(Dice& dice, const model::ModelSpec& model, PlanShape& shape,
       std::array{model::RecomputePlan::Mode::kNone, model::RecomputePlan::Mode::kNone,
                  model::RecomputePlan::Mode::kSelective, model::RecomputePlan::Mode::kFull});
   if (recompute.mode == model::RecomputePlan::Mode::kNone && dice.OneIn(2)) {
-    for (const std::string& name : model::NamesOfSavableValues()) {
+    for (const std::string& name : model::NamesOfSavableValues(model::Family::kLlama)) {
       if (dice.OneIn(2)) shape.recompute_saves.push_back(name);
     }
   }

@@ -9,7 +9,7 @@
 #include <optional>
 #include <string>
 
-#include "model/families/llama.h"
+#include "model/families/families.h"
 #include "program/compose/check_plan.h"
 #include "program/compose/plan.h"
 #include "program/ir/mesh.h"

@@ -23,10 +23,10 @@
 #include "common/status_macros.h"
 #include "device/thread_pool.h"
 #include "gtest/gtest.h"
-#include "kernels/rope.h"
-#include "model/families/llama.h"
+#include "model/families/families.h"
 #include "model/initialize.h"
 #include "model/optimizer/adamw.h"
+#include "model/rope_table.h"
 #include "model/saved_values.h"
 #include "program/compose/check_plan.h"
 #include "program/compose/composer.h"
@@ -200,13 +200,12 @@ void RunRank(const Job& job, const program::Decision& decision, program::StagePr
     const absl::Span<std::byte> bytes = (*engine)->SlotBytes(slot, 0, 0);
     return absl::MakeSpan(reinterpret_cast<float*>(bytes.data()), bytes.size() / 4);
   };
-  if (slots.constants[0] >= 0) {
-    std::vector<program::ContextRun> runs = RunsOf(job, rank);
-    if (job.emit.documents) runs = {{.count = job.emit.sequence}};
-    for (const program::ContextRun& run : runs) {
-      kernels::BuildRopeTable(run.position, run.count, job.model.head_size, job.model.rope_theta,
-                              floats(slots.constants[0]).data() + run.first * job.model.head_size);
-    }
+  std::vector<program::ContextRun> runs = RunsOf(job, rank);
+  if (job.emit.documents) runs = {{.count = job.emit.sequence}};
+  for (size_t i = 0; i < slots.constants.size(); ++i) {
+    if (slots.constants[i] < 0) continue;
+    model::FillConstant(job.model, decision.graph.constants[i].name, runs, job.emit.sequence,
+                        (*engine)->SlotBytes(slots.constants[i], 0, 0));
   }
   for (size_t s = 0; s < slots.sets.size(); ++s) {
     const absl::Span<float> values = floats(slots.sets[s].parameters);
@@ -235,7 +234,7 @@ struct Composed {
 };
 
 absl::StatusOr<Composed> Compose(const Job& job) {
-  ASSIGN_OR_RETURN(program::LayerGraph graph, model::EmitLlama(job.model, job.emit));
+  ASSIGN_OR_RETURN(program::LayerGraph graph, model::EmitFamily(job.model, job.emit));
   Composed composed;
   ASSIGN_OR_RETURN(composed.decision, program::Decide(std::move(graph), job.plan));
   for (int s = 0; s < job.plan.groups.pipeline; ++s) {
@@ -358,7 +357,7 @@ bool ComposesNevertheless(const Job& job) {
 void CheckRefusal(const Job& job) {
   const absl::Status refused = Compose(job).status();
   EXPECT_TRUE(!refused.ok() || ComposesNevertheless(job));
-  const std::vector<std::string>& savable = model::NamesOfSavableValues();
+  const std::vector<std::string> savable = model::NamesOfSavableValues(model::Family::kLlama);
   const std::optional<PlanShape> legal = program::NearestLegal(job.shape, savable);
   ASSERT_TRUE(legal.has_value());
   const Job instead = LaidOut(job, *legal);
@@ -377,7 +376,8 @@ TEST(RandomPlans, AnyLegalPlanTrainsLikeOneRankAndAnyOtherIsRefused) {
     const std::optional<Job> job = DrawJob(seed);
     if (!job.has_value()) continue;
     SCOPED_TRACE(absl::StrCat("seed ", seed, ": ", job->Text()));
-    const auto problems = program::CheckPlan(job->shape, model::NamesOfSavableValues());
+    const auto problems =
+        program::CheckPlan(job->shape, model::NamesOfSavableValues(model::Family::kLlama));
     if (problems.empty()) {
       ++done;
       ranks += job->plan.groups.world();

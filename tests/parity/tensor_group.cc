@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "common/status_macros.h"
-#include "kernels/rope.h"
+#include "model/rope_table.h"
 #include "program/ir/scalars.h"
 
 namespace strata::parity {
@@ -21,12 +21,12 @@ float* F32(std::byte* data) { return reinterpret_cast<float*>(data); }
 
 }  // namespace
 
-TensorGroup::TensorGroup(program::LayerGraph graph, double rope_theta, int degree)
+TensorGroup::TensorGroup(program::LayerGraph graph, const model::ModelSpec& spec, int degree)
     : graph_(std::move(graph)), pool_(1), plans_(1), ranks_(degree) {
   for (Rank& rank : ranks_) {
     for (const program::ParameterSet& set : graph_.sets) {
       rank.parameters.emplace_back(set.bytes(), 0);
-      rank.gradients.emplace_back(set.bytes(), 0);
+      rank.gradients.emplace_back(set.gradient_bytes(), 0);
     }
     rank.loss = Buffer(8, 0);
     rank.stream = Buffer(graph_.boundary_bytes, kNan);
@@ -35,12 +35,10 @@ TensorGroup::TensorGroup(program::LayerGraph graph, double rope_theta, int degre
   targets_ = Buffer(graph_.tokens() * 4, 0);
   positions_ = Buffer(graph_.tokens() * 4, kNan);
   scalars_ = Buffer(program::kScalarBytes, kNan);
-  rope_ = Buffer(graph_.constants[0].bytes, kNan);
-  for (const Op& op : graph_.templates[graph_.layers[1].templates.forward].ops) {
-    if (op.kind != OpKind::kRope) continue;
-    const int64_t head_size = op.ints[4];
-    kernels::BuildRopeTable(0, rope_.bytes() / 4 / head_size, head_size, rope_theta,
-                            rope_.floats().data());
+  for (const program::Constant& constant : graph_.constants) {
+    const Buffer& made = constants_.emplace_back(constant.bytes, kNan);
+    FillConstant(spec, constant.name, {{.count = constant.bytes / 4 / spec.rotated()}},
+                 graph_.sequence, {made.data(), static_cast<size_t>(made.bytes())});
   }
 }
 
@@ -62,7 +60,7 @@ std::byte* TensorGroup::BindFormal(Rank& rank, size_t layer, const Formal& forma
     case Role::kScalars:
       return scalars_.data();
     case Role::kConstants:
-      return rope_.data();
+      return constants_[formal.index].data();
     case Role::kInput:
       key = {layer - 1, Role::kOutput, 0};
       break;

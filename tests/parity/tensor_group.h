@@ -22,7 +22,7 @@ namespace strata::parity {
 class TensorGroup {
  public:
   // `graph` is of options with this tensor degree.
-  TensorGroup(program::LayerGraph graph, double rope_theta, int degree);
+  TensorGroup(program::LayerGraph graph, const model::ModelSpec& spec, int degree);
 
   const program::LayerGraph& graph() const { return graph_; }
   absl::Span<float> parameters(int rank, int set) const {
@@ -60,7 +60,8 @@ class TensorGroup {
   device::ThreadPool pool_;
   worker::MatmulPlans plans_;
   std::vector<Rank> ranks_;
-  Buffer tokens_, targets_, positions_, scalars_, rope_;
+  Buffer tokens_, targets_, positions_, scalars_;
+  std::vector<Buffer> constants_;
   bool split_ = false;
 };
 

@@ -7,7 +7,7 @@
 
 #include "common/rng.h"
 #include "gtest/gtest.h"
-#include "model/families/llama.h"
+#include "model/families/families.h"
 #include "model/initialize.h"
 #include "model/saved_values.h"
 #include "tests/parity/interpreter.h"
@@ -53,10 +53,10 @@ struct Outcome {
 
 Outcome Train(const model::ModelSpec& spec, const model::EmitOptions& options) {
   Outcome outcome;
-  auto graph = model::EmitLlama(spec, options);
+  auto graph = model::EmitFamily(spec, options);
   EXPECT_TRUE(graph.ok()) << graph.status();
   if (!graph.ok()) return outcome;
-  Interpreter interpreter(*std::move(graph), spec.rope_theta, 1);
+  Interpreter interpreter(*std::move(graph), spec, 1);
   const std::vector<program::ParameterSet>& sets = interpreter.graph().sets;
   for (size_t s = 0; s < sets.size(); ++s) {
     model::FillInitial(sets[s], 7, 0, interpreter.parameters(static_cast<int>(s)));
@@ -102,7 +102,7 @@ TEST(RecomputeTest, EveryMode_HasTheSameBits) {
 // Each value alone, all but each, and subsets that a generator draws.
 TEST(RecomputeTest, EveryListOfNames_HasTheSameBits) {
   const Outcome expected = Train(Spec(false), Options());
-  const std::vector<std::string> names = model::NamesOfSavableValues();
+  const std::vector<std::string> names = model::NamesOfSavableValues(model::Family::kLlama);
   const uint64_t all = (1u << names.size()) - 1;
   std::vector<uint64_t> subsets = {all};
   for (size_t i = 0; i < names.size(); ++i) {

@@ -8,7 +8,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "model/families/llama.h"
+#include "model/families/families.h"
 #include "model/optimizer/adamw.h"
 #include "program/compose/composer.h"
 #include "program/readers/dump.h"
@@ -49,7 +49,7 @@ model::ModelSpec Spec(const Shape& shape) {
 }
 
 std::vector<ProgramSet> Build(const Shape& shape) {
-  const auto graph = model::EmitLlama(
+  const auto graph = model::EmitFamily(
       Spec(shape), {.sequence = 64,
                     .tensor_degree = kTensor,
                     .tensor_chunks = shape.chunks,

@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
-#include "model/families/llama.h"
+#include "model/families/families.h"
 #include "program/readers/dump.h"
 #include "program/testing/golden.h"
 
@@ -36,7 +36,7 @@ std::string TextOf(bool tied, int64_t degree, int64_t chunks, int64_t head_chunk
   options.tensor_chunks = chunks;
   options.head_chunk_rows = head_chunk_rows;
   options.split_backward = true;
-  const absl::StatusOr<program::LayerGraph> graph = EmitLlama(GoldenSpec(tied), options);
+  const absl::StatusOr<program::LayerGraph> graph = EmitFamily(GoldenSpec(tied), options);
   EXPECT_TRUE(graph.ok()) << graph.status();
   std::string text;
   for (const program::Template& tmpl : graph->templates) {

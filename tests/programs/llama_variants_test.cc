@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "model/families/llama.h"
+#include "model/families/families.h"
 #include "model/optimizer/adamw.h"
 #include "program/compose/composer.h"
 #include "program/readers/memory.h"
@@ -60,7 +60,7 @@ std::vector<program::Plan> Plans() {
 
 std::vector<program::StagePrograms> Compose(const model::EmitOptions& options,
                                             const program::Plan& plan) {
-  const auto graph = model::EmitLlama(Spec(), options);
+  const auto graph = model::EmitFamily(Spec(), options);
   EXPECT_TRUE(graph.ok()) << graph.status();
   auto composed =
       program::Compose(*graph, plan, [](const program::ParameterSet& set, int64_t count) {

@@ -10,7 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "model/families/llama.h"
+#include "model/families/families.h"
 #include "model/optimizer/adamw.h"
 #include "program/compose/composer.h"
 #include "program/passes/layout.h"
@@ -86,7 +86,7 @@ std::vector<Named> Gpt2Programs() {
   spec.ffn = 2048;
   spec.vocab = 50257;
   spec.context = 1024;
-  const auto graph = model::EmitLlama(spec, {.sequence = 64});
+  const auto graph = model::EmitFamily(spec, {.sequence = 64});
   EXPECT_TRUE(graph.ok()) << graph.status();
   const UpdateEmitter update = [](const ParameterSet& set, int64_t count) {
     return model::EmitAdamW(set, {}, count);
@@ -159,7 +159,7 @@ TEST(OverlapTest, ChunksOfTensorParallelBlocksDoNotWaitForEachOther) {
   spec.ffn = 1536;
   spec.vocab = 1024;
   spec.context = 256;
-  const auto graph = model::EmitLlama(
+  const auto graph = model::EmitFamily(
       spec, {.sequence = 256, .tensor_degree = 4, .tensor_chunks = 4, .split_backward = true});
   ASSERT_TRUE(graph.ok()) << graph.status();
   std::printf("%-28s %12s", "template", "frame, ops 0");
@@ -224,7 +224,7 @@ TEST(OverlapTest, APartOfTheContextRingTravelsUnderTheAttentionOfTheOneBefore) {
   spec.ffn = 256;
   spec.vocab = 256;
   spec.context = 256;
-  const auto graph = model::EmitLlama(spec, {.sequence = 256, .context_ranks = kRanks});
+  const auto graph = model::EmitFamily(spec, {.sequence = 256, .context_ranks = kRanks});
   ASSERT_TRUE(graph.ok()) << graph.status();
   int templates = 0;
   for (const Template& emitted : graph->templates) {

@@ -11,7 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "collectives/loopback.h"
 #include "gtest/gtest.h"
-#include "model/families/llama.h"
+#include "model/families/families.h"
 #include "model/initialize.h"
 #include "model/optimizer/adamw.h"
 #include "program/compose/composer.h"
@@ -53,7 +53,7 @@ void RunRank(int rank, const program::Plan& plan, bool tied, int threads, int st
              collectives::Communicator* communicator, Outcome& outcome) {
   model::ModelSpec spec = SmallModel();
   spec.tied_embeddings = tied;
-  auto graph = model::EmitLlama(spec, SmallEmission());
+  auto graph = model::EmitFamily(spec, SmallEmission());
   ASSERT_TRUE(graph.ok()) << graph.status();
   auto decision = program::Decide(*std::move(graph), plan);
   ASSERT_TRUE(decision.ok()) << decision.status();
@@ -219,7 +219,7 @@ class PromptHost final : public HostOps {
 // most 8, the rest one by one.
 std::vector<float> LogitsAfter(int64_t context, int64_t prefilled) {
   model::EmitOptions emission = SmallEmission();
-  auto graph = model::EmitLlama(SmallModel(), emission);
+  auto graph = model::EmitFamily(SmallModel(), emission);
   EXPECT_TRUE(graph.ok()) << graph.status();
   auto stages = program::BuildDecode(*graph, program::Tier::kHost, 1);
   EXPECT_TRUE(stages.ok()) << stages.status();

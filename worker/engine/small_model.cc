@@ -1,6 +1,6 @@
 #include "worker/engine/small_model.h"
 
-#include "kernels/rope.h"
+#include "model/rope_table.h"
 
 namespace strata::worker {
 
@@ -56,8 +56,9 @@ absl::Span<float> FloatsOf(const Engine& engine, int slot, int64_t applied) {
 
 void FillSmallRope(const Engine& engine, int slot) {
   const model::ModelSpec spec = SmallModel();
-  kernels::BuildRopeTable(0, model::RopeTableRows(spec, SmallEmission()), spec.head_size,
-                          spec.rope_theta, FloatsOf(engine, slot, 0).data());
+  model::FillConstant(spec, model::kRopeTable,
+                      {{.count = model::RopeTableRows(spec, SmallEmission())}}, 0,
+                      engine.SlotBytes(slot, 0, 0));
 }
 
 }  // namespace strata::worker

@@ -7,7 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
-#include "model/families/llama.h"
+#include "model/families/families.h"
 #include "program/compose/plan.h"
 #include "worker/engine/engine.h"
 #include "worker/engine/host_ops.h"

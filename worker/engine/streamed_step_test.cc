@@ -25,7 +25,7 @@ program::LayerGraph Graph(bool tied, int64_t micro_batch) {
   spec.tied_embeddings = tied;
   model::EmitOptions emission = SmallEmission();
   emission.micro_batch = micro_batch;
-  return *model::EmitLlama(spec, emission);
+  return *model::EmitFamily(spec, emission);
 }
 
 program::Template SmallUpdate(const program::ParameterSet& set, int64_t count) {

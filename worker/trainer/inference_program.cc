@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "google/protobuf/util/json_util.h"
-#include "model/families/llama.h"
+#include "model/families/families.h"
 #include "model/model_spec_proto.h"
 #include "worker/trainer/plan_digest.h"
 
@@ -52,8 +52,9 @@ absl::StatusOr<InferenceProgram> CompileInference(const v1::JobSpec& job, int64_
   model::EmitOptions emit;
   emit.prefill_chunk = result.chunk;
   emit.threads = task.threads();
-  ASSIGN_OR_RETURN(program::LayerGraph graph, model::EmitLlama(result.model, emit));
-  result.rope_rows = model::RopeTableRows(result.model, emit);
+  ASSIGN_OR_RETURN(program::LayerGraph graph, model::EmitFamily(result.model, emit));
+  result.constant_rows = model::RopeTableRows(result.model, emit);
+  result.constants = graph.constants;
   result.digest = PlanDigest(graph, build);
   result.parameters = graph.parameters();
   ASSIGN_OR_RETURN(result.stages, program::BuildDecode(graph, program::Tier::kHost, task.ranks()));

@@ -22,9 +22,10 @@ struct InferenceProgram {
   std::string digest;  // of the plan
   model::ModelSpec model;
   int64_t trained_sequence = 0;
-  int64_t parameters = 0;                       // of the model
-  int64_t chunk = 0;                            // rows of a prefill pass
-  int64_t rope_rows = 0;                        // of constant 0
+  int64_t parameters = 0;     // of the model
+  int64_t chunk = 0;          // rows of a prefill pass
+  int64_t constant_rows = 0;  // of the rotary tables
+  std::vector<program::Constant> constants;
   std::vector<program::DecodePrograms> stages;  // by rank
 
   program::Mesh mesh() const { return {stages.front().set.groups}; }

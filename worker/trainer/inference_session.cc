@@ -55,10 +55,9 @@ absl::StatusOr<std::unique_ptr<InferenceSession>> InferenceSession::Open(const T
                    RankEngine::Create(context, programs.set, session->program_.mesh(), stages,
                                       session->program_.digest, &session->host_));
   Engine& engine = session->rank_engine_->engine();
-  if (const int rope = programs.slots.constants.at(0); rope >= 0) {
-    FillRopeTable(engine, rope, {{.count = session->program_.rope_rows}},
-                  session->program_.model.head_size, session->program_.model.rope_theta);
-  }
+  const InferenceProgram& compiled = session->program_;
+  FillConstants(engine, compiled.model, compiled.constants, programs.slots.constants,
+                {{.count = compiled.constant_rows}}, /*sequence=*/0);
   RankState state;
   for (const int slot : programs.slots.parameters) {
     state.slots.sets.push_back({.parameters = slot});

@@ -7,9 +7,9 @@
 #include "common/check.h"
 #include "common/status_macros.h"
 #include "common/units.h"
-#include "kernels/rope.h"
 #include "model/initialize.h"
 #include "model/optimizer/adamw.h"
+#include "model/rope_table.h"
 #include "worker/trainer/logical_ranges.h"
 
 namespace strata::worker {
@@ -149,13 +149,12 @@ std::vector<checkpoint::SnapshotItem> SnapshotItems(const Engine& engine, const 
   return items;
 }
 
-void FillRopeTable(const Engine& engine, int slot, absl::Span<const program::ContextRun> rows,
-                   int64_t head_size, double theta) {
-  const absl::Span<float> table = Floats(engine, slot, 0);
-  for (const program::ContextRun& run : rows) {
-    STRATA_CHECK(static_cast<int64_t>(table.size()) >= (run.first + run.count) * head_size);
-    kernels::BuildRopeTable(run.position, run.count, head_size, theta,
-                            table.data() + run.first * head_size);
+void FillConstants(const Engine& engine, const model::ModelSpec& spec,
+                   const std::vector<program::Constant>& constants, const std::vector<int>& slots,
+                   absl::Span<const program::ContextRun> rows, int64_t sequence) {
+  for (size_t i = 0; i < slots.size(); ++i) {
+    if (slots[i] < 0) continue;
+    model::FillConstant(spec, constants[i].name, rows, sequence, engine.SlotBytes(slots[i], 0, 0));
   }
 }
 

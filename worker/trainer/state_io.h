@@ -11,8 +11,10 @@
 #include "checkpoint/reader.h"
 #include "checkpoint/writer.h"
 #include "device/thread_pool.h"
+#include "model/model_spec.h"
 #include "program/compose/composer.h"
 #include "program/ir/context_rows.h"
+#include "program/ir/layer_graph.h"
 #include "program/ir/mesh.h"
 #include "worker/engine/engine.h"
 
@@ -43,9 +45,11 @@ absl::Status LoadState(const Engine& engine, const RankState& state, int64_t app
 std::vector<checkpoint::SnapshotItem> SnapshotItems(const Engine& engine, const RankState& state,
                                                     int64_t applied);
 
-// Constant tables: `slot` holds the rotary table of these rows' positions.
-void FillRopeTable(const Engine& engine, int slot, absl::Span<const program::ContextRun> rows,
-                   int64_t head_size, double theta);
+// The model's constants in their slots (-1: not of this rank) by model/rope_table.h, which says
+// what `rows` and `sequence` are.
+void FillConstants(const Engine& engine, const model::ModelSpec& spec,
+                   const std::vector<program::Constant>& constants, const std::vector<int>& slots,
+                   absl::Span<const program::ContextRun> rows, int64_t sequence);
 
 }  // namespace strata::worker
 

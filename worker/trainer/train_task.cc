@@ -179,10 +179,8 @@ class Training {
   }
 
   absl::Status LoadOrInitialise() {
-    if (const int rope = program_.programs.slots.constants.at(0); rope >= 0) {
-      FillRopeTable(engine(), rope, program_.rope_rows, program_.model.head_size,
-                    program_.model.rope_theta);
-    }
+    FillConstants(engine(), program_.model, program_.constants, program_.programs.slots.constants,
+                  program_.constant_rows, program_.sequence);
     const std::string& folder = context_.task.plan().checkpoint_folder();
     if (folder.empty()) {
       InitialiseState(engine(), state_, static_cast<uint64_t>(job_.train().seed()),

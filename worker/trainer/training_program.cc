@@ -7,7 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
-#include "model/families/llama.h"
+#include "model/families/families.h"
 #include "model/model_spec_proto.h"
 #include "model/optimizer/adamw.h"
 #include "worker/engine/communication_binding.h"
@@ -219,15 +219,16 @@ absl::StatusOr<Decided> DecideTraining(const v1::TrainerTask& task, const data::
   emit.documents = job.data().packing();
   emit.split_backward = plan.groups.pipeline > 1 && program::Splits(plan.schedule);
   if (job.parallel().has_recompute()) emit.recompute = RecomputeOf(job.parallel().recompute());
-  ASSIGN_OR_RETURN(program::LayerGraph graph, model::EmitLlama(result.model, emit));
+  ASSIGN_OR_RETURN(program::LayerGraph graph, model::EmitFamily(result.model, emit));
   plan.durations = program::DurationsOf(graph);
   result.own_rows =
       program::ContextRuns(result.sequence, plan.groups.context, result.mesh.context(task.rank()));
-  result.rope_rows = result.own_rows;
+  result.constant_rows = result.own_rows;
   if (plan.groups.context == 1 || emit.documents) {
-    result.rope_rows = {{.count = model::RopeTableRows(result.model, emit)}};
+    result.constant_rows = {{.count = model::RopeTableRows(result.model, emit)}};
   }
   result.parameters = ParametersOf(graph);
+  result.constants = graph.constants;
   ASSIGN_OR_RETURN(decided.decision, program::Decide(std::move(graph), plan));
   decided.update = UpdateOf(train.optimizer());
   result.digest =

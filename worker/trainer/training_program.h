@@ -30,8 +30,9 @@ struct TrainingProgram {
   program::Leaves leaves;                 // which samples are whose
   int64_t evaluate_sequences = 0;         // 0: no validation
   program::EvaluateShape evaluate_shape;  // how they are spread over the rows of losses
-  // Of each sequence the rows that the rank has, and the positions of constant 0's rows.
-  std::vector<program::ContextRun> own_rows, rope_rows;
+  // Of each sequence the rows that the rank has, and the positions of the constants' rows.
+  std::vector<program::ContextRun> own_rows, constant_rows;
+  std::vector<program::Constant> constants;
   program::StagePrograms programs;  // of the rank's stage
 };
 

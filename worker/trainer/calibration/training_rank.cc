@@ -8,9 +8,9 @@
 #include <utility>
 
 #include "common/status_macros.h"
-#include "kernels/rope.h"
 #include "model/initialize.h"
 #include "model/optimizer/adamw.h"
+#include "model/rope_table.h"
 #include "program/ir/context_rows.h"
 #include "program/ir/mesh.h"
 #include "program/ir/scalars.h"
@@ -28,14 +28,14 @@ absl::Span<float> FloatsOf(const Engine& engine, int slot) {
 // Initial parameters and the rotary table, of the rank.
 void Fill(const TrainingSpec& spec, const program::StateSlots& slots, const program::Mesh& mesh,
           int rank, const Engine& engine) {
-  if (slots.constants[0] >= 0) {
-    const int64_t head_size = spec.model.head_size;
-    float* const table = FloatsOf(engine, slots.constants[0]).data();
-    for (const program::ContextRun& run :
-         program::ContextRuns(spec.emit.sequence, mesh.sizes.context, mesh.context(rank))) {
-      kernels::BuildRopeTable(run.position, run.count, head_size, spec.model.rope_theta,
-                              table + run.first * head_size);
-    }
+  const std::vector<program::ContextRun> rows =
+      program::ContextRuns(spec.emit.sequence, mesh.sizes.context, mesh.context(rank));
+  const model::ModelGraph forward =
+      model::ForwardOf(spec.model, model::ForwardOptionsOf(spec.emit));
+  for (size_t i = 0; i < slots.constants.size(); ++i) {
+    if (slots.constants[i] < 0) continue;
+    model::FillConstant(spec.model, forward.constants[i].name, rows, spec.emit.sequence,
+                        engine.SlotBytes(slots.constants[i], 0, 0));
   }
   for (size_t s = 0; s < slots.sets.size(); ++s) {
     const absl::Span<float> values = FloatsOf(engine, slots.sets[s].parameters);
@@ -52,7 +52,7 @@ program::Template Update(const program::ParameterSet& set, int64_t count) {
 }  // namespace
 
 absl::StatusOr<std::vector<program::StagePrograms>> ComposeTraining(const TrainingSpec& spec) {
-  ASSIGN_OR_RETURN(program::LayerGraph graph, model::EmitLlama(spec.model, spec.emit));
+  ASSIGN_OR_RETURN(program::LayerGraph graph, model::EmitFamily(spec.model, spec.emit));
   return program::Compose(std::move(graph), spec.plan, Update);
 }
 

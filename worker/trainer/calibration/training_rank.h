@@ -11,7 +11,7 @@
 #include "absl/status/statusor.h"
 #include "collectives/communicator.h"
 #include "device/thread_pool.h"
-#include "model/families/llama.h"
+#include "model/families/families.h"
 #include "program/compose/composer.h"
 #include "program/ir/program.h"
 #include "worker/engine/engine.h"
