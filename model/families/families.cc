@@ -11,6 +11,8 @@ ModelGraph ForwardOf(const ModelSpec& spec, const ForwardOptions& options) {
     case Family::kGemma2:
     case Family::kGemma3:
       return GemmaForward(spec, options);
+    case Family::kPhi3:
+      return Phi3Forward(spec, options);
     default:
       return LlamaForward(spec, options);
   }

@@ -21,6 +21,8 @@ ModelGraph LlamaForward(const ModelSpec& spec, const ForwardOptions& options);
 ModelGraph Gpt2Forward(const ModelSpec& spec, const ForwardOptions& options);
 // Gemma 2 and 3 (Gemma Team, 2024, 2025).
 ModelGraph GemmaForward(const ModelSpec& spec, const ForwardOptions& options);
+// Phi-3 (Abdin et al., 2024).
+ModelGraph Phi3Forward(const ModelSpec& spec, const ForwardOptions& options);
 
 ForwardOptions ForwardOptionsOf(const EmitOptions& options);
 

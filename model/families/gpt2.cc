@@ -5,7 +5,7 @@
 namespace strata::model {
 namespace {
 
-BlockNames Names() {
+BlockNames Gpt2Names() {
   return {.qkv = "attn.c_attn",
           .q = "attn.c_attn.q",
           .k = "attn.c_attn.k",
@@ -16,7 +16,7 @@ BlockNames Names() {
 }
 
 Graph Gpt2Block(const ModelSpec& spec, const ForwardOptions& options, bool window) {
-  Block block(spec, options, window, Names());
+  Block block(spec, options, window, Gpt2Names());
   block.UseAttention();
   block.UseFeedForward(/*gated=*/false);
   const WeightId w_norm1 = block.UseNorm("ln_1"), w_bias1 = block.UseBias("ln_1");
