@@ -5,11 +5,13 @@
 #include <cstdint>
 
 #include "kernels/context.h"
+#include "kernels/number_types.h"
 
 namespace strata::kernels {
 
 // dst += src.
-void Add(const Context& context, int64_t count, const float* src, float* dst);
+template <typename T>
+void Add(const Context& context, int64_t count, const T* src, T* dst);
 // dst = src.
 void Copy(const Context& context, int64_t count, const float* src, float* dst);
 // dst = value.
@@ -24,16 +26,21 @@ struct BlockMove {
 };
 // to = from, or with `adds` to += from, block after block: several may come from one place, or be
 // added to one. Rows of `to` do not overlap within a block.
-void MoveBlocks(const Context& context, const BlockMove& move, bool adds, const float* from,
-                float* to);
+template <typename T>
+void MoveBlocks(const Context& context, const BlockMove& move, bool adds, const T* from, T* to);
 // dst *= factor.
-void Scale(const Context& context, int64_t count, float factor, float* dst);
+template <typename T>
+void Scale(const Context& context, int64_t count, float factor, T* dst);
+// x = cap * tanh(x / cap) (Gemma Team, "Gemma 2", 2024, section 2).
+template <typename T>
+void Softcap(const Context& context, int64_t count, float cap, T* x);
 
 int64_t SumSquaresWorkspaceBytes(int64_t count);
 
 // The sum of squares, in double precision: each block of 4096 elements from the first on is summed
 // by itself, then the blocks in ascending order.
-double SumSquares(const Context& context, int64_t count, const float* x, void* workspace);
+template <typename T>
+double SumSquares(const Context& context, int64_t count, const T* x, void* workspace);
 
 }  // namespace strata::kernels
 

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "kernels/context.h"
+#include "kernels/number_types.h"
 
 namespace strata::kernels {
 

@@ -4,6 +4,7 @@
 
 #include "kernels/cpu/parallel.h"
 #include "kernels/cpu/simd.h"
+#include "kernels/cpu/softcap.h"
 
 namespace strata::kernels {
 namespace {
@@ -11,19 +12,23 @@ namespace {
 constexpr int64_t kSumBlock = 4096;
 constexpr int64_t kSumBlocksPerTask = 4;
 
-double BlockSumSquares(int64_t count, const float* x) {
+template <typename T>
+double BlockSumSquares(int64_t count, const T* x) {
   __m256d sums[4] = {_mm256_setzero_pd(), _mm256_setzero_pd(), _mm256_setzero_pd(),
                      _mm256_setzero_pd()};
   int64_t i = 0;
   for (; i + 16 <= count; i += 16) {
-#pragma GCC unroll 4
-    for (int part = 0; part < 4; ++part) {
-      const __m256d v = _mm256_cvtps_pd(_mm_loadu_ps(x + i + 4 * part));
-      sums[part] = _mm256_fmadd_pd(v, v, sums[part]);
+#pragma GCC unroll 2
+    for (int pair = 0; pair < 2; ++pair) {
+      const simd::Vec eight = simd::Full{}.Load(x + i + 8 * pair);
+      const __m256d low = _mm256_cvtps_pd(_mm256_castps256_ps128(eight));
+      const __m256d high = _mm256_cvtps_pd(_mm256_extractf128_ps(eight, 1));
+      sums[2 * pair] = _mm256_fmadd_pd(low, low, sums[2 * pair]);
+      sums[2 * pair + 1] = _mm256_fmadd_pd(high, high, sums[2 * pair + 1]);
     }
   }
   double rest = 0;
-  for (; i < count; ++i) rest += static_cast<double>(x[i]) * x[i];
+  for (; i < count; ++i) rest += static_cast<double>(ToFloat(x[i])) * ToFloat(x[i]);
   return simd::Sum(
              _mm256_add_pd(_mm256_add_pd(sums[0], sums[1]), _mm256_add_pd(sums[2], sums[3]))) +
          rest;
@@ -31,10 +36,11 @@ double BlockSumSquares(int64_t count, const float* x) {
 
 }  // namespace
 
-void Add(const Context& context, int64_t count, const float* src, float* dst) {
+template <typename T>
+void Add(const Context& context, int64_t count, const T* src, T* dst) {
   ForBlocks(context, count, kElementsPerTask, [=](int64_t begin, int64_t end) {
-    const float* from = src + begin;
-    float* to = dst + begin;
+    const T* from = src + begin;
+    T* to = dst + begin;
     simd::ForEachVec(end - begin, [=](int64_t i, auto lanes) {
       lanes.Store(to + i, _mm256_add_ps(lanes.Load(to + i), lanes.Load(from + i)));
     });
@@ -47,17 +53,17 @@ void Copy(const Context& context, int64_t count, const float* src, float* dst) {
   });
 }
 
-void MoveBlocks(const Context& context, const BlockMove& move, bool adds, const float* from,
-                float* to) {
+template <typename T>
+void MoveBlocks(const Context& context, const BlockMove& move, bool adds, const T* from, T* to) {
   // Blocks stay in order within a row's task.
   ForBlocks(context, move.rows, RowsPerTask(move.width * move.blocks),
             [&](int64_t begin, int64_t end) {
               for (int64_t b = 0; b < move.blocks; ++b) {
                 for (int64_t r = begin; r < end; ++r) {
-                  const float* const row = from + b * move.from_block + r * move.from_row;
-                  float* const into = to + b * move.to_block + r * move.to_row;
+                  const T* const row = from + b * move.from_block + r * move.from_row;
+                  T* const into = to + b * move.to_block + r * move.to_row;
                   if (!adds) {
-                    std::memcpy(into, row, move.width * sizeof(float));
+                    std::memcpy(into, row, move.width * sizeof(T));
                     continue;
                   }
                   simd::ForEachVec(move.width, [=](int64_t i, auto lanes) {
@@ -82,11 +88,23 @@ void Zero(const Context& context, int64_t count, float* dst) {
   });
 }
 
-void Scale(const Context& context, int64_t count, float factor, float* dst) {
+template <typename T>
+void Scale(const Context& context, int64_t count, float factor, T* dst) {
   ForBlocks(context, count, kElementsPerTask, [=](int64_t begin, int64_t end) {
-    float* to = dst + begin;
+    T* to = dst + begin;
     simd::ForEachVec(end - begin, [=](int64_t i, auto lanes) {
       lanes.Store(to + i, _mm256_mul_ps(lanes.Load(to + i), simd::Set(factor)));
+    });
+  });
+}
+
+template <typename T>
+void Softcap(const Context& context, int64_t count, float cap, T* x) {
+  const simd::Cap by(cap);
+  ForBlocks(context, count, kElementsPerTask, [=](int64_t begin, int64_t end) {
+    T* to = x + begin;
+    simd::ForEachVec(end - begin, [=](int64_t i, auto lanes) {
+      lanes.Store(to + i, by.Value(lanes.Load(to + i)));
     });
   });
 }
@@ -95,7 +113,8 @@ int64_t SumSquaresWorkspaceBytes(int64_t count) {
   return CeilDiv(count, kSumBlock) * static_cast<int64_t>(sizeof(double));
 }
 
-double SumSquares(const Context& context, int64_t count, const float* x, void* workspace) {
+template <typename T>
+double SumSquares(const Context& context, int64_t count, const T* x, void* workspace) {
   double* sums = static_cast<double*>(workspace);
   const int64_t blocks = CeilDiv(count, kSumBlock);
   ForBlocks(context, blocks, kSumBlocksPerTask, [=](int64_t begin, int64_t end) {
@@ -108,5 +127,16 @@ double SumSquares(const Context& context, int64_t count, const float* x, void* w
   for (int64_t block = 0; block < blocks; ++block) sum += sums[block];
   return sum;
 }
+
+#define STRATA_INSTANTIATE(T)                                                     \
+  template void Add(const Context&, int64_t, const T*, T*);                       \
+  template void MoveBlocks(const Context&, const BlockMove&, bool, const T*, T*); \
+  template void Scale(const Context&, int64_t, float, T*);                        \
+  template void Softcap(const Context&, int64_t, float, T*);                      \
+  template double SumSquares(const Context&, int64_t, const T*, void*)
+STRATA_INSTANTIATE(float);
+STRATA_INSTANTIATE(BFloat16);
+STRATA_INSTANTIATE(Float16);
+#undef STRATA_INSTANTIATE
 
 }  // namespace strata::kernels

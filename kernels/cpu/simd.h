@@ -51,14 +51,14 @@ inline Vec Rounded<float>(Vec v) {
 }
 
 // How a loop body reads and writes: all eight lanes, or the first few at the end of a row, where
-// the others read as zero (or `other`) and are not written.
+// the others read as zero (or are `other`) and are not written.
 struct Full {
   Vec Load(const float* p) const { return _mm256_loadu_ps(p); }
   template <typename T>
   Vec Load(const T* p) const {
     return Widen(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)), T{});
   }
-  Vec LoadOr(const float* p, Vec) const { return _mm256_loadu_ps(p); }
+  Vec Or(Vec v, Vec) const { return v; }
   template <typename T>
   Vec LoadOr(const T* p, Vec) const {
     return Load(p);
@@ -81,9 +81,10 @@ struct Tail {
     std::memcpy(copy, p, count * sizeof(T));
     return Full{}.Load(copy);
   }
+  Vec Or(Vec v, Vec other) const { return _mm256_blendv_ps(other, v, _mm256_castsi256_ps(mask)); }
   template <typename T>
   Vec LoadOr(const T* p, Vec other) const {
-    return _mm256_blendv_ps(other, Load(p), _mm256_castsi256_ps(mask));
+    return Or(Load(p), other);
   }
   void Store(float* p, Vec v) const { _mm256_maskstore_ps(p, mask, v); }
   template <typename T>

@@ -1,7 +1,6 @@
-#include "kernels/swiglu.h"
-
 #include "kernels/cpu/test_util.h"
 #include "kernels/reference/swiglu.h"
+#include "kernels/swiglu.h"
 
 namespace strata::kernels {
 namespace {
