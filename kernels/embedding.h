@@ -32,7 +32,9 @@ struct PositionsShape {
   int64_t rows = 0;      // N
   int64_t sequence = 0;  // T
   int64_t channels = 0;  // C
-  int64_t start = 0;     // row n stands at position start + n % T, which must lie in the table
+  // Row n stands at position start + (first + n) % T, which must lie in the table.
+  int64_t start = 0;
+  int64_t first = 0;
 };
 
 // y[N, C] += table[position of n, C]. `positions` [N]: where each row stands instead, in the table;

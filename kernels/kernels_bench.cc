@@ -27,6 +27,7 @@
 
 #include "common/check.h"
 #include "common/clock.h"
+#include "kernels/activation.h"
 #include "kernels/adamw.h"
 #include "kernels/attention.h"
 #include "kernels/cross_entropy.h"
@@ -38,7 +39,6 @@
 #include "kernels/matmul.h"
 #include "kernels/rmsnorm.h"
 #include "kernels/rope.h"
-#include "kernels/swiglu.h"
 
 namespace strata::kernels {
 namespace {
@@ -300,9 +300,10 @@ class Bench {
       float* dgate_up = buffers.Get(m.rows * 2 * m.ffn);
       const double count = 1.0 * m.rows * m.ffn;
       Measure("swiglu" + end + "/forward", 20 * count, 12 * count,
-              [&] { SwiGluForward(context_, m.rows, m.ffn, gate_up, h); });
-      Measure("swiglu" + end + "/backward", 28 * count, 20 * count,
-              [&] { SwiGluBackward(context_, m.rows, m.ffn, h, gate_up, dgate_up); });
+              [&] { GatedForward(context_, m.rows, m.ffn, Function::kSilu, gate_up, h); });
+      Measure("swiglu" + end + "/backward", 28 * count, 20 * count, [&] {
+        GatedBackward(context_, m.rows, m.ffn, Function::kSilu, h, gate_up, dgate_up);
+      });
     }
     if (Wanted("embedding" + end)) {
       Buffers buffers;
@@ -332,13 +333,16 @@ class Bench {
     float* rstd = buffers.Get(m.rows);
     void* workspace = buffers.Workspace(RmsNormBackwardWorkspaceBytes(m.rows, m.hidden));
     const double count = 1.0 * m.rows * m.hidden;
-    Measure(name + "/forward", 4 * count, 8 * count,
-            [&] { RmsNormForward(context_, m.rows, m.hidden, 1e-5f, x, w, y, rstd); });
+    Measure(name + "/forward", 4 * count, 8 * count, [&] {
+      RmsNormForward(context_, RmsNormShape{m.rows, m.hidden}, 1e-5f, x, w, y, rstd);
+    });
     Measure(name + "/add_forward", 5 * count, 16 * count, [&] {
-      AddRmsNormForward(context_, m.rows, m.hidden, 1e-5f, x, branch, w, sum, y, rstd);
+      AddRmsNormForward(context_, RmsNormShape{m.rows, m.hidden}, 1e-5f, x, branch, w, sum, y,
+                        rstd);
     });
     Measure(name + "/backward", 9 * count, 12 * count, [&] {
-      RmsNormBackward(context_, m.rows, m.hidden, branch, x, w, rstd, false, y, dw, workspace);
+      RmsNormBackward(context_, RmsNormShape{m.rows, m.hidden}, branch, x, w, rstd, false, y, dw,
+                      workspace);
     });
   }
 
@@ -353,11 +357,12 @@ class Bench {
     double loss = 0;
     const double count = 1.0 * rows * m.vocab;
     Measure(name + "/forward_backward", 20 * count, 8 * count, [&] {
-      CrossEntropyForwardBackward(context_, rows, m.vocab, 1.0f, targets.data(), logits, &loss,
-                                  workspace);
+      CrossEntropyForwardBackward(context_, LossShape{rows, m.vocab}, 1.0f, targets.data(), logits,
+                                  &loss, workspace);
     });
     Measure(name + "/forward", 18 * count, 4 * count, [&] {
-      CrossEntropyForward(context_, rows, m.vocab, targets.data(), logits, &loss, workspace);
+      CrossEntropyForward(context_, LossShape{rows, m.vocab}, targets.data(), logits, &loss,
+                          workspace);
     });
   }
 

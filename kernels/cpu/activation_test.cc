@@ -1,6 +1,7 @@
+#include "kernels/activation.h"
+
 #include "kernels/cpu/test_util.h"
-#include "kernels/reference/swiglu.h"
-#include "kernels/swiglu.h"
+#include "kernels/reference/activation.h"
 
 namespace strata::kernels {
 namespace {
@@ -15,7 +16,7 @@ TEST(SwiGlu, ForwardMatchesTheReference) {
     const Floats gate_up = testing::Random(rows * 2 * ffn, 1, 4);
     const Floats result = testing::RunWithThreads([&, rows = rows, ffn = ffn](const Context& c) {
       Floats h(rows * ffn);
-      SwiGluForward(c, rows, ffn, gate_up.data(), h.data());
+      GatedForward(c, rows, ffn, Function::kSilu, gate_up.data(), h.data());
       return h;
     });
     testing::ExpectClose(result, reference::SwiGluForward(rows, ffn, testing::Widen(gate_up)),
@@ -30,8 +31,8 @@ TEST(SwiGlu, BackwardMatchesFiniteDifferencesAlsoInPlace) {
                  dh = testing::Random(rows * ffn, 2);
     const Floats result = testing::RunWithThreads([&, rows = rows, ffn = ffn](const Context& c) {
       Floats dgate_up(gate_up.size()), in_place = gate_up;
-      SwiGluBackward(c, rows, ffn, dh.data(), gate_up.data(), dgate_up.data());
-      SwiGluBackward(c, rows, ffn, dh.data(), in_place.data(), in_place.data());
+      GatedBackward(c, rows, ffn, Function::kSilu, dh.data(), gate_up.data(), dgate_up.data());
+      GatedBackward(c, rows, ffn, Function::kSilu, dh.data(), in_place.data(), in_place.data());
       EXPECT_TRUE(testing::SameBits(dgate_up, in_place));
       return dgate_up;
     });
@@ -50,10 +51,10 @@ TEST(SwiGlu, ExtremeGatesGiveTheirLimits) {
   const Floats gate_up = {200, -200, 90, -90, 1, 1, 1, 1};
   Floats h(4), dgate_up(8);
   device::ThreadPool pool(1);
-  SwiGluForward({&pool}, 1, 4, gate_up.data(), h.data());
+  GatedForward({&pool}, 1, 4, Function::kSilu, gate_up.data(), h.data());
   EXPECT_EQ(h, (Floats{200, 0, 90, 0}));
   const Floats dh(4, 1.0f);
-  SwiGluBackward({&pool}, 1, 4, dh.data(), gate_up.data(), dgate_up.data());
+  GatedBackward({&pool}, 1, 4, Function::kSilu, dh.data(), gate_up.data(), dgate_up.data());
   EXPECT_EQ(dgate_up, (Floats{1, 0, 1, 0, 200, 0, 90, 0}));
 }
 

@@ -23,8 +23,9 @@ Floats RunBoth(const Context& c, int64_t rows, int64_t vocab, const int32_t* tar
                double* loss) {
   testing::Workspace workspace(CrossEntropyWorkspaceBytes(rows));
   double loss_only = *loss;
-  CrossEntropyForward(c, rows, vocab, targets, logits.data(), &loss_only, workspace.get());
-  CrossEntropyForwardBackward(c, rows, vocab, kScale, targets, logits.data(), loss,
+  CrossEntropyForward(c, LossShape{rows, vocab}, targets, logits.data(), &loss_only,
+                      workspace.get());
+  CrossEntropyForwardBackward(c, LossShape{rows, vocab}, kScale, targets, logits.data(), loss,
                               workspace.get());
   EXPECT_EQ(loss_only, *loss);
   return logits;
@@ -168,7 +169,7 @@ TEST(CrossEntropy, HugeLogitsStayFiniteAndNonFiniteOnesShow) {
       logits[at] = bad;
       Floats workspace(8);
       double sum = 0;
-      CrossEntropyForwardBackward({&pool}, 1, 20, kScale, &target, logits.data(), &sum,
+      CrossEntropyForwardBackward({&pool}, LossShape{1, 20}, kScale, &target, logits.data(), &sum,
                                   workspace.data());
       EXPECT_FALSE(std::isfinite(sum)) << bad << " at " << at;
     }

@@ -1,5 +1,6 @@
 #include "kernels/embedding.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "kernels/cpu/parallel.h"
@@ -40,7 +41,7 @@ void AddScaled(int64_t count, float scale, const From* from, To* to) {
 }
 
 int64_t PositionOf(const PositionsShape& shape, const int32_t* positions, int64_t row) {
-  return positions != nullptr ? positions[row] : shape.start + row % shape.sequence;
+  return positions != nullptr ? positions[row] : shape.start + (shape.first + row) % shape.sequence;
 }
 
 }  // namespace
@@ -56,7 +57,7 @@ void EmbeddingForward(const Context& context, const EmbeddingShape& shape, const
       if (row >= 0) {
         ScaledRow(channels, shape.scale, table + row * channels, to);
       } else {
-        std::memset(to, 0, channels * sizeof(T));
+        std::fill(to, to + channels, T{});
       }
     }
   });

@@ -25,7 +25,8 @@ TEST(RmsNorm, ForwardMatchesTheReference) {
     const Floats x = testing::Random(rows * channels, 1, 3), w = testing::Random(channels, 2);
     const Floats result = testing::RunWithThreads([&, rows = rows, channels = channels](auto& c) {
       Floats y(rows * channels), rstd(rows);
-      RmsNormForward(c, rows, channels, kEpsilon, x.data(), w.data(), y.data(), rstd.data());
+      RmsNormForward(c, RmsNormShape{rows, channels}, kEpsilon, x.data(), w.data(), y.data(),
+                     rstd.data());
       return testing::Concat({y, rstd});
     });
     testing::ExpectClose(result, Reference(rows, channels, testing::Widen(x), testing::Widen(w)),
@@ -39,14 +40,15 @@ TEST(RmsNorm, AddAndNormEqualsAddThenNormBitForBit) {
     const Floats w = testing::Random(channels, 3);
     const Floats result = testing::RunWithThreads([&, rows = rows, channels = channels](auto& c) {
       Floats sum = x, y(rows * channels), rstd(rows);
-      AddRmsNormForward(c, rows, channels, kEpsilon, sum.data(), branch.data(), w.data(),
-                        sum.data(), y.data(), rstd.data());
+      AddRmsNormForward(c, RmsNormShape{rows, channels}, kEpsilon, sum.data(), branch.data(),
+                        w.data(), sum.data(), y.data(), rstd.data());
       return testing::Concat({sum, y, rstd});
     });
     Floats sum = x, y(x.size()), rstd(rows);
     for (size_t i = 0; i < x.size(); ++i) sum[i] += branch[i];
     device::ThreadPool pool(1);
-    RmsNormForward({&pool}, rows, channels, kEpsilon, sum.data(), w.data(), y.data(), rstd.data());
+    RmsNormForward({&pool}, RmsNormShape{rows, channels}, kEpsilon, sum.data(), w.data(), y.data(),
+                   rstd.data());
     EXPECT_TRUE(testing::SameBits(result, testing::Concat({sum, y, rstd})));
   }
 }
@@ -56,9 +58,12 @@ TEST(RmsNorm, ReplayGivesTheForwardsBitsAlsoInPlace) {
     const Floats x = testing::Random(rows * channels, 1, 3), w = testing::Random(channels, 2);
     const Floats result = testing::RunWithThreads([&, rows = rows, channels = channels](auto& c) {
       Floats y(x.size()), rstd(rows), replayed(x.size()), in_place = x;
-      RmsNormForward(c, rows, channels, kEpsilon, x.data(), w.data(), y.data(), rstd.data());
-      RmsNormReplay(c, rows, channels, x.data(), w.data(), rstd.data(), replayed.data());
-      RmsNormReplay(c, rows, channels, in_place.data(), w.data(), rstd.data(), in_place.data());
+      RmsNormForward(c, RmsNormShape{rows, channels}, kEpsilon, x.data(), w.data(), y.data(),
+                     rstd.data());
+      RmsNormReplay(c, RmsNormShape{rows, channels}, x.data(), w.data(), rstd.data(),
+                    replayed.data());
+      RmsNormReplay(c, RmsNormShape{rows, channels}, in_place.data(), w.data(), rstd.data(),
+                    in_place.data());
       EXPECT_TRUE(testing::SameBits(y, replayed));
       EXPECT_TRUE(testing::SameBits(y, in_place));
       return replayed;
@@ -67,7 +72,8 @@ TEST(RmsNorm, ReplayGivesTheForwardsBitsAlsoInPlace) {
     const Floats rstd = testing::Random(rows, 7);
     Floats scaled(x.size());
     device::ThreadPool pool(1);
-    RmsNormReplay({&pool}, rows, channels, x.data(), w.data(), rstd.data(), scaled.data());
+    RmsNormReplay({&pool}, RmsNormShape{rows, channels}, x.data(), w.data(), rstd.data(),
+                  scaled.data());
     testing::ExpectClose(scaled,
                          reference::RmsNormReplay(rows, channels, testing::Widen(x),
                                                   testing::Widen(w), testing::Widen(rstd)),
@@ -85,10 +91,11 @@ TEST(RmsNorm, BackwardMatchesFiniteDifferencesAndAccumulates) {
       const Floats result =
           testing::RunWithThreads([&, rows = rows, channels = channels](const Context& c) {
             Floats y(x.size()), rstd(rows), dx = before, dw = dw_before;
-            RmsNormForward(c, rows, channels, kEpsilon, x.data(), w.data(), y.data(), rstd.data());
+            RmsNormForward(c, RmsNormShape{rows, channels}, kEpsilon, x.data(), w.data(), y.data(),
+                           rstd.data());
             testing::Workspace workspace(RmsNormBackwardWorkspaceBytes(rows, channels));
-            RmsNormBackward(c, rows, channels, dy.data(), x.data(), w.data(), rstd.data(),
-                            accumulate, dx.data(), dw.data(), workspace.get());
+            RmsNormBackward(c, RmsNormShape{rows, channels}, dy.data(), x.data(), w.data(),
+                            rstd.data(), accumulate, dx.data(), dw.data(), workspace.get());
             return testing::Concat({dx, dw});
           });
       const Doubles wide_x = testing::Widen(x), wide_w = testing::Widen(w);
@@ -120,8 +127,8 @@ TEST(RmsNorm, WeightGradientOverManyBlocksOfRowsMatchesTheReference) {
   const Floats result = testing::RunWithThreads([&](const Context& c) {
     Floats dx = dy, dw(channels, 0.0f);
     testing::Workspace workspace(RmsNormBackwardWorkspaceBytes(rows, channels));
-    RmsNormBackward(c, rows, channels, dx.data(), x.data(), w.data(), rstd.data(), false, dx.data(),
-                    dw.data(), workspace.get());
+    RmsNormBackward(c, RmsNormShape{rows, channels}, dx.data(), x.data(), w.data(), rstd.data(),
+                    false, dx.data(), dw.data(), workspace.get());
     return dw;
   });
   const Doubles dw =

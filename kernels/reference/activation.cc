@@ -1,4 +1,4 @@
-#include "kernels/reference/swiglu.h"
+#include "kernels/reference/activation.h"
 
 #include <cmath>
 

@@ -1,6 +1,6 @@
-// SwiGLU: kernels/swiglu.h.
-#ifndef STRATA_KERNELS_REFERENCE_SWIGLU_H_
-#define STRATA_KERNELS_REFERENCE_SWIGLU_H_
+// SwiGLU: kernels/activation.h.
+#ifndef STRATA_KERNELS_REFERENCE_ACTIVATION_H_
+#define STRATA_KERNELS_REFERENCE_ACTIVATION_H_
 
 #include "kernels/reference/values.h"
 
@@ -13,4 +13,4 @@ Doubles SwiGluBackward(int64_t rows, int64_t ffn, const Doubles& dh, const Doubl
 
 }  // namespace strata::kernels::reference
 
-#endif  // STRATA_KERNELS_REFERENCE_SWIGLU_H_
+#endif  // STRATA_KERNELS_REFERENCE_ACTIVATION_H_

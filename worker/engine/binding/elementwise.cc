@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "ops/elementwise.h"
+#include "worker/engine/binding/number_type.h"
 #include "worker/engine/op_reader.h"
 
 namespace strata::worker {
@@ -20,11 +21,26 @@ BoundOp BindAdd(OpReader& reader) {
   using Op = ops::Add;
   const std::optional<Op> op = reader.Read<Op>();
   if (!op) return {};
-  return [context = reader.context(), count = op->elements, dst = reader.F32(Op::kDst),
-          src = reader.F32(Op::kSrc)] {
-    kernels::Add(context, count, src, dst);
-    return absl::OkStatus();
-  };
+  return WithNumber(op->type, [&]<typename T>(T) -> BoundOp {
+    return [context = reader.context(), count = op->elements, dst = reader.As<T>(Op::kDst),
+            src = reader.As<T>(Op::kSrc)] {
+      kernels::Add<T>(context, count, src, dst);
+      return absl::OkStatus();
+    };
+  });
+}
+
+BoundOp BindSoftcap(OpReader& reader) {
+  using Op = ops::Softcap;
+  const std::optional<Op> op = reader.Read<Op>();
+  if (!op) return {};
+  return WithNumber(op->type, [&]<typename T>(T) -> BoundOp {
+    return [context = reader.context(), count = op->elements, cap = static_cast<float>(op->cap),
+            x = reader.As<T>(Op::kX)] {
+      kernels::Softcap(context, count, cap, x);
+      return absl::OkStatus();
+    };
+  });
 }
 
 BoundOp BindCopy(OpReader& reader) {
@@ -77,15 +93,18 @@ BoundOp BindSumSquares(OpReader& reader) {
     reader.Fail(absl::FailedPreconditionError(absl::StrCat(
         "the kernel needs ", needed, " bytes of workspace, there are ", kWorkspaceBytes)));
   }
-  return [=, context = reader.context(), x = reader.F32(Op::kX), out = reader.F64(Op::kOut)] {
-    alignas(kernels::kWorkspaceAlignment) std::byte workspace[kWorkspaceBytes];
-    double sum = 0;
-    for (int64_t begin = 0; begin < count; begin += kPiece) {
-      sum += kernels::SumSquares(context, std::min(kPiece, count - begin), x + begin, workspace);
-    }
-    *out = sum;
-    return absl::OkStatus();
-  };
+  return WithNumber(op->type, [&]<typename T>(T) -> BoundOp {
+    return [=, context = reader.context(), x = reader.As<T>(Op::kX), out = reader.F64(Op::kOut)] {
+      alignas(kernels::kWorkspaceAlignment) std::byte workspace[kWorkspaceBytes];
+      double sum = 0;
+      for (int64_t begin = 0; begin < count; begin += kPiece) {
+        sum +=
+            kernels::SumSquares<T>(context, std::min(kPiece, count - begin), x + begin, workspace);
+      }
+      *out = sum;
+      return absl::OkStatus();
+    };
+  });
 }
 
 }  // namespace strata::worker

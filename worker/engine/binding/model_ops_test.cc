@@ -2,13 +2,13 @@
 #include <algorithm>
 #include <cstring>
 
+#include "kernels/activation.h"
 #include "kernels/attention.h"
 #include "kernels/cross_entropy.h"
 #include "kernels/embedding.h"
 #include "kernels/matmul.h"
 #include "kernels/rmsnorm.h"
 #include "kernels/rope.h"
-#include "kernels/swiglu.h"
 #include "worker/engine/binding/binding_testing.h"
 
 namespace strata::worker {
@@ -110,23 +110,26 @@ TEST_F(OpBinding, HeadsAreAddedToTheRanksOwnPartOfEachBlock) {
 
 TEST_F(OpBinding, RmsNormForwardNormalises) {
   const int x = Floats(5 * 24), w = Floats(24), y = Floats(5 * 24), rstd = Floats(5);
-  ExpectSame({.kind = OpKind::kRmsNormForward, .ints = {5, 24}, .floats = {1e-5}},
-             [&] { kernels::RmsNormForward(context_, 5, 24, 1e-5f, D(x), D(w), D(y), D(rstd)); });
+  ExpectSame({.kind = OpKind::kRmsNormForward, .ints = {5, 24}, .floats = {1e-5}}, [&] {
+    kernels::RmsNormForward(context_, kernels::RmsNormShape{5, 24}, 1e-5f, D(x), D(w), D(y),
+                            D(rstd));
+  });
 }
 
 TEST_F(OpBinding, AddRmsNormForwardAddsFirst) {
   const int x = Floats(5 * 24), branch = Floats(5 * 24), w = Floats(24), sum = Floats(5 * 24);
   const int y = Floats(5 * 24), rstd = Floats(5);
   ExpectSame({.kind = OpKind::kAddRmsNormForward, .ints = {5, 24}, .floats = {1e-5}}, [&] {
-    kernels::AddRmsNormForward(context_, 5, 24, 1e-5f, D(x), D(branch), D(w), D(sum), D(y),
-                               D(rstd));
+    kernels::AddRmsNormForward(context_, kernels::RmsNormShape{5, 24}, 1e-5f, D(x), D(branch), D(w),
+                               D(sum), D(y), D(rstd));
   });
 }
 
 TEST_F(OpBinding, RmsNormReplayScalesByTheGivenRstd) {
   const int x = Floats(5 * 24), w = Floats(24), rstd = Floats(5), y = Floats(5 * 24);
-  ExpectSame({.kind = OpKind::kRmsNormReplay, .ints = {5, 24}},
-             [&] { kernels::RmsNormReplay(context_, 5, 24, D(x), D(w), D(rstd), D(y)); });
+  ExpectSame({.kind = OpKind::kRmsNormReplay, .ints = {5, 24}}, [&] {
+    kernels::RmsNormReplay(context_, kernels::RmsNormShape{5, 24}, D(x), D(w), D(rstd), D(y));
+  });
 }
 
 TEST_F(OpBinding, RmsNormBackwardAccumulatesWhereAsked) {
@@ -136,8 +139,8 @@ TEST_F(OpBinding, RmsNormBackwardAccumulatesWhereAsked) {
   ExpectSame(
       {.kind = OpKind::kRmsNormBackward, .ints = {5, 24, 1}},
       [&] {
-        kernels::RmsNormBackward(context_, 5, 24, D(dy), D(x), D(w), D(rstd), true, D(dx), D(dw),
-                                 Direct<void>(workspace));
+        kernels::RmsNormBackward(context_, kernels::RmsNormShape{5, 24}, D(dy), D(x), D(w), D(rstd),
+                                 true, D(dx), D(dw), Direct<void>(workspace));
       },
       workspace);
 }
@@ -260,14 +263,17 @@ TEST_F(OpBinding, AttentionDecodeAppendsThenAttendsToWhatIsValid) {
 
 TEST_F(OpBinding, SwigluForwardGates) {
   const int gate_up = Floats(5 * 48), h = Floats(5 * 24);
-  ExpectSame({.kind = OpKind::kSwigluForward, .ints = {5, 24}},
-             [&] { kernels::SwiGluForward(context_, 5, 24, D(gate_up), D(h)); });
+  ExpectSame({.kind = OpKind::kSwigluForward, .ints = {5, 24}}, [&] {
+    kernels::GatedForward(context_, 5, 24, kernels::Function::kSilu, D(gate_up), D(h));
+  });
 }
 
 TEST_F(OpBinding, SwigluBackwardGivesBothGradients) {
   const int dh = Floats(5 * 24), gate_up = Floats(5 * 48), dgate_up = Floats(5 * 48);
-  ExpectSame({.kind = OpKind::kSwigluBackward, .ints = {5, 24}},
-             [&] { kernels::SwiGluBackward(context_, 5, 24, D(dh), D(gate_up), D(dgate_up)); });
+  ExpectSame({.kind = OpKind::kSwigluBackward, .ints = {5, 24}}, [&] {
+    kernels::GatedBackward(context_, 5, 24, kernels::Function::kSilu, D(dh), D(gate_up),
+                           D(dgate_up));
+  });
 }
 
 TEST_F(OpBinding, CrossEntropyScalesByTheInverseOfTheTokens) {
@@ -277,9 +283,9 @@ TEST_F(OpBinding, CrossEntropyScalesByTheInverseOfTheTokens) {
   ExpectSame(
       {.kind = OpKind::kCrossEntropy, .ints = {6, 11}},
       [&] {
-        kernels::CrossEntropyForwardBackward(context_, 6, 11, 0.125f, Direct<int32_t>(targets),
-                                             D(logits), Direct<double>(loss),
-                                             Direct<void>(workspace));
+        kernels::CrossEntropyForwardBackward(context_, kernels::LossShape{6, 11}, 0.125f,
+                                             Direct<int32_t>(targets), D(logits),
+                                             Direct<double>(loss), Direct<void>(workspace));
       },
       workspace);
 }
@@ -290,8 +296,8 @@ TEST_F(OpBinding, CrossEntropyLossLeavesLogits) {
   ExpectSame(
       {.kind = OpKind::kCrossEntropyLoss, .ints = {6, 11}},
       [&] {
-        kernels::CrossEntropyForward(context_, 6, 11, Direct<int32_t>(targets), D(logits),
-                                     Direct<double>(loss), Direct<void>(workspace));
+        kernels::CrossEntropyForward(context_, kernels::LossShape{6, 11}, Direct<int32_t>(targets),
+                                     D(logits), Direct<double>(loss), Direct<void>(workspace));
       },
       workspace);
 }
