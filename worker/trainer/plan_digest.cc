@@ -29,10 +29,10 @@ std::string Text(const TensorSpec& tensor) {
 }
 
 std::string Text(const ParameterSet& set) {
-  const auto& [name, tensors, trainable, gradient_group, counted_in_norm, elements] = set;
-  std::string text =
-      absl::StrFormat("set '%s' trainable %d gradients %s counted %d elements %d\n", name,
-                      trainable, program::Name(gradient_group), counted_in_norm, elements);
+  const auto& [name, tensors, trainable, gradient_group, counted_in_norm, elements, type] = set;
+  std::string text = absl::StrFormat(
+      "set '%s' trainable %d gradients %s counted %d elements %d type %s\n", name, trainable,
+      program::Name(gradient_group), counted_in_norm, elements, program::Name(type));
   for (const TensorSpec& tensor : tensors) absl::StrAppend(&text, Text(tensor));
   return text;
 }
