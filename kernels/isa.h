@@ -28,6 +28,10 @@ absl::Status CheckCpu();
 // instruction is an illegal one. Tried once, in a forked child.
 bool AmxWorks();
 
+// True when the CPU multiplies bf16 numbers itself, by AMX or AVX-512 BF16, and gets a product
+// right. Tried once, in a forked child.
+bool BFloat16Works();
+
 // Keeps oneDNN off instructions that AmxWorks() found broken. Called by everything in kernels/ that
 // uses oneDNN before its first use; other users of oneDNN in a process call it too. Idempotent.
 void PrepareOneDnn();

@@ -236,9 +236,9 @@ class Bench {
       float* out = buffers.Get(m.rows * m.hidden);
       float* lse = buffers.Get(m.rows * m.heads);
       float* dqkv = buffers.Get(m.rows * m.qkv());
-      void* workspace =
-          buffers.Workspace(std::max(AttentionForwardWorkspaceBytes(shape, pool_.threads()),
-                                     AttentionBackwardWorkspaceBytes(shape, pool_.threads())));
+      void* workspace = buffers.Workspace(
+          std::max(AttentionForwardWorkspaceBytes(shape, pool_.threads()),
+                   AttentionBackwardWorkspaceBytes<float>(shape, pool_.threads())));
       // Two products over the causal half; five in the backward.
       const double product = 1.0 * m.rows * (m.sequence + 1) * m.hidden;
       const double bytes = 4.0 * m.rows * (m.qkv() + m.hidden);

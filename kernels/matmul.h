@@ -4,6 +4,10 @@
 // own. Two implementations: oneDNN's matmul on tiles of M x N (one thread per tile, K never split)
 // where the CPU has AVX-512, and our own AVX2 product elsewhere and for a few rows, after Goto and
 // van de Geijn, "Anatomy of High-Performance Matrix Multiplication", ACM TOMS 34(3), 2008.
+//
+// Factors may be numbers of 16 bits: our own product makes them f32 while it packs them, oneDNN
+// multiplies bf16 where the CPU has instructions for it that work. Sums are f32 in any case; c is
+// rounded once.
 #ifndef STRATA_KERNELS_MATMUL_H_
 #define STRATA_KERNELS_MATMUL_H_
 
@@ -12,6 +16,7 @@
 
 #include "absl/status/statusor.h"
 #include "kernels/context.h"
+#include "kernels/number_types.h"
 
 namespace strata::kernels {
 
@@ -22,12 +27,14 @@ struct MatmulShape {
   // Distance between stored rows, in elements; 0 means dense.
   int64_t lda = 0, ldb = 0, ldc = 0;
   bool accumulate = false;
+  NumberType type = NumberType::kF32;      // of a and b
+  NumberType out_type = NumberType::kF32;  // of c: that of a and b, or f32
 };
 
 enum class MatmulBackend {
-  kAuto,    // oneDNN with AVX-512 unless there are only a few rows, else our own
+  kAuto,    // oneDNN with AVX-512 (bf16: BFloat16Works()) unless there are few rows, else our own
   kOwn,     // any CPU with AVX2
-  kOneDnn,  // any CPU
+  kOneDnn,  // any CPU; not f16
 };
 
 // An upper bound of what a plan of this shape needs with any backend, for `threads` threads. A few
@@ -45,8 +52,9 @@ class MatmulPlan {
   MatmulPlan& operator=(MatmulPlan&&) noexcept;
   ~MatmulPlan();
 
-  // `workspace` holds MatmulWorkspaceBytes(shape, threads). One caller at a time per plan.
-  void Run(const Context& context, const float* a, const float* b, float* c, void* workspace) const;
+  // `workspace` holds MatmulWorkspaceBytes(shape, threads). One caller at a time per plan. Factors
+  // and product are of the shape's types.
+  void Run(const Context& context, const void* a, const void* b, void* c, void* workspace) const;
 
   const MatmulShape& shape() const;
   MatmulBackend backend() const;  // kOwn or kOneDnn

@@ -19,6 +19,17 @@ struct Float16 {
   uint16_t bits = 0;
 };
 
+// One of the three, where a type cannot say it.
+enum class NumberType { kF32, kBF16, kF16 };
+
+// What `body` makes of a number of the type, which carries nothing but its type.
+template <typename Body>
+auto WithNumberOf(NumberType type, const Body& body) {
+  if (type == NumberType::kBF16) return body(BFloat16{});
+  if (type == NumberType::kF16) return body(Float16{});
+  return body(0.0F);
+}
+
 inline float ToFloat(float value) { return value; }
 inline float ToFloat(BFloat16 value) {
   return std::bit_cast<float>(static_cast<uint32_t>(value.bits) << 16);

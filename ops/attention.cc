@@ -47,20 +47,25 @@ OperandSpec Positions(int64_t rows) { return In("positions", "[N]", rows, progra
 
 // Sizes of tiles; padded as kernels pad them.
 struct Tiles {
-  int64_t rows;   // of queries
+  int64_t rows;  // of queries
+  int64_t keys;
   int64_t width;  // of a head
 
   Tiles(const Backend& backend, int64_t query_rows, int64_t group, int64_t head_size)
-      : rows(RoundUp(std::max(query_rows, group), backend.tile_rows)),
-        width(RoundUp(head_size, backend.tile_columns)) {}
+      : width(RoundUp(head_size, backend.tile_columns)) {
+    const int64_t most = width <= backend.attention_narrow_head ? query_rows : query_rows / 2;
+    rows = RoundUp(std::max(most, group), backend.attention_block_rows);
+    keys = width <= 2 * backend.attention_narrow_head ? backend.attention_keys
+                                                      : backend.attention_keys / 2;
+  }
 };
 
 int64_t ForwardBytes(const Backend& backend, int64_t group, int64_t head_size) {
   const Tiles tiles(backend, backend.attention_forward_rows, group, head_size);
-  const int64_t per_thread = 2 * Backend::Part(backend.attention_keys * tiles.width) +
+  const int64_t per_thread = 2 * Backend::Part(tiles.keys * tiles.width) +
                              2 * Backend::Part(tiles.rows * tiles.width) +
-                             2 * Backend::Part(tiles.rows + backend.lanes) +
-                             Backend::Part(backend.tile_rows * backend.attention_keys);
+                             4 * Backend::Part(tiles.rows + backend.lanes) +
+                             Backend::Part(backend.attention_block_rows * backend.attention_keys);
   return per_thread * backend.threads;
 }
 
@@ -142,12 +147,14 @@ OperandSpecs AttentionBackward::Operands() const {
 double AttentionBackward::Flops() const { return 2.5 * ForwardFlops(shape); }
 
 int64_t AttentionBackward::WorkspaceBytes(const Backend& backend) const {
-  const Tiles tiles(backend, backend.attention_backward_rows, shape.heads / shape.kv_heads,
-                    shape.head_size);
-  const int64_t per_thread = 5 * Backend::Part(backend.attention_keys * tiles.width) +
-                             2 * Backend::Part(tiles.rows * tiles.width) +
+  const int64_t group = shape.heads / shape.kv_heads;
+  const Tiles tiles(backend, backend.attention_backward_rows, group, shape.head_size);
+  const bool apart = shape.type != program::DType::kF32;
+  const int64_t per_thread = 5 * Backend::Part(tiles.keys * tiles.width) +
+                             4 * Backend::Part(tiles.rows * tiles.width) +
                              2 * Backend::Part(tiles.rows * backend.attention_keys) +
-                             Backend::Part(backend.tile_rows * tiles.width);
+                             Backend::Part(backend.attention_block_rows * tiles.width) +
+                             (apart ? Backend::Part(shape.sequence * group * tiles.width) : 0);
   return Backend::Part(shape.rows() * shape.heads) + per_thread * backend.threads;
 }
 

@@ -75,9 +75,9 @@ struct AttentionBackward {
   absl::Status Validate() const;
   OperandSpecs Operands() const;
   double Flops() const;
-  // Per thread, keys and their transpose, values, their gradients, queries, output gradients,
-  // probabilities and their gradients; per row of batch and head the product of output and
-  // gradient.
+  // Per thread, keys and their transpose, values, their gradients, queries and output gradients
+  // twice, probabilities and their gradients, of numbers of 16 bits the sums of a group's dq; per
+  // row of batch and head the product of output and gradient.
   int64_t WorkspaceBytes(const Backend& backend) const;
   static AttentionBackward Example();
 };

@@ -21,9 +21,10 @@ struct Backend {
   int64_t tile_rows = 6, tile_columns = 16, lanes = 8;
   int64_t block_rows = 2112, block_columns = 2048, block_depth = 256;
   int64_t library_bytes = 4 * common::kMiB;
-  // Attention's tiles at most; kernels take somewhat fewer query rows.
-  int64_t attention_keys = 96;
-  int64_t attention_forward_rows = 256, attention_backward_rows = 128;
+  // Attention's tiles at most, of query rows half for heads wider than narrow ones, of keys half
+  // for heads of more than twice that. Scores are made of some rows at a time.
+  int64_t attention_keys = 96, attention_narrow_head = 64, attention_block_rows = 24;
+  int64_t attention_forward_rows = 192, attention_backward_rows = 96;
   // Rows of one partial gradient of norm weights.
   int64_t norm_rows = 32;
 

@@ -52,10 +52,14 @@ double MatMul::Flops() const {
 
 int64_t MatMul::WorkspaceBytes(const Backend& backend) const {
   using common::RoundUp;
-  const int64_t rows = RoundUp(std::min(m, backend.block_rows), backend.tile_rows);
-  const int64_t columns = RoundUp(std::min(n, backend.block_columns), backend.tile_columns);
+  // A product of 16 bits is summed apart where there is more than one block of k.
+  const bool apart = out_type != program::DType::kF32 && k > backend.block_depth;
+  const int64_t part = apart ? 2 : 1;
+  const int64_t rows = RoundUp(std::min(m, backend.block_rows / part), backend.tile_rows);
+  const int64_t columns = RoundUp(std::min(n, backend.block_columns / part), backend.tile_columns);
   const int64_t depth = RoundUp(std::min(k, backend.block_depth), backend.lanes);
-  return std::max(Backend::Part((rows + columns) * depth), backend.library_bytes * backend.threads);
+  return std::max(Backend::Part((rows + columns) * depth + (apart ? rows * columns : 0)),
+                  backend.library_bytes * backend.threads);
 }
 
 }  // namespace strata::ops

@@ -1,8 +1,8 @@
 #include "kernels/cpu/attention_backward.h"
 
-#include <cmath>
-#include <cstring>
+#include <type_traits>
 
+#include "kernels/cpu/attention_scores.h"
 #include "kernels/cpu/attention_tile.h"
 #include "kernels/cpu/packing.h"
 
@@ -11,59 +11,92 @@ namespace {
 
 using simd::Vec;
 
-// With this many rows all tiles of a task (about 270 KiB at D = 64) fit a second-level cache.
-constexpr int64_t kQueryRows = 96;
+// How long tiles are for heads of some size: all of a task's (about 310 KiB at D = 64) fit a
+// second-level cache.
+struct TileSizes {
+  int64_t padded;  // of a head
+  int64_t rows;    // of queries
+  int64_t keys;
+
+  explicit TileSizes(int64_t head_size)
+      : padded(PaddedHeadSize(head_size)),
+        rows(padded <= 64 ? 96 : 48),
+        keys(padded <= 128 ? kKeys : kKeys / 2) {}
+};
+
+// Gradients of queries are summed over tiles of keys: in place in f32, else here first.
+template <typename T>
+constexpr bool kSumsApart = !std::is_same_v<T, float>;
 
 struct Scratch {
-  float *keys, *keys_transposed;   // [kKeys, Dp], [Dp, kKeys]
-  float* values_transposed;        // [Dp, kKeys]
-  float *dkeys, *dvalues;          // [kKeys, Dp]
-  float *queries, *douts;          // [rows, Dp], queries scaled
-  float *probabilities, *dscores;  // [rows, kKeys]
-  float* dqueries;                 // [6, Dp]
+  float *keys_transposed, *values_transposed;  // [kKeys / 16][D][16]
+  float* keys;                                 // [Dp / 16][keys of the tile][16]
+  float *dkeys, *dvalues;                      // [kKeys, Dp]
+  float *queries, *douts;                      // [rows, Dp], queries times the rule's factor
+  float *query_panels, *dout_panels;           // the same as [Dp / 16][rows of the tile][16]
+  float *probabilities, *dscores;              // [rows, kKeys]
+  float* dqueries;                             // [kBlockRows, Dp]
+  float* sums;                                 // [rows of the sequence, group, Dp]
   int64_t floats;
 
-  Scratch(const QueryTiling& tiling, int64_t padded, float* memory) {
+  Scratch(const QueryTiling& tiling, const TileSizes& sizes, int64_t summed_rows, float* memory) {
     Carver carver(memory);
-    for (float** tile : {&keys, &keys_transposed, &values_transposed, &dkeys, &dvalues}) {
-      *tile = carver.Take(kKeys * padded);
+    const int64_t rows = RoundUp(tiling.rows, kBlockRows);
+    for (float** tile : {&keys_transposed, &values_transposed, &keys, &dkeys, &dvalues}) {
+      *tile = carver.Take(sizes.keys * sizes.padded);
     }
-    for (float** tile : {&queries, &douts}) *tile = carver.Take(tiling.rows * padded);
-    for (float** tile : {&probabilities, &dscores}) *tile = carver.Take(tiling.rows * kKeys);
-    dqueries = carver.Take(kTileRows * padded);
+    for (float** tile : {&queries, &douts, &query_panels, &dout_panels}) {
+      *tile = carver.Take(rows * sizes.padded);
+    }
+    for (float** tile : {&probabilities, &dscores}) *tile = carver.Take(rows * kKeys);
+    dqueries = carver.Take(kBlockRows * sizes.padded);
+    sums = carver.Take(summed_rows * tiling.group * sizes.padded);
     floats = carver.FloatsFrom(memory);
   }
 };
 
 // All of one key/value head of one sequence: tiles of keys outside, tiles of queries inside.
+template <typename T>
 class BackwardGroup {
  public:
-  BackwardGroup(const AttentionBackwardProblem& problem, int64_t sequence, int64_t kv_head,
+  BackwardGroup(const AttentionBackwardProblem<T>& problem, int64_t sequence, int64_t kv_head,
                 float* memory)
       : problem_(problem),
-        tiling_(problem.heads, problem.kv_heads, kQueryRows),
         size_(problem.head_size),
-        padded_(PaddedHeadSize(size_)),
-        scratch_(tiling_, padded_, memory),
+        sizes_(size_),
+        tiling_(problem.heads, problem.kv_heads, sizes_.rows),
+        rule_(problem.scores, size_),
+        scratch_(tiling_, sizes_, kSumsApart<T> ? problem.rows : 0, memory),
         sequence_(sequence),
-        kv_head_(kv_head),
-        scale_(1 / std::sqrt(static_cast<float>(size_))) {}
+        kv_head_(kv_head) {}
 
   void Run() {
-    for (int64_t key = 0; key < problem_.keys; key += kKeys) {
-      const int64_t keys = std::min(kKeys, problem_.keys - key);
-      PackKeysAndValues(key, keys);
-      const int64_t sees = std::max<int64_t>(0, key - problem_.offset);  // the first row that does
+    if (kSumsApart<T>) ZeroRow(scratch_.sums, 0, problem_.rows * tiling_.group * sizes_.padded);
+    for (key_ = 0; key_ < problem_.keys; key_ += sizes_.keys) {
+      keys_ = std::min(sizes_.keys, problem_.keys - key_);
+      PackKeysAndValues();
+      const int64_t sees = std::max<int64_t>(0, key_ - problem_.offset);  // the first row that does
       const int64_t first = sees / tiling_.positions * tiling_.positions;
       for (int64_t row = first; row < problem_.rows; row += tiling_.positions) {
         const int64_t end = std::min(row + tiling_.positions, problem_.rows);
-        if (FirstKey(row, end) < key + keys) QueryTile(row, key, keys);
+        if (FirstKey(row, end) >= key_ + keys_) continue;
+        first_ = row;
+        rows_ = (end - row) * tiling_.group;
+        QueryTile();
       }
-      WriteKeysAndValues(key, keys);
+      WriteKeysAndValues();
     }
+    if constexpr (kSumsApart<T>) WriteSums();
   }
 
  private:
+  // Six rows, and the columns of scores that any of them sees, from a whole micro kernel on.
+  struct Panel {
+    int64_t row, end, from, to;
+    bool goes_on;  // some were seen in earlier tiles
+    bool any() const { return to > from; }
+  };
+
   // Offsets of an element 0 in q and dq, in k, v, dk and dv, in dout, in lse and delta.
   int64_t QueryAt(int64_t row, int64_t head) const {
     return sequence_ * problem_.q_batch + row * problem_.q_row + head * size_;
@@ -79,24 +112,18 @@ class BackwardGroup {
   }
   int64_t Head(int64_t row) const { return kv_head_ * tiling_.group + row % tiling_.group; }
 
-  void PackKeysAndValues(int64_t key, int64_t keys) {
-    if (keys < kKeys) {
-      ZeroRow(scratch_.keys_transposed, 0, padded_ * kKeys);
-      ZeroRow(scratch_.values_transposed, 0, padded_ * kKeys);
-    }
-    TransposeBlock(keys, size_, problem_.k + KeyAt(key), problem_.kv_row, scratch_.keys_transposed,
-                   kKeys);
-    TransposeBlock(keys, size_, problem_.v + KeyAt(key), problem_.kv_row,
-                   scratch_.values_transposed, kKeys);
-    for (int64_t i = 0; i < keys; ++i) {
-      PackRow(size_, padded_, 1.0f, problem_.k + KeyAt(key + i), scratch_.keys + i * padded_);
-    }
-    ZeroRow(scratch_.dkeys, 0, kKeys * padded_);
-    ZeroRow(scratch_.dvalues, 0, kKeys * padded_);
+  void PackKeysAndValues() {
+    const T *k = problem_.k + KeyAt(key_), *v = problem_.v + KeyAt(key_);
+    PackB(keys_, size_, k, problem_.kv_row, true, scratch_.keys_transposed);
+    PackB(keys_, size_, v, problem_.kv_row, true, scratch_.values_transposed);
+    PackB(size_, keys_, k, problem_.kv_row, false, scratch_.keys);
+    ZeroRow(scratch_.dkeys, 0, sizes_.keys * sizes_.padded);
+    ZeroRow(scratch_.dvalues, 0, sizes_.keys * sizes_.padded);
   }
 
   // to (+)= factor * from.
-  void WriteRow(const float* from, float factor, bool adds, float* to) const {
+  template <typename To>
+  void WriteRow(const float* from, float factor, bool adds, To* to) const {
     simd::ForEachVec(size_, [=](int64_t d, auto lanes) {
       Vec value = _mm256_mul_ps(lanes.Load(from + d), simd::Set(factor));
       if (adds) value = _mm256_add_ps(value, lanes.Load(to + d));
@@ -104,106 +131,159 @@ class BackwardGroup {
     });
   }
 
-  void WriteKeysAndValues(int64_t key, int64_t keys) {
-    for (int64_t i = 0; i < keys; ++i) {
-      const int64_t at = KeyAt(key + i);
-      WriteRow(scratch_.dkeys + i * padded_, 1.0f, problem_.adds_dkv, problem_.dk + at);
-      WriteRow(scratch_.dvalues + i * padded_, 1.0f, problem_.adds_dkv, problem_.dv + at);
+  void WriteKeysAndValues() {
+    for (int64_t i = 0; i < keys_; ++i) {
+      const int64_t at = KeyAt(key_ + i), from = i * sizes_.padded;
+      WriteRow(scratch_.dkeys + from, rule_.key_factor(), problem_.adds_dkv, problem_.dk + at);
+      WriteRow(scratch_.dvalues + from, 1.0f, problem_.adds_dkv, problem_.dv + at);
     }
   }
 
-  // Keys of the tile [key, key + keys) up to which a query row sees.
-  int64_t Visible(int64_t row, int64_t key, int64_t keys) const {
-    return std::clamp<int64_t>(problem_.offset + row - key + 1, 0, keys);
+  void WriteSums() {
+    for (int64_t row = 0; row < problem_.rows * tiling_.group; ++row) {
+      WriteRow(scratch_.sums + row * sizes_.padded, 1.0f, problem_.adds_dq,
+               problem_.dq + QueryAt(row / tiling_.group, Head(row)));
+    }
+  }
+
+  // Keys of the tile up to which a query row sees.
+  int64_t Visible(int64_t row) const {
+    return std::clamp<int64_t>(problem_.offset + row - key_ + 1, 0, keys_);
   }
   // The first key that any of rows [begin, end) sees.
   int64_t FirstKey(int64_t begin, int64_t end) const {
-    return problem_.documents.FirstKey(sequence_, begin, end);
+    return problem_.sight.FirstKey(sequence_, begin, end);
   }
   // Of a tile's rows, those from here on see no key up to `key`.
-  int64_t RowsThatSee(int64_t rows, int64_t first, int64_t key) const {
-    if (problem_.documents.positions == nullptr) return rows;
-    int64_t end = first + rows / tiling_.group;
-    while (end > first && FirstKey(end - 1, end) > key) --end;
-    return (end - first) * tiling_.group;
+  int64_t RowsThatSee(int64_t key) const {
+    if (!problem_.sight.limited()) return rows_;
+    int64_t end = first_ + rows_ / tiling_.group;
+    while (end > first_ && FirstKey(end - 1, end) > key) --end;
+    return (end - first_) * tiling_.group;
   }
 
-  void QueryTile(int64_t first, int64_t key, int64_t keys) {
-    const int64_t rows = std::min(tiling_.positions, problem_.rows - first) * tiling_.group;
-    for (int64_t row = 0; row < RoundUp(rows, kTileRows); ++row) {
-      float* query = scratch_.queries + row * padded_;
-      float* dout = scratch_.douts + row * padded_;
-      if (row >= rows) {
-        ZeroRow(query, 0, padded_);
-        ZeroRow(dout, 0, padded_);
+  void QueryTile() {
+    PackQueries();
+    for (int64_t row = 0; row < rows_; row += kBlockRows) Block(row);
+    // dV += P^T dO and dK += dS^T Q, six keys at a time, over the rows that see any of them.
+    for (int64_t k = 0; k < keys_; k += kTileRows) {
+      const int64_t blind =
+          std::max<int64_t>(0, key_ + k - problem_.offset - first_) * tiling_.group;
+      starts_[k / kTileRows] = blind / kTileRows * kTileRows;
+      ends_[k / kTileRows] = std::min(rows_, RowsThatSee(key_ + k + kTileRows - 1));
+    }
+    AddByKeys(scratch_.probabilities, scratch_.dout_panels, scratch_.dvalues);
+    AddByKeys(scratch_.dscores, scratch_.query_panels, scratch_.dkeys);
+  }
+
+  void PackQueries() {
+    const int64_t padded = sizes_.padded, whole = RoundUp(rows_, kTileRows);
+    for (int64_t row = 0; row < whole; ++row) {
+      float* query = scratch_.queries + row * padded;
+      float* dout = scratch_.douts + row * padded;
+      if (row >= rows_) {
+        ZeroRow(query, 0, padded);
+        ZeroRow(dout, 0, padded);
         continue;
       }
-      const int64_t position = first + row / tiling_.group;
-      PackRow(size_, padded_, scale_, problem_.q + QueryAt(position, Head(row)), query);
-      PackRow(size_, padded_, 1.0f, problem_.dout + OutAt(position, Head(row)), dout);
+      const int64_t position = first_ + row / tiling_.group;
+      PackRow(size_, padded, rule_.query_factor, problem_.q + QueryAt(position, Head(row)), query);
+      PackRow(size_, padded, 1.0f, problem_.dout + OutAt(position, Head(row)), dout);
     }
-    for (int64_t row = 0; row < rows; row += kTileRows) QueryPanel(row, rows, first, key, keys);
+    PackB(padded, rows_, scratch_.queries, padded, false, scratch_.query_panels);
+    PackB(padded, rows_, scratch_.douts, padded, false, scratch_.dout_panels);
+  }
 
-    // dV += P^T dO and dK += dS^T Q, six keys at a time, over the rows that see any of them.
-    for (int64_t k = 0; k < keys; k += kTileRows) {
-      const int64_t blind = std::max<int64_t>(0, key + k - problem_.offset - first) * tiling_.group;
-      const int64_t start = blind / kTileRows * kTileRows;
-      if (start >= rows) break;
-      const int64_t seeing = RowsThatSee(rows, first, key + k + kTileRows - 1) - start;
-      if (seeing <= 0) continue;
-      const int64_t from = start * kKeys + k;
-      PanelProduct(padded_, seeing, scratch_.probabilities + from, 1, kKeys,
-                   scratch_.douts + start * padded_, padded_, scratch_.dvalues + k * padded_,
-                   padded_, true);
-      PanelProduct(padded_, seeing, scratch_.dscores + from, 1, kKeys,
-                   scratch_.queries + start * padded_, padded_, scratch_.dkeys + k * padded_,
-                   padded_, true);
+  // sums[keys, Dp] += weights^T[keys, rows] panels[rows, Dp].
+  void AddByKeys(const float* weights, const float* panels, float* sums) const {
+    for (int64_t k = 0; k < keys_; k += kTileRows) {
+      const int64_t start = starts_[k / kTileRows], end = ends_[k / kTileRows];
+      if (start >= end) continue;
+      for (int64_t d = 0; d < sizes_.padded; d += kTileColumns) {
+        MicroKernel(end - start, weights + start * kKeys + k, 1, kKeys,
+                    panels + d * rows_ + start * kTileColumns, kTileColumns,
+                    sums + k * sizes_.padded + d, sizes_.padded, true);
+      }
     }
   }
 
-  // Six query rows: P = exp(S - lse), dS = P * (dP - delta), dQ += dS K.
-  void QueryPanel(int64_t row, int64_t rows, int64_t first, int64_t key, int64_t keys) {
-    const int64_t end = std::min(row + kTileRows, rows);
-    Prefetch(row, end, first);
-    const int64_t seen = Visible(first + (end - 1) / tiling_.group, key, keys);
-    if (seen == 0) return;
-    const int64_t first_key =
-        FirstKey(first + row / tiling_.group, first + (end - 1) / tiling_.group + 1);
-    float* p = scratch_.probabilities + row * kKeys;
-    float* ds = scratch_.dscores + row * kKeys;
-    if (first_key >= key + seen) {
-      // The tile's other rows see some: products over six keys read these too.
-      ZeroRow(p, 0, kTileRows * kKeys);
-      ZeroRow(ds, 0, kTileRows * kKeys);
-      return;
+  Panel PanelOf(int64_t row) const {
+    const int64_t end = std::min(row + kTileRows, rows_);
+    const int64_t begin = first_ + row / tiling_.group;
+    const int64_t last = first_ + (end - 1) / tiling_.group;
+    const int64_t first_key = FirstKey(begin, last + 1);
+    return {.row = row,
+            .end = end,
+            .from = std::max<int64_t>(0, first_key - key_) / kTileColumns * kTileColumns,
+            .to = first_key < key_ + Visible(last) ? Visible(last) : 0,
+            .goes_on = key_ > first_key || problem_.adds_dq};
+  }
+
+  // A block of query rows: P = exp(S - lse), dS = P * (dP - delta), dQ += dS K.
+  void Block(int64_t row) {
+    Panel panels[kBlockPanels];
+    int64_t count = 0;
+    for (int64_t end = std::min(row + kBlockRows, rows_); row < end; row += kTileRows) {
+      const Panel panel = PanelOf(row);
+      Prefetch(panel);
+      if (panel.any()) {
+        panels[count++] = panel;
+      } else {
+        // The tile's other rows may see some: products over six keys read these too.
+        ZeroRow(scratch_.probabilities + row * kKeys, 0, kTileRows * kKeys);
+        ZeroRow(scratch_.dscores + row * kKeys, 0, kTileRows * kKeys);
+      }
     }
-    // From here on, in whole micro kernels.
-    const int64_t from = std::max<int64_t>(0, first_key - key) / kTileColumns * kTileColumns;
-    PanelProduct(seen - from, size_, scratch_.queries + row * padded_, padded_, 1,
-                 scratch_.keys_transposed + from, kKeys, p + from, kKeys, false);
-    PanelProduct(seen - from, size_, scratch_.douts + row * padded_, padded_, 1,
-                 scratch_.values_transposed + from, kKeys, ds + from, kKeys, false);
-    ScorePanel(row, rows, first, key, seen);
-    PanelProduct(padded_, seen - from, scratch_.dscores + row * kKeys + from, kKeys, 1,
-                 scratch_.keys + from * padded_, padded_, scratch_.dqueries, padded_, false);
-    for (int64_t i = row; i < end; ++i) {
-      WriteRow(scratch_.dqueries + (i - row) * padded_, scale_, key > first_key || problem_.adds_dq,
-               problem_.dq + QueryAt(first + i / tiling_.group, Head(i)));
+    const int64_t padded = sizes_.padded;
+    const auto multiply = [&](const float* rows, const float* columns, float* to) {
+      for (int64_t j = 0; j < keys_; j += kTileColumns) {
+        for (int64_t p = 0; p < count; ++p) {
+          if (j < panels[p].from || j >= panels[p].to) continue;
+          MicroKernel(size_, rows + panels[p].row * padded, padded, 1, columns + j * size_,
+                      kTileColumns, to + panels[p].row * kKeys + j, kKeys, false);
+        }
+      }
+    };
+    multiply(scratch_.queries, scratch_.keys_transposed, scratch_.probabilities);
+    multiply(scratch_.douts, scratch_.values_transposed, scratch_.dscores);
+    for (int64_t p = 0; p < count; ++p) ScorePanel(panels[p]);
+    for (int64_t d = 0; d < padded; d += kTileColumns) {
+      for (int64_t p = 0; p < count; ++p) {
+        const int64_t from = panels[p].from;
+        MicroKernel(panels[p].to - from, scratch_.dscores + panels[p].row * kKeys + from, kKeys, 1,
+                    scratch_.keys + d * keys_ + from * kTileColumns, kTileColumns,
+                    scratch_.dqueries + p * kTileRows * padded + d, padded, false);
+      }
+    }
+    for (int64_t p = 0; p < count; ++p) {
+      AddQueries(panels[p], scratch_.dqueries + p * kTileRows * padded);
+    }
+  }
+
+  void AddQueries(const Panel& panel, const float* from) {
+    for (int64_t i = panel.row; i < panel.end; ++i, from += sizes_.padded) {
+      const int64_t position = first_ + i / tiling_.group;
+      if constexpr (kSumsApart<T>) {
+        WriteRow(from, rule_.scale, true,
+                 scratch_.sums + (first_ * tiling_.group + i) * sizes_.padded);
+      } else {
+        WriteRow(from, rule_.scale, panel.goes_on, problem_.dq + QueryAt(position, Head(i)));
+      }
     }
   }
 
   // Scores of the six rows become probabilities, what came by the values their gradients; zeros
   // where a row does not see.
-  void ScorePanel(int64_t row, int64_t rows, int64_t first, int64_t key, int64_t seen) {
-    float* p = scratch_.probabilities + row * kKeys;
-    float* ds = scratch_.dscores + row * kKeys;
+  void ScorePanel(const Panel& panel) {
+    float* p = scratch_.probabilities + panel.row * kKeys;
+    float* ds = scratch_.dscores + panel.row * kKeys;
     // Products over six keys read up to five columns past the last seen one.
-    const int64_t zero_end = std::min(kKeys, seen + kTileRows);
-    for (int64_t i = row; i < row + kTileRows; ++i, p += kKeys, ds += kKeys) {
-      const int64_t position = first + i / tiling_.group;
-      const int64_t valid = i < rows ? Visible(position, key, seen) : 0;
+    const int64_t zero_end = std::min(kKeys, panel.to + kTileRows);
+    for (int64_t i = panel.row; i < panel.row + kTileRows; ++i, p += kKeys, ds += kKeys) {
+      const int64_t position = first_ + i / tiling_.group;
+      const int64_t valid = i < rows_ ? std::min(Visible(position), panel.to) : 0;
       const int64_t begin =
-          valid > 0 ? std::clamp<int64_t>(FirstKey(position, position + 1) - key, 0, valid) : 0;
+          valid > 0 ? std::clamp<int64_t>(FirstKey(position, position + 1) - key_, 0, valid) : 0;
       if (valid > begin) {
         ScoreRow(valid - begin, LseAt(position, Head(i)), p + begin, ds + begin);
       }
@@ -215,10 +295,10 @@ class BackwardGroup {
   }
 
   // The rows of dQ that this panel adds to, and the same rows of the next query tile.
-  void Prefetch(int64_t row, int64_t end, int64_t first) const {
-    for (int64_t i = row; i < end; ++i) {
-      const int64_t position = first + i / tiling_.group, head = Head(i);
-      PrefetchRow(size_, problem_.dq + QueryAt(position, head));
+  void Prefetch(const Panel& panel) const {
+    for (int64_t i = panel.row; i < panel.end; ++i) {
+      const int64_t position = first_ + i / tiling_.group, head = Head(i);
+      if (!kSumsApart<T>) PrefetchRow(size_, problem_.dq + QueryAt(position, head));
       const int64_t next = position + tiling_.positions;
       if (next >= problem_.rows) continue;
       PrefetchRow(size_, problem_.q + QueryAt(next, head));
@@ -227,26 +307,46 @@ class BackwardGroup {
   }
 
   void ScoreRow(int64_t valid, int64_t at, float* p, float* ds) const {
-    const Vec lse = simd::Set(problem_.lse[at]), delta = simd::Set(problem_.delta[at]);
+    const Vec lse = simd::Set(problem_.lse[at] * kLog2E), delta = simd::Set(problem_.delta[at]);
+    if (rule_.softcap > 0) return ScoreCappedRow(valid, lse, delta, p, ds);
     simd::ForEachVec(valid, [=](int64_t j, auto lanes) {
-      const Vec probability = simd::Exp(_mm256_sub_ps(lanes.Load(p + j), lse));
+      const Vec probability = Exp2(_mm256_sub_ps(lanes.Load(p + j), lse));
       lanes.Store(p + j, probability);
       lanes.Store(ds + j, _mm256_mul_ps(probability, _mm256_sub_ps(lanes.Load(ds + j), delta)));
     });
   }
 
-  const AttentionBackwardProblem& problem_;
+  // The derivative of a capped score by its score is 1 - tanh^2.
+  void ScoreCappedRow(int64_t valid, Vec lse, Vec delta, float* p, float* ds) const {
+    const Vec cap = simd::Set(rule_.cap()), one = simd::Set(1.0f);
+    simd::ForEachVec(valid, [=](int64_t j, auto lanes) {
+      const Vec tanh = Tanh(lanes.Load(p + j));
+      const Vec probability = Exp2(_mm256_fmsub_ps(tanh, cap, lse));
+      const Vec slope = _mm256_fnmadd_ps(tanh, tanh, one);
+      const Vec gradient = _mm256_mul_ps(probability, _mm256_sub_ps(lanes.Load(ds + j), delta));
+      lanes.Store(p + j, probability);
+      lanes.Store(ds + j, _mm256_mul_ps(gradient, slope));
+    });
+  }
+
+  const AttentionBackwardProblem<T>& problem_;
+  const int64_t size_;
+  const TileSizes sizes_;
   const QueryTiling tiling_;
-  const int64_t size_, padded_;
+  const ScoreRule rule_;
   const Scratch scratch_;
   const int64_t sequence_, kv_head_;
-  const float scale_;
+  // The tiles at hand: keys [key_, key_ + keys_), and rows_ rows from position first_ on.
+  int64_t key_ = 0, keys_ = 0, first_ = 0, rows_ = 0;
+  // Rows that see any of six keys.
+  int64_t starts_[kKeys / kTileRows] = {}, ends_[kKeys / kTileRows] = {};
 };
 
 }  // namespace
 
-void AttentionDelta(const Context& context, const AttentionShape& shape, const float* dout,
-                    const float* out, float* delta) {
+template <typename T>
+void AttentionDelta(const Context& context, const AttentionShape& shape, const T* dout,
+                    const T* out, float* delta) {
   const int64_t rows = shape.batch * shape.sequence;
   const int64_t columns = shape.heads * shape.head_size;
   ForBlocks(context, rows, RowsPerTask(columns), [&](int64_t begin, int64_t end) {
@@ -264,18 +364,23 @@ void AttentionDelta(const Context& context, const AttentionShape& shape, const f
   });
 }
 
-int64_t AttentionBackwardFloatsPerThread(int64_t heads, int64_t kv_heads, int64_t head_size) {
-  return Scratch(QueryTiling(heads, kv_heads, kQueryRows), PaddedHeadSize(head_size), nullptr)
+template <typename T>
+int64_t AttentionBackwardFloatsPerThread(const AttentionShape& shape, int64_t rows) {
+  const TileSizes sizes(shape.head_size);
+  return Scratch(QueryTiling(shape.heads, shape.kv_heads, sizes.rows), sizes,
+                 kSumsApart<T> ? rows : 0, nullptr)
       .floats;
 }
 
-void RunAttentionBackward(const Context& context, const AttentionBackwardProblem& problem,
+template <typename T>
+void RunAttentionBackward(const Context& context, const AttentionBackwardProblem<T>& problem,
                           float* workspace) {
-  const int64_t floats =
-      AttentionBackwardFloatsPerThread(problem.heads, problem.kv_heads, problem.head_size);
+  const AttentionShape shape = {
+      .heads = problem.heads, .kv_heads = problem.kv_heads, .head_size = problem.head_size};
+  const int64_t floats = AttentionBackwardFloatsPerThread<T>(shape, problem.rows);
   context.pool->ParallelFor(problem.batch * problem.kv_heads, [&](int64_t task, int thread) {
-    BackwardGroup(problem, task / problem.kv_heads, task % problem.kv_heads,
-                  workspace + thread * floats)
+    BackwardGroup<T>(problem, task / problem.kv_heads, task % problem.kv_heads,
+                     workspace + thread * floats)
         .Run();
   });
 }
@@ -288,21 +393,22 @@ int64_t DeltaFloats(const AttentionShape& shape) {
 
 }  // namespace
 
+template <typename T>
 int64_t AttentionBackwardWorkspaceBytes(const AttentionShape& shape, int threads) {
   return (DeltaFloats(shape) +
-          AttentionBackwardFloatsPerThread(shape.heads, shape.kv_heads, shape.head_size) *
-              threads) *
+          AttentionBackwardFloatsPerThread<T>(shape, shape.sequence) * threads) *
          static_cast<int64_t>(sizeof(float));
 }
 
-void AttentionBackward(const Context& context, const AttentionShape& shape, const float* dout,
-                       const float* qkv, const float* out, const float* lse,
-                       const int32_t* positions, float* dqkv, void* workspace) {
+template <typename T>
+void AttentionBackward(const Context& context, const AttentionShape& shape, const T* dout,
+                       const T* qkv, const T* out, const float* lse, const int32_t* positions,
+                       T* dqkv, void* workspace) {
   float* delta = static_cast<float*>(workspace);
   AttentionDelta(context, shape, dout, out, delta);
   const int64_t row = (shape.heads + 2 * shape.kv_heads) * shape.head_size;
   const int64_t k = shape.heads * shape.head_size, v = k + shape.kv_heads * shape.head_size;
-  const AttentionBackwardProblem problem = {
+  const AttentionBackwardProblem<T> problem = {
       .batch = shape.batch,
       .rows = shape.sequence,
       .offset = 0,
@@ -310,6 +416,7 @@ void AttentionBackward(const Context& context, const AttentionShape& shape, cons
       .heads = shape.heads,
       .kv_heads = shape.kv_heads,
       .head_size = shape.head_size,
+      .scores = shape.scores,
       .q = qkv,
       .k = qkv + k,
       .v = qkv + v,
@@ -325,8 +432,20 @@ void AttentionBackward(const Context& context, const AttentionShape& shape, cons
       .lse = lse,
       .delta = delta,
       .lse_rows = shape.sequence,
-      .documents = {positions, shape.sequence}};
+      .sight = {.positions = positions, .batch = shape.sequence, .window = shape.scores.window}};
   RunAttentionBackward(context, problem, delta + DeltaFloats(shape));
 }
+
+#define STRATA_INSTANTIATE(T)                                                                      \
+  template void AttentionDelta(const Context&, const AttentionShape&, const T*, const T*, float*); \
+  template int64_t AttentionBackwardFloatsPerThread<T>(const AttentionShape&, int64_t);            \
+  template void RunAttentionBackward(const Context&, const AttentionBackwardProblem<T>&, float*);  \
+  template int64_t AttentionBackwardWorkspaceBytes<T>(const AttentionShape&, int);                 \
+  template void AttentionBackward(const Context&, const AttentionShape&, const T*, const T*,       \
+                                  const T*, const float*, const int32_t*, T*, void*);
+STRATA_INSTANTIATE(float)
+STRATA_INSTANTIATE(BFloat16)
+STRATA_INSTANTIATE(Float16)
+#undef STRATA_INSTANTIATE
 
 }  // namespace strata::kernels

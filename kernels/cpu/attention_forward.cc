@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "kernels/attention.h"
+#include "kernels/cpu/attention_scores.h"
 #include "kernels/cpu/attention_tile.h"
 #include "kernels/cpu/packing.h"
 
@@ -12,127 +13,176 @@ namespace {
 
 using simd::Vec;
 
-// Many rows per packing of the keys and values; what a tile keeps per row is small.
-constexpr int64_t kQueryRows = 192;
 constexpr float kLowest = -std::numeric_limits<float>::infinity();
 // Of a row that has seen no key. Not infinite: rows of other documents leave it as it is, and the
 // difference of two infinities is no number.
 constexpr float kNoneSeen = std::numeric_limits<float>::lowest();
 
+// How long tiles are for heads of some size: all of a task's fit a second-level cache.
+struct TileSizes {
+  int64_t padded;  // of a head
+  int64_t rows;    // of queries: many per packing of the keys and values
+  int64_t keys;
+
+  explicit TileSizes(int64_t head_size)
+      : padded(PaddedHeadSize(head_size)),
+        rows(padded <= 64 ? 192 : 96),
+        keys(padded <= 128 ? kKeys : kKeys / 2) {}
+};
+
 struct Scratch {
-  float* keys;     // [Dp, kKeys], transposed
-  float* values;   // [kKeys, Dp]
-  float* queries;  // [rows, Dp], scaled
-  float* out;      // [rows, Dp], not yet divided by the sums
-  float* max;      // [rows]
-  float* sum;      // [rows]
-  float* scores;   // [6, kKeys]
+  float* keys;         // [kKeys / 16][D][16]: transposed
+  float* values;       // [Dp / 16][keys of the tile][16]
+  float* queries;      // [rows, Dp], times the rule's factor
+  float* out;          // [rows, Dp], not yet divided by the sums
+  float* max;          // [rows], in units of ln 2
+  float* sum;          // [rows]
+  int32_t* positions;  // [rows]: the row's place in the tile
+  int32_t* first_keys;
+  float* scores;  // [kBlockRows, kKeys]
   int64_t floats;
 
-  Scratch(const QueryTiling& tiling, int64_t padded, float* memory) {
+  Scratch(const QueryTiling& tiling, const TileSizes& sizes, float* memory) {
     Carver carver(memory);
-    keys = carver.Take(padded * kKeys);
-    values = carver.Take(kKeys * padded);
-    queries = carver.Take(tiling.rows * padded);
-    out = carver.Take(tiling.rows * padded);
-    max = carver.Take(tiling.rows + simd::kLanes);
-    sum = carver.Take(tiling.rows + simd::kLanes);
-    scores = carver.Take(kTileRows * kKeys);
+    const int64_t rows = RoundUp(tiling.rows, kBlockRows);
+    keys = carver.Take(sizes.padded * sizes.keys);
+    values = carver.Take(sizes.padded * sizes.keys);
+    queries = carver.Take(rows * sizes.padded);
+    out = carver.Take(rows * sizes.padded);
+    max = carver.Take(rows + simd::kLanes);
+    sum = carver.Take(rows + simd::kLanes);
+    positions = reinterpret_cast<int32_t*>(carver.Take(rows));
+    first_keys = reinterpret_cast<int32_t*>(carver.Take(rows));
+    scores = carver.Take(kBlockRows * kKeys);
     floats = carver.FloatsFrom(memory);
   }
 };
 
-// scores[0, valid) become exponentials relative to the new running maximum, [valid, keys) zeros.
-// Returns their sum.
-float SoftmaxRow(int64_t valid, int64_t keys, float* scores, float* max) {
-  Vec highest = simd::Set(*max);
-  simd::ForEachVec(valid, [&](int64_t i, auto lanes) {
+// The maxima, or the sums, of six rows, from those of their lanes: one row per lane.
+using RowLanes = Vec[simd::kLanes];
+Vec MaxOfRows(RowLanes& rows) {
+  simd::Transpose(rows);
+  Vec highest = rows[0];
+  for (int64_t i = 1; i < simd::kLanes; ++i) highest = _mm256_max_ps(rows[i], highest);
+  return highest;
+}
+Vec SumOfRows(RowLanes& rows) {
+  simd::Transpose(rows);
+  const Vec a = _mm256_add_ps(rows[0], rows[1]), b = _mm256_add_ps(rows[2], rows[3]);
+  const Vec c = _mm256_add_ps(rows[4], rows[5]), d = _mm256_add_ps(rows[6], rows[7]);
+  return _mm256_add_ps(_mm256_add_ps(a, b), _mm256_add_ps(c, d));
+}
+
+Vec MaxOfLanes(int64_t count, const float* scores) {
+  Vec highest = simd::Set(kLowest);
+  simd::ForEachVec(count, [&](int64_t i, auto lanes) {
     highest = _mm256_max_ps(lanes.LoadOr(scores + i, highest), highest);
   });
-  *max = simd::Max(highest);
-  const Vec shift = simd::Set(*max);
+  return highest;
+}
+
+// Scores become exponentials of their distance to `max`; their sums.
+Vec ExponentialsOfLanes(int64_t count, float max, float* scores) {
+  const Vec shift = simd::Set(max);
   Vec sum = simd::Zero();
-  simd::ForEachVec(valid, [&](int64_t i, auto lanes) {
+  simd::ForEachVec(count, [&](int64_t i, auto lanes) {
     const Vec score = _mm256_sub_ps(lanes.LoadOr(scores + i, simd::Set(kLowest)), shift);
-    const Vec value = simd::Exp(score);
+    const Vec value = Exp2(score);
     lanes.Store(scores + i, value);
     sum = _mm256_add_ps(sum, value);
   });
-  ZeroRow(scores, valid, keys);
-  return simd::Sum(sum);
+  return sum;
+}
+
+void CapRow(int64_t valid, float cap, float* scores) {
+  simd::ForEachVec(valid, [=](int64_t i, auto lanes) {
+    lanes.Store(scores + i, _mm256_mul_ps(Tanh(lanes.Load(scores + i)), simd::Set(cap)));
+  });
 }
 
 // One query tile of one group.
+template <typename T>
 class ForwardTile {
  public:
-  ForwardTile(const AttentionProblem& problem, int64_t sequence, int64_t kv_head,
+  ForwardTile(const AttentionProblem<T>& problem, int64_t sequence, int64_t kv_head,
               int64_t first_position, float* memory)
       : problem_(problem),
-        tiling_(problem.heads, problem.kv_heads, kQueryRows),
-        padded_(PaddedHeadSize(problem.head_size)),
-        scratch_(tiling_, padded_, memory),
+        sizes_(problem.head_size),
+        tiling_(problem.heads, problem.kv_heads, sizes_.rows),
+        rule_(problem.scores, problem.head_size),
+        scratch_(tiling_, sizes_, memory),
         sequence_(sequence),
         kv_head_(kv_head),
         first_(first_position),
         rows_(std::min(tiling_.positions, problem.rows - first_position) * tiling_.group) {}
 
   void Run() {
-    PackQueries();
     const int64_t last =
         std::min(problem_.offset + first_ + (rows_ - 1) / tiling_.group, problem_.keys - 1);
-    for (int64_t key = FirstKey(0, rows_); key <= last; key += kKeys) {
-      const int64_t keys = std::min(kKeys, last + 1 - key);
-      PackKeysAndValues(key, keys);
-      for (int64_t row = 0; row < rows_; row += kTileRows) {
-        PrefetchKeys(key + kKeys + row, std::min(last + 1, key + kKeys + row + kTileRows));
-        Panel(row, key, keys);
+    const int64_t begin =
+        problem_.sight.FirstKey(sequence_, first_, first_ + (rows_ - 1) / tiling_.group + 1);
+    if (problem_.resumes && begin > last) return;  // what stands there stays
+    PackQueries();
+    for (int64_t key = begin; key <= last; key += sizes_.keys) {
+      const int64_t keys = std::min(sizes_.keys, last + 1 - key);
+      PackB(keys, problem_.head_size, problem_.k + KeyAt(key), problem_.kv_row, true,
+            scratch_.keys);
+      PackB(problem_.head_size, keys, problem_.v + KeyAt(key), problem_.kv_row, false,
+            scratch_.values);
+      for (int64_t row = 0; row < rows_; row += kBlockRows) {
+        Prefetch(key + sizes_.keys + row, std::min(last + 1, key + sizes_.keys + row + kBlockRows));
+        Block(row, key, keys);
       }
     }
     for (int64_t row = 0; row < rows_; ++row) Finish(row);
   }
 
  private:
-  int64_t PositionInTile(int64_t row) const { return row / tiling_.group; }
-  // The first key that any of the tile's rows [begin, end) sees.
-  int64_t FirstKey(int64_t begin, int64_t end) const {
-    return problem_.documents.FirstKey(sequence_, first_ + PositionInTile(begin),
-                                       first_ + PositionInTile(end - 1) + 1);
-  }
+  // Six rows, and the columns of scores that any of them sees, from a whole micro kernel on.
+  struct Panel {
+    int64_t row, from, to;
+    bool goes_on;  // some were seen in earlier tiles
+    bool any() const { return to > from; }
+  };
+
   int64_t Head(int64_t row) const { return kv_head_ * tiling_.group + row % tiling_.group; }
 
   void PackQueries() {
-    const int64_t size = problem_.head_size;
-    const float scale = 1 / std::sqrt(static_cast<float>(size));
+    const int64_t size = problem_.head_size, padded = sizes_.padded;
     for (int64_t row = 0; row < RoundUp(rows_, kTileRows); ++row) {
-      float* to = scratch_.queries + row * padded_;
+      float* to = scratch_.queries + row * padded;
       scratch_.max[row] = kNoneSeen;
       scratch_.sum[row] = 0;
+      const int64_t position = std::min(row, rows_ - 1) / tiling_.group;
+      scratch_.positions[row] = static_cast<int32_t>(position);
+      scratch_.first_keys[row] =
+          static_cast<int32_t>(problem_.sight.FirstKey(sequence_, first_ + position));
       if (problem_.resumes) Resume(row);
       if (row >= rows_) {
-        ZeroRow(to, 0, padded_);
+        ZeroRow(to, 0, padded);
         continue;
       }
-      const float* from = problem_.q + sequence_ * problem_.q_batch +
-                          (first_ + PositionInTile(row)) * problem_.q_row + Head(row) * size;
-      PackRow(size, padded_, scale, from, to);
+      const T* from = problem_.q + sequence_ * problem_.q_batch +
+                      (first_ + position) * problem_.q_row + Head(row) * size;
+      PackRow(size, padded, rule_.query_factor, from, to);
     }
   }
 
   void Resume(int64_t row) {
-    float* out = scratch_.out + row * padded_;
-    if (row >= rows_) return ZeroRow(out, 0, padded_);
-    PackRow(problem_.head_size, padded_, 1.0f, problem_.out + OutAt(row), out);
-    scratch_.max[row] = problem_.lse[LseAt(row)];
+    float* out = scratch_.out + row * sizes_.padded;
+    if (row >= rows_) return ZeroRow(out, 0, sizes_.padded);
+    PackRow(problem_.head_size, sizes_.padded, 1.0f, problem_.out + OutAt(row), out);
+    scratch_.max[row] = problem_.lse[LseAt(row)] * kLog2E;
     scratch_.sum[row] = 1;
   }
 
   int64_t OutAt(int64_t row) const {
     return sequence_ * problem_.out_batch +
-           ((first_ + PositionInTile(row)) * problem_.heads + Head(row)) * problem_.head_size;
+           ((first_ + scratch_.positions[row]) * problem_.heads + Head(row)) * problem_.head_size;
   }
   int64_t LseAt(int64_t row) const {
     return (sequence_ * problem_.heads + Head(row)) * problem_.lse_rows + first_ +
-           PositionInTile(row);
+           scratch_.positions[row];
   }
 
   int64_t KeyAt(int64_t position) const {
@@ -140,109 +190,134 @@ class ForwardTile {
            kv_head_ * problem_.head_size;
   }
 
-  void PackKeysAndValues(int64_t key, int64_t keys) {
-    const int64_t size = problem_.head_size;
-    const int64_t at = KeyAt(key);
-    if (keys < kKeys) ZeroRow(scratch_.keys, 0, padded_ * kKeys);
-    TransposeBlock(keys, size, problem_.k + at, problem_.kv_row, scratch_.keys, kKeys);
-    for (int64_t i = 0; i < keys; ++i) {
-      PackRow(size, padded_, 1.0f, problem_.v + at + i * problem_.kv_row,
-              scratch_.values + i * padded_);
-    }
-  }
-
-  void PrefetchKeys(int64_t begin, int64_t end) const {
+  void Prefetch(int64_t begin, int64_t end) const {
     for (int64_t key = begin; key < end; ++key) {
       PrefetchRow(problem_.head_size, problem_.k + KeyAt(key));
       PrefetchRow(problem_.head_size, problem_.v + KeyAt(key));
     }
   }
 
-  // Six query rows against the key tile [key, key + keys).
-  void Panel(int64_t row, int64_t key, int64_t keys) {
-    const int64_t last_row = std::min(row + kTileRows, rows_) - 1;
-    const int64_t base = problem_.offset + first_ - key + 1;  // keys visible to tile position 0
-    keys = std::min(keys, base + PositionInTile(last_row));
-    const int64_t first_key = FirstKey(row, last_row + 1);
-    if (keys <= std::max<int64_t>(0, first_key - key)) return;
-    // From here on, in whole micro kernels.
-    const int64_t from = std::max<int64_t>(0, first_key - key) / kTileColumns * kTileColumns;
-    PanelProduct(keys - from, problem_.head_size, scratch_.queries + row * padded_, padded_, 1,
-                 scratch_.keys + from, kKeys, scratch_.scores + from, kKeys, false);
-    const Vec max_before = _mm256_loadu_ps(scratch_.max + row);
-    for (int64_t i = 0; i < kTileRows; ++i) {
-      added_[i] = row + i > last_row ? BlindRow(i, from, keys) : SeeingRow(row, i, key, from, keys);
+  Panel PanelOf(int64_t row, int64_t key, int64_t keys) const {
+    const int64_t last = std::min(row + kTileRows, rows_) - 1;
+    int64_t first_key = scratch_.first_keys[row];
+    for (int64_t i = row + 1; i <= last; ++i) {
+      first_key = std::min<int64_t>(first_key, scratch_.first_keys[i]);
     }
-    float* out = scratch_.out + row * padded_;
-    const bool goes_on = key > first_key || problem_.resumes;
-    if (goes_on) Rescale(row, max_before, out);
-    for (int64_t i = 0; i < kTileRows; ++i) scratch_.sum[row + i] += added_[i];
-    PanelProduct(padded_, keys - from, scratch_.scores + from, kKeys, 1,
-                 scratch_.values + from * padded_, padded_, out, padded_, goes_on);
+    return {.row = row,
+            .from = std::max<int64_t>(0, first_key - key) / kTileColumns * kTileColumns,
+            .to = std::min(keys, problem_.offset + first_ + scratch_.positions[last] - key + 1),
+            .goes_on = key > first_key || problem_.resumes};
   }
 
-  // Row i of a panel that sees none of the tile's keys [from, keys): what is added to its sum.
-  float BlindRow(int64_t i, int64_t from, int64_t keys) const {
-    ZeroRow(scratch_.scores + i * kKeys, from, keys);
-    return 0;
+  // A block of rows against the key tile [key, key + keys).
+  void Block(int64_t row, int64_t key, int64_t keys) {
+    Panel panels[kBlockPanels];
+    int64_t count = 0;
+    for (int64_t end = std::min(row + kBlockRows, rows_); row < end; row += kTileRows) {
+      panels[count] = PanelOf(row, key, keys);
+      if (panels[count].any()) ++count;
+    }
+    const int64_t size = problem_.head_size, padded = sizes_.padded;
+    for (int64_t column = 0; column < keys; column += kTileColumns) {
+      for (int64_t p = 0; p < count; ++p) {
+        if (column < panels[p].from || column >= panels[p].to) continue;
+        MicroKernel(size, scratch_.queries + panels[p].row * padded, padded, 1,
+                    scratch_.keys + column * size, kTileColumns, ScoresOf(p) + column, kKeys,
+                    false);
+      }
+    }
+    for (int64_t p = 0; p < count; ++p) Weigh(panels[p], key, ScoresOf(p));
+    for (int64_t d = 0; d < padded; d += kTileColumns) {
+      for (int64_t p = 0; p < count; ++p) {
+        const int64_t from = panels[p].from;
+        MicroKernel(panels[p].to - from, ScoresOf(p) + from, kKeys, 1,
+                    scratch_.values + d * keys + from * kTileColumns, kTileColumns,
+                    scratch_.out + panels[p].row * padded + d, padded, panels[p].goes_on);
+      }
+    }
   }
 
-  // The same where it may see some.
-  float SeeingRow(int64_t row, int64_t i, int64_t key, int64_t from, int64_t keys) {
-    const int64_t position = first_ + PositionInTile(row + i);
-    const int64_t begin = problem_.documents.FirstKey(sequence_, position) - key;
-    const int64_t first = std::clamp<int64_t>(begin, 0, keys);
-    const int64_t end = std::clamp<int64_t>(problem_.offset + position - key + 1, 0, keys);
-    if (first >= end) return BlindRow(i, from, keys);
-    float* scores = scratch_.scores + i * kKeys;
-    ZeroRow(scores, from, first);
-    return SoftmaxRow(end - first, keys - first, scores + first, scratch_.max + row + i);
+  float* ScoresOf(int64_t panel) const { return scratch_.scores + panel * kTileRows * kKeys; }
+
+  // Scores of a panel become exponentials, zeros where a row does not see; what was summed before,
+  // relative to the new maxima. Six rows at a time: one alone would wait for itself.
+  void Weigh(const Panel& panel, int64_t key, float* scores) {
+    int64_t first[kTileRows], count[kTileRows];
+    RowLanes rows = {};
+    for (int64_t i = 0; i < kTileRows; ++i) {
+      float* of_row = scores + i * kKeys;
+      const int64_t row = panel.row + i;
+      const int64_t visible = problem_.offset + first_ + scratch_.positions[row] - key + 1;
+      first[i] = std::clamp<int64_t>(scratch_.first_keys[row] - key, panel.from, panel.to);
+      const int64_t end = row < rows_ ? std::clamp(visible, first[i], panel.to) : first[i];
+      count[i] = end - first[i];
+      ZeroRow(of_row, panel.from, first[i]);
+      ZeroRow(of_row, end, panel.to);
+      if (rule_.softcap > 0) CapRow(count[i], rule_.cap(), of_row + first[i]);
+      rows[i] = MaxOfLanes(count[i], of_row + first[i]);
+    }
+    alignas(32) float max[simd::kLanes];
+    const Vec max_before = _mm256_loadu_ps(scratch_.max + panel.row);
+    const Vec max_after = _mm256_max_ps(MaxOfRows(rows), max_before);
+    _mm256_store_ps(max, max_after);
+    for (int64_t i = 0; i < kTileRows; ++i) {
+      rows[i] = ExponentialsOfLanes(count[i], max[i], scores + i * kKeys + first[i]);
+    }
+    for (int64_t i = kTileRows; i < simd::kLanes; ++i) rows[i] = simd::Zero();
+    const Vec correction = Exp2(_mm256_sub_ps(max_before, max_after));
+    const Vec sum_before = _mm256_loadu_ps(scratch_.sum + panel.row);
+    const Vec sum = _mm256_fmadd_ps(sum_before, correction, SumOfRows(rows));
+    const simd::Tail six(kTileRows);
+    six.Store(scratch_.max + panel.row, max_after);
+    six.Store(scratch_.sum + panel.row, sum);
+    const Vec grew = _mm256_cmp_ps(max_before, max_after, _CMP_NEQ_UQ);
+    if (panel.goes_on) Rescale(panel.row, _mm256_movemask_ps(grew), correction);
   }
 
-  // What was summed so far is relative to the old maximum.
-  void Rescale(int64_t row, Vec max_before, float* out) const {
-    alignas(32) float correction[simd::kLanes];
-    const Vec max_after = _mm256_loadu_ps(scratch_.max + row);
-    _mm256_store_ps(correction, simd::Exp(_mm256_sub_ps(max_before, max_after)));
-    for (int64_t i = 0; i < kTileRows && row + i < rows_; ++i) {
-      scratch_.sum[row + i] *= correction[i];
-      float* to = out + i * padded_;
-      for (int64_t d = 0; d < padded_; d += simd::kLanes) {
-        _mm256_storeu_ps(to + d, _mm256_mul_ps(_mm256_loadu_ps(to + d), simd::Set(correction[i])));
+  // Rows of `grown`, a bit each.
+  void Rescale(int64_t row, int grown, Vec correction) const {
+    alignas(32) float factors[simd::kLanes];
+    _mm256_store_ps(factors, correction);
+    for (int64_t i = 0; i < kTileRows; ++i) {
+      if ((grown >> i & 1) == 0) continue;
+      float* to = scratch_.out + (row + i) * sizes_.padded;
+      for (int64_t d = 0; d < sizes_.padded; d += simd::kLanes) {
+        _mm256_storeu_ps(to + d, _mm256_mul_ps(_mm256_loadu_ps(to + d), simd::Set(factors[i])));
       }
     }
   }
 
   void Finish(int64_t row) {
-    const float* from = scratch_.out + row * padded_;
-    float* to = problem_.out + OutAt(row);
+    const float* from = scratch_.out + row * sizes_.padded;
+    T* to = problem_.out + OutAt(row);
     const Vec factor = simd::Set(1 / scratch_.sum[row]);
     simd::ForEachVec(problem_.head_size, [=](int64_t i, auto lanes) {
       lanes.Store(to + i, _mm256_mul_ps(lanes.Load(from + i), factor));
     });
     if (problem_.lse != nullptr) {
-      problem_.lse[LseAt(row)] = scratch_.max[row] + std::log(scratch_.sum[row]);
+      problem_.lse[LseAt(row)] = scratch_.max[row] * kLn2 + std::log(scratch_.sum[row]);
     }
   }
 
-  const AttentionProblem& problem_;
+  const AttentionProblem<T>& problem_;
+  const TileSizes sizes_;
   const QueryTiling tiling_;
-  const int64_t padded_;
+  const ScoreRule rule_;
   const Scratch scratch_;
   const int64_t sequence_, kv_head_, first_, rows_;
-  float added_[kTileRows] = {};
 };
 
 }  // namespace
 
 int64_t AttentionForwardFloatsPerThread(int64_t heads, int64_t kv_heads, int64_t head_size) {
-  return Scratch(QueryTiling(heads, kv_heads, kQueryRows), PaddedHeadSize(head_size), nullptr)
-      .floats;
+  const TileSizes sizes(head_size);
+  return Scratch(QueryTiling(heads, kv_heads, sizes.rows), sizes, nullptr).floats;
 }
 
-void RunAttentionForward(const Context& context, const AttentionProblem& problem,
+template <typename T>
+void RunAttentionForward(const Context& context, const AttentionProblem<T>& problem,
                          float* workspace) {
-  const QueryTiling tiling(problem.heads, problem.kv_heads, kQueryRows);
+  const QueryTiling tiling(problem.heads, problem.kv_heads, TileSizes(problem.head_size).rows);
   const int64_t tiles = CeilDiv(problem.rows, tiling.positions);
   const int64_t groups = problem.batch * problem.kv_heads;
   const int64_t floats =
@@ -251,8 +326,8 @@ void RunAttentionForward(const Context& context, const AttentionProblem& problem
     // Tasks that follow each other share keys and values; the tile that sees most of them is first.
     const int64_t tile = tiles - 1 - task % tiles;
     const int64_t group = task / tiles;
-    ForwardTile(problem, group / problem.kv_heads, group % problem.kv_heads,
-                tile * tiling.positions, workspace + thread * floats)
+    ForwardTile<T>(problem, group / problem.kv_heads, group % problem.kv_heads,
+                   tile * tiling.positions, workspace + thread * floats)
         .Run();
   });
 }
@@ -262,31 +337,43 @@ int64_t AttentionForwardWorkspaceBytes(const AttentionShape& shape, int threads)
          static_cast<int64_t>(sizeof(float));
 }
 
-void AttentionForward(const Context& context, const AttentionShape& shape, const float* qkv,
-                      const int32_t* positions, float* out, float* lse, void* workspace) {
+template <typename T>
+void AttentionForward(const Context& context, const AttentionShape& shape, const T* qkv,
+                      const int32_t* positions, T* out, float* lse, void* workspace) {
   const int64_t row = (shape.heads + 2 * shape.kv_heads) * shape.head_size;
-  const float* k = qkv + shape.heads * shape.head_size;
-  const float* v = k + shape.kv_heads * shape.head_size;
-  const AttentionProblem problem = {.batch = shape.batch,
-                                    .rows = shape.sequence,
-                                    .offset = 0,
-                                    .keys = shape.sequence,
-                                    .heads = shape.heads,
-                                    .kv_heads = shape.kv_heads,
-                                    .head_size = shape.head_size,
-                                    .q = qkv,
-                                    .k = k,
-                                    .v = v,
-                                    .q_row = row,
-                                    .q_batch = shape.sequence * row,
-                                    .kv_row = row,
-                                    .kv_batch = shape.sequence * row,
-                                    .out = out,
-                                    .out_batch = shape.sequence * shape.heads * shape.head_size,
-                                    .lse = lse,
-                                    .lse_rows = shape.sequence,
-                                    .documents = {positions, shape.sequence}};
+  const T* k = qkv + shape.heads * shape.head_size;
+  const T* v = k + shape.kv_heads * shape.head_size;
+  const AttentionProblem<T> problem = {
+      .batch = shape.batch,
+      .rows = shape.sequence,
+      .offset = 0,
+      .keys = shape.sequence,
+      .heads = shape.heads,
+      .kv_heads = shape.kv_heads,
+      .head_size = shape.head_size,
+      .scores = shape.scores,
+      .q = qkv,
+      .k = k,
+      .v = v,
+      .q_row = row,
+      .q_batch = shape.sequence * row,
+      .kv_row = row,
+      .kv_batch = shape.sequence * row,
+      .out = out,
+      .out_batch = shape.sequence * shape.heads * shape.head_size,
+      .lse = lse,
+      .lse_rows = shape.sequence,
+      .sight = {.positions = positions, .batch = shape.sequence, .window = shape.scores.window}};
   RunAttentionForward(context, problem, static_cast<float*>(workspace));
 }
+
+#define STRATA_INSTANTIATE(T)                                                                     \
+  template void RunAttentionForward(const Context&, const AttentionProblem<T>&, float*);          \
+  template void AttentionForward(const Context&, const AttentionShape&, const T*, const int32_t*, \
+                                 T*, float*, void*);
+STRATA_INSTANTIATE(float)
+STRATA_INSTANTIATE(BFloat16)
+STRATA_INSTANTIATE(Float16)
+#undef STRATA_INSTANTIATE
 
 }  // namespace strata::kernels

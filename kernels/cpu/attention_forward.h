@@ -5,30 +5,35 @@
 
 #include <cstdint>
 
+#include "kernels/attention.h"
 #include "kernels/context.h"
-#include "kernels/cpu/documents.h"
+#include "kernels/cpu/sight.h"
 
 namespace strata::kernels {
 
+template <typename T>
 struct AttentionProblem {
   int64_t batch, rows;  // query rows per sequence; row i sees keys [0, offset + i], at most `keys`
   int64_t offset, keys;
   int64_t heads, kv_heads, head_size;
-  const float *q, *k,
+  ScoreOptions scores;
+  const T *q, *k,
       *v;  // element d of head h of row r of sequence b: b * batch + r * row + h * D + d
   int64_t q_row, q_batch, kv_row, kv_batch;
-  float* out;  // row r of sequence b: b * out_batch + r * H * D
+  T* out;  // row r of sequence b: b * out_batch + r * H * D
   int64_t out_batch;
   float* lse;  // row r of head h of sequence b: (b * H + h) * lse_rows + r; or null
   int64_t lse_rows;
   // out and lse hold what other keys gave: an online softmax whose maximum is lse and whose sum is
   // 1 goes on.
   bool resumes = false;
-  Documents documents;
+  Sight sight;
 };
 
 int64_t AttentionForwardFloatsPerThread(int64_t heads, int64_t kv_heads, int64_t head_size);
-void RunAttentionForward(const Context& context, const AttentionProblem& problem, float* workspace);
+template <typename T>
+void RunAttentionForward(const Context& context, const AttentionProblem<T>& problem,
+                         float* workspace);
 
 }  // namespace strata::kernels
 

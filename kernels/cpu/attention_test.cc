@@ -35,7 +35,7 @@ Floats Backward(const Context& context, const AttentionShape& s, const Floats& q
                 const Floats& dout, const Positions& positions = {}) {
   const Floats forward = Forward(context, s, qkv, positions);
   Floats dqkv(qkv.size(), std::nanf(""));
-  testing::Workspace workspace(AttentionBackwardWorkspaceBytes(s, context.pool->threads()));
+  testing::Workspace workspace(AttentionBackwardWorkspaceBytes<float>(s, context.pool->threads()));
   AttentionBackward(context, s, dout.data(), qkv.data(), forward.data(),
                     forward.data() + dout.size(), positions.empty() ? nullptr : positions.data(),
                     dqkv.data(), workspace.get());
@@ -51,6 +51,46 @@ const AttentionShape kShapes[] = {
     {.batch = 1, .sequence = 300, .heads = 2, .kv_heads = 1, .head_size = 64},
     {.batch = 1, .sequence = 5, .heads = 101, .kv_heads = 1, .head_size = 4},
     {.batch = 3, .sequence = 130, .heads = 7, .kv_heads = 7, .head_size = 33},
+    {.batch = 1, .sequence = 110, .heads = 2, .kv_heads = 1, .head_size = 80},
+    {.batch = 1, .sequence = 150, .heads = 1, .kv_heads = 1, .head_size = 96},
+    {.batch = 1, .sequence = 120, .heads = 2, .kv_heads = 1, .head_size = 256},
+    // Windows inside a tile of keys, across tiles, of one row, of more rows than there are.
+    {.batch = 2,
+     .sequence = 211,
+     .heads = 4,
+     .kv_heads = 2,
+     .head_size = 16,
+     .scores = {.window = 37}},
+    {.batch = 1,
+     .sequence = 400,
+     .heads = 2,
+     .kv_heads = 2,
+     .head_size = 64,
+     .scores = {.window = 130}},
+    {.batch = 1,
+     .sequence = 40,
+     .heads = 3,
+     .kv_heads = 1,
+     .head_size = 10,
+     .scores = {.window = 1}},
+    {.batch = 1,
+     .sequence = 40,
+     .heads = 3,
+     .kv_heads = 1,
+     .head_size = 10,
+     .scores = {.window = 100}},
+    {.batch = 1,
+     .sequence = 200,
+     .heads = 2,
+     .kv_heads = 1,
+     .head_size = 24,
+     .scores = {.softcap = 1.5F}},
+    {.batch = 1,
+     .sequence = 200,
+     .heads = 4,
+     .kv_heads = 2,
+     .head_size = 32,
+     .scores = {.window = 64, .softcap = 50, .scale = 0.3F}},
 };
 
 TEST(Attention, ForwardMatchesTheReference) {
@@ -178,6 +218,62 @@ TEST(Attention, OneDocumentHasTheBitsOfNone) {
   }
 }
 
+TEST(Attention, BackwardOfCappedScoresInAWindowMatchesFiniteDifferences) {
+  const AttentionShape s = {.batch = 1,
+                            .sequence = 9,
+                            .heads = 4,
+                            .kv_heads = 2,
+                            .head_size = 6,
+                            .scores = {.window = 4, .softcap = 0.7F, .scale = 0.5F}};
+  const Floats qkv = testing::Random(s.sequence * QkvColumns(s), 3);
+  const Doubles weights = testing::Widen(testing::Random(s.sequence * s.heads * s.head_size, 4));
+  const Doubles expected = testing::FiniteDifferences(testing::Widen(qkv), [&](const Doubles& x) {
+    return testing::Dot(weights, ReferenceForward(s, x));
+  });
+  testing::ExpectClose(reference::AttentionBackward(s, testing::Widen(qkv), weights), expected,
+                       1e-7);
+}
+
+template <typename T>
+std::vector<T> Rounded(const Floats& values) {
+  std::vector<T> rounded(values.size());
+  for (size_t i = 0; i < values.size(); ++i) rounded[i] = FromFloat<T>(values[i]);
+  return rounded;
+}
+template <typename T>
+Floats Widened(const std::vector<T>& values) {
+  Floats widened(values.size());
+  for (size_t i = 0; i < values.size(); ++i) widened[i] = ToFloat(values[i]);
+  return widened;
+}
+
+// Results are those of the rounded operands, rounded once: half a unit of the last place, and what
+// rounding `out` does to delta.
+template <typename T>
+void CheckSixteenBits(double tolerance) {
+  for (const AttentionShape& s : kShapes) {
+    SCOPED_TRACE(::testing::Message() << "T " << s.sequence << " H " << s.heads);
+    const auto qkv = Rounded<T>(testing::Random(s.batch * s.sequence * QkvColumns(s), 1));
+    const auto dout = Rounded<T>(testing::Random(s.batch * s.sequence * s.heads * s.head_size, 2));
+    std::vector<T> out(dout.size()), dqkv(qkv.size());
+    Floats lse(s.batch * s.heads * s.sequence);
+    device::ThreadPool pool(2);
+    const Context context{&pool};
+    testing::Workspace forward(AttentionForwardWorkspaceBytes(s, 2));
+    AttentionForward(context, s, qkv.data(), nullptr, out.data(), lse.data(), forward.get());
+    testing::Workspace backward(AttentionBackwardWorkspaceBytes<T>(s, 2));
+    AttentionBackward(context, s, dout.data(), qkv.data(), out.data(), lse.data(), nullptr,
+                      dqkv.data(), backward.get());
+    const Doubles exact = testing::Widen(Widened(qkv)), weights = testing::Widen(Widened(dout));
+    testing::ExpectClose(Widened(out), reference::AttentionForward(s, exact).out, tolerance);
+    testing::ExpectClose(Widened(dqkv), reference::AttentionBackward(s, exact, weights),
+                         2 * tolerance);
+  }
+}
+
+TEST(Attention, OfBFloat16_IsThatOfItsOperands) { CheckSixteenBits<BFloat16>(0x1p-8); }
+TEST(Attention, OfFloat16_IsThatOfItsOperands) { CheckSixteenBits<Float16>(0x1p-11); }
+
 TEST(Attention, LargeScoresNeitherOverflowNorVanish) {
   const AttentionShape s = {.batch = 1, .sequence = 120, .heads = 1, .kv_heads = 1, .head_size = 8};
   const Floats qkv = testing::Random(s.sequence * QkvColumns(s), 5, 6.0f);
@@ -239,10 +335,12 @@ Floats ByParts(const Context& context, const AttentionShape& s, int64_t ranks, b
     const Positions own_positions =
         positions.empty() ? Positions() : RowsOf(positions, s, own, 1, 0, 1);
     testing::Workspace forward(AttentionPartForwardWorkspaceBytes(held, context.pool->threads()));
-    testing::Workspace backward(AttentionPartBackwardWorkspaceBytes(held, context.pool->threads()));
+    testing::Workspace backward(
+        AttentionPartBackwardWorkspaceBytes<float>(held, context.pool->threads()));
     const auto each = [&](auto body) {
       for (int64_t i = 0; i < ranks; ++i) {
-        const int64_t begin = positions.empty() ? 0 : rank;
+        const bool own_first = !positions.empty() || s.scores.window > 0;
+        const int64_t begin = own_first ? rank : 0;
         const int64_t of = in_order ? (begin + i) % ranks : (rank - i + ranks) % ranks;
         const std::vector<RowSpan> spans = SpansOf(ranks, of, block);
         const int32_t* of_rows = positions.empty() ? nullptr : own_positions.data();
@@ -284,6 +382,20 @@ TEST(Attention, ByTheRanksOfAContextGroup_MatchesTheReference) {
       {{.batch = 1, .sequence = 28, .heads = 7, .kv_heads = 1, .head_size = 4}, 2},
       {{.batch = 1, .sequence = 808, .heads = 3, .kv_heads = 3, .head_size = 33}, 4},
       {{.batch = 2, .sequence = 404, .heads = 14, .kv_heads = 2, .head_size = 16}, 2},
+      {{.batch = 1,
+        .sequence = 404,
+        .heads = 2,
+        .kv_heads = 2,
+        .head_size = 16,
+        .scores = {.window = 60}},
+       2},
+      {{.batch = 1,
+        .sequence = 48,
+        .heads = 2,
+        .kv_heads = 1,
+        .head_size = 8,
+        .scores = {.window = 5, .softcap = 2}},
+       3},
   };
   for (const auto& [s, ranks] : kCases) {
     const Floats qkv = testing::Random(s.batch * s.sequence * QkvColumns(s), 1);
@@ -314,9 +426,9 @@ TEST(Attention, ByTheRanksOfAContextGroup_MatchesTheReference) {
 }
 
 // Decodes a sequence in pieces and compares with attention over all of it.
-TEST(Attention, DecodingInPiecesMatchesTheWholeSequence) {
+void CheckDecoding(const ScoreOptions& scores) {
   const AttentionShape s = {
-      .batch = 2, .sequence = 150, .heads = 6, .kv_heads = 2, .head_size = 20};
+      .batch = 2, .sequence = 150, .heads = 6, .kv_heads = 2, .head_size = 20, .scores = scores};
   const int64_t columns = QkvColumns(s), out_columns = s.heads * s.head_size;
   const Floats qkv = testing::Random(s.batch * s.sequence * columns, 1);
   const Doubles expected = ReferenceForward(s, testing::Widen(qkv));
@@ -332,7 +444,8 @@ TEST(Attention, DecodingInPiecesMatchesTheWholeSequence) {
                                   .position = position,
                                   .heads = s.heads,
                                   .kv_heads = s.kv_heads,
-                                  .head_size = s.head_size};
+                                  .head_size = s.head_size,
+                                  .scores = scores};
       Floats piece(s.batch * rows * columns), piece_out(s.batch * rows * out_columns);
       for (int64_t b = 0; b < s.batch; ++b) {
         std::memcpy(&piece[b * rows * columns], &qkv[(b * s.sequence + position) * columns],
@@ -352,6 +465,11 @@ TEST(Attention, DecodingInPiecesMatchesTheWholeSequence) {
     return out;
   });
   testing::ExpectClose(result, Doubles(expected.begin(), expected.begin() + result.size()), 2e-6);
+}
+
+TEST(Attention, DecodingInPiecesMatchesTheWholeSequence) { CheckDecoding({}); }
+TEST(Attention, DecodingWithAWindowAndASoftcapMatchesTheWholeSequence) {
+  CheckDecoding({.window = 33, .softcap = 3, .scale = 0.4F});
 }
 
 }  // namespace

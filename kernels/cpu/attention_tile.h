@@ -1,7 +1,7 @@
 // Tiles of attention. A query tile holds the rows of all query heads of one key/value head at some
 // consecutive positions, position by position (row = position * G + head, G heads per group), so
 // that a tile of keys and values is packed once for the whole group. Tiles are padded to whole
-// micro kernels.
+// micro kernels; what a product reads as its second factor lies in panels of sixteen columns.
 #ifndef STRATA_KERNELS_CPU_ATTENTION_TILE_H_
 #define STRATA_KERNELS_CPU_ATTENTION_TILE_H_
 
@@ -14,8 +14,13 @@
 
 namespace strata::kernels {
 
-// Keys of a key tile: a multiple of both the micro kernel's rows and columns.
+// The most keys of a key tile, and the distance of rows of scores: a multiple of both the micro
+// kernel's rows and columns.
 inline constexpr int64_t kKeys = 96;
+// Rows whose scores are made together: a panel of the second factor that the first-level cache has
+// got is used for all of them.
+inline constexpr int64_t kBlockRows = 24;
+inline constexpr int64_t kBlockPanels = kBlockRows / kTileRows;
 
 struct QueryTiling {
   int64_t group;      // query heads per key/value head
@@ -33,7 +38,8 @@ struct QueryTiling {
 inline int64_t PaddedHeadSize(int64_t head_size) { return RoundUp(head_size, kTileColumns); }
 
 // to[0, padded) = scale * from[0, size), then zeros.
-inline void PackRow(int64_t size, int64_t padded, float scale, const float* from, float* to) {
+template <typename T>
+void PackRow(int64_t size, int64_t padded, float scale, const T* from, float* to) {
   simd::ForEachVec(size, [=](int64_t i, auto lanes) {
     _mm256_storeu_ps(to + i, _mm256_mul_ps(lanes.Load(from + i), simd::Set(scale)));
   });
@@ -44,8 +50,10 @@ inline void PackRow(int64_t size, int64_t padded, float scale, const float* from
 
 // Brings a row that is read (or added to) soon into the cache: rows lie a whole packed qkv apart,
 // too far for the hardware to guess.
-inline void PrefetchRow(int64_t size, const float* row) {
-  for (int64_t i = 0; i < size; i += 16) {
+template <typename T>
+void PrefetchRow(int64_t size, const T* row) {
+  constexpr int64_t kLine = 64 / sizeof(T);
+  for (int64_t i = 0; i < size; i += kLine) {
     _mm_prefetch(reinterpret_cast<const char*>(row + i), _MM_HINT_T0);
   }
 }
@@ -53,14 +61,6 @@ inline void PrefetchRow(int64_t size, const float* row) {
 // row[from, to) = 0.
 inline void ZeroRow(float* row, int64_t from, int64_t to) {
   for (int64_t i = from; i < to; ++i) row[i] = 0;
-}
-
-// Six rows of c[6, n] = (accumulate: +=) a b, n rounded up to whole micro kernels.
-inline void PanelProduct(int64_t n, int64_t k, const float* a, int64_t a_row, int64_t a_k,
-                         const float* b, int64_t ldb, float* c, int64_t ldc, bool accumulate) {
-  for (int64_t j = 0; j < n; j += kTileColumns) {
-    MicroKernel(k, a, a_row, a_k, b + j, ldb, c + j, ldc, accumulate);
-  }
 }
 
 // Hands out parts of a workspace, each aligned to a cache line.

@@ -1,5 +1,6 @@
 #include "kernels/isa.h"
 
+#include <immintrin.h>
 #include <oneapi/dnnl/dnnl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -41,16 +42,38 @@ bool CpuAdvertisesAmx() {
   return (edx >> 24 & 1) != 0;  // AMX-TILE
 }
 
-bool ProbeAmx() {
-  if (!CpuAdvertisesAmx()) return false;
+// In the forked child: (1 + 2) * 3 in each lane, sums of two products of bf16.
+[[noreturn, gnu::target("avx512f,avx512vl,avx512bf16")]] void TryBFloat16Instruction() {
+  signal(SIGILL, SIG_DFL);
+  const __m256i a = _mm256_set1_epi32(0x40003f80), b = _mm256_set1_epi32(0x40404040);
+  const __m256 sums = _mm256_dpbf16_ps(_mm256_setzero_ps(), reinterpret_cast<__m256bh>(a),
+                                       reinterpret_cast<__m256bh>(b));
+  alignas(32) float lanes[8];
+  _mm256_store_ps(lanes, sums);
+  for (const float lane : lanes) {
+    if (lane != 9.0F) _exit(1);
+  }
+  _exit(0);
+}
+
+// Runs `attempt`, which does not return, in a child: true when it left with 0.
+bool WorksInAChild(void (*attempt)()) {
   const pid_t child = fork();
   if (child < 0) return false;
-  if (child == 0) TryTileInstruction();
+  if (child == 0) attempt();
   int status = 0;
   while (waitpid(child, &status, 0) < 0) {
     if (errno != EINTR) return false;
   }
   return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+bool ProbeAmx() { return CpuAdvertisesAmx() && WorksInAChild(TryTileInstruction); }
+
+bool ProbeBFloat16() {
+  if (DetectIsa() != Isa::kAvx512) return false;
+  if (AmxWorks()) return true;
+  return __builtin_cpu_supports("avx512bf16") && WorksInAChild(TryBFloat16Instruction);
 }
 
 }  // namespace
@@ -85,6 +108,11 @@ absl::Status CheckCpu() {
 
 bool AmxWorks() {
   static const bool works = ProbeAmx();
+  return works;
+}
+
+bool BFloat16Works() {
+  static const bool works = ProbeBFloat16();
   return works;
 }
 

@@ -18,5 +18,11 @@ TEST(Isa, ProbingAmxSurvivesAndRepeatsItsAnswer) {
   PrepareOneDnn();
 }
 
+TEST(Isa, ProbingBFloat16SurvivesAndRepeatsItsAnswer) {
+  const bool works = BFloat16Works();
+  EXPECT_EQ(BFloat16Works(), works);
+  EXPECT_TRUE(DetectIsa() == Isa::kAvx512 || !works);
+}
+
 }  // namespace
 }  // namespace strata::kernels

@@ -27,7 +27,18 @@ absl::StatusOr<MatmulShape> Complete(MatmulShape shape) {
         absl::StrCat("matrix product: row distances ", shape.lda, ", ", shape.ldb, ", ", shape.ldc,
                      " are below the rows' lengths ", a_columns, ", ", b_columns, ", ", shape.n));
   }
+  if (shape.out_type != shape.type && shape.out_type != NumberType::kF32) {
+    return absl::InvalidArgumentError(
+        "matrix product: c is neither of the factors' type nor of f32");
+  }
   return shape;
+}
+
+// What kAuto takes where there are many rows.
+MatmulBackend BestBackend(NumberType type) {
+  const bool library = DetectIsa() == Isa::kAvx512 &&
+                       (type == NumberType::kF32 || (type == NumberType::kBF16 && BFloat16Works()));
+  return library ? MatmulBackend::kOneDnn : MatmulBackend::kOwn;
 }
 
 }  // namespace
@@ -45,7 +56,7 @@ absl::StatusOr<MatmulPlan> MatmulPlan::Create(const MatmulShape& shape, int thre
     return MatmulPlan(MakeRowsMatmul(*complete));
   }
   if (automatic) {
-    backend = DetectIsa() == Isa::kAvx512 ? MatmulBackend::kOneDnn : MatmulBackend::kOwn;
+    backend = BestBackend(complete->type);
   }
   if (backend == MatmulBackend::kOneDnn) {
     auto made = MakeOneDnnMatmul(*complete, threads);
@@ -61,7 +72,7 @@ MatmulPlan::MatmulPlan(MatmulPlan&&) noexcept = default;
 MatmulPlan& MatmulPlan::operator=(MatmulPlan&&) noexcept = default;
 MatmulPlan::~MatmulPlan() = default;
 
-void MatmulPlan::Run(const Context& context, const float* a, const float* b, float* c,
+void MatmulPlan::Run(const Context& context, const void* a, const void* b, void* c,
                      void* workspace) const {
   implementation_->Run(context, a, b, c, workspace);
 }

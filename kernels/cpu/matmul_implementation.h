@@ -14,7 +14,7 @@ class MatmulPlan::Implementation {
  public:
   explicit Implementation(const MatmulShape& shape) : shape_(shape) {}
   virtual ~Implementation() = default;
-  virtual void Run(const Context& context, const float* a, const float* b, float* c,
+  virtual void Run(const Context& context, const void* a, const void* b, void* c,
                    void* workspace) = 0;
   virtual MatmulBackend backend() const = 0;
   const MatmulShape& shape() const { return shape_; }
@@ -22,6 +22,17 @@ class MatmulPlan::Implementation {
  protected:
   const MatmulShape shape_;  // with the leading dimensions filled in
 };
+
+// A product of the shape's types.
+template <template <typename In, typename Out> typename Product>
+std::unique_ptr<MatmulPlan::Implementation> MakeTyped(const MatmulShape& shape) {
+  using Made = std::unique_ptr<MatmulPlan::Implementation>;
+  return WithNumberOf(shape.type, [&](auto number) -> Made {
+    using In = decltype(number);
+    if (shape.out_type == NumberType::kF32) return std::make_unique<Product<In, float>>(shape);
+    return std::make_unique<Product<In, In>>(shape);
+  });
+}
 
 // Workspace of our own product.
 int64_t OwnMatmulWorkspaceBytes(const MatmulShape& shape);

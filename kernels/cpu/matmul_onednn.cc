@@ -33,6 +33,14 @@ class OneOpenMpThread {
   const int before_;
 };
 
+dnnl::memory::data_type LibraryType(NumberType type) {
+  using Type = dnnl::memory::data_type;
+  if (type == NumberType::kF16) return Type::f16;
+  return type == NumberType::kBF16 ? Type::bf16 : Type::f32;
+}
+
+int64_t BytesOf(NumberType type) { return type == NumberType::kF32 ? 4 : 2; }
+
 // One tile size: the primitive, and per thread memory objects whose pointers are set for each run.
 struct TileProduct {
   dnnl::matmul primitive;
@@ -68,8 +76,11 @@ class OneDnnMatmul final : public MatmulPlan::Implementation {
 
   MatmulBackend backend() const override { return MatmulBackend::kOneDnn; }
 
-  void Run(const Context& context, const float* a, const float* b, float* c,
+  void Run(const Context& context, const void* from_a, const void* from_b, void* to,
            void* workspace) override {
+    const char *a = static_cast<const char*>(from_a), *b = static_cast<const char*>(from_b);
+    char* c = static_cast<char*>(to);
+    const int64_t in = BytesOf(shape_.type), out = BytesOf(shape_.out_type);
     context.pool->ParallelFor(Rows() * Columns(), [&](int64_t task, int thread) {
       const int64_t row = task % Rows(), column = task / Rows();
       TileProduct& product = products_[2 * (row == Rows() - 1) + (column == Columns() - 1)];
@@ -79,9 +90,9 @@ class OneDnnMatmul final : public MatmulPlan::Implementation {
         STRATA_CHECK(dnnl_memory_set_data_handle(memory.get(), const_cast<void*>(data)) ==
                      dnnl_success);
       };
-      set(own.a, a + (shape_.trans_a ? m0 : m0 * shape_.lda));
-      set(own.b, b + (shape_.trans_b ? n0 * shape_.ldb : n0));
-      set(own.c, c + m0 * shape_.ldc + n0);
+      set(own.a, a + in * (shape_.trans_a ? m0 : m0 * shape_.lda));
+      set(own.b, b + in * (shape_.trans_b ? n0 * shape_.ldb : n0));
+      set(own.c, c + out * (m0 * shape_.ldc + n0));
       set(own.scratch, static_cast<char*>(workspace) + thread * kOneDnnScratchBytes);
       const std::array<dnnl_exec_arg_t, 4> arguments = {{{DNNL_ARG_SRC, own.a.get()},
                                                          {DNNL_ARG_WEIGHTS, own.b.get()},
@@ -101,13 +112,14 @@ class OneDnnMatmul final : public MatmulPlan::Implementation {
   absl::Status MakeTile(int64_t m, int64_t n, int threads, TileProduct* product) {
     using dnnl::memory;
     const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
-    const auto describe = [](int64_t rows, int64_t columns, int64_t ld, bool transposed) {
-      return memory::desc({rows, columns}, memory::data_type::f32,
+    const auto describe = [](NumberType type, int64_t rows, int64_t columns, int64_t ld,
+                             bool transposed) {
+      return memory::desc({rows, columns}, LibraryType(type),
                           transposed ? memory::dims{1, ld} : memory::dims{ld, 1});
     };
-    const memory::desc a = describe(m, shape_.k, shape_.lda, shape_.trans_a);
-    const memory::desc b = describe(shape_.k, n, shape_.ldb, shape_.trans_b);
-    const memory::desc c = describe(m, n, shape_.ldc, false);
+    const memory::desc a = describe(shape_.type, m, shape_.k, shape_.lda, shape_.trans_a);
+    const memory::desc b = describe(shape_.type, shape_.k, n, shape_.ldb, shape_.trans_b);
+    const memory::desc c = describe(shape_.out_type, m, n, shape_.ldc, false);
     dnnl::primitive_attr attributes;
     attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
     if (shape_.accumulate) {

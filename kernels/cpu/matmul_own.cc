@@ -1,7 +1,9 @@
 // Our own matrix product: blocks of a and b are packed into panels that the micro kernel reads
 // sequentially. Blocks of K follow each other in ascending order, and inside one the micro kernel
-// adds in ascending k, so each element of c is one fixed sequence of operations.
+// adds in ascending k, so each element of c is one fixed sequence of operations. A c of 16 bits is
+// summed in f32 before it is rounded.
 #include <algorithm>
+#include <type_traits>
 
 #include "kernels/cpu/matmul_implementation.h"
 #include "kernels/cpu/micro_kernel.h"
@@ -31,14 +33,22 @@ struct Blocks {
   int64_t m, n, k;
 };
 
-Blocks BlocksOf(const MatmulShape& shape) {
-  return {BlockSize(shape.m, kBlockM, kTileRows), BlockSize(shape.n, kBlockN, kTileColumns),
-          BlockSize(shape.k, kBlockK, 8)};
+// True when blocks of c are summed apart: over several blocks of K, and not in c itself.
+bool SumsApart(const MatmulShape& shape) {
+  return shape.out_type != NumberType::kF32 && shape.k > kBlockK;
 }
 
+Blocks BlocksOf(const MatmulShape& shape) {
+  const int64_t part = SumsApart(shape) ? 2 : 1;  // the sums take room too
+  return {BlockSize(shape.m, kBlockM / part, kTileRows),
+          BlockSize(shape.n, kBlockN / part, kTileColumns), BlockSize(shape.k, kBlockK, 8)};
+}
+
+template <typename In, typename Out>
 class OwnMatmul final : public MatmulPlan::Implementation {
  public:
-  explicit OwnMatmul(const MatmulShape& shape) : Implementation(shape), blocks_(BlocksOf(shape)) {
+  explicit OwnMatmul(const MatmulShape& shape)
+      : MatmulPlan::Implementation(shape), blocks_(BlocksOf(shape)) {
     const int64_t tasks = CeilDiv(std::min(blocks_.m, shape.m), kTaskRows) *
                           CeilDiv(std::min(blocks_.n, shape.n), kTaskColumns);
     task_rows_ = tasks >= kEnoughTasks ? kTaskRows : kSmallTaskRows;
@@ -47,10 +57,13 @@ class OwnMatmul final : public MatmulPlan::Implementation {
 
   MatmulBackend backend() const override { return MatmulBackend::kOwn; }
 
-  void Run(const Context& context, const float* a, const float* b, float* c,
+  void Run(const Context& context, const void* from_a, const void* from_b, void* to,
            void* workspace) override {
+    const In *a = static_cast<const In*>(from_a), *b = static_cast<const In*>(from_b);
+    Out* c = static_cast<Out*>(to);
     float* packed_a = static_cast<float*>(workspace);
     float* packed_b = packed_a + blocks_.m * blocks_.k;
+    float* sums = packed_b + blocks_.n * blocks_.k;
     for (int64_t m0 = 0; m0 < shape_.m; m0 += blocks_.m) {
       for (int64_t n0 = 0; n0 < shape_.n; n0 += blocks_.n) {
         for (int64_t k0 = 0; k0 < shape_.k; k0 += blocks_.k) {
@@ -61,7 +74,7 @@ class OwnMatmul final : public MatmulPlan::Implementation {
                             std::min(blocks_.n, shape_.n - n0),
                             std::min(blocks_.k, shape_.k - k0)};
           Pack(context, block, a, b, packed_a, packed_b);
-          Multiply(context, block, packed_a, packed_b, c);
+          Multiply(context, block, packed_a, packed_b, sums, c);
         }
       }
     }
@@ -72,8 +85,8 @@ class OwnMatmul final : public MatmulPlan::Implementation {
     int64_t m0, n0, k0, m, n, k;
   };
 
-  void Pack(const Context& context, const Block& block, const float* a, const float* b,
-            float* packed_a, float* packed_b) const {
+  void Pack(const Context& context, const Block& block, const In* a, const In* b, float* packed_a,
+            float* packed_b) const {
     constexpr int64_t kRows = 96, kColumns = 128;  // per task
     const int64_t a_tasks = CeilDiv(block.m, kRows);
     const int64_t b_tasks = CeilDiv(block.n, kColumns);
@@ -83,14 +96,14 @@ class OwnMatmul final : public MatmulPlan::Implementation {
       if (task < a_tasks) {
         const int64_t row = task * kRows;
         const int64_t m0 = block.m0 + row;
-        const float* from =
+        const In* from =
             shape_.trans_a ? a + block.k0 * shape_.lda + m0 : a + m0 * shape_.lda + block.k0;
         PackA(std::min(kRows, block.m - row), block.k, from, shape_.lda, shape_.trans_a,
               packed_a + row * block.k);
       } else {
         const int64_t column = (task - a_tasks) * kColumns;
         const int64_t n0 = block.n0 + column;
-        const float* from =
+        const In* from =
             shape_.trans_b ? b + n0 * shape_.ldb + block.k0 : b + block.k0 * shape_.ldb + n0;
         PackB(std::min(kColumns, block.n - column), block.k, from, shape_.ldb, shape_.trans_b,
               packed_b + column * block.k);
@@ -99,10 +112,9 @@ class OwnMatmul final : public MatmulPlan::Implementation {
   }
 
   void Multiply(const Context& context, const Block& block, const float* packed_a,
-                const float* packed_b, float* c) const {
+                const float* packed_b, float* sums, Out* c) const {
     const int64_t row_tasks = CeilDiv(block.m, task_rows_);
     const int64_t column_tasks = CeilDiv(block.n, task_columns_);
-    const bool accumulate = shape_.accumulate || block.k0 > 0;
     // Neighbouring tasks share columns: their part of b is then in the cache already.
     context.pool->ParallelFor(row_tasks * column_tasks, [&](int64_t task, int) {
       const int64_t row_begin = task % row_tasks * task_rows_;
@@ -111,29 +123,47 @@ class OwnMatmul final : public MatmulPlan::Implementation {
       const int64_t column_end = std::min(block.n, column_begin + task_columns_);
       for (int64_t column = column_begin; column < column_end; column += kTileColumns) {
         for (int64_t row = row_begin; row < row_end; row += kTileRows) {
-          Tile(block.k, packed_a + row * block.k, packed_b + column * block.k,
-               std::min(kTileRows, row_end - row), std::min(kTileColumns, column_end - column),
-               accumulate, c + (block.m0 + row) * shape_.ldc + block.n0 + column);
+          const TilePlace place{.rows = std::min(kTileRows, row_end - row),
+                                .columns = std::min(kTileColumns, column_end - column),
+                                .sums = sums + row * blocks_.n + column * kTileRows};
+          Tile(block, packed_a + row * block.k, packed_b + column * block.k, place,
+               c + (block.m0 + row) * shape_.ldc + block.n0 + column);
         }
       }
     });
   }
 
-  void Tile(int64_t k, const float* a, const float* b, int64_t rows, int64_t columns,
-            bool accumulate, float* c) const {
-    for (int64_t row = 0; row < rows; ++row) {
+  struct TilePlace {
+    int64_t rows, columns;
+    float* sums;  // [6, 16], of a product that sums apart
+  };
+
+  void Tile(const Block& block, const float* a, const float* b, const TilePlace& place,
+            Out* c) const {
+    for (int64_t row = 0; row < place.rows; ++row) {
       _mm_prefetch(reinterpret_cast<const char*>(c + row * shape_.ldc), _MM_HINT_T0);
     }
-    if (rows == kTileRows && columns == kTileColumns) {
-      MicroKernel(k, a, 1, kTileRows, b, kTileColumns, c, shape_.ldc, accumulate);
-      return;
-    }
     alignas(32) float tile[kTileRows * kTileColumns];
-    MicroKernel(k, a, 1, kTileRows, b, kTileColumns, tile, kTileColumns, false);
-    for (int64_t row = 0; row < rows; ++row) {
+    if constexpr (std::is_same_v<Out, float>) {
+      const bool accumulate = shape_.accumulate || block.k0 > 0;
+      if (place.rows == kTileRows && place.columns == kTileColumns) {
+        MicroKernel(block.k, a, 1, kTileRows, b, kTileColumns, c, shape_.ldc, accumulate);
+        return;
+      }
+      MicroKernel(block.k, a, 1, kTileRows, b, kTileColumns, tile, kTileColumns, false);
+      WriteTile(tile, place, accumulate, c);
+    } else {
+      float* sums = SumsApart(shape_) ? place.sums : tile;
+      MicroKernel(block.k, a, 1, kTileRows, b, kTileColumns, sums, kTileColumns, block.k0 > 0);
+      if (block.k0 + block.k == shape_.k) WriteTile(sums, place, shape_.accumulate, c);
+    }
+  }
+
+  void WriteTile(const float* tile, const TilePlace& place, bool accumulate, Out* c) const {
+    for (int64_t row = 0; row < place.rows; ++row) {
       const float* from = tile + row * kTileColumns;
-      float* to = c + row * shape_.ldc;
-      simd::ForEachVec(columns, [=](int64_t j, auto lanes) {
+      Out* to = c + row * shape_.ldc;
+      simd::ForEachVec(place.columns, [=](int64_t j, auto lanes) {
         const simd::Vec value = lanes.Load(from + j);
         lanes.Store(to + j, accumulate ? _mm256_add_ps(value, lanes.Load(to + j)) : value);
       });
@@ -149,12 +179,13 @@ class OwnMatmul final : public MatmulPlan::Implementation {
 
 int64_t OwnMatmulWorkspaceBytes(const MatmulShape& shape) {
   const Blocks blocks = BlocksOf(shape);
-  return RoundUp((blocks.m + blocks.n) * blocks.k * static_cast<int64_t>(sizeof(float)),
+  const int64_t sums = SumsApart(shape) ? blocks.m * blocks.n : 0;
+  return RoundUp(((blocks.m + blocks.n) * blocks.k + sums) * static_cast<int64_t>(sizeof(float)),
                  kWorkspaceAlignment);
 }
 
 std::unique_ptr<MatmulPlan::Implementation> MakeOwnMatmul(const MatmulShape& shape) {
-  return std::make_unique<OwnMatmul>(shape);
+  return MakeTyped<OwnMatmul>(shape);
 }
 
 }  // namespace strata::kernels

@@ -16,18 +16,19 @@ constexpr int64_t kMostRows = 4;
 constexpr int64_t kRowsOfB = 4;
 
 // The dot products of a with `kRows` rows of b.
-template <int64_t kRows>
-void Dots(int64_t k, const float* a, const float* b, int64_t ldb, bool accumulate, float* c) {
+template <int64_t kRows, typename In, typename Out>
+void Dots(int64_t k, const In* a, const In* b, int64_t ldb, bool accumulate, Out* c) {
   Vec even[kRows], odd[kRows];
   for (int64_t row = 0; row < kRows; ++row) even[row] = odd[row] = simd::Zero();
   int64_t p = 0;
   for (; p + 2 * simd::kLanes <= k; p += 2 * simd::kLanes) {
-    const Vec a0 = _mm256_loadu_ps(a + p), a1 = _mm256_loadu_ps(a + p + simd::kLanes);
+    const simd::Full lanes;
+    const Vec a0 = lanes.Load(a + p), a1 = lanes.Load(a + p + simd::kLanes);
 #pragma GCC unroll 4
     for (int64_t row = 0; row < kRows; ++row) {
-      const float* from = b + row * ldb + p;
-      even[row] = _mm256_fmadd_ps(a0, _mm256_loadu_ps(from), even[row]);
-      odd[row] = _mm256_fmadd_ps(a1, _mm256_loadu_ps(from + simd::kLanes), odd[row]);
+      const In* from = b + row * ldb + p;
+      even[row] = _mm256_fmadd_ps(a0, lanes.Load(from), even[row]);
+      odd[row] = _mm256_fmadd_ps(a1, lanes.Load(from + simd::kLanes), odd[row]);
     }
   }
   for (; p < k; p += simd::kLanes) {
@@ -40,17 +41,21 @@ void Dots(int64_t k, const float* a, const float* b, int64_t ldb, bool accumulat
   }
   for (int64_t row = 0; row < kRows; ++row) {
     const float dot = simd::Sum(_mm256_add_ps(even[row], odd[row]));
-    c[row] = accumulate ? c[row] + dot : dot;
+    c[row] = FromFloat<Out>(accumulate ? ToFloat(c[row]) + dot : dot);
   }
 }
 
+template <typename In, typename Out>
 class RowsMatmul final : public MatmulPlan::Implementation {
  public:
-  using Implementation::Implementation;
+  using MatmulPlan::Implementation::Implementation;
   MatmulBackend backend() const override { return MatmulBackend::kOwn; }
 
-  void Run(const Context& context, const float* a, const float* b, float* c, void*) override {
-    const MatmulShape& s = shape_;
+  void Run(const Context& context, const void* from_a, const void* from_b, void* to,
+           void*) override {
+    const MatmulShape& s = this->shape_;
+    const In *a = static_cast<const In*>(from_a), *b = static_cast<const In*>(from_b);
+    Out* c = static_cast<Out*>(to);
     const int64_t block = RoundUp(RowsPerTask(s.k), kRowsOfB);
     ForBlocks(context, s.n, block, [&](int64_t begin, int64_t end) {
       int64_t j = begin;
@@ -75,7 +80,7 @@ bool SuitsRowsMatmul(const MatmulShape& shape) {
 }
 
 std::unique_ptr<MatmulPlan::Implementation> MakeRowsMatmul(const MatmulShape& shape) {
-  return std::make_unique<RowsMatmul>(shape);
+  return MakeTyped<RowsMatmul>(shape);
 }
 
 }  // namespace strata::kernels

@@ -4,9 +4,11 @@
 
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "kernels/cpu/test_util.h"
+#include "kernels/isa.h"
 #include "kernels/reference/matmul.h"
 
 namespace strata::kernels {
@@ -100,11 +102,108 @@ TEST(Matmul, ImpossibleShapesAreRefused) {
       absl::StatusCode::kInvalidArgument);
 }
 
+TEST(Matmul, AProductOfAnotherTypeOfSixteenBitsIsRefused) {
+  const MatmulShape shape = {
+      .m = 2, .n = 2, .k = 2, .type = NumberType::kBF16, .out_type = NumberType::kF16};
+  EXPECT_EQ(MatmulPlan::Create(shape, 1).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
 TEST(Matmul, MakingAPlanLeavesTheCallersOpenMpThreadsAlone) {
   omp_set_num_threads(2);
   ASSERT_TRUE(MatmulPlan::Create({.m = 8, .n = 8, .k = 8}, 1, MatmulBackend::kOneDnn).ok());
   EXPECT_EQ(omp_get_max_threads(), 2);
   omp_set_num_threads(1);
+}
+
+// Products of factors of 16 bits are those of the factors in f32, here in the same order; a product
+// of 16 bits is rounded once.
+template <typename T>
+void CheckSixteenBits(NumberType type, MatmulShape shape) {
+  SCOPED_TRACE(::testing::Message() << shape.m << " x " << shape.n << " x " << shape.k);
+  const auto rounded = [](const Floats& values) {
+    std::vector<T> result(values.size());
+    for (size_t i = 0; i < values.size(); ++i) result[i] = FromFloat<T>(values[i]);
+    return result;
+  };
+  const auto widened = [](const std::vector<T>& values) {
+    Floats result(values.size());
+    for (size_t i = 0; i < values.size(); ++i) result[i] = ToFloat(values[i]);
+    return result;
+  };
+  const auto a = rounded(testing::Random(shape.m * shape.k, 1));
+  const auto b = rounded(testing::Random(shape.k * shape.n, 2));
+  const auto c = rounded(testing::Random(shape.m * shape.n, 3));
+  const auto run = [&](NumberType in, NumberType out, const void* x, const void* y, void* z) {
+    MatmulShape typed = shape;
+    typed.type = in;
+    typed.out_type = out;
+    device::ThreadPool pool(2);
+    const auto plan = MatmulPlan::Create(typed, 2, MatmulBackend::kOwn);
+    ASSERT_TRUE(plan.ok()) << plan.status();
+    testing::Workspace workspace(MatmulWorkspaceBytes(typed, 2));
+    plan->Run({&pool}, x, y, z, workspace.get());
+  };
+  const Floats wide_a = widened(a), wide_b = widened(b);
+  Floats expected = widened(c), wide = expected;
+  std::vector<T> narrow = c;
+  run(NumberType::kF32, NumberType::kF32, wide_a.data(), wide_b.data(), expected.data());
+  run(type, NumberType::kF32, a.data(), b.data(), wide.data());
+  run(type, type, a.data(), b.data(), narrow.data());
+  EXPECT_TRUE(testing::SameBits(wide, expected));
+  const float unit = type == NumberType::kBF16 ? 0x1p-8F : 0x1p-11F;
+  for (size_t i = 0; i < narrow.size(); ++i) {
+    // c comes to the sums last, or to those of the first block of k.
+    ASSERT_NEAR(ToFloat(narrow[i]), expected[i], std::abs(expected[i]) * unit + 1e-4F) << i;
+  }
+}
+
+TEST(Matmul, OfSixteenBits_IsThatOfTheSameNumbersInF32) {
+  for (const bool trans_a : {false, true}) {
+    for (const bool trans_b : {false, true}) {
+      for (const bool accumulate : {false, true}) {
+        const auto check = [&](int64_t m, int64_t n, int64_t k) {
+          const MatmulShape shape = {.m = m,
+                                     .n = n,
+                                     .k = k,
+                                     .trans_a = trans_a,
+                                     .trans_b = trans_b,
+                                     .accumulate = accumulate};
+          CheckSixteenBits<BFloat16>(NumberType::kBF16, shape);
+          CheckSixteenBits<Float16>(NumberType::kF16, shape);
+        };
+        check(3, 17, 40);    // few rows
+        check(13, 33, 9);    // one block of k
+        check(50, 70, 520);  // three
+      }
+    }
+  }
+  CheckSixteenBits<BFloat16>(NumberType::kBF16, {.m = 1100, .n = 40, .k = 300});
+  CheckSixteenBits<BFloat16>(NumberType::kBF16, {.m = 20, .n = 1100, .k = 300, .trans_b = true});
+}
+
+TEST(Matmul, OfBFloat16ThroughTheLibrary_IsCloseToOurOwn) {
+  if (!BFloat16Works()) GTEST_SKIP() << "the CPU does not multiply bf16 numbers";
+  const MatmulShape shape = {.m = 70,
+                             .n = 90,
+                             .k = 300,
+                             .trans_b = true,
+                             .type = NumberType::kBF16,
+                             .out_type = NumberType::kF32};
+  std::vector<BFloat16> a(shape.m * shape.k), b(shape.k * shape.n);
+  for (size_t i = 0; i < a.size(); ++i)
+    a[i] = FromFloat<BFloat16>(0.01F * static_cast<float>(i % 97));
+  for (size_t i = 0; i < b.size(); ++i)
+    b[i] = FromFloat<BFloat16>(0.01F * static_cast<float>(i % 89));
+  Floats own(shape.m * shape.n), library = own;
+  device::ThreadPool pool(2);
+  testing::Workspace workspace(MatmulWorkspaceBytes(shape, 2));
+  for (const auto& [backend, c] :
+       {std::pair{MatmulBackend::kOwn, &own}, std::pair{MatmulBackend::kOneDnn, &library}}) {
+    const auto plan = MatmulPlan::Create(shape, 2, backend);
+    ASSERT_TRUE(plan.ok()) << plan.status();
+    plan->Run({&pool}, a.data(), b.data(), c->data(), workspace.get());
+  }
+  testing::ExpectClose(library, testing::Widen(own), 1e-5);
 }
 
 TEST(Matmul, NonFiniteValuesComeThrough) {

@@ -8,22 +8,16 @@
 namespace strata::kernels {
 namespace {
 
-using simd::FirstLanes;
 using simd::Vec;
 
 // Loads up to 8 rows of up to 8 elements and transposes: afterwards v[p] holds element p of each
 // row.
-void LoadTransposed(int64_t rows, int64_t elements, const float* from, int64_t ld, Vec (&v)[8]) {
-  const __m256i mask = FirstLanes(std::min<int64_t>(elements, 8));
+template <typename T>
+void LoadTransposed(int64_t rows, int64_t elements, const T* from, int64_t ld, Vec (&v)[8]) {
+  const simd::Tail lanes(std::min<int64_t>(elements, 8));
   for (int64_t row = 0; row < 8; ++row) {
-    v[row] = row < rows ? _mm256_maskload_ps(from + row * ld, mask) : simd::Zero();
+    v[row] = row < rows ? lanes.Load(from + row * ld) : simd::Zero();
   }
-  simd::Transpose(v);
-}
-
-void LoadTransposedFull(const float* from, int64_t ld, Vec (&v)[8]) {
-#pragma GCC unroll 8
-  for (int64_t row = 0; row < 8; ++row) v[row] = _mm256_loadu_ps(from + row * ld);
   simd::Transpose(v);
 }
 
@@ -33,13 +27,14 @@ void StoreSix(Vec v, float* to) {
 }
 
 // One panel of a whose six rows are stored one after the other.
-void PackRows(int64_t rows, int64_t k, const float* from, int64_t ld, float* to) {
+template <typename T>
+void PackRows(int64_t rows, int64_t k, const T* from, int64_t ld, float* to) {
   int64_t p = 0;
   if (rows == kTileRows) {
     for (; p + 8 <= k; p += 8) {
       Vec v[8];
 #pragma GCC unroll 6
-      for (int64_t row = 0; row < kTileRows; ++row) v[row] = _mm256_loadu_ps(from + row * ld + p);
+      for (int64_t row = 0; row < kTileRows; ++row) v[row] = simd::Full{}.Load(from + row * ld + p);
       v[6] = v[7] = simd::Zero();
       simd::Transpose(v);
 #pragma GCC unroll 8
@@ -56,16 +51,23 @@ void PackRows(int64_t rows, int64_t k, const float* from, int64_t ld, float* to)
 }
 
 // One panel of b whose sixteen columns are stored as rows, i.e. b is stored transposed.
-void PackColumnsStoredAsRows(int64_t columns, int64_t k, const float* from, int64_t ld, float* to) {
+template <typename T>
+void PackColumnsStoredAsRows(int64_t columns, int64_t k, const T* from, int64_t ld, float* to) {
   for (int64_t half = 0; half < kTileColumns; half += 8) {
     const int64_t rows = std::clamp<int64_t>(columns - half, 0, 8);
-    for (int64_t p = 0; p < k; p += 8) {
+    int64_t p = 0;
+    for (; rows == 8 && p + 8 <= k; p += 8) {
       Vec v[8];
-      if (rows == 8 && p + 8 <= k) {
-        LoadTransposedFull(from + half * ld + p, ld, v);
-      } else {
-        LoadTransposed(rows, k - p, from + half * ld + p, ld, v);
-      }
+      const T* block = from + half * ld + p;
+#pragma GCC unroll 8
+      for (int64_t row = 0; row < 8; ++row) v[row] = simd::Full{}.Load(block + row * ld);
+      simd::Transpose(v);
+#pragma GCC unroll 8
+      for (int64_t i = 0; i < 8; ++i) _mm256_storeu_ps(to + (p + i) * kTileColumns + half, v[i]);
+    }
+    for (; p < k; p += 8) {
+      Vec v[8];
+      LoadTransposed(rows, k - p, from + half * ld + p, ld, v);
       for (int64_t i = 0; i < std::min<int64_t>(8, k - p); ++i) {
         _mm256_storeu_ps(to + (p + i) * kTileColumns + half, v[i]);
       }
@@ -75,52 +77,54 @@ void PackColumnsStoredAsRows(int64_t columns, int64_t k, const float* from, int6
 
 }  // namespace
 
-void PackA(int64_t rows, int64_t k, const float* from, int64_t ld, bool transposed, float* to) {
-  for (int64_t row = 0; row < rows; row += kTileRows, to += kTileRows * k) {
-    const int64_t panel_rows = std::min(kTileRows, rows - row);
-    if (!transposed) {
-      PackRows(panel_rows, k, from + row * ld, ld, to);
-      continue;
+template <typename T>
+void PackA(int64_t rows, int64_t k, const T* from, int64_t ld, bool transposed, float* to) {
+  if (!transposed) {
+    for (int64_t row = 0; row < rows; row += kTileRows, to += kTileRows * k) {
+      PackRows(std::min(kTileRows, rows - row), k, from + row * ld, ld, to);
     }
-    const __m256i mask = FirstLanes(panel_rows);
-    for (int64_t p = 0; p < k; ++p) {
-      StoreSix(_mm256_maskload_ps(from + p * ld + row, mask), to + p * kTileRows);
+    return;
+  }
+  // Along stored rows, which may lie pages apart.
+  for (int64_t p = 0; p < k; ++p, from += ld, to += kTileRows) {
+    int64_t row = 0;
+    for (; row + 8 <= rows; row += kTileRows) StoreSix(simd::Full{}.Load(from + row), to + row * k);
+    for (; row < rows; row += kTileRows) {
+      const simd::Tail lanes(std::min(kTileRows, rows - row));
+      StoreSix(lanes.Load(from + row), to + row * k);
     }
   }
 }
 
-void PackB(int64_t columns, int64_t k, const float* from, int64_t ld, bool transposed, float* to) {
-  for (int64_t column = 0; column < columns; column += kTileColumns, to += kTileColumns * k) {
-    const int64_t panel_columns = std::min(kTileColumns, columns - column);
-    if (transposed) {
-      PackColumnsStoredAsRows(panel_columns, k, from + column * ld, ld, to);
-      continue;
+template <typename T>
+void PackB(int64_t columns, int64_t k, const T* from, int64_t ld, bool transposed, float* to) {
+  if (transposed) {
+    for (int64_t column = 0; column < columns; column += kTileColumns, to += kTileColumns * k) {
+      PackColumnsStoredAsRows(std::min(kTileColumns, columns - column), k, from + column * ld, ld,
+                              to);
     }
-    const __m256i left = FirstLanes(std::min<int64_t>(panel_columns, 8));
-    const __m256i right = FirstLanes(std::max<int64_t>(panel_columns - 8, 0));
-    for (int64_t p = 0; p < k; ++p) {
-      const float* row = from + p * ld + column;
-      _mm256_storeu_ps(to + p * kTileColumns, _mm256_maskload_ps(row, left));
-      _mm256_storeu_ps(to + p * kTileColumns + 8, _mm256_maskload_ps(row + 8, right));
+    return;
+  }
+  for (int64_t p = 0; p < k; ++p, from += ld, to += kTileColumns) {
+    int64_t column = 0;
+    for (; column + kTileColumns <= columns; column += kTileColumns) {
+      _mm256_storeu_ps(to + column * k, simd::Full{}.Load(from + column));
+      _mm256_storeu_ps(to + column * k + 8, simd::Full{}.Load(from + column + 8));
     }
+    if (column == columns) continue;
+    const simd::Tail left(std::min<int64_t>(columns - column, 8));
+    const simd::Tail right(std::max<int64_t>(columns - column - 8, 0));
+    _mm256_storeu_ps(to + column * k, left.Load(from + column));
+    _mm256_storeu_ps(to + column * k + 8, right.Load(from + column + 8));
   }
 }
 
-void TransposeBlock(int64_t rows, int64_t k, const float* from, int64_t from_ld, float* to,
-                    int64_t to_ld) {
-  for (int64_t row = 0; row < rows; row += 8) {
-    for (int64_t p = 0; p < k; p += 8) {
-      Vec v[8];
-      if (row + 8 <= rows && p + 8 <= k) {
-        LoadTransposedFull(from + row * from_ld + p, from_ld, v);
-      } else {
-        LoadTransposed(rows - row, k - p, from + row * from_ld + p, from_ld, v);
-      }
-      for (int64_t i = 0; i < std::min<int64_t>(8, k - p); ++i) {
-        _mm256_storeu_ps(to + (p + i) * to_ld + row, v[i]);
-      }
-    }
-  }
-}
+#define STRATA_INSTANTIATE(T)                                             \
+  template void PackA(int64_t, int64_t, const T*, int64_t, bool, float*); \
+  template void PackB(int64_t, int64_t, const T*, int64_t, bool, float*);
+STRATA_INSTANTIATE(float)
+STRATA_INSTANTIATE(BFloat16)
+STRATA_INSTANTIATE(Float16)
+#undef STRATA_INSTANTIATE
 
 }  // namespace strata::kernels

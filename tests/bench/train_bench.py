@@ -1,8 +1,12 @@
-"""Training speed as a share of the machine's measured rate of matrix products, and memory against its prediction.
+"""Training speed against PyTorch's and against the machine's rate of matrix products, and memory against its prediction.
 
-Run by ./dev bench train [--model demo|124m] [--steps N] [--json FILE]. One rank, all cores as its threads. Model FLOPs
-are 6 per parameter of the matrices and token, and 6·layers·width·sequence per token for causal attention (half of the
-full square), recomputation not counted; the rate of matrix products is measured before and after in the same run.
+Run by ./dev bench train [--shape NAME…] [--precision f32|bf16…] [--rounds N] [--steps N] [--no-compile] [--alone]
+[--json FILE]. All cores as one rank's threads and as PyTorch's. Rounds alternate between this engine, PyTorch eager and
+PyTorch compiled (tests/bench/train_bench_torch.py: transformers' classes with scaled-dot-product attention, fused AdamW,
+gradients clipped): what else the machine does hits all of them. Shown are medians of the rounds and of the rounds'
+ratios. Model FLOPs are 6 per parameter of the matrices and token (4 where they are frozen), and 6·layers·width·sequence
+per token for causal attention (half of the full square), recomputation not counted; the rate of matrix products is
+measured before and after in the same run.
 """
 
 import argparse
@@ -14,27 +18,54 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import venv
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-MODELS = {
-    # name: (model section, sequence, sequences per step and pass, steps)
-    "demo": (dict(layers=4, hidden=192, heads=6, kv_heads=2, ffn=512, vocab=256, tied_embeddings="true"), 256, 8, 4, 30),
-    "124m": (dict(layers=12, hidden=768, heads=12, kv_heads=12, ffn=2048, vocab=50304, tied_embeddings="true"), 512, 4,
-             4, 5),
+sys.path.insert(0, str(ROOT / "tests" / "parity"))
+
+import tokenizer_parity as parity  # noqa: E402
+
+GPT2 = dict(family="gpt2", layers=12, hidden=768, heads=12, ffn=3072, vocab=50257, tied_embeddings="true")
+LLAMA = dict(family="llama", layers=12, hidden=512, heads=8, kv_heads=8, ffn=1408, vocab=32000)
+DEMO = dict(family="llama", layers=4, hidden=192, heads=6, kv_heads=2, ffn=512, vocab=256, tied_embeddings="true")
+LORA = dict(rank=16, alpha=32, targets=["c_attn"])
+SHAPES = {  # name: model, sequences of a step, their tokens, adapters
+    "gpt2-4x512": (GPT2, 4, 512, None),
+    "gpt2-2x1024": (GPT2, 2, 1024, None),
+    "llama60m-8x512": (LLAMA, 8, 512, None),
+    "llama60m-1x512": (LLAMA, 1, 512, None),
+    "gpt2-lora-4x512": (GPT2, 4, 512, LORA),
+    "demo": (DEMO, 4, 256, None),
 }
 
 
-def flops_per_token(model, sequence) -> float:
-    head = model["hidden"] // model["heads"]
-    attention = model["hidden"] * head * (2 * model["heads"] + 2 * model["kv_heads"])
-    matrices = model["layers"] * (attention + 3 * model["hidden"] * model["ffn"]) + model["hidden"] * model["vocab"]
-    return 6.0 * matrices + 6.0 * model["layers"] * model["hidden"] * sequence
+def with_pytorch():
+    """Runs this program again with PyTorch and transformers' models, from PyPI where they are not in the cache."""
+    python = parity.CACHE / "venv" / "bin" / "python"
+    if pathlib.Path(sys.prefix) == parity.CACHE / "venv":
+        return
+    if not python.exists():
+        venv.create(parity.CACHE / "venv", with_pip=True)
+    needed = ["torch", "transformers", "peft"]
+    if subprocess.run([python, "-c", "import " + ", ".join(needed)], stderr=subprocess.DEVNULL).returncode != 0:
+        subprocess.run([python, "-m", "pip", "install", "-q", "--no-cache-dir", *needed], check=True)
+    os.execv(python, [str(python), *sys.argv])
+
+
+def flops_per_token(model, sequence, lora) -> float:
+    hidden, layers = model["hidden"], model["layers"]
+    head = hidden // model["heads"]
+    attention = hidden * head * (2 * model["heads"] + 2 * model.get("kv_heads", model["heads"]))
+    products = 3 if model["family"] == "llama" else 2
+    matrices = layers * (attention + products * hidden * model["ffn"]) + hidden * model["vocab"]
+    adapters = layers * lora["rank"] * (hidden + 3 * hidden) if lora else 0
+    return (4.0 if lora else 6.0) * matrices + 6.0 * adapters + 6.0 * layers * hidden * sequence
 
 
 def matmul_rate(bench) -> float:
     """FLOP/s of square products of 1024 and 2048, with all threads: the best, of our own and of the library's."""
     with tempfile.NamedTemporaryFile(suffix=".json") as file:
-        subprocess.run([bench, "--benchmark_filter", "matmul/square/(1024|2048)/", "--seconds", "1", "--json",
+        subprocess.run([bench, "--benchmark_filter", "matmul/square/(1024|2048)/own", "--seconds", "1", "--json",
                         file.name], check=True, stdout=subprocess.DEVNULL)
         found = json.loads(pathlib.Path(file.name).read_text())["kernels"]
     return max(kernel["flops_per_second"] for kernel in found)
@@ -46,59 +77,127 @@ def write_text(path):
     path.write_text((words * (2_000_000 // len(words) + 1))[:2_000_000])
 
 
-def run(name, steps, folder, text) -> list:
-    model, sequence, batch, micro, default_steps = MODELS[name]
-    lines = ["model:", "  family: llama"] + [f"  {key}: {value}" for key, value in model.items()]
-    lines += ["data:", f"  train: [{{path: {text}}}]", "train:", f"  steps: {steps or default_steps}",
-              f"  sequence: {sequence}", f"  global_batch: {batch}", f"  micro_batch: {micro}",
-              "checkpoint: {every_steps: 1000000, keep: 1}"]
-    job, metrics = folder / f"{name}.yaml", folder / f"{name}.jsonl"
-    job.write_text("\n".join(lines) + "\n")
-    subprocess.run([ROOT / "out/bin/strata", "run", job, "--dir", folder / name, "--metrics", metrics, "-q"], check=True,
-                   stdout=subprocess.DEVNULL)
-    return [json.loads(line) for line in metrics.read_text().splitlines()]
+class Ours:
+    """A job of a few steps each time it is asked."""
+
+    def __init__(self, shape, precision, steps, folder, text):
+        model, batch, sequence, lora = SHAPES[shape]
+        lines = ["model:"] + [f"  {key}: {value}" for key, value in model.items()]
+        lines += ["data:", f"  train: [{{path: {text}}}]", "train:", f"  steps: {steps + 1}", f"  sequence: {sequence}",
+                  f"  global_batch: {batch}", f"  micro_batch: {batch}"]
+        if precision != "f32":
+            lines += [f"  precision: {precision}"]
+        if lora:
+            lines += ["  method: lora", f"  lora: {json.dumps(lora)}"]
+        lines += ["checkpoint: {every_steps: 1000000, keep: 1}"]
+        self.folder, self.rounds, self.records = folder, 0, []
+        self.job = folder / f"{shape}-{precision}.yaml"
+        self.job.write_text("\n".join(lines) + "\n")
+
+    def round(self) -> float:
+        self.rounds += 1
+        metrics, place = self.folder / "metrics.jsonl", self.folder / f"{self.job.stem}-{self.rounds}"
+        metrics.unlink(missing_ok=True)
+        done = subprocess.run([ROOT / "out/bin/strata", "run", self.job, "--dir", place, "--metrics", metrics, "-q"],
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        subprocess.run(["rm", "-rf", place], check=True)
+        if done.returncode != 0:
+            raise RuntimeError(done.stdout.strip().splitlines()[-1])
+        records = [json.loads(line) for line in metrics.read_text().splitlines()][1:]
+        self.records += records
+        return statistics.median(record["seconds"] for record in records)
+
+    def memory(self) -> str:
+        memory = self.records[-1]["memory"]["host"]
+        seen = memory["measured_bytes"] - memory["overhead_bytes"]
+        return f"memory predicted {memory['predicted_bytes'] / 2**20:.1f} MiB, seen {seen / 2**20:.1f} MiB"
+
+    def purposes(self) -> dict:
+        found = [{key: sum(value.get(k, 0) for k in ("compute_seconds", "exposed_seconds"))
+                  for key, value in record.get("purposes", {}).items()} for record in self.records]
+        keys = {key for purpose in found for key in purpose}
+        return {key: statistics.median(p.get(key, 0) for p in found) for key in keys}
 
 
-def measure(name, options, folder, text, bench) -> dict:
-    model, sequence, batch, _, _ = MODELS[name]
+class Theirs:
+    """The process that has PyTorch, asked for one of its modes."""
+
+    def __init__(self, shape, precision, steps, modes):
+        model, batch, sequence, lora = SHAPES[shape]
+        spec = dict(model=model, batch=batch, sequence=sequence, lora=lora, precision=precision, steps=steps, modes=modes,
+                    threads=os.cpu_count())
+        self.process = subprocess.Popen([sys.executable, ROOT / "tests/bench/train_bench_torch.py", json.dumps(spec)],
+                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.version = self.process.stdout.readline().strip()
+
+    def round(self, mode) -> float:
+        print(mode, file=self.process.stdin, flush=True)
+        return float(self.process.stdout.readline())
+
+    def close(self):
+        self.process.stdin.close()
+        self.process.wait()
+
+
+def measure(shape, precision, options, folder, text, bench) -> dict:
+    model, batch, sequence, lora = SHAPES[shape]
+    modes = [] if options.alone else ["eager"] if options.no_compile else ["eager", "compiled"]
     before = matmul_rate(bench)
-    records = run(name, options.steps, folder, text)
+    ours = Ours(shape, precision, options.steps, folder, text)
+    theirs = Theirs(shape, precision, options.steps, modes) if modes else None
+    seconds = {side: [] for side in ["strata", *modes]}
+    for turn in range(options.rounds):
+        for side in list(seconds) if turn % 2 == 0 else reversed(seconds):
+            seconds[side].append(ours.round() if side == "strata" else theirs.round(side))
+    if theirs:
+        theirs.close()
     after = matmul_rate(bench)
-    seconds = statistics.median(record["seconds"] for record in records[1:])
-    flops = flops_per_token(model, sequence) * batch * sequence
-    rate = (before + after) / 2
-    memory = records[-1]["memory"]["host"]
-    seen = memory["measured_bytes"] - memory["overhead_bytes"]
-    result = {"model": name, "tokens_per_second": batch * sequence / seconds, "seconds_per_step": seconds,
-              "model_flops_per_second": flops / seconds, "matmul_flops_per_second": [before, after],
-              "share": flops / seconds / rate, "predicted_bytes": memory["predicted_bytes"],
-              "arena_bytes": memory["arena_bytes"], "measured_less_overhead_bytes": seen}
-    purposes = [{key: sum(value.get(k, 0) for k in ("compute_seconds", "exposed_seconds"))
-                 for key, value in record.get("purposes", {}).items()} for record in records[1:]]
-    keys = {key for found in purposes for key in found}
-    result["purpose_seconds"] = {key: statistics.median(p.get(key, 0) for p in purposes) for key in sorted(keys)}
-    print(f"{name}: {seconds:.3f} s a step, {result['tokens_per_second']:.0f} tokens/s, {flops / seconds / 1e9:.0f} of "
-          f"{rate / 1e9:.0f} GFLOP/s (before {before / 1e9:.0f}, after {after / 1e9:.0f}): share {result['share']:.2f}; "
-          f"memory predicted {memory['predicted_bytes'] / 2**20:.1f} MiB, seen {seen / 2**20:.1f} MiB", flush=True)
+    flops, rate = flops_per_token(model, sequence, lora) * batch * sequence, (before + after) / 2
+    result = {"shape": shape, "precision": precision, "matmul_flops_per_second": [before, after], "sides": {}}
+    print(f"{shape} {precision}: products {before / 1e9:.0f} and {after / 1e9:.0f} GFLOP/s, load {os.getloadavg()[0]:.1f}"
+          + (f", PyTorch {theirs.version}" if theirs else ""))
+    for side, times in seconds.items():
+        median = statistics.median(times)
+        ratio = statistics.median(b / a for a, b in zip(seconds["strata"], times))
+        result["sides"][side] = {"seconds": times, "tokens_per_second": batch * sequence / median, "ratio": ratio,
+                                 "share": flops / median / rate}
+        print(f"  {side:9} {median:8.3f} s a step {batch * sequence / median:8.0f} tokens/s, share of the rate "
+              f"{flops / median / rate:.2f}" + ("" if side == "strata" else f", strata is {ratio:.2f} x"))
+    result["purpose_seconds"] = ours.purposes()
+    print(f"  {ours.memory()}")
     for key, value in sorted(result["purpose_seconds"].items(), key=lambda item: -item[1]):
-        print(f"  {key:18} {value:8.4f} s {100 * value / seconds:5.1f} %")
+        print(f"    {key:18} {value:8.4f} s {100 * value / statistics.median(seconds['strata']):5.1f} %")
+    sys.stdout.flush()
     return result
 
 
 def main():
-    parser = argparse.ArgumentParser(prog="./dev bench train", description=__doc__)
-    parser.add_argument("--model", choices=list(MODELS), action="append")
-    parser.add_argument("--steps", type=int, default=0)
+    parser = argparse.ArgumentParser(prog="./dev bench train", description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--shape", choices=list(SHAPES), nargs="*", default=[name for name in SHAPES if name != "demo"])
+    parser.add_argument("--precision", choices=["f32", "bf16"], nargs="*", default=["f32"])
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--steps", type=int, default=3, help="of each side in a round")
+    parser.add_argument("--no-compile", action="store_true")
+    parser.add_argument("--alone", action="store_true", help="without PyTorch")
     parser.add_argument("--json", type=pathlib.Path)
     options = parser.parse_args()
     bench = os.environ.get("STRATA_KERNELS_BENCH")
     if not bench:
         sys.exit("train_bench: run it by ./dev bench train, which builds what it needs")
+    if not options.alone:
+        with_pytorch()
+    results = []
     with tempfile.TemporaryDirectory(prefix="strata-bench-") as folder:
         folder = pathlib.Path(folder)
         text = folder / "text.txt"
         write_text(text)
-        results = [measure(name, options, folder, text, bench) for name in options.model or MODELS]
+        for shape in options.shape:
+            for precision in options.precision:
+                try:
+                    results.append(measure(shape, precision, options, folder, text, bench))
+                except RuntimeError as error:
+                    print(f"{shape} {precision}: {error}", flush=True)
     if options.json:
         cpu = re.search(r"model name\s*: (.*)", pathlib.Path("/proc/cpuinfo").read_text())
         options.json.write_text(json.dumps({"cpu": cpu and cpu.group(1), "cores": os.cpu_count(), "results": results},

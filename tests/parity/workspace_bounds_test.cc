@@ -27,6 +27,18 @@ TEST(WorkspaceBoundsTest, MatMul_IsEnoughAndNotWasteful) {
               ops::MatMul{.m = m, .n = n, .k = k}.WorkspaceBytes({.threads = threads});
           ASSERT_GE(given, needed) << m << " " << n << " " << k << " threads " << threads;
           ASSERT_LE(given, needed + (int64_t{2} << 20)) << m << " " << n << " " << k;
+          const kernels::MatmulShape half = {.m = m,
+                                             .n = n,
+                                             .k = k,
+                                             .type = kernels::NumberType::kBF16,
+                                             .out_type = kernels::NumberType::kBF16};
+          const ops::MatMul op = {.m = m,
+                                  .n = n,
+                                  .k = k,
+                                  .type = program::DType::kBF16,
+                                  .out_type = program::DType::kBF16};
+          ASSERT_GE(op.WorkspaceBytes({.threads = threads}),
+                    kernels::MatmulWorkspaceBytes(half, threads));
         }
       }
     }
@@ -37,7 +49,7 @@ TEST(WorkspaceBoundsTest, Attention_IsEnoughAndNotWasteful) {
   for (const int threads : kThreads) {
     for (const int64_t kv_heads : {1, 2, 5, 8}) {
       for (const int64_t group : {1, 2, 5, 16, 97, 200}) {
-        for (const int64_t head_size : {2, 10, 16, 64, 128, 130}) {
+        for (const int64_t head_size : {2, 10, 16, 64, 128, 130, 256}) {
           for (const int64_t sequence : {1, 33, 4096}) {
             const kernels::AttentionShape kernel{3, sequence, kv_heads * group, kv_heads,
                                                  head_size};
@@ -47,10 +59,15 @@ TEST(WorkspaceBoundsTest, Attention_IsEnoughAndNotWasteful) {
             const int64_t given_forward = ops::AttentionForward{shape}.WorkspaceBytes(backend);
             ASSERT_GE(given_forward, forward);
             ASSERT_LE(given_forward, 2 * forward);
-            const int64_t backward = kernels::AttentionBackwardWorkspaceBytes(kernel, threads);
+            const int64_t backward =
+                kernels::AttentionBackwardWorkspaceBytes<float>(kernel, threads);
             const int64_t given_backward = ops::AttentionBackward{shape}.WorkspaceBytes(backend);
             ASSERT_GE(given_backward, backward);
             ASSERT_LE(given_backward, 2 * backward);
+            ops::AttentionShape half = shape;
+            half.type = program::DType::kBF16;
+            ASSERT_GE(ops::AttentionBackward{half}.WorkspaceBytes(backend),
+                      kernels::AttentionBackwardWorkspaceBytes<kernels::BFloat16>(kernel, threads));
             const kernels::DecodeShape decode{1,        sequence, sequence, 0, kv_heads * group,
                                               kv_heads, head_size};
             const ops::AttentionDecode chunk{sequence, sequence, kv_heads * group, kv_heads,

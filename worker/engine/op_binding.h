@@ -42,7 +42,7 @@ class MatmulPlans {
   int threads() const { return threads_; }
 
  private:
-  using Key = std::array<int64_t, 9>;
+  using Key = std::array<int64_t, 11>;
   int threads_;
   std::map<Key, std::unique_ptr<kernels::MatmulPlan>> plans_;
 };

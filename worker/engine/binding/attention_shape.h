@@ -7,12 +7,19 @@
 
 namespace strata::worker {
 
+inline kernels::ScoreOptions OptionsOf(const ops::AttentionScores& scores) {
+  return {.window = scores.window,
+          .softcap = static_cast<float>(scores.softcap),
+          .scale = static_cast<float>(scores.scale)};
+}
+
 inline kernels::AttentionShape ShapeOf(const ops::AttentionShape& shape) {
   return {.batch = shape.batch,
           .sequence = shape.sequence,
           .heads = shape.heads,
           .kv_heads = shape.kv_heads,
-          .head_size = shape.head_size};
+          .head_size = shape.head_size,
+          .scores = OptionsOf(shape.scores)};
 }
 
 }  // namespace strata::worker

@@ -6,6 +6,7 @@
 #include "kernels/elementwise.h"
 #include "program/ir/context_rows.h"
 #include "worker/engine/binding/attention_shape.h"
+#include "worker/engine/binding/number_type.h"
 #include "worker/engine/op_reader.h"
 
 namespace strata::worker {
@@ -37,8 +38,10 @@ Seen SeenBy(const OpReader& reader, const ops::ContextPart& part) {
   const int64_t of_rank = part.kv_elements() / part.members();
   for (int64_t m = 0; m < part.members(); ++m) {
     int64_t rank = part.gathered ? m : (own - part.step + part.ranks) % part.ranks;
-    // Of documents the own keys come first: the only ones of which every row sees some.
-    if (part.gathered && part.documents) rank = (own + m) % part.ranks;
+    // Of documents and with windows the own keys come first: the only ones of which every row sees
+    // some.
+    const bool limited = part.documents || part.held.scores.window > 0;
+    if (part.gathered && limited) rank = (own + m) % part.ranks;
     seen.kv_at.push_back(part.gathered ? rank * of_rank : 0);
     seen.parts.push_back(
         {.held = ShapeOf(part.held), .queries = SpansOf(part, own), .keys = SpansOf(part, rank)});
@@ -56,36 +59,42 @@ BoundOp BindAttentionPart(OpReader& reader) {
       kernels::AttentionPartForwardWorkspaceBytes(ShapeOf(op->part.held), reader.threads()));
   Seen seen = SeenBy(reader, op->part);
   if (op->part.documents) seen.SetPositions(reader.I32(Op::kPositions));
-  return [context = reader.context(), seen = std::move(seen), qkv = reader.F32(Op::kQkv),
-          kv = reader.F32(Op::kKv), out = reader.F32(Op::kOut), lse = reader.F32(Op::kLse),
-          workspace] {
-    for (size_t i = 0; i < seen.parts.size(); ++i) {
-      kernels::AttentionPartForward(context, seen.parts[i], qkv, kv + seen.kv_at[i],
-                                    seen.first && i == 0, out, lse, workspace);
-    }
-    return absl::OkStatus();
-  };
+  return WithNumber(op->part.held.type, [&](auto number) -> BoundOp {
+    using T = decltype(number);
+    return
+        [context = reader.context(), seen, qkv = reader.As<T>(Op::kQkv), kv = reader.As<T>(Op::kKv),
+         out = reader.As<T>(Op::kOut), lse = reader.F32(Op::kLse), workspace] {
+          for (size_t i = 0; i < seen.parts.size(); ++i) {
+            kernels::AttentionPartForward(context, seen.parts[i], qkv, kv + seen.kv_at[i],
+                                          seen.first && i == 0, out, lse, workspace);
+          }
+          return absl::OkStatus();
+        };
+  });
 }
 
 BoundOp BindAttentionPartBackward(OpReader& reader) {
   using Op = ops::AttentionPartBackward;
   const std::optional<Op> op = reader.Read<Op>();
   if (!op) return {};
-  void* workspace = reader.Workspace(
-      kernels::AttentionPartBackwardWorkspaceBytes(ShapeOf(op->part.held), reader.threads()));
   Seen seen = SeenBy(reader, op->part);
   if (op->part.documents) seen.SetPositions(reader.I32(Op::kPositions));
-  return [context = reader.context(), seen = std::move(seen), dout = reader.F32(Op::kDout),
-          qkv = reader.F32(Op::kQkv), kv = reader.F32(Op::kKv), lse = reader.F32(Op::kLse),
-          delta = reader.F32(Op::kDelta), dqkv = reader.F32(Op::kDqkv), dkv = reader.F32(Op::kDkv),
-          workspace] {
-    for (size_t i = 0; i < seen.parts.size(); ++i) {
-      const int64_t at = seen.kv_at[i];
-      kernels::AttentionPartBackward(context, seen.parts[i], dout, qkv, kv + at, lse, delta,
-                                     seen.first && i == 0, dqkv, dkv + at, workspace);
-    }
-    return absl::OkStatus();
-  };
+  return WithNumber(op->part.held.type, [&](auto number) -> BoundOp {
+    using T = decltype(number);
+    void* workspace = reader.Workspace(
+        kernels::AttentionPartBackwardWorkspaceBytes<T>(ShapeOf(op->part.held), reader.threads()));
+    return [context = reader.context(), seen, dout = reader.As<T>(Op::kDout),
+            qkv = reader.As<T>(Op::kQkv), kv = reader.As<T>(Op::kKv), lse = reader.F32(Op::kLse),
+            delta = reader.F32(Op::kDelta), dqkv = reader.As<T>(Op::kDqkv),
+            dkv = reader.As<T>(Op::kDkv), workspace] {
+      for (size_t i = 0; i < seen.parts.size(); ++i) {
+        const int64_t at = seen.kv_at[i];
+        kernels::AttentionPartBackward(context, seen.parts[i], dout, qkv, kv + at, lse, delta,
+                                       seen.first && i == 0, dqkv, dkv + at, workspace);
+      }
+      return absl::OkStatus();
+    };
+  });
 }
 
 BoundOp BindAttentionDelta(OpReader& reader) {
@@ -97,11 +106,14 @@ BoundOp BindAttentionDelta(OpReader& reader) {
                                       .heads = op->heads,
                                       .kv_heads = op->heads,
                                       .head_size = op->head_size};
-  return [context = reader.context(), shape, dout = reader.F32(Op::kDout),
-          out = reader.F32(Op::kOut), delta = reader.F32(Op::kDelta)] {
-    kernels::AttentionDelta(context, shape, dout, out, delta);
-    return absl::OkStatus();
-  };
+  return WithNumber(op->type, [&](auto number) -> BoundOp {
+    using T = decltype(number);
+    return [context = reader.context(), shape, dout = reader.As<T>(Op::kDout),
+            out = reader.As<T>(Op::kOut), delta = reader.F32(Op::kDelta)] {
+      kernels::AttentionDelta(context, shape, dout, out, delta);
+      return absl::OkStatus();
+    };
+  });
 }
 
 BoundOp BindMoveBlocks(OpReader& reader) {

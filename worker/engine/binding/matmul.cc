@@ -7,6 +7,11 @@
 namespace strata::worker {
 namespace {
 
+kernels::NumberType NumberTypeOf(program::DType type) {
+  if (type == program::DType::kBF16) return kernels::NumberType::kBF16;
+  return type == program::DType::kF16 ? kernels::NumberType::kF16 : kernels::NumberType::kF32;
+}
+
 kernels::MatmulShape ShapeOf(const ops::MatMul& op) {
   return {.m = op.m,
           .n = op.n,
@@ -16,14 +21,25 @@ kernels::MatmulShape ShapeOf(const ops::MatMul& op) {
           .lda = op.lda,
           .ldb = op.ldb,
           .ldc = op.ldc,
-          .accumulate = op.accumulate};
+          .accumulate = op.accumulate,
+          .type = NumberTypeOf(op.type),
+          .out_type = NumberTypeOf(op.out_type)};
 }
 
 }  // namespace
 
 absl::StatusOr<const kernels::MatmulPlan*> MatmulPlans::Get(const kernels::MatmulShape& shape) {
-  const Key key = {shape.m,   shape.n,   shape.k,   shape.trans_a,   shape.trans_b,
-                   shape.lda, shape.ldb, shape.ldc, shape.accumulate};
+  const Key key = {shape.m,
+                   shape.n,
+                   shape.k,
+                   shape.trans_a,
+                   shape.trans_b,
+                   shape.lda,
+                   shape.ldb,
+                   shape.ldc,
+                   shape.accumulate,
+                   static_cast<int64_t>(shape.type),
+                   static_cast<int64_t>(shape.out_type)};
   std::unique_ptr<kernels::MatmulPlan>& plan = plans_[key];
   if (plan == nullptr) {
     ASSIGN_OR_RETURN(kernels::MatmulPlan made, kernels::MatmulPlan::Create(shape, threads_));
@@ -48,8 +64,8 @@ BoundOp BindMatMul(OpReader& reader) {
     reader.Fail(plan.status());
     return {};
   }
-  return [plan = *plan, context = reader.context(), a = reader.F32(Op::kA), b = reader.F32(Op::kB),
-          c = reader.F32(Op::kC), workspace] {
+  return [plan = *plan, context = reader.context(), a = reader.Data(Op::kA),
+          b = reader.Data(Op::kB), c = reader.Data(Op::kC), workspace] {
     plan->Run(context, a, b, c, workspace);
     return absl::OkStatus();
   };

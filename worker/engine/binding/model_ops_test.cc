@@ -202,7 +202,7 @@ TEST_F(OpBinding, AttentionBackwardGivesTheGradientOfQkv) {
       .batch = 2, .sequence = 5, .heads = 4, .kv_heads = 2, .head_size = 8};
   const int dout = Floats(10 * 4 * 8), qkv = Floats(10 * 8 * 8), out = Floats(10 * 4 * 8);
   const int lse = Floats(10 * 4), dqkv = Floats(10 * 8 * 8);
-  const int workspace = Workspace(kernels::AttentionBackwardWorkspaceBytes(shape, 2));
+  const int workspace = Workspace(kernels::AttentionBackwardWorkspaceBytes<float>(shape, 2));
   ExpectSame(
       {.kind = OpKind::kAttentionBackward, .ints = {2, 5, 4, 2, 8}},
       [&] {
@@ -222,7 +222,7 @@ TEST_F(OpBinding, AttentionOfDocumentsAttendsInsideThem) {
     Bound<int32_t>(positions)[row] = Direct<int32_t>(positions)[row] = row % 5 % 2;
   }
   ExpectSame(
-      {.kind = OpKind::kAttentionForward, .ints = {2, 5, 4, 2, 8, 1}},
+      {.kind = OpKind::kAttentionForward, .ints = {2, 5, 4, 2, 8, 1, 0, 0}, .floats = {0, 0}},
       [&] {
         kernels::AttentionForward(context_, shape, D(qkv), Direct<int32_t>(positions), D(out),
                                   D(lse), Direct<void>(workspace));
