@@ -41,6 +41,25 @@ float WidenHalf(uint16_t bits) {
   return std::bit_cast<float>(sign | wide << 23 | mantissa << 13);
 }
 
+// To nearest, ties to even: a carry out of the mantissa grows the exponent, as it should.
+uint16_t NarrowBrain(uint32_t bits) {
+  if ((bits & 0x7fffffffu) > 0x7f800000u) return static_cast<uint16_t>(bits >> 16 | 64);  // NaN
+  return static_cast<uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+uint16_t NarrowHalf(uint32_t bits) {
+  const auto sign = static_cast<uint16_t>(bits >> 31 << 15);
+  const uint32_t magnitude = bits & 0x7fffffffu;
+  if (magnitude > 0x7f800000u) return sign | 0x7e00;               // NaN
+  if (magnitude >= 0x477ff000u) return sign | 0x7c00;              // from 65520 on: infinity
+  if (magnitude < 0x38800000u) {                                   // below 2^-14: subnormal
+    const float shifted = std::bit_cast<float>(magnitude) + 0.5f;  // rounds to multiples of 2^-24
+    return static_cast<uint16_t>(sign | (std::bit_cast<uint32_t>(shifted) - 0x3f000000u));
+  }
+  const uint32_t rebased = magnitude - (uint32_t{127 - 15} << 23);
+  return static_cast<uint16_t>(sign | (rebased + 0xfff + (rebased >> 13 & 1)) >> 13);
+}
+
 }  // namespace
 
 int64_t SizeOf(DType dtype) { return RowOf(dtype).bytes; }
@@ -66,6 +85,23 @@ bool WidenToFloat(DType dtype, const void* elements, int64_t count, float* out) 
     out[i] = dtype == DType::kF16 ? WidenHalf(bits) : std::bit_cast<float>(uint32_t{bits} << 16);
   }
   return true;
+}
+
+bool NarrowFromFloat(DType dtype, const float* values, int64_t count, void* out) {
+  if (dtype == DType::kF32) {
+    std::memcpy(out, values, static_cast<size_t>(count) * sizeof(float));
+    return true;
+  }
+  if (dtype != DType::kBF16 && dtype != DType::kF16) return false;
+  const uint16_t infinity = dtype == DType::kF16 ? 0x7c00 : 0x7f80;
+  bool held = true;
+  for (int64_t i = 0; i < count; ++i) {
+    const auto bits = std::bit_cast<uint32_t>(values[i]);
+    const uint16_t narrow = dtype == DType::kF16 ? NarrowHalf(bits) : NarrowBrain(bits);
+    held &= (narrow & 0x7fff) != infinity || (bits & 0x7fffffffu) == 0x7f800000u;
+    std::memcpy(static_cast<char*>(out) + 2 * i, &narrow, sizeof(narrow));
+  }
+  return held;
 }
 
 }  // namespace strata::checkpoint

@@ -35,6 +35,10 @@ std::optional<DType> DTypeFromName(const std::string& name);
 // are not floating point (only F32, BF16 and F16 can be widened).
 bool WidenToFloat(DType dtype, const void* elements, int64_t count, float* out);
 
+// Rounds `count` floats to F32, BF16 or F16: to the nearest, ties to even. False when the type is
+// another, or a finite value lies beyond what it holds (which becomes an infinity).
+bool NarrowFromFloat(DType dtype, const float* values, int64_t count, void* out);
+
 }  // namespace strata::checkpoint
 
 #endif  // STRATA_CHECKPOINT_DTYPE_H_

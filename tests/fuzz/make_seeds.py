@@ -29,6 +29,28 @@ def safetensors():
     write("safetensors_fuzz", "none", struct.pack("<I", 0) + b"{}   ")
 
 
+def configs():
+    llama = {"model_type": "llama", "hidden_size": 64, "intermediate_size": 96, "num_attention_heads": 4,
+             "num_hidden_layers": 2, "num_key_value_heads": None, "vocab_size": 100, "torch_dtype": "bfloat16",
+             "rope_theta": 500000.0, "rope_scaling": {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0,
+                                                      "high_freq_factor": 4.0,
+                                                      "original_max_position_embeddings": 128}}
+    gemma3 = {"model_type": "gemma3", "dtype": "float32", "text_config": {
+        "num_hidden_layers": 2, "layer_types": ["sliding_attention", "full_attention"], "rope_parameters": {
+            "full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 1e6},
+            "sliding_attention": {"rope_type": "default", "rope_theta": 1e4}}}}
+    phi3 = {"model_type": "phi3", "hidden_size": 32, "num_attention_heads": 4, "partial_rotary_factor": 0.5,
+            "rope_scaling": {"type": "longrope", "short_factor": [1.0, 1.5], "long_factor": [2, 4]}}
+    qwen = {"model_type": "qwen2", "use_sliding_window": True, "max_window_layers": 1, "num_hidden_layers": 3,
+            "rope_scaling": {"type": "yarn", "factor": 4.0, "mscale": 1.0, "mscale_all_dim": 0.5}}
+    gpt2 = {"model_type": "gpt2", "n_embd": 48, "n_head": 3, "n_inner": None, "activation_function": "gelu_new"}
+    for name, config in (("llama", llama), ("gemma3", gemma3), ("phi3", phi3), ("qwen2", qwen), ("gpt2", gpt2)):
+        write("config_fuzz", name, json.dumps(config))
+    index = {"metadata": {"total_size": 32, "other": [1, {"weight_map": None}]},
+             "weight_map": {"a.weight": "model-00001-of-00002.safetensors", "b": "model-00002-of-00002.safetensors"}}
+    write("weights_index_fuzz", "two", json.dumps(index))
+
+
 def token_files():
     goldens = pathlib.Path("data/files/goldens")
     for name in ("llmq_v1.bin", "llmq_v2.bin", "llmc_gpt2.bin", "llmc_llama3.bin", "llmc_choices.bin"):
@@ -168,5 +190,5 @@ def state():
 
 
 if __name__ == "__main__":
-    for make in (safetensors, token_files, tokenizers, records, chat_templates, yaml_files, rpcs, frames, state):
+    for make in (safetensors, configs, token_files, tokenizers, records, chat_templates, yaml_files, rpcs, frames, state):
         make()
