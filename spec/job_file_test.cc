@@ -396,7 +396,7 @@ TEST(Unsupported, KeysAreNotTakenForMisspeltOnes) {
 
 TEST(Unsupported, IsRefusedWithItsValue) {
   const std::pair<std::vector<std::string>, const char*> cases[] = {
-      {{"train.precision=bf16"}, "train.precision: bf16 is"},
+      {{"train.precision=fp8"}, "train.precision: fp8 is"},
       {{"train.method=lora"}, "train.method: lora is"},
       {{"train.micro_batch=auto"}, "train.micro_batch: auto is"},
       {{"train.start_from=other"}, "train.start_from: other is"},

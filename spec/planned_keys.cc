@@ -14,8 +14,6 @@ constexpr PlannedKey kPlannedKeys[] = {
     {"model.adapter", "remove it, and train all weights of a model from scratch"},
     {"train.lora", "remove it, and use method: full"},
     {"train.quantize", "remove it, and use method: full"},
-    {"train.optimizer.master", "remove it: weights are kept in f32"},
-    {"train.optimizer.state", "remove it: moments are kept in f32"},
     {"parallel.spool", "remove it, and use update_policy: deferred"},
 };
 

@@ -43,8 +43,8 @@ void CheckModel(const ModelSpec& model, SupportCheck& check) {
 void CheckTrain(const TrainSpec& train, SupportCheck& check) {
   check.Refuse(train.micro_batch() == 0, "train.micro_batch", "auto", "give a number");
   check.Refuse(train.has_start_from(), "train.start_from", train.start_from(), "remove it");
-  check.RefuseWord(train.precision() != TrainSpec::PRECISION_F32, "train.precision",
-                   train.precision(), "use f32");
+  check.RefuseWord(train.precision() == TrainSpec::PRECISION_FP8, "train.precision",
+                   train.precision(), "use bf16");
   check.RefuseWord(train.method() != TrainSpec::METHOD_FULL, "train.method", train.method(),
                    "use full");
 }

@@ -113,8 +113,8 @@ absl::Status CheckFrozen(const ModelGraph& model, const std::vector<std::string>
   return absl::OkStatus();
 }
 
-std::vector<ParameterSet> SetsOf(const Graph& graph, const ModelLayer& layer, int64_t ranges,
-                                 std::vector<WeightPlace>* places) {
+std::vector<ParameterSet> SetsOf(const Graph& graph, const ModelLayer& layer,
+                                 const EmitOptions& options, std::vector<WeightPlace>* places) {
   std::vector<ParameterSet> sets;
   std::vector<std::pair<size_t, size_t>> at;  // set, tensor
   for (const Weight& weight : graph.weights) {
@@ -127,11 +127,12 @@ std::vector<ParameterSet> SetsOf(const Graph& graph, const ModelLayer& layer, in
       set->name = name;
       set->trainable = weight.trainable;
       set->type = graph.type;
+      set->alignment = options.set_alignment;
     }
     at.emplace_back(set - sets.begin(), set->tensors.size());
     set->tensors.push_back(CutOf(weight, layer, graph.degree));
   }
-  for (ParameterSet& set : sets) program::FlattenSet(set, ranges);
+  for (ParameterSet& set : sets) program::FlattenSet(set, options.set_ranges);
   if (places == nullptr) return sets;
   places->clear();
   for (size_t i = 0; i < at.size(); ++i) {

@@ -61,9 +61,12 @@ enum class OpKind : uint8_t {
   kFinishStep,
   kAdamW,
   kAdamWFixUp,
+  kConvert,
+  kMixedAdamW,
+  kSgd,
   kCollective,  // collective or copy inside a template: `communication` says which
 };
-inline constexpr int kOpKindCount = 48;
+inline constexpr int kOpKindCount = 51;
 const char* Name(OpKind);
 
 // What a collective, send or receive needs beside operands. Operand order: collectives: in, out,

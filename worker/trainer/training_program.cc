@@ -9,8 +9,8 @@
 #include "common/status_macros.h"
 #include "model/families/families.h"
 #include "model/model_spec_proto.h"
-#include "model/optimizer/adamw.h"
 #include "worker/engine/communication_binding.h"
+#include "worker/trainer/number_plan.h"
 #include "worker/trainer/plan_digest.h"
 #include "worker/trainer/rank_mesh.h"
 
@@ -23,9 +23,6 @@ absl::Status CheckSupported(const v1::JobSpec& job) {
   };
   if (job.model().has_from()) return refuse("model.from");
   if (job.train().has_start_from()) return refuse("train.start_from");
-  if (job.train().precision() > v1::TrainSpec::PRECISION_F32) {
-    return refuse("train.precision other than f32");
-  }
   return absl::OkStatus();
 }
 
@@ -141,6 +138,7 @@ program::Plan PlanOf(const v1::JobSpec& job) {
     plan.micro_order = program::MicroOrder::kLayerFirst;
   }
   plan.gradient_clip = job.train().gradient_clip();
+  SetTypes(job.train(), plan);
   plan.scratch = CollectiveScratchBytes;
   return plan;
 }
@@ -158,14 +156,6 @@ model::RecomputePlan RecomputeOf(const v1::RecomputeSpec& spec) {
     plan.last_layer = spec.layers().last();
   }
   return plan;
-}
-
-program::UpdateEmitter UpdateOf(const v1::OptimizerSpec& optimizer) {
-  const model::AdamWSpec spec{optimizer.beta1(), optimizer.beta2(), optimizer.epsilon(),
-                              optimizer.weight_decay()};
-  return [spec](const program::ParameterSet& set, int64_t count) {
-    return model::EmitAdamW(set, spec, count);
-  };
 }
 
 int64_t ParametersOf(const program::LayerGraph& graph) {
@@ -208,6 +198,8 @@ absl::StatusOr<Decided> DecideTraining(const v1::TrainerTask& task, const data::
   }
   plan.evaluate_batch = result.evaluate_sequences;
   model::EmitOptions emit;
+  ASSIGN_OR_RETURN(emit.type, ComputeTypeOf(train.precision()));
+  emit.set_alignment = NumberFormatsOf(train).set_alignment();
   emit.micro_batch = train.micro_batch();
   emit.sequence = result.sequence;
   emit.prefill_chunk = 0;
@@ -228,9 +220,10 @@ absl::StatusOr<Decided> DecideTraining(const v1::TrainerTask& task, const data::
     result.constant_rows = {{.count = model::RopeTableRows(result.model, emit)}};
   }
   result.parameters = ParametersOf(graph);
+  result.loss_scaling = plan.loss_scaling;
   result.constants = graph.constants;
   ASSIGN_OR_RETURN(decided.decision, program::Decide(std::move(graph), plan));
-  decided.update = UpdateOf(train.optimizer());
+  decided.update = UpdateOf(train);
   result.digest =
       PlanDigest(decided.decision.graph, decided.decision.plan, decided.update, result.mesh, build);
   result.leaves = decided.decision.leaves;
