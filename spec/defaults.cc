@@ -90,9 +90,10 @@ int64_t DefaultMicroBatch(int64_t share) {
   return 1;
 }
 
-void TrainDefaults(const ParallelSpec& parallel, TrainSpec& train) {
+// `longest`: sequence that the model knows; 0: any.
+void TrainDefaults(const ParallelSpec& parallel, int64_t longest, TrainSpec& train) {
   if (!train.has_epochs()) STRATA_DEFAULT(train, steps, 600);
-  STRATA_DEFAULT(train, sequence, 256);
+  STRATA_DEFAULT(train, sequence, longest > 0 ? std::min<int64_t>(256, longest) : 256);
   STRATA_DEFAULT(train, global_batch, 32);
   const int64_t parts = parallel.virtual_shards() > 0 ? parallel.virtual_shards() : parallel.data();
   STRATA_DEFAULT(train, micro_batch,
@@ -191,7 +192,8 @@ void ApplyDefaults(absl::string_view default_name, JobSpec& job) {
   STRATA_DEFAULT(job, name, std::string(default_name));
   STRATA_DEFAULT(job, project, "default");
   ParallelDefaults(*job.mutable_parallel());
-  TrainDefaults(job.parallel(), *job.mutable_train());
+  TrainDefaults(job.parallel(), job.model().has_from() ? job.model().context() : 0,
+                *job.mutable_train());
   if (!job.parallel().automatic()) {
     STRATA_DEFAULT(*job.mutable_parallel(), virtual_shards, DefaultVirtualShards(job.parallel()));
   }

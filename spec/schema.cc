@@ -53,6 +53,7 @@ constexpr Bounds kBounds[] = {
     {"model.query_scale", 0, kInfinite, true},
     {"model.attention_softcap", 0, kInfinite},
     {"model.logit_softcap", 0, kInfinite},
+    {"model.weights.bytes", 0, kInfinite},
     {"data.train.weight", 0, kInfinite, true},
     {"data.train.source.bytes", 0, kInfinite},
     {"data.validation.source.bytes", 0, kInfinite},

@@ -8,7 +8,6 @@ namespace strata::spec {
 namespace {
 
 using strata::v1::JobSpec;
-using strata::v1::ModelSpec;
 using strata::v1::ParallelSpec;
 using strata::v1::TrainSpec;
 
@@ -36,10 +35,6 @@ class SupportCheck {
   Problems& problems_;
 };
 
-void CheckModel(const ModelSpec& model, SupportCheck& check) {
-  check.Refuse(model.has_from(), "model.from", model.from(), "give family and sizes");
-}
-
 void CheckTrain(const TrainSpec& train, SupportCheck& check) {
   check.Refuse(train.micro_batch() == 0, "train.micro_batch", "auto", "give a number");
   check.Refuse(train.has_start_from(), "train.start_from", train.start_from(), "remove it");
@@ -60,7 +55,6 @@ void CheckParallel(const ParallelSpec& parallel, SupportCheck& check) {
 
 void CheckSupported(const JobSpec& job, const PositionMap& positions, Problems& problems) {
   SupportCheck check(positions, problems);
-  CheckModel(job.model(), check);
   CheckTrain(job.train(), check);
   CheckParallel(job.parallel(), check);
   check.Refuse(job.resources().device() != "cpu", "resources.device", job.resources().device(),

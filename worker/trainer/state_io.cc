@@ -127,6 +127,20 @@ absl::Status LoadState(const Engine& engine, const RankState& state, int64_t app
   return absl::OkStatus();
 }
 
+absl::Status LoadWeights(const Engine& engine, const RankState& state,
+                         checkpoint::TensorSource& source) {
+  const std::vector<program::ParameterSet>& sets = engine.programs().sets;
+  for (int s = 0; s < static_cast<int>(sets.size()); ++s) {
+    const FlatSpan span = Parameters(engine, state, s, 0);
+    const int64_t end = span.begin + static_cast<int64_t>(span.values.size());
+    for (const LogicalRange& range : LogicalRanges(sets[s], span.begin, end, state.tensor)) {
+      RETURN_IF_ERROR(source.ReadRegion(range.name, range.region(),
+                                        span.values.data() + (range.flat_begin - span.begin)));
+    }
+  }
+  return absl::OkStatus();
+}
+
 std::vector<checkpoint::SnapshotItem> SnapshotItems(const Engine& engine, const RankState& state,
                                                     int64_t applied) {
   const std::vector<program::ParameterSet>& sets = engine.programs().sets;

@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "checkpoint/reader.h"
+#include "checkpoint/tensor_source.h"
 #include "checkpoint/writer.h"
 #include "device/thread_pool.h"
 #include "model/model_spec.h"
@@ -39,6 +40,10 @@ void InitialiseState(const Engine& engine, const RankState& state, uint64_t seed
 // those of Checkpoint::ReadRange, and InvalidArgument where a tensor has another shape.
 absl::Status LoadState(const Engine& engine, const RankState& state, int64_t applied,
                        checkpoint::Checkpoint& source);
+
+// Fills the parameters alone, in a new engine, from weights of any layout. Errors of the source.
+absl::Status LoadWeights(const Engine& engine, const RankState& state,
+                         checkpoint::TensorSource& source);
 
 // This rank's part, in every state: with those of the other ranks everything once. Valid until the
 // update after.

@@ -14,6 +14,7 @@
 #include "common/status_macros.h"
 #include "kernels/isa.h"
 #include "worker/trainer/agent_commit_authority.h"
+#include "worker/trainer/base_weights.h"
 #include "worker/trainer/checkpointing.h"
 #include "worker/trainer/commit_queue.h"
 #include "worker/trainer/data_files.h"
@@ -182,6 +183,11 @@ class Training {
     FillConstants(engine(), program_.model, program_.constants, program_.programs.slots.constants,
                   program_.constant_rows, program_.sequence);
     const std::string& folder = context_.task.plan().checkpoint_folder();
+    if (folder.empty() && HasBaseWeights(job_.model())) {
+      ASSIGN_OR_RETURN(const std::unique_ptr<checkpoint::HuggingFaceWeights> weights,
+                       OpenBaseWeights(job_.model(), engine().programs().sets, context_.files));
+      return LoadWeights(engine(), state_, *weights);
+    }
     if (folder.empty()) {
       InitialiseState(engine(), state_, static_cast<uint64_t>(job_.train().seed()),
                       rank_engine_->pool());
@@ -300,6 +306,16 @@ class Training {
 
 }  // namespace
 
+namespace {
+
+// A checkpoint holds them all.
+bool BeginsWithWeights(const v1::TrainerTask& task, const v1::JobPlan& plan) {
+  return plan.checkpoint_folder().empty() && !plan.has_newer_checkpoint() &&
+         HasBaseWeights(task.job().model());
+}
+
+}  // namespace
+
 absl::StatusOr<v1::JobPlan> PlanTraining(const TaskContext& context) {
   const v1::TrainerTask& task = context.task;
   v1::JobPlan plan;
@@ -318,12 +334,16 @@ absl::StatusOr<v1::JobPlan> PlanTraining(const TaskContext& context) {
   DescribeArenas(stages, program.mesh, plan);
   RETURN_IF_ERROR(PredictStep(task, stages, program.mesh, plan));
   RETURN_IF_ERROR(FindStartingPoint(task, plan));
+  if (BeginsWithWeights(task, plan)) RETURN_IF_ERROR(CheckBaseWeights(task.job().model()));
   return plan;
 }
 
 absl::StatusOr<v1::Finished::Outcome> RunTraining(const TaskContext& context) {
   ASSIGN_OR_RETURN(const data::Corpus corpus, OpenJobCorpus(context.task.job()));
   RETURN_IF_ERROR(CheckUnchanged(context.task.job(), context.task.plan()));
+  if (BeginsWithWeights(context.task, context.task.plan())) {
+    RETURN_IF_ERROR(CheckBaseWeights(context.task.job().model()));
+  }
   ASSIGN_OR_RETURN(TrainingProgram program, CompileTraining(context.task, corpus, context.build));
   ASSIGN_OR_RETURN(CountedCorpus counted, CountCorpus(corpus));
   if (context.plant != nullptr) context.plant(program.programs.set);

@@ -21,7 +21,6 @@ absl::Status CheckSupported(const v1::JobSpec& job) {
   const auto refuse = [](const char* what) {
     return absl::UnimplementedError(absl::StrCat(what, ": not supported yet"));
   };
-  if (job.model().has_from()) return refuse("model.from");
   if (job.train().has_start_from()) return refuse("train.start_from");
   if (job.train().precision() > v1::TrainSpec::PRECISION_F32) {
     return refuse("train.precision other than f32");
