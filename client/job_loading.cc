@@ -46,6 +46,7 @@ void ResolvePaths(const std::string& folder, JobSpec& job) {
   }
   if (job.data().has_tokenizer()) resolve(job.mutable_data()->mutable_tokenizer());
   if (job.model().has_from()) resolve(job.mutable_model()->mutable_from());
+  if (job.model().has_adapter()) resolve(job.mutable_model()->mutable_adapter());
   if (job.train().has_start_from()) resolve(job.mutable_train()->mutable_start_from());
   if (job.checkpoint().has_directory()) resolve(job.mutable_checkpoint()->mutable_directory());
 }

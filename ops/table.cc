@@ -11,6 +11,7 @@
 #include "ops/collective.h"
 #include "ops/context.h"
 #include "ops/cross_entropy.h"
+#include "ops/dequantise.h"
 #include "ops/elementwise.h"
 #include "ops/embedding.h"
 #include "ops/headnorm.h"
@@ -130,6 +131,8 @@ AllRows MakeTable() {
                   Row<Add>(),
                   Row<Copy>(),
                   Row<Zero>(),
+                  Row<Scale>(),
+                  Row<Dequantise>(),
                   Row<Softcap>(),
                   Row<SumSquares>(),
                   Row<FinishStep>(),

@@ -90,6 +90,20 @@ int64_t DefaultMicroBatch(int64_t share) {
   return 1;
 }
 
+void AdapterDefaults(TrainSpec& train) {
+  const bool quantizes = train.method() == TrainSpec::METHOD_QLORA;
+  if (!quantizes && train.method() != TrainSpec::METHOD_LORA) return;
+  strata::v1::LoraSpec& lora = *train.mutable_lora();
+  STRATA_DEFAULT(lora, rank, 16);
+  STRATA_DEFAULT(lora, alpha, 32);
+  if (lora.targets().empty()) lora.add_targets("all-linear");
+  if (!quantizes) return;
+  strata::v1::QuantizeSpec& quantize = *train.mutable_quantize();
+  STRATA_DEFAULT(quantize, type, strata::v1::QuantizeSpec::TYPE_NF4);
+  STRATA_DEFAULT(quantize, block, 64);
+  STRATA_DEFAULT(quantize, double_, true);
+}
+
 // `longest`: sequence that the model knows; 0: any.
 void TrainDefaults(const ParallelSpec& parallel, int64_t longest, TrainSpec& train) {
   if (!train.has_epochs()) STRATA_DEFAULT(train, steps, 600);
@@ -102,6 +116,7 @@ void TrainDefaults(const ParallelSpec& parallel, int64_t longest, TrainSpec& tra
   STRATA_DEFAULT(train, precision, TrainSpec::PRECISION_F32);
   STRATA_DEFAULT(train, gradient_clip, 1.0);
   STRATA_DEFAULT(train, method, TrainSpec::METHOD_FULL);
+  AdapterDefaults(train);
   OptimizerSpec& optimizer = *train.mutable_optimizer();
   STRATA_DEFAULT(optimizer, name, OptimizerSpec::NAME_ADAMW);
   STRATA_DEFAULT(optimizer, learning_rate, 1e-3);

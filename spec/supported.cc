@@ -40,8 +40,14 @@ void CheckTrain(const TrainSpec& train, SupportCheck& check) {
   check.Refuse(train.has_start_from(), "train.start_from", train.start_from(), "remove it");
   check.RefuseWord(train.precision() != TrainSpec::PRECISION_F32, "train.precision",
                    train.precision(), "use f32");
-  check.RefuseWord(train.method() != TrainSpec::METHOD_FULL, "train.method", train.method(),
-                   "use full");
+  if (train.method() != TrainSpec::METHOD_QLORA) return;
+  const strata::v1::QuantizeSpec& quantize = train.quantize();
+  check.RefuseWord(quantize.type() == strata::v1::QuantizeSpec::TYPE_INT8, "train.quantize.type",
+                   quantize.type(), "use nf4");
+  check.Refuse(quantize.block() != 64, "train.quantize.block",
+               absl::StrCat("block ", quantize.block()), "use 64");
+  check.Refuse(!quantize.double_(), "train.quantize.double", "double: false",
+               "use true: scales in 8 bits");
 }
 
 void CheckParallel(const ParallelSpec& parallel, SupportCheck& check) {

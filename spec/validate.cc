@@ -15,6 +15,7 @@
 #include "spec/defaults.h"
 #include "spec/plan_shape.h"
 #include "spec/suggest.h"
+#include "spec/validate_adapters.h"
 #include "spec/yaml_tree.h"
 
 namespace strata::spec {
@@ -385,6 +386,7 @@ void Validate(const JobSpec& job, const PositionMap& positions, const ReadOption
   validator.Data();
   validator.Epochs(options.completed);
   if (options.completed) validator.Completed();
+  ValidateAdapters(job, positions, problems);
   validator.Layout();
   validator.Ranks(options.ranks);
   validator.Topology();

@@ -15,6 +15,7 @@
 #include "checkpoint/huggingface/weights.h"
 #include "checkpoint/parameter_source.h"
 #include "checkpoint/reader.h"
+#include "client/adapter_export.h"
 #include "client/checkpoint_job.h"
 #include "client/checkpoint_source.h"
 #include "client/commands/registry.h"
@@ -42,6 +43,8 @@ struct Source {
   std::map<std::string, checkpoint::DType> types;      // of single tensors
   std::unique_ptr<checkpoint::Checkpoint> checkpoint;  // what `values` reads, if it does
   std::unique_ptr<checkpoint::TensorSource> values;
+  MergedModel merged;       // whose values `values` are, with --merge
+  bool is_adapter = false;  // a PEFT directory is written
 };
 
 // The weights that a job began with still say which type each tensor had; where they are gone, all
@@ -54,7 +57,22 @@ void TakeTypes(Source& source) {
   if (weights.ok()) source.types = (*weights)->types();
 }
 
-absl::StatusOr<Source> OpenCheckpointSource(const std::string& path, Terminal& terminal) {
+// The values are those of adapters, beside a base that is elsewhere.
+absl::Status TakeAdapter(bool merges, Source& source) {
+  source.is_adapter = !merges;
+  // What is trained has more bits than a base in 16 bits, and is small.
+  if (!merges) source.type = "f32";
+  if (!merges) return absl::OkStatus();
+  ASSIGN_OR_RETURN(source.merged, MergeAdapter(source.job, source.model, source.tensors,
+                                               std::move(source.values)));
+  source.tensors = source.merged.tensors;
+  source.types = source.merged.base->types();
+  source.values = std::move(source.merged.values);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Source> OpenCheckpointSource(const std::string& path, bool merges,
+                                            Terminal& terminal) {
   Source source;
   ASSIGN_OR_RETURN(checkpoint::NewestIntact found, checkpoint::OpenCheckpoint(path));
   for (const checkpoint::Damage& damage : found.damaged) {
@@ -70,8 +88,16 @@ absl::StatusOr<Source> OpenCheckpointSource(const std::string& path, Terminal& t
   }
   const std::string& type = source.job.model().weights_type();
   source.type = type.empty() ? "f32" : type;
-  TakeTypes(source);
   source.values = std::make_unique<checkpoint::ParameterSource>(source.checkpoint.get());
+  if (TrainsAdapters(source.job)) {
+    RETURN_IF_ERROR(TakeAdapter(merges, source));
+    return source;
+  }
+  if (merges) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, ": has no adapters to merge — remove --merge"));
+  }
+  TakeTypes(source);
   return source;
 }
 
@@ -129,16 +155,22 @@ absl::StatusOr<checkpoint::ExportedDirectory> Write(const Arguments& arguments,
                                                     const std::string& output, Terminal& terminal) {
   ASSIGN_OR_RETURN(const std::string from, FindCheckpoint(arguments.positional()[0], ""));
   RETURN_IF_ERROR(CheckPathText("--output", output));
-  ASSIGN_OR_RETURN(Source source, checkpoint::IsModelFolder(from)
-                                      ? OpenFolderSource(from)
-                                      : OpenCheckpointSource(from, terminal));
-  if (arguments.Has("--merge")) {
+  ASSIGN_OR_RETURN(Source source,
+                   checkpoint::IsModelFolder(from)
+                       ? OpenFolderSource(from)
+                       : OpenCheckpointSource(from, arguments.Has("--merge"), terminal));
+  if (arguments.Has("--merge") && source.checkpoint == nullptr) {
     return absl::InvalidArgumentError(
         absl::StrCat(from, ": has no adapters to merge — remove --merge"));
   }
   if (arguments.Has("--dtype")) {
     source.type = arguments.Text("--dtype");
     source.types.clear();
+  }
+  if (source.is_adapter) {
+    return ExportAdapter(source.job, source.model, source.tensors, *source.values,
+                         checkpoint::WeightsType(source.type).value_or(checkpoint::DType::kF32),
+                         output);
   }
   checkpoint::ExportRequest request;
   request.tensors = checkpoint::StoredTensorsOf(source.model, source.tensors);

@@ -56,6 +56,8 @@ enum class OpKind : uint8_t {
   kAdd,
   kCopy,
   kZero,
+  kScale,
+  kDequantise,
   kSoftcap,
   kSumSquares,
   kFinishStep,
@@ -63,7 +65,7 @@ enum class OpKind : uint8_t {
   kAdamWFixUp,
   kCollective,  // collective or copy inside a template: `communication` says which
 };
-inline constexpr int kOpKindCount = 48;
+inline constexpr int kOpKindCount = 50;
 const char* Name(OpKind);
 
 // What a collective, send or receive needs beside operands. Operand order: collectives: in, out,

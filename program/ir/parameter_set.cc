@@ -21,13 +21,12 @@ void AppendClipped(std::vector<ElementRun>& runs, ElementRun run, int64_t begin,
 }  // namespace
 
 void FlattenSet(ParameterSet& set, int64_t ranges) {
-  constexpr int64_t kAlignment = 16;  // elements
   int64_t next = 0;
   for (TensorSpec& tensor : set.tensors) {
     tensor.offset = next;
-    next = common::RoundUp(next + tensor.elements(), kAlignment);
+    next = common::RoundUp(next + tensor.elements(), set.alignment);
   }
-  set.elements = common::RoundUp(next, kAlignment * ranges);
+  set.elements = common::RoundUp(next, set.alignment * ranges);
 }
 
 std::vector<ElementRun> ElementRuns(const ParameterSet& set, int64_t index, int64_t begin,

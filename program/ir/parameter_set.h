@@ -12,8 +12,8 @@ namespace strata::program {
 
 // How a tensor begins when it is not loaded.
 struct Initializer {
-  enum class Kind : uint8_t { kConstant, kNormal } kind = Kind::kConstant;
-  double value = 0;  // the constant, or the standard deviation
+  enum class Kind : uint8_t { kConstant, kNormal, kUniform } kind = Kind::kConstant;
+  double value = 0;  // the constant, the standard deviation, or the bound: in (-value, value]
 };
 
 // How a rank's tensor is cut from the whole one: `ways` equal parts along a dimension, of which the
@@ -64,8 +64,9 @@ struct ParameterSet {
   Group gradient_group = Group::kData;  // who holds partial gradients of it
   bool counted_in_norm = true;          // on this rank; tied copies are counted once
   int64_t elements = 0;                 // of the flat layout, padding included; set by FlattenSet
-
-  DType type = DType::kF32;  // of the weights as kernels read them
+  DType type = DType::kF32;             // of the weights as kernels read them
+  // Elements: tensors begin at multiples of it, and ranges are some.
+  int64_t alignment = 16;
 
   int64_t bytes() const { return BytesOf(type, elements); }  // of the weights
   // Of a gradient while kernels add to it: f32 whatever the weights are.
@@ -77,9 +78,9 @@ struct ParameterSet {
   }
 };
 
-// Assigns offsets: each tensor at a multiple of 16 elements (64 bytes), the whole padded to
-// `ranges` equal ranges that are multiples of 16 elements too, so that virtual shards and ranks own
-// equal, aligned ranges.
+// Assigns offsets: each tensor at a multiple of the set's alignment (16 elements are 64 bytes of
+// f32), the whole padded to `ranges` equal ranges that are multiples of it too, so that virtual
+// shards and ranks own equal, aligned ranges.
 void FlattenSet(ParameterSet& set, int64_t ranges);
 
 // Elements that follow each other both in a set's flat layout (from `flat` on) and, row-major, in

@@ -7,6 +7,7 @@
 #include "checkpoint/huggingface/model_tensors.h"
 #include "common/status_macros.h"
 #include "data/file_identity.h"
+#include "model/adapter_names.h"
 #include "model/model_spec_proto.h"
 #include "protocol/data_files.h"
 
@@ -57,8 +58,12 @@ absl::StatusOr<std::unique_ptr<checkpoint::HuggingFaceWeights>> OpenBaseWeights(
     const v1::ModelSpec& model, const std::vector<program::ParameterSet>& sets,
     checkpoint::FileSystem* files) {
   ASSIGN_OR_RETURN(const model::ModelSpec spec, model::FromProto(model));
-  return checkpoint::HuggingFaceWeights::Open(
-      model.from(), spec, checkpoint::LogicalTensorsOf(sets), checkpoint::Named::kSome, files);
+  std::vector<checkpoint::LogicalTensorShape> tensors = checkpoint::LogicalTensorsOf(sets);
+  std::erase_if(tensors, [](const checkpoint::LogicalTensorShape& tensor) {
+    return model::IsAdapter(tensor.name);
+  });
+  return checkpoint::HuggingFaceWeights::Open(model.from(), spec, tensors, checkpoint::Named::kSome,
+                                              files);
 }
 
 }  // namespace strata::worker

@@ -27,7 +27,7 @@ absl::Status CheckBaseWeights(const v1::ModelSpec& model);
 // the model's.
 absl::StatusOr<v1::JobSpec> JobOfModelFolder(const std::string& folder);
 
-// Opened for what a rank holds of them. `files` outlives the result.
+// Opened for what a rank holds of them, without tensors of adapters. `files` outlives the result.
 absl::StatusOr<std::unique_ptr<checkpoint::HuggingFaceWeights>> OpenBaseWeights(
     const v1::ModelSpec& model, const std::vector<program::ParameterSet>& sets,
     checkpoint::FileSystem* files);

@@ -8,6 +8,7 @@
 #include "google/protobuf/util/json_util.h"
 #include "model/families/families.h"
 #include "model/model_spec_proto.h"
+#include "worker/trainer/adapters.h"
 #include "worker/trainer/plan_digest.h"
 
 namespace strata::worker {
@@ -71,6 +72,7 @@ absl::StatusOr<InferenceProgram> CompileInference(const v1::JobSpec& job, int64_
   model::EmitOptions emit;
   emit.prefill_chunk = result.chunk;
   emit.threads = task.threads();
+  emit.lora = LoraOf(job.train());
   ASSIGN_OR_RETURN(program::LayerGraph graph, model::EmitFamily(result.model, emit));
   result.constant_rows = model::RopeTableRows(result.model, emit);
   result.constants = graph.constants;

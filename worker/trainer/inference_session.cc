@@ -10,6 +10,7 @@
 #include "common/check.h"
 #include "common/status_macros.h"
 #include "program/ir/scalars.h"
+#include "worker/trainer/adapters.h"
 #include "worker/trainer/base_weights.h"
 #include "worker/trainer/program_digest.h"
 #include "worker/trainer/state_io.h"
@@ -84,12 +85,12 @@ absl::StatusOr<std::unique_ptr<InferenceSession>> InferenceSession::Open(const T
   for (const int slot : programs.slots.parameters) {
     state.slots.sets.push_back({.parameters = slot});
   }
-  if (source != nullptr) {
-    RETURN_IF_ERROR(LoadState(engine, state, 0, *source));
-  } else {
+  if (source != nullptr) RETURN_IF_ERROR(LoadState(engine, state, 0, *source));
+  if (source == nullptr || Adapts(job.train())) {
     ASSIGN_OR_RETURN(const std::unique_ptr<checkpoint::HuggingFaceWeights> weights,
                      OpenBaseWeights(job.model(), engine.programs().sets, context.files));
-    RETURN_IF_ERROR(LoadWeights(engine, state, *weights));
+    const Sets which = source == nullptr ? Sets::kAll : Sets::kFrozen;
+    RETURN_IF_ERROR(LoadWeights(engine, state, which, *weights));
   }
   context.progress->SetPhase(Phase::kEvaluating);
   v1::TrainerEvent running;

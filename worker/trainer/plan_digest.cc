@@ -29,10 +29,12 @@ std::string Text(const TensorSpec& tensor) {
 }
 
 std::string Text(const ParameterSet& set) {
-  const auto& [name, tensors, trainable, gradient_group, counted_in_norm, elements, type] = set;
+  const auto& [name, tensors, trainable, gradient_group, counted_in_norm, elements, type,
+               alignment] = set;
   std::string text = absl::StrFormat(
-      "set '%s' trainable %d gradients %s counted %d elements %d type %s\n", name, trainable,
-      program::Name(gradient_group), counted_in_norm, elements, program::Name(type));
+      "set '%s' trainable %d gradients %s counted %d elements %d type %s alignment %d\n", name,
+      trainable, program::Name(gradient_group), counted_in_norm, elements, program::Name(type),
+      alignment);
   for (const TensorSpec& tensor : tensors) absl::StrAppend(&text, Text(tensor));
   return text;
 }

@@ -11,6 +11,7 @@
 #include "model/optimizer/adamw.h"
 #include "model/rope_table.h"
 #include "worker/trainer/logical_ranges.h"
+#include "worker/trainer/quantised_weights.h"
 
 namespace strata::worker {
 namespace {
@@ -85,6 +86,10 @@ void AddItems(const program::ParameterSet& set, const char* state, FlatSpan span
   }
 }
 
+bool IsAmong(const program::ParameterSet& set, Sets which) {
+  return which == Sets::kAll || set.trainable == (which == Sets::kTrained);
+}
+
 }  // namespace
 
 RankState StateOf(const program::StateSlots& slots, const program::Mesh& mesh, int rank) {
@@ -98,10 +103,12 @@ RankState StateOf(const program::StateSlots& slots, const program::Mesh& mesh, i
   return state;
 }
 
-void InitialiseState(const Engine& engine, const RankState& state, uint64_t seed,
+void InitialiseState(const Engine& engine, const RankState& state, Sets which, uint64_t seed,
                      device::ThreadPool& pool) {
   const std::vector<program::ParameterSet>& sets = engine.programs().sets;
   for (size_t s = 0; s < sets.size(); ++s) {
+    if (!IsAmong(sets[s], which)) continue;
+    STRATA_CHECK(sets[s].type != program::DType::kNf4);
     const FlatSpan span = Parameters(engine, state, static_cast<int>(s), 0);
     const int64_t size = static_cast<int64_t>(span.values.size());
     pool.ParallelFor(common::CeilDivide(size, kInitialisePiece), [&](int64_t piece, int) {
@@ -117,6 +124,7 @@ absl::Status LoadState(const Engine& engine, const RankState& state, int64_t app
                        checkpoint::Checkpoint& source) {
   const std::vector<program::ParameterSet>& sets = engine.programs().sets;
   for (int s = 0; s < static_cast<int>(sets.size()); ++s) {
+    if (!IsAmong(sets[s], Sets::kTrained)) continue;
     RETURN_IF_ERROR(LoadSpan(sets[s], kParameterState, Parameters(engine, state, s, applied),
                              state.tensor, source));
     for (int m = 0; m < 2 && HasMoments(state, s); ++m) {
@@ -127,10 +135,19 @@ absl::Status LoadState(const Engine& engine, const RankState& state, int64_t app
   return absl::OkStatus();
 }
 
-absl::Status LoadWeights(const Engine& engine, const RankState& state,
+absl::Status LoadWeights(const Engine& engine, const RankState& state, Sets which,
                          checkpoint::TensorSource& source) {
   const std::vector<program::ParameterSet>& sets = engine.programs().sets;
   for (int s = 0; s < static_cast<int>(sets.size()); ++s) {
+    if (!IsAmong(sets[s], which)) continue;
+    if (sets[s].type == program::DType::kNf4) {
+      const program::StateSlots::Set& slots = state.slots.sets[s];
+      const int64_t begin =
+          slots.parameter_parts > 1 ? state.shard * (sets[s].elements / slots.parameter_parts) : 0;
+      RETURN_IF_ERROR(LoadQuantised(sets[s], begin, state.tensor, source,
+                                    engine.SlotBytes(slots.parameters, 0, 0)));
+      continue;
+    }
     const FlatSpan span = Parameters(engine, state, s, 0);
     const int64_t end = span.begin + static_cast<int64_t>(span.values.size());
     for (const LogicalRange& range : LogicalRanges(sets[s], span.begin, end, state.tensor)) {
@@ -146,6 +163,7 @@ std::vector<checkpoint::SnapshotItem> SnapshotItems(const Engine& engine, const 
   const std::vector<program::ParameterSet>& sets = engine.programs().sets;
   std::vector<checkpoint::SnapshotItem> items;
   for (int s = 0; s < static_cast<int>(sets.size()); ++s) {
+    if (!IsAmong(sets[s], Sets::kTrained)) continue;
     // Of what several ranks hold, one writes: of a tied set the first stage, of what a tensor group
     // does not cut its first rank, of its shard each replica a part.
     if (!state.slots.sets[s].saved || (state.tensor > 0 && !IsCut(sets[s]))) continue;

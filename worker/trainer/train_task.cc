@@ -13,6 +13,7 @@
 #include "common/clock.h"
 #include "common/status_macros.h"
 #include "kernels/isa.h"
+#include "worker/trainer/adapters.h"
 #include "worker/trainer/agent_commit_authority.h"
 #include "worker/trainer/base_weights.h"
 #include "worker/trainer/checkpointing.h"
@@ -183,22 +184,33 @@ class Training {
     FillConstants(engine(), program_.model, program_.constants, program_.programs.slots.constants,
                   program_.constant_rows, program_.sequence);
     const std::string& folder = context_.task.plan().checkpoint_folder();
-    if (folder.empty() && HasBaseWeights(job_.model())) {
+    const bool adapts = Adapts(job_.train());
+    if (HasBaseWeights(job_.model()) && (folder.empty() || adapts)) {
       ASSIGN_OR_RETURN(const std::unique_ptr<checkpoint::HuggingFaceWeights> weights,
                        OpenBaseWeights(job_.model(), engine().programs().sets, context_.files));
-      return LoadWeights(engine(), state_, *weights);
+      const Sets which = adapts ? Sets::kFrozen : Sets::kAll;
+      RETURN_IF_ERROR(LoadWeights(engine(), state_, which, *weights));
+      if (!adapts) return absl::OkStatus();
     }
-    if (folder.empty()) {
-      InitialiseState(engine(), state_, static_cast<uint64_t>(job_.train().seed()),
-                      rank_engine_->pool());
-      return absl::OkStatus();
-    }
+    if (folder.empty()) return Initialise(adapts ? Sets::kTrained : Sets::kAll);
     ASSIGN_OR_RETURN(const std::unique_ptr<checkpoint::Checkpoint> source, OpenStart(folder));
     applied_ = source->manifest().info.applied_updates;
     const absl::Status loaded = LoadState(engine(), state_, applied_, *source);
     if (!context_.task.has_controlled()) return loaded;
     return WithProblem(job_.checkpoint().directory(), context_.task.controlled().checkpoint(),
                        loaded);
+  }
+
+  // From the seed, or an adapter to go on from.
+  absl::Status Initialise(Sets which) {
+    if (job_.model().has_adapter()) {
+      ASSIGN_OR_RETURN(const std::unique_ptr<checkpoint::AdapterWeights> adapter,
+                       OpenAdapter(job_, engine().programs().sets, context_.files));
+      return LoadWeights(engine(), state_, which, *adapter);
+    }
+    InitialiseState(engine(), state_, which, static_cast<uint64_t>(job_.train().seed()),
+                    rank_engine_->pool());
+    return absl::OkStatus();
   }
 
   absl::StatusOr<std::unique_ptr<checkpoint::Checkpoint>> OpenStart(
@@ -308,10 +320,10 @@ class Training {
 
 namespace {
 
-// A checkpoint holds them all.
+// A checkpoint holds them all, but where they are frozen.
 bool BeginsWithWeights(const v1::TrainerTask& task, const v1::JobPlan& plan) {
-  return plan.checkpoint_folder().empty() && !plan.has_newer_checkpoint() &&
-         HasBaseWeights(task.job().model());
+  const bool anew = plan.checkpoint_folder().empty() && !plan.has_newer_checkpoint();
+  return (anew || Adapts(task.job().train())) && HasBaseWeights(task.job().model());
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include "model/model_spec_proto.h"
 #include "model/optimizer/adamw.h"
 #include "worker/engine/communication_binding.h"
+#include "worker/trainer/adapters.h"
 #include "worker/trainer/plan_digest.h"
 #include "worker/trainer/rank_mesh.h"
 
@@ -22,6 +23,11 @@ absl::Status CheckSupported(const v1::JobSpec& job) {
     return absl::UnimplementedError(absl::StrCat(what, ": not supported yet"));
   };
   if (job.train().has_start_from()) return refuse("train.start_from");
+  if (Adapts(job.train()) && job.model().weights().empty()) {
+    return absl::InvalidArgumentError(
+        "train.method: adapters are trained beside weights, and model.from has none — name a "
+        "directory with weights, or use method: full");
+  }
   if (job.train().precision() > v1::TrainSpec::PRECISION_F32) {
     return refuse("train.precision other than f32");
   }
@@ -217,6 +223,7 @@ absl::StatusOr<Decided> DecideTraining(const v1::TrainerTask& task, const data::
   emit.context_method = ContextMethodOf(job.parallel().context_method());
   emit.documents = job.data().packing();
   emit.split_backward = plan.groups.pipeline > 1 && program::Splits(plan.schedule);
+  emit.lora = LoraOf(train);
   if (job.parallel().has_recompute()) emit.recompute = RecomputeOf(job.parallel().recompute());
   ASSIGN_OR_RETURN(program::LayerGraph graph, model::EmitFamily(result.model, emit));
   plan.durations = program::DurationsOf(graph);
