@@ -1,4 +1,4 @@
-// The job that a checkpoint belongs to, without looking at its weights.
+// The job that a checkpoint or a Hugging Face directory belongs to, without looking at its weights.
 #ifndef STRATA_CLIENT_CHECKPOINT_JOB_H_
 #define STRATA_CLIENT_CHECKPOINT_JOB_H_
 
@@ -10,6 +10,7 @@
 namespace strata::client {
 
 // Of a `step-N` folder, or of the newest in a directory of them whose manifest can be read.
+// Of a Hugging Face directory the model and the tokenizer alone.
 // InvalidArgument naming the path: there is none, or it holds no job.
 absl::StatusOr<v1::JobSpec> JobOfCheckpoint(const std::string& path);
 

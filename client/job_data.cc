@@ -38,6 +38,7 @@ class Completion {
         cache_(job_.data().tokenizer(), cache_folder, terminal) {}
 
   absl::Status Run() {
+    for (const std::string& notice : loaded_.notices) terminal_.Say(notice);
     for (auto& file : *job_.mutable_data()->mutable_train()) {
       RETURN_IF_ERROR(Prepare(file));
     }

@@ -14,7 +14,9 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "client/feasibility.h"
+#include "client/model_folder.h"
 #include "client/prepared_data.h"
 #include "client/text_file.h"
 #include "common/status_macros.h"
@@ -44,6 +46,7 @@ void ResolvePaths(const std::string& folder, JobSpec& job) {
   }
   if (job.data().has_tokenizer()) resolve(job.mutable_data()->mutable_tokenizer());
   if (job.model().has_from()) resolve(job.mutable_model()->mutable_from());
+  if (job.model().has_adapter()) resolve(job.mutable_model()->mutable_adapter());
   if (job.train().has_start_from()) resolve(job.mutable_train()->mutable_start_from());
   if (job.checkpoint().has_directory()) resolve(job.mutable_checkpoint()->mutable_directory());
 }
@@ -73,6 +76,27 @@ class TokenizerOfJob {
   std::optional<absl::StatusOr<std::shared_ptr<const data::Tokenizer>>> loaded_;
 };
 
+// The directory that a job's model is from, read once.
+class ModelOfJob {
+ public:
+  explicit ModelOfJob(std::string folder) : folder_(std::move(folder)) {}
+
+  // `from` as the file writes it.
+  std::optional<spec::ModelDirectory> Read(const std::string& from) {
+    if (!opened_.has_value()) opened_ = OpenModelFolder(Absolute(from, folder_));
+    if (!opened_->ok()) return std::nullopt;
+    return spec::ModelDirectory{(*opened_)->model, (*opened_)->has_tokenizer};
+  }
+  absl::Status status() const { return opened_.has_value() ? opened_->status() : absl::OkStatus(); }
+  std::vector<std::string> notices() const {
+    return opened_.has_value() && opened_->ok() ? (*opened_)->notices : std::vector<std::string>();
+  }
+
+ private:
+  const std::string folder_;
+  std::optional<absl::StatusOr<ModelFolder>> opened_;
+};
+
 class FileCheck {
  public:
   FileCheck(const spec::JobFile& file, spec::Problems& problems)
@@ -91,12 +115,23 @@ class FileCheck {
            "correct the path");
   }
 
+  // All that is wrong with what model.from names.
+  void Model(const absl::Status& status) {
+    if (status.ok() || problems_.Concerns("model.from")) return;
+    for (const absl::string_view line : absl::StrSplit(status.message(), '\n', absl::SkipEmpty())) {
+      problems_.Add({positions_.Of("model.from"), "model.from", std::string(line), ""});
+    }
+  }
+
   void Tokenizer(const TokenizerOfJob& tokenizer) {
     if (!tokenizer.status().ok()) {
       Report("data.tokenizer", std::string(tokenizer.status().message()),
              "name a folder with a tokenizer.json that can be read");
     }
     const std::optional<int64_t> least = tokenizer.vocabulary();
+    // Models have been published with tokenizers that hold a few tokens more, which no text
+    // becomes.
+    if (job_.model().has_from()) return;
     if (!least.has_value() || !job_.model().has_vocab() || job_.model().vocab() >= *least) return;
     Report(
         "model.vocab",
@@ -199,12 +234,14 @@ namespace {
 
 // Problems of the file itself go to `problems`; an error is that there is no such file.
 absl::StatusOr<LoadedJob> Read(const std::string& path, const spec::ReadOptions& options,
-                               TokenizerOfJob& tokenizer, spec::Problems& problems) {
+                               TokenizerOfJob& tokenizer, ModelOfJob& model,
+                               spec::Problems& problems) {
   RETURN_IF_ERROR(CheckPathText("the job file", Absolute(path)));
   ASSIGN_OR_RETURN(const std::string text, ReadTextFile(path, spec::kMostBytes, "job file"));
   spec::ReadOptions named = options;
   named.default_name = spec::NameFromFile(path);
   named.vocabulary_of = [&](const std::string& folder) { return tokenizer.VocabularyOf(folder); };
+  named.model_of = [&](const std::string& from) { return model.Read(from); };
   return LoadedJob{spec::ReadJob(text, named, problems), path};
 }
 
@@ -232,8 +269,11 @@ data::CorpusSpec CorpusOf(const JobSpec& job) {
 absl::StatusOr<LoadedJob> ReadJobAlone(const std::string& path, const spec::ReadOptions& options) {
   spec::Problems problems(path);
   TokenizerOfJob tokenizer(FolderOf(path));
-  ASSIGN_OR_RETURN(LoadedJob loaded, Read(path, options, tokenizer, problems));
-  FileCheck(loaded.file, problems).Tokenizer(tokenizer);
+  ModelOfJob model(FolderOf(path));
+  ASSIGN_OR_RETURN(LoadedJob loaded, Read(path, options, tokenizer, model, problems));
+  FileCheck check(loaded.file, problems);
+  check.Model(model.status());
+  check.Tokenizer(tokenizer);
   RETURN_IF_ERROR(problems.ToStatus());
   ResolvePaths(FolderOf(path), loaded.file.job);
   return loaded;
@@ -243,7 +283,8 @@ absl::StatusOr<LoadedJob> LoadJob(const std::string& path, const spec::ReadOptio
                                   int64_t memory_bytes) {
   spec::Problems problems(path);
   TokenizerOfJob tokenizer(FolderOf(path));
-  ASSIGN_OR_RETURN(LoadedJob loaded, Read(path, options, tokenizer, problems));
+  ModelOfJob model(FolderOf(path));
+  ASSIGN_OR_RETURN(LoadedJob loaded, Read(path, options, tokenizer, model, problems));
   JobSpec& job = loaded.file.job;
   const bool sizes_known = problems.empty() && job.model().has_vocab() && !job.model().has_from() &&
                            !job.parallel().automatic();
@@ -251,6 +292,15 @@ absl::StatusOr<LoadedJob> LoadJob(const std::string& path, const spec::ReadOptio
   ResolvePaths(FolderOf(path), job);
   FileCheck check(loaded.file, problems);
   check.Folder(job.model().has_from(), "model.from", job.model().from());
+  check.Model(model.status());
+  loaded.notices = model.notices();
+  if (job.model().has_layers() && job.model().has_from()) {
+    check.Model(AddWeights(job.model().from(), job.mutable_model()));
+    if (job.model().weights().empty()) {
+      loaded.notices.push_back(
+          absl::StrCat(job.model().from(), ": has no weights: the model begins with random ones"));
+    }
+  }
   check.Tokenizer(tokenizer);
   check.Data();
   if (const absl::Status fits = sizes_known ? CheckFits(job, memory_bytes) : absl::OkStatus();

@@ -4,6 +4,7 @@
 #define STRATA_CLIENT_JOB_LOADING_H_
 
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -15,7 +16,8 @@ namespace strata::client {
 
 struct LoadedJob {
   spec::JobFile file;
-  std::string path;  // of the job file, as the user wrote it
+  std::string path;                       // of the job file, as the user wrote it
+  std::vector<std::string> notices = {};  // for the user, one line each
 };
 
 // Reads the file, resolves its paths against its folder, opens what it names, checks that Strata
@@ -26,8 +28,8 @@ absl::StatusOr<LoadedJob> LoadJob(const std::string& path, const spec::ReadOptio
                                   int64_t memory_bytes);
 
 // Only the file itself, its paths resolved: nothing that it names need be there (but the tokenizer
-// that is to tell model.vocab), and what Strata cannot train yet is no problem. InvalidArgument as
-// above.
+// that is to tell model.vocab, and the config.json of model.from), and what Strata cannot train yet
+// is no problem. InvalidArgument as above.
 absl::StatusOr<LoadedJob> ReadJobAlone(const std::string& path, const spec::ReadOptions& options);
 
 // The data files of a job whose paths are absolute. Files without a weight get 1.

@@ -76,14 +76,29 @@ TEST_F(JobLoading, ProblemsOfTheFileAndOfWhatItNamesComeTogether) {
   EXPECT_THAT(told, HasSubstr("fp8 is not supported yet"));
 }
 
-TEST_F(JobLoading, MissingModelDirectoryComesBeforeNotSupported) {
-  Write("from.yaml", "model: {from: no-model}\ndata: {train: [{path: text.txt}]}\n");
-  const auto job = LoadJob(folder_ + "/from.yaml", {}, 0);
-  EXPECT_THAT(std::string(job.status().message()),
-              ContainsRegex("from.yaml:1:15: model.from: .*/no-model: no such directory"));
-  fs::create_directories(folder_ + "/no-model");
-  EXPECT_THAT(std::string(LoadJob(folder_ + "/from.yaml", {}, 0).status().message()),
-              HasSubstr("not supported yet"));
+TEST_F(JobLoading, ModelDirectoriesTellTheModelOrWhatIsWrongWithThem) {
+  Write("from.yaml", "model: {from: the-model}\ndata: {train: [{path: text.txt}]}\n");
+  const auto load = [&] { return LoadJob(folder_ + "/from.yaml", {}, 0); };
+  const auto told = [&] { return std::string(load().status().message()); };
+  EXPECT_THAT(told(), ContainsRegex("from.yaml:1:15: model.from: .*/the-model: no such directory"));
+  fs::create_directories(folder_ + "/the-model");
+  EXPECT_THAT(told(), ContainsRegex("from.yaml:1:15: model.from: .*/the-model/config.json: "));
+  Write("the-model/config.json",
+        R"({"model_type": "llama", "hidden_act": "relu", "head_dim": -1})");
+  EXPECT_THAT(told(), ContainsRegex("1:15: model.from: .*config.json: hidden_act: "));
+  EXPECT_THAT(told(), ContainsRegex("1:15: model.from: .*config.json: head_dim: "));
+  Write("the-model/config.json",
+        R"({"model_type": "llama", "hidden_size": 16, "num_attention_heads": 2,
+            "intermediate_size": 24, "num_hidden_layers": 1, "vocab_size": 256,
+            "max_position_embeddings": 64})");
+  const auto job = load();
+  ASSERT_TRUE(job.ok()) << job.status();
+  EXPECT_EQ(job->file.job.model().from(), folder_ + "/the-model");
+  EXPECT_EQ(job->file.job.model().head_size(), 8);
+  EXPECT_EQ(job->file.job.train().sequence(), 64);
+  EXPECT_THAT(job->notices, testing::ElementsAre(HasSubstr("has no weights")));
+  Write("the-model/model.safetensors", "no");
+  EXPECT_THAT(told(), HasSubstr("no valid safetensors file"));
 }
 
 TEST_F(JobLoading, ModelThatFitsNowhereIsInfeasibleWithTheBytes) {

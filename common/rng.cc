@@ -33,4 +33,8 @@ float NormalAt(uint64_t key, uint64_t index) {
   return static_cast<float>(radius * std::cos(angle));
 }
 
+float SymmetricAt(uint64_t key, uint64_t index) {
+  return 2 * ToUniform(Philox(key, index / 4, 2)[index % 4]) - 1;
+}
+
 }  // namespace strata::common

@@ -22,6 +22,9 @@ inline float ToUniform(uint32_t word) { return (static_cast<float>(word >> 8) + 
 // Element `index` of the standard normal series named by `key` (Box–Muller on two words).
 float NormalAt(uint64_t key, uint64_t index);
 
+// Element `index` of the series named by `key`, uniform in (-1, 1].
+float SymmetricAt(uint64_t key, uint64_t index);
+
 }  // namespace strata::common
 
 #endif  // STRATA_COMMON_RNG_H_

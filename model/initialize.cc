@@ -54,8 +54,10 @@ void FillInitial(const program::ParameterSet& set, uint64_t seed, int64_t begin,
       std::fill(out, out + piece.count, value);
       continue;
     }
+    const auto at = piece.initializer.kind == Initializer::Kind::kNormal ? common::NormalAt
+                                                                         : common::SymmetricAt;
     for (int64_t i = 0; i < piece.count; ++i) {
-      out[i] = value * common::NormalAt(piece.key, static_cast<uint64_t>(piece.first + i));
+      out[i] = value * at(piece.key, static_cast<uint64_t>(piece.first + i));
     }
   }
 }

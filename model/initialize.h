@@ -14,7 +14,8 @@
 namespace strata::model {
 
 // `count` elements from `begin` of a set's flat layout on. kNormal: element i is value ×
-// common::NormalAt(key, first + i). kConstant: all are value (padding: 0).
+// common::NormalAt(key, first + i). kUniform: value ×
+// common::SymmetricAt(key, first + i). kConstant: all are value (padding: 0).
 struct InitialPiece {
   int64_t begin = 0;
   int64_t count = 0;

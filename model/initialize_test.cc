@@ -24,6 +24,23 @@ ParameterSet Fused() {
   return set;
 }
 
+TEST(FillInitialTest, Uniform_LiesWithinTheBoundAndHasItsVariance) {
+  ParameterSet set;
+  set.tensors = {
+      {.name = "a", .shape = {100, 100}, .initializer = {Initializer::Kind::kUniform, 0.5}}};
+  program::FlattenSet(set, 1);
+  std::vector<float> values(set.elements);
+  FillInitial(set, 3, 0, absl::MakeSpan(values));
+  double sum = 0, squares = 0;
+  for (const float value : values) {
+    EXPECT_LE(std::abs(value), 0.5f);
+    sum += value;
+    squares += static_cast<double>(value) * value;
+  }
+  EXPECT_NEAR(sum / 10000, 0, 0.01);
+  EXPECT_NEAR(squares / 10000, 0.25 / 3, 0.002);
+}
+
 std::vector<float> All(const ParameterSet& set, uint64_t seed) {
   std::vector<float> values(set.elements, -7);
   FillInitial(set, seed, 0, absl::MakeSpan(values));

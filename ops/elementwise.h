@@ -55,6 +55,25 @@ struct Zero {
   static Zero Example() { return {.bytes = 9}; }
 };
 
+struct Scale {
+  static constexpr program::OpKind kKind = program::OpKind::kScale;
+  static constexpr const char* kSummary = "dst *= factor.";
+  static constexpr const char* kGradient = "scale";
+  enum { kDst };
+
+  int64_t elements = 0;
+  double factor = 1;
+  program::DType type = program::DType::kF32;
+
+  void Visit(AttributeVisitor& visitor) {
+    visitor.Count("elements", elements);
+    visitor.Number("factor", factor);
+    visitor.Type("type", type);
+  }
+  OperandSpecs Operands() const { return {InOut("dst", "[elements]", elements, type)}; }
+  static Scale Example() { return {.elements = 9, .factor = 2}; }
+};
+
 struct Softcap {
   static constexpr program::OpKind kKind = program::OpKind::kSoftcap;
   static constexpr const char* kSummary =

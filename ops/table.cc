@@ -12,6 +12,7 @@
 #include "ops/context.h"
 #include "ops/convert.h"
 #include "ops/cross_entropy.h"
+#include "ops/dequantise.h"
 #include "ops/elementwise.h"
 #include "ops/embedding.h"
 #include "ops/headnorm.h"
@@ -133,6 +134,8 @@ AllRows MakeTable() {
                   Row<Add>(),
                   Row<Copy>(),
                   Row<Zero>(),
+                  Row<Scale>(),
+                  Row<Dequantise>(),
                   Row<Softcap>(),
                   Row<SumSquares>(),
                   Row<FinishStep>(),

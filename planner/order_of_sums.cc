@@ -25,7 +25,7 @@ std::string CostOfTree(const v1::JobSpec& job) {
   const bool by_leaf = parallel.shard() == v1::ParallelSpec::SHARD_ZERO2 ||
                        parallel.shard() == v1::ParallelSpec::SHARD_ZERO3;
   const int64_t sums = SumsAtOnce(parallel.virtual_shards() / parallel.data());
-  if (!by_leaf || sums < 2 || job.model().has_from()) return "";
+  if (!by_leaf || sums < 2 || !job.model().has_layers()) return "";
   const absl::StatusOr<model::ModelSpec> spec = model::FromProto(job.model());
   if (!spec.ok()) return "";  // whoever starts the job says why
   const int64_t parts = parallel.shard_group() > 0 ? parallel.shard_group() : parallel.data();

@@ -90,9 +90,24 @@ int64_t DefaultMicroBatch(int64_t share) {
   return 1;
 }
 
-void TrainDefaults(const ParallelSpec& parallel, TrainSpec& train) {
+void AdapterDefaults(TrainSpec& train) {
+  const bool quantizes = train.method() == TrainSpec::METHOD_QLORA;
+  if (!quantizes && train.method() != TrainSpec::METHOD_LORA) return;
+  strata::v1::LoraSpec& lora = *train.mutable_lora();
+  STRATA_DEFAULT(lora, rank, 16);
+  STRATA_DEFAULT(lora, alpha, 32);
+  if (lora.targets().empty()) lora.add_targets("all-linear");
+  if (!quantizes) return;
+  strata::v1::QuantizeSpec& quantize = *train.mutable_quantize();
+  STRATA_DEFAULT(quantize, type, strata::v1::QuantizeSpec::TYPE_NF4);
+  STRATA_DEFAULT(quantize, block, 64);
+  STRATA_DEFAULT(quantize, double_, true);
+}
+
+// `longest`: sequence that the model knows; 0: any.
+void TrainDefaults(const ParallelSpec& parallel, int64_t longest, TrainSpec& train) {
   if (!train.has_epochs()) STRATA_DEFAULT(train, steps, 600);
-  STRATA_DEFAULT(train, sequence, 256);
+  STRATA_DEFAULT(train, sequence, longest > 0 ? std::min<int64_t>(256, longest) : 256);
   STRATA_DEFAULT(train, global_batch, 32);
   const int64_t parts = parallel.virtual_shards() > 0 ? parallel.virtual_shards() : parallel.data();
   STRATA_DEFAULT(train, micro_batch,
@@ -101,6 +116,7 @@ void TrainDefaults(const ParallelSpec& parallel, TrainSpec& train) {
   STRATA_DEFAULT(train, precision, TrainSpec::PRECISION_F32);
   STRATA_DEFAULT(train, gradient_clip, 1.0);
   STRATA_DEFAULT(train, method, TrainSpec::METHOD_FULL);
+  AdapterDefaults(train);
   OptimizerSpec& optimizer = *train.mutable_optimizer();
   STRATA_DEFAULT(optimizer, name, OptimizerSpec::NAME_ADAMW);
   STRATA_DEFAULT(optimizer, learning_rate, 1e-3);
@@ -194,7 +210,8 @@ void ApplyDefaults(absl::string_view default_name, JobSpec& job) {
   STRATA_DEFAULT(job, name, std::string(default_name));
   STRATA_DEFAULT(job, project, "default");
   ParallelDefaults(*job.mutable_parallel());
-  TrainDefaults(job.parallel(), *job.mutable_train());
+  TrainDefaults(job.parallel(), job.model().has_from() ? job.model().context() : 0,
+                *job.mutable_train());
   if (!job.parallel().automatic()) {
     STRATA_DEFAULT(*job.mutable_parallel(), virtual_shards, DefaultVirtualShards(job.parallel()));
   }

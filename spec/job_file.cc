@@ -24,6 +24,19 @@ void ApplyRanks(const ReadOptions& options, const PositionMap& positions,
   }
 }
 
+void ApplyModel(const ReadOptions& options, strata::v1::JobSpec& job) {
+  if (!job.model().has_from() || options.model_of == nullptr) return;
+  const std::optional<ModelDirectory> found = options.model_of(job.model().from());
+  if (!found.has_value()) return;
+  const strata::v1::ModelSpec written = job.model();
+  strata::v1::ModelSpec& model = *job.mutable_model();
+  model = found->model;
+  model.set_from(written.from());
+  if (written.has_adapter()) model.set_adapter(written.adapter());
+  const bool takes_tokenizer = found->has_tokenizer && !job.data().has_tokenizer();
+  if (takes_tokenizer) job.mutable_data()->set_tokenizer(written.from());
+}
+
 void ApplyVocabulary(const ReadOptions& options, strata::v1::JobSpec& job) {
   const bool known = job.model().has_vocab() || job.model().has_from();
   if (known || !job.data().has_tokenizer() || options.vocabulary_of == nullptr) return;
@@ -40,6 +53,7 @@ JobFile ReadJob(absl::string_view text, const ReadOptions& options, Problems& pr
     for (const std::string& setting : options.settings) ApplySetting(setting, *root, problems);
     ReadTree(*root, "model: {family: llama, …}", file.job, file.positions, problems);
     ApplyRanks(options, file.positions, file.job);
+    ApplyModel(options, file.job);
     ApplyVocabulary(options, file.job);
   }
   ApplyDefaults(options.default_name, file.job);

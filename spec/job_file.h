@@ -20,6 +20,12 @@ struct JobFile {
   PositionMap positions;    // of the fields that the file or a setting gave
 };
 
+// What a Hugging Face directory says of a job.
+struct ModelDirectory {
+  strata::v1::ModelSpec model;  // what its config.json tells
+  bool has_tokenizer = false;   // which the job has, unless the file names one
+};
+
 struct ReadOptions {
   std::string default_name = "job";   // used when the file has no `name` (NameFromFile)
   std::vector<std::string> settings;  // --set PATH=VALUE, applied in this order
@@ -27,6 +33,9 @@ struct ReadOptions {
   // Of the tokenizer in a folder, as the file writes it: the default of model.vocab. Nothing: it
   // cannot be told, and model.vocab stays absent.
   std::function<std::optional<int64_t>(const std::string& tokenizer)> vocabulary_of = nullptr;
+  // Of the directory that model.from names, as the file writes it: what the model is. Nothing: it
+  // cannot be told, and sizes stay absent.
+  std::function<std::optional<ModelDirectory>(const std::string& from)> model_of = nullptr;
   // Whoever wrote it (strata submit) has read the files that it names: what follows from them must
   // be there, also beside what it follows from (train.steps beside train.epochs).
   bool completed = false;

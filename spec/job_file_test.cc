@@ -388,6 +388,33 @@ TEST(Families, FillInWhatTheyDo) {
   EXPECT_FALSE(llama.has_norm_epsilon() || llama.has_activation() || llama.has_attention_bias());
 }
 
+TEST(Adapters, DefaultsAreThoseOfTheMethod) {
+  const v1::TrainSpec full = ReadSet({}).file.job.train();
+  EXPECT_FALSE(full.has_lora() || full.has_quantize());
+  const v1::TrainSpec lora = ReadSet({"train.method=lora"}).file.job.train();
+  EXPECT_EQ(lora.lora().rank(), 16);
+  EXPECT_EQ(lora.lora().alpha(), 32);
+  EXPECT_THAT(lora.lora().targets(), testing::ElementsAre("all-linear"));
+  EXPECT_FALSE(lora.has_quantize());
+  const v1::TrainSpec qlora = ReadSet({"train.method=qlora"}).file.job.train();
+  EXPECT_EQ(qlora.quantize().type(), v1::QuantizeSpec::TYPE_NF4);
+  EXPECT_EQ(qlora.quantize().block(), 64);
+  EXPECT_TRUE(qlora.quantize().double_());
+}
+
+TEST(Adapters, WhatDoesNotGoTogether_IsRefused) {
+  EXPECT_THAT(ReadSet({"train.lora={rank: 4}"}).told,
+              HasSubstr("train.lora: given, but train.method is not lora or qlora"));
+  EXPECT_THAT(ReadSet({"train.method=lora", "train.quantize={block: 64}"}).told,
+              HasSubstr("train.quantize: given, but train.method is not qlora"));
+  EXPECT_THAT(ReadSet({"train.method=lora"}).told, HasSubstr("give model.from"));
+  EXPECT_THAT(ReadSet({"train.method=lora", "train.lora={targets: [q_proj, k_porj]}"}).told,
+              HasSubstr("targets[1]: the model's blocks have no linear layer k_porj — did you mean "
+                        "k_proj?"));
+  EXPECT_THAT(ReadSet({"train.method=lora", "train.lora.rank=0"}).told,
+              HasSubstr("train.lora.rank"));
+}
+
 TEST(Unsupported, KeysAreNotTakenForMisspeltOnes) {
   for (const char* key : {"memory={device: 2GiB}"}) {
     EXPECT_THAT(ReadSet({key}).told, HasSubstr(": not supported yet — remove it"));
@@ -397,7 +424,6 @@ TEST(Unsupported, KeysAreNotTakenForMisspeltOnes) {
 TEST(Unsupported, IsRefusedWithItsValue) {
   const std::pair<std::vector<std::string>, const char*> cases[] = {
       {{"train.precision=fp8"}, "train.precision: fp8 is"},
-      {{"train.method=lora"}, "train.method: lora is"},
       {{"train.micro_batch=auto"}, "train.micro_batch: auto is"},
       {{"train.start_from=other"}, "train.start_from: other is"},
       {{"parallel=auto"}, "parallel: auto is"},

@@ -78,7 +78,7 @@ class Filler {
     plan.micro_batch = Known("train.micro_batch", train.micro_batch());
     plan.sequence = Known("train.sequence", train.sequence());
     const auto& model = job_.model();
-    if (model.has_from()) return;
+    if (model.has_from() && !model.has_layers()) return;  // nobody has read its config.json
     plan.layers = Known("model.layers", model.layers());
     plan.heads = Known("model.heads", model.heads());
     plan.kv_heads = Known("model.kv_heads", model.kv_heads());

@@ -11,9 +11,6 @@ struct PlannedKey {
 // A key leaves the table when a field of JobSpec takes its name.
 constexpr PlannedKey kPlannedKeys[] = {
     {"memory", "remove it: everything is kept on the compute device"},
-    {"model.adapter", "remove it, and train all weights of a model from scratch"},
-    {"train.lora", "remove it, and use method: full"},
-    {"train.quantize", "remove it, and use method: full"},
     {"parallel.spool", "remove it, and use update_policy: deferred"},
 };
 

@@ -8,7 +8,6 @@ namespace strata::spec {
 namespace {
 
 using strata::v1::JobSpec;
-using strata::v1::ModelSpec;
 using strata::v1::ParallelSpec;
 using strata::v1::TrainSpec;
 
@@ -36,17 +35,19 @@ class SupportCheck {
   Problems& problems_;
 };
 
-void CheckModel(const ModelSpec& model, SupportCheck& check) {
-  check.Refuse(model.has_from(), "model.from", model.from(), "give family and sizes");
-}
-
 void CheckTrain(const TrainSpec& train, SupportCheck& check) {
   check.Refuse(train.micro_batch() == 0, "train.micro_batch", "auto", "give a number");
   check.Refuse(train.has_start_from(), "train.start_from", train.start_from(), "remove it");
   check.RefuseWord(train.precision() == TrainSpec::PRECISION_FP8, "train.precision",
                    train.precision(), "use bf16");
-  check.RefuseWord(train.method() != TrainSpec::METHOD_FULL, "train.method", train.method(),
-                   "use full");
+  if (train.method() != TrainSpec::METHOD_QLORA) return;
+  const strata::v1::QuantizeSpec& quantize = train.quantize();
+  check.RefuseWord(quantize.type() == strata::v1::QuantizeSpec::TYPE_INT8, "train.quantize.type",
+                   quantize.type(), "use nf4");
+  check.Refuse(quantize.block() != 64, "train.quantize.block",
+               absl::StrCat("block ", quantize.block()), "use 64");
+  check.Refuse(!quantize.double_(), "train.quantize.double", "double: false",
+               "use true: scales in 8 bits");
 }
 
 void CheckParallel(const ParallelSpec& parallel, SupportCheck& check) {
@@ -60,7 +61,6 @@ void CheckParallel(const ParallelSpec& parallel, SupportCheck& check) {
 
 void CheckSupported(const JobSpec& job, const PositionMap& positions, Problems& problems) {
   SupportCheck check(positions, problems);
-  CheckModel(job.model(), check);
   CheckTrain(job.train(), check);
   CheckParallel(job.parallel(), check);
   check.Refuse(job.resources().device() != "cpu", "resources.device", job.resources().device(),

@@ -15,6 +15,7 @@
 #include "spec/defaults.h"
 #include "spec/plan_shape.h"
 #include "spec/suggest.h"
+#include "spec/validate_adapters.h"
 #include "spec/yaml_tree.h"
 
 namespace strata::spec {
@@ -39,7 +40,7 @@ class Validator {
 
   void Name();
   void Labels();
-  void Required();
+  void Required(bool completed);
   void ModelShape();
   void Data();
   void Epochs(bool completed);
@@ -65,6 +66,7 @@ class Validator {
     if (!present && !problems_.Concerns(path)) Report(path, "required key is missing", remedy);
   }
   void OnlyFrom();
+  void FromDirectory();
   std::string NearestSave(const std::string& field, const std::vector<std::string>& savable) const;
 
   const JobSpec& job_;
@@ -173,11 +175,11 @@ void Validator::Labels() {
   }
 }
 
-void Validator::Required() {
+void Validator::Required(bool completed) {
   if (!positions_.Has("model")) {
     Require(false, "model", "give `from: DIR`, or family, layers, hidden, heads and ffn");
   } else if (job_.model().has_from()) {
-    OnlyFrom();
+    if (!completed) OnlyFrom();
   } else if (Sound({"model.from"})) {
     const ModelSpec& model = job_.model();
     Require(model.has_family(), "model.family", "such as llama, or give model.from");
@@ -194,8 +196,30 @@ void Validator::Required() {
 }
 
 void Validator::OnlyFrom() {
-  for (const char* key : {"family", "layers", "hidden", "heads", "kv_heads", "head_size", "ffn",
-                          "vocab", "context", "tied_embeddings", "rope", "initial_std"}) {
+  for (const char* key : {"family",
+                          "layers",
+                          "hidden",
+                          "heads",
+                          "kv_heads",
+                          "head_size",
+                          "ffn",
+                          "vocab",
+                          "context",
+                          "tied_embeddings",
+                          "rope",
+                          "initial_std",
+                          "norm_epsilon",
+                          "activation",
+                          "attention_bias",
+                          "output_bias",
+                          "feed_forward_bias",
+                          "sliding_window",
+                          "full_attention_layers",
+                          "query_scale",
+                          "attention_softcap",
+                          "logit_softcap",
+                          "weights_type",
+                          "weights"}) {
     const std::string path = absl::StrCat("model.", key);
     if (!positions_.Has(path) || problems_.Concerns(path)) continue;
     Report(path, "given together with model.from (whose config.json says it)",
@@ -203,9 +227,27 @@ void Validator::OnlyFrom() {
   }
 }
 
+// What config.json says against the rest of the file.
+void Validator::FromDirectory() {
+  const ModelSpec& model = job_.model();
+  if (!model.has_layers() || !Sound({"model", "model.from"})) return;
+  if (Sound({"train.sequence"}) && model.context() < job_.train().sequence()) {
+    Report("train.sequence",
+           absl::StrCat("sequence ", job_.train().sequence(), " is longer than the model's ",
+                        model.context(), " positions (max_position_embeddings)"),
+           absl::StrCat("use at most ", model.context()));
+  }
+  if (!job_.data().has_tokenizer() && Sound({"data.tokenizer"}) && model.vocab() < 256) {
+    Report("model.from",
+           absl::StrCat("has no tokenizer and a vocabulary of ", model.vocab(),
+                        " (text is read as bytes, which needs 256)"),
+           "name its tokenizer with data.tokenizer");
+  }
+}
+
 void Validator::ModelShape() {
   const ModelSpec& model = job_.model();
-  if (model.has_from()) return;
+  if (model.has_from()) return FromDirectory();
   const int64_t hidden = model.hidden();
   const int64_t heads = model.heads();
   if (model.has_heads() && model.has_kv_heads() && Sound({"model.heads", "model.kv_heads"}) &&
@@ -275,6 +317,12 @@ void Validator::Completed() {
            "train.steps is missing (it follows from the data's files, which only the "
            "client reads)",
            "hand the job over with strata submit, or give train.steps");
+  }
+  if (job_.model().has_from() && !job_.model().has_layers() && Sound({"model", "model.from"})) {
+    Report("model.from",
+           "its sizes are missing (they stand in its config.json, which only the "
+           "client reads)",
+           "hand the job over with strata submit");
   }
   const bool sized = job_.model().has_vocab() || job_.model().has_from();
   if (job_.data().has_tokenizer() && !sized && Sound({"model.vocab", "data.tokenizer"})) {
@@ -363,11 +411,12 @@ void Validate(const JobSpec& job, const PositionMap& positions, const ReadOption
   Validator validator(job, positions, problems);
   validator.Name();
   validator.Labels();
-  validator.Required();
+  validator.Required(options.completed);
   validator.ModelShape();
   validator.Data();
   validator.Epochs(options.completed);
   if (options.completed) validator.Completed();
+  ValidateAdapters(job, positions, problems);
   validator.Layout();
   validator.Ranks(options.ranks);
   validator.Topology();

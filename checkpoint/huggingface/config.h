@@ -23,6 +23,9 @@ namespace strata::checkpoint {
 inline constexpr char kConfigName[] = "config.json";
 inline constexpr size_t kLargestConfigBytes = size_t{1} << 20;
 
+// Whether a folder is such a directory: it has a config.json, and is no checkpoint.
+bool IsModelFolder(const std::string& folder, FileSystem* files = PosixFileSystem());
+
 struct HuggingFaceConfig {
   // Sizes and conventions; `from`, `weights` and `weights_type` are left to whoever knows them.
   v1::ModelSpec model;

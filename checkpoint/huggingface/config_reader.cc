@@ -8,6 +8,7 @@
 #include "checkpoint/huggingface/config.h"
 #include "checkpoint/huggingface/config_fields.h"
 #include "checkpoint/huggingface/rope_config.h"
+#include "checkpoint/manifest.h"
 #include "common/status_macros.h"
 
 namespace strata::checkpoint {
@@ -287,6 +288,11 @@ void ReadModel(const ConfigFields& config, HuggingFaceConfig* result) {
 }
 
 }  // namespace
+
+bool IsModelFolder(const std::string& folder, FileSystem* files) {
+  return files->Exists(absl::StrCat(folder, "/", kConfigName)) &&
+         !files->Exists(absl::StrCat(folder, "/", kManifestName));
+}
 
 absl::StatusOr<HuggingFaceConfig> ParseConfig(const std::string& text, const std::string& path) {
   Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);

@@ -129,16 +129,18 @@ Command EvalCommand() {
   Command command;
   command.name = "eval";
   command.usage =
-      "--from CHECKPOINT --data FILE [--tokenizer DIR] [--sequence N] [--dump-logits "
+      "--from CHECKPOINT|DIR --data FILE [--tokenizer DIR] [--sequence N] [--dump-logits "
       "F.safetensors] "
       "[--ranks N]";
   command.summary = "Measure the loss and perplexity of a trained model on a file";
   command.flags = {
-      {"--from", Flag::Kind::kText, "CHECKPOINT", "a step-N folder, or a directory of them"},
+      {"--from", Flag::Kind::kText, "CHECKPOINT|DIR",
+       "a step-N folder, a directory of them, or a Hugging Face directory"},
       {"--data", Flag::Kind::kText, "FILE", "text, .jsonl, or a token file"},
-      {"--tokenizer", Flag::Kind::kText, "DIR", "that the text is read with (default: the job's)"},
-      {"--sequence", Flag::Kind::kCount, "N", "window length (default: the training's)", "", 1,
-       1 << 30},
+      {"--tokenizer", Flag::Kind::kText, "DIR",
+       "that the text is read with (default: the job's, or DIR's)"},
+      {"--sequence", Flag::Kind::kCount, "N",
+       "window length (default: the training's; of DIR 1024 at most)", "", 1, 1 << 30},
       {"--dump-logits", Flag::Kind::kText, "F.safetensors", "write all logits there"},
       {"--ranks", Flag::Kind::kCount, "N", "processes that share the layers (default: 1)", "", 1,
        1024},

@@ -43,7 +43,9 @@ absl::StatusOr<std::shared_ptr<const Tokenizer>> LoadTokenizer(const Arguments& 
     return absl::InvalidArgumentError(
         absl::StrCat("--tokenizer: ", absl::string_view(tokenizer.status().message()), "\n"));
   }
-  if (job.model().has_vocab() && (*tokenizer)->vocabulary() > job.model().vocab()) {
+  // As in job files, a published model's tokenizer may hold a few tokens more.
+  if (job.model().has_vocab() && !job.model().has_from() &&
+      (*tokenizer)->vocabulary() > job.model().vocab()) {
     return absl::InvalidArgumentError(
         absl::StrCat("--tokenizer ", folder, ": has ", (*tokenizer)->vocabulary(),
                      " tokens, the model's vocabulary ", job.model().vocab(),
@@ -169,11 +171,12 @@ Command GenerateCommand() {
   Command command;
   command.name = "generate";
   command.usage =
-      "--from CHECKPOINT --prompt TEXT [--chat [--system TEXT]] [--tokens N] [--temperature T] "
+      "--from CHECKPOINT|DIR --prompt TEXT [--chat [--system TEXT]] [--tokens N] [--temperature T] "
       "[--top-k K] [--top-p P] [--seed S] [--tokenizer DIR] [--ranks N]";
   command.summary = "Continue a text with a trained model";
   command.flags = {
-      {"--from", Flag::Kind::kText, "CHECKPOINT", "a step-N folder, or a directory of them"},
+      {"--from", Flag::Kind::kText, "CHECKPOINT|DIR",
+       "a step-N folder, a directory of them, or a Hugging Face directory"},
       {"--prompt", Flag::Kind::kText, "TEXT", "the text to continue"},
       {"--tokens", Flag::Kind::kCount, "N", "tokens to generate (default: 200)", "", 1, 1 << 30},
       {"--temperature", Flag::Kind::kNumber, "T", "0: always the likeliest (default: 0.8)", "", 0,
@@ -184,7 +187,7 @@ Command GenerateCommand() {
        "among the fewest likeliest tokens that have probability P (default: all)", "", 0, 1},
       {"--chat", Flag::Kind::kSwitch, "", "the prompt is a user's turn, which the model answers"},
       {"--system", Flag::Kind::kText, "TEXT", "what a chat begins with"},
-      {"--tokenizer", Flag::Kind::kText, "DIR", "of the model (default: the job's)"},
+      {"--tokenizer", Flag::Kind::kText, "DIR", "of the model (default: the job's, or DIR's)"},
       {"--seed", Flag::Kind::kCount, "S", "of the sampling (default: 1)", "", 0, 9e18},
       {"--ranks", Flag::Kind::kCount, "N", "processes that share the layers (default: 1)", "", 1,
        1024},

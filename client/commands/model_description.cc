@@ -9,7 +9,6 @@
 #include "client/commands/registry.h"
 #include "client/exit_codes.h"
 #include "client/job_loading.h"
-#include "client/model_sizes.h"
 #include "client/terminal/table.h"
 #include "client/views/description.h"
 #include "client/views/structured.h"
@@ -66,12 +65,11 @@ std::string ModelText(const std::string& name, const model::ModelSpec& spec) {
 }
 
 absl::StatusOr<model::ModelSpec> SizesOf(const LoadedJob& loaded) {
-  const v1::ModelSpec& model = loaded.file.job.model();
-  auto sizes = model.has_from() ? ReadModelSizes(model.from()) : model::FromProto(model);
+  auto sizes = model::FromProto(loaded.file.job.model());
   if (sizes.ok()) return sizes;
-  const char* const field = model.has_from() ? "model.from" : "model";
   spec::Problems problems(loaded.path);
-  problems.Add({loaded.file.positions.Of(field), field, std::string(sizes.status().message()), ""});
+  problems.Add(
+      {loaded.file.positions.Of("model"), "model", std::string(sizes.status().message()), ""});
   return problems.ToStatus();
 }
 

@@ -11,23 +11,18 @@
 #include "client/commands/registry.h"
 #include "client/exit_codes.h"
 #include "client/job_loading.h"
-#include "client/model_sizes.h"
 #include "client/views/placement_view.h"
 #include "common/clock.h"
 #include "common/status_macros.h"
 #include "model/model_spec_proto.h"
-#include "model/saved_values.h"
 #include "planner/data_degrees.h"
 #include "planner/traffic.h"
-#include "program/compose/check_plan.h"
 #include "scheduler/placement/placement.h"
-#include "spec/plan_shape.h"
 
 namespace strata::client {
 namespace {
 
 absl::StatusOr<model::ModelSpec> ModelOf(const v1::JobSpec& job) {
-  if (job.model().has_from()) return ReadModelSizes(job.model().from());
   v1::ModelSpec sizes = job.model();
   sizes.clear_rope();  // traffic does not depend on it
   return model::FromProto(sizes);
@@ -45,27 +40,12 @@ std::vector<int64_t> OtherData(const v1::JobSpec& job, bool shards_named) {
   return fewer;
 }
 
-// What job files with sizes of their own are checked for too: the first reason why no layout of
-// these degrees holds the model.
-std::optional<program::PlanProblem> WhyNoLayout(const model::ModelSpec& model,
-                                                const LoadedJob& loaded) {
-  program::PlanShape plan = spec::PlanShapeOf(loaded.file.job, spec::Problems(loaded.path));
-  plan.layers = model.layers;
-  plan.heads = model.heads;
-  plan.kv_heads = model.kv_heads;
-  plan.ffn = model.ffn;
-  const auto problems = program::CheckPlan(plan, model::NamesOfSavableValues(model.family));
-  if (problems.empty()) return std::nullopt;
-  return problems.front();
-}
-
 absl::StatusOr<scheduler::Shape> ShapeOf(const LoadedJob& loaded) {
   const v1::JobSpec& job = loaded.file.job;
   const auto refuse = [&](const std::string& field, const std::string& what,
-                          const std::string& remedy,
-                          spec::ProblemKind kind = spec::ProblemKind::kInvalid) {
+                          const std::string& remedy) {
     spec::Problems problems(loaded.path);
-    problems.Add({loaded.file.positions.Of(field), field, what, remedy, kind});
+    problems.Add({loaded.file.positions.Of(field), field, what, remedy});
     return problems.ToStatus();
   };
   if (job.parallel().automatic()) {
@@ -77,13 +57,7 @@ absl::StatusOr<scheduler::Shape> ShapeOf(const LoadedJob& loaded) {
     return refuse("parallel.shard_group", std::string(degrees.status().message()), "");
   }
   const auto model = ModelOf(job);
-  if (!model.ok()) {
-    return refuse(job.model().has_from() ? "model.from" : "model",
-                  std::string(model.status().message()), "");
-  }
-  if (const auto why = WhyNoLayout(*model, loaded)) {
-    return refuse(why->field, why->what, why->instead, spec::ProblemKind::kInfeasible);
-  }
+  if (!model.ok()) return refuse("model", std::string(model.status().message()), "");
   shape.degrees = *degrees;
   shape.traffic = planner::TrafficOf(*model, job, *degrees);
   shape.device = job.resources().device();

@@ -252,7 +252,7 @@ TEST(PlaceCommand, ReadsOnlyTheSizesOfAModel) {
   const std::string folder = testing::TempDir() + "place_model";
   std::filesystem::create_directories(folder);
   std::ofstream(folder + "/config.json")
-      << R"({"model_type": "gpt2", "n_embd": 64, "n_layer": 2, "n_head": 4, "n_positions": 64,
+      << R"({"model_type": "gpt2", "n_embd": 64, "n_layer": 2, "n_head": 4, "n_positions": 256,
              "vocab_size": 256})";
   const std::string job = FileWith("from.yaml", absl::StrCat("model: {from: ", folder, R"(}
 data: {train: [{path: nowhere.txt}]}

@@ -15,6 +15,7 @@ Command GenerateCommand();
 Command EvalCommand();
 Command CalibrateCommand();
 Command DoctorCommand();
+Command ExportCommand();
 Command PlaceCommand();
 Command SimulateCommand();
 Command TopologyCommand();

@@ -8,6 +8,7 @@
 #include "common/check.h"
 #include "ops/bias.h"
 #include "ops/cross_entropy.h"
+#include "ops/dequantise.h"
 #include "ops/elementwise.h"
 #include "ops/embedding.h"
 #include "ops/layernorm.h"
@@ -62,7 +63,7 @@ std::vector<View> WithLast(std::initializer_list<View> views, const View& last) 
 
 void MatMul(TemplateBuilder& builder, const MatMulShape& shape, const View& a, const View& b,
             const View& c, bool accumulate) {
-  const auto& [m, n, k, trans_a, trans_b, lda, ldc] = shape;
+  const auto& [m, n, k, trans_a, trans_b, lda, ldc, ldb] = shape;
   Emit(builder,
        ops::MatMul{.m = m,
                    .n = n,
@@ -71,7 +72,7 @@ void MatMul(TemplateBuilder& builder, const MatMulShape& shape, const View& a, c
                    .trans_b = trans_b,
                    .accumulate = accumulate,
                    .lda = lda > 0 ? lda : (trans_a ? m : k),
-                   .ldb = trans_b ? k : n,
+                   .ldb = ldb > 0 ? ldb : (trans_b ? k : n),
                    .ldc = ldc > 0 ? ldc : n,
                    .type = a.type,
                    .out_type = c.type},
@@ -368,6 +369,14 @@ void Copy(TemplateBuilder& builder, const View& dst, const View& src) {
 }
 
 void Zero(TemplateBuilder& builder, const View& dst) { Emit(builder, ops::Zero{dst.bytes}, {dst}); }
+
+void Scale(TemplateBuilder& builder, double factor, const View& dst) {
+  Emit(builder, ops::Scale{dst.elements(), factor, dst.type}, {dst});
+}
+
+void Dequantise(TemplateBuilder& builder, const View& units, const View& out) {
+  Emit(builder, ops::Dequantise{out.elements(), out.type}, {units, out});
+}
 
 void AllGather(TemplateBuilder& builder, program::Group group, const View& in, const View& out) {
   const program::Communication gather{

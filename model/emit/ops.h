@@ -25,7 +25,7 @@ struct MatMulShape {
   bool trans_a = false;  // a is stored [k, m]
   bool trans_b = false;  // b is stored [n, k]
   // Distance between stored rows, in elements; 0: dense.
-  int64_t lda = 0, ldc = 0;
+  int64_t lda = 0, ldc = 0, ldb = 0;
 };
 
 using ops::AttentionShape;
@@ -146,6 +146,8 @@ void AddHeads(TemplateBuilder& builder, const SharedHeads& of, const View& all, 
 void Add(TemplateBuilder& builder, const View& dst, const View& src);
 void Copy(TemplateBuilder& builder, const View& dst, const View& src);
 void Zero(TemplateBuilder& builder, const View& dst);
+void Scale(TemplateBuilder& builder, double factor, const View& dst);
+void Dequantise(TemplateBuilder& builder, const View& units, const View& out);
 
 // On Stream::kTensor. All-gather: in is this member's part, out all parts. Reduce-scatter: in
 // is a partial sum of all parts, out this member's part; `scratch` of ReduceScatterScratchBytes.

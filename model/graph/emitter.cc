@@ -43,9 +43,23 @@ View Emitter::Out(const Node& node, size_t index) {
 
 View Emitter::Weight(WeightId weight) {
   const WeightPlace& place = weights_[weight];
-  return builder_.Formal(Role::kParameters, place.set, place.set_bytes, place.set_name)
-      .As(place.type)
-      .Elements(place.offset, place.elements);
+  const View set =
+      builder_.Formal(Role::kParameters, place.set, place.set_bytes, place.set_name).As(place.type);
+  if (place.quantised.empty()) return set.Elements(place.offset, place.elements);
+  View& numbers = dequantised_[weight];
+  if (numbers.slot >= 0) return numbers;
+  int64_t elements = 0;
+  for (const auto& [offset, count] : place.quantised) elements += count;
+  numbers = builder_
+                .Local(absl::StrCat(graph_.weights[weight].tensor.name, " dequantised"),
+                       program::BytesOf(graph_.type, elements))
+                .As(graph_.type);
+  int64_t first = 0;
+  for (const auto& [offset, count] : place.quantised) {
+    Dequantise(builder_, set.Elements(offset, count), numbers.Elements(first, count));
+    first += count;
+  }
+  return numbers;
 }
 
 View Emitter::Gradient(WeightId weight) {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "model/emit/ops.h"
@@ -42,6 +43,8 @@ struct WeightPlace {
   program::DType type = program::DType::kF32;
   int64_t set_bytes = 0, gradient_bytes = 0;  // of the set
   int64_t offset = 0, elements = 0;
+  // Of a quantised weight, whose logical tensors lie apart: offset and elements of each, in order.
+  std::vector<std::pair<int64_t, int64_t>> quantised;
 };
 
 // Bytes of a decode cache's keys, or values: whole cache lines.
@@ -58,6 +61,8 @@ class Emitter {
 
   // The window: rows [first, first + count) of the pass's N.
   void SetRows(int64_t first, int64_t count);
+  // What was dequantised before is no longer needed.
+  void BeginLoop() { dequantised_.clear(); }
   int64_t rows() const { return rows_; }
   // Of the window, as this rank holds the value.
   int64_t rows(ValueId value) const { return rows_ / Split(value); }
@@ -76,6 +81,7 @@ class Emitter {
   View Out(const Node& node, size_t index);
   View Of(ValueId value) const;  // its rows in the window
 
+  // A quantised one is dequantised once per loop.
   View Weight(const Node& node) { return Weight(node.weight); }
   View Weight(WeightId weight);
   // f32, whatever the weight is. Of a frozen weight: a scratch of zeros.
@@ -106,6 +112,7 @@ class Emitter {
   int64_t first_ = 0, rows_ = 0;
   std::map<ValueId, Placed> places_;
   std::map<std::string, View> scratch_;
+  std::map<WeightId, View> dequantised_;
 };
 
 }  // namespace strata::model

@@ -76,9 +76,22 @@ enum class NodeKind : uint8_t {
   kActivateBackward,
   kSoftcap,
   kAdd,
+  kScale,
+  kAdapt,
+  kAdaptInputGradient,
+  kAdaptWeightGradient,
   kLoss,
   kLossBackward,
   kRedistribute,
+};
+
+// What one adapter adds to: `rows` of its B make as many columns from `column` on, of a whole
+// output (of weights shared by ranks: of the columns that a rank makes, `column` in units of all
+// ranks'), reading the numbers of h at `first`.
+struct AdaptedColumns {
+  int64_t rows = 0;
+  int64_t column = 0;
+  int64_t first = 0;
 };
 
 using ops::Function;  // of gates and activations
@@ -94,8 +107,9 @@ struct Attributes {
   double softcap = 0;                              // kAttention*, kSoftcap, kLoss*; 0: none
   double epsilon = 0;                              // norms
   bool plus_one = false;                           // norms: the weight is 1 + w
-  double scale = 1;                                // kEmbed*
+  double scale = 1;                                // kEmbed*, kScale
   Function function = Function::kSilu;             // kGlu*, kActivate*
+  std::vector<AdaptedColumns> adapted;             // kAdapt*
 };
 
 // Which pass of a split backward a node belongs to (zero-bubble schedules, Qi et al., 2023).
@@ -119,6 +133,7 @@ struct Weight {
   int cut = -1;     // the dimension that a tensor group cuts; -1: whole on every rank
   std::string set;  // "" or ".suffix": behind the layer's name; else the set's own name
   bool trainable = true;
+  bool quantised = false;  // kept in NF4, dequantised before use
 
   int64_t rows() const { return tensor.shape[0]; }
   int64_t columns() const { return tensor.shape.size() > 1 ? tensor.shape[1] : 1; }

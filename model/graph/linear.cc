@@ -1,5 +1,8 @@
 // y = x · Wᵀ, W [out, in]. Cut by its rows (out) the product is column-parallel, by its columns
 // (in) row-parallel (Megatron-LM, §3).
+#include <utility>
+#include <vector>
+
 #include "common/check.h"
 #include "model/graph/node_rule.h"
 #include "model/graph/nodes.h"
@@ -27,13 +30,18 @@ class ForwardOfLinear : public NodeRule {
                  .second = node.second});
     }
     const ValueId dx = tape.Make(x);
+    std::vector<ValueId> in = {dy};
+    // Partial sums exist for a chunk of rows: those are added when they are whole.
+    const bool adds = tape.Gradient(x) >= 0 && graph.values[dx].layout != Layout::kPartial;
+    if (adds) in.push_back(tape.Gradient(x));
     graph.Add({.kind = NodeKind::kLinearInputGradient,
-               .in = {dy},
+               .in = std::move(in),
                .out = {dx},
                .weight = node.weight,
                .attributes = node.attributes,
                .phase = Phase::kInput,
                .second = node.second});
+    if (adds) return tape.Replace(x, dx);
     tape.Contribute(x, dx);
   }
   double Flops(const Graph& graph, const Node& node, int64_t /*sequence*/) const override {
@@ -63,22 +71,24 @@ class ForwardOfLinear : public NodeRule {
   }
 };
 
-// dx = dy · W.
+// dx = dy · W, or added to the gradient that x has so far.
 class InputGradientOfLinear : public NodeRule {
  public:
+  int in_place(const Node& node) const override { return node.in.size() > 1 ? 1 : -1; }
   void Lower(Emitter& e, const Node& node) const override {
     const ValueId dx = node.out[0];
     const int64_t rows = e.rows(dx), columns = e.width(dx), width = e.width(node.in[0]);
     const View dy = e.In(node, 0), out = e.Out(node, 0);
+    const bool adds = node.in.size() > 1;
     if (node.second < 0) {
       return MatMul(e.builder(), {.m = rows, .n = columns, .k = width}, dy, e.Weight(node), out,
-                    false);
+                    adds);
     }
     const SharedColumns shared = SharedColumnsOf(e, node, width);
     const View own = e.Scratch("own heads", shared.width * columns, e.graph().type);
     TakeHeads(e.builder(), shared.heads, e.Weight(node.second), own);
     MatMul(e.builder(), {.m = rows, .n = columns, .k = shared.own, .lda = width},
-           Columns(dy, shared.own, width), e.Weight(node), out, false);
+           Columns(dy, shared.own, width), e.Weight(node), out, adds);
     MatMul(e.builder(), {.m = rows, .n = columns, .k = shared.width, .lda = width},
            dy.FromColumn(shared.own), own, out, true);
   }

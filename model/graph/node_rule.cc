@@ -97,6 +97,14 @@ const NodeRule& RuleOf(NodeKind kind) {
       return SoftcapRule();
     case NodeKind::kAdd:
       return AddRule();
+    case NodeKind::kScale:
+      return ScaleRule();
+    case NodeKind::kAdapt:
+      return AdaptRule();
+    case NodeKind::kAdaptInputGradient:
+      return AdaptInputGradientRule();
+    case NodeKind::kAdaptWeightGradient:
+      return AdaptWeightGradientRule();
     case NodeKind::kLoss:
       return LossRule();
     case NodeKind::kLossBackward:

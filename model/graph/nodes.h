@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "model/graph/graph.h"
 
@@ -72,6 +73,13 @@ ValueId Glu(Graph& graph, ValueId gate_up, Function function, std::string name);
 // f(x).
 ValueId Activate(Graph& graph, ValueId x, Function function, std::string name);
 ValueId Add(Graph& graph, ValueId x, ValueId branch, std::string name);
+// x · factor.
+ValueId Scale(Graph& graph, ValueId x, double factor, std::string name);
+// `base`, with h · Bᵀ added to columns of it, as `adapted` says. B [out, rank] is cut by its rows
+// like the weight that made the base, or whole where all rows of the base are. With `heads` > 0 all
+// ranks hold B whole and use the rows of one head, as LinearWithShared does.
+ValueId Adapt(Graph& graph, ValueId h, ValueId base, WeightId b,
+              std::vector<AdaptedColumns> adapted, int64_t heads, std::string name);
 // cap · tanh(x / cap). For values that are shown: training has Loss, which knows of caps.
 ValueId Softcap(Graph& graph, ValueId x, double cap, std::string name);
 // Cross entropy over the vocabulary, summed over rows, of the logits after `softcap` (0: none);

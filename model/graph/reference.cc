@@ -111,6 +111,7 @@ class Step {
   }
   void LinearInputGradient() {
     const int64_t k = Width(n_.in[0]), n = Width(n_.out[0]);
+    if (n_.in.size() > 1) Out() = In(1);
     Product(rows_, n, k, In(0), k, 1, W(), n, 1, Out());
   }
   void LinearWeightGradient() {
@@ -191,6 +192,36 @@ class Step {
       Out()[at] = In(0)[i] * In(1)[at + f] * gate.slope;
       Out()[at + f] = In(0)[i] * gate.value;
     }
+  }
+  void Scale() {
+    for (size_t i = 0; i < Out().size(); ++i) Out()[i] = In(0)[i] * n_.attributes.scale;
+  }
+  // Calls with places of h, of the output's gradient (or the output), and of B, for all that meet.
+  template <typename Visit>
+  void Adapted(int64_t h_width, int64_t y_width, const Visit& visit) const {
+    const int64_t rank = g_.weights[n_.weight].columns();
+    int64_t row = 0;  // of B
+    for (const AdaptedColumns& to : n_.attributes.adapted) {
+      for (int64_t i = 0; i < rows_ * to.rows * rank; ++i) {
+        const int64_t r = i / rank / to.rows, column = i / rank % to.rows, k = i % rank;
+        visit(r * h_width + to.first + k, r * y_width + to.column + column,
+              (row + column) * rank + k);
+      }
+      row += to.rows;
+    }
+  }
+  void Adapt() {
+    Out() = In(1);
+    Adapted(Width(n_.in[0]), Width(n_.out[0]),
+            [&](int64_t h, int64_t y, int64_t b) { Out()[y] += In(0)[h] * W()[b]; });
+  }
+  void AdaptInputGradient() {
+    Adapted(Width(n_.out[0]), Width(n_.in[0]),
+            [&](int64_t h, int64_t y, int64_t b) { Out()[h] += In(0)[y] * W()[b]; });
+  }
+  void AdaptWeightGradient() {
+    Adapted(Width(n_.in[0]), Width(n_.in[1]),
+            [&](int64_t h, int64_t y, int64_t b) { Dw()[b] += In(1)[y] * In(0)[h]; });
   }
   void Activate() {
     for (size_t i = 0; i < Out().size(); ++i) Out()[i] = F(In(0)[i]).value;
@@ -407,6 +438,14 @@ void Execute(Step step, NodeKind kind) {
       return step.Softcap();
     case NodeKind::kAdd:
       return step.Add();
+    case NodeKind::kScale:
+      return step.Scale();
+    case NodeKind::kAdapt:
+      return step.Adapt();
+    case NodeKind::kAdaptInputGradient:
+      return step.AdaptInputGradient();
+    case NodeKind::kAdaptWeightGradient:
+      return step.AdaptWeightGradient();
     case NodeKind::kLoss:
       return step.Loss(false);
     case NodeKind::kLossBackward:

@@ -143,6 +143,21 @@ TEST(DifferentiateTest, LinearOfAValueReadTwice_AddsItsGradients) {
   ExpectDerivative(g);
 }
 
+TEST(DifferentiateTest, Scale) {
+  Graph g = WithInput(6);
+  g.output = Scale(g, g.input, -0.75, "y");
+  ExpectDerivative(g);
+}
+
+TEST(DifferentiateTest, Adapt) {
+  Graph g = WithInput(5);
+  const ValueId h = Linear(g, g.input, UseMatrix(g, 4, 5), "h");
+  const ValueId base = Linear(g, g.input, UseMatrix(g, 9, 5), "base");
+  // The base's columns 1 to 3 by the first two of h, 5 to 6 and 7 to 8 by the last two.
+  g.output = Adapt(g, h, base, UseMatrix(g, 7, 2), {{3, 1, 0}, {2, 5, 2}, {2, 7, 2}}, 0, "y");
+  ExpectDerivative(g);
+}
+
 TEST(DifferentiateTest, Rope) {
   Graph g = WithInput(8 * 6);
   g.output = Rope(g, g.input, -1, kHeads, {}, "y");

@@ -11,6 +11,7 @@
 #include "model/emit/check.h"
 #include "model/passes/differentiate.h"
 #include "model/passes/layer_templates.h"
+#include "model/passes/lora.h"
 #include "model/passes/weights.h"
 
 namespace strata::model {
@@ -77,13 +78,16 @@ class ModelEmitter {
   absl::StatusOr<LayerGraph> Run();
 
  private:
-  // Graph, weights that train, whether a layer below trains, whether the recompute plan is its.
-  using Key = std::tuple<int, std::vector<bool>, bool, bool>;
+  // Graph, names of the weights that train, whether a layer below trains, whether the recompute
+  // plan is its.
+  using Key = std::tuple<int, std::vector<std::string>, bool, bool>;
 
   absl::Status CheckPlans() const;
   absl::Status AppendLayer(const ModelLayer& layer);
   LayerTemplates TemplatesOf(const ModelLayer& layer, const Graph& graph,
                              const std::vector<WeightPlace>& places);
+  // The layer's own: with adapters, or what is frozen marked.
+  absl::StatusOr<Graph> GraphOf(const ModelLayer& layer) const;
   int SetIndex(program::ParameterSet set);
 
   const ModelGraph& model_;
@@ -96,18 +100,31 @@ class ModelEmitter {
 };
 
 absl::Status ModelEmitter::CheckPlans() const {
-  RETURN_IF_ERROR(CheckFrozen(model_, options_.frozen));
+  const bool adapts = options_.lora.rank > 0;
+  if (adapts && !options_.frozen.empty()) {
+    return absl::InvalidArgumentError("frozen: with adapters everything else is");
+  }
+  RETURN_IF_ERROR(adapts ? CheckLora(model_, options_.lora) : CheckFrozen(model_, options_.frozen));
   int64_t blocks = 0;
   std::vector<SavedValue> savable;
   for (const ModelLayer& layer : model_.layers) {
     if (layer.block < 0) continue;
     ++blocks;
     if (!savable.empty()) continue;
-    Graph graph = model_.graphs[layer.graph];
+    ASSIGN_OR_RETURN(Graph graph, GraphOf(layer));
     Differentiate(graph);
     savable = DescribeSavable(graph, options_.sequence);
   }
   return CheckRecompute(options_.recompute, savable, blocks);
+}
+
+absl::StatusOr<Graph> ModelEmitter::GraphOf(const ModelLayer& layer) const {
+  if (options_.lora.rank > 0) {
+    return AddAdapters(model_.graphs[layer.graph], layer, options_.lora);
+  }
+  Graph graph = model_.graphs[layer.graph];
+  RETURN_IF_ERROR(Freeze(graph, layer, options_.frozen));
+  return graph;
 }
 
 int ModelEmitter::SetIndex(program::ParameterSet set) {
@@ -121,8 +138,10 @@ int ModelEmitter::SetIndex(program::ParameterSet set) {
 LayerTemplates ModelEmitter::TemplatesOf(const ModelLayer& layer, const Graph& graph,
                                          const std::vector<WeightPlace>& places) {
   const bool planned = layer.block >= 0 && options_.recompute.covers(layer.block);
-  std::vector<bool> trains;
-  for (const Weight& weight : graph.weights) trains.push_back(weight.trainable);
+  std::vector<std::string> trains;
+  for (const Weight& weight : graph.weights) {
+    if (weight.trainable) trains.push_back(weight.tensor.name);
+  }
   const auto [found, added] = made_.try_emplace({layer.graph, trains, trains_below_, planned});
   if (added) {
     const LayerVariant variant{trains_below_, planned ? options_.recompute : RecomputePlan{},
@@ -133,8 +152,7 @@ LayerTemplates ModelEmitter::TemplatesOf(const ModelLayer& layer, const Graph& g
 }
 
 absl::Status ModelEmitter::AppendLayer(const ModelLayer& layer) {
-  Graph graph = model_.graphs[layer.graph];
-  RETURN_IF_ERROR(Freeze(graph, layer, options_.frozen));
+  ASSIGN_OR_RETURN(const Graph graph, GraphOf(layer));
   std::vector<WeightPlace> places;
   program::Layer appended;
   appended.name = layer.name;

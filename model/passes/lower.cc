@@ -176,6 +176,7 @@ void Lowering::EmitChunk(const Loop& loop, const std::set<ValueId>& own, int64_t
 }
 
 void Lowering::EmitLoop(size_t index) {
+  e_.BeginLoop();
   const Loop& loop = loops_[index];
   const auto is_moved = [](const Node& node) { return node.kind == NodeKind::kRedistribute; };
   const int64_t chunks = std::any_of(loop.begin(), loop.end(), is_moved) ? e_.shape().chunks : 1;

@@ -12,6 +12,14 @@
 
 namespace strata::model {
 
+// Adapters (lora.h); rank 0: none.
+struct LoraOptions {
+  int64_t rank = 0;
+  double alpha = 0;
+  std::vector<std::string> targets;  // modules by name, from a dot on, or "all-linear"
+  bool quantised = false;            // the blocks' frozen matrices are kept in NF4 (QLoRA)
+};
+
 struct EmitOptions {
   program::DType type = program::DType::kF32;  // that models compute in: f32, bf16 or f16
   int64_t micro_batch = 1;                     // B
@@ -36,6 +44,8 @@ struct EmitOptions {
   // Names of tensors (whole ones, or parts of fused ones) that do not train; '*' stands for any
   // characters. All parts of a fused tensor or none.
   std::vector<std::string> frozen;
+  // With a rank, adapters alone train, and `frozen` must be empty.
+  LoraOptions lora;
 };
 
 struct ModelLayer {

@@ -49,11 +49,50 @@ TensorSpec CutOf(const Weight& weight, const ModelLayer& layer, int64_t degree) 
   return tensor;
 }
 
+// Behind the name of the weight's set: what is kept in another way than the rest of it.
+const char* Apart(const Graph& graph, const Weight& weight) {
+  if (weight.quantised) return "quantised";
+  return !weight.trainable && IsMixed(graph, weight.set) ? "frozen" : "";
+}
+
 // The formal's name in templates, which serve many layers.
-std::string Label(const Weight& weight, bool apart) {
+std::string Label(const Weight& weight, absl::string_view apart) {
   std::string label = weight.set.empty() ? "weights" : weight.set;
   if (label[0] == '.') label.erase(0, 1);
-  return apart ? label + " frozen" : label;
+  return apart.empty() ? label : absl::StrCat(label, " ", apart);
+}
+
+// The logical tensors of a fused one, each by itself: quantised, they begin with a unit.
+std::vector<TensorSpec> Unfused(const TensorSpec& tensor) {
+  if (tensor.parts.empty()) return {tensor};
+  std::vector<TensorSpec> all;
+  for (const TensorSpec::Part& part : tensor.parts) {
+    TensorSpec& single = all.emplace_back(tensor);
+    single.name = part.name;
+    single.shape[0] = part.rows;
+    single.parts.clear();
+  }
+  return all;
+}
+
+// Sets while weights are put into them: where each weight's tensors stand.
+struct Placed {
+  size_t set = 0, first = 0, count = 0;
+};
+
+WeightPlace PlaceOf(const ParameterSet& set, const Placed& at, std::string label, bool quantised) {
+  const TensorSpec& first = set.tensors[at.first];
+  WeightPlace place{.set = static_cast<int>(at.set),
+                    .set_name = std::move(label),
+                    .type = set.type,
+                    .set_bytes = set.bytes(),
+                    .gradient_bytes = set.gradient_bytes(),
+                    .offset = first.offset,
+                    .elements = first.elements()};
+  for (size_t t = at.first; quantised && t < at.first + at.count; ++t) {
+    place.quantised.emplace_back(set.tensors[t].offset, set.tensors[t].elements());
+  }
+  return place;
 }
 
 }  // namespace
@@ -116,37 +155,32 @@ absl::Status CheckFrozen(const ModelGraph& model, const std::vector<std::string>
 std::vector<ParameterSet> SetsOf(const Graph& graph, const ModelLayer& layer,
                                  const EmitOptions& options, std::vector<WeightPlace>* places) {
   std::vector<ParameterSet> sets;
-  std::vector<std::pair<size_t, size_t>> at;  // set, tensor
+  std::vector<Placed> at;
   for (const Weight& weight : graph.weights) {
-    const bool apart = !weight.trainable && IsMixed(graph, weight.set);
-    const std::string name = SetName(weight, layer) + (apart ? ".frozen" : "");
+    const std::string apart = Apart(graph, weight);
+    const std::string name = SetName(weight, layer) + (apart.empty() ? "" : "." + apart);
     const auto is_named = [&](const ParameterSet& set) { return set.name == name; };
     auto set = std::find_if(sets.begin(), sets.end(), is_named);
     if (set == sets.end()) {
       set = sets.insert(sets.end(), ParameterSet{});
       set->name = name;
       set->trainable = weight.trainable;
-      set->type = graph.type;
-      set->alignment = options.set_alignment;
+      set->type = weight.quantised ? program::DType::kNf4 : graph.type;
+      set->alignment = weight.quantised ? std::max(program::kNf4Unit, options.set_alignment)
+                                        : options.set_alignment;
     }
-    at.emplace_back(set - sets.begin(), set->tensors.size());
-    set->tensors.push_back(CutOf(weight, layer, graph.degree));
+    std::vector<TensorSpec> tensors = {CutOf(weight, layer, graph.degree)};
+    if (weight.quantised) tensors = Unfused(tensors[0]);
+    at.push_back({static_cast<size_t>(set - sets.begin()), set->tensors.size(), tensors.size()});
+    set->tensors.insert(set->tensors.end(), tensors.begin(), tensors.end());
   }
   for (ParameterSet& set : sets) program::FlattenSet(set, options.set_ranges);
   if (places == nullptr) return sets;
   places->clear();
   for (size_t i = 0; i < at.size(); ++i) {
-    const auto [s, t] = at[i];
     const Weight& weight = graph.weights[i];
-    const bool apart = !weight.trainable && IsMixed(graph, weight.set);
-    const TensorSpec& tensor = sets[s].tensors[t];
-    places->push_back({.set = static_cast<int>(s),
-                       .set_name = Label(weight, apart),
-                       .type = sets[s].type,
-                       .set_bytes = sets[s].bytes(),
-                       .gradient_bytes = sets[s].gradient_bytes(),
-                       .offset = tensor.offset,
-                       .elements = tensor.elements()});
+    places->push_back(
+        PlaceOf(sets[at[i].set], at[i], Label(weight, Apart(graph, weight)), weight.quantised));
   }
   return sets;
 }

@@ -56,6 +56,8 @@ enum class OpKind : uint8_t {
   kAdd,
   kCopy,
   kZero,
+  kScale,
+  kDequantise,
   kSoftcap,
   kSumSquares,
   kFinishStep,
@@ -66,7 +68,7 @@ enum class OpKind : uint8_t {
   kSgd,
   kCollective,  // collective or copy inside a template: `communication` says which
 };
-inline constexpr int kOpKindCount = 51;
+inline constexpr int kOpKindCount = 53;
 const char* Name(OpKind);
 
 // What a collective, send or receive needs beside operands. Operand order: collectives: in, out,

@@ -12,8 +12,8 @@ namespace strata::program {
 
 // How a tensor begins when it is not loaded.
 struct Initializer {
-  enum class Kind : uint8_t { kConstant, kNormal } kind = Kind::kConstant;
-  double value = 0;  // the constant, or the standard deviation
+  enum class Kind : uint8_t { kConstant, kNormal, kUniform } kind = Kind::kConstant;
+  double value = 0;  // the constant, the standard deviation, or the bound: in (-value, value]
 };
 
 // How a rank's tensor is cut from the whole one: `ways` equal parts along a dimension, of which the

@@ -134,6 +134,8 @@ const char* Name(OpKind kind) {
                                            "add",
                                            "copy",
                                            "zero",
+                                           "scale",
+                                           "dequantise",
                                            "softcap",
                                            "sum-squares",
                                            "finish-step",

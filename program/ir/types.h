@@ -86,7 +86,7 @@ enum class Access : uint8_t {
   kAccumulate
 };  // accumulate: reads and writes the same bytes
 
-// kNf4: two weights a byte, without their scales. kInt8: without its scales.
+// kNf4: units of weights with their scales (kernels/nf4.h). kInt8: without its scales.
 enum class DType : uint8_t { kF32, kF64, kBF16, kI32, kBytes, kF16, kInt8, kNf4 };
 // In bytes; of types of whole bytes.
 constexpr int64_t SizeOf(DType type) {
@@ -106,9 +106,13 @@ constexpr int64_t SizeOf(DType type) {
   }
   return 1;
 }
-// Of `elements`, which are even in number where two share a byte.
+// Weights in NF4 come in units that are decoded by themselves.
+inline constexpr int64_t kNf4Unit = 16384;
+inline constexpr int64_t kNf4UnitBytes = 8512;
+// Of `elements`; of kNf4, whole units.
 constexpr int64_t BytesOf(DType type, int64_t elements) {
-  return type == DType::kNf4 ? elements / 2 : elements * SizeOf(type);
+  return type == DType::kNf4 ? (elements + kNf4Unit - 1) / kNf4Unit * kNf4UnitBytes
+                             : elements * SizeOf(type);
 }
 
 // The five mechanisms; every purpose is one of them with other operands. Send and receive are two

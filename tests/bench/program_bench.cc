@@ -18,6 +18,7 @@
 #include "program/passes/layout.h"
 #include "program/readers/verify.h"
 #include "program/testing/overlap.h"
+#include "tests/programs/adapter_memory.h"
 
 namespace strata {
 namespace {
@@ -142,6 +143,21 @@ bool Run(const Case& c) {
   return WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
+// What the memory reader says of adapters beside 8B, and arithmetic beside it.
+bool PrintAdapterMemory(bool quantised) {
+  const auto memory = testing::MemoryOfAdapters8B(quantised);
+  if (!memory.ok()) Fail(memory.status());
+  const auto bytes = static_cast<double>(memory->weights_and_state());
+  std::printf(
+      "8B %s rank 16, sequence 2048, recompute: %.3f GB of weights and state, arithmetic "
+      "%.3f GB (%+.2f %%); adapters %lld, NF4 %lld, others %lld; arena %.3f GB\n",
+      quantised ? "qlora" : "lora", bytes / 1e9, memory->expected() / 1e9,
+      100 * (bytes / memory->expected() - 1), static_cast<long long>(memory->trained),
+      static_cast<long long>(memory->quantised), static_cast<long long>(memory->frozen),
+      static_cast<double>(memory->memory.arena_bytes) / 1e9);
+  return true;
+}
+
 int Main(const std::string& only) {
   const std::vector<Case> cases = {
       {"8B", Llama3(32, 4096, 32, 14336)},
@@ -154,6 +170,9 @@ int Main(const std::string& only) {
               "peak MiB");
   std::fflush(stdout);
   bool good = true;
+  for (const bool quantised : {false, true}) {
+    if (only.empty() || only == "adapters") good = PrintAdapterMemory(quantised) && good;
+  }
   for (const Case& c : cases) {
     if (only.empty() || c.name == only) good = Run(c) && good;
   }

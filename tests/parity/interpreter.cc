@@ -220,6 +220,7 @@ absl::StatusOr<double> Interpreter::Update(const model::AdamWSpec& spec, double 
   scalar(Scalar::kClipFactor) = clip == 0 ? 1 : std::min(1.0, clip / (norm + 1e-6));
   if (std::isnan(scalar(Scalar::kApplied))) scalar(Scalar::kApplied) = 0;
   for (size_t set = 0; set < graph_.sets.size(); ++set) {
+    if (!graph_.sets[set].trainable) continue;
     RETURN_IF_ERROR(UpdateSet(static_cast<int>(set), spec));
   }
   scalar(Scalar::kApplied) += 1;

@@ -60,6 +60,8 @@ constexpr TableEntry kTable[] = {
     {OpKind::kAdd, BindAdd},
     {OpKind::kCopy, BindCopy},
     {OpKind::kZero, BindZero},
+    {OpKind::kScale, BindScale},
+    {OpKind::kDequantise, BindDequantise},
     {OpKind::kSumSquares, BindSumSquares},
     {OpKind::kFinishStep, BindFinishStep},
     {OpKind::kAdamW, BindAdamW},

@@ -123,6 +123,8 @@ BoundOp BindAddHeads(OpReader& reader);
 BoundOp BindAdd(OpReader& reader);
 BoundOp BindCopy(OpReader& reader);
 BoundOp BindZero(OpReader& reader);
+BoundOp BindScale(OpReader& reader);
+BoundOp BindDequantise(OpReader& reader);
 BoundOp BindSumSquares(OpReader& reader);
 BoundOp BindFinishStep(OpReader& reader);
 BoundOp BindAdamW(OpReader& reader);

@@ -8,6 +8,7 @@
 #include "google/protobuf/util/json_util.h"
 #include "model/families/families.h"
 #include "model/model_spec_proto.h"
+#include "worker/trainer/adapters.h"
 #include "worker/trainer/plan_digest.h"
 
 namespace strata::worker {
@@ -37,6 +38,20 @@ std::vector<const program::ProgramSet*> InferenceProgram::sets() const {
   return sets;
 }
 
+namespace {
+
+// Positions that the task reads or writes at most.
+int64_t PositionsOf(const v1::TrainerTask& task, const v1::JobSpec& job) {
+  const v1::StandaloneRequest& request = task.request();
+  if (task.kind() == v1::TrainerTask::KIND_EVALUATE) {
+    return request.sequence() > 0 ? request.sequence() : job.train().sequence();
+  }
+  const auto bytes = static_cast<int64_t>(request.prompt().size());
+  return std::max<int64_t>({1, bytes, request.prompt_tokens_size()}) + request.tokens();
+}
+
+}  // namespace
+
 absl::StatusOr<InferenceProgram> CompileInference(const v1::JobSpec& job, int64_t largest_chunk,
                                                   const v1::TrainerTask& task,
                                                   const std::string& build) {
@@ -47,11 +62,17 @@ absl::StatusOr<InferenceProgram> CompileInference(const v1::JobSpec& job, int64_
                                                    " ranks cannot share ", result.model.layers,
                                                    " layers — at most ", result.model.layers));
   }
+  // Caches and tables have a row per position of the context, of which a published model has more
+  // than anybody needs at once. Learned positions are weights, which stay as they are.
+  if (result.model.family != model::Family::kGpt2) {
+    result.model.context = std::min(result.model.context, PositionsOf(task, job));
+  }
   result.trained_sequence = job.train().sequence();
   result.chunk = std::clamp<int64_t>(largest_chunk, 1, result.model.context);
   model::EmitOptions emit;
   emit.prefill_chunk = result.chunk;
   emit.threads = task.threads();
+  emit.lora = LoraOf(job.train());
   ASSIGN_OR_RETURN(program::LayerGraph graph, model::EmitFamily(result.model, emit));
   result.constant_rows = model::RopeTableRows(result.model, emit);
   result.constants = graph.constants;

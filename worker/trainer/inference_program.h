@@ -19,8 +19,8 @@
 namespace strata::worker {
 
 struct InferenceProgram {
-  std::string digest;  // of the plan
-  model::ModelSpec model;
+  std::string digest;      // of the plan
+  model::ModelSpec model;  // its context is no longer than the task needs
   int64_t trained_sequence = 0;
   int64_t parameters = 0;     // of the model
   int64_t chunk = 0;          // rows of a prefill pass

@@ -4,10 +4,14 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "checkpoint/huggingface/config.h"
+#include "checkpoint/huggingface/weights.h"
 #include "checkpoint/reader.h"
 #include "common/check.h"
 #include "common/status_macros.h"
 #include "program/ir/scalars.h"
+#include "worker/trainer/adapters.h"
+#include "worker/trainer/base_weights.h"
 #include "worker/trainer/program_digest.h"
 #include "worker/trainer/state_io.h"
 
@@ -15,6 +19,19 @@ namespace strata::worker {
 namespace {
 
 constexpr int kPrefill = 0, kDecode = 1;  // programs, in the builder's order
+
+absl::Status PlanCheckpoint(const std::string& path, v1::JobPlan& plan, v1::JobSpec* job) {
+  ASSIGN_OR_RETURN(const checkpoint::NewestIntact found, checkpoint::OpenCheckpoint(path));
+  ASSIGN_OR_RETURN(*job, JobOf(found.checkpoint->manifest()));
+  plan.set_checkpoint_folder(found.checkpoint->folder());
+  for (const checkpoint::Damage& damage : found.damaged) {
+    v1::Notice* const notice = plan.add_notices();
+    notice->set_severity(v1::Notice::SEVERITY_WARNING);
+    notice->set_text(
+        absl::StrCat("damaged checkpoint: ", damage.what, " — using ", found.checkpoint->folder()));
+  }
+  return absl::OkStatus();
+}
 
 }  // namespace
 
@@ -39,10 +56,16 @@ absl::Status InferenceSession::Host::LoadScalars(double* scalars) {
 
 absl::StatusOr<std::unique_ptr<InferenceSession>> InferenceSession::Open(const TaskContext& context,
                                                                          int64_t largest_chunk) {
-  ASSIGN_OR_RETURN(const std::unique_ptr<checkpoint::Checkpoint> source,
-                   checkpoint::Checkpoint::OpenFolder(context.task.plan().checkpoint_folder(),
-                                                      checkpoint::Verification::kOnRead));
-  ASSIGN_OR_RETURN(const v1::JobSpec job, JobOf(source->manifest()));
+  const std::string& folder = context.task.plan().checkpoint_folder();
+  std::unique_ptr<checkpoint::Checkpoint> source;  // null: a Hugging Face directory
+  v1::JobSpec job;
+  if (checkpoint::IsModelFolder(folder)) {
+    ASSIGN_OR_RETURN(job, JobOfModelFolder(folder));
+  } else {
+    ASSIGN_OR_RETURN(source,
+                     checkpoint::Checkpoint::OpenFolder(folder, checkpoint::Verification::kOnRead));
+    ASSIGN_OR_RETURN(job, JobOf(source->manifest()));
+  }
   ASSIGN_OR_RETURN(InferenceProgram program,
                    CompileInference(job, largest_chunk, context.task, context.build));
   const int rank = context.task.rank();
@@ -62,7 +85,13 @@ absl::StatusOr<std::unique_ptr<InferenceSession>> InferenceSession::Open(const T
   for (const int slot : programs.slots.parameters) {
     state.slots.sets.push_back({.parameters = slot});
   }
-  RETURN_IF_ERROR(LoadState(engine, state, 0, *source));
+  if (source != nullptr) RETURN_IF_ERROR(LoadState(engine, state, 0, *source));
+  if (source == nullptr || Adapts(job.train())) {
+    ASSIGN_OR_RETURN(const std::unique_ptr<checkpoint::HuggingFaceWeights> weights,
+                     OpenBaseWeights(job.model(), engine.programs().sets, context.files));
+    const Sets which = source == nullptr ? Sets::kAll : Sets::kFrozen;
+    RETURN_IF_ERROR(LoadWeights(engine, state, which, *weights));
+  }
   context.progress->SetPhase(Phase::kEvaluating);
   v1::TrainerEvent running;
   session->rank_engine_->memory().Read(engine, running.mutable_running()->mutable_memory());
@@ -86,15 +115,12 @@ absl::StatusOr<absl::Span<const float>> InferenceSession::Read(absl::Span<const 
 
 absl::StatusOr<v1::JobPlan> PlanInference(const TaskContext& context, const std::string& path,
                                           int64_t largest_chunk, v1::JobSpec* job) {
-  ASSIGN_OR_RETURN(const checkpoint::NewestIntact found, checkpoint::OpenCheckpoint(path));
-  ASSIGN_OR_RETURN(*job, JobOf(found.checkpoint->manifest()));
   v1::JobPlan plan;
-  plan.set_checkpoint_folder(found.checkpoint->folder());
-  for (const checkpoint::Damage& damage : found.damaged) {
-    v1::Notice* const notice = plan.add_notices();
-    notice->set_severity(v1::Notice::SEVERITY_WARNING);
-    notice->set_text(
-        absl::StrCat("damaged checkpoint: ", damage.what, " — using ", found.checkpoint->folder()));
+  if (checkpoint::IsModelFolder(path)) {
+    ASSIGN_OR_RETURN(*job, JobOfModelFolder(path));
+    plan.set_checkpoint_folder(path);
+  } else {
+    RETURN_IF_ERROR(PlanCheckpoint(path, plan, job));
   }
   ASSIGN_OR_RETURN(const InferenceProgram program,
                    CompileInference(*job, largest_chunk, context.task, context.build));

@@ -1,6 +1,6 @@
-// A model from a checkpoint that reads tokens and says what may follow: prefill and decode over a
-// cache of keys and values. Of several ranks each has a part of the layers; all read the same, and
-// all are told what may follow.
+// A model from a checkpoint or a Hugging Face directory that reads tokens and says what may follow:
+// prefill and decode over a cache of keys and values. Of several ranks each has a part of the
+// layers; all read the same, and all are told what may follow.
 #ifndef STRATA_WORKER_TRAINER_INFERENCE_SESSION_H_
 #define STRATA_WORKER_TRAINER_INFERENCE_SESSION_H_
 
@@ -18,7 +18,7 @@ namespace strata::worker {
 // Used by one thread.
 class InferenceSession {
  public:
-  // Opens the plan's checkpoint, joins and loads, of the rank's layers.
+  // Opens the plan's checkpoint or Hugging Face directory, joins and loads, of the rank's layers.
   static absl::StatusOr<std::unique_ptr<InferenceSession>> Open(const TaskContext& context,
                                                                 int64_t largest_chunk);
 
@@ -56,8 +56,9 @@ class InferenceSession {
   std::unique_ptr<RankEngine> rank_engine_;
 };
 
-// What is fixed before: the newest intact checkpoint at `path`, its program. NotFound and DataLoss
-// name folders and files. `job`: of the checkpoint.
+// What is fixed before: the newest intact checkpoint at `path`, or the Hugging Face directory that
+// it is, its program. NotFound, InvalidArgument and DataLoss name folders and files. `job`: of the
+// checkpoint.
 absl::StatusOr<v1::JobPlan> PlanInference(const TaskContext& context, const std::string& path,
                                           int64_t largest_chunk, v1::JobSpec* job);
 

@@ -33,6 +33,12 @@ bool StartsWithAny(const std::string& path, const char* const (&prefixes)[kCount
                      [&](const char* prefix) { return absl::StartsWith(path, prefix); });
 }
 
+// Where the weights are that the job began with: what they are counts.
+bool IsWeightsPath(const std::string& path) {
+  return path == "model.from" ||
+         (absl::StartsWith(path, "model.weights[") && absl::EndsWith(path, ".path"));
+}
+
 // Of a data file where it is, or what it was prepared from.
 bool IsDataPath(const std::string& path) {
   return (absl::StartsWith(path, "data.train[") || absl::StartsWith(path, "data.validation.")) &&
@@ -60,6 +66,7 @@ class Comparison {
       const std::string path = absl::StrCat(prefix, field->name());
       if (field->message_type() == v1::PreparedFrom::descriptor()) continue;
       if (by_ == DataFilesBy::kContent && IsDataPath(path)) continue;
+      if (IsWeightsPath(path)) continue;
       if (field->is_repeated()) {
         CompareRepeated(a, b, field, path);
       } else if (field->cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE) {

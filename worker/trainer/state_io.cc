@@ -14,6 +14,7 @@
 #include "model/rope_table.h"
 #include "worker/engine/binding/number_formats.h"
 #include "worker/trainer/logical_ranges.h"
+#include "worker/trainer/quantised_weights.h"
 
 namespace strata::worker {
 namespace {
@@ -263,6 +264,10 @@ absl::Status LoadMoments(const Engine& engine, const RankState& state, int set,
                      });
 }
 
+bool IsAmong(const program::ParameterSet& set, Sets which) {
+  return which == Sets::kAll || set.trainable == (which == Sets::kTrained);
+}
+
 }  // namespace
 
 RankState StateOf(const program::StateSlots& slots, const program::Mesh& mesh, int rank) {
@@ -276,10 +281,12 @@ RankState StateOf(const program::StateSlots& slots, const program::Mesh& mesh, i
   return state;
 }
 
-void InitialiseState(const Engine& engine, const RankState& state, uint64_t seed,
+void InitialiseState(const Engine& engine, const RankState& state, Sets which, uint64_t seed,
                      device::ThreadPool& pool) {
   const std::vector<program::ParameterSet>& sets = engine.programs().sets;
   for (int s = 0; s < static_cast<int>(sets.size()); ++s) {
+    if (!IsAmong(sets[s], which)) continue;
+    STRATA_CHECK(sets[s].type != program::DType::kNf4);
     if (sets[s].type != program::DType::kF32) {
       InitialiseNarrow(engine, state, s, seed, pool);
       continue;
@@ -297,8 +304,9 @@ void InitialiseState(const Engine& engine, const RankState& state, uint64_t seed
 
 absl::Status LoadState(const Engine& engine, const RankState& state, int64_t applied,
                        checkpoint::Checkpoint& source) {
-  const int sets = static_cast<int>(engine.programs().sets.size());
-  for (int s = 0; s < sets; ++s) {
+  const std::vector<program::ParameterSet>& sets = engine.programs().sets;
+  for (int s = 0; s < static_cast<int>(sets.size()); ++s) {
+    if (!IsAmong(sets[s], Sets::kTrained)) continue;
     RETURN_IF_ERROR(
         LoadParameters(engine, state, s, applied, FromCheckpoint(source, kParameterState)));
     for (const program::StateSlots::Set::State& kept : state.slots.sets[s].states) {
@@ -310,11 +318,33 @@ absl::Status LoadState(const Engine& engine, const RankState& state, int64_t app
   return absl::OkStatus();
 }
 
+absl::Status LoadWeights(const Engine& engine, const RankState& state, Sets which,
+                         checkpoint::TensorSource& source) {
+  const std::vector<program::ParameterSet>& sets = engine.programs().sets;
+  for (int s = 0; s < static_cast<int>(sets.size()); ++s) {
+    if (!IsAmong(sets[s], which)) continue;
+    if (sets[s].type == program::DType::kNf4) {
+      const program::StateSlots::Set& slots = state.slots.sets[s];
+      const int64_t begin =
+          slots.parameter_parts > 1 ? state.shard * (sets[s].elements / slots.parameter_parts) : 0;
+      RETURN_IF_ERROR(LoadQuantised(sets[s], begin, state.tensor, source,
+                                    engine.SlotBytes(slots.parameters, 0, 0)));
+      continue;
+    }
+    const RangeReader read = [&source](const LogicalRange& range, float* out) {
+      return source.ReadRegion(range.name, range.region(), out);
+    };
+    RETURN_IF_ERROR(LoadParameters(engine, state, s, 0, read));
+  }
+  return absl::OkStatus();
+}
+
 std::vector<checkpoint::SnapshotItem> SnapshotItems(const Engine& engine, const RankState& state,
                                                     int64_t applied) {
   const std::vector<program::ParameterSet>& sets = engine.programs().sets;
   std::vector<checkpoint::SnapshotItem> items;
   for (int s = 0; s < static_cast<int>(sets.size()); ++s) {
+    if (!IsAmong(sets[s], Sets::kTrained)) continue;
     // Of what several ranks hold, one writes: of a tied set the first stage, of what a tensor group
     // does not cut its first rank, of its shard each replica a part.
     if (!state.slots.sets[s].saved || (state.tensor > 0 && !IsCut(sets[s]))) continue;

@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "checkpoint/reader.h"
+#include "checkpoint/tensor_source.h"
 #include "checkpoint/writer.h"
 #include "device/thread_pool.h"
 #include "model/model_spec.h"
@@ -30,18 +31,26 @@ struct RankState {
 };
 RankState StateOf(const program::StateSlots& slots, const program::Mesh& mesh, int rank);
 
+// Which of a rank's sets. Those that are frozen come from the weights that the job began with and
+// are in no checkpoint of its.
+enum class Sets : uint8_t { kAll, kFrozen, kTrained };
+
 // Fills parameters from the seed, each element the same whoever holds it; moments are zero in a new
 // engine.
-void InitialiseState(const Engine& engine, const RankState& state, uint64_t seed,
+void InitialiseState(const Engine& engine, const RankState& state, Sets which, uint64_t seed,
                      device::ThreadPool& pool);
 
-// Fills all of it from a checkpoint of any layout, with what had been `applied` updates. Errors:
-// those of Checkpoint::ReadRange, and InvalidArgument where a tensor has another shape.
+// Fills what is trained from a checkpoint of any layout, with what had been `applied` updates.
+// Errors: those of Checkpoint::ReadRange, and InvalidArgument where a tensor has another shape.
 absl::Status LoadState(const Engine& engine, const RankState& state, int64_t applied,
                        checkpoint::Checkpoint& source);
 
-// This rank's part, in every state: with those of the other ranks everything once. Valid until the
-// update after.
+// Fills the parameters alone, in a new engine, from weights of any layout. Errors of the source.
+absl::Status LoadWeights(const Engine& engine, const RankState& state, Sets which,
+                         checkpoint::TensorSource& source);
+
+// This rank's part of what is trained, in every state: with those of the other ranks everything
+// once. Valid until the update after.
 std::vector<checkpoint::SnapshotItem> SnapshotItems(const Engine& engine, const RankState& state,
                                                     int64_t applied);
 

@@ -14,7 +14,9 @@
 #include "common/status_macros.h"
 #include "kernels/isa.h"
 #include "model/optimizer/loss_scale.h"
+#include "worker/trainer/adapters.h"
 #include "worker/trainer/agent_commit_authority.h"
+#include "worker/trainer/base_weights.h"
 #include "worker/trainer/checkpointing.h"
 #include "worker/trainer/commit_queue.h"
 #include "worker/trainer/data_files.h"
@@ -183,11 +185,15 @@ class Training {
     FillConstants(engine(), program_.model, program_.constants, program_.programs.slots.constants,
                   program_.constant_rows, program_.sequence);
     const std::string& folder = context_.task.plan().checkpoint_folder();
-    if (folder.empty()) {
-      InitialiseState(engine(), state_, static_cast<uint64_t>(job_.train().seed()),
-                      rank_engine_->pool());
-      return absl::OkStatus();
+    const bool adapts = Adapts(job_.train());
+    if (HasBaseWeights(job_.model()) && (folder.empty() || adapts)) {
+      ASSIGN_OR_RETURN(const std::unique_ptr<checkpoint::HuggingFaceWeights> weights,
+                       OpenBaseWeights(job_.model(), engine().programs().sets, context_.files));
+      const Sets which = adapts ? Sets::kFrozen : Sets::kAll;
+      RETURN_IF_ERROR(LoadWeights(engine(), state_, which, *weights));
+      if (!adapts) return absl::OkStatus();
     }
+    if (folder.empty()) return Initialise(adapts ? Sets::kTrained : Sets::kAll);
     ASSIGN_OR_RETURN(const std::unique_ptr<checkpoint::Checkpoint> source, OpenStart(folder));
     const checkpoint::CheckpointInfo& info = source->manifest().info;
     applied_ = info.applied_updates;
@@ -196,6 +202,18 @@ class Training {
     if (!context_.task.has_controlled()) return loaded;
     return WithProblem(job_.checkpoint().directory(), context_.task.controlled().checkpoint(),
                        loaded);
+  }
+
+  // From the seed, or an adapter to go on from.
+  absl::Status Initialise(Sets which) {
+    if (job_.model().has_adapter()) {
+      ASSIGN_OR_RETURN(const std::unique_ptr<checkpoint::AdapterWeights> adapter,
+                       OpenAdapter(job_, engine().programs().sets, context_.files));
+      return LoadWeights(engine(), state_, which, *adapter);
+    }
+    InitialiseState(engine(), state_, which, static_cast<uint64_t>(job_.train().seed()),
+                    rank_engine_->pool());
+    return absl::OkStatus();
   }
 
   absl::StatusOr<std::unique_ptr<checkpoint::Checkpoint>> OpenStart(
@@ -313,6 +331,16 @@ class Training {
 
 }  // namespace
 
+namespace {
+
+// A checkpoint holds them all, but where they are frozen.
+bool BeginsWithWeights(const v1::TrainerTask& task, const v1::JobPlan& plan) {
+  const bool anew = plan.checkpoint_folder().empty() && !plan.has_newer_checkpoint();
+  return (anew || Adapts(task.job().train())) && HasBaseWeights(task.job().model());
+}
+
+}  // namespace
+
 absl::StatusOr<v1::JobPlan> PlanTraining(const TaskContext& context) {
   const v1::TrainerTask& task = context.task;
   v1::JobPlan plan;
@@ -331,12 +359,16 @@ absl::StatusOr<v1::JobPlan> PlanTraining(const TaskContext& context) {
   DescribeArenas(stages, program.mesh, plan);
   RETURN_IF_ERROR(PredictStep(task, stages, program.mesh, plan));
   RETURN_IF_ERROR(FindStartingPoint(task, plan));
+  if (BeginsWithWeights(task, plan)) RETURN_IF_ERROR(CheckBaseWeights(task.job().model()));
   return plan;
 }
 
 absl::StatusOr<v1::Finished::Outcome> RunTraining(const TaskContext& context) {
   ASSIGN_OR_RETURN(const data::Corpus corpus, OpenJobCorpus(context.task.job()));
   RETURN_IF_ERROR(CheckUnchanged(context.task.job(), context.task.plan()));
+  if (BeginsWithWeights(context.task, context.task.plan())) {
+    RETURN_IF_ERROR(CheckBaseWeights(context.task.job().model()));
+  }
   ASSIGN_OR_RETURN(TrainingProgram program, CompileTraining(context.task, corpus, context.build));
   ASSIGN_OR_RETURN(CountedCorpus counted, CountCorpus(corpus));
   if (context.plant != nullptr) context.plant(program.programs.set);

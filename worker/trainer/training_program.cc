@@ -10,6 +10,7 @@
 #include "model/families/families.h"
 #include "model/model_spec_proto.h"
 #include "worker/engine/communication_binding.h"
+#include "worker/trainer/adapters.h"
 #include "worker/trainer/number_plan.h"
 #include "worker/trainer/plan_digest.h"
 #include "worker/trainer/rank_mesh.h"
@@ -21,8 +22,12 @@ absl::Status CheckSupported(const v1::JobSpec& job) {
   const auto refuse = [](const char* what) {
     return absl::UnimplementedError(absl::StrCat(what, ": not supported yet"));
   };
-  if (job.model().has_from()) return refuse("model.from");
   if (job.train().has_start_from()) return refuse("train.start_from");
+  if (Adapts(job.train()) && job.model().weights().empty()) {
+    return absl::InvalidArgumentError(
+        "train.method: adapters are trained beside weights, and model.from has none — name a "
+        "directory with weights, or use method: full");
+  }
   return absl::OkStatus();
 }
 
@@ -210,6 +215,7 @@ absl::StatusOr<Decided> DecideTraining(const v1::TrainerTask& task, const data::
   emit.context_method = ContextMethodOf(job.parallel().context_method());
   emit.documents = job.data().packing();
   emit.split_backward = plan.groups.pipeline > 1 && program::Splits(plan.schedule);
+  emit.lora = LoraOf(train);
   if (job.parallel().has_recompute()) emit.recompute = RecomputeOf(job.parallel().recompute());
   ASSIGN_OR_RETURN(program::LayerGraph graph, model::EmitFamily(result.model, emit));
   plan.durations = program::DurationsOf(graph);

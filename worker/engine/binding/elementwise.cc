@@ -79,6 +79,19 @@ BoundOp BindZero(OpReader& reader) {
   };
 }
 
+BoundOp BindScale(OpReader& reader) {
+  using Op = ops::Scale;
+  const std::optional<Op> op = reader.Read<Op>();
+  if (!op) return {};
+  return WithNumber(op->type, [&]<typename T>(T) -> BoundOp {
+    return [context = reader.context(), count = op->elements, dst = reader.As<T>(Op::kDst),
+            factor = static_cast<float>(op->factor)] {
+      kernels::Scale(context, count, factor, dst);
+      return absl::OkStatus();
+    };
+  });
+}
+
 BoundOp BindSumSquares(OpReader& reader) {
   // The op has no workspace, so long ranges are taken in pieces whose workspace fits on the stack.
   // Pieces are cut by position alone, so the sum does not depend on anything else.

@@ -6,6 +6,7 @@
 
 #include "kernels/adamw.h"
 #include "kernels/elementwise.h"
+#include "ops/elementwise.h"
 #include "ops/step.h"
 #include "worker/engine/binding/binding_testing.h"
 
@@ -34,6 +35,12 @@ TEST_F(OpBinding, ZeroZeroesAlsoOddSizes) {
   const int dst = Floats(10);
   ExpectSame({.kind = OpKind::kZero, .ints = {37}}, [&] { std::memset(Direct<void>(dst), 0, 37); });
   ExpectSame({.kind = OpKind::kZero, .ints = {40}}, [&] { std::memset(Direct<void>(dst), 0, 40); });
+}
+
+TEST_F(OpBinding, ScaleMultipliesInPlace) {
+  const int dst = Floats(100);
+  ExpectSame(ops::ToOp(ops::Scale{.elements = 100, .factor = 0.75}),
+             [&] { kernels::Scale(context_, 100, 0.75f, D(dst)); });
 }
 
 TEST_F(OpBinding, SumSquaresTakesLongRangesInPiecesOfAMebielement) {

@@ -1,0 +1,106 @@
+"""Adapters beside a Hugging Face directory through real processes: every layout's numbers are one rank's, checkpoints
+hold adapters alone, and what is exported is what was trained."""
+
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import unittest
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import huggingface_test
+import real_processes
+
+STEPS = 4
+RANK, ALPHA = 4, 8
+LAYOUTS = ["{data: 2, shard: zero1}", "{data: 2, shard: zero2}", "{data: 2, shard: zero3}", "{tensor: 2}",
+           "{pipeline: 2}", "{context: 2}"]
+
+
+class AdaptersTest(real_processes.RealProcesses):
+    def setUp(self):
+        super().setUp()
+        shutil.copytree(huggingface_test.GOLDENS, self.folder / "models")
+
+    strata = huggingface_test.HuggingFaceTest.strata
+
+    def job(self, method: str = "lora", parallel: str = "{data: 1}", model: str = "", steps: int = STEPS) -> pathlib.Path:
+        path = self.folder / "job.yaml"
+        path.write_text(f"""
+model: {{from: models/llama{model}}}
+data: {{train: [{{path: models/llama.bin}}]}}
+train: {{steps: {steps}, sequence: 16, global_batch: 4, micro_batch: 1, method: {method},
+        lora: {{rank: {RANK}, alpha: {ALPHA}}}, schedule: {{name: constant, warmup_steps: 1}},
+        optimizer: {{learning_rate: 0.01}}}}
+parallel: {parallel}
+""")
+        return path
+
+    def train(self, name: str, *arguments, **job) -> list[tuple[float, float]]:
+        """Loss and gradient norm of each step."""
+        self.strata("run", self.job(**job), "--dir", name, *arguments)
+        records = map(json.loads, (self.folder / name / "metrics.jsonl").read_text().splitlines())
+        steps = [record for record in records if "loss" in record]
+        for record in steps:
+            for tier in record["memory"].values():
+                self.assertEqual(tier["arena_bytes"], tier["predicted_bytes"], name)
+        return [(r["loss"], r["grad_norm"]) for r in steps]
+
+    def assert_close(self, found: list, expected: list, tolerance: float):
+        self.assertEqual(len(found), len(expected))
+        for a, b in zip(found, expected):
+            for x, y in zip(a, b):
+                self.assertLessEqual(abs(x - y), tolerance * abs(y), (found, expected))
+
+    def check_layouts(self, method: str, tolerance: float):
+        one = self.train("one", method=method)
+        self.assertLess(one[-1][0], one[0][0])
+        for number, layout in enumerate(LAYOUTS):
+            self.assert_close(self.train(f"layout{number}", method=method, parallel=layout), one, tolerance)
+
+    def test_every_layout_has_the_numbers_of_one_rank(self):
+        self.check_layouts("lora", 1e-4)
+
+    def test_every_layout_has_the_numbers_of_one_rank_beside_a_quantised_base(self):
+        # What a tensor group cuts is grouped otherwise: scales differ by a code.
+        self.check_layouts("qlora", 1e-2)
+
+    def test_checkpoints_hold_adapters_and_go_on_from_there(self):
+        through = self.train("through")
+        self.train("first", steps=2)
+        manifest = next((self.folder / "first" / "checkpoints").glob("step-*/manifest.json"))
+        names = {entry["name"] for entry in json.loads(manifest.read_text())["tensors"]}
+        self.assertTrue(names and all(".lora_" in name for name in names), names)
+        shutil.copytree(self.folder / "first", self.folder / "second")
+        again = self.train("second", "--resume", parallel="{tensor: 2}")
+        self.assert_close(again[-2:], through[2:], 1e-4)
+
+    def loss(self, source) -> float:
+        found = self.strata("eval", "--from", source, "--data", "models/llama.bin", "--sequence", 16, "-o", "json")
+        return json.loads(found.stdout)["loss"]
+
+    def test_what_is_exported_is_what_was_trained(self):
+        self.train("run")
+        checkpoints = self.folder / "run" / "checkpoints"
+        trained = self.loss(checkpoints)
+        self.assertNotAlmostEqual(trained, self.loss("models/llama"), places=3)
+        self.strata("export", checkpoints, "-o", "merged", "--merge", "--dtype", "f32")
+        self.assertAlmostEqual(self.loss("merged"), trained, delta=1e-4 * trained)
+        self.strata("export", checkpoints, "-o", "adapter")
+        config = json.loads((self.folder / "adapter" / "adapter_config.json").read_text())
+        self.assertEqual((config["peft_type"], config["r"], config["lora_alpha"]), ("LORA", RANK, ALPHA))
+        written = huggingface_test.tensors(self.folder / "adapter" / "adapter_model.safetensors")
+        self.assertIn("base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight", written)
+        # Going on from it begins where the first job ended.
+        more = self.train("more", model=", adapter: adapter", steps=1)
+        self.assertLess(more[0][0], 1.05 * trained)
+
+    def test_an_adapter_of_another_rank_and_unknown_targets_are_refused(self):
+        ended = self.strata("run", self.job(), "--dir", "run", "--set", "train.lora.targets=[q_porj]", code=2)
+        self.assertIn("did you mean q_proj?", ended.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1], verbosity=2)

@@ -1,0 +1,143 @@
+"""Hugging Face directories through real processes: evaluated, continued, trained and written again. What transformers
+makes of the same directories stands in goldens/huggingface/expected.json (tests/parity/huggingface_parity.py)."""
+
+import json
+import os
+import pathlib
+import shutil
+import struct
+import subprocess
+import sys
+import unittest
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import real_processes
+
+GOLDENS = pathlib.Path(__file__).parent / "goldens" / "huggingface"
+LAYOUTS = ["{data: 1}", "{data: 2, shard: zero3}", "{pipeline: 2}"]
+
+
+def tensors(path: pathlib.Path) -> dict:
+    """Of a safetensors file, or of all in a folder: name -> (dtype, shape, bytes)."""
+    found = {}
+    for file in sorted(path.glob("*.safetensors")) if path.is_dir() else [path]:
+        content = file.read_bytes()
+        begin = 8 + struct.unpack("<Q", content[:8])[0]
+        for name, entry in json.loads(content[8:begin]).items():
+            if name != "__metadata__":
+                first, last = entry["data_offsets"]
+                found[name] = (entry["dtype"], tuple(entry["shape"]), content[begin + first:begin + last])
+    return found
+
+
+class HuggingFaceTest(real_processes.RealProcesses):
+    def setUp(self):
+        super().setUp()
+        shutil.copytree(GOLDENS, self.folder / "models")
+        self.expected = json.loads((GOLDENS / "expected.json").read_text())
+
+    def strata(self, *arguments, code: int = 0) -> subprocess.CompletedProcess:
+        ended = subprocess.run([self.folder / "bin" / "strata", *map(str, arguments)], env=self.env,
+                               cwd=self.folder, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                               timeout=real_processes.WAIT_SECONDS)
+        self.assertEqual(ended.returncode, code, f"{arguments}: {ended.stderr}")
+        return ended
+
+    def job(self, family: str, parallel: str = "{data: 1}", train: str = "steps: 1") -> pathlib.Path:
+        path = self.folder / "job.yaml"
+        path.write_text(f"""
+model: {{from: models/{family}}}
+data: {{train: [{{path: models/{family}.bin}}]}}
+train: {{{train}, sequence: 16, global_batch: 2, micro_batch: 1, optimizer: {{learning_rate: 0, weight_decay: 0}}}}
+parallel: {parallel}
+""")
+        return path
+
+    def assert_same_tensors(self, family: str, folder: pathlib.Path):
+        before, after = tensors(self.folder / "models" / family), tensors(folder)
+        self.assertEqual(before.keys(), after.keys())
+        for name, tensor in before.items():
+            self.assertEqual(after[name], tensor, name)
+
+    def check_logits(self, family: str, source):
+        expected = self.expected[family]
+        dump = self.folder / "logits.safetensors"
+        self.strata("eval", "--from", source, "--data", f"models/{family}.bin", "--sequence", expected["sequence"],
+                    "--dump-logits", dump)
+        _, (windows, rows, vocab), content = tensors(dump)["logits"]
+        logits = struct.unpack(f"<{windows * rows * vocab}f", content)
+        every_row, every_token = expected["every"]
+        for window, chosen in enumerate(expected["logits"]):
+            for i, row in enumerate(chosen):
+                for j, value in enumerate(row):
+                    found = logits[(window * rows + i * every_row) * vocab + j * every_token]
+                    self.assertAlmostEqual(found, value, delta=1e-4 * expected["largest"])
+
+    def check_family(self, family: str):
+        self.check_logits(family, f"models/{family}")
+        expected = self.expected[family]
+        found = self.strata("generate", "--from", f"models/{family}", "--prompt", expected["prompt"], "--tokens",
+                            len(expected["text"]), "--temperature", 0, "-o", "json").stdout
+        self.assertEqual(json.loads(found)["text"], bytes(expected["text"]).decode())
+        self.strata("export", f"models/{family}", "-o", "again")
+        self.assert_same_tensors(family, self.folder / "again")
+        self.check_logits(family, "again")
+
+    def check_layouts(self, family: str):
+        """Each rank reads its part; together the parts are what was there."""
+        for number, layout in enumerate(LAYOUTS):
+            directory = self.folder / f"run{number}"
+            self.strata("run", self.job(family, layout), "--dir", directory)
+            self.strata("export", directory / "checkpoints", "-o", f"out{number}")
+            self.assert_same_tensors(family, self.folder / f"out{number}")
+        self.check_logits(family, self.folder / "run1" / "checkpoints")
+
+    def test_llama_is_what_transformers_makes_of_it(self):
+        self.check_family("llama")
+
+    def test_llama_goes_through_every_layout_unchanged(self):
+        self.check_layouts("llama")
+
+    def test_a_config_without_weights_begins_anew_and_says_so(self):
+        for path in (self.folder / "models" / "llama").glob("*.safetensors*"):
+            path.unlink()
+        ended = self.strata("run", self.job("llama"), "--dir", "run")
+        self.assertIn("has no weights: the model begins with random ones", ended.stderr)
+        ended = self.strata("generate", "--from", "models/llama", "--prompt", "x", code=2)
+        self.assertIn("no weights in it", ended.stderr)
+
+    def test_weights_that_are_not_the_models_are_refused_before_anything_starts(self):
+        config = self.folder / "models" / "llama" / "config.json"
+        sizes = json.loads(config.read_text())
+        config.write_text(json.dumps({**sizes, "num_hidden_layers": 3}))
+        ended = self.strata("run", self.job("llama"), "--dir", "run", code=2)
+        self.assertIn("job.yaml:2:15: model.from: ", ended.stderr)
+        self.assertIn("tensors are missing: model.layers.2.", ended.stderr)
+        self.assertFalse((self.folder / "run").exists())
+
+    def test_a_job_goes_on_only_from_the_weights_it_began_with(self):
+        self.strata("run", self.job("llama"), "--dir", "run")
+        moved = self.folder / "models" / "elsewhere"
+        (self.folder / "models" / "llama").rename(moved)
+        path = self.job("llama", train="steps: 2")
+        path.write_text(path.read_text().replace("models/llama}", "models/elsewhere}"))
+        self.strata("run", path, "--dir", "run", "--resume")
+        file = sorted(moved.glob("*.safetensors"))[0]
+        file.write_bytes(file.read_bytes()[:-1] + b"x")
+        ended = self.strata("run", path, "--dir", "run", "--resume", "--set", "train.steps=3", code=2)
+        self.assertIn("model.weights[0].digest", ended.stderr)
+
+    def test_export_writes_other_types_and_never_over_what_is_there(self):
+        self.strata("export", "models/llama", "-o", "wide", "--dtype", "f32")
+        wide = tensors(self.folder / "wide")
+        self.assertEqual({dtype for dtype, _, _ in wide.values()}, {"F32"})
+        self.assertEqual(json.loads((self.folder / "wide" / "config.json").read_text())["dtype"], "float32")
+        self.check_logits("llama", "wide")
+        ended = self.strata("export", "models/llama", "-o", "wide", code=2)
+        self.assertIn("is not empty", ended.stderr)
+        self.strata("export", "wide", "-o", "narrow", "--dtype", "bf16")
+        self.assert_same_tensors("llama", self.folder / "narrow")
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1], verbosity=2)

@@ -1,0 +1,32 @@
+// Memory of adapter training of an 8B model, as the memory reader predicts it and as arithmetic
+// has it: what ./dev bench program prints and adapter_memory_test.cc compares.
+#ifndef STRATA_TESTS_PROGRAMS_ADAPTER_MEMORY_H_
+#define STRATA_TESTS_PROGRAMS_ADAPTER_MEMORY_H_
+
+#include <cstdint>
+
+#include "absl/status/statusor.h"
+#include "program/readers/memory.h"
+
+namespace strata::testing {
+
+struct AdapterMemory {
+  int64_t quantised = 0, frozen = 0, trained = 0;  // weights in NF4, of other frozen sets, adapters
+  program::TierMemory memory;
+
+  int64_t weights_and_state() const;  // bytes of parameters, gradients and optimizer
+  // 0.516 bytes per quantised weight (4.127 bits), 4 per other weight in f32, 16 per trained one:
+  // weight, gradient and two moments.
+  double expected() const {
+    return 0.516 * static_cast<double>(quantised) + 4 * static_cast<double>(frozen) +
+           16 * static_cast<double>(trained);
+  }
+};
+
+// Llama 3 8B with adapters of rank 16 on all linear layers, one sequence of 2,048, full recompute,
+// one rank.
+absl::StatusOr<AdapterMemory> MemoryOfAdapters8B(bool quantised);
+
+}  // namespace strata::testing
+
+#endif  // STRATA_TESTS_PROGRAMS_ADAPTER_MEMORY_H_
