@@ -425,7 +425,6 @@ TEST(Unsupported, IsRefusedWithItsValue) {
   const std::pair<std::vector<std::string>, const char*> cases[] = {
       {{"train.precision=fp8"}, "train.precision: fp8 is"},
       {{"train.micro_batch=auto"}, "train.micro_batch: auto is"},
-      {{"train.start_from=other"}, "train.start_from: other is"},
       {{"parallel=auto"}, "parallel: auto is"},
       {{"parallel.update_policy=spooled"}, "parallel.update_policy: spooled is"},
       {{"resources.device=h100"}, "resources.device: h100 is"},

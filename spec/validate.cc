@@ -237,12 +237,6 @@ void Validator::FromDirectory() {
                         model.context(), " positions (max_position_embeddings)"),
            absl::StrCat("use at most ", model.context()));
   }
-  if (!job_.data().has_tokenizer() && Sound({"data.tokenizer"}) && model.vocab() < 256) {
-    Report("model.from",
-           absl::StrCat("has no tokenizer and a vocabulary of ", model.vocab(),
-                        " (text is read as bytes, which needs 256)"),
-           "name its tokenizer with data.tokenizer");
-  }
 }
 
 void Validator::ModelShape() {

@@ -199,7 +199,7 @@ class Training {
     applied_ = info.applied_updates;
     if (info.loss_scale > 0) loss_scale_ = {info.loss_scale, info.good_steps};
     const absl::Status loaded = LoadState(engine(), state_, applied_, *source);
-    if (!context_.task.has_controlled()) return loaded;
+    if (!context_.task.controlled().has_checkpoint()) return loaded;
     return WithProblem(job_.checkpoint().directory(), context_.task.controlled().checkpoint(),
                        loaded);
   }
@@ -218,7 +218,7 @@ class Training {
 
   absl::StatusOr<std::unique_ptr<checkpoint::Checkpoint>> OpenStart(
       const std::string& folder) const {
-    if (context_.task.has_controlled()) {
+    if (context_.task.controlled().has_checkpoint()) {  // else of another job
       return OpenRecorded(job_.checkpoint().directory(), context_.task.controlled().checkpoint(),
                           context_.files);
     }
