@@ -171,6 +171,8 @@ class Graph {
   }
   // Behind a Redistribute node, what it redistributes.
   ValueId Source(ValueId value) const;
+  // What is kept of a value for later: of gathered rows those that were gathered, else itself.
+  ValueId Kept(ValueId value) const;
   // Whether one of the node's weights does.
   bool Trains(const Node& node) const {
     return weights[node.weight].trainable || (node.second >= 0 && weights[node.second].trainable);

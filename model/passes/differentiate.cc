@@ -53,7 +53,7 @@ std::vector<ValueId> ForwardReads(const Graph& graph, const std::vector<NodeId>&
   std::set<ValueId> reads;
   for (const NodeId id : nodes) {
     for (const ValueId in : graph.nodes[id].in) {
-      const ValueId source = graph.Source(in);
+      const ValueId source = graph.Kept(in);
       if (graph.IsForward(source)) reads.insert(source);
     }
   }
