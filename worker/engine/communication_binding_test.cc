@@ -59,6 +59,11 @@ TEST_F(CommunicationBinding, MovesBytesAndAddsNumbers) {
   EXPECT_EQ(scatter->operation->type, collectives::DataType::kF32);
   EXPECT_EQ(scatter->operation->count, 16);
   EXPECT_EQ(scatter->operation->scratch_bytes, 192);
+  const auto narrow = BindCommunication(Collective(CollectiveOp::kReduceScatter, 64, DType::kBF16),
+                                        {At(0, 256), At(64, 64), At(1024, 192)}, table);
+  ASSERT_TRUE(narrow.ok()) << narrow.status();
+  EXPECT_EQ(narrow->operation->type, collectives::DataType::kBF16);
+  EXPECT_EQ(narrow->operation->count, 32);
 }
 
 TEST_F(CommunicationBinding, StreamsHaveGroupsOfTheirOwnAndMessagesShareOne) {
@@ -106,10 +111,10 @@ TEST_F(CommunicationBinding, InAGroupOfOneACollectiveIsACopy) {
 
 TEST_F(CommunicationBinding, RefusesWhatItCannotDo) {
   const GroupTable table = Table(2);
-  EXPECT_TRUE(absl::IsUnimplemented(
-      BindCommunication(Collective(CollectiveOp::kAllReduce, 64, DType::kBF16),
-                        {At(0, 64), At(64, 64)}, table)
-          .status()));
+  EXPECT_TRUE(
+      absl::IsUnimplemented(BindCommunication(Collective(CollectiveOp::kAllReduce, 64, DType::kI32),
+                                              {At(0, 64), At(64, 64)}, table)
+                                .status()));
   EXPECT_TRUE(absl::IsInvalidArgument(
       BindCommunication(Collective(CollectiveOp::kAllGather, 64), {At(0, 64), At(0, 64)}, table)
           .status()));
