@@ -68,4 +68,9 @@ ValueId Graph::Source(ValueId value) const {
   return moved ? nodes[producer].in[0] : value;
 }
 
+ValueId Graph::Kept(ValueId value) const {
+  const ValueId source = Source(value);
+  return values[source].layout == Layout::kPartial ? value : source;
+}
+
 }  // namespace strata::model

@@ -171,6 +171,8 @@ class Graph {
   }
   // Behind a Redistribute node, what it redistributes.
   ValueId Source(ValueId value) const;
+  // What to keep of a value: behind a gather what was gathered, but a sum rather than its parts.
+  ValueId Kept(ValueId value) const;
   // Whether one of the node's weights does.
   bool Trains(const Node& node) const {
     return weights[node.weight].trainable || (node.second >= 0 && weights[node.second].trainable);

@@ -121,7 +121,7 @@ std::set<ValueId> LayerEmitter::Stashed() const {
   for (const NodeId id : live_) {
     if (graph_.nodes[id].phase != Phase::kWeight) continue;
     for (const ValueId in : graph_.nodes[id].in) {
-      const ValueId read = graph_.Source(in);
+      const ValueId read = graph_.Kept(in);
       if (graph_.values[read].producer < 0 || saved_.contains(read)) continue;
       const bool is_gradient = !graph_.IsForward(read);
       if (is_gradient || ReplayFlops(graph_, read, saved_, 1) > 0) stash.insert(read);
@@ -149,7 +149,7 @@ int LayerEmitter::EmitBackwardInput(const std::set<ValueId>& stash) {
     if (node.phase == Phase::kInput) demands.push_back({.node = id});
     if (node.phase != Phase::kWeight) continue;
     for (const ValueId in : node.in) {
-      const ValueId read = graph_.Source(in);
+      const ValueId read = graph_.Kept(in);
       if (graph_.IsForward(read) && stash.contains(read)) demands.push_back({.value = read});
     }
   }
