@@ -171,7 +171,7 @@ class Graph {
   }
   // Behind a Redistribute node, what it redistributes.
   ValueId Source(ValueId value) const;
-  // What is kept of a value for later: of gathered rows those that were gathered, else itself.
+  // What to keep of a value: behind a gather what was gathered, but a sum rather than its parts.
   ValueId Kept(ValueId value) const;
   // Whether one of the node's weights does.
   bool Trains(const Node& node) const {

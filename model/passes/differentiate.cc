@@ -53,8 +53,8 @@ std::vector<ValueId> ForwardReads(const Graph& graph, const std::vector<NodeId>&
   std::set<ValueId> reads;
   for (const NodeId id : nodes) {
     for (const ValueId in : graph.nodes[id].in) {
-      const ValueId source = graph.Kept(in);
-      if (graph.IsForward(source)) reads.insert(source);
+      const ValueId kept = graph.Kept(in);
+      if (graph.IsForward(kept)) reads.insert(kept);
     }
   }
   // Values are numbered as they are made.

@@ -18,7 +18,7 @@ void Differentiate(Graph& graph);
 // made where they are needed.
 std::vector<NodeId> LiveBackward(const Graph& graph, bool needs_input_gradient);
 
-// Forward values that these nodes read (behind Redistribute nodes), in the order in which the
+// Forward values that these nodes read (behind gathers), in the order in which the
 // forward makes them.
 std::vector<ValueId> ForwardReads(const Graph& graph, const std::vector<NodeId>& nodes);
 

@@ -1,9 +1,9 @@
 """Expected values of tiny models of every family, computed by transformers and PyTorch.
 
 For each configuration: the logits, the loss and every gradient of a first batch in float32, the losses and gradient
-norms (before clipping) of ten AdamW steps, and the logits and the loss under bfloat16 autocast. Weights and tokens are
-functions of the seed, of the tensor's name and of an element's index that families_test.cc computes too, so only
-what they are scaled by is stored.
+norms (before clipping) of ten AdamW steps, and the logits, loss and gradient norm under bfloat16 autocast. Weights
+and tokens are functions of the seed, of the tensor's name and of an element's index that families_test.cc computes
+too, so only what they are scaled by is stored.
 
 Not run in tests: the stored files are. To make them again, or others:
     python3 -m venv /tmp/venv && /tmp/venv/bin/pip install torch transformers safetensors
@@ -223,7 +223,10 @@ def make(name, directory, seed):
     with torch.autocast("cpu", dtype=torch.bfloat16):
         logits = model(tokens[0].long(), use_cache=False).logits
     stored["bf16_logits"] = logits.detach().float()
-    bf16_loss = loss_of(logits, targets[0]).item()
+    loss = loss_of(logits, targets[0])
+    loss.backward()
+    bf16_loss, bf16_norm = loss.item(), torch.nn.utils.clip_grad_norm_(model.parameters(), math.inf).item()
+    model.zero_grad()
     logits = model(tokens[0].long(), use_cache=False).logits
     loss_of(logits, targets[0]).backward()
     stored["logits"] = logits.detach()
@@ -234,12 +237,12 @@ def make(name, directory, seed):
     stored["losses"] = torch.tensor([s[0] for s in steps], dtype=torch.float64)
     stored["norms"] = torch.tensor([s[1] for s in steps], dtype=torch.float64)
     metadata = {"model": json.dumps(model_spec(kind, config)), "training": json.dumps(TRAINING),
-                "scales": json.dumps(scales), "seed": str(seed), "bf16_loss": repr(bf16_loss),
+                "scales": json.dumps(scales), "seed": str(seed), "bf16_loss": repr(bf16_loss), "bf16_norm": repr(bf16_norm),
                 "versions": f"torch {torch.__version__}, transformers {transformers.__version__}"}
     save_file({n: s.contiguous() for n, s in stored.items()}, os.path.join(directory, name + ".safetensors"),
               metadata=metadata)
     print(name, "parameters", sum(w.numel() for w in model.parameters()), "losses", [round(s[0], 4) for s in steps],
-          "norms", [round(s[1], 3) for s in steps], "bf16", round(bf16_loss, 4))
+          "norms", [round(s[1], 3) for s in steps], "bf16", round(bf16_loss, 4), round(bf16_norm, 4))
 
 
 if __name__ == "__main__":

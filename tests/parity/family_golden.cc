@@ -82,6 +82,7 @@ FamilyGolden::FamilyGolden(const std::string& name) {
   scales_ = nlohmann::json::parse(metadata.at("scales"));
   seed_ = std::stoull(metadata.at("seed"));
   bf16_loss_ = std::stod(metadata.at("bf16_loss"));
+  bf16_norm_ = std::stod(metadata.at("bf16_norm"));
   const nlohmann::json training = nlohmann::json::parse(metadata.at("training"));
   adamw_ = {training.at("beta1"), training.at("beta2"), training.at("epsilon"),
             training.at("weight_decay")};

@@ -32,6 +32,7 @@ class FamilyGolden {
   std::vector<float> logits() const { return Read<float>("logits"); }  // of the first step
   std::vector<float> bf16_logits() const { return Read<float>("bf16_logits"); }
   double bf16_loss() const { return bf16_loss_; }
+  double bf16_norm() const { return bf16_norm_; }  // of all gradients
   std::vector<double> losses() const { return Read<double>("losses"); }
   std::vector<double> norms() const { return Read<double>("norms"); }
   const model::AdamWSpec& adamw() const { return adamw_; }
@@ -57,7 +58,7 @@ class FamilyGolden {
   model::ModelSpec spec_;
   model::AdamWSpec adamw_;
   model::ScheduleSpec schedule_;
-  double gradient_clip_ = 0, bf16_loss_ = 0;
+  double gradient_clip_ = 0, bf16_loss_ = 0, bf16_norm_ = 0;
   int64_t steps_ = 0, batch_ = 0, sequence_ = 0;
   std::vector<int32_t> tokens_, targets_;
 };

@@ -9,6 +9,7 @@
 #include "common/check.h"
 #include "common/status_macros.h"
 #include "common/units.h"
+#include "kernels/number_types.h"
 #include "model/rope_table.h"
 
 namespace strata::parity {
@@ -54,6 +55,17 @@ Interpreter::Interpreter(program::LayerGraph graph, const model::ModelSpec& spec
   scalars_ = Buffer(program::kScalarBytes, kNan);
   gradient_stream_ = Buffer(graph_.boundary_bytes, kNan);
   logits_ = Buffer(kMostLogits, kNan);
+}
+
+void Interpreter::SetParameters(int set, absl::Span<const float> values) {
+  if (graph_.sets[set].type == program::DType::kF32) {
+    std::copy(values.begin(), values.end(), parameters(set).begin());
+    return;
+  }
+  STRATA_CHECK(graph_.sets[set].type == program::DType::kBF16);
+  auto* const to = reinterpret_cast<kernels::BFloat16*>(parameters_[set].data());
+  for (size_t i = 0; i < values.size(); ++i)
+    to[i] = kernels::FromFloat<kernels::BFloat16>(values[i]);
 }
 
 void Interpreter::ZeroGradients() {
@@ -242,9 +254,18 @@ absl::StatusOr<std::vector<float>> Interpreter::Append(absl::Span<const int32_t>
     RETURN_IF_ERROR(CallLayer(layer, prefill ? templates.prefill : templates.decode));
   }
   scalar(Scalar::kPosition) += static_cast<double>(tokens.size());
-  const float* logits = logits_.floats().data();
-  const int64_t count = graph_.logits_bytes / 4 * static_cast<int64_t>(tokens.size());
-  return std::vector<float>(logits, logits + count);
+  const program::DType type = graph_.sets.front().type;
+  const int64_t count =
+      graph_.logits_bytes / program::SizeOf(type) * static_cast<int64_t>(tokens.size());
+  if (type == program::DType::kF32) {
+    const float* logits = logits_.floats().data();
+    return std::vector<float>(logits, logits + count);
+  }
+  STRATA_CHECK(type == program::DType::kBF16);
+  const auto* logits = reinterpret_cast<const kernels::BFloat16*>(logits_.data());
+  std::vector<float> wide;
+  for (int64_t i = 0; i < count; ++i) wide.push_back(kernels::ToFloat(logits[i]));
+  return wide;
 }
 
 }  // namespace strata::parity

@@ -53,9 +53,11 @@ class Interpreter {
   Interpreter(program::LayerGraph graph, const model::ModelSpec& spec, int threads);
 
   const program::LayerGraph& graph() const { return graph_; }
-  // In the set's flat layout. Parameters start as zeros.
+  // In the set's flat layout; parameters of f32 sets. They start as zeros.
   absl::Span<float> parameters(int set) const { return parameters_[set].floats(); }
   absl::Span<float> gradients(int set) const { return gradients_[set].floats(); }
+  // The same of any type: rounds each value to the set's.
+  void SetParameters(int set, absl::Span<const float> values);
 
   void ZeroGradients();
   // One pass: tokens and targets [micro_batch, sequence]. Adds to the gradients, scaled by
