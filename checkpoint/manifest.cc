@@ -1,6 +1,7 @@
 #include "checkpoint/manifest.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <set>
 #include <tuple>
@@ -189,18 +190,34 @@ Json InfoToJson(const CheckpointInfo& info) {
                           {"digest", file.digest},
                           {"parts", file.parts}});
   }
-  return {{"step", info.step},
-          {"applied_updates", info.applied_updates},
-          {"next_sample_index", info.next_sample_index},
-          {"epoch", info.epoch},
-          {"virtual_shards", info.virtual_shards},
-          {"seed", info.seed},
-          {"plan_digest", info.plan_digest},
-          {"build", info.build},
-          {"isa", info.isa},
-          {"device_kind", info.device_kind},
-          {"job_spec", info.job_spec},
-          {"data_files", std::move(data_files)}};
+  Json json = {{"step", info.step},
+               {"applied_updates", info.applied_updates},
+               {"next_sample_index", info.next_sample_index},
+               {"epoch", info.epoch},
+               {"virtual_shards", info.virtual_shards},
+               {"seed", info.seed},
+               {"plan_digest", info.plan_digest},
+               {"build", info.build},
+               {"isa", info.isa},
+               {"device_kind", info.device_kind},
+               {"job_spec", info.job_spec},
+               {"data_files", std::move(data_files)}};
+  if (info.loss_scale > 0) {
+    json["loss_scale"] = info.loss_scale;
+    json["good_steps"] = info.good_steps;
+  }
+  return json;
+}
+
+absl::Status LossScaleFromJson(const Json& json, CheckpointInfo* info) {
+  const auto found = json.find("loss_scale");
+  if (found == json.end()) return absl::OkStatus();
+  if (!found->is_number() || !(found->get<double>() > 0) ||
+      !(found->get<double>() <= std::numeric_limits<float>::max())) {
+    return absl::InvalidArgumentError("\"loss_scale\" is no scale");
+  }
+  info->loss_scale = found->get<double>();
+  return Get(json, "good_steps", &info->good_steps);
 }
 
 absl::Status DataFilesFromJson(const Json& json, std::vector<DataFileInfo>* files) {
@@ -228,6 +245,7 @@ absl::Status InfoFromJson(const Json& json, CheckpointInfo* info) {
   RETURN_IF_ERROR(Get(json, "isa", &info->isa));
   RETURN_IF_ERROR(Get(json, "device_kind", &info->device_kind));
   RETURN_IF_ERROR(Get(json, "job_spec", &info->job_spec));
+  RETURN_IF_ERROR(LossScaleFromJson(json, info));
   return DataFilesFromJson(json, &info->data_files);
 }
 

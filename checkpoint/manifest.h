@@ -81,6 +81,10 @@ struct CheckpointInfo {
   std::string isa;
   std::string device_kind;
   std::string job_spec;  // the job file's text
+  // Dynamic loss scaling: of the next step, and the steps in a row for which it has been so. 0:
+  // none.
+  double loss_scale = 0;
+  int64_t good_steps = 0;
   // In the order of the job's data section; none in manifests of before there were any.
   std::vector<DataFileInfo> data_files;
 };

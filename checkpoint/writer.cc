@@ -77,6 +77,24 @@ class ItemWriter {
     return Flush();
   }
 
+  // A chunk at a time too.
+  absl::Status AppendRead(const SnapshotItem& item) {
+    const int64_t element = SizeOf(item.tensor.dtype), most = kChunkBytes / element;
+    gathered_.resize(static_cast<size_t>(kChunkBytes));
+    for (int64_t at = item.begin; at < item.end; at += most) {
+      const int64_t count = std::min(most, item.end - at);
+      item.read(at - item.begin, count, gathered_.data());
+      RETURN_IF_ERROR(Append(gathered_.data(), count * element));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status AppendAll(const SnapshotItem& item, int64_t size_bytes) {
+    if (item.read) return AppendRead(item);
+    if (!item.strides.empty()) return AppendStrided(item);
+    return Append(static_cast<const char*>(item.data), size_bytes);
+  }
+
   std::string digest() const { return digester_.Finish(); }
   // Of an item of more than one; no more is appended.
   std::vector<std::string> TakeWindows() {
@@ -151,9 +169,7 @@ absl::Status WriteItems(FileSystem* files, const std::string& path, const Writer
     FileEntry& written = fragment->entries.emplace_back();
     written = {entry.name, item.tensor, item.begin, item.end, "", item.box, {}};
     ItemWriter bytes(*writer);
-    RETURN_IF_ERROR(item.strides.empty()
-                        ? bytes.Append(static_cast<const char*>(item.data), entry.size_bytes)
-                        : bytes.AppendStrided(item));
+    RETURN_IF_ERROR(bytes.AppendAll(item, entry.size_bytes));
     written.digest = bytes.digest();
     written.windows = bytes.TakeWindows();
   }

@@ -3,6 +3,7 @@
 #define STRATA_CHECKPOINT_WRITER_H_
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -28,6 +29,9 @@ struct SnapshotItem {
   // Where the box's elements are not one after the other: the distance in elements between
   // neighbours of each dimension. Empty: dense.
   std::vector<int64_t> strides = {};
+  // Instead of `data`, where memory has the elements in another form: writes `count` of them, from
+  // element begin + first on, to `out`. Called by the writer's thread.
+  std::function<void(int64_t first, int64_t count, void* out)> read = {};
 };
 
 // Where a rank writes.

@@ -8,15 +8,32 @@ namespace {
 
 using strata::v1::JobSpec;
 using strata::v1::ModelSpec;
+using strata::v1::OptimizerSpec;
 using strata::v1::ParallelSpec;
+using strata::v1::TrainSpec;
 
-constexpr double kWeightBytes = 4;
-constexpr double kGradientBytes = 4;
-constexpr double kMomentBytes = 8;
+// Of a parameter.
+struct BytesEach {
+  double weight = 4, gradient = 4;
+  double state = 0;  // master and moments
+};
 
-bool ShardsMoments(const JobSpec& job) {
-  return job.parallel().shard() != ParallelSpec::SHARD_NONE;
+BytesEach BytesEachOf(const TrainSpec& train) {
+  const OptimizerSpec& optimizer = train.optimizer();
+  BytesEach bytes;
+  if (optimizer.gradient() == OptimizerSpec::GRADIENT_BF16) bytes.gradient = 2;
+  if (train.precision() > TrainSpec::PRECISION_F32) {
+    bytes.weight = 2;
+    bytes.state = optimizer.master() == OptimizerSpec::MASTER_SPLIT ? 2 : 4;
+  }
+  double moment = 4;
+  if (optimizer.state() == OptimizerSpec::STATE_BF16) moment = 2;
+  if (optimizer.state() == OptimizerSpec::STATE_8BIT) moment = 1;
+  bytes.state += optimizer.name() == OptimizerSpec::NAME_SGD ? moment : 2 * moment;
+  return bytes;
 }
+
+bool ShardsState(const JobSpec& job) { return job.parallel().shard() != ParallelSpec::SHARD_NONE; }
 
 }  // namespace
 
@@ -34,20 +51,23 @@ double ParameterCount(const ModelSpec& model) {
 
 double LeastBytes(const JobSpec& job) {
   const auto data = static_cast<double>(job.parallel().data());
-  const double moments = kMomentBytes * (ShardsMoments(job) ? 1 : data);
-  return ParameterCount(job.model()) * (data * (kWeightBytes + kGradientBytes) + moments);
+  const BytesEach bytes = BytesEachOf(job.train());
+  const double state = bytes.state * (ShardsState(job) ? 1 : data);
+  return ParameterCount(job.model()) * (data * (bytes.weight + bytes.gradient) + state);
 }
 
 absl::Status CheckFits(const JobSpec& job, int64_t memory_bytes) {
   const double needed = LeastBytes(job);
   if (memory_bytes == 0 || needed <= static_cast<double>(memory_bytes)) return absl::OkStatus();
   const double parameters = ParameterCount(job.model());
-  return absl::ResourceExhaustedError(absl::StrCat(
-      "does not fit: needs at least ", common::FormatBytes(needed), ", this machine has ",
-      common::FormatBytes(static_cast<double>(memory_bytes)), " (",
-      common::FormatDecimal(parameters, ""), " parameters × ", "(4 B weight + 4 B gradient) × ",
-      job.parallel().data(), job.parallel().data() == 1 ? " rank" : " ranks",
-      " + 8 B of Adam's moments", ShardsMoments(job) ? " once" : " each", ")"));
+  const BytesEach bytes = BytesEachOf(job.train());
+  return absl::ResourceExhaustedError(
+      absl::StrCat("does not fit: needs at least ", common::FormatBytes(needed),
+                   ", this machine has ", common::FormatBytes(static_cast<double>(memory_bytes)),
+                   " (", common::FormatDecimal(parameters, ""), " parameters × (", bytes.weight,
+                   " B weight + ", bytes.gradient, " B gradient) × ", job.parallel().data(),
+                   job.parallel().data() == 1 ? " rank" : " ranks", " + ", bytes.state,
+                   " B of the optimizer's state", ShardsState(job) ? " once" : " each", ")"));
 }
 
 }  // namespace strata::client

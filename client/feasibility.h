@@ -12,10 +12,10 @@ namespace strata::client {
 // Parameters of a Llama-style decoder with these sizes; a double, because it may exceed 64 bits.
 double ParameterCount(const strata::v1::ModelSpec& model);
 
-// Bytes that all ranks of a job must hold at the least, in f32: per parameter 4 for the weight, 4
-// for the gradient and 8 for Adam's two moments on every rank; with zero1 the moments are held once
-// (Rajbhandari et al., "ZeRO", SC 2020, §5.1). Activations are left out, so this never refuses a
-// job that fits.
+// Bytes that all ranks of a job must hold at the least, per parameter: in f32 4 for the weight, 4
+// for the gradient and 8 for Adam's two moments on every rank (docs/precision.md has those of other
+// types); with zero1 the optimizer's state is held once (Rajbhandari et al., "ZeRO", SC 2020,
+// §5.1). Activations are left out, so this never refuses a job that fits.
 double LeastBytes(const strata::v1::JobSpec& job);
 
 // OK when LeastBytes fits into `memory_bytes` of one machine, or when that is unknown (0).

@@ -70,10 +70,10 @@ TEST_F(JobLoading, UnusableDataFilesAreToldAtTheirPath) {
 
 TEST_F(JobLoading, ProblemsOfTheFileAndOfWhatItNamesComeTogether) {
   const std::string told =
-      Told({"train.steps=0", "data.train[0].path=nowhere.txt", "train.precision=bf16"});
+      Told({"train.steps=0", "data.train[0].path=nowhere.txt", "train.precision=fp8"});
   EXPECT_THAT(told, HasSubstr("train.steps"));
   EXPECT_THAT(told, HasSubstr("nowhere.txt"));
-  EXPECT_THAT(told, HasSubstr("bf16 is not supported yet"));
+  EXPECT_THAT(told, HasSubstr("fp8 is not supported yet"));
 }
 
 TEST_F(JobLoading, ModelDirectoriesTellTheModelOrWhatIsWrongWithThem) {

@@ -9,6 +9,9 @@ int64_t ElementBytes(DataType type) {
   switch (type) {
     case DataType::kBytes:
       return 1;
+    case DataType::kBF16:
+    case DataType::kF16:
+      return 2;
     case DataType::kF32:
       return 4;
     case DataType::kF64:

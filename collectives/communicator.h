@@ -32,7 +32,7 @@
 
 namespace strata::collectives {
 
-enum class DataType : uint8_t { kBytes, kF32, kF64 };
+enum class DataType : uint8_t { kBytes, kF32, kF64, kBF16, kF16 };
 
 // Below, n is the size of the group and i this member's index in it; sizes are in elements of
 // `type`.
@@ -67,7 +67,8 @@ inline bool IsPointToPoint(OpKind kind) {
 
 // Sums add in a fixed tree over the members: leaves 0 … n−1 are paired bottom-up, 2i with 2i+1, an
 // odd last one passes up unchanged. So the bits of a sum depend neither on the backend nor on which
-// member arrives first. They are f32 or f64; kBytes cannot be summed.
+// member arrives first. kBytes cannot be summed. Sums of 16-bit types travel in these, are added in
+// f32 and rounded once, to the nearest, ties to even.
 
 struct GroupId {
   int32_t value = -1;

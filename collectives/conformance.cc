@@ -5,8 +5,10 @@
 #include <cstring>
 #include <numeric>
 #include <thread>
+#include <type_traits>
 
 #include "absl/strings/str_cat.h"
+#include "collectives/tree_sum.h"
 #include "common/rng.h"
 #include "common/status_macros.h"
 
@@ -137,6 +139,48 @@ absl::Status CheckReduceScatter(Communicator& communicator, GroupId group, int64
   return ExpectTree(sums, communicator.rank() * count, count, n, "reduce-scatter");
 }
 
+template <typename T>
+constexpr DataType kNarrowTypeOf =
+    std::is_same_v<T, kernels::BFloat16> ? DataType::kBF16 : DataType::kF16;
+
+// Sums of 16-bit types: added in float in the tree, rounded once.
+template <typename T>
+absl::Status CheckNarrowSums(Communicator& communicator, GroupId group, int64_t count) {
+  const int n = communicator.size();
+  const auto numbers = [&](int rank) {
+    std::vector<T> values(n * count);
+    for (int64_t i = 0; i < n * count; ++i) {
+      values[i] = kernels::FromFloat<T>(ValueAt<float>(rank, i));
+    }
+    return values;
+  };
+  std::vector<std::vector<T>> all;
+  for (int rank = 0; rank < n; ++rank) all.push_back(numbers(rank));
+  std::vector<T*> leaves;
+  for (std::vector<T>& values : all) leaves.push_back(values.data());
+  std::vector<T> expected(n * count), in = numbers(communicator.rank()), out(n * count);
+  NarrowTreeSum<T>(leaves, 0, n * count, expected.data());
+  for (const OpKind kind : {OpKind::kAllReduce, OpKind::kReduceScatter}) {
+    const bool scatters = kind == OpKind::kReduceScatter;
+    const int64_t of = scatters ? count : n * count;
+    Scratch scratch(kind, kNarrowTypeOf<T>, of, n);
+    RETURN_IF_ERROR(RunOperation(communicator, {.kind = kind,
+                                                .group = group,
+                                                .type = kNarrowTypeOf<T>,
+                                                .count = of,
+                                                .in = in.data(),
+                                                .out = out.data(),
+                                                .scratch = scratch.data(),
+                                                .scratch_bytes = scratch.bytes()}));
+    const T* const own = expected.data() + (scatters ? communicator.rank() * count : 0);
+    for (int64_t i = 0; i < of; ++i) {
+      if (out[i].bits == own[i].bits) continue;
+      return Differs(absl::StrCat(OpName(kind), " of ", of, " numbers of 16 bits: element ", i));
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckAllGather(Communicator& communicator, GroupId group, int64_t count,
                             bool in_place) {
   const int n = communicator.size();
@@ -252,6 +296,8 @@ absl::Status CheckEverything(Communicator& communicator, GroupId group, int64_t 
   }
   RETURN_IF_ERROR(CheckAllReduce<double>(communicator, group, count, false));
   RETURN_IF_ERROR(CheckReduceScatter<double>(communicator, group, count, true));
+  RETURN_IF_ERROR(CheckNarrowSums<kernels::BFloat16>(communicator, group, count));
+  RETURN_IF_ERROR(CheckNarrowSums<kernels::Float16>(communicator, group, count));
   RETURN_IF_ERROR(CheckBroadcasts(communicator, group, count));
   RETURN_IF_ERROR(CheckRing(communicator, group, count));
   RETURN_IF_ERROR(CheckAllToAll(communicator, group, count));

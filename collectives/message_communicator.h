@@ -110,8 +110,9 @@ class MessageCommunicator final : public Communicator {
   absl::Status FetchPieces(Slot& slot, int64_t begin, int64_t end);
   absl::Status ReleasePieces(Slot& slot);
   static bool IsFetched(const Slot& slot, const void* scratch);
-  template <typename T>
   void AddRange(Slot& slot, int64_t begin, int64_t end);
+  template <typename T>
+  void AddRangeOf(Slot& slot, int64_t begin, int64_t end);
   int64_t ElementsToAdd(const Slot& slot) const;
   void NextStage(Slot& slot);
 

@@ -234,11 +234,7 @@ bool MessageCommunicator::Add(Slot& slot, int64_t* budget) {
       Fail(absl::Status(status.code(), absl::StrCat(Describe(slot), ": ", status.message())));
       return false;
     }
-    if (slot.operation.type == DataType::kF32) {
-      AddRange<float>(slot, slot.position, next);
-    } else {
-      AddRange<double>(slot, slot.position, next);
-    }
+    AddRange(slot, slot.position, next);
     slot.position = next;
   }
   if (end < total) return false;
@@ -280,8 +276,23 @@ bool MessageCommunicator::IsFetched(const Slot& slot, const void* scratch) {
   return false;
 }
 
-template <typename T>
 void MessageCommunicator::AddRange(Slot& slot, int64_t begin, int64_t end) {
+  switch (slot.operation.type) {
+    case DataType::kF32:
+      return AddRangeOf<float>(slot, begin, end);
+    case DataType::kF64:
+      return AddRangeOf<double>(slot, begin, end);
+    case DataType::kBF16:
+      return AddRangeOf<kernels::BFloat16>(slot, begin, end);
+    case DataType::kF16:
+      return AddRangeOf<kernels::Float16>(slot, begin, end);
+    case DataType::kBytes:  // refused by Post
+      return;
+  }
+}
+
+template <typename T>
+void MessageCommunicator::AddRangeOf(Slot& slot, int64_t begin, int64_t end) {
   const Operation& op = slot.operation;
   const int n = slot.group->size();
   const int i = slot.group->index;
@@ -302,8 +313,12 @@ void MessageCommunicator::AddRange(Slot& slot, int64_t begin, int64_t end) {
     T* const piece = member == i ? own : reinterpret_cast<T*>(ScratchOf(slot, member));
     leaves[member] = member != i && IsFetched(slot, piece) ? piece : piece + begin;
   }
-  TreeSum<T>(absl::MakeConstSpan(leaves, n), i, 0, end - begin, out + begin,
-             absl::MakeSpan(reinterpret_cast<T**>(nodes_.data()), n));
+  if constexpr (sizeof(T) == 2) {
+    NarrowTreeSum<T>(absl::MakeConstSpan(leaves, n), 0, end - begin, out + begin);
+  } else {
+    TreeSum<T>(absl::MakeConstSpan(leaves, n), i, 0, end - begin, out + begin,
+               absl::MakeSpan(reinterpret_cast<T**>(nodes_.data()), n));
+  }
 }
 
 absl::Status MessageCommunicator::CheckArrival(const Slot& slot, const Transfer& transfer) const {

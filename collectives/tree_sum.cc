@@ -43,6 +43,35 @@ void TreeSum(absl::Span<T* const> leaves, int kept, int64_t begin, int64_t end, 
   }
 }
 
+template <typename T>
+void NarrowTreeSum(absl::Span<T* const> leaves, int64_t begin, int64_t end, T* out) {
+  // Sums of 2^k leaves that wait for their like, the largest first: what bottom-up pairing makes of
+  // leaves that come one after the other.
+  constexpr int kMostWaiting = 16;
+  constexpr int64_t kNarrowChunk = 256;
+  float waiting[kMostWaiting][kNarrowChunk];
+  for (int64_t from = begin; from < end; from += kNarrowChunk) {
+    const int64_t count = std::min(kNarrowChunk, end - from);
+    int depth = 0;
+    const auto join = [&] {
+      --depth;
+      Add(waiting[depth - 1], waiting[depth], waiting[depth - 1], count);
+    };
+    for (size_t leaf = 0; leaf < leaves.size(); ++leaf) {
+      const T* const numbers = leaves[leaf] + from;
+      float* const to = waiting[depth++];
+      for (int64_t k = 0; k < count; ++k) to[k] = kernels::ToFloat(numbers[k]);
+      for (size_t sums = leaf + 1; sums % 2 == 0; sums /= 2) join();
+    }
+    while (depth > 1) join();
+    for (int64_t k = 0; k < count; ++k) out[from + k] = kernels::FromFloat<T>(waiting[0][k]);
+  }
+}
+
+template void NarrowTreeSum<kernels::BFloat16>(absl::Span<kernels::BFloat16* const>, int64_t,
+                                               int64_t, kernels::BFloat16*);
+template void NarrowTreeSum<kernels::Float16>(absl::Span<kernels::Float16* const>, int64_t, int64_t,
+                                              kernels::Float16*);
 template void TreeSum<float>(absl::Span<float* const>, int, int64_t, int64_t, float*,
                              absl::Span<float*>);
 template void TreeSum<double>(absl::Span<double* const>, int, int64_t, int64_t, double*,

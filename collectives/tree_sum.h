@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "absl/types/span.h"
+#include "kernels/number_types.h"
 
 namespace strata::collectives {
 
@@ -21,6 +22,16 @@ extern template void TreeSum<float>(absl::Span<float* const>, int, int64_t, int6
                                     absl::Span<float*>);
 extern template void TreeSum<double>(absl::Span<double* const>, int, int64_t, int64_t, double*,
                                      absl::Span<double*>);
+
+// The same of numbers of 16 bits (kernels::BFloat16, kernels::Float16): added in float, in the same
+// tree, and rounded once. No leaf is written, unless `out` is one; at most kMaxGroupSize leaves.
+template <typename T>
+void NarrowTreeSum(absl::Span<T* const> leaves, int64_t begin, int64_t end, T* out);
+
+extern template void NarrowTreeSum<kernels::BFloat16>(absl::Span<kernels::BFloat16* const>, int64_t,
+                                                      int64_t, kernels::BFloat16*);
+extern template void NarrowTreeSum<kernels::Float16>(absl::Span<kernels::Float16* const>, int64_t,
+                                                     int64_t, kernels::Float16*);
 
 }  // namespace strata::collectives
 

@@ -61,5 +61,48 @@ TEST(TreeSumTest, Sum_IntoTheKeptLeaf_IsTheSame) {
   EXPECT_EQ(own, std::vector<float>(3000, 3));
 }
 
+TEST(NarrowTreeSumTest, Sum_IsThatOfTheTreeInFloat_RoundedOnce) {
+  using kernels::BFloat16;
+  for (int count = 1; count <= 9; ++count) {
+    std::vector<std::vector<BFloat16>> values;
+    std::vector<std::vector<float>> wide;
+    for (int leaf = 0; leaf < count; ++leaf) {
+      values.emplace_back(600);
+      wide.emplace_back(600);
+      for (int i = 0; i < 600; ++i) {
+        const float value = static_cast<float>((leaf * 7919 + i * 104729) % 1000 - 500) / 64;
+        values[leaf][i] = kernels::FromFloat<BFloat16>(value);
+        wide[leaf][i] = kernels::ToFloat(values[leaf][i]);
+      }
+    }
+    std::vector<BFloat16*> leaves;
+    std::vector<float*> wide_leaves, nodes(count);
+    for (int leaf = 0; leaf < count; ++leaf) {
+      leaves.push_back(values[leaf].data());
+      wide_leaves.push_back(wide[leaf].data());
+    }
+    std::vector<float> sums(600, -1);
+    TreeSum<float>(wide_leaves, 0, 1, 599, sums.data(), absl::MakeSpan(nodes));
+    NarrowTreeSum<BFloat16>(leaves, 1, 599, leaves.back());  // into a leaf
+    for (int i = 1; i < 599; ++i) {
+      ASSERT_EQ(values.back()[i].bits, kernels::FromFloat<BFloat16>(sums[i]).bits) << count;
+    }
+  }
+}
+
+TEST(NarrowTreeSumTest, Sum_OfWhatBfloat16WouldLose_KeepsIt) {
+  using kernels::BFloat16;
+  // 256 + 1 is 256 in bfloat16: four ones, added first in float, are not lost.
+  std::vector<BFloat16> values;
+  for (const float value : {256.F, 1.F, 1.F, 1.F, 1.F}) {
+    values.push_back(kernels::FromFloat<BFloat16>(value));
+  }
+  std::vector<BFloat16*> leaves;
+  for (BFloat16& value : values) leaves.push_back(&value);
+  BFloat16 sum;
+  NarrowTreeSum<BFloat16>(leaves, 0, 1, &sum);
+  EXPECT_EQ(kernels::ToFloat(sum), 260);
+}
+
 }  // namespace
 }  // namespace strata::collectives

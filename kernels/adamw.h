@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "kernels/context.h"
+#include "kernels/optimizer_update.h"
 
 namespace strata::kernels {
 
@@ -23,6 +24,12 @@ struct AdamWParams {
 void AdamW(const Context& context, int64_t count, const AdamWParams& params, const float* grad,
            const float* param_in, const float* m_in, const float* v_in, float* param_out,
            float* m_out, float* v_out);
+
+// The same of elements [begin, end) in any types: the f32 numbers that these stand for are updated
+// as above, bit by bit, and rounded when they are written. Moment 0 is the first, 1 the second.
+// Where there are blocks, begin and end are whole ones.
+void MixedAdamW(const Context& context, int64_t begin, int64_t end, const AdamWParams& params,
+                const NumbersOfUpdate& numbers);
 
 // The update again with the gradient times grad_factor, where version s + 1 was made at once, with
 // factor 1, and the norm of the whole gradient has since turned out too long: a speculative

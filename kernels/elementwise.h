@@ -13,7 +13,8 @@ namespace strata::kernels {
 template <typename T>
 void Add(const Context& context, int64_t count, const T* src, T* dst);
 // dst = src.
-void Copy(const Context& context, int64_t count, const float* src, float* dst);
+template <typename T>
+void Copy(const Context& context, int64_t count, const T* src, T* dst);
 // dst = value.
 void Fill(const Context& context, int64_t count, float value, float* dst);
 // dst = 0.

@@ -33,6 +33,7 @@ void FinishStep::Visit(AttributeVisitor& visitor) {
   visitor.Size("together", together);
   visitor.Size("norm_ranks", norm_ranks);
   visitor.Number("clip", clip);
+  visitor.Option("scaled", scaled);
 }
 
 absl::Status FinishStep::Validate() const {
@@ -49,6 +50,10 @@ OperandSpecs FinishStep::Operands() const {
                              Scalar::kLoss, sets > 0 ? Scalar::kClipped : Scalar::kLoss)};
   if (sets > 0) {
     specs.push_back(In("norms", "[norm_ranks, sets, rows / norm_ranks]", rows * sets, DType::kF64));
+  }
+  if (scaled) {
+    specs.push_back(
+        Scalars("scale", "kLossScale", Access::kRead, Scalar::kLossScale, Scalar::kLossScale));
   }
   return specs;
 }

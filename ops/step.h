@@ -46,7 +46,9 @@ struct FinishStep {
       "each of `norm_ranks` ranks, set by set, Σ gradient² of its ranges. Sums losses, and each "
       "set's ranges, in the fixed tree, the sets left to right; then kLoss = Σ · kInverseTokens, "
       "kGradientNorm, kClipFactor = min(1, clip / (norm + 1e-6)) (1 when clip is 0), kClipped, "
-      "kApply = loss and norm are finite. With 0 sets there are no norms, and only kLoss.";
+      "kApply = loss and norm are finite. With 0 sets there are no norms, and only kLoss. "
+      "`scaled`: the loss's gradient was multiplied by kLossScale (kInverseTokens has it as a "
+      "factor); loss, norm and kClipFactor are divided by it.";
   enum { kLosses, kRead, kResults, kNorms };
 
   int64_t rows = 0, sets = 0;
@@ -54,6 +56,7 @@ struct FinishStep {
   int64_t together = 1;    // divides data
   int64_t norm_ranks = 1;  // divides rows
   double clip = 0;
+  bool scaled = false;
 
   void Visit(AttributeVisitor& visitor);
   absl::Status Validate() const;

@@ -10,6 +10,7 @@
 #include "ops/bias.h"
 #include "ops/collective.h"
 #include "ops/context.h"
+#include "ops/convert.h"
 #include "ops/cross_entropy.h"
 #include "ops/dequantise.h"
 #include "ops/elementwise.h"
@@ -17,9 +18,11 @@
 #include "ops/headnorm.h"
 #include "ops/layernorm.h"
 #include "ops/matmul.h"
+#include "ops/mixed_adamw.h"
 #include "ops/positions.h"
 #include "ops/rmsnorm.h"
 #include "ops/rope.h"
+#include "ops/sgd.h"
 #include "ops/shared_heads.h"
 #include "ops/step.h"
 
@@ -138,6 +141,9 @@ AllRows MakeTable() {
                   Row<FinishStep>(),
                   Row<AdamW>(),
                   Row<AdamWFixUp>(),
+                  Row<Convert>(),
+                  Row<MixedAdamW>(),
+                  Row<Sgd>(),
                   Row<Collective>()};
   for (size_t i = 0; i < rows.size(); ++i) STRATA_CHECK(rows[i].kind == static_cast<OpKind>(i));
   return rows;

@@ -35,7 +35,9 @@ struct Sizes {
 // fp8 gathers weights in one byte; what passes between layers stays bf16.
 double WeightBytes(TrainSpec::Precision precision) {
   if (precision == TrainSpec::PRECISION_FP8) return 1;
-  return precision == TrainSpec::PRECISION_BF16 ? 2 : 4;
+  const bool narrow =
+      precision == TrainSpec::PRECISION_BF16 || precision == TrainSpec::PRECISION_F16;
+  return narrow ? 2 : 4;
 }
 
 Sizes SizesOf(const model::ModelSpec& model, const v1::JobSpec& job, const Degrees& degrees) {

@@ -131,6 +131,9 @@ std::string StepLine(const v1::StepRecord& record, const std::string& job_uid) {
   if (record.has_validation_loss()) {
     absl::StrAppend(&line, ", \"validation_loss\": ", NumberText(record.validation_loss()));
   }
+  if (record.has_loss_scale()) {
+    absl::StrAppend(&line, ", \"loss_scale\": ", NumberText(record.loss_scale()));
+  }
   absl::StrAppend(&line, ", \"memory\": ", MemoryObject(record));
   if (!record.purposes().empty()) {
     absl::StrAppend(&line, ", \"purposes\": ", PurposesObject(record));
@@ -162,6 +165,7 @@ std::optional<v1::StepRecord> ParseStepLine(absl::string_view line, const std::s
   if (object.contains("validation_loss")) {
     record.set_validation_loss(Number(object, "validation_loss"));
   }
+  if (object.contains("loss_scale")) record.set_loss_scale(Number(object, "loss_scale"));
   if (const auto memory = object.find("memory"); memory != object.end() && memory->is_object()) {
     ReadMemory(*memory, record);
   }

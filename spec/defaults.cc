@@ -124,6 +124,9 @@ void TrainDefaults(const ParallelSpec& parallel, int64_t longest, TrainSpec& tra
   STRATA_DEFAULT(optimizer, beta2, 0.95);
   STRATA_DEFAULT(optimizer, epsilon, 1e-8);
   STRATA_DEFAULT(optimizer, weight_decay, 0.1);
+  if (optimizer.name() == OptimizerSpec::NAME_SGD) STRATA_DEFAULT(optimizer, momentum, 0.9);
+  // master, state and gradient stay absent where they are f32, as in jobs of before they could be
+  // said.
   ScheduleSpec& schedule = *train.mutable_schedule();
   STRATA_DEFAULT(schedule, name, ScheduleSpec::NAME_COSINE);
   STRATA_DEFAULT(schedule, warmup_steps, 50);

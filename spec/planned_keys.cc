@@ -11,8 +11,6 @@ struct PlannedKey {
 // A key leaves the table when a field of JobSpec takes its name.
 constexpr PlannedKey kPlannedKeys[] = {
     {"memory", "remove it: everything is kept on the compute device"},
-    {"train.optimizer.master", "remove it: weights are kept in f32"},
-    {"train.optimizer.state", "remove it: moments are kept in f32"},
     {"parallel.spool", "remove it, and use update_policy: deferred"},
 };
 

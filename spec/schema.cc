@@ -69,6 +69,7 @@ constexpr Bounds kBounds[] = {
     {"train.optimizer.beta2", 0, 1, false, true},
     {"train.optimizer.epsilon", 0, kInfinite, true},
     {"train.optimizer.weight_decay", 0, kInfinite},
+    {"train.optimizer.momentum", 0, 1, false, true},
     {"train.schedule.warmup_steps", 0, kSteps},
     {"train.schedule.final_fraction", 0, 1},
     {"train.gradient_clip", 0, kInfinite},

@@ -37,9 +37,8 @@ class SupportCheck {
 
 void CheckTrain(const TrainSpec& train, SupportCheck& check) {
   check.Refuse(train.micro_batch() == 0, "train.micro_batch", "auto", "give a number");
-  check.Refuse(train.has_start_from(), "train.start_from", train.start_from(), "remove it");
-  check.RefuseWord(train.precision() != TrainSpec::PRECISION_F32, "train.precision",
-                   train.precision(), "use f32");
+  check.RefuseWord(train.precision() == TrainSpec::PRECISION_FP8, "train.precision",
+                   train.precision(), "use bf16");
   if (train.method() != TrainSpec::METHOD_QLORA) return;
   const strata::v1::QuantizeSpec& quantize = train.quantize();
   check.RefuseWord(quantize.type() == strata::v1::QuantizeSpec::TYPE_INT8, "train.quantize.type",

@@ -48,6 +48,7 @@ class Validator {
   void Layout();
   void Ranks(std::optional<int64_t> ranks);
   void Topology();
+  void Numbers();
 
  private:
   // Whether nothing is wrong with these fields so far.
@@ -111,6 +112,35 @@ void Validator::Topology() {
                           "] do not divide one another"),
              "let longer runs consist of whole shorter ones");
     }
+  }
+}
+
+// Types of numbers, and rates, that go together.
+void Validator::Numbers() {
+  const TrainSpec& train = job_.train();
+  const strata::v1::OptimizerSpec& optimizer = train.optimizer();
+  const auto refuse = [&](const std::string& key, const char* what, const char* remedy) {
+    const std::string path = absl::StrCat("train.optimizer.", key);
+    if (positions_.Has(path) && !problems_.Concerns(path)) Report(path, what, remedy);
+  };
+  if (!problems_.Concerns("train.precision") && optimizer.has_master()) {
+    const bool split = optimizer.master() == strata::v1::OptimizerSpec::MASTER_SPLIT;
+    if (train.precision() == TrainSpec::PRECISION_F32) {
+      refuse("master", "a master of f32 weights, which are their own (train.precision is f32)",
+             "remove it, or use train.precision: bf16");
+    } else if (train.precision() == TrainSpec::PRECISION_F16 && split) {
+      refuse("master", "split, with f16 weights (16 bits more do not make an f32 of an f16)",
+             "use master: f32, or train.precision: bf16");
+    }
+  }
+  if (problems_.Concerns("train.optimizer.name")) return;
+  if (optimizer.name() == strata::v1::OptimizerSpec::NAME_SGD) {
+    for (const char* key : {"beta1", "beta2", "epsilon"}) {
+      refuse(key, "a rate of adamw, where the optimizer is sgd", "remove it, or use name: adamw");
+    }
+  } else {
+    refuse("momentum", "a rate of sgd, where the optimizer is adamw",
+           "remove it (beta1 is adamw's), or use name: sgd");
   }
 }
 
@@ -206,12 +236,6 @@ void Validator::FromDirectory() {
            absl::StrCat("sequence ", job_.train().sequence(), " is longer than the model's ",
                         model.context(), " positions (max_position_embeddings)"),
            absl::StrCat("use at most ", model.context()));
-  }
-  if (!job_.data().has_tokenizer() && Sound({"data.tokenizer"}) && model.vocab() < 256) {
-    Report("model.from",
-           absl::StrCat("has no tokenizer and a vocabulary of ", model.vocab(),
-                        " (text is read as bytes, which needs 256)"),
-           "name its tokenizer with data.tokenizer");
   }
 }
 
@@ -390,6 +414,7 @@ void Validate(const JobSpec& job, const PositionMap& positions, const ReadOption
   validator.Layout();
   validator.Ranks(options.ranks);
   validator.Topology();
+  validator.Numbers();
 }
 
 }  // namespace strata::spec

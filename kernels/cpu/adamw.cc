@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "kernels/cpu/optimizer_update.h"
 #include "kernels/cpu/parallel.h"
 #include "kernels/cpu/simd.h"
 
@@ -11,32 +12,52 @@ namespace {
 
 using simd::Vec;
 
+// Eight elements at a time.
+class Rule {
+ public:
+  // Scalars in double precision, rounded once, as PyTorch does.
+  explicit Rule(const AdamWParams& params) {
+    const double bias1 = 1 - std::pow(params.beta1, static_cast<double>(params.step));
+    const double bias2 = 1 - std::pow(params.beta2, static_cast<double>(params.step));
+    const auto set = [](double x) { return simd::Set(static_cast<float>(x)); };
+    keep_ = set(1 - params.learning_rate * params.weight_decay);
+    beta1_rest_ = set(1 - params.beta1);
+    beta2_ = set(params.beta2);
+    beta2_rest_ = set(1 - params.beta2);
+    root_bias2_ = set(std::sqrt(bias2));
+    epsilon_ = set(params.epsilon);
+    step_size_ = set(params.learning_rate / bias1);
+    factor_ = set(params.grad_factor);
+  }
+
+  // `gradient`: before the factor.
+  [[gnu::always_inline]] void operator()(Vec gradient, Vec& p, Vec& m, Vec& v) const {
+    const Vec g = _mm256_mul_ps(gradient, factor_);
+    p = _mm256_mul_ps(p, keep_);
+    m = _mm256_fmadd_ps(beta1_rest_, _mm256_sub_ps(g, m), m);
+    v = _mm256_fmadd_ps(_mm256_mul_ps(beta2_rest_, g), g, _mm256_mul_ps(v, beta2_));
+    const Vec root = _mm256_div_ps(_mm256_sqrt_ps(v), root_bias2_);
+    const Vec update = _mm256_div_ps(m, _mm256_add_ps(root, epsilon_));
+    p = _mm256_fnmadd_ps(step_size_, update, p);
+  }
+
+ private:
+  Vec keep_, beta1_rest_, beta2_, beta2_rest_, root_bias2_, epsilon_, step_size_, factor_;
+};
+
 // `gradient(i, lanes, m)`: eight gradients from element i on, before the factor; m is the first
 // moment there.
 template <typename Gradient>
 void Update(const Context& context, int64_t count, const AdamWParams& params, Gradient gradient,
             const float* param_in, const float* m_in, const float* v_in, float* param_out,
             float* m_out, float* v_out) {
-  // Scalars in double precision, rounded once, as PyTorch does.
-  const double bias1 = 1 - std::pow(params.beta1, static_cast<double>(params.step));
-  const double bias2 = 1 - std::pow(params.beta2, static_cast<double>(params.step));
-  const auto set = [](double x) { return simd::Set(static_cast<float>(x)); };
-  const Vec keep = set(1 - params.learning_rate * params.weight_decay);
-  const Vec beta1_rest = set(1 - params.beta1);
-  const Vec beta2 = set(params.beta2), beta2_rest = set(1 - params.beta2);
-  const Vec root_bias2 = set(std::sqrt(bias2)), epsilon = set(params.epsilon);
-  const Vec step_size = set(params.learning_rate / bias1), factor = set(params.grad_factor);
   ForBlocks(context, count, kElementsPerTask, [=](int64_t begin, int64_t end) {
+    const Rule rule(params);
     simd::ForEachVec(end - begin, [=](int64_t offset, auto lanes) {
       const int64_t i = begin + offset;
       Vec m = lanes.Load(m_in + i), v = lanes.Load(v_in + i), p = lanes.Load(param_in + i);
-      const Vec g = _mm256_mul_ps(gradient(i, lanes, m), factor);
-      p = _mm256_mul_ps(p, keep);
-      m = _mm256_fmadd_ps(beta1_rest, _mm256_sub_ps(g, m), m);
-      v = _mm256_fmadd_ps(_mm256_mul_ps(beta2_rest, g), g, _mm256_mul_ps(v, beta2));
-      const Vec root = _mm256_div_ps(_mm256_sqrt_ps(v), root_bias2);
-      const Vec update = _mm256_div_ps(m, _mm256_add_ps(root, epsilon));
-      lanes.Store(param_out + i, _mm256_fnmadd_ps(step_size, update, p));
+      rule(gradient(i, lanes, m), p, m, v);
+      lanes.Store(param_out + i, p);
       lanes.Store(m_out + i, m);
       lanes.Store(v_out + i, v);
     });
@@ -50,6 +71,23 @@ void AdamW(const Context& context, int64_t count, const AdamWParams& params, con
            float* m_out, float* v_out) {
   const auto stored = [=](int64_t i, auto lanes, Vec) { return lanes.Load(grad + i); };
   Update(context, count, params, stored, param_in, m_in, v_in, param_out, m_out, v_out);
+}
+
+void MixedAdamW(const Context& context, int64_t begin, int64_t end, const AdamWParams& params,
+                const NumbersOfUpdate& numbers) {
+  const Rule rule(params);
+  UpdateInBlocks<2>(
+      context, numbers, begin, end,
+      [&](int64_t size, const float* gradient, float* weights, float* first, float* second) {
+        simd::ForEachVec(size, [&](int64_t i, auto lanes) {
+          Vec m = lanes.Load(first + i), v = lanes.Load(second + i);
+          Vec p = lanes.Load(weights + i);
+          rule(lanes.Load(gradient + i), p, m, v);
+          lanes.Store(weights + i, p);
+          lanes.Store(first + i, m);
+          lanes.Store(second + i, v);
+        });
+      });
 }
 
 void AdamWFixUp(const Context& context, int64_t count, const AdamWParams& params,

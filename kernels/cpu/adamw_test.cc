@@ -1,6 +1,7 @@
 #include "kernels/adamw.h"
 
 #include "kernels/cpu/test_util.h"
+#include "kernels/cpu/update_testing.h"
 #include "kernels/reference/adamw.h"
 
 namespace strata::kernels {
@@ -92,6 +93,91 @@ TEST(AdamW, AnElementIsTheSameBitsWhereverItsRangeBegins) {
   };
   const Floats whole = run(0);
   for (int64_t cut = 1; cut < count; ++cut) EXPECT_TRUE(testing::SameBits(whole, run(cut)));
+}
+
+using testing::OwnNumbers;
+
+// Updates of 300 steps, with a gradient whose scale changes.
+void Train(const Context& context, int64_t count, OwnNumbers& own) {
+  AdamWParams params = {.learning_rate = 1e-3, .weight_decay = 0.1};
+  for (params.step = 1; params.step <= 300; ++params.step) {
+    own.SetGradient(testing::Random(count, 100 + params.step, params.step % 7 == 0 ? 3 : 0.1));
+    MixedAdamW(context, 0, count, params, own.numbers());
+  }
+}
+
+TEST(MixedAdamW, InF32HasTheBitsOfThePlainUpdate) {
+  const int64_t count = 20003;
+  const Floats start = testing::Random(count, 1);
+  const AdamWParams params = {.learning_rate = 1e-2, .weight_decay = 0.1, .grad_factor = 0.7};
+  const Floats gradient = testing::Random(count, 2);
+  testing::RunWithThreads([&](const Context& c) {
+    OwnNumbers own(count, NumberType::kF32, MasterFormat::kNone,
+                   {MomentFormat::kF32, MomentFormat::kF32});
+    own.SetWeights(start);
+    own.SetGradient(gradient);
+    MixedAdamW(c, 0, 16, params, own.numbers());
+    MixedAdamW(c, 16, count, params, own.numbers());
+    Floats param = start, m(count), v(count);
+    AdamW(c, count, params, gradient.data(), param.data(), m.data(), v.data(), param.data(),
+          m.data(), v.data());
+    const Floats mixed = testing::Concat({own.Masters(), own.Moment(0), own.Moment(1)});
+    EXPECT_TRUE(testing::SameBits(mixed, testing::Concat({param, m, v})));
+    return mixed;
+  });
+}
+
+TEST(MixedAdamW, MastersInF32AndSplitHaveTheSameBitsForHundredsOfSteps) {
+  const int64_t count = 5 * kMomentBlock;
+  device::ThreadPool pool(2);
+  for (const MomentFormat format :
+       {MomentFormat::kF32, MomentFormat::kBF16, MomentFormat::kSigned8}) {
+    const bool blocks = format == MomentFormat::kSigned8;
+    const std::vector<MomentFormat> moments = {format, blocks ? MomentFormat::kUnsigned8 : format};
+    OwnNumbers f32(count, NumberType::kBF16, MasterFormat::kF32, moments);
+    OwnNumbers split(count, NumberType::kBF16, MasterFormat::kRemainder, moments);
+    for (OwnNumbers* own : {&f32, &split}) {
+      own->SetWeights(testing::Random(count, 1));
+      Train({&pool}, count, *own);
+    }
+    EXPECT_TRUE(testing::SameBits(f32.Masters(), split.Masters()));
+    EXPECT_TRUE(testing::SameBits(f32.Weights(), split.Weights()));
+    for (const int m : {0, 1}) EXPECT_TRUE(testing::SameBits(f32.Moment(m), split.Moment(m)));
+    const Floats masters = f32.Masters(), weights = f32.Weights();
+    for (int64_t i = 0; i < count; ++i) {
+      ASSERT_EQ(weights[i], ToFloat(RoundAwayToBFloat16(masters[i])));
+    }
+  }
+}
+
+TEST(MixedAdamW, MastersOfNarrowWeightsAreThoseOfF32AndNarrowMomentsStayNearIt) {
+  const int64_t count = 5 * kMomentBlock;
+  device::ThreadPool pool(2);
+  const auto train = [&](NumberType type, MasterFormat master, MomentFormat m, MomentFormat v) {
+    OwnNumbers own(count, type, master, {m, v});
+    own.SetWeights(testing::Random(count, 1));
+    Train({&pool}, count, own);
+    return own.Masters();
+  };
+  const Floats expected =
+      train(NumberType::kF32, MasterFormat::kNone, MomentFormat::kF32, MomentFormat::kF32);
+  for (const NumberType type : {NumberType::kBF16, NumberType::kF16}) {
+    EXPECT_TRUE(testing::SameBits(
+        expected, train(type, MasterFormat::kF32, MomentFormat::kF32, MomentFormat::kF32)));
+  }
+  const Floats of_bf16 =
+      train(NumberType::kF32, MasterFormat::kNone, MomentFormat::kBF16, MomentFormat::kBF16);
+  const Floats of_8_bits = train(NumberType::kF32, MasterFormat::kNone, MomentFormat::kSigned8,
+                                 MomentFormat::kUnsigned8);
+  double bf16 = 0, eight = 0, moved = 0;
+  const Floats start = testing::Random(count, 1);
+  for (int64_t i = 0; i < count; ++i) {
+    moved += std::abs(expected[i] - start[i]);
+    bf16 += std::abs(of_bf16[i] - expected[i]);
+    eight += std::abs(of_8_bits[i] - expected[i]);
+  }
+  EXPECT_LT(bf16, 0.15 * moved);
+  EXPECT_LT(eight, 0.15 * moved);
 }
 
 }  // namespace

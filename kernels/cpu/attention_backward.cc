@@ -4,6 +4,7 @@
 
 #include "kernels/cpu/attention_scores.h"
 #include "kernels/cpu/attention_tile.h"
+#include "kernels/cpu/functions.h"
 #include "kernels/cpu/packing.h"
 
 namespace strata::kernels {
@@ -320,7 +321,7 @@ class BackwardGroup {
   void ScoreCappedRow(int64_t valid, Vec lse, Vec delta, float* p, float* ds) const {
     const Vec cap = simd::Set(rule_.cap()), one = simd::Set(1.0f);
     simd::ForEachVec(valid, [=](int64_t j, auto lanes) {
-      const Vec tanh = Tanh(lanes.Load(p + j));
+      const Vec tanh = simd::Tanh(lanes.Load(p + j));
       const Vec probability = Exp2(_mm256_fmsub_ps(tanh, cap, lse));
       const Vec slope = _mm256_fnmadd_ps(tanh, tanh, one);
       const Vec gradient = _mm256_mul_ps(probability, _mm256_sub_ps(lanes.Load(ds + j), delta));

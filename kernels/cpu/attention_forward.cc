@@ -6,6 +6,7 @@
 #include "kernels/attention.h"
 #include "kernels/cpu/attention_scores.h"
 #include "kernels/cpu/attention_tile.h"
+#include "kernels/cpu/functions.h"
 #include "kernels/cpu/packing.h"
 
 namespace strata::kernels {
@@ -96,7 +97,7 @@ Vec ExponentialsOfLanes(int64_t count, float max, float* scores) {
 
 void CapRow(int64_t valid, float cap, float* scores) {
   simd::ForEachVec(valid, [=](int64_t i, auto lanes) {
-    lanes.Store(scores + i, _mm256_mul_ps(Tanh(lanes.Load(scores + i)), simd::Set(cap)));
+    lanes.Store(scores + i, _mm256_mul_ps(simd::Tanh(lanes.Load(scores + i)), simd::Set(cap)));
   });
 }
 

@@ -34,23 +34,6 @@ inline simd::Vec Exp2(simd::Vec x) {
   return _mm256_andnot_ps(below, _mm256_mul_ps(p, _mm256_castsi256_ps(exponent)));
 }
 
-// Near zero by a polynomial (Moshier, Cephes, tanhf), elsewhere by (1 - e^-2|x|) / (1 + e^-2|x|).
-inline simd::Vec Tanh(simd::Vec x) {
-  const simd::Vec sign = simd::Set(-0.0f), one = simd::Set(1.0f);
-  const simd::Vec magnitude = _mm256_andnot_ps(sign, x);
-  const simd::Vec e = Exp2(_mm256_mul_ps(magnitude, simd::Set(-2 * kLog2E)));
-  const simd::Vec far = _mm256_div_ps(_mm256_sub_ps(one, e), _mm256_add_ps(one, e));
-  const simd::Vec z = _mm256_mul_ps(x, x);
-  simd::Vec p = simd::Set(-5.70498872745e-3f);
-  p = _mm256_fmadd_ps(p, z, simd::Set(2.06390887954e-2f));
-  p = _mm256_fmadd_ps(p, z, simd::Set(-5.37397155531e-2f));
-  p = _mm256_fmadd_ps(p, z, simd::Set(1.33314422036e-1f));
-  p = _mm256_fmadd_ps(p, z, simd::Set(-3.33332819422e-1f));
-  const simd::Vec near = _mm256_fmadd_ps(_mm256_mul_ps(p, z), x, x);
-  const simd::Vec is_far = _mm256_cmp_ps(magnitude, simd::Set(0.625f), _CMP_GE_OQ);
-  return _mm256_blendv_ps(near, _mm256_or_ps(far, _mm256_and_ps(sign, x)), is_far);
-}
-
 struct ScoreRule {
   float scale;         // of q k^T
   float softcap;       // 0: none

@@ -23,9 +23,8 @@ Floats RunBoth(const Context& c, int64_t rows, int64_t vocab, const int32_t* tar
                double* loss) {
   testing::Workspace workspace(CrossEntropyWorkspaceBytes(rows));
   double loss_only = *loss;
-  CrossEntropyForward(c, LossShape{rows, vocab}, targets, logits.data(), &loss_only,
-                      workspace.get());
-  CrossEntropyForwardBackward(c, LossShape{rows, vocab}, kScale, targets, logits.data(), loss,
+  CrossEntropyForward(c, {rows, vocab}, targets, logits.data(), &loss_only, workspace.get());
+  CrossEntropyForwardBackward(c, {rows, vocab}, kScale, targets, logits.data(), loss,
                               workspace.get());
   EXPECT_EQ(loss_only, *loss);
   return logits;
@@ -169,11 +168,76 @@ TEST(CrossEntropy, HugeLogitsStayFiniteAndNonFiniteOnesShow) {
       logits[at] = bad;
       Floats workspace(8);
       double sum = 0;
-      CrossEntropyForwardBackward({&pool}, LossShape{1, 20}, kScale, &target, logits.data(), &sum,
+      CrossEntropyForwardBackward({&pool}, {1, 20}, kScale, &target, logits.data(), &sum,
                                   workspace.data());
       EXPECT_FALSE(std::isfinite(sum)) << bad << " at " << at;
     }
   }
+}
+
+// Whole rows and parts of them, of a type, with a cap or without.
+template <typename T>
+void ExpectLoss(float softcap, int64_t rows, int64_t vocab, int64_t parts) {
+  const std::vector<T> logits = testing::RandomOf<T>(rows * vocab, 1, 8);
+  const auto targets = Targets(rows, vocab);
+  const Doubles wide = testing::WidenOf(logits);
+  const double expected = reference::CrossEntropyLoss(vocab, targets, wide, softcap);
+  const Doubles gradient = reference::CrossEntropyGradient(vocab, kScale, targets, wide, softcap);
+  const Floats whole = testing::RunWithThreads([&](const Context& c) {
+    std::vector<T> x = logits;
+    double loss = 0, loss_only = 0;
+    testing::Workspace workspace(CrossEntropyWorkspaceBytes(rows));
+    const LossShape shape{rows, vocab, softcap};
+    CrossEntropyForward(c, shape, targets.data(), x.data(), &loss_only, workspace.get());
+    CrossEntropyForwardBackward(c, shape, kScale, targets.data(), x.data(), &loss, workspace.get());
+    EXPECT_EQ(loss, loss_only);
+    EXPECT_NEAR(loss, expected, 2e-6 * (1 + expected));
+    return testing::Back(x);
+  });
+  testing::ExpectRounded<T>(whole, gradient, 2e-6);
+  const int64_t columns = vocab / parts;
+  device::ThreadPool pool(2);
+  const Context c{&pool};
+  Floats statistics(parts * rows * 3), joined(logits.size());
+  std::vector<std::vector<T>> own(parts, std::vector<T>(rows * columns));
+  for (int64_t p = 0; p < parts; ++p) {
+    for (int64_t i = 0; i < rows * columns; ++i) {
+      own[p][i] = logits[i / columns * vocab + p * columns + i % columns];
+    }
+    CrossEntropyStatistics(c, {rows, columns, p * columns, softcap}, targets.data(), own[p].data(),
+                           statistics.data() + p * rows * 3);
+  }
+  for (int64_t p = 0; p < parts; ++p) {
+    double loss = 0;
+    CrossEntropyFinish(c, {rows, columns, p * columns, softcap}, parts, kScale, targets.data(),
+                       statistics.data(), own[p].data(), &loss);
+    EXPECT_NEAR(loss, expected, 2e-6 * (1 + expected));
+    for (int64_t i = 0; i < rows * columns; ++i) {
+      joined[i / columns * vocab + p * columns + i % columns] = ToFloat(own[p][i]);
+    }
+  }
+  testing::ExpectRounded<T>(joined, gradient, 2e-6);
+}
+
+TEST(CrossEntropy, OfEveryTypeCappedOrNot_MatchesTheReferenceWholeAndInParts) {
+  for (const float softcap : {0.0f, 30.0f, 5.0f}) {
+    ExpectLoss<float>(softcap, 9, 257, 1);
+    ExpectLoss<BFloat16>(softcap, 9, 259, 7);
+    ExpectLoss<Float16>(softcap, 9, 259, 7);
+    ExpectLoss<float>(softcap, 5, 36, 4);
+    ExpectLoss<BFloat16>(softcap, 1, 5, 5);
+  }
+}
+
+TEST(CrossEntropy, ReferenceGradientOfCappedLogitsMatchesFiniteDifferences) {
+  const int64_t rows = 6, vocab = 11;
+  const auto targets = Targets(rows, vocab);
+  const Doubles logits = testing::Widen(testing::Random(rows * vocab, 2, 4));
+  const Doubles expected = testing::FiniteDifferences(logits, [&](const Doubles& x) {
+    return kScale * reference::CrossEntropyLoss(vocab, targets, x, 5);
+  });
+  testing::ExpectClose(reference::CrossEntropyGradient(vocab, kScale, targets, logits, 5), expected,
+                       1e-7);
 }
 
 }  // namespace

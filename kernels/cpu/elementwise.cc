@@ -47,9 +47,10 @@ void Add(const Context& context, int64_t count, const T* src, T* dst) {
   });
 }
 
-void Copy(const Context& context, int64_t count, const float* src, float* dst) {
+template <typename T>
+void Copy(const Context& context, int64_t count, const T* src, T* dst) {
   ForBlocks(context, count, kElementsPerTask, [=](int64_t begin, int64_t end) {
-    std::memcpy(dst + begin, src + begin, (end - begin) * sizeof(float));
+    std::memcpy(dst + begin, src + begin, (end - begin) * sizeof(T));
   });
 }
 
@@ -130,6 +131,7 @@ double SumSquares(const Context& context, int64_t count, const T* x, void* works
 
 #define STRATA_INSTANTIATE(T)                                                     \
   template void Add(const Context&, int64_t, const T*, T*);                       \
+  template void Copy(const Context&, int64_t, const T*, T*);                      \
   template void MoveBlocks(const Context&, const BlockMove&, bool, const T*, T*); \
   template void Scale(const Context&, int64_t, float, T*);                        \
   template void Softcap(const Context&, int64_t, float, T*);                      \

@@ -1,5 +1,6 @@
 #include "kernels/elementwise.h"
 
+#include <bit>
 #include <limits>
 
 #include "kernels/cpu/simd.h"
@@ -75,6 +76,69 @@ TEST(Simd, ExpOfExtremeValues) {
   EXPECT_EQ(out[5], infinity);
   EXPECT_EQ(out[6], 0);
   EXPECT_NEAR(out[7] / std::exp(double{88.72f}), 1, 1e-6);
+}
+
+template <typename T>
+void ExpectFlat() {
+  for (const int64_t count : kCounts) {
+    const std::vector<T> src = testing::RandomOf<T>(count, 1, 20);
+    const std::vector<T> dst = testing::RandomOf<T>(count, 2, 20);
+    const Floats result = testing::RunWithThreads([&](const Context& c) {
+      std::vector<T> sum = dst, copy = dst, scaled = dst, capped = dst, moved = dst;
+      Add(c, count, src.data(), sum.data());
+      Copy(c, count, src.data(), copy.data());
+      Scale(c, count, -0.3f, scaled.data());
+      Softcap(c, count, 30, capped.data());
+      MoveBlocks(c, {.rows = 1, .width = count, .from_row = count, .to_row = count}, true,
+                 src.data(), moved.data());
+      EXPECT_TRUE(testing::SameBits(testing::Back(src), testing::Back(copy)));
+      EXPECT_TRUE(testing::SameBits(testing::Back(sum), testing::Back(moved)));
+      return testing::Concat({testing::Back(sum), testing::Back(scaled), testing::Back(capped)});
+    });
+    Doubles sum, scaled, capped;
+    for (int64_t i = 0; i < count; ++i) {
+      const double value = ToFloat(dst[i]);
+      sum.push_back(value + ToFloat(src[i]));
+      scaled.push_back(value * -0.3f);
+      capped.push_back(30 * std::tanh(value / 30));
+    }
+    testing::ExpectRounded<T>(result, testing::Concat({sum, scaled, capped}), 2e-7);
+    testing::Workspace workspace(SumSquaresWorkspaceBytes(count));
+    device::ThreadPool pool(3);
+    const double expected = reference::SumSquares(testing::WidenOf(src));
+    EXPECT_NEAR(SumSquares({&pool}, count, src.data(), workspace.get()), expected,
+                1e-12 * expected);
+  }
+}
+
+TEST(Elementwise, OfEveryType_EqualsItsDefinitionRoundedOnce) {
+  ExpectFlat<float>();
+  ExpectFlat<BFloat16>();
+  ExpectFlat<Float16>();
+}
+
+// Eight numbers at a time, and the last few, are rounded as single ones are.
+template <typename T>
+void ExpectSameRounding() {
+  const float infinity = std::numeric_limits<float>::infinity();
+  Floats values = {0, -0.0f, infinity, -infinity, 65504, 65519.9f, 65520, 1e-8f, 6e-8f, 3.4e38f};
+  for (uint32_t i = 0; i < 4000; ++i) {
+    values.push_back(std::bit_cast<float>(0x30000000 + i * 0x3fff1));
+  }
+  std::vector<T> stored(values.size());
+  simd::ForEachVec(static_cast<int64_t>(values.size()), [&](int64_t i, auto lanes) {
+    lanes.Store(stored.data() + i, lanes.Load(values.data() + i));
+  });
+  for (size_t i = 0; i < values.size(); ++i) {
+    ASSERT_EQ(stored[i].bits, FromFloat<T>(values[i]).bits) << values[i];
+  }
+  const std::vector<T> nan(8, FromFloat<T>(std::nanf("")));
+  EXPECT_TRUE(std::isnan(simd::Sum(simd::Full{}.Load(nan.data()))));
+}
+
+TEST(Simd, NumbersOf16BitsAreRoundedAsSingleOnes) {
+  ExpectSameRounding<BFloat16>();
+  ExpectSameRounding<Float16>();
 }
 
 }  // namespace

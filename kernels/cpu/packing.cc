@@ -10,6 +10,8 @@ namespace {
 
 using simd::Vec;
 
+constexpr int64_t kRowsAhead = 4;  // of rows that are read along
+
 // Loads up to 8 rows of up to 8 elements and transposes: afterwards v[p] holds element p of each
 // row.
 template <typename T>
@@ -19,6 +21,14 @@ void LoadTransposed(int64_t rows, int64_t elements, const T* from, int64_t ld, V
     v[row] = row < rows ? lanes.Load(from + row * ld) : simd::Zero();
   }
   simd::Transpose(v);
+}
+
+// Packing reads a kilobyte or so of a stored row and goes on to the next, which is too short for
+// the hardware to look ahead; the address need not be one.
+template <typename T>
+void Prefetch(const T* from, int64_t rows_ahead, int64_t ld) {
+  const uintptr_t at = reinterpret_cast<uintptr_t>(from) + rows_ahead * ld * sizeof(T);
+  _mm_prefetch(reinterpret_cast<const char*>(at), _MM_HINT_T0);
 }
 
 void StoreSix(Vec v, float* to) {
@@ -34,7 +44,10 @@ void PackRows(int64_t rows, int64_t k, const T* from, int64_t ld, float* to) {
     for (; p + 8 <= k; p += 8) {
       Vec v[8];
 #pragma GCC unroll 6
-      for (int64_t row = 0; row < kTileRows; ++row) v[row] = simd::Full{}.Load(from + row * ld + p);
+      for (int64_t row = 0; row < kTileRows; ++row) {
+        v[row] = simd::Full{}.Load(from + row * ld + p);
+        Prefetch(from + row * ld + p, kTileRows, ld);
+      }
       v[6] = v[7] = simd::Zero();
       simd::Transpose(v);
 #pragma GCC unroll 8
@@ -60,7 +73,10 @@ void PackColumnsStoredAsRows(int64_t columns, int64_t k, const T* from, int64_t 
       Vec v[8];
       const T* block = from + half * ld + p;
 #pragma GCC unroll 8
-      for (int64_t row = 0; row < 8; ++row) v[row] = simd::Full{}.Load(block + row * ld);
+      for (int64_t row = 0; row < 8; ++row) {
+        v[row] = simd::Full{}.Load(block + row * ld);
+        Prefetch(block + row * ld, 8, ld);
+      }
       simd::Transpose(v);
 #pragma GCC unroll 8
       for (int64_t i = 0; i < 8; ++i) _mm256_storeu_ps(to + (p + i) * kTileColumns + half, v[i]);
@@ -88,7 +104,10 @@ void PackA(int64_t rows, int64_t k, const T* from, int64_t ld, bool transposed, 
   // Along stored rows, which may lie pages apart.
   for (int64_t p = 0; p < k; ++p, from += ld, to += kTileRows) {
     int64_t row = 0;
-    for (; row + 8 <= rows; row += kTileRows) StoreSix(simd::Full{}.Load(from + row), to + row * k);
+    for (; row + 8 <= rows; row += kTileRows) {
+      StoreSix(simd::Full{}.Load(from + row), to + row * k);
+      Prefetch(from + row, kRowsAhead, ld);
+    }
     for (; row < rows; row += kTileRows) {
       const simd::Tail lanes(std::min(kTileRows, rows - row));
       StoreSix(lanes.Load(from + row), to + row * k);
@@ -108,6 +127,7 @@ void PackB(int64_t columns, int64_t k, const T* from, int64_t ld, bool transpose
   for (int64_t p = 0; p < k; ++p, from += ld, to += kTileColumns) {
     int64_t column = 0;
     for (; column + kTileColumns <= columns; column += kTileColumns) {
+      Prefetch(from + column, kRowsAhead, ld);
       _mm256_storeu_ps(to + column * k, simd::Full{}.Load(from + column));
       _mm256_storeu_ps(to + column * k + 8, simd::Full{}.Load(from + column + 8));
     }

@@ -25,8 +25,7 @@ TEST(RmsNorm, ForwardMatchesTheReference) {
     const Floats x = testing::Random(rows * channels, 1, 3), w = testing::Random(channels, 2);
     const Floats result = testing::RunWithThreads([&, rows = rows, channels = channels](auto& c) {
       Floats y(rows * channels), rstd(rows);
-      RmsNormForward(c, RmsNormShape{rows, channels}, kEpsilon, x.data(), w.data(), y.data(),
-                     rstd.data());
+      RmsNormForward(c, {rows, channels}, kEpsilon, x.data(), w.data(), y.data(), rstd.data());
       return testing::Concat({y, rstd});
     });
     testing::ExpectClose(result, Reference(rows, channels, testing::Widen(x), testing::Widen(w)),
@@ -40,14 +39,14 @@ TEST(RmsNorm, AddAndNormEqualsAddThenNormBitForBit) {
     const Floats w = testing::Random(channels, 3);
     const Floats result = testing::RunWithThreads([&, rows = rows, channels = channels](auto& c) {
       Floats sum = x, y(rows * channels), rstd(rows);
-      AddRmsNormForward(c, RmsNormShape{rows, channels}, kEpsilon, sum.data(), branch.data(),
-                        w.data(), sum.data(), y.data(), rstd.data());
+      AddRmsNormForward(c, {rows, channels}, kEpsilon, sum.data(), branch.data(), w.data(),
+                        sum.data(), y.data(), rstd.data());
       return testing::Concat({sum, y, rstd});
     });
     Floats sum = x, y(x.size()), rstd(rows);
     for (size_t i = 0; i < x.size(); ++i) sum[i] += branch[i];
     device::ThreadPool pool(1);
-    RmsNormForward({&pool}, RmsNormShape{rows, channels}, kEpsilon, sum.data(), w.data(), y.data(),
+    RmsNormForward({&pool}, {rows, channels}, kEpsilon, sum.data(), w.data(), y.data(),
                    rstd.data());
     EXPECT_TRUE(testing::SameBits(result, testing::Concat({sum, y, rstd})));
   }
@@ -58,12 +57,9 @@ TEST(RmsNorm, ReplayGivesTheForwardsBitsAlsoInPlace) {
     const Floats x = testing::Random(rows * channels, 1, 3), w = testing::Random(channels, 2);
     const Floats result = testing::RunWithThreads([&, rows = rows, channels = channels](auto& c) {
       Floats y(x.size()), rstd(rows), replayed(x.size()), in_place = x;
-      RmsNormForward(c, RmsNormShape{rows, channels}, kEpsilon, x.data(), w.data(), y.data(),
-                     rstd.data());
-      RmsNormReplay(c, RmsNormShape{rows, channels}, x.data(), w.data(), rstd.data(),
-                    replayed.data());
-      RmsNormReplay(c, RmsNormShape{rows, channels}, in_place.data(), w.data(), rstd.data(),
-                    in_place.data());
+      RmsNormForward(c, {rows, channels}, kEpsilon, x.data(), w.data(), y.data(), rstd.data());
+      RmsNormReplay(c, {rows, channels}, x.data(), w.data(), rstd.data(), replayed.data());
+      RmsNormReplay(c, {rows, channels}, in_place.data(), w.data(), rstd.data(), in_place.data());
       EXPECT_TRUE(testing::SameBits(y, replayed));
       EXPECT_TRUE(testing::SameBits(y, in_place));
       return replayed;
@@ -72,8 +68,7 @@ TEST(RmsNorm, ReplayGivesTheForwardsBitsAlsoInPlace) {
     const Floats rstd = testing::Random(rows, 7);
     Floats scaled(x.size());
     device::ThreadPool pool(1);
-    RmsNormReplay({&pool}, RmsNormShape{rows, channels}, x.data(), w.data(), rstd.data(),
-                  scaled.data());
+    RmsNormReplay({&pool}, {rows, channels}, x.data(), w.data(), rstd.data(), scaled.data());
     testing::ExpectClose(scaled,
                          reference::RmsNormReplay(rows, channels, testing::Widen(x),
                                                   testing::Widen(w), testing::Widen(rstd)),
@@ -88,16 +83,15 @@ TEST(RmsNorm, BackwardMatchesFiniteDifferencesAndAccumulates) {
     const Floats dy = testing::Random(x.size(), 3), before = testing::Random(x.size(), 4);
     const Floats dw_before = testing::Random(channels, 5);
     for (const bool accumulate : {false, true}) {
-      const Floats result =
-          testing::RunWithThreads([&, rows = rows, channels = channels](const Context& c) {
-            Floats y(x.size()), rstd(rows), dx = before, dw = dw_before;
-            RmsNormForward(c, RmsNormShape{rows, channels}, kEpsilon, x.data(), w.data(), y.data(),
-                           rstd.data());
-            testing::Workspace workspace(RmsNormBackwardWorkspaceBytes(rows, channels));
-            RmsNormBackward(c, RmsNormShape{rows, channels}, dy.data(), x.data(), w.data(),
-                            rstd.data(), accumulate, dx.data(), dw.data(), workspace.get());
-            return testing::Concat({dx, dw});
-          });
+      const Floats result = testing::RunWithThreads([&, rows = rows,
+                                                     channels = channels](const Context& c) {
+        Floats y(x.size()), rstd(rows), dx = before, dw = dw_before;
+        RmsNormForward(c, {rows, channels}, kEpsilon, x.data(), w.data(), y.data(), rstd.data());
+        testing::Workspace workspace(RmsNormBackwardWorkspaceBytes(rows, channels));
+        RmsNormBackward(c, {rows, channels}, dy.data(), x.data(), w.data(), rstd.data(), accumulate,
+                        dx.data(), dw.data(), workspace.get());
+        return testing::Concat({dx, dw});
+      });
       const Doubles wide_x = testing::Widen(x), wide_w = testing::Widen(w);
       const Doubles weights = testing::Widen(dy);
       Doubles dx =
@@ -127,8 +121,8 @@ TEST(RmsNorm, WeightGradientOverManyBlocksOfRowsMatchesTheReference) {
   const Floats result = testing::RunWithThreads([&](const Context& c) {
     Floats dx = dy, dw(channels, 0.0f);
     testing::Workspace workspace(RmsNormBackwardWorkspaceBytes(rows, channels));
-    RmsNormBackward(c, RmsNormShape{rows, channels}, dx.data(), x.data(), w.data(), rstd.data(),
-                    false, dx.data(), dw.data(), workspace.get());
+    RmsNormBackward(c, {rows, channels}, dx.data(), x.data(), w.data(), rstd.data(), false,
+                    dx.data(), dw.data(), workspace.get());
     return dw;
   });
   const Doubles dw =
@@ -136,6 +130,59 @@ TEST(RmsNorm, WeightGradientOverManyBlocksOfRowsMatchesTheReference) {
                                  testing::Widen(w), testing::Widen(rstd))
           .dw;
   testing::ExpectClose(result, dw, 1e-6);
+}
+
+// Every kernel of a type, with weights and with 1 + weights.
+template <typename T>
+void ExpectNorms(bool plus_one) {
+  for (const auto [rows, channels] : kNormShapes) {
+    const RmsNormShape shape{rows, channels, plus_one};
+    const std::vector<T> x = testing::RandomOf<T>(rows * channels, 1, 3);
+    const std::vector<T> branch = testing::RandomOf<T>(x.size(), 2);
+    const std::vector<T> w = testing::RandomOf<T>(channels, 3);
+    const Floats dw_before = testing::Random(channels, 4);
+    std::vector<T> sum(x.size());
+    Floats rstd(shape.rows), dw;
+    const Floats result = testing::RunWithThreads([&](const Context& c) {
+      std::vector<T> y(x.size()), again(x.size()), replayed = x, dx = branch, frozen = branch;
+      AddRmsNormForward(c, shape, kEpsilon, x.data(), branch.data(), w.data(), sum.data(), y.data(),
+                        rstd.data());
+      RmsNormForward(c, shape, kEpsilon, sum.data(), w.data(), again.data(), rstd.data());
+      EXPECT_TRUE(testing::SameBits(testing::Back(y), testing::Back(again)));
+      RmsNormReplay(c, shape, sum.data(), w.data(), rstd.data(), replayed.data());
+      EXPECT_TRUE(testing::SameBits(testing::Back(y), testing::Back(replayed)));
+      testing::Workspace workspace(RmsNormBackwardWorkspaceBytes(shape.rows, shape.channels));
+      dw = dw_before;
+      RmsNormBackward(c, shape, x.data(), sum.data(), w.data(), rstd.data(), true, dx.data(),
+                      dw.data(), workspace.get());
+      RmsNormBackward<T>(c, shape, x.data(), sum.data(), w.data(), rstd.data(), true, frozen.data(),
+                         nullptr, nullptr);
+      EXPECT_TRUE(testing::SameBits(testing::Back(dx), testing::Back(frozen)));
+      return testing::Concat({testing::Back(y), testing::Back(dx), dw});
+    });
+    Doubles weights = testing::WidenOf(w);
+    for (double& weight : weights) weight += plus_one ? 1 : 0;
+    const reference::RmsNorm norm =
+        reference::RmsNormForward(rows, channels, kEpsilon, testing::WidenOf(sum), weights);
+    reference::RmsNormGradient gradient = reference::RmsNormBackward(
+        rows, channels, testing::WidenOf(x), testing::WidenOf(sum), weights, norm.rstd);
+    for (size_t i = 0; i < x.size(); ++i) gradient.dx[i] += ToFloat(branch[i]);
+    for (int64_t i = 0; i < channels; ++i) gradient.dw[i] += dw_before[i];
+    const auto part = [&](size_t i) {
+      return Floats(result.begin() + i * x.size(), result.begin() + (i + 1) * x.size());
+    };
+    testing::ExpectRounded<T>(part(0), norm.y, 1e-6);
+    testing::ExpectRounded<T>(part(1), gradient.dx, 3e-6);
+    testing::ExpectClose(dw, gradient.dw, 3e-6);
+  }
+}
+
+TEST(RmsNorm, OfEveryTypeWithWeightsOrOneMore_MatchesTheReference) {
+  for (const bool plus_one : {false, true}) {
+    ExpectNorms<float>(plus_one);
+    ExpectNorms<BFloat16>(plus_one);
+    ExpectNorms<Float16>(plus_one);
+  }
 }
 
 }  // namespace

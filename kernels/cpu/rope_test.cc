@@ -58,5 +58,36 @@ TEST(Rope, RowsWithPositions_TurnByThemInsteadOfTheirPlace) {
   }
 }
 
+template <typename T>
+void ExpectTurned(const RopeShape& s) {
+  const std::vector<T> qkv =
+      testing::RandomOf<T>(s.rows * (s.heads + 2 * s.kv_heads) * s.head_size, 1);
+  Floats table(s.sequence * s.width());
+  BuildRopeTable(0, s.sequence, s.width(), kTheta, table.data());
+  for (const bool inverse : {false, true}) {
+    const Floats turned = testing::RunWithThreads([&](const Context& context) {
+      std::vector<T> x = qkv;
+      RopeApply(context, s, table.data(), nullptr, inverse, x.data());
+      return testing::Back(x);
+    });
+    testing::ExpectRounded<T>(turned, reference::Rope(s, kTheta, inverse, testing::WidenOf(qkv)),
+                              3e-7);
+  }
+}
+
+TEST(Rope, OfEveryTypeAndOfPartsOfHeads_MatchesTheReference) {
+  const RopeShape shapes[] = {
+      {.rows = 14, .sequence = 7, .heads = 3, .kv_heads = 1, .head_size = 40, .rotary = 10},
+      {.rows = 6, .sequence = 6, .heads = 3, .kv_heads = 3, .head_size = 80, .rotary = 32},
+      {.rows = 9, .sequence = 9, .heads = 2, .kv_heads = 2, .head_size = 96},
+      {.rows = 5, .sequence = 5, .heads = 1, .kv_heads = 1, .head_size = 256},
+  };
+  for (const RopeShape& shape : shapes) {
+    ExpectTurned<float>(shape);
+    ExpectTurned<BFloat16>(shape);
+    ExpectTurned<Float16>(shape);
+  }
+}
+
 }  // namespace
 }  // namespace strata::kernels

@@ -14,6 +14,7 @@
 #include "common/rng.h"
 #include "gtest/gtest.h"
 #include "kernels/context.h"
+#include "kernels/number_types.h"
 
 namespace strata::kernels::testing {
 
@@ -27,6 +28,37 @@ inline Floats Random(int64_t count, uint64_t key, float scale = 1) {
 }
 
 inline Doubles Widen(const Floats& values) { return Doubles(values.begin(), values.end()); }
+
+// Numbers of a type, and back; exact where the values have come from that type.
+template <typename T>
+std::vector<T> As(const Floats& values) {
+  std::vector<T> result;
+  for (const float value : values) result.push_back(FromFloat<T>(value));
+  return result;
+}
+template <typename T>
+Floats Back(const std::vector<T>& values) {
+  Floats result;
+  for (const T value : values) result.push_back(ToFloat(value));
+  return result;
+}
+// Random numbers that the type has.
+template <typename T>
+std::vector<T> RandomOf(int64_t count, uint64_t key, float scale = 1) {
+  return As<T>(Random(count, key, scale));
+}
+template <typename T>
+Doubles WidenOf(const std::vector<T>& values) {
+  return Widen(Back(values));
+}
+
+// The largest relative error of one rounding to a type of 16 bits; of f32 it is in tolerances.
+template <typename T>
+constexpr double kRounding = 0;
+template <>
+constexpr double kRounding<BFloat16> = 1.0 / 256;
+template <>
+constexpr double kRounding<Float16> = 1.0 / 2048;
 
 // Workspace of exactly the size asked for, so that sanitizers see a kernel that needs more; filled
 // with NaN, so that a kernel that reads what it has not written shows it.
@@ -55,6 +87,19 @@ void ExpectClose(const Actual& actual, const Doubles& expected, double tolerance
   for (const double value : expected) largest = std::max(largest, std::abs(value));
   for (size_t i = 0; i < expected.size(); ++i) {
     ASSERT_LE(std::abs(actual[i] - expected[i]), tolerance * largest)
+        << "at " << i << ": " << actual[i] << ", expected " << expected[i];
+  }
+}
+
+// The same, with one rounding to T besides.
+template <typename T>
+void ExpectRounded(const Floats& actual, const Doubles& expected, double tolerance) {
+  ASSERT_EQ(actual.size(), expected.size());
+  double largest = 1e-30;
+  for (const double value : expected) largest = std::max(largest, std::abs(value));
+  for (size_t i = 0; i < expected.size(); ++i) {
+    const double rounding = kRounding<T> * std::abs(expected[i]) + (kRounding<T> > 0 ? 0x1p-25 : 0);
+    ASSERT_LE(std::abs(actual[i] - expected[i]), tolerance * largest + rounding * 1.001)
         << "at " << i << ": " << actual[i] << ", expected " << expected[i];
   }
 }

@@ -6,11 +6,13 @@
 
 namespace strata::kernels::reference {
 
-// The sum over rows.
-double CrossEntropyLoss(int64_t vocab, const Tokens& targets, const Doubles& logits);
+// The sum over rows; with a softcap, which is not 0, of capped logits.
+double CrossEntropyLoss(int64_t vocab, const Tokens& targets, const Doubles& logits,
+                        double softcap = 0);
 
+// Towards the logits before the cap.
 Doubles CrossEntropyGradient(int64_t vocab, double scale, const Tokens& targets,
-                             const Doubles& logits);
+                             const Doubles& logits, double softcap = 0);
 
 }  // namespace strata::kernels::reference
 

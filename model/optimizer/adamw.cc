@@ -1,28 +1,19 @@
 #include "model/optimizer/adamw.h"
 
 #include "common/check.h"
-#include "common/units.h"
 #include "model/emit/template_builder.h"
+#include "model/optimizer/update_template.h"
 #include "ops/adamw.h"
+#include "ops/mixed_adamw.h"
 #include "program/ir/scalars.h"
 
 namespace strata::model {
 
 using program::Role;
 
-std::vector<std::pair<int64_t, int64_t>> DecayRanges(const program::ParameterSet& set) {
-  constexpr int64_t kPadding = program::kSlotAlignment / 4;  // tensors begin at multiples of this
-  std::vector<std::pair<int64_t, int64_t>> ranges;
-  for (const program::TensorSpec& tensor : set.tensors) {
-    if (!tensor.decay) continue;
-    const int64_t end = tensor.offset + tensor.elements();
-    if (!ranges.empty() && common::RoundUp(ranges.back().second, kPadding) == tensor.offset) {
-      ranges.back().second = end;
-    } else {
-      ranges.emplace_back(tensor.offset, end);
-    }
-  }
-  return ranges;
+std::vector<program::StateSpec> AdamWMoments(const NumberFormats& formats) {
+  return {{"adam.m", "first moment", formats.moment(true)},
+          {"adam.v", "second moment", formats.moment(false)}};
 }
 
 program::Template EmitAdamW(const program::ParameterSet& set, const AdamWSpec& spec,
@@ -39,8 +30,8 @@ program::Template EmitAdamW(const program::ParameterSet& set, const AdamWSpec& s
                                          .epsilon = spec.epsilon,
                                          .weight_decay = spec.weight_decay}});
   op.operands = {Read(range(Role::kParameters, 0, "parameters")),
-                 Read(range(Role::kState, 0, kAdamWStates[0])),
-                 Read(range(Role::kState, 1, kAdamWStates[1])),
+                 Read(range(Role::kState, 0, "adam.m")),
+                 Read(range(Role::kState, 1, "adam.v")),
                  Read(range(Role::kGradients, 0, "gradients")),
                  Read(builder.Formal(Role::kScalars, 0, program::kScalarBytes, "scalars")),
                  Write(range(Role::kParameters, 1, "next parameters")),
@@ -48,6 +39,20 @@ program::Template EmitAdamW(const program::ParameterSet& set, const AdamWSpec& s
                  Write(range(Role::kState, 3, "next adam.v"))};
   builder.Append(std::move(op));
   return std::move(builder).Finish();
+}
+
+program::Template EmitAdamW(const program::ParameterSet& set, const AdamWSpec& spec,
+                            const NumberFormats& formats, int64_t count) {
+  using program::DType;
+  const bool plain = set.type == DType::kF32 && formats.gradient == DType::kF32 &&
+                     formats.state == NumberFormats::State::kF32;
+  if (plain) return EmitAdamW(set, spec, count);
+  const ops::MixedAdamW op{.numbers = NumbersOf(set, count, formats, AdamWMoments(formats)),
+                           .beta1 = spec.beta1,
+                           .beta2 = spec.beta2,
+                           .epsilon = spec.epsilon,
+                           .weight_decay = spec.weight_decay};
+  return UpdateTemplate("adamw " + set.name, ops::ToOp(op), op.numbers);
 }
 
 }  // namespace strata::model

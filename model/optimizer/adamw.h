@@ -3,11 +3,10 @@
 #ifndef STRATA_MODEL_OPTIMIZER_ADAMW_H_
 #define STRATA_MODEL_OPTIMIZER_ADAMW_H_
 
-#include <array>
 #include <cstdint>
-#include <utility>
 #include <vector>
 
+#include "model/optimizer/number_formats.h"
 #include "program/ir/parameter_set.h"
 #include "program/ir/template.h"
 
@@ -20,17 +19,17 @@ struct AdamWSpec {
   double weight_decay = 0.1;  // times the learning rate
 };
 
-// Names of the states, as checkpoints have them, by Formal::index: first and second moment.
-inline constexpr std::array<const char*, 2> kAdamWStates = {"adam.m", "adam.v"};
-
-// Ranges [begin, end) of the set's flat layout that decay: tensors of two or more dimensions.
-// Ascending; neighbours that only padding (which is zero) separates are one range.
-std::vector<std::pair<int64_t, int64_t>> DecayRanges(const program::ParameterSet& set);
+// First and second moment: "adam.m", "adam.v".
+std::vector<program::StateSpec> AdamWMoments(const NumberFormats& formats);
 
 // Update of `count` elements of the set: its whole flat layout, or each rank's equal part of it.
-// Formals, all of count × 4 bytes but the scalars: kParameters 0 (version s) and 1 (s + 1), kState
-// 0 and 1 (moments, s) and 2 and 3 (s + 1), kGradients 0, kScalars. Versions may share bytes.
+// All in f32; formals, of count × 4 bytes but the scalars: kParameters 0 (version s) and 1 (s + 1),
+// kState 0 and 1 (moments, s) and 2 and 3 (s + 1), kGradients 0, kScalars. Versions may share
+// bytes.
 program::Template EmitAdamW(const program::ParameterSet& set, const AdamWSpec& spec, int64_t count);
+// In any numbers; the one above where all are f32, else formals as UpdateTemplate says.
+program::Template EmitAdamW(const program::ParameterSet& set, const AdamWSpec& spec,
+                            const NumberFormats& formats, int64_t count);
 
 }  // namespace strata::model
 

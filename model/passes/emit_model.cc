@@ -156,7 +156,7 @@ absl::Status ModelEmitter::AppendLayer(const ModelLayer& layer) {
   std::vector<WeightPlace> places;
   program::Layer appended;
   appended.name = layer.name;
-  for (program::ParameterSet& set : SetsOf(graph, layer, options_.set_ranges, &places)) {
+  for (program::ParameterSet& set : SetsOf(graph, layer, options_, &places)) {
     appended.sets.push_back(SetIndex(std::move(set)));
   }
   appended.templates = TemplatesOf(layer, graph, places);

@@ -38,6 +38,7 @@ struct EmitOptions {
   bool documents = false;  // several in a sequence, attention inside each; no decoding templates
   bool split_backward = false;  // also backward_input and backward_weight
   int64_t threads = 1;          // of a rank's pool at most; workspaces are sized for them
+  int64_t set_alignment = 16;   // ParameterSet::alignment
   int64_t set_ranges = 1;       // equal ranges that sets are padded to; see FlattenSet
   RecomputePlan recompute;
   // Names of tensors (whole ones, or parts of fused ones) that do not train; '*' stands for any

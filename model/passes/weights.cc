@@ -152,8 +152,8 @@ absl::Status CheckFrozen(const ModelGraph& model, const std::vector<std::string>
   return absl::OkStatus();
 }
 
-std::vector<ParameterSet> SetsOf(const Graph& graph, const ModelLayer& layer, int64_t ranges,
-                                 std::vector<WeightPlace>* places) {
+std::vector<ParameterSet> SetsOf(const Graph& graph, const ModelLayer& layer,
+                                 const EmitOptions& options, std::vector<WeightPlace>* places) {
   std::vector<ParameterSet> sets;
   std::vector<Placed> at;
   for (const Weight& weight : graph.weights) {
@@ -166,14 +166,15 @@ std::vector<ParameterSet> SetsOf(const Graph& graph, const ModelLayer& layer, in
       set->name = name;
       set->trainable = weight.trainable;
       set->type = weight.quantised ? program::DType::kNf4 : graph.type;
-      if (weight.quantised) set->alignment = program::kNf4Unit;
+      set->alignment = weight.quantised ? std::max(program::kNf4Unit, options.set_alignment)
+                                        : options.set_alignment;
     }
     std::vector<TensorSpec> tensors = {CutOf(weight, layer, graph.degree)};
     if (weight.quantised) tensors = Unfused(tensors[0]);
     at.push_back({static_cast<size_t>(set - sets.begin()), set->tensors.size(), tensors.size()});
     set->tensors.insert(set->tensors.end(), tensors.begin(), tensors.end());
   }
-  for (ParameterSet& set : sets) program::FlattenSet(set, ranges);
+  for (ParameterSet& set : sets) program::FlattenSet(set, options.set_ranges);
   if (places == nullptr) return sets;
   places->clear();
   for (size_t i = 0; i < at.size(); ++i) {

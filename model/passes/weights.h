@@ -24,11 +24,12 @@ absl::Status Freeze(Graph& graph, const ModelLayer& layer, const std::vector<std
 absl::Status CheckFrozen(const ModelGraph& model, const std::vector<std::string>& frozen);
 
 // A layer's sets in the order in which its weights name them, tensors as this rank of
-// graph.degree holds them, padded to `ranges`. A set trains whole or not at all: what is frozen of
-// a set that trains is a set of its own, ".frozen" behind its name. `places`, if any, becomes where
-// each weight lies.
+// graph.degree holds them, laid out as the options say. A set trains whole or not at all: what is
+// frozen of a set that trains is a set of its own, ".frozen" behind its name. `places`, if any,
+// becomes where each weight lies.
 std::vector<program::ParameterSet> SetsOf(const Graph& graph, const ModelLayer& layer,
-                                          int64_t ranges, std::vector<WeightPlace>* places);
+                                          const EmitOptions& options,
+                                          std::vector<WeightPlace>* places);
 
 }  // namespace strata::model
 

@@ -80,9 +80,13 @@ class StageComposer {
     for (size_t s = 0; s < stage_.sets.sets.size(); ++s) {
       const SetPlan& set = stage_.sets.sets[s];
       const int index = static_cast<int>(s);
+      std::vector<StateSlots::Set::State> states;
+      for (const StateSpec& spec : state_->states(index)) {
+        const int part = State::kStates + static_cast<int>(states.size());
+        states.push_back({state_->slot(index, part), spec});
+      }
       slots.sets.push_back({.parameters = state_->slot(index),
-                            .moments = {state_->slot(index, State::kFirstMoment),
-                                        state_->slot(index, State::kSecondMoment)},
+                            .states = std::move(states),
                             .parameter_parts = set.parameter_parts,
                             .state_parts = set.state_parts,
                             .saved = set.saved});
@@ -130,11 +134,13 @@ class StageComposer {
   void LoadScalars(bool train) {
     // The host writes a clip factor of 1 where updates run before the finish makes the step's.
     const bool early = train && plan_.update == UpdatePolicy::kSpeculative;
-    assembler_.CallOp({.kind = OpKind::kLoadScalars}, Purpose::kLoad, "load scalars",
-                      {{.slot = result_.slots.scalars,
-                        .bytes = ScalarOffset(early ? Scalar::kApply : Scalar::kLoss),
-                        .access = Access::kWrite}},
-                      plan_.host_stream());
+    const Scalar end = early ? Scalar::kApply : Scalar::kLoss;
+    assembler_.CallOp(
+        {.kind = OpKind::kLoadScalars}, Purpose::kLoad, "load scalars",
+        {{.slot = result_.slots.scalars,
+          .bytes = plan_.loss_scaling ? ScalarOffset(Scalar::kLossScale) + 8 : ScalarOffset(end),
+          .access = Access::kWrite}},
+        plan_.host_stream());
     compute_scalars_ = plan_.on_device() ? Operand{} : scalars_;
     if (plan_.on_device() && UsesRole(Role::kScalars)) ScalarsToDevice("scalars to the device");
   }

@@ -8,7 +8,6 @@
 #ifndef STRATA_PROGRAM_COMPOSE_COMPOSER_H_
 #define STRATA_PROGRAM_COMPOSE_COMPOSER_H_
 
-#include <array>
 #include <cstdint>
 #include <optional>
 #include <vector>
@@ -39,7 +38,12 @@ absl::StatusOr<Decision> Decide(LayerGraph graph, const Plan& plan);
 struct StateSlots {
   struct Set {
     int parameters = -1;
-    std::array<int, 2> moments{-1, -1};  // -1: frozen
+    // None: frozen. The master first where there is one.
+    struct State {
+      int slot = -1;
+      StateSpec spec;
+    };
+    std::vector<State> states;
     // Equal parts of the flat layout that a slot is one of; the rank's index in Plan::shard_group
     // says which. 1: all of it.
     int parameter_parts = 1;

@@ -4,6 +4,14 @@
 
 namespace strata::program {
 
+std::vector<StateSpec> StatesOf(const Plan& plan, const ParameterSet& set) {
+  std::vector<StateSpec> states;
+  if (!set.trainable) return states;
+  if (set.type != DType::kF32) states.push_back({kMasterState, "master", plan.master});
+  states.insert(states.end(), plan.moments.begin(), plan.moments.end());
+  return states;
+}
+
 Leaves LeavesOf(const Plan& plan, int64_t micro_batch) {
   const bool by_leaf =
       plan.shard == ShardLevel::kGradients || plan.shard == ShardLevel::kParameters;

@@ -9,6 +9,7 @@
 #include "program/compose/assembler.h"
 #include "program/compose/schedule.h"
 #include "program/ir/layer_graph.h"
+#include "program/ir/optimizer_state.h"
 
 namespace strata::program {
 
@@ -63,8 +64,16 @@ struct Plan {
   UpdatePolicy update = UpdatePolicy::kDeferred;  // kSsd: spooled or speculative, else deferred
   int slabs = 8;                                  // kSsd: each as large as the largest set
   double gradient_clip = 0;                       // 0: off
-  Tier tier = Tier::kHost;                        // where kernels compute
-  ScratchBytes scratch;  // of the collective backend; required with more than one rank
+  // Of gradients when leaves have ended: as they are summed over micro-batches and ranks, and as
+  // updates read them. f32 or bf16.
+  DType gradient = DType::kF32;
+  // Of trainable sets whose weights have 16 bits: kF32, or, for bf16, kRemainder.
+  StateFormat master = StateFormat::kF32;
+  std::vector<StateSpec> moments = {{"adam.m", "first moment"}, {"adam.v", "second moment"}};
+  // The loss's gradient is multiplied by kLossScale; norm and updates take it out again.
+  bool loss_scaling = false;
+  Tier tier = Tier::kHost;  // where kernels compute
+  ScratchBytes scratch;     // of the collective backend; required with more than one rank
 
   bool beyond_device() const { return home != Home::kDevice; }
   // Kernels may compute on another tier than the host: what both work on then moves.
@@ -79,6 +88,10 @@ struct Plan {
   // With one replica the shard group is the data group, and is called so.
   Group shard_group() const { return groups.shard == groups.data ? Group::kData : Group::kShard; }
 };
+
+// What is kept of a set beside its weights: the master where these have fewer bits, then the
+// moments. None of a frozen set.
+std::vector<StateSpec> StatesOf(const Plan& plan, const ParameterSet& set);
 
 // How a step's sums are cut. The global batch is `count` leaves of equal size, which are paired
 // bottom-up (2i with 2i+1) whoever computes them; a rank computes per_rank() of them. Which ones
@@ -116,7 +129,8 @@ struct EvaluateShape {
 EvaluateShape ShapeOfEvaluation(const Plan& plan, int64_t micro_batch);
 
 // The update of one set over `count` elements (the whole flat layout, or one rank's range): formals
-// kParameters (0 in, 1 out by version), kState, kGradients, kScalars.
+// kParameters (0 in, 1 out by version; without 0 the states tell all), kState (those of StatesOf),
+// kGradients (of Plan::gradient), kScalars.
 using UpdateEmitter = std::function<Template(const ParameterSet& set, int64_t count)>;
 
 }  // namespace strata::program

@@ -36,6 +36,44 @@ absl::Status CheckHome(const Plan& plan) {
   return absl::OkStatus();
 }
 
+absl::Status CheckSetTypes(const ParameterSet& set, const Plan& plan) {
+  const auto refuse = [&](const char* what) {
+    return absl::InvalidArgumentError(absl::StrCat("set ", set.name, ": ", what));
+  };
+  const bool narrow = set.type == DType::kBF16 || set.type == DType::kF16;
+  if (set.type != DType::kF32 && !narrow) return refuse("what trains has f32, bf16 or f16");
+  if (plan.master == StateFormat::kRemainder && set.type == DType::kF16) {
+    return refuse("16 bits and an f16 are no f32");
+  }
+  for (const StateSpec& state : StatesOf(plan, set)) {
+    if (HasBlocks(state.format) && set.alignment % kStateBlock != 0) {
+      return refuse("states in blocks, of which some have elements of two tensors");
+    }
+    // The gradient is what the first moments differ by: it needs all of their bits.
+    if (plan.update == UpdatePolicy::kSpeculative && state.format != StateFormat::kF32) {
+      return refuse("speculative updates need states in f32");
+    }
+  }
+  if (plan.update == UpdatePolicy::kSpeculative && narrow) {
+    return refuse("speculative updates need weights in f32");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckTypes(const LayerGraph& graph, const Plan& plan) {
+  if (plan.gradient != DType::kF32 && plan.gradient != DType::kBF16) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("gradients are summed in f32 or bf16, not ", Name(plan.gradient)));
+  }
+  if (plan.master != StateFormat::kF32 && plan.master != StateFormat::kRemainder) {
+    return absl::InvalidArgumentError(absl::StrCat("a master in ", Name(plan.master)));
+  }
+  for (const ParameterSet& set : graph.sets) {
+    if (set.trainable) RETURN_IF_ERROR(CheckSetTypes(set, plan));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckOptions(const LayerGraph& graph, const Plan& plan) {
   const GroupSizes& groups = plan.groups;
   if (groups.data < 1 || groups.shard < 1 || groups.data % groups.shard != 0) {
@@ -70,6 +108,7 @@ absl::Status CheckOptions(const LayerGraph& graph, const Plan& plan) {
         "layer_first in a pipeline is GPipe's order, all forwards before the first backward; "
         "other schedules order micro-batches themselves");
   }
+  RETURN_IF_ERROR(CheckTypes(graph, plan));
   return CheckHome(plan);
 }
 

@@ -63,9 +63,12 @@ enum class OpKind : uint8_t {
   kFinishStep,
   kAdamW,
   kAdamWFixUp,
+  kConvert,
+  kMixedAdamW,
+  kSgd,
   kCollective,  // collective or copy inside a template: `communication` says which
 };
-inline constexpr int kOpKindCount = 50;
+inline constexpr int kOpKindCount = 53;
 const char* Name(OpKind);
 
 // What a collective, send or receive needs beside operands. Operand order: collectives: in, out,

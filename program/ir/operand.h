@@ -32,6 +32,8 @@ struct Slot {
   // What a forward keeps for its backward: which of the stage's passes keeps it (a micro-batch's
   // through one of its chunks, numbered in any way); -1: nothing of the kind.
   int pass = -1;
+  // Of persistent slots, for the memory report: what it holds in which numbers, "master, f32".
+  std::string content = {};
 };
 
 // A byte range of a slot. In a template `slot` counts formals first, then locals; in an instruction

@@ -12,15 +12,17 @@ enum class Scalar : uint8_t {
   kStep,     // 1-based
   kApplied,  // updates applied before this step
   kLearningRate,
-  kInverseTokens,  // 1 / trained tokens of the whole global batch
+  kInverseTokens,  // 1 / trained tokens of the whole global batch; times kLossScale, if any
   kPosition,       // decode: tokens already in the cache
   kValidTokens,    // decode: how many of the chunk's rows are real
   // Written by the program.
   kLoss,
   kGradientNorm,  // before clipping
-  kClipFactor,
-  kApply,    // 1: the update is applied; 0: the gradient was not finite
-  kClipped,  // 1: the clip factor is below 1
+  kClipFactor,    // what updates multiply gradients by; over kLossScale, if any
+  kApply,         // 1: the update is applied; 0: the gradient was not finite
+  kClipped,       // 1: the norm is more than it may be
+  // Written by the host where the plan scales losses.
+  kLossScale,
 };
 inline constexpr int kScalarCount = 16;  // room to grow without changing plans
 inline constexpr int64_t kScalarBytes = kScalarCount * 8;

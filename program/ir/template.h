@@ -32,7 +32,7 @@ enum class Role : uint8_t {
   kConstants,  // index: position in LayerGraph::constants
   kCache,      // a layer's decode cache
   kLogits,
-  kState,  // optimizer state; index 0 first moment, 1 second
+  kState,  // optimizer state; of n states index i of this version, n + i of the next
   kAny,    // bound by the builder that emitted the template itself, by position
 };
 const char* Name(Role);

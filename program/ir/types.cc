@@ -2,6 +2,7 @@
 
 #include "program/ir/op.h"
 #include "program/ir/operand.h"
+#include "program/ir/optimizer_state.h"
 #include "program/ir/scalars.h"
 #include "program/ir/template.h"
 
@@ -57,6 +58,10 @@ const char* Name(DType dtype) {
                                            "bytes", "f16", "int8", "nf4"};
   return kNames[static_cast<int>(dtype)];
 }
+const char* Name(StateFormat format) {
+  static constexpr const char* kNames[] = {"f32", "bf16", "remainder", "8bit", "8bit"};
+  return kNames[static_cast<int>(format)];
+}
 const char* Name(Mechanism mechanism) {
   static constexpr const char* kNames[] = {"call",    "collective", "send",
                                            "receive", "transfer",   "signal"};
@@ -83,7 +88,7 @@ const char* Name(SlotClass klass) {
 const char* Name(Scalar scalar) {
   static constexpr const char* kNames[] = {
       "step", "applied",       "learning_rate", "inverse_tokens", "position", "valid_tokens",
-      "loss", "gradient_norm", "clip_factor",   "apply",          "clipped"};
+      "loss", "gradient_norm", "clip_factor",   "apply",          "clipped",  "loss_scale"};
   return kNames[static_cast<int>(scalar)];
 }
 const char* Name(OpKind kind) {
@@ -136,6 +141,9 @@ const char* Name(OpKind kind) {
                                            "finish-step",
                                            "adamw",
                                            "adamw-fix-up",
+                                           "convert",
+                                           "mixed-adamw",
+                                           "sgd",
                                            "collective"};
   return kNames[static_cast<int>(kind)];
 }

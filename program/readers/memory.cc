@@ -50,6 +50,38 @@ void ReadProgram(const ProgramSet& set, const Program& program, Tier tier,
   }
 }
 
+void AddContent(const Slot& slot, int64_t bytes, std::vector<TierMemory::Content>& contents) {
+  if (slot.content.empty()) return;
+  auto found = std::find_if(contents.begin(), contents.end(), [&](const auto& content) {
+    return content.klass == slot.klass && content.what == slot.content;
+  });
+  if (found == contents.end()) {
+    found = contents.insert(found, {.klass = slot.klass, .what = slot.content});
+  }
+  found->bytes += bytes;
+}
+
+// At the peak.
+void ReadContents(const ProgramSet& set, Tier tier, TierMemory& memory) {
+  for (size_t s = 0; s < set.slots.size(); ++s) {
+    if (set.slots[s].tier != tier) continue;
+    AddContent(set.slots[s], set.slots[s].bytes * set.placements[s].copies, memory.contents);
+  }
+  const Program* const program = set.find(memory.peak_program);
+  if (program != nullptr) {
+    const std::vector<Interval> lifetimes = Lifetimes(set, *program);
+    for (size_t s = 0; s < program->slots.size(); ++s) {
+      const bool alive = lifetimes[s].first <= memory.peak_instruction &&
+                         memory.peak_instruction <= lifetimes[s].last;
+      if (alive && program->slots[s].tier == tier) {
+        AddContent(program->slots[s], program->slots[s].bytes, memory.contents);
+      }
+    }
+  }
+  std::stable_sort(memory.contents.begin(), memory.contents.end(),
+                   [](const auto& a, const auto& b) { return a.klass < b.klass; });
+}
+
 }  // namespace
 
 MemoryReport ReadMemory(const ProgramSet& set) {
@@ -69,6 +101,7 @@ MemoryReport ReadMemory(const ProgramSet& set) {
     for (const Program& program : set.programs) {
       ReadProgram(set, program, static_cast<Tier>(t), persistent, memory);
     }
+    ReadContents(set, static_cast<Tier>(t), memory);
   }
   return report;
 }
@@ -90,6 +123,11 @@ std::string MemoryReport::ToText() const {
       if (memory.peak_by_class[k] == 0) continue;
       absl::StrAppendFormat(&text, "  %-14s %12s\n", Name(static_cast<SlotClass>(k)),
                             common::FormatBytes(static_cast<double>(memory.peak_by_class[k])));
+      for (const TierMemory::Content& content : memory.contents) {
+        if (content.klass != static_cast<SlotClass>(k)) continue;
+        absl::StrAppendFormat(&text, "    %-22s %12s\n", content.what,
+                              common::FormatBytes(static_cast<double>(content.bytes)));
+      }
     }
   }
   return text;

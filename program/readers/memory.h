@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "program/ir/program.h"
 
@@ -18,6 +19,13 @@ struct TierMemory {
   int peak_instruction = -1;
   int64_t peak_bytes = 0;  // persistent and transient slots alive there
   std::array<int64_t, kSlotClassCount> peak_by_class{};  // sums to peak_bytes
+  // Of slots alive there that say what they hold (Slot::content): by class, in the order of slots.
+  struct Content {
+    SlotClass klass = SlotClass::kParameters;
+    std::string what;  // "master, f32"
+    int64_t bytes = 0;
+  };
+  std::vector<Content> contents;
 };
 
 struct MemoryReport {

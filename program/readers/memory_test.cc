@@ -82,6 +82,21 @@ TEST(MemoryTest, PeakIsOfTheLargestProgram) {
   EXPECT_EQ(host.arena_bytes, 3 * kPageBytes);
 }
 
+TEST(MemoryTest, WhatSlotsHoldIsAddedUpWhereTheyAreAlive) {
+  ProgramSet set = BigExample();
+  set.slots[0].content = "weights, f32";
+  for (Slot& slot : set.programs[0].slots) slot.content = "gradients, bf16";
+  ASSERT_TRUE(LayOut(set).ok());
+  const TierMemory host = ReadMemory(set).tiers[static_cast<int>(Tier::kHost)];
+  int64_t weights = 0, gradients = 0;
+  for (const TierMemory::Content& content : host.contents) {
+    (content.what == "weights, f32" ? weights : gradients) += content.bytes;
+  }
+  EXPECT_EQ(weights, 2 * 100);
+  EXPECT_EQ(gradients, 1000 + 3000);  // at the peak
+  EXPECT_THAT(ReadMemory(set).ToText(), HasSubstr("    gradients, bf16"));
+}
+
 TEST(MemoryTest, TextNamesUsedTiersAndClassesOnly) {
   ProgramSet set = BigExample();
   ASSERT_TRUE(LayOut(set).ok());

@@ -1,9 +1,10 @@
 """Training speed against PyTorch's and against the machine's rate of matrix products, and memory against its prediction.
 
-Run by ./dev bench train [--shape NAME…] [--precision f32|bf16…] [--rounds N] [--steps N] [--no-compile] [--alone]
-[--json FILE]. All cores as one rank's threads and as PyTorch's. Rounds alternate between this engine, PyTorch eager and
+Run by ./dev bench train [--shape NAME…] [--precision f32|bf16…] [--rounds N] [--steps N] [--threads N] [--clock wall|cpu]
+[--no-compile] [--alone] [--json FILE]. One rank's threads and PyTorch's on the same cores. Rounds alternate between this engine, PyTorch eager and
 PyTorch compiled (tests/bench/train_bench_torch.py: transformers' classes with scaled-dot-product attention, fused AdamW,
-gradients clipped): what else the machine does hits all of them. Shown are medians of the rounds and of the rounds'
+gradients clipped): what else the machine does hits all of them. --clock cpu takes processor seconds over the threads,
+which other work changes less; only with --threads 1, as waiting threads burn time on both sides. Shown are medians of the rounds and of the rounds'
 ratios. Model FLOPs are 6 per parameter of the matrices and token (4 where they are frozen), and 6·layers·width·sequence
 per token for causal attention (half of the full square), recomputation not counted; the rate of matrix products is
 measured before and after in the same run.
@@ -14,6 +15,7 @@ import json
 import os
 import pathlib
 import re
+import resource
 import statistics
 import subprocess
 import sys
@@ -62,11 +64,11 @@ def flops_per_token(model, sequence, lora) -> float:
     return (4.0 if lora else 6.0) * matrices + 6.0 * adapters + 6.0 * layers * hidden * sequence
 
 
-def matmul_rate(bench) -> float:
-    """FLOP/s of square products of 1024 and 2048, with all threads: the best, of our own and of the library's."""
+def matmul_rate(bench, threads, clock) -> float:
+    """FLOP/s of square products of 1024 and 2048: the best, of our own and of the library's."""
     with tempfile.NamedTemporaryFile(suffix=".json") as file:
-        subprocess.run([bench, "--benchmark_filter", "matmul/square/(1024|2048)/own", "--seconds", "1", "--json",
-                        file.name], check=True, stdout=subprocess.DEVNULL)
+        subprocess.run([bench, "--benchmark_filter", "matmul/square/(1024|2048)/", "--seconds", "0.5", "--threads",
+                        str(threads), "--clock", clock, "--json", file.name], check=True, stdout=subprocess.DEVNULL)
         found = json.loads(pathlib.Path(file.name).read_text())["kernels"]
     return max(kernel["flops_per_second"] for kernel in found)
 
@@ -80,32 +82,42 @@ def write_text(path):
 class Ours:
     """A job of a few steps each time it is asked."""
 
-    def __init__(self, shape, precision, steps, folder, text):
+    def __init__(self, shape, precision, options, folder, text):
         model, batch, sequence, lora = SHAPES[shape]
         lines = ["model:"] + [f"  {key}: {value}" for key, value in model.items()]
-        lines += ["data:", f"  train: [{{path: {text}}}]", "train:", f"  steps: {steps + 1}", f"  sequence: {sequence}",
+        lines += ["data:", f"  train: [{{path: {text}}}]", "train:", f"  sequence: {sequence}",
                   f"  global_batch: {batch}", f"  micro_batch: {batch}"]
         if precision != "f32":
             lines += [f"  precision: {precision}"]
         if lora:
             lines += ["  method: lora", f"  lora: {json.dumps(lora)}"]
         lines += ["checkpoint: {every_steps: 1000000, keep: 1}"]
-        self.folder, self.rounds, self.records = folder, 0, []
+        self.folder, self.options, self.rounds, self.records = folder, options, 0, []
         self.job = folder / f"{shape}-{precision}.yaml"
         self.job.write_text("\n".join(lines) + "\n")
 
-    def round(self) -> float:
+    def run(self, steps) -> tuple:
+        """Median seconds of a step but the first, and processor seconds of all."""
         self.rounds += 1
         metrics, place = self.folder / "metrics.jsonl", self.folder / f"{self.job.stem}-{self.rounds}"
         metrics.unlink(missing_ok=True)
-        done = subprocess.run([ROOT / "out/bin/strata", "run", self.job, "--dir", place, "--metrics", metrics, "-q"],
-                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        done = subprocess.run([ROOT / "out/bin/strata", "run", self.job, "--dir", place, "--metrics", metrics, "-q", "--set",
+                               f"train.steps={steps}"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
         subprocess.run(["rm", "-rf", place], check=True)
         if done.returncode != 0:
             raise RuntimeError(done.stdout.strip().splitlines()[-1])
         records = [json.loads(line) for line in metrics.read_text().splitlines()][1:]
         self.records += records
-        return statistics.median(record["seconds"] for record in records)
+        return (statistics.median(record["seconds"] for record in records),
+                after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+
+    def round(self) -> float:
+        steps = self.options.steps
+        if self.options.clock == "wall":
+            return self.run(steps + 1)[0]
+        return (self.run(steps + 2)[1] - self.run(2)[1]) / steps / self.options.threads
 
     def memory(self) -> str:
         memory = self.records[-1]["memory"]["host"]
@@ -122,10 +134,10 @@ class Ours:
 class Theirs:
     """The process that has PyTorch, asked for one of its modes."""
 
-    def __init__(self, shape, precision, steps, modes):
+    def __init__(self, shape, precision, options, modes):
         model, batch, sequence, lora = SHAPES[shape]
-        spec = dict(model=model, batch=batch, sequence=sequence, lora=lora, precision=precision, steps=steps, modes=modes,
-                    threads=os.cpu_count())
+        spec = dict(model=model, batch=batch, sequence=sequence, lora=lora, precision=precision, modes=modes,
+                    steps=options.steps, threads=options.threads, clock=options.clock)
         self.process = subprocess.Popen([sys.executable, ROOT / "tests/bench/train_bench_torch.py", json.dumps(spec)],
                                         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.version = self.process.stdout.readline().strip()
@@ -142,19 +154,19 @@ class Theirs:
 def measure(shape, precision, options, folder, text, bench) -> dict:
     model, batch, sequence, lora = SHAPES[shape]
     modes = [] if options.alone else ["eager"] if options.no_compile else ["eager", "compiled"]
-    before = matmul_rate(bench)
-    ours = Ours(shape, precision, options.steps, folder, text)
-    theirs = Theirs(shape, precision, options.steps, modes) if modes else None
+    before = matmul_rate(bench, options.threads, options.clock)
+    ours = Ours(shape, precision, options, folder, text)
+    theirs = Theirs(shape, precision, options, modes) if modes else None
     seconds = {side: [] for side in ["strata", *modes]}
     for turn in range(options.rounds):
         for side in list(seconds) if turn % 2 == 0 else reversed(seconds):
             seconds[side].append(ours.round() if side == "strata" else theirs.round(side))
     if theirs:
         theirs.close()
-    after = matmul_rate(bench)
+    after = matmul_rate(bench, options.threads, options.clock)
     flops, rate = flops_per_token(model, sequence, lora) * batch * sequence, (before + after) / 2
     result = {"shape": shape, "precision": precision, "matmul_flops_per_second": [before, after], "sides": {}}
-    print(f"{shape} {precision}: products {before / 1e9:.0f} and {after / 1e9:.0f} GFLOP/s, load {os.getloadavg()[0]:.1f}"
+    print(f"{shape} {precision}, threads {options.threads}, {options.clock} clock: products {before / 1e9:.0f} and {after / 1e9:.0f} GFLOP/s, load {os.getloadavg()[0]:.1f}"
           + (f", PyTorch {theirs.version}" if theirs else ""))
     for side, times in seconds.items():
         median = statistics.median(times)
@@ -178,6 +190,8 @@ def main():
     parser.add_argument("--precision", choices=["f32", "bf16"], nargs="*", default=["f32"])
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--steps", type=int, default=3, help="of each side in a round")
+    parser.add_argument("--threads", type=int, default=os.cpu_count())
+    parser.add_argument("--clock", choices=["wall", "cpu"], default="wall")
     parser.add_argument("--no-compile", action="store_true")
     parser.add_argument("--alone", action="store_true", help="without PyTorch")
     parser.add_argument("--json", type=pathlib.Path)
@@ -185,8 +199,11 @@ def main():
     bench = os.environ.get("STRATA_KERNELS_BENCH")
     if not bench:
         sys.exit("train_bench: run it by ./dev bench train, which builds what it needs")
+    if options.clock == "cpu" and options.threads != 1:
+        sys.exit("train_bench: --clock cpu needs --threads 1")
     if not options.alone:
         with_pytorch()
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:options.threads])
     results = []
     with tempfile.TemporaryDirectory(prefix="strata-bench-") as folder:
         folder = pathlib.Path(folder)

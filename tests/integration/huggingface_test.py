@@ -86,17 +86,42 @@ parallel: {parallel}
     def check_layouts(self, family: str):
         """Each rank reads its part; together the parts are what was there."""
         for number, layout in enumerate(LAYOUTS):
-            directory = self.folder / f"run{number}"
+            directory = self.folder / f"{family}-run{number}"
             self.strata("run", self.job(family, layout), "--dir", directory)
-            self.strata("export", directory / "checkpoints", "-o", f"out{number}")
-            self.assert_same_tensors(family, self.folder / f"out{number}")
-        self.check_logits(family, self.folder / "run1" / "checkpoints")
+            self.strata("export", directory / "checkpoints", "-o", f"{family}-out{number}")
+            self.assert_same_tensors(family, self.folder / f"{family}-out{number}")
+        self.check_logits(family, self.folder / f"{family}-run1" / "checkpoints")
 
     def test_llama_is_what_transformers_makes_of_it(self):
         self.check_family("llama")
 
-    def test_llama_goes_through_every_layout_unchanged(self):
-        self.check_layouts("llama")
+    def test_gpt2_is_what_transformers_makes_of_it(self):
+        self.check_family("gpt2")
+
+    def test_qwen2_is_what_transformers_makes_of_it(self):
+        self.check_family("qwen2")
+
+    def test_gemma3_is_what_transformers_makes_of_it(self):
+        self.check_family("gemma3")
+
+    def test_phi3_is_what_transformers_makes_of_it(self):
+        self.check_family("phi3")
+
+    def test_models_go_through_every_layout_unchanged(self):
+        for family in ("llama", "gpt2"):
+            self.check_layouts(family)
+
+    def test_a_job_goes_on_from_the_checkpoint_of_another(self):
+        self.strata("run", self.job("llama"), "--dir", "first")
+        path = self.job("llama", train="steps: 3, start_from: first/checkpoints")
+        ended = self.strata("run", path, "--dir", "second")
+        self.assertIn("of another job", ended.stderr)
+        records = (self.folder / "second" / "metrics.jsonl").read_text().split("\n")[:-1]
+        self.assertEqual([json.loads(record)["step"] for record in records], [2, 3])
+        self.strata("run", path, "--dir", "second", "--resume", "--set", "train.steps=4")
+        other = self.strata("run", self.job("gpt2", train="steps: 3, start_from: first/checkpoints"), "--dir", "third",
+                            code=2)
+        self.assertIn("the checkpoint of another job", other.stderr)
 
     def test_a_config_without_weights_begins_anew_and_says_so(self):
         for path in (self.folder / "models" / "llama").glob("*.safetensors*"):

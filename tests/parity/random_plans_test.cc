@@ -163,7 +163,7 @@ void ReadGradients(const worker::Engine& engine, const program::StateSlots& slot
   const double factor = (1 - model::AdamWSpec{}.beta1) * engine.scalar(Scalar::kClipFactor);
   for (size_t s = 0; s < slots.sets.size(); ++s) {
     const program::ParameterSet& set = engine.programs().sets[s];
-    const absl::Span<std::byte> bytes = engine.SlotBytes(slots.sets[s].moments[0], 0, 1);
+    const absl::Span<std::byte> bytes = engine.SlotBytes(slots.sets[s].states[0].slot, 0, 1);
     const auto* const moments = reinterpret_cast<const float*>(bytes.data());
     const int64_t count = static_cast<int64_t>(bytes.size()) / 4;
     const int64_t begin = slots.sets[s].state_parts > 1 ? mesh.shard(rank) * count : 0;

@@ -2,12 +2,18 @@
 #include "collectives/communicator.h"
 #include "gtest/gtest.h"
 #include "kernels/attention.h"
+#include "kernels/bias.h"
 #include "kernels/cross_entropy.h"
+#include "kernels/headnorm.h"
+#include "kernels/layernorm.h"
 #include "kernels/matmul.h"
 #include "kernels/rmsnorm.h"
 #include "ops/attention.h"
+#include "ops/bias.h"
 #include "ops/collective.h"
 #include "ops/cross_entropy.h"
+#include "ops/headnorm.h"
+#include "ops/layernorm.h"
 #include "ops/matmul.h"
 #include "ops/rmsnorm.h"
 
@@ -86,6 +92,12 @@ TEST(WorkspaceBoundsTest, NormsAndLosses_AreEnough) {
     EXPECT_GE(ops::CrossEntropy{.rows = rows}.WorkspaceBytes({}),
               kernels::CrossEntropyWorkspaceBytes(rows));
     for (const int64_t channels : kSizes) {
+      EXPECT_GE((ops::LayerNormBackward{rows, channels}.WorkspaceBytes({})),
+                kernels::LayerNormBackwardWorkspaceBytes({rows, channels}));
+      EXPECT_GE((ops::BiasGradient{rows, channels}.WorkspaceBytes({})),
+                kernels::BiasGradientWorkspaceBytes(rows, channels));
+      EXPECT_GE((ops::HeadNormBackward{{.rows = rows, .head_size = channels}}.WorkspaceBytes({})),
+                kernels::HeadNormBackwardWorkspaceBytes({.rows = rows, .head_size = channels}));
       EXPECT_GE((ops::RmsNormBackward{rows, channels}.WorkspaceBytes({})),
                 kernels::RmsNormBackwardWorkspaceBytes(rows, channels));
     }

@@ -26,7 +26,7 @@ MAY_USE = {
     "scheduler": ["planner", "topology"],
     "kernels": ["device"],
     "memory": ["device"],
-    "collectives": ["device"],
+    "collectives": ["device", "kernels/number_types*"],
     "data": [],
     "checkpoint": ["model"],
     "protocol": [],

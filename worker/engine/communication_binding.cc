@@ -47,6 +47,8 @@ collectives::DataType TypeOf(CollectiveOp op, DType dtype) {
   }
   if (dtype == DType::kF32) return collectives::DataType::kF32;
   if (dtype == DType::kF64) return collectives::DataType::kF64;
+  if (dtype == DType::kBF16) return collectives::DataType::kBF16;
+  if (dtype == DType::kF16) return collectives::DataType::kF16;
   return collectives::DataType::kBytes;  // refused where it is bound
 }
 

@@ -31,13 +31,14 @@ void FinishStep(const ops::FinishStep& shape, const double* losses, const double
                 const double* read, double* written) {
   const auto at = [written](Scalar scalar) -> double& { return written[static_cast<int>(scalar)]; };
   const double inverse_tokens = read[static_cast<int>(Scalar::kInverseTokens)];
+  const double scale = shape.scaled ? read[static_cast<int>(Scalar::kLossScale)] : 1;
   const int64_t per_rank = shape.rows / shape.data, together = shape.together;
   const auto loss_of_leaf = [&](int64_t leaf) {
     const int64_t replica = leaf / (per_rank * together), inside = leaf % (per_rank * together);
     const int64_t rank = replica * together + inside % together;
     return losses[rank * per_rank + inside / together];
   };
-  const double loss = SumOf(loss_of_leaf, 0, shape.rows) * inverse_tokens;
+  const double loss = SumOf(loss_of_leaf, 0, shape.rows) * inverse_tokens / scale;
   at(Scalar::kLoss) = loss;
   if (shape.sets == 0) return;
   const int64_t ranges = shape.rows / shape.norm_ranks;
@@ -49,10 +50,11 @@ void FinishStep(const ops::FinishStep& shape, const double* losses, const double
         },
         0, shape.rows);
   }
-  const double norm = std::sqrt(squares);
+  const double norm = std::sqrt(squares) / scale;
   at(Scalar::kGradientNorm) = norm;
-  at(Scalar::kClipFactor) = shape.clip > 0 ? std::min(1.0, shape.clip / (norm + 1e-6)) : 1.0;
-  at(Scalar::kClipped) = at(Scalar::kClipFactor) < 1 ? 1.0 : 0.0;
+  const double clip = shape.clip > 0 ? std::min(1.0, shape.clip / (norm + 1e-6)) : 1.0;
+  at(Scalar::kClipFactor) = clip / scale;
+  at(Scalar::kClipped) = clip < 1 ? 1.0 : 0.0;
   at(Scalar::kApply) = std::isfinite(loss) && std::isfinite(norm) ? 1.0 : 0.0;
 }
 

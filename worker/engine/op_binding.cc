@@ -66,6 +66,9 @@ constexpr TableEntry kTable[] = {
     {OpKind::kFinishStep, BindFinishStep},
     {OpKind::kAdamW, BindAdamW},
     {OpKind::kAdamWFixUp, BindAdamWFixUp},
+    {OpKind::kConvert, BindConvert},
+    {OpKind::kMixedAdamW, BindMixedAdamW},
+    {OpKind::kSgd, BindSgd},
 };
 
 Binder FindBinder(OpKind kind) {

@@ -49,6 +49,7 @@ class OpReader {
   // The workspace, behind the other operands: null when the op has none and nothing is needed.
   void* Workspace(int64_t needed_bytes);
   const BoundOperand& operand(int index) const { return operands_[index]; }
+  int operands() const { return static_cast<int>(operands_.size()); }
 
   const OpEnvironment& environment() const { return environment_; }
   kernels::Context context() const { return environment_.context; }
@@ -128,6 +129,9 @@ BoundOp BindSumSquares(OpReader& reader);
 BoundOp BindFinishStep(OpReader& reader);
 BoundOp BindAdamW(OpReader& reader);
 BoundOp BindAdamWFixUp(OpReader& reader);
+BoundOp BindConvert(OpReader& reader);
+BoundOp BindMixedAdamW(OpReader& reader);
+BoundOp BindSgd(OpReader& reader);
 
 }  // namespace strata::worker
 

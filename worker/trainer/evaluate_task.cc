@@ -130,7 +130,7 @@ absl::StatusOr<v1::JobPlan> PlanEvaluation(const TaskContext& context) {
   }
   ASSIGN_OR_RETURN(const data::Corpus corpus,
                    OpenFile(request.data_path(), sequence, job.model().vocab()));
-  if (corpus.vocabulary > job.model().vocab()) {
+  if (!job.model().has_from() && corpus.vocabulary > job.model().vocab()) {
     return absl::InvalidArgumentError(absl::StrCat(request.data_path(), ": its tokens need ",
                                                    corpus.vocabulary, " entries, the model has ",
                                                    job.model().vocab()));

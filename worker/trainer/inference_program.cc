@@ -40,14 +40,14 @@ std::vector<const program::ProgramSet*> InferenceProgram::sets() const {
 
 namespace {
 
-// Positions that the task reads or writes at most.
-int64_t PositionsOf(const v1::TrainerTask& task, const v1::JobSpec& job) {
+// Tokens that are there before any is made: a window, or a prompt.
+int64_t GivenTokens(const v1::TrainerTask& task, const v1::JobSpec& job) {
   const v1::StandaloneRequest& request = task.request();
   if (task.kind() == v1::TrainerTask::KIND_EVALUATE) {
     return request.sequence() > 0 ? request.sequence() : job.train().sequence();
   }
   const auto bytes = static_cast<int64_t>(request.prompt().size());
-  return std::max<int64_t>({1, bytes, request.prompt_tokens_size()}) + request.tokens();
+  return std::max<int64_t>({1, bytes, request.prompt_tokens_size()});
 }
 
 }  // namespace
@@ -64,8 +64,10 @@ absl::StatusOr<InferenceProgram> CompileInference(const v1::JobSpec& job, int64_
   }
   // Caches and tables have a row per position of the context, of which a published model has more
   // than anybody needs at once. Learned positions are weights, which stay as they are.
+  result.given_tokens = GivenTokens(task, job);
   if (result.model.family != model::Family::kGpt2) {
-    result.model.context = std::min(result.model.context, PositionsOf(task, job));
+    result.model.context =
+        std::min(result.model.context, result.given_tokens + task.request().tokens());
   }
   result.trained_sequence = job.train().sequence();
   result.chunk = std::clamp<int64_t>(largest_chunk, 1, result.model.context);

@@ -22,6 +22,7 @@ struct InferenceProgram {
   std::string digest;      // of the plan
   model::ModelSpec model;  // its context is no longer than the task needs
   int64_t trained_sequence = 0;
+  int64_t given_tokens = 0;   // of a window or a prompt
   int64_t parameters = 0;     // of the model
   int64_t chunk = 0;          // rows of a prefill pass
   int64_t constant_rows = 0;  // of the rotary tables

@@ -80,7 +80,7 @@ absl::StatusOr<std::unique_ptr<InferenceSession>> InferenceSession::Open(const T
   Engine& engine = session->rank_engine_->engine();
   const InferenceProgram& compiled = session->program_;
   FillConstants(engine, compiled.model, compiled.constants, programs.slots.constants,
-                {{.count = compiled.constant_rows}}, /*sequence=*/0);
+                {{.count = compiled.constant_rows}}, compiled.given_tokens);
   RankState state;
   for (const int slot : programs.slots.parameters) {
     state.slots.sets.push_back({.parameters = slot});

@@ -17,12 +17,15 @@ using google::protobuf::Reflection;
 
 // Paths, or what they begin with.
 constexpr const char* kRefused[] = {
-    "model.",          "data.train",      "data.shuffle",        "data.validation.fraction",
-    "data.packing",    "train.sequence",  "train.global_batch",  "train.seed",
-    "train.precision", "train.optimizer", "train.gradient_clip", "train.method"};
+    "model.",          "data.train",          "data.shuffle",       "data.validation.fraction",
+    "data.packing",    "train.sequence",      "train.global_batch", "train.seed",
+    "train.optimizer", "train.gradient_clip", "train.method"};
+// Checkpoints hold masters and moments as numbers that any type can take in.
 constexpr const char* kTold[] = {
-    "train.optimizer.learning_rate", "train.schedule", "parallel.virtual_shards",
-    "data.validation.path",          "data.tokenizer", "train.micro_batch"};
+    "train.precision",          "train.optimizer.master",        "train.optimizer.state",
+    "train.optimizer.gradient", "train.optimizer.learning_rate", "train.schedule",
+    "parallel.virtual_shards",  "data.validation.path",          "data.tokenizer",
+    "train.micro_batch"};
 
 template <size_t kCount>
 bool StartsWithAny(const std::string& path, const char* const (&prefixes)[kCount]) {

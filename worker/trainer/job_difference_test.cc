@@ -64,6 +64,20 @@ TEST(JobDifferenceTest, AFileMoreIsRefused) {
               ElementsAre("data.train: 1 entries, the checkpoint's 2 entries"));
 }
 
+TEST(JobDifferenceTest, TypesOfNumbersMayChangeAndAreTold) {
+  v1::JobSpec job = Job(), other = Job();
+  job.mutable_train()->set_precision(v1::TrainSpec::PRECISION_BF16);
+  other.mutable_train()->set_precision(v1::TrainSpec::PRECISION_F32);
+  job.mutable_train()->mutable_optimizer()->set_state(v1::OptimizerSpec::STATE_8BIT);
+  job.mutable_train()->mutable_optimizer()->set_name(v1::OptimizerSpec::NAME_SGD);
+  const JobDifference difference = CompareJobs(job, other, DataFilesBy::kPath);
+  EXPECT_THAT(difference.refused,
+              ElementsAre("train.optimizer.name: NAME_SGD, the checkpoint's absent"));
+  EXPECT_THAT(difference.told,
+              ElementsAre("train.precision: PRECISION_BF16, the checkpoint's PRECISION_F32",
+                          "train.optimizer.state: STATE_8BIT, the checkpoint's absent"));
+}
+
 TEST(JobDifferenceTest, TheLearningRateMayChangeAndIsTold) {
   v1::JobSpec other = Job();
   other.mutable_train()->mutable_optimizer()->set_learning_rate(2e-3);

@@ -74,10 +74,10 @@ std::string Text(const LayerGraph& graph) {
 std::string Text(const Plan& plan) {
   const auto& [groups, shard, virtual_shards, global_batch, evaluate_batch, micro_order, schedule,
                virtual_stages, durations, in_flight, stage_of_layer, prefetch_bytes, home, update,
-               slabs, gradient_clip, tier, scratch] = plan;
+               slabs, gradient_clip, gradient, master, moments, loss_scaling, tier, scratch] = plan;
   const auto& [data, tensor, context, pipeline, shard_degree] = groups;
   const auto& [forward, backward_input, backward_weight] = durations;
-  return absl::StrFormat(
+  std::string text = absl::StrFormat(
       "plan groups %d,%d,%d,%d,%d shard %d leaves %d batch %d,%d order %d schedule %d,%d,%d,%d,%d "
       "in flight %d stages %s prefetch %d home %d update %d slabs %d clip %.17g tier %s\n",
       data, tensor, context, pipeline, shard_degree, static_cast<int>(shard), virtual_shards,
@@ -85,6 +85,13 @@ std::string Text(const Plan& plan) {
       virtual_stages, forward, backward_input, backward_weight, in_flight,
       absl::StrJoin(stage_of_layer, ","), prefetch_bytes, static_cast<int>(home),
       static_cast<int>(update), slabs, gradient_clip, program::Name(tier));
+  absl::StrAppendFormat(&text, "types gradient %s master %s scaling %d\n", program::Name(gradient),
+                        program::Name(master), loss_scaling);
+  for (const program::StateSpec& state : moments) {
+    absl::StrAppendFormat(&text, "moment '%s' '%s' %d\n", state.name, state.title,
+                          static_cast<int>(state.format));
+  }
+  return text;
 }
 
 }  // namespace

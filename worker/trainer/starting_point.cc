@@ -77,6 +77,30 @@ absl::Status CheckSameFiles(const v1::JobSpec& job, const checkpoint::Checkpoint
   return CheckSameData(job, other, recorded, plan);
 }
 
+// Where the job has no checkpoint of its own: that of another one, if it names one, with its step,
+// its updates and its place in the data.
+absl::Status UseOther(const v1::JobSpec& job, v1::JobPlan& plan) {
+  if (!job.train().has_start_from()) return absl::OkStatus();
+  absl::StatusOr<checkpoint::NewestIntact> newest =
+      checkpoint::OpenCheckpoint(job.train().start_from());
+  if (!newest.ok()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("train.start_from: ", newest.status().message()));
+  }
+  const checkpoint::Checkpoint& found = *newest->checkpoint;
+  RETURN_IF_ERROR(CheckSameJob(job, found, plan));
+  RETURN_IF_ERROR(CheckSameFiles(job, found, plan));
+  for (const checkpoint::Damage& damage : newest->damaged) {
+    AddNotice(plan, v1::Notice::SEVERITY_WARNING,
+              absl::StrCat("train.start_from: damaged checkpoint: ", damage.what));
+  }
+  plan.set_checkpoint_folder(found.folder());
+  plan.set_start_step(found.manifest().info.step);
+  AddNotice(plan, v1::Notice::SEVERITY_INFO,
+            absl::StrCat("the job goes on from ", found.folder(), " of another job"));
+  return absl::OkStatus();
+}
+
 // Moves a damaged checkpoint out of the way. `what`: it, and what is wrong with it where that has
 // not been told yet; `instead`: what the job goes on with.
 absl::Status SetAside(checkpoint::Committer& committer, int64_t step, const std::string& what,
@@ -94,7 +118,7 @@ absl::Status UseNewest(const v1::TrainerTask& task, checkpoint::Committer& commi
   if (absl::IsNotFound(newest.status())) {
     AddNotice(plan, v1::Notice::SEVERITY_WARNING,
               absl::StrCat("no checkpoint in ", directory, ": the job starts anew"));
-    return absl::OkStatus();
+    return UseOther(task.job(), plan);
   }
   RETURN_IF_ERROR(newest.status());
   const checkpoint::Checkpoint& found = *newest->checkpoint;
@@ -201,9 +225,9 @@ absl::Status FindControlledStart(const v1::TrainerTask& task, v1::JobPlan& plan)
     RETURN_IF_ERROR(SetAsideDamaged(controlled, directory, committer, plan));
     if (controlled.adopt_newer_checkpoint()) RETURN_IF_ERROR(FindNewer(task, committer, plan));
     if (plan.has_newer_checkpoint()) return absl::OkStatus();
-    if (!controlled.has_checkpoint()) return RefuseExisting(directory, kControlledAdvice);
+    if (!controlled.has_checkpoint()) RETURN_IF_ERROR(RefuseExisting(directory, kControlledAdvice));
   }
-  if (!controlled.has_checkpoint()) return absl::OkStatus();
+  if (!controlled.has_checkpoint()) return UseOther(task.job(), plan);
   const v1::RecordedCheckpoint& recorded = controlled.checkpoint();
   plan.set_checkpoint_folder(
       absl::StrCat(directory, "/", checkpoint::StepFolderName(recorded.step())));
@@ -229,7 +253,9 @@ absl::Status FindStartingPoint(const v1::TrainerTask& task, v1::JobPlan& plan) {
   plan.set_attempt(plan.epoch());  // nothing but starts counts it here
   if (!task.resume()) RETURN_IF_ERROR(RefuseExisting(directory, kAdvice));
   RETURN_IF_ERROR(committer.Recover(plan.epoch()).status());
-  return task.resume() ? UseNewest(task, committer, plan) : RefuseExisting(directory, kAdvice);
+  if (task.resume()) return UseNewest(task, committer, plan);
+  RETURN_IF_ERROR(RefuseExisting(directory, kAdvice));
+  return UseOther(task.job(), plan);
 }
 
 }  // namespace strata::worker

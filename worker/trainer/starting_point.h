@@ -11,7 +11,8 @@ namespace strata::worker {
 // checkpoint, start step and notices of the plan. Damaged checkpoints newer than the one used are
 // named in notices and set aside. Errors: InvalidArgument: the directory cannot be used, holds
 // checkpoints of a job that is not to be resumed, or of a job that differs, also in the content of
-// the plan's data files; DataLoss: only damaged
+// the plan's data files, or train.start_from names nothing that the job can go on from; DataLoss:
+// only damaged
 // checkpoints, each named on a line of its own (nothing was changed). Under a controller, which
 // names epoch and checkpoint and keeps the data files, only what it recorded counts; errors of
 // OpenRecorded.

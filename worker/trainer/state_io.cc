@@ -1,15 +1,18 @@
 #include "worker/trainer/state_io.h"
 
 #include <algorithm>
+#include <functional>
+#include <string>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/check.h"
 #include "common/status_macros.h"
 #include "common/units.h"
+#include "kernels/state_format.h"
 #include "model/initialize.h"
-#include "model/optimizer/adamw.h"
 #include "model/rope_table.h"
+#include "worker/engine/binding/number_formats.h"
 #include "worker/trainer/logical_ranges.h"
 #include "worker/trainer/quantised_weights.h"
 
@@ -18,41 +21,76 @@ namespace {
 
 constexpr char kParameterState[] = "param";
 constexpr int64_t kInitialisePiece = int64_t{1} << 16;  // elements
+// Elements that are read at once where they are kept in another form than f32: whole blocks.
+constexpr int64_t kWindow = int64_t{1} << 20;
 
-// A slot's floats, with the flat range of the set that they are.
-struct FlatSpan {
-  absl::Span<float> values;
-  int64_t begin = 0;
+// Elements [begin, end) of a set's flat layout, where a slot has them.
+struct FlatBytes {
+  std::byte* data = nullptr;
+  int64_t begin = 0, end = 0;
+  int64_t count() const { return end - begin; }
 };
 
-absl::Span<float> Floats(const Engine& engine, int slot, int64_t applied) {
-  const absl::Span<std::byte> bytes = engine.SlotBytes(slot, 0, applied);
-  return absl::MakeSpan(reinterpret_cast<float*>(bytes.data()), bytes.size() / sizeof(float));
-}
-
 // One of `parts` equal parts of a set's flat layout.
-FlatSpan PartOf(const Engine& engine, const RankState& state, int slot, int parts,
-                int64_t applied) {
-  const absl::Span<float> values = Floats(engine, slot, applied);
-  return {values, parts > 1 ? state.shard * static_cast<int64_t>(values.size()) : 0};
+FlatBytes PartOf(const Engine& engine, const RankState& state, int set, int slot, int parts,
+                 int64_t applied) {
+  const int64_t count = engine.programs().sets[set].elements / parts;
+  const int64_t begin = parts > 1 ? state.shard * count : 0;
+  return {engine.SlotBytes(slot, 0, applied).data(), begin, begin + count};
 }
 
-FlatSpan Parameters(const Engine& engine, const RankState& state, int set, int64_t applied) {
+FlatBytes WeightsAt(const Engine& engine, const RankState& state, int set, int64_t applied) {
   const program::StateSlots::Set& slots = state.slots.sets[set];
-  return PartOf(engine, state, slots.parameters, slots.parameter_parts, applied);
+  return PartOf(engine, state, set, slots.parameters, slots.parameter_parts, applied);
 }
 
-FlatSpan Moment(const Engine& engine, const RankState& state, int set, int index, int64_t applied) {
-  const program::StateSlots::Set& slots = state.slots.sets[set];
-  return PartOf(engine, state, slots.moments[index], slots.state_parts, applied);
+FlatBytes StateAt(const Engine& engine, const RankState& state, int set, int slot,
+                  int64_t applied) {
+  return PartOf(engine, state, set, slot, state.slots.sets[set].state_parts, applied);
 }
 
-bool HasMoments(const RankState& state, int set) { return state.slots.sets[set].moments[0] >= 0; }
+bool IsMaster(const program::StateSpec& spec) { return spec.name == program::kMasterState; }
 
-absl::Status LoadSpan(const program::ParameterSet& set, const char* state, FlatSpan span,
-                      int64_t cut_index, checkpoint::Checkpoint& source) {
-  const int64_t end = span.begin + static_cast<int64_t>(span.values.size());
-  for (const LogicalRange& range : LogicalRanges(set, span.begin, end, cut_index)) {
+// The weights of a state's range and their master, for the kernels that split and join them.
+kernels::Weights WeightsOf(const Engine& engine, const RankState& state, int set,
+                           const FlatBytes& master, program::StateFormat format, int64_t applied) {
+  const FlatBytes weights = WeightsAt(engine, state, set, applied);
+  const program::DType type = engine.programs().sets[set].type;
+  return {.type = NumberTypeOf(type),
+          .master_format = MasterFormatOf(format),
+          .weights = weights.data + (master.begin - weights.begin) * program::SizeOf(type),
+          .master = master.data};
+}
+
+// Reads a logical range of a tensor in f32.
+using RangeReader = std::function<absl::Status(const LogicalRange& range, float* out)>;
+
+absl::Status LoadRange(const program::ParameterSet& set, int64_t begin, int64_t end,
+                       int64_t cut_index, const RangeReader& read, float* out) {
+  for (const LogicalRange& range : LogicalRanges(set, begin, end, cut_index)) {
+    RETURN_IF_ERROR(read(range, out + (range.flat_begin - begin)));
+  }
+  return absl::OkStatus();
+}
+
+// Reads the range in windows, and hands each to `take(first, count, values)`, where `first` counts
+// from the range's begin. Padding is zero.
+absl::Status LoadWindows(
+    const program::ParameterSet& set, const FlatBytes& range, int64_t cut_index,
+    const RangeReader& read,
+    const std::function<void(int64_t first, int64_t count, const float* values)>& take) {
+  std::vector<float> window;
+  for (int64_t at = range.begin; at < range.end; at += kWindow) {
+    const int64_t count = std::min(kWindow, range.end - at);
+    window.assign(static_cast<size_t>(count), 0.0F);
+    RETURN_IF_ERROR(LoadRange(set, at, at + count, cut_index, read, window.data()));
+    take(at - range.begin, count, window.data());
+  }
+  return absl::OkStatus();
+}
+
+RangeReader FromCheckpoint(checkpoint::Checkpoint& source, const std::string& state) {
+  return [&source, state](const LogicalRange& range, float* out) {
     const checkpoint::ManifestTensor* const tensor = source.manifest().Find(range.name, state);
     if (tensor != nullptr && tensor->tensor.shape != range.shape) {
       return absl::InvalidArgumentError(
@@ -60,10 +98,8 @@ absl::Status LoadSpan(const program::ParameterSet& set, const char* state, FlatS
                        absl::StrJoin(tensor->tensor.shape, ", "), "], the model's has [",
                        absl::StrJoin(range.shape, ", "), "]"));
     }
-    RETURN_IF_ERROR(source.ReadRegion(range.name, state, range.region(),
-                                      span.values.data() + (range.flat_begin - span.begin)));
-  }
-  return absl::OkStatus();
+    return source.ReadRegion(range.name, state, range.region(), out);
+  };
 }
 
 // All of a set's tensors are cut, or none.
@@ -72,18 +108,160 @@ bool IsCut(const program::ParameterSet& set) {
                      [](const program::TensorSpec& tensor) { return tensor.cut.ways > 1; });
 }
 
-// The part of [begin, end) of the set's flat layout that lies in the span.
-void AddItems(const program::ParameterSet& set, const char* state, FlatSpan span, int64_t cut_index,
-              int64_t begin, int64_t end, std::vector<checkpoint::SnapshotItem>& items) {
+// Blocks are read whole.
+void ReadMomentsAnywhere(const kernels::Moments& moments, int64_t begin, int64_t count,
+                         float* out) {
+  constexpr int64_t kBlock = kernels::kMomentBlock;
+  float values[kBlock];
+  for (int64_t at = begin; at < begin + count;) {
+    const int64_t block = at / kBlock * kBlock;
+    const int64_t end = std::min(block + kBlock, begin + count);
+    kernels::ReadMoments(moments, block, kBlock, values);
+    out = std::copy(values + (at - block), values + (end - block), out);
+    at = end;
+  }
+}
+
+// Elements of a set as a checkpoint has them: in memory as they are, from `data` on, or made by
+// `read(first, count, out)`; both count from the range's begin.
+struct Kept {
+  checkpoint::DType dtype = checkpoint::DType::kF32;
+  FlatBytes range;
+  std::function<void(int64_t first, int64_t count, float* out)> read = {};
+};
+
+Kept KeptState(const FlatBytes& range, program::StateFormat format) {
+  if (format == program::StateFormat::kF32) return {.range = range};
+  if (format == program::StateFormat::kBF16) {
+    return {.dtype = checkpoint::DType::kBF16, .range = range};
+  }
+  const kernels::Moments moments = {MomentFormatOf(format), range.data, range.count()};
+  return {.range = range, .read = [moments](int64_t first, int64_t count, float* out) {
+            ReadMomentsAnywhere(moments, first, count, out);
+          }};
+}
+
+// The parameter itself: the master where there is one.
+Kept KeptParameter(const Engine& engine, const RankState& state, int set, int64_t applied) {
+  for (const auto& [slot, spec] : state.slots.sets[set].states) {
+    if (!IsMaster(spec)) continue;
+    const FlatBytes master = StateAt(engine, state, set, slot, applied);
+    if (spec.format == program::StateFormat::kF32) return {.range = master};
+    const kernels::Weights both = WeightsOf(engine, state, set, master, spec.format, applied);
+    return {.range = master, .read = [both](int64_t first, int64_t count, float* out) {
+              kernels::ReadMaster(both, first, count, out);
+            }};
+  }
+  const FlatBytes weights = WeightsAt(engine, state, set, applied);
+  const program::DType type = engine.programs().sets[set].type;
+  if (type == program::DType::kF32) return {.range = weights};
+  return {.range = weights,
+          .read = [type, data = weights.data](int64_t first, int64_t count, float* out) {
+            kernels::ReadNumbers(NumberTypeOf(type), data, first, count, out);
+          }};
+}
+
+// The part of [begin, end) of the set's flat layout that is kept here.
+void AddItems(const program::ParameterSet& set, const std::string& state, const Kept& kept,
+              int64_t cut_index, int64_t begin, int64_t end,
+              std::vector<checkpoint::SnapshotItem>& items) {
   for (const LogicalRange& range : LogicalRanges(set, begin, end, cut_index)) {
     checkpoint::SnapshotItem item;
-    item.tensor = {range.name, state, range.shape, checkpoint::DType::kF32};
+    item.tensor = {range.name, state, range.shape, kept.dtype};
     item.begin = range.begin;
     item.end = range.end;
-    item.data = span.values.data() + (range.flat_begin - span.begin);
     item.box = range.box;
+    const int64_t at = range.flat_begin - kept.range.begin;
+    if (kept.read) {
+      item.read = [read = kept.read, at](int64_t first, int64_t count, void* out) {
+        read(at + first, count, static_cast<float*>(out));
+      };
+    } else {
+      item.data = kept.range.data + at * checkpoint::SizeOf(kept.dtype);
+    }
     items.push_back(std::move(item));
   }
+}
+
+// In pieces on all threads: `make(first, values)` fills f32 values of the range's elements from
+// `first` on, `keep(first, count, values)` keeps them.
+void FillPieces(device::ThreadPool& pool, int64_t count,
+                const std::function<void(int64_t first, absl::Span<float> values)>& make,
+                const std::function<void(int64_t, int64_t, const float*)>& keep) {
+  pool.ParallelFor(common::CeilDivide(count, kInitialisePiece), [&](int64_t piece, int) {
+    const int64_t first = piece * kInitialisePiece;
+    std::vector<float> values(static_cast<size_t>(std::min(kInitialisePiece, count - first)));
+    make(first, absl::MakeSpan(values));
+    keep(first, static_cast<int64_t>(values.size()), values.data());
+  });
+}
+
+// Of a set whose weights are not f32: them, and their master.
+void InitialiseNarrow(const Engine& engine, const RankState& state, int set, uint64_t seed,
+                      device::ThreadPool& pool) {
+  const program::ParameterSet& of = engine.programs().sets[set];
+  const auto make_from = [&](int64_t begin) {
+    return [&, begin](int64_t first, absl::Span<float> values) {
+      model::FillInitial(of, seed, begin + first, values, state.tensor);
+    };
+  };
+  const FlatBytes weights = WeightsAt(engine, state, set, 0);
+  const kernels::Weights only = {.type = NumberTypeOf(of.type), .weights = weights.data};
+  FillPieces(pool, weights.count(), make_from(weights.begin),
+             [&](int64_t first, int64_t count, const float* values) {
+               kernels::WriteWeights(only, first, count, values);
+             });
+  for (const auto& [slot, spec] : state.slots.sets[set].states) {
+    if (!IsMaster(spec)) continue;
+    const FlatBytes master = StateAt(engine, state, set, slot, 0);
+    const kernels::Weights both = WeightsOf(engine, state, set, master, spec.format, 0);
+    FillPieces(pool, master.count(), make_from(master.begin),
+               [&](int64_t first, int64_t count, const float* values) {
+                 kernels::WriteMasterOnly(both, first, count, values);
+               });
+  }
+}
+
+// A set's weights and, where there is one, their master.
+absl::Status LoadParameters(const Engine& engine, const RankState& state, int set, int64_t applied,
+                            const RangeReader& read) {
+  const program::ParameterSet& of = engine.programs().sets[set];
+  const FlatBytes weights = WeightsAt(engine, state, set, applied);
+  if (of.type == program::DType::kF32) {
+    return LoadRange(of, weights.begin, weights.end, state.tensor, read,
+                     reinterpret_cast<float*>(weights.data));
+  }
+  const kernels::Weights only = {.type = NumberTypeOf(of.type), .weights = weights.data};
+  RETURN_IF_ERROR(LoadWindows(of, weights, state.tensor, read,
+                              [&](int64_t first, int64_t count, const float* values) {
+                                kernels::WriteWeights(only, first, count, values);
+                              }));
+  for (const auto& [slot, spec] : state.slots.sets[set].states) {
+    if (!IsMaster(spec)) continue;
+    const FlatBytes master = StateAt(engine, state, set, slot, applied);
+    const kernels::Weights both = WeightsOf(engine, state, set, master, spec.format, applied);
+    RETURN_IF_ERROR(LoadWindows(of, master, state.tensor, read,
+                                [&](int64_t first, int64_t count, const float* values) {
+                                  kernels::WriteMasterOnly(both, first, count, values);
+                                }));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status LoadMoments(const Engine& engine, const RankState& state, int set,
+                         const program::StateSlots::Set::State& kept, int64_t applied,
+                         const RangeReader& read) {
+  const program::ParameterSet& of = engine.programs().sets[set];
+  const FlatBytes range = StateAt(engine, state, set, kept.slot, applied);
+  if (kept.spec.format == program::StateFormat::kF32) {
+    return LoadRange(of, range.begin, range.end, state.tensor, read,
+                     reinterpret_cast<float*>(range.data));
+  }
+  const kernels::Moments moments = {MomentFormatOf(kept.spec.format), range.data, range.count()};
+  return LoadWindows(of, range, state.tensor, read,
+                     [&](int64_t first, int64_t count, const float* values) {
+                       kernels::WriteMoments(moments, first, count, values);
+                     });
 }
 
 bool IsAmong(const program::ParameterSet& set, Sets which) {
@@ -106,16 +284,20 @@ RankState StateOf(const program::StateSlots& slots, const program::Mesh& mesh, i
 void InitialiseState(const Engine& engine, const RankState& state, Sets which, uint64_t seed,
                      device::ThreadPool& pool) {
   const std::vector<program::ParameterSet>& sets = engine.programs().sets;
-  for (size_t s = 0; s < sets.size(); ++s) {
+  for (int s = 0; s < static_cast<int>(sets.size()); ++s) {
     if (!IsAmong(sets[s], which)) continue;
     STRATA_CHECK(sets[s].type != program::DType::kNf4);
-    const FlatSpan span = Parameters(engine, state, static_cast<int>(s), 0);
-    const int64_t size = static_cast<int64_t>(span.values.size());
-    pool.ParallelFor(common::CeilDivide(size, kInitialisePiece), [&](int64_t piece, int) {
+    if (sets[s].type != program::DType::kF32) {
+      InitialiseNarrow(engine, state, s, seed, pool);
+      continue;
+    }
+    const FlatBytes span = WeightsAt(engine, state, s, 0);
+    float* const values = reinterpret_cast<float*>(span.data);
+    pool.ParallelFor(common::CeilDivide(span.count(), kInitialisePiece), [&](int64_t piece, int) {
       const int64_t begin = piece * kInitialisePiece;
-      const int64_t count = std::min(kInitialisePiece, size - begin);
-      model::FillInitial(sets[s], seed, span.begin + begin, span.values.subspan(begin, count),
-                         state.tensor);
+      const int64_t count = std::min(kInitialisePiece, span.count() - begin);
+      model::FillInitial(sets[s], seed, span.begin + begin,
+                         absl::MakeSpan(values + begin, static_cast<size_t>(count)), state.tensor);
     });
   }
 }
@@ -125,11 +307,12 @@ absl::Status LoadState(const Engine& engine, const RankState& state, int64_t app
   const std::vector<program::ParameterSet>& sets = engine.programs().sets;
   for (int s = 0; s < static_cast<int>(sets.size()); ++s) {
     if (!IsAmong(sets[s], Sets::kTrained)) continue;
-    RETURN_IF_ERROR(LoadSpan(sets[s], kParameterState, Parameters(engine, state, s, applied),
-                             state.tensor, source));
-    for (int m = 0; m < 2 && HasMoments(state, s); ++m) {
-      RETURN_IF_ERROR(LoadSpan(sets[s], model::kAdamWStates[m],
-                               Moment(engine, state, s, m, applied), state.tensor, source));
+    RETURN_IF_ERROR(
+        LoadParameters(engine, state, s, applied, FromCheckpoint(source, kParameterState)));
+    for (const program::StateSlots::Set::State& kept : state.slots.sets[s].states) {
+      if (IsMaster(kept.spec)) continue;
+      RETURN_IF_ERROR(
+          LoadMoments(engine, state, s, kept, applied, FromCheckpoint(source, kept.spec.name)));
     }
   }
   return absl::OkStatus();
@@ -148,12 +331,10 @@ absl::Status LoadWeights(const Engine& engine, const RankState& state, Sets whic
                                     engine.SlotBytes(slots.parameters, 0, 0)));
       continue;
     }
-    const FlatSpan span = Parameters(engine, state, s, 0);
-    const int64_t end = span.begin + static_cast<int64_t>(span.values.size());
-    for (const LogicalRange& range : LogicalRanges(sets[s], span.begin, end, state.tensor)) {
-      RETURN_IF_ERROR(source.ReadRegion(range.name, range.region(),
-                                        span.values.data() + (range.flat_begin - span.begin)));
-    }
+    const RangeReader read = [&source](const LogicalRange& range, float* out) {
+      return source.ReadRegion(range.name, range.region(), out);
+    };
+    RETURN_IF_ERROR(LoadParameters(engine, state, s, 0, read));
   }
   return absl::OkStatus();
 }
@@ -171,11 +352,12 @@ std::vector<checkpoint::SnapshotItem> SnapshotItems(const Engine& engine, const 
     const int64_t part = int64_t{state.shard} * state.replicas + state.replica;
     const int64_t begin = sets[s].elements * part / parts;
     const int64_t end = sets[s].elements * (part + 1) / parts;
-    AddItems(sets[s], kParameterState, Parameters(engine, state, s, applied), state.tensor, begin,
-             end, items);
-    for (int m = 0; m < 2 && HasMoments(state, s); ++m) {
-      AddItems(sets[s], model::kAdamWStates[m], Moment(engine, state, s, m, applied), state.tensor,
-               begin, end, items);
+    AddItems(sets[s], kParameterState, KeptParameter(engine, state, s, applied), state.tensor,
+             begin, end, items);
+    for (const auto& [slot, spec] : state.slots.sets[s].states) {
+      if (IsMaster(spec)) continue;
+      AddItems(sets[s], spec.name, KeptState(StateAt(engine, state, s, slot, applied), spec.format),
+               state.tensor, begin, end, items);
     }
   }
   return items;

@@ -13,6 +13,7 @@
 #include "common/clock.h"
 #include "common/status_macros.h"
 #include "kernels/isa.h"
+#include "model/optimizer/loss_scale.h"
 #include "worker/trainer/adapters.h"
 #include "worker/trainer/agent_commit_authority.h"
 #include "worker/trainer/base_weights.h"
@@ -194,9 +195,11 @@ class Training {
     }
     if (folder.empty()) return Initialise(adapts ? Sets::kTrained : Sets::kAll);
     ASSIGN_OR_RETURN(const std::unique_ptr<checkpoint::Checkpoint> source, OpenStart(folder));
-    applied_ = source->manifest().info.applied_updates;
+    const checkpoint::CheckpointInfo& info = source->manifest().info;
+    applied_ = info.applied_updates;
+    if (info.loss_scale > 0) loss_scale_ = {info.loss_scale, info.good_steps};
     const absl::Status loaded = LoadState(engine(), state_, applied_, *source);
-    if (!context_.task.has_controlled()) return loaded;
+    if (!context_.task.controlled().has_checkpoint()) return loaded;
     return WithProblem(job_.checkpoint().directory(), context_.task.controlled().checkpoint(),
                        loaded);
   }
@@ -215,7 +218,7 @@ class Training {
 
   absl::StatusOr<std::unique_ptr<checkpoint::Checkpoint>> OpenStart(
       const std::string& folder) const {
-    if (context_.task.has_controlled()) {
+    if (context_.task.controlled().has_checkpoint()) {  // else of another job
       return OpenRecorded(job_.checkpoint().directory(), context_.task.controlled().checkpoint(),
                           context_.files);
     }
@@ -226,7 +229,8 @@ class Training {
   absl::Status Step() {
     ++step_;
     context_.progress->SetStep(step_);
-    RETURN_IF_ERROR(host_.BeginStep(step_, applied_));
+    RETURN_IF_ERROR(
+        host_.BeginStep(step_, applied_, program_.loss_scaling ? loss_scale_.value : 1));
     RETURN_IF_ERROR(engine().RunStep(train_, applied_));
     v1::TrainerEvent event;
     v1::StepRecord& record = *event.mutable_step();
@@ -243,6 +247,10 @@ class Training {
     if (rank_ == 0) AddPrediction(context_.task.plan(), record);
     const bool applied = Get(Scalar::kApply) != 0;
     applied_ += applied;
+    if (program_.loss_scaling) {
+      record.set_loss_scale(loss_scale_.value);
+      loss_scale_.Update(applied);
+    }
     record.set_applied(applied_);
     if (!applied && rank_ == 0) {
       context_.control->Notice(v1::Notice::SEVERITY_WARNING,
@@ -288,6 +296,10 @@ class Training {
     info.isa = kernels::IsaName();
     info.device_kind = "cpu";
     info.job_spec = job_text_;
+    if (program_.loss_scaling) {
+      info.loss_scale = loss_scale_.value;
+      info.good_steps = loss_scale_.good_steps;
+    }
     info.data_files = ToManifest(context_.task.plan().data_files());
     // The next step waits for the disk where it changes what is being written.
     context_.progress->SetCheckpointStep(step_ + 1);
@@ -308,6 +320,7 @@ class Training {
   TrainingHostOps host_;
   int64_t step_;  // done
   int64_t applied_ = 0;
+  model::LossScale loss_scale_;  // of the next step
   const std::string job_text_;
   static constexpr int train_ = 0, evaluate_ = 1;  // programs, in the builder's order
   std::unique_ptr<RankEngine> rank_engine_;

@@ -38,8 +38,9 @@ TrainingHostOps::TrainingHostOps(const TrainingProgram* program, const data::Cor
       window_targets_(program->sequence),
       window_positions_(program->sequence) {}
 
-absl::Status TrainingHostOps::BeginStep(int64_t step, int64_t applied) {
+absl::Status TrainingHostOps::BeginStep(int64_t step, int64_t applied, double loss_scale) {
   evaluating_ = false;
+  loss_scale_ = loss_scale;
   step_ = step;
   applied_ = applied;
   next_row_ = 0;
@@ -60,6 +61,7 @@ absl::Status TrainingHostOps::BeginStep(int64_t step, int64_t applied) {
 
 absl::Status TrainingHostOps::BeginEvaluation(int64_t step, int64_t applied) {
   evaluating_ = true;
+  loss_scale_ = 1;
   step_ = step;
   applied_ = applied;
   next_row_ = 0;
@@ -149,9 +151,10 @@ absl::Status TrainingHostOps::LoadScalars(double* scalars) {
   set(Scalar::kStep, static_cast<double>(step_));
   set(Scalar::kApplied, static_cast<double>(applied_));
   set(Scalar::kLearningRate, learning_rate_);
-  set(Scalar::kInverseTokens, 1.0 / static_cast<double>(tokens_));
+  set(Scalar::kInverseTokens, loss_scale_ / static_cast<double>(tokens_));
   set(Scalar::kPosition, 0);
   set(Scalar::kValidTokens, 0);
+  if (program_->loss_scaling) set(Scalar::kLossScale, loss_scale_);
   return absl::OkStatus();
 }
 

@@ -36,7 +36,8 @@ class TrainingHostOps final : public HostOps {
 
   // What the next RunStep is for. InvalidArgument: no token of it is trained on, of which there is
   // no mean.
-  absl::Status BeginStep(int64_t step, int64_t applied);
+  // `loss_scale`: what the loss's gradient is multiplied by; 1 where the program scales nothing.
+  absl::Status BeginStep(int64_t step, int64_t applied, double loss_scale);
   absl::Status BeginEvaluation(int64_t step, int64_t applied);
 
   double learning_rate() const { return learning_rate_; }
@@ -69,6 +70,7 @@ class TrainingHostOps final : public HostOps {
   bool evaluating_ = false;
   int64_t step_ = 0;
   int64_t applied_ = 0;
+  double loss_scale_ = 1;
   std::vector<int32_t> window_tokens_, window_targets_, window_positions_;  // a sequence whole
   int64_t next_row_ = 0;  // of this rank's rows of the step
   double learning_rate_ = 0;

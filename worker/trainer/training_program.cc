@@ -9,9 +9,9 @@
 #include "common/status_macros.h"
 #include "model/families/families.h"
 #include "model/model_spec_proto.h"
-#include "model/optimizer/adamw.h"
 #include "worker/engine/communication_binding.h"
 #include "worker/trainer/adapters.h"
+#include "worker/trainer/number_plan.h"
 #include "worker/trainer/plan_digest.h"
 #include "worker/trainer/rank_mesh.h"
 
@@ -19,17 +19,10 @@ namespace strata::worker {
 namespace {
 
 absl::Status CheckSupported(const v1::JobSpec& job) {
-  const auto refuse = [](const char* what) {
-    return absl::UnimplementedError(absl::StrCat(what, ": not supported yet"));
-  };
-  if (job.train().has_start_from()) return refuse("train.start_from");
   if (Adapts(job.train()) && job.model().weights().empty()) {
     return absl::InvalidArgumentError(
         "train.method: adapters are trained beside weights, and model.from has none — name a "
         "directory with weights, or use method: full");
-  }
-  if (job.train().precision() > v1::TrainSpec::PRECISION_F32) {
-    return refuse("train.precision other than f32");
   }
   return absl::OkStatus();
 }
@@ -146,6 +139,7 @@ program::Plan PlanOf(const v1::JobSpec& job) {
     plan.micro_order = program::MicroOrder::kLayerFirst;
   }
   plan.gradient_clip = job.train().gradient_clip();
+  SetTypes(job.train(), plan);
   plan.scratch = CollectiveScratchBytes;
   return plan;
 }
@@ -163,14 +157,6 @@ model::RecomputePlan RecomputeOf(const v1::RecomputeSpec& spec) {
     plan.last_layer = spec.layers().last();
   }
   return plan;
-}
-
-program::UpdateEmitter UpdateOf(const v1::OptimizerSpec& optimizer) {
-  const model::AdamWSpec spec{optimizer.beta1(), optimizer.beta2(), optimizer.epsilon(),
-                              optimizer.weight_decay()};
-  return [spec](const program::ParameterSet& set, int64_t count) {
-    return model::EmitAdamW(set, spec, count);
-  };
 }
 
 int64_t ParametersOf(const program::LayerGraph& graph) {
@@ -199,7 +185,10 @@ absl::StatusOr<Decided> DecideTraining(const v1::TrainerTask& task, const data::
   Decided decided;
   TrainingProgram& result = decided.program;
   ASSIGN_OR_RETURN(result.model, model::FromProto(job.model()));
-  if (corpus.vocabulary > result.model.vocab) {
+  // A published model's tokenizer may hold a few tokens more, which no text becomes: each token is
+  // looked at when it is read.
+  const bool looks_later = job.model().has_from() && job.data().has_tokenizer();
+  if (!looks_later && corpus.vocabulary > result.model.vocab) {
     return absl::InvalidArgumentError(absl::StrCat("model.vocab: ", result.model.vocab,
                                                    " is less than the data's ", corpus.vocabulary));
   }
@@ -213,6 +202,8 @@ absl::StatusOr<Decided> DecideTraining(const v1::TrainerTask& task, const data::
   }
   plan.evaluate_batch = result.evaluate_sequences;
   model::EmitOptions emit;
+  ASSIGN_OR_RETURN(emit.type, ComputeTypeOf(train.precision()));
+  emit.set_alignment = NumberFormatsOf(train).set_alignment();
   emit.micro_batch = train.micro_batch();
   emit.sequence = result.sequence;
   emit.prefill_chunk = 0;
@@ -234,9 +225,10 @@ absl::StatusOr<Decided> DecideTraining(const v1::TrainerTask& task, const data::
     result.constant_rows = {{.count = model::RopeTableRows(result.model, emit)}};
   }
   result.parameters = ParametersOf(graph);
+  result.loss_scaling = plan.loss_scaling;
   result.constants = graph.constants;
   ASSIGN_OR_RETURN(decided.decision, program::Decide(std::move(graph), plan));
-  decided.update = UpdateOf(train.optimizer());
+  decided.update = UpdateOf(train);
   result.digest =
       PlanDigest(decided.decision.graph, decided.decision.plan, decided.update, result.mesh, build);
   result.leaves = decided.decision.leaves;

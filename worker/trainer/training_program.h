@@ -27,6 +27,7 @@ struct TrainingProgram {
   int64_t global_batch = 0;
   program::Mesh mesh;
   int64_t parameters = 0;                 // of the model
+  bool loss_scaling = false;              // dynamic
   program::Leaves leaves;                 // which samples are whose
   int64_t evaluate_sequences = 0;         // 0: no validation
   program::EvaluateShape evaluate_shape;  // how they are spread over the rows of losses

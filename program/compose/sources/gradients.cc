@@ -5,6 +5,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "ops/convert.h"
+#include "ops/elementwise.h"
 #include "program/compose/sources/state.h"
 
 namespace strata::program {
@@ -48,7 +50,7 @@ void Gradients::AddBucket(const SetPlan& set, int position, std::map<Partial, in
   }
   Bucket& bucket = buckets_[index];
   bucket.sets.push_back(position);
-  bucket.bytes += of.bytes();
+  bucket.elements += of.elements;
   bucket.producers += set.producers;
   bucket_of_set_.push_back(index);
 }
@@ -56,7 +58,8 @@ void Gradients::AddBucket(const SetPlan& set, int position, std::map<Partial, in
 void Gradients::SizeBucket(Bucket& bucket, int micro_batches) const {
   bucket.tree = stage_.leaves.tree;
   // Without a tree, what is reduced once a step has one accumulator for all micro-batches.
-  const bool one = !bucket.tree && (!bucket.per_leaf || bucket.small);
+  // That would keep all of them in f32 where sums have fewer bits: then vectors only.
+  const bool one = !bucket.tree && (bucket.small || (!bucket.per_leaf && !Converts()));
   bucket.leaves = one ? 1 : stage_.leaves.per_rank();
   bucket.passes = micro_batches / bucket.leaves;
   bucket.producers *= bucket.passes;
@@ -81,7 +84,7 @@ int64_t Gradients::OffsetIn(const Bucket& bucket, int set) const {
   int64_t offset = 0;
   for (const int other : bucket.sets) {
     if (other == set) break;
-    offset += stage_.SetOf(stage_.sets.sets[other]).bytes();
+    offset += stage_.SetOf(stage_.sets.sets[other]).elements;
   }
   return offset;
 }
@@ -107,20 +110,27 @@ void Gradients::Before(const Use& use) {
   }
 }
 
+int Gradients::AddSlot(std::string name, int64_t bytes, DType type) {
+  return stage_.assembler.AddTransient(Slot{.name = std::move(name),
+                                            .tier = stage_.plan.tier,
+                                            .klass = SlotClass::kGradients,
+                                            .bytes = bytes,
+                                            .content = absl::StrCat("gradients, ", Name(type))});
+}
+
 void Gradients::BeginLeaf(Bucket& bucket, int64_t leaf) {
-  Operand place{.bytes = bucket.bytes, .partial = bucket.partial};
+  Operand place{.bytes = LeafBytes(bucket.elements), .partial = bucket.partial};
   const std::string name = absl::StrCat("gradient of ", bucket.name);
-  if (KeepsLeaves(bucket)) {
-    if (bucket.all_leaves < 0) {
-      bucket.all_leaves = stage_.assembler.AddTransient(
-          absl::StrCat(name, ", all leaves"), SlotClass::kGradients, bucket.leaves * bucket.bytes);
-    }
+  if (KeepsLeaves(bucket) && bucket.all_leaves < 0) {
+    bucket.all_leaves = AddSlot(absl::StrCat(name, ", all leaves"),
+                                bucket.leaves * SumBytes(bucket.elements), stage_.plan.gradient);
+  }
+  if (KeepsLeaves(bucket) && !Converts()) {
     place.slot = bucket.all_leaves;
-    place.offset = leaf * bucket.bytes;
+    place.offset = leaf * place.bytes;
   } else {
-    place.slot =
-        stage_.assembler.AddTransient(bucket.leaves > 1 ? absl::StrCat(name, " leaf ", leaf) : name,
-                                      SlotClass::kGradients, bucket.bytes);
+    place.slot = AddSlot(bucket.leaves > 1 ? absl::StrCat(name, " leaf ", leaf) : name, place.bytes,
+                         DType::kF32);
   }
   stage_.assembler.Zero(place, Purpose::kBackward, absl::StrCat("zero ", name));
   bucket.open[leaf] = place;
@@ -132,7 +142,7 @@ Operand Gradients::Bind(int set, const Use& use, int64_t bytes) const {
   if (index < 0) return {};  // frozen: the layout refuses it by name
   const Bucket& bucket = buckets_[index];
   Operand operand = bucket.open.at(use.micro_batch / bucket.passes);
-  operand.offset += OffsetIn(bucket, set);
+  operand.offset += LeafBytes(OffsetIn(bucket, set));
   operand.bytes = bytes;
   return operand;
 }
@@ -151,6 +161,7 @@ void Gradients::EndLeaf(int index, int64_t leaf) {
   Operand place = bucket.open[leaf];
   bucket.open.erase(leaf);
   ++bucket.ended;
+  if (Converts()) place = EndInType(bucket, leaf, place);
   if (KeepsLeaves(bucket)) {
     if (bucket.ended == bucket.leaves) FinishKeptLeaves(bucket);
     return;
@@ -161,10 +172,9 @@ void Gradients::EndLeaf(int index, int64_t leaf) {
   // Groups do not reach what is at home beyond the device.
   if (BringsLeaves(bucket)) place = ReduceInside(place, label);
   if (ReducesLeaves(bucket)) {
-    const int part = stage_.assembler.AddTransient(
-        absl::StrCat("part of gradient of ", bucket.name, " leaf ", leaf), SlotClass::kGradients,
-        bucket.bytes / bucket.parts);
-    place = ReduceScatter(place, Whole(part, bucket.bytes / bucket.parts), label);
+    const int part = AddSlot(absl::StrCat("part of gradient of ", bucket.name, " leaf ", leaf),
+                             place.bytes / bucket.parts, stage_.plan.gradient);
+    place = ReduceScatter(place, Whole(part, place.bytes / bucket.parts), label);
   }
   if (BringsLeaves(bucket)) {
     Push(index, Bring(place, absl::StrCat("gradient of ", leaf_of)));
@@ -178,6 +188,27 @@ void Gradients::EndLeaf(int index, int64_t leaf) {
   } else {
     pending_.push_back({index, place, calls_});
   }
+}
+
+// The leaf in the type of sums.
+Operand Gradients::EndInType(const Bucket& bucket, int64_t leaf, const Operand& place) {
+  const std::string type = Name(stage_.plan.gradient);
+  Operand to{.bytes = SumBytes(bucket.elements), .partial = place.partial};
+  if (KeepsLeaves(bucket)) {
+    to.slot = bucket.all_leaves;
+    to.offset = leaf * to.bytes;
+  } else {
+    to.slot = AddSlot(absl::StrCat("gradient of ", bucket.name, " leaf ", leaf, " in ", type),
+                      to.bytes, stage_.plan.gradient);
+  }
+  to.access = Access::kWrite;
+  Operand from = place;
+  from.access = Access::kRead;
+  const DType sums = stage_.plan.gradient;
+  stage_.assembler.CallOp(ops::ToOp(ops::Convert{.elements = bucket.elements, .to = sums}),
+                          Purpose::kCombine,
+                          absl::StrCat("gradient of ", bucket.name, " to ", type), {to, from});
+  return to;
 }
 
 Operand Gradients::Bring(const Operand& from, const std::string& label) {
@@ -237,11 +268,11 @@ void Gradients::CombineTop(Bucket& bucket) {
                        newest.slot);
   }
   into.access = Access::kAccumulate;
-  const int64_t elements = into.bytes / 4;
-  stage_.assembler.CallOp(
-      {.kind = OpKind::kAdd, .ints = {elements}, .flops = static_cast<double>(elements)},
-      Purpose::kCombine, label, {into, from},
-      BringsLeaves(bucket) ? stage_.plan.home_stream() : Stream::kCompute);
+  const DType type = stage_.plan.gradient;
+  Op add = ops::ToOp(ops::Add{into.bytes / SizeOf(type), type});
+  add.flops = static_cast<double>(into.bytes / SizeOf(type));
+  stage_.assembler.CallOp(std::move(add), Purpose::kCombine, label, {into, from},
+                          BringsLeaves(bucket) ? stage_.plan.home_stream() : Stream::kCompute);
   sum.place = into;
   ++sum.level;
 }
@@ -284,14 +315,15 @@ void Gradients::Finish(Bucket& bucket) {
 // Over the shard group leaf by leaf, then the tree of the rank's own, then over replicas.
 void Gradients::FinishKeptLeaves(Bucket& bucket) {
   const std::string label = absl::StrCat("reduce ", bucket.name);
-  Operand all = Whole(bucket.all_leaves, bucket.leaves * bucket.bytes);
+  const int64_t bytes = SumBytes(bucket.elements);
+  Operand all = Whole(bucket.all_leaves, bucket.leaves * bytes);
   all.partial = bucket.partial;
   all = AllReduce(all, stage_.plan.shard_group(), label);
   const int index = static_cast<int>(&bucket - buckets_.data());
   for (int64_t leaf = 0; leaf < bucket.leaves; ++leaf) {
     Operand place = all;
-    place.offset = leaf * bucket.bytes;
-    place.bytes = bucket.bytes;
+    place.offset = leaf * bytes;
+    place.bytes = bytes;
     // Combined at the end, when the reduction need not be waited for any more.
     pending_.push_back({index, place, std::numeric_limits<int64_t>::max()});
   }
@@ -300,18 +332,24 @@ void Gradients::FinishKeptLeaves(Bucket& bucket) {
 Operand Gradients::AllReduce(const Operand& place, Group group, const std::string& label) {
   Operand after = place;
   after.partial &= static_cast<Partial>(~PartialOver(group));
-  stage_.assembler.Collective(
-      {.op = CollectiveOp::kAllReduce, .group = group, .bytes = place.bytes}, Purpose::kReduce,
-      Stream::kGradients, label, place, after, stage_.plan.scratch);
+  stage_.assembler.Collective({.op = CollectiveOp::kAllReduce,
+                               .group = group,
+                               .dtype = stage_.plan.gradient,
+                               .bytes = place.bytes},
+                              Purpose::kReduce, Stream::kGradients, label, place, after,
+                              stage_.plan.scratch);
   return after;
 }
 
 Operand Gradients::ReduceScatter(const Operand& from, Operand to, const std::string& label) {
   const Group group = stage_.plan.shard_group();
   to.partial = from.partial & static_cast<Partial>(~PartialOver(group));
-  stage_.assembler.Collective(
-      {.op = CollectiveOp::kReduceScatter, .group = group, .bytes = to.bytes}, Purpose::kReduce,
-      Stream::kGradients, label, from, to, stage_.plan.scratch);
+  stage_.assembler.Collective({.op = CollectiveOp::kReduceScatter,
+                               .group = group,
+                               .dtype = stage_.plan.gradient,
+                               .bytes = to.bytes},
+                              Purpose::kReduce, Stream::kGradients, label, from, to,
+                              stage_.plan.scratch);
   return to;
 }
 
@@ -329,7 +367,7 @@ Operand Gradients::ReduceParts(const Bucket& bucket, Operand place) {
   if (left == Group::kNone) return place;
   if (bucket.parts == 1) return AllReduce(place, left, label);
   // In place: the part of the slot that is this rank's.
-  const Operand own = stage_.OwnPart(stage_.plan.shard_group(), place.slot, bucket.bytes);
+  const Operand own = stage_.OwnPart(stage_.plan.shard_group(), place.slot, place.bytes);
   place = ReduceScatter(place, own, label);
   if ((place.partial & PartialOver(Group::kReplica)) == 0) return place;
   return AllReduce(place, Group::kReplica, absl::StrCat(label, " over replicas"));
@@ -356,14 +394,14 @@ Operand Gradients::OfUpdate(int set) const {
   Operand operand = bucket.root;
   operand.access = Access::kRead;
   if (bucket.parts > 1) return operand;
-  operand.offset += OffsetIn(bucket, set);
-  operand.bytes = stage_.SetOf(stage_.sets.sets[set]).bytes();
+  operand.offset += SumBytes(OffsetIn(bucket, set));
+  operand.bytes = SumBytes(stage_.SetOf(stage_.sets.sets[set]).elements);
   return operand;
 }
 
 Operand Gradients::Range(int set, int64_t row) const {
   const Bucket& bucket = buckets_[bucket_of_set_[set]];
-  const int64_t bytes = stage_.SetOf(stage_.sets.sets[set]).bytes();
+  const int64_t bytes = SumBytes(stage_.SetOf(stage_.sets.sets[set]).elements);
   const int64_t range = bytes / stage_.leaves.rows();
   Operand operand = OfUpdate(set);
   if (bucket.parts == 1) {  // whole: the ranks of the norm's group take equal parts of it

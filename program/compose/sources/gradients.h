@@ -7,6 +7,9 @@
 // group hold neighbouring leaves (see Leaves), so that both give the same tree. Without a tree,
 // parts are added left to right into one.
 //
+// Kernels add in f32. Where sums have fewer bits (Plan::gradient), a leaf that has ended is rounded
+// to them, and then summed over micro-batches and ranks, each sum computed in f32.
+//
 // Sets of vectors (norms, biases) are kept side by side in one slot and reduced together at the end
 // of the step: each alone would be a message of a few kilobytes. Where others are reduced leaf by
 // leaf, theirs are kept leaf by leaf and reduced in one.
@@ -52,7 +55,7 @@ class Gradients {
   struct Bucket {
     std::string name;
     std::vector<int> sets;  // positions in StagePlan::sets
-    int64_t bytes = 0;
+    int64_t elements = 0;
     Partial partial = 0;  // of a leaf
     bool per_leaf = false;
     bool small = false;
@@ -84,10 +87,17 @@ class Gradients {
     return stage_.plan.home == Home::kSsd && BringsLeaves(bucket);
   }
   std::vector<int> BucketsOf(const Use& use) const;
+  // Elements of the bucket before the set's.
   int64_t OffsetIn(const Bucket& bucket, int set) const;
+  // Of elements in the type that sums have, and in that in which kernels add.
+  int64_t SumBytes(int64_t elements) const { return BytesOf(stage_.plan.gradient, elements); }
+  static int64_t LeafBytes(int64_t elements) { return BytesOf(DType::kF32, elements); }
+  bool Converts() const { return stage_.plan.gradient != DType::kF32; }
 
+  int AddSlot(std::string name, int64_t bytes, DType type);
   void BeginLeaf(Bucket& bucket, int64_t leaf);
   void EndLeaf(int index, int64_t leaf);
+  Operand EndInType(const Bucket& bucket, int64_t leaf, const Operand& place);
   void Push(int index, const Operand& place);
   void CombineTop(Bucket& bucket);
   void SpoolTop(Bucket& bucket);

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "ops/elementwise.h"
 #include "ops/op_struct.h"
 #include "ops/step.h"
 
@@ -72,10 +73,10 @@ void Results::AddNorm(int set, const Gradients& gradients) {
     sum.bytes = 8;
     sum.access = Access::kWrite;
     sum.partial = NormPartial(plan.cut_by_tensor);
-    stage_.assembler.CallOp({.kind = OpKind::kSumSquares,
-                             .ints = {range.bytes / 4},
-                             .flops = static_cast<double>(range.bytes) / 2.0},
-                            Purpose::kNorm,
+    const DType type = stage_.plan.gradient;
+    Op squares = ops::ToOp(ops::SumSquares{range.bytes / SizeOf(type), type});
+    squares.flops = 2.0 * static_cast<double>(range.bytes / SizeOf(type));
+    stage_.assembler.CallOp(std::move(squares), Purpose::kNorm,
                             absl::StrCat("norm ", stage_.SetOf(plan).name, " range ", row),
                             {range, sum}, stage_.plan.home_stream());
   }
@@ -163,13 +164,18 @@ void Results::Finish() {
                                  .bytes = (sets > 0 ? 5 : 1) * 8,  // kLoss, or kLoss … kClipped
                                  .access = Access::kWrite}};
   if (sets > 0) operands.push_back(CompleteNorms());
+  const bool scaled = stage_.plan.loss_scaling;
+  if (scaled) {
+    operands.push_back({.slot = scalars_, .offset = ScalarOffset(Scalar::kLossScale), .bytes = 8});
+  }
   stage_.assembler.CallOp(
       ops::ToOp(ops::FinishStep{.rows = stage_.leaves.rows(),
                                 .sets = sets,
                                 .data = stage_.plan.groups.data,
                                 .together = stage_.leaves.tree ? stage_.leaves.together : 1,
                                 .norm_ranks = stage_.plan.groups.of(stage_.norm_group()),
-                                .clip = stage_.plan.gradient_clip}),
+                                .clip = stage_.plan.gradient_clip,
+                                .scaled = scaled}),
       Purpose::kNorm, "finish", std::move(operands), stage_.plan.host_stream());
 }
 

@@ -13,7 +13,8 @@ void Slabs::Open() {
   if (stage_.plan.home != Home::kSsd) return;
   int64_t bytes = 0;
   for (const SetPlan& set : stage_.sets.sets) {
-    bytes = std::max(bytes, stage_.SetOf(set).bytes() / set.parameter_parts);
+    // Weights, states and gradients are cut alike; f32 is the widest of what they may be in.
+    bytes = std::max(bytes, stage_.SetOf(set).gradient_bytes() / set.parameter_parts);
   }
   for (int i = 0; i < stage_.plan.slabs; ++i) {
     slots_.push_back(stage_.assembler.AddTransient(Slot{.name = absl::StrCat("slab ", i),

@@ -1,36 +1,46 @@
 #include "program/compose/sources/state.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 
 namespace strata::program {
 
-const char* State::Name(int part) {
-  constexpr const char* kNames[] = {"parameters", "first moment", "second moment"};
-  return kNames[part];
-}
-
 State::State(const Stage& stage, const UpdateEmitter& update) : stage_(stage) {
   for (const SetPlan& plan : stage.sets.sets) {
     const ParameterSet& of = stage.SetOf(plan);
-    Set set;
-    set.slots[kParameters] =
-        AddSlot(of.name, SlotClass::kParameters, of.bytes() / plan.parameter_parts, plan.trainable);
-    if (plan.trainable && update) {
-      const int64_t bytes = of.bytes() / plan.state_parts;
-      for (const int moment : {kFirstMoment, kSecondMoment}) {
-        set.slots[moment] =
-            AddSlot(absl::StrCat(of.name, " ", Name(moment)), SlotClass::kOptimizer, bytes, true);
-      }
-      set.update_template = static_cast<int>(stage.assembler.set().templates.size());
-      stage.assembler.set().templates.push_back(update(of, bytes / 4));
+    const int index = static_cast<int>(sets_.size());
+    Set& set = sets_.emplace_back();
+    if (update) set.states = StatesOf(stage.plan, of);
+    set.slots.push_back(AddSlot(of.name, SlotClass::kParameters, Bytes(index, kParameters),
+                                plan.trainable, absl::StrCat("weights, ", program::Name(of.type))));
+    for (int part = kStates; part < parts(index); ++part) {
+      const StateSpec& state = set.states[part - kStates];
+      set.slots.push_back(AddSlot(absl::StrCat(of.name, " ", state.title), SlotClass::kOptimizer,
+                                  Bytes(index, part), true,
+                                  absl::StrCat(state.title, ", ", program::Name(state.format))));
     }
-    sets_.push_back(set);
+    if (plan.trainable && update) {
+      set.update_template = static_cast<int>(stage.assembler.set().templates.size());
+      stage.assembler.set().templates.push_back(update(of, of.elements / plan.state_parts));
+    }
   }
 }
 
-int State::AddSlot(const std::string& name, SlotClass klass, int64_t bytes, bool versioned) {
+std::string State::Title(int set, int part) const {
+  return part == kParameters ? "parameters" : sets_[set].states[part - kStates].title;
+}
+
+int64_t State::Bytes(int set, int part) const {
+  const SetPlan& plan = stage_.sets.sets[set];
+  const ParameterSet& of = stage_.SetOf(plan);
+  if (part == kParameters) return of.bytes() / plan.parameter_parts;
+  return BytesOf(sets_[set].states[part - kStates].format, of.elements / plan.state_parts);
+}
+
+int State::AddSlot(const std::string& name, SlotClass klass, int64_t bytes, bool versioned,
+                   std::string content) {
   const bool on_ssd = stage_.plan.home == Home::kSsd;
   return stage_.assembler.AddPersistent(
       Slot{.name = name,
@@ -38,13 +48,20 @@ int State::AddSlot(const std::string& name, SlotClass klass, int64_t bytes, bool
            .klass = klass,
            .bytes = bytes,
            .alignment = on_ssd ? kSsdBlock : kSlotAlignment,
-           .versioned = versioned});
+           .versioned = versioned,
+           .content = std::move(content)});
+}
+
+bool State::IsRead(int set, int part) const {
+  if (part != kParameters) return true;
+  const Template& update = stage_.assembler.set().templates[update_template(set)];
+  return std::any_of(update.formals.begin(), update.formals.end(), [](const Formal& formal) {
+    return formal.role == Role::kParameters && formal.index == 0;
+  });
 }
 
 Operand State::Held(int set, int part, int version) const {
-  const SetPlan& plan = stage_.sets.sets[set];
-  const int parts = part == kParameters ? plan.parameter_parts : plan.state_parts;
-  Operand operand = Whole(slot(set, part), stage_.SetOf(plan).bytes() / parts);
+  Operand operand = Whole(slot(set, part), Bytes(set, part));
   operand.version = version;
   return operand;
 }
@@ -57,6 +74,7 @@ Operand State::InRange(int set, Operand part) const {
 
 void State::CallUpdate(int set, const Operand& gradient, const Operand& scalars,
                        const std::function<Operand(int part, int version)>& where) const {
+  const int states = parts(set) - kStates;
   stage_.assembler.Call(
       update_template(set), Purpose::kUpdate,
       absl::StrCat("update ", stage_.SetOf(stage_.sets.sets[set]).name),
@@ -65,7 +83,7 @@ void State::CallUpdate(int set, const Operand& gradient, const Operand& scalars,
           case Role::kParameters:
             return where(kParameters, formal.index);
           case Role::kState:
-            return where(kFirstMoment + formal.index % 2, formal.index / 2);
+            return where(kStates + formal.index % states, formal.index / states);
           case Role::kGradients:
             return gradient;
           case Role::kScalars:

@@ -3,13 +3,13 @@
 #ifndef STRATA_PROGRAM_COMPOSE_SOURCES_STATE_H_
 #define STRATA_PROGRAM_COMPOSE_SOURCES_STATE_H_
 
-#include <array>
 #include <cstdint>
 #include <functional>
 #include <string>
 #include <vector>
 
 #include "program/compose/sources/stage.h"
+#include "program/ir/optimizer_state.h"
 
 namespace strata::program {
 
@@ -17,16 +17,21 @@ inline constexpr int64_t kSsdBlock = 4096;  // bytes; direct I/O moves whole blo
 
 class State {
  public:
-  // What of a set is kept.
-  enum Part : int { kParameters, kFirstMoment, kSecondMoment };
-  static constexpr int kParts = 3;
-  static const char* Name(int part);
+  // Of a set's parts: the weights that kernels read, then the states of StatesOf.
+  static constexpr int kParameters = 0;
+  static constexpr int kStates = 1;
 
   // Adds the persistent slots, and the templates of updates. No update: no optimizer state.
   State(const Stage& stage, const UpdateEmitter& update);
 
-  // `set`: position in StagePlan::sets. -1: it has none.
+  // `set`: position in StagePlan::sets.
+  int parts(int set) const { return kStates + static_cast<int>(sets_[set].states.size()); }
+  const std::vector<StateSpec>& states(int set) const { return sets_[set].states; }
+  // For people.
+  std::string Title(int set, int part) const;
   int slot(int set, int part = kParameters) const { return sets_[set].slots[part]; }
+  // Whether the update reads version s of the part.
+  bool IsRead(int set, int part) const;
   // What this rank holds of the part.
   Operand Held(int set, int part, int version) const;
   int update_template(int set) const { return sets_[set].update_template; }
@@ -40,10 +45,14 @@ class State {
 
  private:
   struct Set {
-    std::array<int, kParts> slots{-1, -1, -1};
+    std::vector<StateSpec> states;
+    std::vector<int> slots;  // by part
     int update_template = -1;
   };
-  int AddSlot(const std::string& name, SlotClass klass, int64_t bytes, bool versioned);
+  // Of the part, as a rank holds it.
+  int64_t Bytes(int set, int part) const;
+  int AddSlot(const std::string& name, SlotClass klass, int64_t bytes, bool versioned,
+              std::string content);
 
   const Stage& stage_;
   std::vector<Set> sets_;  // of the stage

@@ -26,13 +26,13 @@ class Speculative final : public Updates {
     const size_t first = through_.next_instruction();
     const ThroughSlabs::Parts slabs = through_.Read(set, -1);
     const Operand next =
-        slabs_.Read(state_.Held(set, State::kFirstMoment, 1), Purpose::kFixUp,
+        slabs_.Read(state_.Held(set, State::kStates, 1), Purpose::kFixUp,
                     absl::StrCat("read next first moment of ", through_.NameOf(set)));
     std::vector<Operand> operands(slabs.begin(), slabs.end());
     operands[State::kParameters] = state_.InRange(set, operands[State::kParameters]);
     operands.push_back(next);
     operands.push_back(scalars_);
-    for (int part = 0; part < State::kParts; ++part) {
+    for (int part = 0; part < state_.parts(set); ++part) {
       operands.push_back(operands[part]);
       operands.back().access = Access::kWrite;
     }

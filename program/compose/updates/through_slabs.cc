@@ -8,17 +8,21 @@ namespace strata::program {
 
 ThroughSlabs::Parts ThroughSlabs::Read(int set, int keep) const {
   Parts slabs;
-  for (int part = 0; part < State::kParts; ++part) {
-    slabs[part] = slabs_.Read(state_.Held(set, part, 0), Purpose::kUpdate,
-                              absl::StrCat("read ", State::Name(part), " of ", NameOf(set)), keep);
+  for (int part = 0; part < state_.parts(set); ++part) {
+    const Operand held = state_.Held(set, part, 0);
+    slabs.push_back(
+        state_.IsRead(set, part)
+            ? slabs_.Read(held, Purpose::kUpdate,
+                          absl::StrCat("read ", state_.Title(set, part), " of ", NameOf(set)), keep)
+            : slabs_.Next(held.bytes, keep));
   }
   return slabs;
 }
 
 void ThroughSlabs::Write(int set, const Parts& slabs) const {
-  for (int part = 0; part < State::kParts; ++part) {
+  for (int part = 0; part < state_.parts(set); ++part) {
     stage_.assembler.Transfer(Stream::kSsdWrite, Purpose::kUpdate,
-                              absl::StrCat("write ", State::Name(part), " of ", NameOf(set)),
+                              absl::StrCat("write ", state_.Title(set, part), " of ", NameOf(set)),
                               slabs[part], state_.Held(set, part, 1));
   }
 }

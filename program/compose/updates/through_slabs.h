@@ -2,9 +2,9 @@
 #ifndef STRATA_PROGRAM_COMPOSE_UPDATES_THROUGH_SLABS_H_
 #define STRATA_PROGRAM_COMPOSE_UPDATES_THROUGH_SLABS_H_
 
-#include <array>
 #include <cstddef>
 #include <string>
+#include <vector>
 
 #include "program/compose/sources/slabs.h"
 #include "program/compose/sources/stage.h"
@@ -14,7 +14,7 @@ namespace strata::program {
 
 class ThroughSlabs {
  public:
-  using Parts = std::array<Operand, State::kParts>;  // slabs, by State::Part
+  using Parts = std::vector<Operand>;  // slabs, by part
 
   ThroughSlabs(const Stage& stage, const State& state, Slabs& slabs)
       : stage_(stage), state_(state), slabs_(slabs) {}

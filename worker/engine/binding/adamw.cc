@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <vector>
 
-#include "common/units.h"
 #include "ops/adamw.h"
+#include "worker/engine/binding/decay_segments.h"
 #include "worker/engine/op_reader.h"
 
 namespace strata::worker {
@@ -12,38 +12,13 @@ namespace {
 
 using program::Scalar;
 
-// A run of elements that one call of the kernel updates.
-struct Segment {
-  int64_t begin = 0, end = 0;  // within the op's range
-  bool decay = false;
-};
-
-// Cuts [first, first + count) of the flat layout where weight decay begins and ends. Tensors begin
-// at multiples of 16 elements, so an end is moved over the padding behind it: padding stays zero,
-// and cuts are then the same for every way the set is sharded.
-std::vector<Segment> CutAtDecay(const std::vector<ops::Range>& ranges, int64_t first,
-                                int64_t count) {
-  std::vector<Segment> segments;
-  int64_t next = 0;
-  for (const auto& [range_begin, range_end] : ranges) {
-    const int64_t begin = std::max(range_begin - first, next);
-    const int64_t end = std::min(common::RoundUp(range_end, 16) - first, count);
-    if (begin >= end) continue;
-    if (begin > next) segments.push_back({next, begin, false});
-    segments.push_back({begin, end, true});
-    next = end;
-  }
-  if (next < count) segments.push_back({next, count, false});
-  return segments;
-}
-
 // What both updates share. `from` is the operand that tells the gradient: itself, or the
 // speculative first moment.
 struct BoundUpdate {
   kernels::Context context;
   kernels::AdamWParams fixed;
   const double* scalars = nullptr;
-  std::vector<Segment> segments;
+  std::vector<DecaySegment> segments;
   const float *from = nullptr, *param_in = nullptr, *m_in = nullptr, *v_in = nullptr;
   float *param_out = nullptr, *m_out = nullptr, *v_out = nullptr;
 

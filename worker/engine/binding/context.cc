@@ -127,38 +127,53 @@ BoundOp BindMoveBlocks(OpReader& reader) {
                                 .from_row = op->from_row,
                                 .to_block = op->to_block,
                                 .to_row = op->to_row};
-  return [context = reader.context(), move, adds = op->adds, from = reader.F32(Op::kFrom),
-          to = reader.F32(Op::kTo)] {
-    kernels::MoveBlocks(context, move, adds, from, to);
-    return absl::OkStatus();
-  };
+  return WithNumber(op->type, [&](auto number) -> BoundOp {
+    using T = decltype(number);
+    return [context = reader.context(), move, adds = op->adds, from = reader.As<T>(Op::kFrom),
+            to = reader.As<T>(Op::kTo)] {
+      kernels::MoveBlocks(context, move, adds, from, to);
+      return absl::OkStatus();
+    };
+  });
 }
+
+namespace {
+
+template <typename T>
+void OrderRows(const kernels::Context& context, const ops::OrderRows& op, T* ranked, T* ordered) {
+  const int64_t sequence = op.rows * op.ranks;
+  for (int64_t rank = 0; rank < op.ranks; ++rank) {
+    for (const program::ContextRun& run : program::ContextRuns(sequence, op.ranks, rank)) {
+      T* const of_rank = ranked + rank * op.stride + run.first * op.width;
+      T* const in_order = ordered + run.position * op.width;
+      kernels::BlockMove move{.blocks = op.batch,
+                              .rows = 1,
+                              .width = run.count * op.width,
+                              .from_block = op.rows * op.width,
+                              .from_row = run.count * op.width,
+                              .to_block = sequence * op.width,
+                              .to_row = run.count * op.width};
+      if (op.inverse) std::swap(move.from_block, move.to_block);
+      kernels::MoveBlocks(context, move, false, op.inverse ? in_order : of_rank,
+                          op.inverse ? of_rank : in_order);
+    }
+  }
+}
+
+}  // namespace
 
 BoundOp BindOrderRows(OpReader& reader) {
   using Op = ops::OrderRows;
   const std::optional<Op> op = reader.Read<Op>();
   if (!op) return {};
-  return [context = reader.context(), op = *op, ranked = reader.F32(Op::kRanked),
-          ordered = reader.F32(Op::kOrdered)] {
-    const int64_t sequence = op.rows * op.ranks;
-    for (int64_t rank = 0; rank < op.ranks; ++rank) {
-      for (const program::ContextRun& run : program::ContextRuns(sequence, op.ranks, rank)) {
-        float* const of_rank = ranked + rank * op.stride + run.first * op.width;
-        float* const in_order = ordered + run.position * op.width;
-        kernels::BlockMove move{.blocks = op.batch,
-                                .rows = 1,
-                                .width = run.count * op.width,
-                                .from_block = op.rows * op.width,
-                                .from_row = run.count * op.width,
-                                .to_block = sequence * op.width,
-                                .to_row = run.count * op.width};
-        if (op.inverse) std::swap(move.from_block, move.to_block);
-        kernels::MoveBlocks(context, move, false, op.inverse ? in_order : of_rank,
-                            op.inverse ? of_rank : in_order);
-      }
-    }
-    return absl::OkStatus();
-  };
+  return WithNumber(op->type, [&](auto number) -> BoundOp {
+    using T = decltype(number);
+    return [context = reader.context(), op = *op, ranked = reader.As<T>(Op::kRanked),
+            ordered = reader.As<T>(Op::kOrdered)] {
+      OrderRows(context, op, ranked, ordered);
+      return absl::OkStatus();
+    };
+  });
 }
 
 }  // namespace strata::worker

@@ -2,15 +2,11 @@
 
 #include "common/status_macros.h"
 #include "ops/matmul.h"
+#include "worker/engine/binding/number_formats.h"
 #include "worker/engine/op_reader.h"
 
 namespace strata::worker {
 namespace {
-
-kernels::NumberType NumberTypeOf(program::DType type) {
-  if (type == program::DType::kBF16) return kernels::NumberType::kBF16;
-  return type == program::DType::kF16 ? kernels::NumberType::kF16 : kernels::NumberType::kF32;
-}
 
 kernels::MatmulShape ShapeOf(const ops::MatMul& op) {
   return {.m = op.m,

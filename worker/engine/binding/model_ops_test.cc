@@ -39,6 +39,59 @@ TEST_F(OpBinding, MatMulRunsThePlanOfItsShape) {
       workspace);
 }
 
+// Operands of bf16.
+class HalfOpBinding : public OpBinding {
+ protected:
+  using Half = kernels::BFloat16;
+  int Halves(int64_t count) {
+    const int index = Bytes(count * 2);
+    for (int64_t i = 0; i < count; ++i) {
+      Bound<Half>(index)[i] = Direct<Half>(index)[i] =
+          kernels::FromFloat<Half>(static_cast<float>(common::NormalAt(7 + index, i)));
+    }
+    return index;
+  }
+  static constexpr auto kHalf = static_cast<int64_t>(program::DType::kBF16);
+};
+
+TEST_F(HalfOpBinding, MatMulOfHalvesRunsThePlanOfItsTypes) {
+  const kernels::MatmulShape shape{.m = 33,
+                                   .n = 20,
+                                   .k = 17,
+                                   .trans_b = true,
+                                   .type = kernels::NumberType::kBF16,
+                                   .out_type = kernels::NumberType::kBF16};
+  const int a = Halves(33 * 17), b = Halves(20 * 17), c = Halves(33 * 20);
+  const int workspace = Workspace(kernels::MatmulWorkspaceBytes(shape, 2));
+  ExpectSame(
+      {.kind = OpKind::kMatMul, .ints = {33, 20, 17, 0, 1, 0, 0, 0, 0, kHalf, kHalf}},
+      [&] {
+        auto plan = kernels::MatmulPlan::Create(shape, 2);
+        ASSERT_TRUE(plan.ok());
+        plan->Run(context_, Direct<void>(a), Direct<void>(b), Direct<void>(c),
+                  Direct<void>(workspace));
+      },
+      workspace);
+}
+
+TEST_F(HalfOpBinding, AttentionOfHalvesHasItsWindowSoftcapAndScale) {
+  const kernels::AttentionShape shape{.batch = 2,
+                                      .sequence = 5,
+                                      .heads = 4,
+                                      .kv_heads = 2,
+                                      .head_size = 8,
+                                      .scores = {.window = 3, .softcap = 2, .scale = 0.5F}};
+  const int qkv = Halves(10 * 8 * 8), out = Halves(10 * 4 * 8), lse = Floats(10 * 4);
+  const int workspace = Workspace(kernels::AttentionForwardWorkspaceBytes(shape, 2));
+  ExpectSame(
+      {.kind = OpKind::kAttentionForward, .ints = {2, 5, 4, 2, 8, 0, 3, kHalf}, .floats = {2, 0.5}},
+      [&] {
+        kernels::AttentionForward(context_, shape, Direct<Half>(qkv), nullptr, Direct<Half>(out),
+                                  D(lse), Direct<void>(workspace));
+      },
+      workspace);
+}
+
 TEST_F(OpBinding, EqualShapesShareAPlan) {
   const kernels::MatmulShape shape{.m = 4, .n = 4, .k = 4};
   kernels::MatmulShape other = shape;

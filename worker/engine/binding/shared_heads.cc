@@ -1,7 +1,5 @@
 #include "ops/shared_heads.h"
 
-#include <cstring>
-
 #include "kernels/elementwise.h"
 #include "worker/engine/binding/number_type.h"
 #include "worker/engine/op_reader.h"
@@ -30,8 +28,8 @@ BoundOp BindTakeHeads(OpReader& reader) {
   if (!op) return {};
   return WithNumber(op->of.type, [&]<typename T>(T) -> BoundOp {
     return BindBlocks<T>(reader, *op,
-                         [](const kernels::Context&, int64_t count, const T* all, T* own) {
-                           std::memcpy(own, all, count * sizeof(T));
+                         [](const kernels::Context& context, int64_t count, const T* all, T* own) {
+                           kernels::Copy(context, count, all, own);
                          });
   });
 }

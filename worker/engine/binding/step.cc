@@ -70,9 +70,14 @@ BoundOp BindLoadScalars(OpReader& reader) {
   // Updates that run before the finish find a factor that changes nothing.
   const bool early =
       reader.operand(Op::kScalars).bytes > program::ScalarOffset(Scalar::kClipFactor);
-  return [host = reader.environment().host, scalars = reader.Scalars(Op::kScalars), early] {
-    if (early) scalars[static_cast<int>(Scalar::kClipFactor)] = 1;
-    return host->LoadScalars(scalars);
+  const bool scaled =
+      reader.operand(Op::kScalars).bytes > program::ScalarOffset(Scalar::kLossScale);
+  return [host = reader.environment().host, scalars = reader.Scalars(Op::kScalars), early, scaled] {
+    const auto at = [&](Scalar scalar) -> double& { return scalars[static_cast<int>(scalar)]; };
+    if (scaled) at(Scalar::kLossScale) = 1;
+    RETURN_IF_ERROR(host->LoadScalars(scalars));
+    if (early) at(Scalar::kClipFactor) = scaled ? 1 / at(Scalar::kLossScale) : 1;
+    return absl::OkStatus();
   };
 }
 

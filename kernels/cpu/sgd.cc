@@ -1,0 +1,29 @@
+#include "kernels/sgd.h"
+
+#include "kernels/cpu/optimizer_update.h"
+#include "kernels/cpu/simd.h"
+
+namespace strata::kernels {
+
+using simd::Vec;
+
+void Sgd(const Context& context, int64_t begin, int64_t end, const SgdParams& params,
+         const NumbersOfUpdate& numbers) {
+  const auto set = [](double x) { return simd::Set(static_cast<float>(x)); };
+  const Vec rate = set(params.learning_rate), momentum = set(params.momentum);
+  const Vec decay = set(params.weight_decay), factor = set(params.grad_factor);
+  UpdateInBlocks<1>(
+      context, numbers, begin, end,
+      [&](int64_t size, const float* gradient, float* weights, float* buffer, float*) {
+        simd::ForEachVec(size, [&](int64_t i, auto lanes) {
+          const Vec w = lanes.Load(weights + i);
+          Vec g = _mm256_mul_ps(lanes.Load(gradient + i), factor);
+          g = _mm256_fmadd_ps(decay, w, g);
+          const Vec b = _mm256_fmadd_ps(momentum, lanes.Load(buffer + i), g);
+          lanes.Store(buffer + i, b);
+          lanes.Store(weights + i, _mm256_fnmadd_ps(rate, b, w));
+        });
+      });
+}
+
+}  // namespace strata::kernels

@@ -1,0 +1,25 @@
+// Types and optimizers as a job asks for them.
+#ifndef STRATA_WORKER_TRAINER_NUMBER_PLAN_H_
+#define STRATA_WORKER_TRAINER_NUMBER_PLAN_H_
+
+#include "absl/status/statusor.h"
+#include "model/optimizer/number_formats.h"
+#include "program/compose/plan.h"
+#include "program/ir/types.h"
+#include "proto/strata/v1/job.pb.h"
+
+namespace strata::worker {
+
+// That the model computes in. Unimplemented: a precision that this build does not have.
+absl::StatusOr<program::DType> ComputeTypeOf(v1::TrainSpec::Precision precision);
+
+model::NumberFormats NumberFormatsOf(const v1::TrainSpec& train);
+
+// The plan's types: gradients, masters, moments, loss scaling.
+void SetTypes(const v1::TrainSpec& train, program::Plan& plan);
+
+program::UpdateEmitter UpdateOf(const v1::TrainSpec& train);
+
+}  // namespace strata::worker
+
+#endif  // STRATA_WORKER_TRAINER_NUMBER_PLAN_H_
