@@ -17,7 +17,7 @@ SIZES = {
     "llama": "heads: 6, kv_heads: 2, rope: {scaling: {rope_type: llama3, factor: 4, low_freq_factor: 1, "
              "high_freq_factor: 4, original_max_position_embeddings: 16}}",
     "gpt2": "heads: 6",
-    "mistral": "heads: 6, kv_heads: 3, head_size: 10, sliding_window: 9",
+    "mistral": "heads: 6, kv_heads: 2, head_size: 10, sliding_window: 9",
     "qwen2": "heads: 6, kv_heads: 2",
     "qwen3": "heads: 6, kv_heads: 2, head_size: 10",
     "gemma2": "heads: 6, kv_heads: 2, head_size: 10, sliding_window: 9, query_scale: 12",
