@@ -287,10 +287,11 @@ void MoveBlocks(TemplateBuilder& builder, const ops::MoveBlocks& move, const Vie
   Emit(builder, typed, {from, to});
 }
 
+// Positions are moved as what has as many bytes.
 void OrderRows(TemplateBuilder& builder, const ops::OrderRows& order, const View& ranked,
                const View& ordered) {
   ops::OrderRows typed = order;
-  typed.type = ranked.type;
+  typed.type = ranked.type == program::DType::kI32 ? program::DType::kF32 : ranked.type;
   Emit(builder, typed, {ranked, ordered});
 }
 
