@@ -111,7 +111,11 @@ absl::Status ModelEmitter::CheckPlans() const {
     if (layer.block < 0) continue;
     ++blocks;
     if (!savable.empty()) continue;
-    ASSIGN_OR_RETURN(Graph graph, GraphOf(layer));
+    // Names stay names where what is frozen leaves nothing that reads their values.
+    Graph graph = model_.graphs[layer.graph];
+    if (adapts) {
+      ASSIGN_OR_RETURN(graph, GraphOf(layer));
+    }
     Differentiate(graph);
     savable = DescribeSavable(graph, options_.sequence);
   }
