@@ -1,7 +1,5 @@
 #include "checkpoint/huggingface/export.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <memory>
 #include <optional>
@@ -11,6 +9,7 @@
 #include "absl/strings/str_format.h"
 #include "checkpoint/huggingface/config.h"
 #include "checkpoint/huggingface/weights_index.h"
+#include "checkpoint/new_folder.h"
 #include "checkpoint/safetensors.h"
 #include "common/check.h"
 #include "common/status_macros.h"
@@ -191,35 +190,15 @@ class Exporter {
   std::vector<char> bytes_;
 };
 
-// That a directory can be made there.
-absl::Status CheckFree(const std::string& folder, FileSystem* files) {
-  if (!files->Exists(folder)) return absl::OkStatus();
-  ASSIGN_OR_RETURN(const bool is_folder, files->IsFolder(folder));
-  if (!is_folder) return absl::AlreadyExistsError(absl::StrCat(folder, ": is a file"));
-  ASSIGN_OR_RETURN(const std::vector<std::string> names, files->List(folder));
-  if (names.empty()) return absl::OkStatus();
-  return absl::AlreadyExistsError(
-      absl::StrCat(folder, ": is not empty — name another folder, or remove it"));
-}
-
 }  // namespace
 
 absl::StatusOr<ExportedDirectory> ExportDirectory(const ExportRequest& request,
                                                   const std::string& folder, FileSystem* files) {
-  RETURN_IF_ERROR(CheckFree(folder, files));
-  const size_t slash = folder.rfind('/');
-  STRATA_CHECK(slash != std::string::npos);
-  if (slash > 0) RETURN_IF_ERROR(CreateFolders(files, folder.substr(0, slash)));
-  const std::string partial = absl::StrCat(folder.substr(0, slash), "/.", folder.substr(slash + 1),
-                                           ".", getpid(), ".partial");
-  RETURN_IF_ERROR(files->CreateFolder(partial));
-  const absl::StatusOr<ExportedDirectory> exported = Exporter(request, partial, files).Run();
-  absl::Status status = exported.status();
-  if (status.ok()) status = files->PublishFolder(partial, folder);
-  // Of a failure, or the empty folder that was there before.
-  const absl::Status removed = files->RemoveAll(partial);
-  RETURN_IF_ERROR(status);
-  RETURN_IF_ERROR(removed);
+  ExportedDirectory exported;
+  RETURN_IF_ERROR(WriteNewFolder(folder, files, [&](const std::string& partial) -> absl::Status {
+    ASSIGN_OR_RETURN(exported, Exporter(request, partial, files).Run());
+    return absl::OkStatus();
+  }));
   return exported;
 }
 

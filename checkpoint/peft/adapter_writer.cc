@@ -1,9 +1,8 @@
-#include <unistd.h>
-
 #include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "checkpoint/new_folder.h"
 #include "checkpoint/peft/adapter_weights.h"
 #include "common/check.h"
 #include "common/status_macros.h"
@@ -76,17 +75,6 @@ absl::Status WriteTensors(const AdapterToWrite& adapter, const std::string& path
   return writer->Finish();
 }
 
-absl::Status CheckFree(const std::string& folder, FileSystem* files) {
-  if (!files->Exists(folder)) return absl::OkStatus();
-  ASSIGN_OR_RETURN(const bool is_folder, files->IsFolder(folder));
-  if (is_folder) {
-    ASSIGN_OR_RETURN(const std::vector<std::string> names, files->List(folder));
-    if (names.empty()) return absl::OkStatus();
-  }
-  return absl::AlreadyExistsError(
-      absl::StrCat(folder, ": is not an empty folder — name another one, or remove it"));
-}
-
 absl::Status WriteInto(const AdapterToWrite& adapter, const std::string& partial,
                        FileSystem* files) {
   RETURN_IF_ERROR(WriteTensors(adapter, absl::StrCat(partial, "/", kAdapterWeightsName), files));
@@ -101,18 +89,9 @@ absl::Status WriteInto(const AdapterToWrite& adapter, const std::string& partial
 
 absl::Status WriteAdapter(const AdapterToWrite& adapter, const std::string& folder,
                           FileSystem* files) {
-  RETURN_IF_ERROR(CheckFree(folder, files));
-  const size_t slash = folder.rfind('/');
-  STRATA_CHECK(slash != std::string::npos);
-  if (slash > 0) RETURN_IF_ERROR(CreateFolders(files, folder.substr(0, slash)));
-  const std::string partial = absl::StrCat(folder.substr(0, slash), "/.", folder.substr(slash + 1),
-                                           ".", getpid(), ".partial");
-  RETURN_IF_ERROR(files->CreateFolder(partial));
-  absl::Status status = WriteInto(adapter, partial, files);
-  if (status.ok()) status = files->PublishFolder(partial, folder);
-  // Of a failure, or the empty folder that was there before.
-  const absl::Status removed = files->RemoveAll(partial);
-  return status.ok() ? removed : status;
+  return WriteNewFolder(folder, files, [&](const std::string& partial) {
+    return WriteInto(adapter, partial, files);
+  });
 }
 
 }  // namespace strata::checkpoint

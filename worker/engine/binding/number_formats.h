@@ -4,16 +4,9 @@
 
 #include "kernels/state_format.h"
 #include "program/ir/optimizer_state.h"
-#include "program/ir/types.h"
+#include "worker/engine/binding/number_type.h"
 
 namespace strata::worker {
-
-// Of f32, bf16 and f16.
-inline kernels::NumberType NumberTypeOf(program::DType type) {
-  if (type == program::DType::kBF16) return kernels::NumberType::kBF16;
-  if (type == program::DType::kF16) return kernels::NumberType::kF16;
-  return kernels::NumberType::kF32;
-}
 
 // Of states that are moments.
 inline kernels::MomentFormat MomentFormatOf(program::StateFormat format) {

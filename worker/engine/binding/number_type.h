@@ -7,13 +7,18 @@
 
 namespace strata::worker {
 
+// Of f32, bf16 and f16.
+inline kernels::NumberType NumberTypeOf(program::DType type) {
+  if (type == program::DType::kBF16) return kernels::NumberType::kBF16;
+  if (type == program::DType::kF16) return kernels::NumberType::kF16;
+  return kernels::NumberType::kF32;
+}
+
 // What `body` makes of a number of the type, which carries nothing but its type; an op that was
 // read has none but these three.
 template <typename Body>
 auto WithNumber(program::DType type, const Body& body) {
-  if (type == program::DType::kBF16) return body(kernels::BFloat16{});
-  if (type == program::DType::kF16) return body(kernels::Float16{});
-  return body(0.0f);
+  return kernels::WithNumberOf(NumberTypeOf(type), body);
 }
 
 }  // namespace strata::worker
