@@ -120,11 +120,14 @@ void TrainDefaults(const ParallelSpec& parallel, int64_t longest, TrainSpec& tra
   OptimizerSpec& optimizer = *train.mutable_optimizer();
   STRATA_DEFAULT(optimizer, name, OptimizerSpec::NAME_ADAMW);
   STRATA_DEFAULT(optimizer, learning_rate, 1e-3);
-  STRATA_DEFAULT(optimizer, beta1, 0.9);
-  STRATA_DEFAULT(optimizer, beta2, 0.95);
-  STRATA_DEFAULT(optimizer, epsilon, 1e-8);
   STRATA_DEFAULT(optimizer, weight_decay, 0.1);
-  if (optimizer.name() == OptimizerSpec::NAME_SGD) STRATA_DEFAULT(optimizer, momentum, 0.9);
+  if (optimizer.name() == OptimizerSpec::NAME_SGD) {
+    STRATA_DEFAULT(optimizer, momentum, 0.9);
+  } else {
+    STRATA_DEFAULT(optimizer, beta1, 0.9);
+    STRATA_DEFAULT(optimizer, beta2, 0.95);
+    STRATA_DEFAULT(optimizer, epsilon, 1e-8);
+  }
   // master, state and gradient stay absent where they are f32, as in jobs of before they could be
   // said.
   ScheduleSpec& schedule = *train.mutable_schedule();
