@@ -3,6 +3,7 @@
 #ifndef STRATA_DATA_TOKENIZER_WORD_CACHE_H_
 #define STRATA_DATA_TOKENIZER_WORD_CACHE_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <string_view>
@@ -47,7 +48,7 @@ class WordTable {
     entry->bytes = static_cast<uint8_t>(word.size());
     entry->tokens = static_cast<uint8_t>(count);
     std::memcpy(entry->word, word.data(), word.size());
-    std::memcpy(entry->token, tokens, count * sizeof(*tokens));
+    std::copy_n(tokens, count, entry->token);  // of none there is no address
   }
 
  private:
