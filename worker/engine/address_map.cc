@@ -43,9 +43,6 @@ absl::StatusOr<AddressMap> AddressMap::Create(const program::ProgramSet& set,
   for (const program::Program& program : set.programs) {
     RETURN_IF_ERROR(CheckPlacements(program.slots, program.placements, set));
   }
-  if (set.arena_bytes[static_cast<int>(Tier::kSsd)] > 0) {
-    return absl::UnimplementedError("this engine does not execute programs with slots on SSD");
-  }
   AddressMap map(set, device);
   for (int t = 0; t < program::kTierCount; ++t) {
     ASSIGN_OR_RETURN(map.arenas_[t], memory::Arena::Reserve(device, MemoryOf(static_cast<Tier>(t)),
@@ -55,12 +52,14 @@ absl::StatusOr<AddressMap> AddressMap::Create(const program::ProgramSet& set,
 }
 
 absl::Status AddressMap::Commit() {
-  for (memory::Arena& arena : arenas_) RETURN_IF_ERROR(arena.Commit());
+  for (int t = 0; t < program::kTierCount; ++t) {
+    if (static_cast<Tier>(t) != Tier::kSsd) RETURN_IF_ERROR(arenas_[t].Commit());
+  }
   return absl::OkStatus();
 }
 
 bool AddressMap::IsHostAccessible(const Slot& slot) const {
-  return device_->IsHostAccessible(MemoryOf(slot.tier));
+  return slot.tier != Tier::kSsd && device_->IsHostAccessible(MemoryOf(slot.tier));
 }
 
 absl::StatusOr<BoundOperand> AddressMap::Resolve(const program::Program& program,

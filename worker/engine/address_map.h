@@ -20,10 +20,10 @@ namespace strata::worker {
 class AddressMap {
  public:
   // Reserves the arenas: addresses, no bytes yet. `set` and `device` are borrowed. InvalidArgument:
-  // a laid-out set whose slots do not fit its arenas; Unimplemented: the SSD tier;
-  // ResourceExhausted: no memory.
+  // a laid-out set whose slots do not fit its arenas; ResourceExhausted: no memory.
   static absl::StatusOr<AddressMap> Create(const program::ProgramSet& set, device::Device* device);
-  // Makes every page present and zero. ResourceExhausted: no memory.
+  // Makes every page present and zero, but those of the SSD tier, whose addresses stay names
+  // (ssd_tier.h). ResourceExhausted: no memory.
   absl::Status Commit();
 
   // The operand's bytes on this rank, in a step that starts with `applied` updates.
@@ -34,6 +34,11 @@ class AddressMap {
 
   // Whether the host may read and write a slot of a program, or of the set.
   bool IsHostAccessible(const program::Slot& slot) const;
+
+  // A place in the SSD tier by the address that names it.
+  int64_t OffsetOnSsd(const std::byte* address) const {
+    return address - arenas_[static_cast<int>(program::Tier::kSsd)].data();
+  }
 
   // A persistent slot's bytes.
   absl::Span<std::byte> Bytes(int slot, int version, int64_t applied) const;

@@ -18,6 +18,7 @@
 #include "worker/engine/communication_binding.h"
 #include "worker/engine/lanes.h"
 #include "worker/engine/op_binding.h"
+#include "worker/engine/ssd_tier.h"
 
 namespace strata::worker {
 
@@ -85,6 +86,7 @@ struct BindingContext {
   const GroupTable* groups = nullptr;
   std::array<OpEnvironment, kLaneCount> environments;
   HostOps* host = nullptr;  // for signals, on any stream
+  SsdTier* ssd = nullptr;   // required where slots are on SSD; told what is moved
 };
 
 // Binds an expanded program, which is not needed afterwards. Errors name the action: "instruction

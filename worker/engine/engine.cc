@@ -1,7 +1,6 @@
 #include "worker/engine/engine.h"
 
 #include <algorithm>
-#include <mutex>
 #include <optional>
 #include <set>
 #include <utility>
@@ -16,7 +15,10 @@
 #include "worker/engine/bound_program.h"
 #include "worker/engine/communication_binding.h"
 #include "worker/engine/lanes.h"
+#include "worker/engine/one_at_a_time.h"
 #include "worker/engine/run_state.h"
+#include "worker/engine/slot_access.h"
+#include "worker/engine/ssd_tier.h"
 
 namespace strata::worker {
 namespace {
@@ -43,27 +45,6 @@ int64_t Vocabulary(const program::ProgramSet& set) {
   }
   return vocabulary;
 }
-
-// Loads on the compute and host streams may come at once; whoever answers sees one at a time.
-class OneAtATime final : public HostOps {
- public:
-  explicit OneAtATime(HostOps* host) : host_(host) {}
-  absl::Status LoadBatch(const BatchRows& rows) override {
-    const std::lock_guard lock(mutex_);
-    return host_->LoadBatch(rows);
-  }
-  absl::Status LoadScalars(double* scalars) override {
-    const std::lock_guard lock(mutex_);
-    return host_->LoadScalars(scalars);
-  }
-  absl::Status Signal(program::Purpose purpose, const std::string& label) override {
-    return host_->Signal(purpose, label);
-  }
-
- private:
-  HostOps* const host_;
-  std::mutex mutex_;
-};
 
 // A collective of the owner's own, on its way.
 struct Request {
@@ -99,6 +80,7 @@ class Engine::Implementation {
         options_(options),
         host_(options.host),
         device_(options.device == nullptr ? &own_device_ : options.device),
+        ssd_(options.ssd),
         state_(options.clock == nullptr ? DefaultClock() : options.clock, options.communicator,
                options.progress, options.trace),
         runner_(&state_, options.communicator,
@@ -111,6 +93,7 @@ class Engine::Implementation {
   absl::Status Drain();
   absl::Status RunCollective(const collectives::Operation& operation);
   void Cancel(absl::Status status) { state_.Fail(std::move(status)); }
+  SlotAccess& slots() { return *slots_; }
 
   double scalar(program::Scalar scalar) const {
     const absl::Span<std::byte> block = addresses_->Bytes(set_.scalars, 0, 0);
@@ -160,8 +143,10 @@ class Engine::Implementation {
   device::CpuDevice* const device_;
   std::array<std::optional<MatmulPlans>, kLaneCount> plans_;
   std::array<std::unique_ptr<device::ThreadPool>, kLaneCount> pools_;  // compute: the owner's
+  SsdTier ssd_;
   GroupTable groups_;
   std::optional<AddressMap> addresses_;
+  std::optional<SlotAccess> slots_;
   std::vector<BoundProgram> bound_;
   std::vector<std::unique_ptr<device::Event>> events_;  // of the run's program
   std::array<Ends, 2> ends_;                            // of step s at s % 2
@@ -183,6 +168,7 @@ absl::Status Engine::Implementation::Open() {
   RETURN_IF_ERROR(MakePools());
   RETURN_IF_ERROR(MakePlans());
   ASSIGN_OR_RETURN(addresses_, AddressMap::Create(set_, device_));
+  slots_.emplace(&set_, &*addresses_, &ssd_);
   if (!addresses_->IsHostAccessible(set_.slots[set_.scalars])) {
     return absl::InvalidArgumentError("the scalar block lies where the host cannot reach it");
   }
@@ -257,7 +243,7 @@ absl::Status Engine::Implementation::MakePlan(const program::Instruction& call,
 absl::Status Engine::Implementation::BindAll() {
   const int64_t vocabulary = Vocabulary(set_);
   BindingContext context{
-      .set = &set_, .addresses = &*addresses_, .groups = &groups_, .host = &host_};
+      .set = &set_, .addresses = &*addresses_, .groups = &groups_, .host = &host_, .ssd = &ssd_};
   for (int lane = 0; lane < kLaneCount; ++lane) {
     const bool compute = lane == static_cast<int>(LaneId::kCompute);
     const bool host = compute || lane == static_cast<int>(LaneId::kHost);
@@ -286,6 +272,10 @@ absl::Status Engine::Implementation::OpenStreams() {
     end_times = std::max(end_times, program.end_times);
   }
   used[kCompute] = true;
+  if (set_.arena_bytes[static_cast<int>(program::Tier::kSsd)] > 0) {
+    slots_->Declare();
+    RETURN_IF_ERROR(ssd_.Open(used));
+  }
   for (int e = 0; e < events; ++e) {
     ASSIGN_OR_RETURN(events_.emplace_back(), device_->CreateEvent());
   }
@@ -482,6 +472,13 @@ double Engine::scalar(program::Scalar scalar) const { return implementation_->sc
 const StepMetrics& Engine::metrics() const { return implementation_->metrics(); }
 absl::Span<std::byte> Engine::SlotBytes(int slot, int version, int64_t applied) const {
   return implementation_->addresses().Bytes(slot, version, applied);
+}
+absl::Status Engine::ReadSlot(int slot, int version, int64_t applied, absl::Span<std::byte> to) {
+  return implementation_->slots().Read(slot, version, applied, to);
+}
+absl::Status Engine::WriteSlot(int slot, int version, int64_t applied,
+                               absl::Span<const std::byte> from) {
+  return implementation_->slots().Write(slot, version, applied, from);
 }
 int64_t Engine::program_bytes() const { return implementation_->program_bytes(); }
 const program::ProgramSet& Engine::programs() const { return implementation_->set(); }

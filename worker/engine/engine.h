@@ -42,6 +42,7 @@
 #include "common/clock.h"
 #include "device/cpu_device.h"
 #include "device/thread_pool.h"
+#include "memory/ssd/ssd_store.h"
 #include "program/ir/program.h"
 #include "worker/engine/host_ops.h"
 #include "worker/engine/step_metrics.h"
@@ -61,6 +62,7 @@ struct EngineOptions {
   // engine.
   collectives::Communicator* communicator = nullptr;
   HostOps* host = nullptr;
+  memory::SsdOptions ssd;  // where bytes on SSD lie; paths are required where programs keep some
   const common::Clock* clock = nullptr;  // null: the monotonic clock
   ProgressSink* progress = nullptr;      // optional
   // Optional: called by Create when all is open and bound but the arenas, so that the process's
@@ -78,8 +80,7 @@ class Engine {
   // outside their slots, attributes that disagree with operands, communication in a group this rank
   // does not have, host ops on memory that the host cannot reach; FailedPrecondition: a kernel or
   // collective needs more workspace than its slot has; Unimplemented: what this engine cannot run
-  // (the SSD tier and its streams, collectives on the compute stream); ResourceExhausted: no
-  // memory.
+  // (collectives on the compute stream); ResourceExhausted: no memory, or no room on SSD.
   static absl::StatusOr<std::unique_ptr<Engine>> Create(program::ProgramSet programs,
                                                         const EngineOptions& options);
   // Cancels what is still in flight.
@@ -111,8 +112,13 @@ class Engine {
 
   // Bytes of a persistent slot (an index in ProgramSet::slots): version 0 is what a step that
   // starts with `applied` updates reads, 1 what it writes. After Drain, or while the program keeps
-  // away from them.
+  // away from them. Not of a slot on SSD.
   absl::Span<std::byte> SlotBytes(int slot, int version, int64_t applied) const;
+
+  // The same of a slot in any tier, by copying. On the thread that calls RunStep; of a slot on SSD
+  // whole blocks at a block's address (memory::kSsdBlockBytes), else exactly the slot's bytes.
+  absl::Status ReadSlot(int slot, int version, int64_t applied, absl::Span<std::byte> to);
+  absl::Status WriteSlot(int slot, int version, int64_t applied, absl::Span<const std::byte> from);
 
   // What the bound programs take, beside the arenas: counted before `before_arenas` was called.
   int64_t program_bytes() const;

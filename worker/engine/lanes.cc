@@ -41,7 +41,9 @@ std::optional<LaneId> LaneOf(Stream stream) {
     case Stream::kReceive:
       return LaneId::kCommunication;
     case Stream::kSsdRead:
+      return LaneId::kSsdRead;
     case Stream::kSsdWrite:
+      return LaneId::kSsdWrite;
     case Stream::kCaller:
       return std::nullopt;
   }

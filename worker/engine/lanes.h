@@ -15,10 +15,18 @@
 namespace strata::worker {
 
 // One thread each; compute is the issuing thread's own.
-enum class LaneId : uint8_t { kCompute, kHost, kFetch, kEvict, kCommunication };
-inline constexpr int kLaneCount = 5;
+enum class LaneId : uint8_t {
+  kCompute,
+  kHost,
+  kFetch,
+  kEvict,
+  kCommunication,
+  kSsdRead,
+  kSsdWrite,
+};
+inline constexpr int kLaneCount = 7;
 
-// Null: no lane serves it (the SSD streams).
+// Null: no lane serves it.
 std::optional<LaneId> LaneOf(program::Stream stream);
 
 class CommunicationLane;

@@ -1,4 +1,5 @@
 // Binding: addresses for operands, calls for ops, events for dependencies.
+#include <algorithm>
 #include <cstring>
 #include <functional>
 #include <limits>
@@ -9,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/rng.h"
 #include "common/status_macros.h"
+#include "common/units.h"
 #include "worker/engine/bound_program.h"
 
 namespace strata::worker {
@@ -122,9 +124,20 @@ class ProgramBinder {
     return &context_.set->slot(program_, operand.slot);
   }
 
+  bool IsOnSsd(const Operand& operand) const {
+    const program::Slot* slot = SlotOf(operand);
+    return slot != nullptr && slot->tier == program::Tier::kSsd;
+  }
+  bool IsOnSsd(const Action& action) const {
+    const absl::Span<const Operand> operands = OwnOperands(action);
+    return std::any_of(operands.begin(), operands.end(),
+                       [this](const Operand& operand) { return IsOnSsd(operand); });
+  }
+
   // What runs on the host touches what the host can reach; a transfer that is decided on the host
   // is made there.
   absl::Status CheckReach(const Action& action) const {
+    if (action.mechanism == Mechanism::kTransfer && IsOnSsd(action)) return absl::OkStatus();
     const bool host_op = action.op != nullptr && (action.op->kind == OpKind::kLoadBatch ||
                                                   action.op->kind == OpKind::kLoadScalars);
     const bool host_copy = action.mechanism == Mechanism::kTransfer && action.predicate.has_value();
@@ -217,6 +230,7 @@ class ProgramBinder {
     if (operands_.size() != 2 || operands_[0].bytes != operands_[1].bytes) {
       return absl::InvalidArgumentError("a transfer has a source and a destination of one size");
     }
+    if (IsOnSsd(action)) return BindSsdTransfer(action);
     const BoundCopy copy{operands_[1].data, operands_[0].data, operands_[0].bytes};
     const bool decided = action.predicate.has_value();
     WorkKey key = KeyOf(decided ? 1 : 2, 0);
@@ -230,6 +244,42 @@ class ProgramBinder {
     }
     result_.copies.push_back(copy);
     return work = Entry(BoundWork::kCopy, result_.copies.size());
+  }
+
+  // Whole blocks are moved: what lies between an operand's end and its last block's is the slot's
+  // own on both sides, where it begins at a block and has room.
+  absl::StatusOr<BoundWork> BindSsdTransfer(const Action& action) {
+    const absl::Span<const Operand> own = OwnOperands(action);
+    const bool reads = IsOnSsd(own[0]);
+    const BoundOperand& there = operands_[reads ? 0 : 1];
+    const BoundOperand& here = operands_[reads ? 1 : 0];
+    const program::Slot* slot = SlotOf(own[reads ? 1 : 0]);
+    const int64_t bytes = common::RoundUp(here.bytes, memory::kSsdBlockBytes);
+    const int64_t offset = context_.addresses->OffsetOnSsd(there.data);
+    if (context_.ssd == nullptr || !context_.addresses->IsHostAccessible(*slot)) {
+      return absl::InvalidArgumentError(absl::StrCat("moves bytes between SSD and ", slot->name,
+                                                     ", which the host cannot reach"));
+    }
+    if (offset % memory::kSsdBlockBytes != 0 || Word(here.data) % memory::kSsdBlockBytes != 0 ||
+        here.offset + bytes > slot->bytes) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("moves ", here.bytes, " bytes between SSD and ", slot->name,
+                       ", which do not begin at whole blocks with room for whole blocks of ",
+                       memory::kSsdBlockBytes));
+    }
+    WorkKey key = KeyOf(3, static_cast<uint64_t>(action.stream));
+    if (const auto known = works_.find(key); known != works_.end()) return known->second;
+    context_.ssd->Use(offset, bytes);
+    BoundWork& work = works_[std::move(key)];
+    if (!reads) {
+      return work = AddOp([ssd = context_.ssd, stream = action.stream, offset,
+                           from = absl::MakeConstSpan(here.data, bytes)] {
+               return ssd->Write(stream, offset, from);
+             });
+    }
+    return work = AddOp(
+               [ssd = context_.ssd, stream = action.stream, offset,
+                to = absl::MakeSpan(here.data, bytes)] { return ssd->Read(stream, offset, to); });
   }
 
   WorkKey KeyOf(uint64_t what, uint64_t where) const {

@@ -1,11 +1,16 @@
-// Programs with device and host tiers on a CPU rank, whose device memory is an arena of its own:
-// the same bits as those of a program with one tier.
+// Programs with device, host and SSD tiers on a CPU rank, whose device memory is an arena of its
+// own and whose SSD is real files: the same bits as those of a program with one tier.
 #include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "common/units.h"
 #include "gtest/gtest.h"
+#include "memory/ssd/ssd_store.h"
 #include "model/initialize.h"
 #include "model/optimizer/adamw.h"
 #include "program/compose/composer.h"
@@ -62,6 +67,28 @@ int SlotNamed(const program::ProgramSet& set, const std::string& name) {
   return static_cast<int>(slot - set.slots.begin());
 }
 
+// A slot's floats outside the engine, at a block's address and in whole blocks.
+class SlotFloats {
+ public:
+  explicit SlotFloats(const program::Slot& slot)
+      : bytes_(slot.tier == Tier::kSsd ? common::RoundUp(slot.bytes, memory::kSsdBlockBytes)
+                                       : slot.bytes),
+        count_(slot.bytes / 4),
+        data_(static_cast<std::byte*>(std::aligned_alloc(
+                  memory::kSsdBlockBytes, common::RoundUp(slot.bytes, memory::kSsdBlockBytes))),
+              &std::free) {
+    std::memset(data_.get(), 0, bytes_);
+  }
+  absl::Span<std::byte> bytes() { return absl::MakeSpan(data_.get(), bytes_); }
+  absl::Span<float> floats() {
+    return absl::MakeSpan(reinterpret_cast<float*>(data_.get()), count_);
+  }
+
+ private:
+  const int64_t bytes_, count_;
+  const std::unique_ptr<std::byte, decltype(&std::free)> data_;
+};
+
 Outcome RunSteps(program::ProgramSet set) {
   Outcome outcome;
   TextHost host(0, {});
@@ -69,14 +96,18 @@ Outcome RunSteps(program::ProgramSet set) {
   EngineOptions options;
   options.pool = &pool;
   options.host = &host;
+  options.ssd = {.paths = {{.directory = testing::TempDir()}}};
   auto engine = Engine::Create(std::move(set), options);
   EXPECT_TRUE(engine.ok()) << engine.status();
   if (!engine.ok()) return outcome;
   const program::ProgramSet& programs = (*engine)->programs();
   FillSmallRope(**engine, SlotNamed(programs, Graph(true, 1).constants[0].name));
   for (const program::ParameterSet& parameters : programs.sets) {
-    model::FillInitial(parameters, 1, 0,
-                       FloatsOf(**engine, SlotNamed(programs, parameters.name), 0));
+    const int slot = SlotNamed(programs, parameters.name);
+    SlotFloats values(programs.slots[slot]);
+    model::FillInitial(parameters, 1, 0, values.floats());
+    const absl::Status status = (*engine)->WriteSlot(slot, 0, 0, values.bytes());
+    EXPECT_TRUE(status.ok()) << status;
   }
   for (int step = 0; step < kSteps; ++step, ++host.step) {
     const absl::Status status = (*engine)->RunStep(0, step);
@@ -87,9 +118,11 @@ Outcome RunSteps(program::ProgramSet set) {
   }
   EXPECT_TRUE((*engine)->Drain().ok());
   for (const program::ParameterSet& parameters : programs.sets) {
-    const absl::Span<float> values =
-        FloatsOf(**engine, SlotNamed(programs, parameters.name), kSteps);
-    outcome.parameters.emplace_back(values.begin(), values.end());
+    const int slot = SlotNamed(programs, parameters.name);
+    SlotFloats values(programs.slots[slot]);
+    const absl::Status status = (*engine)->ReadSlot(slot, 0, kSteps, values.bytes());
+    EXPECT_TRUE(status.ok()) << status;
+    outcome.parameters.emplace_back(values.floats().begin(), values.floats().end());
   }
   return outcome;
 }
@@ -121,6 +154,46 @@ TEST(StreamedStep, StateOnTheHostGivesTheBitsOfStateOnTheDevice) {
       }
     }
   }
+}
+
+// Spooled updates clip as deferred ones do; speculative ones of steps that do not clip are those.
+TEST(StreamedStep, StateOnSsdGivesTheBitsOfStateOnTheDevice) {
+  for (const bool tied : {false, true}) {
+    for (const int64_t leaves : {1, 4, 8}) {
+      for (const program::UpdatePolicy policy :
+           {program::UpdatePolicy::kSpooled, program::UpdatePolicy::kSpeculative}) {
+        program::Plan plan = PlanOf(Tier::kHost, leaves);
+        plan.gradient_clip = policy == program::UpdatePolicy::kSpooled ? 1 : 0;
+        const Outcome expected = RunSteps(Build(plan, tied));
+        plan.tier = Tier::kDevice;
+        plan.home = program::Home::kSsd;
+        plan.update = policy;
+        for (const int64_t ahead : {-1, 0, 1 << 20}) {
+          plan.prefetch_bytes = ahead;
+          plan.slabs = ahead == 0 ? program::kLeastSlabs : 8;
+          const program::ProgramSet set = Build(plan, tied);
+          EXPECT_GT(set.arena_bytes[static_cast<int>(Tier::kSsd)], 0);
+          const Outcome outcome = RunSteps(set);
+          EXPECT_EQ(outcome.losses, expected.losses) << leaves << " leaves, ahead " << ahead;
+          EXPECT_EQ(outcome.norms, expected.norms) << leaves << " leaves, ahead " << ahead;
+          EXPECT_TRUE(outcome == expected) << leaves << " leaves, ahead " << ahead;
+        }
+      }
+    }
+  }
+}
+
+TEST(StreamedStep, StateOnSsdWithoutAPathIsRefused) {
+  program::Plan plan = PlanOf(Tier::kDevice, 1);
+  plan.home = program::Home::kSsd;
+  plan.update = program::UpdatePolicy::kSpooled;
+  TextHost host(0, {});
+  device::ThreadPool pool(1);
+  EngineOptions options;
+  options.pool = &pool;
+  options.host = &host;
+  EXPECT_EQ(Engine::Create(Build(plan, false), options).status().message(),
+            "the programs keep bytes on SSD, and no path was given");
 }
 
 }  // namespace

@@ -1,0 +1,169 @@
+#include <xxhash.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstdint>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "common/status_macros.h"
+#include "memory/ssd/ssd_store.h"
+
+namespace strata::memory {
+namespace {
+
+class Stopwatch {
+ public:
+  explicit Stopwatch(std::atomic<int64_t>& nanos) : nanos_(nanos) {}
+  ~Stopwatch() {
+    nanos_ += std::chrono::duration_cast<std::chrono::nanoseconds>(
+                  std::chrono::steady_clock::now() - begin_)
+                  .count();
+  }
+
+ private:
+  std::atomic<int64_t>& nanos_;
+  const std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+};
+
+absl::Status CheckMemory(const void* memory, size_t bytes) {
+  if (reinterpret_cast<uintptr_t>(memory) % kSsdBlockBytes == 0 && bytes % kSsdBlockBytes == 0) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError("the SSD tier moves whole blocks of memory");
+}
+
+}  // namespace
+
+SsdQueue::SsdQueue(SsdStore* store, std::unique_ptr<IoBackend> backend)
+    : store_(store),
+      backend_(std::move(backend)),
+      pieces_(store->options_.queue_depth),
+      completions_(store->options_.queue_depth) {
+  for (int piece = 0; piece < static_cast<int>(pieces_.size()); ++piece) free_.push_back(piece);
+}
+
+absl::Status SsdQueue::Read(int64_t offset, absl::Span<std::byte> to) {
+  RETURN_IF_ERROR(CheckMemory(to.data(), to.size()));
+  ASSIGN_OR_RETURN(const absl::Span<SsdStore::Extent> extents,
+                   store_->Find(offset, static_cast<int64_t>(to.size())));
+  const Stopwatch stopwatch(store_->read_nanos_);
+  for (size_t e = 0; e < extents.size(); ++e) {
+    const SsdExtent begin = extents[e].range;
+    std::byte* const data = to.data() + (begin.offset - offset);
+    if (!extents[e].written) {
+      std::memset(data, 0, begin.bytes);
+      continue;
+    }
+    int64_t bytes = begin.bytes;
+    while (e + 1 < extents.size() && extents[e + 1].written) bytes += extents[++e].range.bytes;
+    RETURN_IF_ERROR(Move(false, begin.offset, data, bytes));
+    store_->bytes_read_ += bytes;
+  }
+  for (const SsdStore::Extent& extent : extents) {
+    if (!extent.written) continue;
+    const uint64_t found =
+        XXH3_64bits(to.data() + (extent.range.offset - offset), extent.range.bytes);
+    if (found == extent.checksum) continue;
+    return absl::DataLossError(absl::StrFormat(
+        "%s: the %d bytes from there on have the checksum %016x, those that were written had %016x "
+        "— the disk does not keep what it is given: replace it; the job goes on from its last "
+        "checkpoint",
+        store_->Where(extent.range.offset), extent.range.bytes, found, extent.checksum));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SsdQueue::Write(int64_t offset, absl::Span<const std::byte> from) {
+  RETURN_IF_ERROR(CheckMemory(from.data(), from.size()));
+  ASSIGN_OR_RETURN(const absl::Span<SsdStore::Extent> extents,
+                   store_->Find(offset, static_cast<int64_t>(from.size())));
+  const Stopwatch stopwatch(store_->write_nanos_);
+  for (SsdStore::Extent& extent : extents) {
+    extent.checksum = XXH3_64bits(from.data() + (extent.range.offset - offset), extent.range.bytes);
+    extent.written = true;
+  }
+  const auto bytes = static_cast<int64_t>(from.size());
+  RETURN_IF_ERROR(Move(true, offset, const_cast<std::byte*>(from.data()), bytes));
+  store_->bytes_written_ += bytes;
+  return absl::OkStatus();
+}
+
+absl::Status SsdQueue::Move(bool write, int64_t offset, std::byte* data, int64_t bytes) {
+  const int64_t end = offset + bytes;
+  absl::Status status;
+  while (status.ok() && (offset < end || busy())) {
+    while (status.ok() && offset < end && !free_.empty()) {
+      const int slot = free_.back();
+      const int64_t most = std::min(store_->options_.request_bytes, end - offset);
+      const int64_t piece = std::min(most, store_->stripes_.Find(offset).bytes);
+      free_.pop_back();
+      pieces_[slot] = {offset, data, piece};
+      offset += piece;
+      data += piece;
+      status = Submit(write, slot);
+    }
+    if (status.ok()) status = Advance(write);
+  }
+  if (!status.ok()) Drain();
+  return status;
+}
+
+absl::Status SsdQueue::Submit(bool write, int slot) {
+  const Piece& piece = pieces_[slot];
+  const Stripes::Place place = store_->stripes_.Find(piece.offset);
+  const absl::Status status = backend_->Submit({.write = write,
+                                                .file = store_->files_[place.file],
+                                                .offset = place.offset,
+                                                .data = piece.data,
+                                                .bytes = piece.bytes,
+                                                .id = slot});
+  if (!status.ok()) free_.push_back(slot);  // it is not in flight
+  return status;
+}
+
+absl::Status SsdQueue::Advance(bool write) {
+  ASSIGN_OR_RETURN(const int count, backend_->Wait(absl::MakeSpan(completions_)));
+  absl::Status first;
+  for (int i = 0; i < count; ++i) first.Update(Continue(write, completions_[i]));
+  return first;
+}
+
+absl::Status SsdQueue::Continue(bool write, const IoCompletion& completion) {
+  const auto slot = static_cast<int>(completion.id);
+  Piece& piece = pieces_[slot];
+  const int64_t moved = completion.result;
+  if (moved == -EINTR || moved == -EAGAIN) return Submit(write, slot);
+  if (moved >= kSsdBlockBytes && moved < piece.bytes) {
+    // Whole blocks of it: the rest begins at one again.
+    const int64_t whole = moved / kSsdBlockBytes * kSsdBlockBytes;
+    piece = {piece.offset + whole, piece.data + whole, piece.bytes - whole};
+    return Submit(write, slot);
+  }
+  free_.push_back(slot);
+  if (moved == piece.bytes) return absl::OkStatus();
+  const std::string what = absl::StrCat(
+      store_->Where(piece.offset), ": ", write ? "writing " : "reading ", piece.bytes, " bytes: ",
+      moved < 0 ? std::strerror(static_cast<int>(-moved))
+                : absl::StrCat("no more than ", moved, " were moved"));
+  if (moved == -ENOSPC || moved == -EDQUOT) {
+    return absl::ResourceExhaustedError(absl::StrCat(what, " — make room on the disk"));
+  }
+  return absl::DataLossError(absl::StrCat(
+      what,
+      " — the kernel's log says what ails the disk; the job goes on from its last checkpoint"));
+}
+
+// Until then memory is in use.
+void SsdQueue::Drain() {
+  while (busy()) {
+    const absl::StatusOr<int> count = backend_->Wait(absl::MakeSpan(completions_));
+    if (!count.ok()) return;
+    for (int i = 0; i < *count; ++i) free_.push_back(static_cast<int>(completions_[i].id));
+  }
+}
+
+}  // namespace strata::memory

@@ -1,0 +1,149 @@
+// The SSD tier's bytes: one flat address space over files that were allocated beforehand.
+//
+// Striped over the paths, moved by direct I/O (the page cache would hold a second copy in host
+// memory, which the tier exists to spare), each extent with a checksum that every read verifies.
+// The files have no names: their space is the disk's again when the process ends, however it ends,
+// so nothing is left to be found and reclaimed.
+#ifndef STRATA_MEMORY_SSD_SSD_STORE_H_
+#define STRATA_MEMORY_SSD_SSD_STORE_H_
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "memory/ssd/io_backend.h"
+#include "memory/ssd/stripes.h"
+
+namespace strata::memory {
+
+inline constexpr int64_t kSsdBlockBytes = 4096;  // direct I/O moves whole blocks to whole addresses
+
+struct SsdPath {
+  std::string directory;    // exists
+  int64_t limit_bytes = 0;  // 0: what the disk has
+};
+
+enum class IoBackendKind : uint8_t { kAuto, kUring, kLibaio, kThreads };
+const char* Name(IoBackendKind kind);
+
+struct SsdOptions {
+  std::vector<SsdPath> paths;
+  IoBackendKind backend = IoBackendKind::kAuto;  // the first of the others, in order, that works
+  // What the bandwidth of NVMe drives asks for (DeepSpeed's DeepNVMe: 1 MiB at a depth of 8).
+  int64_t request_bytes = 1 << 20;
+  int queue_depth = 8;
+  int64_t stripe_bytes = 4 << 20;
+  // Stands around a queue's back end, for tests that let disks fail. Null: nothing does.
+  std::function<std::unique_ptr<IoBackend>(std::unique_ptr<IoBackend>)> around_backend;
+};
+
+// Of the address space; whole blocks.
+struct SsdExtent {
+  int64_t offset = 0;
+  int64_t bytes = 0;
+};
+
+// Since the store was made. Seconds are those that queues spent moving bytes, each for itself.
+struct SsdCounters {
+  int64_t bytes_read = 0, bytes_written = 0;
+  double read_seconds = 0, write_seconds = 0;
+};
+
+class SsdQueue;
+
+class SsdStore {
+ public:
+  // `extents`: ascending and disjoint; what is read and written whole. Files are allocated up to
+  // the last one's end. InvalidArgument: extents that are none, no path; NotFound, PermissionDenied
+  // and others: a path cannot be used; ResourceExhausted, with the bytes: paths' limits or disks
+  // have no such room; Unavailable: a back end that was asked for does not work here.
+  static absl::StatusOr<std::unique_ptr<SsdStore>> Create(SsdOptions options,
+                                                          std::vector<SsdExtent> extents);
+  ~SsdStore();
+  SsdStore(const SsdStore&) = delete;
+  SsdStore& operator=(const SsdStore&) = delete;
+
+  // The store outlives its queues.
+  std::unique_ptr<SsdQueue> OpenQueue();
+
+  int64_t bytes() const { return bytes_; }
+  IoBackendKind backend() const { return options_.backend; }  // never kAuto
+  // Whether all paths take direct I/O: those in memory and some overlays do not.
+  bool direct() const { return direct_; }
+  SsdCounters counters() const;
+  int file(int path) const { return files_[path]; }  // for tests
+
+ private:
+  friend class SsdQueue;
+  struct Extent {
+    SsdExtent range;
+    uint64_t checksum = 0;  // XXH3
+    bool written = false;
+  };
+
+  SsdStore(SsdOptions options, Stripes stripes, int64_t bytes)
+      : options_(std::move(options)), stripes_(std::move(stripes)), bytes_(bytes) {}
+  absl::Status OpenFiles();
+  absl::StatusOr<int> OpenFile(const SsdPath& path);
+  absl::Status ChooseBackend();
+  std::unique_ptr<IoBackend> MakeBackend(IoBackendKind kind) const;
+  // The extents that make up the range. InvalidArgument: none do.
+  absl::StatusOr<absl::Span<Extent>> Find(int64_t offset, int64_t bytes);
+  // "/scratch, byte 8192 of its file".
+  std::string Where(int64_t offset) const;
+
+  SsdOptions options_;
+  const Stripes stripes_;
+  const int64_t bytes_;
+  bool direct_ = true;
+  std::vector<int> files_;  // per path
+  std::vector<Extent> extents_;
+  std::atomic<int64_t> bytes_read_ = 0, bytes_written_ = 0, read_nanos_ = 0, write_nanos_ = 0;
+};
+
+// One thread's requests; several queues work at once. Who reads or writes an extent that another
+// queue writes does so before or after.
+class SsdQueue {
+ public:
+  // Both block. The range is one extent or several that follow each other without a gap. Memory
+  // begins at a multiple of kSsdBlockBytes. What was never written is zeros. DataLoss, with path
+  // and place: the disk gave other bytes than were written, or none (EIO); ResourceExhausted: a
+  // disk that filled up all the same. What a failed write left behind does not match its checksum.
+  absl::Status Read(int64_t offset, absl::Span<std::byte> to);
+  absl::Status Write(int64_t offset, absl::Span<const std::byte> from);
+
+ private:
+  friend class SsdStore;
+  // What is in flight of the range that Move is at.
+  struct Piece {
+    int64_t offset = 0;  // in the address space
+    std::byte* data = nullptr;
+    int64_t bytes = 0;
+  };
+
+  SsdQueue(SsdStore* store, std::unique_ptr<IoBackend> backend);
+  absl::Status Move(bool write, int64_t offset, std::byte* data, int64_t bytes);
+  absl::Status Submit(bool write, int slot);
+  // Waits for some; the pieces that are complete are free again, of others the rest is asked for.
+  absl::Status Advance(bool write);
+  absl::Status Continue(bool write, const IoCompletion& completion);
+  void Drain();
+  bool busy() const { return free_.size() < pieces_.size(); }
+
+  SsdStore* const store_;
+  const std::unique_ptr<IoBackend> backend_;
+  std::vector<Piece> pieces_;  // by the id of their request
+  std::vector<int> free_;      // of pieces_
+  std::vector<IoCompletion> completions_;
+};
+
+}  // namespace strata::memory
+
+#endif  // STRATA_MEMORY_SSD_SSD_STORE_H_

@@ -1,0 +1,61 @@
+#include "worker/engine/ssd_tier.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
+
+namespace strata::worker {
+namespace {
+
+using memory::SsdExtent;
+using program::Stream;
+
+// Ranges overlap where slots take turns at a place. The store's extents are the pieces between any
+// two neighbouring borders, so that each range is a row of them.
+std::vector<SsdExtent> Pieces(const std::vector<SsdExtent>& ranges) {
+  std::map<int64_t, int64_t> open;  // by border: ranges that begin there less those that end
+  for (const SsdExtent& range : ranges) {
+    ++open[range.offset];
+    --open[range.offset + range.bytes];
+  }
+  std::vector<SsdExtent> pieces;
+  int64_t covering = 0, begin = 0;
+  for (const auto& [border, change] : open) {
+    if (covering > 0) pieces.push_back({begin, border - begin});
+    covering += change;
+    begin = border;
+  }
+  return pieces;
+}
+
+}  // namespace
+
+void SsdTier::Use(int64_t offset, int64_t bytes) {
+  if (bytes > 0) ranges_.push_back({offset, bytes});
+}
+
+absl::Status SsdTier::Open(const std::array<bool, program::kStreamCount>& used) {
+  if (options_.paths.empty()) {
+    return absl::InvalidArgumentError("the programs keep bytes on SSD, and no path was given");
+  }
+  ASSIGN_OR_RETURN(store_, memory::SsdStore::Create(options_, Pieces(ranges_)));
+  ranges_ = {};
+  for (int stream = 0; stream < program::kStreamCount; ++stream) {
+    if (!used[stream] && stream != static_cast<int>(Stream::kCaller)) continue;
+    queues_[stream] = store_->OpenQueue();
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SsdTier::Read(Stream stream, int64_t offset, absl::Span<std::byte> memory) {
+  return queue(stream).Read(offset, memory);
+}
+
+absl::Status SsdTier::Write(Stream stream, int64_t offset, absl::Span<const std::byte> memory) {
+  return queue(stream).Write(offset, memory);
+}
+
+}  // namespace strata::worker

@@ -1,0 +1,48 @@
+// The SSD tier of one engine: what its programs read and write there, and who moves it.
+//
+// Slots on SSD have addresses like others, at which nothing lies (AddressMap reserves them): an
+// address names a place in the tier. Transfers to and from it are calls that block their lane.
+#ifndef STRATA_WORKER_ENGINE_SSD_TIER_H_
+#define STRATA_WORKER_ENGINE_SSD_TIER_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "memory/ssd/ssd_store.h"
+#include "program/ir/types.h"
+
+namespace strata::worker {
+
+class SsdTier {
+ public:
+  explicit SsdTier(memory::SsdOptions options) : options_(std::move(options)) {}
+
+  // ---- While programs are bound: ranges that are read or written whole. Multiples of blocks.
+  void Use(int64_t offset, int64_t bytes);
+
+  // Once, when all are known: makes the files. `used`: streams that transfers are on. Errors: the
+  // store's; InvalidArgument: no path was given.
+  absl::Status Open(const std::array<bool, program::kStreamCount>& used);
+
+  // Ranges named by Use, or what such make up. On the stream's lane; kCaller: between steps, on the
+  // thread that runs them. `memory` begins at a block's address and has whole blocks.
+  absl::Status Read(program::Stream stream, int64_t offset, absl::Span<std::byte> memory);
+  absl::Status Write(program::Stream stream, int64_t offset, absl::Span<const std::byte> memory);
+
+ private:
+  memory::SsdQueue& queue(program::Stream stream) { return *queues_[static_cast<int>(stream)]; }
+
+  const memory::SsdOptions options_;
+  std::vector<memory::SsdExtent> ranges_;
+  std::unique_ptr<memory::SsdStore> store_;
+  std::array<std::unique_ptr<memory::SsdQueue>, program::kStreamCount> queues_;
+};
+
+}  // namespace strata::worker
+
+#endif  // STRATA_WORKER_ENGINE_SSD_TIER_H_
