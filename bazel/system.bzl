@@ -2,7 +2,6 @@
 
 # name: (pkg-config packages, or None) , further link flags
 _LIBRARIES = {
-    "aio": (None, "-laio"),
     # All of Abseil that Strata uses; static order does not matter for shared objects.
     "absl": ("absl_status absl_statusor absl_strings absl_str_format absl_flat_hash_map absl_flat_hash_set " +
              "absl_synchronization absl_time absl_span absl_cleanup absl_inlined_vector absl_any_invocable", ""),

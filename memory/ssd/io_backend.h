@@ -44,7 +44,7 @@ class IoBackend {
 std::unique_ptr<IoBackend> MakeUringBackend(int depth);
 // The kernel's older asynchronous I/O (io_submit(2)); truly asynchronous with direct I/O only, and
 // refused where the system's fs.aio-max-nr is used up.
-std::unique_ptr<IoBackend> MakeLibaioBackend(int depth);
+std::unique_ptr<IoBackend> MakeAioBackend(int depth);
 // Threads with pread(2) and pwrite(2), one per request in flight. Works anywhere.
 std::unique_ptr<IoBackend> MakeThreadsBackend(int depth);
 

@@ -59,7 +59,7 @@ int OpenNameless(const std::string& directory, int flags) {
 }  // namespace
 
 const char* Name(IoBackendKind kind) {
-  static constexpr const char* kNames[] = {"auto", "io_uring", "libaio", "threads"};
+  static constexpr const char* kNames[] = {"auto", "io_uring", "aio", "threads"};
   return kNames[static_cast<int>(kind)];
 }
 
@@ -114,8 +114,8 @@ std::unique_ptr<IoBackend> SsdStore::MakeBackend(IoBackendKind kind) const {
   switch (kind) {
     case IoBackendKind::kUring:
       return MakeUringBackend(options_.queue_depth);
-    case IoBackendKind::kLibaio:
-      return MakeLibaioBackend(options_.queue_depth);
+    case IoBackendKind::kAio:
+      return MakeAioBackend(options_.queue_depth);
     case IoBackendKind::kThreads:
     case IoBackendKind::kAuto:
       break;
@@ -139,7 +139,7 @@ absl::Status SsdStore::ChooseBackend() {
   };
   if (options_.backend != IoBackendKind::kAuto) return works(options_.backend);
   for (const IoBackendKind kind :
-       {IoBackendKind::kUring, IoBackendKind::kLibaio, IoBackendKind::kThreads}) {
+       {IoBackendKind::kUring, IoBackendKind::kAio, IoBackendKind::kThreads}) {
     options_.backend = kind;
     const absl::Status status = works(kind);
     if (status.ok() || kind == IoBackendKind::kThreads) return status;

@@ -30,7 +30,7 @@ struct SsdPath {
   int64_t limit_bytes = 0;  // 0: what the disk has
 };
 
-enum class IoBackendKind : uint8_t { kAuto, kUring, kLibaio, kThreads };
+enum class IoBackendKind : uint8_t { kAuto, kUring, kAio, kThreads };
 const char* Name(IoBackendKind kind);
 
 struct SsdOptions {

@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <iostream>
 #include <memory>
 #include <random>
 #include <string>
@@ -67,8 +68,10 @@ class EveryBackend : public testing::TestWithParam<IoBackendKind> {
   // A back end that this machine forbids is not tested on it.
   std::unique_ptr<SsdStore> Open(SsdOptions options, std::vector<SsdExtent> extents) {
     auto store = SsdStore::Create(std::move(options), std::move(extents));
-    if (absl::IsUnavailable(store.status()) && GetParam() != IoBackendKind::kThreads)
+    if (absl::IsUnavailable(store.status()) && GetParam() != IoBackendKind::kThreads) {
+      std::cerr << store.status() << "\n";
       return nullptr;
+    }
     EXPECT_TRUE(store.ok()) << store.status();
     return store.ok() ? *std::move(store) : nullptr;
   }
@@ -155,7 +158,7 @@ TEST_P(EveryBackend, QueuesOfSeveralThreadsWorkAtOnce) {
 }
 
 INSTANTIATE_TEST_SUITE_P(, EveryBackend,
-                         testing::Values(IoBackendKind::kUring, IoBackendKind::kLibaio,
+                         testing::Values(IoBackendKind::kUring, IoBackendKind::kAio,
                                          IoBackendKind::kThreads),
                          [](const auto& info) { return std::string(Name(info.param)); });
 
