@@ -382,13 +382,19 @@ TEST(Engine, RefusesProgramsItCannotRun) {
   {
     Workshop shop;
     shop.assembler.AddPersistent({.name = "spilled", .tier = Tier::kSsd, .bytes = 64});
-    EXPECT_TRUE(absl::IsUnimplemented(shop.Open().status()));
+    EXPECT_EQ(shop.Open().status().message(),
+              "the programs keep bytes on SSD, and no path was given");
   }
   {
     Workshop shop;
+    // Memory at no block's address, without room for whole blocks.
     shop.assembler.BeginProgram("from disk");
-    shop.Transfer(shop.Slot("a"), shop.Slot("b"), Stream::kSsdRead);
-    EXPECT_TRUE(absl::IsUnimplemented(shop.Open().status()));
+    const int spilled =
+        shop.assembler.AddPersistent({.name = "spilled", .tier = Tier::kSsd, .bytes = 64});
+    shop.Transfer(spilled, shop.Slot("b"), Stream::kSsdRead);
+    const absl::Status status = shop.Open().status();
+    EXPECT_TRUE(absl::IsInvalidArgument(status));
+    EXPECT_NE(status.message().find("room for whole blocks"), absl::string_view::npos) << status;
   }
   {
     device::CpuDevice strict({.shares_memory = false});

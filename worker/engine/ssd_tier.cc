@@ -10,6 +10,8 @@
 namespace strata::worker {
 namespace {
 
+static_assert(static_cast<int>(program::Stream::kCaller) == program::kStreamCount);
+
 using memory::SsdExtent;
 using program::Stream;
 
@@ -44,9 +46,9 @@ absl::Status SsdTier::Open(const std::array<bool, program::kStreamCount>& used) 
   ASSIGN_OR_RETURN(store_, memory::SsdStore::Create(options_, Pieces(ranges_)));
   ranges_ = {};
   for (int stream = 0; stream < program::kStreamCount; ++stream) {
-    if (!used[stream] && stream != static_cast<int>(Stream::kCaller)) continue;
-    queues_[stream] = store_->OpenQueue();
+    if (used[stream]) queues_[stream] = store_->OpenQueue();
   }
+  queues_.back() = store_->OpenQueue();
   return absl::OkStatus();
 }
 

@@ -40,7 +40,8 @@ class SsdTier {
   const memory::SsdOptions options_;
   std::vector<memory::SsdExtent> ranges_;
   std::unique_ptr<memory::SsdStore> store_;
-  std::array<std::unique_ptr<memory::SsdQueue>, program::kStreamCount> queues_;
+  // By stream, kCaller behind them.
+  std::array<std::unique_ptr<memory::SsdQueue>, program::kStreamCount + 1> queues_;
 };
 
 }  // namespace strata::worker
