@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <chrono>
 #include <cstdint>
 #include <cstring>
 #include <utility>
@@ -17,16 +16,14 @@ namespace {
 
 class Stopwatch {
  public:
-  explicit Stopwatch(std::atomic<int64_t>& nanos) : nanos_(nanos) {}
-  ~Stopwatch() {
-    nanos_ += std::chrono::duration_cast<std::chrono::nanoseconds>(
-                  std::chrono::steady_clock::now() - begin_)
-                  .count();
-  }
+  Stopwatch(const common::Clock* clock, std::atomic<int64_t>& nanos)
+      : clock_(clock), nanos_(nanos), begin_(clock->Now()) {}
+  ~Stopwatch() { nanos_ += static_cast<int64_t>((clock_->Now() - begin_) * 1e9); }
 
  private:
+  const common::Clock* const clock_;
   std::atomic<int64_t>& nanos_;
-  const std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+  const double begin_;
 };
 
 absl::Status CheckMemory(const void* memory, size_t bytes) {
@@ -50,7 +47,7 @@ absl::Status SsdQueue::Read(int64_t offset, absl::Span<std::byte> to) {
   RETURN_IF_ERROR(CheckMemory(to.data(), to.size()));
   ASSIGN_OR_RETURN(const absl::Span<SsdStore::Extent> extents,
                    store_->Find(offset, static_cast<int64_t>(to.size())));
-  const Stopwatch stopwatch(store_->read_nanos_);
+  const Stopwatch stopwatch(store_->options_.clock, store_->read_nanos_);
   for (size_t e = 0; e < extents.size(); ++e) {
     const SsdExtent begin = extents[e].range;
     std::byte* const data = to.data() + (begin.offset - offset);
@@ -81,7 +78,7 @@ absl::Status SsdQueue::Write(int64_t offset, absl::Span<const std::byte> from) {
   RETURN_IF_ERROR(CheckMemory(from.data(), from.size()));
   ASSIGN_OR_RETURN(const absl::Span<SsdStore::Extent> extents,
                    store_->Find(offset, static_cast<int64_t>(from.size())));
-  const Stopwatch stopwatch(store_->write_nanos_);
+  const Stopwatch stopwatch(store_->options_.clock, store_->write_nanos_);
   for (SsdStore::Extent& extent : extents) {
     extent.checksum = XXH3_64bits(from.data() + (extent.range.offset - offset), extent.range.bytes);
     extent.written = true;

@@ -67,6 +67,8 @@ absl::StatusOr<std::unique_ptr<SsdStore>> SsdStore::Create(SsdOptions options,
                                                            std::vector<SsdExtent> extents) {
   RETURN_IF_ERROR(CheckOptions(options));
   RETURN_IF_ERROR(CheckExtents(extents));
+  static const common::MonotonicClock monotonic;
+  if (options.clock == nullptr) options.clock = &monotonic;
   const int64_t bytes = extents.empty() ? 0 : extents.back().offset + extents.back().bytes;
   std::vector<int64_t> limits;
   for (const SsdPath& path : options.paths) limits.push_back(path.limit_bytes);

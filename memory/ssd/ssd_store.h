@@ -18,6 +18,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "common/clock.h"
 #include "memory/ssd/io_backend.h"
 #include "memory/ssd/stripes.h"
 
@@ -40,6 +41,7 @@ struct SsdOptions {
   int64_t request_bytes = 1 << 20;
   int queue_depth = 8;
   int64_t stripe_bytes = 4 << 20;
+  const common::Clock* clock = nullptr;  // null: the monotonic clock
   // Stands around a queue's back end, for tests that let disks fail. Null: nothing does.
   std::function<std::unique_ptr<IoBackend>(std::unique_ptr<IoBackend>)> around_backend;
 };

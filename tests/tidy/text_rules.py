@@ -29,7 +29,8 @@ BANNED = [
       "controller/service/transport",  # waits in poll(), in epoll_wait() and for MUNGE's daemon
       "controller/service/files/file_pool.cc",  # what may hang for ever on a file system
       "controller/service/reactor/read_pool.h",  # beside the writer and gRPC
-      "controller/service/reactor/read_pool.cc"),
+      "controller/service/reactor/read_pool.cc",
+      "memory/ssd/threads_backend.cc"),  # one per request that waits for the disk
      "threads belong to device, worker, collectives and checkpoint: use what they offer"),
     (r"(?<![\w.>])(std::)?(quick_)?exit\(", ("tests",), "return a status up to main"),
     (r"(?<![\w.>])(std::)?abort\(", ("common/check.h",), "STRATA_CHECK for invariants, absl::Status for the rest"),
