@@ -106,4 +106,10 @@ ConfigFields ConfigFields::Object(const char* key) const {
   return ConfigFields(object, absl::StrCat(prefix_, key, "."), &problems_);
 }
 
+const Json* TextPart(const Json& json) {
+  const auto type = json.find("model_type"), text = json.find("text_config");
+  const bool sees = type != json.end() && *type == "gemma3";
+  return sees && text != json.end() && text->is_object() ? &*text : nullptr;
+}
+
 }  // namespace strata::checkpoint

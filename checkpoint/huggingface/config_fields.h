@@ -42,6 +42,9 @@ class ConfigFields {
   std::vector<std::string>& problems_;
 };
 
+// The part that is a language model of a model with eyes; null: `json` is one itself.
+const nlohmann::json* TextPart(const nlohmann::json& json);
+
 }  // namespace strata::checkpoint
 
 #endif  // STRATA_CHECKPOINT_HUGGINGFACE_CONFIG_FIELDS_H_

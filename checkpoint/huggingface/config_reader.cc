@@ -301,11 +301,8 @@ absl::StatusOr<HuggingFaceConfig> ParseConfig(const std::string& text, const std
   }
   HuggingFaceConfig result;
   std::vector<std::string> problems;
-  const auto nested = json.find("text_config");
-  const auto type = json.find("model_type");
-  if (type != json.end() && *type == "gemma3" && nested != json.end() && nested->is_object()) {
-    // A model with eyes: its text model stands alone.
-    Json inner = *nested;
+  if (const Json* const text_part = TextPart(json); text_part != nullptr) {
+    Json inner = *text_part;
     inner["model_type"] = "gemma3_text";
     for (const char* key : {"dtype", "torch_dtype", "quantization_config"}) {
       if (!inner.contains(key) && json.contains(key)) inner[key] = json[key];

@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "checkpoint/huggingface/config.h"
+#include "checkpoint/huggingface/config_fields.h"
 #include "checkpoint/huggingface/rope_config.h"
 
 namespace strata::checkpoint {
@@ -32,8 +33,9 @@ constexpr FamilyNames kFamilies[] = {
 Json StartFrom(const std::string& original) {
   Json json = Json::parse(original, nullptr, /*allow_exceptions=*/false);
   if (!json.is_object()) return Json::object();
-  if (!json.contains("text_config") || !json["text_config"].is_object()) return json;
-  Json text = json["text_config"];
+  const Json* const part = TextPart(json);
+  if (part == nullptr) return json;
+  Json text = *part;
   for (const char* token : {"bos_token_id", "eos_token_id", "pad_token_id"}) {
     if (!text.contains(token) && json.contains(token)) text[token] = json[token];
   }

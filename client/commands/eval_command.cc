@@ -78,6 +78,11 @@ absl::StatusOr<std::string> DataOf(const Arguments& arguments, const std::string
   return entry.path;
 }
 
+v1::TrainSpec::Precision PrecisionOf(const std::string& word) {
+  if (word == "bf16") return v1::TrainSpec::PRECISION_BF16;
+  return word == "f16" ? v1::TrainSpec::PRECISION_F16 : v1::TrainSpec::PRECISION_F32;
+}
+
 absl::StatusOr<StandaloneRequest> PrepareEval(const Arguments& arguments, Terminal& terminal) {
   StandaloneRequest request;
   request.set_task(StandaloneRequest::TASK_EVALUATE);
@@ -94,6 +99,7 @@ absl::StatusOr<StandaloneRequest> PrepareEval(const Arguments& arguments, Termin
   request.set_ranks(arguments.Count("--ranks").value_or(1));
   request.set_threads_per_rank(ThreadsPerRank(request.ranks()));
   request.set_sequence(arguments.Count("--sequence").value_or(0));
+  request.set_precision(PrecisionOf(arguments.Text("--precision", "f32")));
   return request;
 }
 
@@ -131,7 +137,7 @@ Command EvalCommand() {
   command.usage =
       "--from CHECKPOINT|DIR --data FILE [--tokenizer DIR] [--sequence N] [--dump-logits "
       "F.safetensors] "
-      "[--ranks N]";
+      "[--ranks N] [--precision f32|bf16|f16]";
   command.summary = "Measure the loss and perplexity of a trained model on a file";
   command.flags = {
       {"--from", Flag::Kind::kText, "CHECKPOINT|DIR",
@@ -151,7 +157,7 @@ Command EvalCommand() {
        "",
        0,
        0,
-       {"f32"}},
+       {"f32", "bf16", "f16"}},
   };
   command.flags[0].required = true;
   command.flags[1].required = true;

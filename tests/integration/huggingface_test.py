@@ -59,11 +59,11 @@ parallel: {parallel}
         for name, tensor in before.items():
             self.assertEqual(after[name], tensor, name)
 
-    def check_logits(self, family: str, source):
+    def check_logits(self, family: str, source, *more, tolerance=1e-4):
         expected = self.expected[family]
         dump = self.folder / "logits.safetensors"
         self.strata("eval", "--from", source, "--data", f"models/{family}.bin", "--sequence", expected["sequence"],
-                    "--dump-logits", dump)
+                    "--dump-logits", dump, *more)
         _, (windows, rows, vocab), content = tensors(dump)["logits"]
         logits = struct.unpack(f"<{windows * rows * vocab}f", content)
         every_row, every_token = expected["every"]
@@ -71,10 +71,12 @@ parallel: {parallel}
             for i, row in enumerate(chosen):
                 for j, value in enumerate(row):
                     found = logits[(window * rows + i * every_row) * vocab + j * every_token]
-                    self.assertAlmostEqual(found, value, delta=1e-4 * expected["largest"])
+                    self.assertAlmostEqual(found, value, delta=tolerance * expected["largest"])
 
     def check_family(self, family: str):
         self.check_logits(family, f"models/{family}")
+        self.check_logits(family, f"models/{family}", "--precision", "bf16", tolerance=2e-2)
+        self.check_logits(family, f"models/{family}", "--precision", "f16", "--ranks", "2", tolerance=4e-3)
         expected = self.expected[family]
         # Bytes, which need not be text.
         found = subprocess.run([self.folder / "bin" / "strata", "generate", "--from", f"models/{family}", "--prompt",

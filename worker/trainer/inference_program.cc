@@ -9,6 +9,7 @@
 #include "model/families/families.h"
 #include "model/model_spec_proto.h"
 #include "worker/trainer/adapters.h"
+#include "worker/trainer/number_plan.h"
 #include "worker/trainer/plan_digest.h"
 
 namespace strata::worker {
@@ -75,6 +76,8 @@ absl::StatusOr<InferenceProgram> CompileInference(const v1::JobSpec& job, int64_
   emit.prefill_chunk = result.chunk;
   emit.threads = task.threads();
   emit.lora = LoraOf(job.train());
+  ASSIGN_OR_RETURN(emit.type, ComputeTypeOf(task.request().precision()));
+  result.type = emit.type;
   ASSIGN_OR_RETURN(program::LayerGraph graph, model::EmitFamily(result.model, emit));
   result.constant_rows = model::RopeTableRows(result.model, emit);
   result.constants = graph.constants;

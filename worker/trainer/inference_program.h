@@ -19,8 +19,9 @@
 namespace strata::worker {
 
 struct InferenceProgram {
-  std::string digest;      // of the plan
-  model::ModelSpec model;  // its context is no longer than the task needs
+  std::string digest;                          // of the plan
+  model::ModelSpec model;                      // its context is no longer than the task needs
+  program::DType type = program::DType::kF32;  // that it computes in, and of the logits
   int64_t trained_sequence = 0;
   int64_t given_tokens = 0;   // of a window or a prompt
   int64_t parameters = 0;     // of the model

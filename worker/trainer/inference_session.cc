@@ -9,7 +9,9 @@
 #include "checkpoint/reader.h"
 #include "common/check.h"
 #include "common/status_macros.h"
+#include "kernels/state_format.h"
 #include "program/ir/scalars.h"
+#include "worker/engine/binding/number_type.h"
 #include "worker/trainer/adapters.h"
 #include "worker/trainer/base_weights.h"
 #include "worker/trainer/program_digest.h"
@@ -108,9 +110,15 @@ absl::StatusOr<absl::Span<const float>> InferenceSession::Read(absl::Span<const 
   Engine& engine = rank_engine_->engine();
   RETURN_IF_ERROR(engine.RunStep(count == 1 ? kDecode : kPrefill, 0));
   RETURN_IF_ERROR(engine.Drain());  // a rank that leaves has sent what the others wait for
-  const absl::Span<std::byte> bytes = engine.SlotBytes(own_.slots.logits, 0, 0);
-  return absl::MakeConstSpan(reinterpret_cast<const float*>(bytes.data()),
-                             static_cast<size_t>(count * program_.model.vocab));
+  const std::byte* const logits = engine.SlotBytes(own_.slots.logits, 0, 0).data();
+  const auto values = static_cast<size_t>(count * program_.model.vocab);
+  if (program_.type == program::DType::kF32) {
+    return absl::MakeConstSpan(reinterpret_cast<const float*>(logits), values);
+  }
+  wide_logits_.resize(values);
+  kernels::ReadNumbers(NumberTypeOf(program_.type), logits, 0, static_cast<int64_t>(values),
+                       wide_logits_.data());
+  return wide_logits_;
 }
 
 absl::StatusOr<v1::JobPlan> PlanInference(const TaskContext& context, const std::string& path,

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
@@ -54,6 +55,7 @@ class InferenceSession {
   const program::DecodePrograms& own_;  // of its stages
   Host host_;
   std::unique_ptr<RankEngine> rank_engine_;
+  std::vector<float> wide_logits_;  // of a model that computes in fewer bits
 };
 
 // What is fixed before: the newest intact checkpoint at `path`, or the Hugging Face directory that
