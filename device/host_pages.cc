@@ -39,12 +39,14 @@ int Populate(std::byte* data, int64_t bytes) {
 }  // namespace
 
 absl::StatusOr<std::byte*> ReservePages(int64_t bytes) {
-  void* mapped = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  // Without access it counts nowhere as memory, however long: the system is asked for that later.
+  void* mapped = mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (mapped == MAP_FAILED) return NoRoom(bytes, "mmap", errno);
   return static_cast<std::byte*>(mapped);
 }
 
 absl::Status CommitPages(std::byte* data, int64_t bytes) {
+  if (mprotect(data, bytes, PROT_READ | PROT_WRITE) != 0) return NoRoom(bytes, "mprotect", errno);
   // Only whole huge pages inside the mapping are ever used, so no byte is present beyond its end.
   // Advice: a refusal costs speed, nothing else.
   madvise(data, bytes, MADV_HUGEPAGE);

@@ -47,6 +47,13 @@ TEST(Arena, RefusesNegativeSizes) {
   EXPECT_EQ(Create(-1).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
+// A tier on disk has more of them than the machine has memory.
+TEST(Arena, AddressesAloneNeedNoMemory) {
+  auto arena = Arena::Reserve(&Cpu(), device::Memory::kHost, int64_t{16} << 40);
+  ASSERT_TRUE(arena.ok()) << arena.status();
+  EXPECT_NE(arena->data(), nullptr);
+}
+
 TEST(Arena, NamesTheSizeWhenThereIsNoRoom) {
   const int64_t bytes = int64_t{1} << 60;
   const absl::Status status = Create(bytes).status();

@@ -172,7 +172,7 @@ absl::StatusOr<absl::Span<SsdStore::Extent>> SsdStore::Find(int64_t offset, int6
     end += last->range.bytes;
     ++last;
   }
-  if (end == offset + bytes) return absl::MakeSpan(&*first, last - first);
+  if (last != first && end == offset + bytes) return absl::MakeSpan(&*first, last - first);
   return absl::InvalidArgumentError(absl::StrCat("bytes [", offset, ", ", offset + bytes,
                                                  ") of the SSD tier are no row of its extents"));
 }

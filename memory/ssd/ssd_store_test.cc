@@ -245,6 +245,7 @@ TEST(SsdQueue, RangesThatAreNoExtentsAndMemoryThatIsNoBlocksAreRefused) {
                                       {2 * kBlock, kBlock},
                                       {3 * kBlock, kBlock},
                                       {4 * kBlock, kBlock},
+                                      {int64_t{0}, int64_t{0}},
                                       {int64_t{0}, 4 * kBlock}}) {
     EXPECT_TRUE(absl::IsInvalidArgument(queue->Read(offset, memory.part(0, bytes)))) << offset;
   }
