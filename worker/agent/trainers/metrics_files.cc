@@ -52,6 +52,14 @@ int64_t CountLines(const std::string& text) {
   return lines;
 }
 
+// Of the last line of a text that is cut; 0: it has none.
+int64_t LastStep(const std::string& cut) {
+  if (cut.empty()) return 0;
+  const size_t before = cut.rfind('\n', cut.size() - 2);
+  const size_t begin = before == std::string::npos ? 0 : before + 1;
+  return protocol::StepOfLine(absl::string_view(cut).substr(begin)).value_or(0);
+}
+
 }  // namespace
 
 int64_t PublishedStep(const std::string& text, const v1::JobEpoch& epoch, int64_t start_step) {
@@ -81,7 +89,7 @@ std::string CutAtStep(const std::string& text, int64_t step) {
     if (number.has_value() && *number >= 1 && *number <= step) lines[*number] = line;
   }
   std::string kept;
-  int64_t next = 1;
+  int64_t next = lines.empty() ? 0 : lines.begin()->first;
   for (const auto& [number, line] : lines) {
     if (number != next++) break;
     absl::StrAppend(&kept, line);
@@ -134,7 +142,7 @@ absl::StatusOr<MetricsFiles> MetricsFiles::Open(const std::string& job_directory
     const std::string kept = CutAtStep(text, start_step);
     if (CountLines(kept) > CountLines(records)) records = kept;
   }
-  *missing = CountLines(records) < start_step;
+  *missing = LastStep(records) < start_step;
   MetricsFiles files;
   ASSIGN_OR_RETURN(File epoch, OpenFile(absl::StrCat(epoch_folder, "/metrics.jsonl"), O_NOFOLLOW));
   files.files_.push_back(std::move(epoch));

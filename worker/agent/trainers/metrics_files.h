@@ -17,17 +17,18 @@
 
 namespace strata::worker {
 
-// The complete lines of steps 1 … `step` in `text`, in order, each the last one of its step; less
-// when some are missing, up to the first gap.
+// The complete lines of steps up to `step` in `text`, in order, each the last one of its step; less
+// when some are missing, up to the first gap. They begin with the first step that is there: a job
+// that starts from another's checkpoint has no step 1.
 std::string CutAtStep(const std::string& text, int64_t step);
 
 // The step up to which the job's records in `text` count for this epoch: those up to `start_step`,
 // and further ones as far as this epoch of this job wrote them without a gap.
 int64_t PublishedStep(const std::string& text, const v1::JobEpoch& epoch, int64_t start_step);
 
-// Cuts the file at `step`, which is started anew for 0. Where records 1 … `step` are not all in it
-// but in `fallback` (a text cut already; may be empty), it gets those. Returns what it holds now. A
-// path that is no regular file (a pipe) is left as it is. Errors name the path.
+// Cuts the file at `step`, which is started anew for 0. Where records up to `step` are not all in
+// it but in `fallback` (a text cut already; may be empty), it gets those. Returns what it holds
+// now. A path that is no regular file (a pipe) is left as it is. Errors name the path.
 absl::StatusOr<std::string> CutFile(const std::string& path, int64_t step,
                                     const std::string& fallback);
 
@@ -35,7 +36,7 @@ absl::StatusOr<std::string> CutFile(const std::string& path, int64_t step,
 class MetricsFiles final : public StepRecords {
  public:
   // `metrics_path` may be empty, or the same file as DIR/metrics.jsonl. The folder of the epoch
-  // exists. `missing`: set to whether published records before `start_step` are not all there.
+  // exists. `missing`: set to whether published records do not reach `start_step`.
   static absl::StatusOr<MetricsFiles> Open(const std::string& job_directory,
                                            const std::string& metrics_path,
                                            const std::string& epoch_folder, int64_t start_step,

@@ -57,6 +57,22 @@ TEST(CutAtStepTest, KeepsTheBytesUpToTheStepAndNothingElse) {
   EXPECT_EQ(CutAtStep("", 5), "");
 }
 
+TEST(CutAtStepTest, RecordsOfAJobThatStartsFromALaterStepAreKept) {
+  const std::string two = Line(21, 0.1) + Line(22, 0.2);
+  EXPECT_EQ(CutAtStep(two + Line(23, 0.3), 22), two);
+  EXPECT_EQ(CutAtStep(two + Line(24, 0.3), 24), two);
+  EXPECT_EQ(CutAtStep(two, 20), "");
+}
+
+TEST_F(MetricsFilesTest, RecordsOfAJobThatStartsFromALaterStepMissNothingWhenItGoesOn) {
+  Write("metrics.jsonl", Line(21, 0.1) + Line(22, 0.2) + Line(23, 0.3));
+  ASSERT_TRUE(Open("", 22).ok());
+  EXPECT_FALSE(missing_);
+  EXPECT_EQ(Read("metrics.jsonl"), Line(21, 0.1) + Line(22, 0.2));
+  ASSERT_TRUE(Open("", 23).ok());
+  EXPECT_TRUE(missing_);
+}
+
 TEST(CutAtStepTest, OfARepeatedStepTheLastLineCounts) {
   EXPECT_EQ(CutAtStep(Line(1, 0.1) + Line(2, 0.2) + Line(2, 0.25), 2),
             Line(1, 0.1) + Line(2, 0.25));
