@@ -128,6 +128,33 @@ parallel: {parallel}
                             code=2)
         self.assertIn("the checkpoint of another job", other.stderr)
 
+    def test_evaluations_of_16_bits_have_the_loss_of_f32_on_one_and_more_ranks(self):
+        self.strata("run", self.job("llama", "{data: 2, shard: zero1}"), "--dir", "run")
+
+        def loss(source: str, *more) -> float:
+            return json.loads(self.strata("eval", "--from", source, "--data", "models/llama.bin", "--sequence", 16, "-o",
+                                          "json", *more).stdout)["loss"]
+
+        for source in ("models/llama", "run/checkpoints"):
+            expected = loss(source)
+            for precision in ("bf16", "f16"):
+                one = loss(source, "--precision", precision)
+                self.assertNotEqual(one, expected)
+                self.assertAlmostEqual(one, expected, delta=1e-2 * expected)
+                self.assertEqual(loss(source, "--precision", precision, "--ranks", "2"), one)
+
+    def test_a_token_beyond_the_models_vocabulary_is_refused_with_file_and_position(self):
+        config = json.loads((self.folder / "models" / "llama" / "config.json").read_text())
+        beyond, position = config["vocab_size"], 40
+        data = bytearray((self.folder / "models" / "llama.bin").read_bytes())
+        struct.pack_into("<H", data, 2 * position, beyond)
+        (self.folder / "beyond.bin").write_bytes(data)
+        ended = self.strata("eval", "--from", "models/llama", "--data", "beyond.bin", "--sequence", 16, "--dump-logits",
+                            "logits.safetensors", code=2)
+        self.assertIn(f"beyond.bin: token {beyond} at position {position} is beyond the model's vocabulary of {beyond}",
+                      ended.stderr)
+        self.assertEqual(list(self.folder.glob("logits.safetensors*")), [])
+
     def test_a_config_without_weights_begins_anew_and_says_so(self):
         for path in (self.folder / "models" / "llama").glob("*.safetensors*"):
             path.unlink()
