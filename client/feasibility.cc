@@ -7,7 +7,6 @@ namespace strata::client {
 namespace {
 
 using strata::v1::JobSpec;
-using strata::v1::ModelSpec;
 using strata::v1::OptimizerSpec;
 using strata::v1::ParallelSpec;
 using strata::v1::TrainSpec;
@@ -21,6 +20,13 @@ struct BytesEach {
 BytesEach BytesEachOf(const TrainSpec& train) {
   const OptimizerSpec& optimizer = train.optimizer();
   BytesEach bytes;
+  if (train.method() == TrainSpec::METHOD_LORA || train.method() == TrainSpec::METHOD_QLORA) {
+    const bool narrow = train.precision() > TrainSpec::PRECISION_F32;
+    return {.weight = train.method() == TrainSpec::METHOD_QLORA ? 0.5
+                      : narrow                                  ? 2.0
+                                                                : 4.0,
+            .gradient = 0};
+  }
   if (optimizer.gradient() == OptimizerSpec::GRADIENT_BF16) bytes.gradient = 2;
   if (train.precision() > TrainSpec::PRECISION_F32) {
     bytes.weight = 2;
@@ -33,41 +39,34 @@ BytesEach BytesEachOf(const TrainSpec& train) {
   return bytes;
 }
 
-bool ShardsState(const JobSpec& job) { return job.parallel().shard() != ParallelSpec::SHARD_NONE; }
+// How often all ranks together hold a thing of which they share shards from `level` on.
+double Copies(const JobSpec& job, ParallelSpec::Shard level) {
+  return job.parallel().shard() >= level ? 1 : static_cast<double>(job.parallel().data());
+}
 
 }  // namespace
 
-double ParameterCount(const ModelSpec& model) {
-  const auto hidden = static_cast<double>(model.hidden());
-  const auto queries = static_cast<double>(model.heads()) * static_cast<double>(model.head_size());
-  const auto keys = static_cast<double>(model.kv_heads()) * static_cast<double>(model.head_size());
-  const double attention = hidden * (2 * queries + 2 * keys);
-  const double feed_forward = 3 * hidden * static_cast<double>(model.ffn());
-  const double layer = attention + feed_forward + 2 * hidden;
-  const double embedding = hidden * static_cast<double>(model.vocab());
-  return static_cast<double>(model.layers()) * layer + hidden +
-         embedding * (model.tied_embeddings() ? 1 : 2);
-}
-
-double LeastBytes(const JobSpec& job) {
-  const auto data = static_cast<double>(job.parallel().data());
+double LeastBytes(const JobSpec& job, double parameters) {
   const BytesEach bytes = BytesEachOf(job.train());
-  const double state = bytes.state * (ShardsState(job) ? 1 : data);
-  return ParameterCount(job.model()) * (data * (bytes.weight + bytes.gradient) + state);
+  return parameters * (bytes.weight * Copies(job, ParallelSpec::SHARD_ZERO3) +
+                       bytes.gradient * Copies(job, ParallelSpec::SHARD_ZERO2) +
+                       bytes.state * Copies(job, ParallelSpec::SHARD_ZERO1));
 }
 
-absl::Status CheckFits(const JobSpec& job, int64_t memory_bytes) {
-  const double needed = LeastBytes(job);
+absl::Status CheckFits(const JobSpec& job, double parameters, int64_t memory_bytes) {
+  const double needed = LeastBytes(job, parameters);
   if (memory_bytes == 0 || needed <= static_cast<double>(memory_bytes)) return absl::OkStatus();
-  const double parameters = ParameterCount(job.model());
   const BytesEach bytes = BytesEachOf(job.train());
+  const auto part = [&](double each, const char* what, ParallelSpec::Shard level) {
+    return absl::StrCat(each, " B ", what, " × ", Copies(job, level));
+  };
   return absl::ResourceExhaustedError(
       absl::StrCat("does not fit: needs at least ", common::FormatBytes(needed),
                    ", this machine has ", common::FormatBytes(static_cast<double>(memory_bytes)),
-                   " (", common::FormatDecimal(parameters, ""), " parameters × (", bytes.weight,
-                   " B weight + ", bytes.gradient, " B gradient) × ", job.parallel().data(),
-                   job.parallel().data() == 1 ? " rank" : " ranks", " + ", bytes.state,
-                   " B of the optimizer's state", ShardsState(job) ? " once" : " each", ")"));
+                   " (", common::FormatDecimal(parameters, ""), " parameters × (",
+                   part(bytes.weight, "weight", ParallelSpec::SHARD_ZERO3), " + ",
+                   part(bytes.gradient, "gradient", ParallelSpec::SHARD_ZERO2), " + ",
+                   part(bytes.state, "of the optimizer's state", ParallelSpec::SHARD_ZERO1), "))"));
 }
 
 }  // namespace strata::client

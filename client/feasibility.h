@@ -9,18 +9,17 @@
 
 namespace strata::client {
 
-// Parameters of a Llama-style decoder with these sizes; a double, because it may exceed 64 bits.
-double ParameterCount(const strata::v1::ModelSpec& model);
-
-// Bytes that all ranks of a job must hold at the least, per parameter: in f32 4 for the weight, 4
-// for the gradient and 8 for Adam's two moments on every rank (docs/precision.md has those of other
-// types); with zero1 the optimizer's state is held once (Rajbhandari et al., "ZeRO", SC 2020,
-// §5.1). Activations are left out, so this never refuses a job that fits.
-double LeastBytes(const strata::v1::JobSpec& job);
+// Bytes that all ranks of a job must hold at the least of its `parameters`: in f32 4 for the
+// weight, 4 for the gradient and 8 for Adam's two moments of each on every rank of data
+// (docs/precision.md has those of other types); with zero1 the optimizer's state is held once, with
+// zero2 gradients too, with zero3 everything (Rajbhandari et al., "ZeRO", SC 2020, §5). Of adapters
+// the weights beside them count, of QLoRA's half a byte each. Activations are left out, so this
+// never refuses a job that fits.
+double LeastBytes(const strata::v1::JobSpec& job, double parameters);
 
 // OK when LeastBytes fits into `memory_bytes` of one machine, or when that is unknown (0).
 // ResourceExhausted with the arithmetic otherwise. `job` has its defaults.
-absl::Status CheckFits(const strata::v1::JobSpec& job, int64_t memory_bytes);
+absl::Status CheckFits(const strata::v1::JobSpec& job, double parameters, int64_t memory_bytes);
 
 }  // namespace strata::client
 

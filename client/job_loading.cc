@@ -22,6 +22,8 @@
 #include "common/status_macros.h"
 #include "data/corpus.h"
 #include "data/tokenizer/tokenizer.h"
+#include "model/model_spec_proto.h"
+#include "model/parameter_count.h"
 #include "spec/defaults.h"
 #include "spec/prescan.h"
 #include "spec/validate.h"
@@ -121,6 +123,16 @@ class FileCheck {
     for (const absl::string_view line : absl::StrSplit(status.message(), '\n', absl::SkipEmpty())) {
       problems_.Add({positions_.Of("model.from"), "model.from", std::string(line), ""});
     }
+  }
+
+  // Whether a model of known sizes can fit into memory of so many bytes.
+  void Fits(int64_t memory_bytes) {
+    const absl::StatusOr<model::ModelSpec> model = model::FromProto(job_.model());
+    if (!model.ok()) return Report("model", std::string(model.status().message()), "correct it");
+    const absl::Status fits = CheckFits(job_, model::ParameterCount(*model), memory_bytes);
+    if (fits.ok()) return;
+    problems_.Add({positions_.Of("model"), "model", std::string(fits.message()),
+                   "make the model smaller, or use more machines", spec::ProblemKind::kInfeasible});
   }
 
   void Tokenizer(const TokenizerOfJob& tokenizer) {
@@ -289,8 +301,8 @@ absl::StatusOr<LoadedJob> LoadJob(const std::string& path, const spec::ReadOptio
   ModelOfJob model(FolderOf(path));
   ASSIGN_OR_RETURN(LoadedJob loaded, Read(path, options, tokenizer, model, problems));
   JobSpec& job = loaded.file.job;
-  const bool sizes_known = problems.empty() && job.model().has_vocab() && !job.model().has_from() &&
-                           !job.parallel().automatic();
+  const bool sizes_known =
+      problems.empty() && job.model().has_vocab() && !job.parallel().automatic();
   if (job.data().has_tokenizer()) tokenizer.Load(job.data().tokenizer());
   ResolvePaths(FolderOf(path), job);
   FileCheck check(loaded.file, problems);
@@ -306,11 +318,7 @@ absl::StatusOr<LoadedJob> LoadJob(const std::string& path, const spec::ReadOptio
   }
   check.Tokenizer(tokenizer);
   check.Data();
-  if (const absl::Status fits = sizes_known ? CheckFits(job, memory_bytes) : absl::OkStatus();
-      !fits.ok()) {
-    problems.Add({loaded.file.positions.Of("model"), "model", std::string(fits.message()),
-                  "make the model smaller, or use more machines", spec::ProblemKind::kInfeasible});
-  }
+  if (sizes_known) check.Fits(memory_bytes);
   spec::CheckSupported(job, loaded.file.positions, problems);
   if (!problems.empty()) return problems.ToStatus();
   return loaded;

@@ -102,10 +102,10 @@ TEST_F(JobLoading, ModelDirectoriesTellTheModelOrWhatIsWrongWithThem) {
 }
 
 TEST_F(JobLoading, ModelThatFitsNowhereIsInfeasibleWithTheBytes) {
-  const auto job = Load({"model.hidden=1048576"}, int64_t{64} << 30);
+  const auto job = Load({"model.ffn=1048576", "model.layers=64"}, int64_t{64} << 30);
   EXPECT_EQ(job.status().code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(std::string(job.status().message()),
-              ContainsRegex("model: does not fit: needs at least [0-9.]+ TiB"));
+              ContainsRegex("model: does not fit: needs at least [0-9.]+ [GT]iB"));
   EXPECT_TRUE(Load({}, int64_t{64} << 30).ok());
 }
 
@@ -210,25 +210,47 @@ TEST_F(JobLoading, WritableFileCheckLeavesNothingBehind) {
   EXPECT_FALSE(CheckWritableFile(folder_ + "/folder").ok());
 }
 
-TEST(Feasibility, CountsParametersAndBytes) {
-  strata::v1::JobSpec job;
-  auto& model = *job.mutable_model();
-  model.set_layers(2), model.set_hidden(64), model.set_heads(4), model.set_kv_heads(2);
-  model.set_head_size(16), model.set_ffn(128), model.set_vocab(256);
-  // Per layer: q and o 2 · 64 · 64, k and v 2 · 64 · 32, feed-forward 3 · 64 · 128, norms 128;
-  // final norm; two tables.
-  const double layer = 2 * 4096 + 2 * 2048 + 3 * 8192 + 128;
-  const double parameters = 2 * layer + 64 + 2 * 16384;
-  EXPECT_EQ(ParameterCount(model), parameters);
-  model.set_tied_embeddings(true);
-  EXPECT_EQ(ParameterCount(model), parameters - 16384);
+TEST_F(JobLoading, ModelOfADirectoryThatFitsNowhereIsInfeasibleWithTheBytes) {
+  fs::create_directories(folder_ + "/the-model");
+  Write("the-model/config.json",
+        R"({"model_type": "llama", "hidden_size": 1024, "num_attention_heads": 8,
+            "intermediate_size": 4096, "num_hidden_layers": 8, "vocab_size": 256,
+            "max_position_embeddings": 64})");
+  Write("from.yaml", "model: {from: the-model}\ndata: {train: [{path: text.txt}]}\n");
+  const auto load = [&](int64_t memory) { return LoadJob(folder_ + "/from.yaml", {}, memory); };
+  const auto job = load(int64_t{1} << 30);
+  EXPECT_EQ(job.status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(
+      std::string(job.status().message()),
+      ContainsRegex("from.yaml:1:1: model: does not fit: needs at least .*134.76 M parameters"));
+  EXPECT_TRUE(load(int64_t{4} << 30).ok());
+}
+
+TEST(Feasibility, BytesOfAParameterAreCountedOnceWhereTheyAreSharded) {
+  using v1::ParallelSpec;
+  v1::JobSpec job;
   job.mutable_parallel()->set_data(2);
-  job.mutable_parallel()->set_shard(strata::v1::ParallelSpec::SHARD_NONE);
-  EXPECT_EQ(LeastBytes(job), (parameters - 16384) * 32);
-  job.mutable_parallel()->set_shard(strata::v1::ParallelSpec::SHARD_ZERO1);
-  EXPECT_EQ(LeastBytes(job), (parameters - 16384) * 24);
-  EXPECT_TRUE(CheckFits(job, 0).ok());
-  EXPECT_FALSE(CheckFits(job, 1000).ok());
+  const auto bytes = [&](ParallelSpec::Shard shard) {
+    job.mutable_parallel()->set_shard(shard);
+    return LeastBytes(job, 1000);
+  };
+  EXPECT_EQ(bytes(ParallelSpec::SHARD_NONE), 32'000);
+  EXPECT_EQ(bytes(ParallelSpec::SHARD_ZERO1), 24'000);
+  EXPECT_EQ(bytes(ParallelSpec::SHARD_ZERO2), 20'000);
+  EXPECT_EQ(bytes(ParallelSpec::SHARD_ZERO3), 16'000);
+  EXPECT_TRUE(CheckFits(job, 1000, 0).ok());
+  EXPECT_TRUE(CheckFits(job, 1000, 16'000).ok());
+  EXPECT_FALSE(CheckFits(job, 1000, 15'999).ok());
+}
+
+TEST(Feasibility, OfAdaptersTheWeightsBesideThemCountAlone) {
+  v1::JobSpec job;
+  job.mutable_parallel()->set_data(1);
+  job.mutable_train()->set_precision(v1::TrainSpec::PRECISION_BF16);
+  job.mutable_train()->set_method(v1::TrainSpec::METHOD_LORA);
+  EXPECT_EQ(LeastBytes(job, 1000), 2000);
+  job.mutable_train()->set_method(v1::TrainSpec::METHOD_QLORA);
+  EXPECT_EQ(LeastBytes(job, 1000), 500);
 }
 
 }  // namespace
