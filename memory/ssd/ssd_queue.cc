@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/status_macros.h"
+#include "common/units.h"
 #include "memory/ssd/ssd_store.h"
 
 namespace strata::memory {
@@ -26,11 +28,9 @@ class Stopwatch {
   const double begin_;
 };
 
-absl::Status CheckMemory(const void* memory, size_t bytes) {
-  if (reinterpret_cast<uintptr_t>(memory) % kSsdBlockBytes == 0 && bytes % kSsdBlockBytes == 0) {
-    return absl::OkStatus();
-  }
-  return absl::InvalidArgumentError("the SSD tier moves whole blocks of memory");
+absl::Status CheckMemory(const void* memory) {
+  if (reinterpret_cast<uintptr_t>(memory) % kSsdBlockBytes == 0) return absl::OkStatus();
+  return absl::InvalidArgumentError("the SSD tier moves memory that begins at whole blocks");
 }
 
 }  // namespace
@@ -39,31 +39,36 @@ SsdQueue::SsdQueue(SsdStore* store, std::unique_ptr<IoBackend> backend)
     : store_(store),
       backend_(std::move(backend)),
       pieces_(store->options_.queue_depth),
-      completions_(store->options_.queue_depth) {
+      completions_(store->options_.queue_depth),
+      rest_(static_cast<std::byte*>(std::aligned_alloc(kSsdBlockBytes, kSsdBlockBytes)),
+            &std::free),
+      hash_(XXH3_createState()) {
   for (int piece = 0; piece < static_cast<int>(pieces_.size()); ++piece) free_.push_back(piece);
 }
 
+void SsdQueue::HashDeleter::operator()(XXH3_state_s* state) const { XXH3_freeState(state); }
+
 absl::Status SsdQueue::Read(int64_t offset, absl::Span<std::byte> to) {
-  RETURN_IF_ERROR(CheckMemory(to.data(), to.size()));
+  RETURN_IF_ERROR(CheckMemory(to.data()));
+  const Memory memory{offset, to.data(), static_cast<int64_t>(to.size())};
   ASSIGN_OR_RETURN(const absl::Span<SsdStore::Extent> extents,
-                   store_->Find(offset, static_cast<int64_t>(to.size())));
+                   store_->Find(offset, common::RoundUp(memory.bytes, kSsdBlockBytes)));
   const Stopwatch stopwatch(store_->options_.clock, store_->read_nanos_);
   for (size_t e = 0; e < extents.size(); ++e) {
-    const SsdExtent begin = extents[e].range;
-    std::byte* const data = to.data() + (begin.offset - offset);
+    SsdExtent range = extents[e].range;
     if (!extents[e].written) {
-      std::memset(data, 0, begin.bytes);
+      Clear(memory, range);
       continue;
     }
-    int64_t bytes = begin.bytes;
-    while (e + 1 < extents.size() && extents[e + 1].written) bytes += extents[++e].range.bytes;
-    RETURN_IF_ERROR(Move(false, begin.offset, data, bytes));
-    store_->bytes_read_ += bytes;
+    while (e + 1 < extents.size() && extents[e + 1].written) {
+      range.bytes += extents[++e].range.bytes;
+    }
+    RETURN_IF_ERROR(Move(false, memory, range));
+    store_->bytes_read_ += range.bytes;
   }
   for (const SsdStore::Extent& extent : extents) {
     if (!extent.written) continue;
-    const uint64_t found =
-        XXH3_64bits(to.data() + (extent.range.offset - offset), extent.range.bytes);
+    const uint64_t found = ChecksumOf(memory, extent.range);
     if (found == extent.checksum) continue;
     return absl::DataLossError(absl::StrFormat(
         "%s: the %d bytes from there on have the checksum %016x, those that were written had %016x "
@@ -71,36 +76,63 @@ absl::Status SsdQueue::Read(int64_t offset, absl::Span<std::byte> to) {
         "checkpoint",
         store_->Where(extent.range.offset), extent.range.bytes, found, extent.checksum));
   }
+  std::memcpy(to.data() + memory.whole(), rest_.get(), memory.bytes - memory.whole());
   return absl::OkStatus();
 }
 
 absl::Status SsdQueue::Write(int64_t offset, absl::Span<const std::byte> from) {
-  RETURN_IF_ERROR(CheckMemory(from.data(), from.size()));
-  ASSIGN_OR_RETURN(const absl::Span<SsdStore::Extent> extents,
-                   store_->Find(offset, static_cast<int64_t>(from.size())));
+  RETURN_IF_ERROR(CheckMemory(from.data()));
+  const Memory memory{offset, const_cast<std::byte*>(from.data()),
+                      static_cast<int64_t>(from.size())};
+  const int64_t bytes = common::RoundUp(memory.bytes, kSsdBlockBytes);
+  ASSIGN_OR_RETURN(const absl::Span<SsdStore::Extent> extents, store_->Find(offset, bytes));
   const Stopwatch stopwatch(store_->options_.clock, store_->write_nanos_);
+  const int64_t rest = memory.bytes - memory.whole();
+  std::memcpy(rest_.get(), from.data() + memory.whole(), rest);
+  std::memset(rest_.get() + rest, 0, kSsdBlockBytes - rest);
   for (SsdStore::Extent& extent : extents) {
-    extent.checksum = XXH3_64bits(from.data() + (extent.range.offset - offset), extent.range.bytes);
+    extent.checksum = ChecksumOf(memory, extent.range);
     extent.written = true;
   }
-  const auto bytes = static_cast<int64_t>(from.size());
-  RETURN_IF_ERROR(Move(true, offset, const_cast<std::byte*>(from.data()), bytes));
+  RETURN_IF_ERROR(Move(true, memory, {offset, bytes}));
   store_->bytes_written_ += bytes;
   return absl::OkStatus();
 }
 
-absl::Status SsdQueue::Move(bool write, int64_t offset, std::byte* data, int64_t bytes) {
-  const int64_t end = offset + bytes;
+// The checksum of the extent's blocks in memory and, where it ends with it, of the rest: that of
+// its bytes in a row, however a later transfer cuts them.
+uint64_t SsdQueue::ChecksumOf(const Memory& memory, SsdExtent extent) {
+  const int64_t begin = extent.offset - memory.offset;
+  const int64_t whole = std::min(extent.bytes, memory.whole() - begin);
+  if (whole == extent.bytes) return XXH3_64bits(memory.data + begin, whole);
+  XXH3_64bits_reset(hash_.get());
+  XXH3_64bits_update(hash_.get(), memory.data + begin, whole);
+  XXH3_64bits_update(hash_.get(), rest_.get(), kSsdBlockBytes);
+  return XXH3_64bits_digest(hash_.get());
+}
+
+void SsdQueue::Clear(const Memory& memory, SsdExtent extent) {
+  const int64_t begin = extent.offset - memory.offset;
+  const int64_t whole = std::min(extent.bytes, memory.whole() - begin);
+  std::memset(memory.data + begin, 0, whole);
+  if (whole < extent.bytes) std::memset(rest_.get(), 0, kSsdBlockBytes);
+}
+
+absl::Status SsdQueue::Move(bool write, const Memory& memory, SsdExtent range) {
+  const int64_t whole_end = memory.offset + memory.whole();
+  const int64_t end = range.offset + range.bytes;
+  int64_t offset = range.offset;
   absl::Status status;
   while (status.ok() && (offset < end || busy())) {
     while (status.ok() && offset < end && !free_.empty()) {
       const int slot = free_.back();
-      const int64_t most = std::min(store_->options_.request_bytes, end - offset);
+      const bool rest = offset >= whole_end;
+      const int64_t most = std::min(store_->options_.request_bytes,
+                                    (rest ? end : std::min(end, whole_end)) - offset);
       const int64_t piece = std::min(most, store_->stripes_.Find(offset).bytes);
       free_.pop_back();
-      pieces_[slot] = {offset, data, piece};
+      pieces_[slot] = {offset, rest ? rest_.get() : memory.data + (offset - memory.offset), piece};
       offset += piece;
-      data += piece;
       status = Submit(write, slot);
     }
     if (status.ok()) status = Advance(write);

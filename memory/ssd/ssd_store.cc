@@ -17,16 +17,21 @@
 namespace strata::memory {
 namespace {
 
+constexpr int64_t kMostRequestBytes = 1 << 30;
+constexpr int kMostDepth = 4096;
+
 bool IsWhole(int64_t bytes) { return bytes % kSsdBlockBytes == 0; }
 
 absl::Status CheckOptions(const SsdOptions& options) {
   if (options.paths.empty()) return absl::InvalidArgumentError("the SSD tier has no path");
   if (options.request_bytes <= 0 || options.stripe_bytes <= 0 || options.queue_depth <= 0 ||
-      !IsWhole(options.request_bytes) || !IsWhole(options.stripe_bytes)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("requests of ", options.request_bytes, " bytes at a depth of ",
-                     options.queue_depth, ", stripes of ", options.stripe_bytes,
-                     " — sizes are multiples of ", kSsdBlockBytes, ", all are positive"));
+      !IsWhole(options.request_bytes) || !IsWhole(options.stripe_bytes) ||
+      options.request_bytes > kMostRequestBytes || options.queue_depth > kMostDepth) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "requests of ", options.request_bytes, " bytes at a depth of ", options.queue_depth,
+        ", stripes of ", options.stripe_bytes, " — sizes are multiples of ", kSsdBlockBytes,
+        ", all are positive, requests of ", kMostRequestBytes, " bytes and a depth of ", kMostDepth,
+        " the most"));
   }
   return absl::OkStatus();
 }
@@ -45,13 +50,29 @@ absl::Status CheckExtents(const std::vector<SsdExtent>& extents) {
   return absl::OkStatus();
 }
 
+// Before anything is taken: a disk that is full for a moment harms others. An error's message;
+// empty: there is room, or the file system does not say.
+std::string LackOfRoom(int file, int64_t bytes) {
+  struct statvfs disk {};
+  if (fstatvfs(file, &disk) != 0 || disk.f_blocks == 0) return "";
+  const auto free = static_cast<int64_t>(disk.f_bavail * disk.f_frsize);
+  if (bytes <= free) return "";
+  return absl::StrCat(", ", free, " are free — make room, or add a path");
+}
+
+int Allocate(int file, int64_t bytes) {
+  int failed = EINTR;
+  while (failed == EINTR) failed = bytes == 0 ? 0 : posix_fallocate(file, 0, bytes);
+  return failed;
+}
+
 // A file without a name. EOPNOTSUPP and EISDIR: the file system makes none; one that loses its
 // name at once does as well.
-int OpenNameless(const std::string& directory, int flags) {
-  const int file = open(directory.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC | flags, 0600);
+int OpenNameless(const std::string& directory) {
+  const int file = open(directory.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
   if (file >= 0 || (errno != EOPNOTSUPP && errno != EISDIR)) return file;
   std::string name = directory + "/strata-ssd-XXXXXX";
-  const int named = mkostemp(name.data(), O_CLOEXEC | flags);
+  const int named = mkostemp(name.data(), O_CLOEXEC);
   if (named >= 0) unlink(name.c_str());
   return named;
 }
@@ -90,24 +111,20 @@ absl::Status SsdStore::OpenFiles() {
     ASSIGN_OR_RETURN(const int file, OpenFile(path));
     files_.push_back(file);
     const int64_t bytes = stripes_.file_bytes(static_cast<int>(p));
-    const int failed = bytes == 0 ? 0 : posix_fallocate(file, 0, bytes);
-    if (failed == 0) continue;
-    struct statvfs disk {};
-    const bool known = fstatvfs(file, &disk) == 0;
-    return absl::ErrnoToStatus(
-        failed,
-        absl::StrCat(path.directory, ": ", bytes, " bytes for the SSD tier",
-                     known ? absl::StrCat(", ", disk.f_bavail * disk.f_frsize, " are free") : ""));
+    const std::string lack = LackOfRoom(file, bytes);
+    const int failed = lack.empty() ? Allocate(file, bytes) : ENOSPC;
+    if (failed != 0) {
+      return absl::ErrnoToStatus(
+          failed, absl::StrCat(path.directory, ": ", bytes, " bytes for the SSD tier", lack));
+    }
+    // Only now: what stands in for allocation where a file system has none writes single bytes.
+    direct_ &= fcntl(file, F_SETFL, O_DIRECT) == 0;
   }
   return absl::OkStatus();
 }
 
 absl::StatusOr<int> SsdStore::OpenFile(const SsdPath& path) {
-  int file = OpenNameless(path.directory, O_DIRECT);
-  if (file < 0 && errno == EINVAL) {
-    file = OpenNameless(path.directory, 0);
-    if (file >= 0) direct_ = false;
-  }
+  const int file = OpenNameless(path.directory);
   if (file >= 0) return file;
   return absl::ErrnoToStatus(errno, absl::StrCat(path.directory, ": a file for the SSD tier"));
 }

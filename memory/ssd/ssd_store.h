@@ -22,6 +22,8 @@
 #include "memory/ssd/io_backend.h"
 #include "memory/ssd/stripes.h"
 
+struct XXH3_state_s;  // of xxhash.h
+
 namespace strata::memory {
 
 inline constexpr int64_t kSsdBlockBytes = 4096;  // direct I/O moves whole blocks to whole addresses
@@ -114,10 +116,12 @@ class SsdStore {
 // queue writes does so before or after.
 class SsdQueue {
  public:
-  // Both block. The range is one extent or several that follow each other without a gap. Memory
-  // begins at a multiple of kSsdBlockBytes. What was never written is zeros. DataLoss, with path
-  // and place: the disk gave other bytes than were written, or none (EIO); ResourceExhausted: a
-  // disk that filled up all the same. What a failed write left behind does not match its checksum.
+  // Both block. The range, up to its last block's end, is one extent or several that follow each
+  // other without a gap. Memory begins at a multiple of kSsdBlockBytes; exactly these bytes of it
+  // are touched: what is left of the last block passes through one of the queue's own. What was
+  // never written is zeros. DataLoss, with path and place: the disk gave other bytes than were
+  // written, or none (EIO); ResourceExhausted: a disk that filled up all the same. What a failed
+  // write left behind does not match its checksum.
   absl::Status Read(int64_t offset, absl::Span<std::byte> to);
   absl::Status Write(int64_t offset, absl::Span<const std::byte> from);
 
@@ -130,8 +134,23 @@ class SsdQueue {
     int64_t bytes = 0;
   };
 
+  // Memory that stands for a range of the address space: whole blocks at `data`, then the rest.
+  struct Memory {
+    int64_t offset = 0;  // of the range
+    std::byte* data = nullptr;
+    int64_t bytes = 0;
+    int64_t whole() const { return bytes / kSsdBlockBytes * kSsdBlockBytes; }
+  };
+
+  struct HashDeleter {
+    void operator()(XXH3_state_s* state) const;
+  };
+
   SsdQueue(SsdStore* store, std::unique_ptr<IoBackend> backend);
-  absl::Status Move(bool write, int64_t offset, std::byte* data, int64_t bytes);
+  // Of these bytes of the range, which are extents.
+  absl::Status Move(bool write, const Memory& memory, SsdExtent range);
+  uint64_t ChecksumOf(const Memory& memory, SsdExtent extent);
+  void Clear(const Memory& memory, SsdExtent extent);
   absl::Status Submit(bool write, int slot);
   // Waits for some; the pieces that are complete are free again, of others the rest is asked for.
   absl::Status Advance(bool write);
@@ -144,6 +163,8 @@ class SsdQueue {
   std::vector<Piece> pieces_;  // by the id of their request
   std::vector<int> free_;      // of pieces_
   std::vector<IoCompletion> completions_;
+  std::unique_ptr<std::byte, void (*)(void*)> rest_;  // a block
+  std::unique_ptr<XXH3_state_s, HashDeleter> hash_;
 };
 
 }  // namespace strata::memory

@@ -92,17 +92,23 @@ TEST_P(EveryBackend, WhatIsReadIsWhatWasWrittenLast) {
       const size_t first = random() % extents.size();
       const size_t last = first + random() % (extents.size() - first);
       const int64_t offset = extents[first].offset;
-      const int64_t size = extents[last].offset + extents[last].bytes - offset;
-      const absl::Span<std::byte> part = memory.part(0, size);
+      const int64_t blocks = extents[last].offset + extents[last].bytes - offset;
+      const int64_t rest = random() % 2 == 0 ? 0 : static_cast<int64_t>(random() % kBlock);
+      const absl::Span<std::byte> part = memory.part(0, blocks - rest);
+      std::memset(memory.part(0, blocks).data(), 0x55, blocks);
       if (random() % 2 == 0) {
         for (std::byte& byte : part) byte = static_cast<std::byte>(random());
         const absl::Status status = queue->Write(offset, part);
         ASSERT_TRUE(status.ok()) << status;
         std::copy(part.begin(), part.end(), model.all().begin() + offset);
+        std::memset(model.part(offset + blocks - rest, rest).data(), 0, rest);
       } else {
         const absl::Status status = queue->Read(offset, part);
         ASSERT_TRUE(status.ok()) << status;
         ASSERT_TRUE(std::equal(part.begin(), part.end(), model.all().begin() + offset)) << round;
+      }
+      for (const std::byte byte : memory.part(blocks - rest, rest)) {
+        ASSERT_EQ(byte, std::byte{0x55}) << round;  // not this range's
       }
     }
     EXPECT_GT(store->counters().bytes_written, 0);

@@ -116,7 +116,7 @@ class Engine {
   absl::Span<std::byte> SlotBytes(int slot, int version, int64_t applied) const;
 
   // The same of a slot in any tier, by copying. On the thread that calls RunStep; of a slot on SSD
-  // whole blocks at a block's address (memory::kSsdBlockBytes), else exactly the slot's bytes.
+  // to or from a block's address (memory::kSsdBlockBytes).
   absl::Status ReadSlot(int slot, int version, int64_t applied, absl::Span<std::byte> to);
   absl::Status WriteSlot(int slot, int version, int64_t applied, absl::Span<const std::byte> from);
 

@@ -387,14 +387,15 @@ TEST(Engine, RefusesProgramsItCannotRun) {
   }
   {
     Workshop shop;
-    // Memory at no block's address, without room for whole blocks.
+    // Memory at no block's address.
     shop.assembler.BeginProgram("from disk");
     const int spilled =
         shop.assembler.AddPersistent({.name = "spilled", .tier = Tier::kSsd, .bytes = 64});
     shop.Transfer(spilled, shop.Slot("b"), Stream::kSsdRead);
     const absl::Status status = shop.Open().status();
     EXPECT_TRUE(absl::IsInvalidArgument(status));
-    EXPECT_NE(status.message().find("room for whole blocks"), absl::string_view::npos) << status;
+    EXPECT_NE(status.message().find("do not begin at whole blocks"), absl::string_view::npos)
+        << status;
   }
   {
     device::CpuDevice strict({.shares_memory = false});

@@ -10,7 +10,6 @@
 #include "absl/strings/str_cat.h"
 #include "common/rng.h"
 #include "common/status_macros.h"
-#include "common/units.h"
 #include "worker/engine/bound_program.h"
 
 namespace strata::worker {
@@ -246,26 +245,22 @@ class ProgramBinder {
     return work = Entry(BoundWork::kCopy, result_.copies.size());
   }
 
-  // Whole blocks are moved: what lies between an operand's end and its last block's is the slot's
-  // own on both sides, where it begins at a block and has room.
   absl::StatusOr<BoundWork> BindSsdTransfer(const Action& action) {
     const absl::Span<const Operand> own = OwnOperands(action);
     const bool reads = IsOnSsd(own[0]);
     const BoundOperand& there = operands_[reads ? 0 : 1];
     const BoundOperand& here = operands_[reads ? 1 : 0];
     const program::Slot* slot = SlotOf(own[reads ? 1 : 0]);
-    const int64_t bytes = common::RoundUp(here.bytes, memory::kSsdBlockBytes);
+    const int64_t bytes = here.bytes;
     const int64_t offset = context_.addresses->OffsetOnSsd(there.data);
     if (context_.ssd == nullptr || !context_.addresses->IsHostAccessible(*slot)) {
       return absl::InvalidArgumentError(absl::StrCat("moves bytes between SSD and ", slot->name,
                                                      ", which the host cannot reach"));
     }
-    if (offset % memory::kSsdBlockBytes != 0 || Word(here.data) % memory::kSsdBlockBytes != 0 ||
-        here.offset + bytes > slot->bytes) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("moves ", here.bytes, " bytes between SSD and ", slot->name,
-                       ", which do not begin at whole blocks with room for whole blocks of ",
-                       memory::kSsdBlockBytes));
+    if (offset % memory::kSsdBlockBytes != 0 || Word(here.data) % memory::kSsdBlockBytes != 0) {
+      return absl::InvalidArgumentError(absl::StrCat("moves bytes between SSD and ", slot->name,
+                                                     ", which do not begin at whole blocks of ",
+                                                     memory::kSsdBlockBytes));
     }
     WorkKey key = KeyOf(3, static_cast<uint64_t>(action.stream));
     if (const auto known = works_.find(key); known != works_.end()) return known->second;

@@ -4,7 +4,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
-#include "common/units.h"
 
 namespace strata::worker {
 
@@ -16,7 +15,7 @@ void SlotAccess::Declare() {
     if (!IsOnSsd(slot)) continue;
     const program::Placement& place = set_->placements[slot];
     for (int64_t copy = 0; copy < place.copies; ++copy) {
-      ssd_->Use(place.offset + copy * place.stride, BytesToMove(slot));
+      ssd_->Use(place.offset + copy * place.stride, set_->slots[slot].bytes);
     }
   }
 }
@@ -38,15 +37,10 @@ absl::Status SlotAccess::Write(int slot, int version, int64_t applied,
   return absl::OkStatus();
 }
 
-int64_t SlotAccess::BytesToMove(int slot) const {
-  const int64_t bytes = set_->slots[slot].bytes;
-  return IsOnSsd(slot) ? common::RoundUp(bytes, memory::kSsdBlockBytes) : bytes;
-}
-
 absl::Status SlotAccess::CheckSize(int slot, size_t bytes) const {
-  if (static_cast<int64_t>(bytes) == BytesToMove(slot)) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(set_->slots[slot].name, " has ", BytesToMove(slot),
-                                                 " bytes to move, not ", bytes));
+  if (static_cast<int64_t>(bytes) == set_->slots[slot].bytes) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      set_->slots[slot].name, " has ", set_->slots[slot].bytes, " bytes to move, not ", bytes));
 }
 
 }  // namespace strata::worker

@@ -28,8 +28,6 @@ class SlotAccess {
 
  private:
   bool IsOnSsd(int slot) const { return set_->slots[slot].tier == program::Tier::kSsd; }
-  // On SSD whole blocks.
-  int64_t BytesToMove(int slot) const;
   absl::Status CheckSize(int slot, size_t bytes) const;
 
   const program::ProgramSet* const set_;

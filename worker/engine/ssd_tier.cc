@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
+#include "common/units.h"
 
 namespace strata::worker {
 namespace {
@@ -36,7 +37,8 @@ std::vector<SsdExtent> Pieces(const std::vector<SsdExtent>& ranges) {
 }  // namespace
 
 void SsdTier::Use(int64_t offset, int64_t bytes) {
-  if (bytes > 0) ranges_.push_back({offset, bytes});
+  if (bytes == 0) return;
+  ranges_.push_back({offset, common::RoundUp(bytes, memory::kSsdBlockBytes)});
 }
 
 absl::Status SsdTier::Open(const std::array<bool, program::kStreamCount>& used) {

@@ -22,7 +22,8 @@ class SsdTier {
  public:
   explicit SsdTier(memory::SsdOptions options) : options_(std::move(options)) {}
 
-  // ---- While programs are bound: ranges that are read or written whole. Multiples of blocks.
+  // ---- While programs are bound: ranges that are read or written whole. They begin at blocks, and
+  // have their last one to themselves.
   void Use(int64_t offset, int64_t bytes);
 
   // Once, when all are known: makes the files. `used`: streams that transfers are on. Errors: the
@@ -30,7 +31,7 @@ class SsdTier {
   absl::Status Open(const std::array<bool, program::kStreamCount>& used);
 
   // Ranges named by Use, or what such make up. On the stream's lane; kCaller: between steps, on the
-  // thread that runs them. `memory` begins at a block's address and has whole blocks.
+  // thread that runs them. `memory` begins at a block's address.
   absl::Status Read(program::Stream stream, int64_t offset, absl::Span<std::byte> memory);
   absl::Status Write(program::Stream stream, int64_t offset, absl::Span<const std::byte> memory);
 

@@ -8,12 +8,14 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "common/units.h"
 #include "gtest/gtest.h"
 #include "memory/ssd/ssd_store.h"
 #include "model/initialize.h"
 #include "model/optimizer/adamw.h"
 #include "program/compose/composer.h"
+#include "program/readers/verify.h"
 #include "worker/engine/engine.h"
 #include "worker/engine/small_model.h"
 
@@ -67,13 +69,11 @@ int SlotNamed(const program::ProgramSet& set, const std::string& name) {
   return static_cast<int>(slot - set.slots.begin());
 }
 
-// A slot's floats outside the engine, at a block's address and in whole blocks.
+// A slot's floats outside the engine, at a block's address.
 class SlotFloats {
  public:
   explicit SlotFloats(const program::Slot& slot)
-      : bytes_(slot.tier == Tier::kSsd ? common::RoundUp(slot.bytes, memory::kSsdBlockBytes)
-                                       : slot.bytes),
-        count_(slot.bytes / 4),
+      : bytes_(slot.bytes),
         data_(static_cast<std::byte*>(std::aligned_alloc(
                   memory::kSsdBlockBytes, common::RoundUp(slot.bytes, memory::kSsdBlockBytes))),
               &std::free) {
@@ -81,11 +81,11 @@ class SlotFloats {
   }
   absl::Span<std::byte> bytes() { return absl::MakeSpan(data_.get(), bytes_); }
   absl::Span<float> floats() {
-    return absl::MakeSpan(reinterpret_cast<float*>(data_.get()), count_);
+    return absl::MakeSpan(reinterpret_cast<float*>(data_.get()), bytes_ / 4);
   }
 
  private:
-  const int64_t bytes_, count_;
+  const int64_t bytes_;
   const std::unique_ptr<std::byte, decltype(&std::free)> data_;
 };
 
@@ -172,7 +172,10 @@ TEST(StreamedStep, StateOnSsdGivesTheBitsOfStateOnTheDevice) {
           plan.prefetch_bytes = ahead;
           plan.slabs = ahead == 0 ? program::kLeastSlabs : 8;
           const program::ProgramSet set = Build(plan, tied);
+          SCOPED_TRACE(absl::StrCat(tied ? "tied, " : "", "policy ", static_cast<int>(policy)));
           EXPECT_GT(set.arena_bytes[static_cast<int>(Tier::kSsd)], 0);
+          const absl::Status verified = program::VerifyRank(set, set.programs[0], 0);
+          EXPECT_TRUE(verified.ok()) << verified;
           const Outcome outcome = RunSteps(set);
           EXPECT_EQ(outcome.losses, expected.losses) << leaves << " leaves, ahead " << ahead;
           EXPECT_EQ(outcome.norms, expected.norms) << leaves << " leaves, ahead " << ahead;

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
-#include "common/units.h"
 #include "program/compose/sources/state.h"
 
 namespace strata::program {
@@ -14,15 +13,14 @@ void Slabs::Open() {
   if (stage_.plan.home != Home::kSsd) return;
   int64_t bytes = 0;
   for (const SetPlan& set : stage_.sets.sets) {
-    // Weights, states and gradients are cut alike; f32 is the widest of what they may be in. Whole
-    // blocks are moved.
+    // Weights, states and gradients are cut alike; f32 is the widest of what they may be in.
     bytes = std::max(bytes, stage_.SetOf(set).gradient_bytes() / set.parameter_parts);
   }
   for (int i = 0; i < stage_.plan.slabs; ++i) {
     slots_.push_back(stage_.assembler.AddTransient(Slot{.name = absl::StrCat("slab ", i),
                                                         .tier = Tier::kHost,
                                                         .klass = SlotClass::kStaging,
-                                                        .bytes = common::RoundUp(bytes, kSsdBlock),
+                                                        .bytes = bytes,
                                                         .alignment = kSsdBlock}));
   }
 }
