@@ -14,9 +14,10 @@
 #include "program/compose/sources/gradients.h"
 #include "program/compose/sources/parameters.h"
 #include "program/compose/sources/results.h"
-#include "program/compose/sources/slabs.h"
 #include "program/compose/sources/stage.h"
 #include "program/compose/sources/state.h"
+#include "program/compose/sources/transfers.h"
+#include "program/compose/updates/set_update.h"
 #include "program/compose/updates/updates.h"
 #include "program/passes/layout.h"
 
@@ -40,7 +41,8 @@ class StageComposer {
         plan_(decision.plan),
         assembler_(result_.set, decision.plan.tier),
         stage_{graph_, plan_, decision.sets.stages[stage], decision.leaves, assembler_},
-        slabs_(stage_) {
+        activations_bytes_(Activations::SlabBytes(stage_)),
+        transfers_(stage_) {
     result_.set.groups = plan_.groups;
     result_.set.templates = graph_.templates;
     for (const SetPlan& set : stage_.sets.sets) {
@@ -52,6 +54,11 @@ class StageComposer {
   }
 
   absl::StatusOr<StagePrograms> Run() {
+    const int slabs = SetUpdate::SlabsAtOnce(stage_, *state_);
+    if (plan_.slabs < slabs) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(plan_.slabs, " slabs, an update needs ", slabs, " at once"));
+    }
     Train();
     if (decision_.evaluate.has_value()) Evaluate();
     RETURN_IF_ERROR(LayOut(result_.set));
@@ -76,7 +83,7 @@ class StageComposer {
               : -1);
     }
     state_.emplace(stage_, update);
-    parameters_.emplace(stage_, *state_, slabs_);
+    parameters_.emplace(stage_, *state_, transfers_);
     for (size_t s = 0; s < stage_.sets.sets.size(); ++s) {
       const SetPlan& set = stage_.sets.sets[s];
       const int index = static_cast<int>(s);
@@ -115,12 +122,28 @@ class StageComposer {
 
   // --- What every program begins with.
 
+  // Of the largest piece that passes through a slab.
+  int64_t SlabBytes(bool train) const {
+    int64_t bytes = train ? SetUpdate::SlabBytes(stage_, *state_) : 0;
+    for (const SetPlan& set : stage_.sets.sets) {
+      const ParameterSet& of = stage_.SetOf(set);
+      if (set.parameters == Home::kSsd) {
+        bytes = std::max(bytes, of.bytes() / set.parameter_parts);
+      }
+      if (train && set.trainable && set.gradients == Home::kSsd) {
+        bytes = std::max(bytes, of.gradient_bytes() / set.parameter_parts);
+      }
+    }
+    return train ? std::max(bytes, activations_bytes_) : bytes;
+  }
+
   void BeginProgram(const char* name, const Walk& walk, int64_t rows, bool norms) {
     assembler_.BeginProgram(name);
     walk_ = &walk;
-    slabs_.Open();
-    activations_.emplace(stage_, walk);
-    parameters_->Open(UsesOf(graph_, walk, stage_.index()));
+    transfers_.Open(SlabBytes(norms));
+    const std::vector<Use> uses = UsesOf(graph_, walk, stage_.index());
+    activations_.emplace(stage_, walk, uses, transfers_);
+    parameters_->Open(uses);
     use_ = 0;
     results_.emplace(stage_, decision_.sets, result_.slots.scalars);
     LoadScalars(norms);
@@ -134,6 +157,7 @@ class StageComposer {
   void LoadScalars(bool train) {
     // The host writes a clip factor of 1 where updates run before the finish makes the step's.
     const bool early = train && plan_.update == UpdatePolicy::kSpeculative;
+    const bool read_early = UsesRole(Role::kScalars) || (early && UpdatesOnDevice());
     const Scalar end = early ? Scalar::kApply : Scalar::kLoss;
     assembler_.CallOp(
         {.kind = OpKind::kLoadScalars}, Purpose::kLoad, "load scalars",
@@ -142,7 +166,13 @@ class StageComposer {
           .access = Access::kWrite}},
         plan_.host_stream());
     compute_scalars_ = plan_.on_device() ? Operand{} : scalars_;
-    if (plan_.on_device() && UsesRole(Role::kScalars)) ScalarsToDevice("scalars to the device");
+    if (plan_.on_device() && read_early) ScalarsToDevice("scalars to the device");
+  }
+
+  bool UpdatesOnDevice() const {
+    return std::any_of(stage_.sets.sets.begin(), stage_.sets.sets.end(), [](const SetPlan& set) {
+      return set.trainable && set.state == Home::kDevice;
+    });
   }
 
   void ScalarsToDevice(const char* label) {
@@ -213,14 +243,15 @@ class StageComposer {
     activations_->BeginPass();
     for (const Use& use : UsesOf(graph_, *walk_, pass)) {
       parameters_->Before(use_);
-      activations_->Before(use);
-      if (gradients_.has_value()) gradients_->Before(use);
+      activations_->Before(use_);
+      if (gradients_.has_value()) gradients_->Before(use_);
       const Purpose purpose = PurposeOf(graph_.templates[use.template_index], use.kind);
       assembler_.Call(use.template_index, purpose,
                       absl::StrCat(Name(purpose), " ", graph_.layers[use.layer].name, " micro ",
                                    use.micro_batch),
                       [&](const Formal& formal) { return Bind(formal, use); });
-      if (gradients_.has_value()) gradients_->After(use);
+      activations_->After(use_);
+      if (gradients_.has_value()) gradients_->After(use_);
       ++use_;
     }
   }
@@ -266,36 +297,43 @@ class StageComposer {
     BeginProgram("train", walk, walk.micro_batches * graph_.micro_batch, true);
     assembler_.program().most_in_flight = walk.in_flight[stage_.index()];
     passes_per_row_ = walk.micro_batches / stage_.leaves.rows_per_rank();
-    const Operand& scalars = plan_.beyond_device() ? scalars_ : compute_scalars_;
-    const std::unique_ptr<Updates> updates = MakeUpdates(scalars);
-    gradients_.emplace(stage_, walk.micro_batches, slabs_, [&](int set) {
-      results_->AddNorm(set, *gradients_);
-      updates->AtGradient(set, gradients_->OfUpdate(set));
-    });
+    ScalarPlaces scalars{compute_scalars_, scalars_};
+    SetUpdate update(stage_, *state_, transfers_, scalars);
+    const std::unique_ptr<Updates> updates = plan_.update == UpdatePolicy::kSpeculative
+                                                 ? MakeSpeculative(update, plan_.gradient_clip > 0)
+                                                 : MakeDeferred(update);
+    gradients_.emplace(
+        stage_, walk.micro_batches, UsesOf(graph_, walk, stage_.index()), transfers_,
+        [&](int set) { results_->AddNorm(set, *gradients_); },
+        [&](int set) { updates->AtGradient(set, gradients_->OfUpdate(set)); });
     Follow(walk);
     gradients_->Close();
-    if (plan_.home != Home::kSsd) AddNorms();
+    AddNorms();
     results_->Finish();
-    if (plan_.on_device() && !plan_.beyond_device()) ScalarsToDevice("results to the device");
-    assembler_.Add({.mechanism = Mechanism::kSignal,
-                    .purpose = Purpose::kSnapshot,
-                    .label = "snapshot gate",
-                    .stream = plan_.home_stream()});
+    AddSnapshotGate();
+    if (plan_.on_device() && UpdatesOnDevice()) {
+      ScalarsToDevice("results to the device");
+      scalars.device = compute_scalars_;
+    }
     for (const int set : ByIndex()) updates->AtEnd(set, gradients_->OfUpdate(set));
     gradients_.reset();
     Report();
   }
 
-  std::unique_ptr<Updates> MakeUpdates(const Operand& scalars) {
-    switch (plan_.update) {
-      case UpdatePolicy::kSpooled:
-        return MakeSpooled(stage_, *state_, slabs_, scalars);
-      case UpdatePolicy::kSpeculative:
-        return MakeSpeculative(stage_, *state_, slabs_, scalars);
-      case UpdatePolicy::kDeferred:
-        break;
+  // Updates on several streams wait for it by the scalars that they read.
+  void AddSnapshotGate() {
+    Instruction gate{.mechanism = Mechanism::kSignal,
+                     .purpose = Purpose::kSnapshot,
+                     .label = "snapshot gate",
+                     .stream = plan_.host_stream()};
+    if (plan_.on_device()) {
+      gate.operands = {
+          {.slot = result_.slots.scalars,
+           .offset = ScalarOffset(Scalar::kClipFactor),
+           .bytes = ScalarOffset(Scalar::kLossScale) - ScalarOffset(Scalar::kClipFactor),
+           .access = Access::kAccumulate}};
     }
-    return MakeDeferred(stage_, *state_, scalars);
+    assembler_.Add(std::move(gate));
   }
 
   void Evaluate() {
@@ -327,13 +365,16 @@ class StageComposer {
     return order;
   }
 
-  // In the order in which reductions end: from the last set to the first, small ones together.
+  // Of those that are not early, in the order in which reductions end: from the last set to the
+  // first, small ones together.
   void AddNorms() {
     std::vector<int> order = ByIndex();
     std::reverse(order.begin(), order.end());
     std::stable_partition(order.begin(), order.end(),
                           [&](int set) { return !stage_.sets.sets[set].small; });
-    for (const int set : order) results_->AddNorm(set, *gradients_);
+    for (const int set : order) {
+      if (!gradients_->IsEarly(set)) results_->AddNorm(set, *gradients_);
+    }
   }
 
   const Decision& decision_;
@@ -342,7 +383,8 @@ class StageComposer {
   StagePrograms result_;
   Assembler assembler_;
   const Stage stage_;
-  Slabs slabs_;
+  const int64_t activations_bytes_;  // the most that passes through a slab
+  Transfers transfers_;
   std::optional<State> state_;
   std::optional<Parameters> parameters_;
   Operand scalars_;  // which the host and predicates read

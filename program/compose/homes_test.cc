@@ -1,5 +1,6 @@
 // Programs whose parameters, gradients and optimizer state are at home in host memory or on SSD.
 #include <algorithm>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -19,17 +20,20 @@ namespace strata::program {
 namespace {
 
 using ::testing::AnyOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 constexpr int kBlocks = 4;
 constexpr int64_t kParameters = 2 * toy::kTableSet + kBlocks * toy::kBlockSet + toy::kNormSet;
 constexpr int64_t kSets = kBlocks + 3;  // table, blocks, norm, head
 
+Places All(const Place& place) { return {place, place, place, {}}; }
+
 Plan OnHost(int64_t micro_batches = 1) {
   return {.virtual_shards = 0,
           .global_batch = micro_batches,
           .evaluate_batch = 1,
-          .home = Home::kHost,
+          .places = All({.host = 1}),
           .gradient_clip = 1,
           .tier = Tier::kDevice,
           .scratch = ToyScratch};
@@ -37,7 +41,7 @@ Plan OnHost(int64_t micro_batches = 1) {
 
 Plan OnSsd(UpdatePolicy policy, int64_t micro_batches = 2) {
   Plan plan = OnHost(micro_batches);
-  plan.home = Home::kSsd;
+  plan.places = All({.ssd = 1});
   plan.update = policy;
   return plan;
 }
@@ -94,7 +98,7 @@ TEST(HomesTest, EveryProgram_IsVerified) {
               const absl::Status status = VerifyAll(Build(plan, /*tied=*/ahead == 0).set);
               ASSERT_TRUE(status.ok())
                   << status << ": data " << data << " micro-batches " << micro_batches << " tree "
-                  << tree << " home " << static_cast<int>(plan.home) << " update "
+                  << tree << " on SSD " << plan.places.uses_ssd() << " update "
                   << static_cast<int>(plan.update) << " ahead " << ahead;
             }
           }
@@ -107,7 +111,7 @@ TEST(HomesTest, EveryProgram_IsVerified) {
 TEST(HomesTest, DeviceThatTheHostDoesNotShare_GetsAndGivesByTransfers) {
   for (const int level : {0, 1, 2, 3}) {
     Plan plan = OnHost(2);
-    plan.home = Home::kDevice;
+    plan.places = {};
     plan.shard = static_cast<ShardLevel>(level);
     plan.groups.data = 2;
     plan.groups.shard = level > 0 ? 2 : 1;
@@ -157,18 +161,79 @@ TEST(HomesTest, PlansThatDoNotGoTogether_AreRefused) {
   EXPECT_THAT(refusal(plan), HasSubstr("no device"));
   plan = OnHost();
   plan.update = UpdatePolicy::kSpooled;
-  EXPECT_THAT(refusal(plan), HasSubstr("state on SSD is updated spooled or speculatively"));
-  EXPECT_THAT(refusal(OnSsd(UpdatePolicy::kDeferred)), HasSubstr("spooled or speculatively"));
-  plan = OnSsd(UpdatePolicy::kSpooled);
+  plan.places.gradients = {};
+  EXPECT_THAT(refusal(plan), HasSubstr("spooled gradients wait in host memory or on SSD"));
+  plan = OnSsd(UpdatePolicy::kSpeculative);
   plan.slabs = 4;
   EXPECT_THAT(refusal(plan), HasSubstr("4 slabs, an update needs 5"));
-  plan = Shared(OnHost(), 2);
-  plan.shard = ShardLevel::kGradients;
-  EXPECT_THAT(refusal(plan), HasSubstr("must share all of it"));
-  plan = OnHost(2);
-  plan.groups.pipeline = 2;
-  EXPECT_THAT(std::string(Compose(ToyGraph({.tied = true}), plan, ToyUpdate).status().message()),
-              HasSubstr("must be at home on the device"));
+  plan = OnHost();
+  plan.streaming = {.resident = 2, .moved = 3};
+  EXPECT_THAT(refusal(plan), HasSubstr("3 layers moved at once, of 2 that are resident"));
+}
+
+TEST(HomesTest, FractionsAreMetByWholeUnitsOfWhichTheDeviceNeverHasMoreThanItsPart) {
+  EXPECT_THAT(HomesOf({.host = 0.5}, {10, 10, 10, 10}),
+              ElementsAre(Home::kHost, Home::kDevice, Home::kHost, Home::kDevice));
+  EXPECT_THAT(HomesOf({.host = 0.5}, {0, 30, 10}),
+              ElementsAre(Home::kDevice, Home::kHost, Home::kDevice));
+  EXPECT_THAT(HomesOf({.ssd = 1}, {5, 0, 5}), ElementsAre(Home::kSsd, Home::kDevice, Home::kSsd));
+  std::mt19937_64 random(7);
+  const auto below = [&](uint64_t bound) { return static_cast<int64_t>(random() % bound); };
+  for (int round = 0; round < 500; ++round) {
+    std::vector<int64_t> bytes(1 + below(20));
+    int64_t all = 0, largest = 0;
+    for (int64_t& each : bytes) {
+      each = below(1000);
+      all += each;
+      largest = std::max(largest, each);
+    }
+    const double host = 0.01 * static_cast<double>(below(101));
+    const double ssd = (1 - host) * 0.01 * static_cast<double>(below(101));
+    const std::vector<Home> homes = HomesOf({host, ssd}, bytes);
+    double given[3] = {};
+    for (size_t i = 0; i < bytes.size(); ++i) given[static_cast<int>(homes[i])] += bytes[i];
+    const double device = 1 - host - ssd;
+    EXPECT_LE(given[0], device * all + 1);
+    EXPECT_LE(given[0] + given[1], (device + host) * all + 1);
+    // Nor is any short of its part by more than the largest of each.
+    EXPECT_GE(given[0], device * all - 2 * largest);
+  }
+}
+
+// Whoever shares what: ranks meet on the device, whatever has its home elsewhere.
+TEST(HomesTest, EveryLayoutWithEveryClassElsewhere_IsVerified) {
+  struct Layout {
+    int data, shard, pipeline;
+    ShardLevel level;
+  };
+  for (const Layout& layout :
+       {Layout{2, 1, 1, ShardLevel::kNone}, Layout{2, 2, 1, ShardLevel::kOptimizer},
+        Layout{4, 2, 1, ShardLevel::kGradients}, Layout{4, 2, 1, ShardLevel::kParameters},
+        Layout{1, 1, 2, ShardLevel::kNone}, Layout{2, 2, 2, ShardLevel::kOptimizer}}) {
+    for (const Place& place : {Place{.host = 1}, Place{.ssd = 1}, Place{.host = 0.4, .ssd = 0.3}}) {
+      for (const UpdatePolicy policy : {UpdatePolicy::kSpooled, UpdatePolicy::kSpeculative}) {
+        for (const bool tied : {false, true}) {
+          Plan plan = OnSsd(policy, 8);
+          plan.places = {place, place, place, place};
+          plan.groups = {.data = layout.data, .pipeline = layout.pipeline, .shard = layout.shard};
+          plan.shard = layout.level;
+          plan.virtual_shards = 4;
+          plan.streaming = {.resident = 2, .moved = 2};
+          auto built = Compose(ToyGraph({.blocks = kBlocks, .tied = tied}), plan, ToyUpdate);
+          ASSERT_TRUE(built.ok()) << built.status();
+          std::vector<const ProgramSet*> sets;
+          for (const StagePrograms& stage : *built) sets.push_back(&stage.set);
+          for (const char* program : {"train", "evaluate"}) {
+            const absl::Status status = Verify(sets, program, {.sizes = plan.groups});
+            ASSERT_TRUE(status.ok())
+                << status << ": data " << layout.data << " pipeline " << layout.pipeline
+                << " level " << static_cast<int>(layout.level) << " tied " << tied << " policy "
+                << static_cast<int>(policy) << " ssd " << place.ssd;
+          }
+        }
+      }
+    }
+  }
 }
 
 // What layers need at a time: a block and the next one.
@@ -204,11 +269,11 @@ TEST(HomesTest, PeaksOnSsd_AreWhatOneWorksOutByHand) {
     const ProgramSet set = Build(OnSsd(policy)).set;
     const bool speculative = policy == UpdatePolicy::kSpeculative;
     // Parameters and moments, in two versions when updated speculatively; what waits of the
-    // gradients: spooled, all in the end; else the first micro-batch's of matrices.
+    // gradients: the first micro-batch's, of which the norm's ends first.
     const TierMemory ssd = MemoryOf(set, "train", Tier::kSsd);
     EXPECT_EQ(ssd.persistent_bytes, 3 * kParameters * (speculative ? 2 : 1));
     EXPECT_EQ(ssd.peak_bytes - ssd.persistent_bytes,
-              speculative ? kParameters - toy::kNormSet : kParameters);
+              kParameters);
     // The slabs, the scalars, losses and norms of the rank.
     EXPECT_EQ(MemoryOf(set, "train", Tier::kHost).peak_bytes,
               8 * toy::kBlockSet + kScalarBytes + kSets * 8 + 8)

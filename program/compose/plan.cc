@@ -1,5 +1,7 @@
 #include "program/compose/plan.h"
 
+#include <numeric>
+
 #include "common/units.h"
 
 namespace strata::program {
@@ -10,6 +12,32 @@ std::vector<StateSpec> StatesOf(const Plan& plan, const ParameterSet& set) {
   if (set.type != DType::kF32) states.push_back({kMasterState, "master", plan.master});
   states.insert(states.end(), plan.moments.begin(), plan.moments.end());
   return states;
+}
+
+std::vector<Home> HomesOf(const Place& place, const std::vector<int64_t>& bytes) {
+  std::vector<Home> homes(bytes.size(), Home::kDevice);
+  if (!place.beyond_device()) return homes;
+  const auto all = static_cast<double>(std::accumulate(bytes.begin(), bytes.end(), int64_t{0}));
+  const double parts[] = {1 - place.host - place.ssd, place.host, place.ssd};
+  const int farthest = place.ssd > 0 ? 2 : 1;
+  // What the nearest homes, up to each, have room for; what is farther takes the rest.
+  double room[] = {parts[0] * all, (parts[0] + parts[1]) * all, all};
+  double given[] = {0, 0, 0}, seen = 0;
+  for (size_t unit = 0; unit < bytes.size(); ++unit) {
+    if (bytes[unit] == 0) continue;
+    const auto size = static_cast<double>(bytes[unit]);
+    seen += size;
+    const auto lacks = [&](int home) { return parts[home] * seen - given[home]; };
+    int best = farthest;
+    for (int home = farthest - 1; home >= 0; --home) {
+      if (size > room[home] + all * 1e-9) break;  // nearer ones take of the same
+      if (parts[home] > 0 && lacks(home) > lacks(best)) best = home;
+    }
+    given[best] += size;
+    for (int home = best; home < farthest; ++home) room[home] -= size;
+    homes[unit] = static_cast<Home>(best);
+  }
+  return homes;
 }
 
 Leaves LeavesOf(const Plan& plan, int64_t micro_batch) {

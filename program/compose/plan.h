@@ -21,25 +21,61 @@ enum class ShardLevel : uint8_t { kNone, kOptimizer, kGradients, kParameters };
 // next layer.
 enum class MicroOrder : uint8_t { kDepthFirst, kLayerFirst };
 
-// Where parameters, optimizer state and whole gradients live: where kernels compute; in host
-// memory, from which layers are streamed; or on SSD, behind a pool of pinned host slabs
+// Where one parameter set's bytes of a class live, or what a layer's forward keeps for its
+// backward: where kernels compute; in host memory; or on SSD, behind a pool of host slabs
 // (Rajbhandari et al., "ZeRO-Infinity", SC 2021). Beyond the device they are present for their uses
-// only, and updates run on the host.
-// With a tree of sums the bits do not depend on the home; without one, what is summed left to right
-// is a micro-batch's gradient at a time (as in kGradients), not into one accumulator of kernels.
+// only. No bit depends on it.
 enum class Home : uint8_t { kDevice, kHost, kSsd };
 
+// Which part of a class of bytes has its home in host memory and on SSD; the device keeps the rest.
+// Sets (of activations: layers) are kept whole: as many as do not exceed the device's part stay
+// there, spread evenly.
+struct Place {
+  double host = 0, ssd = 0;
+
+  bool beyond_device() const { return host + ssd > 0; }
+  bool operator==(const Place&) const = default;
+};
+
+struct Places {
+  Place parameters;
+  Place gradients;    // what waits: partial sums, and whole ones for the update
+  Place optimizer;    // updates run where a set's state lives: on the device, or on the host
+  Place activations;  // what forwards keep for backwards
+
+  bool beyond_device() const {
+    return parameters.beyond_device() || gradients.beyond_device() || optimizer.beyond_device() ||
+           activations.beyond_device();
+  }
+  bool uses_ssd() const {
+    return parameters.ssd + gradients.ssd + optimizer.ssd + activations.ssd > 0;
+  }
+  bool operator==(const Places&) const = default;
+};
+
+// Per unit its home: the place's parts of all bytes, see Place.
+std::vector<Home> HomesOf(const Place& place, const std::vector<int64_t>& bytes);
+
+// Of parameters whose home is beyond the device: how many layers are on it at once (k), and how
+// many that have ended make room together for as many others (k'), 1 ≤ k' ≤ k; a layer's bytes are
+// those of the largest between the first and the last. (Superpipeline, arXiv:2410.08791.)
+struct Streaming {
+  int resident = 0;  // 0: as Plan::prefetch_bytes says, or as Plan::device_limit allows
+  int moved = 1;
+
+  bool operator==(const Streaming&) const = default;
+};
+
 // When and how state is updated.
-//  - deferred: in memory, when the norm is known.
-//  - spooled: gradients wait on SSD until the norm is known; then each set's gradient and state are
-//    read, updated, written.
-//  - speculative: a set's state is read, updated and written as its next version as soon as its
-//    gradient is whole, as if nothing clipped. When the norm turns out to clip, the next version is
-//    made again from both (the gradient follows from the two first moments: g = (m' - b1 m) / (1 -
-//    b1)); when it is not finite, the next version never counts.
+//  - deferred: when the norm is known.
+//  - spooled: the same, of gradients that wait beyond the device.
+//  - speculative: a set's state is updated as its next version as soon as its gradient is whole, as
+//    if nothing clipped. When the norm turns out to clip, the next version is made again from both
+//    (the gradient follows from the two first moments: g = (m' - b1 m) / (1 - b1)); when it is not
+//    finite, the next version never counts.
 enum class UpdatePolicy : uint8_t { kDeferred, kSpooled, kSpeculative };
 
-// The gradient that an update waits with, and the parts of the state: slabs held at once.
+// The gradient that an update in f32 waits with, the parts of the state, and a next first moment.
 inline constexpr int kLeastSlabs = 5;
 
 struct Plan {
@@ -59,11 +95,14 @@ struct Plan {
   // Parameters that are sharded, or at home beyond the device: bytes that may be present beyond
   // what one use needs; negative: in all what the most demanding three uses in a row need.
   int64_t prefetch_bytes = -1;
-  Home home = Home::kDevice;                      // others: with one rank of data, or all of data
-                                                  // sharing everything (kParameters)
-  UpdatePolicy update = UpdatePolicy::kDeferred;  // kSsd: spooled or speculative, else deferred
-  int slabs = 8;                                  // kSsd: each as large as the largest set
-  double gradient_clip = 0;                       // 0: off
+  Places places;
+  Streaming streaming;
+  // Of the device's arena: streaming that is not given keeps as many layers as fit; 0: none.
+  int64_t device_limit = 0;
+  UpdatePolicy update = UpdatePolicy::kDeferred;
+  int slabs = 8;             // that bytes on SSD pass through
+  int64_t slab_bytes = 0;    // the most of one; 0: what the largest piece needs
+  double gradient_clip = 0;  // 0: off
   // Of gradients when leaves have ended: as they are summed over micro-batches and ranks, and as
   // updates read them. f32 or bf16.
   DType gradient = DType::kF32;
@@ -75,15 +114,18 @@ struct Plan {
   Tier tier = Tier::kHost;  // where kernels compute
   ScratchBytes scratch;     // of the collective backend; required with more than one rank
 
-  bool beyond_device() const { return home != Home::kDevice; }
   // Kernels may compute on another tier than the host: what both work on then moves.
   bool on_device() const { return tier == Tier::kDevice; }
   // Of what the process around the step gives and reads.
   Stream host_stream() const { return on_device() ? Stream::kHost : Stream::kCompute; }
-  // Of sums, norms and updates of what is at home.
-  Stream home_stream() const { return beyond_device() ? Stream::kHost : Stream::kCompute; }
-  // Where those work: slabs stand in for the SSD.
-  Tier home_memory() const { return beyond_device() ? Tier::kHost : tier; }
+  Tier TierOf(Home home) const {
+    return home == Home::kDevice ? tier : home == Home::kHost ? Tier::kHost : Tier::kSsd;
+  }
+  // Where an update of state at home there runs, and on what.
+  Tier UpdateTier(Home state) const { return state == Home::kDevice ? tier : Tier::kHost; }
+  Stream UpdateStream(Home state) const {
+    return state == Home::kDevice ? Stream::kCompute : Stream::kHost;
+  }
 
   // With one replica the shard group is the data group, and is called so.
   Group shard_group() const { return groups.shard == groups.data ? Group::kData : Group::kShard; }

@@ -53,6 +53,7 @@ class SetPlanner {
     for (StagePlan& stage : result_.stages) {
       for (SetPlan& set : stage.sets) RETURN_IF_ERROR(Decide(stage.stage, set));
     }
+    for (StagePlan& stage : result_.stages) AssignHomes(stage);
     RETURN_IF_ERROR(MarkTied());
     AssignColumns();
     return std::move(result_);
@@ -101,9 +102,48 @@ class SetPlanner {
       set.reduce = Reduce::kPerLeaf;
     }
     if (plan_.shard == ShardLevel::kParameters) set.parameter_parts = parts;
-    // The device has no room for all sets' gradients: they leave it leaf by leaf.
-    if (plan_.beyond_device()) set.reduce = Reduce::kPerLeaf;
     return absl::OkStatus();
+  }
+
+  void AssignHomes(StagePlan& stage) const {
+    std::vector<int64_t> parameters, gradients, states;
+    for (const SetPlan& set : stage.sets) {
+      const ParameterSet& of = graph_.sets[set.index];
+      const int gradient_parts = std::max(set.gradient_parts, set.state_parts);
+      int64_t state_bytes = 0;
+      for (const StateSpec& state : StatesOf(plan_, of)) {
+        state_bytes += BytesOf(state.format, of.elements / set.state_parts);
+      }
+      parameters.push_back(of.bytes() / set.parameter_parts);
+      gradients.push_back(set.trainable ? of.gradient_bytes() / gradient_parts : 0);
+      states.push_back(state_bytes);
+    }
+    const Places& places = plan_.places;
+    const std::vector<Home> p = HomesOf(places.parameters, parameters),
+                            g = HomesOf(places.gradients, gradients),
+                            o = HomesOf(places.optimizer, states);
+    for (size_t s = 0; s < stage.sets.size(); ++s) {
+      stage.sets[s].parameters = p[s];
+      stage.sets[s].gradients = g[s];
+      stage.sets[s].state = o[s];
+    }
+    std::vector<int64_t> kept(graph_.layers.size(), 0);
+    for (size_t v = 0; v < walk_.layers.size(); ++v) {
+      if (walk_.StageOf(static_cast<int>(v)) != stage.stage) continue;
+      for (int l = walk_.layers[v].first; l < walk_.layers[v].second; ++l) kept[l] = KeptBytes(l);
+    }
+    stage.activations = HomesOf(places.activations, kept);
+  }
+
+  // What the layer's forward keeps for its backward.
+  int64_t KeptBytes(int layer) const {
+    const int tmpl = walk_.TemplateOf(graph_, layer, PassKind::kBackward);
+    int64_t bytes = 0;
+    if (tmpl < 0) return bytes;
+    for (const Formal& formal : graph_.templates[tmpl].formals) {
+      if (formal.role == Role::kInput || formal.role == Role::kSaved) bytes += formal.bytes;
+    }
+    return bytes;
   }
 
   // Sets on several stages: only the first and the last can exchange gradients.
@@ -118,11 +158,6 @@ class SetPlanner {
         return absl::InvalidArgumentError(
             absl::StrCat("set ", graph_.sets[s].name,
                          " is on several stages: only the first and the last can share sets"));
-      }
-      if (plan_.beyond_device()) {
-        return absl::InvalidArgumentError(
-            absl::StrCat("set ", graph_.sets[s].name, " is on several stages, which exchange its ",
-                         "gradient: that must be at home on the device"));
       }
       for (const int r : holders[s]) {
         for (SetPlan& set : result_.stages[r].sets) {

@@ -28,6 +28,7 @@ struct SetPlan {
   // Parts that each class of bytes is cut into over the shard group; 1: whole on every rank.
   int parameter_parts = 1, gradient_parts = 1, state_parts = 1;
   Reduce reduce = Reduce::kPerStep;
+  Home parameters = Home::kDevice, gradients = Home::kDevice, state = Home::kDevice;
   bool counted = false;  // in this stage's part of the norm
   bool saved = true;     // by this stage: of several holders the first
   int column = -1;       // of the table of norms; -1: frozen
@@ -38,6 +39,8 @@ struct SetPlan {
 struct StagePlan {
   int stage = 0;
   std::vector<SetPlan> sets;  // in order of first use
+  // Per layer of the graph, of what its forwards keep for its backwards; others' are kDevice.
+  std::vector<Home> activations;
   const SetPlan* Find(int index) const;
 };
 

@@ -12,26 +12,19 @@
 namespace strata::program {
 namespace {
 
-absl::Status CheckHome(const Plan& plan) {
+absl::Status CheckPlaces(const Plan& plan) {
   const auto refuse = [](const char* what) { return absl::InvalidArgumentError(what); };
-  if (plan.beyond_device()) {
-    if (plan.tier != Tier::kDevice) {
-      return refuse("state at home beyond the device, and no device: kernels compute on the host");
-    }
-    const bool shared =
-        plan.shard == ShardLevel::kParameters && plan.groups.shard == plan.groups.data;
-    if (plan.groups.data > 1 && !shared) {
-      return refuse(
-          "state at home beyond the device: ranks of data must share all of it in one shard group "
-          "(what else they exchange would lie in host memory, which groups do not reach)");
-    }
+  if (plan.places.beyond_device() && plan.tier != Tier::kDevice) {
+    return refuse("bytes at home beyond the device, and no device: kernels compute on the host");
   }
-  if ((plan.home == Home::kSsd) != (plan.update != UpdatePolicy::kDeferred)) {
-    return refuse("state on SSD is updated spooled or speculatively, other state deferred");
+  if (plan.update == UpdatePolicy::kSpooled && !plan.places.gradients.beyond_device()) {
+    return refuse("spooled gradients wait in host memory or on SSD, and all stay on the device");
   }
-  if (plan.home == Home::kSsd && plan.slabs < kLeastSlabs) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(plan.slabs, " slabs, an update needs ", kLeastSlabs, " at once"));
+  if (plan.streaming.resident != 0 &&
+      (plan.streaming.moved < 1 || plan.streaming.moved > plan.streaming.resident)) {
+    return absl::InvalidArgumentError(absl::StrCat(plan.streaming.moved,
+                                                   " layers moved at once, of ",
+                                                   plan.streaming.resident, " that are resident"));
   }
   return absl::OkStatus();
 }
@@ -109,7 +102,7 @@ absl::Status CheckOptions(const LayerGraph& graph, const Plan& plan) {
         "other schedules order micro-batches themselves");
   }
   RETURN_IF_ERROR(CheckTypes(graph, plan));
-  return CheckHome(plan);
+  return CheckPlaces(plan);
 }
 
 bool HasSplitBackward(const LayerGraph& graph) {

@@ -69,6 +69,19 @@ ResidencyPlan PlanResidency(const std::vector<Need>& needs, int64_t budget) {
   return plan;
 }
 
+void MoveTogether(int count, const std::vector<Need>& needs, ResidencyPlan& plan) {
+  std::vector<Fetch>& fetches = plan.fetches;
+  for (size_t first = 0; first < fetches.size();) {
+    size_t end = first + 1;
+    while (end < fetches.size() && end < first + static_cast<size_t>(count) &&
+           fetches[end].before <= needs[fetches[first].need].use) {
+      ++end;
+    }
+    for (size_t f = first; f < end; ++f) fetches[f].before = fetches[end - 1].before;
+    first = end;
+  }
+}
+
 int64_t BytesOfUsesInARow(const std::vector<Need>& needs, int count) {
   int64_t most = 0;
   for (size_t first = 0; first < needs.size();) {

@@ -32,6 +32,10 @@ struct ResidencyPlan {
 // At most `budget` bytes are present at once, more only where a single use needs more.
 ResidencyPlan PlanResidency(const std::vector<Need>& needs, int64_t budget);
 
+// `count` fetches in a row begin together, when all can: what left for them left together
+// (Superpipeline's k', arXiv:2410.08791). Fewer where the first would come too late.
+void MoveTogether(int count, const std::vector<Need>& needs, ResidencyPlan& plan);
+
 // The most bytes that `count` uses in a row need together. With two every fetch can begin one use
 // ahead, unless a set that is large and needed soon stays through all of them; with three it still
 // can where such a set takes the place of one.

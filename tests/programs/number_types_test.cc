@@ -81,11 +81,16 @@ std::vector<program::Plan> Layouts(const program::Plan& one) {
   plans.push_back(staged);
   program::Plan home = one;
   home.tier = program::Tier::kDevice;
-  home.home = program::Home::kHost;
+  for (program::Place* place : {&home.places.parameters, &home.places.gradients,
+                                &home.places.optimizer, &home.places.activations}) {
+    place->host = 1;
+  }
   plans.push_back(home);
-  home.home = program::Home::kSsd;
+  for (program::Place* place : {&home.places.parameters, &home.places.gradients,
+                                &home.places.optimizer, &home.places.activations}) {
+    *place = {.ssd = 1};
+  }
   home.update = program::UpdatePolicy::kSpooled;
-  home.slabs = program::kLeastSlabs;
   plans.push_back(home);
   for (const bool tensor : {true, false}) {
     program::Plan cut = one;
@@ -212,7 +217,7 @@ TEST(NumberTypes, WhatCannotBeIsRefused) {
   Numbers bf16;
   program::Plan speculative = PlanOf(bf16);
   speculative.tier = program::Tier::kDevice;
-  speculative.home = program::Home::kSsd;
+  speculative.places.optimizer.ssd = 1;
   speculative.update = program::UpdatePolicy::kSpeculative;
   EXPECT_THAT(refused(bf16, speculative), HasSubstr("speculative updates need weights in f32"));
   Numbers unaligned{.type = DType::kF32};

@@ -127,69 +127,112 @@ Outcome RunSteps(program::ProgramSet set) {
   return outcome;
 }
 
-// Leaves are combined at home in the tree in which they are combined on the device.
-TEST(StreamedStep, StateOnTheHostGivesTheBitsOfStateOnTheDevice) {
+constexpr program::Place kHost = {.host = 1}, kSsd = {.ssd = 1};
+constexpr program::Place kMixed = {.host = 0.3, .ssd = 0.4};
+
+// Each class alone, all of them, and parts of each.
+std::vector<program::Places> AllPlaces() {
+  std::vector<program::Places> all;
+  for (const program::Place& place : {kHost, kSsd}) {
+    all.push_back({.parameters = place});
+    all.push_back({.gradients = place});
+    all.push_back({.optimizer = place});
+    all.push_back({.activations = place});
+    all.push_back({place, place, place, place});
+  }
+  all.push_back({kMixed, kMixed, kMixed, kMixed});
+  all.push_back({.parameters = kHost, .gradients = kSsd});
+  all.push_back({.parameters = kSsd, .optimizer = kHost});
+  return all;
+}
+
+std::string Text(const program::Plan& plan) {
+  std::string text =
+      absl::StrCat("V ", plan.virtual_shards, " order ", static_cast<int>(plan.micro_order),
+                   " policy ", static_cast<int>(plan.update), " stream ", plan.streaming.resident,
+                   "/", plan.streaming.moved, " slabs ", plan.slabs, " places");
+  const program::Places& places = plan.places;
+  for (const program::Place& place :
+       {places.parameters, places.gradients, places.optimizer, places.activations}) {
+    absl::StrAppend(&text, " ", place.host, ",", place.ssd);
+  }
+  return text;
+}
+
+void ExpectSame(const program::Plan& plan, bool tied, const Outcome& expected) {
+  SCOPED_TRACE(absl::StrCat(tied ? "tied, " : "", Text(plan)));
+  const program::ProgramSet set = Build(plan, tied);
+  EXPECT_EQ(set.arena_bytes[static_cast<int>(Tier::kSsd)] > 0, plan.places.uses_ssd());
+  const absl::Status verified = program::VerifyRank(set, set.programs[0], 0);
+  ASSERT_TRUE(verified.ok()) << verified;
+  const Outcome outcome = RunSteps(set);
+  EXPECT_EQ(outcome.losses, expected.losses);
+  EXPECT_EQ(outcome.norms, expected.norms);
+  EXPECT_TRUE(outcome == expected);
+}
+
+// Steps clip; sums are those of the device wherever gradients wait.
+TEST(StreamedStep, EveryPlaceOfEveryClassGivesTheBitsOfOneTier) {
   for (const bool tied : {false, true}) {
     for (const int64_t leaves : {1, 4, 8}) {
       const Outcome expected = RunSteps(Build(PlanOf(Tier::kHost, leaves), tied));
       EXPECT_LT(expected.losses.back(), expected.losses.front());
       program::Plan plan = PlanOf(Tier::kDevice, leaves);
-      EXPECT_TRUE(RunSteps(Build(plan, tied)) == expected) << leaves << " leaves";
-      plan.home = program::Home::kHost;
+      ExpectSame(plan, tied, expected);
+      for (const program::Places& places : AllPlaces()) {
+        plan.places = places;
+        ExpectSame(plan, tied, expected);
+      }
+    }
+  }
+}
+
+TEST(StreamedStep, EveryOrderAndWindowGivesTheBitsOfOneTier) {
+  for (const int64_t leaves : {1, 8}) {
+    const Outcome expected = RunSteps(Build(PlanOf(Tier::kHost, leaves), false));
+    program::Plan plan = PlanOf(Tier::kDevice, leaves);
+    for (const program::Place& place : {kHost, kSsd}) {
+      plan.places = {place, place, place, place};
       for (const program::MicroOrder order :
            {program::MicroOrder::kDepthFirst, program::MicroOrder::kLayerFirst}) {
-        // Tied, the two contributions of several micro-batches meet in another order.
-        if (tied && order == program::MicroOrder::kLayerFirst && leaves < kSmallBatch) continue;
         plan.micro_order = order;
-        for (const int64_t ahead : {-1, 0, 1 << 20}) {
-          plan.prefetch_bytes = ahead;
-          const program::ProgramSet set = Build(plan, tied);
-          EXPECT_GT(set.arena_bytes[static_cast<int>(Tier::kDevice)], 0);
-          EXPECT_GT(set.arena_bytes[static_cast<int>(Tier::kHost)], 0);
-          const Outcome outcome = RunSteps(set);
-          EXPECT_EQ(outcome.losses, expected.losses) << leaves << " leaves, ahead " << ahead;
-          EXPECT_EQ(outcome.norms, expected.norms) << leaves << " leaves, ahead " << ahead;
-          EXPECT_TRUE(outcome == expected) << leaves << " leaves, ahead " << ahead;
+        for (const program::Streaming& streaming :
+             std::vector<program::Streaming>{{1, 1}, {2, 1}, {2, 2}, {3, 2}, {9, 9}}) {
+          plan.streaming = streaming;
+          plan.slabs = streaming.resident == 1 ? program::kLeastSlabs : 8;
+          ExpectSame(plan, false, expected);
         }
       }
     }
   }
 }
 
-// Spooled updates clip as deferred ones do; speculative ones of steps that do not clip are those.
-TEST(StreamedStep, StateOnSsdGivesTheBitsOfStateOnTheDevice) {
+// Spooled updates are deferred ones; speculative ones of steps that do not clip are, too.
+TEST(StreamedStep, EveryPolicyGivesTheBitsOfDeferredUpdates) {
   for (const bool tied : {false, true}) {
-    for (const int64_t leaves : {1, 4, 8}) {
+    for (const int64_t leaves : {1, 4}) {
       for (const program::UpdatePolicy policy :
            {program::UpdatePolicy::kSpooled, program::UpdatePolicy::kSpeculative}) {
+        const bool speculative = policy == program::UpdatePolicy::kSpeculative;
         program::Plan plan = PlanOf(Tier::kHost, leaves);
-        plan.gradient_clip = policy == program::UpdatePolicy::kSpooled ? 1 : 0;
+        plan.gradient_clip = speculative ? 1e6 : 1;
         const Outcome expected = RunSteps(Build(plan, tied));
-        plan.tier = Tier::kDevice;
-        plan.home = program::Home::kSsd;
         plan.update = policy;
-        for (const int64_t ahead : {-1, 0, 1 << 20}) {
-          plan.prefetch_bytes = ahead;
-          plan.slabs = ahead == 0 ? program::kLeastSlabs : 8;
-          const program::ProgramSet set = Build(plan, tied);
-          SCOPED_TRACE(absl::StrCat(tied ? "tied, " : "", "policy ", static_cast<int>(policy)));
-          EXPECT_GT(set.arena_bytes[static_cast<int>(Tier::kSsd)], 0);
-          const absl::Status verified = program::VerifyRank(set, set.programs[0], 0);
-          EXPECT_TRUE(verified.ok()) << verified;
-          const Outcome outcome = RunSteps(set);
-          EXPECT_EQ(outcome.losses, expected.losses) << leaves << " leaves, ahead " << ahead;
-          EXPECT_EQ(outcome.norms, expected.norms) << leaves << " leaves, ahead " << ahead;
-          EXPECT_TRUE(outcome == expected) << leaves << " leaves, ahead " << ahead;
+        if (speculative) ExpectSame(plan, tied, expected);
+        plan.tier = Tier::kDevice;
+        for (const program::Places& places : AllPlaces()) {
+          if (!speculative && !places.gradients.beyond_device()) continue;
+          plan.places = places;
+          ExpectSame(plan, tied, expected);
         }
       }
     }
   }
 }
 
-TEST(StreamedStep, StateOnSsdWithoutAPathIsRefused) {
+TEST(StreamedStep, BytesOnSsdWithoutAPathAreRefused) {
   program::Plan plan = PlanOf(Tier::kDevice, 1);
-  plan.home = program::Home::kSsd;
-  plan.update = program::UpdatePolicy::kSpooled;
+  plan.places.optimizer = kSsd;
   TextHost host(0, {});
   device::ThreadPool pool(1);
   EngineOptions options;

@@ -73,18 +73,26 @@ std::string Text(const LayerGraph& graph) {
 
 std::string Text(const Plan& plan) {
   const auto& [groups, shard, virtual_shards, global_batch, evaluate_batch, micro_order, schedule,
-               virtual_stages, durations, in_flight, stage_of_layer, prefetch_bytes, home, update,
-               slabs, gradient_clip, gradient, master, moments, loss_scaling, tier, scratch] = plan;
+               virtual_stages, durations, in_flight, stage_of_layer, prefetch_bytes, places,
+               streaming, device_limit, update, slabs, slab_bytes, gradient_clip, gradient, master,
+               moments, loss_scaling, tier, scratch] = plan;
   const auto& [data, tensor, context, pipeline, shard_degree] = groups;
   const auto& [forward, backward_input, backward_weight] = durations;
   std::string text = absl::StrFormat(
       "plan groups %d,%d,%d,%d,%d shard %d leaves %d batch %d,%d order %d schedule %d,%d,%d,%d,%d "
-      "in flight %d stages %s prefetch %d home %d update %d slabs %d clip %.17g tier %s\n",
+      "in flight %d stages %s prefetch %d streaming %d,%d limit %d update %d slabs %d,%d clip "
+      "%.17g "
+      "tier %s\n",
       data, tensor, context, pipeline, shard_degree, static_cast<int>(shard), virtual_shards,
       global_batch, evaluate_batch, static_cast<int>(micro_order), static_cast<int>(schedule),
       virtual_stages, forward, backward_input, backward_weight, in_flight,
-      absl::StrJoin(stage_of_layer, ","), prefetch_bytes, static_cast<int>(home),
-      static_cast<int>(update), slabs, gradient_clip, program::Name(tier));
+      absl::StrJoin(stage_of_layer, ","), prefetch_bytes, streaming.resident, streaming.moved,
+      device_limit, static_cast<int>(update), slabs, slab_bytes, gradient_clip,
+      program::Name(tier));
+  for (const program::Place& place :
+       {places.parameters, places.gradients, places.optimizer, places.activations}) {
+    absl::StrAppendFormat(&text, "place %.17g %.17g\n", place.host, place.ssd);
+  }
   absl::StrAppendFormat(&text, "types gradient %s master %s scaling %d\n", program::Name(gradient),
                         program::Name(master), loss_scaling);
   for (const program::StateSpec& state : moments) {

@@ -1,13 +1,47 @@
 #include "program/compose/sources/activations.h"
 
+#include <algorithm>
+#include <map>
+#include <tuple>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 
 namespace strata::program {
 
-Activations::Activations(const Stage& stage, const Walk& walk) : stage_(stage), walk_(walk) {
+Activations::Activations(const Stage& stage, const Walk& walk, std::vector<Use> uses,
+                         Transfers& transfers)
+    : stage_(stage),
+      walk_(walk),
+      uses_(std::move(uses)),
+      backward_of_(uses_.size(), -1),
+      transfers_(transfers) {
   work_.assign(walk.virtual_stages() / walk.stages, std::vector<Work>(walk.micro_batches));
+  std::map<std::tuple<int, int, int>, size_t> forwards;  // by chunk, micro-batch and layer
+  for (size_t u = 0; u < uses_.size(); ++u) {
+    const std::tuple<int, int, int> at{uses_[u].chunk, uses_[u].micro_batch, uses_[u].layer};
+    if (uses_[u].kind == PassKind::kForward) {
+      forwards[at] = u;
+    } else if (uses_[u].kind == PassKind::kBackward && forwards.contains(at)) {
+      backward_of_[forwards[at]] = static_cast<int>(u);
+    }
+  }
+}
+
+int64_t Activations::SlabBytes(const Stage& stage) {
+  int64_t bytes = 0;
+  for (size_t l = 0; l < stage.graph.layers.size(); ++l) {
+    if (stage.sets.activations[l] != Home::kSsd) continue;
+    for (const int called :
+         {stage.graph.layers[l].templates.forward, stage.graph.layers[l].templates.backward}) {
+      if (called < 0) continue;
+      for (const Formal& formal : stage.graph.templates[called].formals) {
+        if (formal.role != Role::kInput && formal.role != Role::kSaved) continue;
+        bytes = std::max(bytes, formal.bytes);
+      }
+    }
+  }
+  return bytes;
 }
 
 Activations::Work& Activations::WorkOf(int chunk, int micro_batch) {
@@ -19,14 +53,69 @@ Activations::Work& Activations::WorkOf(int chunk, int micro_batch) {
     work.output_gradients.assign(layers, -1);
     work.saved.resize(layers);
     work.stash.resize(layers);
+    work.away.assign(layers, false);
   }
   return work;
 }
 
-void Activations::Before(const Use& use) {
+void Activations::Before(int index) {
+  const Use& use = uses_[index];
+  BringBack(use);
+  if (index + 1 < static_cast<int>(uses_.size())) BringBack(uses_[index + 1]);
   if (use.kind != PassKind::kBackward) return;
   Work& work = WorkOf(use.chunk, use.micro_batch);
   work.output_gradients[use.layer - LayersOf(use.chunk).first] = work.gradient;
+}
+
+void Activations::ForKept(const Use& use,
+                          const std::function<void(int& slot, int64_t bytes)>& visit) {
+  Work& work = WorkOf(use.chunk, use.micro_batch);
+  const int at = use.layer - LayersOf(use.chunk).first;
+  const int backward = walk_.TemplateOf(stage_.graph, use.layer, PassKind::kBackward);
+  for (const Formal& formal : stage_.graph.templates[backward].formals) {
+    if (formal.role == Role::kInput) visit(work.activations[at], formal.bytes);
+    if (formal.role != Role::kSaved) continue;
+    const bool there = formal.index < static_cast<int>(work.saved[at].size());
+    if (there && work.saved[at][formal.index] >= 0)
+      visit(work.saved[at][formal.index], formal.bytes);
+  }
+}
+
+void Activations::After(int index) {
+  const Use& use = uses_[index];
+  const Home home = stage_.sets.activations[use.layer];
+  if (use.kind != PassKind::kForward || home == Home::kDevice) return;
+  if (backward_of_[index] <= index + 2) return;  // none, or it comes at once
+  ForKept(use, [&](int& slot, int64_t bytes) {
+    const Slot& here = stage_.assembler.program().slots[slot - stage_.assembler.set().slots.size()];
+    const std::string name = here.name;
+    const int there = stage_.assembler.AddTransient(
+        Slot{.name = absl::StrCat(name, " at home"),
+             .tier = stage_.plan.TierOf(home),
+             .klass = SlotClass::kActivations,
+             .bytes = bytes,
+             .alignment = home == Home::kSsd ? kSsdBlock : kSlotAlignment,
+             .pass = PassOf(use.chunk, use.micro_batch)});
+    transfers_.Move(Whole(slot, bytes), Whole(there, bytes), Purpose::kStash, name);
+    slot = there;
+  });
+  WorkOf(use.chunk, use.micro_batch).away[use.layer - LayersOf(use.chunk).first] = true;
+}
+
+void Activations::BringBack(const Use& use) {
+  if (use.kind != PassKind::kBackward) return;
+  Work& work = WorkOf(use.chunk, use.micro_batch);
+  const int at = use.layer - LayersOf(use.chunk).first;
+  if (!work.away[at]) return;
+  work.away[at] = false;
+  ForKept(use, [&](int& slot, int64_t bytes) {
+    const Slot& there =
+        stage_.assembler.program().slots[slot - stage_.assembler.set().slots.size()];
+    const std::string name = there.name;
+    const int here = AddSlot(absl::StrCat(name, ", again"), bytes, there.pass);
+    transfers_.Move(Whole(slot, bytes), Whole(here, bytes), Purpose::kFetch, name);
+    slot = here;
+  });
 }
 
 Operand Activations::Bind(const Formal& formal, const Use& use) {

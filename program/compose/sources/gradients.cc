@@ -7,7 +7,6 @@
 #include "absl/strings/str_cat.h"
 #include "ops/convert.h"
 #include "ops/elementwise.h"
-#include "program/compose/sources/state.h"
 
 namespace strata::program {
 namespace {
@@ -18,9 +17,14 @@ constexpr int64_t kCallsBeforeCombining = 2;
 
 }  // namespace
 
-Gradients::Gradients(const Stage& stage, int micro_batches, Slabs& slabs,
-                     std::function<void(int set)> in_slab)
-    : stage_(stage), slabs_(slabs), in_slab_(std::move(in_slab)) {
+Gradients::Gradients(const Stage& stage, int micro_batches, std::vector<Use> uses,
+                     Transfers& transfers, std::function<void(int set)> whole,
+                     std::function<void(int set)> at_home)
+    : stage_(stage),
+      transfers_(transfers),
+      whole_(std::move(whole)),
+      at_home_(std::move(at_home)),
+      uses_(std::move(uses)) {
   std::map<Partial, int> small;  // bucket by what it is partial over
   const std::vector<SetPlan>& sets = stage.sets.sets;
   for (size_t s = 0; s < sets.size(); ++s) {
@@ -31,19 +35,36 @@ Gradients::Gradients(const Stage& stage, int micro_batches, Slabs& slabs,
     }
   }
   for (Bucket& bucket : buckets_) SizeBucket(bucket, micro_batches);
+  FindNextUses();
+}
+
+void Gradients::FindNextUses() {
+  next_use_.resize(uses_.size());
+  std::map<std::pair<int, int64_t>, int> next;  // by bucket and leaf
+  for (int u = static_cast<int>(uses_.size()) - 1; u >= 0; --u) {
+    for (const int index : BucketsOf(uses_[u])) {
+      const int64_t leaf = uses_[u].micro_batch / buckets_[index].passes;
+      const auto [found, last] = next.try_emplace({index, leaf}, std::numeric_limits<int>::max());
+      next_use_[u].push_back(found->second);
+    }
+    for (const int index : BucketsOf(uses_[u])) {
+      next[{index, uses_[u].micro_batch / buckets_[index].passes}] = u;
+    }
+  }
 }
 
 void Gradients::AddBucket(const SetPlan& set, int position, std::map<Partial, int>& small) {
   const ParameterSet& of = stage_.SetOf(set);
   int index = static_cast<int>(buckets_.size());
-  // A slab holds one set's, and direct I/O begins at whole blocks.
-  const bool shares = set.small && !set.tied() && stage_.plan.home != Home::kSsd;
+  const bool shares = set.small && !set.tied() && set.gradients == Home::kDevice;
   if (shares) index = small.try_emplace(set.partial, index).first->second;
   if (index == static_cast<int>(buckets_.size())) {
     buckets_.push_back({.name = of.name,
                         .partial = set.partial,
                         .per_leaf = set.reduce == Reduce::kPerLeaf,
                         .small = set.small,
+                        .tied = set.tied(),
+                        .home = set.gradients,
                         .parts = set.gradient_parts > 1 ? set.gradient_parts : set.state_parts});
   } else {
     buckets_[index].name = "vectors";
@@ -75,11 +96,6 @@ bool Gradients::ReducesLeaves(const Bucket& bucket) const {
   return bucket.per_leaf && !bucket.small && bucket.parts > 1;
 }
 
-// Home, as soon as a leaf has ended: all but what ranks have yet to sum at the end.
-bool Gradients::BringsLeaves(const Bucket& bucket) const {
-  return stage_.plan.beyond_device() && (bucket.parts > 1 || stage_.plan.groups.data == 1);
-}
-
 int64_t Gradients::OffsetIn(const Bucket& bucket, int set) const {
   int64_t offset = 0;
   for (const int other : bucket.sets) {
@@ -102,12 +118,46 @@ std::vector<int> Gradients::BucketsOf(const Use& use) const {
   return found;
 }
 
-void Gradients::Before(const Use& use) {
-  for (const int index : BucketsOf(use)) {
+void Gradients::Before(int use) {
+  BringBack(use);
+  if (use + 1 < static_cast<int>(uses_.size())) BringBack(use + 1);
+  for (const int index : BucketsOf(uses_[use])) {
     Bucket& bucket = buckets_[index];
-    const int64_t leaf = use.micro_batch / bucket.passes;
+    const int64_t leaf = uses_[use].micro_batch / bucket.passes;
     if (!bucket.open.contains(leaf)) BeginLeaf(bucket, leaf);
   }
+}
+
+void Gradients::BringBack(int use) {
+  for (const int index : BucketsOf(uses_[use])) {
+    Bucket& bucket = buckets_[index];
+    const auto away = bucket.away.find(uses_[use].micro_batch / bucket.passes);
+    if (away == bucket.away.end()) continue;
+    const std::string name = absl::StrCat("gradient of ", bucket.name);
+    Operand& place = bucket.open[away->first];
+    place.slot =
+        AddSlot(absl::StrCat(name, " leaf ", away->first, " again"), place.bytes, DType::kF32);
+    transfers_.Move(away->second, place, Purpose::kFetch, name);
+    bucket.away.erase(away);
+  }
+}
+
+void Gradients::PutAway(Bucket& bucket, int64_t leaf) {
+  const std::string name = absl::StrCat("gradient of ", bucket.name);
+  const Operand& place = bucket.open[leaf];
+  Operand home = place;
+  home.slot = AddHomeSlot(bucket, absl::StrCat(name, " leaf ", leaf), place.bytes);
+  transfers_.Move(place, home, Purpose::kStash, name);
+  bucket.away[leaf] = home;
+}
+
+int Gradients::AddHomeSlot(const Bucket& bucket, std::string name, int64_t bytes) {
+  return stage_.assembler.AddTransient(
+      Slot{.name = absl::StrCat(name, " at home"),
+           .tier = stage_.plan.TierOf(bucket.home),
+           .klass = SlotClass::kGradients,
+           .bytes = bytes,
+           .alignment = bucket.home == Home::kSsd ? kSsdBlock : kSlotAlignment});
 }
 
 int Gradients::AddSlot(std::string name, int64_t bytes, DType type) {
@@ -147,13 +197,21 @@ Operand Gradients::Bind(int set, const Use& use, int64_t bytes) const {
   return operand;
 }
 
-void Gradients::After(const Use& use) {
+void Gradients::After(int use) {
   ++calls_;
-  for (const int index : BucketsOf(use)) {
-    const int64_t leaf = use.micro_batch / buckets_[index].passes;
-    if (--buckets_[index].left[leaf] == 0) EndLeaf(index, leaf);
+  const std::vector<int> buckets = BucketsOf(uses_[use]);
+  for (size_t i = 0; i < buckets.size(); ++i) {
+    Bucket& bucket = buckets_[buckets[i]];
+    const int64_t leaf = uses_[use].micro_batch / bucket.passes;
+    if (--bucket.left[leaf] == 0) {
+      EndLeaf(buckets[i], leaf);
+    } else if (bucket.home != Home::kDevice && !KeepsLeaves(bucket) &&
+               next_use_[use][i] > use + 1) {
+      PutAway(bucket, leaf);
+    }
   }
   FlushPending(calls_ - kCallsBeforeCombining);
+  FlushWhole(calls_ - kCallsBeforeCombining);
 }
 
 void Gradients::EndLeaf(int index, int64_t leaf) {
@@ -169,16 +227,10 @@ void Gradients::EndLeaf(int index, int64_t leaf) {
   const std::string leaf_of =
       bucket.leaves > 1 ? absl::StrCat(bucket.name, " leaf ", leaf) : bucket.name;
   const std::string label = absl::StrCat("reduce ", leaf_of);
-  // Groups do not reach what is at home beyond the device.
-  if (BringsLeaves(bucket)) place = ReduceInside(place, label);
   if (ReducesLeaves(bucket)) {
     const int part = AddSlot(absl::StrCat("part of gradient of ", bucket.name, " leaf ", leaf),
                              place.bytes / bucket.parts, stage_.plan.gradient);
     place = ReduceScatter(place, Whole(part, place.bytes / bucket.parts), label);
-  }
-  if (BringsLeaves(bucket)) {
-    Push(index, Bring(place, absl::StrCat("gradient of ", leaf_of)));
-    return;
   }
   const bool first =
       bucket.sums.empty() && std::none_of(pending_.begin(), pending_.end(),
@@ -211,22 +263,6 @@ Operand Gradients::EndInType(const Bucket& bucket, int64_t leaf, const Operand& 
   return to;
 }
 
-Operand Gradients::Bring(const Operand& from, const std::string& label) {
-  Operand to;
-  if (stage_.plan.home == Home::kSsd) {
-    to = slabs_.Next(from.bytes);
-  } else {
-    to = Whole(stage_.assembler.AddTransient(Slot{.name = absl::StrCat(label, " on the host"),
-                                                  .tier = Tier::kHost,
-                                                  .klass = SlotClass::kGradients,
-                                                  .bytes = from.bytes}),
-               from.bytes);
-  }
-  to.partial = from.partial;
-  stage_.assembler.Transfer(Stream::kEvict, Purpose::kStash, label, from, to);
-  return to;
-}
-
 void Gradients::FlushPending(int64_t older_than) {
   std::vector<Pending> waiting;
   for (const Pending& pending : std::exchange(pending_, {})) {
@@ -249,7 +285,7 @@ void Gradients::Push(int index, const Operand& place) {
     CombineTop(bucket);
   }
   if (++bucket.pushed < bucket.leaves) {
-    if (Spools(bucket)) SpoolTop(bucket);
+    if (bucket.home != Home::kDevice) TopGoesHome(bucket);
     return;
   }
   while (count() > 1) CombineTop(bucket);  // odd ones pass up
@@ -262,36 +298,36 @@ void Gradients::CombineTop(Bucket& bucket) {
   bucket.sums.pop_back();
   Sum& sum = bucket.sums.back();
   Operand into = sum.place, from = newest;
-  if (Spools(bucket)) {  // the newest is in a slab, and the older one read into another
+  if (bucket.home != Home::kDevice) {  // the older one comes back for it
     into = newest;
-    from = slabs_.Read(sum.place, Purpose::kFetch, absl::StrCat("read gradient of ", bucket.name),
-                       newest.slot);
+    from.slot = AddSlot(absl::StrCat("gradient of ", bucket.name, " again"), from.bytes,
+                        stage_.plan.gradient);
+    from.offset = 0;
+    from.shard_group = Group::kNone;
+    from.shard_stride = 0;
+    transfers_.Move(sum.place, from, Purpose::kFetch, absl::StrCat("gradient of ", bucket.name));
   }
   into.access = Access::kAccumulate;
   const DType type = stage_.plan.gradient;
   Op add = ops::ToOp(ops::Add{into.bytes / SizeOf(type), type});
   add.flops = static_cast<double>(into.bytes / SizeOf(type));
-  stage_.assembler.CallOp(std::move(add), Purpose::kCombine, label, {into, from},
-                          BringsLeaves(bucket) ? stage_.plan.home_stream() : Stream::kCompute);
+  stage_.assembler.CallOp(std::move(add), Purpose::kCombine, label, {into, from});
   sum.place = into;
   ++sum.level;
 }
 
-void Gradients::SpoolTop(Bucket& bucket) {
+void Gradients::TopGoesHome(Bucket& bucket) {
   const size_t position = bucket.sums.size() - 1;
   Operand& place = bucket.sums.back().place;
-  const std::string label = absl::StrCat("gradient of ", bucket.name);
-  if (position == bucket.spool.size()) {
-    bucket.spool.push_back(stage_.assembler.AddTransient(Slot{.name = label,
-                                                              .tier = Tier::kSsd,
-                                                              .klass = SlotClass::kGradients,
-                                                              .bytes = place.bytes,
-                                                              .alignment = kSsdBlock}));
+  const std::string name = absl::StrCat("gradient of ", bucket.name);
+  if (position == bucket.waiting.size()) {
+    bucket.waiting.push_back(
+        AddHomeSlot(bucket, absl::StrCat(name, " sum ", position), place.bytes));
   }
-  const Operand spooled = Whole(bucket.spool[position], place.bytes);
-  stage_.assembler.Transfer(Stream::kSsdWrite, Purpose::kStash, absl::StrCat("write ", label),
-                            place, spooled);
-  place = spooled;
+  Operand home = Whole(bucket.waiting[position], place.bytes);
+  home.partial = place.partial;
+  transfers_.Move(place, home, Purpose::kStash, name);
+  place = home;
 }
 
 void Gradients::Finish(Bucket& bucket) {
@@ -305,11 +341,28 @@ void Gradients::Finish(Bucket& bucket) {
     bucket.root = AllReduce(bucket.root, Group::kReplica, absl::StrCat(label, " over replicas"));
   }
   bucket.root = ReduceInside(bucket.root, label);
-  if (stage_.plan.beyond_device() && !BringsLeaves(bucket)) {
-    bucket.root = Bring(bucket.root, absl::StrCat("gradient of ", bucket.name));
+  if (!IsEarly(bucket) || bucket.tied) return;
+  whole_buckets_.push_back({static_cast<int>(&bucket - buckets_.data()), bucket.root, calls_});
+  if (stage_.plan.groups.world() == 1) FlushWhole(calls_);
+}
+
+void Gradients::FlushWhole(int64_t older_than) {
+  for (const Pending& pending : std::exchange(whole_buckets_, {})) {
+    if (pending.call > older_than) {
+      whole_buckets_.push_back(pending);
+      continue;
+    }
+    Bucket& bucket = buckets_[pending.bucket];
+    for (const int set : bucket.sets) whole_(set);
+    if (bucket.home != Home::kDevice) {
+      const std::string name = absl::StrCat("gradient of ", bucket.name);
+      const Operand home = Whole(
+          AddHomeSlot(bucket, absl::StrCat(name, ", whole"), bucket.root.bytes), bucket.root.bytes);
+      transfers_.Move(bucket.root, home, Purpose::kStash, name);
+      bucket.root = home;
+    }
+    for (const int set : bucket.sets) at_home_(set);
   }
-  if (stage_.plan.home != Home::kSsd) return;
-  for (const int set : bucket.sets) in_slab_(set);
 }
 
 // Over the shard group leaf by leaf, then the tree of the rank's own, then over replicas.
@@ -384,10 +437,15 @@ void Gradients::ReduceTied() {
   for (auto& [index, bucket] : tied) {
     bucket->root = AllReduce(bucket->root, Group::kEmbedding,
                              absl::StrCat("reduce ", bucket->name, " over embedding"));
+    if (!IsEarly(*bucket)) continue;
+    whole_buckets_.push_back({static_cast<int>(bucket - buckets_.data()), bucket->root, calls_});
   }
 }
 
-void Gradients::Close() { FlushPending(std::numeric_limits<int64_t>::max()); }
+void Gradients::Close() {
+  FlushPending(std::numeric_limits<int64_t>::max());
+  FlushWhole(std::numeric_limits<int64_t>::max());
+}
 
 Operand Gradients::OfUpdate(int set) const {
   const Bucket& bucket = buckets_[bucket_of_set_[set]];

@@ -13,6 +13,9 @@
 // Sets of vectors (norms, biases) are kept side by side in one slot and reduced together at the end
 // of the step: each alone would be a message of a few kilobytes. Where others are reduced leaf by
 // leaf, theirs are kept leaf by leaf and reduced in one.
+//
+// Beyond the device gradients wait: those of an unfinished leaf between the uses that add to them,
+// sums until the next leaf's, and whole ones until the update. All sums are computed on the device.
 #ifndef STRATA_PROGRAM_COMPOSE_SOURCES_GRADIENTS_H_
 #define STRATA_PROGRAM_COMPOSE_SOURCES_GRADIENTS_H_
 
@@ -22,21 +25,25 @@
 #include <string>
 #include <vector>
 
-#include "program/compose/sources/slabs.h"
 #include "program/compose/sources/stage.h"
+#include "program/compose/sources/transfers.h"
 
 namespace strata::program {
 
 class Gradients {
  public:
-  // `in_slab`: called where gradients pass through slabs, when a set's is whole in one (OfUpdate);
-  // the slab is taken again afterwards.
-  Gradients(const Stage& stage, int micro_batches, Slabs& slabs,
-            std::function<void(int set)> in_slab);
+  // `uses`: of the program, in the order of Before. `whole`: called when a set's gradient is whole,
+  // still on the device (OfUpdate, Range), where IsEarly; then it goes home, and `at_home` is
+  // called.
+  Gradients(const Stage& stage, int micro_batches, std::vector<Use> uses, Transfers& transfers,
+            std::function<void(int set)> whole, std::function<void(int set)> at_home);
 
-  void Before(const Use& use);  // begins the leaves that the use is the first to add to
+  // Whether what follows from the set's gradient begins before the step's last one is whole.
+  bool IsEarly(int set) const { return IsEarly(buckets_[bucket_of_set_[set]]); }
+
+  void Before(int use);  // begins the leaves that the use is the first to add to
   Operand Bind(int set, const Use& use, int64_t bytes) const;
-  void After(const Use& use);  // ends those that it is the last to add to
+  void After(int use);  // ends those that it is the last to add to
   // Sums what the first and the last stage hold both, when each has ended its own.
   void ReduceTied();
   // After the last use. From then on:
@@ -59,6 +66,8 @@ class Gradients {
     Partial partial = 0;  // of a leaf
     bool per_leaf = false;
     bool small = false;
+    bool tied = false;
+    Home home = Home::kDevice;
     int parts = 1;       // after the reduction
     int64_t leaves = 1;  // of the rank
     int64_t passes = 1;  // micro-batches of a leaf
@@ -66,9 +75,10 @@ class Gradients {
     int64_t producers = 0;  // calls per leaf
     int all_leaves = -1;    // slot of all leaves side by side; -1: each has a slot of its own
     std::map<int64_t, Operand> open;  // by leaf
+    std::map<int64_t, Operand> away;  // of the open ones those that are at home
     std::map<int64_t, int64_t> left;  // producers to come, by leaf
     std::vector<Sum> sums;            // finished, the newest last
-    std::vector<int> spool;           // slots on SSD of sums that wait, by position in `sums`
+    std::vector<int> waiting;         // slots at home of sums, by position in `sums`
     int64_t ended = 0, pushed = 0;    // leaves
     Operand root;
   };
@@ -82,10 +92,10 @@ class Gradients {
   void SizeBucket(Bucket& bucket, int micro_batches) const;
   bool KeepsLeaves(const Bucket& bucket) const;
   bool ReducesLeaves(const Bucket& bucket) const;
-  bool BringsLeaves(const Bucket& bucket) const;
-  bool Spools(const Bucket& bucket) const {
-    return stage_.plan.home == Home::kSsd && BringsLeaves(bucket);
+  bool IsEarly(const Bucket& bucket) const {
+    return bucket.home != Home::kDevice || stage_.plan.update == UpdatePolicy::kSpeculative;
   }
+  void FindNextUses();
   std::vector<int> BucketsOf(const Use& use) const;
   // Elements of the bucket before the set's.
   int64_t OffsetIn(const Bucket& bucket, int set) const;
@@ -97,12 +107,14 @@ class Gradients {
   int AddSlot(std::string name, int64_t bytes, DType type);
   void BeginLeaf(Bucket& bucket, int64_t leaf);
   void EndLeaf(int index, int64_t leaf);
+  // Of an open leaf: home until its next use, and back before it.
+  void PutAway(Bucket& bucket, int64_t leaf);
+  void BringBack(int use);
+  int AddHomeSlot(const Bucket& bucket, std::string name, int64_t bytes);
   Operand EndInType(const Bucket& bucket, int64_t leaf, const Operand& place);
   void Push(int index, const Operand& place);
   void CombineTop(Bucket& bucket);
-  void SpoolTop(Bucket& bucket);
-  // From the device to the host, home or into a slab.
-  Operand Bring(const Operand& from, const std::string& label);
+  void TopGoesHome(Bucket& bucket);
   void Finish(Bucket& bucket);
   void FinishKeptLeaves(Bucket& bucket);
   // A sum over the group, in place; the operand as it is afterwards.
@@ -113,13 +125,19 @@ class Gradients {
   Operand ReduceInside(Operand place, const std::string& label);
   Operand ReduceParts(const Bucket& bucket, Operand place);
   void FlushPending(int64_t older_than);
+  // Early ones whose root is whole on the device.
+  void FlushWhole(int64_t older_than);
 
   const Stage& stage_;
-  Slabs& slabs_;
-  const std::function<void(int set)> in_slab_;
+  Transfers& transfers_;
+  const std::function<void(int set)> whole_, at_home_;
+  const std::vector<Use> uses_;
+  // Per use and entry of BucketsOf: the next use that adds to the same leaf.
+  std::vector<std::vector<int>> next_use_;
   std::vector<Bucket> buckets_;
   std::vector<int> bucket_of_set_;  // per set of the stage; -1: frozen
   std::vector<Pending> pending_;
+  std::vector<Pending> whole_buckets_;
   int64_t calls_ = 0;
 };
 

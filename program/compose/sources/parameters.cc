@@ -22,10 +22,29 @@ void Parameters::Open(std::vector<Use> uses) {
       needs_.push_back({static_cast<int>(u), plan.index, stage_.SetOf(plan).bytes()});
     }
   }
-  const int64_t ahead = stage_.plan.prefetch_bytes;
-  residency_ = PlanResidency(
-      needs_, ahead < 0 ? BytesOfUsesInARow(needs_, 3) : BytesOfUsesInARow(needs_, 1) + ahead);
+  residency_ = PlanResidency(needs_, Budget());
+  MoveTogether(stage_.plan.streaming.moved, needs_, residency_);
   places_.assign(residency_.fetches.size(), -1);
+}
+
+int64_t Parameters::Budget() const {
+  const Streaming& streaming = stage_.plan.streaming;
+  const int64_t ahead = stage_.plan.prefetch_bytes;
+  if (streaming.resident > 0) return streaming.resident * LayerBytes();
+  return ahead < 0 ? BytesOfUsesInARow(needs_, 3) : BytesOfUsesInARow(needs_, 1) + ahead;
+}
+
+// What is brought for a use of the largest layer between the first and the last, if there is one.
+int64_t Parameters::LayerBytes() const {
+  int64_t largest[] = {0, 0};
+  for (size_t u = 0; u < uses_.size(); ++u) {
+    int64_t bytes = 0;
+    for (const int need : needs_of_use_[u]) bytes += needs_[need].bytes;
+    const int last = static_cast<int>(stage_.graph.layers.size()) - 1;
+    const bool between = uses_[u].layer > 0 && uses_[u].layer < last;
+    largest[between] = std::max(largest[between], bytes);
+  }
+  return largest[1] > 0 ? largest[1] : largest[0];
 }
 
 void Parameters::Before(int use) {
@@ -44,10 +63,10 @@ int Parameters::Bring(const Need& need) {
   const int place = stage_.assembler.AddTransient(
       absl::StrCat(gathered ? "gathered " : "fetched ", what), SlotClass::kParameters, need.bytes);
   Operand own = state_.Held(position, State::kParameters, 0);
-  if (stage_.plan.beyond_device()) {
+  if (plan.parameters != Home::kDevice) {
     const Operand to = gathered ? stage_.OwnPart(stage_.plan.shard_group(), place, need.bytes)
                                 : Whole(place, need.bytes);
-    FetchFromHome(own, to, what);
+    transfers_.Move(own, to, Purpose::kFetch, what);
     own = to;
   }
   if (gathered) {
@@ -57,14 +76,6 @@ int Parameters::Bring(const Need& need) {
         Whole(place, need.bytes), stage_.plan.scratch);
   }
   return place;
-}
-
-void Parameters::FetchFromHome(Operand held, const Operand& to, const std::string& what) {
-  if (stage_.plan.home == Home::kSsd) {
-    held = slabs_.Read(held, Purpose::kFetch, absl::StrCat("read ", what));
-  }
-  stage_.assembler.Transfer(Stream::kFetch, Purpose::kFetch, absl::StrCat("fetch ", what), held,
-                            to);
 }
 
 Operand Parameters::Bind(int use, int set, int64_t bytes) const {

@@ -10,16 +10,16 @@
 #include <vector>
 
 #include "program/compose/residency.h"
-#include "program/compose/sources/slabs.h"
 #include "program/compose/sources/stage.h"
 #include "program/compose/sources/state.h"
+#include "program/compose/sources/transfers.h"
 
 namespace strata::program {
 
 class Parameters {
  public:
-  Parameters(const Stage& stage, const State& state, Slabs& slabs)
-      : stage_(stage), state_(state), slabs_(slabs) {}
+  Parameters(const Stage& stage, const State& state, Transfers& transfers)
+      : stage_(stage), state_(state), transfers_(transfers) {}
 
   // Of the program begun last; `uses` in the order of Before. The walk must outlive the program.
   void Open(std::vector<Use> uses);
@@ -30,15 +30,17 @@ class Parameters {
 
  private:
   bool IsPresent(const SetPlan& plan) const {
-    return plan.parameter_parts == 1 && !stage_.plan.beyond_device();
+    return plan.parameter_parts == 1 && plan.parameters == Home::kDevice;
   }
   // Returns the slot.
   int Bring(const Need& need);
-  void FetchFromHome(Operand held, const Operand& to, const std::string& what);
+  // Bytes that may be present at once.
+  int64_t Budget() const;
+  int64_t LayerBytes() const;
 
   const Stage& stage_;
   const State& state_;
-  Slabs& slabs_;
+  Transfers& transfers_;
   std::vector<Use> uses_;
   std::vector<Need> needs_;
   std::vector<std::vector<int>> needs_of_use_;

@@ -18,16 +18,13 @@ Results::Results(const Stage& stage, const SetPlans& sets, int scalars)
 void Results::Begin(bool norms) {
   stage_.assembler.Zero(OwnLosses(), Purpose::kLoad, "zero losses");
   if (!norms) return;
-  norms_ = stage_.assembler.AddTransient(
-      Slot{.name = "norms",
-           .tier = stage_.plan.home_memory(),
-           .klass = SlotClass::kBatch,
-           .bytes = std::max<int64_t>(1, columns()) * column_bytes()});
+  norms_ = stage_.assembler.AddTransient("norms", SlotClass::kBatch,
+                                         std::max<int64_t>(1, columns()) * column_bytes());
   if (stage_.plan.groups.pipeline == 1) return;
   for (const bool cut : {true, false}) {
     const Operand own = OwnNormsOf(cut);
     if (own.bytes == 0) continue;
-    stage_.assembler.Zero(own, Purpose::kLoad, "zero norms", stage_.plan.home_stream());
+    stage_.assembler.Zero(own, Purpose::kLoad, "zero norms");
   }
 }
 
@@ -78,7 +75,7 @@ void Results::AddNorm(int set, const Gradients& gradients) {
     squares.flops = 2.0 * static_cast<double>(range.bytes / SizeOf(type));
     stage_.assembler.CallOp(std::move(squares), Purpose::kNorm,
                             absl::StrCat("norm ", stage_.SetOf(plan).name, " range ", row),
-                            {range, sum}, stage_.plan.home_stream());
+                            {range, sum});
   }
 }
 
@@ -112,30 +109,9 @@ Operand Results::ToHost(const std::string& what, const Operand& from) {
   return to;
 }
 
-// Whether ranks have parts of the norms.
-bool Results::RanksMeet() const {
-  const GroupSizes& groups = stage_.plan.groups;
-  return groups.of(stage_.norm_group()) > 1 || groups.pipeline > 1 ||
-         (groups.tensor > 1 && cut_columns() > 0);
-}
-
 // Where the finish reads them.
 Operand Results::CompleteNorms() {
   const int64_t bytes = columns() * column_bytes();
-  if (stage_.plan.beyond_device()) {
-    if (!RanksMeet()) return Whole(norms_, bytes);
-    const int at_home = norms_;
-    const int there =
-        stage_.assembler.AddTransient("norms on the device", SlotClass::kBatch, bytes);
-    for (const bool cut : {true, false}) {
-      norms_ = at_home;
-      const Operand from = OwnNormsOf(cut);
-      norms_ = there;
-      if (from.bytes == 0) continue;
-      stage_.assembler.Transfer(Stream::kFetch, Purpose::kReduce, "norms to the device", from,
-                                OwnNormsOf(cut));
-    }
-  }
   for (const bool cut : {true, false}) {
     Operand own = OwnNormsOf(cut);
     if (cut) SumOver(Group::kTensor, own, "sum norms over tensor");

@@ -1,6 +1,6 @@
 // What a step gives beside its state: losses and norms, from each rank's rows to the scalars that
-// the host, predicates and updates read. Squares are summed where gradients are at home; ranks meet
-// where kernels compute; the finish runs on the host where that is another tier.
+// the host, predicates and updates read. Squares are summed and ranks meet where kernels compute;
+// the finish runs on the host where that is another tier.
 #ifndef STRATA_PROGRAM_COMPOSE_SOURCES_RESULTS_H_
 #define STRATA_PROGRAM_COMPOSE_SOURCES_RESULTS_H_
 
@@ -42,7 +42,6 @@ class Results {
   // Of the rank's rows the columns [first, end); all of those that are cut by tensor, or not.
   Operand OwnNorms(int64_t first, int64_t end) const;
   Operand OwnNormsOf(bool cut) const;
-  bool RanksMeet() const;
   Operand CompleteNorms();
   Operand ToHost(const std::string& what, const Operand& from);
   void SumOver(Group group, Operand place, const std::string& label);

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "program/compose/sources/transfers.h"
 
 namespace strata::program {
 
@@ -13,12 +14,13 @@ State::State(const Stage& stage, const UpdateEmitter& update) : stage_(stage) {
     const int index = static_cast<int>(sets_.size());
     Set& set = sets_.emplace_back();
     if (update) set.states = StatesOf(stage.plan, of);
-    set.slots.push_back(AddSlot(of.name, SlotClass::kParameters, Bytes(index, kParameters),
-                                plan.trainable, absl::StrCat("weights, ", program::Name(of.type))));
+    set.slots.push_back(AddSlot(of.name, plan.parameters, SlotClass::kParameters,
+                                Bytes(index, kParameters), plan.trainable,
+                                absl::StrCat("weights, ", program::Name(of.type))));
     for (int part = kStates; part < parts(index); ++part) {
       const StateSpec& state = set.states[part - kStates];
-      set.slots.push_back(AddSlot(absl::StrCat(of.name, " ", state.title), SlotClass::kOptimizer,
-                                  Bytes(index, part), true,
+      set.slots.push_back(AddSlot(absl::StrCat(of.name, " ", state.title), plan.state,
+                                  SlotClass::kOptimizer, Bytes(index, part), true,
                                   absl::StrCat(state.title, ", ", program::Name(state.format))));
     }
     if (plan.trainable && update) {
@@ -39,15 +41,14 @@ int64_t State::Bytes(int set, int part) const {
   return BytesOf(sets_[set].states[part - kStates].format, of.elements / plan.state_parts);
 }
 
-int State::AddSlot(const std::string& name, SlotClass klass, int64_t bytes, bool versioned,
-                   std::string content) {
-  const bool on_ssd = stage_.plan.home == Home::kSsd;
+int State::AddSlot(const std::string& name, Home home, SlotClass klass, int64_t bytes,
+                   bool versioned, std::string content) {
   return stage_.assembler.AddPersistent(
       Slot{.name = name,
-           .tier = on_ssd ? Tier::kSsd : stage_.plan.home_memory(),
+           .tier = stage_.plan.TierOf(home),
            .klass = klass,
            .bytes = bytes,
-           .alignment = on_ssd ? kSsdBlock : kSlotAlignment,
+           .alignment = home == Home::kSsd ? kSsdBlock : kSlotAlignment,
            .versioned = versioned,
            .content = std::move(content)});
 }
@@ -92,7 +93,7 @@ void State::CallUpdate(int set, const Operand& gradient, const Operand& scalars,
             return {};
         }
       },
-      stage_.plan.home_stream());
+      stage_.plan.UpdateStream(stage_.sets.sets[set].state));
 }
 
 }  // namespace strata::program

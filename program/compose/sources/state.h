@@ -13,8 +13,6 @@
 
 namespace strata::program {
 
-inline constexpr int64_t kSsdBlock = 4096;  // bytes; direct I/O moves whole blocks
-
 class State {
  public:
   // Of a set's parts: the weights that kernels read, then the states of StatesOf.
@@ -51,7 +49,7 @@ class State {
   };
   // Of the part, as a rank holds it.
   int64_t Bytes(int set, int part) const;
-  int AddSlot(const std::string& name, SlotClass klass, int64_t bytes, bool versioned,
+  int AddSlot(const std::string& name, Home home, SlotClass klass, int64_t bytes, bool versioned,
               std::string content);
 
   const Stage& stage_;

@@ -5,30 +5,24 @@
 
 #include <memory>
 
-#include "program/compose/sources/slabs.h"
-#include "program/compose/sources/stage.h"
-#include "program/compose/sources/state.h"
+#include "program/compose/updates/set_update.h"
 
 namespace strata::program {
 
-// Of one program; `set`: position in StagePlan::sets.
+// Of one program; `set`: position in StagePlan::sets, `gradient`: at home.
 class Updates {
  public:
   virtual ~Updates() = default;
-  // Only where gradients pass through slabs: the set's is whole in one, its squares are summed; the
-  // slab is taken again after this.
+  // The set's gradient is whole, its squares are summed.
   virtual void AtGradient(int set, const Operand& gradient) = 0;
-  // After the finish, in the graph's order. `gradient`: where gradients stay in memory.
+  // After the finish, in the graph's order.
   virtual void AtEnd(int set, const Operand& gradient) = 0;
 };
 
-// `scalars`: the step's, where updates run; must outlive the policy.
-std::unique_ptr<Updates> MakeDeferred(const Stage& stage, const State& state,
-                                      const Operand& scalars);
-std::unique_ptr<Updates> MakeSpooled(const Stage& stage, const State& state, Slabs& slabs,
-                                     const Operand& scalars);
-std::unique_ptr<Updates> MakeSpeculative(const Stage& stage, const State& state, Slabs& slabs,
-                                         const Operand& scalars);
+// `update` must outlive the policy.
+std::unique_ptr<Updates> MakeDeferred(SetUpdate& update);
+// `clips`: whether a norm can be more than it may be.
+std::unique_ptr<Updates> MakeSpeculative(SetUpdate& update, bool clips);
 
 }  // namespace strata::program
 

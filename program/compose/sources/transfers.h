@@ -1,0 +1,43 @@
+// Copies between tiers. What goes between the device and SSD passes through slabs: host buffers
+// used in turn, the same for all. Whoever takes one is done with it before the others have been
+// taken; the layout makes later users wait.
+#ifndef STRATA_PROGRAM_COMPOSE_SOURCES_TRANSFERS_H_
+#define STRATA_PROGRAM_COMPOSE_SOURCES_TRANSFERS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "program/compose/sources/stage.h"
+
+namespace strata::program {
+
+inline constexpr int64_t kSsdBlock = 4096;  // bytes; direct I/O moves whole blocks
+
+class Transfers {
+ public:
+  explicit Transfers(const Stage& stage) : stage_(stage) {}
+
+  // Of the program begun last. `slab_bytes`: of the largest piece that passes through one; 0: none
+  // does, and there are no slabs.
+  void Open(int64_t slab_bytes);
+  // "bring X", "take X": what is done to it, by the direction.
+  void Move(const Operand& from, const Operand& to, Purpose purpose, const std::string& what);
+  // For what the host works on.
+  Operand Slab(int64_t bytes);
+  Tier TierOf(const Operand& operand) const;
+
+ private:
+  void MoveThroughSlabs(const Operand& from, const Operand& to, Purpose purpose,
+                        const std::string& what);
+
+  const Stage& stage_;
+  std::vector<int> slots_;
+  int64_t slab_bytes_ = 0;
+  size_t next_ = 0;
+};
+
+}  // namespace strata::program
+
+#endif  // STRATA_PROGRAM_COMPOSE_SOURCES_TRANSFERS_H_

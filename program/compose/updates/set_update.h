@@ -1,0 +1,74 @@
+// The update of one set, wherever its bytes are at home. It runs where the state lives, on the
+// device or on the host; what lives elsewhere is brought there, and goes back as the next version.
+#ifndef STRATA_PROGRAM_COMPOSE_UPDATES_SET_UPDATE_H_
+#define STRATA_PROGRAM_COMPOSE_UPDATES_SET_UPDATE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "program/compose/sources/stage.h"
+#include "program/compose/sources/state.h"
+#include "program/compose/sources/transfers.h"
+
+namespace strata::program {
+
+// The step's scalar block, where kernels compute and on the host.
+struct ScalarPlaces {
+  Operand device, host;
+};
+
+class SetUpdate {
+ public:
+  // Everything must outlive it.
+  SetUpdate(const Stage& stage, const State& state, Transfers& transfers,
+            const ScalarPlaces& scalars)
+      : stage_(stage), state_(state), transfers_(transfers), scalars_(scalars) {}
+
+  // `set`: position in StagePlan::sets; `gradient`: at home.
+  void Run(int set, const Operand& gradient);
+  // Makes the next version again from both, with the clip factor that is known now.
+  void FixUp(int set);
+  // Where ranks update parts of parameters that are whole, they gather them.
+  void Publish(int set);
+
+  // From instruction `first` on, all take place only where the scalar says so.
+  void Guard(size_t first, Scalar scalar);
+  size_t next_instruction() const { return stage_.assembler.program().instructions.size(); }
+
+  // Bytes of the largest slab that updates of the stage need; 0: none does.
+  static int64_t SlabBytes(const Stage& stage, const State& state);
+  // How many at once.
+  static int SlabsAtOnce(const Stage& stage, const State& state);
+
+ private:
+  // Where the update reads or writes version 0 or 1 of a part: at home, or in `staged`.
+  struct Part {
+    Operand home;    // what of it this rank updates
+    Operand staged;  // slot -1: updated at home
+  };
+  const SetPlan& PlanOf(int set) const { return stage_.sets.sets[set]; }
+  const std::string& NameOf(int set) const { return stage_.SetOf(PlanOf(set)).name; }
+  bool Publishes(int set) const {
+    return PlanOf(set).state_parts > 1 && PlanOf(set).parameter_parts == 1;
+  }
+  std::vector<Part> PartsOf(int set);
+  Operand Staged(int set, const Operand& home, const std::string& what);
+  void ReadParts(int set, const std::vector<Part>& parts);
+  void WriteParts(int set, const std::vector<Part>& parts);
+  // What the update works on of a part.
+  Operand At(int set, const std::vector<Part>& parts, int part, int version) const;
+  const Operand& ScalarsOf(int set) const {
+    return PlanOf(set).state == Home::kDevice ? scalars_.device : scalars_.host;
+  }
+
+  const Stage& stage_;
+  const State& state_;
+  Transfers& transfers_;
+  const ScalarPlaces& scalars_;
+};
+
+}  // namespace strata::program
+
+#endif  // STRATA_PROGRAM_COMPOSE_UPDATES_SET_UPDATE_H_
