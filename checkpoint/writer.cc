@@ -83,7 +83,7 @@ class ItemWriter {
     gathered_.resize(static_cast<size_t>(kChunkBytes));
     for (int64_t at = item.begin; at < item.end; at += most) {
       const int64_t count = std::min(most, item.end - at);
-      item.read(at - item.begin, count, gathered_.data());
+      RETURN_IF_ERROR(item.read(at - item.begin, count, gathered_.data()));
       RETURN_IF_ERROR(Append(gathered_.data(), count * element));
     }
     return absl::OkStatus();

@@ -31,7 +31,7 @@ struct SnapshotItem {
   std::vector<int64_t> strides = {};
   // Instead of `data`, where memory has the elements in another form: writes `count` of them, from
   // element begin + first on, to `out`. Called by the writer's thread.
-  std::function<void(int64_t first, int64_t count, void* out)> read = {};
+  std::function<absl::Status(int64_t first, int64_t count, void* out)> read = {};
 };
 
 // Where a rank writes.

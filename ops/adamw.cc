@@ -8,6 +8,7 @@ using program::Scalar;
 
 const AdamWAttributes& ExampleAttributes() {
   static const AdamWAttributes example = {.count = 64,
+                                          .stride = 64,
                                           .decay = {{0, 16}, {32, 50}},
                                           .beta1 = 0.9,
                                           .beta2 = 0.95,
@@ -33,6 +34,8 @@ OperandSpecs UpdateOperands(int64_t count, const char* gradient) {
 
 void AdamWAttributes::Visit(AttributeVisitor& visitor) {
   visitor.Size("count", count);
+  visitor.Count("first", first);
+  visitor.Count("stride", stride);
   visitor.Ranges("decay", decay);
   visitor.Number("beta1", beta1);
   visitor.Number("beta2", beta2);
@@ -43,6 +46,7 @@ void AdamWAttributes::Visit(AttributeVisitor& visitor) {
 absl::Status AdamWAttributes::Validate() const {
   const auto rate = [](double beta) { return beta >= 0 && beta < 1; };
   if (!rate(beta1) || !rate(beta2)) return Require(false, "a beta is not in [0, 1)");
+  if (first + count > stride) return Require(false, "the range ends behind the rank's part");
   return Require(epsilon >= 0 && weight_decay >= 0, "epsilon or weight_decay is negative");
 }
 

@@ -10,9 +10,10 @@
 
 namespace strata::ops {
 
-// Of `count` elements from (index in the operands' shard group) × count of a set's flat layout.
+// Of a set's flat layout `count` elements from (index in the operands' shard group) × stride + first.
 struct AdamWAttributes {
   int64_t count = 0;
+  int64_t first = 0, stride = 0;
   std::vector<Range> decay;  // ranges of the whole flat layout
   double beta1 = 0, beta2 = 0, epsilon = 0, weight_decay = 0;
 

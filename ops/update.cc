@@ -34,6 +34,8 @@ bool UpdateNumbers::has_blocks() const {
 
 void UpdateNumbers::Visit(AttributeVisitor& visitor) {
   visitor.Size("count", count);
+  visitor.Count("first", first);
+  visitor.Count("stride", stride);
   visitor.Type("weights", weights);
   visitor.Type("gradient", gradient);
   VisitFormat(visitor, "master", master);
@@ -43,6 +45,7 @@ void UpdateNumbers::Visit(AttributeVisitor& visitor) {
 }
 
 absl::Status UpdateNumbers::Validate() const {
+  if (first + count > stride) return Require(false, "the range ends behind the rank's part");
   if (gradient == DType::kF16) return Require(false, "gradients are f32 or bf16");
   if (master != StateFormat::kF32 && master != StateFormat::kRemainder) {
     return Require(false, "the master is neither f32 nor a remainder");
@@ -78,6 +81,7 @@ OperandSpecs UpdateNumbers::Operands() const {
 
 UpdateNumbers UpdateNumbers::Example(int moment_count) {
   return {.count = 512,
+          .stride = 512,
           .weights = DType::kBF16,
           .gradient = DType::kF32,
           .master = StateFormat::kRemainder,

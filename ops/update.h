@@ -11,7 +11,7 @@
 
 namespace strata::ops {
 
-// Of `count` elements from (index in the operands' shard group) × count of a set's flat layout.
+// Of a set's flat layout `count` elements from (index in the operands' shard group) × stride + first.
 // Operands: gradient, scalars, next weights; then the states (the master first, where weights have
 // fewer bits than f32) and the next states; last the weights, where they tell something that the
 // master does not.
@@ -19,6 +19,7 @@ struct UpdateNumbers {
   enum { kGradient, kScalars, kNextWeights, kStates };
 
   int64_t count = 0;
+  int64_t first = 0, stride = 0;
   program::DType weights = program::DType::kF32;
   program::DType gradient = program::DType::kF32;
   program::StateFormat master = program::StateFormat::kF32;  // of other weights than f32

@@ -194,6 +194,15 @@ absl::StatusOr<absl::Span<SsdStore::Extent>> SsdStore::Find(int64_t offset, int6
                                                  ") of the SSD tier are no row of its extents"));
 }
 
+std::vector<SsdExtent> SsdStore::ExtentsOf(int64_t offset, int64_t bytes) const {
+  std::vector<SsdExtent> found;
+  for (const Extent& extent : extents_) {
+    const SsdExtent& range = extent.range;
+    if (range.offset >= offset && range.offset < offset + bytes) found.push_back(range);
+  }
+  return found;
+}
+
 std::string SsdStore::Where(int64_t offset) const {
   const Stripes::Place place = stripes_.Find(offset);
   return absl::StrCat(options_.paths[place.file].directory, ", byte ", place.offset,

@@ -77,6 +77,9 @@ class SsdStore {
   // The store outlives its queues.
   std::unique_ptr<SsdQueue> OpenQueue();
 
+  // Those that begin in the range.
+  std::vector<SsdExtent> ExtentsOf(int64_t offset, int64_t bytes) const;
+
   int64_t bytes() const { return bytes_; }
   IoBackendKind backend() const { return options_.backend; }  // never kAuto
   // Whether all paths take direct I/O: those in memory and some overlays do not.

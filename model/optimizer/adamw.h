@@ -22,14 +22,15 @@ struct AdamWSpec {
 // First and second moment: "adam.m", "adam.v".
 std::vector<program::StateSpec> AdamWMoments(const NumberFormats& formats);
 
-// Update of `count` elements of the set: its whole flat layout, or each rank's equal part of it.
+// Update of a range of the set's flat layout.
 // All in f32; formals, of count × 4 bytes but the scalars: kParameters 0 (version s) and 1 (s + 1),
 // kState 0 and 1 (moments, s) and 2 and 3 (s + 1), kGradients 0, kScalars. Versions may share
 // bytes.
-program::Template EmitAdamW(const program::ParameterSet& set, const AdamWSpec& spec, int64_t count);
+program::Template EmitAdamW(const program::ParameterSet& set, const AdamWSpec& spec,
+                            const program::UpdateRange& range);
 // In any numbers; the one above where all are f32, else formals as UpdateTemplate says.
 program::Template EmitAdamW(const program::ParameterSet& set, const AdamWSpec& spec,
-                            const NumberFormats& formats, int64_t count);
+                            const NumberFormats& formats, const program::UpdateRange& range);
 
 }  // namespace strata::model
 

@@ -32,10 +32,10 @@ TEST(AdamWTest, DecayRanges_SkipVectorsAndJoinNeighbours) {
 
 TEST(AdamWTest, Template_IsWellFormedAndCoversItsRange) {
   const program::ParameterSet set = MixedSet();
-  const program::Template made = EmitAdamW(set, {}, set.elements / 2);
+  const program::Template made = EmitAdamW(set, {}, {0, set.elements / 2, set.elements / 2});
   EXPECT_TRUE(CheckTemplate(made).ok()) << CheckTemplate(made);
   ASSERT_EQ(made.ops.size(), 1u);
-  EXPECT_THAT(made.ops[0].ints, ElementsAre(48, 16, 64, 80, 81));
+  EXPECT_THAT(made.ops[0].ints, ElementsAre(48, 0, 48, 16, 64, 80, 81));
   EXPECT_THAT(made.ops[0].floats, ElementsAre(0.9, 0.95, 1e-8, 0.1));
   EXPECT_EQ(made.formals.size(), 8u);
   for (const program::Formal& formal : made.formals) {
@@ -59,19 +59,22 @@ TEST(AdamWTest, Template_OfOtherNumbers_IsWellFormed) {
       const NumberFormats formats{
           .gradient = program::DType::kBF16, .master = master, .state = state};
       const program::ParameterSet set = NarrowSet(formats);
-      const program::Template made = EmitAdamW(set, {}, formats, set.elements / 2);
+      const program::Template made =
+          EmitAdamW(set, {}, formats, {0, set.elements / 2, set.elements / 2});
       EXPECT_TRUE(CheckTemplate(made).ok()) << CheckTemplate(made);
       // Gradient, scalars, next weights, three states in two versions; the weights are read where
       // the master is what they lack.
       EXPECT_EQ(made.formals.size(), master == StateFormat::kF32 ? 9u : 10u);
-      EXPECT_TRUE(CheckTemplate(EmitSgd(set, {}, formats, set.elements / 2)).ok());
+      EXPECT_TRUE(
+          CheckTemplate(EmitSgd(set, {}, formats, {0, set.elements / 2, set.elements / 2})).ok());
     }
   }
 }
 
 TEST(AdamWTest, Template_WhereAllIsF32_IsThePlainOp) {
   const program::ParameterSet set = MixedSet();
-  EXPECT_EQ(EmitAdamW(set, {}, NumberFormats{}, set.elements).ops[0].kind, program::OpKind::kAdamW);
+  EXPECT_EQ(EmitAdamW(set, {}, NumberFormats{}, {0, set.elements, set.elements}).ops[0].kind,
+            program::OpKind::kAdamW);
 }
 
 TEST(AdamWTest, DecayRanges_InBlocks_JoinOverTheirPadding) {

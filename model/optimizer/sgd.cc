@@ -10,8 +10,8 @@ std::vector<program::StateSpec> SgdMoments(const NumberFormats& formats) {
 }
 
 program::Template EmitSgd(const program::ParameterSet& set, const SgdSpec& spec,
-                          const NumberFormats& formats, int64_t count) {
-  const ops::Sgd op{.numbers = NumbersOf(set, count, formats, SgdMoments(formats)),
+                          const NumberFormats& formats, const program::UpdateRange& range) {
+  const ops::Sgd op{.numbers = NumbersOf(set, range, formats, SgdMoments(formats)),
                     .momentum = spec.momentum,
                     .weight_decay = spec.weight_decay};
   return UpdateTemplate("sgd " + set.name, ops::ToOp(op), op.numbers);

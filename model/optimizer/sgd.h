@@ -23,7 +23,7 @@ std::vector<program::StateSpec> SgdMoments(const NumberFormats& formats);
 // Update of `count` elements of the set: its whole flat layout, or each rank's equal part of it.
 // Formals: see UpdateTemplate.
 program::Template EmitSgd(const program::ParameterSet& set, const SgdSpec& spec,
-                          const NumberFormats& formats, int64_t count);
+                          const NumberFormats& formats, const program::UpdateRange& range);
 
 }  // namespace strata::model
 

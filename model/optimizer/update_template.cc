@@ -25,11 +25,13 @@ std::vector<std::pair<int64_t, int64_t>> DecayRanges(const program::ParameterSet
   return ranges;
 }
 
-UpdateNumbers NumbersOf(const program::ParameterSet& set, int64_t count,
+UpdateNumbers NumbersOf(const program::ParameterSet& set, const program::UpdateRange& range,
                         const NumberFormats& formats,
                         const std::vector<program::StateSpec>& moments) {
-  STRATA_CHECK(count > 0 && set.elements % count == 0);
-  UpdateNumbers numbers{.count = count,
+  STRATA_CHECK(range.count > 0 && range.first + range.count <= range.stride);
+  UpdateNumbers numbers{.count = range.count,
+                        .first = range.first,
+                        .stride = range.stride,
                         .weights = set.type,
                         .gradient = formats.gradient,
                         .moment_count = static_cast<int>(moments.size()),

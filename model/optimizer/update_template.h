@@ -19,8 +19,8 @@ namespace strata::model {
 // Ascending; neighbours that only padding (which is zero) separates are one range.
 std::vector<std::pair<int64_t, int64_t>> DecayRanges(const program::ParameterSet& set);
 
-// Of `count` elements of the set, with these moments.
-ops::UpdateNumbers NumbersOf(const program::ParameterSet& set, int64_t count,
+// Of a range of the set, with these moments.
+ops::UpdateNumbers NumbersOf(const program::ParameterSet& set, const program::UpdateRange& range,
                              const NumberFormats& formats,
                              const std::vector<program::StateSpec>& moments);
 

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
+#include "common/units.h"
 #include "ops/op_struct.h"
 #include "ops/step.h"
 #include "program/compose/sources/activations.h"
@@ -87,13 +88,14 @@ class StageComposer {
     for (size_t s = 0; s < stage_.sets.sets.size(); ++s) {
       const SetPlan& set = stage_.sets.sets[s];
       const int index = static_cast<int>(s);
-      std::vector<StateSlots::Set::State> states;
-      for (const StateSpec& spec : state_->states(index)) {
-        const int part = State::kStates + static_cast<int>(states.size());
-        states.push_back({state_->slot(index, part), spec});
+      std::vector<StateSlots::Range> ranges;
+      for (const StateRange& range : set.ranges) {
+        const std::vector<int>& held = state_->slots(index, static_cast<int>(ranges.size()));
+        ranges.push_back({range.first, range.count, held});
       }
       slots.sets.push_back({.parameters = state_->slot(index),
-                            .states = std::move(states),
+                            .states = state_->states(index),
+                            .ranges = std::move(ranges),
                             .parameter_parts = set.parameter_parts,
                             .state_parts = set.state_parts,
                             .saved = set.saved});
@@ -122,19 +124,23 @@ class StageComposer {
 
   // --- What every program begins with.
 
-  // Of the largest piece that passes through a slab.
+  // Of the largest piece that passes through a slab; longer ones do so piece by piece.
   int64_t SlabBytes(bool train) const {
-    int64_t bytes = train ? SetUpdate::SlabBytes(stage_, *state_) : 0;
+    const int64_t updates = train ? SetUpdate::SlabBytes(stage_, *state_) : 0;
+    int64_t largest = train ? activations_bytes_ : 0, range = 0;
     for (const SetPlan& set : stage_.sets.sets) {
       const ParameterSet& of = stage_.SetOf(set);
+      if (!set.ranges.empty()) range = std::max(range, set.ranges.front().count * 4);
       if (set.parameters == Home::kSsd) {
-        bytes = std::max(bytes, of.bytes() / set.parameter_parts);
+        largest = std::max(largest, of.bytes() / set.parameter_parts);
       }
       if (train && set.trainable && set.gradients == Home::kSsd) {
-        bytes = std::max(bytes, of.gradient_bytes() / set.parameter_parts);
+        largest = std::max(largest, of.gradient_bytes());
       }
     }
-    return train ? std::max(bytes, activations_bytes_) : bytes;
+    if (range == 0) range = kRangeBytes;
+    // Pieces begin at whole blocks.
+    return common::RoundUp(std::max(updates, std::min(largest, range)), kSsdBlock);
   }
 
   void BeginProgram(const char* name, const Walk& walk, int64_t rows, bool norms) {
@@ -171,7 +177,8 @@ class StageComposer {
 
   bool UpdatesOnDevice() const {
     return std::any_of(stage_.sets.sets.begin(), stage_.sets.sets.end(), [](const SetPlan& set) {
-      return set.trainable && set.state == Home::kDevice;
+      return std::any_of(set.ranges.begin(), set.ranges.end(),
+                         [](const StateRange& range) { return range.home == Home::kDevice; });
     });
   }
 

@@ -36,16 +36,17 @@ absl::StatusOr<Decision> Decide(LayerGraph graph, const Plan& plan);
 // Where a stage's programs put what the engine's owner reads and writes by name. `sets` are those
 // of ProgramSet::sets.
 struct StateSlots {
+  // Elements [first, first + count) of the rank's part of a set's state, each state in a slot.
+  struct Range {
+    int64_t first = 0, count = 0;
+    std::vector<int> slots;  // as `states`
+  };
   struct Set {
     int parameters = -1;
-    // None: frozen. The master first where there is one.
-    struct State {
-      int slot = -1;
-      StateSpec spec;
-    };
-    std::vector<State> states;
-    // Equal parts of the flat layout that a slot is one of; the rank's index in Plan::shard_group
-    // says which. 1: all of it.
+    std::vector<StateSpec> states;  // none: frozen; the master first where there is one
+    std::vector<Range> ranges;      // of the state's part
+    // Equal parts of the flat layout that parameters and states are one of; the rank's index in
+    // Plan::shard_group says which. 1: all of it.
     int parameter_parts = 1;
     int state_parts = 1;
     bool saved = true;  // by this stage; tied sets by the first one that has them

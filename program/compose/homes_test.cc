@@ -219,6 +219,7 @@ TEST(HomesTest, EveryLayoutWithEveryClassElsewhere_IsVerified) {
           plan.shard = layout.level;
           plan.virtual_shards = 4;
           plan.streaming = {.resident = 2, .moved = 2};
+          plan.range_bytes = tied ? kRangeElements * 4 : 0;
           auto built = Compose(ToyGraph({.blocks = kBlocks, .tied = tied}), plan, ToyUpdate);
           ASSERT_TRUE(built.ok()) << built.status();
           std::vector<const ProgramSet*> sets;
@@ -272,8 +273,7 @@ TEST(HomesTest, PeaksOnSsd_AreWhatOneWorksOutByHand) {
     // gradients: the first micro-batch's, of which the norm's ends first.
     const TierMemory ssd = MemoryOf(set, "train", Tier::kSsd);
     EXPECT_EQ(ssd.persistent_bytes, 3 * kParameters * (speculative ? 2 : 1));
-    EXPECT_EQ(ssd.peak_bytes - ssd.persistent_bytes,
-              kParameters);
+    EXPECT_EQ(ssd.peak_bytes - ssd.persistent_bytes, kParameters);
     // The slabs, the scalars, losses and norms of the rank.
     EXPECT_EQ(MemoryOf(set, "train", Tier::kHost).peak_bytes,
               8 * toy::kBlockSet + kScalarBytes + kSets * 8 + 8)

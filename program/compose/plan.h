@@ -78,6 +78,11 @@ enum class UpdatePolicy : uint8_t { kDeferred, kSpooled, kSpeculative };
 // The gradient that an update in f32 waits with, the parts of the state, and a next first moment.
 inline constexpr int kLeastSlabs = 5;
 
+inline constexpr int64_t kRangeBytes = int64_t{16} << 20;
+inline constexpr int64_t kMostRanges = 2048;
+// Ranges are multiples of this many elements: blocks of states and of direct I/O are never cut.
+inline constexpr int64_t kRangeElements = 4096;
+
 struct Plan {
   // groups.shard: ranks that share one copy of what `shard` cuts; 1 with kNone.
   GroupSizes groups;
@@ -100,8 +105,11 @@ struct Plan {
   // Of the device's arena: streaming that is not given keeps as many layers as fit; 0: none.
   int64_t device_limit = 0;
   UpdatePolicy update = UpdatePolicy::kDeferred;
-  int slabs = 8;             // that bytes on SSD pass through
-  int64_t slab_bytes = 0;    // the most of one; 0: what the largest piece needs
+  int slabs = 8;  // that bytes on SSD pass through
+  // With bytes beyond the device, the most f32 elements of a set that are updated at once, in
+  // bytes: what a slab holds. 0: kRangeBytes, or more where a stage would have more than
+  // kMostRanges.
+  int64_t range_bytes = 0;
   double gradient_clip = 0;  // 0: off
   // Of gradients when leaves have ended: as they are summed over micro-batches and ranks, and as
   // updates read them. f32 or bf16.
@@ -170,10 +178,9 @@ struct EvaluateShape {
 };
 EvaluateShape ShapeOfEvaluation(const Plan& plan, int64_t micro_batch);
 
-// The update of one set over `count` elements (the whole flat layout, or one rank's range): formals
-// kParameters (0 in, 1 out by version; without 0 the states tell all), kState (those of StatesOf),
-// kGradients (of Plan::gradient), kScalars.
-using UpdateEmitter = std::function<Template(const ParameterSet& set, int64_t count)>;
+// The update of a range of one set: formals kParameters (0 in, 1 out by version; without 0 the
+// states tell all), kState (those of StatesOf), kGradients (of Plan::gradient), kScalars.
+using UpdateEmitter = std::function<Template(const ParameterSet& set, const UpdateRange& range)>;
 
 }  // namespace strata::program
 

@@ -1,10 +1,13 @@
 #include "program/compose/plan_sets.h"
 
 #include <algorithm>
+#include <cstdint>
+#include <limits>
 #include <optional>
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
+#include "common/units.h"
 
 namespace strata::program {
 namespace {
@@ -106,33 +109,66 @@ class SetPlanner {
   }
 
   void AssignHomes(StagePlan& stage) const {
-    std::vector<int64_t> parameters, gradients, states;
+    std::vector<int64_t> parameters, gradients;
     for (const SetPlan& set : stage.sets) {
       const ParameterSet& of = graph_.sets[set.index];
       const int gradient_parts = std::max(set.gradient_parts, set.state_parts);
-      int64_t state_bytes = 0;
-      for (const StateSpec& state : StatesOf(plan_, of)) {
-        state_bytes += BytesOf(state.format, of.elements / set.state_parts);
-      }
       parameters.push_back(of.bytes() / set.parameter_parts);
       gradients.push_back(set.trainable ? of.gradient_bytes() / gradient_parts : 0);
-      states.push_back(state_bytes);
     }
-    const Places& places = plan_.places;
-    const std::vector<Home> p = HomesOf(places.parameters, parameters),
-                            g = HomesOf(places.gradients, gradients),
-                            o = HomesOf(places.optimizer, states);
+    const std::vector<Home> p = HomesOf(plan_.places.parameters, parameters),
+                            g = HomesOf(plan_.places.gradients, gradients);
     for (size_t s = 0; s < stage.sets.size(); ++s) {
       stage.sets[s].parameters = p[s];
+      // Of what is whole on every rank but updated in parts, SSD holds the part: others' would be
+      // written only to be read.
+      if (p[s] == Home::kSsd) {
+        stage.sets[s].parameter_parts =
+            std::max(stage.sets[s].parameter_parts, stage.sets[s].state_parts);
+      }
       stage.sets[s].gradients = g[s];
-      stage.sets[s].state = o[s];
     }
+    AssignRanges(stage);
     std::vector<int64_t> kept(graph_.layers.size(), 0);
     for (size_t v = 0; v < walk_.layers.size(); ++v) {
       if (walk_.StageOf(static_cast<int>(v)) != stage.stage) continue;
       for (int l = walk_.layers[v].first; l < walk_.layers[v].second; ++l) kept[l] = KeptBytes(l);
     }
-    stage.activations = HomesOf(places.activations, kept);
+    stage.activations = HomesOf(plan_.places.activations, kept);
+  }
+
+  int64_t UpdatedElements(const SetPlan& set) const {
+    return set.trainable ? graph_.sets[set.index].elements / set.state_parts : 0;
+  }
+
+  void AssignRanges(StagePlan& stage) const {
+    int64_t most = std::numeric_limits<int64_t>::max();
+    if (plan_.places.beyond_device()) {
+      int64_t all = 0;
+      for (const SetPlan& set : stage.sets) all += UpdatedElements(set);
+      const int64_t bytes = std::max(kRangeBytes, all / kMostRanges * int64_t{4});
+      most =
+          common::RoundUp((plan_.range_bytes > 0 ? plan_.range_bytes : bytes) / 4, kRangeElements);
+    }
+    std::vector<int64_t> states;
+    for (SetPlan& set : stage.sets) {
+      const int64_t elements = UpdatedElements(set);
+      for (int64_t first = 0; first < elements;) {
+        const int64_t count = std::min(most, elements - first);
+        set.ranges.push_back({first, count});
+        first += count;
+        int64_t bytes = 0;
+        for (const StateSpec& state : StatesOf(plan_, graph_.sets[set.index])) {
+          bytes += BytesOf(state.format, count);
+        }
+        states.push_back(bytes);
+      }
+    }
+    const std::vector<Home> homes = HomesOf(plan_.places.optimizer, states);
+    size_t next = 0;
+    for (SetPlan& set : stage.sets) {
+      for (StateRange& range : set.ranges) range.home = homes[next++];
+    }
   }
 
   // What the layer's forward keeps for its backward.

@@ -16,6 +16,12 @@ namespace strata::program {
 // When a set's partial gradients are summed over the data group, and leave for home.
 enum class Reduce : uint8_t { kPerStep, kPerLeaf };
 
+// What is updated at once: elements [first, first + count) of the rank's part.
+struct StateRange {
+  int64_t first = 0, count = 0;
+  Home home = Home::kDevice;
+};
+
 struct SetPlan {
   int index = -1;  // in LayerGraph::sets
   bool trainable = true;
@@ -28,7 +34,9 @@ struct SetPlan {
   // Parts that each class of bytes is cut into over the shard group; 1: whole on every rank.
   int parameter_parts = 1, gradient_parts = 1, state_parts = 1;
   Reduce reduce = Reduce::kPerStep;
-  Home parameters = Home::kDevice, gradients = Home::kDevice, state = Home::kDevice;
+  Home parameters = Home::kDevice, gradients = Home::kDevice;
+  // Of what one rank updates of it, ascending; none: frozen. One but with bytes beyond the device.
+  std::vector<StateRange> ranges;
   bool counted = false;  // in this stage's part of the norm
   bool saved = true;     // by this stage: of several holders the first
   int column = -1;       // of the table of norms; -1: frozen

@@ -52,6 +52,14 @@ struct StateSpec {
   bool operator==(const StateSpec&) const = default;
 };
 
+// What one update is of: of each rank's part of a set's flat layout, which begin `stride` elements
+// apart in it, the elements [first, first + count).
+struct UpdateRange {
+  int64_t first = 0;
+  int64_t count = 0;
+  int64_t stride = 0;
+};
+
 // The state that holds the weights of a set in more bits than kernels read. Checkpoints have it as
 // the parameter itself.
 inline constexpr char kMasterState[] = "param";

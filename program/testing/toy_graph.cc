@@ -243,15 +243,15 @@ LayerGraph ToyGraph(const ToyOptions& options) {
   return graph;
 }
 
-Template ToyUpdate(const ParameterSet& set, int64_t count) {
+Template ToyUpdate(const ParameterSet& set, const program::UpdateRange& range) {
   Maker maker(absl::StrCat("update ", set.name));
-  const int64_t bytes = count * 4;
+  const int64_t bytes = range.count * 4;
   maker.Then(OpKind::kAdamW,
              {maker.Read(Role::kParameters, bytes, 0), maker.Read(Role::kState, bytes, 0),
               maker.Read(Role::kState, bytes, 1), maker.Read(Role::kGradients, bytes),
               maker.Read(Role::kScalars, kScalarBytes), maker.Write(Role::kParameters, bytes, 1),
               maker.Write(Role::kState, bytes, 2), maker.Write(Role::kState, bytes, 3)},
-             static_cast<double>(12 * count));
+             static_cast<double>(12 * range.count));
   return maker.Finish();
 }
 

@@ -36,7 +36,7 @@ struct ToyOptions {
 LayerGraph ToyGraph(const ToyOptions& options);
 
 // An UpdateEmitter: reads and writes parameters and both moments.
-Template ToyUpdate(const ParameterSet& set, int64_t count);
+Template ToyUpdate(const ParameterSet& set, const program::UpdateRange& range);
 
 // Scratch like a tree reduction's: the other members' pieces.
 int64_t ToyScratch(CollectiveOp op, DType type, int64_t bytes, int group_size);

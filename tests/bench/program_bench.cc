@@ -44,8 +44,8 @@ int64_t Scratch(program::CollectiveOp op, program::DType, int64_t bytes, int siz
   return op == program::CollectiveOp::kAllReduce ? bytes / size * (size - 1) : 0;
 }
 
-program::Template Update(const program::ParameterSet& set, int64_t count) {
-  return model::EmitAdamW(set, {}, count);
+program::Template Update(const program::ParameterSet& set, const program::UpdateRange& range) {
+  return model::EmitAdamW(set, {}, range);
 }
 
 [[noreturn]] void Fail(const absl::Status& status) {

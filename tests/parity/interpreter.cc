@@ -207,18 +207,20 @@ absl::StatusOr<double> Interpreter::EvaluatePass(absl::Span<const int32_t> token
 
 absl::Status Interpreter::UpdateSet(int set, const model::AdamWSpec& spec) {
   const program::ParameterSet& updated = graph_.sets[set];
-  return Call(model::EmitAdamW(updated, spec, updated.elements), [&](const Formal& formal) {
-    switch (formal.role) {
-      case Role::kParameters:
-        return parameters_[set].data();
-      case Role::kGradients:
-        return gradients_[set].data();
-      case Role::kState:
-        return (formal.index % 2 == 0 ? first_moments_ : second_moments_)[set].data();
-      default:
-        return scalars_.data();
-    }
-  });
+  return Call(
+      model::EmitAdamW(updated, spec, {.count = updated.elements, .stride = updated.elements}),
+      [&](const Formal& formal) {
+        switch (formal.role) {
+          case Role::kParameters:
+            return parameters_[set].data();
+          case Role::kGradients:
+            return gradients_[set].data();
+          case Role::kState:
+            return (formal.index % 2 == 0 ? first_moments_ : second_moments_)[set].data();
+          default:
+            return scalars_.data();
+        }
+      });
 }
 
 absl::StatusOr<double> Interpreter::Update(const model::AdamWSpec& spec, double learning_rate,

@@ -107,6 +107,36 @@ void DrawData(Dice& dice, PlanShape& shape) {
   shape.global_batch = leaves * dice.Roll(1, 3) * shape.micro_batch;
 }
 
+program::Place DrawPlace(Dice& dice) {
+  constexpr double kParts[] = {0, 0.3, 0.5, 1};
+  const double host = kParts[dice.Roll(0, 3)];
+  const double ssd = host == 1 ? 0 : dice.Pick(std::array{0.0, 0.4, 1 - host});
+  return {.host = host, .ssd = std::min(ssd, 1 - host)};
+}
+
+// Of half of the plans some bytes live beyond the device.
+void DrawPlaces(Dice& dice, program::Plan& plan) {
+  if (dice.OneIn(2)) return;
+  plan.tier = program::Tier::kDevice;
+  program::Places& places = plan.places;
+  for (program::Place* place :
+       {&places.parameters, &places.gradients, &places.optimizer, &places.activations}) {
+    if (dice.OneIn(2)) *place = DrawPlace(dice);
+  }
+  if (dice.OneIn(2)) {
+    plan.streaming.resident = static_cast<int>(dice.Roll(1, 4));
+    plan.streaming.moved = static_cast<int>(dice.Roll(1, plan.streaming.resident));
+  }
+  if (dice.OneIn(2)) plan.range_bytes = program::kRangeElements * 4;
+  if (dice.OneIn(2)) plan.slabs = program::kLeastSlabs;
+  // Speculative updates of steps that clip are not those of others.
+  if (plan.gradient_clip == 0 && dice.OneIn(2)) {
+    plan.update = program::UpdatePolicy::kSpeculative;
+  } else if (places.gradients.beyond_device()) {
+    plan.update = program::UpdatePolicy::kSpooled;
+  }
+}
+
 // One number moved.
 void Spoil(Dice& dice, PlanShape& shape) {
   const int64_t by = dice.Roll(1, 2);
@@ -137,6 +167,18 @@ void Spoil(Dice& dice, PlanShape& shape) {
   }
 }
 
+std::string TextOfPlaces(const program::Plan& plan) {
+  if (plan.tier != program::Tier::kDevice) return "";
+  const program::Places& p = plan.places;
+  std::string text = absl::StrCat(" stream ", plan.streaming.resident, "/", plan.streaming.moved,
+                                  " ranges ", plan.range_bytes, " slabs ", plan.slabs, " policy ",
+                                  static_cast<int>(plan.update), " places");
+  for (const program::Place& place : {p.parameters, p.gradients, p.optimizer, p.activations}) {
+    absl::StrAppend(&text, " ", place.host, ",", place.ssd);
+  }
+  return text;
+}
+
 }  // namespace
 
 std::string Job::Text() const {
@@ -153,7 +195,7 @@ std::string Job::Text() const {
       " shard ", g.shard, " prefetch ", plan.prefetch_bytes, " order ",
       static_cast<int>(plan.micro_order), " recompute ", static_cast<int>(emit.recompute.mode),
       " [", absl::StrJoin(emit.recompute.save, ","), "] ", emit.recompute.first_layer, "-",
-      emit.recompute.last_layer, emit.documents ? " documents" : "");
+      emit.recompute.last_layer, emit.documents ? " documents" : "", TextOfPlaces(plan));
 }
 
 Job LaidOut(Job job, const PlanShape& shape) {
@@ -237,6 +279,7 @@ std::optional<Job> DrawJob(uint64_t seed) {
     job.plan.in_flight = static_cast<int>(least + dice.Roll(0, 4));
   }
   job.emit.documents = dice.OneIn(3);
+  DrawPlaces(dice, job.plan);
   return LaidOut(std::move(job), shape);
 }
 

@@ -1,15 +1,16 @@
 // Any legal plan of any small model trains like one rank: random layouts over tensor, context,
-// pipeline (schedule, uneven stages, passes in flight), data, shard level, hybrid groups, prefetch,
-// recompute and orders, with several documents in a sequence or one, and random models of odd
-// sizes, run on loopback ranks, gradients compared tensor by tensor with f64. Layouts that break
-// rules are drawn on the way: the composer refuses exactly those, and composes what is suggested
-// instead.
+// pipeline (schedule, uneven stages, passes in flight), data, shard level, hybrid groups, homes of
+// every class of bytes, streaming, update policies, recompute and orders, with several documents in
+// a sequence or one, and random models of odd sizes, run on loopback ranks, gradients compared
+// tensor by tensor with f64. Layouts that break rules are drawn on the way: the composer refuses
+// exactly those, and composes what is suggested instead.
 //
 //   random_plans_test [--plans=N] [--first=SEED]   (300 from 1)
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <iostream>
+#include <memory>
 #include <optional>
 #include <string>
 #include <thread>
@@ -21,8 +22,10 @@
 #include "collectives/loopback.h"
 #include "common/rng.h"
 #include "common/status_macros.h"
+#include "common/units.h"
 #include "device/thread_pool.h"
 #include "gtest/gtest.h"
+#include "memory/ssd/ssd_store.h"
 #include "model/families/families.h"
 #include "model/initialize.h"
 #include "model/optimizer/adamw.h"
@@ -57,7 +60,7 @@ Job OneRank(Job job) {
   job.plan.virtual_shards = std::max<int64_t>(leaves, 1);
   job.plan.global_batch = before.global_batch;
   job.plan.evaluate_batch = before.evaluate_batch;
-  job.plan.gradient_clip = before.gradient_clip;
+  job.plan.gradient_clip = before.gradient_clip;  // by the same policy where steps clip
   job.plan.scratch = worker::CollectiveScratchBytes;
   job.emit.tensor_degree = job.emit.context_ranks = 1;
   job.emit.split_backward = false;
@@ -157,16 +160,47 @@ struct Outcome {
   testing::NamedTensors gradients;
 };
 
+// Floats of a slot, or what is to become of them, where direct I/O can reach them.
+class Floats {
+ public:
+  explicit Floats(int64_t bytes)
+      : bytes_(bytes),
+        data_(static_cast<std::byte*>(std::aligned_alloc(
+                  memory::kSsdBlockBytes, common::RoundUp(bytes, memory::kSsdBlockBytes))),
+              &std::free) {}
+  absl::Span<std::byte> bytes() { return absl::MakeSpan(data_.get(), bytes_); }
+  absl::Span<float> values() {
+    return absl::MakeSpan(reinterpret_cast<float*>(data_.get()), bytes_ / 4);
+  }
+
+ private:
+  const int64_t bytes_;
+  const std::unique_ptr<std::byte, decltype(&std::free)> data_;
+};
+
+// Of the rank's part of a set, after one update.
+std::vector<float> FirstMoments(worker::Engine& engine, const program::StateSlots::Set& slots,
+                                int64_t count) {
+  std::vector<float> all(static_cast<size_t>(count));
+  for (const program::StateSlots::Range& range : slots.ranges) {
+    Floats moments(range.count * 4);
+    const absl::Status read = engine.ReadSlot(range.slots[0], 0, 1, 0, moments.bytes());
+    EXPECT_TRUE(read.ok()) << read;
+    std::copy(moments.values().begin(), moments.values().end(), all.begin() + range.first);
+  }
+  return all;
+}
+
 // After one update the first moments are (1 − β1) times the clipped gradients.
-void ReadGradients(const worker::Engine& engine, const program::StateSlots& slots,
+void ReadGradients(worker::Engine& engine, const program::StateSlots& slots,
                    const program::Mesh& mesh, int rank, Outcome& outcome) {
   const double factor = (1 - model::AdamWSpec{}.beta1) * engine.scalar(Scalar::kClipFactor);
   for (size_t s = 0; s < slots.sets.size(); ++s) {
     const program::ParameterSet& set = engine.programs().sets[s];
-    const absl::Span<std::byte> bytes = engine.SlotBytes(slots.sets[s].states[0].slot, 0, 1);
-    const auto* const moments = reinterpret_cast<const float*>(bytes.data());
-    const int64_t count = static_cast<int64_t>(bytes.size()) / 4;
-    const int64_t begin = slots.sets[s].state_parts > 1 ? mesh.shard(rank) * count : 0;
+    const int parts = slots.sets[s].state_parts;
+    const int64_t count = set.elements / parts;
+    const int64_t begin = parts > 1 ? mesh.shard(rank) * count : 0;
+    const std::vector<float> moments = FirstMoments(engine, slots.sets[s], count);
     for (const program::ElementRun& run :
          ElementRuns(set, mesh.tensor(rank), begin, begin + count)) {
       std::vector<double>& tensor =
@@ -190,16 +224,13 @@ void RunRank(const Job& job, const program::Decision& decision, program::StagePr
   options.pool = &pool;
   options.host = &text;
   options.communicator = communicator;
+  options.ssd = {.paths = {{.directory = ::testing::TempDir()}}};
   for (const program::Group group : program::kGroups) {
     options.groups[group] = mesh.Members(group, rank);
   }
   const program::StateSlots slots = stage.slots;
   auto engine = worker::Engine::Create(std::move(stage.set), options);
   ASSERT_TRUE(engine.ok()) << engine.status();
-  const auto floats = [&](int slot) {
-    const absl::Span<std::byte> bytes = (*engine)->SlotBytes(slot, 0, 0);
-    return absl::MakeSpan(reinterpret_cast<float*>(bytes.data()), bytes.size() / 4);
-  };
   std::vector<program::ContextRun> runs = RunsOf(job, rank);
   if (job.emit.documents) runs = {{.count = job.emit.sequence}};
   for (size_t i = 0; i < slots.constants.size(); ++i) {
@@ -208,17 +239,21 @@ void RunRank(const Job& job, const program::Decision& decision, program::StagePr
                         (*engine)->SlotBytes(slots.constants[i], 0, 0));
   }
   for (size_t s = 0; s < slots.sets.size(); ++s) {
-    const absl::Span<float> values = floats(slots.sets[s].parameters);
+    const int slot = slots.sets[s].parameters;
+    Floats floats((*engine)->programs().slots[slot].bytes);
     const int64_t begin = slots.sets[s].parameter_parts > 1
-                              ? mesh.shard(rank) * static_cast<int64_t>(values.size())
+                              ? mesh.shard(rank) * static_cast<int64_t>(floats.values().size())
                               : 0;
-    model::FillInitial((*engine)->programs().sets[s], 1, begin, values, mesh.tensor(rank));
+    model::FillInitial((*engine)->programs().sets[s], 1, begin, floats.values(), mesh.tensor(rank));
+    const absl::Status written = (*engine)->WriteSlot(slot, 0, 0, 0, floats.bytes());
+    ASSERT_TRUE(written.ok()) << written;
   }
   for (; text.step <= kSteps; ++text.step) {
     const absl::Status status = (*engine)->RunStep(0, text.step - 1);
     ASSERT_TRUE(status.ok()) << status;
     outcome.losses.push_back((*engine)->scalar(Scalar::kLoss));
     outcome.norms.push_back((*engine)->scalar(Scalar::kGradientNorm));
+    ASSERT_TRUE((*engine)->Drain().ok());
     if (text.step == 1) ReadGradients(**engine, slots, mesh, rank, outcome);
   }
   if (decision.evaluate.has_value()) {
@@ -239,10 +274,11 @@ absl::StatusOr<Composed> Compose(const Job& job) {
   ASSIGN_OR_RETURN(composed.decision, program::Decide(std::move(graph), job.plan));
   for (int s = 0; s < job.plan.groups.pipeline; ++s) {
     ASSIGN_OR_RETURN(program::StagePrograms stage,
-                     program::ComposeStage(composed.decision, s,
-                                           [](const program::ParameterSet& set, int64_t count) {
-                                             return model::EmitAdamW(set, {}, count);
-                                           }));
+                     program::ComposeStage(
+                         composed.decision, s,
+                         [](const program::ParameterSet& set, const program::UpdateRange& range) {
+                           return model::EmitAdamW(set, {}, range);
+                         }));
     composed.stages.push_back(std::move(stage));
   }
   return composed;

@@ -47,9 +47,10 @@ absl::StatusOr<AdapterMemory> MemoryOfAdapters8B(bool quantised) {
   plan.gradient_clip = 1;
   ASSIGN_OR_RETURN(
       const std::vector<program::StagePrograms> stages,
-      program::Compose(std::move(graph), plan, [](const program::ParameterSet& set, int64_t count) {
-        return model::EmitAdamW(set, {}, count);
-      }));
+      program::Compose(std::move(graph), plan,
+                       [](const program::ParameterSet& set, const program::UpdateRange& range) {
+                         return model::EmitAdamW(set, {}, range);
+                       }));
   result.memory = program::ReadMemory(stages[0].set).tiers[static_cast<size_t>(plan.tier)];
   return result;
 }

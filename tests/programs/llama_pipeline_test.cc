@@ -63,9 +63,10 @@ std::vector<ProgramSet> Build(const Shape& shape) {
   plan.global_batch = shape.micro_batches;
   plan.gradient_clip = 1;
   plan.scratch = program::ToyScratch;
-  auto built = program::Compose(*graph, plan, [](const program::ParameterSet& set, int64_t count) {
-    return model::EmitAdamW(set, {}, count);
-  });
+  auto built = program::Compose(
+      *graph, plan, [](const program::ParameterSet& set, const program::UpdateRange& range) {
+        return model::EmitAdamW(set, {}, range);
+      });
   EXPECT_TRUE(built.ok()) << built.status();
   std::vector<ProgramSet> sets;
   for (program::StagePrograms& stage : *built) sets.push_back(std::move(stage.set));

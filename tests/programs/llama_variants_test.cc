@@ -62,9 +62,9 @@ std::vector<program::StagePrograms> Compose(const model::EmitOptions& options,
                                             const program::Plan& plan) {
   const auto graph = model::EmitFamily(Spec(), options);
   EXPECT_TRUE(graph.ok()) << graph.status();
-  auto composed =
-      program::Compose(*graph, plan, [](const program::ParameterSet& set, int64_t count) {
-        return model::EmitAdamW(set, {}, count);
+  auto composed = program::Compose(
+      *graph, plan, [](const program::ParameterSet& set, const program::UpdateRange& range) {
+        return model::EmitAdamW(set, {}, range);
       });
   EXPECT_TRUE(composed.ok()) << composed.status();
   return composed.ok() ? *std::move(composed) : std::vector<program::StagePrograms>{};

@@ -114,9 +114,9 @@ absl::StatusOr<std::vector<program::StagePrograms>> Compose(const Numbers& numbe
   auto graph = model::EmitFamily(Spec(), options);
   EXPECT_TRUE(graph.ok()) << graph.status();
   return program::Compose(*std::move(graph), plan,
-                          [&](const program::ParameterSet& set, int64_t count) {
-                            return numbers.sgd ? model::EmitSgd(set, {}, numbers.formats, count)
-                                               : model::EmitAdamW(set, {}, numbers.formats, count);
+                          [&](const program::ParameterSet& set, const program::UpdateRange& range) {
+                            return numbers.sgd ? model::EmitSgd(set, {}, numbers.formats, range)
+                                               : model::EmitAdamW(set, {}, numbers.formats, range);
                           });
 }
 

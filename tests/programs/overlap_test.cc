@@ -88,8 +88,8 @@ std::vector<Named> Gpt2Programs() {
   spec.context = 1024;
   const auto graph = model::EmitFamily(spec, {.sequence = 64});
   EXPECT_TRUE(graph.ok()) << graph.status();
-  const UpdateEmitter update = [](const ParameterSet& set, int64_t count) {
-    return model::EmitAdamW(set, {}, count);
+  const UpdateEmitter update = [](const ParameterSet& set, const program::UpdateRange& range) {
+    return model::EmitAdamW(set, {}, range);
   };
   std::vector<Named> programs;
   for (const Layout& layout : {Layout{"gpt2 none", ShardLevel::kNone, 2},

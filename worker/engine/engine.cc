@@ -94,6 +94,7 @@ class Engine::Implementation {
   absl::Status RunCollective(const collectives::Operation& operation);
   void Cancel(absl::Status status) { state_.Fail(std::move(status)); }
   SlotAccess& slots() { return *slots_; }
+  const SsdTier& ssd() const { return ssd_; }
 
   double scalar(program::Scalar scalar) const {
     const absl::Span<std::byte> block = addresses_->Bytes(set_.scalars, 0, 0);
@@ -473,13 +474,21 @@ const StepMetrics& Engine::metrics() const { return implementation_->metrics(); 
 absl::Span<std::byte> Engine::SlotBytes(int slot, int version, int64_t applied) const {
   return implementation_->addresses().Bytes(slot, version, applied);
 }
-absl::Status Engine::ReadSlot(int slot, int version, int64_t applied, absl::Span<std::byte> to) {
-  return implementation_->slots().Read(slot, version, applied, to);
+absl::Status Engine::ReadSlot(int slot, int version, int64_t applied, int64_t offset,
+                              absl::Span<std::byte> to) {
+  return implementation_->slots().Read(slot, version, applied, offset, to);
 }
-absl::Status Engine::WriteSlot(int slot, int version, int64_t applied,
+absl::Status Engine::WriteSlot(int slot, int version, int64_t applied, int64_t offset,
                                absl::Span<const std::byte> from) {
-  return implementation_->slots().Write(slot, version, applied, from);
+  return implementation_->slots().Write(slot, version, applied, offset, from);
 }
+std::vector<SlotPiece> Engine::SlotPieces(int slot) const {
+  return implementation_->slots().Pieces(slot);
+}
+std::unique_ptr<SlotReader> Engine::OpenSlotReader() {
+  return implementation_->slots().OpenReader();
+}
+const memory::SsdStore* Engine::ssd() const { return implementation_->ssd().store(); }
 int64_t Engine::program_bytes() const { return implementation_->program_bytes(); }
 const program::ProgramSet& Engine::programs() const { return implementation_->set(); }
 int64_t Engine::arena_bytes(program::Tier tier) const {

@@ -57,9 +57,9 @@ void RunRank(int rank, const program::Plan& plan, bool tied, int threads, int st
   ASSERT_TRUE(graph.ok()) << graph.status();
   auto decision = program::Decide(*std::move(graph), plan);
   ASSERT_TRUE(decision.ok()) << decision.status();
-  auto built =
-      program::ComposeStage(*decision, 0, [](const program::ParameterSet& set, int64_t count) {
-        return model::EmitAdamW(set, {}, count);
+  auto built = program::ComposeStage(
+      *decision, 0, [](const program::ParameterSet& set, const program::UpdateRange& range) {
+        return model::EmitAdamW(set, {}, range);
       });
   ASSERT_TRUE(built.ok()) << built.status();
   const program::Mesh mesh{.sizes = plan.groups};

@@ -1,5 +1,6 @@
 #include "worker/engine/slot_access.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
@@ -20,27 +21,52 @@ void SlotAccess::Declare() {
   }
 }
 
-absl::Status SlotAccess::Read(int slot, int version, int64_t applied, absl::Span<std::byte> to) {
-  RETURN_IF_ERROR(CheckSize(slot, to.size()));
-  const std::byte* const from = addresses_->Bytes(slot, version, applied).data();
+absl::Status SlotReader::Read(int slot, int version, int64_t applied, int64_t offset,
+                              absl::Span<std::byte> to) {
+  const std::byte* const from = addresses_->Bytes(slot, version, applied).data() + offset;
+  return queue_->Read(addresses_->OffsetOnSsd(from), to);
+}
+
+absl::Status SlotAccess::Read(int slot, int version, int64_t applied, int64_t offset,
+                              absl::Span<std::byte> to) {
+  RETURN_IF_ERROR(CheckRange(slot, offset, to.size()));
+  const std::byte* const from = addresses_->Bytes(slot, version, applied).data() + offset;
   if (IsOnSsd(slot)) return ssd_->Read(Stream::kCaller, addresses_->OffsetOnSsd(from), to);
   std::memcpy(to.data(), from, to.size());
   return absl::OkStatus();
 }
 
-absl::Status SlotAccess::Write(int slot, int version, int64_t applied,
+absl::Status SlotAccess::Write(int slot, int version, int64_t applied, int64_t offset,
                                absl::Span<const std::byte> from) {
-  RETURN_IF_ERROR(CheckSize(slot, from.size()));
-  std::byte* const to = addresses_->Bytes(slot, version, applied).data();
+  RETURN_IF_ERROR(CheckRange(slot, offset, from.size()));
+  std::byte* const to = addresses_->Bytes(slot, version, applied).data() + offset;
   if (IsOnSsd(slot)) return ssd_->Write(Stream::kCaller, addresses_->OffsetOnSsd(to), from);
   std::memcpy(to, from.data(), from.size());
   return absl::OkStatus();
 }
 
-absl::Status SlotAccess::CheckSize(int slot, size_t bytes) const {
-  if (static_cast<int64_t>(bytes) == set_->slots[slot].bytes) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
-      set_->slots[slot].name, " has ", set_->slots[slot].bytes, " bytes to move, not ", bytes));
+std::vector<SlotPiece> SlotAccess::Pieces(int slot) const {
+  const int64_t bytes = set_->slots[slot].bytes;
+  if (!IsOnSsd(slot)) return {{0, bytes}};
+  const int64_t begin = set_->placements[slot].offset;
+  std::vector<SlotPiece> pieces;
+  for (const memory::SsdExtent& extent : ssd_->ExtentsOf(begin, bytes)) {
+    const int64_t offset = extent.offset - begin;
+    pieces.push_back({offset, std::min(extent.bytes, bytes - offset)});
+  }
+  return pieces;
+}
+
+std::unique_ptr<SlotReader> SlotAccess::OpenReader() {
+  return std::unique_ptr<SlotReader>(new SlotReader(addresses_, ssd_->OpenQueue()));
+}
+
+absl::Status SlotAccess::CheckRange(int slot, int64_t offset, size_t bytes) const {
+  const int64_t whole = set_->slots[slot].bytes;
+  if (offset >= 0 && offset + static_cast<int64_t>(bytes) <= whole) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(set_->slots[slot].name, " has ", whole,
+                                                 " bytes, of which not ", bytes, " from ", offset,
+                                                 " on can be moved"));
 }
 
 }  // namespace strata::worker

@@ -4,6 +4,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
@@ -12,6 +15,27 @@
 #include "worker/engine/ssd_tier.h"
 
 namespace strata::worker {
+
+// Bytes [offset, offset + bytes) of a slot.
+struct SlotPiece {
+  int64_t offset = 0, bytes = 0;
+};
+
+// Reads slots on SSD on a thread of its own, while steps run that do not change them.
+class SlotReader {
+ public:
+  // As Engine::ReadSlot.
+  absl::Status Read(int slot, int version, int64_t applied, int64_t offset,
+                    absl::Span<std::byte> to);
+
+ private:
+  friend class SlotAccess;
+  SlotReader(const AddressMap* addresses, std::unique_ptr<memory::SsdQueue> queue)
+      : addresses_(addresses), queue_(std::move(queue)) {}
+
+  const AddressMap* const addresses_;
+  const std::unique_ptr<memory::SsdQueue> queue_;
+};
 
 class SlotAccess {
  public:
@@ -22,13 +46,17 @@ class SlotAccess {
   // Before the SSD tier opens: tells it of all that Read and Write may ask of it.
   void Declare();
 
-  // As Engine::ReadSlot and WriteSlot.
-  absl::Status Read(int slot, int version, int64_t applied, absl::Span<std::byte> to);
-  absl::Status Write(int slot, int version, int64_t applied, absl::Span<const std::byte> from);
+  // As Engine::ReadSlot, WriteSlot, SlotPieces and OpenSlotReader.
+  absl::Status Read(int slot, int version, int64_t applied, int64_t offset,
+                    absl::Span<std::byte> to);
+  absl::Status Write(int slot, int version, int64_t applied, int64_t offset,
+                     absl::Span<const std::byte> from);
+  std::vector<SlotPiece> Pieces(int slot) const;
+  std::unique_ptr<SlotReader> OpenReader();
 
  private:
   bool IsOnSsd(int slot) const { return set_->slots[slot].tier == program::Tier::kSsd; }
-  absl::Status CheckSize(int slot, size_t bytes) const;
+  absl::Status CheckRange(int slot, int64_t offset, size_t bytes) const;
 
   const program::ProgramSet* const set_;
   const AddressMap* const addresses_;

@@ -35,6 +35,15 @@ class SsdTier {
   absl::Status Read(program::Stream stream, int64_t offset, absl::Span<std::byte> memory);
   absl::Status Write(program::Stream stream, int64_t offset, absl::Span<const std::byte> memory);
 
+  // What a range that was named is cut into.
+  std::vector<memory::SsdExtent> ExtentsOf(int64_t offset, int64_t bytes) const {
+    return store_->ExtentsOf(offset, bytes);
+  }
+  // For a thread beside the lanes.
+  std::unique_ptr<memory::SsdQueue> OpenQueue() { return store_->OpenQueue(); }
+  // Null: the programs keep nothing on SSD.
+  const memory::SsdStore* store() const { return store_.get(); }
+
  private:
   memory::SsdQueue& queue(program::Stream stream) { return *queues_[static_cast<int>(stream)]; }
 

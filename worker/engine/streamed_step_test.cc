@@ -35,8 +35,8 @@ program::LayerGraph Graph(bool tied, int64_t micro_batch) {
   return *model::EmitFamily(spec, emission);
 }
 
-program::Template SmallUpdate(const program::ParameterSet& set, int64_t count) {
-  return model::EmitAdamW(set, {}, count);
+program::Template SmallUpdate(const program::ParameterSet& set, const program::UpdateRange& range) {
+  return model::EmitAdamW(set, {}, range);
 }
 
 // The leaves of the tree, of two micro-batches each where there are fewer than samples.
@@ -106,7 +106,7 @@ Outcome RunSteps(program::ProgramSet set) {
     const int slot = SlotNamed(programs, parameters.name);
     SlotFloats values(programs.slots[slot]);
     model::FillInitial(parameters, 1, 0, values.floats());
-    const absl::Status status = (*engine)->WriteSlot(slot, 0, 0, values.bytes());
+    const absl::Status status = (*engine)->WriteSlot(slot, 0, 0, 0, values.bytes());
     EXPECT_TRUE(status.ok()) << status;
   }
   for (int step = 0; step < kSteps; ++step, ++host.step) {
@@ -120,7 +120,7 @@ Outcome RunSteps(program::ProgramSet set) {
   for (const program::ParameterSet& parameters : programs.sets) {
     const int slot = SlotNamed(programs, parameters.name);
     SlotFloats values(programs.slots[slot]);
-    const absl::Status status = (*engine)->ReadSlot(slot, 0, kSteps, values.bytes());
+    const absl::Status status = (*engine)->ReadSlot(slot, 0, kSteps, 0, values.bytes());
     EXPECT_TRUE(status.ok()) << status;
     outcome.parameters.emplace_back(values.floats().begin(), values.floats().end());
   }
@@ -200,6 +200,7 @@ TEST(StreamedStep, EveryOrderAndWindowGivesTheBitsOfOneTier) {
              std::vector<program::Streaming>{{1, 1}, {2, 1}, {2, 2}, {3, 2}, {9, 9}}) {
           plan.streaming = streaming;
           plan.slabs = streaming.resident == 1 ? program::kLeastSlabs : 8;
+          plan.range_bytes = streaming.resident == 1 ? program::kRangeElements * 4 : 0;
           ExpectSame(plan, false, expected);
         }
       }

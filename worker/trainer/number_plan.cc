@@ -56,14 +56,14 @@ program::UpdateEmitter UpdateOf(const TrainSpec& train) {
   const model::NumberFormats formats = NumberFormatsOf(train);
   if (IsSgd(optimizer)) {
     const model::SgdSpec spec{optimizer.momentum(), optimizer.weight_decay()};
-    return [spec, formats](const program::ParameterSet& set, int64_t count) {
-      return model::EmitSgd(set, spec, formats, count);
+    return [spec, formats](const program::ParameterSet& set, const program::UpdateRange& range) {
+      return model::EmitSgd(set, spec, formats, range);
     };
   }
   const model::AdamWSpec spec{optimizer.beta1(), optimizer.beta2(), optimizer.epsilon(),
                               optimizer.weight_decay()};
-  return [spec, formats](const program::ParameterSet& set, int64_t count) {
-    return model::EmitAdamW(set, spec, formats, count);
+  return [spec, formats](const program::ParameterSet& set, const program::UpdateRange& range) {
+    return model::EmitAdamW(set, spec, formats, range);
   };
 }
 

@@ -74,7 +74,7 @@ std::string Text(const LayerGraph& graph) {
 std::string Text(const Plan& plan) {
   const auto& [groups, shard, virtual_shards, global_batch, evaluate_batch, micro_order, schedule,
                virtual_stages, durations, in_flight, stage_of_layer, prefetch_bytes, places,
-               streaming, device_limit, update, slabs, slab_bytes, gradient_clip, gradient, master,
+               streaming, device_limit, update, slabs, range_bytes, gradient_clip, gradient, master,
                moments, loss_scaling, tier, scratch] = plan;
   const auto& [data, tensor, context, pipeline, shard_degree] = groups;
   const auto& [forward, backward_input, backward_weight] = durations;
@@ -87,7 +87,7 @@ std::string Text(const Plan& plan) {
       global_batch, evaluate_batch, static_cast<int>(micro_order), static_cast<int>(schedule),
       virtual_stages, forward, backward_input, backward_weight, in_flight,
       absl::StrJoin(stage_of_layer, ","), prefetch_bytes, streaming.resident, streaming.moved,
-      device_limit, static_cast<int>(update), slabs, slab_bytes, gradient_clip,
+      device_limit, static_cast<int>(update), slabs, range_bytes, gradient_clip,
       program::Name(tier));
   for (const program::Place& place :
        {places.parameters, places.gradients, places.optimizer, places.activations}) {
@@ -111,7 +111,7 @@ std::string PlanDigest(const LayerGraph& graph, const Plan& plan,
   for (const program::Axis axis : mesh.order) absl::StrAppend(&text, " ", program::Name(axis));
   absl::StrAppend(&text, "\n");
   for (const ParameterSet& set : graph.sets) {
-    if (set.trainable) absl::StrAppend(&text, Text(update(set, set.elements)));
+    if (set.trainable) absl::StrAppend(&text, Text(update(set, {0, set.elements, set.elements})));
   }
   return common::DigestOf(text);
 }

@@ -22,10 +22,11 @@ struct Decided {
 };
 
 std::string DigestOf(const Decided& decided, const std::string& build = "build") {
-  const program::UpdateEmitter update = [&](const ParameterSet&, int64_t count) {
+  const program::UpdateEmitter update = [&](const ParameterSet&,
+                                            const program::UpdateRange& range) {
     Template tmpl{.name = "update"};
     program::Op op;
-    op.ints = {count};
+    op.ints = {range.first, range.count, range.stride};
     op.floats = {decided.decay};
     tmpl.ops.push_back(op);
     return tmpl;
@@ -69,7 +70,7 @@ TEST(PlanDigestTest, SaysTheSameOfEqualDecisionsOnly) {
       {"resident layers", [](Decided& d) { d.plan.streaming.resident = 2; }},
       {"moved layers", [](Decided& d) { d.plan.streaming.moved = 2; }},
       {"device limit", [](Decided& d) { d.plan.device_limit = 4096; }},
-      {"slab bytes", [](Decided& d) { d.plan.slab_bytes = 4096; }},
+      {"range bytes", [](Decided& d) { d.plan.range_bytes = 4096; }},
       {"update policy", [](Decided& d) { d.plan.update = program::UpdatePolicy::kSpooled; }},
       {"slabs", [](Decided& d) { d.plan.slabs = 9; }},
       {"clip", [](Decided& d) { d.plan.gradient_clip = 1; }},

@@ -2,7 +2,11 @@
 
 #include <algorithm>
 #include <functional>
+#include <limits>
+#include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -15,51 +19,47 @@
 #include "worker/engine/binding/number_formats.h"
 #include "worker/trainer/logical_ranges.h"
 #include "worker/trainer/quantised_weights.h"
+#include "worker/trainer/slot_window.h"
 
 namespace strata::worker {
 namespace {
 
 constexpr char kParameterState[] = "param";
-constexpr int64_t kInitialisePiece = int64_t{1} << 16;  // elements
+constexpr int64_t kWhole = std::numeric_limits<int64_t>::max();  // a slot that is one unit
+constexpr int64_t kInitialisePiece = int64_t{1} << 16;           // elements
 // Elements that are read at once where they are kept in another form than f32: whole blocks.
 constexpr int64_t kWindow = int64_t{1} << 20;
 
-// Elements [begin, end) of a set's flat layout, where a slot has them.
-struct FlatBytes {
-  std::byte* data = nullptr;
+// Elements [begin, end) of a set's flat layout.
+struct FlatRange {
   int64_t begin = 0, end = 0;
   int64_t count() const { return end - begin; }
 };
 
-// One of `parts` equal parts of a set's flat layout.
-FlatBytes PartOf(const Engine& engine, const RankState& state, int set, int slot, int parts,
-                 int64_t applied) {
+// Those of its weights that the rank holds.
+FlatRange WeightsOf(const Engine& engine, const RankState& state, int set) {
+  const int parts = state.slots.sets[set].parameter_parts;
   const int64_t count = engine.programs().sets[set].elements / parts;
   const int64_t begin = parts > 1 ? state.shard * count : 0;
-  return {engine.SlotBytes(slot, 0, applied).data(), begin, begin + count};
+  return {begin, begin + count};
 }
 
-FlatBytes WeightsAt(const Engine& engine, const RankState& state, int set, int64_t applied) {
-  const program::StateSlots::Set& slots = state.slots.sets[set];
-  return PartOf(engine, state, set, slots.parameters, slots.parameter_parts, applied);
-}
-
-FlatBytes StateAt(const Engine& engine, const RankState& state, int set, int slot,
-                  int64_t applied) {
-  return PartOf(engine, state, set, slot, state.slots.sets[set].state_parts, applied);
+// Those of its states that a range of slots holds.
+FlatRange StatesOf(const Engine& engine, const RankState& state, int set,
+                   const program::StateSlots::Range& range) {
+  const int parts = state.slots.sets[set].state_parts;
+  const int64_t part = engine.programs().sets[set].elements / parts;
+  const int64_t begin = (parts > 1 ? state.shard * part : 0) + range.first;
+  return {begin, begin + range.count};
 }
 
 bool IsMaster(const program::StateSpec& spec) { return spec.name == program::kMasterState; }
 
-// The weights of a state's range and their master, for the kernels that split and join them.
-kernels::Weights WeightsOf(const Engine& engine, const RankState& state, int set,
-                           const FlatBytes& master, program::StateFormat format, int64_t applied) {
-  const FlatBytes weights = WeightsAt(engine, state, set, applied);
-  const program::DType type = engine.programs().sets[set].type;
-  return {.type = NumberTypeOf(type),
-          .master_format = MasterFormatOf(format),
-          .weights = weights.data + (master.begin - weights.begin) * program::SizeOf(type),
-          .master = master.data};
+// The elements of `of` in bytes [offset, offset + size) of the slot that holds all of them.
+FlatRange PieceOf(const FlatRange& of, program::DType type, int64_t offset, size_t size) {
+  const int64_t element = program::SizeOf(type);
+  const int64_t begin = of.begin + offset / element;
+  return {begin, begin + static_cast<int64_t>(size) / element};
 }
 
 // Reads a logical range of a tensor in f32.
@@ -76,7 +76,7 @@ absl::Status LoadRange(const program::ParameterSet& set, int64_t begin, int64_t 
 // Reads the range in windows, and hands each to `take(first, count, values)`, where `first` counts
 // from the range's begin. Padding is zero.
 absl::Status LoadWindows(
-    const program::ParameterSet& set, const FlatBytes& range, int64_t cut_index,
+    const program::ParameterSet& set, const FlatRange& range, int64_t cut_index,
     const RangeReader& read,
     const std::function<void(int64_t first, int64_t count, const float* values)>& take) {
   std::vector<float> window;
@@ -122,49 +122,112 @@ void ReadMomentsAnywhere(const kernels::Moments& moments, int64_t begin, int64_t
   }
 }
 
-// Elements of a set as a checkpoint has them: in memory as they are, from `data` on, or made by
-// `read(first, count, out)`; both count from the range's begin.
+// Elements of a set as a checkpoint has them: in memory, from `data` on, or made by `read(first,
+// count, out)`; both count from the range's begin.
 struct Kept {
   checkpoint::DType dtype = checkpoint::DType::kF32;
-  FlatBytes range;
-  std::function<void(int64_t first, int64_t count, float* out)> read = {};
+  FlatRange range;
+  const std::byte* data = nullptr;
+  std::function<absl::Status(int64_t first, int64_t count, std::byte* out)> read = {};
 };
 
-Kept KeptState(const FlatBytes& range, program::StateFormat format) {
-  if (format == program::StateFormat::kF32) return {.range = range};
-  if (format == program::StateFormat::kBF16) {
-    return {.dtype = checkpoint::DType::kBF16, .range = range};
+// As they lie in a slot, from byte `offset` on.
+Kept KeptAsItIs(const Engine& engine, const std::shared_ptr<SlotSource>& source, int slot,
+                int64_t offset, int64_t applied, checkpoint::DType dtype, const FlatRange& range) {
+  if (!IsOnSsd(engine, slot)) {
+    return {
+        .dtype = dtype, .range = range, .data = engine.SlotBytes(slot, 0, applied).data() + offset};
   }
-  const kernels::Moments moments = {MomentFormatOf(format), range.data, range.count()};
-  return {.range = range, .read = [moments](int64_t first, int64_t count, float* out) {
-            ReadMomentsAnywhere(moments, first, count, out);
+  const int64_t size = checkpoint::SizeOf(dtype);
+  return {.dtype = dtype,
+          .range = range,
+          .read = [source, slot, offset, size](int64_t first, int64_t count, std::byte* out) {
+            return source->Read(slot, offset + first * size, count * size, out);
           }};
 }
 
-// The parameter itself: the master where there is one.
-Kept KeptParameter(const Engine& engine, const RankState& state, int set, int64_t applied) {
-  for (const auto& [slot, spec] : state.slots.sets[set].states) {
-    if (!IsMaster(spec)) continue;
-    const FlatBytes master = StateAt(engine, state, set, slot, applied);
-    if (spec.format == program::StateFormat::kF32) return {.range = master};
-    const kernels::Weights both = WeightsOf(engine, state, set, master, spec.format, applied);
-    return {.range = master, .read = [both](int64_t first, int64_t count, float* out) {
-              kernels::ReadMaster(both, first, count, out);
-            }};
+Kept KeptState(const Engine& engine, const std::shared_ptr<SlotSource>& source, int slot,
+               int64_t applied, program::StateFormat format, const FlatRange& range) {
+  if (format == program::StateFormat::kF32 || format == program::StateFormat::kBF16) {
+    const bool wide = format == program::StateFormat::kF32;
+    return KeptAsItIs(engine, source, slot, 0, applied,
+                      wide ? checkpoint::DType::kF32 : checkpoint::DType::kBF16, range);
   }
-  const FlatBytes weights = WeightsAt(engine, state, set, applied);
-  const program::DType type = engine.programs().sets[set].type;
-  if (type == program::DType::kF32) return {.range = weights};
-  return {.range = weights,
-          .read = [type, data = weights.data](int64_t first, int64_t count, float* out) {
-            kernels::ReadNumbers(NumberTypeOf(type), data, first, count, out);
+  return {.range = range,
+          .read = [source, slot, format, all = range.count()](int64_t first, int64_t count,
+                                                              std::byte* out) -> absl::Status {
+            ASSIGN_OR_RETURN(const std::byte* const data, source->Whole(slot));
+            // Of the kernels' pair of reading and writing only the former is used.
+            const kernels::Moments moments = {MomentFormatOf(format), const_cast<std::byte*>(data),
+                                              all};
+            ReadMomentsAnywhere(moments, first, count, reinterpret_cast<float*>(out));
+            return absl::OkStatus();
           }};
+}
+
+// 16-bit weights from byte `offset` of their slot on, and, where there is one, the master's
+// remainder.
+Kept KeptNarrow(const std::shared_ptr<SlotSource>& source, program::DType type, int weights,
+                int64_t offset, int remainder, const FlatRange& range) {
+  return {
+      .range = range, .read = [=](int64_t first, int64_t count, std::byte* out) -> absl::Status {
+        const int64_t size = program::SizeOf(type);
+        std::vector<std::byte> near(static_cast<size_t>(count * size));
+        RETURN_IF_ERROR(source->Read(weights, offset + first * size, count * size, near.data()));
+        auto* const values = reinterpret_cast<float*>(out);
+        if (remainder < 0) {
+          kernels::ReadNumbers(NumberTypeOf(type), near.data(), 0, count, values);
+          return absl::OkStatus();
+        }
+        std::vector<std::byte> rest(static_cast<size_t>(count * 2));
+        RETURN_IF_ERROR(source->Read(remainder, first * 2, count * 2, rest.data()));
+        kernels::ReadMaster({.type = NumberTypeOf(type),
+                             .master_format = MasterFormatOf(program::StateFormat::kRemainder),
+                             .weights = near.data(),
+                             .master = rest.data()},
+                            0, count, values);
+        return absl::OkStatus();
+      }};
+}
+
+// The parameter itself: the master where there is one. All that the rank has of it.
+std::vector<Kept> KeptParameter(const Engine& engine, const std::shared_ptr<SlotSource>& source,
+                                const RankState& state, int set, int64_t applied) {
+  const program::StateSlots::Set& slots = state.slots.sets[set];
+  const program::DType type = engine.programs().sets[set].type;
+  const FlatRange weights = WeightsOf(engine, state, set);
+  std::vector<Kept> kept;
+  for (size_t s = 0; s < slots.states.size(); ++s) {
+    if (!IsMaster(slots.states[s])) continue;
+    for (const program::StateSlots::Range& of : slots.ranges) {
+      const FlatRange range = StatesOf(engine, state, set, of);
+      if (slots.states[s].format == program::StateFormat::kF32) {
+        kept.push_back(
+            KeptAsItIs(engine, source, of.slots[s], 0, applied, checkpoint::DType::kF32, range));
+      } else {
+        kept.push_back(KeptNarrow(source, type, slots.parameters,
+                                  (range.begin - weights.begin) * program::SizeOf(type),
+                                  of.slots[s], range));
+      }
+    }
+    return kept;
+  }
+  if (type == program::DType::kF32) {
+    kept.push_back(
+        KeptAsItIs(engine, source, slots.parameters, 0, applied, checkpoint::DType::kF32, weights));
+  } else {
+    kept.push_back(KeptNarrow(source, type, slots.parameters, 0, -1, weights));
+  }
+  return kept;
 }
 
 // The part of [begin, end) of the set's flat layout that is kept here.
 void AddItems(const program::ParameterSet& set, const std::string& state, const Kept& kept,
               int64_t cut_index, int64_t begin, int64_t end,
               std::vector<checkpoint::SnapshotItem>& items) {
+  begin = std::max(begin, kept.range.begin);
+  end = std::min(end, kept.range.end);
+  if (begin >= end) return;
   for (const LogicalRange& range : LogicalRanges(set, begin, end, cut_index)) {
     checkpoint::SnapshotItem item;
     item.tensor = {range.name, state, range.shape, kept.dtype};
@@ -174,10 +237,10 @@ void AddItems(const program::ParameterSet& set, const std::string& state, const 
     const int64_t at = range.flat_begin - kept.range.begin;
     if (kept.read) {
       item.read = [read = kept.read, at](int64_t first, int64_t count, void* out) {
-        read(at + first, count, static_cast<float*>(out));
+        return read(at + first, count, static_cast<std::byte*>(out));
       };
     } else {
-      item.data = kept.range.data + at * checkpoint::SizeOf(kept.dtype);
+      item.data = kept.data + at * checkpoint::SizeOf(kept.dtype);
     }
     items.push_back(std::move(item));
   }
@@ -196,72 +259,75 @@ void FillPieces(device::ThreadPool& pool, int64_t count,
   });
 }
 
-// Of a set whose weights are not f32: them, and their master.
-void InitialiseNarrow(const Engine& engine, const RankState& state, int set, uint64_t seed,
-                      device::ThreadPool& pool) {
-  const program::ParameterSet& of = engine.programs().sets[set];
-  const auto make_from = [&](int64_t begin) {
-    return [&, begin](int64_t first, absl::Span<float> values) {
-      model::FillInitial(of, seed, begin + first, values, state.tensor);
-    };
+// Writes values of `of`'s elements from `first` on into the bytes of a range.
+using Writer = std::function<void(int64_t first, int64_t count, const float* values)>;
+// Fills such a range with values, through `write`, or where they are f32.
+using Filler = std::function<absl::Status(const FlatRange& range, const Writer& write)>;
+
+Writer WritesWeights(program::DType type, absl::Span<std::byte> bytes) {
+  const kernels::Weights weights = {.type = NumberTypeOf(type), .weights = bytes.data()};
+  return [weights](int64_t first, int64_t count, const float* values) {
+    kernels::WriteWeights(weights, first, count, values);
   };
-  const FlatBytes weights = WeightsAt(engine, state, set, 0);
-  const kernels::Weights only = {.type = NumberTypeOf(of.type), .weights = weights.data};
-  FillPieces(pool, weights.count(), make_from(weights.begin),
-             [&](int64_t first, int64_t count, const float* values) {
-               kernels::WriteWeights(only, first, count, values);
-             });
-  for (const auto& [slot, spec] : state.slots.sets[set].states) {
-    if (!IsMaster(spec)) continue;
-    const FlatBytes master = StateAt(engine, state, set, slot, 0);
-    const kernels::Weights both = WeightsOf(engine, state, set, master, spec.format, 0);
-    FillPieces(pool, master.count(), make_from(master.begin),
-               [&](int64_t first, int64_t count, const float* values) {
-                 kernels::WriteMasterOnly(both, first, count, values);
-               });
-  }
+}
+
+Writer WritesMaster(program::DType type, program::StateFormat format, absl::Span<std::byte> bytes) {
+  const kernels::Weights weights = {
+      .type = NumberTypeOf(type), .master_format = MasterFormatOf(format), .master = bytes.data()};
+  return [weights](int64_t first, int64_t count, const float* values) {
+    kernels::WriteMasterOnly(weights, first, count, values);
+  };
+}
+
+Writer WritesMoments(program::StateFormat format, absl::Span<std::byte> bytes, int64_t elements) {
+  const kernels::Moments moments = {MomentFormatOf(format), bytes.data(), elements};
+  return [moments](int64_t first, int64_t count, const float* values) {
+    kernels::WriteMoments(moments, first, count, values);
+  };
 }
 
 // A set's weights and, where there is one, their master.
-absl::Status LoadParameters(const Engine& engine, const RankState& state, int set, int64_t applied,
-                            const RangeReader& read) {
-  const program::ParameterSet& of = engine.programs().sets[set];
-  const FlatBytes weights = WeightsAt(engine, state, set, applied);
-  if (of.type == program::DType::kF32) {
-    return LoadRange(of, weights.begin, weights.end, state.tensor, read,
-                     reinterpret_cast<float*>(weights.data));
-  }
-  const kernels::Weights only = {.type = NumberTypeOf(of.type), .weights = weights.data};
-  RETURN_IF_ERROR(LoadWindows(of, weights, state.tensor, read,
-                              [&](int64_t first, int64_t count, const float* values) {
-                                kernels::WriteWeights(only, first, count, values);
-                              }));
-  for (const auto& [slot, spec] : state.slots.sets[set].states) {
-    if (!IsMaster(spec)) continue;
-    const FlatBytes master = StateAt(engine, state, set, slot, applied);
-    const kernels::Weights both = WeightsOf(engine, state, set, master, spec.format, applied);
-    RETURN_IF_ERROR(LoadWindows(of, master, state.tensor, read,
-                                [&](int64_t first, int64_t count, const float* values) {
-                                  kernels::WriteMasterOnly(both, first, count, values);
-                                }));
+absl::Status FillParameters(Engine& engine, const RankState& state, int set, int64_t applied,
+                            const Filler& fill) {
+  const program::StateSlots::Set& slots = state.slots.sets[set];
+  const program::DType type = engine.programs().sets[set].type;
+  const FlatRange weights = WeightsOf(engine, state, set);
+  RETURN_IF_ERROR(FillSlot(engine, slots.parameters, applied, program::SizeOf(type),
+                           [&](int64_t offset, absl::Span<std::byte> bytes) {
+                             return fill(PieceOf(weights, type, offset, bytes.size()),
+                                         WritesWeights(type, bytes));
+                           }));
+  for (size_t s = 0; s < slots.states.size(); ++s) {
+    if (!IsMaster(slots.states[s])) continue;
+    for (const program::StateSlots::Range& range : slots.ranges) {
+      RETURN_IF_ERROR(FillSlot(engine, range.slots[s], applied, kWhole,
+                               [&](int64_t, absl::Span<std::byte> bytes) {
+                                 return fill(StatesOf(engine, state, set, range),
+                                             WritesMaster(type, slots.states[s].format, bytes));
+                               }));
+    }
   }
   return absl::OkStatus();
 }
 
-absl::Status LoadMoments(const Engine& engine, const RankState& state, int set,
-                         const program::StateSlots::Set::State& kept, int64_t applied,
-                         const RangeReader& read) {
-  const program::ParameterSet& of = engine.programs().sets[set];
-  const FlatBytes range = StateAt(engine, state, set, kept.slot, applied);
-  if (kept.spec.format == program::StateFormat::kF32) {
-    return LoadRange(of, range.begin, range.end, state.tensor, read,
-                     reinterpret_cast<float*>(range.data));
+Filler FromReader(const program::ParameterSet& set, int64_t cut_index, const RangeReader& read) {
+  return [&set, cut_index, read](const FlatRange& range, const Writer& write) {
+    return LoadWindows(set, range, cut_index, read, write);
+  };
+}
+
+absl::Status LoadMoments(Engine& engine, const RankState& state, int set, size_t which,
+                         int64_t applied, const RangeReader& read) {
+  const program::StateSlots::Set& slots = state.slots.sets[set];
+  const Filler fill = FromReader(engine.programs().sets[set], state.tensor, read);
+  for (const program::StateSlots::Range& range : slots.ranges) {
+    RETURN_IF_ERROR(FillSlot(
+        engine, range.slots[which], applied, kWhole, [&](int64_t, absl::Span<std::byte> bytes) {
+          return fill(StatesOf(engine, state, set, range),
+                      WritesMoments(slots.states[which].format, bytes, range.count));
+        }));
   }
-  const kernels::Moments moments = {MomentFormatOf(kept.spec.format), range.data, range.count()};
-  return LoadWindows(of, range, state.tensor, read,
-                     [&](int64_t first, int64_t count, const float* values) {
-                       kernels::WriteMoments(moments, first, count, values);
-                     });
+  return absl::OkStatus();
 }
 
 bool IsAmong(const program::ParameterSet& set, Sets which) {
@@ -281,83 +347,94 @@ RankState StateOf(const program::StateSlots& slots, const program::Mesh& mesh, i
   return state;
 }
 
-void InitialiseState(const Engine& engine, const RankState& state, Sets which, uint64_t seed,
-                     device::ThreadPool& pool) {
+absl::Status InitialiseState(Engine& engine, const RankState& state, Sets which, uint64_t seed,
+                             device::ThreadPool& pool) {
   const std::vector<program::ParameterSet>& sets = engine.programs().sets;
   for (int s = 0; s < static_cast<int>(sets.size()); ++s) {
     if (!IsAmong(sets[s], which)) continue;
     STRATA_CHECK(sets[s].type != program::DType::kNf4);
-    if (sets[s].type != program::DType::kF32) {
-      InitialiseNarrow(engine, state, s, seed, pool);
-      continue;
-    }
-    const FlatBytes span = WeightsAt(engine, state, s, 0);
-    float* const values = reinterpret_cast<float*>(span.data);
-    pool.ParallelFor(common::CeilDivide(span.count(), kInitialisePiece), [&](int64_t piece, int) {
-      const int64_t begin = piece * kInitialisePiece;
-      const int64_t count = std::min(kInitialisePiece, span.count() - begin);
-      model::FillInitial(sets[s], seed, span.begin + begin,
-                         absl::MakeSpan(values + begin, static_cast<size_t>(count)), state.tensor);
-    });
+    const Filler fill = [&](const FlatRange& range, const Writer& write) {
+      FillPieces(
+          pool, range.count(),
+          [&](int64_t first, absl::Span<float> values) {
+            model::FillInitial(sets[s], seed, range.begin + first, values, state.tensor);
+          },
+          write);
+      return absl::OkStatus();
+    };
+    RETURN_IF_ERROR(FillParameters(engine, state, s, 0, fill));
   }
+  return absl::OkStatus();
 }
 
-absl::Status LoadState(const Engine& engine, const RankState& state, int64_t applied,
+absl::Status LoadState(Engine& engine, const RankState& state, int64_t applied,
                        checkpoint::Checkpoint& source) {
   const std::vector<program::ParameterSet>& sets = engine.programs().sets;
   for (int s = 0; s < static_cast<int>(sets.size()); ++s) {
     if (!IsAmong(sets[s], Sets::kTrained)) continue;
     RETURN_IF_ERROR(
-        LoadParameters(engine, state, s, applied, FromCheckpoint(source, kParameterState)));
-    for (const program::StateSlots::Set::State& kept : state.slots.sets[s].states) {
-      if (IsMaster(kept.spec)) continue;
-      RETURN_IF_ERROR(
-          LoadMoments(engine, state, s, kept, applied, FromCheckpoint(source, kept.spec.name)));
+        FillParameters(engine, state, s, applied,
+                       FromReader(sets[s], state.tensor, FromCheckpoint(source, kParameterState))));
+    const std::vector<program::StateSpec>& states = state.slots.sets[s].states;
+    for (size_t which = 0; which < states.size(); ++which) {
+      if (IsMaster(states[which])) continue;
+      RETURN_IF_ERROR(LoadMoments(engine, state, s, which, applied,
+                                  FromCheckpoint(source, states[which].name)));
     }
   }
   return absl::OkStatus();
 }
 
-absl::Status LoadWeights(const Engine& engine, const RankState& state, Sets which,
+absl::Status LoadWeights(Engine& engine, const RankState& state, Sets which,
                          checkpoint::TensorSource& source) {
   const std::vector<program::ParameterSet>& sets = engine.programs().sets;
+  const RangeReader read = [&source](const LogicalRange& range, float* out) {
+    return source.ReadRegion(range.name, range.region(), out);
+  };
   for (int s = 0; s < static_cast<int>(sets.size()); ++s) {
     if (!IsAmong(sets[s], which)) continue;
-    if (sets[s].type == program::DType::kNf4) {
-      const program::StateSlots::Set& slots = state.slots.sets[s];
-      const int64_t begin =
-          slots.parameter_parts > 1 ? state.shard * (sets[s].elements / slots.parameter_parts) : 0;
-      RETURN_IF_ERROR(LoadQuantised(sets[s], begin, state.tensor, source,
-                                    engine.SlotBytes(slots.parameters, 0, 0)));
+    if (sets[s].type != program::DType::kNf4) {
+      RETURN_IF_ERROR(FillParameters(engine, state, s, 0, FromReader(sets[s], state.tensor, read)));
       continue;
     }
-    const RangeReader read = [&source](const LogicalRange& range, float* out) {
-      return source.ReadRegion(range.name, range.region(), out);
-    };
-    RETURN_IF_ERROR(LoadParameters(engine, state, s, 0, read));
+    const FlatRange range = WeightsOf(engine, state, s);
+    RETURN_IF_ERROR(
+        FillSlot(engine, state.slots.sets[s].parameters, 0, program::kNf4UnitBytes,
+                 [&](int64_t offset, absl::Span<std::byte> units) {
+                   const int64_t first = offset / program::kNf4UnitBytes * program::kNf4Unit;
+                   return LoadQuantised(sets[s], range.begin + first, state.tensor, source, units);
+                 }));
   }
   return absl::OkStatus();
 }
 
-std::vector<checkpoint::SnapshotItem> SnapshotItems(const Engine& engine, const RankState& state,
+std::vector<checkpoint::SnapshotItem> SnapshotItems(Engine& engine, const RankState& state,
                                                     int64_t applied) {
   const std::vector<program::ParameterSet>& sets = engine.programs().sets;
+  const auto source = std::make_shared<SlotSource>(engine, applied);
   std::vector<checkpoint::SnapshotItem> items;
   for (int s = 0; s < static_cast<int>(sets.size()); ++s) {
     if (!IsAmong(sets[s], Sets::kTrained)) continue;
     // Of what several ranks hold, one writes: of a tied set the first stage, of what a tensor group
     // does not cut its first rank, of its shard each replica a part.
-    if (!state.slots.sets[s].saved || (state.tensor > 0 && !IsCut(sets[s]))) continue;
+    const program::StateSlots::Set& slots = state.slots.sets[s];
+    if (!slots.saved || (state.tensor > 0 && !IsCut(sets[s]))) continue;
     const int64_t parts = int64_t{state.shards} * state.replicas;
     const int64_t part = int64_t{state.shard} * state.replicas + state.replica;
     const int64_t begin = sets[s].elements * part / parts;
     const int64_t end = sets[s].elements * (part + 1) / parts;
-    AddItems(sets[s], kParameterState, KeptParameter(engine, state, s, applied), state.tensor,
-             begin, end, items);
-    for (const auto& [slot, spec] : state.slots.sets[s].states) {
+    for (const Kept& kept : KeptParameter(engine, source, state, s, applied)) {
+      AddItems(sets[s], kParameterState, kept, state.tensor, begin, end, items);
+    }
+    for (size_t which = 0; which < slots.states.size(); ++which) {
+      const program::StateSpec& spec = slots.states[which];
       if (IsMaster(spec)) continue;
-      AddItems(sets[s], spec.name, KeptState(StateAt(engine, state, s, slot, applied), spec.format),
-               state.tensor, begin, end, items);
+      for (const program::StateSlots::Range& range : slots.ranges) {
+        AddItems(sets[s], spec.name,
+                 KeptState(engine, source, range.slots[which], applied, spec.format,
+                           StatesOf(engine, state, s, range)),
+                 state.tensor, begin, end, items);
+      }
     }
   }
   return items;

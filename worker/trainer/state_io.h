@@ -36,22 +36,22 @@ RankState StateOf(const program::StateSlots& slots, const program::Mesh& mesh, i
 enum class Sets : uint8_t { kAll, kFrozen, kTrained };
 
 // Fills parameters from the seed, each element the same whoever holds it; moments are zero in a new
-// engine.
-void InitialiseState(const Engine& engine, const RankState& state, Sets which, uint64_t seed,
-                     device::ThreadPool& pool);
+// engine. Errors: those of the SSD tier.
+absl::Status InitialiseState(Engine& engine, const RankState& state, Sets which, uint64_t seed,
+                             device::ThreadPool& pool);
 
 // Fills what is trained from a checkpoint of any layout, with what had been `applied` updates.
 // Errors: those of Checkpoint::ReadRange, and InvalidArgument where a tensor has another shape.
-absl::Status LoadState(const Engine& engine, const RankState& state, int64_t applied,
+absl::Status LoadState(Engine& engine, const RankState& state, int64_t applied,
                        checkpoint::Checkpoint& source);
 
 // Fills the parameters alone, in a new engine, from weights of any layout. Errors of the source.
-absl::Status LoadWeights(const Engine& engine, const RankState& state, Sets which,
+absl::Status LoadWeights(Engine& engine, const RankState& state, Sets which,
                          checkpoint::TensorSource& source);
 
 // This rank's part of what is trained, in every state: with those of the other ranks everything
-// once. Valid until the update after.
-std::vector<checkpoint::SnapshotItem> SnapshotItems(const Engine& engine, const RankState& state,
+// once. After Engine::Drain; valid until the update after.
+std::vector<checkpoint::SnapshotItem> SnapshotItems(Engine& engine, const RankState& state,
                                                     int64_t applied);
 
 // The model's constants in their slots (-1: not of this rank) by model/rope_table.h, which says

@@ -211,9 +211,8 @@ class Training {
                        OpenAdapter(job_, engine().programs().sets, context_.files));
       return LoadWeights(engine(), state_, which, *adapter);
     }
-    InitialiseState(engine(), state_, which, static_cast<uint64_t>(job_.train().seed()),
-                    rank_engine_->pool());
-    return absl::OkStatus();
+    return InitialiseState(engine(), state_, which, static_cast<uint64_t>(job_.train().seed()),
+                           rank_engine_->pool());
   }
 
   absl::StatusOr<std::unique_ptr<checkpoint::Checkpoint>> OpenStart(
@@ -304,6 +303,8 @@ class Training {
     // The next step waits for the disk where it changes what is being written.
     context_.progress->SetCheckpointStep(step_ + 1);
     context_.progress->SetPhase(Phase::kCommitting);
+    // Also what goes home on other streams than updates'.
+    RETURN_IF_ERROR(engine().Drain());
     const absl::Status status =
         checkpoints_->Begin(info, SnapshotItems(engine(), state_, applied_));
     context_.progress->SetPhase(Phase::kTraining);

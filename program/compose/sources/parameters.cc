@@ -62,7 +62,7 @@ int Parameters::Bring(const Need& need) {
   const bool gathered = plan.parameter_parts > 1;
   const int place = stage_.assembler.AddTransient(
       absl::StrCat(gathered ? "gathered " : "fetched ", what), SlotClass::kParameters, need.bytes);
-  Operand own = state_.Held(position, State::kParameters, 0);
+  Operand own = state_.Parameters(position);
   if (plan.parameters != Home::kDevice) {
     const Operand to = gathered ? stage_.OwnPart(stage_.plan.shard_group(), place, need.bytes)
                                 : Whole(place, need.bytes);

@@ -1,6 +1,7 @@
 #include "program/compose/updates/set_update.h"
 
 #include <algorithm>
+#include <functional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -8,93 +9,104 @@
 namespace strata::program {
 namespace {
 
-// What is at home there is brought to where the set is updated.
-bool IsStaged(const SetPlan& set, Home home) {
-  if (home == Home::kSsd) return true;
-  return (home == Home::kDevice) != (set.state == Home::kDevice);
+// Whether what is at home there is brought to where a range's state is updated.
+bool IsStaged(Home state, Home home) {
+  return home == Home::kSsd || (home == Home::kDevice) != (state == Home::kDevice);
 }
 
-// Through a slab, and whole.
-bool NeedsSlab(const SetPlan& set, Home home) {
-  return set.state != Home::kDevice && IsStaged(set, home);
+bool NeedsSlab(Home state, Home home) { return state != Home::kDevice && IsStaged(state, home); }
+
+// Calls with each range of the stage, its set and the set's position.
+void ForRanges(const Stage& stage,
+               const std::function<void(int, const SetPlan&, const StateRange&)>& visit) {
+  for (size_t s = 0; s < stage.sets.sets.size(); ++s) {
+    for (const StateRange& range : stage.sets.sets[s].ranges) {
+      visit(static_cast<int>(s), stage.sets.sets[s], range);
+    }
+  }
 }
 
 }  // namespace
 
 int64_t SetUpdate::SlabBytes(const Stage& stage, const State& state) {
-  int64_t bytes = 0;
-  for (size_t s = 0; s < stage.sets.sets.size(); ++s) {
-    const SetPlan& set = stage.sets.sets[s];
-    const ParameterSet& of = stage.SetOf(set);
-    if (!set.trainable) continue;
-    if (NeedsSlab(set, set.parameters)) bytes = std::max(bytes, of.bytes() / set.state_parts);
-    if (NeedsSlab(set, set.gradients)) {
-      bytes = std::max(bytes, BytesOf(stage.plan.gradient, of.elements / set.state_parts));
+  int64_t most = 0;
+  ForRanges(stage, [&](int s, const SetPlan& set, const StateRange& range) {
+    const auto needs = [&](Home home, int64_t bytes) {
+      if (NeedsSlab(range.home, home)) most = std::max(most, bytes);
+    };
+    needs(set.parameters, BytesOf(stage.SetOf(set).type, range.count));
+    needs(set.gradients, BytesOf(stage.plan.gradient, range.count));
+    for (const StateSpec& spec : state.states(s)) {
+      needs(range.home, BytesOf(spec.format, range.count));
     }
-    if (!NeedsSlab(set, set.state)) continue;
-    for (const StateSpec& spec : state.states(static_cast<int>(s))) {
-      bytes = std::max(bytes, BytesOf(spec.format, of.elements / set.state_parts));
-    }
-  }
-  return bytes;
+  });
+  return most;
 }
 
 int SetUpdate::SlabsAtOnce(const Stage& stage, const State& state) {
   int most = 0;
-  for (size_t s = 0; s < stage.sets.sets.size(); ++s) {
-    const SetPlan& set = stage.sets.sets[s];
-    if (!set.trainable) continue;
-    int count = (NeedsSlab(set, set.parameters) ? 1 : 0) + (NeedsSlab(set, set.gradients) ? 1 : 0);
-    if (NeedsSlab(set, set.state)) {
-      count += static_cast<int>(state.states(static_cast<int>(s)).size());
-      if (stage.plan.update == UpdatePolicy::kSpeculative) ++count;
-    }
+  ForRanges(stage, [&](int s, const SetPlan& set, const StateRange& range) {
+    int count = 0;
+    const auto needs = [&](Home home, int slabs) {
+      if (NeedsSlab(range.home, home)) count += slabs;
+    };
+    needs(set.parameters, 1);
+    needs(set.gradients, 1);
+    const int states = static_cast<int>(state.states(s).size());
+    needs(range.home, states + (stage.plan.update == UpdatePolicy::kSpeculative ? 1 : 0));
     most = std::max(most, count);
-  }
+  });
   return most;
 }
 
-Operand SetUpdate::Staged(int set, const Operand& home, const std::string& what) {
-  if (PlanOf(set).state != Home::kDevice) return transfers_.Slab(home.bytes);
+std::vector<SetUpdate::Range> SetUpdate::RangesOf(int set) const {
+  std::vector<Range> ranges;
+  for (const StateRange& range : PlanOf(set).ranges) {
+    ranges.push_back({set, static_cast<int>(ranges.size()), range.home});
+  }
+  return ranges;
+}
+
+Operand SetUpdate::Staged(const Range& range, const Operand& home, const std::string& what) {
+  if (range.home != Home::kDevice) return transfers_.Slab(home.bytes);
   return Whole(stage_.assembler.AddTransient(absl::StrCat(what, " to update"), SlotClass::kStaging,
                                              home.bytes),
                home.bytes);
 }
 
-std::vector<SetUpdate::Part> SetUpdate::PartsOf(int set) {
+std::vector<SetUpdate::Part> SetUpdate::PartsOf(const Range& range) {
   std::vector<Part> parts;
-  for (int part = 0; part < state_.parts(set); ++part) {
-    Part& added = parts.emplace_back(Part{.home = state_.Held(set, part, 0)});
-    const bool weights = part == State::kParameters;
-    if (weights && Publishes(set)) {
-      added.home = stage_.OwnPart(stage_.plan.shard_group(), state_.slot(set), added.home.bytes);
-    }
-    if (!IsStaged(PlanOf(set), weights ? PlanOf(set).parameters : PlanOf(set).state)) continue;
-    added.staged =
-        Staged(set, added.home, absl::StrCat(state_.Title(set, part), " of ", NameOf(set)));
+  for (int part = 0; part < state_.parts(range.set); ++part) {
+    Part& added = parts.emplace_back(Part{state_.Held(range.set, range.index, part, 0), {}});
+    const Home home = part == State::kParameters ? PlanOf(range.set).parameters : range.home;
+    if (!IsStaged(range.home, home)) continue;
+    added.staged = Staged(range, added.home,
+                          absl::StrCat(state_.Title(range.set, part), " of ", NameOf(range.set)));
   }
   return parts;
 }
 
-void SetUpdate::ReadParts(int set, const std::vector<Part>& parts) {
-  for (int part = 0; part < state_.parts(set); ++part) {
-    if (parts[part].staged.slot < 0 || !state_.IsRead(set, part)) continue;
+void SetUpdate::ReadParts(const Range& range, const std::vector<Part>& parts) {
+  for (int part = 0; part < state_.parts(range.set); ++part) {
+    if (parts[part].staged.slot < 0 || !state_.IsRead(range.set, part)) continue;
     transfers_.Move(parts[part].home, parts[part].staged, Purpose::kUpdate,
-                    absl::StrCat(state_.Title(set, part), " of ", NameOf(set)));
+                    absl::StrCat(state_.Title(range.set, part), " of ", NameOf(range.set)));
   }
 }
 
-void SetUpdate::WriteParts(int set, const std::vector<Part>& parts) {
-  for (int part = 0; part < state_.parts(set); ++part) {
+void SetUpdate::WriteParts(const Range& range, const std::vector<Part>& parts) {
+  for (int part = 0; part < state_.parts(range.set); ++part) {
     if (parts[part].staged.slot < 0) continue;
     Operand next = parts[part].home;
     next.version = 1;
-    transfers_.Move(parts[part].staged, next, Purpose::kUpdate,
-                    absl::StrCat("next ", state_.Title(set, part), " of ", NameOf(set)));
+    transfers_.Move(
+        parts[part].staged, next, Purpose::kUpdate,
+        absl::StrCat("next ", state_.Title(range.set, part), " of ", NameOf(range.set)));
   }
 }
 
-Operand SetUpdate::At(int set, const std::vector<Part>& parts, int part, int version) const {
+Operand SetUpdate::At(const Range& range, const std::vector<Part>& parts, int part,
+                      int version) const {
   Operand operand = parts[part].staged;
   if (operand.slot < 0) {
     operand = parts[part].home;
@@ -102,53 +114,69 @@ Operand SetUpdate::At(int set, const std::vector<Part>& parts, int part, int ver
   }
   // Also where the part is a slot of its own and nothing moves.
   return part == State::kParameters && operand.shard_group == Group::kNone
-             ? state_.InRange(set, operand)
+             ? state_.InRange(range.set, operand)
              : operand;
 }
 
 void SetUpdate::Run(int set, const Operand& gradient) {
+  for (const Range& range : RangesOf(set)) {
+    const StateRange& of = PlanOf(set).ranges[range.index];
+    Operand piece = gradient;
+    piece.offset += BytesOf(stage_.plan.gradient, of.first);
+    piece.bytes = BytesOf(stage_.plan.gradient, of.count);
+    RunRange(range, piece);
+  }
+}
+
+void SetUpdate::RunRange(const Range& range, const Operand& gradient) {
   Operand there = gradient;
-  if (IsStaged(PlanOf(set), PlanOf(set).gradients)) {
-    const std::string what = absl::StrCat("gradient of ", NameOf(set));
-    there = Staged(set, gradient, what);
+  if (IsStaged(range.home, PlanOf(range.set).gradients)) {
+    const std::string what = absl::StrCat("gradient of ", NameOf(range.set));
+    there = Staged(range, gradient, what);
     transfers_.Move(gradient, there, Purpose::kUpdate, what);
   }
-  const std::vector<Part> parts = PartsOf(set);
-  ReadParts(set, parts);
-  state_.CallUpdate(set, there, ScalarsOf(set),
-                    [&](int part, int version) { return At(set, parts, part, version); });
-  WriteParts(set, parts);
+  const std::vector<Part> parts = PartsOf(range);
+  ReadParts(range, parts);
+  state_.CallUpdate(range.set, range.index, there, ScalarsOf(range),
+                    [&](int part, int version) { return At(range, parts, part, version); });
+  WriteParts(range, parts);
 }
 
 void SetUpdate::FixUp(int set) {
-  const std::vector<Part> parts = PartsOf(set);
-  ReadParts(set, parts);
-  Operand next = state_.Held(set, State::kStates, 1);
-  if (IsStaged(PlanOf(set), PlanOf(set).state)) {
-    const std::string what = absl::StrCat("next first moment of ", NameOf(set));
-    const Operand staged = Staged(set, next, what);
+  for (const Range& range : RangesOf(set)) FixUpRange(range);
+}
+
+void SetUpdate::FixUpRange(const Range& range) {
+  const std::vector<Part> parts = PartsOf(range);
+  ReadParts(range, parts);
+  Operand next = state_.Held(range.set, range.index, State::kStates, 1);
+  if (IsStaged(range.home, range.home)) {
+    const std::string what = absl::StrCat("next first moment of ", NameOf(range.set));
+    const Operand staged = Staged(range, next, what);
     transfers_.Move(next, staged, Purpose::kFixUp, what);
     next = staged;
   }
   std::vector<Operand> operands;
-  for (int part = 0; part < state_.parts(set); ++part) {
-    operands.push_back(At(set, parts, part, 0));
+  for (int part = 0; part < state_.parts(range.set); ++part) {
+    operands.push_back(At(range, parts, part, 0));
   }
   operands.push_back(next);
-  operands.push_back(ScalarsOf(set));
-  for (int part = 0; part < state_.parts(set); ++part) {
-    operands.push_back(At(set, parts, part, 1));
+  operands.push_back(ScalarsOf(range));
+  for (int part = 0; part < state_.parts(range.set); ++part) {
+    operands.push_back(At(range, parts, part, 1));
     operands.back().access = Access::kWrite;
   }
   // The attributes of the update that is made again: rates, and which ranges decay.
-  const Op& update = stage_.assembler.set().templates[state_.update_template(set)].ops.front();
+  const int update = state_.update_template(range.set, range.index);
+  const Op& made = stage_.assembler.set().templates[update].ops.front();
   Op fix_up{.kind = OpKind::kAdamWFixUp,
-            .ints = update.ints,
-            .floats = update.floats,
+            .ints = made.ints,
+            .floats = made.floats,
             .flops = 4.0 * static_cast<double>(next.bytes)};
-  stage_.assembler.CallOp(std::move(fix_up), Purpose::kFixUp, absl::StrCat("fix up ", NameOf(set)),
-                          std::move(operands), stage_.plan.UpdateStream(PlanOf(set).state));
-  WriteParts(set, parts);
+  stage_.assembler.CallOp(std::move(fix_up), Purpose::kFixUp,
+                          absl::StrCat("fix up ", NameOf(range.set)), std::move(operands),
+                          stage_.plan.UpdateStream(range.home));
+  WriteParts(range, parts);
 }
 
 void SetUpdate::Publish(int set) {

@@ -1,5 +1,6 @@
-// The update of one set, wherever its bytes are at home. It runs where the state lives, on the
-// device or on the host; what lives elsewhere is brought there, and goes back as the next version.
+// The update of one set, range by range, wherever its bytes are at home. It runs where the range's
+// state lives, on the device or on the host; what lives elsewhere is brought there, and goes back
+// as the next version.
 #ifndef STRATA_PROGRAM_COMPOSE_UPDATES_SET_UPDATE_H_
 #define STRATA_PROGRAM_COMPOSE_UPDATES_SET_UPDATE_H_
 
@@ -43,24 +44,32 @@ class SetUpdate {
   static int SlabsAtOnce(const Stage& stage, const State& state);
 
  private:
-  // Where the update reads or writes version 0 or 1 of a part: at home, or in `staged`.
+  struct Range {
+    int set = -1;
+    int index = -1;  // in SetPlan::ranges
+    Home home = Home::kDevice;
+  };
+  // What of a part of the state the update reads as version 0 and writes as version 1.
   struct Part {
-    Operand home;    // what of it this rank updates
-    Operand staged;  // slot -1: updated at home
+    Operand home;
+    Operand staged;  // where it is brought; slot -1: updated at home
   };
   const SetPlan& PlanOf(int set) const { return stage_.sets.sets[set]; }
   const std::string& NameOf(int set) const { return stage_.SetOf(PlanOf(set)).name; }
   bool Publishes(int set) const {
     return PlanOf(set).state_parts > 1 && PlanOf(set).parameter_parts == 1;
   }
-  std::vector<Part> PartsOf(int set);
-  Operand Staged(int set, const Operand& home, const std::string& what);
-  void ReadParts(int set, const std::vector<Part>& parts);
-  void WriteParts(int set, const std::vector<Part>& parts);
+  std::vector<Range> RangesOf(int set) const;
+  void RunRange(const Range& range, const Operand& gradient);
+  void FixUpRange(const Range& range);
+  std::vector<Part> PartsOf(const Range& range);
+  Operand Staged(const Range& range, const Operand& home, const std::string& what);
+  void ReadParts(const Range& range, const std::vector<Part>& parts);
+  void WriteParts(const Range& range, const std::vector<Part>& parts);
   // What the update works on of a part.
-  Operand At(int set, const std::vector<Part>& parts, int part, int version) const;
-  const Operand& ScalarsOf(int set) const {
-    return PlanOf(set).state == Home::kDevice ? scalars_.device : scalars_.host;
+  Operand At(const Range& range, const std::vector<Part>& parts, int part, int version) const;
+  const Operand& ScalarsOf(const Range& range) const {
+    return range.home == Home::kDevice ? scalars_.device : scalars_.host;
   }
 
   const Stage& stage_;

@@ -53,7 +53,7 @@ BoundNumbers ReadNumbers(OpReader& reader, const UpdateNumbers& of) {
   for (int operand = 0; operand < reader.operands(); ++operand) {
     shard_index = std::max(shard_index, reader.operand(operand).shard_index);
   }
-  bound.segments = CutAtDecay(of.decay, shard_index * of.count, of.count,
+  bound.segments = CutAtDecay(of.decay, shard_index * of.stride + of.first, of.count,
                               of.has_blocks() ? program::kStateBlock : 16);
   for (const DecaySegment& segment : bound.segments) {
     if (!of.has_blocks() || segment.begin % program::kStateBlock == 0) continue;

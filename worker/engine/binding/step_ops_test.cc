@@ -75,15 +75,17 @@ TEST_F(OpBinding, AdamWDecaysTheRangesItIsTold) {
   Set(scalars, Scalar::kLearningRate, 0.01);
   Set(scalars, Scalar::kApplied, 4);
   Set(scalars, Scalar::kClipFactor, 0.5);
-  ExpectSame({.kind = OpKind::kAdamW, .ints = {64, 16, 26}, .floats = {0.9, 0.95, 1e-8, 0.1}}, [&] {
-    for (const auto& [begin, end, decay] :
-         {std::tuple{0, 16, 0.0}, std::tuple{16, 32, 0.1}, std::tuple{32, 64, 0.0}}) {
-      kernels::AdamW(context_, end - begin,
-                     {.learning_rate = 0.01, .weight_decay = decay, .step = 5, .grad_factor = 0.5},
-                     D(gradient) + begin, D(param) + begin, D(m) + begin, D(v) + begin,
-                     D(param_out) + begin, D(m_out) + begin, D(v_out) + begin);
-    }
-  });
+  ExpectSame(
+      {.kind = OpKind::kAdamW, .ints = {64, 0, 64, 16, 26}, .floats = {0.9, 0.95, 1e-8, 0.1}}, [&] {
+        for (const auto& [begin, end, decay] :
+             {std::tuple{0, 16, 0.0}, std::tuple{16, 32, 0.1}, std::tuple{32, 64, 0.0}}) {
+          kernels::AdamW(
+              context_, end - begin,
+              {.learning_rate = 0.01, .weight_decay = decay, .step = 5, .grad_factor = 0.5},
+              D(gradient) + begin, D(param) + begin, D(m) + begin, D(v) + begin,
+              D(param_out) + begin, D(m_out) + begin, D(v_out) + begin);
+        }
+      });
 }
 
 TEST_F(OpBinding, AdamWFixUpClipsTheGradientThatTheMomentsTell) {
@@ -93,43 +95,51 @@ TEST_F(OpBinding, AdamWFixUpClipsTheGradientThatTheMomentsTell) {
   Set(scalars, Scalar::kLearningRate, 0.01);
   Set(scalars, Scalar::kApplied, 4);
   Set(scalars, Scalar::kClipFactor, 0.25);
-  ExpectSame({.kind = OpKind::kAdamWFixUp, .ints = {64, 16, 26}, .floats = {0.9, 0.95, 1e-8, 0.1}},
-             [&] {
-               for (const auto& [begin, end, decay] :
-                    {std::tuple{0, 16, 0.0}, std::tuple{16, 32, 0.1}, std::tuple{32, 64, 0.0}}) {
-                 kernels::AdamWFixUp(
-                     context_, end - begin,
-                     {.learning_rate = 0.01, .weight_decay = decay, .step = 5, .grad_factor = 0.25},
-                     D(next_m) + begin, D(param) + begin, D(m) + begin, D(v) + begin,
-                     D(param_out) + begin, D(m_out) + begin, D(v_out) + begin);
-               }
-             });
+  ExpectSame(
+      {.kind = OpKind::kAdamWFixUp, .ints = {64, 0, 64, 16, 26}, .floats = {0.9, 0.95, 1e-8, 0.1}},
+      [&] {
+        for (const auto& [begin, end, decay] :
+             {std::tuple{0, 16, 0.0}, std::tuple{16, 32, 0.1}, std::tuple{32, 64, 0.0}}) {
+          kernels::AdamWFixUp(
+              context_, end - begin,
+              {.learning_rate = 0.01, .weight_decay = decay, .step = 5, .grad_factor = 0.25},
+              D(next_m) + begin, D(param) + begin, D(m) + begin, D(v) + begin, D(param_out) + begin,
+              D(m_out) + begin, D(v_out) + begin);
+        }
+      });
 }
 
-TEST_F(OpBinding, AdamWOnShardsGivesTheBitsOfTheWhole) {
+TEST_F(OpBinding, AdamWOnRangesOfShardsGivesTheBitsOfTheWhole) {
   const int param = Floats(96), m = Floats(96), v = Floats(96), gradient = Floats(96);
   const int scalars = Scalars(), param_out = Floats(96), m_out = Floats(96), v_out = Floats(96);
   for (int i = 0; i < 96; ++i) F(v)[i] = std::abs(F(v)[i]);
   Set(scalars, Scalar::kLearningRate, 0.01);
   Set(scalars, Scalar::kClipFactor, 1);
-  Op op{.kind = OpKind::kAdamW, .ints = {96, 0, 40, 64, 90}, .floats = {0.9, 0.95, 1e-8, 0.1}};
+  Op op{
+      .kind = OpKind::kAdamW, .ints = {96, 0, 96, 0, 40, 64, 90}, .floats = {0.9, 0.95, 1e-8, 0.1}};
   BoundOp whole;
   ASSERT_TRUE(Bind(op, &whole).ok());
   ASSERT_TRUE(whole().ok());
   const std::vector<float> expected(F(param_out), F(param_out) + 96);
   std::fill_n(F(param_out), 96, 0.0f);
-  op.ints[0] = 48;
-  for (int shard = 0; shard < 2; ++shard) {
-    std::vector<BoundOperand> operands = Operands();
-    for (const int i : {param, m, v, gradient, param_out, m_out, v_out}) {
-      operands[i].data += shard * 48 * 4;
-      operands[i].offset = shard * 48 * 4;
-      operands[i].bytes = 48 * 4;
+  // Each rank's part in two ranges.
+  for (const int first : {0, 16}) {
+    const int count = first == 0 ? 16 : 32;
+    op.ints[0] = count;
+    op.ints[1] = first;
+    op.ints[2] = 48;
+    for (int shard = 0; shard < 2; ++shard) {
+      std::vector<BoundOperand> operands = Operands();
+      for (const int i : {param, m, v, gradient, param_out, m_out, v_out}) {
+        operands[i].offset = (shard * 48 + first) * 4;
+        operands[i].data += operands[i].offset;
+        operands[i].bytes = count * 4;
+      }
+      operands[param].shard_index = shard;
+      const absl::StatusOr<BoundOp> part = BindOp(op, operands, environment_);
+      ASSERT_TRUE(part.ok()) << part.status();
+      ASSERT_TRUE((*part)().ok());
     }
-    operands[param].shard_index = shard;
-    const absl::StatusOr<BoundOp> part = BindOp(op, operands, environment_);
-    ASSERT_TRUE(part.ok()) << part.status();
-    ASSERT_TRUE((*part)().ok());
   }
   EXPECT_EQ(std::vector<float>(F(param_out), F(param_out) + 96), expected);
 }

@@ -45,8 +45,8 @@ void Fill(const TrainingSpec& spec, const program::StateSlots& slots, const prog
   }
 }
 
-program::Template Update(const program::ParameterSet& set, int64_t count) {
-  return model::EmitAdamW(set, {}, count);
+program::Template Update(const program::ParameterSet& set, const program::UpdateRange& range) {
+  return model::EmitAdamW(set, {}, range);
 }
 
 }  // namespace

@@ -1,0 +1,102 @@
+#include "worker/trainer/slot_window.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "common/status_macros.h"
+#include "common/units.h"
+#include "memory/ssd/ssd_store.h"
+
+namespace strata::worker {
+
+BlockBuffer MakeBlockBuffer(int64_t bytes) {
+  constexpr int64_t kBlock = memory::kSsdBlockBytes;
+  return {static_cast<std::byte*>(std::aligned_alloc(kBlock, common::RoundUp(bytes, kBlock))),
+          &std::free};
+}
+
+bool IsOnSsd(const Engine& engine, int slot) {
+  return engine.programs().slots[slot].tier == program::Tier::kSsd;
+}
+
+absl::Status FillSlot(
+    Engine& engine, int slot, int64_t applied, int64_t unit_bytes,
+    const std::function<absl::Status(int64_t offset, absl::Span<std::byte> bytes)>& fill) {
+  if (!IsOnSsd(engine, slot)) return fill(0, engine.SlotBytes(slot, 0, applied));
+  std::vector<SlotPiece> pieces;
+  for (const SlotPiece& piece : engine.SlotPieces(slot)) {
+    const bool begins = piece.offset % unit_bytes == 0;
+    if (pieces.empty() || begins) pieces.push_back({piece.offset, 0});
+    pieces.back().bytes += piece.bytes;
+  }
+  int64_t most = 0;
+  for (const SlotPiece& piece : pieces) most = std::max(most, piece.bytes);
+  const BlockBuffer buffer = MakeBlockBuffer(most);
+  for (const SlotPiece& piece : pieces) {
+    const absl::Span<std::byte> bytes(buffer.get(), static_cast<size_t>(piece.bytes));
+    std::memset(bytes.data(), 0, bytes.size());
+    RETURN_IF_ERROR(fill(piece.offset, bytes));
+    RETURN_IF_ERROR(engine.WriteSlot(slot, 0, applied, piece.offset, bytes));
+  }
+  return absl::OkStatus();
+}
+
+SlotSource::SlotSource(Engine& engine, int64_t applied)
+    : engine_(engine), applied_(applied), pieces_(engine.programs().slots.size()) {
+  if (engine.ssd() == nullptr) return;
+  reader_ = engine.OpenSlotReader();
+  for (size_t slot = 0; slot < pieces_.size(); ++slot) {
+    if (IsOnSsd(engine, static_cast<int>(slot))) {
+      pieces_[slot] = engine.SlotPieces(static_cast<int>(slot));
+    }
+  }
+}
+
+absl::Status SlotSource::Read(int slot, int64_t offset, int64_t bytes, std::byte* out) {
+  if (!IsOnSsd(engine_, slot)) {
+    std::memcpy(out, engine_.SlotBytes(slot, 0, applied_).data() + offset, bytes);
+    return absl::OkStatus();
+  }
+  while (bytes > 0) {
+    ASSIGN_OR_RETURN(const Copy* const copy, Bring(slot, offset));
+    const int64_t skip = offset - copy->piece.offset;
+    const int64_t count = std::min(bytes, copy->piece.bytes - skip);
+    std::memcpy(out, copy->data.get() + skip, count);
+    offset += count;
+    bytes -= count;
+    out += count;
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<const std::byte*> SlotSource::Whole(int slot) {
+  if (!IsOnSsd(engine_, slot)) return engine_.SlotBytes(slot, 0, applied_).data();
+  ASSIGN_OR_RETURN(const Copy* const copy, Bring(slot, 0));
+  return copy->data.get();
+}
+
+absl::StatusOr<const SlotSource::Copy*> SlotSource::Bring(int slot, int64_t offset) {
+  for (const Copy& copy : copies_) {
+    if (copy.slot == slot && copy.piece.offset <= offset &&
+        offset < copy.piece.offset + copy.piece.bytes) {
+      return &copy;
+    }
+  }
+  const auto piece = std::prev(std::upper_bound(
+      pieces_[slot].begin(), pieces_[slot].end(), offset,
+      [](int64_t at, const SlotPiece& candidate) { return at < candidate.offset; }));
+  Copy& copy = copies_[next_++ % copies_.size()];
+  copy.slot = -1;
+  if (copy.room < piece->bytes) {
+    copy.data = MakeBlockBuffer(piece->bytes);
+    copy.room = piece->bytes;
+  }
+  RETURN_IF_ERROR(reader_->Read(slot, 0, applied_, piece->offset,
+                                absl::MakeSpan(copy.data.get(), piece->bytes)));
+  copy.slot = slot;
+  copy.piece = *piece;
+  return &copy;
+}
+
+}  // namespace strata::worker

@@ -1,0 +1,64 @@
+// Bytes of persistent slots in memory, piece by piece: where they lie, or, of slots on SSD, copies.
+#ifndef STRATA_WORKER_TRAINER_SLOT_WINDOW_H_
+#define STRATA_WORKER_TRAINER_SLOT_WINDOW_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "worker/engine/engine.h"
+
+namespace strata::worker {
+
+// At a block's address.
+using BlockBuffer = std::unique_ptr<std::byte, decltype(&std::free)>;
+BlockBuffer MakeBlockBuffer(int64_t bytes);
+
+bool IsOnSsd(const Engine& engine, int slot);
+
+// Fills version `applied` of a slot, pieces of whole units after another: `fill` writes all bytes
+// of [offset, offset + size), which are zero in a new engine. On the thread that calls RunStep,
+// before steps run.
+absl::Status FillSlot(
+    Engine& engine, int slot, int64_t applied, int64_t unit_bytes,
+    const std::function<absl::Status(int64_t offset, absl::Span<std::byte> bytes)>& fill);
+
+// Reads slots for a checkpoint while the next step runs; those on SSD with a queue and copies of
+// its own, of the pieces that were read last. The engine outlives it.
+class SlotSource {
+ public:
+  SlotSource(Engine& engine, int64_t applied);
+
+  // Copies.
+  absl::Status Read(int slot, int64_t offset, int64_t bytes, std::byte* out);
+  // All of a slot, which is one piece, until the next call.
+  absl::StatusOr<const std::byte*> Whole(int slot);
+
+ private:
+  struct Copy {
+    int slot = -1;
+    SlotPiece piece;
+    BlockBuffer data{nullptr, &std::free};
+    int64_t room = 0;
+  };
+  // The copy that has the byte.
+  absl::StatusOr<const Copy*> Bring(int slot, int64_t offset);
+
+  Engine& engine_;
+  const int64_t applied_;
+  std::unique_ptr<SlotReader> reader_;          // null: nothing is on SSD
+  std::vector<std::vector<SlotPiece>> pieces_;  // of slots on SSD
+  std::array<Copy, 2> copies_;                  // of weights and of their states
+  size_t next_ = 0;
+};
+
+}  // namespace strata::worker
+
+#endif  // STRATA_WORKER_TRAINER_SLOT_WINDOW_H_
