@@ -53,6 +53,9 @@ class TwoCopies {
     return o.offset + o.shard_stride * (set_.groups.of(o.shard_group) - 1) + o.bytes;
   }
   bool Overlap(const Operand& a, const Operand& b) const {
+    if (a.shard_group == b.shard_group && a.shard_stride == b.shard_stride) {
+      return a.offset < b.offset + b.bytes && b.offset < a.offset + a.bytes;  // both move alike
+    }
     return a.offset < End(b) && b.offset < End(a);
   }
 
