@@ -51,6 +51,10 @@ void ResolvePaths(const std::string& folder, JobSpec& job) {
   if (job.model().has_adapter()) resolve(job.mutable_model()->mutable_adapter());
   if (job.train().has_start_from()) resolve(job.mutable_train()->mutable_start_from());
   if (job.checkpoint().has_directory()) resolve(job.mutable_checkpoint()->mutable_directory());
+  for (int i = 0; i < job.memory().ssd_size(); ++i) {
+    if (job.memory().ssd(i).has_path())
+      resolve(job.mutable_memory()->mutable_ssd(i)->mutable_path());
+  }
 }
 
 // The tokenizer that a job file names, loaded once.
@@ -334,17 +338,25 @@ absl::Status PrepareDirectories(const std::string& job_directory, bool resume, L
     return FileError(job_directory, why + " — choose another --dir");
   }
   spec::Problems problems(loaded.path);
-  const auto report = [&](std::string what, std::string remedy) {
-    problems.Add({loaded.file.positions.Of("checkpoint.directory"), "checkpoint.directory",
-                  std::move(what), std::move(remedy)});
+  const auto report = [&](const std::string& field, std::string what, std::string remedy) {
+    problems.Add({loaded.file.positions.Of(field), field, std::move(what), std::move(remedy)});
     return problems.ToStatus();
   };
   if (const std::string why = MakeFolder(checkpoints); !why.empty()) {
-    return report(absl::StrCat(checkpoints, ": ", why), "choose another folder");
+    return report("checkpoint.directory", absl::StrCat(checkpoints, ": ", why),
+                  "choose another folder");
+  }
+  for (int i = 0; i < job.memory().ssd_size(); ++i) {
+    const std::string& folder = job.memory().ssd(i).path();
+    if (const std::string why = MakeFolder(folder); !why.empty()) {
+      return report(absl::StrCat("memory.ssd[", i, "].path"), absl::StrCat(folder, ": ", why),
+                    "choose another folder");
+    }
   }
   const std::string found = resume ? "" : CheckpointIn(checkpoints);
   if (found.empty()) return absl::OkStatus();
-  return report(absl::StrCat(checkpoints, " already holds checkpoints (", found, ")"),
+  return report("checkpoint.directory",
+                absl::StrCat(checkpoints, " already holds checkpoints (", found, ")"),
                 "go on from them with --resume, or choose another --dir or folder");
 }
 

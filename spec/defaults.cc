@@ -182,6 +182,18 @@ void ParallelDefaults(ParallelSpec& parallel) {
   STRATA_DEFAULT(parallel, update_policy, ParallelSpec::UPDATE_POLICY_DEFERRED);
 }
 
+void MemoryDefaults(strata::v1::MemorySpec& memory) {
+  if (memory.automatic()) return;
+  strata::v1::PlaceSpec& place = *memory.mutable_place();
+  for (strata::v1::TierShares* shares : {place.mutable_parameters(), place.mutable_gradients(),
+                                         place.mutable_optimizer(), place.mutable_activations()}) {
+    if (!shares->has_device() && !shares->has_host() && !shares->has_ssd()) shares->set_device(1);
+  }
+  strata::v1::StreamSpec& stream = *memory.mutable_stream();
+  if (!stream.has_resident() && !stream.has_moved()) stream.set_automatic(true);
+  if (!stream.automatic()) STRATA_DEFAULT(stream, moved, 1);
+}
+
 }  // namespace
 
 int64_t RanksOf(const ParallelSpec& parallel) {
@@ -213,6 +225,7 @@ void ApplyDefaults(absl::string_view default_name, JobSpec& job) {
   STRATA_DEFAULT(job, name, std::string(default_name));
   STRATA_DEFAULT(job, project, "default");
   ParallelDefaults(*job.mutable_parallel());
+  if (job.has_memory()) MemoryDefaults(*job.mutable_memory());
   TrainDefaults(job.parallel(), job.model().has_from() ? job.model().context() : 0,
                 *job.mutable_train());
   if (!job.parallel().automatic()) {

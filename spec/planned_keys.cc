@@ -9,10 +9,7 @@ struct PlannedKey {
 };
 
 // A key leaves the table when a field of JobSpec takes its name.
-constexpr PlannedKey kPlannedKeys[] = {
-    {"memory", "remove it: everything is kept on the compute device"},
-    {"parallel.spool", "remove it, and use update_policy: deferred"},
-};
+constexpr PlannedKey kPlannedKeys[] = {};
 
 }  // namespace
 

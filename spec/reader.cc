@@ -4,6 +4,7 @@
 #include <google/protobuf/duration.pb.h>
 #include <google/protobuf/message.h>
 
+#include <algorithm>
 #include <set>
 #include <string>
 #include <utility>
@@ -43,6 +44,7 @@ std::string Expected(const FieldDescriptor& field, bool element = false) {
       return "a section of keys";
     case FieldDescriptor::CPPTYPE_INT64:
       if (MayBeShare(field)) return "a whole number or a share such as 2%";
+      if (IsSize(field)) return "a size such as 64GiB";
       return word.empty() ? "a whole number" : absl::StrCat("a whole number or ", word);
     case FieldDescriptor::CPPTYPE_DOUBLE:
       return "a number";
@@ -58,6 +60,7 @@ std::string Expected(const FieldDescriptor& field, bool element = false) {
 // {path: FILE}, {name: NAME}: what an element of a list begins with.
 std::string ExampleOf(const FieldDescriptor& list) {
   const std::string& key = list.message_type()->field(0)->name();
+  if (list.message_type()->full_name() == "strata.v1.SsdPath") return "{path: DIR, size: 100GiB}";
   return absl::StrCat("{", key, ": ", key == "path" ? "FILE" : absl::AsciiStrToUpper(key), "}");
 }
 
@@ -140,6 +143,15 @@ class Reader {
     if (auto* recompute = dynamic_cast<strata::v1::RecomputeSpec*>(&message)) {
       return ReadRecompute(field, node, at, *recompute);
     }
+    if (auto* memory = dynamic_cast<strata::v1::MemorySpec*>(&message)) {
+      if (scalar && node.text == "auto") return memory->set_automatic(true);
+    }
+    if (auto* stream = dynamic_cast<strata::v1::StreamSpec*>(&message)) {
+      if (scalar && node.text == "auto") return stream->set_automatic(true);
+    }
+    if (auto* shares = dynamic_cast<strata::v1::TierShares*>(&message)) {
+      if (scalar) return ReadTier(node, at, *shares);
+    }
     if (auto* range = dynamic_cast<strata::v1::LayerRange*>(&message)) {
       if (!scalar) return ReportKind(field, node, at);
       const auto layers = ParseRange(node.text);
@@ -165,6 +177,21 @@ class Reader {
     const int64_t nanoseconds = absl::ToInt64Nanoseconds(*value);
     duration.set_seconds(nanoseconds / 1'000'000'000);
     duration.set_nanos(static_cast<int32_t>(nanoseconds % 1'000'000'000));
+  }
+
+  // All of it.
+  void ReadTier(const YamlNode& node, const std::string& at, strata::v1::TierShares& shares) {
+    const std::vector<std::string> tiers = KeysOf(*shares.GetDescriptor());
+    if (std::find(tiers.begin(), tiers.end(), node.text) != tiers.end()) {
+      const FieldDescriptor& tier = *FindKey(*shares.GetDescriptor(), node.text);
+      return shares.GetReflection()->SetDouble(&shares, &tier, 1);
+    }
+    const std::string nearest = Nearest(node.text, tiers);
+    Report(node.position, at,
+           absl::StrCat("unknown tier ", Shown(node.text), " (the tiers are ",
+                        absl::StrJoin(tiers, ", "), ")"),
+           nearest.empty() ? "use one of them, or fractions such as {device: 0.4, host: 0.6}"
+                           : absl::StrCat("did you mean ", nearest, "?"));
   }
 
   // A word, or {save: […], layers: …}.
@@ -311,7 +338,7 @@ class Reader {
       return ReadShare(field, node, at, section);
     switch (field.cpp_type()) {
       case FieldDescriptor::CPPTYPE_INT64: {
-        const auto value = ParseCount(node.text);
+        const auto value = IsSize(field) ? ParseSize(node.text) : ParseCount(node.text);
         if (!value.ok()) return refuse(value.status());
         if (CheckBounds(node, at, at, static_cast<double>(*value))) {
           reflection.SetInt64(&section, &field, *value);

@@ -23,6 +23,7 @@ constexpr double kWide = 1 << 24;  // widths and vocabularies
 constexpr double kLong = 1 << 30;  // sequences, batches
 constexpr double kSteps = 1'000'000'000'000;
 constexpr double kDay = 24 * 3600;
+constexpr double kBytes = 1e18;
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
 
 // Upper bounds of counts are far above anything built; they keep products inside 64-bit integers
@@ -85,6 +86,23 @@ constexpr Bounds kBounds[] = {
     {"parallel.expert", 1, kMany},
     {"parallel.shard_group", 1, kMany},
     {"parallel.virtual_shards", 1, kLong},
+    {"memory.device", 1, kBytes},
+    {"memory.host", 1, kBytes},
+    {"memory.ssd.size", 1, kBytes},
+    {"memory.place.parameters.device", 0, 1},
+    {"memory.place.parameters.host", 0, 1},
+    {"memory.place.parameters.ssd", 0, 1},
+    {"memory.place.gradients.device", 0, 1},
+    {"memory.place.gradients.host", 0, 1},
+    {"memory.place.gradients.ssd", 0, 1},
+    {"memory.place.optimizer.device", 0, 1},
+    {"memory.place.optimizer.host", 0, 1},
+    {"memory.place.optimizer.ssd", 0, 1},
+    {"memory.place.activations.device", 0, 1},
+    {"memory.place.activations.host", 0, 1},
+    {"memory.place.activations.ssd", 0, 1},
+    {"memory.stream.resident", 1, kMany},
+    {"memory.stream.moved", 1, kMany},
     {"resources.ranks", 1, kMany},
     {"resources.priority", -1'000'000, 1'000'000},
     {"resources.spares", 0, kMany},
@@ -173,6 +191,8 @@ void CollectPaths(const Descriptor& section, const std::string& at, std::vector<
 bool HoldsWord(const FieldDescriptor& field) {
   return field.full_name() == "strata.v1.ParallelSpec.automatic" ||
          field.full_name() == "strata.v1.RecomputeSpec.mode" ||
+         field.full_name() == "strata.v1.MemorySpec.automatic" ||
+         field.full_name() == "strata.v1.StreamSpec.automatic" ||
          field.full_name() == "strata.v1.BufferPolicy.fraction";
 }
 
@@ -234,6 +254,12 @@ std::string WordOfZero(const FieldDescriptor& field) {
 
 bool MayBeShare(const FieldDescriptor& field) {
   return field.full_name() == "strata.v1.BufferPolicy.nodes";
+}
+
+bool IsSize(const FieldDescriptor& field) {
+  return field.full_name() == "strata.v1.MemorySpec.device" ||
+         field.full_name() == "strata.v1.MemorySpec.host" ||
+         field.full_name() == "strata.v1.SsdPath.size";
 }
 
 bool IsLayerRange(const FieldDescriptor& field) {

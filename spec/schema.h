@@ -48,6 +48,9 @@ std::string WordOfZero(const google::protobuf::FieldDescriptor& field);
 // field `fraction`.
 bool MayBeShare(const google::protobuf::FieldDescriptor& field);
 
+// Whether a count is of bytes and may be written with a unit: `2GiB`.
+bool IsSize(const google::protobuf::FieldDescriptor& field);
+
 // A range of layers is a section of the message but one value of the file: `0-11`. So is a
 // duration: `4h`.
 bool IsLayerRange(const google::protobuf::FieldDescriptor& field);

@@ -52,8 +52,22 @@ void CheckTrain(const TrainSpec& train, SupportCheck& check) {
 void CheckParallel(const ParallelSpec& parallel, SupportCheck& check) {
   check.Refuse(parallel.automatic(), "parallel", "auto", "give the degrees, such as {data: 2}");
   if (parallel.automatic()) return;
-  check.RefuseWord(parallel.update_policy() != ParallelSpec::UPDATE_POLICY_DEFERRED,
+  check.RefuseWord(parallel.update_policy() == ParallelSpec::UPDATE_POLICY_LAGGED,
                    "parallel.update_policy", parallel.update_policy(), "use deferred");
+}
+
+// The gradient is what the first moments differ by: it needs all of their bits.
+void CheckSpeculative(const JobSpec& job, SupportCheck& check) {
+  if (job.parallel().update_policy() != ParallelSpec::UPDATE_POLICY_SPECULATIVE) return;
+  const strata::v1::OptimizerSpec& optimizer = job.train().optimizer();
+  const bool sgd = optimizer.name() == strata::v1::OptimizerSpec::NAME_SGD;
+  const bool narrow = job.train().precision() != TrainSpec::PRECISION_F32 ||
+                      optimizer.state() != strata::v1::OptimizerSpec::STATE_F32 ||
+                      optimizer.gradient() != strata::v1::OptimizerSpec::GRADIENT_F32 ||
+                      job.parallel().spool() == ParallelSpec::SPOOL_BF16;
+  check.Refuse(sgd || narrow, "parallel.update_policy",
+               sgd ? "speculative with sgd" : "speculative with other numbers than f32",
+               "use deferred or spooled");
 }
 
 }  // namespace
@@ -62,6 +76,9 @@ void CheckSupported(const JobSpec& job, const PositionMap& positions, Problems& 
   SupportCheck check(positions, problems);
   CheckTrain(job.train(), check);
   CheckParallel(job.parallel(), check);
+  CheckSpeculative(job, check);
+  check.Refuse(job.memory().automatic(), "memory", "auto",
+               "name the tiers, such as {device: 8GiB}");
   check.Refuse(job.resources().device() != "cpu", "resources.device", job.resources().device(),
                "use cpu");
 }

@@ -16,6 +16,7 @@
 #include "spec/plan_shape.h"
 #include "spec/suggest.h"
 #include "spec/validate_adapters.h"
+#include "spec/validate_memory.h"
 #include "spec/yaml_tree.h"
 
 namespace strata::spec {
@@ -411,6 +412,7 @@ void Validate(const JobSpec& job, const PositionMap& positions, const ReadOption
   validator.Epochs(options.completed);
   if (options.completed) validator.Completed();
   ValidateAdapters(job, positions, problems);
+  ValidateMemory(job, positions, problems);
   validator.Layout();
   validator.Ranks(options.ranks);
   validator.Topology();

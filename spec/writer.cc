@@ -105,6 +105,18 @@ std::string ValueOf(const Message& section) {
   if (const auto* parallel = dynamic_cast<const strata::v1::ParallelSpec*>(&section)) {
     return parallel->automatic() ? "auto" : "";
   }
+  if (const auto* memory = dynamic_cast<const strata::v1::MemorySpec*>(&section)) {
+    return memory->automatic() ? "auto" : "";
+  }
+  if (const auto* stream = dynamic_cast<const strata::v1::StreamSpec*>(&section)) {
+    return stream->automatic() ? "auto" : "";
+  }
+  if (const auto* shares = dynamic_cast<const strata::v1::TierShares*>(&section)) {
+    return shares->device() == 1 ? "device"
+           : shares->host() == 1 ? "host"
+           : shares->ssd() == 1  ? "ssd"
+                                 : "";
+  }
   if (const auto* recompute = dynamic_cast<const strata::v1::RecomputeSpec*>(&section)) {
     return recompute->has_mode()
                ? WordOf(*strata::v1::RecomputeSpec::Mode_descriptor()->FindValueByNumber(

@@ -1,6 +1,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
@@ -38,8 +39,21 @@ absl::Status CheckRanks(const LoadedJob& loaded) {
   return problems.ToStatus();
 }
 
+struct PreparedRun {
+  StandaloneRequest request;
+  LoadedJob loaded;
+};
+
+// What a worker says of a key of the job ("memory.device: …"), with the key's place in the file.
+std::string Located(const std::string& message, const LoadedJob& loaded) {
+  const std::string path = message.substr(0, message.find(": "));
+  if (!loaded.file.positions.Has(path)) return message;
+  const spec::Position at = loaded.file.positions.Of(path);
+  return absl::StrCat(loaded.path, ":", at.line, ":", at.column, ": ", message);
+}
+
 // Everything that can be found wrong before a process starts. The job's data files are prepared.
-absl::StatusOr<StandaloneRequest> PrepareRun(const Arguments& arguments, Terminal& terminal) {
+absl::StatusOr<PreparedRun> PrepareRun(const Arguments& arguments, Terminal& terminal) {
   spec::ReadOptions options;
   options.settings = arguments.All("--set");
   options.ranks = arguments.Count("--ranks");
@@ -64,12 +78,13 @@ absl::StatusOr<StandaloneRequest> PrepareRun(const Arguments& arguments, Termina
   ASSIGN_OR_RETURN(const std::optional<v1::Profile> profile,
                    LoadProfile(arguments.Text("--profile")));
   if (profile.has_value()) *request.mutable_profile() = *profile;
-  return request;
+  return PreparedRun{std::move(request), std::move(loaded)};
 }
 
 int Run(const Arguments& arguments, Terminal& terminal) {
-  const absl::StatusOr<StandaloneRequest> request = PrepareRun(arguments, terminal);
-  if (!request.ok()) return Fail(request.status(), terminal);
+  const absl::StatusOr<PreparedRun> prepared = PrepareRun(arguments, terminal);
+  if (!prepared.ok()) return Fail(prepared.status(), terminal);
+  const StandaloneRequest* const request = &prepared->request;
   const absl::StatusOr<std::string> worker = FindWorker();
   if (!worker.ok()) return Fail(worker.status(), terminal);
   const common::MonotonicClock clock{};
@@ -80,8 +95,9 @@ int Run(const Arguments& arguments, Terminal& terminal) {
   callbacks.on_event = [&](const StandaloneEvent& event) { presenter.OnEvent(event); };
   callbacks.on_idle = [&] { presenter.OnIdle(); };
   callbacks.on_signal = [&](int) { presenter.OnSignal(); };
-  const absl::StatusOr<Finished> finished = RunWorker(*worker, *request, callbacks);
+  absl::StatusOr<Finished> finished = RunWorker(*worker, *request, callbacks);
   if (!finished.ok()) return Fail(finished.status(), terminal);
+  finished->set_message(Located(finished->message(), prepared->loaded));
   presenter.Conclude(*finished);
   if (arguments.Text("--output") == "json") terminal.Out(presenter.Summary(*finished));
   return finished->exit_code();

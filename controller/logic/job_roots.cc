@@ -26,6 +26,9 @@ std::vector<PathField> PathsOf(const v1::Job& job) {
   paths.push_back({"model.from", spec.model().from()});
   paths.push_back({"train.start_from", spec.train().start_from()});
   paths.push_back({"checkpoint.directory", spec.checkpoint().directory()});
+  for (int i = 0; i < spec.memory().ssd_size(); ++i) {
+    paths.push_back({absl::StrCat("memory.ssd[", i, "].path"), spec.memory().ssd(i).path()});
+  }
   paths.push_back({"directory", job.directory()});
   std::erase_if(paths, [](const PathField& each) { return each.path.empty(); });
   return paths;

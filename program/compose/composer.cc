@@ -424,8 +424,47 @@ absl::StatusOr<Decision> Decide(LayerGraph graph, const Plan& plan) {
   return decision;
 }
 
+namespace {
+
+absl::StatusOr<StagePrograms> ComposeStreaming(const Decision& decision, int stage,
+                                               const UpdateEmitter& update, int resident) {
+  Decision streams = decision;
+  streams.plan.streaming.resident = resident;
+  return StageComposer(streams, stage, update).Run();
+}
+
+// With as many resident layers as the limit allows; one where it allows none.
+absl::StatusOr<StagePrograms> ComposeWithin(const Decision& decision, int stage,
+                                            const UpdateEmitter& update) {
+  const auto fits = [&](const absl::StatusOr<StagePrograms>& made) {
+    return made.ok() &&
+           made->set.arena_bytes[static_cast<int>(Tier::kDevice)] <= decision.plan.device_limit;
+  };
+  constexpr int kAll = 1 << 20;
+  absl::StatusOr<StagePrograms> best = ComposeStreaming(decision, stage, update, kAll);
+  if (!best.ok() || fits(best)) return best;
+  best = ComposeStreaming(decision, stage, update, 1);
+  int least = 1, most = static_cast<int>(decision.graph.layers.size());
+  while (most - least > 1) {
+    const int middle = least + (most - least) / 2;
+    absl::StatusOr<StagePrograms> made = ComposeStreaming(decision, stage, update, middle);
+    if (fits(made)) {
+      best = std::move(made);
+      least = middle;
+    } else {
+      most = middle;
+    }
+  }
+  return best;
+}
+
+}  // namespace
+
 absl::StatusOr<StagePrograms> ComposeStage(const Decision& decision, int stage,
                                            const UpdateEmitter& update) {
+  const Plan& plan = decision.plan;
+  const bool streams = plan.places.parameters.beyond_device() && plan.streaming.resident == 0;
+  if (streams && plan.device_limit > 0) return ComposeWithin(decision, stage, update);
   return StageComposer(decision, stage, update).Run();
 }
 

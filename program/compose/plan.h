@@ -111,9 +111,12 @@ struct Plan {
   // kMostRanges.
   int64_t range_bytes = 0;
   double gradient_clip = 0;  // 0: off
-  // Of gradients when leaves have ended: as they are summed over micro-batches and ranks, and as
-  // updates read them. f32 or bf16.
+  // Of gradients when leaves have ended: as they are summed over micro-batches and ranks. f32 or
+  // bf16.
   DType gradient = DType::kF32;
+  // Of whole ones, which updates read: as `gradient`, or, of f32, rounded to bf16 where they wait
+  // (kSpooled). Norms are those of `gradient`.
+  DType spool = DType::kF32;
   // Of trainable sets whose weights have 16 bits: kF32, or, for bf16, kRemainder.
   StateFormat master = StateFormat::kF32;
   std::vector<StateSpec> moments = {{"adam.m", "first moment"}, {"adam.v", "second moment"}};
@@ -123,6 +126,7 @@ struct Plan {
   ScratchBytes scratch;     // of the collective backend; required with more than one rank
 
   // Kernels may compute on another tier than the host: what both work on then moves.
+  DType update_gradient() const { return gradient == DType::kF32 ? spool : gradient; }
   bool on_device() const { return tier == Tier::kDevice; }
   // Of what the process around the step gives and reads.
   Stream host_stream() const { return on_device() ? Stream::kHost : Stream::kCompute; }
@@ -179,7 +183,7 @@ struct EvaluateShape {
 EvaluateShape ShapeOfEvaluation(const Plan& plan, int64_t micro_batch);
 
 // The update of a range of one set: formals kParameters (0 in, 1 out by version; without 0 the
-// states tell all), kState (those of StatesOf), kGradients (of Plan::gradient), kScalars.
+// states tell all), kState (those of StatesOf), kGradients (of Plan::update_gradient), kScalars.
 using UpdateEmitter = std::function<Template(const ParameterSet& set, const UpdateRange& range)>;
 
 }  // namespace strata::program

@@ -20,6 +20,10 @@ absl::Status CheckPlaces(const Plan& plan) {
   if (plan.update == UpdatePolicy::kSpooled && !plan.places.gradients.beyond_device()) {
     return refuse("spooled gradients wait in host memory or on SSD, and all stay on the device");
   }
+  const bool spools = plan.gradient == DType::kF32 && plan.spool != DType::kF32;
+  if (spools && (plan.spool != DType::kBF16 || plan.update != UpdatePolicy::kSpooled)) {
+    return refuse("spooled gradients are f32 or bf16, and only they are rounded");
+  }
   if (plan.streaming.resident != 0 &&
       (plan.streaming.moved < 1 || plan.streaming.moved > plan.streaming.resident)) {
     return absl::InvalidArgumentError(absl::StrCat(plan.streaming.moved,

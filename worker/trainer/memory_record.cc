@@ -47,7 +47,12 @@ void MemoryRecord::Read(const Engine& engine,
     entry->set_tier(tier.tier());
     entry->set_predicted_bytes(tier.bytes());
     entry->set_arena_bytes(engine.arena_bytes(TierOf(tier)));
-    if (TierOf(tier) != program::Tier::kHost || !now.ok()) continue;
+    if (TierOf(tier) == program::Tier::kSsd) {
+      entry->set_measured_bytes(engine.ssd() != nullptr ? engine.ssd()->bytes() : 0);
+      continue;
+    }
+    // Of a CPU rank device and host are one process: what was measured stands with the host.
+    if (TierOf(tier) == program::Tier::kDevice || !now.ok()) continue;
     entry->set_measured_bytes(now->high_water_bytes);
     entry->set_overhead_bytes(overhead_bytes_);
   }

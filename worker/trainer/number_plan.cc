@@ -51,9 +51,10 @@ void SetTypes(const TrainSpec& train, program::Plan& plan) {
   plan.loss_scaling = train.precision() == TrainSpec::PRECISION_F16;
 }
 
-program::UpdateEmitter UpdateOf(const TrainSpec& train) {
+program::UpdateEmitter UpdateOf(const TrainSpec& train, program::DType gradient) {
   const OptimizerSpec& optimizer = train.optimizer();
-  const model::NumberFormats formats = NumberFormatsOf(train);
+  model::NumberFormats formats = NumberFormatsOf(train);
+  formats.gradient = gradient;
   if (IsSgd(optimizer)) {
     const model::SgdSpec spec{optimizer.momentum(), optimizer.weight_decay()};
     return [spec, formats](const program::ParameterSet& set, const program::UpdateRange& range) {

@@ -18,7 +18,8 @@ model::NumberFormats NumberFormatsOf(const v1::TrainSpec& train);
 // The plan's types: gradients, masters, moments, loss scaling.
 void SetTypes(const v1::TrainSpec& train, program::Plan& plan);
 
-program::UpdateEmitter UpdateOf(const v1::TrainSpec& train);
+// `gradient`: as updates read it.
+program::UpdateEmitter UpdateOf(const v1::TrainSpec& train, program::DType gradient);
 
 }  // namespace strata::worker
 

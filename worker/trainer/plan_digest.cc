@@ -74,8 +74,8 @@ std::string Text(const LayerGraph& graph) {
 std::string Text(const Plan& plan) {
   const auto& [groups, shard, virtual_shards, global_batch, evaluate_batch, micro_order, schedule,
                virtual_stages, durations, in_flight, stage_of_layer, prefetch_bytes, places,
-               streaming, device_limit, update, slabs, range_bytes, gradient_clip, gradient, master,
-               moments, loss_scaling, tier, scratch] = plan;
+               streaming, device_limit, update, slabs, range_bytes, gradient_clip, gradient, spool,
+               master, moments, loss_scaling, tier, scratch] = plan;
   const auto& [data, tensor, context, pipeline, shard_degree] = groups;
   const auto& [forward, backward_input, backward_weight] = durations;
   std::string text = absl::StrFormat(
@@ -93,8 +93,9 @@ std::string Text(const Plan& plan) {
        {places.parameters, places.gradients, places.optimizer, places.activations}) {
     absl::StrAppendFormat(&text, "place %.17g %.17g\n", place.host, place.ssd);
   }
-  absl::StrAppendFormat(&text, "types gradient %s master %s scaling %d\n", program::Name(gradient),
-                        program::Name(master), loss_scaling);
+  absl::StrAppendFormat(&text, "types gradient %s,%s master %s scaling %d\n",
+                        program::Name(gradient), program::Name(spool), program::Name(master),
+                        loss_scaling);
   for (const program::StateSpec& state : moments) {
     absl::StrAppendFormat(&text, "moment '%s' '%s' %d\n", state.name, state.title,
                           static_cast<int>(state.format));

@@ -8,6 +8,7 @@
 #include "common/status_macros.h"
 #include "program/ir/mesh.h"
 #include "worker/trainer/join.h"
+#include "worker/trainer/memory_plan.h"
 #include "worker/trainer/program_digest.h"
 #include "worker/trainer/step_trace.h"
 #include "worker/trainer/verification.h"
@@ -64,6 +65,7 @@ absl::StatusOr<std::unique_ptr<RankEngine>> RankEngine::Create(
   options.communicator = made->communicator_.get();
   options.host = host;
   options.progress = &*made->sink_;
+  ASSIGN_OR_RETURN(options.ssd, OpenPaths(context.task));
   if (made->trace_ != nullptr) options.trace = made->trace_->records();
   // Bound programs (Engine::program_bytes) are there by then: they count as overhead.
   options.before_arenas = [memory = &made->memory_] { memory->MarkOverhead(); };

@@ -21,6 +21,7 @@
 #include "worker/trainer/commit_queue.h"
 #include "worker/trainer/data_files.h"
 #include "worker/trainer/inference_program.h"
+#include "worker/trainer/memory_plan.h"
 #include "worker/trainer/program_digest.h"
 #include "worker/trainer/rank_engine.h"
 #include "worker/trainer/recorded_checkpoint.h"
@@ -357,6 +358,7 @@ absl::StatusOr<v1::JobPlan> PlanTraining(const TaskContext& context) {
     stages.clear();
     for (const program::StagePrograms& stage : all) stages.push_back(&stage.set);
   }
+  RETURN_IF_ERROR(CheckLimits(task, stages));
   DescribeArenas(stages, program.mesh, plan);
   RETURN_IF_ERROR(PredictStep(task, stages, program.mesh, plan));
   RETURN_IF_ERROR(FindStartingPoint(task, plan));

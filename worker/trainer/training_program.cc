@@ -11,6 +11,7 @@
 #include "model/model_spec_proto.h"
 #include "worker/engine/communication_binding.h"
 #include "worker/trainer/adapters.h"
+#include "worker/trainer/memory_plan.h"
 #include "worker/trainer/number_plan.h"
 #include "worker/trainer/plan_digest.h"
 #include "worker/trainer/rank_mesh.h"
@@ -140,6 +141,7 @@ program::Plan PlanOf(const v1::JobSpec& job) {
   }
   plan.gradient_clip = job.train().gradient_clip();
   SetTypes(job.train(), plan);
+  SetMemory(job, plan);
   plan.scratch = CollectiveScratchBytes;
   return plan;
 }
@@ -228,7 +230,7 @@ absl::StatusOr<Decided> DecideTraining(const v1::TrainerTask& task, const data::
   result.loss_scaling = plan.loss_scaling;
   result.constants = graph.constants;
   ASSIGN_OR_RETURN(decided.decision, program::Decide(std::move(graph), plan));
-  decided.update = UpdateOf(train);
+  decided.update = UpdateOf(train, plan.update_gradient());
   result.digest =
       PlanDigest(decided.decision.graph, decided.decision.plan, decided.update, result.mesh, build);
   result.leaves = decided.decision.leaves;

@@ -84,6 +84,10 @@ void CheckPaths(const v1::JobSpec& spec, std::vector<FieldViolation>& found) {
   CheckPath(spec.train().has_start_from(), spec.train().start_from(), "train.start_from", found);
   CheckPath(spec.checkpoint().has_directory(), spec.checkpoint().directory(),
             "checkpoint.directory", found);
+  for (int i = 0; i < spec.memory().ssd_size(); ++i) {
+    const v1::SsdPath& ssd = spec.memory().ssd(i);
+    CheckPath(ssd.has_path(), ssd.path(), absl::StrCat("memory.ssd[", i, "].path"), found);
+  }
 }
 
 // Adds them by their paths; returns whether any says that the file must change.

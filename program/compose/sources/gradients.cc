@@ -346,6 +346,20 @@ void Gradients::Finish(Bucket& bucket) {
   if (stage_.plan.groups.world() == 1) FlushWhole(calls_);
 }
 
+Operand Gradients::RoundRoot(const Bucket& bucket) {
+  const DType type = stage_.plan.update_gradient();
+  const int64_t elements = bucket.root.bytes / SizeOf(stage_.plan.gradient);
+  Operand to = Whole(AddSlot(absl::StrCat("gradient of ", bucket.name, " in ", Name(type)),
+                             BytesOf(type, elements), type),
+                     BytesOf(type, elements));
+  to.access = Access::kWrite;
+  stage_.assembler.CallOp(
+      ops::ToOp(ops::Convert{.elements = elements, .to = type}), Purpose::kStash,
+      absl::StrCat("gradient of ", bucket.name, " to ", Name(type)), {to, bucket.root});
+  to.access = Access::kRead;
+  return to;
+}
+
 void Gradients::FlushWhole(int64_t older_than) {
   for (const Pending& pending : std::exchange(whole_buckets_, {})) {
     if (pending.call > older_than) {
@@ -354,6 +368,8 @@ void Gradients::FlushWhole(int64_t older_than) {
     }
     Bucket& bucket = buckets_[pending.bucket];
     for (const int set : bucket.sets) whole_(set);
+    if (Spools()) bucket.root = RoundRoot(bucket);
+    bucket.rounded = Spools();
     if (bucket.home != Home::kDevice) {
       const std::string name = absl::StrCat("gradient of ", bucket.name);
       const Operand home = Whole(
@@ -452,8 +468,9 @@ Operand Gradients::OfUpdate(int set) const {
   Operand operand = bucket.root;
   operand.access = Access::kRead;
   if (bucket.parts > 1) return operand;
-  operand.offset += SumBytes(OffsetIn(bucket, set));
-  operand.bytes = SumBytes(stage_.SetOf(stage_.sets.sets[set]).elements);
+  const DType type = bucket.rounded ? stage_.plan.update_gradient() : stage_.plan.gradient;
+  operand.offset += BytesOf(type, OffsetIn(bucket, set));
+  operand.bytes = BytesOf(type, stage_.SetOf(stage_.sets.sets[set]).elements);
   return operand;
 }
 

@@ -81,6 +81,7 @@ class Gradients {
     std::vector<int> waiting;         // slots at home of sums, by position in `sums`
     int64_t ended = 0, pushed = 0;    // leaves
     Operand root;
+    bool rounded = false;  // the root
   };
   struct Pending {
     int bucket = -1;
@@ -93,7 +94,8 @@ class Gradients {
   bool KeepsLeaves(const Bucket& bucket) const;
   bool ReducesLeaves(const Bucket& bucket) const;
   bool IsEarly(const Bucket& bucket) const {
-    return bucket.home != Home::kDevice || stage_.plan.update == UpdatePolicy::kSpeculative;
+    return bucket.home != Home::kDevice || Spools() ||
+           stage_.plan.update == UpdatePolicy::kSpeculative;
   }
   void FindNextUses();
   std::vector<int> BucketsOf(const Use& use) const;
@@ -125,6 +127,9 @@ class Gradients {
   Operand ReduceInside(Operand place, const std::string& label);
   Operand ReduceParts(const Bucket& bucket, Operand place);
   void FlushPending(int64_t older_than);
+  // Whole ones are rounded to what updates read.
+  bool Spools() const { return stage_.plan.update_gradient() != stage_.plan.gradient; }
+  Operand RoundRoot(const Bucket& bucket);
   // Early ones whose root is whole on the device.
   void FlushWhole(int64_t older_than);
 

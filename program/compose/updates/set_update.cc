@@ -35,7 +35,7 @@ int64_t SetUpdate::SlabBytes(const Stage& stage, const State& state) {
       if (NeedsSlab(range.home, home)) most = std::max(most, bytes);
     };
     needs(set.parameters, BytesOf(stage.SetOf(set).type, range.count));
-    needs(set.gradients, BytesOf(stage.plan.gradient, range.count));
+    needs(set.gradients, BytesOf(stage.plan.update_gradient(), range.count));
     for (const StateSpec& spec : state.states(s)) {
       needs(range.home, BytesOf(spec.format, range.count));
     }
@@ -122,8 +122,8 @@ void SetUpdate::Run(int set, const Operand& gradient) {
   for (const Range& range : RangesOf(set)) {
     const StateRange& of = PlanOf(set).ranges[range.index];
     Operand piece = gradient;
-    piece.offset += BytesOf(stage_.plan.gradient, of.first);
-    piece.bytes = BytesOf(stage_.plan.gradient, of.count);
+    piece.offset += BytesOf(stage_.plan.update_gradient(), of.first);
+    piece.bytes = BytesOf(stage_.plan.update_gradient(), of.count);
     RunRange(range, piece);
   }
 }

@@ -86,6 +86,7 @@ v1::TrainerTask HeldEpoch::MakeTask() const {
   *task.mutable_job() = prepare.spec();
   task.set_job_directory(prepare.directory());
   task.set_ranks(prepare.ranks());
+  task.set_ranks_on_node(static_cast<int>(prepare.own_size()));
   task.set_threads(environment_->threads_per_device);
   task.set_data_devices(environment_->data_devices);
   *task.mutable_roots() = prepare.roots();

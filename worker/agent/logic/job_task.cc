@@ -25,6 +25,7 @@ void JobTask::Begin(TrainerGroup& group) {
     v1::TrainerCommand command;
     *command.mutable_task() = task_;
     command.mutable_task()->set_rank(group.rank(place));
+    command.mutable_task()->set_ranks_on_node(static_cast<int>(ranks_.size()));
     group[place].Send(command);
   }
 }

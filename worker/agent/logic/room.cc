@@ -14,11 +14,13 @@ namespace {
 
 constexpr int64_t kBytesPerParameter = 12;  // the f32 weight and AdamW's two moments
 
+// Of a CPU rank the device is memory of the machine, too.
 int64_t HostBytesOf(const v1::JobPlan& plan, int rank) {
+  int64_t bytes = 0;
   for (const v1::TierBytes& tier : protocol::PredictedOf(plan, rank)) {
-    if (tier.tier() == "host") return tier.bytes();
+    if (tier.tier() == "host" || tier.tier() == "device") bytes += tier.bytes();
   }
-  return 0;
+  return bytes;
 }
 
 }  // namespace

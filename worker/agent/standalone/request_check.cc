@@ -26,6 +26,9 @@ absl::Status CheckRun(const v1::StandaloneRequest& request) {
   }
   RETURN_IF_ERROR(Absolute("job_directory", request.job_directory()));
   RETURN_IF_ERROR(Absolute("job.checkpoint.directory", request.job().checkpoint().directory()));
+  for (const v1::SsdPath& path : request.job().memory().ssd()) {
+    RETURN_IF_ERROR(Absolute("job.memory.ssd.path", path.path()));
+  }
   if (!request.metrics_path().empty()) {
     RETURN_IF_ERROR(Absolute("metrics_path", request.metrics_path()));
   }

@@ -55,6 +55,7 @@ v1::TrainerTask MakeTask(const v1::StandaloneRequest& request) {
   }
   task.set_data_devices("lo");  // all of them are on this machine
   task.set_ranks(static_cast<int>(request.ranks()));
+  task.set_ranks_on_node(task.ranks());
   task.set_threads(static_cast<int>(request.threads_per_rank()));
   return task;
 }

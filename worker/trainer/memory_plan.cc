@@ -1,0 +1,109 @@
+#include "worker/trainer/memory_plan.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <system_error>
+
+#include "absl/strings/str_cat.h"
+#include "common/units.h"
+
+namespace strata::worker {
+namespace {
+
+using program::Tier;
+
+program::Place PlaceOf(const v1::TierShares& shares) {
+  return {.host = shares.host(), .ssd = shares.ssd()};
+}
+
+program::UpdatePolicy PolicyOf(v1::ParallelSpec::UpdatePolicy policy) {
+  switch (policy) {
+    case v1::ParallelSpec::UPDATE_POLICY_SPOOLED:
+      return program::UpdatePolicy::kSpooled;
+    case v1::ParallelSpec::UPDATE_POLICY_SPECULATIVE:
+      return program::UpdatePolicy::kSpeculative;
+    default:
+      return program::UpdatePolicy::kDeferred;
+  }
+}
+
+int64_t RanksOnNode(const v1::TrainerTask& task) {
+  return std::max<int64_t>(1, task.ranks_on_node());
+}
+
+// A rank's part of a path, whole blocks.
+int64_t PartOf(const v1::SsdPath& path, int64_t ranks) {
+  return path.size() / ranks / memory::kSsdBlockBytes * memory::kSsdBlockBytes;
+}
+
+absl::Status Exceeds(const std::string& field, int64_t limit, int64_t needed, const char* what) {
+  return absl::ResourceExhaustedError(absl::StrCat(field, ": ", limit, " B are too few for ", what,
+                                                   " — give at least ", needed, " B (",
+                                                   common::FormatBytes(static_cast<double>(needed)),
+                                                   "), or let less live there (memory.place)"));
+}
+
+}  // namespace
+
+void SetMemory(const v1::JobSpec& job, program::Plan& plan) {
+  plan.update = PolicyOf(job.parallel().update_policy());
+  if (job.parallel().spool() == v1::ParallelSpec::SPOOL_BF16) plan.spool = program::DType::kBF16;
+  if (!job.has_memory()) return;
+  const v1::MemorySpec& memory = job.memory();
+  plan.tier = Tier::kDevice;
+  plan.places = {.parameters = PlaceOf(memory.place().parameters()),
+                 .gradients = PlaceOf(memory.place().gradients()),
+                 .optimizer = PlaceOf(memory.place().optimizer()),
+                 .activations = PlaceOf(memory.place().activations())};
+  plan.streaming = {.resident = static_cast<int>(memory.stream().resident()),
+                    .moved = static_cast<int>(std::max<int64_t>(1, memory.stream().moved()))};
+  plan.device_limit = memory.device();
+}
+
+absl::Status CheckLimits(const v1::TrainerTask& task,
+                         const std::vector<const program::ProgramSet*>& stages) {
+  const v1::MemorySpec& memory = task.job().memory();
+  const auto needed = [&](Tier tier) {
+    int64_t most = 0;
+    for (const program::ProgramSet* stage : stages) {
+      most = std::max(most, stage->arena_bytes[static_cast<int>(tier)]);
+    }
+    return most;
+  };
+  const int64_t device = needed(Tier::kDevice), host = needed(Tier::kHost);
+  if (memory.has_device() && device > memory.device()) {
+    return Exceeds("memory.device", memory.device(), device, "a rank's device");
+  }
+  if (memory.has_host() && host > memory.host()) {
+    return Exceeds("memory.host", memory.host(), host, "what a rank keeps in host memory");
+  }
+  const int64_t ranks = RanksOnNode(task), ssd = needed(Tier::kSsd);
+  int64_t limit = 0, part = 0;
+  for (const v1::SsdPath& path : memory.ssd()) {
+    limit += path.size();
+    part += PartOf(path, ranks);
+  }
+  if (ssd <= part) return absl::OkStatus();
+  return Exceeds(memory.ssd_size() == 1 ? "memory.ssd[0].size" : "memory.ssd", limit, ssd * ranks,
+                 "what the ranks of a node keep on SSD");
+}
+
+absl::StatusOr<memory::SsdOptions> OpenPaths(const v1::TrainerTask& task) {
+  memory::SsdOptions options;
+  for (const v1::SsdPath& path : task.job().memory().ssd()) {
+    std::error_code error;
+    std::filesystem::create_directories(path.path(), error);
+    if (error) {
+      return absl::FailedPreconditionError(
+          absl::StrCat(path.path(), ": cannot be created (", error.message(),
+                       ") — choose another directory for memory.ssd"));
+    }
+    options.paths.push_back(
+        {.directory = path.path(), .limit_bytes = PartOf(path, RanksOnNode(task))});
+  }
+  return options;
+}
+
+}  // namespace strata::worker
