@@ -333,7 +333,7 @@ class Reader {
     }
     const std::string zero = WordOfZero(field);
     if (!zero.empty() && node.text == zero) return reflection.SetInt64(&section, &field, 0);
-    if (node.quoted) return ReportKind(field, node, at);
+    if (node.quoted && !IsSize(field)) return ReportKind(field, node, at);
     if (MayBeShare(field) && absl::EndsWith(node.text, "%"))
       return ReadShare(field, node, at, section);
     switch (field.cpp_type()) {

@@ -13,6 +13,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
+#include "common/units.h"
 
 namespace strata::memory {
 namespace {
@@ -77,6 +78,20 @@ int OpenNameless(const std::string& directory) {
   return named;
 }
 
+// Stripes as long as asked for, but short enough for every path to get some, and for the paths'
+// sizes to be used up.
+absl::StatusOr<Stripes> CutIntoStripes(const std::vector<int64_t>& limits, int64_t stripe_bytes,
+                                       int64_t bytes) {
+  const auto paths = static_cast<int64_t>(limits.size());
+  const int64_t share = common::RoundUp(common::CeilDivide(bytes, paths), kSsdBlockBytes);
+  int64_t stripe = std::max(kSsdBlockBytes, std::min(stripe_bytes, share));
+  while (true) {
+    absl::StatusOr<Stripes> stripes = Stripes::Create(limits, stripe, bytes);
+    if (stripes.ok() || stripe == kSsdBlockBytes) return stripes;
+    stripe = std::max(kSsdBlockBytes, stripe / 2 / kSsdBlockBytes * kSsdBlockBytes);
+  }
+}
+
 }  // namespace
 
 const char* Name(IoBackendKind kind) {
@@ -93,7 +108,7 @@ absl::StatusOr<std::unique_ptr<SsdStore>> SsdStore::Create(SsdOptions options,
   const int64_t bytes = extents.empty() ? 0 : extents.back().offset + extents.back().bytes;
   std::vector<int64_t> limits;
   for (const SsdPath& path : options.paths) limits.push_back(path.limit_bytes);
-  ASSIGN_OR_RETURN(Stripes stripes, Stripes::Create(limits, options.stripe_bytes, bytes));
+  ASSIGN_OR_RETURN(Stripes stripes, CutIntoStripes(limits, options.stripe_bytes, bytes));
   std::unique_ptr<SsdStore> store(new SsdStore(std::move(options), std::move(stripes), bytes));
   for (const SsdExtent& extent : extents) store->extents_.push_back({.range = extent});
   RETURN_IF_ERROR(store->OpenFiles());

@@ -42,7 +42,7 @@ struct SsdOptions {
   // What the bandwidth of NVMe drives asks for (DeepSpeed's DeepNVMe: 1 MiB at a depth of 8).
   int64_t request_bytes = 1 << 20;
   int queue_depth = 8;
-  int64_t stripe_bytes = 4 << 20;
+  int64_t stripe_bytes = 4 << 20;        // at most; less where paths are small
   const common::Clock* clock = nullptr;  // null: the monotonic clock
   // Stands around a queue's back end, for tests that let disks fail. Null: nothing does.
   std::function<std::unique_ptr<IoBackend>(std::unique_ptr<IoBackend>)> around_backend;

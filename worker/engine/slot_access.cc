@@ -24,7 +24,7 @@ void SlotAccess::Declare() {
 absl::Status SlotReader::Read(int slot, int version, int64_t applied, int64_t offset,
                               absl::Span<std::byte> to) {
   const std::byte* const from = addresses_->Bytes(slot, version, applied).data() + offset;
-  return queue_->Read(addresses_->OffsetOnSsd(from), to);
+  return AsFailure(queue_->Read(addresses_->OffsetOnSsd(from), to));
 }
 
 absl::Status SlotAccess::Read(int slot, int version, int64_t applied, int64_t offset,

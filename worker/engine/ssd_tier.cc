@@ -36,6 +36,10 @@ std::vector<SsdExtent> Pieces(const std::vector<SsdExtent>& ranges) {
 
 }  // namespace
 
+absl::Status AsFailure(const absl::Status& status) {
+  return absl::IsDataLoss(status) ? absl::InternalError(status.message()) : status;
+}
+
 void SsdTier::Use(int64_t offset, int64_t bytes) {
   if (bytes == 0) return;
   ranges_.push_back({offset, common::RoundUp(bytes, memory::kSsdBlockBytes)});
@@ -55,11 +59,11 @@ absl::Status SsdTier::Open(const std::array<bool, program::kStreamCount>& used) 
 }
 
 absl::Status SsdTier::Read(Stream stream, int64_t offset, absl::Span<std::byte> memory) {
-  return queue(stream).Read(offset, memory);
+  return AsFailure(queue(stream).Read(offset, memory));
 }
 
 absl::Status SsdTier::Write(Stream stream, int64_t offset, absl::Span<const std::byte> memory) {
-  return queue(stream).Write(offset, memory);
+  return AsFailure(queue(stream).Write(offset, memory));
 }
 
 }  // namespace strata::worker

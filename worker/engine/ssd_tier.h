@@ -18,6 +18,9 @@
 
 namespace strata::worker {
 
+// A disk that fails ends the job, but no file of the user's is damaged, as DataLoss would say.
+absl::Status AsFailure(const absl::Status& status);
+
 class SsdTier {
  public:
   explicit SsdTier(memory::SsdOptions options) : options_(std::move(options)) {}

@@ -82,9 +82,11 @@ absl::StatusOr<v1::Finished::Outcome> TakeAndPerform(TaskContext& context) {
   return Perform(context);
 }
 
-// CLI.md: what files and commands are to blame for is 2.
-int ExitCodeOf(const absl::Status& status) {
+// CLI.md: what files and commands are to blame for is 2; what was planned and does not fit is 3.
+int ExitCodeOf(const absl::Status& status, bool planned) {
   switch (status.code()) {
+    case absl::StatusCode::kResourceExhausted:
+      return planned ? protocol::kExitInfeasible : protocol::kExitFailed;
     case absl::StatusCode::kInvalidArgument:
     case absl::StatusCode::kNotFound:
     case absl::StatusCode::kPermissionDenied:
@@ -96,7 +98,7 @@ int ExitCodeOf(const absl::Status& status) {
   }
 }
 
-v1::Ended Describe(const absl::StatusOr<v1::Finished::Outcome>& outcome, int ranks) {
+v1::Ended Describe(const absl::StatusOr<v1::Finished::Outcome>& outcome, int ranks, bool planned) {
   v1::Ended ended;
   if (outcome.ok()) {
     ended.set_outcome(*outcome);
@@ -104,7 +106,7 @@ v1::Ended Describe(const absl::StatusOr<v1::Finished::Outcome>& outcome, int ran
   }
   const absl::Status& status = outcome.status();
   ended.set_outcome(v1::Finished::FAILED);
-  ended.set_exit_code(ExitCodeOf(status));
+  ended.set_exit_code(ExitCodeOf(status, planned));
   ended.set_message(std::string(status.message()));
   const std::optional<v1::CheckpointProblem> problem = ProblemOf(status);
   if (problem.has_value()) *ended.mutable_checkpoint_problem() = *problem;
@@ -147,7 +149,7 @@ int RunTask(Control& control, CheckpointMail& mail, int progress_descriptor, Pla
     outcome = progress.status();
   }
   v1::TrainerEvent last;
-  *last.mutable_ended() = Describe(outcome, context.task.ranks());
+  *last.mutable_ended() = Describe(outcome, context.task.ranks(), context.task.plan_only());
   if (progress.ok()) {
     (*progress)->SetPhase(Phase::kEnding);
     (*progress)->SetOutcome(StateOf(last.ended()), last.ended().exit_code(),
