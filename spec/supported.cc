@@ -61,10 +61,11 @@ void CheckSpeculative(const JobSpec& job, SupportCheck& check) {
   if (job.parallel().update_policy() != ParallelSpec::UPDATE_POLICY_SPECULATIVE) return;
   const strata::v1::OptimizerSpec& optimizer = job.train().optimizer();
   const bool sgd = optimizer.name() == strata::v1::OptimizerSpec::NAME_SGD;
-  const bool narrow = job.train().precision() != TrainSpec::PRECISION_F32 ||
-                      optimizer.state() != strata::v1::OptimizerSpec::STATE_F32 ||
-                      optimizer.gradient() != strata::v1::OptimizerSpec::GRADIENT_F32 ||
-                      job.parallel().spool() == ParallelSpec::SPOOL_BF16;
+  // Larger ones are narrower; 0 is not given.
+  const bool narrow = job.train().precision() > TrainSpec::PRECISION_F32 ||
+                      optimizer.state() > strata::v1::OptimizerSpec::STATE_F32 ||
+                      optimizer.gradient() > strata::v1::OptimizerSpec::GRADIENT_F32 ||
+                      job.parallel().spool() > ParallelSpec::SPOOL_F32;
   check.Refuse(sgd || narrow, "parallel.update_policy",
                sgd ? "speculative with sgd" : "speculative with other numbers than f32",
                "use deferred or spooled");

@@ -433,15 +433,16 @@ absl::StatusOr<StagePrograms> ComposeStreaming(const Decision& decision, int sta
   return StageComposer(streams, stage, update).Run();
 }
 
-// With as many resident layers as the limit allows; one where it allows none.
+// With as many resident layers as the limit allows, but one less than all (which the device would
+// hold as well without streaming); one where it allows none.
 absl::StatusOr<StagePrograms> ComposeWithin(const Decision& decision, int stage,
                                             const UpdateEmitter& update) {
   const auto fits = [&](const absl::StatusOr<StagePrograms>& made) {
     return made.ok() &&
            made->set.arena_bytes[static_cast<int>(Tier::kDevice)] <= decision.plan.device_limit;
   };
-  constexpr int kAll = 1 << 20;
-  absl::StatusOr<StagePrograms> best = ComposeStreaming(decision, stage, update, kAll);
+  absl::StatusOr<StagePrograms> best =
+      ComposeStreaming(decision, stage, update, Streaming::kAllButOne);
   if (!best.ok() || fits(best)) return best;
   best = ComposeStreaming(decision, stage, update, 1);
   int least = 1, most = static_cast<int>(decision.graph.layers.size());

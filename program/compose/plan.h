@@ -60,6 +60,8 @@ std::vector<Home> HomesOf(const Place& place, const std::vector<int64_t>& bytes)
 // many that have ended make room together for as many others (k'), 1 ≤ k' ≤ k; a layer's bytes are
 // those of the largest between the first and the last. (Superpipeline, arXiv:2410.08791.)
 struct Streaming {
+  static constexpr int kAllButOne = -1;
+
   int resident = 0;  // 0: as Plan::prefetch_bytes says, or as Plan::device_limit allows
   int moved = 1;
 

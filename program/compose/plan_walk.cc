@@ -24,7 +24,7 @@ absl::Status CheckPlaces(const Plan& plan) {
   if (spools && (plan.spool != DType::kBF16 || plan.update != UpdatePolicy::kSpooled)) {
     return refuse("spooled gradients are f32 or bf16, and only they are rounded");
   }
-  if (plan.streaming.resident != 0 &&
+  if (plan.streaming.resident > 0 &&
       (plan.streaming.moved < 1 || plan.streaming.moved > plan.streaming.resident)) {
     return absl::InvalidArgumentError(absl::StrCat(plan.streaming.moved,
                                                    " layers moved at once, of ",

@@ -1,6 +1,7 @@
 #include "program/compose/sources/parameters.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -31,7 +32,12 @@ int64_t Parameters::Budget() const {
   const Streaming& streaming = stage_.plan.streaming;
   const int64_t ahead = stage_.plan.prefetch_bytes;
   if (streaming.resident > 0) return streaming.resident * LayerBytes();
+  if (streaming.resident == Streaming::kAllButOne) return AllBytes() - LayerBytes();
   return ahead < 0 ? BytesOfUsesInARow(needs_, 3) : BytesOfUsesInARow(needs_, 1) + ahead;
+}
+
+int64_t Parameters::AllBytes() const {
+  return BytesOfUsesInARow(needs_, std::numeric_limits<int>::max());
 }
 
 // What is brought for a use of the largest layer between the first and the last, if there is one.

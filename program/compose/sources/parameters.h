@@ -37,6 +37,7 @@ class Parameters {
   // Bytes that may be present at once.
   int64_t Budget() const;
   int64_t LayerBytes() const;
+  int64_t AllBytes() const;
 
   const Stage& stage_;
   const State& state_;
