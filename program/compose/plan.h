@@ -80,8 +80,7 @@ enum class UpdatePolicy : uint8_t { kDeferred, kSpooled, kSpeculative };
 // The gradient that an update in f32 waits with, the parts of the state, and a next first moment.
 inline constexpr int kLeastSlabs = 5;
 
-inline constexpr int64_t kRangeBytes = int64_t{16} << 20;
-inline constexpr int64_t kMostRanges = 2048;
+inline constexpr int64_t kRangeBytes = int64_t{32} << 20;
 // Ranges are multiples of this many elements: blocks of states and of direct I/O are never cut.
 inline constexpr int64_t kRangeElements = 4096;
 
@@ -109,8 +108,7 @@ struct Plan {
   UpdatePolicy update = UpdatePolicy::kDeferred;
   int slabs = 8;  // that bytes on SSD pass through
   // With bytes beyond the device, the most f32 elements of a set that are updated at once, in
-  // bytes: what a slab holds. 0: kRangeBytes, or more where a stage would have more than
-  // kMostRanges.
+  // bytes: what a slab holds. 0: kRangeBytes.
   int64_t range_bytes = 0;
   double gradient_clip = 0;  // 0: off
   // Of gradients when leaves have ended: as they are summed over micro-batches and ranks. f32 or

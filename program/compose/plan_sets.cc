@@ -144,11 +144,8 @@ class SetPlanner {
   void AssignRanges(StagePlan& stage) const {
     int64_t most = std::numeric_limits<int64_t>::max();
     if (plan_.places.beyond_device()) {
-      int64_t all = 0;
-      for (const SetPlan& set : stage.sets) all += UpdatedElements(set);
-      const int64_t bytes = std::max(kRangeBytes, all / kMostRanges * int64_t{4});
-      most =
-          common::RoundUp((plan_.range_bytes > 0 ? plan_.range_bytes : bytes) / 4, kRangeElements);
+      const int64_t bytes = plan_.range_bytes > 0 ? plan_.range_bytes : kRangeBytes;
+      most = common::RoundUp(bytes / 4, kRangeElements);
     }
     std::vector<int64_t> states;
     for (SetPlan& set : stage.sets) {
