@@ -31,7 +31,13 @@ std::string MemoryObject(const v1::StepRecord& record) {
                     "\": {\"predicted_bytes\": ", tier.predicted_bytes(),
                     ", \"arena_bytes\": ", tier.arena_bytes(),
                     ", \"measured_bytes\": ", tier.measured_bytes(),
-                    ", \"overhead_bytes\": ", tier.overhead_bytes(), "}");
+                    ", \"overhead_bytes\": ", tier.overhead_bytes());
+    if (tier.tier() == "ssd") {
+      absl::StrAppend(&text, ", \"read_bytes\": ", tier.read_bytes(),
+                      ", \"written_bytes\": ", tier.written_bytes(),
+                      ", \"total_written_bytes\": ", tier.total_written_bytes());
+    }
+    absl::StrAppend(&text, "}");
   }
   return absl::StrCat("{", text, "}");
 }
@@ -81,6 +87,9 @@ void ReadMemory(const Json& tiers, v1::StepRecord& record) {
     memory.set_arena_bytes(Whole(tier, "arena_bytes"));
     memory.set_measured_bytes(Whole(tier, "measured_bytes"));
     memory.set_overhead_bytes(Whole(tier, "overhead_bytes"));
+    memory.set_read_bytes(Whole(tier, "read_bytes"));
+    memory.set_written_bytes(Whole(tier, "written_bytes"));
+    memory.set_total_written_bytes(Whole(tier, "total_written_bytes"));
   }
 }
 

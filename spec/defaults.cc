@@ -182,6 +182,8 @@ void ParallelDefaults(ParallelSpec& parallel) {
   STRATA_DEFAULT(parallel, update_policy, ParallelSpec::UPDATE_POLICY_DEFERRED);
 }
 
+}  // namespace
+
 void MemoryDefaults(strata::v1::MemorySpec& memory) {
   if (memory.automatic()) return;
   strata::v1::PlaceSpec& place = *memory.mutable_place();
@@ -193,8 +195,6 @@ void MemoryDefaults(strata::v1::MemorySpec& memory) {
   if (!stream.has_resident() && !stream.has_moved()) stream.set_automatic(true);
   if (!stream.automatic()) STRATA_DEFAULT(stream, moved, 1);
 }
-
-}  // namespace
 
 int64_t RanksOf(const ParallelSpec& parallel) {
   // Degrees are at most 2^20 (schema.cc): the product saturates long before it could overflow.

@@ -13,6 +13,9 @@ namespace strata::spec {
 // do the fields that job.proto says have no default.
 void ApplyDefaults(absl::string_view default_name, strata::v1::JobSpec& job);
 
+// Of the section alone.
+void MemoryDefaults(strata::v1::MemorySpec& memory);
+
 // The job's name when it gives none: its file's name without folder and ending, other characters
 // than [A-Za-z0-9._-] replaced by '-'; "job" when nothing is left.
 std::string NameFromFile(absl::string_view file);

@@ -237,7 +237,7 @@ class Reader {
     }
   }
 
-  // Of a list of counts or texts. What is wrong leaves a count of 0 or an empty text in its place.
+  // Of a list of counts, numbers or texts. What is wrong leaves a 0 or an empty text in its place.
   void ReadElement(const FieldDescriptor& list, const YamlNode& node, const std::string& at,
                    Message& section) {
     const auto& reflection = *section.GetReflection();
@@ -251,15 +251,22 @@ class Reader {
       if (scalar && node.text.empty()) Report(node.position, at, "an empty text");
       return reflection.AddString(&section, &list, scalar ? node.text : "");
     }
-    const auto value = ParseCount(scalar ? node.text : "0");
-    const bool good =
-        scalar && value.ok() && CheckBounds(node, at, at, static_cast<double>(*value));
-    if (scalar && !value.ok()) {
-      Report(node.position, at,
-             absl::StrCat("must be ", Expected(list, /*element=*/true), ": ", Shown(node.text), " ",
-                          absl::string_view(value.status().message())));
+    const std::string shown = scalar ? node.text : "0";
+    const auto add = [&](const auto& value, auto append) {
+      const bool good =
+          scalar && value.ok() && CheckBounds(node, at, at, static_cast<double>(*value));
+      if (!value.ok()) {
+        Report(node.position, at,
+               absl::StrCat("must be ", Expected(list, /*element=*/true), ": ", Shown(node.text),
+                            " ", absl::string_view(value.status().message())));
+      }
+      append(good ? *value : 0);
+    };
+    if (list.cpp_type() == FieldDescriptor::CPPTYPE_DOUBLE) {
+      return add(ParseNumber(shown),
+                 [&](double value) { reflection.AddDouble(&section, &list, value); });
     }
-    reflection.AddInt64(&section, &list, good ? *value : 0);
+    add(ParseCount(shown), [&](int64_t value) { reflection.AddInt64(&section, &list, value); });
   }
 
   void ReadTextOfMap(const FieldDescriptor& map, const YamlNode::Child& child,

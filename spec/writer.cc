@@ -93,9 +93,16 @@ std::string ListText(const Message& section, const FieldDescriptor& field) {
   const auto& reflection = *section.GetReflection();
   std::vector<std::string> elements;
   for (int i = 0; i < reflection.FieldSize(section, &field); ++i) {
-    elements.push_back(field.cpp_type() == FieldDescriptor::CPPTYPE_STRING
-                           ? QuoteText(reflection.GetRepeatedString(section, &field, i))
-                           : absl::StrCat(reflection.GetRepeatedInt64(section, &field, i)));
+    switch (field.cpp_type()) {
+      case FieldDescriptor::CPPTYPE_STRING:
+        elements.push_back(QuoteText(reflection.GetRepeatedString(section, &field, i)));
+        break;
+      case FieldDescriptor::CPPTYPE_DOUBLE:
+        elements.push_back(ShortestNumber(reflection.GetRepeatedDouble(section, &field, i)));
+        break;
+      default:
+        elements.push_back(absl::StrCat(reflection.GetRepeatedInt64(section, &field, i)));
+    }
   }
   return absl::StrCat("[", absl::StrJoin(elements, ", "), "]");
 }

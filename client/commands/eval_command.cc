@@ -14,6 +14,7 @@
 #include "client/exit_codes.h"
 #include "client/job_loading.h"
 #include "client/machine.h"
+#include "client/memory_flag.h"
 #include "client/prepared_data.h"
 #include "client/task_runner.h"
 #include "client/terminal/table.h"
@@ -100,6 +101,7 @@ absl::StatusOr<StandaloneRequest> PrepareEval(const Arguments& arguments, Termin
   request.set_threads_per_rank(ThreadsPerRank(request.ranks()));
   request.set_sequence(arguments.Count("--sequence").value_or(0));
   request.set_precision(PrecisionOf(arguments.Text("--precision", "f32")));
+  RETURN_IF_ERROR(SetMemory(arguments, request));
   return request;
 }
 
@@ -150,6 +152,7 @@ Command EvalCommand() {
       {"--dump-logits", Flag::Kind::kText, "F.safetensors", "write all logits there"},
       {"--ranks", Flag::Kind::kCount, "N", "processes that share the layers (default: 1)", "", 1,
        1024},
+      MemoryFlag(),
       {"--precision",
        Flag::Kind::kWord,
        "TYPE",

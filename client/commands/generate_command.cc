@@ -14,6 +14,7 @@
 #include "client/exit_codes.h"
 #include "client/job_loading.h"
 #include "client/machine.h"
+#include "client/memory_flag.h"
 #include "client/prompt.h"
 #include "client/task_runner.h"
 #include "common/status_macros.h"
@@ -89,6 +90,7 @@ absl::StatusOr<StandaloneRequest> PrepareGenerate(const Arguments& arguments,
   request.set_top_k(arguments.Count("--top-k").value_or(0));
   request.set_top_p(arguments.Number("--top-p").value_or(0));
   request.set_seed(arguments.Count("--seed").value_or(1));
+  RETURN_IF_ERROR(SetMemory(arguments, request));
   return request;
 }
 
@@ -178,6 +180,7 @@ Command GenerateCommand() {
       {"--from", Flag::Kind::kText, "CHECKPOINT|DIR",
        "a step-N folder, a directory of them, or a Hugging Face directory"},
       {"--prompt", Flag::Kind::kText, "TEXT", "the text to continue"},
+      MemoryFlag(),
       {"--tokens", Flag::Kind::kCount, "N", "tokens to generate (default: 200)", "", 1, 1 << 30},
       {"--temperature", Flag::Kind::kNumber, "T", "0: always the likeliest (default: 0.8)", "", 0,
        1000},

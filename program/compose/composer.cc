@@ -20,6 +20,7 @@
 #include "program/compose/sources/transfers.h"
 #include "program/compose/updates/set_update.h"
 #include "program/compose/updates/updates.h"
+#include "program/compose/within_limit.h"
 #include "program/passes/layout.h"
 
 namespace strata::program {
@@ -424,49 +425,17 @@ absl::StatusOr<Decision> Decide(LayerGraph graph, const Plan& plan) {
   return decision;
 }
 
-namespace {
-
-absl::StatusOr<StagePrograms> ComposeStreaming(const Decision& decision, int stage,
-                                               const UpdateEmitter& update, int resident) {
-  Decision streams = decision;
-  streams.plan.streaming.resident = resident;
-  return StageComposer(streams, stage, update).Run();
-}
-
-// With as many resident layers as the limit allows, but one less than all (which the device would
-// hold as well without streaming); one where it allows none.
-absl::StatusOr<StagePrograms> ComposeWithin(const Decision& decision, int stage,
-                                            const UpdateEmitter& update) {
-  const auto fits = [&](const absl::StatusOr<StagePrograms>& made) {
-    return made.ok() &&
-           made->set.arena_bytes[static_cast<int>(Tier::kDevice)] <= decision.plan.device_limit;
-  };
-  absl::StatusOr<StagePrograms> best =
-      ComposeStreaming(decision, stage, update, Streaming::kAllButOne);
-  if (!best.ok() || fits(best)) return best;
-  best = ComposeStreaming(decision, stage, update, 1);
-  int least = 1, most = static_cast<int>(decision.graph.layers.size());
-  while (most - least > 1) {
-    const int middle = least + (most - least) / 2;
-    absl::StatusOr<StagePrograms> made = ComposeStreaming(decision, stage, update, middle);
-    if (fits(made)) {
-      best = std::move(made);
-      least = middle;
-    } else {
-      most = middle;
-    }
-  }
-  return best;
-}
-
-}  // namespace
-
 absl::StatusOr<StagePrograms> ComposeStage(const Decision& decision, int stage,
                                            const UpdateEmitter& update) {
   const Plan& plan = decision.plan;
   const bool streams = plan.places.parameters.beyond_device() && plan.streaming.resident == 0;
-  if (streams && plan.device_limit > 0) return ComposeWithin(decision, stage, update);
-  return StageComposer(decision, stage, update).Run();
+  if (!streams || plan.device_limit == 0) return StageComposer(decision, stage, update).Run();
+  return WithinLimit<StagePrograms>(
+      plan.device_limit, static_cast<int>(decision.graph.layers.size()), [&](int resident) {
+        Decision with = decision;
+        with.plan.streaming.resident = resident;
+        return StageComposer(with, stage, update).Run();
+      });
 }
 
 absl::StatusOr<std::vector<StagePrograms>> Compose(LayerGraph graph, const Plan& plan,

@@ -1,7 +1,7 @@
 """Jobs on a cluster of real processes whose bytes live on the device, the host and SSD: killed again and again in the
 middle of steps they go on bit by bit as an undisturbed run in plain memory, and leave nothing on the disk.
 
-TIERS_KILLS=50 kills that often (default: 4)."""
+TIERS_KILLS=50 kills that often (default: 2)."""
 
 import contextlib
 import os
@@ -15,7 +15,7 @@ import unittest
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import real_cluster
 
-KILLS, EVERY = int(os.environ.get("TIERS_KILLS", 4)), 10
+KILLS, EVERY = int(os.environ.get("TIERS_KILLS", 2)), 10
 STEPS = 150 + 60 * KILLS
 TRAIN = {
     "wide": "precision: f32",

@@ -221,7 +221,7 @@ std::vector<float> LogitsAfter(int64_t context, int64_t prefilled) {
   model::EmitOptions emission = SmallEmission();
   auto graph = model::EmitFamily(SmallModel(), emission);
   EXPECT_TRUE(graph.ok()) << graph.status();
-  auto stages = program::BuildDecode(*graph, program::Tier::kHost, 1);
+  auto stages = program::BuildDecode(*graph, {});
   EXPECT_TRUE(stages.ok()) << stages.status();
   program::DecodePrograms* const built = &stages->front();
   PromptHost host;

@@ -9,6 +9,7 @@
 #include "model/families/families.h"
 #include "model/model_spec_proto.h"
 #include "worker/trainer/adapters.h"
+#include "worker/trainer/memory_plan.h"
 #include "worker/trainer/number_plan.h"
 #include "worker/trainer/plan_digest.h"
 
@@ -83,7 +84,10 @@ absl::StatusOr<InferenceProgram> CompileInference(const v1::JobSpec& job, int64_
   result.constants = graph.constants;
   result.digest = PlanDigest(graph, build);
   result.parameters = graph.parameters();
-  ASSIGN_OR_RETURN(result.stages, program::BuildDecode(graph, program::Tier::kHost, task.ranks()));
+  program::DecodeOptions options = StreamingOf(task.request().memory());
+  options.stages = task.ranks();
+  if (task.request().has_memory()) options.tier = program::Tier::kDevice;
+  ASSIGN_OR_RETURN(result.stages, program::BuildDecode(graph, options));
   return result;
 }
 

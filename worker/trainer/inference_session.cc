@@ -14,6 +14,7 @@
 #include "worker/engine/binding/number_type.h"
 #include "worker/trainer/adapters.h"
 #include "worker/trainer/base_weights.h"
+#include "worker/trainer/memory_plan.h"
 #include "worker/trainer/program_digest.h"
 #include "worker/trainer/state_io.h"
 
@@ -134,6 +135,7 @@ absl::StatusOr<v1::JobPlan> PlanInference(const TaskContext& context, const std:
                    CompileInference(*job, largest_chunk, context.task, context.build));
   plan.set_plan_digest(program.digest);
   plan.set_parameters(program.parameters);
+  RETURN_IF_ERROR(CheckLimits(context.task, program.sets()));
   DescribeArenas(program.sets(), program.mesh(), plan);
   return plan;
 }

@@ -29,6 +29,11 @@ program::UpdatePolicy PolicyOf(v1::ParallelSpec::UpdatePolicy policy) {
   }
 }
 
+const v1::MemorySpec& MemoryOf(const v1::TrainerTask& task) {
+  const bool trains = task.kind() == v1::TrainerTask::KIND_TRAIN;
+  return trains ? task.job().memory() : task.request().memory();
+}
+
 int64_t RanksOnNode(const v1::TrainerTask& task) {
   return std::max<int64_t>(1, task.ranks_on_node());
 }
@@ -62,9 +67,16 @@ void SetMemory(const v1::JobSpec& job, program::Plan& plan) {
   plan.device_limit = memory.device();
 }
 
+program::DecodeOptions StreamingOf(const v1::MemorySpec& memory) {
+  return {.parameters = PlaceOf(memory.place().parameters()),
+          .streaming = {.resident = static_cast<int>(memory.stream().resident()),
+                        .moved = static_cast<int>(std::max<int64_t>(1, memory.stream().moved()))},
+          .device_limit = memory.device()};
+}
+
 absl::Status CheckLimits(const v1::TrainerTask& task,
                          const std::vector<const program::ProgramSet*>& stages) {
-  const v1::MemorySpec& memory = task.job().memory();
+  const v1::MemorySpec& memory = MemoryOf(task);
   const auto needed = [&](Tier tier) {
     int64_t most = 0;
     for (const program::ProgramSet* stage : stages) {
@@ -92,7 +104,7 @@ absl::Status CheckLimits(const v1::TrainerTask& task,
 
 absl::StatusOr<memory::SsdOptions> OpenPaths(const v1::TrainerTask& task) {
   memory::SsdOptions options;
-  for (const v1::SsdPath& path : task.job().memory().ssd()) {
+  for (const v1::SsdPath& path : MemoryOf(task).ssd()) {
     std::error_code error;
     std::filesystem::create_directories(path.path(), error);
     if (error) {

@@ -8,6 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "memory/ssd/ssd_store.h"
+#include "program/compose/decode.h"
 #include "program/compose/plan.h"
 #include "program/ir/program.h"
 #include "proto/strata/v1/trainer.pb.h"
@@ -17,13 +18,16 @@ namespace strata::worker {
 // Tiers, homes, streaming and policy. `job` has its defaults.
 void SetMemory(const v1::JobSpec& job, program::Plan& plan);
 
+// Of a task that trains nothing: where its parameters live.
+program::DecodeOptions StreamingOf(const v1::MemorySpec& memory);
+
 // ResourceExhausted, with the field and the least that would do, where a stage's arenas exceed the
 // job's limits: of the device and the host per rank, of SSD for all ranks of a node, each of which
 // has an equal part of every path. `stages`: one set of programs each.
 absl::Status CheckLimits(const v1::TrainerTask& task,
                          const std::vector<const program::ProgramSet*>& stages);
 
-// The rank's part of the job's paths, whose directories are made where they are missing.
+// The rank's part of the task's paths, whose directories are made where they are missing.
 absl::StatusOr<memory::SsdOptions> OpenPaths(const v1::TrainerTask& task);
 
 }  // namespace strata::worker

@@ -40,7 +40,7 @@ absl::Status MemoryRecord::CheckArenas(const Engine& engine) const {
 }
 
 void MemoryRecord::Read(const Engine& engine,
-                        google::protobuf::RepeatedPtrField<v1::TierMemory>* memory) const {
+                        google::protobuf::RepeatedPtrField<v1::TierMemory>* memory) {
   const auto now = memory::ReadProcessMemory();
   for (const v1::TierBytes& tier : predicted_) {
     v1::TierMemory* const entry = memory->Add();
@@ -48,7 +48,12 @@ void MemoryRecord::Read(const Engine& engine,
     entry->set_predicted_bytes(tier.bytes());
     entry->set_arena_bytes(engine.arena_bytes(TierOf(tier)));
     if (TierOf(tier) == program::Tier::kSsd) {
-      entry->set_measured_bytes(engine.ssd() != nullptr ? engine.ssd()->bytes() : 0);
+      const memory::SsdCounters now = engine.ssd()->counters();
+      entry->set_measured_bytes(engine.ssd()->bytes());
+      entry->set_read_bytes(now.bytes_read - before_.bytes_read);
+      entry->set_written_bytes(now.bytes_written - before_.bytes_written);
+      entry->set_total_written_bytes(now.bytes_written);
+      before_ = now;
       continue;
     }
     // Of a CPU rank device and host are one process: what was measured stands with the host.

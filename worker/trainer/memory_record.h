@@ -23,12 +23,14 @@ class MemoryRecord {
   void MarkOverhead();
   // FailedPrecondition when an arena is not as large as the plan said.
   absl::Status CheckArenas(const Engine& engine) const;
-  // Adds one entry for each tier of the plan. Without /proc the measured bytes are 0.
-  void Read(const Engine& engine, google::protobuf::RepeatedPtrField<v1::TierMemory>* memory) const;
+  // Adds one entry for each tier of the plan. Without /proc the measured bytes are 0. What SSD
+  // moved is since the call before.
+  void Read(const Engine& engine, google::protobuf::RepeatedPtrField<v1::TierMemory>* memory);
 
  private:
   const Predicted predicted_;
   int64_t overhead_bytes_ = 0;
+  memory::SsdCounters before_;
 };
 
 }  // namespace strata::worker

@@ -39,7 +39,7 @@ class RankEngine {
 
   Engine& engine() { return *engine_; }
   device::ThreadPool& pool() { return pool_; }
-  const MemoryRecord& memory() const { return memory_; }
+  MemoryRecord& memory() { return memory_; }
 
  private:
   explicit RankEngine(const TaskContext& context)

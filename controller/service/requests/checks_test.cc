@@ -123,6 +123,8 @@ void Disturb(std::mt19937_64& random, google::protobuf::Message& section) {
     switch (field.cpp_type()) {
       case FieldDescriptor::CPPTYPE_INT64:
         return reflection.AddInt64(&section, &field, kWhole[random() % std::size(kWhole)]);
+      case FieldDescriptor::CPPTYPE_DOUBLE:
+        return reflection.AddDouble(&section, &field, numbers[random() % std::size(numbers)]);
       case FieldDescriptor::CPPTYPE_STRING:
         return reflection.AddString(&section, &field, kTexts[random() % std::size(kTexts)]);
       default:
