@@ -208,12 +208,13 @@ absl::Status AddStores(const Flags& flags, const Shape& shape,
     const auto open = [store = stores.back().get(), bytes]() -> Transfer {
       std::shared_ptr<SsdQueue> queue = store->OpenQueue();
       return [queue, bytes](bool write, absl::Span<std::byte> memory) {
-        return write ? queue->Write(bytes, memory) : queue->Read(0, memory);
+        return write ? queue->Write(SsdClass::kStateWrite, bytes, memory)
+                     : queue->Read(SsdClass::kStateRead, 0, memory);
       };
     };
     variants.push_back({.name = Name(kind), .open = open});
     RETURN_IF_ERROR(stores.back()->OpenQueue()->Write(
-        0, absl::MakeConstSpan(RandomBuffer(bytes).get(), bytes)));
+        SsdClass::kStateWrite, 0, absl::MakeConstSpan(RandomBuffer(bytes).get(), bytes)));
   }
   return absl::OkStatus();
 }
