@@ -5,23 +5,17 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
-#include <ctime>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "common/processor_time.h"
 #include "common/status_macros.h"
 #include "common/units.h"
 #include "memory/ssd/ssd_store.h"
 
 namespace strata::memory {
 namespace {
-
-int64_t ThreadNanos() {
-  timespec time{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-  return time.tv_sec * 1'000'000'000 + time.tv_nsec;
-}
 
 // What a transfer takes of a clock, of this thread's processor and of the back end's.
 class Stopwatch {
@@ -40,7 +34,9 @@ class Stopwatch {
   }
 
  private:
-  int64_t ProcessorNanos() const { return ThreadNanos() + backend_->processor_nanos(); }
+  int64_t ProcessorNanos() const {
+    return common::ThreadProcessorNanos() + backend_->processor_nanos();
+  }
 
   const common::Clock* const clock_;
   const IoBackend* const backend_;

@@ -4,13 +4,13 @@
 #include <atomic>
 #include <cerrno>
 #include <condition_variable>
-#include <ctime>
 #include <deque>
 #include <memory>
 #include <mutex>
 #include <thread>
 #include <vector>
 
+#include "common/processor_time.h"
 #include "memory/ssd/io_backend.h"
 
 namespace strata::memory {
@@ -61,7 +61,7 @@ class ThreadsBackend final : public IoBackend {
       requests_.pop_front();
       lock.unlock();
       const IoCompletion completion{request.id, Move(request)};
-      const int64_t spent = ThreadNanos();
+      const int64_t spent = common::ThreadProcessorNanos();
       processor_nanos_ += spent - counted;
       counted = spent;
       lock.lock();
@@ -76,12 +76,6 @@ class ThreadsBackend final : public IoBackend {
             ? pwrite(request.file, request.data, static_cast<size_t>(request.bytes), request.offset)
             : pread(request.file, request.data, static_cast<size_t>(request.bytes), request.offset);
     return moved < 0 ? -errno : moved;
-  }
-
-  static int64_t ThreadNanos() {
-    timespec time{};
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-    return time.tv_sec * 1'000'000'000 + time.tv_nsec;
   }
 
   std::atomic<int64_t> processor_nanos_ = 0;

@@ -64,6 +64,7 @@ struct Variant {
   std::function<Transfer()> open;  // on the thread that calls it
   struct Sum {
     double bytes = 0, seconds = 0, processor_seconds = 0;
+    std::vector<double> rates;  // by round
   } sums[std::size(kModes)];
 };
 
@@ -165,6 +166,8 @@ absl::Status RunCell(Variant& variant, Mode mode, double seconds, absl::Span<std
   Variant::Sum& sum = variant.sums[static_cast<int>(mode)];
   sum.bytes += static_cast<double>(turns) * static_cast<double>(threads.size() * read.size());
   sum.seconds += end - begin;
+  sum.rates.push_back(static_cast<double>(turns) *
+                      static_cast<double>(threads.size() * read.size()) / (end - begin));
   sum.processor_seconds += ProcessorSeconds() - processor;
   statuses[0].Update(statuses[1]);
   return statuses[0];
@@ -219,16 +222,24 @@ absl::Status AddStores(const Flags& flags, const Shape& shape,
   return absl::OkStatus();
 }
 
+// Median over the rounds: a disk's rate drifts, but not much within one.
+double ShareOf(const Variant::Sum& plain, const Variant::Sum& sum) {
+  std::vector<double> shares;
+  for (size_t r = 0; r < sum.rates.size(); ++r) shares.push_back(sum.rates[r] / plain.rates[r]);
+  std::sort(shares.begin(), shares.end());
+  const size_t middle = shares.size() / 2;
+  return shares.size() % 2 == 1 ? shares[middle] : (shares[middle - 1] + shares[middle]) / 2;
+}
+
 void Print(const Shape& shape, const std::vector<Variant>& variants) {
   for (size_t mode = 0; mode < std::size(kModes); ++mode) {
     std::string line = absl::StrFormat("| %d KiB | %d | %s |", shape.request_bytes >> 10,
                                        shape.depth, kModeNames[mode]);
-    const auto rate = [&](const Variant& v) { return v.sums[mode].bytes / v.sums[mode].seconds; };
     for (const Variant& variant : variants) {
-      absl::StrAppendFormat(&line, " %.0f (%.2f; %.3f) |", rate(variant) * 1e-6,
-                            rate(variant) / rate(variants[0]),
-                            variant.sums[mode].processor_seconds / variant.sums[mode].bytes *
-                                static_cast<double>(1 << 30));
+      const Variant::Sum& sum = variant.sums[mode];
+      absl::StrAppendFormat(&line, " %.0f (%.2f; %.3f) |", sum.bytes / sum.seconds * 1e-6,
+                            ShareOf(variants[0].sums[mode], sum),
+                            sum.processor_seconds / sum.bytes * static_cast<double>(1 << 30));
     }
     std::cout << line << std::endl;
   }
@@ -250,7 +261,7 @@ absl::Status MeasureShape(const Flags& flags, const Shape& shape, bool first) {
       absl::StrAppend(&head, " ", variant.name, " |");
       absl::StrAppend(&rule, "---|");
     }
-    std::cout << "MB/s (share of plain; processor seconds per GiB)\n\n"
+    std::cout << "MB/s (share of plain, median of rounds; processor seconds per GiB)\n\n"
               << head << "\n"
               << rule << std::endl;
   }
@@ -286,7 +297,9 @@ int Main(int argc, char** argv) {
   app.add_option("--dir", flags.directory, "a folder on the disk")->capture_default_str();
   app.add_option("--requests", flags.request_kib, "their sizes, KiB")->capture_default_str();
   app.add_option("--depths", flags.depths, "requests in flight")->capture_default_str();
-  app.add_option("--rounds", flags.rounds, "turns of each variant")->capture_default_str();
+  app.add_option("--rounds", flags.rounds, "turns of each variant")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
   app.add_option("--seconds", flags.seconds, "of each turn at least")->capture_default_str();
   CLI11_PARSE(app, argc, argv);
   const absl::Status status = Measure(flags);
