@@ -40,7 +40,7 @@ struct Flags {
   std::vector<int64_t> request_kib = {256, 1024, 4096};
   std::vector<int> depths = {1, 4, 16};
   int rounds = 2;
-  double seconds = 0.2;
+  double seconds = 0.15;
 };
 
 struct Shape {
@@ -48,7 +48,7 @@ struct Shape {
   int depth = 0;
   // Each long enough for what its ends cost to count little.
   int64_t transfer_bytes() const {
-    return std::clamp(4 * depth * request_bytes, kLeastTransfer, kMostTransfer);
+    return std::clamp(2 * depth * request_bytes, kLeastTransfer, kMostTransfer);
   }
 };
 
