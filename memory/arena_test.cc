@@ -1,7 +1,14 @@
 #include "memory/arena.h"
 
+#include <linux/capability.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdint>
+#include <string>
 #include <utility>
 
 #include "common/status_macros.h"
@@ -45,6 +52,57 @@ TEST(Arena, OfNoBytesHasNoMemory) {
 
 TEST(Arena, RefusesNegativeSizes) {
   EXPECT_EQ(Create(-1).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+absl::StatusOr<Arena> CreateFixed(int64_t bytes) {
+  ASSIGN_OR_RETURN(Arena arena, Arena::Reserve(&Cpu(), device::Memory::kHost, bytes, true));
+  RETURN_IF_ERROR(arena.Commit());
+  return arena;
+}
+
+TEST(Arena, ThatIsFixedSaysWhereItsPagesLie) {
+  auto arena = CreateFixed(8 * kMiB);
+  ASSERT_TRUE(arena.ok()) << arena.status();
+  EXPECT_TRUE(std::all_of(arena->data(), arena->data() + arena->bytes(),
+                          [](std::byte b) { return b == std::byte{0}; }));
+  const PageReport pages = arena->pages();
+  EXPECT_EQ(pages.bytes, 8 * kMiB);
+  EXPECT_TRUE(pages.locked_bytes == pages.bytes || !pages.lacks.empty());
+  EXPECT_GE(pages.huge_bytes, 0);
+  EXPECT_LE(pages.huge_bytes, pages.bytes);
+  EXPECT_LE(pages.misplaced_bytes, pages.bytes);
+  if (pages.node < 0) {
+    EXPECT_EQ(pages.misplaced_bytes, 0);
+  }
+  const Arena moved = *std::move(arena);
+  EXPECT_EQ(moved.pages().bytes, 8 * kMiB);
+}
+
+TEST(Arena, ThatIsNotFixedIsNotLookedAt) {
+  auto arena = Create(8 * kMiB);
+  ASSERT_TRUE(arena.ok()) << arena.status();
+  EXPECT_EQ(arena->pages().bytes, 0);
+}
+
+// Like a process of a user who has no such right. In a child, which alone loses it.
+TEST(Arena, WithoutTheRightToLockItSaysSoAndGoesOn) {
+  const pid_t child = fork();
+  if (child == 0) {
+    const rlimit none{0, 0};
+    __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
+    __user_cap_data_struct rights[2] = {};
+    if (setrlimit(RLIMIT_MEMLOCK, &none) != 0 || syscall(SYS_capset, &header, rights) != 0) {
+      _exit(2);
+    }
+    const auto arena = CreateFixed(kMiB);
+    const bool told = arena.ok() && arena->pages().locked_bytes == 0 &&
+                      arena->pages().lacks.find("not locked") != std::string::npos;
+    _exit(told ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 0);
 }
 
 // A tier on disk has more of them than the machine has memory.

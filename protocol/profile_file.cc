@@ -57,6 +57,19 @@ std::string WrongIn(const v1::RankProfile& ranks) {
   return "";
 }
 
+bool IsRate(double rate) { return std::isfinite(rate) && rate > 0; }
+
+std::string WrongIn(const v1::DiskProfile& disk) {
+  if (disk.directory().empty()) return "its directory is missing";
+  for (const v1::DiskRate& rate : disk.rates()) {
+    if (rate.request_bytes() < 1 || rate.depth() < 1 || !IsRate(rate.read()) ||
+        !IsRate(rate.write()) || !IsRate(rate.mixed())) {
+      return "rates: sizes and rates are not positive";
+    }
+  }
+  return "";
+}
+
 }  // namespace
 
 std::string ProfilePathIn(const std::string& folder) {
@@ -80,6 +93,15 @@ absl::StatusOr<v1::Profile> ParseProfile(const std::string& path, const std::str
     const std::string wrong = WrongIn(profile.ranks(i));
     if (wrong.empty()) continue;
     return absl::InvalidArgumentError(absl::StrCat(path, ": ranks[", i, "]: ", wrong, kAgain));
+  }
+  for (const v1::DiskProfile& disk : profile.disks()) {
+    const std::string wrong = WrongIn(disk);
+    if (wrong.empty()) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, ": disks: ", disk.directory(), ": ", wrong, kAgain));
+  }
+  if (profile.host_copy_rate() != 0 && !IsRate(profile.host_copy_rate())) {
+    return absl::InvalidArgumentError(absl::StrCat(path, ": host_copy_rate is no rate", kAgain));
   }
   return profile;
 }

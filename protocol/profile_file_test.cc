@@ -20,6 +20,15 @@ v1::Profile Good() {
   time.add_shape(6);
   time.set_seconds(1e-300);
   ranks.add_interference()->set_communication_stretch(1.5);
+  profile.set_host_copy_rate(1e10);
+  v1::DiskProfile& disk = *profile.add_disks();
+  disk.set_directory("/scratch");
+  v1::DiskRate& rate = *disk.add_rates();
+  rate.set_request_bytes(1 << 20);
+  rate.set_depth(8);
+  rate.set_read(2e9);
+  rate.set_write(1e9);
+  rate.set_mixed(1.5e9);
   return profile;
 }
 
@@ -55,6 +64,16 @@ TEST(ProfileFileTest, NumbersThatNothingCanTakeAreRefused) {
         "ranks: 1 threads: 1 interference { communication_stretch: 0.5 }"}) {
     const std::string why = WhyNot(absl::StrCat("host: \"a\" ranks { ", bad, " }"));
     EXPECT_TRUE(absl::StartsWith(why, "p: ranks[0]: ")) << why;
+  }
+  for (const char* bad :
+       {"disks { backend: \"aio\" }", "host_copy_rate: -1", "host_copy_rate: nan",
+        "disks { directory: \"/d\" rates { depth: 8 read: 1 write: 1 mixed: 1 } }",
+        "disks { directory: \"/d\" rates { request_bytes: 1 depth: 8 read: 1 write: inf mixed: 1 } "
+        "}",
+        "disks { directory: \"/d\" rates { request_bytes: 1 depth: 8 read: 1 write: 1 } }"}) {
+    const std::string why = WhyNot(absl::StrCat("host: \"a\" ranks { ranks: 1 threads: 1 } ", bad));
+    EXPECT_TRUE(absl::StartsWith(why, "p: ")) << why;
+    EXPECT_TRUE(absl::StrContains(why, "strata calibrate")) << why;
   }
 }
 

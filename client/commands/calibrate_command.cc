@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "client/commands/registry.h"
+#include "client/doctor/rates.h"
 #include "client/exit_codes.h"
 #include "client/job_loading.h"
 #include "client/machine.h"
@@ -69,6 +70,22 @@ std::string FormatJson(const v1::Profile& profile, const std::string& path) {
                              {"link_latency_seconds", rates.latency},
                              {"compute_lost", rates.lost}});
   }
+  json["host_copy_bytes_per_second"] = profile.host_copy_rate();
+  json["disks"] = nlohmann::json::array();
+  for (const v1::DiskProfile& disk : profile.disks()) {
+    nlohmann::json rates = nlohmann::json::array();
+    for (const v1::DiskRate& rate : disk.rates()) {
+      rates.push_back({{"request_bytes", rate.request_bytes()},
+                       {"depth", rate.depth()},
+                       {"read_bytes_per_second", rate.read()},
+                       {"write_bytes_per_second", rate.write()},
+                       {"mixed_bytes_per_second", rate.mixed()}});
+    }
+    json["disks"].push_back({{"directory", disk.directory()},
+                             {"backend", disk.backend()},
+                             {"direct", disk.direct()},
+                             {"rates", rates}});
+  }
   return json.dump(2) + "\n";
 }
 
@@ -85,8 +102,12 @@ std::string FormatRates(const v1::Profile& profile) {
                 : "-",
          linked ? absl::StrFormat("%.0f %%", 100 * rates.lost) : "-"});
   }
-  return FormatTable({"RANKS", "THREADS", "PRODUCTS", "MEMORY", "MESSAGES", "LOST BESIDE THEM"},
-                     rows);
+  std::string text =
+      FormatTable({"RANKS", "THREADS", "PRODUCTS", "MEMORY", "MESSAGES", "LOST BESIDE THEM"}, rows);
+  for (const v1::DiskProfile& disk : profile.disks()) {
+    absl::StrAppend(&text, disk.directory(), ": ", DescribeDisk(disk), "\n");
+  }
+  return text;
 }
 
 int Calibrate(const Arguments& arguments, Terminal& terminal) {
@@ -99,6 +120,12 @@ int Calibrate(const Arguments& arguments, Terminal& terminal) {
   request.set_threads_per_rank(ThreadsPerRank(2));
   request.set_threads_alone(ThreadsPerRank(1));
   request.set_quick(arguments.Has("--quick"));
+  const std::string disk = arguments.Text("--ssd");
+  if (!disk.empty()) {
+    const absl::Status named = CheckPathText("--ssd", Absolute(disk));
+    if (!named.ok()) return Fail(named, terminal);
+    request.mutable_profile()->add_disks()->set_directory(Absolute(disk));
+  }
   std::optional<v1::Profile> profile;
   const int code = RunTask(request, terminal, [&](const StandaloneEvent& event) {
     if (event.has_profile()) profile = event.profile();
@@ -121,11 +148,13 @@ int Calibrate(const Arguments& arguments, Terminal& terminal) {
 Command CalibrateCommand() {
   Command command;
   command.name = "calibrate";
-  command.usage = "[--profile F] [--quick]";
+  command.usage = "[--profile F] [--ssd DIR] [--quick]";
   command.summary = "Measure this machine, so that steps can be predicted";
   command.flags = {
       {"--profile", Flag::Kind::kText, "F",
        "write the profile there (default: this user's of this host)"},
+      {"--ssd", Flag::Kind::kText, "DIR",
+       "measure the disk of this folder as well: 256 MiB of it, 20 seconds"},
       {"--quick", Flag::Kind::kSwitch, "", "a few seconds instead of a minute, and rough"},
   };
   command.outputs = {"table", "json"};

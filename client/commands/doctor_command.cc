@@ -1,11 +1,14 @@
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "client/commands/registry.h"
 #include "client/doctor/checks.h"
 #include "client/doctor/overlap.h"
+#include "client/doctor/rates.h"
 #include "client/exit_codes.h"
+#include "client/machine_profile.h"
 #include "client/terminal/table.h"
 
 namespace strata::client {
@@ -25,6 +28,7 @@ std::string AsJson(const std::vector<Finding>& findings) {
 
 int Doctor(const Arguments& arguments, Terminal& terminal) {
   std::vector<Finding> findings = Judge(ReadMachine());
+  for (Finding& finding : JudgeRates(LoadProfile(""))) findings.push_back(std::move(finding));
   if (!arguments.Has("--quick")) {
     terminal.Transient("two ranks train for a moment …");
     const OverlapFacts overlap = MeasureOverlap();

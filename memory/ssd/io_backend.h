@@ -37,6 +37,8 @@ class IoBackend {
   // Blocks until at least one of what is in flight is complete. How many of `done`, which is not
   // empty, were filled.
   virtual absl::StatusOr<int> Wait(absl::Span<IoCompletion> done) = 0;
+  // Processor time of threads of its own, those of the kernel not counted.
+  virtual int64_t processor_nanos() const { return 0; }
 };
 
 // The kernel's ring (Axboe, "Efficient IO with io_uring", 2019). Containers' seccomp profiles

@@ -34,6 +34,14 @@ absl::Status CheckOptions(const SsdOptions& options) {
         ", all are positive, requests of ", kMostRequestBytes, " bytes and a depth of ", kMostDepth,
         " the most"));
   }
+  if (options.in_flight_bytes < 0 ||
+      (options.write_rate != 0 && !(options.write_rate >= IoScheduler::kSlowestWriteRate))) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        options.in_flight_bytes, " bytes in flight, ", options.write_rate,
+        " bytes per second to write — neither is negative; 0 leaves them to the queues' depth and "
+        "to the disk; ",
+        IoScheduler::kSlowestWriteRate, " bytes per second are the fewest"));
+  }
   return absl::OkStatus();
 }
 
@@ -105,6 +113,10 @@ absl::StatusOr<std::unique_ptr<SsdStore>> SsdStore::Create(SsdOptions options,
   RETURN_IF_ERROR(CheckExtents(extents));
   static const common::MonotonicClock monotonic;
   if (options.clock == nullptr) options.clock = &monotonic;
+  if (options.in_flight_bytes == 0) {
+    options.in_flight_bytes =
+        options.request_bytes * options.queue_depth * static_cast<int64_t>(options.paths.size());
+  }
   const int64_t bytes = extents.empty() ? 0 : extents.back().offset + extents.back().bytes;
   std::vector<int64_t> limits;
   for (const SsdPath& path : options.paths) limits.push_back(path.limit_bytes);
@@ -191,7 +203,9 @@ SsdCounters SsdStore::counters() const {
   return {.bytes_read = bytes_read_,
           .bytes_written = bytes_written_,
           .read_seconds = static_cast<double>(read_nanos_) * 1e-9,
-          .write_seconds = static_cast<double>(write_nanos_) * 1e-9};
+          .write_seconds = static_cast<double>(write_nanos_) * 1e-9,
+          .processor_seconds = static_cast<double>(processor_nanos_) * 1e-9,
+          .io = scheduler_.counters()};
 }
 
 absl::StatusOr<absl::Span<SsdStore::Extent>> SsdStore::Find(int64_t offset, int64_t bytes) {

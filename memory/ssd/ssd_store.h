@@ -20,6 +20,7 @@
 #include "absl/types/span.h"
 #include "common/clock.h"
 #include "memory/ssd/io_backend.h"
+#include "memory/ssd/io_scheduler.h"
 #include "memory/ssd/stripes.h"
 
 struct XXH3_state_s;  // of xxhash.h
@@ -42,6 +43,10 @@ struct SsdOptions {
   // What the bandwidth of NVMe drives asks for (DeepSpeed's DeepNVMe: 1 MiB at a depth of 8).
   int64_t request_bytes = 1 << 20;
   int queue_depth = 8;
+  // What all queues together have in flight, as much that reads as that writes; 0: the depth's
+  // requests for each path.
+  int64_t in_flight_bytes = 0;
+  double write_rate = 0;  // bytes per second that writes are spread to; 0: as fast as they come
   int64_t stripe_bytes = 4 << 20;        // at most; less where paths are small
   const common::Clock* clock = nullptr;  // null: the monotonic clock
   // Stands around a queue's back end, for tests that let disks fail. Null: nothing does.
@@ -56,8 +61,11 @@ struct SsdExtent {
 
 // Since the store was made. Seconds are those that queues spent moving bytes, each for itself.
 struct SsdCounters {
-  int64_t bytes_read = 0, bytes_written = 0;
+  int64_t bytes_read = 0, bytes_written = 0;  // of transfers that succeeded
   double read_seconds = 0, write_seconds = 0;
+  // Of the threads that read and write, checksums included, and of back ends' own.
+  double processor_seconds = 0;
+  IoCounters io;
 };
 
 class SsdQueue;
@@ -85,6 +93,7 @@ class SsdStore {
   // Whether all paths take direct I/O: those in memory and some overlays do not.
   bool direct() const { return direct_; }
   SsdCounters counters() const;
+  double write_rate() const { return options_.write_rate; }
   int file(int path) const { return files_[path]; }  // for tests
 
  private:
@@ -96,7 +105,12 @@ class SsdStore {
   };
 
   SsdStore(SsdOptions options, Stripes stripes, int64_t bytes)
-      : options_(std::move(options)), stripes_(std::move(stripes)), bytes_(bytes) {}
+      : options_(std::move(options)),
+        stripes_(std::move(stripes)),
+        bytes_(bytes),
+        scheduler_({.most_bytes = options_.in_flight_bytes,
+                    .write_rate = options_.write_rate,
+                    .clock = options_.clock}) {}
   absl::Status OpenFiles();
   absl::StatusOr<int> OpenFile(const SsdPath& path);
   absl::Status ChooseBackend();
@@ -109,24 +123,26 @@ class SsdStore {
   SsdOptions options_;
   const Stripes stripes_;
   const int64_t bytes_;
+  IoScheduler scheduler_;
   bool direct_ = true;
   std::vector<int> files_;  // per path
   std::vector<Extent> extents_;
   std::atomic<int64_t> bytes_read_ = 0, bytes_written_ = 0, read_nanos_ = 0, write_nanos_ = 0;
+  std::atomic<int64_t> processor_nanos_ = 0;
 };
 
 // One thread's requests; several queues work at once. Who reads or writes an extent that another
 // queue writes does so before or after.
 class SsdQueue {
  public:
-  // Both block. The range, up to its last block's end, is one extent or several that follow each
-  // other without a gap. Memory begins at a multiple of kSsdBlockBytes; exactly these bytes of it
-  // are touched: what is left of the last block passes through one of the queue's own. What was
-  // never written is zeros. DataLoss, with path and place: the disk gave other bytes than were
-  // written, or none (EIO); ResourceExhausted: a disk that filled up all the same. What a failed
-  // write left behind does not match its checksum.
-  absl::Status Read(int64_t offset, absl::Span<std::byte> to);
-  absl::Status Write(int64_t offset, absl::Span<const std::byte> from);
+  // Both block; the store's queues take turns by class. The range, up to its last block's end, is
+  // one extent or several that follow each other without a gap. Memory begins at a multiple of
+  // kSsdBlockBytes; exactly these bytes of it are touched: what is left of the last block passes
+  // through one of the queue's own. What was never written is zeros. DataLoss, with path and place:
+  // the disk gave other bytes than were written, or none (EIO); ResourceExhausted: a disk that
+  // filled up all the same. What a failed write left behind does not match its checksum.
+  absl::Status Read(SsdClass request_class, int64_t offset, absl::Span<std::byte> to);
+  absl::Status Write(SsdClass request_class, int64_t offset, absl::Span<const std::byte> from);
 
  private:
   friend class SsdStore;
@@ -134,7 +150,8 @@ class SsdQueue {
   struct Piece {
     int64_t offset = 0;  // in the address space
     std::byte* data = nullptr;
-    int64_t bytes = 0;
+    int64_t bytes = 0;  // still to be moved; 0: not in flight
+    int64_t taken = 0;  // of the scheduler's tokens
   };
 
   // Memory that stands for a range of the address space: whole blocks at `data`, then the rest.
@@ -143,6 +160,21 @@ class SsdQueue {
     std::byte* data = nullptr;
     int64_t bytes = 0;
     int64_t whole() const { return bytes / kSsdBlockBytes * kSsdBlockBytes; }
+    int64_t whole_end() const { return offset + whole(); }
+  };
+
+  // Extents in a row on their way, and the checksum that follows their bytes.
+  struct Transfer {
+    IoScheduler::Claim claim;
+    Memory memory;
+    absl::Span<SsdStore::Extent> extents;
+    int64_t submitted = 0, hashed = 0;          // bytes of the address space before it are
+    size_t extent = 0;                          // that `hashed` is in
+    const SsdStore::Extent* differs = nullptr;  // reads: the first whose checksum does
+    uint64_t found = 0;                         // instead
+
+    bool write() const { return claim.write; }
+    int64_t end() const { return extents.back().range.offset + extents.back().range.bytes; }
   };
 
   struct HashDeleter {
@@ -150,15 +182,27 @@ class SsdQueue {
   };
 
   SsdQueue(SsdStore* store, std::unique_ptr<IoBackend> backend);
-  // Of these bytes of the range, which are extents.
-  absl::Status Move(bool write, const Memory& memory, SsdExtent range);
-  uint64_t ChecksumOf(const Memory& memory, SsdExtent extent);
-  void Clear(const Memory& memory, SsdExtent extent);
-  absl::Status Submit(bool write, int slot);
+  Transfer TransferOf(bool write, SsdClass request_class, const Memory& memory,
+                      absl::Span<SsdStore::Extent> extents);
+  // Whoever waits for the disk hashes meanwhile. Of writes all extents have the new checksums
+  // afterwards, failed or not.
+  absl::Status Move(Transfer& transfer);
+  // As many requests as there is room for; at least one is in flight then.
+  absl::Status SubmitSome(Transfer& transfer);
+  int64_t NextBytes(const Transfer& transfer) const;
+  absl::Status SubmitNext(Transfer& transfer, int64_t bytes);
+  absl::Status Submit(const Transfer& transfer, int slot);
   // Waits for some; the pieces that are complete are free again, of others the rest is asked for.
-  absl::Status Advance(bool write);
-  absl::Status Continue(bool write, const IoCompletion& completion);
-  void Drain();
+  absl::Status Advance(Transfer& transfer);
+  absl::Status Continue(Transfer& transfer, const IoCompletion& completion);
+  void Drain(Transfer& transfer);
+  // What may be hashed: of writes all that is under way, of reads what is there without a gap.
+  int64_t Known(const Transfer& transfer) const;
+  void HashTo(int64_t end, Transfer& transfer);
+  void FinishExtent(Transfer& transfer);
+  std::byte* At(const Memory& memory, int64_t offset) const;
+  void Clear(const Memory& memory, SsdExtent extent);
+  void Free(const Transfer& transfer, int slot);
   bool busy() const { return free_.size() < pieces_.size(); }
 
   SsdStore* const store_;

@@ -5,7 +5,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
+#include <cmath>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
@@ -17,6 +19,7 @@
 #include <thread>
 #include <vector>
 
+#include "common/clock.h"
 #include "gtest/gtest.h"
 
 namespace strata::memory {
@@ -98,12 +101,12 @@ TEST_P(EveryBackend, WhatIsReadIsWhatWasWrittenLast) {
       std::memset(memory.part(0, blocks).data(), 0x55, blocks);
       if (random() % 2 == 0) {
         for (std::byte& byte : part) byte = static_cast<std::byte>(random());
-        const absl::Status status = queue->Write(offset, part);
+        const absl::Status status = queue->Write(SsdClass::kStateWrite, offset, part);
         ASSERT_TRUE(status.ok()) << status;
         std::copy(part.begin(), part.end(), model.all().begin() + offset);
         std::memset(model.part(offset + blocks - rest, rest).data(), 0, rest);
       } else {
-        const absl::Status status = queue->Read(offset, part);
+        const absl::Status status = queue->Read(SsdClass::kStateRead, offset, part);
         ASSERT_TRUE(status.ok()) << status;
         ASSERT_TRUE(std::equal(part.begin(), part.end(), model.all().begin() + offset)) << round;
       }
@@ -125,7 +128,7 @@ TEST_P(EveryBackend, EveryFlippedBitIsFound) {
   auto queue = store->OpenQueue();
   Blocks memory(bytes), block(kBlock);
   memory.Fill(random);
-  ASSERT_TRUE(queue->Write(0, memory.all()).ok());
+  ASSERT_TRUE(queue->Write(SsdClass::kStateWrite, 0, memory.all()).ok());
   for (int round = 0; round < 1000; ++round) {
     const int64_t at = static_cast<int64_t>(random() % bytes), begin = at / kBlock * kBlock;
     const auto bit = static_cast<std::byte>(1 << random() % 8);
@@ -135,12 +138,12 @@ TEST_P(EveryBackend, EveryFlippedBitIsFound) {
       ASSERT_EQ(pwrite(store->file(0), block.all().data(), kBlock, begin), kBlock);
     };
     flip();
-    const absl::Status status = queue->Read(0, memory.all());
+    const absl::Status status = queue->Read(SsdClass::kStateRead, 0, memory.all());
     ASSERT_TRUE(absl::IsDataLoss(status)) << at << ": " << status;
     ASSERT_NE(status.message().find(testing::TempDir()), absl::string_view::npos) << status;
     flip();
   }
-  EXPECT_TRUE(queue->Read(0, memory.all()).ok());
+  EXPECT_TRUE(queue->Read(SsdClass::kStateRead, 0, memory.all()).ok());
 }
 
 TEST_P(EveryBackend, QueuesOfSeveralThreadsWorkAtOnce) {
@@ -154,8 +157,8 @@ TEST_P(EveryBackend, QueuesOfSeveralThreadsWorkAtOnce) {
       Blocks memory(extent.bytes), written(extent.bytes);
       for (int round = 0; round < 50; ++round) {
         written.Fill(random);
-        EXPECT_TRUE(queue->Write(extent.offset, written.all()).ok());
-        EXPECT_TRUE(queue->Read(extent.offset, memory.all()).ok());
+        EXPECT_TRUE(queue->Write(SsdClass::kStateWrite, extent.offset, written.all()).ok());
+        EXPECT_TRUE(queue->Read(SsdClass::kStateRead, extent.offset, memory.all()).ok());
         EXPECT_TRUE(std::equal(memory.all().begin(), memory.all().end(), written.all().begin()));
       }
     });
@@ -209,8 +212,8 @@ std::pair<absl::Status, absl::Status> WriteAndRead(int64_t fault) {
   std::mt19937_64 random(3);
   Blocks written(20 * kBlock), memory(20 * kBlock);
   written.Fill(random);
-  const absl::Status write = queue->Write(0, written.all());
-  const absl::Status read = queue->Read(0, memory.all());
+  const absl::Status write = queue->Write(SsdClass::kStateWrite, 0, written.all());
+  const absl::Status read = queue->Read(SsdClass::kStateRead, 0, memory.all());
   if (read.ok()) {
     EXPECT_TRUE(std::equal(memory.all().begin(), memory.all().end(), written.all().begin()));
   }
@@ -241,6 +244,139 @@ TEST(SsdQueue, DisksThatFailAreNamedWithThePlace) {
   EXPECT_TRUE(absl::IsResourceExhausted(WriteAndRead(-ENOSPC).first));
 }
 
+// Completes what came last first, one at a time. Writes fail while they should.
+class LastFirst final : public IoBackend {
+ public:
+  explicit LastFirst(const bool* fails) : fails_(fails) {}
+  absl::Status Submit(const IoRequest& request) override {
+    requests_.push_back(request);
+    return absl::OkStatus();
+  }
+  absl::StatusOr<int> Wait(absl::Span<IoCompletion> done) override {
+    const IoRequest request = requests_.back();
+    requests_.pop_back();
+    done[0] = {request.id, request.write
+                               ? pwrite(request.file, request.data, request.bytes, request.offset)
+                               : pread(request.file, request.data, request.bytes, request.offset)};
+    if (request.write && *fails_) done[0].result = -EIO;
+    return 1;
+  }
+
+ private:
+  const bool* const fails_;
+  std::vector<IoRequest> requests_;
+};
+
+std::unique_ptr<SsdStore> OpenLastFirst(const bool* fails, std::vector<SsdExtent> extents) {
+  SsdOptions options = Small(2, IoBackendKind::kThreads);
+  options.around_backend = [fails](std::unique_ptr<IoBackend>) {
+    return std::make_unique<LastFirst>(fails);
+  };
+  auto store = SsdStore::Create(options, std::move(extents));
+  EXPECT_TRUE(store.ok()) << store.status();
+  return store.ok() ? *std::move(store) : nullptr;
+}
+
+TEST(SsdQueue, ChecksumsAreOfBytesInARowInWhateverOrderTheyCome) {
+  const std::vector<SsdExtent> extents = ExtentsOfBlocks({9, 1, 20, 2});
+  const bool fails = false;
+  auto store = OpenLastFirst(&fails, extents);
+  ASSERT_NE(store, nullptr);
+  auto queue = store->OpenQueue();
+  std::mt19937_64 random(4);
+  Blocks written(32 * kBlock), memory(32 * kBlock);
+  written.Fill(random);
+  const absl::Span<std::byte> most = written.part(0, 32 * kBlock - 100);
+  ASSERT_TRUE(queue->Write(SsdClass::kStateWrite, 0, most).ok());
+  for (const SsdExtent& extent : extents) {  // as they were written, and each by itself
+    const int64_t bytes = std::min(extent.bytes, 32 * kBlock - 100 - extent.offset);
+    const absl::Span<std::byte> part = memory.part(extent.offset, bytes);
+    const absl::Status status = queue->Read(SsdClass::kStateRead, extent.offset, part);
+    ASSERT_TRUE(status.ok()) << status;
+  }
+  EXPECT_TRUE(std::equal(most.begin(), most.end(), memory.all().begin()));
+  EXPECT_TRUE(queue->Read(SsdClass::kStateRead, 0, memory.part(0, 32 * kBlock - 100)).ok());
+}
+
+TEST(SsdQueue, WhatAFailedWriteLeftIsNotTakenForBytes) {
+  bool fails = false;
+  auto store = OpenLastFirst(&fails, ExtentsOfBlocks({20, 12}));
+  ASSERT_NE(store, nullptr);
+  auto queue = store->OpenQueue();
+  std::mt19937_64 random(5);
+  Blocks memory(32 * kBlock);
+  memory.Fill(random);
+  ASSERT_TRUE(queue->Write(SsdClass::kStateWrite, 0, memory.all()).ok());
+  fails = true;
+  memory.Fill(random);
+  EXPECT_TRUE(absl::IsDataLoss(queue->Write(SsdClass::kStateWrite, 0, memory.all())));
+  for (const SsdExtent& extent : ExtentsOfBlocks({20, 12})) {
+    const absl::Status status =
+        queue->Read(SsdClass::kStateRead, extent.offset, memory.part(extent.offset, extent.bytes));
+    EXPECT_TRUE(absl::IsDataLoss(status)) << status;
+  }
+  fails = false;
+  EXPECT_TRUE(queue->Write(SsdClass::kStateWrite, 0, memory.all()).ok());
+  EXPECT_TRUE(queue->Read(SsdClass::kStateRead, 0, memory.all()).ok());
+  EXPECT_EQ(store->counters().io.in_flight, 0);
+}
+
+TEST(SsdQueue, QueuesOfAllClassesShareWhatMayBeInFlight) {
+  SsdOptions options = Small(1, IoBackendKind::kThreads);
+  options.in_flight_bytes = 2 * options.request_bytes;
+  auto store = SsdStore::Create(options, ExtentsOfBlocks({32, 32, 32, 32}));
+  ASSERT_TRUE(store.ok()) << store.status();
+  std::vector<std::thread> threads;
+  for (int t = 0; t < kSsdClassCount; ++t) {
+    threads.emplace_back([t, queue = (*store)->OpenQueue()] {
+      Blocks memory(32 * kBlock);
+      const auto request_class = static_cast<SsdClass>(t);
+      for (int round = 0; round < 30; ++round) {
+        EXPECT_TRUE(queue->Write(request_class, t * 32 * kBlock, memory.all()).ok());
+        EXPECT_TRUE(queue->Read(request_class, t * 32 * kBlock, memory.all()).ok());
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  const SsdCounters counters = (*store)->counters();
+  for (const int64_t bytes : counters.io.bytes) EXPECT_EQ(bytes, 60 * 32 * kBlock);
+  EXPECT_EQ(counters.bytes_written, kSsdClassCount * 30 * 32 * kBlock);
+  EXPECT_EQ(counters.io.in_flight, 0);
+  // Requests that end at a stripe's border are of one block.
+  EXPECT_LE(counters.io.most_in_flight, 2 * 4);
+  EXPECT_GT(counters.processor_seconds, 0);
+}
+
+// A millisecond passes whenever someone looks.
+class TickingClock final : public common::Clock {
+ public:
+  double Now() const override { return static_cast<double>(++ticks_) * 1e-3; }
+
+ private:
+  mutable std::atomic<int64_t> ticks_ = 0;
+};
+
+TEST(SsdQueue, PacedWritesKeepToThePlan) {
+  const TickingClock clock;
+  SsdOptions options{.paths = {{testing::TempDir()}},
+                     .backend = IoBackendKind::kThreads,
+                     .write_rate = 4e6,
+                     .clock = &clock};
+  auto store = SsdStore::Create(options, ExtentsOfBlocks({512}));
+  ASSERT_TRUE(store.ok()) << store.status();
+  auto queue = (*store)->OpenQueue();
+  Blocks memory(512 * kBlock);
+  ASSERT_TRUE(queue->Write(SsdClass::kStateWrite, 0, memory.all()).ok());
+  const int64_t busiest = (*store)->counters().io.busiest_written_bytes;
+  EXPECT_GT(busiest, 0);
+  EXPECT_LE(busiest, 600'000);
+  EXPECT_TRUE(queue->Read(SsdClass::kStateRead, 0, memory.all()).ok());
+  for (const double rate : {-1.0, 1.0, std::nan("")}) {
+    options.write_rate = rate;
+    EXPECT_TRUE(absl::IsInvalidArgument(SsdStore::Create(options, ExtentsOfBlocks({1})).status()));
+  }
+}
+
 TEST(SsdQueue, RangesThatAreNoExtentsAndMemoryThatIsNoBlocksAreRefused) {
   auto store =
       SsdStore::Create(Small(1, IoBackendKind::kThreads), {{0, kBlock}, {2 * kBlock, 2 * kBlock}});
@@ -253,10 +389,13 @@ TEST(SsdQueue, RangesThatAreNoExtentsAndMemoryThatIsNoBlocksAreRefused) {
                                       {4 * kBlock, kBlock},
                                       {int64_t{0}, int64_t{0}},
                                       {int64_t{0}, 4 * kBlock}}) {
-    EXPECT_TRUE(absl::IsInvalidArgument(queue->Read(offset, memory.part(0, bytes)))) << offset;
+    EXPECT_TRUE(
+        absl::IsInvalidArgument(queue->Read(SsdClass::kStateRead, offset, memory.part(0, bytes))))
+        << offset;
   }
-  EXPECT_TRUE(absl::IsInvalidArgument(queue->Write(0, memory.part(8, kBlock))));
-  EXPECT_TRUE(queue->Write(2 * kBlock, memory.part(0, 2 * kBlock)).ok());
+  EXPECT_TRUE(
+      absl::IsInvalidArgument(queue->Write(SsdClass::kStateWrite, 0, memory.part(8, kBlock))));
+  EXPECT_TRUE(queue->Write(SsdClass::kStateWrite, 2 * kBlock, memory.part(0, 2 * kBlock)).ok());
 }
 
 TEST(SsdStore, MoreThanTheDiskHasIsRefusedWithTheBytes) {

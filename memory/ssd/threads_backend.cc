@@ -1,6 +1,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <condition_variable>
 #include <deque>
@@ -9,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "common/processor_time.h"
 #include "memory/ssd/io_backend.h"
 
 namespace strata::memory {
@@ -46,9 +48,12 @@ class ThreadsBackend final : public IoBackend {
     return static_cast<int>(count);
   }
 
+  int64_t processor_nanos() const override { return processor_nanos_; }
+
  private:
   void Serve() {
     std::unique_lock lock(mutex_);
+    int64_t counted = 0;
     while (true) {
       asked_.wait(lock, [this] { return stopping_ || !requests_.empty(); });
       if (requests_.empty()) return;
@@ -56,6 +61,9 @@ class ThreadsBackend final : public IoBackend {
       requests_.pop_front();
       lock.unlock();
       const IoCompletion completion{request.id, Move(request)};
+      const int64_t spent = common::ThreadProcessorNanos();
+      processor_nanos_ += spent - counted;
+      counted = spent;
       lock.lock();
       completions_.push_back(completion);
       answered_.notify_one();
@@ -70,6 +78,7 @@ class ThreadsBackend final : public IoBackend {
     return moved < 0 ? -errno : moved;
   }
 
+  std::atomic<int64_t> processor_nanos_ = 0;
   std::mutex mutex_;
   std::condition_variable asked_, answered_;
   std::deque<IoRequest> requests_;

@@ -36,7 +36,7 @@ parallel: {{{parallel}}}
         self.assertNotIn("predicted_seconds", self.records("before")[0])
         self.assertNotIn("predicted", done.stderr)
 
-        done = self.strata("calibrate", "--quick", "-o", "json")
+        done = self.strata("calibrate", "--quick", "--ssd", self.folder, "-o", "json")
         self.assertEqual(done.returncode, 0, done.stderr)
         found = json.loads(done.stdout)
         profile = pathlib.Path(found["profile"])
@@ -44,6 +44,12 @@ parallel: {{{parallel}}}
         self.assertEqual([ranks["ranks"] for ranks in found["ranks"]], [1, 2])
         self.assertGreater(found["ranks"][1]["link_bytes_per_second"], 0)
         self.assertIn("measuring two ranks", done.stderr)
+        self.assertGreater(found["host_copy_bytes_per_second"], 0)
+        self.assertEqual([disk["directory"] for disk in found["disks"]], [str(self.folder)])
+        for rate in found["disks"][0]["rates"]:
+            self.assertGreater(rate["mixed_bytes_per_second"], 0)
+        done = self.strata("doctor", "--quick")
+        self.assertIn(f"disk {self.folder}", done.stdout)
 
         for name, parallel in {"one": "data: 1", "zero1": "data: 2, shard: zero1", "zero3": "data: 2, shard: zero3",
                                "tensor": "tensor: 2", "pipeline": "pipeline: 2", "context": "context: 2"}.items():
@@ -89,6 +95,11 @@ parallel: {{{parallel}}}
 
         done = self.run_job("job", "--profile", self.folder / "nowhere")
         self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertIn("nowhere", done.stderr)
+
+    def test_a_disk_that_is_not_there_is_an_error(self):
+        done = self.strata("calibrate", "--quick", "--ssd", self.folder / "nowhere")
+        self.assertNotEqual(done.returncode, 0)
         self.assertIn("nowhere", done.stderr)
 
     def test_a_profile_that_cannot_be_written_is_an_error(self):

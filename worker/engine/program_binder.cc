@@ -269,12 +269,21 @@ class ProgramBinder {
     if (!reads) {
       return work = AddOp([ssd = context_.ssd, stream = action.stream, offset,
                            from = absl::MakeConstSpan(here.data, bytes)] {
-               return ssd->Write(stream, offset, from);
+               return ssd->Write(stream, memory::SsdClass::kStateWrite, offset, from);
              });
     }
-    return work = AddOp(
-               [ssd = context_.ssd, stream = action.stream, offset,
-                to = absl::MakeSpan(here.data, bytes)] { return ssd->Read(stream, offset, to); });
+    const memory::SsdClass request_class = ReadClassOf(SlotOf(own[0])->klass);
+    return work = AddOp([ssd = context_.ssd, stream = action.stream, request_class, offset,
+                         to = absl::MakeSpan(here.data, bytes)] {
+             return ssd->Read(stream, request_class, offset, to);
+           });
+  }
+
+  // Passes stand still for want of parameters and of what forwards kept.
+  static memory::SsdClass ReadClassOf(program::SlotClass klass) {
+    const bool of_state =
+        klass == program::SlotClass::kOptimizer || klass == program::SlotClass::kGradients;
+    return of_state ? memory::SsdClass::kStateRead : memory::SsdClass::kNextLayerRead;
   }
 
   WorkKey KeyOf(uint64_t what, uint64_t where) const {

@@ -8,6 +8,7 @@
 
 namespace strata::worker {
 
+using memory::SsdClass;
 using program::Stream;
 
 void SlotAccess::Declare() {
@@ -24,14 +25,16 @@ void SlotAccess::Declare() {
 absl::Status SlotReader::Read(int slot, int version, int64_t applied, int64_t offset,
                               absl::Span<std::byte> to) {
   const std::byte* const from = addresses_->Bytes(slot, version, applied).data() + offset;
-  return AsFailure(queue_->Read(addresses_->OffsetOnSsd(from), to));
+  return AsFailure(queue_->Read(SsdClass::kCheckpoint, addresses_->OffsetOnSsd(from), to));
 }
 
 absl::Status SlotAccess::Read(int slot, int version, int64_t applied, int64_t offset,
                               absl::Span<std::byte> to) {
   RETURN_IF_ERROR(CheckRange(slot, offset, to.size()));
   const std::byte* const from = addresses_->Bytes(slot, version, applied).data() + offset;
-  if (IsOnSsd(slot)) return ssd_->Read(Stream::kCaller, addresses_->OffsetOnSsd(from), to);
+  if (IsOnSsd(slot)) {
+    return ssd_->Read(Stream::kCaller, SsdClass::kCheckpoint, addresses_->OffsetOnSsd(from), to);
+  }
   std::memcpy(to.data(), from, to.size());
   return absl::OkStatus();
 }
@@ -40,7 +43,9 @@ absl::Status SlotAccess::Write(int slot, int version, int64_t applied, int64_t o
                                absl::Span<const std::byte> from) {
   RETURN_IF_ERROR(CheckRange(slot, offset, from.size()));
   std::byte* const to = addresses_->Bytes(slot, version, applied).data() + offset;
-  if (IsOnSsd(slot)) return ssd_->Write(Stream::kCaller, addresses_->OffsetOnSsd(to), from);
+  if (IsOnSsd(slot)) {
+    return ssd_->Write(Stream::kCaller, SsdClass::kCheckpoint, addresses_->OffsetOnSsd(to), from);
+  }
   std::memcpy(to, from.data(), from.size());
   return absl::OkStatus();
 }

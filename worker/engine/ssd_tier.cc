@@ -58,12 +58,14 @@ absl::Status SsdTier::Open(const std::array<bool, program::kStreamCount>& used) 
   return absl::OkStatus();
 }
 
-absl::Status SsdTier::Read(Stream stream, int64_t offset, absl::Span<std::byte> memory) {
-  return AsFailure(queue(stream).Read(offset, memory));
+absl::Status SsdTier::Read(Stream stream, memory::SsdClass request_class, int64_t offset,
+                           absl::Span<std::byte> memory) {
+  return AsFailure(queue(stream).Read(request_class, offset, memory));
 }
 
-absl::Status SsdTier::Write(Stream stream, int64_t offset, absl::Span<const std::byte> memory) {
-  return AsFailure(queue(stream).Write(offset, memory));
+absl::Status SsdTier::Write(Stream stream, memory::SsdClass request_class, int64_t offset,
+                            absl::Span<const std::byte> memory) {
+  return AsFailure(queue(stream).Write(request_class, offset, memory));
 }
 
 }  // namespace strata::worker

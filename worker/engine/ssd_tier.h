@@ -35,8 +35,10 @@ class SsdTier {
 
   // Ranges named by Use, or what such make up. On the stream's lane; kCaller: between steps, on the
   // thread that runs them. `memory` begins at a block's address.
-  absl::Status Read(program::Stream stream, int64_t offset, absl::Span<std::byte> memory);
-  absl::Status Write(program::Stream stream, int64_t offset, absl::Span<const std::byte> memory);
+  absl::Status Read(program::Stream stream, memory::SsdClass request_class, int64_t offset,
+                    absl::Span<std::byte> memory);
+  absl::Status Write(program::Stream stream, memory::SsdClass request_class, int64_t offset,
+                     absl::Span<const std::byte> memory);
 
   // What a range that was named is cut into.
   std::vector<memory::SsdExtent> ExtentsOf(int64_t offset, int64_t bytes) const {

@@ -6,12 +6,14 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "common/clock.h"
 #include "common/small_file.h"
 #include "common/status_macros.h"
 #include "kernels/isa.h"
 #include "worker/trainer/calibration/calibrate.h"
+#include "worker/trainer/calibration/disk_rates.h"
 #include "worker/trainer/join.h"
 #include "worker/trainer/step_costs.h"
 
@@ -58,6 +60,10 @@ absl::Status RunCalibration(const TaskContext& context) {
   context.control->SetCancel(nullptr);
   RETURN_IF_ERROR(profile.status());
   if (context.task.rank() != 0) return absl::OkStatus();
+  for (const v1::DiskProfile& disk : context.task.request().profile().disks()) {
+    options.tell(absl::StrCat("measuring the disk of ", disk.directory()));
+    ASSIGN_OR_RETURN(*profile->add_disks(), MeasureDisk(disk.directory(), options.quick));
+  }
   profile->set_host(HostName());
   profile->set_cpu(CpuName());
   profile->set_isa(kernels::IsaName());

@@ -65,6 +65,9 @@ absl::Status CheckRequest(const v1::StandaloneRequest& request) {
       break;
     case v1::StandaloneRequest::TASK_CALIBRATE:
       RETURN_IF_ERROR(Range("threads_alone", request.threads_alone(), 1, kMaxThreads));
+      for (const v1::DiskProfile& disk : request.profile().disks()) {
+        RETURN_IF_ERROR(Absolute("profile.disks", disk.directory()));
+      }
       return Range("ranks", request.ranks(), 2, 2);
     default:
       return absl::InvalidArgumentError("task: none, or one this build does not know");

@@ -38,6 +38,8 @@ class Calibration {
       RETURN_IF_ERROR(
           MeasureOps(StepsOfOneRank(options_.threads_alone, options_.quick), nullptr, one));
       MeasureCopies(one);
+      device::ThreadPool pool(options_.threads_alone);
+      host_copy_rate_ = HostCopyRate(pool, options_.quick);
     }
     RETURN_IF_ERROR(Meet());
     Tell("two ranks", options_.threads);
@@ -46,6 +48,7 @@ class Calibration {
     if (first()) {
       *profile.add_ranks() = std::move(one);
       *profile.add_ranks() = std::move(two);
+      profile.set_host_copy_rate(host_copy_rate_);
     }
     return profile;
   }
@@ -122,6 +125,7 @@ class Calibration {
   StubCommunicator stub_;
   const CalibrateOptions& options_;
   collectives::GroupId world_;
+  double host_copy_rate_ = 0;
   const common::MonotonicClock clock_;
 };
 

@@ -37,6 +37,7 @@ TEST(CalibrateTest, MeasuresOneRankAndTwo_AndEveryKindOfOpThatTheirLayoutsHave) 
   const v1::Profile profile = CalibrateQuickly(told);
   EXPECT_EQ(told.size(), 2u);
   ASSERT_EQ(profile.ranks_size(), 2);
+  EXPECT_GT(profile.host_copy_rate(), 0);
   const v1::RankProfile &one = profile.ranks(0), &two = profile.ranks(1);
   EXPECT_EQ(one.ranks(), 1);
   EXPECT_EQ(two.ranks(), 2);

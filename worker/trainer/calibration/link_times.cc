@@ -241,4 +241,20 @@ void MeasureCopies(v1::RankProfile& profile) {
   }
 }
 
+double HostCopyRate(device::ThreadPool& pool, bool quick) {
+  const int64_t part = quick ? 1 << 20 : 64 << 20;
+  const int64_t bytes = part * pool.threads();
+  std::vector<std::byte> from(bytes), to(bytes);
+  std::vector<double> found;
+  for (int i = 0; i < 6; ++i) {
+    const double begin = kClock.Now();
+    pool.ParallelFor(pool.threads(), [&](int64_t task, int) {
+      std::memcpy(to.data() + task * part, from.data() + task * part, part);
+    });
+    if (i > 0) found.push_back(kClock.Now() - begin);
+    from[0] = to[bytes - 1];  // so that no copy is left out
+  }
+  return static_cast<double>(bytes) / Median(std::move(found));
+}
+
 }  // namespace strata::worker

@@ -40,6 +40,10 @@ absl::Status MeasureInterference(collectives::Communicator& communicator,
 // Adds the times of copies in memory.
 void MeasureCopies(v1::RankProfile& profile);
 
+// Bytes per second that the pool's threads together copy from memory to memory, far more than
+// caches hold.
+double HostCopyRate(device::ThreadPool& pool, bool quick);
+
 }  // namespace strata::worker
 
 #endif  // STRATA_WORKER_TRAINER_CALIBRATION_LINK_TIMES_H_
