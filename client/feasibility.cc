@@ -21,11 +21,11 @@ BytesEach BytesEachOf(const TrainSpec& train) {
   const OptimizerSpec& optimizer = train.optimizer();
   BytesEach bytes;
   if (train.method() == TrainSpec::METHOD_LORA || train.method() == TrainSpec::METHOD_QLORA) {
-    const bool narrow = train.precision() > TrainSpec::PRECISION_F32;
-    return {.weight = train.method() == TrainSpec::METHOD_QLORA ? 0.5
-                      : narrow                                  ? 2.0
-                                                                : 4.0,
-            .gradient = 0};
+    double weight = train.precision() > TrainSpec::PRECISION_F32 ? 2 : 4;
+    if (train.method() == TrainSpec::METHOD_QLORA) {
+      weight = train.quantize().type() == strata::v1::QuantizeSpec::TYPE_INT8 ? 1 : 0.5;
+    }
+    return {.weight = weight, .gradient = 0};
   }
   if (optimizer.gradient() == OptimizerSpec::GRADIENT_BF16) bytes.gradient = 2;
   if (train.precision() > TrainSpec::PRECISION_F32) {

@@ -100,6 +100,7 @@ void AdapterDefaults(TrainSpec& train) {
   if (!quantizes) return;
   strata::v1::QuantizeSpec& quantize = *train.mutable_quantize();
   STRATA_DEFAULT(quantize, type, strata::v1::QuantizeSpec::TYPE_NF4);
+  if (quantize.type() != strata::v1::QuantizeSpec::TYPE_NF4) return;
   STRATA_DEFAULT(quantize, block, 64);
   STRATA_DEFAULT(quantize, double_, true);
 }

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -33,7 +34,8 @@ double Norm(const std::vector<double>& values) {
 class AdapterGoldenTest : public ::testing::TestWithParam<std::string> {
  protected:
   AdapterGoldenTest()
-      : quantised_(GetParam().ends_with("_nf4")),
+      : quantised_(GetParam().ends_with("_nf4") ? std::optional(program::DType::kNf4)
+                                                : std::nullopt),
         base_(GetParam().substr(0, GetParam().find('_'))) {
     auto reader =
         SafetensorsReader::Open("tests/parity/goldens/adapters/" + GetParam() + ".safetensors");
@@ -122,7 +124,7 @@ class AdapterGoldenTest : public ::testing::TestWithParam<std::string> {
     return sum.ok() ? *sum / trained : 0;
   }
 
-  const bool quantised_;
+  const std::optional<program::DType> quantised_;
   const FamilyGolden base_;
   std::unique_ptr<SafetensorsReader> reader_;
 };

@@ -60,7 +60,7 @@ absl::StatusOr<std::unique_ptr<checkpoint::HuggingFaceWeights>> OpenBaseWeights(
   ASSIGN_OR_RETURN(const model::ModelSpec spec, model::FromProto(model));
   std::vector<checkpoint::LogicalTensorShape> tensors = checkpoint::LogicalTensorsOf(sets);
   std::erase_if(tensors, [](const checkpoint::LogicalTensorShape& tensor) {
-    return model::IsAdapter(tensor.name);
+    return model::IsAdapter(tensor.name) || program::IsRowScales(tensor.name);
   });
   return checkpoint::HuggingFaceWeights::Open(model.from(), spec, tensors, checkpoint::Named::kSome,
                                               files);
