@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/units.h"
+#include "model/lora_proto.h"
 
 namespace strata::client {
 namespace {
@@ -20,7 +21,7 @@ struct BytesEach {
 BytesEach BytesEachOf(const TrainSpec& train) {
   const OptimizerSpec& optimizer = train.optimizer();
   BytesEach bytes;
-  if (train.method() == TrainSpec::METHOD_LORA || train.method() == TrainSpec::METHOD_QLORA) {
+  if (model::TrainsAdapters(train)) {
     double weight = train.precision() > TrainSpec::PRECISION_F32 ? 2 : 4;
     if (train.method() == TrainSpec::METHOD_QLORA) {
       weight = train.quantize().type() == strata::v1::QuantizeSpec::TYPE_INT8 ? 1 : 0.5;

@@ -15,6 +15,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "checkpoint/huggingface/model_folder.h"
 #include "client/feasibility.h"
 #include "client/model_folder.h"
 #include "client/prepared_data.h"
@@ -89,7 +90,7 @@ class ModelOfJob {
 
   // `from` as the file writes it.
   std::optional<spec::ModelDirectory> Read(const std::string& from) {
-    if (!opened_.has_value()) opened_ = OpenModelFolder(Absolute(from, folder_));
+    if (!opened_.has_value()) opened_ = checkpoint::OpenModelFolder(Absolute(from, folder_));
     if (!opened_->ok()) return std::nullopt;
     return spec::ModelDirectory{(*opened_)->model, (*opened_)->has_tokenizer};
   }
@@ -100,7 +101,7 @@ class ModelOfJob {
 
  private:
   const std::string folder_;
-  std::optional<absl::StatusOr<ModelFolder>> opened_;
+  std::optional<absl::StatusOr<checkpoint::ModelFolder>> opened_;
 };
 
 class FileCheck {

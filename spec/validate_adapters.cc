@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "model/adapter_names.h"
+#include "model/lora_proto.h"
 #include "model/model_spec_proto.h"
 #include "spec/suggest.h"
 
@@ -25,8 +26,7 @@ class AdapterValidator {
       : job_(job), train_(job.train()), positions_(positions), problems_(problems) {}
 
   void Methods() {
-    const bool adapts =
-        train_.method() == TrainSpec::METHOD_LORA || train_.method() == TrainSpec::METHOD_QLORA;
+    const bool adapts = model::TrainsAdapters(train_);
     if (positions_.Has("train.lora") && !adapts) {
       Report("train.lora", "given, but train.method is not lora or qlora",
              "give method: lora, or remove it");
