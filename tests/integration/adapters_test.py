@@ -153,6 +153,28 @@ parallel: {parallel}
         more = self.train("more", model="model, adapter: adapter", steps=1)
         self.assertLess(more[0][0], 1.05 * trained)
 
+    def test_an_adapter_that_is_not_the_jobs_is_refused_before_anything_starts(self):
+        self.train("first", steps=1)
+        self.strata("export", "first/checkpoints", "-o", "adapter")
+
+        def refused(*arguments) -> str:
+            ended = self.strata("run", path, "--dir", "second", *arguments, code=2)
+            self.assertFalse((self.folder / "second").exists())
+            return ended.stderr
+
+        path = self.job(model="model, adapter: adapter")
+        path.write_text(path.read_text().replace(f"rank: {RANK}, alpha: {ALPHA}", "rank: 8, alpha: 3"))
+        told = refused()
+        self.assertRegex(told, r"job.yaml:5:22: train.lora.rank: is 8, .*/adapter has 4 — give rank: 4\n")
+        self.assertRegex(told, r"job.yaml:5:32: train.lora.alpha: is 3, .*/adapter has 8 — give alpha: 8\n")
+        path = self.job(model="model, adapter: adapter")
+        self.assertRegex(refused("--set", "train.lora.targets=[q_proj]"),
+                         r"train.lora.targets: do not name model.layers.0.mlp.down_proj and 11 more, which .*/adapter")
+        (self.folder / "adapter" / "adapter_model.safetensors").write_bytes(b"no")
+        self.assertIn("job.yaml:2:31: model.adapter: ", refused())
+        path = self.job(model="model, adapter: none")
+        self.assertIn("none: no such directory — correct the path", refused())
+
     def test_unknown_targets_are_refused(self):
         ended = self.strata("run", self.job(), "--dir", "run", "--set", "train.lora.targets=[q_porj]", code=2)
         self.assertIn("did you mean q_proj?", ended.stderr)
