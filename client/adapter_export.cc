@@ -4,35 +4,10 @@
 
 #include "checkpoint/huggingface/model_tensors.h"
 #include "checkpoint/peft/adapted_source.h"
+#include "checkpoint/peft/adapter_tensors.h"
 #include "common/status_macros.h"
-#include "model/adapter_names.h"
 
 namespace strata::client {
-namespace {
-
-std::vector<checkpoint::AdapterTensor> AdapterTensorsOf(
-    const std::vector<checkpoint::LogicalTensorShape>& tensors) {
-  std::vector<checkpoint::AdapterTensor> adapters;
-  // In the order of names keys would come before queries, whose rows are first.
-  for (const char* part : {"", ".q", ".k", ".v", ".gate", ".up"}) {
-    for (const checkpoint::LogicalTensorShape& tensor : tensors) {
-      if (!model::IsAdapter(tensor.name)) continue;
-      const std::string stored = model::StoredAdapter(tensor.name);
-      const bool is_part = *part == '\0' ? stored == tensor.name
-                                         : tensor.name.ends_with(std::string(part) + ".weight") &&
-                                               stored != tensor.name;
-      if (is_part) adapters.push_back({tensor.name, tensor.shape});
-    }
-  }
-  return adapters;
-}
-
-}  // namespace
-
-bool TrainsAdapters(const v1::JobSpec& job) {
-  return job.train().method() == v1::TrainSpec::METHOD_LORA ||
-         job.train().method() == v1::TrainSpec::METHOD_QLORA;
-}
 
 absl::StatusOr<MergedModel> MergeAdapter(const v1::JobSpec& job, const model::ModelSpec& model,
                                          const std::vector<checkpoint::LogicalTensorShape>& tensors,
@@ -45,7 +20,7 @@ absl::StatusOr<MergedModel> MergeAdapter(const v1::JobSpec& job, const model::Mo
                                                         checkpoint::Named::kAll));
   const v1::LoraSpec& lora = job.train().lora();
   merged.values = std::make_unique<checkpoint::MergedSource>(
-      merged.base.get(), merged.adapter.get(), AdapterTensorsOf(tensors),
+      merged.base.get(), merged.adapter.get(), checkpoint::AdapterTensorsOf(model, tensors),
       lora.alpha() / static_cast<double>(lora.rank()));
   return merged;
 }
@@ -59,7 +34,7 @@ absl::StatusOr<checkpoint::ExportedDirectory> ExportAdapter(
   written.config.alpha = job.train().lora().alpha();
   written.config.base = job.model().from();
   written.config.transposed = model.family == model::Family::kGpt2;
-  written.tensors = AdapterTensorsOf(tensors);
+  written.tensors = checkpoint::AdapterTensorsOf(model, tensors);
   written.source = &adapter;
   written.type = type;
   RETURN_IF_ERROR(checkpoint::WriteAdapter(written, folder));

@@ -18,9 +18,6 @@
 
 namespace strata::client {
 
-// Whether the job's checkpoints hold adapters alone.
-bool TrainsAdapters(const v1::JobSpec& job);
-
 // Base and adapter as one source; owns both.
 struct MergedModel {
   std::unique_ptr<checkpoint::HuggingFaceWeights> base;

@@ -7,9 +7,9 @@
 #include "absl/strings/str_cat.h"
 #include "checkpoint/file_system.h"
 #include "checkpoint/huggingface/config.h"
+#include "checkpoint/huggingface/model_folder.h"
 #include "checkpoint/manifest.h"
 #include "checkpoint/reader.h"
-#include "client/model_folder.h"
 
 namespace strata::client {
 namespace {
@@ -32,7 +32,7 @@ absl::StatusOr<v1::JobSpec> JobOfFolder(const std::string& folder) {
 }  // namespace
 
 absl::StatusOr<v1::JobSpec> JobOfCheckpoint(const std::string& path) {
-  if (checkpoint::IsModelFolder(path)) return JobOfModelFolder(path);
+  if (checkpoint::IsModelFolder(path)) return checkpoint::JobOfModelFolder(path);
   std::error_code error;
   if (std::filesystem::exists(std::filesystem::path(path) / checkpoint::kManifestName, error)) {
     return JobOfFolder(path);

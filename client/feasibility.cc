@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/units.h"
+#include "model/lora_proto.h"
 
 namespace strata::client {
 namespace {
@@ -20,12 +21,12 @@ struct BytesEach {
 BytesEach BytesEachOf(const TrainSpec& train) {
   const OptimizerSpec& optimizer = train.optimizer();
   BytesEach bytes;
-  if (train.method() == TrainSpec::METHOD_LORA || train.method() == TrainSpec::METHOD_QLORA) {
-    const bool narrow = train.precision() > TrainSpec::PRECISION_F32;
-    return {.weight = train.method() == TrainSpec::METHOD_QLORA ? 0.5
-                      : narrow                                  ? 2.0
-                                                                : 4.0,
-            .gradient = 0};
+  if (model::TrainsAdapters(train)) {
+    double weight = train.precision() > TrainSpec::PRECISION_F32 ? 2 : 4;
+    if (train.method() == TrainSpec::METHOD_QLORA) {
+      weight = train.quantize().type() == strata::v1::QuantizeSpec::TYPE_INT8 ? 1 : 0.5;
+    }
+    return {.weight = weight, .gradient = 0};
   }
   if (optimizer.gradient() == OptimizerSpec::GRADIENT_BF16) bytes.gradient = 2;
   if (train.precision() > TrainSpec::PRECISION_F32) {

@@ -15,6 +15,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "checkpoint/huggingface/model_folder.h"
+#include "client/adapter_check.h"
 #include "client/feasibility.h"
 #include "client/model_folder.h"
 #include "client/prepared_data.h"
@@ -89,7 +91,7 @@ class ModelOfJob {
 
   // `from` as the file writes it.
   std::optional<spec::ModelDirectory> Read(const std::string& from) {
-    if (!opened_.has_value()) opened_ = OpenModelFolder(Absolute(from, folder_));
+    if (!opened_.has_value()) opened_ = checkpoint::OpenModelFolder(Absolute(from, folder_));
     if (!opened_->ok()) return std::nullopt;
     return spec::ModelDirectory{(*opened_)->model, (*opened_)->has_tokenizer};
   }
@@ -100,7 +102,7 @@ class ModelOfJob {
 
  private:
   const std::string folder_;
-  std::optional<absl::StatusOr<ModelFolder>> opened_;
+  std::optional<absl::StatusOr<checkpoint::ModelFolder>> opened_;
 };
 
 class FileCheck {
@@ -126,6 +128,17 @@ class FileCheck {
     if (status.ok() || problems_.Concerns("model.from")) return;
     for (const absl::string_view line : absl::StrSplit(status.message(), '\n', absl::SkipEmpty())) {
       problems_.Add({positions_.Of("model.from"), "model.from", std::string(line), ""});
+    }
+  }
+
+  // The adapter to go on from, once the rest is right.
+  void Adapter() {
+    if (!job_.model().has_adapter() || !problems_.empty()) return;
+    const absl::StatusOr<model::ModelSpec> model = model::FromProto(job_.model());
+    if (!model.ok()) return;  // told by Fits
+    for (AdapterProblem& problem : CheckAdapter(job_, *model)) {
+      problems_.Add({positions_.Of(problem.key), problem.key, std::move(problem.what),
+                     std::move(problem.remedy)});
     }
   }
 
@@ -320,6 +333,8 @@ absl::StatusOr<LoadedJob> LoadJob(const std::string& path, const spec::ReadOptio
           absl::StrCat(job.model().from(), ": has no weights: the model begins with random ones"));
     }
   }
+  check.Folder(job.model().has_adapter(), "model.adapter", job.model().adapter());
+  check.Adapter();
   check.Tokenizer(tokenizer);
   check.Data();
   if (sizes_known) check.Fits(memory_bytes);

@@ -251,6 +251,8 @@ TEST(Feasibility, OfAdaptersTheWeightsBesideThemCountAlone) {
   EXPECT_EQ(LeastBytes(job, 1000), 2000);
   job.mutable_train()->set_method(v1::TrainSpec::METHOD_QLORA);
   EXPECT_EQ(LeastBytes(job, 1000), 500);
+  job.mutable_train()->mutable_quantize()->set_type(v1::QuantizeSpec::TYPE_INT8);
+  EXPECT_EQ(LeastBytes(job, 1000), 1000);
 }
 
 }  // namespace

@@ -1,11 +1,9 @@
 #include "client/model_folder.h"
 
-#include <filesystem>
 #include <memory>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "checkpoint/file_system.h"
-#include "checkpoint/huggingface/config.h"
 #include "checkpoint/huggingface/model_tensors.h"
 #include "checkpoint/huggingface/weights.h"
 #include "common/status_macros.h"
@@ -13,32 +11,6 @@
 #include "model/model_spec_proto.h"
 
 namespace strata::client {
-namespace {
-
-namespace fs = std::filesystem;
-
-bool Holds(const std::string& folder, const char* name) {
-  std::error_code error;
-  return fs::exists(fs::path(folder) / name, error);
-}
-
-}  // namespace
-
-absl::StatusOr<ModelFolder> OpenModelFolder(const std::string& path) {
-  ASSIGN_OR_RETURN(checkpoint::HuggingFaceConfig config, checkpoint::ReadConfig(path));
-  ModelFolder folder;
-  folder.model = std::move(config.model);
-  folder.notices = std::move(config.notices);
-  const absl::StatusOr<model::ModelSpec> possible = model::FromProto(folder.model);
-  if (!possible.ok()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(path, "/", checkpoint::kConfigName, ": ", possible.status().message()));
-  }
-  folder.has_tokenizer = Holds(path, "tokenizer.json") ||
-                         (Holds(path, "vocab.json") && Holds(path, "merges.txt")) ||
-                         (Holds(path, "encoder.json") && Holds(path, "vocab.bpe"));
-  return folder;
-}
 
 absl::Status AddWeights(const std::string& path, v1::ModelSpec* model) {
   model->set_from(path);
@@ -60,15 +32,6 @@ absl::Status AddWeights(const std::string& path, v1::ModelSpec* model) {
     entry.set_digest(identity.digest);
   }
   return absl::OkStatus();
-}
-
-absl::StatusOr<v1::JobSpec> JobOfModelFolder(const std::string& path) {
-  ASSIGN_OR_RETURN(const ModelFolder folder, OpenModelFolder(path));
-  v1::JobSpec job;
-  *job.mutable_model() = folder.model;
-  job.mutable_model()->set_from(path);
-  if (folder.has_tokenizer) job.mutable_data()->set_tokenizer(path);
-  return job;
 }
 
 }  // namespace strata::client

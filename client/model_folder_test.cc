@@ -6,6 +6,8 @@
 #include <filesystem>
 #include <fstream>
 
+#include "checkpoint/huggingface/model_folder.h"
+
 namespace strata::client {
 namespace {
 
@@ -21,37 +23,9 @@ std::string FolderWith(const std::string& config) {
   return folder;
 }
 
-TEST(OpenModelFolder, TellsTheModelAndWhetherThereIsATokenizer) {
-  const std::string path =
-      FolderWith(R"({"model_type": "llama", "hidden_size": 64, "num_attention_heads": 4})");
-  auto folder = OpenModelFolder(path);
-  ASSERT_TRUE(folder.ok()) << folder.status();
-  EXPECT_EQ(folder->model.head_size(), 16);
-  EXPECT_FALSE(folder->has_tokenizer);
-  std::ofstream(path + "/tokenizer.json") << "{}";
-  EXPECT_TRUE(OpenModelFolder(path)->has_tokenizer);
-  const auto job = JobOfModelFolder(path);
-  ASSERT_TRUE(job.ok());
-  EXPECT_EQ(job->data().tokenizer(), path);
-  EXPECT_EQ(job->model().from(), path);
-}
-
-TEST(OpenModelFolder, OfWhatIsNoModelNamesTheFileAndTheKey) {
-  EXPECT_THAT(std::string(OpenModelFolder("/nowhere").status().message()),
-              HasSubstr("/nowhere/config.json: "));
-  EXPECT_THAT(
-      std::string(OpenModelFolder(FolderWith(R"({"model_type": "bert"})")).status().message()),
-      HasSubstr("model_type: \"bert\" is not supported"));
-  EXPECT_THAT(std::string(OpenModelFolder(FolderWith(R"({"model_type": "llama",
-                              "num_attention_heads": 4, "num_key_value_heads": 3})"))
-                              .status()
-                              .message()),
-              HasSubstr("config.json: model.kv_heads: 3 does not divide heads"));
-}
-
 TEST(AddWeights, OfAFolderWithoutThemSaysOnlyWhereTheModelIsFrom) {
   const std::string path = FolderWith(R"({"model_type": "llama"})");
-  v1::ModelSpec model = OpenModelFolder(path)->model;
+  v1::ModelSpec model = checkpoint::OpenModelFolder(path)->model;
   EXPECT_EQ(AddWeights(path, &model), absl::OkStatus());
   EXPECT_EQ(model.from(), path);
   EXPECT_FALSE(model.has_weights_type());

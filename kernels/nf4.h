@@ -1,5 +1,5 @@
-// Weights in 4 bits: NF4 with double quantisation (Dettmers et al., "QLoRA", NeurIPS 2023, §3),
-// code for code what bitsandbytes makes of a tensor.
+// Weights in 4 bits: NF4 (Dettmers et al., "QLoRA", NeurIPS 2023, §3), with double quantisation or
+// without, code for code what bitsandbytes makes of a tensor.
 //
 // 64 weights in row-major order are a block: each is one of 16 numbers, quantiles of the normal
 // distribution, times the block's scale, its largest magnitude. 256 scales are a unit, 16,384
@@ -10,6 +10,9 @@
 //   bytes 4-7    f32, the offset: the mean of the tensor's scales
 //   bytes 64-    256 codes of scales
 //   bytes 320-   8,192 bytes of two weights each, the first in the upper half
+// Without double quantisation a unit is
+//   bytes 0-     256 scales in f32
+//   bytes 1024-  8,192 bytes of two weights each
 // A tensor's last unit may be partly filled; what is behind has scale and codes of zeros.
 #ifndef STRATA_KERNELS_NF4_H_
 #define STRATA_KERNELS_NF4_H_
@@ -26,6 +29,7 @@ inline constexpr int64_t kNf4Block = 64;
 inline constexpr int64_t kNf4UnitBlocks = 256;
 inline constexpr int64_t kNf4Unit = kNf4Block * kNf4UnitBlocks;  // weights
 inline constexpr int64_t kNf4UnitBytes = 64 + kNf4UnitBlocks + kNf4Unit / 2;
+inline constexpr int64_t kNf4F32UnitBytes = 4 * kNf4UnitBlocks + kNf4Unit / 2;
 
 // The 16 numbers of weights and the 256 of scales, ascending.
 const std::array<float, 16>& Nf4Numbers();
@@ -37,9 +41,15 @@ double SumOfNf4Scales(const float* weights, int64_t count);
 // `count` weights, at most a unit, become one. `offset`: the mean of the tensor's scales.
 void QuantiseNf4Unit(const float* weights, int64_t count, float offset, std::byte* unit);
 
+// The same with scales in f32.
+void QuantiseNf4F32Unit(const float* weights, int64_t count, std::byte* unit);
+
 // The first `count` weights of units that follow each other. T: float, BFloat16, Float16.
 template <typename T>
 void DequantiseNf4(const Context& context, const std::byte* units, int64_t count, T* weights);
+// The same of units with scales in f32.
+template <typename T>
+void DequantiseNf4F32(const Context& context, const std::byte* units, int64_t count, T* weights);
 
 }  // namespace strata::kernels
 

@@ -4,6 +4,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 
@@ -29,6 +30,10 @@ AdapterNames AdapterBeside(const std::string& weight) {
   const absl::string_view part = TakePart(name);
   return {std::string(name), absl::StrCat(name, ".lora_A", kWeight),
           absl::StrCat(name, ".lora_B", part, kWeight)};
+}
+
+std::string WeightBeside(const std::string& adapter) {
+  return absl::StrReplaceAll(adapter, {{".lora_A.", "."}, {".lora_B.", "."}});
 }
 
 bool IsAdapter(const std::string& tensor) {

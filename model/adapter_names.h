@@ -25,6 +25,10 @@ struct AdapterNames {
 // Of the adapter beside a logical tensor.
 AdapterNames AdapterBeside(const std::string& weight);
 
+// The weight, or its part, that a tensor of an adapter stands beside; of an A that several parts
+// share, the tensor that they are parts of.
+std::string WeightBeside(const std::string& adapter);
+
 // Whether it is a tensor of an adapter, A or B.
 bool IsAdapter(const std::string& tensor);
 

@@ -53,7 +53,7 @@ void AttributeReader::Number(const char* name, double& value) {
 
 void AttributeReader::Type(const char* name, program::DType& value) {
   using program::DType;
-  value = static_cast<DType>(Int(name, 0, static_cast<int64_t>(DType::kNf4)));
+  value = static_cast<DType>(Int(name, 0, static_cast<int64_t>(DType::kNf4F32)));
   if (value != DType::kF32 && value != DType::kBF16 && value != DType::kF16) {
     Fail(absl::StrCat(name, " is no type of numbers"));
   }

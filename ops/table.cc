@@ -136,6 +136,7 @@ AllRows MakeTable() {
                   Row<Zero>(),
                   Row<Scale>(),
                   Row<Dequantise>(),
+                  Row<DequantiseRows>(),
                   Row<Softcap>(),
                   Row<SumSquares>(),
                   Row<FinishStep>(),

@@ -6,6 +6,7 @@
 
 #include "absl/strings/ascii.h"
 #include "model/family_defaults.h"
+#include "model/lora_proto.h"
 #include "model/model_spec_proto.h"
 #include "program/compose/check_plan.h"
 #include "spec/plan_shape.h"
@@ -91,15 +92,15 @@ int64_t DefaultMicroBatch(int64_t share) {
 }
 
 void AdapterDefaults(TrainSpec& train) {
-  const bool quantizes = train.method() == TrainSpec::METHOD_QLORA;
-  if (!quantizes && train.method() != TrainSpec::METHOD_LORA) return;
+  if (!model::TrainsAdapters(train)) return;
   strata::v1::LoraSpec& lora = *train.mutable_lora();
   STRATA_DEFAULT(lora, rank, 16);
   STRATA_DEFAULT(lora, alpha, 32);
   if (lora.targets().empty()) lora.add_targets("all-linear");
-  if (!quantizes) return;
+  if (train.method() != TrainSpec::METHOD_QLORA) return;
   strata::v1::QuantizeSpec& quantize = *train.mutable_quantize();
   STRATA_DEFAULT(quantize, type, strata::v1::QuantizeSpec::TYPE_NF4);
+  if (quantize.type() != strata::v1::QuantizeSpec::TYPE_NF4) return;
   STRATA_DEFAULT(quantize, block, 64);
   STRATA_DEFAULT(quantize, double_, true);
 }

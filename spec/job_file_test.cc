@@ -6,6 +6,7 @@
 
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "spec/defaults.h"
 #include "spec/good_job.h"
 #include "spec/validate.h"
@@ -400,6 +401,18 @@ TEST(Adapters, DefaultsAreThoseOfTheMethod) {
   EXPECT_EQ(qlora.quantize().type(), v1::QuantizeSpec::TYPE_NF4);
   EXPECT_EQ(qlora.quantize().block(), 64);
   EXPECT_TRUE(qlora.quantize().double_());
+  const v1::TrainSpec int8 =
+      ReadSet({"train.method=qlora", "train.quantize={type: int8}"}).file.job.train();
+  EXPECT_EQ(int8.quantize().type(), v1::QuantizeSpec::TYPE_INT8);
+  EXPECT_FALSE(int8.quantize().has_block() || int8.quantize().has_double_());
+}
+
+TEST(Adapters, KeysOfOtherTypesOfNumbers_AreRefused) {
+  for (const char* key : {"block: 64", "double: true"}) {
+    const std::string set = absl::StrCat("train.quantize={type: int8, ", key, "}");
+    EXPECT_THAT(ReadSet({"train.method=qlora", set}).told,
+                HasSubstr("given, but train.quantize.type is int8, which has one scale per row"));
+  }
 }
 
 TEST(Adapters, WhatDoesNotGoTogether_IsRefused) {
@@ -428,12 +441,19 @@ TEST(Unsupported, IsRefusedWithItsValue) {
       {{"parallel=auto"}, "parallel: auto is"},
       {{"parallel.update_policy=spooled"}, "parallel.update_policy: spooled is"},
       {{"resources.device=h100"}, "resources.device: h100 is"},
+      {{"train.method=qlora", "train.quantize={block: 128}", "train.start_from=c"},
+       "train.quantize.block: block 128 is"},
   };
   for (const auto& [settings, says] : cases) {
     EXPECT_THAT(Unsupported(settings), HasSubstr(says)) << settings[0];
   }
   EXPECT_EQ(Unsupported({"parallel={data: 4, shard: zero3, shard_group: 2, recompute: selective}"}),
             "");
+  for (const char* quantize : {"{type: int8}", "{double: false}"}) {
+    EXPECT_EQ(Unsupported({"train.method=qlora", "train.start_from=c",
+                           absl::StrCat("train.quantize=", quantize)}),
+              "");
+  }
   EXPECT_EQ(Unsupported({"parallel={context: 2, context_method: all_to_all, data: 2}"}), "");
   EXPECT_EQ(Unsupported({"parallel={tensor: 2, pipeline: 2, pipeline_schedule: zero_bubble}"}), "");
   EXPECT_EQ(Unsupported({"parallel.shard=zero1", "parallel.data=2", "resources.priority=5",

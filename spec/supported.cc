@@ -39,14 +39,9 @@ void CheckTrain(const TrainSpec& train, SupportCheck& check) {
   check.Refuse(train.micro_batch() == 0, "train.micro_batch", "auto", "give a number");
   check.RefuseWord(train.precision() == TrainSpec::PRECISION_FP8, "train.precision",
                    train.precision(), "use bf16");
-  if (train.method() != TrainSpec::METHOD_QLORA) return;
-  const strata::v1::QuantizeSpec& quantize = train.quantize();
-  check.RefuseWord(quantize.type() == strata::v1::QuantizeSpec::TYPE_INT8, "train.quantize.type",
-                   quantize.type(), "use nf4");
-  check.Refuse(quantize.block() != 64, "train.quantize.block",
-               absl::StrCat("block ", quantize.block()), "use 64");
-  check.Refuse(!quantize.double_(), "train.quantize.double", "double: false",
-               "use true: scales in 8 bits");
+  const int64_t block = train.quantize().block();
+  check.Refuse(train.quantize().has_block() && block != 64, "train.quantize.block",
+               absl::StrCat("block ", block), "use 64");
 }
 
 void CheckParallel(const ParallelSpec& parallel, SupportCheck& check) {

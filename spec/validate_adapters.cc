@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "model/adapter_names.h"
+#include "model/lora_proto.h"
 #include "model/model_spec_proto.h"
 #include "spec/suggest.h"
 
@@ -16,6 +17,7 @@ namespace strata::spec {
 namespace {
 
 using strata::v1::JobSpec;
+using strata::v1::QuantizeSpec;
 using strata::v1::TrainSpec;
 
 class AdapterValidator {
@@ -24,8 +26,7 @@ class AdapterValidator {
       : job_(job), train_(job.train()), positions_(positions), problems_(problems) {}
 
   void Methods() {
-    const bool adapts =
-        train_.method() == TrainSpec::METHOD_LORA || train_.method() == TrainSpec::METHOD_QLORA;
+    const bool adapts = model::TrainsAdapters(train_);
     if (positions_.Has("train.lora") && !adapts) {
       Report("train.lora", "given, but train.method is not lora or qlora",
              "give method: lora, or remove it");
@@ -33,6 +34,11 @@ class AdapterValidator {
     if (positions_.Has("train.quantize") && train_.method() != TrainSpec::METHOD_QLORA) {
       Report("train.quantize", "given, but train.method is not qlora",
              "give method: qlora, or remove it");
+    }
+    for (const char* key : {"train.quantize.block", "train.quantize.double"}) {
+      if (!positions_.Has(key) || train_.quantize().type() != QuantizeSpec::TYPE_INT8) continue;
+      Report(key, "given, but train.quantize.type is int8, which has one scale per row",
+             "give type: nf4, or remove it");
     }
     if (job_.model().has_adapter() && !adapts) {
       Report("model.adapter", "given, but train.method is not lora or qlora",

@@ -7,11 +7,14 @@
 #include "absl/status/statusor.h"
 #include "checkpoint/huggingface/stored_tensors.h"
 #include "model/model_spec.h"
+#include "model/passes/model_graph.h"
 
 namespace strata::checkpoint {
 
-// Of the whole model, in the order of its layers. InvalidArgument: sizes that no model has.
-absl::StatusOr<std::vector<LogicalTensorShape>> TensorsOfModel(const model::ModelSpec& spec);
+// Of the whole model, in the order of its layers, with those of its adapters. InvalidArgument:
+// sizes that no model has, targets that this one has not.
+absl::StatusOr<std::vector<LogicalTensorShape>> TensorsOfModel(const model::ModelSpec& spec,
+                                                               model::LoraOptions lora = {});
 
 }  // namespace strata::checkpoint
 

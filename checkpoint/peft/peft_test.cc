@@ -1,4 +1,5 @@
 // Against directories that PEFT wrote (tests/parity/make_adapter_goldens.py).
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -9,6 +10,7 @@
 #include "checkpoint/box.h"
 #include "checkpoint/peft/adapted_source.h"
 #include "checkpoint/peft/adapter_config.h"
+#include "checkpoint/peft/adapter_tensors.h"
 #include "checkpoint/peft/adapter_weights.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -71,6 +73,29 @@ TEST(AdapterWeightsTest, WhatPeftWroteForGpt2_IsReadByPartsOfPackedTensors) {
       ASSERT_EQ(values[i], Golden(first[t], element)) << tensors[t].name << " " << i;
     }
   }
+}
+
+TEST(AdapterTensorsTest, PartsOfPackedTensors_AreInTheOrderOfTheirRows) {
+  model::ModelSpec spec;
+  spec.family = model::Family::kGpt2;
+  spec.heads = spec.kv_heads = 2;
+  spec.head_size = 4;
+  std::vector<LogicalTensorShape> tensors = {{"transformer.wte.weight", {32, 8}}};
+  for (const AdapterTensor& tensor : Gpt2Tensors()) tensors.push_back({tensor.name, tensor.shape});
+  std::sort(tensors.begin() + 1, tensors.end(),
+            [](const auto& a, const auto& b) { return a.name < b.name; });
+  const std::vector<AdapterTensor> adapters = AdapterTensorsOf(spec, tensors);
+  ASSERT_EQ(adapters.size(), 10u);
+  const std::string b = "transformer.h.0.attn.c_attn.lora_B.";
+  std::vector<std::string> parts;
+  for (const AdapterTensor& tensor : adapters) {
+    if (absl::StartsWith(tensor.name, b)) parts.push_back(tensor.name.substr(b.size()));
+  }
+  EXPECT_EQ(parts, (std::vector<std::string>{"q.weight", "k.weight", "v.weight"}));
+  // Keys come before queries by name; rows are read from where they are all the same.
+  const auto weights = AdapterWeights::Open(kGpt2, adapters, AdapterWeights::Named::kAll);
+  ASSERT_TRUE(weights.ok()) << weights.status();
+  EXPECT_EQ(ReadAll(**weights, {b + "k.weight", {8, 2}})[0], Golden(1, 16));
 }
 
 TEST(AdapterWeightsTest, RegionsOfTensorsInBf16_AreTheElementsAskedFor) {

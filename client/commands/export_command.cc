@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "checkpoint/huggingface/config.h"
 #include "checkpoint/huggingface/export.h"
+#include "checkpoint/huggingface/model_folder.h"
 #include "checkpoint/huggingface/model_tensors.h"
 #include "checkpoint/huggingface/weights.h"
 #include "checkpoint/parameter_source.h"
@@ -21,10 +22,10 @@
 #include "client/commands/registry.h"
 #include "client/exit_codes.h"
 #include "client/job_loading.h"
-#include "client/model_folder.h"
 #include "common/status_macros.h"
 #include "common/units.h"
 #include "data/tokenizer/tokenizer.h"
+#include "model/lora_proto.h"
 #include "model/model_spec_proto.h"
 
 namespace strata::client {
@@ -89,7 +90,7 @@ absl::StatusOr<Source> OpenCheckpointSource(const std::string& path, bool merges
   const std::string& type = source.job.model().weights_type();
   source.type = type.empty() ? "f32" : type;
   source.values = std::make_unique<checkpoint::ParameterSource>(source.checkpoint.get());
-  if (TrainsAdapters(source.job)) {
+  if (model::TrainsAdapters(source.job.train())) {
     RETURN_IF_ERROR(TakeAdapter(merges, source));
     return source;
   }
@@ -103,7 +104,7 @@ absl::StatusOr<Source> OpenCheckpointSource(const std::string& path, bool merges
 
 absl::StatusOr<Source> OpenFolderSource(const std::string& path) {
   Source source;
-  ASSIGN_OR_RETURN(source.job, JobOfModelFolder(path));
+  ASSIGN_OR_RETURN(source.job, checkpoint::JobOfModelFolder(path));
   ASSIGN_OR_RETURN(source.model, model::FromProto(source.job.model()));
   ASSIGN_OR_RETURN(source.tensors, checkpoint::TensorsOfModel(source.model));
   ASSIGN_OR_RETURN(

@@ -13,6 +13,7 @@ namespace {
 
 constexpr int64_t kScalesAt = 64;
 constexpr int64_t kCodesAt = kScalesAt + kNf4UnitBlocks;
+constexpr int64_t kCodesAtOfF32 = 4 * kNf4UnitBlocks;
 constexpr float kTiny = 1e-38F;  // a block of zeros is divided by it
 
 // Of numbers `points` apart evenly from 0.1 to 1, the middles, times `factor`: as torch.linspace
@@ -96,6 +97,22 @@ simd::Vec Decode(const uint8_t* codes, simd::Vec lower, simd::Vec upper) {
                           _mm256_castsi256_ps(_mm256_slli_epi32(shifted, 28)));
 }
 
+// The first `count` weights of a unit.
+template <typename T, typename ScaleOf>
+void DecodeUnit(const uint8_t* codes, const ScaleOf& scale_of, int64_t count, T* weights) {
+  const simd::Vec lower = _mm256_loadu_ps(Nf4Numbers().data());
+  const simd::Vec upper = _mm256_loadu_ps(Nf4Numbers().data() + 8);
+  for (int64_t block = 0; block * kNf4Block < count; ++block) {
+    const simd::Vec scale = simd::Set(scale_of(block));
+    const uint8_t* const from = codes + block * kNf4Block / 2;
+    T* const to = weights + block * kNf4Block;
+    const int64_t there = std::min(kNf4Block, count - block * kNf4Block);
+    simd::ForEachVec(there, [=](int64_t i, auto lanes) {
+      lanes.Store(to + i, _mm256_mul_ps(Decode(from + i / 2, lower, upper), scale));
+    });
+  }
+}
+
 }  // namespace
 
 const std::array<float, 16>& Nf4Numbers() {
@@ -152,31 +169,52 @@ void QuantiseNf4Unit(const float* weights, int64_t count, float offset, std::byt
   QuantiseWeights(weights, count, codes + kCodesAt);
 }
 
+void QuantiseNf4F32Unit(const float* weights, int64_t count, std::byte* unit) {
+  std::array<float, kNf4UnitBlocks> scales{};
+  for (int64_t i = 0; i * kNf4Block < count; ++i) {
+    const int64_t there = std::min(kNf4Block, count - i * kNf4Block);
+    scales[static_cast<size_t>(i)] = LargestMagnitude(weights + i * kNf4Block, there);
+  }
+  std::memcpy(unit, scales.data(), sizeof(scales));
+  QuantiseWeights(weights, count, reinterpret_cast<uint8_t*>(unit) + kCodesAtOfF32);
+}
+
 template <typename T>
 void DequantiseNf4(const Context& context, const std::byte* units, int64_t count, T* weights) {
-  const simd::Vec lower = _mm256_loadu_ps(Nf4Numbers().data());
-  const simd::Vec upper = _mm256_loadu_ps(Nf4Numbers().data() + 8);
   ForBlocks(context, count, kNf4Unit, [=](int64_t begin, int64_t end) {
     const std::byte* const unit = units + begin / kNf4Unit * kNf4UnitBytes;
     const auto* const codes = reinterpret_cast<const uint8_t*>(unit);
     float largest, offset;
     std::memcpy(&largest, unit, sizeof(largest));
     std::memcpy(&offset, unit + sizeof(largest), sizeof(offset));
-    for (int64_t block = 0; begin + block * kNf4Block < end; ++block) {
+    const auto scale_of = [=](int64_t block) {
       const float number = Nf4ScaleNumbers()[codes[kScalesAt + block]];
-      const simd::Vec scale = simd::Set(number * largest + offset);
-      const uint8_t* const from = codes + kCodesAt + block * kNf4Block / 2;
-      T* const to = weights + begin + block * kNf4Block;
-      const int64_t there = std::min(kNf4Block, end - (begin + block * kNf4Block));
-      simd::ForEachVec(there, [=](int64_t i, auto lanes) {
-        lanes.Store(to + i, _mm256_mul_ps(Decode(from + i / 2, lower, upper), scale));
-      });
-    }
+      return number * largest + offset;
+    };
+    DecodeUnit(codes + kCodesAt, scale_of, end - begin, weights + begin);
   });
 }
 
-template void DequantiseNf4(const Context&, const std::byte*, int64_t, float*);
-template void DequantiseNf4(const Context&, const std::byte*, int64_t, BFloat16*);
-template void DequantiseNf4(const Context&, const std::byte*, int64_t, Float16*);
+template <typename T>
+void DequantiseNf4F32(const Context& context, const std::byte* units, int64_t count, T* weights) {
+  ForBlocks(context, count, kNf4Unit, [=](int64_t begin, int64_t end) {
+    const std::byte* const unit = units + begin / kNf4Unit * kNf4F32UnitBytes;
+    const auto scale_of = [=](int64_t block) {
+      float scale;
+      std::memcpy(&scale, unit + block * static_cast<int64_t>(sizeof(scale)), sizeof(scale));
+      return scale;
+    };
+    const auto* const codes = reinterpret_cast<const uint8_t*>(unit) + kCodesAtOfF32;
+    DecodeUnit(codes, scale_of, end - begin, weights + begin);
+  });
+}
+
+#define STRATA_INSTANTIATE(T)                                                 \
+  template void DequantiseNf4(const Context&, const std::byte*, int64_t, T*); \
+  template void DequantiseNf4F32(const Context&, const std::byte*, int64_t, T*)
+STRATA_INSTANTIATE(float);
+STRATA_INSTANTIATE(BFloat16);
+STRATA_INSTANTIATE(Float16);
+#undef STRATA_INSTANTIATE
 
 }  // namespace strata::kernels

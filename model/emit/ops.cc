@@ -376,7 +376,14 @@ void Scale(TemplateBuilder& builder, double factor, const View& dst) {
 }
 
 void Dequantise(TemplateBuilder& builder, const View& units, const View& out) {
-  Emit(builder, ops::Dequantise{out.elements(), out.type}, {units, out});
+  const bool f32_scales = units.type == program::DType::kNf4F32;
+  Emit(builder, ops::Dequantise{out.elements(), out.type, f32_scales}, {units, out});
+}
+
+void DequantiseRows(TemplateBuilder& builder, const View& codes, const View& scales,
+                    const View& out) {
+  const int64_t rows = scales.elements();
+  Emit(builder, ops::DequantiseRows{rows, codes.elements() / rows, out.type}, {codes, scales, out});
 }
 
 void AllGather(TemplateBuilder& builder, program::Group group, const View& in, const View& out) {

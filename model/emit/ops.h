@@ -147,7 +147,10 @@ void Add(TemplateBuilder& builder, const View& dst, const View& src);
 void Copy(TemplateBuilder& builder, const View& dst, const View& src);
 void Zero(TemplateBuilder& builder, const View& dst);
 void Scale(TemplateBuilder& builder, double factor, const View& dst);
+// `units`: of a type of NF4.
 void Dequantise(TemplateBuilder& builder, const View& units, const View& out);
+void DequantiseRows(TemplateBuilder& builder, const View& codes, const View& scales,
+                    const View& out);
 
 // On Stream::kTensor. All-gather: in is this member's part, out all parts. Reduce-scatter: in
 // is a partial sum of all parts, out this member's part; `scratch` of ReduceScatterScratchBytes.

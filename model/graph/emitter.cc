@@ -47,17 +47,27 @@ View Emitter::Weight(WeightId weight) {
       builder_.Formal(Role::kParameters, place.set, place.set_bytes, place.set_name).As(place.type);
   if (place.quantised.empty()) return set.Elements(place.offset, place.elements);
   View& numbers = dequantised_[weight];
-  if (numbers.slot >= 0) return numbers;
+  if (numbers.slot < 0) numbers = Dequantised(place, set, graph_.weights[weight].tensor.name);
+  return numbers;
+}
+
+View Emitter::Dequantised(const WeightPlace& place, const View& set, const std::string& name) {
   int64_t elements = 0;
-  for (const auto& [offset, count] : place.quantised) elements += count;
-  numbers = builder_
-                .Local(absl::StrCat(graph_.weights[weight].tensor.name, " dequantised"),
-                       program::BytesOf(graph_.type, elements))
-                .As(graph_.type);
+  for (const WeightPlace::Piece& piece : place.quantised) elements += piece.elements;
+  const View numbers =
+      builder_.Local(absl::StrCat(name, " dequantised"), program::BytesOf(graph_.type, elements))
+          .As(graph_.type);
   int64_t first = 0;
-  for (const auto& [offset, count] : place.quantised) {
-    Dequantise(builder_, set.Elements(offset, count), numbers.Elements(first, count));
-    first += count;
+  for (const WeightPlace::Piece& piece : place.quantised) {
+    const View kept = set.Elements(piece.offset, piece.elements);
+    const View out = numbers.Elements(first, piece.elements);
+    if (piece.rows > 0) {
+      DequantiseRows(builder_, kept,
+                     set.Part(piece.scales, 4 * piece.rows).As(program::DType::kF32), out);
+    } else {
+      Dequantise(builder_, kept, out);
+    }
+    first += piece.elements;
   }
   return numbers;
 }

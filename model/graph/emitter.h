@@ -43,8 +43,13 @@ struct WeightPlace {
   program::DType type = program::DType::kF32;
   int64_t set_bytes = 0, gradient_bytes = 0;  // of the set
   int64_t offset = 0, elements = 0;
-  // Of a quantised weight, whose logical tensors lie apart: offset and elements of each, in order.
-  std::vector<std::pair<int64_t, int64_t>> quantised;
+  // What a quantised weight is made of, in order: of NF4 its logical tensors, which lie apart, of
+  // int8 one piece with rows.
+  struct Piece {
+    int64_t offset = 0, elements = 0;
+    int64_t scales = 0, rows = 0;  // where the rows' scales lie, and how many
+  };
+  std::vector<Piece> quantised;
 };
 
 // Bytes of a decode cache's keys, or values: whole cache lines.
@@ -96,6 +101,8 @@ class Emitter {
   program::Template Finish() && { return std::move(builder_).Finish(); }
 
  private:
+  View Dequantised(const WeightPlace& place, const View& set, const std::string& name);
+
   struct Placed {
     View view;
     int64_t origin = 0;

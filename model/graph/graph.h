@@ -19,6 +19,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -133,7 +134,7 @@ struct Weight {
   int cut = -1;     // the dimension that a tensor group cuts; -1: whole on every rank
   std::string set;  // "" or ".suffix": behind the layer's name; else the set's own name
   bool trainable = true;
-  bool quantised = false;  // kept in NF4, dequantised before use
+  std::optional<program::DType> quantised;  // the type that it is kept in; dequantised before use
 
   int64_t rows() const { return tensor.shape[0]; }
   int64_t columns() const { return tensor.shape.size() > 1 ? tensor.shape[1] : 1; }

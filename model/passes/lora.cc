@@ -82,8 +82,8 @@ class AdapterPass {
     for (Weight& weight : to_.weights) weight.trainable = false;
     for (const Node& node : from_.nodes) {
       if (node.kind != NodeKind::kLinear || layer_.block < 0 || !lora_.quantised) continue;
-      to_.weights[node.weight].quantised = true;
-      if (node.second >= 0) to_.weights[node.second].quantised = true;
+      to_.weights[node.weight].quantised = lora_.quantised;
+      if (node.second >= 0) to_.weights[node.second].quantised = lora_.quantised;
     }
     for (const Node& node : from_.nodes) {
       if (node.kind != NodeKind::kRedistribute) Append(node);

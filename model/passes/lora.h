@@ -12,8 +12,9 @@
 // values as wide as the rank travel. Tensors that are cut are the set ".adapters" behind the
 // layer's name, the others, whose gradients are partial over the group, ".whole_adapters".
 //
-// Quantised, the matrices of blocks are kept in NF4 (Dettmers et al., "QLoRA", 2023) in the set
-// ".quantised" behind the layer's name, and dequantised right before each use.
+// Quantised, the matrices of blocks are kept in NF4 (Dettmers et al., "QLoRA", 2023) or in 8 bits
+// with a scale per row, in the set ".quantised" behind the layer's name, and dequantised right
+// before each use.
 //
 // A begins uniform in ±1/√in, as PEFT does it (kaiming_uniform with a = √5), B with zeros.
 #ifndef STRATA_MODEL_PASSES_LORA_H_

@@ -3,6 +3,7 @@
 #define STRATA_MODEL_PASSES_MODEL_GRAPH_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,7 +18,8 @@ struct LoraOptions {
   int64_t rank = 0;
   double alpha = 0;
   std::vector<std::string> targets;  // modules by name, from a dot on, or "all-linear"
-  bool quantised = false;            // the blocks' frozen matrices are kept in NF4 (QLoRA)
+  // What the blocks' frozen matrices are kept in (QLoRA): kInt8, kNf4 or kNf4F32.
+  std::optional<program::DType> quantised;
 };
 
 struct EmitOptions {

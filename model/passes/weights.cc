@@ -38,6 +38,7 @@ bool IsMixed(const Graph& graph, const std::string& set) {
   return trains && freezes;
 }
 
+// This rank's part of the weight.
 TensorSpec CutOf(const Weight& weight, const ModelLayer& layer, int64_t degree) {
   TensorSpec tensor = weight.tensor;
   tensor.name = layer.prefix + tensor.name;
@@ -75,12 +76,37 @@ std::vector<TensorSpec> Unfused(const TensorSpec& tensor) {
   return all;
 }
 
+// The scales of a matrix's rows: whole where it is cut by columns.
+TensorSpec RowScalesOf(Weight weight, const ModelLayer& layer, int64_t degree) {
+  absl::StrAppend(&weight.tensor.name, program::kRowScales);
+  for (TensorSpec::Part& part : weight.tensor.parts)
+    absl::StrAppend(&part.name, program::kRowScales);
+  weight.tensor.shape = {weight.rows(), sizeof(float)};
+  if (weight.cut == 1) weight.cut = -1;
+  return CutOf(weight, layer, degree);
+}
+
+// What this rank keeps of the weight.
+std::vector<TensorSpec> TensorsOf(const Weight& weight, const ModelLayer& layer, int64_t degree) {
+  const TensorSpec tensor = CutOf(weight, layer, degree);
+  if (!weight.quantised) return {tensor};
+  if (program::IsNf4(*weight.quantised)) return Unfused(tensor);
+  return {tensor, RowScalesOf(weight, layer, degree)};
+}
+
+// Of its set.
+int64_t AlignmentOf(const Weight& weight, int64_t least) {
+  if (!weight.quantised) return least;
+  // Units, or whole lines of codes: then no range ends inside a scale.
+  return std::max(program::IsNf4(*weight.quantised) ? program::kNf4Unit : int64_t{64}, least);
+}
+
 // Sets while weights are put into them: where each weight's tensors stand.
 struct Placed {
   size_t set = 0, first = 0, count = 0;
 };
 
-WeightPlace PlaceOf(const ParameterSet& set, const Placed& at, std::string label, bool quantised) {
+WeightPlace PlaceOf(const ParameterSet& set, const Placed& at, std::string label) {
   const TensorSpec& first = set.tensors[at.first];
   WeightPlace place{.set = static_cast<int>(at.set),
                     .set_name = std::move(label),
@@ -89,8 +115,12 @@ WeightPlace PlaceOf(const ParameterSet& set, const Placed& at, std::string label
                     .gradient_bytes = set.gradient_bytes(),
                     .offset = first.offset,
                     .elements = first.elements()};
-  for (size_t t = at.first; quantised && t < at.first + at.count; ++t) {
-    place.quantised.emplace_back(set.tensors[t].offset, set.tensors[t].elements());
+  if (set.type == program::DType::kInt8) {
+    place.quantised = {
+        {first.offset, first.elements(), set.tensors[at.first + 1].offset, first.shape[0]}};
+  }
+  for (size_t t = at.first; program::IsNf4(set.type) && t < at.first + at.count; ++t) {
+    place.quantised.push_back({set.tensors[t].offset, set.tensors[t].elements()});
   }
   return place;
 }
@@ -165,12 +195,10 @@ std::vector<ParameterSet> SetsOf(const Graph& graph, const ModelLayer& layer,
       set = sets.insert(sets.end(), ParameterSet{});
       set->name = name;
       set->trainable = weight.trainable;
-      set->type = weight.quantised ? program::DType::kNf4 : graph.type;
-      set->alignment = weight.quantised ? std::max(program::kNf4Unit, options.set_alignment)
-                                        : options.set_alignment;
+      set->type = weight.quantised.value_or(graph.type);
+      set->alignment = AlignmentOf(weight, options.set_alignment);
     }
-    std::vector<TensorSpec> tensors = {CutOf(weight, layer, graph.degree)};
-    if (weight.quantised) tensors = Unfused(tensors[0]);
+    const std::vector<TensorSpec> tensors = TensorsOf(weight, layer, graph.degree);
     at.push_back({static_cast<size_t>(set - sets.begin()), set->tensors.size(), tensors.size()});
     set->tensors.insert(set->tensors.end(), tensors.begin(), tensors.end());
   }
@@ -179,8 +207,7 @@ std::vector<ParameterSet> SetsOf(const Graph& graph, const ModelLayer& layer,
   places->clear();
   for (size_t i = 0; i < at.size(); ++i) {
     const Weight& weight = graph.weights[i];
-    places->push_back(
-        PlaceOf(sets[at[i].set], at[i], Label(weight, Apart(graph, weight)), weight.quantised));
+    places->push_back(PlaceOf(sets[at[i].set], at[i], Label(weight, Apart(graph, weight))));
   }
   return sets;
 }

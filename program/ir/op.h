@@ -58,6 +58,7 @@ enum class OpKind : uint8_t {
   kZero,
   kScale,
   kDequantise,
+  kDequantiseRows,
   kSoftcap,
   kSumSquares,
   kFinishStep,
@@ -68,7 +69,7 @@ enum class OpKind : uint8_t {
   kSgd,
   kCollective,  // collective or copy inside a template: `communication` says which
 };
-inline constexpr int kOpKindCount = 53;
+inline constexpr int kOpKindCount = 54;
 const char* Name(OpKind);
 
 // What a collective, send or receive needs beside operands. Operand order: collectives: in, out,

@@ -57,6 +57,11 @@ struct TensorSpec {
   }
 };
 
+// In sets of kInt8 a matrix [out, in] has beside it a tensor of this name behind its own: the f32
+// scales of its rows, each as four elements, [out, 4].
+inline constexpr char kRowScales[] = ".row_scales";
+inline bool IsRowScales(const std::string& tensor) { return tensor.ends_with(kRowScales); }
+
 struct ParameterSet {
   std::string name;
   std::vector<TensorSpec> tensors;
@@ -71,9 +76,11 @@ struct ParameterSet {
   int64_t bytes() const { return BytesOf(type, elements); }  // of the weights
   // Of a gradient while kernels add to it: f32 whatever the weights are.
   int64_t gradient_bytes() const { return BytesOf(DType::kF32, elements); }
-  int64_t parameters() const {
+  int64_t parameters() const {  // without scales
     int64_t count = 0;
-    for (const TensorSpec& tensor : tensors) count += tensor.elements();
+    for (const TensorSpec& tensor : tensors) {
+      count += IsRowScales(tensor.name) ? 0 : tensor.elements();
+    }
     return count;
   }
 };

@@ -54,8 +54,8 @@ const char* Name(Access access) {
   return kNames[static_cast<int>(access)];
 }
 const char* Name(DType dtype) {
-  static constexpr const char* kNames[] = {"f32",   "f64", "bf16", "i32",
-                                           "bytes", "f16", "int8", "nf4"};
+  static constexpr const char* kNames[] = {"f32", "f64",  "bf16", "i32",    "bytes",
+                                           "f16", "int8", "nf4",  "nf4-f32"};
   return kNames[static_cast<int>(dtype)];
 }
 const char* Name(StateFormat format) {
@@ -136,6 +136,7 @@ const char* Name(OpKind kind) {
                                            "zero",
                                            "scale",
                                            "dequantise",
+                                           "dequantise-rows",
                                            "softcap",
                                            "sum-squares",
                                            "finish-step",

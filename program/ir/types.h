@@ -86,8 +86,9 @@ enum class Access : uint8_t {
   kAccumulate
 };  // accumulate: reads and writes the same bytes
 
-// kNf4: units of weights with their scales (kernels/nf4.h). kInt8: without its scales.
-enum class DType : uint8_t { kF32, kF64, kBF16, kI32, kBytes, kF16, kInt8, kNf4 };
+// kNf4: units of weights with their scales in 8 bits (kernels/nf4.h); kNf4F32: with scales in f32.
+// kInt8: without its scales (IsRowScales in parameter_set.h).
+enum class DType : uint8_t { kF32, kF64, kBF16, kI32, kBytes, kF16, kInt8, kNf4, kNf4F32 };
 // In bytes; of types of whole bytes.
 constexpr int64_t SizeOf(DType type) {
   switch (type) {
@@ -102,6 +103,7 @@ constexpr int64_t SizeOf(DType type) {
     case DType::kBytes:
     case DType::kInt8:
     case DType::kNf4:
+    case DType::kNf4F32:
       return 1;
   }
   return 1;
@@ -109,10 +111,15 @@ constexpr int64_t SizeOf(DType type) {
 // Weights in NF4 come in units that are decoded by themselves.
 inline constexpr int64_t kNf4Unit = 16384;
 inline constexpr int64_t kNf4UnitBytes = 8512;
-// Of `elements`; of kNf4, whole units.
+inline constexpr int64_t kNf4F32UnitBytes = 9216;
+constexpr bool IsNf4(DType type) { return type == DType::kNf4 || type == DType::kNf4F32; }
+// Whether weights of it are dequantised before kernels read them.
+constexpr bool IsQuantised(DType type) { return IsNf4(type) || type == DType::kInt8; }
+// Of `elements`; of NF4, whole units.
 constexpr int64_t BytesOf(DType type, int64_t elements) {
-  return type == DType::kNf4 ? (elements + kNf4Unit - 1) / kNf4Unit * kNf4UnitBytes
-                             : elements * SizeOf(type);
+  if (!IsNf4(type)) return elements * SizeOf(type);
+  const int64_t units = (elements + kNf4Unit - 1) / kNf4Unit;
+  return units * (type == DType::kNf4 ? kNf4UnitBytes : kNf4F32UnitBytes);
 }
 
 // The five mechanisms; every purpose is one of them with other operands. Send and receive are two

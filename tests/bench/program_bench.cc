@@ -144,16 +144,17 @@ bool Run(const Case& c) {
 }
 
 // What the memory reader says of adapters beside 8B, and arithmetic beside it.
-bool PrintAdapterMemory(bool quantised) {
+bool PrintAdapterMemory(std::optional<program::DType> quantised) {
   const auto memory = testing::MemoryOfAdapters8B(quantised);
   if (!memory.ok()) Fail(memory.status());
   const auto bytes = static_cast<double>(memory->weights_and_state());
   std::printf(
-      "8B %s rank 16, sequence 2048, recompute: %.3f GB of weights and state, arithmetic "
-      "%.3f GB (%+.2f %%); adapters %lld, NF4 %lld, others %lld; arena %.3f GB\n",
-      quantised ? "qlora" : "lora", bytes / 1e9, memory->expected() / 1e9,
-      100 * (bytes / memory->expected() - 1), static_cast<long long>(memory->trained),
-      static_cast<long long>(memory->quantised), static_cast<long long>(memory->frozen),
+      "8B %s %s rank 16, sequence 2048, recompute: %.3f GB of weights and state, arithmetic "
+      "%.3f GB (%+.2f %%); adapters %lld, quantised %lld, others %lld; arena %.3f GB\n",
+      quantised ? "qlora" : "lora", quantised ? Name(*quantised) : "f32", bytes / 1e9,
+      memory->expected() / 1e9, 100 * (bytes / memory->expected() - 1),
+      static_cast<long long>(memory->trained), static_cast<long long>(memory->quantised),
+      static_cast<long long>(memory->frozen),
       static_cast<double>(memory->memory.arena_bytes) / 1e9);
   return true;
 }
@@ -170,7 +171,9 @@ int Main(const std::string& only) {
               "peak MiB");
   std::fflush(stdout);
   bool good = true;
-  for (const bool quantised : {false, true}) {
+  using program::DType;
+  for (const std::optional<DType> quantised :
+       {std::optional<DType>(), {DType::kNf4}, {DType::kNf4F32}, {DType::kInt8}}) {
     if (only.empty() || only == "adapters") good = PrintAdapterMemory(quantised) && good;
   }
   for (const Case& c : cases) {

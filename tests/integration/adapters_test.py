@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import shutil
+import struct
 import subprocess
 import sys
 import unittest
@@ -15,8 +16,37 @@ import real_processes
 
 STEPS = 4
 RANK, ALPHA = 4, 8
+INT8 = "qlora, quantize: {type: int8}"
 LAYOUTS = ["{data: 2, shard: zero1}", "{data: 2, shard: zero2}", "{data: 2, shard: zero3}", "{tensor: 2}",
            "{pipeline: 2}", "{context: 2}"]
+
+
+def f32(value: float) -> float:
+    return struct.unpack("<f", struct.pack("<f", value))[0]
+
+
+def through_int8(content: bytes, columns: int) -> bytes:
+    """What f32 rows become in 8 bits."""
+    values = struct.unpack(f"<{len(content) // 4}f", content)
+    found = []
+    for begin in range(0, len(values), columns):
+        row = values[begin:begin + columns]
+        scale = f32(max(map(abs, row)) / 127)
+        found += [f32(round(f32(value / scale)) * scale) for value in row]
+    return struct.pack(f"<{len(found)}f", *found)
+
+
+def write_int8_model(source: pathlib.Path, folder: pathlib.Path):
+    """A copy of a directory whose blocks' matrices are what they become in 8 bits."""
+    shutil.copytree(source, folder)
+    for path in folder.glob("*.safetensors"):
+        content = bytearray(path.read_bytes())
+        begin = 8 + struct.unpack("<Q", content[:8])[0]
+        for name, entry in json.loads(content[8:begin]).items():
+            if name.endswith("_proj.weight"):
+                at = slice(*(begin + offset for offset in entry["data_offsets"]))
+                content[at] = through_int8(bytes(content[at]), entry["shape"][1])
+        path.write_bytes(content)
 
 
 class AdaptersTest(real_processes.RealProcesses):
@@ -34,10 +64,10 @@ train: {steps: 8, sequence: 16, global_batch: 8, schedule: {warmup_steps: 2}}
 
     strata = huggingface_test.HuggingFaceTest.strata
 
-    def job(self, method: str = "lora", parallel: str = "{data: 1}", model: str = "", steps: int = STEPS) -> pathlib.Path:
+    def job(self, method: str = "lora", parallel: str = "{data: 1}", model: str = "model", steps: int = STEPS) -> pathlib.Path:
         path = self.folder / "job.yaml"
         path.write_text(f"""
-model: {{from: model{model}}}
+model: {{from: {model}}}
 data: {{train: [{{path: text.txt}}]}}
 train: {{steps: {steps}, sequence: 16, global_batch: 4, micro_batch: 1, method: {method},
         lora: {{rank: {RANK}, alpha: {ALPHA}}}, schedule: {{name: constant, warmup_steps: 1}},
@@ -74,6 +104,25 @@ parallel: {parallel}
         # What a tensor group cuts is grouped otherwise: scales differ by a code.
         self.check_layouts("qlora", 1e-2)
 
+    def test_every_layout_has_the_numbers_of_one_rank_beside_rows_of_8_bits(self):
+        one = self.train("one", method=INT8)
+        for number, layout in enumerate(["{data: 2, shard: zero3}", "{tensor: 2}", "{pipeline: 2}"]):
+            self.assert_close(self.train(f"layout{number}", method=INT8, parallel=layout), one, 1e-5)
+
+    def test_rows_of_8_bits_train_as_the_numbers_that_they_stand_for(self):
+        write_int8_model(self.folder / "model", self.folder / "rounded")
+        self.assertEqual(self.train("int8", method=INT8), self.train("numbers", model="rounded"))
+        losses = [self.loss(f"{name}/checkpoints") for name in ("int8", "numbers")]
+        self.assertEqual(*losses)
+        self.assertNotEqual(self.train("full")[0], self.train("first", model="rounded", steps=1)[0])
+
+    def test_every_layout_has_the_numbers_of_one_rank_beside_nf4_with_scales_in_f32(self):
+        method = "qlora, quantize: {double: false}"
+        one = self.train("one", method=method)
+        self.assertNotEqual(one, self.train("double", method="qlora"))
+        for number, layout in enumerate(["{data: 2, shard: zero3}", "{tensor: 2}"]):
+            self.assert_close(self.train(f"layout{number}", method=method, parallel=layout), one, 1e-5)
+
     def test_checkpoints_hold_adapters_and_go_on_from_there(self):
         through = self.train("through")
         self.train("first", steps=2)
@@ -101,8 +150,30 @@ parallel: {parallel}
         written = huggingface_test.tensors(self.folder / "adapter" / "adapter_model.safetensors")
         self.assertIn("base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight", written)
         # Going on from it begins where the first job ended.
-        more = self.train("more", model=", adapter: adapter", steps=1)
+        more = self.train("more", model="model, adapter: adapter", steps=1)
         self.assertLess(more[0][0], 1.05 * trained)
+
+    def test_an_adapter_that_is_not_the_jobs_is_refused_before_anything_starts(self):
+        self.train("first", steps=1)
+        self.strata("export", "first/checkpoints", "-o", "adapter")
+
+        def refused(*arguments) -> str:
+            ended = self.strata("run", path, "--dir", "second", *arguments, code=2)
+            self.assertFalse((self.folder / "second").exists())
+            return ended.stderr
+
+        path = self.job(model="model, adapter: adapter")
+        path.write_text(path.read_text().replace(f"rank: {RANK}, alpha: {ALPHA}", "rank: 8, alpha: 3"))
+        told = refused()
+        self.assertRegex(told, r"job.yaml:5:22: train.lora.rank: is 8, .*/adapter has 4 — give rank: 4\n")
+        self.assertRegex(told, r"job.yaml:5:32: train.lora.alpha: is 3, .*/adapter has 8 — give alpha: 8\n")
+        path = self.job(model="model, adapter: adapter")
+        self.assertRegex(refused("--set", "train.lora.targets=[q_proj]"),
+                         r"train.lora.targets: do not name model.layers.0.mlp.down_proj and 11 more, which .*/adapter")
+        (self.folder / "adapter" / "adapter_model.safetensors").write_bytes(b"no")
+        self.assertIn("job.yaml:2:31: model.adapter: ", refused())
+        path = self.job(model="model, adapter: none")
+        self.assertIn("none: no such directory — correct the path", refused())
 
     def test_unknown_targets_are_refused(self):
         ended = self.strata("run", self.job(), "--dir", "run", "--set", "train.lora.targets=[q_porj]", code=2)

@@ -3,7 +3,8 @@
 
 For some of the models of families_parity.py (their weights, tokens and training are those of the files it wrote) LoRA
 of rank 3 on all linear layers of the blocks: logits, gradients, losses and norms of ten AdamW steps. And QLoRA: the
-same with the linear layers' weights replaced by what bitsandbytes makes of them in NF4 with double quantisation.
+same with the linear layers' weights replaced by what bitsandbytes makes of them in NF4 with double quantisation or
+without, or by what rows of 8 bits with a scale each can hold.
 
   adapter_parity.py tests/parity/goldens/adapters
 
@@ -41,14 +42,27 @@ def base_of(name):
     return model, config
 
 
-def quantise(model):
-    """Weights of the blocks' linear layers become numbers that NF4 can hold."""
+def through_nf4(weight, double):
+    codes, state = bnb.quantize_4bit(weight.contiguous(), blocksize=64, compress_statistics=double, quant_type="nf4")
+    return bnb.dequantize_4bit(codes, state).view(weight.shape)
+
+
+def through_int8(weight):
+    """Of [out, in]."""
+    scales = weight.abs().amax(1, keepdim=True) / 127
+    return torch.round(weight / scales) * scales
+
+
+def quantise(model, quantised):
+    """Weights of the blocks' linear layers become numbers that the type can hold."""
     for name, module in model.named_modules():
-        if not isinstance(module, torch.nn.Linear) or "lm_head" in name:
+        if "lm_head" in name:
             continue
-        codes, state = bnb.quantize_4bit(module.weight.data.contiguous(), blocksize=64, compress_statistics=True,
-                                         quant_type="nf4")
-        module.weight.data = bnb.dequantize_4bit(codes, state).view(module.weight.shape)
+        if isinstance(module, torch.nn.Linear):
+            weight = module.weight.data
+            module.weight.data = through_int8(weight) if quantised == "int8" else through_nf4(weight, quantised == "nf4")
+        elif isinstance(module, transformers.pytorch_utils.Conv1D) and quantised == "int8":
+            module.weight.data = through_int8(module.weight.data.T).T.contiguous()
 
 
 def adapted(model):
@@ -68,7 +82,7 @@ def adapted(model):
 def compute(name, quantised):
     model, config = base_of(name)
     if quantised:
-        quantise(model)
+        quantise(model, quantised)
     peft, adapters = adapted(model)
     count, vocab = families.STEPS * families.BATCH * families.SEQUENCE, config.vocab_size
     shape = (families.STEPS, families.BATCH, families.SEQUENCE)
@@ -93,7 +107,7 @@ def compute(name, quantised):
     steps = list(families.train(trained, tokens, targets))
     stored["losses"] = torch.tensor([s[0] for s in steps], dtype=torch.float64)
     stored["norms"] = torch.tensor([s[1] for s in steps], dtype=torch.float64)
-    print(name, "qlora" if quantised else "lora", [round(s[0], 4) for s in steps])
+    print(name, quantised or "lora", [round(s[0], 4) for s in steps])
     return {n: t.contiguous() for n, t in stored.items()}
 
 
@@ -104,10 +118,11 @@ def main():
     os.makedirs(directory, exist_ok=True)
     metadata = {"training": json.dumps(families.TRAINING), "rank": str(RANK), "alpha": str(ALPHA)}
     for name in NAMES:
-        save_file(compute(name, False), os.path.join(directory, name + ".safetensors"), metadata=metadata)
+        save_file(compute(name, ""), os.path.join(directory, name + ".safetensors"), metadata=metadata)
     # Of GPT-2 bitsandbytes quantises nothing: its layers are no Linear.
-    for name in ("llama", "qwen3"):
-        save_file(compute(name, True), os.path.join(directory, name + "_nf4.safetensors"), metadata=metadata)
+    for name, quantised in (("llama", "nf4"), ("qwen3", "nf4"), ("llama", "nf4f32"), ("llama", "int8"), ("gpt2", "int8")):
+        path = os.path.join(directory, f"{name}_{quantised}.safetensors")
+        save_file(compute(name, quantised), path, metadata=metadata)
 
 
 if __name__ == "__main__":

@@ -3,11 +3,13 @@
 #include <cmath>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "checkpoint/safetensors.h"
 #include "gtest/gtest.h"
+#include "kernels/int8.h"
 #include "kernels/nf4.h"
 #include "model/adapter_names.h"
 #include "model/families/families.h"
@@ -30,11 +32,18 @@ double Norm(const std::vector<double>& values) {
   return std::sqrt(squares);
 }
 
+// By the end of a golden's name.
+std::optional<program::DType> QuantisedAs(const std::string& golden) {
+  if (golden.ends_with("_nf4")) return program::DType::kNf4;
+  if (golden.ends_with("_nf4f32")) return program::DType::kNf4F32;
+  if (golden.ends_with("_int8")) return program::DType::kInt8;
+  return std::nullopt;
+}
+
 class AdapterGoldenTest : public ::testing::TestWithParam<std::string> {
  protected:
   AdapterGoldenTest()
-      : quantised_(GetParam().ends_with("_nf4")),
-        base_(GetParam().substr(0, GetParam().find('_'))) {
+      : quantised_(QuantisedAs(GetParam())), base_(GetParam().substr(0, GetParam().find('_'))) {
     auto reader =
         SafetensorsReader::Open("tests/parity/goldens/adapters/" + GetParam() + ".safetensors");
     EXPECT_TRUE(reader.ok()) << reader.status();
@@ -83,7 +92,9 @@ class AdapterGoldenTest : public ::testing::TestWithParam<std::string> {
   }
 
   void Fill(const ParameterSet& set, absl::Span<float> parameters) const {
-    if (set.type == program::DType::kNf4) return Quantise(set, parameters);
+    auto* const bytes = reinterpret_cast<std::byte*>(parameters.data());
+    if (program::IsNf4(set.type)) return FillNf4(set, bytes);
+    if (set.type == program::DType::kInt8) return FillInt8(set, bytes);
     if (!set.trainable) return base_.FillWeights(set, 0, parameters);
     for (const ElementRun& run : ElementRuns(set, 0, 0, set.elements)) {
       const std::vector<float> values =
@@ -93,17 +104,38 @@ class AdapterGoldenTest : public ::testing::TestWithParam<std::string> {
     }
   }
 
-  void Quantise(const ParameterSet& set, absl::Span<float> parameters) const {
-    auto* const bytes = reinterpret_cast<std::byte*>(parameters.data());
+  void FillNf4(const ParameterSet& set, std::byte* bytes) const {
     for (const program::TensorSpec& tensor : set.tensors) {
       const std::vector<float> weights = base_.Weight(tensor.name);
       const int64_t count = tensor.elements();
       const int64_t blocks = (count + kernels::kNf4Block - 1) / kernels::kNf4Block;
       const double sum = kernels::SumOfNf4Scales(weights.data(), count);
+      const auto offset = static_cast<float>(sum / static_cast<double>(blocks));
       for (int64_t i = 0; i < count; i += kernels::kNf4Unit) {
-        kernels::QuantiseNf4Unit(&weights[i], std::min(kernels::kNf4Unit, count - i),
-                                 static_cast<float>(sum / static_cast<double>(blocks)),
-                                 bytes + program::BytesOf(set.type, tensor.offset + i));
+        const int64_t there = std::min(kernels::kNf4Unit, count - i);
+        std::byte* const unit = bytes + program::BytesOf(set.type, tensor.offset + i);
+        if (set.type == program::DType::kNf4) {
+          kernels::QuantiseNf4Unit(&weights[i], there, offset, unit);
+        } else {
+          kernels::QuantiseNf4F32Unit(&weights[i], there, unit);
+        }
+      }
+    }
+  }
+
+  void FillInt8(const ParameterSet& set, std::byte* bytes) const {
+    for (size_t t = 0; t < set.tensors.size(); t += 2) {  // scales follow their matrix
+      const program::TensorSpec& tensor = set.tensors[t];
+      auto* codes = reinterpret_cast<int8_t*>(bytes + tensor.offset);
+      auto* scale = reinterpret_cast<float*>(bytes + set.tensors[t + 1].offset);
+      const int64_t columns = tensor.shape[1];
+      for (int part = 0; part < tensor.part_count(); ++part) {
+        const std::vector<float> weights = base_.Weight(tensor.logical_name(part));
+        for (size_t i = 0; i < weights.size(); i += static_cast<size_t>(columns), ++scale) {
+          *scale = kernels::Int8Scale(&weights[i], columns);
+          kernels::QuantiseInt8(&weights[i], columns, *scale, codes);
+          codes += columns;
+        }
       }
     }
   }
@@ -122,7 +154,7 @@ class AdapterGoldenTest : public ::testing::TestWithParam<std::string> {
     return sum.ok() ? *sum / trained : 0;
   }
 
-  const bool quantised_;
+  const std::optional<program::DType> quantised_;
   const FamilyGolden base_;
   std::unique_ptr<SafetensorsReader> reader_;
 };
@@ -179,7 +211,8 @@ TEST_P(AdapterGoldenTest, DecodedLogits_AreThoseOfPeft) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Goldens, AdapterGoldenTest,
-                         ::testing::Values("llama", "gpt2", "qwen3", "llama_nf4", "qwen3_nf4"),
+                         ::testing::Values("llama", "gpt2", "qwen3", "llama_nf4", "qwen3_nf4",
+                                           "llama_nf4f32", "llama_int8", "gpt2_int8"),
                          [](const auto& info) { return info.param; });
 
 }  // namespace

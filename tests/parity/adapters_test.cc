@@ -13,6 +13,7 @@
 #include "common/rng.h"
 #include "device/thread_pool.h"
 #include "gtest/gtest.h"
+#include "kernels/int8.h"
 #include "kernels/nf4.h"
 #include "model/adapter_names.h"
 #include "model/families/families.h"
@@ -56,7 +57,7 @@ model::EmitOptions Options(int64_t degree, std::vector<std::string> targets) {
   options.prefill_chunk = 0;
   options.tensor_degree = degree;
   options.tensor_chunks = degree == 1 ? 1 : 2;
-  if (!targets.empty()) options.lora = {kRank, 2, std::move(targets)};
+  if (!targets.empty()) options.lora = {kRank, 2, std::move(targets), {}};
   return options;
 }
 
@@ -77,23 +78,54 @@ std::vector<ParameterSet> WithValuesInB(std::vector<ParameterSet> sets) {
   return sets;
 }
 
-// What a set's parameters begin as, in NF4 where the set is; the numbers that kernels read are
+// A tensor's values become NF4 in the set's bytes, and then what those stand for.
+void QuantiseNf4(const ParameterSet& set, const program::TensorSpec& tensor, std::byte* bytes,
+                 float* values) {
+  device::ThreadPool pool(1);
+  for (int64_t i = 0; i < tensor.elements(); i += program::kNf4Unit) {
+    std::byte* const unit = bytes + program::BytesOf(set.type, tensor.offset + i);
+    const int64_t count = std::min(program::kNf4Unit, tensor.elements() - i);
+    if (set.type == program::DType::kNf4) {
+      kernels::QuantiseNf4Unit(values + i, count, 0.2F, unit);
+      kernels::DequantiseNf4({&pool}, unit, count, values + i);
+    } else {
+      kernels::QuantiseNf4F32Unit(values + i, count, unit);
+      kernels::DequantiseNf4F32({&pool}, unit, count, values + i);
+    }
+  }
+}
+
+// The same in 8 bits, each rank's row by itself.
+void QuantiseInt8(const program::TensorSpec& tensor, const program::TensorSpec& row_scales,
+                  std::byte* bytes, float* values) {
+  device::ThreadPool pool(1);
+  auto* const codes = reinterpret_cast<int8_t*>(bytes + tensor.offset);
+  auto* const scales = reinterpret_cast<float*>(bytes + row_scales.offset);
+  const int64_t rows = tensor.shape[0], columns = tensor.shape[1];
+  for (int64_t row = 0; row < rows; ++row) {
+    const int64_t at = row * columns;
+    scales[row] = kernels::Int8Scale(values + at, columns);
+    kernels::QuantiseInt8(values + at, columns, scales[row], codes + at);
+  }
+  kernels::DequantiseInt8({&pool}, codes, scales, rows, columns, values);
+}
+
+// What a set's parameters begin as, quantised where the set is; the numbers that kernels read are
 // returned.
 std::vector<float> Fill(const ParameterSet& set, absl::Span<float> parameters, int rank) {
-  if (set.type != program::DType::kNf4) {
+  if (!program::IsQuantised(set.type)) {
     model::FillInitial(set, 7, 0, parameters, rank);
     return {parameters.begin(), parameters.end()};
   }
   std::vector<float> values(set.elements);
   model::FillInitial(set, 7, 0, absl::MakeSpan(values), rank);
   auto* const bytes = reinterpret_cast<std::byte*>(parameters.data());
-  device::ThreadPool pool(1);
-  for (const program::TensorSpec& tensor : set.tensors) {
-    for (int64_t i = 0; i < tensor.elements(); i += program::kNf4Unit) {
-      std::byte* const unit = bytes + program::BytesOf(set.type, tensor.offset + i);
-      const int64_t count = std::min(program::kNf4Unit, tensor.elements() - i);
-      kernels::QuantiseNf4Unit(&values[tensor.offset + i], count, 0.2F, unit);
-      kernels::DequantiseNf4({&pool}, unit, count, &values[tensor.offset + i]);
+  for (size_t t = 0; t < set.tensors.size(); ++t) {
+    float* const own = &values[set.tensors[t].offset];
+    if (program::IsNf4(set.type)) {
+      QuantiseNf4(set, set.tensors[t], bytes, own);
+    } else if (!program::IsRowScales(set.tensors[t].name)) {
+      QuantiseInt8(set.tensors[t], set.tensors[t + 1], bytes, own);
     }
   }
   return values;
@@ -113,7 +145,8 @@ Outcome Train(const model::EmitOptions& options, const model::ModelSpec& spec = 
     for (int rank = 0; rank < degree; ++rank) {
       for (size_t s = 0; s < sets.size(); ++s) {
         for (const ElementRun& run : ElementRuns(sets[s], rank, 0, sets[s].elements)) {
-          visit(rank, s, run, sets[s].tensors[run.tensor].logical_name(run.part));
+          const std::string& name = sets[s].tensors[run.tensor].logical_name(run.part);
+          if (!program::IsRowScales(name)) visit(rank, s, run, name);
         }
       }
     }
@@ -285,15 +318,18 @@ TEST(AdaptersTest, OtherFamilies_AdaptTheirOwnLinearLayers) {
 }
 
 TEST(AdaptersTest, QuantisedWeights_GiveTheBitsOfWhatTheyStandFor) {
-  for (const int64_t degree : {1, 2}) {
-    model::EmitOptions options = Options(degree, {"all-linear"});
-    options.lora.quantised = true;
-    const Outcome quantised = Train(options);
-    options.lora.quantised = false;
-    const Outcome numbers = Train(options, Spec(4), quantised.values);
-    EXPECT_EQ(quantised.losses, numbers.losses);
-    EXPECT_EQ(quantised.gradients, numbers.gradients);
-    EXPECT_NE(quantised.losses, Train(options).losses);
+  for (const auto type : {program::DType::kNf4, program::DType::kNf4F32, program::DType::kInt8}) {
+    for (const int64_t degree : {1, 2}) {
+      SCOPED_TRACE(absl::StrCat(program::Name(type), ", degree ", degree));
+      model::EmitOptions options = Options(degree, {"all-linear"});
+      options.lora.quantised = type;
+      const Outcome quantised = Train(options);
+      options.lora.quantised.reset();
+      const Outcome numbers = Train(options, Spec(4), quantised.values);
+      EXPECT_EQ(quantised.losses, numbers.losses);
+      EXPECT_EQ(quantised.gradients, numbers.gradients);
+      EXPECT_NE(quantised.losses, Train(options).losses);
+    }
   }
 }
 

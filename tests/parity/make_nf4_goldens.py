@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes what bitsandbytes makes of two tensors in NF4 with double quantisation, for nf4_test.cc.
+"""Writes what bitsandbytes makes of two tensors in NF4 with double quantisation and without, for nf4_test.cc.
 
 Needs torch and bitsandbytes; the test reads only what is stored. The weights are stored too: half precision is
 enough, and they are widened exactly.
@@ -26,9 +26,13 @@ def main() -> None:
         tensors[f"{name}.absmax"] = state.absmax
         tensors[f"{name}.nested_absmax"] = state.state2.absmax
         tensors[f"{name}.offset"] = state.offset.reshape(1)
-        tensors[f"{name}.dequantised"] = bnb.dequantize_4bit(codes, state)
-        tensors["numbers"] = state.code
         tensors["scale_numbers"] = state.state2.code
+        tensors[f"{name}.dequantised"] = bnb.dequantize_4bit(codes, state)
+        codes, state = bnb.quantize_4bit(weights.float(), blocksize=64, compress_statistics=False, quant_type="nf4")
+        tensors[f"{name}.codes_f32"] = codes.flatten()
+        tensors[f"{name}.absmax_f32"] = state.absmax
+        tensors[f"{name}.dequantised_f32"] = bnb.dequantize_4bit(codes, state)
+        tensors["numbers"] = state.code
     save_file({key: value.contiguous() for key, value in tensors.items()}, path)
 
 

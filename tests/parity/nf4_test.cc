@@ -20,6 +20,7 @@ namespace {
 using checkpoint::SafetensorsEntry;
 using checkpoint::SafetensorsReader;
 using kernels::kNf4Block;
+using kernels::kNf4F32UnitBytes;
 using kernels::kNf4Unit;
 using kernels::kNf4UnitBytes;
 
@@ -121,6 +122,39 @@ TEST(Nf4Test, Dequantised_IsWhatBitsandbytesMakesOfIt) {
     for (size_t i = 0; i < weights.size(); ++i) {
       EXPECT_EQ(narrow[i].bits, kernels::FromFloat<kernels::BFloat16>(found[i]).bits) << i;
     }
+  }
+}
+
+TEST(Nf4Test, UnitsWithScalesInF32_AreWhatBitsandbytesMakesWithoutDoubleQuantisation) {
+  const Goldens goldens;
+  device::ThreadPool pool(2);
+  for (const char* name : {"large", "small"}) {
+    const std::string of = name;
+    const std::vector<float> weights = goldens.Weights(of);
+    const int64_t count = static_cast<int64_t>(weights.size());
+    std::vector<std::byte> units;
+    for (int64_t begin = 0; begin < count; begin += kNf4Unit) {
+      units.resize(units.size() + kNf4F32UnitBytes);
+      kernels::QuantiseNf4F32Unit(weights.data() + begin, std::min(kNf4Unit, count - begin),
+                                  units.data() + units.size() - kNf4F32UnitBytes);
+    }
+    const auto* const bytes = reinterpret_cast<const uint8_t*>(units.data());
+    const std::vector<uint8_t> codes = goldens.Read<uint8_t>(of + ".codes_f32");
+    for (size_t i = 0; i < codes.size(); ++i) {
+      const size_t unit = i / (kNf4Unit / 2), at = i % (kNf4Unit / 2);
+      ASSERT_EQ(bytes[unit * kNf4F32UnitBytes + 1024 + at], codes[i]) << name << " " << i;
+    }
+    const std::vector<float> scales = goldens.Read<float>(of + ".absmax_f32");
+    for (size_t i = 0; i < scales.size(); ++i) {
+      float scale;
+      std::memcpy(&scale, bytes + i / 256 * kNf4F32UnitBytes + i % 256 * 4, 4);
+      ASSERT_EQ(scale, scales[i]) << name << " " << i;
+    }
+    std::vector<float> found(weights.size() + 1, -7);
+    kernels::DequantiseNf4F32({&pool}, units.data(), count, found.data());
+    const std::vector<float> expected = goldens.Read<float>(of + ".dequantised_f32");
+    for (size_t i = 0; i < weights.size(); ++i) ASSERT_EQ(found[i], expected[i]) << name << i;
+    EXPECT_EQ(found.back(), -7) << "beyond the end";
   }
 }
 

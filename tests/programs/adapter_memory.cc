@@ -20,7 +20,7 @@ int64_t AdapterMemory::weights_and_state() const {
   return bytes;
 }
 
-absl::StatusOr<AdapterMemory> MemoryOfAdapters8B(bool quantised) {
+absl::StatusOr<AdapterMemory> MemoryOfAdapters8B(std::optional<program::DType> quantised) {
   // Grattafiori et al., "The Llama 3 Herd of Models", 2024, table 3.
   const model::ModelSpec spec{.layers = 32,
                               .hidden = 4096,
@@ -37,9 +37,17 @@ absl::StatusOr<AdapterMemory> MemoryOfAdapters8B(bool quantised) {
   options.lora = {16, 32, {"all-linear"}, quantised};
   ASSIGN_OR_RETURN(program::LayerGraph graph, model::EmitFamily(spec, options));
   AdapterMemory result;
+  // 4.127 bits; 4 bits and an f32 for 64 weights; a byte, with a scale for 4,096 weights or more.
+  if (quantised) {
+    result.each = *quantised == program::DType::kNf4      ? 0.516
+                  : *quantised == program::DType::kNf4F32 ? 0.5625
+                                                          : 1.001;
+  }
   for (const program::ParameterSet& set : graph.sets) {
-    const bool nf4 = set.type == program::DType::kNf4;
-    (nf4 ? result.quantised : set.trainable ? result.trained : result.frozen) += set.parameters();
+    const bool is_quantised = program::IsQuantised(set.type);
+    (is_quantised    ? result.quantised
+     : set.trainable ? result.trained
+                     : result.frozen) += set.parameters();
   }
   program::Plan plan;
   plan.virtual_shards = 1;

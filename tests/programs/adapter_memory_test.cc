@@ -6,7 +6,9 @@ namespace strata::testing {
 namespace {
 
 TEST(AdapterMemoryTest, WeightsAndState_AreThoseOfTheArithmetic) {
-  for (const bool quantised : {false, true}) {
+  using program::DType;
+  for (const std::optional<DType> quantised :
+       {std::optional<DType>(), {DType::kNf4}, {DType::kNf4F32}, {DType::kInt8}}) {
     const auto memory = MemoryOfAdapters8B(quantised);
     ASSERT_TRUE(memory.ok()) << memory.status();
     EXPECT_EQ(memory->trained, 41'943'040);  // as peft counts

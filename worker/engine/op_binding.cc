@@ -62,6 +62,7 @@ constexpr TableEntry kTable[] = {
     {OpKind::kZero, BindZero},
     {OpKind::kScale, BindScale},
     {OpKind::kDequantise, BindDequantise},
+    {OpKind::kDequantiseRows, BindDequantiseRows},
     {OpKind::kSumSquares, BindSumSquares},
     {OpKind::kFinishStep, BindFinishStep},
     {OpKind::kAdamW, BindAdamW},

@@ -125,6 +125,7 @@ BoundOp BindCopy(OpReader& reader);
 BoundOp BindZero(OpReader& reader);
 BoundOp BindScale(OpReader& reader);
 BoundOp BindDequantise(OpReader& reader);
+BoundOp BindDequantiseRows(OpReader& reader);
 BoundOp BindSumSquares(OpReader& reader);
 BoundOp BindFinishStep(OpReader& reader);
 BoundOp BindAdamW(OpReader& reader);

@@ -1,38 +1,13 @@
 #include "worker/trainer/adapters.h"
 
 #include "absl/strings/str_cat.h"
+#include "checkpoint/huggingface/stored_tensors.h"
 #include "checkpoint/peft/adapter_config.h"
+#include "checkpoint/peft/adapter_tensors.h"
 #include "common/status_macros.h"
-#include "model/adapter_names.h"
+#include "model/model_spec_proto.h"
 
 namespace strata::worker {
-
-model::LoraOptions LoraOf(const v1::TrainSpec& train) {
-  model::LoraOptions options;
-  if (train.method() != v1::TrainSpec::METHOD_LORA &&
-      train.method() != v1::TrainSpec::METHOD_QLORA) {
-    return options;
-  }
-  options.rank = train.lora().rank();
-  options.alpha = train.lora().alpha();
-  options.targets.assign(train.lora().targets().begin(), train.lora().targets().end());
-  options.quantised = train.method() == v1::TrainSpec::METHOD_QLORA;
-  return options;
-}
-
-std::vector<checkpoint::AdapterTensor> AdapterTensorsOf(
-    absl::Span<const program::ParameterSet> sets) {
-  std::vector<checkpoint::AdapterTensor> tensors;
-  for (const program::ParameterSet& set : sets) {
-    for (const program::TensorSpec& tensor : set.tensors) {
-      for (int part = 0; part < tensor.part_count(); ++part) {
-        const std::string& name = tensor.logical_name(part);
-        if (model::IsAdapter(name)) tensors.push_back({name, tensor.logical_shape(part)});
-      }
-    }
-  }
-  return tensors;
-}
 
 absl::StatusOr<std::unique_ptr<checkpoint::AdapterWeights>> OpenAdapter(
     const v1::JobSpec& job, absl::Span<const program::ParameterSet> sets,
@@ -46,8 +21,10 @@ absl::StatusOr<std::unique_ptr<checkpoint::AdapterWeights>> OpenAdapter(
         "model.adapter: ", folder, " has rank ", config.rank, " and alpha ", config.alpha,
         ", train.lora has ", lora.rank(), " and ", lora.alpha(), " — give those of the adapter"));
   }
-  return checkpoint::AdapterWeights::Open(folder, AdapterTensorsOf(sets),
-                                          checkpoint::AdapterWeights::Named::kSome, files);
+  ASSIGN_OR_RETURN(const model::ModelSpec model, model::FromProto(job.model()));
+  return checkpoint::AdapterWeights::Open(
+      folder, checkpoint::AdapterTensorsOf(model, checkpoint::LogicalTensorsOf(sets)),
+      checkpoint::AdapterWeights::Named::kSome, files);
 }
 
 }  // namespace strata::worker

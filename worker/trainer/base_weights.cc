@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
-#include "checkpoint/huggingface/config.h"
+#include "checkpoint/huggingface/model_folder.h"
 #include "checkpoint/huggingface/model_tensors.h"
 #include "common/status_macros.h"
 #include "data/file_identity.h"
@@ -43,12 +43,9 @@ absl::Status CheckBaseWeights(const v1::ModelSpec& model) {
   return CheckTensors(model);
 }
 
-absl::StatusOr<v1::JobSpec> JobOfModelFolder(const std::string& folder) {
+absl::StatusOr<v1::JobSpec> JobOfWeights(const std::string& folder) {
   constexpr int64_t kLongest = 1024;
-  ASSIGN_OR_RETURN(checkpoint::HuggingFaceConfig config, checkpoint::ReadConfig(folder));
-  v1::JobSpec job;
-  *job.mutable_model() = std::move(config.model);
-  job.mutable_model()->set_from(folder);
+  ASSIGN_OR_RETURN(v1::JobSpec job, checkpoint::JobOfModelFolder(folder));
   job.mutable_train()->set_sequence(std::min(kLongest, job.model().context()));
   RETURN_IF_ERROR(CheckTensors(job.model()));
   return job;
@@ -60,7 +57,7 @@ absl::StatusOr<std::unique_ptr<checkpoint::HuggingFaceWeights>> OpenBaseWeights(
   ASSIGN_OR_RETURN(const model::ModelSpec spec, model::FromProto(model));
   std::vector<checkpoint::LogicalTensorShape> tensors = checkpoint::LogicalTensorsOf(sets);
   std::erase_if(tensors, [](const checkpoint::LogicalTensorShape& tensor) {
-    return model::IsAdapter(tensor.name);
+    return model::IsAdapter(tensor.name) || program::IsRowScales(tensor.name);
   });
   return checkpoint::HuggingFaceWeights::Open(model.from(), spec, tensors, checkpoint::Named::kSome,
                                               files);

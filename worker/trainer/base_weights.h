@@ -22,10 +22,10 @@ inline bool HasBaseWeights(const v1::ModelSpec& model) { return model.weights_si
 // hold is not the job's model. Each problem is a line.
 absl::Status CheckBaseWeights(const v1::ModelSpec& model);
 
-// The job of a Hugging Face directory, of which the model is all that is known; sequences of at
-// most 1024 tokens. InvalidArgument: config.json cannot be used, or there are no weights that are
-// the model's.
-absl::StatusOr<v1::JobSpec> JobOfModelFolder(const std::string& folder);
+// The job of a Hugging Face directory whose weights are used as they are; sequences of at most 1024
+// tokens. InvalidArgument: config.json cannot be used, or there are no weights that are the
+// model's.
+absl::StatusOr<v1::JobSpec> JobOfWeights(const std::string& folder);
 
 // Opened for what a rank holds of them, without tensors of adapters. `files` outlives the result.
 absl::StatusOr<std::unique_ptr<checkpoint::HuggingFaceWeights>> OpenBaseWeights(

@@ -7,8 +7,8 @@
 #include "common/status_macros.h"
 #include "google/protobuf/util/json_util.h"
 #include "model/families/families.h"
+#include "model/lora_proto.h"
 #include "model/model_spec_proto.h"
-#include "worker/trainer/adapters.h"
 #include "worker/trainer/memory_plan.h"
 #include "worker/trainer/number_plan.h"
 #include "worker/trainer/plan_digest.h"
@@ -76,7 +76,7 @@ absl::StatusOr<InferenceProgram> CompileInference(const v1::JobSpec& job, int64_
   model::EmitOptions emit;
   emit.prefill_chunk = result.chunk;
   emit.threads = task.threads();
-  emit.lora = LoraOf(job.train());
+  emit.lora = model::LoraOf(job.train());
   ASSIGN_OR_RETURN(emit.type, ComputeTypeOf(task.request().precision()));
   result.type = emit.type;
   ASSIGN_OR_RETURN(program::LayerGraph graph, model::EmitFamily(result.model, emit));

@@ -10,9 +10,9 @@
 #include "common/check.h"
 #include "common/status_macros.h"
 #include "kernels/state_format.h"
+#include "model/lora_proto.h"
 #include "program/ir/scalars.h"
 #include "worker/engine/binding/number_type.h"
-#include "worker/trainer/adapters.h"
 #include "worker/trainer/base_weights.h"
 #include "worker/trainer/memory_plan.h"
 #include "worker/trainer/program_digest.h"
@@ -63,7 +63,7 @@ absl::StatusOr<std::unique_ptr<InferenceSession>> InferenceSession::Open(const T
   std::unique_ptr<checkpoint::Checkpoint> source;  // null: a Hugging Face directory
   v1::JobSpec job;
   if (checkpoint::IsModelFolder(folder)) {
-    ASSIGN_OR_RETURN(job, JobOfModelFolder(folder));
+    ASSIGN_OR_RETURN(job, JobOfWeights(folder));
   } else {
     ASSIGN_OR_RETURN(source,
                      checkpoint::Checkpoint::OpenFolder(folder, checkpoint::Verification::kOnRead));
@@ -89,7 +89,7 @@ absl::StatusOr<std::unique_ptr<InferenceSession>> InferenceSession::Open(const T
     state.slots.sets.push_back({.parameters = slot});
   }
   if (source != nullptr) RETURN_IF_ERROR(LoadState(engine, state, 0, *source));
-  if (source == nullptr || Adapts(job.train())) {
+  if (source == nullptr || model::TrainsAdapters(job.train())) {
     ASSIGN_OR_RETURN(const std::unique_ptr<checkpoint::HuggingFaceWeights> weights,
                      OpenBaseWeights(job.model(), engine.programs().sets, context.files));
     const Sets which = source == nullptr ? Sets::kAll : Sets::kFrozen;
@@ -126,7 +126,7 @@ absl::StatusOr<v1::JobPlan> PlanInference(const TaskContext& context, const std:
                                           int64_t largest_chunk, v1::JobSpec* job) {
   v1::JobPlan plan;
   if (checkpoint::IsModelFolder(path)) {
-    ASSIGN_OR_RETURN(*job, JobOfModelFolder(path));
+    ASSIGN_OR_RETURN(*job, JobOfWeights(path));
     plan.set_checkpoint_folder(path);
   } else {
     RETURN_IF_ERROR(PlanCheckpoint(path, plan, job));

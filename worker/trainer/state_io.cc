@@ -352,7 +352,7 @@ absl::Status InitialiseState(Engine& engine, const RankState& state, Sets which,
   const std::vector<program::ParameterSet>& sets = engine.programs().sets;
   for (int s = 0; s < static_cast<int>(sets.size()); ++s) {
     if (!IsAmong(sets[s], which)) continue;
-    STRATA_CHECK(sets[s].type != program::DType::kNf4);
+    STRATA_CHECK(!program::IsQuantised(sets[s].type));
     const Filler fill = [&](const FlatRange& range, const Writer& write) {
       FillPieces(
           pool, range.count(),
@@ -393,17 +393,17 @@ absl::Status LoadWeights(Engine& engine, const RankState& state, Sets which,
   };
   for (int s = 0; s < static_cast<int>(sets.size()); ++s) {
     if (!IsAmong(sets[s], which)) continue;
-    if (sets[s].type != program::DType::kNf4) {
+    if (!program::IsQuantised(sets[s].type)) {
       RETURN_IF_ERROR(FillParameters(engine, state, s, 0, FromReader(sets[s], state.tensor, read)));
       continue;
     }
     const FlatRange range = WeightsOf(engine, state, s);
-    RETURN_IF_ERROR(
-        FillSlot(engine, state.slots.sets[s].parameters, 0, program::kNf4UnitBytes,
-                 [&](int64_t offset, absl::Span<std::byte> units) {
-                   const int64_t first = offset / program::kNf4UnitBytes * program::kNf4Unit;
-                   return LoadQuantised(sets[s], range.begin + first, state.tensor, source, units);
-                 }));
+    const int64_t unit = sets[s].alignment, unit_bytes = program::BytesOf(sets[s].type, unit);
+    RETURN_IF_ERROR(FillSlot(engine, state.slots.sets[s].parameters, 0, unit_bytes,
+                             [&](int64_t offset, absl::Span<std::byte> bytes) {
+                               const int64_t first = range.begin + offset / unit_bytes * unit;
+                               return LoadQuantised(sets[s], first, state.tensor, source, bytes);
+                             }));
   }
   return absl::OkStatus();
 }

@@ -13,6 +13,7 @@
 #include "common/clock.h"
 #include "common/status_macros.h"
 #include "kernels/isa.h"
+#include "model/lora_proto.h"
 #include "model/optimizer/loss_scale.h"
 #include "worker/trainer/adapters.h"
 #include "worker/trainer/agent_commit_authority.h"
@@ -186,7 +187,7 @@ class Training {
     FillConstants(engine(), program_.model, program_.constants, program_.programs.slots.constants,
                   program_.constant_rows, program_.sequence);
     const std::string& folder = context_.task.plan().checkpoint_folder();
-    const bool adapts = Adapts(job_.train());
+    const bool adapts = model::TrainsAdapters(job_.train());
     if (HasBaseWeights(job_.model()) && (folder.empty() || adapts)) {
       ASSIGN_OR_RETURN(const std::unique_ptr<checkpoint::HuggingFaceWeights> weights,
                        OpenBaseWeights(job_.model(), engine().programs().sets, context_.files));
@@ -338,7 +339,7 @@ namespace {
 // A checkpoint holds them all, but where they are frozen.
 bool BeginsWithWeights(const v1::TrainerTask& task, const v1::JobPlan& plan) {
   const bool anew = plan.checkpoint_folder().empty() && !plan.has_newer_checkpoint();
-  return (anew || Adapts(task.job().train())) && HasBaseWeights(task.job().model());
+  return (anew || model::TrainsAdapters(task.job().train())) && HasBaseWeights(task.job().model());
 }
 
 }  // namespace

@@ -8,9 +8,9 @@
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "model/families/families.h"
+#include "model/lora_proto.h"
 #include "model/model_spec_proto.h"
 #include "worker/engine/communication_binding.h"
-#include "worker/trainer/adapters.h"
 #include "worker/trainer/memory_plan.h"
 #include "worker/trainer/number_plan.h"
 #include "worker/trainer/plan_digest.h"
@@ -20,7 +20,7 @@ namespace strata::worker {
 namespace {
 
 absl::Status CheckSupported(const v1::JobSpec& job) {
-  if (Adapts(job.train()) && job.model().weights().empty()) {
+  if (model::TrainsAdapters(job.train()) && job.model().weights().empty()) {
     return absl::InvalidArgumentError(
         "train.method: adapters are trained beside weights, and model.from has none — name a "
         "directory with weights, or use method: full");
@@ -165,7 +165,7 @@ int64_t ParametersOf(const program::LayerGraph& graph) {
   int64_t count = 0;
   for (const program::ParameterSet& set : graph.sets) {
     for (const program::TensorSpec& tensor : set.tensors) {
-      count += tensor.elements() * tensor.cut.ways;
+      count += program::IsRowScales(tensor.name) ? 0 : tensor.elements() * tensor.cut.ways;
     }
   }
   return count;
@@ -216,7 +216,7 @@ absl::StatusOr<Decided> DecideTraining(const v1::TrainerTask& task, const data::
   emit.context_method = ContextMethodOf(job.parallel().context_method());
   emit.documents = job.data().packing();
   emit.split_backward = plan.groups.pipeline > 1 && program::Splits(plan.schedule);
-  emit.lora = LoraOf(train);
+  emit.lora = model::LoraOf(train);
   if (job.parallel().has_recompute()) emit.recompute = RecomputeOf(job.parallel().recompute());
   ASSIGN_OR_RETURN(program::LayerGraph graph, model::EmitFamily(result.model, emit));
   plan.durations = program::DurationsOf(graph);
