@@ -10,7 +10,8 @@
 
 namespace strata::ops {
 
-// Of a set's flat layout `count` elements from (index in the operands' shard group) × stride + first.
+// Of a set's flat layout `count` elements from (index in the operands' shard group) × stride +
+// first on.
 struct AdamWAttributes {
   int64_t count = 0;
   int64_t first = 0, stride = 0;

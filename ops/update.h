@@ -11,7 +11,8 @@
 
 namespace strata::ops {
 
-// Of a set's flat layout `count` elements from (index in the operands' shard group) × stride + first.
+// Of a set's flat layout `count` elements from (index in the operands' shard group) × stride +
+// first on.
 // Operands: gradient, scalars, next weights; then the states (the master first, where weights have
 // fewer bits than f32) and the next states; last the weights, where they tell something that the
 // master does not.

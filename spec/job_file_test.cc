@@ -428,18 +428,17 @@ TEST(Adapters, WhatDoesNotGoTogether_IsRefused) {
               HasSubstr("train.lora.rank"));
 }
 
-TEST(Unsupported, KeysAreNotTakenForMisspeltOnes) {
-  for (const char* key : {"memory={device: 2GiB}"}) {
-    EXPECT_THAT(ReadSet({key}).told, HasSubstr(": not supported yet — remove it"));
-  }
-}
-
 TEST(Unsupported, IsRefusedWithItsValue) {
   const std::pair<std::vector<std::string>, const char*> cases[] = {
       {{"train.precision=fp8"}, "train.precision: fp8 is"},
       {{"train.micro_batch=auto"}, "train.micro_batch: auto is"},
       {{"parallel=auto"}, "parallel: auto is"},
-      {{"parallel.update_policy=spooled"}, "parallel.update_policy: spooled is"},
+      {{"parallel.update_policy=lagged"}, "parallel.update_policy: lagged is"},
+      {{"parallel.update_policy=speculative", "train.precision=bf16"},
+       "parallel.update_policy: speculative with other numbers than f32 is"},
+      {{"parallel.update_policy=speculative", "train.optimizer={name: sgd}"},
+       "parallel.update_policy: speculative with sgd is"},
+      {{"memory=auto"}, "memory: auto is"},
       {{"resources.device=h100"}, "resources.device: h100 is"},
       {{"train.method=qlora", "train.quantize={block: 128}", "train.start_from=c"},
        "train.quantize.block: block 128 is"},
@@ -482,7 +481,11 @@ TEST(WriteJob, ReadsBackAsTheSameJob) {
             "resources.topology=[{ranks: 4, within: zone, preferred: true}, "
             "{ranks: 2, within: rack}]"},
            {"train.optimizer.learning_rate=0.1234567890123456789",
-            "model.rope.scaling={factor: 8}"}}) {
+            "model.rope.scaling={factor: 8}"},
+           {"model.rope.scaling={factor: 8, short_factor: [1, 1.5], long_factor: [2.25, 4]}"},
+           {"memory={device: 2GiB, ssd: [{path: /scratch, size: 10GB}], place: {parameters: host, "
+            "optimizer: {device: 0.25, ssd: 0.75}}, stream: {resident: 3}}"},
+           {"memory={device: 1GiB, stream: auto}"}}) {
     const Outcome first = ReadSet(settings);
     ASSERT_EQ(first.told, "");
     const std::string text = WriteJob(first.file.job);

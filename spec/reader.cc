@@ -16,7 +16,6 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "proto/strata/v1/job.pb.h"
-#include "spec/planned_keys.h"
 #include "spec/scalars.h"
 #include "spec/schema.h"
 #include "spec/suggest.h"
@@ -99,10 +98,6 @@ class Reader {
   void ReportUnknown(const Message& section, const std::string& path, const std::string& at,
                      const YamlNode::Child& child) {
     if (problems_.full()) return Report(child.key_position, at, "unknown field");
-    const bool job_file = &root_ == strata::v1::JobSpec::descriptor();
-    if (const auto instead = InsteadOfPlannedKey(at); job_file && !instead.empty()) {
-      return Report(child.key_position, at, "not supported yet", std::string(instead));
-    }
     const Suggestion meant = child.key.empty()
                                  ? Suggestion{}
                                  : SuggestKey(root_, *section.GetDescriptor(), path, child.key);

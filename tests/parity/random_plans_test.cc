@@ -184,7 +184,7 @@ std::vector<float> FirstMoments(worker::Engine& engine, const program::StateSlot
   std::vector<float> all(static_cast<size_t>(count));
   for (const program::StateSlots::Range& range : slots.ranges) {
     Floats moments(range.count * 4);
-    const absl::Status read = engine.ReadSlot(range.slots[0], 0, 1, 0, moments.bytes());
+    const absl::Status read = engine.slots().Read(range.slots[0], 0, 1, 0, moments.bytes());
     EXPECT_TRUE(read.ok()) << read;
     std::copy(moments.values().begin(), moments.values().end(), all.begin() + range.first);
   }
@@ -245,7 +245,7 @@ void RunRank(const Job& job, const program::Decision& decision, program::StagePr
                               ? mesh.shard(rank) * static_cast<int64_t>(floats.values().size())
                               : 0;
     model::FillInitial((*engine)->programs().sets[s], 1, begin, floats.values(), mesh.tensor(rank));
-    const absl::Status written = (*engine)->WriteSlot(slot, 0, 0, 0, floats.bytes());
+    const absl::Status written = (*engine)->slots().Write(slot, 0, 0, 0, floats.bytes());
     ASSERT_TRUE(written.ok()) << written;
   }
   for (; text.step <= kSteps; ++text.step) {

@@ -1,6 +1,6 @@
 // Host memory of training with everything on SSD, from the programs of real models: it follows from
-// the slabs, not from the model, where ZeRO-Infinity keeps a whole model's gradients, an optimizer's
-// staging buffers and a pool of the largest tensor (Rajbhandari et al., SC 2021).
+// the slabs, not from the model, where ZeRO-Infinity keeps a whole model's gradients, staging
+// buffers of its optimizer and a pool of the largest tensor (Rajbhandari et al., SC 2021).
 #include <array>
 #include <bit>
 #include <cstdint>
@@ -74,11 +74,11 @@ absl::StatusOr<program::StagePrograms> OnSsd(const model::ModelSpec& spec) {
                      .update = program::UpdatePolicy::kSpooled,
                      .gradient_clip = 1,
                      .tier = Tier::kDevice};
-  auto built = program::Compose(
-      *std::move(graph), plan,
-      [](const program::ParameterSet& set, const program::UpdateRange& range) {
-        return model::EmitAdamW(set, {}, model::NumberFormats{}, range);
-      });
+  auto built =
+      program::Compose(*std::move(graph), plan,
+                       [](const program::ParameterSet& set, const program::UpdateRange& range) {
+                         return model::EmitAdamW(set, {}, model::NumberFormats{}, range);
+                       });
   if (!built.ok()) return built.status();
   return std::move((*built)[0]);
 }

@@ -474,20 +474,7 @@ const StepMetrics& Engine::metrics() const { return implementation_->metrics(); 
 absl::Span<std::byte> Engine::SlotBytes(int slot, int version, int64_t applied) const {
   return implementation_->addresses().Bytes(slot, version, applied);
 }
-absl::Status Engine::ReadSlot(int slot, int version, int64_t applied, int64_t offset,
-                              absl::Span<std::byte> to) {
-  return implementation_->slots().Read(slot, version, applied, offset, to);
-}
-absl::Status Engine::WriteSlot(int slot, int version, int64_t applied, int64_t offset,
-                               absl::Span<const std::byte> from) {
-  return implementation_->slots().Write(slot, version, applied, offset, from);
-}
-std::vector<SlotPiece> Engine::SlotPieces(int slot) const {
-  return implementation_->slots().Pieces(slot);
-}
-std::unique_ptr<SlotReader> Engine::OpenSlotReader() {
-  return implementation_->slots().OpenReader();
-}
+SlotAccess& Engine::slots() { return implementation_->slots(); }
 const memory::SsdStore* Engine::ssd() const { return implementation_->ssd().store(); }
 int64_t Engine::program_bytes() const { return implementation_->program_bytes(); }
 const program::ProgramSet& Engine::programs() const { return implementation_->set(); }

@@ -116,17 +116,8 @@ class Engine {
   // away from them. Not of a slot on SSD.
   absl::Span<std::byte> SlotBytes(int slot, int version, int64_t applied) const;
 
-  // The same of a slot in any tier, by copying, from byte `offset` of it on. On the thread that
-  // calls RunStep; of a slot on SSD whole pieces, to or from a block's address
-  // (memory::kSsdBlockBytes).
-  absl::Status ReadSlot(int slot, int version, int64_t applied, int64_t offset,
-                        absl::Span<std::byte> to);
-  absl::Status WriteSlot(int slot, int version, int64_t applied, int64_t offset,
-                         absl::Span<const std::byte> from);
-  // What of the slot can be moved by itself: on SSD, what programs move; elsewhere it is one piece.
-  std::vector<SlotPiece> SlotPieces(int slot) const;
-  // Of engines with slots on SSD: for another thread. The engine outlives it.
-  std::unique_ptr<SlotReader> OpenSlotReader();
+  // The same of a slot in any tier, by copying.
+  SlotAccess& slots();
   // Of the SSD tier; null: the programs keep nothing there.
   const memory::SsdStore* ssd() const;
 

@@ -24,7 +24,7 @@ struct SlotPiece {
 // Reads slots on SSD on a thread of its own, while steps run that do not change them.
 class SlotReader {
  public:
-  // As Engine::ReadSlot.
+  // As SlotAccess::Read.
   absl::Status Read(int slot, int version, int64_t applied, int64_t offset,
                     absl::Span<std::byte> to);
 
@@ -46,12 +46,16 @@ class SlotAccess {
   // Before the SSD tier opens: tells it of all that Read and Write may ask of it.
   void Declare();
 
-  // As Engine::ReadSlot, WriteSlot, SlotPieces and OpenSlotReader.
+  // Copies bytes from `offset` of a slot on: version 0 is what a step that starts with `applied`
+  // updates reads, 1 what it writes. On the thread that calls RunStep, after Drain; of a slot on
+  // SSD whole pieces, to or from a block's address (memory::kSsdBlockBytes).
   absl::Status Read(int slot, int version, int64_t applied, int64_t offset,
                     absl::Span<std::byte> to);
   absl::Status Write(int slot, int version, int64_t applied, int64_t offset,
                      absl::Span<const std::byte> from);
+  // What of the slot can be moved by itself: on SSD, what programs move; elsewhere it is one piece.
   std::vector<SlotPiece> Pieces(int slot) const;
+  // Of engines with slots on SSD: for another thread. The engine outlives it.
   std::unique_ptr<SlotReader> OpenReader();
 
  private:

@@ -106,7 +106,7 @@ Outcome RunSteps(program::ProgramSet set) {
     const int slot = SlotNamed(programs, parameters.name);
     SlotFloats values(programs.slots[slot]);
     model::FillInitial(parameters, 1, 0, values.floats());
-    const absl::Status status = (*engine)->WriteSlot(slot, 0, 0, 0, values.bytes());
+    const absl::Status status = (*engine)->slots().Write(slot, 0, 0, 0, values.bytes());
     EXPECT_TRUE(status.ok()) << status;
   }
   for (int step = 0; step < kSteps; ++step, ++host.step) {
@@ -120,7 +120,7 @@ Outcome RunSteps(program::ProgramSet set) {
   for (const program::ParameterSet& parameters : programs.sets) {
     const int slot = SlotNamed(programs, parameters.name);
     SlotFloats values(programs.slots[slot]);
-    const absl::Status status = (*engine)->ReadSlot(slot, 0, kSteps, 0, values.bytes());
+    const absl::Status status = (*engine)->slots().Read(slot, 0, kSteps, 0, values.bytes());
     EXPECT_TRUE(status.ok()) << status;
     outcome.parameters.emplace_back(values.floats().begin(), values.floats().end());
   }

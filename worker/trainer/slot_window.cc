@@ -25,7 +25,7 @@ absl::Status FillSlot(
     const std::function<absl::Status(int64_t offset, absl::Span<std::byte> bytes)>& fill) {
   if (!IsOnSsd(engine, slot)) return fill(0, engine.SlotBytes(slot, 0, applied));
   std::vector<SlotPiece> pieces;
-  for (const SlotPiece& piece : engine.SlotPieces(slot)) {
+  for (const SlotPiece& piece : engine.slots().Pieces(slot)) {
     const bool begins = piece.offset % unit_bytes == 0;
     if (pieces.empty() || begins) pieces.push_back({piece.offset, 0});
     pieces.back().bytes += piece.bytes;
@@ -37,7 +37,7 @@ absl::Status FillSlot(
     const absl::Span<std::byte> bytes(buffer.get(), static_cast<size_t>(piece.bytes));
     std::memset(bytes.data(), 0, bytes.size());
     RETURN_IF_ERROR(fill(piece.offset, bytes));
-    RETURN_IF_ERROR(engine.WriteSlot(slot, 0, applied, piece.offset, bytes));
+    RETURN_IF_ERROR(engine.slots().Write(slot, 0, applied, piece.offset, bytes));
   }
   return absl::OkStatus();
 }
@@ -45,10 +45,10 @@ absl::Status FillSlot(
 SlotSource::SlotSource(Engine& engine, int64_t applied)
     : engine_(engine), applied_(applied), pieces_(engine.programs().slots.size()) {
   if (engine.ssd() == nullptr) return;
-  reader_ = engine.OpenSlotReader();
+  reader_ = engine.slots().OpenReader();
   for (size_t slot = 0; slot < pieces_.size(); ++slot) {
     if (IsOnSsd(engine, static_cast<int>(slot))) {
-      pieces_[slot] = engine.SlotPieces(static_cast<int>(slot));
+      pieces_[slot] = engine.slots().Pieces(static_cast<int>(slot));
     }
   }
 }
