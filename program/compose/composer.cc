@@ -128,10 +128,9 @@ class StageComposer {
   // Of the largest piece that passes through a slab; longer ones do so piece by piece.
   int64_t SlabBytes(bool train) const {
     const int64_t updates = train ? SetUpdate::SlabBytes(stage_, *state_) : 0;
-    int64_t largest = train ? activations_bytes_ : 0, range = 0;
+    int64_t largest = train ? activations_bytes_ : 0;
     for (const SetPlan& set : stage_.sets.sets) {
       const ParameterSet& of = stage_.SetOf(set);
-      if (!set.ranges.empty()) range = std::max(range, set.ranges.front().count * 4);
       if (set.parameters == Home::kSsd) {
         largest = std::max(largest, of.bytes() / set.parameter_parts);
       }
@@ -139,9 +138,9 @@ class StageComposer {
         largest = std::max(largest, of.gradient_bytes());
       }
     }
-    if (range == 0) range = kRangeBytes;
     // Pieces begin at whole blocks.
-    return common::RoundUp(std::max(updates, std::min(largest, range)), kSsdBlock);
+    return common::RoundUp(std::max(updates, std::min(largest, plan_.most_range_bytes())),
+                           kSsdBlock);
   }
 
   void BeginProgram(const char* name, const Walk& walk, int64_t rows, bool norms) {

@@ -126,6 +126,7 @@ struct Plan {
   ScratchBytes scratch;     // of the collective backend; required with more than one rank
 
   // Kernels may compute on another tier than the host: what both work on then moves.
+  int64_t most_range_bytes() const { return range_bytes > 0 ? range_bytes : kRangeBytes; }
   DType update_gradient() const { return gradient == DType::kF32 ? spool : gradient; }
   bool on_device() const { return tier == Tier::kDevice; }
   // Of what the process around the step gives and reads.

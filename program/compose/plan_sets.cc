@@ -144,8 +144,7 @@ class SetPlanner {
   void AssignRanges(StagePlan& stage) const {
     int64_t most = std::numeric_limits<int64_t>::max();
     if (plan_.places.beyond_device()) {
-      const int64_t bytes = plan_.range_bytes > 0 ? plan_.range_bytes : kRangeBytes;
-      most = common::RoundUp(bytes / 4, kRangeElements);
+      most = common::RoundUp(plan_.most_range_bytes() / 4, kRangeElements);
     }
     std::vector<int64_t> states;
     for (SetPlan& set : stage.sets) {

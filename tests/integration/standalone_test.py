@@ -220,6 +220,32 @@ class StandaloneTest(real_processes.RealProcesses):
         self.assertEqual(code, 2)
         self.assertIn("--ranks: 3 ranks cannot share 2 layers", err)
 
+    def test_layers_that_are_streamed_say_the_same(self):
+        """Parameters on the host or SSD, brought for their layers: the same text, the same logits."""
+        self.assertEqual(self.run_job(job(self.folder, 10, 1), "job")[0], 0)
+
+        def ask(*more):
+            dump = self.folder / "logits"
+            text = self.finish(self.start("generate", "--from", self.folder / "job", "--prompt", "river", "--tokens", "40",
+                                          "-o", "json", *more))
+            measured = self.finish(self.start("eval", "--from", self.folder / "job", "--data", self.folder / "text.txt",
+                                              "--sequence", "48", "-o", "json", "--dump-logits", dump, *more))
+            self.assertEqual((text[0], measured[0]), (0, 0), text[2] + measured[2])
+            return json.loads(text[1])["text"], measured[1], dump.read_bytes()
+
+        plain = ask()
+        ssd = f"ssd: [{{path: {self.folder}/ssd, size: 16MiB}}]"
+        for memory in ("{place: {parameters: host}, stream: {resident: 1}}",
+                       f"{{device: 32MiB, {ssd}, place: {{parameters: ssd}}, stream: {{resident: 2, moved: 2}}}}",
+                       f"{{device: 32MiB, {ssd}, place: {{parameters: {{device: 0.3, host: 0.4, ssd: 0.3}}}}}}"):
+            for ranks in 1, 2:
+                self.assertEqual(ask("--memory", memory, "--ranks", ranks), plain, memory)
+        for memory, code, says in (("{place: {parameters: ssd}}", 2, "--memory:1:10: memory.place.parameters: "),
+                                   ("{device: 4KiB, place: {parameters: host}}", 3, "memory.device: 4096 B are too few")):
+            ended = self.finish(self.start("generate", "--from", self.folder / "job", "--prompt", "a", "--memory", memory))
+            self.assertEqual(ended[0], code, ended[2])
+            self.assertIn(says, ended[2])
+
 
 if __name__ == "__main__":
     unittest.main(argv=sys.argv[:1], verbosity=2)
