@@ -144,10 +144,15 @@ class FileCheck {
 
   // Whether a model of known sizes can fit into memory of so many bytes.
   void Fits(int64_t memory_bytes) {
-    const absl::StatusOr<model::ModelSpec> model = model::FromProto(job_.model());
+    const absl::StatusOr<model::ModelSpec> model = model::Unchecked(job_.model());
     if (!model.ok()) return Report("model", std::string(model.status().message()), "correct it");
+    // What no machine could hold is told before what no kernel could compute.
     const absl::Status fits = CheckFits(job_, model::ParameterCount(*model), memory_bytes);
-    if (fits.ok()) return;
+    if (fits.ok()) {
+      const absl::Status possible = model::Validate(*model);
+      if (!possible.ok()) Report("model", std::string(possible.message()), "correct it");
+      return;
+    }
     problems_.Add({positions_.Of("model"), "model", std::string(fits.message()),
                    "make the model smaller, or use more machines", spec::ProblemKind::kInfeasible});
   }

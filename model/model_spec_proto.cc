@@ -189,6 +189,12 @@ v1::ModelSpec::Family ToProto(Family family) {
 }
 
 absl::StatusOr<ModelSpec> FromProto(const v1::ModelSpec& message) {
+  ASSIGN_OR_RETURN(ModelSpec spec, Unchecked(message));
+  RETURN_IF_ERROR(Validate(spec));
+  return spec;
+}
+
+absl::StatusOr<ModelSpec> Unchecked(const v1::ModelSpec& message) {
   const std::optional<Family> family = FamilyOf(message.family());
   if (!family) return absl::InvalidArgumentError("model.family: missing");
   ModelSpec spec = DefaultsOf(*family);
@@ -196,7 +202,6 @@ absl::StatusOr<ModelSpec> FromProto(const v1::ModelSpec& message) {
   RETURN_IF_ERROR(ReadRope(message.rope(), spec));
   ReadOptions(message, spec);
   RETURN_IF_ERROR(ReadWindows(message, spec));
-  RETURN_IF_ERROR(Validate(spec));
   return spec;
 }
 

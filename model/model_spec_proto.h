@@ -21,6 +21,9 @@ v1::ModelSpec::Family ToProto(Family family);
 // layer means nothing.
 absl::StatusOr<ModelSpec> FromProto(const v1::ModelSpec& message);
 
+// The same without Validate (model_spec.h): sizes may be impossible.
+absl::StatusOr<ModelSpec> Unchecked(const v1::ModelSpec& message);
+
 // What FromProto reads to give `spec` again; options that the model does not have are left out
 // where its family does not have them either.
 v1::ModelSpec ToProto(const ModelSpec& spec);
