@@ -225,9 +225,11 @@ absl::StatusOr<absl::Span<SsdStore::Extent>> SsdStore::Find(int64_t offset, int6
 
 std::vector<SsdExtent> SsdStore::ExtentsOf(int64_t offset, int64_t bytes) const {
   std::vector<SsdExtent> found;
-  for (const Extent& extent : extents_) {
-    const SsdExtent& range = extent.range;
-    if (range.offset >= offset && range.offset < offset + bytes) found.push_back(range);
+  auto extent =
+      std::lower_bound(extents_.begin(), extents_.end(), offset,
+                       [](const Extent& before, int64_t at) { return before.range.offset < at; });
+  for (; extent != extents_.end() && extent->range.offset < offset + bytes; ++extent) {
+    found.push_back(extent->range);
   }
   return found;
 }

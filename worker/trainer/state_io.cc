@@ -261,7 +261,7 @@ void FillPieces(device::ThreadPool& pool, int64_t count,
 
 // Writes values of `of`'s elements from `first` on into the bytes of a range.
 using Writer = std::function<void(int64_t first, int64_t count, const float* values)>;
-// Fills such a range with values, through `write`, or where they are f32.
+// Makes the values of a range, and hands them to `write`.
 using Filler = std::function<absl::Status(const FlatRange& range, const Writer& write)>;
 
 Writer WritesWeights(program::DType type, absl::Span<std::byte> bytes) {
