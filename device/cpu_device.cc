@@ -8,6 +8,7 @@ absl::StatusOr<Stream*> CpuDevice::CreateStream(Service service) {
   if (service == Service::kIssuer) return CreateStream(&issuer_);
   lanes_.push_back(std::make_unique<Lane>(&group_));
   CpuStream* stream = CreateStream(lanes_.back().get());
+  stream->LimitCopies(options_.link_rate);
   lanes_.back()->Start();
   return stream;
 }

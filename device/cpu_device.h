@@ -15,6 +15,9 @@ struct CpuDeviceOptions {
   // Whether device memory counts as the host's, which it is. False lets tests hold programs to what
   // a device with memory of its own asks for.
   bool shares_memory = true;
+  // Of the link that joins its memory to the host's, each way, in bytes per second: a copy on a
+  // stream that has a thread takes no less. 0: as fast as memory is.
+  double link_rate = 0;
 };
 
 // A stream of Service::kIssuer is completed by the issuing thread while it waits in Synchronize, or

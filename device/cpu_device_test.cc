@@ -1,6 +1,7 @@
 #include "device/cpu_device.h"
 
 #include <atomic>
+#include <chrono>
 #include <cstring>
 #include <future>
 #include <numeric>
@@ -138,6 +139,20 @@ TEST_F(CpuDeviceTest, MemoryIsZeroedAndDeviceMemoryIsTheHostsUnlessSaidOtherwise
   const CpuDevice strict({.shares_memory = false});
   EXPECT_FALSE(strict.IsHostAccessible(Memory::kDevice));
   EXPECT_TRUE(strict.IsHostAccessible(Memory::kHost));
+}
+
+TEST(CpuDeviceLinkTest, ACopyOverALimitedLinkTakesItsTimeAndMovesItsBytes) {
+  CpuDevice device({.link_rate = 1e6});
+  Stream* stream = *device.CreateStream(Service::kThread);
+  const std::vector<char> from(20'000, 'x');
+  std::vector<char> to(from.size());
+  auto event = *device.CreateEvent();
+  const auto begin = std::chrono::steady_clock::now();
+  ASSERT_TRUE(stream->Copy(to.data(), from.data(), static_cast<int64_t>(from.size())).ok());
+  ASSERT_TRUE(stream->Record(*event).ok());
+  ASSERT_TRUE(event->Synchronize().ok());
+  EXPECT_GE(std::chrono::steady_clock::now() - begin, std::chrono::milliseconds(20));
+  EXPECT_EQ(to, from);
 }
 
 }  // namespace

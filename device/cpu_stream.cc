@@ -1,6 +1,8 @@
 #include "device/cpu_stream.h"
 
+#include <chrono>
 #include <cstring>
+#include <thread>
 
 namespace strata::device {
 
@@ -67,12 +69,21 @@ bool CpuStream::RunHead() {
     begun_ = !polled->call(polled->object, polled->argument);
     if (begun_) return false;
   } else {
-    const Bytes& copy = std::get<Bytes>(command);
-    if (copy.bytes > 0) std::memcpy(copy.to, copy.from, copy.bytes);
+    Run(std::get<Bytes>(command));
   }
   ended_.store(place + 1);
   group_->NoteEnded(*this);
   return true;
+}
+
+void CpuStream::Run(const Bytes& copy) const {
+  if (copy.bytes == 0) return;
+  const auto begin = std::chrono::steady_clock::now();
+  std::memcpy(copy.to, copy.from, copy.bytes);
+  if (copy_rate_ == 0) return;
+  const std::chrono::duration<double> least(static_cast<double>(copy.bytes) / copy_rate_);
+  std::this_thread::sleep_until(
+      begin + std::chrono::duration_cast<std::chrono::steady_clock::duration>(least));
 }
 
 bool CpuStream::CanRunHead() const {

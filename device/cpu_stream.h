@@ -68,6 +68,9 @@ class CpuStream final : public Stream {
   absl::Status Launch(HostFunction function) override;
   absl::Status Copy(void* to, const void* from, int64_t bytes) override;
   absl::Status LaunchPolled(PolledFunction function);
+  // Before it is handed commands, and not of the issuing thread: copies move no more bytes per
+  // second, their lane sleeping for what is left; 0: no limit.
+  void LimitCopies(double bytes_per_second) { copy_rate_ = bytes_per_second; }
 
   // Commands that have ended.
   int64_t ended() const { return ended_.load(); }
@@ -97,6 +100,7 @@ class CpuStream final : public Stream {
 
   absl::Status Push(const Command& command);
   const Command& head() const { return queue_[ended_.load() % kCapacity]; }
+  void Run(const Bytes& copy) const;
   static bool IsOver(const WaitFor& wait) { return wait.stream->ended() >= wait.position; }
 
   LaneGroup* const group_;
@@ -107,6 +111,7 @@ class CpuStream final : public Stream {
   alignas(64) std::atomic<int64_t> ended_{0};
   int unannounced_ = 0;  // commands; the issuing thread's
   bool begun_ = false;   // the head is polled, and was called; the lane's
+  double copy_rate_ = 0;
 
   std::atomic<const CpuStream*> held_by_{nullptr};
   std::atomic<int64_t> held_until_{0};

@@ -90,6 +90,7 @@ absl::StatusOr<std::unique_ptr<TrainingRank>> TrainingRank::Create(
   options.pool = pool;
   options.communicator = communicator;
   options.host = &made->host_;
+  options.device = &made->device_;
   options.trace = absl::MakeSpan(made->trace_);
   for (const program::Group group : program::kGroups) {
     options.groups[group] = mesh.Members(group, rank);

@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "collectives/communicator.h"
+#include "device/cpu_device.h"
 #include "device/thread_pool.h"
 #include "model/families/families.h"
 #include "program/compose/composer.h"
@@ -39,6 +40,7 @@ struct TrainingSpec {
   model::EmitOptions emit;
   program::Plan plan;
   int threads = 1;
+  device::CpuDeviceOptions device;
 };
 
 // The programs of all stages, laid out.
@@ -60,9 +62,12 @@ class TrainingRank {
 
  private:
   TrainingRank(const TrainingSpec& spec, size_t trace)
-      : host_(spec.model.vocab, spec.plan.global_batch * spec.emit.sequence), trace_(trace) {}
+      : host_(spec.model.vocab, spec.plan.global_batch * spec.emit.sequence),
+        device_(spec.device),
+        trace_(trace) {}
 
   SyntheticHost host_;
+  device::CpuDevice device_;
   std::vector<TraceRecord> trace_;
   int64_t applied_ = 0;
   std::unique_ptr<Engine> engine_;
