@@ -58,9 +58,11 @@ std::vector<Home> HomesOf(const Place& place, const std::vector<int64_t>& bytes)
 
 // Of parameters whose home is beyond the device: how many layers are on it at once (k), and how
 // many that have ended make room together for as many others (k'), 1 ≤ k' ≤ k; a layer's bytes are
-// those of the largest between the first and the last. (Superpipeline, arXiv:2410.08791.)
+// those of the largest between the first and the last, beside which there is room for one of these
+// two: a tied table, needed at both ends, stays. (Superpipeline, arXiv:2410.08791.)
 struct Streaming {
   static constexpr int kAllButOne = -1;
+  static constexpr int kOneUse = -2;  // no more than the most demanding use needs
 
   int resident = 0;  // 0: as Plan::prefetch_bytes says, or as Plan::device_limit allows
   int moved = 1;

@@ -12,8 +12,8 @@
 namespace strata::program {
 
 // Programs (StagePrograms, DecodePrograms) built with as many resident layers of `layers` as the
-// limit allows, but one less than all (which the device would hold as well without streaming); with
-// one where it allows none.
+// limit allows, but one less than all (which the device would hold as well without streaming);
+// where it does not allow one, with what a single use needs.
 template <typename Programs>
 absl::StatusOr<Programs> WithinLimit(
     int64_t limit, int layers, const std::function<absl::StatusOr<Programs>(int resident)>& build) {
@@ -23,6 +23,8 @@ absl::StatusOr<Programs> WithinLimit(
   absl::StatusOr<Programs> best = build(Streaming::kAllButOne);
   if (!best.ok() || fits(best)) return best;
   best = build(1);
+  if (!best.ok()) return best;
+  if (!fits(best)) return build(Streaming::kOneUse);
   int least = 1, most = layers;
   while (most - least > 1) {
     const int middle = least + (most - least) / 2;

@@ -31,8 +31,10 @@ void Parameters::Open(std::vector<Use> uses) {
 int64_t Parameters::Budget() const {
   const Streaming& streaming = stage_.plan.streaming;
   const int64_t ahead = stage_.plan.prefetch_bytes;
-  if (streaming.resident > 0) return streaming.resident * LayerBytes();
-  if (streaming.resident == Streaming::kAllButOne) return AllBytes() - LayerBytes();
+  const LayerBytes bytes = MostBytes();
+  if (streaming.resident > 0) return streaming.resident * bytes.between + bytes.first_or_last;
+  if (streaming.resident == Streaming::kAllButOne) return AllBytes() - bytes.between;
+  if (streaming.resident == Streaming::kOneUse) return BytesOfUsesInARow(needs_, 1);
   return ahead < 0 ? BytesOfUsesInARow(needs_, 3) : BytesOfUsesInARow(needs_, 1) + ahead;
 }
 
@@ -40,17 +42,17 @@ int64_t Parameters::AllBytes() const {
   return BytesOfUsesInARow(needs_, std::numeric_limits<int>::max());
 }
 
-// What is brought for a use of the largest layer between the first and the last, if there is one.
-int64_t Parameters::LayerBytes() const {
-  int64_t largest[] = {0, 0};
+Parameters::LayerBytes Parameters::MostBytes() const {
+  LayerBytes most;
   for (size_t u = 0; u < uses_.size(); ++u) {
     int64_t bytes = 0;
     for (const int need : needs_of_use_[u]) bytes += needs_[need].bytes;
     const int last = static_cast<int>(stage_.graph.layers.size()) - 1;
     const bool between = uses_[u].layer > 0 && uses_[u].layer < last;
-    largest[between] = std::max(largest[between], bytes);
+    int64_t& largest = between ? most.between : most.first_or_last;
+    largest = std::max(largest, bytes);
   }
-  return largest[1] > 0 ? largest[1] : largest[0];
+  return most.between > 0 ? most : LayerBytes{.between = most.first_or_last};
 }
 
 void Parameters::Before(int use) {

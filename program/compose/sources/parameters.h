@@ -36,7 +36,12 @@ class Parameters {
   int Bring(const Need& need);
   // Bytes that may be present at once.
   int64_t Budget() const;
-  int64_t LayerBytes() const;
+  // What is brought for a use of the largest layer: of those between the first and the last, if
+  // there are any, and of these two.
+  struct LayerBytes {
+    int64_t between = 0, first_or_last = 0;
+  };
+  LayerBytes MostBytes() const;
   int64_t AllBytes() const;
 
   const Stage& stage_;
