@@ -15,6 +15,7 @@ namespace {
 
 using program::CollectiveOp;
 using program::OpKind;
+using program::Tier;
 
 // Of sizes that may be 0.
 double Log(double size) { return std::log2(std::max(size, 1.0)); }
@@ -66,8 +67,9 @@ ProfileCostModel::Query ProfileCostModel::QueryOf(const program::Op& op, double 
   return query;
 }
 
-ProfileCostModel::ProfileCostModel(const v1::RankProfile& measured)
-    : action_seconds_(measured.action_seconds()) {
+ProfileCostModel::ProfileCostModel(const v1::RankProfile& measured, const v1::DiskRate* disks)
+    : action_seconds_(measured.action_seconds()),
+      disks_(disks != nullptr ? std::make_optional(*disks) : std::nullopt) {
   for (const v1::OpTime& time : measured.ops()) {
     const std::optional<OpKind> kind = KindOf(time.kind());
     if (!kind.has_value()) continue;
@@ -134,8 +136,19 @@ double ProfileCostModel::MessageSeconds(const program::Communication& communicat
   return CommunicationSeconds("send", static_cast<double>(communication.bytes));
 }
 
-double ProfileCostModel::TransferSeconds(program::Tier, program::Tier, int64_t bytes) const {
+double ProfileCostModel::TransferSeconds(program::Tier from, program::Tier to,
+                                         int64_t bytes) const {
+  if (disks_.has_value() && (from == Tier::kSsd || to == Tier::kSsd)) {
+    return static_cast<double>(bytes) / (from == Tier::kSsd ? disks_->read() : disks_->write());
+  }
   return copies_.empty() ? 0 : copies_.At(static_cast<double>(bytes));
+}
+
+// Of the rate of both together each way has half.
+double ProfileCostModel::BothWays(program::Tier from, program::Tier to) const {
+  if (!disks_.has_value() || (from != Tier::kSsd && to != Tier::kSsd)) return 1;
+  const double alone = from == Tier::kSsd ? disks_->read() : disks_->write();
+  return std::max(1.0, alone / (disks_->mixed() / 2));
 }
 
 program::Interference ProfileCostModel::Beside(const program::Communication& communication) const {

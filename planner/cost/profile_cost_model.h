@@ -4,6 +4,7 @@
 
 #include <array>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -29,7 +30,8 @@ absl::StatusOr<const v1::RankProfile*> FindRanks(const v1::Profile& profile,
 
 class ProfileCostModel final : public program::CostModel {
  public:
-  explicit ProfileCostModel(const v1::RankProfile& measured);
+  // `disks`: the rank's part of them; null: it keeps nothing on SSD, or they were not measured.
+  explicit ProfileCostModel(const v1::RankProfile& measured, const v1::DiskRate* disks = nullptr);
 
   // Of the kind's nearest shapes; of a kind that was not measured, as others with as much to
   // multiply or to move; 0 if nothing was measured. The engine's own time beside it included.
@@ -39,7 +41,9 @@ class ProfileCostModel final : public program::CostModel {
   double CollectiveSeconds(const program::Communication& communication,
                            int group_size) const override;
   double MessageSeconds(const program::Communication& communication) const override;
+  // With SSD at the disks' rates, without as a copy in memory.
   double TransferSeconds(program::Tier from, program::Tier to, int64_t bytes) const override;
+  double BothWays(program::Tier from, program::Tier to) const override;
   program::Interference Beside(const program::Communication& communication) const override;
 
  private:
@@ -59,6 +63,7 @@ class ProfileCostModel final : public program::CostModel {
   TimesByShape with_flops_, without_flops_;
   std::map<std::string, TimesBySize> communications_;
   TimesBySize copies_;
+  const std::optional<v1::DiskRate> disks_;
   std::map<double, program::Interference> interference_;  // by bytes
 };
 

@@ -11,7 +11,7 @@ struct Busy {
   double lost = 0;  // of communication
 };
 
-// By begin. Those of compute do not overlap; those of communication may.
+// By begin. Those of one stream, such as compute, do not overlap; those of communication may.
 void SortByBegin(std::vector<Busy>& spans) {
   std::sort(spans.begin(), spans.end(),
             [](const Busy& a, const Busy& b) { return a.begin < b.begin; });
@@ -57,7 +57,7 @@ void ForOverlaps(const std::vector<Busy>& a, const std::vector<Busy>& b, const A
 std::vector<double> Disturbed(absl::Span<const Action> actions, absl::Span<const Span> spans,
                               absl::Span<const double> alone,
                               absl::Span<const Interference> beside) {
-  std::vector<Busy> compute, communication;
+  std::vector<Busy> compute, communication, reads, writes;
   std::vector<double> seconds(spans.size());
   for (size_t node = 0; node < spans.size(); ++node) {
     const size_t a = node % actions.size();
@@ -69,14 +69,23 @@ std::vector<double> Disturbed(absl::Span<const Action> actions, absl::Span<const
       compute.push_back(busy);
     } else if (actions[a].is_communication() && beside[a].any()) {
       communication.push_back(busy);
+    } else if (actions[a].stream == Stream::kSsdRead) {
+      reads.push_back(busy);
+    } else if (actions[a].stream == Stream::kSsdWrite) {
+      writes.push_back(busy);
     }
   }
   SortByBegin(compute);
   SortByBegin(communication);
-  ForOverlaps(communication, compute, [&](const Busy& one, const Busy&, double overlap) {
+  SortByBegin(reads);
+  SortByBegin(writes);
+  const auto stretch = [&](const Busy& one, const Busy&, double overlap) {
     const Interference& it = beside[one.node % actions.size()];
     seconds[one.node] += overlap * (1 - 1 / it.communication_stretch);
-  });
+  };
+  ForOverlaps(communication, compute, stretch);
+  ForOverlaps(reads, writes, stretch);
+  ForOverlaps(writes, reads, stretch);
   ForOverlaps(compute, Merged(communication),
               [&](const Busy& one, const Busy& other, double overlap) {
                 seconds[one.node] += overlap * other.lost;

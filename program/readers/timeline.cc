@@ -49,6 +49,16 @@ double ActionSeconds(const CostModel& costs, const ProgramSet& set, const Progra
   return 0;
 }
 
+Interference BesideOthers(const CostModel& costs, const ProgramSet& set, const Program& program,
+                          const Action& action) {
+  if (action.is_communication()) return costs.Beside(action.communication);
+  if (action.mechanism != Mechanism::kTransfer) return {};
+  const auto tier = [&](int operand) {
+    return set.slot(program, action.operands[operand].slot).tier;
+  };
+  return {.communication_stretch = costs.BothWays(tier(0), tier(1))};
+}
+
 double EndOfStep(const RankTimes& times, int step) {
   const size_t actions = times.expanded->actions.size();
   double end = 0;
@@ -112,8 +122,7 @@ class Pricing {
       std::vector<Interference>& beside = beside_.emplace_back();
       for (const Action& action : expanded[s].actions) {
         alone.push_back(ActionSeconds(costs, *stages[s], program, action));
-        beside.push_back(action.is_communication() ? costs.Beside(action.communication)
-                                                   : Interference{});
+        beside.push_back(BesideOthers(costs, *stages[s], program, action));
         disturbs_ |= beside.back().any();
       }
     }

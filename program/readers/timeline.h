@@ -23,6 +23,9 @@ class CostModel {
   // What communication and the same rank's compute cost each other; the above are without it.
   // Nothing, where communication has processors of its own.
   virtual Interference Beside(const Communication&) const { return {}; }
+  // How many times longer a transfer takes while the rank moves bytes the other way on SSD, at
+  // least 1. As it is, where reading and writing do not share a disk.
+  virtual double BothWays(Tier /*from*/, Tier /*to*/) const { return 1; }
 };
 
 // Rates alone: seconds = latency + work / rate. For tests, and until a machine has been measured.

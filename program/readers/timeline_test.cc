@@ -135,8 +135,11 @@ class SharedProcessors final : public CostModel {
     return static_cast<double>(communication.bytes);
   }
   double MessageSeconds(const Communication&) const override { return 0; }
-  double TransferSeconds(Tier, Tier, int64_t) const override { return 0; }
+  double TransferSeconds(Tier, Tier, int64_t bytes) const override {
+    return static_cast<double>(bytes);
+  }
   Interference Beside(const Communication&) const override { return beside_; }
+  double BothWays(Tier, Tier) const override { return beside_.communication_stretch; }
 
  private:
   const Interference beside_;
@@ -147,6 +150,41 @@ RankTimeline PredictShared(const ProgramSet& set, const Interference& beside) {
       PredictTimeline({&set}, "train", {.sizes = {.data = 2}}, SharedProcessors(beside));
   EXPECT_TRUE(timeline.ok()) << timeline.status();
   return timeline->ranks[0];
+}
+
+// What is on SSD is read and written at once, then a second of update.
+TEST(TimelineTest, ReadsAndWritesOfOneDiskAreStretchedWhereTheyMeet) {
+  ProgramSet set;
+  set.slots = {{.name = "read from", .tier = Tier::kSsd, .bytes = 100},
+               {.name = "read to", .bytes = 100},
+               {.name = "written from", .bytes = 100},
+               {.name = "written to", .tier = Tier::kSsd, .bytes = 100}};
+  const auto transfer = [](int from, int64_t bytes, Stream stream) {
+    Instruction made{.mechanism = Mechanism::kTransfer,
+                     .purpose = from == 0 ? Purpose::kFetch : Purpose::kStash,
+                     .label = "transfer",
+                     .stream = stream};
+    made.operands = {{.slot = from, .bytes = bytes},
+                     {.slot = from + 1, .bytes = bytes, .access = Access::kWrite}};
+    made.dependencies = {{2, 1}};
+    return made;
+  };
+  Instruction update{.purpose = Purpose::kUpdate, .label = "update"};
+  update.template_index = AddTemplate(set, 1);
+  update.dependencies = {{0, 0}, {1, 0}};
+  const auto step = [&](int64_t read, int64_t written, double stretch) {
+    ProgramSet copy = set;
+    copy.programs.push_back({.name = "train",
+                             .instructions = {transfer(0, read, Stream::kSsdRead),
+                                              transfer(2, written, Stream::kSsdWrite), update}});
+    auto timeline =
+        PredictTimeline({&copy}, "train", {}, SharedProcessors({.communication_stretch = stretch}));
+    EXPECT_TRUE(timeline.ok()) << timeline.status();
+    return timeline->step_seconds;
+  };
+  EXPECT_NEAR(step(4, 4, 1), 5, 1e-9);
+  EXPECT_NEAR(step(4, 4, 2), 9, 0.1);
+  EXPECT_NEAR(step(4, 1, 2), 6, 0.1);  // two seconds of both, then the three that are left
 }
 
 TEST(TimelineTest, ComputeBesideCommunicationLosesItsShare) {

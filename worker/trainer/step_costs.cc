@@ -2,11 +2,14 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "common/status_macros.h"
 #include "kernels/isa.h"
+#include "planner/cost/disk_choice.h"
 #include "planner/cost/profile_cost_model.h"
 
 namespace strata::worker {
@@ -23,8 +26,34 @@ absl::StatusOr<std::unique_ptr<program::CostModel>> CostsOf(const v1::TrainerTas
                                                        .isa = kernels::IsaName(),
                                                        .ranks = task.ranks(),
                                                        .threads = task.threads()}));
-  return std::make_unique<planner::ProfileCostModel>(*measured);
+  std::vector<std::string> directories;
+  for (const v1::SsdPath& path : task.job().memory().ssd()) directories.push_back(path.path());
+  if (directories.empty()) return std::make_unique<planner::ProfileCostModel>(*measured);
+  const int64_t sharing = std::max<int64_t>(1, task.ranks_on_node());
+  ASSIGN_OR_RETURN(const v1::DiskRate disks,
+                   planner::ChooseDiskRate(task.profile(), directories, sharing));
+  return std::make_unique<planner::ProfileCostModel>(*measured, &disks);
 }
+
+namespace {
+
+constexpr double kWorthTelling = 0.05;  // of a step
+
+// A notice where compute waits long for what moves between tiers.
+void TellStall(const program::RankTimeline& rank, v1::JobPlan& plan) {
+  const double stall = rank.exposed[static_cast<int>(program::Purpose::kFetch)] +
+                       rank.exposed[static_cast<int>(program::Purpose::kStash)];
+  if (stall < kWorthTelling * rank.step_seconds) return;
+  v1::Notice& notice = *plan.add_notices();
+  notice.set_severity(v1::Notice::SEVERITY_INFO);
+  notice.set_text(absl::StrFormat(
+      "of a step's %.3g s, %.3g s (%.0f %%) will be waiting for bytes from other tiers: a larger "
+      "train.micro_batch, more resident layers (memory.stream) or less elsewhere (memory.place) "
+      "hide more",
+      rank.step_seconds, stall, 100 * stall / rank.step_seconds));
+}
+
+}  // namespace
 
 absl::Status PredictStep(const v1::TrainerTask& task,
                          const std::vector<const program::ProgramSet*>& stages,
@@ -42,6 +71,7 @@ absl::Status PredictStep(const v1::TrainerTask& task,
                    program::PredictTimeline(stages, "train", mesh, **costs));
   plan.set_predicted_seconds(timeline.step_seconds);
   const program::RankTimeline& first = timeline.ranks.front();
+  TellStall(first, plan);
   for (int p = 0; p < program::kPurposeCount; ++p) {
     if (first.compute[p] + first.exposed[p] + first.background[p] <= 0) continue;
     v1::PurposeSeconds& seconds = *plan.add_predicted_purposes();

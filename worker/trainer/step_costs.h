@@ -15,7 +15,8 @@
 namespace strata::worker {
 
 // From the task's profile; null: it has none. FailedPrecondition, saying why: the profile is not of
-// this host, these kernels, or these numbers of ranks and threads.
+// this host, these kernels, or these numbers of ranks and threads, or has no rates of the disks of
+// the job's SSD tier.
 absl::StatusOr<std::unique_ptr<program::CostModel>> CostsOf(const v1::TrainerTask& task);
 
 // Puts what the timeline says of a training step into the plan, or a notice of why there is
