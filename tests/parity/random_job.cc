@@ -195,7 +195,8 @@ std::string Job::Text() const {
       " shard ", g.shard, " prefetch ", plan.prefetch_bytes, " order ",
       static_cast<int>(plan.micro_order), " recompute ", static_cast<int>(emit.recompute.mode),
       " [", absl::StrJoin(emit.recompute.save, ","), "] ", emit.recompute.first_layer, "-",
-      emit.recompute.last_layer, emit.documents ? " documents" : "", TextOfPlaces(plan));
+      emit.recompute.last_layer, emit.documents ? " documents" : "", overflows ? " overflows" : "",
+      TextOfPlaces(plan));
 }
 
 Job LaidOut(Job job, const PlanShape& shape) {
@@ -280,6 +281,7 @@ std::optional<Job> DrawJob(uint64_t seed) {
   }
   job.emit.documents = dice.OneIn(3);
   DrawPlaces(dice, job.plan);
+  job.overflows = dice.OneIn(3);
   return LaidOut(std::move(job), shape);
 }
 

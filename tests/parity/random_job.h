@@ -24,6 +24,7 @@ struct Job {
   model::EmitOptions emit;
   program::Plan plan;
   std::array<program::Axis, program::kAxisCount> order = program::Mesh{}.order;
+  bool overflows = false;  // a step's gradients are infinite
 
   program::Mesh mesh() const { return {plan.groups, order}; }
   std::string Text() const;

@@ -1,5 +1,8 @@
 #include "worker/engine/small_model.h"
 
+#include <algorithm>
+#include <limits>
+
 #include "model/rope_table.h"
 
 namespace strata::worker {
@@ -43,9 +46,13 @@ absl::Status TextHost::LoadBatch(const BatchRows& rows) {
 
 absl::Status TextHost::LoadScalars(double* scalars) {
   scalars[static_cast<int>(Scalar::kStep)] = static_cast<double>(step);
-  scalars[static_cast<int>(Scalar::kApplied)] = static_cast<double>(step - 1);
+  scalars[static_cast<int>(Scalar::kApplied)] =
+      static_cast<double>(applied >= 0 ? applied : step - 1);
   scalars[static_cast<int>(Scalar::kLearningRate)] = 0.01;
-  scalars[static_cast<int>(Scalar::kInverseTokens)] = 1.0 / (kSmallBatch * kSmallSequence);
+  scalars[static_cast<int>(Scalar::kInverseTokens)] =
+      std::count(overflow_steps.begin(), overflow_steps.end(), step) > 0
+          ? std::numeric_limits<double>::infinity()
+          : 1.0 / (kSmallBatch * kSmallSequence);
   return absl::OkStatus();
 }
 

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
@@ -32,6 +33,8 @@ class TextHost final : public HostOps {
   absl::Status Signal(program::Purpose, const std::string&) override { return absl::OkStatus(); }
 
   int64_t step = 1;
+  int64_t applied = -1;                 // updates; -1: all of the steps before
+  std::vector<int64_t> overflow_steps;  // whose gradients are infinite
 
  private:
   const int data_index_;

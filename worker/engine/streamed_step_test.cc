@@ -26,6 +26,8 @@ using program::Scalar;
 using program::Tier;
 
 constexpr int kSteps = 5;
+// Of a long run, counted from 1; the first and the last update follow one.
+const std::vector<int64_t> kOverflows = {1, 17, 18, 49};
 
 program::LayerGraph Graph(bool tied, int64_t micro_batch) {
   model::ModelSpec spec = SmallModel();
@@ -57,7 +59,7 @@ program::ProgramSet Build(const program::Plan& plan, bool tied) {
 }
 
 struct Outcome {
-  std::vector<double> losses, norms;
+  std::vector<double> losses, norms;  // of steps that were applied
   std::vector<std::vector<float>> parameters;
   bool operator==(const Outcome&) const = default;
 };
@@ -89,9 +91,12 @@ class SlotFloats {
   const std::unique_ptr<std::byte, decltype(&std::free)> data_;
 };
 
-Outcome RunSteps(program::ProgramSet set) {
+Outcome RunSteps(program::ProgramSet set, int64_t steps = kSteps,
+                 const std::vector<int64_t>& overflows = {}) {
   Outcome outcome;
   TextHost host(0, {});
+  host.applied = 0;
+  host.overflow_steps = overflows;
   device::ThreadPool pool(2);
   EngineOptions options;
   options.pool = &pool;
@@ -109,10 +114,13 @@ Outcome RunSteps(program::ProgramSet set) {
     const absl::Status status = (*engine)->slots().Write(slot, 0, 0, 0, values.bytes());
     EXPECT_TRUE(status.ok()) << status;
   }
-  for (int step = 0; step < kSteps; ++step, ++host.step) {
-    const absl::Status status = (*engine)->RunStep(0, step);
+  for (; host.step <= steps; ++host.step) {
+    const absl::Status status = (*engine)->RunStep(0, host.applied);
     EXPECT_TRUE(status.ok()) << status;
-    EXPECT_EQ((*engine)->scalar(Scalar::kApply), 1.0);
+    const bool overflowed = std::count(overflows.begin(), overflows.end(), host.step) > 0;
+    EXPECT_EQ((*engine)->scalar(Scalar::kApply), overflowed ? 0.0 : 1.0) << host.step;
+    if (overflowed) continue;
+    ++host.applied;
     outcome.losses.push_back((*engine)->scalar(Scalar::kLoss));
     outcome.norms.push_back((*engine)->scalar(Scalar::kGradientNorm));
   }
@@ -120,7 +128,7 @@ Outcome RunSteps(program::ProgramSet set) {
   for (const program::ParameterSet& parameters : programs.sets) {
     const int slot = SlotNamed(programs, parameters.name);
     SlotFloats values(programs.slots[slot]);
-    const absl::Status status = (*engine)->slots().Read(slot, 0, kSteps, 0, values.bytes());
+    const absl::Status status = (*engine)->slots().Read(slot, 0, host.applied, 0, values.bytes());
     EXPECT_TRUE(status.ok()) << status;
     outcome.parameters.emplace_back(values.floats().begin(), values.floats().end());
   }
@@ -227,6 +235,30 @@ TEST(StreamedStep, EveryPolicyGivesTheBitsOfDeferredUpdates) {
           ExpectSame(plan, tied, expected);
         }
       }
+    }
+  }
+}
+
+// Steps clip, unless updates are speculative; those that overflow leave everything as it was.
+TEST(StreamedStep, FiftyStepsOfWhichSomeOverflow_GiveTheBitsOfOneTier) {
+  using program::UpdatePolicy;
+  constexpr int64_t kMany = 50;
+  for (const UpdatePolicy policy :
+       {UpdatePolicy::kDeferred, UpdatePolicy::kSpooled, UpdatePolicy::kSpeculative}) {
+    program::Plan plan = PlanOf(Tier::kHost, 4);
+    if (policy == UpdatePolicy::kSpeculative) plan.gradient_clip = 1e6;
+    const Outcome expected = RunSteps(Build(plan, true), kMany, kOverflows);
+    EXPECT_EQ(expected.losses.size(), kMany - kOverflows.size());
+    EXPECT_LT(expected.losses.back(), 0.5 * expected.losses.front());
+    plan.tier = Tier::kDevice;
+    plan.update = policy;
+    const std::pair<program::Place, program::Streaming> cases[] = {
+        {kHost, {1, 1}}, {kSsd, {3, 2}}, {kMixed, {}}};
+    for (const auto& [place, streaming] : cases) {
+      plan.places = {place, place, place, place};
+      plan.streaming = streaming;
+      SCOPED_TRACE(Text(plan));
+      EXPECT_TRUE(RunSteps(Build(plan, true), kMany, kOverflows) == expected);
     }
   }
 }
