@@ -17,6 +17,7 @@ import real_cluster
 
 KILLS, EVERY = int(os.environ.get("TIERS_KILLS", 2)), 10
 STEPS = 150 + 60 * KILLS
+real_cluster.WAIT_SECONDS += 30 * (KILLS - 2)  # for jobs as much longer
 TRAIN = {
     "wide": "precision: f32",
     "narrow": "precision: bf16, optimizer: {master: split, state: 8bit}",

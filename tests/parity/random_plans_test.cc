@@ -3,9 +3,11 @@
 // every class of bytes, streaming, update policies, recompute and orders, with several documents in
 // a sequence or one, and random models of odd sizes, run on loopback ranks, gradients compared
 // tensor by tensor with f64. Layouts that break rules are drawn on the way: the composer refuses
-// exactly those, and composes what is suggested instead.
+// exactly those, and composes what is suggested instead. And no bit of a longer run depends on the
+// memory that bytes live in, in any layout.
 //
-//   random_plans_test [--plans=N] [--first=SEED]   (300 from 1)
+//   random_plans_test [--first=SEED] [--plans=N] [--long-plans=N] [--long-steps=N]
+//   (from 1: 300 plans, 20 longer runs of 12 steps)
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
@@ -50,8 +52,11 @@ using testing::DrawJob;
 using testing::Job;
 using testing::LaidOut;
 
-constexpr int kSteps = 3, kOverflow = 2;  // the step that overflows, in jobs that have one
 int64_t plans = 300, first_seed = 1, last_seed = 0;
+int64_t long_plans = 20, long_steps = 12;
+
+// In jobs in which some overflow, counted from 1.
+bool Overflows(const Job& job, int64_t step) { return job.overflows && step % 16 == 2; }
 
 // The same model and batch on one rank, with the same leaves.
 Job OneRank(Job job) {
@@ -104,8 +109,8 @@ int32_t PlaceAt(int64_t sample, int64_t position) {
 // Samples belong to leaves, leaves to ranks.
 class Text final : public worker::HostOps {
  public:
-  Text(const Job& job, int rank, const program::Decision& decision)
-      : job_(job), data_index_(job.mesh().data(rank)), decision_(decision) {
+  Text(const Job& job, int rank, const program::Decision& decision, int64_t steps)
+      : job_(job), data_index_(job.mesh().data(rank)), decision_(decision), steps_(steps) {
     for (const program::ContextRun& run : RunsOf(job, rank)) {
       for (int64_t i = 0; i < run.count; ++i) positions_.push_back(run.position + i);
     }
@@ -116,7 +121,7 @@ class Text final : public worker::HostOps {
     for (int64_t i = 0; i < rows.samples * rows.sequence; ++i) {
       const int64_t at = i / rows.sequence, position = positions_[i % rows.sequence];
       int64_t sample = 0;
-      if (step <= kSteps) {
+      if (step <= steps_) {
         const int64_t of_leaf = batch / decision_.leaves.count;
         sample = decision_.leaves.Of(data_index_, at / of_leaf) * of_leaf + at % of_leaf;
       } else {
@@ -140,10 +145,10 @@ class Text final : public worker::HostOps {
     set(Scalar::kStep, static_cast<double>(step));
     set(Scalar::kApplied, static_cast<double>(applied));
     set(Scalar::kLearningRate, 0.01);
-    const bool overflows = job_.overflows && step == kOverflow;
     set(Scalar::kInverseTokens,
-        overflows ? std::numeric_limits<double>::infinity()
-                  : 1.0 / static_cast<double>(job_.plan.global_batch * job_.emit.sequence));
+        Overflows(job_, step)
+            ? std::numeric_limits<double>::infinity()
+            : 1.0 / static_cast<double>(job_.plan.global_batch * job_.emit.sequence));
     return absl::OkStatus();
   }
   absl::Status Signal(program::Purpose, const std::string&) override { return absl::OkStatus(); }
@@ -154,6 +159,7 @@ class Text final : public worker::HostOps {
   const Job& job_;
   const int data_index_;
   const program::Decision& decision_;
+  const int64_t steps_;             // then validation
   std::vector<int64_t> positions_;  // of the rank's rows
 };
 
@@ -224,9 +230,9 @@ void ReadGradients(worker::Engine& engine, const program::StateSlots& slots,
 }
 
 void RunRank(const Job& job, const program::Decision& decision, program::StagePrograms stage,
-             int rank, collectives::Communicator* communicator, Outcome& outcome) {
+             int rank, int64_t steps, collectives::Communicator* communicator, Outcome& outcome) {
   const program::Mesh mesh = job.mesh();
-  Text text(job, rank, decision);
+  Text text(job, rank, decision, steps);
   device::ThreadPool pool(1);
   worker::EngineOptions options;
   options.pool = &pool;
@@ -256,11 +262,11 @@ void RunRank(const Job& job, const program::Decision& decision, program::StagePr
     const absl::Status written = (*engine)->slots().Write(slot, 0, 0, 0, floats.bytes());
     ASSERT_TRUE(written.ok()) << written;
   }
-  for (; text.step <= kSteps; ++text.step) {
+  for (; text.step <= steps; ++text.step) {
     const absl::Status status = (*engine)->RunStep(0, text.applied);
     ASSERT_TRUE(status.ok()) << status;
     const bool applies = (*engine)->scalar(Scalar::kApply) != 0;
-    EXPECT_EQ(applies, !(job.overflows && text.step == kOverflow)) << text.step;
+    EXPECT_EQ(applies, !Overflows(job, text.step)) << text.step;
     text.applied += applies ? 1 : 0;
     outcome.losses.push_back(Comparable((*engine)->scalar(Scalar::kLoss)));
     outcome.norms.push_back(Comparable((*engine)->scalar(Scalar::kGradientNorm)));
@@ -305,7 +311,7 @@ absl::Status Verify(const Composed& composed, const program::Mesh& mesh) {
 }
 
 // Of every rank. What the verifier refuses is not run.
-std::vector<Outcome> Train(const Job& job) {
+std::vector<Outcome> Train(const Job& job, int64_t steps = 3) {
   absl::StatusOr<Composed> composed = Compose(job);
   EXPECT_TRUE(composed.ok()) << composed.status();
   if (!composed.ok()) return {};
@@ -319,7 +325,7 @@ std::vector<Outcome> Train(const Job& job) {
   std::vector<std::thread> running;
   for (int r = 0; r < ranks; ++r) {
     running.emplace_back([&, r] {
-      RunRank(job, composed->decision, composed->stages[mesh.stage(r)], r,
+      RunRank(job, composed->decision, composed->stages[mesh.stage(r)], r, steps,
               ranks > 1 ? communicators[r].get() : nullptr, outcomes[r]);
     });
   }
@@ -445,6 +451,41 @@ TEST(RandomPlans, AnyLegalPlanTrainsLikeOneRankAndAnyOtherIsRefused) {
             << " to " << last_seed << "\n";
 }
 
+// The same layout with everything in the memory where it computes, updates deferred.
+Job InOneMemory(Job job) {
+  const program::Plan none;
+  job.plan.tier = none.tier;
+  job.plan.places = none.places;
+  job.plan.streaming = none.streaming;
+  job.plan.range_bytes = none.range_bytes;
+  job.plan.update = none.update;
+  return job;
+}
+
+TEST(RandomPlans, NoBitOfAnyLayoutDependsOnWhereBytesLive) {
+  int64_t done = 0, ranks = 0;
+  for (uint64_t seed = first_seed; done < long_plans; ++seed) {
+    const std::optional<Job> job = DrawJob(seed);
+    if (!job.has_value() || !job->plan.places.beyond_device()) continue;
+    SCOPED_TRACE(absl::StrCat("seed ", seed, ": ", job->Text()));
+    const auto problems =
+        program::CheckPlan(job->shape, model::NamesOfSavableValues(model::Family::kLlama));
+    if (!problems.empty()) continue;
+    ++done;
+    ranks += job->plan.groups.world();
+    const std::vector<Outcome> found = Train(*job, long_steps);
+    const std::vector<Outcome> expected = Train(InOneMemory(*job), long_steps);
+    ASSERT_EQ(found.size(), expected.size());
+    for (size_t r = 0; r < found.size(); ++r) {
+      EXPECT_EQ(found[r].losses, expected[r].losses) << "rank " << r;
+      EXPECT_EQ(found[r].norms, expected[r].norms) << "rank " << r;
+    }
+    if (::testing::Test::HasFailure()) break;
+  }
+  std::cout << done << " plans of " << ranks << " ranks in all, " << long_steps
+            << " steps of each\n";
+}
+
 }  // namespace
 }  // namespace strata
 
@@ -454,6 +495,8 @@ int main(int argc, char** argv) {
     const std::string word = argv[i];
     if (absl::StartsWith(word, "--plans=")) strata::plans = std::atoll(word.c_str() + 8);
     if (absl::StartsWith(word, "--first=")) strata::first_seed = std::atoll(word.c_str() + 8);
+    if (absl::StartsWith(word, "--long-plans=")) strata::long_plans = std::atoll(word.c_str() + 13);
+    if (absl::StartsWith(word, "--long-steps=")) strata::long_steps = std::atoll(word.c_str() + 13);
   }
   return RUN_ALL_TESTS();
 }
