@@ -24,6 +24,52 @@ std::string NumberText(double value) {
   return text;
 }
 
+// File names and the system's messages may be any bytes.
+std::string Dump(const std::string& text) {
+  return Json(text).dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+std::string PathsObject(const v1::TierMemory& tier) {
+  std::string text;
+  for (const v1::PathTraffic& path : tier.paths()) {
+    absl::StrAppend(&text, text.empty() ? "" : ", ", Dump(path.path()),
+                    ": {\"read_bytes\": ", path.read_bytes(),
+                    ", \"written_bytes\": ", path.written_bytes(),
+                    ", \"total_read_bytes\": ", path.total_read_bytes(),
+                    ", \"total_written_bytes\": ", path.total_written_bytes(),
+                    ", \"read_seconds\": ", NumberText(path.read_seconds()),
+                    ", \"write_seconds\": ", NumberText(path.write_seconds()),
+                    ", \"mean_queue_depth\": ", NumberText(path.mean_queue_depth()),
+                    ", \"most_queue_depth\": ", path.most_queue_depth(), "}");
+  }
+  return absl::StrCat("{", text, "}");
+}
+
+// What only the SSD tier has.
+std::string TrafficText(const v1::TierMemory& tier) {
+  return absl::StrCat(", \"read_bytes\": ", tier.read_bytes(),
+                      ", \"written_bytes\": ", tier.written_bytes(),
+                      ", \"total_read_bytes\": ", tier.total_read_bytes(),
+                      ", \"total_written_bytes\": ", tier.total_written_bytes(),
+                      ", \"write_rate\": ", NumberText(tier.write_rate()),
+                      ", \"busiest_read_bytes\": ", tier.busiest_read_bytes(),
+                      ", \"busiest_written_bytes\": ", tier.busiest_written_bytes(),
+                      ", \"processor_seconds\": ", NumberText(tier.processor_seconds()),
+                      ", \"paths\": ", PathsObject(tier));
+}
+
+// What only arenas of fixed pages have.
+std::string PagesText(const v1::TierMemory& tier) {
+  if (!tier.has_locked_bytes()) return "";
+  std::string text = absl::StrCat(", \"locked_bytes\": ", tier.locked_bytes(),
+                                  ", \"huge_bytes\": ", tier.huge_bytes());
+  if (tier.has_misplaced_bytes()) {
+    absl::StrAppend(&text, ", \"misplaced_bytes\": ", tier.misplaced_bytes());
+  }
+  if (!tier.lacks().empty()) absl::StrAppend(&text, ", \"lacks\": ", Dump(tier.lacks()));
+  return text;
+}
+
 std::string MemoryObject(const v1::StepRecord& record) {
   std::string text;
   for (const v1::TierMemory& tier : record.memory()) {
@@ -32,12 +78,19 @@ std::string MemoryObject(const v1::StepRecord& record) {
                     ", \"arena_bytes\": ", tier.arena_bytes(),
                     ", \"measured_bytes\": ", tier.measured_bytes(),
                     ", \"overhead_bytes\": ", tier.overhead_bytes());
-    if (tier.tier() == "ssd") {
-      absl::StrAppend(&text, ", \"read_bytes\": ", tier.read_bytes(),
-                      ", \"written_bytes\": ", tier.written_bytes(),
-                      ", \"total_written_bytes\": ", tier.total_written_bytes());
-    }
-    absl::StrAppend(&text, "}");
+    absl::StrAppend(&text, tier.tier() == "ssd" ? TrafficText(tier) : PagesText(tier), "}");
+  }
+  return absl::StrCat("{", text, "}");
+}
+
+std::string TransfersObject(const v1::StepRecord& record) {
+  std::string text;
+  for (const v1::Transfer& transfer : record.transfers()) {
+    absl::StrAppend(&text, text.empty() ? "" : ", ", "\"", transfer.stream(),
+                    "\": {\"bytes\": ", transfer.bytes(),
+                    ", \"total_bytes\": ", transfer.total_bytes(),
+                    ", \"seconds\": ", NumberText(transfer.seconds()),
+                    ", \"stall_seconds\": ", NumberText(transfer.stall_seconds()), "}");
   }
   return absl::StrCat("{", text, "}");
 }
@@ -78,6 +131,52 @@ int64_t Whole(const Json& object, const char* key) {
   return found == object.end() || !found->is_number_integer() ? 0 : found->get<int64_t>();
 }
 
+std::string Text(const Json& object, const char* key) {
+  const auto found = object.find(key);
+  return found == object.end() || !found->is_string() ? "" : found->get<std::string>();
+}
+
+void ReadPaths(const Json& tier, v1::TierMemory& memory) {
+  const auto paths = tier.find("paths");
+  if (paths == tier.end() || !paths->is_object()) return;
+  for (const auto& [name, path] : paths->items()) {
+    if (!path.is_object()) continue;
+    v1::PathTraffic& traffic = *memory.add_paths();
+    traffic.set_path(name);
+    traffic.set_read_bytes(Whole(path, "read_bytes"));
+    traffic.set_written_bytes(Whole(path, "written_bytes"));
+    traffic.set_total_read_bytes(Whole(path, "total_read_bytes"));
+    traffic.set_total_written_bytes(Whole(path, "total_written_bytes"));
+    traffic.set_read_seconds(Number(path, "read_seconds"));
+    traffic.set_write_seconds(Number(path, "write_seconds"));
+    traffic.set_mean_queue_depth(Number(path, "mean_queue_depth"));
+    traffic.set_most_queue_depth(Whole(path, "most_queue_depth"));
+  }
+}
+
+void ReadTraffic(const Json& tier, v1::TierMemory& memory) {
+  memory.set_read_bytes(Whole(tier, "read_bytes"));
+  memory.set_written_bytes(Whole(tier, "written_bytes"));
+  memory.set_total_read_bytes(Whole(tier, "total_read_bytes"));
+  memory.set_total_written_bytes(Whole(tier, "total_written_bytes"));
+  memory.set_busiest_read_bytes(Whole(tier, "busiest_read_bytes"));
+  memory.set_busiest_written_bytes(Whole(tier, "busiest_written_bytes"));
+  // Lines of before there were these have none.
+  if (tier.contains("write_rate")) memory.set_write_rate(Number(tier, "write_rate"));
+  if (tier.contains("processor_seconds")) {
+    memory.set_processor_seconds(Number(tier, "processor_seconds"));
+  }
+  ReadPaths(tier, memory);
+}
+
+void ReadPages(const Json& tier, v1::TierMemory& memory) {
+  if (!tier.contains("locked_bytes")) return;
+  memory.set_locked_bytes(Whole(tier, "locked_bytes"));
+  memory.set_huge_bytes(Whole(tier, "huge_bytes"));
+  if (tier.contains("misplaced_bytes")) memory.set_misplaced_bytes(Whole(tier, "misplaced_bytes"));
+  memory.set_lacks(Text(tier, "lacks"));
+}
+
 void ReadMemory(const Json& tiers, v1::StepRecord& record) {
   for (const auto& [name, tier] : tiers.items()) {
     if (!tier.is_object()) continue;
@@ -87,9 +186,20 @@ void ReadMemory(const Json& tiers, v1::StepRecord& record) {
     memory.set_arena_bytes(Whole(tier, "arena_bytes"));
     memory.set_measured_bytes(Whole(tier, "measured_bytes"));
     memory.set_overhead_bytes(Whole(tier, "overhead_bytes"));
-    memory.set_read_bytes(Whole(tier, "read_bytes"));
-    memory.set_written_bytes(Whole(tier, "written_bytes"));
-    memory.set_total_written_bytes(Whole(tier, "total_written_bytes"));
+    ReadTraffic(tier, memory);
+    ReadPages(tier, memory);
+  }
+}
+
+void ReadTransfers(const Json& transfers, v1::StepRecord& record) {
+  for (const auto& [stream, each] : transfers.items()) {
+    if (!each.is_object()) continue;
+    v1::Transfer& transfer = *record.add_transfers();
+    transfer.set_stream(stream);
+    transfer.set_bytes(Whole(each, "bytes"));
+    transfer.set_total_bytes(Whole(each, "total_bytes"));
+    transfer.set_seconds(Number(each, "seconds"));
+    transfer.set_stall_seconds(Number(each, "stall_seconds"));
   }
 }
 
@@ -147,6 +257,9 @@ std::string StepLine(const v1::StepRecord& record, const std::string& job_uid) {
   if (!record.purposes().empty()) {
     absl::StrAppend(&line, ", \"purposes\": ", PurposesObject(record));
   }
+  if (!record.transfers().empty()) {
+    absl::StrAppend(&line, ", \"transfers\": ", TransfersObject(record));
+  }
   if (!job_uid.empty()) absl::StrAppend(&line, ", \"job_uid\": \"", job_uid, "\"");
   absl::StrAppend(&line, "}\n");
   return line;
@@ -180,6 +293,9 @@ std::optional<v1::StepRecord> ParseStepLine(absl::string_view line, const std::s
   }
   if (const auto found = object.find("purposes"); found != object.end() && found->is_object()) {
     ReadPurposes(*found, record);
+  }
+  if (const auto found = object.find("transfers"); found != object.end() && found->is_object()) {
+    ReadTransfers(*found, record);
   }
   return record;
 }

@@ -56,6 +56,52 @@ TEST(StepLineTest, PredictionsStandBesideWhatWasMeasured) {
   EXPECT_EQ(again->predicted_seconds(), 0.5);
 }
 
+TEST(StepLineTest, TrafficAndPagesReadBackWhole) {
+  v1::StepRecord record;
+  v1::TierMemory& host = *record.add_memory();
+  host.set_tier("host");
+  host.set_locked_bytes(0);
+  host.set_huge_bytes(2 << 20);
+  host.set_misplaced_bytes(4096);
+  host.set_lacks("not \"locked\"");
+  v1::TierMemory& ssd = *record.add_memory();
+  ssd.set_tier("ssd");
+  ssd.set_read_bytes(1);
+  ssd.set_written_bytes(2);
+  ssd.set_total_read_bytes(3);
+  ssd.set_total_written_bytes(4);
+  ssd.set_write_rate(1e9 / 3);
+  ssd.set_busiest_read_bytes(5);
+  ssd.set_busiest_written_bytes(6);
+  ssd.set_processor_seconds(0.1);
+  v1::PathTraffic& path = *ssd.add_paths();
+  path.set_path("/scratch/\"a\"");
+  path.set_read_bytes(7);
+  path.set_written_bytes(8);
+  path.set_total_read_bytes(9);
+  path.set_total_written_bytes(10);
+  path.set_read_seconds(0.3);
+  path.set_write_seconds(0.7);
+  path.set_mean_queue_depth(7.5);
+  path.set_most_queue_depth(16);
+  v1::Transfer& transfer = *record.add_transfers();
+  transfer.set_stream("ssd-read");
+  transfer.set_bytes(11);
+  transfer.set_total_bytes(12);
+  transfer.set_seconds(0.9);
+  transfer.set_stall_seconds(0.6);
+  const std::string line = StepLine(record, "u");
+  const nlohmann::json read = nlohmann::json::parse(line);
+  EXPECT_EQ(read["memory"]["host"]["misplaced_bytes"].get<int64_t>(), 4096);
+  EXPECT_EQ(read["memory"]["ssd"]["paths"]["/scratch/\"a\""]["mean_queue_depth"].get<double>(),
+            7.5);
+  EXPECT_FALSE(read["memory"]["ssd"].contains("locked_bytes"));
+  EXPECT_EQ(read["transfers"]["ssd-read"]["stall_seconds"].get<double>(), 0.6);
+  const auto again = ParseStepLine(line, "u");
+  ASSERT_TRUE(again.has_value());
+  EXPECT_EQ(again->SerializeAsString(), record.SerializeAsString());
+}
+
 TEST(StepLineTest, ALossThatIsNotFiniteIsNull) {
   v1::StepRecord record;
   record.set_loss(std::numeric_limits<double>::quiet_NaN());
