@@ -12,10 +12,15 @@ constexpr int64_t kBlockBytes = 4096;
 
 }  // namespace
 
+void IoScheduler::SetWriteRate(double rate) {
+  write_rate_.store(rate == 0 ? 0 : std::max(rate, kSlowestWriteRate), std::memory_order_relaxed);
+}
+
 int64_t IoScheduler::MostWriteBytes(int64_t bytes) const {
-  if (options_.write_rate == 0) return bytes;
-  const auto most = static_cast<int64_t>(
-      std::min(options_.write_rate * kBurstSeconds, static_cast<double>(bytes)));
+  const double rate = write_rate();
+  if (rate == 0) return bytes;
+  const auto most =
+      static_cast<int64_t>(std::min(rate * kBurstSeconds, static_cast<double>(bytes)));
   return std::max(most / kBlockBytes * kBlockBytes, kBlockBytes);
 }
 
@@ -26,7 +31,7 @@ double IoScheduler::SecondsUntil(const Claim& claim, int64_t bytes, double now) 
       std::any_of(direction.wanting.begin(), own, [](int wanting) { return wanting > 0; });
   const int64_t in_flight = direction.in_flight_bytes;
   if (higher || (in_flight > 0 && in_flight + bytes > options_.most_bytes)) return -1;
-  if (!claim.write || options_.write_rate == 0) return 0;
+  if (!claim.write || write_rate() == 0) return 0;
   return std::max(next_write_ - now, 0.0);
 }
 
@@ -44,9 +49,8 @@ double IoScheduler::Ask(Claim& claim, int64_t bytes) {
   direction.busiest.Add(static_cast<int64_t>(std::floor(now / kTenthSeconds)), bytes);
   counters_.bytes[static_cast<int>(claim.request_class)] += bytes;
   counters_.most_in_flight = std::max(++counters_.in_flight, counters_.most_in_flight);
-  if (claim.write && options_.write_rate > 0) {
-    next_write_ = std::max(next_write_, now - kBurstSeconds) +
-                  static_cast<double>(bytes) / options_.write_rate;
+  if (const double rate = write_rate(); claim.write && rate > 0) {
+    next_write_ = std::max(next_write_, now - kBurstSeconds) + static_cast<double>(bytes) / rate;
   }
   return 0;
 }
@@ -90,6 +94,11 @@ IoCounters IoScheduler::counters() const {
   counters.busiest_read_bytes = directions_[false].busiest.bytes();
   counters.busiest_written_bytes = directions_[true].busiest.bytes();
   return counters;
+}
+
+void IoScheduler::BeginPeriod() {
+  const std::lock_guard lock(mutex_);
+  for (Direction& direction : directions_) direction.busiest.BeginPeriod();
 }
 
 void IoScheduler::Busiest::Add(int64_t tenth, int64_t bytes) {

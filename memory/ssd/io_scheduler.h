@@ -3,6 +3,7 @@
 #define STRATA_MEMORY_SSD_IO_SCHEDULER_H_
 
 #include <array>
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <mutex>
@@ -30,11 +31,11 @@ struct IoSchedulerOptions {
   const common::Clock* clock = nullptr;
 };
 
-// Since the scheduler was made, of requests as they were let go.
+// Of requests as they were let go.
 struct IoCounters {
-  std::array<int64_t, kSsdClassCount> bytes{};  // by class
+  std::array<int64_t, kSsdClassCount> bytes{};  // by class, since the scheduler was made
   int in_flight = 0, most_in_flight = 0;        // requests, of both directions
-  // In the busiest 100 ms, of those that begin at multiples of 10.
+  // In the busiest 100 ms, of those that begin at multiples of 10 and end in the period.
   int64_t busiest_read_bytes = 0, busiest_written_bytes = 0;
 };
 
@@ -58,7 +59,13 @@ class IoScheduler {
     bool wants = false;  // it was refused, and lower classes step back
   };
 
-  explicit IoScheduler(const IoSchedulerOptions& options) : options_(options) {}
+  explicit IoScheduler(const IoSchedulerOptions& options)
+      : options_(options), write_rate_(options.write_rate) {}
+
+  // From any thread, for requests from now on; as IoSchedulerOptions::write_rate, but that what is
+  // too slow becomes the slowest.
+  void SetWriteRate(double rate);
+  double write_rate() const { return write_rate_.load(std::memory_order_relaxed); }
 
   // The most that a write may have at once, in whole blocks; `bytes` where nothing is paced.
   int64_t MostWriteBytes(int64_t bytes) const;
@@ -72,6 +79,8 @@ class IoScheduler {
   void Withdraw(Claim& claim);
 
   IoCounters counters() const;
+  // What was busiest is forgotten.
+  void BeginPeriod();
 
  private:
   // Bytes of the last 100 ms, in tenths.
@@ -79,6 +88,7 @@ class IoScheduler {
    public:
     void Add(int64_t tenth, int64_t bytes);
     int64_t bytes() const { return most_; }
+    void BeginPeriod() { most_ = 0; }
 
    private:
     std::array<int64_t, 10> tenths_{};
@@ -98,6 +108,7 @@ class IoScheduler {
   double Ask(Claim& claim, int64_t bytes);
 
   const IoSchedulerOptions options_;
+  std::atomic<double> write_rate_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::array<Direction, 2> directions_;  // by Claim::write

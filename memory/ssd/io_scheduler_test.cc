@@ -137,6 +137,47 @@ TEST(IoScheduler, TheBusiestHundredMillisecondsAreTenTenthsInARow) {
   EXPECT_EQ(scheduler.counters().busiest_read_bytes, 8);
 }
 
+TEST(IoScheduler, APeriodForgetsWhatWasBusiest) {
+  common::ManualClock clock;
+  IoScheduler scheduler({.most_bytes = kMiB, .clock = &clock});
+  Claim claim{.write = true};
+  const auto move = [&](int64_t bytes) {
+    EXPECT_TRUE(scheduler.TryTake(claim, bytes));
+    scheduler.Return(claim, bytes);
+  };
+  move(9);
+  clock.Advance(0.05);
+  scheduler.BeginPeriod();
+  EXPECT_EQ(scheduler.counters().busiest_written_bytes, 0);
+  move(1);  // of 100 ms that end in the period
+  EXPECT_EQ(scheduler.counters().busiest_written_bytes, 10);
+  clock.Advance(1);
+  scheduler.BeginPeriod();
+  move(2);
+  EXPECT_EQ(scheduler.counters().busiest_written_bytes, 2);
+}
+
+TEST(IoScheduler, ANewRateHoldsForTheNextRequests) {
+  common::ManualClock clock;
+  clock.Advance(100);
+  IoScheduler scheduler({.most_bytes = 100 * kMiB, .clock = &clock});
+  Claim write{.write = true};
+  for (int i = 0; i < 50; ++i) EXPECT_TRUE(scheduler.TryTake(write, kMiB));
+  EXPECT_EQ(scheduler.MostWriteBytes(kMiB), kMiB);
+  scheduler.SetWriteRate(4e6);
+  const int64_t request = scheduler.MostWriteBytes(kMiB);
+  EXPECT_EQ(request, 24 * 4 * kKiB);
+  EXPECT_TRUE(scheduler.TryTake(write, request));
+  EXPECT_TRUE(scheduler.TryTake(write, request));
+  EXPECT_FALSE(scheduler.TryTake(write, request));
+  clock.Advance(1);
+  EXPECT_TRUE(scheduler.TryTake(write, request));
+  scheduler.SetWriteRate(0);
+  for (int i = 0; i < 20; ++i) EXPECT_TRUE(scheduler.TryTake(write, kMiB));
+  scheduler.SetWriteRate(1);
+  EXPECT_EQ(scheduler.write_rate(), IoScheduler::kSlowestWriteRate);
+}
+
 TEST(IoScheduler, ThreadsThatWaitAreAllServed) {
   const common::MonotonicClock clock;
   IoScheduler scheduler({.most_bytes = 3, .clock = &clock});

@@ -176,7 +176,9 @@ int64_t SsdQueue::NextBytes(const Transfer& transfer) const {
 absl::Status SsdQueue::SubmitNext(Transfer& transfer, int64_t bytes) {
   const int slot = free_.back();
   free_.pop_back();
-  pieces_[slot] = {transfer.submitted, At(transfer.memory, transfer.submitted), bytes, bytes};
+  const int path = store_->stripes_.Find(transfer.submitted).file;
+  pieces_[slot] = {transfer.submitted, At(transfer.memory, transfer.submitted), bytes, bytes, path};
+  store_->loads_[path].Begin(transfer.write(), store_->options_.clock->Now());
   transfer.submitted += bytes;
   return Submit(transfer, slot);
 }
@@ -209,7 +211,9 @@ absl::Status SsdQueue::Continue(Transfer& transfer, const IoCompletion& completi
   if (moved >= kSsdBlockBytes && moved < piece.bytes) {
     // Whole blocks of it: the rest begins at one again.
     const int64_t whole = moved / kSsdBlockBytes * kSsdBlockBytes;
-    piece = {piece.offset + whole, piece.data + whole, piece.bytes - whole, piece.taken};
+    piece.offset += whole;
+    piece.data += whole;
+    piece.bytes -= whole;
     return Submit(transfer, slot);
   }
   const Piece over = piece;
@@ -238,7 +242,9 @@ void SsdQueue::Drain(Transfer& transfer) {
 }
 
 void SsdQueue::Free(const Transfer& transfer, int slot) {
-  store_->scheduler_.Return(transfer.claim, pieces_[slot].taken);
+  const Piece& piece = pieces_[slot];
+  store_->scheduler_.Return(transfer.claim, piece.taken);
+  store_->loads_[piece.path].End(transfer.write(), piece.taken, store_->options_.clock->Now());
   pieces_[slot] = {};
   free_.push_back(slot);
 }

@@ -200,12 +200,21 @@ std::unique_ptr<SsdQueue> SsdStore::OpenQueue() {
 }
 
 SsdCounters SsdStore::counters() const {
+  const double now = options_.clock->Now();
+  std::vector<PathCounters> paths;
+  for (const PathLoad& load : loads_) paths.push_back(load.counters(now));
   return {.bytes_read = bytes_read_,
           .bytes_written = bytes_written_,
           .read_seconds = static_cast<double>(read_nanos_) * 1e-9,
           .write_seconds = static_cast<double>(write_nanos_) * 1e-9,
           .processor_seconds = static_cast<double>(processor_nanos_) * 1e-9,
-          .io = scheduler_.counters()};
+          .io = scheduler_.counters(),
+          .paths = std::move(paths)};
+}
+
+void SsdStore::BeginPeriod() {
+  scheduler_.BeginPeriod();
+  for (PathLoad& load : loads_) load.BeginPeriod();
 }
 
 absl::StatusOr<absl::Span<SsdStore::Extent>> SsdStore::Find(int64_t offset, int64_t bytes) {

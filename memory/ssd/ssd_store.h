@@ -21,6 +21,7 @@
 #include "common/clock.h"
 #include "memory/ssd/io_backend.h"
 #include "memory/ssd/io_scheduler.h"
+#include "memory/ssd/path_load.h"
 #include "memory/ssd/stripes.h"
 
 struct XXH3_state_s;  // of xxhash.h
@@ -46,7 +47,8 @@ struct SsdOptions {
   // What all queues together have in flight, as much that reads as that writes; 0: the depth's
   // requests for each path.
   int64_t in_flight_bytes = 0;
-  double write_rate = 0;  // bytes per second that writes are spread to; 0: as fast as they come
+  // Bytes per second that writes are spread to at first; 0: as fast as they come.
+  double write_rate = 0;
   int64_t stripe_bytes = 4 << 20;        // at most; less where paths are small
   const common::Clock* clock = nullptr;  // null: the monotonic clock
   // Stands around a queue's back end, for tests that let disks fail. Null: nothing does.
@@ -66,6 +68,7 @@ struct SsdCounters {
   // Of the threads that read and write, checksums included, and of back ends' own.
   double processor_seconds = 0;
   IoCounters io;
+  std::vector<PathCounters> paths;  // in the order of SsdOptions::paths
 };
 
 class SsdQueue;
@@ -93,8 +96,13 @@ class SsdStore {
   // Whether all paths take direct I/O: those in memory and some overlays do not.
   bool direct() const { return direct_; }
   SsdCounters counters() const;
-  double write_rate() const { return options_.write_rate; }
-  int file(int path) const { return files_[path]; }  // for tests
+  IoCounters io() const { return scheduler_.counters(); }  // of the counters
+  // What was busiest or most in the counters counts from here.
+  void BeginPeriod();
+  const std::vector<SsdPath>& paths() const { return options_.paths; }
+  double write_rate() const { return scheduler_.write_rate(); }
+  void SetWriteRate(double rate) { scheduler_.SetWriteRate(rate); }  // as IoScheduler's
+  int file(int path) const { return files_[path]; }                  // for tests
 
  private:
   friend class SsdQueue;
@@ -108,6 +116,7 @@ class SsdStore {
       : options_(std::move(options)),
         stripes_(std::move(stripes)),
         bytes_(bytes),
+        loads_(options_.paths.size()),
         scheduler_({.most_bytes = options_.in_flight_bytes,
                     .write_rate = options_.write_rate,
                     .clock = options_.clock}) {}
@@ -123,6 +132,7 @@ class SsdStore {
   SsdOptions options_;
   const Stripes stripes_;
   const int64_t bytes_;
+  std::vector<PathLoad> loads_;  // per path
   IoScheduler scheduler_;
   bool direct_ = true;
   std::vector<int> files_;  // per path
@@ -152,6 +162,7 @@ class SsdQueue {
     std::byte* data = nullptr;
     int64_t bytes = 0;  // still to be moved; 0: not in flight
     int64_t taken = 0;  // of the scheduler's tokens
+    int path = 0;
   };
 
   // Memory that stands for a range of the address space: whole blocks at `data`, then the rest.

@@ -347,6 +347,31 @@ TEST(SsdQueue, QueuesOfAllClassesShareWhatMayBeInFlight) {
   EXPECT_GT(counters.processor_seconds, 0);
 }
 
+TEST(SsdQueue, BytesAreCountedByThePathThatTheyLieOn) {
+  SsdOptions options{.paths = {{testing::TempDir()}, {testing::TempDir()}},
+                     .stripe_bytes = 2 * kBlock};
+  auto store = SsdStore::Create(options, ExtentsOfBlocks({6}));
+  ASSERT_TRUE(store.ok()) << store.status();
+  auto queue = (*store)->OpenQueue();
+  Blocks memory(6 * kBlock);
+  ASSERT_TRUE(queue->Write(SsdClass::kStateWrite, 0, memory.all()).ok());
+  ASSERT_TRUE(queue->Read(SsdClass::kStateRead, 0, memory.all()).ok());
+  const std::vector<PathCounters> paths = (*store)->counters().paths;
+  ASSERT_EQ(paths.size(), 2);
+  EXPECT_EQ(paths[0].bytes_written, 4 * kBlock);
+  EXPECT_EQ(paths[1].bytes_written, 2 * kBlock);
+  EXPECT_EQ(paths[0].bytes_read, 4 * kBlock);
+  EXPECT_EQ(paths[1].bytes_read, 2 * kBlock);
+  for (const PathCounters& path : paths) {
+    EXPECT_GT(path.read_seconds, 0);
+    EXPECT_GT(path.write_seconds, 0);
+    EXPECT_GE(path.request_seconds, path.busy_seconds);
+    EXPECT_GE(path.most_in_flight, 1);
+  }
+  (*store)->BeginPeriod();
+  EXPECT_EQ((*store)->counters().paths[0].most_in_flight, 0);
+}
+
 // A millisecond passes whenever someone looks.
 class TickingClock final : public common::Clock {
  public:

@@ -1,0 +1,29 @@
+#include "memory/ssd/write_pacer.h"
+
+#include <algorithm>
+
+namespace strata::memory {
+
+double WritePacer::EndStep(int64_t written, double seconds, double stalled) {
+  const double worked = seconds - std::clamp(stalled, 0.0, seconds);
+  // A step that writes nothing (an evaluation) says nothing, nor does one that did nothing else.
+  if (written <= 0 || worked <= 0) return mean_rate_ * factor_;
+  const double mean = static_cast<double>(written) / worked;
+  if (mean_rate_ == 0) {  // nothing was paced
+    mean_rate_ = mean;
+    return mean_rate_ * factor_;
+  }
+  // Up at once, down slowly: a slow step does not make the next one wait.
+  mean_rate_ = std::max(mean, kFall * mean_rate_);
+  if (stalled > kMostStalled * seconds) {
+    factor_ = std::min(factor_ * kRise, kMost);
+    hold_ = kHoldSteps;
+  } else if (hold_ > 0) {
+    --hold_;
+  } else {
+    factor_ = std::max(factor_ * kFall, 1.0);
+  }
+  return mean_rate_ * factor_;
+}
+
+}  // namespace strata::memory
