@@ -1,5 +1,6 @@
 #include "worker/engine/action_runner.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -21,6 +22,7 @@ void ActionRunner::BeginStep(int64_t step, int64_t traced_step, int64_t applied,
   steps_[step % 2] = {applied % program_->variants, traced_step};
   compute_ = {};
   exposed_ = {};
+  stalled_ = {};
   free_since_ = now;
 }
 
@@ -90,6 +92,9 @@ void ActionRunner::Finish(int64_t code) {
     free_since_ = end;
   } else {
     state_->AddBackgroundTime(action.purpose, end - begin);
+    if (action.moved_bytes > 0) {
+      state_->AddTransfer(action.stream, end - begin, action.moved_bytes);
+    }
   }
 }
 
@@ -115,23 +120,64 @@ void ActionRunner::Fail(int64_t code, const absl::Status& status) {
 // for, and that one is to blame.
 void ActionRunner::CountExposed(const BoundAction& action) {
   double latest = free_since_;
-  int blamed = -1;
+  int blamed = -1;  // an action
   for (const BoundDependency& dependency : program_->DependenciesOf(action)) {
     const BoundAction& other = program_->actions[dependency.action];
     const double end = end_times_[other.end_time].load(std::memory_order_relaxed);
     if (end <= latest) continue;
     latest = end;
-    blamed = other.purpose;
+    blamed = static_cast<int>(dependency.action);
   }
   if (blamed < 0) return;
-  exposed_[blamed] += latest - free_since_;
+  exposed_[program_->actions[blamed].purpose] += latest - free_since_;
+  CountStall(blamed, free_since_, latest);
   free_since_ = latest;
+}
+
+// From the end backwards: the action's stream was at work since the last end of what the action, or
+// one before it on the stream, waited for. Ends of this step only: nothing of the next one is
+// issued while compute stands, and what has not ended in this step has an earlier end.
+void ActionRunner::CountStall(int action, double from, double to) {
+  constexpr int kMostHops = 100, kMostPrevious = 32;
+  for (int hop = 0; action >= 0; ++hop) {
+    const BoundAction& at = program_->actions[action];
+    double latest = from;
+    int before = -1;
+    const auto look = [&](int other) {
+      const int end_time = program_->actions[other].end_time;
+      if (end_time < 0) return;
+      const double end = end_times_[end_time].load(std::memory_order_relaxed);
+      if (end <= latest || end >= to) return;
+      latest = end;
+      before = other;
+    };
+    const std::vector<int32_t>& stream = program_->streams[at.stream];
+    int64_t place = program_->Place(action);
+    // Of previous ones that nobody waits for the ends are not known: what they waited for counts.
+    for (const int64_t first = std::max<int64_t>(0, place - kMostPrevious); place >= first;
+         --place) {
+      const BoundAction& previous = program_->actions[stream[place]];
+      if (stream[place] != action && previous.end_time >= 0) {
+        look(stream[place]);
+        break;
+      }
+      for (const BoundDependency& dependency : program_->DependenciesOf(previous)) {
+        look(static_cast<int>(dependency.action));
+      }
+    }
+    if (hop == kMostHops) latest = from;
+    stalled_[at.stream] += to - latest;
+    to = latest;
+    action = hop == kMostHops ? -1 : before;
+  }
 }
 
 void ActionRunner::CountTail(int stream) {
   const double end = last_ends_[stream].load(std::memory_order_relaxed);
   if (program_->streams[stream].empty() || end <= free_since_) return;
-  exposed_[program_->actions[program_->streams[stream].back()].purpose] += end - free_since_;
+  const int last = program_->streams[stream].back();
+  exposed_[program_->actions[last].purpose] += end - free_since_;
+  CountStall(last, free_since_, end);
   free_since_ = end;
 }
 

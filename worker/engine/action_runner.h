@@ -57,6 +57,7 @@ class ActionRunner {
   // Of the compute stream since BeginStep, by purpose; the issuing thread serves it.
   const StepMetrics::ByPurpose& compute() const { return compute_; }
   const StepMetrics::ByPurpose& exposed() const { return exposed_; }
+  const StepMetrics::ByStream& stalled() const { return stalled_; }
 
  private:
   struct Step {
@@ -85,6 +86,8 @@ class ActionRunner {
   void Pass(const BoundAction& action);
   void Fail(int64_t code, const absl::Status& status);
   void CountExposed(const BoundAction& action);
+  // Shares what compute stood for an action, from `from` until it ended at `to`, among streams.
+  void CountStall(int action, double from, double to);
 
   RunState* const state_;
   collectives::Communicator* const communicator_;
@@ -104,6 +107,7 @@ class ActionRunner {
   // Compute only.
   double free_since_ = 0;
   StepMetrics::ByPurpose compute_{}, exposed_{};
+  StepMetrics::ByStream stalled_{};
 };
 
 }  // namespace strata::worker

@@ -38,7 +38,7 @@ absl::Status CheckPlacements(const std::vector<Slot>& slots,
 }  // namespace
 
 absl::StatusOr<AddressMap> AddressMap::Create(const program::ProgramSet& set,
-                                              device::Device* device) {
+                                              device::Device* device, bool fixed) {
   RETURN_IF_ERROR(CheckPlacements(set.slots, set.placements, set));
   for (const program::Program& program : set.programs) {
     RETURN_IF_ERROR(CheckPlacements(program.slots, program.placements, set));
@@ -46,7 +46,7 @@ absl::StatusOr<AddressMap> AddressMap::Create(const program::ProgramSet& set,
   AddressMap map(set, device);
   for (int t = 0; t < program::kTierCount; ++t) {
     ASSIGN_OR_RETURN(map.arenas_[t], memory::Arena::Reserve(device, MemoryOf(static_cast<Tier>(t)),
-                                                            set.arena_bytes[t]));
+                                                            set.arena_bytes[t], fixed));
   }
   return map;
 }

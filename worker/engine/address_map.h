@@ -19,9 +19,11 @@ namespace strata::worker {
 
 class AddressMap {
  public:
-  // Reserves the arenas: addresses, no bytes yet. `set` and `device` are borrowed. InvalidArgument:
-  // a laid-out set whose slots do not fit its arenas; ResourceExhausted: no memory.
-  static absl::StatusOr<AddressMap> Create(const program::ProgramSet& set, device::Device* device);
+  // Reserves the arenas: addresses, no bytes yet; of fixed pages (memory/arena.h) where `fixed`.
+  // `set` and `device` are borrowed. InvalidArgument: a laid-out set whose slots do not fit its
+  // arenas; ResourceExhausted: no memory.
+  static absl::StatusOr<AddressMap> Create(const program::ProgramSet& set, device::Device* device,
+                                           bool fixed);
   // Makes every page present and zero, but those of the SSD tier, whose addresses stay names
   // (ssd_tier.h). ResourceExhausted: no memory.
   absl::Status Commit();
@@ -43,6 +45,9 @@ class AddressMap {
   // A persistent slot's bytes.
   absl::Span<std::byte> Bytes(int slot, int version, int64_t applied) const;
   int64_t arena_bytes(program::Tier tier) const { return arenas_[static_cast<int>(tier)].bytes(); }
+  const memory::PageReport& pages(program::Tier tier) const {
+    return arenas_[static_cast<int>(tier)].pages();
+  }
 
  private:
   AddressMap(const program::ProgramSet& set, device::Device* device)

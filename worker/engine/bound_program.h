@@ -42,6 +42,7 @@ struct BoundCopy {
 };
 
 struct BoundAction {
+  int64_t moved_bytes = 0;  // between tiers, or places of one
   int32_t instruction = -1;
   uint32_t first_dependency = 0;  // in BoundProgram::dependencies
   int32_t event = -1;             // recorded behind it; -1: no other stream waits for it

@@ -94,7 +94,7 @@ class Engine::Implementation {
   absl::Status RunCollective(const collectives::Operation& operation);
   void Cancel(absl::Status status) { state_.Fail(std::move(status)); }
   SlotAccess& slots() { return *slots_; }
-  const SsdTier& ssd() const { return ssd_; }
+  SsdTier& ssd() { return ssd_; }
 
   double scalar(program::Scalar scalar) const {
     const absl::Span<std::byte> block = addresses_->Bytes(set_.scalars, 0, 0);
@@ -168,7 +168,7 @@ absl::Status Engine::Implementation::Open() {
   ASSIGN_OR_RETURN(groups_, GroupTable::Create(options_.groups, options_.communicator));
   RETURN_IF_ERROR(MakePools());
   RETURN_IF_ERROR(MakePlans());
-  ASSIGN_OR_RETURN(addresses_, AddressMap::Create(set_, device_));
+  ASSIGN_OR_RETURN(addresses_, AddressMap::Create(set_, device_, options_.fixed_arenas));
   slots_.emplace(&set_, &*addresses_, &ssd_);
   if (!addresses_->IsHostAccessible(set_.slots[set_.scalars])) {
     return absl::InvalidArgumentError("the scalar block lies where the host cannot reach it");
@@ -321,8 +321,10 @@ absl::Status Engine::Implementation::RunStep(int index, int64_t applied) {
   ++steps_done_[index];
   metrics_.compute = runner_.compute();
   for (int p = 0; p < program::kPurposeCount; ++p) metrics_.exposed[p] += runner_.exposed()[p];
-  metrics_.background = state_.TakeBackgroundTimes();
+  for (int s = 0; s < program::kStreamCount; ++s) metrics_.stalled[s] += runner_.stalled()[s];
+  state_.TakeBackground(metrics_);
   metrics_.total = state_.Now() - begin;
+  ssd_.EndStep(metrics_.total, metrics_.stalled[static_cast<int>(program::Stream::kSsdWrite)]);
   return state_.failed() ? state_.error() : absl::OkStatus();
 }
 
@@ -387,7 +389,9 @@ absl::Status Engine::Implementation::AwaitEnd(Ends& ends, int stream) {
   RETURN_IF_ERROR(ends[stream]->Synchronize());
   const BoundProgram& program = bound_[current_];
   const int purpose = program.actions[program.streams[stream].back()].purpose;
-  metrics_.exposed[purpose] += state_.Now() - begin;
+  const double seconds = state_.Now() - begin;
+  metrics_.exposed[purpose] += seconds;
+  metrics_.stalled[stream] += seconds;
   return absl::OkStatus();
 }
 
@@ -475,11 +479,14 @@ absl::Span<std::byte> Engine::SlotBytes(int slot, int version, int64_t applied) 
   return implementation_->addresses().Bytes(slot, version, applied);
 }
 SlotAccess& Engine::slots() { return implementation_->slots(); }
-const memory::SsdStore* Engine::ssd() const { return implementation_->ssd().store(); }
+memory::SsdStore* Engine::ssd() const { return implementation_->ssd().store(); }
 int64_t Engine::program_bytes() const { return implementation_->program_bytes(); }
 const program::ProgramSet& Engine::programs() const { return implementation_->set(); }
 int64_t Engine::arena_bytes(program::Tier tier) const {
   return implementation_->addresses().arena_bytes(tier);
+}
+const memory::PageReport& Engine::pages(program::Tier tier) const {
+  return implementation_->addresses().pages(tier);
 }
 int Engine::actions(int index) const {
   return static_cast<int>(implementation_->bound(index).actions.size());

@@ -42,6 +42,7 @@
 #include "common/clock.h"
 #include "device/cpu_device.h"
 #include "device/thread_pool.h"
+#include "memory/fixed_pages.h"
 #include "memory/ssd/ssd_store.h"
 #include "program/ir/program.h"
 #include "worker/engine/host_ops.h"
@@ -64,6 +65,9 @@ struct EngineOptions {
   collectives::Communicator* communicator = nullptr;
   HostOps* host = nullptr;
   memory::SsdOptions ssd;  // where bytes on SSD lie; paths are required where programs keep some
+  // Arenas that the host reaches are locked and near the processor of Create's thread, as far as
+  // the system lets them: see Engine::pages.
+  bool fixed_arenas = false;
   const common::Clock* clock = nullptr;  // null: the monotonic clock
   ProgressSink* progress = nullptr;      // optional
   // Optional: called by Create when all is open and bound but the arenas, so that the process's
@@ -118,14 +122,17 @@ class Engine {
 
   // The same of a slot in any tier, by copying.
   SlotAccess& slots();
-  // Of the SSD tier; null: the programs keep nothing there.
-  const memory::SsdStore* ssd() const;
+  // The SSD tier; null: the programs keep nothing there. It is written to at the pace that steps
+  // were found to need.
+  memory::SsdStore* ssd() const;
 
   // What the bound programs take, beside the arenas: counted before `before_arenas` was called.
   int64_t program_bytes() const;
 
   const program::ProgramSet& programs() const;
   int64_t arena_bytes(program::Tier tier) const;
+  // Of a fixed arena; 0 bytes: it is none, or empty.
+  const memory::PageReport& pages(program::Tier tier) const;
   // The engine's copy of a program, and "instruction 12 (forward block 3), op 4 (matmul)".
   int actions(int index) const;
   std::string Describe(int index, int action) const;

@@ -218,6 +218,54 @@ TEST(EngineLanes, TimeThatComputeStandsIsExposedTimeOfWhatItWaitedFor) {
   }
 }
 
+TEST(EngineLanes, WhatComputeStandsForIsSharedAmongTheStreamsThatWereAtWork) {
+  Workshop shop;
+  const int a = shop.Slot("a");
+  shop.assembler.BeginProgram("wait");
+  shop.Signal("from SSD", Stream::kSsdRead, Purpose::kFetch);
+  shop.Signal("from the host", Stream::kFetch, Purpose::kFetch);
+  shop.assembler.last().dependencies.push_back({.instruction = 0});
+  shop.Signal("another", Stream::kFetch, Purpose::kStash);
+  shop.Double(a);
+  shop.assembler.last().dependencies.push_back({.instruction = 2});
+  SettableClock clock;
+  SlowHost host(&clock);
+  shop.clock = &clock;
+  shop.host = &host;
+  auto rank = shop.Open();
+  ASSERT_TRUE(rank.ok()) << rank.status();
+  for (int step = 0; step < 3; ++step) {
+    ASSERT_TRUE(rank->engine->RunStep(0, 0).ok());
+    const StepMetrics& metrics = rank->engine->metrics();
+    EXPECT_EQ(metrics.exposed[static_cast<int>(Purpose::kStash)], 15);
+    EXPECT_EQ(metrics.exposed[static_cast<int>(Purpose::kFetch)], 0);
+    EXPECT_EQ(metrics.stalled[static_cast<int>(Stream::kSsdRead)], 5) << step;
+    EXPECT_EQ(metrics.stalled[static_cast<int>(Stream::kFetch)], 10) << step;
+  }
+}
+
+TEST(EngineLanes, TransfersAreCountedByTheStreamThatMovesThem) {
+  Workshop shop;
+  const int a = shop.Slot("a"), b = shop.Slot("b");
+  shop.assembler.BeginProgram("move");
+  shop.Transfer(a, b, Stream::kFetch);
+  shop.Transfer(b, a, Stream::kEvict);
+  shop.assembler.last().dependencies.push_back({.instruction = 0});
+  shop.Transfer(a, b, Stream::kFetch);
+  shop.assembler.last().dependencies.push_back({.instruction = 1});
+  shop.Double(b);
+  shop.assembler.last().dependencies.push_back({.instruction = 2});
+  auto rank = shop.Open();
+  ASSERT_TRUE(rank.ok()) << rank.status();
+  for (int step = 0; step < 2; ++step) {
+    ASSERT_TRUE(rank->engine->RunStep(0, 0).ok());
+    const StepMetrics& metrics = rank->engine->metrics();
+    EXPECT_EQ(metrics.moved[static_cast<int>(Stream::kFetch)], 2 * 64);
+    EXPECT_EQ(metrics.moved[static_cast<int>(Stream::kEvict)], 64);
+    EXPECT_EQ(metrics.moved[static_cast<int>(Stream::kSsdRead)], 0);
+  }
+}
+
 TEST(EngineLanes, AnErrorOnAnyLaneEndsTheEngineAndNamesTheInstruction) {
   for (const Stream stream : {Stream::kHost, Stream::kFetch, Stream::kEvict, Stream::kTensor}) {
     Workshop shop;

@@ -78,6 +78,7 @@ class ProgramBinder {
       bound.predicate = static_cast<int8_t>(action.predicate->negated ? -scalar : scalar);
     }
     RETURN_IF_ERROR(CheckReach(action));
+    if (action.mechanism == Mechanism::kTransfer) bound.moved_bytes = OwnOperands(action)[0].bytes;
     for (int64_t variant = 0; variant < result_.variants; ++variant) {
       ASSIGN_OR_RETURN(const BoundWork work, BindWork(action, variant));
       result_.works.push_back(work);

@@ -63,13 +63,22 @@ void RunState::AddBackgroundTime(int purpose, double seconds) {
   background_ns_[purpose].fetch_add(static_cast<int64_t>(seconds * 1e9), std::memory_order_relaxed);
 }
 
-StepMetrics::ByPurpose RunState::TakeBackgroundTimes() {
-  StepMetrics::ByPurpose seconds{};
-  for (size_t p = 0; p < seconds.size(); ++p) {
-    seconds[p] =
-        static_cast<double>(background_ns_[p].exchange(0, std::memory_order_relaxed)) * 1e-9;
+void RunState::AddTransfer(int stream, double seconds, int64_t bytes) {
+  moving_ns_[stream].fetch_add(static_cast<int64_t>(seconds * 1e9), std::memory_order_relaxed);
+  moved_[stream].fetch_add(bytes, std::memory_order_relaxed);
+}
+
+void RunState::TakeBackground(StepMetrics& metrics) {
+  const auto take = [](std::atomic<int64_t>& counter) {
+    return counter.exchange(0, std::memory_order_relaxed);
+  };
+  for (int p = 0; p < program::kPurposeCount; ++p) {
+    metrics.background[p] = static_cast<double>(take(background_ns_[p])) * 1e-9;
   }
-  return seconds;
+  for (int s = 0; s < program::kStreamCount; ++s) {
+    metrics.moving[s] = static_cast<double>(take(moving_ns_[s])) * 1e-9;
+    metrics.moved[s] = take(moved_[s]);
+  }
 }
 
 }  // namespace strata::worker

@@ -56,8 +56,9 @@ class RunState {
     Increment(ended_[stream]);
   }
   void AddBackgroundTime(int purpose, double seconds);
-  // Seconds per purpose since the last call.
-  StepMetrics::ByPurpose TakeBackgroundTimes();
+  void AddTransfer(int stream, double seconds, int64_t bytes);
+  // Sets the metrics' background times and transfers to those since the last call.
+  void TakeBackground(StepMetrics& metrics);
 
  private:
   void Trace(const TraceRecord& record);
@@ -75,6 +76,7 @@ class RunState {
   std::array<std::atomic<int64_t>, program::kStreamCount> issued_{}, ended_{};
   std::array<std::atomic<int>, program::kStreamCount> running_{};
   std::array<std::atomic<int64_t>, program::kPurposeCount> background_ns_{};
+  std::array<std::atomic<int64_t>, program::kStreamCount> moving_ns_{}, moved_{};
   std::atomic<int> active_program_{-1};
 
   std::atomic<bool> failed_{false};

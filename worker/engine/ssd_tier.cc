@@ -58,6 +58,14 @@ absl::Status SsdTier::Open(const std::array<bool, program::kStreamCount>& used) 
   return absl::OkStatus();
 }
 
+void SsdTier::EndStep(double seconds, double stalled) {
+  if (store_ == nullptr) return;
+  // What loads and checkpoints move between steps does not count.
+  const int64_t written = store_->io().bytes[static_cast<int>(memory::SsdClass::kStateWrite)];
+  store_->SetWriteRate(pacer_.EndStep(written - written_, seconds, stalled));
+  written_ = written;
+}
+
 absl::Status SsdTier::Read(Stream stream, memory::SsdClass request_class, int64_t offset,
                            absl::Span<std::byte> memory) {
   return AsFailure(queue(stream).Read(request_class, offset, memory));

@@ -14,6 +14,7 @@
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "memory/ssd/ssd_store.h"
+#include "memory/ssd/write_pacer.h"
 #include "program/ir/types.h"
 
 namespace strata::worker {
@@ -47,7 +48,11 @@ class SsdTier {
   // For a thread beside the lanes.
   std::unique_ptr<memory::SsdQueue> OpenQueue() { return store_->OpenQueue(); }
   // Null: the programs keep nothing on SSD.
-  const memory::SsdStore* store() const { return store_.get(); }
+  memory::SsdStore* store() const { return store_.get(); }
+
+  // Sets the pace of the next step's writes, between steps. `stalled`: of the step's seconds, those
+  // that the computation waited for writes.
+  void EndStep(double seconds, double stalled);
 
  private:
   memory::SsdQueue& queue(program::Stream stream) { return *queues_[static_cast<int>(stream)]; }
@@ -55,6 +60,8 @@ class SsdTier {
   const memory::SsdOptions options_;
   std::vector<memory::SsdExtent> ranges_;
   std::unique_ptr<memory::SsdStore> store_;
+  memory::WritePacer pacer_;
+  int64_t written_ = 0;  // when the last step ended
   // By stream, kCaller behind them.
   std::array<std::unique_ptr<memory::SsdQueue>, program::kStreamCount + 1> queues_;
 };

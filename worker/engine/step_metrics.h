@@ -10,15 +10,22 @@
 
 namespace strata::worker {
 
-// Seconds by purpose, of one step.
+// Of one step; seconds by purpose, and by stream.
 struct StepMetrics {
   using ByPurpose = std::array<double, program::kPurposeCount>;
+  using ByStream = std::array<double, program::kStreamCount>;
 
   double total = 0;        // RunStep, begin to end
   ByPurpose compute{};     // running on the compute stream
   ByPurpose exposed{};     // compute stood and waited for an action of this purpose
   ByPurpose background{};  // all other streams' actions, start to end; what ends after its step
                            // counts in the step in which it ends
+  // What compute stood for, by the stream that was at work then: that of the action it waited for,
+  // and before that one began, of what it had waited for itself. Sums to what `exposed` sums to.
+  ByStream stalled{};
+  // Of streams that move bytes between tiers, counted like `background`.
+  ByStream moving{};                                   // begin to end
+  std::array<int64_t, program::kStreamCount> moved{};  // bytes
 
   // Communication (and host work) that nothing hid: all that compute waited.
   double exposed_communication() const {

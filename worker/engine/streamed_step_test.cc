@@ -263,6 +263,47 @@ TEST(StreamedStep, FiftyStepsOfWhichSomeOverflow_GiveTheBitsOfOneTier) {
   }
 }
 
+TEST(StreamedStep, WhatMovesIsCountedAndWritesGetAPaceOfArenasThatAreLookedAt) {
+  program::Plan plan = PlanOf(Tier::kDevice, 4);
+  plan.places = {kSsd, kSsd, kSsd, kSsd};
+  TextHost host(0, {});
+  device::ThreadPool pool(1);
+  EngineOptions options;
+  options.pool = &pool;
+  options.host = &host;
+  options.ssd = {.paths = {{.directory = testing::TempDir()}}};
+  options.fixed_arenas = true;
+  auto created = Engine::Create(Build(plan, false), options);
+  ASSERT_TRUE(created.ok()) << created.status();
+  Engine& engine = **created;
+  for (const Tier tier : {Tier::kDevice, Tier::kHost}) {
+    const memory::PageReport& pages = engine.pages(tier);
+    EXPECT_EQ(pages.bytes, engine.arena_bytes(tier));
+    EXPECT_TRUE(pages.locked_bytes == pages.bytes || !pages.lacks.empty());
+  }
+  EXPECT_EQ(engine.pages(Tier::kSsd).bytes, 0);
+  const auto state_bytes = [&](memory::SsdClass request_class) {
+    return engine.ssd()->io().bytes[static_cast<int>(request_class)];
+  };
+  EXPECT_EQ(engine.ssd()->write_rate(), 0);
+  int64_t written = 0, read = 0;
+  for (int step = 0; step < kSteps; ++step, ++host.step) {
+    ASSERT_TRUE(engine.RunStep(0, step).ok());
+    const StepMetrics& metrics = engine.metrics();
+    written += metrics.moved[static_cast<int>(program::Stream::kSsdWrite)];
+    read += metrics.moved[static_cast<int>(program::Stream::kSsdRead)];
+    EXPECT_GT(metrics.moved[static_cast<int>(program::Stream::kFetch)], 0);
+    double stalled = 0;
+    for (const double seconds : metrics.stalled) stalled += seconds;
+    EXPECT_NEAR(stalled, metrics.exposed_communication(), 1e-9);
+    EXPECT_GE(engine.ssd()->write_rate(), memory::IoScheduler::kSlowestWriteRate);
+  }
+  ASSERT_TRUE(engine.Drain().ok());
+  EXPECT_GT(written, 0);
+  EXPECT_LE(written, state_bytes(memory::SsdClass::kStateWrite)) << "in whole blocks";
+  EXPECT_GT(read, 0);
+}
+
 TEST(StreamedStep, BytesOnSsdWithoutAPathAreRefused) {
   program::Plan plan = PlanOf(Tier::kDevice, 1);
   plan.places.optimizer = kSsd;
