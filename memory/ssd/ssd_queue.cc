@@ -56,8 +56,8 @@ absl::Status CheckMemory(const void* memory) {
 SsdQueue::SsdQueue(SsdStore* store, std::unique_ptr<IoBackend> backend)
     : store_(store),
       backend_(std::move(backend)),
-      pieces_(store->options_.queue_depth),
-      completions_(store->options_.queue_depth),
+      pieces_(store->requests_at_once()),
+      completions_(store->requests_at_once()),
       rest_(static_cast<std::byte*>(std::aligned_alloc(kSsdBlockBytes, kSsdBlockBytes)),
             &std::free),
       hash_(XXH3_createState()) {

@@ -27,12 +27,13 @@ absl::Status CheckOptions(const SsdOptions& options) {
   if (options.paths.empty()) return absl::InvalidArgumentError("the SSD tier has no path");
   if (options.request_bytes <= 0 || options.stripe_bytes <= 0 || options.queue_depth <= 0 ||
       !IsWhole(options.request_bytes) || !IsWhole(options.stripe_bytes) ||
-      options.request_bytes > kMostRequestBytes || options.queue_depth > kMostDepth) {
+      options.request_bytes > kMostRequestBytes ||
+      options.queue_depth > kMostDepth / static_cast<int>(options.paths.size())) {
     return absl::InvalidArgumentError(absl::StrCat(
         "requests of ", options.request_bytes, " bytes at a depth of ", options.queue_depth,
         ", stripes of ", options.stripe_bytes, " — sizes are multiples of ", kSsdBlockBytes,
         ", all are positive, requests of ", kMostRequestBytes, " bytes and a depth of ", kMostDepth,
-        " the most"));
+        " for all paths the most"));
   }
   if (options.in_flight_bytes < 0 ||
       (options.write_rate != 0 && !(options.write_rate >= IoScheduler::kSlowestWriteRate))) {
@@ -159,14 +160,14 @@ absl::StatusOr<int> SsdStore::OpenFile(const SsdPath& path) {
 std::unique_ptr<IoBackend> SsdStore::MakeBackend(IoBackendKind kind) const {
   switch (kind) {
     case IoBackendKind::kUring:
-      return MakeUringBackend(options_.queue_depth);
+      return MakeUringBackend(requests_at_once());
     case IoBackendKind::kAio:
-      return MakeAioBackend(options_.queue_depth);
+      return MakeAioBackend(requests_at_once());
     case IoBackendKind::kThreads:
     case IoBackendKind::kAuto:
       break;
   }
-  return MakeThreadsBackend(options_.queue_depth);
+  return MakeThreadsBackend(requests_at_once());
 }
 
 // Whether it can be set up says less than a request that comes back.

@@ -43,6 +43,7 @@ struct SsdOptions {
   IoBackendKind backend = IoBackendKind::kAuto;  // the first of the others, in order, that works
   // What the bandwidth of NVMe drives asks for (DeepSpeed's DeepNVMe: 1 MiB at a depth of 8).
   int64_t request_bytes = 1 << 20;
+  // Requests of one queue in flight for each path.
   int queue_depth = 8;
   // What all queues together have in flight, as much that reads as that writes; 0: the depth's
   // requests for each path.
@@ -124,6 +125,9 @@ class SsdStore {
   absl::StatusOr<int> OpenFile(const SsdPath& path);
   absl::Status ChooseBackend();
   std::unique_ptr<IoBackend> MakeBackend(IoBackendKind kind) const;
+  int requests_at_once() const {
+    return options_.queue_depth * static_cast<int>(options_.paths.size());
+  }
   // The extents that make up the range. InvalidArgument: none do.
   absl::StatusOr<absl::Span<Extent>> Find(int64_t offset, int64_t bytes);
   // "/scratch, byte 8192 of its file".

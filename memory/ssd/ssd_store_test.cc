@@ -347,6 +347,22 @@ TEST(SsdQueue, QueuesOfAllClassesShareWhatMayBeInFlight) {
   EXPECT_GT(counters.processor_seconds, 0);
 }
 
+TEST(SsdQueue, MorePathsHaveAsManyRequestsInFlightEach) {
+  for (const int paths : {1, 2, 4}) {
+    SsdOptions options{.request_bytes = kBlock, .queue_depth = 3, .stripe_bytes = kBlock};
+    options.paths.resize(paths, {testing::TempDir()});
+    auto store = SsdStore::Create(options, ExtentsOfBlocks({64}));
+    ASSERT_TRUE(store.ok()) << store.status();
+    auto queue = (*store)->OpenQueue();
+    Blocks memory(64 * kBlock);
+    ASSERT_TRUE(queue->Write(SsdClass::kStateWrite, 0, memory.all()).ok());
+    EXPECT_EQ((*store)->counters().io.most_in_flight, 3 * paths);
+    for (const PathCounters& path : (*store)->counters().paths) {
+      EXPECT_GE(path.most_in_flight, 3);
+    }
+  }
+}
+
 TEST(SsdQueue, BytesAreCountedByThePathThatTheyLieOn) {
   SsdOptions options{.paths = {{testing::TempDir()}, {testing::TempDir()}},
                      .stripe_bytes = 2 * kBlock};
