@@ -74,6 +74,11 @@ program::DecodeOptions StreamingOf(const v1::MemorySpec& memory) {
           .device_limit = memory.device()};
 }
 
+bool HasTiers(const v1::TrainerTask& task) {
+  return task.kind() == v1::TrainerTask::KIND_TRAIN ? task.job().has_memory()
+                                                    : task.request().has_memory();
+}
+
 absl::Status CheckLimits(const v1::TrainerTask& task,
                          const std::vector<const program::ProgramSet*>& stages) {
   const v1::MemorySpec& memory = MemoryOf(task);

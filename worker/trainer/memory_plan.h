@@ -21,6 +21,9 @@ void SetMemory(const v1::JobSpec& job, program::Plan& plan);
 // Of a task that trains nothing: where its parameters live.
 program::DecodeOptions StreamingOf(const v1::MemorySpec& memory);
 
+// Whether the task says where bytes live: its ranks have device and host arenas of their own.
+bool HasTiers(const v1::TrainerTask& task);
+
 // ResourceExhausted, with the field and the least that would do, where a stage's arenas exceed the
 // job's limits: of the device and the host per rank, of SSD for all ranks of a node, each of which
 // has an equal part of every path. `stages`: one set of programs each.

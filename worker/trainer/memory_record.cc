@@ -2,6 +2,8 @@
 
 #include <malloc.h>
 
+#include <utility>
+
 #include "absl/strings/str_cat.h"
 #include "memory/process_memory.h"
 
@@ -14,6 +16,50 @@ program::Tier TierOf(const v1::TierBytes& bytes) {
     if (bytes.tier() == program::Name(tier)) return tier;
   }
   return program::Tier::kHost;
+}
+
+void AddPages(const memory::PageReport& pages, v1::TierMemory& entry) {
+  if (pages.bytes == 0) return;
+  entry.set_locked_bytes(pages.locked_bytes);
+  entry.set_huge_bytes(pages.huge_bytes);
+  if (pages.node >= 0 && pages.misplaced_bytes >= 0) {
+    entry.set_misplaced_bytes(pages.misplaced_bytes);
+  }
+  if (!pages.lacks.empty()) entry.set_lacks(pages.lacks);
+}
+
+void AddPath(const std::string& directory, const memory::PathCounters& now,
+             const memory::PathCounters& before, v1::TierMemory& entry) {
+  v1::PathTraffic& path = *entry.add_paths();
+  path.set_path(directory);
+  path.set_read_bytes(now.bytes_read - before.bytes_read);
+  path.set_written_bytes(now.bytes_written - before.bytes_written);
+  path.set_total_read_bytes(now.bytes_read);
+  path.set_total_written_bytes(now.bytes_written);
+  path.set_read_seconds(now.read_seconds - before.read_seconds);
+  path.set_write_seconds(now.write_seconds - before.write_seconds);
+  const double busy = now.busy_seconds - before.busy_seconds;
+  if (busy > 0) {
+    path.set_mean_queue_depth((now.request_seconds - before.request_seconds) / busy);
+  }
+  path.set_most_queue_depth(now.most_in_flight);
+}
+
+// `before`: of the same store, or none.
+void AddTraffic(const memory::SsdStore& store, const memory::SsdCounters& now,
+                const memory::SsdCounters& before, v1::TierMemory& entry) {
+  entry.set_measured_bytes(store.bytes());
+  entry.set_read_bytes(now.bytes_read - before.bytes_read);
+  entry.set_written_bytes(now.bytes_written - before.bytes_written);
+  entry.set_total_read_bytes(now.bytes_read);
+  entry.set_total_written_bytes(now.bytes_written);
+  entry.set_busiest_read_bytes(now.io.busiest_read_bytes);
+  entry.set_busiest_written_bytes(now.io.busiest_written_bytes);
+  entry.set_processor_seconds(now.processor_seconds - before.processor_seconds);
+  for (size_t p = 0; p < now.paths.size(); ++p) {
+    AddPath(store.paths()[p].directory, now.paths[p],
+            p < before.paths.size() ? before.paths[p] : memory::PathCounters(), entry);
+  }
 }
 
 }  // namespace
@@ -39,6 +85,33 @@ absl::Status MemoryRecord::CheckArenas(const Engine& engine) const {
   return absl::OkStatus();
 }
 
+std::string MemoryRecord::Lacks(const Engine& engine) const {
+  std::string lacks;
+  for (const v1::TierBytes& tier : predicted_) {
+    const std::string& own = engine.pages(TierOf(tier)).lacks;
+    if (own.empty()) continue;
+    absl::StrAppend(&lacks, lacks.empty() ? "" : "; ", tier.tier(), ": ", own);
+  }
+  return lacks;
+}
+
+void MemoryRecord::ReadTransfers(const StepMetrics& metrics,
+                                 google::protobuf::RepeatedPtrField<v1::Transfer>* transfers) {
+  using program::Stream;
+  for (const Stream stream :
+       {Stream::kFetch, Stream::kEvict, Stream::kSsdRead, Stream::kSsdWrite}) {
+    const int s = static_cast<int>(stream);
+    moved_[s] += metrics.moved[s];
+    if (moved_[s] == 0) continue;
+    v1::Transfer* const transfer = transfers->Add();
+    transfer->set_stream(program::Name(stream));
+    transfer->set_bytes(metrics.moved[s]);
+    transfer->set_total_bytes(moved_[s]);
+    transfer->set_seconds(metrics.moving[s]);
+    transfer->set_stall_seconds(metrics.stalled[s]);
+  }
+}
+
 void MemoryRecord::Read(const Engine& engine,
                         google::protobuf::RepeatedPtrField<v1::TierMemory>* memory) {
   const auto now = memory::ReadProcessMemory();
@@ -48,14 +121,16 @@ void MemoryRecord::Read(const Engine& engine,
     entry->set_predicted_bytes(tier.bytes());
     entry->set_arena_bytes(engine.arena_bytes(TierOf(tier)));
     if (TierOf(tier) == program::Tier::kSsd) {
-      const memory::SsdCounters now = engine.ssd()->counters();
-      entry->set_measured_bytes(engine.ssd()->bytes());
-      entry->set_read_bytes(now.bytes_read - before_.bytes_read);
-      entry->set_written_bytes(now.bytes_written - before_.bytes_written);
-      entry->set_total_written_bytes(now.bytes_written);
-      before_ = now;
+      memory::SsdStore& store = *engine.ssd();
+      memory::SsdCounters counters = store.counters();
+      store.BeginPeriod();
+      AddTraffic(store, counters, before_, *entry);
+      entry->set_write_rate(write_rate_);
+      write_rate_ = store.write_rate();
+      before_ = std::move(counters);
       continue;
     }
+    AddPages(engine.pages(TierOf(tier)), *entry);
     // Of a CPU rank device and host are one process: what was measured stands with the host.
     if (TierOf(tier) == program::Tier::kDevice || !now.ok()) continue;
     entry->set_measured_bytes(now->high_water_bytes);

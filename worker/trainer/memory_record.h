@@ -2,11 +2,15 @@
 #ifndef STRATA_WORKER_TRAINER_MEMORY_RECORD_H_
 #define STRATA_WORKER_TRAINER_MEMORY_RECORD_H_
 
+#include <array>
 #include <cstdint>
+#include <string>
 
 #include "absl/status/status.h"
+#include "program/ir/types.h"
 #include "proto/strata/v1/trainer.pb.h"
 #include "worker/engine/engine.h"
+#include "worker/engine/step_metrics.h"
 
 namespace strata::worker {
 
@@ -23,14 +27,21 @@ class MemoryRecord {
   void MarkOverhead();
   // FailedPrecondition when an arena is not as large as the plan said.
   absl::Status CheckArenas(const Engine& engine) const;
+  // What the system refused of fixed arenas, once for all of them; empty: nothing.
+  std::string Lacks(const Engine& engine) const;
   // Adds one entry for each tier of the plan. Without /proc the measured bytes are 0. What SSD
-  // moved is since the call before.
+  // moved, and how fast, is since the call before.
   void Read(const Engine& engine, google::protobuf::RepeatedPtrField<v1::TierMemory>* memory);
+  // Adds one entry for each stream that moves bytes between tiers, of the last step.
+  void ReadTransfers(const StepMetrics& metrics,
+                     google::protobuf::RepeatedPtrField<v1::Transfer>* transfers);
 
  private:
   const Predicted predicted_;
   int64_t overhead_bytes_ = 0;
   memory::SsdCounters before_;
+  double write_rate_ = 0;                               // that writes since then had
+  std::array<int64_t, program::kStreamCount> moved_{};  // bytes, in all steps
 };
 
 }  // namespace strata::worker

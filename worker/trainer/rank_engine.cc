@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "common/clock.h"
 #include "common/status_macros.h"
 #include "program/ir/mesh.h"
@@ -66,6 +67,7 @@ absl::StatusOr<std::unique_ptr<RankEngine>> RankEngine::Create(
   options.host = host;
   options.progress = &*made->sink_;
   ASSIGN_OR_RETURN(options.ssd, OpenPaths(context.task));
+  options.fixed_arenas = HasTiers(context.task);
   if (made->trace_ != nullptr) options.trace = made->trace_->records();
   // Bound programs (Engine::program_bytes) are there by then: they count as overhead.
   options.before_arenas = [memory = &made->memory_] { memory->MarkOverhead(); };
@@ -73,6 +75,10 @@ absl::StatusOr<std::unique_ptr<RankEngine>> RankEngine::Create(
   context.control->SetCancel(
       [engine = made->engine_.get()](const absl::Status& status) { engine->Cancel(status); });
   RETURN_IF_ERROR(made->memory_.CheckArenas(*made->engine_));
+  // Once: other ranks' step records say it as well.
+  if (const std::string lacks = made->memory_.Lacks(*made->engine_); rank == 0 && !lacks.empty()) {
+    context.control->Notice(v1::Notice::SEVERITY_WARNING, absl::StrCat("memory: ", lacks));
+  }
   return made;
 }
 

@@ -245,6 +245,9 @@ class Training {
     record.set_attempt(context_.task.plan().attempt());
     record.set_exposed_communication_seconds(engine().metrics().exposed_communication());
     if (rank_ == 0) AddPurposes(engine().metrics(), record);
+    if (rank_ == 0) {
+      rank_engine_->memory().ReadTransfers(engine().metrics(), record.mutable_transfers());
+    }
     if (rank_ == 0) AddPrediction(context_.task.plan(), record);
     const bool applied = Get(Scalar::kApply) != 0;
     applied_ += applied;

@@ -11,10 +11,23 @@ int64_t Load(const v1::TierMemory& memory) {
   return memory.measured_bytes() - memory.overhead_bytes();
 }
 
+// Where pages lie differs by node: what any rank lacks is not lost with the one that has less load.
+void KeepLacks(const v1::TierMemory& other, v1::TierMemory& kept) {
+  if (other.has_misplaced_bytes()) {
+    kept.set_misplaced_bytes(std::max(kept.misplaced_bytes(), other.misplaced_bytes()));
+  }
+  if (kept.lacks().empty() && !other.lacks().empty()) {
+    kept.set_lacks(other.lacks());
+    kept.set_locked_bytes(std::min(kept.locked_bytes(), other.locked_bytes()));
+  }
+}
+
 void KeepWorse(const v1::TierMemory& memory, v1::StepRecord& record) {
   for (v1::TierMemory& known : *record.mutable_memory()) {
     if (known.tier() != memory.tier()) continue;
-    if (Load(memory) > Load(known)) known = memory;
+    v1::TierMemory other = memory;
+    if (Load(other) > Load(known)) known.Swap(&other);
+    KeepLacks(other, known);
     return;
   }
   *record.add_memory() = memory;

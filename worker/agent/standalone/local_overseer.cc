@@ -46,6 +46,7 @@ void LocalOverseer::OnRunning() {
     v1::TierMemory* const memory = started.add_memory();
     memory->set_tier(tier.tier());
     memory->set_predicted_bytes(tier.bytes());
+    *memory->mutable_slots() = tier.slots();
   }
   if (task_.kind() == v1::TrainerTask::KIND_TRAIN) {
     if (!plan.checkpoint_folder().empty()) started.set_resumed_from(plan.start_step());
