@@ -33,6 +33,7 @@ int Doctor(const Arguments& arguments, Terminal& terminal) {
     terminal.Transient("two ranks train for a moment …");
     const OverlapFacts overlap = MeasureOverlap();
     if (overlap.interrupted) return kExitInterrupted;
+    findings.push_back(JudgeArenas(overlap.arenas));
     findings.push_back(JudgeOverlap(overlap));
   }
   bool failed = false;
@@ -62,7 +63,8 @@ Command DoctorCommand() {
   command.summary = "Say what this machine has and lacks for Strata, and what to do about it";
   command.flags = {
       {"--quick", Flag::Kind::kSwitch, "",
-       "look only; otherwise two ranks train for some seconds: does communication hide?"}};
+       "look only; otherwise two ranks train for some seconds: does communication hide, where do "
+       "pages lie?"}};
   command.outputs = {"table", "json"};
   command.run = Doctor;
   return command;

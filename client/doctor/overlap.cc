@@ -14,6 +14,7 @@
 #include "client/worker_process.h"
 #include "common/clock.h"
 #include "common/status_macros.h"
+#include "common/units.h"
 #include "spec/job_file.h"
 #include "spec/problems.h"
 
@@ -39,6 +40,7 @@ data: {train: [{path: )",
                       absl::StrFormat(R"(
 train: {steps: %d, sequence: 128, global_batch: 4, micro_batch: 2}
 parallel: {data: %d, shard: zero1}
+memory: {device: 1GiB}
 )",
                                       kSteps, kRanks),
                       "checkpoint: {directory: ", folder, "/checkpoints}\n");
@@ -65,7 +67,23 @@ bool Communicates(const std::string& purpose) {
   return purpose == "gather" || purpose == "reduce" || purpose == "pipeline";
 }
 
+ArenaFacts ArenasOf(const v1::StepRecord& record) {
+  ArenaFacts facts;
+  for (const v1::TierMemory& tier : record.memory()) {
+    if (!tier.has_locked_bytes()) continue;
+    facts.bytes += tier.arena_bytes();
+    facts.locked_bytes += tier.locked_bytes();
+    facts.huge_bytes += tier.huge_bytes();
+    if (tier.has_misplaced_bytes()) {
+      facts.misplaced_bytes = facts.misplaced_bytes.value_or(0) + tier.misplaced_bytes();
+    }
+    if (facts.lacks.empty()) facts.lacks = tier.lacks();
+  }
+  return facts;
+}
+
 void AddStep(const v1::StepRecord& record, OverlapFacts& facts) {
+  facts.arenas = ArenasOf(record);
   if (record.step() < kFirstMeasuredStep) return;
   ++facts.steps;
   for (const v1::PurposeSeconds& purpose : record.purposes()) {
@@ -136,6 +154,24 @@ Finding JudgeOverlap(const OverlapFacts& facts) {
             "give this machine more cores"
           : "other programs may have used the cores meanwhile: try again when it is quiet; strata "
             "trace shows a job's steps";
+  return finding;
+}
+
+Finding JudgeArenas(const ArenaFacts& facts) {
+  if (facts.bytes == 0) return {"arena pages", Health::kOk, "not looked at", ""};
+  const auto size = [](int64_t bytes) { return common::FormatBytes(static_cast<double>(bytes)); };
+  Finding finding{"arena pages", Health::kOk,
+                  absl::StrCat("of ", size(facts.bytes), " of a rank: ", size(facts.locked_bytes),
+                               " locked, ", size(facts.huge_bytes), " on huge pages"),
+                  facts.lacks};
+  if (facts.misplaced_bytes.has_value()) {
+    absl::StrAppend(&finding.value, ", ", size(*facts.misplaced_bytes), " on another NUMA node");
+  }
+  if (facts.misplaced_bytes.value_or(0) > 0) {
+    absl::StrAppend(&finding.advice, finding.advice.empty() ? "" : "; ",
+                    "nodes are full: numactl -H shows what each has; start fewer ranks on one");
+  }
+  if (!finding.advice.empty()) finding.health = Health::kWarning;
   return finding;
 }
 

@@ -29,6 +29,25 @@ TEST(Overlap, ExposedCommunicationIsToldWithItsReason) {
   EXPECT_THAT(finding.advice, HasSubstr("other programs"));
 }
 
+TEST(Arenas, LockedOnesAreWellAndWhatIsRefusedOrMisplacedIsAdvised) {
+  ArenaFacts facts{.bytes = 8 << 20, .locked_bytes = 8 << 20, .huge_bytes = 2 << 20};
+  EXPECT_EQ(JudgeArenas(facts).health, Health::kOk);
+  EXPECT_EQ(JudgeArenas(facts).value,
+            "of 8.00 MiB of a rank: 8.00 MiB locked, 2.00 MiB on huge pages");
+  EXPECT_EQ(JudgeArenas(facts).advice, "");
+  facts.misplaced_bytes = 0;
+  EXPECT_EQ(JudgeArenas(facts).health, Health::kOk);
+  EXPECT_THAT(JudgeArenas(facts).value, HasSubstr("0 B on another NUMA node"));
+  facts.misplaced_bytes = 4096;
+  EXPECT_EQ(JudgeArenas(facts).health, Health::kWarning);
+  EXPECT_THAT(JudgeArenas(facts).advice, HasSubstr("numactl"));
+  facts.misplaced_bytes.reset();
+  facts.lacks = "not locked: raise the limit";
+  EXPECT_EQ(JudgeArenas(facts).health, Health::kWarning);
+  EXPECT_EQ(JudgeArenas(facts).advice, facts.lacks);
+  EXPECT_EQ(JudgeArenas({}).health, Health::kOk);
+}
+
 TEST(Overlap, WhatCouldNotBeMeasuredSaysWhy) {
   // In this test's folder there is no worker.
   const OverlapFacts facts = MeasureOverlap();

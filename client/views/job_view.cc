@@ -70,9 +70,24 @@ std::string DurationOrEmpty(bool known, const google::protobuf::Duration& durati
 Json Memory(const v1::Job& job) {
   Json tiers = Json::object();
   for (const v1::TierMemory& tier : job.predicted_memory()) {
-    tiers[tier.tier()] = {{"predicted_bytes", tier.predicted_bytes()}};
+    Json& told = tiers[tier.tier()];
+    told = {{"predicted_bytes", tier.predicted_bytes()}};
+    for (const v1::ArenaSlots& slots : tier.slots()) {
+      told["slots"].push_back({{"class", slots.slot_class()},
+                               {"name", slots.name()},
+                               {"count", slots.count()},
+                               {"bytes", slots.bytes()}});
+    }
   }
   return tiers;
+}
+
+// The pool that a tier's arena is cut into.
+void AddSlots(const v1::TierMemory& tier, Description& text) {
+  for (const v1::ArenaSlots& slots : tier.slots()) {
+    text.Add("Slots", absl::StrCat(tier.tier(), "  ", slots.count(), " × ", slots.bytes(), " B  ",
+                                   slots.slot_class(), "  ", slots.name()));
+  }
 }
 
 // What spec::WriteJob wrote, as JSON.
@@ -278,6 +293,7 @@ std::string DescribeJob(const v1::Job& job, const std::optional<v1::StepRecord>&
              absl::StrCat(tier.tier(), " ",
                           common::FormatBytes(static_cast<double>(tier.predicted_bytes())),
                           " per rank, predicted"));
+    if (job.spec().has_memory()) AddSlots(tier, text);
   }
   text.Add("Directory", job.directory());
   const auto when = [&](bool known, const Timestamp& time) {

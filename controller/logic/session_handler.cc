@@ -22,6 +22,7 @@ void SetMemory(v1::JobRecord& job, const v1::JobPlan& plan) {
     v1::TierMemory& memory = *job.add_predicted_memory();
     memory.set_tier(tier.tier());
     memory.set_predicted_bytes(tier.bytes());
+    *memory.mutable_slots() = tier.slots();
   }
 }
 

@@ -101,7 +101,9 @@ JobMetrics::JobMetrics(prometheus::Registry& registry, size_t most_jobs)
           Gauge(registry, "strata_job_predicted_step_seconds", "What the plan says a step takes.")),
       memory_(Gauge(registry, "strata_rank_memory_bytes",
                     "Memory of the worst rank by tier: predicted by the plan, held by arenas, "
-                    "measured by the operating system, and the process's fixed overhead in it.")),
+                    "measured by the operating system, the process's fixed overhead in it; and of "
+                    "fixed arenas what is locked, on huge pages, and on another NUMA node.")),
+      tiers_(registry),
       duration_(BuildHistogram()
                     .Name("strata_job_step_duration_seconds")
                     .Help("Seconds per step.")
@@ -135,6 +137,7 @@ std::unique_ptr<JobMetrics::Series> JobMetrics::MakeSeries(const std::string& jo
   series->lost_steps = add(lost_steps_, id);
   series->duration = add(duration_, id, kStepSeconds);
   for (const char* cause : kCauses) RestartsBy(cause, job, *series);
+  series->removers.push_back([this, tiers = &series->tiers] { tiers_.Remove(*tiers); });
   return series;
 }
 
@@ -281,7 +284,7 @@ void JobMetrics::Memory(const v1::StepRecord& step, const std::string& job, Seri
     const auto set = [&](const char* kind, int64_t bytes) {
       const std::string key = absl::StrCat(tier.tier(), "/", kind);
       const bool fresh = series.memory.count(key) == 0;
-      if (fresh && series.memory.size() >= 4 * kMostTiers) return;
+      if (fresh && series.memory.size() >= 7 * kMostTiers) return;
       prometheus::Gauge*& gauge = series.memory[key];
       if (fresh) {
         gauge = &memory_.Add({{"job_id", IdOf(job)}, {"tier", tier.tier()}, {"kind", kind}});
@@ -293,6 +296,11 @@ void JobMetrics::Memory(const v1::StepRecord& step, const std::string& job, Seri
     set("arena", tier.arena_bytes());
     set("measured", tier.measured_bytes());
     set("overhead", tier.overhead_bytes());
+    if (tier.has_locked_bytes()) {
+      set("locked", tier.locked_bytes());
+      set("huge", tier.huge_bytes());
+    }
+    if (tier.has_misplaced_bytes()) set("misplaced", tier.misplaced_bytes());
   }
 }
 
@@ -326,6 +334,7 @@ void JobMetrics::Step(const v1::StepRecord& step, int64_t parameters, const std:
   }
   Phases(step, job, series);
   Memory(step, job, series);
+  tiers_.Step(step, IdOf(job), series.tiers);
 }
 
 void JobMetrics::Progress(const Effects::Progress& progress) {

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "controller/logic/effects.h"
+#include "controller/metrics/tier_metrics.h"
 
 namespace strata::controller {
 
@@ -59,6 +60,7 @@ class JobMetrics {
     std::map<std::string, prometheus::Counter*> background;  // likewise, beside the computation
     std::map<std::string, prometheus::Counter*> restarts;    // by cause
     std::map<std::string, prometheus::Gauge*> memory;        // by tier/kind
+    TierMetrics::Series tiers;
     std::vector<std::function<void()>> removers;
   };
   struct Known {
@@ -112,6 +114,7 @@ class JobMetrics {
   Gauges& target_steps_;
   Gauges& predicted_step_;
   Gauges& memory_;
+  TierMetrics tiers_;
   Histograms& duration_;
 };
 

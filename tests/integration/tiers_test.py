@@ -63,6 +63,25 @@ checkpoint: {{every_steps: {EVERY}}}
     def left(self) -> list:
         return [path for folder in ("ssd-a", "ssd-b") for path in (self.folder / folder).rglob("*") if path.is_file()]
 
+    def check_traffic(self, name: str, record: dict):
+        """What moved is told by stream and by path, in the record and in the job's description."""
+        memory, transfers = record["memory"], record["transfers"]
+        self.assertEqual(set(transfers), {"fetch", "evict", "ssd-read", "ssd-write"})
+        for stream, transfer in transfers.items():
+            self.assertGreater(transfer["total_bytes"], transfer["bytes"], stream)
+        paths = memory["ssd"]["paths"]
+        self.assertEqual(set(paths), {f"{self.folder}/ssd-a", f"{self.folder}/ssd-b"})
+        for path in paths.values():
+            self.assertGreaterEqual(path["total_read_bytes"], path["read_bytes"])
+            self.assertGreater(path["total_written_bytes"], 0)
+        self.assertGreater(memory["ssd"]["write_rate"], 0, "the first step alone is not paced")
+        for tier in ("device", "host"):
+            fixed = memory[tier]["locked_bytes"] == memory[tier]["arena_bytes"]
+            self.assertTrue(fixed or "mlock" in memory[tier]["lacks"], memory[tier])
+        text = self.strata("describe", "job", name).stdout
+        for word in ("TRANSFER", "SSD PATH", "spread to", "locked", "slab"):
+            self.assertIn(word, text)
+
     def test_jobs_beyond_the_device_survive_kills_with_the_bits_of_plain_memory(self):
         self.strata("up", "--agents", "2", "--dir", self.cluster)
         for kind in TRAIN:
@@ -80,6 +99,7 @@ checkpoint: {{every_steps: {EVERY}}}
             self.assertEqual(set(memory), {"device", "host", "ssd"})
             for tier, figures in memory.items():
                 self.assertEqual(int(figures["predicted_bytes"]), int(figures["arena_bytes"]), tier)
+            self.check_traffic(kind, self.records(job["directory"])[-1])
             self.assertEqual(self.left(), [])
         self.down()
 
