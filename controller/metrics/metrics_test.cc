@@ -1,5 +1,7 @@
 #include "controller/metrics/metrics.h"
 
+#include <fstream>
+#include <iterator>
 #include <limits>
 #include <memory>
 #include <string>
@@ -61,6 +63,27 @@ class MetricsTest : public testing::Test {
     memory.set_tier("host");
     memory.set_predicted_bytes(100);
     memory.set_measured_bytes(99);
+    memory.set_locked_bytes(64);
+    memory.set_misplaced_bytes(4);
+    auto& ssd = *step.add_memory();
+    ssd.set_tier("ssd");
+    ssd.set_write_rate(5e6);
+    ssd.set_busiest_read_bytes(70);
+    ssd.set_busiest_written_bytes(60);
+    ssd.set_processor_seconds(0.25);
+    auto& path = *ssd.add_paths();
+    path.set_path("/scratch");
+    path.set_read_bytes(4096);
+    path.set_written_bytes(8192);
+    path.set_read_seconds(0.5);
+    path.set_write_seconds(0.125);
+    path.set_mean_queue_depth(6.5);
+    path.set_most_queue_depth(8);
+    auto& transfer = *step.add_transfers();
+    transfer.set_stream("ssd-read");
+    transfer.set_bytes(4096);
+    transfer.set_seconds(0.5);
+    transfer.set_stall_seconds(0.25);
     metrics_->OnEffects(core_, effects);
   }
   std::string Text() {
@@ -101,9 +124,41 @@ TEST_F(MetricsTest, StepsAddUp) {
         "strata_job_predicted_step_seconds{job_id=\"a\"} 0.5\n",
         "strata_rank_memory_bytes{job_id=\"a\",kind=\"predicted\",tier=\"host\"} 100\n",
         "strata_rank_memory_bytes{job_id=\"a\",kind=\"measured\",tier=\"host\"} 99\n",
+        "strata_rank_memory_bytes{job_id=\"a\",kind=\"locked\",tier=\"host\"} 64\n",
+        "strata_rank_memory_bytes{job_id=\"a\",kind=\"misplaced\",tier=\"host\"} 4\n",
+        "strata_rank_transfer_bytes_total{job_id=\"a\",stream=\"ssd-read\"} 12288\n",
+        "strata_rank_transfer_seconds_total{job_id=\"a\",stream=\"ssd-read\"} 1.5\n",
+        "strata_rank_transfer_stall_seconds_total{job_id=\"a\",stream=\"ssd-read\"} 0.75\n",
+        "strata_rank_ssd_bytes_total{direction=\"read\",job_id=\"a\",path=\"/scratch\"} 12288\n",
+        "strata_rank_ssd_bytes_total{direction=\"write\",job_id=\"a\",path=\"/scratch\"} 24576\n",
+        "strata_rank_ssd_busy_seconds_total{direction=\"write\",job_id=\"a\",path=\"/scratch\"} "
+        "0.375\n",
+        "strata_rank_ssd_queue_depth{job_id=\"a\",kind=\"mean\",path=\"/scratch\"} 6.5\n",
+        "strata_rank_ssd_queue_depth{job_id=\"a\",kind=\"most\",path=\"/scratch\"} 8\n",
+        "strata_rank_ssd_busiest_100ms_bytes{direction=\"read\",job_id=\"a\"} 70\n",
+        "strata_rank_ssd_busiest_100ms_bytes{direction=\"write\",job_id=\"a\"} 60\n",
+        "strata_rank_ssd_write_rate_bytes_per_second{job_id=\"a\"} 5000000\n",
+        "strata_rank_ssd_processor_seconds_total{job_id=\"a\"} 0.75\n",
         "strata_job_step_duration_seconds_count{job_id=\"a\"} 2\n"}) {
     EXPECT_THAT(text, HasSubstr(line));
   }
+}
+
+// Series that a dashboard asks for and nobody has would show empty panels.
+TEST_F(MetricsTest, EverySeriesOfTheDashboardsIsThere) {
+  Change(Running("a"));
+  Step("a", 0.5);
+  const std::string text = Text();
+  std::ifstream file("deploy/grafana/memory.json");
+  ASSERT_TRUE(file.is_open());
+  const std::string dashboard{std::istreambuf_iterator<char>(file), {}};
+  int found = 0;
+  for (size_t at = 0; (at = dashboard.find("strata_", at)) != std::string::npos; ++found) {
+    const size_t end = dashboard.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_", at);
+    EXPECT_THAT(text, HasSubstr("\n" + dashboard.substr(at, end - at) + "{"));
+    at = end;
+  }
+  EXPECT_GE(found, 8);
 }
 
 v1::JobEvent Event(int64_t epoch, const std::string& cause) {
