@@ -44,6 +44,10 @@ double IoScheduler::Ask(Claim& claim, int64_t bytes) {
   wanting += static_cast<int>(refused) - static_cast<int>(claim.wants);
   if (claim.wants && !refused) changed_.notify_all();
   claim.wants = refused;
+  // Later than that it was its own queue, or the disk, that it waited for.
+  counters_.paced_seconds += std::min(now, claim.paced_until) - claim.paced_from;
+  claim.paced_from = now;
+  claim.paced_until = now + std::max(seconds, 0.0);
   if (refused) return seconds;
   direction.in_flight_bytes += bytes;
   direction.busiest.Add(static_cast<int64_t>(std::floor(now / kTenthSeconds)), bytes);

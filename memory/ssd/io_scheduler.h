@@ -37,6 +37,9 @@ struct IoCounters {
   int in_flight = 0, most_in_flight = 0;        // requests, of both directions
   // In the busiest 100 ms, of those that begin at multiples of 10 and end in the period.
   int64_t busiest_read_bytes = 0, busiest_written_bytes = 0;
+  // That writes were held back by nothing but their pace, each for itself, since the scheduler was
+  // made.
+  double paced_seconds = 0;
 };
 
 // Tokens are bytes in flight. Reads and writes have their own, so that neither waits for the other:
@@ -57,6 +60,8 @@ class IoScheduler {
     bool write = false;
     SsdClass request_class = SsdClass::kCheckpoint;
     bool wants = false;  // it was refused, and lower classes step back
+    // When it was refused for its pace alone, and until when that held it; equal: it was not.
+    double paced_from = 0, paced_until = 0;
   };
 
   explicit IoScheduler(const IoSchedulerOptions& options)

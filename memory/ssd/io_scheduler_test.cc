@@ -178,6 +178,34 @@ TEST(IoScheduler, ANewRateHoldsForTheNextRequests) {
   EXPECT_EQ(scheduler.write_rate(), IoScheduler::kSlowestWriteRate);
 }
 
+TEST(IoScheduler, OnlyThePacesOwnSecondsCountAsPaced) {
+  common::ManualClock clock;
+  clock.Advance(100);
+  IoScheduler scheduler({.most_bytes = kMiB, .write_rate = 8e6, .clock = &clock});
+  Claim write{.write = true};
+  const int64_t request = 100'000;  // 12.5 ms
+  const auto paced = [&] { return scheduler.counters().paced_seconds; };
+  for (int i = 0; i < 2; ++i) EXPECT_TRUE(scheduler.TryTake(write, request));
+  EXPECT_TRUE(scheduler.TryTake(write, request));  // a burst is over
+  EXPECT_EQ(paced(), 0);
+  EXPECT_FALSE(scheduler.TryTake(write, request));
+  clock.Advance(0.005);
+  EXPECT_FALSE(scheduler.TryTake(write, request));
+  EXPECT_NEAR(paced(), 0.005, 1e-9);
+  clock.Advance(10);  // elsewhere
+  EXPECT_TRUE(scheduler.TryTake(write, request));
+  EXPECT_NEAR(paced(), 0.0125, 1e-9);
+  clock.Advance(1);
+  Claim other{.write = true};
+  EXPECT_TRUE(scheduler.TryTake(other, kMiB - 4 * request));
+  clock.Advance(10);
+  EXPECT_FALSE(scheduler.TryTake(write, request)) << "for want of tokens";
+  clock.Advance(1);
+  scheduler.Return(other, kMiB - 4 * request);
+  EXPECT_TRUE(scheduler.TryTake(write, request));
+  EXPECT_NEAR(paced(), 0.0125, 1e-9);
+}
+
 TEST(IoScheduler, ThreadsThatWaitAreAllServed) {
   const common::MonotonicClock clock;
   IoScheduler scheduler({.most_bytes = 3, .clock = &clock});

@@ -8,7 +8,7 @@
 namespace strata::memory {
 
 // The mean rate of a step is what it writes by the seconds that it takes, those left out that the
-// computation waited for writes: otherwise a pace that slows steps down would lower itself. Writes
+// computation waited for the pace: otherwise one that slows steps down would lower itself. Writes
 // come late in a step where updates wait for the norm, so that the mean rate itself may be too
 // slow. The first step is not paced; from then on the rate falls towards the mean as long as the
 // computation does not wait, rises when it does, and is tried again lower after a while.
@@ -20,8 +20,8 @@ class WritePacer {
   static constexpr int kHoldSteps = 50;         // after a rise
 
   // A step is over that wrote so many bytes; `stalled`: of its seconds, what the computation waited
-  // for writes. Bytes per second for the next one; 0: as fast as they come, since nothing has been
-  // written yet.
+  // for writes that their pace held back. Bytes per second for the next one; 0: as fast as they
+  // come, since nothing has been written yet.
   double EndStep(int64_t written, double seconds, double stalled);
 
  private:

@@ -61,9 +61,13 @@ absl::Status SsdTier::Open(const std::array<bool, program::kStreamCount>& used) 
 void SsdTier::EndStep(double seconds, double stalled) {
   if (store_ == nullptr) return;
   // What loads and checkpoints move between steps does not count.
-  const int64_t written = store_->io().bytes[static_cast<int>(memory::SsdClass::kStateWrite)];
+  const memory::IoCounters io = store_->io();
+  const int64_t written = io.bytes[static_cast<int>(memory::SsdClass::kStateWrite)];
+  // A disk that is slow is not the pace's fault.
+  stalled = std::min(stalled, io.paced_seconds - paced_seconds_);
   store_->SetWriteRate(pacer_.EndStep(written - written_, seconds, stalled));
   written_ = written;
+  paced_seconds_ = io.paced_seconds;
 }
 
 absl::Status SsdTier::Read(Stream stream, memory::SsdClass request_class, int64_t offset,

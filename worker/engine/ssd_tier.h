@@ -61,7 +61,9 @@ class SsdTier {
   std::vector<memory::SsdExtent> ranges_;
   std::unique_ptr<memory::SsdStore> store_;
   memory::WritePacer pacer_;
-  int64_t written_ = 0;  // when the last step ended
+  // When the last step ended:
+  int64_t written_ = 0;
+  double paced_seconds_ = 0;
   // By stream, kCaller behind them.
   std::array<std::unique_ptr<memory::SsdQueue>, program::kStreamCount + 1> queues_;
 };
