@@ -19,6 +19,12 @@ RANK, ALPHA = 4, 8
 INT8 = "qlora, quantize: {type: int8}"
 LAYOUTS = ["{data: 2, shard: zero1}", "{data: 2, shard: zero2}", "{data: 2, shard: zero3}", "{tensor: 2}",
            "{pipeline: 2}", "{context: 2}"]
+# Where the frozen base waits, and with it what trains.
+PLACES = {
+    "host": "{parameters: host, gradients: host, optimizer: host}",
+    "ssd": "{parameters: ssd, gradients: host, optimizer: host, activations: ssd}",
+}
+BLOCKS = 2 * (2 * 128 * 128 + 2 * 64 * 128 + 3 * 256 * 128)  # the base's frozen weights in its layers
 
 
 def f32(value: float) -> float:
@@ -64,15 +70,19 @@ train: {steps: 8, sequence: 16, global_batch: 8, schedule: {warmup_steps: 2}}
 
     strata = huggingface_test.HuggingFaceTest.strata
 
-    def job(self, method: str = "lora", parallel: str = "{data: 1}", model: str = "model", steps: int = STEPS) -> pathlib.Path:
+    def job(self, method: str = "lora", parallel: str = "{data: 1}", model: str = "model", steps: int = STEPS,
+            place: str = "") -> pathlib.Path:
         path = self.folder / "job.yaml"
+        tiers = f"""
+memory: {{device: 64MiB, host: 64MiB, ssd: [{{path: ssd, size: 64MiB}}], place: {place},
+         stream: {{resident: 1, moved: 1}}}}""" if place else ""
         path.write_text(f"""
 model: {{from: {model}}}
 data: {{train: [{{path: text.txt}}]}}
 train: {{steps: {steps}, sequence: 16, global_batch: 4, micro_batch: 1, method: {method},
         lora: {{rank: {RANK}, alpha: {ALPHA}}}, schedule: {{name: constant, warmup_steps: 1}},
         optimizer: {{learning_rate: 0.01}}}}
-parallel: {parallel}
+parallel: {parallel}{tiers}
 """)
         return path
 
@@ -132,6 +142,40 @@ parallel: {parallel}
         shutil.copytree(self.folder / "first", self.folder / "second")
         again = self.train("second", "--resume", parallel="{tensor: 2}")
         self.assert_close(again[-2:], through[2:], 1e-4)
+
+    def check_tiers(self, method: str, bytes_per_weight: float):
+        for shard in ("zero1", "zero2", "zero3"):
+            layout = {"method": method, "parallel": f"{{data: 2, shard: {shard}}}"}
+            plain = self.train(f"{shard}-plain", **layout)
+            for tier, place in PLACES.items():
+                name = f"{shard}-{tier}"
+                self.assertEqual(self.train(name, place=place, **layout), plain, name)
+                record = json.loads((self.folder / name / "metrics.jsonl").read_text().splitlines()[-1])
+                ranks = 2 if shard == "zero3" or tier == "ssd" else 1  # that share the base's bytes
+                self.assertGreaterEqual(int(record["memory"][tier]["arena_bytes"]), BLOCKS * bytes_per_weight / ranks, name)
+
+    def test_a_base_on_host_or_ssd_leaves_every_shard_levels_bits(self):
+        self.check_tiers("lora", 4)
+
+    def test_an_nf4_base_on_host_or_ssd_leaves_every_shard_levels_bits(self):
+        self.check_tiers("qlora", 8512 / 16384)
+
+    def test_a_base_of_8_bits_on_host_or_ssd_leaves_every_shard_levels_bits(self):
+        self.check_tiers(INT8, 1)
+
+    def test_a_job_goes_on_between_tiers_and_its_merged_export_is_that_of_plain_memory(self):
+        layout = {"method": "qlora", "parallel": "{data: 2, shard: zero3}"}
+        plain = self.train("plain", **layout)
+        self.train("tiers", steps=2, place=PLACES["ssd"], **layout)
+        again = self.train("tiers", "--resume", place=PLACES["host"], **layout)
+        self.assertEqual(again, plain)
+        for name in ("plain", "tiers"):
+            self.strata("export", f"{name}/checkpoints", "-o", f"{name}-adapter")
+            self.strata("export", f"{name}/checkpoints", "-o", f"{name}-merged", "--merge")
+        for kind in ("adapter", "merged"):
+            found, expected = (huggingface_test.tensors(self.folder / f"{name}-{kind}") for name in ("tiers", "plain"))
+            self.assertEqual(found, expected, kind)
+        self.assertNotEqual(expected, huggingface_test.tensors(self.folder / "model"))
 
     def loss(self, source) -> float:
         found = self.strata("eval", "--from", source, "--data", "text.txt", "--sequence", 16, "-o", "json")
