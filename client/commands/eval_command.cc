@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/match.h"
@@ -12,9 +13,8 @@
 #include "client/checkpoint_source.h"
 #include "client/commands/registry.h"
 #include "client/exit_codes.h"
+#include "client/inference_flags.h"
 #include "client/job_loading.h"
-#include "client/machine.h"
-#include "client/memory_flag.h"
 #include "client/prepared_data.h"
 #include "client/task_runner.h"
 #include "client/terminal/table.h"
@@ -79,11 +79,6 @@ absl::StatusOr<std::string> DataOf(const Arguments& arguments, const std::string
   return entry.path;
 }
 
-v1::TrainSpec::Precision PrecisionOf(const std::string& word) {
-  if (word == "bf16") return v1::TrainSpec::PRECISION_BF16;
-  return word == "f16" ? v1::TrainSpec::PRECISION_F16 : v1::TrainSpec::PRECISION_F32;
-}
-
 absl::StatusOr<StandaloneRequest> PrepareEval(const Arguments& arguments, Terminal& terminal) {
   StandaloneRequest request;
   request.set_task(StandaloneRequest::TASK_EVALUATE);
@@ -97,11 +92,8 @@ absl::StatusOr<StandaloneRequest> PrepareEval(const Arguments& arguments, Termin
     request.set_dump_logits_path(WrittenFirst(Absolute(logits)));
     RETURN_IF_ERROR(CheckWritableFile(request.dump_logits_path()));
   }
-  request.set_ranks(arguments.Count("--ranks").value_or(1));
-  request.set_threads_per_rank(ThreadsPerRank(request.ranks()));
   request.set_sequence(arguments.Count("--sequence").value_or(0));
-  request.set_precision(PrecisionOf(arguments.Text("--precision", "f32")));
-  RETURN_IF_ERROR(SetMemory(arguments, request));
+  RETURN_IF_ERROR(SetInference(arguments, request));
   return request;
 }
 
@@ -150,18 +142,8 @@ Command EvalCommand() {
       {"--sequence", Flag::Kind::kCount, "N",
        "window length (default: the training's; of DIR 1024 at most)", "", 1, 1 << 30},
       {"--dump-logits", Flag::Kind::kText, "F.safetensors", "write all logits there"},
-      {"--ranks", Flag::Kind::kCount, "N", "processes that share the layers (default: 1)", "", 1,
-       1024},
-      MemoryFlag(),
-      {"--precision",
-       Flag::Kind::kWord,
-       "TYPE",
-       "of the computation (default: f32)",
-       "",
-       0,
-       0,
-       {"f32", "bf16", "f16"}},
   };
+  for (Flag& flag : InferenceFlags()) command.flags.push_back(std::move(flag));
   command.flags[0].required = true;
   command.flags[1].required = true;
   command.outputs = {"table", "json", "yaml"};

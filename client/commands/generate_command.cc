@@ -12,9 +12,8 @@
 #include "client/checkpoint_source.h"
 #include "client/commands/registry.h"
 #include "client/exit_codes.h"
+#include "client/inference_flags.h"
 #include "client/job_loading.h"
-#include "client/machine.h"
-#include "client/memory_flag.h"
 #include "client/prompt.h"
 #include "client/task_runner.h"
 #include "common/status_macros.h"
@@ -83,14 +82,12 @@ absl::StatusOr<StandaloneRequest> PrepareGenerate(const Arguments& arguments,
   ASSIGN_OR_RETURN(*request.mutable_checkpoint_path(), FindCheckpoint(arguments.Text("--from")));
   ASSIGN_OR_RETURN(*tokenizer, LoadTokenizer(arguments, request.checkpoint_path()));
   RETURN_IF_ERROR(SetPrompt(arguments, tokenizer->get(), request));
-  request.set_ranks(arguments.Count("--ranks").value_or(1));
-  request.set_threads_per_rank(ThreadsPerRank(request.ranks()));
   request.set_tokens(arguments.Count("--tokens").value_or(kDefaultTokens));
   request.set_temperature(arguments.Number("--temperature").value_or(kDefaultTemperature));
   request.set_top_k(arguments.Count("--top-k").value_or(0));
   request.set_top_p(arguments.Number("--top-p").value_or(0));
   request.set_seed(arguments.Count("--seed").value_or(1));
-  RETURN_IF_ERROR(SetMemory(arguments, request));
+  RETURN_IF_ERROR(SetInference(arguments, request));
   return request;
 }
 
@@ -174,13 +171,12 @@ Command GenerateCommand() {
   command.name = "generate";
   command.usage =
       "--from CHECKPOINT|DIR --prompt TEXT [--chat [--system TEXT]] [--tokens N] [--temperature T] "
-      "[--top-k K] [--top-p P] [--seed S] [--tokenizer DIR] [--ranks N]";
+      "[--top-k K] [--top-p P] [--seed S] [--tokenizer DIR] [--ranks N] [--precision f32|bf16|f16]";
   command.summary = "Continue a text with a trained model";
   command.flags = {
       {"--from", Flag::Kind::kText, "CHECKPOINT|DIR",
        "a step-N folder, a directory of them, or a Hugging Face directory"},
       {"--prompt", Flag::Kind::kText, "TEXT", "the text to continue"},
-      MemoryFlag(),
       {"--tokens", Flag::Kind::kCount, "N", "tokens to generate (default: 200)", "", 1, 1 << 30},
       {"--temperature", Flag::Kind::kNumber, "T", "0: always the likeliest (default: 0.8)", "", 0,
        1000},
@@ -192,9 +188,8 @@ Command GenerateCommand() {
       {"--system", Flag::Kind::kText, "TEXT", "what a chat begins with"},
       {"--tokenizer", Flag::Kind::kText, "DIR", "of the model (default: the job's, or DIR's)"},
       {"--seed", Flag::Kind::kCount, "S", "of the sampling (default: 1)", "", 0, 9e18},
-      {"--ranks", Flag::Kind::kCount, "N", "processes that share the layers (default: 1)", "", 1,
-       1024},
   };
+  for (Flag& flag : InferenceFlags()) command.flags.push_back(std::move(flag));
   command.flags[0].required = true;
   command.flags[1].required = true;
   command.flags[1].may_be_empty = true;  // then the model begins by itself

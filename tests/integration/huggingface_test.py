@@ -59,13 +59,25 @@ parallel: {parallel}
         for name, tensor in before.items():
             self.assertEqual(after[name], tensor, name)
 
+    def logits(self, source, data, sequence: int, *more) -> tuple[tuple, tuple]:
+        """Of each window, and their shape."""
+        dump = self.folder / "logits.safetensors"
+        self.strata("eval", "--from", source, "--data", data, "--sequence", sequence, "--dump-logits", dump, *more)
+        _, (windows, rows, vocab), content = tensors(dump)["logits"]
+        return struct.unpack(f"<{windows * rows * vocab}f", content), (windows, rows, vocab)
+
+    def generate(self, source, prompt: str, tokens: int, *more) -> bytes:
+        """The likeliest bytes after the prompt, which need not be text."""
+        found = subprocess.run([self.folder / "bin" / "strata", "generate", "--from", source, "--prompt", prompt, "--tokens",
+                                str(tokens), "--temperature", "0", *more], env=self.env, cwd=self.folder,
+                               stdin=subprocess.DEVNULL, capture_output=True, timeout=real_processes.WAIT_SECONDS)
+        self.assertEqual(found.returncode, 0, found.stderr)
+        self.assertEqual(found.stdout[:len(prompt)] + found.stdout[-1:], prompt.encode() + b"\n")
+        return found.stdout[len(prompt):-1]
+
     def check_logits(self, family: str, source, *more, tolerance=1e-4):
         expected = self.expected[family]
-        dump = self.folder / "logits.safetensors"
-        self.strata("eval", "--from", source, "--data", f"models/{family}.bin", "--sequence", expected["sequence"],
-                    "--dump-logits", dump, *more)
-        _, (windows, rows, vocab), content = tensors(dump)["logits"]
-        logits = struct.unpack(f"<{windows * rows * vocab}f", content)
+        logits, (_, rows, vocab) = self.logits(source, f"models/{family}.bin", expected["sequence"], *more)
         every_row, every_token = expected["every"]
         for window, chosen in enumerate(expected["logits"]):
             for i, row in enumerate(chosen):
@@ -78,12 +90,8 @@ parallel: {parallel}
         self.check_logits(family, f"models/{family}", "--precision", "bf16", tolerance=2e-2)
         self.check_logits(family, f"models/{family}", "--precision", "f16", "--ranks", "2", tolerance=4e-3)
         expected = self.expected[family]
-        # Bytes, which need not be text.
-        found = subprocess.run([self.folder / "bin" / "strata", "generate", "--from", f"models/{family}", "--prompt",
-                                expected["prompt"], "--tokens", str(len(expected["text"])), "--temperature", "0"],
-                               env=self.env, cwd=self.folder, stdin=subprocess.DEVNULL, capture_output=True,
-                               timeout=real_processes.WAIT_SECONDS)
-        self.assertEqual(found.stdout, expected["prompt"].encode() + bytes(expected["text"]) + b"\n", found.stderr)
+        found = self.generate(f"models/{family}", expected["prompt"], len(expected["text"]))
+        self.assertEqual(found, bytes(expected["text"]))
         self.strata("export", f"models/{family}", "-o", "again")
         self.assert_same_tensors(family, self.folder / "again")
         self.check_logits(family, "again")
@@ -142,6 +150,20 @@ parallel: {parallel}
                 self.assertNotEqual(one, expected)
                 self.assertAlmostEqual(one, expected, delta=1e-2 * expected)
                 self.assertEqual(loss(source, "--precision", precision, "--ranks", "2"), one)
+
+    def test_text_of_16_bits_is_the_likeliest_by_their_logits_on_one_and_more_ranks(self):
+        self.strata("run", self.job("qwen2", "{data: 2, shard: zero1}"), "--dir", "run")
+        prompt, tokens = "In the beginning", 40
+        text = self.generate("models/qwen2", prompt, tokens, "--precision", "bf16")
+        self.assertNotEqual(text, self.generate("models/qwen2", prompt, tokens))
+        for source, ranks in (("models/qwen2", "2"), ("run/checkpoints", "1")):
+            self.assertEqual(self.generate(source, prompt, tokens, "--precision", "bf16", "--ranks", ranks), text, source)
+        whole = prompt.encode() + text
+        (self.folder / "text.bin").write_bytes(struct.pack(f"<{len(whole)}H", *whole))
+        logits, (_, rows, vocab) = self.logits("models/qwen2", "text.bin", len(whole) - 1, "--precision", "bf16")
+        for row in range(len(prompt) - 1, rows):
+            of_row = logits[row * vocab:(row + 1) * vocab]
+            self.assertGreaterEqual(of_row[whole[row + 1]], max(of_row) - 1e-2 * max(map(abs, of_row)))
 
     def test_a_token_beyond_the_models_vocabulary_is_refused_with_file_and_position(self):
         config = json.loads((self.folder / "models" / "llama" / "config.json").read_text())
