@@ -22,7 +22,8 @@ SIZES = {
     "qwen3": "heads: 6, kv_heads: 2, head_size: 10",
     "gemma2": "heads: 6, kv_heads: 2, head_size: 10, sliding_window: 9, query_scale: 12",
     "gemma3": "heads: 6, kv_heads: 2, head_size: 10, sliding_window: 7",
-    "phi3": "heads: 6, kv_heads: 2, sliding_window: 12",
+    "phi3": "heads: 6, kv_heads: 2, sliding_window: 12, rope: {scaling: {rope_type: longrope, short_factor: [1, 1.2, 1.5], "
+            "long_factor: [1, 2, 4], original_max_position_embeddings: 16}}",
 }
 # The same bits as one rank (the sums' order is the same), or its numbers within TOLERANCE.
 SAME = {"zero3": "data: 2, shard: zero3", "recompute": "recompute: full"}
