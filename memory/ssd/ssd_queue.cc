@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdint>
-#include <cstdlib>
 #include <cstring>
 #include <utility>
 
@@ -58,8 +57,6 @@ SsdQueue::SsdQueue(SsdStore* store, std::unique_ptr<IoBackend> backend)
       backend_(std::move(backend)),
       pieces_(store->requests_at_once()),
       completions_(store->requests_at_once()),
-      rest_(static_cast<std::byte*>(std::aligned_alloc(kSsdBlockBytes, kSsdBlockBytes)),
-            &std::free),
       hash_(XXH3_createState()) {
   for (int piece = 0; piece < static_cast<int>(pieces_.size()); ++piece) free_.push_back(piece);
 }
@@ -95,7 +92,7 @@ absl::Status SsdQueue::Read(SsdClass request_class, int64_t offset, absl::Span<s
         "checkpoint",
         store_->Where(differs->range.offset), differs->range.bytes, found, differs->checksum));
   }
-  std::memcpy(to.data() + memory.whole(), rest_.get(), memory.bytes - memory.whole());
+  std::memcpy(to.data() + memory.whole(), rest_.data(), memory.bytes - memory.whole());
   return absl::OkStatus();
 }
 
@@ -109,8 +106,8 @@ absl::Status SsdQueue::Write(SsdClass request_class, int64_t offset,
   const Stopwatch stopwatch(store_->options_.clock, backend_.get(), store_->write_nanos_,
                             store_->processor_nanos_);
   const int64_t rest = memory.bytes - memory.whole();
-  std::memcpy(rest_.get(), from.data() + memory.whole(), rest);
-  std::memset(rest_.get() + rest, 0, kSsdBlockBytes - rest);
+  std::memcpy(rest_.data(), from.data() + memory.whole(), rest);
+  std::memset(rest_.data() + rest, 0, kSsdBlockBytes - rest);
   Transfer transfer = TransferOf(true, request_class, memory, extents);
   RETURN_IF_ERROR(Move(transfer));
   store_->bytes_written_ += bytes;
@@ -128,14 +125,14 @@ SsdQueue::Transfer SsdQueue::TransferOf(bool write, SsdClass request_class, cons
 }
 
 std::byte* SsdQueue::At(const Memory& memory, int64_t offset) const {
-  return offset >= memory.whole_end() ? rest_.get() : memory.data + (offset - memory.offset);
+  return offset >= memory.whole_end() ? rest_.data() : memory.data + (offset - memory.offset);
 }
 
 void SsdQueue::Clear(const Memory& memory, SsdExtent extent) {
   const int64_t begin = extent.offset - memory.offset;
   const int64_t whole = std::min(extent.bytes, memory.whole() - begin);
   std::memset(memory.data + begin, 0, whole);
-  if (whole < extent.bytes) std::memset(rest_.get(), 0, kSsdBlockBytes);
+  if (whole < extent.bytes) std::memset(rest_.data(), 0, kSsdBlockBytes);
 }
 
 absl::Status SsdQueue::Move(Transfer& transfer) {

@@ -19,6 +19,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "common/clock.h"
+#include "memory/ssd/block_buffer.h"
 #include "memory/ssd/io_backend.h"
 #include "memory/ssd/io_scheduler.h"
 #include "memory/ssd/path_load.h"
@@ -27,8 +28,6 @@
 struct XXH3_state_s;  // of xxhash.h
 
 namespace strata::memory {
-
-inline constexpr int64_t kSsdBlockBytes = 4096;  // direct I/O moves whole blocks to whole addresses
 
 struct SsdPath {
   std::string directory;    // exists
@@ -225,7 +224,7 @@ class SsdQueue {
   std::vector<Piece> pieces_;  // by the id of their request
   std::vector<int> free_;      // of pieces_
   std::vector<IoCompletion> completions_;
-  std::unique_ptr<std::byte, void (*)(void*)> rest_;  // a block
+  BlockBuffer rest_{kSsdBlockBytes};
   std::unique_ptr<XXH3_state_s, HashDeleter> hash_;
 };
 

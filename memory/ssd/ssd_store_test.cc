@@ -9,7 +9,6 @@
 #include <cerrno>
 #include <cmath>
 #include <csignal>
-#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <iostream>
@@ -27,23 +26,18 @@ namespace {
 
 constexpr int64_t kBlock = kSsdBlockBytes;
 
-// Memory at a block's address.
+// Memory that is not as new.
 class Blocks {
  public:
-  explicit Blocks(int64_t bytes)
-      : bytes_(bytes),
-        data_(static_cast<std::byte*>(std::aligned_alloc(kBlock, bytes)), &std::free) {
-    std::memset(data_.get(), 0x55, bytes);
-  }
-  absl::Span<std::byte> all() { return absl::MakeSpan(data_.get(), bytes_); }
+  explicit Blocks(int64_t bytes) : buffer_(bytes) { std::memset(buffer_.data(), 0x55, bytes); }
+  absl::Span<std::byte> all() { return buffer_.bytes(); }
   absl::Span<std::byte> part(int64_t offset, int64_t bytes) { return all().subspan(offset, bytes); }
   void Fill(std::mt19937_64& random) {
     for (std::byte& byte : all()) byte = static_cast<std::byte>(random());
   }
 
  private:
-  int64_t bytes_;
-  std::unique_ptr<std::byte, decltype(&std::free)> data_;
+  BlockBuffer buffer_;
 };
 
 // Small, so that a few blocks have borders of all kinds.

@@ -68,13 +68,11 @@ struct Variant {
   } sums[std::size(kModes)];
 };
 
-using Buffer = std::unique_ptr<std::byte, decltype(&std::free)>;
-
 // What compresses as little as weights do.
-Buffer RandomBuffer(int64_t bytes) {
-  Buffer buffer(static_cast<std::byte*>(std::aligned_alloc(kSsdBlockBytes, bytes)), &std::free);
+BlockBuffer RandomBuffer(int64_t bytes) {
+  BlockBuffer buffer(bytes);
   std::mt19937_64 random(1);
-  auto* words = reinterpret_cast<uint64_t*>(buffer.get());
+  auto* words = reinterpret_cast<uint64_t*>(buffer.data());
   for (int64_t word = 0; word < bytes / 8; ++word) words[word] = random();
   return buffer;
 }
@@ -216,8 +214,8 @@ absl::Status AddStores(const Flags& flags, const Shape& shape,
       };
     };
     variants.push_back({.name = Name(kind), .open = open});
-    RETURN_IF_ERROR(stores.back()->OpenQueue()->Write(
-        SsdClass::kStateWrite, 0, absl::MakeConstSpan(RandomBuffer(bytes).get(), bytes)));
+    RETURN_IF_ERROR(
+        stores.back()->OpenQueue()->Write(SsdClass::kStateWrite, 0, RandomBuffer(bytes).bytes()));
   }
   return absl::OkStatus();
 }
@@ -247,10 +245,10 @@ void Print(const Shape& shape, const std::vector<Variant>& variants) {
 
 absl::Status MeasureShape(const Flags& flags, const Shape& shape, bool first) {
   const int64_t bytes = shape.transfer_bytes();
-  const Buffer read = RandomBuffer(bytes), written = RandomBuffer(bytes);
+  const BlockBuffer read = RandomBuffer(bytes), written = RandomBuffer(bytes);
   ASSIGN_OR_RETURN(const std::unique_ptr<PlainFile> file,
                    PlainFile::Create(flags.directory, 2 * bytes));
-  RETURN_IF_ERROR(file->Move(true, 0, absl::MakeSpan(written.get(), bytes), shape));
+  RETURN_IF_ERROR(file->Move(true, 0, written.bytes(), shape));
   std::vector<std::unique_ptr<SsdStore>> stores;
   std::vector<Variant> variants;
   AddPlain(shape, file.get(), variants);
@@ -266,13 +264,12 @@ absl::Status MeasureShape(const Flags& flags, const Shape& shape, bool first) {
               << rule << std::endl;
   }
   for (Variant& variant : variants) {  // Files' first bytes take longer: they get their places.
-    RETURN_IF_ERROR(variant.open()(true, absl::MakeSpan(written.get(), bytes)));
+    RETURN_IF_ERROR(variant.open()(true, written.bytes()));
   }
   for (int round = 0; round < flags.rounds; ++round) {
     for (const Mode mode : kModes) {
       for (Variant& variant : variants) {
-        RETURN_IF_ERROR(RunCell(variant, mode, flags.seconds, absl::MakeSpan(read.get(), bytes),
-                                absl::MakeSpan(written.get(), bytes)));
+        RETURN_IF_ERROR(RunCell(variant, mode, flags.seconds, read.bytes(), written.bytes()));
       }
     }
   }

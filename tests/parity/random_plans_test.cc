@@ -25,10 +25,9 @@
 #include "collectives/loopback.h"
 #include "common/rng.h"
 #include "common/status_macros.h"
-#include "common/units.h"
 #include "device/thread_pool.h"
 #include "gtest/gtest.h"
-#include "memory/ssd/ssd_store.h"
+#include "memory/ssd/block_buffer.h"
 #include "model/families/families.h"
 #include "model/initialize.h"
 #include "model/optimizer/adamw.h"
@@ -174,33 +173,15 @@ double Comparable(double value) {
   return std::isfinite(value) ? value : std::numeric_limits<double>::infinity();
 }
 
-// Floats of a slot, or what is to become of them, where direct I/O can reach them.
-class Floats {
- public:
-  explicit Floats(int64_t bytes)
-      : bytes_(bytes),
-        data_(static_cast<std::byte*>(std::aligned_alloc(
-                  memory::kSsdBlockBytes, common::RoundUp(bytes, memory::kSsdBlockBytes))),
-              &std::free) {}
-  absl::Span<std::byte> bytes() { return absl::MakeSpan(data_.get(), bytes_); }
-  absl::Span<float> values() {
-    return absl::MakeSpan(reinterpret_cast<float*>(data_.get()), bytes_ / 4);
-  }
-
- private:
-  const int64_t bytes_;
-  const std::unique_ptr<std::byte, decltype(&std::free)> data_;
-};
-
 // Of the rank's part of a set, after one update.
 std::vector<float> FirstMoments(worker::Engine& engine, const program::StateSlots::Set& slots,
                                 int64_t count) {
   std::vector<float> all(static_cast<size_t>(count));
   for (const program::StateSlots::Range& range : slots.ranges) {
-    Floats moments(range.count * 4);
+    const memory::BlockBuffer moments(range.count * 4);
     const absl::Status read = engine.slots().Read(range.slots[0], 0, 1, 0, moments.bytes());
     EXPECT_TRUE(read.ok()) << read;
-    std::copy(moments.values().begin(), moments.values().end(), all.begin() + range.first);
+    std::copy(moments.floats().begin(), moments.floats().end(), all.begin() + range.first);
   }
   return all;
 }
@@ -254,12 +235,12 @@ void RunRank(const Job& job, const program::Decision& decision, program::StagePr
   }
   for (size_t s = 0; s < slots.sets.size(); ++s) {
     const int slot = slots.sets[s].parameters;
-    Floats floats((*engine)->programs().slots[slot].bytes);
+    const memory::BlockBuffer values((*engine)->programs().slots[slot].bytes);
     const int64_t begin = slots.sets[s].parameter_parts > 1
-                              ? mesh.shard(rank) * static_cast<int64_t>(floats.values().size())
+                              ? mesh.shard(rank) * static_cast<int64_t>(values.floats().size())
                               : 0;
-    model::FillInitial((*engine)->programs().sets[s], 1, begin, floats.values(), mesh.tensor(rank));
-    const absl::Status written = (*engine)->slots().Write(slot, 0, 0, 0, floats.bytes());
+    model::FillInitial((*engine)->programs().sets[s], 1, begin, values.floats(), mesh.tensor(rank));
+    const absl::Status written = (*engine)->slots().Write(slot, 0, 0, 0, values.bytes());
     ASSERT_TRUE(written.ok()) << written;
   }
   for (; text.step <= steps; ++text.step) {

@@ -1,7 +1,6 @@
 // Programs with device, host and SSD tiers on a CPU rank, whose device memory is an arena of its
 // own and whose SSD is real files: the same bits as those of a program with one tier.
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <string>
@@ -9,9 +8,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "common/units.h"
 #include "gtest/gtest.h"
-#include "memory/ssd/ssd_store.h"
+#include "memory/ssd/block_buffer.h"
 #include "model/initialize.h"
 #include "model/optimizer/adamw.h"
 #include "program/compose/composer.h"
@@ -71,26 +69,6 @@ int SlotNamed(const program::ProgramSet& set, const std::string& name) {
   return static_cast<int>(slot - set.slots.begin());
 }
 
-// A slot's floats outside the engine, at a block's address.
-class SlotFloats {
- public:
-  explicit SlotFloats(const program::Slot& slot)
-      : bytes_(slot.bytes),
-        data_(static_cast<std::byte*>(std::aligned_alloc(
-                  memory::kSsdBlockBytes, common::RoundUp(slot.bytes, memory::kSsdBlockBytes))),
-              &std::free) {
-    std::memset(data_.get(), 0, bytes_);
-  }
-  absl::Span<std::byte> bytes() { return absl::MakeSpan(data_.get(), bytes_); }
-  absl::Span<float> floats() {
-    return absl::MakeSpan(reinterpret_cast<float*>(data_.get()), bytes_ / 4);
-  }
-
- private:
-  const int64_t bytes_;
-  const std::unique_ptr<std::byte, decltype(&std::free)> data_;
-};
-
 Outcome RunSteps(program::ProgramSet set, int64_t steps = kSteps,
                  const std::vector<int64_t>& overflows = {}) {
   Outcome outcome;
@@ -109,7 +87,8 @@ Outcome RunSteps(program::ProgramSet set, int64_t steps = kSteps,
   FillSmallRope(**engine, SlotNamed(programs, Graph(true, 1).constants[0].name));
   for (const program::ParameterSet& parameters : programs.sets) {
     const int slot = SlotNamed(programs, parameters.name);
-    SlotFloats values(programs.slots[slot]);
+    const memory::BlockBuffer values(programs.slots[slot].bytes);
+    std::memset(values.data(), 0, values.size());
     model::FillInitial(parameters, 1, 0, values.floats());
     const absl::Status status = (*engine)->slots().Write(slot, 0, 0, 0, values.bytes());
     EXPECT_TRUE(status.ok()) << status;
@@ -127,7 +106,7 @@ Outcome RunSteps(program::ProgramSet set, int64_t steps = kSteps,
   EXPECT_TRUE((*engine)->Drain().ok());
   for (const program::ParameterSet& parameters : programs.sets) {
     const int slot = SlotNamed(programs, parameters.name);
-    SlotFloats values(programs.slots[slot]);
+    const memory::BlockBuffer values(programs.slots[slot].bytes);
     const absl::Status status = (*engine)->slots().Read(slot, 0, host.applied, 0, values.bytes());
     EXPECT_TRUE(status.ok()) << status;
     outcome.parameters.emplace_back(values.floats().begin(), values.floats().end());

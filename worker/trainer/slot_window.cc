@@ -5,16 +5,8 @@
 #include <utility>
 
 #include "common/status_macros.h"
-#include "common/units.h"
-#include "memory/ssd/ssd_store.h"
 
 namespace strata::worker {
-
-BlockBuffer MakeBlockBuffer(int64_t bytes) {
-  constexpr int64_t kBlock = memory::kSsdBlockBytes;
-  return {static_cast<std::byte*>(std::aligned_alloc(kBlock, common::RoundUp(bytes, kBlock))),
-          &std::free};
-}
 
 bool IsOnSsd(const Engine& engine, int slot) {
   return engine.programs().slots[slot].tier == program::Tier::kSsd;
@@ -32,9 +24,9 @@ absl::Status FillSlot(
   }
   int64_t most = 0;
   for (const SlotPiece& piece : pieces) most = std::max(most, piece.bytes);
-  const BlockBuffer buffer = MakeBlockBuffer(most);
+  const memory::BlockBuffer buffer(most);
   for (const SlotPiece& piece : pieces) {
-    const absl::Span<std::byte> bytes(buffer.get(), static_cast<size_t>(piece.bytes));
+    const absl::Span<std::byte> bytes(buffer.data(), static_cast<size_t>(piece.bytes));
     std::memset(bytes.data(), 0, bytes.size());
     RETURN_IF_ERROR(fill(piece.offset, bytes));
     RETURN_IF_ERROR(engine.slots().Write(slot, 0, applied, piece.offset, bytes));
@@ -62,7 +54,7 @@ absl::Status SlotSource::Read(int slot, int64_t offset, int64_t bytes, std::byte
     ASSIGN_OR_RETURN(const Copy* const copy, Bring(slot, offset));
     const int64_t skip = offset - copy->piece.offset;
     const int64_t count = std::min(bytes, copy->piece.bytes - skip);
-    std::memcpy(out, copy->data.get() + skip, count);
+    std::memcpy(out, copy->data.data() + skip, count);
     offset += count;
     bytes -= count;
     out += count;
@@ -73,7 +65,7 @@ absl::Status SlotSource::Read(int slot, int64_t offset, int64_t bytes, std::byte
 absl::StatusOr<const std::byte*> SlotSource::Whole(int slot) {
   if (!IsOnSsd(engine_, slot)) return engine_.SlotBytes(slot, 0, applied_).data();
   ASSIGN_OR_RETURN(const Copy* const copy, Bring(slot, 0));
-  return copy->data.get();
+  return copy->data.data();
 }
 
 absl::StatusOr<const SlotSource::Copy*> SlotSource::Bring(int slot, int64_t offset) {
@@ -88,12 +80,9 @@ absl::StatusOr<const SlotSource::Copy*> SlotSource::Bring(int slot, int64_t offs
       [](int64_t at, const SlotPiece& candidate) { return at < candidate.offset; }));
   Copy& copy = copies_[next_++ % copies_.size()];
   copy.slot = -1;
-  if (copy.room < piece->bytes) {
-    copy.data = MakeBlockBuffer(piece->bytes);
-    copy.room = piece->bytes;
-  }
-  RETURN_IF_ERROR(reader_->Read(slot, 0, applied_, piece->offset,
-                                absl::MakeSpan(copy.data.get(), piece->bytes)));
+  if (copy.data.size() < piece->bytes) copy.data = memory::BlockBuffer(piece->bytes);
+  RETURN_IF_ERROR(
+      reader_->Read(slot, 0, applied_, piece->offset, copy.data.bytes().subspan(0, piece->bytes)));
   copy.slot = slot;
   copy.piece = *piece;
   return &copy;

@@ -5,7 +5,6 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <functional>
 #include <memory>
 #include <vector>
@@ -13,13 +12,10 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "memory/ssd/block_buffer.h"
 #include "worker/engine/engine.h"
 
 namespace strata::worker {
-
-// At a block's address.
-using BlockBuffer = std::unique_ptr<std::byte, decltype(&std::free)>;
-BlockBuffer MakeBlockBuffer(int64_t bytes);
 
 bool IsOnSsd(const Engine& engine, int slot);
 
@@ -45,8 +41,7 @@ class SlotSource {
   struct Copy {
     int slot = -1;
     SlotPiece piece;
-    BlockBuffer data{nullptr, &std::free};
-    int64_t room = 0;
+    memory::BlockBuffer data;
   };
   // The copy that has the byte.
   absl::StatusOr<const Copy*> Bring(int slot, int64_t offset);

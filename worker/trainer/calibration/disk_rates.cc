@@ -3,7 +3,6 @@
 #include <atomic>
 #include <barrier>
 #include <cstddef>
-#include <cstdlib>
 #include <memory>
 #include <random>
 #include <thread>
@@ -12,11 +11,13 @@
 #include "absl/types/span.h"
 #include "common/clock.h"
 #include "common/status_macros.h"
+#include "memory/ssd/block_buffer.h"
 #include "memory/ssd/ssd_store.h"
 
 namespace strata::worker {
 namespace {
 
+using memory::BlockBuffer;
 using memory::SsdClass;
 
 constexpr int64_t kRequestBytes = 1 << 20;
@@ -24,14 +25,11 @@ constexpr int64_t kTransferBytes = 128 << 20, kQuickTransferBytes = 8 << 20;
 constexpr int kDepths[] = {1, 8, 32};
 constexpr double kSeconds = 1.5;  // of each rate
 
-using Buffer = std::unique_ptr<std::byte, decltype(&std::free)>;
-
 // What compresses as little as weights do: some disks would be faster than they are.
-Buffer RandomBuffer(int64_t bytes) {
-  Buffer buffer(static_cast<std::byte*>(std::aligned_alloc(memory::kSsdBlockBytes, bytes)),
-                &std::free);
+BlockBuffer RandomBuffer(int64_t bytes) {
+  BlockBuffer buffer(bytes);
   std::mt19937_64 random(1);
-  auto* words = reinterpret_cast<uint64_t*>(buffer.get());
+  auto* words = reinterpret_cast<uint64_t*>(buffer.data());
   for (int64_t word = 0; word < bytes / 8; ++word) words[word] = random();
   return buffer;
 }
@@ -99,7 +97,7 @@ class Transfers {
 absl::StatusOr<v1::DiskProfile> MeasureDisk(const std::string& directory, bool quick) {
   const int64_t bytes = quick ? kQuickTransferBytes : kTransferBytes;
   const double seconds = quick ? 0.01 : kSeconds;
-  const Buffer read = RandomBuffer(bytes), written = RandomBuffer(bytes);
+  const BlockBuffer read = RandomBuffer(bytes), written = RandomBuffer(bytes);
   v1::DiskProfile profile;
   profile.set_directory(directory);
   for (const int depth : kDepths) {
@@ -110,7 +108,7 @@ absl::StatusOr<v1::DiskProfile> MeasureDisk(const std::string& directory, bool q
             {{0, bytes}, {bytes, bytes}}));
     profile.set_backend(Name(store->backend()));
     profile.set_direct(store->direct());
-    Transfers transfers(store.get(), bytes, read.get(), written.get());
+    Transfers transfers(store.get(), bytes, read.data(), written.data());
     RETURN_IF_ERROR(transfers.Prepare());
     v1::DiskRate& rate = *profile.add_rates();
     rate.set_request_bytes(kRequestBytes);
