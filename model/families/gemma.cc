@@ -6,9 +6,11 @@
 namespace strata::model {
 namespace {
 
+constexpr bool kNormsAddOne = true;
+
 // Norms before and behind each section.
 Graph GemmaBlock(const ModelSpec& spec, const ForwardOptions& options, bool window) {
-  Block block(spec, options, window);
+  Block block(spec, options, window, {}, kNormsAddOne);
   block.UseAttention();
   block.UseFeedForward(/*gated=*/true);
   const WeightId w_norm1 = block.UseNorm("input_layernorm");
@@ -31,9 +33,10 @@ Graph GemmaBlock(const ModelSpec& spec, const ForwardOptions& options, bool wind
 }  // namespace
 
 ModelGraph GemmaForward(const ModelSpec& spec, const ForwardOptions& options) {
-  return MakeModel(
-      spec, options,
-      {.block = GemmaBlock, .embedding_scale = std::sqrt(static_cast<double>(spec.hidden))});
+  return MakeModel(spec, options,
+                   {.block = GemmaBlock,
+                    .norms_add_one = kNormsAddOne,
+                    .embedding_scale = std::sqrt(static_cast<double>(spec.hidden))});
 }
 
 }  // namespace strata::model

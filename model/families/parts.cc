@@ -42,14 +42,8 @@ double ResidualStd(const ModelSpec& spec) {
   return spec.initial_std / std::sqrt(2.0 * static_cast<double>(spec.layers));
 }
 
-bool HasPlusOne(const ModelSpec& spec) {
-  return spec.family == Family::kGemma2 || spec.family == Family::kGemma3;
-}
-
 // The weight of a norm that only divides.
-double UnitOf(const ModelSpec& spec) { return HasPlusOne(spec) ? 0 : 1; }
-
-NormOptions NormOf(const ModelSpec& spec) { return {spec.norm_epsilon, HasPlusOne(spec)}; }
+double UnitOf(const NormOptions& norm) { return norm.plus_one ? 0 : 1; }
 
 Function FunctionOf(Activation activation) {
   switch (activation) {
@@ -101,7 +95,8 @@ Graph Embedding(const ModelSpec& spec, const ForwardOptions& options, const Laye
 
 Graph Head(const ModelSpec& spec, const ForwardOptions& options, const Layers& layers) {
   Graph g("head", options.degree, options.type);
-  Weight norm = Vector(layers.names.final_norm + ".weight", spec.hidden, UnitOf(spec));
+  const NormOptions norm_options{spec.norm_epsilon, layers.norms_add_one};
+  Weight norm = Vector(layers.names.final_norm + ".weight", spec.hidden, UnitOf(norm_options));
   norm.set = "norm";
   const WeightId w_norm = g.Use(std::move(norm));
   WeightId w_bias = -1;
@@ -119,7 +114,7 @@ Graph Head(const ModelSpec& spec, const ForwardOptions& options, const Layers& l
   const ValueId targets = g.Given("targets", 1, Layout::kWhole, Role::kTargets);
   const ValueId normed = layers.layer_norm
                              ? LayerNorm(g, x, w_norm, w_bias, spec.norm_epsilon, "normed", "rstd")
-                             : Norm(g, x, w_norm, NormOf(spec), "normed", "rstd");
+                             : Norm(g, x, w_norm, norm_options, "normed", "rstd");
   const ValueId logits = g.logits = Linear(g, normed, w, "logits");
   g.values[logits].streamed = true;
   if (spec.logit_softcap > 0) g.logits = Softcap(g, logits, spec.logit_softcap, "capped");
@@ -129,11 +124,13 @@ Graph Head(const ModelSpec& spec, const ForwardOptions& options, const Layers& l
 
 }  // namespace
 
-Block::Block(const ModelSpec& spec, const ForwardOptions& options, bool window, BlockNames names)
+Block::Block(const ModelSpec& spec, const ForwardOptions& options, bool window, BlockNames names,
+             bool norms_add_one)
     : spec_(spec),
       options_(options),
       window_(window),
       names_(std::move(names)),
+      norm_{spec.norm_epsilon, norms_add_one},
       shared_(options.degree > spec.kv_heads),
       // Of shared heads each rank works with one.
       heads_{spec.heads, shared_ ? options.degree : spec.kv_heads, spec.head_size},
@@ -146,7 +143,7 @@ WeightId Block::UseWhole(const std::string& name, int64_t size, double value) {
 }
 
 WeightId Block::UseNorm(const std::string& name) {
-  return UseWhole(name + ".weight", spec_.hidden, UnitOf(spec_));
+  return UseWhole(name + ".weight", spec_.hidden, UnitOf(norm_));
 }
 
 WeightId Block::UseBias(const std::string& name) {
@@ -209,8 +206,8 @@ void Block::UseOutputBiases() {
 }
 
 void Block::UseHeadNorms() {
-  q_norm_ = UseWhole(names_.q_norm + ".weight", spec_.head_size, UnitOf(spec_));
-  k_norm_ = UseWhole(names_.k_norm + ".weight", spec_.head_size, UnitOf(spec_));
+  q_norm_ = UseWhole(names_.q_norm + ".weight", spec_.head_size, UnitOf(norm_));
+  k_norm_ = UseWhole(names_.k_norm + ".weight", spec_.head_size, UnitOf(norm_));
 }
 
 ValueId Block::Input() {
@@ -219,7 +216,7 @@ ValueId Block::Input() {
 
 ValueId Block::RmsNorm(ValueId x, WeightId weight, const std::string& name,
                        const std::string& statistic) {
-  return Norm(graph_, x, weight, NormOf(spec_), name, statistic);
+  return Norm(graph_, x, weight, norm_, name, statistic);
 }
 
 ValueId Block::LayerNorm(ValueId x, WeightId weight, WeightId bias, const std::string& name,
@@ -246,7 +243,7 @@ ValueId Block::Written(ValueId x, WeightId weight, WeightId bias, const std::str
 ValueId Block::Attention(ValueId x, bool rotary) {
   ValueId qkv = Projected(x);
   if (q_norm_ >= 0) {
-    qkv = HeadNorm(graph_, qkv, q_norm_, k_norm_, heads_, NormOf(spec_), "heads", "heads_rstd");
+    qkv = HeadNorm(graph_, qkv, q_norm_, k_norm_, heads_, norm_, "heads", "heads_rstd");
   }
   const ValueId positions = options_.documents ? GivenPositions(graph_, Role::kPositions) : -1;
   if (rotary) {

@@ -74,7 +74,9 @@ struct ModelNames {
 class Block {
  public:
   // `window`: it has the model's sliding window, and its rotary table where windows have their own.
-  Block(const ModelSpec& spec, const ForwardOptions& options, bool window, BlockNames names = {});
+  // `norms_add_one`: RMS norms multiply by 1 + weight.
+  Block(const ModelSpec& spec, const ForwardOptions& options, bool window, BlockNames names = {},
+        bool norms_add_one = false);
 
   void UseAttention();
   void UseFeedForward(bool gated);
@@ -104,6 +106,7 @@ class Block {
   const ForwardOptions options_;
   const bool window_;
   const BlockNames names_;
+  const NormOptions norm_;
   const bool shared_;  // fewer key heads than tensor ranks
   const Heads heads_;
   Graph graph_;
@@ -118,6 +121,7 @@ struct Layers {
   Graph (*block)(const ModelSpec& spec, const ForwardOptions& options, bool window) = nullptr;
   ModelNames names;
   bool layer_norm = false;     // the last norm is one
+  bool norms_add_one = false;  // the last norm multiplies by 1 + weight
   double embedding_scale = 1;  // of the embedding's rows
 };
 
