@@ -99,6 +99,10 @@ void FillPositions(absl::Span<const program::ContextRun> rows, absl::Span<int32_
 
 }  // namespace
 
+bool IsExtended(const ModelSpec& spec, int64_t sequence) {
+  return spec.rope_scaling.kind == Kind::kLongRope && sequence > spec.rope_scaling.original_context;
+}
+
 RotaryAngles AnglesOf(const ModelSpec& spec, bool local, bool extended) {
   const bool own = local && spec.local_rope_theta > 0;
   const double theta = own ? spec.local_rope_theta : spec.rope_theta;
@@ -122,16 +126,13 @@ void FillConstant(const ModelSpec& spec, const std::string& name,
   }
   const bool local = name == kLocalRopeTable;
   STRATA_CHECK(local || name == kRopeTable);
-  const RotaryAngles plain = AnglesOf(spec, local, false), extended = AnglesOf(spec, local, true);
-  const int64_t original = spec.rope_scaling.original_context;
+  const RotaryAngles angles = AnglesOf(spec, local, IsExtended(spec, sequence));
   auto* const table = reinterpret_cast<float*>(bytes.data());
   const int64_t width = spec.rotated();
   for (const program::ContextRun& run : rows) {
     STRATA_CHECK(static_cast<int64_t>(bytes.size()) >= (run.first + run.count) * width * 4);
     for (int64_t i = 0; i < run.count; ++i) {
-      const int64_t position = run.position + i;
-      const bool beyond = sequence > original || position >= original;
-      FillRow(beyond ? extended : plain, position, table + (run.first + i) * width);
+      FillRow(angles, run.position + i, table + (run.first + i) * width);
     }
   }
 }

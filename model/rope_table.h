@@ -29,13 +29,15 @@ struct RotaryAngles {
   double magnitude = 1;
 };
 
-// `extended`: of longrope, those for sequences longer than the original context.
+// Of longrope: whether a sequence of that length is longer than the original context, so that all
+// of its positions have the long factors. Else false.
+bool IsExtended(const ModelSpec& spec, int64_t sequence);
+
+// `extended`: of longrope, those of extended sequences.
 RotaryAngles AnglesOf(const ModelSpec& spec, bool local, bool extended);
 
 // `bytes` of the constant `name` where `rows` says which positions its rows are of; of
-// kRowPositions they are those of each of a pass's sequences. `sequence` is how long sequences are
-// that are read at once: with longrope, all rows have the long angles where that is more than the
-// original context, else those beyond it, which is what transformers does while it generates.
+// kRowPositions they are those of each of a pass's sequences. `sequence` is how long sequences are.
 void FillConstant(const ModelSpec& spec, const std::string& name,
                   absl::Span<const program::ContextRun> rows, int64_t sequence,
                   absl::Span<std::byte> bytes);

@@ -81,8 +81,7 @@ ModelGradients GradientsOf(const model::ModelSpec& spec, const NamedTensors& wei
     Reference& reference = layers.back()->reference;
     for (const model::ModelConstant& constant : model.constants) {
       const bool local = constant.name == model::kLocalRopeTable;
-      const bool extended = sequence > spec.rope_scaling.original_context;
-      reference.tables.push_back(model::AnglesOf(spec, local, extended));
+      reference.tables.push_back(model::AnglesOf(spec, local, model::IsExtended(spec, sequence)));
     }
     for (size_t w = 0; w < graph.weights.size(); ++w) {
       ForParts(layer, graph.weights[w], [&](const std::string& name, int64_t first, int64_t count) {

@@ -40,13 +40,13 @@ bool Stops(const v1::StandaloneRequest& request, int32_t token) {
          request.stop_tokens().end();
 }
 
-// Logits of the token after the prompt.
-absl::StatusOr<absl::Span<const float>> ReadPrompt(InferenceSession& session,
-                                                   const std::vector<int32_t>& prompt) {
+// Logits of the token after the text.
+absl::StatusOr<absl::Span<const float>> ReadText(InferenceSession& session,
+                                                 const std::vector<int32_t>& text) {
   absl::Span<const float> logits;
   int64_t rows = 0;
-  for (size_t at = 0; at < prompt.size(); at += static_cast<size_t>(rows)) {
-    const auto chunk = absl::MakeConstSpan(prompt).subspan(at, session.chunk());
+  for (size_t at = 0; at < text.size(); at += static_cast<size_t>(rows)) {
+    const auto chunk = absl::MakeConstSpan(text).subspan(at, session.chunk());
     rows = static_cast<int64_t>(chunk.size());
     ASSIGN_OR_RETURN(logits, session.Read(chunk, static_cast<int64_t>(at)));
   }
@@ -87,9 +87,9 @@ absl::Status RunGeneration(const TaskContext& context) {
                           .top_k = request.top_k(),
                           .top_p = request.top_p(),
                           .seed = static_cast<uint64_t>(request.seed())};
-  const std::vector<int32_t> prompt = PromptOf(request);
-  ASSIGN_OR_RETURN(absl::Span<const float> logits, ReadPrompt(*session, prompt));
-  int64_t position = static_cast<int64_t>(prompt.size());  // of the token to choose
+  std::vector<int32_t> text = PromptOf(request);
+  ASSIGN_OR_RETURN(absl::Span<const float> logits, ReadText(*session, text));
+  int64_t position = static_cast<int64_t>(text.size());  // of the token to choose
   for (int64_t made = 0; made < request.tokens(); ++made, ++position) {
     const int32_t token = SampleToken(logits.subspan(0, choices), rule, position);
     // All ranks choose the same; one tells.
@@ -103,7 +103,12 @@ absl::Status RunGeneration(const TaskContext& context) {
                        " tokens: the model's context of ", context_tokens, " is full"));
       break;
     }
-    ASSIGN_OR_RETURN(logits, session->Read(absl::MakeConstSpan(&token, 1), position));
+    text.push_back(token);
+    if (session->GrowTo(position + 1)) {
+      ASSIGN_OR_RETURN(logits, ReadText(*session, text));
+    } else {
+      ASSIGN_OR_RETURN(logits, session->Read(absl::MakeConstSpan(&text.back(), 1), position));
+    }
   }
   return absl::OkStatus();
 }

@@ -11,6 +11,7 @@
 #include "common/status_macros.h"
 #include "kernels/state_format.h"
 #include "model/lora_proto.h"
+#include "model/rope_table.h"
 #include "program/ir/scalars.h"
 #include "worker/engine/binding/number_type.h"
 #include "worker/trainer/base_weights.h"
@@ -81,9 +82,7 @@ absl::StatusOr<std::unique_ptr<InferenceSession>> InferenceSession::Open(const T
                    RankEngine::Create(context, programs.set, session->program_.mesh(), stages,
                                       session->program_.digest, &session->host_));
   Engine& engine = session->rank_engine_->engine();
-  const InferenceProgram& compiled = session->program_;
-  FillConstants(engine, compiled.model, compiled.constants, programs.slots.constants,
-                {{.count = compiled.constant_rows}}, compiled.given_tokens);
+  session->FillTables();
   RankState state;
   for (const int slot : programs.slots.parameters) {
     state.slots.sets.push_back({.parameters = slot});
@@ -100,6 +99,19 @@ absl::StatusOr<std::unique_ptr<InferenceSession>> InferenceSession::Open(const T
   session->rank_engine_->memory().Read(engine, running.mutable_running()->mutable_memory());
   context.control->Send(running);
   return session;
+}
+
+void InferenceSession::FillTables() {
+  FillConstants(rank_engine_->engine(), program_.model, program_.constants, own_.slots.constants,
+                {{.count = program_.constant_rows}}, text_tokens_);
+}
+
+bool InferenceSession::GrowTo(int64_t length) {
+  const bool extended = model::IsExtended(program_.model, text_tokens_);
+  text_tokens_ = std::max(text_tokens_, length);
+  if (model::IsExtended(program_.model, text_tokens_) == extended) return false;
+  FillTables();
+  return true;
 }
 
 absl::StatusOr<absl::Span<const float>> InferenceSession::Read(absl::Span<const int32_t> tokens,

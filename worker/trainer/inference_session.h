@@ -27,6 +27,10 @@ class InferenceSession {
   int64_t chunk() const { return program_.chunk; }
   device::ThreadPool& pool() { return rank_engine_->pool(); }
 
+  // Says that the text is to be `length` tokens long. True: longrope turns all positions of a text
+  // of that length otherwise, so that what has been read must be read again.
+  bool GrowTo(int64_t length);
+
   // Reads tokens that stand at `position` and after; earlier positions have been read, later ones
   // are forgotten. Returns the logits [tokens, vocab], valid until the next call. At most `chunk`
   // tokens, which end within the context.
@@ -49,10 +53,15 @@ class InferenceSession {
   };
 
   InferenceSession(InferenceProgram program, int rank)
-      : program_(std::move(program)), own_(program_.stages[rank]) {}
+      : program_(std::move(program)),
+        own_(program_.stages[rank]),
+        text_tokens_(program_.given_tokens) {}
+
+  void FillTables();  // rotary ones, of the text's length
 
   const InferenceProgram program_;
   const program::DecodePrograms& own_;  // of its stages
+  int64_t text_tokens_;
   Host host_;
   std::unique_ptr<RankEngine> rank_engine_;
   std::vector<float> wide_logits_;  // of a model that computes in fewer bits
