@@ -119,6 +119,9 @@ absl::StatusOr<std::unique_ptr<SafetensorsReader>> SafetensorsReader::Of(
   uint64_t length = 0;
   if (size_bytes < kLengthBytes) return refuse("shorter than 8 bytes");
   RETURN_IF_ERROR(reader->file_->ReadAt(0, kLengthBytes, &length));
+  if (std::memcmp(&length, "version ", kLengthBytes) == 0) {
+    return refuse("a text, as Git LFS leaves it where the file itself was not fetched");
+  }
   if (length > static_cast<uint64_t>(kLargestHeader)) {
     return refuse(
         absl::StrCat("header of ", length, " bytes, at most ", kLargestHeader, " are allowed"));

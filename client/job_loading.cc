@@ -217,12 +217,24 @@ class FileCheck {
   }
 
  private:
+  // Text is the model's bytes only where the model has no tokenizer at all.
+  void CheckReadAsBytes(const std::string& file) {
+    const absl::StatusOr<bool> is_text = NeedsPreparation(file, /*has_tokenizer=*/true);
+    const absl::Status form = checkpoint::CheckTokenizerForm(job_.model().from());
+    if (!is_text.ok() || !*is_text || form.ok()) return;
+    Report("data.tokenizer", std::string(form.message()), "or name another tokenizer");
+  }
+
   // Whether it is a token file already; of others it is looked whether they are there.
   bool CanBeOpened(const std::string& file, const std::string& path) {
     if (file.empty() || problems_.Concerns(path)) return false;
     const absl::StatusOr<bool> needed = NeedsPreparation(file, job_.data().has_tokenizer());
-    if (!needed.ok()) Report(path, std::string(needed.status().message()), "correct the path");
-    return needed.ok() && !*needed;
+    if (!needed.ok()) {
+      Report(path, std::string(needed.status().message()), "correct the path");
+      return false;
+    }
+    if (!job_.data().has_tokenizer() && job_.model().has_from()) CheckReadAsBytes(file);
+    return !*needed;
   }
 
   const JobSpec& job_;

@@ -97,6 +97,8 @@ TEST_F(JobLoading, ModelDirectoriesTellTheModelOrWhatIsWrongWithThem) {
   EXPECT_EQ(job->file.job.model().head_size(), 8);
   EXPECT_EQ(job->file.job.train().sequence(), 64);
   EXPECT_THAT(job->notices, testing::ElementsAre(HasSubstr("has no weights")));
+  Write("the-model/tokenizer.model", "pieces");
+  EXPECT_THAT(told(), ContainsRegex("2:1: data.tokenizer: .*/tokenizer.model: text is read by "));
   Write("the-model/model.safetensors", "no");
   EXPECT_THAT(told(), HasSubstr("no valid safetensors file"));
 }

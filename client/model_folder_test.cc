@@ -3,10 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <filesystem>
 #include <fstream>
 
 #include "checkpoint/huggingface/model_folder.h"
+#include "checkpoint/huggingface/small_models_testing.h"
 
 namespace strata::client {
 namespace {
@@ -14,17 +14,8 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-std::string FolderWith(const std::string& config) {
-  const auto* test = testing::UnitTest::GetInstance()->current_test_info();
-  const std::string folder = testing::TempDir() + "model_folder_" + test->name();
-  std::filesystem::remove_all(folder);
-  std::filesystem::create_directories(folder);
-  std::ofstream(folder + "/config.json") << config;
-  return folder;
-}
-
 TEST(AddWeights, OfAFolderWithoutThemSaysOnlyWhereTheModelIsFrom) {
-  const std::string path = FolderWith(R"({"model_type": "llama"})");
+  const std::string path = checkpoint::ModelFolderWith(R"({"model_type": "llama"})");
   v1::ModelSpec model = checkpoint::OpenModelFolder(path)->model;
   EXPECT_EQ(AddWeights(path, &model), absl::OkStatus());
   EXPECT_EQ(model.from(), path);

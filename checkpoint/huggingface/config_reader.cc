@@ -297,7 +297,9 @@ bool IsModelFolder(const std::string& folder, FileSystem* files) {
 absl::StatusOr<HuggingFaceConfig> ParseConfig(const std::string& text, const std::string& path) {
   Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!json.is_object()) {
-    return absl::InvalidArgumentError(absl::StrCat(path, ": not a JSON object"));
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, json.is_discarded() ? ": not valid JSON" : ": not a JSON object",
+                     " — download the directory again"));
   }
   HuggingFaceConfig result;
   std::vector<std::string> problems;
@@ -321,6 +323,13 @@ absl::StatusOr<HuggingFaceConfig> ParseConfig(const std::string& text, const std
 absl::StatusOr<HuggingFaceConfig> ReadConfig(const std::string& folder, FileSystem* files) {
   const std::string path = absl::StrCat(folder, "/", kConfigName);
   const absl::StatusOr<std::string> text = files->ReadWhole(path, kLargestConfigBytes);
+  if (absl::IsNotFound(text.status())) {
+    const bool adapter = files->Exists(absl::StrCat(folder, "/adapter_config.json"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        path, ": is not there — ",
+        adapter ? "the directory is an adapter's: name its base model, and it with model.adapter"
+                : "name a Hugging Face directory, as save_pretrained writes it"));
+  }
   if (!text.ok()) return absl::InvalidArgumentError(text.status().message());
   return ParseConfig(*text, path);
 }

@@ -206,7 +206,7 @@ TEST(ParseConfig, OfPhi3ReadsLongRope) {
 }
 
 TEST(ParseConfig, OfWhatIsNotSupportedNamesTheKeyAndWhatToDo) {
-  EXPECT_EQ(ErrorOf("[]"), "D/config.json: not a JSON object");
+  EXPECT_EQ(ErrorOf("[]"), "D/config.json: not a JSON object — download the directory again");
   EXPECT_THAT(ErrorOf("{}"), HasSubstr("D/config.json: model_type: missing — name a model of"));
   EXPECT_THAT(ErrorOf(R"({"model_type": "bert"})"), HasSubstr("\"bert\" is not supported"));
   EXPECT_THAT(ErrorOf(R"({"model_type": "mixtral"})"), HasSubstr("mixture of experts"));

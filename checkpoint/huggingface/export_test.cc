@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "checkpoint/huggingface/memory_model.h"
+#include "checkpoint/huggingface/small_models_testing.h"
 #include "checkpoint/huggingface/weights.h"
 #include "checkpoint/testing.h"
 
@@ -17,7 +17,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-ExportRequest RequestOf(const MemoryModel& model, MemorySource* source) {
+ExportRequest RequestOf(const ModelTensors& model, StoredValues* source) {
   ExportRequest request;
   request.tensors = StoredTensorsOf(model.spec, model.tensors);
   request.source = source;
@@ -26,11 +26,11 @@ ExportRequest RequestOf(const MemoryModel& model, MemorySource* source) {
 }
 
 TEST(ExportDirectory, WritesWhatIsReadBackByEveryRange) {
-  for (const MemoryModel& model : {SmallLlama(), SmallGpt2(), SmallPhi3()}) {
+  for (const ModelTensors& model : {SmallLlama(), SmallGpt2(), SmallPhi3()}) {
     for (const DType type : {DType::kF32, DType::kBF16, DType::kF16}) {
       const TemporaryFolder folder;
       const std::string path = folder.path() + "/out";
-      MemorySource source;
+      StoredValues source;
       ExportRequest request = RequestOf(model, &source);
       request.type = type;
       const auto exported = ExportDirectory(request, path);
@@ -49,8 +49,8 @@ TEST(ExportDirectory, WritesWhatIsReadBackByEveryRange) {
 TEST(ExportDirectory, SpreadsLargeModelsOverFilesWithAnIndex) {
   const TemporaryFolder folder;
   const std::string path = folder.path() + "/deep/out";
-  const MemoryModel model = SmallGpt2();
-  MemorySource source;
+  const ModelTensors model = SmallGpt2();
+  StoredValues source;
   ExportRequest request = RequestOf(model, &source);
   request.largest_file_bytes = 600;
   const auto exported = ExportDirectory(request, path);
@@ -67,8 +67,8 @@ TEST(ExportDirectory, SpreadsLargeModelsOverFilesWithAnIndex) {
 TEST(ExportDirectory, OverAFolderThatIsNotEmptyChangesNothing) {
   const TemporaryFolder folder;
   WriteFile(folder.path() + "/mine", "text");
-  const MemoryModel model = SmallLlama();
-  MemorySource source;
+  const ModelTensors model = SmallLlama();
+  StoredValues source;
   const auto exported = ExportDirectory(RequestOf(model, &source), folder.path());
   EXPECT_TRUE(absl::IsAlreadyExists(exported.status()));
   EXPECT_THAT(std::string(exported.status().message()), HasSubstr("is not empty"));
@@ -77,8 +77,8 @@ TEST(ExportDirectory, OverAFolderThatIsNotEmptyChangesNothing) {
 
 TEST(ExportDirectory, AfterAnErrorLeavesNothingBehind) {
   const TemporaryFolder folder;
-  const MemoryModel model = SmallLlama();
-  MemorySource source;
+  const ModelTensors model = SmallLlama();
+  StoredValues source;
   source.missing = model.tensors.back().name;
   const auto exported = ExportDirectory(RequestOf(model, &source), folder.path() + "/out");
   EXPECT_TRUE(absl::IsNotFound(exported.status())) << exported.status();
@@ -87,8 +87,8 @@ TEST(ExportDirectory, AfterAnErrorLeavesNothingBehind) {
 
 TEST(ExportDirectory, OfValuesBeyondTheTypeNamesTheTensor) {
   const TemporaryFolder folder;
-  const MemoryModel model = SmallLlama();
-  MemorySource source;
+  const ModelTensors model = SmallLlama();
+  StoredValues source;
   source.scale = 1e6;
   ExportRequest request = RequestOf(model, &source);
   request.type = DType::kF16;
@@ -102,8 +102,8 @@ TEST(ExportDirectory, CopiesTheTokenizersFiles) {
   WriteFile(folder.path() + "/tokenizer.json", "{\"a\": 1}");
   WriteFile(folder.path() + "/generation_config.json", "{}");
   WriteFile(folder.path() + "/other.bin", "no");
-  const MemoryModel model = SmallLlama();
-  MemorySource source;
+  const ModelTensors model = SmallLlama();
+  StoredValues source;
   ExportRequest request = RequestOf(model, &source);
   request.copies = TokenizerFilesIn(folder.path());
   request.types["lm_head.weight"] = DType::kBF16;

@@ -9,6 +9,19 @@
 #include "model/model_spec_proto.h"
 
 namespace strata::checkpoint {
+namespace {
+
+bool Holds(const std::string& path, const char* name) {
+  return PosixFileSystem()->Exists(absl::StrCat(path, "/", name));
+}
+
+bool HasTokenizer(const std::string& path) {
+  return Holds(path, "tokenizer.json") ||
+         (Holds(path, "vocab.json") && Holds(path, "merges.txt")) ||
+         (Holds(path, "encoder.json") && Holds(path, "vocab.bpe"));
+}
+
+}  // namespace
 
 absl::StatusOr<ModelFolder> OpenModelFolder(const std::string& path) {
   ASSIGN_OR_RETURN(HuggingFaceConfig config, ReadConfig(path));
@@ -20,12 +33,19 @@ absl::StatusOr<ModelFolder> OpenModelFolder(const std::string& path) {
     return absl::InvalidArgumentError(
         absl::StrCat(path, "/", kConfigName, ": ", possible.status().message()));
   }
-  const auto holds = [&](const char* name) {
-    return PosixFileSystem()->Exists(absl::StrCat(path, "/", name));
-  };
-  folder.has_tokenizer = holds("tokenizer.json") || (holds("vocab.json") && holds("merges.txt")) ||
-                         (holds("encoder.json") && holds("vocab.bpe"));
+  folder.has_tokenizer = HasTokenizer(path);
   return folder;
+}
+
+absl::Status CheckTokenizerForm(const std::string& path) {
+  if (HasTokenizer(path)) return absl::OkStatus();
+  for (const char* name : {"tokenizer.model", "spiece.model", "tokenizer_config.json"}) {
+    if (!Holds(path, name)) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        path, "/", name, ": text is read by tokenizer.json, which is not beside it — write it: ",
+        "AutoTokenizer.from_pretrained(\"", path, "\").save_pretrained(\"", path, "\")"));
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<v1::JobSpec> JobOfModelFolder(const std::string& path) {

@@ -20,6 +20,11 @@ struct ModelFolder {
 // problem on a line with the file's path.
 absl::StatusOr<ModelFolder> OpenModelFolder(const std::string& path);
 
+// InvalidArgument where the directory has a tokenizer in forms alone that are not read
+// (SentencePiece), so that what its model reads instead of text is not known. OK: there is one that
+// is read, or none, and tokens are bytes.
+absl::Status CheckTokenizerForm(const std::string& path);
+
 // A job of which the model is all that is known, with the directory's tokenizer where it has one:
 // what generates or is evaluated. Errors of OpenModelFolder.
 absl::StatusOr<v1::JobSpec> JobOfModelFolder(const std::string& path);

@@ -6,19 +6,12 @@
 #include <filesystem>
 #include <fstream>
 
+#include "checkpoint/huggingface/small_models_testing.h"
+
 namespace strata::checkpoint {
 namespace {
 
 using testing::HasSubstr;
-
-std::string ModelFolderWith(const std::string& config) {
-  const auto* test = testing::UnitTest::GetInstance()->current_test_info();
-  const std::string folder = testing::TempDir() + "model_folder_" + test->name();
-  std::filesystem::remove_all(folder);
-  std::filesystem::create_directories(folder);
-  std::ofstream(folder + "/config.json") << config;
-  return folder;
-}
 
 TEST(OpenModelFolder, TellsTheModelAndWhetherThereIsATokenizer) {
   const std::string path =
@@ -36,8 +29,18 @@ TEST(OpenModelFolder, TellsTheModelAndWhetherThereIsATokenizer) {
 }
 
 TEST(OpenModelFolder, OfWhatIsNoModelNamesTheFileAndTheKey) {
-  EXPECT_THAT(std::string(OpenModelFolder("/nowhere").status().message()),
-              HasSubstr("/nowhere/config.json: "));
+  const auto error = [](const std::string& path) {
+    return std::string(OpenModelFolder(path).status().message());
+  };
+  EXPECT_EQ(error("/nowhere"),
+            "/nowhere/config.json: is not there — name a Hugging Face directory, as "
+            "save_pretrained writes it");
+  const std::string torn = ModelFolderWith("{\"model_type\": ");
+  EXPECT_EQ(error(torn), torn + "/config.json: not valid JSON — download the directory again");
+  std::filesystem::remove(torn + "/config.json");
+  std::ofstream(torn + "/adapter_config.json") << "{}";
+  EXPECT_THAT(error(torn),
+              HasSubstr("is an adapter's: name its base model, and it with model.adapter"));
   EXPECT_THAT(
       std::string(OpenModelFolder(ModelFolderWith(R"({"model_type": "bert"})")).status().message()),
       HasSubstr("model_type: \"bert\" is not supported"));
@@ -46,6 +49,16 @@ TEST(OpenModelFolder, OfWhatIsNoModelNamesTheFileAndTheKey) {
                               .status()
                               .message()),
               HasSubstr("config.json: model.kv_heads: 3 does not divide heads"));
+}
+
+TEST(CheckTokenizerForm, RefusesFoldersWhoseTokenizerIsNotRead) {
+  const std::string path = ModelFolderWith("{}");
+  EXPECT_EQ(CheckTokenizerForm(path), absl::OkStatus());
+  std::ofstream(path + "/tokenizer.model") << "pieces";
+  EXPECT_THAT(std::string(CheckTokenizerForm(path).message()),
+              HasSubstr(path + "/tokenizer.model: text is read by tokenizer.json, which is not "));
+  std::ofstream(path + "/tokenizer.json") << "{}";
+  EXPECT_EQ(CheckTokenizerForm(path), absl::OkStatus());
 }
 
 }  // namespace

@@ -32,7 +32,7 @@ absl::StatusOr<WeightsIndex> ReadIndex(const std::string& folder, FileSystem* fi
 
 // The names under which transformers' models have stored a tensor: with or without the base
 // model's prefix, and inside a model that has other parts too.
-std::vector<std::string> NamesOf(const std::string& name) {
+std::vector<std::string> NamesOf(const std::string& name, bool tied) {
   std::vector<std::string> names = {name};
   absl::string_view bare = name;
   if (absl::ConsumePrefix(&bare, "model.")) {
@@ -42,6 +42,10 @@ std::vector<std::string> NamesOf(const std::string& name) {
     names.emplace_back(bare);
   }
   names.push_back(absl::StrCat("language_model.", name));
+  // Of tensors that are one, some files keep the head's name.
+  const bool embedding =
+      absl::EndsWith(name, "embed_tokens.weight") || absl::EndsWith(name, "wte.weight");
+  if (tied && embedding) names.emplace_back("lm_head.weight");
   return names;
 }
 
@@ -112,6 +116,10 @@ absl::Status HuggingFaceWeights::OpenFiles(FileSystem* files) {
     absl::StatusOr<std::unique_ptr<SafetensorsReader>> reader =
         SafetensorsReader::Open(absl::StrCat(folder_, "/", name), files);
     if (absl::IsNotFound(reader.status())) return bad(absl::StrCat(name, " is not there"));
+    if (absl::IsInvalidArgument(reader.status())) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(reader.status().message(), " — download the file again"));
+    }
     RETURN_IF_ERROR(reader.status());
     for (const SafetensorsEntry& entry : (*reader)->entries()) {
       const auto said = index.file_of.find(entry.name);
@@ -132,10 +140,11 @@ absl::Status HuggingFaceWeights::OpenFiles(FileSystem* files) {
   return absl::OkStatus();
 }
 
-std::vector<std::string> HuggingFaceWeights::Match(const std::vector<StoredTensor>& model) {
+std::vector<std::string> HuggingFaceWeights::Match(const std::vector<StoredTensor>& model,
+                                                   bool tied) {
   std::vector<std::string> problems, missing;
   for (const StoredTensor& stored : model) {
-    const std::vector<std::string> names = NamesOf(stored.name);
+    const std::vector<std::string> names = NamesOf(stored.name, tied);
     const auto name = std::find_if(names.begin(), names.end(), [&](const std::string& each) {
       return stored_.count(each) > 0;
     });
@@ -197,7 +206,8 @@ absl::StatusOr<std::unique_ptr<HuggingFaceWeights>> HuggingFaceWeights::Open(
     absl::Span<const LogicalTensorShape> tensors, Named named, FileSystem* files) {
   std::unique_ptr<HuggingFaceWeights> weights(new HuggingFaceWeights(folder));
   RETURN_IF_ERROR(weights->OpenFiles(files));
-  std::vector<std::string> problems = weights->Match(StoredTensorsOf(spec, tensors));
+  std::vector<std::string> problems =
+      weights->Match(StoredTensorsOf(spec, tensors), spec.tied_embeddings);
   if (named == Named::kAll) {
     for (std::string& problem : weights->FindOthers(spec)) problems.push_back(std::move(problem));
   }

@@ -64,7 +64,7 @@ class HuggingFaceWeights final : public TensorSource {
   explicit HuggingFaceWeights(std::string folder) : folder_(std::move(folder)) {}
   absl::Status OpenFiles(FileSystem* files);
   // Each finds what is wrong; Match takes what it uses out of stored_.
-  std::vector<std::string> Match(const std::vector<StoredTensor>& model);
+  std::vector<std::string> Match(const std::vector<StoredTensor>& model, bool tied);
   std::vector<std::string> FindOthers(const model::ModelSpec& spec) const;
   void ChooseType();
 

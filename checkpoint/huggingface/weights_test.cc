@@ -3,11 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "checkpoint/huggingface/memory_model.h"
+#include "checkpoint/huggingface/small_models_testing.h"
 #include "checkpoint/huggingface/weights_index.h"
 #include "checkpoint/testing.h"
 
@@ -37,22 +38,22 @@ void WriteWeights(const std::string& path, const std::vector<StoredTensor>& tens
   ASSERT_TRUE((*writer)->Finish().ok());
 }
 
-std::vector<StoredTensor> Stored(const MemoryModel& model) {
+std::vector<StoredTensor> Stored(const ModelTensors& model) {
   return StoredTensorsOf(model.spec, model.tensors);
 }
 
-absl::Status Open(const std::string& folder, const MemoryModel& model, Named named = Named::kAll) {
+absl::Status Open(const std::string& folder, const ModelTensors& model, Named named = Named::kAll) {
   return HuggingFaceWeights::Open(folder, model.spec, model.tensors, named).status();
 }
 
-std::string ErrorOf(const std::string& folder, const MemoryModel& model) {
+std::string ErrorOf(const std::string& folder, const ModelTensors& model) {
   const absl::Status status = Open(folder, model);
   EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
   return std::string(status.message());
 }
 
 TEST(HuggingFaceWeights, OfOtherPrefixesAndWithBuffersAreTheModels) {
-  const MemoryModel gpt2 = SmallGpt2();
+  const ModelTensors gpt2 = SmallGpt2();
   const TemporaryFolder bare;
   std::vector<StoredTensor> tensors = Stored(gpt2);
   for (StoredTensor& tensor : tensors) tensor.name = tensor.name.substr(12);  // "transformer."
@@ -61,7 +62,7 @@ TEST(HuggingFaceWeights, OfOtherPrefixesAndWithBuffersAreTheModels) {
   WriteWeights(bare.path() + "/model.safetensors", tensors);
   EXPECT_EQ(Open(bare.path(), gpt2), absl::OkStatus());
 
-  const MemoryModel llama = SmallLlama();
+  const ModelTensors llama = SmallLlama();
   for (const char* form : {"old", "new"}) {
     const TemporaryFolder eyes;
     tensors = Stored(llama);
@@ -79,7 +80,7 @@ TEST(HuggingFaceWeights, OfOtherPrefixesAndWithBuffersAreTheModels) {
 }
 
 TEST(HuggingFaceWeights, ThatAreNotTheModelsAreNamedAllAtOnce) {
-  const MemoryModel model = SmallLlama();
+  const ModelTensors model = SmallLlama();
   const TemporaryFolder folder;
   std::vector<StoredTensor> tensors = Stored(model);
   tensors[0].shape = {8, 6};
@@ -93,7 +94,7 @@ TEST(HuggingFaceWeights, ThatAreNotTheModelsAreNamedAllAtOnce) {
 }
 
 TEST(HuggingFaceWeights, OfAStageMayBeSomeOfTheFiles) {
-  MemoryModel model = SmallLlama();
+  ModelTensors model = SmallLlama();
   const TemporaryFolder folder;
   WriteWeights(folder.path() + "/model.safetensors", Stored(model));
   model.tensors.resize(2);
@@ -102,7 +103,7 @@ TEST(HuggingFaceWeights, OfAStageMayBeSomeOfTheFiles) {
 }
 
 TEST(HuggingFaceWeights, OfOtherTypesOrFormsAreRefused) {
-  const MemoryModel model = SmallLlama();
+  const ModelTensors model = SmallLlama();
   const TemporaryFolder folder;
   EXPECT_THAT(ErrorOf(folder.path(), model), HasSubstr("no weights in it"));
   EXPECT_THAT(*WeightFiles(folder.path()), IsEmpty());
@@ -113,6 +114,22 @@ TEST(HuggingFaceWeights, OfOtherTypesOrFormsAreRefused) {
   EXPECT_THAT(ErrorOf(folder.path(), model), HasSubstr("has the type F64 — F32, BF16 and F16"));
   WriteFile(folder.path() + "/model.safetensors", "what is this");
   EXPECT_THAT(ErrorOf(folder.path(), model), HasSubstr("no valid safetensors file"));
+  WriteFile(folder.path() + "/model.safetensors", "version https://git-lfs.github.com/spec/v1\n");
+  EXPECT_THAT(ErrorOf(folder.path(), model), HasSubstr("as Git LFS leaves it"));
+  EXPECT_THAT(ErrorOf(folder.path(), model), HasSubstr(" — download the file again"));
+}
+
+TEST(HuggingFaceWeights, OfTiedEmbeddingsMayHaveTheNameOfTheHead) {
+  ModelTensors model = SmallGpt2();
+  const TemporaryFolder folder;
+  std::vector<StoredTensor> stored = Stored(model);
+  std::find_if(stored.begin(), stored.end(), [](const StoredTensor& tensor) {
+    return tensor.name == "transformer.wte.weight";
+  })->name = "lm_head.weight";
+  WriteWeights(folder.path() + "/model.safetensors", stored);
+  EXPECT_EQ(Open(folder.path(), model), absl::OkStatus());
+  model.spec.tied_embeddings = false;
+  EXPECT_THAT(ErrorOf(folder.path(), model), HasSubstr("missing: transformer.wte.weight"));
 }
 
 // Two files and their index.
@@ -133,7 +150,7 @@ class SpreadWeights {
   }
   std::string Error() const { return ErrorOf(folder.path(), model); }
 
-  const MemoryModel model = SmallLlama();
+  const ModelTensors model = SmallLlama();
   const TemporaryFolder folder;
   WeightsIndex index;
 

@@ -9,6 +9,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "checkpoint/huggingface/model_folder.h"
 #include "client/checkpoint_job.h"
 #include "client/checkpoint_source.h"
 #include "client/commands/registry.h"
@@ -56,6 +57,9 @@ int Finish(const std::string& written, int code, Terminal& terminal) {
 absl::StatusOr<std::string> TokenizerOf(const Arguments& arguments, const std::string& checkpoint) {
   if (arguments.Has("--tokenizer")) return Absolute(arguments.Text("--tokenizer"));
   ASSIGN_OR_RETURN(const v1::JobSpec job, JobOfCheckpoint(checkpoint));
+  if (!job.data().has_tokenizer()) {
+    RETURN_IF_ERROR(checkpoint::CheckTokenizerForm(job.model().from()));
+  }
   return job.data().tokenizer();
 }
 

@@ -8,6 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "checkpoint/huggingface/model_folder.h"
 #include "client/checkpoint_job.h"
 #include "client/checkpoint_source.h"
 #include "client/commands/registry.h"
@@ -37,7 +38,10 @@ absl::StatusOr<std::shared_ptr<const Tokenizer>> LoadTokenizer(const Arguments& 
   const v1::JobSpec job = JobOfCheckpoint(checkpoint).value_or(v1::JobSpec());
   const std::string folder = arguments.Has("--tokenizer") ? Absolute(arguments.Text("--tokenizer"))
                                                           : job.data().tokenizer();
-  if (folder.empty()) return std::shared_ptr<const Tokenizer>();
+  if (folder.empty()) {
+    RETURN_IF_ERROR(checkpoint::CheckTokenizerForm(job.model().from()));
+    return std::shared_ptr<const Tokenizer>();
+  }
   absl::StatusOr<std::shared_ptr<const Tokenizer>> tokenizer = Tokenizer::Load(folder);
   if (!tokenizer.ok()) {
     return absl::InvalidArgumentError(

@@ -1,7 +1,9 @@
-#include "checkpoint/huggingface/memory_model.h"
+#include "checkpoint/huggingface/small_models_testing.h"
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <fstream>
 #include <functional>
 
 #include "absl/strings/str_cat.h"
@@ -26,7 +28,7 @@ model::ModelSpec Sizes(model::Family family) {
 
 }  // namespace
 
-MemoryModel SmallLlama() {
+ModelTensors SmallLlama() {
   const std::string layer = "model.layers.0.";
   return {Sizes(model::Family::kLlama),
           {{"model.embed_tokens.weight", {7, 6}},
@@ -37,18 +39,18 @@ MemoryModel SmallLlama() {
            {"lm_head.weight", {7, 6}}}};
 }
 
-MemoryModel SmallGpt2() {
+ModelTensors SmallGpt2() {
   model::ModelSpec spec = Sizes(model::Family::kGpt2);
   spec.kv_heads = 3;
   spec.tied_embeddings = true;
   const std::string layer = "transformer.h.0.";
-  MemoryModel model{spec,
-                    {{"transformer.wte.weight", {7, 6}},
-                     {"transformer.wpe.weight", {9, 6}},
-                     {layer + "attn.c_proj.weight", {6, 12}},
-                     {layer + "mlp.c_fc.weight", {5, 6}},
-                     {layer + "mlp.c_fc.bias", {5}},
-                     {layer + "ln_1.weight", {6}}}};
+  ModelTensors model{spec,
+                     {{"transformer.wte.weight", {7, 6}},
+                      {"transformer.wpe.weight", {9, 6}},
+                      {layer + "attn.c_proj.weight", {6, 12}},
+                      {layer + "mlp.c_fc.weight", {5, 6}},
+                      {layer + "mlp.c_fc.bias", {5}},
+                      {layer + "ln_1.weight", {6}}}};
   for (const char* part : {"q", "k", "v"}) {
     model.tensors.push_back({absl::StrCat(layer, "attn.c_attn.", part, ".weight"), {12, 6}});
     model.tensors.push_back({absl::StrCat(layer, "attn.c_attn.", part, ".bias"), {12}});
@@ -56,7 +58,7 @@ MemoryModel SmallGpt2() {
   return model;
 }
 
-MemoryModel SmallPhi3() {
+ModelTensors SmallPhi3() {
   const std::string layer = "model.layers.0.";
   return {Sizes(model::Family::kPhi3),
           {{"model.embed_tokens.weight", {7, 6}},
@@ -72,10 +74,10 @@ float StoredValue(const std::string& name, int64_t index) {
   return static_cast<float>((start + index) % 251 - 125) / 32;
 }
 
-absl::Status MemorySource::ReadRegion(const std::string& name, const Region& region, float* out) {
+absl::Status StoredValues::ReadRegion(const std::string& name, const Region& region, float* out) {
   if (name == missing) return absl::NotFoundError(absl::StrCat("no ", name));
   std::vector<int64_t> shape;
-  for (const MemoryModel& model : {SmallLlama(), SmallGpt2(), SmallPhi3()}) {
+  for (const ModelTensors& model : {SmallLlama(), SmallGpt2(), SmallPhi3()}) {
     for (const LogicalTensorShape& tensor : model.tensors) {
       if (tensor.name == name) shape = tensor.shape;
     }
@@ -92,8 +94,17 @@ absl::Status MemorySource::ReadRegion(const std::string& name, const Region& reg
   return absl::OkStatus();
 }
 
-void ExpectSameRanges(const MemoryModel& model, TensorSource& source) {
-  MemorySource expected;
+std::string ModelFolderWith(const std::string& config) {
+  const auto* test = testing::UnitTest::GetInstance()->current_test_info();
+  const std::string folder = testing::TempDir() + "model_folder_" + test->name();
+  std::filesystem::remove_all(folder);
+  std::filesystem::create_directories(folder);
+  std::ofstream(folder + "/config.json") << config;
+  return folder;
+}
+
+void ExpectSameRanges(const ModelTensors& model, TensorSource& source) {
+  StoredValues expected;
   for (const LogicalTensorShape& tensor : model.tensors) {
     const Box whole = WholeBox(tensor.shape);
     std::vector<Region> regions = {{whole, 0, whole.elements()}};

@@ -1,6 +1,6 @@
-// Small models whose tensors are functions of name and index, for this folder's tests.
-#ifndef STRATA_CHECKPOINT_HUGGINGFACE_MEMORY_MODEL_H_
-#define STRATA_CHECKPOINT_HUGGINGFACE_MEMORY_MODEL_H_
+// Small models for tests: some whose tensors are functions of name and index, and directories.
+#ifndef STRATA_CHECKPOINT_HUGGINGFACE_SMALL_MODELS_TESTING_H_
+#define STRATA_CHECKPOINT_HUGGINGFACE_SMALL_MODELS_TESTING_H_
 
 #include <cstdint>
 #include <string>
@@ -12,18 +12,18 @@
 
 namespace strata::checkpoint {
 
-struct MemoryModel {
+struct ModelTensors {
   model::ModelSpec spec;
   std::vector<LogicalTensorShape> tensors;
 };
-MemoryModel SmallLlama();
-MemoryModel SmallGpt2();  // transposed and packed
-MemoryModel SmallPhi3();  // packed
+ModelTensors SmallLlama();
+ModelTensors SmallGpt2();  // transposed and packed
+ModelTensors SmallPhi3();  // packed
 
 // Element `index` of a tensor: exact in each of the three types, different everywhere near.
 float StoredValue(const std::string& name, int64_t index);
 
-class MemorySource final : public TensorSource {
+class StoredValues final : public TensorSource {
  public:
   absl::Status ReadRegion(const std::string& name, const Region& region, float* out) override;
 
@@ -31,9 +31,12 @@ class MemorySource final : public TensorSource {
   float scale = 1;
 };
 
+// A new folder, of the test that runs, with this config.json.
+std::string ModelFolderWith(const std::string& config);
+
 // Reads whole tensors, random ranges and random boxes of them.
-void ExpectSameRanges(const MemoryModel& model, TensorSource& source);
+void ExpectSameRanges(const ModelTensors& model, TensorSource& source);
 
 }  // namespace strata::checkpoint
 
-#endif  // STRATA_CHECKPOINT_HUGGINGFACE_MEMORY_MODEL_H_
+#endif  // STRATA_CHECKPOINT_HUGGINGFACE_SMALL_MODELS_TESTING_H_
