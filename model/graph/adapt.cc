@@ -1,5 +1,7 @@
 // y = base + h · Bᵀ on columns of the base: the way back from a low rank (Hu et al., "LoRA", 2021,
 // §4.1). The way there, h = A · x, is a Linear and a Scale by alpha / rank.
+#include <set>
+
 #include "common/check.h"
 #include "model/graph/node_rule.h"
 #include "model/graph/nodes.h"
@@ -130,6 +132,7 @@ class InputGradientOfAdapt : public NodeRule {
   void Lower(Emitter& e, const Node& node) const override {
     AdapterNode at(e, node, node.out[0], node.in[0]);
     const View dy = e.In(node, 0), dh = e.Out(node, 0);
+    std::set<int64_t> written;  // parts of one module share its columns of h
     for (const Side& side : at.sides()) {
       MatMul(e.builder(),
              {.m = at.rows(),
@@ -137,7 +140,7 @@ class InputGradientOfAdapt : public NodeRule {
               .k = side.columns,
               .lda = at.y_width(),
               .ldc = at.h_width()},
-             at.OfY(dy, side), at.B(side), at.OfH(dh, side), false);
+             at.OfY(dy, side), at.B(side), at.OfH(dh, side), !written.insert(side.first).second);
     }
   }
 };

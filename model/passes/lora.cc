@@ -95,10 +95,10 @@ class AdapterPass {
   }
 
  private:
-  // Adapters of a linear node's weight, with h made.
+  // Adapters of a linear node's weight, with A · x and h, which is alpha / rank times that.
   struct Branch {
     Adapters adapters;
-    ValueId h = -1;
+    ValueId reduced = -1, h = -1;
     int64_t heads = 0;
     const Weight* beside = nullptr;
   };
@@ -137,24 +137,29 @@ class AdapterPass {
   std::vector<Branch> BranchesOf(const Node& node) {
     std::vector<Branch> branches;
     const Weight& weight = from_.weights[node.weight];
-    Branch own{AdaptersOf(weight, layer_, lora_, 0, 0, from_.degree), -1, 0, &weight};
+    Branch own{AdaptersOf(weight, layer_, lora_, 0, 0, from_.degree), -1, -1, 0, &weight};
     if (!own.adapters.modules.empty()) branches.push_back(std::move(own));
     if (node.second >= 0) {
       const Weight& shared = from_.weights[node.second];
       const int64_t heads = node.attributes.kv_heads;
-      Branch behind{AdaptersOf(shared, layer_, lora_, weight.rows(), heads, from_.degree), -1,
+      Branch behind{AdaptersOf(shared, layer_, lora_, weight.rows(), heads, from_.degree), -1, -1,
                     heads, &shared};
       if (!behind.adapters.modules.empty()) branches.push_back(std::move(behind));
     }
     for (size_t i = 0; i < branches.size(); ++i) {
+      Branch& branch = branches[i];
       const std::string number = i == 0 ? "" : absl::StrCat(i + 1);
       const std::string name = from_.values[node.out[0]].name + "_adapter" + number;
-      branches[i].h = Reduce(branches[i], from_.Source(node.in[0]), name);
+      // A packed module has one A, whatever weights its parts are in.
+      const bool same = i > 0 && branch.adapters.modules == branches[0].adapters.modules;
+      branch.reduced =
+          same ? branches[0].reduced : Reduce(branch, from_.Source(node.in[0]), name + "_unscaled");
+      branch.h = Scale(to_, branch.reduced, lora_.alpha / static_cast<double>(lora_.rank), name);
     }
     return branches;
   }
 
-  // alpha / rank · A · x.
+  // A · x.
   ValueId Reduce(const Branch& branch, ValueId x, const std::string& name) {
     const Weight& beside = *branch.beside;
     std::vector<TensorSpec::Part> parts;
@@ -165,8 +170,7 @@ class AdapterPass {
                               1 / std::sqrt(static_cast<double>(beside.columns()))};
     const WeightId a = to_.Use(AdapterWeight(std::move(parts), beside.tensor.name + ".lora_A",
                                              beside.columns(), beside.cut == 1 ? 1 : -1, uniform));
-    const ValueId h = to_.As(Linear(to_, Taken(x), a, name + "_unscaled"), Layout::kRows);
-    return Scale(to_, h, lora_.alpha / static_cast<double>(lora_.rank), name);
+    return to_.As(Linear(to_, Taken(x), a, name), Layout::kRows);
   }
 
   // Adds B · h to what stands for `y`; the last one has its name.

@@ -347,6 +347,17 @@ TEST(AdaptersTest, TensorGroups_GiveOneRanksLossesAndGradients) {
   }
 }
 
+TEST(AdaptersTest, PackedModulesOnMoreRanksThanKeyHeads_HaveOneA) {
+  model::ModelSpec spec = SpecOf(model::Family::kPhi3);
+  spec.kv_heads = 2;
+  const Outcome one = Train(Options(1, {"all-linear"}), spec);
+  for (const bool split : {false, true}) {
+    model::EmitOptions options = Options(4, {"all-linear"});
+    options.split_backward = split;
+    ExpectClose(Train(options, spec), one);
+  }
+}
+
 TEST(AdaptersTest, RecomputeAndSplits_ChangeNoBit) {
   for (const int64_t degree : {1, 2}) {
     const Outcome expected = Train(Options(degree, {"all-linear"}));
