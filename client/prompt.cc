@@ -66,6 +66,7 @@ absl::StatusOr<PromptTokens> EncodePrompt(const data::Tokenizer& tokenizer,
   }
   std::sort(result.stop.begin(), result.stop.end());
   result.stop.erase(std::unique(result.stop.begin(), result.stop.end()), result.stop.end());
+  if (prompt.begun && !prompt.chat) result.tokens = tokenizer.text_start();  // templates have it
   const absl::Status encoded = tokenizer.Encode(text, &result.tokens);
   if (!encoded.ok()) return Refuse("--prompt", encoded);
   if (!result.tokens.empty()) return result;

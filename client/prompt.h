@@ -15,6 +15,8 @@ struct PromptText {
   std::string text;
   bool chat = false;   // the text is a user's turn, which the model answers
   std::string system;  // of a chat; empty: none
+  // It begins as the tokenizer's file begins texts (with BOS, where it has one).
+  bool begun = false;
 };
 
 struct PromptTokens {
@@ -22,8 +24,8 @@ struct PromptTokens {
   std::vector<int32_t> stop;    // what ends the text, ascending
 };
 
-// A plain text as it is, as training reads it (no BOS); an empty one is the end-of-text token,
-// after which a document begins. A chat as the tokenizer's template writes it, with the prompt to
+// A plain text as it is, or `begun`; an empty one is the end-of-text token, after which a document
+// begins. A chat as the tokenizer's template writes it, with the prompt to
 // answer; then the end of a turn stops as well. InvalidArgument: the text is not UTF-8, an empty
 // one is asked for where no token ends texts, there is no usable template, or it refuses this.
 absl::StatusOr<PromptTokens> EncodePrompt(const data::Tokenizer& tokenizer,

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <string>
 
 #include "gmock/gmock.h"
@@ -20,15 +21,19 @@ constexpr char kTemplate[] =
     "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
 
-// A tokenizer with ChatML's tokens, and a template where one is given.
+// A tokenizer with ChatML's tokens, and a template where one is given; texts begin with <|im_end|>.
 std::shared_ptr<const data::Tokenizer> LoadTokenizer(const std::string& chat_template) {
   namespace fs = std::filesystem;
   const char* base = std::getenv("TEST_TMPDIR");
   const fs::path folder =
       fs::path(base != nullptr ? base : "/tmp") / (chat_template.empty() ? "plain" : "chat");
   fs::create_directories(folder);
-  fs::copy_file("data/tokenizer/testdata/qwen2/tokenizer.json", folder / "tokenizer.json",
-                fs::copy_options::overwrite_existing);
+  std::ifstream original("data/tokenizer/testdata/qwen2/tokenizer.json");
+  nlohmann::json json = nlohmann::json::parse(original);
+  json["post_processor"] = nlohmann::json::parse(R"({"type": "TemplateProcessing",
+      "single": [{"SpecialToken": {"id": "<|im_end|>"}}, {"Sequence": {"id": "A"}}],
+      "special_tokens": {"<|im_end|>": {"ids": [702]}}})");
+  std::ofstream(folder / "tokenizer.json") << json;
   if (!chat_template.empty()) std::ofstream(folder / "chat_template.jinja") << chat_template;
   auto tokenizer = data::Tokenizer::Load(folder.string());
   EXPECT_TRUE(tokenizer.ok()) << tokenizer.status();
@@ -41,6 +46,16 @@ TEST(EncodePromptTest, PlainTextIsEncodedAsItIs) {
   ASSERT_TRUE(prompt.ok()) << prompt.status();
   EXPECT_EQ(tokenizer->Decode(prompt->tokens, false), "one two");
   EXPECT_THAT(prompt->stop, Contains(*tokenizer->Find("<|endoftext|>")));
+}
+
+TEST(EncodePromptTest, BegunTextStandsBehindWhatTheTokenizerPutsBeforeTexts) {
+  const auto tokenizer = LoadTokenizer(kTemplate);
+  PromptText text{"one two"};
+  text.begun = true;
+  EXPECT_EQ(tokenizer->Decode(EncodePrompt(*tokenizer, text)->tokens, false), "<|im_end|>one two");
+  text.chat = true;  // what the template writes is all
+  EXPECT_EQ(EncodePrompt(*tokenizer, text)->tokens,
+            EncodePrompt(*tokenizer, {"one two", /*chat=*/true})->tokens);
 }
 
 TEST(EncodePromptTest, EmptyTextBeginsADocument) {

@@ -33,9 +33,7 @@ using data::Tokenizer;
 
 // The model's tokenizer; null: it reads bytes.
 absl::StatusOr<std::shared_ptr<const Tokenizer>> LoadTokenizer(const Arguments& arguments,
-                                                               const std::string& checkpoint) {
-  // Without a job the worker says what is wrong with the checkpoint.
-  const v1::JobSpec job = JobOfCheckpoint(checkpoint).value_or(v1::JobSpec());
+                                                               const v1::JobSpec& job) {
   const std::string folder = arguments.Has("--tokenizer") ? Absolute(arguments.Text("--tokenizer"))
                                                           : job.data().tokenizer();
   if (folder.empty()) {
@@ -58,10 +56,12 @@ absl::StatusOr<std::shared_ptr<const Tokenizer>> LoadTokenizer(const Arguments& 
   return tokenizer;
 }
 
-absl::Status SetPrompt(const Arguments& arguments, const Tokenizer* tokenizer,
+// `published`: the model began as a Hugging Face directory, whose texts begin as its tokenizer's
+// file says; those of models from scratch as their training's.
+absl::Status SetPrompt(const Arguments& arguments, const Tokenizer* tokenizer, bool published,
                        StandaloneRequest& request) {
   const PromptText prompt{arguments.Text("--prompt"), arguments.Has("--chat"),
-                          arguments.Text("--system")};
+                          arguments.Text("--system"), published};
   if (!prompt.chat && !prompt.system.empty()) {
     return absl::InvalidArgumentError("--system: belongs to --chat\n");
   }
@@ -84,8 +84,10 @@ absl::StatusOr<StandaloneRequest> PrepareGenerate(const Arguments& arguments,
   StandaloneRequest request;
   request.set_task(StandaloneRequest::TASK_GENERATE);
   ASSIGN_OR_RETURN(*request.mutable_checkpoint_path(), FindCheckpoint(arguments.Text("--from")));
-  ASSIGN_OR_RETURN(*tokenizer, LoadTokenizer(arguments, request.checkpoint_path()));
-  RETURN_IF_ERROR(SetPrompt(arguments, tokenizer->get(), request));
+  // Without a job the worker says what is wrong with the checkpoint.
+  const v1::JobSpec job = JobOfCheckpoint(request.checkpoint_path()).value_or(v1::JobSpec());
+  ASSIGN_OR_RETURN(*tokenizer, LoadTokenizer(arguments, job));
+  RETURN_IF_ERROR(SetPrompt(arguments, tokenizer->get(), job.model().has_from(), request));
   request.set_tokens(arguments.Count("--tokens").value_or(kDefaultTokens));
   request.set_temperature(arguments.Number("--temperature").value_or(kDefaultTemperature));
   request.set_top_k(arguments.Count("--top-k").value_or(0));

@@ -68,6 +68,7 @@ struct TokenizerParts {
 
   std::string bos_token, eos_token, unk_token, pad_token;
   std::string chat_template;
+  std::vector<int32_t> text_start;
   std::optional<int32_t> end_of_text;
   std::vector<int32_t> end_of_generation;
 

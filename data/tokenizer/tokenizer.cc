@@ -194,6 +194,7 @@ std::optional<int32_t> Tokenizer::end_of_text() const { return parts_->end_of_te
 const std::vector<int32_t>& Tokenizer::end_of_generation() const {
   return parts_->end_of_generation;
 }
+const std::vector<int32_t>& Tokenizer::text_start() const { return parts_->text_start; }
 const std::string& Tokenizer::chat_template() const { return parts_->chat_template; }
 const std::string& Tokenizer::bos_token() const { return parts_->bos_token; }
 const std::string& Tokenizer::eos_token() const { return parts_->eos_token; }

@@ -4,7 +4,8 @@
 // Supported: BPE, over bytes (GPT-2, Llama 3, Qwen) and over characters with byte fallback
 // (Llama 2, Mistral, Gemma), with the normalizers, pre-tokenizers and decoders that such files use.
 // Whatever else a file asks for is refused by its name when it is loaded, never approximated.
-// Truncation, padding and the post-processor (which adds BOS and EOS) of a file are not applied.
+// Truncation, padding and the post-processor (which adds BOS and EOS) of a file are not applied;
+// what it puts before a text can be asked for.
 #ifndef STRATA_DATA_TOKENIZER_TOKENIZER_H_
 #define STRATA_DATA_TOKENIZER_TOKENIZER_H_
 
@@ -71,6 +72,8 @@ class Tokenizer {
   // models end documents with (<|end_of_text|>, <|endoftext|>, <｜end▁of▁sentence｜>, <eos>, </s>);
   // else the first of these, in this order, that the vocabulary has; else eos_token; else none.
   std::optional<int32_t> end_of_text() const;
+  // What the file's post-processor puts before a text (BOS), as its template says; often nothing.
+  const std::vector<int32_t>& text_start() const;
   // What ends generated text, ascending: eos_token_id of generation_config.json (else of
   // config.json), eos_token and end_of_text(). If neither file names any, also the end-of-turn
   // tokens that the vocabulary has: <|im_end|>, <|eot_id|>, <end_of_turn>.

@@ -128,6 +128,37 @@ absl::Status ReadMerges(std::string_view text,
   return absl::OkStatus();
 }
 
+// Appends the ids that a post-processor's template has before a single text.
+absl::Status ReadTextStart(const Json& processor, std::vector<int32_t>* ids) {
+  const absl::StatusOr<std::string> type = TypeOf(processor, "post_processor");
+  RETURN_IF_ERROR(type.status());
+  const auto list = [](const Json& object, const char* key) {
+    const Json* const field = Field(object, key);
+    return field != nullptr && field->is_array() ? *field : Json::array();
+  };
+  if (*type == "Sequence") {
+    for (const Json& each : list(processor, "processors")) {
+      RETURN_IF_ERROR(ReadTextStart(each, ids));
+    }
+  }
+  if (*type != "TemplateProcessing") return absl::OkStatus();
+  const Json special = FieldOrNull(processor, "special_tokens");
+  for (const Json& piece : list(processor, "single")) {
+    const Json* const token = Field(piece, "SpecialToken");
+    if (token == nullptr) return absl::OkStatus();  // the text
+    std::string name;
+    RETURN_IF_ERROR(GetText(*token, "id", &name));
+    const Json found = FieldOrNull(special, name.c_str());
+    for (const Json& id : list(found, "ids")) {
+      if (!id.is_number_unsigned() || id.get<uint64_t>() >= Vocabulary::kMostIds) {
+        return absl::InvalidArgumentError(absl::StrCat("\"", name, "\" has an id that is none"));
+      }
+      ids->push_back(id.get<int32_t>());
+    }
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status ReadTokenizerJson(std::string_view text, TokenizerParts* parts) {
@@ -154,6 +185,9 @@ absl::Status ReadTokenizerJson(std::string_view text, TokenizerParts* parts) {
   ASSIGN_OR_RETURN(parts->pre_tokenizer,
                    PreTokenizer::FromJson(FieldOrNull(root, "pre_tokenizer")));
   ASSIGN_OR_RETURN(parts->decoder, Decoder::FromJson(FieldOrNull(root, "decoder")));
+  if (const Json* const processor = Field(root, "post_processor"); processor != nullptr) {
+    RETURN_IF_ERROR(Within("post_processor", ReadTextStart(*processor, &parts->text_start)));
+  }
   return Assemble(std::move(spec), *std::move(added), parts);
 }
 

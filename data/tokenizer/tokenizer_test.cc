@@ -296,6 +296,25 @@ TEST_F(RolesTest, EndOfGeneration_OfConfigurations_IsAllOfThem) {
               ElementsAre(2, 3, 4));
 }
 
+TEST_F(TokenizerTest, TextStart_OfAPostProcessorsTemplate_IsWhatStandsBeforeTheText) {
+  Json json = Small();
+  EXPECT_THAT(Loaded(json)->text_start(), ElementsAre());
+  const Json one = Json::parse(R"({"type": "TemplateProcessing",
+      "single": [{"SpecialToken": {"id": "ab", "type_id": 0}}, {"Sequence": {"id": "A"}},
+                 {"SpecialToken": {"id": "b", "type_id": 0}}],
+      "special_tokens": {"ab": {"id": "ab", "ids": [2, 0], "tokens": ["ab", "a"]},
+                         "b": {"id": "b", "ids": [1], "tokens": ["b"]}}})");
+  json["post_processor"] = one;
+  EXPECT_THAT(Loaded(json)->text_start(), ElementsAre(2, 0));
+  EXPECT_THAT(Encode(*Loaded(json), "ba"), ElementsAre(1, 0));
+  json["post_processor"] = {{"type", "Sequence"}, {"processors", {{{"type", "ByteLevel"}}, one}}};
+  EXPECT_THAT(Loaded(json)->text_start(), ElementsAre(2, 0));
+  json["post_processor"] = one;
+  json["post_processor"]["special_tokens"]["ab"]["ids"] = {-1};
+  EXPECT_THAT(std::string(Refused(json.dump()).message()),
+              HasSubstr("post_processor: \"ab\" has an id that is none"));
+}
+
 TEST_F(RolesTest, ChatTemplate_InEachPlace_IsFound) {
   EXPECT_EQ(With({}, "{}")->chat_template(), "");
   EXPECT_EQ(With({}, R"({"chat_template": "{{x}}"})")->chat_template(), "{{x}}");
