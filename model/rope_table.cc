@@ -26,7 +26,7 @@ double Llama3(const RopeScaling& scaling, double frequency) {
 struct Ramp {
   double low = 0, high = 0;
 
-  Ramp(const ModelSpec& spec) {
+  explicit Ramp(const ModelSpec& spec) {
     const double size = static_cast<double>(spec.rotated());
     const auto pair = [&](double turns) {
       const double original = static_cast<double>(spec.rope_scaling.original_context);

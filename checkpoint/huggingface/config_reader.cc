@@ -51,7 +51,7 @@ const FamilyDefaults* FamilyOf(const ConfigFields& config) {
   std::vector<std::string> known;
   for (const FamilyDefaults& family : kFamilies) {
     if (type == family.type) return &family;
-    known.push_back(family.type);
+    known.emplace_back(family.type);
   }
   const bool experts = absl::StrContains(type, "moe") || type == "mixtral";
   const std::string what = type.empty()
@@ -310,7 +310,7 @@ absl::StatusOr<HuggingFaceConfig> ParseConfig(const std::string& text, const std
       if (!inner.contains(key) && json.contains(key)) inner[key] = json[key];
     }
     ReadModel(ConfigFields(inner, "text_config.", &problems), &result);
-    result.notices.push_back(
+    result.notices.emplace_back(
         "the part that sees pictures is left out: only the text model is used");
   } else {
     ReadModel(ConfigFields(json, "", &problems), &result);
