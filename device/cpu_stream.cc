@@ -4,6 +4,8 @@
 #include <cstring>
 #include <thread>
 
+#include "common/clock.h"
+
 namespace strata::device {
 
 absl::StatusOr<bool> CpuEvent::Reached() const {
@@ -78,12 +80,13 @@ bool CpuStream::RunHead() {
 
 void CpuStream::Run(const Bytes& copy) const {
   if (copy.bytes == 0) return;
-  const auto begin = std::chrono::steady_clock::now();
+  const common::MonotonicClock clock;
+  const double begin = clock.Now();
   std::memcpy(copy.to, copy.from, copy.bytes);
   if (copy_rate_ == 0) return;
-  const std::chrono::duration<double> least(static_cast<double>(copy.bytes) / copy_rate_);
-  std::this_thread::sleep_until(
-      begin + std::chrono::duration_cast<std::chrono::steady_clock::duration>(least));
+  const double least = static_cast<double>(copy.bytes) / copy_rate_;
+  const std::chrono::duration<double> left(least - (clock.Now() - begin));
+  if (left.count() > 0) std::this_thread::sleep_for(left);
 }
 
 bool CpuStream::CanRunHead() const {

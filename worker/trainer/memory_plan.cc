@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/units.h"
+#include "planner/cost/disk_choice.h"
 
 namespace strata::worker {
 namespace {
@@ -109,6 +110,7 @@ absl::Status CheckLimits(const v1::TrainerTask& task,
 
 absl::StatusOr<memory::SsdOptions> OpenPaths(const v1::TrainerTask& task) {
   memory::SsdOptions options;
+  std::vector<std::string> directories;
   for (const v1::SsdPath& path : MemoryOf(task).ssd()) {
     std::error_code error;
     std::filesystem::create_directories(path.path(), error);
@@ -119,6 +121,13 @@ absl::StatusOr<memory::SsdOptions> OpenPaths(const v1::TrainerTask& task) {
     }
     options.paths.push_back(
         {.directory = path.path(), .limit_bytes = PartOf(path, RanksOnNode(task))});
+    directories.push_back(path.path());
+  }
+  if (directories.empty()) return options;
+  const auto measured = planner::ChooseDiskRate(task.profile(), directories, RanksOnNode(task));
+  if (measured.ok()) {
+    options.request_bytes = measured->request_bytes();
+    options.queue_depth = static_cast<int>(measured->depth());
   }
   return options;
 }

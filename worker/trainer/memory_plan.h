@@ -30,7 +30,8 @@ bool HasTiers(const v1::TrainerTask& task);
 absl::Status CheckLimits(const v1::TrainerTask& task,
                          const std::vector<const program::ProgramSet*>& stages);
 
-// The rank's part of the task's paths, whose directories are made where they are missing.
+// The rank's part of the task's paths, whose directories are made where they are missing. Requests
+// are as the task's profile found them fastest; of disks that were not measured, as usual.
 absl::StatusOr<memory::SsdOptions> OpenPaths(const v1::TrainerTask& task);
 
 }  // namespace strata::worker
