@@ -87,6 +87,38 @@ const Model kModels[] = {
     {"small", 2048, 256, 192, 6, 2, 512, 256},
 };
 
+// Numbers of an optimizer, by its job's `optimizer: {master, state}`.
+struct UpdateNumbers {
+  std::string name;
+  NumberType weights;
+  MasterFormat master;
+  MomentFormat moments[kMostMoments];
+};
+
+const UpdateNumbers kUpdates[] = {
+    {"f32/f32", NumberType::kF32, MasterFormat::kNone, {MomentFormat::kF32, MomentFormat::kF32}},
+    {"f32/8bit",
+     NumberType::kF32,
+     MasterFormat::kNone,
+     {MomentFormat::kSigned8, MomentFormat::kUnsigned8}},
+    {"bf16_f32/f32",
+     NumberType::kBF16,
+     MasterFormat::kF32,
+     {MomentFormat::kF32, MomentFormat::kF32}},
+    {"bf16_split/f32",
+     NumberType::kBF16,
+     MasterFormat::kRemainder,
+     {MomentFormat::kF32, MomentFormat::kF32}},
+    {"bf16_split/bf16",
+     NumberType::kBF16,
+     MasterFormat::kRemainder,
+     {MomentFormat::kBF16, MomentFormat::kBF16}},
+    {"bf16_split/8bit",
+     NumberType::kBF16,
+     MasterFormat::kRemainder,
+     {MomentFormat::kSigned8, MomentFormat::kUnsigned8}},
+};
+
 // Aligned floats that live as long as the benchmark of one kernel.
 class Buffers {
  public:
@@ -387,8 +419,46 @@ class Bench {
       AdamW(context_, kCount, params, a, b, m, v, b, m, v);
       ++params.step;
     });
+    for (const UpdateNumbers& of : kUpdates) MeasureMixedAdamW(of, kCount);
     Measure("flat/init_normal", 0, kBytes / 16,
             [&] { InitNormal(context_, 1, 0.02f, 0, kCount / 16, a); });
+  }
+
+  // What the host's optimizer does with each kind of numbers; bytes are those read and written.
+  void MeasureMixedAdamW(const UpdateNumbers& of, int64_t count) {
+    Buffers buffers;
+    NumbersOfUpdate numbers;
+    const auto bytes_of = [&](NumberType type) {
+      return count * (type == NumberType::kF32 ? 4 : 2);
+    };
+    const auto take = [&](int64_t bytes) {
+      return reinterpret_cast<std::byte*>(buffers.Get(bytes / 4));
+    };
+    numbers.gradient_type = of.weights;
+    numbers.gradient = take(bytes_of(of.weights));
+    numbers.weights = {of.weights, of.master, take(bytes_of(of.weights))};
+    double bytes = 2.0 * static_cast<double>(bytes_of(of.weights));
+    if (of.master == MasterFormat::kRemainder) bytes += static_cast<double>(count * 2);
+    if (of.master != MasterFormat::kNone) {
+      const int64_t master = count * (of.master == MasterFormat::kF32 ? 4 : 2);
+      numbers.weights.master = take(master);
+      bytes += 2.0 * static_cast<double>(master);
+    } else {
+      bytes += static_cast<double>(bytes_of(of.weights));
+    }
+    numbers.next_weights = numbers.weights;
+    for (int m = 0; m < kMostMoments; ++m) {
+      const int64_t moment = MomentBytes(of.moments[m], count);
+      numbers.moments[m] = {of.moments[m], take(moment), count};
+      bytes += 2.0 * static_cast<double>(moment);
+    }
+    numbers.next_moments = numbers.moments;
+    AdamWParams params = {.learning_rate = 1e-3, .weight_decay = 0.1};
+    Measure(absl::StrCat("flat/mixed_adamw/", of.name), 15.0 * static_cast<double>(count), bytes,
+            [&] {
+              MixedAdamW(context_, 0, count, params, numbers);
+              ++params.step;
+            });
   }
 
   const Options options_;

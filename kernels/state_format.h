@@ -53,6 +53,8 @@ constexpr int64_t MomentBytes(MomentFormat format, int64_t count) {
 // The entries of a block format's table, ascending; a code is an index.
 const std::array<float, 256>& MomentTable(MomentFormat format);
 
+// Where they lie in f32; null: they are in another format.
+float* MomentsInF32(const Moments& moments);
 // [begin, begin + size): in block formats whole blocks.
 void ReadMoments(const Moments& moments, int64_t begin, int64_t size, float* out);
 void WriteMoments(const Moments& moments, int64_t begin, int64_t size, const float* values);
@@ -74,6 +76,8 @@ struct Weights {
   std::byte* master = nullptr;  // kNone: null
 };
 
+// Where the masters lie in f32, which are the weights where there are none; null: they do not.
+float* MasterInF32(const Weights& weights);
 // The f32 values: of the master where there is one.
 void ReadMaster(const Weights& weights, int64_t begin, int64_t size, float* out);
 // Writes both.

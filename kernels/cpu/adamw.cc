@@ -78,14 +78,14 @@ void MixedAdamW(const Context& context, int64_t begin, int64_t end, const AdamWP
   const Rule rule(params);
   UpdateInBlocks<2>(
       context, numbers, begin, end,
-      [&](int64_t size, const float* gradient, float* weights, float* first, float* second) {
+      [&](int64_t size, const float* gradient, const UpdateBlock& now, const UpdateBlock& next) {
         simd::ForEachVec(size, [&](int64_t i, auto lanes) {
-          Vec m = lanes.Load(first + i), v = lanes.Load(second + i);
-          Vec p = lanes.Load(weights + i);
+          Vec m = lanes.Load(now.moments[0] + i), v = lanes.Load(now.moments[1] + i);
+          Vec p = lanes.Load(now.weights + i);
           rule(lanes.Load(gradient + i), p, m, v);
-          lanes.Store(weights + i, p);
-          lanes.Store(first + i, m);
-          lanes.Store(second + i, v);
+          lanes.Store(next.weights + i, p);
+          lanes.Store(next.moments[0] + i, m);
+          lanes.Store(next.moments[1] + i, v);
         });
       });
 }

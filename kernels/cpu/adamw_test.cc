@@ -127,6 +127,71 @@ TEST(MixedAdamW, InF32HasTheBitsOfThePlainUpdate) {
   });
 }
 
+// What an update reads and writes, in one place or in two.
+struct TwoVersions {
+  TwoVersions(int64_t count, NumberType type, MasterFormat master,
+              const std::vector<MomentFormat>& moments, const Floats& start)
+      : now(count, type, master, moments), next(count, type, master, moments) {
+    now.SetWeights(start);
+    now.numbers().gradient_type = type;
+    now.SetGradient(testing::Random(count, 19));  // of 16 bits: twice as many, and of any size
+    for (int m = 0; m < kMostMoments; ++m) {
+      Floats values = testing::Random(count, 20 + m);
+      for (float& value : values) value = m == 0 ? value : value * value;
+      WriteMoments(now.numbers().moments[m], 0, count, values.data());
+    }
+  }
+  void UseBoth() {
+    now.numbers().next_weights = next.numbers().weights;
+    now.numbers().next_moments = next.numbers().moments;
+  }
+  OwnNumbers now, next;
+};
+
+TEST(MixedAdamW, IsTheUpdateInF32OfNumbersThatWereReadAndAreWrittenAsAWhole) {
+  using enum MomentFormat;
+  const int64_t count = 5 * kMomentBlock;
+  const AdamWParams params = {
+      .learning_rate = 1e-2, .weight_decay = 0.1, .step = 3, .grad_factor = 0.7};
+  const Floats start = testing::Random(count, 1);
+  device::ThreadPool pool(2);
+  const Context context{&pool};
+  for (const auto& [type, master] : {std::pair{NumberType::kF32, MasterFormat::kNone},
+                                     {NumberType::kBF16, MasterFormat::kF32},
+                                     {NumberType::kBF16, MasterFormat::kRemainder},
+                                     {NumberType::kF16, MasterFormat::kF32}}) {
+    for (const auto& [m, v] : {std::pair{kF32, kF32}, {kBF16, kBF16}, {kSigned8, kUnsigned8}}) {
+      const std::vector<MomentFormat> formats = {m, v};
+      TwoVersions once(count, type, master, formats, start);
+      TwoVersions apart(count, type, master, formats, start);
+      OwnNumbers expected(count, type, master, formats);
+      Floats param = once.now.Masters(), first = once.now.Moment(0), second = once.now.Moment(1);
+      Floats gradient(count);
+      const NumbersOfUpdate& numbers = once.now.numbers();
+      ReadNumbers(type, numbers.gradient, 0, count, gradient.data());
+      AdamW(context, count, params, gradient.data(), param.data(), first.data(), second.data(),
+            param.data(), first.data(), second.data());
+      expected.SetWeights(param);
+      WriteMoments(expected.numbers().moments[0], 0, count, first.data());
+      WriteMoments(expected.numbers().moments[1], 0, count, second.data());
+
+      MixedAdamW(context, 0, count, params, numbers);
+      apart.UseBoth();
+      MixedAdamW(context, 0, 2 * kMomentBlock, params, apart.now.numbers());
+      MixedAdamW(context, 2 * kMomentBlock, count, params, apart.now.numbers());
+      for (const OwnNumbers* own : {&once.now, &apart.next}) {
+        EXPECT_TRUE(testing::SameBits(own->Masters(), expected.Masters()));
+        EXPECT_TRUE(testing::SameBits(own->Weights(), expected.Weights()));
+        for (const int i : {0, 1}) {
+          EXPECT_TRUE(testing::SameBits(own->Moment(i), expected.Moment(i)));
+        }
+      }
+      EXPECT_TRUE(testing::SameBits(
+          apart.now.Masters(), TwoVersions(count, type, master, formats, start).now.Masters()));
+    }
+  }
+}
+
 TEST(MixedAdamW, MastersInF32AndSplitHaveTheSameBitsForHundredsOfSteps) {
   const int64_t count = 5 * kMomentBlock;
   device::ThreadPool pool(2);

@@ -10,22 +10,50 @@
 
 namespace strata::kernels {
 
-// `rule(size, gradient, weights, moment 0, moment 1)` makes version s + 1 of f32 numbers in place;
+// What a rule reads or writes of a block: f32 numbers.
+struct UpdateBlock {
+  float* weights = nullptr;
+  float* moments[kMostMoments] = {};
+};
+
+// `rule(size, gradient, now, next)` makes version s + 1 from version s, possibly in its place;
 // called for blocks of [begin, end), which begin at multiples of kMomentBlock from `begin` on.
+// What is f32 in memory is worked on there; everything else passes through the first-level cache.
 template <int kMoments, typename Rule>
 void UpdateInBlocks(const Context& context, const NumbersOfUpdate& numbers, int64_t begin,
                     int64_t end, const Rule& rule) {
   static_assert(kElementsPerTask % kMomentBlock == 0);
+  const auto* const gradients = numbers.gradient_type == NumberType::kF32
+                                    ? reinterpret_cast<const float*>(numbers.gradient)
+                                    : nullptr;
+  float* const masters = MasterInF32(numbers.weights);
+  float* const next_masters = MasterInF32(numbers.next_weights);
   ForBlocks(context, end - begin, kElementsPerTask, [&](int64_t task_begin, int64_t task_end) {
     float gradient[kMomentBlock], weights[kMomentBlock], moments[kMostMoments][kMomentBlock];
     for (int64_t at = begin + task_begin; at < begin + task_end; at += kMomentBlock) {
       const int64_t size = std::min(kMomentBlock, begin + task_end - at);
-      ReadNumbers(numbers.gradient_type, numbers.gradient, at, size, gradient);
-      ReadMaster(numbers.weights, at, size, weights);
-      for (int m = 0; m < kMoments; ++m) ReadMoments(numbers.moments[m], at, size, moments[m]);
-      rule(size, gradient, weights, moments[0], moments[1]);
-      WriteMaster(numbers.next_weights, at, size, weights);
+      const auto place = [at](float* in_f32, float* buffer) {
+        return in_f32 == nullptr ? buffer : in_f32 + at;
+      };
+      UpdateBlock now{.weights = place(masters, weights)};
+      UpdateBlock next{.weights = place(next_masters, weights)};
+      if (gradients == nullptr) {
+        ReadNumbers(numbers.gradient_type, numbers.gradient, at, size, gradient);
+      }
+      if (now.weights == weights) ReadMaster(numbers.weights, at, size, weights);
       for (int m = 0; m < kMoments; ++m) {
+        now.moments[m] = place(MomentsInF32(numbers.moments[m]), moments[m]);
+        next.moments[m] = place(MomentsInF32(numbers.next_moments[m]), moments[m]);
+        if (now.moments[m] == moments[m]) ReadMoments(numbers.moments[m], at, size, moments[m]);
+      }
+      rule(size, gradients == nullptr ? gradient : gradients + at, now, next);
+      if (next.weights == weights) {
+        WriteMaster(numbers.next_weights, at, size, weights);
+      } else if (numbers.next_weights.master_format != MasterFormat::kNone) {
+        WriteWeights(numbers.next_weights, at, size, next.weights);
+      }
+      for (int m = 0; m < kMoments; ++m) {
+        if (next.moments[m] != moments[m]) continue;
         WriteMoments(numbers.next_moments[m], at, size, moments[m]);
       }
     }

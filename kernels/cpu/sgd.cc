@@ -14,14 +14,14 @@ void Sgd(const Context& context, int64_t begin, int64_t end, const SgdParams& pa
   const Vec decay = set(params.weight_decay), factor = set(params.grad_factor);
   UpdateInBlocks<1>(
       context, numbers, begin, end,
-      [&](int64_t size, const float* gradient, float* weights, float* buffer, float*) {
+      [&](int64_t size, const float* gradient, const UpdateBlock& now, const UpdateBlock& next) {
         simd::ForEachVec(size, [&](int64_t i, auto lanes) {
-          const Vec w = lanes.Load(weights + i);
+          const Vec w = lanes.Load(now.weights + i);
           Vec g = _mm256_mul_ps(lanes.Load(gradient + i), factor);
           g = _mm256_fmadd_ps(decay, w, g);
-          const Vec b = _mm256_fmadd_ps(momentum, lanes.Load(buffer + i), g);
-          lanes.Store(buffer + i, b);
-          lanes.Store(weights + i, _mm256_fnmadd_ps(rate, b, w));
+          const Vec b = _mm256_fmadd_ps(momentum, lanes.Load(now.moments[0] + i), g);
+          lanes.Store(next.moments[0] + i, b);
+          lanes.Store(next.weights + i, _mm256_fnmadd_ps(rate, b, w));
         });
       });
 }

@@ -73,15 +73,16 @@ struct Codes {
   __m256i Of(Vec value) const {
     const Vec sign = _mm256_and_ps(value, simd::Set(-0.0F));
     const Vec distance = _mm256_min_ps(_mm256_andnot_ps(simd::Set(-0.0F), value), simd::Set(1));
-    Vec of_slope = simd::Set(slope[0]), of_offset = simd::Set(offset[0]);
-    Vec of_base = simd::Set(base[0]), of_last = simd::Set(last[0]);
+    __m256i decade = _mm256_setzero_si256();
     for (int d = 1; d < kDecades; ++d) {
-      const Vec here = _mm256_cmp_ps(distance, simd::Set(above[d]), _CMP_GT_OQ);
-      of_slope = _mm256_blendv_ps(of_slope, simd::Set(slope[d]), here);
-      of_offset = _mm256_blendv_ps(of_offset, simd::Set(offset[d]), here);
-      of_base = _mm256_blendv_ps(of_base, simd::Set(base[d]), here);
-      of_last = _mm256_blendv_ps(of_last, simd::Set(last[d]), here);
+      const Vec beyond = _mm256_cmp_ps(distance, simd::Set(above[d]), _CMP_GT_OQ);
+      decade = _mm256_sub_epi32(decade, _mm256_castps_si256(beyond));
     }
+    const auto of_decade = [decade](const float* by_decade) {
+      return _mm256_permutevar8x32_ps(_mm256_load_ps(by_decade), decade);
+    };
+    const Vec of_slope = of_decade(slope), of_offset = of_decade(offset);
+    const Vec of_base = of_decade(base), of_last = of_decade(last);
     Vec inside = _mm256_floor_ps(_mm256_fmadd_ps(distance, of_slope, of_offset));
     inside = _mm256_min_ps(_mm256_max_ps(inside, simd::Zero()), of_last);
     Vec level = _mm256_add_ps(of_base, inside);
@@ -95,7 +96,9 @@ struct Codes {
   }
 
   int zero;  // the code of 0; as many levels lie below it
-  float above[kDecades], base[kDecades], last[kDecades], slope[kDecades], offset[kDecades];
+  // By decade, which is a lane.
+  alignas(32) float above[simd::kLanes] = {}, base[simd::kLanes] = {}, last[simd::kLanes] = {};
+  alignas(32) float slope[simd::kLanes] = {}, offset[simd::kLanes] = {};
   float one_above = 0, most = 0;
   std::array<float, 256> table{};
 };
@@ -133,6 +136,34 @@ void WriteBlock(const Codes& codes, const float* values, uint8_t* to, float* sca
   }
 }
 
+// Eight at a time, the last few alone: `vec(i)`, `one(i)`.
+template <typename Vector, typename Single>
+[[gnu::always_inline]] inline void ForEach(int64_t size, Vector vec, Single one) {
+  int64_t i = 0;
+  for (; i + simd::kLanes <= size; i += simd::kLanes) vec(i);
+  for (; i < size; ++i) one(i);
+}
+
+Vec LoadVec(const float* from) { return _mm256_loadu_ps(from); }
+__m256i LoadWords(const void* from) {  // eight of 16 bits
+  return _mm256_cvtepu16_epi32(_mm_loadu_si128(static_cast<const __m128i*>(from)));
+}
+// The lower halves of eight.
+void StoreWords(void* to, __m256i words) {
+  const __m128i narrow =
+      _mm_packus_epi32(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1));
+  _mm_storeu_si128(static_cast<__m128i*>(to), narrow);
+}
+
+// RoundAwayToBFloat16 of eight.
+__m256i RoundAway(Vec values) {
+  const __m256i bits = _mm256_castps_si256(values);
+  const __m256i quiet = _mm256_or_si256(bits, _mm256_set1_epi32(0x400000));
+  const __m256i nan = _mm256_castps_si256(_mm256_cmp_ps(values, values, _CMP_UNORD_Q));
+  const __m256i rounded = _mm256_add_epi32(bits, _mm256_set1_epi32(0x8000));
+  return _mm256_srli_epi32(_mm256_blendv_epi8(rounded, quiet, nan), 16);
+}
+
 bool IsNan(uint32_t bits) { return (bits & 0x7fffffff) > 0x7f800000; }
 
 }  // namespace
@@ -158,6 +189,17 @@ Float16 RoundAwayToFloat16(float value) {
 
 const std::array<float, 256>& MomentTable(MomentFormat format) { return CodesOf(format).table; }
 
+float* MasterInF32(const Weights& weights) {
+  if (weights.master_format == MasterFormat::kF32) return As<float>(weights.master);
+  const bool plain =
+      weights.master_format == MasterFormat::kNone && weights.type == NumberType::kF32;
+  return plain ? As<float>(weights.weights) : nullptr;
+}
+
+float* MomentsInF32(const Moments& moments) {
+  return moments.format == MomentFormat::kF32 ? As<float>(moments.data) : nullptr;
+}
+
 void ReadMoments(const Moments& moments, int64_t begin, int64_t size, float* out) {
   switch (moments.format) {
     case MomentFormat::kF32:
@@ -168,10 +210,14 @@ void ReadMoments(const Moments& moments, int64_t begin, int64_t size, float* out
     case MomentFormat::kUnsigned8:
       break;
   }
-  const std::array<float, 256>& table = MomentTable(moments.format);
+  const float* const table = MomentTable(moments.format).data();
   const auto* const codes = As<uint8_t>(moments.data) + begin;
   const auto* const scales = As<float>(moments.data + moments.count) + begin / kMomentBlock;
-  for (int64_t i = 0; i < size; ++i) out[i] = table[codes[i]] * scales[i / kMomentBlock];
+  for (int64_t first = 0; first < size; first += kMomentBlock) {
+    const float scale = scales[first / kMomentBlock];
+    const int64_t end = std::min(size, first + kMomentBlock);
+    for (int64_t i = first; i < end; ++i) out[i] = table[codes[i]] * scale;
+  }
 }
 
 void WriteMoments(const Moments& moments, int64_t begin, int64_t size, const float* values) {
@@ -181,8 +227,8 @@ void WriteMoments(const Moments& moments, int64_t begin, int64_t size, const flo
       return;
     case MomentFormat::kBF16: {
       auto* const to = As<BFloat16>(moments.data) + begin;
-#pragma GCC ivdep
-      for (int64_t i = 0; i < size; ++i) to[i] = FromFloat<BFloat16>(values[i]);
+      simd::ForEachVec(size,
+                       [=](int64_t i, auto lanes) { lanes.Store(to + i, lanes.Load(values + i)); });
       return;
     }
     case MomentFormat::kSigned8:
@@ -208,11 +254,18 @@ void ReadMaster(const Weights& weights, int64_t begin, int64_t size, float* out)
   }
   const auto* const upper = As<uint16_t>(weights.weights) + begin;
   const auto* const rest = As<int16_t>(weights.master) + begin;
-#pragma GCC ivdep
-  for (int64_t i = 0; i < size; ++i) {
-    const uint32_t bits = (uint32_t{upper[i]} << 16) + static_cast<uint32_t>(int32_t{rest[i]});
-    out[i] = std::bit_cast<float>(bits);
-  }
+  ForEach(
+      size,
+      [=](int64_t i) {
+        const __m256i high = _mm256_slli_epi32(LoadWords(upper + i), 16);
+        const __m128i low = _mm_loadu_si128(reinterpret_cast<const __m128i*>(rest + i));
+        const __m256i bits = _mm256_add_epi32(high, _mm256_cvtepi16_epi32(low));
+        _mm256_storeu_ps(out + i, _mm256_castsi256_ps(bits));
+      },
+      [=](int64_t i) {
+        const uint32_t bits = (uint32_t{upper[i]} << 16) + static_cast<uint32_t>(int32_t{rest[i]});
+        out[i] = std::bit_cast<float>(bits);
+      });
 }
 
 void WriteMaster(const Weights& weights, int64_t begin, int64_t size, const float* values) {
@@ -227,8 +280,9 @@ void WriteWeights(const Weights& weights, int64_t begin, int64_t size, const flo
       return;
     case NumberType::kBF16: {
       auto* const to = As<BFloat16>(weights.weights) + begin;
-#pragma GCC ivdep
-      for (int64_t i = 0; i < size; ++i) to[i] = RoundAwayToBFloat16(values[i]);
+      ForEach(
+          size, [=](int64_t i) { StoreWords(to + i, RoundAway(LoadVec(values + i))); },
+          [=](int64_t i) { to[i] = RoundAwayToBFloat16(values[i]); });
       return;
     }
     case NumberType::kF16: {
@@ -247,12 +301,16 @@ void WriteMasterOnly(const Weights& weights, int64_t begin, int64_t size, const 
       std::memcpy(As<float>(weights.master) + begin, values, size * sizeof(float));
       return;
     case MasterFormat::kRemainder: {
-      auto* const to = As<int16_t>(weights.master) + begin;
-#pragma GCC ivdep
-      for (int64_t i = 0; i < size; ++i) {
-        const uint32_t rounded = uint32_t{RoundAwayToBFloat16(values[i]).bits} << 16;
-        to[i] = static_cast<int16_t>(std::bit_cast<uint32_t>(values[i]) - rounded);
-      }
+      // Of the master less its rounded upper half, whose lower one is zero: the master's own.
+      auto* const to = As<uint16_t>(weights.master) + begin;
+      const __m256i lower = _mm256_set1_epi32(0xffff);
+      ForEach(
+          size,
+          [=](int64_t i) {
+            const __m256i bits = _mm256_castps_si256(LoadVec(values + i));
+            StoreWords(to + i, _mm256_and_si256(bits, lower));
+          },
+          [=](int64_t i) { to[i] = static_cast<uint16_t>(std::bit_cast<uint32_t>(values[i])); });
       return;
     }
   }
@@ -265,8 +323,8 @@ void ReadNumbers(NumberType type, const std::byte* data, int64_t begin, int64_t 
       return;
     case NumberType::kBF16: {
       const auto* const from = As<BFloat16>(data) + begin;
-#pragma GCC ivdep
-      for (int64_t i = 0; i < size; ++i) out[i] = ToFloat(from[i]);
+      simd::ForEachVec(size,
+                       [=](int64_t i, auto lanes) { lanes.Store(out + i, lanes.Load(from + i)); });
       return;
     }
     case NumberType::kF16: {

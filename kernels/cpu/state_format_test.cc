@@ -37,6 +37,32 @@ TEST(StateFormat, RoundingGoesToTheNearestAndTiesAwayFromZero) {
   EXPECT_TRUE(std::isnan(ToFloat(RoundAwayToFloat16(std::nanf("")))));
 }
 
+TEST(StateFormat, ElementsAreRoundedAloneAndInRowsAlike) {
+  Floats values;
+  for (uint32_t i = 0; i < 1000; ++i) values.push_back(std::bit_cast<float>(i * 0x01234567u));
+  for (const uint32_t bits : {0x7f800000u, 0xff800000u, 0x7f800001u, 0xffffffffu, 0x7f7fffffu}) {
+    values.push_back(std::bit_cast<float>(bits));
+  }
+  const auto count = static_cast<int64_t>(values.size());
+  std::vector<uint16_t> weights(count), remainders(count), moments(count);
+  const Weights split = {NumberType::kBF16, MasterFormat::kRemainder,
+                         reinterpret_cast<std::byte*>(weights.data()),
+                         reinterpret_cast<std::byte*>(remainders.data())};
+  const Moments kept = {MomentFormat::kBF16, reinterpret_cast<std::byte*>(moments.data()), count};
+  for (const int64_t row : {1, 7, 8, 21}) {
+    for (int64_t at = 0; at < count; at += row) {
+      const int64_t size = std::min(row, count - at);
+      WriteMaster(split, at, size, values.data() + at);
+      WriteMoments(kept, at, size, values.data() + at);
+    }
+    for (int64_t i = 0; i < count; ++i) {
+      ASSERT_EQ(weights[i], RoundAwayToBFloat16(values[i]).bits) << i;
+      ASSERT_EQ(remainders[i], Bits(values[i]) & 0xffff) << i;
+      ASSERT_EQ(moments[i], FromFloat<BFloat16>(values[i]).bits) << i;
+    }
+  }
+}
+
 TEST(StateFormat, AWeightAndItsRemainderAreTheMaster) {
   // All exponents and signs, with mantissas around the ties.
   Floats values;
