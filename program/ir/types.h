@@ -58,7 +58,7 @@ struct Group {
   static const Group kPipeline;   // a pipeline's stages, in order
   static const Group kEmbedding;  // the stages that hold a tied embedding
 
-  auto operator<=>(const Group&) const = default;
+  auto operator<=>(const Group&) const = default;  // NOLINT(modernize-use-nullptr): of clang 14
   // As an op's attribute.
   constexpr int64_t ToInt() const { return axes | (stage_ends ? 0x80 : 0); }
   static constexpr Group FromInt(int64_t value) {

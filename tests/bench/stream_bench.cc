@@ -68,11 +68,11 @@ struct Rank {
   std::vector<worker::TraceRecord> trace;
   std::unique_ptr<worker::Engine> reading;
 
-  worker::Engine& engine() { return training != nullptr ? training->engine() : *reading; }
+  worker::Engine& engine() const { return training != nullptr ? training->engine() : *reading; }
   const std::vector<worker::TraceRecord>& actions() const {
     return training != nullptr ? training->trace() : trace;
   }
-  absl::Status Step() {
+  absl::Status Step() const {
     RETURN_IF_ERROR(training != nullptr ? training->Step() : reading->RunStep(0, 0));
     return reading != nullptr ? reading->Drain() : absl::OkStatus();
   }
@@ -191,7 +191,8 @@ double FlopsOfStep(const program::ProgramSet& set) {
 }
 
 double BytesOfLayer(const program::ProgramSet& set) {
-  return static_cast<double>(set.sets[set.sets.size() / 2].elements) * sizeof(float);
+  const size_t middle = set.sets.size() / 2;
+  return static_cast<double>(set.sets[middle].bytes());
 }
 
 double MebibytesOf(const program::ProgramSet& set) {

@@ -71,7 +71,7 @@ struct BoundProgram {
     return absl::MakeConstSpan(dependencies).subspan(action.first_dependency, action.dependencies);
   }
   bool TakesPlace(const BoundAction& action) const {
-    const int at = action.predicate;
+    const int at = action.predicate;  // NOLINT(bugprone-signed-char-misuse): a number
     return at == 0 || (at > 0 ? scalars[at - 1] != 0 : scalars[-at - 1] == 0);
   }
   // An action's place on its stream, within the step.
