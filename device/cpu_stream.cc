@@ -80,10 +80,13 @@ bool CpuStream::RunHead() {
 
 void CpuStream::Run(const Bytes& copy) const {
   if (copy.bytes == 0) return;
+  if (copy_rate_ == 0) {
+    std::memcpy(copy.to, copy.from, copy.bytes);
+    return;
+  }
   const common::MonotonicClock clock;
   const double begin = clock.Now();
   std::memcpy(copy.to, copy.from, copy.bytes);
-  if (copy_rate_ == 0) return;
   const double least = static_cast<double>(copy.bytes) / copy_rate_;
   const std::chrono::duration<double> left(least - (clock.Now() - begin));
   if (left.count() > 0) std::this_thread::sleep_for(left);

@@ -107,7 +107,7 @@ TEST(ProfileCostModelTest, InterferenceIsThatOfTheNearestSize) {
   const ProfileCostModel costs(profile);
   EXPECT_DOUBLE_EQ(costs.Beside({.bytes = 1}).compute_lost, 0.1);
   EXPECT_DOUBLE_EQ(costs.Beside({.bytes = 1 << 18}).compute_lost, 0.5);
-  EXPECT_DOUBLE_EQ(costs.Beside({.bytes = 1 << 18}).communication_stretch, 2);
+  EXPECT_DOUBLE_EQ(costs.Beside({.bytes = 1 << 18}).stretch, 2);
   EXPECT_FALSE(ProfileCostModel({}).Beside({.bytes = 1}).any());
 }
 

@@ -81,7 +81,7 @@ std::vector<double> Disturbed(absl::Span<const Action> actions, absl::Span<const
   SortByBegin(writes);
   const auto stretch = [&](const Busy& one, const Busy&, double overlap) {
     const Interference& it = beside[one.node % actions.size()];
-    seconds[one.node] += overlap * (1 - 1 / it.communication_stretch);
+    seconds[one.node] += overlap * (1 - 1 / it.stretch);
   };
   ForOverlaps(communication, compute, stretch);
   ForOverlaps(reads, writes, stretch);

@@ -13,10 +13,10 @@ namespace strata::program {
 // What communication and compute of one rank, or reads and writes of its SSD tier (the stretch
 // alone), cost each other while both are under way.
 struct Interference {
-  double compute_lost = 0;           // of compute's time, in 0 ... 1
-  double communication_stretch = 1;  // how many times longer it takes, at least 1
+  double compute_lost = 0;  // of compute's time, in 0 ... 1
+  double stretch = 1;       // how many times longer it takes, at least 1
 
-  bool any() const { return compute_lost > 0 || communication_stretch > 1; }
+  bool any() const { return compute_lost > 0 || stretch > 1; }
 };
 
 // Seconds of each action of one rank over the steps that `spans` (of `actions`, in the order of

@@ -56,7 +56,7 @@ Interference BesideOthers(const CostModel& costs, const ProgramSet& set, const P
   const auto tier = [&](int operand) {
     return set.slot(program, action.operands[operand].slot).tier;
   };
-  return {.communication_stretch = costs.BothWays(tier(0), tier(1))};
+  return {.stretch = costs.BothWays(tier(0), tier(1))};
 }
 
 double EndOfStep(const RankTimes& times, int step) {

@@ -139,7 +139,7 @@ class SharedProcessors final : public CostModel {
     return static_cast<double>(bytes);
   }
   Interference Beside(const Communication&) const override { return beside_; }
-  double BothWays(Tier, Tier) const override { return beside_.communication_stretch; }
+  double BothWays(Tier, Tier) const override { return beside_.stretch; }
 
  private:
   const Interference beside_;
@@ -177,8 +177,7 @@ TEST(TimelineTest, ReadsAndWritesOfOneDiskAreStretchedWhereTheyMeet) {
     copy.programs.push_back({.name = "train",
                              .instructions = {transfer(0, read, Stream::kSsdRead),
                                               transfer(2, written, Stream::kSsdWrite), update}});
-    auto timeline =
-        PredictTimeline({&copy}, "train", {}, SharedProcessors({.communication_stretch = stretch}));
+    auto timeline = PredictTimeline({&copy}, "train", {}, SharedProcessors({.stretch = stretch}));
     EXPECT_TRUE(timeline.ok()) << timeline.status();
     return timeline->step_seconds;
   };
@@ -200,14 +199,12 @@ TEST(TimelineTest, ComputeBesideCommunicationLosesItsShare) {
 }
 
 TEST(TimelineTest, CommunicationBesideComputeIsStretched_AndOnlyWhereItIs) {
-  const RankTimeline beside =
-      PredictShared(ReductionBeside(1), {.compute_lost = 0, .communication_stretch = 2});
+  const RankTimeline beside = PredictShared(ReductionBeside(1), {.compute_lost = 0, .stretch = 2});
   EXPECT_NEAR(Of(beside, Purpose::kReduce), 2, 0.02);
   ProgramSet waits = ReductionBeside(1);
   waits.programs[0].instructions[1].dependencies = {{0, 0}};
   waits.programs[0].instructions[2].dependencies = {{1, 0}};
-  const RankTimeline alone =
-      PredictShared(waits, {.compute_lost = 0.5, .communication_stretch = 2});
+  const RankTimeline alone = PredictShared(waits, {.compute_lost = 0.5, .stretch = 2});
   EXPECT_NEAR(Of(alone, Purpose::kReduce), 1, 1e-9);
   EXPECT_NEAR(alone.step_seconds, 4, 1e-9);
   EXPECT_NEAR(alone.exposed[static_cast<int>(Purpose::kReduce)], 1, 1e-9);
