@@ -44,6 +44,7 @@ class ProfileCostModel final : public program::CostModel {
   // With SSD at the disks' rates, without as a copy in memory.
   double TransferSeconds(program::Tier from, program::Tier to, int64_t bytes) const override;
   double BothWays(program::Tier from, program::Tier to) const override;
+  double UpdateStretch() const override { return 2; }  // all on the same cores
   program::Interference Beside(const program::Communication& communication) const override;
 
  private:

@@ -44,7 +44,8 @@ class StageComposer {
         assembler_(result_.set, decision.plan.tier),
         stage_{graph_, plan_, decision.sets.stages[stage], decision.leaves, assembler_},
         activations_bytes_(Activations::SlabBytes(stage_)),
-        transfers_(stage_) {
+        transfers_(stage_, TransfersOf::kPasses),
+        update_transfers_(stage_, TransfersOf::kUpdates) {
     result_.set.groups = plan_.groups;
     result_.set.templates = graph_.templates;
     for (const SetPlan& set : stage_.sets.sets) {
@@ -78,6 +79,13 @@ class StageComposer {
                                       .klass = SlotClass::kScalars,
                                       .bytes = kScalarBytes});
     scalars_ = Whole(slots.scalars, kScalarBytes);
+    if (UpdatesOnHost()) {
+      held_scalars_ = AddHeldScalars("scalars of updates");
+      // What updates before the finish read does not change under them.
+      if (plan_.update == UpdatePolicy::kSpeculative) {
+        fix_up_scalars_ = AddHeldScalars("scalars of fix-ups");
+      }
+    }
     for (const Constant& constant : graph_.constants) {
       slots.constants.push_back(
           UsesRole(Role::kConstants)
@@ -86,6 +94,7 @@ class StageComposer {
     }
     state_.emplace(stage_, update);
     parameters_.emplace(stage_, *state_, transfers_);
+    update_transfers_.Open(common::RoundUp(SetUpdate::SlabBytes(stage_, *state_), kSsdBlock));
     for (size_t s = 0; s < stage_.sets.sets.size(); ++s) {
       const SetPlan& set = stage_.sets.sets[s];
       const int index = static_cast<int>(s);
@@ -101,6 +110,14 @@ class StageComposer {
                             .state_parts = set.state_parts,
                             .saved = set.saved});
     }
+  }
+
+  Operand AddHeldScalars(const char* name) {
+    return Whole(assembler_.AddPersistent(Slot{.name = name,
+                                               .tier = Tier::kHost,
+                                               .klass = SlotClass::kScalars,
+                                               .bytes = kScalarBytes}),
+                 kScalarBytes);
   }
 
   bool UsesRole(Role role) const {
@@ -125,9 +142,8 @@ class StageComposer {
 
   // --- What every program begins with.
 
-  // Of the largest piece that passes through a slab; longer ones do so piece by piece.
+  // Of the largest piece that passes to and from passes; longer ones do so piece by piece.
   int64_t SlabBytes(bool train) const {
-    const int64_t updates = train ? SetUpdate::SlabBytes(stage_, *state_) : 0;
     int64_t largest = train ? activations_bytes_ : 0;
     for (const SetPlan& set : stage_.sets.sets) {
       const ParameterSet& of = stage_.SetOf(set);
@@ -139,8 +155,7 @@ class StageComposer {
       }
     }
     // Pieces begin at whole blocks.
-    return common::RoundUp(std::max(updates, std::min(largest, plan_.most_range_bytes())),
-                           kSsdBlock);
+    return common::RoundUp(std::min(largest, plan_.most_range_bytes()), kSsdBlock);
   }
 
   void BeginProgram(const char* name, const Walk& walk, int64_t rows, bool norms) {
@@ -173,13 +188,25 @@ class StageComposer {
         plan_.host_stream());
     compute_scalars_ = plan_.on_device() ? Operand{} : scalars_;
     if (plan_.on_device() && read_early) ScalarsToDevice("scalars to the device");
+    if (early && UpdatesOnHost()) HoldScalars(held_scalars_, "hold scalars for updates");
   }
 
   bool UpdatesOnDevice() const {
-    return std::any_of(stage_.sets.sets.begin(), stage_.sets.sets.end(), [](const SetPlan& set) {
-      return std::any_of(set.ranges.begin(), set.ranges.end(),
-                         [](const StateRange& range) { return range.home == Home::kDevice; });
+    return AnyRange([](const StateRange& range) { return range.home == Home::kDevice; });
+  }
+  bool UpdatesOnHost() const {
+    return AnyRange([](const StateRange& range) { return range.home != Home::kDevice; });
+  }
+  template <typename Predicate>
+  bool AnyRange(const Predicate& predicate) const {
+    return std::any_of(stage_.sets.sets.begin(), stage_.sets.sets.end(), [&](const SetPlan& set) {
+      return std::any_of(set.ranges.begin(), set.ranges.end(), predicate);
     });
+  }
+
+  // The next step writes its own scalars while updates on the host may still read this one's.
+  void HoldScalars(const Operand& held, const char* label) {
+    assembler_.Transfer(Stream::kHost, Purpose::kLoad, label, scalars_, held);
   }
 
   void ScalarsToDevice(const char* label) {
@@ -304,8 +331,8 @@ class StageComposer {
     BeginProgram("train", walk, walk.micro_batches * graph_.micro_batch, true);
     assembler_.program().most_in_flight = walk.in_flight[stage_.index()];
     passes_per_row_ = walk.micro_batches / stage_.leaves.rows_per_rank();
-    ScalarPlaces scalars{compute_scalars_, scalars_};
-    SetUpdate update(stage_, *state_, transfers_, scalars);
+    ScalarPlaces scalars{compute_scalars_, held_scalars_};
+    SetUpdate update(stage_, *state_, update_transfers_, scalars);
     const std::unique_ptr<Updates> updates = plan_.update == UpdatePolicy::kSpeculative
                                                  ? MakeSpeculative(update, plan_.gradient_clip > 0)
                                                  : MakeDeferred(update);
@@ -321,6 +348,10 @@ class StageComposer {
     if (plan_.on_device() && UpdatesOnDevice()) {
       ScalarsToDevice("results to the device");
       scalars.device = compute_scalars_;
+    }
+    if (UpdatesOnHost()) {
+      if (fix_up_scalars_.slot >= 0) scalars.host = fix_up_scalars_;
+      HoldScalars(scalars.host, "hold results for updates");
     }
     for (const int set : ByIndex()) updates->AtEnd(set, gradients_->OfUpdate(set));
     gradients_.reset();
@@ -391,10 +422,12 @@ class StageComposer {
   Assembler assembler_;
   const Stage stage_;
   const int64_t activations_bytes_;  // the most that passes through a slab
-  Transfers transfers_;
+  Transfers transfers_, update_transfers_;
   std::optional<State> state_;
   std::optional<Parameters> parameters_;
   Operand scalars_;  // which the host and predicates read
+  // Which updates on the host read; slot -1: there are none.
+  Operand held_scalars_, fix_up_scalars_;
   // Of the program in progress.
   const Walk* walk_ = nullptr;
   std::optional<Results> results_;

@@ -59,7 +59,7 @@ class Builder {
               .streaming = options.streaming,
               .tier = options.tier},
         held_{graph_, plan_, sets_, {}, assembler_},
-        transfers_(held_) {
+        transfers_(held_, TransfersOf::kPasses) {
     plan_.groups.pipeline = result_.set.groups.pipeline = stages_;
     result_.set.templates = graph_.templates;
   }

@@ -121,7 +121,9 @@ TEST(HomesTest, DeviceThatTheHostDoesNotShare_GetsAndGivesByTransfers) {
     for (const Program& program : set.programs) {
       for (const Instruction& instruction : program.instructions) {
         if (instruction.mechanism != Mechanism::kCall) continue;
-        const Tier tier = instruction.stream == Stream::kHost ? Tier::kHost : Tier::kDevice;
+        const bool host =
+            instruction.stream == Stream::kHost || instruction.stream == Stream::kUpdate;
+        const Tier tier = host ? Tier::kHost : Tier::kDevice;
         for (const Operand& operand : instruction.operands) {
           EXPECT_EQ(set.slot(program, operand.slot).tier, tier)
               << instruction.label << ": " << set.slot(program, operand.slot).name;
@@ -142,7 +144,9 @@ TEST(HomesTest, CallsAndCollectives_WorkInMemoryOfTheirOwnTier) {
             instruction.mechanism == Mechanism::kSignal) {
           continue;
         }
-        const Tier tier = instruction.stream == Stream::kHost ? Tier::kHost : Tier::kDevice;
+        const bool host =
+            instruction.stream == Stream::kHost || instruction.stream == Stream::kUpdate;
+        const Tier tier = host ? Tier::kHost : Tier::kDevice;
         for (const Operand& operand : instruction.operands) {
           EXPECT_EQ(set.slot(program, operand.slot).tier, tier)
               << instruction.label << ": " << set.slot(program, operand.slot).name;
@@ -240,9 +244,9 @@ TEST(HomesTest, EveryLayoutWithEveryClassElsewhere_IsVerified) {
 // What layers need at a time: a block and the next one.
 TEST(HomesTest, PeaksOnTheHost_AreWhatOneWorksOutByHand) {
   const ProgramSet set = Build(OnHost()).set;
-  // Parameters and two moments persist; the targets and the loss are there while evaluating, and
+  // Parameters, two moments, scalars and those of updates persist; the targets and the loss are there while evaluating, and
   // the tokens until they are on the device.
-  const int64_t state = 3 * kParameters + kScalarBytes;
+  const int64_t state = 3 * kParameters + 2 * kScalarBytes;
   EXPECT_EQ(MemoryOf(set, "evaluate", Tier::kHost).persistent_bytes, state);
   EXPECT_EQ(MemoryOf(set, "evaluate", Tier::kHost).peak_bytes, state + 2 * 16 * 4);
   // Training, all gradients come; then losses and norms of one leaf.
@@ -274,9 +278,10 @@ TEST(HomesTest, PeaksOnSsd_AreWhatOneWorksOutByHand) {
     const TierMemory ssd = MemoryOf(set, "train", Tier::kSsd);
     EXPECT_EQ(ssd.persistent_bytes, 3 * kParameters * (speculative ? 2 : 1));
     EXPECT_EQ(ssd.peak_bytes - ssd.persistent_bytes, kParameters);
-    // The slabs, the scalars, losses and norms of the rank.
+    // The slabs of updates and of passes, and scalars; losses and norms of the rank take turns with
+    // slabs of passes.
     EXPECT_EQ(MemoryOf(set, "train", Tier::kHost).peak_bytes,
-              8 * toy::kBlockSet + kScalarBytes + kSets * 8 + 8)
+              (8 + 4) * toy::kBlockSet + (speculative ? 3 : 2) * kScalarBytes)
         << speculative;
   }
 }
@@ -345,6 +350,20 @@ TEST(HomesTest, SpeculativeUpdate_SeesAClipFactorThatTheHostWrote) {
       EXPECT_EQ(update.predicate.has_value(), !speculative) << update.label;
     }
     EXPECT_EQ(updates, kSets);
+  }
+}
+
+// The next step's scalars do not wait for them: what they read is a copy of its own.
+TEST(HomesTest, UpdatesOnTheHost_DoNotReadWhatTheNextStepWrites) {
+  for (const UpdatePolicy policy : {UpdatePolicy::kSpooled, UpdatePolicy::kSpeculative}) {
+    const ProgramSet set = Build(OnSsd(policy)).set;
+    int updates = 0;
+    for (const Instruction& instruction : set.find("train")->instructions) {
+      if (instruction.stream != Stream::kUpdate) continue;
+      ++updates;
+      EXPECT_EQ(ScalarsOf(set, instruction).slot, -1) << instruction.label;
+    }
+    EXPECT_GE(updates, kSets);
   }
 }
 

@@ -108,7 +108,7 @@ struct Plan {
   // Of the device's arena: streaming that is not given keeps as many layers as fit; 0: none.
   int64_t device_limit = 0;
   UpdatePolicy update = UpdatePolicy::kDeferred;
-  int slabs = 8;  // that bytes on SSD pass through
+  int slabs = 8;  // that updates of bytes elsewhere work on; passes have half as many beside them
   // With bytes beyond the device, the most f32 elements of a set that are updated at once, in
   // bytes: what a slab holds. 0: kRangeBytes.
   int64_t range_bytes = 0;
@@ -139,7 +139,7 @@ struct Plan {
   // Where an update of state at home there runs, and on what.
   Tier UpdateTier(Home state) const { return state == Home::kDevice ? tier : Tier::kHost; }
   Stream UpdateStream(Home state) const {
-    return state == Home::kDevice ? Stream::kCompute : Stream::kHost;
+    return state == Home::kDevice ? Stream::kCompute : Stream::kUpdate;
   }
 
   // With one replica the shard group is the data group, and is called so.

@@ -13,9 +13,10 @@ const char* Name(Tier tier) {
   return kNames[static_cast<int>(tier)];
 }
 const char* Name(Stream stream) {
-  static constexpr const char* kNames[] = {"compute", "parameters", "gradients", "tensor",
-                                           "send",    "receive",    "fetch",     "evict",
-                                           "host",    "ssd-read",   "ssd-write", "caller"};
+  static constexpr const char* kNames[] = {
+      "compute",      "parameters",   "gradients",   "tensor",       "send",      "receive",
+      "fetch",        "evict",        "host",        "ssd-read",     "ssd-write", "update",
+      "update-fetch", "update-evict", "update-read", "update-write", "caller"};
   return kNames[static_cast<int>(stream)];
 }
 const char* Name(Axis axis) {

@@ -25,12 +25,19 @@ enum class Stream : uint8_t {
   kReceive,     // pipeline receives
   kFetch,       // host-to-device copies
   kEvict,       // device-to-host copies
-  kHost,        // kernels on the host: updates where the state lives
+  kHost,        // what the process around the step gives and reads
   kSsdRead,
   kSsdWrite,
+  // Of updates, so that they may go on under the next step: nothing of its passes stands behind
+  // them in an order that only a stream has.
+  kUpdate,       // kernels on the host: updates where the state lives
+  kUpdateFetch,  // host-to-device copies
+  kUpdateEvict,  // device-to-host copies
+  kUpdateRead,   // from SSD
+  kUpdateWrite,  // to SSD
   kCaller,
 };
-inline constexpr int kStreamCount = 11;
+inline constexpr int kStreamCount = 16;
 
 // The axes of a job's mesh of ranks, slowest first in the order of a group's members. The data
 // degree is replica x shard: a shard group's ranks hold one copy of what is sharded, replicas hold

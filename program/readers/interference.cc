@@ -1,9 +1,21 @@
 #include "program/readers/interference.h"
 
 #include <algorithm>
+#include <array>
+#include <iterator>
 
 namespace strata::program {
 namespace {
+
+constexpr Stream kDiskStreams[] = {Stream::kSsdRead, Stream::kSsdWrite, Stream::kUpdateRead,
+                                   Stream::kUpdateWrite};
+
+bool Reads(Stream stream) { return stream == Stream::kSsdRead || stream == Stream::kUpdateRead; }
+
+bool IsDisk(Stream stream) {
+  return std::find(std::begin(kDiskStreams), std::end(kDiskStreams), stream) !=
+         std::end(kDiskStreams);
+}
 
 struct Busy {
   double begin = 0, end = 0;
@@ -55,9 +67,10 @@ void ForOverlaps(const std::vector<Busy>& a, const std::vector<Busy>& b, const A
 }  // namespace
 
 std::vector<double> Disturbed(absl::Span<const Action> actions, absl::Span<const Span> spans,
-                              absl::Span<const double> alone,
-                              absl::Span<const Interference> beside) {
-  std::vector<Busy> compute, communication, reads, writes;
+                              absl::Span<const double> alone, absl::Span<const Interference> beside,
+                              double update_stretch) {
+  std::vector<Busy> compute, communication, updates;
+  std::array<std::vector<Busy>, kStreamCount> disk;  // of streams to and from SSD
   std::vector<double> seconds(spans.size());
   for (size_t node = 0; node < spans.size(); ++node) {
     const size_t a = node % actions.size();
@@ -69,23 +82,38 @@ std::vector<double> Disturbed(absl::Span<const Action> actions, absl::Span<const
       compute.push_back(busy);
     } else if (actions[a].is_communication() && beside[a].any()) {
       communication.push_back(busy);
-    } else if (actions[a].stream == Stream::kSsdRead) {
-      reads.push_back(busy);
-    } else if (actions[a].stream == Stream::kSsdWrite) {
-      writes.push_back(busy);
+    } else if (actions[a].stream == Stream::kUpdate) {
+      updates.push_back(busy);
+    } else if (IsDisk(actions[a].stream)) {
+      disk[static_cast<int>(actions[a].stream)].push_back(busy);
     }
   }
   SortByBegin(compute);
   SortByBegin(communication);
-  SortByBegin(reads);
-  SortByBegin(writes);
-  const auto stretch = [&](const Busy& one, const Busy&, double overlap) {
-    const Interference& it = beside[one.node % actions.size()];
-    seconds[one.node] += overlap * (1 - 1 / it.stretch);
+  SortByBegin(updates);
+  for (std::vector<Busy>& stream : disk) SortByBegin(stream);
+  const auto stretch_by = [&](double factor) {
+    return [&seconds, factor](const Busy& one, const Busy&, double overlap) {
+      seconds[one.node] += overlap * (1 - 1 / factor);
+    };
+  };
+  const auto stretch = [&](const Busy& one, const Busy& other, double overlap) {
+    stretch_by(beside[one.node % actions.size()].stretch)(one, other, overlap);
   };
   ForOverlaps(communication, compute, stretch);
-  ForOverlaps(reads, writes, stretch);
-  ForOverlaps(writes, reads, stretch);
+  for (const Stream one : kDiskStreams) {
+    for (const Stream other : kDiskStreams) {
+      if (one == other) continue;
+      const std::vector<Busy>& a = disk[static_cast<int>(one)];
+      const std::vector<Busy>& b = disk[static_cast<int>(other)];
+      // Two that move bytes the same way share what the disk gives.
+      Reads(one) == Reads(other) ? ForOverlaps(a, b, stretch_by(2)) : ForOverlaps(a, b, stretch);
+    }
+  }
+  if (update_stretch > 1) {
+    ForOverlaps(updates, compute, stretch_by(update_stretch));
+    ForOverlaps(compute, updates, stretch_by(update_stretch));
+  }
   ForOverlaps(compute, Merged(communication),
               [&](const Busy& one, const Busy& other, double overlap) {
                 seconds[one.node] += overlap * other.lost;

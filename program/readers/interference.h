@@ -21,11 +21,12 @@ struct Interference {
 
 // Seconds of each action of one rank over the steps that `spans` (of `actions`, in the order of
 // RankTimes) covers: `alone` (per action of one step), and what the others' spans add to it.
-// `beside`: per action of one step. Walking with what it returns, and again with what that returns,
-// converges to spans that last as long as they say.
+// `beside`: per action of one step. `update_stretch`: how many times longer compute and updates on
+// the host take while both are under way. Walking with what it returns, and again with what that
+// returns, converges to spans that last as long as they say.
 std::vector<double> Disturbed(absl::Span<const Action> actions, absl::Span<const Span> spans,
-                              absl::Span<const double> alone,
-                              absl::Span<const Interference> beside);
+                              absl::Span<const double> alone, absl::Span<const Interference> beside,
+                              double update_stretch = 1);
 
 }  // namespace strata::program
 

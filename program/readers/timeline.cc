@@ -115,7 +115,8 @@ RankTimeline Summarise(const RankTimes& times) {
 class Pricing {
  public:
   Pricing(const std::vector<const ProgramSet*>& stages, const std::string& name,
-          const std::vector<ExpandedProgram>& expanded, const CostModel& costs) {
+          const std::vector<ExpandedProgram>& expanded, const CostModel& costs)
+      : update_stretch_(costs.UpdateStretch()) {
     for (size_t s = 0; s < stages.size(); ++s) {
       const Program& program = *stages[s]->find(name);
       std::vector<double>& alone = alone_.emplace_back();
@@ -123,7 +124,9 @@ class Pricing {
       for (const Action& action : expanded[s].actions) {
         alone.push_back(ActionSeconds(costs, *stages[s], program, action));
         beside.push_back(BesideOthers(costs, *stages[s], program, action));
-        disturbs_ |= beside.back().any();
+        disturbs_ |= beside.back().any() ||
+                     (update_stretch_ > 1 && action.stream == Stream::kUpdate) ||
+                     action.stream == Stream::kUpdateRead || action.stream == Stream::kUpdateWrite;
       }
     }
   }
@@ -138,7 +141,8 @@ class Pricing {
   void Disturb(const MachineResult& walked) {
     disturbed_.resize(walked.spans.size());
     for (size_t r = 0; r < walked.spans.size(); ++r) {
-      disturbed_[r] = Disturbed(walked.stages[r].actions, walked.spans[r], alone_[r], beside_[r]);
+      disturbed_[r] = Disturbed(walked.stages[r].actions, walked.spans[r], alone_[r], beside_[r],
+                                update_stretch_);
     }
   }
 
@@ -146,6 +150,7 @@ class Pricing {
   std::vector<std::vector<double>> alone_;         // by stage and action
   std::vector<std::vector<Interference>> beside_;  // likewise
   std::vector<std::vector<double>> disturbed_;     // by stage, step and action
+  const double update_stretch_;
   bool disturbs_ = false;
 };
 

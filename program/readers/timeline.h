@@ -26,6 +26,9 @@ class CostModel {
   // How many times longer a transfer takes while the rank moves bytes the other way on SSD, at
   // least 1. As it is, where reading and writing do not share a disk.
   virtual double BothWays(Tier /*from*/, Tier /*to*/) const { return 1; }
+  // How many times longer kernels and updates on the host take while both are under way; 1 where
+  // kernels have a device of their own.
+  virtual double UpdateStretch() const { return 1; }
 };
 
 // Rates alone: seconds = latency + work / rate. For tests, and until a machine has been measured.

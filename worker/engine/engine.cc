@@ -7,7 +7,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
-#include "device/cpu_device.h"
 #include "ops/embedding.h"
 #include "program/passes/expand.h"
 #include "worker/engine/action_runner.h"
@@ -70,6 +69,8 @@ struct Request {
 
 constexpr int kCompute = static_cast<int>(program::Stream::kCompute);
 constexpr int kHost = static_cast<int>(program::Stream::kHost);
+constexpr int kSsdWrite = static_cast<int>(program::Stream::kSsdWrite);
+constexpr int kUpdateWrite = static_cast<int>(program::Stream::kUpdateWrite);
 
 }  // namespace
 
@@ -192,16 +193,16 @@ absl::Status Engine::Implementation::CheckSet() const {
   return absl::OkStatus();
 }
 
-// Kernels on the host get as many threads as compute; what other lanes run is small.
+// Updates on the host get as many threads as compute; what other lanes run is small.
 absl::Status Engine::Implementation::MakePools() {
-  bool host_computes = false;
+  bool host_updates = false;
   for (const program::Program& program : set_.programs) {
     for (const program::Instruction& instruction : program.instructions) {
-      host_computes |= instruction.stream == program::Stream::kHost;
+      host_updates |= instruction.stream == program::Stream::kUpdate;
     }
   }
   for (int lane = 0; lane < kLaneCount; ++lane) {
-    const bool wide = lane == static_cast<int>(LaneId::kHost) && host_computes;
+    const bool wide = lane == static_cast<int>(LaneId::kUpdate) && host_updates;
     int threads = wide ? options_.pool->threads() : 1;
     if (lane == static_cast<int>(LaneId::kCompute)) {
       threads = options_.pool->threads();
@@ -324,7 +325,7 @@ absl::Status Engine::Implementation::RunStep(int index, int64_t applied) {
   for (int s = 0; s < program::kStreamCount; ++s) metrics_.stalled[s] += runner_.stalled()[s];
   state_.TakeBackground(metrics_);
   metrics_.total = state_.Now() - begin;
-  ssd_.EndStep(metrics_.total, metrics_.stalled[static_cast<int>(program::Stream::kSsdWrite)]);
+  ssd_.EndStep(metrics_.total, metrics_.stalled[kSsdWrite] + metrics_.stalled[kUpdateWrite]);
   return state_.failed() ? state_.error() : absl::OkStatus();
 }
 

@@ -13,7 +13,7 @@
 // complete them: each stream in its order, the streams independently of each other. On a CPU rank
 //  - kCompute is completed by the issuing thread itself, with its pool, once it has issued the step
 //    (or as far ahead as the queues reach): its ops cost no hand-over;
-//  - kHost has a thread and a pool of its own, kFetch and kEvict a thread each;
+//  - kUpdate has a thread and a pool of its own, kHost and what copies a thread each;
 //  - all communication streams share one thread, which has one operation of each in flight at once.
 // Lanes sleep when they have nothing to do. RunStep returns when kCompute and kHost have ended the
 // step; the other streams may go on under the next one, at most two steps being under way. Steps

@@ -44,6 +44,16 @@ std::optional<LaneId> LaneOf(Stream stream) {
       return LaneId::kSsdRead;
     case Stream::kSsdWrite:
       return LaneId::kSsdWrite;
+    case Stream::kUpdate:
+      return LaneId::kUpdate;
+    case Stream::kUpdateFetch:
+      return LaneId::kUpdateFetch;
+    case Stream::kUpdateEvict:
+      return LaneId::kUpdateEvict;
+    case Stream::kUpdateRead:
+      return LaneId::kUpdateRead;
+    case Stream::kUpdateWrite:
+      return LaneId::kUpdateWrite;
     case Stream::kCaller:
       return std::nullopt;
   }

@@ -23,8 +23,13 @@ enum class LaneId : uint8_t {
   kCommunication,
   kSsdRead,
   kSsdWrite,
+  kUpdate,
+  kUpdateFetch,
+  kUpdateEvict,
+  kUpdateRead,
+  kUpdateWrite,
 };
-inline constexpr int kLaneCount = 7;
+inline constexpr int kLaneCount = 12;
 
 // Null: no lane serves it.
 std::optional<LaneId> LaneOf(program::Stream stream);

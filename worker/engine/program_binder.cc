@@ -142,7 +142,8 @@ class ProgramBinder {
                                                   action.op->kind == OpKind::kLoadScalars);
     const bool host_copy = action.mechanism == Mechanism::kTransfer && action.predicate.has_value();
     const bool host_call =
-        action.mechanism == Mechanism::kCall && action.stream == program::Stream::kHost;
+        action.mechanism == Mechanism::kCall &&
+        (action.stream == program::Stream::kHost || action.stream == program::Stream::kUpdate);
     if (!host_op && !host_copy && !host_call) return absl::OkStatus();
     for (const Operand& operand : OwnOperands(action)) {
       const program::Slot* slot = SlotOf(operand);

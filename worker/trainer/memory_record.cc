@@ -99,7 +99,8 @@ void MemoryRecord::ReadTransfers(const StepMetrics& metrics,
                                  google::protobuf::RepeatedPtrField<v1::Transfer>* transfers) {
   using program::Stream;
   for (const Stream stream :
-       {Stream::kFetch, Stream::kEvict, Stream::kSsdRead, Stream::kSsdWrite}) {
+       {Stream::kFetch, Stream::kEvict, Stream::kSsdRead, Stream::kSsdWrite, Stream::kUpdateFetch,
+        Stream::kUpdateEvict, Stream::kUpdateRead, Stream::kUpdateWrite}) {
     const int s = static_cast<int>(stream);
     moved_[s] += metrics.moved[s];
     if (moved_[s] == 0) continue;

@@ -1,6 +1,7 @@
 #include "program/compose/sources/transfers.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 
@@ -15,17 +16,29 @@ Operand PieceOf(Operand operand, int64_t offset, int64_t bytes) {
 
 }  // namespace
 
+Transfers::Transfers(const Stage& stage, TransfersOf of)
+    : stage_(stage),
+      of_(of),
+      fetch_(of == TransfersOf::kUpdates ? Stream::kUpdateFetch : Stream::kFetch),
+      evict_(of == TransfersOf::kUpdates ? Stream::kUpdateEvict : Stream::kEvict),
+      read_(of == TransfersOf::kUpdates ? Stream::kUpdateRead : Stream::kSsdRead),
+      write_(of == TransfersOf::kUpdates ? Stream::kUpdateWrite : Stream::kSsdWrite) {}
+
 void Transfers::Open(int64_t slab_bytes) {
   slots_.clear();
   next_ = 0;
   slab_bytes_ = slab_bytes;
   if (slab_bytes == 0) return;
-  for (int i = 0; i < stage_.plan.slabs; ++i) {
-    slots_.push_back(stage_.assembler.AddTransient(Slot{.name = absl::StrCat("slab ", i),
-                                                        .tier = Tier::kHost,
-                                                        .klass = SlotClass::kStaging,
-                                                        .bytes = slab_bytes,
-                                                        .alignment = kSsdBlock}));
+  const bool updates = of_ == TransfersOf::kUpdates;
+  const int slabs = updates ? stage_.plan.slabs : std::max(2, stage_.plan.slabs / 2);
+  for (int i = 0; i < slabs; ++i) {
+    Slot slab{.name = absl::StrCat(updates ? "update slab " : "slab ", i),
+              .tier = Tier::kHost,
+              .klass = SlotClass::kStaging,
+              .bytes = slab_bytes,
+              .alignment = kSsdBlock};
+    slots_.push_back(updates ? stage_.assembler.AddPersistent(std::move(slab))
+                             : stage_.assembler.AddTransient(std::move(slab)));
   }
 }
 
@@ -40,14 +53,14 @@ void Transfers::Move(const Operand& from, const Operand& to, Purpose purpose,
                      const std::string& what) {
   const Tier source = TierOf(from), target = TierOf(to);
   if (source == Tier::kSsd && target == Tier::kHost) {
-    stage_.assembler.Transfer(Stream::kSsdRead, purpose, absl::StrCat("read ", what), from, to);
+    stage_.assembler.Transfer(read_, purpose, absl::StrCat("read ", what), from, to);
   } else if (source == Tier::kHost && target == Tier::kSsd) {
-    stage_.assembler.Transfer(Stream::kSsdWrite, purpose, absl::StrCat("write ", what), from, to);
+    stage_.assembler.Transfer(write_, purpose, absl::StrCat("write ", what), from, to);
   } else if (source == Tier::kSsd || target == Tier::kSsd) {
     MoveThroughSlabs(from, to, purpose, what);
   } else {
     const bool fetch = target == Tier::kDevice;
-    stage_.assembler.Transfer(fetch ? Stream::kFetch : Stream::kEvict, purpose,
+    stage_.assembler.Transfer(fetch ? fetch_ : evict_, purpose,
                               absl::StrCat(fetch ? "fetch " : "stash ", what), from, to);
   }
 }

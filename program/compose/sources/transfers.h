@@ -1,6 +1,9 @@
 // Copies between tiers. What goes between the device and SSD passes through slabs: host buffers
-// used in turn, the same for all. Whoever takes one is done with it before the others have been
-// taken; the layout makes later users wait.
+// used in turn. Whoever takes one is done with it before the others have been taken; the layout
+// makes later users wait.
+//
+// Updates have streams of their own, and slabs that nothing takes turns with: those of one step may
+// go on while the passes of the next one bring what they need.
 #ifndef STRATA_PROGRAM_COMPOSE_SOURCES_TRANSFERS_H_
 #define STRATA_PROGRAM_COMPOSE_SOURCES_TRANSFERS_H_
 
@@ -15,12 +18,14 @@ namespace strata::program {
 
 inline constexpr int64_t kSsdBlock = 4096;  // bytes; direct I/O moves whole blocks
 
+enum class TransfersOf : uint8_t { kPasses, kUpdates };
+
 class Transfers {
  public:
-  explicit Transfers(const Stage& stage) : stage_(stage) {}
+  Transfers(const Stage& stage, TransfersOf of);
 
-  // Of the program begun last. `slab_bytes`: of the largest piece that passes through one; 0: none
-  // does, and there are no slabs.
+  // Of the program begun last; those of updates once, before the first program. `slab_bytes`: of
+  // the largest piece that passes through one; 0: none does, and there are no slabs.
   void Open(int64_t slab_bytes);
   // "bring X", "take X": what is done to it, by the direction.
   void Move(const Operand& from, const Operand& to, Purpose purpose, const std::string& what);
@@ -33,6 +38,8 @@ class Transfers {
                         const std::string& what);
 
   const Stage& stage_;
+  const TransfersOf of_;
+  const Stream fetch_, evict_, read_, write_;
   std::vector<int> slots_;
   int64_t slab_bytes_ = 0;
   size_t next_ = 0;

@@ -12,7 +12,7 @@ class Deferred final : public Updates {
   void AtEnd(int set, const Operand& gradient) override {
     const size_t first = update_.next_instruction();
     update_.Run(set, gradient);
-    update_.Guard(first, Scalar::kApply);
+    update_.GuardNext(first, Scalar::kApply);
     update_.Publish(set);
   }
 

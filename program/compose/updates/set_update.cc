@@ -32,7 +32,8 @@ int64_t SetUpdate::SlabBytes(const Stage& stage, const State& state) {
   int64_t most = 0;
   ForRanges(stage, [&](int s, const SetPlan& set, const StateRange& range) {
     const auto needs = [&](Home home, int64_t bytes) {
-      if (NeedsSlab(range.home, home)) most = std::max(most, bytes);
+      // What is updated on the device passes through one on its way from SSD.
+      if (NeedsSlab(range.home, home) || home == Home::kSsd) most = std::max(most, bytes);
     };
     needs(set.parameters, BytesOf(stage.SetOf(set).type, range.count));
     needs(set.gradients, BytesOf(stage.plan.update_gradient(), range.count));
@@ -129,14 +130,15 @@ void SetUpdate::Run(int set, const Operand& gradient) {
 }
 
 void SetUpdate::RunRange(const Range& range, const Operand& gradient) {
+  // The gradient comes last: the others do not wait for a backward.
+  const std::vector<Part> parts = PartsOf(range);
+  ReadParts(range, parts);
   Operand there = gradient;
   if (IsStaged(range.home, PlanOf(range.set).gradients)) {
     const std::string what = absl::StrCat("gradient of ", NameOf(range.set));
     there = Staged(range, gradient, what);
     transfers_.Move(gradient, there, Purpose::kUpdate, what);
   }
-  const std::vector<Part> parts = PartsOf(range);
-  ReadParts(range, parts);
   state_.CallUpdate(range.set, range.index, there, ScalarsOf(range),
                     [&](int part, int version) { return At(range, parts, part, version); });
   WriteParts(range, parts);
@@ -213,6 +215,15 @@ void SetUpdate::Publish(int set) {
 void SetUpdate::Guard(size_t first, Scalar scalar) {
   std::vector<Instruction>& instructions = stage_.assembler.program().instructions;
   for (size_t i = first; i < instructions.size(); ++i) instructions[i].predicate = {scalar};
+}
+
+void SetUpdate::GuardNext(size_t first, Scalar scalar) {
+  std::vector<Instruction>& instructions = stage_.assembler.program().instructions;
+  for (size_t i = first; i < instructions.size(); ++i) {
+    const bool brings = instructions[i].mechanism == Mechanism::kTransfer &&
+                        instructions[i].operands[1].version == 0;
+    if (!brings) instructions[i].predicate = {scalar};
+  }
 }
 
 }  // namespace strata::program

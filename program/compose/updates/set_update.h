@@ -15,7 +15,7 @@
 
 namespace strata::program {
 
-// The step's scalar block, where kernels compute and on the host.
+// The step's scalar block, where kernels compute, and where updates on the host read it.
 struct ScalarPlaces {
   Operand device, host;
 };
@@ -36,6 +36,8 @@ class SetUpdate {
 
   // From instruction `first` on, all take place only where the scalar says so.
   void Guard(size_t first, Scalar scalar);
+  // The same but for what only brings, which may run ahead of the scalar.
+  void GuardNext(size_t first, Scalar scalar);
   size_t next_instruction() const { return stage_.assembler.program().instructions.size(); }
 
   // Bytes of the largest slab that updates of the stage need; 0: none does.
