@@ -154,8 +154,8 @@ class StageComposer {
         largest = std::max(largest, of.gradient_bytes());
       }
     }
-    // Pieces begin at whole blocks.
-    return common::RoundUp(std::min(largest, plan_.most_range_bytes()), kSsdBlock);
+    // Pieces begin at whole blocks. By halves, so that one is on the link while the next is read.
+    return common::RoundUp(std::min(largest, plan_.most_range_bytes()) / 2, kSsdBlock);
   }
 
   void BeginProgram(const char* name, const Walk& walk, int64_t rows, bool norms) {

@@ -278,10 +278,10 @@ TEST(HomesTest, PeaksOnSsd_AreWhatOneWorksOutByHand) {
     const TierMemory ssd = MemoryOf(set, "train", Tier::kSsd);
     EXPECT_EQ(ssd.persistent_bytes, 3 * kParameters * (speculative ? 2 : 1));
     EXPECT_EQ(ssd.peak_bytes - ssd.persistent_bytes, kParameters);
-    // The slabs of updates and of passes, and scalars; losses and norms of the rank take turns with
-    // slabs of passes.
+    // The slabs of updates, those of passes of half their size, and scalars; losses and norms of the
+    // rank take turns with slabs of passes.
     EXPECT_EQ(MemoryOf(set, "train", Tier::kHost).peak_bytes,
-              (8 + 4) * toy::kBlockSet + (speculative ? 3 : 2) * kScalarBytes)
+              (8 + 4 / 2) * toy::kBlockSet + (speculative ? 3 : 2) * kScalarBytes)
         << speculative;
   }
 }
