@@ -66,7 +66,7 @@ checkpoint: {{every_steps: {EVERY}}}
     def check_traffic(self, name: str, record: dict):
         """What moved is told by stream and by path, in the record and in the job's description."""
         memory, transfers = record["memory"], record["transfers"]
-        self.assertLessEqual({"fetch", "evict", "ssd-read", "update-read", "update-write"}, set(transfers))
+        self.assertLessEqual({"fetch", "evict", "update-read", "update-write"}, set(transfers))
         for stream, transfer in transfers.items():
             self.assertGreater(transfer["total_bytes"], transfer["bytes"], stream)
         paths = memory["ssd"]["paths"]
