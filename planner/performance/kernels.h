@@ -1,0 +1,37 @@
+// Seconds of single kernels on one device.
+#ifndef STRATA_PLANNER_PERFORMANCE_KERNELS_H_
+#define STRATA_PLANNER_PERFORMANCE_KERNELS_H_
+
+#include <cstdint>
+
+#include "planner/performance/machine.h"
+
+namespace strata::planner {
+
+// How full the last wave leaves the processors: waves that `blocks` equal blocks take, in units of
+// a full wave. Between the ceiling (each block whole on one processor) and the ratio (blocks split
+// at will, as stream-K does): the mean of both.
+double Waves(double blocks, double processors);
+
+// `batch` products of M × K by K × N. The best of a few tiles; each wave pays its tiles' rate and a
+// prologue and epilogue, so that short K, few tiles and uneven waves lower the efficiency; never
+// faster than the operands move.
+double ProductSeconds(const Machine& machine, Precision precision, double batch, double m, double n,
+                      double k);
+
+// Kernels that move `bytes` in `kernels` launches.
+double MemorySeconds(const Machine& machine, double bytes, double kernels);
+
+struct AttentionTime {
+  double forward = 0;
+  double backward = 0;
+};
+
+// Causal attention of `batch` sequences, `heads` heads of a device, `queries` positions of the
+// sequence's `length` on it (context parallel: length / degree, balanced).
+AttentionTime AttentionSeconds(const Machine& machine, double batch, double heads, double head_dim,
+                               double queries, double length);
+
+}  // namespace strata::planner
+
+#endif  // STRATA_PLANNER_PERFORMANCE_KERNELS_H_

@@ -1,0 +1,34 @@
+// Seconds of collectives and messages, by the latency and bandwidth of the levels they cross.
+#ifndef STRATA_PLANNER_PERFORMANCE_LINKS_H_
+#define STRATA_PLANNER_PERFORMANCE_LINKS_H_
+
+#include <cstdint>
+
+#include "planner/performance/machine.h"
+
+namespace strata::planner {
+
+// The members of a group: `ranks` in all, `local` of them inside each NVLink domain.
+struct GroupShape {
+  int64_t ranks = 1;
+  int64_t local = 1;
+};
+
+// Members `stride` ranks apart, ranks filling domains in order.
+GroupShape GroupOf(const Network& network, int64_t ranks, int64_t stride);
+
+enum class Collective { kAllReduce, kAllGather, kReduceScatter, kAllToAll };
+
+// `bytes` of the whole vector (all-to-all: what one member sends). The fastest algorithm and
+// protocol, as NCCL's tuner chooses (NCCL 2.30, src/graph/tuning.cc): latency of the steps plus
+// bytes by the slowest link of the ring or tree. A group with several members per domain drives as
+// many network cards.
+double CollectiveSeconds(const Machine& machine, Collective collective, GroupShape group,
+                         double bytes);
+
+// One message between neighbours of a group.
+double MessageSeconds(const Machine& machine, GroupShape group, double bytes);
+
+}  // namespace strata::planner
+
+#endif  // STRATA_PLANNER_PERFORMANCE_LINKS_H_

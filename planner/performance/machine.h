@@ -1,0 +1,69 @@
+// The hardware and software that a step runs on, as the performance model needs them. Rates are per
+// device and direction, in bytes or FLOP per second; times in seconds.
+#ifndef STRATA_PLANNER_PERFORMANCE_MACHINE_H_
+#define STRATA_PLANNER_PERFORMANCE_MACHINE_H_
+
+#include <array>
+#include <cstdint>
+#include <string>
+
+#include "planner/performance/shape.h"
+
+namespace strata::planner {
+
+struct Gpu {
+  std::string name;
+  int64_t processors = 1;  // streaming multiprocessors
+  double memory_bytes = 0;
+  double memory_rate = 0;
+  std::array<double, kPrecisions> peak = {};  // dense FLOP/s by Precision; 0: not supported
+  // Of a matrix product: prologue and epilogue of each wave of tiles, and each kernel's own.
+  double tile_seconds = 1e-6;
+  double kernel_seconds = 3e-6;
+  double launch_seconds = 5e-6;  // of the host, per kernel
+  double price_per_hour = 0;     // of one device; 0: not given
+};
+
+struct Network {
+  int64_t node_devices = 8;
+  int64_t domain_devices = 8;  // that NVLink joins
+  double domain_rate = 0;
+  double domain_efficiency = 0.8;
+  double network_rate = 0;
+  double network_efficiency = 0.85;
+  double host_rate = 0;  // PCIe or C2C
+  double disk_rate = 0;  // of one device's share of its node's disks; 0: none
+};
+
+// How a family of training programs runs a step. These are facts of the programs, not fitted.
+struct Software {
+  enum class Attention { kFused, kUnfused };
+  Attention attention = Attention::kFused;
+  double tensor_exposed = 1;     // the part of tensor-parallel collectives that nothing hides
+  bool pipeline_overlap = true;  // sends between stages hide in the steady state
+  bool data_overlap = true;      // reductions and gathers run beside the first and last micro-batch
+  bool graphs = false;           // the host launches whole layers at once
+  double gradient_bytes = 4;     // per element, as it is reduced
+  double gathered_bytes = 2;     // per parameter, as it is gathered
+};
+
+// At most six numbers per (GPU, precision, software release), fitted to measured steps.
+struct Calibration {
+  double product = 0.75;        // of the peak, by an endless matrix product
+  double attention = 0.5;       // of the 16-bit peak, by an endless fused forward
+  double memory = 0.7;          // of the memory's rate, by kernels bound by it
+  double communication = 1;     // of the links' usual efficiencies
+  double overhead_seconds = 0;  // of each step: data, norm, logging, clip
+  double straggler = 0.004;     // relative, per doubling of the nodes
+};
+
+struct Machine {
+  Gpu gpu;
+  Network network;
+  Software software;
+  Calibration calibration;
+};
+
+}  // namespace strata::planner
+
+#endif  // STRATA_PLANNER_PERFORMANCE_MACHINE_H_

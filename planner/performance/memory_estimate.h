@@ -1,0 +1,22 @@
+// Bytes of device memory that a step needs at its peak, in closed form (arXiv:2205.05198, section
+// 4, without the scores, which fused attention does not keep).
+#ifndef STRATA_PLANNER_PERFORMANCE_MEMORY_ESTIMATE_H_
+#define STRATA_PLANNER_PERFORMANCE_MEMORY_ESTIMATE_H_
+
+#include "planner/performance/shape.h"
+
+namespace strata::planner {
+
+struct StageParameters;
+
+// Saved by one layer's forward of one micro-batch on one device for its backward.
+double ActivationBytes(const TrainingShape& shape, const LayoutChoice& layout);
+
+// Of the fullest device: parameters, gradients, states, activations, the loss, and what the runtime
+// and the collectives hold.
+double MemoryEstimate(const TrainingShape& shape, const LayoutChoice& layout,
+                      const StageParameters& parameters);
+
+}  // namespace strata::planner
+
+#endif  // STRATA_PLANNER_PERFORMANCE_MEMORY_ESTIMATE_H_

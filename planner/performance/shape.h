@@ -1,0 +1,55 @@
+// What is trained and how it is cut: the inputs of the closed-form performance model.
+#ifndef STRATA_PLANNER_PERFORMANCE_SHAPE_H_
+#define STRATA_PLANNER_PERFORMANCE_SHAPE_H_
+
+#include <cstdint>
+#include <string>
+
+namespace strata::planner {
+
+// Sizes of a decoder. Experts stand in every layer, if in any.
+struct TrainingShape {
+  int64_t layers = 0;
+  int64_t hidden = 0;
+  int64_t heads = 0;
+  int64_t kv_heads = 0;  // at most heads
+  int64_t head_dim = 0;
+  int64_t ffn = 0;     // of the dense block; unused with experts
+  bool gated = false;  // SwiGLU: a second input product
+  int64_t vocab = 0;
+  int64_t sequence_length = 0;
+  int64_t experts = 0;  // 0: dense
+  int64_t experts_per_token = 0;
+  int64_t expert_ffn = 0;
+};
+
+// What the matrix products of the blocks run in. Attention, norms and the head stay in 16 bits.
+enum class Precision { kFp32, kHalf, kFp8, kMxfp8, kNvfp4 };  // kHalf: bf16 or fp16
+inline constexpr int kPrecisions = 5;
+
+enum class Sharding { kReplicated, kZero1, kZero2, kZero3 };
+enum class Recompute { kNone, kSelective, kFull };  // kSelective: core attention
+enum class Offload { kNone, kOptimizer, kActivations, kAll };
+
+struct LayoutChoice {
+  int64_t tensor = 1;
+  int64_t pipeline = 1;
+  int64_t chunks = 1;  // virtual pipeline stages per rank
+  int64_t context = 1;
+  int64_t expert = 1;
+  int64_t data = 1;
+  Sharding sharding = Sharding::kZero1;
+  bool sequence_parallel = false;
+  int64_t micro_batch = 1;   // sequences
+  int64_t global_batch = 1;  // sequences; data · micro_batch divides it
+  Recompute recompute = Recompute::kNone;
+  Precision precision = Precision::kHalf;
+  Offload offload = Offload::kNone;
+
+  int64_t devices() const { return tensor * pipeline * context * data; }
+  int64_t micro_batches() const { return global_batch / (data * micro_batch); }
+};
+
+}  // namespace strata::planner
+
+#endif  // STRATA_PLANNER_PERFORMANCE_SHAPE_H_

@@ -1,0 +1,251 @@
+#include "planner/performance/step_prediction.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "planner/performance/links.h"
+#include "planner/performance/memory_estimate.h"
+
+namespace strata::planner {
+namespace {
+
+// Compute and communication side by side share processors and memory: the part of their common time
+// that is lost (arXiv:2504.09307 and the Echo simulator measure 1.1 to 1.2).
+constexpr double kContention = 0.1;
+
+// One micro-batch on one stage.
+struct Stage {
+  PassCost forward, backward;
+  double total() const { return forward.total() + backward.total(); }
+};
+
+struct Stages {
+  Stage middle, last;
+  const Stage& slowest() const { return last.total() > middle.total() ? last : middle; }
+};
+
+Stages StagesOf(const TrainingShape& shape, const LayoutChoice& layout, const LayerCost& cost) {
+  const StageLayers layers = LayersOf(shape, layout);
+  Stages stages;
+  stages.middle = {layers.middle * cost.forward, layers.middle * cost.backward};
+  stages.last = {layers.last * cost.forward, layers.last * cost.backward};
+  stages.last.forward += cost.head_forward;
+  stages.last.backward += cost.head_backward;
+  if (layout.pipeline == 1) stages.middle = stages.last;
+  return stages;
+}
+
+GroupShape DataGroup(const Machine& machine, const LayoutChoice& layout) {
+  return GroupOf(machine.network, layout.data * layout.context, layout.tensor);
+}
+
+// Gathers of parameters and reductions of gradients once a step, beside the first forward and the
+// last backward. A rank's chunks are reduced as they finish, so one of them is never hidden.
+double DataSecondsPerStep(const Machine& machine, const LayoutChoice& layout,
+                          const StageParameters& parameters, const Stage& stage) {
+  const Software& software = machine.software;
+  const GroupShape group = DataGroup(machine, layout);
+  const double held = parameters.dense + parameters.experts;
+  if (layout.sharding == Sharding::kReplicated && !software.data_overlap) {
+    return CollectiveSeconds(machine, Collective::kAllReduce, group,
+                             held * software.gradient_bytes);
+  }
+  const double reduce =
+      CollectiveSeconds(machine, Collective::kReduceScatter, group, held * software.gradient_bytes);
+  const double gather =
+      CollectiveSeconds(machine, Collective::kAllGather, group, held * software.gathered_bytes);
+  if (!software.data_overlap) return reduce + gather;
+  const double chunks = static_cast<double>(std::max<int64_t>(layout.chunks, 4));
+  const double backward = stage.backward.compute() * (1 - 1 / chunks);
+  const double forward = stage.forward.compute() * (1 - 1 / chunks);
+  const double hidden =
+      std::min(reduce * (1 - 1 / chunks), backward) + std::min(gather * (1 - 1 / chunks), forward);
+  return reduce + gather - hidden + kContention * hidden;
+}
+
+// Fully sharded: every micro-batch gathers each layer before its forward and its backward and
+// scatters its gradients after (arXiv:2304.11277, section 3); one layer ahead, so a pass takes as
+// long as the slower of both.
+double DataSecondsPerMicroBatch(const Machine& machine, const TrainingShape& shape,
+                                const LayoutChoice& layout, const LayerCost& cost,
+                                const StageParameters& parameters) {
+  const Software& software = machine.software;
+  const GroupShape group = DataGroup(machine, layout);
+  const double layers = LayersOf(shape, layout).middle;
+  const double held = (parameters.dense + parameters.experts) / layers;
+  const double gather =
+      CollectiveSeconds(machine, Collective::kAllGather, group, held * software.gathered_bytes);
+  const double reduce =
+      CollectiveSeconds(machine, Collective::kReduceScatter, group, held * software.gradient_bytes);
+  const bool kept = layout.sharding == Sharding::kZero2;  // parameters, from forward to backward
+  const double backward_moves = reduce + (kept ? 0 : gather);
+  if (!software.data_overlap) return layers * (gather + backward_moves);
+  const auto exposed = [](double moved, double computed) {
+    return std::max(0.0, moved - computed) + kContention * std::min(moved, computed);
+  };
+  return layers * (exposed(gather, cost.forward.total()) +
+                   exposed(backward_moves, cost.backward.total())) +
+         gather + reduce;
+}
+
+// Adam on 32-bit states: gradient, master, two moments read, three written, the parameter written
+// (30 bytes), the norm reads the gradient once more.
+double OptimizerSeconds(const Machine& machine, const LayoutChoice& layout,
+                        const StageParameters& parameters) {
+  constexpr double kBytes = 34;
+  double elements = parameters.dense + parameters.experts;
+  double narrow = 0;
+  if (layout.precision != Precision::kHalf && layout.precision != Precision::kFp32) {
+    narrow = elements * 4;  // cast once a step, and transposed
+  }
+  if (layout.sharding != Sharding::kReplicated) {
+    elements /= static_cast<double>(layout.data * layout.context);
+  }
+  return (elements * kBytes + narrow) / (machine.gpu.memory_rate * machine.calibration.memory);
+}
+
+// What the host's link or the disks add beyond the time that hides them: states in and out once a
+// step (a fetch of 12 bytes per element and the way back), activations once per micro-batch each
+// way.
+double OffloadSeconds(const Machine& machine, const TrainingShape& shape,
+                      const LayoutChoice& layout, const StageParameters& parameters,
+                      const Stage& stage) {
+  if (layout.offload == Offload::kNone || machine.network.host_rate <= 0) return 0;
+  const double rate = machine.network.host_rate;
+  double exposed = 0;
+  if (layout.offload != Offload::kActivations) {
+    double elements = parameters.dense + parameters.experts;
+    if (layout.sharding != Sharding::kReplicated) {
+      elements /= static_cast<double>(layout.data * layout.context);
+    }
+    // Gradients leave in the last backward; the updated parameters come back after it.
+    const double slowest = machine.network.disk_rate > 0 && layout.offload == Offload::kAll
+                               ? machine.network.disk_rate
+                               : rate;
+    exposed += std::max(0.0, elements * 4 / rate - stage.backward.compute()) +
+               elements * (slowest < rate ? 12 / slowest : 2 / rate);
+  }
+  if (layout.offload != Offload::kOptimizer) {
+    const double bytes = ActivationBytes(shape, layout) * LayersOf(shape, layout).middle;
+    const double micro = std::max(0.0, bytes / rate - stage.forward.compute()) +
+                         std::max(0.0, bytes / rate - stage.backward.compute());
+    exposed += micro * static_cast<double>(layout.micro_batches());
+  }
+  return exposed;
+}
+
+double MessageOf(const Machine& machine, const TrainingShape& shape, const LayoutChoice& layout) {
+  if (layout.pipeline <= 1) return 0;
+  const double bytes = 2.0 * static_cast<double>(layout.micro_batch) *
+                       static_cast<double>(shape.sequence_length * shape.hidden) /
+                       static_cast<double>(layout.context * layout.tensor);
+  const int64_t stride = layout.devices() / layout.pipeline;
+  return MessageSeconds(machine, GroupOf(machine.network, layout.pipeline, stride), bytes);
+}
+
+// One-forward-one-backward, interleaved over `chunks` (arXiv:2104.04473, section 2.2): the slowest
+// stage works through all micro-batches; before and after, one micro-batch passes the others.
+void AddPipeline(const Machine& machine, const TrainingShape& shape, const LayoutChoice& layout,
+                 const Stages& stages, StepTerms& terms) {
+  if (layout.pipeline <= 1) return;
+  const double others = static_cast<double>(layout.pipeline - 1);
+  const double chunks = static_cast<double>(layout.chunks);
+  const double slowest = stages.slowest().total();
+  const double sum = stages.middle.total() * others + stages.last.total();
+  terms.bubble = (sum - slowest) / chunks;
+  const double message = MessageOf(machine, shape, layout);
+  terms.pipeline_messages = 2 * others * message;
+  if (!machine.software.pipeline_overlap) {
+    terms.pipeline_messages += 2 * chunks * message * static_cast<double>(layout.micro_batches());
+  }
+}
+
+}  // namespace
+
+double StepTerms::total() const {
+  return products + attention + memory_bound + launch + tensor + context + pipeline_messages +
+         bubble + data + optimizer + offload + overhead + straggler;
+}
+
+StageLayers LayersOf(const TrainingShape& shape, const LayoutChoice& layout) {
+  const int64_t parts = layout.pipeline * layout.chunks;
+  const double chunks = static_cast<double>(layout.chunks);
+  if (shape.layers % parts != 0 && (shape.layers + 2) % parts == 0) {
+    const double layers = static_cast<double>((shape.layers + 2) / parts) * chunks;
+    return {layers, layers - (layout.pipeline > 1 ? 1 : 2)};
+  }
+  const double layers = std::ceil(static_cast<double>(shape.layers) / static_cast<double>(parts));
+  return {layers * chunks, static_cast<double>(shape.layers) -
+                                       layers * chunks * static_cast<double>(layout.pipeline - 1) >
+                                   0
+                               ? static_cast<double>(shape.layers) -
+                                     layers * chunks * static_cast<double>(layout.pipeline - 1)
+                               : layers * chunks};
+}
+
+StageParameters ParametersOf(const TrainingShape& shape, const LayoutChoice& layout) {
+  const double hidden = static_cast<double>(shape.hidden);
+  const double tensor = static_cast<double>(layout.tensor);
+  const double heads = static_cast<double>((shape.heads + 2 * shape.kv_heads) * shape.head_dim);
+  const double attention =
+      hidden * heads + hidden * static_cast<double>(shape.heads * shape.head_dim);
+  const double matrices = shape.gated ? 3 : 2;
+  const StageLayers layers = LayersOf(shape, layout);
+  StageParameters parameters;
+  double layer = attention / tensor + 2 * hidden;
+  if (shape.experts > 0) {
+    layer += hidden * static_cast<double>(shape.experts);
+    parameters.experts = layers.middle * matrices * hidden *
+                         static_cast<double>(shape.expert_ffn * shape.experts) /
+                         static_cast<double>(layout.expert);
+  } else {
+    layer += matrices * hidden * static_cast<double>(shape.ffn) / tensor;
+  }
+  const double embedding = hidden * static_cast<double>(shape.vocab) / tensor;
+  // The first stage holds the embedding, the last the head.
+  const double ends = layout.pipeline > 1 ? 1 : 2;
+  parameters.dense = std::max(layers.middle, layers.last) * layer + ends * embedding;
+  return parameters;
+}
+
+StepPrediction PredictStep(const Machine& machine, const TrainingShape& shape,
+                           const LayoutChoice& layout, const LayerCost& cost) {
+  const Stages stages = StagesOf(shape, layout, cost);
+  const Stage& stage = stages.slowest();
+  const StageParameters parameters = ParametersOf(shape, layout);
+  const double micro_batches = static_cast<double>(layout.micro_batches());
+  StepPrediction step;
+  StepTerms& terms = step.terms;
+  PassCost busy = stage.forward;
+  busy += stage.backward;
+  busy = micro_batches * busy;
+  terms.products = busy.products;
+  terms.attention = busy.attention;
+  terms.memory_bound = busy.memory;
+  terms.launch = busy.launch;
+  terms.tensor = busy.tensor;
+  terms.context = busy.context;
+  AddPipeline(machine, shape, layout, stages, terms);
+  if (layout.sharding == Sharding::kZero2 || layout.sharding == Sharding::kZero3) {
+    terms.data = micro_batches * DataSecondsPerMicroBatch(machine, shape, layout, cost, parameters);
+  } else {
+    terms.data = DataSecondsPerStep(machine, layout, parameters, stage);
+  }
+  terms.optimizer = OptimizerSeconds(machine, layout, parameters);
+  terms.offload = OffloadSeconds(machine, shape, layout, parameters, stage);
+  terms.overhead = machine.calibration.overhead_seconds;
+  const double nodes =
+      static_cast<double>(layout.devices()) / static_cast<double>(machine.network.node_devices);
+  terms.straggler =
+      nodes > 1 ? terms.total() * machine.calibration.straggler * std::log2(nodes) : 0;
+  step.seconds = terms.total();
+  step.memory_bytes = MemoryEstimate(shape, layout, parameters);
+  return step;
+}
+
+StepPrediction PredictStep(const Machine& machine, const TrainingShape& shape,
+                           const LayoutChoice& layout) {
+  return PredictStep(machine, shape, layout, CostOfLayer(machine, shape, KeyOf(layout)));
+}
+
+}  // namespace strata::planner
