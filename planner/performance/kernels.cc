@@ -81,8 +81,8 @@ AttentionTime FusedSeconds(const Machine& machine, double batch, double heads, d
   // Heads of 64 feed the tensor cores half as deep products.
   const double narrow = head_dim / (head_dim + 32) * (128.0 + 32) / 128;
   const double rate = machine.gpu.peak[static_cast<int>(Precision::kHalf)] *
-                      machine.calibration.attention * std::min(1.1, narrow) * occupied * depth /
-                      (depth + kFill);
+                      machine.calibration.attention * machine.software.attention_share *
+                      std::min(1.1, narrow) * occupied * depth / (depth + kFill);
   AttentionTime time;
   time.forward = flops / rate + machine.gpu.kernel_seconds;
   time.backward = 2.5 * flops / (rate * kBackwardRate) + 2 * machine.gpu.kernel_seconds;

@@ -146,7 +146,7 @@ void AddContext(const Machine& machine, const LayerKey& key, const Lengths& x, P
 // The host launches kernels one by one; a pass takes at least as long as that.
 void AddLaunch(const Machine& machine, double kernels, PassCost& pass) {
   if (machine.software.graphs) return;
-  pass.launch += std::max(0.0, kernels * machine.gpu.launch_seconds - pass.total());
+  pass.launch += std::max(0.0, kernels * machine.software.launch_seconds - pass.total());
 }
 
 void AddHead(const Machine& machine, const TrainingShape& shape, const LayerKey& key,
@@ -204,6 +204,10 @@ LayerCost CostOfLayer(const Machine& machine, const TrainingShape& shape, const 
   AddLaunch(machine, kBackwardLaunches, cost.backward);
   if (key.recompute == Recompute::kFull) cost.backward += cost.forward;
   if (key.recompute == Recompute::kSelective) cost.backward.attention += attention.forward;
+  if (key.recompute == Recompute::kOperators) {
+    cost.backward.products += cost.forward.products / 2;
+    cost.backward.memory += cost.forward.memory;
+  }
   AddHead(machine, shape, key, x, cost);
   return cost;
 }

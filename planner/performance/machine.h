@@ -20,8 +20,7 @@ struct Gpu {
   // Of a matrix product: prologue and epilogue of each wave of tiles, and each kernel's own.
   double tile_seconds = 1e-6;
   double kernel_seconds = 3e-6;
-  double launch_seconds = 5e-6;  // of the host, per kernel
-  double price_per_hour = 0;     // of one device; 0: not given
+  double price_per_hour = 0;  // of one device; 0: not given
 };
 
 struct Network {
@@ -39,12 +38,15 @@ struct Network {
 struct Software {
   enum class Attention { kFused, kUnfused };
   Attention attention = Attention::kFused;
+  double attention_share = 1;    // of what the best fused kernels of the GPU reach
   double tensor_exposed = 1;     // the part of tensor-parallel collectives that nothing hides
   bool pipeline_overlap = true;  // sends between stages hide in the steady state
   bool data_overlap = true;      // reductions and gathers run beside the first and last micro-batch
+  double launch_seconds = 6e-6;  // of the host, per kernel
   bool graphs = false;           // the host launches whole layers at once
-  double gradient_bytes = 4;     // per element, as it is reduced
-  double gathered_bytes = 2;     // per parameter, as it is gathered
+  bool operator_recompute = false;  // what it calls selective is Recompute::kOperators
+  double gradient_bytes = 4;        // per element, as it is reduced
+  double gathered_bytes = 2;        // per parameter, as it is gathered
 };
 
 // At most six numbers per (GPU, precision, software release), fitted to measured steps.

@@ -5,6 +5,34 @@
 #include "planner/performance/step_prediction.h"
 
 namespace strata::planner {
+namespace {
+
+constexpr double kGiB = 1024.0 * 1024 * 1024;
+constexpr double kRuntimeBytes = 0.75 * kGiB;  // context, communicators' buffers
+// Of 16-bit logits, their 32-bit softmax and its gradient, as much is there at once; measured on
+// B200 (SimuMax v1.2, b200_release_v1.2_summary.json).
+constexpr double kLogitBytes = 4.8;
+
+bool Replicated(const LayoutChoice& layout) { return layout.sharding == Sharding::kReplicated; }
+
+// Parameters, gradients, master copies and moments. Fully sharded: all of it, and two layers at a
+// time whole, in 16 bits, with their gradients.
+double StateBytes(const TrainingShape& shape, const LayoutChoice& layout,
+                  const StageParameters& parameters) {
+  const double shards = static_cast<double>(layout.data * layout.context);
+  const double held = parameters.dense + parameters.experts;
+  const bool states_elsewhere =
+      layout.offload == Offload::kOptimizer || layout.offload == Offload::kAll;
+  const double state_bytes = states_elsewhere ? 0 : 12;
+  if (layout.sharding != Sharding::kZero3) {
+    return held * 6 + held * state_bytes / (Replicated(layout) ? 1 : shards);
+  }
+  // 32-bit parameters are the master copies.
+  const double layer = held / std::max(1.0, LayersOf(shape, layout).middle);
+  return held * (4 + state_bytes) / shards + 2 * layer * (2 + 2);
+}
+
+}  // namespace
 
 double ActivationBytes(const TrainingShape& shape, const LayoutChoice& layout) {
   const double tensor = static_cast<double>(layout.tensor);
@@ -13,49 +41,59 @@ double ActivationBytes(const TrainingShape& shape, const LayoutChoice& layout) {
   const double region = tokens / (layout.sequence_parallel ? tensor : 1);
   const double hidden = static_cast<double>(shape.hidden);
   if (layout.recompute == Recompute::kFull) return 2 * region * hidden;
-  const double query = static_cast<double>(shape.heads * shape.head_dim) / tensor;
-  const double keys = std::max(static_cast<double>(shape.kv_heads) / tensor, 1.0) *
-                      static_cast<double>(shape.head_dim);
+  const double head_dim = static_cast<double>(shape.head_dim);
+  const double query = static_cast<double>(shape.heads) * head_dim / tensor;
+  const double keys = std::max(static_cast<double>(shape.kv_heads) / tensor, 1.0) * head_dim;
   double rows = tokens, ffn = static_cast<double>(shape.ffn) / tensor;
   if (shape.experts > 0) {
     rows = tokens / tensor * static_cast<double>(shape.experts_per_token);
     ffn = static_cast<double>(shape.expert_ffn);
   }
+  const double row_sums = 4 * query / head_dim;
+  if (layout.recompute == Recompute::kOperators) {
+    // The input, every other product's output (queries, values, one of the block's, the last).
+    return 4 * region * hidden + tokens * (2 * (2 * query + keys) + row_sums) + 2 * rows * ffn;
+  }
   // Two norms' inputs and outputs; queries, keys, values, the output of attention and its row sums;
   // the activation's inputs and output.
   const double norms = region * hidden * 2 * 4;
-  const double attention =
-      tokens * (2 * (2 * query + 2 * keys) + 4 * query / static_cast<double>(shape.head_dim));
+  const double attention = tokens * (2 * (2 * query + 2 * keys) + row_sums);
   const double block = rows * ffn * 2 * (shape.gated ? 3 : 2);
   return norms + attention + block;
 }
 
 double MemoryEstimate(const TrainingShape& shape, const LayoutChoice& layout,
                       const StageParameters& parameters) {
-  constexpr double kRuntime = 0.0;
-  const double shards = static_cast<double>(layout.data * layout.context);
-  const double held = parameters.dense + parameters.experts;
-  const double sharded = layout.sharding == Sharding::kReplicated ? held : held / shards;
-  const double states =
-      (layout.offload == Offload::kNone || layout.offload == Offload::kActivations ? 12 * sharded
-                                                                                   : 0);
-  const double weights = 2 * (layout.sharding == Sharding::kZero3 ? sharded : held);
-  const double gradients = 4 * (layout.sharding == Sharding::kZero3 ? sharded : held);
   const double layers = LayersOf(shape, layout).middle;
   const double pipeline = static_cast<double>(layout.pipeline);
-  const double chunks = static_cast<double>(layout.chunks);
-  // In flight on the first stage (arXiv:2205.05198, section 4.2.3).
+  // Micro-batches in flight on the first stage, in units of its layers (arXiv:2205.05198, section
+  // 4.2.3).
   double in_flight = pipeline;
-  if (layout.chunks > 1) in_flight = pipeline + (pipeline - 1) / chunks;
+  if (layout.chunks > 1) in_flight += (pipeline - 1) / static_cast<double>(layout.chunks);
   in_flight = std::min(in_flight, static_cast<double>(layout.micro_batches()));
-  const double activations = ActivationBytes(shape, layout) * layers * in_flight;
+  const bool away = layout.offload == Offload::kActivations || layout.offload == Offload::kAll;
+  const double kept = away ? std::min(2.0, layers) : layers * in_flight;
+  const double activations = ActivationBytes(shape, layout) * kept;
+
+  const double tensor = static_cast<double>(layout.tensor);
   const double tokens = static_cast<double>(layout.micro_batch * shape.sequence_length) /
                         static_cast<double>(layout.context);
-  // Logits in 16 and 32 bits and their gradient, on the last stage only.
-  const double logits = layout.pipeline > 1 ? 0
-                                            : tokens * static_cast<double>(shape.vocab) /
-                                                  static_cast<double>(layout.tensor) * 8;
-  return weights + gradients + states + activations + logits + kRuntime;
+  const double logits =
+      layout.pipeline > 1 ? 0 : tokens * static_cast<double>(shape.vocab) / tensor * kLogitBytes;
+  // The gradient of the largest matrix, in 16 bits and converted to 32, before it is accumulated.
+  const double ffn =
+      static_cast<double>(shape.experts > 0 ? shape.expert_ffn * shape.experts : shape.ffn) /
+      (shape.experts > 0 ? static_cast<double>(layout.expert) : tensor);
+  const double gradient = 6 * static_cast<double>(shape.hidden) * ffn * (shape.gated ? 2 : 1);
+  // Recomputed all at once, one layer's activations are there.
+  double replayed = 0;
+  if (layout.recompute == Recompute::kFull || layout.recompute == Recompute::kOperators) {
+    LayoutChoice whole = layout;
+    whole.recompute = Recompute::kNone;
+    replayed = ActivationBytes(shape, whole);
+  }
+  return StateBytes(shape, layout, parameters) + activations + logits + gradient + replayed +
+         kRuntimeBytes;
 }
 
 }  // namespace strata::planner

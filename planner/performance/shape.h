@@ -26,9 +26,13 @@ struct TrainingShape {
 // What the matrix products of the blocks run in. Attention, norms and the head stay in 16 bits.
 enum class Precision { kFp32, kHalf, kFp8, kMxfp8, kNvfp4 };  // kHalf: bf16 or fp16
 inline constexpr int kPrecisions = 5;
+// "fp32", "bf16", "fp8", "mxfp8", "nvfp4".
+const char* NameOf(Precision precision);
 
 enum class Sharding { kReplicated, kZero1, kZero2, kZero3 };
-enum class Recompute { kNone, kSelective, kFull };  // kSelective: core attention
+// kSelective: core attention; kOperators: all but every other product and attention (torchtitan's
+// default); kFull: all but the layer's input.
+enum class Recompute { kNone, kSelective, kOperators, kFull };
 enum class Offload { kNone, kOptimizer, kActivations, kAll };
 
 struct LayoutChoice {

@@ -1,0 +1,277 @@
+#include "planner/performance/catalog.h"
+
+#include <google/protobuf/text_format.h>
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "common/check.h"
+#include "common/status_macros.h"
+#include "planner/profiles/shipped_profiles.h"
+
+namespace strata::planner {
+namespace {
+
+constexpr char kGenericSoftware[] = "generic";
+constexpr char kScaledFrom[] = "H100";  // stands in for GPUs that are not known
+
+Network ToNetwork(const v1::NetworkProfile& profile) {
+  Network network;
+  network.node_devices = profile.node_devices();
+  network.domain_devices = profile.domain_devices();
+  network.domain_rate = profile.domain_rate();
+  network.domain_efficiency = profile.domain_efficiency();
+  network.network_rate = profile.network_rate();
+  network.network_efficiency = profile.network_efficiency();
+  network.host_rate = profile.host_rate();
+  network.disk_rate = profile.disk_rate();
+  return network;
+}
+
+Gpu ToGpu(const v1::GpuProfile& profile) {
+  Gpu gpu;
+  gpu.name = profile.name();
+  gpu.processors = profile.processors();
+  gpu.memory_bytes = profile.memory_bytes();
+  gpu.memory_rate = profile.memory_rate();
+  for (const v1::PeakRate& peak : profile.peaks()) {
+    for (int i = 0; i < kPrecisions; ++i) {
+      if (peak.precision() == NameOf(static_cast<Precision>(i))) gpu.peak[i] = peak.flops();
+    }
+  }
+  gpu.tile_seconds = profile.tile_seconds();
+  gpu.kernel_seconds = profile.kernel_seconds();
+  gpu.price_per_hour = profile.price_per_device_hour();
+  return gpu;
+}
+
+Software ToSoftware(const v1::SoftwareProfile& profile) {
+  Software software;
+  if (profile.unfused_attention()) software.attention = Software::Attention::kUnfused;
+  if (profile.attention_share() > 0) software.attention_share = profile.attention_share();
+  software.tensor_exposed = profile.tensor_exposed();
+  software.pipeline_overlap = profile.pipeline_overlap();
+  software.data_overlap = profile.data_overlap();
+  software.graphs = profile.graphs();
+  software.gradient_bytes = profile.gradient_bytes();
+  software.gathered_bytes = profile.gathered_bytes();
+  software.launch_seconds = profile.launch_seconds();
+  software.operator_recompute = profile.operator_recompute();
+  return software;
+}
+
+absl::Status CheckGpu(const v1::GpuProfile& gpu) {
+  const v1::NetworkProfile& network = gpu.network();
+  const double figures[] = {static_cast<double>(gpu.processors()),
+                            gpu.memory_bytes(),
+                            gpu.memory_rate(),
+                            static_cast<double>(network.node_devices()),
+                            static_cast<double>(network.domain_devices()),
+                            network.domain_rate(),
+                            network.domain_efficiency(),
+                            network.network_rate(),
+                            network.network_efficiency(),
+                            gpu.tile_seconds(),
+                            gpu.kernel_seconds()};
+  if (std::any_of(std::begin(figures), std::end(figures), [](double x) { return !(x > 0); })) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("gpu ", gpu.name(), ": a figure is missing or not positive"));
+  }
+  return absl::OkStatus();
+}
+
+// Numbers inside names count as numbers: v25.04 comes before v25.10, 26.02 before 26.02.01.
+bool NaturallyBefore(absl::string_view a, absl::string_view b) {
+  size_t i = 0, j = 0;
+  while (i < a.size() && j < b.size()) {
+    if (absl::ascii_isdigit(a[i]) && absl::ascii_isdigit(b[j])) {
+      int64_t x = 0, y = 0;
+      while (i < a.size() && absl::ascii_isdigit(a[i])) x = (x * 10 + a[i++] - '0') % 1000000007;
+      while (j < b.size() && absl::ascii_isdigit(b[j])) y = (y * 10 + b[j++] - '0') % 1000000007;
+      if (x != y) return x < y;
+    } else {
+      if (a[i] != b[j]) return a[i] < b[j];
+      ++i, ++j;
+    }
+  }
+  return a.size() - i < b.size() - j;
+}
+
+}  // namespace
+
+Calibration ToCalibration(const v1::CalibrationProfile& record) {
+  return {record.product(),       record.attention(),        record.memory(),
+          record.communication(), record.overhead_seconds(), record.straggler()};
+}
+
+absl::StatusOr<Catalog> Catalog::From(v1::HardwareCatalog profiles) {
+  std::set<std::string> names, calibrated;
+  for (const v1::GpuProfile& gpu : profiles.gpus()) {
+    RETURN_IF_ERROR(CheckGpu(gpu));
+    std::vector<std::string> all(gpu.aliases().begin(), gpu.aliases().end());
+    all.push_back(gpu.name());
+    for (const std::string& name : all) {
+      if (!names.insert(absl::AsciiStrToLower(name)).second) {
+        return absl::InvalidArgumentError(absl::StrCat("gpu ", name, " is there twice"));
+      }
+    }
+  }
+  for (const v1::CalibrationProfile& record : profiles.calibrations()) {
+    const std::string key =
+        absl::StrCat(record.gpu(), " ", record.precision(), " ", record.release());
+    if (!calibrated.insert(key).second) {
+      return absl::InvalidArgumentError(absl::StrCat("calibration ", key, " is there twice"));
+    }
+    if (!(record.product() > 0 && record.attention() > 0 && record.memory() > 0 &&
+          record.communication() > 0 && record.overhead_seconds() >= 0 &&
+          record.straggler() >= 0)) {
+      return absl::InvalidArgumentError(absl::StrCat("calibration ", key, ": not positive"));
+    }
+  }
+  const auto& software = profiles.software();
+  if (std::none_of(software.begin(), software.end(), [](const v1::SoftwareProfile& profile) {
+        return profile.name() == kGenericSoftware;
+      })) {
+    return absl::InvalidArgumentError("software generic is missing");
+  }
+  Catalog catalog;
+  catalog.profiles_ = std::move(profiles);
+  return catalog;
+}
+
+const Catalog& Catalog::Shipped() {
+  static const auto& catalog = *[] {
+    v1::HardwareCatalog profiles;
+    STRATA_CHECK(google::protobuf::TextFormat::ParseFromString(kShippedProfiles, &profiles));
+    absl::StatusOr<Catalog> read = From(std::move(profiles));
+    STRATA_CHECK(read.ok());
+    return new Catalog(*std::move(read));
+  }();
+  return catalog;
+}
+
+const v1::GpuProfile* Catalog::GpuNamed(absl::string_view name) const {
+  for (const v1::GpuProfile& gpu : profiles_.gpus()) {
+    if (absl::EqualsIgnoreCase(gpu.name(), name)) return &gpu;
+    for (const std::string& alias : gpu.aliases()) {
+      if (absl::EqualsIgnoreCase(alias, name)) return &gpu;
+    }
+  }
+  return nullptr;
+}
+
+// The longest beginning of the release, else the longest word of the framework.
+const v1::SoftwareProfile& Catalog::SoftwareOf(absl::string_view release,
+                                               absl::string_view framework) const {
+  const v1::SoftwareProfile* best = nullptr;
+  size_t length = 0;
+  for (const v1::SoftwareProfile& profile : profiles_.software()) {
+    for (const std::string& begin : profile.releases()) {
+      if (begin.size() > length && absl::StartsWithIgnoreCase(release, begin)) {
+        best = &profile, length = begin.size();
+      }
+    }
+  }
+  if (best != nullptr) return *best;
+  const std::string lower = absl::AsciiStrToLower(framework);
+  for (const v1::SoftwareProfile& profile : profiles_.software()) {
+    for (const std::string& word : profile.frameworks()) {
+      if (word.size() > length && absl::StrContains(lower, word)) {
+        best = &profile, length = word.size();
+      }
+    }
+  }
+  if (best != nullptr) return *best;
+  for (const v1::SoftwareProfile& profile : profiles_.software()) {
+    if (profile.name() == kGenericSoftware) best = &profile;
+  }
+  return *best;
+}
+
+// Of a family's calibrations the release's own, else the latest before it, else the earliest.
+const v1::CalibrationProfile* Catalog::Nearest(absl::string_view gpu, absl::string_view precision,
+                                               absl::string_view family,
+                                               absl::string_view release) const {
+  const v1::CalibrationProfile *before = nullptr, *after = nullptr;
+  for (const v1::CalibrationProfile& record : profiles_.calibrations()) {
+    if (record.gpu() != gpu || record.precision() != precision || record.release().empty())
+      continue;
+    if (record.release() == release) return &record;
+    if (record.family() != family) continue;
+    if (NaturallyBefore(record.release(), release)) {
+      if (before == nullptr || NaturallyBefore(before->release(), record.release())) {
+        before = &record;
+      }
+    } else if (after == nullptr || NaturallyBefore(record.release(), after->release())) {
+      after = &record;
+    }
+  }
+  return before != nullptr ? before : after;
+}
+
+const v1::CalibrationProfile* Catalog::CalibrationOf(const v1::GpuProfile& gpu,
+                                                     absl::string_view precision,
+                                                     const v1::SoftwareProfile& software,
+                                                     absl::string_view release) const {
+  std::vector<std::string> gpus = {gpu.name()};
+  gpus.insert(gpus.end(), gpu.like().begin(), gpu.like().end());
+  std::vector<std::string> families = {software.name()};
+  families.insert(families.end(), software.like().begin(), software.like().end());
+  for (const std::string& name : gpus) {
+    for (const std::string& family : families) {
+      if (const auto* record = Nearest(name, precision, family, release)) return record;
+    }
+    for (const v1::CalibrationProfile& record : profiles_.calibrations()) {
+      if (record.gpu() == name && record.precision() == precision && record.release().empty()) {
+        return &record;
+      }
+    }
+  }
+  return nullptr;
+}
+
+absl::StatusOr<FoundMachine> Catalog::Find(const MachineRequest& request) const {
+  const v1::GpuProfile* profile = GpuNamed(request.gpu);
+  const bool scaled = profile == nullptr;
+  if (scaled) profile = GpuNamed(kScaledFrom);
+  if (profile == nullptr || (scaled && !request.half_peak.has_value())) {
+    return absl::NotFoundError(absl::StrCat("no profile of a GPU named ", request.gpu));
+  }
+  FoundMachine found;
+  Machine& machine = found.machine;
+  machine.gpu = ToGpu(*profile);
+  machine.network = ToNetwork(profile->network());
+  if (scaled) {
+    const double factor = *request.half_peak / machine.gpu.peak[static_cast<int>(Precision::kHalf)];
+    for (double& peak : machine.gpu.peak) peak *= factor;
+    machine.gpu.memory_rate *= factor;
+    machine.gpu.name = absl::StrCat(request.gpu, " as scaled ", kScaledFrom);
+    machine.gpu.memory_bytes = request.memory_bytes.value_or(machine.gpu.memory_bytes);
+  }
+  if (!(machine.gpu.peak[static_cast<int>(request.precision)] > 0)) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(machine.gpu.name, " has no ", NameOf(request.precision), " products"));
+  }
+  machine.network.node_devices = request.node_devices.value_or(machine.network.node_devices);
+  machine.network.domain_devices = request.domain_devices.value_or(machine.network.domain_devices);
+  machine.network.network_rate = request.network_rate.value_or(machine.network.network_rate);
+
+  const v1::SoftwareProfile& software = SoftwareOf(request.release, request.framework);
+  machine.software = ToSoftware(software);
+  found.software = software.name();
+  found.calibration = "default";
+  if (const auto* record =
+          CalibrationOf(*profile, NameOf(request.precision), software, request.release)) {
+    machine.calibration = ToCalibration(*record);
+    found.calibration =
+        absl::StrCat(record->gpu(), " ", record->precision(), " ",
+                     record->release().empty() ? std::string("any release") : record->release());
+  }
+  return found;
+}
+
+}  // namespace strata::planner

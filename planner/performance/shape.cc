@@ -1,0 +1,21 @@
+#include "planner/performance/shape.h"
+
+namespace strata::planner {
+
+const char* NameOf(Precision precision) {
+  switch (precision) {
+    case Precision::kFp32:
+      return "fp32";
+    case Precision::kHalf:
+      return "bf16";
+    case Precision::kFp8:
+      return "fp8";
+    case Precision::kMxfp8:
+      return "mxfp8";
+    case Precision::kNvfp4:
+      return "nvfp4";
+  }
+  return "";
+}
+
+}  // namespace strata::planner
