@@ -84,6 +84,23 @@ absl::Status CheckGpu(const v1::GpuProfile& gpu) {
   return absl::OkStatus();
 }
 
+// Whose calibrations answer for a precision, the nearest first.
+std::vector<Precision> StandIns(Precision precision) {
+  switch (precision) {
+    case Precision::kFp32:
+      return {Precision::kFp32, Precision::kHalf};
+    case Precision::kHalf:
+      return {Precision::kHalf};
+    case Precision::kFp8:
+      return {Precision::kFp8, Precision::kMxfp8};
+    case Precision::kMxfp8:
+      return {Precision::kMxfp8, Precision::kFp8};
+    case Precision::kNvfp4:
+      return {Precision::kNvfp4, Precision::kMxfp8, Precision::kFp8};
+  }
+  return {};
+}
+
 // Numbers inside names count as numbers: v25.04 comes before v25.10, 26.02 before 26.02.01.
 bool NaturallyBefore(absl::string_view a, absl::string_view b) {
   size_t i = 0, j = 0;
@@ -217,14 +234,14 @@ const v1::CalibrationProfile* Catalog::CalibrationOf(const v1::GpuProfile& gpu,
                                                      absl::string_view precision,
                                                      const v1::SoftwareProfile& software,
                                                      absl::string_view release) const {
-  std::vector<std::string> gpus = {gpu.name()};
-  gpus.insert(gpus.end(), gpu.like().begin(), gpu.like().end());
   std::vector<std::string> families = {software.name()};
   families.insert(families.end(), software.like().begin(), software.like().end());
+  for (const std::string& family : families) {
+    if (const auto* record = Nearest(gpu.name(), precision, family, release)) return record;
+  }
+  std::vector<std::string> gpus = {gpu.name()};
+  gpus.insert(gpus.end(), gpu.like().begin(), gpu.like().end());
   for (const std::string& name : gpus) {
-    for (const std::string& family : families) {
-      if (const auto* record = Nearest(name, precision, family, release)) return record;
-    }
     for (const v1::CalibrationProfile& record : profiles_.calibrations()) {
       if (record.gpu() == name && record.precision() == precision && record.release().empty()) {
         return &record;
@@ -264,8 +281,13 @@ absl::StatusOr<FoundMachine> Catalog::Find(const MachineRequest& request) const 
   machine.software = ToSoftware(software);
   found.software = software.name();
   found.calibration = "default";
-  if (const auto* record =
-          CalibrationOf(*profile, NameOf(request.precision), software, request.release)) {
+  const v1::CalibrationProfile* record = nullptr;
+  for (const Precision precision : StandIns(request.precision)) {
+    if (record == nullptr) {
+      record = CalibrationOf(*profile, NameOf(precision), software, request.release);
+    }
+  }
+  if (record != nullptr) {
     machine.calibration = ToCalibration(*record);
     found.calibration =
         absl::StrCat(record->gpu(), " ", record->precision(), " ",

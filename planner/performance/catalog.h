@@ -46,8 +46,8 @@ class Catalog {
   // the precision.
   //
   // The calibration: the release's own; of the same family the latest release before it, else the
-  // earliest; of the families that the software names; that for any release; the same of the GPUs
-  // that this one is like; else the defaults of Calibration.
+  // earliest; of the families that the software names; that for any release; that of the GPUs that
+  // this one is like; the same of the nearest precision; else the defaults of Calibration.
   absl::StatusOr<FoundMachine> Find(const MachineRequest& request) const;
 
   const v1::HardwareCatalog& profiles() const { return profiles_; }
