@@ -20,19 +20,18 @@ using Vector = std::array<double, kScalars>;
 using Matrix = std::array<Vector, kScalars>;
 
 // One unit of a coordinate is as far from the prior as is usual: relative, in logarithms.
-constexpr Vector kSpread = {0.10, 0.15, 0.20, 0.25, 1.2, 0.7};
-constexpr double kNoise = 0.03;           // of published seconds, section 1.4 of their collection
-constexpr double kUsualOverhead = 0.003;  // of a step, where the prior has none
-constexpr double kMostPerSource = 8;      // runs' worth of weight that a source has among others
+constexpr Vector kSpread = {0.10, 0.12, 0.15, 0.25, 0.8, 0.5};
+constexpr double kNoise = 0.03;       // of published seconds, section 1.4 of their collection
+constexpr double kMostPerSource = 8;  // runs' worth of weight that a source has among others
 
-Calibration At(const Vector& x, const Calibration& prior, double overhead) {
+Calibration At(const Vector& x, const Calibration& prior) {
   const auto moved = [&](double value, int i) { return value * std::exp(kSpread[i] * x[i]); };
   Calibration calibration;
   calibration.product = std::min(moved(prior.product, 0), 0.95);
   calibration.attention = std::min(moved(prior.attention, 1), 0.85);
   calibration.memory = std::min(moved(prior.memory, 2), 1.0);
   calibration.communication = moved(prior.communication, 3);
-  calibration.overhead_seconds = moved(overhead, 4);
+  calibration.overhead_seconds = moved(prior.overhead_seconds, 4);
   calibration.straggler = moved(prior.straggler, 5);
   return calibration;
 }
@@ -44,9 +43,8 @@ double LogError(const FittedRun& fitted, const Calibration& calibration) {
 }
 
 // The sum of squares, outliers counted less than squared: 2 (sqrt(1 + z²) - 1).
-double LossAt(const std::vector<FittedRun>& runs, const Vector& x, const Calibration& prior,
-              double overhead) {
-  const Calibration calibration = At(x, prior, overhead);
+double LossAt(const std::vector<FittedRun>& runs, const Vector& x, const Calibration& prior) {
+  const Calibration calibration = At(x, prior);
   double loss = 0;
   for (const FittedRun& run : runs) {
     const double z = LogError(run, calibration) / kNoise;
@@ -77,14 +75,14 @@ Vector Solve(Matrix a, Vector b) {
 
 // The normal equations at x: weights of outliers shrink with their distance.
 void Linearise(const std::vector<FittedRun>& runs, const Vector& x, const Calibration& prior,
-               double overhead, Matrix& normal, Vector& gradient) {
+               Matrix& normal, Vector& gradient) {
   constexpr double kStep = 1e-4;
-  const Calibration here = At(x, prior, overhead);
+  const Calibration here = At(x, prior);
   std::array<Calibration, kScalars> moved;
   for (int i = 0; i < kScalars; ++i) {
     Vector y = x;
     y[i] += kStep;
-    moved[i] = At(y, prior, overhead);
+    moved[i] = At(y, prior);
   }
   normal = {};
   gradient = {};
@@ -104,13 +102,6 @@ void Linearise(const std::vector<FittedRun>& runs, const Vector& x, const Calibr
       for (int j = 0; j < kScalars; ++j) normal[i][j] += weight * slope[i] * slope[j];
     }
   }
-}
-
-double MedianSeconds(const std::vector<FittedRun>& runs) {
-  std::vector<double> seconds;
-  for (const FittedRun& run : runs) seconds.push_back(*run.run->seconds);
-  std::sort(seconds.begin(), seconds.end());
-  return seconds[seconds.size() / 2];
 }
 
 std::string FamilyOf(const Catalog& catalog, const Run& run) {
@@ -183,18 +174,17 @@ void WeighSources(std::vector<FittedRun>& runs) {
 Calibration FitCalibration(const std::vector<FittedRun>& runs, const Calibration& prior) {
   constexpr int kIterations = 60;
   STRATA_CHECK(!runs.empty());
-  const double overhead = std::max(prior.overhead_seconds, kUsualOverhead * MedianSeconds(runs));
   Vector x = {};
-  double loss = LossAt(runs, x, prior, overhead), damping = 1e-2;
+  double loss = LossAt(runs, x, prior), damping = 1e-2;
   for (int i = 0; i < kIterations && damping < 1e8; ++i) {
     Matrix normal;
     Vector gradient;
-    Linearise(runs, x, prior, overhead, normal, gradient);
+    Linearise(runs, x, prior, normal, gradient);
     for (int j = 0; j < kScalars; ++j) normal[j][j] *= 1 + damping;
     const Vector step = Solve(normal, gradient);
     Vector y = x;
     for (int j = 0; j < kScalars; ++j) y[j] = std::clamp(x[j] - step[j], -8.0, 8.0);
-    const double next = LossAt(runs, y, prior, overhead);
+    const double next = LossAt(runs, y, prior);
     if (next < loss) {
       const bool done = loss - next < 1e-9 * loss;
       x = y;
@@ -205,7 +195,7 @@ Calibration FitCalibration(const std::vector<FittedRun>& runs, const Calibration
       damping *= 8;
     }
   }
-  return At(x, prior, overhead);
+  return At(x, prior);
 }
 
 std::vector<v1::CalibrationProfile> FitAll(const Catalog& catalog, const std::vector<Run>& runs) {

@@ -185,7 +185,8 @@ void ReadLayout(const Row& row, Run& run) {
   // A last micro-batch that is not full takes as long as a full one.
   const int64_t step = layout.data * layout.micro_batch;
   layout.global_batch = (global_batch + step - 1) / step * step;
-  if (layout.pipeline * layout.chunks > run.shape.layers) {
+  // The embedding and the head may stand in for a layer each.
+  if (layout.pipeline * layout.chunks > run.shape.layers + 2) {
     AddReason(run, absl::StrCat(layout.pipeline * layout.chunks, " pipeline stages for ",
                                 run.shape.layers, " layers"));
   }

@@ -28,6 +28,10 @@ void AddProduct(const Machine& machine, Precision precision, const ProductSize& 
                        ProductSeconds(machine, precision, batch, k, n, m);
 }
 
+bool Narrow(Precision precision) {
+  return precision != Precision::kHalf && precision != Precision::kFp32;
+}
+
 Lengths LengthsOf(const TrainingShape& shape, const LayerKey& key) {
   const double tensor = static_cast<double>(key.tensor);
   Lengths lengths;
@@ -84,7 +88,7 @@ double ForwardBytes(const TrainingShape& shape, const Lengths& x) {
 // Casts to narrow types: each operand is read in 16 bits and written as it is and transposed. The
 // weights are cast once a step, which the optimizer pays.
 double CastBytes(const TrainingShape& shape, const LayerKey& key, const Lengths& x, bool backward) {
-  if (key.precision == Precision::kHalf || key.precision == Precision::kFp32) return 0;
+  if (!Narrow(key.precision)) return 0;
   // Blocks with scales along both directions are quantised twice.
   const double bytes = key.precision == Precision::kFp8 ? 4 : 5;
   const double rows = shape.experts > 0 ? RoutedTokens(shape, x) : x.tokens;
@@ -97,7 +101,7 @@ void AddMemory(const Machine& machine, const TrainingShape& shape, const LayerKe
                const Lengths& x, PassCost& forward, PassCost& backward) {
   constexpr double kBackwardBytes = 1.6;  // gradients in, gradients out, saved inputs again
   constexpr double kForwardKernels = 8, kBackwardKernels = 10, kCasts = 4;
-  const bool narrow = key.precision != Precision::kHalf && key.precision != Precision::kFp32;
+  const bool narrow = Narrow(key.precision);
   const double bytes = ForwardBytes(shape, x);
   forward.memory += MemorySeconds(machine, bytes + CastBytes(shape, key, x, false),
                                   kForwardKernels + (narrow ? kCasts : 0));
@@ -113,8 +117,10 @@ void AddTensor(const Machine& machine, const TrainingShape& shape, const LayerKe
   const Network& network = machine.network;
   const GroupShape group = GroupOf(network, key.tensor, 1);
   const double bytes = x.tokens * x.hidden * kHalfBytes;
+  const bool narrow = machine.software.narrow_gathers && Narrow(key.precision);
+  const double gathered = narrow ? bytes / 2 : bytes;
   const double both = key.sequence_parallel
-                          ? CollectiveSeconds(machine, Collective::kAllGather, group, bytes) +
+                          ? CollectiveSeconds(machine, Collective::kAllGather, group, gathered) +
                                 CollectiveSeconds(machine, Collective::kReduceScatter, group, bytes)
                           : CollectiveSeconds(machine, Collective::kAllReduce, group, bytes);
   const double exposed = machine.software.tensor_exposed;

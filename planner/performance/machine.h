@@ -44,6 +44,7 @@ struct Software {
   bool data_overlap = true;      // reductions and gathers run beside the first and last micro-batch
   double launch_seconds = 6e-6;  // of the host, per kernel
   bool graphs = false;           // the host launches whole layers at once
+  bool narrow_gathers = false;   // tensor-parallel gathers move 8-bit operands where products are
   bool operator_recompute = false;  // what it calls selective is Recompute::kOperators
   double gradient_bytes = 4;        // per element, as it is reduced
   double gathered_bytes = 2;        // per parameter, as it is gathered
@@ -51,12 +52,12 @@ struct Software {
 
 // At most six numbers per (GPU, precision, software release), fitted to measured steps.
 struct Calibration {
-  double product = 0.75;        // of the peak, by an endless matrix product
-  double attention = 0.5;       // of the 16-bit peak, by an endless fused forward
-  double memory = 0.7;          // of the memory's rate, by kernels bound by it
-  double communication = 1;     // of the links' usual efficiencies
-  double overhead_seconds = 0;  // of each step: data, norm, logging, clip
-  double straggler = 0.004;     // relative, per doubling of the nodes
+  double product = 0.75;           // of the peak, by an endless matrix product
+  double attention = 0.5;          // of the 16-bit peak, by an endless fused forward
+  double memory = 0.7;             // of the memory's rate, by kernels bound by it
+  double communication = 1;        // of the links' usual efficiencies
+  double overhead_seconds = 0.02;  // of each step: data, norm, logging, clip
+  double straggler = 0.004;        // relative, per doubling of the nodes
 };
 
 struct Machine {
