@@ -19,8 +19,9 @@ constexpr const char* kLaterCommands[] = {"fit", "plan"};
 const std::vector<Command>& AllCommands() {
   static const auto& commands = *[] {
     auto* all = new std::vector<Command>{
-        RunCommand(),   GenerateCommand(), EvalCommand(),  ExportCommand(),    TopologyCommand(),
-        PlaceCommand(), SimulateCommand(), TraceCommand(), CalibrateCommand(), DoctorCommand()};
+        RunCommand(),       GenerateCommand(), EvalCommand(),        ExportCommand(),
+        TopologyCommand(),  PlaceCommand(),    SimulateCommand(),    TraceCommand(),
+        CalibrateCommand(), DoctorCommand(),   PlanEvaluateCommand()};
     for (Command& command : DataCommands()) all->push_back(std::move(command));
     for (Command& command : ClusterCommands()) all->push_back(std::move(command));
     return all;
@@ -38,8 +39,9 @@ int RunCommandLine(const std::vector<std::string>& typed, Terminal& terminal) {
     terminal.Error(HelpOf(AllCommands()));
     return kExitUsage;
   }
-  // `data` is the first word of names of two.
-  const bool two_words = typed[0] == "data" && typed.size() > 1 && typed[1][0] != '-';
+  // `data` is the first word of names of two, `plan` that of one.
+  const bool two_words = typed.size() > 1 && ((typed[0] == "data" && typed[1][0] != '-') ||
+                                              (typed[0] == "plan" && typed[1] == "evaluate"));
   const std::string name = two_words ? absl::StrCat(typed[0], " ", typed[1]) : typed[0];
   if (name == "help" && typed.size() > 1) {
     std::vector<std::string> asked(typed.begin() + 1, typed.end());
@@ -62,7 +64,8 @@ int RunCommandLine(const std::vector<std::string>& typed, Terminal& terminal) {
   }
   for (const char* later : kLaterCommands) {
     if (name != later) continue;
-    terminal.Error(absl::StrCat("strata ", name, " is not supported yet"));
+    terminal.Error(absl::StrCat("strata ", name, " is not supported yet",
+                                name == "plan" ? "; strata plan evaluate is" : ""));
     return kExitUsage;
   }
   const absl::StatusOr<const Command*> command = FindCommand(AllCommands(), name);

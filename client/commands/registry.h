@@ -17,6 +17,7 @@ Command CalibrateCommand();
 Command DoctorCommand();
 Command ExportCommand();
 Command PlaceCommand();
+Command PlanEvaluateCommand();
 Command SimulateCommand();
 Command TopologyCommand();
 Command TraceCommand();
