@@ -35,6 +35,7 @@ Network ToNetwork(const v1::NetworkProfile& profile) {
 Gpu ToGpu(const v1::GpuProfile& profile) {
   Gpu gpu;
   gpu.name = profile.name();
+  gpu.generation = profile.generation();
   gpu.processors = profile.processors();
   gpu.memory_bytes = profile.memory_bytes();
   gpu.memory_rate = profile.memory_rate();
@@ -53,6 +54,9 @@ Software ToSoftware(const v1::SoftwareProfile& profile) {
   Software software;
   if (profile.unfused_attention()) software.attention = Software::Attention::kUnfused;
   if (profile.attention_share() > 0) software.attention_share = profile.attention_share();
+  if (profile.attention_generation() > 0) {
+    software.attention_generation = profile.attention_generation();
+  }
   software.tensor_exposed = profile.tensor_exposed();
   software.pipeline_overlap = profile.pipeline_overlap();
   software.data_overlap = profile.data_overlap();
@@ -68,6 +72,7 @@ Software ToSoftware(const v1::SoftwareProfile& profile) {
 absl::Status CheckGpu(const v1::GpuProfile& gpu) {
   const v1::NetworkProfile& network = gpu.network();
   const double figures[] = {static_cast<double>(gpu.processors()),
+                            static_cast<double>(gpu.generation()),
                             gpu.memory_bytes(),
                             gpu.memory_rate(),
                             static_cast<double>(network.node_devices()),

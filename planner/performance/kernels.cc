@@ -64,6 +64,17 @@ double MemorySeconds(const Machine& machine, double bytes, double kernels) {
 
 namespace {
 
+// Kernels of an older generation reach this share of those that a GPU's own allows:
+// FlashAttention-2 350 to 400 TFLOP/s on H100, FlashAttention-3 650 to 740 (arXiv:2407.08608,
+// section 4.1).
+constexpr double kOlderKernels = 0.55;
+
+double AttentionShare(const Machine& machine) {
+  const int64_t behind =
+      std::max<int64_t>(0, machine.gpu.generation - machine.software.attention_generation);
+  return machine.software.attention_share * std::pow(kOlderKernels, static_cast<double>(behind));
+}
+
 // FlashAttention-2 (arXiv:2307.08691, section 3): scores never leave the processor. FLOPs are those
 // of the blocks at or below the diagonal; the backward has five products to the forward's two.
 AttentionTime FusedSeconds(const Machine& machine, double batch, double heads, double head_dim,
@@ -81,7 +92,7 @@ AttentionTime FusedSeconds(const Machine& machine, double batch, double heads, d
   // Heads of 64 feed the tensor cores half as deep products.
   const double narrow = head_dim / (head_dim + 32) * (128.0 + 32) / 128;
   const double rate = machine.gpu.peak[static_cast<int>(Precision::kHalf)] *
-                      machine.calibration.attention * machine.software.attention_share *
+                      machine.calibration.attention * AttentionShare(machine) *
                       std::min(1.1, narrow) * occupied * depth / (depth + kFill);
   AttentionTime time;
   time.forward = flops / rate + machine.gpu.kernel_seconds;

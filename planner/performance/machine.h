@@ -13,6 +13,7 @@ namespace strata::planner {
 
 struct Gpu {
   std::string name;
+  int64_t generation = 8;  // of its architecture: 7 Volta, 8 Ampere, 9 Hopper, 10 Blackwell
   int64_t processors = 1;  // streaming multiprocessors
   double memory_bytes = 0;
   double memory_rate = 0;
@@ -38,7 +39,10 @@ struct Network {
 struct Software {
   enum class Attention { kFused, kUnfused };
   Attention attention = Attention::kFused;
-  double attention_share = 1;    // of what the best fused kernels of the GPU reach
+  // Of fused attention: what it reaches of the best kernels of its time, and the newest generation
+  // it was written for.
+  double attention_share = 1;
+  int64_t attention_generation = 10;
   double tensor_exposed = 1;     // the part of tensor-parallel collectives that nothing hides
   bool pipeline_overlap = true;  // sends between stages hide in the steady state
   bool data_overlap = true;      // reductions and gathers run beside the first and last micro-batch
