@@ -12,6 +12,9 @@ struct Tile {
 };
 constexpr Tile kTiles[] = {{256, 128, 1.0}, {128, 128, 0.93}, {128, 64, 0.75}, {64, 64, 0.5}};
 
+// Of the output's traffic, what the next tile's products do not hide.
+constexpr double kExposedOutput = 0.5;
+
 constexpr double kSplitDepth = 1024;  // a split of K is at least this deep
 
 double OperandBytes(Precision precision) {
@@ -36,8 +39,8 @@ double Waves(double blocks, double processors) {
   return ratio <= 1 ? 1 : 0.5 * (ratio + std::ceil(ratio));
 }
 
-double ProductSeconds(const Machine& machine, Precision precision, double batch, double m, double n,
-                      double k) {
+double ProductSeconds(const Machine& machine, Precision precision, const ProductSize& size) {
+  const auto& [batch, m, n, k, output_bytes] = size;
   const Gpu& gpu = machine.gpu;
   const double processors = static_cast<double>(gpu.processors);
   const double rate =
@@ -52,9 +55,10 @@ double ProductSeconds(const Machine& machine, Precision precision, double batch,
     const double wave = 2 * tile.m * tile.n * depth / (rate * tile.efficiency) + gpu.tile_seconds;
     best = std::min(best, Waves(tiles * splits, processors) * wave);
   }
-  const double bytes = batch * ((m * k + k * n) * OperandBytes(precision) + 2 * m * n);
-  const double moved = bytes / (gpu.memory_rate * machine.calibration.memory);
-  return std::max(best, moved) + gpu.kernel_seconds;
+  const double memory_rate = gpu.memory_rate * machine.calibration.memory;
+  const double output = batch * m * n * output_bytes / memory_rate;
+  const double inputs = batch * (m * k + k * n) * OperandBytes(precision) / memory_rate;
+  return std::max(best + kExposedOutput * output, inputs + output) + gpu.kernel_seconds;
 }
 
 double MemorySeconds(const Machine& machine, double bytes, double kernels) {
@@ -108,8 +112,8 @@ AttentionTime UnfusedSeconds(const Machine& machine, double batch, double heads,
   constexpr double kForwardPasses = 6.5, kBackwardPasses = 9;
   const double scores = batch * heads * queries * length;
   const Precision half = Precision::kHalf;
-  const double outer = ProductSeconds(machine, half, batch * heads, queries, length, head_dim);
-  const double inner = ProductSeconds(machine, half, batch * heads, queries, head_dim, length);
+  const double outer = ProductSeconds(machine, half, {batch * heads, queries, length, head_dim});
+  const double inner = ProductSeconds(machine, half, {batch * heads, queries, head_dim, length});
   // The products' own reads and writes of scores are counted by them.
   AttentionTime time;
   time.forward = outer + inner + MemorySeconds(machine, scores * 2 * (kForwardPasses - 2), 3);

@@ -13,11 +13,19 @@ namespace strata::planner {
 // at will, as stream-K does): the mean of both.
 double Waves(double blocks, double processors);
 
-// `batch` products of M × K by K × N. The best of a few tiles; each wave pays its tiles' rate and a
-// prologue and epilogue, so that short K, few tiles and uneven waves lower the efficiency; never
-// faster than the operands move.
-double ProductSeconds(const Machine& machine, Precision precision, double batch, double m, double n,
-                      double k);
+// `batch` products of M × K by K × N.
+struct ProductSize {
+  double batch = 1;
+  double m = 0;
+  double n = 0;
+  double k = 0;
+  double output_bytes = 2;  // moved per element of the output: read too where it is accumulated
+};
+
+// The best of a few tiles; each wave pays its tiles' rate and a prologue and epilogue, so that
+// short K, few tiles and uneven waves lower the efficiency; part of the output's traffic is not
+// hidden by the next tile's products; never faster than the operands move.
+double ProductSeconds(const Machine& machine, Precision precision, const ProductSize& size);
 
 // Kernels that move `bytes` in `kernels` launches.
 double MemorySeconds(const Machine& machine, double bytes, double kernels);

@@ -15,17 +15,15 @@ struct Lengths {
   double tokens, hidden, query, key_value, up, down, regional_tokens, tensor;
 };
 
-struct ProductSize {
-  double batch, m, n, k;
-};
-
-// Forward, and both backward products, of M × K by K × N.
+// Forward, and both backward products, of M × K by K × N; the gradient of the weights is
+// accumulated.
 void AddProduct(const Machine& machine, Precision precision, const ProductSize& size,
                 PassCost& forward, PassCost& backward) {
-  const auto& [batch, m, n, k] = size;
-  forward.products += ProductSeconds(machine, precision, batch, m, n, k);
-  backward.products += ProductSeconds(machine, precision, batch, m, k, n) +
-                       ProductSeconds(machine, precision, batch, k, n, m);
+  const auto& [batch, m, n, k, output_bytes] = size;
+  forward.products += ProductSeconds(machine, precision, size);
+  backward.products +=
+      ProductSeconds(machine, precision, {batch, m, k, n, output_bytes}) +
+      ProductSeconds(machine, precision, {batch, k, n, m, 2 * machine.software.gradient_bytes});
 }
 
 bool Narrow(Precision precision) {
