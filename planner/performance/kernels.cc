@@ -13,7 +13,7 @@ struct Tile {
 constexpr Tile kTiles[] = {{256, 128, 1.0}, {128, 128, 0.93}, {128, 64, 0.75}, {64, 64, 0.5}};
 
 // Of the output's traffic, what the next tile's products do not hide.
-constexpr double kExposedOutput = 0.5;
+constexpr double kExposedOutput = 0.75;
 
 constexpr double kSplitDepth = 1024;  // a split of K is at least this deep
 
