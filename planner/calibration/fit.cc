@@ -20,7 +20,7 @@ using Vector = std::array<double, kScalars>;
 using Matrix = std::array<Vector, kScalars>;
 
 // One unit of a coordinate is as far from the prior as is usual: relative, in logarithms.
-constexpr Vector kSpread = {0.10, 0.12, 0.15, 0.15, 0.6, 0.5};
+constexpr Vector kSpread = {0.10, 0.12, 0.15, 0.15, 0.6, 0.35};
 constexpr double kNoise = 0.03;       // of published seconds, section 1.4 of their collection
 constexpr double kMostPerSource = 8;  // runs' worth of weight that a source has among others
 

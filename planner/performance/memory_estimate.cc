@@ -27,7 +27,9 @@ double StateBytes(const TrainingShape& shape, const LayoutChoice& layout,
   if (layout.sharding != Sharding::kZero3) {
     return held * 6 + held * state_bytes / (Replicated(layout) ? 1 : shards);
   }
-  // 32-bit parameters are the master copies.
+  // 32-bit parameters are the master copies. In a pipeline all stay gathered until its last
+  // micro-batch.
+  if (layout.pipeline > 1) return held * (4 + state_bytes) / shards + held * (2 + 2);
   const double layer = held / std::max(1.0, LayersOf(shape, layout).middle);
   return held * (4 + state_bytes) / shards + 2 * layer * (2 + 2);
 }

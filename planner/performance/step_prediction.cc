@@ -63,9 +63,9 @@ double DataSecondsPerStep(const Machine& machine, const LayoutChoice& layout,
   return reduce + gather - hidden + kContention * hidden;
 }
 
-// Fully sharded: every micro-batch gathers each layer before its forward and its backward and
-// scatters its gradients after (arXiv:2304.11277, section 3); one layer ahead, so a pass takes as
-// long as the slower of both.
+// Without a pipeline, fully sharded: every micro-batch gathers each layer before its forward and
+// its backward and scatters its gradients after (arXiv:2304.11277, section 3); one layer ahead, so
+// a pass takes as long as the slower of both.
 double DataSecondsPerMicroBatch(const Machine& machine, const TrainingShape& shape,
                                 const LayoutChoice& layout, const LayerCost& cost,
                                 const StageParameters& parameters) {
@@ -226,7 +226,10 @@ StepPrediction PredictStep(const Machine& machine, const TrainingShape& shape,
   terms.tensor = busy.tensor;
   terms.context = busy.context;
   AddPipeline(machine, shape, layout, stages, terms);
-  if (layout.sharding == Sharding::kZero2 || layout.sharding == Sharding::kZero3) {
+  // In a pipeline gathered parameters stay, and only the last micro-batch reduces (torchtitan,
+  // FSDP2 with reshard_after_forward off): once a step, as with less sharding.
+  const bool every = layout.sharding == Sharding::kZero2 || layout.sharding == Sharding::kZero3;
+  if (every && layout.pipeline == 1) {
     terms.data = micro_batches * DataSecondsPerMicroBatch(machine, shape, layout, cost, parameters);
   } else {
     terms.data = DataSecondsPerStep(machine, layout, parameters, stage);

@@ -1,0 +1,111 @@
+#include "planner/performance/catalog.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace strata::planner {
+namespace {
+
+using testing::HasSubstr;
+
+FoundMachine Find(const MachineRequest& request) {
+  const absl::StatusOr<FoundMachine> found = Catalog::Shipped().Find(request);
+  EXPECT_TRUE(found.ok()) << found.status();
+  return found.ok() ? *found : FoundMachine();
+}
+
+TEST(Shipped, EveryGpuIsFoundByNameInEachPrecisionItHas) {
+  for (const char* name : {"V100", "A100-40GB", "A100-80GB", "H100", "H200", "B200", "GB200",
+                           "GB300", "B300", "GH200", "GB10", "RTX 3090", "RTX 4090", "L4", "T4"}) {
+    const FoundMachine found = Find({.gpu = name});
+    EXPECT_EQ(found.machine.gpu.name, name);
+    EXPECT_GT(found.machine.gpu.peak[static_cast<int>(Precision::kHalf)], 0) << name;
+    // Everything has a calibration of something like it.
+    EXPECT_NE(found.calibration, "default") << name;
+  }
+}
+
+TEST(Shipped, CalibrationsArePhysical) {
+  for (const v1::CalibrationProfile& record : Catalog::Shipped().profiles().calibrations()) {
+    const std::string name = record.gpu() + " " + record.precision() + " " + record.release();
+    EXPECT_GT(record.product(), 0.3) << name;
+    EXPECT_LE(record.product(), 0.95) << name;
+    EXPECT_LE(record.attention(), 0.85) << name;
+    EXPECT_LE(record.memory(), 1.0) << name;
+    EXPECT_LE(record.communication(), 1.6) << name;
+    EXPECT_LE(record.overhead_seconds(), 0.2) << name;
+    EXPECT_LE(record.straggler(), 0.02) << name;
+    EXPECT_FALSE(record.rows().empty()) << name;
+  }
+}
+
+TEST(Find, AliasesAndCaseDoNotMatter) {
+  EXPECT_EQ(Find({.gpu = "a100"}).machine.gpu.name, "A100-80GB");
+  EXPECT_EQ(Find({.gpu = "rtx4090"}).machine.gpu.name, "RTX 4090");
+}
+
+TEST(Find, OwnReleaseAnswersFirst) {
+  EXPECT_EQ(
+      Find({.gpu = "H100", .precision = Precision::kFp8, .release = "dgxc-v25.02"}).calibration,
+      "H100 fp8 dgxc-v25.02");
+}
+
+TEST(Find, LaterReleaseOfAFamilyTakesTheLatestKnown) {
+  const FoundMachine found =
+      Find({.gpu = "H100", .precision = Precision::kFp8, .release = "bridge-26.12"});
+  EXPECT_EQ(found.calibration, "H100 fp8 bridge-26.04.01");
+  EXPECT_EQ(found.software, "megatron-bridge");
+}
+
+TEST(Find, UnknownReleaseTakesWhatAnswersForAny) {
+  const FoundMachine found = Find({.gpu = "H100", .release = "mine", .framework = "mine"});
+  EXPECT_EQ(found.calibration, "H100 bf16 any release");
+  EXPECT_EQ(found.software, "generic");
+}
+
+TEST(Find, FrameworkNamesTheSoftwareOfAnUnknownRelease) {
+  EXPECT_EQ(Find({.gpu = "A100", .release = "x", .framework = "Megatron-LM"}).software,
+            "megatron-lm");
+  EXPECT_EQ(Find({.gpu = "A100", .release = "x", .framework = "Megatron-DeepSpeed"}).software,
+            "megatron-deepspeed");
+}
+
+TEST(Find, GpuWithoutCalibrationsTakesThoseOfOneLikeIt) {
+  EXPECT_THAT(Find({.gpu = "H200"}).calibration, HasSubstr("H100"));
+  EXPECT_THAT(Find({.gpu = "B300", .precision = Precision::kNvfp4}).calibration,
+              HasSubstr("GB300 nvfp4"));
+}
+
+TEST(Find, UnknownGpuIsAScaledOneWhenItsPeakIsGiven) {
+  EXPECT_TRUE(absl::IsNotFound(Catalog::Shipped().Find({.gpu = "MI300X"}).status()));
+  const FoundMachine found = Find({.gpu = "MI300X", .half_peak = 1300e12, .memory_bytes = 192e9});
+  EXPECT_DOUBLE_EQ(found.machine.gpu.peak[static_cast<int>(Precision::kHalf)], 1300e12);
+  EXPECT_EQ(found.machine.gpu.memory_bytes, 192e9);
+}
+
+TEST(Find, PrecisionThatTheGpuLacksIsRefused) {
+  const auto found = Catalog::Shipped().Find({.gpu = "A100", .precision = Precision::kFp8});
+  EXPECT_TRUE(absl::IsFailedPrecondition(found.status()));
+  EXPECT_THAT(found.status().message(), HasSubstr("A100-80GB has no fp8 products"));
+}
+
+TEST(Find, NetworkOfTheRequestReplacesTheProfiles) {
+  const FoundMachine found = Find({.gpu = "H100", .node_devices = 4, .network_rate = 1e9});
+  EXPECT_EQ(found.machine.network.node_devices, 4);
+  EXPECT_EQ(found.machine.network.network_rate, 1e9);
+}
+
+TEST(From, MissingFiguresAndTwinsAreRefused) {
+  v1::HardwareCatalog profiles = Catalog::Shipped().profiles();
+  profiles.mutable_gpus(0)->set_memory_rate(0);
+  EXPECT_TRUE(absl::IsInvalidArgument(Catalog::From(profiles).status()));
+  profiles = Catalog::Shipped().profiles();
+  profiles.add_gpus()->CopyFrom(profiles.gpus(0));
+  EXPECT_TRUE(absl::IsInvalidArgument(Catalog::From(profiles).status()));
+  profiles = Catalog::Shipped().profiles();
+  profiles.add_calibrations()->CopyFrom(profiles.calibrations(0));
+  EXPECT_TRUE(absl::IsInvalidArgument(Catalog::From(profiles).status()));
+}
+
+}  // namespace
+}  // namespace strata::planner

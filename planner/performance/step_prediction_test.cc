@@ -1,0 +1,247 @@
+#include "planner/performance/step_prediction.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cmath>
+#include <functional>
+#include <vector>
+
+#include "planner/performance/memory_estimate.h"
+#include "planner/performance/performance_testing.h"
+
+namespace strata::planner {
+namespace {
+
+StepPrediction Predict(const Machine& machine, const LayoutChoice& layout) {
+  return PredictStep(machine, SmallShape(), layout);
+}
+
+TEST(Step, TermsAddUpToTheSeconds) {
+  Machine machine = RoundMachine();
+  machine.calibration.straggler = 0.01;
+  machine.calibration.overhead_seconds = 0.1;
+  const StepPrediction step = Predict(machine, SmallLayout());
+  EXPECT_DOUBLE_EQ(step.seconds, step.terms.total());
+  EXPECT_DOUBLE_EQ(step.terms.overhead, 0.1);
+  // 64 devices are 8 nodes.
+  EXPECT_NEAR(step.terms.straggler, (step.seconds - step.terms.straggler) * 0.01 * 3, 1e-9);
+}
+
+TEST(Step, SameInputsGiveTheSameBits) {
+  EXPECT_EQ(Predict(RoundMachine(), SmallLayout()).seconds,
+            Predict(RoundMachine(), SmallLayout()).seconds);
+}
+
+TEST(Step, ProductsAreSixFlopsPerParameterAndToken) {
+  Machine machine = RoundMachine();
+  machine.gpu.memory_rate = 1e16;
+  machine.gpu.tile_seconds = machine.gpu.kernel_seconds = 0;
+  LayoutChoice layout;
+  layout.global_batch = 1;
+  const StepPrediction step = Predict(machine, layout);
+  const double layer = 4096.0 * (4096 + 2 * 1024) + 4096.0 * 4096 + 3 * 4096.0 * 14336;
+  const double flops = 6 * 8192.0 * (32 * layer + 4096.0 * 128256);
+  EXPECT_NEAR(step.terms.products, flops / 100e12, 0.03 * flops / 100e12);
+}
+
+TEST(Step, BubbleIsTheOtherStagesOverTheChunks) {
+  TrainingShape shape = SmallShape();
+  shape.vocab = 8;  // stages alike
+  LayoutChoice layout = SmallLayout();
+  layout.pipeline = 4;
+  layout.data = 1;
+  layout.global_batch = 16;
+  const auto bubble = [&](int64_t chunks) {
+    layout.chunks = chunks;
+    const StepTerms terms = PredictStep(RoundMachine(), shape, layout).terms;
+    return terms.bubble / (terms.products + terms.attention + terms.memory_bound + terms.tensor);
+  };
+  EXPECT_NEAR(bubble(1), 3.0 / 16, 1e-3);
+  EXPECT_NEAR(bubble(4), 3.0 / 64, 1e-3);
+}
+
+TEST(Step, LayersSpreadEvenlyOrTheEndsHaveOneFewer) {
+  TrainingShape shape = SmallShape();
+  LayoutChoice layout;
+  layout.pipeline = 8;
+  layout.chunks = 8;
+  shape.layers = 126;
+  EXPECT_EQ(LayersOf(shape, layout).middle, 16);
+  EXPECT_EQ(LayersOf(shape, layout).last, 15);
+  shape.layers = 128;
+  EXPECT_EQ(LayersOf(shape, layout).last, 16);
+}
+
+TEST(Step, ParametersOfOneDeviceAreTheModels) {
+  const double layer = 4096.0 * (4096 + 2 * 1024) + 4096.0 * 4096 + 3 * 4096.0 * 14336 + 2 * 4096;
+  EXPECT_DOUBLE_EQ(ParametersOf(SmallShape(), LayoutChoice()).dense,
+                   32 * layer + 2 * 4096.0 * 128256);
+}
+
+TEST(Step, ReplicatedGradientsAreReducedWhole) {
+  Machine machine = RoundMachine();
+  machine.software.gradient_bytes = 2;
+  LayoutChoice layout;
+  layout.data = 8;
+  layout.sharding = Sharding::kReplicated;
+  layout.global_batch = 8;
+  const double bytes = 2 * ParametersOf(SmallShape(), layout).dense;
+  EXPECT_NEAR(Predict(machine, layout).terms.data, 2 * bytes * 7 / 8 / 100e9, 1e-3);
+}
+
+TEST(Step, OptimizerReadsAndWritesItsShardOnce) {
+  LayoutChoice layout;
+  layout.data = 8;
+  layout.global_batch = 8;
+  const double shard = ParametersOf(SmallShape(), layout).dense / 8;
+  EXPECT_NEAR(Predict(RoundMachine(), layout).terms.optimizer, shard * 34 / 1e12, 1e-9);
+}
+
+TEST(Step, FullRecomputeRepeatsTheForward) {
+  LayoutChoice layout = SmallLayout();
+  const LayerCost plain = CostOfLayer(RoundMachine(), SmallShape(), KeyOf(layout));
+  layout.recompute = Recompute::kFull;
+  const LayerCost again = CostOfLayer(RoundMachine(), SmallShape(), KeyOf(layout));
+  EXPECT_NEAR(again.backward.total(), plain.backward.total() + plain.forward.total(), 1e-12);
+}
+
+TEST(Step, NarrowProductsSpeedUpOnlyTheProducts) {
+  LayoutChoice layout = SmallLayout();
+  const StepTerms half = Predict(RoundMachine(), layout).terms;
+  layout.precision = Precision::kFp8;
+  const StepTerms narrow = Predict(RoundMachine(), layout).terms;
+  EXPECT_LT(narrow.products, half.products);
+  EXPECT_EQ(narrow.attention, half.attention);
+  EXPECT_GT(narrow.memory_bound, half.memory_bound);  // casts
+}
+
+TEST(Step, HostThatLaunchesSlowlyBoundsSmallKernels) {
+  Machine machine = RoundMachine();
+  TrainingShape shape = SmallShape();
+  shape.hidden = 256;
+  shape.heads = shape.kv_heads = 2;
+  shape.ffn = 512;
+  shape.sequence_length = 128;
+  machine.software.graphs = false;
+  machine.software.launch_seconds = 50e-6;
+  LayoutChoice layout;
+  const StepTerms terms = PredictStep(machine, shape, layout).terms;
+  EXPECT_GT(terms.launch, terms.products + terms.attention + terms.memory_bound);
+  machine.software.graphs = true;
+  EXPECT_EQ(PredictStep(machine, shape, layout).terms.launch, 0);
+}
+
+TEST(Step, ExpertsExchangeTokens) {
+  TrainingShape shape = SmallShape();
+  shape.experts = 8;
+  shape.experts_per_token = 2;
+  shape.expert_ffn = 14336;
+  LayoutChoice layout = SmallLayout();
+  layout.tensor = 1;
+  layout.expert = 8;
+  const StepTerms terms = PredictStep(RoundMachine(), shape, layout).terms;
+  EXPECT_GT(terms.tensor, 0);
+  // Two experts per token: the block's products double, the attention's stay.
+  EXPECT_GT(terms.products, 1.5 * PredictStep(RoundMachine(), SmallShape(), layout).terms.products);
+}
+
+TEST(Step, OffloadedStatesCostWhatTheLinkDoesNotHide) {
+  LayoutChoice layout;
+  layout.data = 8;
+  layout.global_batch = 8;
+  EXPECT_EQ(Predict(RoundMachine(), layout).terms.offload, 0);
+  layout.offload = Offload::kOptimizer;
+  const double host = Predict(RoundMachine(), layout).terms.offload;
+  layout.offload = Offload::kAll;
+  EXPECT_GT(host, 0);
+  EXPECT_GT(Predict(RoundMachine(), layout).terms.offload, host);
+}
+
+// Each changes one figure for the better.
+TEST(Step, BetterHardwareIsNeverSlower) {
+  const std::vector<std::function<void(Machine&)>> betters = {
+      [](Machine& m) { m.gpu.memory_rate *= 2; },
+      [](Machine& m) { m.network.domain_rate *= 2; },
+      [](Machine& m) { m.network.network_rate *= 2; },
+      [](Machine& m) { m.network.domain_devices *= 2; },
+      [](Machine& m) { m.network.host_rate *= 2; },
+      [](Machine& m) { m.gpu.tile_seconds /= 2; },
+      [](Machine& m) { m.calibration.product *= 1.2; },
+      [](Machine& m) { m.calibration.attention *= 1.2; },
+      [](Machine& m) { m.software.tensor_exposed /= 2; },
+      [](Machine& m) { m.software.data_overlap = true; },
+      [](Machine& m) { m.software.pipeline_overlap = true; }};
+  std::vector<LayoutChoice> layouts = {SmallLayout(), SmallLayout(), SmallLayout(), SmallLayout()};
+  layouts[1].sharding = Sharding::kZero3;
+  layouts[1].pipeline = 1;
+  layouts[2].sharding = Sharding::kReplicated;
+  layouts[2].context = 2;
+  layouts[3].precision = Precision::kFp8;
+  layouts[3].offload = Offload::kAll;
+  for (const LayoutChoice& layout : layouts) {
+    const double plain = Predict(RoundMachine(), layout).seconds;
+    for (size_t i = 0; i < betters.size(); ++i) {
+      Machine machine = RoundMachine();
+      betters[i](machine);
+      EXPECT_LE(Predict(machine, layout).seconds, plain * (1 + 1e-12)) << i;
+    }
+  }
+}
+
+TEST(Step, MoreMicroBatchesTakeLonger) {
+  LayoutChoice layout = SmallLayout();
+  const double seconds = Predict(RoundMachine(), layout).seconds;
+  layout.global_batch *= 2;
+  EXPECT_GT(Predict(RoundMachine(), layout).seconds, seconds);
+}
+
+TEST(Memory, ShardingMoreNeverNeedsMore) {
+  LayoutChoice layout = SmallLayout();
+  layout.pipeline = 1;
+  double before = 1e18;
+  for (const Sharding sharding : {Sharding::kReplicated, Sharding::kZero1, Sharding::kZero3}) {
+    layout.sharding = sharding;
+    const double bytes = Predict(RoundMachine(), layout).memory_bytes;
+    EXPECT_LT(bytes, before);
+    before = bytes;
+  }
+}
+
+TEST(Memory, RecomputeAndOffloadSave) {
+  LayoutChoice layout = SmallLayout();
+  const double plain = Predict(RoundMachine(), layout).memory_bytes;
+  layout.recompute = Recompute::kFull;
+  EXPECT_LT(Predict(RoundMachine(), layout).memory_bytes, plain);
+  layout = SmallLayout();
+  layout.offload = Offload::kOptimizer;
+  EXPECT_LT(Predict(RoundMachine(), layout).memory_bytes, plain);
+}
+
+TEST(Memory, ActivationsOfALayerAreWhatItsBackwardReads) {
+  TrainingShape shape = SmallShape();
+  LayoutChoice layout;  // 8,192 tokens on one device
+  const double per_token = 8 * 4096.0 + 2 * (2 * 4096 + 2 * 1024) + 4 * 32 + 6 * 14336.0;
+  EXPECT_DOUBLE_EQ(ActivationBytes(shape, layout), 8192 * per_token);
+}
+
+TEST(Step, ASearchEvaluatesAMillionLayoutsASecond) {
+  const Machine machine = RoundMachine();
+  const TrainingShape shape = SmallShape();
+  const LayoutChoice layout = SmallLayout();
+  const LayerCost cost = CostOfLayer(machine, shape, KeyOf(layout));
+  constexpr int kSteps = 200000;
+  double sum = 0, best = 1e9;
+  for (int attempt = 0; attempt < 5; ++attempt) {
+    const auto begin = std::chrono::steady_clock::now();
+    for (int i = 0; i < kSteps; ++i) sum += PredictStep(machine, shape, layout, cost).seconds;
+    best = std::min(
+        best, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+  }
+  EXPECT_GT(sum, 0);
+  RecordProperty("evaluations_per_second", std::to_string(kSteps / best));
+  EXPECT_GT(kSteps / best, 2e5);  // at -O1 beside other work; docs/benchmarks/planner.md has more
+}
+
+}  // namespace
+}  // namespace strata::planner
