@@ -18,7 +18,7 @@ int EvaluatePlans(const Arguments& arguments, Terminal& terminal) {
   const std::string path = arguments.Text("--runs");
   const absl::StatusOr<std::string> text = ReadTextFile(path, kMostRunsBytes, "file of runs");
   if (!text.ok()) return Fail(text.status(), terminal);
-  const absl::StatusOr<std::vector<planner::Run>> runs = planner::ReadRuns(*text, path);
+  const absl::StatusOr<std::vector<planner::MeasuredRun>> runs = planner::ReadRuns(*text, path);
   if (!runs.ok()) return Fail(runs.status(), terminal);
   const planner::Evaluation evaluation = planner::Evaluate(planner::Catalog::Shipped(), *runs);
   const std::string output = arguments.Text("--output", "table");

@@ -95,7 +95,7 @@ Json TermsJson(const planner::StepTerms& terms) {
           {"straggler", terms.straggler}};
 }
 
-Json RowJson(const planner::Run& run, const planner::RunPrediction& prediction) {
+Json RowJson(const planner::MeasuredRun& run, const planner::RunPrediction& prediction) {
   Json row = {{"id", run.id}, {"source", run.source}};
   const bool predicted = prediction.step.has_value();
   row["predicted_seconds"] = predicted ? Json(prediction.step->seconds) : Json(nullptr);
@@ -109,7 +109,7 @@ Json RowJson(const planner::Run& run, const planner::RunPrediction& prediction) 
 
 }  // namespace
 
-std::string EvaluationText(const std::vector<planner::Run>& runs,
+std::string EvaluationText(const std::vector<planner::MeasuredRun>& runs,
                            const planner::Evaluation& evaluation) {
   std::string text = GroupTable("SOURCE", evaluation.by_source);
   absl::StrAppend(&text, "\nEach source once:\n", GroupTable("PRECISION", evaluation.by_precision),
@@ -136,7 +136,7 @@ std::string EvaluationText(const std::vector<planner::Run>& runs,
   return text;
 }
 
-Json ToJson(const std::vector<planner::Run>& runs, const planner::Evaluation& evaluation) {
+Json ToJson(const std::vector<planner::MeasuredRun>& runs, const planner::Evaluation& evaluation) {
   Json rows = Json::array(), grids = Json::array();
   for (size_t i = 0; i < runs.size(); ++i) {
     rows.push_back(RowJson(runs[i], evaluation.predictions[i]));

@@ -12,12 +12,12 @@ namespace strata::client {
 
 // Errors by source, precision and GPU; rankings, of each grid where a source has at most 12 of
 // them, else their means; memory; what could not be predicted, by reason.
-std::string EvaluationText(const std::vector<planner::Run>& runs,
+std::string EvaluationText(const std::vector<planner::MeasuredRun>& runs,
                            const planner::Evaluation& evaluation);
 
 // {"rows": [{"id", "source", "predicted_seconds", "predicted_memory_bytes", "terms", "calibration",
 // "reason"}], "by_source": […], …}: in `rows` what was not predicted is null.
-Json ToJson(const std::vector<planner::Run>& runs, const planner::Evaluation& evaluation);
+Json ToJson(const std::vector<planner::MeasuredRun>& runs, const planner::Evaluation& evaluation);
 
 }  // namespace strata::client
 

@@ -104,7 +104,7 @@ void Linearise(const std::vector<FittedRun>& runs, const Vector& x, const Calibr
   }
 }
 
-std::string FamilyOf(const Catalog& catalog, const Run& run) {
+std::string FamilyOf(const Catalog& catalog, const MeasuredRun& run) {
   const absl::StatusOr<FoundMachine> found = catalog.Find(run.machine);
   return found.ok() ? found->software : "";
 }
@@ -198,10 +198,11 @@ Calibration FitCalibration(const std::vector<FittedRun>& runs, const Calibration
   return At(x, prior);
 }
 
-std::vector<v1::CalibrationProfile> FitAll(const Catalog& catalog, const std::vector<Run>& runs) {
+std::vector<v1::CalibrationProfile> FitAll(const Catalog& catalog,
+                                           const std::vector<MeasuredRun>& runs) {
   using Key = std::pair<std::string, std::string>;  // GPU, precision
   std::map<Key, std::map<std::string, std::vector<FittedRun>>> groups;
-  for (const Run& run : runs) {
+  for (const MeasuredRun& run : runs) {
     if (!run.reason.empty() || !run.direct) continue;
     const absl::StatusOr<FoundMachine> found = catalog.Find(run.machine);
     if (!found.ok()) continue;
@@ -240,13 +241,14 @@ Catalog WithCalibrations(const Catalog& catalog, std::vector<v1::CalibrationProf
   return *std::move(made);
 }
 
-std::vector<GroupErrors> LeaveOneSourceOut(const Catalog& catalog, const std::vector<Run>& runs) {
+std::vector<GroupErrors> LeaveOneSourceOut(const Catalog& catalog,
+                                           const std::vector<MeasuredRun>& runs) {
   std::set<std::string> sources;
-  for (const Run& run : runs) sources.insert(run.source);
+  for (const MeasuredRun& run : runs) sources.insert(run.source);
   std::vector<GroupErrors> errors;
   for (const std::string& source : sources) {
-    std::vector<Run> others, own;
-    for (const Run& run : runs) (run.source == source ? own : others).push_back(run);
+    std::vector<MeasuredRun> others, own;
+    for (const MeasuredRun& run : runs) (run.source == source ? own : others).push_back(run);
     const Evaluation evaluation = Evaluate(WithCalibrations(catalog, FitAll(catalog, others)), own);
     for (const GroupErrors& group : evaluation.by_source_and_precision) errors.push_back(group);
   }

@@ -13,7 +13,7 @@ namespace strata::planner {
 
 // A run, the machine it ran on, and its weight.
 struct FittedRun {
-  const Run* run = nullptr;
+  const MeasuredRun* run = nullptr;
   Machine machine;
   double weight = 1;
 };
@@ -25,13 +25,15 @@ Calibration FitCalibration(const std::vector<FittedRun>& runs, const Calibration
 // For each GPU and precision one record for any release, from all families that are not peculiar,
 // and from it one for each release. Runs without direct seconds, and those that cannot be
 // predicted, are left out. Sorted; the same runs give the same records.
-std::vector<v1::CalibrationProfile> FitAll(const Catalog& catalog, const std::vector<Run>& runs);
+std::vector<v1::CalibrationProfile> FitAll(const Catalog& catalog,
+                                           const std::vector<MeasuredRun>& runs);
 
 // The catalog with these calibrations instead of its own.
 Catalog WithCalibrations(const Catalog& catalog, std::vector<v1::CalibrationProfile> calibrations);
 
 // Each source predicted by a catalog fitted to the others.
-std::vector<GroupErrors> LeaveOneSourceOut(const Catalog& catalog, const std::vector<Run>& runs);
+std::vector<GroupErrors> LeaveOneSourceOut(const Catalog& catalog,
+                                           const std::vector<MeasuredRun>& runs);
 
 }  // namespace strata::planner
 

@@ -22,7 +22,7 @@ int Main(int argc, char** argv) {
   std::ifstream file(argv[1]);
   std::stringstream text;
   text << file.rdbuf();
-  const absl::StatusOr<std::vector<Run>> runs = ReadRuns(text.str(), argv[1]);
+  const absl::StatusOr<std::vector<MeasuredRun>> runs = ReadRuns(text.str(), argv[1]);
   if (!runs.ok()) {
     std::cerr << runs.status().message() << "\n";
     return 2;

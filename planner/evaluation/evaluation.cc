@@ -13,7 +13,7 @@ namespace {
 constexpr int kLeastGrid = 5;  // runs that make a grid
 
 struct Sample {
-  const Run* run;
+  const MeasuredRun* run;
   double error;
 };
 using Groups = std::map<std::string, std::vector<Sample>>;
@@ -104,14 +104,14 @@ GridRanking RankingOf(const std::string& name, const std::vector<Sample>& sample
 }
 
 // Layouts differ inside a grid, and nothing else.
-std::string GridOf(const Run& run) {
+std::string GridOf(const MeasuredRun& run) {
   return absl::StrCat(run.source, " ", run.model, ", ", run.devices, " x ", run.machine.gpu,
                       ", batch ", run.layout.global_batch, ", ", NameOf(run.layout.precision));
 }
 
 }  // namespace
 
-StepPrediction PredictRunOn(const Machine& machine, const Run& run) {
+StepPrediction PredictRunOn(const Machine& machine, const MeasuredRun& run) {
   Machine used = machine;
   LayoutChoice layout = run.layout;
   if (!run.data_overlap) used.software.data_overlap = false;
@@ -121,7 +121,7 @@ StepPrediction PredictRunOn(const Machine& machine, const Run& run) {
   return PredictStep(used, run.shape, layout);
 }
 
-RunPrediction PredictRun(const Catalog& catalog, const Run& run) {
+RunPrediction PredictRun(const Catalog& catalog, const MeasuredRun& run) {
   RunPrediction prediction;
   prediction.reason = run.reason;
   if (!prediction.reason.empty()) return prediction;
@@ -135,11 +135,11 @@ RunPrediction PredictRun(const Catalog& catalog, const Run& run) {
   return prediction;
 }
 
-Evaluation Evaluate(const Catalog& catalog, const std::vector<Run>& runs) {
+Evaluation Evaluate(const Catalog& catalog, const std::vector<MeasuredRun>& runs) {
   Evaluation evaluation;
   Groups sources, precisions, gpus, both, grids;
   std::vector<Sample> indirect, memory;
-  for (const Run& run : runs) {
+  for (const MeasuredRun& run : runs) {
     RunPrediction prediction = PredictRun(catalog, run);
     if (prediction.step.has_value()) {
       if (run.memory_bytes.has_value()) {

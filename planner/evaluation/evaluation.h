@@ -19,9 +19,9 @@ struct RunPrediction {
 };
 
 // Reads nothing that was measured.
-RunPrediction PredictRun(const Catalog& catalog, const Run& run);
+RunPrediction PredictRun(const Catalog& catalog, const MeasuredRun& run);
 // On a machine that is already found.
-StepPrediction PredictRunOn(const Machine& machine, const Run& run);
+StepPrediction PredictRunOn(const Machine& machine, const MeasuredRun& run);
 
 // Relative errors, predicted / measured - 1.
 struct ErrorStatistics {
@@ -58,7 +58,7 @@ struct Evaluation {
   ErrorStatistics memory;
 };
 
-Evaluation Evaluate(const Catalog& catalog, const std::vector<Run>& runs);
+Evaluation Evaluate(const Catalog& catalog, const std::vector<MeasuredRun>& runs);
 
 }  // namespace strata::planner
 

@@ -85,17 +85,17 @@ class Row {
   std::vector<std::string>& problems_;
 };
 
-void AddReason(Run& run, const std::string& reason) {
+void AddReason(MeasuredRun& run, const std::string& reason) {
   if (run.reason.empty()) run.reason = reason;
 }
 
-int64_t Needed(const Row& row, const std::string& column, Run& run) {
+int64_t Needed(const Row& row, const std::string& column, MeasuredRun& run) {
   const std::optional<int64_t> value = row.Count(column);
   if (!value.has_value()) AddReason(run, absl::StrCat(column, " is missing"));
   return value.value_or(1);
 }
 
-void ReadShape(const Row& row, Run& run) {
+void ReadShape(const Row& row, MeasuredRun& run) {
   TrainingShape& shape = run.shape;
   shape.layers = Needed(row, "layers", run);
   shape.hidden = Needed(row, "hidden", run);
@@ -154,7 +154,7 @@ Offload OffloadOf(const std::string& text) {
                                                                            : Offload::kOptimizer;
 }
 
-void ReadLayout(const Row& row, Run& run) {
+void ReadLayout(const Row& row, MeasuredRun& run) {
   LayoutChoice& layout = run.layout;
   layout.tensor = Needed(row, "tp", run);
   layout.pipeline = Needed(row, "pp", run);
@@ -192,8 +192,8 @@ void ReadLayout(const Row& row, Run& run) {
   }
 }
 
-Run ReadRun(const Row& row) {
-  Run run;
+MeasuredRun ReadRun(const Row& row) {
+  MeasuredRun run;
   run.id = row.Text("id");
   run.source = row.Text("source_id");
   run.model = row.Text("model");
@@ -222,7 +222,7 @@ Run ReadRun(const Row& row) {
 
 }  // namespace
 
-absl::StatusOr<std::vector<Run>> ReadRuns(absl::string_view text, absl::string_view file) {
+absl::StatusOr<std::vector<MeasuredRun>> ReadRuns(absl::string_view text, absl::string_view file) {
   ASSIGN_OR_RETURN(const CsvTable table, ReadCsv(text, file));
   std::map<std::string, size_t> columns;
   for (size_t i = 0; i < table.columns.size(); ++i) columns[table.columns[i]] = i;
@@ -235,7 +235,7 @@ absl::StatusOr<std::vector<Run>> ReadRuns(absl::string_view text, absl::string_v
                         .message()));
   }
   if (!problems.empty()) return absl::InvalidArgumentError(absl::StrJoin(problems, "\n"));
-  std::vector<Run> runs;
+  std::vector<MeasuredRun> runs;
   for (const CsvRecord& record : table.records) {
     runs.push_back(ReadRun(Row(columns, record, file, problems)));
     if (problems.size() >= kMostProblems) break;

@@ -14,7 +14,7 @@
 
 namespace strata::planner {
 
-struct Run {
+struct MeasuredRun {
   std::string id;
   std::string source;  // where it was published: also the release
   std::string model;
@@ -35,7 +35,7 @@ struct Run {
 // Columns by name, in any order; docs/benchmarks/planner.md lists them. Fields may be empty.
 // InvalidArgument with FILE:LINE:COLUMN for each problem: malformed records, missing columns,
 // fields that are no numbers.
-absl::StatusOr<std::vector<Run>> ReadRuns(absl::string_view text, absl::string_view file);
+absl::StatusOr<std::vector<MeasuredRun>> ReadRuns(absl::string_view text, absl::string_view file);
 
 }  // namespace strata::planner
 
