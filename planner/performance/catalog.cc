@@ -64,6 +64,7 @@ Software ToSoftware(const v1::SoftwareProfile& profile) {
   software.gradient_bytes = profile.gradient_bytes();
   software.gathered_bytes = profile.gathered_bytes();
   software.launch_seconds = profile.launch_seconds();
+  if (profile.logit_bytes() > 0) software.logit_bytes = profile.logit_bytes();
   software.narrow_gathers = profile.narrow_gathers();
   software.operator_recompute = profile.operator_recompute();
   return software;

@@ -51,7 +51,10 @@ struct Software {
   bool narrow_gathers = false;   // tensor-parallel gathers move 8-bit operands where products are
   bool operator_recompute = false;  // what it calls selective is Recompute::kOperators
   double gradient_bytes = 4;        // per element, as it is reduced
-  double gathered_bytes = 2;        // per parameter, as it is gathered
+  // Of device memory, per logit at the loss: 16-bit logits, 32-bit softmax, its gradient, as far as
+  // they are there at once. The default is measured on B200 with fused kernels (SimuMax v1.2).
+  double logit_bytes = 4.8;
+  double gathered_bytes = 2;  // per parameter, as it is gathered
 };
 
 // At most six numbers per (GPU, precision, software release), fitted to measured steps.

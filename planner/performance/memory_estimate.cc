@@ -9,14 +9,11 @@ namespace {
 
 constexpr double kGiB = 1024.0 * 1024 * 1024;
 constexpr double kRuntimeBytes = 0.75 * kGiB;  // context, communicators' buffers
-// Of 16-bit logits, their 32-bit softmax and its gradient, as much is there at once; measured on
-// B200 (SimuMax v1.2, b200_release_v1.2_summary.json).
-constexpr double kLogitBytes = 4.8;
 
 bool Replicated(const LayoutChoice& layout) { return layout.sharding == Sharding::kReplicated; }
 
-// Parameters, gradients, master copies and moments. Fully sharded: all of it, and two layers at a
-// time whole, in 16 bits, with their gradients.
+// Parameters, gradients, master copies and moments. Fully sharded: all of it; two layers at a
+// time, the embedding and the head are whole, in 16 bits, with their gradients.
 double StateBytes(const TrainingShape& shape, const LayoutChoice& layout,
                   const StageParameters& parameters) {
   const double shards = static_cast<double>(layout.data * layout.context);
@@ -30,8 +27,10 @@ double StateBytes(const TrainingShape& shape, const LayoutChoice& layout,
   // 32-bit parameters are the master copies. In a pipeline all stay gathered until its last
   // micro-batch.
   if (layout.pipeline > 1) return held * (4 + state_bytes) / shards + held * (2 + 2);
-  const double layer = held / std::max(1.0, LayersOf(shape, layout).middle);
-  return held * (4 + state_bytes) / shards + 2 * layer * (2 + 2);
+  const double ends =
+      2 * static_cast<double>(shape.vocab * shape.hidden) / static_cast<double>(layout.tensor);
+  const double layer = std::max(0.0, held - ends) / std::max(1.0, LayersOf(shape, layout).middle);
+  return held * (4 + state_bytes) / shards + (2 * layer + ends) * (2 + 2);
 }
 
 }  // namespace
@@ -64,8 +63,8 @@ double ActivationBytes(const TrainingShape& shape, const LayoutChoice& layout) {
   return norms + attention + block;
 }
 
-double MemoryEstimate(const TrainingShape& shape, const LayoutChoice& layout,
-                      const StageParameters& parameters) {
+double MemoryEstimate(const Software& software, const TrainingShape& shape,
+                      const LayoutChoice& layout, const StageParameters& parameters) {
   const double layers = LayersOf(shape, layout).middle;
   const double pipeline = static_cast<double>(layout.pipeline);
   // Micro-batches in flight on the first stage, in units of its layers (arXiv:2205.05198, section
@@ -80,8 +79,9 @@ double MemoryEstimate(const TrainingShape& shape, const LayoutChoice& layout,
   const double tensor = static_cast<double>(layout.tensor);
   const double tokens = static_cast<double>(layout.micro_batch * shape.sequence_length) /
                         static_cast<double>(layout.context);
-  const double logits =
-      layout.pipeline > 1 ? 0 : tokens * static_cast<double>(shape.vocab) / tensor * kLogitBytes;
+  const double logits = layout.pipeline > 1 ? 0
+                                            : tokens * static_cast<double>(shape.vocab) / tensor *
+                                                  software.logit_bytes;
   // The gradient of the largest matrix, in 16 bits and converted to 32, before it is accumulated.
   const double ffn =
       static_cast<double>(shape.experts > 0 ? shape.expert_ffn * shape.experts : shape.ffn) /

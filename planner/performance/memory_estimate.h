@@ -3,6 +3,7 @@
 #ifndef STRATA_PLANNER_PERFORMANCE_MEMORY_ESTIMATE_H_
 #define STRATA_PLANNER_PERFORMANCE_MEMORY_ESTIMATE_H_
 
+#include "planner/performance/machine.h"
 #include "planner/performance/shape.h"
 
 namespace strata::planner {
@@ -14,8 +15,8 @@ double ActivationBytes(const TrainingShape& shape, const LayoutChoice& layout);
 
 // Of the fullest device: parameters, gradients, states, activations, the loss, and what the runtime
 // and the collectives hold.
-double MemoryEstimate(const TrainingShape& shape, const LayoutChoice& layout,
-                      const StageParameters& parameters);
+double MemoryEstimate(const Software& software, const TrainingShape& shape,
+                      const LayoutChoice& layout, const StageParameters& parameters);
 
 }  // namespace strata::planner
 

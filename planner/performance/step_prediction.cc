@@ -242,7 +242,7 @@ StepPrediction PredictStep(const Machine& machine, const TrainingShape& shape,
   terms.straggler =
       nodes > 1 ? terms.total() * machine.calibration.straggler * std::log2(nodes) : 0;
   step.seconds = terms.total();
-  step.memory_bytes = MemoryEstimate(shape, layout, parameters);
+  step.memory_bytes = MemoryEstimate(machine.software, shape, layout, parameters);
   return step;
 }
 
