@@ -45,7 +45,7 @@ int RunCommandLine(const std::vector<std::string>& typed, Terminal& terminal) {
   const std::string name = two_words ? absl::StrCat(typed[0], " ", typed[1]) : typed[0];
   if (name == "help" && typed.size() > 1) {
     std::vector<std::string> asked(typed.begin() + 1, typed.end());
-    asked.push_back("--help");
+    asked.emplace_back("--help");
     return RunCommandLine(asked, terminal);
   }
   if (name == "--help" || name == "-h" || name == "help") {

@@ -1,6 +1,8 @@
 #include "planner/evaluation/runs_file.h"
 
+#include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <map>
 #include <utility>
 
@@ -18,6 +20,7 @@ namespace {
 constexpr const char* kRequired[] = {"id",       "gpu",      "n_gpus",   "layers", "hidden",
                                      "heads",    "vocab",    "seq_len",  "tp",     "pp",
                                      "mbs_seqs", "gbs_seqs", "precision"};
+constexpr const char* kAbsent[] = {"", "-", "?", "n/a", "na", "nan", "none", "null", "unknown"};
 constexpr double kMost = 1e12;  // of any count
 constexpr size_t kMostProblems = 20;
 constexpr double kGiB = 1024.0 * 1024 * 1024;
@@ -35,33 +38,37 @@ class Row {
   }
   std::string Lower(const std::string& column) const { return absl::AsciiStrToLower(Text(column)); }
 
-  // Positive, or absent when the field is empty.
-  std::optional<double> Number(const std::string& column, bool zero = false) const {
-    const std::string text = Text(column);
-    if (text.empty()) return std::nullopt;
-    double value = 0;
-    if (absl::SimpleAtod(text, &value) && std::isfinite(value) && value <= kMost &&
-        (value > 0 || (zero && value == 0))) {
-      return value;
+  // Positive; absent when the field is empty, 0 or a word for that.
+  std::optional<double> Number(const std::string& column) const {
+    const std::string text = Lower(column);
+    if (std::find(std::begin(kAbsent), std::end(kAbsent), text) != std::end(kAbsent)) {
+      return std::nullopt;
     }
-    Complain(column, absl::StrCat(column, ": ", text, " is no ",
-                                  zero ? "number from 0 on" : "positive number"));
+    double value = 0;
+    if (absl::SimpleAtod(text, &value) && value >= 0 && value <= kMost) {
+      return value > 0 ? std::optional<double>(value) : std::nullopt;
+    }
+    Complain(column, absl::StrCat(column, ": ", Text(column), " is no positive number"));
     return std::nullopt;
   }
-  std::optional<int64_t> Count(const std::string& column, bool zero = false) const {
-    const std::optional<double> value = Number(column, zero);
+  // A fraction is a reason not to predict the row.
+  std::optional<int64_t> Count(const std::string& column) const {
+    const std::optional<double> value = Number(column);
     if (!value.has_value()) return std::nullopt;
     if (*value == std::floor(*value)) return static_cast<int64_t>(*value);
-    Complain(column, absl::StrCat(column, ": ", Text(column), " is no whole number"));
+    if (fraction_.empty()) {
+      fraction_ = absl::StrCat(column, ": ", Text(column), " is no whole number");
+    }
     return std::nullopt;
   }
+  const std::string& fraction() const { return fraction_; }
   int64_t CountOr(const std::string& column, int64_t otherwise) const {
     return Count(column).value_or(otherwise);
   }
   bool Flag(const std::string& column, bool otherwise) const {
     const std::string text = Lower(column);
     if (text.empty()) return otherwise;
-    if (text == "1" || text == "yes" || text == "true") return true;
+    if (text == "1" || text == "yes" || text == "true" || text == "swiglu") return true;
     if (text == "0" || text == "no" || text == "false") return false;
     Complain(column, absl::StrCat(column, ": ", text, " is neither yes nor no"));
     return otherwise;
@@ -83,6 +90,7 @@ class Row {
   const CsvRecord& record_;
   absl::string_view file_;
   std::vector<std::string>& problems_;
+  mutable std::string fraction_;
 };
 
 void AddReason(MeasuredRun& run, const std::string& reason) {
@@ -105,7 +113,7 @@ void ReadShape(const Row& row, MeasuredRun& run) {
   shape.kv_heads = std::min(row.CountOr("kv_heads", shape.heads), shape.heads);
   shape.head_dim = row.CountOr("head_dim", std::max<int64_t>(1, shape.hidden / shape.heads));
   shape.gated = row.Flag("gated_mlp", false);
-  shape.experts = row.Count("n_experts", true).value_or(0);
+  shape.experts = row.Count("n_experts").value_or(0);
   if (shape.experts > 1) {
     shape.experts_per_token = Needed(row, "moe_topk", run);
     shape.expert_ffn = Needed(row, "moe_ffn_hidden", run);
@@ -121,6 +129,9 @@ std::optional<Precision> PrecisionOf(const std::string& text) {
       {"nvfp4", Precision::kNvfp4}, {"fp4", Precision::kNvfp4},  {"mxfp8", Precision::kMxfp8},
       {"fp8", Precision::kFp8},     {"float8", Precision::kFp8}, {"bf16", Precision::kHalf},
       {"fp16", Precision::kHalf},   {"fp32", Precision::kFp32},  {"tf32", Precision::kFp32}};
+  if (absl::StartsWith(text, "fp8-mx") || absl::StartsWith(text, "fp8_mx")) {
+    return Precision::kMxfp8;
+  }
   for (const auto& [word, precision] : words) {
     if (absl::StrContains(text, word)) return precision;
   }
@@ -142,9 +153,10 @@ Sharding ShardingOf(const std::string& text) {
 }
 
 Recompute RecomputeOf(const std::string& text) {
-  if (absl::StartsWith(text, "sel")) return Recompute::kSelective;
-  return absl::StartsWith(text, "full") || absl::StartsWith(text, "block") ? Recompute::kFull
-                                                                           : Recompute::kNone;
+  if (absl::StartsWith(text, "no")) return Recompute::kNone;
+  if (absl::StrContains(text, "sel")) return Recompute::kSelective;
+  return absl::StrContains(text, "full") || absl::StrContains(text, "block") ? Recompute::kFull
+                                                                             : Recompute::kNone;
 }
 
 Offload OffloadOf(const std::string& text) {
@@ -203,6 +215,7 @@ MeasuredRun ReadRun(const Row& row) {
   MachineRequest& machine = run.machine;
   machine.gpu = row.Text("gpu");
   if (machine.gpu.empty()) AddReason(run, "gpu is missing");
+  if (!row.fraction().empty()) run.reason = row.fraction();
   machine.precision = run.layout.precision;
   machine.release = run.source;
   machine.framework = row.Text("framework");

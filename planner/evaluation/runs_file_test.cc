@@ -73,12 +73,22 @@ TEST(ReadRuns, ExpertsNeedTheirOwnSizes) {
 TEST(ReadRuns, RowsThatCannotBePredictedSayWhy) {
   EXPECT_EQ(Read("a,a,,,4096,32,1,1,1,8,,,,H100,8,1,1,,1,8,,bf16,,,\n")[0].reason,
             "layers is missing");
+  EXPECT_EQ(Read("a,a,,2.5,4096,32,1,1,1,8,,,,H100,8,1,1,,1,8,,bf16,,,\n")[0].reason,
+            "layers: 2.5 is no whole number");
   EXPECT_EQ(Read("a,a,,2,4096,32,1,1,1,8,,,,H100,8,3,1,,1,8,,bf16,,,\n")[0].reason,
             "n_gpus 8 is no multiple of tp x pp x cp = 3");
   EXPECT_EQ(Read("a,a,,2,4096,32,1,1,1,8,,,,H100,8,1,8,,1,8,,bf16,,,\n")[0].reason,
             "8 pipeline stages for 2 layers");
   EXPECT_EQ(Read("a,a,,2,4096,32,1,1,1,8,,,,H100,8,1,1,,1,8,,posit,,,\n")[0].reason,
             "precision \"posit\" is not known");
+}
+
+TEST(ReadRuns, WordsForNothingAndZeroAreAbsent) {
+  const MeasuredRun run =
+      Read("a,a,,2,4096,32,1,1,1,8,0,none,-,H100,8,1,1,n/a,1,8,None,bf16,NaN,,?\n")[0];
+  EXPECT_EQ(run.reason, "");
+  EXPECT_FALSE(run.seconds.has_value());
+  EXPECT_FALSE(run.memory_bytes.has_value());
 }
 
 TEST(ReadRuns, APartialLastMicroBatchCountsAsOne) {
@@ -89,10 +99,8 @@ TEST(ReadRuns, APartialLastMicroBatchCountsAsOne) {
 TEST(ReadRuns, FieldsThatAreNoNumbersAreToldWithTheirPlaces) {
   EXPECT_THAT(ErrorOf("a,a,,two,4096,32,1,1,1,8,,,,H100,8,1,1,,1,8,,bf16,,,\n"),
               HasSubstr("runs.csv:2:6: layers: two is no positive number — correct it"));
-  EXPECT_THAT(ErrorOf("a,a,,2,-4,32,1,1,1,8,,,,H100,8,1,1,,1,8,,bf16,nan,,\n"),
-              HasSubstr("runs.csv:2:47: iter_time_s_best: nan is no positive number"));
-  EXPECT_THAT(ErrorOf("a,a,,2.5,4,32,1,1,1,8,,,,H100,8,1,1,,1,8,,bf16,,,\n"),
-              HasSubstr("layers: 2.5 is no whole number"));
+  EXPECT_THAT(ErrorOf("a,a,,2,-4,32,1,1,1,8,,,,H100,8,1,1,,1,8,,bf16,inf,,\n"),
+              HasSubstr("runs.csv:2:47: iter_time_s_best: inf is no positive number"));
   EXPECT_THAT(ErrorOf("a,a,,2,4,32,1,maybe,1,8,,,,H100,8,1,1,,1,8,,bf16,,,\n"),
               HasSubstr("gated_mlp: maybe is neither yes nor no"));
 }

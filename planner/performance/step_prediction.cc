@@ -169,18 +169,15 @@ double StepTerms::total() const {
 
 StageLayers LayersOf(const TrainingShape& shape, const LayoutChoice& layout) {
   const int64_t parts = layout.pipeline * layout.chunks;
-  const double chunks = static_cast<double>(layout.chunks);
   if (shape.layers % parts != 0 && (shape.layers + 2) % parts == 0) {
-    const double layers = static_cast<double>((shape.layers + 2) / parts) * chunks;
-    return {layers, layers - (layout.pipeline > 1 ? 1 : 2)};
+    const int64_t layers = (shape.layers + 2) / parts * layout.chunks;
+    return {static_cast<double>(layers),
+            static_cast<double>(layers - (layout.pipeline > 1 ? 1 : 2))};
   }
-  const double layers = std::ceil(static_cast<double>(shape.layers) / static_cast<double>(parts));
-  return {layers * chunks, static_cast<double>(shape.layers) -
-                                       layers * chunks * static_cast<double>(layout.pipeline - 1) >
-                                   0
-                               ? static_cast<double>(shape.layers) -
-                                     layers * chunks * static_cast<double>(layout.pipeline - 1)
-                               : layers * chunks};
+  const int64_t layers = (shape.layers + parts - 1) / parts * layout.chunks;
+  // What the others leave; where they leave nothing, stages are as uneven as the first is full.
+  const int64_t left = shape.layers - layers * (layout.pipeline - 1);
+  return {static_cast<double>(layers), static_cast<double>(left > 0 ? left : layers)};
 }
 
 StageParameters ParametersOf(const TrainingShape& shape, const LayoutChoice& layout) {
