@@ -219,6 +219,12 @@ MeasuredRun ReadRun(const Row& row) {
   machine.precision = run.layout.precision;
   machine.release = run.source;
   machine.framework = row.Text("framework");
+  // Megatron-LM is sharded fully by DeepSpeed, in comparisons of both.
+  const std::string framework = row.Lower("framework");
+  if (run.layout.sharding == Sharding::kZero3 &&
+      (absl::StrContains(framework, "deepspeed") || absl::StrContains(framework, "megatron-lm"))) {
+    machine.framework = "DeepSpeed ZeRO-3";
+  }
   machine.node_devices = row.Count("gpus_per_node");
   machine.domain_devices = row.Count("nvlink_domain_gpus");
   if (const auto gigabits = row.Number("nic_Gbps_per_gpu"))

@@ -91,6 +91,13 @@ TEST(ReadRuns, WordsForNothingAndZeroAreAbsent) {
   EXPECT_FALSE(run.memory_bytes.has_value());
 }
 
+TEST(ReadRuns, FullyShardedMegatronIsRunByDeepSpeed) {
+  const std::string begin = "a,a,Megatron-LM,2,4096,32,1,1,1,8,,,,H100,8,1,1,",
+                    end = ",1,8,,bf16,,,\n";
+  EXPECT_EQ(Read(begin + "ZeRO-3" + end)[0].machine.framework, "DeepSpeed ZeRO-3");
+  EXPECT_EQ(Read(begin + "none" + end)[0].machine.framework, "Megatron-LM");
+}
+
 TEST(ReadRuns, APartialLastMicroBatchCountsAsOne) {
   const MeasuredRun run = Read("a,a,,2,4096,32,1,1,1,8,,,,H100,8,1,1,,2,20,,bf16,,,\n")[0];
   EXPECT_EQ(run.layout.micro_batches(), 2);

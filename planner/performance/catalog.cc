@@ -65,6 +65,9 @@ Software ToSoftware(const v1::SoftwareProfile& profile) {
   software.gathered_bytes = profile.gathered_bytes();
   software.launch_seconds = profile.launch_seconds();
   if (profile.logit_bytes() > 0) software.logit_bytes = profile.logit_bytes();
+  if (profile.collectives_per_layer() > 0) {
+    software.collectives_per_layer = profile.collectives_per_layer();
+  }
   software.narrow_gathers = profile.narrow_gathers();
   software.operator_recompute = profile.operator_recompute();
   return software;

@@ -46,6 +46,8 @@ struct Software {
   double tensor_exposed = 1;     // the part of tensor-parallel collectives that nothing hides
   bool pipeline_overlap = true;  // sends between stages hide in the steady state
   bool data_overlap = true;      // reductions and gathers run beside the first and last micro-batch
+  // Fully sharded: collectives that gather a layer, and that scatter it.
+  double collectives_per_layer = 1;
   double launch_seconds = 6e-6;  // of the host, per kernel
   bool graphs = false;           // the host launches whole layers at once
   bool narrow_gathers = false;   // tensor-parallel gathers move 8-bit operands where products are

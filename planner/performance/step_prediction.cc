@@ -73,10 +73,11 @@ double DataSecondsPerMicroBatch(const Machine& machine, const TrainingShape& sha
   const GroupShape group = DataGroup(machine, layout);
   const double layers = LayersOf(shape, layout).middle;
   const double held = (parameters.dense + parameters.experts) / layers;
-  const double gather =
-      CollectiveSeconds(machine, Collective::kAllGather, group, held * software.gathered_bytes);
-  const double reduce =
-      CollectiveSeconds(machine, Collective::kReduceScatter, group, held * software.gradient_bytes);
+  const double count = software.collectives_per_layer;
+  const double gather = count * CollectiveSeconds(machine, Collective::kAllGather, group,
+                                                  held * software.gathered_bytes / count);
+  const double reduce = count * CollectiveSeconds(machine, Collective::kReduceScatter, group,
+                                                  held * software.gradient_bytes / count);
   const bool kept = layout.sharding == Sharding::kZero2;  // parameters, from forward to backward
   const double backward_moves = reduce + (kept ? 0 : gather);
   if (!software.data_overlap) return layers * (gather + backward_moves);
