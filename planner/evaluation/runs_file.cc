@@ -21,7 +21,8 @@ constexpr const char* kRequired[] = {"id",       "gpu",      "n_gpus",   "layers
                                      "heads",    "vocab",    "seq_len",  "tp",     "pp",
                                      "mbs_seqs", "gbs_seqs", "precision"};
 constexpr const char* kAbsent[] = {"", "-", "?", "n/a", "na", "nan", "none", "null", "unknown"};
-constexpr double kMost = 1e12;  // of any count
+constexpr double kMost = 1e12;      // of any count
+constexpr double kMostCount = 1e9;  // products of two are still exact
 constexpr size_t kMostProblems = 20;
 constexpr double kGiB = 1024.0 * 1024 * 1024;
 
@@ -51,17 +52,19 @@ class Row {
     Complain(column, absl::StrCat(column, ": ", Text(column), " is no positive number"));
     return std::nullopt;
   }
-  // A fraction is a reason not to predict the row.
+  // A fraction, or more than anything has, is a reason not to predict the row.
   std::optional<int64_t> Count(const std::string& column) const {
     const std::optional<double> value = Number(column);
     if (!value.has_value()) return std::nullopt;
-    if (*value == std::floor(*value)) return static_cast<int64_t>(*value);
-    if (fraction_.empty()) {
-      fraction_ = absl::StrCat(column, ": ", Text(column), " is no whole number");
+    const bool whole = *value == std::floor(*value);
+    if (whole && *value <= kMostCount) return static_cast<int64_t>(*value);
+    if (odd_.empty()) {
+      odd_ =
+          absl::StrCat(column, ": ", Text(column), whole ? " is too many" : " is no whole number");
     }
     return std::nullopt;
   }
-  const std::string& fraction() const { return fraction_; }
+  const std::string& odd() const { return odd_; }
   int64_t CountOr(const std::string& column, int64_t otherwise) const {
     return Count(column).value_or(otherwise);
   }
@@ -90,7 +93,7 @@ class Row {
   const CsvRecord& record_;
   absl::string_view file_;
   std::vector<std::string>& problems_;
-  mutable std::string fraction_;
+  mutable std::string odd_;
 };
 
 void AddReason(MeasuredRun& run, const std::string& reason) {
@@ -186,8 +189,12 @@ void ReadLayout(const Row& row, MeasuredRun& run) {
   }
   layout.precision = precision.value_or(Precision::kHalf);
   const int64_t global_batch = Needed(row, "gbs_seqs", run);
-  const int64_t model = layout.tensor * layout.pipeline * layout.context;
   if (!run.reason.empty()) return;
+  if (layout.tensor > run.devices || layout.pipeline * layout.context > run.devices) {
+    AddReason(run, absl::StrCat("more ranks than n_gpus ", run.devices));
+    return;
+  }
+  const int64_t model = layout.tensor * layout.pipeline * layout.context;
   if (run.devices % model != 0) {
     AddReason(run,
               absl::StrCat("n_gpus ", run.devices, " is no multiple of tp x pp x cp = ", model));
@@ -215,7 +222,7 @@ MeasuredRun ReadRun(const Row& row) {
   MachineRequest& machine = run.machine;
   machine.gpu = row.Text("gpu");
   if (machine.gpu.empty()) AddReason(run, "gpu is missing");
-  if (!row.fraction().empty()) run.reason = row.fraction();
+  if (!row.odd().empty()) run.reason = row.odd();
   machine.precision = run.layout.precision;
   machine.release = run.source;
   machine.framework = row.Text("framework");

@@ -75,6 +75,10 @@ TEST(ReadRuns, RowsThatCannotBePredictedSayWhy) {
             "layers is missing");
   EXPECT_EQ(Read("a,a,,2.5,4096,32,1,1,1,8,,,,H100,8,1,1,,1,8,,bf16,,,\n")[0].reason,
             "layers: 2.5 is no whole number");
+  EXPECT_EQ(Read("a,a,,2,1e11,32,1,1,1,8,,,,H100,8,1,1,,1,8,,bf16,,,\n")[0].reason,
+            "hidden: 1e11 is too many");
+  EXPECT_EQ(Read("a,a,,2,4096,32,1,1,1,8,,,,H100,8,1e9,1e9,,1,8,,bf16,,,\n")[0].reason,
+            "more ranks than n_gpus 8");
   EXPECT_EQ(Read("a,a,,2,4096,32,1,1,1,8,,,,H100,8,3,1,,1,8,,bf16,,,\n")[0].reason,
             "n_gpus 8 is no multiple of tp x pp x cp = 3");
   EXPECT_EQ(Read("a,a,,2,4096,32,1,1,1,8,,,,H100,8,1,8,,1,8,,bf16,,,\n")[0].reason,
