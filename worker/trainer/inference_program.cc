@@ -9,8 +9,8 @@
 #include "model/families/families.h"
 #include "model/lora_proto.h"
 #include "model/model_spec_proto.h"
-#include "worker/trainer/memory_plan.h"
-#include "worker/trainer/number_plan.h"
+#include "planner/job/job_plan.h"
+#include "planner/job/number_plan.h"
 #include "worker/trainer/plan_digest.h"
 
 namespace strata::worker {
@@ -77,14 +77,14 @@ absl::StatusOr<InferenceProgram> CompileInference(const v1::JobSpec& job, int64_
   emit.prefill_chunk = result.chunk;
   emit.threads = task.threads();
   emit.lora = model::LoraOf(job.train());
-  ASSIGN_OR_RETURN(emit.type, ComputeTypeOf(task.request().precision()));
+  ASSIGN_OR_RETURN(emit.type, planner::ComputeTypeOf(task.request().precision()));
   result.type = emit.type;
   ASSIGN_OR_RETURN(program::LayerGraph graph, model::EmitFamily(result.model, emit));
   result.constant_rows = model::RopeTableRows(result.model, emit);
   result.constants = graph.constants;
   result.digest = PlanDigest(graph, build);
   result.parameters = graph.parameters();
-  program::DecodeOptions options = StreamingOf(task.request().memory());
+  program::DecodeOptions options = planner::StreamingOf(task.request().memory());
   options.stages = task.ranks();
   if (task.request().has_memory()) options.tier = program::Tier::kDevice;
   ASSIGN_OR_RETURN(result.stages, program::BuildDecode(graph, options));

@@ -15,21 +15,6 @@ namespace {
 
 using program::Tier;
 
-program::Place PlaceOf(const v1::TierShares& shares) {
-  return {.host = shares.host(), .ssd = shares.ssd()};
-}
-
-program::UpdatePolicy PolicyOf(v1::ParallelSpec::UpdatePolicy policy) {
-  switch (policy) {
-    case v1::ParallelSpec::UPDATE_POLICY_SPOOLED:
-      return program::UpdatePolicy::kSpooled;
-    case v1::ParallelSpec::UPDATE_POLICY_SPECULATIVE:
-      return program::UpdatePolicy::kSpeculative;
-    default:
-      return program::UpdatePolicy::kDeferred;
-  }
-}
-
 const v1::MemorySpec& MemoryOf(const v1::TrainerTask& task) {
   const bool trains = task.kind() == v1::TrainerTask::KIND_TRAIN;
   return trains ? task.job().memory() : task.request().memory();
@@ -52,28 +37,6 @@ absl::Status Exceeds(const std::string& field, int64_t limit, int64_t needed, co
 }
 
 }  // namespace
-
-void SetMemory(const v1::JobSpec& job, program::Plan& plan) {
-  plan.update = PolicyOf(job.parallel().update_policy());
-  if (job.parallel().spool() == v1::ParallelSpec::SPOOL_BF16) plan.spool = program::DType::kBF16;
-  if (!job.has_memory()) return;
-  const v1::MemorySpec& memory = job.memory();
-  plan.tier = Tier::kDevice;
-  plan.places = {.parameters = PlaceOf(memory.place().parameters()),
-                 .gradients = PlaceOf(memory.place().gradients()),
-                 .optimizer = PlaceOf(memory.place().optimizer()),
-                 .activations = PlaceOf(memory.place().activations())};
-  plan.streaming = {.resident = static_cast<int>(memory.stream().resident()),
-                    .moved = static_cast<int>(std::max<int64_t>(1, memory.stream().moved()))};
-  plan.device_limit = memory.device();
-}
-
-program::DecodeOptions StreamingOf(const v1::MemorySpec& memory) {
-  return {.parameters = PlaceOf(memory.place().parameters()),
-          .streaming = {.resident = static_cast<int>(memory.stream().resident()),
-                        .moved = static_cast<int>(std::max<int64_t>(1, memory.stream().moved()))},
-          .device_limit = memory.device()};
-}
 
 bool HasTiers(const v1::TrainerTask& task) {
   return task.kind() == v1::TrainerTask::KIND_TRAIN ? task.job().has_memory()

@@ -1,5 +1,4 @@
-// A job's `memory` and update policy: what of them its plan says, whether its programs keep to its
-// limits, and where a rank's SSD tier is.
+// A job's `memory`: whether its programs keep to its limits, and where a rank's SSD tier is.
 #ifndef STRATA_WORKER_TRAINER_MEMORY_PLAN_H_
 #define STRATA_WORKER_TRAINER_MEMORY_PLAN_H_
 
@@ -8,18 +7,10 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "memory/ssd/ssd_store.h"
-#include "program/compose/decode.h"
-#include "program/compose/plan.h"
 #include "program/ir/program.h"
 #include "proto/strata/v1/trainer.pb.h"
 
 namespace strata::worker {
-
-// Tiers, homes, streaming and policy. `job` has its defaults.
-void SetMemory(const v1::JobSpec& job, program::Plan& plan);
-
-// Of a task that trains nothing: where its parameters live.
-program::DecodeOptions StreamingOf(const v1::MemorySpec& memory);
 
 // Whether the task says where bytes live: its ranks have device and host arenas of their own.
 bool HasTiers(const v1::TrainerTask& task);

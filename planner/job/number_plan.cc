@@ -1,9 +1,9 @@
-#include "worker/trainer/number_plan.h"
+#include "planner/job/number_plan.h"
 
 #include "model/optimizer/adamw.h"
 #include "model/optimizer/sgd.h"
 
-namespace strata::worker {
+namespace strata::planner {
 namespace {
 
 using v1::OptimizerSpec;
@@ -68,4 +68,4 @@ program::UpdateEmitter UpdateOf(const TrainSpec& train, program::DType gradient)
   };
 }
 
-}  // namespace strata::worker
+}  // namespace strata::planner
