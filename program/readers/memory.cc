@@ -41,7 +41,10 @@ void ReadProgram(const ProgramSet& set, const Program& program, Tier tier,
   ByClass alive = persistent;
   for (int i = 0; i < count; ++i) {
     int64_t sum = 0;
-    for (int k = 0; k < kSlotClassCount; ++k) sum += alive[k] += change[i][k];
+    for (int k = 0; k < kSlotClassCount; ++k) {
+      sum += alive[k] += change[i][k];
+      memory.largest_by_class[k] = std::max(memory.largest_by_class[k], alive[k]);
+    }
     if (sum <= memory.peak_bytes) continue;
     memory.peak_bytes = sum;
     memory.peak_by_class = alive;
@@ -96,7 +99,7 @@ MemoryReport ReadMemory(const ProgramSet& set) {
           set.slots[s].bytes * set.placements[s].copies;
     }
     for (const int64_t bytes : persistent) memory.persistent_bytes += bytes;
-    memory.peak_by_class = persistent;
+    memory.peak_by_class = memory.largest_by_class = persistent;
     memory.peak_bytes = memory.persistent_bytes;
     for (const Program& program : set.programs) {
       ReadProgram(set, program, static_cast<Tier>(t), persistent, memory);

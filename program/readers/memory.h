@@ -19,6 +19,9 @@ struct TierMemory {
   int peak_instruction = -1;
   int64_t peak_bytes = 0;  // persistent and transient slots alive there
   std::array<int64_t, kSlotClassCount> peak_by_class{};  // sums to peak_bytes
+  // Per class the largest sum alive at any instruction of any program: of classes that are not
+  // largest together, more than at the peak.
+  std::array<int64_t, kSlotClassCount> largest_by_class{};
   // Of slots alive there that say what they hold (Slot::content): by class, in the order of slots.
   struct Content {
     SlotClass klass = SlotClass::kParameters;
