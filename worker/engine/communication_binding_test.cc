@@ -5,6 +5,7 @@
 
 #include "collectives/loopback.h"
 #include "gtest/gtest.h"
+#include "planner/fit/collective_scratch.h"
 
 namespace strata::worker {
 namespace {
@@ -96,6 +97,21 @@ TEST_F(CommunicationBinding, ScratchThatIsTooSmallIsNamedInBytes) {
           .status();
   EXPECT_TRUE(absl::IsFailedPrecondition(status));
   EXPECT_NE(status.message().find(std::to_string(needed)), absl::string_view::npos) << status;
+}
+
+TEST_F(CommunicationBinding, ScratchIsWhatPlanningThinksItIs) {
+  for (const CollectiveOp op : {CollectiveOp::kAllReduce, CollectiveOp::kReduceScatter,
+                                CollectiveOp::kAllGather, CollectiveOp::kAllToAll}) {
+    for (const DType type : {DType::kF32, DType::kF64, DType::kBF16, DType::kF16}) {
+      for (const int ranks : {1, 2, 3, 4, 8, 33, 100}) {
+        for (const int64_t bytes : {8, 72, 4096, 8192, 8200, 100'000, 1 << 24}) {
+          EXPECT_EQ(planner::CollectiveScratch(op, type, bytes, ranks),
+                    CollectiveScratchBytes(op, type, bytes, ranks))
+              << Name(op) << " of " << bytes << " bytes of " << Name(type) << " in " << ranks;
+        }
+      }
+    }
+  }
 }
 
 TEST_F(CommunicationBinding, InAGroupOfOneACollectiveIsACopy) {

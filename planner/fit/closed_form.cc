@@ -1,0 +1,276 @@
+#include "planner/fit/closed_form.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "common/units.h"
+#include "model/lora_proto.h"
+
+namespace strata::planner {
+namespace {
+
+using program::DType;
+using program::Tier;
+using v1::OptimizerSpec;
+using v1::TrainSpec;
+using Kind = FitModel::Kind;
+
+constexpr int64_t kPage = 4096;
+constexpr int64_t kLogitBytes = 16 * common::kMiB;  // model/passes: rows of logits at once
+constexpr double kLeastLogitRows = 256;
+constexpr double kNf4Bytes = 8512.0 / 16384;  // with scales in 8 bits (program/ir/types.h)
+constexpr double kPrefillRows = 64;
+
+double D(int64_t value) { return static_cast<double>(value); }
+
+struct Numbers {
+  double matrix = 4, other = 4;  // bytes of a weight: of blocks' matrices, and of the rest
+  double activation = 4;         // of a value kept for the backward pass
+  double product_input = 4;      // of one that a matrix product keeps
+};
+
+Numbers NumbersOf(const FitRequest& request) {
+  if (request.inference) {
+    switch (request.weights) {
+      case DType::kF32:
+        return {};
+      case DType::kInt8:
+        return {1, 2, 2, 2};
+      case DType::kNf4:
+        return {kNf4Bytes, 2, 2, 2};
+      default:
+        return {2, 2, 2, 2};
+    }
+  }
+  const TrainSpec& train = request.job.train();
+  Numbers numbers;
+  if (train.precision() > TrainSpec::PRECISION_F32) numbers = {2, 2, 2, 2};
+  // Weights in both orientations, a byte each, as products read them (NVIDIA's Transformer Engine,
+  // fp8_model_init); what products keep has a byte, too.
+  if (train.precision() == TrainSpec::PRECISION_FP8) numbers.product_input = 1;
+  if (train.method() == TrainSpec::METHOD_QLORA) {
+    numbers.matrix = train.quantize().type() == v1::QuantizeSpec::TYPE_INT8 ? 1 : kNf4Bytes;
+  }
+  return numbers;
+}
+
+// Bytes that a layer keeps of a token, with flash attention and no dropout.
+double KeptPerToken(const FitModel& model, const Numbers& n) {
+  const model::ModelSpec& s = model.spec;
+  const double h = D(s.hidden), f = D(s.ffn), width = D(s.attention_width());
+  if (model.kind == Kind::kPlain) return h * (n.product_input + n.activation);
+  const double kv = D(s.kv_heads * s.head_size);
+  // Inputs of the two norms, of the first products and of the second ones; queries, keys, values.
+  const double attention = 2 * h * n.activation + h * n.product_input +
+                           (width + 2 * kv) * n.activation + width * n.product_input +
+                           4 * D(s.heads);
+  const bool gated = s.family != model::Family::kGpt2;
+  const double feed =
+      h * n.product_input + f * n.product_input + (gated ? 2 : 1) * f * n.activation;
+  return attention + feed * D(model.experts_per_token) +
+         (model.experts > 1 ? 4 * D(model.experts) : 0);
+}
+
+double MomentBytes(const OptimizerSpec& optimizer) {
+  double each = 4;
+  if (optimizer.state() == OptimizerSpec::STATE_BF16) each = 2;
+  if (optimizer.state() == OptimizerSpec::STATE_8BIT) each = 1 + 4.0 / 256;
+  return optimizer.name() == OptimizerSpec::NAME_SGD ? each : 2 * each;
+}
+
+struct Degrees {
+  double tensor = 1, context = 1, pipeline = 1, shard = 1;
+  v1::ParallelSpec::Shard level = v1::ParallelSpec::SHARD_NONE;
+
+  double of(v1::ParallelSpec::Shard from) const { return level >= from ? shard : 1; }
+};
+
+Degrees DegreesOf(const v1::ParallelSpec& parallel) {
+  const auto at_least_1 = [](int64_t n) { return D(std::max<int64_t>(1, n)); };
+  Degrees degrees{at_least_1(parallel.tensor()), at_least_1(parallel.context()),
+                  at_least_1(parallel.pipeline())};
+  degrees.level = parallel.shard();
+  degrees.shard =
+      parallel.shard_group() > 0 ? D(parallel.shard_group()) : at_least_1(parallel.data());
+  return degrees;
+}
+
+// A class of bytes, divided among the tiers as the job places it.
+class Filling {
+ public:
+  Filling(Tier compute, StageMemory& stage) : compute_(compute), stage_(stage) {}
+
+  void Add(ByteClass c, double bytes) { Put(compute_, c, bytes); }
+  void Add(ByteClass c, double bytes, const v1::TierShares& shares) {
+    Put(Tier::kHost, c, bytes * shares.host());
+    Put(Tier::kSsd, c, bytes * shares.ssd());
+    Put(compute_, c, bytes * (1 - shares.host() - shares.ssd()));
+  }
+  void Close() {
+    for (TierBytes& tier : stage_.tiers) {
+      for (const int64_t bytes : tier.bytes) tier.arena_bytes += bytes;
+      const int64_t whole = common::RoundUp(tier.arena_bytes, kPage);
+      tier.of(ByteClass::kRounding) += whole - tier.arena_bytes;
+      tier.arena_bytes = whole;
+    }
+  }
+
+ private:
+  void Put(Tier tier, ByteClass c, double bytes) {
+    stage_.tier(tier).of(c) += std::llround(std::ceil(bytes));
+  }
+
+  const Tier compute_;
+  StageMemory& stage_;
+};
+
+void AddWeights(const FitRequest& request, const Numbers& n, const Degrees& degrees,
+                Filling& filling) {
+  const TrainSpec& train = request.job.train();
+  const v1::PlaceSpec& place = request.job.memory().place();
+  const double cut = degrees.tensor * degrees.pipeline;
+  const double matrices = request.model.block_matrices() / cut;
+  const double others = request.model.parameters() / cut - matrices;
+  double weights =
+      (matrices * n.matrix + others * n.other) / degrees.of(v1::ParallelSpec::SHARD_ZERO3);
+  double trained = matrices + others;
+  const bool adapters = model::TrainsAdapters(train);
+  if (adapters) {
+    trained = request.model.adapter_widths() * D(model::LoraOf(train).rank) / cut;
+    weights += trained * n.other;
+  }
+  filling.Add(ByteClass::kParameters, weights, place.parameters());
+  if (request.inference) return;
+  const double gradient = train.optimizer().gradient() == OptimizerSpec::GRADIENT_BF16 ? 2 : 4;
+  filling.Add(ByteClass::kGradients, trained * gradient / degrees.of(v1::ParallelSpec::SHARD_ZERO2),
+              place.gradients());
+  const double held = trained / degrees.of(v1::ParallelSpec::SHARD_ZERO1);
+  if (n.other < 4) {
+    const bool split = train.optimizer().master() == OptimizerSpec::MASTER_SPLIT;
+    filling.Add(ByteClass::kMaster, held * (split ? 2 : 4), place.optimizer());
+  }
+  filling.Add(ByteClass::kOptimizer, held * MomentBytes(train.optimizer()), place.optimizer());
+}
+
+void AddActivations(const FitRequest& request, const Numbers& n, const Degrees& degrees,
+                    Filling& filling) {
+  const FitModel& model = request.model;
+  const TrainSpec& train = request.job.train();
+  const double tokens = D(train.micro_batch() * train.sequence()) / degrees.context;
+  const double kept = KeptPerToken(model, n) * tokens / degrees.tensor;
+  const double boundary = D(model.spec.hidden) * n.activation * tokens / degrees.tensor;
+  const bool full = request.job.parallel().recompute().mode() == v1::RecomputeSpec::MODE_FULL;
+  // 1F1B keeps as many passes as there are stages, of as many layers fewer: all layers' of one.
+  const double layers = D(model.spec.layers);
+  filling.Add(ByteClass::kActivations, (full ? boundary : kept) * layers + boundary,
+              request.job.memory().place().activations());
+  filling.Add(ByteClass::kWorkspace, kept);
+  const double vocab = D(model.spec.vocab) / degrees.tensor;
+  const double rows =
+      model.kind == Kind::kVision || model.kind == Kind::kPlain
+          ? D(train.micro_batch())
+          : std::min(tokens, std::max(kLeastLogitRows, D(kLogitBytes) / (4 * vocab)));
+  filling.Add(ByteClass::kLogits, 4 * rows * vocab);
+  if (degrees.of(v1::ParallelSpec::SHARD_ZERO3) > 1) {  // this layer's weights, and the next one's
+    filling.Add(ByteClass::kParameters,
+                2 * n.matrix * model.block_matrices() / layers / degrees.tensor);
+  }
+  if (degrees.of(v1::ParallelSpec::SHARD_ZERO1) > 1) {  // a layer's gradients, as they arrive
+    filling.Add(ByteClass::kCommunication,
+                4 * model.block_matrices() / D(model.spec.layers) / degrees.tensor);
+  }
+}
+
+void AddDecoding(const FitRequest& request, const Numbers& n, const Degrees& degrees,
+                 Filling& filling) {
+  const model::ModelSpec& s = request.model.spec;
+  const TrainSpec& train = request.job.train();
+  const double sequences = D(train.micro_batch());
+  const double row = D(2 * s.kv_heads * s.head_size * s.layers) * n.activation;
+  filling.Add(ByteClass::kCache,
+              row * sequences * D(train.sequence()) / degrees.tensor / degrees.pipeline);
+  filling.Add(ByteClass::kWorkspace, KeptPerToken(request.model, n) *
+                                         std::min(kPrefillRows, D(train.sequence())) * sequences /
+                                         degrees.tensor);
+  filling.Add(ByteClass::kLogits, 4 * sequences * D(s.vocab) / degrees.tensor);
+}
+
+}  // namespace
+
+std::string WhyNoProgram(const FitRequest& request) {
+  switch (request.model.kind) {
+    case Kind::kMoe:
+      return "models with experts are not built yet";
+    case Kind::kEncoder:
+    case Kind::kVision:
+    case Kind::kPlain:
+      return "models of this kind are not built yet";
+    case Kind::kFamily:
+      break;
+  }
+  const v1::ParallelSpec& parallel = request.job.parallel();
+  if (request.inference) {
+    if (program::IsQuantised(request.weights)) return "text is not generated from such weights yet";
+    if (request.job.train().micro_batch() > 1) return "one sequence is generated at a time yet";
+    if (parallel.tensor() > 1 || parallel.data() > 1) {
+      return "ranks that generate text share layers only yet";
+    }
+    return "";
+  }
+  return request.job.train().precision() == TrainSpec::PRECISION_FP8 ? "fp8 is not built yet" : "";
+}
+
+int64_t LeastComputeBytes(const FitRequest& request) {
+  const bool tiers = request.job.has_memory() || !request.device.is_cpu;
+  const Tier compute = tiers ? Tier::kDevice : Tier::kHost;
+  StageMemory stage;
+  Filling filling(compute, stage);
+  AddWeights(request, NumbersOf(request), DegreesOf(request.job.parallel()), filling);
+  const TierBytes& tier = stage.tier(compute);
+  if (model::TrainsAdapters(request.job.train())) {  // how many depends on their targets
+    const FitModel& model = request.model;
+    const Numbers n = NumbersOf(request);
+    const double all =
+        n.matrix * model.block_matrices() + n.other * (model.parameters() - model.block_matrices());
+    const Degrees degrees = DegreesOf(request.job.parallel());
+    const v1::TierShares& shares = request.job.memory().place().parameters();
+    return std::llround(all * (1 - shares.host() - shares.ssd()) / degrees.tensor /
+                        degrees.pipeline / degrees.of(v1::ParallelSpec::SHARD_ZERO3));
+  }
+  return tier.of(ByteClass::kParameters) + tier.of(ByteClass::kMaster) +
+         tier.of(ByteClass::kOptimizer);
+}
+
+MemoryOfJob ClosedForm(const FitRequest& request) {
+  MemoryOfJob memory;
+  memory.from_program = false;
+  memory.compute_tier =
+      request.job.has_memory() || !request.device.is_cpu ? Tier::kDevice : Tier::kHost;
+  const v1::ParallelSpec& parallel = request.job.parallel();
+  const Degrees degrees = DegreesOf(parallel);
+  program::GroupSizes& sizes = memory.mesh.sizes;
+  sizes.data = static_cast<int>(std::max<int64_t>(1, parallel.data()));
+  sizes.tensor = static_cast<int>(degrees.tensor);
+  sizes.context = static_cast<int>(degrees.context);
+  sizes.pipeline = static_cast<int>(degrees.pipeline);
+  sizes.shard =
+      parallel.shard() > v1::ParallelSpec::SHARD_NONE ? static_cast<int>(degrees.shard) : 1;
+  const Numbers numbers = NumbersOf(request);
+  StageMemory stage;
+  Filling filling(memory.compute_tier, stage);
+  AddWeights(request, numbers, degrees, filling);
+  if (request.inference) {
+    AddDecoding(request, numbers, degrees, filling);
+  } else {
+    AddActivations(request, numbers, degrees, filling);
+  }
+  filling.Close();
+  for (const TierBytes& tier : stage.tiers) {
+    stage.largest_activations += tier.of(ByteClass::kActivations);
+    stage.largest_logits += tier.of(ByteClass::kLogits);
+  }
+  memory.stages.assign(static_cast<size_t>(sizes.pipeline), stage);
+  return memory;
+}
+
+}  // namespace strata::planner

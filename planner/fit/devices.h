@@ -1,0 +1,37 @@
+// Devices by name: how many bytes a process may use on one, and what the runtime takes of them.
+#ifndef STRATA_PLANNER_FIT_DEVICES_H_
+#define STRATA_PLANNER_FIT_DEVICES_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace strata::planner {
+
+struct FitDevice {
+  std::string name = "cpu";
+  int64_t bytes = 0;   // of one device; 0: not known, or none of its own
+  bool is_cpu = true;  // kernels compute in host memory
+};
+
+// What a process takes of a device beside Strata's arena.
+struct OverheadItem {
+  std::string what;
+  int64_t bytes = 0;
+  std::string source;
+};
+
+// "cpu", a kind of card ("h100", "a100-80"), or a size for a card that is not in the table
+// ("24GB", already read as `sized_bytes`; 0: not a size). NotFound lists the kinds.
+absl::StatusOr<FitDevice> DeviceOf(absl::string_view text, int64_t sized_bytes);
+
+// Of one rank in so many groups of more than one rank, whose arena has `arena_bytes`. None on CPUs.
+std::vector<OverheadItem> OverheadOf(const FitDevice& device, int communicators,
+                                     int64_t arena_bytes);
+
+}  // namespace strata::planner
+
+#endif  // STRATA_PLANNER_FIT_DEVICES_H_
