@@ -12,16 +12,16 @@ namespace {
 constexpr char kVersion[] = "0.1.0";
 
 // Commands of the documentation that are not built yet: told apart from misspelt ones.
-constexpr const char* kLaterCommands[] = {"fit", "plan"};
+constexpr const char* kLaterCommands[] = {"plan"};
 
 }  // namespace
 
 const std::vector<Command>& AllCommands() {
   static const auto& commands = *[] {
     auto* all = new std::vector<Command>{
-        RunCommand(),       GenerateCommand(), EvalCommand(),        ExportCommand(),
-        TopologyCommand(),  PlaceCommand(),    SimulateCommand(),    TraceCommand(),
-        CalibrateCommand(), DoctorCommand(),   PlanEvaluateCommand()};
+        RunCommand(),       GenerateCommand(), EvalCommand(),         ExportCommand(),
+        TopologyCommand(),  PlaceCommand(),    SimulateCommand(),     TraceCommand(),
+        CalibrateCommand(), DoctorCommand(),   PlanEvaluateCommand(), FitCommand()};
     for (Command& command : DataCommands()) all->push_back(std::move(command));
     for (Command& command : ClusterCommands()) all->push_back(std::move(command));
     return all;

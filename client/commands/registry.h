@@ -16,6 +16,7 @@ Command EvalCommand();
 Command CalibrateCommand();
 Command DoctorCommand();
 Command ExportCommand();
+Command FitCommand();
 Command PlaceCommand();
 Command PlanEvaluateCommand();
 Command SimulateCommand();

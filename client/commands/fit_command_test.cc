@@ -1,0 +1,132 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "client/commands/command_test_support.h"
+#include "spec/good_job.h"
+
+namespace strata::client {
+namespace {
+
+using nlohmann::json;
+using testing::AllOf;
+using testing::HasSubstr;
+
+TEST(FitCommand, OfAPublishedModelThatDoesNotFit_Is3WithWaysThatDo) {
+  const Outcome got = RunTyped({"fit", "--model", "llama-3.1-8b", "--device", "h100"});
+  EXPECT_EQ(got.code, 3);
+  EXPECT_THAT(got.out, AllOf(HasSubstr("Does not fit"), HasSubstr("Ways that fit"),
+                             HasSubstr("optimizer"), HasSubstr("█"), HasSubstr("CUDA context")));
+}
+
+TEST(FitCommand, AsJson_HasTheKeysOfTheContract) {
+  const Outcome got = RunTyped(
+      {"fit", "--model", "llama-3.1-8b", "--device", "a100-80", "--devices", "2", "-o", "json"});
+  EXPECT_EQ(got.code, 3);
+  const json told = json::parse(got.out);
+  EXPECT_FALSE(told["fits"]);
+  ASSERT_EQ(told["ranks"].size(), 2);
+  EXPECT_EQ(told["ranks"][1]["rank"], 1);
+  EXPECT_EQ(told["worst"], 0);
+  EXPECT_NEAR(told["ranks"][0]["tiers"]["device"]["parameters"].get<double>(), 16.06e9, 1e7);
+  ASSERT_FALSE(told["ways"].empty());
+  const json& way = told["ways"][0];
+  EXPECT_EQ(way["parallel"]["data"], 2);
+  EXPECT_TRUE(way["memory"].is_object());
+  EXPECT_TRUE(way["seconds"].is_null());
+  EXPECT_TRUE(way["text"].is_string());
+  EXPECT_EQ(told["source"], "program");
+}
+
+TEST(FitCommand, OfAThatFits_IsDoneWithItsArithmetic) {
+  const Outcome got = RunTyped(
+      {"fit", "--model", "llama-3.1-8b", "--device", "24GB", "--method", "qlora", "--explain"});
+  EXPECT_EQ(got.code, 0) << got.err;
+  EXPECT_THAT(got.out, AllOf(HasSubstr("Fits"), HasSubstr("ARITHMETIC"),
+                             HasSubstr("quantised weights × 0.519531 B")));
+}
+
+TEST(FitCommand, OfAJobFile_IsReadFromItsPrograms) {
+  const std::string job = FileWith("job.yaml", spec::GoodJob());
+  const Outcome got = RunTyped({"fit", job, "-o", "json"});
+  ASSERT_EQ(got.code, 0) << got.err;
+  const json told = json::parse(got.out);
+  EXPECT_TRUE(told["fits"]);
+  EXPECT_EQ(told["source"], "program");
+  EXPECT_TRUE(told["overhead"].empty());
+}
+
+TEST(FitCommand, WithMax_TellsTheLargestAndWhatBinds) {
+  const Outcome got = RunTyped({"fit", "--model", "llama-3.1-8b", "--device", "h100", "--method",
+                                "lora", "--max", "seq", "-o", "json"});
+  ASSERT_EQ(got.code, 0) << got.err;
+  const json told = json::parse(got.out);
+  EXPECT_EQ(told["max"]["of"], "seq");
+  const int64_t most = told["max"]["value"];
+  EXPECT_THAT(told["max"]["bound"].get<std::string>(), HasSubstr("the device of rank 0"));
+  for (const int64_t more : {0, 1}) {
+    const Outcome at = RunTyped({"fit", "--model", "llama-3.1-8b", "--device", "h100", "--method",
+                                 "lora", "--seq", std::to_string(most + more)});
+    EXPECT_EQ(at.code, more == 0 ? 0 : 3);
+  }
+}
+
+TEST(FitCommand, AgainstZeroInfinity_NamesVersionRoundingAndType) {
+  const Outcome got = RunTyped(
+      {"fit", "--model", "llama-3.1-8b", "--device", "h100", "--against", "zero-infinity"});
+  EXPECT_THAT(got.out, AllOf(HasSubstr("edaa722"), HasSubstr("bf16"), HasSubstr("powers of two"),
+                             HasSubstr("44.00 GiB"), HasSubstr("grad_partitions_flat_buffer")));
+}
+
+TEST(FitCommand, WhatTheEngineCannotRun_IsSaidToBeAClosedForm) {
+  const Outcome got = RunTyped({"fit", "--model", "mixtral-8x7b", "--device", "h100", "--method",
+                                "inference", "--precision", "nf4"});
+  EXPECT_EQ(got.code, 0) << got.out << got.err;
+  EXPECT_THAT(got.out, HasSubstr("closed forms"));
+}
+
+struct BadCase {
+  std::vector<std::string> typed;
+  const char* said;
+};
+
+TEST(FitCommand, BadInput_Is2AndSaysWhatToDo) {
+  const std::string bad = FileWith("bad.yaml", spec::Changed("heads: 4", "heads: x"));
+  const BadCase cases[] = {
+      {{"fit"}, "say what to look at"},
+      {{"fit", bad}, "bad.yaml:6:10: model.heads"},
+      {{"fit", bad, "--model", "gpt2"}, "not both"},
+      {{"fit", bad, "--seq", "5"}, "--set PATH=VALUE"},
+      {{"fit", "--model", "lama-3.1-8b"}, "the nearest is llama-3.1-8b"},
+      {{"fit", "--model", "gpt2", "--device", "h1000"}, "h100"},
+      {{"fit", "--model", "gpt2", "--seq", "2048"}, "--seq"},
+      {{"fit", "--model", "gpt2", "--precision", "nf4"}, "qlora"},
+      {{"fit", "--model", "gpt2", "--parallel", "{shard: zer3}"}, "--parallel:1:9: parallel.shard"},
+      {{"fit", "--model", "gpt2", "--memory", "{devise: 1GiB}"}, "memory.devise"},
+      {{"fit", "--model", "gpt2", "--max", "width"}, "--max"}};
+  for (const BadCase& c : cases) {
+    const Outcome got = RunTyped(c.typed);
+    EXPECT_EQ(got.code, 2) << c.said << ": " << got.out << got.err;
+    EXPECT_THAT(got.err, HasSubstr(c.said));
+  }
+}
+
+TEST(FitCommand, OfAnImpossibleLayout_Is3OrNamesTheFlag) {
+  const Outcome got = RunTyped({"fit", "--model", "llama-3.1-8b", "--device", "h100", "--devices",
+                                "3", "--parallel", "{tensor: 3}"});
+  EXPECT_EQ(got.code, 3);
+  EXPECT_THAT(got.err, HasSubstr("--parallel"));
+}
+
+TEST(FitCommand, Of8B_AnswersInLessThanTwoSeconds) {
+  const auto begin = std::chrono::steady_clock::now();
+  RunTyped({"fit", "--model", "llama-3.1-8b", "--device", "h100", "--devices", "8"});
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+  EXPECT_LT(took.count(), 2);
+}
+
+}  // namespace
+}  // namespace strata::client

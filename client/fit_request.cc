@@ -1,0 +1,289 @@
+#include "client/fit_request.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "checkpoint/huggingface/config.h"
+#include "client/job_loading.h"
+#include "client/machine.h"
+#include "client/prepared_data.h"
+#include "client/text_file.h"
+#include "common/status_macros.h"
+#include "data/corpus.h"
+#include "model/model_spec_proto.h"
+#include "planner/fit/verdict.h"
+#include "spec/scalars.h"
+
+namespace strata::client {
+namespace {
+
+namespace fs = std::filesystem;
+using planner::FitModel;
+using planner::FitRequest;
+
+constexpr int64_t kUsualSequence = 2048;
+constexpr char kParallel[] = "parallel=", kMemory[] = "memory=";
+
+absl::Status FlagError(absl::string_view flag, absl::string_view what) {
+  return absl::InvalidArgumentError(absl::StrCat(flag, ": ", what, "\n"));
+}
+
+absl::StatusOr<FitModel> ModelFromConfig(const std::string& path, v1::ModelSpec& message) {
+  std::error_code error;
+  const std::string file =
+      fs::is_directory(path, error) ? path + "/" + checkpoint::kConfigName : path;
+  ASSIGN_OR_RETURN(const std::string text,
+                   ReadTextFile(file, checkpoint::kLargestConfigBytes, "config.json"));
+  ASSIGN_OR_RETURN(const checkpoint::HuggingFaceConfig config, checkpoint::ParseConfig(text, file));
+  message = config.model;
+  FitModel made{.name = path};
+  ASSIGN_OR_RETURN(made.spec, model::FromProto(message));
+  return made;
+}
+
+// A preset, a Hugging Face directory, or its config.json.
+absl::StatusOr<FitModel> ModelNamed(const std::string& name, v1::ModelSpec& message) {
+  absl::StatusOr<FitModel> preset = planner::PresetModel(name);
+  if (preset.ok()) {
+    message = model::ToProto(preset->spec);
+    return preset;
+  }
+  std::error_code error;
+  if (fs::exists(name, error)) return ModelFromConfig(name, message);
+  return FlagError("--model", absl::StrCat(name, ": ", preset.status().message(),
+                                           "; nor is it a directory or a config.json"));
+}
+
+absl::StatusOr<planner::FitDevice> DeviceNamed(absl::string_view flag, const std::string& text) {
+  const absl::StatusOr<int64_t> sized = spec::ParseSize(text);
+  const bool has_unit = absl::EndsWith(text, "B");
+  auto device = planner::DeviceOf(text, sized.ok() && has_unit ? *sized : 0);
+  if (device.ok()) return device;
+  return FlagError(flag, absl::StrCat(text, ": ", device.status().message()));
+}
+
+// Which flag says what stands at a path of the job that the flags make.
+absl::string_view FlagOf(absl::string_view path) {
+  static constexpr std::pair<const char*, const char*> kFlags[] = {
+      {"train.sequence", "--seq"},
+      {"train.micro_batch", "--micro-batch"},
+      {"train.precision", "--precision"},
+      {"train.method", "--method"},
+      {"train.optimizer", "--optimizer"},
+      {"parallel", "--parallel"},
+      {"memory", "--memory"},
+      {"resources.ranks", "--devices"}};
+  for (const auto& [prefix, flag] : kFlags) {
+    if (absl::StartsWith(path, prefix)) return flag;
+  }
+  return "--model";
+}
+
+absl::Status AboutFlags(const spec::Problems& problems) {
+  if (problems.empty()) return absl::OkStatus();
+  std::string text;
+  for (const spec::Problem& problem : problems.Sorted()) {
+    const absl::string_view flag = FlagOf(problem.path);
+    absl::StrAppend(&text, flag);
+    if (problem.position.in_set) {
+      const size_t prefix = flag == "--memory" ? sizeof(kMemory) : sizeof(kParallel);
+      absl::StrAppend(&text,
+                      ":1:", std::max(1, problem.position.column - static_cast<int>(prefix) + 1));
+    }
+    absl::StrAppend(&text, ": ", problem.path, ": ", problem.what,
+                    problem.remedy.empty() ? "" : " — ", problem.remedy, "\n");
+  }
+  const absl::StatusCode code = problems.ToStatus().code();
+  return absl::Status(code, text);
+}
+
+struct Numbers {
+  std::string precision;                          // of the job file
+  std::string quantize;                           // nf4 or int8; empty: none
+  program::DType weights = program::DType::kF32;  // of inference
+};
+
+absl::StatusOr<Numbers> NumbersOf(const Arguments& arguments, const std::string& method,
+                                  bool on_card) {
+  const std::string asked = arguments.Text("--precision", on_card ? "bf16" : "f32");
+  Numbers numbers{.precision = asked};
+  const bool quantised = asked == "int8" || asked == "nf4";
+  if (quantised && method != "qlora" && method != "inference") {
+    return FlagError("--precision",
+                     absl::StrCat(asked,
+                                  " is of frozen weights — use it with --method qlora or "
+                                  "inference, or choose f32, f16, bf16 or fp8"));
+  }
+  if (quantised || method == "qlora") {
+    numbers.quantize = quantised ? asked : "nf4";
+    if (quantised) numbers.precision = "bf16";
+  }
+  using program::DType;
+  numbers.weights = asked == "int8"   ? DType::kInt8
+                    : asked == "fp8"  ? DType::kInt8  // a byte each
+                    : asked == "nf4"  ? DType::kNf4
+                    : asked == "bf16" ? DType::kBF16
+                    : asked == "f16"  ? DType::kF16
+                                      : DType::kF32;
+  return numbers;
+}
+
+std::string TrainText(const Arguments& arguments, const FitModel& model, const Numbers& numbers,
+                      int64_t global_batch) {
+  const std::string method = arguments.Text("--method", "full");
+  const std::string optimizer = arguments.Text("--optimizer", "adamw");
+  const int64_t sequence =
+      arguments.Count("--seq").value_or(std::min(kUsualSequence, model.spec.context));
+  std::string text = absl::StrCat(
+      "{sequence: ", sequence, ", micro_batch: ", arguments.Count("--micro-batch").value_or(1),
+      ", global_batch: ", global_batch, ", precision: ", numbers.precision);
+  if (method == "lora" || method == "qlora") absl::StrAppend(&text, ", method: ", method);
+  if (method == "qlora") absl::StrAppend(&text, ", quantize: {type: ", numbers.quantize, "}");
+  if (optimizer == "sgd") absl::StrAppend(&text, ", optimizer: {name: sgd}");
+  if (optimizer == "8bit") absl::StrAppend(&text, ", optimizer: {state: 8bit}");
+  return text + "}";
+}
+
+// The job that the flags describe, its problems told by flag.
+absl::StatusOr<v1::JobSpec> JobOfFlags(const Arguments& arguments, const FitModel& model,
+                                       const v1::ModelSpec& message, const Numbers& numbers) {
+  spec::ReadOptions options;
+  options.default_name = "fit";
+  options.ranks = arguments.Count("--devices");
+  options.model_of = [&](const std::string&) { return spec::ModelDirectory{message, false}; };
+  if (arguments.Has("--parallel")) {
+    options.settings.push_back(kParallel + arguments.Text("--parallel"));
+  }
+  if (arguments.Has("--memory")) options.settings.push_back(kMemory + arguments.Text("--memory"));
+  const auto read = [&](int64_t global_batch, spec::Problems& problems) {
+    const std::string text =
+        absl::StrCat("model: {from: .}\ndata: {train: [{path: tokens}]}\ntrain: ",
+                     TrainText(arguments, model, numbers, global_batch), "\n");
+    return spec::ReadJob(text, options, problems).job;
+  };
+  // Batches follow from degrees, which are read first.
+  constexpr int64_t kDivisible = 1 << 20;
+  spec::Problems first("--model");
+  const v1::JobSpec draft = read(kDivisible * arguments.Count("--micro-batch").value_or(1), first);
+  if (!first.empty() && draft.parallel().data() < 1) return AboutFlags(first);
+  const int64_t data = std::max<int64_t>(1, draft.parallel().data());
+  const int64_t passes = std::max<int64_t>(1, draft.parallel().pipeline());
+  spec::Problems problems("--model");
+  v1::JobSpec job = read(data * passes * arguments.Count("--micro-batch").value_or(1), problems);
+  RETURN_IF_ERROR(AboutFlags(problems));
+  return job;
+}
+
+absl::StatusOr<LoadedFit> FitOfFlags(const Arguments& arguments) {
+  LoadedFit loaded;
+  FitRequest& request = loaded.request;
+  v1::ModelSpec message;
+  ASSIGN_OR_RETURN(request.model, ModelNamed(arguments.Text("--model"), message));
+  loaded.title = request.model.name;
+  ASSIGN_OR_RETURN(request.device, DeviceNamed("--device", arguments.Text("--device", "cpu")));
+  const std::string method = arguments.Text("--method", "full");
+  ASSIGN_OR_RETURN(const Numbers numbers, NumbersOf(arguments, method, !request.device.is_cpu));
+  ASSIGN_OR_RETURN(request.job, JobOfFlags(arguments, request.model, message, numbers));
+  request.inference = method == "inference";
+  request.weights = numbers.weights;
+  request.weights_name = arguments.Text("--precision", request.device.is_cpu ? "f32" : "bf16");
+  return loaded;
+}
+
+// Sequences that a job's evaluations read: as many as the data have, where it can be told.
+int64_t EvaluateSequences(const v1::JobSpec& job, std::vector<std::string>& notices) {
+  const bool validates =
+      job.data().validation().has_path() || job.data().validation().has_fraction();
+  if (!validates || job.evaluate().every_steps() < 1) return 0;
+  const auto assume = [&](absl::string_view why) {
+    notices.push_back(absl::StrCat("the validation data were not counted (", why,
+                                   "): ", job.evaluate().sequences(), " sequences are assumed"));
+    return job.evaluate().sequences();
+  };
+  std::vector<std::string> paths = {job.data().validation().path()};
+  for (const auto& file : job.data().train()) paths.push_back(file.path());
+  for (const std::string& path : paths) {
+    if (path.empty()) continue;
+    const auto needed = NeedsPreparation(path, job.data().has_tokenizer());
+    if (!needed.ok()) return assume(needed.status().message());
+    if (*needed) return assume(absl::StrCat(path, " is prepared when the job starts"));
+  }
+  const auto corpus = data::OpenCorpus(CorpusOf(job), nullptr);
+  if (!corpus.ok()) return assume(corpus.status().message());
+  return std::min(job.evaluate().sequences(), corpus->validation.windows());
+}
+
+absl::Status CheckDecided(const LoadedJob& loaded) {
+  const v1::JobSpec& job = loaded.file.job;
+  spec::Problems problems(loaded.path);
+  const auto refuse = [&](bool automatic, const char* path, const char* remedy) {
+    if (!automatic) return;
+    problems.Add({loaded.file.positions.Of(path), path,
+                  "auto says nothing to count (it is decided when the job is planned)", remedy});
+  };
+  refuse(job.parallel().automatic(), "parallel", "give the degrees, such as {data: 2}");
+  refuse(job.memory().automatic(), "memory", "name the tiers, such as {device: 8GiB}");
+  refuse(job.train().micro_batch() == 0, "train.micro_batch",
+         "give a number, or ask for the largest: micro_batch: 1 and --max micro-batch");
+  const auto sizes = model::FromProto(job.model());
+  if (!sizes.ok() && problems.empty()) {
+    problems.Add({loaded.file.positions.Of("model"), "model", std::string(sizes.status().message()),
+                  "correct it"});
+  }
+  return problems.ToStatus();
+}
+
+absl::StatusOr<LoadedFit> FitOfJob(const Arguments& arguments, const std::string& path) {
+  spec::ReadOptions options;
+  options.settings = arguments.All("--set");
+  options.ranks = arguments.Count("--devices");
+  ASSIGN_OR_RETURN(const LoadedJob job, ReadJobAlone(path, options));
+  RETURN_IF_ERROR(CheckDecided(job));
+  LoadedFit loaded{.title = job.file.job.name(), .notices = job.notices};
+  FitRequest& request = loaded.request;
+  request.job = job.file.job;
+  request.model.name = loaded.title;
+  ASSIGN_OR_RETURN(request.model.spec, model::FromProto(request.job.model()));
+  const std::string& kind = request.job.resources().device();
+  if (kind == "gpu" && !arguments.Has("--device")) {
+    return FlagError("--device", "the job runs on any kind of gpu — say which one to look at");
+  }
+  const spec::Position at = job.file.positions.Of("resources.device");
+  const std::string key = absl::StrCat(path, ":", at.line, ":", at.column, ": resources.device");
+  ASSIGN_OR_RETURN(request.device, DeviceNamed(arguments.Has("--device") ? "--device" : key,
+                                               arguments.Text("--device", kind)));
+  request.evaluate_sequences = EvaluateSequences(request.job, loaded.notices);
+  return loaded;
+}
+
+}  // namespace
+
+absl::StatusOr<LoadedFit> LoadFit(const Arguments& arguments) {
+  const bool named = arguments.Has("--model");
+  if (named != arguments.positional().empty()) {
+    return FlagError("strata fit", named ? "give a job file or --model, not both"
+                                         : "say what to look at — JOB.yaml, or --model NAME");
+  }
+  if (!named) {
+    for (const char* flag : {"--method", "--precision", "--optimizer", "--seq", "--micro-batch",
+                             "--memory", "--parallel"}) {
+      if (!arguments.Has(flag)) continue;
+      return FlagError(flag, "goes with --model — of a job file, change the key: --set PATH=VALUE");
+    }
+  }
+  ASSIGN_OR_RETURN(LoadedFit loaded,
+                   named ? FitOfFlags(arguments) : FitOfJob(arguments, arguments.positional()[0]));
+  FitRequest& request = loaded.request;
+  if (request.device.is_cpu) {
+    request.machine_bytes = UsableMemory();
+    request.threads = ThreadsPerRank(request.job.resources().ranks());
+  }
+  planner::CompleteRequest(request);
+  return loaded;
+}
+
+}  // namespace strata::client

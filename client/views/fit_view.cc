@@ -1,0 +1,403 @@
+#include "client/views/fit_view.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/strip.h"
+#include "client/terminal/table.h"
+#include "common/units.h"
+#include "model/lora_proto.h"
+#include "planner/fit/arithmetic.h"
+#include "program/ir/types.h"
+
+namespace strata::client {
+namespace {
+
+using planner::ByteClass;
+using planner::FitRequest;
+using planner::TierBytes;
+using program::Tier;
+using v1::ParallelSpec;
+
+constexpr int kBarWidth = 30;
+
+std::string Bytes(int64_t bytes) { return common::FormatBytes(static_cast<double>(bytes)); }
+
+// In eighths of a character.
+std::string Bar(double part, bool unicode) {
+  static constexpr const char* kEighths[] = {"", "▏", "▎", "▍", "▌", "▋", "▊", "▉"};
+  const auto eighths = static_cast<int>(std::lround(std::clamp(part, 0.0, 1.0) * kBarWidth * 8));
+  if (!unicode) return std::string(static_cast<size_t>((eighths + 4) / 8), '#');
+  std::string bar;
+  for (int i = 0; i < eighths / 8; ++i) bar += "█";
+  return bar + kEighths[eighths % 8];
+}
+
+// The word of a job file for a protocol buffer's name: SHARD_ZERO1 is zero1.
+std::string Word(absl::string_view name, absl::string_view prefix) {
+  return absl::AsciiStrToLower(absl::StripPrefix(name, prefix));
+}
+
+Json ParallelJson(const ParallelSpec& parallel) {
+  Json json = Json::object();
+  const auto degree = [&](const char* key, int64_t value) {
+    if (value > 1) json[key] = value;
+  };
+  json["data"] = std::max<int64_t>(1, parallel.data());
+  degree("tensor", parallel.tensor());
+  degree("context", parallel.context());
+  degree("pipeline", parallel.pipeline());
+  if (parallel.shard() > ParallelSpec::SHARD_NONE) {
+    json["shard"] = Word(ParallelSpec::Shard_Name(parallel.shard()), "SHARD_");
+    if (parallel.shard_group() > 0 && parallel.shard_group() != parallel.data()) {
+      json["shard_group"] = parallel.shard_group();
+    }
+  }
+  if (parallel.data() > 1 && parallel.has_virtual_shards()) {
+    const int64_t leaves = parallel.virtual_shards();
+    json["virtual_shards"] = leaves == 0 ? Json("off") : Json(leaves);
+  }
+  if (parallel.recompute().mode() > v1::RecomputeSpec::MODE_NONE) {
+    json["recompute"] = Word(v1::RecomputeSpec::Mode_Name(parallel.recompute().mode()), "MODE_");
+  }
+  if (parallel.update_policy() > ParallelSpec::UPDATE_POLICY_DEFERRED) {
+    json["update_policy"] =
+        Word(ParallelSpec::UpdatePolicy_Name(parallel.update_policy()), "UPDATE_POLICY_");
+  }
+  return json;
+}
+
+void AddShares(const char* key, const v1::TierShares& shares, Json& place) {
+  if (shares.host() == 1 || shares.ssd() == 1) {
+    place[key] = shares.host() == 1 ? "host" : "ssd";
+  } else if (shares.host() + shares.ssd() > 0) {
+    place[key] = {{"device", 1 - shares.host() - shares.ssd()},
+                  {"host", shares.host()},
+                  {"ssd", shares.ssd()}};
+  }
+}
+
+Json MemoryJson(const FitRequest& request) {
+  const v1::MemorySpec& memory = request.job.memory();
+  const bool given = request.device_limit_given;
+  Json json = Json::object();
+  if (memory.has_device() && given) json["device"] = memory.device();
+  if (memory.has_host()) json["host"] = memory.host();
+  for (const v1::SsdPath& path : memory.ssd()) {
+    json["ssd"].push_back({{"path", path.path()}, {"size", path.size()}});
+  }
+  Json place = Json::object();
+  AddShares("parameters", memory.place().parameters(), place);
+  AddShares("gradients", memory.place().gradients(), place);
+  AddShares("optimizer", memory.place().optimizer(), place);
+  AddShares("activations", memory.place().activations(), place);
+  if (!place.empty()) json["place"] = std::move(place);
+  if (memory.stream().resident() > 0) {
+    json["stream"] = {{"resident", memory.stream().resident()},
+                      {"moved", std::max<int64_t>(1, memory.stream().moved())}};
+  }
+  return json;
+}
+
+Json TrainJson(const v1::TrainSpec& train) {
+  Json json = {{"sequence", train.sequence()},
+               {"global_batch", train.global_batch()},
+               {"micro_batch", train.micro_batch()},
+               {"precision", Word(v1::TrainSpec::Precision_Name(train.precision()), "PRECISION_")},
+               {"method", model::TrainsAdapters(train)
+                              ? Word(v1::TrainSpec::Method_Name(train.method()), "METHOD_")
+                              : "full"}};
+  if (train.optimizer().state() > v1::OptimizerSpec::STATE_F32) {
+    json["optimizer"]["state"] =
+        Word(v1::OptimizerSpec::State_Name(train.optimizer().state()), "STATE_");
+  }
+  if (train.optimizer().master() == v1::OptimizerSpec::MASTER_SPLIT) {
+    json["optimizer"]["master"] = "split";
+  }
+  return json;
+}
+
+// As YAML's flow style writes it: what differs between two, to be put into a job file.
+std::string Flow(const Json& json) {
+  return absl::StrReplaceAll(json.dump(), {{"\"", ""}, {":", ": "}, {",", ", "}});
+}
+Json Changed(const Json& from, const Json& to) {
+  Json changed = Json::object();
+  for (const auto& [key, value] : to.items()) {
+    if (!from.contains(key) || from[key] != value) changed[key] = value;
+  }
+  return changed;
+}
+
+Json TiersJson(const planner::StageMemory& stage) {
+  Json tiers = Json::object();
+  for (int t = 0; t < program::kTierCount; ++t) {
+    const TierBytes& tier = stage.tier(static_cast<Tier>(t));
+    if (tier.total() == 0) continue;
+    Json& classes = tiers[Name(static_cast<Tier>(t))] = Json::object();
+    for (int c = 0; c < planner::kByteClassCount; ++c) {
+      const auto klass = static_cast<ByteClass>(c);
+      if (tier.of(klass) != 0) classes[Name(klass)] = tier.of(klass);
+    }
+  }
+  return tiers;
+}
+
+Json WayJson(const planner::Way& way) {
+  return {{"parallel", ParallelJson(way.request.job.parallel())},
+          {"memory", MemoryJson(way.request)},
+          {"train", TrainJson(way.request.job.train())},
+          {"ranks", way.fit.memory.mesh.ranks()},
+          {"worst_bytes", way.fit.verdict.needed},
+          {"seconds", way.seconds < 0 ? Json() : Json(way.seconds)},
+          {"text", way.text}};
+}
+
+std::string NumbersText(const FitRequest& request) {
+  const v1::TrainSpec& train = request.job.train();
+  if (request.inference) {
+    return absl::StrCat("inference, weights in ", request.weights_name, "; ", train.micro_batch(),
+                        " × ", train.sequence(), " tokens of cache");
+  }
+  const Json words = TrainJson(train);
+  return absl::StrCat(words["method"].get<std::string>(), ", ",
+                      words["precision"].get<std::string>(), "; passes of ", train.micro_batch(),
+                      " × ", train.sequence(), " tokens, ", train.global_batch(),
+                      " sequences a step");
+}
+
+std::string TierText(Tier t, const TierBytes& tier, const FitShown& shown) {
+  std::string text = absl::StrFormat("  %-13s %12s\n", Name(t), Bytes(tier.total()));
+  for (int c = 0; c < planner::kByteClassCount; ++c) {
+    const auto klass = static_cast<ByteClass>(c);
+    if (tier.of(klass) == 0) continue;
+    const double part = static_cast<double>(tier.of(klass)) / static_cast<double>(tier.total());
+    const std::string bar = Bar(part, shown.unicode);
+    absl::StrAppendFormat(&text, "    %-13s %10s%s%s\n", Name(klass), Bytes(tier.of(klass)),
+                          bar.empty() ? "" : "  ", bar);
+  }
+  return text;
+}
+
+std::string DetailText(const FitShown& shown) {
+  const planner::MemoryOfJob& memory = shown.fit->memory;
+  const planner::StageMemory& stage = memory.of_rank(memory.worst_rank());
+  std::string text;
+  if (!stage.peak.empty()) absl::StrAppend(&text, "  Fullest at: ", stage.peak, "\n");
+  if (!shown.request->inference) {
+    absl::StrAppend(&text, "  At their largest: activations ", Bytes(stage.largest_activations),
+                    ", logits ", Bytes(stage.largest_logits), ".");
+    if (memory.score_bytes > 0) {
+      absl::StrAppend(&text, " Attention that keeps its scores (without flash) would need ",
+                      common::FormatBytes(memory.score_bytes), " more a layer.");
+    }
+    absl::StrAppend(&text, "\n");
+  }
+  for (const planner::OverheadItem& item : memory.overhead_items) {
+    absl::StrAppendFormat(&text, "  overhead: %s %s (%s)\n", item.what, Bytes(item.bytes),
+                          item.source);
+  }
+  return text;
+}
+
+std::string ArithmeticText(const FitShown& shown) {
+  std::vector<std::vector<std::string>> rows;
+  for (const planner::Product& p : planner::ArithmeticOf(*shown.request, shown.fit->memory)) {
+    rows.push_back(
+        {Name(p.klass), p.factors, common::FormatBytes(p.bytes), common::FormatBytes(p.held)});
+  }
+  return absl::StrCat("\n",
+                      FormatTable({"CLASS", "ARITHMETIC", "COMES TO", "HELD AT THE PEAK"}, rows));
+}
+
+std::string WaysText(const FitShown& shown) {
+  if (shown.ways->empty()) return "No way was found that fits.\n";
+  std::string text = "Ways that fit (seconds: not known yet):\n";
+  const v1::JobSpec& job = shown.request->job;
+  int number = 0;
+  for (const planner::Way& way : *shown.ways) {
+    absl::StrAppend(&text, "  ", ++number, ". ", way.text, " — ", Bytes(way.fit.verdict.needed),
+                    " of ", Bytes(way.fit.verdict.limit), "\n");
+    const auto add = [&](const char* key, const Json& from, const Json& to) {
+      const Json changed = Changed(from, to);
+      if (!changed.empty()) absl::StrAppend(&text, "       ", key, ": ", Flow(changed), "\n");
+    };
+    const v1::JobSpec& other = way.request.job;
+    add("parallel", ParallelJson(job.parallel()), ParallelJson(other.parallel()));
+    add("memory", MemoryJson(*shown.request), MemoryJson(way.request));
+    add("train", TrainJson(job.train()), TrainJson(other.train()));
+  }
+  return text;
+}
+
+const char* WordOf(planner::Quantity quantity) {
+  switch (quantity) {
+    case planner::Quantity::kSequence:
+      return "seq";
+    case planner::Quantity::kMicroBatch:
+      return "micro-batch";
+    case planner::Quantity::kLayers:
+      return "layers";
+    case planner::Quantity::kDevices:
+      return "devices";
+  }
+  return "";
+}
+
+const char* TitleOf(planner::Quantity quantity) {
+  switch (quantity) {
+    case planner::Quantity::kSequence:
+      return "Longest sequence";
+    case planner::Quantity::kMicroBatch:
+      return "Largest micro-batch";
+    case planner::Quantity::kLayers:
+      return "Most layers";
+    case planner::Quantity::kDevices:
+      return "Fewest devices";
+  }
+  return "";
+}
+
+}  // namespace
+
+std::string FitText(const FitShown& shown) {
+  const planner::MemoryOfJob& memory = shown.fit->memory;
+  const FitRequest& request = *shown.request;
+  const int worst = memory.worst_rank();
+  std::string text =
+      absl::StrCat(shown.title, ": ", common::FormatDecimal(memory.parameters, ""), " parameters, ",
+                   NumbersText(request), "\n", memory.mesh.ranks(),
+                   memory.mesh.ranks() == 1 ? " rank" : " ranks", " on ", request.device.name, ", ",
+                   Flow(ParallelJson(request.job.parallel())), "; read from ", memory.basis, "\n");
+  if (memory.stages.size() > 1) {
+    std::vector<std::vector<std::string>> rows;
+    for (size_t s = 0; s < memory.stages.size(); ++s) {
+      const planner::StageMemory& stage = memory.stages[s];
+      rows.push_back({absl::StrCat(s)});
+      for (const TierBytes& tier : stage.tiers) rows.back().push_back(Bytes(tier.total()));
+    }
+    absl::StrAppend(&text, "\n", FormatTable({"STAGE", "DEVICE", "HOST", "SSD"}, rows));
+  }
+  absl::StrAppend(&text, "\nRank ", worst, ", the worst",
+                  memory.stages.size() > 1 ? "" : " (all are alike)", ":\n");
+  for (int t = 0; t < program::kTierCount; ++t) {
+    const TierBytes& tier = memory.of_rank(worst).tier(static_cast<Tier>(t));
+    if (tier.total() > 0) absl::StrAppend(&text, TierText(static_cast<Tier>(t), tier, shown));
+  }
+  absl::StrAppend(&text, DetailText(shown));
+  if (shown.arithmetic) absl::StrAppend(&text, ArithmeticText(shown));
+  const planner::Verdict& verdict = shown.fit->verdict;
+  absl::StrAppend(&text, "\n", verdict.fits ? "Fits: " : "Does not fit: ", verdict.ToText(), "\n");
+  if (shown.ways != nullptr && !verdict.fits) absl::StrAppend(&text, "\n", WaysText(shown));
+  return text;
+}
+
+Json FitJson(const FitShown& shown) {
+  const planner::MemoryOfJob& memory = shown.fit->memory;
+  const planner::Verdict& verdict = shown.fit->verdict;
+  Json ranks = Json::array();
+  for (int rank = 0; rank < memory.mesh.ranks(); ++rank) {
+    Json arenas = Json::object();
+    for (int t = 0; t < program::kTierCount; ++t) {
+      const int64_t bytes = memory.of_rank(rank).tier(static_cast<Tier>(t)).arena_bytes;
+      if (bytes > 0) arenas[Name(static_cast<Tier>(t))] = bytes;
+    }
+    ranks.push_back({{"rank", rank},
+                     {"tiers", TiersJson(memory.of_rank(rank))},
+                     {"arena_bytes", std::move(arenas)}});
+  }
+  Json ways = Json::array();
+  if (shown.ways != nullptr) {
+    for (const planner::Way& way : *shown.ways) ways.push_back(WayJson(way));
+  }
+  Json overhead = Json::array();
+  for (const planner::OverheadItem& item : memory.overhead_items) {
+    overhead.push_back({{"what", item.what}, {"bytes", item.bytes}, {"source", item.source}});
+  }
+  const planner::StageMemory& worst = memory.of_rank(memory.worst_rank());
+  return {{"fits", verdict.fits},
+          {"ranks", std::move(ranks)},
+          {"worst", memory.worst_rank()},
+          {"ways", std::move(ways)},
+          {"why", verdict.ToText()},
+          {"source", memory.from_program ? "program" : "closed form"},
+          {"basis", memory.basis},
+          {"parameters", std::llround(memory.parameters)},
+          {"overhead", std::move(overhead)},
+          {"largest_activations", worst.largest_activations},
+          {"largest_logits", worst.largest_logits},
+          {"attention_without_flash_per_layer", std::llround(memory.score_bytes)}};
+}
+
+std::string LargestText(planner::Quantity quantity, const planner::Largest& largest) {
+  if (!largest.found) {
+    return absl::StrCat("\n", TitleOf(quantity), ": none fits — even with ", largest.value, ", ",
+                        largest.bound, "\n");
+  }
+  const bool fewest = quantity == planner::Quantity::kDevices;
+  const bool many = fewest || quantity == planner::Quantity::kLayers;
+  return absl::StrCat("\n", TitleOf(quantity), " that ", many ? "fit: " : "fits: ", largest.value,
+                      " (", largest.fit.verdict.ToText(), ").\nOne ", fewest ? "less" : "step more",
+                      " does not: ", largest.bound, "\n");
+}
+
+Json LargestJson(planner::Quantity quantity, const planner::Largest& largest) {
+  return {{"of", WordOf(quantity)},
+          {"value", largest.found ? Json(largest.value) : Json()},
+          {"step", largest.step},
+          {"bound", largest.bound}};
+}
+
+std::string AgainstText(const Against& against) {
+  const planner::ZeroInfinityOptions& options = against.options;
+  std::vector<std::vector<std::string>> rows;
+  for (const planner::HostItem& item : against.items) {
+    rows.push_back({item.what, item.formula, Bytes(item.exact_bytes), Bytes(item.reserved_bytes)});
+  }
+  const int64_t theirs = planner::ReservedBytes(against.items);
+  rows.push_back({"all", "", "", Bytes(theirs)});
+  std::vector<std::vector<std::string>> own;
+  for (int c = 0; c < planner::kByteClassCount; ++c) {
+    const auto klass = static_cast<ByteClass>(c);
+    if (against.host.of(klass) != 0) own.push_back({Name(klass), Bytes(against.host.of(klass))});
+  }
+  own.push_back({"all", Bytes(against.host.arena_bytes)});
+  const double part = static_cast<double>(against.host.arena_bytes) / static_cast<double>(theirs);
+  return absl::StrFormat(
+      "\nHost memory of a rank with everything on SSD.\nDeepSpeed ZeRO-Infinity, at edaa722 of "
+      "2026-08-22, %s, gradients of %d B, sizes %s: N = %s, W = %d, S = %s (largest sub-group), E "
+      "= "
+      "%s (largest tensor)\n%s\nStrata, from its program:\n%s\nStrata holds %.1f %% of it; neither "
+      "counts the process itself.\n",
+      options.fp16 ? "fp16" : "bf16", options.gradient_bytes,
+      options.pinned_by_torch ? "pinned by torch (powers of two)" : "exact",
+      common::FormatDecimal(static_cast<double>(against.model.parameters), ""), options.ranks,
+      common::FormatDecimal(static_cast<double>(against.model.largest_sub_group), ""),
+      common::FormatDecimal(static_cast<double>(against.model.largest_tensor), ""),
+      FormatTable({"ITEM", "FORMULA", "ASKED FOR", "RESERVED"}, rows),
+      FormatTable({"CLASS", "BYTES"}, own), 100 * part);
+}
+
+Json AgainstJson(const Against& against) {
+  Json items = Json::array();
+  for (const planner::HostItem& item : against.items) {
+    items.push_back({{"what", item.what},
+                     {"formula", item.formula},
+                     {"bytes", item.exact_bytes},
+                     {"reserved_bytes", item.reserved_bytes}});
+  }
+  return {{"name", "zero-infinity"},
+          {"version", "DeepSpeed edaa722 (2026-08-22)"},
+          {"precision", against.options.fp16 ? "fp16" : "bf16"},
+          {"pinned", against.options.pinned_by_torch ? "powers of two" : "exact"},
+          {"items", std::move(items)},
+          {"reserved_bytes", planner::ReservedBytes(against.items)},
+          {"strata_bytes", against.host.arena_bytes}};
+}
+
+}  // namespace strata::client

@@ -1,0 +1,47 @@
+// Memory reports, for people and for programs.
+#ifndef STRATA_CLIENT_VIEWS_FIT_VIEW_H_
+#define STRATA_CLIENT_VIEWS_FIT_VIEW_H_
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "client/views/structured.h"
+#include "planner/fit/largest.h"
+#include "planner/fit/ways.h"
+#include "planner/fit/zero_infinity.h"
+
+namespace strata::client {
+
+// What a report shows. Pointers may be null and outlive the call.
+struct FitShown {
+  std::string title;
+  const planner::FitRequest* request = nullptr;
+  const planner::Fit* fit = nullptr;
+  const std::vector<planner::Way>* ways = nullptr;
+  bool arithmetic = false;
+  bool unicode = true;  // bars of blocks, else of #
+};
+
+std::string FitText(const FitShown& shown);
+// {fits, ranks: [{rank, tiers: {TIER: {CLASS: bytes}}}], worst, ways: [{parallel, memory, train,
+// seconds, text}], …}; seconds is null: no model of time is at hand yet.
+Json FitJson(const FitShown& shown);
+
+// What --max found: one line, and `largest` for programs.
+std::string LargestText(planner::Quantity quantity, const planner::Largest& largest);
+Json LargestJson(planner::Quantity quantity, const planner::Largest& largest);
+
+// Strata's host memory of the request beside ZeRO-Infinity's.
+struct Against {
+  planner::ZeroInfinityOptions options;
+  planner::ZeroInfinityModel model;
+  std::vector<planner::HostItem> items;
+  planner::TierBytes host;  // of Strata's fullest rank
+};
+std::string AgainstText(const Against& against);
+Json AgainstJson(const Against& against);
+
+}  // namespace strata::client
+
+#endif  // STRATA_CLIENT_VIEWS_FIT_VIEW_H_
