@@ -7,11 +7,10 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "checkpoint/huggingface/config.h"
 #include "client/job_loading.h"
 #include "client/machine.h"
+#include "client/model_named.h"
 #include "client/prepared_data.h"
-#include "client/text_file.h"
 #include "common/status_macros.h"
 #include "data/corpus.h"
 #include "model/model_spec_proto.h"
@@ -30,32 +29,6 @@ constexpr char kParallel[] = "parallel=", kMemory[] = "memory=";
 
 absl::Status FlagError(absl::string_view flag, absl::string_view what) {
   return absl::InvalidArgumentError(absl::StrCat(flag, ": ", what, "\n"));
-}
-
-absl::StatusOr<FitModel> ModelFromConfig(const std::string& path, v1::ModelSpec& message) {
-  std::error_code error;
-  const std::string file =
-      fs::is_directory(path, error) ? path + "/" + checkpoint::kConfigName : path;
-  ASSIGN_OR_RETURN(const std::string text,
-                   ReadTextFile(file, checkpoint::kLargestConfigBytes, "config.json"));
-  ASSIGN_OR_RETURN(const checkpoint::HuggingFaceConfig config, checkpoint::ParseConfig(text, file));
-  message = config.model;
-  FitModel made{.name = path};
-  ASSIGN_OR_RETURN(made.spec, model::FromProto(message));
-  return made;
-}
-
-// A preset, a Hugging Face directory, or its config.json.
-absl::StatusOr<FitModel> ModelNamed(const std::string& name, v1::ModelSpec& message) {
-  absl::StatusOr<FitModel> preset = planner::PresetModel(name);
-  if (preset.ok()) {
-    message = model::ToProto(preset->spec);
-    return preset;
-  }
-  std::error_code error;
-  if (fs::exists(name, error)) return ModelFromConfig(name, message);
-  return FlagError("--model", absl::StrCat(name, ": ", preset.status().message(),
-                                           "; nor is it a directory or a config.json"));
 }
 
 absl::StatusOr<planner::FitDevice> DeviceNamed(absl::string_view flag, const std::string& text) {

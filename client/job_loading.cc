@@ -17,6 +17,8 @@
 #include "absl/strings/str_split.h"
 #include "checkpoint/huggingface/model_folder.h"
 #include "client/adapter_check.h"
+#include "client/auto_layout.h"
+#include "client/decide_layout.h"
 #include "client/feasibility.h"
 #include "client/model_folder.h"
 #include "client/prepared_data.h"
@@ -328,12 +330,55 @@ absl::StatusOr<LoadedJob> ReadJobAlone(const std::string& path, const spec::Read
   return loaded;
 }
 
+namespace {
+
+// Reads a job again, with settings beside those that were typed.
+ReadWith Reader(const std::string& path, const spec::ReadOptions& options) {
+  return [path, options](const std::vector<std::string>& settings) -> absl::StatusOr<JobSpec> {
+    spec::ReadOptions more = options;
+    more.settings.insert(more.settings.end(), settings.begin(), settings.end());
+    ASSIGN_OR_RETURN(LoadedJob candidate, ReadJobAlone(path, more));
+    // On a CPU rank device and host are one memory: there is no other place to choose.
+    if (candidate.file.job.memory().automatic()) candidate.file.job.clear_memory();
+    return candidate.file.job;
+  };
+}
+
+// What the file leaves to be decided becomes settings beside those that were typed.
+absl::StatusOr<LoadedJob> Decided(const LoadedJob& loaded, const spec::ReadOptions& options,
+                                  const std::string& profile, int64_t memory_bytes) {
+  ASSIGN_OR_RETURN(DecidedLayout decided,
+                   DecideLayout(loaded.file, Reader(loaded.path, options), profile, memory_bytes));
+  spec::ReadOptions more = options;
+  more.settings.insert(more.settings.end(), decided.settings.begin(), decided.settings.end());
+  ASSIGN_OR_RETURN(LoadedJob again, ReadJobAlone(loaded.path, more));
+  if (again.file.job.memory().automatic()) again.file.job.clear_memory();
+  again.notices = std::move(decided.notices);
+  return again;
+}
+
+}  // namespace
+
+absl::StatusOr<RankedLayouts> RankLayoutsOf(const std::string& path,
+                                            const spec::ReadOptions& options, int64_t memory_bytes,
+                                            const std::string& profile) {
+  spec::ReadOptions open = options;
+  open.settings.emplace_back("parallel=auto");
+  ASSIGN_OR_RETURN(const LoadedJob loaded, ReadJobAlone(path, open));
+  return RankHere(loaded.file, Reader(path, open), profile, memory_bytes);
+}
+
 absl::StatusOr<LoadedJob> LoadJob(const std::string& path, const spec::ReadOptions& options,
-                                  int64_t memory_bytes) {
+                                  int64_t memory_bytes, const std::string& profile) {
   spec::Problems problems(path);
   TokenizerOfJob tokenizer(FolderOf(path));
   ModelOfJob model(FolderOf(path));
   ASSIGN_OR_RETURN(LoadedJob loaded, Read(path, options, tokenizer, model, problems));
+  std::vector<std::string> decided;
+  if (problems.empty() && LeavesToDecide(loaded.file.job)) {
+    ASSIGN_OR_RETURN(loaded, Decided(loaded, options, profile, memory_bytes));
+    decided = loaded.notices;
+  }
   JobSpec& job = loaded.file.job;
   const bool sizes_known =
       problems.empty() && job.model().has_vocab() && !job.parallel().automatic();
@@ -343,6 +388,7 @@ absl::StatusOr<LoadedJob> LoadJob(const std::string& path, const spec::ReadOptio
   check.Folder(job.model().has_from(), "model.from", job.model().from());
   check.Model(model.status());
   loaded.notices = model.notices();
+  loaded.notices.insert(loaded.notices.end(), decided.begin(), decided.end());
   if (job.model().has_layers() && job.model().has_from()) {
     check.Model(AddWeights(job.model().from(), job.mutable_model()));
     if (job.model().weights().empty()) {

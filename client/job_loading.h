@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "client/decide_layout.h"
 #include "data/corpus.h"
 #include "spec/job_file.h"
 
@@ -22,10 +23,18 @@ struct LoadedJob {
 
 // Reads the file, resolves its paths against its folder, opens what it names, checks that Strata
 // can do it and that it can fit into `memory_bytes` (0: unknown). InvalidArgument (exit 2) or
-// ResourceExhausted (exit 3) with every problem, one line each, ending in a newline. Creates
+// ResourceExhausted (exit 3) with every problem, one line each, ending in a newline. What the file
+// leaves to be decided (`auto`) is, with the machine's profile (`profile`: --profile, or empty: the
+// user's). Creates
 // nothing: what follows from the content of data files comes with CompleteJob (job_data.h).
 absl::StatusOr<LoadedJob> LoadJob(const std::string& path, const spec::ReadOptions& options,
-                                  int64_t memory_bytes);
+                                  int64_t memory_bytes, const std::string& profile = "");
+
+// The legal layouts of a job's ranks, whatever layout it has, fastest first. Errors: ReadJobAlone's
+// and RankLayouts'.
+absl::StatusOr<RankedLayouts> RankLayoutsOf(const std::string& path,
+                                            const spec::ReadOptions& options, int64_t memory_bytes,
+                                            const std::string& profile);
 
 // Only the file itself, its paths resolved: nothing that it names need be there (but the tokenizer
 // that is to tell model.vocab, and the config.json of model.from), and what Strata cannot train yet

@@ -124,7 +124,6 @@ TEST(CommandLine, MistakesAreUsageErrorsThatSayWhatWasMeant) {
       {{"get", "jobs", "--server", "127.0.0.1:1"}, kExitUnavailable, "127.0.0.1:1 "},
       {{"get", "jobs", "--server", "nowhere:port"}, kExitUsage, "nowhere:port"},
       {{"up", "--topology", "f.yaml"}, kExitUsage, "f.yaml: no such file"},
-      {{"plan", "x", "-o", "y"}, kExitUsage, "plan is not supported yet"},
       {{"doctor", "-o", "yaml"}, kExitUsage, "yaml.*json"},
       {{"generate", "--from", "/no/such", "--prompt", "x"}, kExitUsage, "/no/such"},
       {{"generate", "--from", "/proc", "--prompt", "x"}, kExitUsage, "/proc: no checkpoint in it"},

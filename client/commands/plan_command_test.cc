@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "absl/strings/str_cat.h"
 #include "client/commands/command_test_support.h"
@@ -53,10 +54,136 @@ TEST(PlanEvaluate, MistakesInTheFileAreToldWithTheirPlaceAndEndWithTwo) {
   EXPECT_EQ(RunTyped({"plan", "evaluate"}).code, 2);
 }
 
-TEST(Plan, WithoutEvaluateSaysThatItIsNotThereYet) {
-  const Outcome outcome = RunTyped({"plan", "job.yaml"});
-  EXPECT_EQ(outcome.code, 2);
-  EXPECT_THAT(outcome.err, HasSubstr("strata plan is not supported yet; strata plan evaluate is"));
+json PlanOf(std::vector<std::string> flags) {
+  flags.insert(flags.begin(), "plan");
+  flags.insert(flags.end(), {"-o", "json"});
+  const Outcome outcome = RunTyped(flags);
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  return json::parse(outcome.out);
+}
+
+TEST(Plan, RanksLayoutsWithTermsThatAddUpAndReasons) {
+  const json plans = PlanOf({"--model", "llama-3.1-405b", "--devices", "16384", "--global-batch",
+                             "2048", "--seq", "8192", "--top", "4"})["plans"];
+  ASSERT_EQ(plans.size(), 4u);
+  double before = 0;
+  for (const json& plan : plans) {
+    int64_t devices = 1;
+    for (const char* degree : {"tensor", "context", "pipeline", "data"}) {
+      devices *= plan["parallel"].value(degree, 1);
+    }
+    EXPECT_EQ(devices, 16384);
+    EXPECT_LE(plan["memory"]["device_bytes"], plan["memory"]["device_limit_bytes"]);
+    double sum = 0;
+    for (const auto& term : plan["terms"]) sum += term.get<double>();
+    EXPECT_NEAR(sum, plan["seconds"], 1e-9);
+    EXPECT_GE(plan["seconds"], before);
+    before = plan["seconds"];
+    EXPECT_FALSE(plan["why"].get<std::string>().empty());
+    EXPECT_LT(plan["mfu_causal"], plan["mfu_full_attention"]);
+  }
+}
+
+TEST(Plan, PinnedLayoutIsEvaluatedAlone) {
+  const json plans =
+      PlanOf({"--model", "llama-3.1-405b", "--devices", "16384", "--global-batch", "2048", "--pin",
+              "tensor=8,pipeline=16,virtual_stages=8,context=1,micro_batch=1", "--pin",
+              "shard=zero1,recompute=none,offload=none"})["plans"];
+  ASSERT_EQ(plans.size(), 1u);
+  EXPECT_EQ(plans[0]["parallel"],
+            json::parse(R"({"tensor": 8, "pipeline": 16, "pipeline_schedule": "interleaved",
+                            "virtual_stages": 8, "data": 128, "shard": "zero1", "micro_batch": 1})"));
+}
+
+TEST(Plan, JobsRankTheLayoutsOfTheirRanks) {
+  const std::string job =
+      FileWith("planned.yaml",
+               "model: {family: llama, layers: 2, hidden: 32, heads: 4, ffn: 64, vocab: 256}\n"
+               "data: {train: [{path: t}]}\ntrain: {sequence: 32, global_batch: 8}\n");
+  const json plans = PlanOf({job, "--devices", "2", "--top", "100"})["plans"];
+  std::set<std::string> layouts;
+  double before = 0;
+  for (const json& plan : plans) {
+    EXPECT_TRUE(layouts.insert(plan["parallel"].dump()).second) << plan["parallel"];
+    EXPECT_GE(plan["seconds"], before);
+    before = plan["seconds"];
+    EXPECT_EQ(plan["parallel"].value("tensor", 1) * plan["parallel"].value("data", 1) *
+                  plan["parallel"].value("context", 1) * plan["parallel"].value("pipeline", 1),
+              2);
+  }
+  EXPECT_GE(layouts.size(), 10u);
+  EXPECT_THAT(RunTyped({"plan", job, "--devices", "2"}).out, HasSubstr("STEP"));
+  EXPECT_EQ(RunTyped({"plan"}).code, 2);
+  EXPECT_EQ(RunTyped({"plan", job, "--model", "gpt2"}).code, 2);
+}
+
+TEST(Plan, PricesAreOfDeviceHours) {
+  const json plan = PlanOf({"--model", "llama-3.1-8b", "--devices", "8", "--global-batch", "64",
+                            "--price", "2", "--tokens", "1e12", "--top", "1"})["plans"][0];
+  const double hours = 1e9 / plan["tokens_per_second_per_device"].get<double>() / 3600;
+  EXPECT_NEAR(plan["price_per_billion_tokens"], 2 * hours, 1e-9 * hours);
+  EXPECT_NEAR(plan["price_of_run"], 2000 * hours, 1e-6 * hours);
+}
+
+constexpr char kPlanTopology[] = R"(
+levels: [zone, domain]
+links:
+  zone: {bytes_per_second: 7e9, latency_seconds: 2e-5, oversubscription: 7}
+  domain: {bytes_per_second: 450e9, latency_seconds: 1e-6}
+nodes:
+  - {name: n0, at: {zone: z0, domain: d0}, device: h100, devices: 8}
+  - {name: n1, at: {zone: z0, domain: d1}, device: h100, devices: 8}
+  - {name: n2, at: {zone: z0, domain: d2}, device: h100, devices: 8}
+  - {name: n3, at: {zone: z0, domain: d3}, device: h100, devices: 8}
+)";
+
+TEST(Plan, OversubscribedNetworksOfATopologyAreSlower) {
+  const std::string file = FileWith("cluster.yaml", kPlanTopology);
+  const json variations =
+      PlanOf({"--model", "llama-3.1-70b", "--topology", file, "--global-batch", "64", "--vary",
+              "links.zone.oversubscription=1,7,14"})["variations"];
+  ASSERT_EQ(variations.size(), 3u);
+  double before = 0;
+  for (const json& variation : variations) {
+    const double seconds = variation["plans"][0]["seconds"];
+    EXPECT_GT(seconds, before) << variation["set"];
+    before = seconds;
+  }
+}
+
+TEST(Plan, ModelThatDoesNotFitEndsWithThreeAndWhatItNeeds) {
+  const Outcome outcome = RunTyped({"plan", "--model", "llama-3-70b", "--devices", "8", "--device",
+                                    "l4", "--global-batch", "8"});
+  EXPECT_EQ(outcome.code, 3);
+  EXPECT_THAT(outcome.out, HasSubstr("legal layouts fits: the smallest, "));
+  EXPECT_EQ(RunTyped({"plan", "--model", "llama-3.1-8b", "--devices", "64", "--global-batch", "7",
+                      "--pin", "tensor=1,pipeline=1,context=1"})
+                .code,
+            3);
+}
+
+TEST(Plan, MistakesNameTheirFlagAndEndWithTwo) {
+  const struct {
+    std::vector<std::string> flags;
+    const char* text;
+  } cases[] = {
+      {{"--model", "llama-3.1-8", "--devices", "8"}, "the nearest is llama-3.1-8b"},
+      {{"--model", "bert-base", "--devices", "8"}, "--model: bert-base is not a decoder"},
+      {{"--model", "llama-3.1-8b"}, "--devices: say how many"},
+      {{"--model", "llama-3.1-8b", "--devices", "8", "--pin", "foo=3"}, "--pin: foo: one of"},
+      {{"--model", "llama-3.1-8b", "--devices", "8", "--pin", "tensor=x"}, "--pin: tensor=x"},
+      {{"--model", "llama-3.1-8b", "--devices", "8", "--device", "zx81"}, "--device: "},
+      {{"--model", "llama-3.1-8b", "--devices", "8", "--vary", "domain=a"}, "--vary: domain=a"},
+      {{"--model", "llama-3.1-8b", "--devices", "8", "--vary", "links.zone.oversubscription=2"},
+       "it comes with --topology"},
+      {{"--model", "llama-3.1-8b", "--devices", "8", "--precision", "int3"}, "--precision: int3"}};
+  for (const auto& [flags, text] : cases) {
+    std::vector<std::string> typed = {"plan", "--global-batch", "8"};
+    typed.insert(typed.end(), flags.begin(), flags.end());
+    const Outcome outcome = RunTyped(typed);
+    EXPECT_EQ(outcome.code, 2) << text;
+    EXPECT_THAT(outcome.err, HasSubstr(text));
+  }
 }
 
 }  // namespace

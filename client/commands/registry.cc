@@ -11,17 +11,15 @@ namespace {
 
 constexpr char kVersion[] = "0.1.0";
 
-// Commands of the documentation that are not built yet: told apart from misspelt ones.
-constexpr const char* kLaterCommands[] = {"plan"};
-
 }  // namespace
 
 const std::vector<Command>& AllCommands() {
   static const auto& commands = *[] {
     auto* all = new std::vector<Command>{
-        RunCommand(),       GenerateCommand(), EvalCommand(),         ExportCommand(),
-        TopologyCommand(),  PlaceCommand(),    SimulateCommand(),     TraceCommand(),
-        CalibrateCommand(), DoctorCommand(),   PlanEvaluateCommand(), FitCommand()};
+        RunCommand(),          GenerateCommand(), EvalCommand(),  ExportCommand(),
+        TopologyCommand(),     PlaceCommand(),    FitCommand(),   PlanCommand(),
+        PlanEvaluateCommand(), SimulateCommand(), TraceCommand(), CalibrateCommand(),
+        DoctorCommand()};
     for (Command& command : DataCommands()) all->push_back(std::move(command));
     for (Command& command : ClusterCommands()) all->push_back(std::move(command));
     return all;
@@ -61,12 +59,6 @@ int RunCommandLine(const std::vector<std::string>& typed, Terminal& terminal) {
     const bool asked = typed.size() > 1 && (typed[1] == "--help" || typed[1] == "-h");
     asked ? terminal.Out(text) : terminal.Error(text);
     return asked ? kExitDone : kExitUsage;
-  }
-  for (const char* later : kLaterCommands) {
-    if (name != later) continue;
-    terminal.Error(absl::StrCat("strata ", name, " is not supported yet",
-                                name == "plan" ? "; strata plan evaluate is" : ""));
-    return kExitUsage;
   }
   const absl::StatusOr<const Command*> command = FindCommand(AllCommands(), name);
   if (!command.ok()) return Fail(command.status(), terminal);

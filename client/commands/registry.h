@@ -18,6 +18,7 @@ Command DoctorCommand();
 Command ExportCommand();
 Command FitCommand();
 Command PlaceCommand();
+Command PlanCommand();
 Command PlanEvaluateCommand();
 Command SimulateCommand();
 Command TopologyCommand();

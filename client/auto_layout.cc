@@ -1,0 +1,245 @@
+#include "client/auto_layout.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/status_macros.h"
+#include "model/model_spec_proto.h"
+#include "planner/fit/collective_scratch.h"
+#include "planner/job/job_plan.h"
+#include "program/ir/mesh.h"
+#include "program/readers/memory.h"
+
+namespace strata::client {
+namespace {
+
+// A layout as a job file writes it.
+struct Layout {
+  int64_t data = 1, tensor = 1, context = 1, pipeline = 1;
+  const char* shard = "none";
+  int64_t micro_batch = 0;  // 0: as the file has it
+  bool recompute = false;
+};
+
+std::vector<int64_t> DivisorsOf(int64_t n) {
+  std::vector<int64_t> divisors;
+  for (int64_t d = 1; d <= n; ++d) {
+    if (n % d == 0) divisors.push_back(d);
+  }
+  return divisors;
+}
+
+class Ranking {
+ public:
+  explicit Ranking(const AutoRequest& request)
+      : request_(request),
+        job_(request.file->job),
+        parallel_open_(job_.parallel().automatic()),
+        micro_open_(job_.train().micro_batch() == 0 ||
+                    (parallel_open_ && !request.file->positions.Has("train.micro_batch"))) {}
+
+  absl::StatusOr<std::vector<Candidate>> Run() {
+    std::vector<Layout> layouts = Layouts();
+    for (const Layout& layout : layouts) Try(layout);
+    Sort();
+    // Sizes of micro-batches change a layout's speed by less than the layout itself: those of the
+    // best few are looked at.
+    if (micro_open_) {
+      const size_t few = std::min<size_t>(kFew, tried_.size());
+      const std::vector<Tried> best(tried_.begin(), tried_.begin() + few);
+      for (const Tried& each : best) VaryMicroBatch(each.layout);
+      Sort();
+    }
+    if (!tried_.empty() && !tried_.front().candidate.fits && parallel_open_) {
+      const std::vector<Tried> all = tried_;
+      for (Tried each : all) {
+        each.layout.recompute = true;
+        Try(each.layout);
+      }
+      Sort();
+    }
+    if (tried_.empty()) return why_not_;
+    std::vector<Candidate> candidates;
+    for (Tried& each : tried_) candidates.push_back(std::move(each.candidate));
+    return candidates;
+  }
+
+ private:
+  struct Tried {
+    Layout layout;
+    Candidate candidate;
+  };
+  static constexpr size_t kFew = 4;
+  static constexpr int64_t kMostMicroBatch = 32;
+
+  std::vector<Layout> Layouts() const {
+    if (!parallel_open_) return {Layout{.micro_batch = job_.train().micro_batch() == 0 ? 1 : 0}};
+    std::vector<Layout> layouts;
+    const int64_t ranks = std::max<int64_t>(1, job_.resources().ranks());
+    for (const int64_t tensor : DivisorsOf(ranks)) {
+      for (const int64_t context : DivisorsOf(ranks / tensor)) {
+        for (const int64_t pipeline : DivisorsOf(ranks / tensor / context)) {
+          Layout layout{.data = ranks / tensor / context / pipeline,
+                        .tensor = tensor,
+                        .context = context,
+                        .pipeline = pipeline,
+                        .micro_batch = job_.train().micro_batch() == 0 ? 1 : 0};
+          layouts.push_back(layout);
+          for (const char* shard : {"zero1", "zero2", "zero3"}) {
+            if (layout.data == 1) break;
+            layout.shard = shard;
+            layouts.push_back(layout);
+          }
+        }
+      }
+    }
+    return layouts;
+  }
+
+  void VaryMicroBatch(Layout layout) {
+    const int64_t data =
+        parallel_open_ ? layout.data : std::max<int64_t>(1, job_.parallel().data());
+    const int64_t share = job_.train().global_batch() / data;
+    for (const int64_t micro : DivisorsOf(std::max<int64_t>(1, share))) {
+      if (micro > kMostMicroBatch) break;
+      layout.micro_batch = micro;
+      Try(layout);
+    }
+  }
+
+  Candidate Write(const Layout& layout) const {
+    Candidate candidate;
+    std::vector<std::string> words, text;
+    const auto degree = [&](const char* key, int64_t value) {
+      if (value == 1 && !(words.empty() && std::string(key) == "data")) return;
+      words.push_back(absl::StrCat(key, ": ", value));
+      candidate.parallel.emplace_back(key, absl::StrCat(value));
+      text.push_back(absl::StrCat(key, " ", value));
+    };
+    if (parallel_open_) {
+      degree("tensor", layout.tensor);
+      degree("context", layout.context);
+      degree("pipeline", layout.pipeline);
+      degree("data", layout.data);
+      if (std::string(layout.shard) != "none") {
+        words.push_back(absl::StrCat("shard: ", layout.shard));
+        candidate.parallel.emplace_back("shard", layout.shard);
+        text.emplace_back(layout.shard);
+      }
+      if (layout.recompute) {
+        words.emplace_back("recompute: full");
+        candidate.parallel.emplace_back("recompute", "full");
+        text.emplace_back("recompute full");
+      }
+      candidate.settings.push_back(absl::StrCat("parallel={", absl::StrJoin(words, ", "), "}"));
+    }
+    if (layout.micro_batch > 0) {
+      candidate.settings.push_back(absl::StrCat("train.micro_batch=", layout.micro_batch));
+    }
+    candidate.text = absl::StrJoin(text, ", ");
+    if (layout.micro_batch > 0) NameMicroBatch(layout.micro_batch, candidate);
+    return candidate;
+  }
+
+  void Refuse(const absl::Status& status) {
+    if (why_not_.ok()) why_not_ = status;
+  }
+
+  static void NameMicroBatch(int64_t micro_batch, Candidate& candidate) {
+    absl::StrAppend(&candidate.text, candidate.text.empty() ? "" : ", ", "micro_batch ",
+                    micro_batch);
+    candidate.parallel.emplace_back("micro_batch", absl::StrCat(micro_batch));
+  }
+
+  void Try(const Layout& layout) {
+    Candidate candidate = Write(layout);
+    const absl::StatusOr<v1::JobSpec> job = request_.read(candidate.settings);
+    if (!job.ok()) return Refuse(job.status());
+    if (micro_open_ && layout.micro_batch == 0)
+      NameMicroBatch(job->train().micro_batch(), candidate);
+    for (const Tried& each : tried_) {
+      if (each.candidate.text == candidate.text) return;
+    }
+    const absl::Status status = Predict(*job, candidate);
+    if (!status.ok()) return Refuse(status);
+    tried_.push_back({layout, std::move(candidate)});
+  }
+
+  // Composes the candidate's programs, and reads memory and time off them.
+  absl::Status Predict(const v1::JobSpec& job, Candidate& candidate) const {
+    ASSIGN_OR_RETURN(const model::ModelSpec model, model::FromProto(job.model()));
+    ASSIGN_OR_RETURN(const planner::DecidedJob decided,
+                     planner::DecideJob(job, model,
+                                        {.threads = request_.threads,
+                                         .evaluate_sequences = request_.evaluate_sequences,
+                                         .scratch = planner::CollectiveScratch}));
+    const program::Mesh mesh{.sizes = decided.decision.plan.groups};
+    std::vector<program::StagePrograms> stages;
+    for (int s = 0; s < mesh.sizes.pipeline; ++s) {
+      ASSIGN_OR_RETURN(program::StagePrograms stage,
+                       program::ComposeStage(decided.decision, s, decided.update));
+      stages.push_back(std::move(stage));
+    }
+    std::vector<const program::ProgramSet*> sets;
+    for (const program::StagePrograms& stage : stages) {
+      sets.push_back(&stage.set);
+      const int64_t ranks = mesh.ranks() / mesh.sizes.pipeline;
+      for (const program::Tier tier : {program::Tier::kDevice, program::Tier::kHost}) {
+        candidate.bytes += ranks * stage.set.arena_bytes[static_cast<int>(tier)];
+      }
+    }
+    candidate.fits = request_.memory_bytes == 0 || candidate.bytes <= request_.memory_bytes;
+    ASSIGN_OR_RETURN(const program::Timeline timeline,
+                     program::PredictTimeline(sets, "train", mesh, *request_.costs));
+    candidate.seconds = timeline.step_seconds;
+    candidate.terms = TermsOf(timeline);
+    return absl::OkStatus();
+  }
+
+  static std::vector<std::pair<std::string, double>> TermsOf(const program::Timeline& timeline) {
+    const auto slowest = std::max_element(
+        timeline.ranks.begin(), timeline.ranks.end(),
+        [](const auto& a, const auto& b) { return a.step_seconds < b.step_seconds; });
+    std::vector<std::pair<std::string, double>> terms = {{"compute", slowest->compute_seconds}};
+    for (int p = 0; p < program::kPurposeCount; ++p) {
+      if (slowest->exposed[p] <= 0) continue;
+      terms.emplace_back(absl::StrCat("waiting for ", Name(static_cast<program::Purpose>(p))),
+                         slowest->exposed[p]);
+    }
+    return terms;
+  }
+
+  void Sort() {
+    std::stable_sort(tried_.begin(), tried_.end(), [](const Tried& a, const Tried& b) {
+      if (a.candidate.fits != b.candidate.fits) return a.candidate.fits;
+      return a.candidate.seconds < b.candidate.seconds;
+    });
+  }
+
+  const AutoRequest& request_;
+  const v1::JobSpec& job_;
+  const bool parallel_open_, micro_open_;
+  std::vector<Tried> tried_;
+  absl::Status why_not_;  // of the first that is not legal
+};
+
+}  // namespace
+
+bool LeavesToDecide(const v1::JobSpec& job) {
+  return job.parallel().automatic() || job.memory().automatic() ||
+         (job.train().has_micro_batch() && job.train().micro_batch() == 0);
+}
+
+absl::StatusOr<std::vector<Candidate>> RankLayouts(const AutoRequest& request) {
+  const int64_t ranks = request.file->job.resources().ranks();
+  if (request.file->job.parallel().automatic() && ranks > kMostAutoRanks) {
+    return absl::UnimplementedError(
+        absl::StrCat("auto looks at up to ", kMostAutoRanks, " ranks, not ", ranks));
+  }
+  return Ranking(request).Run();
+}
+
+}  // namespace strata::client

@@ -1,0 +1,108 @@
+#include "client/auto_layout.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "absl/strings/str_cat.h"
+#include "spec/problems.h"
+
+namespace strata::client {
+namespace {
+
+using ::testing::Contains;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+// A job file of a small model with `rest` in it, and how candidates of it are read.
+class AutoLayoutTest : public ::testing::Test {
+ protected:
+  spec::JobFile Read(const std::vector<std::string>& settings, spec::Problems& problems) {
+    return spec::ReadJob(text_, {.settings = settings}, problems);
+  }
+  absl::StatusOr<std::vector<Candidate>> Rank(const std::string& rest, int64_t memory_bytes = 0) {
+    text_ = absl::StrCat(
+        "model: {family: llama, layers: 2, hidden: 32, heads: 4, ffn: 64, vocab: 256}\n"
+        "data: {train: [{path: t}]}\n",
+        rest);
+    spec::Problems problems("job.yaml");
+    const spec::JobFile file = Read({}, problems);
+    EXPECT_TRUE(problems.empty()) << problems.ToString();
+    EXPECT_TRUE(LeavesToDecide(file.job));
+    return RankLayouts(
+        {.file = &file,
+         .read = [&](const std::vector<std::string>& settings) -> absl::StatusOr<v1::JobSpec> {
+           spec::Problems found("job.yaml");
+           v1::JobSpec job = Read(settings, found).job;
+           if (!found.empty()) return found.ToStatus();
+           return job;
+         },
+         .costs = &costs_,
+         .memory_bytes = memory_bytes});
+  }
+  static std::vector<std::string> Texts(const std::vector<Candidate>& candidates) {
+    std::vector<std::string> texts;
+    for (const Candidate& candidate : candidates) texts.push_back(candidate.text);
+    return texts;
+  }
+
+  std::string text_;
+  program::RateCostModel costs_{{}};
+};
+
+constexpr char kTwoRanks[] =
+    "train: {sequence: 32, global_batch: 8}\nparallel: auto\nresources: {ranks: 2}\n";
+
+TEST_F(AutoLayoutTest, EveryKindOfParallelismOfTwoRanks_IsLookedAtAndTheFastestComesFirst) {
+  const auto ranked = Rank(kTwoRanks);
+  ASSERT_TRUE(ranked.ok()) << ranked.status();
+  for (const char* word : {"data 2", "zero1", "zero2", "zero3", "tensor 2", "context 2",
+                           "pipeline 2", "micro_batch 4"}) {
+    EXPECT_THAT(Texts(*ranked), Contains(HasSubstr(word)));
+  }
+  for (size_t i = 1; i < ranked->size(); ++i) {
+    EXPECT_GE((*ranked)[i].seconds, (*ranked)[i - 1].seconds) << (*ranked)[i].text;
+  }
+}
+
+TEST_F(AutoLayoutTest, SameJob_HasTheSameAnswer) {
+  EXPECT_EQ(Texts(*Rank(kTwoRanks)), Texts(*Rank(kTwoRanks)));
+}
+
+TEST_F(AutoLayoutTest, MicroBatchThatTheFileGives_StaysAndLimitsTheOthers) {
+  const auto ranked = Rank(
+      "train: {sequence: 32, global_batch: 8, micro_batch: 8}\nparallel: auto\n"
+      "resources: {ranks: 2}\n");
+  ASSERT_TRUE(ranked.ok()) << ranked.status();
+  // Two data-parallel ranks have four sequences each.
+  EXPECT_THAT(Texts(*ranked), Not(Contains(HasSubstr("data 2"))));
+  for (const Candidate& each : *ranked) EXPECT_EQ(each.settings.size(), 1u) << each.text;
+}
+
+TEST_F(AutoLayoutTest, MicroBatchAlone_IsDecidedInTheGivenLayout) {
+  const auto ranked = Rank("train: {sequence: 32, global_batch: 8, micro_batch: auto}\n");
+  ASSERT_TRUE(ranked.ok()) << ranked.status();
+  EXPECT_THAT(Texts(*ranked), Contains("micro_batch 8"));
+  EXPECT_EQ((*ranked)[0].settings.size(), 1u);
+}
+
+TEST_F(AutoLayoutTest, LittleMemory_LeavesWhatFitsFirstAndTriesRecompute) {
+  const std::vector<Candidate> all = *Rank(kTwoRanks);
+  int64_t least = all[0].bytes;
+  for (const Candidate& candidate : all) least = std::min(least, candidate.bytes);
+  const std::vector<Candidate> tight = *Rank(kTwoRanks, least);
+  EXPECT_TRUE(tight.front().fits);
+  EXPECT_EQ(tight.front().bytes, least);
+  EXPECT_THAT(Texts(*Rank(kTwoRanks, least - 1)), Contains(HasSubstr("recompute full")));
+}
+
+TEST_F(AutoLayoutTest, RanksThatNoLayoutDivides_AreToldWithTheFirstReason) {
+  const auto ranked =
+      Rank("train: {sequence: 31, global_batch: 1}\nparallel: auto\nresources: {ranks: 13}\n");
+  ASSERT_FALSE(ranked.ok());
+  EXPECT_NE(ranked.status().message(), "");
+  EXPECT_EQ(Rank("parallel: auto\nresources: {ranks: 65}\n").status().code(),
+            absl::StatusCode::kUnimplemented);
+}
+
+}  // namespace
+}  // namespace strata::client

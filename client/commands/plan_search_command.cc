@@ -1,0 +1,76 @@
+// strata plan: the fastest layouts of a model on so many devices, and why.
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "client/commands/registry.h"
+#include "client/exit_codes.h"
+#include "client/job_loading.h"
+#include "client/machine.h"
+#include "client/plan_request.h"
+#include "client/views/plan_view.h"
+#include "planner/search/search.h"
+
+namespace strata::client {
+namespace {
+
+// Of a job's ranks, by the programs that they would run on this machine.
+int PlanJob(const Arguments& arguments, Terminal& terminal) {
+  spec::ReadOptions options;
+  options.settings = arguments.All("--set");
+  if (const auto devices = arguments.Count("--devices"); devices.has_value()) {
+    options.settings.push_back(absl::StrCat("resources.ranks=", *devices));
+  }
+  const absl::StatusOr<RankedLayouts> ranked = RankLayoutsOf(
+      arguments.positional()[0], options, UsableMemory(), arguments.Text("--profile"));
+  if (!ranked.ok()) return Fail(ranked.status(), terminal);
+  if (!ranked->notice.empty()) {
+    terminal.Say(absl::StrCat("usual rates, as ", ranked->notice));
+  }
+  const auto top = static_cast<size_t>(arguments.Count("--top").value_or(5));
+  const std::string output = arguments.Text("--output", "table");
+  terminal.Out(output == "table" ? LayoutsText(ranked->candidates, top)
+                                 : ToText(LayoutsJson(ranked->candidates, top), output));
+  return ranked->candidates.front().fits ? kExitDone : kExitInfeasible;
+}
+
+int PlanLayouts(const Arguments& arguments, Terminal& terminal) {
+  if (arguments.Has("--model") != arguments.positional().empty()) {
+    terminal.Error("strata plan: give a job file, or --model NAME and --global-batch N");
+    return kExitUsage;
+  }
+  if (!arguments.positional().empty()) return PlanJob(arguments, terminal);
+  const absl::StatusOr<LoadedPlan> plan = LoadPlan(arguments);
+  if (!plan.ok()) return Fail(plan.status(), terminal);
+  std::vector<planner::SearchResult> results;
+  bool fits = false;
+  for (const PlanQuestion& question : plan->questions) {
+    absl::StatusOr<planner::SearchResult> found = planner::Search(question.request);
+    if (!found.ok()) {
+      terminal.Error(std::string(found.status().message()));
+      return kExitInfeasible;
+    }
+    fits |= !found->plans.empty();
+    results.push_back(*std::move(found));
+  }
+  const std::string output = arguments.Text("--output", "table");
+  terminal.Out(output == "table" ? PlanText(*plan, results, terminal.options().unicode)
+                                 : ToText(ToJson(*plan, results), output));
+  return fits ? kExitDone : kExitInfeasible;
+}
+
+}  // namespace
+
+Command PlanCommand() {
+  Command command;
+  command.name = "plan";
+  command.usage = "JOB.yaml | --model NAME --global-batch N [--devices N] [--topology FILE]";
+  command.summary = "The fastest layouts of a job here, or of a model on so many devices, and why";
+  command.most_arguments = 1;
+  command.flags = PlanFlags();
+  command.outputs = {"table", "json", "yaml"};
+  command.run = PlanLayouts;
+  return command;
+}
+
+}  // namespace strata::client

@@ -1,0 +1,344 @@
+#include "client/plan_request.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <functional>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "client/commands/map_file.h"
+#include "client/model_named.h"
+#include "common/status_macros.h"
+#include "planner/performance/catalog.h"
+#include "planner/search/network_of_cluster.h"
+
+namespace strata::client {
+namespace {
+
+using planner::Offload;
+using planner::Precision;
+using planner::Recompute;
+using planner::SearchRequest;
+using planner::Sharding;
+
+// What is left to a step of a device's memory beside the driver and fragments.
+constexpr double kUsable = 0.95;
+constexpr int64_t kUsualSequence = 4096;
+
+absl::Status FlagError(absl::string_view flag, absl::string_view what) {
+  return absl::InvalidArgumentError(absl::StrCat(flag, ": ", what, "\n"));
+}
+
+absl::StatusOr<planner::TrainingShape> ShapeOf(const planner::FitModel& model, int64_t sequence) {
+  using Kind = planner::FitModel::Kind;
+  if (model.kind != Kind::kFamily && model.kind != Kind::kMoe) {
+    return FlagError("--model", absl::StrCat(model.name,
+                                             " is not a decoder: strata fit knows its "
+                                             "memory; layouts are planned for decoders"));
+  }
+  planner::TrainingShape shape;
+  shape.layers = model.spec.layers;
+  shape.hidden = model.spec.hidden;
+  shape.heads = model.spec.heads;
+  shape.kv_heads = model.spec.kv_heads;
+  shape.head_dim = model.spec.head_size;
+  shape.ffn = model.spec.ffn;
+  shape.gated = model.spec.family != model::Family::kGpt2;
+  shape.vocab = model.spec.vocab;
+  shape.sequence_length = sequence;
+  if (model.kind == Kind::kMoe) {
+    shape.experts = model.experts;
+    shape.experts_per_token = model.experts_per_token;
+    shape.expert_ffn = model.spec.ffn;
+  }
+  return shape;
+}
+
+absl::StatusOr<Precision> PrecisionNamed(const std::string& text) {
+  for (const Precision precision : {Precision::kFp32, Precision::kHalf, Precision::kFp8,
+                                    Precision::kMxfp8, Precision::kNvfp4}) {
+    if (text == planner::NameOf(precision)) return precision;
+  }
+  if (text == "f32") return Precision::kFp32;
+  if (text == "f16") return Precision::kHalf;
+  return FlagError("--precision",
+                   absl::StrCat(text, " is none of bf16, f16, f32, fp8, mxfp8 and nvfp4"));
+}
+
+// ---- Pins.
+
+template <typename T>
+absl::StatusOr<T> WordOf(absl::string_view key, absl::string_view value,
+                         const std::vector<std::pair<const char*, T>>& words) {
+  std::string known;
+  for (const auto& [name, meaning] : words) {
+    if (value == name) return meaning;
+    absl::StrAppend(&known, known.empty() ? "" : ", ", name);
+  }
+  return FlagError("--pin", absl::StrCat(key, "=", value, ": one of ", known));
+}
+
+absl::Status SetPin(absl::string_view key, absl::string_view value, planner::Pins& pins) {
+  const std::map<absl::string_view, std::optional<int64_t>*> degrees = {
+      {"tensor", &pins.tensor},          {"pipeline", &pins.pipeline},
+      {"virtual_stages", &pins.chunks},  {"context", &pins.context},
+      {"expert", &pins.expert},          {"data", &pins.data},
+      {"micro_batch", &pins.micro_batch}};
+  if (const auto degree = degrees.find(key); degree != degrees.end()) {
+    int64_t number = 0;
+    if (!absl::SimpleAtoi(value, &number) || number < 1) {
+      return FlagError("--pin", absl::StrCat(key, "=", value, ": a number of at least 1"));
+    }
+    *degree->second = number;
+    return absl::OkStatus();
+  }
+  if (key == "shard") {
+    ASSIGN_OR_RETURN(pins.sharding, WordOf<Sharding>(key, value,
+                                                     {{"none", Sharding::kReplicated},
+                                                      {"zero1", Sharding::kZero1},
+                                                      {"zero2", Sharding::kZero2},
+                                                      {"zero3", Sharding::kZero3}}));
+    return absl::OkStatus();
+  }
+  if (key == "recompute") {
+    ASSIGN_OR_RETURN(pins.recompute, WordOf<Recompute>(key, value,
+                                                       {{"none", Recompute::kNone},
+                                                        {"selective", Recompute::kSelective},
+                                                        {"operators", Recompute::kOperators},
+                                                        {"full", Recompute::kFull}}));
+    return absl::OkStatus();
+  }
+  if (key == "offload") {
+    ASSIGN_OR_RETURN(pins.offload, WordOf<Offload>(key, value,
+                                                   {{"none", Offload::kNone},
+                                                    {"optimizer", Offload::kOptimizer},
+                                                    {"activations", Offload::kActivations},
+                                                    {"all", Offload::kAll}}));
+    return absl::OkStatus();
+  }
+  return FlagError("--pin", absl::StrCat(key,
+                                         ": one of tensor, pipeline, virtual_stages, context, "
+                                         "expert, data, micro_batch, shard, recompute, offload"));
+}
+
+absl::StatusOr<planner::Pins> PinsOf(const Arguments& arguments) {
+  planner::Pins pins;
+  for (const std::string& flag : arguments.All("--pin")) {
+    for (const absl::string_view each : absl::StrSplit(flag, ',', absl::SkipEmpty())) {
+      const std::pair<absl::string_view, absl::string_view> pair =
+          absl::StrSplit(each, absl::MaxSplits('=', 1));
+      RETURN_IF_ERROR(SetPin(pair.first, pair.second, pins));
+    }
+  }
+  return pins;
+}
+
+// ---- Variations.
+
+// A key and one of its values.
+using Setting = std::pair<std::string, double>;
+
+absl::StatusOr<std::vector<std::vector<Setting>>> Variations(const Arguments& arguments) {
+  constexpr size_t kMost = 1000;
+  std::vector<std::vector<Setting>> all = {{}};
+  for (const std::string& flag : arguments.All("--vary")) {
+    const std::pair<std::string, std::string> pair = absl::StrSplit(flag, absl::MaxSplits('=', 1));
+    std::vector<std::vector<Setting>> next;
+    for (const absl::string_view text : absl::StrSplit(pair.second, ',')) {
+      double value = 0;
+      if (!absl::SimpleAtod(text, &value) || value <= 0) {
+        return FlagError(
+            "--vary", absl::StrCat(flag, ": \"", text, "\" is no positive number — KEY=V1,V2,…"));
+      }
+      for (std::vector<Setting> settings : all) {
+        settings.emplace_back(pair.first, value);
+        next.push_back(std::move(settings));
+      }
+    }
+    all = std::move(next);
+    if (all.size() > kMost) return FlagError("--vary", "more than 1000 networks");
+  }
+  return all;
+}
+
+// A link's rate as a described cluster has it, with what is varied.
+absl::Status SetLink(absl::string_view key, double value, topology::Description& description) {
+  const std::vector<std::string> parts = absl::StrSplit(key, '.');
+  if (parts.size() != 3 || parts[0] != "links") {
+    return FlagError("--vary", absl::StrCat(key,
+                                            ": one of domain, devices, global_batch, "
+                                            "links.LEVEL.oversubscription, "
+                                            "links.LEVEL.bytes_per_second"));
+  }
+  const auto link = description.links.find(parts[1]);
+  if (link == description.links.end()) {
+    return FlagError("--vary", absl::StrCat(key, ": the topology describes no link of ", parts[1],
+                                            " (it comes with --topology)"));
+  }
+  if (parts[2] == "bytes_per_second") {
+    link->second.bytes_per_second = value;
+  } else if (parts[2] == "oversubscription") {
+    link->second.bytes_per_second *= link->second.oversubscription / value;
+    link->second.oversubscription = value;
+  } else {
+    return FlagError("--vary", absl::StrCat(key, ": oversubscription or bytes_per_second"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status RefuseFraction(absl::string_view key, double value) {
+  if (value == static_cast<double>(static_cast<int64_t>(value))) return absl::OkStatus();
+  return FlagError("--vary", absl::StrCat(key, "=", value, ": a whole number"));
+}
+
+// What all questions share, and what one changes.
+struct Basis {
+  planner::MachineRequest machine;
+  std::optional<topology::Description> cluster;
+  std::string kind;
+  SearchRequest request;  // without the machine
+  int64_t devices = 0;    // 0: all of the cluster
+};
+
+absl::StatusOr<PlanQuestion> QuestionOf(const Basis& basis, const std::vector<Setting>& settings,
+                                        LoadedPlan& loaded) {
+  PlanQuestion question{.request = basis.request};
+  std::optional<topology::Description> cluster = basis.cluster;
+  int64_t devices = basis.devices, domain = 0;
+  for (const auto& [key, value] : settings) {
+    absl::StrAppend(&question.settings, question.settings.empty() ? "" : " ", key, "=", value);
+    if (key == "domain" || key == "devices" || key == "global_batch") {
+      RETURN_IF_ERROR(RefuseFraction(key, value));
+      (key == "domain"    ? domain
+       : key == "devices" ? devices
+                          : question.request.global_batch) = static_cast<int64_t>(value);
+    } else if (cluster.has_value()) {
+      RETURN_IF_ERROR(SetLink(key, value, *cluster));
+    } else {
+      topology::Description none;
+      RETURN_IF_ERROR(SetLink(key, value, none));
+    }
+  }
+  planner::MachineRequest wanted = basis.machine;
+  std::optional<planner::ClusterPart> part;
+  if (cluster.has_value()) {
+    ASSIGN_OR_RETURN(const topology::Cluster made, topology::Cluster::Make(*std::move(cluster)));
+    auto found = planner::PartOf(made, basis.kind, devices, {});
+    if (!found.ok()) return FlagError("--topology", found.status().message());
+    part = *std::move(found);
+    wanted.gpu = part->kind;
+    devices = part->devices;
+  }
+  auto found = planner::Catalog::Shipped().Find(wanted);
+  if (!found.ok()) return FlagError("--device", found.status().message());
+  planner::Machine& machine = found->machine;
+  if (part.has_value()) {
+    // The host's and the disks' rates are the device's.
+    part->network.host_rate = machine.network.host_rate;
+    part->network.disk_rate = machine.network.disk_rate;
+    machine.network = part->network;
+    loaded.network = absl::StrCat("links up to ", part->widest);
+  }
+  if (domain > 0) {
+    machine.network.domain_devices = domain;
+    machine.network.node_devices = std::min(machine.network.node_devices, domain);
+  }
+  loaded.gpu = machine.gpu.name;
+  loaded.calibration = found->calibration;
+  if (loaded.price_per_device_hour == 0) loaded.price_per_device_hour = machine.gpu.price_per_hour;
+  question.request.devices = devices;
+  question.request.memory_bytes = kUsable * machine.gpu.memory_bytes;
+  question.request.machine = std::move(machine);
+  return question;
+}
+
+}  // namespace
+
+absl::StatusOr<LoadedPlan> LoadPlan(const Arguments& arguments) {
+  Basis basis;
+  v1::ModelSpec sizes;
+  ASSIGN_OR_RETURN(const planner::FitModel model, ModelNamed(arguments.Text("--model"), sizes));
+  const int64_t context = model.spec.context > 0 ? model.spec.context : kUsualSequence;
+  const int64_t sequence = arguments.Count("--seq").value_or(std::min(context, kUsualSequence));
+  ASSIGN_OR_RETURN(basis.request.shape, ShapeOf(model, sequence));
+  ASSIGN_OR_RETURN(basis.request.precision, PrecisionNamed(arguments.Text("--precision", "bf16")));
+  ASSIGN_OR_RETURN(basis.request.pins, PinsOf(arguments));
+  if (!arguments.Has("--global-batch"))
+    return FlagError("--global-batch", "say how many sequences");
+  basis.request.global_batch = *arguments.Count("--global-batch");
+  basis.request.most = static_cast<int>(arguments.Count("--top").value_or(5));
+  basis.request.tiers = !arguments.Has("--no-offload");
+  basis.machine.precision = basis.request.precision;
+  basis.devices = arguments.Count("--devices").value_or(0);
+  if (arguments.Has("--topology")) {
+    ASSIGN_OR_RETURN(const topology::Cluster cluster,
+                     ReadMapFile(arguments.Text("--topology"), Arguments()));
+    basis.cluster = cluster.ToDescription();
+    basis.kind = arguments.Text("--device");
+  } else {
+    basis.machine.gpu = arguments.Text("--device", "h100");
+    if (basis.devices == 0) return FlagError("--devices", "say how many, or give --topology FILE");
+  }
+  LoadedPlan loaded{.model = model.name};
+  loaded.price_per_device_hour = arguments.Number("--price").value_or(0);
+  loaded.run_tokens = arguments.Number("--tokens").value_or(0);
+  ASSIGN_OR_RETURN(const auto variations, Variations(arguments));
+  for (const std::vector<Setting>& settings : variations) {
+    ASSIGN_OR_RETURN(PlanQuestion question, QuestionOf(basis, settings, loaded));
+    loaded.questions.push_back(std::move(question));
+  }
+  loaded.tokens_per_step = static_cast<double>(basis.request.global_batch * sequence);
+  return loaded;
+}
+
+std::vector<Flag> PlanFlags() {
+  using Kind = Flag::Kind;
+  Flag model = {"--model", Kind::kText, "NAME|DIR", "a published model, or Hugging Face files"};
+  Flag batch = {"--global-batch", Kind::kCount, "N", "sequences of a step"};
+  batch.least = 1;
+  Flag devices = {"--devices", Kind::kCount, "N", "how many; of a topology, all"};
+  devices.least = 1;
+  Flag sequence = {"--seq", Kind::kCount, "N", "tokens of a sequence (the model's, at most 4096)"};
+  sequence.least = 1;
+  Flag top = {"--top", Kind::kCount, "N", "how many plans are shown (5)"};
+  top.least = 1;
+  top.most = 1000;
+  Flag pin = {"--pin", Kind::kText, "KEY=VALUE,…",
+              "what is decided: tensor, pipeline, virtual_stages, context, expert, data, "
+              "micro_batch, shard, recompute, offload"};
+  pin.repeated = true;
+  Flag vary = {"--vary", Kind::kText, "KEY=V1,V2,…",
+               "the best layout for each: domain, devices, global_batch, "
+               "links.LEVEL.oversubscription, links.LEVEL.bytes_per_second"};
+  vary.repeated = true;
+  Flag set = {"--set", Kind::kText, "PATH=VALUE", "change a key of the job file; may be repeated"};
+  set.repeated = true;
+  Flag price = {"--price", Kind::kNumber, "MONEY", "of one device and hour"};
+  price.least = 0;
+  Flag tokens = {"--tokens", Kind::kNumber, "N", "of the whole run, such as 15e12"};
+  tokens.least = 1;
+  return {
+      model,
+      batch,
+      devices,
+      {"--device", Kind::kText, "KIND", "h100 (the default), a100-80, b200, …"},
+      {"--topology", Kind::kText, "FILE", "the cluster, as strata topology --from reads it"},
+      sequence,
+      {"--precision", Kind::kText, "TYPE", "of products: bf16 (default), f32, fp8, mxfp8, nvfp4"},
+      pin,
+      vary,
+      top,
+      {"--no-offload", Kind::kSwitch, "", "everything stays on the devices"},
+      price,
+      tokens,
+      {"--profile", Kind::kText, "F", "of this machine, for a job file (strata calibrate)"},
+      set};
+}
+
+}  // namespace strata::client

@@ -1,0 +1,36 @@
+// What `strata plan` is asked about: a model, devices and their network, as the search has it.
+#ifndef STRATA_CLIENT_PLAN_REQUEST_H_
+#define STRATA_CLIENT_PLAN_REQUEST_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "client/command_line/command.h"
+#include "planner/search/search.h"
+
+namespace strata::client {
+
+// One search of those that `--vary` asks for; without it there is one, with no settings.
+struct PlanQuestion {
+  std::string settings;  // "links.zone.oversubscription=7 domain=72"
+  planner::SearchRequest request;
+};
+
+struct LoadedPlan {
+  std::string model, gpu, network;
+  std::string calibration;  // what the times were calibrated with
+  double tokens_per_step = 0;
+  double price_per_device_hour = 0;  // 0: not known
+  double run_tokens = 0;             // of the whole run; 0: not said
+  std::vector<PlanQuestion> questions;
+};
+
+// InvalidArgument, naming the flag, what is wrong and what to do.
+absl::StatusOr<LoadedPlan> LoadPlan(const Arguments& arguments);
+
+std::vector<Flag> PlanFlags();
+
+}  // namespace strata::client
+
+#endif  // STRATA_CLIENT_PLAN_REQUEST_H_

@@ -1,0 +1,29 @@
+// Ranked plans for people and programs.
+#ifndef STRATA_CLIENT_VIEWS_PLAN_VIEW_H_
+#define STRATA_CLIENT_VIEWS_PLAN_VIEW_H_
+
+#include <string>
+#include <vector>
+
+#include "client/auto_layout.h"
+#include "client/plan_request.h"
+#include "client/views/structured.h"
+#include "planner/search/search.h"
+
+namespace strata::client {
+
+// One result per question of the plan.
+std::string PlanText(const LoadedPlan& plan, const std::vector<planner::SearchResult>& results,
+                     bool unicode);
+// {plans: [{parallel, memory, seconds, terms, why, …}]}; of several questions, {variations: [{set,
+// plans}]} with the best of each.
+Json ToJson(const LoadedPlan& plan, const std::vector<planner::SearchResult>& results);
+
+// The first `top` of a job's layouts.
+std::string LayoutsText(const std::vector<Candidate>& layouts, size_t top);
+// {plans: [{parallel, memory, seconds, terms, why, set}]}; `set`: what --set would say.
+Json LayoutsJson(const std::vector<Candidate>& layouts, size_t top);
+
+}  // namespace strata::client
+
+#endif  // STRATA_CLIENT_VIEWS_PLAN_VIEW_H_

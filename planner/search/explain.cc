@@ -1,0 +1,131 @@
+#include "planner/search/explain.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+
+namespace strata::planner {
+namespace {
+
+constexpr double kGigabyte = 1e9;
+
+std::string Seconds(double seconds) {
+  return seconds < 0.1 ? absl::StrFormat("%.1f ms", seconds * 1e3)
+                       : absl::StrFormat("%.3g s", seconds);
+}
+
+std::string Gigabytes(double bytes) { return absl::StrFormat("%.1f GB", bytes / kGigabyte); }
+
+// The largest of one sign, at most three, none that is below a tenth of the first.
+std::string Largest(std::vector<std::pair<std::string, double>> differences, double sign) {
+  std::stable_sort(differences.begin(), differences.end(),
+                   [&](const auto& a, const auto& b) { return sign * a.second > sign * b.second; });
+  std::string text;
+  const double least = 0.1 * sign * differences.front().second;
+  for (size_t i = 0; i < differences.size() && i < 3; ++i) {
+    const double by = sign * differences[i].second;
+    if (by <= 0 || by < least) break;
+    absl::StrAppend(&text, text.empty() ? "" : ", ", differences[i].first, " ", Seconds(by));
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string JobWords::ToText() const {
+  std::string text;
+  for (const auto& [key, value] : parallel) {
+    absl::StrAppend(&text, text.empty() ? "" : ", ", key, " ", value);
+  }
+  for (const auto& [key, value] : memory) absl::StrAppend(&text, ", ", key, " on ", value);
+  return text;
+}
+
+JobWords InJobWords(const LayoutChoice& layout) {
+  JobWords words;
+  const auto degree = [&](const char* key, int64_t value) {
+    if (value > 1) words.parallel.emplace_back(key, absl::StrCat(value));
+  };
+  degree("tensor", layout.tensor);
+  degree("context", layout.context);
+  degree("pipeline", layout.pipeline);
+  if (layout.chunks > 1) {
+    words.parallel.emplace_back("pipeline_schedule", "interleaved");
+    degree("virtual_stages", layout.chunks);
+  }
+  degree("expert", layout.expert);
+  words.parallel.emplace_back("data", absl::StrCat(layout.data));
+  static constexpr const char* kLevels[] = {"none", "zero1", "zero2", "zero3"};
+  if (layout.data * layout.context > 1) {
+    words.parallel.emplace_back("shard", kLevels[static_cast<int>(layout.sharding)]);
+  }
+  words.parallel.emplace_back("micro_batch", absl::StrCat(layout.micro_batch));
+  if (layout.recompute == Recompute::kSelective)
+    words.parallel.emplace_back("recompute", "selective");
+  if (layout.recompute == Recompute::kOperators)
+    words.parallel.emplace_back("recompute", "operators");
+  if (layout.recompute == Recompute::kFull) words.parallel.emplace_back("recompute", "full");
+  if (layout.offload == Offload::kOptimizer || layout.offload == Offload::kAll) {
+    words.memory.emplace_back("optimizer", "host");
+  }
+  if (layout.offload == Offload::kActivations || layout.offload == Offload::kAll) {
+    words.memory.emplace_back("activations", "host");
+  }
+  return words;
+}
+
+std::vector<std::pair<std::string, double>> NamedTerms(const StepTerms& terms) {
+  return {{"products", terms.products},
+          {"attention", terms.attention},
+          {"memory-bound kernels", terms.memory_bound},
+          {"launches", terms.launch},
+          {"tensor", terms.tensor},
+          {"context", terms.context},
+          {"pipeline messages", terms.pipeline_messages},
+          {"bubble", terms.bubble},
+          {"data", terms.data},
+          {"optimizer", terms.optimizer},
+          {"offload", terms.offload},
+          {"overhead", terms.overhead},
+          {"stragglers", terms.straggler}};
+}
+
+std::string WhySlower(const RankedPlan& faster, const RankedPlan& slower) {
+  const auto a = NamedTerms(faster.step.terms), b = NamedTerms(slower.step.terms);
+  std::vector<std::pair<std::string, double>> differences;
+  for (size_t i = 0; i < a.size(); ++i)
+    differences.emplace_back(a[i].first, b[i].second - a[i].second);
+  const double by = slower.step.seconds - faster.step.seconds;
+  if (by <= 0) {
+    return absl::StrCat("as fast, and needs ",
+                        Gigabytes(slower.step.memory_bytes - faster.step.memory_bytes),
+                        " more of a device");
+  }
+  std::string text = absl::StrCat(Seconds(by), " a step more: ", Largest(differences, 1));
+  const std::string less = Largest(differences, -1);
+  if (!less.empty()) absl::StrAppend(&text, "; less: ", less);
+  return text;
+}
+
+std::string WhyBest(const SearchRequest& request, const SearchResult& result) {
+  const RankedPlan& best = result.plans.front();
+  const StepTerms& terms = best.step.terms;
+  const double computing = terms.products + terms.attention;
+  std::vector<std::pair<std::string, double>> others = NamedTerms(terms);
+  others.erase(others.begin(), others.begin() + 2);
+  std::string text = absl::StrFormat("products and attention are %.0f %% of the step",
+                                     100 * computing / best.step.seconds);
+  const std::string rest = Largest(std::move(others), 1);
+  if (!rest.empty()) absl::StrAppend(&text, "; of the rest ", rest);
+  if (result.fastest_too_large.has_value()) {
+    const RankedPlan& large = *result.fastest_too_large;
+    absl::StrAppend(&text, "; ", InJobWords(large.layout).ToText(), " would take ",
+                    Seconds(large.step.seconds), ", but needs ", Gigabytes(large.step.memory_bytes),
+                    " of ", Gigabytes(request.memory_bytes));
+  }
+  return text;
+}
+
+}  // namespace strata::planner

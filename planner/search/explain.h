@@ -1,0 +1,32 @@
+// What a ranked plan is in a job file's words, and why it is where it is among others.
+#ifndef STRATA_PLANNER_SEARCH_EXPLAIN_H_
+#define STRATA_PLANNER_SEARCH_EXPLAIN_H_
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "planner/search/search.h"
+
+namespace strata::planner {
+
+// Values of the keys of a job's `parallel`, `memory.place` and `train`, as they would be written;
+// those that say nothing new are left out.
+struct JobWords {
+  std::vector<std::pair<std::string, std::string>> parallel;  // {"tensor", "8"}
+  std::vector<std::pair<std::string, std::string>> memory;    // {"optimizer", "host"}
+  std::string ToText() const;  // "tensor 8, pipeline 16, data 128, zero1, micro_batch 1"
+};
+JobWords InJobWords(const LayoutChoice& layout);
+
+// A term by its name, in seconds; all of them, in the order in which people read them.
+std::vector<std::pair<std::string, double>> NamedTerms(const StepTerms& terms);
+
+// "0.31 s a step more: bubble 0.25, tensor 0.09; less: data 0.03".
+std::string WhySlower(const RankedPlan& faster, const RankedPlan& slower);
+// Of the fastest: what of a step is not computation, and what would be faster with more memory.
+std::string WhyBest(const SearchRequest& request, const SearchResult& result);
+
+}  // namespace strata::planner
+
+#endif  // STRATA_PLANNER_SEARCH_EXPLAIN_H_

@@ -1,0 +1,67 @@
+#include "planner/search/explain.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace strata::planner {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(ExplainTest, LayoutInJobWords_LeavesOutWhatSaysNothing) {
+  LayoutChoice layout;
+  layout.data = 4;
+  layout.sharding = Sharding::kZero3;
+  EXPECT_EQ(InJobWords(layout).ToText(), "data 4, shard zero3, micro_batch 1");
+  layout = {.tensor = 8,
+            .pipeline = 4,
+            .chunks = 2,
+            .data = 1,
+            .recompute = Recompute::kFull,
+            .offload = Offload::kAll};
+  EXPECT_EQ(InJobWords(layout).ToText(),
+            "tensor 8, pipeline 4, pipeline_schedule interleaved, virtual_stages 2, data 1, "
+            "micro_batch 1, recompute full, optimizer on host, activations on host");
+}
+
+TEST(ExplainTest, NamedTerms_AddUpToTheStep) {
+  StepTerms terms{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13};
+  double sum = 0;
+  for (const auto& [name, seconds] : NamedTerms(terms)) sum += seconds;
+  EXPECT_DOUBLE_EQ(sum, terms.total());
+}
+
+TEST(ExplainTest, SlowerPlan_LosesByItsLargestTerms) {
+  RankedPlan best, other;
+  best.step.terms = {.products = 2, .tensor = 0.5, .bubble = 0.1};
+  other.step.terms = {.products = 2, .tensor = 0.2, .bubble = 0.9, .data = 0.3};
+  for (RankedPlan* plan : {&best, &other}) plan->step.seconds = plan->step.terms.total();
+  EXPECT_EQ(WhySlower(best, other),
+            "0.8 s a step more: bubble 0.8 s, data 0.3 s; less: tensor 0.3 s");
+  other = best;
+  other.step.memory_bytes = 2e9;
+  EXPECT_EQ(WhySlower(best, other), "as fast, and needs 2.0 GB more of a device");
+}
+
+TEST(ExplainTest, FastestPlan_TellsWhatMoreMemoryWouldGive) {
+  SearchRequest request;
+  request.memory_bytes = 80e9;
+  SearchResult result;
+  RankedPlan best, large;
+  best.step.terms = {.products = 3, .bubble = 1};
+  best.step.seconds = 4;
+  large.step.terms = {.products = 3};
+  large.step.seconds = 3;
+  large.step.memory_bytes = 99e9;
+  large.layout.data = 8;
+  result.plans = {best};
+  EXPECT_EQ(WhyBest(request, result),
+            "products and attention are 75 % of the step; of the rest bubble 1 s");
+  result.fastest_too_large = large;
+  EXPECT_THAT(WhyBest(request, result),
+              HasSubstr("; data 8, shard zero1, micro_batch 1 would take 3 s, but needs 99.0 GB of "
+                        "80.0 GB"));
+}
+
+}  // namespace
+}  // namespace strata::planner

@@ -1,0 +1,256 @@
+#include "planner/search/search.h"
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace strata::planner {
+namespace {
+
+// What a pinned value leaves of the choices.
+template <typename T>
+std::vector<T> Chosen(const std::optional<T>& pin, std::vector<T> choices) {
+  if (!pin.has_value()) return choices;
+  return {*pin};
+}
+
+std::vector<int64_t> DivisorsOf(int64_t n) {
+  std::vector<int64_t> divisors;
+  for (int64_t d = 1; d * d <= n; ++d) {
+    if (n % d != 0) continue;
+    divisors.push_back(d);
+    if (d * d != n) divisors.push_back(n / d);
+  }
+  std::sort(divisors.begin(), divisors.end());
+  return divisors;
+}
+
+auto OrderOf(const RankedPlan& plan) {
+  const LayoutChoice& l = plan.layout;
+  return std::make_tuple(plan.step.seconds, plan.step.memory_bytes, l.tensor, l.pipeline, l.context,
+                         l.chunks, l.micro_batch, l.sharding, l.recompute, l.offload, l.expert);
+}
+
+class Searcher {
+ public:
+  explicit Searcher(const SearchRequest& request) : request_(request), shape_(request.shape) {}
+
+  absl::StatusOr<SearchResult> Run() {
+    for (const int64_t tensor : Chosen(request_.pins.tensor, DivisorsOf(shape_.heads))) {
+      if (!IsTensorLegal(tensor)) continue;
+      for (const int64_t context : Chosen(request_.pins.context, ContextDegrees())) {
+        if (!IsContextLegal(tensor, context)) continue;
+        for (const int64_t expert : Chosen(request_.pins.expert, ExpertDegrees())) {
+          VisitPipelines(tensor, context, expert);
+        }
+      }
+    }
+    if (result_.legal == 0) return absl::InvalidArgumentError(WhyNone());
+    std::sort(result_.plans.begin(), result_.plans.end(), Faster);
+    if (!result_.plans.empty()) {
+      result_.smallest.reset();
+      if (result_.fastest_too_large.has_value() &&
+          !Faster(*result_.fastest_too_large, result_.plans.front())) {
+        result_.fastest_too_large.reset();
+      }
+    }
+    return std::move(result_);
+  }
+
+ private:
+  static bool Faster(const RankedPlan& a, const RankedPlan& b) { return OrderOf(a) < OrderOf(b); }
+
+  // Heads, widths and rows of the vocabulary are cut evenly; beyond an NVLink domain a collective
+  // per layer is not worth a thought.
+  bool IsTensorLegal(int64_t tensor) const {
+    const int64_t kv = shape_.kv_heads;
+    return tensor <= std::max<int64_t>(request_.machine.network.domain_devices, 1) &&
+           request_.devices % tensor == 0 && shape_.heads % tensor == 0 &&
+           (kv % tensor == 0 || tensor % kv == 0) && shape_.hidden % tensor == 0 &&
+           (shape_.experts > 0 || shape_.ffn % tensor == 0);
+  }
+  // Each rank has two pieces of the sequence, one from either end (causal balance).
+  bool IsContextLegal(int64_t tensor, int64_t context) const {
+    if (context == 1) return shape_.sequence_length % tensor == 0;
+    return request_.devices % (tensor * context) == 0 &&
+           shape_.sequence_length % (2 * context) == 0 &&
+           shape_.sequence_length / context % tensor == 0;
+  }
+  std::vector<int64_t> ContextDegrees() const {
+    std::vector<int64_t> degrees;
+    for (int64_t c = 1; c <= request_.devices && shape_.sequence_length / c >= 1024; c *= 2) {
+      degrees.push_back(c);
+    }
+    if (degrees.empty()) degrees = {1};
+    return degrees;
+  }
+  std::vector<int64_t> ExpertDegrees() const {
+    if (shape_.experts == 0) return {1};
+    return DivisorsOf(shape_.experts);
+  }
+  // Whether virtual stages have equal parts: of the layers, or of the layers with the embedding and
+  // the head counted as one each.
+  bool CutsEvenly(int64_t parts) const {
+    return parts == 1 || shape_.layers % parts == 0 || (shape_.layers + 2) % parts == 0;
+  }
+
+  void VisitPipelines(int64_t tensor, int64_t context, int64_t expert) {
+    const int64_t rest = request_.devices / (tensor * context);
+    for (const int64_t pipeline : Chosen(request_.pins.pipeline, DivisorsOf(rest))) {
+      if (rest % pipeline != 0 || pipeline > shape_.layers + 2 || !CutsEvenly(pipeline)) continue;
+      const int64_t data = rest / pipeline;
+      if (request_.pins.data.has_value() && *request_.pins.data != data) continue;
+      if (request_.global_batch % data != 0) continue;
+      if (data * context * tensor % expert != 0) continue;
+      LayoutChoice layout;
+      layout.tensor = tensor;
+      layout.context = context;
+      layout.expert = expert;
+      layout.pipeline = pipeline;
+      layout.data = data;
+      layout.global_batch = request_.global_batch;
+      layout.precision = request_.precision;
+      layout.sequence_parallel = tensor > 1;
+      VisitMicroBatches(layout);
+    }
+  }
+
+  void VisitMicroBatches(LayoutChoice layout) {
+    const int64_t share = request_.global_batch / layout.data;
+    for (const int64_t micro : Chosen(request_.pins.micro_batch, DivisorsOf(share))) {
+      if (share % micro != 0 || (micro > kMostMicroBatch && !request_.pins.micro_batch)) continue;
+      layout.micro_batch = micro;
+      for (const Recompute recompute :
+           Chosen(request_.pins.recompute, {Recompute::kNone, Recompute::kSelective,
+                                            Recompute::kOperators, Recompute::kFull})) {
+        layout.recompute = recompute;
+        const LayerCost& cost = CostOf(layout);
+        // All that is left to choose only adds to this.
+        const double least = LeastSeconds(layout, cost);
+        for (const int64_t chunks : Chosen(request_.pins.chunks, ChunksOf(layout))) {
+          layout.chunks = chunks;
+          if (IsChunked(layout)) VisitStorage(layout, cost, least);
+        }
+        layout.chunks = 1;
+      }
+    }
+  }
+
+  std::vector<int64_t> ChunksOf(const LayoutChoice& layout) const {
+    std::vector<int64_t> chunks = {1};
+    if (layout.pipeline == 1 || layout.micro_batches() % layout.pipeline != 0) return chunks;
+    for (int64_t c = 2; c * layout.pipeline <= shape_.layers + 2; ++c) {
+      if (CutsEvenly(c * layout.pipeline)) chunks.push_back(c);
+    }
+    return chunks;
+  }
+  bool IsChunked(const LayoutChoice& layout) const {
+    return layout.chunks == 1 ||
+           (layout.pipeline > 1 && layout.micro_batches() % layout.pipeline == 0 &&
+            CutsEvenly(layout.pipeline * layout.chunks));
+  }
+
+  void VisitStorage(LayoutChoice layout, const LayerCost& cost, double least) {
+    std::vector<Sharding> levels = {Sharding::kReplicated};
+    if (layout.data * layout.context > 1) {
+      levels = {Sharding::kReplicated, Sharding::kZero1, Sharding::kZero2, Sharding::kZero3};
+    }
+    std::vector<Offload> tiers = {Offload::kNone};
+    if (request_.tiers && request_.machine.network.host_rate > 0) {
+      tiers = {Offload::kNone, Offload::kOptimizer, Offload::kActivations, Offload::kAll};
+    }
+    const std::vector<Sharding> shards = Chosen(request_.pins.sharding, std::move(levels));
+    const std::vector<Offload> homes = Chosen(request_.pins.offload, std::move(tiers));
+    result_.legal += static_cast<int64_t>(shards.size() * homes.size());
+    if (least > Worst() && result_.plans.size() == static_cast<size_t>(request_.most)) return;
+    for (const Sharding sharding : shards) {
+      layout.sharding = sharding;
+      for (const Offload offload : homes) {
+        layout.offload = offload;
+        Consider({layout, PredictStep(request_.machine, shape_, layout, cost)});
+      }
+    }
+  }
+
+  void Consider(RankedPlan plan) {
+    std::vector<RankedPlan>& plans = result_.plans;
+    if (plan.step.memory_bytes > request_.memory_bytes) {
+      if (!result_.fastest_too_large.has_value() || Faster(plan, *result_.fastest_too_large)) {
+        result_.fastest_too_large = plan;
+      }
+      if (plans.empty() && (!result_.smallest.has_value() ||
+                            plan.step.memory_bytes < result_.smallest->step.memory_bytes)) {
+        result_.smallest = plan;
+      }
+      return;
+    }
+    // A heap whose front is the slowest of those that are kept.
+    if (plans.size() == static_cast<size_t>(request_.most)) {
+      if (!Faster(plan, plans.front())) return;
+      std::pop_heap(plans.begin(), plans.end(), Faster);
+      plans.pop_back();
+    }
+    plans.push_back(std::move(plan));
+    std::push_heap(plans.begin(), plans.end(), Faster);
+  }
+
+  double Worst() const { return result_.plans.empty() ? 0 : result_.plans.front().step.seconds; }
+
+  double LeastSeconds(const LayoutChoice& layout, const LayerCost& cost) const {
+    const double middle =
+        LayersOf(shape_, layout).middle * (cost.forward.total() + cost.backward.total());
+    return middle * static_cast<double>(layout.micro_batches());
+  }
+
+  const LayerCost& CostOf(const LayoutChoice& layout) {
+    const LayerKey key = KeyOf(layout);
+    auto found = costs_.find(key);
+    if (found == costs_.end()) {
+      found = costs_.emplace(key, CostOfLayer(request_.machine, shape_, key)).first;
+    }
+    return found->second;
+  }
+
+  std::string WhyNone() const {
+    return absl::StrCat("no layout of ", request_.devices, " devices divides ", shape_.heads,
+                        " heads, ", shape_.layers, " layers, sequences of ", shape_.sequence_length,
+                        " tokens and a global batch of ", request_.global_batch,
+                        " as it is pinned — let data × micro_batch divide the global batch, tensor "
+                        "the heads, and the product of all degrees be the devices");
+  }
+
+  static constexpr int64_t kMostMicroBatch = 64;
+
+  const SearchRequest& request_;
+  const TrainingShape& shape_;
+  std::map<LayerKey, LayerCost> costs_;
+  SearchResult result_;
+};
+
+}  // namespace
+
+absl::StatusOr<SearchResult> Search(const SearchRequest& request) {
+  return Searcher(request).Run();
+}
+
+double FlopsPerToken(const TrainingShape& shape, bool causal) {
+  const double hidden = static_cast<double>(shape.hidden);
+  const double query = static_cast<double>(shape.heads * shape.head_dim);
+  const double keys = static_cast<double>(shape.kv_heads * shape.head_dim);
+  const double ffn = shape.experts > 0
+                         ? static_cast<double>(shape.expert_ffn * shape.experts_per_token)
+                         : static_cast<double>(shape.ffn);
+  const double matrices = shape.gated ? 3 : 2;
+  const double products =
+      hidden * (2 * query + 2 * keys) + matrices * hidden * ffn + hidden * shape.experts;
+  const double attention =
+      2 * static_cast<double>(shape.sequence_length) * query * (causal ? 0.5 : 1);
+  const double forward = 2 * (static_cast<double>(shape.layers) * (products + attention) +
+                              hidden * static_cast<double>(shape.vocab));
+  return 3 * forward;
+}
+
+}  // namespace strata::planner

@@ -1,0 +1,62 @@
+// The fastest layouts of a training among all that fit: every legal one is looked at, by the closed
+// form of planner/performance.
+#ifndef STRATA_PLANNER_SEARCH_SEARCH_H_
+#define STRATA_PLANNER_SEARCH_SEARCH_H_
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "planner/performance/machine.h"
+#include "planner/performance/shape.h"
+#include "planner/performance/step_prediction.h"
+
+namespace strata::planner {
+
+// What the user has decided; absent: the search does.
+struct Pins {
+  std::optional<int64_t> tensor, pipeline, chunks, context, expert, data, micro_batch;
+  std::optional<Sharding> sharding;
+  std::optional<Recompute> recompute;
+  std::optional<Offload> offload;
+};
+
+struct SearchRequest {
+  Machine machine;
+  TrainingShape shape;
+  int64_t devices = 1;
+  int64_t global_batch = 1;  // sequences
+  Precision precision = Precision::kHalf;
+  double memory_bytes = 0;  // that a step may use of one device
+  bool tiers = true;        // whether bytes may live beyond the device
+  Pins pins;
+  int most = 10;  // plans that are wanted
+};
+
+struct RankedPlan {
+  LayoutChoice layout;
+  StepPrediction step;
+};
+
+struct SearchResult {
+  // Fastest first; of equal ones that with less memory, then the smaller degrees. The same request
+  // has the same answer.
+  std::vector<RankedPlan> plans;
+  int64_t legal = 0;  // layouts that are possible, whether they fit or not
+  // Faster than plans.front(), but too large for a device: the fastest.
+  std::optional<RankedPlan> fastest_too_large;
+  // Where nothing fits: what needs least.
+  std::optional<RankedPlan> smallest;
+};
+
+// InvalidArgument: no layout is legal, and why.
+absl::StatusOr<SearchResult> Search(const SearchRequest& request);
+
+// Of one training token, forward and backward, without recompute: the products of the blocks and
+// the head, and attention over the whole sequence, or over its causal half.
+double FlopsPerToken(const TrainingShape& shape, bool causal);
+
+}  // namespace strata::planner
+
+#endif  // STRATA_PLANNER_SEARCH_SEARCH_H_

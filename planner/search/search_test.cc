@@ -1,0 +1,159 @@
+#include "planner/search/search.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <ctime>
+
+#include "planner/performance/catalog.h"
+
+namespace strata::planner {
+namespace {
+
+using ::testing::HasSubstr;
+
+TrainingShape Llama405B() {
+  return {.layers = 126,
+          .hidden = 16384,
+          .heads = 128,
+          .kv_heads = 8,
+          .head_dim = 128,
+          .ffn = 53248,
+          .gated = true,
+          .vocab = 128256,
+          .sequence_length = 8192};
+}
+TrainingShape Llama8B() {
+  return {.layers = 32,
+          .hidden = 4096,
+          .heads = 32,
+          .kv_heads = 8,
+          .head_dim = 128,
+          .ffn = 14336,
+          .gated = true,
+          .vocab = 128256,
+          .sequence_length = 8192};
+}
+
+SearchRequest RequestOf(const TrainingShape& shape, int64_t devices, int64_t batch) {
+  SearchRequest request;
+  request.machine = Catalog::Shipped().Find({.gpu = "H100"})->machine;
+  request.shape = shape;
+  request.devices = devices;
+  request.global_batch = batch;
+  request.memory_bytes = 0.94 * request.machine.gpu.memory_bytes;
+  return request;
+}
+
+// All of them, by what the search's bounds must not change.
+RankedPlan BestOfAllLegal(SearchRequest request) {
+  request.most = 10'000'000;  // nothing is cut
+  return Search(request)->plans.front();
+}
+
+TEST(SearchTest, AllOf405BOn16384Devices_FitsItsAnswerIntoADevice) {
+  const SearchRequest request = RequestOf(Llama405B(), 16384, 2048);
+  const auto begin = std::clock();
+  const auto found = Search(request);
+  std::printf("%.3f s of processor time\n",
+              static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC);
+  ASSERT_TRUE(found.ok()) << found.status();
+  EXPECT_GT(found->legal, 10'000);
+  ASSERT_EQ(found->plans.size(), 10u);
+  for (size_t i = 0; i < found->plans.size(); ++i) {
+    const RankedPlan& plan = found->plans[i];
+    EXPECT_EQ(plan.layout.devices(), 16384);
+    EXPECT_LE(plan.step.memory_bytes, request.memory_bytes);
+    if (i > 0) {
+      EXPECT_GE(plan.step.seconds, found->plans[i - 1].step.seconds);
+    }
+  }
+}
+
+TEST(SearchTest, SameRequest_HasTheSameAnswer) {
+  const SearchRequest request = RequestOf(Llama405B(), 4096, 1024);
+  const SearchResult once = *Search(request), again = *Search(request);
+  ASSERT_EQ(once.plans.size(), again.plans.size());
+  for (size_t i = 0; i < once.plans.size(); ++i) {
+    EXPECT_EQ(once.plans[i].step.seconds, again.plans[i].step.seconds);
+    EXPECT_EQ(once.plans[i].layout.tensor, again.plans[i].layout.tensor);
+    EXPECT_EQ(once.plans[i].layout.pipeline, again.plans[i].layout.pipeline);
+  }
+}
+
+TEST(SearchTest, WhatIsLeftOutByItsBound_IsNotFasterThanTheAnswer) {
+  for (const int64_t devices : {1, 8, 64, 96}) {
+    const SearchRequest request = RequestOf(Llama8B(), devices, 192);
+    const SearchResult found = *Search(request);
+    if (found.plans.empty()) continue;
+    EXPECT_EQ(found.plans.front().step.seconds, BestOfAllLegal(request).step.seconds) << devices;
+  }
+}
+
+TEST(SearchTest, PinnedDegrees_AreKept) {
+  SearchRequest request = RequestOf(Llama405B(), 2048, 512);
+  request.pins.tensor = 8;
+  request.pins.pipeline = 16;
+  request.pins.recompute = Recompute::kFull;
+  const SearchResult found = *Search(request);
+  ASSERT_FALSE(found.plans.empty());
+  for (const RankedPlan& plan : found.plans) {
+    EXPECT_EQ(plan.layout.tensor, 8);
+    EXPECT_EQ(plan.layout.pipeline, 16);
+    EXPECT_EQ(plan.layout.recompute, Recompute::kFull);
+  }
+}
+
+TEST(SearchTest, NothingFits_TellsWhatNeedsLeast) {
+  SearchRequest request = RequestOf(Llama405B(), 8, 8);
+  request.memory_bytes = 10e9;
+  const SearchResult found = *Search(request);
+  EXPECT_TRUE(found.plans.empty());
+  ASSERT_TRUE(found.smallest.has_value());
+  EXPECT_GT(found.smallest->step.memory_bytes, 10e9);
+}
+
+TEST(SearchTest, BatchThatNoDegreeDivides_IsRefusedWithWhatToDo) {
+  SearchRequest request = RequestOf(Llama8B(), 64, 7);
+  request.pins.tensor = 1;
+  request.pins.pipeline = 1;
+  request.pins.context = 1;
+  const auto found = Search(request);
+  ASSERT_FALSE(found.ok());
+  EXPECT_EQ(found.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(found.status().message()), HasSubstr("global batch of 7"));
+}
+
+TEST(SearchTest, MoreMemory_IsNeverSlower) {
+  double before = 0;
+  for (const double bytes : {40e9, 60e9, 80e9, 141e9, 280e9}) {
+    SearchRequest request = RequestOf(Llama405B(), 2048, 512);
+    request.memory_bytes = bytes;
+    const SearchResult found = *Search(request);
+    if (found.plans.empty()) continue;
+    if (before > 0) {
+      EXPECT_LE(found.plans.front().step.seconds, before) << bytes;
+    }
+    before = found.plans.front().step.seconds;
+  }
+  EXPECT_GT(before, 0);
+}
+
+TEST(SearchTest, FlopsOfAToken_AreWhatOneWorksOutByHand) {
+  const TrainingShape shape{.layers = 2,
+                            .hidden = 8,
+                            .heads = 2,
+                            .kv_heads = 1,
+                            .head_dim = 4,
+                            .ffn = 16,
+                            .gated = true,
+                            .vocab = 10,
+                            .sequence_length = 4};
+  // A layer: q and o 64 each, k and v 32 each, three matrices of 128; attention 2 · 4 · 8.
+  EXPECT_EQ(FlopsPerToken(shape, false), 6 * (2 * (64 * 2 + 32 * 2 + 3 * 128 + 64) + 80));
+  EXPECT_EQ(FlopsPerToken(shape, true), 6 * (2 * (64 * 2 + 32 * 2 + 3 * 128 + 32) + 80));
+}
+
+}  // namespace
+}  // namespace strata::planner
