@@ -92,7 +92,8 @@ TEST(Plan, PinnedLayoutIsEvaluatedAlone) {
   ASSERT_EQ(plans.size(), 1u);
   EXPECT_EQ(plans[0]["parallel"],
             json::parse(R"({"tensor": 8, "pipeline": 16, "pipeline_schedule": "interleaved",
-                            "virtual_stages": 8, "data": 128, "shard": "zero1", "micro_batch": 1})"));
+                            "virtual_stages": 8, "data": 128, "shard": "zero1",
+                            "micro_batch": 1})"));
 }
 
 TEST(Plan, JobsRankTheLayoutsOfTheirRanks) {

@@ -58,7 +58,7 @@ absl::StatusOr<PreparedRun> PrepareRun(const Arguments& arguments, Terminal& ter
   options.settings = arguments.All("--set");
   options.ranks = arguments.Count("--ranks");
   ASSIGN_OR_RETURN(LoadedJob loaded, LoadJob(arguments.positional()[0], options, UsableMemory(),
-                                                    arguments.Text("--profile")));
+                                             arguments.Text("--profile")));
   const std::string metrics = arguments.Text("--metrics");
   const std::string directory =
       Absolute(arguments.Text("--dir", absl::StrCat("strata-runs/", loaded.file.job.name())));

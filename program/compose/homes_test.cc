@@ -244,8 +244,8 @@ TEST(HomesTest, EveryLayoutWithEveryClassElsewhere_IsVerified) {
 // What layers need at a time: a block and the next one.
 TEST(HomesTest, PeaksOnTheHost_AreWhatOneWorksOutByHand) {
   const ProgramSet set = Build(OnHost()).set;
-  // Parameters, two moments, scalars and those of updates persist; the targets and the loss are there while evaluating, and
-  // the tokens until they are on the device.
+  // Parameters, two moments, scalars and those of updates persist; the targets and the loss are
+  // there while evaluating, and the tokens until they are on the device.
   const int64_t state = 3 * kParameters + 2 * kScalarBytes;
   EXPECT_EQ(MemoryOf(set, "evaluate", Tier::kHost).persistent_bytes, state);
   EXPECT_EQ(MemoryOf(set, "evaluate", Tier::kHost).peak_bytes, state + 2 * 16 * 4);
@@ -278,8 +278,8 @@ TEST(HomesTest, PeaksOnSsd_AreWhatOneWorksOutByHand) {
     const TierMemory ssd = MemoryOf(set, "train", Tier::kSsd);
     EXPECT_EQ(ssd.persistent_bytes, 3 * kParameters * (speculative ? 2 : 1));
     EXPECT_EQ(ssd.peak_bytes - ssd.persistent_bytes, kParameters);
-    // The slabs of updates, those of passes of half their size, and scalars; losses and norms of the
-    // rank take turns with slabs of passes.
+    // The slabs of updates, those of passes of half their size, and scalars; losses and norms of
+    // the rank take turns with slabs of passes.
     EXPECT_EQ(MemoryOf(set, "train", Tier::kHost).peak_bytes,
               (8 + 4 / 2) * toy::kBlockSet + (speculative ? 3 : 2) * kScalarBytes)
         << speculative;
