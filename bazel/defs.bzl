@@ -1,8 +1,10 @@
 """The only file that BUILD files load."""
 
+load("//bazel:cuda.bzl", "NEEDS_CUDA", "cuda_objects", _cuda_architectures = "cuda_architectures")
 load("//bazel:proto.bzl", _strata_proto_library = "strata_proto_library")
 
 strata_proto_library = _strata_proto_library
+cuda_architectures = _cuda_architectures
 
 # Warnings are errors in our code; system headers are exempt because they are system headers.
 _COPTS = ["-Wall", "-Wextra", "-Werror", "-Wno-missing-field-initializers"]
@@ -130,3 +132,43 @@ def strata_python_test(name, script, data = [], size = "small", **kwargs):
         data = [script] + data,
         **kwargs
     )
+
+def strata_cuda_library(name, srcs = [], hdrs = [], deps = [], nvcc_copts = [], testonly = False, **kwargs):
+    """A library with CUDA code: .cu sources by nvcc, .cc sources by g++ with CUDA's headers.
+
+    It needs --config=cuda and is skipped without. It links no CUDA runtime: the program chooses between the real one
+    (@cuda//:cudart) and the stand-in (//device/standin:runtime).
+    """
+    kernels = [source for source in srcs if source.endswith(".cu")]
+    units = [source for source in srcs if source not in kernels]
+    if kernels:
+        cuda_objects(name + "_objects", kernels, hdrs, deps, nvcc_copts, testonly)
+    native.cc_library(
+        name = name,
+        srcs = units + ([name + "_objects"] if kernels else []),
+        hdrs = hdrs,
+        copts = _COPTS + _optimisation(),
+        testonly = testonly,
+        target_compatible_with = NEEDS_CUDA,
+        deps = deps + ["@cuda//:headers", "@system//:absl"],
+        alwayslink = True,  # kernels register themselves
+        **kwargs
+    )
+
+def strata_cuda_test(name, srcs, deps = [], size = "small", tags = [], **kwargs):
+    """One GoogleTest source, two programs: NAME_standin with the stand-in runtime, NAME_gpu with the real one.
+
+    NAME_gpu is manual; without a GPU its tests skip, saying so. Sources include "device/standin/testing/cuda_test.h".
+    """
+    gtest = ["@system//:absl", "@system//:gmock", "@system//:gtest", "@system//:gtest_main"]
+    for runtime, more_tags in (("standin", ["cuda"]), ("gpu", ["cuda", "gpu", "manual"])):
+        native.cc_test(
+            name = name + "_" + runtime,
+            size = size,
+            srcs = srcs,
+            copts = _COPTS + ["-O1"],
+            tags = tags + more_tags,
+            target_compatible_with = NEEDS_CUDA,
+            deps = deps + ["//device/standin/testing:cuda_test_" + runtime] + gtest,
+            **kwargs
+        )

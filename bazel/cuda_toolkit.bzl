@@ -1,0 +1,51 @@
+"""@cuda: the CUDA toolkit that ./dev setup --cuda installed, or the one in /usr/local/cuda.
+
+Without one the repository exists all the same, empty: targets that need CUDA are skipped unless --config=cuda asks
+for them (//bazel:cuda.bzl), and then nvcc's absence is an error with its remedy.
+"""
+
+_BUILD = """
+package(default_visibility = ["//visibility:public"])
+
+# Headers, as system headers: nobody's warnings are ours to mend.
+cc_library(
+    name = "headers",
+    hdrs = glob(["include/**"], allow_empty = True),
+    includes = ["include"],
+)
+
+# The real runtime library.
+cc_library(
+    name = "cudart",
+    srcs = glob(["lib/libcudart_static.a", "lib/libculibos.a"], allow_empty = True),
+    linkopts = ["-ldl", "-lrt", "-lpthread"],
+    deps = [":headers"],
+)
+"""
+
+def _candidates(repository):
+    environment = repository.os.environ
+    if environment.get("STRATA_CUDA"):
+        return [environment["STRATA_CUDA"]]
+    cache = environment.get("XDG_CACHE_HOME") or environment.get("HOME", "") + "/.cache"
+    return ["/usr/local/cuda", cache + "/strata/cuda/nvidia/cu13"]
+
+def _cuda_toolkit_impl(repository):
+    root, version = "", ""
+    for candidate in _candidates(repository):
+        if repository.path(candidate + "/bin/nvcc").exists:
+            root = candidate
+            version = repository.execute([candidate + "/bin/nvcc", "--version"]).stdout.strip().split("\n")[-1]
+            break
+    if root:
+        repository.symlink(root + "/include", "include")
+        lib = root + "/lib64" if repository.path(root + "/lib64").exists else root + "/lib"
+        repository.symlink(lib, "lib")
+    repository.file("BUILD.bazel", _BUILD)
+    repository.file("toolkit.bzl", 'ROOT = "%s"\nVERSION = "%s"\n' % (root, version))
+
+cuda_toolkit = repository_rule(
+    implementation = _cuda_toolkit_impl,
+    environ = ["HOME", "STRATA_CUDA", "XDG_CACHE_HOME"],
+    local = True,
+)

@@ -1,0 +1,78 @@
+// The stand-in's device memory and the pinned host memory that devices reach.
+//
+// Device memory is mapped twice: at the addresses the program sees, where the host may touch nothing
+// (an access dies with SIGSEGV, after a message), and where the stand-in reads and writes it.
+// Addresses are never used again, so what is used after it was freed is always seen. Allocations
+// start 256 bytes behind a page's begin: no kernel can rely on more than the 256 that CUDA promises.
+#ifndef STRATA_DEVICE_STANDIN_DEVICE_MEMORY_H_
+#define STRATA_DEVICE_STANDIN_DEVICE_MEMORY_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "device/standin/shadow.h"
+
+namespace strata::standin {
+
+struct Region {
+  enum class Kind : uint8_t { kDevice, kPinned, kRegistered };
+  Kind kind;
+  uint64_t begin;
+  uint64_t bytes;
+  std::byte* data;  // where the stand-in accesses it
+  std::string name;
+  Shadow shadow;
+
+  bool Holds(uint64_t address, uint64_t count) const {
+    return address >= begin && address - begin <= bytes && count <= bytes - (address - begin);
+  }
+};
+
+class DeviceMemory {
+ public:
+  explicit DeviceMemory(int64_t capacity_bytes);
+  ~DeviceMemory();
+  DeviceMemory(const DeviceMemory&) = delete;
+  DeviceMemory& operator=(const DeviceMemory&) = delete;
+
+  // Filled with 0xff, which is NaN in every float type. Null: no room.
+  Region* Allocate(uint64_t bytes);
+  // Pinned memory of the stand-in's own; what the caller has.
+  Region* AllocatePinned(uint64_t bytes);
+  Region* Register(void* begin, uint64_t bytes);
+  // The region beginning there is gone; false: there is none of a kind that `device` names.
+  bool Free(uint64_t begin, bool device);
+
+  // The region that an address lies in, or null.
+  Region* Find(uint64_t address);
+  // For messages: "4 bytes past the end of global #3 (4096 bytes)".
+  std::string Locate(uint64_t address) const;
+  // Whether it is an address of the device, allocated or not.
+  bool IsDevice(uint64_t address) const { return address - arena_ < kArenaBytes; }
+
+  int64_t capacity_bytes() const { return capacity_bytes_; }
+  int64_t used_bytes() const { return used_bytes_; }
+
+ private:
+  static constexpr uint64_t kArenaBytes = uint64_t{1} << 40;
+
+  Region* Insert(Region::Kind kind, uint64_t begin, uint64_t bytes, std::byte* data);
+
+  int64_t capacity_bytes_, used_bytes_ = 0;
+  int file_ = -1;
+  uint64_t arena_ = 0;            // the program's addresses
+  std::byte* access_ = nullptr;  // the stand-in's
+  uint64_t next_ = 0;             // of the arena, not used yet
+  int count_ = 0;
+  std::map<uint64_t, std::unique_ptr<Region>> regions_;
+  std::map<uint64_t, std::pair<uint64_t, std::string>> freed_;
+  std::array<Region*, 64> recent_{};  // by page
+};
+
+}  // namespace strata::standin
+
+#endif  // STRATA_DEVICE_STANDIN_DEVICE_MEMORY_H_
