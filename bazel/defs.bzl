@@ -155,13 +155,14 @@ def strata_cuda_library(name, srcs = [], hdrs = [], deps = [], nvcc_copts = [], 
         **kwargs
     )
 
-def strata_cuda_test(name, srcs, deps = [], size = "small", tags = [], **kwargs):
+def strata_cuda_test(name, srcs, deps = [], size = "small", tags = [], gpu = True, **kwargs):
     """One GoogleTest source, two programs: NAME_standin with the stand-in runtime, NAME_gpu with the real one.
 
     NAME_gpu is manual; without a GPU its tests skip, saying so. Sources include "device/standin/testing/cuda_test.h".
+    gpu = False: there is no such twin, as the test is about the stand-in.
     """
     gtest = ["@system//:absl", "@system//:gmock", "@system//:gtest", "@system//:gtest_main"]
-    for runtime, more_tags in (("standin", ["cuda"]), ("gpu", ["cuda", "gpu", "manual"])):
+    for runtime, more_tags in [("standin", ["cuda"])] + ([("gpu", ["cuda", "gpu", "manual"])] if gpu else []):
         native.cc_test(
             name = name + "_" + runtime,
             size = size,

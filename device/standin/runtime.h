@@ -1,0 +1,149 @@
+// The stand-in CUDA runtime's state, and what each entry point of the API begins with.
+#ifndef STRATA_DEVICE_STANDIN_RUNTIME_H_
+#define STRATA_DEVICE_STANDIN_RUNTIME_H_
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "device/standin/block.h"
+#include "device/standin/graphs.h"
+#include "device/standin/machine.h"
+#include "device/standin/ptx_text.h"
+#include "device/standin/streams.h"
+
+namespace strata::standin {
+
+struct Event {
+  Mark mark;
+  uint64_t number = 0;         // of its last record among all; 0: never recorded
+  bool has_time = true;
+  Capture* capture = nullptr;  // recorded in
+  std::set<int> nodes;         // then: what is before it
+};
+
+// Errors that tests ask for, and the device's own: those stay until the process ends.
+class Faults {
+ public:
+  void FailOperation(int64_t count, cudaError_t error);
+  void FailCall(std::string name, int64_t count, cudaError_t error);
+
+  // Counts an operation about to run; false: it does not.
+  bool CountOperation();
+  // What a call of this name is to return.
+  cudaError_t CountCall(const char* name);
+  void Stick(cudaError_t error) { if (sticky_ == cudaSuccess) sticky_ = error; }
+  cudaError_t sticky() const { return sticky_; }
+
+ private:
+  struct Countdown {
+    int64_t left = 0;
+    cudaError_t error = cudaSuccess;
+  };
+  Countdown operation_;
+  std::map<std::string, Countdown> calls_;
+  cudaError_t sticky_ = cudaSuccess;
+};
+
+// A kernel by the address of its host twin.
+struct Kernel {
+  Program program;
+  int64_t most_dynamic_shared_bytes = -1;  // as cudaFuncSetAttribute said; −1: it did not
+  int64_t MostDynamicSharedBytes() const {
+    return most_dynamic_shared_bytes >= 0
+               ? most_dynamic_shared_bytes
+               : (48 << 10) - static_cast<int64_t>(program.shared_bytes);
+  }
+};
+
+class Runtime {
+ public:
+  explicit Runtime(const Options& options);
+
+  // The process's, made at the first use; one mutex guards everything.
+  static Runtime& Get();
+  static void Reset(const Options& options);
+  static std::recursive_mutex& Mutex();
+
+  Machine& machine() { return machine_; }
+  Streams& streams() { return streams_; }
+  Faults& faults() { return faults_; }
+
+  // Errors: none of that name, or its PTX cannot be read (reported as a finding).
+  Kernel* FindKernel(const void* host);
+  // The address of a __device__ or __constant__ variable; 0: none.
+  uint64_t FindVariable(const void* host);
+
+  // The stream of a handle: null when it is none. Stream 0 is a finding.
+  Stream* Find(cudaStream_t handle, const char* what);
+  // Hands an operation to a stream, or to the graph that it is recorded in.
+  void Enqueue(Stream& stream, std::string name, Action run);
+
+  std::set<std::unique_ptr<Event>> events;
+  std::set<std::unique_ptr<Graph>> graphs;
+  std::set<std::unique_ptr<GraphExecution>> executions;
+  std::set<std::unique_ptr<Capture>> captures;  // going on
+  uint64_t events_recorded = 0;
+
+ private:
+  struct Module {
+    PtxModule ptx;
+    Symbols symbols;
+  };
+  Module* Load(size_t index);
+
+  Machine machine_;
+  Streams streams_;
+  Faults faults_;
+  std::map<size_t, std::unique_ptr<Module>> modules_;
+  std::map<const void*, std::unique_ptr<Kernel>> kernels_;
+};
+
+// Whether calls of other streams' captures forbid the call (CUDA: "unsafe" calls).
+enum class InCapture : uint8_t { kAllowed, kForbidden };
+
+namespace internal {
+bool& InHostFunction();
+cudaError_t Begin(Runtime& runtime, const char* name, InCapture in_capture);
+cudaError_t End(cudaError_t error);
+}  // namespace internal
+
+// What every entry point does: one at a time, the device's sticky error first, then an injected one,
+// and its error remembered for cudaGetLastError.
+template <typename Body>
+cudaError_t Call(const char* name, InCapture in_capture, Body&& body) {
+  const std::lock_guard<std::recursive_mutex> lock(Runtime::Mutex());
+  Runtime& runtime = Runtime::Get();
+  const cudaError_t error = internal::Begin(runtime, name, in_capture);
+  return internal::End(error != cudaSuccess ? error : body(runtime));
+}
+
+// In a set of owned objects, the one with this address.
+template <typename T, typename Handle>
+T* FindOwned(const std::set<std::unique_ptr<T>>& owned, Handle handle) {
+  for (const auto& object : owned) {
+    if (static_cast<const void*>(object.get()) == static_cast<const void*>(handle)) return object.get();
+  }
+  return nullptr;
+}
+
+template <typename T, typename Handle>
+bool EraseOwned(std::set<std::unique_ptr<T>>& owned, Handle handle) {
+  for (auto it = owned.begin(); it != owned.end(); ++it) {
+    if (static_cast<const void*>(it->get()) != static_cast<const void*>(handle)) continue;
+    owned.erase(it);
+    return true;
+  }
+  return false;
+}
+
+}  // namespace strata::standin
+
+#endif  // STRATA_DEVICE_STANDIN_RUNTIME_H_

@@ -1,0 +1,29 @@
+#include "device/standin/standin.h"
+
+#include "device/standin/runtime.h"
+
+namespace strata::standin {
+
+void Reset(const Options& options) { Runtime::Reset(options); }
+
+std::vector<Finding> TakeFindings() {
+  const std::lock_guard<std::recursive_mutex> lock(Runtime::Mutex());
+  return Runtime::Get().machine().findings.Take();
+}
+
+void FailOperation(int64_t count, cudaError_t error) {
+  const std::lock_guard<std::recursive_mutex> lock(Runtime::Mutex());
+  Runtime::Get().faults().FailOperation(count, error);
+}
+
+void FailCall(const std::string& function, int64_t count, cudaError_t error) {
+  const std::lock_guard<std::recursive_mutex> lock(Runtime::Mutex());
+  Runtime::Get().faults().FailCall(function, count, error);
+}
+
+Counters GetCounters() {
+  const std::lock_guard<std::recursive_mutex> lock(Runtime::Mutex());
+  return {Runtime::Get().machine().checker.accesses()};
+}
+
+}  // namespace strata::standin
