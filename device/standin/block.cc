@@ -46,11 +46,11 @@ void Block::Run(uint32_t index) {
     const int lanes = std::min<int>(kLanes, thread_count_ - static_cast<int>(i) * kLanes);
     warps_[i]->Start(lanes == kLanes ? ~uint32_t{0} : (uint32_t{1} << lanes) - 1);
   }
-  while (!aborted_ && (RunWarps() || BreakDeadlock())) {
+  while (!aborted_ && RunWarps() && BreakDeadlock()) {
   }
 }
 
-// Until no warp can go on; false: all threads are done, or the block runs for ever. In random order
+// Until no warp can go on; false: as all threads are done, or the block does not end. In random order
 // one warp runs as far as it can while others stand: the worst that a device may do.
 bool Block::RunWarps() {
   const bool random = machine_.options.thread_order == ThreadOrder::kRandom;

@@ -1,7 +1,7 @@
 // Instructions as they are executed: a handler, which does the work for many lanes of a warp at
 // once, and rows of the warp's register file (one value per lane) for its operands.
 //
-// Registers hold 64 bits; a value of fewer bits lies in the lowest, the others are zero. Constants
+// Registers hold 64 bits; a value of fewer bits lies in the lowest, the others mean nothing. Constants
 // and special registers (%tid.x) are rows too, filled when a warp starts.
 #ifndef STRATA_DEVICE_STANDIN_INSTRUCTION_H_
 #define STRATA_DEVICE_STANDIN_INSTRUCTION_H_

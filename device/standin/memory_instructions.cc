@@ -17,11 +17,12 @@ uint64_t AddressOf(Warp& warp, const Instruction& in, int row, int which, int la
   return in.space == Space::kShared ? address & 0xffffffff : address;
 }
 
-// Signed types are extended to the register's 32 or 64 bits, whose upper half nobody reads.
+// Signed types are extended to the register, which may be of 64 bits; where it is not, nobody reads
+// what is above.
 uint64_t Extended(uint64_t value, const Type& type) {
-  if (type.base != Base::kSigned || type.bits >= 32) return value;
+  if (type.base != Base::kSigned) return value;
   const int unused = 64 - type.bits;
-  return static_cast<uint64_t>(static_cast<int64_t>(value << unused) >> unused) & 0xffffffff;
+  return static_cast<uint64_t>(static_cast<int64_t>(value << unused) >> unused);
 }
 
 void Load(Warp& warp, const Instruction& in, uint32_t lanes) {

@@ -266,13 +266,16 @@ absl::StatusOr<Program> Decode(const PtxModule& module, const PtxFunction& funct
 }
 
 std::string PlainFunctionName(const std::string& mangled) {
-  std::string name = Demangled(mangled);
-  name.resize(std::min(name.find('('), name.size()));
-  if (const size_t space = name.find(' '); space != std::string::npos) {
-    const size_t bracket = name.find('<');
-    if (space < bracket) name.erase(0, space + 1);  // the type it returns
+  const std::string name = Demangled(mangled);
+  size_t begin = 0, depth = 0, end = 0;
+  for (; end < name.size(); ++end) {
+    const char c = name[end];
+    if (c == '(' && depth == 0) break;
+    depth += c == '<' || c == '(' ? 1 : 0;
+    depth -= depth > 0 && (c == '>' || c == ')') ? 1 : 0;
+    if (depth == 0 && (c == ' ' || c == ':')) begin = end + 1;  // a type, a namespace
   }
-  return name;
+  return name.substr(begin, end - begin);
 }
 
 std::string PlainVariableName(const std::string& mangled) {

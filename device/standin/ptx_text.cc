@@ -30,7 +30,10 @@ int64_t ToNumber(const std::string& text) { return std::strtoll(text.c_str(), nu
 std::string WithoutComments(std::string_view text) {
   std::string out(text);
   for (size_t i = 0; i + 1 < out.size(); ++i) {
-    if (out[i] != '/' || (out[i + 1] != '/' && out[i + 1] != '*')) continue;
+    if (out[i] == '"') i = std::min(out.find('"', i + 1), out.size());  // a path has slashes too
+    if (i + 1 >= out.size() || out[i] != '/' || (out[i + 1] != '/' && out[i + 1] != '*')) {
+      continue;
+    }
     const bool line = out[i + 1] == '/';
     size_t end = line ? out.find('\n', i) : out.find("*/", i);
     end = end == std::string::npos ? out.size() : end + (line ? 0 : 2);

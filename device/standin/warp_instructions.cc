@@ -99,10 +99,11 @@ void ReduceLanes(Warp& warp, const Instruction& in, uint32_t lanes) {
 // match.any.sync d, a, mask: the lanes with the same value.
 void MatchLanes(Warp& warp, const Instruction& in, uint32_t lanes) {
   const uint64_t* const a = warp.Row(in.rows[1]);
+  const uint64_t mask = in.type.bits == 64 ? ~uint64_t{0} : 0xffffffff;
   uint32_t same[kLanes] = {};
   ForEachLane(lanes, [&](int lane) {
     ForEachLane(lanes, [&](int other) {
-      if (a[lane] == a[other]) same[lane] |= uint32_t{1} << other;
+      if (((a[lane] ^ a[other]) & mask) == 0) same[lane] |= uint32_t{1} << other;
     });
   });
   ForEachLane(lanes, [&](int lane) { warp.Row(in.rows[0])[lane] = same[lane]; });

@@ -126,7 +126,7 @@ TEST_F(KernelMistakesTest, ElementsPastTheRowAreOutOfBounds) {
   InEachOrder([&] {
     RunNorm(Mistake::kPastTheRow);
     EXPECT_THAT(TakeFindings(), Contains(AllOf(Is(FindingKind::kOutOfBounds),
-                                               Says("row_kernels.cu:"), Says("+4096 of global"))));
+                                               Says("row_kernels.cu:"), Says("of global #1 (4096 bytes)"))));
   });
 }
 
