@@ -76,9 +76,8 @@ cudaError_t cudaGetDevice(int* device) {
 }
 
 cudaError_t cudaSetDevice(int device) {
-  return Call("cudaSetDevice", InCapture::kAllowed, [&](Runtime&) {
-    return device == 0 ? cudaSuccess : cudaErrorInvalidDevice;
-  });
+  return Call("cudaSetDevice", InCapture::kAllowed,
+              [&](Runtime&) { return device == 0 ? cudaSuccess : cudaErrorInvalidDevice; });
 }
 
 cudaError_t cudaDeviceSynchronize() {

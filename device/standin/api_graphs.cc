@@ -85,9 +85,9 @@ cudaError_t cudaStreamIsCapturing(cudaStream_t handle, cudaStreamCaptureStatus* 
   return Call("cudaStreamIsCapturing", InCapture::kAllowed, [&](Runtime& runtime) {
     const Stream* const stream = runtime.Find(handle, "a query");
     if (stream == nullptr) return cudaErrorInvalidResourceHandle;
-    *status = stream->capture == nullptr      ? cudaStreamCaptureStatusNone
+    *status = stream->capture == nullptr    ? cudaStreamCaptureStatusNone
               : stream->capture->is_invalid ? cudaStreamCaptureStatusInvalidated
-                                              : cudaStreamCaptureStatusActive;
+                                            : cudaStreamCaptureStatusActive;
     return cudaSuccess;
   });
 }

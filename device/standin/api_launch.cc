@@ -57,7 +57,8 @@ cudaError_t LaunchOn(Runtime& runtime, const void* host, const Configuration& c,
   return cudaSuccess;
 }
 
-cudaError_t LaunchNamed(const char* name, const void* host, const Configuration& c, void** arguments) {
+cudaError_t LaunchNamed(const char* name, const void* host, const Configuration& c,
+                        void** arguments) {
   return Call(name, InCapture::kAllowed,
               [&](Runtime& runtime) { return LaunchOn(runtime, host, c, arguments); });
 }
@@ -152,15 +153,15 @@ cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void* ho
 // By threads and shared memory alone: registers are ptxas's business.
 cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, const void* host,
                                                           int block_threads, size_t shared) {
-  return Call("cudaOccupancyMaxActiveBlocksPerMultiprocessor", InCapture::kAllowed,
-              [&](Runtime& runtime) {
-                const Kernel* const kernel = runtime.FindKernel(host);
-                if (kernel == nullptr) return cudaErrorInvalidDeviceFunction;
-                if (block_threads <= 0) return cudaErrorInvalidValue;
-                const size_t bytes = shared + kernel->program.shared_bytes + 1024;
-                *blocks = std::min<int>(2048 / block_threads, static_cast<int>((228 << 10) / bytes));
-                return cudaSuccess;
-              });
+  return Call(
+      "cudaOccupancyMaxActiveBlocksPerMultiprocessor", InCapture::kAllowed, [&](Runtime& runtime) {
+        const Kernel* const kernel = runtime.FindKernel(host);
+        if (kernel == nullptr) return cudaErrorInvalidDeviceFunction;
+        if (block_threads <= 0) return cudaErrorInvalidValue;
+        const size_t bytes = shared + kernel->program.shared_bytes + 1024;
+        *blocks = std::min<int>(2048 / block_threads, static_cast<int>((228 << 10) / bytes));
+        return cudaSuccess;
+      });
 }
 
 }  // extern "C"

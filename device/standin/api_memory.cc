@@ -22,7 +22,8 @@ Accessor AccessorOf(OperationId id) {
 
 // A range as an operation finds it: device memory or known host memory, judged by the checker, or
 // pageable memory. Null: out of bounds, reported.
-std::byte* Reach(Machine& machine, OperationId id, const void* pointer, uint64_t bytes, bool write) {
+std::byte* Reach(Machine& machine, OperationId id, const void* pointer, uint64_t bytes,
+                 bool write) {
   const uint64_t address = AddressOf(pointer);
   Region* const region = machine.memory.Find(address);
   if (region == nullptr && !machine.memory.IsDevice(address)) {
@@ -30,9 +31,9 @@ std::byte* Reach(Machine& machine, OperationId id, const void* pointer, uint64_t
   }
   const Accessor who = AccessorOf(id);
   if (region == nullptr || !region->Holds(address, bytes)) {
-    machine.checker.Report(FindingKind::kOutOfBounds, who.stamp,
-                           std::to_string(bytes) + " bytes at " + machine.memory.Locate(address) +
-                               ", accessed");
+    machine.checker.Report(
+        FindingKind::kOutOfBounds, who.stamp,
+        std::to_string(bytes) + " bytes at " + machine.memory.Locate(address) + ", accessed");
     return nullptr;
   }
   const uint64_t offset = address - region->begin;
@@ -62,11 +63,12 @@ struct Range {
 void Copy(Machine& machine, OperationId id, const Range& range, const std::byte* staged) {
   for (uint64_t row = 0; row < range.rows; ++row) {
     const std::byte* const from =
-        staged != nullptr ? staged + row * range.width
-                          : Reach(machine, id, static_cast<const std::byte*>(range.from) + row * range.pitch_from,
-                                  range.width, false);
-    std::byte* const to = Reach(machine, id, static_cast<std::byte*>(range.to) + row * range.pitch_to,
-                                range.width, true);
+        staged != nullptr
+            ? staged + row * range.width
+            : Reach(machine, id, static_cast<const std::byte*>(range.from) + row * range.pitch_from,
+                    range.width, false);
+    std::byte* const to = Reach(
+        machine, id, static_cast<std::byte*>(range.to) + row * range.pitch_to, range.width, true);
     if (from != nullptr && to != nullptr) std::memmove(to, from, range.width);
   }
 }
@@ -105,8 +107,9 @@ cudaError_t CopyOn(Runtime& runtime, const Range& range, cudaMemcpyKind kind, St
                   static_cast<const std::byte*>(range.from) + row * range.pitch_from, range.width);
     }
   }
-  const char* const name = to_device ? (from_device ? "a copy on the device" : "a copy to the device")
-                                     : (from_device ? "a copy to the host" : "a copy on the host");
+  const char* const name = to_device
+                               ? (from_device ? "a copy on the device" : "a copy to the device")
+                               : (from_device ? "a copy to the host" : "a copy on the host");
   runtime.Enqueue(stream, name, [&machine, range, staged](OperationId id) {
     Copy(machine, id, range, staged == nullptr ? nullptr : staged->data());
   });
@@ -188,44 +191,47 @@ cudaError_t cudaFree(void* pointer) { return strata::standin::Free("cudaFree", p
 
 // The memory is there at once, but only what is ordered behind the stream's place may use it.
 cudaError_t cudaMallocAsync(void** pointer, size_t bytes, cudaStream_t handle) {
-  return OnStream("cudaMallocAsync", "an allocation", handle, [&](Runtime& runtime, Stream& stream) {
-    *pointer = nullptr;
-    if (stream.capture != nullptr) return cudaErrorNotSupported;
-    if (bytes == 0) return cudaSuccess;
-    auto& machine = runtime.machine();
-    const Region* const region = machine.memory.Allocate(bytes);
-    if (region == nullptr) return cudaErrorMemoryAllocation;
-    const uint64_t begin = region->begin;
-    *pointer = reinterpret_cast<void*>(begin);
-    runtime.Enqueue(stream, "an allocation", [&machine, begin, bytes](OperationId id) {
-      Region* const own = machine.memory.Find(begin);
-      if (own == nullptr || !machine.options.check) return;
-      Accessor who = strata::standin::AccessorOf(id);
-      machine.checker.Touch(own->shadow, 0, bytes, Checker::Access::kWrite, who, {own->name});
-      who.stamp.flags |= Stamp::kUnwritten;
-      machine.checker.Mark(own->shadow, 0, bytes, who.stamp);
-    });
-    return cudaSuccess;
-  });
+  return OnStream(
+      "cudaMallocAsync", "an allocation", handle, [&](Runtime& runtime, Stream& stream) {
+        *pointer = nullptr;
+        if (stream.capture != nullptr) return cudaErrorNotSupported;
+        if (bytes == 0) return cudaSuccess;
+        auto& machine = runtime.machine();
+        const Region* const region = machine.memory.Allocate(bytes);
+        if (region == nullptr) return cudaErrorMemoryAllocation;
+        const uint64_t begin = region->begin;
+        *pointer = reinterpret_cast<void*>(begin);
+        runtime.Enqueue(stream, "an allocation", [&machine, begin, bytes](OperationId id) {
+          Region* const own = machine.memory.Find(begin);
+          if (own == nullptr || !machine.options.check) return;
+          Accessor who = strata::standin::AccessorOf(id);
+          machine.checker.Touch(own->shadow, 0, bytes, Checker::Access::kWrite, who, {own->name});
+          who.stamp.flags |= Stamp::kUnwritten;
+          machine.checker.Mark(own->shadow, 0, bytes, who.stamp);
+        });
+        return cudaSuccess;
+      });
 }
 
 cudaError_t cudaFreeAsync(void* pointer, cudaStream_t handle) {
-  return OnStream("cudaFreeAsync", "a release of memory", handle, [&](Runtime& runtime, Stream& stream) {
-    if (stream.capture != nullptr) return cudaErrorNotSupported;
-    auto& machine = runtime.machine();
-    const Region* const region = machine.memory.Find(AddressOf(pointer));
-    if (region == nullptr || region->begin != AddressOf(pointer) ||
-        region->kind != Region::Kind::kDevice) {
-      return cudaErrorInvalidValue;
-    }
-    runtime.Enqueue(stream, "a release of memory",
-                    [&machine, pointer, bytes = region->bytes](OperationId id) {
-                      if (strata::standin::Reach(machine, id, pointer, bytes, true) != nullptr) {
-                        machine.memory.Free(AddressOf(pointer), true);
-                      }
-                    });
-    return cudaSuccess;
-  });
+  return OnStream(
+      "cudaFreeAsync", "a release of memory", handle, [&](Runtime& runtime, Stream& stream) {
+        if (stream.capture != nullptr) return cudaErrorNotSupported;
+        auto& machine = runtime.machine();
+        const Region* const region = machine.memory.Find(AddressOf(pointer));
+        if (region == nullptr || region->begin != AddressOf(pointer) ||
+            region->kind != Region::Kind::kDevice) {
+          return cudaErrorInvalidValue;
+        }
+        runtime.Enqueue(
+            stream, "a release of memory",
+            [&machine, pointer, bytes = region->bytes](OperationId id) {
+              if (strata::standin::Reach(machine, id, pointer, bytes, true) != nullptr) {
+                machine.memory.Free(AddressOf(pointer), true);
+              }
+            });
+        return cudaSuccess;
+      });
 }
 
 cudaError_t cudaMallocHost(void** pointer, size_t bytes) {
@@ -306,24 +312,26 @@ cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t hand
 
 cudaError_t cudaMemcpyToSymbolAsync(const void* symbol, const void* from, size_t bytes,
                                     size_t offset, cudaMemcpyKind kind, cudaStream_t handle) {
-  return OnStream("cudaMemcpyToSymbolAsync", "a copy", handle, [&](Runtime& runtime, Stream& stream) {
-    const uint64_t address = runtime.FindVariable(symbol);
-    if (address == 0) return cudaErrorInvalidSymbol;
-    return strata::standin::CopyOn(
-        runtime, {reinterpret_cast<void*>(address + offset), from, bytes, bytes, bytes, 1}, kind,
-        stream);
-  });
+  return OnStream(
+      "cudaMemcpyToSymbolAsync", "a copy", handle, [&](Runtime& runtime, Stream& stream) {
+        const uint64_t address = runtime.FindVariable(symbol);
+        if (address == 0) return cudaErrorInvalidSymbol;
+        return strata::standin::CopyOn(
+            runtime, {reinterpret_cast<void*>(address + offset), from, bytes, bytes, bytes, 1},
+            kind, stream);
+      });
 }
 
 cudaError_t cudaMemcpyFromSymbolAsync(void* to, const void* symbol, size_t bytes, size_t offset,
                                       cudaMemcpyKind kind, cudaStream_t handle) {
-  return OnStream("cudaMemcpyFromSymbolAsync", "a copy", handle, [&](Runtime& runtime, Stream& stream) {
-    const uint64_t address = runtime.FindVariable(symbol);
-    if (address == 0) return cudaErrorInvalidSymbol;
-    return strata::standin::CopyOn(
-        runtime, {to, reinterpret_cast<void*>(address + offset), bytes, bytes, bytes, 1}, kind,
-        stream);
-  });
+  return OnStream(
+      "cudaMemcpyFromSymbolAsync", "a copy", handle, [&](Runtime& runtime, Stream& stream) {
+        const uint64_t address = runtime.FindVariable(symbol);
+        if (address == 0) return cudaErrorInvalidSymbol;
+        return strata::standin::CopyOn(
+            runtime, {to, reinterpret_cast<void*>(address + offset), bytes, bytes, bytes, 1}, kind,
+            stream);
+      });
 }
 
 cudaError_t cudaGetSymbolAddress(void** pointer, const void* symbol) {

@@ -113,7 +113,8 @@ cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
 cudaError_t cudaStreamDestroy(cudaStream_t handle) {
   return OnStream("cudaStreamDestroy", "a destruction", handle, true,
                   [&](Runtime& runtime, Stream& stream) {
-                    if (&stream == runtime.streams().Default()) return cudaErrorInvalidResourceHandle;
+                    if (&stream == runtime.streams().Default())
+                      return cudaErrorInvalidResourceHandle;
                     runtime.streams().Destroy(&stream);
                     return cudaSuccess;
                   });
@@ -128,15 +129,16 @@ cudaError_t cudaStreamSynchronize(cudaStream_t handle) {
 }
 
 cudaError_t cudaStreamQuery(cudaStream_t handle) {
-  return OnStream("cudaStreamQuery", "a query", handle, true, [&](Runtime& runtime, Stream& stream) {
-    const Mark end = runtime.streams().End(stream);
-    if (runtime.streams().IsReached(end)) {
-      runtime.streams().RunUntil(end);  // now the host knows
-      return runtime.faults().sticky();
-    }
-    runtime.streams().RunTowards(end);
-    return cudaErrorNotReady;
-  });
+  return OnStream("cudaStreamQuery", "a query", handle, true,
+                  [&](Runtime& runtime, Stream& stream) {
+                    const Mark end = runtime.streams().End(stream);
+                    if (runtime.streams().IsReached(end)) {
+                      runtime.streams().RunUntil(end);  // now the host knows
+                      return runtime.faults().sticky();
+                    }
+                    runtime.streams().RunTowards(end);
+                    return cudaErrorNotReady;
+                  });
 }
 
 cudaError_t cudaStreamWaitEvent(cudaStream_t handle, cudaEvent_t event_handle, unsigned) {

@@ -50,8 +50,8 @@ void Block::Run(uint32_t index) {
   }
 }
 
-// Until no warp can go on; false: as all threads are done, or the block does not end. In random order
-// one warp runs as far as it can while others stand: the worst that a device may do.
+// Until no warp can go on; false: as all threads are done, or the block does not end. In random
+// order one warp runs as far as it can while others stand: the worst that a device may do.
 bool Block::RunWarps() {
   const bool random = machine_.options.thread_order == ThreadOrder::kRandom;
   const bool descending = machine_.options.thread_order == ThreadOrder::kDescending;
@@ -62,7 +62,8 @@ bool Block::RunWarps() {
       if (warp->Ready() != 0) ready.push_back(warp.get());
     }
     if (ready.empty() || aborted_) {
-      return std::any_of(warps_.begin(), warps_.end(), [](const auto& w) { return w->live() != 0; });
+      return std::any_of(warps_.begin(), warps_.end(),
+                         [](const auto& w) { return w->live() != 0; });
     }
     if (descending) std::reverse(ready.begin(), ready.end());
     if (random) std::swap(ready[0], ready[random_.Below(ready.size())]);

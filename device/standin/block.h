@@ -57,8 +57,8 @@ class Block {
   struct Barrier {
     const Instruction* first = nullptr;
     int expected = 0, arrived = 0;
-    std::array<uint32_t, kLanes> waiting{};               // lanes by warp
-    std::array<bool, kLanes> takes_part{};                // warps
+    std::array<uint32_t, kLanes> waiting{};                // lanes by warp
+    std::array<bool, kLanes> takes_part{};                 // warps
     std::array<const Instruction*, kLanes> instruction{};  // by warp
     int votes = 0;
   };

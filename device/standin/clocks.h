@@ -62,8 +62,12 @@ struct Stamp {
 // Times of threads and warps of a grid, of which few are known.
 class SparseClock {
  public:
-  void LearnThread(uint32_t block, uint32_t thread, uint32_t time) { Learn(Key(block, thread), time); }
-  void LearnWarp(uint32_t block, uint32_t warp, uint32_t time) { Learn(Key(block, kWarps + warp), time); }
+  void LearnThread(uint32_t block, uint32_t thread, uint32_t time) {
+    Learn(Key(block, thread), time);
+  }
+  void LearnWarp(uint32_t block, uint32_t warp, uint32_t time) {
+    Learn(Key(block, kWarps + warp), time);
+  }
   void Merge(const SparseClock& other) {
     for (const auto& [key, time] : other.times_) Learn(key, time);
   }

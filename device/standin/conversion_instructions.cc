@@ -38,11 +38,12 @@ uint64_t ToInteger(double value, const Type& type) {
   const bool is_signed = type.base == Base::kSigned;
   const double end = std::ldexp(1, type.bits - (is_signed ? 1 : 0));
   const double begin = is_signed ? -end : 0;
-  if (value >= end) return Narrow(~uint64_t{0} >> (is_signed ? 65 - type.bits : 64 - type.bits), 64);
+  if (value >= end)
+    return Narrow(~uint64_t{0} >> (is_signed ? 65 - type.bits : 64 - type.bits), 64);
   if (value <= begin) return is_signed ? uint64_t{1} << (type.bits - 1) : 0;
-  return Narrow(value < 0 ? static_cast<uint64_t>(static_cast<int64_t>(value))
-                          : static_cast<uint64_t>(value),
-                type.bits);
+  return Narrow(
+      value < 0 ? static_cast<uint64_t>(static_cast<int64_t>(value)) : static_cast<uint64_t>(value),
+      type.bits);
 }
 
 uint64_t IntegerToInteger(uint64_t value, const Instruction& in) {
@@ -51,8 +52,8 @@ uint64_t IntegerToInteger(uint64_t value, const Instruction& in) {
   const uint64_t wide = from_signed ? static_cast<uint64_t>(SignExtend(value, in.from.bits))
                                     : Narrow(value, in.from.bits);
   if (!in.saturate) return Narrow(wide, in.type.bits);
-  const __int128 exact = from_signed ? static_cast<__int128>(static_cast<int64_t>(wide))
-                                     : static_cast<__int128>(wide);
+  const __int128 exact =
+      from_signed ? static_cast<__int128>(static_cast<int64_t>(wide)) : static_cast<__int128>(wide);
   const __int128 one = 1;
   const __int128 high = (one << (in.type.bits - (to_signed ? 1 : 0))) - 1;
   const __int128 low = to_signed ? -high - 1 : 0;
@@ -66,13 +67,15 @@ uint64_t Convert(uint64_t value, const Instruction& in) {
     double number = ToDouble(in.from, value);
     if (!to_float) return ToInteger(RoundToInteger(number, in), in.type);
     if (in.code == 1) number = RoundToInteger(number, in);  // cvt.rzi.f32.f32
-    return FromDouble(in.type, number, in.code == 1 ? Rounding::kNearest : in.rounding, in.saturate);
+    return FromDouble(in.type, number, in.code == 1 ? Rounding::kNearest : in.rounding,
+                      in.saturate);
   }
   // From integers: through double only where that is exact.
   if (in.from.bits == 64 && in.type.base == Base::kFloat && in.rounding == Rounding::kNearest) {
     if (in.from.base == Base::kSigned) {
       const int64_t integer = static_cast<int64_t>(value);
-      return in.type.bits == 64 ? Pack(static_cast<double>(integer)) : Pack(static_cast<float>(integer));
+      return in.type.bits == 64 ? Pack(static_cast<double>(integer))
+                                : Pack(static_cast<float>(integer));
     }
     return in.type.bits == 64 ? Pack(static_cast<double>(value)) : Pack(static_cast<float>(value));
   }
@@ -117,7 +120,8 @@ bool DecodeAddress(const Opcode& opcode, Instruction& instruction) {
   const bool to = opcode.Has("to");
   switch (instruction.space) {
     case Space::kShared:
-      instruction.execute = to ? &Map1<&AddWindow<-kSharedWindow>> : &Map1<&AddWindow<kSharedWindow>>;
+      instruction.execute =
+          to ? &Map1<&AddWindow<-kSharedWindow>> : &Map1<&AddWindow<kSharedWindow>>;
       return true;
     case Space::kLocal:
       instruction.execute = to ? &Map1<&AddWindow<-kLocalWindow>> : &Map1<&AddWindow<kLocalWindow>>;
@@ -137,7 +141,22 @@ uint64_t IsInWindow(uint64_t a) {
   return (a & (uint64_t{0xff} << 56)) == kWindow ? 1 : 0;
 }
 
-enum Comparison : int { kEq, kNe, kLt, kLe, kGt, kGe, kEqu, kNeu, kLtu, kLeu, kGtu, kGeu, kNum, kNan };
+enum Comparison : int {
+  kEq,
+  kNe,
+  kLt,
+  kLe,
+  kGt,
+  kGe,
+  kEqu,
+  kNeu,
+  kLtu,
+  kLeu,
+  kGtu,
+  kGeu,
+  kNum,
+  kNan
+};
 
 template <typename T>
 bool Compare(int comparison, T a, T b) {
@@ -208,7 +227,8 @@ Handler SetPredicateOf(const Type& type) {
   const bool is_signed = type.base == Base::kSigned;
   if (type.base == Base::kBrain) return &SetPredicateSmall<Base::kBrain>;
   if (type.base == Base::kHalf) return &SetPredicateSmall<Base::kHalf>;
-  if (type.base == Base::kFloat) return type.bits == 64 ? &SetPredicate<double> : &SetPredicate<float>;
+  if (type.base == Base::kFloat)
+    return type.bits == 64 ? &SetPredicate<double> : &SetPredicate<float>;
   switch (type.bits) {
     case 16:
       return is_signed ? &SetPredicate<int16_t> : &SetPredicate<uint16_t>;
@@ -258,7 +278,8 @@ bool DecodeConversion(const Opcode& opcode, Instruction& instruction) {
   }
   const Type to = instruction.type, from = instruction.from;
   const bool integers = !to.IsFloating() && !from.IsFloating() && !instruction.saturate;
-  instruction.code = opcode.Has("rni") || opcode.Has("rzi") || opcode.Has("rmi") || opcode.Has("rpi");
+  instruction.code =
+      opcode.Has("rni") || opcode.Has("rzi") || opcode.Has("rmi") || opcode.Has("rpi");
   instruction.execute = &ConvertLanes;
   constexpr Type kBrain{Base::kBrain, 16, 1}, kFloat{Base::kFloat, 32, 1};
   if (to == kFloat && from == kBrain) instruction.execute = &Map1<&BrainToFloat>;
@@ -267,8 +288,7 @@ bool DecodeConversion(const Opcode& opcode, Instruction& instruction) {
     instruction.execute = &Map1<&FloatToBrain>;
   }
   if (integers && to.bits == 64 && from.bits == 32) {
-    instruction.execute =
-        from.base == Base::kSigned ? &Map1<&Signed32To64> : &Map1<&Low32>;
+    instruction.execute = from.base == Base::kSigned ? &Map1<&Signed32To64> : &Map1<&Low32>;
   }
   if (integers && to.bits == 32 && from.bits == 64) instruction.execute = &Map1<&Low32>;
   return true;

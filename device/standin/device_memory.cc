@@ -27,8 +27,7 @@ DeviceMemory::DeviceMemory(int64_t capacity_bytes) : capacity_bytes_(capacity_by
   STRATA_CHECK(file_ >= 0);
   STRATA_CHECK(ftruncate(file_, kArenaBytes) == 0);
   const auto map = [&](int protection) {
-    void* const at =
-        mmap(nullptr, kArenaBytes, protection, MAP_SHARED | MAP_NORESERVE, file_, 0);
+    void* const at = mmap(nullptr, kArenaBytes, protection, MAP_SHARED | MAP_NORESERVE, file_, 0);
     STRATA_CHECK(at != MAP_FAILED);
     return at;
   };
@@ -57,8 +56,7 @@ Region* DeviceMemory::Insert(Region::Kind kind, uint64_t begin, uint64_t bytes, 
 
 Region* DeviceMemory::Allocate(uint64_t bytes) {
   const uint64_t taken = (kSkew + bytes + 2 * kPage - 1) / kPage * kPage;  // and a page between
-  if (bytes > static_cast<uint64_t>(capacity_bytes_ - used_bytes_) ||
-      taken > kArenaBytes - next_) {
+  if (bytes > static_cast<uint64_t>(capacity_bytes_ - used_bytes_) || taken > kArenaBytes - next_) {
     return nullptr;
   }
   const uint64_t offset = next_ + kSkew;
@@ -71,8 +69,8 @@ Region* DeviceMemory::Allocate(uint64_t bytes) {
 Region* DeviceMemory::AllocatePinned(uint64_t bytes) {
   void* const data = std::aligned_alloc(kPage, (bytes + kPage - 1) / kPage * kPage + kPage);
   STRATA_CHECK(data != nullptr);
-  Region* const region = Insert(Region::Kind::kPinned, AddressOf(data), bytes,
-                                static_cast<std::byte*>(data));
+  Region* const region =
+      Insert(Region::Kind::kPinned, AddressOf(data), bytes, static_cast<std::byte*>(data));
   return region;
 }
 

@@ -1,9 +1,10 @@
 // The stand-in's device memory and the pinned host memory that devices reach.
 //
-// Device memory is mapped twice: at the addresses the program sees, where the host may touch nothing
-// (an access dies with SIGSEGV, after a message), and where the stand-in reads and writes it.
-// Addresses are never used again, so what is used after it was freed is always seen. Allocations
-// start 256 bytes behind a page's begin: no kernel can rely on more than the 256 that CUDA promises.
+// Device memory is mapped twice: at the addresses the program sees, where the host may touch
+// nothing (an access dies with SIGSEGV, after a message), and where the stand-in reads and writes
+// it. Addresses are never used again, so what is used after it was freed is always seen.
+// Allocations start 256 bytes behind a page's begin: no kernel can rely on more than the 256 that
+// CUDA promises.
 #ifndef STRATA_DEVICE_STANDIN_DEVICE_MEMORY_H_
 #define STRATA_DEVICE_STANDIN_DEVICE_MEMORY_H_
 
@@ -64,9 +65,9 @@ class DeviceMemory {
 
   int64_t capacity_bytes_, used_bytes_ = 0;
   int file_ = -1;
-  uint64_t arena_ = 0;            // the program's addresses
+  uint64_t arena_ = 0;           // the program's addresses
   std::byte* access_ = nullptr;  // the stand-in's
-  uint64_t next_ = 0;             // of the arena, not used yet
+  uint64_t next_ = 0;            // of the arena, not used yet
   int count_ = 0;
   std::map<uint64_t, std::unique_ptr<Region>> regions_;
   std::map<uint64_t, std::pair<uint64_t, std::string>> freed_;

@@ -20,7 +20,9 @@ struct Float {
   static uint64_t Sub(uint64_t a, uint64_t b) { return Pack(Of(a) - Of(b)); }
   static uint64_t Mul(uint64_t a, uint64_t b) { return Pack(Of(a) * Of(b)); }
   static uint64_t Div(uint64_t a, uint64_t b) { return Pack(Of(a) / Of(b)); }
-  static uint64_t Fma(uint64_t a, uint64_t b, uint64_t c) { return Pack(std::fma(Of(a), Of(b), Of(c))); }
+  static uint64_t Fma(uint64_t a, uint64_t b, uint64_t c) {
+    return Pack(std::fma(Of(a), Of(b), Of(c)));
+  }
   static uint64_t Min(uint64_t a, uint64_t b) { return Pack(std::fmin(Of(a), Of(b))); }
   static uint64_t Max(uint64_t a, uint64_t b) { return Pack(std::fmax(Of(a), Of(b))); }
   static uint64_t MinNan(uint64_t a, uint64_t b) {
@@ -47,19 +49,35 @@ template <typename T>
 Handler Find(const std::string& name) {
   using F = Float<T>;
   static const auto* const handlers = new std::map<std::string, Handler>{
-      {"add", &Map2<&F::Add>},     {"sub", &Map2<&F::Sub>},         {"mul", &Map2<&F::Mul>},
-      {"div", &Map2<&F::Div>},     {"fma", &Map3<&F::Fma>},         {"mad", &Map3<&F::Fma>},
-      {"min", &Map2<&F::Min>},     {"max", &Map2<&F::Max>},         {"neg", &Map1<&F::Neg>},
-      {"abs", &Map1<&F::Abs>},     {"sqrt", &Map1<&F::Sqrt>},       {"rsqrt", &Map1<&F::Rsqrt>},
-      {"rcp", &Map1<&F::Rcp>},     {"ex2", &Map1<&F::Exp2>},        {"lg2", &Map1<&F::Log2>},
-      {"sin", &Map1<&F::Sin>},     {"cos", &Map1<&F::Cos>},         {"tanh", &Map1<&F::Tanh>},
-      {"min.NaN", &Map2<&F::MinNan>}, {"max.NaN", &Map2<&F::MaxNan>},
+      {"add", &Map2<&F::Add>},          {"sub", &Map2<&F::Sub>},
+      {"mul", &Map2<&F::Mul>},          {"div", &Map2<&F::Div>},
+      {"fma", &Map3<&F::Fma>},          {"mad", &Map3<&F::Fma>},
+      {"min", &Map2<&F::Min>},          {"max", &Map2<&F::Max>},
+      {"neg", &Map1<&F::Neg>},          {"abs", &Map1<&F::Abs>},
+      {"sqrt", &Map1<&F::Sqrt>},        {"rsqrt", &Map1<&F::Rsqrt>},
+      {"rcp", &Map1<&F::Rcp>},          {"ex2", &Map1<&F::Exp2>},
+      {"lg2", &Map1<&F::Log2>},         {"sin", &Map1<&F::Sin>},
+      {"cos", &Map1<&F::Cos>},          {"tanh", &Map1<&F::Tanh>},
+      {"min.NaN", &Map2<&F::MinNan>},   {"max.NaN", &Map2<&F::MaxNan>},
       {"copysign", &Map2<&F::CopySign>}};
   const auto found = handlers->find(name);
   return found == handlers->end() ? nullptr : found->second;
 }
 
-enum class Operation : int { kAdd, kSub, kMul, kFma, kMin, kMax, kMinNan, kMaxNan, kNeg, kAbs, kExp2, kTanh };
+enum class Operation : int {
+  kAdd,
+  kSub,
+  kMul,
+  kFma,
+  kMin,
+  kMax,
+  kMinNan,
+  kMaxNan,
+  kNeg,
+  kAbs,
+  kExp2,
+  kTanh
+};
 
 double Apply(Operation operation, double a, double b, double c) {
   switch (operation) {
@@ -141,9 +159,9 @@ bool DecodeFloat(const Opcode& opcode, Instruction& instruction) {
   std::string name(opcode.name());
   if ((name == "min" || name == "max") && opcode.Has("NaN")) name += ".NaN";
   static const auto* const operations = new std::map<std::string, Operation>{
-      {"add", Operation::kAdd},        {"sub", Operation::kSub}, {"mul", Operation::kMul},
-      {"fma", Operation::kFma},        {"min", Operation::kMin}, {"max", Operation::kMax},
-      {"min.NaN", Operation::kMinNan}, {"neg", Operation::kNeg}, {"max.NaN", Operation::kMaxNan},
+      {"add", Operation::kAdd},        {"sub", Operation::kSub},  {"mul", Operation::kMul},
+      {"fma", Operation::kFma},        {"min", Operation::kMin},  {"max", Operation::kMax},
+      {"min.NaN", Operation::kMinNan}, {"neg", Operation::kNeg},  {"max.NaN", Operation::kMaxNan},
       {"abs", Operation::kAbs},        {"ex2", Operation::kExp2}, {"tanh", Operation::kTanh}};
   const auto operation = operations->find(name);
   const bool plain = instruction.rounding == Rounding::kNearest && !instruction.saturate;

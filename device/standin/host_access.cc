@@ -1,9 +1,9 @@
 #include "device/standin/host_access.h"
 
-#include <csignal>
 #include <unistd.h>
 
 #include <atomic>
+#include <csignal>
 #include <cstring>
 
 namespace strata::standin {

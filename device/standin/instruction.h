@@ -1,8 +1,8 @@
 // Instructions as they are executed: a handler, which does the work for many lanes of a warp at
 // once, and rows of the warp's register file (one value per lane) for its operands.
 //
-// Registers hold 64 bits; a value of fewer bits lies in the lowest, the others mean nothing. Constants
-// and special registers (%tid.x) are rows too, filled when a warp starts.
+// Registers hold 64 bits; a value of fewer bits lies in the lowest, the others mean nothing.
+// Constants and special registers (%tid.x) are rows too, filled when a warp starts.
 #ifndef STRATA_DEVICE_STANDIN_INSTRUCTION_H_
 #define STRATA_DEVICE_STANDIN_INSTRUCTION_H_
 
@@ -23,7 +23,17 @@ struct Instruction;
 // For the lanes of a mask, all of which are at this instruction.
 using Handler = void (*)(Warp& warp, const Instruction& instruction, uint32_t lanes);
 
-enum class Base : uint8_t { kBits, kUnsigned, kSigned, kFloat, kHalf, kBrain, kE4M3, kE5M2, kPredicate };
+enum class Base : uint8_t {
+  kBits,
+  kUnsigned,
+  kSigned,
+  kFloat,
+  kHalf,
+  kBrain,
+  kE4M3,
+  kE5M2,
+  kPredicate
+};
 struct Type {
   Base base = Base::kBits;
   int bits = 32;

@@ -20,7 +20,9 @@ struct Integer {
   static uint64_t Add(uint64_t a, uint64_t b) { return Pack(static_cast<U>(a + b)); }
   static uint64_t Sub(uint64_t a, uint64_t b) { return Pack(static_cast<U>(a - b)); }
   static uint64_t MulLow(uint64_t a, uint64_t b) { return Pack(static_cast<U>(a * b)); }
-  static uint64_t MadLow(uint64_t a, uint64_t b, uint64_t c) { return Pack(static_cast<U>(a * b + c)); }
+  static uint64_t MadLow(uint64_t a, uint64_t b, uint64_t c) {
+    return Pack(static_cast<U>(a * b + c));
+  }
   static uint64_t MulHigh(uint64_t a, uint64_t b) {
     return Pack(static_cast<U>(static_cast<Wide>(Unpack<T>(a)) * Unpack<T>(b) >> kBits));
   }
@@ -60,7 +62,9 @@ struct Integer {
   }
   static uint64_t Move(uint64_t a) { return Pack(static_cast<U>(a)); }
   static uint64_t Not(uint64_t a) { return Pack(static_cast<U>(~a)); }
-  static uint64_t Popc(uint64_t a) { return std::popcount(static_cast<uint64_t>(static_cast<U>(a))); }
+  static uint64_t Popc(uint64_t a) {
+    return std::popcount(static_cast<uint64_t>(static_cast<U>(a)));
+  }
   static uint64_t Clz(uint64_t a) {
     return std::countl_zero(static_cast<uint64_t>(static_cast<U>(a))) - (64 - kBits);
   }
@@ -81,13 +85,15 @@ struct Integer {
   static uint64_t Bfe(uint64_t a, uint64_t b, uint64_t c) {
     const int begin = b & 255, length = c & 255;
     if (length == 0) return 0;
-    const uint64_t shifted = begin >= kBits ? (Unpack<T>(a) < 0 ? ~uint64_t{0} : 0)
-                                            : static_cast<uint64_t>(static_cast<Wide>(Unpack<T>(a)) >> begin);
+    const uint64_t shifted = begin >= kBits
+                                 ? (Unpack<T>(a) < 0 ? ~uint64_t{0} : 0)
+                                 : static_cast<uint64_t>(static_cast<Wide>(Unpack<T>(a)) >> begin);
     if (length >= 64) return Pack(static_cast<U>(shifted));
     const int unused = 64 - length;
-    const uint64_t field = std::is_signed_v<T>
-                               ? static_cast<uint64_t>(static_cast<int64_t>(shifted << unused) >> unused)
-                               : shifted << unused >> unused;
+    const uint64_t field =
+        std::is_signed_v<T>
+            ? static_cast<uint64_t>(static_cast<int64_t>(shifted << unused) >> unused)
+            : shifted << unused >> unused;
     return Pack(static_cast<U>(field));
   }
 };
@@ -100,7 +106,8 @@ uint64_t MovePredicate(uint64_t a) { return a & 1; }
 
 uint64_t Funnel(uint64_t low, uint64_t high, uint32_t shift, bool left) {
   const uint64_t both = high << 32 | (low & 0xffffffff);
-  return left ? (shift == 0 ? high : both << shift >> 32) & 0xffffffff : (both >> shift) & 0xffffffff;
+  return left ? (shift == 0 ? high : both << shift >> 32) & 0xffffffff
+              : (both >> shift) & 0xffffffff;
 }
 uint64_t FunnelLeftWrap(uint64_t a, uint64_t b, uint64_t c) { return Funnel(a, b, c & 31, true); }
 uint64_t FunnelRightWrap(uint64_t a, uint64_t b, uint64_t c) { return Funnel(a, b, c & 31, false); }
@@ -171,35 +178,47 @@ void MoveVector(Warp& warp, const Instruction& in, uint32_t lanes) {
 template <typename T>
 Handler Find(const std::string& name) {
   using I = Integer<T>;
-  static const auto* const handlers = new std::map<std::string, Handler>{
-      {"add", &Map2<&I::Add>},           {"sub", &Map2<&I::Sub>},
-      {"mul.lo", &Map2<&I::MulLow>},     {"mul.hi", &Map2<&I::MulHigh>},
-      {"mul.wide", &Map2<&I::MulWide>},  {"mad.lo", &Map3<&I::MadLow>},
-      {"mad.hi", &Map3<&I::MadHigh>},    {"mad.wide", &Map3<&I::MadWide>},
-      {"div", &Map2<&I::Div>},           {"rem", &Map2<&I::Rem>},
-      {"neg", &Map1<&I::Neg>},           {"abs", &Map1<&I::Abs>},
-      {"min", &Map2<&I::Min>},           {"max", &Map2<&I::Max>},
-      {"shl", &Map2<&I::Shl>},           {"shr", &Map2<&I::Shr>},
-      {"mov", &Map1<&I::Move>},          {"not", &Map1<&I::Not>},
-      {"popc", &Map1<&I::Popc>},         {"clz", &Map1<&I::Clz>},
-      {"brev", &Map1<&I::Brev>},         {"bfind", &Map1<&I::Bfind>},
-      {"bfind.shiftamt", &Map1<&I::BfindShift>}, {"bfe", &Map3<&I::Bfe>}};
+  static const auto* const handlers =
+      new std::map<std::string, Handler>{{"add", &Map2<&I::Add>},
+                                         {"sub", &Map2<&I::Sub>},
+                                         {"mul.lo", &Map2<&I::MulLow>},
+                                         {"mul.hi", &Map2<&I::MulHigh>},
+                                         {"mul.wide", &Map2<&I::MulWide>},
+                                         {"mad.lo", &Map3<&I::MadLow>},
+                                         {"mad.hi", &Map3<&I::MadHigh>},
+                                         {"mad.wide", &Map3<&I::MadWide>},
+                                         {"div", &Map2<&I::Div>},
+                                         {"rem", &Map2<&I::Rem>},
+                                         {"neg", &Map1<&I::Neg>},
+                                         {"abs", &Map1<&I::Abs>},
+                                         {"min", &Map2<&I::Min>},
+                                         {"max", &Map2<&I::Max>},
+                                         {"shl", &Map2<&I::Shl>},
+                                         {"shr", &Map2<&I::Shr>},
+                                         {"mov", &Map1<&I::Move>},
+                                         {"not", &Map1<&I::Not>},
+                                         {"popc", &Map1<&I::Popc>},
+                                         {"clz", &Map1<&I::Clz>},
+                                         {"brev", &Map1<&I::Brev>},
+                                         {"bfind", &Map1<&I::Bfind>},
+                                         {"bfind.shiftamt", &Map1<&I::BfindShift>},
+                                         {"bfe", &Map3<&I::Bfe>}};
   const auto found = handlers->find(name);
   return found == handlers->end() ? nullptr : found->second;
 }
 
 Handler FindUntyped(const std::string& name) {
-  static const auto* const handlers = new std::map<std::string, Handler>{
-      {"and", &Map2<&And>},
-      {"or", &Map2<&Or>},
-      {"xor", &Map2<&Xor>},
-      {"prmt", &Map3<&Permute>},
-      {"bfi", &InsertField},
-      {"lop3", &Logic3},
-      {"shf.l.wrap", &Map3<&FunnelLeftWrap>},
-      {"shf.r.wrap", &Map3<&FunnelRightWrap>},
-      {"shf.l.clamp", &Map3<&FunnelLeftClamp>},
-      {"shf.r.clamp", &Map3<&FunnelRightClamp>}};
+  static const auto* const handlers =
+      new std::map<std::string, Handler>{{"and", &Map2<&And>},
+                                         {"or", &Map2<&Or>},
+                                         {"xor", &Map2<&Xor>},
+                                         {"prmt", &Map3<&Permute>},
+                                         {"bfi", &InsertField},
+                                         {"lop3", &Logic3},
+                                         {"shf.l.wrap", &Map3<&FunnelLeftWrap>},
+                                         {"shf.r.wrap", &Map3<&FunnelRightWrap>},
+                                         {"shf.l.clamp", &Map3<&FunnelLeftClamp>},
+                                         {"shf.r.clamp", &Map3<&FunnelRightClamp>}};
   const auto found = handlers->find(name);
   return found == handlers->end() ? nullptr : found->second;
 }

@@ -67,7 +67,8 @@ void StoreMatrices(Warp& warp, const Instruction& in, uint32_t lanes) {
 // An element of a fragment: of 16 bits, two in a register; or an f32.
 float Element(Warp& warp, int row, int lane, int half, const Type& type) {
   const uint64_t bits = warp.Row(row)[lane];
-  return static_cast<float>(ToDouble(type, bits >> (type.bits * half) & ((uint64_t{1} << type.bits) - 1)));
+  return static_cast<float>(
+      ToDouble(type, bits >> (type.bits * half) & ((uint64_t{1} << type.bits) - 1)));
 }
 
 // mma.sync.aligned.m16n8kK.row.col.f32.A.B.f32: rows D 4, A K/4, B K/8, C 4, for 16-bit A and B.

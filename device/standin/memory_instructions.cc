@@ -50,7 +50,8 @@ void Store(Warp& warp, const Instruction& in, uint32_t lanes) {
     const Place place = warp.Resolve(in, in.space, AddressOf(warp, in, in.rows[0], 0, lane),
                                      static_cast<uint64_t>(bytes) * in.vector, lane);
     if (place.data == nullptr) return;
-    warp.Touch(in, place, static_cast<uint64_t>(bytes) * in.vector, Access::kWrite, in.strong, lane);
+    warp.Touch(in, place, static_cast<uint64_t>(bytes) * in.vector, Access::kWrite, in.strong,
+               lane);
     if (in.strong) warp.Publish(place, lane, in.release);
     for (int i = 0; i < in.vector; ++i) {
       std::memcpy(place.data + i * bytes, &warp.Row(in.rows[1 + i])[lane], bytes);
@@ -89,7 +90,8 @@ uint64_t CombineFloating(const Type& type, uint64_t old, uint64_t operand) {
   const uint64_t mask = type.bits >= 64 ? ~uint64_t{0} : (uint64_t{1} << type.bits) - 1;
   uint64_t out = 0;
   for (int shift = 0; shift < type.bits * type.count; shift += type.bits) {
-    const double sum = ToDouble(type, old >> shift & mask) + ToDouble(type, operand >> shift & mask);
+    const double sum =
+        ToDouble(type, old >> shift & mask) + ToDouble(type, operand >> shift & mask);
     out |= FromDouble(type, sum, Rounding::kNearest) << shift;
   }
   return out;

@@ -60,7 +60,8 @@ uint32_t Encode(const Format& format, double value, Rounding rounding, bool satu
   const int m = format.mantissa_bits, bias = (1 << (format.exponent_bits - 1)) - 1;
   const uint32_t top = (1u << format.exponent_bits) - 1;
   const uint32_t nan = format.ieee ? top << m | ((1u << m) - 1) : top << m | ((1u << m) - 1);
-  const uint32_t most = format.ieee ? (top << m) - 1 : nan - 1, infinity = format.ieee ? top << m : nan;
+  const uint32_t most = format.ieee ? (top << m) - 1 : nan - 1,
+                 infinity = format.ieee ? top << m : nan;
   const uint32_t sign = std::signbit(value) ? 1u << (m + format.exponent_bits) : 0;
   if (std::isnan(value)) return nan;
   if (std::isinf(value)) return sign | (saturate ? most : infinity);
@@ -75,7 +76,8 @@ uint32_t Encode(const Format& format, double value, Rounding rounding, bool satu
   // Bits count on from one exponent to the next, so that a carry needs no care.
   const double bits = scaled + (static_cast<double>(exponent + bias - 1) * (1 << m));
   if (bits > most) {
-    return sign | (saturate || mode == Rounding::kZero || mode == Rounding::kDown ? most : infinity);
+    return sign |
+           (saturate || mode == Rounding::kZero || mode == Rounding::kDown ? most : infinity);
   }
   return sign | static_cast<uint32_t>(bits);
 }

@@ -17,11 +17,11 @@ namespace strata::standin {
 namespace {
 
 constexpr const char* kSpecialNames[] = {
-    "%tid.x",       "%tid.y",       "%tid.z",       "%ntid.x",      "%ntid.y",
-    "%ntid.z",      "%ctaid.x",     "%ctaid.y",     "%ctaid.z",     "%nctaid.x",
-    "%nctaid.y",    "%nctaid.z",    "%laneid",      "%warpid",      "%lanemask_eq",
-    "%lanemask_lt", "%lanemask_le", "%lanemask_gt", "%lanemask_ge", "%dynamic_smem_size",
-    "%total_smem_size", "%smid", "%nsmid"};
+    "%tid.x",           "%tid.y",       "%tid.z",       "%ntid.x",      "%ntid.y",
+    "%ntid.z",          "%ctaid.x",     "%ctaid.y",     "%ctaid.z",     "%nctaid.x",
+    "%nctaid.y",        "%nctaid.z",    "%laneid",      "%warpid",      "%lanemask_eq",
+    "%lanemask_lt",     "%lanemask_le", "%lanemask_gt", "%lanemask_ge", "%dynamic_smem_size",
+    "%total_smem_size", "%smid",        "%nsmid"};
 
 constexpr uint64_t kBetween = 128;  // bytes that belong to nobody, behind each shared variable
 
@@ -149,8 +149,8 @@ absl::Status Decoder::AddOperand(const std::string& text, Instruction& instructi
     if (addresses_ < 2) instruction.offsets[addresses_++] = offset;
   }
   const size_t bar = name.find('|');  // two destinations
-  for (const std::string& part : {name.substr(0, bar), bar == std::string::npos ? std::string()
-                                                                               : name.substr(bar + 1)}) {
+  for (const std::string& part :
+       {name.substr(0, bar), bar == std::string::npos ? std::string() : name.substr(bar + 1)}) {
     if (part.empty()) continue;
     const int row = RowOf(part);
     if (row < 0) return absl::UnimplementedError(absl::StrCat("operand ", part));
@@ -160,12 +160,9 @@ absl::Status Decoder::AddOperand(const std::string& text, Instruction& instructi
 }
 
 void SetModifiers(const Opcode& opcode, Instruction& instruction) {
-  constexpr std::pair<const char*, Space> kSpaces[] = {{"global", Space::kGlobal},
-                                                       {"const", Space::kGlobal},
-                                                       {"shared", Space::kShared},
-                                                       {"shared::cta", Space::kShared},
-                                                       {"local", Space::kLocal},
-                                                       {"param", Space::kParameter}};
+  constexpr std::pair<const char*, Space> kSpaces[] = {
+      {"global", Space::kGlobal},      {"const", Space::kGlobal}, {"shared", Space::kShared},
+      {"shared::cta", Space::kShared}, {"local", Space::kLocal},  {"param", Space::kParameter}};
   for (const auto& [name, space] : kSpaces) {
     if (opcode.Has(name) && instruction.space == Space::kGeneric) instruction.space = space;
   }

@@ -14,7 +14,15 @@ namespace strata::standin {
 
 // In the order of kSpecialNames.
 enum class Special : uint8_t {
-  kTidX, kTidY, kTidZ, kNtidX, kNtidY, kNtidZ, kCtaidX, kCtaidY, kCtaidZ,  // clang-format off
+  kTidX,
+  kTidY,
+  kTidZ,
+  kNtidX,
+  kNtidY,
+  kNtidZ,
+  kCtaidX,
+  kCtaidY,
+  kCtaidZ,  // clang-format off
   kNctaidX, kNctaidY, kNctaidZ, kLaneid, kWarpid, kLaneEq, kLaneLt, kLaneLe, kLaneGt, kLaneGe,
   kDynamicSharedBytes, kTotalSharedBytes, kSmid, kNsmid,  // clang-format on
 };

@@ -149,8 +149,8 @@ void Parser::Location(const std::string& line) {
   if (number == 0) return;  // the compiler's own
   const std::string& name = files_[file];
   const size_t slash = name.rfind('/');
-  site_ = findings_.SiteOf(absl::StrCat(
-      slash == std::string::npos ? name : name.substr(slash + 1), ":", number));
+  site_ = findings_.SiteOf(
+      absl::StrCat(slash == std::string::npos ? name : name.substr(slash + 1), ":", number));
 }
 
 // `.param .align 8 .b8 name[776]`, `.global .u32 counter`, `.const .b8 t[2] = {1, 2}`.

@@ -143,7 +143,8 @@ cudaError_t Begin(Runtime& runtime, const char* name, InCapture in_capture) {
     return cudaErrorNotPermitted;
   }
   if (runtime.faults().sticky() != cudaSuccess) return runtime.faults().sticky();
-  if (const cudaError_t error = runtime.faults().CountCall(name); error != cudaSuccess) return error;
+  if (const cudaError_t error = runtime.faults().CountCall(name); error != cudaSuccess)
+    return error;
   if (in_capture == InCapture::kForbidden) {
     bool strict = false;
     for (const auto& capture : runtime.captures) {

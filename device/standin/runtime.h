@@ -23,7 +23,7 @@ namespace strata::standin {
 
 struct Event {
   Mark mark;
-  uint64_t number = 0;         // of its last record among all; 0: never recorded
+  uint64_t number = 0;  // of its last record among all; 0: never recorded
   bool has_time = true;
   Capture* capture = nullptr;  // recorded in
   std::set<int> nodes;         // then: what is before it
@@ -39,7 +39,9 @@ class Faults {
   bool CountOperation();
   // What a call of this name is to return.
   cudaError_t CountCall(const char* name);
-  void Stick(cudaError_t error) { if (sticky_ == cudaSuccess) sticky_ = error; }
+  void Stick(cudaError_t error) {
+    if (sticky_ == cudaSuccess) sticky_ = error;
+  }
   cudaError_t sticky() const { return sticky_; }
 
  private:
@@ -57,9 +59,8 @@ struct Kernel {
   Program program;
   int64_t most_dynamic_shared_bytes = -1;  // as cudaFuncSetAttribute said; −1: it did not
   int64_t MostDynamicSharedBytes() const {
-    return most_dynamic_shared_bytes >= 0
-               ? most_dynamic_shared_bytes
-               : (48 << 10) - static_cast<int64_t>(program.shared_bytes);
+    return most_dynamic_shared_bytes >= 0 ? most_dynamic_shared_bytes
+                                          : (48 << 10) - static_cast<int64_t>(program.shared_bytes);
   }
 };
 
@@ -115,8 +116,8 @@ cudaError_t Begin(Runtime& runtime, const char* name, InCapture in_capture);
 cudaError_t End(cudaError_t error);
 }  // namespace internal
 
-// What every entry point does: one at a time, the device's sticky error first, then an injected one,
-// and its error remembered for cudaGetLastError.
+// What every entry point does: one at a time, the device's sticky error first, then an injected
+// one, and its error remembered for cudaGetLastError.
 template <typename Body>
 cudaError_t Call(const char* name, InCapture in_capture, Body&& body) {
   const std::lock_guard<std::recursive_mutex> lock(Runtime::Mutex());
@@ -129,7 +130,8 @@ cudaError_t Call(const char* name, InCapture in_capture, Body&& body) {
 template <typename T, typename Handle>
 T* FindOwned(const std::set<std::unique_ptr<T>>& owned, Handle handle) {
   for (const auto& object : owned) {
-    if (static_cast<const void*>(object.get()) == static_cast<const void*>(handle)) return object.get();
+    if (static_cast<const void*>(object.get()) == static_cast<const void*>(handle))
+      return object.get();
   }
   return nullptr;
 }

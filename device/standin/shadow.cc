@@ -122,9 +122,8 @@ void Checker::TouchCell(Cell& cell, uint64_t offset, Access access, const Access
 void Checker::Touch(Shadow& shadow, uint64_t offset, uint64_t bytes, Access access,
                     const Accessor& who, const Name& name) {
   ++accesses_;
-  shadow.ForEachCell(offset, bytes, [&](Cell& cell, uint64_t at) {
-    TouchCell(cell, at, access, who, name);
-  });
+  shadow.ForEachCell(offset, bytes,
+                     [&](Cell& cell, uint64_t at) { TouchCell(cell, at, access, who, name); });
 }
 
 void Checker::Mark(Shadow& shadow, uint64_t offset, uint64_t bytes, const Stamp& stamp) {

@@ -73,8 +73,7 @@ class Checker {
  private:
   bool Ordered(const Stamp& before, const Accessor& now);
   void Race(const Stamp& before, Access access, const Accessor& who, const std::string& place);
-  void TouchCell(Cell& cell, uint64_t offset, Access access, const Accessor& who,
-                 const Name& name);
+  void TouchCell(Cell& cell, uint64_t offset, Access access, const Accessor& who, const Name& name);
   void Remember(Cell& cell, const Accessor& who, const Stamp& stamp);
 
   const Operations& operations_;

@@ -33,11 +33,12 @@ std::vector<Finding> TakeFindings();
 // The `count`-th operation from now (kernel, copy, fill, host function) does not run; from then on
 // every call returns `error`, as with a device that failed. 1: the next.
 void FailOperation(int64_t count, cudaError_t error);
-// The `count`-th call of a function, by name, fails with `error` and does nothing; then all is well.
+// The `count`-th call of a function, by name, fails with `error` and does nothing; then all is
+// well.
 void FailCall(const std::string& function, int64_t count, cudaError_t error);
 
 struct Counters {
-  int64_t accesses;      // to memory, that were checked
+  int64_t accesses;  // to memory, that were checked
 };
 Counters GetCounters();
 

@@ -41,13 +41,15 @@ struct Stream {
   int id = 0;
   std::deque<Work> queue;
   uint64_t issued = 0, done = 0;
-  StreamClock clock;            // what is ordered before its next operation
+  StreamClock clock;           // what is ordered before its next operation
   Capture* capture = nullptr;  // its calls are recorded
 };
 
 class Streams {
  public:
-  explicit Streams(Machine& machine) : machine_(machine), random_(machine.options.seed, 1) { Create(); }
+  explicit Streams(Machine& machine) : machine_(machine), random_(machine.options.seed, 1) {
+    Create();
+  }
 
   Stream* Create();
   // What it was handed is done all the same.

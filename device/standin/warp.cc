@@ -229,8 +229,7 @@ void Warp::TryMeet(const Instruction& in, uint32_t mask) {
   const uint32_t members = mask & live_;
   if (members == 0 || (members & meeting_) != members) return;
   bool all = true;
-  ForEachLane(members,
-              [&](int lane) { all &= meet_[lane] == &in && meet_mask_[lane] == mask; });
+  ForEachLane(members, [&](int lane) { all &= meet_[lane] == &in && meet_mask_[lane] == mask; });
   if (!all) return;
   meeting_ &= ~members;
   in.execute(*this, in, members);
@@ -263,7 +262,8 @@ Place Warp::Nowhere(const Instruction& in, int lane, uint64_t bytes, const std::
   return {};
 }
 
-Place Warp::Resolve(const Instruction& in, Space space, uint64_t address, uint64_t bytes, int lane) {
+Place Warp::Resolve(const Instruction& in, Space space, uint64_t address, uint64_t bytes,
+                    int lane) {
   if (space == Space::kGeneric) {
     const uint64_t window = address & (uint64_t{0xff} << 56);
     space = window == kSharedWindow      ? Space::kShared

@@ -40,7 +40,8 @@ class Warp {
 
   // For a new block; `live`: lanes that exist.
   void Start(uint32_t live);
-  // Runs until no lane can go on, or for a while. `ahead`: lanes that run first, as far as they can.
+  // Runs until no lane can go on, or for a while. `ahead`: lanes that run first, as far as they
+  // can.
   void Run(int64_t slice, uint32_t ahead);
   void Stop() { live_ = 0; }
   // Lanes at a barrier go on.
@@ -72,7 +73,8 @@ class Warp {
   void Publish(const Place& place, int lane, bool release);
   void Observe(const Place& place, int lane, bool acquire);
 
-  // cp.async: the open group's copies, and those committed. `keep`: groups that may stay unfinished.
+  // cp.async: the open group's copies, and those committed. `keep`: groups that may stay
+  // unfinished.
   void StartCopy(int lane, AsyncCopy copy) { copies_[lane].back().push_back(copy); }
   void CommitCopies(int lane) { copies_[lane].emplace_back(); }
   void FinishCopies(int lane, size_t keep);

@@ -70,8 +70,8 @@ void ReduceLanes(Warp& warp, const Instruction& in, uint32_t lanes) {
   uint32_t result = static_cast<uint32_t>(a[std::countr_zero(lanes)]);
   ForEachLane(lanes & (lanes - 1), [&](int lane) {
     const uint32_t value = static_cast<uint32_t>(a[lane]);
-    const bool less = is_signed ? static_cast<int32_t>(value) < static_cast<int32_t>(result)
-                                : value < result;
+    const bool less =
+        is_signed ? static_cast<int32_t>(value) < static_cast<int32_t>(result) : value < result;
     switch (in.code) {
       case kAdd:
         result += value;
@@ -149,7 +149,8 @@ int ModeOf(const Opcode& opcode, std::initializer_list<const char*> names) {
 }  // namespace
 
 bool DecodeWarp(const Opcode& opcode, Instruction& instruction) {
-  if (opcode.name() == "bar" || opcode.name() == "barrier") return DecodeBarrier(opcode, instruction);
+  if (opcode.name() == "bar" || opcode.name() == "barrier")
+    return DecodeBarrier(opcode, instruction);
   if (opcode.name() == "activemask") {
     instruction.execute = &ActiveMask;
     return true;

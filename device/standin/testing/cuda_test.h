@@ -57,8 +57,8 @@ class DeviceArray {
   }
   DeviceArray(const std::vector<T>& values, cudaStream_t stream)
       : DeviceArray(values.size(), stream) {
-    STRATA_EXPECT_CUDA(cudaMemcpyAsync(data_, values.data(), count_ * sizeof(T),
-                                       cudaMemcpyHostToDevice, stream));
+    STRATA_EXPECT_CUDA(
+        cudaMemcpyAsync(data_, values.data(), count_ * sizeof(T), cudaMemcpyHostToDevice, stream));
   }
   ~DeviceArray() { cudaFree(data_); }
   DeviceArray(const DeviceArray&) = delete;
@@ -67,8 +67,8 @@ class DeviceArray {
   T* data() { return data_; }
   std::vector<T> ToHost() const {
     std::vector<T> values(count_);
-    STRATA_EXPECT_CUDA(cudaMemcpyAsync(values.data(), data_, count_ * sizeof(T),
-                                       cudaMemcpyDeviceToHost, stream_));
+    STRATA_EXPECT_CUDA(
+        cudaMemcpyAsync(values.data(), data_, count_ * sizeof(T), cudaMemcpyDeviceToHost, stream_));
     STRATA_EXPECT_CUDA(cudaStreamSynchronize(stream_));
     return values;
   }

@@ -13,11 +13,11 @@ namespace strata::standin {
 enum class Mistake : uint8_t {
   kNone,
   // AddRmsNorm.
-  kNoBarrierBeforeRead,   // of the warps' sums
-  kReturnBeforeBarrier,   // threads without channels leave
-  kElementNeverWritten,   // of the warps' sums
-  kPastTheRow,            // 8 elements
-  kMisaligned,            // 16 bytes at a multiple of 2
+  kNoBarrierBeforeRead,  // of the warps' sums
+  kReturnBeforeBarrier,  // threads without channels leave
+  kElementNeverWritten,  // of the warps' sums
+  kPastTheRow,           // 8 elements
+  kMisaligned,           // 16 bytes at a multiple of 2
   // CrossEntropy.
   kNoBarrierBeforeReuse,  // of the warps' sums
   kWrongShuffleMask,
@@ -89,8 +89,8 @@ struct ScalarInput {
   int64_t l;
 };
 struct ScalarOutput {
-  float sum, product, quotient, fused, root, smaller, exponential, logarithm, sine, power, rounded_down,
-      to_zero;
+  float sum, product, quotient, fused, root, smaller, exponential, logarithm, sine, power,
+      rounded_down, to_zero;
   double d_sum, d_quotient, d_root;
   int32_t quotient_i, remainder_i, high, population, leading_zeros, first_set, shifted, to_int,
       funnel, permuted, byte_sum;

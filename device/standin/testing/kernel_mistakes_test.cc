@@ -57,7 +57,8 @@ class KernelMistakesTest : public testing::Test {
 
   void RunProduct(Mistake mistake) {
     constexpr int kM = 64, kN = 64, kK = 128;
-    DeviceArray<__nv_bfloat16> a(std::vector<__nv_bfloat16>(kM * kK, __float2bfloat16(1.f)), stream_),
+    DeviceArray<__nv_bfloat16> a(std::vector<__nv_bfloat16>(kM * kK, __float2bfloat16(1.f)),
+                                 stream_),
         b(std::vector<__nv_bfloat16>(kN * kK, __float2bfloat16(2.f)), stream_);
     DeviceArray<float> c(kM * kN, stream_);
     TileProduct(stream_, kM, kN, kK, a.data(), b.data(), c.data(), mistake);
@@ -94,23 +95,22 @@ TEST_F(KernelMistakesTest, ABarrierMissingBeforeAReadShowsUninitialisedMemoryToo
   Reset({.thread_order = ThreadOrder::kAscending});
   ASSERT_EQ(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), cudaSuccess);
   RunNorm(Mistake::kNoBarrierBeforeRead);
-  EXPECT_THAT(TakeFindings(),
-              Contains(AllOf(Is(FindingKind::kUninitialised), Says("partial+"))));
+  EXPECT_THAT(TakeFindings(), Contains(AllOf(Is(FindingKind::kUninitialised), Says("partial+"))));
 }
 
 TEST_F(KernelMistakesTest, ABarrierMissingBeforeSharedMemoryIsWrittenAgainIsARace) {
   InEachOrder([&] {
     RunLoss(Mistake::kNoBarrierBeforeReuse);
-    EXPECT_THAT(TakeFindings(), Contains(AllOf(Is(FindingKind::kRace), Says("partial+"),
-                                               Says("row_kernels.cu:"))));
+    EXPECT_THAT(TakeFindings(),
+                Contains(AllOf(Is(FindingKind::kRace), Says("partial+"), Says("row_kernels.cu:"))));
   });
 }
 
 TEST_F(KernelMistakesTest, ThreadsThatLeaveBeforeABarrierAreADivergentBarrier) {
   InEachOrder([&] {
     RunNorm(Mistake::kReturnBeforeBarrier, 776);
-    EXPECT_THAT(TakeFindings(), Contains(AllOf(Is(FindingKind::kDivergentBarrier),
-                                               Says("31 threads have left"))));
+    EXPECT_THAT(TakeFindings(),
+                Contains(AllOf(Is(FindingKind::kDivergentBarrier), Says("31 threads have left"))));
   });
 }
 
@@ -125,16 +125,17 @@ TEST_F(KernelMistakesTest, AnElementThatNobodyWritesIsUninitialised) {
 TEST_F(KernelMistakesTest, ElementsPastTheRowAreOutOfBounds) {
   InEachOrder([&] {
     RunNorm(Mistake::kPastTheRow);
-    EXPECT_THAT(TakeFindings(), Contains(AllOf(Is(FindingKind::kOutOfBounds),
-                                               Says("row_kernels.cu:"), Says("of global #1 (4096 bytes)"))));
+    EXPECT_THAT(TakeFindings(),
+                Contains(AllOf(Is(FindingKind::kOutOfBounds), Says("row_kernels.cu:"),
+                               Says("of global #1 (4096 bytes)"))));
   });
 }
 
 TEST_F(KernelMistakesTest, AWideAccessAtAnOddAddressIsMisaligned) {
   InEachOrder([&] {
     RunNorm(Mistake::kMisaligned);
-    EXPECT_THAT(TakeFindings(), Contains(AllOf(Is(FindingKind::kMisaligned),
-                                               Says("multiple of 2"), Says("row_kernels.cu:"))));
+    EXPECT_THAT(TakeFindings(), Contains(AllOf(Is(FindingKind::kMisaligned), Says("multiple of 2"),
+                                               Says("row_kernels.cu:"))));
   });
 }
 
@@ -150,7 +151,8 @@ TEST_F(KernelMistakesTest, APlainStoreWhereAnAtomicIsDueIsARaceBetweenBlocks) {
       DeviceArray<unsigned> flag(std::vector<unsigned>{0}, stream_);
       AdamWTensors list{};
       list.count = 1;
-      list.tensors[0] = {master.data(), m.data(), v.data(), gradient.data(), parameter.data(), 2000};
+      list.tensors[0] = {master.data(),   m.data(),         v.data(),
+                         gradient.data(), parameter.data(), 2000};
       AdamW(stream_, list, {}, flag.data(), mistake);
       EXPECT_THAT(flag.ToHost(), testing::ElementsAre(1));
       if (mistake == Mistake::kNone) {
@@ -182,8 +184,8 @@ TEST_F(KernelMistakesTest, AWriteInPlaceBeforeAnotherThreadsReadIsARace) {
 TEST_F(KernelMistakesTest, AnAsynchronousCopyUsedBeforeItsWaitIsFound) {
   InEachOrder([&] {
     RunProduct(Mistake::kNoWaitForCopy);
-    EXPECT_THAT(TakeFindings(), Contains(AllOf(Is(FindingKind::kAsyncCopy),
-                                               Says("is used"), Says("tile_product.cu:"))));
+    EXPECT_THAT(TakeFindings(), Contains(AllOf(Is(FindingKind::kAsyncCopy), Says("is used"),
+                                               Says("tile_product.cu:"))));
   });
 }
 
@@ -191,8 +193,8 @@ TEST_F(KernelMistakesTest, AnAsynchronousCopyUsedBeforeItsWaitIsFound) {
 TEST_F(KernelMistakesTest, ADoubleBufferWithoutItsSecondBarrierIsARace) {
   InEachOrder([&] {
     RunProduct(Mistake::kNoSecondBarrier);
-    EXPECT_THAT(TakeFindings(), Contains(AllOf(Is(FindingKind::kRace), Says("tiles_"),
-                                               Says("tile_product.cu:"))));
+    EXPECT_THAT(TakeFindings(),
+                Contains(AllOf(Is(FindingKind::kRace), Says("tiles_"), Says("tile_product.cu:"))));
   });
 }
 

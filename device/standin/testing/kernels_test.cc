@@ -52,8 +52,8 @@ void CheckNorm(int rows, int channels, cudaStream_t stream) {
     double squares = 0;
     std::vector<double> sums(channels);
     for (int c = 0; c < channels; ++c) {
-      sums[c] = __bfloat162float(__float2bfloat16(__bfloat162float(x[base + c]) +
-                                                  __bfloat162float(branch[base + c])));
+      sums[c] = __bfloat162float(
+          __float2bfloat16(__bfloat162float(x[base + c]) + __bfloat162float(branch[base + c])));
       squares += sums[c] * sums[c];
       worst = std::max(worst, Error(sum[base + c], sums[c]));
     }
@@ -103,8 +103,8 @@ void CheckLoss(int rows, int vocabulary, cudaStream_t stream) {
     worst_loss = std::max(worst_loss, Error(losses[row], loss));
     for (int v = 0; v < vocabulary; ++v) {
       const double p = std::exp(__bfloat162float(logits[base + v]) - most) / sum;
-      worst = std::max(worst, Error(gradients[base + v],
-                                    target < 0 ? 0 : (p - (v == target ? 1 : 0)) * kScale));
+      worst = std::max(
+          worst, Error(gradients[base + v], target < 0 ? 0 : (p - (v == target ? 1 : 0)) * kScale));
     }
   }
   EXPECT_LT(worst, kBf16Error);
@@ -166,9 +166,8 @@ TEST_F(KernelsTest, AdamWEqualsTheReference) {
         const double g = test.host[4 * i + 3][j];
         const double new_m = beta1 * test.host[4 * i + 1][j] + (1 - beta1) * g;
         const double new_v = beta2 * test.host[4 * i + 2][j] + (1 - beta2) * g * g;
-        const double p =
-            test.host[4 * i][j] * (1 - rate * decay) -
-            rate * (new_m * correction1) / (std::sqrt(new_v * correction2) + epsilon);
+        const double p = test.host[4 * i][j] * (1 - rate * decay) -
+                         rate * (new_m * correction1) / (std::sqrt(new_v * correction2) + epsilon);
         worst = std::max({worst, Error(master[j], p), Error(m[j], new_m)});
         worst_bf16 = std::max(worst_bf16, Error(parameter[j], p));
       }

@@ -110,7 +110,7 @@ void AddRmsNorm(cudaStream_t stream, int rows, int channels, float epsilon, cons
                 Mistake mistake) {
   const auto launch = [&](auto* kernel) {
     kernel<<<rows, kThreads, channels * sizeof(float), stream>>>(channels, epsilon, x, branch,
-                                                                  weight, sum, y, rstd);
+                                                                 weight, sum, y, rstd);
   };
   switch (mistake) {
     case Mistake::kNoBarrierBeforeRead:
