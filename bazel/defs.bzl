@@ -170,6 +170,7 @@ def strata_cuda_test(name, srcs, deps = [], size = "small", tags = [], gpu = Tru
             copts = _COPTS + ["-O1"],
             tags = tags + more_tags,
             target_compatible_with = NEEDS_CUDA,
+            linkstatic = True,  # the runtime's static library is not shared by libraries of ours
             deps = deps + ["//device/standin/testing:cuda_test_" + runtime] + gtest,
             **kwargs
         )
