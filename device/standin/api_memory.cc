@@ -2,8 +2,10 @@
 // memory is read and written when the copy runs.
 #include <algorithm>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -37,6 +39,7 @@ std::byte* Reach(Machine& machine, OperationId id, const void* pointer, uint64_t
     return nullptr;
   }
   const uint64_t offset = address - region->begin;
+  if (write) ++region->changes;
   if (machine.options.check) {
     // The host's writes to its own memory are not seen: there, nothing counts as never written.
     const bool host = region->kind != Region::Kind::kDevice;
@@ -53,6 +56,48 @@ std::byte* Reach(Machine& machine, OperationId id, const void* pointer, uint64_t
   }
   return region->data + offset;
 }
+
+// What a copy will read of pinned memory, at the time of the call: the host may not change it
+// before the copy has run. Operations may, ordered before it.
+class SourceWatch {
+ public:
+  SourceWatch(Runtime& runtime, const void* from, uint64_t bytes)
+      : runtime_(runtime), from_(from), bytes_(bytes) {
+    const Region* const region = Find();
+    if (region == nullptr) return;
+    changes_ = region->changes + runtime.host_functions_run;
+    hash_ = Hash();
+  }
+  void Judge(OperationId id) const {
+    const Region* const region = Find();
+    if (hash_ == 0 || region == nullptr ||
+        region->changes + runtime_.host_functions_run != changes_ || Hash() == hash_) {
+      return;
+    }
+    runtime_.machine().checker.Report(FindingKind::kHostWrite, AccessorOf(id).stamp,
+                                      "the host changed " + std::to_string(bytes_) + " bytes at " +
+                                          runtime_.machine().memory.Locate(AddressOf(from_)) +
+                                          " before they were read");
+  }
+
+ private:
+  // The pinned memory that is read as one piece; null: other memory.
+  const Region* Find() const {
+    const Region* const region = runtime_.machine().memory.Find(AddressOf(from_));
+    const bool watched = region != nullptr && region->kind != Region::Kind::kDevice &&
+                         region->Holds(AddressOf(from_), bytes_) &&
+                         runtime_.machine().options.check;
+    return watched ? region : nullptr;
+  }
+  size_t Hash() const {
+    return std::hash<std::string_view>()({static_cast<const char*>(from_), bytes_}) | 1;
+  }
+
+  Runtime& runtime_;
+  const void* from_;
+  uint64_t bytes_, changes_ = 0;
+  size_t hash_ = 0;  // 0: nothing is watched
+};
 
 struct Range {
   void* to;
@@ -110,8 +155,14 @@ cudaError_t CopyOn(Runtime& runtime, const Range& range, cudaMemcpyKind kind, St
   const char* const name = to_device
                                ? (from_device ? "a copy on the device" : "a copy to the device")
                                : (from_device ? "a copy to the host" : "a copy on the host");
-  runtime.Enqueue(stream, name, [&machine, range, staged](OperationId id) {
-    Copy(machine, id, range, staged == nullptr ? nullptr : staged->data());
+  runtime.EnqueueMade(stream, name, [&runtime, range, staged]() -> Action {
+    // Of rows apart, the last ends with its width.
+    const uint64_t bytes = range.pitch_from * (range.rows - 1) + range.width;
+    return
+        [&runtime, range, staged, watch = SourceWatch(runtime, range.from, bytes)](OperationId id) {
+          watch.Judge(id);
+          Copy(runtime.machine(), id, range, staged == nullptr ? nullptr : staged->data());
+        };
   });
   if (pageable_to && stream.capture == nullptr) {
     runtime.streams().RunUntil(runtime.streams().End(stream));

@@ -155,9 +155,10 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t handle, cudaHostFn_t function, void*
   return OnStream("cudaLaunchHostFunc", "a host function", handle, false,
                   [&](Runtime& runtime, Stream& stream) {
                     runtime.Enqueue(stream, "a host function",
-                                    [function, argument](strata::standin::OperationId) {
+                                    [&runtime, function, argument](strata::standin::OperationId) {
                                       bool& inside = strata::standin::internal::InHostFunction();
                                       inside = true;
+                                      ++runtime.host_functions_run;
                                       function(argument);
                                       inside = false;
                                     });

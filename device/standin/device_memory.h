@@ -27,6 +27,7 @@ struct Region {
   std::byte* data;  // where the stand-in accesses it
   std::string name;
   Shadow shadow;
+  uint64_t changes = 0;  // made by operations, of memory that the host changes too
 
   bool Holds(uint64_t address, uint64_t count) const {
     return address >= begin && address - begin <= bytes && count <= bytes - (address - begin);

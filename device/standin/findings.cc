@@ -30,6 +30,8 @@ const char* NameOf(FindingKind kind) {
       return "default stream";
     case FindingKind::kHostFunction:
       return "host function";
+    case FindingKind::kHostWrite:
+      return "host write";
     case FindingKind::kUnsupported:
       return "unsupported";
   }

@@ -28,6 +28,7 @@ enum class FindingKind : uint8_t {
   kAsyncCopy,         // cp.async: used before its wait, or never waited for
   kDefaultStream,     // an operation on stream 0
   kHostFunction,      // a host function called the runtime
+  kHostWrite,         // the host changed pinned memory that a copy had yet to read
   kUnsupported,       // the stand-in does not know it: nothing is said of what follows
 };
 

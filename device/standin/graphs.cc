@@ -4,10 +4,10 @@
 
 namespace strata::standin {
 
-void Capture::Add(Stream& stream, std::string name, Action run) {
+void Capture::Add(Stream& stream, std::string name, ActionMaker make) {
   std::set<int>& after = last[&stream];
   const int node = static_cast<int>(graph->nodes.size());
-  graph->nodes.push_back({std::move(name), std::move(run), after});
+  graph->nodes.push_back({std::move(name), std::move(make), after});
   after = {node};
 }
 
@@ -53,7 +53,7 @@ void GraphExecution::Launch(Stream& stream) {
   for (size_t i = 0; i < graph_.nodes.size(); ++i) {
     Stream& lane = *lanes_[lane_of_[i]];
     for (const int before : graph_.nodes[i].after) streams_.Wait(lane, done[before]);
-    done.push_back(streams_.Put(lane, graph_.nodes[i].name, graph_.nodes[i].run));
+    done.push_back(streams_.Put(lane, graph_.nodes[i].name, graph_.nodes[i].make()));
   }
   for (Stream* const lane : lanes_) streams_.Wait(stream, streams_.End(*lane));
   end_ = streams_.End(stream);

@@ -18,7 +18,7 @@ namespace strata::standin {
 struct Graph {
   struct Node {
     std::string name;
-    Action run;
+    ActionMaker make;
     std::set<int> after;  // nodes
   };
   std::vector<Node> nodes;
@@ -32,7 +32,7 @@ struct Capture {
   bool is_invalid = false;
   std::map<Stream*, std::set<int>> last;  // by stream: the nodes its next one depends on
 
-  void Add(Stream& stream, std::string name, Action run);
+  void Add(Stream& stream, std::string name, ActionMaker make);
   // Whether all that was recorded comes before the end of the origin.
   bool IsJoined() const;
 };

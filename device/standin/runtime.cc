@@ -122,10 +122,14 @@ Stream* Runtime::Find(cudaStream_t handle, const char* what) {
 }
 
 void Runtime::Enqueue(Stream& stream, std::string name, Action run) {
+  EnqueueMade(stream, std::move(name), [run = std::move(run)] { return run; });
+}
+
+void Runtime::EnqueueMade(Stream& stream, std::string name, ActionMaker make) {
   if (stream.capture != nullptr) {
-    stream.capture->Add(stream, std::move(name), std::move(run));
+    stream.capture->Add(stream, std::move(name), std::move(make));
   } else {
-    streams_.Put(stream, std::move(name), std::move(run));
+    streams_.Put(stream, std::move(name), make());
   }
 }
 

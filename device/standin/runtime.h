@@ -86,12 +86,14 @@ class Runtime {
   Stream* Find(cudaStream_t handle, const char* what);
   // Hands an operation to a stream, or to the graph that it is recorded in.
   void Enqueue(Stream& stream, std::string name, Action run);
+  void EnqueueMade(Stream& stream, std::string name, ActionMaker make);
 
   std::set<std::unique_ptr<Event>> events;
   std::set<std::unique_ptr<Graph>> graphs;
   std::set<std::unique_ptr<GraphExecution>> executions;
   std::set<std::unique_ptr<Capture>> captures;  // going on
   uint64_t events_recorded = 0;
+  uint64_t host_functions_run = 0;
 
  private:
   struct Module {

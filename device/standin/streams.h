@@ -23,6 +23,9 @@ struct Capture;
 // What an operation does; `id` names it to the checker.
 using Action = std::function<void(OperationId id)>;
 
+// Makes the action of an operation when it is issued: of one in a graph, at each launch.
+using ActionMaker = std::function<Action()>;
+
 // A place in a stream's order.
 struct Mark {
   int stream = -1;  // −1: none, reached from the beginning

@@ -305,6 +305,7 @@ Place Warp::Resolve(const Instruction& in, Space space, uint64_t address, uint64
     return Nowhere(in, lane, bytes, machine_.memory.Locate(address));
   }
   const uint64_t offset = address - region->begin;
+  ++region->changes;  // perhaps
   return {region->data + offset, &region->shadow, offset, 0, &region->name};
 }
 

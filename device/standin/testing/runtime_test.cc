@@ -127,6 +127,43 @@ TEST_F(RuntimeTest, PageableMemoryIsReadAtTheCallAndPinnedWhenTheCopyRuns) {
   EXPECT_THAT(y.ToHost(), ElementsAre(2));
 }
 
+TEST_F(RuntimeTest, OperationsMayChangePinnedMemoryBeforeACopyReadsIt) {
+  int* pinned = nullptr;
+  STRATA_EXPECT_CUDA(cudaMallocHost(reinterpret_cast<void**>(&pinned), sizeof(int)));
+  *pinned = 1;
+  DeviceArray<int> x(std::vector<int>{7}, a_), y(1, a_), z(1, a_);
+  STRATA_EXPECT_CUDA(cudaMemcpyAsync(pinned, x.data(), 4, cudaMemcpyDeviceToHost, a_));
+  STRATA_EXPECT_CUDA(cudaMemcpyAsync(y.data(), pinned, 4, cudaMemcpyHostToDevice, a_));
+  STRATA_EXPECT_CUDA(cudaLaunchHostFunc(
+      a_, [](void* data) { ++*static_cast<int*>(data); }, pinned));
+  STRATA_EXPECT_CUDA(cudaMemcpyAsync(z.data(), pinned, 4, cudaMemcpyHostToDevice, a_));
+  EXPECT_THAT(y.ToHost(), ElementsAre(7));
+  EXPECT_THAT(z.ToHost(), ElementsAre(8));
+  EXPECT_THAT(TakeFindings(), IsEmpty());
+}
+
+TEST_F(RuntimeTest, AGraphReadsPinnedMemoryAsItIsAtEachLaunch) {
+  int* pinned = nullptr;
+  STRATA_EXPECT_CUDA(cudaMallocHost(reinterpret_cast<void**>(&pinned), sizeof(int)));
+  DeviceArray<int> x(1, b_);
+  cudaGraph_t graph;
+  cudaGraphExec_t execution;
+  STRATA_EXPECT_CUDA(cudaStreamBeginCapture(a_, cudaStreamCaptureModeGlobal));
+  STRATA_EXPECT_CUDA(cudaMemcpyAsync(x.data(), pinned, 4, cudaMemcpyHostToDevice, a_));
+  STRATA_EXPECT_CUDA(cudaStreamEndCapture(a_, &graph));
+  STRATA_EXPECT_CUDA(cudaGraphInstantiate(&execution, graph, 0));
+  for (int step = 0; step < 3; ++step) {
+    *pinned = step;
+    STRATA_EXPECT_CUDA(cudaGraphLaunch(execution, b_));
+    EXPECT_THAT(x.ToHost(), ElementsAre(step));
+  }
+  EXPECT_THAT(TakeFindings(), IsEmpty());
+  STRATA_EXPECT_CUDA(cudaGraphLaunch(execution, b_));
+  *pinned = 9;
+  STRATA_EXPECT_CUDA(cudaStreamSynchronize(b_));
+  EXPECT_THAT(TakeFindings(), ElementsAre(Is(FindingKind::kHostWrite)));
+}
+
 TEST_F(RuntimeTest, CopiesKnowWhereMemoryLies) {
   float* const device = Malloc(64);
   float host[16] = {};

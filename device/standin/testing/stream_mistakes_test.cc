@@ -226,16 +226,19 @@ TEST(HostMistakesTest, AnUnjoinedStreamEndsTheCaptureWithItsError) {
   EXPECT_EQ(pipeline.RunGraph(Missing::kEndWaitsForEvict), cudaErrorStreamCaptureUnjoined);
 }
 
-// The host's own accesses have no place in a stream: the latest order shows them in the values.
-TEST(HostMistakesTest, AHostThatReusesPinnedMemoryTooEarlyGetsWrongValues) {
-  Reset({.stream_order = StreamOrder::kLatest});
-  Pipeline pipeline;
-  pipeline.Issue(Missing::kNothing);
-  pipeline.OverwriteSource();
-  STRATA_EXPECT_CUDA(cudaStreamSynchronize(pipeline.evict()));
-  EXPECT_GT(pipeline.WrongValues(), kCount);
+TEST(HostMistakesTest, AHostThatChangesPinnedMemoryBeforeItIsReadIsFoundInEachOrder) {
+  for (const StreamOrder order : kOrders) {
+    Reset({.stream_order = order});
+    Pipeline pipeline;
+    pipeline.Issue(Missing::kNothing);
+    pipeline.OverwriteSource();
+    STRATA_EXPECT_CUDA(cudaStreamSynchronize(pipeline.evict()));
+    EXPECT_GT(pipeline.WrongValues(), kCount);
+    EXPECT_THAT(TakeFindings(), Contains(Field(&Finding::kind, FindingKind::kHostWrite)));
+  }
 }
 
+// The host's reads have no place in a stream: the latest order shows them in the values.
 TEST(HostMistakesTest, AHostThatWaitsForTheWrongStreamGetsOldValues) {
   Reset({.stream_order = StreamOrder::kLatest});
   Pipeline pipeline;
