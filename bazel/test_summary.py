@@ -91,6 +91,8 @@ def count_run(name: str, events: list, read_report=read_report) -> Count:
         if "testResult" in identity:
             key = identity["testResult"]
             executions[key["label"], key.get("run"), key.get("shard")] = event.get("testResult", {})
+        elif event.get("aborted", {}).get("reason") == "SKIPPED":
+            continue  # not for this configuration: CUDA without --config=cuda
         elif "targetCompleted" in identity and not event.get("completed", {}).get("success"):
             unbuilt.append(identity["targetCompleted"]["label"])
         elif "buildFinished" in identity:

@@ -60,6 +60,12 @@ class CountRun(unittest.TestCase):
         c = count({"id": {"targetCompleted": {"label": "//a:b"}}, "completed": {}}, finished(1))
         self.assertEqual(c.failures, ["pass: //a:b: does not build"])
 
+    def test_what_is_not_for_this_configuration_is_no_failure(self):
+        skipped = {"id": {"targetCompleted": {"label": "//a:b"}}, "aborted": {"reason": "SKIPPED"}}
+        failed = {"id": {"targetCompleted": {"label": "//a:c"}}, "aborted": {"reason": "ANALYSIS_FAILURE"}}
+        self.assertEqual(count(skipped, finished(0)).failures, [])
+        self.assertEqual(count(skipped, failed, finished(1)).failures, ["pass: //a:c: does not build"])
+
     def test_a_run_that_ends_early_or_finds_no_tests_is_a_failure(self):
         self.assertEqual(len(count().failures), 1)
         self.assertEqual(len(count(result("//a:t", "PASSED", SCRIPT)).failures), 1)
