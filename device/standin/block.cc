@@ -118,7 +118,7 @@ void Block::Release(Barrier& barrier) {
   const Barrier done = std::exchange(barrier, {});
   std::vector<std::pair<int, WarpClock*>> clocks;
   for (size_t i = 0; i < warps_.size(); ++i) {
-    if (done.takes_part[i]) clocks.push_back({static_cast<int>(i), &warps_[i]->clock()});
+    if (done.takes_part[i]) clocks.emplace_back(static_cast<int>(i), &warps_[i]->clock());
   }
   SyncWarps(clocks);
   for (size_t i = 0; i < warps_.size(); ++i) {

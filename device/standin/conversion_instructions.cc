@@ -4,6 +4,7 @@
 #include <limits>
 #include <map>
 #include <string>
+#include <type_traits>
 
 #include "device/standin/lane_math.h"
 #include "device/standin/number_formats.h"
@@ -160,7 +161,8 @@ enum Comparison : int {
 
 template <typename T>
 bool Compare(int comparison, T a, T b) {
-  const bool unordered = a != a || b != b;
+  bool unordered = false;
+  if constexpr (std::is_floating_point_v<T>) unordered = std::isnan(a) || std::isnan(b);
   switch (comparison) {
     case kEq:
       return a == b;

@@ -50,7 +50,8 @@ Region* DeviceMemory::Insert(Region::Kind kind, uint64_t begin, uint64_t bytes, 
   std::string name = kind == Region::Kind::kDevice ? "global" : "pinned";
   name += " #" + std::to_string(++count_);
   auto& region = regions_[begin];
-  region.reset(new Region{kind, begin, bytes, data, std::move(name), Shadow(bytes)});
+  region =
+      std::make_unique<Region>(Region{kind, begin, bytes, data, std::move(name), Shadow(bytes)});
   return region.get();
 }
 

@@ -21,7 +21,7 @@ void ForEachHalf(Warp& warp, const Instruction& in, int base, int matrices, uint
         const int across = lane % 4 * 2 + half, along = lane / 4;
         const int row = in.transpose ? across : along, column = in.transpose ? along : across;
         const uint64_t begin = warp.Row(base)[8 * matrix + row] + in.offsets[0];
-        visit(lane, matrix, half, begin, static_cast<uint64_t>(2 * column));
+        visit(lane, matrix, half, begin, uint64_t{2} * static_cast<uint64_t>(column));
       }
     }
   });

@@ -59,7 +59,7 @@ double Decode(const Format& format, uint32_t bits) {
 uint32_t Encode(const Format& format, double value, Rounding rounding, bool saturate) {
   const int m = format.mantissa_bits, bias = (1 << (format.exponent_bits - 1)) - 1;
   const uint32_t top = (1u << format.exponent_bits) - 1;
-  const uint32_t nan = format.ieee ? top << m | ((1u << m) - 1) : top << m | ((1u << m) - 1);
+  const uint32_t nan = top << m | ((1u << m) - 1);
   const uint32_t most = format.ieee ? (top << m) - 1 : nan - 1,
                  infinity = format.ieee ? top << m : nan;
   const uint32_t sign = std::signbit(value) ? 1u << (m + format.exponent_bits) : 0;

@@ -67,7 +67,7 @@ void Decoder::LayOut() {
   names_ = symbols_;
   for (const PtxVariable& parameter : function_.parameters) {
     program_.parameter_bytes = RoundUp(program_.parameter_bytes, parameter.align);
-    program_.parameters.push_back({program_.parameter_bytes, parameter.bytes});
+    program_.parameters.emplace_back(program_.parameter_bytes, parameter.bytes);
     names_[parameter.name] = program_.parameter_bytes;
     program_.parameter_bytes += parameter.bytes;
   }
@@ -102,7 +102,7 @@ void Decoder::LayOut() {
 
 int Decoder::ConstantRow(uint64_t value) {
   const auto [found, is_new] = constant_rows_.try_emplace(value, program_.rows);
-  if (is_new) program_.constants.push_back({program_.rows++, value});
+  if (is_new) program_.constants.emplace_back(program_.rows++, value);
   return found->second;
 }
 
@@ -123,8 +123,8 @@ int Decoder::RowOf(const std::string& text) {
   if (special == std::end(kSpecialNames)) return -1;
   const auto [found, is_new] = special_rows_.try_emplace(text, program_.rows);
   if (is_new) {
-    program_.specials.push_back(
-        {program_.rows++, static_cast<Special>(special - std::begin(kSpecialNames))});
+    program_.specials.emplace_back(program_.rows++,
+                                   static_cast<Special>(special - std::begin(kSpecialNames)));
   }
   return found->second;
 }

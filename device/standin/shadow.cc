@@ -7,7 +7,7 @@ namespace strata::standin {
 void Shadow::Clear() { ++generation_; }
 
 // Makes cells small enough that begin and end of a range lie on their borders.
-void Shadow::Split(Chunk& chunk, uint64_t begin, uint64_t end) {
+void Shadow::Split(Chunk& chunk, uint64_t begin, uint64_t end) const {
   if (chunk.generation != generation_) {
     chunk.generation = generation_;
     chunk.log2_bytes = 8;
@@ -67,7 +67,7 @@ void Checker::Race(const Stamp& before, Access access, const Accessor& who,
 }
 
 void Checker::Remember(Cell& cell, const Accessor& who, const Stamp& stamp) {
-  int same = -1;  // a slot whose loss hurts least
+  int same_warp = -1, same_operation = 2;  // slots whose loss hurts little
   for (int i = 0; i < 3; ++i) {
     Stamp& other = cell.others[i];
     if (other.operation == kNever || Ordered(other, who)) {
@@ -76,12 +76,12 @@ void Checker::Remember(Cell& cell, const Accessor& who, const Stamp& stamp) {
     }
     if (other.operation == stamp.operation && other.block == stamp.block &&
         other.thread / kLanes == stamp.thread / kLanes) {
-      same = i;
-    } else if (same < 0 && i > 0 && other.operation == stamp.operation) {
-      same = i;
+      same_warp = i;
+    } else if (i > 0 && other.operation == stamp.operation) {
+      same_operation = i;
     }
   }
-  cell.others[same < 0 ? 2 : same] = stamp;
+  cell.others[same_warp < 0 ? same_operation : same_warp] = stamp;
 }
 
 void Checker::TouchCell(Cell& cell, uint64_t offset, Access access, const Accessor& who,

@@ -42,7 +42,7 @@ class Shadow {
     uint8_t log2_bytes = 8;  // of a cell
     std::vector<Cell> cells;
   };
-  void Split(Chunk& chunk, uint64_t begin, uint64_t end);
+  void Split(Chunk& chunk, uint64_t begin, uint64_t end) const;
 
   uint32_t generation_ = 1;
   std::vector<Chunk> chunks_;

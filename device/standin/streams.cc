@@ -50,7 +50,7 @@ bool Streams::IsRunnable(const Stream& stream) const {
   return !stream.queue.empty() && IsReached(stream.queue.front().wait);
 }
 
-void Streams::Step(Stream& stream) {
+void Streams::Step(Stream& stream) const {
   Stream::Work work = std::move(stream.queue.front());
   stream.queue.pop_front();
   if (work.run && may_run()) work.run(work.id);

@@ -79,7 +79,7 @@ class Streams {
  private:
   bool IsRunnable(const Stream& stream) const;
   Stream& Choose(Stream& wanted);
-  void Step(Stream& stream);
+  void Step(Stream& stream) const;
 
   Machine& machine_;
   common::Random random_;
