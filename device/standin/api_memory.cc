@@ -361,6 +361,30 @@ cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t hand
   });
 }
 
+cudaError_t cudaMemset(void* to, int value, size_t bytes) {
+  return Call("cudaMemset", InCapture::kForbidden, [&](Runtime& runtime) {
+    Stream* const stream = runtime.Find(nullptr, "a fill");
+    runtime.streams().RunAll();
+    const cudaError_t error = strata::standin::FillOn(runtime, to, value, bytes, *stream);
+    runtime.streams().RunAll();
+    return error != cudaSuccess ? error : runtime.faults().sticky();
+  });
+}
+
+// Stream-ordered memory comes from one pool, which keeps nothing: there is nothing to set.
+cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t* pool, int device) {
+  return Call("cudaDeviceGetDefaultMemPool", InCapture::kAllowed, [&](Runtime& runtime) {
+    *pool = reinterpret_cast<cudaMemPool_t>(&runtime);
+    return device == 0 ? cudaSuccess : cudaErrorInvalidDevice;
+  });
+}
+
+cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t pool, cudaMemPoolAttr, void*) {
+  return Call("cudaMemPoolSetAttribute", InCapture::kAllowed, [&](Runtime& runtime) {
+    return pool == reinterpret_cast<cudaMemPool_t>(&runtime) ? cudaSuccess : cudaErrorInvalidValue;
+  });
+}
+
 cudaError_t cudaMemcpyToSymbolAsync(const void* symbol, const void* from, size_t bytes,
                                     size_t offset, cudaMemcpyKind kind, cudaStream_t handle) {
   return OnStream(

@@ -101,6 +101,22 @@ TEST_F(RuntimeTest, StreamOrderedMemoryBelongsToItsStreamsOrder) {
               Contains(testing::AnyOf(Is(FindingKind::kRace), Is(FindingKind::kOutOfBounds))));
 }
 
+TEST_F(RuntimeTest, TheDefaultPoolTakesAttributesAndOthersDoNot) {
+  cudaMemPool_t pool = nullptr;
+  uint64_t threshold = 1 << 20;
+  STRATA_EXPECT_CUDA(cudaDeviceGetDefaultMemPool(&pool, 0));
+  STRATA_EXPECT_CUDA(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &threshold));
+  EXPECT_EQ(cudaMemPoolSetAttribute(nullptr, cudaMemPoolAttrReleaseThreshold, &threshold),
+            cudaErrorInvalidValue);
+}
+
+TEST_F(RuntimeTest, ASynchronousFillWaitsAndIsAFindingAsItUsesStreamZero) {
+  DeviceArray<int> x(2, a_);
+  STRATA_EXPECT_CUDA(cudaMemset(x.data(), 0, 8));
+  EXPECT_THAT(x.ToHost(), ElementsAre(0, 0));
+  EXPECT_THAT(TakeFindings(), ElementsAre(Is(FindingKind::kDefaultStream)));
+}
+
 TEST_F(RuntimeTest, StreamOrderedMemoryUsedByAnUnorderedStreamIsARace) {
   for (const StreamOrder order : {StreamOrder::kProgram, StreamOrder::kLatest}) {
     Start({.stream_order = order});
