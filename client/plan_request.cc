@@ -16,6 +16,7 @@
 #include "client/model_named.h"
 #include "common/status_macros.h"
 #include "planner/performance/catalog.h"
+#include "planner/search/job_choice.h"
 #include "planner/search/network_of_cluster.h"
 
 namespace strata::client {
@@ -33,31 +34,6 @@ constexpr int64_t kUsualSequence = 4096;
 
 absl::Status FlagError(absl::string_view flag, absl::string_view what) {
   return absl::InvalidArgumentError(absl::StrCat(flag, ": ", what, "\n"));
-}
-
-absl::StatusOr<planner::TrainingShape> ShapeOf(const planner::FitModel& model, int64_t sequence) {
-  using Kind = planner::FitModel::Kind;
-  if (model.kind != Kind::kFamily && model.kind != Kind::kMoe) {
-    return FlagError("--model", absl::StrCat(model.name,
-                                             " is not a decoder: strata fit knows its "
-                                             "memory; layouts are planned for decoders"));
-  }
-  planner::TrainingShape shape;
-  shape.layers = model.spec.layers;
-  shape.hidden = model.spec.hidden;
-  shape.heads = model.spec.heads;
-  shape.kv_heads = model.spec.kv_heads;
-  shape.head_dim = model.spec.head_size;
-  shape.ffn = model.spec.ffn;
-  shape.gated = model.spec.family != model::Family::kGpt2;
-  shape.vocab = model.spec.vocab;
-  shape.sequence_length = sequence;
-  if (model.kind == Kind::kMoe) {
-    shape.experts = model.experts;
-    shape.experts_per_token = model.experts_per_token;
-    shape.expert_ffn = model.spec.ffn;
-  }
-  return shape;
 }
 
 absl::StatusOr<Precision> PrecisionNamed(const std::string& text) {
@@ -266,7 +242,13 @@ absl::StatusOr<LoadedPlan> LoadPlan(const Arguments& arguments) {
   ASSIGN_OR_RETURN(const planner::FitModel model, ModelNamed(arguments.Text("--model"), sizes));
   const int64_t context = model.spec.context > 0 ? model.spec.context : kUsualSequence;
   const int64_t sequence = arguments.Count("--seq").value_or(std::min(context, kUsualSequence));
-  ASSIGN_OR_RETURN(basis.request.shape, ShapeOf(model, sequence));
+  const auto shape = planner::ShapeOf(model, sequence);
+  if (!shape.has_value()) {
+    return FlagError("--model", absl::StrCat(model.name,
+                                             " is not a decoder: strata fit knows its memory; "
+                                             "layouts are planned for decoders"));
+  }
+  basis.request.shape = *shape;
   ASSIGN_OR_RETURN(basis.request.precision, PrecisionNamed(arguments.Text("--precision", "bf16")));
   ASSIGN_OR_RETURN(basis.request.pins, PinsOf(arguments));
   if (!arguments.Has("--global-batch"))

@@ -13,6 +13,7 @@
 #include "planner/fit/largest.h"
 #include "planner/fit/ways.h"
 #include "planner/fit/zero_infinity.h"
+#include "planner/search/job_choice.h"
 
 namespace strata::client {
 namespace {
@@ -91,7 +92,11 @@ absl::StatusOr<Answer> Look(const Arguments& arguments, const LoadedFit& loaded)
     answer.fit = answer.largest.fit;
   } else {
     ASSIGN_OR_RETURN(answer.fit, planner::ReadFit(loaded.request));
-    if (!answer.fit.verdict.fits) answer.ways = planner::FindWays(loaded.request);
+    if (!answer.fit.verdict.fits) {
+      answer.ways = planner::FindWays(loaded.request, [](const FitRequest& way) {
+        return planner::StepSecondsOf(planner::Catalog::Shipped(), way);
+      });
+    }
   }
   if (arguments.Has("--against")) {
     ASSIGN_OR_RETURN(answer.against, Compare(answer.request));
