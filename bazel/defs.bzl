@@ -76,6 +76,39 @@ def strata_library(name, srcs = [], deps = [], copts = [], unity = False, teston
         **kwargs
     )
 
+# Every kernel runs on AVX2 with FMA and F16C (kernels/isa.h tells who lacks them). Products and sums are fused
+# only where the code says so: an element then has the same bits in the middle of a range and at its end.
+SIMD_COPTS = ["-mavx2", "-mfma", "-mf16c", "-ffp-contract=off"]
+
+# g++ 12 warns of the undefined operands in its own AVX-512 intrinsics; the other compilation warns of ours.
+_AVX512_COPTS = [
+    "-mavx512f",
+    "-mavx512bw",
+    "-mavx512dq",
+    "-mavx512vl",
+    "-DSTRATA_COMPILE_AVX512",
+    "-Wno-uninitialized",
+    "-Wno-maybe-uninitialized",
+]
+
+def strata_kernel_library(name, srcs, deps = [], copts = [], hdrs = [], **kwargs):
+    """A library whose sources are compiled for AVX2 and again for AVX-512: those of `srcs`, headers apart."""
+    strata_library(
+        name = name + "_avx512",
+        srcs = srcs + hdrs,
+        copts = SIMD_COPTS + copts + _AVX512_COPTS,
+        visibility = ["//kernels:__pkg__"],
+        deps = deps,
+    )
+    strata_library(
+        name = name,
+        srcs = srcs,
+        hdrs = hdrs,
+        copts = SIMD_COPTS + copts,
+        deps = deps + [":" + name + "_avx512"],
+        **kwargs
+    )
+
 def strata_binary(name, deps = [], copts = [], **kwargs):
     native.cc_binary(
         name = name,
@@ -101,6 +134,26 @@ def strata_test(name, srcs, deps = [], copts = [], size = "small", unity = False
         copts = _COPTS + ["-O1"] + copts,
         **kwargs
     )
+
+def strata_kernel_test(name, srcs, deps = [], copts = [], size = "small", **kwargs):
+    """A unity test of kernels that runs twice: as the CPU is, and as one without AVX-512 (NAME_avx2)."""
+    srcs, more_deps = _as_one(name, srcs, True)
+    native.cc_library(
+        name = name + "_cases",
+        srcs = srcs,
+        alwayslink = True,
+        testonly = True,
+        deps = deps + more_deps + ["@system//:absl", "@system//:gmock", "@system//:gtest"],
+        copts = _COPTS + ["-O1"] + copts,
+    )
+    for suffix, env in {"": {}, "_avx2": {"STRATA_MAX_ISA": "avx2"}}.items():
+        native.cc_test(
+            name = name + suffix,
+            size = size,
+            deps = [name + "_cases", "@system//:gtest_main"],
+            env = env,
+            **kwargs
+        )
 
 def strata_fuzz_test(name, srcs, deps = [], **kwargs):
     """A fuzz target: a source with LLVMFuzzerTestOneInput, and seeds in the folder seeds/NAME.

@@ -12,11 +12,13 @@ namespace strata::kernels {
 enum class Isa {
   kUnsupported,  // below AVX2 with FMA and F16C
   kAvx2,         // AVX2, FMA and F16C: every product is our own
-  kAvx512,       // AVX-512 F, BW, DQ and VL too: matrix products through oneDNN
+  kAvx512,       // AVX-512 F, BW, DQ and VL too: vectors twice as long
 };
 
-// Found once; as the CPU says.
+// Found once: the best that the CPU has; at most AVX2 where the environment has
+// STRATA_MAX_ISA=avx2, so that tests and comparisons of machines can have it where there is more.
 Isa DetectIsa();
+inline bool UsesAvx512() { return DetectIsa() == Isa::kAvx512; }
 
 // "avx2", "avx512" or "unsupported".
 std::string IsaName();

@@ -55,8 +55,9 @@ struct Tiles {
       : width(RoundUp(head_size, backend.tile_columns)) {
     const int64_t most = width <= backend.attention_narrow_head ? query_rows : query_rows / 2;
     rows = RoundUp(std::max(most, group), backend.attention_block_rows);
-    keys = width <= 2 * backend.attention_narrow_head ? backend.attention_keys
-                                                      : backend.attention_keys / 2;
+    keys = width <= 2 * backend.attention_narrow_head
+               ? backend.attention_keys
+               : RoundUp(backend.attention_keys / 2, backend.tile_columns);
   }
 };
 

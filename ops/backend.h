@@ -18,7 +18,7 @@ struct Backend {
 
   // Products (kernels/matmul.h): a register tile, the blocks that are packed at once, and the
   // matrix library's scratchpad per thread.
-  int64_t tile_rows = 6, tile_columns = 16, lanes = 8;
+  int64_t tile_rows = 6, tile_columns = 32, lanes = 8;
   int64_t block_rows = 2112, block_columns = 2048, block_depth = 256;
   int64_t library_bytes = 4 * common::kMiB;
   // Attention's tiles at most, of query rows half for heads wider than narrow ones, of keys half

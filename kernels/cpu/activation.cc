@@ -4,7 +4,7 @@
 #include "kernels/cpu/parallel.h"
 #include "kernels/cpu/simd.h"
 
-namespace strata::kernels {
+namespace strata::kernels::STRATA_ISA {
 namespace {
 
 using simd::Vec;
@@ -42,7 +42,7 @@ void ActivationBackward(const Context& context, int64_t count, Function function
     ForBlocks(context, count, kElementsPerTask, [=](int64_t begin, int64_t end) {
       simd::ForEachVec(end - begin, [=](int64_t i, auto lanes) {
         const Vec slope = f.Both(lanes.Load(x + begin + i)).slope;
-        lanes.Store(dx + begin + i, _mm256_mul_ps(lanes.Load(dh + begin + i), slope));
+        lanes.Store(dx + begin + i, simd::Mul(lanes.Load(dh + begin + i), slope));
       });
     });
   });
@@ -58,7 +58,7 @@ void GatedForward(const Context& context, int64_t rows, int64_t ffn, Function fu
         const T* up = gate + ffn;
         T* to = h + row * ffn;
         simd::ForEachVec(ffn, [=](int64_t i, auto lanes) {
-          lanes.Store(to + i, _mm256_mul_ps(f.Value(lanes.Load(gate + i)), lanes.Load(up + i)));
+          lanes.Store(to + i, simd::Mul(f.Value(lanes.Load(gate + i)), lanes.Load(up + i)));
         });
       }
     });
@@ -79,22 +79,22 @@ void GatedBackward(const Context& context, int64_t rows, int64_t ffn, Function f
         simd::ForEachVec(ffn, [=](int64_t i, auto lanes) {
           const Vec g = lanes.Load(gate + i), u = lanes.Load(up + i), d = lanes.Load(from + i);
           const simd::ValueAndSlope at = f.Both(g);
-          lanes.Store(dgate + i, _mm256_mul_ps(_mm256_mul_ps(d, u), at.slope));
-          lanes.Store(dup + i, _mm256_mul_ps(d, at.value));
+          lanes.Store(dgate + i, simd::Mul(simd::Mul(d, u), at.slope));
+          lanes.Store(dup + i, simd::Mul(d, at.value));
         });
       }
     });
   });
 }
 
-#define STRATA_INSTANTIATE(T)                                                                  \
-  template void ActivationForward(const Context&, int64_t, Function, const T*, T*);            \
-  template void ActivationBackward(const Context&, int64_t, Function, const T*, const T*, T*); \
-  template void GatedForward(const Context&, int64_t, int64_t, Function, const T*, T*);        \
-  template void GatedBackward(const Context&, int64_t, int64_t, Function, const T*, const T*, T*)
-STRATA_INSTANTIATE(float);
-STRATA_INSTANTIATE(BFloat16);
-STRATA_INSTANTIATE(Float16);
-#undef STRATA_INSTANTIATE
+}  // namespace strata::kernels::STRATA_ISA
+
+namespace strata::kernels {
+
+STRATA_KERNEL(void, ActivationForward, const Context&, int64_t, Function, const T*, T*)
+STRATA_KERNEL(void, ActivationBackward, const Context&, int64_t, Function, const T*, const T*, T*)
+STRATA_KERNEL(void, GatedForward, const Context&, int64_t, int64_t, Function, const T*, T*)
+STRATA_KERNEL(void, GatedBackward, const Context&, int64_t, int64_t, Function, const T*, const T*,
+              T*)
 
 }  // namespace strata::kernels

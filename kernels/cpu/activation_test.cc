@@ -9,6 +9,8 @@
 namespace strata::kernels {
 namespace {
 
+namespace simd = STRATA_ISA::simd;
+
 using testing::Doubles;
 using testing::Floats;
 

@@ -6,7 +6,7 @@
 #include "kernels/cpu/parallel.h"
 #include "kernels/cpu/simd.h"
 
-namespace strata::kernels {
+namespace strata::kernels::STRATA_ISA {
 
 namespace {
 
@@ -32,13 +32,13 @@ class Rule {
 
   // `gradient`: before the factor.
   [[gnu::always_inline]] void operator()(Vec gradient, Vec& p, Vec& m, Vec& v) const {
-    const Vec g = _mm256_mul_ps(gradient, factor_);
-    p = _mm256_mul_ps(p, keep_);
-    m = _mm256_fmadd_ps(beta1_rest_, _mm256_sub_ps(g, m), m);
-    v = _mm256_fmadd_ps(_mm256_mul_ps(beta2_rest_, g), g, _mm256_mul_ps(v, beta2_));
-    const Vec root = _mm256_div_ps(_mm256_sqrt_ps(v), root_bias2_);
-    const Vec update = _mm256_div_ps(m, _mm256_add_ps(root, epsilon_));
-    p = _mm256_fnmadd_ps(step_size_, update, p);
+    const Vec g = simd::Mul(gradient, factor_);
+    p = simd::Mul(p, keep_);
+    m = simd::MulAdd(beta1_rest_, simd::Sub(g, m), m);
+    v = simd::MulAdd(simd::Mul(beta2_rest_, g), g, simd::Mul(v, beta2_));
+    const Vec root = simd::Div(simd::Sqrt(v), root_bias2_);
+    const Vec update = simd::Div(m, simd::Add(root, epsilon_));
+    p = simd::NegMulAdd(step_size_, update, p);
   }
 
  private:
@@ -95,9 +95,20 @@ void AdamWFixUp(const Context& context, int64_t count, const AdamWParams& params
                 const float* v_in, float* param_out, float* m_out, float* v_out) {
   const Vec scale = simd::Set(static_cast<float>(1 / (1 - params.beta1)));
   const auto recovered = [=](int64_t i, auto lanes, Vec m) {
-    return _mm256_fmadd_ps(_mm256_sub_ps(lanes.Load(m_speculative + i), m), scale, m);
+    return simd::MulAdd(simd::Sub(lanes.Load(m_speculative + i), m), scale, m);
   };
   Update(context, count, params, recovered, param_in, m_in, v_in, param_out, m_out, v_out);
 }
+
+}  // namespace strata::kernels::STRATA_ISA
+
+namespace strata::kernels {
+
+STRATA_PLAIN_KERNEL(void, AdamW, const Context&, int64_t, const AdamWParams&, const float*,
+                    const float*, const float*, const float*, float*, float*, float*)
+STRATA_PLAIN_KERNEL(void, MixedAdamW, const Context&, int64_t, int64_t, const AdamWParams&,
+                    const NumbersOfUpdate&)
+STRATA_PLAIN_KERNEL(void, AdamWFixUp, const Context&, int64_t, const AdamWParams&, const float*,
+                    const float*, const float*, const float*, float*, float*, float*)
 
 }  // namespace strata::kernels

@@ -7,7 +7,7 @@
 #include "kernels/cpu/functions.h"
 #include "kernels/cpu/packing.h"
 
-namespace strata::kernels {
+namespace strata::kernels::STRATA_ISA {
 namespace {
 
 using simd::Vec;
@@ -18,11 +18,13 @@ struct TileSizes {
   int64_t padded;  // of a head
   int64_t rows;    // of queries
   int64_t keys;
+  int64_t padded_keys;  // to whole panels
 
   explicit TileSizes(int64_t head_size)
       : padded(PaddedHeadSize(head_size)),
         rows(padded <= 64 ? 96 : 48),
-        keys(padded <= 128 ? kKeys : kKeys / 2) {}
+        keys(padded <= 128 ? kKeys : kKeys / 2),
+        padded_keys(RoundUp(keys, kTileColumns)) {}
 };
 
 // Gradients of queries are summed over tiles of keys: in place in f32, else here first.
@@ -30,21 +32,21 @@ template <typename T>
 constexpr bool kSumsApart = !std::is_same_v<T, float>;
 
 struct Scratch {
-  float *keys_transposed, *values_transposed;  // [kKeys / 16][D][16]
-  float* keys;                                 // [Dp / 16][keys of the tile][16]
+  float *keys_transposed, *values_transposed;  // [kKeys / columns][D][columns]
+  float* keys;                                 // [Dp / columns][keys of the tile][columns]
   float *dkeys, *dvalues;                      // [kKeys, Dp]
   float *queries, *douts;                      // [rows, Dp], queries times the rule's factor
-  float *query_panels, *dout_panels;           // the same as [Dp / 16][rows of the tile][16]
-  float *probabilities, *dscores;              // [rows, kKeys]
-  float* dqueries;                             // [kBlockRows, Dp]
-  float* sums;                                 // [rows of the sequence, group, Dp]
+  float *query_panels, *dout_panels;  // the same as [Dp / columns][rows of the tile][columns]
+  float *probabilities, *dscores;     // [rows, kKeys]
+  float* dqueries;                    // [kBlockRows, Dp]
+  float* sums;                        // [rows of the sequence, group, Dp]
   int64_t floats;
 
   Scratch(const QueryTiling& tiling, const TileSizes& sizes, int64_t summed_rows, float* memory) {
     Carver carver(memory);
     const int64_t rows = RoundUp(tiling.rows, kBlockRows);
     for (float** tile : {&keys_transposed, &values_transposed, &keys, &dkeys, &dvalues}) {
-      *tile = carver.Take(sizes.keys * sizes.padded);
+      *tile = carver.Take(sizes.padded_keys * sizes.padded);
     }
     for (float** tile : {&queries, &douts, &query_panels, &dout_panels}) {
       *tile = carver.Take(rows * sizes.padded);
@@ -126,8 +128,8 @@ class BackwardGroup {
   template <typename To>
   void WriteRow(const float* from, float factor, bool adds, To* to) const {
     simd::ForEachVec(size_, [=](int64_t d, auto lanes) {
-      Vec value = _mm256_mul_ps(lanes.Load(from + d), simd::Set(factor));
-      if (adds) value = _mm256_add_ps(value, lanes.Load(to + d));
+      Vec value = simd::Mul(lanes.Load(from + d), simd::Set(factor));
+      if (adds) value = simd::Add(value, lanes.Load(to + d));
       lanes.Store(to + d, value);
     });
   }
@@ -311,9 +313,9 @@ class BackwardGroup {
     const Vec lse = simd::Set(problem_.lse[at] * kLog2E), delta = simd::Set(problem_.delta[at]);
     if (rule_.softcap > 0) return ScoreCappedRow(valid, lse, delta, p, ds);
     simd::ForEachVec(valid, [=](int64_t j, auto lanes) {
-      const Vec probability = Exp2(_mm256_sub_ps(lanes.Load(p + j), lse));
+      const Vec probability = Exp2(simd::Sub(lanes.Load(p + j), lse));
       lanes.Store(p + j, probability);
-      lanes.Store(ds + j, _mm256_mul_ps(probability, _mm256_sub_ps(lanes.Load(ds + j), delta)));
+      lanes.Store(ds + j, simd::Mul(probability, simd::Sub(lanes.Load(ds + j), delta)));
     });
   }
 
@@ -322,11 +324,11 @@ class BackwardGroup {
     const Vec cap = simd::Set(rule_.cap()), one = simd::Set(1.0f);
     simd::ForEachVec(valid, [=](int64_t j, auto lanes) {
       const Vec tanh = simd::Tanh(lanes.Load(p + j));
-      const Vec probability = Exp2(_mm256_fmsub_ps(tanh, cap, lse));
-      const Vec slope = _mm256_fnmadd_ps(tanh, tanh, one);
-      const Vec gradient = _mm256_mul_ps(probability, _mm256_sub_ps(lanes.Load(ds + j), delta));
+      const Vec probability = Exp2(simd::MulSub(tanh, cap, lse));
+      const Vec slope = simd::NegMulAdd(tanh, tanh, one);
+      const Vec gradient = simd::Mul(probability, simd::Sub(lanes.Load(ds + j), delta));
       lanes.Store(p + j, probability);
-      lanes.Store(ds + j, _mm256_mul_ps(gradient, slope));
+      lanes.Store(ds + j, simd::Mul(gradient, slope));
     });
   }
 
@@ -357,7 +359,7 @@ void AttentionDelta(const Context& context, const AttentionShape& shape, const T
         const int64_t at = i * columns + head * shape.head_size;
         Vec sum = simd::Zero();
         simd::ForEachVec(shape.head_size, [&](int64_t d, auto lanes) {
-          sum = _mm256_fmadd_ps(lanes.Load(dout + at + d), lanes.Load(out + at + d), sum);
+          sum = simd::MulAdd(lanes.Load(dout + at + d), lanes.Load(out + at + d), sum);
         });
         delta[(sequence * shape.heads + head) * shape.sequence + position] = simd::Sum(sum);
       }
@@ -378,7 +380,7 @@ void RunAttentionBackward(const Context& context, const AttentionBackwardProblem
                           float* workspace) {
   const AttentionShape shape = {
       .heads = problem.heads, .kv_heads = problem.kv_heads, .head_size = problem.head_size};
-  const int64_t floats = AttentionBackwardFloatsPerThread<T>(shape, problem.rows);
+  const int64_t floats = STRATA_ISA::AttentionBackwardFloatsPerThread<T>(shape, problem.rows);
   context.pool->ParallelFor(problem.batch * problem.kv_heads, [&](int64_t task, int thread) {
     BackwardGroup<T>(problem, task / problem.kv_heads, task % problem.kv_heads,
                      workspace + thread * floats)
@@ -397,7 +399,7 @@ int64_t DeltaFloats(const AttentionShape& shape) {
 template <typename T>
 int64_t AttentionBackwardWorkspaceBytes(const AttentionShape& shape, int threads) {
   return (DeltaFloats(shape) +
-          AttentionBackwardFloatsPerThread<T>(shape, shape.sequence) * threads) *
+          STRATA_ISA::AttentionBackwardFloatsPerThread<T>(shape, shape.sequence) * threads) *
          static_cast<int64_t>(sizeof(float));
 }
 
@@ -406,7 +408,7 @@ void AttentionBackward(const Context& context, const AttentionShape& shape, cons
                        const T* qkv, const T* out, const float* lse, const int32_t* positions,
                        T* dqkv, void* workspace) {
   float* delta = static_cast<float*>(workspace);
-  AttentionDelta(context, shape, dout, out, delta);
+  STRATA_ISA::AttentionDelta(context, shape, dout, out, delta);
   const int64_t row = (shape.heads + 2 * shape.kv_heads) * shape.head_size;
   const int64_t k = shape.heads * shape.head_size, v = k + shape.kv_heads * shape.head_size;
   const AttentionBackwardProblem<T> problem = {
@@ -434,19 +436,20 @@ void AttentionBackward(const Context& context, const AttentionShape& shape, cons
       .delta = delta,
       .lse_rows = shape.sequence,
       .sight = {.positions = positions, .batch = shape.sequence, .window = shape.scores.window}};
-  RunAttentionBackward(context, problem, delta + DeltaFloats(shape));
+  STRATA_ISA::RunAttentionBackward(context, problem, delta + DeltaFloats(shape));
 }
 
-#define STRATA_INSTANTIATE(T)                                                                      \
-  template void AttentionDelta(const Context&, const AttentionShape&, const T*, const T*, float*); \
-  template int64_t AttentionBackwardFloatsPerThread<T>(const AttentionShape&, int64_t);            \
-  template void RunAttentionBackward(const Context&, const AttentionBackwardProblem<T>&, float*);  \
-  template int64_t AttentionBackwardWorkspaceBytes<T>(const AttentionShape&, int);                 \
-  template void AttentionBackward(const Context&, const AttentionShape&, const T*, const T*,       \
-                                  const T*, const float*, const int32_t*, T*, void*);
-STRATA_INSTANTIATE(float)
-STRATA_INSTANTIATE(BFloat16)
-STRATA_INSTANTIATE(Float16)
-#undef STRATA_INSTANTIATE
+}  // namespace strata::kernels::STRATA_ISA
+
+namespace strata::kernels {
+
+STRATA_KERNEL(void, AttentionDelta, const Context&, const AttentionShape&, const T*, const T*,
+              float*)
+STRATA_KERNEL(int64_t, AttentionBackwardFloatsPerThread, const AttentionShape&, int64_t)
+STRATA_KERNEL(void, RunAttentionBackward, const Context&, const AttentionBackwardProblem<T>&,
+              float*)
+STRATA_KERNEL(int64_t, AttentionBackwardWorkspaceBytes, const AttentionShape&, int)
+STRATA_KERNEL(void, AttentionBackward, const Context&, const AttentionShape&, const T*, const T*,
+              const T*, const float*, const int32_t*, T*, void*)
 
 }  // namespace strata::kernels

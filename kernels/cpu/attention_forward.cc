@@ -9,7 +9,7 @@
 #include "kernels/cpu/functions.h"
 #include "kernels/cpu/packing.h"
 
-namespace strata::kernels {
+namespace strata::kernels::STRATA_ISA {
 namespace {
 
 using simd::Vec;
@@ -24,16 +24,18 @@ struct TileSizes {
   int64_t padded;  // of a head
   int64_t rows;    // of queries: many per packing of the keys and values
   int64_t keys;
+  int64_t padded_keys;  // to whole panels
 
   explicit TileSizes(int64_t head_size)
       : padded(PaddedHeadSize(head_size)),
         rows(padded <= 64 ? 192 : 96),
-        keys(padded <= 128 ? kKeys : kKeys / 2) {}
+        keys(padded <= 128 ? kKeys : kKeys / 2),
+        padded_keys(RoundUp(keys, kTileColumns)) {}
 };
 
 struct Scratch {
-  float* keys;         // [kKeys / 16][D][16]: transposed
-  float* values;       // [Dp / 16][keys of the tile][16]
+  float* keys;         // [kKeys / columns][D][columns]: transposed, columns of a panel
+  float* values;       // [Dp / columns][keys of the tile][columns]
   float* queries;      // [rows, Dp], times the rule's factor
   float* out;          // [rows, Dp], not yet divided by the sums
   float* max;          // [rows], in units of ln 2
@@ -46,12 +48,12 @@ struct Scratch {
   Scratch(const QueryTiling& tiling, const TileSizes& sizes, float* memory) {
     Carver carver(memory);
     const int64_t rows = RoundUp(tiling.rows, kBlockRows);
-    keys = carver.Take(sizes.padded * sizes.keys);
-    values = carver.Take(sizes.padded * sizes.keys);
+    keys = carver.Take(sizes.padded * sizes.padded_keys);
+    values = carver.Take(sizes.padded * sizes.padded_keys);
     queries = carver.Take(rows * sizes.padded);
     out = carver.Take(rows * sizes.padded);
-    max = carver.Take(rows + simd::kLanes);
-    sum = carver.Take(rows + simd::kLanes);
+    max = carver.Take(rows + 8);
+    sum = carver.Take(rows + 8);
     positions = reinterpret_cast<int32_t*>(carver.Take(rows));
     first_keys = reinterpret_cast<int32_t*>(carver.Take(rows));
     scores = carver.Take(kBlockRows * kKeys);
@@ -59,25 +61,14 @@ struct Scratch {
   }
 };
 
-// The maxima, or the sums, of six rows, from those of their lanes: one row per lane.
-using RowLanes = Vec[simd::kLanes];
-Vec MaxOfRows(RowLanes& rows) {
-  simd::Transpose(rows);
-  Vec highest = rows[0];
-  for (int64_t i = 1; i < simd::kLanes; ++i) highest = _mm256_max_ps(rows[i], highest);
-  return highest;
-}
-Vec SumOfRows(RowLanes& rows) {
-  simd::Transpose(rows);
-  const Vec a = _mm256_add_ps(rows[0], rows[1]), b = _mm256_add_ps(rows[2], rows[3]);
-  const Vec c = _mm256_add_ps(rows[4], rows[5]), d = _mm256_add_ps(rows[6], rows[7]);
-  return _mm256_add_ps(_mm256_add_ps(a, b), _mm256_add_ps(c, d));
-}
+// A panel's rows, a vector each.
+using RowLanes = Vec[8];
+static_assert(kTileRows <= 8 && kTileRows <= simd::kLanes);
 
 Vec MaxOfLanes(int64_t count, const float* scores) {
   Vec highest = simd::Set(kLowest);
   simd::ForEachVec(count, [&](int64_t i, auto lanes) {
-    highest = _mm256_max_ps(lanes.LoadOr(scores + i, highest), highest);
+    highest = simd::Max(lanes.LoadOr(scores + i, highest), highest);
   });
   return highest;
 }
@@ -87,17 +78,17 @@ Vec ExponentialsOfLanes(int64_t count, float max, float* scores) {
   const Vec shift = simd::Set(max);
   Vec sum = simd::Zero();
   simd::ForEachVec(count, [&](int64_t i, auto lanes) {
-    const Vec score = _mm256_sub_ps(lanes.LoadOr(scores + i, simd::Set(kLowest)), shift);
+    const Vec score = simd::Sub(lanes.LoadOr(scores + i, simd::Set(kLowest)), shift);
     const Vec value = Exp2(score);
     lanes.Store(scores + i, value);
-    sum = _mm256_add_ps(sum, value);
+    sum = simd::Add(sum, value);
   });
   return sum;
 }
 
 void CapRow(int64_t valid, float cap, float* scores) {
   simd::ForEachVec(valid, [=](int64_t i, auto lanes) {
-    lanes.Store(scores + i, _mm256_mul_ps(simd::Tanh(lanes.Load(scores + i)), simd::Set(cap)));
+    lanes.Store(scores + i, simd::Mul(simd::Tanh(lanes.Load(scores + i)), simd::Set(cap)));
   });
 }
 
@@ -257,33 +248,33 @@ class ForwardTile {
       if (rule_.softcap > 0) CapRow(count[i], rule_.cap(), of_row + first[i]);
       rows[i] = MaxOfLanes(count[i], of_row + first[i]);
     }
-    alignas(32) float max[simd::kLanes];
-    const Vec max_before = _mm256_loadu_ps(scratch_.max + panel.row);
-    const Vec max_after = _mm256_max_ps(MaxOfRows(rows), max_before);
-    _mm256_store_ps(max, max_after);
+    const simd::Tail six(kTileRows);
+    float max[simd::kLanes];
+    const Vec max_before = six.Load(scratch_.max + panel.row);
+    const Vec max_after = simd::Max(simd::MaxOfEach(rows), max_before);
+    simd::Store(max, max_after);
     for (int64_t i = 0; i < kTileRows; ++i) {
       rows[i] = ExponentialsOfLanes(count[i], max[i], scores + i * kKeys + first[i]);
     }
-    for (int64_t i = kTileRows; i < simd::kLanes; ++i) rows[i] = simd::Zero();
-    const Vec correction = Exp2(_mm256_sub_ps(max_before, max_after));
-    const Vec sum_before = _mm256_loadu_ps(scratch_.sum + panel.row);
-    const Vec sum = _mm256_fmadd_ps(sum_before, correction, SumOfRows(rows));
-    const simd::Tail six(kTileRows);
+    for (int64_t i = kTileRows; i < 8; ++i) rows[i] = simd::Zero();
+    const Vec correction = Exp2(simd::Sub(max_before, max_after));
+    const Vec sum_before = six.Load(scratch_.sum + panel.row);
+    const Vec sum = simd::MulAdd(sum_before, correction, simd::SumOfEach(rows));
     six.Store(scratch_.max + panel.row, max_after);
     six.Store(scratch_.sum + panel.row, sum);
-    const Vec grew = _mm256_cmp_ps(max_before, max_after, _CMP_NEQ_UQ);
-    if (panel.goes_on) Rescale(panel.row, _mm256_movemask_ps(grew), correction);
+    const int grown = simd::Bits(simd::Differs(max_before, max_after));
+    if (panel.goes_on) Rescale(panel.row, grown, correction);
   }
 
   // Rows of `grown`, a bit each.
   void Rescale(int64_t row, int grown, Vec correction) const {
-    alignas(32) float factors[simd::kLanes];
-    _mm256_store_ps(factors, correction);
+    float factors[simd::kLanes];
+    simd::Store(factors, correction);
     for (int64_t i = 0; i < kTileRows; ++i) {
       if ((grown >> i & 1) == 0) continue;
       float* to = scratch_.out + (row + i) * sizes_.padded;
       for (int64_t d = 0; d < sizes_.padded; d += simd::kLanes) {
-        _mm256_storeu_ps(to + d, _mm256_mul_ps(_mm256_loadu_ps(to + d), simd::Set(factors[i])));
+        simd::Store(to + d, simd::Mul(simd::Load(to + d), simd::Set(factors[i])));
       }
     }
   }
@@ -293,7 +284,7 @@ class ForwardTile {
     T* to = problem_.out + OutAt(row);
     const Vec factor = simd::Set(1 / scratch_.sum[row]);
     simd::ForEachVec(problem_.head_size, [=](int64_t i, auto lanes) {
-      lanes.Store(to + i, _mm256_mul_ps(lanes.Load(from + i), factor));
+      lanes.Store(to + i, simd::Mul(lanes.Load(from + i), factor));
     });
     if (problem_.lse != nullptr) {
       problem_.lse[LseAt(row)] = scratch_.max[row] * kLn2 + std::log(scratch_.sum[row]);
@@ -365,16 +356,17 @@ void AttentionForward(const Context& context, const AttentionShape& shape, const
       .lse = lse,
       .lse_rows = shape.sequence,
       .sight = {.positions = positions, .batch = shape.sequence, .window = shape.scores.window}};
-  RunAttentionForward(context, problem, static_cast<float*>(workspace));
+  STRATA_ISA::RunAttentionForward(context, problem, static_cast<float*>(workspace));
 }
 
-#define STRATA_INSTANTIATE(T)                                                                     \
-  template void RunAttentionForward(const Context&, const AttentionProblem<T>&, float*);          \
-  template void AttentionForward(const Context&, const AttentionShape&, const T*, const int32_t*, \
-                                 T*, float*, void*);
-STRATA_INSTANTIATE(float)
-STRATA_INSTANTIATE(BFloat16)
-STRATA_INSTANTIATE(Float16)
-#undef STRATA_INSTANTIATE
+}  // namespace strata::kernels::STRATA_ISA
+
+namespace strata::kernels {
+
+STRATA_KERNEL(void, RunAttentionForward, const Context&, const AttentionProblem<T>&, float*)
+STRATA_KERNEL(void, AttentionForward, const Context&, const AttentionShape&, const T*,
+              const int32_t*, T*, float*, void*)
+STRATA_PLAIN_KERNEL(int64_t, AttentionForwardFloatsPerThread, int64_t, int64_t, int64_t)
+STRATA_PLAIN_KERNEL(int64_t, AttentionForwardWorkspaceBytes, const AttentionShape&, int)
 
 }  // namespace strata::kernels

@@ -9,7 +9,7 @@
 #include "kernels/attention.h"
 #include "kernels/cpu/simd.h"
 
-namespace strata::kernels {
+namespace strata::kernels::STRATA_ISA {
 
 inline constexpr float kLog2E = 1.44269504088896341f;
 inline constexpr float kLn2 = 0.69314718055994531f;
@@ -21,17 +21,16 @@ inline simd::Vec Exp2(simd::Vec x) {
   // Adding 1.5 * 2^23 rounds to the nearest integer and leaves it in the low bits, here with the
   // exponent's bias.
   const simd::Vec shift = simd::Set(12582912.0f + 127.0f);
-  const simd::Vec shifted = _mm256_add_ps(x, shift);
-  const simd::Vec r = _mm256_sub_ps(x, _mm256_sub_ps(shifted, shift));
+  const simd::Vec shifted = simd::Add(x, shift);
+  const simd::Vec r = simd::Sub(x, simd::Sub(shifted, shift));
   simd::Vec p = simd::Set(0.0013264727f);
-  p = _mm256_fmadd_ps(p, r, simd::Set(0.0096715126f));
-  p = _mm256_fmadd_ps(p, r, simd::Set(0.0555073374f));
-  p = _mm256_fmadd_ps(p, r, simd::Set(0.2402224209f));
-  p = _mm256_fmadd_ps(p, r, simd::Set(0.6931469776f));
-  p = _mm256_fmadd_ps(p, r, simd::Set(1.0f));
-  const __m256i exponent = _mm256_slli_epi32(_mm256_castps_si256(shifted), 23);
-  const simd::Vec below = _mm256_cmp_ps(x, simd::Set(-126.0f), _CMP_LT_OQ);
-  return _mm256_andnot_ps(below, _mm256_mul_ps(p, _mm256_castsi256_ps(exponent)));
+  p = simd::MulAdd(p, r, simd::Set(0.0096715126f));
+  p = simd::MulAdd(p, r, simd::Set(0.0555073374f));
+  p = simd::MulAdd(p, r, simd::Set(0.2402224209f));
+  p = simd::MulAdd(p, r, simd::Set(0.6931469776f));
+  p = simd::MulAdd(p, r, simd::Set(1.0f));
+  const simd::Vec power = simd::AsFloats(simd::ShiftLeft<23>(simd::AsInts(shifted)));
+  return simd::ZeroWhere(simd::Less(x, simd::Set(-126.0f)), simd::Mul(p, power));
 }
 
 struct ScoreRule {
@@ -50,6 +49,6 @@ struct ScoreRule {
   float cap() const { return softcap * kLog2E; }
 };
 
-}  // namespace strata::kernels
+}  // namespace strata::kernels::STRATA_ISA
 
 #endif  // STRATA_KERNELS_CPU_ATTENTION_SCORES_H_

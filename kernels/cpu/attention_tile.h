@@ -1,7 +1,7 @@
 // Tiles of attention. A query tile holds the rows of all query heads of one key/value head at some
 // consecutive positions, position by position (row = position * G + head, G heads per group), so
 // that a tile of keys and values is packed once for the whole group. Tiles are padded to whole
-// micro kernels; what a product reads as its second factor lies in panels of sixteen columns.
+// micro kernels; what a product reads as its second factor lies in panels of columns.
 #ifndef STRATA_KERNELS_CPU_ATTENTION_TILE_H_
 #define STRATA_KERNELS_CPU_ATTENTION_TILE_H_
 
@@ -12,7 +12,7 @@
 #include "kernels/cpu/parallel.h"
 #include "kernels/cpu/simd.h"
 
-namespace strata::kernels {
+namespace strata::kernels::STRATA_ISA {
 
 // The most keys of a key tile, and the distance of rows of scores: a multiple of both the micro
 // kernel's rows and columns.
@@ -41,10 +41,10 @@ inline int64_t PaddedHeadSize(int64_t head_size) { return RoundUp(head_size, kTi
 template <typename T>
 void PackRow(int64_t size, int64_t padded, float scale, const T* from, float* to) {
   simd::ForEachVec(size, [=](int64_t i, auto lanes) {
-    _mm256_storeu_ps(to + i, _mm256_mul_ps(lanes.Load(from + i), simd::Set(scale)));
+    simd::Store(to + i, simd::Mul(lanes.Load(from + i), simd::Set(scale)));
   });
   for (int64_t i = RoundUp(size, simd::kLanes); i < padded; i += simd::kLanes) {
-    _mm256_storeu_ps(to + i, simd::Zero());
+    simd::Store(to + i, simd::Zero());
   }
 }
 
@@ -78,6 +78,6 @@ class Carver {
   float* next_;
 };
 
-}  // namespace strata::kernels
+}  // namespace strata::kernels::STRATA_ISA
 
 #endif  // STRATA_KERNELS_CPU_ATTENTION_TILE_H_

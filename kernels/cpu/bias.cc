@@ -6,7 +6,7 @@
 #include "kernels/cpu/parallel.h"
 #include "kernels/cpu/simd.h"
 
-namespace strata::kernels {
+namespace strata::kernels::STRATA_ISA {
 
 using simd::Vec;
 
@@ -16,7 +16,7 @@ void AddBias(const Context& context, int64_t rows, int64_t width, const T* b, T*
     for (int64_t row = begin; row < end; ++row) {
       T* const to = y + row * width;
       simd::ForEachVec(width, [=](int64_t i, auto lanes) {
-        lanes.Store(to + i, _mm256_add_ps(lanes.Load(to + i), lanes.Load(b + i)));
+        lanes.Store(to + i, simd::Add(lanes.Load(to + i), lanes.Load(b + i)));
       });
     }
   });
@@ -36,19 +36,19 @@ void BiasGradient(const Context& context, int64_t rows, int64_t width, const T* 
     for (int64_t row = begin; row < end; ++row) {
       const T* from = dy + row * width;
       simd::ForEachVec(width, [=](int64_t i, auto lanes) {
-        lanes.Store(sums + i, _mm256_add_ps(lanes.Load(sums + i), lanes.Load(from + i)));
+        lanes.Store(sums + i, simd::Add(lanes.Load(sums + i), lanes.Load(from + i)));
       });
     }
   });
   CombineBlocks(context, CeilDiv(rows, kGradientRows), width, width, all_sums, db);
 }
 
-#define STRATA_INSTANTIATE(T)                                            \
-  template void AddBias(const Context&, int64_t, int64_t, const T*, T*); \
-  template void BiasGradient(const Context&, int64_t, int64_t, const T*, float*, void*)
-STRATA_INSTANTIATE(float);
-STRATA_INSTANTIATE(BFloat16);
-STRATA_INSTANTIATE(Float16);
-#undef STRATA_INSTANTIATE
+}  // namespace strata::kernels::STRATA_ISA
+
+namespace strata::kernels {
+
+STRATA_KERNEL(void, AddBias, const Context&, int64_t, int64_t, const T*, T*)
+STRATA_KERNEL(void, BiasGradient, const Context&, int64_t, int64_t, const T*, float*, void*)
+STRATA_PLAIN_KERNEL(int64_t, BiasGradientWorkspaceBytes, int64_t, int64_t)
 
 }  // namespace strata::kernels

@@ -8,7 +8,7 @@
 #include "kernels/cpu/parallel.h"
 #include "kernels/cpu/simd.h"
 
-namespace strata::kernels {
+namespace strata::kernels::STRATA_ISA {
 
 // Rows whose contributions are summed by one task.
 inline constexpr int64_t kGradientRows = 32;
@@ -27,18 +27,18 @@ inline void CombineBlocks(const Context& context, int64_t blocks, int64_t column
     simd::ForEachVec(end - begin, [=](int64_t i, auto lanes) {
       simd::Vec sum = simd::Zero();
       for (int64_t block = 0; block < blocks; ++block) {
-        sum = _mm256_add_ps(sum, lanes.Load(sums + block * stride + begin + i));
+        sum = simd::Add(sum, lanes.Load(sums + block * stride + begin + i));
       }
-      lanes.Store(into + begin + i, _mm256_add_ps(lanes.Load(into + begin + i), sum));
+      lanes.Store(into + begin + i, simd::Add(lanes.Load(into + begin + i), sum));
     });
   });
 }
 
 // Of four accumulators.
 inline simd::Vec Total(const simd::Vec (&sums)[4]) {
-  return _mm256_add_ps(_mm256_add_ps(sums[0], sums[1]), _mm256_add_ps(sums[2], sums[3]));
+  return simd::Add(simd::Add(sums[0], sums[1]), simd::Add(sums[2], sums[3]));
 }
 
-}  // namespace strata::kernels
+}  // namespace strata::kernels::STRATA_ISA
 
 #endif  // STRATA_KERNELS_CPU_COLUMN_SUMS_H_

@@ -10,7 +10,7 @@
 #include "kernels/cpu/simd.h"
 #include "kernels/cpu/softcap.h"
 
-namespace strata::kernels {
+namespace strata::kernels::STRATA_ISA {
 namespace {
 
 using simd::Vec;
@@ -33,7 +33,7 @@ constexpr bool kCaps = !std::is_same_v<Cap, simd::NoCap>;
 // A single value, by the instructions that the lanes of a row go through.
 template <typename Cap>
 float Capped(Cap cap, float value) {
-  return _mm256_cvtss_f32(cap.Value(simd::Set(value)));
+  return simd::First(cap.Value(simd::Set(value)));
 }
 
 // Of the capped logits: the cap keeps order.
@@ -42,10 +42,10 @@ float RowMax(Cap cap, int64_t vocab, const T* x) {
   const Vec lowest = simd::Set(kLowest);
   Vec highest[4] = {lowest, lowest, lowest, lowest};
   simd::ForEachVec4(vocab, [&](int64_t i, int group, auto lanes) {
-    highest[group] = _mm256_max_ps(lanes.LoadOr(x + i, lowest), highest[group]);
+    highest[group] = simd::Max(lanes.LoadOr(x + i, lowest), highest[group]);
   });
-  return Capped(cap, simd::Max(_mm256_max_ps(_mm256_max_ps(highest[0], highest[1]),
-                                             _mm256_max_ps(highest[2], highest[3]))));
+  return Capped(cap, simd::Max(simd::Max(simd::Max(highest[0], highest[1]),
+                                         simd::Max(highest[2], highest[3]))));
 }
 
 // Sum of exp(x - max) of capped logits. With kStore the exponentials are written to `to`.
@@ -55,9 +55,9 @@ float RowExpSum(Cap cap, int64_t vocab, const T* x, float max, [[maybe_unused]] 
   Vec sums[4] = {simd::Zero(), simd::Zero(), simd::Zero(), simd::Zero()};
   simd::ForEachVec4(vocab, [&](int64_t i, int group, auto lanes) {
     const Vec value = lanes.Or(cap.Value(lanes.Load(x + i)), lowest);
-    const Vec exp = simd::Exp(_mm256_sub_ps(value, shift));
+    const Vec exp = simd::Exp(simd::Sub(value, shift));
     if constexpr (kStore) lanes.Store(to + i, exp);
-    sums[group] = _mm256_add_ps(sums[group], exp);
+    sums[group] = simd::Add(sums[group], exp);
   });
   return simd::Sum(Total(sums));
 }
@@ -75,10 +75,10 @@ struct Gradient {
 
   Vec Of(Vec x, float less) const {
     const Vec value = cap.Value(x);
-    const Vec share = _mm256_mul_ps(simd::Exp(_mm256_sub_ps(value, shift)), factor);
-    const Vec towards_value = _mm256_sub_ps(share, simd::Set(less));
+    const Vec share = simd::Mul(simd::Exp(simd::Sub(value, shift)), factor);
+    const Vec towards_value = simd::Sub(share, simd::Set(less));
     if constexpr (kCaps<Cap>) {
-      return _mm256_mul_ps(towards_value, cap.Slope(value));
+      return simd::Mul(towards_value, cap.Slope(value));
     } else {
       return towards_value;
     }
@@ -90,7 +90,7 @@ struct Gradient {
     const float logit = inside ? ToFloat(x[target]) : 0;
     simd::ForEachVec(columns,
                      [&](int64_t i, auto lanes) { lanes.Store(x + i, Of(lanes.Load(x + i), 0)); });
-    if (inside) x[target] = FromFloat<T>(_mm256_cvtss_f32(Of(simd::Set(logit), scale)));
+    if (inside) x[target] = FromFloat<T>(simd::First(Of(simd::Set(logit), scale)));
   }
 };
 
@@ -108,7 +108,7 @@ double GradientRow(Cap cap, int64_t vocab, float scale, int32_t target, T* x) {
     const float sum = RowExpSum<true>(cap, vocab, x, max, x);
     const Vec factor = simd::Set(scale / sum);
     simd::ForEachVec(vocab, [=](int64_t i, auto lanes) {
-      lanes.Store(x + i, _mm256_mul_ps(lanes.Load(x + i), factor));
+      lanes.Store(x + i, simd::Mul(lanes.Load(x + i), factor));
     });
     x[target] -= scale;
     return RowLoss(sum, max, target_logit);
@@ -229,18 +229,18 @@ void CrossEntropyFinish(const Context& context, const VocabularyPart& part, int6
   }
 }
 
-#define STRATA_INSTANTIATE(T)                                                                   \
-  template void CrossEntropyForwardBackward(const Context&, const LossShape&, float,            \
-                                            const int32_t*, T*, double*, void*);                \
-  template void CrossEntropyForward(const Context&, const LossShape&, const int32_t*, const T*, \
-                                    double*, void*);                                            \
-  template void CrossEntropyStatistics(const Context&, const VocabularyPart&, const int32_t*,   \
-                                       const T*, float*);                                       \
-  template void CrossEntropyFinish(const Context&, const VocabularyPart&, int64_t, float,       \
-                                   const int32_t*, const float*, T*, double*)
-STRATA_INSTANTIATE(float);
-STRATA_INSTANTIATE(BFloat16);
-STRATA_INSTANTIATE(Float16);
-#undef STRATA_INSTANTIATE
+}  // namespace strata::kernels::STRATA_ISA
+
+namespace strata::kernels {
+
+STRATA_KERNEL(void, CrossEntropyForwardBackward, const Context&, const LossShape&, float,
+              const int32_t*, T*, double*, void*)
+STRATA_KERNEL(void, CrossEntropyForward, const Context&, const LossShape&, const int32_t*, const T*,
+              double*, void*)
+STRATA_KERNEL(void, CrossEntropyStatistics, const Context&, const VocabularyPart&, const int32_t*,
+              const T*, float*)
+STRATA_KERNEL(void, CrossEntropyFinish, const Context&, const VocabularyPart&, int64_t, float,
+              const int32_t*, const float*, T*, double*)
+STRATA_PLAIN_KERNEL(int64_t, CrossEntropyWorkspaceBytes, int64_t)
 
 }  // namespace strata::kernels

@@ -6,7 +6,7 @@
 #include "kernels/cpu/simd.h"
 #include "kernels/cpu/softcap.h"
 
-namespace strata::kernels {
+namespace strata::kernels::STRATA_ISA {
 namespace {
 
 constexpr int64_t kSumBlock = 4096;
@@ -20,7 +20,7 @@ double BlockSumSquares(int64_t count, const T* x) {
   for (; i + 16 <= count; i += 16) {
 #pragma GCC unroll 2
     for (int pair = 0; pair < 2; ++pair) {
-      const simd::Vec eight = simd::Full{}.Load(x + i + 8 * pair);
+      const simd::Eight eight = simd::FullEight{}.Load(x + i + 8 * pair);
       const __m256d low = _mm256_cvtps_pd(_mm256_castps256_ps128(eight));
       const __m256d high = _mm256_cvtps_pd(_mm256_extractf128_ps(eight, 1));
       sums[2 * pair] = _mm256_fmadd_pd(low, low, sums[2 * pair]);
@@ -42,7 +42,7 @@ void Add(const Context& context, int64_t count, const T* src, T* dst) {
     const T* from = src + begin;
     T* to = dst + begin;
     simd::ForEachVec(end - begin, [=](int64_t i, auto lanes) {
-      lanes.Store(to + i, _mm256_add_ps(lanes.Load(to + i), lanes.Load(from + i)));
+      lanes.Store(to + i, simd::Add(lanes.Load(to + i), lanes.Load(from + i)));
     });
   });
 }
@@ -68,7 +68,7 @@ void MoveBlocks(const Context& context, const BlockMove& move, bool adds, const 
                     continue;
                   }
                   simd::ForEachVec(move.width, [=](int64_t i, auto lanes) {
-                    lanes.Store(into + i, _mm256_add_ps(lanes.Load(into + i), lanes.Load(row + i)));
+                    lanes.Store(into + i, simd::Add(lanes.Load(into + i), lanes.Load(row + i)));
                   });
                 }
               }
@@ -94,7 +94,7 @@ void Scale(const Context& context, int64_t count, float factor, T* dst) {
   ForBlocks(context, count, kElementsPerTask, [=](int64_t begin, int64_t end) {
     T* to = dst + begin;
     simd::ForEachVec(end - begin, [=](int64_t i, auto lanes) {
-      lanes.Store(to + i, _mm256_mul_ps(lanes.Load(to + i), simd::Set(factor)));
+      lanes.Store(to + i, simd::Mul(lanes.Load(to + i), simd::Set(factor)));
     });
   });
 }
@@ -129,16 +129,18 @@ double SumSquares(const Context& context, int64_t count, const T* x, void* works
   return sum;
 }
 
-#define STRATA_INSTANTIATE(T)                                                     \
-  template void Add(const Context&, int64_t, const T*, T*);                       \
-  template void Copy(const Context&, int64_t, const T*, T*);                      \
-  template void MoveBlocks(const Context&, const BlockMove&, bool, const T*, T*); \
-  template void Scale(const Context&, int64_t, float, T*);                        \
-  template void Softcap(const Context&, int64_t, float, T*);                      \
-  template double SumSquares(const Context&, int64_t, const T*, void*)
-STRATA_INSTANTIATE(float);
-STRATA_INSTANTIATE(BFloat16);
-STRATA_INSTANTIATE(Float16);
-#undef STRATA_INSTANTIATE
+}  // namespace strata::kernels::STRATA_ISA
+
+namespace strata::kernels {
+
+STRATA_KERNEL(void, Add, const Context&, int64_t, const T*, T*)
+STRATA_KERNEL(void, Copy, const Context&, int64_t, const T*, T*)
+STRATA_KERNEL(void, MoveBlocks, const Context&, const BlockMove&, bool, const T*, T*)
+STRATA_KERNEL(void, Scale, const Context&, int64_t, float, T*)
+STRATA_KERNEL(void, Softcap, const Context&, int64_t, float, T*)
+STRATA_KERNEL(double, SumSquares, const Context&, int64_t, const T*, void*)
+STRATA_PLAIN_KERNEL(void, Fill, const Context&, int64_t, float, float*)
+STRATA_PLAIN_KERNEL(void, Zero, const Context&, int64_t, float*)
+STRATA_PLAIN_KERNEL(int64_t, SumSquaresWorkspaceBytes, int64_t)
 
 }  // namespace strata::kernels

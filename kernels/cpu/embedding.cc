@@ -6,7 +6,7 @@
 #include "kernels/cpu/parallel.h"
 #include "kernels/cpu/simd.h"
 
-namespace strata::kernels {
+namespace strata::kernels::STRATA_ISA {
 namespace {
 
 // Columns per task of the backward: two cache lines, so that no line has two writers when the table
@@ -27,7 +27,7 @@ void ScaledRow(int64_t channels, float scale, const T* from, T* to) {
     return;
   }
   simd::ForEachVec(channels, [=](int64_t i, auto lanes) {
-    lanes.Store(to + i, _mm256_mul_ps(lanes.Load(from + i), simd::Set(scale)));
+    lanes.Store(to + i, simd::Mul(lanes.Load(from + i), simd::Set(scale)));
   });
 }
 
@@ -35,8 +35,7 @@ void ScaledRow(int64_t channels, float scale, const T* from, T* to) {
 template <typename From, typename To>
 void AddScaled(int64_t count, float scale, const From* from, To* to) {
   simd::ForEachVec(count, [=](int64_t i, auto lanes) {
-    lanes.Store(to + i,
-                _mm256_fmadd_ps(lanes.Load(from + i), simd::Set(scale), lanes.Load(to + i)));
+    lanes.Store(to + i, simd::MulAdd(lanes.Load(from + i), simd::Set(scale), lanes.Load(to + i)));
   });
 }
 
@@ -101,17 +100,17 @@ void PositionsGradient(const Context& context, const PositionsShape& shape, cons
   });
 }
 
-#define STRATA_INSTANTIATE(T)                                                                      \
-  template void EmbeddingForward(const Context&, const EmbeddingShape&, const int32_t*, const T*,  \
-                                 T*);                                                              \
-  template void EmbeddingBackward(const Context&, const EmbeddingShape&, const int32_t*, const T*, \
-                                  float*);                                                         \
-  template void AddPositions(const Context&, const PositionsShape&, const T*, const int32_t*, T*); \
-  template void PositionsGradient(const Context&, const PositionsShape&, const T*, const int32_t*, \
-                                  float*)
-STRATA_INSTANTIATE(float);
-STRATA_INSTANTIATE(BFloat16);
-STRATA_INSTANTIATE(Float16);
-#undef STRATA_INSTANTIATE
+}  // namespace strata::kernels::STRATA_ISA
+
+namespace strata::kernels {
+
+STRATA_KERNEL(void, EmbeddingForward, const Context&, const EmbeddingShape&, const int32_t*,
+              const T*, T*)
+STRATA_KERNEL(void, EmbeddingBackward, const Context&, const EmbeddingShape&, const int32_t*,
+              const T*, float*)
+STRATA_KERNEL(void, AddPositions, const Context&, const PositionsShape&, const T*, const int32_t*,
+              T*)
+STRATA_KERNEL(void, PositionsGradient, const Context&, const PositionsShape&, const T*,
+              const int32_t*, float*)
 
 }  // namespace strata::kernels

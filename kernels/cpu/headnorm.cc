@@ -8,7 +8,7 @@
 #include "kernels/cpu/rms_row.h"
 #include "kernels/cpu/simd.h"
 
-namespace strata::kernels {
+namespace strata::kernels::STRATA_ISA {
 namespace {
 
 using simd::Vec;
@@ -91,16 +91,16 @@ void HeadNormBackward(const Context& context, const HeadNormShape& shape, const 
   CombineBlocks(context, blocks, size, 2 * size, all_sums + size, dwk);
 }
 
-#define STRATA_INSTANTIATE(T)                                                                      \
-  template void HeadNormForward(const Context&, const HeadNormShape&, float, const T*, const T*,   \
-                                const T*, T*, float*);                                             \
-  template void HeadNormReplay(const Context&, const HeadNormShape&, const T*, const T*, const T*, \
-                               const float*, T*);                                                  \
-  template void HeadNormBackward(const Context&, const HeadNormShape&, const T*, const T*,         \
-                                 const T*, const T*, const float*, T*, float*, float*, void*)
-STRATA_INSTANTIATE(float);
-STRATA_INSTANTIATE(BFloat16);
-STRATA_INSTANTIATE(Float16);
-#undef STRATA_INSTANTIATE
+}  // namespace strata::kernels::STRATA_ISA
+
+namespace strata::kernels {
+
+STRATA_KERNEL(void, HeadNormForward, const Context&, const HeadNormShape&, float, const T*,
+              const T*, const T*, T*, float*)
+STRATA_KERNEL(void, HeadNormReplay, const Context&, const HeadNormShape&, const T*, const T*,
+              const T*, const float*, T*)
+STRATA_KERNEL(void, HeadNormBackward, const Context&, const HeadNormShape&, const T*, const T*,
+              const T*, const T*, const float*, T*, float*, float*, void*)
+STRATA_PLAIN_KERNEL(int64_t, HeadNormBackwardWorkspaceBytes, const HeadNormShape&)
 
 }  // namespace strata::kernels

@@ -2,28 +2,16 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <limits>
 
 #include "kernels/cpu/parallel.h"
 #include "kernels/cpu/simd.h"
 #include "kernels/number_types.h"
 
-namespace strata::kernels {
+namespace strata::kernels::STRATA_ISA {
 namespace {
 
 constexpr float kLargestCode = 127;
-
-simd::Vec Numbers(const int8_t* codes) {
-  const __m128i eight = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(codes));
-  return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(eight));
-}
-simd::Vec Load(const int8_t* codes, simd::Full) { return Numbers(codes); }
-simd::Vec Load(const int8_t* codes, const simd::Tail& tail) {
-  int8_t copy[simd::kLanes] = {};
-  std::memcpy(copy, codes, tail.count);
-  return Numbers(copy);
-}
 
 }  // namespace
 
@@ -53,16 +41,17 @@ void DequantiseInt8(const Context& context, const int8_t* codes, const float* sc
       const int8_t* const from = codes + row * columns;
       T* const to = weights + row * columns;
       simd::ForEachVec(columns, [=](int64_t i, auto lanes) {
-        lanes.Store(to + i, _mm256_mul_ps(Load(from + i, lanes), scale));
+        lanes.Store(to + i, simd::Mul(simd::ToFloats(lanes.LoadSignedBytes(from + i)), scale));
       });
     }
   });
 }
 
-template void DequantiseInt8(const Context&, const int8_t*, const float*, int64_t, int64_t, float*);
-template void DequantiseInt8(const Context&, const int8_t*, const float*, int64_t, int64_t,
-                             BFloat16*);
-template void DequantiseInt8(const Context&, const int8_t*, const float*, int64_t, int64_t,
-                             Float16*);
+}  // namespace strata::kernels::STRATA_ISA
+
+namespace strata::kernels {
+
+STRATA_KERNEL(void, DequantiseInt8, const Context&, const int8_t*, const float*, int64_t, int64_t,
+              T*)
 
 }  // namespace strata::kernels

@@ -10,6 +10,7 @@
 #include <csignal>
 #include <cstdint>
 #include <cstdlib>
+#include <cstring>
 
 namespace strata::kernels {
 namespace {
@@ -78,14 +79,25 @@ bool ProbeBFloat16() {
 
 }  // namespace
 
-Isa DetectIsa() {
+namespace {
+
+Isa Detect() {
   if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") ||
       !__builtin_cpu_supports("f16c")) {
     return Isa::kUnsupported;
   }
   const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                       __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
-  return avx512 ? Isa::kAvx512 : Isa::kAvx2;
+  const char* const most = std::getenv("STRATA_MAX_ISA");
+  const bool capped = most != nullptr && std::strcmp(most, "avx2") == 0;
+  return avx512 && !capped ? Isa::kAvx512 : Isa::kAvx2;
+}
+
+}  // namespace
+
+Isa DetectIsa() {
+  static const Isa isa = Detect();
+  return isa;
 }
 
 std::string IsaName() {

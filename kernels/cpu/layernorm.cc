@@ -7,7 +7,7 @@
 #include "kernels/cpu/parallel.h"
 #include "kernels/cpu/simd.h"
 
-namespace strata::kernels {
+namespace strata::kernels::STRATA_ISA {
 namespace {
 
 using simd::Vec;
@@ -21,8 +21,8 @@ float RstdAround(float mean, int64_t channels, float epsilon, const T* x) {
   Vec squares[4] = {simd::Zero(), simd::Zero(), simd::Zero(), simd::Zero()};
   simd::ForEachVec4(channels, [&](int64_t i, int group, auto lanes) {
     // Lanes beyond the end hold the mean.
-    const Vec value = _mm256_sub_ps(lanes.LoadOr(x + i, simd::Set(mean)), simd::Set(mean));
-    squares[group] = _mm256_fmadd_ps(value, value, squares[group]);
+    const Vec value = simd::Sub(lanes.LoadOr(x + i, simd::Set(mean)), simd::Set(mean));
+    squares[group] = simd::MulAdd(value, value, squares[group]);
   });
   const double variance = simd::Sum(Total(squares)) / static_cast<double>(channels);
   return static_cast<float>(1 / std::sqrt(variance + epsilon));
@@ -32,8 +32,8 @@ template <typename T>
 void NormRow(int64_t channels, const float* statistics, const T* x, const T* w, const T* b, T* y) {
   const Vec mean = simd::Set(statistics[0]), rstd = simd::Set(statistics[1]);
   simd::ForEachVec(channels, [=](int64_t i, auto lanes) {
-    const Vec normed = _mm256_mul_ps(_mm256_sub_ps(lanes.Load(x + i), mean), rstd);
-    lanes.Store(y + i, _mm256_fmadd_ps(normed, lanes.Load(w + i), lanes.Load(b + i)));
+    const Vec normed = simd::Mul(simd::Sub(lanes.Load(x + i), mean), rstd);
+    lanes.Store(y + i, simd::MulAdd(normed, lanes.Load(w + i), lanes.Load(b + i)));
   });
 }
 
@@ -46,24 +46,24 @@ void BackwardRow(int64_t channels, const T* dy, const T* x, const T* w, const fl
   Vec dots[4] = {simd::Zero(), simd::Zero(), simd::Zero(), simd::Zero()};
   simd::ForEachVec4(channels, [&](int64_t i, int group, auto lanes) {
     const Vec d = lanes.Load(dy + i);
-    const Vec normed = _mm256_mul_ps(_mm256_sub_ps(lanes.Load(x + i), mean), rstd);
-    const Vec d_w = _mm256_mul_ps(d, lanes.Load(w + i));
-    plain[group] = _mm256_add_ps(plain[group], d_w);
-    dots[group] = _mm256_fmadd_ps(d_w, normed, dots[group]);
+    const Vec normed = simd::Mul(simd::Sub(lanes.Load(x + i), mean), rstd);
+    const Vec d_w = simd::Mul(d, lanes.Load(w + i));
+    plain[group] = simd::Add(plain[group], d_w);
+    dots[group] = simd::MulAdd(d_w, normed, dots[group]);
     if (sums == nullptr) return;
     float* db_sums = sums + channels;
-    lanes.Store(sums + i, _mm256_fmadd_ps(d, normed, lanes.Load(sums + i)));
-    lanes.Store(db_sums + i, _mm256_add_ps(d, lanes.Load(db_sums + i)));
+    lanes.Store(sums + i, simd::MulAdd(d, normed, lanes.Load(sums + i)));
+    lanes.Store(db_sums + i, simd::Add(d, lanes.Load(db_sums + i)));
   });
   // dx = rstd * (dy w - mean(dy w) - n * mean(dy w n))
   const auto count = static_cast<float>(channels);
   const Vec shift = simd::Set(simd::Sum(Total(plain)) / count);
   const Vec projection = simd::Set(simd::Sum(Total(dots)) / count);
   simd::ForEachVec(channels, [=](int64_t i, auto lanes) {
-    const Vec normed = _mm256_mul_ps(_mm256_sub_ps(lanes.Load(x + i), mean), rstd);
-    const Vec d_w = _mm256_fmsub_ps(lanes.Load(dy + i), lanes.Load(w + i), shift);
-    Vec value = _mm256_mul_ps(_mm256_fnmadd_ps(normed, projection, d_w), rstd);
-    if (accumulate) value = _mm256_add_ps(value, lanes.Load(dx + i));
+    const Vec normed = simd::Mul(simd::Sub(lanes.Load(x + i), mean), rstd);
+    const Vec d_w = simd::MulSub(lanes.Load(dy + i), lanes.Load(w + i), shift);
+    Vec value = simd::Mul(simd::NegMulAdd(normed, projection, d_w), rstd);
+    if (accumulate) value = simd::Add(value, lanes.Load(dx + i));
     lanes.Store(dx + i, value);
   });
 }
@@ -80,7 +80,7 @@ void LayerNormForward(const Context& context, const LayerNormShape& shape, float
       float* const of = statistics + row * 2;
       Vec sums[4] = {simd::Zero(), simd::Zero(), simd::Zero(), simd::Zero()};
       simd::ForEachVec4(channels, [&](int64_t i, int group, auto lanes) {
-        sums[group] = _mm256_add_ps(sums[group], lanes.Load(x_row + i));
+        sums[group] = simd::Add(sums[group], lanes.Load(x_row + i));
       });
       of[0] = MeanOf(sums, channels);
       of[1] = RstdAround(of[0], channels, epsilon, x_row);
@@ -103,9 +103,9 @@ void AddLayerNormForward(const Context& context, const LayerNormShape& shape, fl
       Vec sums[4] = {simd::Zero(), simd::Zero(), simd::Zero(), simd::Zero()};
       simd::ForEachVec4(channels, [&](int64_t i, int group, auto lanes) {
         const Vec value =
-            simd::Rounded<T>(_mm256_add_ps(lanes.Load(x_row + i), lanes.Load(branch_row + i)));
+            simd::Rounded<T>(simd::Add(lanes.Load(x_row + i), lanes.Load(branch_row + i)));
         lanes.Store(sum_row + i, value);
-        sums[group] = _mm256_add_ps(sums[group], value);
+        sums[group] = simd::Add(sums[group], value);
       });
       of[0] = MeanOf(sums, channels);
       of[1] = RstdAround(of[0], channels, epsilon, sum_row);
@@ -152,18 +152,18 @@ void LayerNormBackward(const Context& context, const LayerNormShape& shape, cons
   CombineBlocks(context, blocks, channels, 2 * channels, all_sums + channels, db);
 }
 
-#define STRATA_INSTANTIATE(T)                                                                      \
-  template void LayerNormForward(const Context&, const LayerNormShape&, float, const T*, const T*, \
-                                 const T*, T*, float*);                                            \
-  template void AddLayerNormForward(const Context&, const LayerNormShape&, float, const T*,        \
-                                    const T*, const T*, const T*, T*, T*, float*);                 \
-  template void LayerNormReplay(const Context&, const LayerNormShape&, const T*, const T*,         \
-                                const T*, const float*, T*);                                       \
-  template void LayerNormBackward(const Context&, const LayerNormShape&, const T*, const T*,       \
-                                  const T*, const float*, bool, T*, float*, float*, void*)
-STRATA_INSTANTIATE(float);
-STRATA_INSTANTIATE(BFloat16);
-STRATA_INSTANTIATE(Float16);
-#undef STRATA_INSTANTIATE
+}  // namespace strata::kernels::STRATA_ISA
+
+namespace strata::kernels {
+
+STRATA_KERNEL(void, LayerNormForward, const Context&, const LayerNormShape&, float, const T*,
+              const T*, const T*, T*, float*)
+STRATA_KERNEL(void, AddLayerNormForward, const Context&, const LayerNormShape&, float, const T*,
+              const T*, const T*, const T*, T*, T*, float*)
+STRATA_KERNEL(void, LayerNormReplay, const Context&, const LayerNormShape&, const T*, const T*,
+              const T*, const float*, T*)
+STRATA_KERNEL(void, LayerNormBackward, const Context&, const LayerNormShape&, const T*, const T*,
+              const T*, const float*, bool, T*, float*, float*, void*)
+STRATA_PLAIN_KERNEL(int64_t, LayerNormBackwardWorkspaceBytes, const LayerNormShape&)
 
 }  // namespace strata::kernels

@@ -11,6 +11,8 @@
 namespace strata::kernels {
 namespace {
 
+namespace simd = STRATA_ISA::simd;
+
 constexpr int kAttempts = 7;
 constexpr int64_t kArrayFloats = int64_t{32} << 20;
 constexpr int64_t kChunkFloats = int64_t{1} << 18;

@@ -10,11 +10,11 @@
 #include "kernels/cpu/packing.h"
 #include "kernels/cpu/parallel.h"
 
-namespace strata::kernels {
+namespace strata::kernels::STRATA_ISA {
 namespace {
 
-// Blocks packed at once: a panel of b (16 x 256 floats) stays in the first-level cache, the rows
-// of a that a task uses in the second, both packed blocks (about 2 MiB each) in the third.
+// Blocks packed at once: a panel of b (kTileColumns x 256 floats) stays in the first-level cache,
+// the rows of a that a task uses in the second, both packed blocks (about 2 MiB each) in the third.
 constexpr int64_t kBlockK = 256;
 constexpr int64_t kBlockM = 2112;
 constexpr int64_t kBlockN = 2048;
@@ -135,7 +135,7 @@ class OwnMatmul final : public MatmulPlan::Implementation {
 
   struct TilePlace {
     int64_t rows, columns;
-    float* sums;  // [6, 16], of a product that sums apart
+    float* sums;  // [kTileRows, kTileColumns], of a product that sums apart
   };
 
   void Tile(const Block& block, const float* a, const float* b, const TilePlace& place,
@@ -143,7 +143,7 @@ class OwnMatmul final : public MatmulPlan::Implementation {
     for (int64_t row = 0; row < place.rows; ++row) {
       _mm_prefetch(reinterpret_cast<const char*>(c + row * shape_.ldc), _MM_HINT_T0);
     }
-    alignas(32) float tile[kTileRows * kTileColumns];
+    alignas(64) float tile[kTileRows * kTileColumns];
     if constexpr (std::is_same_v<Out, float>) {
       const bool accumulate = shape_.accumulate || block.k0 > 0;
       if (place.rows == kTileRows && place.columns == kTileColumns) {
@@ -165,7 +165,7 @@ class OwnMatmul final : public MatmulPlan::Implementation {
       Out* to = c + row * shape_.ldc;
       simd::ForEachVec(place.columns, [=](int64_t j, auto lanes) {
         const simd::Vec value = lanes.Load(from + j);
-        lanes.Store(to + j, accumulate ? _mm256_add_ps(value, lanes.Load(to + j)) : value);
+        lanes.Store(to + j, accumulate ? simd::Add(value, lanes.Load(to + j)) : value);
       });
     }
   }
@@ -187,5 +187,12 @@ int64_t OwnMatmulWorkspaceBytes(const MatmulShape& shape) {
 std::unique_ptr<MatmulPlan::Implementation> MakeOwnMatmul(const MatmulShape& shape) {
   return MakeTyped<OwnMatmul>(shape);
 }
+
+}  // namespace strata::kernels::STRATA_ISA
+
+namespace strata::kernels {
+
+STRATA_PLAIN_KERNEL(int64_t, OwnMatmulWorkspaceBytes, const MatmulShape&)
+STRATA_PLAIN_KERNEL(std::unique_ptr<MatmulPlan::Implementation>, MakeOwnMatmul, const MatmulShape&)
 
 }  // namespace strata::kernels

@@ -5,7 +5,7 @@
 #include "kernels/cpu/parallel.h"
 #include "kernels/cpu/simd.h"
 
-namespace strata::kernels {
+namespace strata::kernels::STRATA_ISA {
 namespace {
 
 using simd::Vec;
@@ -27,8 +27,8 @@ void Dots(int64_t k, const In* a, const In* b, int64_t ldb, bool accumulate, Out
 #pragma GCC unroll 4
     for (int64_t row = 0; row < kRows; ++row) {
       const In* from = b + row * ldb + p;
-      even[row] = _mm256_fmadd_ps(a0, lanes.Load(from), even[row]);
-      odd[row] = _mm256_fmadd_ps(a1, lanes.Load(from + simd::kLanes), odd[row]);
+      even[row] = simd::MulAdd(a0, lanes.Load(from), even[row]);
+      odd[row] = simd::MulAdd(a1, lanes.Load(from + simd::kLanes), odd[row]);
     }
   }
   for (; p < k; p += simd::kLanes) {
@@ -36,11 +36,11 @@ void Dots(int64_t k, const In* a, const In* b, int64_t ldb, bool accumulate, Out
     const Vec a0 = lanes.Load(a + p);
 #pragma GCC unroll 4
     for (int64_t row = 0; row < kRows; ++row) {
-      even[row] = _mm256_fmadd_ps(a0, lanes.Load(b + row * ldb + p), even[row]);
+      even[row] = simd::MulAdd(a0, lanes.Load(b + row * ldb + p), even[row]);
     }
   }
   for (int64_t row = 0; row < kRows; ++row) {
-    const float dot = simd::Sum(_mm256_add_ps(even[row], odd[row]));
+    const float dot = simd::Sum(simd::Add(even[row], odd[row]));
     c[row] = FromFloat<Out>(accumulate ? ToFloat(c[row]) + dot : dot);
   }
 }
@@ -82,5 +82,12 @@ bool SuitsRowsMatmul(const MatmulShape& shape) {
 std::unique_ptr<MatmulPlan::Implementation> MakeRowsMatmul(const MatmulShape& shape) {
   return MakeTyped<RowsMatmul>(shape);
 }
+
+}  // namespace strata::kernels::STRATA_ISA
+
+namespace strata::kernels {
+
+STRATA_PLAIN_KERNEL(bool, SuitsRowsMatmul, const MatmulShape&)
+STRATA_PLAIN_KERNEL(std::unique_ptr<MatmulPlan::Implementation>, MakeRowsMatmul, const MatmulShape&)
 
 }  // namespace strata::kernels

@@ -4,16 +4,12 @@
 #include <cmath>
 #include <cstring>
 
+#include "kernels/cpu/nf4_unit.h"
 #include "kernels/cpu/parallel.h"
-#include "kernels/cpu/simd.h"
-#include "kernels/number_types.h"
 
 namespace strata::kernels {
 namespace {
 
-constexpr int64_t kScalesAt = 64;
-constexpr int64_t kCodesAt = kScalesAt + kNf4UnitBlocks;
-constexpr int64_t kCodesAtOfF32 = 4 * kNf4UnitBlocks;
 constexpr float kTiny = 1e-38F;  // a block of zeros is divided by it
 
 // Of numbers `points` apart evenly from 0.1 to 1, the middles, times `factor`: as torch.linspace
@@ -83,36 +79,6 @@ void QuantiseWeights(const float* weights, int64_t count, uint8_t* codes) {
   }
 }
 
-// Eight weights from four bytes, without their scale.
-simd::Vec Decode(const uint8_t* codes, simd::Vec lower, simd::Vec upper) {
-  int32_t four;
-  std::memcpy(&four, codes, sizeof(four));
-  const __m128i twice = _mm_shuffle_epi8(
-      _mm_cvtsi32_si128(four), _mm_setr_epi8(0, 0, 1, 1, 2, 2, 3, 3, 0, 0, 0, 0, 0, 0, 0, 0));
-  const __m256i shifted =
-      _mm256_srlv_epi32(_mm256_cvtepu8_epi32(twice), _mm256_setr_epi32(4, 0, 4, 0, 4, 0, 4, 0));
-  // The permutations read three bits of each lane, the fourth says which of them counts.
-  return _mm256_blendv_ps(_mm256_permutevar8x32_ps(lower, shifted),
-                          _mm256_permutevar8x32_ps(upper, shifted),
-                          _mm256_castsi256_ps(_mm256_slli_epi32(shifted, 28)));
-}
-
-// The first `count` weights of a unit.
-template <typename T, typename ScaleOf>
-void DecodeUnit(const uint8_t* codes, const ScaleOf& scale_of, int64_t count, T* weights) {
-  const simd::Vec lower = _mm256_loadu_ps(Nf4Numbers().data());
-  const simd::Vec upper = _mm256_loadu_ps(Nf4Numbers().data() + 8);
-  for (int64_t block = 0; block * kNf4Block < count; ++block) {
-    const simd::Vec scale = simd::Set(scale_of(block));
-    const uint8_t* const from = codes + block * kNf4Block / 2;
-    T* const to = weights + block * kNf4Block;
-    const int64_t there = std::min(kNf4Block, count - block * kNf4Block);
-    simd::ForEachVec(there, [=](int64_t i, auto lanes) {
-      lanes.Store(to + i, _mm256_mul_ps(Decode(from + i / 2, lower, upper), scale));
-    });
-  }
-}
-
 }  // namespace
 
 const std::array<float, 16>& Nf4Numbers() {
@@ -178,43 +144,5 @@ void QuantiseNf4F32Unit(const float* weights, int64_t count, std::byte* unit) {
   std::memcpy(unit, scales.data(), sizeof(scales));
   QuantiseWeights(weights, count, reinterpret_cast<uint8_t*>(unit) + kCodesAtOfF32);
 }
-
-template <typename T>
-void DequantiseNf4(const Context& context, const std::byte* units, int64_t count, T* weights) {
-  ForBlocks(context, count, kNf4Unit, [=](int64_t begin, int64_t end) {
-    const std::byte* const unit = units + begin / kNf4Unit * kNf4UnitBytes;
-    const auto* const codes = reinterpret_cast<const uint8_t*>(unit);
-    float largest, offset;
-    std::memcpy(&largest, unit, sizeof(largest));
-    std::memcpy(&offset, unit + sizeof(largest), sizeof(offset));
-    const auto scale_of = [=](int64_t block) {
-      const float number = Nf4ScaleNumbers()[codes[kScalesAt + block]];
-      return number * largest + offset;
-    };
-    DecodeUnit(codes + kCodesAt, scale_of, end - begin, weights + begin);
-  });
-}
-
-template <typename T>
-void DequantiseNf4F32(const Context& context, const std::byte* units, int64_t count, T* weights) {
-  ForBlocks(context, count, kNf4Unit, [=](int64_t begin, int64_t end) {
-    const std::byte* const unit = units + begin / kNf4Unit * kNf4F32UnitBytes;
-    const auto scale_of = [=](int64_t block) {
-      float scale;
-      std::memcpy(&scale, unit + block * static_cast<int64_t>(sizeof(scale)), sizeof(scale));
-      return scale;
-    };
-    const auto* const codes = reinterpret_cast<const uint8_t*>(unit) + kCodesAtOfF32;
-    DecodeUnit(codes, scale_of, end - begin, weights + begin);
-  });
-}
-
-#define STRATA_INSTANTIATE(T)                                                 \
-  template void DequantiseNf4(const Context&, const std::byte*, int64_t, T*); \
-  template void DequantiseNf4F32(const Context&, const std::byte*, int64_t, T*)
-STRATA_INSTANTIATE(float);
-STRATA_INSTANTIATE(BFloat16);
-STRATA_INSTANTIATE(Float16);
-#undef STRATA_INSTANTIATE
 
 }  // namespace strata::kernels

@@ -5,20 +5,20 @@
 #include "kernels/cpu/micro_kernel.h"
 #include "kernels/cpu/simd.h"
 
-namespace strata::kernels {
+namespace strata::kernels::STRATA_ISA {
 namespace {
 
-using simd::Vec;
+using simd::Eight;  // transposed, which takes tiles of eight by eight
 
 constexpr int64_t kRowsAhead = 4;  // of rows that are read along
 
 // Loads up to 8 rows of up to 8 elements and transposes: afterwards v[p] holds element p of each
 // row.
 template <typename T>
-void LoadTransposed(int64_t rows, int64_t elements, const T* from, int64_t ld, Vec (&v)[8]) {
-  const simd::Tail lanes(std::min<int64_t>(elements, 8));
+void LoadTransposed(int64_t rows, int64_t elements, const T* from, int64_t ld, Eight (&v)[8]) {
+  const simd::TailEight lanes(std::min<int64_t>(elements, 8));
   for (int64_t row = 0; row < 8; ++row) {
-    v[row] = row < rows ? lanes.Load(from + row * ld) : simd::Zero();
+    v[row] = row < rows ? lanes.Load(from + row * ld) : Eight{};
   }
   simd::Transpose(v);
 }
@@ -31,7 +31,7 @@ void Prefetch(const T* from, int64_t rows_ahead, int64_t ld) {
   _mm_prefetch(reinterpret_cast<const char*>(at), _MM_HINT_T0);
 }
 
-void StoreSix(Vec v, float* to) {
+void StoreSix(Eight v, float* to) {
   _mm_storeu_ps(to, _mm256_castps256_ps128(v));
   _mm_storel_pi(reinterpret_cast<__m64*>(to + 4), _mm256_extractf128_ps(v, 1));
 }
@@ -42,20 +42,20 @@ void PackRows(int64_t rows, int64_t k, const T* from, int64_t ld, float* to) {
   int64_t p = 0;
   if (rows == kTileRows) {
     for (; p + 8 <= k; p += 8) {
-      Vec v[8];
+      Eight v[8];
 #pragma GCC unroll 6
       for (int64_t row = 0; row < kTileRows; ++row) {
-        v[row] = simd::Full{}.Load(from + row * ld + p);
+        v[row] = simd::FullEight{}.Load(from + row * ld + p);
         Prefetch(from + row * ld + p, kTileRows, ld);
       }
-      v[6] = v[7] = simd::Zero();
+      v[6] = v[7] = Eight{};
       simd::Transpose(v);
 #pragma GCC unroll 8
       for (int64_t i = 0; i < 8; ++i) StoreSix(v[i], to + (p + i) * kTileRows);
     }
   }
   for (; p < k; p += 8) {
-    Vec v[8];
+    Eight v[8];
     LoadTransposed(rows, k - p, from + p, ld, v);
     for (int64_t i = 0; i < std::min<int64_t>(8, k - p); ++i) {
       StoreSix(v[i], to + (p + i) * kTileRows);
@@ -63,18 +63,18 @@ void PackRows(int64_t rows, int64_t k, const T* from, int64_t ld, float* to) {
   }
 }
 
-// One panel of b whose sixteen columns are stored as rows, i.e. b is stored transposed.
+// One panel of b whose columns are stored as rows, i.e. b is stored transposed.
 template <typename T>
 void PackColumnsStoredAsRows(int64_t columns, int64_t k, const T* from, int64_t ld, float* to) {
   for (int64_t half = 0; half < kTileColumns; half += 8) {
     const int64_t rows = std::clamp<int64_t>(columns - half, 0, 8);
     int64_t p = 0;
     for (; rows == 8 && p + 8 <= k; p += 8) {
-      Vec v[8];
+      Eight v[8];
       const T* block = from + half * ld + p;
 #pragma GCC unroll 8
       for (int64_t row = 0; row < 8; ++row) {
-        v[row] = simd::Full{}.Load(block + row * ld);
+        v[row] = simd::FullEight{}.Load(block + row * ld);
         Prefetch(block + row * ld, 8, ld);
       }
       simd::Transpose(v);
@@ -82,7 +82,7 @@ void PackColumnsStoredAsRows(int64_t columns, int64_t k, const T* from, int64_t 
       for (int64_t i = 0; i < 8; ++i) _mm256_storeu_ps(to + (p + i) * kTileColumns + half, v[i]);
     }
     for (; p < k; p += 8) {
-      Vec v[8];
+      Eight v[8];
       LoadTransposed(rows, k - p, from + half * ld + p, ld, v);
       for (int64_t i = 0; i < std::min<int64_t>(8, k - p); ++i) {
         _mm256_storeu_ps(to + (p + i) * kTileColumns + half, v[i]);
@@ -105,11 +105,11 @@ void PackA(int64_t rows, int64_t k, const T* from, int64_t ld, bool transposed, 
   for (int64_t p = 0; p < k; ++p, from += ld, to += kTileRows) {
     int64_t row = 0;
     for (; row + 8 <= rows; row += kTileRows) {
-      StoreSix(simd::Full{}.Load(from + row), to + row * k);
+      StoreSix(simd::FullEight{}.Load(from + row), to + row * k);
       Prefetch(from + row, kRowsAhead, ld);
     }
     for (; row < rows; row += kTileRows) {
-      const simd::Tail lanes(std::min(kTileRows, rows - row));
+      const simd::TailEight lanes(std::min(kTileRows, rows - row));
       StoreSix(lanes.Load(from + row), to + row * k);
     }
   }
@@ -128,14 +128,16 @@ void PackB(int64_t columns, int64_t k, const T* from, int64_t ld, bool transpose
     int64_t column = 0;
     for (; column + kTileColumns <= columns; column += kTileColumns) {
       Prefetch(from + column, kRowsAhead, ld);
-      _mm256_storeu_ps(to + column * k, simd::Full{}.Load(from + column));
-      _mm256_storeu_ps(to + column * k + 8, simd::Full{}.Load(from + column + 8));
+#pragma GCC unroll 2
+      for (int64_t i = 0; i < kTileColumns; i += simd::kLanes) {
+        simd::Store(to + column * k + i, simd::Full{}.Load(from + column + i));
+      }
     }
     if (column == columns) continue;
-    const simd::Tail left(std::min<int64_t>(columns - column, 8));
-    const simd::Tail right(std::max<int64_t>(columns - column - 8, 0));
-    _mm256_storeu_ps(to + column * k, left.Load(from + column));
-    _mm256_storeu_ps(to + column * k + 8, right.Load(from + column + 8));
+    for (int64_t i = 0; i < kTileColumns; i += simd::kLanes) {
+      const simd::Tail lanes(std::clamp<int64_t>(columns - column - i, 0, simd::kLanes));
+      simd::Store(to + column * k + i, lanes.Load(from + column + i));
+    }
   }
 }
 
@@ -147,4 +149,4 @@ STRATA_INSTANTIATE(BFloat16)
 STRATA_INSTANTIATE(Float16)
 #undef STRATA_INSTANTIATE
 
-}  // namespace strata::kernels
+}  // namespace strata::kernels::STRATA_ISA

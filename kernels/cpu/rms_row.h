@@ -8,7 +8,7 @@
 #include "kernels/cpu/column_sums.h"
 #include "kernels/cpu/simd.h"
 
-namespace strata::kernels {
+namespace strata::kernels::STRATA_ISA {
 
 // What is added to weights: -0 changes no number.
 inline simd::Vec WeightOffset(bool plus_one) { return simd::Set(plus_one ? 1.0f : -0.0f); }
@@ -23,7 +23,7 @@ float RmsRstdOf(int64_t channels, float epsilon, const T* x) {
   simd::Vec squares[4] = {simd::Zero(), simd::Zero(), simd::Zero(), simd::Zero()};
   simd::ForEachVec4(channels, [&](int64_t i, int group, auto lanes) {
     const simd::Vec value = lanes.Load(x + i);
-    squares[group] = _mm256_fmadd_ps(value, value, squares[group]);
+    squares[group] = simd::MulAdd(value, value, squares[group]);
   });
   return RmsRstd(squares, channels, epsilon);
 }
@@ -31,8 +31,8 @@ float RmsRstdOf(int64_t channels, float epsilon, const T* x) {
 template <typename T>
 void RmsScaleRow(int64_t channels, simd::Vec offset, float rstd, const T* x, const T* w, T* y) {
   simd::ForEachVec(channels, [=](int64_t i, auto lanes) {
-    const simd::Vec normed = _mm256_mul_ps(lanes.Load(x + i), simd::Set(rstd));
-    lanes.Store(y + i, _mm256_mul_ps(normed, _mm256_add_ps(lanes.Load(w + i), offset)));
+    const simd::Vec normed = simd::Mul(lanes.Load(x + i), simd::Set(rstd));
+    lanes.Store(y + i, simd::Mul(normed, simd::Add(lanes.Load(w + i), offset)));
   });
 }
 
@@ -43,24 +43,24 @@ void RmsBackwardRow(int64_t channels, simd::Vec offset, const T* dy, const T* x,
   using simd::Vec;
   Vec dots[4] = {simd::Zero(), simd::Zero(), simd::Zero(), simd::Zero()};
   simd::ForEachVec4(channels, [&](int64_t i, int group, auto lanes) {
-    const Vec dy_x = _mm256_mul_ps(lanes.Load(dy + i), lanes.Load(x + i));
-    const Vec weight = _mm256_add_ps(lanes.Load(w + i), offset);
-    dots[group] = _mm256_fmadd_ps(dy_x, weight, dots[group]);
+    const Vec dy_x = simd::Mul(lanes.Load(dy + i), lanes.Load(x + i));
+    const Vec weight = simd::Add(lanes.Load(w + i), offset);
+    dots[group] = simd::MulAdd(dy_x, weight, dots[group]);
     if (dw_sum == nullptr) return;
-    lanes.Store(dw_sum + i, _mm256_fmadd_ps(dy_x, simd::Set(rstd), lanes.Load(dw_sum + i)));
+    lanes.Store(dw_sum + i, simd::MulAdd(dy_x, simd::Set(rstd), lanes.Load(dw_sum + i)));
   });
   // dx = rstd * (dy w - x * rstd^2 * mean(dy w x))
   const float mean = simd::Sum(Total(dots)) / static_cast<float>(channels);
   const Vec projection = simd::Set(mean * rstd * rstd * rstd), scale = simd::Set(rstd);
   simd::ForEachVec(channels, [=](int64_t i, auto lanes) {
-    const Vec weight = _mm256_add_ps(lanes.Load(w + i), offset);
-    const Vec dy_w = _mm256_mul_ps(lanes.Load(dy + i), weight);
-    Vec value = _mm256_fnmadd_ps(lanes.Load(x + i), projection, _mm256_mul_ps(dy_w, scale));
-    if (accumulate) value = _mm256_add_ps(value, lanes.Load(dx + i));
+    const Vec weight = simd::Add(lanes.Load(w + i), offset);
+    const Vec dy_w = simd::Mul(lanes.Load(dy + i), weight);
+    Vec value = simd::NegMulAdd(lanes.Load(x + i), projection, simd::Mul(dy_w, scale));
+    if (accumulate) value = simd::Add(value, lanes.Load(dx + i));
     lanes.Store(dx + i, value);
   });
 }
 
-}  // namespace strata::kernels
+}  // namespace strata::kernels::STRATA_ISA
 
 #endif  // STRATA_KERNELS_CPU_RMS_ROW_H_

@@ -7,7 +7,7 @@
 #include "kernels/cpu/rms_row.h"
 #include "kernels/cpu/simd.h"
 
-namespace strata::kernels {
+namespace strata::kernels::STRATA_ISA {
 
 using simd::Vec;
 
@@ -38,9 +38,9 @@ void AddRmsNormForward(const Context& context, const RmsNormShape& shape, float 
       Vec squares[4] = {simd::Zero(), simd::Zero(), simd::Zero(), simd::Zero()};
       simd::ForEachVec4(channels, [&](int64_t i, int group, auto lanes) {
         const Vec value =
-            simd::Rounded<T>(_mm256_add_ps(lanes.Load(x_row + i), lanes.Load(branch_row + i)));
+            simd::Rounded<T>(simd::Add(lanes.Load(x_row + i), lanes.Load(branch_row + i)));
         lanes.Store(sum_row + i, value);
-        squares[group] = _mm256_fmadd_ps(value, value, squares[group]);
+        squares[group] = simd::MulAdd(value, value, squares[group]);
       });
       rstd[row] = RmsRstd(squares, channels, epsilon);
       RmsScaleRow(channels, offset, rstd[row], sum_row, w, y + row * channels);
@@ -87,18 +87,18 @@ void RmsNormBackward(const Context& context, const RmsNormShape& shape, const T*
   CombineBlocks(context, CeilDiv(shape.rows, kGradientRows), channels, channels, dw_sums, dw);
 }
 
-#define STRATA_INSTANTIATE(T)                                                                      \
-  template void RmsNormForward(const Context&, const RmsNormShape&, float, const T*, const T*, T*, \
-                               float*);                                                            \
-  template void AddRmsNormForward(const Context&, const RmsNormShape&, float, const T*, const T*,  \
-                                  const T*, T*, T*, float*);                                       \
-  template void RmsNormReplay(const Context&, const RmsNormShape&, const T*, const T*,             \
-                              const float*, T*);                                                   \
-  template void RmsNormBackward(const Context&, const RmsNormShape&, const T*, const T*, const T*, \
-                                const float*, bool, T*, float*, void*)
-STRATA_INSTANTIATE(float);
-STRATA_INSTANTIATE(BFloat16);
-STRATA_INSTANTIATE(Float16);
-#undef STRATA_INSTANTIATE
+}  // namespace strata::kernels::STRATA_ISA
+
+namespace strata::kernels {
+
+STRATA_KERNEL(void, RmsNormForward, const Context&, const RmsNormShape&, float, const T*, const T*,
+              T*, float*)
+STRATA_KERNEL(void, AddRmsNormForward, const Context&, const RmsNormShape&, float, const T*,
+              const T*, const T*, T*, T*, float*)
+STRATA_KERNEL(void, RmsNormReplay, const Context&, const RmsNormShape&, const T*, const T*,
+              const float*, T*)
+STRATA_KERNEL(void, RmsNormBackward, const Context&, const RmsNormShape&, const T*, const T*,
+              const T*, const float*, bool, T*, float*, void*)
+STRATA_PLAIN_KERNEL(int64_t, RmsNormBackwardWorkspaceBytes, int64_t, int64_t)
 
 }  // namespace strata::kernels

@@ -5,7 +5,7 @@
 #include "kernels/cpu/parallel.h"
 #include "kernels/cpu/simd.h"
 
-namespace strata::kernels {
+namespace strata::kernels::STRATA_ISA {
 
 void BuildRopeTable(int64_t first, int64_t count, int64_t rotary, double theta, float* table) {
   const int64_t half = rotary / 2;
@@ -37,20 +37,21 @@ void RopeApply(const Context& context, const RopeShape& shape, const float* tabl
         simd::ForEachVec(half, [=](int64_t i, auto lanes) {
           const simd::Vec low = lanes.Load(x + i), high = lanes.Load(x + half + i);
           const simd::Vec cosine = lanes.Load(cosines + i);
-          const simd::Vec sine = _mm256_xor_ps(lanes.Load(sines + i), sign);
-          lanes.Store(x + i, _mm256_fnmadd_ps(high, sine, _mm256_mul_ps(low, cosine)));
-          lanes.Store(x + half + i, _mm256_fmadd_ps(low, sine, _mm256_mul_ps(high, cosine)));
+          const simd::Vec sine = simd::Xor(lanes.Load(sines + i), sign);
+          lanes.Store(x + i, simd::NegMulAdd(high, sine, simd::Mul(low, cosine)));
+          lanes.Store(x + half + i, simd::MulAdd(low, sine, simd::Mul(high, cosine)));
         });
       }
     }
   });
 }
 
-template void RopeApply(const Context&, const RopeShape&, const float*, const int32_t*, bool,
-                        float*);
-template void RopeApply(const Context&, const RopeShape&, const float*, const int32_t*, bool,
-                        BFloat16*);
-template void RopeApply(const Context&, const RopeShape&, const float*, const int32_t*, bool,
-                        Float16*);
+}  // namespace strata::kernels::STRATA_ISA
+
+namespace strata::kernels {
+
+STRATA_KERNEL(void, RopeApply, const Context&, const RopeShape&, const float*, const int32_t*, bool,
+              T*)
+STRATA_PLAIN_KERNEL(void, BuildRopeTable, int64_t, int64_t, int64_t, double, float*)
 
 }  // namespace strata::kernels

@@ -3,7 +3,7 @@
 #include "kernels/cpu/optimizer_update.h"
 #include "kernels/cpu/simd.h"
 
-namespace strata::kernels {
+namespace strata::kernels::STRATA_ISA {
 
 using simd::Vec;
 
@@ -17,13 +17,20 @@ void Sgd(const Context& context, int64_t begin, int64_t end, const SgdParams& pa
       [&](int64_t size, const float* gradient, const UpdateBlock& now, const UpdateBlock& next) {
         simd::ForEachVec(size, [&](int64_t i, auto lanes) {
           const Vec w = lanes.Load(now.weights + i);
-          Vec g = _mm256_mul_ps(lanes.Load(gradient + i), factor);
-          g = _mm256_fmadd_ps(decay, w, g);
-          const Vec b = _mm256_fmadd_ps(momentum, lanes.Load(now.moments[0] + i), g);
+          Vec g = simd::Mul(lanes.Load(gradient + i), factor);
+          g = simd::MulAdd(decay, w, g);
+          const Vec b = simd::MulAdd(momentum, lanes.Load(now.moments[0] + i), g);
           lanes.Store(next.moments[0] + i, b);
-          lanes.Store(next.weights + i, _mm256_fnmadd_ps(rate, b, w));
+          lanes.Store(next.weights + i, simd::NegMulAdd(rate, b, w));
         });
       });
 }
+
+}  // namespace strata::kernels::STRATA_ISA
+
+namespace strata::kernels {
+
+STRATA_PLAIN_KERNEL(void, Sgd, const Context&, int64_t, int64_t, const SgdParams&,
+                    const NumbersOfUpdate&)
 
 }  // namespace strata::kernels

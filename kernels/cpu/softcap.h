@@ -5,23 +5,23 @@
 #include "kernels/cpu/functions.h"
 #include "kernels/cpu/simd.h"
 
-namespace strata::kernels::simd {
+namespace strata::kernels::STRATA_ISA::simd {
 
 struct Cap {
   Vec cap, inverse;
   explicit Cap(float value) : cap(Set(value)), inverse(Set(1 / value)) {}
 
-  Vec Value(Vec x) const { return _mm256_mul_ps(cap, Tanh(_mm256_mul_ps(x, inverse))); }
+  Vec Value(Vec x) const { return Mul(cap, Tanh(Mul(x, inverse))); }
   // The slope where the capped value is `value`: 1 - tanh^2.
   Vec Slope(Vec value) const {
-    const Vec tanh = _mm256_mul_ps(value, inverse);
-    return _mm256_fnmadd_ps(tanh, tanh, Set(1.0f));
+    const Vec tanh = Mul(value, inverse);
+    return NegMulAdd(tanh, tanh, Set(1.0f));
   }
 };
 struct NoCap {
   Vec Value(Vec x) const { return x; }
 };
 
-}  // namespace strata::kernels::simd
+}  // namespace strata::kernels::STRATA_ISA::simd
 
 #endif  // STRATA_KERNELS_CPU_SOFTCAP_H_
