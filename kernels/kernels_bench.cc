@@ -246,12 +246,22 @@ class Bench {
            {.m = 1, .n = model.vocab, .k = model.hidden, .trans_b = true}, MatmulBackend::kAuto);
   }
 
+  void BothBackends(const std::string& name, const MatmulShape& shape) {
+    Matmul(name + "/own", shape, MatmulBackend::kOwn);
+    Matmul(name + "/onednn", shape, MatmulBackend::kOneDnn);
+  }
+
   void Squares() {
     for (const int64_t size : {256, 512, 1024, 2048, 4096}) {
-      const MatmulShape shape = {.m = size, .n = size, .k = size};
-      const std::string name = "matmul/square/" + std::to_string(size);
-      Matmul(name + "/own", shape, MatmulBackend::kOwn);
-      Matmul(name + "/onednn", shape, MatmulBackend::kOneDnn);
+      BothBackends("matmul/square/" + std::to_string(size), {.m = size, .n = size, .k = size});
+    }
+    constexpr int64_t kRows = 4096;
+    for (const auto& [in, out] : {std::pair{512, 512}, {512, 2048}, {2048, 512}, {2048, 2048}}) {
+      const std::string name = absl::StrCat("matmul/step/", in, "x", out);
+      BothBackends(name + "/forward", {.m = kRows, .n = out, .k = in, .trans_b = true});
+      BothBackends(name + "/dx", {.m = kRows, .n = in, .k = out});
+      BothBackends(name + "/dw",
+                   {.m = out, .n = in, .k = kRows, .trans_a = true, .accumulate = true});
     }
   }
 

@@ -51,6 +51,8 @@ void DequantiseInt8(const Context& context, const int8_t* codes, const float* sc
 
 namespace strata::kernels {
 
+STRATA_PLAIN_KERNEL(float, Int8Scale, const float*, int64_t)
+STRATA_PLAIN_KERNEL(void, QuantiseInt8, const float*, int64_t, float, int8_t*)
 STRATA_KERNEL(void, DequantiseInt8, const Context&, const int8_t*, const float*, int64_t, int64_t,
               T*)
 
