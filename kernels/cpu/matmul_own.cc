@@ -140,8 +140,11 @@ class OwnMatmul final : public MatmulPlan::Implementation {
 
   void Tile(const Block& block, const float* a, const float* b, const TilePlace& place,
             Out* c) const {
+    constexpr int64_t kLine = 64 / sizeof(Out);
     for (int64_t row = 0; row < place.rows; ++row) {
-      _mm_prefetch(reinterpret_cast<const char*>(c + row * shape_.ldc), _MM_HINT_T0);
+      for (int64_t i = 0; i < kTileColumns; i += kLine) {
+        _mm_prefetch(reinterpret_cast<const char*>(c + row * shape_.ldc + i), _MM_HINT_T0);
+      }
     }
     alignas(64) float tile[kTileRows * kTileColumns];
     if constexpr (std::is_same_v<Out, float>) {
