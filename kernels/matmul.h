@@ -32,7 +32,8 @@ struct MatmulShape {
 };
 
 enum class MatmulBackend {
-  kAuto,    // oneDNN with AVX-512 (bf16: BFloat16Works()) unless there are few rows, else our own
+  kAuto,    // oneDNN with AVX-512 (bf16: BFloat16Works()) unless there are few rows or a of f32 is
+            // transposed, else our own
   kOwn,     // any CPU with AVX2
   kOneDnn,  // any CPU; not f16
 };
