@@ -37,9 +37,8 @@ absl::StatusOr<MatmulShape> Complete(MatmulShape shape) {
 // What kAuto takes where there are many rows. The library is slow where a is transposed, as in
 // gradients of weights: it multiplies f32 there at 0.6 to 0.9 of our own product's rate.
 MatmulBackend BestBackend(const MatmulShape& shape) {
-  const bool library =
-      UsesAvx512() && ((shape.type == NumberType::kF32 && !shape.trans_a) ||
-                       (shape.type == NumberType::kBF16 && BFloat16Works()));
+  const bool library = UsesAvx512() && ((shape.type == NumberType::kF32 && !shape.trans_a) ||
+                                        (shape.type == NumberType::kBF16 && BFloat16Works()));
   return library ? MatmulBackend::kOneDnn : MatmulBackend::kOwn;
 }
 
