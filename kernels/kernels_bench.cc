@@ -30,13 +30,16 @@
 #include "kernels/activation.h"
 #include "kernels/adamw.h"
 #include "kernels/attention.h"
+#include "kernels/convert.h"
 #include "kernels/cross_entropy.h"
 #include "kernels/elementwise.h"
 #include "kernels/embedding.h"
 #include "kernels/init.h"
+#include "kernels/int8.h"
 #include "kernels/isa.h"
 #include "kernels/machine_limits.h"
 #include "kernels/matmul.h"
+#include "kernels/nf4.h"
 #include "kernels/rmsnorm.h"
 #include "kernels/rope.h"
 
@@ -155,6 +158,7 @@ class Bench {
       CrossEntropies(model);
     }
     Flat();
+    Conversions();
     Squares();
   }
 
@@ -432,6 +436,31 @@ class Bench {
     for (const UpdateNumbers& of : kUpdates) MeasureMixedAdamW(of, kCount);
     Measure("flat/init_normal", 0, kBytes / 16,
             [&] { InitNormal(context_, 1, 0.02f, 0, kCount / 16, a); });
+  }
+
+  // Numbers become others; bytes are those read and written.
+  void Conversions() {
+    if (!Wanted("convert")) return;
+    constexpr int64_t kRows = 256, kColumns = 4096, kCount = kRows * kColumns;
+    static_assert(kCount % kNf4Unit == 0);
+    Buffers buffers;
+    float* f32 = buffers.Get(kCount);
+    auto* bf16 = reinterpret_cast<BFloat16*>(buffers.Get(kCount));
+    auto* f16 = reinterpret_cast<Float16*>(buffers.Get(kCount));
+    auto* codes = reinterpret_cast<int8_t*>(buffers.Get(kCount));
+    std::vector<std::byte> units(kCount / kNf4Unit * kNf4UnitBytes);
+    for (int64_t i = 0; i < kCount / kNf4Unit; ++i) {
+      QuantiseNf4Unit(f32 + i * kNf4Unit, kNf4Unit, 0.01f, units.data() + i * kNf4UnitBytes);
+    }
+    constexpr double kSix = 6.0 * kCount;
+    Measure("convert/f32_bf16", 0, kSix, [&] { Convert(context_, kCount, f32, bf16); });
+    Measure("convert/bf16_f32", 0, kSix, [&] { Convert(context_, kCount, bf16, f32); });
+    Measure("convert/f32_f16", 0, kSix, [&] { Convert(context_, kCount, f32, f16); });
+    Measure("convert/f16_f32", 0, kSix, [&] { Convert(context_, kCount, f16, f32); });
+    Measure("convert/int8_bf16", 0, 3.0 * kCount,
+            [&] { DequantiseInt8(context_, codes, f32, kRows, kColumns, bf16); });
+    Measure("convert/nf4_bf16", 0, 2.5 * kCount,
+            [&] { DequantiseNf4(context_, units.data(), kCount, bf16); });
   }
 
   // What the host's optimizer does with each kind of numbers; bytes are those read and written.

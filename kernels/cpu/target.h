@@ -6,6 +6,8 @@
 // Below it, in strata::kernels, the functions of the header are listed by
 //   STRATA_KERNEL(void, Scale, const Context&, int64_t, float, T*)      templates over T
 //   STRATA_PLAIN_KERNEL(int64_t, SumSquaresWorkspaceBytes, int64_t)     others
+//   STRATA_KERNEL_OF((typename A, typename B), (A, B), void, ...)       other templates, each of
+//   STRATA_INSTANTIATE(Convert<float, BFloat16>)                        whose instances is named
 // with their result, name and types of parameters. No name of the standard library that is not
 // inlined may be used: its code could be linked in for other instruction sets
 // (kernels/cpu/isolation_test.py).
@@ -35,38 +37,44 @@
   name __VA_OPT__(, STRATA_MORE_NAMES STRATA_PARENTHESES(name##a, __VA_ARGS__))
 #define STRATA_MORE_NAMES() STRATA_NAMES
 
+#define STRATA_UNPACK(...) __VA_ARGS__
+
 #ifdef STRATA_COMPILE_AVX512
 
-#define STRATA_KERNEL(result, name, ...)                            \
-  template decltype(avx512::name<float>) avx512::name<float>;       \
-  template decltype(avx512::name<BFloat16>) avx512::name<BFloat16>; \
-  template decltype(avx512::name<Float16>) avx512::name<Float16>;
+#define STRATA_KERNEL_OF(parameters, arguments, result, name, ...)
 #define STRATA_PLAIN_KERNEL(result, name, ...)
+#define STRATA_INSTANTIATE(...) template decltype(avx512::__VA_ARGS__) avx512::__VA_ARGS__;
 
 #else
 
-#define STRATA_KERNEL(result, name, ...)                                                   \
-  namespace avx512 {                                                                       \
-  template <typename T>                                                                    \
-  result name(__VA_ARGS__);                                                                \
-  }                                                                                        \
-  template <typename T>                                                                    \
-  result name(STRATA_EXPAND(STRATA_PARAMETERS(a, __VA_ARGS__))) {                          \
-    if (UsesAvx512()) return avx512::name<T>(STRATA_EXPAND(STRATA_NAMES(a, __VA_ARGS__))); \
-    return avx2::name<T>(STRATA_EXPAND(STRATA_NAMES(a, __VA_ARGS__)));                     \
-  }                                                                                        \
-  template decltype(name<float>) name<float>;                                              \
-  template decltype(name<BFloat16>) name<BFloat16>;                                        \
-  template decltype(name<Float16>) name<Float16>;
-#define STRATA_PLAIN_KERNEL(result, name, ...)                                          \
-  namespace avx512 {                                                                    \
-  result name(__VA_ARGS__);                                                             \
-  }                                                                                     \
-  result name(STRATA_EXPAND(STRATA_PARAMETERS(a, __VA_ARGS__))) {                       \
-    if (UsesAvx512()) return avx512::name(STRATA_EXPAND(STRATA_NAMES(a, __VA_ARGS__))); \
-    return avx2::name(STRATA_EXPAND(STRATA_NAMES(a, __VA_ARGS__)));                     \
+#define STRATA_KERNEL_OF(parameters, arguments, result, name, ...)                                 \
+  namespace avx512 {                                                                               \
+  template <STRATA_UNPACK parameters>                                                              \
+  result name(__VA_ARGS__);                                                                        \
+  }                                                                                                \
+  template <STRATA_UNPACK parameters>                                                              \
+  result name(STRATA_EXPAND(STRATA_PARAMETERS(a, __VA_ARGS__))) {                                  \
+    return UsesAvx512()                                                                            \
+               ? avx512::name<STRATA_UNPACK arguments>(                                            \
+                     STRATA_EXPAND(STRATA_NAMES(a, __VA_ARGS__)))                                  \
+               : avx2::name<STRATA_UNPACK arguments>(STRATA_EXPAND(STRATA_NAMES(a, __VA_ARGS__))); \
   }
+#define STRATA_PLAIN_KERNEL(result, name, ...)                                      \
+  namespace avx512 {                                                                \
+  result name(__VA_ARGS__);                                                         \
+  }                                                                                 \
+  result name(STRATA_EXPAND(STRATA_PARAMETERS(a, __VA_ARGS__))) {                   \
+    return UsesAvx512() ? avx512::name(STRATA_EXPAND(STRATA_NAMES(a, __VA_ARGS__))) \
+                        : avx2::name(STRATA_EXPAND(STRATA_NAMES(a, __VA_ARGS__)));  \
+  }
+#define STRATA_INSTANTIATE(...) template decltype(__VA_ARGS__) __VA_ARGS__;
 
 #endif
+
+#define STRATA_KERNEL(result, name, ...)                         \
+  STRATA_KERNEL_OF((typename T), (T), result, name, __VA_ARGS__) \
+  STRATA_INSTANTIATE(name<float>)                                \
+  STRATA_INSTANTIATE(name<BFloat16>)                             \
+  STRATA_INSTANTIATE(name<Float16>)
 
 #endif  // STRATA_KERNELS_CPU_TARGET_H_
