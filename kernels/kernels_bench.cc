@@ -214,17 +214,27 @@ class Bench {
     std::fflush(stdout);
   }
 
+  const void* Factor(Buffers& buffers, NumberType type, int64_t count) const {
+    float* f32 = buffers.Get(count);
+    if (type == NumberType::kF32) return f32;
+    auto* bf16 = reinterpret_cast<BFloat16*>(buffers.Get(count));
+    Convert(context_, count, f32, bf16);
+    return bf16;
+  }
+
   void Matmul(const std::string& name, const MatmulShape& shape, MatmulBackend backend) {
     if (!Wanted(name)) return;
     auto plan = MatmulPlan::Create(shape, pool_.threads(), backend);
     STRATA_CHECK(plan.ok());
     Buffers buffers;
-    const float* a = buffers.Get(shape.m * shape.k);
-    const float* b = buffers.Get(shape.k * shape.n);
+    const void* a = Factor(buffers, shape.type, shape.m * shape.k);
+    const void* b = Factor(buffers, shape.type, shape.k * shape.n);
     float* c = buffers.Get(shape.m * shape.n);
     void* workspace = buffers.Workspace(MatmulWorkspaceBytes(shape, pool_.threads()));
     const double m = shape.m, n = shape.n, k = shape.k;
-    Measure(name, 2 * m * n * k, 4 * (m * k + k * n + m * n * (shape.accumulate ? 2 : 1)),
+    const double in = shape.type == NumberType::kF32 ? 4 : 2;
+    const double out = shape.out_type == NumberType::kF32 ? 4 : 2;
+    Measure(name, 2 * m * n * k, in * (m * k + k * n) + out * m * n * (shape.accumulate ? 2 : 1),
             [&] { plan->Run(context_, a, b, c, workspace); });
   }
 
@@ -262,10 +272,16 @@ class Bench {
     constexpr int64_t kRows = 4096;
     for (const auto& [in, out] : {std::pair{512, 512}, {512, 2048}, {2048, 512}, {2048, 2048}}) {
       const std::string name = absl::StrCat("matmul/step/", in, "x", out);
-      BothBackends(name + "/forward", {.m = kRows, .n = out, .k = in, .trans_b = true});
-      BothBackends(name + "/dx", {.m = kRows, .n = in, .k = out});
-      BothBackends(name + "/dw",
-                   {.m = out, .n = in, .k = kRows, .trans_a = true, .accumulate = true});
+      for (const auto type : {NumberType::kF32, NumberType::kBF16}) {
+        const std::string of = name + (type == NumberType::kF32 ? "/f32" : "/bf16");
+        MatmulShape forward = {.m = kRows, .n = out, .k = in, .trans_b = true};
+        MatmulShape dx = {.m = kRows, .n = in, .k = out};
+        MatmulShape dw = {.m = out, .n = in, .k = kRows, .trans_a = true, .accumulate = true};
+        forward.type = dx.type = dw.type = forward.out_type = dx.out_type = type;
+        BothBackends(of + "/forward", forward);
+        BothBackends(of + "/dx", dx);
+        BothBackends(of + "/dw", dw);
+      }
     }
   }
 

@@ -35,9 +35,9 @@ namespace strata::kernels {
 
 STRATA_KERNEL_OF((typename From, typename To), (From, To), void, Convert, const Context&, int64_t,
                  const From*, To*)
-STRATA_INSTANTIATE(Convert<float, BFloat16>)
-STRATA_INSTANTIATE(Convert<float, Float16>)
-STRATA_INSTANTIATE(Convert<BFloat16, float>)
-STRATA_INSTANTIATE(Convert<Float16, float>)
+STRATA_INSTANCE(Convert<float, BFloat16>)
+STRATA_INSTANCE(Convert<float, Float16>)
+STRATA_INSTANCE(Convert<BFloat16, float>)
+STRATA_INSTANCE(Convert<Float16, float>)
 
 }  // namespace strata::kernels

@@ -7,7 +7,7 @@
 //   STRATA_KERNEL(void, Scale, const Context&, int64_t, float, T*)      templates over T
 //   STRATA_PLAIN_KERNEL(int64_t, SumSquaresWorkspaceBytes, int64_t)     others
 //   STRATA_KERNEL_OF((typename A, typename B), (A, B), void, ...)       other templates, each of
-//   STRATA_INSTANTIATE(Convert<float, BFloat16>)                        whose instances is named
+//   STRATA_INSTANCE(Convert<float, BFloat16>)                        whose instances is named
 // with their result, name and types of parameters. No name of the standard library that is not
 // inlined may be used: its code could be linked in for other instruction sets
 // (kernels/cpu/isolation_test.py).
@@ -43,7 +43,7 @@
 
 #define STRATA_KERNEL_OF(parameters, arguments, result, name, ...)
 #define STRATA_PLAIN_KERNEL(result, name, ...)
-#define STRATA_INSTANTIATE(...) template decltype(avx512::__VA_ARGS__) avx512::__VA_ARGS__;
+#define STRATA_INSTANCE(...) template decltype(avx512::__VA_ARGS__) avx512::__VA_ARGS__;
 
 #else
 
@@ -67,14 +67,14 @@
     return UsesAvx512() ? avx512::name(STRATA_EXPAND(STRATA_NAMES(a, __VA_ARGS__))) \
                         : avx2::name(STRATA_EXPAND(STRATA_NAMES(a, __VA_ARGS__)));  \
   }
-#define STRATA_INSTANTIATE(...) template decltype(__VA_ARGS__) __VA_ARGS__;
+#define STRATA_INSTANCE(...) template decltype(__VA_ARGS__) __VA_ARGS__;
 
 #endif
 
 #define STRATA_KERNEL(result, name, ...)                         \
   STRATA_KERNEL_OF((typename T), (T), result, name, __VA_ARGS__) \
-  STRATA_INSTANTIATE(name<float>)                                \
-  STRATA_INSTANTIATE(name<BFloat16>)                             \
-  STRATA_INSTANTIATE(name<Float16>)
+  STRATA_INSTANCE(name<float>)                                   \
+  STRATA_INSTANCE(name<BFloat16>)                                \
+  STRATA_INSTANCE(name<Float16>)
 
 #endif  // STRATA_KERNELS_CPU_TARGET_H_
