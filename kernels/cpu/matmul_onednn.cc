@@ -19,6 +19,9 @@ namespace {
 
 constexpr int64_t kTileM = 256, kTileN = 512;
 constexpr int64_t kSmallTileM = 128, kSmallTileN = 192;
+// Of 16 bits: the library rearranges both factors for each tile, which takes longer than the
+// product where tiles are small.
+constexpr int64_t kSmallTileOf16Bits = 256;
 constexpr int64_t kEnoughTiles = 24;
 
 // oneDNN plans for as many threads as OpenMP would give the thread that makes a primitive.
@@ -55,8 +58,9 @@ class OneDnnMatmul final : public MatmulPlan::Implementation {
  public:
   explicit OneDnnMatmul(const MatmulShape& shape) : Implementation(shape) {
     const int64_t tiles = CeilDiv(shape.m, kTileM) * CeilDiv(shape.n, kTileN);
-    tile_m_ = tiles >= kEnoughTiles ? kTileM : kSmallTileM;
-    tile_n_ = tiles >= kEnoughTiles ? kTileN : kSmallTileN;
+    const bool f32 = shape.type == NumberType::kF32;
+    tile_m_ = tiles >= kEnoughTiles ? kTileM : f32 ? kSmallTileM : kSmallTileOf16Bits;
+    tile_n_ = tiles >= kEnoughTiles ? kTileN : f32 ? kSmallTileN : kSmallTileOf16Bits;
   }
 
   // Throws dnnl::error.
