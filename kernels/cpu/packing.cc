@@ -141,12 +141,12 @@ void PackB(int64_t columns, int64_t k, const T* from, int64_t ld, bool transpose
   }
 }
 
-#define STRATA_INSTANTIATE(T)                                             \
+#define STRATA_PACK(T)                                                    \
   template void PackA(int64_t, int64_t, const T*, int64_t, bool, float*); \
   template void PackB(int64_t, int64_t, const T*, int64_t, bool, float*);
-STRATA_INSTANTIATE(float)
-STRATA_INSTANTIATE(BFloat16)
-STRATA_INSTANTIATE(Float16)
-#undef STRATA_INSTANTIATE
+STRATA_PACK(float)
+STRATA_PACK(BFloat16)
+STRATA_PACK(Float16)
+#undef STRATA_PACK
 
 }  // namespace strata::kernels::STRATA_ISA
