@@ -274,12 +274,13 @@ void SharedTransport::LoseUnreadable(Peer& peer) {
                  : absl::StrCat("its memory cannot be read: ", std::strerror(error)));
 }
 
-// What it sent whole before still counts; all else with it fails.
+// What it sent whole before still counts, and what it said it had taken; all else with it fails.
 void SharedTransport::Lose(Peer& peer, const std::string& why) {
   if (!peer.lost.ok()) return;
   AnswerDoor();  // it may have sent something before this rank has answered it
   peer.lost = absl::UnavailableError(absl::StrCat("rank ", peer.rank, " was lost: ", why));
   if (peer.in != nullptr) TakeCells(peer);
+  if (peer.out != nullptr) TakeAnswers(peer);
   while (!peer.taking.empty() && !peer.direct) {  // what lies in chunks
     CopyChunks(peer, peer.taking.front());
     if (peer.taking.front().position < peer.taking.front().cell.bytes) break;

@@ -12,6 +12,7 @@
 #include <cstring>
 #include <functional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "absl/strings/match.h"
@@ -163,6 +164,30 @@ void SharedTransportTest::Leave(bool answered) {
 TEST_P(SharedTransportTest, APeerThatLeaves_WhatItSentCounts_AndTheRestNamesIt) { Leave(true); }
 
 TEST_P(SharedTransportTest, APeerThatLeavesBeforeItHasAnswered_IsNoDifferent) { Leave(false); }
+
+// The sender may look at its peer's socket after it looked at answers, and find both at once.
+TEST_P(SharedTransportTest, APeerThatLeavesWithAllOfAMessage_HasTakenIt) {
+  for (int round = 0; round < 300; ++round) {
+    SetUp();
+    Connect();
+    ASSERT_TRUE(Until([&] { return ranks_[0]->ready(1) && ranks_[1]->ready(0); }));
+    std::vector<char> sent(GetParam() ? 20'000 : 3000, 's'), received(sent.size());
+    Transfer send, receive;
+    Fill(receive, 1, 1, received);
+    ranks_[0]->Receive(&receive, kAllBits);
+    Fill(send, 0, 1, sent);
+    ranks_[1]->Send(&send);
+    std::thread other([&] {
+      while (receive.pending) ranks_[0]->Poll();
+      ranks_[0].reset();
+    });
+    while (send.pending) ranks_[1]->Poll();
+    other.join();
+    ASSERT_TRUE(send.status.ok()) << "round " << round << ": " << send.status;
+    ASSERT_TRUE(receive.status.ok()) << receive.status;
+    ASSERT_EQ(received, sent);
+  }
+}
 
 TEST_P(SharedTransportTest, Sleep_IsEndedByAMessage_AndByAPeerThatLeaves) {
   Connect();
