@@ -12,7 +12,7 @@ namespace strata::kernels {
 enum class Isa {
   kUnsupported,  // below AVX2 with FMA and F16C
   kAvx2,         // AVX2, FMA and F16C: every product is our own
-  kAvx512,       // AVX-512 F, BW, DQ and VL too: vectors twice as long
+  kAvx512,       // AVX-512 F, BW, DQ and VL too: twice the lanes, and products through oneDNN
 };
 
 // Found once: the best that the CPU has; at most AVX2 where the environment has
