@@ -1,0 +1,26 @@
+// Mistakes that tests plant, to see that the stand-in's checker reads these very kernels. They are
+// there only in what is compiled with STRATA_CUDA_PLANT_MISTAKES (the *_planted targets); elsewhere
+// they fold to false.
+#ifndef STRATA_KERNELS_CUDA_MISTAKE_H_
+#define STRATA_KERNELS_CUDA_MISTAKE_H_
+
+#include <cstdint>
+
+namespace strata::kernels::cuda {
+
+enum class Mistake : int32_t {
+  kNone,
+  kNoBarrierBeforeRead,   // of what a block's warps leave for each other
+  kNoBarrierBeforeReuse,  // of the place where they leave it
+  kNoBound,               // the last elements are not the last
+  kNarrowMask,            // lanes that shuffle outside of their own mask
+  kInPlaceTooEarly,       // a logit is overwritten before another thread has read it
+};
+
+// What kernels that start from now on have wrong.
+void PlantMistake(Mistake mistake);
+Mistake PlantedMistake();
+
+}  // namespace strata::kernels::cuda
+
+#endif  // STRATA_KERNELS_CUDA_MISTAKE_H_
