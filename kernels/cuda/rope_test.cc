@@ -1,0 +1,79 @@
+#include "kernels/cuda/rope.h"
+
+#include "kernels/cuda/testing.h"
+#include "kernels/reference/rope.h"
+
+namespace strata::kernels::cuda {
+namespace {
+
+constexpr double kTheta = 10000;
+constexpr int64_t kPositions = 40;
+
+// By packets and by elements, parts of heads that turn, more than a block, with and without keys.
+constexpr RopeShape kShapes[] = {
+    {1, 1, 1, 1, 2},        {5, 3, 3, 1, 6, 7}, {6, 4, 4, 2, 32, 3},     {4, 4, 2, 1, 48, 0, 16},
+    {3, 2, 5, 5, 10, 1, 4}, {2, 2, 40, 8, 128}, {4, 2, 2, 0, 20, 0, 16},
+};
+
+kernels::RopeShape OnTheHost(const RopeShape& s) {
+  return {s.rows, s.sequence, s.heads, s.kv_heads, s.head_size, s.start, s.rotary};
+}
+
+Floats Table(const RopeShape& shape) {
+  Floats table(kPositions * shape.width());
+  BuildRopeTable(0, kPositions, shape.width(), kTheta, table.data());
+  return table;
+}
+
+int64_t Elements(const RopeShape& s) { return s.rows * (s.heads + 2 * s.kv_heads) * s.head_size; }
+
+template <typename T>
+class RopeTest : public TypedCudaTest<T> {};
+TYPED_TEST_SUITE(RopeTest, NumberTypes);
+
+TYPED_TEST(RopeTest, ForwardAndGradientInPlaceEqualTheReference) {
+  using T = TypeParam;
+  for (const RopeShape& shape : kShapes) {
+    const auto qkv = testing::RandomOf<T>(Elements(shape), 1);
+    const Floats table = Table(shape);
+    for (const bool inverse : {false, true}) {
+      const auto expected =
+          reference::Rope(OnTheHost(shape), kTheta, inverse, testing::WidenOf(qkv));
+      this->InEachOrder([&] {
+        DeviceArray<T> values(qkv, this->stream());
+        DeviceArray<float> angles(table, this->stream());
+        STRATA_EXPECT_OK(
+            RopeApply(this->stream(), shape, angles.data(), nullptr, inverse, values.data()));
+        ExpectNumbers(values.ToHost(), expected);
+      });
+    }
+  }
+}
+
+TYPED_TEST(RopeTest, RowsStandWherePositionsSay) {
+  using T = TypeParam;
+  const RopeShape shape{4, 4, 2, 1, 16};
+  const std::vector<int32_t> positions{39, 0, 7, 7};
+  const auto qkv = testing::RandomOf<T>(Elements(shape), 1);
+  const auto expected =
+      reference::Rope(OnTheHost(shape), kTheta, false, testing::WidenOf(qkv), positions);
+  this->InEachOrder([&] {
+    DeviceArray<T> values(qkv, this->stream());
+    DeviceArray<float> angles(Table(shape), this->stream());
+    DeviceArray<int32_t> where(positions, this->stream());
+    STRATA_EXPECT_OK(
+        RopeApply(this->stream(), shape, angles.data(), where.data(), false, values.data()));
+    ExpectNumbers(values.ToHost(), expected);
+  });
+}
+
+TYPED_TEST(RopeTest, AnOddWidthIsRefused) {
+  this->InEachOrder([&] {
+    TypeParam* none = nullptr;
+    EXPECT_EQ(RopeApply(this->stream(), {1, 1, 1, 1, 7}, nullptr, nullptr, false, none).code(),
+              absl::StatusCode::kInvalidArgument);
+  });
+}
+
+}  // namespace
+}  // namespace strata::kernels::cuda
