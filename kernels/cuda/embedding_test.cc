@@ -1,0 +1,88 @@
+#include "kernels/cuda/embedding.h"
+
+#include "kernels/cuda/testing.h"
+#include "kernels/reference/embedding.h"
+
+namespace strata::kernels::cuda {
+namespace {
+
+// By packets and by elements; more rows and columns than a block has threads.
+constexpr EmbeddingShape kShapes[] = {{1, 1, 0, 1},    {5, 7, 0, 3},   {9, 24, 0, 4},
+                                      {4, 2056, 0, 2}, {700, 8, 0, 5}, {600, 3, 0, 50}};
+
+std::vector<int32_t> Tokens(const EmbeddingShape& shape) {
+  std::vector<int32_t> tokens;
+  for (int64_t row = 0; row < shape.rows; ++row) {
+    tokens.push_back(static_cast<int32_t>(row * row * 7 % shape.count));
+  }
+  return tokens;
+}
+
+template <typename T>
+class EmbeddingTest : public TypedCudaTest<T> {};
+TYPED_TEST_SUITE(EmbeddingTest, NumberTypes);
+
+TYPED_TEST(EmbeddingTest, ForwardEqualsTheReference) {
+  using T = TypeParam;
+  for (const EmbeddingShape& shape : kShapes) {
+    const auto tokens = Tokens(shape);
+    const auto table = testing::RandomOf<T>(shape.count * shape.channels, 1);
+    const auto expected =
+        reference::EmbeddingForward(shape.channels, tokens, testing::WidenOf(table));
+    this->InEachOrder([&] {
+      DeviceArray<T> entries(table, this->stream()), y(expected.size(), this->stream());
+      DeviceArray<int32_t> which(tokens, this->stream());
+      STRATA_EXPECT_OK(
+          EmbeddingForward(this->stream(), shape, which.data(), entries.data(), y.data()));
+      EXPECT_EQ(testing::WidenOf(y.ToHost()), expected);
+    });
+  }
+}
+
+TYPED_TEST(EmbeddingTest, BackwardAddsRowsOfTheSameTokenToItsEntry) {
+  using T = TypeParam;
+  for (const EmbeddingShape& shape : kShapes) {
+    const auto tokens = Tokens(shape);
+    const auto dy = testing::RandomOf<T>(shape.rows * shape.channels, 1);
+    const Floats before = testing::Random(shape.count * shape.channels, 2);
+    const auto expected = reference::EmbeddingBackward(shape.channels, tokens, testing::WidenOf(dy),
+                                                       testing::Widen(before));
+    this->InEachOrder([&] {
+      DeviceArray<T> gradient(dy, this->stream());
+      DeviceArray<float> dtable(before, this->stream());
+      DeviceArray<int32_t> which(tokens, this->stream());
+      STRATA_EXPECT_OK(
+          EmbeddingBackward(this->stream(), shape, which.data(), gradient.data(), dtable.data()));
+      ExpectNumbers(dtable.ToHost(), expected);
+    });
+  }
+}
+
+TYPED_TEST(EmbeddingTest, TokensOfAnotherPartGiveZerosAndNoGradient) {
+  using T = TypeParam;
+  const EmbeddingShape shape{.rows = 4, .channels = 8, .first = 10, .count = 2, .scale = 0.5f};
+  const std::vector<int32_t> tokens{9, 10, 12, 11};
+  const auto table = testing::RandomOf<T>(2 * 8, 1), dy = testing::RandomOf<T>(4 * 8, 2);
+  Doubles y(4 * 8, 0), dtable(2 * 8);
+  for (int64_t c = 0; c < 8; ++c) {
+    y[8 + c] = ToFloat(table[c]) * 0.5;
+    y[24 + c] = ToFloat(table[8 + c]) * 0.5;
+    dtable[c] = ToFloat(dy[8 + c]) * 0.5;
+    dtable[8 + c] = ToFloat(dy[24 + c]) * 0.5;
+  }
+  this->InEachOrder([&] {
+    DeviceArray<T> entries(table, this->stream()), gradient(dy, this->stream()),
+        out(4 * 8, this->stream());
+    DeviceArray<float> sums(Floats(2 * 8, 0.F), this->stream());
+    DeviceArray<int32_t> which(tokens, this->stream());
+    STRATA_EXPECT_OK(
+        EmbeddingForward(this->stream(), shape, which.data(), entries.data(), out.data()));
+    STRATA_EXPECT_OK(
+        EmbeddingBackward(this->stream(), shape, which.data(), gradient.data(), sums.data()));
+    EXPECT_EQ(testing::WidenOf(out.ToHost()), y);
+    ExpectNumbers(sums.ToHost(), dtable);
+  });
+}
+
+}  // namespace
+}  // namespace strata::kernels::cuda
