@@ -1,8 +1,13 @@
 // Mistakes planted in the kernels: the stand-in's checker finds each, in every order of threads.
 #include "device/standin/standin.h"
 #include "gmock/gmock.h"
+#include "kernels/cuda/activation.h"
+#include "kernels/cuda/adamw.h"
+#include "kernels/cuda/cross_entropy.h"
+#include "kernels/cuda/embedding.h"
 #include "kernels/cuda/mistake.h"
 #include "kernels/cuda/rmsnorm.h"
+#include "kernels/cuda/rope.h"
 #include "kernels/cuda/testing.h"
 
 namespace strata::kernels::cuda {
@@ -11,7 +16,6 @@ namespace {
 using standin::Finding;
 using standin::FindingKind;
 using ::testing::AllOf;
-using ::testing::AnyOf;
 using ::testing::Contains;
 using ::testing::Field;
 using ::testing::HasSubstr;
@@ -99,6 +103,150 @@ TEST_F(RmsNormMistakesTest, ColumnSumsWithoutTheBarrierBeforeTheStripsAreReadAre
 
 TEST_F(RmsNormMistakesTest, ColumnSumsPastTheLastColumnAreOutOfBounds) {
   Finds(Mistake::kNoBound, FindingKind::kOutOfBounds, "ColumnSumsKernel", [&] { RunBackward(); });
+}
+
+class AdamWMistakesTest : public MistakesTest {
+ protected:
+  void RunUpdate() {
+    auto gradient = Array<BFloat16>(1003), weights = Array<BFloat16>(1003);
+    auto master = Array<float>(1003), m = Array<float>(1003);
+    DeviceArray<float> v(Floats(1003, 0.5F), stream_);
+    STRATA_EXPECT_OK(AdamW(stream_, 1003, AdamWParams(), nullptr, gradient.data(), master.data(),
+                           m.data(), v.data(), weights.data()));
+    STRATA_EXPECT_CUDA(cudaStreamSynchronize(stream_));
+  }
+  void RunStatistics() {
+    auto gradient = Array<float>(9000);
+    DeviceArray<GradientStatistics> statistics(1, stream_),
+        workspace(GradientStatisticsWorkspaceBytes(9000) / sizeof(GradientStatistics), stream_);
+    STRATA_EXPECT_OK(ReadGradientStatistics(stream_, 9000, gradient.data(), false,
+                                            statistics.data(), workspace.data()));
+    STRATA_EXPECT_CUDA(cudaStreamSynchronize(stream_));
+  }
+};
+
+TEST_F(AdamWMistakesTest, UpdatePastTheLastElementIsOutOfBounds) {
+  Finds(Mistake::kNoBound, FindingKind::kOutOfBounds, "AdamWKernel", [&] { RunUpdate(); });
+}
+
+TEST_F(AdamWMistakesTest, StatisticsWithoutTheBarrierBeforeTheWarpsSumsAreReadAreARace) {
+  Finds(Mistake::kNoBarrierBeforeRead, FindingKind::kRace, "GradientStatisticsKernel",
+        [&] { RunStatistics(); });
+}
+
+TEST_F(AdamWMistakesTest, CombinedStatisticsWithoutTheBarrierBeforeSumsAreReadAreARace) {
+  Finds(Mistake::kNoBarrierBeforeRead, FindingKind::kRace, "CombineStatisticsKernel",
+        [&] { RunStatistics(); });
+}
+
+TEST_F(AdamWMistakesTest, StatisticsByLanesOutsideTheirMaskAreAWarpMask) {
+  Finds(Mistake::kNarrowMask, FindingKind::kWarpMask, "GradientStatisticsKernel",
+        [&] { RunStatistics(); });
+}
+
+class SwigluMistakesTest : public MistakesTest {};
+
+TEST_F(SwigluMistakesTest, ForwardPastTheLastColumnIsOutOfBounds) {
+  Finds(Mistake::kNoBound, FindingKind::kOutOfBounds, "SwigluForwardKernel", [&] {
+    auto gate_up = Array<BFloat16>(3 * 2 * 1000), h = Array<BFloat16>(3 * 1000);
+    STRATA_EXPECT_OK(SwigluForward(stream_, 3, 1000, gate_up.data(), h.data()));
+    STRATA_EXPECT_CUDA(cudaStreamSynchronize(stream_));
+  });
+}
+
+TEST_F(SwigluMistakesTest, BackwardPastTheLastColumnIsOutOfBounds) {
+  Finds(Mistake::kNoBound, FindingKind::kOutOfBounds, "SwigluBackwardKernel", [&] {
+    auto gate_up = Array<float>(3 * 2 * 77), dh = Array<float>(3 * 77);
+    STRATA_EXPECT_OK(SwigluBackward(stream_, 3, 77, dh.data(), gate_up.data(), gate_up.data()));
+    STRATA_EXPECT_CUDA(cudaStreamSynchronize(stream_));
+  });
+}
+
+class RopeMistakesTest : public MistakesTest {};
+
+TEST_F(RopeMistakesTest, PastTheLastHeadIsOutOfBounds) {
+  Finds(Mistake::kNoBound, FindingKind::kOutOfBounds, "RopeKernel", [&] {
+    auto qkv = Array<BFloat16>(3 * 4 * 16);
+    auto table = Array<float>(3 * 16);
+    STRATA_EXPECT_OK(
+        RopeApply(stream_, {3, 3, 2, 1, 16}, table.data(), nullptr, false, qkv.data()));
+    STRATA_EXPECT_CUDA(cudaStreamSynchronize(stream_));
+  });
+}
+
+class CrossEntropyMistakesTest : public MistakesTest {
+ protected:
+  void RunLoss() {
+    auto logits = Array<BFloat16>(2 * 2000);
+    auto losses = Array<float>(2);
+    DeviceArray<int32_t> targets(std::vector<int32_t>{1990, 70}, stream_);
+    STRATA_EXPECT_OK(CrossEntropyForwardBackward(stream_, {2, 2000}, 1.f, targets.data(),
+                                                 logits.data(), losses.data()));
+    STRATA_EXPECT_CUDA(cudaStreamSynchronize(stream_));
+  }
+};
+
+TEST_F(CrossEntropyMistakesTest, ALogitOverwrittenBeforeItsReadIsARace) {
+  Finds(Mistake::kInPlaceTooEarly, FindingKind::kRace, "CrossEntropyKernel", [&] { RunLoss(); });
+}
+
+TEST_F(CrossEntropyMistakesTest, WithoutTheBarrierBeforeTheWarpsValuesAreReadIsARace) {
+  Finds(Mistake::kNoBarrierBeforeRead, FindingKind::kRace, "CrossEntropyKernel",
+        [&] { RunLoss(); });
+}
+
+TEST_F(CrossEntropyMistakesTest, WithoutTheBarrierBetweenMaximumAndSumIsARace) {
+  Finds(Mistake::kNoBarrierBeforeReuse, FindingKind::kRace, "CrossEntropyKernel",
+        [&] { RunLoss(); });
+}
+
+TEST_F(CrossEntropyMistakesTest, LanesOutsideTheirMaskAreAWarpMask) {
+  Finds(Mistake::kNarrowMask, FindingKind::kWarpMask, "CrossEntropyKernel", [&] { RunLoss(); });
+}
+
+TEST_F(CrossEntropyMistakesTest, PastTheLastRowIsOutOfBounds) {
+  Finds(Mistake::kNoBound, FindingKind::kOutOfBounds, "CrossEntropyKernel", [&] { RunLoss(); });
+}
+
+class EmbeddingMistakesTest : public MistakesTest {
+ protected:
+  void RunForward() {
+    DeviceArray<int32_t> tokens(std::vector<int32_t>{1, 0, 1}, stream_);
+    auto table = Array<float>(2 * 24), y = Array<float>(3 * 24);
+    STRATA_EXPECT_OK(
+        EmbeddingForward(stream_, {3, 24, 0, 2}, tokens.data(), table.data(), y.data()));
+    STRATA_EXPECT_CUDA(cudaStreamSynchronize(stream_));
+  }
+  void RunBackward() {
+    std::vector<int32_t> which(600);
+    for (int i = 0; i < 600; ++i) which[i] = i % 3;
+    DeviceArray<int32_t> tokens(which, stream_);
+    auto dy = Array<BFloat16>(600 * 24);
+    auto dtable = Array<float>(3 * 24);
+    STRATA_EXPECT_OK(
+        EmbeddingBackward(stream_, {600, 24, 0, 3}, tokens.data(), dy.data(), dtable.data()));
+    STRATA_EXPECT_CUDA(cudaStreamSynchronize(stream_));
+  }
+};
+
+TEST_F(EmbeddingMistakesTest, ForwardPastTheLastColumnIsOutOfBounds) {
+  Finds(Mistake::kNoBound, FindingKind::kOutOfBounds, "EmbeddingForwardKernel",
+        [&] { RunForward(); });
+}
+
+TEST_F(EmbeddingMistakesTest, BackwardPastTheLastColumnIsOutOfBounds) {
+  Finds(Mistake::kNoBound, FindingKind::kOutOfBounds, "EmbeddingBackwardKernel",
+        [&] { RunBackward(); });
+}
+
+TEST_F(EmbeddingMistakesTest, BackwardWithoutTheBarrierBeforeATilesRowsAreReadIsARace) {
+  Finds(Mistake::kNoBarrierBeforeRead, FindingKind::kRace, "EmbeddingBackwardKernel",
+        [&] { RunBackward(); });
+}
+
+TEST_F(EmbeddingMistakesTest, BackwardWithoutTheBarrierBeforeTheNextTileIsARace) {
+  Finds(Mistake::kNoBarrierBeforeReuse, FindingKind::kRace, "EmbeddingBackwardKernel",
+        [&] { RunBackward(); });
 }
 
 }  // namespace
