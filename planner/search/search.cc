@@ -44,7 +44,7 @@ class Searcher {
       for (const int64_t context : Chosen(request_.pins.context, ContextDegrees())) {
         if (!IsContextLegal(tensor, context)) continue;
         for (const int64_t expert : Chosen(request_.pins.expert, ExpertDegrees())) {
-          VisitPipelines(tensor, context, expert);
+          if (IsExpertLegal(expert)) VisitPipelines(tensor, context, expert);
         }
       }
     }
@@ -75,7 +75,7 @@ class Searcher {
   // Each rank has two pieces of the sequence, one from either end (causal balance).
   bool IsContextLegal(int64_t tensor, int64_t context) const {
     if (context == 1) return shape_.sequence_length % tensor == 0;
-    return request_.devices % (tensor * context) == 0 &&
+    return request_.devices / tensor % context == 0 &&
            shape_.sequence_length % (2 * context) == 0 &&
            shape_.sequence_length / context % tensor == 0;
   }
@@ -90,6 +90,9 @@ class Searcher {
   std::vector<int64_t> ExpertDegrees() const {
     if (shape_.experts == 0) return {1};
     return DivisorsOf(shape_.experts);
+  }
+  bool IsExpertLegal(int64_t expert) const {
+    return expert == 1 || (shape_.experts > 0 && shape_.experts % expert == 0);
   }
   // Whether virtual stages have equal parts: of the layers, or of the layers with the embedding and
   // the head counted as one each.
@@ -150,19 +153,21 @@ class Searcher {
   bool IsChunked(const LayoutChoice& layout) const {
     return layout.chunks == 1 ||
            (layout.pipeline > 1 && layout.micro_batches() % layout.pipeline == 0 &&
+            layout.chunks <= (shape_.layers + 2) / layout.pipeline &&
             CutsEvenly(layout.pipeline * layout.chunks));
   }
 
   void VisitStorage(LayoutChoice layout, const LayerCost& cost, double least) {
-    std::vector<Sharding> levels = {Sharding::kReplicated};
+    // One rank has nobody to share with, whatever is pinned.
+    std::vector<Sharding> shards = {Sharding::kReplicated};
     if (layout.data * layout.context > 1) {
-      levels = {Sharding::kReplicated, Sharding::kZero1, Sharding::kZero2, Sharding::kZero3};
+      shards = Chosen(request_.pins.sharding, {Sharding::kReplicated, Sharding::kZero1,
+                                               Sharding::kZero2, Sharding::kZero3});
     }
     std::vector<Offload> tiers = {Offload::kNone};
     if (request_.tiers && request_.machine.network.host_rate > 0) {
       tiers = {Offload::kNone, Offload::kOptimizer, Offload::kActivations, Offload::kAll};
     }
-    const std::vector<Sharding> shards = Chosen(request_.pins.sharding, std::move(levels));
     const std::vector<Offload> homes = Chosen(request_.pins.offload, std::move(tiers));
     result_.legal += static_cast<int64_t>(shards.size() * homes.size());
     if (least > Worst() && result_.plans.size() == static_cast<size_t>(request_.most)) return;
@@ -215,11 +220,24 @@ class Searcher {
   }
 
   std::string WhyNone() const {
-    return absl::StrCat("no layout of ", request_.devices, " devices divides ", shape_.heads,
-                        " heads, ", shape_.layers, " layers, sequences of ", shape_.sequence_length,
-                        " tokens and a global batch of ", request_.global_batch,
-                        " as it is pinned — let data × micro_batch divide the global batch, tensor "
-                        "the heads, and the product of all degrees be the devices");
+    const Pins& pins = request_.pins;
+    const int64_t domain = std::max<int64_t>(request_.machine.network.domain_devices, 1);
+    if (pins.tensor.has_value() && *pins.tensor > domain) {
+      return absl::StrCat("tensor=", *pins.tensor, " is wider than an NVLink domain of ", domain,
+                          " devices — use at most ", domain);
+    }
+    if (pins.expert.has_value() && !IsExpertLegal(*pins.expert)) {
+      return shape_.experts == 0
+                 ? absl::StrCat("expert=", *pins.expert, ": the model has no experts — use 1")
+                 : absl::StrCat("expert=", *pins.expert, " does not divide the model's ",
+                                shape_.experts, " experts — use a divisor");
+    }
+    return absl::StrCat(
+        "no layout of ", request_.devices, " devices divides ", shape_.heads, " heads, ",
+        shape_.layers, " layers, sequences of ", shape_.sequence_length,
+        " tokens and a global batch of ", request_.global_batch,
+        " with what is pinned — let data × micro_batch divide the global batch, tensor "
+        "the heads, and the product of all degrees be the devices");
   }
 
   static constexpr int64_t kMostMicroBatch = 64;

@@ -125,6 +125,43 @@ TEST(SearchTest, BatchThatNoDegreeDivides_IsRefusedWithWhatToDo) {
   EXPECT_THAT(std::string(found.status().message()), HasSubstr("global batch of 7"));
 }
 
+TEST(SearchTest, PinsBeyondEveryDegree_AreNoLegalLayouts) {
+  constexpr int64_t kHuge = int64_t{1} << 62;  // times 4: 0 in 64 bits
+  for (std::optional<int64_t> Pins::*degree :
+       {&Pins::tensor, &Pins::pipeline, &Pins::chunks, &Pins::context, &Pins::expert, &Pins::data,
+        &Pins::micro_batch}) {
+    SearchRequest request = RequestOf(Llama8B(), 64, 64);
+    request.pins.tensor = 4;
+    request.pins.pipeline = 4;
+    request.pins.*degree = kHuge;
+    EXPECT_EQ(Search(request).status().code(), absl::StatusCode::kInvalidArgument);
+  }
+}
+
+TEST(SearchTest, ExpertsOfAModelThatHasNone_AreNoLegalLayout) {
+  SearchRequest request = RequestOf(Llama8B(), 64, 64);
+  request.pins.expert = 2;
+  EXPECT_THAT(std::string(Search(request).status().message()), HasSubstr("has no experts"));
+}
+
+TEST(SearchTest, TensorBeyondTheDomain_IsToldAsSuch) {
+  SearchRequest request = RequestOf(Llama8B(), 64, 64);
+  request.pins.tensor = 16;
+  EXPECT_THAT(std::string(Search(request).status().message()),
+              HasSubstr("wider than an NVLink domain of 8 devices"));
+}
+
+TEST(SearchTest, ShardsPinnedForOneRank_ChangeNothing) {
+  SearchRequest request = RequestOf(Llama8B(), 1, 8);
+  request.memory_bytes = 1e12;
+  const SearchResult open = *Search(request);
+  request.pins.sharding = Sharding::kZero3;
+  const SearchResult pinned = *Search(request);
+  EXPECT_EQ(pinned.legal, open.legal);
+  EXPECT_EQ(pinned.plans.front().step.memory_bytes, open.plans.front().step.memory_bytes);
+  EXPECT_EQ(pinned.plans.front().step.seconds, open.plans.front().step.seconds);
+}
+
 TEST(SearchTest, MoreMemory_IsNeverSlower) {
   double before = 0;
   for (const double bytes : {40e9, 60e9, 80e9, 141e9, 280e9}) {
