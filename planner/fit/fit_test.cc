@@ -145,6 +145,7 @@ TEST(Arithmetic, OfStates_ComesToWhatIsHeld) {
 
 TEST(Device, Names_AreCardsOrSizes) {
   EXPECT_EQ(DeviceOf("a100-80", 0)->bytes, int64_t{81920} << 20);
+  EXPECT_EQ(DeviceOf("a100", 0)->bytes, DeviceOf("a100-80", 0)->bytes);  // as strata plan has it
   EXPECT_EQ(DeviceOf("24GB", 24 * kGB)->bytes, 24 * kGB);
   EXPECT_TRUE(DeviceOf("cpu", 0)->is_cpu);
   EXPECT_THAT(std::string(DeviceOf("h1000", 0).status().message()), HasSubstr("h100"));

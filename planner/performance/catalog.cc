@@ -9,6 +9,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "common/check.h"
 #include "common/status_macros.h"
 #include "planner/profiles/shipped_profiles.h"
@@ -266,7 +267,10 @@ absl::StatusOr<FoundMachine> Catalog::Find(const MachineRequest& request) const 
   const bool scaled = profile == nullptr;
   if (scaled) profile = GpuNamed(kScaledFrom);
   if (profile == nullptr || (scaled && !request.half_peak.has_value())) {
-    return absl::NotFoundError(absl::StrCat("no profile of a GPU named ", request.gpu));
+    std::vector<std::string> known;
+    for (const v1::GpuProfile& gpu : profiles_.gpus()) known.push_back(gpu.name());
+    return absl::NotFoundError(absl::StrCat("no profile of a GPU named ", request.gpu,
+                                            " — name one of ", absl::StrJoin(known, ", ")));
   }
   FoundMachine found;
   Machine& machine = found.machine;

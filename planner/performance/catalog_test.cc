@@ -41,6 +41,8 @@ TEST(Shipped, CalibrationsArePhysical) {
 
 TEST(Find, AliasesAndCaseDoNotMatter) {
   EXPECT_EQ(Find({.gpu = "a100"}).machine.gpu.name, "A100-80GB");
+  EXPECT_EQ(Find({.gpu = "a100-80"}).machine.gpu.name, "A100-80GB");
+  EXPECT_EQ(Find({.gpu = "a100-40"}).machine.gpu.name, "A100-40GB");
   EXPECT_EQ(Find({.gpu = "rtx4090"}).machine.gpu.name, "RTX 4090");
 }
 
