@@ -24,7 +24,12 @@ absl::StatusOr<FitModel> ModelFromConfig(const std::string& path, v1::ModelSpec&
   ASSIGN_OR_RETURN(const checkpoint::HuggingFaceConfig config, checkpoint::ParseConfig(text, file));
   message = config.model;
   FitModel made{.name = path};
-  ASSIGN_OR_RETURN(made.spec, model::FromProto(message));
+  auto spec = model::FromProto(message);
+  if (!spec.ok()) {
+    return absl::Status(spec.status().code(),
+                        absl::StrCat(file, ": ", absl::string_view(spec.status().message())));
+  }
+  made.spec = *std::move(spec);
   return made;
 }
 

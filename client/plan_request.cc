@@ -1,10 +1,11 @@
 #include "client/plan_request.h"
 
 #include <algorithm>
-#include <cstdlib>
+#include <cmath>
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "absl/strings/ascii.h"
@@ -31,6 +32,8 @@ using planner::Sharding;
 // What is left to a step of a device's memory beside the driver and fragments.
 constexpr double kUsable = 0.95;
 constexpr int64_t kUsualSequence = 4096;
+// More than anything has; products of two are still exact.
+constexpr double kMostDevices = 1 << 24, kMostSequences = 1e9, kMostTokens = 1e9;
 
 absl::Status FlagError(absl::string_view flag, absl::string_view what) {
   return absl::InvalidArgumentError(absl::StrCat(flag, ": ", what, "\n"));
@@ -105,10 +108,14 @@ absl::Status SetPin(absl::string_view key, absl::string_view value, planner::Pin
 
 absl::StatusOr<planner::Pins> PinsOf(const Arguments& arguments) {
   planner::Pins pins;
+  std::set<std::string> seen;
   for (const std::string& flag : arguments.All("--pin")) {
     for (const absl::string_view each : absl::StrSplit(flag, ',', absl::SkipEmpty())) {
       const std::pair<absl::string_view, absl::string_view> pair =
           absl::StrSplit(each, absl::MaxSplits('=', 1));
+      if (!seen.emplace(pair.first).second) {
+        return FlagError("--pin", absl::StrCat(pair.first, " is pinned twice — keep one"));
+      }
       RETURN_IF_ERROR(SetPin(pair.first, pair.second, pins));
     }
   }
@@ -125,10 +132,17 @@ absl::StatusOr<std::vector<std::vector<Setting>>> Variations(const Arguments& ar
   std::vector<std::vector<Setting>> all = {{}};
   for (const std::string& flag : arguments.All("--vary")) {
     const std::pair<std::string, std::string> pair = absl::StrSplit(flag, absl::MaxSplits('=', 1));
+    const auto& keys = all.front();
+    if (std::any_of(keys.begin(), keys.end(),
+                    [&](const Setting& s) { return s.first == pair.first; })) {
+      return FlagError("--vary", absl::StrCat(pair.first,
+                                              " is varied twice — give all its values at "
+                                              "once: KEY=V1,V2,…"));
+    }
     std::vector<std::vector<Setting>> next;
     for (const absl::string_view text : absl::StrSplit(pair.second, ',')) {
       double value = 0;
-      if (!absl::SimpleAtod(text, &value) || value <= 0) {
+      if (!absl::SimpleAtod(text, &value) || !std::isfinite(value) || value <= 0) {
         return FlagError(
             "--vary", absl::StrCat(flag, ": \"", text, "\" is no positive number — KEY=V1,V2,…"));
       }
@@ -168,9 +182,11 @@ absl::Status SetLink(absl::string_view key, double value, topology::Description&
   return absl::OkStatus();
 }
 
-absl::Status RefuseFraction(absl::string_view key, double value) {
-  if (value == static_cast<double>(static_cast<int64_t>(value))) return absl::OkStatus();
-  return FlagError("--vary", absl::StrCat(key, "=", value, ": a whole number"));
+absl::Status CheckCount(absl::string_view key, double value) {
+  const double most = key == "global_batch" ? kMostSequences : kMostDevices;
+  if (value == std::floor(value) && value <= most) return absl::OkStatus();
+  return FlagError("--vary", absl::StrCat(key, "=", value, ": a whole number of at most ",
+                                          static_cast<int64_t>(most)));
 }
 
 // What all questions share, and what one changes.
@@ -190,7 +206,7 @@ absl::StatusOr<PlanQuestion> QuestionOf(const Basis& basis, const std::vector<Se
   for (const auto& [key, value] : settings) {
     absl::StrAppend(&question.settings, question.settings.empty() ? "" : " ", key, "=", value);
     if (key == "domain" || key == "devices" || key == "global_batch") {
-      RETURN_IF_ERROR(RefuseFraction(key, value));
+      RETURN_IF_ERROR(CheckCount(key, value));
       (key == "domain"    ? domain
        : key == "devices" ? devices
                           : question.request.global_batch) = static_cast<int64_t>(value);
@@ -204,13 +220,15 @@ absl::StatusOr<PlanQuestion> QuestionOf(const Basis& basis, const std::vector<Se
   planner::MachineRequest wanted = basis.machine;
   std::optional<planner::ClusterPart> part;
   if (cluster.has_value()) {
-    ASSIGN_OR_RETURN(const topology::Cluster made, topology::Cluster::Make(*std::move(cluster)));
-    auto found = planner::PartOf(made, basis.kind, devices, {});
+    const auto made = topology::Cluster::Make(*std::move(cluster));
+    if (!made.ok()) return FlagError("--vary", made.status().message());
+    auto found = planner::PartOf(*made, basis.kind, devices, {});
     if (!found.ok()) return FlagError("--topology", found.status().message());
     part = *std::move(found);
     wanted.gpu = part->kind;
     devices = part->devices;
   }
+  if (devices == 0) return FlagError("--devices", "say how many, or give --topology FILE");
   auto found = planner::Catalog::Shipped().Find(wanted);
   if (!found.ok()) return FlagError("--device", found.status().message());
   planner::Machine& machine = found->machine;
@@ -265,7 +283,6 @@ absl::StatusOr<LoadedPlan> LoadPlan(const Arguments& arguments) {
     basis.kind = arguments.Text("--device");
   } else {
     basis.machine.gpu = arguments.Text("--device", "h100");
-    if (basis.devices == 0) return FlagError("--devices", "say how many, or give --topology FILE");
   }
   LoadedPlan loaded{.model = model.name};
   loaded.price_per_device_hour = arguments.Number("--price").value_or(0);
@@ -275,7 +292,6 @@ absl::StatusOr<LoadedPlan> LoadPlan(const Arguments& arguments) {
     ASSIGN_OR_RETURN(PlanQuestion question, QuestionOf(basis, settings, loaded));
     loaded.questions.push_back(std::move(question));
   }
-  loaded.tokens_per_step = static_cast<double>(basis.request.global_batch * sequence);
   return loaded;
 }
 
@@ -284,10 +300,13 @@ std::vector<Flag> PlanFlags() {
   Flag model = {"--model", Kind::kText, "NAME|DIR", "a published model, or Hugging Face files"};
   Flag batch = {"--global-batch", Kind::kCount, "N", "sequences of a step"};
   batch.least = 1;
+  batch.most = kMostSequences;
   Flag devices = {"--devices", Kind::kCount, "N", "how many; of a topology, all"};
   devices.least = 1;
+  devices.most = kMostDevices;
   Flag sequence = {"--seq", Kind::kCount, "N", "tokens of a sequence (the model's, at most 4096)"};
   sequence.least = 1;
+  sequence.most = kMostTokens;
   Flag top = {"--top", Kind::kCount, "N", "how many plans are shown (5)"};
   top.least = 1;
   top.most = 1000;
@@ -305,22 +324,22 @@ std::vector<Flag> PlanFlags() {
   price.least = 0;
   Flag tokens = {"--tokens", Kind::kNumber, "N", "of the whole run, such as 15e12"};
   tokens.least = 1;
-  return {
-      model,
-      batch,
-      devices,
-      {"--device", Kind::kText, "KIND", "h100 (the default), a100-80, b200, …"},
-      {"--topology", Kind::kText, "FILE", "the cluster, as strata topology --from reads it"},
-      sequence,
-      {"--precision", Kind::kText, "TYPE", "of products: bf16 (default), f32, fp8, mxfp8, nvfp4"},
-      pin,
-      vary,
-      top,
-      {"--no-offload", Kind::kSwitch, "", "everything stays on the devices"},
-      price,
-      tokens,
-      {"--profile", Kind::kText, "F", "of this machine, for a job file (strata calibrate)"},
-      set};
+  return {model,
+          batch,
+          devices,
+          {"--device", Kind::kText, "KIND", "h100 (the default), a100-80, b200, …"},
+          {"--topology", Kind::kText, "FILE", "the cluster, as strata topology --from reads it"},
+          sequence,
+          {"--precision", Kind::kText, "TYPE",
+           "of products: bf16 (default), f16, f32, fp8, mxfp8, nvfp4"},
+          pin,
+          vary,
+          top,
+          {"--no-offload", Kind::kSwitch, "", "everything stays on the devices"},
+          price,
+          tokens,
+          {"--profile", Kind::kText, "F", "of this machine, for a job file (strata calibrate)"},
+          set};
 }
 
 }  // namespace strata::client

@@ -163,6 +163,44 @@ TEST(Plan, ModelThatDoesNotFitEndsWithThreeAndWhatItNeeds) {
             3);
 }
 
+TEST(Plan, NothingFitsInJsonIsToldWithTheSmallest) {
+  const Outcome outcome = RunTyped({"plan", "--model", "llama-3-70b", "--devices", "8", "--device",
+                                    "l4", "--global-batch", "8", "-o", "json"});
+  EXPECT_EQ(outcome.code, 3);
+  const json found = json::parse(outcome.out);
+  EXPECT_TRUE(found["plans"].empty());
+  const json& memory = found["smallest"]["memory"];
+  EXPECT_GT(memory["device_bytes"], memory["device_limit_bytes"]);
+}
+
+TEST(Plan, VariationWithoutALegalLayoutIsToldBesideTheOthers) {
+  const std::vector<std::string> flags = {"--model", "llama-3.1-8b", "--global-batch",
+                                          "8",       "--vary",       "devices=7,8"};
+  const json variations = PlanOf(flags)["variations"];
+  ASSERT_EQ(variations.size(), 2u);
+  EXPECT_EQ(variations[0]["legal"], 0);
+  EXPECT_TRUE(variations[0]["plans"].empty());
+  EXPECT_EQ(variations[1]["plans"].size(), 1u);
+  std::vector<std::string> typed = {"plan"};
+  typed.insert(typed.end(), flags.begin(), flags.end());
+  EXPECT_THAT(RunTyped(typed).out, HasSubstr("no legal layout"));
+}
+
+TEST(Plan, FlagsThatDoNotGoTogetherAreRefused) {
+  const std::string job =
+      FileWith("together.yaml",
+               "model: {family: llama, layers: 2, hidden: 32, heads: 4, ffn: 64, vocab: 256}\n"
+               "data: {train: [{path: t}]}\ntrain: {sequence: 32, global_batch: 8}\n");
+  const Outcome of_job = RunTyped({"plan", job, "--pin", "tensor=2", "--seq", "64"});
+  EXPECT_EQ(of_job.code, 2);
+  EXPECT_THAT(of_job.err, HasSubstr("--pin: goes with --model"));
+  EXPECT_THAT(of_job.err, HasSubstr("--seq: goes with --model"));
+  const Outcome of_model = RunTyped({"plan", "--model", "llama-3.1-8b", "--devices", "8",
+                                     "--global-batch", "8", "--set", "train.steps=1"});
+  EXPECT_EQ(of_model.code, 2);
+  EXPECT_THAT(of_model.err, HasSubstr("--set: goes with a job file"));
+}
+
 TEST(Plan, MistakesNameTheirFlagAndEndWithTwo) {
   const struct {
     std::vector<std::string> flags;
@@ -173,8 +211,15 @@ TEST(Plan, MistakesNameTheirFlagAndEndWithTwo) {
       {{"--model", "llama-3.1-8b"}, "--devices: say how many"},
       {{"--model", "llama-3.1-8b", "--devices", "8", "--pin", "foo=3"}, "--pin: foo: one of"},
       {{"--model", "llama-3.1-8b", "--devices", "8", "--pin", "tensor=x"}, "--pin: tensor=x"},
-      {{"--model", "llama-3.1-8b", "--devices", "8", "--device", "zx81"}, "--device: "},
+      {{"--model", "llama-3.1-8b", "--devices", "8", "--device", "zx81"}, "name one of "},
+      {{"--model", "llama-3.1-8b", "--devices", "8", "--pin", "tensor=2,tensor=4"},
+       "--pin: tensor is pinned twice"},
+      {{"--model", "llama-3.1-8b", "--vary", "devices=1,2", "--vary", "devices=8"},
+       "--vary: devices is varied twice"},
       {{"--model", "llama-3.1-8b", "--devices", "8", "--vary", "domain=a"}, "--vary: domain=a"},
+      {{"--model", "llama-3.1-8b", "--devices", "8", "--vary", "domain=inf"}, "--vary: domain=inf"},
+      {{"--model", "llama-3.1-8b", "--devices", "8", "--vary", "devices=1e18"}, "at most 16777216"},
+      {{"--model", "llama-3.1-8b", "--devices", "9000000000000000000"}, "at most 16777216"},
       {{"--model", "llama-3.1-8b", "--devices", "8", "--vary", "links.zone.oversubscription=2"},
        "it comes with --topology"},
       {{"--model", "llama-3.1-8b", "--devices", "8", "--precision", "int3"}, "--precision: int3"}};

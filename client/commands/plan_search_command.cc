@@ -34,11 +34,30 @@ int PlanJob(const Arguments& arguments, Terminal& terminal) {
   return ranked->candidates.front().fits ? kExitDone : kExitInfeasible;
 }
 
-int PlanLayouts(const Arguments& arguments, Terminal& terminal) {
-  if (arguments.Has("--model") != arguments.positional().empty()) {
+// Whether all flags go with what is asked about: a job file, or a model.
+bool FlagsGoTogether(const Arguments& arguments, Terminal& terminal) {
+  const bool of_job = !arguments.positional().empty();
+  if (arguments.Has("--model") == of_job) {
     terminal.Error("strata plan: give a job file, or --model NAME and --global-batch N");
-    return kExitUsage;
+    return false;
   }
+  const std::vector<const char*> of_model = {
+      "--global-batch", "--device",    "--topology", "--seq",    "--pin",
+      "--vary",         "--precision", "--price",    "--tokens", "--no-offload"};
+  const std::vector<const char*> of_file = {"--set", "--profile"};
+  bool good = true;
+  for (const char* flag : of_job ? of_model : of_file) {
+    if (!arguments.Has(flag)) continue;
+    good = false;
+    terminal.Error(absl::StrCat(flag, of_job ? ": goes with --model — of a job file, change the "
+                                               "key: --set PATH=VALUE"
+                                             : ": goes with a job file, not with --model"));
+  }
+  return good;
+}
+
+int PlanLayouts(const Arguments& arguments, Terminal& terminal) {
+  if (!FlagsGoTogether(arguments, terminal)) return kExitUsage;
   if (!arguments.positional().empty()) return PlanJob(arguments, terminal);
   const absl::StatusOr<LoadedPlan> plan = LoadPlan(arguments);
   if (!plan.ok()) return Fail(plan.status(), terminal);
@@ -46,6 +65,10 @@ int PlanLayouts(const Arguments& arguments, Terminal& terminal) {
   bool fits = false;
   for (const PlanQuestion& question : plan->questions) {
     absl::StatusOr<planner::SearchResult> found = planner::Search(question.request);
+    if (!found.ok() && plan->questions.size() > 1) {  // of variations, told in their row
+      results.emplace_back();
+      continue;
+    }
     if (!found.ok()) {
       terminal.Error(std::string(found.status().message()));
       return kExitInfeasible;

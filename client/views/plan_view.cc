@@ -43,6 +43,26 @@ std::string Seconds(double seconds) {
                      : absl::StrFormat("%.2f s", seconds);
 }
 
+// Numbers as numbers, words as words.
+Json ObjectOf(const std::vector<std::pair<std::string, std::string>>& pairs) {
+  Json object = Json::object();
+  for (const auto& [key, value] : pairs) {
+    int64_t number = 0;
+    if (absl::SimpleAtoi(value, &number)) {
+      object[key] = number;
+    } else {
+      object[key] = value;
+    }
+  }
+  return object;
+}
+
+Json MemoryOf(const SearchRequest& request, const RankedPlan& ranked) {
+  return {{"place", ObjectOf(planner::InJobWords(ranked.layout).memory)},
+          {"device_bytes", ranked.step.memory_bytes},
+          {"device_limit_bytes", request.memory_bytes}};
+}
+
 std::string WhyOf(const SearchRequest& request, const SearchResult& result, size_t index) {
   return index == 0 ? planner::WhyBest(request, result)
                     : planner::WhySlower(result.plans.front(), result.plans[index]);
@@ -51,24 +71,11 @@ std::string WhyOf(const SearchRequest& request, const SearchResult& result, size
 Json JsonOf(const LoadedPlan& plan, const SearchRequest& request, const SearchResult& result,
             size_t index) {
   const RankedPlan& ranked = result.plans[index];
-  const planner::JobWords words = planner::InJobWords(ranked.layout);
-  Json parallel = Json::object(), memory = Json::object(), terms = Json::object();
-  for (const auto& [key, value] : words.parallel) {
-    int64_t number = 0;
-    if (absl::SimpleAtoi(value, &number)) {
-      parallel[key] = number;
-    } else {
-      parallel[key] = value;
-    }
-  }
-  for (const auto& [key, value] : words.memory) memory[key] = value;
+  Json terms = Json::object();
   for (const auto& [name, seconds] : planner::NamedTerms(ranked.step.terms)) terms[name] = seconds;
   const Rates rates = RatesOf(plan, request, ranked);
-  Json json = {{"parallel", parallel},
-               {"memory",
-                {{"place", memory},
-                 {"device_bytes", ranked.step.memory_bytes},
-                 {"device_limit_bytes", request.memory_bytes}}},
+  Json json = {{"parallel", ObjectOf(planner::InJobWords(ranked.layout).parallel)},
+               {"memory", MemoryOf(request, ranked)},
                {"seconds", ranked.step.seconds},
                {"terms", terms},
                {"tokens_per_second_per_device", rates.tokens_per_device},
@@ -168,7 +175,8 @@ std::string PlanText(const LoadedPlan& plan, const std::vector<SearchResult>& re
   for (size_t q = 0; q < results.size(); ++q) {
     const PlanQuestion& question = plan.questions[q];
     if (results[q].plans.empty()) {
-      rows.push_back({question.settings, "does not fit"});
+      rows.push_back(
+          {question.settings, results[q].legal == 0 ? "no legal layout" : "does not fit"});
       continue;
     }
     const RankedPlan& best = results[q].plans.front();
@@ -201,11 +209,16 @@ Json ToJson(const LoadedPlan& plan, const std::vector<SearchResult>& results) {
   if (plan.questions.size() == 1) {
     json["legal"] = results[0].legal;
     json["plans"] = plans(0, results[0].plans.size());
+    if (const auto& smallest = results[0].smallest; smallest.has_value()) {
+      json["smallest"] = {{"parallel", ObjectOf(planner::InJobWords(smallest->layout).parallel)},
+                          {"memory", MemoryOf(plan.questions[0].request, *smallest)}};
+    }
     return json;
   }
   json["variations"] = Json::array();
   for (size_t q = 0; q < results.size(); ++q) {
-    json["variations"].push_back({{"set", plan.questions[q].settings}, {"plans", plans(q, 1)}});
+    json["variations"].push_back(
+        {{"set", plan.questions[q].settings}, {"legal", results[q].legal}, {"plans", plans(q, 1)}});
   }
   return json;
 }
@@ -245,17 +258,9 @@ Json LayoutsJson(const std::vector<Candidate>& layouts, size_t top) {
   Json plans = Json::array();
   for (size_t i = 0; i < std::min(top, layouts.size()); ++i) {
     const Candidate& layout = layouts[i];
-    Json parallel = Json::object(), terms = Json::object();
-    for (const auto& [key, value] : layout.parallel) {
-      int64_t number = 0;
-      if (absl::SimpleAtoi(value, &number)) {
-        parallel[key] = number;
-      } else {
-        parallel[key] = value;
-      }
-    }
+    Json terms = Json::object();
     for (const auto& [name, seconds] : layout.terms) terms[name] = seconds;
-    plans.push_back({{"parallel", parallel},
+    plans.push_back({{"parallel", ObjectOf(layout.parallel)},
                      {"memory", {{"bytes", layout.bytes}, {"fits", layout.fits}}},
                      {"seconds", layout.seconds},
                      {"terms", terms},
