@@ -4,6 +4,8 @@
 #include <optional>
 #include <utility>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/status_macros.h"
@@ -144,8 +146,14 @@ class Ranking {
     return candidate;
   }
 
-  void Refuse(const absl::Status& status) {
-    if (why_not_.ok()) why_not_ = status;
+  void Refuse(const Candidate& candidate, const absl::Status& status) {
+    if (!why_not_.ok()) return;
+    // Of several reasons the first, without its place in settings that nobody typed.
+    absl::string_view reason = absl::StripAsciiWhitespace(status.message());
+    reason = reason.substr(0, reason.find('\n'));
+    if (absl::StartsWith(reason, "--set:")) reason.remove_prefix(reason.find(": ") + 2);
+    why_not_ = absl::Status(status.code(), absl::StrCat("no layout is legal (the first, ",
+                                                        candidate.text, ": ", reason, ")"));
   }
 
   static void NameMicroBatch(int64_t micro_batch, Candidate& candidate) {
@@ -157,14 +165,14 @@ class Ranking {
   void Try(const Layout& layout) {
     Candidate candidate = Write(layout);
     const absl::StatusOr<v1::JobSpec> job = request_.read(candidate.settings);
-    if (!job.ok()) return Refuse(job.status());
+    if (!job.ok()) return Refuse(candidate, job.status());
     if (micro_open_ && layout.micro_batch == 0)
       NameMicroBatch(job->train().micro_batch(), candidate);
     for (const Tried& each : tried_) {
       if (each.candidate.text == candidate.text) return;
     }
     const absl::Status status = Predict(*job, candidate);
-    if (!status.ok()) return Refuse(status);
+    if (!status.ok()) return Refuse(candidate, status);
     tried_.push_back({layout, std::move(candidate)});
   }
 
@@ -187,11 +195,16 @@ class Ranking {
     for (const program::StagePrograms& stage : stages) {
       sets.push_back(&stage.set);
       const int64_t ranks = mesh.ranks() / mesh.sizes.pipeline;
-      for (const program::Tier tier : {program::Tier::kDevice, program::Tier::kHost}) {
-        candidate.bytes += ranks * stage.set.arena_bytes[static_cast<int>(tier)];
-      }
+      const auto held = [&](program::Tier tier) {
+        return stage.set.arena_bytes[static_cast<int>(tier)];
+      };
+      const int64_t device = held(program::Tier::kDevice), host = held(program::Tier::kHost);
+      candidate.bytes += ranks * (device + host);
+      const v1::MemorySpec& limits = job.memory();
+      candidate.fits &= (!limits.has_device() || device <= limits.device()) &&
+                        (!limits.has_host() || host <= limits.host());
     }
-    candidate.fits = request_.memory_bytes == 0 || candidate.bytes <= request_.memory_bytes;
+    candidate.fits &= request_.memory_bytes == 0 || candidate.bytes <= request_.memory_bytes;
     ASSIGN_OR_RETURN(const program::Timeline timeline,
                      program::PredictTimeline(sets, "train", mesh, *request_.costs));
     candidate.seconds = timeline.step_seconds;

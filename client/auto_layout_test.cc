@@ -12,6 +12,7 @@ namespace {
 using ::testing::Contains;
 using ::testing::HasSubstr;
 using ::testing::Not;
+using ::testing::StartsWith;
 
 // A job file of a small model with `rest` in it, and how candidates of it are read.
 class AutoLayoutTest : public ::testing::Test {
@@ -95,11 +96,20 @@ TEST_F(AutoLayoutTest, LittleMemory_LeavesWhatFitsFirstAndTriesRecompute) {
   EXPECT_THAT(Texts(*Rank(kTwoRanks, least - 1)), Contains(HasSubstr("recompute full")));
 }
 
+TEST_F(AutoLayoutTest, LimitOfARanksDevice_IsKept) {
+  const auto ranked = Rank(std::string(kTwoRanks) + "memory: {device: 1KiB}\n");
+  ASSERT_TRUE(ranked.ok()) << ranked.status();
+  for (const Candidate& each : *ranked) EXPECT_FALSE(each.fits) << each.text;
+  EXPECT_TRUE(Rank(std::string(kTwoRanks) + "memory: {device: 1GiB}\n")->front().fits);
+}
+
 TEST_F(AutoLayoutTest, RanksThatNoLayoutDivides_AreToldWithTheFirstReason) {
   const auto ranked =
       Rank("train: {sequence: 31, global_batch: 1}\nparallel: auto\nresources: {ranks: 13}\n");
   ASSERT_FALSE(ranked.ok());
-  EXPECT_NE(ranked.status().message(), "");
+  EXPECT_THAT(std::string(ranked.status().message()),
+              StartsWith("no layout is legal (the first, data 13"));
+  EXPECT_THAT(std::string(ranked.status().message()), Not(HasSubstr("--set:")));
   EXPECT_EQ(Rank("parallel: auto\nresources: {ranks: 65}\n").status().code(),
             absl::StatusCode::kUnimplemented);
 }

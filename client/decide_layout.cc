@@ -78,8 +78,9 @@ absl::StatusOr<DecidedLayout> DecideLayout(const spec::JobFile& file, const Read
   ASSIGN_OR_RETURN(const RankedLayouts ranked, RankHere(file, read, profile, memory_bytes));
   const Candidate& best = ranked.candidates.front();
   DecidedLayout decided{.settings = best.settings};
-  std::string text = absl::StrCat("auto: ", best.text.empty() ? "as it is" : best.text,
-                                  ", predicted ", SecondsText(best.seconds), " a step");
+  std::string text =
+      absl::StrCat("auto: ", best.text.empty() ? "as it is" : best.text, ", predicted ",
+                   SecondsText(best.seconds), " a step", best.fits ? "" : ", but does not fit");
   if (ranked.candidates.size() > 1) {
     const Candidate& next = ranked.candidates[1];
     absl::StrAppend(&text, "; next of ", ranked.candidates.size(), ": ", next.text, ", ",

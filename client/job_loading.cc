@@ -344,16 +344,36 @@ ReadWith Reader(const std::string& path, const spec::ReadOptions& options) {
   };
 }
 
+// An answer's error, told at the key that it is about: the one that left something to be decided.
+absl::Status ToldAt(const std::string& key, const LoadedJob& loaded, const absl::Status& status) {
+  const bool of_layout = status.code() == absl::StatusCode::kUnimplemented ||
+                         absl::StartsWith(status.message(), "no layout is legal");
+  if (!of_layout) return status;
+  const bool infeasible = status.code() == absl::StatusCode::kResourceExhausted;
+  spec::Problems problems(loaded.path);
+  problems.Add({loaded.file.positions.Of(key), key, std::string(status.message()),
+                key == "parallel"
+                    ? "change resources.ranks or train.global_batch, or give the degrees, "
+                      "such as {data: 2}"
+                    : "give a number, or change parallel",
+                infeasible ? spec::ProblemKind::kInfeasible : spec::ProblemKind::kInvalid});
+  return problems.ToStatus();
+}
+
 // What the file leaves to be decided becomes settings beside those that were typed.
 absl::StatusOr<LoadedJob> Decided(const LoadedJob& loaded, const spec::ReadOptions& options,
                                   const std::string& profile, int64_t memory_bytes) {
-  ASSIGN_OR_RETURN(DecidedLayout decided,
-                   DecideLayout(loaded.file, Reader(loaded.path, options), profile, memory_bytes));
+  absl::StatusOr<DecidedLayout> decided =
+      DecideLayout(loaded.file, Reader(loaded.path, options), profile, memory_bytes);
+  if (!decided.ok()) {
+    const bool parallel = loaded.file.job.parallel().automatic();
+    return ToldAt(parallel ? "parallel" : "train.micro_batch", loaded, decided.status());
+  }
   spec::ReadOptions more = options;
-  more.settings.insert(more.settings.end(), decided.settings.begin(), decided.settings.end());
+  more.settings.insert(more.settings.end(), decided->settings.begin(), decided->settings.end());
   ASSIGN_OR_RETURN(LoadedJob again, ReadJobAlone(loaded.path, more));
   if (again.file.job.memory().automatic()) again.file.job.clear_memory();
-  again.notices = std::move(decided.notices);
+  again.notices = std::move(decided->notices);
   return again;
 }
 
@@ -362,10 +382,20 @@ absl::StatusOr<LoadedJob> Decided(const LoadedJob& loaded, const spec::ReadOptio
 absl::StatusOr<RankedLayouts> RankLayoutsOf(const std::string& path,
                                             const spec::ReadOptions& options, int64_t memory_bytes,
                                             const std::string& profile) {
+  // Without its degrees the file may say no more how many ranks they were.
+  spec::Problems of_file(path);
+  TokenizerOfJob tokenizer(FolderOf(path));
+  ModelOfJob model(FolderOf(path));
+  ASSIGN_OR_RETURN(const LoadedJob written, Read(path, options, tokenizer, model, of_file));
   spec::ReadOptions open = options;
   open.settings.emplace_back("parallel=auto");
+  open.settings.push_back(absl::StrCat(
+      "resources.ranks=", options.ranks.value_or(written.file.job.resources().ranks())));
   ASSIGN_OR_RETURN(const LoadedJob loaded, ReadJobAlone(path, open));
-  return RankHere(loaded.file, Reader(path, open), profile, memory_bytes);
+  absl::StatusOr<RankedLayouts> ranked =
+      RankHere(loaded.file, Reader(path, open), profile, memory_bytes);
+  if (!ranked.ok()) return ToldAt("parallel", written, ranked.status());
+  return ranked;
 }
 
 absl::StatusOr<LoadedJob> LoadJob(const std::string& path, const spec::ReadOptions& options,
@@ -401,6 +431,12 @@ absl::StatusOr<LoadedJob> LoadJob(const std::string& path, const spec::ReadOptio
   check.Tokenizer(tokenizer);
   check.Data();
   if (sizes_known) check.Fits(memory_bytes);
+  // Beside other problems `auto` is not decided, which is no problem of its own.
+  if (job.parallel().automatic()) job.clear_parallel();
+  if (job.memory().automatic()) job.clear_memory();
+  if (job.train().has_micro_batch() && job.train().micro_batch() == 0) {
+    job.mutable_train()->set_micro_batch(1);
+  }
   spec::CheckSupported(job, loaded.file.positions, problems);
   if (!problems.empty()) return problems.ToStatus();
   return loaded;

@@ -76,6 +76,31 @@ TEST_F(JobLoading, ProblemsOfTheFileAndOfWhatItNamesComeTogether) {
   EXPECT_THAT(told, HasSubstr("fp8 is not supported yet"));
 }
 
+TEST_F(JobLoading, AutoThatNoLayoutAnswersIsToldAtItsKey) {
+  Write("auto.yaml",
+        "model: {family: llama, layers: 2, hidden: 32, heads: 4, ffn: 64, vocab: 256}\n"
+        "data: {train: [{path: text.txt}]}\n"
+        "train: {sequence: 33, global_batch: 8}\n"
+        "parallel: auto\n");
+  spec::ReadOptions options;
+  const auto told = [&] { return LoadJob(folder_ + "/auto.yaml", options, 0).status(); };
+  options.ranks = 2;
+  EXPECT_TRUE(told().ok()) << told();
+  options.ranks = 7;
+  EXPECT_EQ(told().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(told().message()),
+              HasSubstr("auto.yaml:4:1: parallel: no layout is legal (the first, data 7"));
+  options.ranks = 65;
+  EXPECT_THAT(std::string(told().message()),
+              HasSubstr("auto.yaml:4:1: parallel: auto looks at up to 64 ranks, not 65 — "));
+}
+
+TEST_F(JobLoading, AutoBesideOtherProblemsIsNoProblem) {
+  const std::string told = Told({"parallel=auto", "train.micro_batch=auto", "train.stepz=2"});
+  EXPECT_THAT(told, HasSubstr("train.stepz"));
+  EXPECT_THAT(told, testing::Not(HasSubstr("not supported")));
+}
+
 TEST_F(JobLoading, ModelDirectoriesTellTheModelOrWhatIsWrongWithThem) {
   Write("from.yaml", "model: {from: the-model}\ndata: {train: [{path: text.txt}]}\n");
   const auto load = [&] { return LoadJob(folder_ + "/from.yaml", {}, 0); };

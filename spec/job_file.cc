@@ -13,9 +13,14 @@ namespace strata::spec {
 namespace {
 
 // A number of ranks without a parallel section means so many data-parallel ones: `--ranks N`, else
-// the file's own.
+// the file's own. Of `parallel: auto` it is how many there are.
 void ApplyRanks(const ReadOptions& options, const PositionMap& positions,
                 strata::v1::JobSpec& job) {
+  if (job.parallel().automatic()) {
+    const bool says = job.resources().has_ranks();
+    if (options.ranks.has_value() && !says) job.mutable_resources()->set_ranks(*options.ranks);
+    return;
+  }
   if (positions.Has("parallel")) return;
   if (options.ranks.has_value()) {
     job.mutable_parallel()->set_data(*options.ranks);

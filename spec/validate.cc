@@ -377,8 +377,14 @@ std::string Validator::NearestSave(const std::string& field,
 
 void Validator::Ranks(std::optional<int64_t> ranks) {
   const ParallelSpec& parallel = job_.parallel();
-  if (parallel.automatic() ||
-      !Sound({"parallel.data", "parallel.tensor", "parallel.context", "parallel.pipeline"})) {
+  if (parallel.automatic()) {
+    if (!ranks.has_value() || !Sound({"resources.ranks"})) return;
+    if (*ranks == job_.resources().ranks()) return;
+    return Report("resources.ranks",
+                  absl::StrCat("--ranks ", *ranks, " is not the file's ", job_.resources().ranks()),
+                  "change one of them, or remove resources.ranks", ProblemKind::kInfeasible);
+  }
+  if (!Sound({"parallel.data", "parallel.tensor", "parallel.context", "parallel.pipeline"})) {
     return;
   }
   const int64_t product = RanksOf(parallel);

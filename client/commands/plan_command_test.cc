@@ -118,6 +118,20 @@ TEST(Plan, JobsRankTheLayoutsOfTheirRanks) {
   EXPECT_EQ(RunTyped({"plan", job, "--model", "gpt2"}).code, 2);
 }
 
+TEST(Plan, JobsWithDegreesAreRankedForTheirRanks) {
+  const std::string job =
+      FileWith("degrees.yaml",
+               "model: {family: llama, layers: 2, hidden: 32, heads: 4, ffn: 64, vocab: 256}\n"
+               "data: {train: [{path: t}]}\ntrain: {sequence: 32, global_batch: 8}\n"
+               "parallel: {tensor: 2}\n");
+  const json first = PlanOf({job})["plans"][0]["parallel"];
+  EXPECT_EQ(first.value("tensor", 1) * first.value("data", 1) * first.value("context", 1) *
+                first.value("pipeline", 1),
+            2);
+  EXPECT_THAT(PlanOf({job, "--devices", "4", "--top", "100"})["plans"].dump(),
+              HasSubstr("parallel={data: 4"));
+}
+
 TEST(Plan, PricesAreOfDeviceHours) {
   const json plan = PlanOf({"--model", "llama-3.1-8b", "--devices", "8", "--global-batch", "64",
                             "--price", "2", "--tokens", "1e12", "--top", "1"})["plans"][0];

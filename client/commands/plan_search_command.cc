@@ -18,9 +18,7 @@ namespace {
 int PlanJob(const Arguments& arguments, Terminal& terminal) {
   spec::ReadOptions options;
   options.settings = arguments.All("--set");
-  if (const auto devices = arguments.Count("--devices"); devices.has_value()) {
-    options.settings.push_back(absl::StrCat("resources.ranks=", *devices));
-  }
+  options.ranks = arguments.Count("--devices");
   const absl::StatusOr<RankedLayouts> ranked = RankLayoutsOf(
       arguments.positional()[0], options, UsableMemory(), arguments.Text("--profile"));
   if (!ranked.ok()) return Fail(ranked.status(), terminal);

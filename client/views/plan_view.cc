@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "client/terminal/table.h"
+#include "common/units.h"
 #include "planner/search/explain.h"
 
 namespace strata::client {
@@ -39,7 +40,7 @@ Rates RatesOf(const LoadedPlan& plan, const SearchRequest& request, const Ranked
 }
 
 std::string Seconds(double seconds) {
-  return seconds < 1 ? absl::StrFormat("%.0f ms", seconds * 1e3)
+  return seconds < 1 ? absl::StrFormat("%.3g ms", seconds * 1e3)
                      : absl::StrFormat("%.2f s", seconds);
 }
 
@@ -228,7 +229,7 @@ namespace {
 // Of the fastest: what it waits for. Of others: what they lose by.
 std::string WhyOf(const std::vector<Candidate>& layouts, size_t index) {
   const Candidate& layout = layouts[index];
-  if (!layout.fits) return "does not fit into this machine's memory";
+  if (!layout.fits) return "does not fit into the memory there is";
   std::string waits;
   for (const auto& [name, seconds] : layout.terms) {
     if (name == "compute" || seconds < 0.02 * layout.seconds) continue;
@@ -247,8 +248,8 @@ std::string LayoutsText(const std::vector<Candidate>& layouts, size_t top) {
   std::vector<std::vector<std::string>> rows;
   for (size_t i = 0; i < std::min(top, layouts.size()); ++i) {
     rows.push_back({absl::StrCat(i + 1), Seconds(layouts[i].seconds),
-                    absl::StrFormat("%.1f MiB", static_cast<double>(layouts[i].bytes) / (1 << 20)),
-                    layouts[i].text, WhyOf(layouts, i)});
+                    common::FormatBytes(static_cast<double>(layouts[i].bytes)), layouts[i].text,
+                    WhyOf(layouts, i)});
   }
   return absl::StrCat(FormatTable({"", "STEP", "ALL RANKS", "LAYOUT", "WHY"}, rows), layouts.size(),
                       " layouts were looked at\n");
