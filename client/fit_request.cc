@@ -142,6 +142,16 @@ absl::StatusOr<v1::JobSpec> JobOfFlags(const Arguments& arguments, const FitMode
   constexpr int64_t kDivisible = 1 << 20;
   spec::Problems first("--model");
   const v1::JobSpec draft = read(kDivisible * arguments.Count("--micro-batch").value_or(1), first);
+  if (draft.parallel().automatic()) {
+    return FlagError("--parallel",
+                     "auto says nothing to count — give the degrees, such as "
+                     "{data: 2}, or ask strata plan");
+  }
+  if (draft.memory().automatic()) {
+    return FlagError("--memory",
+                     "auto says nothing to count — name the tiers, such as "
+                     "{device: 8GiB}, or leave it out");
+  }
   if (!first.empty() && draft.parallel().data() < 1) return AboutFlags(first);
   const int64_t data = std::max<int64_t>(1, draft.parallel().data());
   const int64_t passes = std::max<int64_t>(1, draft.parallel().pipeline());

@@ -19,7 +19,7 @@ struct PlanQuestion {
 
 struct LoadedPlan {
   std::string model, gpu, network;
-  std::string calibration;  // what the times were calibrated with
+  std::string calibration;           // what the times were calibrated with
   double price_per_device_hour = 0;  // 0: not known
   double run_tokens = 0;             // of the whole run; 0: not said
   std::vector<PlanQuestion> questions;

@@ -105,6 +105,8 @@ TEST(FitCommand, BadInput_Is2AndSaysWhatToDo) {
       {{"fit", "--model", "gpt2", "--seq", "2048"}, "--seq"},
       {{"fit", "--model", "gpt2", "--precision", "nf4"}, "qlora"},
       {{"fit", "--model", "gpt2", "--parallel", "{shard: zer3}"}, "--parallel:1:9: parallel.shard"},
+      {{"fit", "--model", "gpt2", "--parallel", "auto"}, "--parallel: auto says nothing to count"},
+      {{"fit", "--model", "gpt2", "--memory", "auto"}, "--memory: auto says nothing to count"},
       {{"fit", "--model", "gpt2", "--memory", "{devise: 1GiB}"}, "memory.devise"},
       {{"fit", "--model", "gpt2", "--max", "width"}, "--max"}};
   for (const BadCase& c : cases) {
