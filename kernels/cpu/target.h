@@ -47,25 +47,25 @@
 
 #else
 
-#define STRATA_KERNEL_OF(parameters, arguments, result, name, ...)                                 \
-  namespace avx512 {                                                                               \
-  template <STRATA_UNPACK parameters>                                                              \
-  result name(__VA_ARGS__);                                                                        \
-  }                                                                                                \
-  template <STRATA_UNPACK parameters>                                                              \
-  result name(STRATA_EXPAND(STRATA_PARAMETERS(a, __VA_ARGS__))) {                                  \
-    return UsesAvx512()                                                                            \
-               ? avx512::name<STRATA_UNPACK arguments>(                                            \
-                     STRATA_EXPAND(STRATA_NAMES(a, __VA_ARGS__)))                                  \
-               : avx2::name<STRATA_UNPACK arguments>(STRATA_EXPAND(STRATA_NAMES(a, __VA_ARGS__))); \
+#define STRATA_KERNEL_OF(parameters, arguments, result, name, ...)                               \
+  namespace avx512 {                                                                             \
+  template <STRATA_UNPACK parameters>                                                            \
+  result name(__VA_ARGS__);                                                                      \
+  }                                                                                              \
+  template <STRATA_UNPACK parameters>                                                            \
+  result name(STRATA_EXPAND(STRATA_PARAMETERS(a, __VA_ARGS__))) {                                \
+    if (UsesAvx512()) {                                                                          \
+      return avx512::name<STRATA_UNPACK arguments>(STRATA_EXPAND(STRATA_NAMES(a, __VA_ARGS__))); \
+    }                                                                                            \
+    return avx2::name<STRATA_UNPACK arguments>(STRATA_EXPAND(STRATA_NAMES(a, __VA_ARGS__)));     \
   }
-#define STRATA_PLAIN_KERNEL(result, name, ...)                                      \
-  namespace avx512 {                                                                \
-  result name(__VA_ARGS__);                                                         \
-  }                                                                                 \
-  result name(STRATA_EXPAND(STRATA_PARAMETERS(a, __VA_ARGS__))) {                   \
-    return UsesAvx512() ? avx512::name(STRATA_EXPAND(STRATA_NAMES(a, __VA_ARGS__))) \
-                        : avx2::name(STRATA_EXPAND(STRATA_NAMES(a, __VA_ARGS__)));  \
+#define STRATA_PLAIN_KERNEL(result, name, ...)                                          \
+  namespace avx512 {                                                                    \
+  result name(__VA_ARGS__);                                                             \
+  }                                                                                     \
+  result name(STRATA_EXPAND(STRATA_PARAMETERS(a, __VA_ARGS__))) {                       \
+    if (UsesAvx512()) return avx512::name(STRATA_EXPAND(STRATA_NAMES(a, __VA_ARGS__))); \
+    return avx2::name(STRATA_EXPAND(STRATA_NAMES(a, __VA_ARGS__)));                     \
   }
 #define STRATA_INSTANCE(...) template decltype(__VA_ARGS__) __VA_ARGS__;
 
