@@ -23,7 +23,12 @@ struct Normalizer {
     float above = most;
 #pragma unroll
     for (int i = 0; i < N; ++i) above = fmaxf(above, logits[i]);
-    if (above == -INFINITY) return;  // only such ones so far: they add nothing
+    if (above ==
+        -INFINITY) {  // only such ones so far, which add nothing, and NaNs, which must not vanish
+#pragma unroll
+      for (int i = 0; i < N; ++i) sum += isnan(logits[i]) ? logits[i] : 0.f;
+      return;
+    }
     sum *= expf(most - above);
 #pragma unroll
     for (int i = 0; i < N; ++i) sum += expf(logits[i] - above);

@@ -20,8 +20,8 @@ struct LossShape {
   float softcap = 0;
 };
 
-// logits[N, V], targets[N] (negative: the row is ignored) -> losses[N], 0 in ignored rows; logits
-// become their gradient in place: (softmax - onehot(target)) * scale, zeros in ignored rows.
+// logits[N, V], targets[N] (below V; negative: the row is ignored) -> losses[N], 0 in ignored rows;
+// logits become their gradient in place: (softmax - onehot(target)) * scale, zeros in ignored rows.
 template <typename T>
 absl::Status CrossEntropyForwardBackward(cudaStream_t stream, const LossShape& shape, float scale,
                                          const int32_t* targets, T* logits, float* losses);

@@ -93,5 +93,23 @@ TYPED_TEST(CrossEntropyTest, LargeLogitsAndMinusInfinityDoNotOverflow) {
   });
 }
 
+// On any thread, beside others or alone.
+TYPED_TEST(CrossEntropyTest, ALogitThatIsNotANumberMakesTheRowsLossSo) {
+  for (const int64_t at : {0, 3, 599}) {
+    Floats logits(600, at == 3 ? -INFINITY : 1.F);
+    logits[100] = 2;
+    logits[at] = NAN;
+    this->InEachOrder([&] {
+      DeviceArray<TypeParam> values(testing::As<TypeParam>(logits), this->stream());
+      DeviceArray<int32_t> wanted(std::vector<int32_t>{100}, this->stream());
+      DeviceArray<float> losses(1, this->stream());
+      STRATA_EXPECT_OK(CrossEntropyForwardBackward(this->stream(), {1, 600}, 1.f, wanted.data(),
+                                                   values.data(), losses.data()));
+      EXPECT_TRUE(std::isnan(losses.ToHost()[0]));
+      EXPECT_TRUE(std::isnan(ToFloat(values.ToHost()[at])));
+    });
+  }
+}
+
 }  // namespace
 }  // namespace strata::kernels::cuda

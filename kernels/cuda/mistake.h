@@ -17,7 +17,7 @@ enum class Mistake : int32_t {
   kInPlaceTooEarly,       // a logit is overwritten before another thread has read it
 };
 
-// What kernels that start from now on have wrong.
+// What kernels that start from now on have wrong, in *_planted targets.
 void PlantMistake(Mistake mistake);
 Mistake PlantedMistake();
 

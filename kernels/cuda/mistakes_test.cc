@@ -249,5 +249,16 @@ TEST_F(EmbeddingMistakesTest, BackwardWithoutTheBarrierBeforeTheNextTileIsARace)
         [&] { RunBackward(); });
 }
 
+TEST_F(MistakesTest, ALaunchThatFailsIsAStatusWithTheKernelsName) {
+  standin::Reset();
+  ASSERT_EQ(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), cudaSuccess);
+  PlantMistake(Mistake::kNone);
+  auto gate_up = Array<float>(2 * 8), h = Array<float>(8);
+  standin::FailCall("cudaLaunchKernel", 1, cudaErrorLaunchOutOfResources);
+  EXPECT_THAT(SwigluForward(stream_, 1, 8, gate_up.data(), h.data()).ToString(),
+              HasSubstr("SwiGLU: "));
+  STRATA_EXPECT_OK(SwigluForward(stream_, 1, 8, gate_up.data(), h.data()));
+}
+
 }  // namespace
 }  // namespace strata::kernels::cuda
