@@ -145,7 +145,8 @@ TEST(Evaluate, UnpredictableRunsHaveReasonsAndNoPart) {
   runs[0].machine.half_peak.reset();
   runs[1].reason = "layers is missing";
   const Evaluation evaluation = Evaluate(Catalog::Shipped(), runs);
-  EXPECT_EQ(evaluation.predictions[0].reason, "no profile of a GPU named abacus");
+  EXPECT_THAT(evaluation.predictions[0].reason,
+              testing::StartsWith("no profile of a GPU named abacus — name one of A100-80GB, "));
   EXPECT_EQ(evaluation.predictions[1].reason, "layers is missing");
   EXPECT_EQ(Of(evaluation.by_source, "grid").count, 3);
 }
