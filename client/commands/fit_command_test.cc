@@ -36,7 +36,7 @@ TEST(FitCommand, AsJson_HasTheKeysOfTheContract) {
   const json& way = told["ways"][0];
   EXPECT_EQ(way["parallel"]["data"], 2);
   EXPECT_TRUE(way["memory"].is_object());
-  EXPECT_TRUE(way["seconds"].is_null());
+  EXPECT_TRUE(way["seconds"].is_null() || way["seconds"] > 0) << way["text"];
   EXPECT_TRUE(way["text"].is_string());
   EXPECT_EQ(told["source"], "program");
 }
