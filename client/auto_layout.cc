@@ -8,6 +8,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/divisors.h"
 #include "common/status_macros.h"
 #include "model/model_spec_proto.h"
 #include "planner/fit/collective_scratch.h"
@@ -25,14 +26,6 @@ struct Layout {
   int64_t micro_batch = 0;  // 0: as the file has it
   bool recompute = false;
 };
-
-std::vector<int64_t> DivisorsOf(int64_t n) {
-  std::vector<int64_t> divisors;
-  for (int64_t d = 1; d <= n; ++d) {
-    if (n % d == 0) divisors.push_back(d);
-  }
-  return divisors;
-}
 
 class Ranking {
  public:
@@ -81,9 +74,9 @@ class Ranking {
     if (!parallel_open_) return {Layout{.micro_batch = job_.train().micro_batch() == 0 ? 1 : 0}};
     std::vector<Layout> layouts;
     const int64_t ranks = std::max<int64_t>(1, job_.resources().ranks());
-    for (const int64_t tensor : DivisorsOf(ranks)) {
-      for (const int64_t context : DivisorsOf(ranks / tensor)) {
-        for (const int64_t pipeline : DivisorsOf(ranks / tensor / context)) {
+    for (const int64_t tensor : common::DivisorsOf(ranks)) {
+      for (const int64_t context : common::DivisorsOf(ranks / tensor)) {
+        for (const int64_t pipeline : common::DivisorsOf(ranks / tensor / context)) {
           Layout layout{.data = ranks / tensor / context / pipeline,
                         .tensor = tensor,
                         .context = context,
@@ -105,7 +98,7 @@ class Ranking {
     const int64_t data =
         parallel_open_ ? layout.data : std::max<int64_t>(1, job_.parallel().data());
     const int64_t share = job_.train().global_batch() / data;
-    for (const int64_t micro : DivisorsOf(std::max<int64_t>(1, share))) {
+    for (const int64_t micro : common::DivisorsOf(std::max<int64_t>(1, share))) {
       if (micro > kMostMicroBatch) break;
       layout.micro_batch = micro;
       Try(layout);
@@ -114,35 +107,24 @@ class Ranking {
 
   Candidate Write(const Layout& layout) const {
     Candidate candidate;
-    std::vector<std::string> words, text;
+    auto& words = candidate.words.parallel;
     const auto degree = [&](const char* key, int64_t value) {
-      if (value == 1 && !(words.empty() && std::string(key) == "data")) return;
-      words.push_back(absl::StrCat(key, ": ", value));
-      candidate.parallel.emplace_back(key, absl::StrCat(value));
-      text.push_back(absl::StrCat(key, " ", value));
+      if (value > 1) words.emplace_back(key, absl::StrCat(value));
     };
     if (parallel_open_) {
       degree("tensor", layout.tensor);
       degree("context", layout.context);
       degree("pipeline", layout.pipeline);
       degree("data", layout.data);
-      if (std::string(layout.shard) != "none") {
-        words.push_back(absl::StrCat("shard: ", layout.shard));
-        candidate.parallel.emplace_back("shard", layout.shard);
-        text.emplace_back(layout.shard);
-      }
-      if (layout.recompute) {
-        words.emplace_back("recompute: full");
-        candidate.parallel.emplace_back("recompute", "full");
-        text.emplace_back("recompute full");
-      }
-      candidate.settings.push_back(absl::StrCat("parallel={", absl::StrJoin(words, ", "), "}"));
+      if (words.empty()) words.emplace_back("data", "1");
+      if (std::string(layout.shard) != "none") words.emplace_back("shard", layout.shard);
+      if (layout.recompute) words.emplace_back("recompute", "full");
+      candidate.settings.push_back(
+          absl::StrCat("parallel={", absl::StrJoin(words, ", ", absl::PairFormatter(": ")), "}"));
     }
     if (layout.micro_batch > 0) {
       candidate.settings.push_back(absl::StrCat("train.micro_batch=", layout.micro_batch));
     }
-    candidate.text = absl::StrJoin(text, ", ");
-    if (layout.micro_batch > 0) NameMicroBatch(layout.micro_batch, candidate);
     return candidate;
   }
 
@@ -152,24 +134,21 @@ class Ranking {
     absl::string_view reason = absl::StripAsciiWhitespace(status.message());
     reason = reason.substr(0, reason.find('\n'));
     if (absl::StartsWith(reason, "--set:")) reason.remove_prefix(reason.find(": ") + 2);
-    why_not_ = absl::Status(status.code(), absl::StrCat("no layout is legal (the first, ",
-                                                        candidate.text, ": ", reason, ")"));
-  }
-
-  static void NameMicroBatch(int64_t micro_batch, Candidate& candidate) {
-    absl::StrAppend(&candidate.text, candidate.text.empty() ? "" : ", ", "micro_batch ",
-                    micro_batch);
-    candidate.parallel.emplace_back("micro_batch", absl::StrCat(micro_batch));
+    why_not_ =
+        absl::Status(status.code(), absl::StrCat("no layout is legal (the first, ",
+                                                 candidate.words.ToText(), ": ", reason, ")"));
   }
 
   void Try(const Layout& layout) {
     Candidate candidate = Write(layout);
     const absl::StatusOr<v1::JobSpec> job = request_.read(candidate.settings);
     if (!job.ok()) return Refuse(candidate, job.status());
-    if (micro_open_ && layout.micro_batch == 0)
-      NameMicroBatch(job->train().micro_batch(), candidate);
+    if (micro_open_) {
+      candidate.words.parallel.emplace_back("micro_batch",
+                                            absl::StrCat(job->train().micro_batch()));
+    }
     for (const Tried& each : tried_) {
-      if (each.candidate.text == candidate.text) return;
+      if (each.candidate.words.parallel == candidate.words.parallel) return;
     }
     const absl::Status status = Predict(*job, candidate);
     if (!status.ok()) return Refuse(candidate, status);

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "planner/search/explain.h"
 #include "program/readers/timeline.h"
 #include "proto/strata/v1/job.pb.h"
 #include "spec/job_file.h"
@@ -32,8 +33,7 @@ struct AutoRequest {
 
 struct Candidate {
   std::vector<std::string> settings;  // "parallel={data: 2, shard: zero1}", "train.micro_batch=4"
-  std::vector<std::pair<std::string, std::string>> parallel;  // {"data", "2"}, {"shard", "zero1"}
-  std::string text;    // for people: "data 2, zero1, micro_batch 4"
+  planner::JobWords words;
   double seconds = 0;  // of a step, predicted: of the slowest rank
   // Its parts: "compute", and what compute waits for, by purpose.
   std::vector<std::pair<std::string, double>> terms;

@@ -42,7 +42,7 @@ class AutoLayoutTest : public ::testing::Test {
   }
   static std::vector<std::string> Texts(const std::vector<Candidate>& candidates) {
     std::vector<std::string> texts;
-    for (const Candidate& candidate : candidates) texts.push_back(candidate.text);
+    for (const Candidate& candidate : candidates) texts.push_back(candidate.words.ToText());
     return texts;
   }
 
@@ -61,7 +61,7 @@ TEST_F(AutoLayoutTest, EveryKindOfParallelismOfTwoRanks_IsLookedAtAndTheFastestC
     EXPECT_THAT(Texts(*ranked), Contains(HasSubstr(word)));
   }
   for (size_t i = 1; i < ranked->size(); ++i) {
-    EXPECT_GE((*ranked)[i].seconds, (*ranked)[i - 1].seconds) << (*ranked)[i].text;
+    EXPECT_GE((*ranked)[i].seconds, (*ranked)[i - 1].seconds) << (*ranked)[i].words.ToText();
   }
 }
 
@@ -76,7 +76,7 @@ TEST_F(AutoLayoutTest, MicroBatchThatTheFileGives_StaysAndLimitsTheOthers) {
   ASSERT_TRUE(ranked.ok()) << ranked.status();
   // Two data-parallel ranks have four sequences each.
   EXPECT_THAT(Texts(*ranked), Not(Contains(HasSubstr("data 2"))));
-  for (const Candidate& each : *ranked) EXPECT_EQ(each.settings.size(), 1u) << each.text;
+  for (const Candidate& each : *ranked) EXPECT_EQ(each.settings.size(), 1u) << each.words.ToText();
 }
 
 TEST_F(AutoLayoutTest, MicroBatchAlone_IsDecidedInTheGivenLayout) {
@@ -100,7 +100,7 @@ TEST_F(AutoLayoutTest, LimitOfARanksDevice_IsKept) {
   const auto ranked = Rank(std::string(kTwoRanks) + "memory: {device: 1KiB}\n");
   ASSERT_TRUE(ranked.ok()) << ranked.status();
   for (size_t i = 0; i < ranked->size(); ++i) {
-    EXPECT_FALSE((*ranked)[i].fits) << (*ranked)[i].text;
+    EXPECT_FALSE((*ranked)[i].fits) << (*ranked)[i].words.ToText();
     if (i > 0) {
       EXPECT_GE((*ranked)[i].bytes, (*ranked)[i - 1].bytes);
     }

@@ -1,27 +1,21 @@
 #include "client/decide_layout.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <memory>
 #include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "client/auto_layout.h"
 #include "client/machine.h"
 #include "client/machine_profile.h"
+#include "common/host_name.h"
 #include "common/status_macros.h"
+#include "common/units.h"
 #include "planner/cost/profile_cost_model.h"
 
 namespace strata::client {
 namespace {
-
-std::string HostName() {
-  char name[256] = {};
-  return gethostname(name, sizeof(name) - 1) == 0 ? name : "";
-}
 
 struct Costs {
   std::unique_ptr<program::CostModel> model;
@@ -32,24 +26,20 @@ Costs CostsOf(const std::optional<v1::Profile>& profile, int64_t ranks, int64_t 
   Costs costs;
   if (profile.has_value()) {
     const auto measured = planner::FindRanks(
-        *profile, {.host = HostName(), .isa = profile->isa(), .ranks = ranks, .threads = threads});
+        *profile,
+        {.host = common::HostName(), .isa = profile->isa(), .ranks = ranks, .threads = threads});
     if (measured.ok()) {
       costs.model = std::make_unique<planner::ProfileCostModel>(**measured);
       return costs;
     }
     costs.notice = std::string(measured.status().message());
   } else {
-    costs.notice = absl::StrCat("this machine was not measured: strata calibrate --ranks ", ranks);
+    costs.notice = "this machine was not measured: strata calibrate";
   }
   const double share = static_cast<double>(threads);
   costs.model = std::make_unique<program::RateCostModel>(
       program::Rates{.flops_per_second = 5e10 * share, .memory_bytes_per_second = 1e10 * share});
   return costs;
-}
-
-std::string SecondsText(double seconds) {
-  return seconds < 1 ? absl::StrFormat("%.3g ms", seconds * 1e3)
-                     : absl::StrFormat("%.3g s", seconds);
 }
 
 }  // namespace
@@ -78,13 +68,13 @@ absl::StatusOr<DecidedLayout> DecideLayout(const spec::JobFile& file, const Read
   ASSIGN_OR_RETURN(const RankedLayouts ranked, RankHere(file, read, profile, memory_bytes));
   const Candidate& best = ranked.candidates.front();
   DecidedLayout decided{.settings = best.settings};
-  std::string text =
-      absl::StrCat("auto: ", best.text.empty() ? "as it is" : best.text, ", predicted ",
-                   SecondsText(best.seconds), " a step", best.fits ? "" : ", but does not fit");
+  std::string text = absl::StrCat("auto: ", best.words.ToText(), ", predicted ",
+                                  common::FormatShortSeconds(best.seconds), " a step",
+                                  best.fits ? "" : ", but does not fit");
   if (ranked.candidates.size() > 1) {
     const Candidate& next = ranked.candidates[1];
-    absl::StrAppend(&text, "; next of ", ranked.candidates.size(), ": ", next.text, ", ",
-                    next.fits ? SecondsText(next.seconds) : "which does not fit");
+    absl::StrAppend(&text, "; next of ", ranked.candidates.size(), ": ", next.words.ToText(), ", ",
+                    next.fits ? common::FormatShortSeconds(next.seconds) : "which does not fit");
   }
   decided.notices.push_back(std::move(text));
   if (!ranked.notice.empty()) {

@@ -33,4 +33,9 @@ std::string FormatSeconds(double seconds) {
   return absl::StrCat(whole / 3600, " h ", whole % 3600 / 60, " min");
 }
 
+std::string FormatShortSeconds(double seconds) {
+  return seconds < 1 ? absl::StrFormat("%.3g ms", seconds * 1e3)
+                     : absl::StrFormat("%.3g s", seconds);
+}
+
 }  // namespace strata::common

@@ -25,6 +25,8 @@ std::string FormatBytes(double bytes);
 std::string FormatDecimal(double value, const char* unit);
 // "4 s", "3 min 20 s", "2 h 5 min", "1.2 ms".
 std::string FormatSeconds(double seconds);
+// Three digits, of durations that are compared: "43.7 ms", "5.16 s".
+std::string FormatShortSeconds(double seconds);
 
 }  // namespace strata::common
 

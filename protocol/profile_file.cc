@@ -2,11 +2,11 @@
 
 #include <google/protobuf/io/tokenizer.h>
 #include <google/protobuf/text_format.h>
-#include <unistd.h>
 
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
+#include "common/host_name.h"
 
 namespace strata::protocol {
 namespace {
@@ -73,9 +73,7 @@ std::string WrongIn(const v1::DiskProfile& disk) {
 }  // namespace
 
 std::string ProfilePathIn(const std::string& folder) {
-  char host[256] = {};
-  gethostname(host, sizeof(host) - 1);
-  return absl::StrCat(folder, "/profiles/", host, ".textproto");
+  return absl::StrCat(folder, "/profiles/", common::HostName(), ".textproto");
 }
 
 absl::StatusOr<v1::Profile> ParseProfile(const std::string& path, const std::string& text) {

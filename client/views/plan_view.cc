@@ -39,11 +39,6 @@ Rates RatesOf(const LoadedPlan& plan, const SearchRequest& request, const Ranked
   return rates;
 }
 
-std::string Seconds(double seconds) {
-  return seconds < 1 ? absl::StrFormat("%.3g ms", seconds * 1e3)
-                     : absl::StrFormat("%.2f s", seconds);
-}
-
 // Numbers as numbers, words as words.
 Json ObjectOf(const std::vector<std::pair<std::string, std::string>>& pairs) {
   Json object = Json::object();
@@ -119,7 +114,7 @@ std::string RankedText(const LoadedPlan& plan, const SearchRequest& request,
   for (const RankedPlan& ranked : result.plans) {
     const Rates rates = RatesOf(plan, request, ranked);
     std::vector<std::string> row = {
-        absl::StrCat(rows.size() + 1), Seconds(ranked.step.seconds),
+        absl::StrCat(rows.size() + 1), common::FormatShortSeconds(ranked.step.seconds),
         absl::StrFormat("%.0f", rates.tokens_per_device),
         absl::StrFormat("%.1f / %.1f %%", 100 * rates.mfu_causal, 100 * rates.mfu_full),
         absl::StrFormat("%.1f GB", ranked.step.memory_bytes / 1e9)};
@@ -183,7 +178,7 @@ std::string PlanText(const LoadedPlan& plan, const std::vector<SearchResult>& re
     const RankedPlan& best = results[q].plans.front();
     const Rates rates = RatesOf(plan, question.request, best);
     rows.push_back(
-        {question.settings, Seconds(best.step.seconds),
+        {question.settings, common::FormatShortSeconds(best.step.seconds),
          absl::StrFormat("%.0f", rates.tokens_per_device),
          plan.price_per_device_hour > 0 ? absl::StrFormat("%.2f", rates.per_billion_tokens) : "",
          planner::InJobWords(best.layout).ToText()});
@@ -247,9 +242,9 @@ std::string WhyOf(const std::vector<Candidate>& layouts, size_t index) {
 std::string LayoutsText(const std::vector<Candidate>& layouts, size_t top) {
   std::vector<std::vector<std::string>> rows;
   for (size_t i = 0; i < std::min(top, layouts.size()); ++i) {
-    rows.push_back({absl::StrCat(i + 1), Seconds(layouts[i].seconds),
-                    common::FormatBytes(static_cast<double>(layouts[i].bytes)), layouts[i].text,
-                    WhyOf(layouts, i)});
+    rows.push_back({absl::StrCat(i + 1), common::FormatShortSeconds(layouts[i].seconds),
+                    common::FormatBytes(static_cast<double>(layouts[i].bytes)),
+                    layouts[i].words.ToText(), WhyOf(layouts, i)});
   }
   return absl::StrCat(FormatTable({"", "STEP", "ALL RANKS", "LAYOUT", "WHY"}, rows), layouts.size(),
                       " layouts were looked at\n");
@@ -261,7 +256,7 @@ Json LayoutsJson(const std::vector<Candidate>& layouts, size_t top) {
     const Candidate& layout = layouts[i];
     Json terms = Json::object();
     for (const auto& [name, seconds] : layout.terms) terms[name] = seconds;
-    plans.push_back({{"parallel", ObjectOf(layout.parallel)},
+    plans.push_back({{"parallel", ObjectOf(layout.words.parallel)},
                      {"memory", {{"bytes", layout.bytes}, {"fits", layout.fits}}},
                      {"seconds", layout.seconds},
                      {"terms", terms},

@@ -5,16 +5,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "common/units.h"
 
 namespace strata::planner {
 namespace {
 
 constexpr double kGigabyte = 1e9;
-
-std::string Seconds(double seconds) {
-  return seconds < 0.1 ? absl::StrFormat("%.1f ms", seconds * 1e3)
-                       : absl::StrFormat("%.3g s", seconds);
-}
 
 std::string Gigabytes(double bytes) { return absl::StrFormat("%.1f GB", bytes / kGigabyte); }
 
@@ -27,7 +23,8 @@ std::string Largest(std::vector<std::pair<std::string, double>> differences, dou
   for (size_t i = 0; i < differences.size() && i < 3; ++i) {
     const double by = sign * differences[i].second;
     if (by <= 0 || by < least) break;
-    absl::StrAppend(&text, text.empty() ? "" : ", ", differences[i].first, " ", Seconds(by));
+    absl::StrAppend(&text, text.empty() ? "" : ", ", differences[i].first, " ",
+                    common::FormatShortSeconds(by));
   }
   return text;
 }
@@ -103,7 +100,8 @@ std::string WhySlower(const RankedPlan& faster, const RankedPlan& slower) {
                         Gigabytes(slower.step.memory_bytes - faster.step.memory_bytes),
                         " more of a device");
   }
-  std::string text = absl::StrCat(Seconds(by), " a step more: ", Largest(differences, 1));
+  std::string text =
+      absl::StrCat(common::FormatShortSeconds(by), " a step more: ", Largest(differences, 1));
   const std::string less = Largest(differences, -1);
   if (!less.empty()) absl::StrAppend(&text, "; less: ", less);
   return text;
@@ -122,8 +120,8 @@ std::string WhyBest(const SearchRequest& request, const SearchResult& result) {
   if (result.fastest_too_large.has_value()) {
     const RankedPlan& large = *result.fastest_too_large;
     absl::StrAppend(&text, "; ", InJobWords(large.layout).ToText(), " would take ",
-                    Seconds(large.step.seconds), ", but needs ", Gigabytes(large.step.memory_bytes),
-                    " of ", Gigabytes(request.memory_bytes));
+                    common::FormatShortSeconds(large.step.seconds), ", but needs ",
+                    Gigabytes(large.step.memory_bytes), " of ", Gigabytes(request.memory_bytes));
   }
   return text;
 }

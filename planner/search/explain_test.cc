@@ -37,7 +37,7 @@ TEST(ExplainTest, SlowerPlan_LosesByItsLargestTerms) {
   other.step.terms = {.products = 2, .tensor = 0.2, .bubble = 0.9, .data = 0.3};
   for (RankedPlan* plan : {&best, &other}) plan->step.seconds = plan->step.terms.total();
   EXPECT_EQ(WhySlower(best, other),
-            "0.8 s a step more: bubble 0.8 s, data 0.3 s; less: tensor 0.3 s");
+            "800 ms a step more: bubble 800 ms, data 300 ms; less: tensor 300 ms");
   other = best;
   other.step.memory_bytes = 2e9;
   EXPECT_EQ(WhySlower(best, other), "as fast, and needs 2.0 GB more of a device");

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/divisors.h"
 
 namespace strata::planner {
 namespace {
@@ -15,17 +16,6 @@ template <typename T>
 std::vector<T> Chosen(const std::optional<T>& pin, std::vector<T> choices) {
   if (!pin.has_value()) return choices;
   return {*pin};
-}
-
-std::vector<int64_t> DivisorsOf(int64_t n) {
-  std::vector<int64_t> divisors;
-  for (int64_t d = 1; d * d <= n; ++d) {
-    if (n % d != 0) continue;
-    divisors.push_back(d);
-    if (d * d != n) divisors.push_back(n / d);
-  }
-  std::sort(divisors.begin(), divisors.end());
-  return divisors;
 }
 
 auto OrderOf(const RankedPlan& plan) {
@@ -39,7 +29,7 @@ class Searcher {
   explicit Searcher(const SearchRequest& request) : request_(request), shape_(request.shape) {}
 
   absl::StatusOr<SearchResult> Run() {
-    for (const int64_t tensor : Chosen(request_.pins.tensor, DivisorsOf(shape_.heads))) {
+    for (const int64_t tensor : Chosen(request_.pins.tensor, common::DivisorsOf(shape_.heads))) {
       if (!IsTensorLegal(tensor)) continue;
       for (const int64_t context : Chosen(request_.pins.context, ContextDegrees())) {
         if (!IsContextLegal(tensor, context)) continue;
@@ -89,7 +79,7 @@ class Searcher {
   }
   std::vector<int64_t> ExpertDegrees() const {
     if (shape_.experts == 0) return {1};
-    return DivisorsOf(shape_.experts);
+    return common::DivisorsOf(shape_.experts);
   }
   bool IsExpertLegal(int64_t expert) const {
     return expert == 1 || (shape_.experts > 0 && shape_.experts % expert == 0);
@@ -102,7 +92,7 @@ class Searcher {
 
   void VisitPipelines(int64_t tensor, int64_t context, int64_t expert) {
     const int64_t rest = request_.devices / (tensor * context);
-    for (const int64_t pipeline : Chosen(request_.pins.pipeline, DivisorsOf(rest))) {
+    for (const int64_t pipeline : Chosen(request_.pins.pipeline, common::DivisorsOf(rest))) {
       if (rest % pipeline != 0 || pipeline > shape_.layers + 2 || !CutsEvenly(pipeline)) continue;
       const int64_t data = rest / pipeline;
       if (request_.pins.data.has_value() && *request_.pins.data != data) continue;
@@ -123,7 +113,7 @@ class Searcher {
 
   void VisitMicroBatches(LayoutChoice layout) {
     const int64_t share = request_.global_batch / layout.data;
-    for (const int64_t micro : Chosen(request_.pins.micro_batch, DivisorsOf(share))) {
+    for (const int64_t micro : Chosen(request_.pins.micro_batch, common::DivisorsOf(share))) {
       if (share % micro != 0 || (micro > kMostMicroBatch && !request_.pins.micro_batch)) continue;
       layout.micro_batch = micro;
       for (const Recompute recompute :

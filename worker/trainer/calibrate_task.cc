@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "common/clock.h"
+#include "common/host_name.h"
 #include "common/small_file.h"
 #include "common/status_macros.h"
 #include "kernels/isa.h"
@@ -64,7 +65,7 @@ absl::Status RunCalibration(const TaskContext& context) {
     options.tell(absl::StrCat("measuring the disk of ", disk.directory()));
     ASSIGN_OR_RETURN(*profile->add_disks(), MeasureDisk(disk.directory(), options.quick));
   }
-  profile->set_host(HostName());
+  profile->set_host(common::HostName());
   profile->set_cpu(CpuName());
   profile->set_isa(kernels::IsaName());
   profile->set_build(context.build);

@@ -1,12 +1,11 @@
 #include "worker/trainer/step_costs.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <string>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "common/host_name.h"
 #include "common/status_macros.h"
 #include "kernels/isa.h"
 #include "planner/cost/disk_choice.h"
@@ -14,15 +13,10 @@
 
 namespace strata::worker {
 
-std::string HostName() {
-  char name[256] = {};
-  return gethostname(name, sizeof(name) - 1) == 0 ? name : "";
-}
-
 absl::StatusOr<std::unique_ptr<program::CostModel>> CostsOf(const v1::TrainerTask& task) {
   if (!task.has_profile()) return std::unique_ptr<program::CostModel>();
   ASSIGN_OR_RETURN(const v1::RankProfile* const measured,
-                   planner::FindRanks(task.profile(), {.host = HostName(),
+                   planner::FindRanks(task.profile(), {.host = common::HostName(),
                                                        .isa = kernels::IsaName(),
                                                        .ranks = task.ranks(),
                                                        .threads = task.threads()}));

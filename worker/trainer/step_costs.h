@@ -25,9 +25,6 @@ absl::Status PredictStep(const v1::TrainerTask& task,
                          const std::vector<const program::ProgramSet*>& stages,
                          const program::Mesh& mesh, v1::JobPlan& plan);
 
-// This host's name, as profiles have it.
-std::string HostName();
-
 }  // namespace strata::worker
 
 #endif  // STRATA_WORKER_TRAINER_STEP_COSTS_H_

@@ -10,6 +10,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "common/clock.h"
+#include "common/host_name.h"
 #include "common/small_file.h"
 #include "common/status_macros.h"
 #include "program/passes/expand.h"
@@ -97,8 +98,7 @@ void AddStart(const TaskContext& context, v1::TraceHead& head) {
   head.set_epoch(context.task.plan().epoch());
   head.set_attempt(context.task.plan().attempt());
   head.set_first_step(context.task.plan().start_step() + 1);
-  char host[256] = {};
-  if (gethostname(host, sizeof(host) - 1) == 0) head.set_host(host);
+  head.set_host(common::HostName());
   head.set_boot(
       std::string(absl::StripAsciiWhitespace(common::TextOf("/proc/sys/kernel/random/boot_id"))));
   head.set_clock_offset_seconds(common::WallSeconds() - common::MonotonicClock().Now());
