@@ -3,33 +3,20 @@
 //
 //   kernels_bench [--benchmark_filter REGEX] [--threads N] [--seconds S] [--clock wall|cpu]
 //                [--json FILE]
-//
-// Times are the fastest of the repetitions: other load on the machine can only add. --clock cpu
-// takes the process's processor time divided by the threads, for machines that others use too.
-// Bytes count each operand once, so a kernel whose operands fit the caches can exceed the memory's
-// rate.
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
 #include <cstdio>
-#include <cstdlib>
-#include <ctime>
-#include <fstream>
 #include <functional>
 #include <memory>
-#include <new>
-#include <nlohmann/json.hpp>
 #include <optional>
-#include <regex>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "common/check.h"
-#include "common/clock.h"
 #include "kernels/activation.h"
 #include "kernels/adamw.h"
 #include "kernels/attention.h"
+#include "kernels/bench_harness.h"
 #include "kernels/convert.h"
 #include "kernels/cross_entropy.h"
 #include "kernels/elementwise.h"
@@ -37,7 +24,6 @@
 #include "kernels/init.h"
 #include "kernels/int8.h"
 #include "kernels/isa.h"
-#include "kernels/machine_limits.h"
 #include "kernels/matmul.h"
 #include "kernels/nf4.h"
 #include "kernels/rmsnorm.h"
@@ -45,38 +31,6 @@
 
 namespace strata::kernels {
 namespace {
-
-struct Options {
-  std::regex filter{""};
-  int threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-  double seconds = 0.5;
-  bool cpu_clock = false;
-  std::string json;
-};
-
-// Processor seconds of the process per thread.
-class CpuClock final : public common::Clock {
- public:
-  explicit CpuClock(int threads) : threads_(threads) {}
-  double Now() const override {
-    timespec now = {};
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
-    return (now.tv_sec + 1e-9 * now.tv_nsec) / threads_;
-  }
-
- private:
-  const int threads_;
-};
-
-std::unique_ptr<common::Clock> MakeClock(bool cpu, int threads) {
-  if (cpu) return std::make_unique<CpuClock>(threads);
-  return std::make_unique<common::MonotonicClock>();
-}
-
-struct Result {
-  std::string name;
-  double seconds, flops, bytes;
-};
 
 struct Model {
   std::string name;
@@ -122,35 +76,12 @@ const UpdateNumbers kUpdates[] = {
      {MomentFormat::kSigned8, MomentFormat::kUnsigned8}},
 };
 
-// Aligned floats that live as long as the benchmark of one kernel.
-class Buffers {
+class Bench final : public BenchHarness {
  public:
-  float* Get(int64_t count, float value = 0.01f) {
-    const int64_t bytes = (count * 4 + 4095) / 4096 * 4096;
-    memory_.emplace_back(static_cast<float*>(std::aligned_alloc(4096, bytes)), &std::free);
-    float* floats = memory_.back().get();
-    STRATA_CHECK(floats != nullptr);
-    // Neither constant nor denormal.
-    for (int64_t i = 0; i < count; ++i) floats[i] = value * (1 + static_cast<float>(i % 97) / 97);
-    return floats;
-  }
-  void* Workspace(int64_t bytes) { return Get(bytes / 4 + 16); }
-
- private:
-  std::vector<std::unique_ptr<float, void (*)(void*)>> memory_;
-};
-
-class Bench {
- public:
-  explicit Bench(const Options& options)
-      : options_(options),
-        pool_(options.threads),
-        context_{&pool_},
-        clock_(MakeClock(options.cpu_clock, options.threads)) {}
+  explicit Bench(const BenchOptions& options) : BenchHarness(options) {}
 
   void Run() {
-    limits_ = MeasureMachineLimits(&pool_, *clock_);
-    PrintLimits();
+    MeasureLimits();
     for (const Model& model : kModels) {
       Matmuls(model);
       Attention(model);
@@ -162,58 +93,7 @@ class Bench {
     Squares();
   }
 
-  void WriteJson() const {
-    nlohmann::json kernels = nlohmann::json::array();
-    for (const Result& r : results_) {
-      kernels.push_back({{"name", r.name},
-                         {"seconds", r.seconds},
-                         {"flops_per_second", r.flops / r.seconds},
-                         {"bytes_per_second", r.bytes / r.seconds}});
-    }
-    const nlohmann::json all = {{"isa", IsaName()},
-                                {"threads", pool_.threads()},
-                                {"limits",
-                                 {{"core_flops_per_second", limits_.core_flops_per_second},
-                                  {"flops_per_second", limits_.flops_per_second},
-                                  {"read_bytes_per_second", limits_.read_bytes_per_second},
-                                  {"write_bytes_per_second", limits_.write_bytes_per_second},
-                                  {"copy_bytes_per_second", limits_.copy_bytes_per_second}}},
-                                {"kernels", kernels}};
-    std::ofstream(options_.json) << all.dump(2) << "\n";
-  }
-
  private:
-  void PrintLimits() const {
-    std::printf(
-        "%s, %d threads. Limits: %.1f GFLOP/s per core, %.1f all; memory read %.1f, write "
-        "%.1f, copy %.1f GB/s\n\n",
-        IsaName().c_str(), pool_.threads(), limits_.core_flops_per_second * 1e-9,
-        limits_.flops_per_second * 1e-9, limits_.read_bytes_per_second * 1e-9,
-        limits_.write_bytes_per_second * 1e-9, limits_.copy_bytes_per_second * 1e-9);
-    std::printf("%-44s %10s %10s %6s %8s %6s\n", "kernel", "ms", "GFLOP/s", "peak", "GB/s", "copy");
-  }
-
-  bool Wanted(const std::string& name) const { return std::regex_search(name, options_.filter); }
-
-  void Measure(const std::string& name, double flops, double bytes,
-               const std::function<void()>& body) {
-    const common::MonotonicClock wall{};
-    body();
-    double fastest = 1e30;
-    const double begin = wall.Now();
-    for (int repetition = 0; repetition < 3 || wall.Now() - begin < options_.seconds;
-         ++repetition) {
-      const double start = clock_->Now();
-      body();
-      fastest = std::min(fastest, clock_->Now() - start);
-    }
-    results_.push_back({name, fastest, flops, bytes});
-    std::printf("%-44s %10.3f %10.1f %5.0f%% %8.1f %5.0f%%\n", name.c_str(), fastest * 1e3,
-                flops / fastest * 1e-9, 100 * flops / fastest / limits_.flops_per_second,
-                bytes / fastest * 1e-9, 100 * bytes / fastest / limits_.copy_bytes_per_second);
-    std::fflush(stdout);
-  }
-
   const void* Factor(Buffers& buffers, NumberType type, int64_t count) const {
     float* f32 = buffers.Get(count);
     if (type == NumberType::kF32) return f32;
@@ -515,51 +395,10 @@ class Bench {
               ++params.step;
             });
   }
-
-  const Options options_;
-  device::ThreadPool pool_;
-  const Context context_;
-  const std::unique_ptr<common::Clock> clock_;
-  MachineLimits limits_;
-  std::vector<Result> results_;
 };
 
-// Both --flag=value and --flag value.
-std::optional<Options> ParseOptions(int argc, char** argv) {
-  Options options;
-  for (int i = 1; i < argc; ++i) {
-    std::string flag = argv[i], value;
-    if (const size_t equals = flag.find('='); equals != std::string::npos) {
-      value = flag.substr(equals + 1);
-      flag.resize(equals);
-    } else if (i + 1 < argc) {
-      value = argv[++i];
-    } else {
-      return std::nullopt;
-    }
-    if (flag == "--benchmark_filter") {
-      try {
-        options.filter = std::regex(value);
-      } catch (const std::regex_error&) {
-        return std::nullopt;
-      }
-    } else if (flag == "--threads" && std::atoi(value.c_str()) > 0) {
-      options.threads = std::atoi(value.c_str());
-    } else if (flag == "--seconds" && std::atof(value.c_str()) > 0) {
-      options.seconds = std::atof(value.c_str());
-    } else if (flag == "--clock" && (value == "wall" || value == "cpu")) {
-      options.cpu_clock = value == "cpu";
-    } else if (flag == "--json") {
-      options.json = value;
-    } else {
-      return std::nullopt;
-    }
-  }
-  return options;
-}
-
 int Main(int argc, char** argv) {
-  const std::optional<Options> options = ParseOptions(argc, argv);
+  const std::optional<BenchOptions> options = ParseBenchOptions(argc, argv);
   if (!options.has_value()) {
     std::fprintf(stderr,
                  "usage: kernels_bench [--benchmark_filter REGEX] [--threads N] [--seconds S] "
