@@ -14,6 +14,13 @@ inline int64_t ThreadProcessorNanos() {
   return time.tv_sec * 1'000'000'000 + time.tv_nsec;
 }
 
+// Of all threads of the process, in seconds.
+inline double ProcessProcessorSeconds() {
+  timespec time{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+}
+
 }  // namespace strata::common
 
 #endif  // STRATA_COMMON_PROCESSOR_TIME_H_

@@ -1,10 +1,10 @@
 #include "kernels/bench_harness.h"
 
 #include <cstdio>
-#include <ctime>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "common/processor_time.h"
 #include "kernels/isa.h"
 
 namespace strata::kernels {
@@ -14,11 +14,7 @@ namespace {
 class CpuClock final : public common::Clock {
  public:
   explicit CpuClock(int threads) : threads_(threads) {}
-  double Now() const override {
-    timespec now = {};
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
-    return (now.tv_sec + 1e-9 * now.tv_nsec) / threads_;
-  }
+  double Now() const override { return common::ProcessProcessorSeconds() / threads_; }
 
  private:
   const int threads_;
