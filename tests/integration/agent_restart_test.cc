@@ -142,26 +142,27 @@ TEST_F(AgentTest, AnAgentThatRestartsBetweenTheHalvesOfAStopLosesNoCheckpoint) {
   EXPECT_EQ(controller_->Recorded()[0].step(), last);
 }
 
+// Two checkpoints may wait for their records; only the third would hold the training back.
 TEST_F(AgentTest, AControllerThatIsAwayDisturbsNothing) {
   StartCluster({{"n0", {0, 1}}}, {.answer_commits = false});
-  RunEpoch(1, Spec(2, 300, 20));
+  RunEpoch(1, Spec(2, 600, 200));
   const auto asked = [](const Said& said) { return said.message.has_commit(); };
   ASSERT_TRUE(controller_->WaitFor(asked, kWaitSeconds).has_value());
   const std::vector<pid_t> before = Trainers();
+  const int64_t step = std::min<int64_t>(LastStep(), 500);  // however fast they are
   controller_.reset();
-  const int64_t step = LastStep();
-  EXPECT_TRUE(Wait([&] { return LastStep() > step + 5; }));
+  EXPECT_TRUE(Wait([&] { return LastStep() > step + 50; }));
 
   StartController({.term = 2});
   ASSERT_TRUE(controller_->WaitFor(RegisterOf("n0"), kWaitSeconds).has_value());
   const auto again = controller_->WaitFor(asked, kWaitSeconds);
   ASSERT_TRUE(again.has_value());
-  EXPECT_EQ(again->message.commit().checkpoint().step(), 20);
+  EXPECT_EQ(again->message.commit().checkpoint().step(), 200);
   EXPECT_EQ(Trainers(), before);
   const v1::EpochEnded ended = EndOf("n0", 1);
   EXPECT_EQ(ended.finished().outcome(), v1::Finished::SUCCEEDED) << ended.finished().message();
-  ExpectStepsOnce(300);
-  EXPECT_EQ(controller_->Recorded().size(), 15u);
+  ExpectStepsOnce(600);
+  EXPECT_EQ(controller_->Recorded().size(), 3u);
 }
 
 TEST_F(AgentTest, AnEndThatNobodyHeardIsToldToTheNextController) {
