@@ -91,6 +91,9 @@ _AVX512_COPTS = [
     "-Wno-maybe-uninitialized",
 ]
 
+# AVX-512 and AMX.
+TILE_COPTS = SIMD_COPTS + _AVX512_COPTS + ["-mavx512bf16", "-mamx-tile", "-mamx-bf16"]
+
 def strata_kernel_library(name, srcs, deps = [], copts = [], hdrs = [], **kwargs):
     """A library whose sources are compiled for AVX2 and again for AVX-512: those of `srcs`, headers apart."""
     strata_library(

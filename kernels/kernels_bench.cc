@@ -145,6 +145,11 @@ class Bench final : public BenchHarness {
     Matmul(name + "/onednn", shape, MatmulBackend::kOneDnn);
   }
 
+  void Tiles(const std::string& name, const MatmulShape& shape) {
+    if (!MatmulPlan::Create(shape, 1, MatmulBackend::kTiles).ok()) return;  // no AMX
+    Matmul(name, shape, MatmulBackend::kTiles);
+  }
+
   void Squares() {
     for (const int64_t size : {256, 512, 1024, 2048, 4096}) {
       BothBackends("matmul/square/" + std::to_string(size), {.m = size, .n = size, .k = size});
@@ -158,9 +163,11 @@ class Bench final : public BenchHarness {
         MatmulShape dx = {.m = kRows, .n = in, .k = out};
         MatmulShape dw = {.m = out, .n = in, .k = kRows, .trans_a = true, .accumulate = true};
         forward.type = dx.type = dw.type = forward.out_type = dx.out_type = type;
-        BothBackends(of + "/forward", forward);
-        BothBackends(of + "/dx", dx);
-        BothBackends(of + "/dw", dw);
+        for (const auto& [way, shape] :
+             {std::pair{"/forward", forward}, {"/dx", dx}, {"/dw", dw}}) {
+          BothBackends(of + way, shape);
+          if (type == NumberType::kBF16) Tiles(of + way + "/tiles", shape);
+        }
       }
     }
   }

@@ -1,13 +1,14 @@
 // Matrix product c = op(a) op(b), or c += op(a) op(b), where op is the identity or the transpose.
 //
 // A MatmulPlan is made once per shape when a program is loaded; running it allocates nothing of our
-// own. Two implementations: oneDNN's matmul on tiles of M x N (one thread per tile, K never split)
-// where the CPU has AVX-512, and our own AVX2 product elsewhere and for a few rows, after Goto and
-// van de Geijn, "Anatomy of High-Performance Matrix Multiplication", ACM TOMS 34(3), 2008.
+// own. Three implementations: oneDNN's matmul on tiles of M x N (one thread per tile, K never
+// split) where the CPU has AVX-512; our own AVX2 product elsewhere and for a few rows, after Goto
+// and van de Geijn, "Anatomy of High-Performance Matrix Multiplication", ACM TOMS 34(3), 2008; and,
+// blocked in the same way, our own of bf16 by AMX.
 //
-// Factors may be numbers of 16 bits: our own product makes them f32 while it packs them, oneDNN
-// multiplies bf16 where the CPU has instructions for it that work. Sums are f32 in any case; c is
-// rounded once.
+// Factors may be numbers of 16 bits: our own product makes them f32 while it packs them, AMX and
+// oneDNN multiply bf16 where the CPU has instructions for it that work. Sums are f32 in any case; c
+// is rounded once.
 #ifndef STRATA_KERNELS_MATMUL_H_
 #define STRATA_KERNELS_MATMUL_H_
 
@@ -32,10 +33,11 @@ struct MatmulShape {
 };
 
 enum class MatmulBackend {
-  kAuto,    // oneDNN with AVX-512 (bf16: BFloat16Works()) unless there are few rows or a of f32 is
-            // transposed, else our own
+  kAuto,    // bf16: by tiles, or else oneDNN where BFloat16Works(); f32: oneDNN with AVX-512 unless
+            // there are few rows or a is transposed; else our own
   kOwn,     // any CPU with AVX2
   kOneDnn,  // any CPU; not f16
+  kTiles,   // bf16, where AmxWorks(): not few rows or columns
 };
 
 // An upper bound of what a plan of this shape needs with any backend, for `threads` threads. A few
@@ -44,8 +46,8 @@ int64_t MatmulWorkspaceBytes(const MatmulShape& shape, int threads);
 
 class MatmulPlan {
  public:
-  // INVALID_ARGUMENT for impossible shapes, FAILED_PRECONDITION when kOneDnn was asked for and
-  // oneDNN cannot run the shape within MatmulWorkspaceBytes (kAuto then takes our own). `threads`
+  // INVALID_ARGUMENT for impossible shapes, FAILED_PRECONDITION when kOneDnn or kTiles was asked
+  // for and cannot run the shape (within MatmulWorkspaceBytes). `threads`
   // is the size of the pool that Run will be given.
   static absl::StatusOr<MatmulPlan> Create(const MatmulShape& shape, int threads,
                                            MatmulBackend backend = MatmulBackend::kAuto);
@@ -58,7 +60,7 @@ class MatmulPlan {
   void Run(const Context& context, const void* a, const void* b, void* c, void* workspace) const;
 
   const MatmulShape& shape() const;
-  MatmulBackend backend() const;  // kOwn or kOneDnn
+  MatmulBackend backend() const;  // not kAuto
 
   class Implementation;
 

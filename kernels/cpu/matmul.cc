@@ -37,6 +37,7 @@ absl::StatusOr<MatmulShape> Complete(MatmulShape shape) {
 // What kAuto takes where there are many rows. The library is slow where a is transposed, as in
 // gradients of weights: it multiplies f32 there at 0.6 to 0.9 of our own product's rate.
 MatmulBackend BestBackend(const MatmulShape& shape) {
+  if (SuitsTileMatmul(shape) && TilesWork()) return MatmulBackend::kTiles;
   const bool library = UsesAvx512() && ((shape.type == NumberType::kF32 && !shape.trans_a) ||
                                         (shape.type == NumberType::kBF16 && BFloat16Works()));
   return library ? MatmulBackend::kOneDnn : MatmulBackend::kOwn;
@@ -58,6 +59,13 @@ absl::StatusOr<MatmulPlan> MatmulPlan::Create(const MatmulShape& shape, int thre
   }
   if (automatic) {
     backend = BestBackend(*complete);
+  }
+  if (backend == MatmulBackend::kTiles) {
+    if (SuitsTileMatmul(*complete) && TilesWork()) {
+      return MatmulPlan(MakeTileMatmul(*complete, threads));
+    }
+    return absl::FailedPreconditionError(
+        "matrix product by tiles: of bf16 and some size, on a CPU whose AMX works");
   }
   if (backend == MatmulBackend::kOneDnn) {
     auto made = MakeOneDnnMatmul(*complete, threads);

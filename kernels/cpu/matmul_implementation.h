@@ -42,6 +42,12 @@ std::unique_ptr<MatmulPlan::Implementation> MakeOwnMatmul(const MatmulShape& sha
 bool SuitsRowsMatmul(const MatmulShape& shape);
 std::unique_ptr<MatmulPlan::Implementation> MakeRowsMatmul(const MatmulShape& shape);
 
+// Of bf16, on CPUs whose AMX works; needs kOneDnnScratchBytes per thread. At least 16 rows and
+// columns; a product of 16 bits over no more than 8,192 of k.
+bool TilesWork();
+bool SuitsTileMatmul(const MatmulShape& shape);
+std::unique_ptr<MatmulPlan::Implementation> MakeTileMatmul(const MatmulShape& shape, int threads);
+
 // oneDNN's scratchpad per thread may be at most this.
 inline constexpr int64_t kOneDnnScratchBytes = int64_t{4} << 20;
 absl::StatusOr<std::unique_ptr<MatmulPlan::Implementation>> MakeOneDnnMatmul(

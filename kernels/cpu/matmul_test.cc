@@ -181,6 +181,112 @@ TEST(Matmul, OfSixteenBits_IsThatOfTheSameNumbersInF32) {
   CheckSixteenBits<BFloat16>(NumberType::kBF16, {.m = 20, .n = 1100, .k = 300, .trans_b = true});
 }
 
+// Both sum in f32, in orders of their own; c, between whose rows others' numbers lie, is rounded
+// once.
+template <typename Out>
+void CheckTiles(MatmulShape shape) {
+  SCOPED_TRACE(::testing::Message() << shape.m << " x " << shape.n << " x " << shape.k << " "
+                                    << shape.trans_a << shape.trans_b << shape.accumulate);
+  constexpr int64_t kExtra = 3;
+  shape.type = NumberType::kBF16;
+  shape.out_type = sizeof(Out) == 2 ? NumberType::kBF16 : NumberType::kF32;
+  shape.lda = (shape.trans_a ? shape.m : shape.k) + kExtra;
+  shape.ldb = (shape.trans_b ? shape.k : shape.n) + kExtra;
+  shape.ldc = shape.n + kExtra;
+  const auto random = [](int64_t rows, int64_t ld, int seed, auto number) {
+    std::vector<decltype(number)> values;
+    for (const float value : testing::Random(rows * ld, seed)) {
+      values.push_back(FromFloat<decltype(number)>(value));
+    }
+    return values;
+  };
+  const auto a = random(shape.trans_a ? shape.k : shape.m, shape.lda, 1, BFloat16{});
+  const auto b = random(shape.trans_b ? shape.n : shape.k, shape.ldb, 2, BFloat16{});
+  const std::vector<Out> c = random(shape.m, shape.ldc, 3, Out{});
+  const auto run = [&](MatmulBackend backend) {
+    return testing::RunWithThreads([&](const Context& context) {
+      const auto plan = MatmulPlan::Create(shape, context.pool->threads(), backend);
+      EXPECT_TRUE(plan.ok()) << plan.status();
+      std::vector<Out> out = c;
+      testing::Workspace workspace(MatmulWorkspaceBytes(shape, context.pool->threads()));
+      plan->Run(context, a.data(), b.data(), out.data(), workspace.get());
+      Floats result(out.size());
+      for (size_t i = 0; i < out.size(); ++i) result[i] = ToFloat(out[i]);
+      return result;
+    });
+  };
+  const Floats tiles = run(MatmulBackend::kTiles), expected = run(MatmulBackend::kOwn);
+  const float unit = sizeof(Out) == 2 ? 0x1p-7F : 1e-5F;  // their sums may be rounded apart
+  const float small = 3e-6F * std::sqrt(static_cast<float>(shape.k)) + 1e-6F;
+  for (int64_t i = 0; i < shape.m; ++i) {
+    for (int64_t j = 0; j < shape.ldc; ++j) {
+      const int64_t at = i * shape.ldc + j;
+      if (j >= shape.n) {
+        ASSERT_EQ(tiles[at], ToFloat(c[at]));
+      } else {
+        ASSERT_NEAR(tiles[at], expected[at], std::abs(expected[at]) * unit + small)
+            << i << ", " << j;
+      }
+    }
+  }
+}
+
+bool TilesWork() {
+  return MatmulPlan::Create(
+             {.m = 16, .n = 16, .k = 1, .type = NumberType::kBF16, .out_type = NumberType::kF32}, 1,
+             MatmulBackend::kTiles)
+      .ok();
+}
+
+TEST(Matmul, OfBFloat16ByTiles_IsCloseToOurOwn) {
+  if (!TilesWork()) GTEST_SKIP() << "the CPU has no AMX that works";
+  for (const bool trans_a : {false, true}) {
+    for (const bool trans_b : {false, true}) {
+      for (const bool accumulate : {false, true}) {
+        const auto check = [&](int64_t m, int64_t n, int64_t k) {
+          const MatmulShape shape = {.m = m,
+                                     .n = n,
+                                     .k = k,
+                                     .trans_a = trans_a,
+                                     .trans_b = trans_b,
+                                     .accumulate = accumulate};
+          CheckTiles<float>(shape);
+          CheckTiles<BFloat16>(shape);
+        };
+        check(16, 17, 1);
+        check(33, 47, 31);
+        check(64, 32, 256);
+        check(290, 70, 545);   // two tasks of rows, three parts of k
+        check(40, 300, 2100);  // two blocks of k where c is f32
+      }
+    }
+  }
+  CheckTiles<float>({.m = 40, .n = 2000, .k = 2048, .trans_b = true});  // two blocks of columns
+  CheckTiles<BFloat16>({.m = 70, .n = 40, .k = 8192, .trans_b = true});
+}
+
+TEST(Matmul, ByTilesAndThroughTheLibraryInTurns_KeepTheirTiles) {
+  if (!TilesWork()) GTEST_SKIP() << "the CPU has no AMX that works";
+  const MatmulShape shape = {.m = 70,
+                             .n = 90,
+                             .k = 300,
+                             .trans_b = true,
+                             .type = NumberType::kBF16,
+                             .out_type = NumberType::kF32};
+  const std::vector<BFloat16> a(shape.m * shape.k, FromFloat<BFloat16>(0.5F));
+  const std::vector<BFloat16> b(shape.k * shape.n, FromFloat<BFloat16>(0.25F));
+  device::ThreadPool pool(2);
+  testing::Workspace workspace(MatmulWorkspaceBytes(shape, 2));
+  const auto tiles = MatmulPlan::Create(shape, 2, MatmulBackend::kTiles);
+  const auto library = MatmulPlan::Create(shape, 2, MatmulBackend::kOneDnn);
+  ASSERT_TRUE(tiles.ok() && library.ok());
+  for (int i = 0; i < 6; ++i) {
+    Floats c(shape.m * shape.n);
+    (i % 2 == 0 ? library : tiles)->Run({&pool}, a.data(), b.data(), c.data(), workspace.get());
+    for (const float value : c) ASSERT_EQ(value, 37.5F);
+  }
+}
+
 TEST(Matmul, OfBFloat16ThroughTheLibrary_IsCloseToOurOwn) {
   if (!BFloat16Works()) GTEST_SKIP() << "the CPU does not multiply bf16 numbers";
   const MatmulShape shape = {.m = 70,
