@@ -84,6 +84,9 @@ void ReadMaster(const Weights& weights, int64_t begin, int64_t size, float* out)
 void WriteMaster(const Weights& weights, int64_t begin, int64_t size, const float* values);
 // One of both, where they are kept in different ranges.
 void WriteWeights(const Weights& weights, int64_t begin, int64_t size, const float* values);
+// WriteWeights past the caches, which would fetch lines only to overwrite them: for many numbers of
+// bf16 in whole vectors, which nobody reads soon. Other threads see them after an sfence.
+void StreamWeights(const Weights& weights, int64_t begin, int64_t size, const float* values);
 void WriteMasterOnly(const Weights& weights, int64_t begin, int64_t size, const float* values);
 
 // --- Gradients, and whatever else has a plain type.

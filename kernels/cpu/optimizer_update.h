@@ -2,6 +2,8 @@
 #ifndef STRATA_KERNELS_CPU_OPTIMIZER_UPDATE_H_
 #define STRATA_KERNELS_CPU_OPTIMIZER_UPDATE_H_
 
+#include <immintrin.h>
+
 #include <algorithm>
 #include <cstdint>
 
@@ -28,6 +30,11 @@ void UpdateInBlocks(const Context& context, const NumbersOfUpdate& numbers, int6
                                     : nullptr;
   float* const masters = MasterInF32(numbers.weights);
   float* const next_masters = MasterInF32(numbers.next_weights);
+  // Weights beside f32 masters are only written here, and more of them than caches hold are read
+  // from memory afterwards.
+  constexpr int64_t kMany = int64_t{1} << 20;
+  const bool streams =
+      numbers.next_weights.master_format == MasterFormat::kF32 && end - begin >= kMany;
   ForBlocks(context, end - begin, kElementsPerTask, [&](int64_t task_begin, int64_t task_end) {
     float gradient[kMomentBlock], weights[kMomentBlock], moments[kMostMoments][kMomentBlock];
     for (int64_t at = begin + task_begin; at < begin + task_end; at += kMomentBlock) {
@@ -50,13 +57,15 @@ void UpdateInBlocks(const Context& context, const NumbersOfUpdate& numbers, int6
       if (next.weights == weights) {
         WriteMaster(numbers.next_weights, at, size, weights);
       } else if (numbers.next_weights.master_format != MasterFormat::kNone) {
-        WriteWeights(numbers.next_weights, at, size, next.weights);
+        const auto write = streams ? &StreamWeights : &WriteWeights;
+        write(numbers.next_weights, at, size, next.weights);
       }
       for (int m = 0; m < kMoments; ++m) {
         if (next.moments[m] != moments[m]) continue;
         WriteMoments(numbers.next_moments[m], at, size, moments[m]);
       }
     }
+    if (streams) _mm_sfence();
   });
 }
 

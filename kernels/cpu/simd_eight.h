@@ -115,6 +115,10 @@ inline __m128i PackWords(EightInts v) {
 inline void StoreWords(void* to, EightInts v) {
   _mm_storeu_si128(static_cast<__m128i*>(to), PackWords(v));
 }
+// Past the caches, to a multiple of the vector's bytes.
+inline void StreamWords(void* to, EightInts v) {
+  _mm_stream_si128(static_cast<__m128i*>(to), PackWords(v));
+}
 inline void StoreBytes(void* to, EightInts v) {
   const __m128i words = PackWords(v);
   _mm_storel_epi64(static_cast<__m128i*>(to), _mm_packus_epi16(words, words));

@@ -100,6 +100,9 @@ inline SixteenInts LoadHalves(const uint8_t* from, Sixteen) {
 inline void StoreWords(void* to, SixteenInts v) {
   _mm256_storeu_si256(static_cast<__m256i*>(to), _mm512_cvtepi32_epi16(v));
 }
+inline void StreamWords(void* to, SixteenInts v) {
+  _mm256_stream_si256(static_cast<__m256i*>(to), _mm512_cvtepi32_epi16(v));
+}
 inline void StoreBytes(void* to, SixteenInts v) {
   _mm_storeu_si128(static_cast<__m128i*>(to), _mm512_cvtepi32_epi8(v));
 }

@@ -205,6 +205,18 @@ void WriteWeights(const Weights& weights, int64_t begin, int64_t size, const flo
   }
 }
 
+void StreamWeights(const Weights& weights, int64_t begin, int64_t size, const float* values) {
+  std::byte* const to = weights.weights + 2 * begin;
+  constexpr int64_t kVectorBytes = 2 * simd::kLanes;
+  if (weights.type != NumberType::kBF16 || size % simd::kLanes != 0 ||
+      reinterpret_cast<uintptr_t>(to) % kVectorBytes != 0) {
+    return STRATA_ISA::WriteWeights(weights, begin, size, values);
+  }
+  for (int64_t i = 0; i < size; i += simd::kLanes) {
+    simd::StreamWords(to + 2 * i, RoundAway(simd::Load(values + i)));
+  }
+}
+
 void WriteMasterOnly(const Weights& weights, int64_t begin, int64_t size, const float* values) {
   switch (weights.master_format) {
     case MasterFormat::kNone:
@@ -258,6 +270,7 @@ STRATA_PLAIN_KERNEL(void, WriteMoments, const Moments&, int64_t, int64_t, const 
 STRATA_PLAIN_KERNEL(void, ReadMaster, const Weights&, int64_t, int64_t, float*)
 STRATA_PLAIN_KERNEL(void, WriteMaster, const Weights&, int64_t, int64_t, const float*)
 STRATA_PLAIN_KERNEL(void, WriteWeights, const Weights&, int64_t, int64_t, const float*)
+STRATA_PLAIN_KERNEL(void, StreamWeights, const Weights&, int64_t, int64_t, const float*)
 STRATA_PLAIN_KERNEL(void, WriteMasterOnly, const Weights&, int64_t, int64_t, const float*)
 STRATA_PLAIN_KERNEL(void, ReadNumbers, NumberType, const std::byte*, int64_t, int64_t, float*)
 

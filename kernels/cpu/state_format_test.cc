@@ -1,7 +1,10 @@
 #include "kernels/state_format.h"
 
+#include <immintrin.h>
+
 #include <bit>
 #include <cmath>
+#include <cstring>
 #include <limits>
 
 #include "gtest/gtest.h"
@@ -59,6 +62,25 @@ TEST(StateFormat, ElementsAreRoundedAloneAndInRowsAlike) {
       ASSERT_EQ(weights[i], RoundAwayToBFloat16(values[i]).bits) << i;
       ASSERT_EQ(remainders[i], Bits(values[i]) & 0xffff) << i;
       ASSERT_EQ(moments[i], FromFloat<BFloat16>(values[i]).bits) << i;
+    }
+  }
+}
+
+TEST(StateFormat, WeightsPastTheCachesAreThoseThroughThem) {
+  constexpr int64_t kCount = 640;
+  const Floats values = testing::Random(kCount, 1);
+  for (const NumberType type : {NumberType::kBF16, NumberType::kF16, NumberType::kF32}) {
+    alignas(64) std::byte through[4 * kCount + 64] = {}, past[4 * kCount + 64] = {};
+    for (const int64_t at : {0, 4}) {  // in whole vectors, and not
+      for (const int64_t size : {kCount, kCount - 256, int64_t{37}}) {
+        const auto write = [&](auto function, std::byte* to) {
+          function(Weights{type, MasterFormat::kF32, to + at, nullptr}, 0, size, values.data());
+        };
+        write(WriteWeights, through);
+        write(StreamWeights, past);
+        _mm_sfence();
+        EXPECT_EQ(std::memcmp(through, past, sizeof(past)), 0) << at << ", " << size;
+      }
     }
   }
 }
