@@ -1,7 +1,6 @@
 #include "memory/fixed_pages.h"
 
 #include <linux/mempolicy.h>
-#include <sched.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -17,6 +16,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/units.h"
+#include "memory/numa.h"
 
 namespace strata::memory {
 namespace {
@@ -26,13 +26,6 @@ constexpr int kMostNodes = 1024;
 
 void Add(const std::string& lack, std::string* lacks) {
   absl::StrAppend(lacks, lacks->empty() ? "" : "; ", lack);
-}
-
-// "0-1,3": several; "0": one. A machine that does not say has one.
-bool HasSeveralNodes() {
-  std::string nodes;
-  std::ifstream("/sys/devices/system/node/online") >> nodes;
-  return nodes.find_first_of("-,") != std::string::npos;
 }
 
 // Of the range's mappings, which its policy, advice and lock set apart from their neighbours'.
@@ -71,9 +64,8 @@ int64_t MisplacedBytes(std::byte* data, int64_t bytes, int node) {
 }  // namespace
 
 int PreferNearNode(std::byte* data, int64_t bytes, std::string* lacks) {
-  if (!HasSeveralNodes()) return -1;
-  unsigned processor = 0, node = 0;
-  if (getcpu(&processor, &node) != 0 || node >= kMostNodes) return -1;
+  const int node = NumaNodes().OfThread();
+  if (node < 0 || node >= kMostNodes) return -1;
   std::array<unsigned long, kMostNodes / (sizeof(long) * CHAR_BIT)> mask{};
   constexpr size_t kBits = sizeof(long) * CHAR_BIT;
   mask[node / kBits] |= 1UL << node % kBits;
@@ -83,7 +75,7 @@ int PreferNearNode(std::byte* data, int64_t bytes, std::string* lacks) {
                      " — containers need CAP_SYS_NICE for it"),
         lacks);
   }
-  return static_cast<int>(node);
+  return node;
 }
 
 PageReport FixPages(std::byte* data, int64_t bytes, int node, std::string lacks) {

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
+#include "memory/numa.h"
 
 namespace strata::worker {
 namespace {
@@ -51,9 +52,11 @@ absl::StatusOr<AddressMap> AddressMap::Create(const program::ProgramSet& set,
   return map;
 }
 
-absl::Status AddressMap::Commit() {
+absl::Status AddressMap::Commit(int host_node) {
   for (int t = 0; t < program::kTierCount; ++t) {
-    if (static_cast<Tier>(t) != Tier::kSsd) RETURN_IF_ERROR(arenas_[t].Commit());
+    const auto tier = static_cast<Tier>(t);
+    const memory::NodeScope near(tier == Tier::kHost ? host_node : -1);
+    if (tier != Tier::kSsd) RETURN_IF_ERROR(arenas_[t].Commit());
   }
   return absl::OkStatus();
 }

@@ -25,8 +25,9 @@ class AddressMap {
   static absl::StatusOr<AddressMap> Create(const program::ProgramSet& set, device::Device* device,
                                            bool fixed);
   // Makes every page present and zero, but those of the SSD tier, whose addresses stay names
-  // (ssd_tier.h). ResourceExhausted: no memory.
-  absl::Status Commit();
+  // (ssd_tier.h). A fixed host tier is near the node's processors (memory/numa.h).
+  // ResourceExhausted: no memory.
+  absl::Status Commit(int host_node);
 
   // The operand's bytes on this rank, in a step that starts with `applied` updates.
   // InvalidArgument: outside its slot, or in a group of another size than the program was made for.

@@ -7,7 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
-#include "ops/embedding.h"
+#include "memory/numa.h"
 #include "program/passes/expand.h"
 #include "worker/engine/action_runner.h"
 #include "worker/engine/address_map.h"
@@ -28,21 +28,6 @@ using program::OpKind;
 const common::Clock* DefaultClock() {
   static const common::MonotonicClock clock;
   return &clock;
-}
-
-// The smallest table that tokens index; 0: none.
-int64_t Vocabulary(const program::ProgramSet& set) {
-  int64_t vocabulary = 0;
-  for (const program::Template& tmpl : set.templates) {
-    for (const program::Op& op : tmpl.ops) {
-      if (op.kind != OpKind::kEmbeddingForward) continue;
-      const auto lookup = ops::FromOp<ops::EmbeddingForward>(op);
-      if (!lookup.ok()) continue;  // refused where it is bound
-      const int64_t rows = lookup->vocab * set.groups.of(lookup->group);
-      vocabulary = vocabulary == 0 ? rows : std::min(vocabulary, rows);
-    }
-  }
-  return vocabulary;
 }
 
 // A collective of the owner's own, on its way.
@@ -82,6 +67,7 @@ class Engine::Implementation {
         host_(options.host),
         device_(options.device == nullptr ? &own_device_ : options.device),
         ssd_(options.ssd),
+        host_node_(options.fixed_arenas ? ssd_.HostNode() : -1),
         state_(options.clock == nullptr ? DefaultClock() : options.clock, options.communicator,
                options.progress, options.trace),
         runner_(&state_, options.communicator,
@@ -146,6 +132,7 @@ class Engine::Implementation {
   std::array<std::optional<MatmulPlans>, kLaneCount> plans_;
   std::array<std::unique_ptr<device::ThreadPool>, kLaneCount> pools_;  // compute: the owner's
   SsdTier ssd_;
+  const int host_node_;  // where the host tier lies and threads that work on it stay; -1: anywhere
   GroupTable groups_;
   std::optional<AddressMap> addresses_;
   std::optional<SlotAccess> slots_;
@@ -177,7 +164,7 @@ absl::Status Engine::Implementation::Open() {
   RETURN_IF_ERROR(BindAll());
   RETURN_IF_ERROR(OpenStreams());
   if (options_.before_arenas) options_.before_arenas();
-  return addresses_->Commit();
+  return addresses_->Commit(host_node_);
 }
 
 absl::Status Engine::Implementation::CheckSet() const {
@@ -195,6 +182,7 @@ absl::Status Engine::Implementation::CheckSet() const {
 
 // Updates on the host get as many threads as compute; what other lanes run is small.
 absl::Status Engine::Implementation::MakePools() {
+  const memory::NodeScope near(host_node_);
   bool host_updates = false;
   for (const program::Program& program : set_.programs) {
     for (const program::Instruction& instruction : program.instructions) {
@@ -243,7 +231,7 @@ absl::Status Engine::Implementation::MakePlan(const program::Instruction& call,
 }
 
 absl::Status Engine::Implementation::BindAll() {
-  const int64_t vocabulary = Vocabulary(set_);
+  const int64_t vocabulary = VocabularyOf(set_);
   BindingContext context{
       .set = &set_, .addresses = &*addresses_, .groups = &groups_, .host = &host_, .ssd = &ssd_};
   for (int lane = 0; lane < kLaneCount; ++lane) {
@@ -288,6 +276,7 @@ absl::Status Engine::Implementation::OpenStreams() {
   }
   ASSIGN_OR_RETURN(request_end_, device_->CreateEvent());
   runner_.Reserve(end_times);
+  const memory::NodeScope near(host_node_);
   lanes_.emplace(device_, options_.communicator);
   return lanes_->Open(used);
 }

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "common/units.h"
+#include "memory/numa.h"
 
 namespace strata::worker {
 namespace {
@@ -38,6 +39,12 @@ std::vector<SsdExtent> Pieces(const std::vector<SsdExtent>& ranges) {
 
 absl::Status AsFailure(const absl::Status& status) {
   return absl::IsDataLoss(status) ? absl::InternalError(status.message()) : status;
+}
+
+int SsdTier::HostNode() const {
+  const memory::NumaNodes nodes;
+  const int node = options_.paths.empty() ? -1 : nodes.OfDisk(options_.paths[0].directory);
+  return node >= 0 ? node : nodes.OfThread();
 }
 
 void SsdTier::Use(int64_t offset, int64_t bytes) {

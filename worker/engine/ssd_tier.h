@@ -26,6 +26,10 @@ class SsdTier {
  public:
   explicit SsdTier(memory::SsdOptions options) : options_(std::move(options)) {}
 
+  // The NUMA node where host memory that bytes on SSD pass through belongs: its first disk's, else
+  // the calling thread's; -1: the machine has one.
+  int HostNode() const;
+
   // ---- While programs are bound: ranges that are read or written whole. They begin at blocks, and
   // have their last one to themselves.
   void Use(int64_t offset, int64_t bytes);
