@@ -43,7 +43,7 @@ bool SuitsRowsMatmul(const MatmulShape& shape);
 std::unique_ptr<MatmulPlan::Implementation> MakeRowsMatmul(const MatmulShape& shape);
 
 // Of bf16, on CPUs whose AMX works; needs kOneDnnScratchBytes per thread. At least 16 rows and
-// columns; a product of 16 bits over no more than 8,192 of k.
+// columns.
 bool TilesWork();
 bool SuitsTileMatmul(const MatmulShape& shape);
 std::unique_ptr<MatmulPlan::Implementation> MakeTileMatmul(const MatmulShape& shape, int threads);

@@ -262,7 +262,9 @@ TEST(Matmul, OfBFloat16ByTiles_IsCloseToOurOwn) {
     }
   }
   CheckTiles<float>({.m = 40, .n = 2000, .k = 2048, .trans_b = true});  // two blocks of columns
-  CheckTiles<BFloat16>({.m = 70, .n = 40, .k = 8192, .trans_b = true});
+  // Sums apart, over three blocks of k; rows and columns of several blocks.
+  CheckTiles<BFloat16>({.m = 70, .n = 40, .k = 4200, .trans_b = true});
+  CheckTiles<BFloat16>({.m = 4130, .n = 140, .k = 4097, .accumulate = true});
 }
 
 TEST(Matmul, ByTilesAndThroughTheLibraryInTurns_KeepTheirTiles) {
