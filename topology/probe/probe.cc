@@ -10,7 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/small_file.h"
 #include "common/status_macros.h"
-#include "topology/probe/nvml.h"
+#include "topology/nvml/nvml.h"
 
 namespace strata::topology {
 namespace {
@@ -92,6 +92,32 @@ std::vector<Disk> ReadDisks(const fs::path& sys, const Hardware& hardware) {
   return disks;
 }
 
+// A machine without the library has none, and that needs no note.
+std::vector<Accelerator> ReadAccelerators(const std::string& library, Machine& machine) {
+  const absl::StatusOr<std::unique_ptr<Nvml>> nvml = Nvml::Open(library);
+  if (!nvml.ok()) {
+    if (!absl::IsNotFound(nvml.status())) {
+      machine.notes.emplace_back(nvml.status().message());
+    }
+    return {};
+  }
+  std::vector<Accelerator> found;
+  for (int i = 0; i < (*nvml)->count(); ++i) {
+    absl::StatusOr<GpuIdentity> gpu = (*nvml)->Identify(i);
+    if (!gpu.ok()) {
+      machine.notes.push_back(absl::StrCat(gpu.status().message(), ": nvidia-smi may say why"));
+      continue;
+    }
+    found.push_back({.index = i,
+                     .product = std::move(gpu->product),
+                     .kind = std::move(gpu->kind),
+                     .attachment = {.pci = std::move(gpu->pci)},
+                     .active_nvlinks = gpu->active_nvlinks,
+                     .fabric_clique = std::move(gpu->fabric_clique)});
+  }
+  return found;
+}
+
 void NoteLimits(const Hardware& hardware, Machine& machine) {
   int cores = 0;
   int usable = 0;
@@ -116,7 +142,7 @@ absl::StatusOr<Machine> Probe::Read() const {
   Machine machine;
   machine.numa_nodes = hardware.NumaNodes();
   NoteLimits(hardware, machine);
-  machine.accelerators = ReadNvml(paths_.nvml, machine.notes);
+  machine.accelerators = ReadAccelerators(paths_.nvml, machine);
   for (Accelerator& accelerator : machine.accelerators) {
     Attachment& at = accelerator.attachment;
     if (!at.pci.empty()) at = hardware.OfPci(at.pci);

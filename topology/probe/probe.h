@@ -1,6 +1,6 @@
 // What this machine has for training: cores, accelerators, network adapters, disks, and how near
-// they are to each other. Places come from hwloc, rates and states from /sys. NVIDIA's management
-// library is looked for at run time; nothing of it is needed to build or run.
+// they are to each other. Places come from hwloc, rates and states from /sys, accelerators
+// from NVML.
 #ifndef STRATA_TOPOLOGY_PROBE_PROBE_H_
 #define STRATA_TOPOLOGY_PROBE_PROBE_H_
 
@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "topology/nvml/nvml.h"
 #include "topology/probe/hardware.h"
 
 namespace strata::topology {
@@ -20,9 +21,7 @@ struct Accelerator {
   std::string kind;     // h100, …
   Attachment attachment;
   int active_nvlinks = 0;
-  // Of the NVLink fabric across nodes: "CLUSTER.CLIQUE", as Kubernetes' label nvidia.com/gpu.clique
-  // writes it; empty when there is none, or it is not complete.
-  std::string fabric_clique;
+  std::string fabric_clique;  // as GpuIdentity's
 };
 
 struct NetworkAdapter {
@@ -50,8 +49,8 @@ struct Machine {
 
 struct ProbePaths {
   std::string sys = "/sys";
-  std::string nvml = "libnvidia-ml.so.1";  // as dlopen takes it
-  std::string hwloc_xml;                   // as Hardware::Load takes it
+  std::string nvml = kNvmlLibrary;
+  std::string hwloc_xml;  // as Hardware::Load takes it
 };
 
 class Probe {

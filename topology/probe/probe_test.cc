@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -50,9 +51,14 @@ class ProbeTest : public testing::Test {
     return *std::move(machine);
   }
 
-  // Beside this test's program.
+  // A library with two GPUs in one NVLink fabric, and a third that does not answer.
   static std::string FakeNvml() {
-    return fs::read_symlink("/proc/self/exe").parent_path() / "libfake_nvml.so";
+    const fs::path machine = fs::path(testing::TempDir()) / "gpus";
+    std::ofstream(machine) << "gpu name=NVIDIA H100 80GB HBM3|bus=0x1c|links=3|fabric=3|clique=7\n"
+                              "gpu name=NVIDIA H100 80GB HBM3|bus=0x9e|links=3|fabric=2|clique=7\n"
+                              "gpu name=NVIDIA H100 80GB HBM3|handle=15\n";
+    setenv("STRATA_FAKE_NVML", machine.c_str(), 1);
+    return fs::current_path() / "topology/nvml/libfake_nvml.so";
   }
 
   ProbePaths paths_;
