@@ -218,6 +218,7 @@ v1::Node ShowNode(const NodeEntry& node) {
   shown.set_leaving(node.leaving);
   shown.set_quarantined(node.quarantined);
   shown.set_quarantine_reason(node.quarantine_reason);
+  shown.mutable_unhealthy_devices()->insert(node.unhealthy.begin(), node.unhealthy.end());
   AddFailures(node, shown);
   return shown;
 }

@@ -21,6 +21,7 @@ bool Before(const NodeEntry* a, const NodeEntry* b) {
 
 uint64_t NodeEntry::FreeMask() const {
   uint64_t free = devices >= topology::kMostDevices ? ~uint64_t{0} : (uint64_t{1} << devices) - 1;
+  for (const auto& [device, why] : unhealthy) free &= ~(uint64_t{1} << device);
   for (const auto& [key, hold] : holds) {
     if (hold.all_devices) return 0;
     for (const int device : hold.devices) free &= ~(uint64_t{1} << device);

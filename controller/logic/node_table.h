@@ -67,6 +67,9 @@ struct NodeEntry {
     double wall = 0;  // seconds
     std::string job;  // jobs/NAME; empty: not recorded (by an earlier release)
   };
+  // Devices that take no new ranks, and why, as its agent says: not durable, for the next Register
+  // says it again.
+  std::map<int, std::string> unhealthy;
   std::deque<Blame> failures;  // it was to blame for, in the last hour; durable too
   std::map<EpochKey, Hold> holds;
   std::deque<uint64_t> replaced;  // incarnations that may not come back
@@ -76,7 +79,8 @@ struct NodeEntry {
   bool TakesRanks() const {
     return Usable() && !drained && !quarantined && !leaving && left_out_for.empty();
   }
-  uint64_t FreeMask() const;  // bit d: no epoch holds device d; whether usable or not
+  // Bit d: device d is healthy and no epoch holds it; whether the node is usable or not.
+  uint64_t FreeMask() const;
   std::vector<int> FreeDevices() const;
 };
 

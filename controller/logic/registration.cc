@@ -39,6 +39,7 @@ void SessionHandler::OnRegister(uint64_t session, uint64_t incarnation,
   state_.nodes.Attach(node, session);
   node.incarnation = incarnation;
   UpdateNode(node, message);
+  TakeDeviceStates(node, message.device_states());
   if (stays) TellNode(state_, node, effects_);
   const bool first = !node.met;
   Hear(node);

@@ -228,6 +228,7 @@ void SessionHandler::KeepPace(JobEntry& job, int64_t before) const {
 }
 
 void SessionHandler::OnHeartbeat(NodeEntry& node, const v1::Heartbeat& message) {
+  if (message.device_states_size() > 0) TakeDeviceStates(node, message.device_states());
   for (const v1::Heartbeat::Rank& rank : message.ranks()) {
     if (IsClaimed(node, rank.epoch())) continue;
     NoteStorage(node, rank);
@@ -238,6 +239,22 @@ void SessionHandler::OnHeartbeat(NodeEntry& node, const v1::Heartbeat& message) 
     ReachedStep(*job, rank.step());
     if (HasRank(*job, node, rank.rank())) job->run.phases[rank.rank()] = rank.phase();
   }
+}
+
+// Ranks on a device that has become unhealthy are ended by their agent.
+void SessionHandler::TakeDeviceStates(
+    NodeEntry& node, const google::protobuf::RepeatedPtrField<v1::DeviceState>& states) {
+  constexpr size_t kMostReasonBytes = 200;
+  std::map<int, std::string> unhealthy;
+  for (const v1::DeviceState& state : states) {
+    const bool known = state.device() >= 0 && state.device() < node.devices;
+    if (!known || state.health() != v1::DeviceState::UNHEALTHY) continue;
+    unhealthy[state.device()] = state.reason().substr(0, kMostReasonBytes);
+  }
+  if (unhealthy == node.unhealthy) return;
+  node.unhealthy = std::move(unhealthy);
+  state_.capacity_changed = true;
+  TellNode(state_, node, effects_);
 }
 
 void SessionHandler::OnPrepared(NodeEntry& node, const v1::EpochPrepared& message) {

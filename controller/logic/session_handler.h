@@ -67,6 +67,8 @@ class SessionHandler {
   // session_handler.cc
   void Hear(NodeEntry& node);
   void OnHeartbeat(NodeEntry& node, const v1::Heartbeat& message);
+  void TakeDeviceStates(NodeEntry& node,
+                        const google::protobuf::RepeatedPtrField<v1::DeviceState>& states);
   void OnPrepared(NodeEntry& node, const v1::EpochPrepared& message);
   void OnRunning(NodeEntry& node, const v1::EpochRunning& message);
   void OnProgress(NodeEntry& node, const v1::EpochProgress& message);

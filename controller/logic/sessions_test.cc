@@ -75,6 +75,46 @@ TEST_F(TwoNodes, ANodeThatComesBackWithoutItsRanksIsAFailure) {
   EXPECT_EQ(h.Job("a").epoch(), 2);
 }
 
+v1::AgentMessage Beat(int device, v1::DeviceState::Health health, const std::string& reason) {
+  v1::AgentMessage message;
+  v1::DeviceState& state = *message.mutable_heartbeat()->add_device_states();
+  state.set_device(device);
+  state.set_health(health);
+  state.set_reason(reason);
+  return message;
+}
+
+TEST_F(TwoNodes, AnUnhealthyDeviceTakesNoNewRanksUntilItsAgentSaysOtherwise) {
+  h.Join("n2", {}, 2);
+  h.Say("n2", Beat(1, v1::DeviceState::UNHEALTHY, "Xid 79: it has fallen off the bus"));
+  EXPECT_EQ(h.Node("n2").free(), 1);
+  EXPECT_EQ(h.told_nodes.back().unhealthy_devices().at(1), "Xid 79: it has fallen off the bus");
+  ASSERT_TRUE(h.Create(Harness::Request("a", 4)).ok());
+  EXPECT_EQ(h.Job("a").state(), v1::Job::QUEUED);
+  h.Say("n2", Beat(1, v1::DeviceState::DEGRADED, "hot"));
+  EXPECT_EQ(h.Job("a").state(), v1::Job::STARTING);
+  EXPECT_THAT(h.Node("n2").unhealthy_devices(), IsEmpty());
+}
+
+TEST(UnhealthyDevice, IsReplacedByAHealthyOneOfItsNodeOnceItsAgentHasEndedItsRank) {
+  Harness h;
+  h.Join("n0", {}, 2);
+  h.Run("a", {"n0"});
+  const int device = h.Job("a").placement(0).device();
+  h.Say("n0", Beat(device, v1::DeviceState::UNHEALTHY, "Xid 79"));
+  EXPECT_EQ(h.Job("a").state(), v1::Job::RUNNING);
+  h.SayEnded("n0", "a", 1, v1::Finished::FAILED, "Xid 79", 0);
+  h.Pass(60, {"n0"});
+  EXPECT_EQ(h.Job("a").state(), v1::Job::STARTING);
+  EXPECT_EQ(h.Job("a").placement(0).device(), 1 - device);
+}
+
+TEST_F(TwoNodes, HealthOfDevicesThatANodeDoesNotHaveSaysNothing) {
+  h.Say("n0", Beat(7, v1::DeviceState::UNHEALTHY, "?"));
+  h.Say("n1", Beat(-1, v1::DeviceState::UNHEALTHY, "?"));
+  EXPECT_EQ(h.Node("n0").free() + h.Node("n1").free(), 2);
+}
+
 TEST_F(TwoNodes, ANodeThatComesBackWithSomeOfItsRanksIsAFailure) {
   h.Join("n2", {}, 2);
   (void)h.Create(Harness::Request("a", 4));

@@ -23,9 +23,9 @@ const prometheus::Histogram::BucketBoundaries kWaitSeconds = {
     0.1, 1, 10, 60, 300, 1800, 3600, 4 * 3600.0, 24 * 3600.0, 7 * 24 * 3600.0};
 // See v1::JobEvent. These have a series from the job's first start on, so that a first restart is
 // an increase.
-constexpr std::array<const char*, 8> kCauses = {"trainer_died",  "hang",         "node_lost",
+constexpr std::array<const char*, 9> kCauses = {"trainer_died",  "hang",         "node_lost",
                                                 "commit_failed", "start_failed", "cluster_restart",
-                                                "preempted",     "drained"};
+                                                "preempted",     "drained",      "device_failed"};
 constexpr size_t kMostCauses = 16;
 constexpr size_t kMostQueues = 64;
 constexpr size_t kMostTiers = 8;
