@@ -14,6 +14,18 @@ namespace {
 
 constexpr double kTickSeconds = 0.2;
 
+// As a heartbeat tells it: what it is was told by Register.
+v1::DeviceState WithoutIdentity(v1::DeviceState state) {
+  state.clear_product();
+  state.clear_uuid();
+  state.clear_pci();
+  state.clear_compute_capability();
+  state.clear_memory_bytes();
+  state.clear_nvlinks();
+  state.clear_fabric_clique();
+  return state;
+}
+
 }  // namespace
 
 AgentCore::AgentCore(const Options& options, const v1::AgentMembership& kept, AgentHost* host,
@@ -66,9 +78,18 @@ void AgentCore::Tick(double now) {
   if (environment_.connected_since < 0) return EndOrphans(now);
   if (now < next_heartbeat_) return;
   next_heartbeat_ = now + heartbeat_seconds_;
+  SayHeartbeat(/*with_devices=*/false);
+}
+
+void AgentCore::SayHeartbeat(bool with_devices) {
   v1::AgentMessage message;
-  message.mutable_heartbeat();
-  for (const auto& epoch : epochs_) epoch->AddHeartbeats(*message.mutable_heartbeat());
+  v1::Heartbeat& heartbeat = *message.mutable_heartbeat();
+  for (const auto& epoch : epochs_) epoch->AddHeartbeats(heartbeat);
+  if (with_devices) {
+    for (const v1::DeviceState& state : devices_) {
+      *heartbeat.add_device_states() = WithoutIdentity(state);
+    }
+  }
   Say(message);
 }
 
@@ -146,6 +167,34 @@ void AgentCore::ForgetEnded() {
   }
 }
 
+// ---- accelerators
+
+const v1::DeviceState* AgentCore::FindUnhealthy(int device) const {
+  for (const v1::DeviceState& state : devices_) {
+    if (state.device() == device && state.health() == v1::DeviceState::UNHEALTHY) return &state;
+  }
+  return nullptr;
+}
+
+// The controller hears of the device before it hears of its rank's end, so that no other rank is
+// started there.
+void AgentCore::OnDevices(std::vector<v1::DeviceState> devices) {
+  const std::vector<v1::DeviceState> before = std::exchange(devices_, std::move(devices));
+  SayHeartbeat(/*with_devices=*/true);
+  for (const v1::DeviceState& state : devices_) {
+    const auto earlier = std::find_if(before.begin(), before.end(), [&](const auto& each) {
+      return each.device() == state.device();
+    });
+    const std::string known = earlier == before.end() ? "" : earlier->reason();
+    if (state.reason() != known) {
+      host_->Log(absl::StrCat("device ", state.device(), ": ",
+                              state.reason().empty() ? "is well again" : state.reason()));
+    }
+    if (state.health() != v1::DeviceState::UNHEALTHY) continue;
+    for (const auto& epoch : epochs_) epoch->OnDeviceFailed(state.device(), state.reason());
+  }
+}
+
 // ---- the session
 
 void AgentCore::Say(v1::AgentMessage message) {
@@ -161,8 +210,9 @@ void AgentCore::OnLinkUp(uint64_t session) {
   message.set_incarnation(options_.incarnation);
   v1::Register& said = *message.mutable_register_();
   said.set_node(options_.node);
-  said.set_device("cpu");
+  said.set_device(options_.device);
   said.set_devices(options_.devices);
+  said.mutable_device_states()->Assign(devices_.begin(), devices_.end());
   said.mutable_locality()->insert(options_.locality.begin(), options_.locality.end());
   said.set_version(kVersion);
   *said.mutable_protocol() = options_.protocol;
@@ -342,6 +392,12 @@ void AgentCore::OnPrepare(const v1::PrepareEpoch& prepare) {
 
 absl::Status AgentCore::Check(const v1::PrepareEpoch& prepare) const {
   RETURN_IF_ERROR(CheckPrepare(prepare, options_.devices, fence_));
+  for (const int device : prepare.devices()) {
+    if (const v1::DeviceState* const state = FindUnhealthy(device); state != nullptr) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("device ", device, " is unhealthy: ", state->reason()));
+    }
+  }
   if (prepare.build().empty() || options_.build.empty() || prepare.build() == options_.build) {
     return absl::OkStatus();
   }

@@ -28,6 +28,7 @@ class AgentCore {
  public:
   struct Options {
     std::string node;
+    std::string device = "cpu";  // kind of its devices
     int devices = 1;
     int threads_per_device = 1;
     std::map<std::string, std::string> locality;  // level -> value
@@ -56,6 +57,9 @@ class AgentCore {
   // the socket, and OnAttached follows before anything is read from it.
   bool Expects(const v1::TrainerHello& hello, int64_t pid);
   void OnAttached(const v1::TrainerHello& hello, int64_t pid);
+  // Of accelerators: all of them, as they are now; before the first session, and when they change.
+  // Ranks on one that has become unhealthy are ended.
+  void OnDevices(std::vector<v1::DeviceState> devices);
   // The node is to be emptied within so long.
   void OnDrain(double seconds);
 
@@ -81,6 +85,8 @@ class AgentCore {
 
  private:
   void Tick(double now);
+  void SayHeartbeat(bool with_devices);
+  const v1::DeviceState* FindUnhealthy(int device) const;
   // Epochs that are over make room; those that wait for it begin.
   void Settle(double now);
   void EndOrphans(double now);
@@ -103,6 +109,7 @@ class AgentCore {
   EpochEnvironment environment_;
   std::vector<std::unique_ptr<HeldEpoch>> epochs_;
   uint64_t session_ = 0;
+  std::vector<v1::DeviceState> devices_;
   std::vector<v1::JobEpoch> listed_;  // held, by Register of this session
   EpochFence fence_;
   Membership membership_;

@@ -71,6 +71,8 @@ class HeldEpoch final : private Overseer {
   void OnStopAfter(int64_t step);
   void OnManifest(const v1::WriteManifest& manifest);
   void OnAnswer(const v1::CommitAnswer& answer);
+  // A device of the node can train no more: its rank is ended, and the others with it.
+  void OnDeviceFailed(int device, const std::string& reason);
   // Ends all trainers at once.
   void Kill(const std::string& cause, const std::string& reason);
 
@@ -171,6 +173,7 @@ class HeldEpoch final : private Overseer {
   double missed_at_ = -1;            // clock time of the last report of a rank elsewhere
   std::optional<HangVerdict> hang_;  // of a rank here, which was ended
   std::string killed_cause_, killed_reason_;
+  int killed_rank_ = -1;  // that is the cause; -1: none
   std::optional<v1::EpochPrepared> problem_;
   std::optional<v1::AgentMessage> final_;
   std::vector<int> adopted_unread_;  // places whose progress files could not be read

@@ -20,6 +20,7 @@ class SpokenTrainer final : public Trainer {
   // `told`: where what it is told goes; null: nowhere.
   explicit SpokenTrainer(std::vector<v1::TrainerCommand>* told = nullptr) : told_(told) {}
   void Tell(const v1::TrainerEvent& event) { listener()->OnEvent(place(), event); }
+  void Exit() { listener()->OnGone(place()); }
 
   int64_t pid() const override { return 1; }
   uint64_t start_time() const override { return 1; }
@@ -232,6 +233,24 @@ TEST_F(HeldEpochTest, RecordsAreOpenNoLongerThanTheEpochAndNeverTwice) {
   EXPECT_EQ(host_.open, 0);  // though its end is still to be said again
   epoch_->OnKept();
   EXPECT_EQ(host_.opened, 1);
+}
+
+TEST_F(HeldEpochTest, OfADeviceThatFailsTheRankIsTheCause) {
+  epoch_->OnDeviceFailed(1, "another rank's");
+  EXPECT_FALSE(host_.trainer->killed());
+  epoch_->OnDeviceFailed(0, "Xid 79: it has fallen off the bus");
+  EXPECT_TRUE(host_.trainer->killed());
+  host_.trainer->Exit();
+  for (int i = 0; i < 20 && !epoch_->ended(); ++i) {
+    clock_.Advance(1);
+    epoch_->Tick();
+  }
+  ASSERT_TRUE(epoch_->ended());
+  ASSERT_TRUE(said_.back().has_ended());
+  EXPECT_EQ(said_.back().ended().cause(), "device_failed");
+  EXPECT_EQ(said_.back().ended().rank(), 1);
+  EXPECT_EQ(said_.back().ended().finished().message(),
+            "rank 1: device 0 failed: Xid 79: it has fallen off the bus");
 }
 
 TEST_F(HeldEpochTest, ARegisterTellsTheStepsAndTheOrderThatItsRanksWereGiven) {

@@ -57,6 +57,16 @@ void HeldEpoch::OnPrepare() {
   if (record_.running()) OnRunning();
 }
 
+void HeldEpoch::OnDeviceFailed(int device, const std::string& reason) {
+  const auto& devices = record_.prepare().devices();
+  const auto at = std::find(devices.begin(), devices.end(), device);
+  const auto place = static_cast<int>(at - devices.begin());
+  if (at == devices.end() || place >= record_.prepare().own_size()) return;
+  const int rank = record_.prepare().own(place);
+  if (killed_reason_.empty()) killed_rank_ = rank;
+  Kill("device_failed", absl::StrCat("rank ", rank, ": device ", device, " failed: ", reason));
+}
+
 void HeldEpoch::OnStart(const v1::StartEpoch& start) {
   if (ended()) return SayFinal();
   // Of some ranks: each trainer looks for those that it needs.
@@ -346,6 +356,7 @@ v1::EpochEnded HeldEpoch::HowItEnded() const {
   if (!killed_reason_.empty() && !over && !judgement.found_culprit()) {
     *ended.mutable_finished() = Failed(1, killed_reason_);
     ended.set_cause(killed_cause_);
+    ended.set_rank(killed_rank_);
     return ended;
   }
   *ended.mutable_finished() = judgement.finished;
