@@ -5,6 +5,7 @@
 //   cuda NUMBER
 //   gpu KEY=VALUE|KEY=VALUE    one device; a fact without its key is not supported
 //   xid DEVICE NUMBER          an event, told once
+//   hang                       waiting for events does not end for as long as this line is there
 //
 // Keys of facts: name uuid bus capability memory used mig links (that are up, of 18) clique fabric
 // utilization temperature power clock corrected uncorrected pending failed throttle; `handle` and
@@ -44,6 +45,7 @@ struct Machine {
   int cuda = 0;
   std::vector<Facts> gpus;
   std::vector<std::pair<int, int>> xids;
+  bool hangs = false;
 };
 
 char handles[64];
@@ -69,6 +71,7 @@ Machine ReadMachine() {
     if (word == "driver") machine.driver = rest;
     if (word == "cuda") machine.cuda = std::stoi(rest);
     if (word == "gpu") machine.gpus.push_back(ReadFacts(rest));
+    if (word == "hang") machine.hangs = true;
     if (word != "xid") continue;
     std::pair<int, int> xid;
     std::istringstream(rest) >> xid.first >> xid.second;
@@ -198,33 +201,40 @@ Return nvmlDeviceGetCurrentClocksThrottleReasons(DeviceHandle handle, unsigned l
   return Tell(handle, "throttle", reasons);
 }
 
-static char event_set;
-static size_t told_xids = 0;
-static bool registered[64];
+struct Events {
+  bool of[64] = {};  // devices
+  size_t told = 0;
+};
 
 Return nvmlEventSetCreate(EventSet* set) {
-  *set = &event_set;
+  *set = new Events;
   return 0;
 }
-Return nvmlEventSetFree(EventSet) { return 0; }
+Return nvmlEventSetFree(EventSet set) {
+  delete static_cast<Events*>(set);
+  return 0;
+}
 Return nvmlDeviceRegisterEvents(DeviceHandle handle, unsigned long long types, EventSet set) {
-  registered[IndexOf(handle)] = types == 8 && set == &event_set;
+  static_cast<Events*>(set)->of[IndexOf(handle)] = types == 8;
   return 0;
 }
-Return nvmlEventSetWait_v2(EventSet, EventData* event, unsigned milliseconds) {
+Return nvmlEventSetWait_v2(EventSet set, EventData* event, unsigned milliseconds) {
   const auto until = std::chrono::steady_clock::now() + std::chrono::milliseconds(milliseconds);
+  Events& events = *static_cast<Events*>(set);
+  bool hangs = false;
   do {
     const Machine machine = ReadMachine();
-    while (told_xids < machine.xids.size()) {
-      const auto [device, number] = machine.xids[told_xids++];
-      if (!registered[device]) continue;
+    hangs = machine.hangs;
+    while (events.told < machine.xids.size()) {
+      const auto [device, number] = machine.xids[events.told++];
+      if (!events.of[device]) continue;
       event->device = handles + device;
       event->type = 8;
       event->data = static_cast<unsigned long long>(number);
       return 0;
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  } while (std::chrono::steady_clock::now() < until);
+  } while (hangs || std::chrono::steady_clock::now() < until);
   return strata::topology::nvml_abi::kTimeout;
 }
 #endif

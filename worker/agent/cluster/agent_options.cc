@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <map>
 #include <set>
-#include <thread>
 #include <utility>
 
 #include "absl/strings/ascii.h"
@@ -35,6 +34,19 @@ absl::Status Signal(const std::string& text, OnSigterm* on_sigterm) {
   }
   *on_sigterm = text == "drain" ? OnSigterm::kDrain : OnSigterm::kHandOver;
   return absl::OkStatus();
+}
+
+absl::Status Devices(const std::string& text, ClusterAgentOptions* options) {
+  if (text == "gpu" || text == "auto") {
+    options->choice = text == "gpu" ? DeviceChoice::kGpu : DeviceChoice::kAuto;
+    return absl::OkStatus();
+  }
+  if (absl::SimpleAtoi(text, &options->devices) && options->devices >= 1 &&
+      options->devices <= kMostDevices) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat("--devices: '", text, "' is no number from 1 to ",
+                                                 kMostDevices, ", nor gpu or auto"));
 }
 
 absl::Status WhoseProcesses(const std::string& text, RunAs* run_as) {
@@ -99,12 +111,12 @@ absl::Status CheckSecurity(const ClusterAgentOptions& options) {
 
 absl::StatusOr<ClusterAgentOptions> ParseClusterOptions(const std::vector<std::string>& arguments) {
   ClusterAgentOptions options;
-  options.threads_per_device = 0;
   const std::map<std::string, std::string*> texts = {
       {"--controller", &options.controller},
       {"--node", &options.node},
       {"--dir", &options.directory},
       {"--data-devices", &options.data_devices},
+      {"--nvml", &options.nvml},
       {"--tls-certificate", &options.tls.certificate},
       {"--tls-key", &options.tls.key},
       {"--tls-authority", &options.tls.authority}};
@@ -125,7 +137,7 @@ absl::StatusOr<ClusterAgentOptions> ParseClusterOptions(const std::vector<std::s
     if (const auto text = texts.find(flag); text != texts.end()) {
       *text->second = value;
     } else if (flag == "--devices") {
-      RETURN_IF_ERROR(Number(flag, value, kMostDevices, &options.devices));
+      RETURN_IF_ERROR(Devices(value, &options));
     } else if (flag == "--threads-per-device") {
       RETURN_IF_ERROR(Number(flag, value, kMostThreads, &options.threads_per_device));
     } else if (flag == "--on-sigterm") {
@@ -156,10 +168,6 @@ absl::StatusOr<ClusterAgentOptions> ParseClusterOptions(const std::vector<std::s
                                                    "' is neither HOST:PORT nor unix:PATH"));
   }
   RETURN_IF_ERROR(CheckSecurity(options));
-  if (options.threads_per_device == 0) {
-    const int processors = static_cast<int>(std::thread::hardware_concurrency());
-    options.threads_per_device = std::clamp(processors / options.devices, 1, kMostThreads);
-  }
   return options;
 }
 

@@ -41,6 +41,22 @@ TEST(AgentOptionsTest, FlagsWithoutAValueStandAnywhere) {
   EXPECT_EQ(options->drain_seconds, 9);
 }
 
+TEST(AgentOptionsTest, DevicesAreOfTheCpuOrGpus) {
+  const std::vector<std::string> rest = {"--controller", "h:1", "--node", "n", "--dir", "d"};
+  for (const auto& [text, choice] :
+       {std::pair("gpu", DeviceChoice::kGpu), std::pair("auto", DeviceChoice::kAuto)}) {
+    std::vector<std::string> arguments = {"--devices", text, "--nvml", "/opt/lib/nvml.so"};
+    arguments.insert(arguments.end(), rest.begin(), rest.end());
+    const auto options = ParseClusterOptions(arguments);
+    ASSERT_TRUE(options.ok()) << options.status();
+    EXPECT_EQ(options->choice, choice);
+    EXPECT_EQ(options->nvml, "/opt/lib/nvml.so");
+  }
+  for (const char* text : {"0", "gpus", "1025", ""}) {
+    EXPECT_THAT(ProblemOf({"--devices", text}), HasSubstr("is no number from 1 to 1024, nor gpu"));
+  }
+}
+
 TEST(AgentOptionsTest, AsWhomJobsRun) {
   const auto options = ParseClusterOptions(
       {"--controller", "h:1", "--node", "n", "--dir", "d", "--run-as", "user", "--unit-property",
@@ -56,8 +72,9 @@ TEST(AgentOptionsTest, AsWhomJobsRun) {
 TEST(AgentOptionsTest, WhatIsNotGivenHasADefault) {
   const auto options = ParseClusterOptions({"--controller", "h:1", "--node", "n", "--dir", "d"});
   ASSERT_TRUE(options.ok()) << options.status();
+  EXPECT_EQ(options->choice, DeviceChoice::kCpu);
   EXPECT_EQ(options->devices, 1);
-  EXPECT_GE(options->threads_per_device, 1);
+  EXPECT_EQ(options->threads_per_device, 0);
   EXPECT_TRUE(options->locality.empty());
   EXPECT_EQ(options->on_sigterm, OnSigterm::kHandOver);
   EXPECT_FALSE(options->rejoin);

@@ -13,6 +13,7 @@
 #include <cstring>
 #include <memory>
 #include <optional>
+#include <thread>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -29,6 +30,7 @@
 #include "worker/agent/cluster/machine_host.h"
 #include "worker/agent/logic/agent_core.h"
 #include "worker/agent/machine/agent_folder.h"
+#include "worker/agent/machine/gpu_watch.h"
 #include "worker/agent/machine/process_stat.h"
 #include "worker/agent/trainers/trainer_build.h"
 
@@ -75,13 +77,40 @@ std::optional<v1::Profile> ReadProfile(const std::string& path) {
   return std::nullopt;
 }
 
+// Null: its devices are the CPU's. Fails when there are GPUs to be used that cannot be.
+absl::StatusOr<std::unique_ptr<GpuWatch>> FindGpus(const ClusterAgentOptions& options,
+                                                   const common::Clock& clock) {
+  if (options.choice == DeviceChoice::kCpu) return nullptr;
+  absl::StatusOr<std::unique_ptr<GpuWatch>> gpus = GpuWatch::Open(options.nvml, &clock);
+  if (!absl::IsNotFound(gpus.status())) return gpus;
+  if (options.choice == DeviceChoice::kAuto) {
+    Log("without an NVIDIA driver: its device is the CPU");
+    return nullptr;
+  }
+  return absl::NotFoundError(
+      absl::StrCat("--devices gpu: there is no NVIDIA driver (", gpus.status().message(),
+                   "): install it, or pass it into this container (nvidia-container-toolkit)"));
+}
+
+int ShareOfProcessors(int devices) {
+  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()) / devices);
+}
+
 AgentCore::Options CoreOptions(const ClusterAgentOptions& options, const AgentFolder& folder,
-                               const common::Clock& clock) {
+                               const GpuWatch* gpus, const common::Clock& clock) {
   AgentCore::Options core;
   core.node = options.node;
   core.devices = options.devices;
-  core.threads_per_device = options.threads_per_device;
   core.locality = options.locality;
+  if (gpus != nullptr) {
+    core.device = gpus->kind();
+    core.devices = static_cast<int>(gpus->states().size());
+    // Nodes whose GPUs are in one NVLink fabric are one domain; --locality knows better.
+    if (!gpus->fabric_clique().empty()) core.locality.emplace("domain", gpus->fabric_clique());
+    Log(absl::StrCat("its devices are ", core.devices, " of kind ", core.device));
+  }
+  core.threads_per_device =
+      options.threads_per_device > 0 ? options.threads_per_device : ShareOfProcessors(core.devices);
   core.incarnation = DrawIncarnation(clock);
   // Without a trainer there is none, which starts will tell.
   core.build = PinnedTrainer().value_or(TrainerProgram()).build;
@@ -116,18 +145,25 @@ MachineHost::Users UsersOf(const ClusterAgentOptions& options, const AgentFolder
 class ClusterAgent {
  public:
   ClusterAgent(const ClusterAgentOptions& options, std::unique_ptr<AgentFolder> folder,
-               Descriptor signals, const common::Clock& clock)
+               Descriptor signals, std::unique_ptr<GpuWatch> gpus, const common::Clock& clock)
       : options_(options),
         folder_(std::move(folder)),
         signals_(std::move(signals)),
+        gpus_(std::move(gpus)),
         clock_(clock),
-        core_options_(CoreOptions(options, *folder_, clock)),
+        core_options_(CoreOptions(options, *folder_, gpus_.get(), clock)),
         users_(UsersOf(options, *folder_)),
         host_(folder_.get(), &trainers_, users_),
         core_(core_options_, folder_->membership(), &host_, &clock) {}
 
   int Run() {
     for (const v1::HeldEpochRecord& record : folder_->LoadRecords()) core_.Adopt(record);
+    if (gpus_ != nullptr) {
+      std::vector<std::string> uuids;
+      for (const v1::DeviceState& gpu : gpus_->states()) uuids.push_back(gpu.uuid());
+      host_.SetGpus(std::move(uuids));
+      core_.OnDevices(gpus_->states());
+    }
     const auto on_hello = [this](const v1::TrainerHello& hello, pid_t pid, Descriptor& socket,
                                  FrameReceiver& receiver) {
       return OnHello(hello, pid, socket, receiver);
@@ -170,6 +206,7 @@ class ClusterAgent {
     trainers_.Handle(waiting.data() + trainers);
     doorway_->Handle(&waiting[door]);
     while (std::optional<LinkEvent> event = link_->Next()) OnLink(*event);
+    if (gpus_ != nullptr && gpus_->Advance()) core_.OnDevices(gpus_->states());
     core_.Advance();
   }
 
@@ -232,6 +269,7 @@ class ClusterAgent {
   const ClusterAgentOptions options_;
   const std::unique_ptr<AgentFolder> folder_;
   const Descriptor signals_;
+  const std::unique_ptr<GpuWatch> gpus_;  // null: its devices are the CPU's
   const common::Clock& clock_;
   const AgentCore::Options core_options_;
   TrainerPoll trainers_{"/proc/self/exe"};
@@ -280,7 +318,8 @@ int AwaitEnrolment(const EnrolmentOptions& enrolment, const Descriptor& signals)
 int RunClusterAgent(const ClusterAgentOptions& options, const common::Clock& clock) {
   absl::StatusOr<Descriptor> signals = TakeSignals();
   absl::StatusOr<std::unique_ptr<AgentFolder>> folder = AgentFolder::Open(options.directory);
-  for (const absl::Status& status : {signals.status(), folder.status()}) {
+  absl::StatusOr<std::unique_ptr<GpuWatch>> gpus = FindGpus(options, clock);
+  for (const absl::Status& status : {signals.status(), folder.status(), gpus.status()}) {
     if (status.ok()) continue;
     Log(std::string(status.message()));
     return 1;
@@ -294,7 +333,7 @@ int RunClusterAgent(const ClusterAgentOptions& options, const common::Clock& clo
     used.tls = EnrolledFiles(enrolment.folder);
     keeper = std::make_unique<CertificateKeeper>(enrolment);
   }
-  return ClusterAgent(used, *std::move(folder), *std::move(signals), clock).Run();
+  return ClusterAgent(used, *std::move(folder), *std::move(signals), *std::move(gpus), clock).Run();
 }
 
 }  // namespace strata::worker

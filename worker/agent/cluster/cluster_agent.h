@@ -8,6 +8,7 @@
 
 #include "common/clock.h"
 #include "security/tls_files.h"
+#include "topology/nvml/nvml.h"
 #include "worker/agent/machine/job_user.h"
 
 namespace strata::worker {
@@ -18,6 +19,13 @@ enum class OnSigterm {
   kDrain,     // the controller is asked to empty the node; the agent ends when it holds nothing
 };
 
+// What a node's devices are.
+enum class DeviceChoice {
+  kCpu,
+  kGpu,   // its GPUs, all of them
+  kAuto,  // its GPUs where there is an NVIDIA driver, else the CPU as one device
+};
+
 struct ClusterAgentOptions {
   std::string controller;  // HOST:PORT or unix:PATH
   security::TlsFiles tls;  // of connections to HOST:PORT, when it is enabled
@@ -26,8 +34,10 @@ struct ClusterAgentOptions {
   std::string join;
   std::string node;  // its name
   std::string directory;
-  int devices = 1;
-  int threads_per_device = 1;
+  DeviceChoice choice = DeviceChoice::kCpu;
+  std::string nvml = topology::kNvmlLibrary;    // as dlopen takes it
+  int devices = 1;                              // of the CPU
+  int threads_per_device = 0;                   // 0: an equal share of this machine's processors
   std::map<std::string, std::string> locality;  // level -> value
   OnSigterm on_sigterm = OnSigterm::kHandOver;
   double drain_seconds = 3600;  // then what is left is ended

@@ -38,10 +38,11 @@ google::protobuf::Timestamp WallTime() {
 class MachineEpochHost final : public EpochHost {
  public:
   MachineEpochHost(AgentFolder* folder, TrainerPoll* trainers, const MachineHost::Users* users,
-                   const v1::PrepareEpoch& prepare)
+                   const std::vector<std::string>* gpus, const v1::PrepareEpoch& prepare)
       : folder_(folder),
         trainers_(trainers),
         users_(users),
+        gpus_(gpus),
         prepare_(prepare),
         files_(std::make_shared<JobFiles>(prepare, users->mode, users->powers)) {}
   // To close files may take long as well.
@@ -73,6 +74,7 @@ class MachineEpochHost final : public EpochHost {
   const v1::JobEpoch& epoch() const { return prepare_.epoch(); }
   std::vector<int> own() const { return {prepare_.own().begin(), prepare_.own().end()}; }
   TrainersOptions MakeOptions(const std::string& what) const;
+  std::vector<std::string> VariablesOf(int rank) const;
   // Whether its processes may: they need the agent's socket, and the job's directories.
   bool HasOwnTmp() const;
   void Follow(int rank, const std::string& path) {
@@ -82,6 +84,7 @@ class MachineEpochHost final : public EpochHost {
   AgentFolder* const folder_;
   TrainerPoll* const trainers_;
   const MachineHost::Users* const users_;
+  const std::vector<std::string>* const gpus_;
   const v1::PrepareEpoch prepare_;
   std::shared_ptr<JobFiles> files_;  // the work's, until it has settled
   std::shared_ptr<absl::Status> opened_;
@@ -108,6 +111,16 @@ TrainersOptions MachineEpochHost::MakeOptions(const std::string& what) const {
     };
   }
   return options;
+}
+
+// CUDA numbers devices in another order than NVML, unless it is shown one by its name.
+std::vector<std::string> MachineEpochHost::VariablesOf(int rank) const {
+  for (int place = 0; place < prepare_.own_size() && place < prepare_.devices_size(); ++place) {
+    const auto device = static_cast<size_t>(prepare_.devices(place));
+    if (prepare_.own(place) != rank || device >= gpus_->size()) continue;
+    return {absl::StrCat("CUDA_VISIBLE_DEVICES=", gpus_->at(device))};
+  }
+  return {};
 }
 
 bool MachineEpochHost::HasOwnTmp() const {
@@ -146,7 +159,8 @@ absl::StatusOr<std::unique_ptr<Trainer>> MachineEpochHost::StartPlanner() {
 
 absl::StatusOr<std::vector<std::unique_ptr<Trainer>>> MachineEpochHost::StartRanks() {
   logs_.erase(kPlanLog);
-  const TrainersOptions options = MakeOptions("rank");
+  TrainersOptions options = MakeOptions("rank");
+  options.variables = [this](int rank) { return VariablesOf(rank); };
   for (const int rank : options.ranks) Follow(rank, options.log_path(rank));
   return StartTrainers(options, trainers_);
 }
@@ -192,7 +206,7 @@ std::vector<v1::LogLine> MachineEpochHost::ReadLogs(size_t most, bool last) {
 }  // namespace
 
 std::unique_ptr<EpochHost> MachineHost::OpenEpoch(const v1::PrepareEpoch& prepare) {
-  return std::make_unique<MachineEpochHost>(folder_, trainers_, &users_, prepare);
+  return std::make_unique<MachineEpochHost>(folder_, trainers_, &users_, &gpus_, prepare);
 }
 
 void MachineHost::Log(const std::string& text) {

@@ -30,6 +30,8 @@ class MachineHost final : public AgentHost {
   MachineHost(AgentFolder* folder, TrainerPoll* trainers, Users users)
       : folder_(folder), trainers_(trainers), users_(std::move(users)) {}
   void SetLink(ControllerLink* link) { link_ = link; }
+  // UUIDs of its GPUs, by device: a rank sees that of its own device and no other.
+  void SetGpus(std::vector<std::string> uuids) { gpus_ = std::move(uuids); }
 
   std::unique_ptr<EpochHost> OpenEpoch(const v1::PrepareEpoch& prepare) override;
   absl::Status SetMembership(const v1::AgentMembership& membership) override {
@@ -45,6 +47,7 @@ class MachineHost final : public AgentHost {
   AgentFolder* const folder_;
   TrainerPoll* const trainers_;
   const Users users_;
+  std::vector<std::string> gpus_;
   ControllerLink* link_ = nullptr;
 };
 

@@ -30,6 +30,7 @@ absl::StatusOr<std::vector<std::unique_ptr<Trainer>>> StartTrainers(const Traine
     if (options.progress_path) start.progress_path = options.progress_path(rank);
     if (options.log_path) start.log_path = options.log_path(rank);
     start.locks = options.locks;
+    if (options.variables) start.variables = options.variables(rank);
     if (options.launch) {
       std::vector<std::string> command = options.launch(rank);
       command.insert(command.end(), {OfThisProcess(program.executable), program.path});

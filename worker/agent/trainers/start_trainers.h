@@ -22,6 +22,8 @@ struct TrainersOptions {
   // The command that starts it (LaunchCommand), which its path, its name and its arguments follow;
   // null: it is started by itself.
   std::function<std::vector<std::string>(int rank)> launch;
+  // TrainerStart.variables of a rank; null: none.
+  std::function<std::vector<std::string>(int rank)> variables;
   std::vector<int> locks;  // descriptors that they keep open; numbers from 16 on
 };
 

@@ -21,11 +21,17 @@ bool Passes(std::string_view name) {
 
 }  // namespace
 
-std::vector<std::string> TrainerEnvironment(char** own) {
-  std::vector<std::string> passed;
+std::vector<std::string> TrainerEnvironment(char** own, const std::vector<std::string>& instead) {
+  const auto name_of = [](std::string_view variable) {
+    return variable.substr(0, variable.find('='));
+  };
+  std::vector<std::string> passed = instead;
   for (char** at = own; at != nullptr && *at != nullptr; ++at) {
-    const std::string_view variable(*at);
-    if (Passes(variable.substr(0, variable.find('=')))) passed.emplace_back(variable);
+    const std::string_view name = name_of(*at);
+    const bool replaced = std::any_of(instead.begin(), instead.end(), [&](const auto& variable) {
+      return name_of(variable) == name;
+    });
+    if (Passes(name) && !replaced) passed.emplace_back(*at);
   }
   return passed;
 }

@@ -10,8 +10,10 @@ namespace strata::worker {
 
 // Of `own` ("NAME=VALUE", ended by null) what passes: PATH, HOME, USER, LANG, LC_*, TZ, TMPDIR, the
 // loader's LD_*, and the settings of Strata, of its libraries and of the sanitizers (STRATA_*,
-// OMP_*, UCX_*, DNNL_*, CUDA_*, NCCL_*, ASAN_OPTIONS and its like).
-std::vector<std::string> TrainerEnvironment(char** own);
+// OMP_*, UCX_*, DNNL_*, CUDA_*, NCCL_*, ASAN_OPTIONS and its like). `instead` ("NAME=VALUE") takes
+// the place of what has the same names.
+std::vector<std::string> TrainerEnvironment(char** own,
+                                            const std::vector<std::string>& instead = {});
 
 }  // namespace strata::worker
 

@@ -109,7 +109,7 @@ absl::StatusOr<std::unique_ptr<TrainerProcess>> TrainerProcess::Start(const Trai
     argv.push_back(const_cast<char*>(argument.c_str()));
   }
   argv.push_back(nullptr);
-  std::vector<std::string> environment = TrainerEnvironment(environ);
+  std::vector<std::string> environment = TrainerEnvironment(environ, start.variables);
   std::vector<char*> envp;
   for (std::string& variable : environment) envp.push_back(variable.data());
   envp.push_back(nullptr);

@@ -32,6 +32,7 @@ struct TrainerStart {
   std::string progress_path;           // made anew; empty: a file without a name
   std::string log_path;                // what it says is added there; empty: to our stderr
   std::vector<int> locks;              // descriptors that it keeps open; numbers from 16 on
+  std::vector<std::string> variables;  // NAME=VALUE, in the place of the agent's own
 };
 
 // In a process group of its own, with the environment that trainer_environment.h tells.
