@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "controller/metrics/device_metrics.h"
 #include "controller/metrics/job_metrics.h"
 #include "controller/metrics/scheduler_metrics.h"
 
@@ -33,6 +34,7 @@ class PrometheusMetrics final : public Metrics {
         registry_(std::make_shared<prometheus::Registry>()),
         jobs_(*registry_, kMostJobs),
         scheduler_(*registry_),
+        accelerators_(*registry_),
         nodes_(BuildGauge().Name("strata_nodes").Help("Nodes by state.").Register(*registry_)),
         devices_(BuildGauge()
                      .Name("strata_devices")
@@ -114,6 +116,7 @@ class PrometheusMetrics final : public Metrics {
   const std::shared_ptr<prometheus::Registry> registry_;
   JobMetrics jobs_;
   mutable SchedulerMetrics scheduler_;  // guarded by figures_mutex_
+  DeviceMetrics accelerators_;
   prometheus::Family<prometheus::Gauge>& nodes_;
   prometheus::Family<prometheus::Gauge>& devices_;
   prometheus::Gauge& isolated_;
@@ -140,6 +143,7 @@ void PrometheusMetrics::OnTick(const Core& core) {
   if (clock_->Now() < next_refresh_) return;
   next_refresh_ = clock_->Now() + kRefreshSeconds;
   jobs_.Tick(clock_->Now(), kKeepSeconds);
+  accelerators_.Tick(clock_->Now());
   isolated_.Set(core.cut_off() ? 1 : 0);
   heartbeat_seconds_ = core.policy().timing().heartbeat_seconds();
   {
@@ -176,9 +180,11 @@ void PrometheusMetrics::ShowFigures() const {
 
 void PrometheusMetrics::OnAgentMessage(const std::string& node, const v1::AgentMessage& message) {
   const double now = clock_->Now();
+  const std::string label = node.substr(node.find('/') + 1);
+  accelerators_.Tell(label, message.heartbeat().device_states(), now);
+  accelerators_.Tell(label, message.register_().device_states(), now);
   if (agents_.count(node) == 0) {
     if (agents_.size() >= kMostNodes) return;
-    const std::string label = node.substr(node.find('/') + 1);
     agents_[node] = {now, &heartbeat_time_.Add({{"node", label}})};
   }
   Node& agent = agents_[node];

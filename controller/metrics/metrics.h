@@ -2,7 +2,7 @@
 //
 // Labels have few values: jobs are the only open set, named by job_id; the series of a job go an
 // hour after its end, or earlier when they make room for a job that runs; at most kMostJobs have
-// any.
+// any. Nodes and their accelerators are bounded likewise.
 #ifndef STRATA_CONTROLLER_METRICS_METRICS_H_
 #define STRATA_CONTROLLER_METRICS_METRICS_H_
 

@@ -144,21 +144,90 @@ TEST_F(MetricsTest, StepsAddUp) {
   }
 }
 
+v1::DeviceState Accelerator(int device) {
+  v1::DeviceState state;
+  state.set_device(device);
+  state.set_health(v1::DeviceState::HEALTHY);
+  state.set_product("NVIDIA H100 80GB HBM3");
+  state.set_uuid("GPU-5e4f");
+  state.set_utilization(0.5);
+  state.set_memory_used_bytes(1024);
+  state.set_temperature_celsius(61);
+  state.set_power_watts(641.5);
+  state.set_sm_clock_hertz(1.98e9);
+  state.set_ecc_corrected(4);
+  state.set_ecc_uncorrected(0);
+  state.set_throttled(true);
+  (*state.mutable_xids())[31] = 2;
+  return state;
+}
+
 // Series that a dashboard asks for and nobody has would show empty panels.
 TEST_F(MetricsTest, EverySeriesOfTheDashboardsIsThere) {
   Change(Running("a"));
   Step("a", 0.5);
+  v1::AgentMessage hello;
+  *hello.mutable_register_()->add_device_states() = Accelerator(0);
+  metrics_->OnAgentMessage("nodes/n0", hello);
   const std::string text = Text();
-  std::ifstream file("deploy/grafana/memory.json");
-  ASSERT_TRUE(file.is_open());
-  const std::string dashboard{std::istreambuf_iterator<char>(file), {}};
-  int found = 0;
-  for (size_t at = 0; (at = dashboard.find("strata_", at)) != std::string::npos; ++found) {
-    const size_t end = dashboard.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_", at);
-    EXPECT_THAT(text, HasSubstr("\n" + dashboard.substr(at, end - at) + "{"));
-    at = end;
+  for (const char* name : {"memory", "gpus"}) {
+    std::ifstream file(absl::StrCat("deploy/grafana/", name, ".json"));
+    ASSERT_TRUE(file.is_open());
+    const std::string dashboard{std::istreambuf_iterator<char>(file), {}};
+    int found = 0;
+    for (size_t at = 0; (at = dashboard.find("strata_", at)) != std::string::npos; ++found) {
+      const size_t end = dashboard.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_", at);
+      EXPECT_THAT(text, HasSubstr("\n" + dashboard.substr(at, end - at) + "{"));
+      at = end;
+    }
+    EXPECT_GE(found, 8);
   }
-  EXPECT_GE(found, 8);
+}
+
+TEST_F(MetricsTest, AcceleratorsHaveWhatTheirDriverTells) {
+  v1::AgentMessage hello;
+  *hello.mutable_register_()->add_device_states() = Accelerator(3);
+  metrics_->OnAgentMessage("nodes/n0", hello);
+  std::string text = Text();
+  for (const char* line :
+       {"strata_device_info{device=\"3\",node=\"n0\",product=\"NVIDIA H100 80GB HBM3\","
+        "uuid=\"GPU-5e4f\"} 1\n",
+        "strata_device_unhealthy{device=\"3\",node=\"n0\"} 0\n",
+        "strata_device_utilization_ratio{device=\"3\",node=\"n0\"} 0.5\n",
+        "strata_device_power_watts{device=\"3\",node=\"n0\"} 641.5\n",
+        "strata_device_throttled{device=\"3\",node=\"n0\"} 1\n",
+        "strata_device_ecc_errors{device=\"3\",kind=\"corrected\",node=\"n0\"} 4\n",
+        "strata_device_xids{device=\"3\",node=\"n0\",xid=\"31\"} 2\n"}) {
+    EXPECT_THAT(text, HasSubstr(line));
+  }
+  v1::AgentMessage beat;
+  v1::DeviceState& state = *beat.mutable_heartbeat()->add_device_states();
+  state.set_device(3);
+  state.set_health(v1::DeviceState::UNHEALTHY);
+  state.set_temperature_celsius(std::numeric_limits<double>::quiet_NaN());
+  metrics_->OnAgentMessage("nodes/n0", beat);
+  text = Text();
+  EXPECT_THAT(text, HasSubstr("strata_device_unhealthy{device=\"3\",node=\"n0\"} 1\n"));
+  EXPECT_THAT(text, HasSubstr("uuid=\"GPU-5e4f\"} 1\n"));
+  EXPECT_THAT(text, Not(HasSubstr("strata_device_temperature_celsius{")));  // not told any more
+  EXPECT_THAT(ExpositionProblems(text), testing::IsEmpty());
+  clock_.Advance(120);
+  EXPECT_THAT(Text(), Not(HasSubstr("device=\"3\"")));
+}
+
+TEST_F(MetricsTest, OnlySoManyAcceleratorsAndXidsHaveSeries) {
+  v1::AgentMessage beat;
+  for (int i = 0; i < 2100; ++i) {
+    v1::DeviceState& state = *beat.mutable_heartbeat()->add_device_states();
+    state.set_device(i);
+    for (int xid = 0; i == 0 && xid < 100; ++xid) (*state.mutable_xids())[xid] = 1;
+  }
+  metrics_->OnAgentMessage("nodes/n0", beat);
+  const std::string text = Text();
+  EXPECT_THAT(text, HasSubstr("strata_device_unhealthy{device=\"2047\""));
+  EXPECT_THAT(text, Not(HasSubstr("strata_device_unhealthy{device=\"2048\"")));
+  EXPECT_THAT(text, HasSubstr("xid=\"15\""));
+  EXPECT_THAT(text, Not(HasSubstr("xid=\"16\"")));
 }
 
 v1::JobEvent Event(int64_t epoch, const std::string& cause) {
