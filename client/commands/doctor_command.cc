@@ -5,6 +5,7 @@
 
 #include "client/commands/registry.h"
 #include "client/doctor/checks.h"
+#include "client/doctor/gpus.h"
 #include "client/doctor/overlap.h"
 #include "client/doctor/rates.h"
 #include "client/exit_codes.h"
@@ -28,6 +29,7 @@ std::string AsJson(const std::vector<Finding>& findings) {
 
 int Doctor(const Arguments& arguments, Terminal& terminal) {
   std::vector<Finding> findings = Judge(ReadMachine());
+  for (Finding& finding : JudgeGpus(ReadGpus())) findings.push_back(std::move(finding));
   for (Finding& finding : JudgeRates(LoadProfile(""))) findings.push_back(std::move(finding));
   if (!arguments.Has("--quick")) {
     terminal.Transient("two ranks train for a moment …");

@@ -130,19 +130,6 @@ Finding JudgeBinaries(const MachineFacts& facts) {
           "./dev build links all four into one folder"};
 }
 
-Finding JudgeGpus(const MachineFacts& facts) {
-  if (facts.gpus.empty()) return {"gpu", Health::kOk, "none: jobs run on the CPU", ""};
-  Finding finding{"gpu", Health::kOk,
-                  absl::StrCat(facts.gpus.size(), " (", absl::StrJoin(facts.gpus, ", "), "), ",
-                               facts.gpu_driver.empty() ? "no driver" : facts.gpu_driver),
-                  ""};
-  if (facts.gpu_driver.empty()) {
-    finding.health = Health::kWarning;
-    finding.advice = "load the NVIDIA kernel driver, or pass it into the container";
-  }
-  return finding;
-}
-
 }  // namespace
 
 const char* NameOf(Health health) {
@@ -160,8 +147,7 @@ const char* NameOf(Health health) {
 std::vector<Finding> Judge(const MachineFacts& facts) {
   return {JudgeCpu(facts),          JudgeMemory(facts),    JudgeHugePages(facts),
           JudgeLockedMemory(facts), JudgeOpenFiles(facts), JudgeSharedMemory(facts),
-          JudgeIoUring(facts),      JudgeDisk(facts),      JudgeBinaries(facts),
-          JudgeGpus(facts)};
+          JudgeIoUring(facts),      JudgeDisk(facts),      JudgeBinaries(facts)};
 }
 
 }  // namespace strata::client

@@ -33,9 +33,7 @@ struct MachineFacts {
   int64_t shared_memory = -1;  // size of /dev/shm
   int64_t disk_free = -1;      // in the working directory
   std::string disk_folder;
-  int io_uring_error = 0;         // errno of setting one up; 0: it works
-  std::vector<std::string> gpus;  // /dev/nvidia0, …
-  std::string gpu_driver;         // first line of the driver's version file
+  int io_uring_error = 0;  // errno of setting one up; 0: it works
   std::string binary_folder;
   std::vector<std::string> missing_binaries;
 };

@@ -60,7 +60,6 @@ TEST(Doctor, EachLackIsFoundAlone) {
   EXPECT_EQ(After("disk", [](auto& f) { f.disk_free = 1 << 20; }), Health::kFailure);
   EXPECT_EQ(After("binaries", [](auto& f) { f.missing_binaries = {"strata-worker"}; }),
             Health::kFailure);
-  EXPECT_EQ(After("gpu", [](auto& f) { f.gpus = {"/dev/nvidia0"}; }), Health::kWarning);
 }
 
 TEST(Doctor, ThisMachineCanBeRead) {

@@ -1,4 +1,3 @@
-#include <glob.h>
 #include <linux/io_uring.h>
 #include <sys/resource.h>
 #include <sys/statvfs.h>
@@ -53,16 +52,6 @@ int TryIoUring() {
   return 0;
 }
 
-std::vector<std::string> Matching(const char* pattern) {
-  glob_t found = {};
-  std::vector<std::string> paths;
-  if (glob(pattern, 0, nullptr, &found) == 0) {
-    paths.assign(found.gl_pathv, found.gl_pathv + found.gl_pathc);
-  }
-  globfree(&found);
-  return paths;
-}
-
 void ReadLimits(MachineFacts& facts) {
   rlimit limit = {};
   if (getrlimit(RLIMIT_MEMLOCK, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) {
@@ -103,9 +92,6 @@ MachineFacts ReadMachine() {
   facts.disk_folder = std::filesystem::current_path(error).string();
   facts.disk_free = SpaceOf(".").available;
   facts.io_uring_error = TryIoUring();
-  facts.gpus = Matching("/dev/nvidia[0-9]*");
-  const std::string driver = common::TextOf("/proc/driver/nvidia/version");
-  facts.gpu_driver = driver.substr(0, driver.find('\n'));
   ReadBinaries(facts);
   return facts;
 }

@@ -56,6 +56,9 @@ Json ToJson(const v1::Node& node) {
   json["buffer"] = node.buffer();
   json["quarantined"] = node.quarantined();
   if (node.quarantined()) json["quarantine_reason"] = node.quarantine_reason();
+  Json unhealthy = Json::object();
+  for (const auto& [device, why] : node.unhealthy_devices()) unhealthy[absl::StrCat(device)] = why;
+  json["unhealthy_devices"] = unhealthy;
   if (node.has_last_heartbeat_time()) {
     json["last_heartbeat_time"] = TimeText(node.last_heartbeat_time());
   }
@@ -96,6 +99,10 @@ std::string DescribeNode(const v1::Node& node, double wall_seconds) {
   text.Add("Quarantined", node.quarantine_reason());
   text.Add("Devices", absl::StrCat(node.devices(), " ", node.device(), ", ", node.free(),
                                    node.free() == 1 ? " takes" : " take", " a new rank"));
+  for (const auto& [device, why] : std::map<int32_t, std::string>(node.unhealthy_devices().begin(),
+                                                                  node.unhealthy_devices().end())) {
+    text.Add("Unhealthy", absl::StrCat("device ", device, ": ", why));
+  }
   text.Add("Jobs", node.jobs().empty() ? "none" : JobsText(node, ", "));
   text.Add("Locality", absl::StrJoin(locality, ", "));
   text.Add("Heard", node.has_last_heartbeat_time() ? HeardText(node, wall_seconds)

@@ -11,7 +11,8 @@
 namespace strata::client {
 
 // name, state, device, devices, free, jobs, locality, address, incarnation (hexadecimal), and when
-// its agent was last heard; drained, quarantined, quarantine_reason.
+// its agent was last heard; drained, quarantined, quarantine_reason; unhealthy_devices (index:
+// why).
 Json ToJson(const v1::Node& node);
 
 // NAME STATE DEVICE DEVICES FREE JOBS HEARD. `wall_seconds`: now, since 1970.
