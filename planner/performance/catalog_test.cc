@@ -3,6 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "topology/device_kind.h"
+
 namespace strata::planner {
 namespace {
 
@@ -44,6 +50,27 @@ TEST(Find, AliasesAndCaseDoNotMatter) {
   EXPECT_EQ(Find({.gpu = "a100-80"}).machine.gpu.name, "A100-80GB");
   EXPECT_EQ(Find({.gpu = "a100-40"}).machine.gpu.name, "A100-40GB");
   EXPECT_EQ(Find({.gpu = "rtx4090"}).machine.gpu.name, "RTX 4090");
+}
+
+// Nodes register the kind that their driver's name for a GPU has.
+TEST(Shipped, EveryGpuIsFoundByTheKindOfItsProductsName) {
+  for (const auto& [product, name] :
+       std::vector<std::pair<std::string, std::string>>{{"NVIDIA A100-SXM4-80GB", "A100-80GB"},
+                                                        {"NVIDIA H100 80GB HBM3", "H100"},
+                                                        {"NVIDIA H200", "H200"},
+                                                        {"NVIDIA GH200 480GB", "GH200"},
+                                                        {"NVIDIA B200", "B200"},
+                                                        {"NVIDIA GB200", "GB200"},
+                                                        {"NVIDIA B300 SXM6 AC", "B300"},
+                                                        {"NVIDIA GB300", "GB300"},
+                                                        {"NVIDIA GB10", "GB10"},
+                                                        {"NVIDIA L4", "L4"},
+                                                        {"NVIDIA GeForce RTX 3090", "RTX 3090"},
+                                                        {"NVIDIA GeForce RTX 4090", "RTX 4090"},
+                                                        {"Tesla V100-SXM2-32GB", "V100"},
+                                                        {"Tesla T4", "T4"}}) {
+    EXPECT_EQ(Find({.gpu = topology::KindOfProduct(product)}).machine.gpu.name, name);
+  }
 }
 
 TEST(Find, OwnReleaseAnswersFirst) {
