@@ -219,10 +219,10 @@ Return nvmlDeviceRegisterEvents(DeviceHandle handle, unsigned long long types, E
   return 0;
 }
 Return nvmlEventSetWait_v2(EventSet set, EventData* event, unsigned milliseconds) {
-  const auto until = std::chrono::steady_clock::now() + std::chrono::milliseconds(milliseconds);
   Events& events = *static_cast<Events*>(set);
+  constexpr unsigned kStep = 5;  // milliseconds
   bool hangs = false;
-  do {
+  for (unsigned waited = 0; hangs || waited <= milliseconds; waited += kStep) {
     const Machine machine = ReadMachine();
     hangs = machine.hangs;
     while (events.told < machine.xids.size()) {
@@ -233,8 +233,8 @@ Return nvmlEventSetWait_v2(EventSet set, EventData* event, unsigned milliseconds
       event->data = static_cast<unsigned long long>(number);
       return 0;
     }
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  } while (hangs || std::chrono::steady_clock::now() < until);
+    std::this_thread::sleep_for(std::chrono::milliseconds(kStep));
+  }
   return strata::topology::nvml_abi::kTimeout;
 }
 #endif

@@ -41,6 +41,7 @@ absl::Status Devices(const std::string& text, ClusterAgentOptions* options) {
     options->choice = text == "gpu" ? DeviceChoice::kGpu : DeviceChoice::kAuto;
     return absl::OkStatus();
   }
+  options->choice = DeviceChoice::kCpu;
   if (absl::SimpleAtoi(text, &options->devices) && options->devices >= 1 &&
       options->devices <= kMostDevices) {
     return absl::OkStatus();
