@@ -107,7 +107,7 @@ TEST(DoctorGpus, ReadsDriverDevicesAndLibraries) {
   setenv("STRATA_FAKE_NVML", file.c_str(), 1);
   const GpuFacts facts =
       ReadGpus(std::filesystem::current_path() / "topology/nvml/libfake_nvml.so");
-  EXPECT_TRUE(facts.nvml.ok()) ;
+  EXPECT_TRUE(facts.nvml.ok());
   EXPECT_EQ(facts.driver, "570.00");
   EXPECT_EQ(facts.cuda, 12080);
   ASSERT_EQ(facts.gpus.size(), 1u);
