@@ -26,7 +26,7 @@ struct Nvml::Library {
   bool started = false;
   std::vector<DeviceHandle> devices;  // null: did not answer
   std::vector<Return> why_not;        // they did not
-  std::optional<EventSet> events;     // null when there cannot be any
+  EventSet events = nullptr;          // null: not asked for, or there are none
 
   Return (*init)() = nullptr;
   Return (*shutdown)() = nullptr;
@@ -59,7 +59,6 @@ struct Nvml::Library {
   std::string Text(Return code) const;
   absl::Status Start();
   absl::Status Failure(int device, Return code) const;
-  void BeginEvents();
 };
 
 namespace {
@@ -163,17 +162,6 @@ absl::Status Nvml::Library::Failure(int device, Return code) const {
   return IsLost(code) ? absl::DataLossError(text) : absl::UnavailableError(text);
 }
 
-void Nvml::Library::BeginEvents() {
-  events = nullptr;
-  if (!make_events || !free_events || !register_events || !wait) return;
-  if (make_events(&*events) != nvml_abi::kSuccess) events = nullptr;
-  for (DeviceHandle device : devices) {
-    if (device != nullptr && *events != nullptr) {
-      register_events(device, nvml_abi::kXidCriticalError, *events);
-    }
-  }
-}
-
 absl::StatusOr<std::unique_ptr<Nvml>> Nvml::Open(const std::string& path) {
   auto library = std::make_unique<Library>();
   library->path = path;
@@ -190,7 +178,7 @@ Nvml::Nvml(std::unique_ptr<Library> library) : library_(std::move(library)) {}
 
 Nvml::~Nvml() {
   Library& library = *library_;
-  if (library.events.value_or(nullptr) != nullptr) library.free_events(*library.events);
+  if (library.events != nullptr) library.free_events(library.events);
   if (library.started) library.shutdown();
   dlclose(library.file);
 }
@@ -295,13 +283,30 @@ absl::StatusOr<GpuReading> Nvml::Read(int device) const {
   return reading;
 }
 
+bool Nvml::BeginXids() {
+  Library& library = *library_;
+  if (!library.make_events || !library.free_events || !library.register_events || !library.wait) {
+    return false;
+  }
+  if (library.make_events(&library.events) != nvml_abi::kSuccess) {
+    library.events = nullptr;
+    return false;
+  }
+  bool all = true;
+  for (DeviceHandle device : library.devices) {
+    if (device == nullptr) continue;
+    all &= library.register_events(device, nvml_abi::kXidCriticalError, library.events) ==
+           nvml_abi::kSuccess;
+  }
+  return all;
+}
+
 std::optional<XidEvent> Nvml::WaitForXid(double seconds) {
   Library& library = *library_;
-  if (!library.events.has_value()) library.BeginEvents();
   nvml_abi::EventData event = {};
   Return code = nvml_abi::kNotSupported;
-  if (*library.events != nullptr) {
-    code = library.wait(*library.events, &event, static_cast<unsigned>(seconds * 1e3));
+  if (library.events != nullptr) {
+    code = library.wait(library.events, &event, static_cast<unsigned>(seconds * 1e3));
   }
   if (code != nvml_abi::kSuccess) {
     // Of a lost device it returns at once.

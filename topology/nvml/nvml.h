@@ -69,7 +69,10 @@ class Nvml {
   absl::StatusOr<GpuIdentity> Identify(int device) const;
   absl::StatusOr<GpuReading> Read(int device) const;
 
-  // The next one since the first call, for which it waits at most so long.
+  // From now on Xids are kept for WaitForXid. Whether those of all devices are: containers and old
+  // drivers may not tell.
+  bool BeginXids();
+  // The next one, for which it waits at most so long.
   std::optional<XidEvent> WaitForXid(double seconds);
 
  private:

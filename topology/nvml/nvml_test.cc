@@ -96,6 +96,7 @@ TEST_F(NvmlTest, AFactThatItsDriverDoesNotTellCostsThatFactAlone) {
   EXPECT_THAT(reading->power_watts, Optional(641.5));
   EXPECT_EQ(reading->remap_pending, std::nullopt);
   EXPECT_EQ(reading->throttled, std::nullopt);
+  EXPECT_FALSE((*nvml)->BeginXids());
   EXPECT_EQ((*nvml)->WaitForXid(0.01), std::nullopt);
 }
 
@@ -119,6 +120,7 @@ TEST_F(NvmlTest, TellsEachXidOnceWithItsDevice) {
   Say("gpu name=H100\ngpu name=H100\n");
   const auto nvml = Open();
   ASSERT_TRUE(nvml.ok()) << nvml.status();
+  EXPECT_TRUE((*nvml)->BeginXids());
   EXPECT_EQ((*nvml)->WaitForXid(0.01), std::nullopt);
   Say("gpu name=H100\ngpu name=H100\nxid 1 79\nxid 0 31\n");
   const auto first = (*nvml)->WaitForXid(10);

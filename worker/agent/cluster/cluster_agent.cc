@@ -107,7 +107,8 @@ AgentCore::Options CoreOptions(const ClusterAgentOptions& options, const AgentFo
     core.devices = static_cast<int>(gpus->states().size());
     // Nodes whose GPUs are in one NVLink fabric are one domain; --locality knows better.
     if (!gpus->fabric_clique().empty()) core.locality.emplace("domain", gpus->fabric_clique());
-    Log(absl::StrCat("its devices are ", core.devices, " of kind ", core.device));
+    Log(absl::StrCat("its devices are ", core.devices, " of kind ", core.device,
+                     gpus->hears_xids() ? "" : "; the driver does not tell of their Xids here"));
   }
   core.threads_per_device =
       options.threads_per_device > 0 ? options.threads_per_device : ShareOfProcessors(core.devices);

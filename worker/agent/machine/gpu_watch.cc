@@ -133,6 +133,7 @@ absl::Status GpuWatch::Identify() {
   }
   kind_ = first->kind;
   if (alike && silent.empty()) fabric_clique_ = first->fabric_clique;
+  hears_xids_ = gpus_->nvml->BeginXids();
   gpus_->Read();
   states_ = gpus_->states;
   next_reading_ = clock_->Now() + kReadSeconds;

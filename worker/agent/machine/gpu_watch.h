@@ -28,6 +28,8 @@ class GpuWatch {
   const std::string& kind() const { return kind_; }  // h100, …: of all of them
   // Of the NVLink fabric that all of them are in; empty: none.
   const std::string& fabric_clique() const { return fabric_clique_; }
+  // Whether Xids of all of them are heard of; else errors show in readings alone.
+  bool hears_xids() const { return hears_xids_; }
   // All devices as they are known now, with what they are.
   const std::vector<v1::DeviceState>& states() const { return states_; }
 
@@ -46,6 +48,7 @@ class GpuWatch {
   std::string kind_, fabric_clique_;
   std::vector<v1::DeviceState> states_;
   double round_since_ = 0, next_reading_ = 0;  // clock times
+  bool hears_xids_ = false;
   bool silent_ = false;
   FileWork work_;
 };

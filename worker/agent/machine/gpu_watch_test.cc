@@ -47,6 +47,7 @@ TEST_F(GpuWatchTest, TellsWhatTheNodeHas) {
   const auto watch = Open();
   ASSERT_TRUE(watch.ok()) << watch.status();
   EXPECT_EQ((*watch)->kind(), "h100");
+  EXPECT_TRUE((*watch)->hears_xids());
   EXPECT_THAT((*watch)->fabric_clique(), HasSubstr(".7"));
   ASSERT_EQ((*watch)->states().size(), 2u);
   const v1::DeviceState& state = (*watch)->states()[1];
