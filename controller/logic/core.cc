@@ -241,6 +241,8 @@ bool Core::HasNode(const std::string& name) const {
 
 const RemovedNodes& Core::removed_nodes() const { return impl_->state.removed_nodes; }
 
+const PlanFamilies& Core::plan_families() const { return impl_->state.plan_families; }
+
 const JoinTokens& Core::join_tokens() const { return impl_->state.join_tokens; }
 JoinTokens& Core::join_tokens() { return impl_->state.join_tokens; }
 

@@ -23,6 +23,7 @@
 #include "controller/logic/effects.h"
 #include "controller/logic/job_record.h"
 #include "controller/logic/join_tokens.h"
+#include "controller/logic/plan_families.h"
 #include "controller/logic/removed_nodes.h"
 #include "controller/logic/snapshot.h"
 #include "proto/strata/v1/cluster.pb.h"
@@ -87,6 +88,7 @@ class Core {
   absl::Status DeleteNode(const v1::DeleteNodeRequest& request, Effects& effects);
   bool HasNode(const std::string& name) const;  // nodes/NAME
   const RemovedNodes& removed_nodes() const;
+  const PlanFamilies& plan_families() const;
   const JoinTokens& join_tokens() const;
   JoinTokens& join_tokens();
   // Adds a record of what a call did, with the time and the next sequence; `most` are kept. With

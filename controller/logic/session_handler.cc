@@ -1,6 +1,7 @@
 #include "controller/logic/session_handler.h"
 
 #include <algorithm>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -227,6 +228,15 @@ void SessionHandler::KeepPace(JobEntry& job, int64_t before) const {
   job.run.paced_at = state_.now;
 }
 
+void SessionHandler::Compare(JobEntry& job, const NodeEntry& node, const v1::StepRecord& step) {
+  const std::optional<ComparedSteps> compared = job.run.comparison.Add(step);
+  if (!compared.has_value()) return;
+  const v1::JobRecord& record = job.record;
+  const v1::ModelSpec& model = record.has_model() ? record.model() : record.spec().model();
+  state_.plan_families.Learn(planner::FamilyOf(record.spec(), model, node.kind), *compared,
+                             state_.wall, effects_);
+}
+
 void SessionHandler::OnHeartbeat(NodeEntry& node, const v1::Heartbeat& message) {
   for (const v1::Heartbeat::Rank& rank : message.ranks()) {
     if (IsClaimed(node, rank.epoch())) continue;
@@ -297,7 +307,10 @@ void SessionHandler::OnProgress(NodeEntry& node, const v1::EpochProgress& messag
   JobEntry* job = CurrentOrOver(node, message.epoch());
   if (job == nullptr) return;
   if (message.progress().has_job()) return;  // what becomes of jobs is not for agents to say
-  if (message.progress().has_step()) ReachedStep(*job, message.progress().step().step());
+  if (message.progress().has_step()) {
+    ReachedStep(*job, message.progress().step().step());
+    Compare(*job, node, message.progress().step());
+  }
   effects_.progress.push_back({job->record.name(), message.progress()});
 }
 
