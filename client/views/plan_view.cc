@@ -13,6 +13,7 @@
 namespace strata::client {
 namespace {
 
+using planner::Candidate;
 using planner::RankedPlan;
 using planner::SearchRequest;
 using planner::SearchResult;
@@ -227,11 +228,14 @@ std::string WhyOf(const std::vector<Candidate>& layouts, size_t index) {
   if (!layout.fits) return "does not fit into the memory there is";
   std::string waits;
   for (const auto& [name, seconds] : layout.terms) {
-    if (name == "compute" || seconds < 0.02 * layout.seconds) continue;
+    if (name == "compute" || name == "correction" || seconds < 0.02 * layout.seconds) continue;
     absl::StrAppendFormat(&waits, "%s%s %.0f %%", waits.empty() ? "" : ", ", name,
                           100 * seconds / layout.seconds);
   }
   if (waits.empty()) waits = "waits for nothing of note";
+  if (layout.correction.has_value()) {
+    absl::StrAppend(&waits, "; ", planner::ToText(*layout.correction));
+  }
   if (index == 0) return waits;
   return absl::StrFormat("%.1f %% slower: %s", 100 * (layout.seconds / layouts[0].seconds - 1),
                          waits);
@@ -262,6 +266,10 @@ Json LayoutsJson(const std::vector<Candidate>& layouts, size_t top) {
                      {"terms", terms},
                      {"why", WhyOf(layouts, i)},
                      {"set", layout.settings}});
+    if (!layout.correction.has_value()) continue;
+    plans.back()["correction"] = {{"ratio", layout.correction->ratio},
+                                  {"steps", layout.correction->steps},
+                                  {"of", layout.correction->of_layout ? "layout" : "workload"}};
   }
   return {{"plans", plans}, {"layouts", layouts.size()}};
 }

@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "client/auto_layout.h"
 #include "client/plan_request.h"
 #include "client/views/structured.h"
+#include "planner/search/auto_layout.h"
 #include "planner/search/search.h"
 
 namespace strata::client {
@@ -20,9 +20,10 @@ std::string PlanText(const LoadedPlan& plan, const std::vector<planner::SearchRe
 Json ToJson(const LoadedPlan& plan, const std::vector<planner::SearchResult>& results);
 
 // The first `top` of a job's layouts.
-std::string LayoutsText(const std::vector<Candidate>& layouts, size_t top);
-// {plans: [{parallel, memory, seconds, terms, why, set}]}; `set`: what --set would say.
-Json LayoutsJson(const std::vector<Candidate>& layouts, size_t top);
+std::string LayoutsText(const std::vector<planner::Candidate>& layouts, size_t top);
+// {plans: [{parallel, memory, seconds, terms, why, set}]}; `set`: what --set would say. With what
+// steps of earlier jobs took also {correction: {ratio, steps, of: layout or workload}}.
+Json LayoutsJson(const std::vector<planner::Candidate>& layouts, size_t top);
 
 }  // namespace strata::client
 

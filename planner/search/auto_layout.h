@@ -1,41 +1,48 @@
 // What `auto` in a job file stands for: of the layouts that are legal, the one whose programs the
 // timeline predicts to be fastest among those that fit.
-#ifndef STRATA_CLIENT_AUTO_LAYOUT_H_
-#define STRATA_CLIENT_AUTO_LAYOUT_H_
+#ifndef STRATA_PLANNER_SEARCH_AUTO_LAYOUT_H_
+#define STRATA_PLANNER_SEARCH_AUTO_LAYOUT_H_
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "planner/plan_family.h"
 #include "planner/search/explain.h"
 #include "program/readers/timeline.h"
 #include "proto/strata/v1/job.pb.h"
-#include "spec/job_file.h"
 
-namespace strata::client {
+namespace strata::planner {
 
 // Whether it leaves parallel, train.micro_batch or memory to be decided.
 bool LeavesToDecide(const v1::JobSpec& job);
 
 struct AutoRequest {
-  const spec::JobFile* file = nullptr;  // with the autos
-  // The job with settings added to what was typed; nothing: it cannot be, which makes the layout
-  // illegal.
+  const v1::JobSpec* job = nullptr;  // with the autos, its defaults filled in
+  bool micro_batch_given = false;    // by whoever wrote it: it stays, whatever the layout
+  // The job with settings (as --set has them) added to what it says; nothing: it cannot be, which
+  // makes the layout illegal.
   std::function<absl::StatusOr<v1::JobSpec>(const std::vector<std::string>& settings)> read;
   const program::CostModel* costs = nullptr;
   int64_t threads = 1;             // of a rank
   int64_t evaluate_sequences = 0;  // of validation data
   int64_t memory_bytes = 0;        // of all ranks together; 0: not known
+  std::string device = "cpu";      // kind
+  LearnedFamilies learned = {};    // what steps of earlier jobs took beside what was predicted
+  // Told after each layout: how many were looked at, of how many that are known of by then.
+  std::function<void(int64_t looked_at, int64_t of)> on_progress = nullptr;
 };
 
 struct Candidate {
   std::vector<std::string> settings;  // "parallel={data: 2, shard: zero1}", "train.micro_batch=4"
-  planner::JobWords words;
-  double seconds = 0;  // of a step, predicted: of the slowest rank
-  // Its parts: "compute", and what compute waits for, by purpose.
+  JobWords words;
+  double seconds = 0;  // of a step: of the slowest rank, as predicted and then corrected
+  std::optional<Correction> correction = {};
+  // Its parts: "compute", what compute waits for, by purpose, and "correction".
   std::vector<std::pair<std::string, double>> terms;
   int64_t bytes = 0;  // of all ranks together
   bool fits = true;
@@ -48,6 +55,6 @@ absl::StatusOr<std::vector<Candidate>> RankLayouts(const AutoRequest& request);
 
 inline constexpr int64_t kMostAutoRanks = 64;
 
-}  // namespace strata::client
+}  // namespace strata::planner
 
-#endif  // STRATA_CLIENT_AUTO_LAYOUT_H_
+#endif  // STRATA_PLANNER_SEARCH_AUTO_LAYOUT_H_

@@ -1,4 +1,4 @@
-#include "client/auto_layout.h"
+#include "planner/search/auto_layout.h"
 
 #include <algorithm>
 #include <optional>
@@ -16,7 +16,7 @@
 #include "program/ir/mesh.h"
 #include "program/readers/memory.h"
 
-namespace strata::client {
+namespace strata::planner {
 namespace {
 
 // A layout as a job file writes it.
@@ -31,13 +31,14 @@ class Ranking {
  public:
   explicit Ranking(const AutoRequest& request)
       : request_(request),
-        job_(request.file->job),
+        job_(*request.job),
         parallel_open_(job_.parallel().automatic()),
         micro_open_(job_.train().micro_batch() == 0 ||
-                    (parallel_open_ && !request.file->positions.Has("train.micro_batch"))) {}
+                    (parallel_open_ && !request.micro_batch_given)) {}
 
   absl::StatusOr<std::vector<Candidate>> Run() {
     std::vector<Layout> layouts = Layouts();
+    known_ = static_cast<int64_t>(layouts.size());
     for (const Layout& layout : layouts) Try(layout);
     Sort();
     // Sizes of micro-batches change a layout's speed by less than the layout itself: those of the
@@ -50,6 +51,7 @@ class Ranking {
     }
     if (!tried_.empty() && !tried_.front().candidate.fits && parallel_open_) {
       const std::vector<Tried> all = tried_;
+      known_ += static_cast<int64_t>(all.size());
       for (Tried each : all) {
         each.layout.recompute = true;
         Try(each.layout);
@@ -98,8 +100,10 @@ class Ranking {
     const int64_t data =
         parallel_open_ ? layout.data : std::max<int64_t>(1, job_.parallel().data());
     const int64_t share = job_.train().global_batch() / data;
-    for (const int64_t micro : common::DivisorsOf(std::max<int64_t>(1, share))) {
-      if (micro > kMostMicroBatch) break;
+    std::vector<int64_t> sizes = common::DivisorsOf(std::max<int64_t>(1, share));
+    std::erase_if(sizes, [](int64_t size) { return size > kMostMicroBatch; });
+    known_ += static_cast<int64_t>(sizes.size());
+    for (const int64_t micro : sizes) {
       layout.micro_batch = micro;
       Try(layout);
     }
@@ -140,6 +144,12 @@ class Ranking {
   }
 
   void Try(const Layout& layout) {
+    LookAt(layout);
+    ++looked_at_;
+    if (request_.on_progress) request_.on_progress(looked_at_, known_);
+  }
+
+  void LookAt(const Layout& layout) {
     Candidate candidate = Write(layout);
     const absl::StatusOr<v1::JobSpec> job = request_.read(candidate.settings);
     if (!job.ok()) return Refuse(candidate, job.status());
@@ -158,11 +168,11 @@ class Ranking {
   // Composes the candidate's programs, and reads memory and time off them.
   absl::Status Predict(const v1::JobSpec& job, Candidate& candidate) const {
     ASSIGN_OR_RETURN(const model::ModelSpec model, model::FromProto(job.model()));
-    ASSIGN_OR_RETURN(const planner::DecidedJob decided,
-                     planner::DecideJob(job, model,
-                                        {.threads = request_.threads,
-                                         .evaluate_sequences = request_.evaluate_sequences,
-                                         .scratch = planner::CollectiveScratch}));
+    ASSIGN_OR_RETURN(const DecidedJob decided,
+                     DecideJob(job, model,
+                               {.threads = request_.threads,
+                                .evaluate_sequences = request_.evaluate_sequences,
+                                .scratch = CollectiveScratch}));
     const program::Mesh mesh{.sizes = decided.decision.plan.groups};
     std::vector<program::StagePrograms> stages;
     for (int s = 0; s < mesh.sizes.pipeline; ++s) {
@@ -188,7 +198,17 @@ class Ranking {
                      program::PredictTimeline(sets, "train", mesh, *request_.costs));
     candidate.seconds = timeline.step_seconds;
     candidate.terms = TermsOf(timeline);
+    Correct(job, candidate);
     return absl::OkStatus();
+  }
+
+  void Correct(const v1::JobSpec& job, Candidate& candidate) const {
+    candidate.correction =
+        CorrectionOf(FamilyOf(job, job.model(), request_.device), request_.learned);
+    if (!candidate.correction.has_value()) return;
+    const double predicted = candidate.seconds;
+    candidate.seconds *= candidate.correction->ratio;
+    candidate.terms.emplace_back("correction", candidate.seconds - predicted);
   }
 
   static std::vector<std::pair<std::string, double>> TermsOf(const program::Timeline& timeline) {
@@ -216,7 +236,8 @@ class Ranking {
   const v1::JobSpec& job_;
   const bool parallel_open_, micro_open_;
   std::vector<Tried> tried_;
-  absl::Status why_not_;  // of the first that is not legal
+  int64_t looked_at_ = 0, known_ = 0;  // layouts
+  absl::Status why_not_;               // of the first that is not legal
 };
 
 }  // namespace
@@ -227,12 +248,12 @@ bool LeavesToDecide(const v1::JobSpec& job) {
 }
 
 absl::StatusOr<std::vector<Candidate>> RankLayouts(const AutoRequest& request) {
-  const int64_t ranks = request.file->job.resources().ranks();
-  if (request.file->job.parallel().automatic() && ranks > kMostAutoRanks) {
+  const int64_t ranks = request.job->resources().ranks();
+  if (request.job->parallel().automatic() && ranks > kMostAutoRanks) {
     return absl::UnimplementedError(
         absl::StrCat("auto looks at up to ", kMostAutoRanks, " ranks, not ", ranks));
   }
   return Ranking(request).Run();
 }
 
-}  // namespace strata::client
+}  // namespace strata::planner
