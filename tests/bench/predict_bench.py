@@ -8,6 +8,7 @@ nothing else to do, which `--profile` (of an earlier calibration) does not chang
 
 import argparse
 import json
+import json
 import pathlib
 import statistics
 import sys
