@@ -68,7 +68,7 @@ absl::Status SetPin(absl::string_view key, absl::string_view value, planner::Pin
       {"tensor", &pins.tensor},          {"pipeline", &pins.pipeline},
       {"virtual_stages", &pins.chunks},  {"context", &pins.context},
       {"expert", &pins.expert},          {"data", &pins.data},
-      {"micro_batch", &pins.micro_batch}};
+      {"micro_batch", &pins.micro_batch}, {"shard_group", &pins.shard_group}};
   if (const auto degree = degrees.find(key); degree != degrees.end()) {
     int64_t number = 0;
     if (!absl::SimpleAtoi(value, &number) || number < 1) {
@@ -103,7 +103,7 @@ absl::Status SetPin(absl::string_view key, absl::string_view value, planner::Pin
   }
   return FlagError("--pin", absl::StrCat(key,
                                          ": one of tensor, pipeline, virtual_stages, context, "
-                                         "expert, data, micro_batch, shard, recompute, offload"));
+                                         "expert, data, micro_batch, shard, shard_group, recompute, offload"));
 }
 
 absl::StatusOr<planner::Pins> PinsOf(const Arguments& arguments) {
@@ -312,7 +312,7 @@ std::vector<Flag> PlanFlags() {
   top.most = 1000;
   Flag pin = {"--pin", Kind::kText, "KEY=VALUE,…",
               "what is decided: tensor, pipeline, virtual_stages, context, expert, data, "
-              "micro_batch, shard, recompute, offload"};
+              "micro_batch, shard, shard_group, recompute, offload"};
   pin.repeated = true;
   Flag vary = {"--vary", Kind::kText, "KEY=V1,V2,…",
                "the best layout for each: domain, devices, global_batch, "

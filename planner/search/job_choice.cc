@@ -40,6 +40,10 @@ std::optional<LayoutChoice> LayoutOf(const v1::JobSpec& job) {
     default:
       layout.sharding = Sharding::kReplicated;
   }
+  const int64_t group = parallel.shard_group();
+  if (layout.sharding != Sharding::kReplicated && group > 0 && layout.data % group == 0) {
+    layout.replicas = layout.data / group;
+  }
   switch (parallel.recompute().mode()) {
     case v1::RecomputeSpec::MODE_SELECTIVE:
       layout.recompute = Recompute::kSelective;
