@@ -5,7 +5,10 @@
 #include <optional>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
 #include "client/machine.h"
 #include "client/machine_profile.h"
 #include "common/clock.h"
@@ -42,6 +45,22 @@ Costs CostsOf(const std::optional<v1::Profile>& profile, int64_t ranks, int64_t 
   return costs;
 }
 
+// As job files write it.
+std::string Word(absl::string_view name, absl::string_view prefix) {
+  absl::ConsumePrefix(&name, prefix);
+  return absl::AsciiStrToLower(name);
+}
+
+std::string RecomputeText(const v1::RecomputeSpec& recompute) {
+  if (recompute.has_mode()) return Word(v1::RecomputeSpec::Mode_Name(recompute.mode()), "MODE_");
+  std::string text = absl::StrCat("{save: [", absl::StrJoin(recompute.save(), ", "), "]");
+  if (recompute.has_layers()) {
+    absl::StrAppend(&text, ", layers: ", recompute.layers().first(), "-",
+                    recompute.layers().last());
+  }
+  return text + "}";
+}
+
 // Says how far the ranking is after a second, and then every ten.
 class Patience {
  public:
@@ -64,7 +83,8 @@ class Patience {
 }  // namespace
 
 absl::StatusOr<RankedLayouts> RankHere(const spec::JobFile& file, const ReadWith& read,
-                                       const DecisionBasis& basis) {
+                                       const DecisionBasis& basis,
+                                       const std::vector<planner::KeptKey>& kept) {
   ASSIGN_OR_RETURN(const std::optional<v1::Profile> measured, LoadProfile(basis.profile));
   const int64_t ranks = std::max<int64_t>(1, file.job.resources().ranks());
   const int64_t threads = ThreadsPerRank(ranks);
@@ -75,6 +95,7 @@ absl::StatusOr<RankedLayouts> RankHere(const spec::JobFile& file, const ReadWith
   planner::AutoRequest request = {
       .job = &file.job,
       .micro_batch_given = file.positions.Has("train.micro_batch"),
+      .kept = kept,
       .read = read,
       .costs = costs.model.get(),
       .threads = threads,
@@ -90,6 +111,33 @@ absl::StatusOr<RankedLayouts> RankHere(const spec::JobFile& file, const ReadWith
     ranked.why_none = candidates.status();
   }
   return ranked;
+}
+
+std::vector<planner::KeptKey> KeptOf(const spec::JobFile& file) {
+  using v1::ParallelSpec;
+  const ParallelSpec& parallel = file.job.parallel();
+  std::vector<planner::KeptKey> kept;
+  const auto keep = [&](const char* key, std::string value, const char* with = "") {
+    if (file.positions.Has(absl::StrCat("parallel.", key))) {
+      kept.push_back({key, std::move(value), with});
+    }
+  };
+  keep("virtual_shards",
+       parallel.virtual_shards() == 0 ? "off" : absl::StrCat(parallel.virtual_shards()));
+  keep("recompute", RecomputeText(parallel.recompute()));
+  keep("micro_order", Word(ParallelSpec::MicroOrder_Name(parallel.micro_order()), "MICRO_ORDER_"));
+  keep("update_policy",
+       Word(ParallelSpec::UpdatePolicy_Name(parallel.update_policy()), "UPDATE_POLICY_"));
+  keep("spool", Word(ParallelSpec::Spool_Name(parallel.spool()), "SPOOL_"));
+  keep("context_method",
+       Word(ParallelSpec::ContextMethod_Name(parallel.context_method()), "CONTEXT_METHOD_"),
+       "context");
+  keep(
+      "pipeline_schedule",
+      Word(ParallelSpec::PipelineSchedule_Name(parallel.pipeline_schedule()), "PIPELINE_SCHEDULE_"),
+      "pipeline");
+  keep("virtual_stages", absl::StrCat(parallel.virtual_stages()), "pipeline");
+  return kept;
 }
 
 std::vector<std::string> NoticesOf(const RankedLayouts& ranked) {

@@ -39,7 +39,12 @@ struct RankedLayouts {
 // profile that is named cannot be read.
 using ReadWith = std::function<absl::StatusOr<v1::JobSpec>(const std::vector<std::string>&)>;
 absl::StatusOr<RankedLayouts> RankHere(const spec::JobFile& file, const ReadWith& read,
-                                       const DecisionBasis& basis);
+                                       const DecisionBasis& basis,
+                                       const std::vector<planner::KeptKey>& kept = {});
+
+// What a file with degrees says of its layout beside them and its sharding: virtual_shards,
+// recompute, schedules, orders.
+std::vector<planner::KeptKey> KeptOf(const spec::JobFile& file);
 
 // What was chosen and why, one line each. `ranked` has candidates.
 std::vector<std::string> NoticesOf(const RankedLayouts& ranked);

@@ -352,7 +352,8 @@ absl::StatusOr<RankedLayouts> RankLayoutsOf(const std::string& path,
   open.settings.push_back(absl::StrCat(
       "resources.ranks=", options.ranks.value_or(written.file.job.resources().ranks())));
   ASSIGN_OR_RETURN(const LoadedJob loaded, ReadAlone(path, open, files));
-  ASSIGN_OR_RETURN(RankedLayouts ranked, RankHere(loaded.file, Reader(path, open, files), basis));
+  ASSIGN_OR_RETURN(RankedLayouts ranked,
+                   RankHere(loaded.file, Reader(path, open, files), basis, KeptOf(written.file)));
   if (!ranked.why_none.ok()) return ToldAt("parallel", written, ranked.why_none);
   return ranked;
 }

@@ -138,6 +138,35 @@ TEST_F(JobLoading, AutoReadsTheModelsDirectoryOnceAndIsCorrectedByWhatWasLearned
   EXPECT_THAT(NoticesOf(*ranked)[0], HasSubstr("(1.5 × the predicted time, as 16 steps of "));
 }
 
+TEST_F(JobLoading, RankedLayoutsKeepWhatTheFileSaysBesideDegreesAndSharding) {
+  const auto sets = [&](const std::string& parallel) {
+    Write("kept.yaml",
+          "model: {family: llama, layers: 4, hidden: 32, heads: 4, ffn: 64, vocab: 256}\n"
+          "data: {train: [{path: text.txt}]}\ntrain: {sequence: 32, global_batch: 8}\n"
+          "parallel: " +
+              parallel + "\n");
+    const auto ranked = RankLayoutsOf(folder_ + "/kept.yaml", {}, {});
+    EXPECT_TRUE(ranked.ok()) << ranked.status();
+    std::vector<std::string> all;
+    for (const auto& each : ranked->candidates) all.push_back(each.settings[0]);
+    return all;
+  };
+  const std::vector<std::string> kept = sets(
+      "{pipeline: 2, pipeline_schedule: zero_bubble, virtual_shards: 4, "
+      "recompute: {save: [], layers: 0-1}}");
+  const auto has = [](const std::string& text) { return HasSubstr(text); };
+  EXPECT_THAT(kept, testing::Each(has("recompute: {save: [], layers: 0-1}")));
+  EXPECT_THAT(kept, testing::Each(has("virtual_shards: 4")));
+  EXPECT_THAT(kept, testing::Contains(has("pipeline: 2")));
+  EXPECT_THAT(kept, testing::Contains(has("data: 2")));
+  for (const std::string& each : kept) {
+    EXPECT_EQ(each.find("pipeline: 2") != std::string::npos,
+              each.find("pipeline_schedule: zero_bubble") != std::string::npos)
+        << each;
+  }
+  EXPECT_THAT(sets("{data: 2}"), testing::Each(testing::Not(has("virtual_shards"))));
+}
+
 TEST_F(JobLoading, ADecisionThatTakesLongSaysHowFarItIs) {
   common::ManualClock clock;
   spec::Problems problems("job.yaml");

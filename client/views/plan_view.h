@@ -15,8 +15,9 @@ namespace strata::client {
 // One result per question of the plan.
 std::string PlanText(const LoadedPlan& plan, const std::vector<planner::SearchResult>& results,
                      bool unicode);
-// {plans: [{parallel, memory, seconds, terms, why, …}]}; of several questions, {variations: [{set,
-// plans}]} with the best of each.
+// {plans: [{parallel, memory, seconds, terms, why, …}]}; with a topology the first has also
+// {rank_map: {seconds, contiguous, random, hostname}}, of a step as it would be placed; of several
+// questions, {variations: [{set, plans}]} with the best of each.
 Json ToJson(const LoadedPlan& plan, const std::vector<planner::SearchResult>& results);
 
 // The first `top` of a job's layouts.

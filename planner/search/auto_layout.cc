@@ -49,7 +49,7 @@ class Ranking {
       for (const Tried& each : best) VaryMicroBatch(each.layout);
       Sort();
     }
-    if (!tried_.empty() && !tried_.front().candidate.fits && parallel_open_) {
+    if (!tried_.empty() && !tried_.front().candidate.fits && parallel_open_ && !KeepsRecompute()) {
       const std::vector<Tried> all = tried_;
       known_ += static_cast<int64_t>(all.size());
       for (Tried each : all) {
@@ -96,6 +96,11 @@ class Ranking {
     return layouts;
   }
 
+  bool KeepsRecompute() const {
+    return std::any_of(request_.kept.begin(), request_.kept.end(),
+                       [](const KeptKey& kept) { return kept.key == "recompute"; });
+  }
+
   void VaryMicroBatch(Layout layout) {
     const int64_t data =
         parallel_open_ ? layout.data : std::max<int64_t>(1, job_.parallel().data());
@@ -123,6 +128,11 @@ class Ranking {
       if (words.empty()) words.emplace_back("data", "1");
       if (std::string(layout.shard) != "none") words.emplace_back("shard", layout.shard);
       if (layout.recompute) words.emplace_back("recompute", "full");
+      for (const KeptKey& kept : request_.kept) {
+        const bool goes = kept.with.empty() || (kept.with == "pipeline" && layout.pipeline > 1) ||
+                          (kept.with == "context" && layout.context > 1);
+        if (goes) words.emplace_back(kept.key, kept.value);
+      }
       candidate.settings.push_back(
           absl::StrCat("parallel={", absl::StrJoin(words, ", ", absl::PairFormatter(": ")), "}"));
     }

@@ -21,9 +21,18 @@ namespace strata::planner {
 // Whether it leaves parallel, train.micro_batch or memory to be decided.
 bool LeavesToDecide(const v1::JobSpec& job);
 
+// A key of `parallel` beside degrees and sharding that every layout keeps, as a job file writes it:
+// {"recompute", "full"}.
+struct KeptKey {
+  std::string key, value;
+  // The degree that it goes with ("pipeline", "context"): layouts without one go without it.
+  std::string with = {};
+};
+
 struct AutoRequest {
   const v1::JobSpec* job = nullptr;  // with the autos, its defaults filled in
   bool micro_batch_given = false;    // by whoever wrote it: it stays, whatever the layout
+  std::vector<KeptKey> kept = {};
   // The job with settings (as --set has them) added to what it says; nothing: it cannot be, which
   // makes the layout illegal.
   std::function<absl::StatusOr<v1::JobSpec>(const std::vector<std::string>& settings)> read;
