@@ -166,6 +166,16 @@ TEST_F(AutoLayoutTest, Progress_IsToldAfterEachLayout) {
   EXPECT_EQ(told.back().first, told.back().second);
 }
 
+TEST_F(AutoLayoutTest, WhoeverGivesUp_GetsNoAnswer) {
+  AutoRequest request;
+  int asked = 0;
+  request.gives_up = [&] { return ++asked > 2; };
+  const auto ranked = Rank(kTwoRanks, request);
+  EXPECT_EQ(ranked.status().code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_THAT(std::string(ranked.status().message()), HasSubstr("only 2 of "));
+  EXPECT_EQ(asked, 3);
+}
+
 TEST_F(AutoLayoutTest, RanksThatNoLayoutDivides_AreToldWithTheFirstReason) {
   const auto ranked =
       Rank("train: {sequence: 31, global_batch: 1}\nparallel: auto\nresources: {ranks: 13}\n");

@@ -39,9 +39,7 @@ Costs CostsOf(const std::optional<v1::Profile>& profile, int64_t ranks, int64_t 
   } else {
     costs.notice = "this machine was not measured: strata calibrate";
   }
-  const double share = static_cast<double>(threads);
-  costs.model = std::make_unique<program::RateCostModel>(
-      program::Rates{.flops_per_second = 5e10 * share, .memory_bytes_per_second = 1e10 * share});
+  costs.model = std::make_unique<program::RateCostModel>(planner::UsualRates(threads));
   return costs;
 }
 

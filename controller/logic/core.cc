@@ -105,9 +105,10 @@ absl::StatusOr<Effects> Core::Load(const std::vector<Write>& records, double wal
 }
 
 absl::StatusOr<v1::JobRecord> Core::CreateJob(const v1::CreateJobRequest& request, Effects& effects,
-                                              const std::string& actor) {
+                                              const std::string& actor,
+                                              const DecidedSpec* decided) {
   return impl_->Change(effects, [&](JobMachine& machine) {
-    return controller::CreateJob(impl_->state, machine, request, actor, effects);
+    return controller::CreateJob(impl_->state, machine, request, actor, decided, effects);
   });
 }
 

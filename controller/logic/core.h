@@ -32,6 +32,12 @@
 
 namespace strata::controller {
 
+// What the autos of a job's spec were decided to be before it came here.
+struct DecidedSpec {
+  v1::JobSpec spec;
+  std::string why;  // one line, of the job's first event
+};
+
 class Core {
  public:
   // Borrowed: clock. `map`: the cluster's levels and links; nodes join by themselves. Without
@@ -51,8 +57,11 @@ class Core {
 
   // Requests. What is returned is for the client once the effects' writes are durable.
   // `actor`: who asks (users/NAME), as events tell it; empty: nobody known.
+  // `decided`: instead of the request's spec; null: that has no autos. A request that is repeated
+  // needs none.
   absl::StatusOr<v1::JobRecord> CreateJob(const v1::CreateJobRequest& request, Effects& effects,
-                                          const std::string& actor = "");
+                                          const std::string& actor = "",
+                                          const DecidedSpec* decided = nullptr);
   absl::StatusOr<v1::JobRecord> CancelJob(const v1::CancelJobRequest& request, Effects& effects,
                                           const std::string& actor = "");
   absl::StatusOr<v1::JobRecord> UpdateJob(const v1::UpdateJobRequest& request, Effects& effects,

@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <limits>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <utility>
@@ -20,10 +21,12 @@
 #include "controller/service/calls/stream_call.h"
 #include "controller/service/files/job_folder.h"
 #include "controller/service/files/line_reader.h"
+#include "controller/service/requests/auto_decision.h"
 #include "controller/service/requests/job_list.h"
 #include "controller/service/requests/pages.h"
 #include "controller/service/requests/spec_check.h"
 #include "controller/service/requests/update_check.h"
+#include "planner/search/auto_layout.h"
 #include "proto/strata/v1/jobs.grpc.pb.h"
 #include "protocol/step_record.h"
 
@@ -215,12 +218,23 @@ class JobService final : public RawJobService {
   grpc::ServerUnaryReactor* CreateJob(CallbackServerContext* context, const ByteBuffer* request,
                                       ByteBuffer* response) override {
     using Call = UnaryCall<v1::CreateJobRequest, v1::Job>;
-    return Call::Start(
-        parts_.environment, {"JobService/CreateJob", /*reads_only=*/false}, context, request,
-        response,
+    const auto decided = std::make_shared<std::optional<DecidedSpec>>();
+    return Call::StartAfterRead(
+        parts_.environment, "JobService/CreateJob", context, request, response,
         [this](v1::CreateJobRequest& asked) { return PrepareJob(parts_.directory, asked); },
-        [this](Core& core, Effects& effects, const Caller& caller, v1::CreateJobRequest& asked,
-               v1::Job* job) -> absl::Status {
+        [this, decided, context](const Core& core, const Caller& caller,
+                                 const v1::CreateJobRequest& asked) -> Call::Later {
+          if (!IsToBeDecided(core, caller, asked)) return nullptr;
+          planner::LearnedFamilies learned;
+          for (const auto& [name, family] : core.plan_families().all()) *learned.Add() = family;
+          return [this, decided, context, learned = std::move(learned),
+                  &asked](v1::Job*) -> absl::Status {
+            ASSIGN_OR_RETURN(*decided, Decide(asked, learned, *context));
+            return absl::OkStatus();
+          };
+        },
+        [this, decided](Core& core, Effects& effects, const Caller& caller,
+                        v1::CreateJobRequest& asked, v1::Job* job) -> absl::Status {
           if (!asked.validate_only() && !parts_.environment.reactor->has_room()) {
             return WithRetry(Refusal(absl::StatusCode::kResourceExhausted, "DISK_FULL",
                                      "the controller's disk has no room for more jobs"),
@@ -228,7 +242,8 @@ class JobService final : public RawJobService {
           }
           asked.mutable_job()->set_owner(caller.identity.ToString());
           ASSIGN_OR_RETURN(const v1::JobRecord record,
-                           core.CreateJob(asked, effects, ActorOf(caller)));
+                           core.CreateJob(asked, effects, ActorOf(caller),
+                                          decided->has_value() ? &**decided : nullptr));
           *job = ToJob(record);
           return absl::OkStatus();
         });
@@ -454,6 +469,34 @@ class JobService final : public RawJobService {
   }
 
  private:
+  // A repeated request gets the job that it made.
+  static bool IsToBeDecided(const Core& core, const Caller& caller,
+                            const v1::CreateJobRequest& asked) {
+    if (!planner::LeavesToDecide(asked.job().spec())) return false;
+    const v1::JobRecord* const known = core.FindJob(asked.job().name());
+    return known == nullptr || asked.request_id().empty() ||
+           known->request_id() != asked.request_id() ||
+           known->owner() != caller.identity.ToString();
+  }
+
+  // On a reader's thread, of which others are left: one decision at a time, and for some seconds.
+  absl::StatusOr<DecidedSpec> Decide(const v1::CreateJobRequest& asked,
+                                     const planner::LearnedFamilies& learned,
+                                     const CallbackServerContext& context) {
+    constexpr double kMostSeconds = 20;
+    const std::unique_lock one(deciding_, std::try_to_lock);
+    if (!one.owns_lock()) {
+      return WithRetry(Refusal(absl::StatusCode::kResourceExhausted, "DECISION_BUSY",
+                               "auto: another job's layout is being decided — try again, or give "
+                               "the degrees"),
+                       5);
+    }
+    const double until = parts_.environment.clock->Now() + kMostSeconds;
+    return DecideAutos(asked.job(), learned, [&] {
+      return context.IsCancelled() || parts_.environment.clock->Now() > until;
+    });
+  }
+
   // The records in the job's file, then whatever is newer.
   void ReplayMetrics(StreamCall<v1::JobProgress>* call, const v1::StreamProgressRequest& asked,
                      const JobFolder& folder) {
@@ -471,6 +514,7 @@ class JobService final : public RawJobService {
   }
 
   const JobServiceParts parts_;
+  std::mutex deciding_;
 };
 
 }  // namespace

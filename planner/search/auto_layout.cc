@@ -58,6 +58,11 @@ class Ranking {
       }
       Sort();
     }
+    if (given_up_) {
+      return absl::DeadlineExceededError(
+          absl::StrCat("auto: only ", looked_at_, " of ", known_,
+                       " layouts were looked at in the time there was"));
+    }
     if (tried_.empty()) return why_not_;
     std::vector<Candidate> candidates;
     for (Tried& each : tried_) candidates.push_back(std::move(each.candidate));
@@ -154,6 +159,8 @@ class Ranking {
   }
 
   void Try(const Layout& layout) {
+    given_up_ = given_up_ || (request_.gives_up && request_.gives_up());
+    if (given_up_) return;
     LookAt(layout);
     ++looked_at_;
     if (request_.on_progress) request_.on_progress(looked_at_, known_);
@@ -246,6 +253,7 @@ class Ranking {
   const v1::JobSpec& job_;
   const bool parallel_open_, micro_open_;
   std::vector<Tried> tried_;
+  bool given_up_ = false;
   int64_t looked_at_ = 0, known_ = 0;  // layouts
   absl::Status why_not_;               // of the first that is not legal
 };
@@ -255,6 +263,11 @@ class Ranking {
 bool LeavesToDecide(const v1::JobSpec& job) {
   return job.parallel().automatic() || job.memory().automatic() ||
          (job.train().has_micro_batch() && job.train().micro_batch() == 0);
+}
+
+program::Rates UsualRates(int64_t threads) {
+  const auto share = static_cast<double>(threads);
+  return {.flops_per_second = 5e10 * share, .memory_bytes_per_second = 1e10 * share};
 }
 
 absl::StatusOr<std::vector<Candidate>> RankLayouts(const AutoRequest& request) {

@@ -44,6 +44,7 @@ struct AutoRequest {
   LearnedFamilies learned = {};    // what steps of earlier jobs took beside what was predicted
   // Told after each layout: how many were looked at, of how many that are known of by then.
   std::function<void(int64_t looked_at, int64_t of)> on_progress = nullptr;
+  std::function<bool()> gives_up = nullptr;  // asked before each layout: nobody waits any longer
 };
 
 struct Candidate {
@@ -59,10 +60,13 @@ struct Candidate {
 
 // Fastest first, then those that do not fit, least memory first; not empty. The same request has
 // the same answer. InvalidArgument: no layout is legal, with the first reason; Unimplemented: more
-// than kMostAutoRanks ranks.
+// than kMostAutoRanks ranks; DeadlineExceeded: given up.
 absl::StatusOr<std::vector<Candidate>> RankLayouts(const AutoRequest& request);
 
 inline constexpr int64_t kMostAutoRanks = 64;
+
+// What a CPU rank usually does, where its machine was not measured.
+program::Rates UsualRates(int64_t threads);
 
 }  // namespace strata::planner
 
