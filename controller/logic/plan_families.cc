@@ -103,6 +103,12 @@ void PlanFamilies::Learn(const planner::FamilyKey& key, const ComparedSteps& ste
   effects.writes.push_back({kTable, KeyOf(family), family.SerializeAsString()});
 }
 
+planner::LearnedFamilies PlanFamilies::ToList() const {
+  planner::LearnedFamilies list;
+  for (const auto& [name, family] : all_) *list.Add() = family;
+  return list;
+}
+
 void PlanFamilies::DropOldest(Effects& effects) {
   const auto oldest = std::min_element(all_.begin(), all_.end(), [](const auto& a, const auto& b) {
     return a.second.update_time().seconds() < b.second.update_time().seconds();

@@ -66,6 +66,7 @@ class PlanFamilies {
 
   // By workload, then layout.
   const std::map<std::pair<std::string, std::string>, v1::PlanFamily>& all() const { return all_; }
+  planner::LearnedFamilies ToList() const;
   int64_t version() const { return version_; }  // another one whenever any of them has changed
 
  private:

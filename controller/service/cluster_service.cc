@@ -296,9 +296,7 @@ class ClusterService final : public RawClusterService {
         environment_, "ClusterService/ListPlanFamilies", context, request, response, nullptr,
         [](const Core& core, const Caller&, const v1::ListPlanFamiliesRequest&) -> Call::Later {
           v1::ListPlanFamiliesResponse all;
-          for (const auto& [name, family] : core.plan_families().all()) {
-            *all.add_families() = family;
-          }
+          *all.mutable_families() = core.plan_families().ToList();
           return [all = std::move(all)](v1::ListPlanFamiliesResponse* answer) {
             *answer = all;
             return absl::OkStatus();

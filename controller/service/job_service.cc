@@ -3,7 +3,6 @@
 #include <filesystem>
 #include <limits>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <utility>
@@ -26,7 +25,6 @@
 #include "controller/service/requests/pages.h"
 #include "controller/service/requests/spec_check.h"
 #include "controller/service/requests/update_check.h"
-#include "planner/search/auto_layout.h"
 #include "proto/strata/v1/jobs.grpc.pb.h"
 #include "protocol/step_record.h"
 
@@ -224,12 +222,11 @@ class JobService final : public RawJobService {
         [this](v1::CreateJobRequest& asked) { return PrepareJob(parts_.directory, asked); },
         [this, decided, context](const Core& core, const Caller& caller,
                                  const v1::CreateJobRequest& asked) -> Call::Later {
-          if (!IsToBeDecided(core, caller, asked)) return nullptr;
-          planner::LearnedFamilies learned;
-          for (const auto& [name, family] : core.plan_families().all()) *learned.Add() = family;
-          return [this, decided, context, learned = std::move(learned),
+          if (!AutoDecider::IsDue(core, caller.identity.ToString(), asked)) return nullptr;
+          return [this, decided, context, learned = core.plan_families().ToList(),
                   &asked](v1::Job*) -> absl::Status {
-            ASSIGN_OR_RETURN(*decided, Decide(asked, learned, *context));
+            ASSIGN_OR_RETURN(*decided, decider_.Decide(asked.job(), learned,
+                                                       [&] { return context->IsCancelled(); }));
             return absl::OkStatus();
           };
         },
@@ -469,34 +466,6 @@ class JobService final : public RawJobService {
   }
 
  private:
-  // A repeated request gets the job that it made.
-  static bool IsToBeDecided(const Core& core, const Caller& caller,
-                            const v1::CreateJobRequest& asked) {
-    if (!planner::LeavesToDecide(asked.job().spec())) return false;
-    const v1::JobRecord* const known = core.FindJob(asked.job().name());
-    return known == nullptr || asked.request_id().empty() ||
-           known->request_id() != asked.request_id() ||
-           known->owner() != caller.identity.ToString();
-  }
-
-  // On a reader's thread, of which others are left: one decision at a time, and for some seconds.
-  absl::StatusOr<DecidedSpec> Decide(const v1::CreateJobRequest& asked,
-                                     const planner::LearnedFamilies& learned,
-                                     const CallbackServerContext& context) {
-    constexpr double kMostSeconds = 20;
-    const std::unique_lock one(deciding_, std::try_to_lock);
-    if (!one.owns_lock()) {
-      return WithRetry(Refusal(absl::StatusCode::kResourceExhausted, "DECISION_BUSY",
-                               "auto: another job's layout is being decided — try again, or give "
-                               "the degrees"),
-                       5);
-    }
-    const double until = parts_.environment.clock->Now() + kMostSeconds;
-    return DecideAutos(asked.job(), learned, [&] {
-      return context.IsCancelled() || parts_.environment.clock->Now() > until;
-    });
-  }
-
   // The records in the job's file, then whatever is newer.
   void ReplayMetrics(StreamCall<v1::JobProgress>* call, const v1::StreamProgressRequest& asked,
                      const JobFolder& folder) {
@@ -514,7 +483,7 @@ class JobService final : public RawJobService {
   }
 
   const JobServiceParts parts_;
-  std::mutex deciding_;
+  AutoDecider decider_{parts_.environment.clock};
 };
 
 }  // namespace

@@ -105,4 +105,26 @@ absl::StatusOr<DecidedSpec> DecideAutos(const v1::Job& job, const planner::Learn
                    best.fits ? "" : ", though it does not keep the limits of memory")};
 }
 
+bool AutoDecider::IsDue(const Core& core, const std::string& owner,
+                        const v1::CreateJobRequest& request) {
+  if (!planner::LeavesToDecide(request.job().spec())) return false;
+  const v1::JobRecord* const known = core.FindJob(request.job().name());
+  return known == nullptr || request.request_id().empty() ||
+         known->request_id() != request.request_id() || known->owner() != owner;
+}
+
+absl::StatusOr<DecidedSpec> AutoDecider::Decide(const v1::Job& job,
+                                                const planner::LearnedFamilies& learned,
+                                                const std::function<bool()>& cancelled) {
+  constexpr double kMostSeconds = 20, kRetrySeconds = 5;
+  const std::unique_lock one(deciding_, std::try_to_lock);
+  if (!one.owns_lock()) {
+    return WithRetry(Refuse(absl::StatusCode::kResourceExhausted, "DECISION_BUSY", job.spec(),
+                            "auto: another job's layout is being decided, try again"),
+                     kRetrySeconds);
+  }
+  const double until = clock_->Now() + kMostSeconds;
+  return DecideAutos(job, learned, [&] { return cancelled() || clock_->Now() > until; });
+}
+
 }  // namespace strata::controller

@@ -3,9 +3,11 @@
 #include <limits>
 #include <random>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/clock.h"
 #include "controller/logic/refusal.h"
 #include "controller/service/requests/auto_decision.h"
 #include "controller/service/requests/errors.h"
@@ -153,6 +155,24 @@ TEST(DecideAutos, WhatCannotBeDecidedIsRefusedWithWhatToDo) {
   job = AutoJob();
   job.mutable_spec()->mutable_model()->clear_layers();
   EXPECT_EQ(ReasonOf(DecideAutos(job, {}, nullptr).status()), "INVALID_JOB");
+}
+
+TEST(AutoDecider, OneIsDecidedAtATimeAndNotForLong) {
+  common::ManualClock clock;
+  AutoDecider decider(&clock);
+  std::vector<absl::Status> inner;
+  const auto decided = decider.Decide(AutoJob(), {}, [&] {
+    if (inner.empty()) {
+      std::thread([&] {
+        inner.push_back(decider.Decide(AutoJob(), {}, [] { return false; }).status());
+      }).join();
+    }
+    clock.Advance(15);
+    return false;
+  });
+  EXPECT_EQ(ReasonOf(decided.status()), "DECISION_TOO_LARGE");
+  EXPECT_EQ(ReasonOf(inner.at(0)), "DECISION_BUSY");
+  EXPECT_TRUE(decider.Decide(AutoJob(), {}, [] { return false; }).ok());
 }
 
 TEST(CheckSpec, ValuesOfOtherVersionsAreRefused) {
