@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "controller/logic/job_events.h"
+#include "controller/logic/job_shape.h"
 #include "controller/logic/names.h"
 #include "protocol/data_files.h"
 
@@ -233,8 +234,10 @@ void SessionHandler::Compare(JobEntry& job, const NodeEntry& node, const v1::Ste
   if (!compared.has_value()) return;
   const v1::JobRecord& record = job.record;
   const v1::ModelSpec& model = record.has_model() ? record.model() : record.spec().model();
-  state_.plan_families.Learn(planner::FamilyOf(record.spec(), model, node.kind), *compared,
-                             state_.wall, effects_);
+  // As its ranks run, which may be with a smaller data degree than was asked for.
+  const v1::JobSpec spec = SpecWithData(record.spec(), record.layout().data());
+  state_.plan_families.Learn(planner::FamilyOf(spec, model, node.kind), *compared, state_.wall,
+                             effects_);
 }
 
 void SessionHandler::OnHeartbeat(NodeEntry& node, const v1::Heartbeat& message) {
