@@ -246,6 +246,27 @@ TEST_F(Lost, ItGoesOnWithFewerRanksAfterAWhile) {
               HasSubstr("data degree of 1 instead of 2"));
 }
 
+TEST_F(Lost, WhatIsLearnedThenIsOfTheLayoutThatItHas) {
+  h.Pass(65, {"n0"});
+  const int64_t epoch = h.Job("a").epoch();
+  h.SayPrepared("n0", "a", epoch, {0});
+  h.SayRunning("n0", "a", epoch);
+  for (int64_t step = 21; step <= 37; ++step) {
+    v1::AgentMessage message;
+    v1::EpochProgress& progress = *message.mutable_progress();
+    progress.mutable_epoch()->set_job("jobs/a");
+    progress.mutable_epoch()->set_epoch(epoch);
+    v1::StepRecord& record = *progress.mutable_progress()->mutable_step();
+    record.set_step(step);
+    record.set_seconds(3);
+    record.set_predicted_seconds(2);
+    h.Say("n0", std::move(message));
+  }
+  const planner::LearnedFamilies learned = h.core->plan_families().ToList();
+  ASSERT_EQ(learned.size(), 1);
+  EXPECT_EQ(learned[0].layout(), "data 1");
+}
+
 TEST_F(Lost, FewerRanksSurviveTheController) {
   h.Pass(65, {"n0"});
   ASSERT_EQ(h.Job("a").layout().data(), 1);
